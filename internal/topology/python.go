@@ -1,0 +1,57 @@
+package topology
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+)
+
+// Python returns the absolute path of the interpreter that runs the training script. torchrun is itself
+// a Python program and uses its own interpreter unless PYTHON_EXEC is set; a launcher that is not looks
+// for, in this order:
+//
+//   - PYTHON_EXEC, a path or a name to be found on PATH. If it is set, nothing else is tried.
+//   - bin/python in VIRTUAL_ENV
+//   - python3 on PATH
+//   - python on PATH
+//
+// An empty variable counts as unset. env is os.LookupEnv or a test's own. The error is one line that
+// says what was tried.
+func Python(env func(string) (string, bool)) (string, error) {
+	if chosen, _ := env("PYTHON_EXEC"); chosen != "" {
+		return chosenPython(env, chosen)
+	}
+	var tried []string
+	if venv, _ := env("VIRTUAL_ENV"); venv != "" {
+		candidate := filepath.Join(venv, "bin", "python")
+		found, err := executable(candidate)
+		if err == nil {
+			return found, nil
+		}
+		tried = append(tried, fmt.Sprintf("%s (%v)", candidate, err))
+	}
+	for _, name := range []string{"python3", "python"} {
+		found, err := lookPath(env, name)
+		if err == nil {
+			return found, nil
+		}
+		tried = append(tried, name)
+	}
+	return "", fmt.Errorf("find a python interpreter: tried %s on PATH (%s): set PYTHON_EXEC to one, or start a program that is not python with --no-python",
+		strings.Join(tried, ", "), searchPath(env))
+}
+
+func chosenPython(env func(string) (string, bool), chosen string) (string, error) {
+	if !strings.ContainsRune(chosen, filepath.Separator) {
+		found, err := lookPath(env, chosen)
+		if err != nil {
+			return "", fmt.Errorf("use PYTHON_EXEC=%s: %w", chosen, err)
+		}
+		return found, nil
+	}
+	found, err := executable(chosen)
+	if err != nil {
+		return "", fmt.Errorf("use PYTHON_EXEC=%s: not an executable file: %w", chosen, err)
+	}
+	return found, nil
+}

@@ -1,0 +1,110 @@
+package topology
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// program writes a file with this mode below dir and returns its path.
+func program(t *testing.T, dir, name string, mode os.FileMode) string {
+	t.Helper()
+	file := filepath.Join(dir, name)
+	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, []byte("#!/bin/sh\n"), mode); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+func TestPython(t *testing.T) {
+	dir := t.TempDir()
+	program(t, dir, "both/python3", 0o755)
+	program(t, dir, "both/python", 0o755)
+	program(t, dir, "two/python", 0o755)
+	program(t, dir, "noexec/python3", 0o644)
+	program(t, dir, "venv/bin/python", 0o755)
+	program(t, dir, "brokenvenv/bin/python", 0o644)
+	if err := os.MkdirAll(filepath.Join(dir, "folder/python3"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(filepath.Join(dir, "both/python3"), filepath.Join(dir, "link")); err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(dir)
+
+	// In want, err and env @ stands for dir.
+	tests := []struct {
+		name      string
+		env       map[string]string
+		want, err string
+	}{
+		{name: "python3 before python", env: map[string]string{"PATH": "@/both"}, want: "@/both/python3"},
+		{name: "python3 anywhere before python", env: map[string]string{"PATH": "@/two:@/both"}, want: "@/both/python3"},
+		{name: "python where there is no other", env: map[string]string{"PATH": "@/two"}, want: "@/two/python"},
+		{name: "files that cannot be executed are passed over", env: map[string]string{"PATH": "@/noexec:@/folder:@/both"}, want: "@/both/python3"},
+		{name: "relative directory in PATH", env: map[string]string{"PATH": "both"}, want: "@/both/python3"},
+		{name: "virtual environment first", env: map[string]string{"PATH": "@/both", "VIRTUAL_ENV": "@/venv"}, want: "@/venv/bin/python"},
+		{name: "broken virtual environment", env: map[string]string{"PATH": "@/both", "VIRTUAL_ENV": "@/brokenvenv"}, want: "@/both/python3"},
+		{name: "PYTHON_EXEC wins", env: map[string]string{"PATH": "@/both", "VIRTUAL_ENV": "@/venv", "PYTHON_EXEC": "@/two/python"}, want: "@/two/python"},
+		{name: "PYTHON_EXEC is a link", env: map[string]string{"PYTHON_EXEC": "@/link"}, want: "@/link"},
+		{name: "PYTHON_EXEC relative", env: map[string]string{"PYTHON_EXEC": "./link"}, want: "@/link"},
+		{name: "PYTHON_EXEC bare name", env: map[string]string{"PATH": "@/both", "PYTHON_EXEC": "python"}, want: "@/both/python"},
+		{name: "PYTHON_EXEC empty", env: map[string]string{"PATH": "@/both", "PYTHON_EXEC": ""}, want: "@/both/python3"},
+		{
+			name: "PYTHON_EXEC missing",
+			env:  map[string]string{"PATH": "@/both", "PYTHON_EXEC": "@/none"},
+			err:  "use PYTHON_EXEC=@/none: not an executable file: no such file or directory",
+		},
+		{
+			name: "PYTHON_EXEC not executable",
+			env:  map[string]string{"PATH": "@/both", "PYTHON_EXEC": "@/noexec/python3"},
+			err:  "use PYTHON_EXEC=@/noexec/python3: not an executable file: permission denied",
+		},
+		{
+			name: "PYTHON_EXEC is a folder",
+			env:  map[string]string{"PATH": "@/both", "PYTHON_EXEC": "@/both"},
+			err:  "use PYTHON_EXEC=@/both: not an executable file: is a directory",
+		},
+		{
+			name: "PYTHON_EXEC bare name missing",
+			env:  map[string]string{"PATH": "@/both", "PYTHON_EXEC": "python9"},
+			err:  `use PYTHON_EXEC=python9: no program "python9" in PATH (@/both)`,
+		},
+		{
+			name: "nothing",
+			env:  map[string]string{"PATH": "@/noexec", "VIRTUAL_ENV": "@/gone"},
+			err: "find a python interpreter: tried @/gone/bin/python (no such file or directory), python3, python on PATH (@/noexec): " +
+				"set PYTHON_EXEC to one, or start a program that is not python with --no-python",
+		},
+	}
+	expand := func(text string) string { return strings.ReplaceAll(text, "@", dir) }
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			env := map[string]string{}
+			for name, value := range tt.env {
+				env[name] = expand(value)
+			}
+			got, err := Python(environment(env))
+			if diff := cmp.Diff(expand(tt.want), got); diff != "" {
+				t.Errorf("Python (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(expand(tt.err), errorText(err)); diff != "" {
+				t.Errorf("Python error (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// With no PATH at all the C library's default is searched, where every system has sh.
+func TestLookPathWithoutPath(t *testing.T) {
+	got, err := lookPath(environment(nil), "sh")
+	if err != nil || got != "/bin/sh" {
+		t.Errorf("lookPath(sh) = %q, %v", got, err)
+	}
+}

@@ -1,0 +1,125 @@
+package topology
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// killGrace is how long a killed nvidia-smi may take to end before it is left behind.
+const killGrace = 2 * time.Second
+
+// askSMI runs nvidia-smi, the program at this path, and returns the GPUs it lists, by index.
+func askSMI(ctx context.Context, program string, timeout time.Duration) ([]GPU, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, program, "--query-gpu=index,pci.bus_id,uuid", "--format=csv,noheader")
+	// A process group of its own, so that a wrapper script's children are killed with it.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = killGrace / 2
+
+	var out []byte
+	var err error
+	ended := bounded(ctx, killGrace, func() { out, err = cmd.Output() })
+	if ctx.Err() != nil {
+		stuck := ""
+		if !ended {
+			stuck = ", and SIGKILL does not end it: its driver hangs in the kernel"
+		}
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			return nil, fmt.Errorf("count GPUs with %s: no answer within %v%s: set CUDA_VISIBLE_DEVICES or give the number of workers", program, timeout, stuck)
+		}
+		return nil, fmt.Errorf("count GPUs with %s: %w%s", program, ctx.Err(), stuck)
+	}
+	if noDevices(out) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("count GPUs with %s: %w%s: repair it, set CUDA_VISIBLE_DEVICES or give the number of workers", program, err, complaint(out, err))
+	}
+	gpus, err := parseSMI(string(out))
+	if err != nil {
+		return nil, fmt.Errorf("count GPUs with %s: %w", program, err)
+	}
+	return gpus, nil
+}
+
+// bounded runs the function and reports whether it has returned: at the latest, grace after ctx has ended.
+// A process that hangs in the kernel outlives SIGKILL, and no wait for it can be interrupted.
+func bounded(ctx context.Context, grace time.Duration, run func()) bool {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		run()
+	}()
+	select {
+	case <-done:
+		return true
+	case <-ctx.Done():
+	}
+	select {
+	case <-done:
+		return true
+	case <-time.After(grace):
+		return false
+	}
+}
+
+// noDevices recognizes the answer of a working driver without GPUs, whatever the exit status.
+func noDevices(out []byte) bool {
+	return bytes.HasPrefix(bytes.TrimSpace(out), []byte("No devices were found"))
+}
+
+// complaint returns the first line that a failed nvidia-smi printed, ready to be appended to its error.
+func complaint(out []byte, err error) string {
+	if e, ok := errors.AsType[*exec.ExitError](err); ok {
+		out = append(bytes.TrimSpace(e.Stderr), bytes.TrimSpace(out)...)
+	}
+	line, _, _ := bytes.Cut(bytes.TrimSpace(out), []byte("\n"))
+	if len(line) == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (%.200s)", line)
+}
+
+// parseSMI reads lines of "index, PCI address, UUID".
+func parseSMI(out string) ([]GPU, error) {
+	var gpus []GPU
+	for line := range strings.Lines(out) {
+		line = strings.TrimSpace(line)
+		if line == "" {
+			continue
+		}
+		fields := strings.Split(line, ", ")
+		if len(fields) != 3 {
+			return nil, fmt.Errorf("it printed %.200q in place of index, PCI address and UUID", line)
+		}
+		index, err := strconv.ParseUint(fields[0], 10, 31)
+		if err != nil {
+			return nil, fmt.Errorf("it printed %.200q, which does not start with an index", line)
+		}
+		pci, err := normalizePCI(fields[1])
+		if err != nil {
+			return nil, fmt.Errorf("it printed %.200q: %w", line, err)
+		}
+		gpus = append(gpus, GPU{ID: strconv.FormatUint(index, 10), PCI: pci, UUID: fields[2]})
+	}
+	slices.SortFunc(gpus, func(a, b GPU) int {
+		return cmp.Or(cmp.Compare(len(a.ID), len(b.ID)), cmp.Compare(a.ID, b.ID))
+	})
+	for i, gpu := range gpus {
+		if gpu.ID != strconv.Itoa(i) {
+			return nil, fmt.Errorf("it lists GPU index %s where %d is expected", gpu.ID, i)
+		}
+	}
+	return gpus, nil
+}

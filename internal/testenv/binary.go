@@ -1,0 +1,51 @@
+package testenv
+
+import (
+	"context"
+	"fmt"
+	"hash/fnv"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+)
+
+// Binary returns the path of the elasticrun binary, built from this checkout as it
+// is released: static, without cgo. It is built once a test process, into a cache
+// folder of the user, so that nothing is left behind.
+func Binary(t testing.TB) string {
+	t.Helper()
+	path, err := binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+var binary = sync.OnceValues(func() (string, error) {
+	// Test processes run side by side, some of them of other checkouts. So the folder
+	// is the package's own, and the rename puts the whole binary there at once.
+	wd, err := os.Getwd()
+	if err != nil {
+		return "", fmt.Errorf("build elasticrun: %w", err)
+	}
+	folder := fnv.New64a()
+	_, _ = folder.Write([]byte(wd))
+	dir := filepath.Join(cache(), "test", fmt.Sprintf("%x", folder.Sum64()))
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", fmt.Errorf("build elasticrun: %w", err)
+	}
+	path := filepath.Join(dir, "elasticrun")
+	own := fmt.Sprintf("%s.%d", path, os.Getpid())
+	cmd := exec.CommandContext(context.Background(), "go", "build", "-trimpath", "-o", own,
+		"github.com/elasticrun/elasticrun/cmd/elasticrun")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build elasticrun: %w\n%s", err, out)
+	}
+	if err := os.Rename(own, path); err != nil {
+		return "", fmt.Errorf("build elasticrun: %w", err)
+	}
+	return path, nil
+})

@@ -1,0 +1,75 @@
+package testenv
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestNothingLeft(t *testing.T) {
+	t.Parallel()
+	mark := Mark()
+	NothingLeft(t, mark) // nobody carries it yet
+
+	// A process in a session of its own, whose parent is gone.
+	cmd := exec.CommandContext(t.Context(), "/bin/sh", "-c", "setsid sleep 300 >/dev/null 2>&1 &")
+	cmd.Env = append(os.Environ(), mark)
+	if err := cmd.Run(); err != nil {
+		t.Fatal(err)
+	}
+	r := &recorder{TB: t}
+	start := time.Now()
+	NothingLeft(r, mark)
+	if len(r.lines) != 1 || !strings.Contains(r.lines[0], "sleep 300") {
+		t.Errorf("NothingLeft reported %q, want the one sleep", r.lines)
+	}
+	if waited := time.Since(start); waited < 4*time.Second {
+		t.Errorf("NothingLeft gave up after %v, want 5 s", waited)
+	}
+	NothingLeft(t, mark) // it was killed
+}
+
+func TestMarked(t *testing.T) {
+	const mark = "ELASTICRUN_TEST_JOB=ABC"
+	proc := t.TempDir()
+	for pid, files := range map[string]map[string]string{
+		"12":                      {"environ": "A=1\x00" + mark + "\x00", "cmdline": "sleep\x009\x00", "status": "Name:\tsleep\nState:\tS (sleeping)\nPPid:\t1\n"},
+		"9":                       {"environ": "", "cmdline": "env\x00" + mark + "\x00sleep\x00"},
+		"13":                      {"environ": mark + "DEF\x00", "cmdline": "sleep\x00"}, // another job
+		"14":                      {"environ": "", "cmdline": ""},                        // a zombie
+		"15":                      {},                                                    // ended
+		"self":                    {"environ": mark + "\x00"},                            // a link
+		strconv.Itoa(os.Getpid()): {"environ": mark + "\x00"},                            // this test
+	} {
+		dir := filepath.Join(proc, pid)
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		for name, text := range files {
+			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	found, err := marked(proc, mark)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, p := range found {
+		got = append(got, p.String())
+	}
+	want := []string{
+		"pid 9, state ?, parent ?: env " + mark + " sleep",
+		"pid 12, state S (sleeping), parent 1: sleep 9",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("marked (-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,37 @@
+#!/bin/sh
+# Runs a command with the programs and libraries of a Debian root that torch-root.sh made.
+#
+#   scripts/in-torch-root.sh SUITE|DIR CMD [ARG...]      for example: forky /usr/bin/python3 train.py
+#
+# In a mount namespace of its own, the root's /usr and /etc lie over the machine's (/bin, /lib and /sbin are links into
+# /usr). All else stays: the working folder, /tmp, /home, /proc, /dev. Nothing is left mounted. Every step is an exec, so
+# CMD has the pid, the parent, the signals and the exit code of this script: it is good as a worker's interpreter.
+# Without root it needs unprivileged user namespaces.
+#
+# USE_LIBUV=0 is set unless it is there: Debian builds torch without libuv, and its workers would ask for it.
+set -eu
+
+[ $# -ge 2 ] || {
+	echo "usage: $0 SUITE|DIR CMD [ARG...]" >&2
+	exit 2
+}
+case $1 in
+*/*) root=$1 ;;
+*) root=${ELASTICRUN_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/elasticrun}/roots/$1 ;;
+esac
+shift
+[ -x "$root/usr/bin/python3" ] || {
+	echo "in-torch-root.sh: no torch root at $root: make it with scripts/torch-root.sh" >&2
+	exit 127
+}
+export USE_LIBUV="${USE_LIBUV-0}"
+user=--map-root-user
+[ "$(id -u)" -ne 0 ] || user=
+# $user is one option or none.
+# shellcheck disable=SC2016,SC2086
+exec unshare --mount $user -- /bin/sh -eu -c '
+	root=$1
+	shift
+	mount --bind "$root/etc" /etc
+	mount --bind "$root/usr" /usr
+	exec "$@"' sh "$root" "$@"

@@ -1,0 +1,375 @@
+package kvstore
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/rs/zerolog"
+)
+
+func TestBothGenerationsShareThePortAndTheKeys(t *testing.T) {
+	_, addr := startServer(t, ServerOptions{})
+	first, today := dial(t, addr, firstGeneration), dial(t, addr, todaysGeneration)
+	clients := []*client{first, today}
+	// What every worker of torch does first.
+	for i, c := range clients {
+		c.send(opAdd, "init/", 1)
+		c.expect(i + 1)
+	}
+	for i, c := range clients {
+		key, other := fmt.Sprint("/k", i), clients[1-i]
+		c.send(opSet, key, "v")
+		c.ping()
+		other.send(opWait, 1, key)
+		other.expect(answerStopWaiting)
+		other.send(opGet, key)
+		other.expect("v")
+		other.send(opCheck, 2, key, "init/")
+		other.expect(answerReady)
+		other.send(opCompareSet, key, "v", "w")
+		other.expect("w")
+		c.send(opCompareSet, key, "v", "x")
+		c.expect("w")
+	}
+	first.send(opNumKeys)
+	first.expect(3)
+	today.send(opDelete, "/k0")
+	today.expect(1)
+	first.send(opDelete, "/k0")
+	first.expect(0)
+	first.send(opGet, "/k0")
+	first.expect("")
+	today.send(opMultiGet, 3, "/k0", "/k1", "init/")
+	today.expect("", "w", "2")
+}
+
+func TestWait(t *testing.T) {
+	for _, g := range []generation{firstGeneration, todaysGeneration} {
+		t.Run(g.String(), func(t *testing.T) {
+			s := pipeServer(t, ServerOptions{})
+			waiter, setter := pipe(t, s, g), pipe(t, s, todaysGeneration)
+			waiter.ping()
+			// wait sends a WAIT behind a request whose answer shows that the WAIT has been read too.
+			wait := func(keys ...any) {
+				waiter.write(slices.Concat(
+					encode(g, opCheck, 0),
+					encode(g, opWait, append([]any{len(keys)}, keys...)...)))
+				waiter.expect(answerReady)
+			}
+
+			wait("a", "b")
+			setter.send(opSet, "a", "1")
+			setter.send(opDelete, "a")
+			setter.expect(1)
+			setter.send(opSet, "b", "2") // each key has been set once now
+			waiter.expect(answerStopWaiting)
+
+			for i, store := range []func(key string){
+				func(key string) { setter.send(opAdd, key, 1); setter.expect(1) },
+				func(key string) { setter.send(opAppend, key, "x") },
+				func(key string) { setter.send(opCompareSet, key, "", "x"); setter.expect("x") },
+				func(key string) { setter.send(opMultiSet, 2, "y", "y", key, "x") },
+			} {
+				key := fmt.Sprint("key", i)
+				wait(key)
+				setter.send(opCompareSet, key, "no", "x") // stores nothing
+				setter.expect("no")
+				setter.send(opGet, key)
+				setter.expect("")
+				store(key)
+				waiter.expect(answerStopWaiting)
+			}
+			waiter.ping()
+			if n := len(s.store.waiting); n != 0 {
+				t.Errorf("waits for %d keys are left", n)
+			}
+		})
+	}
+}
+
+func TestCancelWait(t *testing.T) {
+	s := pipeServer(t, ServerOptions{})
+	waiter, setter := pipe(t, s, todaysGeneration), pipe(t, s, todaysGeneration)
+
+	waiter.send(opWait, 1, "absent")
+	waiter.send(opCancelWait)
+	waiter.expect(answerWaitCanceled)
+	setter.send(opSet, "absent", "")
+	setter.ping()
+	waiter.ping() // and no STOP_WAITING before
+
+	// STOP_WAITING and CANCEL_WAIT cross each other.
+	waiter.write(append(encode(todaysGeneration, opCheck, 0), encode(todaysGeneration, opWait, 1, "late")...))
+	waiter.expect(answerReady)
+	setter.send(opSet, "late", "")
+	setter.ping()
+	waiter.send(opCancelWait)
+	waiter.expect(answerStopWaiting, answerWaitCanceled)
+
+	waiter.send(opCancelWait) // of no wait
+	waiter.expect(answerWaitCanceled)
+	waiter.ping()
+}
+
+func TestFirstGenerationCancelsByGoingOn(t *testing.T) {
+	s := pipeServer(t, ServerOptions{})
+	waiter, setter := pipe(t, s, firstGeneration), pipe(t, s, todaysGeneration)
+	waiter.send(opWait, 2, "absent", "absent too")
+	waiter.send(opAdd, "n", 5)
+	waiter.expect(5)
+	setter.send(opMultiSet, 2, "absent", "", "absent too", "")
+	setter.ping()
+	waiter.ping()
+}
+
+func TestRequestsBehindAWait(t *testing.T) {
+	s := pipeServer(t, ServerOptions{})
+	waiter, setter := pipe(t, s, todaysGeneration), pipe(t, s, todaysGeneration)
+	many := bytes.Repeat(encode(todaysGeneration, opGet, "k"), 1000) // more than fit into one read
+	waiter.write(slices.Concat(
+		encode(todaysGeneration, opSet, "n", "0"),
+		encode(todaysGeneration, opCheck, 0),
+		encode(todaysGeneration, opWait, 1, "k"),
+		encode(todaysGeneration, opMultiGet, 2, "k", "n"),
+		encode(todaysGeneration, opAdd, "n", 1),
+		many))
+	waiter.expect(answerReady)
+	setter.send(opAdd, "n", 10) // comes before the waiter's own add
+	setter.expect(10)
+	setter.send(opSet, "k", "v")
+	waiter.expect(answerStopWaiting, "v", "10", 11)
+	for range 1000 {
+		waiter.expect("v")
+	}
+	waiter.ping()
+}
+
+func TestTooMuchBehindAWait(t *testing.T) {
+	s, addr := startServer(t, ServerOptions{})
+	c := dial(t, addr, todaysGeneration)
+	c.send(opWait, 1, "absent")
+	// The server may end the connection before it has read all of this.
+	c.nc.Write(bytes.Repeat(encode(todaysGeneration, opNumKeys), maxQueued+1))
+	c.expectClosed()
+	expectRefused(t, s, ReasonMalformed)
+}
+
+// expectRefused checks that the server has refused one connection, and why.
+func expectRefused(t *testing.T, s *Server, reason Reason) {
+	t.Helper()
+	if err := s.Close(); err != nil { // so that the count is final
+		t.Error(err)
+	}
+	if diff := cmp.Diff(map[Reason]uint64{reason: 1}, s.Stats().Refused); diff != "" {
+		t.Errorf("refused (-want +got):\n%s", diff)
+	}
+}
+
+func TestBadInput(t *testing.T) {
+	today := func(o op, fields ...any) []byte {
+		return slices.Concat(handshake, encode(todaysGeneration, o, fields...))
+	}
+	first := func(o op, fields ...any) []byte { return encode(firstGeneration, o, fields...) }
+	long := strings.Repeat("k", maxKey+1)
+	tests := []struct {
+		name   string
+		stream []byte
+		want   Reason
+	}{
+		{"wrong magic number", encode(todaysGeneration, opValidate, uint32(0xdeadbeef), uint32(1)), ReasonMalformed},
+		{"wrong magic number later", today(opValidate, magicNumber+1), ReasonMalformed},
+		{"HTTP", []byte("GET / HTTP/1.1\r\n\r\n"), ReasonUnknownOp},
+		{"TLS", []byte("\x16\x03\x01\x02\x00\x01"), ReasonUnknownOp},
+		{"first byte of an agent", []byte{0x80}, ReasonUnknownOp},
+		{"WATCH_KEY", slices.Concat([]byte{7}, appendValue(nil, []byte("/k"))), ReasonUnknownOp},
+		{"op 9 of the first generation", []byte{9}, ReasonUnknownOp},
+		{"PING of the first generation", []byte{0x0d, 1, 2, 3, 4}, ReasonUnknownOp},
+		{"QUEUE_PUSH", today(0x0e, "/q", "v"), ReasonUnknownOp},
+		{"QUEUE_POP", today(0x0f, "/q"), ReasonUnknownOp},
+		{"QUEUE_LEN", today(0x10, "/q"), ReasonUnknownOp},
+		{"LIST_KEYS", today(0x11), ReasonUnknownOp},
+		{"BARRIER", today(0x12, "/b", 1), ReasonUnknownOp},
+		{"op ff", today(0xff), ReasonUnknownOp},
+		{"key too long", today(opGet, long), ReasonMalformed},
+		{"key too long, first generation", first(opGet, long), ReasonMalformed},
+		{"key of 2^63 bytes", today(opSet, -1<<63), ReasonMalformed},
+		{"key of 2^63 bytes, first generation", first(opSet, -1<<63), ReasonMalformed},
+		{"value too long", today(opSet, "k", maxValue+1), ReasonMalformed},
+		{"value of 2^64-1 bytes, first generation", first(opSet, "k", -1), ReasonMalformed},
+		{"too many keys", today(opWait, maxKeys+1), ReasonMalformed},
+		{"2^63 keys", today(opMultiSet, -1<<63), ReasonMalformed},
+		{"2^63 keys, first generation", first(opCheck, -1<<63), ReasonMalformed},
+		{"add to a word", today(opAdd, "word", 1), ReasonNotNumber},
+		{"add to nothing", first(opAdd, "empty", 1), ReasonNotNumber},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s, addr := startServer(t, ServerOptions{})
+			other := dial(t, addr, firstGeneration)
+			other.send(opSet, "word", "word")
+			other.send(opSet, "empty", "")
+			other.ping()
+
+			bad := dial(t, addr, unknownGeneration)
+			bad.nc.Write(tt.stream) // may fail: the server does not read on
+			bad.expectClosed()
+
+			other.ping()
+			dial(t, addr, todaysGeneration).ping()
+			expectRefused(t, s, tt.want)
+		})
+	}
+}
+
+func TestWhatCameBeforeABadRequestIsAnswered(t *testing.T) {
+	s, addr := startServer(t, ServerOptions{})
+	c := dial(t, addr, todaysGeneration)
+	c.write(append(encode(todaysGeneration, opAdd, "n", 1), 0xff))
+	c.expect(1)
+	c.expectClosed()
+	c = dial(t, addr, firstGeneration)
+	c.send(opGet, "n")
+	c.expect("1")
+	expectRefused(t, s, ReasonUnknownOp)
+}
+
+func TestStalledRequests(t *testing.T) {
+	today := func(o op, fields ...any) []byte {
+		return slices.Concat(handshake, encode(todaysGeneration, o, fields...))
+	}
+	tests := []struct {
+		name string
+		half []byte
+	}{
+		{"00", handshake[:1]},
+		{"half a handshake", handshake[:3]},
+		{"op of the first generation", []byte{3}},
+		{"op", today(opSet)},
+		{"half a length", today(opSet, "k")[:10]},
+		{"half a key", today(opSet, "key")[:16]},
+		{"half a value", today(opSet, "k", "value")[:26]},
+		{"most of a value", today(opSet, "k", make([]byte, maxValue))[:maxValue]},
+		{"first key of two", today(opWait, 2, "a")},
+		{"half a ping", today(opPing)},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := pipeServer(t, ServerOptions{})
+				c, begin := pipe(t, s, unknownGeneration), time.Now()
+				c.write(tt.half)
+				for range c.came {
+				}
+				if took := time.Since(begin); took != 30*time.Second {
+					t.Errorf("closed after %v, want 30s", took)
+				}
+				expectRefused(t, s, ReasonStalled)
+			})
+		})
+	}
+}
+
+func TestSilenceBetweenRequestsIsForEver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := pipeServer(t, ServerOptions{StallTimeout: time.Second})
+		silent := pipe(t, s, unknownGeneration) // torch 1.13's watch connection
+		var clients []*client
+		for _, g := range []generation{firstGeneration, todaysGeneration} {
+			idle, halves, waiting := pipe(t, s, g), pipe(t, s, g), pipe(t, s, g)
+			request := encode(g, opSet, "k", "v")
+			halves.write(request[:7])
+			<-time.After(900 * time.Millisecond)
+			halves.write(request[7:12])
+			<-time.After(900 * time.Millisecond)
+			halves.write(request[12:])
+			waiting.send(opWait, 1, "late")
+			clients = append(clients, idle, halves, waiting)
+		}
+		queued := pipe(t, s, todaysGeneration)
+		queued.write(append(encode(todaysGeneration, opWait, 1, "late"), byte(opSet))) // half a request behind a wait
+		<-time.After(1000 * time.Hour)
+		for i, c := range clients {
+			if i%3 != 2 {
+				c.ping()
+			}
+		}
+		clients[0].send(opSet, "late", "")
+		for _, c := range []*client{clients[2], clients[5], queued} {
+			c.expect(answerStopWaiting)
+		}
+		if open := s.Stats().Open; open != 8 {
+			t.Errorf("%d connections open, want 8", open)
+		}
+		queued.expectClosed() // now its half request is due
+		silent.g = firstGeneration
+		silent.ping()
+	})
+}
+
+func TestClientGoneWhileItWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := pipeServer(t, ServerOptions{})
+		first, today, queued := pipe(t, s, firstGeneration), pipe(t, s, todaysGeneration), pipe(t, s, todaysGeneration)
+		for _, c := range []*client{first, today, queued} {
+			c.send(opWait, 2, "a", "b")
+		}
+		queued.write(bytes.Repeat(encode(todaysGeneration, opNumKeys), 10_000))
+		synctest.Wait()
+		for _, c := range []*client{first, today, queued} {
+			c.close()
+		}
+		synctest.Wait()
+		if open, waits := s.Stats().Open, len(s.store.waiting); open != 0 || waits != 0 {
+			t.Errorf("%d connections and waits for %d keys are left", open, waits)
+		}
+	})
+}
+
+func TestSlowReaderDisturbsNobody(t *testing.T) {
+	s := pipeServer(t, ServerOptions{})
+	good := pipe(t, s, todaysGeneration)
+	good.send(opSet, "big", make([]byte, maxValue))
+	good.ping()
+	theirs, ours := net.Pipe()
+	s.start(theirs)
+	defer ours.Close()
+	// It asks for 8 GiB and reads none of it.
+	keys := []any{1000}
+	for range 1000 {
+		keys = append(keys, "big")
+	}
+	if _, err := ours.Write(append(bytes.Clone(handshake), encode(todaysGeneration, opMultiGet, keys...)...)); err != nil {
+		t.Fatal(err)
+	}
+	good.send(opSet, "big", "small")
+	good.send(opGet, "big")
+	good.expect("small")
+}
+
+func TestOneLogLinePerReason(t *testing.T) {
+	var log bytes.Buffer
+	s, addr := startServer(t, ServerOptions{Logger: zerolog.New(&log).Level(zerolog.WarnLevel)})
+	for range 3 {
+		c := dial(t, addr, firstGeneration)
+		c.write([]byte{0x42})
+		c.expectClosed()
+		c = dial(t, addr, firstGeneration)
+		c.send(opGet, -1)
+		c.expectClosed()
+	}
+	s.Close()
+	if diff := cmp.Diff(map[Reason]uint64{ReasonUnknownOp: 3, ReasonMalformed: 3}, s.Stats().Refused); diff != "" {
+		t.Errorf("refused (-want +got):\n%s", diff)
+	}
+	lines := strings.Split(strings.TrimSpace(log.String()), "\n")
+	if len(lines) != 2 || !strings.Contains(log.String(), `"reason":"unknown op","error":"op 0x42 of torch 1.x is not served"`) {
+		t.Errorf("log:\n%s", log.String())
+	}
+}

@@ -1,0 +1,174 @@
+package kvstore
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// HashStore is a Store in the memory of this process, for goroutines of one agent. Only Get, Wait and
+// MultiGet can block, so only they look at their context.
+type HashStore struct {
+	mu   sync.Mutex
+	core *core
+}
+
+var _ Store = (*HashStore)(nil)
+
+// NewHashStore returns an empty store.
+func NewHashStore() *HashStore { return &HashStore{core: newCore()} }
+
+// Set implements Store.
+func (s *HashStore) Set(_ context.Context, key string, value []byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.core.set(key, bytes.Clone(value))
+	return nil
+}
+
+// Get implements Store.
+func (s *HashStore) Get(ctx context.Context, key string) ([]byte, error) {
+	values, err := s.MultiGet(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	return values[0], nil
+}
+
+// Add implements Store.
+func (s *HashStore) Add(_ context.Context, key string, delta int64) (int64, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.core.add(key, delta)
+}
+
+// CompareSet implements Store.
+func (s *HashStore) CompareSet(_ context.Context, key string, expected, desired []byte) ([]byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return bytes.Clone(s.core.compareSet(key, expected, bytes.Clone(desired))), nil
+}
+
+// Check implements Store.
+func (s *HashStore) Check(_ context.Context, keys ...string) (bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.core.check(keys), nil
+}
+
+// Wait implements Store.
+func (s *HashStore) Wait(ctx context.Context, keys ...string) error {
+	released := make(chan struct{})
+	s.mu.Lock()
+	w := s.core.wait(keys, func() { close(released) })
+	s.mu.Unlock()
+	if w == nil {
+		return nil
+	}
+	select {
+	case <-released:
+		return nil
+	case <-ctx.Done():
+	}
+	s.mu.Lock()
+	missing := s.core.cancel(w)
+	s.mu.Unlock()
+	if len(missing) == 0 {
+		return nil
+	}
+	return waitError(ctx, missing)
+}
+
+// NumKeys implements Store.
+func (s *HashStore) NumKeys(context.Context) (int64, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.core.numKeys(), nil
+}
+
+// Delete implements Store.
+func (s *HashStore) Delete(_ context.Context, key string) (bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.core.delete(key), nil
+}
+
+// Append implements Store.
+func (s *HashStore) Append(_ context.Context, key string, value []byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.core.append(key, value)
+	return nil
+}
+
+// MultiGet implements Store. The values are those of one moment.
+func (s *HashStore) MultiGet(ctx context.Context, keys ...string) ([][]byte, error) {
+	for {
+		if values, ok := s.tryGet(keys); ok {
+			return values, nil
+		}
+		// A key may be deleted again before the next look, so this can take more than one wait.
+		if err := s.Wait(ctx, keys...); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// tryGet returns copies of the values of keys, if all are present.
+func (s *HashStore) tryGet(keys []string) ([][]byte, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	values := make([][]byte, len(keys))
+	for i, key := range keys {
+		value, ok := s.core.get(key)
+		if !ok {
+			return nil, false
+		}
+		values[i] = bytes.Clone(value)
+	}
+	return values, true
+}
+
+// MultiSet implements Store.
+func (s *HashStore) MultiSet(_ context.Context, pairs ...Pair) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, pair := range pairs {
+		s.core.set(pair.Key, bytes.Clone(pair.Value))
+	}
+	return nil
+}
+
+// waitError says why a wait for keys ended unfulfilled when ctx did.
+func waitError(ctx context.Context, missing []string) error {
+	cause := context.Cause(ctx)
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		if cause == ctx.Err() { //nolint:errorlint // the very same, not one that wraps it
+			return fmt.Errorf("wait for %s: %w: %w", nameKeys(missing), ErrTimeout, cause)
+		}
+		return fmt.Errorf("wait for %s: %w: %w: %w", nameKeys(missing), ErrTimeout, ctx.Err(), cause)
+	}
+	return fmt.Errorf("wait for %s: %w", nameKeys(missing), cause)
+}
+
+// nameKeys sorts keys and names the first of them.
+func nameKeys(keys []string) string {
+	const most = 16
+	slices.Sort(keys)
+	var b strings.Builder
+	b.WriteString("key")
+	for i, key := range keys[:min(len(keys), most)] {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		fmt.Fprintf(&b, " %q", key)
+	}
+	if more := len(keys) - most; more > 0 {
+		fmt.Fprintf(&b, " and %d more", more)
+	}
+	return b.String()
+}

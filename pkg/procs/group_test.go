@@ -1,0 +1,413 @@
+package procs
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/elasticrun/elasticrun/internal/testenv"
+)
+
+// shell is a worker that runs a shell script; its output goes to a file.
+func shell(t *testing.T, localRank int, script string) Spec {
+	t.Helper()
+	return Spec{
+		LocalRank: localRank,
+		Argv:      []string{"sh", "-c", script},
+		Env:       os.Environ(),
+		Stdout:    Output{File: filepath.Join(t.TempDir(), "stdout")},
+	}
+}
+
+// startGroup starts workers whose environment carries mark, and checks in the end
+// that nothing of them is left.
+func startGroup(t *testing.T, specs ...Spec) *Group {
+	t.Helper()
+	mark := testenv.Mark()
+	for i := range specs {
+		specs[i].Env = append(specs[i].Env, mark)
+	}
+	s, err := NewSupervisor(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := s.Start(specs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+		testenv.NothingLeft(t, mark)
+	})
+	return g
+}
+
+// stopGroup stops g and waits for its output.
+func stopGroup(t *testing.T, g *Group, l Ladder) {
+	t.Helper()
+	if err := g.Stop(l); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if err := g.Drain(ctx); err != nil {
+		t.Error(err)
+	}
+}
+
+// awaitLine blocks until the worker's stdout file holds a whole line, which says
+// that it is ready.
+func awaitLine(t *testing.T, s Spec) string {
+	t.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	timeout := time.After(10 * time.Second)
+	for {
+		if data, _ := os.ReadFile(s.Stdout.File); strings.Contains(string(data), "\n") {
+			return strings.TrimSpace(string(data))
+		}
+		select {
+		case <-tick.C:
+		case <-timeout:
+			t.Fatal("the worker did not get ready")
+		}
+	}
+}
+
+var orderly = Ladder{Signal: syscall.SIGTERM, Grace: 10 * time.Second, Leftovers: 2 * time.Second}
+
+func TestExits(t *testing.T) {
+	notExecutable := filepath.Join(t.TempDir(), "plain")
+	noFormat := filepath.Join(t.TempDir(), "garbage")
+	for path, mode := range map[string]os.FileMode{notExecutable: 0o644, noFormat: 0o755} {
+		if err := os.WriteFile(path, []byte("\x00\x01garbage"), mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tests := []struct {
+		name         string
+		argv         []string
+		code         int
+		signal       syscall.Signal
+		python, sh   int
+		cannotStart  bool
+		notFound     bool
+		inWords      string
+		wantsSuccess bool
+	}{
+		{name: "success", argv: []string{"true"}, wantsSuccess: true, inWords: "exited with code 0"},
+		{name: "code", argv: []string{"sh", "-c", "exit 7"}, code: 7, python: 7, sh: 7, inWords: "exited with code 7"},
+		{name: "signal", argv: []string{"sh", "-c", "kill -SEGV $$"}, signal: syscall.SIGSEGV, python: -11, sh: 139, inWords: "killed by signal 11 (SIGSEGV)"},
+		{name: "not found on PATH", argv: []string{"no-such-program"}, code: 127, python: 127, sh: 127, cannotStart: true},
+		{name: "no such file", argv: []string{"/no/such/program"}, code: 127, python: 127, sh: 127, cannotStart: true, notFound: true},
+		{name: "not executable", argv: []string{notExecutable}, code: 126, python: 126, sh: 126, cannotStart: true},
+		{name: "wrong format", argv: []string{noFormat}, code: 126, python: 126, sh: 126, cannotStart: true},
+		{name: "a folder", argv: []string{t.TempDir()}, code: 126, python: 126, sh: 126, cannotStart: true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			g := startGroup(t, Spec{LocalRank: 3, Argv: tt.argv, Env: os.Environ()})
+			e := <-g.Exits()
+			stopGroup(t, g, orderly)
+			if e.Code != tt.code || e.Signal != tt.signal || e.LocalRank != 3 || e.Stopped {
+				t.Errorf("exit %+v", e)
+			}
+			if e.PythonCode() != tt.python || e.ShellCode() != tt.sh || e.Success() != tt.wantsSuccess {
+				t.Errorf("python %d, shell %d, success %v", e.PythonCode(), e.ShellCode(), e.Success())
+			}
+			if (e.StartErr != nil) != tt.cannotStart || tt.notFound && !errors.Is(e.StartErr, fs.ErrNotExist) {
+				t.Errorf("StartErr = %v", e.StartErr)
+			}
+			if (e.PID == 0) != tt.cannotStart {
+				t.Errorf("pid %d", e.PID)
+			}
+			if tt.inWords != "" && e.String() != tt.inWords {
+				t.Errorf("String = %q", e)
+			}
+			if tt.cannotStart && !strings.Contains(e.String(), tt.argv[0]) {
+				t.Errorf("String = %q does not name the program", e)
+			}
+		})
+	}
+}
+
+// A worker that cannot be executed fails the group; those before it were started
+// and are stopped, those after it were not.
+func TestStartStopsAtFirstFailure(t *testing.T) {
+	bad := Spec{LocalRank: 1, Argv: []string{"/no/such/program"}}
+	g := startGroup(t, shell(t, 0, "exec sleep 100"), bad, shell(t, 2, "exec sleep 100"))
+	if e := <-g.Exits(); e.LocalRank != 1 || e.StartErr == nil {
+		t.Errorf("first exit %+v", e)
+	}
+	if pids := g.PIDs(); len(pids) != 1 || pids[0] == 0 {
+		t.Errorf("started %v, want local rank 0 only", pids)
+	}
+	stopGroup(t, g, orderly)
+	if e := <-g.Exits(); e.LocalRank != 0 || !e.Stopped || e.Signal != syscall.SIGTERM {
+		t.Errorf("second exit %+v", e)
+	}
+}
+
+func TestStop(t *testing.T) {
+	short := Ladder{Signal: syscall.SIGTERM, Grace: 300 * time.Millisecond, Leftovers: 200 * time.Millisecond}
+	tests := []struct {
+		name   string
+		script string // prints a line when it is ready
+		ladder Ladder
+		signal syscall.Signal
+		code   int
+		exits  bool // by itself, before the stop
+	}{
+		{name: "obeys", script: "echo; exec sleep 100", ladder: orderly, signal: syscall.SIGTERM},
+		{name: "gets the launcher's signal", script: "trap 'exit 9' INT; echo; while :; do sleep 0.01; done", ladder: Ladder{Signal: syscall.SIGINT, Grace: 10 * time.Second, Leftovers: time.Second}, code: 9},
+		{name: "has time to clean up", script: "trap 'sleep 0.2; exit 4' TERM; echo; while :; do sleep 0.01; done", ladder: orderly, code: 4},
+		{name: "ignores the signal", script: "trap '' TERM; echo; while :; do sleep 0.01; done", ladder: short, signal: syscall.SIGKILL},
+		{name: "is stopped", script: "echo; kill -STOP $$; sleep 100", ladder: orderly, signal: syscall.SIGTERM},
+		{name: "has children of its session", script: "sleep 100 & sleep 100 & echo; wait", ladder: orderly, signal: syscall.SIGTERM},
+		{name: "has stubborn children", script: "(trap '' TERM; sleep 100 & echo; wait) & wait", ladder: short, signal: syscall.SIGTERM},
+		{name: "has children in sessions of their own", script: "setsid sleep 100 & setsid sh -c 'trap \"\" TERM; sleep 100' & echo; wait", ladder: short, signal: syscall.SIGTERM},
+		{name: "has daemons", script: "(setsid sh -c 'sleep 100 & sleep 100 &' &); echo; exec sleep 100", ladder: orderly, signal: syscall.SIGTERM},
+		{name: "has left already", script: "setsid sleep 100 & echo; exit 3", ladder: orderly, code: 3, exits: true},
+		{name: "no grace at all", script: "trap '' TERM; setsid sleep 100 & echo; while :; do sleep 0.01; done", ladder: Ladder{Signal: syscall.SIGKILL}, signal: syscall.SIGKILL},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			spec := shell(t, 0, tt.script)
+			g := startGroup(t, spec)
+			awaitLine(t, spec)
+			var e Exit
+			if tt.exits {
+				e = <-g.Exits()
+			}
+			start := time.Now()
+			stopGroup(t, g, tt.ladder)
+			if took, most := time.Since(start), tt.ladder.Grace+tt.ladder.Leftovers+2*time.Second; took > most {
+				t.Errorf("took %v, want at most %v", took, most)
+			}
+			if !tt.exits {
+				e = <-g.Exits()
+			}
+			if e.Signal != tt.signal || e.Code != tt.code || e.Stopped == tt.exits {
+				t.Errorf("exit %+v", e)
+			}
+		})
+	}
+}
+
+func TestHurryEndsTheGrace(t *testing.T) {
+	spec := shell(t, 0, "trap '' TERM; setsid sh -c 'trap \"\" TERM; sleep 100' & echo; while :; do sleep 0.01; done")
+	g := startGroup(t, spec)
+	awaitLine(t, spec)
+	hurry := make(chan struct{})
+	close(hurry)
+	start := time.Now()
+	stopGroup(t, g, Ladder{Signal: syscall.SIGTERM, Grace: time.Minute, Leftovers: time.Minute, Hurry: hurry})
+	if took := time.Since(start); took > 10*time.Second {
+		t.Errorf("took %v", took)
+	}
+}
+
+// Nothing but the job is signalled: not a child that somebody else in this
+// process started, not even while the job has to be searched for leftovers.
+func TestStopSparesOthers(t *testing.T) {
+	other := exec.Command("sleep", "100")
+	if err := other.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := other.Process.Signal(syscall.Signal(0)); err != nil {
+			t.Errorf("another child of this process is gone: %v", err)
+		}
+		_ = other.Process.Kill()
+		_ = other.Wait()
+	}()
+	spec := shell(t, 0, "setsid sleep 100 & echo; sleep 100")
+	g := startGroup(t, spec)
+	awaitLine(t, spec)
+	stopGroup(t, g, Ladder{Signal: syscall.SIGTERM, Grace: 5 * time.Second, Leftovers: 300 * time.Millisecond})
+}
+
+// What ended before the stop is a cause, what was running is a victim, whoever
+// noticed first.
+func TestVictims(t *testing.T) {
+	for range testenv.Repeat(t, 20, 500) {
+		g := startGroup(t, shell(t, 0, "exit 1"), shell(t, 1, "exec sleep 100"))
+		first := <-g.Exits()
+		stopGroup(t, g, orderly)
+		second := <-g.Exits()
+		if first.LocalRank != 0 || first.Stopped || second.LocalRank != 1 || !second.Stopped {
+			t.Fatalf("exits %+v, %+v", first, second)
+		}
+		if first.At.After(second.At) {
+			t.Errorf("times %v, %v", first.At, second.At)
+		}
+	}
+}
+
+func TestOneGroupAtATime(t *testing.T) {
+	s, err := NewSupervisor(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := s.Start([]Spec{shell(t, 0, "exec sleep 100")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Start(nil); err == nil {
+		t.Error("a second group was started beside the first")
+	}
+	if err := s.Close(); err == nil {
+		t.Error("closed although a group is live")
+	}
+	stopGroup(t, g, orderly)
+	g, err = s.Start([]Spec{shell(t, 0, "true")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stopGroup(t, g, orderly)
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestStartWithoutALogFolder(t *testing.T) {
+	s, err := NewSupervisor(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	bad := shell(t, 1, "true")
+	bad.Stdout.File = "/no/such/folder/stdout"
+	if _, err := s.Start([]Spec{shell(t, 0, "true"), bad}); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("error %v", err)
+	}
+}
+
+func TestWorkerSurroundings(t *testing.T) {
+	dir := t.TempDir()
+	in, err := os.CreateTemp(dir, "stdin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = in.Close() }()
+	if _, err := in.WriteString("hello\n"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := in.Seek(0, 0); err != nil {
+		t.Fatal(err)
+	}
+	spec := shell(t, 0, `read line; echo "$line $PWD $(ps -o sid= -p $$ | tr -d ' ') $$ $(ulimit -n) $ONLY"`)
+	spec.Dir, spec.Stdin = dir, in
+	spec.Env = []string{"PATH=" + os.Getenv("PATH"), "ONLY=this"}
+	g := startGroup(t, spec)
+	<-g.Exits()
+	stopGroup(t, g, orderly)
+	f := strings.Fields(awaitLine(t, spec))
+	pid := strconv.Itoa(g.PIDs()[0])
+	limit, err := exec.Command("sh", "-c", "ulimit -n").Output() // os/exec gives the limit of before the Go runtime raised it
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"hello", dir, pid, pid, strings.TrimSpace(string(limit)), "this"}
+	if strings.Join(f, " ") != strings.Join(want, " ") {
+		t.Errorf("stdin, dir, session, pid, nofile, environment = %q, want %q", f, want)
+	}
+}
+
+func TestTailOfStderr(t *testing.T) {
+	g := startGroup(t, shell(t, 0, "echo one >&2; echo two >&2; exit 1"), shell(t, 1, "echo other >&2"))
+	<-g.Exits()
+	<-g.Exits()
+	stopGroup(t, g, orderly)
+	if got := strings.Join(g.Tail(0), "|"); got != "one|two" {
+		t.Errorf("tail of 0: %q", got)
+	}
+	if got := g.Tail(7); got != nil {
+		t.Errorf("tail of nobody: %q", got)
+	}
+}
+
+func TestSignalReachesWorkersOnly(t *testing.T) {
+	spec := shell(t, 0, `trap 'echo got; exit 0' USR1; (trap 'exit 9' USR1; while :; do sleep 0.01; done) & echo; while :; do sleep 0.01; done`)
+	g := startGroup(t, spec)
+	awaitLine(t, spec)
+	g.Signal(syscall.SIGUSR1)
+	if e := <-g.Exits(); !e.Success() {
+		t.Errorf("exit %+v", e)
+	}
+	stopGroup(t, g, orderly)
+}
+
+func TestWorkersAreBoundToCPUs(t *testing.T) {
+	if runtime.NumCPU() < 2 {
+		testenv.Missing(t, "needs two CPUs")
+	}
+	specs := []Spec{shell(t, 0, "grep Cpus_allowed_list /proc/self/status"), shell(t, 1, "grep Cpus_allowed_list /proc/self/status")}
+	specs[0].CPUs = []int{1}
+	g := startGroup(t, specs...)
+	for range specs {
+		<-g.Exits()
+	}
+	stopGroup(t, g, orderly)
+	if got := awaitLine(t, specs[0]); !strings.HasSuffix(got, "\t1") {
+		t.Errorf("bound worker: %q", got)
+	}
+	if got := awaitLine(t, specs[1]); strings.HasSuffix(got, "\t1") {
+		t.Errorf("the next worker is bound too: %q", got)
+	}
+}
+
+// A process outside the job that got hold of a worker's stdout does not keep the job
+// from ending, and what was written is not lost.
+func TestOutputHeldOpenByAnother(t *testing.T) {
+	spec := shell(t, 0, "echo before; sleep 100")
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = r.Close() }()
+	console := NewConsole(w, w)
+	s, err := NewSupervisor(Options{Console: console})
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec.Stdout.Console = true
+	g, err := s.Start([]Spec{spec})
+	if err != nil {
+		t.Fatal(err)
+	}
+	awaitLine(t, spec)
+	held, err := os.OpenFile("/proc/"+strconv.Itoa(g.PIDs()[0])+"/fd/1", os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = held.Close() }()
+	if err := g.Stop(orderly); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.Drain(t.Context()); err == nil || !strings.Contains(err.Error(), "still has it open") {
+		t.Errorf("Drain: %v", err)
+	}
+	if err := errors.Join(s.Close(), console.Close(), w.Close()); err != nil {
+		t.Error(err)
+	}
+	if shown, err := io.ReadAll(r); string(shown) != "before\n" || err != nil {
+		t.Errorf("shown %q, %v", shown, err)
+	}
+}

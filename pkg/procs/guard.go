@@ -1,0 +1,14 @@
+package procs
+
+// GuardResult tells how the guarded agent ended.
+type GuardResult struct {
+	// Exit is how the agent's process ended.
+	Exit Exit
+	// Reported says that the agent announced its exit code before it ended. One
+	// that did not was killed or crashed, whatever its exit code is.
+	Reported bool
+	// Swept counts the processes the guard reaped after the agent's end.
+	Swept int
+	// Stuck names processes that survived SIGKILL.
+	Stuck []string
+}

@@ -1,0 +1,204 @@
+package procs
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"strconv"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// guardBound limits the guard's last sweep; a process that survives SIGKILL for
+// so long is in uninterruptible sleep or held by a tracer.
+const guardBound = 30 * time.Second
+
+// Guard runs this program again, with the same arguments, as a child that sees
+// itself as part says: [PartAgent], or [PartGuard] where this process has children
+// already (a shell's process substitution, say), which a sweep must not touch. It
+// passes signals on and returns when the child has ended, however it did,
+// and no process below this one is left. Stdin, stdout and stderr are shared.
+//
+// lifeline is this process's own link to a guard above it, or nil; when it
+// breaks the child is killed.
+func Guard(lifeline *Lifeline) (GuardResult, error) {
+	part := PartAgent
+	if !noChildren() {
+		part = PartGuard
+	} else if err := becomeSubreaper(); err != nil {
+		return GuardResult{}, fmt.Errorf("become child subreaper: %w", err)
+	}
+	signals := make(chan os.Signal, 64)
+	signal.Notify(signals, NotIgnored(forwarded())...)
+	defer signal.Stop(signals)
+
+	child, err := startSelf(part)
+	if err != nil {
+		return GuardResult{}, err
+	}
+	defer child.close()
+	ended := make(chan Exit, 1)
+	go func() { ended <- child.wait() }()
+	for {
+		select {
+		case sig := <-signals:
+			child.signal(sig.(syscall.Signal))
+		case <-lifeline.Broken():
+			child.signal(syscall.SIGKILL)
+			lifeline = nil
+		case exit := <-ended:
+			result := GuardResult{Exit: exit, Reported: child.reported()}
+			if part == PartAgent {
+				result.Swept, result.Stuck = sweep()
+			}
+			return result, nil
+		}
+	}
+}
+
+// forwarded lists the signals the guard passes on. Not those of job control, nor those that
+// the kernel or the runtime raise for the process itself.
+func forwarded() []syscall.Signal {
+	return []syscall.Signal{
+		syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGTERM,
+		syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGALRM, syscall.SIGVTALRM, syscall.SIGXCPU,
+	}
+}
+
+// guarded is the guard's child.
+type guarded struct {
+	pid   int
+	pidfd int // -1 where the kernel has none
+	link  *os.File
+}
+
+// startSelf executes this program again. The child gets a process group of its
+// own, so that a signal from the terminal reaches it once: through the guard.
+func startSelf(part Part) (*guarded, error) {
+	ours, theirs, err := lifelinePair()
+	if err != nil {
+		return nil, fmt.Errorf("make the guard's lifeline: %w", err)
+	}
+	defer func() { _ = theirs.Close() }()
+	const childFD = 3
+	g := &guarded{pidfd: -1, link: ours}
+	g.pid, err = syscall.ForkExec("/proc/self/exe", os.Args, &syscall.ProcAttr{
+		Env:   append(os.Environ(), lifelineEnv(part, childFD)),
+		Files: []uintptr{0, 1, 2, theirs.Fd()},
+		Sys:   &syscall.SysProcAttr{Setpgid: true, PidFD: &g.pidfd},
+	})
+	if err != nil {
+		g.close()
+		return nil, fmt.Errorf("start the agent: %w", err)
+	}
+	return g, nil
+}
+
+func (g *guarded) close() {
+	_ = g.link.Close()
+	if g.pidfd >= 0 {
+		_ = unix.Close(g.pidfd)
+	}
+}
+
+// signal goes through the pidfd, which never means a later process, unless the
+// kernel or a container's filter has none. A stopped child acts on it once it is continued.
+func (g *guarded) signal(sig syscall.Signal) {
+	for _, s := range []syscall.Signal{sig, syscall.SIGCONT} {
+		if g.pidfd >= 0 {
+			if err := unix.PidfdSendSignal(g.pidfd, s, nil, 0); err == nil || errors.Is(err, unix.ESRCH) {
+				continue
+			}
+		}
+		_ = syscall.Kill(g.pid, s)
+	}
+}
+
+// reported says whether the child announced its end. The child is gone, so a
+// read does not block.
+func (g *guarded) reported() bool {
+	var b [1]byte
+	n, _ := g.link.Read(b[:])
+	return n == 1
+}
+
+// wait reaps whatever ends until it is the guarded child.
+func (g *guarded) wait() Exit {
+	for {
+		var status syscall.WaitStatus
+		pid, err := syscall.Wait4(-1, &status, 0, nil)
+		switch {
+		case errors.Is(err, syscall.EINTR):
+		case err != nil:
+			return Exit{PID: g.pid, Code: 1, StartErr: err}
+		case pid != g.pid:
+		case status.Signaled():
+			return Exit{PID: pid, Signal: status.Signal(), CoreDumped: status.CoreDump(), At: time.Now()}
+		default:
+			return Exit{PID: pid, Code: status.ExitStatus(), At: time.Now()}
+		}
+	}
+}
+
+// sweep kills and reaps all descendants. ECHILD is the proof that none is left.
+func sweep() (swept int, stuck []string) {
+	exited := make(chan os.Signal, 1)
+	signal.Notify(exited, syscall.SIGCHLD)
+	defer signal.Stop(exited)
+	for deadline := time.Now().Add(guardBound); ; {
+		pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil)
+		switch {
+		case errors.Is(err, syscall.EINTR):
+			continue
+		case err != nil:
+			return swept, nil
+		case pid > 0:
+			swept++
+			continue
+		}
+		all, _ := allProcesses() // tried again until the deadline
+		left := descendants(os.Getpid(), all, func(process) bool { return true })
+		if time.Now().After(deadline) {
+			if len(left) == 0 {
+				return swept, []string{"children that /proc does not show: it belongs to another pid namespace"}
+			}
+			return swept, describe(left)
+		}
+		for _, p := range left {
+			p.signal(syscall.SIGKILL)
+		}
+		select {
+		case <-exited:
+		case <-time.After(killRepeat): // a child may have been forked during the look
+		}
+	}
+}
+
+// SealDescriptors keeps descriptors that this process inherited beyond the
+// standard three from its children, as torchrun's workers do not get them either.
+func SealDescriptors() {
+	if unix.CloseRange(3, ^uint(0), unix.CLOSE_RANGE_CLOEXEC) == nil {
+		return
+	}
+	entries, err := os.ReadDir("/proc/self/fd") // before Linux 5.11
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		if fd, err := strconv.Atoi(e.Name()); err == nil && fd > 2 {
+			unix.CloseOnExec(fd)
+		}
+	}
+}
+
+// NameProcess sets the name that ps and killall show. The agent's differs from the
+// guard's, so that killing either by name leaves the other to clean up.
+func NameProcess(name string) {
+	_ = os.WriteFile("/proc/self/comm", []byte(name), 0)
+}
+
+// CanGuard reports whether [Guard] works on this system.
+func CanGuard() bool { return true }

@@ -1,0 +1,20 @@
+//go:build !linux
+
+package procs
+
+import "errors"
+
+// ErrNoGuard says that this system has no child subreaper, which a guard needs.
+var ErrNoGuard = errors.New("start the guard: not supported on this system")
+
+// Guard is not supported here; the program runs the agent itself.
+func Guard(*Lifeline) (GuardResult, error) { return GuardResult{}, ErrNoGuard }
+
+// SealDescriptors does nothing here.
+func SealDescriptors() {}
+
+// NameProcess does nothing here.
+func NameProcess(string) {}
+
+// CanGuard reports whether [Guard] works on this system.
+func CanGuard() bool { return false }

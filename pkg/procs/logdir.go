@@ -1,0 +1,191 @@
+package procs
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// LogDir is the log folder of one run on one node, in torchrun's layout:
+//
+//	<base>/<run id>_<8 random>/attempt_<restarts>/<local rank>/stdout.log
+//	                                                           stderr.log
+//	                                                           error.json
+//	                           attempt_<restarts>/filtered_stdout.log
+//	                                              filtered_stderr.log
+//	                           attempt_<restarts>.r<round>/…
+//
+// The last form is for a round that a membership change began, which is not
+// charged as a restart. No existing file or folder is ever reused or deleted,
+// except by [LogDir.Cleanup].
+type LogDir struct {
+	run  string // the folder of this run; empty: nothing is written
+	temp string // the temporary folder around it; empty: the user named one
+}
+
+// LogFiles are the log paths of one worker; all are empty where nothing is
+// written. The files need not exist.
+type LogFiles struct {
+	Stdout, Stderr, Error          string
+	FilteredStdout, FilteredStderr string // shared by the workers of the attempt
+}
+
+// OpenLogDir makes the folder of one run under base, which is made if missing.
+// An empty base is a new folder in the system's temporary folder, where error
+// files go if nothing else does; /dev/null is a LogDir that writes nothing.
+func OpenLogDir(base, runID string) (*LogDir, error) {
+	d := &LogDir{}
+	var err error
+	switch base {
+	case os.DevNull:
+		return d, nil
+	case "":
+		if d.temp, err = os.MkdirTemp("", "torchelastic_"); err != nil {
+			return nil, fmt.Errorf("make a temporary log folder: %w; name a writable one with --log-dir", err)
+		}
+		base = d.temp
+	default:
+		if base, err = makeBase(base); err != nil {
+			return nil, err
+		}
+	}
+	if d.run, err = makeUnique(base, folderName(runID)+"_"); err != nil {
+		return nil, fmt.Errorf("make a folder in log folder %q: %w; name a writable one with --log-dir", base, err)
+	}
+	return d, nil
+}
+
+// Path returns the folder of this run, or "" if nothing is written.
+func (d *LogDir) Path() string { return d.run }
+
+// Optional reports whether the user named no folder: then a job can do without.
+func (d *LogDir) Optional() bool { return d.temp != "" }
+
+// Attempt makes the folder for one start of the worker group: restarts counts the
+// charged restarts so far, and membershipChange says that round was not begun by
+// a charged restart.
+func (d *LogDir) Attempt(restarts, round int, membershipChange bool) (*Attempt, error) {
+	if d.run == "" {
+		return &Attempt{}, nil
+	}
+	name := "attempt_" + strconv.Itoa(restarts)
+	if membershipChange {
+		name += ".r" + strconv.Itoa(round)
+	}
+	dir := filepath.Join(d.run, name)
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return nil, fmt.Errorf("make log folder: %w", err)
+	}
+	return &Attempt{dir: dir}, nil
+}
+
+// Cleanup removes the temporary folder if there is one and nothing but folders is
+// in it. A folder that the user named is left as it is.
+func (d *LogDir) Cleanup() error {
+	if d.temp == "" {
+		return nil
+	}
+	var folders []string
+	err := filepath.WalkDir(d.temp, func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case !entry.IsDir():
+			return errNotEmpty
+		}
+		folders = append(folders, path)
+		return nil
+	})
+	if errors.Is(err, errNotEmpty) || errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	// Deepest first; a folder that has got a file since then refuses to go.
+	for _, folder := range slices.Backward(folders) {
+		if err == nil {
+			err = os.Remove(folder)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("remove the empty temporary log folder: %w", err)
+	}
+	return nil
+}
+
+var errNotEmpty = errors.New("folder is not empty")
+
+// Attempt is the folder of one start of the worker group.
+type Attempt struct {
+	dir string // empty: nothing is written
+}
+
+// Files makes the folder of one worker and returns its log paths.
+func (a *Attempt) Files(localRank int) (LogFiles, error) {
+	if a.dir == "" {
+		return LogFiles{}, nil
+	}
+	dir := filepath.Join(a.dir, strconv.Itoa(localRank))
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return LogFiles{}, fmt.Errorf("make log folder: %w", err)
+	}
+	return LogFiles{
+		Stdout:         filepath.Join(dir, "stdout.log"),
+		Stderr:         filepath.Join(dir, "stderr.log"),
+		Error:          filepath.Join(dir, "error.json"),
+		FilteredStdout: filepath.Join(a.dir, "filtered_stdout.log"),
+		FilteredStderr: filepath.Join(a.dir, "filtered_stderr.log"),
+	}, nil
+}
+
+// makeBase makes the folder that the user named and returns its absolute path,
+// because workers get paths in it and may run in another folder.
+func makeBase(base string) (string, error) {
+	path, err := filepath.Abs(base)
+	if err != nil {
+		return "", fmt.Errorf("find log folder %q: %w", base, err)
+	}
+	if info, err := os.Stat(path); err == nil && !info.IsDir() {
+		return "", fmt.Errorf("log folder %q is a file: name a folder with --log-dir", base)
+	}
+	if err := os.MkdirAll(path, 0o755); err != nil {
+		return "", fmt.Errorf("make log folder %q: %w; name a writable one with --log-dir", base, err)
+	}
+	return path, nil
+}
+
+// makeUnique makes a folder whose name is prefix and 8 random characters. Like
+// torchrun's it is private to the user.
+func makeUnique(base, prefix string) (string, error) {
+	const letters = "abcdefghijklmnopqrstuvwxyz0123456789_"
+	for {
+		random := make([]byte, 8)
+		for i := range random {
+			random[i] = letters[rand.IntN(len(letters))]
+		}
+		path := filepath.Join(base, prefix+string(random))
+		if err := os.Mkdir(path, 0o700); !errors.Is(err, fs.ErrExist) {
+			return path, err
+		}
+	}
+}
+
+// folderName makes a run id usable as part of one path element: no separators, no
+// control characters, and short enough for the random part behind it.
+func folderName(runID string) string {
+	const maxBytes = 200
+	name := strings.Map(func(r rune) rune {
+		if r == '/' || r == os.PathSeparator || r < ' ' || r == 0x7f {
+			return '_'
+		}
+		return r
+	}, strings.ToValidUTF8(runID, "_"))
+	if len(name) > maxBytes {
+		name = strings.ToValidUTF8(name[:maxBytes], "")
+	}
+	return name
+}

@@ -1,0 +1,42 @@
+package procs
+
+import (
+	"runtime"
+)
+
+// spawner runs functions on one operating-system thread that lives as long as
+// the spawner does. Workers are forked there: PDEATHSIG fires when the forking
+// thread ends, and CPU affinity is a property of that thread.
+type spawner struct {
+	work chan func()
+	done chan struct{}
+}
+
+func newSpawner() *spawner {
+	s := &spawner{work: make(chan func()), done: make(chan struct{})}
+	go func() {
+		defer close(s.done)
+		// Never unlocked: the thread, whose affinity may have been changed, ends
+		// with the goroutine.
+		runtime.LockOSThread()
+		for f := range s.work {
+			f()
+		}
+	}()
+	return s
+}
+
+// do runs f on the thread and waits for it.
+func (s *spawner) do(f func()) {
+	ran := make(chan struct{})
+	s.work <- func() {
+		defer close(ran)
+		f()
+	}
+	<-ran
+}
+
+func (s *spawner) close() {
+	close(s.work)
+	<-s.done
+}

@@ -1,0 +1,77 @@
+package rdzv
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// named creates handlers that call themselves by another name.
+type named struct{ says string }
+
+func (n named) Create(ctx context.Context, p Parameters) (Handler, error) {
+	return SingleNode{Backend: n.says}.Create(ctx, p)
+}
+
+// failing never creates a handler.
+type failing struct{ err error }
+
+func (f failing) Create(context.Context, Parameters) (Handler, error) { return nil, f.err }
+
+// creatorList cannot be compared.
+type creatorList []Creator
+
+func (creatorList) Create(context.Context, Parameters) (Handler, error) { return nil, nil }
+
+func TestRegistry(t *testing.T) {
+	var r Registry
+	first := named{"one"}
+	for range 2 { // the same creator may be registered again
+		if err := r.Register("one", first); err != nil {
+			t.Fatal(err)
+		}
+	}
+	refused := []struct {
+		name, backend string
+		creator       Creator
+		want          string
+	}{
+		{"empty name", "", first, "name is empty"},
+		{"taken name", "one", named{"other"}, `"one"`},
+		{"no creator", "nil", nil, "not a comparable value"},
+		{"creator that cannot be compared", "list", creatorList{}, "not a comparable value"},
+	}
+	for _, tt := range refused {
+		if err := r.Register(tt.backend, tt.creator); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: error %v, want %q in it", tt.name, err, tt.want)
+		}
+	}
+	if err := r.Register("liar", first); err != nil {
+		t.Fatal(err)
+	}
+	broken := errors.New("broken")
+	if err := r.Register("broken", failing{broken}); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := r.Backends(), []string{"broken", "liar", "one"}; !slices.Equal(got, want) {
+		t.Errorf("Backends = %v, want %v", got, want)
+	}
+
+	params := func(backend string) Parameters { return Parameters{Backend: backend, MinNodes: 1, MaxNodes: 1} }
+	h, err := r.Create(t.Context(), params("one"))
+	if err != nil || h.Backend() != "one" {
+		t.Fatalf("Create(one) = %v, %v", h, err)
+	}
+	if _, err := r.Create(t.Context(), params("liar")); err == nil || !strings.Contains(err.Error(), `"one"`) {
+		t.Errorf("Create(liar) error %v does not name what the handler says", err)
+	}
+	if _, err := r.Create(t.Context(), params("broken")); !errors.Is(err, broken) {
+		t.Errorf("Create(broken) error %v", err)
+	}
+	var unknown *UnknownBackendError
+	if _, err := r.Create(t.Context(), params("etcd")); !errors.As(err, &unknown) || unknown.Backend != "etcd" {
+		t.Errorf("Create(etcd) error %v", err)
+	}
+}

@@ -1,0 +1,208 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/elasticrun/elasticrun/pkg/events"
+	"github.com/elasticrun/elasticrun/pkg/procs"
+	"github.com/elasticrun/elasticrun/pkg/rdzv"
+)
+
+// Rendezvous is what the agent needs of an rdzv.Handler.
+type Rendezvous interface {
+	Backend() string
+	RunID() string
+	NextRendezvous(ctx context.Context, self rdzv.Member) (*rdzv.Round, error)
+	NumNodesWaiting() int
+	Changed() <-chan struct{}
+	SetClosed(ctx context.Context) error
+}
+
+// Launcher starts worker processes.
+type Launcher interface {
+	Start(specs []procs.Spec) (Processes, error)
+}
+
+// Processes is a started set of workers; *procs.Group is the real one.
+type Processes interface {
+	Exits() <-chan procs.Exit
+	PIDs() map[int]int
+	Tail(localRank int) []string
+	Signal(sig syscall.Signal)
+	Stop(l procs.Ladder) error
+	Drain(ctx context.Context) error
+}
+
+// LogFolders makes the log paths of one start of the group.
+type LogFolders interface {
+	// Optional says that the job goes on without where they cannot be made.
+	Optional() bool
+	Attempt(restarts, round int, membershipChange bool) (*procs.Attempt, error)
+}
+
+// UsageSampler measures workers and their descendants.
+type UsageSampler interface {
+	Sample(pids map[int]int) map[int]procs.Usage
+}
+
+// Options are what an [Agent] is made of.
+type Options struct {
+	Spec       WorkerSpec
+	Rendezvous Rendezvous
+	Launcher   Launcher
+	LogFolders LogFolders
+	// Env is the environment that workers get beneath torch's variables.
+	Env []string
+	// Events takes the job's events; nil discards them.
+	Events events.Sink
+	// Metrics takes the metrics of seed 002; nil keeps them to the agent.
+	Metrics *events.Metrics
+	// Usage samples workers every 5 s into Events; nil samples nothing.
+	Usage UsageSampler
+	// Forward delivers signals that are passed on to the workers without any
+	// other consequence; may be nil.
+	Forward <-chan os.Signal
+	// Hurry is closed when there is no time left for a grace: a stop that is under
+	// way or comes next uses SIGKILL. It may be nil.
+	Hurry <-chan struct{}
+	// ShutdownTimeout is how long workers have to obey a signal before SIGKILL.
+	ShutdownTimeout time.Duration
+	// ExitBarrierTimeout bounds the wait for other nodes after success.
+	ExitBarrierTimeout time.Duration
+	// Logger is the launcher's own log; the zero value discards.
+	Logger zerolog.Logger
+}
+
+// SignalError is the cause with which the context of [Agent.Run] ends when the
+// launcher was told to stop: workers get the same signal.
+type SignalError struct{ Signal syscall.Signal }
+
+func (e *SignalError) Error() string { return "received " + procs.SignalName(e.Signal) }
+
+// Agent runs one worker group. Make it with [New], call Run once.
+type Agent struct {
+	opts     Options
+	hostname string
+	metrics  *events.Metrics
+	sink     events.Sink
+	log      zerolog.Logger
+
+	// Owned by the goroutine in Run.
+	started    time.Time
+	remaining  int // restarts that are left
+	round      *rdzv.Round
+	processes  Processes
+	running    int              // workers that have not exited yet
+	files      []procs.LogFiles // by local rank, of the current start
+	membership bool             // the start that comes next was not charged
+
+	mu    sync.Mutex
+	group WorkerGroup // written by Run under mu, read by anybody
+}
+
+// New validates the options and makes an agent.
+func New(opts Options) (*Agent, error) {
+	if err := opts.Spec.Validate(); err != nil {
+		return nil, err
+	}
+	if opts.ShutdownTimeout < 0 || opts.ExitBarrierTimeout < 0 {
+		return nil, errors.New("agent: a timeout is negative")
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return nil, fmt.Errorf("find the host name: %w", err)
+	}
+	a := &Agent{
+		opts: opts, hostname: host, metrics: opts.Metrics, sink: opts.Events, log: opts.Logger,
+		remaining: opts.Spec.MaxRestarts, group: newWorkerGroup(opts.Spec),
+	}
+	a.group.State = Init
+	if a.metrics == nil {
+		a.metrics = &events.Metrics{}
+	}
+	if a.sink == nil {
+		a.sink = events.Discard{}
+	}
+	return a, nil
+}
+
+// WorkerGroup returns a copy of the worker group of role (seed 002,
+// get_worker_group); false where this agent runs another role.
+func (a *Agent) WorkerGroup(role string) (WorkerGroup, bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if role != a.opts.Spec.Role {
+		return WorkerGroup{}, false
+	}
+	return a.group.clone(), true
+}
+
+// Report describes how the run failed; it is empty where no worker did.
+func (a *Agent) Report(r RunResult) string {
+	return Report(a.opts.Spec.DisplayName(), a.hostname, r)
+}
+
+// Run runs the group until it has succeeded, or failed with no restart left, and
+// returns which. It stops the workers and returns an error wrapping the context's
+// cause when ctx ends: with a [*SignalError] workers get that signal and the
+// shutdown timeout, else SIGKILL. Any other error is a rendezvous that could not be formed
+// ([rdzv.ErrRendezvous]), a log folder that could not be written, or a defect, which leaves
+// the group Unknown. Whatever it returns, no worker is left.
+func (a *Agent) Run(ctx context.Context) (RunResult, error) {
+	a.started = time.Now()
+	var result RunResult
+	err := a.metrics.Prof("run", func() (err error) {
+		result, err = a.loop(ctx)
+		return err
+	})
+	if err != nil {
+		err = errors.Join(err, a.stop(ctx, a.ladder(ctx)))
+		if a.state() != Unknown {
+			err = errors.Join(err, a.setState(endState(err)))
+		}
+		a.emitAgent("FAILED", err)
+		return RunResult{State: a.state()}, err
+	}
+	a.recordMetrics(result)
+	a.emitResult(result)
+	a.emitAgent("SUCCEEDED", nil) // the run ended in order, whatever its result
+	if err := a.opts.Rendezvous.SetClosed(context.WithoutCancel(ctx)); err != nil {
+		a.log.Warn().Err(err).Msg("closing the rendezvous")
+	}
+	return result, nil
+}
+
+// restarts is the number of restarts charged so far.
+func (a *Agent) restarts() int { return a.opts.Spec.MaxRestarts - a.remaining }
+
+func (a *Agent) state() WorkerState {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.group.State
+}
+
+// setState moves the group; a move that transitions forbids leaves it Unknown.
+func (a *Agent) setState(to WorkerState) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var err error
+	a.group.State, err = next(a.group.State, to)
+	return err
+}
+
+// endState is what a group is left in when the run ends with err.
+func endState(err error) WorkerState {
+	var told *SignalError
+	if errors.As(err, &told) || errors.Is(err, rdzv.ErrRendezvous) {
+		return Stopped
+	}
+	return Unknown
+}

@@ -1,0 +1,392 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"github.com/elasticrun/elasticrun/pkg/procs"
+	"github.com/elasticrun/elasticrun/pkg/rdzv"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestRunSucceeds(t *testing.T) {
+	b := newBench(t, WorkerSpec{MaxRestarts: 3}, allSucceed)
+	r := b.run(t)
+	if r.State != Succeeded || r.IsFailed() || r.Restarts != 0 || len(r.Failures) != 0 {
+		t.Errorf("result %+v", r)
+	}
+	if !b.rdzv.closed {
+		t.Error("the run id was not closed after success")
+	}
+	want := []string{
+		"RENDEZVOUS agent", "ASSIGN_WORKER_RANKS agent", "START worker 100", "START worker 101",
+		"SUCCEEDED worker 100", "SUCCEEDED worker 101", "SUCCEEDED agent",
+	}
+	if diff := cmp.Diff(want, b.states()); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+	for name, want := range map[string]float64{
+		"workers.default.run_total": 1, "workers.default.run_success_no_retries": 1,
+		"workers.default.run_success_with_retries": 0, "workers.default.run_failed_no_retries": 0,
+		"workers.default.run_failed_with_retries": 0, "workers.default.flakiness": 0,
+		"workers.default.remaining_restarts": 3, "workers.default.succeeded": 1,
+		"run.success": 1, "rendezvous.success": 1, "initialize_workers.success": 1, "assign_worker_ranks.success": 1,
+	} {
+		if got := b.metrics.Get(name); got.Count == 0 || got.Last != want {
+			t.Errorf("metric %s = %+v, want %v", name, got, want)
+		}
+	}
+	if got := b.metrics.Get("run.duration.ms"); got.Count != 1 {
+		t.Errorf("run.duration.ms = %+v", got)
+	}
+	if got := b.launcher.groups[0].ladders; len(got) != 1 || got[0].Signal != syscall.SIGTERM {
+		t.Errorf("leftovers of a group that succeeded were not ended: %+v", got)
+	}
+}
+
+func TestRunRestartsOnceAndSucceeds(t *testing.T) {
+	b := newBench(t, WorkerSpec{MaxRestarts: 1}, exits(procs.Exit{LocalRank: 1, Code: 7}), allSucceed)
+	r := b.run(t)
+	if r.State != Succeeded || r.Restarts != 1 {
+		t.Errorf("result %+v", r)
+	}
+	if diff := cmp.Diff([]string{"0/0/false", "1/1/false"}, b.folders.names); diff != "" {
+		t.Errorf("attempt folders (-want +got):\n%s", diff)
+	}
+	for start, want := range []string{"0", "1"} {
+		env := b.launcher.specs[start][0].Env
+		if !slices.Contains(env, "TORCHELASTIC_RESTART_COUNT="+want) {
+			t.Errorf("start %d: environment %v", start, env)
+		}
+	}
+	if got := b.metrics.Get("workers.default.run_success_with_retries"); got.Last != 1 {
+		t.Errorf("run_success_with_retries = %+v", got)
+	}
+	if got := b.metrics.Get("workers.default.flakiness"); got.Last != 50 {
+		t.Errorf("flakiness = %+v, want 50", got)
+	}
+	if got := b.metrics.Get("restart_workers.success"); got.Count != 1 {
+		t.Errorf("restart_workers = %+v", got)
+	}
+}
+
+func TestRunFails(t *testing.T) {
+	b := newBench(t, WorkerSpec{MaxRestarts: 1, LocalWorldSize: 3},
+		exits(procs.Exit{LocalRank: 0, Code: 3}), exits(procs.Exit{LocalRank: 1, Code: 7}))
+	r := b.run(t)
+	if !r.IsFailed() || r.Restarts != 1 {
+		t.Errorf("result %+v", r)
+	}
+	root, ok := r.RootCause()
+	if !ok || root.GlobalRank != 1 || root.Exit.ShellCode() != 7 || len(r.Failures) != 1 {
+		t.Errorf("failures %+v: victims of the stop must not be among them", r.Failures)
+	}
+	want := []string{"TERMINATED worker 200", "FAILED worker 201", "TERMINATED worker 202", "SUCCEEDED agent"}
+	if got := b.states(); !cmp.Equal(want, got[len(got)-4:]) {
+		t.Errorf("last events %v, want %v", got, want)
+	}
+	if got := b.metrics.Get("workers.default.run_failed_with_retries"); got.Last != 1 {
+		t.Errorf("run_failed_with_retries = %+v", got)
+	}
+	if got := b.metrics.Get("workers.default.flakiness"); got.Last != 100 {
+		t.Errorf("flakiness = %+v", got)
+	}
+	if b.state() != Failed {
+		t.Errorf("group left %v", b.state())
+	}
+}
+
+func TestMembershipChangeIsNotCharged(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, WorkerSpec{MaxRestarts: 0}, runsOn, allSucceed)
+		done := make(chan RunResult)
+		go func() {
+			r, err := b.agent.Run(t.Context())
+			if err != nil {
+				t.Error(err)
+			}
+			done <- r
+		}()
+		synctest.Wait()
+		b.rdzv.arrive(0) // a change that lets nobody in is none
+		synctest.Wait()
+		if len(b.launcher.groups) != 1 {
+			t.Fatal("restarted although no node waits")
+		}
+		b.rdzv.nodes = 1
+		b.rdzv.arrive(2)
+		r := <-done
+		if r.State != Succeeded || r.Restarts != 0 {
+			t.Errorf("result %+v", r)
+		}
+		if diff := cmp.Diff([]string{"0/0/false", "0/1/true"}, b.folders.names); diff != "" {
+			t.Errorf("attempt folders (-want +got):\n%s", diff)
+		}
+		env := b.launcher.specs[1][0].Env
+		for _, want := range []string{"TORCHELASTIC_RESTART_COUNT=0", "ELASTICRUN_ROUND=1"} {
+			if !slices.Contains(env, want) {
+				t.Errorf("environment lacks %s", want)
+			}
+		}
+	})
+}
+
+// A worker that has exited with 0 before the others is not forgotten when a
+// change without consequence wakes the agent.
+func TestPartialSuccessSurvivesWakeups(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, WorkerSpec{}, exits(procs.Exit{LocalRank: 0}))
+		done := make(chan RunResult)
+		go func() {
+			r, _ := b.agent.Run(t.Context())
+			done <- r
+		}()
+		synctest.Wait()
+		b.rdzv.arrive(0)
+		synctest.Wait()
+		b.launcher.groups[0].exit(procs.Exit{LocalRank: 1})
+		if r := <-done; r.State != Succeeded {
+			t.Errorf("result %+v", r)
+		}
+	})
+}
+
+func TestSignalStopsWorkers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, WorkerSpec{MaxRestarts: 5}, runsOn)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		done := make(chan error)
+		go func() {
+			_, err := b.agent.Run(ctx)
+			done <- err
+		}()
+		synctest.Wait()
+		cancel(&SignalError{Signal: syscall.SIGINT})
+		err := <-done
+		var told *SignalError
+		if !errors.As(err, &told) || told.Signal != syscall.SIGINT {
+			t.Errorf("error %v", err)
+		}
+		want := []procs.Ladder{{Signal: syscall.SIGINT, Grace: 30 * time.Second, Leftovers: 30 * time.Second}}
+		if diff := cmp.Diff(want, b.launcher.groups[0].ladders); diff != "" {
+			t.Errorf("ladder (-want +got):\n%s", diff)
+		}
+		if b.rdzv.closed {
+			t.Error("a launcher that was told to stop closed the run id")
+		}
+		if b.state() != Stopped {
+			t.Errorf("group left %v", b.state())
+		}
+		if got := b.states(); got[len(got)-1] != "FAILED agent" {
+			t.Errorf("last event %v", got[len(got)-1])
+		}
+	})
+}
+
+func TestLostGuardKills(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, WorkerSpec{}, runsOn)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		done := make(chan error)
+		go func() {
+			_, err := b.agent.Run(ctx)
+			done <- err
+		}()
+		synctest.Wait()
+		gone := errors.New("guard gone")
+		cancel(gone)
+		if err := <-done; !errors.Is(err, gone) {
+			t.Errorf("error %v", err)
+		}
+		if l := b.launcher.groups[0].ladders; len(l) != 1 || l[0].Signal != syscall.SIGKILL || l[0].Grace != 0 {
+			t.Errorf("ladder %+v", l)
+		}
+	})
+}
+
+func TestRunErrors(t *testing.T) {
+	boom := errors.New("boom")
+	tests := []struct {
+		name   string
+		change func(b *bench)
+		script []func(*fakeGroup)
+		is     error
+		state  WorkerState
+	}{
+		{
+			name:   "first rendezvous times out",
+			change: func(b *bench) { b.rdzv.err, b.rdzv.failAt = rdzv.ErrTimeout, 0 },
+			is:     rdzv.ErrTimeout, state: Stopped,
+		},
+		{
+			name:   "rendezvous is lost at a restart",
+			change: func(b *bench) { b.rdzv.err, b.rdzv.failAt = rdzv.ErrConnection, 1 },
+			script: []func(*fakeGroup){exits(procs.Exit{LocalRank: 0, Code: 1})},
+			is:     rdzv.ErrConnection, state: Stopped,
+		},
+		{
+			name:   "workers cannot be launched",
+			change: func(b *bench) { b.launcher.err = boom },
+			is:     boom, state: Unknown,
+		},
+		{
+			name:   "a process does not die before a restart",
+			script: []func(*fakeGroup){func(g *fakeGroup) { g.stopErr = boom; g.exit(procs.Exit{LocalRank: 1, Code: 1}) }},
+			is:     boom, state: Unknown,
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			b := newBench(t, WorkerSpec{MaxRestarts: 1}, tt.script...)
+			if tt.change != nil {
+				tt.change(b)
+			}
+			_, err := b.agent.Run(t.Context())
+			if !errors.Is(err, tt.is) {
+				t.Errorf("error %v, want %v", err, tt.is)
+			}
+			if b.state() != tt.state {
+				t.Errorf("group left %v, want %v", b.state(), tt.state)
+			}
+			if got := b.metrics.Get("run.failure"); got.Count != 1 {
+				t.Errorf("run.failure = %+v", got)
+			}
+		})
+	}
+}
+
+// A node that finished waits for the others, but not for ever, and its success
+// stands.
+func TestExitBarrier(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, WorkerSpec{}, allSucceed)
+		b.rdzv.nodes = 2
+		start := time.Now()
+		if r := b.run(t); r.State != Succeeded {
+			t.Errorf("result %+v", r)
+		}
+		if took := time.Since(start); took != time.Minute {
+			t.Errorf("waited %v, want the exit barrier's timeout", took)
+		}
+	})
+}
+
+func TestSpecsOfWorkers(t *testing.T) {
+	b := newBench(t, WorkerSpec{MasterAddr: "m", MasterPort: 5}, allSucceed)
+	b.rdzv.nodes, b.rdzv.rank = 3, 2
+	b.agent.opts.ExitBarrierTimeout = 0
+	b.run(t)
+	if want := (rdzv.Member{Role: DefaultRole, LocalWorldSize: 2, MasterAddr: "m", MasterPort: 5}); b.rdzv.seen != want {
+		t.Errorf("joined as %+v, want %+v", b.rdzv.seen, want)
+	}
+	spec := b.launcher.specs[0][1]
+	if diff := cmp.Diff([]string{"/usr/bin/python3", "-u", "train.py", "--rank=1"}, spec.Argv); diff != "" {
+		t.Errorf("argv (-want +got):\n%s", diff)
+	}
+	for _, want := range []string{"RANK=5", "LOCAL_RANK=1", "WORLD_SIZE=6", "GROUP_RANK=2", "HOME=/h", "MASTER_PORT=1234"} {
+		if !slices.Contains(spec.Env, want) {
+			t.Errorf("environment lacks %s: %v", want, spec.Env)
+		}
+	}
+	g, ok := b.agent.WorkerGroup(DefaultRole)
+	if !ok || g.Workers[1].String() != "local_rank=1,global_rank=5,role_rank=5,world_size=6,role_world_size=6" || g.Workers[1].PID != 101 {
+		t.Errorf("worker group %+v", g)
+	}
+	if _, ok := b.agent.WorkerGroup("another"); ok {
+		t.Error("a role that this agent does not run has a group")
+	}
+}
+
+func TestErrorFileReachesReport(t *testing.T) {
+	b := newBench(t, WorkerSpec{}, nil)
+	b.launcher.script[0] = func(g *fakeGroup) {
+		file := ""
+		for _, kv := range b.launcher.specs[0][1].Env {
+			if p, ok := strings.CutPrefix(kv, "TORCHELASTIC_ERROR_FILE="); ok {
+				file = p
+			}
+		}
+		text := `{"message": {"message": "ValueError: no", "extraInfo": {"py_callstack": "Traceback:\n  here\nValueError: no", "timestamp": "1700000000"}}}`
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Error(err)
+		}
+		g.exit(procs.Exit{LocalRank: 1, Code: 1})
+	}
+	r := b.run(t)
+	root, _ := r.RootCause()
+	if root.Error == nil || root.Error.Message != "ValueError: no" || root.Time.Unix() != 1700000000 {
+		t.Errorf("root cause %+v", root)
+	}
+	events := b.events.Events()
+	if raw := events[len(events)-2]; !strings.Contains(raw.(interface{ String() string }).String(), "no") {
+		t.Errorf("event %v has no raw error", raw)
+	}
+}
+
+func TestLogFolderThatIsFull(t *testing.T) {
+	full := errors.New("no space left")
+	b := newBench(t, WorkerSpec{}, allSucceed)
+	b.folders.err, b.folders.optional = full, true
+	if r := b.run(t); r.State != Succeeded {
+		t.Errorf("a job that asked for no logs: %+v", r)
+	}
+	if env := b.launcher.specs[0][1].Env; !slices.Contains(env, "TORCHELASTIC_ERROR_FILE=") {
+		t.Errorf("environment %v", env)
+	}
+	b = newBench(t, WorkerSpec{}, allSucceed)
+	b.folders.err = full
+	if _, err := b.agent.Run(t.Context()); !errors.Is(err, full) {
+		t.Errorf("a job that asked for logs: %v", err)
+	}
+}
+
+func TestForwardedSignal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, WorkerSpec{}, runsOn)
+		forward := make(chan os.Signal, 1)
+		b.agent.opts.Forward = forward
+		done := make(chan RunResult)
+		go func() {
+			r, _ := b.agent.Run(t.Context())
+			done <- r
+		}()
+		forward <- syscall.SIGUSR1
+		synctest.Wait()
+		g := b.launcher.groups[0]
+		if !slices.Equal(g.signals, []syscall.Signal{syscall.SIGUSR1}) || len(g.ladders) != 0 {
+			t.Errorf("signals %v, stops %v", g.signals, g.ladders)
+		}
+		allSucceed(g)
+		<-done
+	})
+}
+
+func TestNewRefuses(t *testing.T) {
+	good := WorkerSpec{Role: "r", LocalWorldSize: 1, Entrypoint: "e"}
+	for name, change := range map[string]func(*Options){
+		"no role":           func(o *Options) { o.Spec.Role = "" },
+		"no workers":        func(o *Options) { o.Spec.LocalWorldSize = 0 },
+		"no entrypoint":     func(o *Options) { o.Spec.Entrypoint = "" },
+		"negative restarts": func(o *Options) { o.Spec.MaxRestarts = -1 },
+		"CPUs for others":   func(o *Options) { o.Spec.CPUs = [][]int{{0}, {1}} },
+		"negative grace":    func(o *Options) { o.ShutdownTimeout = -1 },
+		"negative barrier":  func(o *Options) { o.ExitBarrierTimeout = -1 },
+	} {
+		o := Options{Spec: good}
+		change(&o)
+		if _, err := New(o); err == nil {
+			t.Errorf("%s: accepted", name)
+		}
+	}
+}

@@ -1,0 +1,134 @@
+package agent
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/elasticrun/elasticrun/pkg/rdzv"
+)
+
+// OMPThreadsEnv names the variable of the rule that [OMPDefault] applies.
+const OMPThreadsEnv = "OMP_NUM_THREADS"
+
+// OMPDefault applies torchrun's rule: with more than one worker on a node and
+// OMP_NUM_THREADS unset, it is set to 1. applied says whether it was.
+func OMPDefault(env []string, localWorldSize int) (out []string, applied bool) {
+	if _, set := lookup(env, OMPThreadsEnv); set || localWorldSize <= 1 {
+		return env, false
+	}
+	return append(slices.Clip(env), OMPThreadsEnv+"=1"), true
+}
+
+// envInput is all that a worker's environment depends on.
+type envInput struct {
+	base         []string // the agent's environment
+	spec         WorkerSpec
+	group        WorkerGroup
+	worker       Worker
+	round        *rdzv.Round
+	runID        string
+	restartCount int
+	errorFile    string // empty disables it
+}
+
+// workerEnv returns the environment of one worker: the agent's own with torch's
+// variables set over it (torch 2.14, LocalElasticAgent). ELASTICRUN_ROUND, which
+// torch does not have, counts all rounds, charged or not.
+func workerEnv(in envInput) ([]string, error) {
+	w := in.worker
+	vars := [][2]string{
+		{"LOCAL_RANK", strconv.Itoa(w.LocalRank)},
+		{"RANK", strconv.Itoa(w.GlobalRank)},
+		{"GROUP_RANK", strconv.Itoa(in.group.GroupRank)},
+		{"ROLE_RANK", strconv.Itoa(w.RoleRank)},
+		{"ROLE_NAME", in.spec.Role},
+		{"LOCAL_WORLD_SIZE", strconv.Itoa(in.spec.LocalWorldSize)},
+		{"WORLD_SIZE", strconv.Itoa(w.WorldSize)},
+		{"GROUP_WORLD_SIZE", strconv.Itoa(in.group.GroupWorldSize)},
+		{"ROLE_WORLD_SIZE", strconv.Itoa(w.RoleWorldSize)},
+		{"MASTER_ADDR", in.round.MasterAddr},
+		{"MASTER_PORT", strconv.Itoa(in.round.MasterPort)},
+		{"TORCHELASTIC_RESTART_COUNT", strconv.Itoa(in.restartCount)},
+		{"TORCHELASTIC_MAX_RESTARTS", strconv.Itoa(in.spec.MaxRestarts)},
+		{"TORCHELASTIC_RUN_ID", in.runID},
+		{"TORCHELASTIC_USE_AGENT_STORE", pythonBool(in.round.UseAgentStore)},
+		{"TORCHELASTIC_ERROR_FILE", in.errorFile},
+		{"ELASTICRUN_ROUND", strconv.Itoa(in.round.Number)},
+	}
+	if _, set := lookup(in.base, "TORCH_NCCL_ASYNC_ERROR_HANDLING"); !set {
+		vars = append(vars, [2]string{"TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"})
+	}
+	if in.spec.VirtualLocalRank {
+		device, err := virtualDevice(in.base, w.LocalRank)
+		if err != nil {
+			return nil, err
+		}
+		vars = append(vars, [2]string{"LOCAL_RANK", "0"}, [2]string{"CUDA_VISIBLE_DEVICES", device})
+	}
+	return overlay(in.base, vars), nil
+}
+
+// virtualDevice names the one device that a worker with a virtual local rank
+// sees: its entry of the inherited list, or its local rank where there is no list.
+func virtualDevice(env []string, localRank int) (string, error) {
+	list, set := lookup(env, "CUDA_VISIBLE_DEVICES")
+	if !set {
+		return strconv.Itoa(localRank), nil
+	}
+	devices := SplitDevices(list)
+	if localRank >= len(devices) {
+		return "", fmt.Errorf("--virtual-local-rank: CUDA_VISIBLE_DEVICES=%q has no device for local rank %d", list, localRank)
+	}
+	return strings.TrimSpace(devices[localRank]), nil
+}
+
+// SplitDevices returns the entries of CUDA_VISIBLE_DEVICES as torchrun counts
+// them for virtual local ranks: an empty list has none.
+func SplitDevices(list string) []string {
+	if list == "" {
+		return nil
+	}
+	return strings.Split(list, ",")
+}
+
+// overlay sets vars over base; later ones win, and no name stands twice.
+func overlay(base []string, vars [][2]string) []string {
+	value := make(map[string]string, len(vars))
+	var order []string
+	for _, v := range vars {
+		if _, seen := value[v[0]]; !seen {
+			order = append(order, v[0])
+		}
+		value[v[0]] = v[1]
+	}
+	out := make([]string, 0, len(base)+len(order))
+	for _, kv := range base {
+		name, _, _ := strings.Cut(kv, "=")
+		if _, replaced := value[name]; !replaced {
+			out = append(out, kv)
+		}
+	}
+	for _, name := range order {
+		out = append(out, name+"="+value[name])
+	}
+	return out
+}
+
+// lookup finds a variable; the last of several wins, as in a shell.
+func lookup(env []string, name string) (string, bool) {
+	for _, kv := range slices.Backward(env) {
+		if v, found := strings.CutPrefix(kv, name+"="); found {
+			return v, true
+		}
+	}
+	return "", false
+}
+
+func pythonBool(b bool) string {
+	if b {
+		return "True"
+	}
+	return "False"
+}

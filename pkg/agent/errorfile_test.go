@@ -1,0 +1,84 @@
+package agent
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestParseErrorFile(t *testing.T) {
+	tests := []struct {
+		name, text string
+		want       ErrorFile
+		err        string
+	}{
+		{
+			name: "what @record writes",
+			text: `{"message":{"message":"ValueError: no","extraInfo":{"py_callstack":"Traceback\nValueError: no\n","timestamp":"1700000000"}}}`,
+			want: ErrorFile{Message: "ValueError: no", CallStack: "Traceback\nValueError: no\n", Timestamp: time.Unix(1700000000, 0)},
+		},
+		{
+			name: "message is a text",
+			text: `{"message":"boom","timestamp":1700000001,"more":[1]}`,
+			want: ErrorFile{Message: "boom", Timestamp: time.Unix(1700000001, 0)},
+		},
+		{name: "no timestamp", text: `{"message":{"message":"m"}}`, want: ErrorFile{Message: "m"}},
+		{name: "a timestamp that is none", text: `{"message":"m","timestamp":"soon"}`, want: ErrorFile{Message: "m"}},
+		{name: "not JSON", text: "Traceback", err: "parse error file"},
+		{name: "cut short", text: `{"message":{"message":"ValueErr`, err: "parse error file"},
+		{name: "no message", text: `{}`, err: "neither"},
+		{name: "message is a list", text: `{"message":[1]}`, err: "neither"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "error.json")
+			if err := os.WriteFile(path, []byte(tt.text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			got, err := readErrorFile(path)
+			if tt.err != "" {
+				if err == nil || !strings.Contains(err.Error(), tt.err) {
+					t.Errorf("error %v, want %q in it", err, tt.err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			tt.want.Raw, tt.want.Written = tt.text, got.Written
+			if diff := cmp.Diff(&tt.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestReadErrorFileOdd(t *testing.T) {
+	dir := t.TempDir()
+	empty, huge := filepath.Join(dir, "empty"), filepath.Join(dir, "huge")
+	if err := os.WriteFile(empty, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(huge, make([]byte, maxErrorFile+1), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"", filepath.Join(dir, "missing"), empty} {
+		if f, err := readErrorFile(path); f != nil || err != nil {
+			t.Errorf("%q: %v, %v", path, f, err)
+		}
+	}
+	fifo := filepath.Join(dir, "fifo")
+	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{huge, dir, fifo} {
+		if f, err := readErrorFile(path); f != nil || err == nil {
+			t.Errorf("%q: %v, %v", path, f, err)
+		}
+	}
+}

@@ -1,0 +1,247 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/elasticrun/elasticrun/pkg/events"
+	"github.com/elasticrun/elasticrun/pkg/kvstore"
+	"github.com/elasticrun/elasticrun/pkg/procs"
+	"github.com/elasticrun/elasticrun/pkg/rdzv"
+)
+
+// fakeRendezvous answers each call with the next of its rounds.
+type fakeRendezvous struct {
+	mu      sync.Mutex
+	nodes   int // world size of its rounds
+	rank    int
+	calls   int
+	err     error // of the call numbered failAt
+	failAt  int
+	waiting int
+	changed chan struct{}
+	closed  bool
+	seen    rdzv.Member
+	store   kvstore.Store
+}
+
+func newFakeRendezvous() *fakeRendezvous {
+	return &fakeRendezvous{nodes: 1, failAt: -1, changed: make(chan struct{}, 1)}
+}
+
+func (f *fakeRendezvous) Backend() string { return "fake" }
+func (f *fakeRendezvous) RunID() string   { return "run-1" }
+
+func (f *fakeRendezvous) NextRendezvous(ctx context.Context, self rdzv.Member) (*rdzv.Round, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	f.waiting, f.seen = 0, self
+	if f.calls == f.failAt {
+		return nil, f.err
+	}
+	members := slices.Repeat([]rdzv.Member{self}, f.nodes)
+	if f.store == nil {
+		f.store = kvstore.NewHashStore()
+	}
+	f.calls++
+	return &rdzv.Round{
+		Number: f.calls - 1, Rank: f.rank, WorldSize: f.nodes, Assignment: rdzv.Assign(members)[f.rank],
+		Store: f.store, MasterAddr: "127.0.0.1", MasterPort: 1234, UseAgentStore: true,
+	}, nil
+}
+
+func (f *fakeRendezvous) NumNodesWaiting() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.waiting
+}
+
+func (f *fakeRendezvous) Changed() <-chan struct{} { return f.changed }
+
+// arrive makes n nodes wait.
+func (f *fakeRendezvous) arrive(n int) {
+	f.mu.Lock()
+	f.waiting = n
+	f.mu.Unlock()
+	f.changed <- struct{}{}
+}
+
+func (f *fakeRendezvous) SetClosed(context.Context) error {
+	f.closed = true
+	return nil
+}
+
+// fakeLauncher starts fakeGroups and lets a test script each of them.
+type fakeLauncher struct {
+	script []func(g *fakeGroup) // one for each start
+	specs  [][]procs.Spec
+	groups []*fakeGroup
+	err    error
+}
+
+func (l *fakeLauncher) Start(specs []procs.Spec) (Processes, error) {
+	if l.err != nil {
+		return nil, l.err
+	}
+	g := &fakeGroup{pids: map[int]int{}, exits: make(chan procs.Exit, len(specs)), tails: map[int][]string{}}
+	for _, s := range specs {
+		g.pids[s.LocalRank] = 100*(len(l.groups)+1) + s.LocalRank
+	}
+	l.specs = append(l.specs, specs)
+	l.groups = append(l.groups, g)
+	l.script[len(l.groups)-1](g)
+	return g, nil
+}
+
+// fakeGroup is a group of workers that end when the test says so or when they are
+// stopped.
+type fakeGroup struct {
+	pids    map[int]int
+	exits   chan procs.Exit
+	tails   map[int][]string
+	ended   []int
+	ladders []procs.Ladder
+	signals []syscall.Signal
+	onStop  func(g *fakeGroup, l procs.Ladder)
+	stopErr error
+}
+
+func (g *fakeGroup) Exits() <-chan procs.Exit    { return g.exits }
+func (g *fakeGroup) PIDs() map[int]int           { return g.pids }
+func (g *fakeGroup) Tail(rank int) []string      { return g.tails[rank] }
+func (g *fakeGroup) Signal(sig syscall.Signal)   { g.signals = append(g.signals, sig) }
+func (g *fakeGroup) Drain(context.Context) error { return nil }
+
+// exit ends one worker.
+func (g *fakeGroup) exit(e procs.Exit) {
+	e.PID = g.pids[e.LocalRank]
+	g.ended = append(g.ended, e.LocalRank)
+	g.exits <- e
+}
+
+func (g *fakeGroup) Stop(l procs.Ladder) error {
+	g.ladders = append(g.ladders, l)
+	if g.onStop != nil {
+		g.onStop(g, l)
+	}
+	for rank := range g.pids {
+		if !slices.Contains(g.ended, rank) {
+			g.exit(procs.Exit{LocalRank: rank, Signal: l.Signal, Stopped: true})
+		}
+	}
+	return g.stopErr
+}
+
+// allSucceed is a script in which every worker exits with 0.
+func allSucceed(g *fakeGroup) {
+	for rank := range g.pids {
+		g.exit(procs.Exit{LocalRank: rank})
+	}
+}
+
+// exits is a script in which one worker ends and the others run on.
+func exits(e procs.Exit) func(*fakeGroup) {
+	return func(g *fakeGroup) { g.exit(e) }
+}
+
+func runsOn(*fakeGroup) {}
+
+// folders makes attempts in a temporary folder and notes their names.
+type folders struct {
+	t     *testing.T
+	dir   *procs.LogDir
+	names []string
+
+	err      error // of every attempt
+	optional bool
+}
+
+func newFolders(t *testing.T) *folders {
+	t.Helper()
+	dir, err := procs.OpenLogDir(t.TempDir(), "run")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &folders{t: t, dir: dir}
+}
+
+func (f *folders) Optional() bool { return f.optional }
+
+func (f *folders) Attempt(restarts, round int, membership bool) (*procs.Attempt, error) {
+	if f.err != nil {
+		return nil, f.err
+	}
+	f.names = append(f.names, fmt.Sprintf("%d/%d/%v", restarts, round, membership))
+	return f.dir.Attempt(restarts, round, membership)
+}
+
+// bench is an agent on fakes.
+type bench struct {
+	agent    *Agent
+	rdzv     *fakeRendezvous
+	launcher *fakeLauncher
+	folders  *folders
+	events   *events.Recorder
+	metrics  *events.Metrics
+}
+
+func newBench(t *testing.T, spec WorkerSpec, script ...func(*fakeGroup)) *bench {
+	t.Helper()
+	b := &bench{
+		rdzv: newFakeRendezvous(), launcher: &fakeLauncher{script: script}, folders: newFolders(t),
+		events: &events.Recorder{}, metrics: &events.Metrics{},
+	}
+	if spec.Role == "" {
+		spec.Role = DefaultRole
+	}
+	if spec.LocalWorldSize == 0 {
+		spec.LocalWorldSize = 2
+	}
+	spec.Entrypoint, spec.Args = "/usr/bin/python3", []string{"-u", "train.py", "--rank=$local_rank"}
+	var err error
+	b.agent, err = New(Options{
+		Spec: spec, Rendezvous: b.rdzv, Launcher: b.launcher, LogFolders: b.folders, Env: []string{"HOME=/h"},
+		Events: b.events, Metrics: b.metrics, ShutdownTimeout: 30 * time.Second, ExitBarrierTimeout: time.Minute,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// states lists the names and sources of the events that were emitted.
+func (b *bench) states() []string {
+	var out []string
+	for _, e := range b.events.Events() {
+		s := e.(events.Status)
+		who := "agent"
+		if s.Worker != nil {
+			who = "worker " + s.Worker.ID
+		}
+		out = append(out, strings.TrimPrefix(s.Name(), "torchelastic.worker.status.")+" "+who)
+	}
+	return out
+}
+
+func (b *bench) run(t *testing.T) RunResult {
+	t.Helper()
+	r, err := b.agent.Run(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func (b *bench) state() WorkerState {
+	g, _ := b.agent.WorkerGroup(DefaultRole)
+	return g.State
+}

@@ -1,0 +1,107 @@
+package config
+
+import (
+	"syscall"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/elasticrun/elasticrun/pkg/procs"
+)
+
+// Config is everything the launcher was told, checked and resolved: no field
+// needs another look at flags, environment or defaults.
+type Config struct {
+	// MinNodes and MaxNodes bound the number of nodes, 1 <= MinNodes <= MaxNodes.
+	MinNodes, MaxNodes int
+	// NprocPerNode is the number of workers on this node, at least 1.
+	NprocPerNode int
+	// Role is the workers' role name; not empty.
+	Role string
+	// NodeRank is --node-rank, at least 0: the rank with static, else a hint.
+	NodeRank int
+	// VirtualLocalRank gives every worker LOCAL_RANK=0 and one visible device.
+	VirtualLocalRank bool
+	// NumaBinding is node, socket, exclusive, core-complex, or empty for none.
+	NumaBinding string
+
+	// Standalone tells that --standalone was in force; the fields below reflect it.
+	Standalone bool
+	// RdzvBackend is the backend's name; not empty. Whether such a backend is
+	// registered is not checked here.
+	RdzvBackend string
+	// RdzvEndpoint is host[:port] of the rendezvous. With port 0 the launcher
+	// chooses. With static it is the master address.
+	RdzvEndpoint string
+	// RunID identifies the job; not empty, without a slash.
+	RunID string
+	// RdzvConf holds the backend's own options; checked for c10d and static.
+	RdzvConf map[string]string
+	// MasterAddr is where the worker store listens, without brackets. Empty: the
+	// rendezvous decides (c10d on several nodes).
+	MasterAddr string
+	// MasterPort is the worker store's port; 0 means choose a free one.
+	MasterPort int
+	// LocalAddr is the address this node announces; empty: not given.
+	LocalAddr string
+
+	// Module runs Script as python -m does; never together with NoPython.
+	Module bool
+	// NoPython runs Script as a program.
+	NoPython bool
+	// Script is the script, module or program as given; not empty.
+	Script string
+	// ScriptArgs follow the script, exactly as given.
+	ScriptArgs []string
+
+	// LogDir is the base folder of log files: empty for a fresh temporary one,
+	// /dev/null for none.
+	LogDir string
+	// Redirects and Tee select the streams that go to files.
+	Redirects, Tee procs.StdSpec
+	// LocalRanksFilter lists the local ranks shown on the console; nil: all.
+	LocalRanksFilter []int
+	// DuplicateStdoutFilters and DuplicateStderrFilters are the texts that
+	// select lines for the filtered logs; nil: no filtered log.
+	DuplicateStdoutFilters, DuplicateStderrFilters []string
+
+	// MaxRestarts is how often the worker group may be restarted after failures.
+	MaxRestarts int
+	// MonitorInterval is accepted for torchrun's sake and used by nothing.
+	MonitorInterval time.Duration
+	// Signals are handled by passing them on and shutting down. It may be empty.
+	Signals []syscall.Signal
+	// SignalNames is --signals-to-handle as given, for the workers' environment
+	// (TORCHELASTIC_SIGNALS_TO_HANDLE).
+	SignalNames string
+	// ShutdownTimeout is the time between the first signal to workers and
+	// SIGKILL; 0 kills at once.
+	ShutdownTimeout time.Duration
+	// ExitBarrierTimeout is how long a finished node waits for the others; 0
+	// does not wait.
+	ExitBarrierTimeout time.Duration
+	// ExitCodeMap changes the launcher's exit code at the very end.
+	ExitCodeMap ExitCodeMap
+
+	// EventLogHandler is null or console.
+	EventLogHandler string
+	// LogFormat is auto, console or json: the form of the launcher's own log.
+	LogFormat string
+	// LogLevel is the lowest level of the launcher's own log that is written.
+	LogLevel zerolog.Level
+
+	// ConfigFile is the config file that was read; empty if there was none.
+	ConfigFile string
+	// Settings are the raw values and where each came from, in the table's order.
+	Settings []Setting
+	// Warnings are one line each; the launcher logs them before it starts.
+	Warnings []string
+}
+
+// Counter counts the devices of this machine for --nproc-per-node.
+type Counter interface {
+	// CPUs returns how many CPUs this process may use.
+	CPUs() (int, error)
+	// GPUs returns how many GPUs workers would see; 0 if there is none.
+	GPUs() (int, error)
+}

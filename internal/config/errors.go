@@ -1,0 +1,36 @@
+package config
+
+import (
+	"strconv"
+	"strings"
+	"unicode"
+)
+
+// UsageError is bad input: a flag, a variable, a config file or the way they are
+// combined. Its text is one line. The launcher ends with code 2.
+type UsageError struct {
+	// Where names the input as the user wrote it: "--nnodes=4:2",
+	// "PET_NNODES=4:2" or "elasticrun.yaml: nnodes: 4:2". Empty when it is the
+	// command line as a whole.
+	Where string
+	// Problem says what is wrong and what to do.
+	Problem string
+}
+
+// Error implements error.
+func (e *UsageError) Error() string {
+	if e.Where == "" {
+		return e.Problem
+	}
+	return e.Where + ": " + e.Problem
+}
+
+// shown returns a value for use in a one-line message: quoted where it would
+// not be readable, or not be seen, as it is.
+func shown(value string) string {
+	odd := func(r rune) bool { return r == ' ' || r == '"' || r == unicode.ReplacementChar || !unicode.IsPrint(r) }
+	if value == "" || strings.ContainsFunc(value, odd) {
+		return strconv.Quote(value)
+	}
+	return value
+}

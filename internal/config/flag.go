@@ -1,0 +1,99 @@
+package config
+
+import (
+	"slices"
+	"strings"
+)
+
+// Kind is the type of a flag's value.
+type Kind int
+
+// The kinds of values. They fix what a config file may hold; the finer checks
+// are in resolve.go.
+const (
+	KindString  Kind = iota // text
+	KindSpec                // text that may look like a number, such as 2, 1:4 or auto
+	KindInt                 // a whole number
+	KindSeconds             // seconds, with decimals
+	KindBool                // a switch: takes no value on the command line
+	KindAction              // a switch that ends parsing: --help, --version
+)
+
+// takesValue tells whether the flag is followed by a value on the command line.
+func (k Kind) takesValue() bool { return k != KindBool && k != KindAction }
+
+// Flag is one entry of the command line's table.
+type Flag struct {
+	// Name is the long name in its dashed spelling, without dashes in front. It
+	// is also the key in the config file.
+	Name string
+	// Short is the one-letter form; empty if there is none.
+	Short string
+	// Env lists the environment variables that set the flag; the first that is
+	// set counts. Empty if there is none.
+	Env []string
+	// Kind is the type of the value.
+	Kind Kind
+	// Default is the value, in command-line form, when nothing sets the flag.
+	Default string
+	// Placeholder names the value in help texts; empty for switches.
+	Placeholder string
+	// Help says what the flag does, in one or a few sentences.
+	Help string
+	// Group is the heading under which help and reference list the flag.
+	Group string
+	// Torchrun marks torchrun's own flags. Only these may be abbreviated.
+	Torchrun bool
+	// CommandLineOnly marks flags that a config file cannot hold.
+	CommandLineOnly bool
+}
+
+// Underscored returns the flag's other spelling: nproc_per_node.
+func (f Flag) Underscored() string { return dashToUnderscore(f.Name) }
+
+func dashToUnderscore(s string) string { return strings.ReplaceAll(s, "-", "_") }
+func underscoreToDash(s string) string { return strings.ReplaceAll(s, "_", "-") }
+
+// findFlag returns the flag with this long name, in either spelling.
+func findFlag(flags []Flag, name string) (Flag, bool) {
+	name = underscoreToDash(name)
+	i := slices.IndexFunc(flags, func(f Flag) bool { return f.Name == name })
+	if i < 0 {
+		return Flag{}, false
+	}
+	return flags[i], true
+}
+
+// nearest returns the candidate with the smallest edit distance to name, or ""
+// if none is close enough to be a likely typing error.
+func nearest(name string, candidates []string) string {
+	best, bestDistance := "", len(name)/2+1
+	for _, c := range candidates {
+		if d := editDistance(name, c); d < bestDistance {
+			best, bestDistance = c, d
+		}
+	}
+	return best
+}
+
+// editDistance counts the single-byte insertions, deletions and replacements
+// that turn a into b (Levenshtein).
+func editDistance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			replace := diagonal
+			if a[i] != b[j] {
+				replace++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(row[j]+1, row[j+1]+1, replace)
+		}
+	}
+	return row[len(b)]
+}

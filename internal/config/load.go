@@ -1,0 +1,252 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/pflag"
+	"github.com/spf13/viper"
+)
+
+// FileName is the config file that is looked for in the working directory and,
+// below elasticrun/, in the user's config folder (os.UserConfigDir).
+const FileName = "elasticrun.yaml"
+
+// Load resolves the command line, without the program's name, together with the
+// process environment and the config file. Counter answers --nproc-per-node auto,
+// cpu and gpu.
+//
+// Its errors are ErrHelp, ErrVersion and *UsageError.
+func Load(args []string, counter Counter) (*Config, error) {
+	line, err := splitArgs(args)
+	if err != nil {
+		return nil, err
+	}
+	settings, file, err := gather(line.options)
+	if err != nil {
+		return nil, err
+	}
+	c, err := resolve(line.command, settings, counter, newRunID)
+	if err != nil {
+		return nil, err
+	}
+	c.ConfigFile = file
+	return c, nil
+}
+
+// NewFlagSet returns the table as pflag flags: text for everything but the
+// switches, since interpretation comes after all layers are merged. Parsing
+// stops at the first argument that is no flag.
+func NewFlagSet() *pflag.FlagSet {
+	set := pflag.NewFlagSet("elasticrun", pflag.ContinueOnError)
+	set.SetInterspersed(false)
+	for _, f := range Flags() {
+		switch f.Kind {
+		case KindAction:
+		case KindBool:
+			set.BoolP(f.Name, f.Short, false, f.Help)
+		default:
+			set.StringP(f.Name, f.Short, f.Default, f.Help)
+		}
+	}
+	return set
+}
+
+// gather merges flags, environment, config file and defaults. It returns one
+// setting per flag, in the table's order, and the config file that was read.
+func gather(options []string) ([]Setting, string, error) {
+	set := NewFlagSet()
+	if err := set.Parse(options); err != nil {
+		return nil, "", &UsageError{Problem: err.Error()}
+	}
+	v := viper.New()
+	v.AllowEmptyEnv(true)
+	for _, f := range Flags() {
+		if f.Kind == KindAction {
+			continue
+		}
+		if err := v.BindPFlag(f.Name, set.Lookup(f.Name)); err != nil {
+			return nil, "", fmt.Errorf("bind flag --%s: %w", f.Name, err)
+		}
+		if err := v.BindEnv(append([]string{f.Name}, f.Env...)...); len(f.Env) > 0 && err != nil {
+			return nil, "", fmt.Errorf("bind environment of --%s: %w", f.Name, err)
+		}
+	}
+	path, values, err := readFile(settingOf(v, set, "", "config"))
+	if err != nil {
+		return nil, "", err
+	}
+	if err := v.MergeConfigMap(values); err != nil {
+		return nil, "", &UsageError{Where: path, Problem: oneLine(err)}
+	}
+	var settings []Setting
+	for _, f := range Flags() {
+		if f.Kind != KindAction {
+			settings = append(settings, settingOf(v, set, path, f.Name))
+		}
+	}
+	return settings, path, nil
+}
+
+// settingOf returns the value that viper chose and the layer it came from.
+func settingOf(v *viper.Viper, set *pflag.FlagSet, file, name string) Setting {
+	s := Setting{Name: name, Value: v.GetString(name)}
+	f, _ := findFlag(Flags(), name)
+	isSet := func(env string) bool { _, ok := os.LookupEnv(env); return ok }
+	if set.Changed(name) {
+		s.Source = Source{Kind: FromFlag}
+	} else if i := slices.IndexFunc(f.Env, isSet); i >= 0 {
+		s.Source = Source{FromEnv, f.Env[i]}
+	} else if v.InConfig(name) {
+		s.Source = Source{FromFile, file}
+	}
+	return s
+}
+
+// readFile finds, reads and checks the config file. No file is no error, unless
+// --config names one.
+func readFile(named Setting) (string, map[string]any, error) {
+	candidates := []string{FileName}
+	if named.Given() {
+		candidates = []string{named.Value}
+	} else if dir, err := os.UserConfigDir(); err == nil {
+		candidates = append(candidates, filepath.Join(dir, "elasticrun", FileName))
+	}
+	for _, path := range candidates {
+		data, err := os.ReadFile(path)
+		switch {
+		case err == nil:
+			values, err := parseFile(path, data)
+			return path, values, err
+		case named.Given():
+			return "", nil, &UsageError{Where: named.Where(), Problem: "cannot read the config file: " + reason(err)}
+		case !mayExist(path):
+			// No file, or a home folder that is another user's (HOME kept by setpriv or a container).
+		default:
+			return "", nil, &UsageError{Where: path, Problem: "cannot read the config file: " + reason(err)}
+		}
+	}
+	return "", nil, nil
+}
+
+// mayExist reports whether path can be seen, or is hidden by something else than
+// the rights of the folders above it.
+func mayExist(path string) bool {
+	_, err := os.Stat(path)
+	return !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission)
+}
+
+// parseFile decodes a config file, keys as in the table, values as text. The
+// codec is called directly because viper's own reading lower-cases keys, turns
+// dots into nesting and drops empty values before they can be checked.
+func parseFile(path string, data []byte) (map[string]any, error) {
+	decoder, err := viper.NewCodecRegistry().Decoder("yaml")
+	if err != nil {
+		return nil, fmt.Errorf("find the YAML decoder: %w", err)
+	}
+	raw := map[string]any{}
+	if err := decoder.Decode(data, raw); err != nil {
+		return nil, &UsageError{Where: path, Problem: oneLine(err)}
+	}
+	values := make(map[string]any, len(raw))
+	for _, key := range slices.Sorted(maps.Keys(raw)) {
+		f, err := fileKey(key)
+		if err != nil {
+			return nil, &UsageError{Where: path + ": " + shown(key), Problem: err.Error()}
+		}
+		if _, twice := values[f.Name]; twice {
+			return nil, &UsageError{Where: path + ": " + shown(key), Problem: "given in both spellings; keep one"}
+		}
+		text, err := fileValue(f.Kind, raw[key])
+		if err != nil {
+			return nil, &UsageError{Where: path + ": " + shown(key), Problem: err.Error()}
+		}
+		values[f.Name] = text
+	}
+	return values, nil
+}
+
+// fileKey finds the flag that a key of the config file stands for.
+func fileKey(key string) (Flag, error) {
+	flags := Flags()
+	f, ok := findFlag(flags, key)
+	if ok && !f.CommandLineOnly {
+		return f, nil
+	}
+	if ok {
+		return Flag{}, errors.New("belongs on the command line, not into a config file")
+	}
+	var names []string
+	for _, f := range flags {
+		if !f.CommandLineOnly {
+			names = append(names, f.Name)
+		}
+	}
+	if near := nearest(underscoreToDash(key), names); near != "" {
+		return Flag{}, fmt.Errorf("unknown key; the nearest is %s", near)
+	}
+	return Flag{}, errors.New("unknown key; keys are the long flags without their dashes (the script is given on the command line)")
+}
+
+// fileValue checks a YAML value's type and returns its command-line form.
+// Numbers are not taken for plain text: YAML would turn 010 into 8 and 1.10
+// into 1.1 before anybody could see it.
+func fileValue(kind Kind, value any) (string, error) {
+	switch v := value.(type) {
+	case string:
+		if kind == KindString || kind == KindSpec {
+			return v, nil
+		}
+	case int:
+		if kind == KindInt || kind == KindSeconds || kind == KindSpec {
+			return strconv.Itoa(v), nil
+		}
+	case float64:
+		if kind == KindSeconds {
+			return strconv.FormatFloat(v, 'g', -1, 64), nil
+		}
+	case bool:
+		if kind == KindBool {
+			return strconv.FormatBool(v), nil
+		}
+	}
+	want := map[Kind]string{
+		KindString: "text", KindSpec: "text or a whole number", KindInt: "a whole number",
+		KindSeconds: "a number of seconds", KindBool: "true or false",
+	}[kind]
+	switch v := value.(type) {
+	case nil:
+		return "", fmt.Errorf("must be %s, got nothing", want)
+	case []any:
+		return "", fmt.Errorf("must be %s, got a list", want)
+	case map[string]any, map[any]any:
+		return "", fmt.Errorf("must be %s, got a map", want)
+	case string:
+		return "", fmt.Errorf("must be %s, got %q", want, v)
+	}
+	if kind == KindString {
+		return "", fmt.Errorf("must be text, got %v: put it in quotes", value)
+	}
+	return "", fmt.Errorf("must be %s, got %v", want, value)
+}
+
+// reason returns an error of the os package without the path, which the message
+// names already.
+func reason(err error) string {
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		return e.Err.Error()
+	}
+	return err.Error()
+}
+
+// oneLine joins the lines of a YAML error.
+func oneLine(err error) string {
+	return strings.Join(strings.Fields(err.Error()), " ")
+}

@@ -1,0 +1,355 @@
+package config
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+// machine is a Counter with fixed answers.
+type machine struct {
+	cpus, gpus int
+	err        error
+}
+
+func (m machine) CPUs() (int, error) { return m.cpus, nil }
+func (m machine) GPUs() (int, error) { return m.gpus, m.err }
+
+// clean gives the test an empty working directory and config folder, and takes
+// away every variable that the table knows.
+func clean(t *testing.T) {
+	t.Helper()
+	for _, f := range Flags() {
+		for _, name := range f.Env {
+			t.Setenv(name, "")
+			if err := os.Unsetenv(name); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	home := t.TempDir()
+	t.Setenv("HOME", home)
+	t.Setenv("XDG_CONFIG_HOME", filepath.Join(home, "xdg"))
+	t.Chdir(t.TempDir())
+}
+
+func setEnv(t *testing.T, vars ...string) {
+	t.Helper()
+	for _, v := range vars {
+		name, value, _ := strings.Cut(v, "=")
+		t.Setenv(name, value)
+	}
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// load is Load of a command line written as one line.
+func load(line string) (*Config, error) {
+	return Load(strings.Fields(line), machine{cpus: 4, gpus: 2})
+}
+
+func settingNamed(c *Config, name string) Setting {
+	for _, s := range c.Settings {
+		if s.Name == name {
+			return s
+		}
+	}
+	return Setting{}
+}
+
+func TestPrecedence(t *testing.T) {
+	tests := []struct {
+		name string
+		line string
+		env  string
+		file string
+		want Setting
+	}{
+		{"default", "s.py", "", "", Setting{"max-restarts", "0", Source{FromDefault, ""}}},
+		{"file", "s.py", "", "max-restarts: 1", Setting{"max-restarts", "1", Source{FromFile, "elasticrun.yaml"}}},
+		{"file, underscores", "s.py", "", "max_restarts: 1", Setting{"max-restarts", "1", Source{FromFile, "elasticrun.yaml"}}},
+		{"env beats file", "s.py", "PET_MAX_RESTARTS=2", "max-restarts: 1", Setting{"max-restarts", "2", Source{FromEnv, "PET_MAX_RESTARTS"}}},
+		{"flag beats env", "--max-restarts=3 s.py", "PET_MAX_RESTARTS=2", "max-restarts: 1", Setting{"max-restarts", "3", Source{FromFlag, ""}}},
+		{"flag with the default's value", "--max-restarts=0 s.py", "PET_MAX_RESTARTS=2", "", Setting{"max-restarts", "0", Source{FromFlag, ""}}},
+		{"the last of two flags", "--max-restarts=3 --max_restarts 4 s.py", "", "", Setting{"max-restarts", "4", Source{FromFlag, ""}}},
+		{"flag behind the script does not count", "s.py --max-restarts=3", "", "", Setting{"max-restarts", "0", Source{FromDefault, ""}}},
+		{"switch by flag", "--module s.py", "PET_MODULE=0", "", Setting{"module", "true", Source{FromFlag, ""}}},
+		{"switch by env", "s.py", "PET_MODULE=0", "module: true", Setting{"module", "0", Source{FromEnv, "PET_MODULE"}}},
+		{"switch by file", "s.py", "", "module: true", Setting{"module", "true", Source{FromFile, "elasticrun.yaml"}}},
+		{"empty variable is set", "s.py", "PET_LOG_DIR=", "log-dir: x", Setting{"log-dir", "", Source{FromEnv, "PET_LOG_DIR"}}},
+		{"first of two variables", "s.py", "PET_SHUTDOWN_TIMEOUT=1 TORCH_ELASTIC_SHUTDOWN_TIMEOUT=2", "", Setting{"shutdown-timeout", "1", Source{FromEnv, "PET_SHUTDOWN_TIMEOUT"}}},
+		{"second of two variables", "s.py", "TORCH_ELASTIC_SHUTDOWN_TIMEOUT=2", "", Setting{"shutdown-timeout", "2", Source{FromEnv, "TORCH_ELASTIC_SHUTDOWN_TIMEOUT"}}},
+		{"ours", "s.py", "ELASTICRUN_LOG_FORMAT=json", "", Setting{"log-format", "json", Source{FromEnv, "ELASTICRUN_LOG_FORMAT"}}},
+		{"no PET_ for ours", "s.py", "PET_LOG_FORMAT=json", "", Setting{"log-format", "auto", Source{FromDefault, ""}}},
+		{"no PET_ for numa-binding", "s.py", "PET_NUMA_BINDING=node", "", Setting{"numa-binding", "", Source{FromDefault, ""}}},
+		{"text in a file is not YAML's number", "s.py", "", "tee: 0:3,1:2", Setting{"tee", "0:3,1:2", Source{FromFile, "elasticrun.yaml"}}},
+		{"range in a file is not base 60", "s.py", "", "nnodes: 1:1", Setting{"nnodes", "1:1", Source{FromFile, "elasticrun.yaml"}}},
+		{"decimals in a file", "s.py", "", "shutdown-timeout: 0.5", Setting{"shutdown-timeout", "0.5", Source{FromFile, "elasticrun.yaml"}}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			clean(t)
+			setEnv(t, strings.Fields(tt.env)...)
+			if tt.file != "" {
+				write(t, "elasticrun.yaml", tt.file)
+			}
+			c, err := load(tt.line)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := settingNamed(c, tt.want.Name)
+			layer := map[SourceKind]string{FromDefault: "default", FromFlag: "flag"}[got.Source.Kind]
+			if text := got.Source.String(); text != layer && text != got.Source.Name {
+				t.Errorf("the source reads %q", text)
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestConfigFileChoice(t *testing.T) {
+	tests := []struct {
+		name  string
+		line  string
+		env   string
+		files map[string]string // HOME stands for the user's config folder
+		want  string
+	}{
+		{"none", "s.py", "", nil, ""},
+		{"working directory", "s.py", "", map[string]string{"elasticrun.yaml": "role: a", "HOME/elasticrun/elasticrun.yaml": "role: b"}, "a"},
+		{"user's folder", "s.py", "", map[string]string{"HOME/elasticrun/elasticrun.yaml": "role: b"}, "b"},
+		{"only the first is read", "s.py", "", map[string]string{"elasticrun.yaml": "max-restarts: 1", "HOME/elasticrun/elasticrun.yaml": "role: b"}, ""},
+		{"named", "--config other.yaml s.py", "", map[string]string{"elasticrun.yaml": "role: a", "other.yaml": "role: c"}, "c"},
+		{"named by the environment", "s.py", "ELASTICRUN_CONFIG=other.yaml", map[string]string{"elasticrun.yaml": "role: a", "other.yaml": "role: c"}, "c"},
+		{"any suffix is YAML", "--config other.txt s.py", "", map[string]string{"other.txt": "role: c"}, "c"},
+		{"switched off", "--config /dev/null s.py", "", map[string]string{"elasticrun.yaml": "role: a"}, ""},
+		{"empty file", "s.py", "", map[string]string{"elasticrun.yaml": "# nothing yet\n"}, ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			clean(t)
+			setEnv(t, strings.Fields(tt.env)...)
+			folder, err := os.UserConfigDir()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for path, text := range tt.files {
+				write(t, strings.Replace(path, "HOME", folder, 1), text)
+			}
+			c, err := load(tt.line)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want := map[bool]string{true: "default", false: tt.want}[tt.want == ""]; c.Role != want {
+				t.Errorf("role %q, want %q (file %q)", c.Role, want, c.ConfigFile)
+			}
+		})
+	}
+}
+
+// TestBadInput holds one line for each kind of bad input, with the place named
+// as the user wrote it.
+func TestBadInput(t *testing.T) {
+	tests := []struct {
+		line string
+		env  string // one variable, NAME=VALUE
+		file string
+		want string
+	}{
+		{line: "", want: "no script given: elasticrun [flags] SCRIPT [ARGS...]"},
+		{line: "--standalone", want: "no script given: elasticrun [flags] SCRIPT [ARGS...]"},
+		{line: "--bogus s.py", want: "--bogus: unknown flag; elasticrun --help lists them, and the script's own flags go behind the script"},
+
+		{line: "--nnodes=4:2 s.py", want: "--nnodes=4:2: MIN must not be above MAX: did you mean 2:4?"},
+		{line: "s.py", env: "PET_NNODES=4:2", want: "PET_NNODES=4:2: MIN must not be above MAX: did you mean 2:4?"},
+		{line: "s.py", file: "nnodes: 4:2", want: "elasticrun.yaml: nnodes: 4:2: MIN must not be above MAX: did you mean 2:4?"},
+		{line: "--nnodes=0 s.py", want: "--nnodes=0: must be N or MIN:MAX, each a whole number between 1 and 1048576"},
+		{line: "--nnodes=a:b s.py", want: "--nnodes=a:b: must be N or MIN:MAX, each a whole number between 1 and 1048576"},
+		{line: "--nnodes=1:2:3 s.py", want: "--nnodes=1:2:3: must be N or MIN:MAX, each a whole number between 1 and 1048576"},
+		{line: "--nnodes=2 s.py", want: "--nnodes=2: this version runs jobs on one machine only: --nnodes must be 1 (rendezvous over several nodes is still to come)"},
+		{line: "--nnodes=1:2 s.py", want: "--nnodes=1:2: this version runs jobs on one machine only: --nnodes must be 1 (rendezvous over several nodes is still to come)"},
+
+		{line: "s.py", env: "PET_MAX_RESTARTS=", want: `PET_MAX_RESTARTS="": must be a whole number`},
+		{line: "s.py", env: "PET_MASTER_PORT=", want: `PET_MASTER_PORT="": must be a whole number`},
+		{line: "s.py", env: "PET_STANDALONE=true", want: "PET_STANDALONE=true: must be a whole number: 1 is on, 0 is off"},
+		{line: "s.py", env: "PET_MODULE=", want: `PET_MODULE="": must be a whole number: 1 is on, 0 is off`},
+		{line: "s.py", env: "PET_START_METHOD=x", want: "PET_START_METHOD=x: must be one of spawn, fork, forkserver"},
+		{line: "s.py", env: "LOGLEVEL=loud", want: "LOGLEVEL=loud: must be one of trace, debug, info, warning, error, critical"},
+		{line: "s.py", env: "TORCH_ELASTIC_EXIT_BARRIER_TIMEOUT=-1", want: "TORCH_ELASTIC_EXIT_BARRIER_TIMEOUT=-1: must not be negative"},
+		{line: "s.py", env: "TORCH_ELASTIC_SHUTDOWN_TIMEOUT=soon", want: "TORCH_ELASTIC_SHUTDOWN_TIMEOUT=soon: must be a number of seconds"},
+
+		{line: "--config gone.yaml s.py", want: "--config=gone.yaml: cannot read the config file: no such file or directory"},
+		{line: "--config . s.py", want: "--config=.: cannot read the config file: is a directory"},
+		{line: "--config= s.py", want: `--config="": cannot read the config file: no such file or directory`},
+		{line: "s.py", env: "ELASTICRUN_CONFIG=gone.yaml", want: "ELASTICRUN_CONFIG=gone.yaml: cannot read the config file: no such file or directory"},
+		{line: "s.py", file: "nprocs-per-node: 2", want: "elasticrun.yaml: nprocs-per-node: unknown key; the nearest is nproc-per-node"},
+		{line: "s.py", file: "nproc_per_nod: 2", want: "elasticrun.yaml: nproc_per_nod: unknown key; the nearest is nproc-per-node"},
+		{line: "s.py", file: "NNODES: 2", want: "elasticrun.yaml: NNODES: unknown key; keys are the long flags without their dashes (the script is given on the command line)"},
+		{line: "s.py", file: "zzz.nnodes: 2", want: "elasticrun.yaml: zzz.nnodes: unknown key; the nearest is nnodes"},
+		{line: "s.py", file: "script: s.py", want: "elasticrun.yaml: script: unknown key; keys are the long flags without their dashes (the script is given on the command line)"},
+		{line: "s.py", file: "bogus: {}", want: "elasticrun.yaml: bogus: unknown key; keys are the long flags without their dashes (the script is given on the command line)"},
+		{line: "s.py", file: "bogus:", want: "elasticrun.yaml: bogus: unknown key; keys are the long flags without their dashes (the script is given on the command line)"},
+		{line: "s.py", file: "config: x", want: "elasticrun.yaml: config: belongs on the command line, not into a config file"},
+		{line: "s.py", file: "rdzv-conf: {join_timeout: 5}", want: "elasticrun.yaml: rdzv-conf: must be text, got a map"},
+		{line: "s.py", file: "nnodes: {}", want: "elasticrun.yaml: nnodes: must be text or a whole number, got a map"},
+		{line: "s.py", file: "nnodes: [1, 2]", want: "elasticrun.yaml: nnodes: must be text or a whole number, got a list"},
+		{line: "s.py", file: "nnodes:", want: "elasticrun.yaml: nnodes: must be text or a whole number, got nothing"},
+		{line: "s.py", file: "nnodes: 1.5", want: "elasticrun.yaml: nnodes: must be text or a whole number, got 1.5"},
+		{line: "s.py", file: "rdzv-id: 010", want: "elasticrun.yaml: rdzv-id: must be text, got 8: put it in quotes"},
+		{line: "s.py", file: "role: true", want: "elasticrun.yaml: role: must be text, got true: put it in quotes"},
+		{line: "s.py", file: "max-restarts: many", want: `elasticrun.yaml: max-restarts: must be a whole number, got "many"`},
+		{line: "s.py", file: `max-restarts: "3"`, want: `elasticrun.yaml: max-restarts: must be a whole number, got "3"`},
+		{line: "s.py", file: "max-restarts: 1.5", want: "elasticrun.yaml: max-restarts: must be a whole number, got 1.5"},
+		{line: "s.py", file: "standalone: 1", want: "elasticrun.yaml: standalone: must be true or false, got 1"},
+		{line: "s.py", file: "shutdown-timeout: .inf", want: "elasticrun.yaml: shutdown-timeout: +Inf: must be at most 1000000000 seconds"},
+		{line: "s.py", file: "max-restarts: 1\nmax_restarts: 2", want: "elasticrun.yaml: max_restarts: given in both spellings; keep one"},
+		{line: "s.py", file: "max_restarts: -1", want: "elasticrun.yaml: max-restarts: -1: must be between 0 and 1073741824"},
+		{line: "s.py", file: "- nnodes", want: "elasticrun.yaml: yaml: unmarshal errors: line 1: cannot unmarshal !!seq into map[string]interface {}"},
+		{line: "s.py", file: "nnodes: [", want: "elasticrun.yaml: yaml: line 1: did not find expected node content"},
+		{line: "s.py", file: "nnodes: 1\nnnodes: 2", want: `elasticrun.yaml: yaml: unmarshal errors: line 2: mapping key "nnodes" already defined at line 1`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.line+"|"+tt.env+"|"+tt.file, func(t *testing.T) {
+			clean(t)
+			if tt.env != "" {
+				setEnv(t, tt.env)
+			}
+			if tt.file != "" {
+				write(t, "elasticrun.yaml", tt.file)
+			}
+			_, err := load(tt.line)
+			usage, ok := errors.AsType[*UsageError](err)
+			if !ok {
+				t.Fatalf("got %v (%T), want a *UsageError", err, err)
+			}
+			if diff := cmp.Diff(tt.want, usage.Error()); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestUnreadableConfigFile(t *testing.T) {
+	clean(t)
+	if err := os.Mkdir("elasticrun.yaml", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	_, err := load("s.py")
+	if want := "elasticrun.yaml: cannot read the config file: is a directory"; err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+func TestHelpAndVersion(t *testing.T) {
+	clean(t)
+	if _, err := load("--nnodes 1 --help"); !errors.Is(err, ErrHelp) {
+		t.Errorf("got %v, want ErrHelp", err)
+	}
+	if _, err := load("--version s.py"); !errors.Is(err, ErrVersion) {
+		t.Errorf("got %v, want ErrVersion", err)
+	}
+}
+
+// TestEveryFlagFromEveryLayer sets each flag in turn by flag, variable and file
+// and looks for the value in the settings.
+func TestEveryFlagFromEveryLayer(t *testing.T) {
+	sample := map[Kind][3]string{ // flag, variable, file
+		KindString:  {"--%=a", "a", "%: a"},
+		KindSpec:    {"--%=1", "1", "%: 1"},
+		KindInt:     {"--%=1", "1", "%: 1"},
+		KindSeconds: {"--%=1", "1", "%: 1"},
+		KindBool:    {"--%", "1", "%: true"},
+	}
+	for _, f := range Flags() {
+		if f.Kind == KindAction || f.Name == "config" {
+			continue
+		}
+		t.Run(f.Name, func(t *testing.T) {
+			clean(t)
+			get := func() Setting {
+				t.Helper()
+				line, err := splitArgs([]string{"s.py"})
+				if err != nil {
+					t.Fatal(err)
+				}
+				return gatherOne(t, line.options, f.Name)
+			}
+			if got := get(); got.Given() || got.Value != map[bool]string{true: "false", false: f.Default}[f.Kind == KindBool] {
+				t.Errorf("default: got %+v", got)
+			}
+			write(t, "elasticrun.yaml", strings.Replace(sample[f.Kind][2], "%", f.Underscored(), 1))
+			if got := get(); got.Source.Kind != FromFile || got.Value == "" {
+				t.Errorf("file: got %+v", got)
+			}
+			for _, name := range slices.Backward(f.Env) {
+				t.Setenv(name, sample[f.Kind][1])
+				if got := get(); got.Source != (Source{FromEnv, name}) || got.Value != sample[f.Kind][1] {
+					t.Errorf("variable %s: got %+v", name, got)
+				}
+			}
+			line, err := splitArgs([]string{strings.Replace(sample[f.Kind][0], "%", f.Underscored(), 1), "s.py"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := gatherOne(t, line.options, f.Name); got.Source.Kind != FromFlag || got.Value == "" {
+				t.Errorf("flag: got %+v", got)
+			}
+		})
+	}
+}
+
+func gatherOne(t *testing.T, options []string, name string) Setting {
+	t.Helper()
+	settings, _, err := gather(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return settingNamed(&Config{Settings: settings}, name)
+}
+
+func TestDefaults(t *testing.T) {
+	clean(t)
+	c, err := load("s.py a b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := defaults()
+	want.Script, want.ScriptArgs, want.RunID = "s.py", []string{"a", "b"}, c.RunID
+	if diff := cmp.Diff(want, c, cmpopts.IgnoreFields(Config{}, "Settings"), cmp.AllowUnexported(ExitCodeMap{}), cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if len(c.RunID) != 36 || c.RunID[14] != '4' {
+		t.Errorf("run id %q is not a random UUID", c.RunID)
+	}
+	if again, err := load("s.py"); err != nil || again.RunID == c.RunID {
+		t.Errorf("second run id %v, %v: want a fresh one", again, err)
+	}
+}
+
+// TestSwitchInEnvironment pins torchrun's bool(int(value)).
+func TestSwitchInEnvironment(t *testing.T) {
+	for value, want := range map[string]bool{"0": false, "00": false, " 0 ": false, "1": true, "2": true, "-1": true} {
+		clean(t)
+		t.Setenv("PET_MODULE", value)
+		c, err := load("s.py")
+		if err != nil || c.Module != want {
+			t.Errorf("PET_MODULE=%q: got %+v, %v, want module %v", value, c, err, want)
+		}
+	}
+}

@@ -1,0 +1,142 @@
+package config
+
+import (
+	_ "embed" // the fixed text of the reference
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Help returns the text of elasticrun --help, at most 100 columns wide.
+func Help() string {
+	var b strings.Builder
+	b.WriteString(`Start, watch and restart the workers of a distributed training job: torchrun's command line.
+
+Usage:
+  elasticrun [flags] SCRIPT [ARGS...]
+
+The first argument that is no flag is the script; what follows it is passed on untouched.
+`)
+	for _, group := range groups() {
+		fmt.Fprintf(&b, "\n%s:\n", group)
+		for _, f := range Flags() {
+			if f.Group == group {
+				b.WriteString(helpEntry(f))
+			}
+		}
+	}
+	b.WriteString(`
+Names may be spelt with dashes or underscores. A flag beats the environment, which beats the config
+file, which beats the default. --nproc-per-node is PET_NPROC_PER_NODE in the environment and
+nproc-per-node in the config file; elasticrun's own flags start with ELASTICRUN_ there.
+`)
+	return b.String()
+}
+
+// helpColumn is where the explanations start, helpWidth where they end.
+const (
+	helpColumn = 34
+	helpWidth  = 100
+)
+
+func helpEntry(f Flag) string {
+	head := "      --" + f.Name
+	if f.Short != "" {
+		head = "  -" + f.Short + ", --" + f.Name
+	}
+	if f.Placeholder != "" {
+		head += " " + f.Placeholder
+	}
+	text := f.Help
+	if f.Default != "" {
+		text += " (" + f.Default + ")"
+	}
+	lines := wrap(text, helpWidth-helpColumn)
+	if len(head) > helpColumn-2 {
+		lines = slices.Insert(lines, 0, "")
+	}
+	var b strings.Builder
+	for i, line := range lines {
+		lead := ""
+		if i == 0 {
+			lead = head
+		}
+		b.WriteString(strings.TrimRight(fmt.Sprintf("%-*s%s", helpColumn, lead, line), " ") + "\n")
+	}
+	return b.String()
+}
+
+// wrap breaks text at blanks into lines of at most width bytes.
+func wrap(text string, width int) []string {
+	var lines []string
+	line := ""
+	for word := range strings.FieldsSeq(text) {
+		switch {
+		case line == "":
+			line = word
+		case len(line)+1+len(word) <= width:
+			line += " " + word
+		default:
+			lines = append(lines, line)
+			line = word
+		}
+	}
+	return append(lines, line)
+}
+
+//go:embed reference.md
+var referencePage string
+
+// Reference returns docs/flags.md.
+func Reference() string {
+	var tables, options strings.Builder
+	for _, group := range groups() {
+		fmt.Fprintf(&tables, "\n## %s\n\n| flag | environment | default | meaning |\n|---|---|---|---|\n", group)
+		for _, f := range Flags() {
+			if f.Group == group {
+				tables.WriteString(referenceRow(f))
+			}
+		}
+	}
+	for _, o := range confOptions() {
+		fmt.Fprintf(&options, "| `%s` | %s | %s |\n", o.name, o.backend, o.help)
+	}
+	return strings.NewReplacer(
+		"{flags}", tables.String(),
+		"{options}", options.String(),
+		"{reasons}", reasonList(),
+	).Replace(referencePage)
+}
+
+func referenceRow(f Flag) string {
+	name := "`--" + f.Name
+	if f.Placeholder != "" {
+		name += " " + f.Placeholder
+	}
+	name += "`"
+	if f.Short != "" {
+		name = "`-" + f.Short + "`, " + name
+	}
+	env := "none"
+	if len(f.Env) > 0 {
+		env = "`" + strings.Join(f.Env, "`, `") + "`"
+	}
+	value := f.Default
+	switch {
+	case f.Kind == KindAction:
+		value = ""
+	case f.Kind == KindBool:
+		value = "off"
+	case value != "":
+		value = "`" + value + "`"
+	}
+	help := f.Help
+	if !f.Torchrun {
+		help += " *(elasticrun's own)*"
+	}
+	cells := []string{name, env, value, help}
+	for i, cell := range cells {
+		cells[i] = strings.ReplaceAll(cell, "|", `\|`)
+	}
+	return "| " + strings.Join(cells, " | ") + " |\n"
+}

@@ -1,0 +1,103 @@
+package config
+
+import (
+	"flag"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var update = flag.Bool("update", false, "rewrite docs/flags.md")
+
+func TestReferenceIsUpToDate(t *testing.T) {
+	const path = "../../docs/flags.md"
+	if *update {
+		if err := os.WriteFile(path, []byte(Reference()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(Reference(), string(got)); diff != "" {
+		t.Errorf("docs/flags.md is not what the table says; go test ./internal/config -update rewrites it (-want +got):\n%s", diff)
+	}
+	if strings.ContainsAny(Reference(), "{}") {
+		t.Error("a placeholder of reference.md was not filled in")
+	}
+}
+
+func TestHelp(t *testing.T) {
+	help := Help()
+	for line := range strings.Lines(help) {
+		line = strings.TrimSuffix(line, "\n")
+		if len(line) > helpWidth || strings.TrimRight(line, " ") != line {
+			t.Errorf("%d columns or a blank at the end: %q", len(line), line)
+		}
+	}
+	for _, f := range Flags() {
+		if strings.Count(help, "--"+f.Name+"\n")+strings.Count(help, "--"+f.Name+" ") == 0 {
+			t.Errorf("--%s is not in the help", f.Name)
+		}
+	}
+}
+
+// TestTable holds what the rest of the package relies on.
+func TestTable(t *testing.T) {
+	torchrun := strings.Fields(`nnodes nproc-per-node rdzv-backend rdzv-endpoint rdzv-id rdzv-conf standalone max-restarts
+		monitor-interval start-method event-log-handler role module no-python run-path log-dir redirects tee local-ranks-filter
+		duplicate-stdout-filters duplicate-stderr-filters node-rank master-addr master-port local-addr logs-specs numa-binding
+		signals-to-handle shutdown-timeout virtual-local-rank help`)
+	noVariable := []string{"logs-specs", "numa-binding", "help", "version"}
+	names, shorts, variables := map[string]bool{}, map[string]bool{}, map[string]bool{}
+	for _, f := range Flags() {
+		if names[f.Name] || f.Short != "" && shorts[f.Short] {
+			t.Errorf("--%s -%s: the name is taken", f.Name, f.Short)
+		}
+		names[f.Name], shorts[f.Short] = true, true
+		for _, v := range f.Env {
+			if variables[v] {
+				t.Errorf("--%s: the variable %s is taken", f.Name, v)
+			}
+			variables[v] = true
+		}
+		if f.Name != strings.ToLower(f.Name) || strings.ContainsAny(f.Name, "_. =") || f.Help == "" || !strings.HasSuffix(f.Help, ".") {
+			t.Errorf("--%s: bad name or help", f.Name)
+		}
+		if !slices.Contains(groups(), f.Group) {
+			t.Errorf("--%s: unknown group %q", f.Name, f.Group)
+		}
+		if (f.Placeholder != "") != f.Kind.takesValue() {
+			t.Errorf("--%s: placeholder %q does not fit its kind", f.Name, f.Placeholder)
+		}
+		if f.Torchrun != slices.Contains(torchrun, f.Name) {
+			t.Errorf("--%s: wrongly counted as torchrun's or not", f.Name)
+		}
+		if (len(f.Env) == 0) != slices.Contains(noVariable, f.Name) {
+			t.Errorf("--%s: variables %q", f.Name, f.Env)
+		}
+		if f.Torchrun && len(f.Env) > 0 && f.Env[0] != "PET_"+strings.ToUpper(f.Underscored()) {
+			t.Errorf("--%s: the first variable is %s", f.Name, f.Env[0])
+		}
+	}
+	for _, name := range torchrun {
+		if !names[name] {
+			t.Errorf("torchrun's --%s is missing", name)
+		}
+	}
+}
+
+func TestNearest(t *testing.T) {
+	for name, want := range map[string]string{
+		"nprocpernode": "nproc-per-node", "rols": "role", "log_dir": "log-dir", "x": "", "": "", "completely-else": "",
+	} {
+		names := []string{"nproc-per-node", "role", "log-dir", "tee"}
+		if got := nearest(name, names); got != want {
+			t.Errorf("%q: got %q, want %q", name, got, want)
+		}
+	}
+}

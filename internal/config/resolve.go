@@ -1,0 +1,237 @@
+package config
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/rs/zerolog"
+	"golang.org/x/sys/unix"
+
+	"github.com/elasticrun/elasticrun/pkg/procs"
+)
+
+// Upper bounds far beyond any real job: what is larger is a typing error.
+const (
+	maxNodes       = 1 << 20
+	maxProcPerNode = 1 << 16
+	maxRestarts    = 1 << 30
+)
+
+// resolve makes the Config. command is the script and its arguments.
+func resolve(command []string, settings []Setting, counter Counter, newID func() string) (*Config, error) {
+	switch {
+	case len(command) == 0:
+		return nil, &UsageError{Problem: "no script given: elasticrun [flags] SCRIPT [ARGS...]"}
+	case command[0] == "":
+		return nil, &UsageError{Problem: "the script's name is empty: elasticrun [flags] SCRIPT [ARGS...]"}
+	}
+	r := &reader{settings: make(map[string]Setting, len(settings))}
+	for _, s := range settings {
+		r.settings[s.Name] = s
+	}
+	c := &Config{Script: command[0], ScriptArgs: command[1:], Settings: settings}
+	c.readSize(r, counter)
+	c.readRendezvous(r, newID)
+	c.readCommand(r)
+	c.readOutput(r)
+	c.readLife(r)
+	c.readLauncher(r)
+	if r.err != nil {
+		return nil, r.err
+	}
+	c.Warnings = r.warnings
+	return c, nil
+}
+
+func (c *Config) readSize(r *reader, counter Counter) {
+	nodes := read(r, "nnodes", parseNodes)
+	c.MinNodes, c.MaxNodes = nodes[0], nodes[1]
+	oneMachine(r, c.MaxNodes)
+	c.NprocPerNode = readProcs(r, counter)
+	c.Role = read(r, "role", notEmpty)
+	c.NodeRank = read(r, "node-rank", between(0, maxNodes))
+	c.VirtualLocalRank = r.flag("virtual-local-rank")
+	if r.given("numa-binding") {
+		c.NumaBinding = read(r, "numa-binding", oneOf("node", "socket", "exclusive", "core-complex"))
+	}
+}
+
+// parseNodes reads N or MIN:MAX.
+func parseNodes(s string) ([2]int, error) {
+	low, high, isRange := strings.Cut(s, ":")
+	if !isRange {
+		high = low
+	}
+	one := between(1, maxNodes)
+	minimum, errLow := one(low)
+	maximum, errHigh := one(high)
+	switch {
+	case errLow != nil || errHigh != nil:
+		return [2]int{}, fmt.Errorf("must be N or MIN:MAX, each a whole number between 1 and %d", maxNodes)
+	case minimum > maximum:
+		return [2]int{}, fmt.Errorf("MIN must not be above MAX: did you mean %d:%d?", maximum, minimum)
+	}
+	return [2]int{minimum, maximum}, nil
+}
+
+// readProcs turns --nproc-per-node into a number of workers.
+func readProcs(r *reader, counter Counter) int {
+	const name = "nproc-per-node"
+	return read(r, name, func(s string) (int, error) {
+		switch strings.TrimSpace(s) {
+		case "cpu":
+			return countCPUs(counter)
+		case "gpu":
+			n, err := counter.GPUs()
+			switch {
+			case err != nil:
+				return 0, fmt.Errorf("cannot count the GPUs (%w): give a number", err)
+			case n < 1:
+				return 0, errors.New("there is no GPU here: give a number, or cpu")
+			}
+			return n, nil
+		case "auto":
+			n, err := counter.GPUs()
+			if err != nil {
+				r.warn(name, "cannot count the GPUs, so the CPUs count: "+err.Error())
+			}
+			if err == nil && n > 0 {
+				return n, nil
+			}
+			return countCPUs(counter)
+		}
+		n, err := between(1, maxProcPerNode)(s)
+		if err != nil {
+			return 0, fmt.Errorf("must be auto, cpu, gpu or a number between 1 and %d; for any other device give the number", maxProcPerNode)
+		}
+		return n, nil
+	})
+}
+
+func countCPUs(counter Counter) (int, error) {
+	n, err := counter.CPUs()
+	if err != nil {
+		return 0, fmt.Errorf("cannot count the CPUs (%w): give a number", err)
+	}
+	return max(n, 1), nil
+}
+
+func (c *Config) readCommand(r *reader) {
+	c.Module, c.NoPython = r.flag("module"), r.flag("no-python")
+	read(r, "start-method", oneOf("spawn", "fork", "forkserver"))
+	switch {
+	case r.flag("run-path"):
+		if !filepath.IsAbs(c.Script) {
+			r.fail("run-path", fmt.Sprintf("the script must be an absolute path, not %q", c.Script))
+		}
+		c.Module, c.NoPython = false, false
+	case c.Module && c.NoPython:
+		r.fail("module", "cannot be combined with --no-python: a module needs Python")
+	}
+}
+
+func (c *Config) readOutput(r *reader) {
+	c.LogDir = r.text("log-dir")
+	c.Redirects = read(r, "redirects", procs.ParseStdSpec)
+	c.Tee = read(r, "tee", procs.ParseStdSpec)
+	c.LocalRanksFilter = read(r, "local-ranks-filter", procs.ParseRanks)
+	c.DuplicateStdoutFilters = procs.ParseFilters(r.text("duplicate-stdout-filters"))
+	c.DuplicateStderrFilters = procs.ParseFilters(r.text("duplicate-stderr-filters"))
+	if r.given("logs-specs") {
+		r.fail("logs-specs", "names a Python class, which elasticrun cannot load: use --log-dir, --redirects and --tee")
+	}
+}
+
+func (c *Config) readLife(r *reader) {
+	c.MaxRestarts = read(r, "max-restarts", between(0, maxRestarts))
+	c.MonitorInterval = read(r, "monitor-interval", func(s string) (time.Duration, error) {
+		d, err := seconds(s)
+		if err == nil && d <= 0 {
+			err = errors.New("must be above 0")
+		}
+		return d, err
+	})
+	c.SignalNames = r.text("signals-to-handle")
+	c.Signals = read(r, "signals-to-handle", func(s string) ([]syscall.Signal, error) {
+		signals, unknown, err := parseSignals(s)
+		for _, name := range unknown {
+			r.warn("signals-to-handle", "unknown signal "+shown(name)+" is skipped")
+		}
+		return signals, err
+	})
+	c.ShutdownTimeout = read(r, "shutdown-timeout", seconds)
+	c.ExitBarrierTimeout = read(r, "exit-barrier-timeout", seconds)
+	c.ExitCodeMap = read(r, "exit-code-map", ParseExitCodeMap)
+}
+
+// parseSignals reads a list like SIGTERM,SIGINT. Names that this system does
+// not have are returned apart, since torchrun skips them with a warning.
+func parseSignals(s string) (signals []syscall.Signal, unknown []string, err error) {
+	if strings.TrimSpace(s) == "" {
+		return nil, nil, nil
+	}
+	for name := range strings.SplitSeq(s, ",") {
+		name = strings.TrimSpace(name)
+		switch sig := unix.SignalNum(name); {
+		case sig == 0:
+			unknown = append(unknown, name)
+		case sig == unix.SIGKILL || sig == unix.SIGSTOP:
+			return nil, nil, fmt.Errorf("%s cannot be handled by any process", name)
+		case sig == unix.SIGCHLD || sig == unix.SIGURG:
+			return nil, nil, fmt.Errorf("%s is used by the launcher itself", name)
+		case !slices.Contains(signals, sig):
+			signals = append(signals, sig)
+		}
+	}
+	return signals, unknown, nil
+}
+
+func (c *Config) readLauncher(r *reader) {
+	c.LogFormat = read(r, "log-format", oneOf("auto", "console", "json"))
+	c.LogLevel = read(r, "log-level", parseLevel)
+	c.EventLogHandler = read(r, "event-log-handler", oneOf("null", "console", "dynamic_rendezvous"))
+	if c.EventLogHandler == "dynamic_rendezvous" {
+		c.EventLogHandler = "null"
+	}
+}
+
+// parseLevel reads a level by Python's names or zerolog's, in any case.
+func parseLevel(s string) (zerolog.Level, error) {
+	switch strings.ToLower(s) {
+	case "trace", "notset":
+		return zerolog.TraceLevel, nil
+	case "debug":
+		return zerolog.DebugLevel, nil
+	case "info":
+		return zerolog.InfoLevel, nil
+	case "warning", "warn":
+		return zerolog.WarnLevel, nil
+	case "error":
+		return zerolog.ErrorLevel, nil
+	case "critical", "fatal":
+		return zerolog.FatalLevel, nil
+	}
+	return 0, errors.New("must be one of trace, debug, info, warning, error, critical")
+}
+
+func notEmpty(s string) (string, error) {
+	if s == "" {
+		return "", errors.New("must not be empty")
+	}
+	return s, nil
+}
+
+// newRunID returns a random UUID, version 4.
+func newRunID() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // never fails
+	b[6] = b[6]&0x0f | 0x40
+	b[8] = b[8]&0x3f | 0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", b[:4], b[4:6], b[6:8], b[8:10], b[10:])
+}

@@ -1,0 +1,224 @@
+package config
+
+import (
+	"errors"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/rs/zerolog"
+
+	"github.com/elasticrun/elasticrun/pkg/procs"
+)
+
+// defaults is the Config of a command line with no flags, without script.
+func defaults() *Config {
+	return &Config{
+		MinNodes: 1, MaxNodes: 1, NprocPerNode: 1, Role: "default",
+		RdzvBackend: "c10d", RdzvEndpoint: "localhost:0", RunID: "fresh", MasterAddr: "127.0.0.1",
+		MonitorInterval:    100 * time.Millisecond,
+		Signals:            []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT},
+		SignalNames:        "SIGTERM,SIGINT,SIGHUP,SIGQUIT",
+		ShutdownTimeout:    30 * time.Second,
+		ExitBarrierTimeout: 300 * time.Second,
+		EventLogHandler:    "null", LogFormat: "auto", LogLevel: zerolog.WarnLevel,
+	}
+}
+
+// resolveArgs resolves a command line on its own: no environment, no file.
+func resolveArgs(counter Counter, args ...string) (*Config, error) {
+	line, err := splitArgs(args)
+	if err != nil {
+		return nil, err
+	}
+	set := NewFlagSet()
+	if err := set.Parse(line.options); err != nil {
+		return nil, err
+	}
+	var settings []Setting
+	for _, f := range Flags() {
+		if f.Kind == KindAction {
+			continue
+		}
+		s := Setting{Name: f.Name, Value: set.Lookup(f.Name).Value.String()}
+		if set.Changed(f.Name) {
+			s.Source = Source{Kind: FromFlag}
+		}
+		settings = append(settings, s)
+	}
+	return resolve(line.command, settings, counter, func() string { return "fresh" })
+}
+
+func TestResolve(t *testing.T) {
+	tests := []struct {
+		name    string
+		args    []string
+		machine machine
+		change  func(*Config)
+	}{
+		{"nothing", nil, machine{}, func(*Config) {}},
+		{"nnodes range", []string{"--nnodes", "1:1"}, machine{}, func(*Config) {}},
+		{"nproc number", []string{"--nproc-per-node", "8"}, machine{}, func(c *Config) { c.NprocPerNode = 8 }},
+		{"nproc number with blanks", []string{"--nproc-per-node= 8 "}, machine{}, func(c *Config) { c.NprocPerNode = 8 }},
+		{"nproc cpu", []string{"--nproc-per-node", "cpu"}, machine{cpus: 6, gpus: 2}, func(c *Config) { c.NprocPerNode = 6 }},
+		{"nproc gpu", []string{"--nproc-per-node", "gpu"}, machine{cpus: 6, gpus: 2}, func(c *Config) { c.NprocPerNode = 2 }},
+		{"nproc auto, gpus", []string{"--nproc-per-node", "auto"}, machine{cpus: 6, gpus: 2}, func(c *Config) { c.NprocPerNode = 2 }},
+		{"nproc auto, none", []string{"--nproc-per-node", "auto"}, machine{cpus: 6}, func(c *Config) { c.NprocPerNode = 6 }},
+		{"nproc auto, unclear", []string{"--nproc-per-node", "auto"}, machine{cpus: 6, err: errors.New("no driver")}, func(c *Config) {
+			c.NprocPerNode = 6
+			c.Warnings = []string{"--nproc-per-node=auto: cannot count the GPUs, so the CPUs count: no driver"}
+		}},
+		{"role", []string{"--role", "trainer"}, machine{}, func(c *Config) { c.Role = "trainer" }},
+		{"virtual local rank", []string{"--virtual-local-rank"}, machine{}, func(c *Config) { c.VirtualLocalRank = true }},
+		{"numa", []string{"--numa-binding", "core-complex"}, machine{}, func(c *Config) { c.NumaBinding = "core-complex" }},
+		{"module", []string{"-m"}, machine{}, func(c *Config) { c.Module = true }},
+		{"no python", []string{"--no-python"}, machine{}, func(c *Config) { c.NoPython = true }},
+		{"start method", []string{"--start-method", "fork"}, machine{}, func(*Config) {}},
+		{"output", []string{"--log-dir", "d", "-r3", "-t", "0:1,1:2", "--local-ranks-filter", "1,0", "--duplicate-stdout-filters", "a,b,,c", "--duplicate_stderr_filters=x"}, machine{}, func(c *Config) {
+			c.LogDir = "d"
+			c.Redirects = procs.StdSpec{Default: 3}
+			c.Tee = procs.StdSpec{ByRank: map[int]procs.Std{0: 1, 1: 2}}
+			c.LocalRanksFilter = []int{0, 1}
+			c.DuplicateStdoutFilters = []string{"a", "b,c"}
+			c.DuplicateStderrFilters = []string{"x"}
+		}},
+		{"restarts", []string{"--max-restarts", "3"}, machine{}, func(c *Config) { c.MaxRestarts = 3 }},
+		{"times", []string{"--shutdown-timeout=0", "--exit-barrier-timeout=0", "--monitor-interval=2.5"}, machine{}, func(c *Config) {
+			c.ShutdownTimeout, c.ExitBarrierTimeout, c.MonitorInterval = 0, 0, 2500*time.Millisecond
+		}},
+		{"decimals of seconds", []string{"--shutdown-timeout=0.25"}, machine{}, func(c *Config) { c.ShutdownTimeout = 250 * time.Millisecond }},
+		{"signals", []string{"--signals-to-handle=SIGUSR1, SIGTERM,SIGUSR1"}, machine{}, func(c *Config) {
+			c.Signals, c.SignalNames = []syscall.Signal{syscall.SIGUSR1, syscall.SIGTERM}, "SIGUSR1, SIGTERM,SIGUSR1"
+		}},
+		{"unknown signals", []string{"--signals-to-handle=SIGTERM,SIGFOO,TERM"}, machine{}, func(c *Config) {
+			c.Signals, c.SignalNames = []syscall.Signal{syscall.SIGTERM}, "SIGTERM,SIGFOO,TERM"
+			c.Warnings = []string{
+				"--signals-to-handle=SIGTERM,SIGFOO,TERM: unknown signal SIGFOO is skipped",
+				"--signals-to-handle=SIGTERM,SIGFOO,TERM: unknown signal TERM is skipped",
+			}
+		}},
+		{"no signals", []string{"--signals-to-handle="}, machine{}, func(c *Config) { c.Signals, c.SignalNames = nil, "" }},
+		{"log", []string{"--log-format=json", "--log-level=INFO", "--event-log-handler=console"}, machine{}, func(c *Config) {
+			c.LogFormat, c.LogLevel, c.EventLogHandler = "json", zerolog.InfoLevel, "console"
+		}},
+		{"event handler of torchrun", []string{"--event-log-handler=dynamic_rendezvous"}, machine{}, func(*Config) {}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got, err := resolveArgs(tt.machine, append(tt.args, "s.py")...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := defaults()
+			want.Script = "s.py"
+			tt.change(want)
+			if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(Config{}, "Settings"), cmpopts.EquateEmpty(), cmp.AllowUnexported(ExitCodeMap{})); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestRunPath(t *testing.T) {
+	c, err := resolveArgs(machine{}, "--run-path", "--no-python", "-m", "/abs/s.py")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.NoPython || c.Module {
+		t.Errorf("no-python %v, module %v: --run-path must win", c.NoPython, c.Module)
+	}
+}
+
+func TestResolveRefuses(t *testing.T) {
+	tests := []struct {
+		args []string
+		want string
+	}{
+		{[]string{""}, "the script's name is empty: elasticrun [flags] SCRIPT [ARGS...]"},
+		{[]string{"--nnodes=", "s"}, `--nnodes="": must be N or MIN:MAX, each a whole number between 1 and 1048576`},
+		{[]string{"--nnodes=1:", "s"}, "--nnodes=1:: must be N or MIN:MAX, each a whole number between 1 and 1048576"},
+		{[]string{"--nnodes=0:1", "s"}, "--nnodes=0:1: must be N or MIN:MAX, each a whole number between 1 and 1048576"},
+		{[]string{"--nnodes=-1", "s"}, "--nnodes=-1: must be N or MIN:MAX, each a whole number between 1 and 1048576"},
+		{[]string{"--nnodes=99999999999999999999", "s"}, "--nnodes=99999999999999999999: must be N or MIN:MAX, each a whole number between 1 and 1048576"},
+		{[]string{"--nnodes=1048577", "s"}, "--nnodes=1048577: must be N or MIN:MAX, each a whole number between 1 and 1048576"},
+		{[]string{"--nproc-per-node=0", "s"}, "--nproc-per-node=0: must be auto, cpu, gpu or a number between 1 and 65536; for any other device give the number"},
+		{[]string{"--nproc=xpu", "s"}, "--nproc-per-node=xpu: must be auto, cpu, gpu or a number between 1 and 65536; for any other device give the number"},
+		{[]string{"--nproc=2.5", "s"}, "--nproc-per-node=2.5: must be auto, cpu, gpu or a number between 1 and 65536; for any other device give the number"},
+		{[]string{"--nproc=gpu", "s"}, "--nproc-per-node=gpu: there is no GPU here: give a number, or cpu"},
+		{[]string{"--role=", "s"}, `--role="": must not be empty`},
+		{[]string{"--node-rank", "-1", "s"}, "--node-rank=-1: must be between 0 and 1048576"},
+		{[]string{"--node-rank", "x", "s"}, "--node-rank=x: must be a whole number"},
+		{[]string{"--numa-binding=all", "s"}, "--numa-binding=all: must be one of node, socket, exclusive, core-complex"},
+		{[]string{"--module", "--no-python", "s"}, "--module: cannot be combined with --no-python: a module needs Python"},
+		{[]string{"--run-path", "s"}, `--run-path: the script must be an absolute path, not "s"`},
+		{[]string{"--start-method=thread", "s"}, "--start-method=thread: must be one of spawn, fork, forkserver"},
+		{[]string{"--logs-specs=mine", "s"}, "--logs-specs=mine: names a Python class, which elasticrun cannot load: use --log-dir, --redirects and --tee"},
+		{[]string{"--max-restarts=-1", "s"}, "--max-restarts=-1: must be between 0 and 1073741824"},
+		{[]string{"--max-restarts=99999999999999999999", "s"}, "--max-restarts=99999999999999999999: must be between 0 and 1073741824"},
+		{[]string{"--monitor-interval=0", "s"}, "--monitor-interval=0: must be above 0"},
+		{[]string{"--monitor-interval=nan", "s"}, "--monitor-interval=nan: must be a number of seconds"},
+		{[]string{"--monitor-interval=1e999", "s"}, "--monitor-interval=1e999: must be at most 1000000000 seconds"},
+		{[]string{"--shutdown-timeout=-1", "s"}, "--shutdown-timeout=-1: must not be negative"},
+		{[]string{"--shutdown-timeout=", "s"}, `--shutdown-timeout="": must be a number of seconds`},
+		{[]string{"--exit-barrier-timeout=-0.1", "s"}, "--exit-barrier-timeout=-0.1: must not be negative"},
+		{[]string{"--signals-to-handle=SIGTERM,SIGKILL", "s"}, "--signals-to-handle=SIGTERM,SIGKILL: SIGKILL cannot be handled by any process"},
+		{[]string{"--signals-to-handle=SIGSTOP", "s"}, "--signals-to-handle=SIGSTOP: SIGSTOP cannot be handled by any process"},
+		{[]string{"--signals-to-handle=SIGCHLD", "s"}, "--signals-to-handle=SIGCHLD: SIGCHLD is used by the launcher itself"},
+		{[]string{"--log-format=xml", "s"}, "--log-format=xml: must be one of auto, console, json"},
+		{[]string{"--event-log-handler=mine", "s"}, "--event-log-handler=mine: must be one of null, console, dynamic_rendezvous"},
+		{[]string{"--exit-code-map=137", "s"}, `--exit-code-map=137: "137" is not FROM=TO`},
+		{[]string{"--rdzv-id=", "s"}, `--rdzv-id="": must not be empty or contain a slash: it is part of the log folder's name`},
+		{[]string{"--rdzv-id=a/b", "s"}, "--rdzv-id=a/b: must not be empty or contain a slash: it is part of the log folder's name"},
+		{[]string{"--rdzv-backend=", "s"}, `--rdzv-backend="": must not be empty`},
+		{[]string{"--rdzv-endpoint=host:x", "s"}, `--rdzv-endpoint=host:x: the port "x" must be a number between 0 and 65535`},
+		{[]string{"--rdzv-backend=static", "--rdzv-endpoint=host", "s"}, "--rdzv-endpoint=host: the static backend needs HOST:PORT"},
+		{[]string{"--rdzv-backend=static", "--node-rank=1", "s"}, "--node-rank=1: must be below the number of nodes, 1"},
+		{[]string{"--rdzv-conf=a", "s"}, "--rdzv-conf=a: a has no value: write a=VALUE"},
+		{[]string{"--rdzv-conf=rank=1", "s"}, "--rdzv-conf=rank=1: rank is set by --node-rank"},
+		{[]string{"--master-port=65536", "s"}, "--master-port=65536: must be between 0 and 65535"},
+		{[]string{"--master-port=http", "s"}, "--master-port=http: must be a whole number"},
+		{[]string{"--master-addr=host:29500", "s"}, `--master-addr=host:29500: "host:29500" is not a host name or an address`},
+		{[]string{"--local-addr=a b", "s"}, `--local-addr="a b": "a b" is not a host name or an address`},
+		{[]string{"--role=a\nb", "--nnodes=0\n", "s"}, `--nnodes="0\n": must be N or MIN:MAX, each a whole number between 1 and 1048576`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.args[0], func(t *testing.T) {
+			_, err := resolveArgs(machine{cpus: 1}, tt.args...)
+			usage, ok := errors.AsType[*UsageError](err)
+			if !ok {
+				t.Fatalf("got %v (%T), want a *UsageError", err, err)
+			}
+			if diff := cmp.Diff(tt.want, usage.Error()); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+	_, err := resolveArgs(machine{err: errors.New("driver is gone")}, "--nproc=gpu", "s")
+	if want := "--nproc-per-node=gpu: cannot count the GPUs (driver is gone): give a number"; err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}
+
+// The streams' parsers are pkg/procs'; here it matters that their errors name the
+// flag.
+func TestResolveRefusesStreams(t *testing.T) {
+	for _, arg := range []string{"--redirects=9", "--tee=0:9", "--tee=", "--local-ranks-filter=x"} {
+		_, err := resolveArgs(machine{}, arg, "s")
+		if usage, ok := errors.AsType[*UsageError](err); !ok || usage.Where == "" || usage.Where[:5] != arg[:5] {
+			t.Errorf("%s: got %v, want a *UsageError that names it", arg, err)
+		}
+	}
+}
+
+func TestParseLevel(t *testing.T) {
+	for text, want := range map[string]zerolog.Level{
+		"NOTSET": zerolog.TraceLevel, "trace": zerolog.TraceLevel, "DEBUG": zerolog.DebugLevel, "Info": zerolog.InfoLevel,
+		"WARNING": zerolog.WarnLevel, "warn": zerolog.WarnLevel, "error": zerolog.ErrorLevel, "CRITICAL": zerolog.FatalLevel, "fatal": zerolog.FatalLevel,
+	} {
+		if got, err := parseLevel(text); err != nil || got != want {
+			t.Errorf("%s: got %v, %v, want %v", text, got, err, want)
+		}
+	}
+}

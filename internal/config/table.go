@@ -1,0 +1,198 @@
+package config
+
+import "strings"
+
+// Headings of help and reference, in their order.
+const (
+	groupSize       = "Job size"
+	groupRendezvous = "Rendezvous"
+	groupCommand    = "What is run"
+	groupOutput     = "Worker output"
+	groupLife       = "Restarts and shutdown"
+	groupLauncher   = "The launcher itself"
+)
+
+func groups() []string {
+	return []string{groupSize, groupRendezvous, groupCommand, groupOutput, groupLife, groupLauncher}
+}
+
+// Flags returns the whole command line: the one table from which flags,
+// environment names, config keys and documentation are made.
+func Flags() []Flag {
+	return fillEnv([]Flag{
+		{
+			Name: "nnodes", Kind: KindSpec, Default: "1:1", Placeholder: "N|MIN:MAX", Group: groupSize, Torchrun: true,
+			Help: "Number of nodes, or the range of nodes. This version runs jobs on one machine: 1.",
+		},
+		{
+			Name: "nproc-per-node", Kind: KindSpec, Default: "1", Placeholder: "N|auto|cpu|gpu", Group: groupSize, Torchrun: true,
+			Help: "Workers on this node: a number, gpu (one per GPU), cpu (one per CPU this process may use), or auto (gpu if there is one, else cpu).",
+		},
+		{
+			Name: "role", Kind: KindString, Default: "default", Placeholder: "NAME", Group: groupSize, Torchrun: true,
+			Help: "Name of the workers' role: ROLE_NAME, metrics and the prefix of teed lines.",
+		},
+		{
+			Name: "node-rank", Kind: KindInt, Default: "0", Placeholder: "N", Group: groupSize, Torchrun: true,
+			Help: "Rank of this node. With static it is the rank; elsewhere a hint.",
+		},
+		{
+			Name: "virtual-local-rank", Kind: KindBool, Group: groupSize, Torchrun: true,
+			Help: "Give every worker LOCAL_RANK=0 and its one device in CUDA_VISIBLE_DEVICES.",
+		},
+		{
+			Name: "numa-binding", Kind: KindString, Placeholder: "MODE", Group: groupSize, Torchrun: true,
+			Help: "Bind each worker to the CPUs near its GPU: node, socket, exclusive or core-complex.",
+		},
+
+		{
+			Name: "standalone", Kind: KindBool, Group: groupRendezvous, Torchrun: true,
+			Help: "One node on its own: c10d on a free port with a fresh run id. Explicit --rdzv-backend, --rdzv-endpoint, --rdzv-id, --master-addr and --master-port are ignored.",
+		},
+		{
+			Name: "rdzv-backend", Kind: KindString, Placeholder: "NAME", Group: groupRendezvous, Torchrun: true,
+			Help: "Rendezvous backend: c10d or static. Default: static if --node-rank, --master-addr or --master-port is given with more than one node, else c10d.",
+		},
+		{
+			Name: "rdzv-endpoint", Kind: KindString, Placeholder: "HOST[:PORT]", Group: groupRendezvous, Torchrun: true,
+			Help: "Address of the rendezvous. Default on one node: a free port; with static: the master address.",
+		},
+		{
+			Name: "rdzv-id", Kind: KindString, Placeholder: "ID", Group: groupRendezvous, Torchrun: true,
+			Help: "Run id of the job. Default: a fresh random id on one node, else none.",
+		},
+		{
+			Name: "rdzv-conf", Kind: KindString, Placeholder: "K=V,...", Group: groupRendezvous, Torchrun: true,
+			Help: "Further options of the rendezvous backend.",
+		},
+		{
+			Name: "master-addr", Kind: KindString, Placeholder: "HOST", Group: groupRendezvous, Torchrun: true,
+			Help: "MASTER_ADDR: where the worker store listens with static, or with the default backend on one node. IPv6 may stand in brackets. Default: 127.0.0.1.",
+		},
+		{
+			Name: "master-port", Kind: KindInt, Placeholder: "PORT", Group: groupRendezvous, Torchrun: true,
+			Help: "MASTER_PORT, like --master-addr; 0 chooses a free port. Default: a free port on one node, else 29500.",
+		},
+		{
+			Name: "local-addr", Kind: KindString, Placeholder: "HOST", Group: groupRendezvous, Torchrun: true,
+			Help: "Address by which other nodes reach this one.",
+		},
+
+		{
+			Name: "module", Short: "m", Kind: KindBool, Group: groupCommand, Torchrun: true,
+			Help: "SCRIPT is a Python module: run it as python -m does.",
+		},
+		{
+			Name: "no-python", Kind: KindBool, Group: groupCommand, Torchrun: true,
+			Help: "SCRIPT is a program: run it as it is, without Python in front.",
+		},
+		{
+			Name: "run-path", Kind: KindBool, Group: groupCommand, Torchrun: true,
+			Help: "SCRIPT must be an absolute path; it then runs like any other script. Wins over --no-python and --module.",
+		},
+		{
+			Name: "start-method", Kind: KindString, Default: "spawn", Placeholder: "METHOD", Group: groupCommand, Torchrun: true,
+			Help: "Accepted (spawn, fork, forkserver) without effect: workers are always programs of their own.",
+		},
+
+		{
+			Name: "log-dir", Kind: KindString, Placeholder: "DIR", Group: groupOutput, Torchrun: true,
+			Help: "Folder for log and error files; each run gets a subfolder. Default: a fresh folder in the temporary directory. /dev/null writes none.",
+		},
+		{
+			Name: "redirects", Short: "r", Kind: KindSpec, Default: "0", Placeholder: "STREAMS", Group: groupOutput, Torchrun: true,
+			Help: "Write streams of the workers to files instead of the console: 0 none, 1 stdout, 2 stderr, 3 both, or a map from local rank such as 0:3,1:2.",
+		},
+		{
+			Name: "tee", Short: "t", Kind: KindSpec, Default: "0", Placeholder: "STREAMS", Group: groupOutput, Torchrun: true,
+			Help: "Write streams to files and, with a prefix, to the console; values as for --redirects.",
+		},
+		{
+			Name: "local-ranks-filter", Kind: KindSpec, Placeholder: "RANKS", Group: groupOutput, Torchrun: true,
+			Help: "Show only these local ranks on the console, such as 0,2. Files are not affected.",
+		},
+		{
+			Name: "duplicate-stdout-filters", Kind: KindString, Placeholder: "TEXT,...", Group: groupOutput, Torchrun: true,
+			Help: "Also copy teed stdout lines that contain one of these texts to filtered_stdout.log. ,, stands for a comma.",
+		},
+		{
+			Name: "duplicate-stderr-filters", Kind: KindString, Placeholder: "TEXT,...", Group: groupOutput, Torchrun: true,
+			Help: "The same for stderr and filtered_stderr.log.",
+		},
+		{
+			Name: "logs-specs", Kind: KindString, Placeholder: "NAME", Group: groupOutput, Torchrun: true,
+			Help: "Refused: it names a Python class. Use --log-dir, --redirects and --tee.",
+		},
+
+		{
+			Name: "max-restarts", Kind: KindInt, Default: "0", Placeholder: "N", Group: groupLife, Torchrun: true,
+			Help: "How often the worker group is restarted after a failure before the job fails.",
+		},
+		{
+			Name: "monitor-interval", Kind: KindSeconds, Default: "0.1", Placeholder: "SECONDS", Group: groupLife, Torchrun: true,
+			Help: "Accepted without effect: a worker's exit is seen when it happens.",
+		},
+		{
+			Name: "signals-to-handle", Kind: KindString, Default: "SIGTERM,SIGINT,SIGHUP,SIGQUIT", Placeholder: "SIG,...", Group: groupLife, Torchrun: true,
+			Help: "Signals on which the launcher passes the signal on to the workers, waits for them and ends.",
+		},
+		{
+			Name: "shutdown-timeout", Kind: KindSeconds, Default: "30", Placeholder: "SECONDS", Group: groupLife, Torchrun: true,
+			Env:  []string{"PET_SHUTDOWN_TIMEOUT", "TORCH_ELASTIC_SHUTDOWN_TIMEOUT"},
+			Help: "How long workers may take to stop before they get SIGKILL.",
+		},
+		{
+			Name: "exit-barrier-timeout", Kind: KindSeconds, Default: "300", Placeholder: "SECONDS", Group: groupLife,
+			Env:  []string{"TORCH_ELASTIC_EXIT_BARRIER_TIMEOUT"},
+			Help: "How long a node that has finished waits for the others. 0 does not wait.",
+		},
+		{
+			Name: "exit-code-map", Kind: KindString, Placeholder: "FROM=TO,...", Group: groupLife,
+			Help: "Change the launcher's exit code for a scheduler. FROM is a code or a reason, such as 137=75,rendezvous=99.",
+		},
+
+		{
+			Name: "config", Kind: KindString, Placeholder: "FILE", Group: groupLauncher, CommandLineOnly: true,
+			Help: "Config file. Default: elasticrun.yaml here, else elasticrun/elasticrun.yaml in the user's config folder, if there.",
+		},
+		{
+			Name: "log-format", Kind: KindString, Default: "auto", Placeholder: "FORMAT", Group: groupLauncher,
+			Help: "Form of the launcher's own log on stderr: console, json, or auto, which is console with colours on a terminal.",
+		},
+		{
+			Name: "log-level", Kind: KindString, Default: "warning", Placeholder: "LEVEL", Group: groupLauncher,
+			Env:  []string{"LOGLEVEL"},
+			Help: "Level of the launcher's own log: trace, debug, info, warning, error or critical.",
+		},
+		{
+			Name: "event-log-handler", Kind: KindString, Default: "null", Placeholder: "NAME", Group: groupLauncher, Torchrun: true,
+			Help: "Where events are written: null (nowhere) or console. dynamic_rendezvous is null.",
+		},
+		{
+			Name: "help", Short: "h", Kind: KindAction, Group: groupLauncher, Torchrun: true, CommandLineOnly: true,
+			Help: "Show this text.",
+		},
+		{
+			Name: "version", Kind: KindAction, Group: groupLauncher, CommandLineOnly: true,
+			Help: "Show the version.",
+		},
+	})
+}
+
+// fillEnv names the variable of every flag that does not name its own:
+// PET_<NAME> for torchrun's, ELASTICRUN_<NAME> for ours. torchrun gives
+// --logs-specs and --numa-binding no variable, and neither do we.
+func fillEnv(flags []Flag) []Flag {
+	for i := range flags {
+		f := &flags[i]
+		if f.Env != nil || f.Kind == KindAction || f.Name == "logs-specs" || f.Name == "numa-binding" {
+			continue
+		}
+		prefix := "ELASTICRUN_"
+		if f.Torchrun {
+			prefix = "PET_"
+		}
+		f.Env = []string{prefix + strings.ToUpper(f.Underscored())}
+	}
+	return flags
+}

@@ -1,0 +1,76 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/elasticrun/elasticrun/internal/config"
+	"github.com/elasticrun/elasticrun/pkg/procs"
+)
+
+// version is set by the linker.
+var version = "dev"
+
+// subcommands are the words that name a command; they count as such only as the
+// first argument, so that a script may have any name.
+func subcommands() []*cobra.Command {
+	return []*cobra.Command{{
+		Use:   "version",
+		Short: "print the version",
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), versionLine())
+			return err
+		},
+	}}
+}
+
+func versionLine() string {
+	return fmt.Sprintf("elasticrun %s %s %s/%s", version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+}
+
+func isSubcommand(args []string) bool {
+	return len(args) > 0 && (args[0] == "help" || slices.ContainsFunc(subcommands(), func(c *cobra.Command) bool { return c.Name() == args[0] }))
+}
+
+// execute runs what the arguments ask for. Flags of the launch are parsed by
+// internal/config, since pflag knows neither torchrun's spellings nor where the
+// script's own arguments begin.
+func execute(args []string, lifeline *procs.Lifeline) int {
+	if !isSubcommand(args) {
+		return launch(args, lifeline)
+	}
+	root := &cobra.Command{
+		Use:               "elasticrun [flags] script [args]",
+		SilenceUsage:      true,
+		SilenceErrors:     true,
+		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
+	}
+	root.SetHelpFunc(func(cmd *cobra.Command, _ []string) { fmt.Fprint(cmd.OutOrStdout(), config.Help()) })
+	root.AddCommand(subcommands()...)
+	root.SetArgs(args)
+	root.SetOut(os.Stdout)
+	if err := root.Execute(); err != nil {
+		return usage(err)
+	}
+	return 0
+}
+
+// usage answers what config.Load returned instead of a configuration.
+func usage(err error) int {
+	switch {
+	case errors.Is(err, config.ErrHelp):
+		fmt.Fprint(os.Stdout, config.Help())
+		return 0
+	case errors.Is(err, config.ErrVersion):
+		fmt.Fprintln(os.Stdout, versionLine())
+		return 0
+	default:
+		return fail(ending{code: exitUsage, reason: config.ReasonUsage, err: err}, config.ExitCodeMap{})
+	}
+}

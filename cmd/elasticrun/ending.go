@@ -1,0 +1,81 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+
+	"github.com/elasticrun/elasticrun/internal/config"
+	"github.com/elasticrun/elasticrun/pkg/agent"
+	"github.com/elasticrun/elasticrun/pkg/rdzv"
+)
+
+// Exit codes of the launcher's own; docs/exit-codes.md is the table for users.
+const (
+	exitUsage      = 2  // bad usage or configuration, or a port held by a stranger
+	exitInternal   = 70 // a defect of elasticrun's own
+	exitRendezvous = 75 // the rendezvous could not be formed or was lost: worth a retry
+)
+
+// ending is how the launcher ends.
+type ending struct {
+	code   int
+	reason config.Reason
+	err    error          // what to say, where that is one line
+	root   *agent.Failure // the root cause, where a worker is
+}
+
+// conclude maps what a run returned to an ending. It is the one place that
+// decides exit codes.
+func conclude(result agent.RunResult, err error) ending {
+	var told *agent.SignalError
+	var busy *rdzv.ListenError
+	var bad *config.UsageError
+	switch {
+	case errors.As(err, &told):
+		return ending{code: 128 + int(told.Signal), reason: config.ReasonSignal, err: err}
+	case errors.Is(err, errGuardGone):
+		return ending{code: 128 + int(syscall.SIGKILL), reason: config.ReasonSignal, err: err}
+	case errors.As(err, &bad), errors.As(err, &busy):
+		return ending{code: exitUsage, reason: config.ReasonUsage, err: err}
+	case errors.Is(err, rdzv.ErrRendezvous):
+		return ending{code: exitRendezvous, reason: config.ReasonRendezvous, err: err}
+	case err != nil:
+		return ending{code: exitInternal, reason: config.ReasonInternal, err: err}
+	case !result.IsFailed():
+		return ending{}
+	}
+	root, known := result.RootCause()
+	switch {
+	case !known:
+		return ending{code: 1, reason: config.ReasonWorkerFailed}
+	case root.Exit.Signal != 0:
+		return ending{code: root.Exit.ShellCode(), reason: config.ReasonWorkerKilled, root: &root}
+	default:
+		return ending{code: root.Exit.ShellCode(), reason: config.ReasonWorkerFailed, root: &root}
+	}
+}
+
+// fail says how the launcher ends and returns its exit code.
+func fail(e ending, codes config.ExitCodeMap) int {
+	if e.err != nil {
+		fmt.Fprintln(os.Stderr, "elasticrun:", strings.ReplaceAll(e.err.Error(), "\n", "; ")) // joined errors have lines
+	}
+	if e.reason != "" {
+		e.code = codes.Apply(e.code, e.reason)
+		fmt.Fprintln(os.Stderr, lastLine(e))
+	}
+	return e.code
+}
+
+// lastLine is the last line on stderr of a launch that did not succeed. It is for
+// machines: a worker may have used any exit code itself.
+func lastLine(e ending) string {
+	line := fmt.Sprintf("elasticrun: exit_code=%d reason=%s", e.code, e.reason)
+	if e.root != nil {
+		line += fmt.Sprintf(" rank=%d local_rank=%d", e.root.GlobalRank, e.root.LocalRank)
+	}
+	return line
+}

@@ -1,0 +1,65 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"syscall"
+	"testing"
+
+	"github.com/elasticrun/elasticrun/internal/config"
+	"github.com/elasticrun/elasticrun/pkg/agent"
+	"github.com/elasticrun/elasticrun/pkg/procs"
+	"github.com/elasticrun/elasticrun/pkg/rdzv"
+)
+
+// failed is the result of a run whose worker of rank 3 ended with e.
+func failed(e procs.Exit) agent.RunResult {
+	return agent.RunResult{State: agent.Failed, Failures: map[int]agent.Failure{3: {GlobalRank: 3, LocalRank: 1, Exit: e}}}
+}
+
+func TestConclude(t *testing.T) {
+	tests := []struct {
+		name   string
+		result agent.RunResult
+		err    error
+		code   int
+		reason config.Reason
+		line   string
+	}{
+		{name: "success", result: agent.RunResult{State: agent.Succeeded}},
+		{
+			name: "a worker's own code", result: failed(procs.Exit{Code: 7}), code: 7, reason: config.ReasonWorkerFailed,
+			line: "elasticrun: exit_code=7 reason=worker_failed rank=3 local_rank=1",
+		},
+		{name: "a worker's 2 is not bad usage", result: failed(procs.Exit{Code: 2}), code: 2, reason: config.ReasonWorkerFailed},
+		{name: "a worker that could not be executed", result: failed(procs.Exit{Code: 127, StartErr: errors.New("no")}), code: 127, reason: config.ReasonWorkerFailed},
+		{
+			name: "a worker killed", result: failed(procs.Exit{Signal: syscall.SIGSEGV}), code: 139, reason: config.ReasonWorkerKilled,
+			line: "elasticrun: exit_code=139 reason=worker_killed rank=3 local_rank=1",
+		},
+		{name: "failed for no known reason", result: agent.RunResult{State: agent.Failed}, code: 1, reason: config.ReasonWorkerFailed},
+		{
+			name: "told to stop", err: fmt.Errorf("run: %w", &agent.SignalError{Signal: syscall.SIGTERM}), code: 143, reason: config.ReasonSignal,
+			line: "elasticrun: exit_code=143 reason=signal",
+		},
+		{name: "told to stop, and a process is stuck", err: errors.Join(&agent.SignalError{Signal: syscall.SIGINT}, &procs.StuckError{}), code: 130, reason: config.ReasonSignal},
+		{name: "the guard is gone", err: errGuardGone, code: 137, reason: config.ReasonSignal},
+		{name: "bad usage", err: &config.UsageError{Problem: "no"}, code: 2, reason: config.ReasonUsage},
+		{name: "a port that is taken", err: &rdzv.ListenError{Err: syscall.EADDRINUSE}, code: 2, reason: config.ReasonUsage},
+		{name: "rendezvous timed out", err: fmt.Errorf("join: %w", rdzv.ErrTimeout), code: 75, reason: config.ReasonRendezvous},
+		{name: "rendezvous lost", err: rdzv.ErrConnection, code: 75, reason: config.ReasonRendezvous},
+		{name: "a group that is UNKNOWN", err: &agent.StateError{From: agent.Unknown, To: agent.Healthy}, code: 70, reason: config.ReasonInternal},
+		{name: "processes that do not die", err: &procs.StuckError{}, code: 70, reason: config.ReasonInternal},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got := conclude(tt.result, tt.err)
+			if got.code != tt.code || got.reason != tt.reason {
+				t.Errorf("code %d reason %q, want %d %q", got.code, got.reason, tt.code, tt.reason)
+			}
+			if tt.line != "" && lastLine(got) != tt.line {
+				t.Errorf("last line %q, want %q", lastLine(got), tt.line)
+			}
+		})
+	}
+}

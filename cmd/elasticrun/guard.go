@@ -1,0 +1,35 @@
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/elasticrun/elasticrun/internal/config"
+	"github.com/elasticrun/elasticrun/pkg/procs"
+)
+
+// guard runs the agent and ends with its exit code.
+func guard(lifeline *procs.Lifeline) int {
+	r, err := procs.Guard(lifeline)
+	if err != nil {
+		return fail(ending{code: exitInternal, reason: config.ReasonInternal, err: err}, config.ExitCodeMap{})
+	}
+	for _, p := range r.Stuck {
+		fmt.Fprintln(os.Stderr, "elasticrun: a process of the job does not die:", p)
+	}
+	if r.Reported {
+		return r.Exit.ShellCode()
+	}
+	return agentLost(r)
+}
+
+// agentLost explains an agent that ended without saying so: it was killed, or it
+// crashed, and then its exit code is the Go runtime's and means nothing.
+func agentLost(r procs.GuardResult) int {
+	end := ending{code: exitInternal, reason: config.ReasonInternal}
+	if r.Exit.Signal != 0 {
+		end = ending{code: r.Exit.ShellCode(), reason: config.ReasonSignal}
+	}
+	end.err = fmt.Errorf("the agent, pid %d, was %s; the job was ended, %d processes reaped", r.Exit.PID, r.Exit, r.Swept)
+	return fail(end, config.ExitCodeMap{})
+}

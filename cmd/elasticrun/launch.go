@@ -1,0 +1,133 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/rs/zerolog/diode"
+	"golang.org/x/term"
+
+	"github.com/elasticrun/elasticrun/internal/config"
+	"github.com/elasticrun/elasticrun/internal/topology"
+	"github.com/elasticrun/elasticrun/pkg/agent"
+	"github.com/elasticrun/elasticrun/pkg/procs"
+	"github.com/elasticrun/elasticrun/pkg/rdzv"
+)
+
+// launch runs a job and returns the launcher's exit code.
+func launch(args []string, lifeline *procs.Lifeline) int {
+	cfg, err := config.Load(args, machine{})
+	if err != nil {
+		return usage(err)
+	}
+	ctx, told := listen(cfg.Signals, cfg.ShutdownTimeout, lifeline)
+	defer told.stop()
+	console := procs.NewConsole(os.Stdout, os.Stderr)
+	defer func() { _ = console.Close() }()
+
+	result, report, err := runJob(ctx, told, cfg, console)
+	if report != "" {
+		_, _ = io.WriteString(console.Stderr(), report)
+	}
+	return fail(conclude(result, explain(cfg, err)), cfg.ExitCodeMap)
+}
+
+// runJob wires the packages together and runs the agent; report is for people, and
+// empty unless workers failed. When it returns nothing of the job is left, and all
+// of its output has been written.
+func runJob(ctx context.Context, t *told, cfg *config.Config, console *procs.Console) (result agent.RunResult, report string, err error) {
+	log, lines := newLogger(cfg, console.Stderr())
+	defer func() { _ = lines.Close() }()
+	plan, err := prepare(ctx, cfg, log)
+	if err != nil {
+		return agent.RunResult{}, "", err
+	}
+	defer plan.close(context.WithoutCancel(ctx), log)
+	supervisor, err := procs.NewSupervisor(procs.Options{Console: console, Logger: log})
+	if err != nil {
+		return agent.RunResult{}, "", err
+	}
+	defer func() { _ = supervisor.Close() }() // fails only where processes do not die, which Run has told
+	a, err := plan.agent(t, cfg, supervisor, lines, log)
+	if err != nil {
+		return agent.RunResult{}, "", err
+	}
+	result, err = a.Run(ctx)
+	return result, a.Report(result), err
+}
+
+// newLogger makes the launcher's own log, and the queue through which it and the
+// events take their way, so that a console nobody reads never holds up the
+// agent. When the queue is full, its oldest lines are lost. Close writes out the rest.
+func newLogger(cfg *config.Config, stderr io.Writer) (log zerolog.Logger, lines io.WriteCloser) {
+	queue := &lineQueue{stderr: stderr}
+	queue.Writer = diode.NewWriter(stderr, 1000, 0, func(missed int) { queue.lost.Add(int64(missed)) })
+	var out io.Writer = queue
+	if cfg.LogFormat != "json" {
+		out = zerolog.ConsoleWriter{
+			Out: queue, TimeFormat: time.DateTime, NoColor: !term.IsTerminal(int(os.Stderr.Fd())),
+		}
+	}
+	log = zerolog.New(out).Level(cfg.LogLevel).With().Timestamp().Logger()
+	return log, queue
+}
+
+// lineQueue counts what it has to drop.
+type lineQueue struct {
+	diode.Writer
+	stderr io.Writer
+	lost   atomic.Int64
+}
+
+// Close writes out what is queued and says how much is not.
+func (q *lineQueue) Close() error {
+	err := q.Writer.Close()
+	if n := q.lost.Load(); n > 0 {
+		_, _ = fmt.Fprintf(q.stderr, "elasticrun: %d lines of the launcher's own log and events were lost: the console was not read in time\n", n)
+	}
+	return err
+}
+
+// explain puts an address that the worker store cannot have into terms of the
+// flags, and a port that is taken in terms of who has it.
+func explain(cfg *config.Config, err error) error {
+	var busy *rdzv.ListenError
+	if !errors.As(err, &busy) {
+		return err
+	}
+	port, addr := fmt.Sprintf("--master-port=%d", busy.Port), "--master-addr="+busy.Addr
+	if busy.Addr == cfg.LocalAddr {
+		addr = "--local-addr=" + busy.Addr
+	}
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		holder := "the port is taken"
+		if owner, ownerErr := topology.PortOwner(busy.Port); ownerErr == nil {
+			holder = owner.String()
+		}
+		return &config.UsageError{Where: port, Problem: holder + "; choose another port, or leave the flag out to get a free one"}
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		return &config.UsageError{Where: addr, Problem: "not an address of this machine"}
+	case errors.Is(err, syscall.EACCES):
+		return &config.UsageError{Where: port, Problem: "this user may not listen there; choose a port above 1023"}
+	default:
+		return &config.UsageError{Where: addr, Problem: busy.Err.Error()}
+	}
+}
+
+// machine answers config's questions about the hardware.
+type machine struct{}
+
+func (machine) CPUs() (int, error) { return topology.CPUs(), nil }
+
+func (machine) GPUs() (int, error) {
+	gpus, err := topology.GPUs(context.Background(), topology.GPUOptions{})
+	return len(gpus), err
+}

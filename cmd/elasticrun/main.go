@@ -1,0 +1,45 @@
+// Command elasticrun starts, watches and restarts the workers of a distributed
+// training job. It is a drop-in for torchrun.
+//
+// The process that the user starts is the guard: it runs the same program again as the agent
+// and cleans up after it, however it ends. The agent reads the configuration,
+// wires the packages together and maps what they return to an exit code; nothing
+// else knows concrete types.
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/elasticrun/elasticrun/pkg/procs"
+)
+
+func main() { os.Exit(run(os.Args[1:])) }
+
+func run(args []string) int {
+	// Received and dropped: a console that went away is then an error of a write,
+	// and a SIGQUIT before its handler is there does not make the runtime crash.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE, syscall.SIGQUIT)
+	part, lifeline, err := procs.OpenLifeline()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "elasticrun:", err)
+		return exitUsage
+	}
+	defer lifeline.Close()
+	if part != procs.PartAgent && !isSubcommand(args) && procs.CanGuard() {
+		code := guard(lifeline)
+		lifeline.Announce()
+		return code
+	}
+	if part == procs.PartAgent {
+		procs.NameProcess("erun-agent")
+		// It is in the background of its terminal, where stty tostop would stop it.
+		signal.Ignore(syscall.SIGTTOU)
+	}
+	procs.SealDescriptors()
+	code := execute(args, lifeline)
+	lifeline.Announce() // not in a defer: a panic must not come so far
+	return code
+}

@@ -1,0 +1,215 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+
+	"github.com/rs/zerolog"
+	"golang.org/x/sys/unix"
+
+	"github.com/elasticrun/elasticrun/internal/config"
+	"github.com/elasticrun/elasticrun/internal/topology"
+	"github.com/elasticrun/elasticrun/pkg/agent"
+	"github.com/elasticrun/elasticrun/pkg/events"
+	"github.com/elasticrun/elasticrun/pkg/procs"
+	"github.com/elasticrun/elasticrun/pkg/rdzv"
+)
+
+// plan holds what must be there before anything is started.
+type plan struct {
+	spec    agent.WorkerSpec
+	env     []string
+	handler rdzv.Handler
+	logs    *procs.LogDir
+}
+
+// prepare checks the surroundings and makes what a run needs. Its errors are
+// *config.UsageError where the user can do something about them; then nothing is left behind.
+func prepare(ctx context.Context, cfg *config.Config, log zerolog.Logger) (*plan, error) {
+	p := &plan{}
+	var err error
+	if p.spec, err = workerSpec(ctx, cfg); err != nil {
+		return nil, err
+	}
+	if p.handler, err = rendezvous(ctx, cfg, log); err != nil {
+		return nil, err
+	}
+	if p.logs, err = procs.OpenLogDir(cfg.LogDir, cfg.RunID); err != nil {
+		_ = p.handler.Shutdown(ctx)
+		bad := &config.UsageError{Problem: err.Error()}
+		if cfg.LogDir != "" {
+			bad.Where = "--log-dir=" + cfg.LogDir
+		}
+		return nil, bad
+	}
+	// Warnings come last: where the input is refused, that is all there is to say.
+	for _, w := range cfg.Warnings {
+		log.Warn().Msg(w)
+	}
+	p.env = environment(cfg, log)
+	return p, nil
+}
+
+// close gives back what prepare made.
+func (p *plan) close(ctx context.Context, log zerolog.Logger) {
+	if err := p.handler.Shutdown(ctx); err != nil {
+		log.Warn().Err(err).Msg("shutting down the rendezvous")
+	}
+	if err := p.logs.Cleanup(); err != nil {
+		log.Warn().Err(err).Msg("cleaning up")
+	}
+}
+
+// agent wires the agent; lines takes its events.
+func (p *plan) agent(t *told, cfg *config.Config, supervisor *procs.Supervisor, lines io.Writer, log zerolog.Logger) (*agent.Agent, error) {
+	opts := agent.Options{
+		Spec: p.spec, Rendezvous: p.handler, Launcher: launcher{supervisor}, LogFolders: p.logs, Env: p.env,
+		Forward: t.forward, Hurry: t.hurry,
+		ShutdownTimeout: cfg.ShutdownTimeout, ExitBarrierTimeout: cfg.ExitBarrierTimeout, Logger: log,
+	}
+	if cfg.EventLogHandler == "console" {
+		opts.Events = events.NewLines(lines)
+		opts.Usage = procs.NewSampler()
+	}
+	return agent.New(opts)
+}
+
+// launcher lets the agent start groups of procs.
+type launcher struct{ *procs.Supervisor }
+
+func (l launcher) Start(specs []procs.Spec) (agent.Processes, error) {
+	g, err := l.Supervisor.Start(specs)
+	if err != nil {
+		return nil, err
+	}
+	return g, nil
+}
+
+// environment is what workers get beneath torch's variables.
+func environment(cfg *config.Config, log zerolog.Logger) []string {
+	env, applied := agent.OMPDefault(os.Environ(), cfg.NprocPerNode)
+	if applied {
+		log.Warn().Msgf("%s is set to 1 for each of the %d workers, as torchrun does; set it yourself to use more cores a worker",
+			agent.OMPThreadsEnv, cfg.NprocPerNode)
+	}
+	return append(slices.Clip(env), "TORCHELASTIC_SIGNALS_TO_HANDLE="+cfg.SignalNames)
+}
+
+// workerSpec resolves what to execute and where.
+func workerSpec(ctx context.Context, cfg *config.Config) (agent.WorkerSpec, error) {
+	python := ""
+	if !cfg.NoPython {
+		var err error
+		if python, err = topology.Python(os.LookupEnv); err != nil {
+			return agent.WorkerSpec{}, &config.UsageError{Problem: err.Error()}
+		}
+		if err := checkScript(cfg); err != nil {
+			return agent.WorkerSpec{}, err
+		}
+	}
+	if err := checkDevices(cfg); err != nil {
+		return agent.WorkerSpec{}, err
+	}
+	program, args := cfg.Command(python)
+	spec := agent.WorkerSpec{
+		Role: cfg.Role, LocalWorldSize: cfg.NprocPerNode, Entrypoint: program, Args: args,
+		MaxRestarts: cfg.MaxRestarts, MasterAddr: cfg.MasterAddr, MasterPort: cfg.MasterPort,
+		Output: procs.OutputRules{
+			Redirects: cfg.Redirects, Tee: cfg.Tee, LocalRanks: cfg.LocalRanksFilter,
+			StdoutFilters: cfg.DuplicateStdoutFilters, StderrFilters: cfg.DuplicateStderrFilters,
+		},
+		PrefixTemplate:   os.Getenv(procs.PrefixTemplateEnv),
+		VirtualLocalRank: cfg.VirtualLocalRank,
+	}
+	if cfg.NumaBinding == "" {
+		return spec, nil
+	}
+	var err error
+	if spec.CPUs, err = numaBinding(ctx, cfg); err != nil {
+		return agent.WorkerSpec{}, &config.UsageError{Where: "--numa-binding=" + cfg.NumaBinding, Problem: err.Error()}
+	}
+	return spec, nil
+}
+
+// checkScript finds out before anything is started whether Python could read the
+// script. It does not open it: what comes through a FIFO is Python's. "-" is stdin.
+func checkScript(cfg *config.Config) error {
+	if cfg.Module || cfg.Script == "-" {
+		return nil
+	}
+	if err := unix.Access(cfg.Script, unix.R_OK); err != nil {
+		return &config.UsageError{Where: fmt.Sprintf("script %q", cfg.Script), Problem: "cannot be read: " + err.Error()}
+	}
+	return nil
+}
+
+// checkDevices finds out before anything is started whether every worker gets a
+// device of its own.
+func checkDevices(cfg *config.Config) error {
+	list, set := os.LookupEnv("CUDA_VISIBLE_DEVICES")
+	if !cfg.VirtualLocalRank || !set {
+		return nil
+	}
+	devices := len(agent.SplitDevices(list))
+	if devices >= cfg.NprocPerNode {
+		return nil
+	}
+	return &config.UsageError{Where: "--virtual-local-rank", Problem: fmt.Sprintf(
+		"CUDA_VISIBLE_DEVICES=%q lists %d devices for %d workers: start fewer workers or list more devices",
+		list, devices, cfg.NprocPerNode)}
+}
+
+// numaBinding computes the CPUs of every worker, so that a machine on which that
+// cannot be done is refused before anything is started.
+func numaBinding(ctx context.Context, cfg *config.Config) ([][]int, error) {
+	mode, err := topology.ParseNUMAMode(cfg.NumaBinding)
+	if err != nil {
+		return nil, err
+	}
+	gpus, err := topology.GPUs(ctx, topology.GPUOptions{NeedPCI: true})
+	if err != nil {
+		return nil, err
+	}
+	affinity, err := topology.Affinity()
+	if err != nil {
+		return nil, err
+	}
+	binder := topology.Binder{Sys: os.DirFS("/sys"), GPUs: gpus, Affinity: affinity}
+	cpus := make([][]int, cfg.NprocPerNode)
+	for rank := range cpus {
+		if cpus[rank], err = binder.Binding(mode, rank); err != nil {
+			return nil, err
+		}
+	}
+	return cpus, nil
+}
+
+// rendezvous makes the handler of the backend that was chosen.
+func rendezvous(ctx context.Context, cfg *config.Config, log zerolog.Logger) (rdzv.Handler, error) {
+	opts := &rdzv.SingleNodeOptions{
+		LocalAddr:        cfg.LocalAddr,
+		WorkersHostStore: os.Getenv("TORCH_DISABLE_SHARE_RDZV_TCP_STORE") == "1",
+		Logger:           &log,
+	}
+	var registry rdzv.Registry
+	for _, name := range []string{rdzv.BackendC10d, rdzv.BackendStatic} {
+		if err := registry.Register(name, rdzv.SingleNode{Backend: name, Options: opts}); err != nil {
+			return nil, err
+		}
+	}
+	params, err := rdzv.NewParameters(rdzv.Parameters{
+		Backend: cfg.RdzvBackend, Endpoint: cfg.RdzvEndpoint, RunID: cfg.RunID,
+		MinNodes: cfg.MinNodes, MaxNodes: cfg.MaxNodes, Config: cfg.RdzvConf,
+	})
+	if err != nil {
+		return nil, &config.UsageError{Problem: err.Error()}
+	}
+	h, err := registry.Create(ctx, params)
+	if err != nil {
+		return nil, &config.UsageError{Where: "--rdzv-backend=" + cfg.RdzvBackend, Problem: err.Error()}
+	}
+	return h, nil
+}

@@ -1,0 +1,209 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"golang.org/x/sys/unix"
+
+	"github.com/elasticrun/elasticrun/internal/testenv"
+)
+
+// TestMain makes this test binary an elasticrun when it is called by that name. The
+// guard hands its own arguments on to the agent, name included, so the agent is one too.
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"elasticrun": main})
+}
+
+// TestScript runs the command line's cases, one file each. Beside testscript's own
+// commands a script has
+//
+//	exitcode N PROGRAM [ARGS...]       run it; it must end with code N, 128+n for signal n
+//	refused REGEXP PROGRAM [ARGS...]   run it; elasticrun must refuse its input
+//	await FILE [REGEXP]                wait until the file is there and matches
+//	signal NAME                        send a signal to the one background program
+//	exited N                           that program, after wait, must have ended with code N
+//	empty DIR                          the folder must have nothing in it
+//
+// PYTHON_EXEC is set to an interpreter. When a script ends no process of it may be left.
+func TestScript(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:                 "../../testdata/script",
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		Setup:               setUpScript,
+		Condition:           scriptCondition,
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"exitcode": cmdExitcode,
+			"refused":  cmdRefused,
+			"await":    cmdAwait,
+			"signal":   cmdSignal,
+			"exited":   cmdExited,
+			"empty":    cmdEmpty,
+		},
+	})
+}
+
+func setUpScript(e *testscript.Env) error {
+	python, err := interpreter()
+	if err != nil {
+		return err
+	}
+	e.Setenv("PYTHON_EXEC", python)
+	if e.Getenv("GORACE") == "" { // by default every process lingers for a second
+		e.Setenv("GORACE", "atexit_sleep_ms=10")
+	}
+	mark := testenv.Mark()
+	name, value, _ := strings.Cut(mark, "=")
+	e.Setenv(name, value)
+	e.Values[lastSignalled{}] = new(*exec.Cmd)
+	e.Defer(func() { testenv.NothingLeft(e.T().(testing.TB), mark) })
+	return nil
+}
+
+// interpreter is what python3 on PATH really runs: version managers put scripts there
+// that take longer than Python itself.
+var interpreter = sync.OnceValues(func() (string, error) {
+	out, err := exec.Command("python3", "-c", "import sys; print(sys.executable)").Output()
+	if err != nil {
+		return "", fmt.Errorf("find python3, which the tests need: %w", err)
+	}
+	return strings.TrimSpace(string(out)), nil
+})
+
+func scriptCondition(cond string) (bool, error) {
+	switch cond {
+	case "nvidia":
+		_, err := os.Stat("/proc/driver/nvidia/gpus")
+		return err == nil, nil
+	case "root":
+		return os.Getuid() == 0, nil
+	}
+	return false, fmt.Errorf("unknown condition %q", cond)
+}
+
+// shellCode is how a shell would see that a program ended.
+func shellCode(state *os.ProcessState) int {
+	status := state.Sys().(syscall.WaitStatus)
+	if status.Signaled() {
+		return 128 + int(status.Signal())
+	}
+	return status.ExitStatus()
+}
+
+// scriptExec runs a program and returns its exit code.
+func scriptExec(ts *testscript.TestScript, args []string) int {
+	err := ts.Exec(args[0], args[1:]...)
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		return shellCode(exit.ProcessState)
+	}
+	ts.Check(err)
+	return 0
+}
+
+func cmdExitcode(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exitcode N PROGRAM [ARGS...]")
+	}
+	if code := scriptExec(ts, args[1:]); strconv.Itoa(code) != args[0] {
+		ts.Fatalf("exit code %d, want %s", code, args[0])
+	}
+}
+
+// cmdRefused checks what every refusal has in common: code 2, one line that says why,
+// the line for machines, and nothing else anywhere.
+func cmdRefused(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: refused REGEXP PROGRAM [ARGS...]")
+	}
+	want, err := regexp.Compile("^elasticrun: (" + args[0] + ")$")
+	ts.Check(err)
+	if code := scriptExec(ts, args[1:]); code != exitUsage {
+		ts.Fatalf("exit code %d, want %d", code, exitUsage)
+	}
+	why, last, _ := strings.Cut(ts.ReadFile("stderr"), "\n")
+	switch {
+	case !want.MatchString(why):
+		ts.Fatalf("refused with\n%s\nwhich does not match\n%s", why, want)
+	case last != "elasticrun: exit_code=2 reason=usage\n":
+		ts.Fatalf("the rest of stderr is %q", last)
+	case ts.ReadFile("stdout") != "":
+		ts.Fatalf("stdout is not empty")
+	}
+	cmdEmpty(ts, false, []string{ts.Getenv("TMPDIR")})
+}
+
+// awaitBound is far longer than anything takes that a script waits for.
+const awaitBound = time.Minute
+
+func cmdAwait(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 1 || len(args) > 2 {
+		ts.Fatalf("usage: await FILE [REGEXP]")
+	}
+	want, err := regexp.Compile("(?m)" + strings.Join(args[1:], ""))
+	ts.Check(err)
+	ctx, cancel := context.WithTimeout(context.Background(), awaitBound)
+	defer cancel()
+	again := time.NewTicker(5 * time.Millisecond)
+	defer again.Stop()
+	for {
+		data, err := os.ReadFile(ts.MkAbs(args[0]))
+		if err == nil && want.Match(data) {
+			return
+		}
+		select {
+		case <-ctx.Done():
+			ts.Fatalf("waited %v for %s; it holds %q (%v)", awaitBound, args[0], data, err)
+		case <-again.C:
+		}
+	}
+}
+
+// lastSignalled is the key under which a script keeps the program that it signalled.
+type lastSignalled struct{}
+
+func cmdSignal(ts *testscript.TestScript, neg bool, args []string) {
+	jobs := ts.BackgroundCmds()
+	if neg || len(args) != 1 || len(jobs) != 1 {
+		ts.Fatalf("usage: signal NAME, while one program is in the background")
+	}
+	sig := unix.SignalNum("SIG" + args[0])
+	if sig == 0 {
+		ts.Fatalf("unknown signal %s", args[0])
+	}
+	*ts.Value(lastSignalled{}).(**exec.Cmd) = jobs[0]
+	ts.Check(jobs[0].Process.Signal(sig))
+}
+
+func cmdExited(ts *testscript.TestScript, neg bool, args []string) {
+	cmd := *ts.Value(lastSignalled{}).(**exec.Cmd)
+	if neg || len(args) != 1 || cmd == nil || cmd.ProcessState == nil {
+		ts.Fatalf("usage: exited N, after signal and wait")
+	}
+	if code := shellCode(cmd.ProcessState); strconv.Itoa(code) != args[0] {
+		ts.Fatalf("exit code %d, want %s", code, args[0])
+	}
+}
+
+func cmdEmpty(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: empty DIR")
+	}
+	entries, err := filepath.Glob(filepath.Join(ts.MkAbs(args[0]), "*"))
+	ts.Check(err)
+	if len(entries) > 0 {
+		ts.Fatalf("%s holds %s", args[0], strings.Join(entries, ", "))
+	}
+}

@@ -1,0 +1,118 @@
+"""Trains a digit classifier with torch's DistributedDataParallel over gloo, on CPUs.
+
+    elasticrun --nproc-per-node 4 --max-restarts 1 examples/ddp.py --checkpoint-dir /tmp/ddp
+
+The same data, arguments and checks as digits/train.py. The checkpoint folder must be one that all workers see. Works with
+torch 1.13 and later; numpy is not needed.
+"""
+
+import os
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.distributed.elastic.multiprocessing.errors import record
+from torch.nn.parallel import DistributedDataParallel
+
+from digits import data, job
+
+LEARNING_RATE = 0.5
+MOMENTUM = 0.9
+HIDDEN = 32
+
+
+def shard(images, labels, rank, world_size):
+    """Returns one worker's share: every world_size-th image, and its label."""
+    return torch.tensor(images[rank::world_size], dtype=torch.float64), torch.tensor(labels[rank::world_size])
+
+
+# Tensors that gloo has worked on. They outlive the process group: a thread of gloo that drops the last reference to one needs
+# the interpreter's lock, which destroy_process_group of torch 1.13 holds while it waits for that thread.
+reduced = []
+
+
+def sum_over_workers(*values):
+    total = torch.tensor(values, dtype=torch.float64)
+    reduced.append(total)
+    dist.all_reduce(total)
+    return total.tolist()
+
+
+def save(path, steps, model, optimizer):
+    momentum = [optimizer.state[parameter]["momentum_buffer"] for parameter in model.parameters()]
+    # Nothing but tensors and an int: torch 1.13 cannot load more with weights_only.
+    state = {"steps": steps, "model": model.state_dict(), "momentum": momentum}
+    job.replace(path, lambda temporary: torch.save(state, temporary))
+
+
+def restore(path, model, optimizer):
+    """Loads the checkpoint, where there is one, and returns the number of steps done."""
+    steps = 0
+    if os.path.exists(path):
+        state = torch.load(path, weights_only=True)
+        model.load_state_dict(state["model"])
+        for parameter, buffer in zip(model.parameters(), state["momentum"]):
+            optimizer.state[parameter]["momentum_buffer"] = buffer
+        steps = state["steps"]
+    if sum_over_workers(steps)[0] != steps * dist.get_world_size():
+        job.fail(f"the workers find different checkpoints at {path}: want a folder that all of them see")
+    return steps
+
+
+@record  # leaves the traceback of an exception in TORCHELASTIC_ERROR_FILE, for the launcher's report
+def main():
+    args = job.parse("Trains a digit classifier with DistributedDataParallel.", data.PATH)
+    path = os.path.join(args.checkpoint_dir, "checkpoint.pt")
+    try:
+        os.makedirs(args.checkpoint_dir, exist_ok=True)
+        images, labels, test_images, test_labels = data.load(args.data)
+    except (OSError, ValueError) as error:
+        job.fail(error)
+    first = args.rank == 0
+
+    dist.init_process_group("gloo")
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(data.PIXELS, HIDDEN), nn.Tanh(), nn.Linear(HIDDEN, data.CLASSES)).double()
+    optimizer = torch.optim.SGD(model.parameters(), LEARNING_RATE, MOMENTUM)
+    cross_entropy = nn.CrossEntropyLoss(reduction="sum")
+    steps = restore(path, model, optimizer)
+    if steps > args.steps:
+        job.fail(f"the checkpoint in {args.checkpoint_dir} is at step {steps}, beyond --steps {args.steps}")
+    parallel = DistributedDataParallel(model)
+    x, y = shard(images, labels, args.rank, args.world_size)
+    test_x, test_y = shard(test_images, test_labels, args.rank, args.world_size)
+
+    @torch.no_grad()
+    def measure():
+        """Returns (mean loss on all training images, share of all test images that are classified right)."""
+        right = (model(test_x).argmax(1) == test_y).sum().item()
+        loss, right = sum_over_workers(cross_entropy(model(x), y).item(), right)
+        return loss / len(images), right / len(test_images)
+
+    if first:
+        begin = f"going on after step {steps}" if steps else "starting from nothing"
+        job.say(f"attempt {args.attempt}: {args.world_size} workers, {len(images)} training images, {begin}")
+    while steps < args.steps:
+        job.die_if_told(args, steps + 1)
+        optimizer.zero_grad()
+        # DDP takes the mean of the workers' gradients; times their number it is the sum, however unequal the shares are.
+        loss = cross_entropy(parallel(x), y) * args.world_size / len(images)
+        loss.backward()
+        optimizer.step()
+        steps += 1
+        if first and (steps % args.checkpoint_every == 0 or steps == args.steps):
+            save(path, steps, model, optimizer)
+        if steps % args.report_every == 0:
+            loss, accuracy = measure()
+            if first:
+                job.say(f"step {steps:3}  loss {loss:.6f}  test accuracy {accuracy:.2%}")
+    loss, accuracy = measure()
+    if first:
+        # The order of gloo's sums follows DDP's buckets, which are laid out anew after the first step of each attempt: the
+        # last bits of an interrupted run may differ.
+        job.report_end(args, round(loss, 9), accuracy)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,163 @@
+package archtest
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+const module = "github.com/elasticrun/elasticrun/"
+
+// rule says what the files of one package, its tests apart, may import besides the
+// standard library.
+type rule struct {
+	ours   []string // packages of this module
+	theirs []string // modules of others
+	why    string
+}
+
+// rules has an entry for every package. Data flows one way: what stands lower here
+// knows nothing of what stands higher.
+var rules = map[string]rule{
+	"cmd/elasticrun": {
+		ours: []string{
+			"internal/config", "internal/topology",
+			"pkg/agent", "pkg/rdzv", "pkg/kvstore", "pkg/procs", "pkg/events",
+		},
+		theirs: []string{"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/rs/zerolog", "golang.org/x/sys", "golang.org/x/term"},
+		why:    "the command wires concrete types together, so it may know them all, and nothing may know it",
+	},
+	"internal/config": {
+		ours:   []string{"internal/topology", "pkg/procs", "pkg/rdzv"},
+		theirs: []string{"github.com/spf13/viper", "github.com/spf13/pflag", "github.com/rs/zerolog", "golang.org/x/sys"},
+		why:    "configuration becomes values of the packages it configures: signals, log levels, addresses",
+	},
+	"internal/topology": {
+		theirs: []string{"golang.org/x/sys"},
+		why:    "it reads the machine, and knows nothing of jobs",
+	},
+	"pkg/agent": {
+		ours:   []string{"pkg/rdzv", "pkg/procs", "pkg/kvstore", "pkg/events"},
+		theirs: []string{"github.com/rs/zerolog", "golang.org/x/sync"},
+		why:    "the worker group's life is decided without flags, files and sockets",
+	},
+	"pkg/rdzv": {
+		ours:   []string{"pkg/kvstore", "pkg/events"},
+		theirs: []string{"github.com/rs/zerolog", "golang.org/x/sync"},
+		why:    "a rendezvous knows stores and ranks, not processes",
+	},
+	"pkg/procs": {
+		ours:   []string{"pkg/events"},
+		theirs: []string{"github.com/rs/zerolog", "github.com/shirou/gopsutil/v3", "golang.org/x/sys"},
+		why:    "processes are started and stopped without knowing why",
+	},
+	"pkg/kvstore": {
+		theirs: []string{"github.com/rs/zerolog"},
+		why:    "the store serves bytes to anybody",
+	},
+	"pkg/events": {
+		theirs: []string{"github.com/rs/zerolog"},
+		why:    "a leaf, that every package may emit to",
+	},
+	"internal/testenv":  {why: "tests of any package import it"},
+	"internal/archtest": {why: "it reads source, and imports nothing that it judges"},
+}
+
+// onlyIn says where alone, tests included, a module of others may be imported.
+var onlyIn = map[string]struct{ pkg, why string }{
+	"github.com/spf13/viper":        {"internal/config", "the rest of the program sees resolved values"},
+	"github.com/spf13/cobra":        {"cmd/elasticrun", "a command line is the command's business"},
+	"github.com/shirou/gopsutil/v3": {"pkg/procs", "sampling has one place, so that another library is a change of one file"},
+}
+
+func TestImports(t *testing.T) {
+	report(t, checkImports(repository(t)))
+}
+
+// checkImports returns a line for each import that no rule allows.
+func checkImports(files []file) []string {
+	var bad []string
+	for _, f := range files {
+		r, ok := rules[f.pkg]
+		if !ok {
+			bad = append(bad, fmt.Sprintf("package %s has no rule: add one to the table in internal/archtest", f.pkg))
+			continue
+		}
+		for _, imported := range f.imports {
+			if why := refuse(f, r, imported); why != "" {
+				bad = append(bad, fmt.Sprintf("%s imports %s: %s", f.name, imported, why))
+			}
+		}
+	}
+	return bad
+}
+
+// refuse returns why the file may not import a package, or nothing if it may.
+func refuse(f file, r rule, imported string) string {
+	for owner, only := range onlyIn {
+		if within(imported, owner) && f.pkg != only.pkg {
+			return fmt.Sprintf("only %s may: %s", only.pkg, only.why)
+		}
+	}
+	first, _, _ := strings.Cut(imported, "/")
+	own, isOwn := strings.CutPrefix(imported, module)
+	allowed := false
+	switch {
+	case isOwn:
+		// A test may bring real neighbours together, but no test imports the command.
+		allowed = slices.Contains(r.ours, own) || f.test && own != "cmd/elasticrun"
+	case f.test || !strings.Contains(first, "."): // the standard library
+		allowed = imported != "testing" || f.test || f.pkg == "internal/testenv"
+	default:
+		allowed = slices.ContainsFunc(r.theirs, func(m string) bool { return within(imported, m) })
+	}
+	if allowed {
+		return ""
+	}
+	return r.why
+}
+
+// within tells whether a package belongs to a module (or folder).
+func within(pkg, module string) bool {
+	return pkg == module || strings.HasPrefix(pkg, module+"/")
+}
+
+// TestCheckImports gives the check modules that break the rules.
+func TestCheckImports(t *testing.T) {
+	for _, tc := range []struct{ name, file, imports, want string }{
+		{name: "down", file: "pkg/agent/a.go", imports: module + "pkg/rdzv"},
+		{name: "std", file: "pkg/kvstore/a.go", imports: "net/http"},
+		{name: "up", file: "pkg/rdzv/a.go", imports: module + "pkg/agent", want: "a rendezvous knows stores and ranks, not processes"},
+		{name: "sideways", file: "pkg/procs/a_other.go", imports: module + "pkg/kvstore", want: "processes are started and stopped without knowing why"},
+		{name: "a library", file: "pkg/kvstore/a.go", imports: "golang.org/x/sys/unix", want: "the store serves bytes to anybody"},
+		{name: "viper", file: "cmd/elasticrun/a.go", imports: "github.com/spf13/viper", want: "only internal/config may: the rest of the program sees resolved values"},
+		{name: "cobra in a test", file: "pkg/agent/a_test.go", imports: "github.com/spf13/cobra", want: "only cmd/elasticrun may: a command line is the command's business"},
+		{name: "gopsutil", file: "pkg/agent/a.go", imports: "github.com/shirou/gopsutil/v3/process", want: "only pkg/procs may: sampling has one place, so that another library is a change of one file"},
+		{name: "a test with a neighbour", file: "pkg/kvstore/a_test.go", imports: module + "pkg/procs"},
+		{name: "a test library", file: "pkg/kvstore/a_test.go", imports: "go.uber.org/goleak"},
+		{name: "testing in the product", file: "pkg/kvstore/a.go", imports: "testing", want: "the store serves bytes to anybody"},
+		{name: "testenv in the product", file: "pkg/kvstore/a.go", imports: module + "internal/testenv", want: "the store serves bytes to anybody"},
+		{name: "an unknown package", file: "pkg/utils/a.go", imports: "os", want: "package pkg/utils has no rule: add one to the table in internal/archtest"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			files, err := read(fstest.MapFS{tc.file: {Data: []byte("package a\n\nimport _ \"" + tc.imports + "\"\n")}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var want []string
+			if tc.want != "" && !strings.HasPrefix(tc.want, "package ") {
+				tc.want = tc.file + " imports " + tc.imports + ": " + tc.want
+			}
+			if tc.want != "" {
+				want = []string{tc.want}
+			}
+			if diff := cmp.Diff(want, checkImports(files)); diff != "" {
+				t.Errorf("complaints (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,73 @@
+package archtest
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// One mechanism a file: what is longer holds two. Tests get room for their tables.
+const (
+	maxLines     = 400
+	maxTestLines = 600
+)
+
+func TestShape(t *testing.T) {
+	report(t, checkShape(repository(t)))
+}
+
+// checkShape returns a line for each file that is too long and each call of os.Exit
+// outside the command (a test's TestMain apart): it skips every deferred call, so
+// that only main may make it.
+func checkShape(files []file) []string {
+	var bad []string
+	for _, f := range files {
+		limit := maxLines
+		if f.test {
+			limit = maxTestLines
+		}
+		if f.lines > limit {
+			bad = append(bad, fmt.Sprintf("%s has %d lines, more than %d: split it by mechanism", f.name, f.lines, limit))
+		}
+		if f.test || strings.HasPrefix(f.pkg, "cmd/") {
+			continue
+		}
+		for _, line := range f.exits {
+			bad = append(bad, fmt.Sprintf("%s:%d calls os.Exit: return an error to cmd instead", f.name, line))
+		}
+	}
+	return bad
+}
+
+func TestCheckShape(t *testing.T) {
+	source := func(lines int, body string) *fstest.MapFile {
+		text := "package a\n" + body
+		return &fstest.MapFile{Data: []byte(text + strings.Repeat("\n", lines-strings.Count(text, "\n")))}
+	}
+	exit := "import \"os\"\nfunc F() { os.Exit(1) }\n"
+	files, err := read(fstest.MapFS{
+		"pkg/a/fits.go":           source(400, ""),
+		"pkg/a/long.go":           source(401, ""),
+		"pkg/a/fits_test.go":      source(600, exit),
+		"pkg/a/long_test.go":      source(601, ""),
+		"pkg/a/exit_other.go":     source(9, "//go:build !linux\n"+exit),
+		"cmd/a/main.go":           source(9, exit),
+		"pkg/a/testdata/a.go":     source(900, exit),
+		"internal/tools/go.mod":   {Data: []byte("module tools\n")},
+		"internal/tools/tools.go": source(900, exit),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"pkg/a/exit_other.go:4 calls os.Exit: return an error to cmd instead",
+		"pkg/a/long.go has 401 lines, more than 400: split it by mechanism",
+		"pkg/a/long_test.go has 601 lines, more than 600: split it by mechanism",
+	}
+	if diff := cmp.Diff(want, checkShape(files)); diff != "" {
+		t.Errorf("complaints (-want +got):\n%s", diff)
+	}
+}

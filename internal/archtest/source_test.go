@@ -1,0 +1,113 @@
+package archtest
+
+import (
+	"bytes"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// file is what the checks know of one Go file of the module.
+type file struct {
+	name    string // slash-separated, from the module's root
+	pkg     string // its folder
+	test    bool
+	lines   int
+	imports []string
+	exits   []int // lines that call os.Exit
+}
+
+// repository reads this module.
+func repository(t *testing.T) []file {
+	t.Helper()
+	files, err := read(os.DirFS("../.."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(files) < 10 {
+		t.Fatalf("found only %d Go files: this is not the module's root", len(files))
+	}
+	return files
+}
+
+// read parses the Go files of one module, for every platform; what other modules
+// below it and testdata hold is not its own.
+func read(module fs.FS) ([]file, error) {
+	var files []file
+	err := fs.WalkDir(module, ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() {
+			return skip(module, name)
+		}
+		if path.Ext(name) != ".go" {
+			return nil
+		}
+		f, err := parse(module, name)
+		files = append(files, f)
+		return err
+	})
+	return files, err
+}
+
+// skip returns fs.SkipDir for a folder that holds none of the module's packages.
+func skip(module fs.FS, dir string) error {
+	if dir == "." {
+		return nil
+	}
+	if base := path.Base(dir); base == "testdata" || base == "vendor" || strings.HasPrefix(base, ".") {
+		return fs.SkipDir
+	}
+	if _, err := fs.Stat(module, path.Join(dir, "go.mod")); err == nil {
+		return fs.SkipDir
+	}
+	return nil
+}
+
+func parse(module fs.FS, name string) (file, error) {
+	f := file{name: name, pkg: path.Dir(name), test: strings.HasSuffix(name, "_test.go")}
+	src, err := fs.ReadFile(module, name)
+	if err != nil {
+		return f, err
+	}
+	f.lines = bytes.Count(src, []byte("\n"))
+	set := token.NewFileSet()
+	tree, err := parser.ParseFile(set, name, src, parser.SkipObjectResolution)
+	if err != nil {
+		return f, fmt.Errorf("parse %s: %w", name, err)
+	}
+	for _, spec := range tree.Imports {
+		imported, err := strconv.Unquote(spec.Path.Value)
+		if err != nil {
+			return f, fmt.Errorf("parse %s: %w", name, err)
+		}
+		f.imports = append(f.imports, imported)
+	}
+	ast.Inspect(tree, func(n ast.Node) bool {
+		if sel, ok := n.(*ast.SelectorExpr); ok && sel.Sel.Name == "Exit" {
+			if x, ok := sel.X.(*ast.Ident); ok && x.Name == "os" {
+				f.exits = append(f.exits, set.Position(sel.Pos()).Line)
+			}
+		}
+		return true
+	})
+	return f, nil
+}
+
+// report fails the test with one line for each complaint.
+func report(t *testing.T, complaints []string) {
+	t.Helper()
+	slices.Sort(complaints)
+	for _, c := range slices.Compact(complaints) {
+		t.Error(c)
+	}
+}

@@ -1,0 +1,216 @@
+#!/usr/bin/env python3
+"""Measures elasticrun, and beside it, in the same run, what it is compared with.
+
+    scripts/bench.py ELASTICRUN [--runs 5] [--megabytes 200] [--only NAME,...]
+
+    launch    wall time of a job of two workers called true, beyond that of two bare ones
+    memory    peak resident memory of what the launcher starts for itself, its workers apart
+    restart   from a worker's death to the first instruction of the last restarted worker
+    output    4 workers that write MEGABYTES each through --tee 3, against 4 times tee FILE into one cat
+
+torchrun 2.14 is measured too if scripts/torch-root.sh has made its root. Times are medians; absolute ones mean little
+on a busy machine, so look at what stands side by side.
+"""
+
+import argparse
+import os
+import pathlib
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+
+HERE = pathlib.Path(__file__).resolve().parent
+DEVNULL = subprocess.DEVNULL
+
+
+def launchers(elasticrun):
+    """The commands to compare, by name."""
+    found = {"elasticrun": [elasticrun]}
+    cache = os.environ.get("ELASTICRUN_CACHE") or os.path.join(
+        os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "elasticrun")
+    root = os.path.join(cache, "roots", "forky")
+    if os.path.exists(os.path.join(root, ".elasticrun")):
+        found["torchrun 2.14"] = [str(HERE / "in-torch-root.sh"), root, "/usr/bin/torchrun"]
+    else:
+        print("no torchrun to compare with: make its root with scripts/torch-root.sh forky", file=sys.stderr)
+    return found
+
+
+def job(launcher, nproc, *arguments, **options):
+    """Starts a job of programs that are not Python's, quietly."""
+    command = [*launcher, "--standalone", f"--nproc-per-node={nproc}", *arguments]
+    return subprocess.Popen(command, **{"stdout": DEVNULL, "stderr": DEVNULL, "env": environment(), **options})
+
+
+def environment(**variables):
+    return {**os.environ, "OMP_NUM_THREADS": "1", **variables}
+
+
+def finish(process):
+    if process.wait(timeout=600) != 0:
+        sys.exit(f"bench.py: exit code {process.returncode}: {' '.join(process.args)}")
+
+
+def wait_for(condition, process):
+    """Waits until the condition holds; the job must not end before."""
+    while not condition():
+        if process.poll() is not None:
+            sys.exit(f"bench.py: ended too early with {process.returncode}: {' '.join(process.args)}")
+        time.sleep(0.01)
+
+
+def launch(launcher, folder):
+    """Seconds beyond two bare processes."""
+    start = time.perf_counter()
+    for process in [subprocess.Popen(["true"]) for _ in range(2)]:
+        finish(process)
+    bare = time.perf_counter() - start
+    start = time.perf_counter()
+    finish(job(launcher, 2, "--no-python", "true"))
+    return time.perf_counter() - start - bare
+
+
+def own_peaks(mark):
+    """VmHWM in bytes of each marked process that is not a worker."""
+    peaks = []
+    for proc in pathlib.Path("/proc").iterdir():
+        try:
+            variables = (proc / "environ").read_bytes().split(b"\0")
+            status = (proc / "status").read_text()
+        except OSError:
+            continue  # not a process, not ours, or gone
+        if mark.encode() in variables and not any(v.startswith(b"RANK=") for v in variables):
+            peaks += [int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmHWM")]
+    return peaks
+
+
+def memory(launcher, folder):
+    """Bytes, in sum, while two workers wait."""
+    identity = uuid.uuid4().hex
+    script = f"touch {folder}/ready.$RANK; while [ ! -e {folder}/go ]; do sleep 0.05; done"
+    process = job(launcher, 2, "--no-python", "sh", "-c", script, env=environment(BENCH_JOB=identity))
+    wait_for(lambda: all((folder / f"ready.{rank}").exists() for rank in (0, 1)), process)
+    peaks = own_peaks(f"BENCH_JOB={identity}")
+    (folder / "go").touch()
+    finish(process)
+    return sum(peaks)
+
+
+def restart(launcher, folder):
+    """Seconds. Rank 0 kills itself when both workers are there; bash tells the time without starting anything."""
+    script = f"""
+        first=$EPOCHREALTIME
+        if [ "$TORCHELASTIC_RESTART_COUNT" = 1 ]; then echo $first >{folder}/again.$RANK; exit; fi
+        touch {folder}/ready.$RANK
+        [ "$RANK" = 0 ] || exec sleep 60
+        while [ ! -e {folder}/ready.1 ]; do sleep 0.01; done
+        echo $EPOCHREALTIME >{folder}/death
+        kill -9 $$"""
+    finish(job(launcher, 2, "--max-restarts=1", "--no-python", "bash", "-c", script))
+    again = max(float((folder / f"again.{rank}").read_text()) for rank in (0, 1))
+    return again - float((folder / "death").read_text())
+
+
+# What an output worker does: SIZE bytes in lines of LENGTH, 64 KiB at a time, and its CPU time into FILE.
+WRITER = """
+import os, sys
+size, length, path = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
+block = (b"x" * (length - 1) + b"\\n") * (65536 // length)
+while size > 0:
+    size -= os.write(1, block[:size])
+times = os.times()
+open(path + str(os.getpid()), "w").write(str(times.user + times.system))
+"""
+
+
+def cpu_seconds():
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
+def tee_output(writer, folder):
+    """Seconds of the pipelines that output is compared with."""
+    start = time.perf_counter()
+    lines = [f'"$@" {folder}/cpu. | tee {folder}/tee.{i} &' for i in range(4)]
+    finish(subprocess.Popen(["sh", "-c", "{ " + " ".join(lines) + " wait; } | cat >/dev/null", "sh", *writer]))
+    return time.perf_counter() - start
+
+
+def our_output(elasticrun, writer, folder):
+    """Seconds of the job, and the launcher's own CPU seconds. The console is a pipe, as in the comparison."""
+    before, start = cpu_seconds(), time.perf_counter()
+    console = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=DEVNULL)
+    finish(job(elasticrun, 4, f"--log-dir={folder}/logs", "--tee=3", "--no-python", *writer, f"{folder}/cpu.", stdout=console.stdin))
+    cpu = cpu_seconds() - before - sum(float(path.read_text()) for path in folder.glob("cpu.*"))
+    console.stdin.close()
+    finish(console)
+    return time.perf_counter() - start, cpu
+
+
+def output(elasticrun, size, length, ours_first):
+    """Seconds of the job, of the comparison, and the launcher's CPU seconds per GB. Each side deletes its files before the
+    other begins: else the second one pays for memory that the page cache has not used before."""
+    writer = [sys.executable, "-c", WRITER, str(size), str(length)]
+    for turn in ("ours", "tee") if ours_first else ("tee", "ours"):
+        with tempfile.TemporaryDirectory() as folder:
+            if turn == "tee":
+                bare = tee_output(writer, folder)
+            else:
+                ours, cpu = our_output(elasticrun, writer, pathlib.Path(folder))
+    return ours, bare, cpu / (4 * size / 1e9)
+
+
+def compare(name, measure, unit, scale, limit, found, runs):
+    samples = {launcher: [] for launcher in found}
+    for _ in range(runs):
+        for launcher, command in found.items():
+            with tempfile.TemporaryDirectory() as folder:
+                samples[launcher].append(measure(command, pathlib.Path(folder)) * scale)
+    for launcher, values in samples.items():
+        aim = f"   (aim: at most {limit} {unit})" if launcher == "elasticrun" else ""
+        print(f"{name:8} {launcher:14} {statistics.median(values):9.1f} {unit}{aim}", flush=True)
+
+
+def compare_output(elasticrun, megabytes, runs):
+    for length in (80, 8192):
+        samples = []
+        for turn in range(runs):
+            samples.append(output(elasticrun, megabytes * 1_000_000, length, turn % 2 == 1))
+        ours, bare, cpu = (statistics.median(column) for column in zip(*samples))
+        ratio = statistics.median(a / b for a, b, _ in samples)
+        print(f"output   {length:4}-byte lines {ours:9.2f} s, tee {bare:.2f} s, ratio {ratio:.2f}   (aim: at most 1.5);"
+              f" {cpu:.2f} CPU s per GB", flush=True)
+
+
+def measure_all(options):
+    only = options.only.split(",")
+    found = launchers(os.path.abspath(options.elasticrun))
+    for name, measure, unit, scale, limit in [
+        ("launch", launch, "ms", 1e3, 40),
+        ("memory", memory, "MB", 1e-6, 40),
+        ("restart", restart, "ms", 1e3, 20),
+    ]:
+        if name in only:
+            compare(name, measure, unit, scale, limit, found, options.runs)
+    if "output" in only:
+        compare_output(found["elasticrun"], options.megabytes, options.runs)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("elasticrun")
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--megabytes", type=int, default=200)
+    parser.add_argument("--only", default="launch,memory,restart,output")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["TMPDIR"] = tempfile.tempdir = folder  # torchrun leaves its log folders behind
+        measure_all(options)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# Runs what takes too long for every change. `make soak` calls it.
+#
+#   scripts/soak.sh SCALE [GO-TEST-FLAG...]      SCALE: 1 for all of it, 0.1 for a tenth
+#
+#   1. every test, with ELASTICRUN_SOAK=SCALE: what repeats itself (kills, restarts) repeats more often
+#   2. property tests, 20,000 random cases each at scale 1
+#   3. each fuzz target, 2 minutes at scale 1; what one finds stays in testdata/fuzz and fails make test from then on
+# shellcheck disable=SC2016 # awk programs and patterns stand in single quotes
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+scale=${1:?name a scale, 1 for all of it}
+shift
+[[ $scale =~ ^[0-9]*\.?[0-9]+$ ]] || {
+	echo "soak.sh: scale $scale: want a number such as 1 or 0.1" >&2
+	exit 2
+}
+
+# scaled N MIN prints N times the scale as a whole number, at least MIN.
+scaled() {
+	awk -v n="$1" -v min="$2" -v s="$scale" 'BEGIN { x = int(n * s); print (x > min ? x : min) }'
+}
+
+step() {
+	printf '\n== soak: %s\n' "$*"
+}
+
+# tests_of AWK prints, for each package with tests that the program finds, the package and their names as a -run pattern.
+tests_of() {
+	go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}} {{.Dir}}{{end}}' ./... | while read -r package dir; do
+		names=$(awk "$1" "$dir"/*_test.go | sort -u | paste -sd '|')
+		if [[ -n $names ]]; then
+			echo "$package $names"
+		fi
+	done
+}
+
+step "every test, repeated at scale $scale"
+ELASTICRUN_SOAK=$scale go test "$@" -count=1 -timeout 2h ./...
+
+checks=$(scaled 20000 200)
+step "property tests, $checks cases each"
+tests_of '/^func Test/ { name = $2; sub(/\(.*/, "", name) } /rapid\.Check\(/ { print name }' | while read -r package names; do
+	go test -count=1 -timeout 2h -run "^($names)\$" "$package" -rapid.checks "$checks" </dev/null
+done
+
+seconds=$(scaled 120 5)
+step "fuzz targets, $seconds s each"
+tests_of '/^func Fuzz/ { name = $2; sub(/\(.*/, "", name); print name }' | while read -r package names; do
+	for name in ${names//|/ }; do
+		go test -run '^$' -fuzz "^$name\$" -fuzztime "${seconds}s" "$package" </dev/null
+	done
+done

@@ -27,7 +27,7 @@ func apply(c *core, req *request, out []byte) (_ []byte, values [][]byte, err er
 		}
 	case opAdd:
 		sum, err := c.add(req.keys[0], int64(req.number))
-		if errors.Is(err, errNotNumber) {
+		if errors.Is(err, ErrNotNumber) {
 			return out, nil, &refusal{reason: ReasonNotNumber, err: err}
 		}
 		out = appendInt(out, sum)

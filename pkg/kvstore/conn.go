@@ -90,10 +90,10 @@ func (c *conn) stillWaiting(unread []byte) bool {
 	case c.released.Load():
 	case len(unread) == 0:
 		return true
-	case c.dec.generation == todaysGeneration && op(unread[0]) != opCancelWait:
+	case c.dec.generation == TodaysGeneration && op(unread[0]) != opCancelWait:
 		return true
 	}
-	if c.cancelWait() && (c.dec.generation == todaysGeneration || len(unread) == 0) {
+	if c.cancelWait() && (c.dec.generation == TodaysGeneration || len(unread) == 0) {
 		c.out = append(c.out, answerStopWaiting)
 	}
 	return false

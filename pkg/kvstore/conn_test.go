@@ -16,8 +16,8 @@ import (
 
 func TestBothGenerationsShareThePortAndTheKeys(t *testing.T) {
 	_, addr := startServer(t, ServerOptions{})
-	first, today := dial(t, addr, firstGeneration), dial(t, addr, todaysGeneration)
-	clients := []*client{first, today}
+	first, today := dial(t, addr, FirstGeneration), dial(t, addr, TodaysGeneration)
+	clients := []*rawClient{first, today}
 	// What every worker of torch does first.
 	for i, c := range clients {
 		c.send(opAdd, "init/", 1)
@@ -51,10 +51,10 @@ func TestBothGenerationsShareThePortAndTheKeys(t *testing.T) {
 }
 
 func TestWait(t *testing.T) {
-	for _, g := range []generation{firstGeneration, todaysGeneration} {
+	for _, g := range []Generation{FirstGeneration, TodaysGeneration} {
 		t.Run(g.String(), func(t *testing.T) {
 			s := pipeServer(t, ServerOptions{})
-			waiter, setter := pipe(t, s, g), pipe(t, s, todaysGeneration)
+			waiter, setter := pipe(t, s, g), pipe(t, s, TodaysGeneration)
 			waiter.ping()
 			// wait sends a WAIT behind a request whose answer shows that the WAIT has been read too.
 			wait := func(keys ...any) {
@@ -96,7 +96,7 @@ func TestWait(t *testing.T) {
 
 func TestCancelWait(t *testing.T) {
 	s := pipeServer(t, ServerOptions{})
-	waiter, setter := pipe(t, s, todaysGeneration), pipe(t, s, todaysGeneration)
+	waiter, setter := pipe(t, s, TodaysGeneration), pipe(t, s, TodaysGeneration)
 
 	waiter.send(opWait, 1, "absent")
 	waiter.send(opCancelWait)
@@ -106,7 +106,7 @@ func TestCancelWait(t *testing.T) {
 	waiter.ping() // and no STOP_WAITING before
 
 	// STOP_WAITING and CANCEL_WAIT cross each other.
-	waiter.write(append(encode(todaysGeneration, opCheck, 0), encode(todaysGeneration, opWait, 1, "late")...))
+	waiter.write(append(encode(TodaysGeneration, opCheck, 0), encode(TodaysGeneration, opWait, 1, "late")...))
 	waiter.expect(answerReady)
 	setter.send(opSet, "late", "")
 	setter.ping()
@@ -120,7 +120,7 @@ func TestCancelWait(t *testing.T) {
 
 func TestFirstGenerationCancelsByGoingOn(t *testing.T) {
 	s := pipeServer(t, ServerOptions{})
-	waiter, setter := pipe(t, s, firstGeneration), pipe(t, s, todaysGeneration)
+	waiter, setter := pipe(t, s, FirstGeneration), pipe(t, s, TodaysGeneration)
 	waiter.send(opWait, 2, "absent", "absent too")
 	waiter.send(opAdd, "n", 5)
 	waiter.expect(5)
@@ -131,14 +131,14 @@ func TestFirstGenerationCancelsByGoingOn(t *testing.T) {
 
 func TestRequestsBehindAWait(t *testing.T) {
 	s := pipeServer(t, ServerOptions{})
-	waiter, setter := pipe(t, s, todaysGeneration), pipe(t, s, todaysGeneration)
-	many := bytes.Repeat(encode(todaysGeneration, opGet, "k"), 1000) // more than fit into one read
+	waiter, setter := pipe(t, s, TodaysGeneration), pipe(t, s, TodaysGeneration)
+	many := bytes.Repeat(encode(TodaysGeneration, opGet, "k"), 1000) // more than fit into one read
 	waiter.write(slices.Concat(
-		encode(todaysGeneration, opSet, "n", "0"),
-		encode(todaysGeneration, opCheck, 0),
-		encode(todaysGeneration, opWait, 1, "k"),
-		encode(todaysGeneration, opMultiGet, 2, "k", "n"),
-		encode(todaysGeneration, opAdd, "n", 1),
+		encode(TodaysGeneration, opSet, "n", "0"),
+		encode(TodaysGeneration, opCheck, 0),
+		encode(TodaysGeneration, opWait, 1, "k"),
+		encode(TodaysGeneration, opMultiGet, 2, "k", "n"),
+		encode(TodaysGeneration, opAdd, "n", 1),
 		many))
 	waiter.expect(answerReady)
 	setter.send(opAdd, "n", 10) // comes before the waiter's own add
@@ -153,10 +153,10 @@ func TestRequestsBehindAWait(t *testing.T) {
 
 func TestTooMuchBehindAWait(t *testing.T) {
 	s, addr := startServer(t, ServerOptions{})
-	c := dial(t, addr, todaysGeneration)
+	c := dial(t, addr, TodaysGeneration)
 	c.send(opWait, 1, "absent")
 	// The server may end the connection before it has read all of this.
-	c.nc.Write(bytes.Repeat(encode(todaysGeneration, opNumKeys), maxQueued+1))
+	c.nc.Write(bytes.Repeat(encode(TodaysGeneration, opNumKeys), maxQueued+1))
 	c.expectClosed()
 	expectRefused(t, s, ReasonMalformed)
 }
@@ -174,16 +174,16 @@ func expectRefused(t *testing.T, s *Server, reason Reason) {
 
 func TestBadInput(t *testing.T) {
 	today := func(o op, fields ...any) []byte {
-		return slices.Concat(handshake, encode(todaysGeneration, o, fields...))
+		return slices.Concat(handshake, encode(TodaysGeneration, o, fields...))
 	}
-	first := func(o op, fields ...any) []byte { return encode(firstGeneration, o, fields...) }
+	first := func(o op, fields ...any) []byte { return encode(FirstGeneration, o, fields...) }
 	long := strings.Repeat("k", maxKey+1)
 	tests := []struct {
 		name   string
 		stream []byte
 		want   Reason
 	}{
-		{"wrong magic number", encode(todaysGeneration, opValidate, uint32(0xdeadbeef), uint32(1)), ReasonMalformed},
+		{"wrong magic number", encode(TodaysGeneration, opValidate, uint32(0xdeadbeef), uint32(1)), ReasonMalformed},
 		{"wrong magic number later", today(opValidate, magicNumber+1), ReasonMalformed},
 		{"HTTP", []byte("GET / HTTP/1.1\r\n\r\n"), ReasonUnknownOp},
 		{"TLS", []byte("\x16\x03\x01\x02\x00\x01"), ReasonUnknownOp},
@@ -212,7 +212,7 @@ func TestBadInput(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			s, addr := startServer(t, ServerOptions{})
-			other := dial(t, addr, firstGeneration)
+			other := dial(t, addr, FirstGeneration)
 			other.send(opSet, "word", "word")
 			other.send(opSet, "empty", "")
 			other.ping()
@@ -222,7 +222,7 @@ func TestBadInput(t *testing.T) {
 			bad.expectClosed()
 
 			other.ping()
-			dial(t, addr, todaysGeneration).ping()
+			dial(t, addr, TodaysGeneration).ping()
 			expectRefused(t, s, tt.want)
 		})
 	}
@@ -230,11 +230,11 @@ func TestBadInput(t *testing.T) {
 
 func TestWhatCameBeforeABadRequestIsAnswered(t *testing.T) {
 	s, addr := startServer(t, ServerOptions{})
-	c := dial(t, addr, todaysGeneration)
-	c.write(append(encode(todaysGeneration, opAdd, "n", 1), 0xff))
+	c := dial(t, addr, TodaysGeneration)
+	c.write(append(encode(TodaysGeneration, opAdd, "n", 1), 0xff))
 	c.expect(1)
 	c.expectClosed()
-	c = dial(t, addr, firstGeneration)
+	c = dial(t, addr, FirstGeneration)
 	c.send(opGet, "n")
 	c.expect("1")
 	expectRefused(t, s, ReasonUnknownOp)
@@ -242,7 +242,7 @@ func TestWhatCameBeforeABadRequestIsAnswered(t *testing.T) {
 
 func TestStalledRequests(t *testing.T) {
 	today := func(o op, fields ...any) []byte {
-		return slices.Concat(handshake, encode(todaysGeneration, o, fields...))
+		return slices.Concat(handshake, encode(TodaysGeneration, o, fields...))
 	}
 	tests := []struct {
 		name string
@@ -280,8 +280,8 @@ func TestSilenceBetweenRequestsIsForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := pipeServer(t, ServerOptions{StallTimeout: time.Second})
 		silent := pipe(t, s, unknownGeneration) // torch 1.13's watch connection
-		var clients []*client
-		for _, g := range []generation{firstGeneration, todaysGeneration} {
+		var clients []*rawClient
+		for _, g := range []Generation{FirstGeneration, TodaysGeneration} {
 			idle, halves, waiting := pipe(t, s, g), pipe(t, s, g), pipe(t, s, g)
 			request := encode(g, opSet, "k", "v")
 			halves.write(request[:7])
@@ -292,8 +292,8 @@ func TestSilenceBetweenRequestsIsForEver(t *testing.T) {
 			waiting.send(opWait, 1, "late")
 			clients = append(clients, idle, halves, waiting)
 		}
-		queued := pipe(t, s, todaysGeneration)
-		queued.write(append(encode(todaysGeneration, opWait, 1, "late"), byte(opSet))) // half a request behind a wait
+		queued := pipe(t, s, TodaysGeneration)
+		queued.write(append(encode(TodaysGeneration, opWait, 1, "late"), byte(opSet))) // half a request behind a wait
 		<-time.After(1000 * time.Hour)
 		for i, c := range clients {
 			if i%3 != 2 {
@@ -301,14 +301,14 @@ func TestSilenceBetweenRequestsIsForEver(t *testing.T) {
 			}
 		}
 		clients[0].send(opSet, "late", "")
-		for _, c := range []*client{clients[2], clients[5], queued} {
+		for _, c := range []*rawClient{clients[2], clients[5], queued} {
 			c.expect(answerStopWaiting)
 		}
 		if open := s.Stats().Open; open != 8 {
 			t.Errorf("%d connections open, want 8", open)
 		}
 		queued.expectClosed() // now its half request is due
-		silent.g = firstGeneration
+		silent.g = FirstGeneration
 		silent.ping()
 	})
 }
@@ -316,13 +316,13 @@ func TestSilenceBetweenRequestsIsForEver(t *testing.T) {
 func TestClientGoneWhileItWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := pipeServer(t, ServerOptions{})
-		first, today, queued := pipe(t, s, firstGeneration), pipe(t, s, todaysGeneration), pipe(t, s, todaysGeneration)
-		for _, c := range []*client{first, today, queued} {
+		first, today, queued := pipe(t, s, FirstGeneration), pipe(t, s, TodaysGeneration), pipe(t, s, TodaysGeneration)
+		for _, c := range []*rawClient{first, today, queued} {
 			c.send(opWait, 2, "a", "b")
 		}
-		queued.write(bytes.Repeat(encode(todaysGeneration, opNumKeys), 10_000))
+		queued.write(bytes.Repeat(encode(TodaysGeneration, opNumKeys), 10_000))
 		synctest.Wait()
-		for _, c := range []*client{first, today, queued} {
+		for _, c := range []*rawClient{first, today, queued} {
 			c.close()
 		}
 		synctest.Wait()
@@ -334,7 +334,7 @@ func TestClientGoneWhileItWaits(t *testing.T) {
 
 func TestSlowReaderDisturbsNobody(t *testing.T) {
 	s := pipeServer(t, ServerOptions{})
-	good := pipe(t, s, todaysGeneration)
+	good := pipe(t, s, TodaysGeneration)
 	good.send(opSet, "big", make([]byte, maxValue))
 	good.ping()
 	theirs, ours := net.Pipe()
@@ -345,7 +345,7 @@ func TestSlowReaderDisturbsNobody(t *testing.T) {
 	for range 1000 {
 		keys = append(keys, "big")
 	}
-	if _, err := ours.Write(append(bytes.Clone(handshake), encode(todaysGeneration, opMultiGet, keys...)...)); err != nil {
+	if _, err := ours.Write(append(bytes.Clone(handshake), encode(TodaysGeneration, opMultiGet, keys...)...)); err != nil {
 		t.Fatal(err)
 	}
 	good.send(opSet, "big", "small")
@@ -357,10 +357,10 @@ func TestOneLogLinePerReason(t *testing.T) {
 	var log bytes.Buffer
 	s, addr := startServer(t, ServerOptions{Logger: zerolog.New(&log).Level(zerolog.WarnLevel)})
 	for range 3 {
-		c := dial(t, addr, firstGeneration)
+		c := dial(t, addr, FirstGeneration)
 		c.write([]byte{0x42})
 		c.expectClosed()
-		c = dial(t, addr, firstGeneration)
+		c = dial(t, addr, FirstGeneration)
 		c.send(opGet, -1)
 		c.expectClosed()
 	}

@@ -3,13 +3,9 @@ package kvstore
 import (
 	"bytes"
 	"container/list"
-	"errors"
 	"fmt"
 	"strconv"
 )
-
-// errNotNumber is the error of an add to a value that does not start with a 64-bit decimal number.
-var errNotNumber = errors.New("no 64-bit decimal number")
 
 // core is the store's state machine: the keys, and those who wait for keys. It does no I/O and knows
 // no time. It has one owner at a time.
@@ -43,7 +39,7 @@ func (c *core) get(key string) ([]byte, bool) {
 	return value, ok
 }
 
-// add follows Store.Add. Its error is an errNotNumber and leaves the value as it was.
+// add follows Store.Add. Its error is an ErrNotNumber and leaves the value as it was.
 func (c *core) add(key string, delta int64) (int64, error) {
 	var sum int64
 	if old, ok := c.data[key]; ok {
@@ -158,7 +154,7 @@ func stoll(value []byte) (int64, error) {
 	}
 	n, err := strconv.ParseInt(string(text[:end]), 10, 64)
 	if err != nil {
-		return 0, fmt.Errorf("its value %.40q is %w", value, errNotNumber)
+		return 0, fmt.Errorf("its value %.40q is %w", value, ErrNotNumber)
 	}
 	return n, nil
 }

@@ -77,7 +77,7 @@ func TestAdd(t *testing.T) {
 			c := newCore()
 			c.set("k", []byte(tt.held))
 			got, err := c.add("k", tt.delta)
-			if errors.Is(err, errNotNumber) != tt.fails || got != tt.want {
+			if errors.Is(err, ErrNotNumber) != tt.fails || got != tt.want {
 				t.Fatalf("add = %d, %v; want %d, failure %v", got, err, tt.want, tt.fails)
 			}
 			if held := string(c.data["k"]); tt.fails && held != tt.held {
@@ -172,7 +172,7 @@ func TestCoreModel(t *testing.T) {
 						sum.SetString(m[1], 10)
 					}
 					if m == nil || !sum.IsInt64() {
-						if !errors.Is(err, errNotNumber) {
+						if !errors.Is(err, ErrNotNumber) {
 							t.Fatalf("add to %q = %d, %v", held, got, err)
 						}
 						return

@@ -6,11 +6,11 @@ import (
 	"testing"
 )
 
-func generationOf(version string) generation {
+func generationOf(version string) Generation {
 	if strings.HasPrefix(version, "1.") {
-		return firstGeneration
+		return FirstGeneration
 	}
-	return todaysGeneration
+	return TodaysGeneration
 }
 
 // TestReplay plays each recorded client and compares the answers with those of the recorded server.

@@ -15,7 +15,7 @@ import (
 
 func TestMaxConns(t *testing.T) {
 	s, addr := startServer(t, ServerOptions{MaxConns: 2})
-	one, two := dial(t, addr, todaysGeneration), dial(t, addr, firstGeneration)
+	one, two := dial(t, addr, TodaysGeneration), dial(t, addr, FirstGeneration)
 	one.ping()
 	two.ping()
 	dial(t, addr, unknownGeneration).expectClosed()
@@ -30,10 +30,10 @@ func TestMaxConns(t *testing.T) {
 func TestShutdown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := pipeServer(t, ServerOptions{})
-		silent, idle := pipe(t, s, unknownGeneration), pipe(t, s, todaysGeneration)
-		half, waiting := pipe(t, s, todaysGeneration), pipe(t, s, todaysGeneration)
+		silent, idle := pipe(t, s, unknownGeneration), pipe(t, s, TodaysGeneration)
+		half, waiting := pipe(t, s, TodaysGeneration), pipe(t, s, TodaysGeneration)
 		idle.ping()
-		request := encode(todaysGeneration, opAdd, "n", 1)
+		request := encode(TodaysGeneration, opAdd, "n", 1)
 		half.write(request[:5])
 		waiting.send(opWait, 1, "n")
 		synctest.Wait()
@@ -61,8 +61,8 @@ func TestShutdown(t *testing.T) {
 
 func TestShutdownEndsWithItsContext(t *testing.T) {
 	s, addr := startServer(t, ServerOptions{})
-	c := dial(t, addr, todaysGeneration)
-	c.write(append(encode(todaysGeneration, opCheck, 0), encode(todaysGeneration, opWait, 1, "k")...))
+	c := dial(t, addr, TodaysGeneration)
+	c.write(append(encode(TodaysGeneration, opCheck, 0), encode(TodaysGeneration, opWait, 1, "k")...))
 	c.expect(answerReady)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
@@ -81,7 +81,7 @@ func TestShutdownEndsWithItsContext(t *testing.T) {
 
 func TestClose(t *testing.T) {
 	s, addr := startServer(t, ServerOptions{})
-	half, waiting := dial(t, addr, todaysGeneration), dial(t, addr, firstGeneration)
+	half, waiting := dial(t, addr, TodaysGeneration), dial(t, addr, FirstGeneration)
 	half.send(opSet, "k", 100)
 	waiting.send(opWait, 1, "absent")
 	if err := s.Close(); err != nil {
@@ -142,7 +142,7 @@ func TestRandomClients(t *testing.T) {
 	for i := range clients {
 		wg.Go(func() {
 			random := rand.New(rand.NewPCG(uint64(i), 7))
-			g := generation(1 + random.IntN(2))
+			g := Generation(1 + random.IntN(2))
 			nc, err := net.Dial("tcp", addr)
 			if err != nil {
 				t.Error(err)
@@ -150,7 +150,7 @@ func TestRandomClients(t *testing.T) {
 			}
 			defer nc.Close()
 			var stream []byte
-			if g == todaysGeneration {
+			if g == TodaysGeneration {
 				stream = append(stream, handshake...)
 			}
 			for range random.IntN(20) {
@@ -181,7 +181,7 @@ func TestRandomClients(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	c := dial(t, addr, todaysGeneration)
+	c := dial(t, addr, TodaysGeneration)
 	c.ping()
 	c.close()
 	// All clients are gone, so nothing is in the way of a graceful end: no wait and no half request.

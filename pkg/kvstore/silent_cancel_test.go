@@ -19,8 +19,8 @@ func TestSilentCancelCrossesRelease(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	feed(encode(firstGeneration, opAdd, "init", 1))
-	feed(encode(firstGeneration, opWait, 1, "key"))
+	feed(encode(FirstGeneration, opAdd, "init", 1))
+	feed(encode(FirstGeneration, opWait, 1, "key"))
 	c.out = nil
 
 	// The release and the next request come before the connection looks again.
@@ -30,7 +30,7 @@ func TestSilentCancelCrossesRelease(t *testing.T) {
 	if !c.released.Load() {
 		t.Fatal("the wait was not released")
 	}
-	feed(encode(firstGeneration, opAdd, "n", 7))
+	feed(encode(FirstGeneration, opAdd, "n", 7))
 	if want := appendInt(nil, 7); string(c.out) != string(want) {
 		t.Errorf("answers % x, want % x", c.out, want)
 	}

@@ -1,19 +1,6 @@
 package kvstore
 
-import (
-	"context"
-	"errors"
-)
-
-var (
-	// ErrClosed is what Server.Serve returns after Shutdown or Close.
-	ErrClosed = errors.New("store is closed")
-
-	// ErrTimeout is in the chain of the error of a Get, Wait or MultiGet whose context reached its
-	// deadline. The error's text names the keys that were still missing; the context's own error is
-	// in the chain too.
-	ErrTimeout = errors.New("timed out")
-)
+import "context"
 
 // Pair is a key and its value.
 type Pair struct {
@@ -26,8 +13,8 @@ type Pair struct {
 // that is ErrTimeout, a cancellation one that is the context's cause. Values given to a Store and
 // returned by it belong to the caller.
 //
-// Keys are stored as they are given. The clients of torch put "/" before the keys of their users, so
-// what a torch worker calls "k" is "/k" in the store that serves it.
+// Keys are named as torch's users name them. What a store puts before them, such as the "/" of torch's
+// TCPStore and FileStore, is its own matter.
 type Store interface {
 	// Set stores value under key, in place of what was there.
 	Set(ctx context.Context, key string, value []byte) error

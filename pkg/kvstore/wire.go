@@ -1,9 +1,6 @@
 package kvstore
 
-import (
-	"bytes"
-	"encoding/binary"
-)
+import "encoding/binary"
 
 // The wire format of torch's TCPStore, as recorded from torch 1.13.0, 2.6.0 and 2.14.1 (testdata/wire).
 // Integers are little-endian. Every request is an op byte and the fields of its layout:
@@ -30,8 +27,13 @@ import (
 //	       0c       CANCEL_WAIT           byte 1
 //	       0d       PING          w       w: the same
 //
-// Not served: 07 WATCH_KEY of the first generation; 0e QUEUE_PUSH, 0f QUEUE_POP, 10 QUEUE_LEN,
-// 11 LIST_KEYS and 12 BARRIER of today's.
+//	       0e       QUEUE_PUSH    kv      none
+//	       0f       QUEUE_POP     k       i: the length before the pop; v if that is not 0
+//	       10       QUEUE_LEN     k       i
+//	       11       LIST_KEYS             n; a v for each key
+//	       12       BARRIER       ki      byte 0, once i clients have arrived
+//
+// Not served: 07 WATCH_KEY of the first generation.
 
 // op is a request's op code, as today's generation numbers it.
 type op byte
@@ -51,22 +53,27 @@ const (
 	opMultiSet
 	opCancelWait
 	opPing
+	opQueuePush
+	opQueuePop
+	opQueueLen
+	opListKeys
+	opBarrier
 )
 
 // layout returns the fields of o's request; false if o is not served.
 func (o op) layout() (string, bool) {
 	switch o {
-	case opNumKeys, opCancelWait:
+	case opNumKeys, opCancelWait, opListKeys:
 		return "", true
 	case opValidate, opPing:
 		return "w", true
-	case opGet, opDelete:
+	case opGet, opDelete, opQueuePop, opQueueLen:
 		return "k", true
-	case opSet, opAppend:
+	case opSet, opAppend, opQueuePush:
 		return "kv", true
 	case opCompareSet:
 		return "kvv", true
-	case opAdd:
+	case opAdd, opBarrier:
 		return "ki", true
 	case opCheck, opWait, opMultiGet:
 		return "nk", true
@@ -76,29 +83,34 @@ func (o op) layout() (string, bool) {
 	return "", false
 }
 
-// generation is a version of the protocol, and so of the op numbers.
-type generation byte
+// Generation is a version of the protocol, and so of the op numbers.
+type Generation byte
 
 const (
-	unknownGeneration generation = iota
-	firstGeneration              // torch 1.x
-	todaysGeneration             // torch 2.x
+	unknownGeneration Generation = iota
+
+	// FirstGeneration is what torch 1.x speaks.
+	FirstGeneration
+
+	// TodaysGeneration is what torch 2.x speaks.
+	TodaysGeneration
 )
 
-func (g generation) String() string {
+// String names the versions of torch that speak g.
+func (g Generation) String() string {
 	switch g {
-	case firstGeneration:
+	case FirstGeneration:
 		return "torch 1.x"
-	case todaysGeneration:
+	case TodaysGeneration:
 		return "torch 2.x"
 	}
 	return "no known generation"
 }
 
 // op returns what op byte b means in g; false if it means nothing that is served.
-func (g generation) op(b byte) (op, bool) {
+func (g Generation) op(b byte) (op, bool) {
 	o := op(b)
-	if g == firstGeneration {
+	if g == FirstGeneration {
 		switch {
 		case b <= 0x06:
 			o++
@@ -107,7 +119,7 @@ func (g generation) op(b byte) (op, bool) {
 		}
 	}
 	_, ok := o.layout()
-	return o, ok
+	return o, ok && o < opQueuePush // the others are not served yet
 }
 
 // The answers of CHECK, WAIT and CANCEL_WAIT.
@@ -121,24 +133,6 @@ const (
 // magicNumber is what VALIDATE carries.
 const magicNumber uint32 = 0x3C85F7CE
 
-// detect tells a connection's generation from its first bytes, unknownGeneration while it takes more
-// of them. Only 00 is ambiguous: VALIDATE, or the first generation's SET. A SET whose key length reads
-// like the magic number would be far above maxKey.
-func detect(b []byte) generation {
-	if len(b) == 0 {
-		return unknownGeneration
-	}
-	handshake := binary.LittleEndian.AppendUint32([]byte{byte(opValidate)}, magicNumber)
-	seen := min(len(b), len(handshake))
-	switch {
-	case !bytes.Equal(b[:seen], handshake[:seen]):
-		return firstGeneration
-	case seen < len(handshake):
-		return unknownGeneration
-	}
-	return todaysGeneration
-}
-
 // The bounds of a request. Those of a key, a value and the number of keys are torch's own.
 const (
 	maxKey     = 8 << 10   // bytes
@@ -146,177 +140,6 @@ const (
 	maxKeys    = 128 << 10 // in one request
 	maxRequest = 256 << 20 // bytes of keys and values in one request
 )
-
-// request is a decoded request.
-type request struct {
-	op     op
-	keys   []string
-	values [][]byte
-	number uint64 // the request's w or i
-}
-
-// decoder decodes the requests of one connection, whose bytes may come in any pieces. It holds what has
-// come of the request under way and sets no memory aside for more than twice that.
-type decoder struct {
-	generation generation
-
-	busy   bool // a request is under way
-	req    request
-	fields string // the fields still to come of this round
-	repeat string // the fields of each further round
-	rounds uint64 // further rounds
-	size   uint64 // bytes of keys and values so far, announced ones included
-
-	integer  []byte // the first bytes of an integer that has come in part
-	inBytes  bool   // a key or value is under way
-	length   int    // its length
-	received []byte // what has come of it in earlier pieces
-}
-
-// decode reads from b up to the end of one request at most. It returns the bytes it has not read and
-// the request; a nil request means that it has read all of b and needs more.
-func (d *decoder) decode(b []byte) (rest []byte, req *request, err error) {
-	if !d.busy {
-		if len(b) == 0 {
-			return nil, nil, nil
-		}
-		if err := d.begin(b[0]); err != nil {
-			return nil, nil, err
-		}
-		b = b[1:]
-	}
-	for {
-		if d.fields == "" {
-			if d.rounds == 0 {
-				done := d.req
-				d.busy, d.req = false, request{}
-				return b, &done, nil
-			}
-			d.rounds--
-			d.fields = d.repeat
-		}
-		var complete bool
-		if b, complete, err = d.field(b); err != nil || !complete {
-			return nil, nil, err
-		}
-	}
-}
-
-func (d *decoder) begin(b byte) error {
-	o, ok := d.generation.op(b)
-	if !ok {
-		return refuse(ReasonUnknownOp, "op %#02x of %s is not served", b, d.generation)
-	}
-	d.busy = true
-	d.req = request{op: o}
-	d.fields, _ = o.layout()
-	d.size = 0
-	return nil
-}
-
-// field reads the next field, or as much of it as b has.
-func (d *decoder) field(b []byte) (rest []byte, complete bool, err error) {
-	kind := d.fields[0]
-	if kind == 'k' || kind == 'v' {
-		if b, complete, err = d.bytesField(kind, b); complete {
-			d.fields = d.fields[1:]
-		}
-		return b, complete, err
-	}
-	n, b, complete := d.fixed(kind, b)
-	if !complete {
-		return nil, false, nil
-	}
-	d.fields = d.fields[1:]
-	if kind != 'n' {
-		d.req.number = n
-		return b, true, nil
-	}
-	if n > maxKeys {
-		return nil, false, refuse(ReasonMalformed, "%d keys in one request, the most is %d", n, maxKeys)
-	}
-	d.rounds, d.repeat, d.fields = n, d.fields, ""
-	return b, true, nil
-}
-
-// fixed reads an integer.
-func (d *decoder) fixed(kind byte, b []byte) (n uint64, rest []byte, complete bool) {
-	size := 8
-	if kind == 'w' {
-		size = 4
-	}
-	take := min(size-len(d.integer), len(b))
-	d.integer = append(d.integer, b[:take]...)
-	if len(d.integer) < size {
-		return 0, nil, false
-	}
-	if size == 4 {
-		n = uint64(binary.LittleEndian.Uint32(d.integer))
-	} else {
-		n = binary.LittleEndian.Uint64(d.integer)
-	}
-	d.integer = d.integer[:0]
-	return n, b[take:], true
-}
-
-// bytesField reads a key or a value.
-func (d *decoder) bytesField(kind byte, b []byte) (rest []byte, complete bool, err error) {
-	if !d.inBytes {
-		n, rest, ok := d.fixed(kind, b)
-		if !ok {
-			return nil, false, nil
-		}
-		if err := d.announce(kind, n); err != nil {
-			return nil, false, err
-		}
-		b = rest
-	}
-	take := min(d.length-len(d.received), len(b))
-	if kind == 'k' && take == d.length {
-		d.req.keys = append(d.req.keys, string(b[:take]))
-	} else {
-		d.received = grow(d.received, take, d.length)
-		d.received = append(d.received, b[:take]...)
-		if len(d.received) < d.length {
-			return nil, false, nil
-		}
-		if kind == 'k' {
-			d.req.keys = append(d.req.keys, string(d.received))
-		} else {
-			d.req.values = append(d.req.values, d.received)
-		}
-	}
-	d.inBytes, d.received = false, nil
-	return b[take:], true, nil
-}
-
-// announce takes note of the length of a key or value that follows.
-func (d *decoder) announce(kind byte, n uint64) error {
-	what, most := "key", uint64(maxKey)
-	if kind == 'v' {
-		what, most = "value", maxValue
-	}
-	if n > most {
-		return refuse(ReasonMalformed, "a %s of %d bytes, the most is %d", what, n, most)
-	}
-	if d.size += n; d.size > maxRequest {
-		return refuse(ReasonMalformed, "more than %d bytes of keys and values in one request", maxRequest)
-	}
-	d.inBytes, d.length = true, int(n)
-	return nil
-}
-
-// grow makes room for n more bytes in b, which will be length bytes long in the end: all at once if
-// they are its last ones, otherwise by doubling, so that b never has room for more than twice what has
-// come and in the end exactly for length.
-func grow(b []byte, n, length int) []byte {
-	if len(b)+n <= cap(b) {
-		return b
-	}
-	grown := make([]byte, len(b), min(length, max(len(b)+n, 2*cap(b))))
-	copy(grown, b)
-	return grown
-}
 
 // appendInt appends an i.
 func appendInt(b []byte, n int64) []byte {

@@ -17,8 +17,8 @@ import (
 )
 
 // encode encodes a request of g: strings and byte slices as keys or values, ints as i or n, uint32 as w.
-func encode(g generation, o op, fields ...any) []byte {
-	if g == firstGeneration && o != opDelete {
+func encode(g Generation, o op, fields ...any) []byte {
+	if g == FirstGeneration && o != opDelete {
 		o--
 	}
 	b := []byte{byte(o)}
@@ -39,7 +39,7 @@ func encode(g generation, o op, fields ...any) []byte {
 	return b
 }
 
-var handshake = encode(todaysGeneration, opValidate, magicNumber)
+var handshake = encode(TodaysGeneration, opValidate, magicNumber)
 
 // recording is one recorded call.
 type recording struct {
@@ -82,20 +82,20 @@ func recordings(t testing.TB) map[string][]recording {
 func TestDetect(t *testing.T) {
 	tests := []struct {
 		first string // hex
-		want  generation
+		want  Generation
 	}{
 		{"", unknownGeneration},
 		{"00", unknownGeneration},
 		{"00ce", unknownGeneration},
 		{"00cef785", unknownGeneration},
-		{"00cef7853c", todaysGeneration},
-		{"00cef7853c0d", todaysGeneration},
-		{"0002", firstGeneration},
-		{"00cef7853d", firstGeneration},
-		{"00ce000000000000002f", firstGeneration}, // a key of 206 bytes
-		{"03", firstGeneration},
-		{"07", firstGeneration},
-		{"80", firstGeneration}, // and then an unknown op
+		{"00cef7853c", TodaysGeneration},
+		{"00cef7853c0d", TodaysGeneration},
+		{"0002", FirstGeneration},
+		{"00cef7853d", FirstGeneration},
+		{"00ce000000000000002f", FirstGeneration}, // a key of 206 bytes
+		{"03", FirstGeneration},
+		{"07", FirstGeneration},
+		{"80", FirstGeneration}, // and then an unknown op
 	}
 	for _, tt := range tests {
 		b, _ := hex.DecodeString(tt.first)
@@ -106,7 +106,7 @@ func TestDetect(t *testing.T) {
 }
 
 // decodeAll decodes stream, handed over in pieces that end before each of cuts.
-func decodeAll(g generation, stream []byte, cuts ...int) (reqs []*request, busy bool, err error) {
+func decodeAll(g Generation, stream []byte, cuts ...int) (reqs []*request, busy bool, err error) {
 	d := decoder{generation: g}
 	start := 0
 	for _, cut := range append(cuts, len(stream)) {
@@ -139,24 +139,24 @@ func TestDecode(t *testing.T) {
 		want   request
 	}{
 		{"validate", handshake, request{op: opValidate, number: uint64(magicNumber)}},
-		{"ping", encode(todaysGeneration, opPing, uint32(7)), request{op: opPing, number: 7}},
-		{"set", encode(todaysGeneration, opSet, "k", long), request{op: opSet, keys: []string{"k"}, values: [][]byte{[]byte(long)}}},
-		{"set empty", encode(todaysGeneration, opSet, "", ""), request{op: opSet, keys: []string{""}, values: [][]byte{nil}}},
-		{"append", encode(todaysGeneration, opAppend, "k", "v"), request{op: opAppend, keys: []string{"k"}, values: [][]byte{[]byte("v")}}},
+		{"ping", encode(TodaysGeneration, opPing, uint32(7)), request{op: opPing, number: 7}},
+		{"set", encode(TodaysGeneration, opSet, "k", long), request{op: opSet, keys: []string{"k"}, values: [][]byte{[]byte(long)}}},
+		{"set empty", encode(TodaysGeneration, opSet, "", ""), request{op: opSet, keys: []string{""}, values: [][]byte{nil}}},
+		{"append", encode(TodaysGeneration, opAppend, "k", "v"), request{op: opAppend, keys: []string{"k"}, values: [][]byte{[]byte("v")}}},
 		{
-			"compare set", encode(todaysGeneration, opCompareSet, "k", "", "d"),
+			"compare set", encode(TodaysGeneration, opCompareSet, "k", "", "d"),
 			request{op: opCompareSet, keys: []string{"k"}, values: [][]byte{nil, []byte("d")}},
 		},
-		{"get", encode(todaysGeneration, opGet, "k"), request{op: opGet, keys: []string{"k"}}},
-		{"delete", encode(todaysGeneration, opDelete, "k"), request{op: opDelete, keys: []string{"k"}}},
-		{"add", encode(todaysGeneration, opAdd, "k", -2), request{op: opAdd, keys: []string{"k"}, number: 1<<64 - 2}},
-		{"num keys", encode(todaysGeneration, opNumKeys), request{op: opNumKeys}},
-		{"cancel", encode(todaysGeneration, opCancelWait), request{op: opCancelWait}},
-		{"check nothing", encode(todaysGeneration, opCheck, 0), request{op: opCheck}},
-		{"wait", encode(todaysGeneration, opWait, 2, "a", "bc"), request{op: opWait, keys: []string{"a", "bc"}}},
-		{"multi get", encode(todaysGeneration, opMultiGet, 1, "a"), request{op: opMultiGet, keys: []string{"a"}}},
+		{"get", encode(TodaysGeneration, opGet, "k"), request{op: opGet, keys: []string{"k"}}},
+		{"delete", encode(TodaysGeneration, opDelete, "k"), request{op: opDelete, keys: []string{"k"}}},
+		{"add", encode(TodaysGeneration, opAdd, "k", -2), request{op: opAdd, keys: []string{"k"}, number: 1<<64 - 2}},
+		{"num keys", encode(TodaysGeneration, opNumKeys), request{op: opNumKeys}},
+		{"cancel", encode(TodaysGeneration, opCancelWait), request{op: opCancelWait}},
+		{"check nothing", encode(TodaysGeneration, opCheck, 0), request{op: opCheck}},
+		{"wait", encode(TodaysGeneration, opWait, 2, "a", "bc"), request{op: opWait, keys: []string{"a", "bc"}}},
+		{"multi get", encode(TodaysGeneration, opMultiGet, 1, "a"), request{op: opMultiGet, keys: []string{"a"}}},
 		{
-			"multi set", encode(todaysGeneration, opMultiSet, 2, "a", "1", "b", ""),
+			"multi set", encode(TodaysGeneration, opMultiSet, 2, "a", "1", "b", ""),
 			request{op: opMultiSet, keys: []string{"a", "b"}, values: [][]byte{[]byte("1"), nil}},
 		},
 	}
@@ -165,7 +165,7 @@ func TestDecode(t *testing.T) {
 			// Twice, so that the end of a request is checked too; cut once, at every place.
 			stream := append(bytes.Clone(tt.stream), tt.stream...)
 			for cut := range stream {
-				got, busy, err := decodeAll(todaysGeneration, stream, cut)
+				got, busy, err := decodeAll(TodaysGeneration, stream, cut)
 				if err != nil || busy {
 					t.Fatalf("cut at %d: busy %v, %v", cut, busy, err)
 				}
@@ -202,31 +202,31 @@ func sameRequest(a, b *request) bool {
 
 func TestDecodeBounds(t *testing.T) {
 	fit := map[string][]byte{
-		"longest key":   encode(todaysGeneration, opGet, strings.Repeat("k", maxKey)),
-		"longest value": encode(todaysGeneration, opSet, "k", make([]byte, maxValue)),
-		"most keys":     append(encode(todaysGeneration, opCheck, maxKeys), make([]byte, 8*maxKeys)...),
+		"longest key":   encode(TodaysGeneration, opGet, strings.Repeat("k", maxKey)),
+		"longest value": encode(TodaysGeneration, opSet, "k", make([]byte, maxValue)),
+		"most keys":     append(encode(TodaysGeneration, opCheck, maxKeys), make([]byte, 8*maxKeys)...),
 	}
 	for name, stream := range fit {
-		if reqs, _, err := decodeAll(todaysGeneration, stream); len(reqs) != 1 || err != nil {
+		if reqs, _, err := decodeAll(TodaysGeneration, stream); len(reqs) != 1 || err != nil {
 			t.Errorf("%s: %d requests, %v", name, len(reqs), err)
 		}
 	}
 	// Only the lengths are sent: nothing more may be needed to refuse them.
 	tooMuch := map[string][]byte{
-		"key":               encode(todaysGeneration, opGet, maxKey+1),
-		"key of 2^63":       encode(todaysGeneration, opGet, -1<<63),
-		"key of 2^64-1":     encode(todaysGeneration, opGet, -1),
-		"value":             encode(todaysGeneration, opSet, "k", maxValue+1),
-		"value of 2^63":     encode(todaysGeneration, opSet, "k", -1<<63),
-		"second value":      encode(todaysGeneration, opCompareSet, "k", "v", maxValue+1),
-		"keys":              encode(todaysGeneration, opWait, maxKeys+1),
-		"2^63 keys":         encode(todaysGeneration, opMultiGet, -1<<63),
-		"2^64-1 pairs":      encode(todaysGeneration, opMultiSet, -1),
-		"key in multi set":  encode(todaysGeneration, opMultiSet, 2, "a", "1", maxKey+1),
-		"value in multiset": encode(todaysGeneration, opMultiSet, 1, "a", maxValue+1),
+		"key":               encode(TodaysGeneration, opGet, maxKey+1),
+		"key of 2^63":       encode(TodaysGeneration, opGet, -1<<63),
+		"key of 2^64-1":     encode(TodaysGeneration, opGet, -1),
+		"value":             encode(TodaysGeneration, opSet, "k", maxValue+1),
+		"value of 2^63":     encode(TodaysGeneration, opSet, "k", -1<<63),
+		"second value":      encode(TodaysGeneration, opCompareSet, "k", "v", maxValue+1),
+		"keys":              encode(TodaysGeneration, opWait, maxKeys+1),
+		"2^63 keys":         encode(TodaysGeneration, opMultiGet, -1<<63),
+		"2^64-1 pairs":      encode(TodaysGeneration, opMultiSet, -1),
+		"key in multi set":  encode(TodaysGeneration, opMultiSet, 2, "a", "1", maxKey+1),
+		"value in multiset": encode(TodaysGeneration, opMultiSet, 1, "a", maxValue+1),
 	}
 	for name, stream := range tooMuch {
-		_, _, err := decodeAll(todaysGeneration, stream)
+		_, _, err := decodeAll(TodaysGeneration, stream)
 		if r, ok := errors.AsType[*refusal](err); !ok || r.reason != ReasonMalformed {
 			t.Errorf("%s: error %v, want a malformed request", name, err)
 		}
@@ -234,9 +234,9 @@ func TestDecodeBounds(t *testing.T) {
 }
 
 func TestDecodeBoundsAllKeysAndValuesTogether(t *testing.T) {
-	d := decoder{generation: todaysGeneration}
+	d := decoder{generation: TodaysGeneration}
 	pair := append(appendValue(nil, []byte("k")), appendValue(nil, make([]byte, maxValue))...)
-	if _, _, err := d.decode(encode(todaysGeneration, opMultiSet, maxKeys)); err != nil {
+	if _, _, err := d.decode(encode(TodaysGeneration, opMultiSet, maxKeys)); err != nil {
 		t.Fatal(err)
 	}
 	pairs := 0
@@ -254,15 +254,15 @@ func TestDecodeBoundsAllKeysAndValuesTogether(t *testing.T) {
 
 func TestDecodeSetsNoMemoryAsideForClaims(t *testing.T) {
 	claims := map[string][]byte{
-		"value": append(encode(todaysGeneration, opSet, "k", maxValue), "v"...),
-		"keys":  encode(todaysGeneration, opWait, maxKeys, "k"),
-		"pairs": encode(todaysGeneration, opMultiSet, maxKeys, "k", "v", "k", maxValue),
+		"value": append(encode(TodaysGeneration, opSet, "k", maxValue), "v"...),
+		"keys":  encode(TodaysGeneration, opWait, maxKeys, "k"),
+		"pairs": encode(TodaysGeneration, opMultiSet, maxKeys, "k", "v", "k", maxValue),
 	}
 	for name, stream := range claims {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		for range 100 {
-			if _, busy, err := decodeAll(todaysGeneration, stream); !busy || err != nil {
+			if _, busy, err := decodeAll(TodaysGeneration, stream); !busy || err != nil {
 				t.Fatalf("%s: busy %v, %v", name, busy, err)
 			}
 		}
@@ -274,26 +274,26 @@ func TestDecodeSetsNoMemoryAsideForClaims(t *testing.T) {
 }
 
 func TestDecodedValueHasNoSpareRoom(t *testing.T) {
-	stream := encode(todaysGeneration, opSet, "k", make([]byte, 100_000))
+	stream := encode(TodaysGeneration, opSet, "k", make([]byte, 100_000))
 	var cuts []int
 	for cut := 0; cut < len(stream); cut += 777 {
 		cuts = append(cuts, cut)
 	}
-	reqs, _, err := decodeAll(todaysGeneration, stream, cuts...)
+	reqs, _, err := decodeAll(TodaysGeneration, stream, cuts...)
 	if err != nil || len(reqs) != 1 || cap(reqs[0].values[0]) != 100_000 {
 		t.Errorf("%d requests, %v; want a value with room for 100000 bytes", len(reqs), err)
 	}
 }
 
-func FuzzDecodeFirstGeneration(f *testing.F)  { fuzzDecode(f, firstGeneration) }
-func FuzzDecodeTodaysGeneration(f *testing.F) { fuzzDecode(f, todaysGeneration) }
+func FuzzDecodeFirstGeneration(f *testing.F)  { fuzzDecode(f, FirstGeneration) }
+func FuzzDecodeTodaysGeneration(f *testing.F) { fuzzDecode(f, TodaysGeneration) }
 
 // fuzzDecode checks that any stream means the same in one piece, in two and byte by byte, and that a
 // decoded request is within its bounds and encodes to what was read.
-func fuzzDecode(f *testing.F, g generation) {
+func fuzzDecode(f *testing.F, g Generation) {
 	f.Helper()
 	for version, calls := range recordings(f) {
-		if strings.HasPrefix(version, "1.") != (g == firstGeneration) {
+		if strings.HasPrefix(version, "1.") != (g == FirstGeneration) {
 			continue
 		}
 		var all []byte
@@ -335,7 +335,7 @@ func fuzzDecode(f *testing.F, g generation) {
 }
 
 // encodeRequest is the inverse of decode.
-func encodeRequest(g generation, req *request) []byte {
+func encodeRequest(g Generation, req *request) []byte {
 	var fields []any
 	switch req.op {
 	case opValidate, opPing:

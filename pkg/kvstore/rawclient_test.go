@@ -10,20 +10,20 @@ import (
 	"time"
 )
 
-// client is a raw connection to a server. Whatever the server sends is read at once, so that the server
+// rawClient is a raw connection to a server. Whatever the server sends is read at once, so that the server
 // never waits for it.
-type client struct {
+type rawClient struct {
 	t    testing.TB
-	g    generation
+	g    Generation
 	nc   net.Conn
 	came chan byte // closed at the end of the connection
 }
 
 const patience = 10 * time.Second
 
-func newClient(t testing.TB, g generation, nc net.Conn) *client {
+func newRawClient(t testing.TB, g Generation, nc net.Conn) *rawClient {
 	t.Helper()
-	c := &client{t: t, g: g, nc: nc, came: make(chan byte, 1<<16)}
+	c := &rawClient{t: t, g: g, nc: nc, came: make(chan byte, 1<<16)}
 	go func() {
 		defer close(c.came)
 		buf := make([]byte, 4096)
@@ -38,50 +38,50 @@ func newClient(t testing.TB, g generation, nc net.Conn) *client {
 		}
 	}()
 	t.Cleanup(c.close)
-	if g == todaysGeneration {
+	if g == TodaysGeneration {
 		c.write(handshake)
 	}
 	return c
 }
 
 // dial connects over TCP.
-func dial(t testing.TB, addr string, g generation) *client {
+func dial(t testing.TB, addr string, g Generation) *rawClient {
 	t.Helper()
 	nc, err := net.Dial("tcp", addr)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return newClient(t, g, nc)
+	return newRawClient(t, g, nc)
 }
 
 // pipe connects without the network: the server reads in exactly the pieces that are written.
-func pipe(t testing.TB, s *Server, g generation) *client {
+func pipe(t testing.TB, s *Server, g Generation) *rawClient {
 	t.Helper()
 	theirs, ours := net.Pipe()
 	s.start(theirs)
-	return newClient(t, g, ours)
+	return newRawClient(t, g, ours)
 }
 
-func (c *client) close() {
+func (c *rawClient) close() {
 	c.nc.Close()
 	for range c.came {
 	}
 }
 
-func (c *client) write(b []byte) {
+func (c *rawClient) write(b []byte) {
 	c.t.Helper()
 	if _, err := c.nc.Write(b); err != nil {
 		c.t.Errorf("write: %v", err)
 	}
 }
 
-func (c *client) send(o op, fields ...any) {
+func (c *rawClient) send(o op, fields ...any) {
 	c.t.Helper()
 	c.write(encode(c.g, o, fields...))
 }
 
 // read reads n bytes, or fewer at the end of the connection.
-func (c *client) read(n int) []byte {
+func (c *rawClient) read(n int) []byte {
 	c.t.Helper()
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
@@ -101,7 +101,7 @@ func (c *client) read(n int) []byte {
 }
 
 // expect checks that the server's next bytes are want: strings as values, ints as i, bytes as they are.
-func (c *client) expect(want ...any) {
+func (c *rawClient) expect(want ...any) {
 	c.t.Helper()
 	var b []byte
 	for _, w := range want {
@@ -122,9 +122,9 @@ func (c *client) expect(want ...any) {
 }
 
 // ping checks that the server has answered all that came before and nothing else.
-func (c *client) ping() {
+func (c *rawClient) ping() {
 	c.t.Helper()
-	if c.g == todaysGeneration {
+	if c.g == TodaysGeneration {
 		c.send(opPing, uint32(0x1234567))
 		c.expect(uint32(0x1234567))
 		return
@@ -133,7 +133,7 @@ func (c *client) ping() {
 	c.expect(answerReady)
 }
 
-func (c *client) expectClosed() {
+func (c *rawClient) expectClosed() {
 	c.t.Helper()
 	if got := c.read(1); len(got) > 0 {
 		c.t.Fatalf("server sent %x, want the end of the connection", got)

@@ -56,7 +56,7 @@ var rules = map[string]rule{
 		why:    "processes are started and stopped without knowing why",
 	},
 	"pkg/kvstore": {
-		theirs: []string{"github.com/rs/zerolog"},
+		theirs: []string{"github.com/rs/zerolog", "golang.org/x/sys"},
 		why:    "the store serves bytes to anybody",
 	},
 	"pkg/events": {

@@ -3,7 +3,6 @@ package kvstore
 import (
 	"bytes"
 	"fmt"
-	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -53,8 +52,8 @@ func TestBothGenerationsShareThePortAndTheKeys(t *testing.T) {
 func TestWait(t *testing.T) {
 	for _, g := range []Generation{FirstGeneration, TodaysGeneration} {
 		t.Run(g.String(), func(t *testing.T) {
-			s := pipeServer(t, ServerOptions{})
-			waiter, setter := pipe(t, s, g), pipe(t, s, TodaysGeneration)
+			l := stepLoop(t, ServerOptions{})
+			waiter, setter := l.connect(g), l.connect(TodaysGeneration)
 			waiter.ping()
 			// wait sends a WAIT behind a request whose answer shows that the WAIT has been read too.
 			wait := func(keys ...any) {
@@ -87,7 +86,7 @@ func TestWait(t *testing.T) {
 				waiter.expect(answerStopWaiting)
 			}
 			waiter.ping()
-			if n := len(s.store.waiting); n != 0 {
+			if n := len(l.store.waiting); n != 0 {
 				t.Errorf("waits for %d keys are left", n)
 			}
 		})
@@ -95,8 +94,8 @@ func TestWait(t *testing.T) {
 }
 
 func TestCancelWait(t *testing.T) {
-	s := pipeServer(t, ServerOptions{})
-	waiter, setter := pipe(t, s, TodaysGeneration), pipe(t, s, TodaysGeneration)
+	l := stepLoop(t, ServerOptions{})
+	waiter, setter := l.connect(TodaysGeneration), l.connect(TodaysGeneration)
 
 	waiter.send(opWait, 1, "absent")
 	waiter.send(opCancelWait)
@@ -119,8 +118,8 @@ func TestCancelWait(t *testing.T) {
 }
 
 func TestFirstGenerationCancelsByGoingOn(t *testing.T) {
-	s := pipeServer(t, ServerOptions{})
-	waiter, setter := pipe(t, s, FirstGeneration), pipe(t, s, TodaysGeneration)
+	l := stepLoop(t, ServerOptions{})
+	waiter, setter := l.connect(FirstGeneration), l.connect(TodaysGeneration)
 	waiter.send(opWait, 2, "absent", "absent too")
 	waiter.send(opAdd, "n", 5)
 	waiter.expect(5)
@@ -130,8 +129,8 @@ func TestFirstGenerationCancelsByGoingOn(t *testing.T) {
 }
 
 func TestRequestsBehindAWait(t *testing.T) {
-	s := pipeServer(t, ServerOptions{})
-	waiter, setter := pipe(t, s, TodaysGeneration), pipe(t, s, TodaysGeneration)
+	l := stepLoop(t, ServerOptions{})
+	waiter, setter := l.connect(TodaysGeneration), l.connect(TodaysGeneration)
 	many := bytes.Repeat(encode(TodaysGeneration, opGet, "k"), 1000) // more than fit into one read
 	waiter.write(slices.Concat(
 		encode(TodaysGeneration, opSet, "n", "0"),
@@ -191,11 +190,9 @@ func TestBadInput(t *testing.T) {
 		{"WATCH_KEY", slices.Concat([]byte{7}, appendValue(nil, []byte("/k"))), ReasonUnknownOp},
 		{"op 9 of the first generation", []byte{9}, ReasonUnknownOp},
 		{"PING of the first generation", []byte{0x0d, 1, 2, 3, 4}, ReasonUnknownOp},
-		{"QUEUE_PUSH", today(0x0e, "/q", "v"), ReasonUnknownOp},
-		{"QUEUE_POP", today(0x0f, "/q"), ReasonUnknownOp},
-		{"QUEUE_LEN", today(0x10, "/q"), ReasonUnknownOp},
-		{"LIST_KEYS", today(0x11), ReasonUnknownOp},
-		{"BARRIER", today(0x12, "/b", 1), ReasonUnknownOp},
+		{"op 13", today(0x13), ReasonUnknownOp},
+		{"queue key too long", today(opQueuePush, long), ReasonMalformed},
+		{"barrier on a word", today(opBarrier, "word", 1), ReasonNotNumber},
 		{"op ff", today(0xff), ReasonUnknownOp},
 		{"key too long", today(opGet, long), ReasonMalformed},
 		{"key too long, first generation", first(opGet, long), ReasonMalformed},
@@ -262,39 +259,96 @@ func TestStalledRequests(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := pipeServer(t, ServerOptions{})
-				c, begin := pipe(t, s, unknownGeneration), time.Now()
+				l := stepLoop(t, ServerOptions{})
+				c := l.connect(unknownGeneration)
 				c.write(tt.half)
-				for range c.came {
+				if wait := l.untilStall(); wait != 30*time.Second {
+					t.Errorf("the loop would sleep %v, want 30s", wait)
 				}
-				if took := time.Since(begin); took != 30*time.Second {
-					t.Errorf("closed after %v, want 30s", took)
+				<-time.After(30*time.Second - 1)
+				l.turn()
+				if l.open != 1 {
+					t.Fatal("closed before its time")
 				}
-				expectRefused(t, s, ReasonStalled)
+				<-time.After(1)
+				c.expectClosed()
+				l.expectRefused(ReasonStalled)
 			})
 		})
 	}
 }
 
+// A client may be slow, but not too slow: a byte now and then does not keep half a request alive.
+func TestTrickledRequest(t *testing.T) {
+	tests := []struct {
+		name  string
+		piece int // bytes that come each second
+		ends  bool
+	}{
+		{"too slow", fairShare/30 - 10, true},
+		{"just fast enough", fairShare/29 + 1, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				l := stepLoop(t, ServerOptions{})
+				c := l.connect(TodaysGeneration)
+				request := encode(TodaysGeneration, opSet, "k", make([]byte, 5*fairShare))
+				for len(request) > 0 && l.open > 0 {
+					n := min(tt.piece, len(request))
+					c.write(request[:n])
+					request = request[n:]
+					<-time.After(time.Second)
+				}
+				l.turn()
+				if ended := l.open == 0; ended != tt.ends {
+					t.Errorf("closed: %v, want %v; %d bytes were left to send", ended, tt.ends, len(request))
+				}
+			})
+		})
+	}
+}
+
+// A process that was suspended gives its clients the time that it was not there.
+func TestSuspendedServerJudgesNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := stepLoop(t, ServerOptions{})
+		c := l.connect(TodaysGeneration)
+		c.write(encode(TodaysGeneration, opAdd, "k", 1)[:5])
+		<-time.After(20 * time.Second)
+		l.forgive(time.Hour)
+		<-time.After(29*time.Second + time.Hour - 20*time.Second)
+		l.turn()
+		if l.open != 1 {
+			t.Fatal("closed before its time")
+		}
+		l.forgive(time.Second - 1) // that is no suspension
+		<-time.After(time.Second)
+		c.expectClosed()
+	})
+}
+
 func TestSilenceBetweenRequestsIsForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := pipeServer(t, ServerOptions{StallTimeout: time.Second})
-		silent := pipe(t, s, unknownGeneration) // torch 1.13's watch connection
+		l := stepLoop(t, ServerOptions{StallTimeout: time.Second})
+		silent := l.connect(unknownGeneration) // torch 1.13's watch connection
 		var clients []*rawClient
 		for _, g := range []Generation{FirstGeneration, TodaysGeneration} {
-			idle, halves, waiting := pipe(t, s, g), pipe(t, s, g), pipe(t, s, g)
+			idle, halves, waiting := l.connect(g), l.connect(g), l.connect(g)
 			request := encode(g, opSet, "k", "v")
 			halves.write(request[:7])
 			<-time.After(900 * time.Millisecond)
-			halves.write(request[7:12])
-			<-time.After(900 * time.Millisecond)
-			halves.write(request[12:])
+			halves.write(request[7:])
 			waiting.send(opWait, 1, "late")
 			clients = append(clients, idle, halves, waiting)
 		}
-		queued := pipe(t, s, TodaysGeneration)
+		queued := l.connect(TodaysGeneration)
 		queued.write(append(encode(TodaysGeneration, opWait, 1, "late"), byte(opSet))) // half a request behind a wait
 		<-time.After(1000 * time.Hour)
+		l.turn()
+		if wait := l.untilStall(); wait >= 0 {
+			t.Errorf("the loop would sleep only %v", wait)
+		}
 		for i, c := range clients {
 			if i%3 != 2 {
 				c.ping()
@@ -304,9 +358,10 @@ func TestSilenceBetweenRequestsIsForEver(t *testing.T) {
 		for _, c := range []*rawClient{clients[2], clients[5], queued} {
 			c.expect(answerStopWaiting)
 		}
-		if open := s.Stats().Open; open != 8 {
-			t.Errorf("%d connections open, want 8", open)
+		if l.open != 8 {
+			t.Errorf("%d connections open, want 8", l.open)
 		}
+		<-time.After(time.Second)
 		queued.expectClosed() // now its half request is due
 		silent.g = FirstGeneration
 		silent.ping()
@@ -314,43 +369,56 @@ func TestSilenceBetweenRequestsIsForEver(t *testing.T) {
 }
 
 func TestClientGoneWhileItWaits(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := pipeServer(t, ServerOptions{})
-		first, today, queued := pipe(t, s, FirstGeneration), pipe(t, s, TodaysGeneration), pipe(t, s, TodaysGeneration)
-		for _, c := range []*rawClient{first, today, queued} {
-			c.send(opWait, 2, "a", "b")
-		}
-		queued.write(bytes.Repeat(encode(TodaysGeneration, opNumKeys), 10_000))
-		synctest.Wait()
-		for _, c := range []*rawClient{first, today, queued} {
-			c.close()
-		}
-		synctest.Wait()
-		if open, waits := s.Stats().Open, len(s.store.waiting); open != 0 || waits != 0 {
-			t.Errorf("%d connections and waits for %d keys are left", open, waits)
-		}
-	})
+	l := stepLoop(t, ServerOptions{})
+	first, today, queued := l.connect(FirstGeneration), l.connect(TodaysGeneration), l.connect(TodaysGeneration)
+	barrier := l.connect(TodaysGeneration)
+	for _, c := range []*rawClient{first, today, queued} {
+		c.send(opWait, 2, "a", "b")
+	}
+	barrier.send(opBarrier, "c", 2)
+	queued.write(bytes.Repeat(encode(TodaysGeneration, opNumKeys), 10_000))
+	for _, c := range []*rawClient{first, today, queued, barrier} {
+		c.close()
+	}
+	if l.open != 0 || len(l.store.waiting) != 0 || l.held != 0 || l.stalls.Len() != 0 {
+		t.Errorf("%d connections, waits for %d keys, %d bytes and %d half requests are left",
+			l.open, len(l.store.waiting), l.held, l.stalls.Len())
+	}
 }
 
 func TestSlowReaderDisturbsNobody(t *testing.T) {
-	s := pipeServer(t, ServerOptions{})
-	good := pipe(t, s, TodaysGeneration)
-	good.send(opSet, "big", make([]byte, maxValue))
+	l := stepLoop(t, ServerOptions{MaxMemory: 20 << 30})
+	good, slow := l.connect(TodaysGeneration), l.connect(TodaysGeneration)
+	good.send(opSet, "big", bytes.Repeat([]byte("0123456789abcdef"), maxValue/16))
 	good.ping()
-	theirs, ours := net.Pipe()
-	s.start(theirs)
-	defer ours.Close()
-	// It asks for 8 GiB and reads none of it.
+	// It asks for 8 GiB, and for more behind that, and reads none of it.
 	keys := []any{1000}
 	for range 1000 {
 		keys = append(keys, "big")
 	}
-	if _, err := ours.Write(append(bytes.Clone(handshake), encode(TodaysGeneration, opMultiGet, keys...)...)); err != nil {
-		t.Fatal(err)
-	}
+	slow.write(encode(TodaysGeneration, opMultiGet, keys...))
+	slow.write(encode(TodaysGeneration, opAdd, "n", 1))
 	good.send(opSet, "big", "small")
 	good.send(opGet, "big")
 	good.expect("small")
+	good.send(opCheck, 1, "n")
+	good.expect(answerNotReady) // nothing is done for it in advance
+	// Then it reads some, and all of it is as it was.
+	for range 3 {
+		slow.expect(string(bytes.Repeat([]byte("0123456789abcdef"), maxValue/16)))
+	}
+	slow.close()
+	if l.open != 1 || l.held != 0 {
+		t.Errorf("%d connections hold %d bytes, want 1 and 0", l.open, l.held)
+	}
+}
+
+// expectRefused checks that the loop has refused one connection, and why.
+func (l steppedLoop) expectRefused(reason Reason) {
+	l.t.Helper()
+	if diff := cmp.Diff(map[Reason]uint64{reason: 1}, l.refused); diff != "" {
+		l.t.Errorf("refused (-want +got):\n%s", diff)
+	}
 }
 
 func TestOneLogLinePerReason(t *testing.T) {

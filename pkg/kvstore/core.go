@@ -4,59 +4,88 @@ import (
 	"bytes"
 	"container/list"
 	"fmt"
+	"math"
 	"strconv"
+	"strings"
 )
 
-// core is the store's state machine: the keys, and those who wait for keys. It does no I/O and knows
-// no time. It has one owner at a time.
+// core is the store's state machine: the keys, the queues, and those who wait for either. It does no I/O
+// and knows no time. It has one owner at a time.
 //
 // Values given to core are kept and values it returns are shared: nobody may change their bytes
-// afterwards. core itself only ever writes behind the end of a value, in append.
+// afterwards. core itself only ever writes behind the end of a value, in append. Of keys it keeps copies.
 type core struct {
-	data map[string][]byte
+	data   map[string]*entry
+	queues map[string]*queue // none of them is empty
 	// waiting holds, for each key that somebody waits for, its *waiters in the order they came.
 	waiting map[string]*list.List
+	// size is about the number of bytes that data and queues take.
+	size int64
 }
 
-// waiter is a wait for several keys. Each key is counted off once, when it is set; deleting it later
-// does not bring it back.
-type waiter struct {
-	release func()
-	missing map[string]*list.Element // its place in core.waiting, per key not yet set
-}
+// What a map keeps is referred to by pointers: an assignment would replace a key too, by one that core does not own.
+type (
+	entry struct{ value []byte }
+	queue struct{ values [][]byte }
+)
+
+// entryCost is about what a key or a queued value takes besides its bytes.
+const entryCost = 128
 
 func newCore() *core {
-	return &core{data: map[string][]byte{}, waiting: map[string]*list.List{}}
+	return &core{data: map[string]*entry{}, queues: map[string]*queue{}, waiting: map[string]*list.List{}}
+}
+
+// put stores value under key and releases nobody.
+func (c *core) put(key string, value []byte) {
+	e := c.data[key]
+	if e == nil {
+		e = &entry{}
+		c.data[strings.Clone(key)] = e
+		c.size += entryCost + int64(len(key))
+	}
+	c.size += int64(cap(value) - cap(e.value))
+	e.value = value
 }
 
 func (c *core) set(key string, value []byte) {
-	c.data[key] = value
+	c.put(key, value)
 	c.countOff(key)
 }
 
 func (c *core) get(key string) ([]byte, bool) {
-	value, ok := c.data[key]
-	return value, ok
+	e, ok := c.data[key]
+	if !ok {
+		return nil, false
+	}
+	return e.value, true
 }
 
 // add follows Store.Add. Its error is an ErrNotNumber and leaves the value as it was.
 func (c *core) add(key string, delta int64) (int64, error) {
-	var sum int64
-	if old, ok := c.data[key]; ok {
-		n, err := stoll(old)
-		if err != nil {
-			return 0, fmt.Errorf("add %d to key %.80q: %w", delta, key, err)
-		}
-		sum = n
+	sum, err := c.plus(key, delta)
+	if err == nil {
+		c.set(key, strconv.AppendInt(nil, sum, 10))
 	}
-	sum += delta
-	c.set(key, strconv.AppendInt(nil, sum, 10))
-	return sum, nil
+	return sum, err
+}
+
+// plus returns the number held under key plus delta.
+func (c *core) plus(key string, delta int64) (int64, error) {
+	old, ok := c.get(key)
+	if !ok {
+		return delta, nil
+	}
+	n, err := stoll(old)
+	if err != nil {
+		return 0, fmt.Errorf("add %d to key %.80q: %w", delta, key, err)
+	}
+	return n + delta, nil
 }
 
 // compareSet follows Store.CompareSet.
 func (c *core) compareSet(key string, expected, desired []byte) []byte {
-	held, ok := c.data[key]
+	held, ok := c.get(key)
 	switch {
 	case !ok && len(expected) > 0:
 		return expected
@@ -67,94 +96,116 @@ func (c *core) compareSet(key string, expected, desired []byte) []byte {
 	return desired
 }
 
-func (c *core) check(keys []string) bool {
-	for _, key := range keys {
-		if _, ok := c.data[key]; !ok {
-			return false
-		}
-	}
-	return true
+// present tells whether a wait for key is over at once: it has a value, or a queue that holds something.
+func (c *core) present(key string) bool {
+	return c.data[key] != nil || c.queues[key] != nil
 }
 
 func (c *core) numKeys() int64 { return int64(len(c.data)) }
 
+// list returns the keys, in no order.
+func (c *core) list() []string {
+	keys := make([]string, 0, len(c.data))
+	for key := range c.data {
+		keys = append(keys, key)
+	}
+	return keys
+}
+
 func (c *core) delete(key string) bool {
-	_, ok := c.data[key]
-	delete(c.data, key)
+	e, ok := c.data[key]
+	if ok {
+		c.size -= entryCost + int64(len(key)+cap(e.value))
+		delete(c.data, key)
+	}
 	return ok
 }
 
 // append grows the value in place where it has room. Values handed out before keep their length and
 // so do not see it.
 func (c *core) append(key string, value []byte) {
-	c.set(key, append(c.data[key], value...))
+	old, _ := c.get(key)
+	c.set(key, append(old, value...))
 }
 
-// wait returns nil if every key is present. Otherwise it returns a waiter, and release is called once,
-// within the operation that sets the last missing key, unless cancel comes first. release must not
-// block and must not call core.
-func (c *core) wait(keys []string, release func()) *waiter {
-	w := &waiter{release: release, missing: map[string]*list.Element{}}
-	for _, key := range keys {
-		if _, ok := c.data[key]; ok || w.missing[key] != nil {
-			continue
-		}
-		queue := c.waiting[key]
-		if queue == nil {
-			queue = list.New()
-			c.waiting[key] = queue
-		}
-		w.missing[key] = queue.PushBack(w)
+// push puts value at the end of queue key and counts key off for the first who waits for it.
+func (c *core) push(key string, value []byte) {
+	q := c.queues[key]
+	if q == nil {
+		q = &queue{}
+		c.queues[strings.Clone(key)] = q
+		c.size += entryCost + int64(len(key))
 	}
-	if len(w.missing) == 0 {
-		return nil
-	}
-	return w
+	q.values = append(q.values, value)
+	c.size += entryCost + int64(cap(value))
+	c.countOffFirst(key)
 }
 
-// cancel ends a wait and returns the keys it still missed, in no order: none if it has been released
-// before. It is called once at most.
-func (c *core) cancel(w *waiter) []string {
-	keys := make([]string, 0, len(w.missing))
-	for key, element := range w.missing {
-		keys = append(keys, key)
-		queue := c.waiting[key]
-		if queue.Remove(element); queue.Len() == 0 {
-			delete(c.waiting, key)
-		}
+// pop takes the first value from queue key and returns it with the queue's length before: 0 where there
+// is none.
+func (c *core) pop(key string) (value []byte, length int) {
+	q := c.queues[key]
+	if q == nil {
+		return nil, 0
 	}
-	return keys
+	length = len(q.values)
+	value, q.values[0] = q.values[0], nil
+	q.values = q.values[1:]
+	c.size -= entryCost + int64(cap(value))
+	if length == 1 {
+		delete(c.queues, key)
+		c.size -= entryCost + int64(len(key))
+	}
+	return value, length
 }
 
-// countOff takes key off every wait for it and releases those that miss nothing more.
-func (c *core) countOff(key string) {
-	queue := c.waiting[key]
-	if queue == nil {
-		return
+func (c *core) queueLen(key string) int {
+	if q := c.queues[key]; q != nil {
+		return len(q.values)
 	}
-	delete(c.waiting, key)
-	for element := queue.Front(); element != nil; element = element.Next() {
-		w := element.Value.(*waiter)
-		if delete(w.missing, key); len(w.missing) == 0 {
-			w.release()
-		}
+	return 0
+}
+
+// arrive counts one more arrival at the barrier key, under that key, as torch 2.14 does: the arrival that
+// makes it members or more releases all who wait for key, whatever they wait for it, and every later one
+// passes. It returns nil if this is such a one, else a waiter, as wait does. Its error is an ErrNotNumber.
+func (c *core) arrive(key string, members int64, release func()) (*waiter, error) {
+	arrived, err := c.plus(key, 1)
+	if err != nil {
+		return nil, err
 	}
+	c.put(key, strconv.AppendInt(nil, arrived, 10))
+	if arrived >= members {
+		c.countOff(key)
+		return nil, nil
+	}
+	w := newWaiter(release)
+	c.enlist(w, key)
+	return w, nil
 }
 
 // stoll reads a decimal number as C's stoll does in base 10: white space, a sign and digits; what
 // follows them is ignored.
 func stoll(value []byte) (int64, error) {
 	text := bytes.TrimLeft(value, " \t\n\v\f\r")
-	end := 0
-	if len(text) > 0 && (text[0] == '+' || text[0] == '-') {
-		end++
+	negative := len(text) > 0 && text[0] == '-'
+	if negative || (len(text) > 0 && text[0] == '+') {
+		text = text[1:]
 	}
-	for end < len(text) && '0' <= text[end] && text[end] <= '9' {
-		end++
+	// Downwards, since there is one negative number more than there are positive ones.
+	n, digits := int64(0), 0
+	for ; digits < len(text) && '0' <= text[digits] && text[digits] <= '9'; digits++ {
+		digit := int64(text[digits] - '0')
+		if n < (math.MinInt64+digit)/10 {
+			return 0, fmt.Errorf("its value %.40q is %w", value, ErrNotNumber)
+		}
+		n = 10*n - digit
 	}
-	n, err := strconv.ParseInt(string(text[:end]), 10, 64)
-	if err != nil {
+	if digits == 0 || (!negative && n == math.MinInt64) {
 		return 0, fmt.Errorf("its value %.40q is %w", value, ErrNotNumber)
 	}
-	return n, nil
+	if negative {
+		return n, nil
+	}
+	return -n, nil
 }

@@ -38,7 +38,7 @@ func TestCompareSet(t *testing.T) {
 			if got := string(c.compareSet("k", []byte(tt.expected), []byte(tt.desired))); got != tt.want {
 				t.Errorf("compareSet = %q, want %q", got, tt.want)
 			}
-			if diff := cmp.Diff(tt.wantHeld, c.data["k"]); diff != "" {
+			if diff := cmp.Diff(tt.wantHeld, held(c, "k")); diff != "" {
 				t.Errorf("held afterwards (-want +got):\n%s", diff)
 			}
 		})
@@ -80,7 +80,7 @@ func TestAdd(t *testing.T) {
 			if errors.Is(err, ErrNotNumber) != tt.fails || got != tt.want {
 				t.Fatalf("add = %d, %v; want %d, failure %v", got, err, tt.want, tt.fails)
 			}
-			if held := string(c.data["k"]); tt.fails && held != tt.held {
+			if held := string(held(c, "k")); tt.fails && held != tt.held {
 				t.Errorf("a failed add left %q", held)
 			}
 		})
@@ -121,12 +121,16 @@ func TestCoreModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := newCore()
 		model := map[string]string{}
+		queues := map[string][]string{}
 		var waits []*wait
+		countOff := func(w *wait, key string) {
+			delete(w.missing, key)
+			w.over = w.over || len(w.missing) == 0
+		}
 		store := func(key, value string) {
 			model[key] = value
 			for _, w := range waits {
-				delete(w.missing, key)
-				w.over = w.over || len(w.missing) == 0
+				countOff(w, key)
 			}
 		}
 		t.Repeat(map[string]func(*rapid.T){
@@ -195,7 +199,7 @@ func TestCoreModel(t *testing.T) {
 				ks := someKeys.Draw(t, "keys")
 				w := &wait{missing: map[string]bool{}}
 				for _, k := range ks {
-					if _, ok := model[k]; !ok {
+					if _, ok := model[k]; !ok && len(queues[k]) == 0 {
 						w.missing[k] = true
 					}
 				}
@@ -206,6 +210,54 @@ func TestCoreModel(t *testing.T) {
 				if w.real != nil {
 					waits = append(waits, w)
 				}
+			},
+			"push": func(t *rapid.T) {
+				k, v := key.Draw(t, "key"), value.Draw(t, "value")
+				c.push(k, []byte(v))
+				queues[k] = append(queues[k], v)
+				if i := slices.IndexFunc(waits, func(w *wait) bool { return w.missing[k] }); i >= 0 {
+					countOff(waits[i], k)
+				}
+			},
+			"pop": func(t *rapid.T) {
+				k := key.Draw(t, "key")
+				got, length := c.pop(k)
+				if length != len(queues[k]) {
+					t.Fatalf("pop: length %d, want %d", length, len(queues[k]))
+				}
+				if length > 0 {
+					if want := queues[k][0]; string(got) != want {
+						t.Fatalf("pop = %q, want %q", got, want)
+					}
+					queues[k] = queues[k][1:]
+				}
+			},
+			"arrive": func(t *rapid.T) {
+				k := key.Draw(t, "key")
+				held, there := model[k]
+				if there && !number.MatchString(held) {
+					t.Skip("no number")
+				}
+				members := rapid.Int64Range(0, 5).Draw(t, "members")
+				w := &wait{missing: map[string]bool{k: true}}
+				real, err := c.arrive(k, members, func() { w.calls++ })
+				if err != nil {
+					if !errors.Is(err, ErrNotNumber) {
+						t.Fatal(err)
+					}
+					return
+				}
+				count, _ := c.get(k)
+				model[k] = string(count) // add's test says what it is
+				if n, err := stoll(count); err != nil || (n >= members) != (real == nil) {
+					t.Fatalf("arrival %q of %d waits: %v", count, members, real != nil)
+				}
+				if real == nil {
+					store(k, model[k])
+					return
+				}
+				w.real = real
+				waits = append(waits, w)
 			},
 			"cancel": func(t *rapid.T) {
 				if len(waits) == 0 {
@@ -223,12 +275,25 @@ func TestCoreModel(t *testing.T) {
 				if got := c.numKeys(); got != int64(len(model)) {
 					t.Fatalf("numKeys = %d, want %d", got, len(model))
 				}
+				size := int64(0)
+				for _, e := range c.data {
+					size += entryCost + 1 + int64(cap(e.value))
+				}
 				for _, k := range keys {
+					if len(queues[k]) > 0 {
+						size += entryCost + 1
+					}
+					for _, v := range c.queued(k) {
+						size += entryCost + int64(cap(v))
+					}
 					got, ok := c.get(k)
 					want, there := model[k]
-					if ok != there || string(got) != want || c.check([]string{k}) != there {
+					if ok != there || string(got) != want || c.present(k) != (there || len(queues[k]) > 0) || c.queueLen(k) != len(queues[k]) {
 						t.Fatalf("get(%q) = %q, %v; want %q, %v", k, got, ok, want, there)
 					}
+				}
+				if c.size != size {
+					t.Fatalf("core says it has %d bytes, want %d", c.size, size)
 				}
 				waitedFor := map[string]bool{}
 				for _, w := range waits {
@@ -255,4 +320,18 @@ func TestWaitersAreReleasedInOrder(t *testing.T) {
 	if diff := cmp.Diff([]int{0, 1, 2, 3, 4}, order); diff != "" {
 		t.Errorf("order of release (-want +got):\n%s", diff)
 	}
+}
+
+// held returns the value of key, nil where there is none.
+func held(c *core, key string) []byte {
+	value, _ := c.get(key)
+	return value
+}
+
+// queued returns the values of queue key.
+func (c *core) queued(key string) [][]byte {
+	if q := c.queues[key]; q != nil {
+		return q.values
+	}
+	return nil
 }

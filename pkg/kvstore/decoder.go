@@ -3,6 +3,7 @@ package kvstore
 import (
 	"bytes"
 	"encoding/binary"
+	"unsafe"
 )
 
 // detect tells a connection's generation from its first bytes, unknownGeneration while it takes more
@@ -12,162 +13,183 @@ func detect(b []byte) Generation {
 	if len(b) == 0 {
 		return unknownGeneration
 	}
-	handshake := binary.LittleEndian.AppendUint32([]byte{byte(opValidate)}, magicNumber)
-	seen := min(len(b), len(handshake))
+	seen := min(len(b), len(opening))
 	switch {
-	case !bytes.Equal(b[:seen], handshake[:seen]):
+	case string(b[:seen]) != opening[:seen]:
 		return FirstGeneration
-	case seen < len(handshake):
+	case seen < len(opening):
 		return unknownGeneration
 	}
 	return TodaysGeneration
 }
 
-// request is a decoded request.
+// request is a decoded request. It refers to the bytes that it was decoded from, and is good as long as
+// nobody changes them.
 type request struct {
 	op     op
-	keys   []string
-	values [][]byte
-	number uint64 // the request's w or i
+	number uint64 // its w or i
+
+	bytes        []byte // all of it
+	room         int    // the size of the memory that bytes is in
+	keys, values []span
+
+	given bool // keep has handed out a part of bytes
 }
 
-// decoder decodes the requests of one connection, whose bytes may come in any pieces. It holds what has
-// come of the request under way and sets no memory aside for more than twice that.
+// span is a place in a request's bytes.
+type span struct{ from, to int }
+
+// key returns the i-th key without copying it: it changes when the request's bytes do.
+func (r *request) key(i int) string {
+	k := r.keys[i]
+	if k.from == k.to {
+		return ""
+	}
+	return unsafe.String(&r.bytes[k.from], k.to-k.from)
+}
+
+// allKeys returns all keys, as key does.
+func (r *request) allKeys() []string {
+	keys := make([]string, len(r.keys))
+	for i := range keys {
+		keys[i] = r.key(i)
+	}
+	return keys
+}
+
+func (r *request) value(i int) []byte {
+	v := r.values[i]
+	return r.bytes[v.from:v.to:v.to]
+}
+
+// keep returns the i-th value for somebody who keeps it: a copy, or, where mayGive allows it and the value
+// is long and takes most of the memory that it is in, the very bytes, which are the keeper's from then on.
+func (r *request) keep(i int, mayGive bool) []byte {
+	v := r.value(i)
+	if mayGive && len(v) >= 64<<10 && len(v) >= r.room/8*7 {
+		r.given = true
+		return v
+	}
+	return bytes.Clone(v)
+}
+
+// decoder decodes the requests of one connection. It keeps only its place in the request under way; the
+// bytes of that are its caller's, who shows them all again, and more, each time. No byte is read twice for that.
 type decoder struct {
 	generation Generation
 
-	busy   bool // a request is under way
-	req    request
-	fields string // the fields still to come of this round
-	repeat string // the fields of each further round
-	rounds uint64 // further rounds
-	size   uint64 // bytes of keys and values so far, announced ones included
+	// need is how many bytes of the request under way are known to be needed, at least.
+	need int
 
-	integer  []byte // the first bytes of an integer that has come in part
-	inBytes  bool   // a key or value is under way
-	length   int    // its length
-	received []byte // what has come of it in earlier pieces
+	at     int     // how far the request under way has been decoded; 0 is none under way
+	req    request // its fields so far
+	fields string  // those still to come of this round
+	repeat string  // the fields of each further round
+	rounds uint64  // further rounds
 }
 
-// decode reads from b up to the end of one request at most. It returns the bytes it has not read and
-// the request; a nil request means that it has read all of b and needs more.
-func (d *decoder) decode(b []byte) (rest []byte, req *request, err error) {
-	if !d.busy {
-		if len(b) == 0 {
-			return nil, nil, nil
+// decode decodes the request at the start of b into d.req and returns its length, or 0 if b does not
+// have all of it yet; then b must be the start of what the next call is given. d.req is good until the
+// next call.
+func (d *decoder) decode(b []byte) (n int, err error) {
+	if d.at == 0 {
+		if d.need = 1; len(b) == 0 {
+			return 0, nil
 		}
 		if err := d.begin(b[0]); err != nil {
-			return nil, nil, err
+			return 0, err
 		}
-		b = b[1:]
 	}
 	for {
-		if d.fields == "" {
-			if d.rounds == 0 {
-				done := d.req
-				d.busy, d.req = false, request{}
-				return b, &done, nil
+		for d.fields != "" {
+			if complete, err := d.field(b); err != nil || !complete {
+				return 0, err
 			}
-			d.rounds--
-			d.fields = d.repeat
 		}
-		var complete bool
-		if b, complete, err = d.field(b); err != nil || !complete {
-			return nil, nil, err
+		if d.rounds == 0 {
+			n, d.at = d.at, 0
+			d.req.bytes, d.req.room = b[:n:n], cap(b)
+			return n, nil
 		}
+		d.rounds--
+		d.fields = d.repeat
 	}
 }
+
+// busy tells whether decode has begun a request and not ended it.
+func (d *decoder) busy() bool { return d.at > 0 }
 
 func (d *decoder) begin(b byte) error {
 	o, ok := d.generation.op(b)
 	if !ok {
 		return refuse(ReasonUnknownOp, "op %#02x of %s is not served", b, d.generation)
 	}
-	d.busy = true
-	d.req = request{op: o}
+	keys, values := d.req.keys[:0], d.req.values[:0]
+	if cap(keys)+cap(values) > 256 { // a connection should not keep what a rare request took
+		keys, values = nil, nil
+	}
+	d.req = request{op: o, keys: keys, values: values}
 	d.fields, _ = o.layout()
-	d.size = 0
+	d.at = 1
 	return nil
 }
 
-// field reads the next field, or as much of it as b has.
-func (d *decoder) field(b []byte) (rest []byte, complete bool, err error) {
+// field decodes the next field, if b has all of it.
+func (d *decoder) field(b []byte) (complete bool, err error) {
 	kind := d.fields[0]
-	if kind == 'k' || kind == 'v' {
-		if b, complete, err = d.bytesField(kind, b); complete {
-			d.fields = d.fields[1:]
-		}
-		return b, complete, err
-	}
-	n, b, complete := d.fixed(kind, b)
-	if !complete {
-		return nil, false, nil
-	}
-	d.fields = d.fields[1:]
-	if kind != 'n' {
-		d.req.number = n
-		return b, true, nil
-	}
-	if n > maxKeys {
-		return nil, false, refuse(ReasonMalformed, "%d keys in one request, the most is %d", n, maxKeys)
-	}
-	d.rounds, d.repeat, d.fields = n, d.fields, ""
-	return b, true, nil
-}
-
-// fixed reads an integer.
-func (d *decoder) fixed(kind byte, b []byte) (n uint64, rest []byte, complete bool) {
 	size := 8
 	if kind == 'w' {
 		size = 4
 	}
-	take := min(size-len(d.integer), len(b))
-	d.integer = append(d.integer, b[:take]...)
-	if len(d.integer) < size {
-		return 0, nil, false
+	if !d.has(b, size) {
+		return false, nil
 	}
-	if size == 4 {
-		n = uint64(binary.LittleEndian.Uint32(d.integer))
-	} else {
-		n = binary.LittleEndian.Uint64(d.integer)
-	}
-	d.integer = d.integer[:0]
-	return n, b[take:], true
-}
-
-// bytesField reads a key or a value.
-func (d *decoder) bytesField(kind byte, b []byte) (rest []byte, complete bool, err error) {
-	if !d.inBytes {
-		n, rest, ok := d.fixed(kind, b)
-		if !ok {
-			return nil, false, nil
+	switch kind {
+	case 'w':
+		d.req.number = uint64(binary.LittleEndian.Uint32(b[d.at:]))
+	case 'i':
+		d.req.number = binary.LittleEndian.Uint64(b[d.at:])
+	case 'n':
+		n := binary.LittleEndian.Uint64(b[d.at:])
+		if n > maxKeys {
+			return false, refuse(ReasonMalformed, "%d keys in one request, the most is %d", n, maxKeys)
 		}
-		if err := d.announce(kind, n); err != nil {
-			return nil, false, err
+		d.rounds, d.repeat = n, d.fields[1:]
+		d.at += size
+		d.fields = ""
+		return true, nil
+	default:
+		length := binary.LittleEndian.Uint64(b[d.at:])
+		if err := d.admit(kind, length); err != nil {
+			return false, err
 		}
-		b = rest
-	}
-	take := min(d.length-len(d.received), len(b))
-	if kind == 'k' && take == d.length {
-		d.req.keys = append(d.req.keys, string(b[:take]))
-	} else {
-		d.received = grow(d.received, take, d.length)
-		d.received = append(d.received, b[:take]...)
-		if len(d.received) < d.length {
-			return nil, false, nil
+		size += int(length)
+		if !d.has(b, size) {
+			return false, nil
 		}
+		place := span{d.at + 8, d.at + size}
 		if kind == 'k' {
-			d.req.keys = append(d.req.keys, string(d.received))
+			d.req.keys = append(d.req.keys, place)
 		} else {
-			d.req.values = append(d.req.values, d.received)
+			d.req.values = append(d.req.values, place)
 		}
 	}
-	d.inBytes, d.received = false, nil
-	return b[take:], true, nil
+	d.at += size
+	d.fields = d.fields[1:]
+	return true, nil
 }
 
-// announce takes note of the length of a key or value that follows.
-func (d *decoder) announce(kind byte, n uint64) error {
+// has tells whether b has size more bytes, and if not notes that they are needed.
+func (d *decoder) has(b []byte, size int) bool {
+	if len(b)-d.at >= size {
+		return true
+	}
+	d.need = d.at + size
+	return false
+}
+
+// admit checks the length of a key or value.
+func (d *decoder) admit(kind byte, n uint64) error {
 	what, most := "key", uint64(maxKey)
 	if kind == 'v' {
 		what, most = "value", maxValue
@@ -175,21 +197,8 @@ func (d *decoder) announce(kind byte, n uint64) error {
 	if n > most {
 		return refuse(ReasonMalformed, "a %s of %d bytes, the most is %d", what, n, most)
 	}
-	if d.size += n; d.size > maxRequest {
-		return refuse(ReasonMalformed, "more than %d bytes of keys and values in one request", maxRequest)
+	if uint64(d.at)+n > maxRequest {
+		return refuse(ReasonMalformed, "more than %d bytes in one request", maxRequest)
 	}
-	d.inBytes, d.length = true, int(n)
 	return nil
-}
-
-// grow makes room for n more bytes in b, which will be length bytes long in the end: all at once if
-// they are its last ones, otherwise by doubling, so that b never has room for more than twice what has
-// come and in the end exactly for length.
-func grow(b []byte, n, length int) []byte {
-	if len(b)+n <= cap(b) {
-		return b
-	}
-	grown := make([]byte, len(b), min(length, max(len(b)+n, 2*cap(b))))
-	copy(grown, b)
-	return grown
 }

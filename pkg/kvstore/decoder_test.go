@@ -9,7 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -105,60 +105,86 @@ func TestDetect(t *testing.T) {
 	}
 }
 
-// decodeAll decodes stream, handed over in pieces that end before each of cuts.
-func decodeAll(g Generation, stream []byte, cuts ...int) (reqs []*request, busy bool, err error) {
+// plain is a request on its own.
+type plain struct {
+	op     op
+	number uint64
+	keys   []string
+	values []string
+}
+
+func plainOf(r *request) plain {
+	p := plain{op: r.op, number: r.number}
+	for i := range r.keys {
+		p.keys = append(p.keys, strings.Clone(r.key(i)))
+	}
+	for i := range r.values {
+		p.values = append(p.values, string(r.value(i)))
+	}
+	return p
+}
+
+// decodeAll decodes stream, of which the decoder sees more and more, up to each of cuts.
+func decodeAll(g Generation, stream []byte, cuts ...int) (reqs []plain, busy bool, err error) {
 	d := decoder{generation: g}
 	start := 0
 	for _, cut := range append(cuts, len(stream)) {
-		// A copy without spare room: a decoder that keeps or overruns its input is found out.
-		piece := bytes.Clone(stream[start:cut])
-		start = cut
 		for {
-			rest, req, err := d.decode(piece)
+			// A copy without spare room: a decoder that keeps or overruns its input is found out.
+			seen := bytes.Clone(stream[start:max(start, cut)])
+			n, err := d.decode(seen)
 			if err != nil {
-				return reqs, d.busy, err
+				return reqs, d.busy(), err
 			}
-			if req == nil {
+			if n == 0 {
+				if d.need <= len(seen) {
+					return reqs, d.busy(), fmt.Errorf("decoder has %d bytes and needs %d", len(seen), d.need)
+				}
 				break
 			}
-			reqs = append(reqs, req)
-			piece = rest
+			reqs = append(reqs, plainOf(&d.req))
+			clear(seen)
+			start += n
 		}
-		clear(piece[:cap(piece)])
 	}
-	return reqs, d.busy, nil
+	return reqs, d.busy(), nil
 }
 
-var equalRequests = cmp.AllowUnexported(request{})
+var equalRequests = cmp.AllowUnexported(plain{})
 
 func TestDecode(t *testing.T) {
 	long := strings.Repeat("long", 200)
 	tests := []struct {
 		name   string
 		stream []byte
-		want   request
+		want   plain
 	}{
-		{"validate", handshake, request{op: opValidate, number: uint64(magicNumber)}},
-		{"ping", encode(TodaysGeneration, opPing, uint32(7)), request{op: opPing, number: 7}},
-		{"set", encode(TodaysGeneration, opSet, "k", long), request{op: opSet, keys: []string{"k"}, values: [][]byte{[]byte(long)}}},
-		{"set empty", encode(TodaysGeneration, opSet, "", ""), request{op: opSet, keys: []string{""}, values: [][]byte{nil}}},
-		{"append", encode(TodaysGeneration, opAppend, "k", "v"), request{op: opAppend, keys: []string{"k"}, values: [][]byte{[]byte("v")}}},
+		{"validate", handshake, plain{op: opValidate, number: uint64(magicNumber)}},
+		{"ping", encode(TodaysGeneration, opPing, uint32(7)), plain{op: opPing, number: 7}},
+		{"set", encode(TodaysGeneration, opSet, "k", long), plain{op: opSet, keys: []string{"k"}, values: []string{long}}},
+		{"set empty", encode(TodaysGeneration, opSet, "", ""), plain{op: opSet, keys: []string{""}, values: []string{""}}},
+		{"append", encode(TodaysGeneration, opAppend, "k", "v"), plain{op: opAppend, keys: []string{"k"}, values: []string{"v"}}},
 		{
 			"compare set", encode(TodaysGeneration, opCompareSet, "k", "", "d"),
-			request{op: opCompareSet, keys: []string{"k"}, values: [][]byte{nil, []byte("d")}},
+			plain{op: opCompareSet, keys: []string{"k"}, values: []string{"", "d"}},
 		},
-		{"get", encode(TodaysGeneration, opGet, "k"), request{op: opGet, keys: []string{"k"}}},
-		{"delete", encode(TodaysGeneration, opDelete, "k"), request{op: opDelete, keys: []string{"k"}}},
-		{"add", encode(TodaysGeneration, opAdd, "k", -2), request{op: opAdd, keys: []string{"k"}, number: 1<<64 - 2}},
-		{"num keys", encode(TodaysGeneration, opNumKeys), request{op: opNumKeys}},
-		{"cancel", encode(TodaysGeneration, opCancelWait), request{op: opCancelWait}},
-		{"check nothing", encode(TodaysGeneration, opCheck, 0), request{op: opCheck}},
-		{"wait", encode(TodaysGeneration, opWait, 2, "a", "bc"), request{op: opWait, keys: []string{"a", "bc"}}},
-		{"multi get", encode(TodaysGeneration, opMultiGet, 1, "a"), request{op: opMultiGet, keys: []string{"a"}}},
+		{"get", encode(TodaysGeneration, opGet, "k"), plain{op: opGet, keys: []string{"k"}}},
+		{"delete", encode(TodaysGeneration, opDelete, "k"), plain{op: opDelete, keys: []string{"k"}}},
+		{"add", encode(TodaysGeneration, opAdd, "k", -2), plain{op: opAdd, keys: []string{"k"}, number: 1<<64 - 2}},
+		{"num keys", encode(TodaysGeneration, opNumKeys), plain{op: opNumKeys}},
+		{"cancel", encode(TodaysGeneration, opCancelWait), plain{op: opCancelWait}},
+		{"check nothing", encode(TodaysGeneration, opCheck, 0), plain{op: opCheck}},
+		{"wait", encode(TodaysGeneration, opWait, 2, "a", "bc"), plain{op: opWait, keys: []string{"a", "bc"}}},
+		{"multi get", encode(TodaysGeneration, opMultiGet, 1, "a"), plain{op: opMultiGet, keys: []string{"a"}}},
 		{
 			"multi set", encode(TodaysGeneration, opMultiSet, 2, "a", "1", "b", ""),
-			request{op: opMultiSet, keys: []string{"a", "b"}, values: [][]byte{[]byte("1"), nil}},
+			plain{op: opMultiSet, keys: []string{"a", "b"}, values: []string{"1", ""}},
 		},
+		{"queue push", encode(TodaysGeneration, opQueuePush, "q", "v"), plain{op: opQueuePush, keys: []string{"q"}, values: []string{"v"}}},
+		{"queue pop", encode(TodaysGeneration, opQueuePop, "q"), plain{op: opQueuePop, keys: []string{"q"}}},
+		{"queue len", encode(TodaysGeneration, opQueueLen, "q"), plain{op: opQueueLen, keys: []string{"q"}}},
+		{"list keys", encode(TodaysGeneration, opListKeys), plain{op: opListKeys}},
+		{"barrier", encode(TodaysGeneration, opBarrier, "b", 3), plain{op: opBarrier, keys: []string{"b"}, number: 3}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -169,35 +195,12 @@ func TestDecode(t *testing.T) {
 				if err != nil || busy {
 					t.Fatalf("cut at %d: busy %v, %v", cut, busy, err)
 				}
-				if len(got) != 2 {
-					t.Fatalf("cut at %d: %d requests, want 2", cut, len(got))
-				}
-				for _, req := range got {
-					if !sameRequest(&tt.want, req) {
-						t.Fatalf("cut at %d (-want +got):\n%s", cut, cmp.Diff(&tt.want, req, equalRequests))
-					}
+				if diff := cmp.Diff([]plain{tt.want, tt.want}, got, equalRequests); diff != "" {
+					t.Fatalf("cut at %d (-want +got):\n%s", cut, diff)
 				}
 			}
 		})
 	}
-}
-
-// sameRequest is quicker than cmp and takes no value and an empty one for equal.
-func sameRequest(a, b *request) bool {
-	if a.op != b.op || a.number != b.number || len(a.keys) != len(b.keys) || len(a.values) != len(b.values) {
-		return false
-	}
-	for i := range a.keys {
-		if a.keys[i] != b.keys[i] {
-			return false
-		}
-	}
-	for i := range a.values {
-		if !bytes.Equal(a.values[i], b.values[i]) {
-			return false
-		}
-	}
-	return true
 }
 
 func TestDecodeBounds(t *testing.T) {
@@ -233,55 +236,51 @@ func TestDecodeBounds(t *testing.T) {
 	}
 }
 
-func TestDecodeBoundsAllKeysAndValuesTogether(t *testing.T) {
+func TestDecodeBoundsARequestAsAWhole(t *testing.T) {
 	d := decoder{generation: TodaysGeneration}
 	pair := append(appendValue(nil, []byte("k")), appendValue(nil, make([]byte, maxValue))...)
-	if _, _, err := d.decode(encode(TodaysGeneration, opMultiSet, maxKeys)); err != nil {
-		t.Fatal(err)
-	}
+	stream := encode(TodaysGeneration, opMultiSet, maxKeys)
 	pairs := 0
 	for pairs < 100 {
-		if _, _, err := d.decode(pair); err != nil {
+		if _, err := d.decode(stream); err != nil {
 			break
 		}
-		d.req = request{} // what came is of no interest, and the test is to stay small
+		stream = append(stream, pair...)
 		pairs++
 	}
-	if want := maxRequest/maxValue - 1; pairs != want {
-		t.Errorf("refused after %d pairs, want %d", pairs, want)
+	if want := maxRequest / maxValue; pairs != want {
+		t.Errorf("refused behind %d pairs, want %d", pairs, want)
 	}
 }
 
-func TestDecodeSetsNoMemoryAsideForClaims(t *testing.T) {
-	claims := map[string][]byte{
-		"value": append(encode(TodaysGeneration, opSet, "k", maxValue), "v"...),
-		"keys":  encode(TodaysGeneration, opWait, maxKeys, "k"),
-		"pairs": encode(TodaysGeneration, opMultiSet, maxKeys, "k", "v", "k", maxValue),
+func TestKeep(t *testing.T) {
+	long := make([]byte, 100_000)
+	tests := []struct {
+		name    string
+		request []byte
+		mayGive bool
+		given   bool
+	}{
+		{"long", encode(TodaysGeneration, opSet, "k", long), true, true},
+		{"long, not to give", encode(TodaysGeneration, opSet, "k", long), false, false},
+		{"short", encode(TodaysGeneration, opSet, "k", long[:1000]), true, false},
+		{"less than half", encode(TodaysGeneration, opMultiSet, 3, "k", long, "l", long, "m", long), true, false},
 	}
-	for name, stream := range claims {
-		var before, after runtime.MemStats
-		runtime.ReadMemStats(&before)
-		for range 100 {
-			if _, busy, err := decodeAll(TodaysGeneration, stream); !busy || err != nil {
-				t.Fatalf("%s: busy %v, %v", name, busy, err)
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			d := decoder{generation: TodaysGeneration}
+			if _, err := d.decode(tt.request); err != nil {
+				t.Fatal(err)
 			}
-		}
-		runtime.ReadMemStats(&after)
-		if used := (after.TotalAlloc - before.TotalAlloc) / 100; used > 10<<10 {
-			t.Errorf("%s: %d bytes for a request of which %d bytes came", name, used, len(stream))
-		}
-	}
-}
-
-func TestDecodedValueHasNoSpareRoom(t *testing.T) {
-	stream := encode(TodaysGeneration, opSet, "k", make([]byte, 100_000))
-	var cuts []int
-	for cut := 0; cut < len(stream); cut += 777 {
-		cuts = append(cuts, cut)
-	}
-	reqs, _, err := decodeAll(TodaysGeneration, stream, cuts...)
-	if err != nil || len(reqs) != 1 || cap(reqs[0].values[0]) != 100_000 {
-		t.Errorf("%d requests, %v; want a value with room for 100000 bytes", len(reqs), err)
+			value := d.req.keep(0, tt.mayGive)
+			same := &value[0] == &d.req.value(0)[0]
+			if same != tt.given || d.req.given != tt.given {
+				t.Errorf("gave its bytes: %v, says so: %v; want %v", same, d.req.given, tt.given)
+			}
+			if cap(value) > len(value)+len(value)/4 {
+				t.Errorf("a value of %d bytes has room for %d", len(value), cap(value))
+			}
+		})
 	}
 }
 
@@ -321,21 +320,20 @@ func fuzzDecode(f *testing.F, g Generation) {
 		}
 		for _, cuts := range [][]int{{int(cut % uint(len(stream)+1))}, each} {
 			got, gotBusy, gotErr := decodeAll(g, stream, cuts...)
-			if len(got) != len(whole) || gotBusy != busy || fmt.Sprint(gotErr) != fmt.Sprint(err) {
-				t.Fatalf("in pieces %d requests, busy %v, %v; in one %d, %v, %v",
-					len(got), gotBusy, gotErr, len(whole), busy, err)
+			if gotBusy != busy || fmt.Sprint(gotErr) != fmt.Sprint(err) {
+				t.Fatalf("in pieces: busy %v, %v; in one: %v, %v", gotBusy, gotErr, busy, err)
 			}
-			for i := range got {
-				if !sameRequest(whole[i], got[i]) {
-					t.Fatalf("request %d in one piece and in pieces:\n%s", i, cmp.Diff(whole[i], got[i], equalRequests))
-				}
+			if !slices.EqualFunc(whole, got, func(a, b plain) bool {
+				return a.op == b.op && a.number == b.number && slices.Equal(a.keys, b.keys) && slices.Equal(a.values, b.values)
+			}) {
+				t.Fatalf("in one piece and in pieces:\n%s", cmp.Diff(whole, got, equalRequests))
 			}
 		}
 	})
 }
 
 // encodeRequest is the inverse of decode.
-func encodeRequest(g Generation, req *request) []byte {
+func encodeRequest(g Generation, req plain) []byte {
 	var fields []any
 	switch req.op {
 	case opValidate, opPing:
@@ -354,7 +352,7 @@ func encodeRequest(g Generation, req *request) []byte {
 	for _, value := range values {
 		fields = append(fields, value)
 	}
-	if req.op == opAdd {
+	if req.op == opAdd || req.op == opBarrier {
 		fields = append(fields, int(req.number))
 	}
 	return encode(g, req.op, fields...)

@@ -1,21 +1,27 @@
-// Package kvstore is the key-value store through which the processes of a job find each other: the
-// Store interface, HashStore for one process, and Server, which real torch workers join as a
-// TCPStore.
+// Package kvstore is the key-value store through which the processes of a job find each other, and on which
+// rendezvous and RPC are built. It is torch's Store in Go: a Go process and a torch process share one store.
 //
-//	bytes ─▶ decoder (wire.go) ─▶ request ─▶ apply (apply.go) ─▶ core (core.go)
-//	bytes ◀─ conn (conn.go) ◀──── answer ◀──────────┘              │
-//	             ▲                                                 │
-//	             └──────────── release of a wait ──────────────────┘
+//	Store        the interface, with HashStore (one process), FileStore (one file system), Client (a TCPStore
+//	             server: this package's or torch's) and PrefixStore (a name space in another store)
+//	Server       a TCPStore server, for torch's clients and for Client
+//	Barrier, GetAll, Synchronize    for all members of a group, on any Store
 //
-// The decoder, apply and core know no sockets, goroutines or clocks: the decoder takes bytes in any
-// pieces, core calls a function when a wait is over. Server and conn put one goroutine on each
-// connection around them; another connection layer can take their place.
+// # The server
 //
-// # Two generations on one port
+//	bytes ─▶ decoder (decoder.go) ─▶ request ─▶ apply (apply.go) ─▶ core (core.go, waiter.go)
+//	bytes ◀─ conn (conn.go) ◀─────── answer ◀──────────┘              │
+//	             ▲                                                    │
+//	             └──────────── release of a wait ─────────────────────┘
 //
-// Server speaks both generations of torch's protocol, told apart by a connection's first bytes:
+// The decoder, apply and core know no sockets, goroutines or clocks. loop (loop.go) is the one goroutine
+// that owns the store and all connections: it waits in the kernel (poll_linux.go, poll_darwin.go) until some of them
+// can be read from or written to, and lets each do what it can. A goroutine for each connection would be less code
+// here, but costs about twice the CPU time per request, most of it in the scheduler.
+//
+// Server speaks both generations of torch's protocol on one port, told apart by a connection's first bytes:
 // torch 2.x opens with VALIDATE and its magic number, torch 1.13 has no handshake and op numbers
-// lower by one. Both share one keyspace. Where torch's own servers differ from each other, the libuv
+// lower by one. Both share one keyspace. A first byte of 0x80 or more is neither: ServerOptions.Agents gets such
+// connections. Where torch's own servers differ from each other, the libuv
 // server of torch 2.14 is the one followed. In particular:
 //
 //   - GET and MULTI_GET answer an empty value for a missing key, in both generations.
@@ -25,21 +31,26 @@
 //     answered, also one that crossed a STOP_WAITING. Requests sent behind a wait are answered
 //     after it.
 //   - A 1.13 client cancels a wait by sending its next request.
-//   - WATCH_KEY (first generation) closes the connection: no public call of torch 1.13 sends it. So
-//     do the ops that are not served: QUEUE_PUSH, QUEUE_POP, QUEUE_LEN, LIST_KEYS and BARRIER.
+//   - A queue that holds something is present for CHECK and WAIT, and QUEUE_PUSH wakes the one that has waited
+//     longest. GET, DELETE_KEY, GETNUMKEYS and LIST_KEYS do not see queues.
+//   - BARRIER counts arrivals under its key, as ADD does, and never resets: an arrival whose client lost
+//     patience stays counted, and later ones pass. While it waits, it is a wait for its key like any other.
+//   - WATCH_KEY (first generation) closes the connection: no public call of torch 1.13 sends it.
+//
+// Different from torch on purpose: the bounds of keys, values and counts hold for 1.13's clients too, a whole request has
+// one as well (256 MiB), and ServerOptions has more.
 //
 // # What a client may do
 //
-// Anything. A request that cannot be understood, or that stops half way for longer than
-// ServerOptions.StallTimeout, closes its own connection; what the answered requests before it did
-// stays done, and nobody else notices. No memory is set aside for a length that a client claims,
-// only for the bytes that came. A connection that says nothing stays open for ever: torch 1.13 keeps
+// Anything. A request that cannot be understood, or that goes on too slowly, closes its own connection; what the
+// answered requests before it did stays done, and nobody else notices. No memory is set aside for a length that
+// a client claims, only for the bytes that came, and all of it together has a bound; where that is reached, the
+// connection that holds most is closed. A connection that says nothing stays open for ever: torch 1.13 keeps
 // one such connection per worker, and spins on a core when it is closed. A client that does not read its
-// answers holds up nobody but itself.
+// answers is not read from either, and holds up nobody but itself.
 //
 // # Concurrency
 //
-// Server and HashStore may be used by any number of goroutines. core, decoder and conn have one
-// owner at a time; Server and HashStore guard their core with a mutex that is never held while
-// bytes are read or written.
+// Server and every Store may be used by any number of goroutines. core, decoder, conn and loop have one
+// owner at a time: the loop's goroutine, or HashStore, which guards its core with a mutex.
 package kvstore

@@ -57,7 +57,12 @@ func (s *HashStore) CompareSet(_ context.Context, key string, expected, desired 
 func (s *HashStore) Check(_ context.Context, keys ...string) (bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.core.check(keys), nil
+	for _, key := range keys {
+		if !s.core.present(key) {
+			return false, nil
+		}
+	}
+	return true, nil
 }
 
 // Wait implements Store.

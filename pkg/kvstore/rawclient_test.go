@@ -4,39 +4,33 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
-	"io"
 	"net"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
-// rawClient is a raw connection to a server. Whatever the server sends is read at once, so that the server
-// never waits for it.
+// rawClient speaks to a server in requests and bytes.
 type rawClient struct {
-	t    testing.TB
-	g    Generation
-	nc   net.Conn
-	came chan byte // closed at the end of the connection
+	t  testing.TB
+	g  Generation
+	nc wire
+}
+
+// wire is a rawClient's end of a connection.
+type wire interface {
+	Write(b []byte) (int, error)
+	// read returns n bytes, or fewer at the end of the connection.
+	read(t testing.TB, n int) []byte
+	Close() error
 }
 
 const patience = 10 * time.Second
 
-func newRawClient(t testing.TB, g Generation, nc net.Conn) *rawClient {
+func newRawClient(t testing.TB, g Generation, nc wire) *rawClient {
 	t.Helper()
-	c := &rawClient{t: t, g: g, nc: nc, came: make(chan byte, 1<<16)}
-	go func() {
-		defer close(c.came)
-		buf := make([]byte, 4096)
-		for {
-			n, err := nc.Read(buf)
-			for _, b := range buf[:n] {
-				c.came <- b
-			}
-			if err != nil {
-				return
-			}
-		}
-	}()
+	c := &rawClient{t: t, g: g, nc: nc}
 	t.Cleanup(c.close)
 	if g == TodaysGeneration {
 		c.write(handshake)
@@ -44,29 +38,7 @@ func newRawClient(t testing.TB, g Generation, nc net.Conn) *rawClient {
 	return c
 }
 
-// dial connects over TCP.
-func dial(t testing.TB, addr string, g Generation) *rawClient {
-	t.Helper()
-	nc, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return newRawClient(t, g, nc)
-}
-
-// pipe connects without the network: the server reads in exactly the pieces that are written.
-func pipe(t testing.TB, s *Server, g Generation) *rawClient {
-	t.Helper()
-	theirs, ours := net.Pipe()
-	s.start(theirs)
-	return newRawClient(t, g, ours)
-}
-
-func (c *rawClient) close() {
-	c.nc.Close()
-	for range c.came {
-	}
-}
+func (c *rawClient) close() { c.nc.Close() }
 
 func (c *rawClient) write(b []byte) {
 	c.t.Helper()
@@ -78,26 +50,6 @@ func (c *rawClient) write(b []byte) {
 func (c *rawClient) send(o op, fields ...any) {
 	c.t.Helper()
 	c.write(encode(c.g, o, fields...))
-}
-
-// read reads n bytes, or fewer at the end of the connection.
-func (c *rawClient) read(n int) []byte {
-	c.t.Helper()
-	timer := time.NewTimer(patience)
-	defer timer.Stop()
-	var got []byte
-	for len(got) < n {
-		select {
-		case b, ok := <-c.came:
-			if !ok {
-				return got
-			}
-			got = append(got, b)
-		case <-timer.C:
-			c.t.Fatalf("no answer: %x of %d bytes came", got, n)
-		}
-	}
-	return got
 }
 
 // expect checks that the server's next bytes are want: strings as values, ints as i, bytes as they are.
@@ -116,7 +68,7 @@ func (c *rawClient) expect(want ...any) {
 			b = append(b, w)
 		}
 	}
-	if got := c.read(len(b)); !bytes.Equal(got, b) {
+	if got := c.nc.read(c.t, len(b)); !bytes.Equal(got, b) {
 		c.t.Fatalf("server sent %x, want %x", got, b)
 	}
 }
@@ -135,9 +87,66 @@ func (c *rawClient) ping() {
 
 func (c *rawClient) expectClosed() {
 	c.t.Helper()
-	if got := c.read(1); len(got) > 0 {
+	if got := c.nc.read(c.t, 1); len(got) > 0 {
 		c.t.Fatalf("server sent %x, want the end of the connection", got)
 	}
+}
+
+// tcpWire is a TCP connection. Whatever the server sends is read at once, so that the server never waits
+// for it.
+type tcpWire struct {
+	net.Conn
+	came chan byte // closed at the end of the connection
+}
+
+// dial connects over TCP.
+func dial(t testing.TB, addr string, g Generation) *rawClient {
+	t.Helper()
+	nc, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &tcpWire{Conn: nc, came: make(chan byte, 1<<16)}
+	go func() {
+		defer close(w.came)
+		buf := make([]byte, 4096)
+		for {
+			n, err := nc.Read(buf)
+			for _, b := range buf[:n] {
+				w.came <- b
+			}
+			if err != nil {
+				return
+			}
+		}
+	}()
+	return newRawClient(t, g, w)
+}
+
+func (w *tcpWire) read(t testing.TB, n int) []byte {
+	t.Helper()
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	var got []byte
+	for len(got) < n {
+		select {
+		case b, ok := <-w.came:
+			if !ok {
+				return got
+			}
+			got = append(got, b)
+		case <-timer.C:
+			t.Fatalf("no answer: %x of %d bytes came", got, n)
+		}
+	}
+	return got
+}
+
+func (w *tcpWire) Close() error {
+	err := w.Conn.Close()
+	for range w.came {
+	}
+	return err
 }
 
 // startServer serves on a TCP port of its own until the test ends.
@@ -159,12 +168,99 @@ func startServer(t testing.TB, opts ServerOptions) (*Server, string) {
 	return s, l.Addr().String()
 }
 
-// pipeServer is a server for pipes only.
-func pipeServer(t testing.TB, opts ServerOptions) *Server {
-	t.Helper()
-	s := NewServer(opts)
-	t.Cleanup(func() { s.Close() })
-	return s
+// steppedLoop is a loop without a goroutine: it turns when one of its clients has written or reads, and when
+// it is told to. So it reads in exactly the pieces that are written, and at the time that the test says.
+type steppedLoop struct {
+	*loop
+	t testing.TB
 }
 
-var _ io.Closer = (*Server)(nil)
+func stepLoop(t testing.TB, opts ServerOptions) steppedLoop {
+	t.Helper()
+	l, err := newLoop(NewServer(opts).opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		l.stop(false)
+		l.poll.close()
+	})
+	return steppedLoop{l, t}
+}
+
+// turn acts on all that has happened.
+func (l steppedLoop) turn() {
+	l.t.Helper()
+	for {
+		n, err := l.loop.turn(0)
+		if err != nil {
+			l.t.Fatal(err)
+		}
+		if n == 0 {
+			return
+		}
+	}
+}
+
+// connect makes a connection.
+func (l steppedLoop) connect(g Generation) *rawClient {
+	l.t.Helper()
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	for _, fd := range pair {
+		if err := unix.SetNonblock(fd, true); err != nil {
+			l.t.Fatal(err)
+		}
+	}
+	l.admit(pair[0], &net.UnixAddr{})
+	return newRawClient(l.t, g, &steppedWire{loop: l, fd: pair[1]})
+}
+
+// steppedWire is the client's end of a connection of a steppedLoop.
+type steppedWire struct {
+	loop   steppedLoop
+	fd     int
+	closed bool
+}
+
+// Write does not fail where the server has closed the connection: it may do so while it reads.
+func (w *steppedWire) Write(b []byte) (int, error) {
+	for rest := b; len(rest) > 0; {
+		n, err := sockWrite(w.fd, rest)
+		if err != nil && !wouldBlock(err) {
+			break
+		}
+		w.loop.turn()
+		rest = rest[n:]
+	}
+	return len(b), nil
+}
+
+func (w *steppedWire) read(t testing.TB, n int) []byte {
+	t.Helper()
+	var got []byte
+	buf := make([]byte, n)
+	for len(got) < n {
+		w.loop.turn()
+		m, err := sockRead(w.fd, buf[:n-len(got)])
+		if err != nil && wouldBlock(err) {
+			t.Fatalf("no answer: %x of %d bytes came", got, n)
+		}
+		if m == 0 {
+			return got
+		}
+		got = append(got, buf[:m]...)
+	}
+	return got
+}
+
+func (w *steppedWire) Close() error {
+	if !w.closed {
+		w.closed = true
+		unix.Close(w.fd)
+		w.loop.turn()
+	}
+	return nil
+}

@@ -13,10 +13,12 @@ const (
 	ReasonMalformed Reason = "malformed request"
 	// ReasonNotNumber is an ADD to a value that is no number.
 	ReasonNotNumber Reason = "add to no number"
-	// ReasonStalled is half a request and then silence.
+	// ReasonStalled is half a request that does not go on, or too slowly.
 	ReasonStalled Reason = "stalled request"
 	// ReasonMaxConns is one connection more than ServerOptions.MaxConns.
 	ReasonMaxConns Reason = "too many connections"
+	// ReasonMemory is more than ServerOptions.MaxMemory.
+	ReasonMemory Reason = "out of memory"
 )
 
 // refusal is the error that closes a connection for a Reason.

@@ -25,7 +25,7 @@ func TestReplay(t *testing.T) {
 					c = dial(t, addr, unknownGeneration)
 				}
 				c.write(call.C2S)
-				if got := c.read(len(call.S2C)); !bytes.Equal(got, call.S2C) {
+				if got := c.nc.read(t, len(call.S2C)); !bytes.Equal(got, call.S2C) {
 					t.Fatalf("%s: server sent %x, recorded is %x", call.Op, got, call.S2C)
 				}
 			}
@@ -47,13 +47,11 @@ func TestReplaySplit(t *testing.T) {
 			}
 			play := func(pieces ...[]byte) {
 				t.Helper()
-				s := NewServer(ServerOptions{})
-				defer s.Close()
-				c := pipe(t, s, unknownGeneration)
+				c := stepLoop(t, ServerOptions{}).connect(unknownGeneration)
 				for _, piece := range pieces {
 					c.write(piece)
 				}
-				if got := c.read(len(s2c)); !bytes.Equal(got, s2c) {
+				if got := c.nc.read(t, len(s2c)); !bytes.Equal(got, s2c) {
 					t.Fatalf("in %d pieces of which the first has %d bytes: server sent\n%x, recorded is\n%x",
 						len(pieces), len(pieces[0]), got, s2c)
 				}

@@ -119,7 +119,7 @@ func (g Generation) op(b byte) (op, bool) {
 		}
 	}
 	_, ok := o.layout()
-	return o, ok && o < opQueuePush // the others are not served yet
+	return o, ok
 }
 
 // The answers of CHECK, WAIT and CANCEL_WAIT.
@@ -133,12 +133,18 @@ const (
 // magicNumber is what VALIDATE carries.
 const magicNumber uint32 = 0x3C85F7CE
 
+// opening is how every connection of today's generation begins: VALIDATE.
+const opening = "\x00\xce\xf7\x85\x3c"
+
+// agentByte is the least first byte of a connection of an agent: neither generation has such an op.
+const agentByte = 0x80
+
 // The bounds of a request. Those of a key, a value and the number of keys are torch's own.
 const (
 	maxKey     = 8 << 10   // bytes
 	maxValue   = 8 << 20   // bytes
 	maxKeys    = 128 << 10 // in one request
-	maxRequest = 256 << 20 // bytes of keys and values in one request
+	maxRequest = 256 << 20 // bytes of one request
 )
 
 // appendInt appends an i.

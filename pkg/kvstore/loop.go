@@ -1,0 +1,306 @@
+package kvstore
+
+import (
+	"container/list"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/rs/zerolog"
+)
+
+// loop serves all connections of a Server, in one goroutine: it waits until some of them can be read from or
+// written to, and lets each do what it can. Nothing in it blocks but that wait. The store and the
+// connections belong to that goroutine; others reach it through do and ask.
+type loop struct {
+	opts ServerOptions
+	poll *poller
+
+	store    *core
+	conns    []*conn // by file descriptor
+	open     int
+	accepted uint64
+	refused  map[Reason]uint64
+	stopping bool // no connection is served longer than the request under way
+
+	scratch  []byte    // what was read last
+	out      []byte    // the answers of the connection at work
+	released []*conn   // whose wait is over
+	stalls   list.List // of the *conns with half a request, the one whose time ends first in front
+	held     int64     // bytes that the connections hold
+
+	mu    sync.Mutex
+	inbox []func()
+	ended bool // nothing is taken into inbox any more
+
+	done chan struct{} // closed when run has returned
+}
+
+func newLoop(opts ServerOptions) (*loop, error) {
+	poll, err := newPoller()
+	if err != nil {
+		return nil, fmt.Errorf("wait for store connections: %w", err)
+	}
+	return &loop{
+		opts:    opts,
+		poll:    poll,
+		store:   newCore(),
+		refused: map[Reason]uint64{},
+		scratch: make([]byte, 64<<10),
+		done:    make(chan struct{}),
+	}, nil
+}
+
+// do has f called in the loop's goroutine, soon. It returns false, and f is not called, if the loop has ended.
+func (l *loop) do(f func()) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ended {
+		return false
+	}
+	if l.inbox = append(l.inbox, f); len(l.inbox) == 1 {
+		l.poll.wake()
+	}
+	return true
+}
+
+// ask is do, and waits for f. If the loop has ended, it calls f itself.
+func (l *loop) ask(f func()) {
+	answered := make(chan struct{})
+	if l.do(func() { f(); close(answered) }) {
+		<-answered
+		return
+	}
+	<-l.done
+	f()
+}
+
+// run returns when stopping is set and no connection is left.
+func (l *loop) run() {
+	defer close(l.done)
+	defer l.poll.close()
+	for !l.mayEnd() {
+		if _, err := l.turn(l.untilStall()); err != nil {
+			panic(fmt.Sprintf("kvstore: wait for connections: %v", err)) // only a defect here can be the cause
+		}
+	}
+}
+
+// turn waits for events, for timeout at most, and acts on them. It returns how many there were.
+func (l *loop) turn(timeout time.Duration) (n int, err error) {
+	began := time.Time{}
+	if l.stalls.Len() > 0 {
+		began = time.Now()
+	}
+	n, more, err := l.poll.wait(timeout)
+	if err != nil {
+		return 0, err
+	}
+	if !began.IsZero() {
+		l.forgive(time.Since(began) - max(0, timeout))
+	}
+	woken := false
+	for i := range n {
+		fd := l.poll.fd(i)
+		if fd < 0 {
+			woken = true
+		} else if c := l.conns[fd]; c != nil { // nil was closed since the wait; no other has its number yet
+			l.serve(c)
+		}
+	}
+	l.goOn()
+	if !more { // whoever has gone on in time has been heard
+		l.endStalled()
+	}
+	if woken {
+		l.readInbox()
+	}
+	return n, nil
+}
+
+// mayEnd tells whether run may return, and closes the inbox then.
+func (l *loop) mayEnd() bool {
+	if !l.stopping || l.open > 0 {
+		return false
+	}
+	l.mu.Lock()
+	l.ended = true
+	l.mu.Unlock()
+	l.readInbox()
+	return true
+}
+
+func (l *loop) readInbox() {
+	l.mu.Lock()
+	inbox := l.inbox
+	l.inbox = nil
+	l.mu.Unlock()
+	for _, f := range inbox {
+		f()
+	}
+}
+
+// admit serves the connection fd from now on, which must not block, or closes it.
+func (l *loop) admit(fd int, remote net.Addr) {
+	c := &conn{loop: l, fd: fd, remote: remote}
+	if l.stopping {
+		_ = syscall.Close(fd)
+		return
+	}
+	l.accepted++
+	if len(l.conns) <= fd {
+		l.conns = append(l.conns, make([]*conn, fd+1-len(l.conns))...)
+	}
+	l.conns[fd] = c
+	l.open++
+	if l.opts.MaxConns > 0 && l.open > l.opts.MaxConns {
+		l.end(c, refuse(ReasonMaxConns, "%d connections are open", l.open-1))
+	} else if err := l.poll.add(fd); err != nil {
+		l.end(c, err)
+	}
+}
+
+func (l *loop) serve(c *conn) {
+	var err error
+	if c.pending.empty() {
+		err = c.readable()
+	} else {
+		err = c.writable()
+	}
+	l.settle(c, err)
+}
+
+// settle ends c if err is not nil, and also when the loop is stopping and c is idle.
+func (l *loop) settle(c *conn, err error) {
+	switch {
+	case err != nil:
+		l.end(c, err)
+	case l.stopping && c.idle():
+		l.end(c, ErrClosed)
+	}
+}
+
+// goOn goes on with the connections whose wait is over.
+func (l *loop) goOn() {
+	for i := 0; i < len(l.released); i++ {
+		if c := l.released[i]; !c.closed && c.waiter != nil && c.released {
+			l.settle(c, c.work(c.in, true))
+		}
+	}
+	clear(l.released)
+	l.released = l.released[:0]
+}
+
+// end takes leave of c, because of err. It counts and logs a refusal before it closes the connection: a client that
+// sees its end finds it counted.
+func (l *loop) end(c *conn, err error) {
+	if c.closed {
+		return
+	}
+	l.tell(c, err)
+	c.closed = true
+	c.cancelWait()
+	if c.stall != nil {
+		l.stalls.Remove(c.stall)
+	}
+	l.held -= c.held
+	l.conns[c.fd] = nil
+	l.open--
+	if !errors.Is(err, errMoved) {
+		_ = syscall.Close(c.fd)
+	}
+}
+
+func (l *loop) tell(c *conn, err error) {
+	refusal, ok := errors.AsType[*refusal](err)
+	if !ok {
+		return
+	}
+	level := zerolog.DebugLevel
+	if l.refused[refusal.reason] == 0 {
+		level = zerolog.WarnLevel
+	}
+	l.refused[refusal.reason]++
+	l.opts.Logger.WithLevel(level).Stringer("remote", c.remote).
+		Str("reason", string(refusal.reason)).Err(err).Msg("close store connection")
+}
+
+// untilStall returns how long the loop may wait for the next event; a negative time is for ever.
+func (l *loop) untilStall() time.Duration {
+	first := l.stalls.Front()
+	if first == nil {
+		return -1
+	}
+	return max(0, l.opts.StallTimeout-time.Since(first.Value.(*conn).since))
+}
+
+// forgive gives all stalled connections more time, if the loop woke up so late that this process must have been suspended:
+// it has not heard what they had to say.
+func (l *loop) forgive(late time.Duration) {
+	if late < time.Second {
+		return
+	}
+	for e := l.stalls.Front(); e != nil; e = e.Next() {
+		c := e.Value.(*conn)
+		c.since = c.since.Add(late)
+	}
+}
+
+// endStalled ends the connections that have not gone on with their request in time.
+func (l *loop) endStalled() {
+	for first := l.stalls.Front(); first != nil; first = l.stalls.Front() {
+		c := first.Value.(*conn)
+		if time.Since(c.since) < l.opts.StallTimeout {
+			return
+		}
+		l.end(c, refuse(ReasonStalled, "%d bytes of a request, then less than %d in %v", c.came, fairShare, l.opts.StallTimeout))
+	}
+}
+
+// claim makes sure that n more bytes may be held for c. While there is not enough room, the connection that holds most
+// is closed, so that nobody else pays for it. Where none holds much, it is the store that is full, and c is refused.
+func (l *loop) claim(c *conn, n int64) error {
+	for l.store.size+l.held+n > l.opts.MaxMemory {
+		hog := c
+		for _, other := range l.conns {
+			if other != nil && other.held > hog.held {
+				hog = other
+			}
+		}
+		err := refuse(ReasonMemory, "%d bytes more than the limit of %d for the store and its connections, of which this one holds %d",
+			l.store.size+l.held+n-l.opts.MaxMemory, l.opts.MaxMemory, hog.held)
+		if hog == c || hog.held < hogsMemory {
+			return err
+		}
+		l.end(hog, err)
+	}
+	return nil
+}
+
+// stop ends the connections: all of them, or, if graceful, those that are idle, the others when they have become so. What
+// has reached this side by now is still answered.
+func (l *loop) stop(graceful bool) {
+	l.stopping = true
+	for _, c := range l.conns {
+		switch {
+		case c == nil:
+		case !graceful:
+			l.end(c, ErrClosed)
+		case c.pending.empty():
+			l.settle(c, c.readable())
+		}
+	}
+	l.goOn()
+}
+
+// stats returns the loop's counters.
+func (l *loop) stats() Stats {
+	return Stats{
+		Open: l.open, Accepted: l.accepted, Refused: maps.Clone(l.refused),
+		Keys: len(l.store.data), Memory: l.store.size + l.held,
+	}
+}

@@ -133,7 +133,7 @@ func TestCheckImports(t *testing.T) {
 		{name: "std", file: "pkg/kvstore/a.go", imports: "net/http"},
 		{name: "up", file: "pkg/rdzv/a.go", imports: module + "pkg/agent", want: "a rendezvous knows stores and ranks, not processes"},
 		{name: "sideways", file: "pkg/procs/a_other.go", imports: module + "pkg/kvstore", want: "processes are started and stopped without knowing why"},
-		{name: "a library", file: "pkg/kvstore/a.go", imports: "golang.org/x/sys/unix", want: "the store serves bytes to anybody"},
+		{name: "a library", file: "pkg/kvstore/a.go", imports: "github.com/spf13/pflag", want: "the store serves bytes to anybody"},
 		{name: "viper", file: "cmd/elasticrun/a.go", imports: "github.com/spf13/viper", want: "only internal/config may: the rest of the program sees resolved values"},
 		{name: "cobra in a test", file: "pkg/agent/a_test.go", imports: "github.com/spf13/cobra", want: "only cmd/elasticrun may: a command line is the command's business"},
 		{name: "gopsutil", file: "pkg/agent/a.go", imports: "github.com/shirou/gopsutil/v3/process", want: "only pkg/procs may: sampling has one place, so that another library is a change of one file"},

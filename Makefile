@@ -41,8 +41,9 @@ soak: ## run what takes long: fuzzing, thousands of schedules, hundreds of kills
 	scripts/soak.sh $(SOAK) $(RACE)
 
 .PHONY: bench
-bench: build ## measure against torchrun, side by side
+bench: build ## measure against torchrun and torch's store, side by side
 	scripts/bench.py ./elasticrun
+	$(GO) run ./cmd/storebench
 
 .PHONY: cover
 cover: ## run every test and show the coverage of each package's functions

@@ -31,6 +31,11 @@ var rules = map[string]rule{
 		theirs: []string{"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/rs/zerolog", "golang.org/x/sys", "golang.org/x/term"},
 		why:    "the command wires concrete types together, so it may know them all, and nothing may know it",
 	},
+	"cmd/storebench": {
+		ours:   []string{"pkg/kvstore"},
+		theirs: []string{"golang.org/x/sys"},
+		why:    "a benchmark needs the store and the machine, and is a program of its own",
+	},
 	"internal/config": {
 		ours:   []string{"internal/topology", "pkg/procs", "pkg/rdzv"},
 		theirs: []string{"github.com/spf13/viper", "github.com/spf13/pflag", "github.com/rs/zerolog", "golang.org/x/sys"},

@@ -168,6 +168,14 @@ func startServer(t testing.TB, opts ServerOptions) (*Server, string) {
 	return s, l.Addr().String()
 }
 
+// inLoop calls f in the goroutine of a server that serves already.
+func (s *Server) inLoop(f func(l *loop)) {
+	s.mu.Lock()
+	l := s.loop
+	s.mu.Unlock()
+	l.ask(func() { f(l) })
+}
+
 // steppedLoop is a loop without a goroutine: it turns when one of its clients has written or reads, and when
 // it is told to. So it reads in exactly the pieces that are written, and at the time that the test says.
 type steppedLoop struct {

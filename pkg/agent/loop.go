@@ -153,7 +153,9 @@ func (a *Agent) succeed(ctx context.Context) (RunResult, error) {
 func (a *Agent) exitBarrier(ctx context.Context) error {
 	bounded, cancel := context.WithTimeout(ctx, a.opts.ExitBarrierTimeout)
 	defer cancel()
-	err := kvstore.Barrier(bounded, a.round.Store, a.round.WorldSize, exitBarrierKey)
+	err := kvstore.Barrier(bounded, a.round.Store, kvstore.BarrierOptions{
+		WorldSize: a.round.WorldSize, Prefix: exitBarrierKey, Timeout: a.opts.ExitBarrierTimeout,
+	})
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}

@@ -173,7 +173,7 @@ func testReleases(t *testing.T, ctx context.Context, c *Client) {
 		})
 	}
 	wg.Go(func() {
-		if err := Barrier(ctx, c, 2, "pair"); err != nil {
+		if err := Barrier(ctx, c, BarrierOptions{WorldSize: 2, Prefix: "pair"}); err != nil {
 			t.Error(err)
 		}
 	})
@@ -183,7 +183,7 @@ func testReleases(t *testing.T, ctx context.Context, c *Client) {
 			t.Error(err)
 		}
 	}
-	if err := Barrier(ctx, c, 2, "pair"); err != nil {
+	if err := Barrier(ctx, c, BarrierOptions{WorldSize: 2, Prefix: "pair"}); err != nil {
 		t.Error(err)
 	}
 	wg.Wait()

@@ -12,6 +12,9 @@
 // is given. Decisions ([Assign], [Parameters]) are pure; sockets are confined to
 // workerstore.go.
 //
-// The API follows seed 000. Handlers are safe for concurrent use; NextRendezvous
+// Workers meet in another way, [Schemes]: a URL such as env:// becomes a store, a rank and a world size (seed 003), as with
+// torch.distributed, so that workers in Go and in Python can be of one job.
+//
+// The API of the agents' part follows seed 000. Handlers are safe for concurrent use; NextRendezvous
 // itself is called by one goroutine at a time.
 package rdzv

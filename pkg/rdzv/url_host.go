@@ -1,0 +1,50 @@
+package rdzv
+
+import (
+	"sync"
+
+	"github.com/rs/zerolog"
+)
+
+// hosts are the servers that rank 0 hosts in this process, by their port: several rendezvous at one port share
+// one, as those of torch do in one process.
+type hosts struct {
+	log zerolog.Logger
+
+	mu   sync.Mutex
+	open map[int]*tenancy
+}
+
+// tenancy is a server and the number of those that share it.
+type tenancy struct {
+	store   *workerStore
+	tenants int
+}
+
+// take makes sure that a server listens at port, on all addresses of this host. The last release ends it.
+func (h *hosts) take(port int) (release func() error, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	t := h.open[port]
+	if t == nil {
+		store, err := openWorkerStore("", port, h.log)
+		if err != nil {
+			return nil, err
+		}
+		t = &tenancy{store: store}
+		h.open[port] = t
+	}
+	t.tenants++
+	return sync.OnceValue(func() error { return h.leave(port, t) }), nil
+}
+
+// leave ends the server with its last tenant.
+func (h *hosts) leave(port int, t *tenancy) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if t.tenants--; t.tenants > 0 {
+		return nil
+	}
+	delete(h.open, port)
+	return t.store.close()
+}

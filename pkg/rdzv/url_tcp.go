@@ -1,0 +1,145 @@
+package rdzv
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+
+	"github.com/elasticrun/elasticrun/pkg/kvstore"
+)
+
+// meeting handles tcp:// and env://, which differ in where the address comes from.
+type meeting struct {
+	lookup func(name string) (string, bool)
+	hosts  hosts
+}
+
+// endpoint is where the store of a meeting is.
+type endpoint struct {
+	host string
+	port int
+}
+
+func (e endpoint) String() string { return net.JoinHostPort(e.host, strconv.Itoa(e.port)) }
+
+func (m *meeting) tcp(ctx context.Context, url string) (*Result, error) {
+	l, err := parseURL(url)
+	if err != nil {
+		return nil, err
+	}
+	at, err := l.endpoint()
+	if err != nil {
+		return nil, err
+	}
+	self, err := findPlace(l.parameter)
+	if err != nil {
+		return nil, err
+	}
+	return m.join(ctx, at, self, l)
+}
+
+// env takes what the query does not say from the environment.
+func (m *meeting) env(ctx context.Context, url string) (*Result, error) {
+	l, err := parseURL(url)
+	switch {
+	case err != nil:
+		return nil, err
+	case l.authority != "" || l.path != "" && l.path != "/":
+		return nil, fmt.Errorf("%q names an address, which MASTER_ADDR and MASTER_PORT are for; write env://", url)
+	}
+	self, err := findPlace(func(name string) (setting, error) {
+		if value, ok := l.query[name]; ok {
+			return setting{name: name, text: value}, nil
+		}
+		return m.variable(strings.ToUpper(name))
+	})
+	if err != nil {
+		return nil, err
+	}
+	addr, err := m.variable("MASTER_ADDR")
+	if err != nil {
+		return nil, err
+	}
+	text, err := m.variable("MASTER_PORT")
+	if err != nil {
+		return nil, err
+	}
+	port, err := parsePort(text)
+	if err != nil {
+		return nil, err
+	}
+	return m.join(ctx, endpoint{host: addr.text, port: port}, self, l)
+}
+
+// variable finds a setting in the environment. An empty one counts as not set, as in torch.
+func (m *meeting) variable(name string) (setting, error) {
+	value, _ := m.lookup(name)
+	if value == "" {
+		return setting{}, fmt.Errorf("environment variable %s expected, but not set: elasticrun and torchrun set it", name)
+	}
+	return setting{name: name, text: value}, nil
+}
+
+// endpoint reads HOST:PORT.
+func (l location) endpoint() (endpoint, error) {
+	host, text, err := net.SplitHostPort(l.authority)
+	if err != nil || text == "" {
+		return endpoint{}, fmt.Errorf("port number missing in %q; write tcp://HOST:PORT, and an IPv6 address in brackets",
+			l.authority)
+	}
+	if host == "" {
+		return endpoint{}, fmt.Errorf("host missing in %q; write tcp://HOST:PORT with rank 0's address", l.authority)
+	}
+	port, err := parsePort(setting{name: "port", text: text})
+	return endpoint{host: host, port: port}, err
+}
+
+// generation reads which torch hosts the store.
+func (l location) generation() (kvstore.Generation, error) {
+	switch text, ok := l.query["generation"]; {
+	case !ok || text == "2":
+		return kvstore.TodaysGeneration, nil
+	case text == "1":
+		return kvstore.FirstGeneration, nil
+	default:
+		return 0, setting{name: "generation", text: text}.refuse(
+			"must be 1 or 2, the major version of the torch that hosts the store")
+	}
+}
+
+// join connects this worker to the store, which it hosts itself if it has to.
+func (m *meeting) join(ctx context.Context, at endpoint, self place, l location) (*Result, error) {
+	generation, err := l.generation()
+	if err != nil {
+		return nil, err
+	}
+	release := func() error { return nil }
+	hosting := self.rank == 0 && !m.agentServes(at)
+	if hosting {
+		if release, err = m.hosts.take(at.port); err != nil {
+			return nil, err
+		}
+	}
+	client, err := kvstore.Dial(ctx, at.String(), kvstore.ClientOptions{
+		Generation: generation, Workers: self.worldSize, Host: hosting,
+	})
+	if err != nil {
+		return nil, errors.Join(err, release())
+	}
+	return &Result{
+		Store: client, Rank: self.rank, WorldSize: self.worldSize,
+		Release: func() error { return errors.Join(client.Close(), release()) },
+	}, nil
+}
+
+// agentServes tells whether an agent hosts a store at this endpoint. As in torch 2.14 the variable speaks of the
+// agent's own address only: at any other, rank 0 hosts.
+func (m *meeting) agentServes(at endpoint) bool {
+	use, _ := m.lookup("TORCHELASTIC_USE_AGENT_STORE")
+	addr, _ := m.lookup("MASTER_ADDR")
+	port, _ := m.lookup("MASTER_PORT")
+	return use == "True" && strings.EqualFold(addr, at.host) && port == strconv.Itoa(at.port)
+}

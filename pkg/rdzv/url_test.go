@@ -1,0 +1,214 @@
+package rdzv
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/elasticrun/elasticrun/pkg/kvstore"
+)
+
+// environ makes a lookup of a map.
+func environ(vars map[string]string) func(string) (string, bool) {
+	return func(name string) (string, bool) {
+		value, ok := vars[name]
+		return value, ok
+	}
+}
+
+// meet makes a rendezvous by a URL, as a process with this environment.
+func meet(ctx context.Context, url string, vars map[string]string) (*Result, error) {
+	r, err := NewSchemes(SchemeOptions{Lookup: environ(vars)}).Rendezvous(url)
+	if err != nil {
+		return nil, err
+	}
+	return r.Next(ctx)
+}
+
+// Every mistake in a URL or in the environment is one line that names it, and nothing is tried.
+func TestBadInput(t *testing.T) {
+	folder := t.TempDir()
+	whole := map[string]string{"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}
+	without := func(name string) map[string]string {
+		vars := maps.Clone(whole)
+		delete(vars, name)
+		return vars
+	}
+	with := func(name, value string) map[string]string {
+		vars := maps.Clone(whole)
+		vars[name] = value
+		return vars
+	}
+	const unset = " expected, but not set: elasticrun and torchrun set it"
+	for _, tc := range []struct {
+		url  string
+		vars map[string]string
+		want string
+	}{
+		{url: "", want: `rendezvous URL "": no scheme; write one such as env://`},
+		{url: "tcp:127.0.0.1", want: `rendezvous URL "tcp:127.0.0.1": no scheme; write one such as env://`},
+		{url: "://", want: `rendezvous URL "://": no rendezvous handler for ://; known: env, file, tcp`},
+		{url: "etcd://h:1", want: `rendezvous URL "etcd://h:1": no rendezvous handler for etcd://; known: env, file, tcp`},
+
+		{url: "file://?rank=0&world_size=1", want: `file:// rendezvous: path missing; write file:///PATH`},
+		{url: "file://tmp/f?rank=0&world_size=1", want: `file:// rendezvous: "tmp" is a host, not a folder; write three slashes, file:///PATH`},
+		{url: "file:///f?world_size=1", want: `file:// rendezvous: rank parameter missing: add rank=NUMBER to the URL's query`},
+		{url: "file:///f?rank=0", want: `file:// rendezvous: world size parameter missing: add world_size=NUMBER to the URL's query`},
+		{url: "file:///f?rank=x&world_size=1", want: `file:// rendezvous: rank="x": must be a whole number`},
+		{url: "file:///f?rank", want: `file:// rendezvous: query parameter "rank" has no value; write rank=VALUE`},
+
+		{url: "tcp://h?rank=0&world_size=1", want: `tcp:// rendezvous: port number missing in "h"; write tcp://HOST:PORT, and an IPv6 address in brackets`},
+		{url: "tcp://h:?rank=0&world_size=1", want: `tcp:// rendezvous: port number missing in "h:"; write tcp://HOST:PORT, and an IPv6 address in brackets`},
+		{url: "tcp://::1:5?rank=0&world_size=1", want: `tcp:// rendezvous: port number missing in "::1:5"; write tcp://HOST:PORT, and an IPv6 address in brackets`},
+		{url: "tcp://:5?rank=0&world_size=1", want: `tcp:// rendezvous: host missing in ":5"; write tcp://HOST:PORT with rank 0's address`},
+		{url: "tcp://h:x?rank=0&world_size=1", want: `tcp:// rendezvous: port="x": must be a whole number from 1 to 65535`},
+		{url: "tcp://h:0?rank=0&world_size=1", want: `tcp:// rendezvous: port="0": must be a whole number from 1 to 65535`},
+		{url: "tcp://h:65536?rank=0&world_size=1", want: `tcp:// rendezvous: port="65536": must be a whole number from 1 to 65535`},
+		{url: "tcp://h:5", want: `tcp:// rendezvous: rank parameter missing: add rank=NUMBER to the URL's query`},
+		{url: "tcp://h:5?rank=1", want: `tcp:// rendezvous: world size parameter missing: add world_size=NUMBER to the URL's query`},
+		{url: "tcp://h:5?rank=&world_size=1", want: `tcp:// rendezvous: rank="": must be a whole number`},
+		{url: "tcp://h:5?rank=0&world_size=1.5", want: `tcp:// rendezvous: world_size="1.5": must be a whole number`},
+		{url: "tcp://h:5?rank=-1&world_size=2", want: `tcp:// rendezvous: rank="-1": must be at least 0 and below the world size, 2`},
+		{url: "tcp://h:5?rank=2&world_size=2", want: `tcp:// rendezvous: rank="2": must be at least 0 and below the world size, 2`},
+		{url: "tcp://h:5?rank=0&world_size=0", want: `tcp:// rendezvous: world_size="0": must be at least 1`},
+		{url: "tcp://h:5?rank=0&world_size=-1", want: `tcp:// rendezvous: world_size="-1": must be at least 1`},
+		{url: "tcp://h:5?rank=0&world_size=1&generation=3", want: `tcp:// rendezvous: generation="3": must be 1 or 2, the major version of the torch that hosts the store`},
+
+		{url: "env://h:5", vars: whole, want: `env:// rendezvous: "env://h:5" names an address, which MASTER_ADDR and MASTER_PORT are for; write env://`},
+		{url: "env://", vars: without("RANK"), want: `env:// rendezvous: environment variable RANK` + unset},
+		{url: "env://", vars: with("RANK", ""), want: `env:// rendezvous: environment variable RANK` + unset},
+		{url: "env://", vars: without("WORLD_SIZE"), want: `env:// rendezvous: environment variable WORLD_SIZE` + unset},
+		{url: "env://", vars: without("MASTER_ADDR"), want: `env:// rendezvous: environment variable MASTER_ADDR` + unset},
+		{url: "env://", vars: without("MASTER_PORT"), want: `env:// rendezvous: environment variable MASTER_PORT` + unset},
+		{url: "env://", vars: with("RANK", "one"), want: `env:// rendezvous: RANK="one": must be a whole number`},
+		{url: "env://", vars: with("RANK", "2"), want: `env:// rendezvous: RANK="2": must be at least 0 and below the world size, 2`},
+		{url: "env://", vars: with("WORLD_SIZE", "0"), want: `env:// rendezvous: WORLD_SIZE="0": must be at least 1`},
+		{url: "env://", vars: with("MASTER_PORT", "99999"), want: `env:// rendezvous: MASTER_PORT="99999": must be a whole number from 1 to 65535`},
+		// The query counts before the environment.
+		{url: "env://?rank=7", vars: whole, want: `env:// rendezvous: rank="7": must be at least 0 and below the world size, 2`},
+		{url: "env://?world_size=no", vars: whole, want: `env:// rendezvous: world_size="no": must be a whole number`},
+		{url: "env://?rank=1&world_size=2", want: `env:// rendezvous: environment variable MASTER_ADDR` + unset},
+	} {
+		_, err := meet(t.Context(), tc.url, tc.vars)
+		if err == nil || err.Error() != tc.want || errors.Is(err, ErrRendezvous) {
+			t.Errorf("%q:\n got %v\nwant %s", tc.url, err, tc.want)
+		}
+	}
+	nowhere := filepath.Join(folder, "none", "file")
+	_, err := meet(t.Context(), "file://"+nowhere+"?rank=0&world_size=1", nil)
+	if !errors.Is(err, os.ErrNotExist) || !strings.HasPrefix(err.Error(), "file:// rendezvous: ") || !strings.Contains(err.Error(), nowhere) {
+		t.Errorf("a path whose folder is missing: %v", err)
+	}
+	if left, _ := os.ReadDir(folder); len(left) > 0 {
+		t.Errorf("left %v", left)
+	}
+}
+
+func TestSchemes(t *testing.T) {
+	s := NewSchemes(SchemeOptions{})
+	store := kvstore.NewHashStore()
+	var got []string
+	handler := func(_ context.Context, url string) (*Result, error) {
+		got = append(got, url)
+		return &Result{Store: store, Rank: 1, WorldSize: 3}, nil
+	}
+	for scheme, want := range map[string]string{
+		"tcp": `register rendezvous handler for tcp://: one is registered already`,
+		"ENV": `register rendezvous handler for env://: one is registered already`,
+		"":    `register rendezvous handler for ://: the scheme is empty or the handler nil`,
+	} {
+		if err := s.Register(scheme, handler); err == nil || err.Error() != want {
+			t.Errorf("Register(%q) = %v, want %s", scheme, err, want)
+		}
+	}
+	if err := s.Register("nil", nil); err == nil {
+		t.Error("a nil handler was registered")
+	}
+	if err := s.Register("Own", handler); err != nil {
+		t.Fatal(err)
+	}
+	r, err := s.Rendezvous("oWn://a/b?c=%20#d")
+	if err != nil || got != nil {
+		t.Fatalf("Rendezvous: %v; it has called the handler: %q", err, got)
+	}
+	result, err := r.Next(t.Context())
+	if err != nil || result.Store != kvstore.Store(store) || result.Rank != 1 || result.WorldSize != 3 || result.Close() != nil {
+		t.Errorf("Next = %+v, %v", result, err)
+	}
+	_, err = r.Next(t.Context())
+	if !errors.Is(err, ErrClosed) || err.Error() != "unable to perform re-rendezvous using own:// method: rendezvous is closed" {
+		t.Errorf("the second Next: %v", err)
+	}
+	if diff := cmp.Diff([]string{"oWn://a/b?c=%20#d"}, got); diff != "" {
+		t.Errorf("the handler was called with (-want +got):\n%s", diff)
+	}
+}
+
+// A failure is not tried again: this worker may have been counted.
+func TestNextOnceEvenAfterFailure(t *testing.T) {
+	r, err := NewSchemes(SchemeOptions{}).Rendezvous("tcp://127.0.0.1:1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Next(t.Context()); err == nil || errors.Is(err, ErrClosed) {
+		t.Errorf("the first Next: %v", err)
+	}
+	if _, err := r.Next(t.Context()); !errors.Is(err, ErrClosed) {
+		t.Errorf("the second Next: %v", err)
+	}
+}
+
+// The path is taken as it stands: torch unescapes nothing.
+func TestFileURL(t *testing.T) {
+	folder := t.TempDir()
+	path := filepath.Join(folder, "a%20b c=d;e")
+	var stores []*Result
+	for _, url := range []string{
+		"file://" + path + "?rank=0&world_size=2#fragment",
+		"FILE://localhost" + path + "?&world_size=2&other=x&rank=1",
+	} {
+		r, err := meet(t.Context(), url, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stores = append(stores, r)
+	}
+	if stores[0].Rank != 0 || stores[1].Rank != 1 || stores[1].WorldSize != 2 {
+		t.Errorf("results %+v, %+v", stores[0], stores[1])
+	}
+	if err := stores[0].Store.Set(t.Context(), "k", []byte("v")); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := stores[1].Store.Get(t.Context(), "k"); err != nil || string(got) != "v" {
+		t.Errorf("rank 1 reads %q, %v", got, err)
+	}
+	left, _ := os.ReadDir(folder)
+	if !slices.ContainsFunc(left, func(e os.DirEntry) bool { return e.Name() == filepath.Base(path) }) {
+		t.Errorf("the folder holds %v", left)
+	}
+	for _, r := range stores {
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	if left, _ := os.ReadDir(folder); len(left) > 0 {
+		t.Errorf("the last of the job's stores left %v", left)
+	}
+}
+
+func TestFileURLOfNoStore(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f")
+	if err := os.WriteFile(path, []byte("this is not a store's file, but a long text"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := meet(t.Context(), "file://"+path+"?rank=0&world_size=1", nil); !errors.Is(err, ErrState) {
+		t.Errorf("a file that is no store: %v", err)
+	}
+}

@@ -1,0 +1,196 @@
+package rdzv
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/elasticrun/elasticrun/internal/testenv"
+	"github.com/elasticrun/elasticrun/pkg/kvstore"
+)
+
+// torchWorker is worker in Python, with torch's own rendezvous. It does by hand what torch's store helpers do, because
+// those of 1.13 are called otherwise; package kvstore's tests call the real ones.
+const torchWorker = `
+import sys
+from torch.distributed.rendezvous import rendezvous
+
+store, rank, world_size = next(rendezvous(sys.argv[1]))
+
+def arrive(barrier):
+    if store.add(f"{barrier}/num_members", 1) == world_size:
+        store.set(f"{barrier}/last_member", "<val_ignored>")
+
+arrive("start")
+store.wait(["start/last_member"])
+store.set(f"data{rank}", f"data of {rank}")
+data = [store.get(f"data{i}").decode() for i in range(world_size)]
+arrive("data/finished")
+if rank == 0:
+    store.wait(["data/finished/last_member"])
+print(f"torch rank {rank} of {world_size} has {', '.join(data)}", flush=True)
+`
+
+// crew runs the workers of a job, some of them Go, some torch.
+type crew struct {
+	t     *testing.T
+	mu    sync.Mutex
+	mark  string
+	lines []string
+}
+
+func newCrew(t *testing.T) *crew {
+	t.Helper()
+	c := &crew{t: t, mark: testenv.Mark()}
+	t.Cleanup(func() { testenv.NothingLeft(t, c.mark) })
+	return c
+}
+
+// run runs a command and keeps what it writes to stdout.
+func (c *crew) run(vars []string, name string, args ...string) {
+	ctx, cancel := context.WithTimeout(c.t.Context(), 2*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, name, args...)
+	cmd.Env = append(append(os.Environ(), "USE_LIBUV=0", "OMP_NUM_THREADS=1", "TMPDIR="+c.t.TempDir(), c.mark), vars...)
+	var out, errs strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	if err := cmd.Run(); err != nil {
+		c.t.Errorf("%s %q: %v\n%s%s", name, args, err, &out, &errs)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.lines = append(c.lines, strings.Split(strings.TrimSpace(out.String()), "\n")...)
+}
+
+// expect checks that each of the two workers has got both's data: kinds says, by rank, which it was.
+func (c *crew) expect(kinds ...string) {
+	c.t.Helper()
+	var want []string
+	for rank, kind := range kinds {
+		want = append(want, fmt.Sprintf("%s rank %d of 2 has data of 0, data of 1", kind, rank))
+	}
+	slices.Sort(want)
+	slices.Sort(c.lines)
+	if diff := cmp.Diff(want, c.lines); diff != "" {
+		c.t.Errorf("workers (-want +got):\n%s", diff)
+	}
+}
+
+// self returns the path of this test binary, which is a worker where it is told to be.
+func self(t *testing.T) string {
+	t.Helper()
+	path, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// launched returns the command line of a worker that is Go or torch by its rank.
+func launched(t *testing.T, python string, kinds []string) []string {
+	t.Helper()
+	const choose = `case $RANK in $1) exec "$2" -c "$3" env://;; esac; exec "$4"`
+	torch := slices.Index(kinds, "torch") // -1: none
+	return []string{"sh", "-c", choose, "sh", fmt.Sprint(torch), python, torchWorker, self(t)}
+}
+
+// Go workers, and Go and torch workers of one job, meet by env:// under elasticrun, in the store that it hosts and in
+// one that rank 0 hosts.
+func TestWorkersUnderElasticrun(t *testing.T) {
+	for _, kinds := range [][]string{{"Go", "Go"}, {"torch", "Go"}, {"Go", "torch"}} {
+		for own, name := range map[string]string{"0": "the agent's store", "1": "a store of rank 0"} {
+			t.Run(strings.Join(kinds, " and ")+", "+name, func(t *testing.T) {
+				python := ""
+				if slices.Contains(kinds, "torch") {
+					python = testenv.Torch(t, "2.14")
+				}
+				c := newCrew(t)
+				args := []string{"--nproc-per-node", "2", "--no-python"}
+				c.run([]string{workerURL + "=env://", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE=" + own},
+					testenv.Binary(t), append(args, launched(t, python, kinds)...)...)
+				c.expect(kinds...)
+			})
+		}
+	}
+}
+
+// The same under torchrun, whose agent hosts the store.
+func TestWorkersUnderTorchrun(t *testing.T) {
+	python := testenv.Torch(t, "2.14")
+	for _, kinds := range [][]string{{"Go", "Go"}, {"torch", "Go"}} {
+		t.Run(strings.Join(kinds, " and "), func(t *testing.T) {
+			c := newCrew(t)
+			args := []string{"-m", "torch.distributed.run", "--standalone", "--no-python", "--nproc-per-node", "2"}
+			c.run([]string{workerURL + "=env://"}, python, append(args, launched(t, "/usr/bin/python3", kinds)...)...)
+			c.expect(kinds...)
+		})
+	}
+}
+
+// Without a launcher, by tcp:// and by file://, whoever of the two is rank 0; and with torch 1.13 as the host, which
+// speaks the first generation of the protocol.
+func TestWorkersAlone(t *testing.T) {
+	for _, tc := range []struct {
+		name, torch, url, golang string // golang: what the Go worker's URL has besides
+		torchRank                int
+	}{
+		{name: "torch hosts", torch: "2.14", url: "tcp://localhost:PORT"},
+		{name: "Go hosts", torch: "2.14", url: "tcp://localhost:PORT", torchRank: 1},
+		{name: "torch 1.13 hosts", torch: "1.13", url: "tcp://localhost:PORT", golang: "&generation=1"},
+		{name: "Go hosts torch 1.13", torch: "1.13", url: "tcp://localhost:PORT", torchRank: 1},
+		{name: "a file", torch: "2.14", url: "file://FOLDER/f"},
+		{name: "a file, Go is rank 0", torch: "2.14", url: "file://FOLDER/f", torchRank: 1},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			python := testenv.Torch(t, tc.torch)
+			folder := t.TempDir()
+			url := strings.NewReplacer("PORT", fmt.Sprint(aPort(t)), "FOLDER", folder).Replace(tc.url) + "?world_size=2&rank="
+			c := newCrew(t)
+			var wg sync.WaitGroup
+			wg.Go(func() { c.run(nil, python, "-c", torchWorker, url+fmt.Sprint(tc.torchRank)) })
+			wg.Go(func() { c.run([]string{workerURL + "=" + url + fmt.Sprint(1-tc.torchRank) + tc.golang}, self(t)) })
+			wg.Wait()
+			kinds := []string{"Go", "Go"}
+			kinds[tc.torchRank] = "torch"
+			c.expect(kinds...)
+			if left, _ := filepath.Glob(folder + "/*"); len(left) > 0 {
+				t.Errorf("left %v", left)
+			}
+		})
+	}
+}
+
+// Under an agent torch 1.13 keeps its keys where the comment of NewSchemes says.
+func TestFirstTorchUnderAgent(t *testing.T) {
+	python := testenv.Torch(t, "1.13")
+	vars := agentStore(t)
+	maps.Copy(vars, map[string]string{"RANK": "0", "WORLD_SIZE": "2", "TORCHELASTIC_RESTART_COUNT": "3"})
+	c := newCrew(t)
+	var environment []string
+	for name, value := range vars {
+		environment = append(environment, name+"="+value)
+	}
+	c.run(environment, python, "-c",
+		`from torch.distributed.rendezvous import rendezvous; next(rendezvous("env://"))[0].set("k", "v")`)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	r, err := meet(ctx, "env://?rank=1", vars)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	store := kvstore.NewPrefixStore("/worker/attempt_3", r.Store)
+	if got, err := store.Get(ctx, "k"); err != nil || string(got) != "v" {
+		t.Errorf("k = %q, %v", got, err)
+	}
+}

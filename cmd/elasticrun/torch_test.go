@@ -47,7 +47,7 @@ func ddp(t *testing.T, torch string, workers int, flags, scriptFlags []string) (
 
 // Real DistributedDataParallel jobs over gloo, on the worker store.
 func TestTorch(t *testing.T) {
-	for _, torch := range []string{"1.13", "2.14"} {
+	for _, torch := range []string{"1.13", "2.6", "2.14"} {
 		for _, workers := range []int{2, 4} {
 			t.Run(fmt.Sprintf("torch %s, %d workers", torch, workers), func(t *testing.T) {
 				stdout, stderr, code := ddp(t, torch, workers, nil, nil)

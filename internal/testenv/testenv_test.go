@@ -82,7 +82,7 @@ func TestRepeat(t *testing.T) {
 // TestTorch runs each interpreter that is here, with what a worker needs of one.
 func TestTorch(t *testing.T) {
 	t.Parallel()
-	for _, version := range []string{"1.13", "2.14"} {
+	for _, version := range []string{"1.13", "2.6", "2.14"} {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
 			python := Torch(t, version)

@@ -179,18 +179,6 @@ func (c *Client) classify(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", ErrConnection, err)
 }
 
-// endOf is the error of a call that ended with its context.
-func endOf(ctx context.Context) error {
-	err, cause := ctx.Err(), context.Cause(ctx)
-	switch {
-	case !errors.Is(err, context.DeadlineExceeded):
-		return cause
-	case errors.Is(cause, err):
-		return fmt.Errorf("%w: %w", ErrTimeout, cause)
-	}
-	return fmt.Errorf("%w: %w: %w", ErrTimeout, err, cause)
-}
-
 // checkAddr tells whether addr can be dialed at all.
 func checkAddr(addr string) error {
 	host, port, err := net.SplitHostPort(addr)

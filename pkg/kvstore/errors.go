@@ -1,6 +1,10 @@
 package kvstore
 
-import "errors"
+import (
+	"context"
+	"errors"
+	"fmt"
+)
 
 // The errors of every store, client and server of this package wrap one of these, wherever one fits. Ask with
 // [errors.Is].
@@ -25,3 +29,15 @@ var (
 	// store can tell. A torch server cannot: it closes the connection.
 	ErrNotNumber = errors.New("no 64-bit decimal number")
 )
+
+// endOf is the error of a call that ended with its context.
+func endOf(ctx context.Context) error {
+	err, cause := ctx.Err(), context.Cause(ctx)
+	switch {
+	case !errors.Is(err, context.DeadlineExceeded):
+		return cause
+	case errors.Is(cause, err):
+		return fmt.Errorf("%w: %w", ErrTimeout, cause)
+	}
+	return fmt.Errorf("%w: %w: %w", ErrTimeout, err, cause)
+}

@@ -73,13 +73,5 @@ func lockPause(ctx context.Context, stop <-chan struct{}, attempt int) error {
 		return ErrClosed
 	case <-ctx.Done():
 	}
-	const doing = "wait for the file's lock, which somebody else holds"
-	cause := context.Cause(ctx)
-	switch {
-	case !errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return fmt.Errorf("%s: %w", doing, cause)
-	case errors.Is(cause, context.DeadlineExceeded):
-		return fmt.Errorf("%s: %w: %w", doing, ErrTimeout, cause)
-	}
-	return fmt.Errorf("%s: %w: %w: %w", doing, ErrTimeout, ctx.Err(), cause)
+	return fmt.Errorf("wait for the file's lock, which somebody else holds: %w", endOf(ctx))
 }

@@ -3,7 +3,6 @@ package kvstore
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -150,14 +149,7 @@ func (s *HashStore) MultiSet(_ context.Context, pairs ...Pair) error {
 
 // waitError says why a wait for keys ended unfulfilled when ctx did.
 func waitError(ctx context.Context, missing []string) error {
-	cause := context.Cause(ctx)
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		if cause == ctx.Err() { //nolint:errorlint // the very same, not one that wraps it
-			return fmt.Errorf("wait for %s: %w: %w", nameKeys(missing), ErrTimeout, cause)
-		}
-		return fmt.Errorf("wait for %s: %w: %w: %w", nameKeys(missing), ErrTimeout, ctx.Err(), cause)
-	}
-	return fmt.Errorf("wait for %s: %w", nameKeys(missing), cause)
+	return fmt.Errorf("wait for %s: %w", nameKeys(missing), endOf(ctx))
 }
 
 // nameKeys sorts keys and names the first of them.

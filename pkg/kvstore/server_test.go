@@ -199,7 +199,9 @@ func TestRandomClients(t *testing.T) {
 	if stats.Open != 0 || len(stats.Refused) != 0 {
 		t.Errorf("stats: %+v", stats)
 	}
-	if n := len(s.loop.store.waiting); n != 0 {
-		t.Errorf("waits for %d keys are left", n)
+	l := s.loop // its goroutine has ended
+	if len(l.store.waiting) != 0 || l.held != 0 || l.stalls.Len() != 0 || len(l.released) != 0 {
+		t.Errorf("waits for %d keys, %d bytes, %d half requests and %d released waits are left",
+			len(l.store.waiting), l.held, l.stalls.Len(), len(l.released))
 	}
 }

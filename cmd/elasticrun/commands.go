@@ -19,7 +19,7 @@ var version = "dev"
 // subcommands are the words that name a command; they count as such only as the
 // first argument, so that a script may have any name.
 func subcommands() []*cobra.Command {
-	return []*cobra.Command{{
+	return []*cobra.Command{storeCommand(), {
 		Use:   "version",
 		Short: "print the version",
 		Args:  cobra.NoArgs,
@@ -55,11 +55,20 @@ func execute(args []string, lifeline *procs.Lifeline) int {
 	root.AddCommand(subcommands()...)
 	root.SetArgs(args)
 	root.SetOut(os.Stdout)
-	if err := root.Execute(); err != nil {
+	err := root.Execute()
+	if code, ok := errors.AsType[exitCode](err); ok {
+		return int(code)
+	}
+	if err != nil {
 		return usage(err)
 	}
 	return 0
 }
+
+// exitCode is the error of a subcommand that has said itself how it ended.
+type exitCode int
+
+func (c exitCode) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
 
 // usage answers what config.Load returned instead of a configuration.
 func usage(err error) int {

@@ -27,7 +27,7 @@ func launch(args []string, lifeline *procs.Lifeline) int {
 	if err != nil {
 		return usage(err)
 	}
-	ctx, told := listen(cfg.Signals, cfg.ShutdownTimeout, lifeline)
+	ctx, told := listen(cfg.Signals, impatient(), cfg.ShutdownTimeout, lifeline)
 	defer told.stop()
 	console := procs.NewConsole(os.Stdout, os.Stderr)
 	defer func() { _ = console.Close() }()
@@ -43,7 +43,7 @@ func launch(args []string, lifeline *procs.Lifeline) int {
 // empty unless workers failed. When it returns nothing of the job is left, and all
 // of its output has been written.
 func runJob(ctx context.Context, t *told, cfg *config.Config, console *procs.Console) (result agent.RunResult, report string, err error) {
-	log, lines := newLogger(cfg, console.Stderr())
+	log, lines := newLogger(cfg.LogFormat, cfg.LogLevel, console.Stderr())
 	defer func() { _ = lines.Close() }()
 	plan, err := prepare(ctx, cfg, log)
 	if err != nil {
@@ -63,19 +63,20 @@ func runJob(ctx context.Context, t *told, cfg *config.Config, console *procs.Con
 	return result, a.Report(result), err
 }
 
-// newLogger makes the launcher's own log, and the queue through which it and the
+// newLogger makes elasticrun's own log, and the queue through which it and the
 // events take their way, so that a console nobody reads never holds up the
-// agent. When the queue is full, its oldest lines are lost. Close writes out the rest.
-func newLogger(cfg *config.Config, stderr io.Writer) (log zerolog.Logger, lines io.WriteCloser) {
+// agent or the store. When the queue is full, its oldest lines are lost. Close writes out the rest.
+func newLogger(format string, level zerolog.Level, stderr io.Writer) (log zerolog.Logger, lines io.WriteCloser) {
+	stderr = struct{ io.Writer }{stderr} // which Close leaves open
 	queue := &lineQueue{stderr: stderr}
 	queue.Writer = diode.NewWriter(stderr, 1000, 0, func(missed int) { queue.lost.Add(int64(missed)) })
 	var out io.Writer = queue
-	if cfg.LogFormat != "json" {
+	if format != "json" {
 		out = zerolog.ConsoleWriter{
 			Out: queue, TimeFormat: time.DateTime, NoColor: !term.IsTerminal(int(os.Stderr.Fd())),
 		}
 	}
-	log = zerolog.New(out).Level(cfg.LogLevel).With().Timestamp().Logger()
+	log = zerolog.New(out).Level(level).With().Timestamp().Logger()
 	return log, queue
 }
 
@@ -90,7 +91,7 @@ type lineQueue struct {
 func (q *lineQueue) Close() error {
 	err := q.Writer.Close()
 	if n := q.lost.Load(); n > 0 {
-		_, _ = fmt.Fprintf(q.stderr, "elasticrun: %d lines of the launcher's own log and events were lost: the console was not read in time\n", n)
+		_, _ = fmt.Fprintf(q.stderr, "elasticrun: %d lines of elasticrun's own log and events were lost: the console was not read in time\n", n)
 	}
 	return err
 }
@@ -108,17 +109,29 @@ func explain(cfg *config.Config, err error) error {
 	}
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
+		return &config.UsageError{Where: port, Problem: cannotListen(busy.Port, busy.Err) + ", or leave the flag out to get a free one"}
+	case errors.Is(err, syscall.EACCES):
+		return &config.UsageError{Where: port, Problem: cannotListen(busy.Port, busy.Err)}
+	default:
+		return &config.UsageError{Where: addr, Problem: cannotListen(busy.Port, busy.Err)}
+	}
+}
+
+// cannotListen says why nothing can listen on a port, and what to do where the port is the cause.
+func cannotListen(port int, err error) string {
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
 		holder := "the port is taken"
-		if owner, ownerErr := topology.PortOwner(busy.Port); ownerErr == nil {
+		if owner, ownerErr := topology.PortOwner(port); ownerErr == nil {
 			holder = owner.String()
 		}
-		return &config.UsageError{Where: port, Problem: holder + "; choose another port, or leave the flag out to get a free one"}
+		return holder + "; choose another port"
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		return &config.UsageError{Where: addr, Problem: "not an address of this machine"}
+		return "not an address of this machine"
 	case errors.Is(err, syscall.EACCES):
-		return &config.UsageError{Where: port, Problem: "this user may not listen there; choose a port above 1023"}
+		return "this user may not listen there; choose a port above 1023"
 	default:
-		return &config.UsageError{Where: addr, Problem: busy.Err.Error()}
+		return err.Error()
 	}
 }
 

@@ -27,21 +27,26 @@ const echo = time.Second
 // what is left is a console that nobody reads, for which nobody waits.
 const lastResort = 20 * time.Second
 
-// told is what the outside world tells the launcher, beside the end of its context.
+// impatient are the signals that a launcher takes, when they come again, for somebody at
+// a terminal who has no patience left.
+func impatient() []syscall.Signal { return []syscall.Signal{syscall.SIGINT, syscall.SIGQUIT} }
+
+// told is what the outside world tells this process, beside the end of its context.
 type told struct {
-	hurry   chan struct{}  // closed at a second interrupt, or when the guard is gone
-	forward chan os.Signal // for the workers, without any other consequence
-	stop    func()         // ends the listening and waits for it
+	hurry   chan struct{}    // closed at a second signal that is urgent, or when the guard is gone
+	urgent  []syscall.Signal // those that are
+	forward chan os.Signal   // for the workers, without any other consequence
+	stop    func()           // ends the listening and waits for it
 }
 
 // listen handles the signals given and the loss of the guard: the context ends with
 // *agent.SignalError or errGuardGone, and so does the process, whatever holds it up, when
 // grace and lastResort have passed. SIGQUIT is always handled, because the Go runtime
 // would dump its stacks. SIGUSR1 and SIGUSR2 go to the workers unless they are
-// among the signals given.
-func listen(handle []syscall.Signal, grace time.Duration, lifeline *procs.Lifeline) (context.Context, *told) {
+// among the signals given. After any of them, and the time of an echo, one that is urgent makes it hurry.
+func listen(handle, urgent []syscall.Signal, grace time.Duration, lifeline *procs.Lifeline) (context.Context, *told) {
 	ctx, cancel := context.WithCancelCause(context.Background())
-	t := &told{hurry: make(chan struct{}), forward: make(chan os.Signal, 8)}
+	t := &told{hurry: make(chan struct{}), urgent: urgent, forward: make(chan os.Signal, 8)}
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, procs.NotIgnored(append(slices.Clone(handle), syscall.SIGQUIT))...)
 	for _, sig := range []syscall.Signal{syscall.SIGUSR1, syscall.SIGUSR2} {
@@ -80,8 +85,8 @@ func (t *told) loop(cancel context.CancelCauseFunc, signals <-chan os.Signal, gr
 			case first.IsZero():
 				first = time.Now()
 				end(&agent.SignalError{Signal: sig}, grace)
-			case time.Since(first) > echo && (sig == syscall.SIGINT || sig == syscall.SIGQUIT):
-				hurry() // somebody at a terminal has no patience left
+			case time.Since(first) > echo && slices.Contains(t.urgent, sig):
+				hurry()
 			}
 		case <-broken:
 			broken = nil

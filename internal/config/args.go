@@ -22,13 +22,24 @@ type commandLine struct {
 	command []string
 }
 
-// splitArgs reads argv, the arguments after the program's name, by argparse's
-// rules: the first argument that is no option is the script, "--" ends the
+// splitArgs splits argv, the arguments after the program's name.
+func splitArgs(argv []string) (commandLine, error) {
+	p := argParser{flags: Flags(), hint: "elasticrun --help lists them, and the script's own flags go behind the script"}
+	return p.split(argv)
+}
+
+// argParser knows the flags of one command.
+type argParser struct {
+	flags   []Flag
+	hint    string // what to say of a flag that nothing is like
+	options []string
+}
+
+// split reads argv by argparse's rules: the first argument that is no option is the script, "--" ends the
 // options before it, names may have dashes or underscores and torchrun's may be
 // cut short. Nothing after the script is looked at. Its rules follow Python 3.13;
 // TestSplitArgs names the places where it is stricter or more lenient.
-func splitArgs(argv []string) (commandLine, error) {
-	p := argParser{flags: Flags()}
+func (p *argParser) split(argv []string) (commandLine, error) {
 	for i := 0; i < len(argv); {
 		switch arg := argv[i]; {
 		case arg == "--":
@@ -43,11 +54,6 @@ func splitArgs(argv []string) (commandLine, error) {
 		i += used
 	}
 	return commandLine{options: p.options}, nil
-}
-
-type argParser struct {
-	flags   []Flag
-	options []string
 }
 
 // isOption tells an option from a value or script. Like argparse it takes as
@@ -200,7 +206,7 @@ func (p *argParser) unknown(arg, name string) error {
 	for i, f := range p.flags {
 		names[i] = f.Name
 	}
-	problem := "unknown flag; elasticrun --help lists them, and the script's own flags go behind the script"
+	problem := "unknown flag; " + p.hint
 	if near := nearest(underscoreToDash(name), names); near != "" {
 		problem = "unknown flag; the nearest is --" + near
 	}

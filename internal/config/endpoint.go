@@ -19,15 +19,22 @@ func parseEndpoint(endpoint string) (host string, port int, err error) {
 		host, err = parseHost(endpoint)
 		return host, -1, err
 	}
-	text := endpoint[at+1:]
-	if len(text) > 5 || !isDigits(text) {
-		return "", 0, fmt.Errorf("the port %q must be a number between 0 and 65535", text)
-	}
-	if port, err = between(0, 65535)(text); err != nil {
-		return "", 0, fmt.Errorf("the port %s %w", text, err)
+	if port, err = parsePort(endpoint[at+1:]); err != nil {
+		return "", 0, err
 	}
 	host, err = parseHost(endpoint[:at])
 	return host, port, err
+}
+
+func parsePort(text string) (int, error) {
+	if len(text) > 5 || !isDigits(text) {
+		return 0, fmt.Errorf("the port %q must be a number between 0 and 65535", text)
+	}
+	port, err := between(0, 65535)(text)
+	if err != nil {
+		return 0, fmt.Errorf("the port %s %w", text, err)
+	}
+	return port, nil
 }
 
 // parseHost checks a host name or address and takes off the brackets that an

@@ -45,9 +45,13 @@ func Load(args []string, counter Counter) (*Config, error) {
 // switches, since interpretation comes after all layers are merged. Parsing
 // stops at the first argument that is no flag.
 func NewFlagSet() *pflag.FlagSet {
+	return flagSet(Flags())
+}
+
+func flagSet(flags []Flag) *pflag.FlagSet {
 	set := pflag.NewFlagSet("elasticrun", pflag.ContinueOnError)
 	set.SetInterspersed(false)
-	for _, f := range Flags() {
+	for _, f := range flags {
 		switch f.Kind {
 		case KindAction:
 		case KindBool:
@@ -62,50 +66,72 @@ func NewFlagSet() *pflag.FlagSet {
 // gather merges flags, environment, config file and defaults. It returns one
 // setting per flag, in the table's order, and the config file that was read.
 func gather(options []string) ([]Setting, string, error) {
-	set := NewFlagSet()
-	if err := set.Parse(options); err != nil {
-		return nil, "", &UsageError{Problem: err.Error()}
-	}
-	v := viper.New()
-	v.AllowEmptyEnv(true)
-	for _, f := range Flags() {
-		if f.Kind == KindAction {
-			continue
-		}
-		if err := v.BindPFlag(f.Name, set.Lookup(f.Name)); err != nil {
-			return nil, "", fmt.Errorf("bind flag --%s: %w", f.Name, err)
-		}
-		if err := v.BindEnv(append([]string{f.Name}, f.Env...)...); len(f.Env) > 0 && err != nil {
-			return nil, "", fmt.Errorf("bind environment of --%s: %w", f.Name, err)
-		}
-	}
-	path, values, err := readFile(settingOf(v, set, "", "config"))
+	l, err := newLayers(Flags(), options)
 	if err != nil {
 		return nil, "", err
 	}
-	if err := v.MergeConfigMap(values); err != nil {
+	named, _ := findFlag(l.flags, "config")
+	path, values, err := readFile(l.setting(named))
+	if err != nil {
+		return nil, "", err
+	}
+	if err := l.MergeConfigMap(values); err != nil {
 		return nil, "", &UsageError{Where: path, Problem: oneLine(err)}
 	}
-	var settings []Setting
-	for _, f := range Flags() {
-		if f.Kind != KindAction {
-			settings = append(settings, settingOf(v, set, path, f.Name))
-		}
-	}
-	return settings, path, nil
+	l.file = path
+	return l.settings(), path, nil
 }
 
-// settingOf returns the value that viper chose and the layer it came from.
-func settingOf(v *viper.Viper, set *pflag.FlagSet, file, name string) Setting {
-	s := Setting{Name: name, Value: v.GetString(name)}
-	f, _ := findFlag(Flags(), name)
+// layers merges what sets the flags of one command.
+type layers struct {
+	*viper.Viper
+	flags []Flag
+	given *pflag.FlagSet
+	file  string // config file that was merged; empty if none
+}
+
+// newLayers binds the command line, the environment and the defaults.
+func newLayers(flags []Flag, options []string) (*layers, error) {
+	l := &layers{Viper: viper.New(), flags: flags, given: flagSet(flags)}
+	if err := l.given.Parse(options); err != nil {
+		return nil, &UsageError{Problem: err.Error()}
+	}
+	l.AllowEmptyEnv(true)
+	for _, f := range flags {
+		if f.Kind == KindAction {
+			continue
+		}
+		if err := l.BindPFlag(f.Name, l.given.Lookup(f.Name)); err != nil {
+			return nil, fmt.Errorf("bind flag --%s: %w", f.Name, err)
+		}
+		if err := l.BindEnv(append([]string{f.Name}, f.Env...)...); len(f.Env) > 0 && err != nil {
+			return nil, fmt.Errorf("bind environment of --%s: %w", f.Name, err)
+		}
+	}
+	return l, nil
+}
+
+// settings returns one setting per flag, in the table's order.
+func (l *layers) settings() []Setting {
+	var settings []Setting
+	for _, f := range l.flags {
+		if f.Kind != KindAction {
+			settings = append(settings, l.setting(f))
+		}
+	}
+	return settings
+}
+
+// setting returns the value that viper chose and the layer it came from.
+func (l *layers) setting(f Flag) Setting {
+	s := Setting{Name: f.Name, Value: l.GetString(f.Name)}
 	isSet := func(env string) bool { _, ok := os.LookupEnv(env); return ok }
-	if set.Changed(name) {
+	if l.given.Changed(f.Name) {
 		s.Source = Source{Kind: FromFlag}
 	} else if i := slices.IndexFunc(f.Env, isSet); i >= 0 {
 		s.Source = Source{FromEnv, f.Env[i]}
-	} else if v.InConfig(name) {
-		s.Source = Source{FromFile, file}
+	} else if l.InConfig(f.Name) {
+		s.Source = Source{FromFile, l.file}
 	}
 	return s
 }

@@ -14,8 +14,11 @@ func Help() string {
 
 Usage:
   elasticrun [flags] SCRIPT [ARGS...]
+  elasticrun store [flags]            serve a store of its own; elasticrun store --help
+  elasticrun version                  show the version
 
-The first argument that is no flag is the script; what follows it is passed on untouched.
+The first argument that is no flag is the script; what follows it is passed on untouched. A command
+is one only as the first argument: ./store is a script.
 `)
 	for _, group := range groups() {
 		fmt.Fprintf(&b, "\n%s:\n", group)
@@ -29,6 +32,27 @@ The first argument that is no flag is the script; what follows it is passed on u
 Names may be spelt with dashes or underscores. A flag beats the environment, which beats the config
 file, which beats the default. --nproc-per-node is PET_NPROC_PER_NODE in the environment and
 nproc-per-node in the config file; elasticrun's own flags start with ELASTICRUN_ there.
+`)
+	return b.String()
+}
+
+// StoreHelp returns the text of elasticrun store --help, at most 100 columns wide.
+func StoreHelp() string {
+	var b strings.Builder
+	b.WriteString(`Serve a store (torch's TCPStore) on its own, for jobs that want it outside of the launcher.
+
+Usage:
+  elasticrun store [flags]
+
+Flags:
+`)
+	for _, f := range StoreFlags() {
+		b.WriteString(helpEntry(f))
+	}
+	b.WriteString(`
+When it listens it writes one line to stdout: "store listening on HOST:PORT", and behind it, with
+--health, "health on URL". SIGTERM and SIGINT stop it in order, with exit code 0; a second one, a
+second or more later, at once. The keys are in memory and end with it.
 `)
 	return b.String()
 }
@@ -89,24 +113,31 @@ var referencePage string
 
 // Reference returns docs/flags.md.
 func Reference() string {
-	var tables, options strings.Builder
+	var tables, store, options strings.Builder
 	for _, group := range groups() {
-		fmt.Fprintf(&tables, "\n## %s\n\n| flag | environment | default | meaning |\n|---|---|---|---|\n", group)
+		fmt.Fprintf(&tables, "\n## %s\n\n"+referenceHead, group)
 		for _, f := range Flags() {
 			if f.Group == group {
 				tables.WriteString(referenceRow(f))
 			}
 		}
 	}
+	store.WriteString(referenceHead)
+	for _, f := range StoreFlags() {
+		store.WriteString(referenceRow(f))
+	}
 	for _, o := range confOptions() {
 		fmt.Fprintf(&options, "| `%s` | %s | %s |\n", o.name, o.backend, o.help)
 	}
 	return strings.NewReplacer(
 		"{flags}", tables.String(),
+		"{store}", store.String(),
 		"{options}", options.String(),
 		"{reasons}", reasonList(),
 	).Replace(referencePage)
 }
+
+const referenceHead = "| flag | environment | default | meaning |\n|---|---|---|---|\n"
 
 func referenceRow(f Flag) string {
 	name := "`--" + f.Name
@@ -131,7 +162,7 @@ func referenceRow(f Flag) string {
 		value = "`" + value + "`"
 	}
 	help := f.Help
-	if !f.Torchrun {
+	if !f.Torchrun && f.Group != groupStore {
 		help += " *(elasticrun's own)*"
 	}
 	cells := []string{name, env, value, help}

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/rs/zerolog"
 	"golang.org/x/sys/unix"
@@ -150,13 +149,7 @@ func (c *Config) readOutput(r *reader) {
 
 func (c *Config) readLife(r *reader) {
 	c.MaxRestarts = read(r, "max-restarts", between(0, maxRestarts))
-	c.MonitorInterval = read(r, "monitor-interval", func(s string) (time.Duration, error) {
-		d, err := seconds(s)
-		if err == nil && d <= 0 {
-			err = errors.New("must be above 0")
-		}
-		return d, err
-	})
+	c.MonitorInterval = read(r, "monitor-interval", aboveZero)
 	c.SignalNames = r.text("signals-to-handle")
 	c.Signals = read(r, "signals-to-handle", func(s string) ([]syscall.Signal, error) {
 		signals, unknown, err := parseSignals(s)
@@ -193,13 +186,15 @@ func parseSignals(s string) (signals []syscall.Signal, unknown []string, err err
 }
 
 func (c *Config) readLauncher(r *reader) {
-	c.LogFormat = read(r, "log-format", oneOf("auto", "console", "json"))
+	c.LogFormat = read(r, "log-format", logFormat())
 	c.LogLevel = read(r, "log-level", parseLevel)
 	c.EventLogHandler = read(r, "event-log-handler", oneOf("null", "console", "dynamic_rendezvous"))
 	if c.EventLogHandler == "dynamic_rendezvous" {
 		c.EventLogHandler = "null"
 	}
 }
+
+func logFormat() func(string) (string, error) { return oneOf("auto", "console", "json") }
 
 // parseLevel reads a level by Python's names or zerolog's, in any case.
 func parseLevel(s string) (zerolog.Level, error) {

@@ -153,6 +153,15 @@ func seconds(s string) (time.Duration, error) {
 	return time.Duration(n * float64(time.Second)), nil
 }
 
+// aboveZero parses a time in seconds that is not 0.
+func aboveZero(s string) (time.Duration, error) {
+	d, err := seconds(s)
+	if err == nil && d <= 0 {
+		err = errors.New("must be above 0")
+	}
+	return d, err
+}
+
 // oneOf accepts the listed values only.
 func oneOf(values ...string) func(string) (string, error) {
 	return func(s string) (string, error) {

@@ -10,6 +10,7 @@ const (
 	groupOutput     = "Worker output"
 	groupLife       = "Restarts and shutdown"
 	groupLauncher   = "The launcher itself"
+	groupStore      = "elasticrun store" // a command of its own, which groups leaves out
 )
 
 func groups() []string {
@@ -157,12 +158,12 @@ func Flags() []Flag {
 		},
 		{
 			Name: "log-format", Kind: KindString, Default: "auto", Placeholder: "FORMAT", Group: groupLauncher,
-			Help: "Form of the launcher's own log on stderr: console, json, or auto, which is console with colours on a terminal.",
+			Help: "Form of elasticrun's own log on stderr: console, json, or auto, which is console with colours on a terminal.",
 		},
 		{
 			Name: "log-level", Kind: KindString, Default: "warning", Placeholder: "LEVEL", Group: groupLauncher,
 			Env:  []string{"LOGLEVEL"},
-			Help: "Level of the launcher's own log: trace, debug, info, warning, error or critical.",
+			Help: "Level of elasticrun's own log: trace, debug, info, warning, error or critical.",
 		},
 		{
 			Name: "event-log-handler", Kind: KindString, Default: "null", Placeholder: "NAME", Group: groupLauncher, Torchrun: true,

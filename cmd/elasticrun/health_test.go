@@ -1,0 +1,72 @@
+package main
+
+import (
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/elasticrun/elasticrun/pkg/kvstore"
+)
+
+// A store that does not answer is not healthy, is asked once however many want to know, and may recover.
+func TestHealthOfAStuckStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var asked atomic.Int32
+		answer := make(chan kvstore.Stats)
+		h := newHealth(func() kvstore.Stats { asked.Add(1); return <-answer }, nil)
+		began := time.Now()
+		var clients sync.WaitGroup
+		for range 3 {
+			clients.Go(func() {
+				w := httptest.NewRecorder()
+				h.ServeHTTP(w, nil)
+				if body := w.Body.String(); w.Code != http.StatusServiceUnavailable || body != `{"status":"stuck","uptime_seconds":0}`+"\n" {
+					t.Errorf("answer %d %s", w.Code, body)
+				}
+			})
+		}
+		clients.Wait()
+		if took := time.Since(began); took != healthBound || asked.Load() != 1 {
+			t.Errorf("answered after %v; the store was asked %d times", took, asked.Load())
+		}
+
+		answer <- kvstore.Stats{}
+		clients.Go(func() { answer <- kvstore.Stats{Open: 7} })
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, nil)
+		if body := w.Body.String(); w.Code != http.StatusOK || !strings.Contains(body, `"open":7`) {
+			t.Errorf("answer %d %s", w.Code, body)
+		}
+		clients.Wait()
+	})
+}
+
+// The end waits for the store's answer, also where its client has long had another.
+func TestHealthWaitsForTheStore(t *testing.T) {
+	var answered atomic.Bool
+	answer := make(chan struct{})
+	h := newHealth(func() kvstore.Stats { <-answer; return kvstore.Stats{} }, nil)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop := h.serve(l, zerolog.Nop())
+	got, err := http.Get("http://" + l.Addr().String() + healthPath)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got.Body.Close()
+	time.AfterFunc(50*time.Millisecond, func() { answered.Store(true); close(answer) })
+	stop(t.Context())
+	if got.StatusCode != http.StatusServiceUnavailable || !answered.Load() {
+		t.Errorf("answer %d; stop waited for the store: %v", got.StatusCode, answered.Load())
+	}
+}

@@ -1,0 +1,131 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/rs/zerolog"
+	"github.com/spf13/cobra"
+
+	"github.com/elasticrun/elasticrun/internal/config"
+	"github.com/elasticrun/elasticrun/pkg/agent"
+	"github.com/elasticrun/elasticrun/pkg/kvstore"
+)
+
+// storeCommand is a store server of its own. Its flags are read by internal/config, as
+// the launcher's are.
+func storeCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:                "store",
+		Short:              "serve a store of its own",
+		DisableFlagParsing: true,
+		RunE:               func(cmd *cobra.Command, args []string) error { return exitCode(store(args, cmd.OutOrStdout())) },
+	}
+	cmd.SetHelpFunc(func(cmd *cobra.Command, _ []string) { fmt.Fprint(cmd.OutOrStdout(), config.StoreHelp()) })
+	return cmd
+}
+
+// storeSignals end the store: in order the first time, at once when one of them comes again.
+func storeSignals() []syscall.Signal {
+	return []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT}
+}
+
+// store runs a store server until a signal comes, and returns the exit code: 0 when it
+// was told to stop and did so in order. A server has nothing else to succeed at, and init systems
+// and schedulers would take another code for a crash.
+func store(args []string, stdout io.Writer) int {
+	cfg, err := config.LoadStore(args)
+	switch {
+	case errors.Is(err, config.ErrHelp):
+		fmt.Fprint(stdout, config.StoreHelp())
+		return 0
+	case err != nil:
+		return usage(err)
+	}
+	ctx, told := listen(storeSignals(), storeSignals(), cfg.Grace, nil)
+	defer told.stop()
+	return fail(conclude(agent.RunResult{}, serveStore(ctx, told.hurry, cfg, stdout)), config.ExitCodeMap{})
+}
+
+// serveStore serves until ctx ends. It returns nil if it has stopped in order then, and the cause of ctx if hurry was
+// closed meanwhile.
+func serveStore(ctx context.Context, hurry <-chan struct{}, cfg *config.Store, stdout io.Writer) error {
+	log, lines := newLogger(cfg.LogFormat, cfg.LogLevel, os.Stderr)
+	defer func() { _ = lines.Close() }()
+	listener, err := listenOn(ctx, "--listen", cfg.Listen)
+	if err != nil {
+		return err
+	}
+	server := kvstore.NewServer(kvstore.ServerOptions{
+		Logger: log, MaxConns: cfg.MaxConns, MaxMemory: cfg.MaxMemory, StallTimeout: cfg.StallTimeout,
+	})
+	ready := fmt.Sprintf("store listening on %s", listener.Addr())
+	if cfg.Health != nil {
+		healthListener, err := listenOn(ctx, "--health", *cfg.Health)
+		if err != nil {
+			_ = listener.Close()
+			return err
+		}
+		stop := newHealth(server.Stats, ctx.Done()).serve(healthListener, log)
+		defer stop(context.WithoutCancel(ctx))
+		ready += fmt.Sprintf(" health on http://%s%s", healthListener.Addr(), healthPath)
+	}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	if _, err := fmt.Fprintln(stdout, ready); err != nil {
+		log.Warn().Err(err).Msg(ready)
+	}
+	select {
+	case err := <-served: // a defect
+		_ = server.Close()
+		return fmt.Errorf("serve the store: %w", err)
+	case <-ctx.Done():
+	}
+	err = stopStore(ctx, hurry, server, cfg.Grace, log)
+	if failed := <-served; !errors.Is(failed, kvstore.ErrClosed) {
+		err = errors.Join(err, fmt.Errorf("serve the store: %w", failed))
+	}
+	return err
+}
+
+// listenOn listens where a flag says. A name may take long to look up, so it ends when ctx does, with ctx's cause.
+func listenOn(ctx context.Context, flag string, at config.HostPort) (net.Listener, error) {
+	l, err := new(net.ListenConfig).Listen(ctx, at.Network(), at.String())
+	switch {
+	case err == nil:
+		return l, nil
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	default:
+		return nil, &config.UsageError{Where: flag + "=" + at.String(), Problem: cannotListen(at.Port, err)}
+	}
+}
+
+// stopStore ends the server, of which nothing is left then. Requests under way may take the grace to finish, or until
+// hurry is closed; the connections that have not are closed.
+func stopStore(ctx context.Context, hurry <-chan struct{}, server *kvstore.Server, grace time.Duration, log zerolog.Logger) error {
+	told := context.Cause(ctx)
+	log.Info().Stringer("grace", grace).Msgf("%v: stopping", told)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
+	defer cancel()
+	done := make(chan bool, 1)
+	go func() { done <- server.Shutdown(ctx) == nil }()
+	select {
+	case inOrder := <-done:
+		if !inOrder {
+			log.Warn().Int("connections", server.Stats().Open).Msg("the grace is over: connections in the midst of a request are closed")
+			_ = server.Close()
+		}
+		return nil
+	case <-hurry:
+		_ = server.Close()
+		<-done
+		return told
+	}
+}

@@ -1,0 +1,189 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"net"
+	"net/netip"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/rs/zerolog"
+)
+
+// Store is everything that elasticrun store was told, checked and resolved.
+type Store struct {
+	// Listen is where the store listens.
+	Listen HostPort
+	// Health is where HTTP answers whether it does; nil for nowhere.
+	Health *HostPort
+	// MaxConns is the number of connections served at a time; 0 is no limit.
+	MaxConns int
+	// MaxMemory is the number of bytes that the store may take, at least 1 MiB.
+	MaxMemory int64
+	// StallTimeout is how long half a request may rest; above 0.
+	StallTimeout time.Duration
+	// Grace is how long requests under way may take to finish once the store is
+	// to stop; 0 closes them at once.
+	Grace time.Duration
+	// LogFormat is auto, console or json.
+	LogFormat string
+	// LogLevel is the lowest level that is logged.
+	LogLevel zerolog.Level
+}
+
+// HostPort is an address to listen on.
+type HostPort struct {
+	// Host is a name or an address, without brackets; empty for every address of
+	// this machine.
+	Host string
+	// Port is the port; 0 takes a free one.
+	Port int
+}
+
+// String returns it as package net takes it, an IPv6 address in brackets.
+func (a HostPort) String() string { return net.JoinHostPort(a.Host, strconv.Itoa(a.Port)) }
+
+// Network returns the network under which [net.Listen] takes Host at its word:
+// with "tcp" it would take 0.0.0.0 for every address, IPv6 ones too.
+func (a HostPort) Network() string {
+	if addr, err := netip.ParseAddr(a.Host); err == nil && addr.Is4() {
+		return "tcp4"
+	}
+	return "tcp"
+}
+
+// StoreFlags returns the table of elasticrun store.
+func StoreFlags() []Flag {
+	flags := []Flag{
+		{
+			Name: "listen", Kind: KindString, Default: "127.0.0.1:29400", Placeholder: "HOST:PORT",
+			Help: "Where the store listens. :29400 is every address of this machine, for jobs on others; port 0 takes a free one.",
+		},
+		{
+			Name: "health", Kind: KindString, Placeholder: "HOST:PORT",
+			Help: "Answer HTTP there: GET /healthz tells whether the store answers, and what it counts. Default: nowhere.",
+		},
+		{
+			Name: "max-conns", Kind: KindInt, Default: "0", Placeholder: "N",
+			Help: "Connections served at a time; further ones are closed. A worker of torch 1.13 needs two, of torch 2.x one. 0 is as many as files may be open.",
+		},
+		{
+			Name: "max-memory", Kind: KindSpec, Default: "2GiB", Placeholder: "SIZE",
+			Help: "About how much the store may take for keys, values and requests, such as 512MiB. What would take more is refused.",
+		},
+		{
+			Name: "stall-timeout", Kind: KindSeconds, Default: "30", Placeholder: "SECONDS",
+			Help: "How long a client may take for 64 KiB of a request. Silence between requests has no limit.",
+		},
+		{
+			Name: "grace", Kind: KindSeconds, Default: "10", Placeholder: "SECONDS",
+			Help: "How long requests under way may take to finish once the store is told to stop.",
+		},
+	}
+	for _, name := range []string{"log-format", "log-level", "help"} {
+		f, _ := findFlag(Flags(), name)
+		flags = append(flags, f)
+	}
+	for i := range flags {
+		flags[i].Group, flags[i].CommandLineOnly = groupStore, true
+	}
+	return flags
+}
+
+// LoadStore resolves the arguments of elasticrun store, together with the log's
+// environment variables. Its errors are ErrHelp and *UsageError.
+func LoadStore(args []string) (*Store, error) {
+	p := argParser{flags: StoreFlags(), hint: "elasticrun store --help lists them"}
+	line, err := p.split(args)
+	if err != nil {
+		return nil, err
+	}
+	if len(line.command) > 0 {
+		return nil, &UsageError{Where: shown(line.command[0]), Problem: "elasticrun store takes flags only; to run a script of that name write ./store"}
+	}
+	l, err := newLayers(p.flags, line.options)
+	if err != nil {
+		return nil, err
+	}
+	return resolveStore(l.settings())
+}
+
+func resolveStore(settings []Setting) (*Store, error) {
+	r := &reader{settings: make(map[string]Setting, len(settings))}
+	for _, s := range settings {
+		r.settings[s.Name] = s
+	}
+	c := &Store{
+		Listen:       read(r, "listen", parseListen),
+		MaxConns:     read(r, "max-conns", between(0, math.MaxInt32)),
+		MaxMemory:    read(r, "max-memory", parseMemory),
+		StallTimeout: read(r, "stall-timeout", aboveZero),
+		Grace:        read(r, "grace", seconds),
+		LogFormat:    read(r, "log-format", logFormat()),
+		LogLevel:     read(r, "log-level", parseLevel),
+	}
+	if r.given("health") {
+		health := read(r, "health", parseListen)
+		if c.Health = &health; health == c.Listen && health.Port != 0 {
+			r.fail("health", "the store listens there; choose another port")
+		}
+	}
+	if r.err != nil {
+		return nil, r.err
+	}
+	return c, nil
+}
+
+// parseListen reads HOST:PORT, or :PORT for every address.
+func parseListen(s string) (HostPort, error) {
+	s = strings.TrimSpace(s)
+	if port, ok := strings.CutPrefix(s, ":"); ok && !strings.Contains(port, ":") {
+		n, err := parsePort(port)
+		return HostPort{Port: n}, err
+	}
+	host, port, err := parseEndpoint(s)
+	switch {
+	case err != nil:
+		return HostPort{}, err
+	case port < 0:
+		return HostPort{}, fmt.Errorf("the port is missing: %s", net.JoinHostPort(host, "PORT"))
+	}
+	return HostPort{Host: host, Port: port}, nil
+}
+
+const (
+	minMemory = 1 << 20 // with less a store is of no use
+	maxMemory = 1 << 50 // what is larger is a typing error
+)
+
+func parseMemory(s string) (int64, error) {
+	n, err := parseSize(s)
+	switch {
+	case err != nil:
+		return 0, err
+	case n < minMemory:
+		return 0, errors.New("must be at least 1MiB")
+	case n > maxMemory:
+		return 0, errors.New("must be at most 1024TiB")
+	}
+	return n, nil
+}
+
+// parseSize reads a number of bytes, or a number and its unit. What is too large
+// for an int64 is the largest of them.
+func parseSize(s string) (int64, error) {
+	s = strings.TrimSpace(s)
+	digits := strings.TrimRight(s, "KMGTiB ")
+	shift, known := map[string]int{"": 0, "KiB": 10, "MiB": 20, "GiB": 30, "TiB": 40}[strings.TrimSpace(s[len(digits):])]
+	if !known || !isDigits(digits) {
+		return 0, errors.New("must be a whole number of bytes, KiB, MiB, GiB or TiB, such as 512MiB")
+	}
+	n, err := strconv.ParseInt(digits, 10, 64)
+	if err != nil || n > math.MaxInt64>>shift { // of digits, only the range can be wrong
+		return math.MaxInt64, nil
+	}
+	return n << shift, nil
+}

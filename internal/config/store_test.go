@@ -1,0 +1,94 @@
+package config
+
+import (
+	"errors"
+	"math"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/rs/zerolog"
+)
+
+func TestLoadStore(t *testing.T) {
+	t.Setenv("LOGLEVEL", "info")
+	t.Setenv("ELASTICRUN_LOG_FORMAT", "json")
+	defaults := Store{
+		Listen: HostPort{"127.0.0.1", 29400}, MaxMemory: 2 << 30, StallTimeout: 30 * time.Second, Grace: 10 * time.Second,
+		LogFormat: "json", LogLevel: zerolog.InfoLevel,
+	}
+	for _, tt := range []struct {
+		args   string
+		change func(*Store)
+	}{
+		{"", func(*Store) {}},
+		{"--listen=:0", func(s *Store) { s.Listen = HostPort{"", 0} }},
+		{"--listen [::1]:1", func(s *Store) { s.Listen = HostPort{"::1", 1} }},
+		{"--listen head-node.example:65535", func(s *Store) { s.Listen = HostPort{"head-node.example", 65535} }},
+		{"--health=:8080", func(s *Store) { s.Health = &HostPort{"", 8080} }},
+		{"--listen=:0 --health=:0", func(s *Store) { s.Listen, s.Health = HostPort{}, &HostPort{} }},
+		{"--max-conns=7 --max_memory 512MiB", func(s *Store) { s.MaxConns, s.MaxMemory = 7, 512<<20 }},
+		{"--stall-timeout=0.5 --grace=0", func(s *Store) { s.StallTimeout, s.Grace = time.Second/2, 0 }},
+		{"--log-level=debug --log-format=console --", func(s *Store) { s.LogLevel, s.LogFormat = zerolog.DebugLevel, "console" }},
+	} {
+		t.Run(tt.args, func(t *testing.T) {
+			want := defaults
+			tt.change(&want)
+			got, err := LoadStore(strings.Fields(tt.args))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(&want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+	if _, err := LoadStore([]string{"-h"}); !errors.Is(err, ErrHelp) {
+		t.Errorf("-h: %v, want ErrHelp", err)
+	}
+}
+
+func TestParseSize(t *testing.T) {
+	for text, want := range map[string]int64{
+		"0": 0, "1": 1, " 12 ": 12, "1KiB": 1 << 10, "3 MiB": 3 << 20, "007GiB": 7 << 30, "1TiB": 1 << 40,
+		"8191TiB": 8191 << 40, "8388608TiB": math.MaxInt64, "9223372036854775808": math.MaxInt64, "9223372036854775807": math.MaxInt64,
+	} {
+		if got, err := parseSize(text); err != nil || got != want {
+			t.Errorf("%q: %d, %v, want %d", text, got, err, want)
+		}
+	}
+	for _, text := range []string{"", "GiB", "-1", "+1", "1.5GiB", "1G", "1GB", "1gib", "1iB", "1B", "1KiBKiB", "0x10", "1e9", "1 000", "1 KiB KiB", "٣"} {
+		if n, err := parseSize(text); err == nil {
+			t.Errorf("%q: %d, want an error", text, n)
+		}
+	}
+}
+
+func TestHostPortNetwork(t *testing.T) {
+	for host, want := range map[string]string{"": "tcp", "0.0.0.0": "tcp4", "127.0.0.1": "tcp4", "::": "tcp", "::ffff:1.2.3.4": "tcp", "localhost": "tcp"} {
+		if got := (HostPort{Host: host}).Network(); got != want {
+			t.Errorf("%q: %s, want %s", host, got, want)
+		}
+	}
+}
+
+// TestStoreTable holds of the store's table what TestTable holds of the launcher's.
+func TestStoreTable(t *testing.T) {
+	names := map[string]bool{}
+	for _, f := range StoreFlags() {
+		if names[f.Name] {
+			t.Errorf("--%s: the name is taken", f.Name)
+		}
+		names[f.Name] = true
+		if f.Name != strings.ToLower(f.Name) || strings.ContainsAny(f.Name, "_. =") || !strings.HasSuffix(f.Help, ".") {
+			t.Errorf("--%s: bad name or help", f.Name)
+		}
+		if (f.Placeholder != "") != f.Kind.takesValue() {
+			t.Errorf("--%s: placeholder %q does not fit its kind", f.Name, f.Placeholder)
+		}
+		if f.Group != groupStore || strings.HasPrefix(strings.Join(f.Env, ""), "PET_") {
+			t.Errorf("--%s: group %q, variables %q", f.Name, f.Group, f.Env)
+		}
+	}
+}

@@ -1,14 +1,15 @@
 package kvstore
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 )
 
-// apply carries out req on c, for every op but those that concern the connection's wait: WAIT, BARRIER and
-// CANCEL_WAIT. It appends the answer's fixed part to out; what follows that in the answer are values, to
-// be sent in order, each after its length. An error closes the connection. mayGive is as for request.keep.
-func apply(c *core, req *request, mayGive bool, out []byte) (_ []byte, values [][]byte, err error) {
+// apply carries out req on c, for every op but those that concern the connection's wait, WAIT, BARRIER and
+// CANCEL_WAIT, and LIST_KEYS, whose answer is made piece by piece. It appends the answer's fixed part to out; what
+// follows that in the answer are values, to be sent in order, each after its length. An error closes the connection.
+func apply(c *core, req *request, out []byte) (_ []byte, values [][]byte, err error) {
 	switch req.op {
 	case opValidate:
 		if uint32(req.number) != magicNumber {
@@ -17,9 +18,9 @@ func apply(c *core, req *request, mayGive bool, out []byte) (_ []byte, values []
 	case opPing:
 		out = binary.LittleEndian.AppendUint32(out, uint32(req.number))
 	case opSet:
-		c.set(req.key(0), req.keep(0, mayGive))
+		c.set(req.key(0), req.keep(0))
 	case opCompareSet:
-		values = [][]byte{c.compareSet(req.key(0), req.keep(0, false), req.keep(1, mayGive))}
+		values = [][]byte{c.compareSet(req.key(0), bytes.Clone(req.value(0)), req.keep(1))}
 	case opGet:
 		value, _ := c.get(req.key(0))
 		values = [][]byte{value}
@@ -52,13 +53,17 @@ func apply(c *core, req *request, mayGive bool, out []byte) (_ []byte, values []
 		}
 		out = appendInt(out, deleted)
 	case opAppend:
+		old, _ := c.get(req.key(0))
+		if len(old)+len(req.value(0)) > maxAppended {
+			return out, nil, refuse(ReasonMalformed, "append makes a value of more than %d bytes", maxAppended)
+		}
 		c.append(req.key(0), req.value(0))
 	case opMultiSet:
 		for i := range req.keys {
-			c.set(req.key(i), req.keep(i, false))
+			c.set(req.key(i), req.keep(i))
 		}
 	case opQueuePush:
-		c.push(req.key(0), req.keep(0, mayGive))
+		c.push(req.key(0), req.keep(0))
 	case opQueuePop:
 		value, length := c.pop(req.key(0))
 		if out = appendInt(out, int64(length)); length > 0 {
@@ -66,13 +71,6 @@ func apply(c *core, req *request, mayGive bool, out []byte) (_ []byte, values []
 		}
 	case opQueueLen:
 		out = appendInt(out, int64(c.queueLen(req.key(0))))
-	case opListKeys:
-		keys := c.list()
-		out = appendInt(out, int64(len(keys)))
-		values = make([][]byte, len(keys))
-		for i, key := range keys {
-			values[i] = []byte(key)
-		}
 	}
 	return out, values, nil
 }
@@ -85,11 +83,18 @@ func notNumber(err error) error {
 	return err
 }
 
-// stores tells whether o can make the store bigger.
-func (o op) stores() bool {
-	switch o {
-	case opSet, opCompareSet, opAdd, opAppend, opMultiSet, opQueuePush, opBarrier, opWait:
-		return true
+// growth returns by how much carrying out req may make c bigger, at most.
+func growth(c *core, req *request) int64 {
+	switch req.op {
+	case opAppend:
+		// The value gets more room than it needs, lest every append copies it.
+		old, _ := c.get(req.key(0))
+		return int64(len(req.bytes) + entryCost + cap(old)/2)
+	case opSet:
+		old, _ := c.get(req.key(0))
+		return int64(len(req.bytes) + entryCost - cap(old))
+	case opCompareSet, opAdd, opMultiSet, opQueuePush, opBarrier:
+		return int64(len(req.bytes) + entryCost*(1+len(req.keys)))
 	}
-	return false
+	return 0
 }

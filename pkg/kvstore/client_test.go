@@ -180,7 +180,7 @@ func servePipe(nc net.Conn, store *core, mu *sync.Mutex) {
 			case opCancelWait:
 				out = append(out, answerWaitCanceled)
 			default:
-				out, _, _ = apply(store, &d.req, false, out)
+				out, _, _ = apply(store, &d.req, out)
 			}
 			mu.Unlock()
 			in = in[n:]

@@ -26,7 +26,7 @@ type core struct {
 // What a map keeps is referred to by pointers: an assignment would replace a key too, by one that core does not own.
 type (
 	entry struct{ value []byte }
-	queue struct{ values [][]byte }
+	queue struct{ values list.List } // of []byte
 )
 
 // entryCost is about what a key or a queued value takes besides its bytes.
@@ -103,15 +103,6 @@ func (c *core) present(key string) bool {
 
 func (c *core) numKeys() int64 { return int64(len(c.data)) }
 
-// list returns the keys, in no order.
-func (c *core) list() []string {
-	keys := make([]string, 0, len(c.data))
-	for key := range c.data {
-		keys = append(keys, key)
-	}
-	return keys
-}
-
 func (c *core) delete(key string) bool {
 	e, ok := c.data[key]
 	if ok {
@@ -136,7 +127,7 @@ func (c *core) push(key string, value []byte) {
 		c.queues[strings.Clone(key)] = q
 		c.size += entryCost + int64(len(key))
 	}
-	q.values = append(q.values, value)
+	q.values.PushBack(value)
 	c.size += entryCost + int64(cap(value))
 	c.countOffFirst(key)
 }
@@ -148,9 +139,8 @@ func (c *core) pop(key string) (value []byte, length int) {
 	if q == nil {
 		return nil, 0
 	}
-	length = len(q.values)
-	value, q.values[0] = q.values[0], nil
-	q.values = q.values[1:]
+	length = q.values.Len()
+	value = q.values.Remove(q.values.Front()).([]byte)
 	c.size -= entryCost + int64(cap(value))
 	if length == 1 {
 		delete(c.queues, key)
@@ -161,7 +151,7 @@ func (c *core) pop(key string) (value []byte, length int) {
 
 func (c *core) queueLen(key string) int {
 	if q := c.queues[key]; q != nil {
-		return len(q.values)
+		return q.values.Len()
 	}
 	return 0
 }

@@ -240,7 +240,7 @@ func TestCoreModel(t *testing.T) {
 				}
 				members := rapid.Int64Range(0, 5).Draw(t, "members")
 				w := &wait{missing: map[string]bool{k: true}}
-				real, err := c.arrive(k, members, func() { w.calls++ })
+				arrived, err := c.arrive(k, members, func() { w.calls++ })
 				if err != nil {
 					if !errors.Is(err, ErrNotNumber) {
 						t.Fatal(err)
@@ -249,14 +249,14 @@ func TestCoreModel(t *testing.T) {
 				}
 				count, _ := c.get(k)
 				model[k] = string(count) // add's test says what it is
-				if n, err := stoll(count); err != nil || (n >= members) != (real == nil) {
-					t.Fatalf("arrival %q of %d waits: %v", count, members, real != nil)
+				if n, err := stoll(count); err != nil || (n >= members) != (arrived == nil) {
+					t.Fatalf("arrival %q of %d waits: %v", count, members, arrived != nil)
 				}
-				if real == nil {
+				if arrived == nil {
 					store(k, model[k])
 					return
 				}
-				w.real = real
+				w.real = arrived
 				waits = append(waits, w)
 			},
 			"cancel": func(t *rapid.T) {
@@ -329,9 +329,11 @@ func held(c *core, key string) []byte {
 }
 
 // queued returns the values of queue key.
-func (c *core) queued(key string) [][]byte {
+func (c *core) queued(key string) (values [][]byte) {
 	if q := c.queues[key]; q != nil {
-		return q.values
+		for e := q.values.Front(); e != nil; e = e.Next() {
+			values = append(values, e.Value.([]byte))
+		}
 	}
-	return nil
+	return values
 }

@@ -30,10 +30,11 @@ type request struct {
 	number uint64 // its w or i
 
 	bytes        []byte // all of it
-	room         int    // the size of the memory that bytes is in
 	keys, values []span
 
-	given bool // keep has handed out a part of bytes
+	// room is the size of the memory that bytes is in, if that may be given away; else 0.
+	room  int
+	given bool // keep has given it away
 }
 
 // span is a place in a request's bytes.
@@ -62,16 +63,28 @@ func (r *request) value(i int) []byte {
 	return r.bytes[v.from:v.to:v.to]
 }
 
-// keep returns the i-th value for somebody who keeps it: a copy, or, where mayGive allows it and the value
-// is long and takes most of the memory that it is in, the very bytes, which are the keeper's from then on.
-func (r *request) keep(i int, mayGive bool) []byte {
+// keep returns the i-th value for somebody who keeps it: a copy, or, where the value is long and takes most of
+// the memory that it is in, the very bytes, which are the keeper's from then on.
+func (r *request) keep(i int) []byte {
 	v := r.value(i)
-	if mayGive && len(v) >= 64<<10 && len(v) >= r.room/8*7 {
+	if len(v) >= 64<<10 && len(v) >= r.room/8*7 && r.room > 0 {
 		r.given = true
 		return v
 	}
 	return bytes.Clone(v)
 }
+
+// forget lets go of the request's bytes, and of long lists of fields: a connection at rest should not keep them.
+func (r *request) forget() {
+	keys, values := r.keys[:0], r.values[:0]
+	if cap(keys)+cap(values) > 256 {
+		keys, values = nil, nil
+	}
+	*r = request{keys: keys, values: values}
+}
+
+// size is how many bytes the request takes besides its own.
+func (r *request) size() int { return 16 * (cap(r.keys) + cap(r.values)) }
 
 // decoder decodes the requests of one connection. It keeps only its place in the request under way; the
 // bytes of that are its caller's, who shows them all again, and more, each time. No byte is read twice for that.
@@ -108,7 +121,7 @@ func (d *decoder) decode(b []byte) (n int, err error) {
 		}
 		if d.rounds == 0 {
 			n, d.at = d.at, 0
-			d.req.bytes, d.req.room = b[:n:n], cap(b)
+			d.req.bytes = b[:n:n]
 			return n, nil
 		}
 		d.rounds--
@@ -116,19 +129,13 @@ func (d *decoder) decode(b []byte) (n int, err error) {
 	}
 }
 
-// busy tells whether decode has begun a request and not ended it.
-func (d *decoder) busy() bool { return d.at > 0 }
-
 func (d *decoder) begin(b byte) error {
 	o, ok := d.generation.op(b)
 	if !ok {
 		return refuse(ReasonUnknownOp, "op %#02x of %s is not served", b, d.generation)
 	}
-	keys, values := d.req.keys[:0], d.req.values[:0]
-	if cap(keys)+cap(values) > 256 { // a connection should not keep what a rare request took
-		keys, values = nil, nil
-	}
-	d.req = request{op: o, keys: keys, values: values}
+	d.req.forget()
+	d.req.op = o
 	d.fields, _ = o.layout()
 	d.at = 1
 	return nil

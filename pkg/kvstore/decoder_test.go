@@ -134,11 +134,11 @@ func decodeAll(g Generation, stream []byte, cuts ...int) (reqs []plain, busy boo
 			seen := bytes.Clone(stream[start:max(start, cut)])
 			n, err := d.decode(seen)
 			if err != nil {
-				return reqs, d.busy(), err
+				return reqs, d.at > 0, err
 			}
 			if n == 0 {
 				if d.need <= len(seen) {
-					return reqs, d.busy(), fmt.Errorf("decoder has %d bytes and needs %d", len(seen), d.need)
+					return reqs, d.at > 0, fmt.Errorf("decoder has %d bytes and needs %d", len(seen), d.need)
 				}
 				break
 			}
@@ -147,7 +147,7 @@ func decodeAll(g Generation, stream []byte, cuts ...int) (reqs []plain, busy boo
 			start += n
 		}
 	}
-	return reqs, d.busy(), nil
+	return reqs, d.at > 0, nil
 }
 
 var equalRequests = cmp.AllowUnexported(plain{})
@@ -258,13 +258,15 @@ func TestKeep(t *testing.T) {
 	tests := []struct {
 		name    string
 		request []byte
-		mayGive bool
+		room    int // besides the request
 		given   bool
 	}{
-		{"long", encode(TodaysGeneration, opSet, "k", long), true, true},
-		{"long, not to give", encode(TodaysGeneration, opSet, "k", long), false, false},
-		{"short", encode(TodaysGeneration, opSet, "k", long[:1000]), true, false},
-		{"less than half", encode(TodaysGeneration, opMultiSet, 3, "k", long, "l", long, "m", long), true, false},
+		{"long", encode(TodaysGeneration, opSet, "k", long), 0, true},
+		{"long, with some room", encode(TodaysGeneration, opSet, "k", long), 10_000, true},
+		{"long, in large memory", encode(TodaysGeneration, opSet, "k", long), 20_000, false},
+		{"long, not to give", encode(TodaysGeneration, opSet, "k", long), -1, false},
+		{"short", encode(TodaysGeneration, opSet, "k", long[:1000]), 0, false},
+		{"one of three", encode(TodaysGeneration, opMultiSet, 3, "k", long, "l", long, "m", long), 0, false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -272,7 +274,10 @@ func TestKeep(t *testing.T) {
 			if _, err := d.decode(tt.request); err != nil {
 				t.Fatal(err)
 			}
-			value := d.req.keep(0, tt.mayGive)
+			if tt.room >= 0 {
+				d.req.room = len(tt.request) + tt.room
+			}
+			value := d.req.keep(0)
 			same := &value[0] == &d.req.value(0)[0]
 			if same != tt.given || d.req.given != tt.given {
 				t.Errorf("gave its bytes: %v, says so: %v; want %v", same, d.req.given, tt.given)

@@ -9,7 +9,7 @@
 // # The server
 //
 //	bytes ─▶ decoder (decoder.go) ─▶ request ─▶ apply (apply.go) ─▶ core (core.go, waiter.go)
-//	bytes ◀─ conn (conn.go) ◀─────── answer ◀──────────┘              │
+//	bytes ◀─ conn (conn.go, reply.go) ◀── answer ◀─────┘              │
 //	             ▲                                                    │
 //	             └──────────── release of a wait ─────────────────────┘
 //
@@ -37,17 +37,18 @@
 //     patience stays counted, and later ones pass. While it waits, it is a wait for its key like any other.
 //   - WATCH_KEY (first generation) closes the connection: no public call of torch 1.13 sends it.
 //
-// Different from torch on purpose: the bounds of keys, values and counts hold for 1.13's clients too, a whole request has
-// one as well (256 MiB), and ServerOptions has more.
+// Different from torch on purpose: the bounds of keys, values and counts hold for 1.13's clients too; a whole request has
+// one as well (256 MiB), and so has a value that APPEND has made (64 MiB); and ServerOptions has more.
 //
 // # What a client may do
 //
 // Anything. A request that cannot be understood, or that goes on too slowly, closes its own connection; what the
 // answered requests before it did stays done, and nobody else notices. No memory is set aside for a length that
 // a client claims, only for the bytes that came, and all of it together has a bound; where that is reached, the
-// connection that holds most is closed. A connection that says nothing stays open for ever: torch 1.13 keeps
-// one such connection per worker, and spins on a core when it is closed. A client that does not read its
-// answers is not read from either, and holds up nobody but itself.
+// connection that takes most is closed, or, where the store itself is full, the one that would store more. A client with
+// much to ask gives the others their turn after each megabyte. A connection that says nothing stays open for ever:
+// torch 1.13 keeps one such connection per worker, and spins on a core when it is closed. A client that does not
+// read its answers is not read from either, and holds up nobody but itself.
 //
 // # Concurrency
 //

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"net"
+	"runtime"
 	"sync"
 	"syscall"
 	"time"
@@ -26,12 +27,17 @@ type loop struct {
 	accepted uint64
 	refused  map[Reason]uint64
 	stopping bool // no connection is served longer than the request under way
+	turns    int
 
 	scratch  []byte    // what was read last
 	out      []byte    // the answers of the connection at work
+	sent     int       // bytes of answers so far
 	released []*conn   // whose wait is over
+	again    []*conn   // who gave the others their turn
+	spare    []*conn   // again's memory, for the next turn
 	stalls   list.List // of the *conns with half a request, the one whose time ends first in front
-	held     int64     // bytes that the connections hold
+	held     int64     // bytes that the connections hold, each for itself
+	pins     pins      // the values that they refer to
 
 	mu    sync.Mutex
 	inbox []func()
@@ -51,6 +57,7 @@ func newLoop(opts ServerOptions) (*loop, error) {
 		store:   newCore(),
 		refused: map[Reason]uint64{},
 		scratch: make([]byte, 64<<10),
+		pins:    pins{values: map[*byte]*pin{}},
 		done:    make(chan struct{}),
 	}, nil
 }
@@ -90,19 +97,25 @@ func (l *loop) run() {
 	}
 }
 
+// yieldTurns is after how many turns the loop offers its CPU to other goroutines of its process. The system calls of a busy
+// loop do not block, so the scheduler learns nothing from them, and on a single CPU the others would starve.
+const yieldTurns = 16
+
 // turn waits for events, for timeout at most, and acts on them. It returns how many there were.
 func (l *loop) turn(timeout time.Duration) (n int, err error) {
-	began := time.Time{}
+	var began time.Time
 	if l.stalls.Len() > 0 {
 		began = time.Now()
+	}
+	if len(l.released)+len(l.again) > 0 {
+		timeout = 0
 	}
 	n, more, err := l.poll.wait(timeout)
 	if err != nil {
 		return 0, err
 	}
-	if !began.IsZero() {
-		l.forgive(time.Since(began) - max(0, timeout))
-	}
+	again := l.again
+	l.again, l.spare = l.spare[:0], again
 	woken := false
 	for i := range n {
 		fd := l.poll.fd(i)
@@ -112,14 +125,17 @@ func (l *loop) turn(timeout time.Duration) (n int, err error) {
 			l.serve(c)
 		}
 	}
-	l.goOn()
-	if !more { // whoever has gone on in time has been heard
-		l.endStalled()
+	l.goOn(again)
+	if !began.IsZero() {
+		l.judge(time.Since(began)-max(0, timeout), more)
 	}
 	if woken {
 		l.readInbox()
 	}
-	return n, nil
+	if l.turns++; l.turns%yieldTurns == 0 {
+		runtime.Gosched()
+	}
+	return n + len(l.released) + len(l.again), nil
 }
 
 // mayEnd tells whether run may return, and closes the inbox then.
@@ -166,10 +182,11 @@ func (l *loop) admit(fd int, remote net.Addr) {
 
 func (l *loop) serve(c *conn) {
 	var err error
-	if c.pending.empty() {
-		err = c.readable()
-	} else {
+	switch {
+	case !c.pending.empty():
 		err = c.writable()
+	case !c.more: // else it goes on without reading first
+		_, err = c.readable()
 	}
 	l.settle(c, err)
 }
@@ -184,9 +201,15 @@ func (l *loop) settle(c *conn, err error) {
 	}
 }
 
-// goOn goes on with the connections whose wait is over.
-func (l *loop) goOn() {
-	for i := 0; i < len(l.released); i++ {
+// goOn goes on with the connections whose wait is over, and with those that gave others their turn before.
+func (l *loop) goOn(again []*conn) {
+	for _, c := range again {
+		if !c.closed && c.more {
+			l.settle(c, c.work(c.in, true))
+		}
+	}
+	clear(again)
+	for i := 0; i < len(l.released); i++ { // it may grow meanwhile
 		if c := l.released[i]; !c.closed && c.waiter != nil && c.released {
 			l.settle(c, c.work(c.in, true))
 		}
@@ -207,6 +230,7 @@ func (l *loop) end(c *conn, err error) {
 	if c.stall != nil {
 		l.stalls.Remove(c.stall)
 	}
+	c.pending.clear(&l.pins)
 	l.held -= c.held
 	l.conns[c.fd] = nil
 	l.open--
@@ -238,42 +262,42 @@ func (l *loop) untilStall() time.Duration {
 	return max(0, l.opts.StallTimeout-time.Since(first.Value.(*conn).since))
 }
 
-// forgive gives all stalled connections more time, if the loop woke up so late that this process must have been suspended:
-// it has not heard what they had to say.
-func (l *loop) forgive(late time.Duration) {
-	if late < time.Second {
-		return
+// judge ends the connections that have not gone on with their request in time. late is how long the loop was not there
+// to listen, because it was at work or its process was suspended; more says that it has not heard all yet.
+func (l *loop) judge(late time.Duration, more bool) {
+	if late >= time.Second {
+		for e := l.stalls.Front(); e != nil; e = e.Next() {
+			c := e.Value.(*conn)
+			c.since = c.since.Add(late)
+		}
 	}
-	for e := l.stalls.Front(); e != nil; e = e.Next() {
-		c := e.Value.(*conn)
-		c.since = c.since.Add(late)
+	limit := l.opts.StallTimeout
+	if more { // a loop that never hears all has to judge all the same
+		limit *= 2
 	}
-}
-
-// endStalled ends the connections that have not gone on with their request in time.
-func (l *loop) endStalled() {
 	for first := l.stalls.Front(); first != nil; first = l.stalls.Front() {
 		c := first.Value.(*conn)
-		if time.Since(c.since) < l.opts.StallTimeout {
+		if time.Since(c.since) < limit {
 			return
 		}
 		l.end(c, refuse(ReasonStalled, "%d bytes of a request, then less than %d in %v", c.came, fairShare, l.opts.StallTimeout))
 	}
 }
 
-// claim makes sure that n more bytes may be held for c. While there is not enough room, the connection that holds most
-// is closed, so that nobody else pays for it. Where none holds much, it is the store that is full, and c is refused.
+// claim makes sure that n more bytes may be held for c. While there is not enough room, the connection that takes most
+// is closed, so that nobody else pays for it; where none takes much, it is c.
 func (l *loop) claim(c *conn, n int64) error {
-	for l.store.size+l.held+n > l.opts.MaxMemory {
+	limit := l.opts.MaxMemory / 2
+	for l.held+l.pins.size+n > limit {
 		hog := c
 		for _, other := range l.conns {
-			if other != nil && other.held > hog.held {
+			if other != nil && other.takes() > hog.takes() {
 				hog = other
 			}
 		}
-		err := refuse(ReasonMemory, "%d bytes more than the limit of %d for the store and its connections, of which this one holds %d",
-			l.store.size+l.held+n-l.opts.MaxMemory, l.opts.MaxMemory, hog.held)
-		if hog == c || hog.held < hogsMemory {
+		err := refuse(ReasonMemory, "the connections take %d bytes more than the limit of %d; this one takes %d",
+			l.held+l.pins.size+n-limit, limit, hog.takes())
+		if hog == c || hog.takes() < hogsMemory {
 			return err
 		}
 		l.end(hog, err)
@@ -281,8 +305,20 @@ func (l *loop) claim(c *conn, n int64) error {
 	return nil
 }
 
+// hogsMemory is how many bytes a connection must take to be closed for another one's sake.
+const hogsMemory = 1 << 20
+
+// claimStore makes sure that n more bytes may be stored.
+func (l *loop) claimStore(n int64) error {
+	limit := l.opts.MaxMemory / 2
+	if l.store.size+n > limit {
+		return refuse(ReasonMemory, "the store has %d bytes, and may have %d", l.store.size, limit)
+	}
+	return nil
+}
+
 // stop ends the connections: all of them, or, if graceful, those that are idle, the others when they have become so. What
-// has reached this side by now is still answered.
+// has reached this side by now is still answered, if it is no more than a few megabytes.
 func (l *loop) stop(graceful bool) {
 	l.stopping = true
 	for _, c := range l.conns {
@@ -290,17 +326,29 @@ func (l *loop) stop(graceful bool) {
 		case c == nil:
 		case !graceful:
 			l.end(c, ErrClosed)
-		case c.pending.empty():
-			l.settle(c, c.readable())
+		default:
+			l.settle(c, c.readOn())
 		}
 	}
-	l.goOn()
+}
+
+// readOn reads and answers what has come, as long as there is something and c may.
+func (c *conn) readOn() error {
+	for range 64 {
+		if !c.pending.empty() || c.more {
+			return nil
+		}
+		if n, err := c.readable(); n == 0 || err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // stats returns the loop's counters.
 func (l *loop) stats() Stats {
 	return Stats{
 		Open: l.open, Accepted: l.accepted, Refused: maps.Clone(l.refused),
-		Keys: len(l.store.data), Memory: l.store.size + l.held,
+		Keys: len(l.store.data), Memory: l.store.size + l.held + l.pins.size,
 	}
 }

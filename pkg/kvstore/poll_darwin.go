@@ -28,7 +28,7 @@ func newPoller() (*poller, error) {
 	return p, nil
 }
 
-func (p *poller) close() { unix.Close(p.kq) }
+func (p *poller) close() { _ = unix.Close(p.kq) }
 
 func (p *poller) change(ident, filter, flags int, fflags uint32) error {
 	var event unix.Kevent_t

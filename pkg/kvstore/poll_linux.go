@@ -24,7 +24,7 @@ func newPoller() (*poller, error) {
 	}
 	wakeFD, err := unix.Eventfd(0, unix.EFD_NONBLOCK|unix.EFD_CLOEXEC)
 	if err != nil {
-		unix.Close(epfd)
+		_ = unix.Close(epfd)
 		return nil, err
 	}
 	p := &poller{epfd: epfd, wakeFD: wakeFD}
@@ -36,8 +36,8 @@ func newPoller() (*poller, error) {
 }
 
 func (p *poller) close() {
-	unix.Close(p.wakeFD)
-	unix.Close(p.epfd)
+	_ = unix.Close(p.wakeFD)
+	_ = unix.Close(p.epfd)
 }
 
 // add waits for fd to become readable. Closing fd ends that.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -15,8 +14,8 @@ import (
 // ServerOptions are the options of a Server.
 type ServerOptions struct {
 	// Logger gets a line at level warn for the first connection that is closed for each Reason, and one
-	// at level debug for every further one. The zero Logger is silent. It should not block: the
-	// connections wait for it.
+	// at level debug for every further one. The zero Logger is silent. It should not block, since the
+	// connections wait for it, and must not call the Server.
 	Logger zerolog.Logger
 
 	// MaxConns is the number of connections that are served at a time; further ones are closed as they
@@ -24,9 +23,10 @@ type ServerOptions struct {
 	// process's open files.
 	MaxConns int
 
-	// MaxMemory is about the number of bytes that the store may take for keys, values, half requests,
-	// waits, and answers that clients are slow to take. Where it does not suffice, the connection that
-	// holds most is closed, or, where none holds much, the one that wants to store more. Zero means 2 GiB.
+	// MaxMemory is about the number of bytes that the server may take. One half of it is for what is stored: a
+	// request that would store more closes its connection. The other half is for what connections take: half
+	// requests, waits, and answers that their clients are slow to take. Where that does not suffice, the
+	// connection that takes most is closed. Zero means 2 GiB.
 	MaxMemory int64
 
 	// StallTimeout is how long a client may take for each 64 KiB of a request, and for the last of them;
@@ -35,7 +35,7 @@ type ServerOptions struct {
 	StallTimeout time.Duration
 
 	// Agents is given each connection whose first byte is 0x80 or more, which no torch sends, that byte
-	// still to be read, and owns it from then on. It must not block. Such a connection counts as accepted, not as
+	// still to be read, and owns it from then on. It must not block, nor call the Server. Such a connection counts as accepted, not as
 	// open. Nil means that they are closed for ReasonUnknownOp.
 	Agents func(net.Conn)
 }
@@ -55,9 +55,9 @@ type Server struct {
 	opts ServerOptions
 
 	mu        sync.Mutex
-	loop      *loop // nil before the first Serve
-	listeners map[net.Listener]struct{}
-	stop      chan struct{} // closed when Shutdown or Close begins
+	loop      *loop                      // nil before the first Serve
+	listeners map[*net.Listener]struct{} // by pointer: not every Listener can be compared
+	stop      chan struct{}              // closed when Shutdown or Close begins
 }
 
 // NewServer returns a server with an empty store.
@@ -68,30 +68,38 @@ func NewServer(opts ServerOptions) *Server {
 	if opts.MaxMemory <= 0 {
 		opts.MaxMemory = 2 << 30
 	}
-	return &Server{opts: opts, listeners: map[net.Listener]struct{}{}, stop: make(chan struct{})}
+	return &Server{opts: opts, listeners: map[*net.Listener]struct{}{}, stop: make(chan struct{})}
 }
 
-// Serve serves the connections that l accepts. It blocks until l fails or until Shutdown or Close, after
-// which it returns ErrClosed. It closes l. A server may serve several listeners. The connections must be
+// Serve serves the connections that l accepts. It blocks until Shutdown or Close, after which it returns ErrClosed, or
+// until somebody else closes l; other failures to accept pass, and it tries again. It closes l. A server may serve several listeners. The connections must be
 // sockets, as those of package net are.
 func (s *Server) Serve(l net.Listener) error {
 	defer l.Close()
-	loop, err := s.begin(l)
+	loop, err := s.begin(&l)
 	if err != nil {
 		return err
 	}
 	defer func() {
 		s.mu.Lock()
-		delete(s.listeners, l)
+		delete(s.listeners, &l)
 		s.mu.Unlock()
 	}()
 
 	level := zerolog.WarnLevel // of the first failure in a row
+	var nc net.Conn            // accepted, but not served yet
+	defer func() {
+		if nc != nil {
+			nc.Close()
+		}
+	}()
 	for {
-		nc, err := l.Accept()
+		if nc == nil {
+			nc, err = l.Accept()
+		}
 		if err == nil {
-			if err = s.hand(nc, loop); err == nil {
-				level = zerolog.WarnLevel
+			if err = loop.take(nc); err == nil {
+				nc, level = nil, zerolog.WarnLevel
 				continue
 			}
 		}
@@ -103,6 +111,7 @@ func (s *Server) Serve(l net.Listener) error {
 		default: // a lack of files or memory, a firewall, a network that is down: it passes
 			s.opts.Logger.WithLevel(level).Err(err).Msg("accept store connection, try again")
 			level = zerolog.DebugLevel
+			err = nil
 			select {
 			case <-s.stop:
 			case <-time.After(100 * time.Millisecond):
@@ -112,7 +121,7 @@ func (s *Server) Serve(l net.Listener) error {
 }
 
 // begin takes note of l, and starts the loop with the first listener.
-func (s *Server) begin(l net.Listener) (*loop, error) {
+func (s *Server) begin(l *net.Listener) (*loop, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closing() {
@@ -128,20 +137,6 @@ func (s *Server) begin(l net.Listener) (*loop, error) {
 	}
 	s.listeners[l] = struct{}{}
 	return s.loop, nil
-}
-
-// hand hands nc over to the loop.
-func (s *Server) hand(nc net.Conn, loop *loop) error {
-	remote := nc.RemoteAddr()
-	fd, err := takeSocket(nc)
-	if err != nil {
-		return err
-	}
-	if !loop.do(func() { loop.admit(fd, remote) }) {
-		_ = syscall.Close(fd)
-		return ErrClosed
-	}
-	return nil
 }
 
 // Stats returns the server's counters.
@@ -183,7 +178,7 @@ func (s *Server) beginStop(graceful bool) <-chan struct{} {
 		close(s.stop)
 	}
 	for l := range s.listeners {
-		l.Close()
+		(*l).Close()
 	}
 	if s.loop == nil {
 		none := make(chan struct{})

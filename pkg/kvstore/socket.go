@@ -14,9 +14,23 @@ import (
 // errNoSocket is a connection that has no file descriptor.
 var errNoSocket = errors.New("not a socket")
 
-// takeSocket closes nc and returns a file descriptor of its socket, which does not block.
-func takeSocket(nc net.Conn) (int, error) {
-	defer nc.Close()
+// take serves nc from now on. It closes it, unless it fails.
+func (l *loop) take(nc net.Conn) error {
+	remote := nc.RemoteAddr()
+	fd, err := socketOf(nc)
+	if err != nil {
+		return err
+	}
+	nc.Close()
+	if !l.do(func() { l.admit(fd, remote) }) {
+		_ = syscall.Close(fd)
+		return ErrClosed
+	}
+	return nil
+}
+
+// socketOf returns another file descriptor of nc's socket. It does not block.
+func socketOf(nc net.Conn) (int, error) {
 	socket, ok := nc.(syscall.Conn)
 	if !ok {
 		return -1, fmt.Errorf("connection of type %T: %w", nc, errNoSocket)

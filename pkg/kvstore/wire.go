@@ -141,10 +141,11 @@ const agentByte = 0x80
 
 // The bounds of a request. Those of a key, a value and the number of keys are torch's own.
 const (
-	maxKey     = 8 << 10   // bytes
-	maxValue   = 8 << 20   // bytes
-	maxKeys    = 128 << 10 // in one request
-	maxRequest = 256 << 20 // bytes of one request
+	maxKey      = 8 << 10   // bytes
+	maxValue    = 8 << 20   // bytes, in one request
+	maxKeys     = 128 << 10 // in one request
+	maxRequest  = 256 << 20 // bytes of one request
+	maxAppended = 64 << 20  // bytes of a value that APPEND has made: to make room for more it is copied at times
 )
 
 // appendInt appends an i.

@@ -72,7 +72,7 @@ func StoreFlags() []Flag {
 		},
 		{
 			Name: "max-memory", Kind: KindSpec, Default: "2GiB", Placeholder: "SIZE",
-			Help: "About how much the store may take for keys, values and requests, such as 512MiB. What would take more is refused.",
+			Help: "About how much the store may take, such as 512MiB: one half for what is stored, the other for requests and answers under way.",
 		},
 		{
 			Name: "stall-timeout", Kind: KindSeconds, Default: "30", Placeholder: "SECONDS",

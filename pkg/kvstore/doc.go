@@ -16,7 +16,7 @@
 // The decoder, apply and core know no sockets, goroutines or clocks. loop (loop.go) is the one goroutine
 // that owns the store and all connections: it waits in the kernel (poll_linux.go, poll_darwin.go) until some of them
 // can be read from or written to, and lets each do what it can. A goroutine for each connection would be less code
-// here, but costs about twice the CPU time per request, most of it in the scheduler.
+// here, but costs 1.4 times the CPU time per request, the difference being the scheduler's.
 //
 // Server speaks both generations of torch's protocol on one port, told apart by a connection's first bytes:
 // torch 2.x opens with VALIDATE and its magic number, torch 1.13 has no handshake and op numbers

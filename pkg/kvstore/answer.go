@@ -9,8 +9,9 @@ import (
 
 // The bounds of an answer. A value may have grown far beyond what one request can carry, by appending.
 const (
-	maxAnswered = 1 << 30 // bytes of one value
-	maxListed   = 1 << 26 // keys of a LIST_KEYS
+	maxAnswered = 1 << 30 // bytes of all values of one call
+	maxListed   = 1 << 24 // keys of a LIST_KEYS
+	valueCost   = 64      // about what a value takes besides its bytes
 
 	firstPiece = 4 << 10 // bytes set aside for a value before any of it has come
 )
@@ -20,6 +21,7 @@ type answer struct {
 	flag   byte     // of the last CHECK
 	number int64    // the last i
 	values [][]byte // every v, in order
+	size   int64    // about what they take
 }
 
 // answerReader reads a server's answers. A length that the server claims costs no memory: what is set aside
@@ -105,22 +107,24 @@ func (r answerReader) count(most int64) (int64, error) {
 
 func (r answerReader) values(n int64, a *answer) error {
 	for range n {
-		value, err := r.value()
+		value, err := r.value(maxAnswered - a.size)
 		if err != nil {
 			return err
 		}
+		a.size += int64(len(value)) + valueCost
 		a.values = append(a.values, value)
 	}
 	return nil
 }
 
-func (r answerReader) value() ([]byte, error) {
+// value reads a value of no more than most bytes.
+func (r answerReader) value(most int64) ([]byte, error) {
 	length, err := r.integer()
 	if err != nil {
 		return nil, err
 	}
-	if length < 0 || length > maxAnswered {
-		return nil, fmt.Errorf("%w: a value of %d bytes in an answer, the most is %d", ErrProtocol, length, maxAnswered)
+	if length < 0 || length > most {
+		return nil, fmt.Errorf("%w: a value of %d bytes in an answer that may have %d bytes in all", ErrProtocol, length, maxAnswered)
 	}
 	value := make([]byte, min(int(length), firstPiece))
 	for came := 0; ; {

@@ -42,7 +42,7 @@ type ClientOptions struct {
 // # Connections
 //
 // A connection carries one call at a time. A call takes the idle one that was used last or dials another, in one
-// attempt that its context bounds; two idle ones at most are kept. Because two calls may use two connections, the
+// attempt that its context bounds; 64 idle ones at most are kept. Because two calls may use two connections, the
 // requests that have no answer are confirmed: a PING travels with them (torch 1.x: a CHECK of no keys), and the
 // call returns when that is answered. So a call sees what every call that returned before it did.
 //

@@ -140,14 +140,20 @@ func TestDialWaitsForWorkers(t *testing.T) {
 			host := opts
 			host.Host = true
 
-			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
+			var wg sync.WaitGroup
+			ctx, cancel := context.WithCancel(t.Context())
+			wg.Go(func() {
+				defer cancel() // as soon as the host has been counted
+				watcher := dial(t, addr, TodaysGeneration)
+				watcher.send(opWait, 1, initKey)
+				watcher.expect(answerStopWaiting)
+			})
 			_, err := Dial(ctx, addr, host)
-			cancel()
-			if !errors.Is(err, ErrTimeout) || !strings.Contains(err.Error(), "3 workers") {
-				t.Errorf("host alone: %v, want a timeout that says what it waited for", err)
+			wg.Wait()
+			if !errors.Is(err, context.Canceled) || !strings.Contains(err.Error(), "3 workers") {
+				t.Errorf("host alone: %v, want the end of its context, and what it waited for", err)
 			}
 
-			var wg sync.WaitGroup
 			wg.Go(func() {
 				c := dialClient(t, addr, host)
 				if n, err := c.NumKeys(t.Context()); n != 1 || err != nil {

@@ -206,6 +206,7 @@ func TestClientRefusesNonsense(t *testing.T) {
 		{"delete", said(2)},
 		{"delete", said(-1)},
 		{"multi get", said("1", -1)},
+		{"multi get", said("1", maxAnswered)}, // too much in all
 		{"try pop", said(-1)},
 		{"try pop", said(1, maxAnswered+1)},
 		{"queue length", said(-1)},

@@ -82,7 +82,7 @@ func (c *Client) attempt(ctx context.Context) error {
 func (c *Client) join(ctx context.Context) error {
 	key := []string{initKey}
 	if _, err := c.call(ctx, query{op: opAdd, keys: key, number: 1, raw: true}); err != nil {
-		return fmt.Errorf("join as a worker: %w", err)
+		return fmt.Errorf("join as one of %d workers: %w", c.opts.Workers, err)
 	}
 	for c.opts.Host {
 		a, err := c.call(ctx, query{op: opWait, keys: key, raw: true}, query{op: opGet, keys: key, raw: true})

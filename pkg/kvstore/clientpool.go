@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// maxIdle is how many connections a Client keeps that no call is using: one for calls one after another, and
-// one for those that somebody makes beside a wait.
-const maxIdle = 2
+// maxIdle is how many connections a Client keeps that no call is using. With fewer, a process in which many goroutines
+// make short calls would dial for most of them, and in the end run out of ports.
+const maxIdle = 64
 
 // take returns a connection for one call. give takes it back.
 func (c *Client) take(ctx context.Context) (*link, error) {

@@ -54,7 +54,7 @@ func (c *Client) ListKeys(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	keys := make([]string, 0, len(a.values))
+	keys := []string{}
 	for _, value := range a.values {
 		if key, ok := strings.CutPrefix(string(value), keyPrefix); ok {
 			keys = append(keys, key)

@@ -98,7 +98,7 @@ func OpenFileStore(ctx context.Context, path string, opts FileStoreOptions) (*Fi
 func openFileStore(ctx context.Context, path string, opts FileStoreOptions) (*FileStore, error) {
 	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644) // as torch does; the umask takes from that
 	if err != nil {
-		return nil, fmt.Errorf("open file store: %w", err)
+		return nil, fmt.Errorf("open file store: %w: %w", ErrConnection, err)
 	}
 	s := &FileStore{
 		path:    path,
@@ -251,7 +251,7 @@ func (s *FileStore) write(records ...fileRecord) error {
 	// One call, so that a signal or a crash seldom falls into the middle of it.
 	if _, err := s.file.WriteAt(b, s.log.offset); err != nil {
 		// A full disk may have taken a part, with which the file would be unreadable.
-		return fmt.Errorf("write: %w: %w", ErrConnection, errors.Join(err, s.file.Truncate(s.log.offset)))
+		return fmt.Errorf("write: %w", errors.Join(err, s.file.Truncate(s.log.offset)))
 	}
 	for _, r := range records {
 		s.log.apply(r)

@@ -33,7 +33,7 @@ func GetAll(ctx context.Context, store Store, rank, worldSize int, prefix string
 	}
 	last, err := arrive(ctx, store, worldSize, prefix+"/finished")
 	switch {
-	case rank != 0 && errors.Is(err, ErrConnection):
+	case rank != 0 && errors.Is(err, ErrConnection) && !errors.Is(err, ErrTimeout):
 		// That is how it looks when rank 0 has heard of everybody and has left, and the store with it, before the
 		// store's answer came here. If it is not that, rank 0 waits in vain and tells.
 	case err != nil:

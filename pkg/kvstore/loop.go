@@ -297,7 +297,7 @@ func (l *loop) claim(c *conn, n int64) error {
 		}
 		err := refuse(ReasonMemory, "the connections take %d bytes more than the limit of %d; this one takes %d",
 			l.held+l.pins.size+n-limit, limit, hog.takes())
-		if hog == c || hog.takes() < hogsMemory {
+		if hog == c || hog.takes() < min(hogsMemory, limit/8) {
 			return err
 		}
 		l.end(hog, err)

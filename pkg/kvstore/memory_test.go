@@ -38,6 +38,15 @@ func TestMemoryBound(t *testing.T) {
 			t.Errorf("one connection at rest holds %d bytes", l.held)
 		}
 	})
+	t.Run("a small bound", func(t *testing.T) {
+		l := stepLoop(t, ServerOptions{MaxMemory: 1 << 20})
+		hog, good := l.connect(TodaysGeneration), l.connect(TodaysGeneration)
+		hog.send(opWait, 1, "absent")
+		hog.write(half(260 << 10))
+		good.send(opSet, "mine", make([]byte, 200<<10))
+		good.ping()
+		hog.expectClosed()
+	})
 	t.Run("keys", func(t *testing.T) {
 		l := stepLoop(t, ServerOptions{MaxMemory: limit})
 		c := l.connect(TodaysGeneration)

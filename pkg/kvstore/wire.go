@@ -89,10 +89,10 @@ type Generation byte
 const (
 	unknownGeneration Generation = iota
 
-	// FirstGeneration is what torch 1.x speaks.
+	// FirstGeneration is what torch 1.x speaks; 1.13 was looked at.
 	FirstGeneration
 
-	// TodaysGeneration is what torch 2.x speaks.
+	// TodaysGeneration is what torch 2.x speaks; 2.6 to 2.14 were looked at.
 	TodaysGeneration
 )
 

@@ -71,7 +71,11 @@ func (m *meeting) env(ctx context.Context, url string) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	return m.join(ctx, endpoint{host: addr.text, port: port}, self, l)
+	host := bare(addr.text)
+	if host == "" || strings.ContainsAny(host, "@/ ") {
+		return nil, addr.refuse("must be the name or address of rank 0's host")
+	}
+	return m.join(ctx, endpoint{host: host, port: port}, self, l)
 }
 
 // variable finds a setting in the environment. An empty one counts as not set, as in torch.
@@ -92,6 +96,9 @@ func (l location) endpoint() (endpoint, error) {
 	}
 	if host == "" {
 		return endpoint{}, fmt.Errorf("host missing in %q; write tcp://HOST:PORT with rank 0's address", l.authority)
+	}
+	if strings.ContainsAny(host, "@ ") {
+		return endpoint{}, fmt.Errorf("%q is no host; write tcp://HOST:PORT with rank 0's address", host)
 	}
 	port, err := parsePort(setting{name: "port", text: text})
 	return endpoint{host: host, port: port}, err
@@ -140,6 +147,12 @@ func (m *meeting) join(ctx context.Context, at endpoint, self place, l location)
 func (m *meeting) agentServes(at endpoint) bool {
 	use, _ := m.lookup("TORCHELASTIC_USE_AGENT_STORE")
 	addr, _ := m.lookup("MASTER_ADDR")
-	port, _ := m.lookup("MASTER_PORT")
-	return use == "True" && strings.EqualFold(addr, at.host) && port == strconv.Itoa(at.port)
+	text, _ := m.lookup("MASTER_PORT")
+	port, err := strconv.Atoi(text)
+	return use == "True" && strings.EqualFold(bare(addr), at.host) && err == nil && port == at.port
+}
+
+// bare returns the host in a variable: an IPv6 address may have brackets.
+func bare(addr string) string {
+	return strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(addr), "["), "]")
 }

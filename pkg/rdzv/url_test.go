@@ -68,6 +68,7 @@ func TestBadInput(t *testing.T) {
 		{url: "tcp://h:?rank=0&world_size=1", want: `tcp:// rendezvous: port number missing in "h:"; write tcp://HOST:PORT, and an IPv6 address in brackets`},
 		{url: "tcp://::1:5?rank=0&world_size=1", want: `tcp:// rendezvous: port number missing in "::1:5"; write tcp://HOST:PORT, and an IPv6 address in brackets`},
 		{url: "tcp://:5?rank=0&world_size=1", want: `tcp:// rendezvous: host missing in ":5"; write tcp://HOST:PORT with rank 0's address`},
+		{url: "tcp://me@h:5?rank=0&world_size=1", want: `tcp:// rendezvous: "me@h" is no host; write tcp://HOST:PORT with rank 0's address`},
 		{url: "tcp://h:x?rank=0&world_size=1", want: `tcp:// rendezvous: port="x": must be a whole number from 1 to 65535`},
 		{url: "tcp://h:0?rank=0&world_size=1", want: `tcp:// rendezvous: port="0": must be a whole number from 1 to 65535`},
 		{url: "tcp://h:65536?rank=0&world_size=1", want: `tcp:// rendezvous: port="65536": must be a whole number from 1 to 65535`},
@@ -91,6 +92,8 @@ func TestBadInput(t *testing.T) {
 		{url: "env://", vars: with("RANK", "2"), want: `env:// rendezvous: RANK="2": must be at least 0 and below the world size, 2`},
 		{url: "env://", vars: with("WORLD_SIZE", "0"), want: `env:// rendezvous: WORLD_SIZE="0": must be at least 1`},
 		{url: "env://", vars: with("MASTER_PORT", "99999"), want: `env:// rendezvous: MASTER_PORT="99999": must be a whole number from 1 to 65535`},
+		{url: "env://", vars: with("MASTER_ADDR", "a b"), want: `env:// rendezvous: MASTER_ADDR="a b": must be the name or address of rank 0's host`},
+		{url: "env://", vars: with("MASTER_ADDR", "tcp://h"), want: `env:// rendezvous: MASTER_ADDR="tcp://h": must be the name or address of rank 0's host`},
 		// The query counts before the environment.
 		{url: "env://?rank=7", vars: whole, want: `env:// rendezvous: rank="7": must be at least 0 and below the world size, 2`},
 		{url: "env://?world_size=no", vars: whole, want: `env:// rendezvous: world_size="no": must be a whole number`},
@@ -103,7 +106,7 @@ func TestBadInput(t *testing.T) {
 	}
 	nowhere := filepath.Join(folder, "none", "file")
 	_, err := meet(t.Context(), "file://"+nowhere+"?rank=0&world_size=1", nil)
-	if !errors.Is(err, os.ErrNotExist) || !strings.HasPrefix(err.Error(), "file:// rendezvous: ") || !strings.Contains(err.Error(), nowhere) {
+	if !errors.Is(err, os.ErrNotExist) || !errors.Is(err, ErrConnection) || !strings.HasPrefix(err.Error(), "file:// rendezvous: ") || !strings.Contains(err.Error(), nowhere) {
 		t.Errorf("a path whose folder is missing: %v", err)
 	}
 	if left, _ := os.ReadDir(folder); len(left) > 0 {

@@ -22,7 +22,7 @@ import (
 // torchWorker is worker in Python, with torch's own rendezvous. It does by hand what torch's store helpers do, because
 // those of 1.13 are called otherwise; package kvstore's tests call the real ones.
 const torchWorker = `
-import sys
+import os, sys
 from torch.distributed.rendezvous import rendezvous
 
 store, rank, world_size = next(rendezvous(sys.argv[1]))
@@ -38,7 +38,8 @@ data = [store.get(f"data{i}").decode() for i in range(world_size)]
 arrive("data/finished")
 if rank == 0:
     store.wait(["data/finished/last_member"])
-print(f"torch rank {rank} of {world_size} has {', '.join(data)}", flush=True)
+# In one piece, for both workers may write to one pipe.
+os.write(1, f"torch rank {rank} of {world_size} has {', '.join(data)}\n".encode())
 `
 
 // crew runs the workers of a job, some of them Go, some torch.

@@ -18,17 +18,6 @@ type query struct {
 // keyPrefix is what torch's TCPStore puts before every key of a user.
 const keyPrefix = "/"
 
-// code returns the op byte of o in g; false if g lacks it.
-func (g Generation) code(o op) (byte, bool) {
-	switch {
-	case g == TodaysGeneration || o == opDelete:
-		return byte(o), true
-	case o >= opSet && o < opDelete:
-		return byte(o) - 1, true
-	}
-	return 0, false
-}
-
 // answered tells whether a server answers o.
 func (o op) answered() bool {
 	switch o {

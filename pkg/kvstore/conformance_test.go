@@ -239,7 +239,11 @@ func conformOwnership(t *testing.T, stores []Store) {
 	t.Helper()
 	ctx, s := t.Context(), stores[0]
 	mine := []byte("value")
-	_, err := s.CompareSet(ctx, "compared", nil, mine)
+	stored, err := s.CompareSet(ctx, "compared", nil, mine)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stored[0] = 'X'
 	err = errors.Join(err, s.Set(ctx, "set", mine), s.Append(ctx, "appended", mine), s.MultiSet(ctx, Pair{"multi", mine}))
 	if err != nil {
 		t.Fatal(err)
@@ -259,11 +263,14 @@ func conformOwnership(t *testing.T, stores []Store) {
 			value[0] = 'Y'
 			_ = append(value, "tail"...)
 		}
-		one, err := s.Get(ctx, "set")
-		if string(one) != "value" || err != nil {
-			t.Fatalf("Get = %q, %v", one, err)
+		for _, key := range keys {
+			one, err := s.Get(ctx, key)
+			if string(one) != "value" || err != nil {
+				t.Fatalf("Get(%q) = %q, %v", key, one, err)
+			}
+			one[0] = 'Z'
+			_ = append(one, "tail"...)
 		}
-		one[0] = 'Z'
 		held, err := s.CompareSet(ctx, "set", []byte("no"), nil)
 		if string(held) != "value" || err != nil {
 			t.Fatalf("CompareSet = %q, %v", held, err)

@@ -446,30 +446,3 @@ func TestFileStoreWaitEndsWithItsContext(t *testing.T) {
 		}
 	}
 }
-
-func TestFileStoreSharesNoMemory(t *testing.T) {
-	ctx := t.Context()
-	s := openFile(t, filepath.Join(t.TempDir(), "store"), 0)
-	mine := []byte("value")
-	desired, err := s.CompareSet(ctx, "compared", nil, mine)
-	desired[0] = 'X'
-	err = errors.Join(err, s.Set(ctx, "set", mine), s.Append(ctx, "appended", mine), s.MultiSet(ctx, Pair{"multi", mine}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	mine[0] = 'X'
-	for range 2 {
-		for _, key := range []string{"set", "compared", "appended", "multi"} {
-			got, err := s.Get(ctx, key)
-			if string(got) != "value" || err != nil {
-				t.Fatalf("Get(%q) = %q, %v", key, got, err)
-			}
-			got[0] = 'Y'
-		}
-	}
-	held, _ := s.CompareSet(ctx, "set", []byte("no"), nil)
-	held[0] = 'Z'
-	if got, _ := s.Get(ctx, "set"); string(got) != "value" {
-		t.Errorf("CompareSet's result shares the store's memory: %q", got)
-	}
-}

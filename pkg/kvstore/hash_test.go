@@ -84,33 +84,6 @@ func TestHashStoreBlocksUntilSet(t *testing.T) {
 	})
 }
 
-func TestHashStoreSharesNoMemory(t *testing.T) {
-	ctx := t.Context()
-	s := NewHashStore()
-	mine := []byte("value")
-	s.Set(ctx, "set", mine)
-	s.CompareSet(ctx, "compared", nil, mine)
-	s.Append(ctx, "appended", mine)
-	s.MultiSet(ctx, Pair{"multi", mine})
-	mine[0] = 'X'
-	for range 2 {
-		for _, key := range []string{"set", "compared", "appended", "multi"} {
-			got, err := s.Get(ctx, key)
-			if string(got) != "value" || err != nil {
-				t.Fatalf("Get(%q) = %q, %v", key, got, err)
-			}
-			got[0] = 'Y'
-			got = append(got, "tail"...)
-			_ = got
-		}
-	}
-	held, _ := s.CompareSet(ctx, "set", []byte("no"), nil)
-	held[0] = 'Z'
-	if got, _ := s.Get(ctx, "set"); string(got) != "value" {
-		t.Errorf("CompareSet's result shares the store's memory: %q", got)
-	}
-}
-
 func TestHashStoreOfManyGoroutines(t *testing.T) {
 	ctx := t.Context()
 	s := NewHashStore()

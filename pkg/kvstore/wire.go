@@ -122,6 +122,17 @@ func (g Generation) op(b byte) (op, bool) {
 	return o, ok
 }
 
+// code is the inverse of op: it returns the op byte of o in g; false if g lacks it.
+func (g Generation) code(o op) (byte, bool) {
+	switch {
+	case g == TodaysGeneration || o == opDelete:
+		return byte(o), true
+	case o >= opSet && o < opDelete:
+		return byte(o) - 1, true
+	}
+	return 0, false
+}
+
 // The answers of CHECK, WAIT and CANCEL_WAIT.
 const (
 	answerReady        byte = 0

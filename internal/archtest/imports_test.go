@@ -17,7 +17,9 @@ const module = "github.com/elasticrun/elasticrun/"
 type rule struct {
 	ours   []string // packages of this module
 	theirs []string // modules of others
-	why    string
+	// forTests: only tests import it, so it may import testing.
+	forTests bool
+	why      string
 }
 
 // rules has an entry for every package. Data flows one way: what stands lower here
@@ -25,8 +27,8 @@ type rule struct {
 var rules = map[string]rule{
 	"cmd/elasticrun": {
 		ours: []string{
-			"internal/config", "internal/topology",
-			"pkg/agent", "pkg/rdzv", "pkg/kvstore", "pkg/procs", "pkg/events",
+			"internal/config", "internal/simulate", "internal/topology",
+			"pkg/agent", "pkg/rdzv", "pkg/rdzv/elastic", "pkg/coord", "pkg/coord/etcd", "pkg/kvstore", "pkg/procs", "pkg/events",
 		},
 		theirs: []string{"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/rs/zerolog", "golang.org/x/sys", "golang.org/x/term"},
 		why:    "the command wires concrete types together, so it may know them all, and nothing may know it",
@@ -40,6 +42,11 @@ var rules = map[string]rule{
 		ours:   []string{"internal/topology", "pkg/procs", "pkg/rdzv"},
 		theirs: []string{"github.com/spf13/viper", "github.com/spf13/pflag", "github.com/rs/zerolog", "golang.org/x/sys"},
 		why:    "configuration becomes values of the packages it configures: signals, log levels, addresses",
+	},
+	"internal/simulate": {
+		ours:   []string{"pkg/coord", "pkg/rdzv", "pkg/rdzv/elastic"},
+		theirs: []string{"github.com/rs/zerolog"},
+		why:    "a simulation brings the real rendezvous together, without jobs and flags",
 	},
 	"internal/topology": {
 		theirs: []string{"golang.org/x/sys"},
@@ -55,6 +62,25 @@ var rules = map[string]rule{
 		theirs: []string{"github.com/rs/zerolog", "golang.org/x/sync"},
 		why:    "a rendezvous knows stores and ranks, not processes",
 	},
+	"pkg/rdzv/elastic": {
+		ours:   []string{"pkg/rdzv", "pkg/coord", "pkg/kvstore"},
+		theirs: []string{"github.com/rs/zerolog", "golang.org/x/sync"},
+		why:    "the elastic rendezvous knows a coordination store by its interface, and ranks, not processes",
+	},
+	"pkg/coord": {
+		theirs: []string{"github.com/rs/zerolog", "go.etcd.io/bbolt"},
+		why:    "the coordination store holds keys and sessions, and knows nothing of jobs",
+	},
+	"pkg/coord/etcd": {
+		ours:   []string{"pkg/coord"},
+		theirs: []string{"github.com/rs/zerolog", "go.etcd.io/etcd/client/v3", "go.etcd.io/etcd/api/v3", "google.golang.org/grpc", "go.uber.org/zap"},
+		why:    "the only package that knows etcd",
+	},
+	"pkg/coord/coordtest": {
+		ours:     []string{"pkg/coord"},
+		forTests: true,
+		why:      "the conformance suite of coordination stores",
+	},
 	"pkg/procs": {
 		ours:   []string{"pkg/events"},
 		theirs: []string{"github.com/rs/zerolog", "github.com/shirou/gopsutil/v3", "golang.org/x/sys"},
@@ -68,12 +94,20 @@ var rules = map[string]rule{
 		theirs: []string{"github.com/rs/zerolog"},
 		why:    "a leaf, that every package may emit to",
 	},
-	"internal/testenv":  {why: "tests of any package import it"},
+	"internal/testenv": {forTests: true, why: "tests of any package import it"},
+	"internal/hosts": {
+		ours:     []string{"internal/testenv"},
+		forTests: true,
+		why:      "tests of any package may ask for hosts, which know nothing of what runs on them",
+	},
+	"internal/scenario": {why: "it has nothing but tests"},
 	"internal/archtest": {why: "it reads source, and imports nothing that it judges"},
 }
 
 // onlyIn says where alone, tests included, a module of others may be imported.
 var onlyIn = map[string]struct{ pkg, why string }{
+	"go.etcd.io/etcd":               {"pkg/coord/etcd", "the rest of the program sees a coordination store"},
+	"go.etcd.io/bbolt":              {"pkg/coord", "the coordination store alone keeps data on disk"},
 	"github.com/spf13/viper":        {"internal/config", "the rest of the program sees resolved values"},
 	"github.com/spf13/cobra":        {"cmd/elasticrun", "a command line is the command's business"},
 	"github.com/shirou/gopsutil/v3": {"pkg/procs", "sampling has one place, so that another library is a change of one file"},
@@ -116,7 +150,7 @@ func refuse(f file, r rule, imported string) string {
 		// A test may bring real neighbours together, but no test imports the command.
 		allowed = slices.Contains(r.ours, own) || f.test && own != "cmd/elasticrun"
 	case f.test || !strings.Contains(first, "."): // the standard library
-		allowed = imported != "testing" || f.test || f.pkg == "internal/testenv"
+		allowed = imported != "testing" || f.test || r.forTests
 	default:
 		allowed = slices.ContainsFunc(r.theirs, func(m string) bool { return within(imported, m) })
 	}
@@ -145,6 +179,8 @@ func TestCheckImports(t *testing.T) {
 		{name: "a test with a neighbour", file: "pkg/kvstore/a_test.go", imports: module + "pkg/procs"},
 		{name: "a test library", file: "pkg/kvstore/a_test.go", imports: "go.uber.org/goleak"},
 		{name: "testing in the product", file: "pkg/kvstore/a.go", imports: "testing", want: "the store serves bytes to anybody"},
+		{name: "testing in a package for tests", file: "pkg/coord/coordtest/a.go", imports: "testing"},
+		{name: "a conformance suite in the product", file: "pkg/coord/a.go", imports: module + "pkg/coord/coordtest", want: "the coordination store holds keys and sessions, and knows nothing of jobs"},
 		{name: "testenv in the product", file: "pkg/kvstore/a.go", imports: module + "internal/testenv", want: "the store serves bytes to anybody"},
 		{name: "an unknown package", file: "pkg/utils/a.go", imports: "os", want: "package pkg/utils has no rule: add one to the table in internal/archtest"},
 	} {

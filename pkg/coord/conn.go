@@ -1,0 +1,304 @@
+package coord
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"net"
+	"net/netip"
+	"syscall"
+	"time"
+)
+
+// conn is an agent's connection, seen from the server. One goroutine, run, reads and answers. What the agent is to be
+// told besides is written by another, write, that lives only as long as there is something; so most connections have
+// one goroutine, and small buffers.
+type conn struct {
+	server *Server
+	nc     net.Conn
+	in     *bufio.Reader // run's
+	runID  string        // run's, after the hello
+
+	// Guarded by server.mu:
+	session *session           // nil before it has one, and after it has ended
+	watches map[int64]*watcher // by the client's number
+	ready   []int64            // watches that have something to take
+	out     []byte             // frames to be sent
+	writing bool               // write runs, or run does its work
+	parting bool               // nothing but out is to be sent, within the farewell
+	over    bool               // run has ended
+}
+
+// readBuffer suffices for most requests.
+const readBuffer = 512
+
+func newConn(s *Server, nc net.Conn) *conn { return &conn{server: s, nc: nc} }
+
+// run serves the connection until it ends.
+func (c *conn) run() {
+	c.in = bufio.NewReaderSize(c.nc, readBuffer)
+	joined, err := c.handshake()
+	if !joined {
+		c.ended(err)
+		return
+	}
+	if told := c.server.opts.Joined; told != nil && c.runID != "" {
+		told(c.runID)
+	}
+	c.server.running.Go(func() { // another one, since the handshake has taken more stack than is needed from now on
+		c.write()
+		c.ended(c.serve())
+	})
+}
+
+// ended gives up what the connection has.
+func (c *conn) ended(err error) {
+	s := c.server
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if errors.Is(err, errMalformed) && !c.parting {
+		s.stats.Malformed++
+		s.opts.Logger.Debug().Err(err).Stringer("from", c.nc.RemoteAddr()).Msg("agent's connection is closed")
+	}
+	c.over = true
+	delete(s.conns, c)
+	for _, w := range c.watches {
+		s.core.unwatch(w)
+	}
+	c.watches, c.ready = nil, nil
+	if c.session != nil {
+		delete(s.holders, c.session)
+		if err == nil || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, errMalformed) {
+			s.core.broken(c.session, s.opts.ResumeWindow, s.clock())
+		} // else its end may not know of it yet, and has until its TTL
+		c.session = nil
+	}
+	if !c.writing || !c.parting {
+		c.nc.Close()
+	}
+}
+
+// serve answers requests until the connection ends.
+func (c *conn) serve() error {
+	scratch := make([]byte, frameHeader)
+	for {
+		k, body, err := c.read(maxFrame, scratch)
+		if err != nil {
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			return err
+		}
+		if err := c.handle(k, body); err != nil {
+			return err
+		}
+	}
+}
+
+// read reads one frame.
+func (c *conn) read(limit int, scratch []byte) (kind, []byte, error) {
+	k, body, err := readFrame(c.in, limit, scratch)
+	if err == nil {
+		c.server.received.count(1, frameHeader+1+len(body))
+	}
+	return k, body, err
+}
+
+// handle does what one frame asks for.
+func (c *conn) handle(k kind, body []byte) error {
+	in := &fields{b: body}
+	var commit commitRequest
+	var number int64
+	var prefix string
+	var err error
+	switch k {
+	case kindCommit:
+		commit, err = decodeCommit(body)
+	case kindWatch:
+		number, prefix = in.number(), in.string()
+		err = in.end()
+	case kindKeepAlive, kindUnwatch, kindEnd:
+		number = in.number()
+		err = in.end()
+	default:
+		err = errMalformed
+	}
+	if err != nil {
+		return err
+	}
+
+	s := c.server
+	s.mu.Lock()
+	if c.session == nil || c.parting {
+		s.mu.Unlock()
+		return nil // it has been told, or is about to be
+	}
+	switch k {
+	case kindCommit:
+		revision, err := s.core.commit(c.session, commit.guards, commit.ops, s.clock())
+		r := reply{request: commit.request, revision: revision}
+		if err != nil {
+			r.code, r.line = codeOf(err)
+		}
+		s.mayExpire()
+		c.out = appendReply(c.out, r)
+	case kindKeepAlive:
+		s.core.keepAlive(c.session, s.clock())
+		c.out = appendReply(c.out, reply{request: number})
+	case kindWatch:
+		c.watch(number, prefix)
+	case kindUnwatch:
+		c.unwatch(number)
+	case kindEnd:
+		s.core.end(c.session)
+		delete(s.holders, c.session)
+		s.ended(c.session, "")
+		c.session = nil
+		c.part(appendReply(nil, reply{request: number}))
+	}
+	mine := !c.writing && c.pending()
+	c.writing = c.writing || mine
+	full := len(c.out) > maxOutbox
+	s.mu.Unlock()
+	if full {
+		return errors.New("client does not take its answers")
+	}
+	if mine {
+		c.write()
+	}
+	return nil
+}
+
+// maxOutbox is how many bytes of answers wait for a client that goes on asking.
+const maxOutbox = 1 << 20
+
+// watch begins the watch with that number, or begins it anew. server.mu is held.
+func (c *conn) watch(number int64, prefix string) {
+	c.unwatch(number)
+	if c.watches == nil {
+		c.watches = map[int64]*watcher{}
+	}
+	c.watches[number] = c.server.core.watch(prefix, func() {
+		c.ready = append(c.ready, number)
+		c.wake()
+	})
+}
+
+// unwatch ends a watch, if there is one. server.mu is held.
+func (c *conn) unwatch(number int64) {
+	if w := c.watches[number]; w != nil {
+		c.server.core.unwatch(w)
+		delete(c.watches, number)
+	}
+}
+
+// pending tells whether there is something to be sent. server.mu is held.
+func (c *conn) pending() bool { return len(c.out) > 0 || len(c.ready) > 0 && !c.parting }
+
+// wake sends what is pending, in a goroutine. server.mu is held, and run has not ended.
+func (c *conn) wake() {
+	if !c.writing && c.pending() {
+		c.writing = true
+		c.server.running.Go(c.write)
+	}
+}
+
+// farewell is how long a client has to take the last frame.
+const farewell = 200 * time.Millisecond
+
+// part sends a last frame, or none, gives the client a moment to take it, and ends the connection. server.mu is held.
+func (c *conn) part(frame []byte) {
+	if c.parting || c.over {
+		return
+	}
+	c.out = append(c.out, frame...)
+	c.parting = true
+	c.nc.SetDeadline(time.Now().Add(farewell))
+	c.nc.SetReadDeadline(time.Now()) // run ends
+	if c.wake(); !c.writing {
+		c.nc.Close()
+	}
+}
+
+// write sends what is pending until nothing is. It is called by who has set writing.
+func (c *conn) write() {
+	s := c.server
+	for {
+		s.mu.Lock()
+		if !c.pending() {
+			c.writing = false
+			if c.over && c.parting {
+				c.nc.Close()
+			}
+			s.mu.Unlock()
+			return
+		}
+		out := c.out
+		c.out = nil
+		number, batch, fresh, some := c.nextBatch()
+		s.mu.Unlock()
+		if some {
+			out = appendBatch(out, number, batch, fresh)
+		}
+		if c.send(out) != nil {
+			c.fail()
+		}
+	}
+}
+
+// fail gives up a connection that takes nothing any more.
+func (c *conn) fail() {
+	c.server.mu.Lock()
+	defer c.server.mu.Unlock()
+	c.out, c.ready, c.parting = nil, nil, true
+	c.nc.Close() // run ends
+}
+
+// nextBatch takes a batch from the watch that has waited longest. server.mu is held.
+func (c *conn) nextBatch() (number int64, b Batch, fresh []bool, ok bool) {
+	for len(c.ready) > 0 && !c.parting && !ok {
+		number = c.ready[0]
+		if c.ready = c.ready[1:]; len(c.ready) == 0 {
+			c.ready = nil
+		}
+		if w := c.watches[number]; w != nil {
+			b, fresh, ok = c.server.core.take(w)
+		}
+	}
+	return number, b, fresh, ok
+}
+
+// sendStep is how many bytes must be taken within each StallTimeout.
+const sendStep = 64 << 10
+
+// send writes b, when what it tells is on the disk.
+func (c *conn) send(b []byte) error {
+	s := c.server
+	s.sent.count(countFrames(b), len(b))
+	for len(b) > 0 {
+		s.mu.Lock()
+		err := s.kept()
+		if !c.parting {
+			c.nc.SetWriteDeadline(time.Now().Add(s.opts.StallTimeout))
+		}
+		s.mu.Unlock()
+		if err != nil {
+			return err
+		}
+		n, err := c.nc.Write(b[:min(len(b), sendStep)])
+		if err != nil {
+			return err
+		}
+		b = b[n:]
+	}
+	return nil
+}
+
+// localAddr is where the client has reached the server; the zero value if that is no IP address.
+func localAddr(nc net.Conn) netip.AddrPort {
+	if a, ok := nc.LocalAddr().(*net.TCPAddr); ok {
+		ap := a.AddrPort()
+		return netip.AddrPortFrom(ap.Addr().Unmap(), ap.Port())
+	}
+	return netip.AddrPort{}
+}

@@ -1,0 +1,178 @@
+package coord
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+)
+
+// handshake gives the client a session, or refuses it. It returns false if the connection is to end, and else leaves
+// writing set.
+func (c *conn) handshake() (bool, error) {
+	s := c.server
+	c.nc.SetDeadline(time.Now().Add(s.opts.HandshakeTimeout))
+	out, joined, err := c.greet()
+	if err != nil {
+		return false, fmt.Errorf("%w: in the handshake: %w", errMalformed, err)
+	}
+	if len(out) > 0 && c.send(out) != nil {
+		c.fail()
+	}
+	return joined, nil
+}
+
+// refused is the end of a handshake.
+type refused struct {
+	reason Reason
+	line   string
+}
+
+// greet speaks the handshake. It returns what is still to be sent.
+func (c *conn) greet() (out []byte, joined bool, err error) {
+	s := c.server
+	scratch := make([]byte, preambleSize)
+	if _, err := io.ReadFull(c.in, scratch); err != nil {
+		return nil, false, err
+	}
+	if string(scratch[:len(magic)]) != magic {
+		return nil, false, errors.New("it does not begin as an agent's")
+	}
+	theirs := binary.BigEndian.Uint16(scratch[len(magic):])
+	out = appendPreamble(nil)
+	if theirs != protocolVersion {
+		return c.refuse(out, refused{ReasonProtocol, fmt.Sprintf(
+			"the agent speaks version %d of the agents' protocol, the store version %d: let all nodes run the same elasticrun",
+			theirs, protocolVersion)})
+	}
+	k, heard, err := c.read(maxHandshake, scratch)
+	if err != nil {
+		return nil, false, err
+	}
+	h, err := decodeHello(heard)
+	if err != nil || k != kindHello {
+		return nil, false, fmt.Errorf("no hello: %w", errMalformed)
+	}
+	proofs := transcript{secret: s.opts.Secret}
+	proofs.add(heard)
+	if h.secret != (len(s.opts.Secret) > 0) {
+		line := "the store has a shared secret and the agent none: give the agent the store's"
+		if h.secret {
+			line = "the agent has a shared secret and the store none: give both the same"
+		}
+		return c.refuse(out, refused{ReasonSecret, line})
+	}
+
+	out = challenge{secret: h.secret, instance: s.opts.InstanceID, nonce: newNonce()}.append(out)
+	proofs.add(out[preambleSize+frameHeader+1:])
+	s.sent.count(1, len(out))
+	if _, err := c.nc.Write(out); err != nil {
+		return nil, false, err
+	}
+	if k, heard, err = c.read(maxHandshake, scratch); err != nil {
+		if errors.Is(err, io.EOF) {
+			return nil, false, nil // a probe
+		}
+		return nil, false, err
+	}
+	j, err := decodeJoin(heard)
+	if err != nil || k != kindJoin {
+		return nil, false, fmt.Errorf("no join: %w", errMalformed)
+	}
+	if !proofs.proves(sideAgent, bodyOf(join{ttl: j.ttl, token: j.token}.append(nil)), j.proof) {
+		return c.refuse(nil, refused{ReasonSecret, "the agent's shared secret is not the store's: give both the same"})
+	}
+	proofs.add(heard)
+	c.runID = h.runID
+	w, no := c.admit(h, j)
+	if no != nil {
+		return c.refuse(nil, *no)
+	}
+	w.proof = proofs.proof(sideStore, bodyOf(w.append(nil)))
+	return w.append(nil), true, nil
+}
+
+// bodyOf is a frame without its length and kind.
+func bodyOf(frame []byte) []byte { return frame[frameHeader+1:] }
+
+// refuse ends a handshake.
+func (c *conn) refuse(out []byte, no refused) ([]byte, bool, error) {
+	s := c.server
+	s.mu.Lock()
+	s.stats.Refused++
+	s.mu.Unlock()
+	s.opts.Logger.Warn().Stringer("from", c.nc.RemoteAddr()).Stringer("reason", no.reason).Msg("agent is refused: " + no.line)
+	return appendRefusal(out, no.reason, no.line), false, nil
+}
+
+// admit gives a client that knows the secret a session, or says why not.
+func (c *conn) admit(h hello, j join) (welcome, *refused) {
+	s := c.server
+	switch {
+	case h.version != s.opts.Version && h.version != "" && s.opts.Version != "":
+		return welcome{}, &refused{ReasonVersion, fmt.Sprintf(
+			"the agent is elasticrun %s, the store %s: let all nodes run the same", printable(h.version), s.opts.Version)}
+	case h.runID != s.opts.RunID && h.runID != "" && s.opts.RunID != "":
+		return welcome{}, &refused{ReasonRunID, fmt.Sprintf(
+			"it is the store of another job, with run id %q, and the agent's is %q: give each job an endpoint of its own",
+			s.opts.RunID, h.runID)}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return welcome{}, &refused{ReasonClosing, "the store is closed"}
+	}
+	if j.token != "" {
+		return c.resume(j.token)
+	}
+	switch {
+	case s.drain != nil:
+		return welcome{}, &refused{ReasonClosing, "the store is about to close"}
+	case s.opts.MaxAgents > 0 && s.remote >= s.opts.MaxAgents:
+		return welcome{}, &refused{ReasonFull, fmt.Sprintf("the store has %d agents, as many as it may", s.remote)}
+	}
+	ttl := s.opts.SessionTTL
+	if j.ttl > 0 {
+		ttl = min(max(time.Duration(j.ttl), leastTTL), durationLimit)
+	}
+	session := s.core.open(SessionID(rand.Text()), rand.Text(), ttl, s.clock())
+	s.remote++
+	if at := localAddr(c.nc).Addr(); at.IsValid() {
+		s.reached[at]++
+	}
+	s.mayExpire()
+	return c.hold(session, false), nil
+}
+
+// leastTTL is the shortest a client can have.
+const leastTTL = 50 * time.Millisecond
+
+// resume gives the client the session that it had. An older connection that holds it ends. server.mu is held.
+func (c *conn) resume(token string) (welcome, *refused) {
+	s := c.server
+	id, secret, _ := strings.Cut(token, ".")
+	session := s.core.resume(SessionID(id), secret)
+	if session == nil {
+		return welcome{}, &refused{ReasonGone, "the session is over"}
+	}
+	if older := s.holders[session]; older != nil {
+		older.session = nil
+		older.part(appendOver(nil, codeTaken, "another connection has taken it over"))
+	}
+	return c.hold(session, true), nil
+}
+
+// hold makes session that of c. server.mu is held.
+func (c *conn) hold(session *session, resumed bool) welcome {
+	c.session = session
+	c.server.holders[session] = c
+	c.writing = true // nothing else is to be sent before the welcome
+	c.nc.SetDeadline(time.Time{})
+	return welcome{
+		instance: c.server.opts.InstanceID, session: session.id, token: string(session.id) + "." + session.token,
+		ttl: int64(session.ttl), window: int64(min(c.server.opts.ResumeWindow, session.ttl)), resumed: resumed,
+	}
+}

@@ -1,0 +1,90 @@
+package coordtest
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestRun(t *testing.T) {
+	t.Parallel()
+	Run(t, newMemory("", ttl).harness())
+}
+
+// TestRunWithout runs the suite on a store to which nothing can happen.
+func TestRunWithout(t *testing.T) {
+	t.Parallel()
+	m := newMemory("", time.Hour)
+	Run(t, Harness{Open: m.harness().Open})
+}
+
+// bugEnv makes a test binary run the suite on a memory with a bug.
+const bugEnv = "ELASTICRUN_TEST_COORD_BUG"
+
+func TestBug(t *testing.T) { //nolint:tparallel // it is alone in its process
+	bug := os.Getenv(bugEnv)
+	if bug == "" {
+		return // TestBugs runs it in another process
+	}
+	h := newMemory(bug, ttl).harness()
+	h.Patience = 3 * ttl
+	Run(t, h)
+}
+
+// TestBugs gives the suite stores that are wrong, each in a process of its own, whose tests must fail.
+func TestBugs(t *testing.T) {
+	t.Parallel()
+	for bug, caught := range map[string]string{ // by a case
+		"only the first guard counts":                "AllOrNothing",
+		"a guard asks only whether the key is there": "Guards",
+		"guards are checked before the lock":         "OneWinner",
+		"a refused commit leaves a trace":            "AllOrNothing",
+		"revisions stand still":                      "Revisions",
+		"a put moves the create-revision":            "Guards",
+		"deletes of nothing are told":                "Deletes",
+		"no limits":                                  "Limits",
+		"session ids come again":                     "SessionIDs",
+		"Close ends nothing":                         "Close",
+		"keys outlive their session":                 "Expiry",
+		"keys of a session vanish one by one":        "Close",
+		"the first owner stays":                      "Owners",
+		"KeepAlive does nothing":                     "KeepAlive",
+		"sessions end early":                         "Expiry",
+		"a lost session goes on":                     "Expiry",
+		"Lost is never closed":                       "ExpiryAsked",
+		"a watch outlives its session":               "Close",
+		"a put does not renew the TTL":               "KeyTTLRenewed",
+		"a TTL stays for good":                       "KeyTTLTaken",
+		"a commit is split":                          "WatchWhole",
+		"all commits are told":                       "WatchPrefix",
+		"a prefix is a folder":                       "WatchPrefix",
+		"a slow watch holds the store up":            "WatchSlow",
+		"a slow watch loses changes":                 "WatchSlow",
+		"see is called twice at a time":              "WatchOrder",
+		"the cause is forgotten":                     "WatchEnds",
+		"no Resync":                                  "Watch",
+		"lists are stale":                            "Linearizable",
+		"a cut network loses the session at once":    "CutLong",
+		"a broken connection goes unnoticed":         "Break",
+		"a Resync hides deletes":                     "Break",
+	} {
+		t.Run(bug, func(t *testing.T) {
+			t.Parallel()
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+			defer cancel()
+			cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestBug$/^"+caught+"$", "-test.v")
+			cmd.Env = append(os.Environ(), bugEnv+"="+bug)
+			out, err := cmd.CombinedOutput()
+			if err == nil || !strings.Contains(string(out), "--- FAIL: TestBug/"+caught) || strings.Contains(string(out), "panic:") {
+				t.Errorf("case %s does not see that %s (%v):\n%s", caught, bug, err, out)
+			}
+		})
+	}
+}

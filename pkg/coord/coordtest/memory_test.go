@@ -1,0 +1,304 @@
+package coordtest
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/elasticrun/elasticrun/pkg/coord"
+)
+
+// memory is a store that is as plain as can be: one lock, one log of all commits, and timers. The suite is tried on
+// it, and on what a bug makes of it.
+type memory struct {
+	bug string
+	ttl time.Duration
+
+	mu       sync.Mutex
+	moved    chan struct{} // closed and replaced when something has changed
+	revision coord.Revision
+	keys     map[string]*entry
+	log      []coord.Batch
+	clients  int
+	told     int // watches whose see is running
+}
+
+type entry struct {
+	event coord.Event
+	owner *client
+	timer *time.Timer // of a TTL
+}
+
+// client is a store's client. Its fields are under the memory's lock.
+type client struct {
+	m     *memory
+	id    coord.SessionID
+	timer *time.Timer // ends the session
+	over  bool        // the store has ended the session
+	known bool        // and the client knows
+	lost  chan struct{}
+	cut   bool
+	epoch int // counts broken connections
+}
+
+func newMemory(bug string, ttl time.Duration) *memory {
+	return &memory{bug: bug, ttl: ttl, moved: make(chan struct{}), keys: make(map[string]*entry)}
+}
+
+// harness gives the suite clients of the memory.
+func (m *memory) harness() Harness {
+	set := func(do func(*client)) func(coord.Store) {
+		return func(s coord.Store) {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			do(s.(*client))
+			m.announce()
+		}
+	}
+	return Harness{
+		Open:  func(testing.TB) coord.Store { return m.open() },
+		TTL:   m.ttl,
+		Cut:   set(func(c *client) { c.cut = true }),
+		Heal:  set(func(c *client) { c.cut = false }),
+		Break: set(func(c *client) { c.epoch++ }),
+		Kill:  set(func(c *client) { c.cut = true }),
+	}
+}
+
+func (m *memory) open() *client {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.clients++
+	c := &client{m: m, id: coord.SessionID(fmt.Sprint("session ", m.clients)), lost: make(chan struct{})}
+	if m.bug == "session ids come again" {
+		c.id = coord.SessionID(fmt.Sprint("session ", m.clients%5))
+	}
+	c.timer = time.AfterFunc(m.lifetime(), func() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.end(c)
+	})
+	return c
+}
+
+func (m *memory) lifetime() time.Duration {
+	if m.bug == "sessions end early" {
+		return m.ttl * 4 / 5
+	}
+	return m.ttl
+}
+
+func (m *memory) announce() {
+	close(m.moved)
+	m.moved = make(chan struct{})
+}
+
+// end ends a session: its keys vanish in one commit.
+func (m *memory) end(c *client) {
+	if c.over {
+		return
+	}
+	c.over = true
+	c.timer.Stop()
+	if m.bug == "keys outlive their session" {
+		return
+	}
+	var events []coord.Event
+	for key, e := range m.keys {
+		if e.owner == c {
+			events = append(events, m.remove(key))
+			if m.bug == "keys of a session vanish one by one" {
+				m.commit(events)
+				events = nil
+			}
+		}
+	}
+	if len(events) > 0 {
+		m.commit(events)
+	}
+	m.announce()
+}
+
+func (m *memory) remove(key string) coord.Event {
+	if timer := m.keys[key].timer; timer != nil {
+		timer.Stop()
+	}
+	delete(m.keys, key)
+	return coord.Event{Key: key, Deleted: true}
+}
+
+func (m *memory) commit(events []coord.Event) {
+	m.revision++
+	m.log = append(m.log, coord.Batch{Revision: m.revision, Events: events})
+	m.announce()
+}
+
+// apply does one op of the commit with the next revision.
+func (m *memory) apply(c *client, op coord.Op) []coord.Event {
+	old := m.keys[op.Key]
+	if op.Delete {
+		if old == nil && m.bug != "deletes of nothing are told" {
+			return nil
+		}
+		if old == nil {
+			return []coord.Event{{Key: op.Key, Deleted: true}}
+		}
+		return []coord.Event{m.remove(op.Key)}
+	}
+	e := &entry{event: coord.Event{Key: op.Key, Value: op.Value, Create: m.revision + 1}}
+	if old != nil {
+		if m.bug != "a put moves the create-revision" {
+			e.event.Create = old.event.Create
+		}
+		if m.bug == "the first owner stays" {
+			e.owner = old.owner
+		}
+		if m.bug == "a put does not renew the TTL" && old.timer != nil {
+			e.timer = old.timer
+		} else if old.timer != nil && m.bug != "a TTL stays for good" {
+			old.timer.Stop()
+		}
+	}
+	if op.Owned && e.owner == nil {
+		e.owner = c
+	}
+	if op.TTL > 0 && e.timer == nil {
+		e.timer = time.AfterFunc(op.TTL, func() {
+			m.mu.Lock()
+			defer m.mu.Unlock()
+			if now := m.keys[op.Key]; now == e || now != nil && strings.Contains(m.bug, "TTL") {
+				m.commit([]coord.Event{m.remove(op.Key)})
+			}
+		})
+	}
+	m.keys[op.Key] = e
+	return []coord.Event{e.event}
+}
+
+// held returns the first guard that fails, if one does.
+func (m *memory) held(guards []coord.Guard) (bad coord.Guard, ok bool) {
+	for i, g := range guards {
+		var create coord.Revision
+		if e := m.keys[g.Key]; e != nil {
+			create = e.event.Create
+		}
+		switch {
+		case m.bug == "only the first guard counts" && i > 0:
+		case m.bug == "a guard asks only whether the key is there" && (create > 0) == (g.Create > 0):
+		case create != g.Create:
+			return g, false
+		}
+	}
+	return coord.Guard{}, true
+}
+
+func (c *client) Session() coord.SessionID { return c.id }
+func (c *client) TTL() time.Duration       { return c.m.ttl }
+func (c *client) Lost() <-chan struct{}    { return c.lost }
+
+func (c *client) Err() error {
+	c.m.mu.Lock()
+	defer c.m.mu.Unlock()
+	if !c.known {
+		return nil
+	}
+	return fmt.Errorf("memory: %w", coord.ErrSessionLost)
+}
+
+// reach locks the memory once the network lets the client through. It returns without the lock, and an error, if that
+// is in vain.
+func (c *client) reach(ctx context.Context) error {
+	c.m.mu.Lock()
+	for c.cut || c.m.told > 0 && c.m.bug == "a slow watch holds the store up" {
+		moved := c.m.moved
+		if c.m.bug == "a cut network loses the session at once" {
+			c.learn()
+		}
+		c.m.mu.Unlock()
+		select {
+		case <-moved:
+		case <-ctx.Done():
+			return fmt.Errorf("memory: %w", coord.ErrUnavailable)
+		}
+		c.m.mu.Lock()
+	}
+	if c.over && c.m.bug != "a lost session goes on" {
+		c.learn()
+		c.m.mu.Unlock()
+		return fmt.Errorf("memory: %w", coord.ErrSessionLost)
+	}
+	return nil
+}
+
+// learn notes that the client knows of its session's end.
+func (c *client) learn() {
+	if !c.known && c.m.bug != "Lost is never closed" {
+		c.known = true
+		close(c.lost)
+	}
+}
+
+func (c *client) KeepAlive(ctx context.Context) error {
+	if err := c.reach(ctx); err != nil {
+		return err
+	}
+	defer c.m.mu.Unlock()
+	if c.m.bug != "KeepAlive does nothing" {
+		c.timer.Reset(c.m.lifetime())
+	}
+	return nil
+}
+
+func (c *client) Close(ctx context.Context) error {
+	err := c.reach(ctx)
+	if err != nil {
+		c.m.mu.Lock()
+	}
+	defer c.m.mu.Unlock()
+	if err == nil && c.m.bug != "Close ends nothing" {
+		c.m.end(c)
+	}
+	c.learn()
+	c.m.announce()
+	return err
+}
+
+func (c *client) Commit(ctx context.Context, guards []coord.Guard, ops []coord.Op) (coord.Revision, error) {
+	if err := coord.CheckCommit(guards, ops); err != nil && c.m.bug != "no limits" {
+		return 0, err
+	}
+	if err := c.reach(ctx); err != nil {
+		return 0, err
+	}
+	m := c.m
+	defer m.mu.Unlock()
+	if g, ok := m.held(guards); !ok {
+		if m.bug == "a refused commit leaves a trace" {
+			m.commit(m.apply(c, ops[0]))
+		}
+		return 0, fmt.Errorf("memory: guard %q: %w", g.Key, coord.ErrConflict)
+	}
+	if m.bug == "guards are checked before the lock" {
+		m.mu.Unlock()
+		time.Sleep(time.Millisecond) //nolint:forbidigo // the bug needs a gap
+		m.mu.Lock()
+	}
+	if m.bug == "revisions stand still" {
+		m.revision--
+	}
+	var events []coord.Event
+	for _, op := range ops {
+		events = append(events, m.apply(c, op)...)
+		if m.bug == "a commit is split" && len(events) > 0 {
+			m.commit(events)
+			events = nil
+		}
+	}
+	if len(ops) > 0 && m.bug != "a commit is split" {
+		m.commit(events)
+	}
+	return m.revision, nil
+}

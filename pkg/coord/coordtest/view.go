@@ -1,0 +1,268 @@
+package coordtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/elasticrun/elasticrun/pkg/coord"
+)
+
+// view is what one watch has seen. A rule that a batch breaks ends the case.
+type view struct {
+	lab    *lab
+	prefix string // of the watch, the lab's included
+	busy   atomic.Bool
+
+	mu      sync.Mutex
+	news    chan struct{} // closed and replaced with each batch
+	batches []coord.Batch
+	state   map[string]coord.Event
+
+	begun chan struct{} // closed when the first batch has come
+	done  chan struct{} // closed when Watch has returned
+	err   error         // that it returned, once done is closed
+}
+
+// watch returns a watch of the keys that begin with prefix, which has begun. It ends with the case.
+func (l *lab) watch(s coord.Store, prefix string) *view {
+	l.Helper()
+	return l.watchWith(s, prefix, func(map[string]string) error { return nil })
+}
+
+// watchWith is watch with a rule that must hold after each batch.
+func (l *lab) watchWith(s coord.Store, prefix string, rule func(map[string]string) error) *view {
+	l.Helper()
+	v := &view{
+		lab: l, prefix: l.prefix + prefix,
+		news: make(chan struct{}), state: make(map[string]coord.Event), begun: make(chan struct{}), done: make(chan struct{}),
+	}
+	ctx, cancel := context.WithCancel(l.Context())
+	go func() {
+		defer close(v.done)
+		v.err = s.Watch(ctx, v.prefix, func(b coord.Batch) error { return v.see(b, rule) })
+	}()
+	l.Cleanup(func() {
+		cancel()
+		select {
+		case <-v.done:
+		case <-time.After(l.Patience):
+			l.Errorf("Watch does not return %v after its context ended", l.Patience)
+			return
+		}
+		if broken := new(ruleError); errors.As(v.err, &broken) {
+			l.Error(v.err)
+		}
+	})
+	select { // so that all later commits are changes
+	case <-v.begun:
+	case <-v.done:
+	case <-time.After(l.Patience):
+		l.Fatalf("Watch tells nothing for %v", l.Patience)
+	}
+	return v
+}
+
+// ruleError says how a batch is wrong.
+type ruleError struct{ text string }
+
+func (e *ruleError) Error() string { return e.text }
+
+func (v *view) see(b coord.Batch, rule func(map[string]string) error) error {
+	if !v.busy.CompareAndSwap(false, true) {
+		return &ruleError{"see was called while it ran"}
+	}
+	defer v.busy.Store(false)
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if err := v.check(b); err != nil {
+		return &ruleError{fmt.Sprintf("batch %d, %s: %v", len(v.batches)+1, v.lab.batchString(b), err)}
+	}
+	if len(v.batches) == 0 {
+		close(v.begun)
+	}
+	if b.Resync {
+		clear(v.state)
+	}
+	for _, e := range b.Events {
+		if e.Deleted {
+			delete(v.state, e.Key)
+		} else {
+			v.state[e.Key] = e
+		}
+	}
+	v.batches = append(v.batches, b)
+	close(v.news)
+	v.news = make(chan struct{})
+	if err := rule(v.lab.values(v.state)); err != nil {
+		return &ruleError{fmt.Sprintf("after batch %d, %s: %v", len(v.batches), v.lab.batchString(b), err)}
+	}
+	return nil
+}
+
+// check judges a batch by those before it.
+func (v *view) check(b coord.Batch) error {
+	var before coord.Revision
+	if len(v.batches) == 0 {
+		if !b.Resync {
+			return errors.New("the first is no Resync")
+		}
+	} else {
+		before = v.batches[len(v.batches)-1].Revision
+	}
+	if b.Revision < before || !b.Resync && b.Revision == before {
+		return fmt.Errorf("its revision does not follow %d", before)
+	}
+	if !b.Resync && len(b.Events) == 0 {
+		return errors.New("it tells nothing")
+	}
+	seen := make(map[string]bool)
+	for _, e := range b.Events {
+		known, have := v.state[e.Key]
+		switch {
+		case !strings.HasPrefix(e.Key, v.prefix):
+			return fmt.Errorf("key %q does not begin with %q", e.Key, v.prefix)
+		case b.Resync && (e.Deleted || seen[e.Key]):
+			return fmt.Errorf("key %q of a Resync is deleted, or there twice", e.Key)
+		case e.Deleted && e.Value != nil:
+			return fmt.Errorf("deleted key %q has a value", e.Key)
+		case e.Deleted:
+		case e.Create <= 0 || e.Create > b.Revision:
+			return fmt.Errorf("key %q has create-revision %d", e.Key, e.Create)
+		case have && e.Create < known.Create:
+			return fmt.Errorf("the create-revision of %q falls from %d to %d", e.Key, known.Create, e.Create)
+		case !have && !b.Resync && !seen[e.Key] && e.Create <= before:
+			return fmt.Errorf("key %q was made in revision %d and not told then", e.Key, e.Create)
+		}
+		seen[e.Key] = true
+	}
+	return nil
+}
+
+// await waits until a view's values are right.
+func (v *view) await(what string, right func(map[string]string) bool) {
+	v.lab.Helper()
+	timeout := time.NewTimer(v.lab.Patience)
+	defer timeout.Stop()
+	for {
+		v.mu.Lock()
+		values, n, news := v.lab.values(v.state), len(v.batches), v.news
+		v.mu.Unlock()
+		if n > 0 && right(values) {
+			return
+		}
+		select {
+		case <-news:
+		case <-v.done:
+			v.lab.Fatalf("the watch ended before %s: %v", what, v.err)
+		case <-timeout.C:
+			v.lab.Fatalf("no %s after %v; seen in %d batches: %v", what, v.lab.Patience, n, values)
+		}
+	}
+}
+
+// awaitAll waits until a view shows exactly these values.
+func (v *view) awaitAll(want map[string]string) {
+	v.lab.Helper()
+	v.await(fmt.Sprint(want), func(got map[string]string) bool { return maps.Equal(want, got) })
+}
+
+// ended returns what Watch returned.
+func (v *view) ended() error {
+	v.lab.Helper()
+	select {
+	case <-v.done:
+		return v.err
+	case <-time.After(v.lab.Patience):
+		v.lab.Fatalf("Watch does not return after %v", v.lab.Patience)
+		return nil
+	}
+}
+
+// told returns the batches so far, as text.
+func (v *view) told() []string {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	var text []string
+	for _, b := range v.batches {
+		text = append(text, v.lab.batchString(b))
+	}
+	return text
+}
+
+// count returns the number of batches so far.
+func (v *view) count() int {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return len(v.batches)
+}
+
+var errEnough = errors.New("seen enough")
+
+// first returns the first batch of a new watch.
+func (l *lab) first(s coord.Store, prefix string) coord.Batch {
+	l.Helper()
+	ctx, cancel := l.bounded()
+	defer cancel()
+	var first coord.Batch
+	err := s.Watch(ctx, l.prefix+prefix, func(b coord.Batch) error {
+		first = b
+		return errEnough
+	})
+	if !errors.Is(err, errEnough) {
+		l.Fatalf("Watch returned %v before it called see", err)
+	}
+	return first
+}
+
+// list returns all keys of the case, by a new watch, and their values.
+func (l *lab) list(s coord.Store) map[string]string {
+	l.Helper()
+	state := make(map[string]coord.Event)
+	for _, e := range l.first(s, "").Events {
+		state[e.Key] = e
+	}
+	return l.values(state)
+}
+
+// holds checks that the store has exactly these keys and values.
+func (l *lab) holds(s coord.Store, want map[string]string) {
+	l.Helper()
+	if got := l.list(s); !maps.Equal(want, got) {
+		l.Fatalf("the store holds %v, want %v", got, want)
+	}
+}
+
+// values strips a state of all but keys and values.
+func (l *lab) values(state map[string]coord.Event) map[string]string {
+	values := make(map[string]string, len(state))
+	for key, e := range state {
+		values[strings.TrimPrefix(key, l.prefix)] = string(e.Value)
+	}
+	return values
+}
+
+// batchString tells all of a batch in a line, its events ordered by key.
+func (l *lab) batchString(b coord.Batch) string {
+	var events []string
+	for _, e := range b.Events {
+		key := strings.TrimPrefix(e.Key, l.prefix)
+		if e.Deleted {
+			events = append(events, key+" deleted")
+		} else {
+			events = append(events, fmt.Sprintf("%s=%.20s made in %d", key, e.Value, e.Create))
+		}
+	}
+	slices.Sort(events)
+	kind := "changes"
+	if b.Resync {
+		kind = "all"
+	}
+	return fmt.Sprintf("%s at %d: %s", kind, b.Revision, strings.Join(events, ", "))
+}

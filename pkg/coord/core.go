@@ -1,0 +1,236 @@
+package coord
+
+import (
+	"crypto/subtle"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+)
+
+// core is the store itself, without network, clock and lock: its user calls it from one goroutine at a time. Times
+// are those of any monotonic clock. A commit costs O(ops) and what watchers it concerns; a keep-alive O(1).
+type core struct {
+	revision Revision
+	entries  map[string]*entry
+	order    index // entries' keys
+	sessions map[SessionID]*session
+	timers   timers
+	watches  watches
+	skipped  time.Duration // the sum of all pauses: the core's own time stands still in them
+	journal  *journal      // gets what must outlive the process; nil: nothing does
+}
+
+// entry is a key. It is changed by each put.
+type entry struct {
+	key    string
+	value  []byte
+	create Revision
+	owner  *session // nil: it stays until it is deleted, or timer ends
+	ttl    time.Duration
+	timer  *timer // nil without a TTL
+}
+
+func (e *entry) event() Event { return Event{Key: e.key, Value: e.value, Create: e.create} }
+
+// session is one client's proof of life. It ends TTL after the last keep-alive, or earlier when its connection breaks.
+type session struct {
+	id    SessionID
+	token string        // proves who resumes it
+	ttl   time.Duration // 0: it does not end by itself
+	lease time.Duration // when the last keep-alive is too long ago, in the core's time
+	timer timer         // never after lease
+	keys  map[string]*entry
+	ended bool
+}
+
+func newCore() *core {
+	return &core{entries: map[string]*entry{}, sessions: map[SessionID]*session{}}
+}
+
+// time is the core's own time.
+func (c *core) time(now time.Duration) time.Duration { return now - c.skipped }
+
+// paused tells that the store stood still for d, so that nobody could be heard: every session and TTL is longer by that.
+func (c *core) paused(d time.Duration) { c.skipped += d }
+
+// open begins a session. id and token were never used before.
+func (c *core) open(id SessionID, token string, ttl, now time.Duration) *session {
+	s := &session{id: id, token: token, ttl: ttl}
+	s.timer = timer{place: -1, session: s}
+	c.sessions[id] = s
+	c.keepAlive(s, now)
+	c.journal.session(s)
+	return s
+}
+
+// keepAlive proves that the owner of s is alive. Its connection is not broken.
+func (c *core) keepAlive(s *session, now time.Duration) {
+	if s.ttl == 0 || s.ended {
+		return
+	}
+	s.lease = c.time(now) + s.ttl
+	c.timers.set(&s.timer, s.lease)
+}
+
+// broken tells that the connection of s is gone: the session ends after the window, unless it is resumed.
+func (c *core) broken(s *session, window, now time.Duration) {
+	if !s.ended {
+		c.timers.set(&s.timer, min(s.lease, c.time(now)+window))
+	}
+}
+
+// resume finds the session with that id, if token is its, and lets it live on as long as the last keep-alive allows.
+func (c *core) resume(id SessionID, token string) *session {
+	s := c.sessions[id]
+	if s == nil || s.ttl == 0 || subtle.ConstantTimeCompare([]byte(s.token), []byte(token)) != 1 {
+		return nil
+	}
+	c.timers.set(&s.timer, s.lease)
+	return s
+}
+
+// end ends s. All its keys vanish in one commit.
+func (c *core) end(s *session) {
+	if s.ended {
+		return
+	}
+	s.ended = true
+	c.timers.remove(&s.timer)
+	delete(c.sessions, s.id)
+	c.journal.sessionEnd(s)
+	if len(s.keys) == 0 {
+		return
+	}
+	c.revision++
+	for _, key := range slices.Sorted(maps.Keys(s.keys)) {
+		c.remove(s.keys[key])
+	}
+	c.journal.revision(c.revision)
+}
+
+// expire ends the sessions and deletes the keys whose time has come. It returns the sessions.
+func (c *core) expire(now time.Duration) []*session {
+	var ended []*session
+	for {
+		t := c.timers.expired(c.time(now))
+		switch {
+		case t == nil:
+			return ended
+		case t.session != nil:
+			c.end(t.session)
+			ended = append(ended, t.session)
+		default:
+			c.revision++
+			c.remove(t.entry)
+			c.journal.revision(c.revision)
+		}
+	}
+}
+
+// next returns when expire may have something to do.
+func (c *core) next() (at time.Duration, ok bool) {
+	at, ok = c.timers.next()
+	return at + c.skipped, ok
+}
+
+// commit does all ops, or none. The values are kept.
+func (c *core) commit(s *session, guards []Guard, ops []Op, now time.Duration) (Revision, error) {
+	if err := CheckCommit(guards, ops); err != nil {
+		return 0, err
+	}
+	if s.ended {
+		return 0, ErrSessionLost
+	}
+	for _, g := range guards {
+		var create Revision
+		if e := c.entries[g.Key]; e != nil {
+			create = e.create
+		}
+		if create != g.Create {
+			return 0, fmt.Errorf("%w: key %q has create-revision %d, not %d", ErrConflict, g.Key, create, g.Create)
+		}
+	}
+	if !slices.ContainsFunc(ops, func(op Op) bool { return !op.Delete || c.entries[op.Key] != nil }) {
+		return c.revision, nil // nothing changes
+	}
+	c.revision++
+	for _, op := range ops {
+		if !op.Delete {
+			c.put(s, op, now)
+		} else if e := c.entries[op.Key]; e != nil {
+			c.remove(e)
+		}
+	}
+	c.journal.revision(c.revision)
+	return c.revision, nil
+}
+
+// put sets a key in the commit of c.revision.
+func (c *core) put(s *session, op Op, now time.Duration) {
+	e, existed := c.entries[op.Key]
+	if !existed {
+		e = &entry{key: op.Key, create: c.revision}
+		c.entries[op.Key] = e
+		c.order.add(op.Key)
+	}
+	e.value = op.Value
+	var owner *session
+	if op.Owned {
+		owner = s
+	}
+	c.own(e, owner)
+	if e.ttl = op.TTL; op.Owned || e.ttl < 0 {
+		e.ttl = 0
+	}
+	c.startTTL(e, now)
+	c.watches.tell(op.Key, existed, true, c.revision)
+	c.journal.put(e)
+}
+
+// own makes owner the owner of e; nil: nobody is.
+func (c *core) own(e *entry, owner *session) {
+	if e.owner == owner {
+		return
+	}
+	if e.owner != nil {
+		delete(e.owner.keys, e.key)
+	}
+	if e.owner = owner; owner == nil {
+		return
+	}
+	if owner.keys == nil {
+		owner.keys = map[string]*entry{}
+	}
+	owner.keys[e.key] = e
+}
+
+// startTTL counts the TTL of e from now on.
+func (c *core) startTTL(e *entry, now time.Duration) {
+	if e.ttl == 0 {
+		if e.timer != nil {
+			c.timers.remove(e.timer)
+			e.timer = nil
+		}
+		return
+	}
+	if e.timer == nil {
+		e.timer = &timer{place: -1, entry: e}
+	}
+	c.timers.set(e.timer, c.time(now)+min(e.ttl, longest))
+}
+
+// longest is for ever, and yet can be added to a time.
+const longest = 100 * 365 * 24 * time.Hour
+
+// remove deletes e in the commit of c.revision.
+func (c *core) remove(e *entry) {
+	c.own(e, nil)
+	if e.timer != nil {
+		c.timers.remove(e.timer)
+	}
+	delete(c.entries, e.key)
+	c.order.remove(e.key)
+	c.watches.tell(e.key, true, false, c.revision)
+	c.journal.remove(e.key)
+}

@@ -1,0 +1,264 @@
+package coord
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"syscall"
+	"time"
+)
+
+// DialOptions are the options of Dial and Probe.
+type DialOptions struct {
+	// Addr is the store's address, HOST:PORT. With Conn it only stands in messages.
+	Addr string
+	// Conn makes a connection to the store, and will be called again when that breaks. Nil: by TCP to Addr.
+	Conn func(ctx context.Context) (net.Conn, error)
+	// Version is elasticrun's version, which must be the store's. Empty: any will do.
+	Version string
+	// RunID is the run that the store must serve. Empty: any will do.
+	RunID string
+	// Secret must be the store's; empty if it has none.
+	Secret []byte
+	// TTL is the session's, 50 ms to 24 h. 0: the store chooses.
+	TTL time.Duration
+	// Token, if not empty, is another Client's, the session of which is taken over.
+	Token string
+	// Timeout is how long an attempt may take, the connection and what is said then each. 0 means 5 s.
+	Timeout time.Duration
+}
+
+func (o *DialOptions) timeout() time.Duration { return cmp.Or(max(o.Timeout, 0), 5*time.Second) }
+
+// greeted is a connection with a session.
+type greeted struct {
+	nc net.Conn
+	in *bufio.Reader
+	welcome
+}
+
+// Probe finds out which store is at an address, without getting a session: it returns its instance id, before any
+// secret was proven. Its errors are Dial's.
+func Probe(ctx context.Context, opts DialOptions) (instance string, err error) {
+	g := greeting{opts: &opts, curious: true, probe: true}
+	if _, err := g.begin(ctx); err != nil {
+		return "", err
+	}
+	return g.instance, nil
+}
+
+// greeting is one attempt to get a session.
+type greeting struct {
+	opts     *DialOptions
+	token    string // of the session to resume
+	instance string // of the store: if set before, the one that it must be
+	curious  bool   // find out what is there if it is no store
+	probe    bool   // ask for the instance only
+	proofs   transcript
+}
+
+// begin connects and says what there is to say.
+func (g *greeting) begin(ctx context.Context) (*greeted, error) {
+	nc, err := g.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	deadline := time.Now().Add(g.opts.timeout())
+	nc.SetDeadline(deadline)
+	stop := context.AfterFunc(ctx, func() { nc.SetDeadline(time.Unix(1, 0)) })
+	in := bufio.NewReaderSize(nc, readBuffer)
+	w, err := g.speak(nc, in)
+	if !stop() {
+		err = g.obstacle(ObstacleSilent, "it accepts connections, but had not answered when it was given up", context.Cause(ctx))
+	}
+	if err != nil || g.probe {
+		nc.Close()
+		return nil, g.examine(ctx, err)
+	}
+	nc.SetDeadline(time.Time{})
+	return &greeted{nc: nc, in: in, welcome: w}, nil
+}
+
+func (g *greeting) obstacle(o Obstacle, line string, err error) *DialError {
+	return &DialError{Addr: g.opts.Addr, Obstacle: o, Line: line, Err: err}
+}
+
+// connect makes the connection.
+func (g *greeting) connect(ctx context.Context) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, g.opts.timeout())
+	defer cancel()
+	var nc net.Conn
+	var err error
+	if g.opts.Conn != nil {
+		nc, err = g.opts.Conn(ctx)
+	} else {
+		nc, err = new(net.Dialer).DialContext(ctx, "tcp", g.opts.Addr)
+	}
+	var timeout interface{ Timeout() bool }
+	switch {
+	case err == nil:
+		return nc, nil
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return nil, g.obstacle(ObstacleRefused, "nobody listens there", err)
+	case errors.As(err, &timeout) && timeout.Timeout():
+		return nil, g.obstacle(ObstacleTimeout, "nothing answers there", err)
+	}
+	return nil, g.obstacle(ObstacleConnect, "it cannot be connected to", err)
+}
+
+// speak speaks the handshake.
+func (g *greeting) speak(nc net.Conn, in *bufio.Reader) (w welcome, err error) {
+	g.proofs = transcript{secret: g.opts.Secret}
+	h := hello{secret: len(g.opts.Secret) > 0, version: g.opts.Version, runID: g.opts.RunID, nonce: newNonce()}
+	frame := h.append(nil)
+	if len(frame) > maxHandshake {
+		return w, fmt.Errorf("run id and version are too long: %d bytes", len(frame))
+	}
+	g.proofs.add(bodyOf(frame))
+	if _, err := nc.Write(append(appendPreamble(nil), frame...)); err != nil {
+		return w, g.silence(err)
+	}
+	if err := g.listen(in); err != nil {
+		return w, err
+	}
+	body, err := g.frame(in, kindChallenge)
+	if err != nil {
+		return w, err
+	}
+	c, err := decodeChallenge(body)
+	if err != nil {
+		return w, g.foreign(err)
+	}
+	if c.secret != h.secret {
+		return w, g.refused(ReasonSecret, "one of store and agent has a shared secret, and the other none: give both the same")
+	}
+	before := g.instance
+	g.instance = c.instance
+	switch {
+	case before != "" && before != c.instance:
+		return w, ErrReplaced
+	case g.probe:
+		return w, nil
+	}
+	g.proofs.add(body)
+	return g.join(nc, in)
+}
+
+// join is the second half of speak.
+func (g *greeting) join(nc net.Conn, in *bufio.Reader) (w welcome, err error) {
+	j := join{ttl: int64(max(g.opts.TTL, 0)), token: g.token}
+	j.proof = g.proofs.proof(sideAgent, bodyOf(j.append(nil)))
+	frame := j.append(nil)
+	if len(frame) > maxHandshake {
+		return w, fmt.Errorf("the token is too long: %d bytes", len(g.token))
+	}
+	g.proofs.add(bodyOf(frame))
+	if _, err := nc.Write(frame); err != nil {
+		return w, g.silence(err)
+	}
+	body, err := g.frame(in, kindWelcome)
+	if err != nil {
+		return w, err
+	}
+	if w, err = decodeWelcome(body); err != nil || w.instance != g.instance {
+		return w, g.foreign(errMalformed)
+	}
+	proof := w.proof
+	w.proof = nil
+	if !g.proofs.proves(sideStore, bodyOf(w.append(nil)), proof) {
+		return w, g.refused(ReasonSecret, "the store does not know the shared secret: it is not to be trusted")
+	}
+	return w, nil
+}
+
+// listen reads the store's preamble.
+func (g *greeting) listen(in *bufio.Reader) error {
+	got, err := in.Peek(preambleSize)
+	if n := min(len(got), len(magic)); string(got[:n]) != magic[:n] {
+		got, _ = in.Peek(in.Buffered())
+		return g.obstacle(ObstacleForeign, foreigner(got), nil)
+	}
+	if err != nil {
+		return g.silence(err)
+	}
+	if v := binary.BigEndian.Uint16(got[len(magic):]); v != protocolVersion {
+		// The store says so itself, in a frame that does not change.
+		_, _ = in.Discard(preambleSize)
+		_, err := g.frame(in, kindRefusal)
+		if _, ok := errors.AsType[*RefusedError](err); !ok {
+			err = g.refused(ReasonProtocol, fmt.Sprintf(
+				"the store speaks version %d of the agents' protocol, the agent version %d: let all nodes run the same elasticrun",
+				v, protocolVersion))
+		}
+		return err
+	}
+	g.curious = false // a store is there
+	_, err = in.Discard(preambleSize)
+	return err
+}
+
+// frame reads a frame of that kind. A refusal is an error.
+func (g *greeting) frame(in *bufio.Reader, want kind) ([]byte, error) {
+	k, body, err := readFrame(in, maxHandshake, make([]byte, frameHeader))
+	switch {
+	case errors.Is(err, errMalformed):
+		return nil, g.foreign(err)
+	case err != nil:
+		return nil, g.silence(err)
+	case k == kindRefusal:
+		reason, line, err := decodeRefusal(body)
+		if err != nil {
+			return nil, g.foreign(err)
+		}
+		return nil, g.refused(reason, line)
+	case k != want:
+		return nil, g.foreign(errMalformed)
+	}
+	return body, nil
+}
+
+// refused is the error of a refusal.
+func (g *greeting) refused(reason Reason, line string) error {
+	switch reason {
+	case ReasonGone:
+		return &wrapped{line, ErrSessionLost}
+	case ReasonFull, ReasonClosing:
+		return g.obstacle(ObstacleBusy, line, nil)
+	}
+	return &RefusedError{Addr: g.opts.Addr, Reason: reason, Line: line}
+}
+
+func (g *greeting) foreign(err error) error {
+	return g.obstacle(ObstacleForeign, "what is there does not keep to the agents' protocol", err)
+}
+
+// silence is the error of a peer that said nothing, or broke off.
+func (g *greeting) silence(err error) error {
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		line := fmt.Sprintf("it accepts connections, but has not answered for %v", g.opts.timeout())
+		return g.obstacle(ObstacleSilent, line, nil)
+	}
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		err = nil
+	}
+	return g.obstacle(ObstacleClosed, "it has ended the connection without an answer", err)
+}
+
+// foreigner says what somebody is that answers like that.
+func foreigner(got []byte) string {
+	for _, known := range []struct{ begin, name string }{
+		{"HTTP/", "an HTTP server"}, {"SSH-", "an SSH server"}, {"\x15\x03", "a TLS server"}, {"-ERR", "a Redis server"},
+	} {
+		if bytes.HasPrefix(got, []byte(known.begin)) {
+			return known.name + " is there, and no store"
+		}
+	}
+	return fmt.Sprintf("something is there that answers %q, and no store", got[:min(len(got), 32)])
+}

@@ -1,0 +1,336 @@
+package coord
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/elasticrun/elasticrun/pkg/kvstore"
+)
+
+func TestRefusals(t *testing.T) {
+	secret := []byte("secret")
+	for _, tc := range []struct {
+		name   string
+		server ServerOptions
+		client DialOptions
+		reason Reason
+		line   string
+	}{
+		{
+			name: "alike", server: ServerOptions{Version: "v1", RunID: "a", Secret: secret},
+			client: DialOptions{Version: "v1", RunID: "a", Secret: secret},
+		},
+		{name: "any", client: DialOptions{Version: "v1", RunID: "a"}},
+		{name: "anything", server: ServerOptions{Version: "v1", RunID: "a"}},
+		{
+			name: "version", server: ServerOptions{Version: "v2"}, client: DialOptions{Version: "v1"}, reason: ReasonVersion,
+			line: "the agent is elasticrun v1, the store v2: let all nodes run the same",
+		},
+		{
+			name: "run id", server: ServerOptions{RunID: "a"}, client: DialOptions{RunID: "b"}, reason: ReasonRunID,
+			line: `it is the store of another job, with run id "a", and the agent's is "b": give each job an endpoint of its own`,
+		},
+		{
+			name: "wrong secret", server: ServerOptions{Secret: secret}, client: DialOptions{Secret: []byte("other")},
+			reason: ReasonSecret, line: "the agent's shared secret is not the store's: give both the same",
+		},
+		{
+			name: "no secret", server: ServerOptions{Secret: secret}, reason: ReasonSecret,
+			line: "the store has a shared secret and the agent none: give the agent the store's",
+		},
+		{
+			name: "needless secret", client: DialOptions{Secret: secret}, reason: ReasonSecret,
+			line: "the agent has a shared secret and the store none: give both the same",
+		},
+		{
+			// A stranger does not hear whose store it is.
+			name: "secret first", server: ServerOptions{Secret: secret, RunID: "a"},
+			client: DialOptions{Secret: []byte("other"), RunID: "b"},
+			reason: ReasonSecret, line: "the agent's shared secret is not the store's: give both the same",
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s, addr := startServer(t, tc.server)
+			tc.client.Addr = addr
+			c, err := Dial(t.Context(), tc.client)
+			if tc.reason == 0 {
+				if err != nil {
+					t.Fatal(err)
+				}
+				closeStore(t, c)
+				return
+			}
+			var refused *RefusedError
+			if !errors.As(err, &refused) || refused.Reason != tc.reason || refused.Line != tc.line || errors.Is(err, ErrUnavailable) {
+				t.Errorf("%v, want %v: %s", err, tc.reason, tc.line)
+			}
+			if stats := s.Stats(); stats.Refused != 1 || stats.Sessions != 0 {
+				t.Errorf("stats %+v", stats)
+			}
+		})
+	}
+}
+
+func TestMaxAgents(t *testing.T) {
+	_, addr := startServer(t, ServerOptions{MaxAgents: 1})
+	first := dial(t, DialOptions{Addr: addr})
+	_, err := Dial(t.Context(), DialOptions{Addr: addr})
+	var obstacle *DialError
+	if !errors.As(err, &obstacle) || obstacle.Obstacle != ObstacleBusy || !errors.Is(err, ErrUnavailable) {
+		t.Errorf("%v", err)
+	}
+	closeStore(t, first)
+	dial(t, DialOptions{Addr: addr})
+}
+
+func TestProbe(t *testing.T) {
+	s, addr := startServer(t, ServerOptions{InstanceID: "nonce", Secret: []byte("secret"), RunID: "a"})
+	id, err := Probe(t.Context(), DialOptions{Addr: addr, Secret: []byte("secret")})
+	if err != nil || id != "nonce" {
+		t.Errorf("instance %q, %v", id, err)
+	}
+	if stats := s.Stats(); stats.Sessions != 0 || stats.Refused != 0 || stats.Malformed != 0 {
+		t.Errorf("stats %+v", stats)
+	}
+}
+
+// listen lets handle serve connections until the test ends.
+func listen(t *testing.T, handle func(net.Conn)) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			nc, err := l.Accept()
+			if err != nil {
+				return
+			}
+			handle(nc)
+			nc.Close()
+		}
+	}()
+	t.Cleanup(func() {
+		l.Close()
+		<-done
+	})
+	return l.Addr().String()
+}
+
+// TestObstacles connects to what is no store.
+func TestObstacles(t *testing.T) {
+	for _, tc := range []struct {
+		name     string
+		addr     func() string
+		obstacle Obstacle
+		passes   bool
+		line     string
+	}{
+		{
+			name: "a torch TCPStore", obstacle: ObstacleTorch, line: "a torch TCPStore is there",
+			addr: func() string {
+				l, err := net.Listen("tcp", "127.0.0.1:0")
+				if err != nil {
+					t.Fatal(err)
+				}
+				s := kvstore.NewServer(kvstore.ServerOptions{})
+				done := make(chan struct{})
+				go func() { defer close(done); _ = s.Serve(l) }()
+				t.Cleanup(func() { s.Close(); <-done })
+				return l.Addr().String()
+			},
+		},
+		{
+			name: "HTTP", obstacle: ObstacleForeign, line: "an HTTP server is there, and no store",
+			addr: func() string {
+				s := httptest.NewServer(http.NotFoundHandler())
+				t.Cleanup(s.Close)
+				return s.Listener.Addr().String()
+			},
+		},
+		{
+			name: "TLS", obstacle: ObstacleForeign, line: "a TLS server is there, and no store",
+			addr: func() string {
+				return listen(t, func(nc net.Conn) { io.WriteString(nc, "\x15\x03\x01\x00\x02\x02\x46"); nc.Read(make([]byte, 99)) })
+			},
+		},
+		{
+			name: "SSH", obstacle: ObstacleForeign, line: "an SSH server is there, and no store",
+			addr: func() string {
+				return listen(t, func(nc net.Conn) { io.WriteString(nc, "SSH-2.0-OpenSSH_9.6\r\n"); nc.Read(make([]byte, 99)) })
+			},
+		},
+		{
+			name: "something", obstacle: ObstacleForeign, line: `something is there that answers "\x00\x01\x1b[2J", and no store`,
+			addr: func() string {
+				return listen(t, func(nc net.Conn) { io.WriteString(nc, "\x00\x01\x1b[2J"); nc.Read(make([]byte, 99)) })
+			},
+		},
+		{
+			name: "half a store", obstacle: ObstacleForeign, line: "does not keep to the agents' protocol",
+			addr: func() string {
+				return listen(t, func(nc net.Conn) {
+					nc.Write(append(appendPreamble(nil), 0xff, 0xff, 0xff, 0xff))
+					nc.Read(make([]byte, 99))
+				})
+			},
+		},
+		{
+			name: "an end", obstacle: ObstacleClosed, passes: true, line: "it has ended the connection without an answer",
+			addr: func() string { return listen(t, func(nc net.Conn) { nc.Read(make([]byte, 99)) }) },
+		},
+		{
+			name: "nobody", obstacle: ObstacleRefused, passes: true, line: "nobody listens there",
+			addr: func() string {
+				l, err := net.Listen("tcp", "127.0.0.1:0")
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer l.Close()
+				return l.Addr().String()
+			},
+		},
+		{
+			name: "no address", obstacle: ObstacleConnect, passes: true, line: "it cannot be connected to",
+			addr: func() string { return "127.0.0.1:port-that-is-none" },
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			_, err := Dial(t.Context(), DialOptions{Addr: tc.addr()})
+			checkObstacle(t, err, tc.obstacle, tc.passes, tc.line)
+		})
+	}
+}
+
+func checkObstacle(t *testing.T, err error, want Obstacle, passes bool, line string) {
+	t.Helper()
+	var obstacle *DialError
+	if !errors.As(err, &obstacle) || obstacle.Obstacle != want ||
+		errors.Is(err, ErrUnavailable) != passes || !strings.Contains(err.Error(), line) {
+		t.Errorf("%v, want obstacle %d, %q", err, want, line)
+	}
+}
+
+// TestSilentObstacles connects to what does not answer, in a bubble's time.
+func TestSilentObstacles(t *testing.T) {
+	for _, tc := range []struct {
+		name     string
+		conn     func(context.Context) (net.Conn, error)
+		obstacle Obstacle
+		line     string
+		after    time.Duration
+	}{
+		{
+			name: "connect", obstacle: ObstacleTimeout, line: "nothing answers there", after: 5 * time.Second,
+			conn: func(ctx context.Context) (net.Conn, error) { <-ctx.Done(); return nil, ctx.Err() },
+		},
+		{
+			name: "hello", obstacle: ObstacleSilent, line: "has not answered for 5s",
+			after: 6 * time.Second, // with the questions to a TCPStore
+			conn: func(context.Context) (net.Conn, error) {
+				here, there := net.Pipe()
+				go func() { _, _ = io.Copy(io.Discard, there) }()
+				return here, nil
+			},
+		},
+		{
+			name: "challenge", obstacle: ObstacleSilent, line: "has not answered for 5s", after: 5 * time.Second,
+			conn: func(context.Context) (net.Conn, error) {
+				here, there := net.Pipe()
+				go func() {
+					in := bufio.NewReader(there)
+					in.Discard(preambleSize)
+					there.Write(challenge{nonce: newNonce()}.append(appendPreamble(nil)))
+					io.Copy(io.Discard, in)
+				}()
+				return here, nil
+			},
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				begin := time.Now()
+				_, err := Dial(t.Context(), DialOptions{Addr: "pipe", Conn: tc.conn})
+				checkObstacle(t, err, tc.obstacle, true, tc.line)
+				if took := time.Since(begin); took != tc.after {
+					t.Errorf("it took %v, want %v", took, tc.after)
+				}
+				ctx, cancel := context.WithTimeoutCause(t.Context(), time.Second, os.ErrProcessDone)
+				defer cancel()
+				begin = time.Now()
+				_, err = Dial(ctx, DialOptions{Addr: "pipe", Conn: tc.conn})
+				if took := time.Since(begin); took != time.Second || !errors.Is(err, ErrUnavailable) {
+					t.Errorf("with a second it took %v: %v", took, err)
+				}
+			})
+		})
+	}
+}
+
+// TestOtherProtocol lets both sides meet one of the future.
+func TestOtherProtocol(t *testing.T) {
+	_, addr := startServer(t, ServerOptions{})
+	nc, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	nc.Write([]byte(magic + "\x00\x02whatever they will say"))
+	got, err := io.ReadAll(nc)
+	line := "the agent speaks version 2 of the agents' protocol, the store version 1: let all nodes run the same elasticrun"
+	if want := string(appendRefusal(appendPreamble(nil), ReasonProtocol, line)); string(got) != want {
+		t.Errorf("the server says %q, %v", got, err)
+	}
+
+	future := magic + "\x00\x02"
+	for _, answer := range []string{string(appendRefusal([]byte(future), ReasonProtocol, line)), future + "something else"} {
+		addr := listen(t, func(nc net.Conn) {
+			nc.Read(make([]byte, 99))
+			io.WriteString(nc, answer)
+		})
+		_, err := Dial(t.Context(), DialOptions{Addr: addr})
+		var refused *RefusedError
+		if !errors.As(err, &refused) || refused.Reason != ReasonProtocol || !strings.Contains(err.Error(), "protocol") {
+			t.Errorf("the client says %v", err)
+		}
+	}
+}
+
+// TestFalseStore tells a client what a store says that does not know the secret.
+func TestFalseStore(t *testing.T) {
+	for name, prove := range map[string]func(j join) []byte{
+		"none":       func(join) []byte { return nil },
+		"sent back":  func(j join) []byte { return j.proof },
+		"any number": func(join) []byte { return make([]byte, 32) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			addr := listen(t, func(nc net.Conn) {
+				in := bufio.NewReader(nc)
+				in.Discard(preambleSize)
+				readFrame(in, maxHandshake, make([]byte, frameHeader))
+				nc.Write(challenge{secret: true, instance: "i", nonce: newNonce()}.append(appendPreamble(nil)))
+				_, body, _ := readFrame(in, maxHandshake, make([]byte, frameHeader))
+				j, _ := decodeJoin(body)
+				nc.Write(welcome{instance: "i", session: "s", token: "t", ttl: 1e9, proof: prove(j)}.append(nil))
+			})
+			_, err := Dial(t.Context(), DialOptions{Addr: addr, Secret: []byte("secret")})
+			var refused *RefusedError
+			if !errors.As(err, &refused) || refused.Line != "the store does not know the shared secret: it is not to be trusted" {
+				t.Errorf("the client says %v", err)
+			}
+		})
+	}
+}

@@ -1,0 +1,155 @@
+package coord
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+)
+
+// TestGatherLosesNothing lets a watch on the wire and a slow taker at its end know at last what the store holds.
+func TestGatherLosesNothing(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		c := newCore()
+		s := c.open("s", "", 0, 0)
+		w := c.watch("", func() {})
+		var g gather
+		sent := map[string]Event{} // what has been sent
+		known := map[string]Event{}
+		apply := func(to map[string]Event, b Batch) {
+			if b.Resync {
+				clear(to)
+			}
+			for _, e := range b.Events {
+				if delete(to, e.Key); !e.Deleted {
+					to[e.Key] = e
+				}
+			}
+		}
+		key := rapid.SampledFrom([]string{"a", "b", "c", "d"})
+		t.Repeat(map[string]func(*rapid.T){
+			"commit": func(t *rapid.T) {
+				op := Op{Key: key.Draw(t, "key"), Delete: rapid.Bool().Draw(t, "delete")}
+				if _, err := c.commit(s, nil, []Op{op}, 0); err != nil {
+					t.Fatal(err)
+				}
+			},
+			"resume": func(*rapid.T) {
+				c.unwatch(w)
+				w = c.watch("", func() {})
+				g.cut()
+			},
+			"send": func(t *rapid.T) {
+				b, fresh, ok := c.take(w)
+				if !ok {
+					t.Skip("nothing to send")
+				}
+				apply(sent, b)
+				n := rapid.IntRange(0, len(b.Events)).Draw(t, "split")
+				first := batchPart{batch: b, fresh: fresh[:n], more: true}
+				first.batch.Events = b.Events[:n]
+				if g.add(first) {
+					t.Fatal("half a batch can be taken")
+				}
+				if _, ok := g.take(); ok {
+					t.Fatal("half a batch was taken")
+				}
+				if rapid.IntRange(0, 9).Draw(t, "break") == 0 {
+					c.unwatch(w)
+					w = c.watch("", func() {})
+					g.cut()
+					return
+				}
+				last := batchPart{batch: b, fresh: fresh[n:]}
+				last.batch.Events = b.Events[n:]
+				if !g.add(last) {
+					t.Fatal("a whole batch cannot be taken")
+				}
+			},
+			"take": func(t *rapid.T) {
+				if b, ok := g.take(); ok {
+					for _, e := range b.Events {
+						if _, have := known[e.Key]; e.Deleted && !have {
+							t.Fatalf("%q, of which nobody knew, is deleted", e.Key)
+						}
+					}
+					apply(known, b)
+				}
+			},
+			"": func(t *rapid.T) {
+				if len(g.events) > len(known)+len(sent) {
+					t.Fatalf("%d keys are kept, of %d and %d", len(g.events), len(known), len(sent))
+				}
+				if b, fresh, ok := c.take(w); ok {
+					apply(sent, b)
+					g.add(batchPart{batch: b, fresh: fresh})
+				}
+				if g.some {
+					return
+				}
+				if diff := cmp.Diff(c.entriesAsEvents(), known); diff != "" {
+					t.Fatalf("known (-want +got):\n%s", diff)
+				}
+			},
+		})
+	})
+}
+
+// entriesAsEvents are all keys.
+func (c *core) entriesAsEvents() map[string]Event {
+	all := map[string]Event{}
+	for key, e := range c.entries {
+		all[key] = e.event()
+	}
+	return all
+}
+
+func TestGatherKeepsOrder(t *testing.T) {
+	var g gather
+	for i, key := range []string{"c", "a", "b", "a"} {
+		g.add(batchPart{batch: Batch{Revision: Revision(i + 1), Events: []Event{{Key: key, Create: 1}}}, fresh: []bool{true}})
+	}
+	b, ok := g.take()
+	want := Batch{Revision: 4, Events: []Event{{Key: "c", Create: 1}, {Key: "b", Create: 1}, {Key: "a", Create: 1}}}
+	if diff := cmp.Diff(want, b); diff != "" || !ok {
+		t.Errorf("batch (-want +got):\n%s", diff)
+	}
+}
+
+// TestIndexIsASortedSet does to an index, in chunks that split and vanish, what it does to a map.
+func TestIndexIsASortedSet(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var x index
+		have := map[string]bool{}
+		for range 3 {
+			from, n := rapid.IntRange(0, 3000).Draw(t, "from"), rapid.IntRange(0, 1500).Draw(t, "n")
+			add, step := rapid.Bool().Draw(t, "add"), rapid.SampledFrom([]int{1, 7, 1999}).Draw(t, "step")
+			for i := range n {
+				s := fmt.Sprint((from + i*step) % 4001)
+				switch {
+				case add && !have[s]:
+					x.add(s)
+					have[s] = true
+				case !add && have[s]:
+					x.remove(s)
+					delete(have, s)
+				}
+			}
+			for _, prefix := range []string{"", "1", "40", fmt.Sprint(from), "5000", "x"} {
+				var got, want []string
+				x.each(prefix, func(s string) { got = append(got, s) })
+				for _, s := range slices.Sorted(maps.Keys(have)) {
+					if len(s) >= len(prefix) && s[:len(prefix)] == prefix {
+						want = append(want, s)
+					}
+				}
+				if !slices.Equal(want, got) {
+					t.Fatalf("with prefix %q there are %d, want %d", prefix, len(got), len(want))
+				}
+			}
+		}
+	})
+}

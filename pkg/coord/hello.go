@@ -1,0 +1,169 @@
+package coord
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
+	"strings"
+)
+
+// hello begins a connection. Its sender's run id and version may be empty, which stands for any.
+type hello struct {
+	secret  bool // it has one
+	version string
+	runID   string
+	nonce   []byte
+}
+
+func (h hello) append(b []byte) []byte {
+	begin := len(b)
+	b = append(beginFrame(b, kindHello), flag(h.secret))
+	b = appendString(appendString(b, h.version), h.runID)
+	return endFrame(appendBytes(b, h.nonce), begin)
+}
+
+func decodeHello(body []byte) (h hello, err error) {
+	in := &fields{b: body}
+	h = hello{secret: in.byte() != 0, version: in.string(), runID: in.string(), nonce: in.bytes()}
+	return h, in.end()
+}
+
+// challenge is the store's answer to a hello.
+type challenge struct {
+	secret   bool
+	instance string
+	nonce    []byte
+}
+
+func (c challenge) append(b []byte) []byte {
+	begin := len(b)
+	b = append(beginFrame(b, kindChallenge), flag(c.secret))
+	return endFrame(appendBytes(appendString(b, c.instance), c.nonce), begin)
+}
+
+func decodeChallenge(body []byte) (c challenge, err error) {
+	in := &fields{b: body}
+	c = challenge{secret: in.byte() != 0, instance: in.string(), nonce: in.bytes()}
+	return c, in.end()
+}
+
+// join asks for a session. Its proof is the last field, and about all bytes before it.
+type join struct {
+	ttl   int64  // in ns
+	token string // of the session to resume; empty for a new one
+	proof []byte
+}
+
+func (j join) append(b []byte) []byte {
+	begin := len(b)
+	b = appendString(appendNumber(beginFrame(b, kindJoin), j.ttl), j.token)
+	return endFrame(appendBytes(b, j.proof), begin)
+}
+
+func decodeJoin(body []byte) (j join, err error) {
+	in := &fields{b: body}
+	j = join{ttl: in.number(), token: in.string(), proof: in.bytes()}
+	return j, in.end()
+}
+
+// welcome gives a session.
+type welcome struct {
+	instance string
+	session  SessionID
+	token    string
+	ttl      int64 // in ns
+	window   int64 // in ns: for how long the session can be resumed
+	resumed  bool
+	proof    []byte
+}
+
+func (w welcome) append(b []byte) []byte {
+	begin := len(b)
+	b = appendString(appendString(beginFrame(b, kindWelcome), w.instance), string(w.session))
+	b = append(appendNumber(appendNumber(appendString(b, w.token), w.ttl), w.window), flag(w.resumed))
+	return endFrame(appendBytes(b, w.proof), begin)
+}
+
+func decodeWelcome(body []byte) (w welcome, err error) {
+	in := &fields{b: body}
+	w = welcome{
+		instance: in.string(), session: SessionID(in.string()), token: in.string(), ttl: in.number(),
+		window: in.number(), resumed: in.byte() != 0, proof: in.bytes(),
+	}
+	return w, in.end()
+}
+
+// appendRefusal appends a refusal with a line for people.
+func appendRefusal(b []byte, why Reason, line string) []byte {
+	begin := len(b)
+	return endFrame(appendString(append(beginFrame(b, kindRefusal), byte(why)), line), begin)
+}
+
+func decodeRefusal(body []byte) (why Reason, line string, err error) {
+	in := &fields{b: body}
+	why, line = Reason(in.byte()), printable(in.string())
+	return why, line, in.end()
+}
+
+// printable keeps what a peer says from being more than one line, or from steering a terminal.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r >= 0x7f && r < 0xa0 {
+			return '?'
+		}
+		return r
+	}, strings.ToValidUTF8(s, "?"))
+}
+
+func flag(set bool) byte {
+	if set {
+		return 1
+	}
+	return 0
+}
+
+// nonceSize makes it impossible that a nonce comes twice.
+const nonceSize = 16
+
+func newNonce() []byte {
+	nonce := make([]byte, nonceSize)
+	_, _ = rand.Read(nonce) // it never fails
+	return nonce
+}
+
+// transcript proves knowledge of a secret that is never sent. The proof of either side is about all that both have
+// said, its own nonce and the other's included, and about who says it: it is worth nothing on another connection, nor
+// sent back to its sender.
+type transcript struct {
+	secret []byte // empty: there is none, and proofs are empty
+	heard  []byte // what was said, each frame's body behind its length
+}
+
+// add takes the body of a frame into account.
+func (t *transcript) add(body []byte) {
+	t.heard = append(binary.BigEndian.AppendUint32(t.heard, uint32(len(body))), body...)
+}
+
+// The sides, as they call themselves in a proof.
+const (
+	sideAgent = "elasticrun agent, protocol 1"
+	sideStore = "elasticrun store, protocol 1"
+)
+
+// proof is what side has to say: after all that was added, a message of which the proof itself is missing.
+func (t *transcript) proof(side string, message []byte) []byte {
+	if len(t.secret) == 0 {
+		return nil
+	}
+	mac := hmac.New(sha256.New, t.secret)
+	_, _ = mac.Write(appendString(nil, side)) // it never fails
+	_, _ = mac.Write(t.heard)
+	_, _ = mac.Write(message)
+	return mac.Sum(nil)
+}
+
+// proves tells whether proof is what side has to say.
+func (t *transcript) proves(side string, message, proof []byte) bool {
+	return hmac.Equal(t.proof(side, message), proof)
+}

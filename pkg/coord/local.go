@@ -1,0 +1,145 @@
+package coord
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"time"
+)
+
+// local is a Store in the server's own process.
+type local struct {
+	server  *Server
+	session *session // guarded by server.mu
+	lost    chan struct{}
+	err     error // set before lost is closed
+}
+
+// Local returns a store in this process, with a session that lives as long as the server, or until Close.
+func (s *Server) Local() (Store, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, ErrServerClosed
+	}
+	l := &local{server: s, lost: make(chan struct{})}
+	l.session = s.core.open(SessionID(rand.Text()), "", 0, s.clock())
+	s.locals[l] = struct{}{}
+	return l, nil
+}
+
+// lose ends the session. server.mu is held.
+func (l *local) lose(err error) {
+	delete(l.server.locals, l)
+	l.server.core.end(l.session)
+	l.err = err
+	close(l.lost)
+}
+
+// gone returns why the store is not usable any more, nil if it is. server.mu is held.
+func (l *local) gone() error {
+	if l.session.ended {
+		return l.err
+	}
+	return nil
+}
+
+func (l *local) Session() SessionID { return l.session.id }
+
+func (l *local) TTL() time.Duration { return l.server.opts.SessionTTL }
+
+func (l *local) KeepAlive(context.Context) error { return l.Err() }
+
+func (l *local) Commit(ctx context.Context, guards []Guard, ops []Op) (Revision, error) {
+	if ctx.Err() != nil {
+		return 0, unavailable(ctx)
+	}
+	s := l.server
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := l.gone(); err != nil {
+		return 0, err
+	}
+	revision, err := s.core.commit(l.session, guards, ops, s.clock())
+	if err != nil {
+		return 0, err
+	}
+	s.mayExpire()
+	return revision, s.kept()
+}
+
+func (l *local) Watch(ctx context.Context, prefix string, see func(Batch) error) error {
+	s := l.server
+	changed := make(chan struct{}, 1)
+	s.mu.Lock()
+	w := s.core.watch(prefix, func() {
+		select {
+		case changed <- struct{}{}:
+		default:
+		}
+	})
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.core.unwatch(w)
+	}()
+	for {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-l.lost:
+			return l.err
+		case <-changed:
+		}
+		s.mu.Lock()
+		err := l.gone()
+		b, _, ok := s.core.take(w)
+		if err == nil {
+			err = s.kept()
+		}
+		s.mu.Unlock()
+		if ok && err == nil && ctx.Err() == nil {
+			if err := see(b); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func (l *local) Lost() <-chan struct{} { return l.lost }
+
+func (l *local) Err() error {
+	select {
+	case <-l.lost:
+		return l.err
+	default:
+		return nil
+	}
+}
+
+func (l *local) Close(context.Context) error {
+	l.server.mu.Lock()
+	defer l.server.mu.Unlock()
+	if l.gone() == nil {
+		l.lose(errClosed)
+	}
+	return nil
+}
+
+// errClosed is that of a session that its owner has closed.
+var errClosed = &wrapped{"it was closed", ErrSessionLost}
+
+// wrapped is an error with a line after it.
+type wrapped struct {
+	line string
+	err  error
+}
+
+func (w *wrapped) Error() string { return w.err.Error() + ": " + w.line }
+func (w *wrapped) Unwrap() error { return w.err }
+
+// unavailable is an ErrUnavailable for the end of ctx.
+func unavailable(ctx context.Context) error {
+	return fmt.Errorf("%w: %w", ErrUnavailable, context.Cause(ctx))
+}

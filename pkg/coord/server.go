@@ -1,0 +1,282 @@
+package coord
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+)
+
+// ServerOptions are the options of a Server.
+type ServerOptions struct {
+	// Logger gets a line for each session that is lost and each client that is refused. The zero Logger is silent. It
+	// must not call the Server.
+	Logger zerolog.Logger
+	// Version is elasticrun's version, which clients must have too. Empty: any will do.
+	Version string
+	// RunID is the one run that the store serves. Empty: it serves any.
+	RunID string
+	// Secret, if not empty, must be known to clients. It is not sent, but what is exchanged to prove it lets an
+	// eavesdropper try guesses: it should not be guessable.
+	Secret []byte
+	// Joined is called with the run id of each client that gets a session, or has it again, before its first request is served. It
+	// may block that client. Nil is not called.
+	Joined func(runID string)
+	// InstanceID tells this store from another at the same address. Empty: a random one.
+	InstanceID string
+	// SessionTTL is for clients that ask for no other. 0 means 15 s.
+	SessionTTL time.Duration
+	// ResumeWindow is how long a session outlives its connection when that breaks. 0 means 300 ms.
+	ResumeWindow time.Duration
+	// MaxAgents is the number of sessions that clients may have at a time. 0 means no limit.
+	MaxAgents int
+	// HandshakeTimeout is how long a client may take to get a session. 0 means 5 s.
+	HandshakeTimeout time.Duration
+	// StallTimeout is how long a client may take for each 64 KiB of what it is told; then its connection is closed.
+	// 0 means 10 s.
+	StallTimeout time.Duration
+}
+
+// Stats is what a Server counts.
+type Stats struct {
+	Conns     int // connections open now
+	Sessions  int // sessions that there are, those of Local apart
+	Keys      int // keys that there are
+	Revision  Revision
+	Accepted  uint64 // connections served since the start
+	Refused   uint64 // connections refused for a Reason
+	Malformed uint64 // connections closed since what came was not of the protocol, or not in time
+	Received  Traffic
+	Sent      Traffic
+}
+
+// ErrServerClosed is that of a Server that has been closed.
+var ErrServerClosed = errors.New("coordination store: server closed")
+
+// Server is a coordination store. Use NewServer or OpenServer.
+type Server struct {
+	opts  ServerOptions
+	start time.Time // the origin of the core's clock
+
+	received, sent meter
+
+	// mu guards all that follows, and all fields of conns and of local stores that say so. It is the only lock;
+	// nobody waits for anything but memory while he holds it.
+	mu      sync.Mutex
+	core    *core
+	disk    *disk // nil: all is in memory
+	conns   map[*conn]struct{}
+	holders map[*session]*conn // the connection of each session that has one
+	locals  map[*local]struct{}
+	remote  int // sessions that are not local
+	reached map[netip.Addr]int
+	stats   Stats
+	ticking bool          // tick runs
+	due     time.Duration // when it is to look next
+	drain   chan struct{} // closed when Shutdown has begun and no remote session is left; nil before
+	closed  bool
+	stop    chan struct{}  // closed with it
+	ending  sync.Once      // gives the disk back
+	running sync.WaitGroup // connections and tick
+}
+
+// NewServer returns a store without keys, that keeps them in memory.
+func NewServer(opts ServerOptions) *Server {
+	if opts.InstanceID == "" {
+		opts.InstanceID = rand.Text()
+	}
+	opts.SessionTTL = cmp.Or(max(opts.SessionTTL, 0), 15*time.Second)
+	opts.ResumeWindow = cmp.Or(max(opts.ResumeWindow, 0), 300*time.Millisecond)
+	opts.HandshakeTimeout = cmp.Or(max(opts.HandshakeTimeout, 0), 5*time.Second)
+	opts.StallTimeout = cmp.Or(max(opts.StallTimeout, 0), 10*time.Second)
+	return &Server{
+		opts: opts, start: time.Now(), core: newCore(), stop: make(chan struct{}),
+		conns: map[*conn]struct{}{}, holders: map[*session]*conn{}, locals: map[*local]struct{}{}, reached: map[netip.Addr]int{},
+	}
+}
+
+// InstanceID returns what tells this store from any other.
+func (s *Server) InstanceID() string { return s.opts.InstanceID }
+
+// ServeConn serves an agent's connection, of which nothing has been read, and owns it from then on. It does not block:
+// Close waits for what it starts. After Close it closes nc.
+func (s *Server) ServeConn(nc net.Conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		nc.Close()
+		return
+	}
+	c := newConn(s, nc)
+	s.conns[c] = struct{}{}
+	s.stats.Accepted++
+	s.running.Go(c.run)
+}
+
+// Sessions returns how many sessions there are, those of Local apart.
+func (s *Server) Sessions() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.remote
+}
+
+// ReachedAt returns the addresses of this host at which clients have got a session, the one that most did first.
+func (s *Server) ReachedAt() []netip.Addr {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	addrs := make([]netip.Addr, 0, len(s.reached))
+	for a := range s.reached {
+		addrs = append(addrs, a)
+	}
+	slices.SortFunc(addrs, func(a, b netip.Addr) int {
+		return cmp.Or(cmp.Compare(s.reached[b], s.reached[a]), a.Compare(b))
+	})
+	return addrs
+}
+
+// Stats returns the server's counters.
+func (s *Server) Stats() Stats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	stats := s.stats
+	stats.Received, stats.Sent = s.received.traffic(), s.sent.traffic()
+	stats.Conns, stats.Sessions, stats.Keys, stats.Revision = len(s.conns), s.remote, len(s.core.entries), s.core.revision
+	return stats
+}
+
+// Shutdown lets nobody in any more, waits until no client has a session, and then does what Close does. If ctx ends
+// before, it returns its cause; Close is the way to end the rest.
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.mu.Lock()
+	if s.drain == nil {
+		s.drain = make(chan struct{})
+		if s.remote == 0 {
+			close(s.drain)
+		}
+	}
+	drain := s.drain
+	s.mu.Unlock()
+	select {
+	case <-drain:
+		return s.Close()
+	case <-s.stop:
+		return s.Close()
+	case <-ctx.Done():
+		return fmt.Errorf("shut down coordination store that has %d clients: %w", s.Sessions(), context.Cause(ctx))
+	}
+}
+
+// Close ends the store: clients are told so, and lose their sessions for ErrUnavailable; those of a store on a disk
+// wait for it to come back. It returns when nothing that the server has started is left. Its error is that of the
+// disk.
+func (s *Server) Close() error {
+	s.mu.Lock()
+	var last []byte
+	if s.disk == nil {
+		last = appendOver(nil, codeUnavailable, "its host has closed it")
+	}
+	s.end(last, fmt.Errorf("%w: it was closed", ErrUnavailable))
+	s.mu.Unlock()
+	s.running.Wait()
+	var err error
+	s.ending.Do(func() {
+		if s.disk != nil {
+			err = s.disk.close()
+		}
+	})
+	return err
+}
+
+// end begins to end the store. Clients get a last frame, local stores an error. s.mu is held.
+func (s *Server) end(last []byte, err error) {
+	if s.closed {
+		return
+	}
+	s.closed = true
+	close(s.stop)
+	for c := range s.conns {
+		if c.session == nil && !c.parting { // in the handshake
+			c.nc.Close()
+			continue
+		}
+		c.part(last)
+	}
+	for l := range s.locals {
+		l.lose(err)
+	}
+}
+
+// tickInterval is how often tick looks at least, so as to notice that the process was stopped.
+const tickInterval = 100 * time.Millisecond
+
+// clock returns the time for the core. If nobody has looked since it was due, this process did not run, or had no
+// time to: then nobody could be heard, and no session is to end for that. s.mu is held.
+func (s *Server) clock() time.Duration {
+	now := time.Since(s.start)
+	if late := now - s.due; s.ticking && late > tickInterval {
+		s.core.paused(late)
+		s.due = now
+		if late > time.Second {
+			s.opts.Logger.Warn().Dur("pause", late).Msg("coordination store did not run; its sessions live longer by that")
+		}
+	}
+	return now
+}
+
+// tick ends what has ended by time, until there is nothing that could.
+func (s *Server) tick() {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-timer.C:
+		case <-s.stop:
+			return
+		}
+		s.mu.Lock()
+		now := s.clock()
+		for _, ended := range s.core.expire(now) {
+			s.opts.Logger.Warn().Str("session", string(ended.id)).Bool("connected", s.holders[ended] != nil).Msg("session is lost")
+			s.ended(ended, "it was silent for too long")
+		}
+		next, ok := s.core.next()
+		if !ok {
+			s.ticking = false
+			s.mu.Unlock()
+			return
+		}
+		wait := max(0, min(next-now, tickInterval))
+		s.due = now + wait
+		s.mu.Unlock()
+		timer.Reset(wait)
+	}
+}
+
+// mayExpire is called when something may have come that ends by time. s.mu is held.
+func (s *Server) mayExpire() {
+	if _, ok := s.core.next(); !ok || s.ticking || s.closed {
+		return
+	}
+	s.ticking, s.due = true, time.Since(s.start)
+	s.running.Go(s.tick)
+}
+
+// ended is called when a client's session has ended. Its connection, if it has one, is told why. s.mu is held.
+func (s *Server) ended(session *session, why string) {
+	if c := s.holders[session]; c != nil {
+		delete(s.holders, session)
+		c.session = nil
+		c.part(appendOver(nil, codeLost, why))
+	}
+	if s.remote--; s.remote == 0 && s.drain != nil {
+		close(s.drain)
+	}
+}

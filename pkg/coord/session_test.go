@@ -1,0 +1,414 @@
+package coord
+
+import (
+	"context"
+	"errors"
+	"net"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// pipes connects one client with a server in the same bubble.
+type pipes struct {
+	mu     sync.Mutex
+	server *Server
+	ends   []net.Conn // the client's
+	down   bool
+}
+
+func (p *pipes) dial(context.Context) (net.Conn, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.down {
+		return nil, errors.New("nothing listens")
+	}
+	here, there := net.Pipe()
+	p.ends = append(p.ends, here)
+	p.server.ServeConn(there)
+	return &halfOpen{Conn: here, mute: make(chan struct{})}, nil
+}
+
+// set lets new connections come about, or not.
+func (p *pipes) set(down bool, server *Server) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.down, p.server = down, server
+}
+
+// broken ends all connections.
+func (p *pipes) broken() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, nc := range p.ends {
+		nc.Close()
+	}
+	p.ends = nil
+}
+
+// scene is, in a bubble, a server, a client that owns two keys, and a watch at the server that has seen them.
+func scene(t *testing.T) (*Server, *pipes, *Client, <-chan Batch) {
+	t.Helper()
+	s := NewServer(ServerOptions{InstanceID: "first"})
+	t.Cleanup(func() { _ = s.Close() })
+	p := &pipes{server: s}
+	c, err := Dial(t.Context(), DialOptions{Addr: "pipe", Conn: p.dial, TTL: 10 * time.Second})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Second)
+		defer cancel()
+		_ = c.Close(ctx) // the test may have ended its store
+	})
+	l, err := s.Local()
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, c, Op{Key: "a", Owned: true})
+	put(t, c, Op{Key: "b", Owned: true})
+	seen := watch(t, l, "")
+	next(t, seen, "the first batch")
+	return s, p, c, seen
+}
+
+// quiet checks that nothing is told for a while.
+func quiet(t *testing.T, seen <-chan Batch, d time.Duration) {
+	t.Helper()
+	select {
+	case b := <-seen:
+		t.Errorf("batch %+v", b)
+	case <-time.After(d):
+	}
+}
+
+// vanished checks that both keys of bubble's client vanish at once, after that time at least and not much later.
+func vanished(t *testing.T, seen <-chan Batch, after time.Duration) {
+	t.Helper()
+	begin := time.Now()
+	quiet(t, seen, after-time.Millisecond)
+	wantBatch(t, seen, Batch{Revision: 3, Events: []Event{{Key: "a", Deleted: true}, {Key: "b", Deleted: true}}})
+	if took := time.Since(begin); took > after+tickInterval {
+		t.Errorf("the keys vanished after %v, want %v", took, after)
+	}
+}
+
+func TestResume(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, p, c, seen := scene(t)
+		watched := watch(t, c, "")
+		next(t, watched, "the first batch")
+		<-c.Interrupted() // of the beginning
+		p.set(true, s)
+		p.broken()
+		began := time.Now()
+		<-c.Interrupted()
+		if since, broken := c.BrokenSince(); !broken || !since.Equal(began) {
+			t.Errorf("broken since %v, %v", since, broken)
+		}
+		committed := make(chan error, 1)
+		go func() { // it waits for the connection
+			_, err := c.Commit(t.Context(), nil, []Op{{Key: "c", Owned: true}})
+			committed <- err
+		}()
+		quiet(t, seen, 200*time.Millisecond)
+		p.set(false, s)
+		wantBatch(t, seen, Batch{Revision: 3, Events: []Event{{Key: "c", Create: 3}}})
+		if took := time.Since(began); took > 250*time.Millisecond {
+			t.Errorf("it was resumed after %v", took)
+		}
+		if err := <-committed; err != nil {
+			t.Error(err)
+		}
+		<-c.Interrupted()
+		if _, broken := c.BrokenSince(); broken {
+			t.Error("the client does not know that it is connected")
+		}
+		first := next(t, watched, "a batch")
+		if !first.Resync || len(first.Events) < 2 {
+			t.Errorf("the first batch after the interruption is %+v", first)
+		}
+		// The lease has not been renewed by that: it ends 10 s after the beginning.
+		quiet(t, seen, 9700*time.Millisecond)
+		if b := <-seen; len(b.Events) != 3 {
+			t.Errorf("batch %+v", b)
+		}
+		<-c.Lost()
+		if !errors.Is(c.Err(), ErrSessionLost) {
+			t.Error(c.Err())
+		}
+	})
+}
+
+func TestResumeTooLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, p, c, seen := scene(t)
+		p.set(true, s)
+		p.broken()
+		vanished(t, seen, 300*time.Millisecond)
+		p.set(false, s)
+		<-c.Lost()
+		if !errors.Is(c.Err(), ErrSessionLost) {
+			t.Error(c.Err())
+		}
+		if err := c.Watch(t.Context(), "", nil); !errors.Is(err, ErrSessionLost) {
+			t.Error(err)
+		}
+	})
+}
+
+func TestSilence(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, _, c, seen := scene(t)
+		quiet(t, seen, 9*time.Second)
+		if err := c.KeepAlive(t.Context()); err != nil {
+			t.Error(err)
+		}
+		quiet(t, seen, 9*time.Second)
+		put(t, c, Op{Key: "a", Owned: true}) // is no keep-alive
+		next(t, seen, "a batch")
+		quiet(t, seen, time.Second-time.Millisecond)
+		if b := <-seen; len(b.Events) != 2 {
+			t.Errorf("batch %+v", b)
+		}
+		<-c.Lost()
+		if want := "coordination store: the session is lost: it was silent for too long"; c.Err().Error() != want {
+			t.Errorf("%v, want %s", c.Err(), want)
+		}
+	})
+}
+
+// TestPause lets the server miss that time has passed, as SIGSTOP would.
+func TestPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _, c, seen := scene(t)
+		quiet(t, seen, 9*time.Second)
+		s.mu.Lock()
+		s.start = s.start.Add(-time.Hour)
+		s.mu.Unlock()
+		quiet(t, seen, 900*time.Millisecond)
+		if err := c.KeepAlive(t.Context()); err != nil {
+			t.Error(err)
+		}
+		vanished(t, seen, 10*time.Second)
+	})
+}
+
+func TestTakeOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, p, c, seen := scene(t)
+		quiet(t, seen, 5*time.Second)
+		other, err := Dial(t.Context(), DialOptions{Addr: "pipe", Conn: p.dial, Token: c.Token()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if other.Session() != c.Session() || other.TTL() != c.TTL() || s.Sessions() != 1 {
+			t.Errorf("session %s and TTL %v became %s and %v", c.Session(), c.TTL(), other.Session(), other.TTL())
+		}
+		<-c.Lost()
+		if !errors.Is(c.Err(), ErrSessionLost) {
+			t.Error(c.Err())
+		}
+		if err := c.Close(t.Context()); err != nil { // leaves the session alone
+			t.Error(err)
+		}
+		quiet(t, seen, 4*time.Second)
+		if err := other.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		wantBatch(t, seen, Batch{Revision: 3, Events: []Event{{Key: "a", Deleted: true}, {Key: "b", Deleted: true}}})
+		for _, token := range []string{c.Token(), "x", ".", string(c.Session()) + "."} {
+			if _, err := Dial(t.Context(), DialOptions{Addr: "pipe", Conn: p.dial, Token: token}); !errors.Is(err, ErrSessionLost) {
+				t.Errorf("a session that is over was resumed with %q: %v", token, err)
+			}
+		}
+	})
+}
+
+// TestResumeBeforeTheServerKnows takes a session over from a connection that the server has no reason to doubt.
+func TestResumeBeforeTheServerKnows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, p, c, seen := scene(t)
+		old := p.ends[0]
+		<-c.Interrupted() // of the beginning
+		c.mu.Lock()
+		c.link.nc.(*halfOpen).stays = true         // the client sees the end of the connection, and
+		c.link.nc.SetReadDeadline(time.Unix(1, 0)) // what it would tell the server does not come
+		c.mu.Unlock()
+		<-c.Interrupted()
+		put(t, c, Op{Key: "c"})
+		next(t, seen, "a batch")
+		quiet(t, seen, 9*time.Second)
+		old.Close()
+		quiet(t, seen, 500*time.Millisecond)
+		if s.Sessions() != 1 {
+			t.Error("the session ended with a connection that it has left")
+		}
+	})
+}
+
+// halfOpen is a connection of whose end the other side may not hear.
+type halfOpen struct {
+	net.Conn
+	stays bool
+	mute  chan struct{} // closed when what is sent gets lost
+}
+
+func (h *halfOpen) Write(b []byte) (int, error) {
+	select {
+	case <-h.mute:
+		return len(b), nil
+	default:
+		return h.Conn.Write(b)
+	}
+}
+
+func (h *halfOpen) Close() error {
+	if h.stays {
+		return nil
+	}
+	return h.Conn.Close()
+}
+
+// TestAnotherStore comes back to an address where another store is now.
+func TestAnotherStore(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		opts ServerOptions
+		want string
+	}{
+		{
+			name: "of the same job", opts: ServerOptions{InstanceID: "second"},
+			want: "coordination store: not available: there is another store now: the store at pipe was lost: another instance, second, is there now",
+		},
+		{
+			name: "of another elasticrun", opts: ServerOptions{InstanceID: "first", Secret: []byte("new")},
+			want: "coordination store: not available: the store was lost: coordination store at pipe refuses: " +
+				"the store has a shared secret and the agent none: give the agent the store's",
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				_, p, c, _ := scene(t)
+				other := NewServer(tc.opts)
+				defer other.Close()
+				p.set(false, other)
+				p.broken()
+				<-c.Lost()
+				if !errors.Is(c.Err(), ErrUnavailable) || c.Err().Error() != tc.want {
+					t.Errorf("%v, want %s", c.Err(), tc.want)
+				}
+			})
+		})
+	}
+}
+
+// TestReconnectPaces counts how often a client tries to come back to a store that is gone.
+func TestReconnectPaces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, p, c, _ := scene(t)
+		tries := 0
+		var mu sync.Mutex
+		c.opts.Conn = func(context.Context) (net.Conn, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			tries++
+			return nil, errors.New("nobody is there")
+		}
+		p.broken()
+		for _, phase := range []struct {
+			time        time.Duration
+			least, most int
+		}{
+			{300 * time.Millisecond, 6, 16},
+			{700 * time.Millisecond, 14, 36},
+			{9 * time.Second, 24, 61},
+			{10 * time.Second, 8, 21},
+		} {
+			time.Sleep(phase.time) //nolint:forbidigo // the bubble's time
+			mu.Lock()
+			if tries < phase.least || tries > phase.most {
+				t.Errorf("%d attempts within %v, want %d to %d", tries, phase.time, phase.least, phase.most)
+			}
+			tries = 0
+			mu.Unlock()
+		}
+		select {
+		case <-c.Lost():
+			t.Errorf("silence alone has closed Lost: %v", c.Err())
+		default:
+		}
+		if err := c.Close(t.Context()); !errors.Is(err, ErrUnavailable) {
+			t.Errorf("close, which nobody hears: %v", err)
+		}
+	})
+}
+
+// TestCommitUnderWay breaks the connection before the answer: nobody knows whether it was done, and it is not done twice.
+func TestCommitUnderWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, p, c, _ := scene(t)
+		s.mu.Lock() // the server does not get to it
+		committed := make(chan error, 1)
+		go func() {
+			_, err := c.Commit(t.Context(), nil, []Op{{Key: "c", Owned: true}})
+			committed <- err
+		}()
+		kept := make(chan error, 1)
+		go func() { kept <- c.KeepAlive(t.Context()) }() // may be done twice
+		for waiting := 0; waiting < 2; {
+			c.mu.Lock()
+			waiting = len(c.link.calls)
+			c.mu.Unlock()
+		}
+		p.broken0()
+		if err := <-committed; !errors.Is(err, ErrUnavailable) {
+			t.Errorf("commit: %v", err)
+		}
+		s.mu.Unlock()
+		if err := <-kept; err != nil {
+			t.Errorf("keep-alive: %v", err)
+		}
+		time.Sleep(time.Second) //nolint:forbidigo // the bubble's time
+		if r := s.Stats().Revision; r > 3 {
+			t.Errorf("the commit was done twice: revision %d", r)
+		}
+	})
+}
+
+// broken0 ends the connections without a lock, which their server may hold.
+func (p *pipes) broken0() {
+	for _, nc := range p.ends {
+		nc.Close()
+	}
+}
+
+// TestSilentWay lets the way of a connection be gone, without a word, while another is there: the session takes it,
+// and nobody is told of an interruption, for there was none.
+func TestSilentWay(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _, c, seen := scene(t)
+		watched := watch(t, c, "")
+		next(t, watched, "the first batch")
+		c.mu.Lock()
+		close(c.link.nc.(*halfOpen).mute)
+		c.mu.Unlock()
+		begin := time.Now()
+		for range 4 {
+			if err := c.KeepAlive(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if took := time.Since(begin); took != 2500*time.Millisecond {
+			t.Errorf("it took %v to find another way", took)
+		}
+		if b := next(t, watched, "a batch"); !b.Resync {
+			t.Errorf("batch %+v", b)
+		}
+		quiet(t, seen, 5*time.Second)
+		if stats := s.Stats(); stats.Sessions != 1 || stats.Conns != 1 || c.Err() != nil {
+			t.Errorf("%+v; %v", stats, c.Err())
+		}
+	})
+}

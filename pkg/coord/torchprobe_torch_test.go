@@ -1,0 +1,57 @@
+package coord
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/elasticrun/elasticrun/internal/testenv"
+)
+
+// serveTorch is a torch's server that ends with its stdin. Its arguments are those of TCPStore besides the port's.
+const serveTorch = `
+import sys, torch.distributed as d
+s = d.TCPStore("127.0.0.1", 0, 1, True, **eval(sys.argv[1]))
+print(s.port, flush=True)
+sys.stdin.read()
+`
+
+// TestTorchIsTold connects to a TCPStore of each torch.
+func TestTorchIsTold(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct{ version, args string }{
+		{"1.13", "{}"}, {"2.6", "{'use_libuv': False}"}, {"2.14", "{'use_libuv': False}"},
+	} {
+		t.Run(tc.version+" "+tc.args, func(t *testing.T) {
+			t.Parallel()
+			cmd := exec.CommandContext(context.WithoutCancel(t.Context()), testenv.Torch(t, tc.version), "-c", serveTorch, tc.args)
+			cmd.Env = append(os.Environ(), "OMP_NUM_THREADS=1", "TORCH_CPP_LOG_LEVEL=ERROR")
+			stdin, err := cmd.StdinPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			stdout, err := cmd.StdoutPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			defer cmd.Wait()
+			defer stdin.Close()
+			port, err := bufio.NewReader(stdout).ReadString('\n')
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = Dial(t.Context(), DialOptions{Addr: "127.0.0.1:" + strings.TrimSpace(port)})
+			var obstacle *DialError
+			if !errors.As(err, &obstacle) || obstacle.Obstacle != ObstacleTorch || errors.Is(err, ErrUnavailable) {
+				t.Error(err)
+			}
+		})
+	}
+}

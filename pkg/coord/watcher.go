@@ -1,0 +1,152 @@
+package coord
+
+import (
+	"slices"
+)
+
+// watcher is one watch of a core. It remembers which keys have changed, not how: what it tells is read from the
+// store when it is taken. So a slow one costs no more than the names of the keys that it knew or that there are,
+// changes are merged by themselves, and no commit is ever split.
+type watcher struct {
+	prefix string
+	// wake is called when there is something to take, once until it is taken.
+	wake func()
+
+	resync   bool // all keys are to be told; changed is empty then
+	changed  map[string]change
+	revision Revision // of the last commit that changed one
+	place    int      // in watches.by[prefix]
+}
+
+// change is a key of which a watcher is still to be told.
+type change struct {
+	seq   uint64 // orders the last changes of all keys
+	known bool   // the watcher has been told of the key: it must hear if it is gone
+}
+
+// watches finds the watchers of a key. It looks once for each length that the watched prefixes have, so that any
+// prefix will do, and what many clients watch, each a key named by its session, costs a commit no more than what one
+// watches.
+type watches struct {
+	by      map[string][]*watcher // by prefix
+	lengths []int                 // of the prefixes in by, in order
+	counts  map[int]int           // how many have a length
+	seq     uint64
+}
+
+func (ws *watches) add(w *watcher) {
+	if ws.by == nil {
+		ws.by, ws.counts = map[string][]*watcher{}, map[int]int{}
+	}
+	same := ws.by[w.prefix]
+	if len(same) == 0 {
+		n := len(w.prefix)
+		if ws.counts[n]++; ws.counts[n] == 1 {
+			at, _ := slices.BinarySearch(ws.lengths, n)
+			ws.lengths = slices.Insert(ws.lengths, at, n)
+		}
+	}
+	w.place = len(same)
+	ws.by[w.prefix] = append(same, w)
+}
+
+func (ws *watches) remove(w *watcher) {
+	same := ws.by[w.prefix]
+	last := len(same) - 1
+	same[w.place] = same[last]
+	same[w.place].place = w.place
+	same[last] = nil
+	if last > 0 {
+		ws.by[w.prefix] = same[:last]
+		return
+	}
+	delete(ws.by, w.prefix)
+	n := len(w.prefix)
+	if ws.counts[n]--; ws.counts[n] == 0 {
+		delete(ws.counts, n)
+		at, _ := slices.BinarySearch(ws.lengths, n)
+		ws.lengths = slices.Delete(ws.lengths, at, at+1)
+	}
+}
+
+// tell tells key's watchers that it has changed in the commit of that revision: whether it was there before, and is now.
+func (ws *watches) tell(key string, existed, exists bool, revision Revision) {
+	ws.seq++
+	for _, n := range ws.lengths {
+		if n > len(key) {
+			return
+		}
+		for _, w := range ws.by[key[:n]] {
+			w.tell(key, change{seq: ws.seq, known: existed}, exists, revision)
+		}
+	}
+}
+
+func (w *watcher) tell(key string, c change, exists bool, revision Revision) {
+	w.revision = revision
+	if w.resync {
+		return
+	}
+	if w.changed == nil {
+		w.changed = map[string]change{}
+		w.wake()
+	}
+	if before, ok := w.changed[key]; ok {
+		c.known = before.known // what it was told last was before that
+	}
+	if !c.known && !exists {
+		delete(w.changed, key) // it came and went
+		return
+	}
+	w.changed[key] = c
+}
+
+// watch begins a watch. The first batch, a Resync, is to be taken at once.
+func (c *core) watch(prefix string, wake func()) *watcher {
+	w := &watcher{prefix: prefix, wake: wake, resync: true, revision: c.revision}
+	c.watches.add(w)
+	wake()
+	return w
+}
+
+// unwatch ends a watch.
+func (c *core) unwatch(w *watcher) { c.watches.remove(w) }
+
+// take returns what w is still to be told, as one batch; ok is false if that is nothing. fresh says which events make
+// a key of which w has never been told, or has been told that it is gone.
+func (c *core) take(w *watcher) (b Batch, fresh []bool, ok bool) {
+	if w.resync {
+		b.Resync, b.Revision = true, c.revision
+		c.order.each(w.prefix, func(key string) {
+			b.Events = append(b.Events, c.entries[key].event())
+		})
+		w.resync = false
+		return b, make([]bool, len(b.Events)), true
+	}
+	if w.changed == nil {
+		return Batch{}, nil, false
+	}
+	changed := w.changed
+	w.changed = nil
+	keys := make([]string, 0, len(changed))
+	for key := range changed {
+		keys = append(keys, key)
+	}
+	slices.SortFunc(keys, func(a, b string) int {
+		if changed[a].seq < changed[b].seq {
+			return -1
+		}
+		return 1
+	})
+	for _, key := range keys {
+		known := changed[key].known
+		if e := c.entries[key]; e != nil {
+			b.Events = append(b.Events, e.event())
+		} else {
+			b.Events = append(b.Events, Event{Key: key, Deleted: true})
+		}
+		fresh = append(fresh, !known)
+	}
+	b.Revision = w.revision
+	return b, fresh, len(b.Events) > 0
+}

@@ -1,0 +1,173 @@
+package coord
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"testing"
+	"testing/iotest"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+// frames has one of each kind.
+func frames() map[string][]byte {
+	return map[string][]byte{
+		"hello":     hello{secret: true, version: "v1", runID: "run", nonce: []byte("0123456789abcdef")}.append(nil),
+		"challenge": challenge{secret: true, instance: "store", nonce: []byte("0123456789abcdef")}.append(nil),
+		"join":      join{ttl: 15e9, token: "id.token", proof: bytes.Repeat([]byte{7}, 32)}.append(nil),
+		"welcome": welcome{
+			instance: "store", session: "id", token: "id.token", ttl: 15e9, window: 3e8, resumed: true, proof: []byte{1},
+		}.append(nil),
+		"refusal": appendRefusal(nil, ReasonRunID, "another job"),
+		"commit": appendCommit(nil, commitRequest{
+			request: 3, guards: []Guard{{Key: "leader", Create: 300}},
+			ops: []Op{{Key: "a", Value: []byte("v"), Owned: true}, {Key: "b", Delete: true}, {Key: "c", TTL: 1e9}},
+		}),
+		"keep-alive": appendNumbered(nil, kindKeepAlive, 4),
+		"watch":      appendNumbered(nil, kindWatch, 5, "agent/"),
+		"unwatch":    appendNumbered(nil, kindUnwatch, 5),
+		"end":        appendNumbered(nil, kindEnd, 6),
+		"reply":      appendReply(nil, reply{request: 3, revision: 1 << 40, code: codeConflict, line: "key"}),
+		"batch": appendBatch(nil, 5, Batch{Resync: true, Revision: 9, Events: []Event{
+			{Key: "a", Value: []byte("v"), Create: 9}, {Key: "b", Deleted: true},
+		}}, []bool{true, false}),
+		"over": appendOver(nil, codeLost, "it was silent"),
+	}
+}
+
+// decoded is what a frame's body says, and that body made anew; nil for what is no message.
+func decoded(k kind, body []byte) (message any, again []byte) {
+	var err error
+	switch k {
+	case kindHello:
+		var m hello
+		m, err = decodeHello(body)
+		message, again = m, m.append(nil)
+	case kindChallenge:
+		var m challenge
+		m, err = decodeChallenge(body)
+		message, again = m, m.append(nil)
+	case kindJoin:
+		var m join
+		m, err = decodeJoin(body)
+		message, again = m, m.append(nil)
+	case kindWelcome:
+		var m welcome
+		m, err = decodeWelcome(body)
+		message, again = m, m.append(nil)
+	case kindCommit:
+		var m commitRequest
+		m, err = decodeCommit(body)
+		message, again = m, appendCommit(nil, m)
+	case kindReply:
+		var m reply
+		m, err = decodeReply(body)
+		message, again = m, appendReply(nil, m)
+	case kindBatch:
+		var m batchPart
+		m, err = decodePart(body)
+		message, again = m, appendPart(nil, m)
+	default:
+		return nil, nil
+	}
+	if err != nil {
+		return nil, nil
+	}
+	return message, again
+}
+
+// TestFramesComeBack decodes what was encoded, byte by byte, and cut short.
+func TestFramesComeBack(t *testing.T) {
+	for name, frame := range frames() {
+		t.Run(name, func(t *testing.T) {
+			k, body, err := readFrame(iotest.OneByteReader(bytes.NewReader(frame)), maxFrame, make([]byte, frameHeader))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, again := decoded(k, body); again != nil && !bytes.Equal(frame, again) {
+				t.Errorf("% x became % x", frame, again)
+			}
+			for n := range frame {
+				want := io.ErrUnexpectedEOF
+				if n == 0 {
+					want = io.EOF
+				}
+				if _, _, err := readFrame(bytes.NewReader(frame[:n]), maxFrame, make([]byte, frameHeader)); !errors.Is(err, want) {
+					t.Errorf("cut after %d bytes: %v", n, err)
+				}
+			}
+			for n := range body {
+				if m, _ := decoded(k, body[:n]); m != nil {
+					t.Errorf("a body cut after %d bytes is %+v", n, m)
+				}
+			}
+		})
+	}
+	if _, _, err := readFrame(bytes.NewReader(frames()["hello"]), 5, make([]byte, frameHeader)); !errors.Is(err, errMalformed) {
+		t.Errorf("a frame that is too long: %v", err)
+	}
+}
+
+// FuzzFrame reads anything as frames: nothing panics, takes much memory for a lie, or changes when it is encoded again.
+func FuzzFrame(f *testing.F) {
+	for _, frame := range frames() {
+		f.Add(frame)
+	}
+	f.Add([]byte{0, 0x1f, 0xff, 0xff, byte(kindCommit), 0xff, 0xff, 0xff, 0x7f})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		in := bytes.NewReader(b)
+		for {
+			k, body, err := readFrame(in, maxFrame, make([]byte, frameHeader))
+			if err != nil {
+				return
+			}
+			_, _, _ = decodeRefusal(body)
+			m, again := decoded(k, body)
+			if m == nil {
+				continue
+			}
+			same, _ := decoded(k, bodyOf(again))
+			private := cmp.AllowUnexported(hello{}, challenge{}, join{}, welcome{}, commitRequest{}, reply{}, batchPart{})
+			if diff := cmp.Diff(m, same, private, cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("kind %d changes when it is encoded again:\n%s", k, diff)
+			}
+		}
+	})
+}
+
+// TestProofIsWorthNothingElsewhere checks what a proof is about.
+func TestProofIsWorthNothingElsewhere(t *testing.T) {
+	of := func(secret string, heard ...string) *transcript {
+		p := &transcript{secret: []byte(secret)}
+		for _, body := range heard {
+			p.add([]byte(body))
+		}
+		return p
+	}
+	proof := of("secret", "hello", "challenge").proof(sideAgent, []byte("join"))
+	for _, tc := range []struct {
+		name string
+		by   *transcript
+		side string
+		body string
+		want bool
+	}{
+		{name: "itself", by: of("secret", "hello", "challenge"), side: sideAgent, body: "join", want: true},
+		{name: "other secret", by: of("secrets", "hello", "challenge"), side: sideAgent, body: "join"},
+		{name: "no secret", by: of("", "hello", "challenge"), side: sideAgent, body: "join"},
+		{name: "sent back", by: of("secret", "hello", "challenge"), side: sideStore, body: "join"},
+		{name: "another connection", by: of("secret", "hello", "challengf"), side: sideAgent, body: "join"},
+		{name: "other bounds", by: of("secret", "hello", "challeng", "e"), side: sideAgent, body: "join"},
+		{name: "other bounds of frames", by: of("secret", "hellochallenge"), side: sideAgent, body: "join"},
+		{name: "another message", by: of("secret", "hello", "challenge"), side: sideAgent, body: "joim"},
+	} {
+		if got := tc.by.proves(tc.side, []byte(tc.body), proof); got != tc.want {
+			t.Errorf("%s: %v, want %v", tc.name, got, tc.want)
+		}
+	}
+	if of("secret").proves(sideAgent, nil, nil) {
+		t.Error("no proof is one")
+	}
+}

@@ -1,0 +1,264 @@
+package etcd
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.etcd.io/etcd/server/v3/embed"
+	"go.uber.org/zap"
+
+	"github.com/elasticrun/elasticrun/pkg/coord"
+)
+
+// authority signs certificates.
+type authority struct {
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+	file string
+}
+
+func newAuthority(t testing.TB, name string) *authority {
+	t.Helper()
+	a := &authority{}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
+	}
+	a.file, _, a.cert, a.key = a.sign(t, template)
+	return a
+}
+
+// issue returns the files of a certificate, for servers and clients on this machine, and of its key.
+func (a *authority) issue(t testing.TB, name string) (cert, key string) {
+	t.Helper()
+	cert, key, _, _ = a.sign(t, &x509.Certificate{
+		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, KeyUsage: x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	})
+	return cert, key
+}
+
+func (a *authority) sign(t testing.TB, template *x509.Certificate) (certFile, keyFile string, cert *x509.Certificate, key *ecdsa.PrivateKey) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	parent, signer := a.cert, a.key
+	if parent == nil { // its own
+		parent, signer = template, key
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, signer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if cert, err = x509.ParseCertificate(der); err != nil {
+		t.Fatal(err)
+	}
+	keyDER, err := x509.MarshalECPrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write := func(name, kind string, der []byte) string {
+		file := filepath.Join(t.TempDir(), name)
+		if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	return write("cert.pem", "CERTIFICATE", der), write("key.pem", "EC PRIVATE KEY", keyDER), cert, key
+}
+
+// TestTLS opens a store of a server that wants certificates, with all that can be wrong.
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	ours, strangers := newAuthority(t, "ours"), newAuthority(t, "strangers")
+	serverCert, serverKey := ours.issue(t, "server")
+	cert, key := ours.issue(t, "job")
+	otherCert, otherKey := strangers.issue(t, "job")
+	c := startChildren(t, 1, "--cert-file="+serverCert, "--key-file="+serverKey, "--client-cert-auth", "--trusted-ca-file="+ours.file)[0]
+	plain := shared.endpoint(t)
+	for _, tc := range []struct {
+		name     string
+		endpoint string
+		tls      TLS
+		want     string // in the error; empty: none
+		passes   bool   // by itself, as far as anybody knows
+	}{
+		{name: "right", endpoint: c.client, tls: TLS{CA: ours.file, Cert: cert, Key: key}},
+		{name: "no certificate", endpoint: c.client, tls: TLS{CA: ours.file}, want: "it ended the TLS handshake: tls: "},
+		{name: "a stranger's certificate", endpoint: c.client, tls: TLS{CA: ours.file, Cert: otherCert, Key: otherKey}, want: "it ended the TLS handshake: tls: "},
+		{name: "a stranger as the authority", endpoint: c.client, tls: TLS{CA: strangers.file, Cert: cert, Key: key}, want: "its certificate is not trusted: x509: certificate signed by unknown authority"},
+		{name: "the machine's authorities", endpoint: c.client, tls: TLS{Cert: cert, Key: key}, want: "its certificate is not trusted: "},
+		{name: "https to http", endpoint: "https" + strings.TrimPrefix(plain, "http"), tls: TLS{CA: ours.file}, want: "as one does that speaks no TLS", passes: true},
+		{name: "http to https", endpoint: "http" + strings.TrimPrefix(c.client, "https"), want: "as one does that wants TLS", passes: true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			timeout := 20 * time.Second // the server is starting
+			if tc.passes {
+				timeout = 3 * time.Second
+			}
+			start := time.Now()
+			s, err := Open(t.Context(), Options{Endpoints: []string{tc.endpoint}, TLS: tc.tls, Prefix: tc.name, DialTimeout: timeout})
+			if err == nil {
+				defer s.Close(t.Context())
+			}
+			if took := time.Since(start); !tc.passes && took > timeout*3/4 {
+				t.Errorf("Open took %v, though time cannot help", took)
+			}
+			var refused *coord.RefusedError
+			switch {
+			case tc.want == "" && err != nil:
+				t.Fatalf("Open: %v", err)
+			case tc.want == "":
+				insist(t, s, put("k", "v"), owned("own", "v"))
+				if err := s.KeepAlive(t.Context()); err != nil {
+					t.Errorf("KeepAlive: %v", err)
+				}
+				follow(t, s, "").await(map[string]string{"k": "v", "own": "v"})
+			case err == nil || !strings.Contains(err.Error(), tc.want) || strings.Contains(err.Error(), "\n"):
+				t.Errorf("Open returned %v, want one line with %q", err, tc.want)
+			case tc.passes && !errors.Is(err, coord.ErrUnavailable), !tc.passes && !errors.As(err, &refused):
+				t.Errorf("Open returned %#v; that it passes by itself: %t", err, tc.passes)
+			}
+		})
+	}
+}
+
+// protect makes an etcd ask for passwords, and adds the user job, who may use the keys below elasticrun/.
+func protect(t testing.TB, endpoint string) {
+	t.Helper()
+	cli := ready(t, &child{client: endpoint})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	do := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err := cli.RoleAdd(ctx, "root")
+	do(err)
+	_, err = cli.UserAdd(ctx, "root", "secret of root")
+	do(err)
+	_, err = cli.UserGrantRole(ctx, "root", "root")
+	do(err)
+	_, err = cli.RoleAdd(ctx, "jobs")
+	do(err)
+	_, err = cli.RoleGrantPermission(ctx, "jobs", "elasticrun/", clientv3.GetPrefixRangeEnd("elasticrun/"), clientv3.PermissionType(clientv3.PermReadWrite))
+	do(err)
+	_, err = cli.UserAdd(ctx, "job", "secret")
+	do(err)
+	_, err = cli.UserGrantRole(ctx, "job", "jobs")
+	do(err)
+	_, err = cli.AuthEnable(ctx)
+	do(err)
+}
+
+// TestUsers opens a store that asks for a password.
+func TestUsers(t *testing.T) {
+	t.Parallel()
+	c := startChildren(t, 1)[0]
+	protect(t, c.client)
+	refusal := func(t *testing.T, err error, want string) {
+		t.Helper()
+		var refused *coord.RefusedError
+		if !errors.As(err, &refused) || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want a refusal with %q", err, want)
+		}
+	}
+	for _, tc := range []struct{ name, user, password, prefix, open, use string }{
+		{name: "right", user: "job", password: "secret"},
+		{name: "wrong password", user: "job", password: "guess", open: `user "job" or its password is wrong`},
+		{name: "unknown user", user: "nobody", password: "secret", open: `user "nobody" or its password is wrong`},
+		{name: "nobody", use: "it wants a user and a password"},
+		{name: "another prefix", user: "job", password: "secret", prefix: "others", use: `user "job" may not read and write the keys below "others/"`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			s, err := Open(t.Context(), Options{Endpoints: []string{c.client}, User: tc.user, Password: tc.password, Prefix: tc.prefix})
+			if tc.open != "" {
+				refusal(t, err, tc.open)
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer s.Close(t.Context())
+			_, err = s.Commit(t.Context(), nil, []coord.Op{put("k", "v")})
+			if tc.use != "" {
+				refusal(t, err, tc.use)
+				refusal(t, s.Watch(t.Context(), "", func(coord.Batch) error { return nil }), tc.use)
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			insist(t, s, owned("own", "v"))
+			follow(t, s, "").await(map[string]string{"k": "v", "own": "v"})
+			if err := s.KeepAlive(t.Context()); err != nil {
+				t.Errorf("KeepAlive: %v", err)
+			}
+		})
+	}
+}
+
+// TestTokens lets the tokens run out that stand for a password.
+func TestTokens(t *testing.T) {
+	t.Parallel()
+	e, err := startEmbedded(t.TempDir(), func(c *embed.Config) { c.AuthTokenTTL, c.BcryptCost = 1, 4 })
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(e.Close)
+	endpoint := "http://" + e.Clients[0].Addr().String()
+	protect(t, endpoint)
+	s := openLinked(t, endpoint, Options{User: "job", Password: "secret", TTL: 6 * time.Second})
+	keep(t, s)
+	f := follow(t, s, "")
+	f.await(map[string]string{})
+	root, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, Username: "root", Password: "secret of root", Logger: zap.NewNop()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer root.Close()
+	for range 3 {
+		gone := time.After(2 * time.Second) // tokens are swept every second
+		select {
+		case <-gone:
+		case <-s.Lost():
+			t.Fatal(s.Err())
+		}
+		insist(t, s, put("k", ""), owned("own", ""))
+		s.link.reset()
+	}
+	insist(t, s, put("k", "end"))
+	f.await(map[string]string{"k": "end", "own": ""})
+	// A permission that is taken away ends the watch, once it has to ask again.
+	if _, err := root.UserRevokeRole(t.Context(), "job", "jobs"); err != nil {
+		t.Fatal(err)
+	}
+	s.link.reset()
+	<-f.done
+	if !errors.As(f.err, new(*coord.RefusedError)) {
+		t.Errorf("the watch ended with %v, want a refusal", f.err)
+	}
+}

@@ -1,0 +1,11 @@
+package etcd
+
+import (
+	"os/exec"
+	"syscall"
+)
+
+// dieWithUs ends a process with this one, where no cleanup can.
+func dieWithUs(cmd *exec.Cmd) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+}

@@ -1,0 +1,195 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/elasticrun/elasticrun/pkg/coord"
+)
+
+// Commit implements coord.Store. It waits for OpTimeout at most, a few times that where keys have a TTL.
+func (s *Store) Commit(ctx context.Context, guards []coord.Guard, ops []coord.Op) (coord.Revision, error) {
+	if err := coord.CheckCommit(guards, ops); err != nil {
+		return 0, err
+	}
+	if err := s.Err(); err != nil {
+		return 0, err
+	}
+	// A lost session's commit must do nothing. A transaction with an owned put fails without the session's lease;
+	// another one is guarded by the session's own key, if etcd's limit leaves room for a guard more.
+	fence := !owns(ops) && len(guards) < coord.MaxOps
+	if fence {
+		if err := s.fenced.make(ctx, s); err != nil {
+			return 0, err
+		}
+	}
+	leases, err := s.grant(ctx, ops)
+	if err != nil {
+		return 0, err
+	}
+	rev, done, err := s.transact(ctx, guards, ops, leases, fence)
+	if done == no {
+		s.revoke(ctx, leases)
+	}
+	return rev, err
+}
+
+func owns(ops []coord.Op) bool {
+	for _, op := range ops {
+		if op.Owned && !op.Delete {
+			return true
+		}
+	}
+	return false
+}
+
+// done says whether a transaction was done.
+type done int
+
+const (
+	unknown done = iota
+	yes
+	no
+)
+
+func (s *Store) transact(
+	ctx context.Context, guards []coord.Guard, ops []coord.Op, leases map[time.Duration]clientv3.LeaseID, fence bool,
+) (coord.Revision, done, error) {
+	compares := make([]clientv3.Cmp, 0, len(guards)+1)
+	for _, g := range guards {
+		compares = append(compares, clientv3.Compare(clientv3.CreateRevision(s.root+g.Key), "=", int64(g.Create)))
+	}
+	var otherwise []clientv3.Op
+	if fence {
+		compares = append(compares, clientv3.Compare(clientv3.CreateRevision(s.fence), ">", 0))
+		otherwise = append(otherwise, clientv3.OpGet(s.fence, clientv3.WithCountOnly()))
+	}
+	writes := make([]clientv3.Op, 0, len(ops))
+	for _, op := range ops {
+		writes = append(writes, s.write(op, leases))
+	}
+	bounded, cancel := s.op(ctx)
+	defer cancel()
+	answer, err := s.cli.Txn(bounded).If(compares...).Then(writes...).Else(otherwise...).Commit()
+	switch {
+	case errors.Is(err, errLeaseGone):
+		return 0, no, s.leaseGone(ctx, len(leases) > 0)
+	case err != nil:
+		err = s.explain(bounded, "commit", err)
+		if errors.Is(err, coord.ErrTooLarge) || errors.As(err, new(*coord.RefusedError)) {
+			return 0, no, err
+		}
+		return 0, unknown, err
+	case answer.Succeeded:
+		return coord.Revision(answer.Header.Revision), yes, nil
+	case fence && answer.Responses[0].GetResponseRange().Count == 0:
+		return 0, no, s.lose("its time ran out")
+	}
+	return 0, no, fmt.Errorf("commit: %w", coord.ErrConflict)
+}
+
+// write makes an op etcd's.
+func (s *Store) write(op coord.Op, leases map[time.Duration]clientv3.LeaseID) clientv3.Op {
+	key := s.root + op.Key
+	switch {
+	case op.Delete:
+		return clientv3.OpDelete(key)
+	case op.Owned:
+		return clientv3.OpPut(key, string(op.Value), clientv3.WithLease(s.lease))
+	case op.TTL > 0:
+		return clientv3.OpPut(key, string(op.Value), clientv3.WithLease(leases[op.TTL]))
+	}
+	return clientv3.OpPut(key, string(op.Value))
+}
+
+// leaseGone finds out whose lease a transaction lacked: the session's, or one for a key's TTL, that ended before the
+// transaction came.
+func (s *Store) leaseGone(ctx context.Context, others bool) error {
+	if others {
+		ended, err := s.ended(ctx)
+		if err != nil {
+			return err
+		}
+		if !ended {
+			return fmt.Errorf("commit: %w: it took longer than a key's TTL, and was not done", coord.ErrUnavailable)
+		}
+	}
+	return s.lose("its time ran out")
+}
+
+// grant gets a fresh lease for each TTL among the ops.
+func (s *Store) grant(ctx context.Context, ops []coord.Op) (map[time.Duration]clientv3.LeaseID, error) {
+	var leases map[time.Duration]clientv3.LeaseID
+	for _, op := range ops {
+		if op.TTL <= 0 || op.Delete || op.Owned || leases[op.TTL] != clientv3.NoLease {
+			continue
+		}
+		bounded, cancel := s.op(ctx)
+		seconds := max(1, int64((op.TTL+time.Second-1)/time.Second))
+		granted, err := s.cli.Grant(bounded, seconds)
+		if err != nil {
+			err = s.explain(bounded, "commit, before it was begun", err)
+			cancel()
+			s.revoke(ctx, leases)
+			return nil, err
+		}
+		cancel()
+		if leases == nil {
+			leases = make(map[time.Duration]clientv3.LeaseID)
+		}
+		leases[op.TTL] = granted.ID
+	}
+	return leases, nil
+}
+
+// revoke gives leases back that no key uses. Those that it cannot give back end by themselves.
+func (s *Store) revoke(ctx context.Context, leases map[time.Duration]clientv3.LeaseID) {
+	if len(leases) == 0 {
+		return
+	}
+	ctx, cancel := s.op(context.WithoutCancel(ctx))
+	defer cancel()
+	for _, lease := range leases {
+		if _, err := s.cli.Revoke(ctx, lease); err != nil {
+			s.options.Logger.Debug().Err(err).Msg("a lease of etcd that is not used was not given back")
+		}
+	}
+}
+
+// fenced makes the session's own key when it is first needed: most agents never write a key that they do not own.
+type fenced struct {
+	turn chan struct{} // holds one token: the right to use made
+	made bool
+}
+
+func (f *fenced) init() {
+	f.turn = make(chan struct{}, 1)
+	f.turn <- struct{}{}
+}
+
+func (f *fenced) make(ctx context.Context, s *Store) error {
+	ctx, cancel := s.op(ctx)
+	defer cancel()
+	select {
+	case <-f.turn:
+	case <-ctx.Done():
+		return s.explain(ctx, "commit, before it was begun", context.Cause(ctx))
+	}
+	defer func() { f.turn <- struct{}{} }()
+	if f.made {
+		return nil
+	}
+	_, err := s.cli.Put(ctx, s.fence, "", clientv3.WithLease(s.lease))
+	switch {
+	case errors.Is(err, errLeaseGone):
+		return s.lose("its time ran out")
+	case err != nil:
+		return s.explain(ctx, "commit, before it was begun", err)
+	}
+	f.made = true
+	return nil
+}

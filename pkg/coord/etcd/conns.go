@@ -1,0 +1,194 @@
+package etcd
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+
+	"google.golang.org/grpc/credentials"
+)
+
+// conns are the client's connections, and what became of the latest attempt at each address: gRPC itself tries again
+// and again, and tells nobody why.
+type conns struct {
+	addresses int // how many there are to try
+	// hopeless is called, once, when no attempt can ever succeed.
+	hopeless func()
+
+	mu      sync.Mutex
+	open    map[*conn]struct{}
+	failed  map[string]error  // by address: how the last attempt failed
+	refuses map[string]string // by address: why no attempt can succeed
+	given   bool              // hopeless was called
+}
+
+func newConns(addresses int, hopeless func()) *conns {
+	return &conns{
+		addresses: addresses, hopeless: hopeless,
+		open: make(map[*conn]struct{}), failed: make(map[string]error), refuses: make(map[string]string),
+	}
+}
+
+// dial is gRPC's dialer.
+func (cs *conns) dial(ctx context.Context, address string) (net.Conn, error) {
+	var d net.Dialer
+	raw, err := d.DialContext(ctx, "tcp", address)
+	if err != nil {
+		cs.note(address, err)
+		return nil, err
+	}
+	c := &conn{Conn: raw, all: cs, address: address}
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	cs.open[c] = struct{}{}
+	return c, nil
+}
+
+// note keeps how an attempt at an address has ended; nil is well.
+func (cs *conns) note(address string, err error) {
+	cs.mu.Lock()
+	delete(cs.failed, address)
+	delete(cs.refuses, address)
+	if err != nil {
+		cs.failed[address] = err
+	}
+	if why := hopelessTLS(err); why != "" {
+		cs.refuses[address] = fmt.Sprintf("%s: %s", address, why)
+	}
+	call := len(cs.refuses) >= cs.addresses && !cs.given
+	cs.given = cs.given || call
+	cs.mu.Unlock()
+	if call {
+		cs.hopeless()
+	}
+}
+
+// last returns how the last attempt at some address failed, or nil.
+func (cs *conns) last() error {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	for _, err := range cs.failed {
+		return err
+	}
+	return nil
+}
+
+// refusal returns why no attempt at any address can succeed, or nothing.
+func (cs *conns) refusal() string {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	if len(cs.refuses) < cs.addresses {
+		return ""
+	}
+	for _, why := range cs.refuses {
+		return why
+	}
+	return ""
+}
+
+// drop closes the connections to an address, so that gRPC makes new ones: a connection on which all is silent may stay
+// so for minutes after the network has healed, because TCP tries ever more rarely.
+func (cs *conns) drop(address net.Addr) {
+	if address == nil {
+		return
+	}
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	for c := range cs.open {
+		if c.RemoteAddr().String() == address.String() {
+			_ = c.Conn.Close()
+		}
+	}
+}
+
+// conn is one connection.
+type conn struct {
+	net.Conn
+
+	all     *conns
+	address string
+}
+
+func (c *conn) Close() error {
+	c.all.mu.Lock()
+	delete(c.all.open, c)
+	c.all.mu.Unlock()
+	return c.Conn.Close()
+}
+
+// handshakes notes how the handshakes of a connection's credentials end.
+type handshakes struct {
+	credentials.TransportCredentials
+
+	all *conns
+}
+
+// ClientHandshake is gRPC's.
+func (h *handshakes) ClientHandshake(ctx context.Context, authority string, raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	address := authority
+	if c, ok := raw.(*conn); ok {
+		address = c.address
+	}
+	secure, info, err := h.TransportCredentials.ClientHandshake(ctx, authority, raw)
+	if err != nil {
+		told := fmt.Errorf("TLS handshake: %w", err)
+		if errors.Is(err, io.EOF) {
+			told = fmt.Errorf("the server ended the TLS handshake, as one does that speaks no TLS: %w", err)
+		}
+		h.all.note(address, told)
+		return nil, nil, err
+	}
+	return &greeted{Conn: secure, all: h.all, address: address}, info, nil
+}
+
+// Clone is gRPC's.
+func (h *handshakes) Clone() credentials.TransportCredentials {
+	return &handshakes{TransportCredentials: h.TransportCredentials.Clone(), all: h.all}
+}
+
+// greeted is a connection after its handshake. Its first byte read shows that the server has taken this client: with
+// TLS 1.3 the server judges the client's certificate after the client's part of the handshake.
+type greeted struct {
+	net.Conn
+
+	all     *conns
+	address string
+	once    sync.Once
+}
+
+func (g *greeted) Read(p []byte) (int, error) {
+	n, err := g.Conn.Read(p)
+	g.once.Do(func() {
+		switch {
+		case n > 0 || err == nil:
+			g.all.note(g.address, nil)
+		case hopelessTLS(err) != "":
+			g.all.note(g.address, err)
+		case errors.Is(err, net.ErrClosed): // by this side, after a while
+			g.all.note(g.address, errors.New("it takes the connection, but says nothing"))
+		default:
+			g.all.note(g.address, fmt.Errorf("the server ended the connection before its first byte, as one does that wants TLS: %w", err))
+		}
+	})
+	return n, err
+}
+
+// hopelessTLS returns why a handshake that has ended so will always do, or nothing.
+func hopelessTLS(err error) string {
+	var certificate *tls.CertificateVerificationError
+	var header tls.RecordHeaderError
+	var remote *net.OpError
+	switch {
+	case errors.As(err, &certificate):
+		return fmt.Sprintf("its certificate is not trusted: %v", certificate.Err)
+	case errors.As(err, &header):
+		return "it does not speak TLS: set the protocol to http"
+	case errors.As(err, &remote) && remote.Op == "remote error": // an alert of TLS
+		return fmt.Sprintf("it ended the TLS handshake: %v: see the client's certificate and key", remote.Err)
+	}
+	return ""
+}

@@ -1,0 +1,58 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/elasticrun/elasticrun/pkg/coord"
+)
+
+// errLeaseGone is what etcd says of a lease that has ended.
+var errLeaseGone = rpctypes.ErrLeaseNotFound
+
+// explain maps what a request has ended with to the errors of package coord. A RefusedError will not pass by itself:
+// wrong credentials, a certificate that does not fit, no permission. Whatever is not known for certain is ErrUnavailable.
+func (s *Store) explain(ctx context.Context, what string, err error) error {
+	err = rpctypes.Error(err) // a known one, if the server has sent it
+	switch {
+	case errors.As(err, new(*coord.RefusedError)):
+		return err
+	case errors.Is(err, rpctypes.ErrAuthFailed):
+		return s.refused(what, fmt.Sprintf("user %q or its password is wrong", s.options.User))
+	case errors.Is(err, rpctypes.ErrUserEmpty):
+		return s.refused(what, "it wants a user and a password")
+	case errors.Is(err, rpctypes.ErrPermissionDenied):
+		return s.refused(what, fmt.Sprintf("user %q may not read and write the keys below %q", s.options.User, s.options.Prefix+"/"))
+	case errors.Is(err, rpctypes.ErrTooManyOps), errors.Is(err, rpctypes.ErrRequestTooLarge):
+		return fmt.Errorf("%s: %w: %w; see its --max-txn-ops and --max-request-bytes", what, coord.ErrTooLarge, err)
+	case errors.Is(err, rpctypes.ErrNoSpace):
+		return fmt.Errorf("%s: %w: %w: compact and defragment it, then disarm its alarm", what, coord.ErrUnavailable, err)
+	}
+	if refusal := s.conns.refusal(); refusal != "" {
+		return s.refused(what, refusal)
+	}
+	if cause := context.Cause(ctx); cause != nil || isDeadline(err) {
+		if last := s.conns.last(); last != nil && !errors.Is(cause, context.Canceled) {
+			return fmt.Errorf("%s: %w: no answer from etcd at %s: %w", what, coord.ErrUnavailable, s.asked(), last)
+		}
+		if cause == nil {
+			cause = err
+		}
+		return fmt.Errorf("%s: %w: no answer from etcd at %s: %w", what, coord.ErrUnavailable, s.asked(), cause)
+	}
+	return fmt.Errorf("%s: %w: %w", what, coord.ErrUnavailable, err)
+}
+
+func isDeadline(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) ||
+		status.Code(err) == codes.DeadlineExceeded || status.Code(err) == codes.Canceled
+}
+
+func (s *Store) refused(what, reason string) error {
+	return fmt.Errorf("%s: %w", what, &coord.RefusedError{Addr: s.asked(), Line: reason})
+}

@@ -1,0 +1,370 @@
+package etcd
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/elasticrun/elasticrun/pkg/coord"
+)
+
+// follower is a watch whose state a test waits for.
+type follower struct {
+	t testing.TB
+
+	mu      sync.Mutex
+	news    chan struct{}
+	state   map[string]string
+	resyncs int
+	err     error
+	done    chan struct{}
+}
+
+func follow(t testing.TB, s coord.Store, prefix string) *follower {
+	t.Helper()
+	f := &follower{t: t, news: make(chan struct{}), state: make(map[string]string), done: make(chan struct{})}
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		defer close(f.done)
+		f.err = s.Watch(ctx, prefix, f.see)
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-f.done
+	})
+	return f
+}
+
+func (f *follower) see(b coord.Batch) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if b.Resync {
+		clear(f.state)
+		f.resyncs++
+	}
+	for _, e := range b.Events {
+		if e.Deleted {
+			delete(f.state, e.Key)
+		} else {
+			f.state[e.Key] = string(e.Value)
+		}
+	}
+	close(f.news)
+	f.news = make(chan struct{})
+	return nil
+}
+
+// await waits until the keys are exactly these.
+func (f *follower) await(want map[string]string) {
+	f.t.Helper()
+	late := time.After(time.Minute)
+	for {
+		f.mu.Lock()
+		got, news, resyncs := maps.Clone(f.state), f.news, f.resyncs
+		f.mu.Unlock()
+		if resyncs > 0 && maps.Equal(want, got) {
+			return
+		}
+		select {
+		case <-news:
+		case <-f.done:
+			f.t.Fatalf("the watch ended with %v; want %v, got %v", f.err, want, got)
+		case <-late:
+			f.t.Fatalf("after a minute the watch shows %v, want %v", got, want)
+		}
+	}
+}
+
+// keep keeps a session alive until the test ends.
+func keep(t testing.TB, s coord.Store) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		ticks := time.NewTicker(s.TTL() / 6)
+		defer ticks.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-s.Lost():
+				return
+			case <-ticks.C:
+				s.KeepAlive(ctx)
+			}
+		}
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+	})
+}
+
+// insist commits until the store says that it was done.
+func insist(t testing.TB, s coord.Store, ops ...coord.Op) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for {
+		_, err := s.Commit(ctx, nil, ops)
+		if err == nil {
+			return
+		}
+		if ctx.Err() != nil || !errors.Is(err, coord.ErrUnavailable) {
+			t.Fatalf("commit: %v", err)
+		}
+	}
+}
+
+func put(key, value string) coord.Op { return coord.Op{Key: key, Value: []byte(value)} }
+
+func owned(key, value string) coord.Op {
+	return coord.Op{Key: key, Value: []byte(value), Owned: true}
+}
+
+// TestRestart kills etcd and starts it again: sessions and watches go on.
+func TestRestart(t *testing.T) {
+	t.Parallel()
+	c := startChildren(t, 1)[0]
+	ready(t, c)
+	s := open(t, Options{Endpoints: []string{c.client}, TTL: 10 * time.Second})
+	keep(t, s)
+	f := follow(t, s, "")
+	insist(t, s, owned("own", "1"), put("plain", "1"))
+	f.await(map[string]string{"own": "1", "plain": "1"})
+	for round := range 2 {
+		c.kill(c.cmd)
+		start := time.Now()
+		if err := s.KeepAlive(t.Context()); !errors.Is(err, coord.ErrUnavailable) {
+			t.Errorf("KeepAlive without etcd returned %v, want %v", err, coord.ErrUnavailable)
+		}
+		if took := time.Since(start); took > s.options.OpTimeout+time.Second {
+			t.Errorf("KeepAlive without etcd took %v", took)
+		}
+		c.start()
+		value := fmt.Sprint("after ", round)
+		insist(t, s, put("plain", value))
+		f.await(map[string]string{"own": "1", "plain": value})
+		if err := s.KeepAlive(t.Context()); err != nil {
+			if err = s.KeepAlive(t.Context()); err != nil { // the first may have met the old stream
+				t.Errorf("KeepAlive after the restart: %v", err)
+			}
+		}
+		f.mu.Lock()
+		if f.resyncs != 1 {
+			t.Errorf("the watch began anew %d times, though nothing was lost", f.resyncs-1)
+		}
+		f.mu.Unlock()
+	}
+	if err := s.Err(); err != nil {
+		t.Errorf("the session is lost: %v", err)
+	}
+}
+
+// TestStoreGone replaces etcd by an empty one: the session is lost, and so are its watches.
+func TestStoreGone(t *testing.T) {
+	t.Parallel()
+	c := startChildren(t, 1)[0]
+	ready(t, c)
+	s := open(t, Options{Endpoints: []string{c.client}})
+	f := follow(t, s, "")
+	for i := range 20 {
+		insist(t, s, put("k", strconv.Itoa(i)))
+	}
+	c.kill(c.cmd)
+	for i, arg := range c.args {
+		if arg == "--data-dir" {
+			if err := os.RemoveAll(c.args[i+1]); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	c.start()
+	ready(t, c)
+	for !errors.Is(s.KeepAlive(t.Context()), coord.ErrSessionLost) {
+		if t.Context().Err() != nil {
+			t.Fatal("the session is not lost")
+		}
+	}
+	<-f.done
+	if !errors.Is(f.err, coord.ErrSessionLost) {
+		t.Errorf("the watch returned %v, want %v", f.err, coord.ErrSessionLost)
+	}
+}
+
+// TestCompaction cuts a watcher off while the history that it wants is compacted.
+func TestCompaction(t *testing.T) {
+	t.Parallel()
+	prefix := rand.Text()
+	s := openLinked(t, shared.endpoint(t), Options{Prefix: prefix, TTL: time.Minute, OpTimeout: time.Second})
+	other := open(t, Options{Endpoints: []string{shared.endpoint(t)}, Prefix: prefix, TTL: time.Minute})
+	f := follow(t, s, "")
+	insist(t, other, put("deleted", "1"), put("changed", "1"), put("same", "1"))
+	f.await(map[string]string{"deleted": "1", "changed": "1", "same": "1"})
+	s.link.set(func() { s.link.cut = true })
+	s.link.reset()
+	insist(t, other, coord.Op{Key: "deleted", Delete: true})
+	insist(t, other, put("changed", "2"), put("new", "2"))
+	rev, err := other.Commit(t.Context(), nil, []coord.Op{put("passing", "")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	insist(t, other, coord.Op{Key: "passing", Delete: true})
+	// To the very revision of a delete, which is the worst case.
+	if _, err := other.cli.Compact(t.Context(), int64(rev)+1, clientv3.WithCompactPhysical()); err != nil {
+		t.Fatal(err)
+	}
+	s.link.set(func() { s.link.cut = false })
+	f.await(map[string]string{"changed": "2", "new": "2", "same": "1"})
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.resyncs != 2 {
+		t.Errorf("the watch has begun %d times, want 2", f.resyncs)
+	}
+}
+
+// TestLeaderLost kills the leader of three members.
+func TestLeaderLost(t *testing.T) {
+	t.Parallel()
+	members := startChildren(t, 3)
+	cli := ready(t, members...)
+	var endpoints []string
+	for _, m := range members {
+		endpoints = append(endpoints, m.client)
+	}
+	s := open(t, Options{Endpoints: endpoints, TTL: 10 * time.Second, OpTimeout: 2 * time.Second})
+	keep(t, s)
+	var followers []*follower // on several members, by the client's round robin
+	for range 4 {
+		followers = append(followers, follow(t, s, ""))
+	}
+	insist(t, s, owned("own", "1"), put("k", "1"))
+	for _, f := range followers {
+		f.await(map[string]string{"own": "1", "k": "1"})
+	}
+	for _, m := range members {
+		status, err := cli.Status(t.Context(), m.client)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if status.Leader == status.Header.MemberId {
+			m.kill(m.cmd)
+			break
+		}
+	}
+	start := time.Now()
+	insist(t, s, put("k", "2"))
+	t.Logf("the next commit was done %v after the leader's death", time.Since(start))
+	for _, f := range followers {
+		f.await(map[string]string{"own": "1", "k": "2"})
+	}
+	t.Logf("the watches told of it %v after the leader's death", time.Since(start))
+	if err := s.Err(); err != nil {
+		t.Errorf("the session is lost: %v", err)
+	}
+}
+
+// TestMinority cuts one member of three off from the others, by ending them: what is asked of it fails in bounded
+// time, and its watch is not taken for alive.
+func TestMinority(t *testing.T) {
+	t.Parallel()
+	members := startChildren(t, 3)
+	ready(t, members...)
+	s := open(t, Options{Endpoints: []string{members[0].client}, TTL: 6 * time.Second, OpTimeout: time.Second})
+	f := follow(t, s, "")
+	insist(t, s, put("k", "1"))
+	f.await(map[string]string{"k": "1"})
+	members[1].kill(members[1].cmd)
+	members[2].kill(members[2].cmd)
+	start := time.Now()
+	_, err := s.Commit(t.Context(), nil, []coord.Op{put("k", "2")})
+	if !errors.Is(err, coord.ErrUnavailable) {
+		t.Errorf("a commit without a quorum returned %v, want %v", err, coord.ErrUnavailable)
+	}
+	if took := time.Since(start); took > 2*time.Second {
+		t.Errorf("a commit without a quorum took %v", took)
+	}
+	for deadline := time.After(time.Minute); ; { // a leader answers until it knows that it is none any more
+		if err := s.KeepAlive(t.Context()); errors.Is(err, coord.ErrUnavailable) {
+			break
+		}
+		select {
+		case <-deadline:
+			t.Fatal("KeepAlive goes on without a quorum")
+		default:
+		}
+	}
+	members[1].start()
+	members[2].start()
+	insist(t, s, put("k", "3"))
+	f.await(map[string]string{"k": "3"})
+}
+
+// TestForgotten makes the network forget the connections, so that nothing passes them and nobody is told.
+func TestForgotten(t *testing.T) {
+	t.Parallel()
+	endpoint, prefix := shared.endpoint(t), rand.Text()
+	other := open(t, Options{Endpoints: []string{endpoint}, Prefix: prefix, TTL: time.Minute})
+	watcher := openLinked(t, endpoint, Options{Prefix: prefix, TTL: 6 * time.Second})
+	f := follow(t, watcher, "")
+	f.await(map[string]string{})
+	watcher.link.forget()
+	insist(t, other, put("k", "1"))
+	start := time.Now()
+	f.await(map[string]string{"k": "1"}) // though nothing else is asked
+	if took := time.Since(start); took > 8*time.Second {
+		t.Errorf("the watch was silent for %v", took)
+	}
+	// One KeepAlive fails, the next one has a new connection, while the session lasts.
+	fresh := openLinked(t, endpoint, Options{Prefix: prefix, TTL: 9 * time.Second})
+	if err := fresh.KeepAlive(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	fresh.link.forget()
+	if err := fresh.KeepAlive(t.Context()); !errors.Is(err, coord.ErrUnavailable) {
+		t.Errorf("KeepAlive over a dead connection returned %v", err)
+	}
+	if err := fresh.KeepAlive(t.Context()); err != nil {
+		t.Errorf("KeepAlive after the dead connection was dropped: %v", err)
+	}
+}
+
+// TestSlow delays all that passes.
+func TestSlow(t *testing.T) {
+	t.Parallel()
+	endpoint, prefix := shared.endpoint(t), rand.Text()
+	s := openLinked(t, endpoint, Options{Prefix: prefix, TTL: 9 * time.Second})
+	delay := func(d time.Duration) { s.link.set(func() { s.link.delay = d }) }
+	keep(t, s)
+	delay(200 * time.Millisecond)
+	f := follow(t, s, "")
+	for i := range 3 {
+		insist(t, s, owned("k", strconv.Itoa(i)))
+	}
+	f.await(map[string]string{"k": "2"})
+	delay(5 * time.Second) // too slow for a request
+	start := time.Now()
+	_, err := s.Commit(t.Context(), nil, []coord.Op{owned("k", "late")})
+	if !errors.Is(err, coord.ErrUnavailable) {
+		t.Errorf("a commit that is too slow returned %v", err)
+	}
+	if took := time.Since(start); took > s.options.OpTimeout+time.Second {
+		t.Errorf("a commit that may take %v took %v", s.options.OpTimeout, took)
+	}
+	delay(0)
+	insist(t, s, owned("k", "end"))
+	f.await(map[string]string{"k": "end"})
+	if err := s.Err(); err != nil {
+		t.Errorf("the session is lost: %v", err)
+	}
+}

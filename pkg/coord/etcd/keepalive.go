@@ -1,0 +1,150 @@
+package etcd
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/peer"
+)
+
+// KeepAlive implements coord.Store. It waits for OpTimeout at most.
+func (s *Store) KeepAlive(ctx context.Context) error {
+	if err := s.Err(); err != nil {
+		return err
+	}
+	ctx, cancel := s.op(ctx)
+	defer cancel()
+	left, err := s.pulse.beat(ctx)
+	switch {
+	case s.Err() != nil: // closed meanwhile
+		return s.Err()
+	case err != nil:
+		return s.explain(ctx, "keep the session alive", err)
+	case left <= 0:
+		return s.lose("its time ran out")
+	}
+	return nil
+}
+
+// pulse is the stream of keep-alives. It stays open from one to the next, and is opened anew after an error.
+type pulse struct {
+	store  *Store
+	turn   chan struct{} // holds one token: the right to use what follows
+	stream pb.Lease_LeaseKeepAliveClient
+	cancel context.CancelFunc // ends the stream
+	over   bool
+}
+
+func (p *pulse) init(s *Store) {
+	p.store = s
+	p.turn = make(chan struct{}, 1)
+	p.turn <- struct{}{}
+}
+
+// beat renews the lease and returns how many seconds it then has: 0 if it has ended.
+func (p *pulse) beat(ctx context.Context) (seconds int64, err error) {
+	select {
+	case <-p.turn:
+	case <-ctx.Done():
+		return 0, context.Cause(ctx)
+	}
+	defer func() { p.turn <- struct{}{} }()
+	if p.over {
+		return 0, context.Canceled
+	}
+	if p.stream == nil {
+		if err := p.open(ctx); err != nil {
+			return 0, err
+		}
+	}
+	start := time.Now()
+	stop := context.AfterFunc(ctx, p.cancel)
+	seconds, err = exchange(p.stream, int64(p.store.lease))
+	if !stop() && err == nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		address := peerOf(p.stream.Context()) //nolint:contextcheck // it knows the peer
+		p.end()
+		if ctx.Err() != nil && time.Since(start) >= min(p.store.quiet, p.store.options.OpTimeout)*9/10 {
+			p.store.conns.drop(address) // nobody is there
+		}
+	}
+	return seconds, err
+}
+
+// open opens the stream, which outlives ctx.
+func (p *pulse) open(ctx context.Context) error {
+	streamCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, cancel)
+	client, options := p.store.leaseClient()
+	stream, err := client.LeaseKeepAlive(streamCtx, options...)
+	if err != nil {
+		stop()
+		cancel()
+		return err
+	}
+	p.stream, p.cancel = stream, cancel
+	if !stop() {
+		p.end()
+		return context.Cause(ctx)
+	}
+	return nil
+}
+
+// exchange sends a keep-alive and waits for its answer. Nothing else is on the stream.
+func exchange(stream pb.Lease_LeaseKeepAliveClient, lease int64) (int64, error) {
+	// What ended the stream is what Recv says, not Send.
+	_ = stream.Send(&pb.LeaseKeepAliveRequest{ID: lease})
+	answer, err := stream.Recv()
+	if err != nil {
+		return 0, err
+	}
+	if answer.ID != lease {
+		return 0, fmt.Errorf("the answer is about lease %x, not %x", answer.ID, lease)
+	}
+	return answer.TTL, nil
+}
+
+// end ends the stream. It takes the turn for granted.
+func (p *pulse) end() {
+	if p.cancel == nil {
+		return
+	}
+	p.cancel()
+	for { // gRPC gives a stream back when Recv has told its end
+		if _, err := p.stream.Recv(); err != nil {
+			break
+		}
+	}
+	p.stream, p.cancel = nil, nil
+}
+
+// stop ends the stream for good. A beat under way ends by its own time.
+func (p *pulse) stop() {
+	<-p.turn
+	p.over = true
+	p.end()
+	p.turn <- struct{}{}
+}
+
+// peerOf is who is at the other end of a stream with that context, or nil.
+func peerOf(stream context.Context) net.Addr {
+	if p, ok := peer.FromContext(stream); ok {
+		return p.Addr
+	}
+	return nil
+}
+
+// connectParams make gRPC connect again soon: its own wait grows to two minutes.
+func connectParams(timeout time.Duration) grpc.ConnectParams {
+	return grpc.ConnectParams{
+		Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.3, MaxDelay: time.Second},
+		MinConnectTimeout: timeout,
+	}
+}

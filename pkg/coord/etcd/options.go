@@ -1,0 +1,106 @@
+package etcd
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/rs/zerolog"
+)
+
+// Options say which etcd, and how to use it.
+type Options struct {
+	// Endpoints are URLs of members, such as https://db1:2379. All have one scheme.
+	Endpoints []string
+	// TLS is for endpoints whose scheme is https.
+	TLS TLS
+	// User and Password log in; both or neither is empty.
+	User, Password string
+	// Prefix begins all keys in etcd, before a slash; empty is "elasticrun".
+	Prefix string
+	// TTL of the session: etcd counts whole seconds, so it is rounded up, to 2 s at least; 0 is 15 s.
+	TTL time.Duration
+	// DialTimeout bounds Open; 0 is 10 s.
+	DialTimeout time.Duration
+	// OpTimeout bounds each request; 0 is a third of the TTL, 5 s at most.
+	OpTimeout time.Duration
+	// Logger tells of interruptions; the zero value says nothing.
+	Logger *zerolog.Logger
+}
+
+// TLS names PEM files.
+type TLS struct {
+	CA        string // certificates that sign the servers'; empty: those that the machine trusts
+	Cert, Key string // of this client; both or neither is empty
+}
+
+// withDefaults returns the options with each zero value replaced, or what is wrong with them.
+func (o Options) withDefaults() (Options, error) {
+	if len(o.Endpoints) == 0 {
+		return o, errors.New("etcd: no endpoint is given")
+	}
+	if (o.User == "") != (o.Password == "") {
+		return o, fmt.Errorf("etcd: user %q: give both a user and a password, or neither", o.User)
+	}
+	o.Prefix = strings.TrimRight(o.Prefix, "/")
+	if o.Prefix == "" {
+		o.Prefix = "elasticrun"
+	}
+	if o.TTL == 0 {
+		o.TTL = 15 * time.Second
+	}
+	o.TTL = max(2*time.Second, (o.TTL + time.Second - 1).Truncate(time.Second))
+	if o.DialTimeout == 0 {
+		o.DialTimeout = 10 * time.Second
+	}
+	if o.OpTimeout == 0 {
+		o.OpTimeout = min(o.TTL/3, 5*time.Second)
+	}
+	if o.Logger == nil {
+		nop := zerolog.Nop()
+		o.Logger = &nop
+	}
+	return o, nil
+}
+
+// config reads the files. It returns nil where the endpoints are not to be reached by TLS.
+func (f TLS) config(endpoints []string) (*tls.Config, error) {
+	secure := strings.HasPrefix(endpoints[0], "https://")
+	for _, endpoint := range endpoints {
+		if strings.HasPrefix(endpoint, "https://") != secure {
+			return nil, fmt.Errorf("etcd: endpoints %q: http and https do not go together", endpoints)
+		}
+	}
+	if !secure {
+		if f != (TLS{}) {
+			return nil, fmt.Errorf("etcd: certificates are given, but the endpoint %s is not https: set the protocol to https", endpoints[0])
+		}
+		return nil, nil
+	}
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if f.CA != "" {
+		pem, err := os.ReadFile(f.CA)
+		if err != nil {
+			return nil, fmt.Errorf("etcd: read the CA's certificates: %w", err)
+		}
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("etcd: %s holds no certificate in PEM form", f.CA)
+		}
+	}
+	if (f.Cert == "") != (f.Key == "") {
+		return nil, fmt.Errorf("etcd: certificate %q, key %q: give both, or neither", f.Cert, f.Key)
+	}
+	if f.Cert != "" {
+		pair, err := tls.LoadX509KeyPair(f.Cert, f.Key)
+		if err != nil {
+			return nil, fmt.Errorf("etcd: read certificate %s and key %s: %w", f.Cert, f.Key, err)
+		}
+		config.Certificates = []tls.Certificate{pair}
+	}
+	return config, nil
+}

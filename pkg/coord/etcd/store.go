@@ -1,0 +1,222 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"go.uber.org/zap"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/elasticrun/elasticrun/pkg/coord"
+)
+
+// Store is a client of an etcd cluster, with one session. Make one with Open.
+type Store struct {
+	options Options
+	cli     *clientv3.Client
+	cancel  context.CancelFunc // of the client's own context
+	conns   *conns
+	lease   clientv3.LeaseID
+	ttl     time.Duration
+	quiet   time.Duration // of silence, after which somebody is asked whether he is there
+	root    string        // of keys
+	fence   string        // the session's own key
+	pulse   pulse
+	fenced  fenced
+
+	lost chan struct{}
+	mu   sync.Mutex
+	err  error // why lost is closed
+
+	closing sync.Once
+}
+
+var _ coord.Store = (*Store)(nil)
+
+// Open connects, logs in and begins a session. It gives up after DialTimeout, or at once where time cannot help. Its
+// errors are a coord.RefusedError, coord.ErrUnavailable, or one about the options.
+//
+// Connections are direct: HTTP_PROXY and its like do not count.
+func Open(ctx context.Context, options Options) (*Store, error) {
+	options, err := options.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, options.DialTimeout)
+	defer cancel()
+	s := &Store{options: options, lost: make(chan struct{})}
+	s.conns = newConns(len(options.Endpoints), cancel)
+	s.pulse.init(s)
+	s.fenced.init()
+	if err := s.connect(ctx); err != nil {
+		return nil, err
+	}
+	granted, err := s.cli.Grant(ctx, int64(options.TTL/time.Second))
+	if err != nil {
+		err = s.explain(ctx, "begin a session", err)
+		err = errors.Join(err, s.cli.Close())
+		s.cancel()
+		return nil, err
+	}
+	s.lease, s.ttl = granted.ID, time.Duration(granted.TTL)*time.Second
+	s.quiet = s.ttl / 3
+	s.root = options.Prefix + "/keys/"
+	s.fence = options.Prefix + "/sessions/" + string(s.Session())
+	return s, nil
+}
+
+// connect makes the client, which logs in.
+func (s *Store) connect(ctx context.Context) error {
+	config, err := s.options.TLS.config(s.options.Endpoints)
+	if err != nil {
+		return err
+	}
+	creds := insecure.NewCredentials()
+	if config != nil {
+		creds = credentials.NewTLS(config)
+	}
+	// The client's own context outlives ctx, but until it has logged in, ctx ends it.
+	alive, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, cancel)
+	s.cli, err = clientv3.New(clientv3.Config{
+		Context:              alive,
+		Endpoints:            s.options.Endpoints,
+		TLS:                  config,
+		Username:             s.options.User,
+		Password:             s.options.Password,
+		DialTimeout:          s.options.DialTimeout,
+		DialKeepAliveTime:    10 * time.Second, // the least that gRPC does
+		DialKeepAliveTimeout: s.options.OpTimeout,
+		DialOptions: []grpc.DialOption{
+			grpc.WithContextDialer(s.conns.dial),
+			grpc.WithTransportCredentials(&handshakes{TransportCredentials: creds, all: s.conns}),
+			grpc.WithConnectParams(connectParams(s.options.OpTimeout)),
+		},
+		Logger: zap.NewNop(),
+	})
+	if !stop() && err == nil { // ctx ended just after
+		err = errors.Join(context.Cause(ctx), s.cli.Close())
+	}
+	if err != nil {
+		cancel()
+		return s.explain(ctx, "log in", err)
+	}
+	s.cancel = cancel
+	return nil
+}
+
+// asked names the endpoints, for people.
+func (s *Store) asked() string {
+	var hosts []string
+	for _, endpoint := range s.options.Endpoints {
+		if u, err := url.Parse(endpoint); err == nil {
+			endpoint = u.Host
+		}
+		hosts = append(hosts, endpoint)
+	}
+	return strings.Join(hosts, ",")
+}
+
+// Session implements coord.Store.
+func (s *Store) Session() coord.SessionID {
+	return coord.SessionID(strconv.FormatInt(int64(s.lease), 16))
+}
+
+// TTL implements coord.Store. It is what etcd has granted, which may be more than was asked for.
+func (s *Store) TTL() time.Duration { return s.ttl }
+
+// Lost implements coord.Store.
+func (s *Store) Lost() <-chan struct{} { return s.lost }
+
+// Err implements coord.Store.
+func (s *Store) Err() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err
+}
+
+// lose notes, the first time, that the session is lost, and returns the error that says so.
+func (s *Store) lose(why string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err == nil {
+		s.err = fmt.Errorf("etcd session %s: %s: %w", s.Session(), why, coord.ErrSessionLost)
+		close(s.lost)
+	}
+	return s.err
+}
+
+// op returns the context of one request.
+func (s *Store) op(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, s.options.OpTimeout)
+}
+
+// ended asks whether the session's lease has ended, where a request has failed for want of some lease.
+func (s *Store) ended(ctx context.Context) (bool, error) {
+	ctx, cancel := s.op(ctx)
+	defer cancel()
+	left, err := s.cli.TimeToLive(ctx, s.lease)
+	switch {
+	case errors.Is(err, errLeaseGone):
+		return true, nil
+	case err != nil:
+		return false, s.explain(ctx, "ask for the session", err)
+	}
+	return left.TTL <= 0, nil
+}
+
+// Close implements coord.Store. Later calls do nothing.
+func (s *Store) Close(ctx context.Context) error {
+	var err error
+	s.closing.Do(func() {
+		err = s.close(ctx)
+	})
+	return err
+}
+
+func (s *Store) close(ctx context.Context) error {
+	known := s.Err() != nil
+	_ = s.lose("it was closed") // ends watches
+	var err error
+	if !known {
+		bounded, cancel := s.op(ctx)
+		defer cancel()
+		if _, revoked := s.cli.Revoke(bounded, s.lease); revoked != nil && !errors.Is(revoked, errLeaseGone) {
+			err = s.explain(bounded, "end the session", revoked)
+		}
+	}
+	s.pulse.stop()
+	defer s.cancel()
+	if closed := s.cli.Close(); closed != nil && err == nil && !errors.Is(closed, context.Canceled) {
+		err = fmt.Errorf("close the etcd client: %w", closed)
+	}
+	return err
+}
+
+// streams returns the client's connection, and what its calls take on it.
+func (s *Store) streams() (*grpc.ClientConn, []grpc.CallOption) {
+	return s.cli.ActiveConnection(), []grpc.CallOption{grpc.WaitForReady(true), grpc.MaxCallRecvMsgSize(maxMessage)}
+}
+
+// maxMessage is the size of an answer: a list of all agents' keys has no other bound.
+const maxMessage = 1<<31 - 1
+
+func (s *Store) leaseClient() (pb.LeaseClient, []grpc.CallOption) {
+	conn, options := s.streams()
+	return pb.NewLeaseClient(conn), options
+}
+
+func (s *Store) watchClient() (pb.WatchClient, []grpc.CallOption) {
+	conn, options := s.streams()
+	return pb.NewWatchClient(conn), options
+}

@@ -1,0 +1,73 @@
+package etcd
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/elasticrun/elasticrun/pkg/coord"
+	"github.com/elasticrun/elasticrun/pkg/coord/coordtest"
+)
+
+// sessionTTL is the least that etcd grants.
+const sessionTTL = 2 * time.Second
+
+// linked is a store behind a proxy of its own.
+type linked struct {
+	*Store
+
+	link *proxy
+}
+
+// openLinked opens a store behind a proxy, which ends with the test.
+func openLinked(t testing.TB, target string, options Options) *linked {
+	t.Helper()
+	p := newProxy(t, target[len("http://"):])
+	options.Endpoints = []string{p.url()}
+	s := open(t, options)
+	return &linked{Store: s, link: p}
+}
+
+func open(t testing.TB, options Options) *Store {
+	t.Helper()
+	s, err := Open(t.Context(), options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Second)
+		defer cancel()
+		s.Close(ctx)
+	})
+	return s
+}
+
+func conform(t *testing.T, endpoint, prefix string) {
+	t.Helper()
+	link := func(s coord.Store) *proxy { return s.(*linked).link }
+	cut := func(s coord.Store) { link(s).set(func() { link(s).cut = true }) }
+	coordtest.Run(t, coordtest.Harness{
+		Open: func(t testing.TB) coord.Store {
+			t.Helper()
+			return openLinked(t, endpoint, Options{Prefix: prefix, TTL: sessionTTL, OpTimeout: 5 * time.Second})
+		},
+		TTL:   sessionTTL,
+		Cut:   cut,
+		Heal:  func(s coord.Store) { link(s).set(func() { link(s).cut = false }) },
+		Break: func(s coord.Store) { link(s).reset() },
+		Kill:  cut,
+	})
+}
+
+func TestStoreEmbedded(t *testing.T) {
+	t.Parallel()
+	conform(t, shared.endpoint(t), "conformance/")
+}
+
+// TestStoreDebian runs the suite against etcd 3.4, the oldest one that is supported.
+func TestStoreDebian(t *testing.T) {
+	t.Parallel()
+	c := startChildren(t, 1, "--unsafe-no-fsync")[0]
+	ready(t, c)
+	conform(t, c.client, "")
+}

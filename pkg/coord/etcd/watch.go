@@ -1,0 +1,165 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/elasticrun/elasticrun/pkg/coord"
+)
+
+// Watch implements coord.Store.
+func (s *Store) Watch(ctx context.Context, prefix string, see func(coord.Batch) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		select {
+		case <-s.lost:
+			cancel(s.Err())
+		case <-ctx.Done():
+		}
+	}()
+	defer func() {
+		cancel(nil)
+		<-done
+	}()
+
+	w := &watch{store: s, prefix: s.root + prefix, see: see}
+	for wait := firstWait; ; wait = min(2*wait, longestWait) {
+		told := w.told
+		err := w.follow(ctx)
+		switch {
+		case w.refused != nil:
+			return w.refused
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case errors.As(err, new(*coord.RefusedError)):
+			return err
+		}
+		s.options.Logger.Debug().Err(err).Str("prefix", prefix).Int64("next", w.next).Msg("a watch was interrupted")
+		if w.told > told {
+			wait = firstWait
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(wait/2 + rand.N(wait)): // not all agents at once
+		}
+	}
+}
+
+// Waits between two attempts to watch.
+const (
+	firstWait   = 20 * time.Millisecond
+	longestWait = time.Second
+)
+
+// watch is one Watch, over all its interruptions.
+type watch struct {
+	store   *Store
+	prefix  string
+	see     func(coord.Batch) error
+	next    int64 // the revision that is told next; 0: all is told
+	told    int   // batches
+	refused error // by see
+}
+
+// follow tells all, if need be, and then changes until something goes wrong.
+func (w *watch) follow(ctx context.Context) error {
+	from := w.next
+	if from == 0 {
+		if err := w.list(ctx); err != nil {
+			return err
+		}
+		from = w.next
+	} else {
+		// One revision more than needed: some servers drop the deletes of the very revision to which the history was
+		// compacted, and then a watch from there is told nothing of them. (Not so right after a list: etcd lets a
+		// watch from a revision that was wait for up to 0.1 s.)
+		from--
+	}
+	stream, err := w.store.openStream(ctx, w.prefix, from)
+	if err != nil {
+		return err
+	}
+	defer stream.close()
+	for {
+		answer, err := stream.recv(ctx)
+		events := answer.GetEvents()
+		switch {
+		case answer != nil && err != nil:
+			w.next = 0 // a list tells what is wrong, if it still is
+			return err
+		case err != nil:
+			return err
+		case len(events) == 0 && !answer.Created && answer.Header.GetRevision() < w.next-1:
+			err = fmt.Errorf("etcd is at revision %d, and was at %d: it was set back", answer.Header.GetRevision(), w.next-1)
+			w.next = 0
+			return err
+		case len(events) == 0: // only a sign of life
+			continue
+		case events[0].Kv.ModRevision < from:
+			w.next = 0 // an answer that is split within a revision, or not in order: never seen, never trusted
+			return fmt.Errorf("etcd tells of revision %d after %d", events[0].Kv.ModRevision, from-1)
+		}
+		from = events[len(events)-1].Kv.ModRevision + 1
+		if err := w.tell(events); err != nil {
+			return err
+		}
+	}
+}
+
+// list tells all keys.
+func (w *watch) list(ctx context.Context) error {
+	ctx, cancel := w.store.op(ctx)
+	defer cancel()
+	all, err := w.store.cli.Get(ctx, w.prefix, clientv3.WithPrefix())
+	if err != nil {
+		return w.store.explain(ctx, "list keys", err)
+	}
+	b := coord.Batch{Revision: coord.Revision(all.Header.Revision), Resync: true, Events: make([]coord.Event, 0, len(all.Kvs))}
+	for _, kv := range all.Kvs {
+		b.Events = append(b.Events, w.put(kv))
+	}
+	return w.hand(b)
+}
+
+// tell tells events that are new.
+func (w *watch) tell(events []*mvccpb.Event) error {
+	b := coord.Batch{Revision: coord.Revision(events[len(events)-1].Kv.ModRevision)}
+	for _, e := range events {
+		switch {
+		case e.Kv.ModRevision < w.next: // known
+		case e.Type == mvccpb.Event_DELETE:
+			b.Events = append(b.Events, coord.Event{Key: w.key(e.Kv), Deleted: true})
+		default:
+			b.Events = append(b.Events, w.put(e.Kv))
+		}
+	}
+	if len(b.Events) == 0 {
+		return nil
+	}
+	return w.hand(b)
+}
+
+func (w *watch) hand(b coord.Batch) error {
+	w.refused = w.see(b)
+	w.next = int64(b.Revision) + 1
+	w.told++
+	return w.refused
+}
+
+func (w *watch) put(kv *mvccpb.KeyValue) coord.Event {
+	return coord.Event{Key: w.key(kv), Value: kv.Value, Create: coord.Revision(kv.CreateRevision)}
+}
+
+func (w *watch) key(kv *mvccpb.KeyValue) string {
+	return strings.TrimPrefix(string(kv.Key), w.store.root)
+}

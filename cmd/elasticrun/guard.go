@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"time"
 
 	"github.com/elasticrun/elasticrun/internal/config"
 	"github.com/elasticrun/elasticrun/pkg/procs"
@@ -10,7 +11,9 @@ import (
 
 // guard runs the agent and ends with its exit code.
 func guard(lifeline *procs.Lifeline) int {
-	r, err := procs.Guard(lifeline)
+	r, err := procs.Guard(lifeline, func(after time.Duration) {
+		fmt.Fprintf(os.Stderr, "elasticrun: the agent gave no sign of life for %v: its workers were killed\n", after)
+	})
 	if err != nil {
 		return fail(ending{code: exitInternal, reason: config.ReasonInternal, err: err}, config.ExitCodeMap{})
 	}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/signal"
 	"strconv"
+	"sync"
 	"syscall"
 	"time"
 
@@ -23,8 +24,10 @@ const guardBound = 30 * time.Second
 // and no process below this one is left. Stdin, stdout and stderr are shared.
 //
 // lifeline is this process's own link to a guard above it, or nil; when it
-// breaks the child is killed.
-func Guard(lifeline *Lifeline) (GuardResult, error) {
+// breaks the child is killed. silent is called each time that workers are killed because the agent
+// let its [Lifeline.Deadline] pass, with the time that it had set; it may be nil, and
+// it may block, as a console does.
+func Guard(lifeline *Lifeline, silent func(after time.Duration)) (GuardResult, error) {
 	part := PartAgent
 	if !noChildren() {
 		part = PartGuard
@@ -42,6 +45,8 @@ func Guard(lifeline *Lifeline) (GuardResult, error) {
 	defer child.close()
 	ended := make(chan Exit, 1)
 	go func() { ended <- child.wait() }()
+	var late killing
+	var told lastWords
 	for {
 		select {
 		case sig := <-signals:
@@ -49,11 +54,20 @@ func Guard(lifeline *Lifeline) (GuardResult, error) {
 		case <-lifeline.Broken():
 			child.signal(syscall.SIGKILL)
 			lifeline = nil
+		case <-child.timer.expired:
+			after, _ := child.timer.passed()
+			if late.begin(child) > 0 && silent != nil {
+				told.add(func() { silent(after) })
+			}
+		case <-late.again:
+			late.goOn()
 		case exit := <-ended:
-			result := GuardResult{Exit: exit, Reported: child.reported()}
+			result := GuardResult{Exit: exit, Reported: child.link.finish()}
 			if part == PartAgent {
 				result.Swept, result.Stuck = sweep()
 			}
+			child.link.release()
+			told.wait()
 			return result, nil
 		}
 	}
@@ -72,22 +86,27 @@ func forwarded() []syscall.Signal {
 type guarded struct {
 	pid   int
 	pidfd int // -1 where the kernel has none
-	link  *os.File
+	link  *guardLink
+	timer *guardTimer
 }
 
 // startSelf executes this program again. The child gets a process group of its
 // own, so that a signal from the terminal reaches it once: through the guard.
 func startSelf(part Part) (*guarded, error) {
-	ours, theirs, err := lifelinePair()
+	link, theirs, err := newGuardLink()
 	if err != nil {
 		return nil, fmt.Errorf("make the guard's lifeline: %w", err)
 	}
-	defer func() { _ = theirs.Close() }()
-	const childFD = 3
-	g := &guarded{pidfd: -1, link: ours}
+	defer func() { _ = unix.Close(theirs) }()
+	g := &guarded{pidfd: -1, link: link}
+	if g.timer, err = newGuardTimer(); err != nil {
+		link.close()
+		return nil, fmt.Errorf("make the guard's timer: %w", err)
+	}
+	const linkFD, timerFD = 3, 4 // in the child: their places in Files
 	g.pid, err = syscall.ForkExec("/proc/self/exe", os.Args, &syscall.ProcAttr{
-		Env:   append(os.Environ(), lifelineEnv(part, childFD)),
-		Files: []uintptr{0, 1, 2, theirs.Fd()},
+		Env:   append(os.Environ(), lifelineEnv(part, linkFD, timerFD)),
+		Files: []uintptr{0, 1, 2, uintptr(theirs), uintptr(g.timer.fd)},
 		Sys:   &syscall.SysProcAttr{Setpgid: true, PidFD: &g.pidfd},
 	})
 	if err != nil {
@@ -98,7 +117,8 @@ func startSelf(part Part) (*guarded, error) {
 }
 
 func (g *guarded) close() {
-	_ = g.link.Close()
+	g.link.close()
+	g.timer.close()
 	if g.pidfd >= 0 {
 		_ = unix.Close(g.pidfd)
 	}
@@ -115,14 +135,6 @@ func (g *guarded) signal(sig syscall.Signal) {
 		}
 		_ = syscall.Kill(g.pid, s)
 	}
-}
-
-// reported says whether the child announced its end. The child is gone, so a
-// read does not block.
-func (g *guarded) reported() bool {
-	var b [1]byte
-	n, _ := g.link.Read(b[:])
-	return n == 1
 }
 
 // wait reaps whatever ends until it is the guarded child.
@@ -202,3 +214,23 @@ func NameProcess(name string) {
 
 // CanGuard reports whether [Guard] works on this system.
 func CanGuard() bool { return true }
+
+// lastWord is how long a guard that could end waits for a console to take what it said.
+const lastWord = time.Second
+
+// lastWords are said beside the work, because a console may block.
+type lastWords struct{ said sync.WaitGroup }
+
+func (w *lastWords) add(say func()) { w.said.Go(say) }
+
+func (w *lastWords) wait() {
+	all := make(chan struct{})
+	go func() {
+		defer close(all)
+		w.said.Wait()
+	}()
+	select {
+	case <-all:
+	case <-time.After(lastWord):
+	}
+}

@@ -2,13 +2,16 @@
 
 package procs
 
-import "errors"
+import (
+	"errors"
+	"time"
+)
 
 // ErrNoGuard says that this system has no child subreaper, which a guard needs.
 var ErrNoGuard = errors.New("start the guard: not supported on this system")
 
 // Guard is not supported here; the program runs the agent itself.
-func Guard(*Lifeline) (GuardResult, error) { return GuardResult{}, ErrNoGuard }
+func Guard(*Lifeline, func(time.Duration)) (GuardResult, error) { return GuardResult{}, ErrNoGuard }
 
 // SealDescriptors does nothing here.
 func SealDescriptors() {}

@@ -21,17 +21,30 @@ const (
 )
 
 // lifelineVar is the environment variable with which a guard tells its child
-// PART:GUARDPID:FD.
+// PART:GUARDPID:FD:TIMERFD.
 const lifelineVar = "ELASTICRUN_LIFELINE"
 
-func lifelineEnv(part Part, fd int) string {
-	return fmt.Sprintf("%s=%s:%d:%d", lifelineVar, part, os.Getpid(), fd)
+func lifelineEnv(part Part, fd, timer int) string {
+	return fmt.Sprintf("%s=%s:%d:%d:%d", lifelineVar, part, os.Getpid(), fd, timer)
 }
 
-// Lifeline connects a process to the guard that started it.
+// What goes over a lifeline is single bytes. These go to the guard:
+const (
+	sayEnding  = 1 // the exit code is to be taken at its word
+	sayHold    = 2 // with a descriptor
+	sayRelease = 3
+)
+
+// sayFired is all that a guard ever says: the deadline has passed.
+const sayFired = 1
+
+// Lifeline connects a process to the guard that started it. A nil lifeline is that
+// of a process without a guard: its methods do nothing. They may be used concurrently.
 type Lifeline struct {
 	link   *os.File
 	broken chan struct{}
+	fired  chan struct{}
+	limit  deadline
 }
 
 // OpenLifeline tells which part this process plays and opens its lifeline; the
@@ -47,18 +60,25 @@ func OpenLifeline() (Part, *Lifeline, error) {
 		return PartNone, nil, err
 	}
 	f := strings.Split(mark, ":")
-	if len(f) != 3 {
+	if len(f) != 4 {
 		return PartNone, nil, fmt.Errorf("environment variable %s=%q is not one that elasticrun set; unset it", lifelineVar, mark)
 	}
-	fd, err := strconv.Atoi(f[2])
-	if err != nil || f[1] != strconv.Itoa(os.Getppid()) {
+	fd, err1 := strconv.Atoi(f[2])
+	timer, err2 := strconv.Atoi(f[3])
+	if err1 != nil || err2 != nil || f[1] != strconv.Itoa(os.Getppid()) {
 		return PartNone, nil, fmt.Errorf("the guard, pid %s, is gone", f[1])
 	}
 	syscall.CloseOnExec(fd)
+	syscall.CloseOnExec(timer)
 	if err := syscall.SetNonblock(fd, true); err != nil {
 		return PartNone, nil, fmt.Errorf("open the lifeline: %w", err)
 	}
-	l := &Lifeline{link: os.NewFile(uintptr(fd), "lifeline"), broken: make(chan struct{})}
+	l := &Lifeline{
+		link:   os.NewFile(uintptr(fd), "lifeline"),
+		broken: make(chan struct{}),
+		fired:  make(chan struct{}, 1),
+	}
+	l.limit.open(timer)
 	go l.watch()
 	return Part(f[0]), l, nil
 }
@@ -66,8 +86,19 @@ func OpenLifeline() (Part, *Lifeline, error) {
 // watch ends when the guard does, or when the process closes the lifeline.
 func (l *Lifeline) watch() {
 	defer close(l.broken)
-	var b [1]byte
-	_, _ = l.link.Read(b[:]) // nothing is ever sent this way
+	for {
+		var b [1]byte
+		if _, err := l.link.Read(b[:]); err != nil {
+			return
+		}
+		if b[0] == sayFired {
+			l.limit.answered()
+			select {
+			case l.fired <- struct{}{}:
+			default: // nobody has taken the last one yet
+			}
+		}
+	}
 }
 
 // Broken is closed when the guard has died; nil lifelines never break.
@@ -82,8 +113,17 @@ func (l *Lifeline) Broken() <-chan struct{} {
 // code is to be taken at its word. A process that crashes does not come so far.
 func (l *Lifeline) Announce() {
 	if l != nil {
-		_, _ = l.link.Write([]byte{1})
+		_, _ = l.link.Write([]byte{sayEnding})
 	}
+}
+
+// Fired is readable after the guard found a [Lifeline.Deadline] passed: it tells so before
+// it sends the first SIGKILL. What is not taken is told once.
+func (l *Lifeline) Fired() <-chan struct{} {
+	if l == nil {
+		return nil
+	}
+	return l.fired
 }
 
 // Close ends the watching and waits for it.
@@ -93,18 +133,7 @@ func (l *Lifeline) Close() {
 	}
 	_ = l.link.Close()
 	<-l.broken
-}
-
-// lifelinePair makes the two ends.
-func lifelinePair() (ours, theirs *os.File, err error) {
-	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
-	if err != nil {
-		return nil, nil, err
-	}
-	for _, fd := range fds {
-		syscall.CloseOnExec(fd)
-	}
-	return os.NewFile(uintptr(fds[0]), "lifeline"), os.NewFile(uintptr(fds[1]), "lifeline"), nil
+	l.limit.close()
 }
 
 // NotIgnored returns those of sigs that were not ignored when the process began:

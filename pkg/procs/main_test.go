@@ -16,6 +16,7 @@ const helperEnv = "PROCS_TEST_HELPER"
 // helpers are the workers that tests start; each gets the program's arguments.
 var helpers = map[string]func(args []string){
 	"produce": produce,
+	"guarded": runGuarded,
 }
 
 func TestMain(m *testing.M) {

@@ -1,0 +1,443 @@
+package procs
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/elasticrun/elasticrun/internal/testenv"
+)
+
+// guardedJob is a guard with an obedient agent.
+type guardedJob struct {
+	t      *testing.T
+	guard  *exec.Cmd
+	agent  int // its pid
+	in     io.Writer
+	out    *bufio.Scanner
+	stderr bytes.Buffer
+}
+
+func startGuarded(t *testing.T, args ...string) *guardedJob {
+	t.Helper()
+	j := &guardedJob{t: t}
+	mark := testenv.Mark()
+	j.guard = exec.Command(os.Args[0], args...)
+	j.guard.Env = append(os.Environ(), helperEnv+"=guarded", mark, "GORACE=atexit_sleep_ms=10")
+	j.guard.Stderr = &j.stderr
+	in, err1 := j.guard.StdinPipe()
+	out, err2 := j.guard.StdoutPipe()
+	if err := errors.Join(err1, err2, j.guard.Start()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = j.guard.Process.Kill() // a failed test may have left it, and the agent stopped
+		if j.agent != 0 {
+			_ = syscall.Kill(j.agent, syscall.SIGCONT)
+		}
+		_ = j.guard.Wait()
+		testenv.NothingLeft(t, mark)
+		if t.Failed() {
+			t.Logf("stderr:\n%s", &j.stderr)
+		}
+	})
+	j.in, j.out = in, bufio.NewScanner(out)
+	pid, err := strconv.Atoi(j.ask("pid"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	j.agent = pid
+	return j
+}
+
+// tell sends a line to the agent.
+func (j *guardedJob) tell(line string) {
+	j.t.Helper()
+	if _, err := fmt.Fprintln(j.in, line); err != nil {
+		j.t.Fatal(err)
+	}
+}
+
+func (j *guardedJob) ask(line string) string {
+	j.t.Helper()
+	j.tell(line)
+	if !j.out.Scan() {
+		_ = j.guard.Wait()
+		j.t.Fatalf("no answer to %q: %v\n%s", line, j.out.Err(), &j.stderr)
+	}
+	return j.out.Text()
+}
+
+func (j *guardedJob) want(line, answer string) {
+	j.t.Helper()
+	if got := j.ask(line); got != answer {
+		j.t.Fatalf("%s: %q, want %q", line, got, answer)
+	}
+}
+
+// workers starts a worker that ignores SIGTERM and has children that left it, and
+// returns all of them.
+func (j *guardedJob) workers() []process {
+	j.t.Helper()
+	ready := filepath.Join(j.t.TempDir(), "ready")
+	j.want(fmt.Sprintf(`start trap "" TERM; (setsid sh -c 'for i in 1 2 3 4 5 6 7 8 9; do (sleep 1000 &); done; echo >%s; sleep 1000' &); while :; do sleep 1000; done`, ready), "ok")
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for bound := time.After(10 * time.Second); ; {
+		select {
+		case <-tick.C:
+		case <-bound:
+			j.t.Fatal("the worker did not get ready")
+		}
+		if _, err := os.Stat(ready); err == nil {
+			if ps := j.family(); len(ps) >= 13 { // two shells with a sleep each, and the nine
+				return ps
+			}
+		}
+	}
+}
+
+func (j *guardedJob) family() []process {
+	all, err := allProcesses()
+	if err != nil {
+		j.t.Fatal(err)
+	}
+	return slices.DeleteFunc(descendants(j.agent, all, func(process) bool { return true }), process.dead)
+}
+
+// living are those of ps that are there; zombies count only if asked for.
+func living(ps []process, zombies bool) []process {
+	var left []process
+	for _, p := range ps {
+		if now, ok := readProcess(p.pid); ok && now.start == p.start && (zombies || !now.dead()) {
+			left = append(left, now)
+		}
+	}
+	return left
+}
+
+// awaitDead waits until none of ps lives.
+func awaitDead(t *testing.T, ps []process) {
+	t.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for bound := time.After(10 * time.Second); len(living(ps, false)) > 0; {
+		select {
+		case <-tick.C:
+		case <-bound:
+			t.Fatalf("still there: %v", living(ps, false))
+		}
+	}
+}
+
+func (j *guardedJob) signalAgent(sig syscall.Signal) {
+	j.t.Helper()
+	if err := syscall.Kill(j.agent, sig); err != nil {
+		j.t.Fatal(err)
+	}
+}
+
+func (j *guardedJob) signalGuard(sig syscall.Signal) {
+	j.t.Helper()
+	if err := j.guard.Process.Signal(sig); err != nil {
+		j.t.Fatal(err)
+	}
+}
+
+// ends waits for the guard and checks its code.
+func (j *guardedJob) ends(code int) {
+	j.t.Helper()
+	_ = j.guard.Wait()
+	if got := j.guard.ProcessState.ExitCode(); got != code {
+		j.t.Errorf("exit code %d, want %d", got, code)
+	}
+}
+
+// peer is the other end of what an agent holds.
+type peer struct {
+	net.Listener
+	t *testing.T
+}
+
+func newPeer(t *testing.T) *peer {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	return &peer{Listener: l, t: t}
+}
+
+// held makes the agent connect and have the guard hold that.
+func (p *peer) held(j *guardedJob) net.Conn {
+	p.t.Helper()
+	j.want("hold "+p.Addr().String(), "ok")
+	c, err := p.Accept()
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// broken reports whether the other end closes c within the time given.
+func broken(c net.Conn, within time.Duration) bool {
+	c.SetReadDeadline(time.Now().Add(within))
+	_, err := c.Read(make([]byte, 1))
+	return err != nil && !errors.Is(err, os.ErrDeadlineExceeded)
+}
+
+const (
+	long  = 10 * time.Second       // for what is to happen
+	short = 100 * time.Millisecond // for what is not
+)
+
+// The agent is killed: the peer of the held connection is not told before every worker is gone,
+// zombies included.
+func TestHeldUntilSwept(t *testing.T) {
+	for _, args := range [][]string{nil, {"nested"}} {
+		t.Run(strings.Join(append(args, "guard"), " "), func(t *testing.T) {
+			for range testenv.Repeat(t, 5, 100) {
+				j := startGuarded(t, args...)
+				c := newPeer(t).held(j)
+				ps := j.workers()
+				j.signalAgent(syscall.SIGKILL)
+				gone := broken(c, long)
+				if left := living(ps, true); !gone || len(left) > 0 {
+					t.Errorf("connection broken: %v; there were then %v", gone, left)
+				}
+				j.ends(137)
+			}
+		})
+	}
+}
+
+// The guard holds the last connection only, until it is released; workers have none of the descriptors.
+func TestHoldReplacesAndReleases(t *testing.T) {
+	j := startGuarded(t)
+	p := newPeer(t)
+	c := p.held(j)
+	var before []string
+	for i := range 20 {
+		next := p.held(j)
+		j.want("close", "ok")
+		if !broken(c, long) {
+			t.Fatal("the guard holds a connection that was replaced")
+		}
+		if c = next; i == 0 {
+			before = descriptors(t, j.guard.Process.Pid)
+		}
+	}
+	if broken(c, short) {
+		t.Fatal("closed by the agent, but not held")
+	}
+	if after := descriptors(t, j.guard.Process.Pid); len(after) != len(before) {
+		t.Errorf("descriptors of the guard: %q, then %q", before, after)
+	}
+	for _, w := range j.workers() {
+		for _, d := range descriptors(t, w.pid) {
+			if strings.Contains(d, "socket") || strings.Contains(d, "timerfd") {
+				t.Errorf("%v has inherited %s", w, d)
+			}
+		}
+	}
+	j.want("release", "ok")
+	if !broken(c, long) {
+		t.Error("not released")
+	}
+	j.want("release", "ok") // of nothing
+	j.want("stop", "ok")
+	j.tell("end")
+	j.ends(7)
+}
+
+// descriptors lists what a process has open.
+func descriptors(t *testing.T, pid int) []string {
+	t.Helper()
+	dir := fmt.Sprintf("/proc/%d/fd/", pid)
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	for _, e := range entries {
+		to, _ := os.Readlink(dir + e.Name()) // closed meanwhile
+		all = append(all, e.Name()+" "+to)
+	}
+	return all
+}
+
+// The agent is killed while it hands over one connection after another.
+func TestAgentDiesHolding(t *testing.T) {
+	for range testenv.Repeat(t, 5, 100) {
+		j := startGuarded(t)
+		p := newPeer(t)
+		j.tell("storm " + p.Addr().String())
+		var conns []net.Conn
+		for range 50 {
+			c, err := p.Accept()
+			if err != nil {
+				t.Fatal(err)
+			}
+			conns = append(conns, c)
+		}
+		j.signalAgent(syscall.SIGKILL)
+		for _, c := range conns {
+			if !broken(c, long) {
+				t.Error("a connection is held though nobody is left")
+			}
+			_ = c.Close()
+		}
+		j.ends(137)
+	}
+}
+
+// An agent that is stopped loses its workers by the deadline, and learns why when it goes on.
+func TestDeadline(t *testing.T) {
+	const in = 300 * time.Millisecond
+	for _, args := range [][]string{nil, {"nested"}} {
+		t.Run(strings.Join(append(args, "guard"), " "), func(t *testing.T) {
+			j := startGuarded(t, args...)
+			c := newPeer(t).held(j)
+			best := time.Hour
+			for range 3 { // it can fire again and again
+				ps := j.workers()
+				start := time.Now()
+				j.want("deadline "+in.String(), "ok")
+				set := time.Now()
+				j.signalAgent(syscall.SIGSTOP)
+				awaitDead(t, ps)
+				if took := time.Since(start); took < in {
+					t.Errorf("dead after %v", took)
+				}
+				best = min(best, time.Since(set)-in)
+				j.signalAgent(syscall.SIGCONT)
+				j.want("fired 10s", "yes")
+				j.want("exit", "killed by signal 9 (SIGKILL), by us: false")
+				j.want("stop", "ok")
+				j.want("deadline 1m", "ok")
+			}
+			t.Logf("dead %v after the deadline", best)
+			if best > 200*time.Millisecond { // the best of some: the machine may be busy
+				t.Errorf("dead %v after the deadline at the earliest", best)
+			}
+			j.want("fired 100ms", "no")
+			if broken(c, short) {
+				t.Error("the held connection did not outlive the deadline")
+			}
+			j.tell("end")
+			j.ends(7)
+			if n := strings.Count(j.stderr.String(), "silent for 300ms\n"); n != 3 {
+				t.Errorf("said %d times that the agent was silent", n)
+			}
+		})
+	}
+}
+
+// What was renewed, or disarmed, does not fire: not even if the guard was stopped at the time.
+func TestDeadlineIsKept(t *testing.T) {
+	const in = time.Second
+	j := startGuarded(t)
+	ps := j.workers()
+	j.want("renew "+in.String(), "ok")
+	<-time.After(in + in/2)
+	j.signalGuard(syscall.SIGSTOP)
+	<-time.After(in + in/2)
+	j.signalGuard(syscall.SIGCONT)
+	j.want("fired 100ms", "no")
+	if left := living(ps, false); len(left) != len(ps) {
+		t.Errorf("%d of %d processes left", len(left), len(ps))
+	}
+
+	j = startGuarded(t)
+	ps = j.workers()
+	j.want("deadline 500ms", "ok")
+	j.want("deadline 0", "ok")
+	j.want("fired 700ms", "no")
+	if left := living(ps, false); len(left) != len(ps) {
+		t.Errorf("%d of %d processes left", len(left), len(ps))
+	}
+}
+
+// The whole node stood still, and the agent is the first to go on: a sign of life comes
+// too late.
+func TestDeadlineStaysPassed(t *testing.T) {
+	for _, late := range []string{"10s", "0"} {
+		j := startGuarded(t)
+		ps := j.workers()
+		j.want("deadline 200ms", "ok")
+		j.signalGuard(syscall.SIGSTOP)
+		j.signalAgent(syscall.SIGSTOP)
+		<-time.After(400 * time.Millisecond)
+		j.signalAgent(syscall.SIGCONT)
+		j.want("deadline "+late, "ok")
+		j.signalGuard(syscall.SIGCONT)
+		awaitDead(t, ps)
+		j.want("fired 10s", "yes")
+		j.want("stop", "ok")
+
+		j.want("deadline 1m", "ok")
+		ps = j.workers() // all is as at the beginning
+		j.want("fired 100ms", "no")
+		if left := living(ps, false); len(left) != len(ps) {
+			t.Errorf("%d of %d processes left", len(left), len(ps))
+		}
+		j.want("deadline -1s", "ok")
+		awaitDead(t, ps)
+		j.want("fired 10s", "yes")
+	}
+}
+
+// Workers that fork while they are killed are killed too. Not for ever: on a busy machine they
+// would take it over.
+func TestDeadlineOfAForkingJob(t *testing.T) {
+	for range testenv.Repeat(t, 3, 50) {
+		j := startGuarded(t)
+		j.want(`start for i in $(seq 300); do setsid sleep 1000 & done; wait`, "ok")
+		j.want("deadline 50ms", "ok")
+		j.signalAgent(syscall.SIGSTOP)
+		for none, bound := 0, time.Now().Add(long); none < 40; { // for 0.2 s
+			<-time.After(5 * time.Millisecond)
+			if none++; len(j.family()) > 0 {
+				none = 0
+			}
+			if time.Now().After(bound) {
+				t.Fatalf("%d processes live", len(j.family()))
+			}
+		}
+		j.signalAgent(syscall.SIGKILL)
+		j.ends(137)
+	}
+}
+
+// A console that takes nothing does not keep the guard from its work.
+func TestDeadlineOnAMuteConsole(t *testing.T) {
+	j := startGuarded(t, "mute")
+	for range 2 {
+		ps := j.workers()
+		j.want("deadline 50ms", "ok")
+		awaitDead(t, ps)
+		j.want("fired 10s", "yes")
+		j.want("stop", "ok")
+		j.want("deadline 0", "ok")
+	}
+	ps := j.workers()
+	j.signalAgent(syscall.SIGKILL)
+	j.ends(137)
+	if left := living(ps, true); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+}

@@ -1,0 +1,164 @@
+package procs
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// exitBystander is the code of a guard that killed a child which was not the job's.
+const exitBystander = 99
+
+// runGuarded is a small launcher. Its arguments change the guard: "nested" gives it a child of its
+// own beforehand, "mute" a console that takes nothing.
+func runGuarded(args []string) {
+	part, lifeline, err := OpenLifeline()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	if part == PartAgent {
+		a := &obedient{lifeline: lifeline}
+		a.obey()
+		return
+	}
+	var bystander *exec.Cmd
+	if part == PartNone && slices.Contains(args, "nested") {
+		bystander = exec.Command("sleep", "1000")
+		if err := bystander.Start(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+	}
+	r, err := Guard(lifeline, func(after time.Duration) {
+		fmt.Fprintf(os.Stderr, "silent for %v\n", after)
+		if slices.Contains(args, "mute") {
+			select {}
+		}
+	})
+	code := r.Exit.ShellCode()
+	if err != nil || len(r.Stuck) > 0 {
+		fmt.Fprintln(os.Stderr, err, r.Stuck)
+		code = 1
+	}
+	if bystander != nil {
+		if bystander.Process.Signal(syscall.SIGTERM) != nil || bystander.Wait().Error() != "signal: terminated" {
+			code = exitBystander
+		}
+	}
+	lifeline.Announce()
+	os.Exit(code)
+}
+
+// obedient is an agent that does what it reads, a line each, and answers each with one line.
+type obedient struct {
+	lifeline *Lifeline
+	conns    []*net.TCPConn
+	sup      *Supervisor
+	group    *Group
+	renew    *time.Ticker
+}
+
+// obey ends when the guard is gone, as an agent does.
+func (a *obedient) obey() {
+	lines := make(chan string)
+	go func() {
+		for in := bufio.NewScanner(os.Stdin); in.Scan(); {
+			lines <- in.Text()
+		}
+	}()
+	for {
+		select {
+		case line := <-lines:
+			word, rest, _ := strings.Cut(line, " ")
+			answer, err := a.do(word, rest)
+			if err != nil {
+				answer = "error: " + err.Error()
+			}
+			fmt.Println(answer)
+		case <-a.lifeline.Broken():
+			if a.group != nil {
+				_ = a.group.Stop(Ladder{Signal: syscall.SIGKILL})
+			}
+			os.Exit(1)
+		}
+	}
+}
+
+func (a *obedient) do(word, rest string) (answer string, err error) {
+	switch word {
+	case "pid":
+		return fmt.Sprint(os.Getpid()), nil
+	case "start": // SCRIPT
+		return "ok", a.start(rest)
+	case "exit": // how the worker ended
+		e := <-a.group.Exits()
+		return fmt.Sprintf("%v, by us: %v", e, e.Stopped), nil
+	case "stop":
+		return "ok", a.group.Stop(Ladder{Signal: syscall.SIGKILL})
+	case "hold": // ADDRESS
+		return "ok", a.hold(rest)
+	case "storm": // ADDRESS; it never answers
+		for {
+			if err := a.hold(rest); err != nil {
+				return "", err
+			}
+		}
+	case "close": // the connections held, here
+		for _, c := range a.conns {
+			_ = c.Close()
+		}
+		return "ok", nil
+	case "release":
+		return "ok", a.lifeline.Release()
+	case "deadline", "renew": // DURATION; renew goes on with it
+		in, err := time.ParseDuration(rest)
+		a.lifeline.Deadline(in)
+		if word == "renew" {
+			a.renew = time.NewTicker(in / 20)
+			go func() {
+				for range a.renew.C {
+					a.lifeline.Deadline(in)
+				}
+			}()
+		}
+		return "ok", err
+	case "fired": // told within DURATION?
+		in, err := time.ParseDuration(rest)
+		select {
+		case <-a.lifeline.Fired():
+			return "yes", err
+		case <-time.After(in):
+			return "no", err
+		}
+	case "end": // in order
+		a.lifeline.Announce()
+		os.Exit(7)
+	}
+	return "", fmt.Errorf("what is %q?", word)
+}
+
+func (a *obedient) start(script string) (err error) {
+	if a.sup == nil {
+		if a.sup, err = NewSupervisor(Options{}); err != nil {
+			return err
+		}
+	}
+	a.group, err = a.sup.Start([]Spec{{Argv: []string{"sh", "-c", script}, Env: os.Environ()}})
+	return err
+}
+
+func (a *obedient) hold(address string) error {
+	c, err := net.Dial("tcp", address)
+	if err != nil {
+		return err
+	}
+	a.conns = append(a.conns, c.(*net.TCPConn))
+	return a.lifeline.Hold(c.(*net.TCPConn))
+}

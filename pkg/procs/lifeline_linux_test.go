@@ -1,0 +1,117 @@
+package procs
+
+import (
+	"errors"
+	"net"
+	"os"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// What passed fires once, and is not undone by a call that comes before the answer; after it
+// one is heard.
+func TestDeadlineFiresOnce(t *testing.T) {
+	timer, err := newGuardTimer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer timer.close()
+	fd, err := syscall.Dup(timer.fd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var d deadline
+	d.open(fd)
+	defer d.close()
+	fires := func(within time.Duration) bool {
+		select {
+		case <-timer.expired:
+			return true
+		case <-time.After(within):
+			return false
+		}
+	}
+	for _, in := range []time.Duration{20 * time.Millisecond, -time.Second, time.Nanosecond, 3 * time.Millisecond} {
+		d.set(in)
+		if !fires(long) {
+			t.Fatalf("%v: did not fire", in)
+		}
+		for _, late := range []time.Duration{0, time.Minute, -1} {
+			d.set(late)
+			if after, passed := timer.passed(); !passed || after != max(in, 0) || fires(short/5) {
+				t.Errorf("%v, then %v: passed %v after %v", in, late, passed, after)
+			}
+		}
+		d.answered()
+		for _, next := range []time.Duration{0, time.Minute, 0} {
+			d.set(next)
+			if _, passed := timer.passed(); passed || fires(short/5) {
+				t.Errorf("%v, then %v after the answer: passed %v", in, next, passed)
+			}
+		}
+	}
+}
+
+// All that a dead agent had sent counts, though somebody else has its end of the lifeline open.
+func TestLifelineIsReadToTheEnd(t *testing.T) {
+	for range 20 {
+		link, theirs, err := newGuardLink()
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := &Lifeline{link: os.NewFile(uintptr(theirs), "lifeline")}
+		p := newPeer(t)
+		c, err := net.Dial("tcp", p.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 100 {
+			if err := errors.Join(l.Release(), l.Hold(c.(*net.TCPConn))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		l.Announce()
+		if !link.finish() || link.held < 0 {
+			t.Errorf("announced and held, but not seen: %d", link.held)
+		}
+		link.close()
+		_, _ = l.link.Close(), c.Close()
+		if err := l.Hold(c.(*net.TCPConn)); err == nil {
+			t.Error("held what is closed")
+		}
+	}
+}
+
+// A guard that reads nothing does not stop the agent.
+func TestSayingDoesNotBlock(t *testing.T) {
+	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	guard, l := os.NewFile(uintptr(fds[0]), "guard"), &Lifeline{link: os.NewFile(uintptr(fds[1]), "lifeline")}
+	defer func() { _, _ = guard.Close(), l.link.Close() }()
+	for range 100_000 {
+		if err := l.Release(); err != nil {
+			if !errors.Is(err, syscall.EAGAIN) {
+				t.Error(err)
+			}
+			return
+		}
+	}
+	t.Error("there is room for everything")
+}
+
+// Without a guard nothing happens.
+func TestNoLifeline(t *testing.T) {
+	var none *Lifeline
+	none.Deadline(time.Nanosecond)
+	none.Announce()
+	if err := errors.Join(none.Hold(nil), none.Release()); err != nil {
+		t.Error(err)
+	}
+	if none.Fired() != nil || none.Broken() != nil {
+		t.Error("a lifeline that is not there can tell something")
+	}
+	none.Close()
+}

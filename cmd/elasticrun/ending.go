@@ -9,6 +9,7 @@ import (
 
 	"github.com/elasticrun/elasticrun/internal/config"
 	"github.com/elasticrun/elasticrun/pkg/agent"
+	"github.com/elasticrun/elasticrun/pkg/procs"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
@@ -33,6 +34,8 @@ func conclude(result agent.RunResult, err error) ending {
 	var told *agent.SignalError
 	var busy *rdzv.ListenError
 	var bad *config.UsageError
+	var stuck *procs.StuckError
+	_, failed := result.RootCause()
 	switch {
 	case errors.As(err, &told):
 		return ending{code: 128 + int(told.Signal), reason: config.ReasonSignal, err: err}
@@ -42,20 +45,28 @@ func conclude(result agent.RunResult, err error) ending {
 		return ending{code: exitUsage, reason: config.ReasonUsage, err: err}
 	case errors.Is(err, rdzv.ErrRendezvous):
 		return ending{code: exitRendezvous, reason: config.ReasonRendezvous, err: err}
+	case errors.As(err, &stuck) && failed: // its siblings do not die, which is no defect
+		return blame(result, err)
 	case err != nil:
 		return ending{code: exitInternal, reason: config.ReasonInternal, err: err}
 	case !result.IsFailed():
 		return ending{}
 	}
+	return blame(result, nil)
+}
+
+// blame ends by the root cause, which is the same on every node of the job.
+func blame(result agent.RunResult, err error) ending {
 	root, known := result.RootCause()
-	switch {
-	case !known:
-		return ending{code: 1, reason: config.ReasonWorkerFailed}
-	case root.Exit.Signal != 0:
-		return ending{code: root.Exit.ShellCode(), reason: config.ReasonWorkerKilled, root: &root}
-	default:
-		return ending{code: root.Exit.ShellCode(), reason: config.ReasonWorkerFailed, root: &root}
+	if !known {
+		return ending{code: 1, reason: config.ReasonWorkerFailed, err: err}
 	}
+	// A failure is never told as a success, whatever another node says of it.
+	e := ending{code: max(1, root.Exit.ShellCode()), reason: config.ReasonWorkerFailed, err: err, root: &root}
+	if root.Exit.Signal != 0 {
+		e.reason = config.ReasonWorkerKilled
+	}
+	return e
 }
 
 // fail says how the launcher ends and returns its exit code.

@@ -17,6 +17,13 @@ func failed(e procs.Exit) agent.RunResult {
 	return agent.RunResult{State: agent.Failed, Failures: map[int]agent.Failure{3: {GlobalRank: 3, LocalRank: 1, Exit: e}}}
 }
 
+// elsewhere is the result of a run that ended because of a worker on another node, while rank 3 here failed too.
+func elsewhere(e procs.Exit) agent.RunResult {
+	r := failed(procs.Exit{Code: 1})
+	r.Cause = &agent.Failure{Host: "node7", GlobalRank: 60, LocalRank: 4, Exit: e}
+	return r
+}
+
 func TestConclude(t *testing.T) {
 	tests := []struct {
 		name   string
@@ -39,6 +46,20 @@ func TestConclude(t *testing.T) {
 		},
 		{name: "failed for no known reason", result: agent.RunResult{State: agent.Failed}, code: 1, reason: config.ReasonWorkerFailed},
 		{
+			name: "another node's worker", result: elsewhere(procs.Exit{Code: 9}), code: 9, reason: config.ReasonWorkerFailed,
+			line: "elasticrun: exit_code=9 reason=worker_failed rank=60 local_rank=4",
+		},
+		{
+			name: "another node's worker, killed", result: elsewhere(procs.Exit{Signal: syscall.SIGKILL}), code: 137, reason: config.ReasonWorkerKilled,
+			line: "elasticrun: exit_code=137 reason=worker_killed rank=60 local_rank=4",
+		},
+		{name: "another node tells of a failure with 0", result: elsewhere(procs.Exit{}), code: 1, reason: config.ReasonWorkerFailed},
+		{
+			name: "a node that the job has ended without", code: 7, reason: config.ReasonWorkerFailed,
+			result: agent.RunResult{State: agent.Failed, Cause: &agent.Failure{Host: "node7", Exit: procs.Exit{Code: 7}}},
+			line:   "elasticrun: exit_code=7 reason=worker_failed rank=0 local_rank=0",
+		},
+		{
 			name: "told to stop", err: fmt.Errorf("run: %w", &agent.SignalError{Signal: syscall.SIGTERM}), code: 143, reason: config.ReasonSignal,
 			line: "elasticrun: exit_code=143 reason=signal",
 		},
@@ -49,6 +70,16 @@ func TestConclude(t *testing.T) {
 		{name: "rendezvous timed out", err: fmt.Errorf("join: %w", rdzv.ErrTimeout), code: 75, reason: config.ReasonRendezvous},
 		{name: "rendezvous lost", err: rdzv.ErrConnection, code: 75, reason: config.ReasonRendezvous},
 		{name: "a group that is UNKNOWN", err: &agent.StateError{From: agent.Unknown, To: agent.Healthy}, code: 70, reason: config.ReasonInternal},
+		{
+			name: "a worker failed and its siblings do not die", result: failed(procs.Exit{Code: 7}), err: &procs.StuckError{}, code: 7,
+			reason: config.ReasonWorkerFailed, line: "elasticrun: exit_code=7 reason=worker_failed rank=3 local_rank=1",
+		},
+		{name: "rendezvous lost after a failure", result: failed(procs.Exit{Code: 7}), err: rdzv.ErrConnection, code: 75, reason: config.ReasonRendezvous},
+		{
+			name: "the job ended before enough nodes came", code: 75, reason: config.ReasonRendezvous,
+			err: fmt.Errorf("join: %w", &rdzv.EndedError{Outcome: rdzv.Outcome{Ending: rdzv.EndTimeout}}),
+		},
+		{name: "the job was closed", err: &rdzv.EndedError{Outcome: rdzv.Outcome{Ending: rdzv.EndClosed}}, code: 75, reason: config.ReasonRendezvous},
 		{name: "processes that do not die", err: &procs.StuckError{}, code: 70, reason: config.ReasonInternal},
 	}
 	for _, tt := range tests {

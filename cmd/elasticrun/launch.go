@@ -40,7 +40,7 @@ func launch(args []string, lifeline *procs.Lifeline) int {
 }
 
 // runJob wires the packages together and runs the agent; report is for people, and
-// empty unless workers failed. When it returns nothing of the job is left, and all
+// empty unless workers failed, here or elsewhere. When it returns nothing of the job is left, and all
 // of its output has been written.
 func runJob(ctx context.Context, t *told, cfg *config.Config, console *procs.Console) (result agent.RunResult, report string, err error) {
 	log, lines := newLogger(cfg.LogFormat, cfg.LogLevel, console.Stderr())

@@ -68,7 +68,7 @@ func (p *plan) agent(t *told, cfg *config.Config, supervisor *procs.Supervisor, 
 	opts := agent.Options{
 		Spec: p.spec, Rendezvous: p.handler, Launcher: launcher{supervisor}, LogFolders: p.logs, Env: p.env,
 		Forward: t.forward, Hurry: t.hurry,
-		ShutdownTimeout: cfg.ShutdownTimeout, ExitBarrierTimeout: cfg.ExitBarrierTimeout, Logger: log,
+		ShutdownTimeout: cfg.ShutdownTimeout, Logger: log,
 	}
 	if cfg.EventLogHandler == "console" {
 		opts.Events = events.NewLines(lines)
@@ -190,6 +190,7 @@ func numaBinding(ctx context.Context, cfg *config.Config) ([][]int, error) {
 // rendezvous makes the handler of the backend that was chosen.
 func rendezvous(ctx context.Context, cfg *config.Config, log zerolog.Logger) (rdzv.Handler, error) {
 	opts := &rdzv.SingleNodeOptions{
+		MaxRestarts:      cfg.MaxRestarts,
 		LocalAddr:        cfg.LocalAddr,
 		WorkersHostStore: os.Getenv("TORCH_DISABLE_SHARE_RDZV_TCP_STORE") == "1",
 		Logger:           &log,

@@ -53,7 +53,7 @@ var rules = map[string]rule{
 		why:    "it reads the machine, and knows nothing of jobs",
 	},
 	"pkg/agent": {
-		ours:   []string{"pkg/rdzv", "pkg/procs", "pkg/kvstore", "pkg/events"},
+		ours:   []string{"pkg/rdzv", "pkg/procs", "pkg/events"},
 		theirs: []string{"github.com/rs/zerolog", "golang.org/x/sync"},
 		why:    "the worker group's life is decided without flags, files and sockets",
 	},

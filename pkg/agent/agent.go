@@ -21,9 +21,10 @@ type Rendezvous interface {
 	Backend() string
 	RunID() string
 	NextRendezvous(ctx context.Context, self rdzv.Member) (*rdzv.Round, error)
-	NumNodesWaiting() int
-	Changed() <-chan struct{}
-	SetClosed(ctx context.Context) error
+	Stops() <-chan rdzv.Stop
+	Fail(f rdzv.Failure)
+	Succeed(ctx context.Context) (*rdzv.Stop, error)
+	Leave()
 }
 
 // Launcher starts worker processes.
@@ -75,8 +76,6 @@ type Options struct {
 	Hurry <-chan struct{}
 	// ShutdownTimeout is how long workers have to obey a signal before SIGKILL.
 	ShutdownTimeout time.Duration
-	// ExitBarrierTimeout bounds the wait for other nodes after success.
-	ExitBarrierTimeout time.Duration
 	// Logger is the launcher's own log; the zero value discards.
 	Logger zerolog.Logger
 }
@@ -97,12 +96,15 @@ type Agent struct {
 
 	// Owned by the goroutine in Run.
 	started    time.Time
-	remaining  int // restarts that are left
-	round      *rdzv.Round
-	processes  Processes
+	restarts   int         // of the job that were charged, as of the last round
+	round      *rdzv.Round // the last; nil before the first
+	halt       *rdzv.Stop  // why the workers of the round must stop; nil while they may run
+	failures   map[int]Failure
+	processes  Processes        // nil while none run
 	running    int              // workers that have not exited yet
+	done       bool             // all workers of the round have exited with 0
 	files      []procs.LogFiles // by local rank, of the current start
-	membership bool             // the start that comes next was not charged
+	membership bool             // the current round was not begun by a charged restart
 
 	mu    sync.Mutex
 	group WorkerGroup // written by Run under mu, read by anybody
@@ -113,8 +115,8 @@ func New(opts Options) (*Agent, error) {
 	if err := opts.Spec.Validate(); err != nil {
 		return nil, err
 	}
-	if opts.ShutdownTimeout < 0 || opts.ExitBarrierTimeout < 0 {
-		return nil, errors.New("agent: a timeout is negative")
+	if opts.ShutdownTimeout < 0 {
+		return nil, errors.New("agent: the shutdown timeout is negative")
 	}
 	host, err := os.Hostname()
 	if err != nil {
@@ -122,7 +124,7 @@ func New(opts Options) (*Agent, error) {
 	}
 	a := &Agent{
 		opts: opts, hostname: host, metrics: opts.Metrics, sink: opts.Events, log: opts.Logger,
-		remaining: opts.Spec.MaxRestarts, group: newWorkerGroup(opts.Spec),
+		group: newWorkerGroup(opts.Spec),
 	}
 	a.group.State = Init
 	if a.metrics == nil {
@@ -145,17 +147,17 @@ func (a *Agent) WorkerGroup(role string) (WorkerGroup, bool) {
 	return a.group.clone(), true
 }
 
-// Report describes how the run failed; it is empty where no worker did.
+// Report describes how the run failed; it is empty where no worker is known to have.
 func (a *Agent) Report(r RunResult) string {
-	return Report(a.opts.Spec.DisplayName(), a.hostname, r)
+	return Report(a.opts.Spec.DisplayName(), r)
 }
 
-// Run runs the group until it has succeeded, or failed with no restart left, and
-// returns which. It stops the workers and returns an error wrapping the context's
-// cause when ctx ends: with a [*SignalError] workers get that signal and the
-// shutdown timeout, else SIGKILL. Any other error is a rendezvous that could not be formed
-// ([rdzv.ErrRendezvous]), a log folder that could not be written, or a defect, which leaves
-// the group Unknown. Whatever it returns, no worker is left.
+// Run runs the group until the job has succeeded or failed, and returns which. It stops the workers and returns an
+// error wrapping the context's cause when ctx ends: with a [*SignalError] workers get that signal and the
+// shutdown timeout, else SIGKILL. Any other error is a rendezvous that could not be formed or was lost
+// ([rdzv.ErrRendezvous]), a process that does not die ([*procs.StuckError]), a log folder that could not be written, or
+// a defect; the last three leave the group Unknown. With an error the result only holds this node's failures of the
+// last round. Whatever Run returns, no worker is left but those that the error names.
 func (a *Agent) Run(ctx context.Context) (RunResult, error) {
 	a.started = time.Now()
 	var result RunResult
@@ -164,24 +166,19 @@ func (a *Agent) Run(ctx context.Context) (RunResult, error) {
 		return err
 	})
 	if err != nil {
+		a.opts.Rendezvous.Leave()
 		err = errors.Join(err, a.stop(ctx, a.ladder(ctx)))
 		if a.state() != Unknown {
 			err = errors.Join(err, a.setState(endState(err)))
 		}
 		a.emitAgent("FAILED", err)
-		return RunResult{State: a.state()}, err
+		return RunResult{State: a.state(), Failures: a.failures, Restarts: a.restarts}, err
 	}
 	a.recordMetrics(result)
 	a.emitResult(result)
 	a.emitAgent("SUCCEEDED", nil) // the run ended in order, whatever its result
-	if err := a.opts.Rendezvous.SetClosed(context.WithoutCancel(ctx)); err != nil {
-		a.log.Warn().Err(err).Msg("closing the rendezvous")
-	}
 	return result, nil
 }
-
-// restarts is the number of restarts charged so far.
-func (a *Agent) restarts() int { return a.opts.Spec.MaxRestarts - a.remaining }
 
 func (a *Agent) state() WorkerState {
 	a.mu.Lock()

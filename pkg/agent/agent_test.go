@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"go.uber.org/goleak"
 
 	"github.com/elasticrun/elasticrun/pkg/procs"
@@ -26,8 +27,8 @@ func TestRunSucceeds(t *testing.T) {
 	if r.State != Succeeded || r.IsFailed() || r.Restarts != 0 || len(r.Failures) != 0 {
 		t.Errorf("result %+v", r)
 	}
-	if !b.rdzv.closed {
-		t.Error("the run id was not closed after success")
+	if diff := cmp.Diff([]string{"rendezvous", "stop SIGTERM", "succeed"}, b.list()); diff != "" {
+		t.Errorf("what was done (-want +got):\n%s", diff)
 	}
 	want := []string{
 		"RENDEZVOUS agent", "ASSIGN_WORKER_RANKS agent", "START worker 100", "START worker 101",
@@ -107,83 +108,23 @@ func TestRunFails(t *testing.T) {
 	}
 }
 
-func TestMembershipChangeIsNotCharged(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, WorkerSpec{MaxRestarts: 0}, runsOn, allSucceed)
-		done := make(chan RunResult)
-		go func() {
-			r, err := b.agent.Run(t.Context())
-			if err != nil {
-				t.Error(err)
-			}
-			done <- r
-		}()
-		synctest.Wait()
-		b.rdzv.arrive(0) // a change that lets nobody in is none
-		synctest.Wait()
-		if len(b.launcher.groups) != 1 {
-			t.Fatal("restarted although no node waits")
-		}
-		b.rdzv.nodes = 1
-		b.rdzv.arrive(2)
-		r := <-done
-		if r.State != Succeeded || r.Restarts != 0 {
-			t.Errorf("result %+v", r)
-		}
-		if diff := cmp.Diff([]string{"0/0/false", "0/1/true"}, b.folders.names); diff != "" {
-			t.Errorf("attempt folders (-want +got):\n%s", diff)
-		}
-		env := b.launcher.specs[1][0].Env
-		for _, want := range []string{"TORCHELASTIC_RESTART_COUNT=0", "ELASTICRUN_ROUND=1"} {
-			if !slices.Contains(env, want) {
-				t.Errorf("environment lacks %s", want)
-			}
-		}
-	})
-}
-
-// A worker that has exited with 0 before the others is not forgotten when a
-// change without consequence wakes the agent.
-func TestPartialSuccessSurvivesWakeups(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, WorkerSpec{}, exits(procs.Exit{LocalRank: 0}))
-		done := make(chan RunResult)
-		go func() {
-			r, _ := b.agent.Run(t.Context())
-			done <- r
-		}()
-		synctest.Wait()
-		b.rdzv.arrive(0)
-		synctest.Wait()
-		b.launcher.groups[0].exit(procs.Exit{LocalRank: 1})
-		if r := <-done; r.State != Succeeded {
-			t.Errorf("result %+v", r)
-		}
-	})
-}
-
 func TestSignalStopsWorkers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, WorkerSpec{MaxRestarts: 5}, runsOn)
 		ctx, cancel := context.WithCancelCause(t.Context())
-		done := make(chan error)
-		go func() {
-			_, err := b.agent.Run(ctx)
-			done <- err
-		}()
-		synctest.Wait()
+		wait := b.start(ctx)
 		cancel(&SignalError{Signal: syscall.SIGINT})
-		err := <-done
+		_, err := wait()
 		var told *SignalError
 		if !errors.As(err, &told) || told.Signal != syscall.SIGINT {
 			t.Errorf("error %v", err)
 		}
 		want := []procs.Ladder{{Signal: syscall.SIGINT, Grace: 30 * time.Second, Leftovers: 30 * time.Second}}
-		if diff := cmp.Diff(want, b.launcher.groups[0].ladders); diff != "" {
+		if diff := cmp.Diff(want, b.group().ladders, cmpopts.IgnoreFields(procs.Ladder{}, "Hurry")); diff != "" {
 			t.Errorf("ladder (-want +got):\n%s", diff)
 		}
-		if b.rdzv.closed {
-			t.Error("a launcher that was told to stop closed the run id")
+		if diff := cmp.Diff([]string{"rendezvous", "leave", "stop SIGINT"}, b.list()); diff != "" {
+			t.Errorf("what was done (-want +got):\n%s", diff)
 		}
 		if b.state() != Stopped {
 			t.Errorf("group left %v", b.state())
@@ -198,15 +139,10 @@ func TestLostGuardKills(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, WorkerSpec{}, runsOn)
 		ctx, cancel := context.WithCancelCause(t.Context())
-		done := make(chan error)
-		go func() {
-			_, err := b.agent.Run(ctx)
-			done <- err
-		}()
-		synctest.Wait()
+		wait := b.start(ctx)
 		gone := errors.New("guard gone")
 		cancel(gone)
-		if err := <-done; !errors.Is(err, gone) {
+		if _, err := wait(); !errors.Is(err, gone) {
 			t.Errorf("error %v", err)
 		}
 		if l := b.launcher.groups[0].ladders; len(l) != 1 || l[0].Signal != syscall.SIGKILL || l[0].Grace != 0 {
@@ -266,29 +202,12 @@ func TestRunErrors(t *testing.T) {
 	}
 }
 
-// A node that finished waits for the others, but not for ever, and its success
-// stands.
-func TestExitBarrier(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, WorkerSpec{}, allSucceed)
-		b.rdzv.nodes = 2
-		start := time.Now()
-		if r := b.run(t); r.State != Succeeded {
-			t.Errorf("result %+v", r)
-		}
-		if took := time.Since(start); took != time.Minute {
-			t.Errorf("waited %v, want the exit barrier's timeout", took)
-		}
-	})
-}
-
 func TestSpecsOfWorkers(t *testing.T) {
 	b := newBench(t, WorkerSpec{MasterAddr: "m", MasterPort: 5}, allSucceed)
 	b.rdzv.nodes, b.rdzv.rank = 3, 2
-	b.agent.opts.ExitBarrierTimeout = 0
 	b.run(t)
-	if want := (rdzv.Member{Role: DefaultRole, LocalWorldSize: 2, MasterAddr: "m", MasterPort: 5}); b.rdzv.seen != want {
-		t.Errorf("joined as %+v, want %+v", b.rdzv.seen, want)
+	if want := (rdzv.Member{Role: DefaultRole, LocalWorldSize: 2, MasterAddr: "m", MasterPort: 5}); b.rdzv.seen[0] != want {
+		t.Errorf("joined as %+v, want %+v", b.rdzv.seen[0], want)
 	}
 	spec := b.launcher.specs[0][1]
 	if diff := cmp.Diff([]string{"/usr/bin/python3", "-u", "train.py", "--rank=1"}, spec.Argv); diff != "" {
@@ -356,11 +275,7 @@ func TestForwardedSignal(t *testing.T) {
 		b := newBench(t, WorkerSpec{}, runsOn)
 		forward := make(chan os.Signal, 1)
 		b.agent.opts.Forward = forward
-		done := make(chan RunResult)
-		go func() {
-			r, _ := b.agent.Run(t.Context())
-			done <- r
-		}()
+		wait := b.start(t.Context())
 		forward <- syscall.SIGUSR1
 		synctest.Wait()
 		g := b.launcher.groups[0]
@@ -368,7 +283,9 @@ func TestForwardedSignal(t *testing.T) {
 			t.Errorf("signals %v, stops %v", g.signals, g.ladders)
 		}
 		allSucceed(g)
-		<-done
+		if _, err := wait(); err != nil {
+			t.Error(err)
+		}
 	})
 }
 
@@ -381,7 +298,6 @@ func TestNewRefuses(t *testing.T) {
 		"negative restarts": func(o *Options) { o.Spec.MaxRestarts = -1 },
 		"CPUs for others":   func(o *Options) { o.Spec.CPUs = [][]int{{0}, {1}} },
 		"negative grace":    func(o *Options) { o.ShutdownTimeout = -1 },
-		"negative barrier":  func(o *Options) { o.ExitBarrierTimeout = -1 },
 	} {
 		o := Options{Spec: good}
 		change(&o)

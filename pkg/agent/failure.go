@@ -1,8 +1,6 @@
 package agent
 
 import (
-	"cmp"
-	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -14,6 +12,7 @@ import (
 
 // Failure is one worker that failed (seed 002, ProcessFailure).
 type Failure struct {
+	Host       string // where the worker ran
 	LocalRank  int
 	GlobalRank int
 	Exit       procs.Exit
@@ -30,42 +29,8 @@ type Failure struct {
 	StderrTail []string
 	// LogFile is the file its stderr went to; empty where it went to none.
 	LogFile string
-}
-
-// RunResult is what a run ended with (seed 002): all-or-nothing, so it is
-// Succeeded if and only if every worker of this agent exited with 0. Return values, which
-// seed 002 has for workers that are functions, do not exist for commands.
-type RunResult struct {
-	State WorkerState
-	// Failures maps global ranks to the workers that failed. Those that the agent
-	// stopped are not among them.
-	Failures map[int]Failure
-	// Restarts counts the restarts that were charged.
-	Restarts int
-}
-
-// IsFailed reports whether the run failed.
-func (r RunResult) IsFailed() bool { return r.State == Failed }
-
-// RootCause returns the failure that began it all; false where none is known.
-func (r RunResult) RootCause() (Failure, bool) {
-	all := r.ordered()
-	if len(all) == 0 {
-		return Failure{}, false
-	}
-	return all[0], true
-}
-
-// ordered returns the failures, the likeliest cause first: what shows signs of
-// its own fault before what only shows that a peer went away, then by time.
-func (r RunResult) ordered() []Failure {
-	return slices.SortedFunc(maps.Values(r.Failures), func(a, b Failure) int {
-		return cmp.Or(
-			cmp.Compare(a.suspicion(), b.suspicion()),
-			a.Time.Compare(b.Time),
-			cmp.Compare(a.GlobalRank, b.GlobalRank),
-		)
-	})
+	// Text is what another node tells of its worker in place of error file and stderr; empty for this node's own.
+	Text string
 }
 
 // Grades of evidence against a worker, strongest first.

@@ -5,83 +5,18 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/elasticrun/elasticrun/pkg/events"
-	"github.com/elasticrun/elasticrun/pkg/kvstore"
 	"github.com/elasticrun/elasticrun/pkg/procs"
-	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
-
-// fakeRendezvous answers each call with the next of its rounds.
-type fakeRendezvous struct {
-	mu      sync.Mutex
-	nodes   int // world size of its rounds
-	rank    int
-	calls   int
-	err     error // of the call numbered failAt
-	failAt  int
-	waiting int
-	changed chan struct{}
-	closed  bool
-	seen    rdzv.Member
-	store   kvstore.Store
-}
-
-func newFakeRendezvous() *fakeRendezvous {
-	return &fakeRendezvous{nodes: 1, failAt: -1, changed: make(chan struct{}, 1)}
-}
-
-func (f *fakeRendezvous) Backend() string { return "fake" }
-func (f *fakeRendezvous) RunID() string   { return "run-1" }
-
-func (f *fakeRendezvous) NextRendezvous(ctx context.Context, self rdzv.Member) (*rdzv.Round, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
-	}
-	f.waiting, f.seen = 0, self
-	if f.calls == f.failAt {
-		return nil, f.err
-	}
-	members := slices.Repeat([]rdzv.Member{self}, f.nodes)
-	if f.store == nil {
-		f.store = kvstore.NewHashStore()
-	}
-	f.calls++
-	return &rdzv.Round{
-		Number: f.calls - 1, Rank: f.rank, WorldSize: f.nodes, Assignment: rdzv.Assign(members)[f.rank],
-		Store: f.store, MasterAddr: "127.0.0.1", MasterPort: 1234, UseAgentStore: true,
-	}, nil
-}
-
-func (f *fakeRendezvous) NumNodesWaiting() int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.waiting
-}
-
-func (f *fakeRendezvous) Changed() <-chan struct{} { return f.changed }
-
-// arrive makes n nodes wait.
-func (f *fakeRendezvous) arrive(n int) {
-	f.mu.Lock()
-	f.waiting = n
-	f.mu.Unlock()
-	f.changed <- struct{}{}
-}
-
-func (f *fakeRendezvous) SetClosed(context.Context) error {
-	f.closed = true
-	return nil
-}
 
 // fakeLauncher starts fakeGroups and lets a test script each of them.
 type fakeLauncher struct {
+	*journal
 	script []func(g *fakeGroup) // one for each start
 	specs  [][]procs.Spec
 	groups []*fakeGroup
@@ -92,7 +27,7 @@ func (l *fakeLauncher) Start(specs []procs.Spec) (Processes, error) {
 	if l.err != nil {
 		return nil, l.err
 	}
-	g := &fakeGroup{pids: map[int]int{}, exits: make(chan procs.Exit, len(specs)), tails: map[int][]string{}}
+	g := &fakeGroup{journal: l.journal, pids: map[int]int{}, exits: make(chan procs.Exit, len(specs)), tails: map[int][]string{}}
 	for _, s := range specs {
 		g.pids[s.LocalRank] = 100*(len(l.groups)+1) + s.LocalRank
 	}
@@ -105,6 +40,7 @@ func (l *fakeLauncher) Start(specs []procs.Spec) (Processes, error) {
 // fakeGroup is a group of workers that end when the test says so or when they are
 // stopped.
 type fakeGroup struct {
+	*journal
 	pids    map[int]int
 	exits   chan procs.Exit
 	tails   map[int][]string
@@ -129,6 +65,7 @@ func (g *fakeGroup) exit(e procs.Exit) {
 }
 
 func (g *fakeGroup) Stop(l procs.Ladder) error {
+	g.note("stop %s", procs.SignalName(l.Signal))
 	g.ladders = append(g.ladders, l)
 	if g.onStop != nil {
 		g.onStop(g, l)
@@ -186,6 +123,7 @@ func (f *folders) Attempt(restarts, round int, membership bool) (*procs.Attempt,
 
 // bench is an agent on fakes.
 type bench struct {
+	*journal
 	agent    *Agent
 	rdzv     *fakeRendezvous
 	launcher *fakeLauncher
@@ -196,8 +134,9 @@ type bench struct {
 
 func newBench(t *testing.T, spec WorkerSpec, script ...func(*fakeGroup)) *bench {
 	t.Helper()
+	j := &journal{}
 	b := &bench{
-		rdzv: newFakeRendezvous(), launcher: &fakeLauncher{script: script}, folders: newFolders(t),
+		journal: j, rdzv: newFakeRendezvous(j, spec.MaxRestarts), launcher: &fakeLauncher{journal: j, script: script}, folders: newFolders(t),
 		events: &events.Recorder{}, metrics: &events.Metrics{},
 	}
 	if spec.Role == "" {
@@ -210,7 +149,7 @@ func newBench(t *testing.T, spec WorkerSpec, script ...func(*fakeGroup)) *bench 
 	var err error
 	b.agent, err = New(Options{
 		Spec: spec, Rendezvous: b.rdzv, Launcher: b.launcher, LogFolders: b.folders, Env: []string{"HOME=/h"},
-		Events: b.events, Metrics: b.metrics, ShutdownTimeout: 30 * time.Second, ExitBarrierTimeout: time.Minute,
+		Events: b.events, Metrics: b.metrics, ShutdownTimeout: 30 * time.Second,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -240,6 +179,26 @@ func (b *bench) run(t *testing.T) RunResult {
 	}
 	return r
 }
+
+// start runs the agent in the background and returns, once it has nothing to do, what to call for its result. Call it
+// in a bubble of synctest.
+func (b *bench) start(ctx context.Context) (wait func() (RunResult, error)) {
+	var r RunResult
+	var err error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		r, err = b.agent.Run(ctx)
+	}()
+	synctest.Wait()
+	return func() (RunResult, error) {
+		<-done
+		return r, err
+	}
+}
+
+// group is the set of workers that was started last.
+func (b *bench) group() *fakeGroup { return b.launcher.groups[len(b.launcher.groups)-1] }
 
 func (b *bench) state() WorkerState {
 	g, _ := b.agent.WorkerGroup(DefaultRole)

@@ -3,83 +3,65 @@ package agent
 import (
 	"context"
 	"errors"
-	"fmt"
 	"syscall"
 	"time"
 
-	"github.com/elasticrun/elasticrun/pkg/kvstore"
 	"github.com/elasticrun/elasticrun/pkg/procs"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
-// exitBarrierKey is where agents meet after success (seed 002,
-// _TERMINAL_STATE_SYNC_ID).
-const exitBarrierKey = "torchelastic/agent/terminal_state"
-
-// leftoverGrace is how long processes that outlive their worker have to obey a
-// signal when the job goes on or has ended by itself.
-const leftoverGrace = 2 * time.Second
-
-// loop is seed 002's run loop, without its polling.
+// loop runs the group round after round, until the rendezvous says that the job has ended. It is seed 002's run
+// loop without its polling, and without its budget: what follows from a failure is the rendezvous' decision.
 func (a *Agent) loop(ctx context.Context) (RunResult, error) {
 	role := a.opts.Spec.Role
 	a.log.Info().Str("role", role).Str("entrypoint", a.opts.Spec.EntrypointName()).Msg("starting workers")
-	err := a.metrics.Prof("initialize_workers", func() error { return a.initialize(ctx) })
+	err := a.prof("initialize_workers", func() error { return a.initialize(ctx) })
 	for err == nil {
-		var seen observation
-		if seen, err = a.watch(ctx); err != nil {
+		var failed *procs.Exit
+		if failed, err = a.watch(ctx); err != nil {
 			break
 		}
 		a.putState()
-		switch decide(a.state(), a.remaining, seen.waiting) {
-		case finish:
-			return a.succeed(ctx)
-		case giveUp:
-			return a.fail(ctx, seen)
-		case restartCharged:
-			a.logFailure(seen.failed)
-			a.remaining--
-			a.membership = false
-			err = a.restart(ctx)
-		case restartMembership:
-			a.log.Warn().Int("nodes_waiting", seen.waiting).Msg("nodes are waiting: restarting the worker group, which is not charged")
-			a.membership = true
-			err = a.restart(ctx)
-		case keepWatching:
-		case abort:
-			err = fmt.Errorf("worker group is in state %v", a.state())
+		if a.state() == Succeeded {
+			if err = a.succeed(ctx); err == nil && a.halt == nil {
+				return RunResult{State: Succeeded, Restarts: a.restarts}, nil
+			}
 		}
+		if err == nil {
+			err = a.restart(ctx, failed)
+		}
+	}
+	if outcome, ok := finished(err); ok {
+		return a.conclude(outcome)
 	}
 	return RunResult{}, err
 }
 
-// observation is what one watch ended with.
-type observation struct {
-	failed  procs.Exit // the first failure, where the group failed
-	waiting int        // nodes that wait to be let in
-}
-
-// watch blocks until the group has changed state or nodes are waiting.
-func (a *Agent) watch(ctx context.Context) (observation, error) {
+// watch blocks until the round is over for this node: a worker has failed, which it returns, all have succeeded,
+// or the rendezvous wants them stopped (a.halt).
+func (a *Agent) watch(ctx context.Context) (failed *procs.Exit, err error) {
 	stopSampling := a.sampleUsage()
 	defer stopSampling()
 	for {
 		select {
 		case exit := <-a.processes.Exits():
 			if !exit.Success() {
-				return observation{failed: exit}, a.setState(Failed)
+				return &exit, a.setState(Failed)
 			}
 			if a.running--; a.running == 0 {
-				return observation{}, a.setState(Succeeded)
+				a.done = true
+				return nil, a.setState(Succeeded)
 			}
-		case <-a.opts.Rendezvous.Changed():
-			if n := a.opts.Rendezvous.NumNodesWaiting(); n > 0 {
-				return observation{waiting: n}, nil
+		case stop := <-a.opts.Rendezvous.Stops():
+			if stop.Round == a.round.Number { // else it is about workers that are gone
+				a.halt = &stop
+				a.log.Warn().Int("round", stop.Round).Str("why", stop.Why).Msg("stopping the worker group")
+				return nil, nil
 			}
 		case sig := <-a.opts.Forward:
 			a.processes.Signal(sig.(syscall.Signal))
 		case <-ctx.Done():
-			return observation{}, context.Cause(ctx)
+			return nil, context.Cause(ctx)
 		}
 	}
 }
@@ -87,10 +69,10 @@ func (a *Agent) watch(ctx context.Context) (observation, error) {
 // initialize runs a rendezvous and starts the workers (seed 002,
 // _initialize_workers).
 func (a *Agent) initialize(ctx context.Context) error {
-	if err := a.metrics.Prof("rendezvous", func() error { return a.rendezvous(ctx) }); err != nil {
+	if err := a.prof("rendezvous", func() error { return a.rendezvous(ctx) }); err != nil {
 		return err
 	}
-	if err := a.metrics.Prof("start_workers", a.startWorkers); err != nil {
+	if err := a.prof("start_workers", a.startWorkers); err != nil {
 		return err
 	}
 	return a.setState(Healthy)
@@ -102,19 +84,20 @@ func (a *Agent) rendezvous(ctx context.Context) error {
 	round, err := a.opts.Rendezvous.NextRendezvous(ctx, rdzv.Member{
 		Role: spec.Role, LocalWorldSize: spec.LocalWorldSize,
 		MasterAddr: spec.MasterAddr, MasterPort: spec.MasterPort,
+		Failure: likeliest(a.failures),
 	})
 	if err != nil {
 		return err
 	}
-	a.round = round
+	a.enter(round)
 	a.emitStep("RENDEZVOUS", time.Since(begun))
-	return a.metrics.Prof("assign_worker_ranks", func() error {
+	return a.prof("assign_worker_ranks", func() error {
 		begun := time.Now()
 		a.mu.Lock()
 		a.group.assign(round)
 		a.mu.Unlock()
 		a.emitStep("ASSIGN_WORKER_RANKS", time.Since(begun))
-		a.log.Info().Int("round", round.Number).Int("restart_count", a.restarts()).
+		a.log.Info().Int("round", round.Number).Int("restart_count", a.restarts).
 			Str("master_addr", round.MasterAddr).Int("master_port", round.MasterPort).
 			Int("group_rank", round.Rank).Int("group_world_size", round.WorldSize).
 			Int("global_base", round.Assignment.GlobalBase).Int("world_size", round.Assignment.GlobalWorldSize).
@@ -123,86 +106,102 @@ func (a *Agent) rendezvous(ctx context.Context) error {
 	})
 }
 
-// restart stops the workers and starts them again in a new round (seed 002,
+// enter makes round the current one.
+func (a *Agent) enter(round *rdzv.Round) {
+	again := a.round != nil
+	a.membership = again && round.Restarts == a.restarts
+	if again {
+		verdict := "restarting the worker group after a failure"
+		if a.membership {
+			verdict = "restarting the worker group after a membership change, which is not charged"
+		}
+		a.log.Warn().Int("round", round.Number).Int("nodes", round.WorldSize).Int("restart_count", round.Restarts).
+			Int("max_restarts", a.opts.Spec.MaxRestarts).Msg(verdict)
+	}
+	a.round, a.restarts = round, round.Restarts
+	a.halt, a.failures, a.done = nil, nil, false
+}
+
+// restart ends the round that is over for this node and enters the next (seed 002,
 // _restart_workers).
-func (a *Agent) restart(ctx context.Context) error {
-	return a.metrics.Prof("restart_workers", func() error {
-		if err := a.stop(ctx, a.ladder(ctx)); err != nil {
+func (a *Agent) restart(ctx context.Context, failed *procs.Exit) error {
+	return a.prof("restart_workers", func() error {
+		if err := a.endRound(ctx, failed); err != nil {
 			return err
 		}
 		if err := a.setState(Stopped); err != nil {
 			return err
 		}
-		return a.metrics.Prof("initialize_workers", func() error { return a.initialize(ctx) })
+		return a.prof("initialize_workers", func() error { return a.initialize(ctx) })
 	})
 }
 
-// succeed ends a group whose workers have all exited with 0.
-func (a *Agent) succeed(ctx context.Context) (RunResult, error) {
-	if err := a.stop(ctx, a.ladder(ctx)); err != nil {
-		return RunResult{}, err
+// endRound tells of a failure, if there is one, stops the workers that are left, and keeps what failed.
+func (a *Agent) endRound(ctx context.Context, failed *procs.Exit) error {
+	p := a.processes
+	if p == nil { // all have succeeded, and what they left behind is gone
+		return nil
 	}
-	if err := a.exitBarrier(ctx); err != nil {
-		return RunResult{}, err
-	}
-	return RunResult{State: Succeeded, Restarts: a.restarts()}, nil
-}
-
-// exitBarrier keeps the agent until all others have finished too. Only a signal
-// makes it fail; a time-out does not unmake the success (seed 002).
-func (a *Agent) exitBarrier(ctx context.Context) error {
-	bounded, cancel := context.WithTimeout(ctx, a.opts.ExitBarrierTimeout)
-	defer cancel()
-	err := kvstore.Barrier(bounded, a.round.Store, kvstore.BarrierOptions{
-		WorldSize: a.round.WorldSize, Prefix: exitBarrierKey, Timeout: a.opts.ExitBarrierTimeout,
-	})
-	if ctx.Err() != nil {
+	if ctx.Err() != nil { // then the others are to hear that this node leaves, and nothing of a failure
 		return context.Cause(ctx)
 	}
-	if err != nil {
-		a.log.Warn().Err(err).Dur("timeout", a.opts.ExitBarrierTimeout).Msg("waiting for other nodes at the exit barrier")
+	if failed != nil {
+		a.opts.Rendezvous.Fail(a.describeFailure(p, *failed).forOthers(time.Now()))
+		a.logFailure(*failed)
 	}
-	return nil
-}
-
-// fail ends a group that failed for the last time.
-func (a *Agent) fail(ctx context.Context, seen observation) (RunResult, error) {
-	processes, began := a.processes, time.Now()
-	ladder := a.ladder(ctx)
-	if err := a.stop(ctx, ladder); err != nil {
-		if _, stuck := errors.AsType[*procs.StuckError](err); !stuck {
-			return RunResult{}, err
-		}
-		a.log.Error().Err(err).Msg("the job has failed, and some of it does not end")
-	}
-	if err := awaitSignal(ctx, seen.failed.At); err != nil {
-		return RunResult{}, err
-	}
-	return RunResult{
-		State:    Failed,
-		Failures: a.collectFailures(processes, seen.failed, ladder.Signal, began),
-		Restarts: a.restarts(),
-	}, nil
-}
-
-// awaitSignal tells a failure from the effect of a signal that everybody in a
-// control group got, workers first: then the launcher's own copy is due any moment. It
-// returns the context's cause if that is so.
-func awaitSignal(ctx context.Context, failed time.Time) error {
-	timer := time.NewTimer(50 * time.Millisecond)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-		if time.Since(failed) < time.Second {
-			return context.Cause(ctx)
+	ladder, began := a.ladder(ctx), time.Now()
+	err := a.stop(ctx, ladder)
+	a.failures = a.collectFailures(p, failed, ladder.Signal, began)
+	if err == nil && failed != nil {
+		if err = awaitSignal(ctx, failed.At); err != nil {
+			a.failures = nil
 		}
 	}
-	return nil
+	return err
+}
+
+// succeed tells that all workers have exited with 0 and waits for those of the other nodes. Where a.halt is set
+// afterwards, all have to run again.
+func (a *Agent) succeed(ctx context.Context) error {
+	if err := a.stop(ctx, a.ladder(ctx)); err != nil {
+		return err
+	}
+	if a.halt != nil { // came meanwhile
+		return nil
+	}
+	stop, err := a.opts.Rendezvous.Succeed(ctx)
+	if err == nil && stop != nil {
+		a.halt = stop
+		a.log.Warn().Int("round", stop.Round).Str("why", stop.Why).Msg("the workers have succeeded, and must run again")
+	}
+	return err
+}
+
+// conclude makes the result of a job of which the rendezvous says how it has ended.
+func (a *Agent) conclude(o rdzv.Outcome) (RunResult, error) {
+	switch {
+	case a.round == nil:
+		a.log.Warn().Str("ending", string(o.Ending)).Str("why", o.Text).Msg("the job has ended without this node")
+	case o.Ending == rdzv.EndFailed && o.Cause == nil:
+		a.log.Error().Str("why", o.Text).Msg("the job has failed")
+	}
+	a.restarts = o.Restarts
+	r := RunResult{State: Succeeded, Restarts: o.Restarts}
+	if o.Ending == rdzv.EndFailed {
+		r.State, r.Failures, r.Cause = Failed, a.failures, rootCause(o.Cause, a.failures, time.Now())
+	}
+	return r, a.setState(r.State)
+}
+
+// finished tells whether err says that the job has come to a result, and which.
+func finished(err error) (rdzv.Outcome, bool) {
+	if ended, ok := errors.AsType[*rdzv.EndedError](err); ok {
+		return ended.Outcome, ended.Outcome.Ending == rdzv.EndSucceeded || ended.Outcome.Ending == rdzv.EndFailed
+	}
+	return rdzv.Outcome{}, false
 }
 
 func (a *Agent) logFailure(e procs.Exit) {
 	a.log.Warn().Str("role", a.opts.Spec.Role).Int("local_rank", e.LocalRank).Int("pid", e.PID).
-		Stringer("exit", e).Int("attempts_left", a.remaining).Int("max_restarts", a.opts.Spec.MaxRestarts).
-		Msg("worker group failed: restarting it")
+		Stringer("exit", e).Msg("a worker has failed: stopping the worker group")
 }

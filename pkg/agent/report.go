@@ -13,8 +13,8 @@ const reportWidth = 60
 
 // Report describes a failed run in torchrun's layout (spec: ChildFailedError),
 // with the tail of the root cause's stderr where there is no error file, and
-// with log paths. host is this node's name.
-func Report(name, host string, r RunResult) string {
+// with log paths. A root cause on another node is reported as that node tells it.
+func Report(name string, r RunResult) string {
 	failures := r.ordered()
 	if len(failures) == 0 {
 		return ""
@@ -24,11 +24,11 @@ func Report(name, host string, r RunResult) string {
 	if len(failures) > 1 {
 		var entries []string
 		for i, f := range failures[1:] {
-			entries = append(entries, entry(i+1, host, f))
+			entries = append(entries, entry(i+1, f))
 		}
 		others = strings.Join(entries, "\n")
 	}
-	root := "Root Cause (first observed failure):\n" + entry(0, host, failures[0])
+	root := "Root Cause (first observed failure):\n" + entry(0, failures[0])
 
 	width := len(title)
 	for line := range strings.Lines(others + "\n" + root) {
@@ -40,7 +40,7 @@ func Report(name, host string, r RunResult) string {
 }
 
 // entry describes one failure; the root cause has index 0.
-func entry(index int, host string, f Failure) string {
+func entry(index int, f Failure) string {
 	errorFile := "<N/A>"
 	if f.Error != nil || f.ErrorFileProblem != "" {
 		errorFile = f.ErrorFile
@@ -48,7 +48,7 @@ func entry(index int, host string, f Failure) string {
 	lines := []string{
 		fmt.Sprintf("[%d]:", index),
 		"  time      : " + f.Time.Format("2006-01-02_15:04:05"),
-		"  host      : " + host,
+		"  host      : " + f.Host,
 		fmt.Sprintf("  rank      : %d (local_rank: %d)", f.GlobalRank, f.LocalRank),
 		fmt.Sprintf("  exitcode  : %d (pid: %d)", f.Exit.PythonCode(), f.Exit.PID),
 		"  error_file: " + errorFile,
@@ -60,9 +60,12 @@ func entry(index int, host string, f Failure) string {
 	return strings.Join(lines, "\n")
 }
 
-// traceback says what is known about why: the error file's traceback or message,
+// traceback says what is known about why: what another node tells, the error file's traceback or message,
 // else the signal or the failed start, and the tail of stderr.
 func traceback(f Failure) string {
+	if f.Text != "" {
+		return f.Text
+	}
 	if f.Error != nil {
 		if f.Error.CallStack != "" {
 			return strings.TrimRight(f.Error.CallStack, "\n")

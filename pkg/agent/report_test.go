@@ -19,7 +19,7 @@ var update = flag.Bool("update", false, "rewrite golden files")
 
 func failure(rank int, at int64, e procs.Exit) Failure {
 	e.LocalRank, e.PID = rank, 1000+rank
-	return Failure{LocalRank: rank, GlobalRank: rank, Exit: e, Time: time.Unix(at, 0).UTC()}
+	return Failure{Host: "node1", LocalRank: rank, GlobalRank: rank, Exit: e, Time: time.Unix(at, 0).UTC()}
 }
 
 func TestReport(t *testing.T) {
@@ -31,7 +31,15 @@ func TestReport(t *testing.T) {
 	recorded.Error = &ErrorFile{Message: "ValueError: no", CallStack: "Traceback (most recent call last):\n  here\nValueError: no\n"}
 	garbled := failure(2, 102, procs.Exit{Code: 1})
 	garbled.ErrorFile, garbled.ErrorFileProblem = "/logs/e.json", "parse error file: unexpected end of JSON input"
+	remote := &Failure{
+		Host: "node7", GlobalRank: 60, LocalRank: 4, Exit: procs.Exit{PID: 4711, Signal: syscall.SIGKILL}, Time: time.Unix(99, 0).UTC(),
+		Text: "Signal 9 (SIGKILL) received by PID 4711\nlast lines of stderr:\n  step 7",
+	}
+	causes := map[string]*Failure{"elsewhere": remote, "elsewhere_and_here": remote}
 	tests := map[string][]Failure{
+		"elsewhere":          nil,
+		"elsewhere_and_here": {plain, recorded},
+
 		"traceback":     {plain},
 		"signal":        {failure(3, 100, procs.Exit{Signal: syscall.SIGSEGV})},
 		"cannot_start":  {failure(0, 100, procs.Exit{Code: 127, StartErr: errors.New("execute ./x: no such file or directory")})},
@@ -40,11 +48,11 @@ func TestReport(t *testing.T) {
 	}
 	for name, failures := range tests {
 		t.Run(name, func(t *testing.T) {
-			r := RunResult{State: Failed, Failures: map[int]Failure{}}
+			r := RunResult{State: Failed, Failures: map[int]Failure{}, Cause: causes[name]}
 			for _, f := range failures {
 				r.Failures[f.GlobalRank] = f
 			}
-			got := Report("train.py", "node1", r)
+			got := Report("train.py", r)
 			golden := filepath.Join("testdata", "report", name+".txt")
 			if *update {
 				if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
@@ -60,7 +68,7 @@ func TestReport(t *testing.T) {
 			}
 		})
 	}
-	if got := Report("x", "h", RunResult{State: Failed}); got != "" {
+	if got := Report("x", RunResult{State: Failed}); got != "" {
 		t.Errorf("nothing to report: %q", got)
 	}
 }

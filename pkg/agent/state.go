@@ -49,15 +49,15 @@ func (s WorkerState) metric() string { return strings.ToLower(s.String()) }
 func transitions(from WorkerState) []WorkerState {
 	switch from {
 	case Init:
-		return []WorkerState{Healthy, Stopped}
+		return []WorkerState{Healthy, Stopped, Succeeded, Failed} // the job ended without this node
 	case Healthy, Unhealthy:
 		return []WorkerState{Healthy, Unhealthy, Stopped, Succeeded, Failed}
 	case Failed:
 		return []WorkerState{Stopped}
 	case Succeeded:
-		return []WorkerState{Stopped} // a failure elsewhere restarts all
+		return []WorkerState{Stopped, Succeeded, Failed} // a failure elsewhere restarts all, or ends the job
 	case Stopped:
-		return []WorkerState{Healthy, Stopped}
+		return []WorkerState{Healthy, Stopped, Succeeded, Failed} // no round follows: the job has ended
 	default:
 		return nil
 	}

@@ -1,8 +1,6 @@
 package agent
 
 import (
-	"context"
-	"errors"
 	"maps"
 	"slices"
 	"syscall"
@@ -14,10 +12,6 @@ import (
 
 // usageInterval is how often workers are sampled.
 const usageInterval = 5 * time.Second
-
-// drainBound is how long output may take to reach a console that is not read,
-// once the launcher was told to stop.
-const drainBound = 5 * time.Second
 
 // startWorkers starts one process for each worker of the group (seed 002,
 // _start_workers).
@@ -64,7 +58,7 @@ func (a *Agent) buildSpecs() ([]procs.Spec, error) {
 // up is no reason to end a job.
 func (a *Agent) logFiles() ([]procs.LogFiles, error) {
 	all := make([]procs.LogFiles, a.opts.Spec.LocalWorldSize)
-	attempt, err := a.opts.LogFolders.Attempt(a.restarts(), a.round.Number, a.membership)
+	attempt, err := a.opts.LogFolders.Attempt(a.restarts, a.round.Number, a.membership)
 	for i := 0; err == nil && i < len(all); i++ {
 		all[i], err = attempt.Files(i)
 	}
@@ -79,7 +73,7 @@ func (a *Agent) buildSpec(w Worker, files procs.LogFiles) (procs.Spec, error) {
 	s := a.opts.Spec
 	env, err := workerEnv(envInput{
 		base: a.opts.Env, spec: s, group: a.group, worker: w, round: a.round,
-		runID: a.opts.Rendezvous.RunID(), restartCount: a.restarts(), errorFile: files.Error,
+		runID: a.opts.Rendezvous.RunID(), restartCount: a.restarts, errorFile: files.Error,
 	})
 	if err != nil {
 		return procs.Spec{}, err
@@ -95,68 +89,13 @@ func (a *Agent) buildSpec(w Worker, files procs.LogFiles) (procs.Spec, error) {
 	return spec, nil
 }
 
-// ladder is how the group is stopped now: by the agent's own decision while ctx
-// lives; with the launcher's own signal, and the whole grace for everybody, when it
-// was told to stop; else with SIGKILL.
-func (a *Agent) ladder(ctx context.Context) procs.Ladder {
-	l := procs.Ladder{
-		Signal: syscall.SIGTERM, Grace: a.opts.ShutdownTimeout, Leftovers: leftoverGrace, Hurry: a.opts.Hurry,
-	}
-	var told *SignalError
-	switch {
-	case ctx.Err() == nil:
-	case errors.As(context.Cause(ctx), &told):
-		l.Signal, l.Leftovers = told.Signal, l.Grace
-	default:
-		l.Signal, l.Grace = syscall.SIGKILL, 0
-	}
-	return l
-}
-
-// stop ends the workers that are running, if any, and waits for their output.
-// Told to stop while it waits, it goes on by the ladder, but cuts the wait for
-// a console that nobody reads.
-func (a *Agent) stop(ctx context.Context, l procs.Ladder) error {
-	if a.processes == nil {
-		return nil
-	}
-	p := a.processes
-	a.processes = nil
-	if err := a.metrics.Prof("stop_workers", func() error {
-		return p.Stop(l)
-	}); err != nil {
-		return errors.Join(err, a.setState(Unknown))
-	}
-	bounded, cancel := withGrace(ctx, drainBound)
-	defer cancel()
-	if err := p.Drain(bounded); err != nil {
-		a.log.Warn().Err(err).Msg("output of workers is incomplete")
-	}
-	return nil
-}
-
-// withGrace returns a context that ends d after ctx does.
-func withGrace(ctx context.Context, d time.Duration) (context.Context, context.CancelFunc) {
-	late, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	unregister := context.AfterFunc(ctx, func() {
-		timer := time.NewTimer(d)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-			cancel()
-		case <-late.Done():
-		}
-	})
-	return late, func() {
-		unregister()
-		cancel()
-	}
-}
-
 // collectFailures gathers what the workers ended with of a group whose stop,
-// with the signal stop, began at that time.
-func (a *Agent) collectFailures(p Processes, first procs.Exit, stop syscall.Signal, began time.Time) map[int]Failure {
-	exits := []procs.Exit{first}
+// with the signal stop, began at that time; first was taken before, if it is not nil.
+func (a *Agent) collectFailures(p Processes, first *procs.Exit, stop syscall.Signal, began time.Time) map[int]Failure {
+	var exits []procs.Exit
+	if first != nil {
+		exits = append(exits, *first)
+	}
 	for len(p.Exits()) > 0 {
 		exits = append(exits, <-p.Exits())
 	}
@@ -177,7 +116,7 @@ func (a *Agent) collectFailures(p Processes, first procs.Exit, stop syscall.Sign
 func (a *Agent) describeFailure(p Processes, e procs.Exit) Failure {
 	files := a.files[e.LocalRank]
 	f := Failure{
-		LocalRank: e.LocalRank, GlobalRank: a.group.Workers[e.LocalRank].GlobalRank,
+		Host: a.hostname, LocalRank: e.LocalRank, GlobalRank: a.group.Workers[e.LocalRank].GlobalRank,
 		Exit: e, Time: e.At, ErrorFile: files.Error, StderrTail: p.Tail(e.LocalRank),
 	}
 	var err error

@@ -52,11 +52,16 @@ func (m *Metrics) Names() []string {
 func (m *Metrics) Prof(method string, f func() error) error {
 	start := time.Now()
 	err := f()
+	m.Ran(method, time.Since(start), err)
+	return err
+}
+
+// Ran puts what [Metrics.Prof] puts, for a method that was measured elsewhere.
+func (m *Metrics) Ran(method string, took time.Duration, err error) {
 	if err == nil {
 		m.Put(method+".success", 1)
 	} else {
 		m.Put(method+".failure", 1)
 	}
-	m.Put(method+".duration.ms", float64(time.Since(start))/float64(time.Millisecond))
-	return err
+	m.Put(method+".duration.ms", float64(took)/float64(time.Millisecond))
 }

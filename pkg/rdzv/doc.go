@@ -3,9 +3,12 @@
 //
 // A [Handler] runs rendezvous for one run id. The agent calls
 // [Handler.NextRendezvous] to enter a round and gets a [Round]: its group rank,
-// the ranks of its workers, the agents' store and the address of the worker
-// store, which listens before the call returns. Between rounds the agent is told
-// through [Handler.Changed] that nodes may be waiting; it never has to ask.
+// the ranks of its workers, the restarts charged so far and the address of the
+// worker store, which listens before the call returns. While a round runs,
+// [Handler.Stops] tells the agent when it is over, and the agent tells what its
+// workers do: [Handler.Fail], [Handler.Succeed], [Handler.Leave]. What follows from
+// that, a restart that is charged or not, or the job's end ([Outcome]), is decided
+// behind the interface, for all nodes alike.
 //
 // Backends are chosen by name from a [Registry]. Two ship here, both for one
 // node: "c10d" picks the worker store's address itself, "static" uses the one it

@@ -1,23 +1,38 @@
 package rdzv
 
-import (
-	"context"
+import "context"
 
-	"github.com/elasticrun/elasticrun/pkg/kvstore"
-)
-
-// Handler runs rendezvous for one run id (seed 000, RendezvousHandler).
+// Handler runs rendezvous for one run id (seed 000, RendezvousHandler). Which nodes make up a round, whether a failure
+// is charged and when the job has ended is decided here, for all nodes alike; an agent only tells what its workers do.
+// A round runs from NextRendezvous until the agent calls it again.
 type Handler interface {
 	// Backend returns the name that the handler's creator is registered under.
 	Backend() string
 	// RunID identifies the job among all that share the backend.
 	RunID() string
-	// NextRendezvous enters the next round as self and blocks until that round
-	// is decided and this node is in it. It first gives up what this node held in the
-	// round before, its worker store included. Errors wrap [ErrClosed],
-	// [ErrTimeout], [ErrConnection], [ErrState] or [ErrGracefulExit]; when ctx
-	// ends first they wrap its cause.
+	// NextRendezvous tells that no worker of this node is left, and blocks until the next round is decided and this
+	// node is in it. It first gives up what this node held in the round before, its worker store included, and any
+	// Stop of it that nobody took. When the run id has ended it returns an [*EndedError]; other errors wrap
+	// [ErrClosed], [ErrTimeout], [ErrConnection], [ErrState] or [ErrGracefulExit]; when ctx ends first they wrap
+	// its cause.
 	NextRendezvous(ctx context.Context, self Member) (*Round, error)
+	// Stops receives a [Stop] when the workers of the round that runs must be stopped: something failed or went
+	// elsewhere, a node came, the store is silent. It is sent at most once a round; only a KillBy that is needed
+	// later, because the store fell silent while workers are already being stopped, makes another. The agent stops
+	// them and calls NextRendezvous. Sending never waits for the agent. The channel is never closed; it may be nil
+	// where no other node has a say.
+	Stops() <-chan Stop
+	// Fail tells the others that a worker of the round that runs has failed, before its siblings are stopped. It does
+	// not block. The agent then stops its workers and calls NextRendezvous with Member.Failure set, which holds where
+	// the two differ.
+	Fail(f Failure)
+	// Succeed tells that all workers of this node exited with 0, and blocks until every node's have (nil, nil), or the
+	// round must be run again: then it returns the Stop, and the agent calls NextRendezvous. Its errors are those of
+	// NextRendezvous; an [*EndedError] says that the job has ended otherwise.
+	Succeed(ctx context.Context) (*Stop, error)
+	// Leave tells that this node will go, before its workers are signalled: what fails because of it is nobody's
+	// fault. It does not block, and may be called at any time, also twice.
+	Leave()
 	// IsClosed reports whether the run id was closed. Closing spreads
 	// eventually; it synchronizes nothing.
 	IsClosed(ctx context.Context) (bool, error)
@@ -26,10 +41,6 @@ type Handler interface {
 	// NumNodesWaiting returns how many nodes arrived too late for the round
 	// that is running and would be in the next one.
 	NumNodesWaiting() int
-	// Changed receives a value when NumNodesWaiting may have changed; values
-	// that nobody takes are merged into one. It is never closed and may be nil
-	// where membership cannot change.
-	Changed() <-chan struct{}
 	// Shutdown gives back everything the handler holds: connections, listeners
 	// and the worker store. It may be called more than once.
 	Shutdown(ctx context.Context) error
@@ -46,6 +57,8 @@ type Member struct {
 	// spec fixes them (seed 002); empty and 0 let the backend choose.
 	MasterAddr string
 	MasterPort int
+	// Failure is the likeliest cause among this node's own failures in the round that ended; nil for none.
+	Failure *Failure
 }
 
 // Round is a decided membership as one of its nodes sees it.
@@ -59,8 +72,8 @@ type Round struct {
 	WorldSize int
 	// Assignment holds the ranks of this node's workers.
 	Assignment Assignment
-	// Store is the agents' store, with keys of this round only.
-	Store kvstore.Store
+	// Restarts counts the restarts of the whole job that were charged so far.
+	Restarts int
 	// MasterAddr and MasterPort are where the workers find their store.
 	MasterAddr string
 	MasterPort int

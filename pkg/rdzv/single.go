@@ -3,13 +3,10 @@ package rdzv
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 
 	"github.com/rs/zerolog"
-
-	"github.com/elasticrun/elasticrun/pkg/kvstore"
 )
 
 // Names of the backends in this package.
@@ -35,8 +32,10 @@ type SingleNode struct {
 	Options *SingleNodeOptions
 }
 
-// SingleNodeOptions tell how the worker store is offered.
+// SingleNodeOptions tell how often the job may fail and how the worker store is offered.
 type SingleNodeOptions struct {
+	// MaxRestarts is how often the job is run again after a failure.
+	MaxRestarts int
 	// LocalAddr is announced as MASTER_ADDR where the member fixes none; empty
 	// means 127.0.0.1, which needs no name resolution.
 	LocalAddr string
@@ -69,24 +68,29 @@ type singleHandler struct {
 	opts    SingleNodeOptions
 	log     zerolog.Logger
 
-	mu     sync.Mutex
-	closed bool
-	round  int // number of the next round
-	store  *workerStore
+	mu       sync.Mutex
+	ended    *Outcome // nil while rounds can form
+	round    int      // number of the next round
+	restarts int      // charged so far
+	store    *workerStore
 }
 
 func (h *singleHandler) Backend() string { return h.backend }
 func (h *singleHandler) RunID() string   { return h.runID }
 
-// NextRendezvous opens a new, empty worker store and returns a round of one.
+// NextRendezvous opens a new, empty worker store and returns a round of one, or charges a failure for which no restart is
+// left. That verdict does not depend on ctx: what failed has failed, even if somebody told the launcher to stop since.
 func (h *singleHandler) NextRendezvous(ctx context.Context, self Member) (*Round, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.ended == nil && self.Failure != nil {
+		h.charge(self.Failure)
+	}
+	if h.ended != nil {
+		return nil, fmt.Errorf("join rendezvous %q: %w", h.runID, &EndedError{Outcome: *h.ended})
+	}
 	if ctx.Err() != nil {
 		return nil, fmt.Errorf("join rendezvous %q: %w", h.runID, context.Cause(ctx))
-	}
-	if h.closed {
-		return nil, fmt.Errorf("join rendezvous %q: %w", h.runID, ErrClosed)
 	}
 	if self.LocalWorldSize < 1 {
 		return nil, fmt.Errorf("join rendezvous %q: local world size %d: must be at least 1", h.runID, self.LocalWorldSize)
@@ -107,13 +111,40 @@ func (h *singleHandler) NextRendezvous(ctx context.Context, self Member) (*Round
 		Number:        h.round,
 		WorldSize:     1,
 		Assignment:    Assign([]Member{self})[0],
-		Store:         kvstore.NewHashStore(),
+		Restarts:      h.restarts,
 		MasterAddr:    addr,
 		MasterPort:    port,
 		UseAgentStore: !h.opts.WorkersHostStore,
 	}
 	h.round++
 	return round, nil
+}
+
+// charge counts a failure, or ends the job by it.
+func (h *singleHandler) charge(f *Failure) {
+	if h.restarts >= h.opts.MaxRestarts {
+		h.ended = &Outcome{Ending: EndFailed, Cause: f, Restarts: h.restarts}
+		return
+	}
+	h.restarts++
+}
+
+// Succeed ends the job: there are no other nodes to wait for.
+func (h *singleHandler) Succeed(ctx context.Context) (*Stop, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if ctx.Err() != nil {
+		return nil, fmt.Errorf("finish rendezvous %q: %w", h.runID, context.Cause(ctx))
+	}
+	h.end(EndSucceeded)
+	return nil, nil
+}
+
+// end keeps the first of several endings.
+func (h *singleHandler) end(how Ending) {
+	if h.ended == nil {
+		h.ended = &Outcome{Ending: how, Restarts: h.restarts}
+	}
 }
 
 // offerStore makes the worker store listen and returns its port.
@@ -141,22 +172,26 @@ func (h *singleHandler) closeStore() error {
 func (h *singleHandler) IsClosed(context.Context) (bool, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.closed, nil
+	return h.ended != nil, nil
 }
 
 func (h *singleHandler) SetClosed(context.Context) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.closed = true
+	h.end(EndClosed)
 	return nil
 }
 
-func (h *singleHandler) NumNodesWaiting() int     { return 0 }
-func (h *singleHandler) Changed() <-chan struct{} { return nil }
+// No other node can come, fail or be told anything.
+
+func (h *singleHandler) NumNodesWaiting() int { return 0 }
+func (h *singleHandler) Stops() <-chan Stop   { return nil }
+func (h *singleHandler) Fail(Failure)         {}
+func (h *singleHandler) Leave()               {}
 
 func (h *singleHandler) Shutdown(context.Context) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.closed = true
-	return errors.Join(h.closeStore())
+	h.end(EndClosed)
+	return h.closeStore()
 }

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"syscall"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 func newSingle(t *testing.T, opts *SingleNodeOptions) Handler {
@@ -39,7 +41,7 @@ func TestSingleNodeRounds(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if r.Number != i || r.Rank != 0 || r.WorldSize != 1 || r.Assignment != (Assignment{0, 2, 0, 2}) || !r.UseAgentStore {
+		if r.Number != i || r.Restarts != 0 || r.Rank != 0 || r.WorldSize != 1 || r.Assignment != (Assignment{0, 2, 0, 2}) || !r.UseAgentStore {
 			t.Errorf("round %d = %+v", i, r)
 		}
 		if r.MasterAddr != "127.0.0.1" {
@@ -52,14 +54,62 @@ func TestSingleNodeRounds(t *testing.T) {
 			if dial(before) == nil {
 				t.Errorf("the worker store of the round before still listens")
 			}
-			if n, err := r.Store.NumKeys(t.Context()); err != nil || n != 0 {
-				t.Errorf("the new round's store holds %d keys, %v", n, err)
-			}
-		}
-		if err := r.Store.Set(t.Context(), "k", []byte("v")); err != nil {
-			t.Fatal(err)
 		}
 		before = r
+	}
+}
+
+// One failure is charged, the second ends the job, and with it every later question.
+func TestSingleNodeBudget(t *testing.T) {
+	h := newSingle(t, &SingleNodeOptions{MaxRestarts: 1})
+	self := Member{LocalWorldSize: 1}
+	if r, err := h.NextRendezvous(t.Context(), self); err != nil || r.Restarts != 0 {
+		t.Fatalf("first round: %+v, %v", r, err)
+	}
+	if r, err := h.NextRendezvous(t.Context(), self); err != nil || r.Restarts != 0 {
+		t.Fatalf("a round that ended without a failure: %+v, %v", r, err)
+	}
+	h.Fail(Failure{ExitCode: 3}) // nobody has to be told; what counts is the member's word
+	self.Failure = &Failure{ExitCode: 3}
+	if r, err := h.NextRendezvous(t.Context(), self); err != nil || r.Number != 2 || r.Restarts != 1 {
+		t.Fatalf("after a failure: %+v, %v", r, err)
+	}
+	self.Failure = &Failure{ExitCode: 4, Signal: syscall.SIGKILL, Text: "text"}
+	told, cancel := context.WithCancel(t.Context())
+	cancel() // changes nothing: the job has failed before
+	for range 2 {
+		_, err := h.NextRendezvous(told, self)
+		var ended *EndedError
+		if !errors.As(err, &ended) || !errors.Is(err, ErrClosed) {
+			t.Fatalf("after the last restart: %v", err)
+		}
+		want := Outcome{Ending: EndFailed, Cause: &Failure{ExitCode: 4, Signal: syscall.SIGKILL, Text: "text"}, Restarts: 1}
+		if diff := cmp.Diff(want, ended.Outcome); diff != "" {
+			t.Errorf("outcome (-want +got):\n%s", diff)
+		}
+	}
+}
+
+func TestSingleNodeSucceeds(t *testing.T) {
+	h := newSingle(t, nil)
+	if _, err := h.NextRendezvous(t.Context(), Member{LocalWorldSize: 1}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cause := errors.New("told to stop")
+	cancel(cause)
+	if _, err := h.Succeed(ctx); !errors.Is(err, cause) {
+		t.Errorf("told to stop before: %v", err)
+	}
+	if stop, err := h.Succeed(t.Context()); stop != nil || err != nil {
+		t.Errorf("Succeed = %v, %v", stop, err)
+	}
+	if closed, err := h.IsClosed(t.Context()); err != nil || !closed {
+		t.Errorf("IsClosed = %v, %v", closed, err)
+	}
+	_, err := h.NextRendezvous(t.Context(), Member{LocalWorldSize: 1})
+	if ended, ok := errors.AsType[*EndedError](err); !ok || ended.Outcome.Ending != EndSucceeded {
+		t.Errorf("another round: %v", err)
 	}
 }
 

@@ -1,0 +1,198 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/elasticrun/elasticrun/pkg/procs"
+	"github.com/elasticrun/elasticrun/pkg/rdzv"
+)
+
+// stubborn is what a group does whose workers obey nothing but SIGKILL; it notes when that came.
+func stubborn(took *time.Duration) func(*fakeGroup, procs.Ladder) {
+	return func(_ *fakeGroup, l procs.Ladder) {
+		begun := time.Now()
+		select {
+		case <-l.Hurry:
+		case <-time.After(l.Grace):
+		}
+		*took = time.Since(begun)
+	}
+}
+
+// SIGKILL comes at the time that the rendezvous has set, or after the grace, whichever is first.
+func TestStopKillBy(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		killBy time.Duration // from now; 0 sets none
+		later  time.Duration // when another Stop comes that sets KillBy to 2 s later; 0 for none
+		want   time.Duration
+	}{
+		{"the grace alone", 0, 0, 30 * time.Second},
+		{"sooner than the grace", 10 * time.Second, 0, 10 * time.Second},
+		{"later than the grace", time.Minute, 0, 30 * time.Second},
+		{"it has passed", -time.Second, 0, 0},
+		{"the store falls silent meanwhile", 0, 5 * time.Second, 7 * time.Second},
+		{"no later Stop gives more time", 3 * time.Second, 2 * time.Second, 3 * time.Second},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t, WorkerSpec{}, runsOn, allSucceed)
+				wait := b.start(t.Context())
+				var took time.Duration
+				b.group().onStop = stubborn(&took)
+				stop := rdzv.Stop{Round: 0, Why: "why"}
+				if tt.killBy != 0 {
+					stop.KillBy = time.Now().Add(tt.killBy)
+				}
+				b.rdzv.stops <- stop
+				if tt.later != 0 {
+					time.AfterFunc(tt.later, func() {
+						b.rdzv.stops <- rdzv.Stop{Round: 0, Why: "silent", KillBy: time.Now().Add(2 * time.Second)}
+					})
+				}
+				if _, err := wait(); err != nil {
+					t.Error(err)
+				}
+				if took != tt.want {
+					t.Errorf("SIGKILL after %v, want %v", took, tt.want)
+				}
+			})
+		})
+	}
+}
+
+// Whatever the workers are being stopped for, a store that falls silent meanwhile sets an end to it.
+func TestKillByWhileStopping(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		begin func(b *bench, cancel context.CancelCauseFunc)
+	}{
+		{"after a failure", func(b *bench, _ context.CancelCauseFunc) { b.group().exit(procs.Exit{LocalRank: 1, Code: 1}) }},
+		{"told to stop", func(_ *bench, cancel context.CancelCauseFunc) { cancel(&SignalError{Signal: syscall.SIGTERM}) }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t, WorkerSpec{}, runsOn)
+				ctx, cancel := context.WithCancelCause(t.Context())
+				defer cancel(nil)
+				wait := b.start(ctx)
+				var took time.Duration
+				b.group().onStop = stubborn(&took)
+				tt.begin(b, cancel)
+				time.AfterFunc(time.Second, func() {
+					b.rdzv.stops <- rdzv.Stop{Round: 7, Why: "of another round", KillBy: time.Now()}
+					b.rdzv.stops <- rdzv.Stop{Round: 0, Why: "silent", KillBy: time.Now().Add(2 * time.Second)}
+				})
+				_, _ = wait()
+				if took != 3*time.Second {
+					t.Errorf("SIGKILL after %v, want 3s", took)
+				}
+			})
+		})
+	}
+}
+
+func TestUserInAHurry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, WorkerSpec{}, runsOn)
+		hurry := make(chan struct{})
+		b.agent.opts.Hurry = hurry
+		ctx, cancel := context.WithCancelCause(t.Context())
+		wait := b.start(ctx)
+		var took time.Duration
+		b.group().onStop = stubborn(&took)
+		cancel(&SignalError{Signal: syscall.SIGINT})
+		time.AfterFunc(4*time.Second, func() { close(hurry) })
+		if _, err := wait(); err == nil || took != 4*time.Second {
+			t.Errorf("SIGKILL after %v, %v", took, err)
+		}
+	})
+}
+
+// A signal that everybody got: the worker's end is seen before the launcher's own copy comes.
+func TestSignalToEverybody(t *testing.T) {
+	told := &SignalError{Signal: syscall.SIGTERM}
+	for _, tt := range []struct {
+		name   string
+		after  time.Duration // the launcher's copy, after the worker's end
+		stop   time.Duration // how long the siblings take
+		signal bool          // the job was told to stop; else it failed
+	}{
+		{"at once", 0, 0, true},
+		{"a moment later", 20 * time.Millisecond, 0, true},
+		{"while siblings are being stopped", 300 * time.Millisecond, 500 * time.Millisecond, true},
+		{"long after", 2 * time.Second, 3 * time.Second, false},
+		{"after the end", 10 * time.Second, 0, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancelCause(t.Context())
+				defer cancel(nil)
+				b := newBench(t, WorkerSpec{}, func(g *fakeGroup) {
+					g.onStop = func(*fakeGroup, procs.Ladder) { <-time.After(tt.stop) }
+					g.exit(procs.Exit{LocalRank: 1, Signal: syscall.SIGTERM, At: time.Now()})
+					if tt.after == 0 {
+						cancel(told)
+					} else {
+						time.AfterFunc(tt.after, func() { cancel(told) })
+					}
+				})
+				r, err := b.agent.Run(ctx)
+				switch {
+				case tt.signal && (!errors.Is(err, told) || len(r.Failures) != 0):
+					t.Errorf("result %+v, %v, want that it was told to stop", r, err)
+				case !tt.signal && (err != nil || !r.IsFailed()):
+					t.Errorf("result %+v, %v, want a failure", r, err)
+				case tt.signal && len(b.rdzv.seen) != 1:
+					t.Error("asked for another round")
+				}
+			})
+		})
+	}
+}
+
+// A node that goes says so before it signals its workers, whatever makes it go.
+func TestLeaveComesFirst(t *testing.T) {
+	stuck := &procs.StuckError{Processes: []string{"pid 42 (python3), state D"}}
+	t.Run("told to stop, and a worker ends of it", func(t *testing.T) {
+		ctx, cancel := context.WithCancelCause(t.Context())
+		b := newBench(t, WorkerSpec{}, func(g *fakeGroup) {
+			g.exit(procs.Exit{LocalRank: 0, Signal: syscall.SIGTERM})
+			cancel(&SignalError{Signal: syscall.SIGTERM})
+		})
+		if _, err := b.agent.Run(ctx); err == nil {
+			t.Error("no error")
+		}
+		if diff := cmp.Diff([]string{"rendezvous", "leave", "stop SIGTERM"}, b.list()); diff != "" {
+			t.Errorf("what was done (-want +got):\n%s", diff)
+		}
+	})
+	t.Run("told to stop after success", func(t *testing.T) {
+		b := newBench(t, WorkerSpec{}, allSucceed)
+		told := &SignalError{Signal: syscall.SIGTERM}
+		b.rdzv.succeed = func(int) (*rdzv.Stop, error) { return nil, told }
+		if _, err := b.agent.Run(t.Context()); !errors.Is(err, told) || b.state() != Stopped {
+			t.Errorf("error %v, state %v", err, b.state())
+		}
+		if diff := cmp.Diff([]string{"rendezvous", "stop SIGTERM", "succeed", "leave"}, b.list()); diff != "" {
+			t.Errorf("what was done (-want +got):\n%s", diff)
+		}
+	})
+	t.Run("a process does not die", func(t *testing.T) {
+		b := newBench(t, WorkerSpec{MaxRestarts: 3}, func(g *fakeGroup) { g.stopErr = stuck; g.exit(procs.Exit{LocalRank: 1, Code: 5}) })
+		r, err := b.agent.Run(t.Context())
+		if root, ok := r.RootCause(); !errors.Is(err, stuck) || !ok || root.Exit.Code != 5 || b.state() != Unknown {
+			t.Errorf("result %+v, %v", r, err)
+		}
+		if diff := cmp.Diff([]string{"rendezvous", "fail 1", "stop SIGTERM", "leave"}, b.list()); diff != "" {
+			t.Errorf("what was done (-want +got):\n%s", diff)
+		}
+	})
+}

@@ -1,0 +1,76 @@
+package rdzv
+
+import (
+	"fmt"
+	"syscall"
+	"time"
+)
+
+// Failure is what one worker ended with, as other nodes are told of it.
+type Failure struct {
+	Host       string         `json:"host"`
+	GlobalRank int            `json:"rank"`
+	LocalRank  int            `json:"local_rank"`
+	PID        int            `json:"pid"`
+	ExitCode   int            `json:"code,omitempty"`   // where no signal ended it
+	Signal     syscall.Signal `json:"signal,omitempty"` // that ended it; 0 for none
+	// Grade orders failures by the evidence that they began it all; the lowest is the likeliest cause.
+	Grade int `json:"grade"`
+	// Age is how long ago the worker failed. It travels instead of a time because clocks differ.
+	Age time.Duration `json:"age"`
+	// Text is the traceback, or the end of stderr; at most MaxFailureText bytes.
+	Text string `json:"text,omitempty"`
+}
+
+// MaxFailureText is the largest Failure.Text that is sent to other nodes, in bytes.
+const MaxFailureText = 8 << 10
+
+// Ending says why a run id came to its end.
+type Ending string
+
+// The endings.
+const (
+	EndSucceeded Ending = "succeeded" // every worker of every node exited with 0
+	EndFailed    Ending = "failed"    // workers failed and no restart was left
+	EndTimeout   Ending = "timeout"   // too few nodes for the join timeout
+	EndClosed    Ending = "closed"    // closed by SetClosed
+)
+
+// Outcome is how a job ended, the same on every node.
+type Outcome struct {
+	Ending Ending `json:"ending"`
+	// Cause is the root cause of EndFailed; nil where it is not known.
+	Cause *Failure `json:"cause,omitempty"`
+	// Restarts counts the restarts that were charged.
+	Restarts int `json:"restarts"`
+	// Text is one line for people; may be empty.
+	Text string `json:"text,omitempty"`
+}
+
+// EndedError says that the run id has ended. It is an [ErrTimeout] for EndTimeout, else an [ErrClosed].
+type EndedError struct{ Outcome Outcome }
+
+func (e *EndedError) Error() string {
+	if e.Outcome.Text != "" {
+		return fmt.Sprintf("the job has ended (%s): %s", e.Outcome.Ending, e.Outcome.Text)
+	}
+	return fmt.Sprintf("the job has ended (%s)", e.Outcome.Ending)
+}
+
+// Unwrap makes it one of the error family.
+func (e *EndedError) Unwrap() error {
+	if e.Outcome.Ending == EndTimeout {
+		return ErrTimeout
+	}
+	return ErrClosed
+}
+
+// Stop says that the workers of the round that runs must be stopped, after which the agent enters the
+// next with [Handler.NextRendezvous].
+type Stop struct {
+	Round int
+	// Why is one line for people.
+	Why string
+	// KillBy is when SIGKILL must have ended the last of them, whatever their grace; zero leaves that to the grace.
+	KillBy time.Time
+}

@@ -41,9 +41,10 @@ soak: ## run what takes long: fuzzing, thousands of schedules, hundreds of kills
 	scripts/soak.sh $(SOAK) $(RACE)
 
 .PHONY: bench
-bench: build ## measure against torchrun and torch's store, side by side
+bench: build ## measure against torchrun and torch's store, side by side, and how long changes of nodes take
 	scripts/bench.py ./elasticrun
 	$(GO) run ./cmd/storebench
+	$(GO) test -run '^$$' -bench . -benchtime 5x ./internal/scenario
 
 .PHONY: cover
 cover: ## run every test and show the coverage of each package's functions

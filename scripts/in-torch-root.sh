@@ -8,6 +8,9 @@
 # CMD has the pid, the parent, the signals and the exit code of this script: it is good as a worker's interpreter.
 # Without root it needs unprivileged user namespaces.
 #
+# Where something is mounted at /etc/hosts, as in a container or on a host of the tests' lab, it stays: it knows this
+# host's name.
+#
 # USE_LIBUV=0 is set unless it is there: Debian builds torch without libuv, and its workers would ask for it.
 set -eu
 
@@ -32,6 +35,7 @@ user=--map-root-user
 exec unshare --mount $user -- /bin/sh -eu -c '
 	root=$1
 	shift
-	mount --bind "$root/etc" /etc
+	! mountpoint -q /etc/hosts || mount --bind /etc/hosts "$root/etc/hosts"
+	mount --rbind "$root/etc" /etc
 	mount --bind "$root/usr" /usr
 	exec "$@"' sh "$root" "$@"

@@ -19,7 +19,7 @@ var version = "dev"
 // subcommands are the words that name a command; they count as such only as the
 // first argument, so that a script may have any name.
 func subcommands() []*cobra.Command {
-	return []*cobra.Command{storeCommand(), {
+	return []*cobra.Command{storeCommand(), simulateCommand(), {
 		Use:   "version",
 		Short: "print the version",
 		Args:  cobra.NoArgs,

@@ -9,8 +9,10 @@ import (
 
 	"github.com/elasticrun/elasticrun/internal/config"
 	"github.com/elasticrun/elasticrun/pkg/agent"
+	"github.com/elasticrun/elasticrun/pkg/coord"
 	"github.com/elasticrun/elasticrun/pkg/procs"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic"
 )
 
 // Exit codes of the launcher's own; docs/exit-codes.md is the table for users.
@@ -41,7 +43,7 @@ func conclude(result agent.RunResult, err error) ending {
 		return ending{code: 128 + int(told.Signal), reason: config.ReasonSignal, err: err}
 	case errors.Is(err, errGuardGone):
 		return ending{code: 128 + int(syscall.SIGKILL), reason: config.ReasonSignal, err: err}
-	case errors.As(err, &bad), errors.As(err, &busy):
+	case errors.As(err, &bad), errors.As(err, &busy), misplaced(err):
 		return ending{code: exitUsage, reason: config.ReasonUsage, err: err}
 	case errors.Is(err, rdzv.ErrRendezvous):
 		return ending{code: exitRendezvous, reason: config.ReasonRendezvous, err: err}
@@ -53,6 +55,16 @@ func conclude(result agent.RunResult, err error) ending {
 		return ending{}
 	}
 	return blame(result, nil)
+}
+
+// misplaced reports whether this agent was sent to a rendezvous that is not its own, or with parameters that are not the job's: to try
+// again would not help.
+func misplaced(err error) bool {
+	var job *elastic.RefusedError
+	var store *coord.RefusedError
+	var stranger *coord.DialError
+	return errors.As(err, &job) || errors.As(err, &store) ||
+		errors.As(err, &stranger) && !errors.Is(err, coord.ErrUnavailable) && errors.Is(err, rdzv.ErrConnection)
 }
 
 // blame ends by the root cause, which is the same on every node of the job.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -19,6 +20,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/agent"
 	"github.com/elasticrun/elasticrun/pkg/procs"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic"
 )
 
 // launch runs a job and returns the launcher's exit code.
@@ -32,7 +34,7 @@ func launch(args []string, lifeline *procs.Lifeline) int {
 	console := procs.NewConsole(os.Stdout, os.Stderr)
 	defer func() { _ = console.Close() }()
 
-	result, report, err := runJob(ctx, told, cfg, console)
+	result, report, err := runJob(ctx, told, cfg, lifeline, console)
 	if report != "" {
 		_, _ = io.WriteString(console.Stderr(), report)
 	}
@@ -42,14 +44,14 @@ func launch(args []string, lifeline *procs.Lifeline) int {
 // runJob wires the packages together and runs the agent; report is for people, and
 // empty unless workers failed, here or elsewhere. When it returns nothing of the job is left, and all
 // of its output has been written.
-func runJob(ctx context.Context, t *told, cfg *config.Config, console *procs.Console) (result agent.RunResult, report string, err error) {
+func runJob(ctx context.Context, t *told, cfg *config.Config, lifeline *procs.Lifeline, console *procs.Console) (result agent.RunResult, report string, err error) {
 	log, lines := newLogger(cfg.LogFormat, cfg.LogLevel, console.Stderr())
 	defer func() { _ = lines.Close() }()
-	plan, err := prepare(ctx, cfg, log)
+	plan, err := prepare(ctx, cfg, lifeline, log)
 	if err != nil {
 		return agent.RunResult{}, "", err
 	}
-	defer plan.close(context.WithoutCancel(ctx), log)
+	defer plan.close(ctx, log)
 	supervisor, err := procs.NewSupervisor(procs.Options{Console: console, Logger: log})
 	if err != nil {
 		return agent.RunResult{}, "", err
@@ -96,20 +98,27 @@ func (q *lineQueue) Close() error {
 	return err
 }
 
-// explain puts an address that the worker store cannot have into terms of the
-// flags, and a port that is taken in terms of who has it.
+// explain puts an address that a store cannot have into terms of the flags, and a port that is taken in terms of
+// who has it.
 func explain(cfg *config.Config, err error) error {
 	var busy *rdzv.ListenError
 	if !errors.As(err, &busy) {
 		return err
 	}
-	port, addr := fmt.Sprintf("--master-port=%d", busy.Port), "--master-addr="+busy.Addr
-	if busy.Addr == cfg.LocalAddr {
+	port, addr, free := fmt.Sprintf("--master-port=%d", busy.Port), "--master-addr="+busy.Addr, ", or leave the flag out to get a free one"
+	ports := cfg.Rendezvous.WorkerStorePorts
+	switch {
+	case cfg.MaxNodes > 1 && slices.Contains(cfg.Rendezvous.Endpoints, config.HostPort{Host: busy.Addr, Port: busy.Port}):
+		port, addr, free = "--rdzv-endpoint="+cfg.Rendezvous.Endpoint, "--rdzv-endpoint="+cfg.Rendezvous.Endpoint, " for all nodes"
+	case ports != config.PortRange{} && busy.Port == ports.Low:
+		port = "--worker-store-port=" + elastic.Ports(ports).String()
+	}
+	if busy.Addr == cfg.Rendezvous.LocalAddr {
 		addr = "--local-addr=" + busy.Addr
 	}
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return &config.UsageError{Where: port, Problem: cannotListen(busy.Port, busy.Err) + ", or leave the flag out to get a free one"}
+		return &config.UsageError{Where: port, Problem: cannotListen(busy.Port, busy.Err) + free}
 	case errors.Is(err, syscall.EACCES):
 		return &config.UsageError{Where: port, Problem: cannotListen(busy.Port, busy.Err)}
 	default:

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/rs/zerolog"
 	"golang.org/x/sys/unix"
@@ -15,30 +16,29 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/agent"
 	"github.com/elasticrun/elasticrun/pkg/events"
 	"github.com/elasticrun/elasticrun/pkg/procs"
-	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
 // plan holds what must be there before anything is started.
 type plan struct {
 	spec    agent.WorkerSpec
 	env     []string
-	handler rdzv.Handler
+	meeting *meeting
 	logs    *procs.LogDir
 }
 
 // prepare checks the surroundings and makes what a run needs. Its errors are
 // *config.UsageError where the user can do something about them; then nothing is left behind.
-func prepare(ctx context.Context, cfg *config.Config, log zerolog.Logger) (*plan, error) {
+func prepare(ctx context.Context, cfg *config.Config, lifeline *procs.Lifeline, log zerolog.Logger) (*plan, error) {
 	p := &plan{}
 	var err error
 	if p.spec, err = workerSpec(ctx, cfg); err != nil {
 		return nil, err
 	}
-	if p.handler, err = rendezvous(ctx, cfg, log); err != nil {
+	if p.meeting, err = rendezvous(ctx, cfg, lifeline, log); err != nil {
 		return nil, err
 	}
 	if p.logs, err = procs.OpenLogDir(cfg.LogDir, cfg.RunID); err != nil {
-		_ = p.handler.Shutdown(ctx)
+		p.meeting.close(ctx, log)
 		bad := &config.UsageError{Problem: err.Error()}
 		if cfg.LogDir != "" {
 			bad.Where = "--log-dir=" + cfg.LogDir
@@ -55,9 +55,7 @@ func prepare(ctx context.Context, cfg *config.Config, log zerolog.Logger) (*plan
 
 // close gives back what prepare made.
 func (p *plan) close(ctx context.Context, log zerolog.Logger) {
-	if err := p.handler.Shutdown(ctx); err != nil {
-		log.Warn().Err(err).Msg("shutting down the rendezvous")
-	}
+	p.meeting.close(ctx, log)
 	if err := p.logs.Cleanup(); err != nil {
 		log.Warn().Err(err).Msg("cleaning up")
 	}
@@ -66,7 +64,7 @@ func (p *plan) close(ctx context.Context, log zerolog.Logger) {
 // agent wires the agent; lines takes its events.
 func (p *plan) agent(t *told, cfg *config.Config, supervisor *procs.Supervisor, lines io.Writer, log zerolog.Logger) (*agent.Agent, error) {
 	opts := agent.Options{
-		Spec: p.spec, Rendezvous: p.handler, Launcher: launcher{supervisor}, LogFolders: p.logs, Env: p.env,
+		Spec: p.spec, Rendezvous: p.meeting.handler, Launcher: launcher{supervisor}, LogFolders: p.logs, Env: p.env,
 		Forward: t.forward, Hurry: t.hurry,
 		ShutdownTimeout: cfg.ShutdownTimeout, Logger: log,
 	}
@@ -95,7 +93,8 @@ func environment(cfg *config.Config, log zerolog.Logger) []string {
 		log.Warn().Msgf("%s is set to 1 for each of the %d workers, as torchrun does; set it yourself to use more cores a worker",
 			agent.OMPThreadsEnv, cfg.NprocPerNode)
 	}
-	return append(slices.Clip(env), "TORCHELASTIC_SIGNALS_TO_HANDLE="+cfg.SignalNames)
+	env = slices.DeleteFunc(slices.Clone(env), func(kv string) bool { return strings.HasPrefix(kv, config.SecretEnv+"=") })
+	return append(env, "TORCHELASTIC_SIGNALS_TO_HANDLE="+cfg.SignalNames)
 }
 
 // workerSpec resolves what to execute and where.
@@ -116,7 +115,7 @@ func workerSpec(ctx context.Context, cfg *config.Config) (agent.WorkerSpec, erro
 	program, args := cfg.Command(python)
 	spec := agent.WorkerSpec{
 		Role: cfg.Role, LocalWorldSize: cfg.NprocPerNode, Entrypoint: program, Args: args,
-		MaxRestarts: cfg.MaxRestarts, MasterAddr: cfg.MasterAddr, MasterPort: cfg.MasterPort,
+		MaxRestarts: cfg.MaxRestarts, MasterAddr: cfg.Rendezvous.MasterAddr, MasterPort: cfg.Rendezvous.MasterPort,
 		Output: procs.OutputRules{
 			Redirects: cfg.Redirects, Tee: cfg.Tee, LocalRanks: cfg.LocalRanksFilter,
 			StdoutFilters: cfg.DuplicateStdoutFilters, StderrFilters: cfg.DuplicateStderrFilters,
@@ -185,32 +184,4 @@ func numaBinding(ctx context.Context, cfg *config.Config) ([][]int, error) {
 		}
 	}
 	return cpus, nil
-}
-
-// rendezvous makes the handler of the backend that was chosen.
-func rendezvous(ctx context.Context, cfg *config.Config, log zerolog.Logger) (rdzv.Handler, error) {
-	opts := &rdzv.SingleNodeOptions{
-		MaxRestarts:      cfg.MaxRestarts,
-		LocalAddr:        cfg.LocalAddr,
-		WorkersHostStore: os.Getenv("TORCH_DISABLE_SHARE_RDZV_TCP_STORE") == "1",
-		Logger:           &log,
-	}
-	var registry rdzv.Registry
-	for _, name := range []string{rdzv.BackendC10d, rdzv.BackendStatic} {
-		if err := registry.Register(name, rdzv.SingleNode{Backend: name, Options: opts}); err != nil {
-			return nil, err
-		}
-	}
-	params, err := rdzv.NewParameters(rdzv.Parameters{
-		Backend: cfg.RdzvBackend, Endpoint: cfg.RdzvEndpoint, RunID: cfg.RunID,
-		MinNodes: cfg.MinNodes, MaxNodes: cfg.MaxNodes, Config: cfg.RdzvConf,
-	})
-	if err != nil {
-		return nil, &config.UsageError{Problem: err.Error()}
-	}
-	h, err := registry.Create(ctx, params)
-	if err != nil {
-		return nil, &config.UsageError{Where: "--rdzv-backend=" + cfg.RdzvBackend, Problem: err.Error()}
-	}
-	return h, nil
 }

@@ -62,8 +62,17 @@ func serveStore(ctx context.Context, hurry <-chan struct{}, cfg *config.Store, s
 	if err != nil {
 		return err
 	}
+	for _, w := range cfg.Warnings {
+		log.Warn().Msg(w)
+	}
+	agents, err := coordinate(ctx, cfg, log)
+	if err != nil {
+		_ = listener.Close()
+		return err
+	}
+	defer agents.close()
 	server := kvstore.NewServer(kvstore.ServerOptions{
-		Logger: log, MaxConns: cfg.MaxConns, MaxMemory: cfg.MaxMemory, StallTimeout: cfg.StallTimeout,
+		Logger: log, MaxConns: cfg.MaxConns, MaxMemory: cfg.MaxMemory, StallTimeout: cfg.StallTimeout, Agents: agents.server.ServeConn,
 	})
 	ready := fmt.Sprintf("store listening on %s", listener.Addr())
 	if cfg.Health != nil {

@@ -18,32 +18,17 @@ type Config struct {
 	NprocPerNode int
 	// Role is the workers' role name; not empty.
 	Role string
-	// NodeRank is --node-rank, at least 0: the rank with static, else a hint.
-	NodeRank int
 	// VirtualLocalRank gives every worker LOCAL_RANK=0 and one visible device.
 	VirtualLocalRank bool
 	// NumaBinding is node, socket, exclusive, core-complex, or empty for none.
 	NumaBinding string
 
-	// Standalone tells that --standalone was in force; the fields below reflect it.
+	// Standalone tells that --standalone was in force; RunID and Rendezvous reflect it.
 	Standalone bool
-	// RdzvBackend is the backend's name; not empty. Whether such a backend is
-	// registered is not checked here.
-	RdzvBackend string
-	// RdzvEndpoint is host[:port] of the rendezvous. With port 0 the launcher
-	// chooses. With static it is the master address.
-	RdzvEndpoint string
 	// RunID identifies the job; not empty, without a slash.
 	RunID string
-	// RdzvConf holds the backend's own options; checked for c10d and static.
-	RdzvConf map[string]string
-	// MasterAddr is where the worker store listens, without brackets. Empty: the
-	// rendezvous decides (c10d on several nodes).
-	MasterAddr string
-	// MasterPort is the worker store's port; 0 means choose a free one.
-	MasterPort int
-	// LocalAddr is the address this node announces; empty: not given.
-	LocalAddr string
+	// Rendezvous is how nodes find each other.
+	Rendezvous Rendezvous
 
 	// Module runs Script as python -m does; never together with NoPython.
 	Module bool
@@ -92,7 +77,7 @@ type Config struct {
 
 	// ConfigFile is the config file that was read; empty if there was none.
 	ConfigFile string
-	// Settings are the raw values and where each came from, in the table's order.
+	// Settings are the raw values, without passwords, and where each came from, in the table's order.
 	Settings []Setting
 	// Warnings are one line each; the launcher logs them before it starts.
 	Warnings []string

@@ -33,7 +33,7 @@ func Load(args []string, counter Counter) (*Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := resolve(line.command, settings, counter, newRunID)
+	c, err := resolve(line.command, settings, surroundings{counter, newRunID, os.LookupEnv, readSecret})
 	if err != nil {
 		return nil, err
 	}

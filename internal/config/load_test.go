@@ -25,12 +25,14 @@ func (m machine) GPUs() (int, error) { return m.gpus, m.err }
 // away every variable that the table knows.
 func clean(t *testing.T) {
 	t.Helper()
+	names := []string{SecretEnv, "SLURM_NODEID", "SLURM_STEP_ID", "SLURM_STEP_NUM_NODES", "JOB_COMPLETION_INDEX"}
 	for _, f := range Flags() {
-		for _, name := range f.Env {
-			t.Setenv(name, "")
-			if err := os.Unsetenv(name); err != nil {
-				t.Fatal(err)
-			}
+		names = append(names, f.Env...)
+	}
+	for _, name := range names {
+		t.Setenv(name, "")
+		if err := os.Unsetenv(name); err != nil {
+			t.Fatal(err)
 		}
 	}
 	home := t.TempDir()
@@ -182,8 +184,17 @@ func TestBadInput(t *testing.T) {
 		{line: "--nnodes=0 s.py", want: "--nnodes=0: must be N or MIN:MAX, each a whole number between 1 and 1048576"},
 		{line: "--nnodes=a:b s.py", want: "--nnodes=a:b: must be N or MIN:MAX, each a whole number between 1 and 1048576"},
 		{line: "--nnodes=1:2:3 s.py", want: "--nnodes=1:2:3: must be N or MIN:MAX, each a whole number between 1 and 1048576"},
-		{line: "--nnodes=2 s.py", want: "--nnodes=2: this version runs jobs on one machine only: --nnodes must be 1 (rendezvous over several nodes is still to come)"},
-		{line: "--nnodes=1:2 s.py", want: "--nnodes=1:2: this version runs jobs on one machine only: --nnodes must be 1 (rendezvous over several nodes is still to come)"},
+		{line: "--nnodes=2 s.py", want: "--nnodes=2: " + noEndpoint("c10d")},
+		{line: "--nnodes=1:2 s.py", env: "MASTER_ADDR=10.0.0.1", want: "--nnodes=1:2: " + noEndpoint("c10d")},
+		{line: "--rdzv-backend=etcd --rdzv-id=a s.py", env: "PET_NNODES=2", want: "PET_NNODES=2: " + noEndpoint("etcd")},
+		{line: "--nnodes=2 s.py", env: "PET_RDZV_ENDPOINT=", want: "--nnodes=2: " + noEndpoint("c10d")},
+
+		{line: "s.py", env: "PET_RDZV_SECRET=", want: "PET_RDZV_SECRET: holds no secret: it is empty; unset it to have none"},
+		{line: "s.py", env: "ELASTICRUN_RDZV_SECRET_FILE=gone", want: "ELASTICRUN_RDZV_SECRET_FILE=gone: cannot be read: no such file or directory"},
+		{line: "--rdzv-secret-file=. s.py", want: "--rdzv-secret-file=.: cannot be read: is a directory"},
+		{line: "--rdzv-secret-file=elasticrun.yaml s.py", file: "\r\n", want: "--rdzv-secret-file=elasticrun.yaml: holds no secret: it is empty"},
+		{line: "--rdzv-secret-file=/dev/zero s.py", want: "--rdzv-secret-file=/dev/zero: is larger than 65536 bytes, which no secret is"},
+		{line: "s.py", env: "PET_RDZV_CONF=password=a b,timeout=x", want: "PET_RDZV_CONF=password=(hidden): timeout must be a whole number, at least 1"},
 
 		{line: "s.py", env: "PET_MAX_RESTARTS=", want: `PET_MAX_RESTARTS="": must be a whole number`},
 		{line: "s.py", env: "PET_MASTER_PORT=", want: `PET_MASTER_PORT="": must be a whole number`},

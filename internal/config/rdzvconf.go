@@ -3,100 +3,294 @@ package config
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
-// confOption is one option that --rdzv-conf may hold.
-type confOption struct {
-	name    string
-	backend string
-	check   func(string) error
-	help    string
-}
-
-// confOptions lists the options of the backends that torchrun and elasticrun
-// share. Other backends check their own.
-func confOptions() []confOption {
-	const c10d, static = rdzv.BackendC10d, rdzv.BackendStatic
-	return []confOption{
-		{"join_timeout", c10d, positive, "seconds a node waits for a round to be decided (600)"},
-		{"last_call_timeout", c10d, positive, "seconds a round stays open once the minimum is in (30)"},
-		{"close_timeout", c10d, positive, "seconds for closing the rendezvous (30)"},
-		{"heartbeat_timeout", c10d, positive, "seconds one keep-alive may take (5)"},
-		{"keep_alive_interval", c10d, positive, "seconds between keep-alives (5)"},
-		{"keep_alive_max_attempt", c10d, positive, "missed keep-alives after which a node is lost (3)"},
-		{"read_timeout", c10d, positive, "seconds for one answer of the store (60)"},
-		{"store_type", c10d, func(s string) error { _, err := oneOf("tcp", "file")(s); return err }, "tcp or file"},
-		{"is_host", c10d, truth, "whether this node hosts the store (found out)"},
-		{"timeout", static, positive, "seconds for store operations (900)"},
-	}
-}
-
-func positive(s string) error {
-	if n, err := strconv.Atoi(s); err != nil || n < 1 {
-		return errors.New("must be a whole number, at least 1")
-	}
-	return nil
-}
-
-func truth(s string) error {
-	if !slices.Contains([]string{"1", "true", "t", "yes", "y", "0", "false", "f", "no", "n"}, strings.ToLower(s)) {
-		return errors.New("must be true or false")
-	}
-	return nil
+// confItem is one KEY=VALUE of --rdzv-conf.
+type confItem struct {
+	key, value string
+	// behindPassword says that a password stands before it, of which it may be a part: a password may hold a comma. So
+	// it is not shown.
+	behindPassword bool
 }
 
 // parseConf reads key=value,key=value by torchrun's rules.
-func parseConf(s string) (map[string]string, error) {
-	conf := map[string]string{}
+func parseConf(s string) ([]confItem, error) {
 	if strings.TrimSpace(s) == "" {
-		return conf, nil
-	}
-	for item := range strings.SplitSeq(s, ",") {
-		key, value, _ := strings.Cut(item, "=")
-		key, value = strings.TrimSpace(key), strings.TrimSpace(value)
-		switch {
-		case key == "":
-			return nil, fmt.Errorf("%q has no key: write KEY=VALUE,KEY=VALUE", item)
-		case value == "":
-			return nil, fmt.Errorf("%s has no value: write %s=VALUE", key, key)
-		}
-		conf[key] = value
-	}
-	return conf, nil
-}
-
-// checkConf refuses unknown options and bad values. It returns a warning for
-// each option that has no effect with this backend, such as torchrun's timeout
-// with c10d.
-func checkConf(backend string, conf map[string]string) (warnings []string, err error) {
-	if backend != rdzv.BackendC10d && backend != rdzv.BackendStatic {
 		return nil, nil
 	}
-	options := confOptions()
+	var items []confItem
+	behindPassword := false
+	for text := range strings.SplitSeq(s, ",") {
+		key, value, _ := strings.Cut(text, "=")
+		item := confItem{strings.TrimSpace(key), strings.TrimSpace(value), behindPassword}
+		switch {
+		case behindPassword && (item.key == "" || item.value == ""):
+			return nil, errBehindPassword
+		case item.key == "":
+			return nil, fmt.Errorf("%q has no key: write KEY=VALUE,KEY=VALUE", text)
+		case item.value == "":
+			return nil, fmt.Errorf("%s has no value: write %s=VALUE", item.key, item.key)
+		}
+		items = append(items, item)
+		behindPassword = behindPassword || isPassword(item.key)
+	}
+	return items, nil
+}
+
+var errBehindPassword = errors.New("what stands behind the password is no option that is known " +
+	"(it is not shown, as it may be a part of the password): a password with a comma belongs into a file, password_file=FILE")
+
+// isPassword recognizes keys whose values are not shown, misspelt ones too.
+func isPassword(key string) bool {
+	key = strings.ToLower(strings.TrimSpace(key))
+	return !strings.HasSuffix(key, "_file") &&
+		slices.ContainsFunc([]string{"pass", "pwd", "secret", "token"}, func(part string) bool { return strings.Contains(key, part) })
+}
+
+// redactConf takes a password, and all behind it, out of the text of --rdzv-conf.
+func redactConf(s string) string {
+	at := 0
+	for text := range strings.SplitAfterSeq(s, ",") {
+		if key, _, found := strings.Cut(text, "="); found && isPassword(key) {
+			return s[:at+len(key)+1] + hidden
+		}
+		at += len(text)
+	}
+	return s
+}
+
+// confOption is one option that --rdzv-conf may hold.
+type confOption struct {
+	names    []string // by which it is known, torch's main one first
+	backends []string // that have it
+	set      func(string) error
+	help     string
+}
+
+// spelt returns its names for people.
+func (o confOption) spelt() string {
+	if len(o.names) == 1 {
+		return o.names[0]
+	}
+	return o.names[0] + " (or " + strings.Join(o.names[1:], ", ") + ")"
+}
+
+// confReader puts options into a Rendezvous.
+type confReader struct {
+	*Rendezvous
+	from     surroundings
+	given    map[string]string // main name → the name that was given
+	warnings []string
+}
+
+// defaults are the values of the options that are not given.
+func (r *Rendezvous) defaults() {
+	r.JoinTimeout, r.LastCall = 600*time.Second, 30*time.Second
+	if r.Backend == rdzv.BackendStatic {
+		r.JoinTimeout = 900 * time.Second
+	}
+	r.CloseTimeout, r.HeartbeatTimeout, r.ReadTimeout = 30*time.Second, 5*time.Second, 60*time.Second
+	r.KeepAliveInterval, r.KeepAliveMaxAttempt = 5*time.Second, 3
+	r.JoinSettle, r.ResultTTL = time.Second/2, 600*time.Second
+}
+
+// options is the table of what --rdzv-conf may hold. An option may stand there twice, for different backends.
+func (c *confReader) options() []confOption {
+	dynamic, etcd := []string{rdzv.BackendC10d, rdzv.BackendEtcd}, []string{rdzv.BackendEtcd}
+	c10d, static := []string{rdzv.BackendC10d}, []string{rdzv.BackendStatic}
+	all := []string{rdzv.BackendC10d, rdzv.BackendEtcd, rdzv.BackendStatic}
+	return []confOption{
+		{[]string{"join_timeout", "timeout"}, dynamic, whole(&c.JoinTimeout), "seconds a node waits for a round to be decided (600)"},
+		{[]string{"timeout"}, static, whole(&c.JoinTimeout), "seconds a node waits for the others (900)"},
+		{[]string{"last_call_timeout"}, dynamic, whole(&c.LastCall), "seconds the first round stays open once the minimum is in (30)"},
+		{[]string{"close_timeout"}, all, whole(&c.CloseTimeout), "seconds for closing the rendezvous (30)"},
+		{[]string{"heartbeat_timeout"}, all, whole(&c.HeartbeatTimeout), "seconds one keep-alive may take (5)"},
+		{[]string{"keep_alive_interval"}, all, whole(&c.KeepAliveInterval), "seconds between keep-alives (5)"},
+		{[]string{"keep_alive_max_attempt"}, all, count(&c.KeepAliveMaxAttempt), "missed keep-alives after which a node is lost (3)"},
+		{[]string{"read_timeout"}, all, whole(&c.ReadTimeout), "seconds for one answer of the store (60)"},
+		{[]string{"join_settle"}, all, fraction(&c.JoinSettle), "seconds, 0 or decimals, a newcomer to a running job waits for others *(elasticrun's own)* (0.5)"},
+		{[]string{"result_ttl"}, all, above0(&c.ResultTTL), "seconds the job's result stays and its run id is taken *(elasticrun's own)* (600)"},
+		{[]string{"is_host"}, c10d, truth(&c.IsHost), "whether this node hosts the store (found out)"},
+		{[]string{"store_type"}, c10d, onlyTCP, "tcp, the only one (tcp)"},
+		{[]string{"protocol"}, etcd, c.protocol, "http or https (http)"},
+		{[]string{"ca_cert", "cacert"}, etcd, text(&c.Etcd.CACert), "file with the certificates of those who may sign etcd's (the system's)"},
+		{[]string{"ssl_cert", "cert"}, etcd, text(&c.Etcd.Cert), "file with the certificate that etcd is shown"},
+		{[]string{"ssl_cert_key", "key"}, etcd, text(&c.Etcd.Key), "file with its key"},
+		{[]string{"user"}, etcd, text(&c.Etcd.User), "user of etcd *(elasticrun's own)*"},
+		{[]string{"password"}, etcd, c.password, "the user's password, which everybody may see who can list processes *(elasticrun's own)*"},
+		{[]string{"password_file"}, etcd, c.passwordFile, "file with the user's password *(elasticrun's own)*"},
+		{[]string{"etcd_prefix"}, etcd, c.prefix, "what all keys begin with (nothing)"},
+	}
+}
+
+// read takes in the options. Those that another backend has are warned about, since they have no effect.
+func (c *confReader) read(items []confItem) error {
+	options := c.options()
+	c.given = map[string]string{}
+	for _, item := range items {
+		mine := func(o confOption) bool {
+			return slices.Contains(o.names, item.key) && slices.Contains(o.backends, c.Backend)
+		}
+		if i := slices.IndexFunc(options, mine); i >= 0 {
+			if err := c.take(options[i], item); err != nil {
+				return err
+			}
+			continue
+		}
+		others := slices.ContainsFunc(options, func(o confOption) bool { return slices.Contains(o.names, item.key) })
+		switch {
+		case item.key == "rank":
+			return errors.New("rank is set by --node-rank")
+		case others:
+			c.warnings = append(c.warnings, fmt.Sprintf("%s has no effect with the %s backend", item.key, c.Backend))
+		case item.behindPassword:
+			return errBehindPassword
+		default:
+			return fmt.Errorf("unknown option %s: the %s backend has %s", shown(item.key), c.Backend, namesOf(options, c.Backend))
+		}
+	}
+	return c.check()
+}
+
+// take sets one option.
+func (c *confReader) take(o confOption, item confItem) error {
+	if before, twice := c.given[o.names[0]]; twice && before != item.key {
+		return fmt.Errorf("%s and %s are one option: give one of them", before, item.key)
+	}
+	c.given[o.names[0]] = item.key
+	err := o.set(item.value)
+	switch {
+	case err == nil:
+		return nil
+	case isPassword(item.key), item.behindPassword:
+		return fmt.Errorf("%s %w", item.key, err)
+	}
+	return fmt.Errorf("%s=%s %w", item.key, shown(item.value), err)
+}
+
+func namesOf(options []confOption, backend string) string {
 	var names []string
 	for _, o := range options {
-		names = append(names, o.name)
+		if slices.Contains(o.backends, backend) {
+			names = append(names, o.spelt())
+		}
 	}
-	for _, key := range slices.Sorted(maps.Keys(conf)) {
-		i := slices.Index(names, key)
+	return strings.Join(names, ", ")
+}
+
+// etcdMinTTL is the shortest lease that etcd keeps in time.
+const etcdMinTTL = 2 * time.Second
+
+// check refuses options that do not go together.
+func (c *confReader) check() error {
+	const product = "keep_alive_interval × keep_alive_max_attempt"
+	one := func(name string) bool { return c.given[name] != "" }
+	switch {
+	case c.KeepAliveInterval > maxSeconds*time.Second/time.Duration(c.KeepAliveMaxAttempt):
+		return fmt.Errorf("%s must be at most %.0f seconds", product, maxSeconds)
+	case c.Backend != rdzv.BackendEtcd:
+		return nil
+	case c.TTL() < etcdMinTTL:
+		return fmt.Errorf("%s must be at least %.0f seconds with etcd", product, etcdMinTTL.Seconds())
+	case one("password") && one("password_file"):
+		return errors.New("password and password_file are one option: give one of them")
+	case one("user") != (one("password") || one("password_file")):
+		return errors.New("user and password (or password_file) belong together")
+	case one("ssl_cert") != one("ssl_cert_key"):
+		return errors.New("ssl_cert and ssl_cert_key belong together")
+	case !c.Etcd.TLS && (one("ssl_cert") || one("ca_cert")):
+		return errors.New("certificates need protocol=https")
+	case !c.Etcd.TLS && one("user"):
+		c.warnings = append(c.warnings, "the password can be read on the network; protocol=https hides it")
+	}
+	return nil
+}
+
+func (c *confReader) protocol(s string) error {
+	_, err := oneOf("http", "https")(s)
+	c.Etcd.TLS = s == "https"
+	return err
+}
+
+func (c *confReader) prefix(s string) error {
+	c.Etcd.Prefix = strings.TrimRight(s, "/")
+	return nil
+}
+
+func (c *confReader) password(s string) error {
+	c.Etcd.Password = NewSecret(s)
+	return nil
+}
+
+func (c *confReader) passwordFile(path string) error {
+	secret, warning, err := c.from.secret(path)
+	if warning != "" {
+		c.warnings = append(c.warnings, "password_file="+shown(path)+": "+warning)
+	}
+	c.Etcd.Password = secret
+	return err
+}
+
+func onlyTCP(s string) error {
+	if s == "file" {
+		return errors.New("is not there: leave it out, and agents meet over TCP at --rdzv-endpoint")
+	}
+	_, err := oneOf("tcp")(s)
+	return err
+}
+
+// The setters of values. torch's own seconds are whole ones.
+
+func text(to *string) func(string) error {
+	return func(s string) error { *to = s; return nil }
+}
+
+func whole(to *time.Duration) func(string) error {
+	return func(s string) error {
+		n := 0
+		err := count(&n)(s)
+		*to = time.Duration(n) * time.Second
+		return err
+	}
+}
+
+func count(to *int) func(string) error {
+	return func(s string) error {
+		n, err := strconv.Atoi(s)
 		switch {
-		case key == "rank":
-			return nil, errors.New("rank is set by --node-rank")
-		case i < 0:
-			return nil, fmt.Errorf("unknown option %s: there are %s", shown(key), strings.Join(names, ", "))
+		case err != nil && !errors.Is(err, strconv.ErrRange) || n < 1:
+			return errors.New("must be a whole number, at least 1")
+		case n > maxSeconds:
+			return fmt.Errorf("must be at most %.0f", maxSeconds)
 		}
-		if err := options[i].check(conf[key]); err != nil {
-			return nil, fmt.Errorf("%s=%s %w", key, shown(conf[key]), err)
-		}
-		if options[i].backend != backend {
-			warnings = append(warnings, fmt.Sprintf("%s has no effect with the %s backend", key, backend))
-		}
+		*to = n
+		return nil
 	}
-	return warnings, nil
+}
+
+func fraction(to *time.Duration) func(string) error {
+	return func(s string) (err error) { *to, err = seconds(s); return err }
+}
+
+func above0(to *time.Duration) func(string) error {
+	return func(s string) (err error) { *to, err = aboveZero(s); return err }
+}
+
+// truth reads what torch takes for a truth value.
+func truth(to **bool) func(string) error {
+	return func(s string) error {
+		s = strings.ToLower(s)
+		yes := slices.Contains([]string{"1", "true", "t", "yes", "y"}, s)
+		if !yes && !slices.Contains([]string{"0", "false", "f", "no", "n"}, s) {
+			return errors.New("must be true or false")
+		}
+		*to = &yes
+		return nil
+	}
 }

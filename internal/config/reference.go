@@ -15,6 +15,7 @@ func Help() string {
 Usage:
   elasticrun [flags] SCRIPT [ARGS...]
   elasticrun store [flags]            serve a store of its own; elasticrun store --help
+  elasticrun simulate [flags]         try a large rendezvous here; elasticrun simulate --help
   elasticrun version                  show the version
 
 The first argument that is no flag is the script; what follows it is passed on untouched. A command
@@ -52,7 +53,29 @@ Flags:
 	b.WriteString(`
 When it listens it writes one line to stdout: "store listening on HOST:PORT", and behind it, with
 --health, "health on URL". SIGTERM and SIGINT stop it in order, with exit code 0; a second one, a
-second or more later, at once. The keys are in memory and end with it.
+second or more later, at once. Workers' keys are in memory and end with it.
+`)
+	return b.String()
+}
+
+// SimulateHelp returns the text of elasticrun simulate --help, at most 100 columns wide.
+func SimulateHelp() string {
+	var b strings.Builder
+	b.WriteString(`Try a large rendezvous on this machine: the real store and leader in this process, and real agents
+in another, each with a connection of its own, whose workers are simulated. It says how long each
+step took, and what the store had to do for it.
+
+Usage:
+  elasticrun simulate [flags]
+
+Flags:
+`)
+	for _, f := range SimulateFlags() {
+		b.WriteString(helpEntry(f))
+	}
+	b.WriteString(`
+It ends with 0 if after each step all nodes were in one round, their ranks dense and unique; with 75
+if a step took longer than its time; with 70 if something was not as it should be.
 `)
 	return b.String()
 }
@@ -113,7 +136,7 @@ var referencePage string
 
 // Reference returns docs/flags.md.
 func Reference() string {
-	var tables, store, options strings.Builder
+	var tables, store, simulate, options strings.Builder
 	for _, group := range groups() {
 		fmt.Fprintf(&tables, "\n## %s\n\n"+referenceHead, group)
 		for _, f := range Flags() {
@@ -126,12 +149,13 @@ func Reference() string {
 	for _, f := range StoreFlags() {
 		store.WriteString(referenceRow(f))
 	}
-	for _, o := range confOptions() {
-		fmt.Fprintf(&options, "| `%s` | %s | %s |\n", o.name, o.backend, o.help)
+	for _, o := range (&confReader{Rendezvous: &Rendezvous{}}).options() {
+		fmt.Fprintf(&options, "| `%s` | %s | %s |\n", strings.Join(o.names, "`, `"), strings.Join(o.backends, ", "), o.help)
 	}
 	return strings.NewReplacer(
 		"{flags}", tables.String(),
 		"{store}", store.String(),
+		"{simulate}", simulate.String(),
 		"{options}", options.String(),
 		"{reasons}", reasonList(),
 	).Replace(referencePage)
@@ -162,7 +186,7 @@ func referenceRow(f Flag) string {
 		value = "`" + value + "`"
 	}
 	help := f.Help
-	if !f.Torchrun && f.Group != groupStore {
+	if !f.Torchrun && f.Group != groupStore && f.Group != groupSimulate {
 		help += " *(elasticrun's own)*"
 	}
 	cells := []string{name, env, value, help}

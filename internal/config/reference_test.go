@@ -36,7 +36,7 @@ func TestHelp(t *testing.T) {
 	for _, tt := range []struct {
 		help  string
 		flags []Flag
-	}{{Help(), Flags()}, {StoreHelp(), StoreFlags()}} {
+	}{{Help(), Flags()}, {StoreHelp(), StoreFlags()}, {SimulateHelp(), SimulateFlags()}} {
 		for line := range strings.Lines(tt.help) {
 			line = strings.TrimSuffix(line, "\n")
 			if len(line) > helpWidth || strings.TrimRight(line, " ") != line {

@@ -1,207 +1,89 @@
 package config
 
-import (
-	"cmp"
-	"fmt"
-	"net"
-	"strconv"
-	"strings"
+import "time"
 
-	"github.com/elasticrun/elasticrun/pkg/rdzv"
-)
+// Rendezvous is what was told of how nodes find each other and of who stays in the job when some go.
+type Rendezvous struct {
+	// Backend is the backend's name; not empty. Whether such a backend is registered is not checked here.
+	Backend string
+	// Endpoint is host[:port] of the rendezvous as it was given. With port 0 the launcher chooses. With static it is the
+	// master address.
+	Endpoint string
+	// Endpoints are the same, read, with the backend's own port where none was given: several with etcd, else one. Nil
+	// for backends that are not known here, and with etcd on one node where none was given.
+	Endpoints []HostPort
+	// Conf holds --rdzv-conf by the names that were given. For backends that are known here all of it is in the fields
+	// below too, and passwords only there.
+	Conf map[string]string
+	// MasterAddr is where the worker store listens, without brackets. Empty: the
+	// rendezvous decides (c10d and etcd on several nodes).
+	MasterAddr string
+	// MasterPort is the worker store's port; 0 means choose a free one.
+	MasterPort int
+	// LocalAddr is the address this node announces; empty: not given.
+	LocalAddr string
+	// WorkerStorePorts are the ports that this node's worker store may take; zero for any.
+	WorkerStorePorts PortRange
+	// Hint is the rank that this node was given, or -1: --node-rank, else that of the scheduler. Several agents
+	// of a machine may have the same. With static on several nodes it is the rank, and below MaxNodes.
+	Hint int
+	// Expected is the number of nodes that are known to come, in [MinNodes, MaxNodes]; 0 where that is not known.
+	Expected int
+	// IsHost says whether this agent hosts the store; nil where that is to be found out.
+	IsHost *bool
+	// Secret is what all agents of the job must know; empty for none.
+	Secret Secret
 
-// rendezvous is the outcome of the flags that tell how nodes find each other.
-type rendezvous struct {
-	Backend, Endpoint, RunID string
-	MasterAddr               string
-	MasterPort               int
+	// JoinTimeout is how long a node waits for a round to be decided; above 0, as all of these.
+	JoinTimeout time.Duration
+	// LastCall is how long the first round stays open once the minimum is in.
+	LastCall time.Duration
+	// CloseTimeout is how long closing the run id may take.
+	CloseTimeout time.Duration
+	// HeartbeatTimeout is how long one keep-alive may take.
+	HeartbeatTimeout time.Duration
+	// KeepAliveInterval is the time between keep-alives, of which KeepAliveMaxAttempt may be missed. See TTL.
+	KeepAliveInterval   time.Duration
+	KeepAliveMaxAttempt int
+	// ReadTimeout is how long one answer of the store may take.
+	ReadTimeout time.Duration
+	// JoinSettle is how long a node that comes to a running job waits for others to come; may be 0.
+	JoinSettle time.Duration
+	// ResultTTL is how long the job's result stays, and with it the run id.
+	ResultTTL time.Duration
+
+	// RestartWindow is the age at which failures stop to count against MaxRestarts; 0 for never.
+	RestartWindow time.Duration
+	// MaxNodeLosses is how often a node may be lost before it is kept out of the job; 0 for as often as it likes.
+	MaxNodeLosses int
+	// RejoinTimeout is how long the nodes of a round that has ended may take to stop their workers: above
+	// ShutdownTimeout and at least TTL.
+	RejoinTimeout time.Duration
+	// Grow is now, next-restart or never: when nodes that come to a running job are let in.
+	Grow string
+	// MinUptime is how long a round must last not to be held up by backoff when it fails; 0 for no backoff.
+	MinUptime time.Duration
+
+	// Etcd is for that backend alone.
+	Etcd Etcd
 }
 
-// rendezvousFlags are these flags. Empty text means not given.
-type rendezvousFlags struct {
-	Standalone               bool
-	MaxNodes                 int
-	Backend, Endpoint, RunID string
-	MasterAddr               string // without brackets
-	MasterPort               int    // -1: not given
-	NodeRankGiven            bool
-	LocalAddr                string
+// TTL is how long a node that is not heard of counts as alive.
+func (r *Rendezvous) TTL() time.Duration {
+	return r.KeepAliveInterval * time.Duration(r.KeepAliveMaxAttempt)
 }
 
-// anyPort is the endpoint of a rendezvous whose port the launcher chooses.
-const anyPort = "localhost:0"
-
-// settle applies the defaults that span several flags:
-//
-//	--standalone          c10d on a free port, a fresh run id
-//	no backend            c10d; static if the flags of static are given and there may be several nodes
-//	c10d on one node      endpoint and worker store on free ports; without --rdzv-backend,
-//	                      --master-addr and --master-port place the worker store
-//	static                the endpoint is the master address; unset, it is 127.0.0.1 and
-//	                      a free port on one node, else 29500
-//	no run id             a fresh one on one node, where nobody else could need to know it, else "none"
-func settle(in rendezvousFlags, newID func() string) rendezvous {
-	oneNode := in.MaxNodes == 1
-	if in.Standalone {
-		return rendezvous{rdzv.BackendC10d, anyPort, newID(), cmp.Or(in.LocalAddr, rdzv.StaticMasterAddr), 0}
-	}
-	out := rendezvous{Backend: backendOf(in), Endpoint: in.Endpoint, RunID: in.RunID}
-	if out.RunID == "" {
-		out.RunID = "none"
-		if oneNode {
-			out.RunID = newID()
-		}
-	}
-	switch {
-	case out.Backend == rdzv.BackendStatic:
-		out.MasterAddr, out.MasterPort = staticMaster(in, oneNode)
-		out.Endpoint = net.JoinHostPort(out.MasterAddr, strconv.Itoa(out.MasterPort))
-	case oneNode:
-		out.MasterAddr = cmp.Or(in.LocalAddr, rdzv.StaticMasterAddr)
-		if in.Backend == "" {
-			out.MasterAddr = cmp.Or(in.MasterAddr, out.MasterAddr)
-			out.MasterPort = max(in.MasterPort, 0)
-		}
-		if out.Backend == rdzv.BackendC10d {
-			out.Endpoint = cmp.Or(out.Endpoint, anyPort)
-		}
-	}
-	return out
+// Etcd is how to reach etcd, beside Endpoints.
+type Etcd struct {
+	// TLS says that etcd speaks https. The files are empty where not given, Cert and Key both or none.
+	TLS               bool
+	CACert, Cert, Key string
+	// User and Password are both given or both empty.
+	User     string
+	Password Secret
+	// Prefix goes before all keys, without a slash at its end; may be empty.
+	Prefix string
 }
 
-// backendOf returns the backend that is asked for or follows from other flags.
-func backendOf(in rendezvousFlags) string {
-	switch {
-	case in.Standalone:
-		return rdzv.BackendC10d
-	case in.Backend != "":
-		return in.Backend
-	case in.MaxNodes > 1 && (in.NodeRankGiven || in.MasterAddr != "" || in.MasterPort >= 0):
-		return rdzv.BackendStatic
-	}
-	return rdzv.BackendC10d
-}
-
-// staticMaster returns the worker store's address with the static backend. An
-// endpoint has been checked before.
-func staticMaster(in rendezvousFlags, oneNode bool) (host string, port int) {
-	if in.Endpoint != "" {
-		host, port, _ = parseEndpoint(in.Endpoint)
-		return host, port
-	}
-	host = cmp.Or(in.MasterAddr, rdzv.StaticMasterAddr)
-	switch {
-	case in.MasterPort >= 0:
-		return host, in.MasterPort
-	case oneNode:
-		return host, 0
-	}
-	return host, rdzv.StaticMasterPort
-}
-
-// oneMachine refuses jobs of several nodes, which this version cannot run.
-func oneMachine(r *reader, nodes int) {
-	if nodes > 1 {
-		r.fail("nnodes", "this version runs jobs on one machine only: --nnodes must be 1 (rendezvous over several nodes is still to come)")
-	}
-}
-
-func (c *Config) readRendezvous(r *reader, newID func() string) {
-	c.Standalone = r.flag("standalone")
-	in := rendezvousFlags{
-		Standalone:    c.Standalone,
-		MaxNodes:      c.MaxNodes,
-		Backend:       r.text("rdzv-backend"),
-		Endpoint:      strings.TrimSpace(r.text("rdzv-endpoint")),
-		RunID:         r.text("rdzv-id"),
-		MasterAddr:    readHost(r, "master-addr"),
-		MasterPort:    -1,
-		NodeRankGiven: r.given("node-rank"),
-		LocalAddr:     readHost(r, "local-addr"),
-	}
-	if r.given("master-port") {
-		in.MasterPort = read(r, "master-port", between(0, 65535))
-	}
-	c.RdzvConf = read(r, "rdzv-conf", parseConf)
-	if r.given("rdzv-backend") && in.Backend == "" {
-		r.fail("rdzv-backend", "must not be empty")
-	}
-	if r.given("rdzv-id") && strings.TrimSpace(in.RunID) == "" || strings.Contains(in.RunID, "/") {
-		r.fail("rdzv-id", "must not be empty or contain a slash: it is part of the log folder's name")
-	}
-	checkEndpoint(r, in)
-	if r.err != nil {
-		return
-	}
-	out := settle(in, newID)
-	c.RdzvBackend, c.RdzvEndpoint, c.RunID = out.Backend, out.Endpoint, out.RunID
-	c.MasterAddr, c.MasterPort, c.LocalAddr = out.MasterAddr, out.MasterPort, in.LocalAddr
-	c.checkRendezvous(r, in, out)
-}
-
-// checkEndpoint checks the form of an endpoint that is used, unless it belongs to
-// a backend which is not known here.
-func checkEndpoint(r *reader, in rendezvousFlags) {
-	backend := backendOf(in)
-	known := backend == rdzv.BackendC10d || backend == rdzv.BackendStatic
-	if in.Standalone || in.Endpoint == "" || !known {
-		return
-	}
-	_, port, err := parseEndpoint(in.Endpoint)
-	switch {
-	case err != nil:
-		r.fail("rdzv-endpoint", err.Error())
-	case backend == rdzv.BackendStatic && port < 0:
-		r.fail("rdzv-endpoint", "the static backend needs HOST:PORT")
-	}
-}
-
-// checkRendezvous refuses what contradicts the chosen backend and warns about
-// what it ignores.
-func (c *Config) checkRendezvous(r *reader, in rendezvousFlags, out rendezvous) {
-	unused, err := checkConf(out.Backend, c.RdzvConf)
-	if err != nil {
-		r.fail("rdzv-conf", err.Error())
-	}
-	for _, warning := range unused {
-		r.warn("rdzv-conf", warning)
-	}
-	static := out.Backend == rdzv.BackendStatic
-	switch {
-	case in.Standalone && in.MaxNodes > 1:
-		r.fail("nnodes", "--standalone runs on one node")
-	case static && c.NodeRank >= in.MaxNodes:
-		r.fail("node-rank", fmt.Sprintf("must be below the number of nodes, %d", in.MaxNodes))
-	case static && in.MaxNodes > 1 && out.MasterPort == 0:
-		r.fail("master-port", "several nodes need a port that they all know")
-	case c.NodeRank >= in.MaxNodes:
-		r.warn("node-rank", fmt.Sprintf("has no effect: the number of nodes is %d", in.MaxNodes))
-	}
-	names, why := ignored(in, out)
-	for _, name := range names {
-		if r.given(name) {
-			r.warn(name, "has no effect with "+why)
-		}
-	}
-}
-
-// ignored names the flags that settle did not use, and what made them void.
-func ignored(in rendezvousFlags, out rendezvous) (names []string, why string) {
-	switch {
-	case in.Standalone:
-		return []string{"rdzv-backend", "rdzv-endpoint", "rdzv-id", "master-addr", "master-port"}, "--standalone"
-	case out.Backend == rdzv.BackendStatic && in.Endpoint != "":
-		return []string{"master-addr", "master-port"}, "--rdzv-endpoint"
-	case out.Backend != rdzv.BackendStatic && in.Backend != "":
-		return []string{"master-addr", "master-port"}, "the " + in.Backend + " backend"
-	}
-	return nil, ""
-}
-
-// readHost reads an optional host name or address.
-func readHost(r *reader, name string) string {
-	if r.text(name) == "" {
-		return ""
-	}
-	return read(r, name, parseHost)
-}
+// PortRange is a range of ports, both ends in it. The zero value is no range.
+type PortRange struct{ Low, High int }

@@ -1,65 +1,15 @@
 package config
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-func TestSettle(t *testing.T) {
-	const one, two = 1, 2
-	tests := []struct {
-		name string
-		in   rendezvousFlags
-		want rendezvous
-	}{
-		{"nothing given", rendezvousFlags{MaxNodes: one, MasterPort: -1}, rendezvous{"c10d", "localhost:0", "fresh", "127.0.0.1", 0}},
-		{"own run id", rendezvousFlags{MaxNodes: one, MasterPort: -1, RunID: "job"}, rendezvous{"c10d", "localhost:0", "job", "127.0.0.1", 0}},
-		{"the run id none", rendezvousFlags{MaxNodes: one, MasterPort: -1, RunID: "none"}, rendezvous{"c10d", "localhost:0", "none", "127.0.0.1", 0}},
-		{"master port", rendezvousFlags{MaxNodes: one, MasterPort: 29511}, rendezvous{"c10d", "localhost:0", "fresh", "127.0.0.1", 29511}},
-		{"master address", rendezvousFlags{MaxNodes: one, MasterPort: -1, MasterAddr: "n1"}, rendezvous{"c10d", "localhost:0", "fresh", "n1", 0}},
-		{"master address and port", rendezvousFlags{MaxNodes: one, MasterPort: 1, MasterAddr: "::1"}, rendezvous{"c10d", "localhost:0", "fresh", "::1", 1}},
-		{"master port 0", rendezvousFlags{MaxNodes: one, MasterPort: 0}, rendezvous{"c10d", "localhost:0", "fresh", "127.0.0.1", 0}},
-		{"node rank", rendezvousFlags{MaxNodes: one, MasterPort: -1, NodeRankGiven: true}, rendezvous{"c10d", "localhost:0", "fresh", "127.0.0.1", 0}},
-		{"endpoint", rendezvousFlags{MaxNodes: one, MasterPort: -1, Endpoint: "h:1"}, rendezvous{"c10d", "h:1", "fresh", "127.0.0.1", 0}},
-		{"local address", rendezvousFlags{MaxNodes: one, MasterPort: -1, LocalAddr: "10.0.0.1"}, rendezvous{"c10d", "localhost:0", "fresh", "10.0.0.1", 0}},
-		{"local and master address", rendezvousFlags{MaxNodes: one, MasterPort: -1, LocalAddr: "10.0.0.1", MasterAddr: "m"}, rendezvous{"c10d", "localhost:0", "fresh", "m", 0}},
-
-		{"standalone", rendezvousFlags{Standalone: true, MaxNodes: one, MasterPort: -1}, rendezvous{"c10d", "localhost:0", "fresh", "127.0.0.1", 0}},
-		{
-			"standalone beats all",
-			rendezvousFlags{Standalone: true, MaxNodes: one, Backend: "static", Endpoint: "h:1", RunID: "job", MasterAddr: "m", MasterPort: 2},
-			rendezvous{"c10d", "localhost:0", "fresh", "127.0.0.1", 0},
-		},
-
-		{"c10d", rendezvousFlags{MaxNodes: one, Backend: "c10d", MasterPort: -1}, rendezvous{"c10d", "localhost:0", "fresh", "127.0.0.1", 0}},
-		{"c10d, endpoint", rendezvousFlags{MaxNodes: one, Backend: "c10d", Endpoint: "localhost", MasterPort: -1}, rendezvous{"c10d", "localhost", "fresh", "127.0.0.1", 0}},
-		{"c10d ignores the master port", rendezvousFlags{MaxNodes: one, Backend: "c10d", MasterPort: 2, MasterAddr: "m"}, rendezvous{"c10d", "localhost:0", "fresh", "127.0.0.1", 0}},
-		{"another backend", rendezvousFlags{MaxNodes: one, Backend: "etcd", MasterPort: -1}, rendezvous{"etcd", "", "fresh", "127.0.0.1", 0}},
-
-		{"static", rendezvousFlags{MaxNodes: one, Backend: "static", MasterPort: -1}, rendezvous{"static", "127.0.0.1:0", "fresh", "127.0.0.1", 0}},
-		{"static, port", rendezvousFlags{MaxNodes: one, Backend: "static", MasterPort: 5}, rendezvous{"static", "127.0.0.1:5", "fresh", "127.0.0.1", 5}},
-		{"static, IPv6", rendezvousFlags{MaxNodes: one, Backend: "static", MasterAddr: "::1", MasterPort: 5}, rendezvous{"static", "[::1]:5", "fresh", "::1", 5}},
-		{"static, endpoint", rendezvousFlags{MaxNodes: one, Backend: "static", Endpoint: "[::1]:7", MasterAddr: "m", MasterPort: 5}, rendezvous{"static", "[::1]:7", "fresh", "::1", 7}},
-
-		{"two nodes", rendezvousFlags{MaxNodes: two, Endpoint: "h:1", MasterPort: -1}, rendezvous{"c10d", "h:1", "none", "", 0}},
-		{"two nodes, node rank", rendezvousFlags{MaxNodes: two, NodeRankGiven: true, MasterPort: -1}, rendezvous{"static", "127.0.0.1:29500", "none", "127.0.0.1", 29500}},
-		{"two nodes, master address", rendezvousFlags{MaxNodes: two, MasterAddr: "m", MasterPort: -1}, rendezvous{"static", "m:29500", "none", "m", 29500}},
-		{"two nodes, master port", rendezvousFlags{MaxNodes: two, MasterPort: 3}, rendezvous{"static", "127.0.0.1:3", "none", "127.0.0.1", 3}},
-		{"two nodes, c10d with a node rank", rendezvousFlags{MaxNodes: two, Backend: "c10d", NodeRankGiven: true, Endpoint: "h", MasterPort: 3}, rendezvous{"c10d", "h", "none", "", 0}},
-		{"two nodes, static", rendezvousFlags{MaxNodes: two, Backend: "static", MasterPort: -1, RunID: "job"}, rendezvous{"static", "127.0.0.1:29500", "job", "127.0.0.1", 29500}},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			got := settle(tt.in, func() string { return "fresh" })
-			if diff := cmp.Diff(tt.want, got); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
-		})
-	}
-}
-
 func TestRendezvousWarnings(t *testing.T) {
+	const loop = " is this machine, to each node another one: only agents of one machine meet there"
 	tests := []struct {
 		args []string
 		want []string
@@ -68,6 +18,7 @@ func TestRendezvousWarnings(t *testing.T) {
 		{[]string{"--master-addr=m", "--master-port=1"}, nil},
 		{[]string{"--node-rank=0"}, nil},
 		{[]string{"--node-rank=3"}, []string{"--node-rank=3: has no effect: the number of nodes is 1"}},
+		{[]string{"--nnodes=2:4", "--rdzv-endpoint=h", "--rdzv-backend=c10d", "--node-rank=7"}, nil}, // a spare may have any
 		{[]string{"--standalone", "--rdzv-endpoint=not/checked", "--master-port=1", "--rdzv-id=x"}, []string{
 			"--rdzv-endpoint=not/checked: has no effect with --standalone",
 			"--rdzv-id=x: has no effect with --standalone",
@@ -75,8 +26,23 @@ func TestRendezvousWarnings(t *testing.T) {
 		}},
 		{[]string{"--rdzv-backend=c10d", "--master-addr=m"}, []string{"--master-addr=m: has no effect with the c10d backend"}},
 		{[]string{"--rdzv-backend=static", "--rdzv-endpoint=h:1", "--master-port=2"}, []string{"--master-port=2: has no effect with --rdzv-endpoint"}},
-		{[]string{"--rdzv-conf=timeout=120"}, []string{"--rdzv-conf=timeout=120: timeout has no effect with the c10d backend"}},
-		{[]string{"--rdzv-backend=etcd", "--rdzv-endpoint=a,b", "--rdzv-conf=own=1"}, nil},
+		{[]string{"--rdzv-conf=timeout=120"}, nil}, // torchrun takes no notice of it
+		{[]string{"--rdzv-conf=etcd_prefix=x"}, []string{"--rdzv-conf=etcd_prefix=x: etcd_prefix has no effect with the c10d backend"}},
+		{[]string{"--rdzv-backend=own", "--rdzv-endpoint=a/b", "--rdzv-conf=own=1"}, nil},
+		{[]string{"--worker-store-port=1-2"}, []string{"--worker-store-port=1-2: has no effect on one node; --master-port has"}},
+
+		{[]string{"--nnodes=2", "--rdzv-endpoint=localhost"}, []string{"--rdzv-endpoint=localhost: localhost" + loop}},
+		{[]string{"--nnodes=2", "--rdzv-endpoint=[::1]:5"}, []string{"--rdzv-endpoint=[::1]:5: ::1" + loop}},
+		{[]string{"--nnodes=2", "--rdzv-backend=etcd", "--rdzv-id=a", "--rdzv-endpoint=h,127.0.0.1:5"}, []string{"--rdzv-endpoint=h,127.0.0.1:5: 127.0.0.1" + loop}},
+		{[]string{"--nnodes=2", "--node-rank=1"}, []string{"--master-addr: 127.0.0.1" + loop}},
+		{[]string{"--nnodes=2", "--node-rank=1", "--master-addr=127.0.0.2"}, []string{"--master-addr=127.0.0.2: 127.0.0.2" + loop}},
+		{[]string{"--nnodes=2:3", "--node-rank=2", "--master-addr=m", "--worker-store-port=7"}, []string{
+			"--nnodes=2:3: the static backend waits for all 3 nodes, whose ranks are given",
+			"--worker-store-port=7: has no effect with the static backend, whose workers meet at the master address",
+		}},
+		{[]string{"--nnodes=2", "--rdzv-backend=etcd", "--rdzv-id=a", "--rdzv-endpoint=h", "--rdzv-conf=user=u,password=p"}, []string{
+			"--rdzv-conf=user=u,password=(hidden): the password can be read on the network; protocol=https hides it",
+		}},
 	}
 	for _, tt := range tests {
 		c, err := resolveArgs(machine{}, append(tt.args, "s.py")...)
@@ -90,103 +56,125 @@ func TestRendezvousWarnings(t *testing.T) {
 	}
 }
 
-// TestCheckRendezvousOfSeveralNodes covers what oneMachine keeps a command line
-// from reaching.
-func TestCheckRendezvousOfSeveralNodes(t *testing.T) {
+func TestEndpoints(t *testing.T) {
 	tests := []struct {
-		name string
-		in   rendezvousFlags
+		args []string
+		want []HostPort
+	}{
+		{nil, []HostPort{{"localhost", 0}}},
+		{[]string{"--standalone", "--rdzv-endpoint=h:1"}, []HostPort{{"localhost", 0}}},
+		{[]string{"--rdzv-endpoint=h"}, []HostPort{{"h", 29400}}},
+		{[]string{"--nnodes=2", "--rdzv-endpoint= h "}, []HostPort{{"h", 29400}}},
+		{[]string{"--nnodes=2", "--rdzv-endpoint=[fd00::1]:7"}, []HostPort{{"fd00::1", 7}}},
+		{[]string{"--nnodes=2", "--rdzv-backend=etcd", "--rdzv-id=a", "--rdzv-endpoint=h"}, []HostPort{{"h", 2379}}},
+		{[]string{"--nnodes=2", "--rdzv-backend=etcd", "--rdzv-id=a", "--rdzv-endpoint=h:1, i,[::2]:3"}, []HostPort{{"h", 1}, {"i", 2379}, {"::2", 3}}},
+		{[]string{"--rdzv-backend=etcd"}, nil},
+		{[]string{"--nnodes=2", "--node-rank=0", "--master-addr=m"}, []HostPort{{"m", 29500}}},
+		{[]string{"--rdzv-backend=static", "--rdzv-endpoint=h:1"}, []HostPort{{"h", 1}}},
+		{[]string{"--rdzv-backend=own", "--rdzv-endpoint=h:1"}, nil},
+	}
+	for _, tt := range tests {
+		c, err := resolveArgs(machine{}, append(tt.args, "s.py")...)
+		if err != nil {
+			t.Errorf("%q: %v", tt.args, err)
+			continue
+		}
+		if diff := cmp.Diff(tt.want, c.Rendezvous.Endpoints); diff != "" {
+			t.Errorf("%q (-want +got):\n%s", tt.args, diff)
+		}
+	}
+}
+
+func TestRendezvousRefuses(t *testing.T) {
+	const staticRank = "the static backend must be told the rank of each node: give --node-rank, from 0 on (it may also be in SLURM_NODEID or JOB_COMPLETION_INDEX)"
+	const ownID = "the etcd backend needs a run id of the job's own, as other jobs may use the same etcd: give --rdzv-id=ID, the same on all nodes"
+	tests := []struct {
+		args []string
+		env  vars
 		want string
 	}{
-		{"standalone", rendezvousFlags{Standalone: true, MaxNodes: 2, MasterPort: -1}, "--nnodes=x: --standalone runs on one node"},
-		{"static without a port", rendezvousFlags{MaxNodes: 2, MasterPort: 0}, "--master-port=x: several nodes need a port that they all know"},
+		{[]string{"--nnodes=2", "--standalone"}, nil, "--nnodes=2: --standalone runs on one node"},
+		{[]string{"--nnodes=2"}, vars{"MASTER_ADDR": "h"}, "--nnodes=2: " + noEndpoint("c10d")},
+		{[]string{"--nnodes=2", "--rdzv-endpoint=h:0"}, nil, "--rdzv-endpoint=h:0: several nodes need a port that they all know"},
+		{[]string{"--nnodes=2", "--rdzv-endpoint=h,i"}, nil, `--rdzv-endpoint=h,i: "h,i" is not a host name or an address`},
+		{[]string{"--nnodes=2", "--rdzv-endpoint=0.0.0.0"}, nil, "--rdzv-endpoint=0.0.0.0: 0.0.0.0 is no address that other nodes could reach: name one of this machine's, or a host"},
+		{[]string{"--nnodes=2", "--rdzv-endpoint=[::]:1"}, nil, "--rdzv-endpoint=[::]:1: :: is no address that other nodes could reach: name one of this machine's, or a host"},
+		{[]string{"--nnodes=2", "--node-rank=0", "--master-port=0"}, nil, "--master-port=0: several nodes need a port that they all know"},
+		{[]string{"--nnodes=2", "--node-rank=0", "--master-addr=0.0.0.0"}, nil, "--master-addr=0.0.0.0: is no address that other nodes could reach"},
+		{[]string{"--nnodes=2", "--master-addr=m"}, nil, "--nnodes=2: " + staticRank},
+		{[]string{"--nnodes=2", "--master-addr=m"}, vars{"SLURM_NODEID": "x"}, "--nnodes=2: " + staticRank},
+		{[]string{"--nnodes=2", "--master-addr=m"}, vars{"SLURM_NODEID": "2"}, "SLURM_NODEID=2: as --node-rank is not given this is the node's rank, which must be below the number of nodes, 2"},
+		{[]string{"--nnodes=2", "--master-addr=m", "--node-rank=2"}, vars{"SLURM_NODEID": "0"}, "--node-rank=2: must be below the number of nodes, 2"},
+		{[]string{"--nnodes=2", "--rdzv-backend=etcd", "--rdzv-endpoint=h"}, nil, "--rdzv-id: " + ownID},
+		{[]string{"--rdzv-backend=etcd", "--rdzv-id=none"}, nil, "--rdzv-id=none: " + ownID},
+		{[]string{"--rdzv-backend=etcd-v2"}, nil, "--rdzv-backend=etcd-v2: etcd's API of version 2 is not supported, nor is it by etcd any longer; use --rdzv-backend=etcd, which speaks version 3"},
+		{[]string{"--rdzv-backend=file"}, nil, "--rdzv-backend=file: there is no rendezvous by files; use c10d, with --rdzv-endpoint naming one of the nodes, or etcd"},
+		{[]string{"--rdzv-backend=etcd", "--rdzv-id=a", "--rdzv-endpoint=http://h:1"}, nil, `--rdzv-endpoint=http://h:1: "http://h" is not a host name or an address`},
 	}
 	for _, tt := range tests {
-		r := &reader{settings: map[string]Setting{}}
-		for _, f := range Flags() {
-			r.settings[f.Name] = Setting{Name: f.Name, Value: "x"}
+		_, err := resolveIn(surroundings{env: tt.env.lookup}, append(tt.args, "s.py")...)
+		usage, ok := errors.AsType[*UsageError](err)
+		if !ok {
+			t.Errorf("%q: got %v (%T), want a *UsageError", tt.args, err, err)
+			continue
 		}
-		new(Config).checkRendezvous(r, tt.in, settle(tt.in, func() string { return "fresh" }))
-		if r.err == nil || r.err.Error() != tt.want {
-			t.Errorf("%s: got %v, want %s", tt.name, r.err, tt.want)
+		if diff := cmp.Diff(tt.want, usage.Error()); diff != "" {
+			t.Errorf("%q (-want +got):\n%s", tt.args, diff)
 		}
 	}
 }
 
-func TestParseEndpoint(t *testing.T) {
-	tests := []struct {
-		in   string
-		host string
-		port int
-		err  string
-	}{
-		{in: "localhost", host: "localhost", port: -1},
-		{in: "localhost:0", host: "localhost", port: 0},
-		{in: "node-1.cluster_a:29400", host: "node-1.cluster_a", port: 29400},
-		{in: "10.0.0.1:65535", host: "10.0.0.1", port: 65535},
-		{in: "[::1]", host: "::1", port: -1},
-		{in: "[fe80::1%eth0]:29400", host: "fe80::1%eth0", port: 29400},
-		{in: "::1", host: "::1", port: -1},
-		{in: "fe80::1:29400", host: "fe80::1", port: 29400}, // 29400 is no group of an address
-		{in: "host:65536", err: "the port 65536 must be between 0 and 65535"},
-		{in: "host:123456", err: `the port "123456" must be a number between 0 and 65535`},
-		{in: "host:-1", err: `the port "-1" must be a number between 0 and 65535`},
-		{in: "host:", err: `the port "" must be a number between 0 and 65535`},
-		{in: ":29400", err: `"" is not a host name or an address`},
-		{in: "a:b:1", err: `"a:b" is not a host name or an address`},
-		{in: "http://host:1", err: `"http://host" is not a host name or an address`},
-		{in: "[host]:1", err: "brackets must enclose an IPv6 address, such as [::1]"},
-		{in: "[127.0.0.1]:1", err: "brackets must enclose an IPv6 address, such as [::1]"},
-		{in: "[::1:29400", err: "brackets must enclose an IPv6 address, such as [::1]"},
-		{in: "[::1]29400", err: `the port "1]29400" must be a number between 0 and 65535`},
+// TestSeveralNodes holds what a job of several nodes is resolved to, field by field.
+func TestSeveralNodes(t *testing.T) {
+	got, err := resolveArgs(machine{}, "--nnodes=2:4", "--rdzv-endpoint=node0", "--rdzv-id=job", "--local-addr=10.0.0.7", "--worker-store-port=29500-29510", "s.py")
+	if err != nil {
+		t.Fatal(err)
 	}
-	for _, tt := range tests {
-		host, port, err := parseEndpoint(tt.in)
-		message := ""
-		if err != nil {
-			message = err.Error()
-		}
-		if message != tt.err || err == nil && (host != tt.host || port != tt.port) {
-			t.Errorf("%s: got %q, %d, %q, want %q, %d, %q", tt.in, host, port, message, tt.host, tt.port, tt.err)
-		}
+	want := defaults()
+	want.Script, want.RunID, want.MinNodes, want.MaxNodes = "s.py", "job", 2, 4
+	v := &want.Rendezvous
+	v.Endpoint, v.Endpoints, v.MasterAddr, v.LocalAddr = "node0", []HostPort{{"node0", 29400}}, "", "10.0.0.7"
+	v.Expected, v.WorkerStorePorts = 0, PortRange{29500, 29510}
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(Config{}, "Settings"), cmpopts.EquateEmpty(), cmp.AllowUnexported(ExitCodeMap{})); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
-func TestConf(t *testing.T) {
+func TestScheduler(t *testing.T) {
 	tests := []struct {
-		backend string
-		in      string
-		want    map[string]string
-		err     string
+		name           string
+		args           string // of --nnodes
+		env            vars
+		hint, expected int
 	}{
-		{"c10d", "", map[string]string{}, ""},
-		{"c10d", "  ", map[string]string{}, ""},
-		{"c10d", "join_timeout=5", map[string]string{"join_timeout": "5"}, ""},
-		{"c10d", " join_timeout = 5 , is_host = Yes ", map[string]string{"join_timeout": "5", "is_host": "Yes"}, ""},
-		{"c10d", "join_timeout=5,join_timeout=6", map[string]string{"join_timeout": "6"}, ""},
-		{"c10d", "store_type=file", map[string]string{"store_type": "file"}, ""},
-		{"etcd", "any=a=b", map[string]string{"any": "a=b"}, ""},
-		{"c10d", "join_timeout=0", nil, "join_timeout=0 must be a whole number, at least 1"},
-		{"c10d", "join_timeout=1.5", nil, "join_timeout=1.5 must be a whole number, at least 1"},
-		{"static", "timeout=-1", nil, "timeout=-1 must be a whole number, at least 1"},
-		{"c10d", "is_host=maybe", nil, "is_host=maybe must be true or false"},
-		{"c10d", "store_type=http", nil, "store_type=http must be one of tcp, file"},
-		{"c10d", "join_timeut=5", nil, "unknown option join_timeut: there are join_timeout, last_call_timeout, close_timeout, heartbeat_timeout, keep_alive_interval, keep_alive_max_attempt, read_timeout, store_type, is_host, timeout"},
-		{"c10d", "a=b,", nil, `"" has no key: write KEY=VALUE,KEY=VALUE`},
-		{"c10d", "=b", nil, `"=b" has no key: write KEY=VALUE,KEY=VALUE`},
-		{"c10d", "join_timeout=", nil, "join_timeout has no value: write join_timeout=VALUE"},
+		{"nothing known", "2:4", nil, -1, 0},
+		{"a number of nodes", "3", nil, -1, 3},
+		{"Slurm's step", "2:4", vars{"SLURM_STEP_ID": "0", "SLURM_STEP_NUM_NODES": "3", "SLURM_JOB_NUM_NODES": "4", "SLURM_NODEID": "2"}, 2, 3},
+		{"Slurm's step, older", "2:8", vars{"SLURM_STEP_ID": "0", "SLURM_NNODES": "5", "SLURM_NODEID": "4"}, 4, 5},
+		{"Slurm's job", "2:8", vars{"SLURM_STEP_ID": "1", "SLURM_JOB_NUM_NODES": "6", "SLURM_NNODES": "5"}, -1, 6},
+		{"Slurm's batch script", "2:8", vars{"SLURM_JOB_NUM_NODES": "6", "SLURM_NODEID": "0"}, 0, 0},
+		{"fewer than the minimum", "2:4", vars{"SLURM_STEP_NUM_NODES": "1"}, -1, 2},
+		{"more than the maximum", "2:4", vars{"SLURM_STEP_NUM_NODES": "100"}, -1, 4},
+		{"a number of nodes goes before Slurm's", "3", vars{"SLURM_STEP_NUM_NODES": "2"}, -1, 3},
+		{"no numbers", "2:4", vars{"SLURM_STEP_NUM_NODES": "many", "SLURM_STEP_ID": "", "SLURM_NNODES": "3", "SLURM_NODEID": "-1"}, -1, 0},
+		{"none at all", "2:4", vars{"SLURM_STEP_NUM_NODES": "0"}, -1, 0},
+		{"Kubernetes", "2:4", vars{"JOB_COMPLETION_INDEX": "3"}, 3, 0},
+		{"Slurm goes before Kubernetes", "2:4", vars{"JOB_COMPLETION_INDEX": "3", "SLURM_NODEID": "1"}, 1, 0},
+		{"one node takes no hint", "1", vars{"SLURM_NODEID": "3", "SLURM_STEP_NUM_NODES": "4"}, -1, 1},
 	}
 	for _, tt := range tests {
-		got, err := parseConf(tt.in)
-		if err == nil {
-			_, err = checkConf(tt.backend, got)
-		}
-		message := ""
-		if err != nil {
-			got, message = nil, err.Error()
-		}
-		if diff := cmp.Diff(tt.want, got); diff != "" || message != tt.err {
-			t.Errorf("%s %q: error %q, want %q (-want +got):\n%s", tt.backend, tt.in, message, tt.err, diff)
-		}
+		t.Run(tt.name, func(t *testing.T) {
+			c, err := resolveIn(surroundings{env: tt.env.lookup}, "--nnodes="+tt.args, "--rdzv-endpoint=h", "s.py")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if v := c.Rendezvous; v.Hint != tt.hint || v.Expected != tt.expected {
+				t.Errorf("hint %d, expected %d, want %d and %d", v.Hint, v.Expected, tt.hint, tt.expected)
+			}
+		})
+	}
+	c, err := resolveIn(surroundings{env: vars{"SLURM_NODEID": "1"}.lookup}, "--nnodes=2:4", "--rdzv-backend=c10d", "--rdzv-endpoint=h", "--node-rank=2", "s.py")
+	if err != nil || c.Rendezvous.Hint != 2 {
+		t.Errorf("--node-rank=2 beside SLURM_NODEID=1: hint %d, %v", c.Rendezvous.Hint, err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/rs/zerolog"
 	"golang.org/x/sys/unix"
@@ -22,8 +23,17 @@ const (
 	maxRestarts    = 1 << 30
 )
 
+// surroundings are what is asked beside the settings.
+type surroundings struct {
+	Counter
+	newID func() string
+	env   lookup
+	// secret reads a file with a secret; see readSecret.
+	secret func(path string) (secret Secret, warning string, err error)
+}
+
 // resolve makes the Config. command is the script and its arguments.
-func resolve(command []string, settings []Setting, counter Counter, newID func() string) (*Config, error) {
+func resolve(command []string, settings []Setting, from surroundings) (*Config, error) {
 	switch {
 	case len(command) == 0:
 		return nil, &UsageError{Problem: "no script given: elasticrun [flags] SCRIPT [ARGS...]"}
@@ -34,9 +44,9 @@ func resolve(command []string, settings []Setting, counter Counter, newID func()
 	for _, s := range settings {
 		r.settings[s.Name] = s
 	}
-	c := &Config{Script: command[0], ScriptArgs: command[1:], Settings: settings}
-	c.readSize(r, counter)
-	c.readRendezvous(r, newID)
+	c := &Config{Script: command[0], ScriptArgs: command[1:], Settings: redacted(settings)}
+	c.readSize(r, from)
+	c.readRendezvous(r, from)
 	c.readCommand(r)
 	c.readOutput(r)
 	c.readLife(r)
@@ -51,10 +61,8 @@ func resolve(command []string, settings []Setting, counter Counter, newID func()
 func (c *Config) readSize(r *reader, counter Counter) {
 	nodes := read(r, "nnodes", parseNodes)
 	c.MinNodes, c.MaxNodes = nodes[0], nodes[1]
-	oneMachine(r, c.MaxNodes)
 	c.NprocPerNode = readProcs(r, counter)
 	c.Role = read(r, "role", notEmpty)
-	c.NodeRank = read(r, "node-rank", between(0, maxNodes))
 	c.VirtualLocalRank = r.flag("virtual-local-rank")
 	if r.given("numa-binding") {
 		c.NumaBinding = read(r, "numa-binding", oneOf("node", "socket", "exclusive", "core-complex"))
@@ -161,7 +169,34 @@ func (c *Config) readLife(r *reader) {
 	c.ShutdownTimeout = read(r, "shutdown-timeout", seconds)
 	c.ExitBarrierTimeout = read(r, "exit-barrier-timeout", seconds)
 	c.ExitCodeMap = read(r, "exit-code-map", ParseExitCodeMap)
+	c.readMembership(r)
 }
+
+// readMembership reads what decides who stays in the job.
+func (c *Config) readMembership(r *reader) {
+	v := &c.Rendezvous
+	v.RestartWindow = read(r, "restart-window", seconds)
+	v.MaxNodeLosses = read(r, "max-node-losses", between(0, maxRestarts))
+	v.Grow = read(r, "grow", oneOf("now", "next-restart", "never"))
+	v.MinUptime = read(r, "min-uptime", seconds)
+	const name = "rejoin-timeout"
+	if !r.given(name) {
+		v.RejoinTimeout = max(c.ShutdownTimeout+rejoinMargin, v.TTL())
+		return
+	}
+	v.RejoinTimeout = read(r, name, seconds)
+	switch {
+	case v.RejoinTimeout <= c.ShutdownTimeout:
+		r.fail(name, fmt.Sprintf("must be above --shutdown-timeout, %v seconds, which workers may take to stop",
+			c.ShutdownTimeout.Seconds()))
+	case v.RejoinTimeout < v.TTL():
+		r.fail(name, fmt.Sprintf("must be at least %v seconds (keep_alive_interval × keep_alive_max_attempt), "+
+			"the time after which a silent node is lost", v.TTL().Seconds()))
+	}
+}
+
+// rejoinMargin is what a node gets beyond the time that its workers may take to stop.
+const rejoinMargin = 10 * time.Second
 
 // parseSignals reads a list like SIGTERM,SIGINT. Names that this system does
 // not have are returned apart, since torchrun skips them with a warning.

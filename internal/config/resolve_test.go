@@ -17,7 +17,15 @@ import (
 func defaults() *Config {
 	return &Config{
 		MinNodes: 1, MaxNodes: 1, NprocPerNode: 1, Role: "default",
-		RdzvBackend: "c10d", RdzvEndpoint: "localhost:0", RunID: "fresh", MasterAddr: "127.0.0.1",
+		RunID: "fresh",
+		Rendezvous: Rendezvous{
+			Backend: "c10d", Endpoint: "localhost:0", Endpoints: []HostPort{{"localhost", 0}}, MasterAddr: "127.0.0.1",
+			Hint: -1, Expected: 1,
+			JoinTimeout: 600 * time.Second, LastCall: 30 * time.Second, CloseTimeout: 30 * time.Second,
+			HeartbeatTimeout: 5 * time.Second, KeepAliveInterval: 5 * time.Second, KeepAliveMaxAttempt: 3,
+			ReadTimeout: 60 * time.Second, JoinSettle: 500 * time.Millisecond, ResultTTL: 600 * time.Second,
+			MaxNodeLosses: 3, RejoinTimeout: 40 * time.Second, Grow: "now", MinUptime: 10 * time.Second,
+		},
 		MonitorInterval:    100 * time.Millisecond,
 		Signals:            []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT},
 		SignalNames:        "SIGTERM,SIGINT,SIGHUP,SIGQUIT",
@@ -29,6 +37,26 @@ func defaults() *Config {
 
 // resolveArgs resolves a command line on its own: no environment, no file.
 func resolveArgs(counter Counter, args ...string) (*Config, error) {
+	return resolveIn(surroundings{Counter: counter}, args...)
+}
+
+// vars are a process environment.
+type vars map[string]string
+
+func (v vars) lookup(name string) (string, bool) { value, ok := v[name]; return value, ok }
+
+// resolveIn resolves a command line in the given surroundings, of which what is nil is not there.
+func resolveIn(from surroundings, args ...string) (*Config, error) {
+	from.newID = func() string { return "fresh" }
+	if from.Counter == nil {
+		from.Counter = machine{}
+	}
+	if from.env == nil {
+		from.env = vars(nil).lookup
+	}
+	if from.secret == nil {
+		from.secret = readSecret
+	}
 	line, err := splitArgs(args)
 	if err != nil {
 		return nil, err
@@ -48,7 +76,7 @@ func resolveArgs(counter Counter, args ...string) (*Config, error) {
 		}
 		settings = append(settings, s)
 	}
-	return resolve(line.command, settings, counter, func() string { return "fresh" })
+	return resolve(line.command, settings, from)
 }
 
 func TestResolve(t *testing.T) {
@@ -87,8 +115,15 @@ func TestResolve(t *testing.T) {
 		{"restarts", []string{"--max-restarts", "3"}, machine{}, func(c *Config) { c.MaxRestarts = 3 }},
 		{"times", []string{"--shutdown-timeout=0", "--exit-barrier-timeout=0", "--monitor-interval=2.5"}, machine{}, func(c *Config) {
 			c.ShutdownTimeout, c.ExitBarrierTimeout, c.MonitorInterval = 0, 0, 2500*time.Millisecond
+			c.Rendezvous.RejoinTimeout = 15 * time.Second // a silent node is lost then, and not before
 		}},
-		{"decimals of seconds", []string{"--shutdown-timeout=0.25"}, machine{}, func(c *Config) { c.ShutdownTimeout = 250 * time.Millisecond }},
+		{"decimals of seconds", []string{"--shutdown-timeout=0.25"}, machine{}, func(c *Config) {
+			c.ShutdownTimeout, c.Rendezvous.RejoinTimeout = 250*time.Millisecond, 15*time.Second
+		}},
+		{"membership", []string{"--restart-window=3600", "--max-node-losses=0", "--rejoin-timeout=30.5", "--grow=next-restart", "--min-uptime=0"}, machine{}, func(c *Config) {
+			v := &c.Rendezvous
+			v.RestartWindow, v.MaxNodeLosses, v.RejoinTimeout, v.Grow, v.MinUptime = time.Hour, 0, 30500*time.Millisecond, "next-restart", 0
+		}},
 		{"signals", []string{"--signals-to-handle=SIGUSR1, SIGTERM,SIGUSR1"}, machine{}, func(c *Config) {
 			c.Signals, c.SignalNames = []syscall.Signal{syscall.SIGUSR1, syscall.SIGTERM}, "SIGUSR1, SIGTERM,SIGUSR1"
 		}},
@@ -168,6 +203,16 @@ func TestResolveRefuses(t *testing.T) {
 		{[]string{"--signals-to-handle=SIGCHLD", "s"}, "--signals-to-handle=SIGCHLD: SIGCHLD is used by the launcher itself"},
 		{[]string{"--log-format=xml", "s"}, "--log-format=xml: must be one of auto, console, json"},
 		{[]string{"--event-log-handler=mine", "s"}, "--event-log-handler=mine: must be one of null, console, dynamic_rendezvous"},
+		{[]string{"--restart-window=-1", "s"}, "--restart-window=-1: must not be negative"},
+		{[]string{"--max-node-losses=often", "s"}, "--max-node-losses=often: must be a whole number"},
+		{[]string{"--grow=later", "s"}, "--grow=later: must be one of now, next-restart, never"},
+		{[]string{"--min-uptime=x", "s"}, "--min-uptime=x: must be a number of seconds"},
+		{[]string{"--rejoin-timeout=30", "s"}, "--rejoin-timeout=30: must be above --shutdown-timeout, 30 seconds, which workers may take to stop"},
+		{[]string{"--rejoin-timeout=1", "--shutdown-timeout=0.5", "s"}, "--rejoin-timeout=1: must be at least 15 seconds (keep_alive_interval × keep_alive_max_attempt), the time after which a silent node is lost"},
+		{[]string{"--worker-store-port=0", "s"}, "--worker-store-port=0: must be N or LO-HI, each a port between 1 and 65535"},
+		{[]string{"--worker-store-port=1-65536", "s"}, "--worker-store-port=1-65536: must be N or LO-HI, each a port between 1 and 65535"},
+		{[]string{"--worker-store-port=5-", "s"}, "--worker-store-port=5-: must be N or LO-HI, each a port between 1 and 65535"},
+		{[]string{"--worker-store-port=9-5", "s"}, "--worker-store-port=9-5: LO must not be above HI: did you mean 5-9?"},
 		{[]string{"--exit-code-map=137", "s"}, `--exit-code-map=137: "137" is not FROM=TO`},
 		{[]string{"--rdzv-id=", "s"}, `--rdzv-id="": must not be empty or contain a slash: it is part of the log folder's name`},
 		{[]string{"--rdzv-id=a/b", "s"}, "--rdzv-id=a/b: must not be empty or contain a slash: it is part of the log folder's name"},

@@ -54,16 +54,35 @@ func (s Setting) Given() bool { return s.Source.Kind != FromDefault }
 
 // Where names the setting as the user wrote it, for messages.
 func (s Setting) Where() string {
+	value := shown(s.redacted().Value)
 	switch s.Source.Kind {
+	case FromDefault:
+		return "--" + s.Name
 	case FromEnv:
-		return s.Source.Name + "=" + shown(s.Value)
+		return s.Source.Name + "=" + value
 	case FromFile:
-		return s.Source.Name + ": " + s.Name + ": " + shown(s.Value)
+		return s.Source.Name + ": " + s.Name + ": " + value
 	}
 	if f, ok := findFlag(Flags(), s.Name); ok && f.Kind == KindBool {
 		return "--" + s.Name
 	}
-	return "--" + s.Name + "=" + shown(s.Value)
+	return "--" + s.Name + "=" + value
+}
+
+// redacted returns the setting without the password that it may hold.
+func (s Setting) redacted() Setting {
+	if s.Name == "rdzv-conf" {
+		s.Value = redactConf(s.Value)
+	}
+	return s
+}
+
+func redacted(settings []Setting) []Setting {
+	out := make([]Setting, len(settings))
+	for i, s := range settings {
+		out[i] = s.redacted()
+	}
+	return out
 }
 
 // reader takes typed values out of settings. It keeps the first error, after

@@ -6,6 +6,7 @@ import (
 	"math"
 	"net"
 	"net/netip"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -19,6 +20,11 @@ type Store struct {
 	Listen HostPort
 	// Health is where HTTP answers whether it does; nil for nowhere.
 	Health *HostPort
+	// DataDir is the folder in which coordination outlives the store's process; empty for memory alone. Whether
+	// it can be had is not checked here.
+	DataDir string
+	// Secret is what agents must know; empty for none.
+	Secret Secret
 	// MaxConns is the number of connections served at a time; 0 is no limit.
 	MaxConns int
 	// MaxMemory is the number of bytes that the store may take, at least 1 MiB.
@@ -32,6 +38,8 @@ type Store struct {
 	LogFormat string
 	// LogLevel is the lowest level that is logged.
 	LogLevel zerolog.Level
+	// Warnings are one line each; the store logs them before it serves.
+	Warnings []string
 }
 
 // HostPort is an address to listen on.
@@ -67,6 +75,10 @@ func StoreFlags() []Flag {
 			Help: "Answer HTTP there: GET /healthz tells whether the store answers, and what it counts. Default: nowhere.",
 		},
 		{
+			Name: "data-dir", Kind: KindString, Placeholder: "DIR",
+			Help: "Keep there what agents agree on, so that their jobs outlive a restart of the store. Default: in memory. Workers' keys are in memory always.",
+		},
+		{
 			Name: "max-conns", Kind: KindInt, Default: "0", Placeholder: "N",
 			Help: "Connections served at a time; further ones are closed. A worker of torch 1.13 needs two, of torch 2.x one. 0 is as many as files may be open.",
 		},
@@ -83,7 +95,7 @@ func StoreFlags() []Flag {
 			Help: "How long requests under way may take to finish once the store is told to stop.",
 		},
 	}
-	for _, name := range []string{"log-format", "log-level", "help"} {
+	for _, name := range []string{"rdzv-secret-file", "log-format", "log-level", "help"} {
 		f, _ := findFlag(Flags(), name)
 		flags = append(flags, f)
 	}
@@ -93,8 +105,8 @@ func StoreFlags() []Flag {
 	return flags
 }
 
-// LoadStore resolves the arguments of elasticrun store, together with the log's
-// environment variables. Its errors are ErrHelp and *UsageError.
+// LoadStore resolves the arguments of elasticrun store, together with the environment variables of the
+// log and the secret. Its errors are ErrHelp and *UsageError.
 func LoadStore(args []string) (*Store, error) {
 	p := argParser{flags: StoreFlags(), hint: "elasticrun store --help lists them"}
 	line, err := p.split(args)
@@ -108,16 +120,18 @@ func LoadStore(args []string) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return resolveStore(l.settings())
+	return resolveStore(l.settings(), surroundings{env: os.LookupEnv, secret: readSecret})
 }
 
-func resolveStore(settings []Setting) (*Store, error) {
+func resolveStore(settings []Setting, from surroundings) (*Store, error) {
 	r := &reader{settings: make(map[string]Setting, len(settings))}
 	for _, s := range settings {
 		r.settings[s.Name] = s
 	}
 	c := &Store{
 		Listen:       read(r, "listen", parseListen),
+		DataDir:      r.text("data-dir"),
+		Secret:       agentsSecret(r, from),
 		MaxConns:     read(r, "max-conns", between(0, math.MaxInt32)),
 		MaxMemory:    read(r, "max-memory", parseMemory),
 		StallTimeout: read(r, "stall-timeout", aboveZero),
@@ -131,9 +145,13 @@ func resolveStore(settings []Setting) (*Store, error) {
 			r.fail("health", "the store listens there; choose another port")
 		}
 	}
+	if r.given("data-dir") && c.DataDir == "" {
+		r.fail("data-dir", "must not be empty")
+	}
 	if r.err != nil {
 		return nil, r.err
 	}
+	c.Warnings = r.warnings
 	return c, nil
 }
 

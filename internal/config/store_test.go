@@ -3,6 +3,8 @@ package config
 import (
 	"errors"
 	"math"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +16,17 @@ import (
 func TestLoadStore(t *testing.T) {
 	t.Setenv("LOGLEVEL", "info")
 	t.Setenv("ELASTICRUN_LOG_FORMAT", "json")
+	t.Setenv("ELASTICRUN_RDZV_SECRET_FILE", "")
+	t.Setenv(SecretEnv, "")
+	for _, name := range []string{"ELASTICRUN_RDZV_SECRET_FILE", SecretEnv} {
+		if err := os.Unsetenv(name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	secret := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(secret, []byte("s\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	defaults := Store{
 		Listen: HostPort{"127.0.0.1", 29400}, MaxMemory: 2 << 30, StallTimeout: 30 * time.Second, Grace: 10 * time.Second,
 		LogFormat: "json", LogLevel: zerolog.InfoLevel,
@@ -30,6 +43,8 @@ func TestLoadStore(t *testing.T) {
 		{"--listen=:0 --health=:0", func(s *Store) { s.Listen, s.Health = HostPort{}, &HostPort{} }},
 		{"--max-conns=7 --max_memory 512MiB", func(s *Store) { s.MaxConns, s.MaxMemory = 7, 512<<20 }},
 		{"--stall-timeout=0.5 --grace=0", func(s *Store) { s.StallTimeout, s.Grace = time.Second/2, 0 }},
+		{"--data-dir=d", func(s *Store) { s.DataDir = "d" }},
+		{"--rdzv-secret-file=" + secret, func(s *Store) { s.Secret = NewSecret("s") }},
 		{"--log-level=debug --log-format=console --", func(s *Store) { s.LogLevel, s.LogFormat = zerolog.DebugLevel, "console" }},
 	} {
 		t.Run(tt.args, func(t *testing.T) {
@@ -46,6 +61,16 @@ func TestLoadStore(t *testing.T) {
 	}
 	if _, err := LoadStore([]string{"-h"}); !errors.Is(err, ErrHelp) {
 		t.Errorf("-h: %v, want ErrHelp", err)
+	}
+	if err := os.Chmod(secret, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if c, err := LoadStore([]string{"--rdzv-secret-file=" + secret}); err != nil || len(c.Warnings) != 1 {
+		t.Errorf("a secret for all to read: %+v, %v, want a warning", c, err)
+	}
+	t.Setenv(SecretEnv, "itself")
+	if c, err := LoadStore(nil); err != nil || c.Secret.Reveal() != "itself" {
+		t.Errorf("%s: %v, want the secret", SecretEnv, err)
 	}
 }
 

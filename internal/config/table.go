@@ -10,7 +10,9 @@ const (
 	groupOutput     = "Worker output"
 	groupLife       = "Restarts and shutdown"
 	groupLauncher   = "The launcher itself"
-	groupStore      = "elasticrun store" // a command of its own, which groups leaves out
+	// Commands of their own, which groups leaves out:
+	groupStore    = "elasticrun store"
+	groupSimulate = "elasticrun simulate"
 )
 
 func groups() []string {
@@ -23,7 +25,7 @@ func Flags() []Flag {
 	return fillEnv([]Flag{
 		{
 			Name: "nnodes", Kind: KindSpec, Default: "1:1", Placeholder: "N|MIN:MAX", Group: groupSize, Torchrun: true,
-			Help: "Number of nodes, or the range of nodes. This version runs jobs on one machine: 1.",
+			Help: "Number of nodes, or the range within which nodes may come, go and die while the job goes on. More than one need --rdzv-endpoint, or what static needs.",
 		},
 		{
 			Name: "nproc-per-node", Kind: KindSpec, Default: "1", Placeholder: "N|auto|cpu|gpu", Group: groupSize, Torchrun: true,
@@ -35,7 +37,7 @@ func Flags() []Flag {
 		},
 		{
 			Name: "node-rank", Kind: KindInt, Default: "0", Placeholder: "N", Group: groupSize, Torchrun: true,
-			Help: "Rank of this node. With static it is the rank; elsewhere a hint.",
+			Help: "Rank of this node. With static it is the rank; elsewhere a hint, by which ranks are ordered. Without it SLURM_NODEID or JOB_COMPLETION_INDEX counts.",
 		},
 		{
 			Name: "virtual-local-rank", Kind: KindBool, Group: groupSize, Torchrun: true,
@@ -52,19 +54,23 @@ func Flags() []Flag {
 		},
 		{
 			Name: "rdzv-backend", Kind: KindString, Placeholder: "NAME", Group: groupRendezvous, Torchrun: true,
-			Help: "Rendezvous backend: c10d or static. Default: static if --node-rank, --master-addr or --master-port is given with more than one node, else c10d.",
+			Help: "Rendezvous backend: c10d (a store on one of the nodes, or elasticrun store), etcd (version 3) or static (ranks and master given). Default: static if --node-rank, --master-addr or --master-port is given with more than one node, else c10d.",
 		},
 		{
 			Name: "rdzv-endpoint", Kind: KindString, Placeholder: "HOST[:PORT]", Group: groupRendezvous, Torchrun: true,
-			Help: "Address of the rendezvous. Default on one node: a free port; with static: the master address.",
+			Help: "Where nodes meet: with c10d the store's address, the same on all nodes, port 29400 unless given; with etcd one or more members, separated by commas, port 2379. Default on one node: a free port; with static: the master address.",
 		},
 		{
 			Name: "rdzv-id", Kind: KindString, Placeholder: "ID", Group: groupRendezvous, Torchrun: true,
-			Help: "Run id of the job. Default: a fresh random id on one node, else none.",
+			Help: "Run id of the job, the same on all nodes. Default: a fresh random id on one node, else none, which etcd refuses.",
 		},
 		{
 			Name: "rdzv-conf", Kind: KindString, Placeholder: "K=V,...", Group: groupRendezvous, Torchrun: true,
-			Help: "Further options of the rendezvous backend.",
+			Help: "Further options of the rendezvous backend; docs/flags.md lists them.",
+		},
+		{
+			Name: "rdzv-secret-file", Kind: KindString, Placeholder: "FILE", Group: groupRendezvous,
+			Help: "File with a secret that all agents of the job, and its store, must share. The variable PET_RDZV_SECRET may hold the secret itself.",
 		},
 		{
 			Name: "master-addr", Kind: KindString, Placeholder: "HOST", Group: groupRendezvous, Torchrun: true,
@@ -77,6 +83,10 @@ func Flags() []Flag {
 		{
 			Name: "local-addr", Kind: KindString, Placeholder: "HOST", Group: groupRendezvous, Torchrun: true,
 			Help: "Address by which other nodes reach this one.",
+		},
+		{
+			Name: "worker-store-port", Kind: KindSpec, Placeholder: "N|LO-HI", Group: groupRendezvous,
+			Help: "Port for the workers' store (MASTER_PORT), or ports of which the first free one is taken, where a firewall lets only those through; one for each agent of a machine. Default: any free port. Not with static or on one node, where --master-port says it.",
 		},
 
 		{
@@ -127,7 +137,27 @@ func Flags() []Flag {
 
 		{
 			Name: "max-restarts", Kind: KindInt, Default: "0", Placeholder: "N", Group: groupLife, Torchrun: true,
-			Help: "How often the worker group is restarted after a failure before the job fails.",
+			Help: "How often the workers of all nodes are restarted after a failure before the job fails. A lost node is no failure.",
+		},
+		{
+			Name: "restart-window", Kind: KindSeconds, Default: "0", Placeholder: "SECONDS", Group: groupLife,
+			Help: "Count only restarts of the last SECONDS against --max-restarts. 0 counts all.",
+		},
+		{
+			Name: "max-node-losses", Kind: KindInt, Default: "3", Placeholder: "N", Group: groupLife,
+			Help: "Keep a node out of the job once it was lost N times in 10 minutes. 0 never does.",
+		},
+		{
+			Name: "rejoin-timeout", Kind: KindSeconds, Placeholder: "SECONDS", Group: groupLife,
+			Help: "How long a node may take to stop its workers when the membership changes; the job then goes on without it. Default: --shutdown-timeout and 10 more, but no less than keep_alive_interval times keep_alive_max_attempt.",
+		},
+		{
+			Name: "grow", Kind: KindString, Default: "now", Placeholder: "WHEN", Group: groupLife,
+			Help: "When nodes that come to a running job are let in, which restarts its workers: now, next-restart (whatever its cause) or never.",
+		},
+		{
+			Name: "min-uptime", Kind: KindSeconds, Default: "10", Placeholder: "SECONDS", Group: groupLife,
+			Help: "Space restarts by growing pauses while workers fail sooner than this after their start, from the second time on. 0 never does.",
 		},
 		{
 			Name: "monitor-interval", Kind: KindSeconds, Default: "0.1", Placeholder: "SECONDS", Group: groupLife, Torchrun: true,

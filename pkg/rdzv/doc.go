@@ -10,10 +10,8 @@
 // that, a restart that is charged or not, or the job's end ([Outcome]), is decided
 // behind the interface, for all nodes alike.
 //
-// Backends are chosen by name from a [Registry]. Two ship here, both for one
-// node: "c10d" picks the worker store's address itself, "static" uses the one it
-// is given. Decisions ([Assign], [Parameters]) are pure; sockets are confined to
-// workerstore.go.
+// Backends are chosen by name from a [Registry]; package elastic, beneath this one, has those of elasticrun. Decisions
+// ([Assign], [Parameters]) are pure; sockets are confined to workerstore.go and the schemes' files.
 //
 // Workers meet in another way, [Schemes]: a URL such as env:// becomes a store, a rank and a world size (seed 003), as with
 // torch.distributed, so that workers in Go and in Python can be of one job.

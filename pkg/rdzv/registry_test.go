@@ -11,9 +11,26 @@ import (
 // named creates handlers that call themselves by another name.
 type named struct{ says string }
 
-func (n named) Create(ctx context.Context, p Parameters) (Handler, error) {
-	return SingleNode{Backend: n.says}.Create(ctx, p)
+func (n named) Create(context.Context, Parameters) (Handler, error) {
+	return fakeHandler{n.says}, nil
 }
+
+// fakeHandler is one that is only asked for its name.
+type fakeHandler struct{ backend string }
+
+func (f fakeHandler) Backend() string { return f.backend }
+func (f fakeHandler) RunID() string   { return "run" }
+func (f fakeHandler) NextRendezvous(context.Context, Member) (*Round, error) {
+	return nil, ErrClosed
+}
+func (f fakeHandler) Stops() <-chan Stop                     { return nil }
+func (f fakeHandler) Fail(Failure)                           {}
+func (f fakeHandler) Succeed(context.Context) (*Stop, error) { return nil, nil }
+func (f fakeHandler) Leave()                                 {}
+func (f fakeHandler) IsClosed(context.Context) (bool, error) { return false, nil }
+func (f fakeHandler) SetClosed(context.Context) error        { return nil }
+func (f fakeHandler) NumNodesWaiting() int                   { return 0 }
+func (f fakeHandler) Shutdown(context.Context) error         { return nil }
 
 // failing never creates a handler.
 type failing struct{ err error }

@@ -4,6 +4,8 @@ import (
 	"sync"
 
 	"github.com/rs/zerolog"
+
+	"github.com/elasticrun/elasticrun/pkg/kvstore"
 )
 
 // hosts are the servers that rank 0 hosts in this process, by their port: several rendezvous at one port share
@@ -17,7 +19,7 @@ type hosts struct {
 
 // tenancy is a server and the number of those that share it.
 type tenancy struct {
-	store   *workerStore
+	store   *WorkerStore
 	tenants int
 }
 
@@ -27,11 +29,11 @@ func (h *hosts) take(port int) (release func() error, err error) {
 	defer h.mu.Unlock()
 	t := h.open[port]
 	if t == nil {
-		store, err := openWorkerStore("", port, h.log)
+		ln, err := listen("", port)
 		if err != nil {
 			return nil, err
 		}
-		t = &tenancy{store: store}
+		t = &tenancy{store: ServeWorkerStore(ln, kvstore.ServerOptions{Logger: h.log})}
 		h.open[port] = t
 	}
 	t.tenants++
@@ -46,5 +48,5 @@ func (h *hosts) leave(port int, t *tenancy) error {
 		return nil
 	}
 	delete(h.open, port)
-	return t.store.close()
+	return t.store.Close()
 }

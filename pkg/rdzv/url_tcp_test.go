@@ -13,35 +13,35 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rs/zerolog"
-
 	"github.com/elasticrun/elasticrun/pkg/kvstore"
 )
 
 // aPort names a port for a worker to host on: one that was free a moment ago.
 func aPort(t *testing.T) int {
 	t.Helper()
-	port, err := freePort("", 0)
+	ln, err := listen("", 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return port
+	defer ln.Close()
+	return ln.Addr().(*net.TCPAddr).Port
 }
 
 // agentStore is a store as an agent hosts it, and the variables that it gives its workers.
 func agentStore(t *testing.T) map[string]string {
 	t.Helper()
-	s, err := openWorkerStore("127.0.0.1", 0, zerolog.Nop())
+	ln, err := listen("127.0.0.1", 0)
 	if err != nil {
 		t.Fatal(err)
 	}
+	s := ServeWorkerStore(ln, kvstore.ServerOptions{})
 	t.Cleanup(func() {
-		if err := s.close(); err != nil {
+		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
 	})
 	return map[string]string{
-		"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": strconv.Itoa(s.port), "TORCHELASTIC_USE_AGENT_STORE": "True",
+		"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": strconv.Itoa(s.Port()), "TORCHELASTIC_USE_AGENT_STORE": "True",
 	}
 }
 

@@ -1,0 +1,59 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/elasticrun/elasticrun/internal/config"
+	"github.com/elasticrun/elasticrun/pkg/coord"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic"
+)
+
+// coordination is what elasticrun store does for agents: their coordination store, and the leaders of their runs.
+type coordination struct {
+	server *coord.Server
+	stop   context.CancelCauseFunc
+	led    chan struct{} // closed when no leader is left
+}
+
+// resumeWindow is how long an agent whose connection breaks may take to come back before the others go on without it.
+const resumeWindow = 300 * time.Millisecond
+
+// coordinate begins it. Connections are to be handed to its server.
+func coordinate(ctx context.Context, cfg *config.Store, log zerolog.Logger) (*coordination, error) {
+	ctx, stop := context.WithCancelCause(context.WithoutCancel(ctx))
+	joined := make(chan string)
+	opts := coord.ServerOptions{
+		Logger: log, Version: version, Secret: []byte(cfg.Secret.Reveal()), ResumeWindow: resumeWindow,
+		Joined: func(runID string) {
+			select {
+			case joined <- runID:
+			case <-ctx.Done():
+			}
+		},
+	}
+	server := coord.NewServer(opts)
+	if cfg.DataDir != "" {
+		var err error
+		if server, err = coord.OpenServer(cfg.DataDir, opts); err != nil {
+			stop(nil)
+			return nil, &config.UsageError{Where: "--data-dir=" + cfg.DataDir, Problem: err.Error()}
+		}
+	}
+	c := &coordination{server: server, stop: stop, led: make(chan struct{})}
+	go func() {
+		defer close(c.led)
+		(&elastic.Leaders{Open: server.Local, Logger: log}).Run(ctx, joined)
+	}()
+	return c, nil
+}
+
+// close ends the agents' connections and waits for what was started.
+func (c *coordination) close() {
+	c.stop(errors.New("the store stops"))
+	<-c.led
+	_ = c.server.Close()
+}

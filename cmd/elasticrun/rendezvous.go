@@ -1,0 +1,181 @@
+package main
+
+import (
+	"context"
+	"net"
+	"os"
+	"syscall"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/elasticrun/elasticrun/internal/config"
+	"github.com/elasticrun/elasticrun/pkg/coord"
+	"github.com/elasticrun/elasticrun/pkg/coord/etcd"
+	"github.com/elasticrun/elasticrun/pkg/procs"
+	"github.com/elasticrun/elasticrun/pkg/rdzv"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic"
+)
+
+// meeting is what one agent needs to meet the others of its job.
+type meeting struct {
+	handler  rdzv.Handler
+	identity *elastic.Identity // nil on one node
+}
+
+// close gives all of it back, after the others have heard of the job's end.
+func (m *meeting) close(ctx context.Context, log zerolog.Logger) {
+	if err := m.handler.Shutdown(ctx); err != nil {
+		log.Warn().Err(err).Msg("shutting down the rendezvous")
+	}
+	if m.identity != nil {
+		_ = m.identity.Close()
+	}
+}
+
+// rendezvous prepares to meet the others. Nothing is connected yet.
+func rendezvous(ctx context.Context, cfg *config.Config, lifeline *procs.Lifeline, log zerolog.Logger) (*meeting, error) {
+	m := &meeting{}
+	node := elastic.Node{Host: "localhost", Identity: "one", Hint: -1}
+	if cfg.MaxNodes > 1 {
+		id, err := elastic.Identify(cfg.RunID, cfg.Rendezvous.Hint)
+		if err != nil {
+			return nil, err
+		}
+		m.identity = id
+		node = elastic.Node{Host: id.Host, Identity: id.Name, Lock: id.Lock, Hint: cfg.Rendezvous.Hint}
+	}
+	var registry rdzv.Registry
+	for _, name := range []string{rdzv.BackendC10d, rdzv.BackendEtcd, rdzv.BackendStatic} {
+		if err := registry.Register(name, &backend{name: name, cfg: cfg, node: node, lifeline: lifeline, log: log}); err != nil {
+			return nil, err
+		}
+	}
+	params, err := rdzv.NewParameters(rdzv.Parameters{
+		Backend: cfg.Rendezvous.Backend, Endpoint: cfg.Rendezvous.Endpoint, RunID: cfg.RunID,
+		MinNodes: cfg.MinNodes, MaxNodes: cfg.MaxNodes, Config: cfg.Rendezvous.Conf,
+	})
+	if err == nil {
+		m.handler, err = registry.Create(ctx, params)
+	}
+	if err != nil {
+		if m.identity != nil {
+			_ = m.identity.Close()
+		}
+		return nil, &config.UsageError{Where: "--rdzv-backend=" + cfg.Rendezvous.Backend, Problem: err.Error()}
+	}
+	return m, nil
+}
+
+// backend creates the handler of one backend; all run the same algorithm.
+type backend struct {
+	name string
+	cfg  *config.Config
+	node elastic.Node
+	// lifeline leads to the guard, which kills the workers of an agent that cannot.
+	lifeline *procs.Lifeline
+	log      zerolog.Logger
+}
+
+// resumeGrace is how long a broken connection may take to be resumed before the workers are killed: well within resumeWindow, since either end may
+// have noticed later than the other, and to kill takes a moment.
+const resumeGrace = 120 * time.Millisecond
+
+// advice is for jobs that have lost their store.
+const advice = "a job goes on without any of its nodes if its rendezvous is not on one of them: see elasticrun store, or --rdzv-backend=etcd"
+
+// Create implements rdzv.Creator.
+func (b *backend) Create(_ context.Context, p rdzv.Parameters) (rdzv.Handler, error) {
+	r := b.cfg.Rendezvous
+	o := elastic.Options{
+		Backend: b.name, RunID: p.RunID, Job: b.job(), Node: b.node, DeadMan: b.lifeline.Deadline, Logger: b.log,
+		KeepAlive: min(r.KeepAliveInterval, r.TTL()/4), // of a few that are lost, one arrives before the workers are stopped
+		Patience:  min(r.HeartbeatTimeout, r.TTL()/3),
+		Stores: elastic.WorkerStores{
+			Addr: r.LocalAddr, Ports: elastic.Ports(r.WorkerStorePorts),
+			WorkersHost: os.Getenv("TORCH_DISABLE_SHARE_RDZV_TCP_STORE") == "1",
+		},
+	}
+	if b.cfg.MaxNodes > 1 && b.name == rdzv.BackendEtcd {
+		o.Access = &elastic.Elected{RunID: p.RunID, Dial: b.dialEtcd, Logger: b.log}
+		o.Stores.Offers = b.offers(nil)
+		return elastic.New(o), nil
+	}
+	access := &elastic.C10d{
+		RunID: p.RunID, Version: version, Secret: []byte(r.Secret.Reveal()), TTL: r.TTL(), Alone: b.cfg.MaxNodes == 1,
+		IsHost: r.IsHost, Hint: r.Hint, Connect: b.connect, Linger: b.cfg.ExitBarrierTimeout, Logger: b.log,
+	}
+	if len(r.Endpoints) > 0 {
+		access.Host, access.Port = r.Endpoints[0].Host, r.Endpoints[0].Port
+	}
+	o.Access, o.ResumeGrace, o.Advice = access, resumeGrace, advice
+	o.Stores.Offers = b.offers(access)
+	switch {
+	case access.Alone: // every client is local, and needs no name resolution
+		o.Stores.Fixed = true
+		if o.Stores.Addr == "" {
+			o.Stores.Addr = rdzv.StaticMasterAddr
+		}
+	case b.name == rdzv.BackendStatic:
+		host := r.Hint == 0
+		access.IsHost, o.Stores.Fixed, o.Stores.Shared = &host, true, true
+	}
+	return elastic.New(o), nil
+}
+
+// job is what all agents must agree on.
+func (b *backend) job() elastic.Job {
+	r := b.cfg.Rendezvous
+	return elastic.Job{
+		Version: version, Min: b.cfg.MinNodes, Max: b.cfg.MaxNodes, Expected: r.Expected,
+		Static:      b.name == rdzv.BackendStatic && b.cfg.MaxNodes > 1,
+		MaxRestarts: b.cfg.MaxRestarts, RestartWindow: r.RestartWindow, MaxNodeLosses: r.MaxNodeLosses,
+		LastCall: r.LastCall, JoinTimeout: r.JoinTimeout, JoinSettle: r.JoinSettle,
+		Rejoin: max(r.RejoinTimeout, 2*r.TTL()), MinUptime: r.MinUptime, Grow: elastic.Grow(r.Grow), ResultTTL: r.ResultTTL,
+	}
+}
+
+// offers lists where this node's worker store can be reached, as far as is known by then.
+func (b *backend) offers(access *elastic.C10d) func() []string {
+	return func() []string {
+		ifaces, err := elastic.Interfaces()
+		if err != nil {
+			b.log.Warn().Err(err).Msg("looking for this node's addresses")
+		}
+		return elastic.Offers(b.cfg.Rendezvous.LocalAddr, access.StoreAddr(), ifaces)
+	}
+}
+
+// connect connects to the store. The guard holds the connection too, so that it breaks when the last of this job's processes is gone, not when
+// the agent is.
+func (b *backend) connect(ctx context.Context, addr string) (net.Conn, error) {
+	c, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	if err := b.lifeline.Hold(c.(syscall.Conn)); err != nil {
+		b.log.Warn().Err(err).Msg("the guard cannot hold the connection to the rendezvous")
+	}
+	return c, nil
+}
+
+// dialEtcd opens a session in etcd.
+func (b *backend) dialEtcd(ctx context.Context) (coord.Store, error) {
+	r := b.cfg.Rendezvous
+	scheme := "http://"
+	if r.Etcd.TLS {
+		scheme = "https://"
+	}
+	o := etcd.Options{
+		TLS:  etcd.TLS{CA: r.Etcd.CACert, Cert: r.Etcd.Cert, Key: r.Etcd.Key},
+		User: r.Etcd.User, Password: r.Etcd.Password.Reveal(), Prefix: r.Etcd.Prefix, TTL: r.TTL(), Logger: &b.log,
+	}
+	for _, e := range r.Endpoints {
+		o.Endpoints = append(o.Endpoints, scheme+e.String())
+	}
+	store, err := etcd.Open(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	return store, nil
+}

@@ -1,0 +1,121 @@
+package simulate
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+	"go.uber.org/goleak"
+
+	"github.com/elasticrun/elasticrun/pkg/rdzv"
+)
+
+// swarmArgs make this test binary the agents' process.
+const swarmArgs = "simulate-agents"
+
+func TestMain(m *testing.M) {
+	if len(os.Args) > 2 && os.Args[1] == swarmArgs {
+		os.Exit(0)
+	}
+	if len(os.Args) == 2 && os.Args[1] == swarmArgs {
+		if err := Agents(context.Background(), os.Stdin, os.Stdout, zerolog.Nop()); err != nil {
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// small is a simulation that takes a second or two.
+func small() Options {
+	return Options{
+		Agents: 20, Min: 1, Max: 24, Rounds: 1, KeepAlive: time.Second, Timeout: 20 * time.Second, Seed: 7, Logger: zerolog.Nop(),
+	}
+}
+
+func TestRun(t *testing.T) {
+	o := small()
+	o.FailAfter, o.Kill, o.Leave, o.Cut, o.Join, o.Max = new(time.Duration), 3, 2, 2, 7, 22
+	var told []Step
+	o.Step = func(s Step) { told = append(told, s) }
+	r, err := Run(t.Context(), o, []string{os.Args[0], swarmArgs})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []struct {
+		name  string
+		nodes int
+	}{
+		{"joined and ranked", 20},
+		{"had a worker fail", 20},
+		{"vanished", 17},
+		{"left", 15},
+		{"fell silent", 13},
+		{"came late", 20},
+		{"were told of the end", 20},
+	}
+	if len(r.Steps) != len(want) || len(told) != len(want) {
+		t.Fatalf("%d and %d steps, want %d", len(r.Steps), len(told), len(want))
+	}
+	for i, s := range r.Steps {
+		if s.Name != want[i].name || s.Nodes != want[i].nodes || s.Seconds <= 0 || s.Received.Messages == 0 || s.Sent.Bytes == 0 {
+			t.Errorf("step %d: %+v, want %v", i, s, want[i])
+		}
+		if i > 0 && i < len(want)-1 && s.Round <= r.Steps[i-1].Round {
+			t.Errorf("step %d ended in round %d, the one before in %d", i, s.Round, r.Steps[i-1].Round)
+		}
+		if (s.Stopped > 0) != (s.Name == "had a worker fail") || s.Stopped > s.Seconds {
+			t.Errorf("step %d: all stopped after %v of %v s", i, s.Stopped, s.Seconds)
+		}
+	}
+	for name, u := range map[string]Usage{"store": r.Store, "swarm": r.Swarm} {
+		if u.CPU <= 0 || u.RSS < 1<<20 || u.RSS > 1<<30 {
+			t.Errorf("%s took %+v", name, u)
+		}
+	}
+}
+
+// TestSpares checks that agents beyond the most nodes take the places of others.
+func TestSpares(t *testing.T) {
+	o := small()
+	o.Max, o.Kill, o.Join, o.Rounds = 12, 4, 2, 2
+	r, err := Run(t.Context(), o, []string{os.Args[0], swarmArgs})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, s := range r.Steps {
+		if s.Nodes != 12 {
+			t.Errorf("step %d: %+v, want 12 nodes", i, s)
+		}
+	}
+	if last := r.Steps[len(r.Steps)-1]; last.Agents != 16 {
+		t.Errorf("%d agents heard of the end, want 16", last.Agents)
+	}
+}
+
+func TestRunEndsWithItsContext(t *testing.T) {
+	o := small()
+	o.FailAfter = new(time.Hour)
+	interrupted := errors.New("interrupted")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	o.Step = func(Step) { cancel(interrupted) }
+	if _, err := Run(ctx, o, []string{os.Args[0], swarmArgs}); !errors.Is(err, interrupted) {
+		t.Errorf("%v, want %v", err, interrupted)
+	}
+}
+
+func TestRunSaysWhatIsMissing(t *testing.T) {
+	o := small()
+	o.Min, o.Max, o.Timeout = 30, 30, 500*time.Millisecond // more than there are: config refuses that
+	_, err := Run(t.Context(), o, []string{os.Args[0], swarmArgs})
+	if !errors.Is(err, rdzv.ErrTimeout) || !strings.Contains(err.Error(), "20 agents joined and ranked, and 500ms later no round of 20 nodes had begun") {
+		t.Errorf("%v", err)
+	}
+	if _, err = Run(t.Context(), small(), []string{os.Args[0], swarmArgs, "not"}); err == nil || !strings.Contains(err.Error(), "the agents' process") {
+		t.Errorf("a process that ends at once: %v", err)
+	}
+}

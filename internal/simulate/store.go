@@ -1,0 +1,57 @@
+package simulate
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/elasticrun/elasticrun/pkg/coord"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic"
+)
+
+const runID = "simulate"
+
+// attempts is how many keep-alives an agent may miss.
+const attempts = 3
+
+// store is the job's store and its leader, in this process.
+type store struct {
+	access *elastic.C10d
+	addr   string
+	log    zerolog.Logger
+}
+
+func openStore(ctx context.Context, o Options) (*store, error) {
+	hosts := true
+	s := &store{log: o.Logger, access: &elastic.C10d{
+		RunID: runID, TTL: attempts * o.KeepAlive, Host: "127.0.0.1", IsHost: &hosts, Hint: -1, Logger: o.Logger,
+	}}
+	if _, err := s.access.Open(ctx); err != nil { // the session is this process's own, and does not take part
+		return nil, err
+	}
+	s.addr = s.access.Front().Addr().String()
+	return s, nil
+}
+
+func (s *store) stats() coord.Stats { return s.access.Server().Stats() }
+
+// close ends the store at once. The agents have heard of the job's end, or are not to.
+func (s *store) close(ctx context.Context) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	cancel()
+	if err := s.access.Close(ctx); err != nil && !errors.Is(err, context.Canceled) {
+		s.log.Warn().Err(err).Msg("ending the store")
+	}
+}
+
+// elasticJob are the job's parameters. Every failure that is simulated has its restart, at once.
+func elasticJob(o Options) elastic.Job {
+	rejoin := 2*attempts*o.KeepAlive + 10*time.Second
+	return elastic.Job{
+		Version: "simulate", Min: o.Min, Max: o.Max, Expected: min(o.Agents, o.Max), MaxRestarts: o.Rounds,
+		LastCall: o.Timeout, JoinTimeout: o.Timeout, JoinSettle: time.Second / 2, Rejoin: rejoin,
+		Grow: elastic.GrowNow, ResultTTL: o.Timeout,
+	}
+}

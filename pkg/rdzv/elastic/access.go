@@ -1,0 +1,378 @@
+package elastic
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/elasticrun/elasticrun/pkg/coord"
+	"github.com/elasticrun/elasticrun/pkg/rdzv"
+)
+
+// C10d is the access to a store of elasticrun's own: on one of the agents, which binds the endpoint, or in a process of its own.
+type C10d struct {
+	RunID   string
+	Version string
+	Secret  []byte
+	// TTL is how long the store keeps the session of an agent that says nothing.
+	TTL time.Duration
+	// Alone is for jobs of one node: nothing listens.
+	Alone bool
+	// Host and Port are the endpoint.
+	Host string
+	Port int
+	// IsHost says whether this agent hosts the store; nil where that follows from the endpoint.
+	IsHost *bool
+	// Hint is the rank that this node was given, or -1.
+	Hint int
+	// Connect makes the connections to the store; nil: by TCP.
+	Connect func(ctx context.Context, addr string) (net.Conn, error)
+	// Linger is how long the host waits, once the job has ended, for the others to hear of it.
+	Linger time.Duration
+	Logger zerolog.Logger
+
+	mu     sync.Mutex
+	host   *host         // nil where this agent is a client
+	client *coord.Client // the last one
+}
+
+// dialPause is between two attempts to reach the store.
+const dialPause = 100 * time.Millisecond
+
+// Open implements Access.
+func (a *C10d) Open(ctx context.Context) (coord.Store, error) {
+	if h := a.hosted(); h != nil {
+		return h.local()
+	}
+	if a.Alone {
+		return a.serve(ctx, nil)
+	}
+	var last error
+	began, warned := time.Now(), false
+	for pause := dialPause; ; pause = min(2*pause, time.Second) {
+		store, err := a.attempt(ctx)
+		if err == nil {
+			return store, nil
+		}
+		if ctx.Err() != nil {
+			return nil, fmt.Errorf("%w (%w)", cmp.Or(last, err), context.Cause(ctx))
+		}
+		if last = err; final(err) && (!another(err) || time.Since(began) > anotherPause) {
+			return nil, err
+		}
+		if !warned && pause >= time.Second {
+			warned = true
+			a.Logger.Warn().Err(err).Msg("the rendezvous cannot be reached yet; trying on")
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// anotherPause is how long the store of another job may take to go: that job may have ended a moment ago.
+const anotherPause = 3 * time.Second
+
+// final reports whether it is of no use to try again.
+func final(err error) bool {
+	var taken *rdzv.ListenError
+	return errors.As(err, &taken) || !errors.Is(err, coord.ErrUnavailable) && !errors.Is(err, rdzv.ErrConnection)
+}
+
+// another reports whether another job's store has refused this agent.
+func another(err error) bool {
+	var refused *coord.RefusedError
+	return errors.As(err, &refused) && refused.Reason == coord.ReasonRunID
+}
+
+// attempt hosts the store, if that is this agent's part and nobody does yet, or else connects to it.
+func (a *C10d) attempt(ctx context.Context) (coord.Store, error) {
+	endpoint, err := Resolve(ctx, a.Host, a.Port)
+	if err != nil {
+		return nil, err
+	}
+	a.mu.Lock()
+	first := a.client == nil
+	a.mu.Unlock()
+	var taken error
+	if first && (a.IsHost == nil || *a.IsHost) {
+		ifaces, err := Interfaces()
+		if err != nil {
+			return nil, err
+		}
+		choice, err := HostChoice(endpoint, ifaces, a.IsHost, a.Hint)
+		if err != nil {
+			return nil, err
+		}
+		if choice.Candidate {
+			ln, err := Bind(ctx, choice)
+			if err == nil {
+				return a.serve(ctx, ln)
+			}
+			if taken = err; !errors.Is(err, syscall.EADDRINUSE) && a.IsHost != nil {
+				return nil, &rdzv.ListenError{Addr: a.Host, Port: a.Port, Err: err}
+			}
+		}
+	}
+	client, err := a.dial(ctx, endpoint)
+	if err != nil {
+		if taken != nil && !errors.Is(err, coord.ErrUnavailable) && !errors.As(err, new(*coord.RefusedError)) {
+			return nil, &rdzv.ListenError{Addr: a.Host, Port: a.Port, Err: fmt.Errorf("%w; and %w", syscall.EADDRINUSE, err)}
+		}
+		return nil, err
+	}
+	a.mu.Lock()
+	a.client = client
+	a.mu.Unlock()
+	return client, nil
+}
+
+// dial tries each of the endpoint's addresses. Its error says what happened at each; it is final (no coord.ErrUnavailable) as soon as
+// one of them has refused this agent for good.
+func (a *C10d) dial(ctx context.Context, e Endpoint) (*coord.Client, error) {
+	var tried []error
+	for _, addr := range e.Addrs {
+		opts := coord.DialOptions{
+			Addr: net.JoinHostPort(addr.String(), strconv.Itoa(e.Port)), Version: a.Version, RunID: a.RunID, Secret: a.Secret, TTL: a.TTL,
+		}
+		if a.Connect != nil {
+			opts.Conn = func(ctx context.Context) (net.Conn, error) { return a.Connect(ctx, opts.Addr) }
+		}
+		client, err := coord.Dial(ctx, opts)
+		if err == nil {
+			return client, nil
+		}
+		if !errors.Is(err, coord.ErrUnavailable) {
+			return nil, fmt.Errorf("rendezvous endpoint %s: %w", e, err)
+		}
+		tried = append(tried, err)
+	}
+	return nil, &unreachable{endpoint: e, tried: tried}
+}
+
+// unreachable says what happened at each address of an endpoint.
+type unreachable struct {
+	endpoint Endpoint
+	tried    []error
+}
+
+func (u *unreachable) Error() string {
+	texts := make([]string, len(u.tried))
+	for i, err := range u.tried {
+		texts[i] = err.Error()
+	}
+	return fmt.Sprintf("rendezvous endpoint %s cannot be reached: %s", u.endpoint, strings.Join(texts, "; "))
+}
+
+func (u *unreachable) Unwrap() []error { return u.tried }
+
+// host is a store in this process, and its leader.
+type host struct {
+	server *coord.Server
+	front  *Front // nil where nothing listens
+	stop   context.CancelCauseFunc
+	led    chan struct{} // closed when the leader has ended
+
+	mu      sync.Mutex
+	over    bool          // the job has ended
+	alone   chan struct{} // closed when it has and no other agent is there any more
+	isAlone bool
+}
+
+// serve makes this process the store's host. ln may be nil.
+func (a *C10d) serve(ctx context.Context, ln net.Listener) (coord.Store, error) {
+	h := &host{
+		server: coord.NewServer(coord.ServerOptions{
+			Logger: a.Logger, Version: a.Version, RunID: a.RunID, Secret: a.Secret, SessionTTL: a.TTL,
+		}),
+		led: make(chan struct{}), alone: make(chan struct{}),
+	}
+	if ln != nil {
+		h.front = NewFront(ln, h.server.ServeConn, a.Logger)
+		a.Logger.Info().Stringer("address", ln.Addr()).Msg("hosting the rendezvous")
+	}
+	leads, err := h.local()
+	if err != nil {
+		return nil, err
+	}
+	ctx, stop := context.WithCancelCause(context.WithoutCancel(ctx)) // Close ends it
+	h.stop = stop
+	go func() {
+		defer close(h.led)
+		err := (&Lead{store: leads, prefix: prefixOf(a.RunID), log: a.Logger, told: h.told}).Run(ctx)
+		if ctx.Err() == nil {
+			a.Logger.Error().Err(err).Msg("the leader has ended")
+		}
+	}()
+	a.mu.Lock()
+	a.host = h
+	a.mu.Unlock()
+	return h.local()
+}
+
+// told takes note of what the leader knows.
+func (h *host) told(l *leader) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.over = l.ended != nil; h.over && len(l.seats) == 0 && !h.isAlone {
+		h.isAlone = true
+		close(h.alone)
+	}
+}
+
+// local returns a session that lives as long as this process.
+func (h *host) local() (coord.Store, error) {
+	s, err := h.server.Local()
+	if err != nil {
+		return nil, err
+	}
+	return immortal{s}, nil
+}
+
+// immortal is a session in the store's own process, which needs no proof of life: whatever holds up the one holds up the other.
+type immortal struct{ coord.Store }
+
+// TTL is 0: the session does not end by itself.
+func (immortal) TTL() time.Duration { return 0 }
+
+func (a *C10d) hosted() *host {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.host
+}
+
+// Server is the store that this process hosts; nil where it does not.
+func (a *C10d) Server() *coord.Server {
+	if h := a.hosted(); h != nil {
+		return h.server
+	}
+	return nil
+}
+
+// Front implements Access.
+func (a *C10d) Front() *Front {
+	if h := a.hosted(); h != nil {
+		return h.front
+	}
+	return nil
+}
+
+// StoreAddr is this machine's address on the way to the store or, where the store is here, the one at which most of the others have reached it.
+// It is not valid where there is none.
+func (a *C10d) StoreAddr() netip.Addr {
+	if a == nil {
+		return netip.Addr{}
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch {
+	case a.client != nil:
+		return a.client.LocalAddr().Addr()
+	case a.host == nil || a.host.front == nil:
+		return netip.Addr{}
+	}
+	if at := a.host.server.ReachedAt(); len(at) > 0 {
+		return at[0]
+	}
+	if addr := addrOf(a.host.front.Addr()); !addr.IsUnspecified() {
+		return addr
+	}
+	return netip.Addr{}
+}
+
+// Close implements Access.
+func (a *C10d) Close(ctx context.Context) error {
+	h := a.hosted()
+	if h == nil {
+		return nil
+	}
+	h.mu.Lock()
+	wait := h.over && !h.isAlone
+	h.mu.Unlock()
+	if wait {
+		a.Logger.Info().Int("agents", h.server.Sessions()).Msg("waiting for the other nodes to hear of the job's end")
+		bounded, cancel := context.WithTimeout(ctx, a.Linger)
+		defer cancel()
+		select {
+		case <-h.alone:
+		case <-bounded.Done():
+			a.Logger.Warn().Int("agents", h.server.Sessions()).Msg("not every node has heard of the job's end")
+		}
+	}
+	h.stop(errFinished)
+	<-h.led
+	err := h.server.Close()
+	if h.front != nil {
+		err = errors.Join(err, h.front.Close())
+	}
+	return err
+}
+
+// Elected is the access to a store outside of the agents, who elect a leader among them.
+type Elected struct {
+	RunID string
+	// Dial opens a session.
+	Dial   func(ctx context.Context) (coord.Store, error)
+	Logger zerolog.Logger
+
+	stop context.CancelCauseFunc // ends the candidacy that runs; nil before the first
+	led  chan struct{}
+}
+
+// Open implements Access. It is called by one goroutine at a time.
+func (e *Elected) Open(ctx context.Context) (coord.Store, error) {
+	e.resign()
+	var store coord.Store
+	for warned := false; ; warned = true {
+		var err error
+		if store, err = e.Dial(ctx); err == nil {
+			break
+		}
+		if ctx.Err() != nil || !errors.Is(err, coord.ErrUnavailable) {
+			return nil, err
+		}
+		if !warned {
+			e.Logger.Warn().Err(err).Msg("the rendezvous cannot be reached yet; trying on")
+		}
+		select {
+		case <-time.After(dialPause):
+		case <-ctx.Done():
+		}
+	}
+	candidacy, stop := context.WithCancelCause(context.WithoutCancel(ctx))
+	led := make(chan struct{})
+	e.stop, e.led = stop, led
+	go func() {
+		defer close(led)
+		err := (&Lead{store: store, prefix: prefixOf(e.RunID), log: e.Logger}).Run(candidacy)
+		e.Logger.Debug().Err(err).Msg("no longer a candidate for the leader")
+	}()
+	return store, nil
+}
+
+func (e *Elected) resign() {
+	if e.stop != nil {
+		e.stop(errFinished)
+		<-e.led
+	}
+}
+
+// Front implements Access.
+func (e *Elected) Front() *Front { return nil }
+
+// Close implements Access.
+func (e *Elected) Close(context.Context) error {
+	e.resign()
+	return nil
+}

@@ -1,0 +1,143 @@
+package elastic
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/elasticrun/elasticrun/pkg/rdzv"
+)
+
+// lossWindow is how long the loss of a node counts.
+const lossWindow = 10 * time.Minute
+
+// budget keeps the times of failures and losses that still count. The zero value is empty.
+type budget struct {
+	charges     []time.Duration            // when failures were charged
+	losses      map[string][]time.Duration // when each identity was lost
+	parkedUntil map[string]time.Duration   // until when identities are parked
+}
+
+// budgetOf takes over what a record says. Time that passed since its commit is not known and does not count.
+func budgetOf(r Record, j *Job, now time.Duration) budget {
+	var b budget
+	for _, age := range r.Charges {
+		b.charges = append(b.charges, now-age)
+	}
+	for identity, ages := range r.Losses {
+		slices.SortFunc(ages, func(x, y time.Duration) int { return cmp.Compare(y, x) })
+		for _, age := range ages {
+			b.lose(now-age, identity, j)
+		}
+	}
+	b.release(now)
+	return b
+}
+
+// store writes what counts into the record of a round that is decided now.
+func (b *budget) store(now time.Duration, r *Record, j *Job) {
+	for _, at := range b.charges {
+		if age := now - at; j.RestartWindow == 0 || age < j.RestartWindow {
+			r.Charges = append(r.Charges, age)
+		}
+	}
+	for identity, times := range b.losses {
+		for _, at := range times {
+			if age := now - at; age < lossWindow {
+				if r.Losses == nil {
+					r.Losses = map[string][]time.Duration{}
+				}
+				r.Losses[identity] = append(r.Losses[identity], age)
+			}
+		}
+	}
+}
+
+// shift makes everything older by d.
+func (b *budget) shift(d time.Duration) {
+	for i := range b.charges {
+		b.charges[i] -= d
+	}
+	for identity, times := range b.losses {
+		for i := range times {
+			times[i] -= d
+		}
+		if _, parked := b.parkedUntil[identity]; parked {
+			b.parkedUntil[identity] -= d
+		}
+	}
+}
+
+// charge notes a failure that counts.
+func (b *budget) charge(now time.Duration) { b.charges = append(b.charges, now) }
+
+// charged counts the failures that are not forgiven yet.
+func (b *budget) charged(now, window time.Duration) int {
+	if window > 0 {
+		b.charges = slices.DeleteFunc(b.charges, func(at time.Duration) bool { return now-at >= window })
+	}
+	return len(b.charges)
+}
+
+// lose notes the loss of a node. One that is lost too often is parked until that is lossWindow ago.
+func (b *budget) lose(at time.Duration, identity string, j *Job) {
+	if b.losses == nil {
+		b.losses, b.parkedUntil = map[string][]time.Duration{}, map[string]time.Duration{}
+	}
+	recent := slices.DeleteFunc(b.losses[identity], func(t time.Duration) bool { return at-t >= lossWindow })
+	b.losses[identity] = append(recent, at)
+	if j.MaxNodeLosses > 0 && len(b.losses[identity]) >= j.MaxNodeLosses {
+		b.parkedUntil[identity] = at + lossWindow
+	}
+}
+
+func (b *budget) isParked(identity string) bool {
+	_, parked := b.parkedUntil[identity]
+	return parked
+}
+
+// release returns the identities that are no longer parked.
+func (b *budget) release(now time.Duration) (free []string) {
+	for identity, until := range b.parkedUntil {
+		if now >= until {
+			delete(b.parkedUntil, identity)
+			free = append(free, identity)
+		}
+	}
+	return free
+}
+
+// nextRelease is when release will have something to return.
+func (b *budget) nextRelease() (m moment) {
+	for _, until := range b.parkedUntil {
+		if !m.set || until < m.at {
+			m = moment{until, true}
+		}
+	}
+	return m
+}
+
+// blame keeps the likeliest cause among a round's failures.
+type blame struct {
+	failure *rdzv.Failure
+	at      time.Duration // when it happened
+}
+
+// consider takes f for the cause if the evidence for it is stronger, or it happened first.
+func (b *blame) consider(now time.Duration, f rdzv.Failure) {
+	at := now - f.Age
+	if b.failure != nil && cmp.Or(
+		cmp.Compare(f.Grade, b.failure.Grade),
+		cmp.Compare(at, b.at),
+		cmp.Compare(f.GlobalRank, b.failure.GlobalRank)) >= 0 {
+		return
+	}
+	b.failure, b.at = &f, at
+}
+
+// cause is the failure with its age as of now.
+func (b *blame) cause(now time.Duration) *rdzv.Failure {
+	f := *b.failure
+	f.Age = now - b.at
+	return &f
+}

@@ -1,0 +1,141 @@
+package elastic
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/elasticrun/elasticrun/pkg/rdzv"
+)
+
+func TestBudgetForgivesOldFailures(t *testing.T) {
+	var b budget
+	for at := range 4 {
+		b.charge(time.Duration(at) * time.Minute)
+	}
+	for _, c := range []struct {
+		now, window time.Duration
+		want        int
+	}{
+		{3 * time.Minute, 0, 4},
+		{1000 * time.Hour, 0, 4},
+		{3 * time.Minute, 10 * time.Minute, 4},
+		{3 * time.Minute, 3 * time.Minute, 3}, // one that is as old as the window is forgiven
+		{4 * time.Minute, 3 * time.Minute, 2},
+		{10 * time.Minute, 3 * time.Minute, 0},
+	} {
+		if got := b.charged(c.now, c.window); got != c.want {
+			t.Errorf("charged at %v in %v: %d, want %d", c.now, c.window, got, c.want)
+		}
+	}
+}
+
+func TestBudgetParksAfterLosses(t *testing.T) {
+	const minute = time.Minute
+	for _, c := range []struct {
+		name   string
+		losses []time.Duration
+		limit  int
+		until  time.Duration // 0: not parked
+	}{
+		{"one loss", []time.Duration{0}, 3, 0},
+		{"two", []time.Duration{0, minute}, 3, 0},
+		{"three", []time.Duration{0, minute, 2 * minute}, 3, 12 * minute},
+		{"three, the first long ago", []time.Duration{0, 9 * minute, 10 * minute}, 3, 0},
+		{"a fourth prolongs it", []time.Duration{0, minute, 2 * minute, 5 * minute}, 3, 15 * minute},
+		{"no limit", []time.Duration{0, 1, 2, 3, 4, 5}, 0, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var b budget
+			j := &Job{MaxNodeLosses: c.limit}
+			now := time.Duration(0)
+			for _, now = range c.losses {
+				b.lose(now, "a", j)
+				b.lose(now, "b", &Job{})
+			}
+			if b.isParked("b") || b.isParked("a") != (c.until > 0) {
+				t.Fatalf("parked: %v", b.parkedUntil)
+			}
+			if next := b.nextRelease(); next != (moment{c.until, c.until > 0}) {
+				t.Fatalf("next release %v, want %v", next, c.until)
+			}
+			if c.until == 0 {
+				return
+			}
+			if free := b.release(c.until - 1); free != nil {
+				t.Fatalf("%v are free too early", free)
+			}
+			if free := b.release(c.until); !slices.Equal(free, []string{"a"}) || b.isParked("a") {
+				t.Fatalf("free: %v", free)
+			}
+		})
+	}
+}
+
+// TestBudgetSurvivesALeader: what a record holds means the same to the next leader, whose clock has another origin.
+func TestBudgetSurvivesALeader(t *testing.T) {
+	const minute, origin = time.Minute, 1000 * time.Hour
+	j := &Job{MaxNodeLosses: 3, RestartWindow: 20 * minute}
+	var b budget
+	for _, at := range []time.Duration{0, 5 * minute, 25 * minute} {
+		b.charge(at)
+	}
+	for _, at := range []time.Duration{10 * minute, 24 * minute, 25 * minute, 26 * minute} {
+		b.lose(at, "a", j)
+	}
+	b.lose(29*minute, "b", j)
+	var r Record
+	b.store(30*minute, &r, j)
+	want := Record{
+		Charges: []time.Duration{5 * minute},
+		Losses:  map[string][]time.Duration{"a": {6 * minute, 5 * minute, 4 * minute}, "b": {minute}},
+	}
+	if diff := cmp.Diff(want, r); diff != "" {
+		t.Fatal(diff)
+	}
+	next := budgetOf(r, j, origin)
+	if !next.isParked("a") || next.isParked("b") || next.charged(origin, j.RestartWindow) != 1 {
+		t.Fatalf("%+v", next)
+	}
+	next.shift(4 * minute) // the record was 4 minutes old
+	if free := next.release(origin + 2*minute); !slices.Equal(free, []string{"a"}) {
+		t.Errorf("free after 6 of 6 minutes: %v, %v", free, next.parkedUntil)
+	}
+	if got := next.charged(origin+11*minute, j.RestartWindow); got != 0 {
+		t.Errorf("%d charges are left, the last is %v old", got, 20*minute)
+	}
+}
+
+func TestBlameFindsTheCause(t *testing.T) {
+	const sec = time.Second
+	for _, c := range []struct {
+		name     string
+		failures []rdzv.Failure // reported one second after the other
+		want     int            // index
+	}{
+		{"one", []rdzv.Failure{{Grade: 5}}, 0},
+		{"better evidence", []rdzv.Failure{{Grade: 5, Age: 9 * sec}, {Grade: 1}}, 1},
+		{"the earlier one, though reported later", []rdzv.Failure{{Grade: 1, Age: sec}, {Grade: 1, Age: 5 * sec}}, 1},
+		{"the earlier one, by the time and not by the age", []rdzv.Failure{{Grade: 1, Age: sec}, {Grade: 1, Age: sec + 1}}, 0},
+		{"the lower rank", []rdzv.Failure{{GlobalRank: 4, Age: sec}, {GlobalRank: 3, Age: 2 * sec}}, 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var b blame
+			now := 100 * sec
+			for i, f := range c.failures {
+				f.PID = i
+				now += sec
+				b.consider(now, f)
+			}
+			want := c.failures[c.want]
+			want.PID = c.want
+			want.Age += time.Duration(len(c.failures)-c.want-1)*sec + 10*sec
+			if diff := cmp.Diff(&want, b.cause(now+10*sec), cmpopts.EquateEmpty()); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}

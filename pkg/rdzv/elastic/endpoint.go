@@ -1,0 +1,176 @@
+package elastic
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/elasticrun/elasticrun/pkg/rdzv"
+)
+
+// Endpoint is where agents find the store.
+type Endpoint struct {
+	// Host is the name or address as it was given, without brackets.
+	Host string
+	// Port is above 0.
+	Port int
+	// Addrs are Host's addresses, at least one, in the order of preference. Whether several belong to one machine or
+	// to several cannot be told.
+	Addrs []netip.Addr
+}
+
+// String returns it as it was given.
+func (e Endpoint) String() string { return net.JoinHostPort(e.Host, strconv.Itoa(e.Port)) }
+
+// resolveTimeout is how long the name service may take.
+const resolveTimeout = 5 * time.Second
+
+// Resolve finds the addresses of host, a name or an address. Only names other than localhost are looked up, so
+// that a job on one machine, or one of addresses, depends on no name service. An error wraps [rdzv.ErrConnection], as the
+// name may be known later; when ctx ends it wraps its cause.
+func Resolve(ctx context.Context, host string, port int) (Endpoint, error) {
+	return resolve(ctx, host, port, net.DefaultResolver.LookupNetIP)
+}
+
+func isLocalhost(host string) bool { return host == "" || strings.EqualFold(host, "localhost") }
+
+// isName tells what has to be looked up.
+func isName(host string) bool {
+	_, err := netip.ParseAddr(host)
+	return err != nil && !isLocalhost(host)
+}
+
+// lookupFunc is [net.Resolver.LookupNetIP].
+type lookupFunc func(ctx context.Context, network, host string) ([]netip.Addr, error)
+
+func resolve(ctx context.Context, host string, port int, look lookupFunc) (Endpoint, error) {
+	e := Endpoint{Host: host, Port: port}
+	if isLocalhost(host) {
+		e.Addrs = []netip.Addr{netip.AddrFrom4([4]byte{127, 0, 0, 1}), netip.IPv6Loopback()}
+		return e, nil
+	}
+	if addr, err := netip.ParseAddr(host); err == nil {
+		e.Addrs = []netip.Addr{addr.Unmap()}
+		return e, nil
+	}
+	within, cancel := context.WithTimeout(ctx, resolveTimeout)
+	defer cancel()
+	found, err := look(within, "ip", host)
+	switch {
+	case ctx.Err() != nil:
+		return Endpoint{}, fmt.Errorf("look up %q: %w", host, context.Cause(ctx))
+	case within.Err() != nil:
+		err = fmt.Errorf("the name service gave no answer in %v", resolveTimeout)
+	case err == nil && len(found) == 0:
+		err = errors.New("it has no address")
+	}
+	if dns, ok := errors.AsType[*net.DNSError](err); ok {
+		err = errors.New(dns.Err) // without the name, which is in the message
+	}
+	if err != nil {
+		return Endpoint{}, fmt.Errorf("%w: look up the endpoint's host %q: %w; check the name, or give an address",
+			rdzv.ErrConnection, host, err)
+	}
+	for _, addr := range found {
+		if addr = addr.Unmap(); !slices.Contains(e.Addrs, addr) {
+			e.Addrs = append(e.Addrs, addr)
+		}
+	}
+	return e, nil
+}
+
+// Interface is a network interface of this machine.
+type Interface struct {
+	Name string
+	Up   bool
+	// Addrs carry no zone.
+	Addrs []netip.Addr
+}
+
+// Interfaces returns this machine's interfaces, in the kernel's order.
+func Interfaces() ([]Interface, error) {
+	all, err := net.Interfaces()
+	if err != nil {
+		return nil, fmt.Errorf("list the network interfaces: %w", err)
+	}
+	found := make([]Interface, 0, len(all))
+	for _, i := range all {
+		addrs, err := i.Addrs()
+		if err != nil {
+			continue // it has gone since
+		}
+		own := Interface{Name: i.Name, Up: i.Flags&net.FlagUp != 0}
+		for _, addr := range addrs {
+			if prefix, err := netip.ParsePrefix(addr.String()); err == nil {
+				own.Addrs = append(own.Addrs, prefix.Addr().Unmap())
+			}
+		}
+		found = append(found, own)
+	}
+	return found, nil
+}
+
+// Local returns those of addrs that are this machine's own: addresses of interfaces that are up, and what means
+// this machine everywhere (127.0.0.0/8, ::1, 0.0.0.0, ::).
+func Local(addrs []netip.Addr, ifaces []Interface) []netip.Addr {
+	var local []netip.Addr
+	for _, addr := range addrs {
+		has := func(i Interface) bool {
+			return i.Up && (addr.Zone() == "" || addr.Zone() == i.Name) && slices.Contains(i.Addrs, addr.Unmap().WithZone(""))
+		}
+		if addr.Unmap().IsLoopback() || addr.Unmap().IsUnspecified() || slices.ContainsFunc(ifaces, has) {
+			local = append(local, addr)
+		}
+	}
+	return local
+}
+
+// maxOffers bounds what every agent tells of itself.
+const maxOffers = 8
+
+// Offers lists the addresses under which this node's worker store may be reached, likeliest first, at most 8: localAddr
+// (--local-addr, may be empty), the address that this node's connection to the agents' store has on this side (may be
+// zero), then those of its interfaces. The interfaces' loopback addresses are there only if all others are loopback
+// too; link-local ones never are, since they mean nothing without a zone, which is each machine's own.
+func Offers(localAddr string, storeConn netip.Addr, ifaces []Interface) []string {
+	var offers []string
+	add := func(s string) {
+		if s != "" && len(offers) < maxOffers && !slices.Contains(offers, s) {
+			offers = append(offers, s)
+		}
+	}
+	onlyLoopback := true
+	if addr, err := netip.ParseAddr(localAddr); localAddr != "" {
+		add(localAddr)
+		onlyLoopback = err == nil && addr.IsLoopback()
+	}
+	if storeConn = storeConn.Unmap(); storeConn.IsValid() && !storeConn.IsUnspecified() {
+		add(storeConn.String())
+		onlyLoopback = onlyLoopback && storeConn.IsLoopback()
+	}
+	var global, loopback []netip.Addr
+	for _, i := range ifaces {
+		for _, addr := range i.Addrs {
+			switch {
+			case !i.Up:
+			case addr.IsLoopback():
+				loopback = append(loopback, addr)
+			case addr.IsGlobalUnicast():
+				global = append(global, addr)
+			}
+		}
+	}
+	if onlyLoopback && len(global) == 0 {
+		global = loopback
+	}
+	for _, addr := range global {
+		add(addr.String())
+	}
+	return offers
+}

@@ -1,0 +1,217 @@
+package elastic
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/elasticrun/elasticrun/pkg/coord"
+	"github.com/elasticrun/elasticrun/pkg/kvstore"
+	"github.com/elasticrun/elasticrun/pkg/rdzv"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// formed starts n agents, the first of which hosts the store, and returns them in rank order when their first round is decided.
+func formed(t *testing.T, j Job, n int) []*Handler {
+	t.Helper()
+	port := freeTCPPort(t)
+	hs := make([]*Handler, n)
+	waits := make([]<-chan joined, n)
+	for i := range hs {
+		hs[i] = newTestHandler(t, j, port, fmt.Sprintf("node%d", i))
+		waits[i] = enter(t, hs[i], nil)
+		if i == 0 {
+			hosting(t, hs[0])
+		}
+	}
+	for i, w := range waits {
+		if got := await(t, "first round", w); got.err != nil || got.round.Rank != i {
+			t.Fatalf("node %d: %+v", i, got)
+		}
+	}
+	return hs
+}
+
+// hosting waits until h hosts the store.
+func hosting(t *testing.T, h *Handler) {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Second); h.opts.Access.(*C10d).hosted() == nil; {
+		if time.Now().After(deadline) {
+			t.Fatal("the first agent does not host the store")
+		}
+		runtime.Gosched()
+	}
+}
+
+// behind starts an agent that reaches the store of another one through a proxy.
+func behind(t *testing.T, j Job, host *Handler, name string) (*Handler, *proxy) {
+	t.Helper()
+	p := newProxy(t, fmt.Sprintf("127.0.0.1:%d", host.opts.Access.(*C10d).Port))
+	h := newTestHandler(t, j, p.port(), name)
+	no := false
+	h.opts.Access.(*C10d).IsHost = &no
+	return h, p
+}
+
+// grown has an agent behind a proxy join a job of one.
+func grown(t *testing.T) (host, guest *Handler, p *proxy) {
+	t.Helper()
+	j := job(1, 2)
+	j.LastCall = 0
+	host = formed(t, j, 1)[0]
+	guest, p = behind(t, j, host, "guest")
+	in := enter(t, guest, nil)
+	await(t, "growth", host.Stops())
+	again := enter(t, host, nil)
+	for what, w := range map[string]<-chan joined{"host": again, "guest": in} {
+		if got := await(t, what, w); got.err != nil || got.round.WorldSize != 2 || got.round.Restarts != 0 {
+			t.Fatalf("%s: %+v", what, got)
+		}
+	}
+	return host, guest, p
+}
+
+func TestBrokenConnectionIsResumed(t *testing.T) {
+	host, guest, p := grown(t)
+	for range 3 {
+		p.reset()
+		select {
+		case s := <-guest.Stops():
+			t.Fatalf("guest: %+v", s)
+		case s := <-host.Stops():
+			t.Fatalf("host: %+v", s)
+		case <-time.After(500 * time.Millisecond):
+		}
+	}
+}
+
+func TestSilence(t *testing.T) {
+	host, guest, p := grown(t)
+	began := time.Now()
+	p.hush()
+	s := await(t, "the guest's stop", guest.Stops())
+	ttl := 2 * time.Second
+	if early, late := time.Since(began) < ttl/3, s.KillBy.After(began.Add(ttl)); s.KillBy.IsZero() || early || late {
+		t.Errorf("told after %v to be done at %v of %v", time.Since(began), s.KillBy.Sub(began), ttl)
+	}
+	got := await(t, "the guest's end", enter(t, guest, nil))
+	if !errors.Is(got.err, rdzv.ErrConnection) {
+		t.Errorf("guest: %+v", got)
+	}
+	if s := await(t, "the host's stop", host.Stops()); !strings.Contains(s.Why, "guest was lost") {
+		t.Errorf("host: %+v", s)
+	}
+	if since := time.Since(began); since < ttl*5/6 {
+		t.Errorf("the guest was taken for lost after %v, before its workers had to be dead", since)
+	}
+	if got := await(t, "the host alone", enter(t, host, nil)); got.err != nil || got.round.WorldSize != 1 || got.round.Restarts != 0 {
+		t.Errorf("host: %+v", got)
+	}
+}
+
+func TestHostIsLost(t *testing.T) {
+	hs := formed(t, job(2, 2), 2)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := hs[0].Shutdown(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for { // the first one may still be the leader's
+		s := await(t, "stop", hs[1].Stops())
+		if !s.KillBy.IsZero() && time.Until(s.KillBy) < 2*time.Second {
+			break
+		}
+	}
+	if got := await(t, "end", enter(t, hs[1], nil)); !errors.Is(got.err, rdzv.ErrConnection) {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestLeaveIsNoFailure(t *testing.T) {
+	hs := formed(t, job(2, 3), 3)
+	hs[2].Leave()
+	f := rdzv.Failure{Host: "node1", GlobalRank: 2, ExitCode: 1, Grade: 2}
+	hs[1].Fail(f)
+	await(t, "stop", hs[0].Stops())
+	waits := []<-chan joined{enter(t, hs[0], nil), enter(t, hs[1], &f)}
+	if err := hs[2].Shutdown(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for i, w := range waits {
+		if got := await(t, "the others", w); got.err != nil || got.round.WorldSize != 2 || got.round.Restarts != 0 {
+			t.Errorf("node %d: %+v", i, got)
+		}
+	}
+}
+
+func TestRefused(t *testing.T) {
+	j := job(1, 2)
+	j.LastCall = 0
+	host := formed(t, j, 1)[0]
+	port := host.opts.Access.(*C10d).Port
+	tests := []struct {
+		name string
+		make func(h *Handler)
+		want []string
+	}{
+		{"other parameters", func(h *Handler) { h.opts.Job.MaxRestarts = 3 }, []string{"max restarts is 3 here and 0 in the job"}},
+		{"other version", func(h *Handler) { h.opts.Access.(*C10d).Version = "v9" }, []string{"v9", "test"}},
+		{"a secret", func(h *Handler) { h.opts.Access.(*C10d).Secret = []byte("s") }, []string{"secret"}},
+		{"other run", func(h *Handler) { h.opts.Access.(*C10d).RunID = "walk" }, []string{`"run"`, `"walk"`}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			h := newTestHandler(t, j, port, "guest")
+			tt.make(h)
+			got := await(t, "answer", enter(t, h, nil))
+			if got.err == nil {
+				t.Fatalf("it was let in: %+v", got.round)
+			}
+			for _, w := range tt.want {
+				if !strings.Contains(got.err.Error(), w) {
+					t.Errorf("error %q does not name %q", got.err, w)
+				}
+			}
+		})
+	}
+	select {
+	case s := <-host.Stops():
+		t.Errorf("the job was stopped for it: %+v", s)
+	default:
+	}
+}
+
+func TestStrangerAtTheEndpoint(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	stranger := rdzv.ServeWorkerStore(ln, kvstore.ServerOptions{})
+	defer stranger.Close()
+	h := newTestHandler(t, job(1, 2), stranger.Port(), "node")
+	got := await(t, "answer", enter(t, h, nil))
+	var taken *rdzv.ListenError
+	if !errors.As(got.err, &taken) || taken.Port != stranger.Port() || !strings.Contains(got.err.Error(), "torch") {
+		t.Errorf("%v", got.err)
+	}
+}
+
+func TestUnreachable(t *testing.T) {
+	j := job(1, 2)
+	j.JoinTimeout = 500 * time.Millisecond
+	h := newTestHandler(t, j, freeTCPPort(t), "node")
+	no := false
+	h.opts.Access.(*C10d).IsHost = &no
+	got := await(t, "answer", enter(t, h, nil))
+	if !errors.Is(got.err, rdzv.ErrConnection) || !errors.Is(got.err, coord.ErrUnavailable) || !strings.Contains(got.err.Error(), "127.0.0.1") {
+		t.Errorf("%v", got.err)
+	}
+}

@@ -1,0 +1,45 @@
+//go:build !linux
+
+package elastic
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+)
+
+// thisMachine is the temporary folder of one user in this boot: that is where slots are seen.
+func thisMachine(host string) machineID {
+	boot, err := syscall.Sysctl("kern.bootsessionuuid")
+	if err != nil || boot == "" {
+		return machineOf(host, nil)
+	}
+	return machineOf(host, []string{boot, strconv.Itoa(os.Getuid()), os.TempDir()})
+}
+
+// takeSlot locks a file, which stays when it is empty: whoever removed it could take it from under another's lock.
+// Workers do not inherit the lock, since os opens files close-on-exec. The error is EADDRINUSE where the slot is taken.
+func takeSlot(name string) (io.Closer, error) {
+	path := filepath.Join(os.TempDir(), fmt.Sprintf("elasticrun-%d-%s.lock", os.Getuid(), shortHash(name)))
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open the lock file: %w", err)
+	}
+	for {
+		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		switch {
+		case err == nil:
+			return f, nil
+		case errors.Is(err, syscall.EINTR):
+			continue
+		case errors.Is(err, syscall.EWOULDBLOCK):
+			err = syscall.EADDRINUSE
+		}
+		_ = f.Close()
+		return nil, fmt.Errorf("lock %s: %w", path, err)
+	}
+}

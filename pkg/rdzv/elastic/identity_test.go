@@ -1,0 +1,180 @@
+package elastic
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// ownRun is a run id that no other test, and no other process of this machine, has.
+func ownRun(t *testing.T) string {
+	t.Helper()
+	return fmt.Sprintf("%s-%d", strings.ReplaceAll(t.Name(), "/", "-"), os.Getpid())
+}
+
+func identify(t *testing.T, runID string, hint int) *Identity {
+	t.Helper()
+	id, err := Identify(runID, hint)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = id.Close() })
+	return id
+}
+
+// slotOf is what stands behind the last slash of a name.
+func slotOf(id *Identity) string { return id.Name[strings.LastIndexByte(id.Name, '/')+1:] }
+
+func TestIdentify(t *testing.T) {
+	run := ownRun(t)
+	first, second := identify(t, run, -1), identify(t, run, -1)
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if first.Host != host || !strings.HasPrefix(first.Name, "machine:") || slotOf(first) != "0" || first.Lock == "" {
+		t.Errorf("the first is %+v", first)
+	}
+	if slotOf(second) != "1" || second.Lock == first.Lock {
+		t.Errorf("the second is %+v beside %+v", second, first)
+	}
+	third := identify(t, run, -1)
+	if err := second.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if again := identify(t, run, -1); again.Name != second.Name || again.Lock != second.Lock {
+		t.Errorf("whoever takes the place of %+v is %+v, beside %+v", second, again, third)
+	}
+	if other := identify(t, run+"-other", -1); other.Name != first.Name {
+		t.Errorf("another run's first is %+v, want a run to know nothing of others", other)
+	}
+}
+
+// TestIdentifyWithHints holds that each hint has slots of its own: agents of one machine that are started anew in
+// another order must find their names again.
+func TestIdentifyWithHints(t *testing.T) {
+	run := ownRun(t)
+	none, zero, one, also := identify(t, run, -1), identify(t, run, 0), identify(t, run, 1), identify(t, run, 1)
+	for want, id := range map[string]*Identity{"hint:0/0": zero, "hint:1/0": one, "hint:1/1": also} {
+		if id.Name != want {
+			t.Errorf("name %s, want %s", id.Name, want)
+		}
+	}
+	locks := map[string]bool{}
+	for _, id := range []*Identity{none, zero, one, also} {
+		locks[id.Lock] = true
+	}
+	if len(locks) != 4 {
+		t.Errorf("four agents have the locks %v", locks)
+	}
+}
+
+func TestIdentifyWithLongRunIDs(t *testing.T) {
+	run := strings.Repeat("x", 5000) + ownRun(t)
+	if a, b := identify(t, run, 1), identify(t, run, 1); slotOf(a) != "0" || slotOf(b) != "1" {
+		t.Errorf("the slots are %s and %s", slotOf(a), slotOf(b))
+	}
+	if other := identify(t, run+"y", 1); slotOf(other) != "0" {
+		t.Errorf("a run whose id differs at the end has slot %s", slotOf(other))
+	}
+}
+
+// holdSlot is the variable that makes TestSlotHolder hold a slot of the run that it names.
+const holdSlot = "ELASTICRUN_TEST_HOLD_SLOT"
+
+// TestSlotHolder is another process's part of the tests below.
+func TestSlotHolder(t *testing.T) {
+	run := os.Getenv(holdSlot)
+	if run == "" {
+		return
+	}
+	id := identify(t, run, -1)
+	fmt.Println(id.Lock)
+	_, _ = io.Copy(io.Discard, os.Stdin)
+}
+
+// TestSlotOfDeadProcess holds what a Lock stands for: it is another's only once its holder is dead.
+func TestSlotOfDeadProcess(t *testing.T) {
+	run := ownRun(t)
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestSlotHolder$")
+	cmd.Env = append(os.Environ(), holdSlot+"="+run)
+	if _, err := cmd.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	lock := strings.TrimSpace(line)
+	if beside := identify(t, run, -1); beside.Lock == lock || slotOf(beside) != "1" {
+		t.Errorf("%+v beside a living holder of %s", beside, lock)
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // killed
+	if after := identify(t, run, -1); after.Lock != lock {
+		t.Errorf("%+v after the death of the holder of %s", after, lock)
+	}
+}
+
+// TestSlotIsNotInherited holds that a worker which outlives its agent does not hold the agent's slot.
+func TestSlotIsNotInherited(t *testing.T) {
+	run := ownRun(t)
+	id := identify(t, run, -1)
+	worker := exec.CommandContext(t.Context(), "cat")
+	stdin, err := worker.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := worker.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if err := id.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if again := identify(t, run, -1); again.Lock != id.Lock {
+		t.Errorf("%+v while a worker lives, want %+v", again, id)
+	}
+	_ = stdin.Close()
+	if err := worker.Wait(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestMachineOf(t *testing.T) {
+	a, b := machineOf("h", []string{"boot", "net:1"}), machineOf("h", []string{"boot", "net:2"})
+	if a == b || !a.certain || a != machineOf("h", []string{"boot", "net:1"}) {
+		t.Errorf("two network namespaces of a machine are %+v and %+v", a, b)
+	}
+	if a == machineOf("clone", []string{"boot", "net:1"}) {
+		t.Error("a running machine's clone, which was given another host name, is the same machine")
+	}
+	if unknown := machineOf("h", nil); unknown.certain || unknown.name != "host:h" {
+		t.Errorf("a machine without facts is %+v", unknown)
+	}
+}
+
+func TestLowestSlot(t *testing.T) {
+	_, _, err := lowestSlot(func(int) (io.Closer, error) { return nil, syscall.EADDRINUSE })
+	if !errors.Is(err, syscall.EADDRINUSE) || !strings.Contains(err.Error(), "all 4096 slots are taken") {
+		t.Errorf("all slots taken: %v", err)
+	}
+	n, _, err := lowestSlot(func(int) (io.Closer, error) { return nil, syscall.EACCES })
+	if n != 0 || !errors.Is(err, syscall.EACCES) {
+		t.Errorf("no slot may be taken: %d, %v", n, err)
+	}
+}

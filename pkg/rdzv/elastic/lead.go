@@ -1,0 +1,314 @@
+package elastic
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/elasticrun/elasticrun/pkg/coord"
+	"github.com/elasticrun/elasticrun/pkg/rdzv"
+)
+
+// Lead is a candidate for the leader of one run: it leads while it can, and waits for its turn while another does.
+type Lead struct {
+	store  coord.Store
+	prefix string
+	log    zerolog.Logger
+	// told is called with the state after each of its decisions, before they are written; may be nil.
+	told func(*leader)
+}
+
+// retryPause is how long a candidate waits before it tries again what the store could not do.
+const retryPause = 100 * time.Millisecond
+
+// Run leads the run, term after term, until ctx ends, whose cause it returns, or the store's session is lost.
+func (c *Lead) Run(ctx context.Context) error {
+	complained := false
+	for {
+		err := c.term(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case errors.Is(err, coord.ErrSessionLost):
+			return err
+		}
+		level := zerolog.DebugLevel
+		if errors.Is(err, rdzv.ErrState) && !complained {
+			level, complained = zerolog.ErrorLevel, true
+		}
+		c.log.WithLevel(level).Err(err).Msg("a leader's term has ended")
+		select {
+		case <-time.After(retryPause):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// term waits until nobody leads, becomes the leader, and leads until it cannot any more. Each term has a key, and so an epoch, of its own: what
+// the term before had under way when it ended comes to nothing.
+func (c *Lead) term(ctx context.Context) error {
+	epoch, err := c.campaign(ctx)
+	if err != nil {
+		return err
+	}
+	c.log.Debug().Int64("epoch", int64(epoch)).Msg("leading")
+	err = c.lead(ctx, epoch)
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), retryPause)
+	defer cancel()
+	return errors.Join(err, c.resign(bounded, epoch))
+}
+
+// resign gives a term's key up, if it is still there.
+func (c *Lead) resign(ctx context.Context, epoch coord.Revision) error {
+	key := c.prefix + keyLeader
+	_, err := c.store.Commit(ctx, []coord.Guard{{Key: key, Create: epoch}}, []coord.Op{{Key: key, Delete: true}})
+	if errors.Is(err, coord.ErrConflict) {
+		return nil
+	}
+	return err
+}
+
+// errVacant ends the watch of the leader's key.
+var errVacant = errors.New("nobody leads")
+
+// campaign returns the epoch of the new term.
+func (c *Lead) campaign(ctx context.Context) (coord.Revision, error) {
+	key := c.prefix + keyLeader
+	for {
+		epoch, err := c.store.Commit(ctx, []coord.Guard{{Key: key}}, []coord.Op{{Key: key, Value: []byte(c.store.Session()), Owned: true}})
+		if !errors.Is(err, coord.ErrConflict) {
+			return epoch, err
+		}
+		var own coord.Revision // of a term of ours that could not resign
+		err = c.store.Watch(ctx, key, func(b coord.Batch) error {
+			for _, e := range b.Events {
+				switch {
+				case e.Key != key || e.Deleted:
+				case string(e.Value) == string(c.store.Session()):
+					own = e.Create
+				default:
+					return nil
+				}
+			}
+			return errVacant
+		})
+		if !errors.Is(err, errVacant) {
+			return 0, err
+		}
+		if own != 0 {
+			if err := c.resign(ctx, own); err != nil {
+				return 0, err
+			}
+		}
+	}
+}
+
+// lead runs one leader.
+func (c *Lead) lead(ctx context.Context, epoch coord.Revision) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	batches := make(chan coord.Batch)
+	watched := make(chan error, 1)
+	go func() {
+		watched <- c.store.Watch(ctx, c.prefix+prefixAgent, func(b coord.Batch) error {
+			select {
+			case batches <- b:
+				return nil
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		})
+	}()
+	stop := func(err error) error {
+		cancel()
+		if watchErr := <-watched; err == nil {
+			err = watchErr
+		}
+		return err
+	}
+	f, err := c.find(ctx)
+	if err != nil {
+		return stop(err)
+	}
+	var first coord.Batch
+	select {
+	case first = <-batches:
+	case err := <-watched:
+		return err
+	}
+	clock := newClock()
+	if f.agents, err = arrivals(first, c.prefix+prefixAgent); err != nil {
+		c.log.Warn().Err(err).Msg("an agent's report cannot be read")
+	}
+	l := newLeader(epoch, f, clock.now())
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		writes, wake, timed := l.decide(clock.now())
+		if c.told != nil { // before the agents are, so that a host knows that the job has ended when its own agent does
+			c.told(l)
+		}
+		switch err := c.commit(ctx, epoch, writes); {
+		case errors.Is(err, coord.ErrTooLarge) && l.ended == nil:
+			l.end(clock.now(), rdzv.Outcome{Ending: rdzv.EndClosed, Text: "the job has too many nodes for its store: " + err.Error()})
+			continue
+		case err != nil:
+			return stop(err)
+		}
+		clock.alarm(timer, wake, timed)
+		select {
+		case b := <-batches:
+			c.observe(l, clock.now(), b)
+		case <-timer.C:
+		case err := <-watched:
+			return err
+		}
+		if l.expired(clock.now()) {
+			return stop(nil) // the next term begins anew
+		}
+	}
+}
+
+// observe shows a batch to the leader.
+func (c *Lead) observe(l *leader, now time.Duration, b coord.Batch) {
+	there := map[coord.SessionID]bool{}
+	for _, e := range b.Events {
+		id := coord.SessionID(strings.TrimPrefix(e.Key, c.prefix+prefixAgent))
+		if e.Deleted {
+			l.see(now, id, 0, nil)
+			continue
+		}
+		var r Report
+		if err := json.Unmarshal(e.Value, &r); err != nil {
+			c.log.Warn().Err(err).Str("agent", string(id)).Msg("an agent's report cannot be read")
+			continue
+		}
+		there[id] = true
+		l.see(now, id, e.Create, &r)
+	}
+	if !b.Resync {
+		return
+	}
+	for _, id := range l.sessions() {
+		if !there[id] {
+			l.see(now, id, 0, nil)
+		}
+	}
+}
+
+// arrivals reads the first batch of agents.
+func arrivals(b coord.Batch, prefix string) (agents []arrival, err error) {
+	for _, e := range b.Events {
+		a := arrival{id: coord.SessionID(strings.TrimPrefix(e.Key, prefix)), arrived: e.Create}
+		if bad := json.Unmarshal(e.Value, &a.report); bad != nil {
+			err = errors.Join(err, fmt.Errorf("report of agent %s: %w", a.id, bad))
+			continue
+		}
+		agents = append(agents, a)
+	}
+	return agents, err
+}
+
+// find reads what the leaders before have left.
+func (c *Lead) find(ctx context.Context) (f found, err error) {
+	state, err := list(ctx, c.store, c.prefix+prefixState)
+	if err != nil {
+		return f, err
+	}
+	for _, e := range state {
+		key := strings.TrimPrefix(e.Key, c.prefix)
+		switch {
+		case key == keyJob:
+			f.job = new(Job)
+			err = json.Unmarshal(e.Value, f.job)
+		case key == keyResult:
+			f.outcome = new(rdzv.Outcome)
+			err = json.Unmarshal(e.Value, f.outcome)
+		case strings.HasPrefix(key, prefixRound):
+			r := new(Record)
+			if err = json.Unmarshal(e.Value, r); err == nil && (f.record == nil || r.Round > f.record.Round) {
+				f.record = r
+			}
+		}
+		if err != nil {
+			return f, fmt.Errorf("%w: %s: %w", rdzv.ErrState, e.Key, err)
+		}
+	}
+	if f.record != nil && (f.job == nil || len(f.record.Members) == 0) {
+		return f, fmt.Errorf("%w: round %d has no job or no members", rdzv.ErrState, f.record.Round)
+	}
+	answers, err := list(ctx, c.store, c.prefix+prefixAnswer)
+	for _, e := range answers {
+		a := answered{id: coord.SessionID(strings.TrimPrefix(e.Key, c.prefix+prefixAnswer))}
+		if err := json.Unmarshal(e.Value, &a.answer); err != nil {
+			return f, fmt.Errorf("%w: %s: %w", rdzv.ErrState, e.Key, err)
+		}
+		f.answers = append(f.answers, a)
+	}
+	return f, err
+}
+
+// errListed ends the watch of a list.
+var errListed = errors.New("listed")
+
+// list returns what is below prefix now.
+func list(ctx context.Context, store coord.Store, prefix string) (events []coord.Event, err error) {
+	err = store.Watch(ctx, prefix, func(b coord.Batch) error {
+		events = b.Events
+		return errListed
+	})
+	if errors.Is(err, errListed) {
+		err = nil
+	}
+	return events, err
+}
+
+// Commits of the leader stay well below coord.MaxOps and coord.MaxCommit.
+const (
+	packOps   = 100
+	packBytes = 512 << 10
+)
+
+// commit does the writes in their order, in as few commits as will hold them, each under the leader's key.
+func (c *Lead) commit(ctx context.Context, epoch coord.Revision, writes []write) error {
+	leads := coord.Guard{Key: c.prefix + keyLeader, Create: epoch}
+	guards, size := []coord.Guard{leads}, 0
+	var ops []coord.Op
+	keys := map[string]bool{}
+	flush := func() error {
+		if len(ops) == 0 {
+			return nil
+		}
+		_, err := c.store.Commit(ctx, guards, ops)
+		guards, size, ops = []coord.Guard{leads}, 0, nil
+		clear(keys)
+		return err
+	}
+	for _, w := range writes {
+		op := coord.Op{Key: c.prefix + w.key, Delete: w.value == nil, TTL: w.ttl}
+		if w.value != nil {
+			var err error
+			if op.Value, err = json.Marshal(w.value); err != nil {
+				return fmt.Errorf("write %s: %w", w.key, err)
+			}
+		}
+		if len(ops) == packOps || size+len(op.Value) > packBytes || keys[op.Key] {
+			if err := flush(); err != nil {
+				return err
+			}
+		}
+		if w.create {
+			guards = append(guards, coord.Guard{Key: op.Key})
+		}
+		keys[op.Key] = true
+		size += len(op.Key) + len(op.Value)
+		ops = append(ops, op)
+	}
+	return flush()
+}

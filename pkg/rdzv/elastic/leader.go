@@ -1,0 +1,341 @@
+package elastic
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/elasticrun/elasticrun/pkg/coord"
+	"github.com/elasticrun/elasticrun/pkg/rdzv"
+)
+
+// leader decides the rounds of one run during one term. It is pure: reports and the time go in by see and decide, writes
+// come out of decide. All writes are to be guarded by the leader's key and done in their order; when one
+// cannot be done the leader is to be dropped, and the next one begins with what the store holds.
+//
+//	forming ──enough nodes: record──▶ running ──a failure, a loss, a newcomer──▶ halting ──all stopped: verdict──▶ forming
+//	   │ too few for too long            │ all done                                  │ budget spent
+//	   └──────────────┬──────────────────┴──────────────────────┬────────────────────┘
+//	                  └────────────────▶ ended ◀────────────────┘
+//
+// An event costs O(1), a change of state O(nodes). Times are monotonic, from any origin.
+type leader struct {
+	epoch  coord.Revision
+	job    *Job // nil before the first agent
+	record Record
+	rounds bool // record is a decided round; else its number is that of the last one, if any
+	ended  *rdzv.Outcome
+	state  state
+	expiry moment // when the outcome is forgotten
+
+	seats    map[coord.SessionID]*seat
+	identity map[string]*seat // the newest seat of each
+	eligible int              // seats that could be in the next round now
+	fit      int              // seats that accept the job
+
+	parts  []part // of the record, by rank
+	active int    // parts whose workers may run
+	done   int    // parts whose workers have all succeeded
+	alive  int    // parts whose seat is there
+
+	started   moment        // when the round was decided; after a change of leaders as its nodes tell
+	began     time.Duration // the term, where it began with a round
+	disturbed string        // why the round cannot go on; empty while it can
+	settle    moment        // when the first newcomer came to the running round
+	halted    moment
+	grown     moment // when the round was ended for newcomers: failures from then on are its doing
+	blame     blame
+	restarts  int // charged so far, for the next record
+	short     int // rounds in a row that failed too soon
+
+	enough    moment // since when there are enough nodes for the next round
+	tooFew    moment // since when there are not
+	recovered bool   // there were too few meanwhile, so that others may still be coming back
+	backoff   moment // when the next round may be decided, at the earliest
+	budget    budget
+
+	out []write
+}
+
+// state is what the leader is waiting for.
+type state int
+
+const (
+	forming state = iota // enough nodes for a round
+	running              // the end of a round
+	halting              // the workers of a round to be stopped
+	ended                // everybody to hear of the outcome
+)
+
+// moment is a time that may not be set.
+type moment struct {
+	at  time.Duration
+	set bool
+}
+
+// begin sets the moment unless it is set.
+func (m *moment) begin(now time.Duration) {
+	if !m.set {
+		*m = moment{now, true}
+	}
+}
+
+// write is one write of the leader to its run's keys. Value is written as JSON; nil deletes the key.
+type write struct {
+	key    string
+	value  any
+	ttl    time.Duration // 0: for good
+	create bool          // the key must not exist
+}
+
+// found is what a new leader finds in the store.
+type found struct {
+	job     *Job
+	record  *Record
+	outcome *rdzv.Outcome
+	answers []answered // what agents were told last
+	agents  []arrival
+}
+
+// answered is what an agent was told last.
+type answered struct {
+	id     coord.SessionID
+	answer Answer
+}
+
+// arrival is an agent's report and when its session's first one was made.
+type arrival struct {
+	id      coord.SessionID
+	arrived coord.Revision
+	report  Report
+}
+
+// newLeader takes over with what was found. Workers of the recorded round may be running on every participant that has not
+// reported otherwise.
+func newLeader(epoch coord.Revision, f found, now time.Duration) *leader {
+	l := &leader{
+		epoch: epoch, job: f.job, ended: f.outcome, record: Record{Round: -1},
+		seats: make(map[coord.SessionID]*seat, len(f.agents)), identity: make(map[string]*seat, len(f.agents)),
+	}
+	if f.record != nil && l.ended == nil {
+		l.record, l.rounds = *f.record, true
+		l.out = append(l.out, write{key: roundKey(l.record.Round - 1)}) // the leader before may not have come so far
+		l.budget = budgetOf(l.record, l.job, now)
+		l.restarts, l.short = l.record.Restarts, l.record.Short
+		l.state, l.began = running, now
+		l.parts = make([]part, len(l.record.Members))
+		l.active = len(l.parts)
+	}
+	if l.ended != nil {
+		l.state = ended
+		l.expiry = moment{now + outcomeTTL(l.job), true}
+	}
+	ranks := make(map[coord.SessionID]int, len(l.parts))
+	for r, m := range l.record.Members {
+		ranks[m.ID] = r
+	}
+	for _, a := range f.answers { // the one before may have got as far as to end the round
+		if l.rounds && a.answer.Kind == Halt && a.answer.Grow && a.answer.Fence.Round == l.record.Round {
+			l.grown, l.disturbed = moment{math.MinInt64, true}, a.answer.Note
+		}
+	}
+	slices.SortFunc(f.agents, func(a, b arrival) int { return cmp.Compare(a.arrived, b.arrived) }) // so that who comes later replaces who is seated
+	for _, a := range f.agents {
+		s := l.admit(now, a)
+		if r, member := ranks[a.id]; member {
+			l.parts[r].seat, s.rank = s, r
+			l.alive++
+		}
+		if round, fenced := l.record.Fenced[a.id]; fenced {
+			s.fenced = round
+		}
+	}
+	if l.alive == 0 && l.rounds && l.ended == nil {
+		l.abandon()
+	}
+	for _, a := range f.agents { // once everybody is seated
+		l.reported(now, l.seats[a.id], a.report)
+	}
+	for r := range l.parts {
+		if l.parts[r].seat == nil && l.state == running {
+			l.leaveRound(now, r, lost)
+		}
+	}
+	for _, a := range f.answers {
+		if l.seats[a.id] == nil {
+			l.out = append(l.out, write{key: prefixAnswer + string(a.id)})
+		}
+	}
+	if l.state == running {
+		l.handOut()
+	}
+	return l
+}
+
+// see takes note of an agent's report; nil means that its session is gone.
+func (l *leader) see(now time.Duration, id coord.SessionID, arrived coord.Revision, r *Report) {
+	s := l.seats[id]
+	switch {
+	case r == nil && s != nil:
+		l.vanished(now, s)
+	case r == nil:
+	case s == nil:
+		s = l.admit(now, arrival{id, arrived, *r})
+		fallthrough
+	default:
+		l.reported(now, s, *r)
+	}
+}
+
+// decide does what follows from all that was seen. It returns the writes that are due and when it wants to be called again if nothing is
+// seen before; false where only events matter.
+func (l *leader) decide(now time.Duration) (writes []write, wake time.Duration, timed bool) {
+	l.adopt()
+	l.release(now)
+	for l.step(now) {
+	}
+	for _, m := range l.timers() {
+		if m.set && m.at > now && (!timed || m.at < wake) {
+			wake, timed = m.at, true
+		}
+	}
+	writes, l.out = slices.DeleteFunc(l.out, func(w write) bool { return w.key == "" }), nil
+	return writes, wake, timed
+}
+
+// step makes at most one transition and reports whether it did.
+func (l *leader) step(now time.Duration) bool {
+	before := l.state
+	if l.job == nil {
+		return false
+	}
+	switch l.state {
+	case forming:
+		l.form(now)
+	case running:
+		l.watch(now)
+	case halting:
+		l.finishHalt(now)
+	case ended:
+	}
+	return l.state != before
+}
+
+// timers are the times at which something may have to be decided without any event.
+func (l *leader) timers() []moment {
+	switch {
+	case l.ended != nil:
+		return []moment{l.expiry}
+	case l.job == nil:
+		return nil
+	}
+	after := func(m moment, d time.Duration) moment { return moment{m.at + d, m.set} }
+	parked := l.budget.nextRelease()
+	switch l.state {
+	case forming:
+		wait := l.job.LastCall
+		if l.rounds {
+			wait = l.job.JoinSettle
+		}
+		return []moment{after(l.enough, wait), l.backoff, after(l.tooFew, l.job.JoinTimeout), parked}
+	case running:
+		return []moment{after(l.settle, l.job.JoinSettle), parked}
+	case halting:
+		return []moment{after(l.halted, l.job.Rejoin)}
+	default:
+		return nil
+	}
+}
+
+// adopt settles which job this is: the one that was recorded, else that of the agent that came first. A run
+// that all its nodes have left may be begun anew with other parameters.
+func (l *leader) adopt() {
+	if l.ended != nil || len(l.seats) == 0 || l.job != nil && (l.fit > 0 || l.alive > 0) {
+		return
+	}
+	var first *seat
+	for _, s := range l.seats {
+		if first == nil || s.arrived < first.arrived {
+			first = s
+		}
+	}
+	job := first.report.Job
+	l.job = &job
+	l.out = append(l.out, write{key: keyJob, value: job})
+	if l.rounds {
+		l.abandon()
+	}
+	for _, s := range l.seats {
+		l.retract(s) // what the job before would have had it told
+		l.review(s)
+	}
+}
+
+// abandon forgets the run that was recorded: all its nodes have gone, and who comes now begins anew. Rounds count on, also
+// for the next leader: the record stays until there is another.
+func (l *leader) abandon() {
+	l.record = Record{Round: l.record.Round}
+	l.rounds, l.parts, l.active, l.done = false, nil, 0, 0
+	l.budget, l.restarts, l.short = budget{}, 0, 0
+	l.enterForming()
+}
+
+// end writes the outcome and tells everybody.
+func (l *leader) end(now time.Duration, o rdzv.Outcome) {
+	l.state, l.ended, l.expiry = ended, &o, moment{now + l.job.ResultTTL, true}
+	l.out = append(l.out, write{key: keyResult, value: o, ttl: l.job.ResultTTL}, write{key: roundKey(l.record.Round)}, write{key: keyJob})
+	for _, s := range l.seats {
+		l.answer(s)
+	}
+}
+
+// expired reports whether the outcome was kept for long enough, so that the run id is free.
+func (l *leader) expired(now time.Duration) bool { return l.ended != nil && now >= l.expiry.at }
+
+// outcomeTTL is how long a leader keeps an outcome that it has found; the store forgets it by itself.
+func outcomeTTL(j *Job) time.Duration {
+	if j == nil {
+		return time.Minute
+	}
+	return j.ResultTTL
+}
+
+// fence is that of the current decision.
+func (l *leader) fence() Fence { return Fence{Epoch: l.epoch, Round: l.record.Round} }
+
+// acknowledged reports whether the job has ended and no agent but those of own is there any more.
+func (l *leader) acknowledged(own int) bool { return l.ended != nil && len(l.seats) <= own }
+
+// differs says in one line how two jobs differ; empty where they do not.
+func (j Job) differs(from Job) string {
+	if j == from { // as nearly always: each report has one
+		return ""
+	}
+	for _, f := range []struct {
+		name   string
+		ours   any
+		theirs any
+	}{
+		{"elasticrun version", j.Version, from.Version},
+		{"min nodes", j.Min, from.Min},
+		{"max nodes", j.Max, from.Max},
+		{"static ranks", j.Static, from.Static},
+		{"max restarts", j.MaxRestarts, from.MaxRestarts},
+		{"restart window", j.RestartWindow, from.RestartWindow},
+		{"max node losses", j.MaxNodeLosses, from.MaxNodeLosses},
+		{"last_call_timeout", j.LastCall, from.LastCall},
+		{"join_timeout", j.JoinTimeout, from.JoinTimeout},
+		{"join_settle", j.JoinSettle, from.JoinSettle},
+		{"rejoin timeout", j.Rejoin, from.Rejoin},
+		{"min uptime", j.MinUptime, from.MinUptime},
+		{"grow", j.Grow, from.Grow},
+		{"result_ttl", j.ResultTTL, from.ResultTTL},
+	} {
+		if f.ours != f.theirs {
+			return fmt.Sprintf("%s is %v here and %v in the job", f.name, f.ours, f.theirs)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,246 @@
+package elastic
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/elasticrun/elasticrun/pkg/coord"
+	"github.com/elasticrun/elasticrun/pkg/rdzv"
+)
+
+// step is a moment in a leader's life: what it sees then, and what it writes.
+//
+//	a ready | busy | failing G | done     what agent a reports of the recorded round; G grades its failure, which is as old as the step.
+//	                                      An agent that was not there before joins; +lock, +id=b, +max=N, +hint=N, +silent, +leaving, +close, +old=S
+//	                                      (of a failure), +up=S (since the round began) change what it says.
+//	a gone                                its session has ended
+//	new leader                            another one takes over, with what the store holds
+//
+// want has the writes in order, answers that follow each other sorted: "round 2: a b (1)" is a record and its restarts, "run2: a b" are
+// answers, "result: ..." is the outcome, "forget ..." a deletion.
+type step struct {
+	at   float64 // seconds
+	do   string  // several by ";"
+	want string
+}
+
+// script plays steps.
+type script struct {
+	t      *testing.T
+	job    Job
+	l      *leader
+	epoch  coord.Revision
+	rev    coord.Revision
+	agents map[string]*arrival
+	store  map[string]any
+}
+
+func play(t *testing.T, job Job, steps []step) *script {
+	t.Helper()
+	s := &script{t: t, job: job, agents: map[string]*arrival{}, store: map[string]any{}}
+	s.takeOver(0)
+	for i, st := range steps {
+		now := time.Duration(st.at * float64(time.Second))
+		for do := range strings.SplitSeq(st.do, ";") {
+			if do = strings.TrimSpace(do); do != "" {
+				s.see(now, do)
+			}
+		}
+		writes, wake, timed := s.l.decide(now)
+		if timed && wake <= now {
+			t.Errorf("step %d, %v: wants to be called again at %v", i, now, wake)
+		}
+		if got := s.write(writes); got != st.want {
+			t.Errorf("step %d, %v, %s:\n got %q\nwant %q", i, now, st.do, got, st.want)
+		}
+	}
+	return s
+}
+
+func (s *script) takeOver(now time.Duration) {
+	var f found
+	for key, value := range s.store {
+		switch v := value.(type) {
+		case Job:
+			f.job = &v
+		case Record:
+			if f.record == nil || v.Round > f.record.Round {
+				f.record = &v
+			}
+		case rdzv.Outcome:
+			f.outcome = &v
+		case Answer:
+			f.answers = append(f.answers, answered{coord.SessionID(strings.TrimPrefix(key, prefixAnswer)), v})
+		}
+	}
+	for _, a := range s.agents {
+		f.agents = append(f.agents, *a)
+	}
+	slices.SortFunc(f.answers, func(a, b answered) int { return strings.Compare(string(a.id), string(b.id)) })
+	s.rev++
+	s.epoch = s.rev
+	s.l = newLeader(s.epoch, f, now)
+}
+
+func (s *script) see(now time.Duration, do string) {
+	words := strings.Fields(do)
+	name, what := words[0], words[1]
+	if do == "new leader" {
+		s.takeOver(now)
+		return
+	}
+	s.rev++
+	a := s.agents[name]
+	if what == "gone" {
+		delete(s.agents, name)
+		s.l.see(now, coord.SessionID(name), 0, nil)
+		return
+	}
+	if a == nil {
+		a = &arrival{id: coord.SessionID(name), arrived: s.rev}
+		a.report = Report{Job: s.job, Node: Node{Host: name, Identity: name, Hint: -1, Nproc: 1}}
+		s.agents[name] = a
+	}
+	r := &a.report
+	if before := slices.IndexFunc(s.l.record.Members, func(p Participant) bool { return string(p.ID) == name }); before >= 0 {
+		r.Fence = s.l.fence()
+	}
+	r.Phase, r.Store.Nonce = Phase(what), fmt.Sprint(name, s.rev)
+	if r.Phase == Busy {
+		r.Failure = nil
+	}
+	rest := words[2:]
+	if r.Phase == Failing {
+		grade, err := strconv.Atoi(rest[0])
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		r.Failure = &rdzv.Failure{Host: name, ExitCode: 1, Grade: grade}
+		rest = rest[1:]
+	}
+	for _, word := range rest {
+		s.option(r, word)
+	}
+	report := *r
+	s.l.see(now, a.id, a.arrived, &report)
+}
+
+func (s *script) option(r *Report, word string) {
+	key, value, _ := strings.Cut(strings.TrimPrefix(word, "+"), "=")
+	number, _ := strconv.ParseFloat(value, 64)
+	seconds := time.Duration(number * float64(time.Second))
+	switch key {
+	case "lock":
+		r.Node.Lock = "lock of " + r.Node.Identity
+	case "id":
+		r.Node.Identity = value
+	case "max":
+		r.Job.Max = int(number)
+	case "hint":
+		r.Node.Hint = int(number)
+	case "silent":
+		r.Silent = true
+	case "leaving":
+		r.Leaving = true
+	case "close":
+		r.Close = true
+	case "old":
+		r.Failure.Age = seconds
+	case "up":
+		r.Uptime = seconds
+	default:
+		s.t.Fatalf("%q: what is that?", word)
+	}
+}
+
+// write does the writes and tells them.
+func (s *script) write(writes []write) string {
+	var out []string
+	var who []string
+	var last string
+	flush := func() {
+		if last != "" {
+			slices.Sort(who)
+			out = append(out, last+": "+strings.Join(who, " "))
+		}
+		who, last = nil, ""
+	}
+	sortAnswers(writes)
+	for _, kind := range []string{"", string(Replace), string(Refuse), string(Halt), string(Wait), string(Run), string(End)} {
+		for _, w := range writes {
+			id, isAnswer := strings.CutPrefix(w.key, prefixAnswer)
+			a, _ := w.value.(Answer)
+			if isAnswer && w.value == nil {
+				delete(s.store, w.key)
+				continue
+			}
+			if !isAnswer && kind == "" {
+				flush()
+				if text := s.writeOne(w); text != "" {
+					out = append(out, text)
+				}
+				continue
+			}
+			if !isAnswer || string(a.Kind) != kind {
+				continue
+			}
+			s.store[w.key] = a
+			label := kind
+			if a.Kind == Run || a.Kind == Halt {
+				label += strconv.Itoa(a.Fence.Round)
+			}
+			if label != last {
+				flush()
+				last = label
+			}
+			who = append(who, id)
+		}
+		flush()
+	}
+	return strings.Join(out, ", ")
+}
+
+func (s *script) writeOne(w write) string {
+	if w.value == nil {
+		_, there := s.store[w.key]
+		delete(s.store, w.key)
+		if there && w.key == keyJob {
+			return "forget job"
+		}
+		return ""
+	}
+	s.store[w.key] = w.value
+	switch v := w.value.(type) {
+	case Record:
+		var names []string
+		for _, m := range v.Members {
+			names = append(names, string(m.ID))
+		}
+		text := fmt.Sprintf("round %d: %s (%d)", v.Round, strings.Join(names, " "), v.Restarts)
+		if !w.create {
+			text += " not create-only"
+		}
+		return text
+	case rdzv.Outcome:
+		text := "result: " + string(v.Ending)
+		if v.Cause != nil {
+			text += " by " + v.Cause.Host
+		}
+		return text
+	case Job:
+		return "job"
+	}
+	return "?"
+}
+
+// ordinary are the parameters of most scripts.
+func ordinary() Job {
+	return Job{
+		Version: "1", Min: 2, Max: 3, MaxRestarts: 1, MaxNodeLosses: 3, LastCall: time.Second, JoinTimeout: time.Minute, JoinSettle: 500 * time.Millisecond,
+		Rejoin: 10 * time.Second, Grow: GrowNow, ResultTTL: 10 * time.Minute,
+	}
+}

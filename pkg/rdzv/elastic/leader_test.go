@@ -1,0 +1,375 @@
+package elastic
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/elasticrun/elasticrun/pkg/coord"
+)
+
+// two is a round of a and b that runs.
+var two = []step{
+	{0, "a ready; b ready", "job"},
+	{1, "", "round 0: a b (0), run0: a b"},
+	{1.1, "a busy; b busy", ""},
+}
+
+// three is a round of all that may be.
+var three = []step{
+	{0, "a ready; b ready; c ready", "job, round 0: a b c (0), run0: a b c"},
+	{0.1, "a busy; b busy; c busy", ""},
+}
+
+func after(before []step, then ...step) []step {
+	return append(slices.Clip(before), then...)
+}
+
+func TestLeader(t *testing.T) {
+	with := func(change func(*Job)) Job {
+		j := ordinary()
+		change(&j)
+		return j
+	}
+	for _, c := range []struct {
+		name  string
+		job   Job
+		steps []step
+	}{
+		{"first round: the most that may be", ordinary(), three},
+		{"first round: those that are expected", with(func(j *Job) { j.Expected = 2 }), []step{
+			{0, "a ready", "job"},
+			{0.1, "b ready", "round 0: a b (0), run0: a b"},
+		}},
+		{"first round: last call, which a newcomer does not extend", with(func(j *Job) { j.Max = 9 }), []step{
+			{0, "a ready", "job"},
+			{5, "b ready", ""},
+			{5.9, "c ready", ""},
+			{6, "", "round 0: a b c (0), run0: a b c"},
+		}},
+		{"first round: last call is cancelled below min", ordinary(), []step{
+			{0, "a ready; b ready", "job"},
+			{0.9, "b gone", ""},
+			{1.5, "c ready", ""},
+			{2.4, "", ""},
+			{2.5, "", "round 0: a c (0), run0: a c"},
+		}},
+		{"first round: too few for too long", ordinary(), []step{
+			{0, "a ready", "job"},
+			{59, "", ""},
+			{60, "", "result: timeout, forget job, end: a"},
+			{61, "b ready", "end: b"},
+		}},
+		{"a failure is charged once all have stopped", ordinary(), after(two,
+			step{5, "a failing 2", "halt0: a b"},
+			step{5.1, "b failing 1 +old=1", ""},
+			step{6, "a ready", ""},
+			step{7, "b ready", "round 1: a b (1), run1: a b"},
+			step{7.1, "a busy; b busy", ""},
+			step{20, "b failing 1", "halt1: a b"},
+			step{21, "a ready; b ready", "result: failed by b, forget job, end: a b"},
+		)},
+		{"the cause is the one with the best evidence, then the first", with(func(j *Job) { j.MaxRestarts = 0 }), after(three,
+			step{5, "a failing 2 +old=4", "halt0: a b c"},
+			step{5.1, "b failing 1 +old=0.5; c failing 1 +old=1", ""},
+			step{6, "a ready; b ready; c ready", "result: failed by c, forget job, end: a b c"},
+		)},
+		{"victims of a loss cost nothing", with(func(j *Job) { j.MaxRestarts = 0 }), after(three,
+			step{5, "a failing 2; b failing 2", "halt0: a b c"},
+			step{6, "a ready; b ready", ""},
+			step{8, "c gone", "round 1: a b (0), run1: a b"},
+		)},
+		{"nor do those of a node that leaves", with(func(j *Job) { j.MaxRestarts = 0 }), after(three,
+			step{5, "c busy +leaving", "halt0: a b c"},
+			step{5.1, "a failing 2", ""},
+			step{6, "a ready; b ready", ""},
+			step{8, "c gone", "round 1: a b (0), run1: a b"},
+		)},
+		{"nor those of one that heard nothing", with(func(j *Job) { j.MaxRestarts = 0 }), after(three,
+			step{5, "a failing 2; b ready", "halt0: a b c"},
+			step{6, "a ready; c ready +silent", "round 1: a b c (0), run1: a b c"},
+		)},
+		{"one that does not stop is left behind, and is a spare when it has", with(func(j *Job) { j.Grow = GrowNextRestart }), after(three,
+			step{5, "a failing 1", "halt0: a b c"},
+			step{6, "a ready; b ready", ""},
+			step{14.9, "", ""},
+			step{15, "", "round 1: a b (0), run1: a b"},
+			step{16, "c ready", "wait: c"},
+		)},
+		{"growth: the first newcomer waits for others", ordinary(), after(two,
+			step{5, "c ready", ""},
+			step{5.4, "", ""},
+			step{5.5, "", "halt0: a b"},
+			step{6, "a ready; b failing 2", ""},
+			step{6.1, "b ready", "round 1: a b c (0), run1: a b c"},
+		)},
+		{"growth: a failure before it is charged", ordinary(), after(two,
+			step{5, "c ready", ""},
+			step{5.5, "", "halt0: a b"},
+			step{5.6, "a failing 1 +old=0.2", ""},
+			step{6, "a ready; b ready", "round 1: a b c (1), run1: a b c"},
+		)},
+		{"growth: the newcomer goes before it was settled", ordinary(), after(two,
+			step{5, "c ready", ""},
+			step{5.4, "c gone", ""},
+			step{5.5, "", ""},
+			step{6, "d ready", ""},
+			step{6.4, "", ""},
+			step{6.5, "", "halt0: a b"},
+		)},
+		{"growth: not before the next restart", with(func(j *Job) { j.Grow = GrowNextRestart }), after(two,
+			step{5, "c ready", "wait: c"},
+			step{6, "a failing 1", "halt0: a b"},
+			step{7, "a ready; b ready", "round 1: a b c (1), run1: a b c"},
+		)},
+		{"growth: never", with(func(j *Job) { j.Grow = GrowNever }), after(two,
+			step{5, "c ready", "wait: c"},
+			step{6, "a failing 1", "halt0: a b"},
+			step{7, "a ready; b ready", "round 1: a b (1), wait: c, run1: a b"},
+		)},
+		{"a spare takes the place of a lost node", ordinary(), after(three,
+			step{3, "d ready", "wait: d"},
+			step{5, "b gone", "halt0: a c"},
+			step{6, "a ready; c ready", "round 1: a d c (0), run1: a c d"},
+		)},
+		{"a node that comes back takes its rank before a spare", ordinary(), after(three,
+			step{3, "d ready", "wait: d"},
+			step{5, "b gone", "halt0: a c"},
+			step{5.5, "a ready; b2 ready +id=b", ""},
+			step{6, "c ready", "round 1: a b2 c (0), wait: d, run1: a b2 c"},
+		)},
+		{"a node that was lost too often is parked", with(func(j *Job) { j.MaxNodeLosses = 1; j.Grow = GrowNextRestart }), after(three,
+			step{5, "c gone; a ready; b ready", "round 1: a b (0), run1: a b"},
+			step{5.5, "a busy; b busy; c2 ready +id=c", "wait: c2"},
+			step{605, "", "wait: c2"}, // for another reason: it could be in the next round again
+			step{610, "a failing 1", "halt1: a b"},
+			step{611, "a ready; b ready", "round 2: a b c2 (1), run2: a b c2"},
+		)},
+		{"other parameters are refused", ordinary(), after(two,
+			step{5, "c ready +max=4", "refuse: c"},
+			step{9, "", ""},
+		)},
+		{"success", ordinary(), after(two,
+			step{5, "a done", ""},
+			step{6, "c ready", "wait: c"},
+			step{7, "b done", "result: succeeded, forget job, end: a b c"},
+			step{8, "d ready", "end: d"},
+		)},
+		{"a node that has done its part may go", ordinary(), after(two,
+			step{5, "a done", ""},
+			step{6, "a gone", ""},
+			step{7, "b done", "result: succeeded, forget job, end: b"},
+		)},
+		{"a failure after others succeeded restarts all", ordinary(), after(two,
+			step{5, "a done", ""},
+			step{6, "b failing 1", "halt0: a b"},
+			step{6.1, "a done", ""}, // seen again
+			step{7, "b ready", ""},
+			step{8, "a ready", "round 1: a b (1), run1: a b"},
+		)},
+		{"below min: others are waited for", ordinary(), after(two,
+			step{5, "b gone", "halt0: a"},
+			step{6, "a ready", ""},
+			step{60, "", ""},
+			step{65, "c ready", "round 1: a c (0), run1: a c"},
+		)},
+		{"below min: when there are enough again, still more are waited for", ordinary(), after(three,
+			step{5, "a gone; b gone", "halt0: c"},
+			step{6, "c ready", ""},
+			step{65, "d ready", ""},
+			step{65.4, "", ""},
+			step{65.5, "", "round 1: d c (0), run1: c d"},
+		)},
+		{"below min for too long", ordinary(), after(two,
+			step{5, "b gone", "halt0: a"},
+			step{6, "a ready", ""},
+			step{66, "", "result: timeout, forget job, end: a"},
+		)},
+		{"short rounds are spaced, from the second failure on", with(func(j *Job) { j.MaxRestarts = 9; j.MinUptime = 5 * time.Second }), after(three,
+			step{1, "a failing 1; b ready; c ready", "halt0: a b c"},
+			step{2, "a ready", "round 1: a b c (1), run1: a b c"},
+			step{3, "a failing 1; b ready; c ready", "halt1: a b c"},
+			step{4, "a ready", ""},
+			step{4.9, "", ""},
+			step{5, "", "round 2: a b c (2), run2: a b c"},
+			step{6, "a failing 1; b ready; c ready", "halt2: a b c"},
+			step{7, "a ready", ""},
+			step{9, "", "round 3: a b c (3), run3: a b c"},
+			step{20, "a failing 1; b ready; c ready", "halt3: a b c"},
+			step{21, "a ready", "round 4: a b c (4), run4: a b c"},
+		)},
+		{"another agent for the same node: the older one is replaced when it has stopped", ordinary(), after(two,
+			step{5, "b2 ready +id=b", "replace: b, halt0: a"},
+			step{6, "a ready", ""},
+			step{7, "b gone", "round 1: a b2 (0), run1: a b2"},
+		)},
+		{"and at once if it must be dead", ordinary(), []step{
+			{0, "a ready; b ready +lock", "job"},
+			{1, "", "round 0: a b (0), run0: a b"},
+			{5, "b2 ready +id=b +lock", "replace: b, halt0: a"},
+			{6, "a ready", "round 1: a b2 (0), replace: b, run1: a b2"},
+		}},
+		{"closed by an agent", ordinary(), after(two,
+			step{5, "b busy +close", "result: closed, forget job, end: a b"},
+		)},
+		{"static: ranks as given, none may be missing", with(func(j *Job) { j.Static, j.Min = true, 3 }), []step{
+			{0, "a ready +hint=2; b ready +hint=0; c ready", "job"},
+			{9, "", ""},
+			{10, "d ready +hint=1", "round 0: b d a (0), wait: c, run0: a b d"},
+		}},
+		{"all have gone: who comes with other parameters begins anew", ordinary(), after(two,
+			step{5, "a gone; b gone", ""},
+			step{6, "c ready +max=2", "job"},
+			step{7, "d ready +max=2", "round 1: c d (0), run1: c d"},
+		)},
+	} {
+		t.Run(c.name, func(t *testing.T) { play(t, c.job, c.steps) })
+	}
+}
+
+// TestLeaderTakesOver lets another leader go on, in each state.
+func TestLeaderTakesOver(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		steps []step
+	}{
+		{"before there was anybody", []step{
+			{0, "", ""},
+			{1, "new leader", ""},
+			{2, "a ready; b ready; c ready", "job, round 0: a b c (0), run0: a b c"},
+		}},
+		{"while the first round forms", []step{
+			{0, "a ready; b ready", "job"},
+			{0.9, "new leader", ""},
+			{1.9, "", "round 0: a b (0), run0: a b"},
+		}},
+		{"while a round runs: it is confirmed", after(two,
+			step{5, "new leader", "run0: a b"},
+			step{6, "a busy +up=5; b busy +up=5", ""},
+			step{7, "a failing 1", "halt0: a b"},
+			step{8, "a ready; b ready", "round 1: a b (1), run1: a b"},
+		)},
+		{"a node was lost meanwhile", after(three,
+			step{5, "", ""},
+			step{6, "new leader", "run0: a b c"},
+			step{6.1, "c gone", "halt0: a b"},
+			step{7, "a ready; b ready", "round 1: a b (0), run1: a b"},
+		)},
+		{"while all stop after a failure: it is charged", after(two,
+			step{5, "a failing 1", "halt0: a b"},
+			step{6, "new leader", "halt0: a b"},
+			step{7, "a ready; b ready", "round 1: a b (1), run1: a b"},
+		)},
+		{"while all stop for a newcomer: nothing is charged", after(two,
+			step{5, "c ready", ""},
+			step{5.5, "", "halt0: a b"},
+			step{5.6, "a failing 2", ""},
+			step{6, "new leader", "halt0: a b"},
+			step{7, "a ready; b ready", "round 1: a b c (0), run1: a b c"},
+		)},
+		{"all have stopped: the next round is decided", after(two,
+			step{5, "a failing 1", "halt0: a b"},
+			step{6, "new leader; a ready; b ready", "round 1: a b (1), run1: a b"},
+		)},
+		{"when some are done", after(two,
+			step{5, "a done", ""},
+			step{6, "new leader", "run0: b"},
+			step{7, "b done", "result: succeeded, forget job, end: a b"},
+		)},
+		{"when it has ended", after(two,
+			step{5, "a done; b done", "result: succeeded, forget job, end: a b"},
+			step{6, "new leader", "end: a b"},
+			step{7, "c ready", "end: c"},
+		)},
+		{"one that was left behind stays so", after(three,
+			step{5, "a failing 1", "halt0: a b c"},
+			step{6, "a ready; b ready", ""},
+			step{15, "", "round 1: a b (0), run1: a b"},
+			step{16, "a busy; b busy; new leader", "run1: a b"},
+			step{17, "a failing 1", "halt1: a b"},
+			step{18, "a ready; b ready", "round 2: a b (1), run2: a b"},
+			step{19, "new leader", "run2: a b"},
+		)},
+		{"the budget is known", after(two,
+			step{5, "a failing 1", "halt0: a b"},
+			step{6, "a ready; b ready", "round 1: a b (1), run1: a b"},
+			step{7, "new leader", "run1: a b"},
+			step{8, "b failing 1", "halt1: a b"},
+			step{9, "a ready; b ready", "result: failed by b, forget job, end: a b"},
+		)},
+		{"a dead node that was replaced is no newcomer", []step{ // its store was used by the others
+			{0, "a ready; b ready +lock", "job"},
+			{1, "", "round 0: a b (0), run0: a b"},
+			{2, "b2 ready +id=b +lock", "replace: b, halt0: a"},
+			{3, "a ready", "round 1: a b2 (0), replace: b, run1: a b2"},
+			{4, "b2 gone; a ready", "halt1: a"},
+			{5, "new leader", "halt1: a"},
+			{9, "c ready", "round 2: a c (0), run2: a c"},
+		}},
+		{"everybody of the round has gone: it begins anew, but rounds count on", after(two,
+			step{5, "c ready", ""},
+			step{5.1, "a gone; b gone; d ready; new leader", ""},
+			step{6.1, "", "round 1: c d (0), run1: c d"},
+		)},
+	} {
+		t.Run(c.name, func(t *testing.T) { play(t, ordinary(), c.steps) })
+	}
+}
+
+// TestLeaderSaysWhy: what people read names both values, or who did it.
+func TestLeaderSaysWhy(t *testing.T) {
+	s := play(t, ordinary(), after(two,
+		step{5, "c ready +max=4; d ready +hint=1", "refuse: c"},
+		step{5.5, "", "halt0: a b"},
+	))
+	for id, want := range map[string]string{
+		"c": "max nodes is 4 here and 3 in the job",
+		"a": "1 nodes have come",
+	} {
+		if a := s.store[prefixAnswer+id].(Answer); !strings.Contains(a.Note, want) {
+			t.Errorf("%s was told %q, want %q", id, a.Note, want)
+		}
+	}
+}
+
+// TestLeaderSeesInConstantTime: what an event costs does not depend on how many agents there are.
+func TestLeaderSeesInConstantTime(t *testing.T) {
+	cost := func(n int) (allocs float64, writes int) {
+		job := ordinary()
+		job.Min, job.Max = n, n
+		l := newLeader(1, found{}, 0)
+		report := func(i int, phase Phase) {
+			r := Report{Job: job, Node: Node{Host: "h", Identity: strconv.Itoa(i), Nproc: 1}, Phase: phase, Fence: Fence{}}
+			if phase != Ready {
+				r.Fence = l.fence()
+			}
+			l.see(0, coord.SessionID(strconv.Itoa(i)), coord.Revision(i+2), &r)
+		}
+		for i := range n + 1 { // and a spare
+			report(i, Ready)
+		}
+		l.decide(0)
+		for i := range n {
+			report(i, Busy)
+		}
+		out, _, _ := l.decide(0)
+		writes = len(out)
+		busy := l.seats["3"].report
+		ready := l.seats[coord.SessionID(strconv.Itoa(n))]
+		again := ready.report
+		allocs = testing.AllocsPerRun(100, func() {
+			l.see(0, "3", 5, &busy)
+			l.see(0, ready.id, ready.arrived, &again)
+			out, _, _ := l.decide(0)
+			writes += len(out)
+		})
+		return allocs, writes
+	}
+	few, writes := cost(300)
+	many, manyWrites := cost(3000)
+	if many > few+2 || writes != 0 || manyWrites != 0 { // 28 allocations would be those of one comparison of parameters
+		t.Errorf("%v allocations and %d writes with 300 agents, %v and %d with 3,000", few, writes, many, manyWrites)
+	}
+}

@@ -1,0 +1,289 @@
+package elastic
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/elasticrun/elasticrun/pkg/rdzv"
+)
+
+// moments of an agent: what happens then, and what the member orders and reports.
+//
+//	enter | fail | succeed | leave | close        the agent says so
+//	run E N | halt E N | wait E N | end | refuse | replace    the leader's answer, with epoch and round
+//	proof S                                       a keep-alive sent at S was answered
+//	broken | resumed                              the connection is
+//	renewed                                       a new session was asked for now
+//
+// want has the orders, then the report if it is to be written: "run 0, busy 1/0"; "over: ..." is why the agent is to end.
+type memberStep struct {
+	at   float64
+	do   string
+	want string
+}
+
+// Members in these tests have a lease of 12 s, so that they stop at 8 and are dead by 10, may be without a connection for 200 ms, and are told
+// to stop workers by 20 - 8 - 1 = 11 s after a Halt.
+func playMember(t *testing.T, steps []memberStep) {
+	t.Helper()
+	job := Job{JoinTimeout: 100 * time.Second, LastCall: time.Second, Rejoin: 20 * time.Second}
+	m := newMember(memberOptions{node: Node{Host: "a"}, job: job, ttl: 12 * time.Second, grace: 200 * time.Millisecond}, 0)
+	isOver := false
+	for i, st := range steps {
+		now := time.Duration(st.at * float64(time.Second))
+		for do := range strings.SplitSeq(st.do, ";") {
+			tellMember(t, m, now, strings.Fields(do))
+		}
+		m.tick(now)
+		var out []string
+		for _, o := range m.take() {
+			switch {
+			case o.run != nil:
+				out = append(out, fmt.Sprintf("run %d", o.run.Fence.Round))
+			case o.anew:
+				out = append(out, "anew")
+			case o.killIn < 0:
+				out = append(out, fmt.Sprintf("stop %d", o.stop.Round))
+			default:
+				out = append(out, fmt.Sprintf("stop %d in %v", o.stop.Round, o.killIn))
+			}
+		}
+		if r := m.report; m.dirty {
+			text := fmt.Sprintf("%s %d/%d", r.Phase, r.Fence.Epoch, r.Fence.Round)
+			if r.Uptime > 0 && r.Phase != Ready {
+				text += " up " + r.Uptime.String()
+			}
+			if r.Silent {
+				text += " silent"
+			}
+			if r.Leaving {
+				text += " leaving"
+			}
+			if r.Close {
+				text += " close"
+			}
+			if r.Failure != nil {
+				text += " failure " + strconv.Itoa(r.Failure.ExitCode)
+			}
+			out = append(out, text)
+			m.dirty = false
+		}
+		if m.over != nil && !isOver {
+			isOver = true
+			if m.over.outcome != nil {
+				out = append(out, "over: "+string(m.over.outcome.Ending))
+			} else {
+				out = append(out, "over: "+m.over.err.Error())
+			}
+		}
+		if got := strings.Join(out, ", "); got != st.want {
+			t.Errorf("step %d, %v, %s:\n got %q\nwant %q", i, now, st.do, got, st.want)
+		}
+		if wake := m.wake(); wake.set && wake.at <= now {
+			t.Errorf("step %d, %v, %s: wants to be woken at %v", i, now, st.do, wake.at)
+		}
+	}
+}
+
+func tellMember(t *testing.T, m *member, now time.Duration, words []string) {
+	t.Helper()
+	if len(words) == 0 {
+		return
+	}
+	var n [2]float64
+	for i, word := range words[1:] {
+		var err error
+		if n[i], err = strconv.ParseFloat(word, 64); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fence := Fence{Epoch: 1, Round: int(n[1])}
+	if n[0] > 0 {
+		fence.Epoch *= 0
+		for range int(n[0]) {
+			fence.Epoch++
+		}
+	}
+	switch words[0] {
+	case "enter":
+		m.enter(now, Node{Host: "a"}, Offer{Nonce: now.String()}, nil)
+	case "fail":
+		m.fail(now, rdzv.Failure{ExitCode: 7})
+	case "succeed":
+		m.succeed(now)
+	case "leave":
+		m.leave()
+	case "close":
+		m.close()
+	case "run":
+		m.answered(now, Answer{Kind: Run, Fence: fence, Place: &Place{}})
+	case "halt", "wait":
+		m.answered(now, Answer{Kind: Kind(words[0]), Fence: fence, Note: "so"})
+	case "end":
+		m.answered(now, Answer{Kind: End, Fence: Fence{Epoch: 99}, Outcome: &rdzv.Outcome{Ending: rdzv.EndFailed}})
+	case "refuse", "replace":
+		m.answered(now, Answer{Kind: Kind(words[0]), Fence: Fence{Epoch: 99}, Note: "so"})
+	case "proof":
+		m.proved(time.Duration(n[0] * float64(time.Second)))
+	case "broken":
+		m.interrupted(now)
+	case "resumed":
+		m.resumed()
+	case "renewed":
+		m.renewed(now, 12*time.Second)
+	default:
+		t.Fatal(words)
+	}
+}
+
+func TestMember(t *testing.T) {
+	runs := []memberStep{
+		{0, "enter", "ready 0/0"},
+		{1, "run 1 0", "run 0, busy 1/0"},
+	}
+	after := func(then ...memberStep) []memberStep { return append(runs[:2:2], then...) }
+	for _, c := range []struct {
+		name  string
+		steps []memberStep
+	}{
+		{"a round, a failure, the next", after(
+			memberStep{2, "fail", "failing 1/0 up 1s failure 7"},
+			memberStep{2.1, "halt 1 0", "stop 0 in 11s"},
+			memberStep{3, "enter", "ready 1/0"},
+			memberStep{3.1, "run 1 1", "run 1, busy 1/1"},
+		)},
+		{"another node failed", after(
+			memberStep{2, "halt 1 0", "stop 0 in 11s"},
+			memberStep{2.1, "fail", ""}, // it was being stopped
+			memberStep{3, "enter", "ready 1/0"},
+		)},
+		{"success", after(
+			memberStep{2, "succeed", "done 1/0 up 1s"},
+			memberStep{3, "end", "over: failed"},
+		)},
+		{"success, but others have failed", after(
+			memberStep{2, "succeed", "done 1/0 up 1s"},
+			memberStep{3, "halt 1 0", "stop 0 in 11s"},
+			memberStep{4, "enter", "ready 1/0"},
+			memberStep{5, "run 1 1", "run 1, busy 1/1"},
+		)},
+		{"success comes too late", after(
+			memberStep{2, "halt 1 0", "stop 0 in 11s"},
+			memberStep{2.1, "succeed", ""},
+			memberStep{3, "enter", "ready 1/0"},
+		)},
+		{"silence: stopped at two thirds, dead by five sixths, over at the end of the lease", after(
+			memberStep{5, "proof 4.5", ""},
+			memberStep{12.4, "", ""},
+			memberStep{12.5, "", "stop 0 in 2s"},
+			memberStep{13, "enter", "ready 1/0 silent"},
+			memberStep{16.4, "", ""},
+			memberStep{16.5, "", "over: rendezvous backend connection: no answer for 12s"},
+		)},
+		{"silence is over in time: the next round is an ordinary one", after(
+			memberStep{9, "", "stop 0 in 1s"},
+			memberStep{9.5, "enter", "ready 1/0 silent"},
+			memberStep{10, "proof 9.9; run 1 1", "run 1, busy 1/1"},
+		)},
+		{"a keep-alive counts from when it was sent", after(
+			memberStep{7.9, "proof 2", ""},
+			memberStep{9.9, "", ""},
+			memberStep{10, "", "stop 0 in 2s"},
+		)},
+		{"found late: killed at once", after(
+			memberStep{30, "", "stop 0 in 0s, over: rendezvous backend connection: no answer for 12s"},
+		)},
+		{"a round that is not known to be young is not begun", []memberStep{
+			{0, "enter", "ready 0/0"},
+			{8.5, "run 1 0", ""},
+			{9, "proof 8.9", "run 0, busy 1/0"},
+		}},
+		{"a broken connection: killed unless it is resumed", after(
+			memberStep{2, "broken", ""},
+			memberStep{2.1, "resumed", ""},
+			memberStep{3, "broken", ""},
+			memberStep{3.1, "broken", ""}, // an attempt failed: it counts from the first
+			memberStep{3.2, "", "stop 0 in 0s"},
+		)},
+		{"a connection that breaks when it is being silenced", after(
+			memberStep{8, "", "stop 0 in 2s"},
+			memberStep{8.1, "broken", ""},
+			memberStep{8.3, "", "stop 0 in 0s"},
+		)},
+		{"a broken connection is nothing to one without workers", []memberStep{
+			{0, "enter", "ready 0/0"},
+			{1, "broken", ""},
+			{3, "resumed; run 1 0", "run 0, busy 1/0"},
+		}},
+		{"halted before it saw the round: never in it, and its store is of no use", []memberStep{
+			{0, "enter", "ready 0/0"},
+			{1, "halt 1 3", "anew"},
+			{1.1, "run 1 3", ""},
+			{1.2, "enter", "ready 1/3"},
+			{1.3, "run 1 3", ""},
+			{2, "run 1 4", "run 4, busy 1/4"},
+		}},
+		{"an older answer is not heard", after(
+			memberStep{2, "halt 1 0", "stop 0 in 11s"},
+			memberStep{3, "enter", "ready 1/0"},
+			memberStep{4, "run 2 1", "run 1, busy 2/1"},
+			memberStep{5, "run 1 7", ""},
+			memberStep{6, "halt 1 1", ""},
+		)},
+		{"another leader confirms the round, and wants to know its age", after(
+			memberStep{4, "run 2 0", "busy 2/0 up 3s"},
+			memberStep{5, "halt 2 0", "stop 0 in 11s"},
+			memberStep{6, "enter", "ready 2/0"},
+		)},
+		{"the others have begun another round", after(
+			memberStep{4, "run 1 1", "stop 0"},
+			memberStep{5, "enter", "run 1, busy 1/1"},
+		)},
+		{"told to wait for a later round than its own", after(
+			memberStep{4, "wait 1 1", "stop 0"},
+			memberStep{5, "enter", "ready 1/0"},
+		)},
+		{"leaving", after(
+			memberStep{4, "leave", "busy 1/0 leaving"},
+			memberStep{4.1, "halt 1 0", "stop 0 in 11s"},
+		)},
+		{"closing", after(memberStep{4, "close", "busy 1/0 close"})},
+		{"the job ends under running workers", after(memberStep{4, "end", "stop 0, over: failed"})},
+		{"refused", []memberStep{
+			{0, "enter", "ready 0/0"},
+			{1, "refuse", "over: the job refuses this node: so"},
+		}},
+		{"replaced", after(memberStep{4, "replace", "stop 0 in 0s, over: rendezvous backend connection: so"})},
+		{"another session begins without a round", after(
+			memberStep{4, "halt 1 0", "stop 0 in 11s"},
+			memberStep{5, "enter", "ready 1/0"},
+			memberStep{6, "renewed", "anew"},
+			memberStep{6.1, "run 1 1", ""},
+			memberStep{6.2, "enter", "run 1, busy 1/1"},
+			memberStep{14, "", "stop 1 in 2s"},
+		)},
+		{"nobody leads: it does not wait for ever", []memberStep{
+			{0, "enter", "ready 0/0"},
+			{150, "proof 150", ""},
+			{151, "", "over: rendezvous timed out: no round in 2m31s"},
+		}},
+		{"told to wait, it does", []memberStep{
+			{0, "enter", "ready 0/0"},
+			{1, "wait 1 0", ""},
+			{999, "proof 991; run 1 1", ""}, // which it cannot begin yet
+			{1000, "proof 999", "run 1, busy 1/1"},
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) { playMember(t, c.steps) })
+	}
+}
+
+func TestRefusedError(t *testing.T) {
+	if err := error(&RefusedError{Why: "so"}); !errors.Is(err, rdzv.ErrRendezvous) {
+		t.Errorf("%v is no %v", err, rdzv.ErrRendezvous)
+	}
+}

@@ -1,0 +1,137 @@
+package elastic
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/elasticrun/elasticrun/pkg/coord"
+	"github.com/elasticrun/elasticrun/pkg/rdzv"
+)
+
+// candidate is a node that could be in the next round.
+type candidate struct {
+	id      coord.SessionID
+	arrived coord.Revision // when its session reported for the first time
+	node    Node
+	offer   Offer
+}
+
+// rank chooses the members of the next round, at most limit, and returns them in rank order.
+//
+// Survivors of the round before keep their order. The rank of a node that is gone goes to the same identity if it has
+// come back, else to the newcomer that is first in line; the gaps that remain are closed. What is left of the newcomers comes
+// last. Without a round before, the first limit to arrive are ordered by hint, host and arrival.
+func rank(before []Participant, candidates []candidate, limit int) []candidate {
+	byID := make(map[coord.SessionID]int, len(candidates))
+	byIdentity := make(map[string]int, len(candidates))
+	for i, c := range candidates {
+		byID[c.id] = i
+		byIdentity[c.node.Identity] = i
+	}
+	taken := make([]bool, len(candidates))
+	ranks := make([]int, len(before)) // index into candidates, -1 for a gap
+	for r, p := range before {
+		i, lives := byID[p.ID]
+		if !lives {
+			i, lives = byIdentity[p.Identity]
+		}
+		if ranks[r] = -1; lives && !taken[i] && limit > 0 {
+			ranks[r], taken[i] = i, true
+			limit--
+		}
+	}
+	var line []int // newcomers, the first to arrive first
+	for i := range candidates {
+		if !taken[i] {
+			line = append(line, i)
+		}
+	}
+	slices.SortFunc(line, func(a, b int) int { return cmp.Compare(candidates[a].arrived, candidates[b].arrived) })
+	line = line[:min(len(line), limit)]
+	slices.SortStableFunc(line, func(a, b int) int { return compareNodes(candidates[a].node, candidates[b].node) })
+
+	out := make([]candidate, 0, len(before)+len(line))
+	for _, i := range ranks {
+		if i < 0 && len(line) > 0 {
+			i, line = line[0], line[1:]
+		}
+		if i >= 0 {
+			out = append(out, candidates[i])
+		}
+	}
+	for _, i := range line {
+		out = append(out, candidates[i])
+	}
+	return out
+}
+
+// staticOrder returns the candidates whose hints are the ranks 0 to n-1, of several with one hint the first to arrive; false while one of them
+// is missing.
+func staticOrder(candidates []candidate, n int) ([]candidate, bool) {
+	out := make([]candidate, n)
+	found := 0
+	for _, c := range candidates {
+		h := c.node.Hint
+		if h < 0 || h >= n || out[h].id != "" && out[h].arrived < c.arrived {
+			continue
+		}
+		if out[h].id == "" {
+			found++
+		}
+		out[h] = c
+	}
+	return out, found == n
+}
+
+// compareNodes orders nodes by the rank they were given, those with none last, then by host name.
+func compareNodes(a, b Node) int {
+	hint := func(n Node) uint { return uint(n.Hint) } // -1 becomes the largest
+	return cmp.Or(cmp.Compare(hint(a), hint(b)), compareNatural(a.Host, b.Host), compareNatural(a.Identity, b.Identity))
+}
+
+// compareNatural compares texts with the numbers in them as numbers: node2 is before node10.
+func compareNatural(a, b string) int {
+	for a != "" && b != "" {
+		na, nb := digits(a), digits(b)
+		if na == 0 || nb == 0 {
+			if a[0] != b[0] {
+				return cmp.Compare(a[0], b[0])
+			}
+			a, b = a[1:], b[1:]
+			continue
+		}
+		x, y := strings.TrimLeft(a[:na], "0"), strings.TrimLeft(b[:nb], "0")
+		if c := cmp.Or(cmp.Compare(len(x), len(y)), cmp.Compare(x, y)); c != 0 {
+			return c
+		}
+		a, b = a[na:], b[nb:]
+	}
+	return cmp.Compare(len(a), len(b))
+}
+
+// digits counts the digits that s begins with.
+func digits(s string) int {
+	n := 0
+	for n < len(s) && s[n] >= '0' && s[n] <= '9' {
+		n++
+	}
+	return n
+}
+
+// places returns what each member of a round is told, in rank order. It follows from the record alone.
+func places(r *Record) []Place {
+	members := make([]rdzv.Member, len(r.Members))
+	for i, m := range r.Members {
+		members[i] = rdzv.Member{Role: m.Role, LocalWorldSize: m.Nproc}
+	}
+	var store Offer
+	if r.Members[0].Store != nil {
+		store = *r.Members[0].Store
+	}
+	out := make([]Place, len(members))
+	for i, a := range rdzv.Assign(members) {
+		out[i] = Place{Rank: i, Nodes: len(members), Assignment: a, Restarts: r.Restarts, Store: store}
+	}
+	return out
+}

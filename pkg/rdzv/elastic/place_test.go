@@ -1,0 +1,172 @@
+package elastic
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/elasticrun/elasticrun/pkg/coord"
+	"github.com/elasticrun/elasticrun/pkg/rdzv"
+)
+
+// nodesOf makes candidates of "identity@host#hint" in the order of their arrival; #hint may be missing.
+func nodesOf(texts ...string) []candidate {
+	var out []candidate
+	for i, text := range texts {
+		c := candidate{arrived: coord.Revision(i + 1), node: Node{Hint: -1, Nproc: 1}}
+		if before, hint, ok := strings.Cut(text, "#"); ok {
+			text = before
+			if _, err := fmt.Sscan(hint, &c.node.Hint); err != nil {
+				panic(err)
+			}
+		}
+		c.node.Identity, c.node.Host, _ = strings.Cut(text, "@")
+		c.id = coord.SessionID("s-" + c.node.Identity)
+		c.node.Host = cmp.Or(c.node.Host, c.node.Identity)
+		out = append(out, c)
+	}
+	return out
+}
+
+func identities(cs []candidate) string {
+	var out []string
+	for _, c := range cs {
+		out = append(out, c.node.Identity)
+	}
+	return strings.Join(out, " ")
+}
+
+func TestRank(t *testing.T) {
+	for _, c := range []struct {
+		name       string
+		before     string // identities; "x*" has another session now
+		candidates []candidate
+		limit      int
+		want       string
+	}{
+		{"first round, by host", "", nodesOf("a@node10", "b@node2", "c@node1"), 9, "c b a"},
+		{"first round, hints before hosts", "", nodesOf("a@node1", "b@node2#1", "c@node3#0"), 9, "c b a"},
+		{"first round, who comes first is in", "", nodesOf("c@3", "b@2", "a@1"), 2, "b c"},
+		{"survivors keep their order", "c a b", nodesOf("a", "b", "c"), 9, "c a b"},
+		{"a gap is closed", "c a b", nodesOf("b", "c"), 9, "c b"},
+		{"a spare takes the lost rank", "c a b", nodesOf("b", "c", "x"), 9, "c x b"},
+		{"a returning identity takes its rank", "c a* b", nodesOf("x", "b", "c", "a"), 3, "c a b"},
+		{"even before a spare that came earlier", "c a* b", nodesOf("x", "b", "c", "a"), 4, "c a b x"},
+		{"newcomers come last", "b a", nodesOf("y@2", "b", "a", "x@1"), 9, "b a x y"},
+		{"no more than the limit, survivors first", "b a", nodesOf("y@2", "b", "a", "x@1"), 3, "b a y"},
+		{"nobody is left", "b a", nodesOf("y@2", "x@1"), 9, "x y"},
+		{"nobody at all", "b a", nil, 9, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var before []Participant
+			for name := range strings.FieldsSeq(c.before) {
+				name, changed := strings.CutSuffix(name, "*")
+				p := Participant{ID: coord.SessionID("s-" + name), Identity: name}
+				if changed {
+					p.ID = "s-old"
+				}
+				before = append(before, p)
+			}
+			if got := identities(rank(before, c.candidates, c.limit)); got != c.want {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
+}
+
+// TestRankKeepsItsPromises: no candidate twice, as many as fit, survivors all in and in their order, and the order in which the candidates are
+// listed does not matter.
+func TestRankKeepsItsPromises(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		names := rapid.Permutation(strings.Split("abcdefghijkl", "")).Draw(t, "names")
+		candidates := nodesOf(names[:rapid.IntRange(0, 9).Draw(t, "candidates")]...)
+		var before []Participant
+		for _, name := range rapid.Permutation(names).Draw(t, "before")[:rapid.IntRange(0, 6).Draw(t, "members")] {
+			before = append(before, Participant{ID: coord.SessionID("s-" + name), Identity: name})
+		}
+		survivors := slices.DeleteFunc(slices.Clone(before), func(p Participant) bool {
+			return !slices.ContainsFunc(candidates, func(c candidate) bool { return c.id == p.ID })
+		})
+		limit := max(1, len(survivors)) + rapid.IntRange(0, 4).Draw(t, "room")
+		got := rank(before, candidates, limit)
+		if len(got) != min(limit, len(candidates)) {
+			t.Fatalf("%d members of %d candidates, limit %d", len(got), len(candidates), limit)
+		}
+		at := map[coord.SessionID]int{}
+		for i, c := range got {
+			at[c.id] = i + 1
+		}
+		if len(at) != len(got) {
+			t.Fatalf("twice in %s", identities(got))
+		}
+		last := 0
+		for _, p := range survivors {
+			if at[p.ID] <= last {
+				t.Fatalf("survivors %v are not in order in %s", survivors, identities(got))
+			}
+			last = at[p.ID]
+		}
+		other := rank(before, rapid.Permutation(candidates).Draw(t, "listed otherwise"), limit)
+		if identities(got) != identities(other) {
+			t.Fatalf("%s, listed otherwise %s", identities(got), identities(other))
+		}
+	})
+}
+
+func TestStaticOrder(t *testing.T) {
+	for _, c := range []struct {
+		name       string
+		candidates []candidate
+		n          int
+		want       string // empty: not complete
+	}{
+		{"by hint", nodesOf("a#2", "b#0", "c#1"), 3, "b c a"},
+		{"one is missing", nodesOf("a#2", "b#0"), 3, ""},
+		{"a hint too high", nodesOf("a#3", "b#0", "c#1"), 3, ""},
+		{"no hint", nodesOf("a", "b#0"), 2, ""},
+		{"one hint twice: who came first", nodesOf("a#1", "b#0", "c#0"), 2, "b a"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for range 2 { // in any order
+				got, ok := staticOrder(c.candidates, c.n)
+				if ok != (c.want != "") || ok && identities(got) != c.want {
+					t.Errorf("got %q %v, want %q", identities(got), ok, c.want)
+				}
+				slices.Reverse(c.candidates)
+			}
+		})
+	}
+}
+
+func TestCompareNatural(t *testing.T) {
+	sorted := []string{
+		"", "7", "007a", "node", "node1", "node2", "node10", "node10-2", "node10-11", "node11", "node99999999999999999999998", "node99999999999999999999999", "nodes",
+	}
+	for i, a := range sorted {
+		for j, b := range sorted {
+			if got, want := compareNatural(a, b), cmp.Compare(i, j); got != want {
+				t.Errorf("compareNatural(%q, %q) = %d, want %d", a, b, got, want)
+			}
+		}
+	}
+}
+
+func TestPlaces(t *testing.T) {
+	offer := &Offer{Addrs: []string{"10.0.0.1"}, Port: 29500, Nonce: "n"}
+	r := Record{Round: 3, Restarts: 2, Members: []Participant{
+		{ID: "a", Role: "trainer", Nproc: 8, Store: offer}, {ID: "b", Role: "reader", Nproc: 1}, {ID: "c", Role: "trainer", Nproc: 4},
+	}}
+	want := []Place{
+		{Rank: 0, Nodes: 3, Restarts: 2, Store: *offer, Assignment: rdzv.Assignment{GlobalBase: 0, GlobalWorldSize: 13, RoleBase: 0, RoleWorldSize: 12}},
+		{Rank: 1, Nodes: 3, Restarts: 2, Store: *offer, Assignment: rdzv.Assignment{GlobalBase: 8, GlobalWorldSize: 13, RoleBase: 0, RoleWorldSize: 1}},
+		{Rank: 2, Nodes: 3, Restarts: 2, Store: *offer, Assignment: rdzv.Assignment{GlobalBase: 9, GlobalWorldSize: 13, RoleBase: 8, RoleWorldSize: 12}},
+	}
+	if diff := gocmp.Diff(want, places(&r)); diff != "" {
+		t.Error(diff)
+	}
+}

@@ -1,0 +1,183 @@
+package elastic
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/elasticrun/elasticrun/pkg/coord"
+	"github.com/elasticrun/elasticrun/pkg/rdzv"
+)
+
+// connectionError makes err one of the family, unless it is.
+func connectionError(err error) error {
+	if errors.Is(err, rdzv.ErrRendezvous) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", rdzv.ErrConnection, err)
+}
+
+// drive drives the member through one session after the other.
+func (h *Handler) drive(ctx context.Context, store coord.Store, origin time.Time) {
+	defer close(h.driven)
+	for {
+		d := &driver{
+			store: store, prefix: prefixOf(h.opts.RunID), patience: h.opts.Patience, log: h.log,
+			m: h.m, origin: origin, calls: h.calls, obey: h.obey, deadMan: h.opts.DeadMan,
+		}
+		if store.TTL() > 0 {
+			d.interval = h.opts.KeepAlive
+		}
+		err := d.run(ctx)
+		h.endSession(ctx, d)
+		switch {
+		case ctx.Err() != nil || h.ended():
+			return
+		case !errors.Is(err, coord.ErrSessionLost):
+			h.m.abandoned(d.now())
+			h.obey(d.now(), h.m.take())
+			if h.m.over == nil || h.m.over.outcome == nil {
+				h.m.over = &ending{err: fmt.Errorf("%w: %w", rdzv.ErrConnection, err)}
+			}
+			h.finish(h.m.over)
+			return
+		}
+		h.log.Warn().Err(err).Msg("the rendezvous took this node for lost: its workers are killed, and it joins anew")
+		if store = h.rejoin(ctx, d); store == nil {
+			return
+		}
+		h.m.renewed(proofOf(store, origin), store.TTL())
+	}
+}
+
+// begun is a store that knows when its session began, at the latest.
+type begun interface{ Began() time.Time }
+
+// proofOf is when a new session was proved to live. Where that is not known no worker may run before the first keep-alive has been
+// answered.
+func proofOf(store coord.Store, origin time.Time) time.Duration {
+	if s, ok := store.(begun); ok {
+		return s.Began().Sub(origin)
+	}
+	return time.Since(origin) - silence(store.TTL())
+}
+
+// rejoin waits until no worker is left and opens another session.
+func (h *Handler) rejoin(ctx context.Context, d *driver) coord.Store {
+	h.m.stop(d.now(), "the rendezvous took this node for lost", 0)
+	h.obey(d.now(), h.m.take())
+	for h.m.state != ready && h.m.state != outside {
+		select {
+		case call := <-h.calls:
+			call(d.now())
+			h.obey(d.now(), h.m.take())
+		case <-ctx.Done():
+			return nil
+		}
+	}
+	d.setDeadMan(d.now())
+	bounded, cancel := h.withinJoin(ctx)
+	defer cancel()
+	type opened struct {
+		store coord.Store
+		err   error
+	}
+	open := make(chan opened, 1)
+	go func() {
+		store, err := h.opts.Access.Open(bounded)
+		open <- opened{store, err}
+	}()
+	for {
+		select {
+		case call := <-h.calls:
+			if call(d.now()); h.m.report.Leaving {
+				cancel()
+			}
+			h.m.take() // what was ordered is for the round that is gone
+		case o := <-open:
+			if o.err != nil {
+				h.finish(&ending{err: connectionError(o.err)})
+			}
+			return o.store
+		}
+	}
+}
+
+// endSession gives the session back, if there is something to give back to. A node that leaves says so before, or it would be taken for lost.
+func (h *Handler) endSession(ctx context.Context, d *driver) {
+	patience := h.opts.Patience
+	if h.m.silent(d.now()) { // nobody will hear it
+		patience = 0
+	}
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	defer cancel()
+	var err error
+	if h.m.report.Leaving && d.store.Err() == nil {
+		err = d.put(bounded, h.m.report)
+	}
+	if err = errors.Join(err, d.store.Close(bounded)); err != nil {
+		h.log.Debug().Err(err).Msg("ending the session")
+	}
+}
+
+// obey passes orders on to the agent.
+func (h *Handler) obey(_ time.Duration, orders []order) {
+	for _, o := range orders {
+		switch {
+		case o.run != nil:
+			h.runs <- *o.run // there is room: the agent has asked for it
+		case o.anew:
+			select {
+			case h.anew <- struct{}{}:
+			default: // it was told already
+			}
+		case o.stop != nil:
+			s := *o.stop
+			if o.killIn >= 0 {
+				s.KillBy = time.Now().Add(o.killIn)
+			}
+			select {
+			case h.stops <- s:
+			default: // the agent has four already
+			}
+		}
+	}
+	if h.m.over != nil && h.m.state != busy && h.m.state != stopping {
+		h.finish(h.m.over)
+	}
+}
+
+// finish notes the end and lets the driving end.
+func (h *Handler) finish(e *ending) {
+	h.mu.Lock()
+	if h.over == nil {
+		h.over = e
+	}
+	h.mu.Unlock()
+	h.cancel(errFinished)
+}
+
+var errFinished = errors.New("the rendezvous has ended")
+
+func (h *Handler) ended() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.over != nil
+}
+
+// ending is the error with which the rendezvous has ended.
+func (h *Handler) ending() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case h.over == nil:
+		return rdzv.ErrClosed
+	case h.over.outcome != nil:
+		return &rdzv.EndedError{Outcome: *h.over.outcome}
+	case h.opts.Advice != "" && errors.Is(h.over.err, rdzv.ErrConnection):
+		return fmt.Errorf("%w (%s)", h.over.err, h.opts.Advice)
+	default:
+		return h.over.err
+	}
+}

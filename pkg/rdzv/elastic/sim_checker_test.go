@@ -1,0 +1,514 @@
+package elastic
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"time"
+
+	"github.com/elasticrun/elasticrun/pkg/coord"
+	"github.com/elasticrun/elasticrun/pkg/rdzv"
+)
+
+// checker knows what must hold, and what has happened.
+type checker struct {
+	w        *world
+	broken   *violation
+	current  *simRound
+	last     int // the highest round decided
+	nonces   map[string]int
+	owner    map[coord.SessionID]*simNode
+	outcome  *rdzv.Outcome
+	charges  []time.Duration
+	counts   map[coord.SessionID]*simCounts
+	terms    int
+	lastTerm time.Duration
+	rogue    int // overlaps that only a guard outside the agent could prevent
+	thaws    int
+	decides  int
+	places   int // of all rounds
+	reports  int
+	answers  int
+}
+
+// simCounts are messages of one session.
+type simCounts struct {
+	reports, answers, rounds, terms int
+	ready                           time.Duration // since when it has been in line; 0 while it is not
+}
+
+// violation is a broken invariant.
+type violation struct{ invariant, text string }
+
+func newChecker(w *world) *checker {
+	return &checker{w: w, last: -1, nonces: map[string]int{}, owner: map[coord.SessionID]*simNode{}, counts: map[coord.SessionID]*simCounts{}}
+}
+
+func (c *checker) fail(invariant, format string, args ...any) {
+	if c.broken == nil {
+		c.broken = &violation{invariant, fmt.Sprintf(format, args...)}
+		c.w.logf("VIOLATION of %s: %s", invariant, c.broken.text)
+	}
+}
+
+// trouble notes that something happened to a node, nil for all, for which a failure may be forgiven.
+func (c *checker) trouble(n *simNode, why string) {
+	rd := c.current
+	if rd == nil || rd.trouble != "" {
+		return
+	}
+	for _, m := range rd.record.Members {
+		if n == nil || c.owner[m.ID] == n {
+			rd.trouble = why
+			return
+		}
+	}
+}
+
+func (c *checker) newLeader() {
+	c.terms++
+	c.lastTerm = c.w.now
+	for _, n := range c.counts {
+		n.terms++
+	}
+	if c.terms > 1 {
+		c.trouble(nil, "new leader")
+	}
+}
+
+func (c *checker) sessionBegan(ses *simSession, p *agentProc) {
+	c.owner[ses.id] = p.node
+	c.counts[ses.id] = &simCounts{}
+}
+
+func (c *checker) sessionEnded(ses *simSession) {
+	if c.current != nil {
+		for _, m := range c.current.record.Members {
+			if m.ID == ses.id {
+				c.current.ended[ses.id] = true
+				c.trouble(nil, "a session ended")
+			}
+		}
+	}
+	c.checkCounts(ses.id)
+}
+
+// slow takes note that an agent takes its time to enter.
+func (c *checker) slow(p *agentProc) {
+	c.trouble(p.node, "slow to enter")
+	if n := c.counts[p.session]; n != nil {
+		n.ready = 0
+	}
+}
+
+func (c *checker) died(p *agentProc) { c.trouble(p.node, "agent ended") }
+
+// committing checks a commit that the store is about to do.
+func (c *checker) committing(by coord.Revision, ops []simOp) {
+	if by == 0 {
+		return
+	}
+	k := c.w.store.keys[keyLeader]
+	if k == nil || k.create != by {
+		c.fail("no stale write", "epoch %d writes %s, but the leader's key is gone or another's", by, ops[0].key)
+	}
+}
+
+// committed looks at what was written.
+func (c *checker) committed(ses *simSession, by coord.Revision, ops []simOp) {
+	for _, op := range ops {
+		if op.del {
+			continue
+		}
+		switch v := op.value.(type) {
+		case Record:
+			c.w.logf("round %d decided by epoch %d: %d members, restarts %d: %v", v.Round, by, len(v.Members), v.Restarts, ids(v.Members))
+			c.record(v, by)
+		case rdzv.Outcome:
+			c.w.logf("outcome: %+v", v)
+			c.result(v)
+		case Answer:
+			id := coord.SessionID(strings.TrimPrefix(op.key, prefixAnswer))
+			c.w.logf("answer to %s: %s %d/%d %s", id, v.Kind, v.Fence.Epoch, v.Fence.Round, v.Note)
+			if n := c.counts[id]; n != nil {
+				n.answers++
+				c.answers++
+			}
+			if rd := c.w.rounds[v.Fence.Round]; v.Kind == Halt && rd != nil && strings.Contains(v.Note, "have come") {
+				rd.grown = true
+			}
+		case Report:
+			n := c.counts[ses.id]
+			n.reports++
+			c.reports++
+			if v.Phase != Ready || v.Leaving {
+				n.ready = 0
+			} else if n.ready == 0 {
+				n.ready = c.w.now
+			}
+			if rd := c.current; rd != nil && v.Phase == Ready && v.Fence.Epoch != 0 && v.Fence.Round == rd.record.Round && !v.Silent && !v.Leaving {
+				rd.ready[ses.id] = true
+			}
+			if v.Silent || v.Leaving {
+				c.trouble(c.owner[ses.id], "silent or leaving")
+			}
+		}
+	}
+}
+
+func ids(members []Participant) []coord.SessionID {
+	out := make([]coord.SessionID, len(members))
+	for i, m := range members {
+		out[i] = m.ID
+	}
+	return out
+}
+
+// record checks a decided round against the one before.
+func (c *checker) record(r Record, epoch coord.Revision) {
+	if r.Round <= c.last {
+		c.fail("one membership a round", "round %d is decided after round %d", r.Round, c.last)
+		return
+	}
+	c.oneOfEach(r)
+	if left := c.w.store.list(prefixRound); len(left) > 2 { // the latest, and the one before until it is deleted
+		c.fail("tidy", "%d records are in the store", len(left))
+	}
+	before := c.current
+	if before != nil {
+		if len(before.ended) < len(before.record.Members) { // else it begins anew
+			c.keepOrder(before.record, r)
+		}
+		c.charge(before, r.Restarts-before.record.Restarts)
+	}
+	c.last = r.Round
+	c.places += len(r.Members)
+	for _, n := range c.counts {
+		n.rounds++
+	}
+	rd := c.w.plan(r, epoch)
+	c.current, c.w.rounds[r.Round] = rd, rd
+	for _, m := range r.Members {
+		n := c.owner[m.ID]
+		if c.w.store.sessions[m.ID] == nil {
+			rd.ended[m.ID], rd.trouble = true, "a member's session had ended before"
+		}
+		if p := n.proc; p == nil || p.session != m.ID || p.leaving || p.conn == nil || n.cut[up] || n.cut[down] || n.agent.frozen || n.workers.frozen {
+			rd.trouble = "a member was in trouble before"
+		}
+	}
+}
+
+// oneOfEach checks that the ranks are dense and unique.
+func (c *checker) oneOfEach(r Record) {
+	cfg := &c.w.cfg
+	if n := len(r.Members); n < cfg.job.Min || n > cfg.job.Max {
+		c.fail("ranks dense and unique", "round %d has %d members", r.Round, n)
+	}
+	seen := map[string]bool{}
+	for rank, m := range r.Members {
+		n := c.owner[m.ID]
+		if n == nil || seen[string(m.ID)] || seen["i"+m.Identity] {
+			c.fail("ranks dense and unique", "round %d: rank %d is twice or not there", r.Round, rank)
+			return
+		}
+		seen[string(m.ID)], seen["i"+m.Identity] = true, true
+		if n.node.Identity != m.Identity || n.node.Nproc != m.Nproc || n.node.Role != m.Role {
+			c.fail("ranks dense and unique", "round %d: rank %d is not what %s is", r.Round, rank, n.name)
+		}
+		if cfg.job.Static && n.node.Hint != rank {
+			c.fail("ranks dense and unique", "round %d: rank %d went to %s with hint %d", r.Round, rank, n.name, n.node.Hint)
+		}
+	}
+}
+
+// keepOrder checks that nodes which were in the round before keep their order, even if their agents were started anew.
+func (c *checker) keepOrder(before, r Record) {
+	at := map[string]int{}
+	for rank, m := range before.Members {
+		at[m.Identity] = rank + 1
+	}
+	last := 0
+	for _, m := range r.Members {
+		rank := at[m.Identity]
+		if rank != 0 && rank < last {
+			c.fail("ranks dense and unique", "round %d does not keep the order of round %d", r.Round, before.Round)
+		}
+		last = max(last, rank)
+	}
+}
+
+// charge checks what a round has cost.
+func (c *checker) charge(rd *simRound, cost int) {
+	n, job := rd.record.Round, &c.w.cfg.job
+	switch {
+	case cost < 0 || cost == 0 && len(rd.ended) == len(rd.record.Members):
+		if len(rd.ended) < len(rd.record.Members) {
+			c.fail("budget", "the budget of round %d was forgotten while its nodes lived", n)
+		}
+		if cost < 0 {
+			c.charges = nil
+		}
+	case cost > 1:
+		c.fail("budget", "round %d was charged %d times", n, cost)
+	case cost == 1:
+		c.justly(rd)
+		c.charges = append(c.charges, c.w.now)
+		recent := 0
+		for _, at := range c.charges {
+			if job.RestartWindow == 0 || c.w.now-at < job.RestartWindow*95/100 {
+				recent++
+			}
+		}
+		if recent > job.MaxRestarts {
+			c.fail("budget", "%d restarts were charged, %d allowed", recent, job.MaxRestarts)
+		}
+	case len(rd.own) > 0 && rd.trouble == "" && !rd.grown && c.w.cfg.stuck == 0:
+		c.fail("budget", "round %d was free, although %v failed by itself and nothing else happened", n, rd.own)
+	}
+}
+
+// justly checks that a round may be charged at all.
+func (c *checker) justly(rd *simRound) {
+	n := rd.record.Round
+	for r, m := range rd.record.Members {
+		if !rd.ready[m.ID] {
+			c.fail("charged justly", "round %d was charged although rank %d, %s on %s, had not said that its workers have stopped", n, r, m.ID,
+				c.owner[m.ID].name)
+		}
+	}
+	if len(rd.own) == 0 {
+		c.fail("charged justly", "round %d was charged although no worker had failed by itself", n)
+	}
+}
+
+// result checks how the job ended.
+func (c *checker) result(o rdzv.Outcome) {
+	if c.outcome != nil {
+		c.fail("one outcome", "%v after %v", o, *c.outcome)
+		return
+	}
+	c.outcome = &o
+	rd, job := c.current, &c.w.cfg.job
+	switch o.Ending {
+	case rdzv.EndSucceeded:
+		if rd == nil || len(rd.exited) != len(rd.record.Members) {
+			c.fail("success", "not every worker of round %d has exited with 0", c.last)
+		}
+		c.nobodyLeftOut(rd)
+	case rdzv.EndFailed:
+		c.justly(rd)
+		recent := 1
+		for _, at := range c.charges {
+			if job.RestartWindow == 0 || c.w.now-at < job.RestartWindow*105/100+10*time.Second*time.Duration(c.terms) {
+				recent++
+			}
+		}
+		if recent <= job.MaxRestarts {
+			c.fail("budget", "failed after %d failures that count, %d restarts were allowed", recent, job.MaxRestarts)
+		}
+		if o.Cause == nil {
+			c.fail("cause", "no cause")
+			return
+		}
+		for rank, f := range rd.own {
+			if f.Host == o.Cause.Host && o.Cause.GlobalRank == rank && o.Cause.Grade == 1 {
+				return
+			}
+		}
+		c.fail("cause", "%+v was not what failed by itself in round %d", *o.Cause, c.last)
+	case rdzv.EndTimeout, rdzv.EndClosed:
+	}
+}
+
+// nobodyLeftOut checks that who could be in the last round was: newcomers that came in time have ended the round before.
+func (c *checker) nobodyLeftOut(rd *simRound) {
+	job := &c.w.cfg.job
+	if c.broken != nil || job.Grow != GrowNow || job.Static || job.MaxNodeLosses > 0 || len(rd.record.Members) >= job.Max {
+		return
+	}
+	member := map[coord.SessionID]bool{}
+	for _, m := range rd.record.Members {
+		member[m.ID] = true
+	}
+	in := max(rd.decided, c.lastTerm)
+	for _, ses := range c.w.store.sorted() {
+		n := c.counts[ses.id]
+		if n == nil || n.ready == 0 || member[ses.id] || c.owner[ses.id].proc == nil || c.owner[ses.id].proc.session != ses.id {
+			continue
+		}
+		if rd.firstExit > max(in, n.ready)+job.JoinSettle+2*time.Second && rd.trouble == "" {
+			c.fail("liveness", "%s of %s was in line since %v and was left out of round %d, decided at %v, which had room", ses.id, ses.node.name, n.ready,
+				rd.record.Round, rd.decided)
+		}
+	}
+}
+
+// accepted checks a round that an agent is about to start.
+func (c *checker) accepted(p *agentProc, a *Answer) {
+	if !p.acted.before(a.Fence) {
+		c.fail("fence", "%s starts %v after %v", p.node.name, a.Fence, p.acted)
+	}
+	if now := p.node.local(); p.m.silent(now) {
+		c.fail("liveness", "%s starts round %d, which it has to stop at once", p.node.name, a.Fence.Round)
+	}
+	rd := c.w.rounds[a.Fence.Round]
+	if rd == nil || a.Place == nil || a.Place.Rank >= len(rd.record.Members) {
+		c.fail("one membership a round", "%s was told of round %d, which nobody decided", p.node.name, a.Fence.Round)
+		return
+	}
+	members := rd.record.Members
+	if members[a.Place.Rank].ID != p.session {
+		c.fail("one membership a round", "%s has rank %d of round %d, which is %s's", p.session, a.Place.Rank, a.Fence.Round, members[a.Place.Rank].ID)
+	}
+	want := Place{Rank: a.Place.Rank, Nodes: len(members), Restarts: rd.record.Restarts, Store: *members[0].Store}
+	as := &want.Assignment
+	for r, m := range members {
+		if r < a.Place.Rank {
+			as.GlobalBase += m.Nproc
+		}
+		as.GlobalWorldSize += m.Nproc
+		if m.Role == p.node.node.Role {
+			as.RoleWorldSize += m.Nproc
+			if r < a.Place.Rank {
+				as.RoleBase += m.Nproc
+			}
+		}
+	}
+	if !reflect.DeepEqual(want, *a.Place) {
+		c.fail("ranks dense and unique", "%s was told %+v, want %+v", p.node.name, *a.Place, want)
+	}
+	nonce := a.Place.Store.Nonce
+	if n, used := c.nonces[nonce]; used && n != a.Fence.Round {
+		c.fail("fresh store", "the store %s of round %d was used in round %d", nonce, a.Fence.Round, n)
+	}
+	if a.Place.Rank == 0 && nonce != p.offer.Nonce {
+		c.fail("fresh store", "the store %s of round %d is not the one that rank 0 has open, %s", nonce, a.Fence.Round, p.offer.Nonce)
+	}
+	if rd.accepted[p.session] {
+		c.fail("fence", "%s starts round %d twice", p.node.name, a.Fence.Round)
+	}
+	rd.accepted[p.session] = true
+}
+
+func (c *checker) workersStart(g *group) {
+	if g.rank != 0 {
+		c.nonces[g.nonce] = g.round
+	}
+	c.nonces[g.nonce] = g.round
+	c.overlap(g)
+}
+
+// overlap checks that workers of one round only are running.
+func (c *checker) overlap(g *group) {
+	for _, n := range c.w.nodes {
+		for _, x := range n.leftover {
+			if x == g || x.round == g.round || x.phase != alive || n.workers.frozen {
+				continue
+			}
+			switch {
+			case n.rogue || g.node.rogue:
+				c.rogue++
+			case c.w.now < n.thawed+c.w.thawGrace(n) || c.w.now < g.node.thawed+c.w.thawGrace(g.node):
+				c.thaws++ // it was frozen for longer than its session lived, and is about to be killed
+			default:
+				c.fail("no overlap", "workers of round %d run on %s while those of round %d run on %s", x.round, n.name, g.round, g.node.name)
+			}
+		}
+	}
+}
+
+// thawGrace is how long workers may go on after their whole machine stood still: nobody can stop them before it runs again, and it may
+// first have to see that its connection is broken. Where its store went down meanwhile, after it had decided another round, only the
+// lease tells.
+func (w *world) thawGrace(n *simNode) time.Duration {
+	if w.store.downAt > n.thawed-w.cfg.ttl*3 && w.store.downAt > 0 {
+		return w.cfg.ttl
+	}
+	return w.cfg.connGrace + 50*time.Millisecond
+}
+
+func (c *checker) thawed(n *simNode) {
+	for _, g := range n.leftover {
+		if g.phase == alive {
+			c.overlap(g)
+		}
+	}
+}
+
+// latest checks that what an agent acts on does not go back.
+func (c *checker) latest(p *agentProc, before Fence) {
+	if p.m.latest.Fence.before(before) {
+		c.fail("fence", "%s acts on %v after %v", p.node.name, p.m.latest.Fence, before)
+	}
+}
+
+// learned checks the outcome that an agent was told.
+func (c *checker) learned(p *agentProc, o *rdzv.Outcome) {
+	if c.outcome == nil || !reflect.DeepEqual(*o, *c.outcome) {
+		c.fail("one outcome", "%s was told %+v, the outcome is %+v", p.node.name, o, c.outcome)
+	}
+}
+
+// gaveUp checks the reason for which an agent ends by itself. Where nodes enough for a round are there, none may have waited in vain.
+func (c *checker) gaveUp(p *agentProc, err error) {
+	if !errors.Is(err, rdzv.ErrTimeout) || !c.w.calm {
+		return
+	}
+	here := map[string]bool{}
+	for _, n := range c.w.nodes {
+		if !n.gone {
+			here[n.node.Identity] = true
+		}
+	}
+	if len(here) >= c.w.cfg.job.Min && c.w.cfg.job.MaxNodeLosses == 0 && c.w.now > c.w.cfg.faults+c.w.cfg.job.JoinTimeout {
+		c.fail("liveness", "%s gave up waiting, although nodes enough are there: %v", p.node.name, err)
+	}
+	p.node.gone = true // whoever started it is told
+}
+
+// checkCounts checks how many messages a session has cost.
+func (c *checker) checkCounts(id coord.SessionID) {
+	n := c.counts[id]
+	if n == nil {
+		return
+	}
+	again := int(c.w.cfg.ttl/c.w.cfg.giveUp) + 1 // a report is written again while a store that stands still does not answer
+	if limit := 8*(n.rounds+n.terms) + 12; n.reports-again > limit || n.answers > limit {
+		c.fail("messages", "%s: %d reports and %d answers in %d rounds and %d terms", id, n.reports, n.answers, n.rounds, n.terms)
+	}
+}
+
+// decided checks that the leader's counters are right.
+func (c *checker) decided(t *term) {
+	l := t.l
+	if c.decides++; c.decides%8 != 0 {
+		return
+	}
+	eligible, fit := 0, 0
+	for _, s := range l.seats {
+		if s.counted.eligible {
+			eligible++
+		}
+		if s.counted.fit {
+			fit++
+		}
+	}
+	running, through, alive := 0, 0, 0
+	for _, p := range l.parts {
+		switch p.fate {
+		case active:
+			running++
+		case done:
+			through++
+		default:
+		}
+		if p.seat != nil {
+			alive++
+		}
+	}
+	if got, want := [5]int{l.eligible, l.fit, l.active, l.done, l.alive}, [5]int{eligible, fit, running, through, alive}; got != want {
+		c.fail("counters", "eligible, fit, active, done, alive are %v, counted %v", got, want)
+	}
+}

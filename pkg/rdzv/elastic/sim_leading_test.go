@@ -1,0 +1,373 @@
+package elastic
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/elasticrun/elasticrun/pkg/coord"
+	"github.com/elasticrun/elasticrun/pkg/rdzv"
+)
+
+// term is a leader machine with what carries out its writes: strictly in order, one commit at a time.
+type term struct {
+	w      *world
+	name   string
+	host   *actor
+	clock  simClock
+	epoch  coord.Revision
+	l      *leader
+	commit func(by coord.Revision, guards []coord.Guard, ops []simOp, done func(coord.Revision, error))
+	drop   func() // a write could not be done
+	known  map[coord.SessionID]bool
+	queue  []simCommit
+	busy   bool
+	over   bool
+	wake   time.Duration
+}
+
+type simCommit struct {
+	guards []coord.Guard
+	ops    []simOp
+}
+
+// foundIn makes of the keys of a run what a new leader has to know.
+func foundIn(state, answers, agents []simChange) found {
+	var f found
+	for _, c := range state {
+		switch v := c.value.(type) {
+		case Job:
+			f.job = &v
+		case Record:
+			if f.record == nil || v.Round > f.record.Round {
+				f.record = &v
+			}
+		case rdzv.Outcome:
+			f.outcome = &v
+		}
+	}
+	for _, c := range answers {
+		if a, ok := c.value.(Answer); ok {
+			f.answers = append(f.answers, answered{coord.SessionID(strings.TrimPrefix(c.key, prefixAnswer)), a})
+		}
+	}
+	for _, c := range agents {
+		if r, ok := c.value.(Report); ok {
+			f.agents = append(f.agents, arrival{coord.SessionID(strings.TrimPrefix(c.key, prefixAgent)), c.create, r})
+		}
+	}
+	return f
+}
+
+// begin takes over with what is in the store.
+func (t *term) begin(f found) {
+	t.known = map[coord.SessionID]bool{}
+	for _, a := range f.agents {
+		t.known[a.id] = true
+	}
+	t.l = newLeader(t.epoch, f, t.clock.read(t.w.now))
+	t.w.logf("%s leads, epoch %d: record %v, job %v, outcome %v, %d agents", t.name, t.epoch, f.record != nil, f.job != nil, f.outcome,
+		len(f.agents))
+	t.pump()
+}
+
+// batch takes note of what the watch of the agents tells.
+func (t *term) batch(b simBatch) {
+	if t.over {
+		return
+	}
+	now := t.clock.read(t.w.now)
+	if b.resync {
+		here := map[coord.SessionID]bool{}
+		for _, c := range b.changes {
+			here[coord.SessionID(strings.TrimPrefix(c.key, prefixAgent))] = true
+		}
+		ids := t.l.sessions()
+		slices.Sort(ids)
+		for _, id := range ids {
+			if !here[id] {
+				t.see(now, id, 0, nil)
+			}
+		}
+	}
+	for _, c := range b.changes {
+		id := coord.SessionID(strings.TrimPrefix(c.key, prefixAgent))
+		if r, ok := c.value.(Report); ok {
+			t.see(now, id, c.create, &r)
+		} else {
+			t.see(now, id, 0, nil)
+		}
+	}
+	t.pump()
+}
+
+func (t *term) see(now time.Duration, id coord.SessionID, created coord.Revision, r *Report) {
+	if t.w.plant.report != nil {
+		r = t.w.plant.report(t.l, r)
+	}
+	t.l.see(now, id, created, r)
+}
+
+// pump lets the leader decide and carries out what it wants.
+func (t *term) pump() {
+	if t.over {
+		return
+	}
+	now := t.clock.read(t.w.now)
+	if t.w.plant.decide != nil {
+		t.w.plant.decide(t.l, now)
+	}
+	writes, wake, timed := t.l.decide(now)
+	t.w.check.decided(t)
+	sortAnswers(writes)
+	t.queue = append(t.queue, t.commits(writes)...)
+	t.next()
+	if timed && !t.over {
+		at := t.clock.when(wake)
+		if t.wake <= t.w.now || at < t.wake {
+			t.wake = at
+			t.host.timer(at, t.pump)
+		}
+	}
+}
+
+// sortAnswers puts answers that follow each other in the order of their keys, so that the order in which a map was walked does not matter.
+func sortAnswers(writes []write) {
+	answer := func(x write) bool { return strings.HasPrefix(x.key, prefixAnswer) }
+	for i := 0; i < len(writes); {
+		j := i
+		for j < len(writes) && answer(writes[j]) {
+			j++
+		}
+		slices.SortFunc(writes[i:j], func(a, b write) int { return strings.Compare(a.key, b.key) })
+		i = j + 1
+	}
+}
+
+// commits packs writes into commits: in order, as many as a commit may have, a record first in its own.
+func (t *term) commits(writes []write) []simCommit {
+	var out []simCommit
+	full := true
+	for _, x := range writes {
+		if x.create || full || len(out[len(out)-1].ops) == coord.MaxOps ||
+			slices.ContainsFunc(out[len(out)-1].ops, func(o simOp) bool { return o.key == x.key }) {
+			c := simCommit{guards: []coord.Guard{{Key: keyLeader, Create: t.epoch}}}
+			if x.create {
+				c.guards = append(c.guards, coord.Guard{Key: x.key})
+			}
+			out = append(out, c)
+		}
+		last := &out[len(out)-1]
+		last.ops = append(last.ops, simOp{key: x.key, value: x.value, del: x.value == nil, ttl: x.ttl})
+		full = x.create
+	}
+	return out
+}
+
+func (t *term) next() {
+	if t.busy || t.over || len(t.queue) == 0 {
+		return
+	}
+	c := t.queue[0]
+	t.queue = t.queue[1:]
+	t.busy = true
+	guards := c.guards
+	if t.w.plant.guards != nil {
+		guards = t.w.plant.guards(guards)
+	}
+	t.commit(t.epoch, guards, c.ops, func(_ coord.Revision, err error) {
+		t.busy = false
+		if t.over {
+			return
+		}
+		if err != nil {
+			t.w.logf("%s drops epoch %d: %v", t.name, t.epoch, err)
+			t.over = true
+			t.drop()
+			return
+		}
+		t.next()
+	})
+}
+
+// lead begins a term in the store's process.
+func (s *simStore) lead() {
+	s.local = s.open(nil, nil)
+	rev, err := s.commit(s.local, 0, []coord.Guard{{Key: keyLeader}}, []simOp{{key: keyLeader, value: string(s.local.id), owned: true}})
+	if err != nil {
+		panic("the store's own leader: " + err.Error() + strconv.Itoa(len(s.keys)))
+	}
+	t := &term{w: s.w, name: "store", host: &s.actor, clock: s.clock, epoch: rev}
+	s.term = t
+	t.commit = func(by coord.Revision, guards []coord.Guard, ops []simOp, done func(coord.Revision, error)) {
+		ses := s.local
+		s.actor.timer(s.w.now+s.w.between(0, 2*time.Millisecond), func() {
+			if !t.over {
+				done(s.commit(ses, by, guards, ops))
+			}
+		})
+	}
+	t.drop = func() { s.w.check.fail("leader", "the store's own leader could not write") }
+	s.w.check.newLeader()
+	first := true
+	s.watch(s.local, &simWatch{prefix: prefixAgent, see: func(b simBatch) {
+		if t.over {
+			return
+		}
+		if first {
+			first = false
+			t.begin(foundIn(s.list(prefixState), s.list(prefixAnswer), b.changes))
+			return
+		}
+		t.batch(b)
+	}})
+}
+
+// elector is an agent that leads if nobody else does. It watches the leader's key, makes it where it is not there, and leads with
+// a machine of its own for each key that it made.
+type elector struct {
+	p       *agentProc
+	ses     *simSession
+	key     coord.Revision // of the leader's key, 0 while there is none
+	mine    bool           // it is this session's
+	asked   bool           // a commit of the key is on its way
+	term    *term
+	watches []*simWatch
+	over    bool
+}
+
+func newElector(p *agentProc, ses *simSession) *elector {
+	c := &elector{p: p, ses: ses}
+	c.watch(keyLeader, c.see)
+	return c
+}
+
+func (c *elector) watch(prefix string, see func(simBatch)) *simWatch {
+	x := &simWatch{prefix: prefix, see: func(b simBatch) {
+		if !c.over && !c.p.dead {
+			see(b)
+		}
+	}}
+	c.watches = append(c.watches, x)
+	c.p.watch(x)
+	return x
+}
+
+// see takes note of who has the leader's key.
+func (c *elector) see(b simBatch) {
+	if b.resync {
+		c.key, c.mine = 0, false
+	}
+	for _, x := range b.changes {
+		c.key, c.mine = x.create, x.value == string(c.ses.id)
+	}
+	if t := c.term; t != nil && c.key != t.epoch && b.revision >= t.epoch {
+		c.w().logf("%s sees that epoch %d is over", c.p.node.name, t.epoch)
+		c.forget()
+	}
+	c.act()
+}
+
+func (c *elector) w() *world { return c.p.w }
+
+// act campaigns, or gives back a key that no machine goes with.
+func (c *elector) act() {
+	switch {
+	case c.over || c.asked || c.p.dead || c.p.leaving || c.p.ending || c.term != nil:
+	case c.key == 0:
+		c.asked = true
+		c.p.commit(0, []coord.Guard{{Key: keyLeader}}, []simOp{{key: keyLeader, value: string(c.ses.id), owned: true}},
+			func(rev coord.Revision, err error) {
+				c.asked = false
+				switch {
+				case c.over:
+				case err == nil:
+					c.key, c.mine = rev, true
+					c.lead(rev)
+				default:
+					c.later()
+				}
+			})
+	case c.mine:
+		c.asked = true
+		c.p.commit(0, []coord.Guard{{Key: keyLeader, Create: c.key}}, []simOp{{key: keyLeader, del: true}},
+			func(_ coord.Revision, _ error) {
+				c.asked = false
+				c.later()
+			})
+	}
+}
+
+// later looks again, in case that nothing changes by which it would see it.
+func (c *elector) later() {
+	c.p.later(c.w().between(20*time.Millisecond, 100*time.Millisecond), c.act)
+}
+
+// lead begins a term.
+func (c *elector) lead(epoch coord.Revision) {
+	w := c.w()
+	t := &term{w: w, name: c.p.node.name, host: &c.p.node.agent, clock: c.p.node.clock, epoch: epoch, commit: c.p.commit}
+	t.drop = func() {
+		c.forget()
+		c.later()
+	}
+	c.term = t
+	w.check.newLeader()
+	if c.p.conn == nil {
+		t.over = true
+		t.drop()
+		return
+	}
+	var all [3][]simChange
+	var have [3]bool
+	for i, prefix := range []string{prefixState, prefixAnswer, prefixAgent} {
+		var x *simWatch
+		x = c.watch(prefix, func(b simBatch) {
+			switch {
+			case c.term != t || t.over:
+			case t.l != nil:
+				t.batch(b)
+			default:
+				all[i], have[i] = merge(all[i], b), true
+				x.closed = prefix != prefixAgent
+				if have[0] && have[1] && have[2] {
+					t.begin(foundIn(all[0], all[1], all[2]))
+				}
+			}
+		})
+	}
+}
+
+// merge takes a batch into what is known.
+func merge(known []simChange, b simBatch) []simChange {
+	if b.resync {
+		return b.changes
+	}
+	for _, c := range b.changes {
+		known = slices.DeleteFunc(slices.Clone(known), func(k simChange) bool { return k.key == c.key })
+		if !c.deleted {
+			known = append(known, c)
+		}
+	}
+	return known
+}
+
+// forget drops the machine.
+func (c *elector) forget() {
+	if c.term != nil {
+		c.term.over = true
+		c.term = nil
+	}
+	for _, x := range c.watches[1:] {
+		x.closed = true
+	}
+	c.watches = c.watches[:1]
+}
+
+// stop ends the candidate with its session.
+func (c *elector) stop() {
+	c.forget()
+	c.over = true
+	c.watches[0].closed = true
+}

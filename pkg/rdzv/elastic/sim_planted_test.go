@@ -1,0 +1,98 @@
+package elastic
+
+import (
+	"testing"
+	"time"
+
+	"github.com/elasticrun/elasticrun/pkg/coord"
+)
+
+// planted are bugs on purpose, each at a seam between a machine and the world; the zero value has none.
+type planted struct {
+	guards    func([]coord.Guard) []coord.Guard            // those of a leader's commit
+	report    func(l *leader, r *Report) *Report           // as the leader sees it
+	decide    func(l *leader, now time.Duration)           // before the leader decides
+	batch     func(w *world, x *simWatch, b simBatch) bool // true: it is lost, and nobody hears of it
+	member    func(m *member, now time.Duration)           // before the member does what time asks for
+	answer    func(m *member, a Answer)                    // before the member is shown an answer
+	noBound   bool                                         // stops are not bounded
+	slowWatch bool                                         // what a watch tells may come long after a keep-alive's answer
+	overtaken bool                                         // a commit that was given up may be done after later ones
+}
+
+// TestSimulationFindsPlantedBugs breaks what the design's rules protect, one at a time: the suite must notice each of them.
+func TestSimulationFindsPlantedBugs(t *testing.T) {
+	for _, bug := range []struct {
+		name  string
+		plant planted
+	}{
+		{"a leader's writes are not guarded", planted{
+			guards: func([]coord.Guard) []coord.Guard { return nil },
+		}},
+		{"a round is decided before the workers of the last one have stopped", planted{
+			decide: func(l *leader, now time.Duration) {
+				for r := range l.parts {
+					if p := &l.parts[r]; l.state == halting && p.fate == active && p.seat != nil {
+						stopped := p.seat.report
+						stopped.Phase, stopped.Fence = Ready, l.fence()
+						l.reported(now, p.seat, stopped)
+					}
+				}
+			},
+		}},
+		{"an agent that the store does not answer goes on", planted{
+			member: func(m *member, now time.Duration) { m.proof = now },
+		}},
+		{"the verdict does not wait for all nodes", planted{
+			decide: func(l *leader, now time.Duration) {
+				if l.state == halting && l.blame.failure != nil {
+					l.verdict(now)
+				}
+			},
+		}},
+		{"an agent starts a round again that it has left", planted{
+			answer: func(m *member, a Answer) {
+				if a.Kind == Run && m.state == ready {
+					m.fence, m.latest = Fence{}, Answer{}
+				}
+			},
+		}},
+		{"a watch has a gap and says nothing", planted{
+			batch: func(w *world, _ *simWatch, b simBatch) bool { return !b.resync && w.chance(0.02) },
+		}},
+		{"workers that succeeded stay done when others fail", planted{
+			decide: func(l *leader, _ time.Duration) {
+				for r := range l.parts {
+					if p := &l.parts[r]; l.state == halting && p.fate == active && p.seat != nil && p.seat.report.Phase == Done {
+						l.retire(p, stopped)
+					}
+				}
+			},
+		}},
+		{"a victim is blamed like a cause", planted{
+			report: func(_ *leader, r *Report) *Report {
+				if r != nil && r.Failure != nil {
+					same := *r
+					f := *r.Failure
+					f.Grade, same.Failure = 1, &f
+					return &same
+				}
+				return r
+			},
+		}},
+		{"failures after the end for newcomers are charged", planted{
+			decide: func(l *leader, _ time.Duration) { l.grown = moment{} },
+		}},
+		{"an agent takes its time to stop workers, whatever it was told", planted{noBound: true}},
+		{"a keep-alive is answered before what was to be told", planted{slowWatch: true}},
+		{"a commit that was given up is done after a later one", planted{overtaken: true}},
+	} {
+		t.Run(bug.name, func(t *testing.T) {
+			bad, _ := explore(1000, bug.plant)
+			if bad == nil {
+				t.Fatal("1,000 seeds have not found it")
+			}
+			t.Logf("%q (%s) after %d seeds", bad.check.broken.invariant, bad.check.broken.text, bad.seed+1)
+		})
+	}
+}

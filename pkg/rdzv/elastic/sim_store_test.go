@@ -1,0 +1,387 @@
+package elastic
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/elasticrun/elasticrun/pkg/coord"
+	"github.com/elasticrun/elasticrun/pkg/rdzv"
+)
+
+// simStore is a model of a coord.Store's server: one linear history, sessions with leases, watches.
+type simStore struct {
+	w        *world
+	actor    actor
+	up       bool
+	clock    simClock
+	rev      coord.Revision
+	keys     map[string]*simKey
+	sessions map[coord.SessionID]*simSession
+	all      map[coord.SessionID]*simSession // with those that have ended
+	watches  []*simWatch
+	skipped  time.Duration // pauses, which prolong all leases
+	local    *simSession   // of the leader in the store's process
+	term     *term
+	restarts int
+	downAt   time.Duration
+}
+
+type simKey struct {
+	key     string
+	value   any
+	create  coord.Revision
+	changed coord.Revision
+	owner   *simSession
+}
+
+type simSession struct {
+	id    coord.SessionID
+	node  *simNode // nil: the store's own
+	conn  *simConn
+	lease time.Duration // how long the last keep-alive lets it live, by the store's clock without pauses
+	ends  time.Duration // when it ends
+	due   bool          // a timer runs
+	ended bool
+	turn  int // commits of an earlier turn come too late
+}
+
+type simWatch struct {
+	prefix  string
+	session *simSession
+	see     func(simBatch)
+	resync  bool
+	pending []simChange
+	flush   bool // is on its way
+	closed  bool
+}
+
+// simChange is a coord.Event. The value is not encoded, but for some seeds.
+type simChange struct {
+	key     string
+	value   any
+	create  coord.Revision
+	deleted bool
+}
+
+type simBatch struct {
+	revision coord.Revision
+	resync   bool
+	changes  []simChange
+}
+
+type simOp struct {
+	key   string
+	value any
+	del   bool
+	owned bool
+	ttl   time.Duration
+}
+
+func (w *world) newStore() *simStore {
+	s := &simStore{
+		w: w, clock: w.newClock(), keys: map[string]*simKey{}, sessions: map[coord.SessionID]*simSession{},
+		all: map[coord.SessionID]*simSession{}, up: true,
+	}
+	s.actor.w = w
+	return s
+}
+
+func (s *simStore) time() time.Duration { return s.clock.read(s.w.now) - s.skipped }
+
+// open begins a session.
+func (s *simStore) open(n *simNode, c *simConn) *simSession {
+	s.w.sessions++
+	ses := &simSession{id: coord.SessionID(fmt.Sprintf("%02x-%d", s.w.rng.IntN(256), s.w.sessions)), node: n, conn: c}
+	s.sessions[ses.id], s.all[ses.id] = ses, ses
+	if n != nil {
+		s.keepAlive(ses)
+	}
+	return ses
+}
+
+func (s *simStore) keepAlive(ses *simSession) {
+	ses.lease = s.time() + s.w.cfg.ttl
+	s.setEnd(ses, ses.lease)
+}
+
+func (s *simStore) setEnd(ses *simSession, at time.Duration) {
+	sooner := at < ses.ends
+	ses.ends = at
+	if !ses.due || sooner {
+		ses.due = true
+		s.actor.timer(s.clock.when(at+s.skipped), func() { s.lapse(ses) })
+	}
+}
+
+// lapse ends a session whose lease is over.
+func (s *simStore) lapse(ses *simSession) {
+	switch {
+	case ses.ended || !s.up:
+	case s.time() >= ses.ends:
+		s.end(ses, "its time is over")
+	default:
+		s.actor.timer(s.clock.when(ses.ends+s.skipped), func() { s.lapse(ses) })
+	}
+}
+
+// end ends a session; its keys vanish.
+func (s *simStore) end(ses *simSession, why string) {
+	if ses.ended {
+		return
+	}
+	ses.ended = true
+	delete(s.sessions, ses.id)
+	if ses.node != nil {
+		s.w.logf("store: session %s of %s ends: %s", ses.id, ses.node.name, why)
+		s.w.check.sessionEnded(ses)
+	}
+	var mine []*simKey
+	for _, k := range s.keys {
+		if k.owner == ses {
+			mine = append(mine, k)
+		}
+	}
+	slices.SortFunc(mine, func(a, b *simKey) int { return strings.Compare(a.key, b.key) })
+	if len(mine) > 0 {
+		s.rev++
+	}
+	for _, k := range mine {
+		delete(s.keys, k.key)
+		s.tell(simChange{key: k.key, deleted: true})
+	}
+	s.watches = slices.DeleteFunc(s.watches, func(x *simWatch) bool { return x.session == ses })
+	if c := ses.conn; c != nil {
+		s.w.send(c, down, func() { c.node.proc.sessionLost(ses.id) })
+	}
+}
+
+// broke takes note that a connection is gone.
+func (s *simStore) broke(c *simConn) {
+	c.storeGone = true
+	for _, ses := range s.sorted() {
+		if ses.conn == c {
+			ses.conn = nil
+			if !s.w.cfg.etcd {
+				s.w.logf("store: the connection of %s (%s) is broken", ses.id, ses.node.name)
+				s.setEnd(ses, min(ses.ends, s.time()+resumeWindow))
+			}
+		}
+	}
+}
+
+// resumeWindow is how long a session outlives its connection in the embedded store.
+const resumeWindow = 300 * time.Millisecond
+
+func (s *simStore) sorted() []*simSession {
+	out := make([]*simSession, 0, len(s.sessions))
+	for _, ses := range s.sessions {
+		out = append(out, ses)
+	}
+	slices.SortFunc(out, func(a, b *simSession) int { return cmp.Compare(a.id, b.id) })
+	return out
+}
+
+// ofCommit finds the session of a commit. What belongs to no session needs none that lives.
+func (s *simStore) ofCommit(id coord.SessionID, by coord.Revision) *simSession {
+	if by != 0 && s.w.cfg.etcd {
+		return s.all[id]
+	}
+	return s.sessions[id]
+}
+
+// commit does all ops or none. by is the epoch of the leader that asks for it, 0 for an agent.
+func (s *simStore) commit(ses *simSession, by coord.Revision, guards []coord.Guard, ops []simOp) (coord.Revision, error) {
+	if ses.ended && by == 0 {
+		return 0, coord.ErrSessionLost
+	}
+	if len(ops) > coord.MaxOps {
+		s.w.check.fail("commits", "%d ops in a commit", len(ops))
+	}
+	for _, g := range guards {
+		var create coord.Revision
+		if k := s.keys[g.Key]; k != nil {
+			create = k.create
+		}
+		if create != g.Create {
+			return 0, coord.ErrConflict
+		}
+	}
+	s.w.check.committing(by, ops)
+	changes := false
+	for _, op := range ops {
+		changes = changes || !op.del || s.keys[op.key] != nil
+	}
+	if !changes {
+		return s.rev, nil
+	}
+	s.rev++
+	for _, op := range ops {
+		s.apply(ses, op)
+	}
+	s.w.check.committed(ses, by, ops)
+	return s.rev, nil
+}
+
+func (s *simStore) apply(ses *simSession, op simOp) {
+	k := s.keys[op.key]
+	if op.del {
+		if k != nil {
+			delete(s.keys, op.key)
+			s.tell(simChange{key: op.key, deleted: true})
+		}
+		return
+	}
+	if k == nil {
+		k = &simKey{key: op.key, create: s.rev}
+		s.keys[op.key] = k
+	}
+	k.value, k.owner, k.changed = s.w.wire(op.value), nil, s.rev
+	if op.owned {
+		k.owner = ses
+	}
+	if op.ttl > 0 {
+		rev := s.rev
+		s.actor.timer(s.w.now+op.ttl, func() {
+			if k := s.keys[op.key]; k != nil && k.changed == rev {
+				s.rev++
+				delete(s.keys, op.key)
+				s.tell(simChange{key: op.key, deleted: true})
+			}
+		})
+	}
+	s.tell(simChange{key: op.key, value: k.value, create: k.create})
+}
+
+// tell queues a change for all who watch its key.
+func (s *simStore) tell(c simChange) {
+	for _, x := range s.watches {
+		if x.closed || x.resync || !strings.HasPrefix(c.key, x.prefix) {
+			continue
+		}
+		if s.w.cfg.merges {
+			x.pending = slices.DeleteFunc(x.pending, func(p simChange) bool { return p.key == c.key })
+		}
+		x.pending = append(x.pending, c)
+		s.schedule(x)
+	}
+}
+
+func (s *simStore) schedule(x *simWatch) {
+	if x.flush {
+		return
+	}
+	x.flush = true
+	s.actor.timer(s.w.now+s.w.between(0, s.w.cfg.gather), func() {
+		x.flush = false
+		s.deliver(x)
+	})
+}
+
+// deliver sends what a watch has not been told.
+func (s *simStore) deliver(x *simWatch) {
+	ses := x.session
+	if x.closed || ses.ended || ses.node != nil && ses.conn == nil || !x.resync && len(x.pending) == 0 {
+		return
+	}
+	b := simBatch{revision: s.rev, changes: x.pending}
+	if x.resync || s.w.chance(s.w.cfg.resyncs) {
+		b.resync, b.changes = true, s.list(x.prefix)
+	}
+	x.resync, x.pending = false, nil
+	if s.w.plant.batch != nil && s.w.plant.batch(s.w, x, b) {
+		return
+	}
+	if ses.node == nil {
+		x.see(b)
+		return
+	}
+	see := func() {
+		if !x.closed {
+			x.see(b)
+		}
+	}
+	if s.w.plant.slowWatch && s.w.chance(0.1) {
+		s.w.sendAside(ses.conn, down, s.w.between(0, 20*time.Second), see)
+		return
+	}
+	s.w.send(ses.conn, down, see)
+}
+
+// list returns the keys with a prefix.
+func (s *simStore) list(prefix string) []simChange {
+	var out []simChange
+	for _, k := range s.keys {
+		if strings.HasPrefix(k.key, prefix) {
+			out = append(out, simChange{key: k.key, value: k.value, create: k.create})
+		}
+	}
+	slices.SortFunc(out, func(a, b simChange) int { return strings.Compare(a.key, b.key) })
+	return out
+}
+
+// watch begins a watch.
+func (s *simStore) watch(ses *simSession, x *simWatch) {
+	if ses.ended {
+		return
+	}
+	x.session, x.resync = ses, true
+	s.watches = append(s.watches, x)
+	s.deliver(x)
+}
+
+// resume gives a session a new connection, in place of any old one.
+func (s *simStore) resume(id coord.SessionID, c *simConn) bool {
+	ses := s.sessions[id]
+	if ses == nil {
+		return false
+	}
+	if ses.conn != nil {
+		ses.conn.storeGone = true
+	}
+	ses.conn = c
+	s.setEnd(ses, ses.lease)
+	for _, x := range s.watches {
+		if x.session == ses {
+			x.resync, x.pending = true, nil
+			s.schedule(x)
+		}
+	}
+	return true
+}
+
+// wire takes a value through its encoding, for some seeds.
+func (w *world) wire(v any) any {
+	if !w.cfg.encode {
+		return v
+	}
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	switch v.(type) {
+	case Report:
+		return decoded[Report](b)
+	case Answer:
+		return decoded[Answer](b)
+	case Record:
+		return decoded[Record](b)
+	case Job:
+		return decoded[Job](b)
+	case rdzv.Outcome:
+		return decoded[rdzv.Outcome](b)
+	default:
+		return v
+	}
+}
+
+func decoded[T any](b []byte) T {
+	var v T
+	if err := json.Unmarshal(b, &v); err != nil {
+		panic(err)
+	}
+	return v
+}

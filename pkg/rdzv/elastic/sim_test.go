@@ -1,0 +1,114 @@
+package elastic
+
+import (
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/elasticrun/elasticrun/internal/testenv"
+)
+
+// TestSimulation lives through many jobs with faults. To see one again:
+//
+//	ELASTICRUN_SEED=N go test -run TestSimulation ./pkg/rdzv/elastic
+func TestSimulation(t *testing.T) {
+	if text := os.Getenv("ELASTICRUN_SEED"); text != "" {
+		seed, err := strconv.ParseUint(text, 10, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w := draw(seed)
+		w.tracing = true
+		w.live()
+		t.Logf("%+v\n%s", w.cfg, strings.Join(w.trace, "\n"))
+		if w.check.broken != nil {
+			t.Fatalf("seed %d breaks %s: %s", seed, w.check.broken.invariant, w.check.broken.text)
+		}
+		return
+	}
+	bad, seen := explore(testenv.Repeat(t, 1000, 10000), planted{})
+	t.Logf("%+v", seen)
+	if bad != nil {
+		t.Fatal(replay(bad.seed))
+	}
+}
+
+// simSum says what the seeds have been through.
+type simSum struct {
+	seeds, events, rounds, charges, terms, sessions, agents, rogue, thaws int
+	places, reports, answers                                              int
+	endings                                                               map[string]int
+	simulated                                                             time.Duration
+}
+
+func (s *simSum) add(w *world) {
+	c := w.check
+	if s.endings == nil {
+		s.endings = map[string]int{}
+	}
+	s.seeds, s.events, s.rounds, s.charges = s.seeds+1, s.events+w.events, s.rounds+c.last+1, s.charges+len(c.charges)
+	s.places, s.reports, s.answers = s.places+c.places, s.reports+c.reports, s.answers+c.answers
+	s.terms, s.sessions, s.agents = s.terms+c.terms, s.sessions+w.sessions, s.agents+w.pids
+	s.rogue, s.thaws, s.simulated = s.rogue+c.rogue, s.thaws+c.thaws, s.simulated+w.now
+	if c.outcome != nil {
+		s.endings[string(c.outcome.Ending)]++
+	}
+}
+
+// explore lives through seeds 0 to n-1, until one breaks an invariant, which it returns.
+func explore(n int, plant planted) (bad *world, seen simSum) {
+	var next atomic.Int64
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		wg.Go(func() {
+			for {
+				seed := int(next.Add(1) - 1)
+				mu.Lock()
+				stop := seed >= n || bad != nil
+				mu.Unlock()
+				if stop {
+					return
+				}
+				w := draw(uint64(seed))
+				w.plant = plant
+				w.live()
+				mu.Lock()
+				seen.add(w)
+				if w.check.broken != nil && (bad == nil || w.seed < bad.seed) {
+					bad = w
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	return bad, seen
+}
+
+// replay lives through a seed again and tells how it ends.
+func replay(seed uint64) string {
+	w := draw(seed)
+	w.tracing = true
+	w.live()
+	text := "no invariant was broken"
+	if b := w.check.broken; b != nil {
+		text = b.invariant + ": " + b.text
+	}
+	return "seed " + strconv.FormatUint(seed, 10) + " (" + w.cfg.profile + "): " + text + "\nreplay: ELASTICRUN_SEED=" + strconv.FormatUint(seed, 10) +
+		" go test -run 'TestSimulation$' ./pkg/rdzv/elastic\n" + strings.Join(w.trace[max(0, len(w.trace)-100):], "\n")
+}
+
+// TestSimulationIsReplayable: a seed tells everything, byte for byte.
+func TestSimulationIsReplayable(t *testing.T) {
+	for seed := range uint64(len(simProfiles)) {
+		if a, b := replay(seed), replay(seed); a != b {
+			t.Errorf("seed %d goes two ways:\n%s\n\n%s", seed, a, b)
+		}
+	}
+}

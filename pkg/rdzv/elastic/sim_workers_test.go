@@ -1,0 +1,246 @@
+package elastic
+
+import (
+	"slices"
+	"time"
+
+	"github.com/elasticrun/elasticrun/pkg/coord"
+	"github.com/elasticrun/elasticrun/pkg/rdzv"
+)
+
+// simRound is what the simulator knows of a round: what was decided, and what has really happened.
+type simRound struct {
+	record  Record
+	epoch   coord.Revision
+	decided time.Duration
+	length  time.Duration // how long the workers compute once all have started
+	fails   int           // the rank that fails by itself, -1 for none
+	failsAt time.Duration // after the start; above length: while the others exit
+	groups  []*group      // by rank, nil before they start
+	forked  int
+	broken  bool // a worker has died otherwise than by exiting with 0
+	started bool
+
+	own       map[int]rdzv.Failure // by rank: groups with a worker that failed by itself, and whose agent learned of it
+	ready     map[coord.SessionID]bool
+	ended     map[coord.SessionID]bool
+	firstExit time.Duration
+	exited    map[int]bool // by rank: all workers exited with 0
+	trouble   string       // why a failure may be forgiven; empty for no reason
+	grown     bool         // it was ended for newcomers
+	accepted  map[coord.SessionID]bool
+}
+
+// group is the workers of one node in one round.
+type group struct {
+	w        *world
+	node     *simNode
+	proc     *agentProc
+	rd       *simRound
+	round    int
+	rank     int
+	nonce    string
+	phase    groupPhase
+	stubborn bool // ignores SIGTERM
+	stopped  bool // was told to stop: its failures are nobody's fault
+	failed   bool // a worker has failed
+	killAt   time.Duration
+	orphan   bool // its agent has died
+}
+
+type groupPhase int
+
+const (
+	forking groupPhase = iota
+	alive
+	gone
+)
+
+// newGroup starts workers for a round that was accepted.
+func newGroup(p *agentProc, a *Answer) *group {
+	w := p.w
+	rd := w.rounds[a.Fence.Round]
+	g := &group{
+		w: w, node: p.node, proc: p, rd: rd, round: a.Fence.Round, rank: a.Place.Rank, nonce: a.Place.Store.Nonce,
+		stubborn: w.chance(w.cfg.stubborn), killAt: -1,
+	}
+	p.node.workers.timer(w.now+w.between(5*time.Millisecond, 500*time.Millisecond), g.fork)
+	return g
+}
+
+func (g *group) fork() {
+	if g.phase != forking {
+		return
+	}
+	g.phase = alive
+	g.w.logf("%s workers of round %d start", g.node.name, g.round)
+	g.w.check.workersStart(g)
+	g.node.leftover = append(g.node.leftover, g)
+	rd := g.rd
+	rd.groups[g.rank] = g
+	rd.forked++
+	switch {
+	case rd.broken:
+		g.suffer()
+	case rd.forked == len(rd.groups):
+		rd.begin(g.w)
+	}
+}
+
+// begin lets the workers compute, once they are all there.
+func (rd *simRound) begin(w *world) {
+	rd.started = true
+	length := rd.length
+	if w.calm {
+		length = w.cfg.calmLength
+	}
+	for r, g := range rd.groups {
+		exit := length + w.between(0, 300*time.Millisecond)
+		if r == rd.fails {
+			g.node.workers.timer(w.now+rd.failsAt, g.failByItself)
+			exit = rd.failsAt + time.Hour
+		}
+		g.node.workers.timer(w.now+exit, g.succeed)
+	}
+}
+
+func (g *group) succeed() {
+	if g.phase != alive || g.stopped || g.failed || g.rd.broken {
+		return
+	}
+	if len(g.rd.exited) == 0 {
+		g.rd.firstExit = g.w.now
+	}
+	g.rd.exited[g.rank] = true
+	g.finish(true)
+}
+
+func (g *group) failByItself() {
+	if g.phase == alive && !g.stopped && !g.failed {
+		g.w.logf("%s a worker of round %d fails by itself", g.node.name, g.round)
+		g.fail(1)
+	}
+}
+
+// suffer lets a worker fail because a peer on another node is gone, or hang.
+func (g *group) suffer() {
+	if g.w.chance(g.w.cfg.victims) {
+		g.node.workers.timer(g.w.now+g.w.between(0, 500*time.Millisecond), func() {
+			if g.phase == alive && !g.stopped && !g.failed {
+				g.fail(2)
+			}
+		})
+	}
+}
+
+// fail is the first failure in the group. The rest lives on until the agent stops it.
+func (g *group) fail(grade int) {
+	g.failed = true
+	at, p := g.node.local(), g.proc
+	f := rdzv.Failure{Host: g.node.name, GlobalRank: g.rank, ExitCode: 1, Grade: grade}
+	g.tearDown()
+	g.node.agent.do(false, func() {
+		if g.phase != alive || p.dead || g.stopped {
+			return
+		}
+		f.Age = g.node.local() - at
+		if grade == 1 && p.job == g {
+			g.rd.own[g.rank] = f
+		}
+		p.workerFailed(g, f)
+	})
+}
+
+// tearDown lets the peers on other nodes notice.
+func (g *group) tearDown() {
+	g.rd.broken = true
+	for _, other := range g.rd.groups {
+		if other != nil && other != g && other.phase == alive {
+			other.suffer()
+		}
+	}
+}
+
+// stop is SIGTERM, and SIGKILL after the grace, or in killIn if that is sooner and not below 0.
+func (g *group) stop(killIn time.Duration) {
+	if g.w.plant.noBound {
+		killIn = -1
+	}
+	w, grace := g.w, g.w.cfg.grace
+	if killIn >= 0 {
+		grace = min(grace, time.Duration(float64(killIn)/g.node.clock.rate))
+	}
+	killAt := w.now + grace
+	if g.phase == forking {
+		g.finish(false)
+		return
+	}
+	if g.killAt < 0 || killAt < g.killAt {
+		g.killAt = killAt
+		g.node.agent.timer(killAt, func() {
+			if !g.orphan && g.killAt <= w.now {
+				g.kill()
+			}
+		})
+	}
+	if !g.stopped {
+		g.stopped = true
+		if !g.stubborn {
+			g.node.workers.timer(w.now+w.between(0, w.cfg.grace), func() { g.finish(false) })
+		}
+	}
+}
+
+// kill is SIGKILL.
+func (g *group) kill() {
+	switch g.phase {
+	case forking:
+		g.finish(false)
+	case alive:
+		g.stopped = true
+		g.w.after(g.w.between(0, 5*time.Millisecond), func() { g.finish(false) })
+	case gone:
+	}
+}
+
+// finish is the end of the last worker.
+func (g *group) finish(ok bool) {
+	if g.phase == gone {
+		return
+	}
+	was := g.phase
+	g.phase = gone
+	n := g.node
+	n.leftover = slices.DeleteFunc(n.leftover, func(x *group) bool { return x == g })
+	if was == alive && !ok {
+		g.tearDown()
+	}
+	if was == alive {
+		g.w.logf("%s workers of round %d are gone, success %v", n.name, g.round, ok)
+	}
+	p := g.proc
+	n.agent.do(false, func() { p.workersGone(g, ok) })
+}
+
+// plan says how a round will go, as it is decided.
+func (w *world) plan(rec Record, epoch coord.Revision) *simRound {
+	rd := &simRound{
+		record: rec, epoch: epoch, decided: w.now, fails: -1, groups: make([]*group, len(rec.Members)),
+		own: map[int]rdzv.Failure{}, ready: map[coord.SessionID]bool{}, ended: map[coord.SessionID]bool{}, exited: map[int]bool{},
+		accepted: map[coord.SessionID]bool{},
+	}
+	if w.calm {
+		rd.length = w.cfg.calmLength
+		return rd
+	}
+	rd.length = w.between(500*time.Millisecond, w.cfg.length)
+	if w.chance(w.cfg.failures) {
+		rd.fails = w.rng.IntN(len(rec.Members))
+		if rd.failsAt = w.between(0, rd.length); w.chance(0.4) {
+			rd.failsAt = rd.length + w.between(0, 300*time.Millisecond) // while the others exit
+		}
+	} else if !w.chance(w.cfg.success) {
+		rd.length = w.cfg.faults
+	}
+	return rd
+}

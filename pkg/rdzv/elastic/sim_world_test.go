@@ -1,0 +1,301 @@
+package elastic
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+)
+
+// world is one simulated job: its nodes, their workers, the network and the coordination store, in one goroutine. All that happens
+// follows from the seed.
+type world struct {
+	seed  uint64
+	cfg   simConfig
+	rng   *rand.Rand
+	now   time.Duration
+	queue simQueue
+	seq   uint64
+
+	store  *simStore
+	nodes  []*simNode
+	rounds map[int]*simRound
+	check  *checker
+	plant  planted
+
+	calm     bool // faults are over: workers succeed, the network is good
+	ended    time.Duration
+	tracing  bool
+	trace    []string
+	events   int
+	sessions int
+	nonces   int
+	pids     int
+}
+
+// simEvent is something that will happen.
+type simTimed struct {
+	at  time.Duration
+	seq uint64
+	do  func()
+}
+
+// simQueue is a heap of what will happen, the first at the top.
+type simQueue []simTimed
+
+func (q simQueue) less(i, j int) bool {
+	return q[i].at < q[j].at || q[i].at == q[j].at && q[i].seq < q[j].seq
+}
+
+func (q *simQueue) push(e simTimed) {
+	*q = append(*q, e)
+	h := *q
+	for i := len(h) - 1; i > 0; {
+		up := (i - 1) / 2
+		if !h.less(i, up) {
+			return
+		}
+		h[i], h[up] = h[up], h[i]
+		i = up
+	}
+}
+
+func (q *simQueue) pop() simTimed {
+	h := *q
+	first, last := h[0], len(h)-1
+	h[0], h[last] = h[last], simTimed{}
+	h = h[:last]
+	*q = h
+	for i := 0; ; {
+		least := i
+		for _, c := range [2]int{2*i + 1, 2*i + 2} {
+			if c < len(h) && h.less(c, least) {
+				least = c
+			}
+		}
+		if least == i {
+			return first
+		}
+		h[i], h[least] = h[least], h[i]
+		i = least
+	}
+}
+
+// at lets something happen at that time.
+func (w *world) at(t time.Duration, do func()) {
+	w.seq++
+	w.queue.push(simTimed{max(t, w.now), w.seq, do})
+}
+
+// after lets something happen in d.
+func (w *world) after(d time.Duration, do func()) { w.at(w.now+d, do) }
+
+// run lets everything happen up to that time, or until an invariant is broken or stop says so.
+func (w *world) run(until time.Duration, stop func() bool) {
+	for len(w.queue) > 0 && w.queue[0].at <= until && w.check.broken == nil && !stop() {
+		e := w.queue.pop()
+		w.now = e.at
+		w.events++
+		e.do()
+	}
+	if w.check.broken == nil && !stop() {
+		w.now = until
+	}
+}
+
+func (w *world) chance(p float64) bool { return p > 0 && w.rng.Float64() < p }
+
+// between draws a time evenly.
+func (w *world) between(lo, hi time.Duration) time.Duration {
+	if hi <= lo {
+		return lo
+	}
+	return lo + time.Duration(w.rng.Int64N(int64(hi-lo)))
+}
+
+func (w *world) logf(format string, args ...any) {
+	if w.tracing {
+		w.trace = append(w.trace, fmt.Sprintf("%12.6f ", w.now.Seconds())+fmt.Sprintf(format, args...))
+	}
+}
+
+// simClock is a machine's monotonic clock: it has any origin and goes up to 1 % wrong.
+type simClock struct {
+	origin time.Duration
+	rate   float64
+}
+
+func (w *world) newClock() simClock {
+	return simClock{w.between(0, 1e6*time.Second), 1 + (w.rng.Float64()-0.5)*0.02}
+}
+
+func (c simClock) read(now time.Duration) time.Duration {
+	return c.origin + time.Duration(float64(now)*c.rate)
+}
+
+// when is the time at which the clock shows at least that.
+func (c simClock) when(local time.Duration) time.Duration {
+	return time.Duration(float64(local-c.origin)/c.rate) + 2
+}
+
+// actor is what can be frozen: a process, or a node's workers.
+type actor struct {
+	w       *world
+	frozen  bool
+	until   time.Duration
+	backlog []simHeld
+}
+
+type simHeld struct {
+	timer bool
+	do    func()
+}
+
+// do lets the actor do something now, or once it goes on.
+func (a *actor) do(timer bool, do func()) {
+	if a.frozen {
+		a.backlog = append(a.backlog, simHeld{timer, do})
+		return
+	}
+	do()
+}
+
+// timer lets the actor do something then.
+func (a *actor) timer(at time.Duration, do func()) {
+	a.w.at(at, func() { a.do(true, do) })
+}
+
+// freeze stops the actor for d. What it missed comes in order, but either timers or messages may come first.
+func (a *actor) freeze(d time.Duration) {
+	if a.frozen {
+		return
+	}
+	a.frozen, a.until = true, a.w.now+d
+	timersFirst := a.w.chance(0.5)
+	a.w.after(d, func() {
+		a.frozen = false
+		backlog := a.backlog
+		a.backlog = nil
+		for _, timers := range []bool{timersFirst, !timersFirst} {
+			for _, h := range backlog {
+				if h.timer == timers {
+					a.do(h.timer, h.do)
+				}
+			}
+		}
+	})
+}
+
+// simConn is a connection of an agent to the store.
+type simConn struct {
+	node       *simNode
+	broken     bool // what is sent from now on is lost
+	storeGone  bool // the store does not read it any more
+	clientGone bool // nor does the agent
+	arrives    [2]time.Duration
+}
+
+// The directions of a connection.
+const (
+	up   = 0 // to the store
+	down = 1
+)
+
+// delay draws how long a message takes.
+func (w *world) delay() time.Duration {
+	if !w.calm && w.chance(w.cfg.spikes) {
+		return w.between(5*time.Millisecond, 400*time.Millisecond)
+	}
+	return w.between(50*time.Microsecond, 3*time.Millisecond)
+}
+
+// send takes a message over a connection, in order. A cut link holds it; a broken connection loses it.
+func (w *world) send(c *simConn, dir int, do func()) {
+	if c.broken {
+		return
+	}
+	at := max(c.arrives[dir], w.now+w.delay())
+	c.arrives[dir] = at
+	w.at(at, func() { w.arrive(c, dir, do) })
+}
+
+// sendAside takes a message that may be overtaken.
+func (w *world) sendAside(c *simConn, dir int, late time.Duration, do func()) {
+	if !c.broken {
+		w.at(w.now+late, func() { w.arrive(c, dir, do) })
+	}
+}
+
+func (w *world) arrive(c *simConn, dir int, do func()) {
+	if c.node.cut[dir] {
+		c.node.held[dir] = append(c.node.held[dir], simMessage{c, do})
+		return
+	}
+	if dir == up {
+		if w.store.up {
+			w.store.actor.do(false, func() {
+				if !c.storeGone {
+					do()
+				}
+			})
+		}
+		return
+	}
+	c.node.agent.do(false, func() {
+		if !c.clientGone {
+			do()
+		}
+	})
+}
+
+// simMessage is one that a cut link holds.
+type simMessage struct {
+	conn *simConn
+	do   func()
+}
+
+// cutLink holds what goes in that direction, for d.
+func (w *world) cutLink(n *simNode, dir int, d time.Duration) {
+	if n.cut[dir] {
+		return
+	}
+	n.cut[dir] = true
+	w.logf("%s link cut, direction %d, for %v", n.name, dir, d)
+	w.after(d, func() { w.heal(n, dir) })
+}
+
+func (w *world) heal(n *simNode, dir int) {
+	if !n.cut[dir] {
+		return
+	}
+	n.cut[dir] = false
+	w.logf("%s link healed, direction %d", n.name, dir)
+	held := n.held[dir]
+	n.held[dir] = nil
+	at := w.now + w.between(time.Millisecond, 200*time.Millisecond)
+	for _, m := range held {
+		m.conn.arrives[dir] = max(m.conn.arrives[dir], at)
+		w.at(at, func() { w.arrive(m.conn, dir, m.do) })
+	}
+}
+
+// simNode is a machine.
+type simNode struct {
+	w        *world
+	name     string
+	node     Node
+	job      Job
+	clock    simClock
+	agent    actor // the agent process
+	workers  actor
+	cut      [2]bool
+	held     [2][]simMessage
+	proc     *agentProc
+	outcome  *string // how the job ended for it
+	gone     bool    // it does not come back
+	awaited  bool    // it is to be started again
+	thawed   time.Duration
+	rogue    bool // its workers ran on while its agent was frozen: they may overlap
+	leftover []*group
+}
+
+func (n *simNode) local() time.Duration { return n.clock.read(n.w.now) }

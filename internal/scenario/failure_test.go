@@ -1,0 +1,197 @@
+package scenario
+
+import (
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// A worker fails where a restart is left: all nodes go on, from the checkpoint, in a round whose workers find nothing of
+// the one before in their store.
+func TestWorkerFails(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name    string
+		worker  []string
+		backend backend
+	}{
+		{"exit code, on node2", []string{"--fail-on=node2", "--fail-with=42"}, apart[0]},
+		{"SIGKILL, rank 0", []string{"--fail-with=-9"}, apart[1]},
+	}
+	for _, tt := range tests {
+		t.Run(tt.backend.name+", "+tt.name, func(t *testing.T) {
+			t.Parallel()
+			j := newElastic(t, 1)
+			j.worker = append(j.worker, "--fail-at=10")
+			j.worker = append(j.worker, tt.worker...)
+			tt.backend.use(j, j.lab.Hosts[4])
+			j.startAll(j.nodes()...)
+			j.awaitRestart(1)
+			j.finish()
+			j.end(0, nil, expected{worlds: []int{4, 4}, restarts: 1})
+		})
+	}
+}
+
+// awaitRestart waits until a round after that many charged restarts has made a few steps.
+func (j *job) awaitRestart(n int) {
+	j.t.Helper()
+	await(j.t, fmt.Sprintf("restart %d", n), func() bool {
+		if len(j.ended()) > 0 {
+			j.t.Fatalf("an agent has ended before restart %d", n)
+		}
+		for _, r := range rounds(j.record()) {
+			if r.lines[0].Restart == n && len(r.steps) >= 5 {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// A worker fails where no restart is left: every node ends with its code and names it. So does one that comes later.
+func TestJobFails(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name    string
+		worker  string
+		backend backend
+		code    int
+		reason  string
+	}{
+		{"exit code", "--fail-with=42", apart[1], 42, "worker_failed"},
+		{"SIGKILL", "--fail-with=-9", apart[0], 137, "worker_killed"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.backend.name+", "+tt.name, func(t *testing.T) {
+			t.Parallel()
+			j := newElastic(t, 0)
+			j.worker = append(j.worker, "--fail-at=10", "--fail-on=node2", tt.worker)
+			tt.backend.use(j, j.lab.Hosts[4])
+			j.startAll(j.nodes()...)
+			for _, a := range j.agents {
+				a.code()
+			}
+			late := j.start(j.lab.Hosts[4])
+			late.code()
+			guilty := -1
+			for _, l := range j.record() {
+				if l.Host == "node2" {
+					guilty = l.Rank
+				}
+			}
+			want := fmt.Sprintf("elasticrun: exit_code=%d reason=%s rank=%d local_rank=0", tt.code, tt.reason, guilty)
+			for _, a := range j.agents {
+				if last := a.tail(1); strings.TrimSpace(last) != want {
+					t.Errorf("%s wrote in the end\n%s\nwant\n%s", a.name, last, want)
+				}
+				if !strings.Contains(a.text(), "node2") {
+					t.Errorf("%s does not name node2", a.name)
+				}
+			}
+			j.end(tt.code, nil, expected{worlds: []int{4}, steps: 9})
+		})
+	}
+}
+
+// TestLateJoiner starts an agent on a fresh node when the job has succeeded.
+func TestLateJoiner(t *testing.T) {
+	t.Parallel()
+	for _, backend := range apart {
+		t.Run(backend.name, func(t *testing.T) {
+			t.Parallel()
+			j := newElastic(t, 0)
+			backend.use(j, j.lab.Hosts[4])
+			j.startAll(j.nodes()...)
+			j.awaitRound(-1, 4)
+			j.finish()
+			for _, a := range j.agents {
+				a.code()
+			}
+			late := j.start(j.lab.Hosts[4])
+			j.end(0, nil, expected{worlds: []int{4}})
+			if text := late.text(); !strings.Contains(text, "the job has ended") || !strings.Contains(text, "succeeded") {
+				t.Errorf("the late joiner wrote %q", late.text())
+			}
+		})
+	}
+}
+
+// TestStoreHostDies takes away the agent that has the store: the others end within the keep-alive time, with a line
+// that says how to avoid it.
+func TestStoreHostDies(t *testing.T) {
+	t.Parallel()
+	for _, departure := range departures {
+		if departure.name == "SIGTERM" { // it hands over, or ends, in good order
+			continue
+		}
+		t.Run(departure.name, func(t *testing.T) {
+			t.Parallel()
+			j := newElastic(t, 0)
+			j.useAgent(nil)
+			j.startAll(j.nodes()...)
+			j.awaitRound(-1, 4)
+			departure.leave(j, j.agents[0])
+			begin := time.Now()
+			for _, a := range j.agents[1:] {
+				if code := a.code(); code != exitRendezvous {
+					t.Errorf("%s ended with %d, want %d", a.name, code, exitRendezvous)
+				}
+				if !strings.Contains(a.text(), "elasticrun store") {
+					t.Errorf("%s does not name elasticrun store", a.name)
+				}
+			}
+			if took := time.Since(begin); took > keepAlive+time.Second {
+				t.Errorf("the others took %v to end, want %v at most", took, keepAlive)
+			}
+			// One that was cut off goes on alone for the join timeout, which is not the matter here.
+			_ = j.agents[0].cmd.Process.Signal(syscall.SIGTERM)
+			code := j.agents[0].code()
+			j.end(exitRendezvous, map[*program]int{j.agents[0]: code}, expected{worlds: []int{4}})
+		})
+	}
+}
+
+// TestStoreRestarts kills elasticrun store and starts it again. With its data kept nobody notices; without, the job
+// is lost, and nothing of it is left.
+func TestStoreRestarts(t *testing.T) {
+	t.Parallel()
+	for _, keeps := range []bool{true, false} {
+		t.Run(fmt.Sprintf("data kept %v", keeps), func(t *testing.T) {
+			t.Parallel()
+			j := newElastic(t, 0)
+			on := j.lab.Hosts[4]
+			at := on.Addr + ":29400"
+			flags := []string{"--listen=" + at}
+			if keeps {
+				flags = append(flags, "--data-dir="+t.TempDir())
+			}
+			j.flags = append(j.flags, "--rdzv-endpoint="+at)
+			store := j.startStore(on, flags...)
+			j.startAll(j.nodes()...)
+			j.awaitRound(-1, 4)
+			_ = store.cmd.Process.Kill()
+			store.code()
+			j.startStore(on, flags...)
+			if !keeps {
+				j.end(exitRendezvous, nil, expected{worlds: []int{4}})
+				return
+			}
+			enough := lastStep(j.record()) + int(2*keepAlive/stepTime)
+			await(t, "the job to go on for longer than the keep-alive time", func() bool { return lastStep(j.record()) > enough })
+			j.finish()
+			j.end(0, nil, expected{worlds: []int{4}})
+		})
+	}
+}
+
+// lastStep is the latest one on record.
+func lastStep(lines []line) int {
+	last := 0
+	for _, l := range lines {
+		last = max(last, l.Step)
+	}
+	return last
+}

@@ -31,11 +31,25 @@ func (s *Store) Commit(ctx context.Context, guards []coord.Guard, ops []coord.Op
 	if err != nil {
 		return 0, err
 	}
-	rev, done, err := s.transact(ctx, guards, ops, leases, fence)
-	if done == no {
-		s.revoke(ctx, leases)
+	for last := (turn{number: -1}); ; {
+		var t turn
+		rev, done := coord.Revision(0), no
+		if t, err = s.turn(ctx); err == nil {
+			rev, done, err = s.transact(ctx, t, guards, ops, leases, fence)
+		}
+		switch {
+		case errors.Is(err, errTurnOver) && t != last: // another commit's accident: this one is free to begin anew
+			last = t
+			continue
+		case errors.Is(err, errTurnOver): // nobody has begun another: the session's keys are gone
+			err = s.leaseGone(ctx, true)
+		case done == unknown:
+			s.doubt(t)
+		case done == no:
+			s.revoke(ctx, leases)
+		}
+		return rev, err
 	}
-	return rev, err
 }
 
 func owns(ops []coord.Op) bool {
@@ -57,9 +71,9 @@ const (
 )
 
 func (s *Store) transact(
-	ctx context.Context, guards []coord.Guard, ops []coord.Op, leases map[time.Duration]clientv3.LeaseID, fence bool,
+	ctx context.Context, t turn, guards []coord.Guard, ops []coord.Op, leases map[time.Duration]clientv3.LeaseID, fence bool,
 ) (coord.Revision, done, error) {
-	compares := make([]clientv3.Cmp, 0, len(guards)+1)
+	compares := make([]clientv3.Cmp, 0, len(guards)+2)
 	for _, g := range guards {
 		compares = append(compares, clientv3.Compare(clientv3.CreateRevision(s.root+g.Key), "=", int64(g.Create)))
 	}
@@ -67,6 +81,11 @@ func (s *Store) transact(
 	if fence {
 		compares = append(compares, clientv3.Compare(clientv3.CreateRevision(s.fence), ">", 0))
 		otherwise = append(otherwise, clientv3.OpGet(s.fence, clientv3.WithCountOnly()))
+	}
+	turned := len(compares) < coord.MaxOps
+	if turned {
+		guard, over := s.during(t)
+		compares, otherwise = append(compares, guard), append(otherwise, over)
 	}
 	writes := make([]clientv3.Op, 0, len(ops))
 	for _, op := range ops {
@@ -88,6 +107,8 @@ func (s *Store) transact(
 		return coord.Revision(answer.Header.Revision), yes, nil
 	case fence && answer.Responses[0].GetResponseRange().Count == 0:
 		return 0, no, s.lose("its time ran out")
+	case turned && t.isOver(answer, len(otherwise)-1):
+		return 0, no, errTurnOver
 	}
 	return 0, no, fmt.Errorf("commit: %w", coord.ErrConflict)
 }

@@ -33,6 +33,7 @@ type Store struct {
 	fence   string        // the session's own key
 	pulse   pulse
 	fenced  fenced
+	turns   turns
 
 	lost chan struct{}
 	mu   sync.Mutex
@@ -58,6 +59,7 @@ func Open(ctx context.Context, options Options) (*Store, error) {
 	s.conns = newConns(len(options.Endpoints), cancel)
 	s.pulse.init(s)
 	s.fenced.init()
+	s.turns.init()
 	if err := s.connect(ctx); err != nil {
 		return nil, err
 	}

@@ -67,7 +67,7 @@ func TestBugs(t *testing.T) {
 		"a prefix is a folder":                       "WatchPrefix",
 		"a slow watch holds the store up":            "WatchSlow",
 		"a slow watch loses changes":                 "WatchSlow",
-		"see is called twice at a time":              "WatchOrder",
+		"see is called twice at a time":              "WatchSlow",
 		"the cause is forgotten":                     "WatchEnds",
 		"no Resync":                                  "Watch",
 		"lists are stale":                            "Linearizable",

@@ -16,7 +16,12 @@ func (c *client) Watch(ctx context.Context, prefix string, see func(coord.Batch)
 	if m.bug == "see is called twice at a time" {
 		before := see
 		see = func(b coord.Batch) error {
-			go before(b)
+			begun := make(chan struct{})
+			go func() {
+				close(begun)
+				_ = before(b)
+			}()
+			<-begun
 			return before(b)
 		}
 	}

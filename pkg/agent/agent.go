@@ -100,6 +100,7 @@ type Agent struct {
 	round      *rdzv.Round // the last; nil before the first
 	halt       *rdzv.Stop  // why the workers of the round must stop; nil while they may run
 	failures   map[int]Failure
+	failedAt   time.Time        // when its first worker failed; zero for none
 	processes  Processes        // nil while none run
 	running    int              // workers that have not exited yet
 	done       bool             // all workers of the round have exited with 0

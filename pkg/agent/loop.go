@@ -32,7 +32,9 @@ func (a *Agent) loop(ctx context.Context) (RunResult, error) {
 		}
 	}
 	if outcome, ok := finished(err); ok {
-		return a.conclude(outcome)
+		if err = a.echoed(ctx, outcome); err == nil {
+			return a.conclude(outcome)
+		}
 	}
 	return RunResult{}, err
 }
@@ -119,7 +121,7 @@ func (a *Agent) enter(round *rdzv.Round) {
 			Int("max_restarts", a.opts.Spec.MaxRestarts).Msg(verdict)
 	}
 	a.round, a.restarts = round, round.Restarts
-	a.halt, a.failures, a.done = nil, nil, false
+	a.halt, a.failures, a.done, a.failedAt = nil, nil, false, time.Time{}
 }
 
 // restart ends the round that is over for this node and enters the next (seed 002,
@@ -152,10 +154,29 @@ func (a *Agent) endRound(ctx context.Context, failed *procs.Exit) error {
 	ladder, began := a.ladder(ctx), time.Now()
 	err := a.stop(ctx, ladder)
 	a.failures = a.collectFailures(p, failed, ladder.Signal, began)
-	if err == nil && failed != nil {
-		if err = awaitSignal(ctx, failed.At); err != nil {
-			a.failures = nil
-		}
+	if err != nil || failed == nil {
+		return err
+	}
+	if a.failedAt = failed.At; a.round.WorldSize > 1 { // alone, it is time enough when nothing is left but to end
+		return a.echoOf(ctx)
+	}
+	return nil
+}
+
+// echoed is echoOf for a job that ends, on its only node, with a failure.
+func (a *Agent) echoed(ctx context.Context, o rdzv.Outcome) error {
+	if o.Ending != rdzv.EndFailed || a.failedAt.IsZero() || a.round.WorldSize > 1 {
+		return nil
+	}
+	return a.echoOf(ctx)
+}
+
+// echoOf waits until the failure of this node cannot be the effect of a signal that the launcher got, too, and returns the context's cause if it
+// is.
+func (a *Agent) echoOf(ctx context.Context) error {
+	err := awaitSignal(ctx, a.failedAt)
+	if err != nil {
+		a.failures = nil
 	}
 	return err
 }

@@ -65,7 +65,8 @@ type Store interface {
 	KeepAlive(ctx context.Context) error
 	// Commit does all ops, or none where a guard fails; no key may occur twice in ops. It returns the commit's revision, which is the
 	// create-revision of keys that it made. Errors: ErrConflict, ErrSessionLost,
-	// ErrTooLarge, and ErrUnavailable, after which the commit may or may not have been done.
+	// ErrTooLarge, and ErrUnavailable, after which the commit may or may not have been done, and may
+	// still be: but never after a later commit of the same Store.
 	Commit(ctx context.Context, guards []Guard, ops []Op) (Revision, error)
 	// Watch calls see with a batch for all keys that begin with prefix, then with each further batch, until ctx ends,
 	// whose cause it returns, or the session is lost (ErrSessionLost), or see returns an error, which it returns. It rides out

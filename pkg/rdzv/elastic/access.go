@@ -225,7 +225,7 @@ func (a *C10d) serve(ctx context.Context, ln net.Listener) (coord.Store, error) 
 func (h *host) told(l *leader) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.over = l.ended != nil; h.over && len(l.seats) == 0 && !h.isAlone {
+	if h.over = l.ended != nil; l.acknowledged() && !h.isAlone {
 		h.isAlone = true
 		close(h.alone)
 	}

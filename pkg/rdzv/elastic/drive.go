@@ -36,9 +36,9 @@ type driver struct {
 	due    time.Duration // when the loop was to go round again
 	dead   moment        // as deadMan was told last
 
-	deadMan func(in time.Duration)                  // Options.DeadMan
-	calls   <-chan func(now time.Duration)          // of the agent, to be made between the events
-	obey    func(now time.Duration, orders []order) // takes the orders; must not block
+	deadMan func(in time.Duration)         // Options.DeadMan
+	calls   <-chan func(now time.Duration) // of the agent, to be made between the events
+	obey    func(orders []order)           // takes the orders; must not block
 }
 
 func (d *driver) now() time.Duration { return time.Since(d.origin) }
@@ -79,7 +79,7 @@ func (d *driver) loop(ctx context.Context, answers <-chan Answer, reports chan R
 		now := d.now()
 		d.m.tick(now)
 		d.setDeadMan(now)
-		d.obey(now, d.m.take())
+		d.obey(d.m.take())
 		if d.m.dirty {
 			d.m.dirty = false
 			select { // what was not written yet is out of date
@@ -172,12 +172,10 @@ func (d *driver) watch(ctx context.Context, answers chan<- Answer) error {
 	})
 }
 
-// write writes each report, the latest only. One that may or may not have been written is written again, and once more after a while: a
-// store may do it late, after a newer one.
+// write writes each report, the latest only, until the store has it.
 func (d *driver) write(ctx context.Context, reports <-chan Report) error {
 	var latest Report
 	var again <-chan time.Time
-	doubtful := false // an earlier one may still arrive
 	for {
 		select {
 		case latest = <-reports:
@@ -188,11 +186,9 @@ func (d *driver) write(ctx context.Context, reports <-chan Report) error {
 		again = nil
 		switch err := d.put(ctx, latest); {
 		case errors.Is(err, coord.ErrUnavailable):
-			again, doubtful = time.After(retryPause), true
+			again = time.After(retryPause)
 		case err != nil:
 			return err
-		case doubtful:
-			again, doubtful = time.After(2*d.patience), false
 		}
 	}
 }

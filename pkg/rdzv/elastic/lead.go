@@ -143,8 +143,10 @@ func (c *Lead) lead(ctx context.Context, epoch coord.Revision) error {
 		return err
 	}
 	clock := newClock()
-	if f.agents, err = arrivals(first, c.prefix+prefixAgent); err != nil {
-		c.log.Warn().Err(err).Msg("an agent's report cannot be read")
+	for _, e := range first.Events {
+		if a, ok := c.arrival(e); ok {
+			f.agents = append(f.agents, a)
+		}
 	}
 	l := newLeader(epoch, f, clock.now())
 	timer := time.NewTimer(0)
@@ -179,18 +181,12 @@ func (c *Lead) lead(ctx context.Context, epoch coord.Revision) error {
 func (c *Lead) observe(l *leader, now time.Duration, b coord.Batch) {
 	there := map[coord.SessionID]bool{}
 	for _, e := range b.Events {
-		id := coord.SessionID(strings.TrimPrefix(e.Key, c.prefix+prefixAgent))
 		if e.Deleted {
-			l.see(now, id, 0, nil)
-			continue
+			l.see(now, c.agentOf(e), 0, nil)
+		} else if a, ok := c.arrival(e); ok {
+			there[a.id] = true
+			l.see(now, a.id, a.arrived, &a.report)
 		}
-		var r Report
-		if err := json.Unmarshal(e.Value, &r); err != nil {
-			c.log.Warn().Err(err).Str("agent", string(id)).Msg("an agent's report cannot be read")
-			continue
-		}
-		there[id] = true
-		l.see(now, id, e.Create, &r)
 	}
 	if !b.Resync {
 		return
@@ -202,17 +198,19 @@ func (c *Lead) observe(l *leader, now time.Duration, b coord.Batch) {
 	}
 }
 
-// arrivals reads the first batch of agents.
-func arrivals(b coord.Batch, prefix string) (agents []arrival, err error) {
-	for _, e := range b.Events {
-		a := arrival{id: coord.SessionID(strings.TrimPrefix(e.Key, prefix)), arrived: e.Create}
-		if bad := json.Unmarshal(e.Value, &a.report); bad != nil {
-			err = errors.Join(err, fmt.Errorf("report of agent %s: %w", a.id, bad))
-			continue
-		}
-		agents = append(agents, a)
+// agentOf is the session of the agent whose report the event is about.
+func (c *Lead) agentOf(e coord.Event) coord.SessionID {
+	return coord.SessionID(strings.TrimPrefix(e.Key, c.prefix+prefixAgent))
+}
+
+// arrival reads an agent's report; false where that cannot be read.
+func (c *Lead) arrival(e coord.Event) (arrival, bool) {
+	a := arrival{id: c.agentOf(e), arrived: e.Create}
+	if err := json.Unmarshal(e.Value, &a.report); err != nil {
+		c.log.Warn().Err(err).Str("agent", string(a.id)).Msg("an agent's report cannot be read")
+		return a, false
 	}
-	return agents, err
+	return a, true
 }
 
 // find reads what the leaders before have left.

@@ -305,8 +305,8 @@ func outcomeTTL(j *Job) time.Duration {
 // fence is that of the current decision.
 func (l *leader) fence() Fence { return Fence{Epoch: l.epoch, Round: l.record.Round} }
 
-// acknowledged reports whether the job has ended and no agent but those of own is there any more.
-func (l *leader) acknowledged(own int) bool { return l.ended != nil && len(l.seats) <= own }
+// acknowledged reports whether the job has ended and no agent is there any more.
+func (l *leader) acknowledged() bool { return l.ended != nil && len(l.seats) == 0 }
 
 // differs says in one line how two jobs differ; empty where they do not.
 func (j Job) differs(from Job) string {

@@ -76,7 +76,7 @@ const (
 // Node is what an agent says of itself once and for all.
 type Node struct {
 	Host string `json:"host"` // for people, and for the order of ranks
-	// Identity finds the node again after its agent was started anew; see Place for its use.
+	// Identity finds the node again after its agent was started anew, for the order of ranks and the budget of losses.
 	Identity string `json:"id"`
 	// Lock names what only one living agent can hold, such as a socket of its machine: another agent with the same
 	// Lock proves that this one is dead. Empty proves nothing.

@@ -36,7 +36,7 @@ func (h *Handler) drive(ctx context.Context, store coord.Store, origin time.Time
 			return
 		case !errors.Is(err, coord.ErrSessionLost):
 			h.m.abandoned(d.now())
-			h.obey(d.now(), h.m.take())
+			h.obey(h.m.take())
 			if h.m.over == nil || h.m.over.outcome == nil {
 				h.m.over = &ending{err: fmt.Errorf("%w: %w", rdzv.ErrConnection, err)}
 			}
@@ -66,12 +66,12 @@ func proofOf(store coord.Store, origin time.Time) time.Duration {
 // rejoin waits until no worker is left and opens another session.
 func (h *Handler) rejoin(ctx context.Context, d *driver) coord.Store {
 	h.m.stop(d.now(), "the rendezvous took this node for lost", 0)
-	h.obey(d.now(), h.m.take())
+	h.obey(h.m.take())
 	for h.m.state != ready && h.m.state != outside {
 		select {
 		case call := <-h.calls:
 			call(d.now())
-			h.obey(d.now(), h.m.take())
+			h.obey(h.m.take())
 		case <-ctx.Done():
 			return nil
 		}
@@ -122,7 +122,7 @@ func (h *Handler) endSession(ctx context.Context, d *driver) {
 }
 
 // obey passes orders on to the agent.
-func (h *Handler) obey(_ time.Duration, orders []order) {
+func (h *Handler) obey(orders []order) {
 	for _, o := range orders {
 		switch {
 		case o.run != nil:

@@ -195,7 +195,7 @@ func (w *world) tidy() {
 	for _, ses := range w.store.sorted() {
 		w.check.checkCounts(ses.id)
 	}
-	if l := w.store.term; l != nil && w.check.outcome != nil && !l.l.acknowledged(0) {
+	if l := w.store.term; l != nil && w.check.outcome != nil && !l.l.acknowledged() {
 		w.check.fail("liveness", "the leader does not know that everybody has gone: %v", l.l.sessions())
 	}
 	if left := w.store.list(prefixAnswer); w.store.term != nil && len(left) > 0 && w.store.restarts == 0 {

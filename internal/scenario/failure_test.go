@@ -6,6 +6,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/elasticrun/elasticrun/internal/testenv"
 )
 
 // A worker fails where a restart is left: all nodes go on, from the checkpoint, in a round whose workers find nothing of
@@ -96,10 +98,13 @@ func TestJobFails(t *testing.T) {
 	}
 }
 
-// TestLateJoiner starts an agent on a fresh node when the job has succeeded.
+// TestLateJoiner starts an agent on a fresh node when the job has succeeded. Quickly it has one backend: TestJobFails has late joiners of both.
 func TestLateJoiner(t *testing.T) {
 	t.Parallel()
-	for _, backend := range apart {
+	for b, backend := range apart {
+		if !testenv.Whole(t) && b != 0 {
+			continue
+		}
 		t.Run(backend.name, func(t *testing.T) {
 			t.Parallel()
 			j := newElastic(t, 0)
@@ -120,11 +125,14 @@ func TestLateJoiner(t *testing.T) {
 }
 
 // TestStoreHostDies takes away the agent that has the store: the others end within the keep-alive time, with a line
-// that says how to avoid it.
+// that says how to avoid it. Quickly it goes once so that they are told, and once so that they are not.
 func TestStoreHostDies(t *testing.T) {
 	t.Parallel()
 	for _, departure := range departures {
 		if departure.name == "SIGTERM" { // it hands over, or ends, in good order
+			continue
+		}
+		if !testenv.Whole(t) && departure.name == "power loss" {
 			continue
 		}
 		t.Run(departure.name, func(t *testing.T) {

@@ -106,3 +106,11 @@ func Repeat(t testing.TB, quick, full int) int {
 	}
 	return max(quick, int(math.Ceil(scale*float64(full))))
 }
+
+// Whole reports whether a test with a matrix of cases is to run all of it: under make soak, as soon as ELASTICRUN_SOAK is set, whatever the
+// scale. In make test such a test runs a part, chosen so that each value of each dimension occurs in it, and each pair of values of those
+// dimensions that may depend on each other. Which part that is does not change from run to run.
+func Whole(t testing.TB) bool {
+	t.Helper()
+	return Repeat(t, 0, 1) > 0
+}

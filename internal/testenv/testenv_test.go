@@ -75,6 +75,9 @@ func TestRepeat(t *testing.T) {
 			if tc.ended == "" && got != tc.want {
 				t.Errorf("Repeat(3, 50) = %d, want %d", got, tc.want)
 			}
+			if whole := Whole(r); tc.ended == "" && whole != (tc.env != "") {
+				t.Errorf("Whole = %v", whole)
+			}
 		})
 	}
 }

@@ -46,7 +46,7 @@ func coordinate(ctx context.Context, cfg *config.Store, log zerolog.Logger) (*co
 	c := &coordination{server: server, stop: stop, led: make(chan struct{})}
 	go func() {
 		defer close(c.led)
-		(&elastic.Leaders{Open: server.Local, Logger: log}).Run(ctx, joined)
+		(&elastic.Leaders{Open: server.Local, Joined: server.HasSession, Logger: log}).Run(ctx, joined)
 	}()
 	return c, nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"os"
 	"slices"
 	"sync/atomic"
@@ -118,20 +119,21 @@ func explain(cfg *config.Config, err error) error {
 	}
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return &config.UsageError{Where: port, Problem: cannotListen(busy.Port, busy.Err) + free}
+		return &config.UsageError{Where: port, Problem: cannotListen(busy.Addr, busy.Port, busy.Err) + free}
 	case errors.Is(err, syscall.EACCES):
-		return &config.UsageError{Where: port, Problem: cannotListen(busy.Port, busy.Err)}
+		return &config.UsageError{Where: port, Problem: cannotListen(busy.Addr, busy.Port, busy.Err)}
 	default:
-		return &config.UsageError{Where: addr, Problem: cannotListen(busy.Port, busy.Err)}
+		return &config.UsageError{Where: addr, Problem: cannotListen(busy.Addr, busy.Port, busy.Err)}
 	}
 }
 
-// cannotListen says why nothing can listen on a port, and what to do where the port is the cause.
-func cannotListen(port int, err error) string {
+// cannotListen says why nothing can listen on a port of a host, and what to do where the port is the cause.
+func cannotListen(host string, port int, err error) string {
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
 		holder := "the port is taken"
-		if owner, ownerErr := topology.PortOwner(port); ownerErr == nil {
+		addr, _ := netip.ParseAddr(host) // a name may stand for any of this machine's
+		if owner, ownerErr := topology.PortOwner(addr, port); ownerErr == nil {
 			holder = owner.String()
 		}
 		return holder + "; choose another port"

@@ -16,6 +16,7 @@ import (
 	"github.com/elasticrun/elasticrun/internal/config"
 	"github.com/elasticrun/elasticrun/pkg/agent"
 	"github.com/elasticrun/elasticrun/pkg/kvstore"
+	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
 // storeCommand is a store server of its own. Its flags are read by internal/config, as
@@ -105,14 +106,14 @@ func serveStore(ctx context.Context, hurry <-chan struct{}, cfg *config.Store, s
 
 // listenOn listens where a flag says. A name may take long to look up, so it ends when ctx does, with ctx's cause.
 func listenOn(ctx context.Context, flag string, at config.HostPort) (net.Listener, error) {
-	l, err := new(net.ListenConfig).Listen(ctx, at.Network(), at.String())
+	l, err := rdzv.Listen(ctx, at.Host, at.Port)
 	switch {
 	case err == nil:
 		return l, nil
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	default:
-		return nil, &config.UsageError{Where: flag + "=" + at.String(), Problem: cannotListen(at.Port, err)}
+		return nil, &config.UsageError{Where: flag + "=" + at.String(), Problem: cannotListen(at.Host, at.Port, err)}
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"net"
-	"net/netip"
 	"os"
 	"strconv"
 	"strings"
@@ -53,15 +52,6 @@ type HostPort struct {
 
 // String returns it as package net takes it, an IPv6 address in brackets.
 func (a HostPort) String() string { return net.JoinHostPort(a.Host, strconv.Itoa(a.Port)) }
-
-// Network returns the network under which [net.Listen] takes Host at its word:
-// with "tcp" it would take 0.0.0.0 for every address, IPv6 ones too.
-func (a HostPort) Network() string {
-	if addr, err := netip.ParseAddr(a.Host); err == nil && addr.Is4() {
-		return "tcp4"
-	}
-	return "tcp"
-}
 
 // StoreFlags returns the table of elasticrun store.
 func StoreFlags() []Flag {

@@ -90,14 +90,6 @@ func TestParseSize(t *testing.T) {
 	}
 }
 
-func TestHostPortNetwork(t *testing.T) {
-	for host, want := range map[string]string{"": "tcp", "0.0.0.0": "tcp4", "127.0.0.1": "tcp4", "::": "tcp", "::ffff:1.2.3.4": "tcp", "localhost": "tcp"} {
-		if got := (HostPort{Host: host}).Network(); got != want {
-			t.Errorf("%q: %s, want %s", host, got, want)
-		}
-	}
-}
-
 // TestStoreTable holds of the store's table what TestTable holds of the launcher's.
 func TestStoreTable(t *testing.T) {
 	names := map[string]bool{}

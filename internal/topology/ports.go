@@ -27,20 +27,15 @@ type Owner struct {
 	Command string
 }
 
-// PortOwner finds who keeps a TCP port of any local address from being bound. It is meant for the
+// PortOwner finds who keeps a TCP port of a local address, or, where addr is not valid, of any, from being bound: who holds
+// the same port of another address does not count. It is meant for the
 // moment after bind has answered "address already in use". The error is set only when the kernel's
 // socket table exists and cannot be read; a system without such a table gives an Owner with no State.
-func PortOwner(port int) (Owner, error) {
-	return portOwner(os.DirFS("/proc"), netip.Addr{}, port)
+func PortOwner(addr netip.Addr, port int) (Owner, error) {
+	return portOwner(os.DirFS("/proc"), addr, port)
 }
 
-// AddrPortOwner is PortOwner for one local address: a holder of the same port of another address does
-// not count.
-func AddrPortOwner(addr netip.AddrPort) (Owner, error) {
-	return portOwner(os.DirFS("/proc"), addr.Addr(), int(addr.Port()))
-}
-
-// portOwner looks in proc, the root of a procfs. An addr that is not valid stands for every address.
+// portOwner looks in proc, the root of a procfs.
 func portOwner(proc fs.FS, addr netip.Addr, port int) (Owner, error) {
 	owner := Owner{Port: port}
 	var holders []socket

@@ -224,16 +224,13 @@ func TestPortOwnerOfOwnListener(t *testing.T) {
 				Port: int(bound.Port()), State: "LISTEN", Addr: bound.Addr(), UID: os.Geteuid(),
 				PID: os.Getpid(), Command: command(os.DirFS("/proc"), os.Getpid()),
 			}
-			for name, find := range map[string]func() (Owner, error){
-				"PortOwner":     func() (Owner, error) { return PortOwner(int(bound.Port())) },
-				"AddrPortOwner": func() (Owner, error) { return AddrPortOwner(bound) },
-			} {
-				got, err := find()
+			for _, addr := range []netip.Addr{{}, bound.Addr()} {
+				got, err := PortOwner(addr, int(bound.Port()))
 				if err != nil {
 					t.Fatal(err)
 				}
 				if diff := cmp.Diff(want, got, cmpopts.EquateComparable(netip.Addr{})); diff != "" {
-					t.Errorf("%s (-want +got):\n%s", name, diff)
+					t.Errorf("PortOwner of %v (-want +got):\n%s", addr, diff)
 				}
 			}
 			if !strings.Contains(want.Command, "topology.test") {

@@ -74,7 +74,7 @@ func (c *conn) greet() (out []byte, joined bool, err error) {
 	}
 	if k, heard, err = c.read(maxHandshake, scratch); err != nil {
 		if errors.Is(err, io.EOF) {
-			return nil, false, nil // a probe
+			return nil, false, nil // the client wants another store than this one
 		}
 		return nil, false, err
 	}
@@ -126,7 +126,7 @@ func (c *conn) admit(h hello, j join) (welcome, *refused) {
 		return welcome{}, &refused{ReasonClosing, "the store is closed"}
 	}
 	if j.token != "" {
-		return c.resume(j.token)
+		return c.resume(h, j.token)
 	}
 	switch {
 	case s.drain != nil:
@@ -144,14 +144,14 @@ func (c *conn) admit(h hello, j join) (welcome, *refused) {
 		s.reached[at]++
 	}
 	s.mayExpire()
-	return c.hold(session, false), nil
+	return c.hold(h, session, false), nil
 }
 
 // leastTTL is the shortest a client can have.
 const leastTTL = 50 * time.Millisecond
 
 // resume gives the client the session that it had. An older connection that holds it ends. server.mu is held.
-func (c *conn) resume(token string) (welcome, *refused) {
+func (c *conn) resume(h hello, token string) (welcome, *refused) {
 	s := c.server
 	id, secret, _ := strings.Cut(token, ".")
 	session := s.core.resume(SessionID(id), secret)
@@ -162,12 +162,12 @@ func (c *conn) resume(token string) (welcome, *refused) {
 		older.session = nil
 		older.part(appendOver(nil, codeTaken, "another connection has taken it over"))
 	}
-	return c.hold(session, true), nil
+	return c.hold(h, session, true), nil
 }
 
 // hold makes session that of c. server.mu is held.
-func (c *conn) hold(session *session, resumed bool) welcome {
-	c.session = session
+func (c *conn) hold(h hello, session *session, resumed bool) welcome {
+	c.session, session.runID = session, h.runID
 	c.server.holders[session] = c
 	c.writing = true // nothing else is to be sent before the welcome
 	c.nc.SetDeadline(time.Time{})

@@ -41,6 +41,7 @@ type session struct {
 	lease time.Duration // when the last keep-alive is too long ago, in the core's time
 	timer timer         // never after lease
 	keys  map[string]*entry
+	runID string // of the client that has it, as far as that is known; "" for any
 	ended bool
 }
 

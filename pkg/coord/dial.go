@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// DialOptions are the options of Dial and Probe.
+// DialOptions are the options of Dial.
 type DialOptions struct {
 	// Addr is the store's address, HOST:PORT. With Conn it only stands in messages.
 	Addr string
@@ -44,23 +44,12 @@ type greeted struct {
 	welcome
 }
 
-// Probe finds out which store is at an address, without getting a session: it returns its instance id, before any
-// secret was proven. Its errors are Dial's.
-func Probe(ctx context.Context, opts DialOptions) (instance string, err error) {
-	g := greeting{opts: &opts, curious: true, probe: true}
-	if _, err := g.begin(ctx); err != nil {
-		return "", err
-	}
-	return g.instance, nil
-}
-
 // greeting is one attempt to get a session.
 type greeting struct {
 	opts     *DialOptions
 	token    string // of the session to resume
 	instance string // of the store: if set before, the one that it must be
 	curious  bool   // find out what is there if it is no store
-	probe    bool   // ask for the instance only
 	proofs   transcript
 }
 
@@ -78,7 +67,7 @@ func (g *greeting) begin(ctx context.Context) (*greeted, error) {
 	if !stop() {
 		err = g.obstacle(ObstacleSilent, "it accepts connections, but had not answered when it was given up", context.Cause(ctx))
 	}
-	if err != nil || g.probe {
+	if err != nil {
 		nc.Close()
 		return nil, g.examine(ctx, err)
 	}
@@ -141,11 +130,8 @@ func (g *greeting) speak(nc net.Conn, in *bufio.Reader) (w welcome, err error) {
 	}
 	before := g.instance
 	g.instance = c.instance
-	switch {
-	case before != "" && before != c.instance:
+	if before != "" && before != c.instance {
 		return w, ErrReplaced
-	case g.probe:
-		return w, nil
 	}
 	g.proofs.add(body)
 	return g.join(nc, in)

@@ -93,17 +93,6 @@ func TestMaxAgents(t *testing.T) {
 	dial(t, DialOptions{Addr: addr})
 }
 
-func TestProbe(t *testing.T) {
-	s, addr := startServer(t, ServerOptions{InstanceID: "nonce", Secret: []byte("secret"), RunID: "a"})
-	id, err := Probe(t.Context(), DialOptions{Addr: addr, Secret: []byte("secret")})
-	if err != nil || id != "nonce" {
-		t.Errorf("instance %q, %v", id, err)
-	}
-	if stats := s.Stats(); stats.Sessions != 0 || stats.Refused != 0 || stats.Malformed != 0 {
-		t.Errorf("stats %+v", stats)
-	}
-}
-
 // listen lets handle serve connections until the test ends.
 func listen(t *testing.T, handle func(net.Conn)) string {
 	t.Helper()

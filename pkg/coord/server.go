@@ -128,6 +128,19 @@ func (s *Server) Sessions() int {
 	return s.remote
 }
 
+// HasSession reports whether a client of that run has a session. One that has come back after the store was opened anew counts from then on. If
+// a client has none by now, ServerOptions.Joined will be called when it has.
+func (s *Server) HasSession(runID string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, session := range s.core.sessions {
+		if session.runID == runID {
+			return true
+		}
+	}
+	return false
+}
+
 // ReachedAt returns the addresses of this host at which clients have got a session, the one that most did first.
 func (s *Server) ReachedAt() []netip.Addr {
 	s.mu.Lock()

@@ -287,3 +287,18 @@ func TestBehindTheWorkersPort(t *testing.T) {
 		t.Errorf("reached at %v", got)
 	}
 }
+
+func TestHasSession(t *testing.T) {
+	s, addr := startServer(t, ServerOptions{})
+	if s.HasSession("a") {
+		t.Error("it has a session before any client")
+	}
+	c := dial(t, DialOptions{Addr: addr, RunID: "a"})
+	if !s.HasSession("a") || s.HasSession("b") {
+		t.Error("the client's session is not that of its run alone")
+	}
+	closeStore(t, c)
+	if s.HasSession("a") {
+		t.Error("it has a session that was closed")
+	}
+}

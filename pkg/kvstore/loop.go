@@ -332,6 +332,16 @@ func (l *loop) stop(graceful bool) {
 	}
 }
 
+// renew ends the connections of clients and begins anew with an empty store. Who has said nothing yet may be an agent, and may stay.
+func (l *loop) renew() {
+	for _, c := range l.conns {
+		if c != nil && (c.dec.generation != unknownGeneration || len(c.in) > 0) {
+			l.end(c, ErrClosed)
+		}
+	}
+	l.store = newCore()
+}
+
 // readOn reads and answers what has come, as long as there is something and c may.
 func (c *conn) readOn() error {
 	for range 64 {

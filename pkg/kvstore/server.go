@@ -151,6 +151,23 @@ func (s *Server) Stats() (stats Stats) {
 	return stats
 }
 
+// Renew forgets every key and closes every connection on which something was said: who connects from then on finds an empty store. It
+// listens on, and what Agents was given stays. It returns when that is done; after Shutdown or Close it is ErrClosed.
+func (s *Server) Renew() error {
+	s.mu.Lock()
+	loop, closing := s.loop, s.closing()
+	s.mu.Unlock()
+	if loop == nil && !closing {
+		return nil // nobody has connected yet
+	}
+	renewed := make(chan struct{})
+	if closing || !loop.do(func() { loop.renew(); close(renewed) }) {
+		return ErrClosed
+	}
+	<-renewed
+	return nil
+}
+
 // Shutdown closes the listeners and every connection that is not in the midst of a request; a wait is ended
 // for that. It lets the others finish their request, and closes them then. It returns nil when no connection
 // and no goroutine is left, or the cause of ctx when ctx ends before; Close is the way to end the rest.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"runtime"
 	"slices"
 	"sync"
 	"syscall"
@@ -108,6 +109,47 @@ func TestClose(t *testing.T) {
 	}
 	if _, err := l.Accept(); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("Serve after Close left its listener open: %v", err)
+	}
+}
+
+// A renewed server has forgotten its clients and their keys, their waits too, and serves new ones.
+func TestRenew(t *testing.T) {
+	s, addr := startServer(t, ServerOptions{})
+	half, waiting := dial(t, addr, TodaysGeneration), dial(t, addr, FirstGeneration)
+	half.send(opSet, "k", "v")
+	half.ping()
+	half.write(encode(TodaysGeneration, opSet, "half", "v")[:8])
+	waiting.send(opWait, 1, "k2")
+	silent := dial(t, addr, unknownGeneration)
+	for deadline := time.Now().Add(patience); s.Stats().Accepted < 3; runtime.Gosched() {
+		if time.Now().After(deadline) {
+			t.Fatal("not all clients are served")
+		}
+	}
+	if err := s.Renew(); err != nil {
+		t.Fatal(err)
+	}
+	if stats := s.Stats(); stats.Open != 1 || stats.Keys != 0 || stats.Memory != 0 {
+		t.Errorf("renewed, it has %+v", stats)
+	}
+	half.expectClosed()
+	waiting.expectClosed()
+	next := dial(t, addr, TodaysGeneration)
+	next.send(opSet, "k2", "v")
+	next.send(opNumKeys)
+	next.expect(1)
+	silent.g = TodaysGeneration // who it is, it says only now
+	silent.write(handshake)
+	silent.send(opNumKeys)
+	silent.expect(1)
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := s.Renew(); !errors.Is(err, ErrClosed) {
+		t.Errorf("Renew after Close = %v, want ErrClosed", err)
+	}
+	if err := NewServer(ServerOptions{}).Renew(); err != nil {
+		t.Errorf("Renew before Serve = %v", err)
 	}
 }
 

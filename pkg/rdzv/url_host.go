@@ -1,6 +1,7 @@
 package rdzv
 
 import (
+	"context"
 	"sync"
 
 	"github.com/rs/zerolog"
@@ -24,14 +25,14 @@ type tenancy struct {
 }
 
 // take makes sure that a server listens at port, on all addresses of this host. The last release ends it.
-func (h *hosts) take(port int) (release func() error, err error) {
+func (h *hosts) take(ctx context.Context, port int) (release func() error, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	t := h.open[port]
 	if t == nil {
-		ln, err := listen("", port)
+		ln, err := Listen(ctx, "", port)
 		if err != nil {
-			return nil, err
+			return nil, &ListenError{Port: port, Err: err}
 		}
 		t = &tenancy{store: ServeWorkerStore(ln, kvstore.ServerOptions{Logger: h.log})}
 		h.open[port] = t

@@ -126,7 +126,7 @@ func (m *meeting) join(ctx context.Context, at endpoint, self place, l location)
 	release := func() error { return nil }
 	hosting := self.rank == 0 && !m.agentServes(at)
 	if hosting {
-		if release, err = m.hosts.take(at.port); err != nil {
+		if release, err = m.hosts.take(ctx, at.port); err != nil {
 			return nil, err
 		}
 	}

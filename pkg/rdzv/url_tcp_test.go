@@ -19,7 +19,7 @@ import (
 // aPort names a port for a worker to host on: one that was free a moment ago.
 func aPort(t *testing.T) int {
 	t.Helper()
-	ln, err := listen("", 0)
+	ln, err := Listen(t.Context(), "", 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,7 +30,7 @@ func aPort(t *testing.T) int {
 // agentStore is a store as an agent hosts it, and the variables that it gives its workers.
 func agentStore(t *testing.T) map[string]string {
 	t.Helper()
-	ln, err := listen("127.0.0.1", 0)
+	ln, err := Listen(t.Context(), "127.0.0.1", 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,9 +1,11 @@
 package rdzv
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"strconv"
 
 	"github.com/elasticrun/elasticrun/pkg/kvstore"
@@ -12,34 +14,45 @@ import (
 // WorkerStore is a TCPStore server that forgets everything when it is closed.
 type WorkerStore struct {
 	server *kvstore.Server
-	served chan error
-	port   int
+	addr   *net.TCPAddr
+	served chan struct{} // closed when the server has ended, with err
+	err    error
 }
 
 // ServeWorkerStore serves an empty store on ln, which it owns from then on.
 func ServeWorkerStore(ln net.Listener, opts kvstore.ServerOptions) *WorkerStore {
-	s := &WorkerStore{server: kvstore.NewServer(opts), served: make(chan error, 1), port: ln.Addr().(*net.TCPAddr).Port}
-	go func() { s.served <- s.server.Serve(ln) }()
+	s := &WorkerStore{server: kvstore.NewServer(opts), served: make(chan struct{}), addr: ln.Addr().(*net.TCPAddr)}
+	go func() {
+		defer close(s.served)
+		s.err = s.server.Serve(ln)
+	}()
 	return s
 }
 
-// listen listens on exactly addr; port 0 takes a free one.
-func listen(addr string, port int) (net.Listener, error) {
-	ln, err := net.Listen("tcp", net.JoinHostPort(addr, strconv.Itoa(port)))
-	if err != nil {
-		return nil, &ListenError{Addr: addr, Port: port, Err: err}
+// Listen listens by TCP on exactly host, an address or a name, or, where that is empty, on every address of this machine; port 0 takes
+// a free one. Its errors are package net's.
+func Listen(ctx context.Context, host string, port int) (net.Listener, error) {
+	network := "tcp"
+	if addr, err := netip.ParseAddr(host); err == nil && addr.Is4() {
+		network = "tcp4" // else package net takes 0.0.0.0 for every address, IPv6 ones too
 	}
-	return ln, nil
+	return new(net.ListenConfig).Listen(ctx, network, net.JoinHostPort(host, strconv.Itoa(port)))
 }
 
-// Port is where it listens.
-func (s *WorkerStore) Port() int { return s.port }
+// Addr is where it listens.
+func (s *WorkerStore) Addr() net.Addr { return s.addr }
 
-// Close ends every connection and waits for the server's goroutines.
+// Port is where it listens.
+func (s *WorkerStore) Port() int { return s.addr.Port }
+
+// Renew closes its clients' connections and forgets everything, and goes on listening; [kvstore.ErrClosed] after Close.
+func (s *WorkerStore) Renew() error { return s.server.Renew() }
+
+// Close ends every connection and waits for the server's goroutines. It may be called again.
 func (s *WorkerStore) Close() error {
 	err := s.server.Close()
-	if served := <-s.served; !errors.Is(served, kvstore.ErrClosed) {
-		err = errors.Join(err, fmt.Errorf("serve the worker store: %w", served))
+	if <-s.served; !errors.Is(s.err, kvstore.ErrClosed) {
+		err = errors.Join(err, fmt.Errorf("serve the worker store: %w", s.err))
 	}
 	return err
 }

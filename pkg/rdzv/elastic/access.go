@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"strconv"
@@ -16,6 +17,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/elasticrun/elasticrun/pkg/coord"
+	"github.com/elasticrun/elasticrun/pkg/kvstore"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
@@ -180,9 +182,9 @@ func (u *unreachable) Unwrap() []error { return u.tried }
 // host is a store in this process, and its leader.
 type host struct {
 	server *coord.Server
-	front  *Front // nil where nothing listens
-	stop   context.CancelCauseFunc
-	led    chan struct{} // closed when the leader has ended
+	front  *rdzv.WorkerStore // nil where nothing listens; tells agents from torch's clients, by the first byte they send
+	resign func()            // ends the leader
+	claim  io.Closer         // to be this machine's store of the run; nil where there is none
 
 	mu      sync.Mutex
 	over    bool          // the job has ended
@@ -196,25 +198,24 @@ func (a *C10d) serve(ctx context.Context, ln net.Listener) (coord.Store, error) 
 		server: coord.NewServer(coord.ServerOptions{
 			Logger: a.Logger, Version: a.Version, RunID: a.RunID, Secret: a.Secret, SessionTTL: a.TTL,
 		}),
-		led: make(chan struct{}), alone: make(chan struct{}),
+		alone: make(chan struct{}),
 	}
 	if ln != nil {
-		h.front = NewFront(ln, h.server.ServeConn, a.Logger)
+		h.front = rdzv.ServeWorkerStore(ln, kvstore.ServerOptions{Logger: a.Logger, Agents: h.server.ServeConn})
 		a.Logger.Info().Stringer("address", ln.Addr()).Msg("hosting the rendezvous")
+		var err error
+		if h.claim, err = claim(a.RunID, h.front.Port()); errors.Is(err, syscall.EADDRINUSE) {
+			a.Logger.Warn().Msg("another agent of this machine hosts a store for this run id at the same port of another address: " +
+				"write the endpoint alike for all agents of a job, and give each job a run id of its own")
+		}
 	}
 	leads, err := h.local()
 	if err != nil {
 		return nil, err
 	}
-	ctx, stop := context.WithCancelCause(context.WithoutCancel(ctx)) // Close ends it
-	h.stop = stop
-	go func() {
-		defer close(h.led)
-		err := (&Lead{store: leads, prefix: prefixOf(a.RunID), log: a.Logger, told: h.told}).Run(ctx)
-		if ctx.Err() == nil {
-			a.Logger.Error().Err(err).Msg("the leader has ended")
-		}
-	}()
+	lead := newLead(leads, a.RunID, a.Logger)
+	lead.told = h.told
+	h.resign = lead.begin(ctx) // Close ends it
 	a.mu.Lock()
 	a.host = h
 	a.mu.Unlock()
@@ -261,7 +262,7 @@ func (a *C10d) Server() *coord.Server {
 }
 
 // Front implements Access.
-func (a *C10d) Front() *Front {
+func (a *C10d) Front() *rdzv.WorkerStore {
 	if h := a.hosted(); h != nil {
 		return h.front
 	}
@@ -310,8 +311,10 @@ func (a *C10d) Close(ctx context.Context) error {
 			a.Logger.Warn().Int("agents", h.server.Sessions()).Msg("not every node has heard of the job's end")
 		}
 	}
-	h.stop(errFinished)
-	<-h.led
+	h.resign()
+	if h.claim != nil {
+		_ = h.claim.Close() // before the port is free
+	}
 	err := h.server.Close()
 	if h.front != nil {
 		err = errors.Join(err, h.front.Close())
@@ -326,13 +329,12 @@ type Elected struct {
 	Dial   func(ctx context.Context) (coord.Store, error)
 	Logger zerolog.Logger
 
-	stop context.CancelCauseFunc // ends the candidacy that runs; nil before the first
-	led  chan struct{}
+	resign func() // ends the candidacy that runs; nil before the first
 }
 
 // Open implements Access. It is called by one goroutine at a time.
 func (e *Elected) Open(ctx context.Context) (coord.Store, error) {
-	e.resign()
+	e.end()
 	var store coord.Store
 	for warned := false; ; warned = true {
 		var err error
@@ -350,29 +352,22 @@ func (e *Elected) Open(ctx context.Context) (coord.Store, error) {
 		case <-ctx.Done():
 		}
 	}
-	candidacy, stop := context.WithCancelCause(context.WithoutCancel(ctx))
-	led := make(chan struct{})
-	e.stop, e.led = stop, led
-	go func() {
-		defer close(led)
-		err := (&Lead{store: store, prefix: prefixOf(e.RunID), log: e.Logger}).Run(candidacy)
-		e.Logger.Debug().Err(err).Msg("no longer a candidate for the leader")
-	}()
+	e.resign = newLead(store, e.RunID, e.Logger).begin(ctx)
 	return store, nil
 }
 
-func (e *Elected) resign() {
-	if e.stop != nil {
-		e.stop(errFinished)
-		<-e.led
+// end ends the candidacy, if there is one.
+func (e *Elected) end() {
+	if e.resign != nil {
+		e.resign()
 	}
 }
 
 // Front implements Access.
-func (e *Elected) Front() *Front { return nil }
+func (e *Elected) Front() *rdzv.WorkerStore { return nil }
 
 // Close implements Access.
 func (e *Elected) Close(context.Context) error {
-	e.resign()
+	e.end()
 	return nil
 }

@@ -19,7 +19,7 @@ type Access interface {
 	// host or a candidate for the leader, where that is its part.
 	Open(ctx context.Context) (coord.Store, error)
 	// Front is where this process serves the agents and, with static, the workers too; nil where it does neither.
-	Front() *Front
+	Front() *rdzv.WorkerStore
 	// Close ends what Open has begun beside the sessions, after the others have heard of the job's end, or ctx has ended.
 	Close(ctx context.Context) error
 }

@@ -21,12 +21,34 @@ type Lead struct {
 	log    zerolog.Logger
 	// told is called with the state after each of its decisions, before they are written; may be nil.
 	told func(*leader)
+	// passing lets Run end with the run: there is somebody who begins anew when it is needed.
+	passing bool
+}
+
+// newLead is a candidate for the leader of a run.
+func newLead(store coord.Store, runID string, log zerolog.Logger) *Lead {
+	return &Lead{store: store, prefix: prefixOf(runID), log: log}
+}
+
+// begin runs it beside the caller, beyond the end of ctx, until stop is called, which returns when it has ended.
+func (c *Lead) begin(ctx context.Context) (stop func()) {
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = c.Run(ctx) // it has said why
+	}()
+	return func() {
+		cancel(errFinished)
+		<-ended
+	}
 }
 
 // retryPause is how long a candidate waits before it tries again what the store could not do.
 const retryPause = 100 * time.Millisecond
 
-// Run leads the run, term after term, until ctx ends, whose cause it returns, or the store's session is lost.
+// Run leads the run, term after term, until ctx ends, whose cause it returns, or the store's session is lost, or, if it is passing, the run has come to
+// its end (errDeserted).
 func (c *Lead) Run(ctx context.Context) error {
 	complained := false
 	for {
@@ -34,7 +56,8 @@ func (c *Lead) Run(ctx context.Context) error {
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case errors.Is(err, coord.ErrSessionLost):
+		case errors.Is(err, coord.ErrSessionLost), errors.Is(err, errDeserted):
+			c.log.Debug().Err(err).Msg("no longer a candidate for the leader")
 			return err
 		}
 		level := zerolog.DebugLevel
@@ -109,6 +132,9 @@ func (c *Lead) campaign(ctx context.Context) (coord.Revision, error) {
 	}
 }
 
+// errDeserted ends the last term of a run that nobody is there for.
+var errDeserted = errors.New("the run is deserted")
+
 // lead runs one leader.
 func (c *Lead) lead(ctx context.Context, epoch coord.Revision) error {
 	ctx, cancel := context.WithCancel(ctx)
@@ -173,6 +199,9 @@ func (c *Lead) lead(ctx context.Context, epoch coord.Revision) error {
 		}
 		if l.expired(clock.now()) {
 			return stop(nil) // the next term begins anew
+		}
+		if c.passing && l.deserted(clock.now()) {
+			return stop(errDeserted)
 		}
 	}
 }

@@ -55,6 +55,7 @@ type leader struct {
 	recovered bool   // there were too few meanwhile, so that others may still be coming back
 	backoff   moment // when the next round may be decided, at the earliest
 	budget    budget
+	unused    moment // since when nobody has asked for anything, and nothing is kept for anybody
 
 	out []write
 }
@@ -196,6 +197,11 @@ func (l *leader) decide(now time.Duration) (writes []write, wake time.Duration, 
 	l.release(now)
 	for l.step(now) {
 	}
+	if l.job == nil && l.ended == nil {
+		l.unused.begin(now)
+	} else {
+		l.unused = moment{}
+	}
 	for _, m := range l.timers() {
 		if m.set && m.at > now && (!timed || m.at < wake) {
 			wake, timed = m.at, true
@@ -225,13 +231,13 @@ func (l *leader) step(now time.Duration) bool {
 
 // timers are the times at which something may have to be decided without any event.
 func (l *leader) timers() []moment {
+	after := func(m moment, d time.Duration) moment { return moment{m.at + d, m.set} }
 	switch {
 	case l.ended != nil:
 		return []moment{l.expiry}
 	case l.job == nil:
-		return nil
+		return []moment{after(l.unused, unusedTime)}
 	}
-	after := func(m moment, d time.Duration) moment { return moment{m.at + d, m.set} }
 	parked := l.budget.nextRelease()
 	switch l.state {
 	case forming:
@@ -293,6 +299,14 @@ func (l *leader) end(now time.Duration, o rdzv.Outcome) {
 
 // expired reports whether the outcome was kept for long enough, so that the run id is free.
 func (l *leader) expired(now time.Duration) bool { return l.ended != nil && now >= l.expiry.at }
+
+// unusedTime is how long a run is led that has neither agents nor a result, since some may be about to come.
+const unusedTime = time.Minute
+
+// deserted reports whether that time is over: the run is as if it had never been.
+func (l *leader) deserted(now time.Duration) bool {
+	return l.unused.set && now >= l.unused.at+unusedTime
+}
 
 // outcomeTTL is how long a leader keeps an outcome that it has found; the store forgets it by itself.
 func outcomeTTL(j *Job) time.Duration {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/netip"
 	"slices"
@@ -67,7 +68,7 @@ func Bind(ctx context.Context, c Choice) (net.Listener, error) {
 		host = c.Addr.String()
 	}
 	at := net.JoinHostPort(host, strconv.Itoa(c.Port))
-	l, err := new(net.ListenConfig).Listen(ctx, listenNetwork(c.Addr), at)
+	l, err := rdzv.Listen(ctx, host, c.Port)
 	switch {
 	case err == nil:
 		return l, nil
@@ -77,12 +78,10 @@ func Bind(ctx context.Context, c Choice) (net.Listener, error) {
 	return nil, fmt.Errorf("%w: listen for agents on %s: %w", rdzv.ErrConnection, at, systemError(err))
 }
 
-// listenNetwork keeps package net from taking 0.0.0.0 for every address, IPv6 ones too.
-func listenNetwork(addr netip.Addr) string {
-	if addr.Is4() {
-		return "tcp4"
-	}
-	return "tcp"
+// claim notes on this machine that this process hosts the store of a run at a port. The error is EADDRINUSE where another one does: at another
+// address, since both have bound theirs.
+func claim(runID string, port int) (io.Closer, error) {
+	return takeSlot(slotName(runID, "store:"+strconv.Itoa(port), 0))
 }
 
 // systemError takes off what package net says of the address, which is in the message already.
@@ -107,11 +106,10 @@ func (p Ports) String() string {
 // ListenWorkerStore listens on the first free port of a range, at the address bind or, where that is empty, at every
 // address of this machine. Its errors are *[rdzv.ListenError], with the range's first port where all are taken.
 func ListenWorkerStore(ctx context.Context, ports Ports, bind string) (net.Listener, error) {
-	addr, _ := netip.ParseAddr(bind)
 	var err error
 	for port := ports.Low; port <= ports.High; port++ {
 		var l net.Listener
-		if l, err = new(net.ListenConfig).Listen(ctx, listenNetwork(addr), net.JoinHostPort(bind, strconv.Itoa(port))); err == nil {
+		if l, err = rdzv.Listen(ctx, bind, port); err == nil {
 			return l, nil
 		}
 		if !errors.Is(err, syscall.EADDRINUSE) {

@@ -1,16 +1,19 @@
 package elastic
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"net"
 	"net/netip"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/rs/zerolog"
 
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
@@ -165,14 +168,40 @@ func TestListenWorkerStore(t *testing.T) {
 	}
 }
 
-// TestListenInOneFamily holds that 0.0.0.0 is not taken for every address of both families.
-func TestListenInOneFamily(t *testing.T) {
-	l, err := ListenWorkerStore(t.Context(), Ports{}, "0.0.0.0")
-	if err != nil {
-		t.Fatal(err)
+// Two spellings of one machine's endpoint make two stores, which is told; a store that has taken another's place is not such a case.
+func TestTwoStoresOfOneRun(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("needs more than one loopback address")
 	}
-	closing(t, l)
-	if addr := l.Addr().(*net.TCPAddr).AddrPort().Addr(); !addr.Is4() {
-		t.Errorf("it listens on %v", addr)
+	port := freeTCPPort(t)
+	host := func(addr, runID string) (*C10d, *bytes.Buffer) {
+		said := &bytes.Buffer{}
+		a := &C10d{RunID: runID, Host: addr, Port: port, Hint: -1, Logger: zerolog.New(said).Level(zerolog.WarnLevel)}
+		if _, err := a.Open(t.Context()); err != nil || a.Server() == nil {
+			t.Fatalf("%s does not host: %v", addr, err)
+		}
+		return a, said
+	}
+	end := func(a *C10d) {
+		if err := a.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	run := ownRun(t)
+	first, said := host("127.0.0.1", run)
+	second, warned := host("127.0.0.2", run)
+	other, quiet := host("127.0.0.3", run+"-other")
+	if !strings.Contains(warned.String(), "write the endpoint alike") {
+		t.Errorf("the second store of the run says %q", warned)
+	}
+	end(second)
+	end(first)
+	again, after := host("127.0.0.1", run)
+	end(again)
+	end(other)
+	for _, b := range []*bytes.Buffer{said, quiet, after} {
+		if b.Len() > 0 {
+			t.Errorf("warned without a cause: %q", b)
+		}
 	}
 }

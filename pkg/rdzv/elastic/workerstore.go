@@ -47,7 +47,7 @@ type workerStore struct {
 const nonceSize = 16
 
 // open makes the store that this node would have as rank 0 of the next round: empty, and listening.
-func (w WorkerStores) open(ctx context.Context, self rdzv.Member, front *Front, log zerolog.Logger) (*workerStore, Offer, error) {
+func (w WorkerStores) open(ctx context.Context, self rdzv.Member, front *rdzv.WorkerStore, log zerolog.Logger) (*workerStore, Offer, error) {
 	addr, ports := cmp.Or(self.MasterAddr, w.Addr), w.Ports
 	if self.MasterPort != 0 {
 		ports = Ports{self.MasterPort, self.MasterPort}

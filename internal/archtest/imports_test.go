@@ -52,6 +52,13 @@ var rules = map[string]rule{
 		theirs: []string{"golang.org/x/sys"},
 		why:    "it reads the machine, and knows nothing of jobs",
 	},
+	"pkg/evidence": {
+		theirs: []string{"golang.org/x/sys"},
+		why:    "what a worker left behind is judged without knowing jobs",
+	},
+	"pkg/report": {
+		why: "how a launch ended is written down without knowing how it ran",
+	},
 	"pkg/agent": {
 		ours:   []string{"pkg/rdzv", "pkg/procs", "pkg/events"},
 		theirs: []string{"github.com/rs/zerolog", "golang.org/x/sync"},

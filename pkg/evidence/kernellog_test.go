@@ -1,0 +1,124 @@
+package evidence
+
+import (
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestParseKmsg(t *testing.T) {
+	boot := at(1000)
+	records := []string{
+		"4,90,999000000,-;Memory cgroup out of memory: Killed process 41 (old) total-vm:1kB, anon-rss:2kB, file-rss:3kB, shmem-rss:0kB",
+		"3,100,2000000000,-;Memory cgroup out of memory: Killed process 42 (python3 (x)) total-vm:90000kB, anon-rss:63000kB, file-rss:488kB, shmem-rss:0kB, UID:0 pgtables:220kB oom_score_adj:0\n SUBSYSTEM=x\n",
+		"3,101,2000500000,c;Out of memory: Killed process 43 (a) total-vm:90000kB, anon-rss:1024kB",
+		"3,102,2001000000,-;NVRM: Xid (PCI:0000:3b:00): 79, pid=44, name=python, GPU has fallen off the bus.",
+		"3,103,2002000000,-;NVRM: Xid (PCI:0000:3b:00): 119, pid='<unknown>', Timeout",
+		"6,104,2003000000,-;eth0: link up", "rubbish", ";", "a,b,c;Out of memory: Killed process 1 (x) anon-rss:1kB",
+	}
+	got := parseKmsg(records, boot, at(2500))
+	want := KernelLog{
+		Readable: true,
+		Kills: []OOMKill{
+			{Time: at(3000), PID: 42, Name: "python3 (x)", RSS: 63488 << 10, Cgroup: true},
+			{Time: at(3000).Add(500 * time.Millisecond), PID: 43, Name: "a", RSS: 1 << 20},
+		},
+		Xids: []XidEvent{
+			{at(3001), 44, "NVRM: Xid (PCI:0000:3b:00): 79, pid=44, name=python, GPU has fallen off the bus."},
+			{at(3002), 0, "NVRM: Xid (PCI:0000:3b:00): 119, pid='<unknown>', Timeout"},
+		},
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if of := got.XidsOf(44, true); len(of) != 2 || of[0].Kind != Xid {
+		t.Errorf("of the process: %v", of)
+	}
+	if of := got.XidsOf(45, true); len(of) != 1 {
+		t.Errorf("of another: %v", of)
+	}
+	if of := got.XidsOf(45, false); len(of) != 0 {
+		t.Errorf("of another, by name: %v", of)
+	}
+}
+
+// A log that cannot be read is no log.
+func TestKernelLogIsNotThere(t *testing.T) {
+	if _, err := readKmsg(filepath.Join(t.TempDir(), "kmsg")); err == nil {
+		t.Error("no error")
+	}
+	if got := ReadKernelLog(machine(nil), at(0)); got.Readable {
+		t.Error("readable without a clock")
+	}
+	_ = Machine{}.Log(time.Now()) // as this user may
+}
+
+func TestCoreGlob(t *testing.T) {
+	for _, tt := range []struct {
+		pattern    string
+		usesPID    bool
+		glob, text string
+	}{
+		{"core", false, "core", `core dumped by the pattern "core", and not found`},
+		{"core", true, "core.42", `core dumped by the pattern "core", and not found`},
+		{"/c/%e.%p.%s.%t%%%", true, "/c/*.42.11.*%", `core dumped by the pattern "/c/%e.%p.%s.%t%%%", and not found`},
+		{"/c/[a]*?%h", false, `/c/\[a]\*\?*`, `core dumped by the pattern "/c/[a]*?%h", and not found`},
+		{"|/usr/lib/systemd/systemd-coredump %P %u", false, "", "core: coredumpctl info 42"},
+		{"|/usr/share/apport/apport -p%p", false, "", "core piped to /usr/share/apport/apport"},
+	} {
+		glob, text := coreGlob(tt.pattern, tt.usesPID, 42, syscall.SIGSEGV)
+		if glob != tt.glob || text != tt.text {
+			t.Errorf("%s: %q, %q", tt.pattern, glob, text)
+		}
+	}
+}
+
+func TestCore(t *testing.T) {
+	dir := t.TempDir()
+	for _, name := range []string{"core.python3.42", "core.a.41"} {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	root := machine(map[string]string{"proc/sys/kernel/core_pattern": "core.%e.%p\n", "proc/sys/kernel/core_uses_pid": "0\n"})
+	long := time.Now().Add(-time.Hour)
+	if got, want := Core(root, 42, 11, dir, long), "core: "+filepath.Join(dir, "core.python3.42"); got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	for name, got := range map[string]string{
+		"of another process": Core(root, 43, 11, dir, long),
+		"of before":          Core(root, 42, 11, dir, time.Now().Add(time.Hour)),
+	} {
+		if got != `core dumped by the pattern "core.%e.%p", and not found` {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}
+
+func TestScanFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "stderr.log")
+	filler := make([]byte, fileEnd)
+	for i := range filler {
+		if filler[i] = 'x'; i%80 == 79 {
+			filler[i] = '\n'
+		}
+	}
+	text := trace("KeyError: 0") + string(filler) + trace("KeyError: 1") + string(filler[:fileLast]) + trace("KeyError: 2")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chtimes(file, at(50), at(50)); err != nil {
+		t.Fatal(err)
+	}
+	want := []Finding{{Exception, time.Time{}, "KeyError: 1"}, {Exception, at(50), "KeyError: 2"}}
+	if diff := cmp.Diff(want, ScanFile(file)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if got := ScanFile(file + "x"); got != nil {
+		t.Errorf("no file: %v", got)
+	}
+}

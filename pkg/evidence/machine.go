@@ -1,0 +1,61 @@
+package evidence
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"syscall"
+	"time"
+)
+
+// Machine reads the evidence of the machine that this process runs on. The zero value is ready.
+type Machine struct{}
+
+// Memory is [ReadMemory] of the machine.
+func (Machine) Memory() Memory { return ReadMemory(os.DirFS("/")) }
+
+// Log is [ReadKernelLog] of the machine.
+func (Machine) Log(since time.Time) KernelLog { return ReadKernelLog(os.DirFS("/"), since) }
+
+// Core is [Core] of a process that ran in this process' folder.
+func (Machine) Core(pid int, sig syscall.Signal, since time.Time) string {
+	dir, err := os.Getwd()
+	if err != nil {
+		dir = "/"
+	}
+	return Core(os.DirFS("/"), pid, sig, dir, since)
+}
+
+const (
+	// fileEnd is how much of a file is looked at, in bytes.
+	fileEnd = 1 << 20
+	// fileLast is how much of its end is taken for as old as the last write. When the rest was written is not known.
+	fileLast = 16 << 10
+)
+
+// ScanFile finds what the end of a file has of evidence, to which a worker wrote its stderr itself; nothing if it cannot be read.
+func ScanFile(name string) []Finding {
+	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil
+	}
+	defer func() { _ = f.Close() }()
+	info, err := f.Stat()
+	if err != nil || !info.Mode().IsRegular() {
+		return nil
+	}
+	skip := max(0, info.Size()-fileEnd)
+	data, err := io.ReadAll(io.NewSectionReader(f, skip, fileEnd))
+	if err != nil {
+		return nil
+	}
+	if skip > 0 { // it begins within a line
+		_, data, _ = bytes.Cut(data, []byte("\n"))
+	}
+	last := max(0, len(data)-fileLast)
+	last = bytes.LastIndexByte(data[:last], '\n') + 1
+	var s Scanner
+	s.Scan(data[:last], time.Time{})
+	s.Scan(data[last:], info.ModTime())
+	return s.Findings()
+}

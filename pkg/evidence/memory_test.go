@@ -1,0 +1,120 @@
+package evidence
+
+import (
+	"strings"
+	"testing"
+	"testing/fstest"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// machine is a file system with these files.
+func machine(files map[string]string) fstest.MapFS {
+	fs := fstest.MapFS{}
+	for name, text := range files {
+		fs[name] = &fstest.MapFile{Data: []byte(text)}
+	}
+	return fs
+}
+
+func TestReadMemory(t *testing.T) {
+	const v1 = "40 30 0:30 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n"
+	const v2 = "41 30 0:31 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw\n"
+	for _, tt := range []struct {
+		name  string
+		files map[string]string
+		want  Memory
+	}{
+		{"version 1", map[string]string{
+			"proc/self/cgroup": "4:memory:/job/a\n0::/x\n", "proc/self/mountinfo": v1 + v2,
+			"sys/fs/cgroup/memory/job/a/memory.oom_control":    "oom_kill_disable 0\nunder_oom 0\noom_kill 3\n",
+			"sys/fs/cgroup/memory/job/a/memory.limit_in_bytes": "9223372036854771712\n",
+			"sys/fs/cgroup/memory/job/memory.limit_in_bytes":   "67108864\n",
+			"sys/fs/cgroup/memory/memory.limit_in_bytes":       "9223372036854771712\n",
+		}, Memory{Path: "/sys/fs/cgroup/memory/job/a", Kills: 3, Limit: 64 << 20, Owner: "/sys/fs/cgroup/memory/job"}},
+		{"version 2", map[string]string{
+			"proc/self/cgroup": "0::/job.slice/a\n", "proc/self/mountinfo": v2,
+			"sys/fs/cgroup/job.slice/a/memory.events": "low 0\nhigh 0\nmax 7\noom 2\noom_kill 2\noom_group_kill 0\n",
+			"sys/fs/cgroup/job.slice/a/memory.max":    "1048576\n",
+			"sys/fs/cgroup/job.slice/memory.max":      "max\n",
+		}, Memory{Path: "/sys/fs/cgroup/job.slice/a", Kills: 2, Limit: 1 << 20, Owner: "/sys/fs/cgroup/job.slice/a"}},
+		{"version 2, a container's mount", map[string]string{
+			"proc/self/cgroup": "0::/docker/abc\n", "proc/self/mountinfo": strings.Replace(v2, " / ", " /docker/abc ", 1),
+			"sys/fs/cgroup/memory.events": "oom_kill 0\n",
+		}, Memory{Path: "/sys/fs/cgroup"}},
+		{"version 2 without the controller", map[string]string{"proc/self/cgroup": "0::/a\n", "proc/self/mountinfo": v2}, Memory{}},
+		{"nothing", nil, Memory{}},
+		{"rubbish", map[string]string{"proc/self/cgroup": "x\n::\n", "proc/self/mountinfo": "\n - \n1 2 - 3\n"}, Memory{}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if diff := cmp.Diff(tt.want, ReadMemory(machine(tt.files))); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestOOM(t *testing.T) {
+	before := Memory{Path: "/cg", Kills: 1, Limit: 64 << 20, Owner: "/cg"}
+	after := before
+	after.Kills = 2
+	mine := OOMKill{PID: 42, Name: "python3", RSS: 62 << 20, Cgroup: true}
+	other := mine
+	other.PID = 43
+	global := mine
+	global.Cgroup = false
+	for _, tt := range []struct {
+		name          string
+		before, after Memory
+		kills         []OOMKill
+		readable      bool
+		want          string
+	}{
+		{"the log has it", before, after, []OOMKill{other, mine}, true, "killed by the OOM killer: memory limit 64 MiB of /cg; 62 MiB in use by pid 42 (python3)"},
+		{"the log alone", Memory{}, Memory{}, []OOMKill{mine}, true, "killed by the OOM killer: 62 MiB in use by pid 42 (python3)"},
+		{"the machine", Memory{}, Memory{}, []OOMKill{global}, true, "killed by the OOM killer: the machine is out of memory; 62 MiB in use by pid 42 (python3)"},
+		{"the counter alone", before, after, nil, false, "probably killed by the OOM killer, which has taken 1 processes of cgroup /cg meanwhile; memory limit 64 MiB of /cg"},
+		{"another process was taken", before, after, []OOMKill{other}, true, ""},
+		{"nobody was", before, before, nil, true, ""},
+		{"the pid is another machine's", before, before, []OOMKill{mine}, true, ""},
+		{"nothing is known", Memory{}, Memory{}, nil, false, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			f, ok := OOM(42, at(7), tt.before, tt.after, tt.kills, tt.readable)
+			if ok != (tt.want != "") || f.Text != tt.want {
+				t.Errorf("%v %+v, want %q", ok, f, tt.want)
+			}
+			if ok && (f.Kind != OOMKilled || !f.Time.Equal(at(7))) {
+				t.Errorf("%+v", f)
+			}
+		})
+	}
+}
+
+func TestOOMOfChild(t *testing.T) {
+	before, after := Memory{Path: "/cg", Kills: 1}, Memory{Path: "/cg", Kills: 2}
+	loader := Finding{Exception, at(99), "RuntimeError: DataLoader worker (pid 42) is killed by signal: Killed."}
+	for _, tt := range []struct {
+		name          string
+		c             Case
+		before, after Memory
+		kills         []OOMKill
+		want          bool
+	}{
+		{"a loader's exception", Case{Code: 1, Shown: []Finding{loader}}, before, after, nil, true},
+		{"in the error file", Case{Code: 1, ErrorFile: &loader}, before, after, nil, true},
+		{"a shell", Case{Code: 137}, before, after, []OOMKill{{PID: 42}}, true},
+		{"it speaks of nothing", Case{Code: 1}, before, after, nil, false},
+		{"nobody was taken", Case{Code: 137}, before, before, nil, false},
+		{"another worker was", Case{Code: 137}, before, after, []OOMKill{{PID: 7}}, false},
+		{"nothing is known", Case{Code: 137}, Memory{}, Memory{}, nil, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			tt.c.At = at(100)
+			f, ok := OOMOfChild(tt.c, tt.before, tt.after, tt.kills, map[int]bool{7: true})
+			if ok != tt.want || ok && (f.Kind != OOMKilled || !f.Time.Equal(at(100)) || !strings.Contains(f.Text, "probably taken")) {
+				t.Errorf("%v %+v", ok, f)
+			}
+		})
+	}
+}

@@ -1,0 +1,108 @@
+package report
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"syscall"
+)
+
+// CheckFile finds out whether the file at path can be written when the time comes: its folder must exist and take a new
+// file. What is at path stays as it is.
+func CheckFile(path string) error {
+	path, err := resolve(path)
+	if err != nil {
+		return err
+	}
+	probe, err := create(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(probe.Close(), os.Remove(probe.Name()))
+}
+
+// WriteFile makes data the whole content of the file at path, at once unless the file is a mount point. An error leaves what was there before. What is
+// not a regular file is refused, because it would be replaced; a symbolic link stands for the file that it leads to.
+func WriteFile(path string, data []byte) error {
+	path, err := resolve(path)
+	if err != nil {
+		return err
+	}
+	f, err := create(path)
+	if err != nil {
+		return err
+	}
+	if err = fill(f, data); err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(f.Name())
+	}
+	if errors.Is(err, syscall.EBUSY) { // a file that is mounted there, as container runtimes do, has to stay
+		return overwrite(path, data)
+	}
+	return err
+}
+
+func overwrite(path string, data []byte) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_TRUNC, 0)
+	if err != nil {
+		return err
+	}
+	return fill(f, data)
+}
+
+// resolve returns the absolute path of the file itself.
+func resolve(path string) (string, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return "", err
+	}
+	info, err := os.Lstat(path)
+	if err == nil && info.Mode()&fs.ModeSymlink != 0 {
+		if path, err = filepath.EvalSymlinks(path); err != nil {
+			return "", err
+		}
+		info, err = os.Lstat(path)
+	}
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return path, nil
+	case err != nil:
+		return "", err
+	case !info.Mode().IsRegular():
+		return "", fmt.Errorf("%s is not a regular file", path)
+	}
+	return path, nil
+}
+
+// fill writes data to f and closes it. It is on the disk before it gets its name, so that a crash of the machine does
+// not leave an empty file.
+func fill(f *os.File, data []byte) error {
+	_, err := f.Write(data)
+	if err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close())
+}
+
+// create makes the file that is to become the one at path. A name may be as long as the file system allows, so no more
+// than a part of it is in the temporary one.
+func create(path string) (*os.File, error) {
+	folder, name := filepath.Split(path)
+	for {
+		// Whoever reads it is often another user: the umask decides, and not os.CreateTemp, which is for private files.
+		temp := fmt.Sprintf(".%s.%08x", name[:min(len(name), 64)], rand.Uint32())
+		f, err := os.OpenFile(filepath.Join(folder, temp), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+		if errors.Is(err, fs.ErrExist) {
+			continue
+		}
+		if bad, ok := errors.AsType[*fs.PathError](err); ok {
+			return nil, fmt.Errorf("make a file in %s: %w", folder, bad.Err)
+		}
+		return f, err
+	}
+}

@@ -1,0 +1,34 @@
+package report
+
+import "testing"
+
+func TestPrintable(t *testing.T) {
+	for _, tt := range []struct{ name, in, want string }{
+		{"text", "Zürich\n\tx = 1", "Zürich\n\tx = 1"},
+		{"colours", "\x1b[1;31mValueError\x1b[0m: no", "ValueError: no"},
+		{"cleared screen, moved cursor", "a\x1b[2J\x1b[10;20Hb\x1b[?25lc", "abc"},
+		{"title", "a\x1b]0;title\x07b\x1b]8;;http://x\x1b\\c", "abc"},
+		{"title without an end", "a\x1b]0;title", "a"},
+		{"lone escape and other controls", "a\x1b\x00\x07\r\x7f\u009bb", "ab"},
+		{"no UTF-8", "a\xff\xfeb\xe2\x82", "a\uFFFDb\uFFFD"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := printable(tt.in); got != tt.want {
+				t.Errorf("%q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+// A title that is not ended takes no more than its line.
+func TestPrintableUnended(t *testing.T) {
+	for s, want := range map[string]string{
+		"a\x1b]0;job 7\nboom":   "a\nboom",
+		"a\x1bP1;2\nb":          "a\nb",
+		"\x1b]0;t\x07whole\x1b": "whole",
+	} {
+		if got := printable(s); got != want {
+			t.Errorf("%q: %q, want %q", s, got, want)
+		}
+	}
+}

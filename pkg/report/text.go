@@ -1,0 +1,116 @@
+package report
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// width is the longest rule of the report, in columns.
+const width = 60
+
+// maxEntries is how many failures the text shows beside the root cause, of this node and of the others each, and
+// maxDumps how many dumps.
+const (
+	maxEntries = 16
+	maxDumps   = 8
+)
+
+// Text describes a failed run for people: the root cause first, then the other failures of this node, then those that
+// other nodes name. It keeps the headings and field names of torchrun's report (ChildFailedError). It is empty
+// where no worker is known to have failed.
+func (r Report) Text() string {
+	if r.RootCause == nil {
+		return ""
+	}
+	r.bound()
+	title := r.Name + " FAILED"
+	root := "Root Cause (first observed failure):\n" + r.RootCause.entry(0)
+	if r.Note != "" {
+		root += "\n  note      : " + indent(r.Note)
+	}
+	sections := []string{root, "Failures:\n" + r.others()}
+	if places := r.places(); places != "" {
+		sections = append(sections, places)
+	}
+	columns := len(title)
+	for line := range strings.Lines(strings.Join(sections, "\n")) {
+		columns = max(columns, len(strings.TrimRight(line, "\n")))
+	}
+	columns = min(columns, width)
+	double, single := strings.Repeat("=", columns), strings.Repeat("-", columns)
+	return printable(double + "\n" + title + "\n" + single + "\n" + strings.Join(sections, "\n"+single+"\n") + "\n" + double + "\n")
+}
+
+// others lists the failures beside the root cause.
+func (r Report) others() string {
+	if len(r.Failures)+len(r.OtherNodes) == 0 {
+		return "  <NO_OTHER_FAILURES>"
+	}
+	var entries []string
+	index := 0
+	list := func(all []Failure, where string) {
+		for _, f := range all[:min(len(all), maxEntries)] {
+			index++
+			entries = append(entries, f.entry(index))
+		}
+		if more := len(all) - maxEntries; more > 0 {
+			entries = append(entries, fmt.Sprintf("  and %d more %s", more, where))
+		}
+	}
+	list(r.Failures, "on this node")
+	list(r.OtherNodes, "on other nodes")
+	return strings.Join(entries, "\n")
+}
+
+// places says where there is more to read.
+func (r Report) places() string {
+	var lines []string
+	if r.LogDir != "" {
+		lines = append(lines, "logs      : "+r.LogDir)
+	}
+	for i, path := range r.FlightRecorder {
+		if i == maxDumps {
+			lines = append(lines, fmt.Sprintf("  and %d more", len(r.FlightRecorder)-maxDumps))
+			break
+		}
+		lines = append(lines, "nccl trace: "+path)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// entry describes one failure; the root cause has index 0.
+func (f Failure) entry(index int) string {
+	at := "<N/A>"
+	if !f.Time.IsZero() {
+		at = f.Time.In(time.Local).Format("2006-01-02_15:04:05")
+	}
+	exit := fmt.Sprintf("%d (pid: %d)", f.PythonCode, f.PID)
+	if f.Signal != "" {
+		exit += " (" + f.Signal + ")"
+	}
+	lines := []string{
+		fmt.Sprintf("[%d]:", index),
+		"  time      : " + at,
+		"  host      : " + f.Host,
+		fmt.Sprintf("  rank      : %d (local_rank: %d)", f.Rank, f.LocalRank),
+		"  exitcode  : " + exit,
+		"  error_file: " + orNone(f.ErrorFile),
+		"  reason    : " + indent(f.Summary),
+		"  traceback : " + indent(orNone(f.Text)),
+	}
+	if f.LogFile != "" {
+		lines = append(lines, "  log       : "+f.LogFile)
+	}
+	return strings.Join(lines, "\n")
+}
+
+func orNone(s string) string {
+	if s == "" {
+		return "<N/A>"
+	}
+	return s
+}
+
+// indent keeps continuation lines inside their entry.
+func indent(s string) string { return strings.ReplaceAll(s, "\n", "\n  ") }

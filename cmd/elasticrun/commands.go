@@ -19,7 +19,7 @@ var version = "dev"
 // subcommands are the words that name a command; they count as such only as the
 // first argument, so that a script may have any name.
 func subcommands() []*cobra.Command {
-	return []*cobra.Command{storeCommand(), simulateCommand(), {
+	return []*cobra.Command{storeCommand(), simulateCommand(), logsCommand(), {
 		Use:   "version",
 		Short: "print the version",
 		Args:  cobra.NoArgs,
@@ -80,6 +80,6 @@ func usage(err error) int {
 		fmt.Fprintln(os.Stdout, versionLine())
 		return 0
 	default:
-		return fail(ending{code: exitUsage, reason: config.ReasonUsage, err: err}, config.ExitCodeMap{})
+		return fail(ending{code: exitUsage, reason: config.ReasonUsage, err: err})
 	}
 }

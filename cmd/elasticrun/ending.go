@@ -13,12 +13,14 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/procs"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic"
+	"github.com/elasticrun/elasticrun/pkg/report"
 )
 
 // Exit codes of the launcher's own; docs/exit-codes.md is the table for users.
 const (
 	exitUsage      = 2  // bad usage or configuration, or a port held by a stranger
 	exitInternal   = 70 // a defect of elasticrun's own
+	exitStuck      = 71 // a process in the kernel's hands outlives SIGKILL: this machine is ill
 	exitRendezvous = 75 // the rendezvous could not be formed or was lost: worth a retry
 )
 
@@ -28,6 +30,7 @@ type ending struct {
 	reason config.Reason
 	err    error          // what to say, where that is one line
 	root   *agent.Failure // the root cause, where a worker is
+	note   string         // what to think of it; empty for nothing
 }
 
 // conclude maps what a run returned to an ending. It is the one place that
@@ -49,6 +52,8 @@ func conclude(result agent.RunResult, err error) ending {
 		return ending{code: exitRendezvous, reason: config.ReasonRendezvous, err: err}
 	case errors.As(err, &stuck) && failed: // its siblings do not die, which is no defect
 		return blame(result, err)
+	case stuck != nil:
+		return ending{code: exitStuck, reason: config.ReasonStuck, err: err}
 	case err != nil:
 		return ending{code: exitInternal, reason: config.ReasonInternal, err: err}
 	case !result.IsFailed():
@@ -74,31 +79,56 @@ func blame(result agent.RunResult, err error) ending {
 		return ending{code: 1, reason: config.ReasonWorkerFailed, err: err}
 	}
 	// A failure is never told as a success, whatever another node says of it.
-	e := ending{code: max(1, root.Exit.ShellCode()), reason: config.ReasonWorkerFailed, err: err, root: &root}
-	if root.Exit.Signal != 0 {
+	e := ending{code: max(1, root.Exit.ShellCode()), reason: config.ReasonWorkerFailed, err: err, root: &root, note: result.Note()}
+	switch {
+	case root.Exit.Stopped: // it was failing, and then the launcher was quicker than its own end
+		e.code = max(1, root.Exit.Code)
+	case root.Exit.Signal != 0:
 		e.reason = config.ReasonWorkerKilled
 	}
 	return e
 }
 
-// fail says how the launcher ends and returns its exit code.
-func fail(e ending, codes config.ExitCodeMap) int {
-	if e.err != nil {
-		fmt.Fprintln(os.Stderr, "elasticrun:", strings.ReplaceAll(e.err.Error(), "\n", "; ")) // joined errors have lines
-	}
+// mapped is the ending with the exit code that the user wants for it.
+func (e ending) mapped(codes config.ExitCodeMap) ending {
 	if e.reason != "" {
 		e.code = codes.Apply(e.code, e.reason)
+	}
+	return e
+}
+
+// problem is what there is to say, in one line; empty where a worker is the cause.
+func (e ending) problem() string {
+	if e.err == nil {
+		return ""
+	}
+	return strings.ReplaceAll(e.err.Error(), "\n", "; ") // joined errors have lines
+}
+
+// fail says how the launcher ends and returns its exit code.
+func fail(e ending) int {
+	if e.err != nil {
+		fmt.Fprintln(os.Stderr, "elasticrun:", e.problem())
+	}
+	if e.reason != "" {
 		fmt.Fprintln(os.Stderr, lastLine(e))
 	}
 	return e.code
 }
+
+// maxSummary bounds the summary in the last line, in bytes.
+const maxSummary = 300
 
 // lastLine is the last line on stderr of a launch that did not succeed. It is for
 // machines: a worker may have used any exit code itself.
 func lastLine(e ending) string {
 	line := fmt.Sprintf("elasticrun: exit_code=%d reason=%s", e.code, e.reason)
 	if e.root != nil {
-		line += fmt.Sprintf(" rank=%d local_rank=%d", e.root.GlobalRank, e.root.LocalRank)
+		line += fmt.Sprintf(" rank=%d local_rank=%d summary=%q", e.root.GlobalRank, e.root.LocalRank,
+			report.Begin(e.root.Summary(), maxSummary))
+	}
+	if e.note != "" {
+		line += fmt.Sprintf(" note=%q", e.note)
 	}
 	return line
 }

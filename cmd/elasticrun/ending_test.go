@@ -8,6 +8,7 @@ import (
 
 	"github.com/elasticrun/elasticrun/internal/config"
 	"github.com/elasticrun/elasticrun/pkg/agent"
+	"github.com/elasticrun/elasticrun/pkg/evidence"
 	"github.com/elasticrun/elasticrun/pkg/procs"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
@@ -36,28 +37,36 @@ func TestConclude(t *testing.T) {
 		{name: "success", result: agent.RunResult{State: agent.Succeeded}},
 		{
 			name: "a worker's own code", result: failed(procs.Exit{Code: 7}), code: 7, reason: config.ReasonWorkerFailed,
-			line: "elasticrun: exit_code=7 reason=worker_failed rank=3 local_rank=1",
+			line: `elasticrun: exit_code=7 reason=worker_failed rank=3 local_rank=1 summary="exited with code 7"`,
 		},
 		{name: "a worker's 2 is not bad usage", result: failed(procs.Exit{Code: 2}), code: 2, reason: config.ReasonWorkerFailed},
 		{name: "a worker that could not be executed", result: failed(procs.Exit{Code: 127, StartErr: errors.New("no")}), code: 127, reason: config.ReasonWorkerFailed},
 		{
 			name: "a worker killed", result: failed(procs.Exit{Signal: syscall.SIGSEGV}), code: 139, reason: config.ReasonWorkerKilled,
-			line: "elasticrun: exit_code=139 reason=worker_killed rank=3 local_rank=1",
+			line: `elasticrun: exit_code=139 reason=worker_killed rank=3 local_rank=1 summary="killed by signal 11 (SIGSEGV)"`,
 		},
 		{name: "failed for no known reason", result: agent.RunResult{State: agent.Failed}, code: 1, reason: config.ReasonWorkerFailed},
 		{
 			name: "another node's worker", result: elsewhere(procs.Exit{Code: 9}), code: 9, reason: config.ReasonWorkerFailed,
-			line: "elasticrun: exit_code=9 reason=worker_failed rank=60 local_rank=4",
+			line: `elasticrun: exit_code=9 reason=worker_failed rank=60 local_rank=4 summary="exited with code 9"`,
 		},
 		{
 			name: "another node's worker, killed", result: elsewhere(procs.Exit{Signal: syscall.SIGKILL}), code: 137, reason: config.ReasonWorkerKilled,
-			line: "elasticrun: exit_code=137 reason=worker_killed rank=60 local_rank=4",
+			line: `elasticrun: exit_code=137 reason=worker_killed rank=60 local_rank=4 summary="killed by signal 9 (SIGKILL)"`,
+		},
+		{
+			name: "nobody shows a fault of its own", code: 1, reason: config.ReasonWorkerFailed,
+			result: agent.RunResult{State: agent.Failed, Cause: &agent.Failure{
+				GlobalRank: 3, LocalRank: 1, Exit: procs.Exit{Code: 1}, Findings: []evidence.Finding{{Kind: evidence.PeerLost, Text: "Connection closed"}},
+			}},
+			line: `elasticrun: exit_code=1 reason=worker_failed rank=3 local_rank=1 summary="Connection closed" note="no worker shows a fault of its own: ` +
+				`the first that lost its peer is named; look for a hang or a network fault"`,
 		},
 		{name: "another node tells of a failure with 0", result: elsewhere(procs.Exit{}), code: 1, reason: config.ReasonWorkerFailed},
 		{
 			name: "a node that the job has ended without", code: 7, reason: config.ReasonWorkerFailed,
 			result: agent.RunResult{State: agent.Failed, Cause: &agent.Failure{Host: "node7", Exit: procs.Exit{Code: 7}}},
-			line:   "elasticrun: exit_code=7 reason=worker_failed rank=0 local_rank=0",
+			line:   `elasticrun: exit_code=7 reason=worker_failed rank=0 local_rank=0 summary="exited with code 7"`,
 		},
 		{
 			name: "told to stop", err: fmt.Errorf("run: %w", &agent.SignalError{Signal: syscall.SIGTERM}), code: 143, reason: config.ReasonSignal,
@@ -72,7 +81,7 @@ func TestConclude(t *testing.T) {
 		{name: "a group that is UNKNOWN", err: &agent.StateError{From: agent.Unknown, To: agent.Healthy}, code: 70, reason: config.ReasonInternal},
 		{
 			name: "a worker failed and its siblings do not die", result: failed(procs.Exit{Code: 7}), err: &procs.StuckError{}, code: 7,
-			reason: config.ReasonWorkerFailed, line: "elasticrun: exit_code=7 reason=worker_failed rank=3 local_rank=1",
+			reason: config.ReasonWorkerFailed, line: `elasticrun: exit_code=7 reason=worker_failed rank=3 local_rank=1 summary="exited with code 7"`,
 		},
 		{name: "rendezvous lost after a failure", result: failed(procs.Exit{Code: 7}), err: rdzv.ErrConnection, code: 75, reason: config.ReasonRendezvous},
 		{
@@ -80,7 +89,7 @@ func TestConclude(t *testing.T) {
 			err: fmt.Errorf("join: %w", &rdzv.EndedError{Outcome: rdzv.Outcome{Ending: rdzv.EndTimeout}}),
 		},
 		{name: "the job was closed", err: &rdzv.EndedError{Outcome: rdzv.Outcome{Ending: rdzv.EndClosed}}, code: 75, reason: config.ReasonRendezvous},
-		{name: "processes that do not die", err: &procs.StuckError{}, code: 70, reason: config.ReasonInternal},
+		{name: "processes that do not die", err: &procs.StuckError{}, code: 71, reason: config.ReasonStuck},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -15,7 +15,10 @@ func guard(lifeline *procs.Lifeline) int {
 		fmt.Fprintf(os.Stderr, "elasticrun: the agent gave no sign of life for %v: its workers were killed\n", after)
 	})
 	if err != nil {
-		return fail(ending{code: exitInternal, reason: config.ReasonInternal, err: err}, config.ExitCodeMap{})
+		return fail(ending{code: exitInternal, reason: config.ReasonInternal, err: err})
+	}
+	if r.StuckTold {
+		r.Stuck = nil // the agent's last line stays the last
 	}
 	for _, p := range r.Stuck {
 		fmt.Fprintln(os.Stderr, "elasticrun: a process of the job does not die:", p)
@@ -34,5 +37,5 @@ func agentLost(r procs.GuardResult) int {
 		end = ending{code: r.Exit.ShellCode(), reason: config.ReasonSignal}
 	}
 	end.err = fmt.Errorf("the agent, pid %d, was %s; the job was ended, %d processes reaped", r.Exit.PID, r.Exit, r.Swept)
-	return fail(end, config.ExitCodeMap{})
+	return fail(end)
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/procs"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic"
+	"github.com/elasticrun/elasticrun/pkg/report"
 )
 
 // launch runs a job and returns the launcher's exit code.
@@ -30,46 +31,58 @@ func launch(args []string, lifeline *procs.Lifeline) int {
 	if err != nil {
 		return usage(err)
 	}
+	files, err := openRecords(cfg, time.Now())
+	if err != nil {
+		return usage(err)
+	}
 	ctx, told := listen(cfg.Signals, impatient(), cfg.ShutdownTimeout, lifeline)
 	defer told.stop()
 	console := procs.NewConsole(os.Stdout, os.Stderr)
 	defer func() { _ = console.Close() }()
+	var heard warned
+	log, lines := newLogger(cfg.LogFormat, cfg.LogLevel, console.Stderr(), &heard)
 
-	result, report, err := runJob(ctx, told, cfg, lifeline, console)
-	if report != "" {
-		_, _ = io.WriteString(console.Stderr(), report)
+	result, rep, err := runJob(ctx, told, cfg, lifeline, console, lines, log)
+	if errors.As(err, new(*procs.StuckError)) {
+		lifeline.Stuck()
 	}
-	return fail(conclude(result, explain(cfg, err)), cfg.ExitCodeMap)
+	end := conclude(result, explain(cfg, err)).mapped(cfg.ExitCodeMap)
+	rep.WarningCount, rep.Warnings = heard.list()
+	rep = files.complete(rep, end)
+	files.write(rep, end, log)
+	_ = lines.Close()
+	_, _ = io.WriteString(console.Stderr(), rep.Text())
+	return fail(end)
 }
 
-// runJob wires the packages together and runs the agent; report is for people, and
-// empty unless workers failed, here or elsewhere. When it returns nothing of the job is left, and all
-// of its output has been written.
-func runJob(ctx context.Context, t *told, cfg *config.Config, lifeline *procs.Lifeline, console *procs.Console) (result agent.RunResult, report string, err error) {
-	log, lines := newLogger(cfg.LogFormat, cfg.LogLevel, console.Stderr())
-	defer func() { _ = lines.Close() }()
+// runJob wires the packages together and runs the agent; the report has what the agent knows. When it returns nothing
+// of the job is left, and all of its output has been written.
+func runJob(ctx context.Context, t *told, cfg *config.Config, lifeline *procs.Lifeline, console *procs.Console, lines io.Writer, log zerolog.Logger) (agent.RunResult, report.Report, error) {
 	plan, err := prepare(ctx, cfg, lifeline, log)
 	if err != nil {
-		return agent.RunResult{}, "", err
+		return agent.RunResult{}, report.Report{}, err
 	}
 	defer plan.close(ctx, log)
-	supervisor, err := procs.NewSupervisor(procs.Options{Console: console, Logger: log})
+	supervisor, err := procs.NewSupervisor(procs.Options{Console: console, Logger: log, Track: plan.gpus != nil})
 	if err != nil {
-		return agent.RunResult{}, "", err
+		return agent.RunResult{}, report.Report{}, err
 	}
 	defer func() { _ = supervisor.Close() }() // fails only where processes do not die, which Run has told
 	a, err := plan.agent(t, cfg, supervisor, lines, log)
 	if err != nil {
-		return agent.RunResult{}, "", err
+		return agent.RunResult{}, report.Report{}, err
 	}
-	result, err = a.Run(ctx)
-	return result, a.Report(result), err
+	result, err := a.Run(ctx)
+	rep := a.Report(result)
+	rep.LogDir = plan.logs.Path()
+	return result, rep, err
 }
 
 // newLogger makes elasticrun's own log, and the queue through which it and the
 // events take their way, so that a console nobody reads never holds up the
 // agent or the store. When the queue is full, its oldest lines are lost. Close writes out the rest.
-func newLogger(format string, level zerolog.Level, stderr io.Writer) (log zerolog.Logger, lines io.WriteCloser) {
+// What warns is told to heard as well, whatever the level, unless that is nil.
+func newLogger(format string, level zerolog.Level, stderr io.Writer, heard *warned) (log zerolog.Logger, lines io.WriteCloser) {
 	stderr = struct{ io.Writer }{stderr} // which Close leaves open
 	queue := &lineQueue{stderr: stderr}
 	queue.Writer = diode.NewWriter(stderr, 1000, 0, func(missed int) { queue.lost.Add(int64(missed)) })
@@ -78,6 +91,10 @@ func newLogger(format string, level zerolog.Level, stderr io.Writer) (log zerolo
 		out = zerolog.ConsoleWriter{
 			Out: queue, TimeFormat: time.DateTime, NoColor: !term.IsTerminal(int(os.Stderr.Fd())),
 		}
+	}
+	if heard != nil {
+		out = zerolog.MultiLevelWriter(&zerolog.FilteredLevelWriter{Writer: zerolog.LevelWriterAdapter{Writer: out}, Level: level}, heard)
+		level = min(level, zerolog.WarnLevel)
 	}
 	log = zerolog.New(out).Level(level).With().Timestamp().Logger()
 	return log, queue

@@ -30,7 +30,7 @@ func run(args []string) int {
 	defer lifeline.Close()
 	if part != procs.PartAgent && !isSubcommand(args) && procs.CanGuard() {
 		code := guard(lifeline)
-		lifeline.Announce()
+		lifeline.Announce(code)
 		return code
 	}
 	if part == procs.PartAgent {
@@ -40,6 +40,6 @@ func run(args []string) int {
 	}
 	procs.SealDescriptors()
 	code := execute(args, lifeline)
-	lifeline.Announce() // not in a defer: a panic must not come so far
+	lifeline.Announce(code) // not in a defer: a panic must not come so far
 	return code
 }

@@ -59,10 +59,16 @@ func awaitDead(t *testing.T, pid int) {
 // processState is the letter that /proc has for it.
 func processState(t *testing.T, pid int) string {
 	t.Helper()
+	return statField(t, pid, 0)
+}
+
+// statField is field i of /proc/PID/stat after the name: the state, the parent, the process group.
+func statField(t *testing.T, pid, i int) string {
+	t.Helper()
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, after, _ := strings.Cut(string(stat), ") ")
-	return after[:1]
+	return strings.Fields(after)[i]
 }

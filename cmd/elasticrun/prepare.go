@@ -15,6 +15,7 @@ import (
 	"github.com/elasticrun/elasticrun/internal/topology"
 	"github.com/elasticrun/elasticrun/pkg/agent"
 	"github.com/elasticrun/elasticrun/pkg/events"
+	"github.com/elasticrun/elasticrun/pkg/evidence"
 	"github.com/elasticrun/elasticrun/pkg/procs"
 )
 
@@ -24,6 +25,7 @@ type plan struct {
 	env     []string
 	meeting *meeting
 	logs    *procs.LogDir
+	gpus    *topology.ComputeApps // nil where no restart waits for GPUs
 }
 
 // prepare checks the surroundings and makes what a run needs. Its errors are
@@ -49,8 +51,23 @@ func prepare(ctx context.Context, cfg *config.Config, lifeline *procs.Lifeline, 
 	for _, w := range cfg.Warnings {
 		log.Warn().Msg(w)
 	}
-	p.env = environment(cfg, log)
+	p.env, p.gpus = environment(cfg, log), topology.FindComputeApps(topology.GPUOptions{})
+	p.announceLogs(cfg, log)
 	return p, nil
+}
+
+// announceLogs says where the logs go, at any log level, unless nobody asked for any,
+// and links to them.
+func (p *plan) announceLogs(cfg *config.Config, log zerolog.Logger) {
+	if err := p.logs.LinkLatest(); err != nil {
+		log.Warn().Err(err).Msg("the log folder gets no link to its latest run")
+	}
+	folder := p.logs.Path()
+	if folder == "" || cfg.LogDir == "" && !cfg.Redirects.Any() && !cfg.Tee.Any() {
+		return
+	}
+	// An event without a level passes every filter; readers are told that it is an information.
+	log.Log().Str(zerolog.LevelFieldName, zerolog.LevelInfoValue).Str("folder", folder).Msg("logs are written")
 }
 
 // close gives back what prepare made.
@@ -64,9 +81,14 @@ func (p *plan) close(ctx context.Context, log zerolog.Logger) {
 // agent wires the agent; lines takes its events.
 func (p *plan) agent(t *told, cfg *config.Config, supervisor *procs.Supervisor, lines io.Writer, log zerolog.Logger) (*agent.Agent, error) {
 	opts := agent.Options{
-		Spec: p.spec, Rendezvous: p.meeting.handler, Launcher: launcher{supervisor}, LogFolders: p.logs, Env: p.env,
+		Kernel: evidence.Machine{},
+		Spec:   p.spec, Rendezvous: p.meeting.handler, Launcher: launcher{supervisor}, LogFolders: p.logs, Env: p.env,
 		Forward: t.forward, Hurry: t.hurry,
-		ShutdownTimeout: cfg.ShutdownTimeout, Logger: log,
+		ShutdownTimeout: cfg.ShutdownTimeout, RestartGrace: cfg.RestartGrace,
+		ErrorExitTimeout: cfg.ErrorExitTimeout, ErrorFiles: errorFiles{}, Logger: log,
+	}
+	if p.gpus != nil {
+		opts.Devices = p.gpus
 	}
 	if cfg.EventLogHandler == "console" {
 		opts.Events = events.NewLines(lines)
@@ -84,6 +106,17 @@ func (l launcher) Start(specs []procs.Spec) (agent.Processes, error) {
 		return nil, err
 	}
 	return g, nil
+}
+
+// errorFiles lets the agent watch files with procs.
+type errorFiles struct{}
+
+func (errorFiles) Watch(paths []string) (agent.FileWatch, error) {
+	w, err := procs.WatchFiles(paths)
+	if err != nil {
+		return nil, err
+	}
+	return w, nil
 }
 
 // environment is what workers get beneath torch's variables.
@@ -117,10 +150,11 @@ func workerSpec(ctx context.Context, cfg *config.Config) (agent.WorkerSpec, erro
 		Role: cfg.Role, LocalWorldSize: cfg.NprocPerNode, Entrypoint: program, Args: args,
 		MaxRestarts: cfg.MaxRestarts, MasterAddr: cfg.Rendezvous.MasterAddr, MasterPort: cfg.Rendezvous.MasterPort,
 		Output: procs.OutputRules{
-			Redirects: cfg.Redirects, Tee: cfg.Tee, LocalRanks: cfg.LocalRanksFilter,
+			Redirects: cfg.Redirects, Tee: cfg.Tee, Shown: cfg.LocalRanksFilter,
+			Rotation:      procs.Rotation{MaxSize: cfg.LogMaxSize, MaxFiles: cfg.LogMaxFiles},
 			StdoutFilters: cfg.DuplicateStdoutFilters, StderrFilters: cfg.DuplicateStderrFilters,
 		},
-		PrefixTemplate:   os.Getenv(procs.PrefixTemplateEnv),
+		PrefixTemplate:   cfg.LogLinePrefix,
 		VirtualLocalRank: cfg.VirtualLocalRank,
 	}
 	if cfg.NumaBinding == "" {

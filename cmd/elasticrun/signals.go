@@ -93,7 +93,7 @@ func (t *told) loop(cancel context.CancelCauseFunc, signals <-chan os.Signal, gr
 			hurry()
 			end(errGuardGone, 0)
 		case <-last:
-			lifeline.Announce()
+			lifeline.Announce(code)
 			os.Exit(code)
 		case <-quit:
 			return

@@ -51,12 +51,12 @@ func simulation(args []string, stdout io.Writer) int {
 	default:
 		err = simulateJob(cfg, append([]string{os.Args[0], "simulate", swarmWord}, flags...), stdout)
 	}
-	return fail(conclude(agent.RunResult{}, err), config.ExitCodeMap{})
+	return fail(conclude(agent.RunResult{}, err))
 }
 
 // simulateAgents is the agents' process. It ends when the other one closes its stdin, whatever becomes of that.
 func simulateAgents(cfg *config.Simulate) error {
-	log, lines := newLogger(cfg.LogFormat, cfg.LogLevel, os.Stderr)
+	log, lines := newLogger(cfg.LogFormat, cfg.LogLevel, os.Stderr, nil)
 	defer func() { _ = lines.Close() }()
 	signal.Ignore(syscall.SIGINT, syscall.SIGHUP) // a terminal's are for both
 	return simulate.Agents(context.Background(), os.Stdin, os.Stdout, log)
@@ -64,7 +64,7 @@ func simulateAgents(cfg *config.Simulate) error {
 
 // simulateJob simulates, with swarm as the command of the agents' process.
 func simulateJob(cfg *config.Simulate, swarm []string, stdout io.Writer) error {
-	log, lines := newLogger(cfg.LogFormat, cfg.LogLevel, os.Stderr)
+	log, lines := newLogger(cfg.LogFormat, cfg.LogLevel, os.Stderr, nil)
 	defer func() { _ = lines.Close() }()
 	most, err := simulate.MostAgents()
 	if err != nil {

@@ -51,13 +51,13 @@ func store(args []string, stdout io.Writer) int {
 	}
 	ctx, told := listen(storeSignals(), storeSignals(), cfg.Grace, nil)
 	defer told.stop()
-	return fail(conclude(agent.RunResult{}, serveStore(ctx, told.hurry, cfg, stdout)), config.ExitCodeMap{})
+	return fail(conclude(agent.RunResult{}, serveStore(ctx, told.hurry, cfg, stdout)))
 }
 
 // serveStore serves until ctx ends. It returns nil if it has stopped in order then, and the cause of ctx if hurry was
 // closed meanwhile.
 func serveStore(ctx context.Context, hurry <-chan struct{}, cfg *config.Store, stdout io.Writer) error {
-	log, lines := newLogger(cfg.LogFormat, cfg.LogLevel, os.Stderr)
+	log, lines := newLogger(cfg.LogFormat, cfg.LogLevel, os.Stderr, nil)
 	defer func() { _ = lines.Close() }()
 	listener, err := listenOn(ctx, "--listen", cfg.Listen)
 	if err != nil {

@@ -44,8 +44,15 @@ type Config struct {
 	LogDir string
 	// Redirects and Tee select the streams that go to files.
 	Redirects, Tee procs.StdSpec
-	// LocalRanksFilter lists the local ranks shown on the console; nil: all.
-	LocalRanksFilter []int
+	// LocalRanksFilter names the workers shown on the console; nil: all.
+	LocalRanksFilter procs.RankSet
+	// LogLinePrefix is the template of what teed lines start with; empty for
+	// torchrun's.
+	LogLinePrefix string
+	// LogMaxSize is the size in bytes at which a new log file begins; 0 is never.
+	LogMaxSize int64
+	// LogMaxFiles is how many files of a stream are kept; 0 is all.
+	LogMaxFiles int
 	// DuplicateStdoutFilters and DuplicateStderrFilters are the texts that
 	// select lines for the filtered logs; nil: no filtered log.
 	DuplicateStdoutFilters, DuplicateStderrFilters []string
@@ -60,14 +67,21 @@ type Config struct {
 	// (TORCHELASTIC_SIGNALS_TO_HANDLE).
 	SignalNames string
 	// ShutdownTimeout is the time between the first signal to workers and
-	// SIGKILL; 0 kills at once.
-	ShutdownTimeout time.Duration
+	// SIGKILL when the launcher is told to stop; 0 kills at once. RestartGrace is the same
+	// when they are stopped for another reason, and the job may go on.
+	ShutdownTimeout, RestartGrace time.Duration
 	// ExitBarrierTimeout is how long a finished node waits for the others; 0
 	// does not wait.
 	ExitBarrierTimeout time.Duration
 	// ExitCodeMap changes the launcher's exit code at the very end.
 	ExitCodeMap ExitCodeMap
 
+	// ErrorExitTimeout is how long a worker may live on after it has written its error file; 0 is for ever.
+	ErrorExitTimeout time.Duration
+
+	// Report is the path of the report, in which ${hostname}, ${node_rank} and ${run_id} are to be replaced; empty for
+	// none.
+	Report string
 	// EventLogHandler is null or console.
 	EventLogHandler string
 	// LogFormat is auto, console or json: the form of the launcher's own log.

@@ -18,6 +18,7 @@ const (
 	ReasonUsage        Reason = "usage"         // bad input or surroundings; nothing was started
 	ReasonRendezvous   Reason = "rendezvous"    // no rendezvous could be formed, or it was lost
 	ReasonSignal       Reason = "signal"        // the launcher was told to stop
+	ReasonStuck        Reason = "stuck"         // processes of the job outlive SIGKILL
 	ReasonInternal     Reason = "internal"      // a defect of elasticrun
 )
 
@@ -25,7 +26,7 @@ const (
 func Reasons() []Reason {
 	return []Reason{
 		ReasonWorkerFailed, ReasonWorkerKilled, ReasonUsage,
-		ReasonRendezvous, ReasonSignal, ReasonInternal,
+		ReasonRendezvous, ReasonSignal, ReasonStuck, ReasonInternal,
 	}
 }
 

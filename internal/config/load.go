@@ -29,7 +29,7 @@ func Load(args []string, counter Counter) (*Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	settings, file, err := gather(line.options)
+	settings, file, err := gather(Flags(), line.options)
 	if err != nil {
 		return nil, err
 	}
@@ -64,9 +64,9 @@ func flagSet(flags []Flag) *pflag.FlagSet {
 }
 
 // gather merges flags, environment, config file and defaults. It returns one
-// setting per flag, in the table's order, and the config file that was read.
-func gather(options []string) ([]Setting, string, error) {
-	l, err := newLayers(Flags(), options)
+// setting for each of the flags, in their order, and the config file that was read.
+func gather(flags []Flag, options []string) ([]Setting, string, error) {
+	l, err := newLayers(flags, options)
 	if err != nil {
 		return nil, "", err
 	}

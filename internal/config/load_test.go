@@ -327,7 +327,7 @@ func TestEveryFlagFromEveryLayer(t *testing.T) {
 
 func gatherOne(t *testing.T, options []string, name string) Setting {
 	t.Helper()
-	settings, _, err := gather(options)
+	settings, _, err := gather(Flags(), options)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ func Help() string {
 
 Usage:
   elasticrun [flags] SCRIPT [ARGS...]
+  elasticrun logs [flags] [RUN]       show the logs of a run; elasticrun logs --help
   elasticrun store [flags]            serve a store of its own; elasticrun store --help
   elasticrun simulate [flags]         try a large rendezvous here; elasticrun simulate --help
   elasticrun version                  show the version
@@ -54,6 +55,29 @@ Flags:
 When it listens it writes one line to stdout: "store listening on HOST:PORT", and behind it, with
 --health, "health on URL". SIGTERM and SIGINT stop it in order, with exit code 0; a second one, a
 second or more later, at once. Workers' keys are in memory and end with it.
+`)
+	return b.String()
+}
+
+// LogsHelp returns the text of elasticrun logs --help, at most 100 columns wide.
+func LogsHelp() string {
+	var b strings.Builder
+	b.WriteString(`Show what the workers of a run on this machine wrote to their log files: all of them merged, in the
+order of time, while the run lasts or afterwards.
+
+Usage:
+  elasticrun logs [flags] [RUN]
+
+RUN is a run id, or the folder of a run. Default: the run that was started last.
+
+Flags:
+`)
+	for _, f := range LogsFlags() {
+		b.WriteString(helpEntry(f))
+	}
+	b.WriteString(`
+It ends with 0, also by SIGINT while it follows; with 2 where there is no such run, or nothing in it
+that is asked for.
 `)
 	return b.String()
 }
@@ -136,7 +160,7 @@ var referencePage string
 
 // Reference returns docs/flags.md.
 func Reference() string {
-	var tables, store, simulate, options strings.Builder
+	var tables, store, simulate, logs, options strings.Builder
 	for _, group := range groups() {
 		fmt.Fprintf(&tables, "\n## %s\n\n"+referenceHead, group)
 		for _, f := range Flags() {
@@ -145,9 +169,14 @@ func Reference() string {
 			}
 		}
 	}
-	store.WriteString(referenceHead)
-	for _, f := range StoreFlags() {
-		store.WriteString(referenceRow(f))
+	for _, command := range []struct {
+		table *strings.Builder
+		flags []Flag
+	}{{&store, StoreFlags()}, {&simulate, SimulateFlags()}, {&logs, LogsFlags()}} {
+		command.table.WriteString(referenceHead)
+		for _, f := range command.flags {
+			command.table.WriteString(referenceRow(f))
+		}
 	}
 	for _, o := range (&confReader{Rendezvous: &Rendezvous{}}).options() {
 		fmt.Fprintf(&options, "| `%s` | %s | %s |\n", strings.Join(o.names, "`, `"), strings.Join(o.backends, ", "), o.help)
@@ -156,6 +185,7 @@ func Reference() string {
 		"{flags}", tables.String(),
 		"{store}", store.String(),
 		"{simulate}", simulate.String(),
+		"{logs}", logs.String(),
 		"{options}", options.String(),
 		"{reasons}", reasonList(),
 	).Replace(referencePage)
@@ -186,7 +216,7 @@ func referenceRow(f Flag) string {
 		value = "`" + value + "`"
 	}
 	help := f.Help
-	if !f.Torchrun && f.Group != groupStore && f.Group != groupSimulate {
+	if !f.Torchrun && slices.Contains(groups(), f.Group) {
 		help += " *(elasticrun's own)*"
 	}
 	cells := []string{name, env, value, help}

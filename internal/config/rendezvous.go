@@ -57,7 +57,7 @@ type Rendezvous struct {
 	// MaxNodeLosses is how often a node may be lost before it is kept out of the job; 0 for as often as it likes.
 	MaxNodeLosses int
 	// RejoinTimeout is how long the nodes of a round that has ended may take to stop their workers: above
-	// ShutdownTimeout and at least TTL.
+	// RestartGrace and at least TTL.
 	RejoinTimeout time.Duration
 	// Grow is now, next-restart or never: when nodes that come to a running job are let in.
 	Grow string

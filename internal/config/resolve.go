@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"math"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -148,11 +149,35 @@ func (c *Config) readOutput(r *reader) {
 	c.Redirects = read(r, "redirects", procs.ParseStdSpec)
 	c.Tee = read(r, "tee", procs.ParseStdSpec)
 	c.LocalRanksFilter = read(r, "local-ranks-filter", procs.ParseRanks)
+	c.LogLinePrefix = r.text("log-line-prefix")
+	if r.given("log-max-size") {
+		c.LogMaxSize = read(r, "log-max-size", parseLogSize)
+	}
+	c.LogMaxFiles = read(r, "log-max-files", between(0, math.MaxInt32))
+	if c.LogMaxFiles > 0 && c.LogMaxSize == 0 {
+		r.fail("log-max-files", "needs --log-max-size: without it there is one file only")
+	}
 	c.DuplicateStdoutFilters = procs.ParseFilters(r.text("duplicate-stdout-filters"))
 	c.DuplicateStderrFilters = procs.ParseFilters(r.text("duplicate-stderr-filters"))
 	if r.given("logs-specs") {
 		r.fail("logs-specs", "names a Python class, which elasticrun cannot load: use --log-dir, --redirects and --tee")
 	}
+}
+
+// minLogSize is the smallest --log-max-size: smaller files would only cost time.
+const minLogSize = 4 << 10
+
+func parseLogSize(s string) (int64, error) {
+	n, err := parseSize(s)
+	switch {
+	case err != nil:
+		return 0, err
+	case n < minLogSize:
+		return 0, errors.New("must be at least 4KiB")
+	case n > maxMemory:
+		return 0, errors.New("must be at most 1024TiB")
+	}
+	return n, nil
 }
 
 func (c *Config) readLife(r *reader) {
@@ -167,6 +192,11 @@ func (c *Config) readLife(r *reader) {
 		return signals, err
 	})
 	c.ShutdownTimeout = read(r, "shutdown-timeout", seconds)
+	c.ErrorExitTimeout = read(r, "error-exit-timeout", seconds)
+	c.RestartGrace = c.ShutdownTimeout
+	if r.given("restart-grace") {
+		c.RestartGrace = read(r, "restart-grace", seconds)
+	}
 	c.ExitBarrierTimeout = read(r, "exit-barrier-timeout", seconds)
 	c.ExitCodeMap = read(r, "exit-code-map", ParseExitCodeMap)
 	c.readMembership(r)
@@ -181,14 +211,17 @@ func (c *Config) readMembership(r *reader) {
 	v.MinUptime = read(r, "min-uptime", seconds)
 	const name = "rejoin-timeout"
 	if !r.given(name) {
-		v.RejoinTimeout = max(c.ShutdownTimeout+rejoinMargin, v.TTL())
+		v.RejoinTimeout = max(c.RestartGrace+rejoinMargin, v.TTL())
 		return
 	}
 	v.RejoinTimeout = read(r, name, seconds)
 	switch {
-	case v.RejoinTimeout <= c.ShutdownTimeout:
-		r.fail(name, fmt.Sprintf("must be above --shutdown-timeout, %v seconds, which workers may take to stop",
-			c.ShutdownTimeout.Seconds()))
+	case v.RejoinTimeout <= c.RestartGrace:
+		grace := "--restart-grace"
+		if !r.given("restart-grace") {
+			grace = "--shutdown-timeout"
+		}
+		r.fail(name, fmt.Sprintf("must be above %s, %v seconds, which workers may take to stop", grace, c.RestartGrace.Seconds()))
 	case v.RejoinTimeout < v.TTL():
 		r.fail(name, fmt.Sprintf("must be at least %v seconds (keep_alive_interval × keep_alive_max_attempt), "+
 			"the time after which a silent node is lost", v.TTL().Seconds()))
@@ -223,6 +256,7 @@ func parseSignals(s string) (signals []syscall.Signal, unknown []string, err err
 func (c *Config) readLauncher(r *reader) {
 	c.LogFormat = read(r, "log-format", logFormat())
 	c.LogLevel = read(r, "log-level", parseLevel)
+	c.Report = r.text("report")
 	c.EventLogHandler = read(r, "event-log-handler", oneOf("null", "console", "dynamic_rendezvous"))
 	if c.EventLogHandler == "dynamic_rendezvous" {
 		c.EventLogHandler = "null"

@@ -30,7 +30,9 @@ func defaults() *Config {
 		Signals:            []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT},
 		SignalNames:        "SIGTERM,SIGINT,SIGHUP,SIGQUIT",
 		ShutdownTimeout:    30 * time.Second,
+		RestartGrace:       30 * time.Second,
 		ExitBarrierTimeout: 300 * time.Second,
+		ErrorExitTimeout:   60 * time.Second,
 		EventLogHandler:    "null", LogFormat: "auto", LogLevel: zerolog.WarnLevel,
 	}
 }
@@ -107,18 +109,27 @@ func TestResolve(t *testing.T) {
 		{"output", []string{"--log-dir", "d", "-r3", "-t", "0:1,1:2", "--local-ranks-filter", "1,0", "--duplicate-stdout-filters", "a,b,,c", "--duplicate_stderr_filters=x"}, machine{}, func(c *Config) {
 			c.LogDir = "d"
 			c.Redirects = procs.StdSpec{Default: 3}
-			c.Tee = procs.StdSpec{ByRank: map[int]procs.Std{0: 1, 1: 2}}
-			c.LocalRanksFilter = []int{0, 1}
+			c.Tee = procs.StdSpec{ByRank: []procs.StdRange{{RankRange: procs.RankRange{}, Std: 1}, {RankRange: procs.RankRange{First: 1, Last: 1}, Std: 2}}}
+			c.LocalRanksFilter = procs.RankSet{{}, {First: 1, Last: 1}}
 			c.DuplicateStdoutFilters = []string{"a", "b,c"}
 			c.DuplicateStderrFilters = []string{"x"}
 		}},
 		{"restarts", []string{"--max-restarts", "3"}, machine{}, func(c *Config) { c.MaxRestarts = 3 }},
-		{"times", []string{"--shutdown-timeout=0", "--exit-barrier-timeout=0", "--monitor-interval=2.5"}, machine{}, func(c *Config) {
-			c.ShutdownTimeout, c.ExitBarrierTimeout, c.MonitorInterval = 0, 0, 2500*time.Millisecond
+		{"times", []string{"--shutdown-timeout=0", "--exit-barrier-timeout=0", "--error-exit-timeout=0", "--monitor-interval=2.5"}, machine{}, func(c *Config) {
+			c.ShutdownTimeout, c.RestartGrace, c.ExitBarrierTimeout, c.ErrorExitTimeout, c.MonitorInterval = 0, 0, 0, 0, 2500*time.Millisecond
 			c.Rendezvous.RejoinTimeout = 15 * time.Second // a silent node is lost then, and not before
 		}},
+		{"report", []string{"--report", "r-${node_rank}.json", "--error-exit-timeout=1.5"}, machine{}, func(c *Config) {
+			c.Report, c.ErrorExitTimeout = "r-${node_rank}.json", 1500*time.Millisecond
+		}},
 		{"decimals of seconds", []string{"--shutdown-timeout=0.25"}, machine{}, func(c *Config) {
-			c.ShutdownTimeout, c.Rendezvous.RejoinTimeout = 250*time.Millisecond, 15*time.Second
+			c.ShutdownTimeout, c.RestartGrace, c.Rendezvous.RejoinTimeout = 250*time.Millisecond, 250*time.Millisecond, 15*time.Second
+		}},
+		{"a grace of its own for restarts", []string{"--restart-grace=60.5", "--shutdown-timeout=5"}, machine{}, func(c *Config) {
+			c.ShutdownTimeout, c.RestartGrace, c.Rendezvous.RejoinTimeout = 5*time.Second, 60500*time.Millisecond, 70500*time.Millisecond
+		}},
+		{"no grace for restarts", []string{"--restart-grace=0"}, machine{}, func(c *Config) {
+			c.RestartGrace, c.Rendezvous.RejoinTimeout = 0, 15*time.Second
 		}},
 		{"membership", []string{"--restart-window=3600", "--max-node-losses=0", "--rejoin-timeout=30.5", "--grow=next-restart", "--min-uptime=0"}, machine{}, func(c *Config) {
 			v := &c.Rendezvous
@@ -198,6 +209,7 @@ func TestResolveRefuses(t *testing.T) {
 		{[]string{"--shutdown-timeout=-1", "s"}, "--shutdown-timeout=-1: must not be negative"},
 		{[]string{"--shutdown-timeout=", "s"}, `--shutdown-timeout="": must be a number of seconds`},
 		{[]string{"--exit-barrier-timeout=-0.1", "s"}, "--exit-barrier-timeout=-0.1: must not be negative"},
+		{[]string{"--error-exit-timeout=soon", "s"}, "--error-exit-timeout=soon: must be a number of seconds"},
 		{[]string{"--signals-to-handle=SIGTERM,SIGKILL", "s"}, "--signals-to-handle=SIGTERM,SIGKILL: SIGKILL cannot be handled by any process"},
 		{[]string{"--signals-to-handle=SIGSTOP", "s"}, "--signals-to-handle=SIGSTOP: SIGSTOP cannot be handled by any process"},
 		{[]string{"--signals-to-handle=SIGCHLD", "s"}, "--signals-to-handle=SIGCHLD: SIGCHLD is used by the launcher itself"},
@@ -208,6 +220,8 @@ func TestResolveRefuses(t *testing.T) {
 		{[]string{"--grow=later", "s"}, "--grow=later: must be one of now, next-restart, never"},
 		{[]string{"--min-uptime=x", "s"}, "--min-uptime=x: must be a number of seconds"},
 		{[]string{"--rejoin-timeout=30", "s"}, "--rejoin-timeout=30: must be above --shutdown-timeout, 30 seconds, which workers may take to stop"},
+		{[]string{"--rejoin-timeout=40", "--restart-grace=41", "s"}, "--rejoin-timeout=40: must be above --restart-grace, 41 seconds, which workers may take to stop"},
+		{[]string{"--restart-grace=-1", "s"}, "--restart-grace=-1: must not be negative"},
 		{[]string{"--rejoin-timeout=1", "--shutdown-timeout=0.5", "s"}, "--rejoin-timeout=1: must be at least 15 seconds (keep_alive_interval × keep_alive_max_attempt), the time after which a silent node is lost"},
 		{[]string{"--worker-store-port=0", "s"}, "--worker-store-port=0: must be N or LO-HI, each a port between 1 and 65535"},
 		{[]string{"--worker-store-port=1-65536", "s"}, "--worker-store-port=1-65536: must be N or LO-HI, each a port between 1 and 65535"},

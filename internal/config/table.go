@@ -1,6 +1,10 @@
 package config
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/elasticrun/elasticrun/pkg/procs"
+)
 
 // Headings of help and reference, in their order.
 const (
@@ -13,6 +17,7 @@ const (
 	// Commands of their own, which groups leaves out:
 	groupStore    = "elasticrun store"
 	groupSimulate = "elasticrun simulate"
+	groupLogs     = "elasticrun logs"
 )
 
 func groups() []string {
@@ -112,7 +117,7 @@ func Flags() []Flag {
 		},
 		{
 			Name: "redirects", Short: "r", Kind: KindSpec, Default: "0", Placeholder: "STREAMS", Group: groupOutput, Torchrun: true,
-			Help: "Write streams of the workers to files instead of the console: 0 none, 1 stdout, 2 stderr, 3 both, or a map from local rank such as 0:3,1:2.",
+			Help: "Write streams of the workers to files instead of the console: 0 none, 1 stdout, 2 stderr, 3 both, or a map from local rank such as 0:3,1:2. Ranks may be ranges (0-7:3), and global ones with a g (g0:3,g8-15:1).",
 		},
 		{
 			Name: "tee", Short: "t", Kind: KindSpec, Default: "0", Placeholder: "STREAMS", Group: groupOutput, Torchrun: true,
@@ -120,7 +125,7 @@ func Flags() []Flag {
 		},
 		{
 			Name: "local-ranks-filter", Kind: KindSpec, Placeholder: "RANKS", Group: groupOutput, Torchrun: true,
-			Help: "Show only these local ranks on the console, such as 0,2. Files are not affected.",
+			Help: "Show only these local ranks on the console, such as 0,4-7; with a g, global ranks (g0). Files are not affected.",
 		},
 		{
 			Name: "duplicate-stdout-filters", Kind: KindString, Placeholder: "TEXT,...", Group: groupOutput, Torchrun: true,
@@ -129,6 +134,19 @@ func Flags() []Flag {
 		{
 			Name: "duplicate-stderr-filters", Kind: KindString, Placeholder: "TEXT,...", Group: groupOutput, Torchrun: true,
 			Help: "The same for stderr and filtered_stderr.log.",
+		},
+		{
+			Name: "log-line-prefix", Kind: KindString, Placeholder: "TEMPLATE", Group: groupOutput,
+			Env:  []string{"ELASTICRUN_LOG_LINE_PREFIX", procs.PrefixTemplateEnv},
+			Help: "What teed lines start with on the console; ${role_name}, ${local_rank}, ${rank}, ${node_rank}, ${hostname} and ${time} are filled in. Default: [${role_name}${local_rank}]:.",
+		},
+		{
+			Name: "log-max-size", Kind: KindSpec, Placeholder: "SIZE", Group: groupOutput,
+			Help: "Begin a new log file when one has this size, such as 100MiB, at the end of a line: stdout.log is the current file, stdout.log.1 the oldest. What is redirected passes through the launcher then. Default: one file.",
+		},
+		{
+			Name: "log-max-files", Kind: KindInt, Default: "0", Placeholder: "N", Group: groupOutput,
+			Help: "With --log-max-size keep at most N files of a stream, the current one included; the oldest go. 0 keeps all.",
 		},
 		{
 			Name: "logs-specs", Kind: KindString, Placeholder: "NAME", Group: groupOutput, Torchrun: true,
@@ -149,7 +167,7 @@ func Flags() []Flag {
 		},
 		{
 			Name: "rejoin-timeout", Kind: KindSeconds, Placeholder: "SECONDS", Group: groupLife,
-			Help: "How long a node may take to stop its workers when the membership changes; the job then goes on without it. Default: --shutdown-timeout and 10 more, but no less than keep_alive_interval times keep_alive_max_attempt.",
+			Help: "How long a node may take to stop its workers when the membership changes; the job then goes on without it. Default: --restart-grace and 10 more, but no less than keep_alive_interval times keep_alive_max_attempt.",
 		},
 		{
 			Name: "grow", Kind: KindString, Default: "now", Placeholder: "WHEN", Group: groupLife,
@@ -170,7 +188,15 @@ func Flags() []Flag {
 		{
 			Name: "shutdown-timeout", Kind: KindSeconds, Default: "30", Placeholder: "SECONDS", Group: groupLife, Torchrun: true,
 			Env:  []string{"PET_SHUTDOWN_TIMEOUT", "TORCH_ELASTIC_SHUTDOWN_TIMEOUT"},
-			Help: "How long workers may take to stop before they get SIGKILL.",
+			Help: "How long workers may take to stop, when the launcher is told to, before they get SIGKILL.",
+		},
+		{
+			Name: "restart-grace", Kind: KindSeconds, Placeholder: "SECONDS", Group: groupLife,
+			Help: "The same when they are stopped because of a failure or a membership change and the job may go on. Default: --shutdown-timeout.",
+		},
+		{
+			Name: "error-exit-timeout", Kind: KindSeconds, Default: "60", Placeholder: "SECONDS", Group: groupLife,
+			Help: "How long a worker that has written its error file may take to end before it counts as failed. 0 waits for ever.",
 		},
 		{
 			Name: "exit-barrier-timeout", Kind: KindSeconds, Default: "300", Placeholder: "SECONDS", Group: groupLife,
@@ -194,6 +220,10 @@ func Flags() []Flag {
 			Name: "log-level", Kind: KindString, Default: "warning", Placeholder: "LEVEL", Group: groupLauncher,
 			Env:  []string{"LOGLEVEL"},
 			Help: "Level of elasticrun's own log: trace, debug, info, warning, error or critical.",
+		},
+		{
+			Name: "report", Kind: KindString, Placeholder: "FILE", Group: groupLauncher,
+			Help: "Write how it all ended to FILE, as JSON, however it ends. ${hostname}, ${node_rank} and ${run_id} in it are replaced, for nodes that share a disk.",
 		},
 		{
 			Name: "event-log-handler", Kind: KindString, Default: "null", Placeholder: "NAME", Group: groupLauncher, Torchrun: true,

@@ -25,10 +25,19 @@ func (j *job) startByHand(n int, on ...*hosts.Host) []*program {
 	return workers
 }
 
+// inSoak leaves a scenario to make soak: one of which no other lacks the parts, and each takes its share of the time of make test.
+func inSoak(t *testing.T) {
+	t.Helper()
+	if !testenv.Whole(t) {
+		t.Skip("make soak runs it")
+	}
+}
+
 // TestByHand plays the launcher, so that the hosts, the workers and the check of their record are known to work: a
 // worker dies and its peers fail, and a second round goes on; a worker of a third one is caught beside it.
 func TestByHand(t *testing.T) {
 	t.Parallel()
+	inSoak(t)
 	j := newJob(t, 4)
 	first := j.startByHand(1, j.lab.Hosts...)
 	j.awaitRound(-1, 4)

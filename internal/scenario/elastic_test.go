@@ -190,6 +190,7 @@ func TestSplit(t *testing.T) {
 // TestNodeReturns loses a node, and starts an agent on it anew once it is missed. The store is on another agent.
 func TestNodeReturns(t *testing.T) {
 	t.Parallel()
+	inSoak(t)
 	j := newElastic(t, 0)
 	j.useAgent(nil)
 	j.startAll(j.nodes()...)
@@ -224,6 +225,7 @@ func TestUnequalNodes(t *testing.T) {
 // TestOneMachine has four agents on one host, without any flag that says so, and loses one.
 func TestOneMachine(t *testing.T) {
 	t.Parallel()
+	inSoak(t)
 	j := newElastic(t, 0)
 	host := j.lab.Hosts[0]
 	j.flags = append(j.flags, "--rdzv-backend=c10d", "--rdzv-endpoint=localhost:29400")

@@ -94,7 +94,7 @@ func marked(proc, mark string) ([]process, error) {
 			continue
 		}
 		// Errors below mean: ended meanwhile, or another user's and so not ours.
-		environ, _ := os.ReadFile(filepath.Join(proc, e.Name(), "environ"))
+		environ := environment(filepath.Join(proc, e.Name()))
 		cmdline, _ := os.ReadFile(filepath.Join(proc, e.Name(), "cmdline"))
 		if !slices.Contains(strings.Split(string(environ), "\x00"), mark) && !bytes.Contains(cmdline, []byte(mark)) {
 			continue
@@ -108,6 +108,22 @@ func marked(proc, mark string) ([]process, error) {
 	}
 	slices.SortFunc(found, func(a, b process) int { return cmp.Compare(a.pid, b.pid) })
 	return found, nil
+}
+
+// environment returns the environment of a process, given its folder. One whose first thread has ended shows it only with the
+// others.
+func environment(dir string) []byte {
+	environ, _ := os.ReadFile(filepath.Join(dir, "environ"))
+	if len(environ) > 0 {
+		return environ
+	}
+	threads, _ := filepath.Glob(filepath.Join(dir, "task", "*", "environ"))
+	for _, path := range threads {
+		if environ, _ = os.ReadFile(path); len(environ) > 0 {
+			break
+		}
+	}
+	return environ
 }
 
 // field returns the value of a line of /proc/PID/status.

@@ -44,14 +44,18 @@ func TestMarked(t *testing.T) {
 		"13":                      {"environ": mark + "DEF\x00", "cmdline": "sleep\x00"}, // another job
 		"14":                      {"environ": "", "cmdline": ""},                        // a zombie
 		"15":                      {},                                                    // ended
-		"self":                    {"environ": mark + "\x00"},                            // a link
-		strconv.Itoa(os.Getpid()): {"environ": mark + "\x00"},                            // this test
+		"16":                      {"environ": "", "task/16/environ": "", "task/17/environ": mark + "\x00", "status": "State:\tZ (zombie)\nPPid:\t1\n"},
+		"self":                    {"environ": mark + "\x00"}, // a link
+		strconv.Itoa(os.Getpid()): {"environ": mark + "\x00"}, // this test
 	} {
 		dir := filepath.Join(proc, pid)
 		if err := os.Mkdir(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
 		for name, text := range files {
+			if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755); err != nil {
+				t.Fatal(err)
+			}
 			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 				t.Fatal(err)
 			}
@@ -68,6 +72,7 @@ func TestMarked(t *testing.T) {
 	want := []string{
 		"pid 9, state ?, parent ?: env " + mark + " sleep",
 		"pid 12, state S (sleeping), parent 1: sleep 9",
+		"pid 16, state Z (zombie), parent 1: ",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("marked (-want +got):\n%s", diff)

@@ -17,11 +17,34 @@ import (
 // killGrace is how long a killed nvidia-smi may take to end before it is left behind.
 const killGrace = 2 * time.Second
 
-// askSMI runs nvidia-smi, the program at this path, and returns the GPUs it lists, by index.
+// askSMI asks nvidia-smi, the program at this path, for the GPUs it lists, by index.
 func askSMI(ctx context.Context, program string, timeout time.Duration) ([]GPU, error) {
+	out, err := runSMI(ctx, program, timeout, "--query-gpu=index,pci.bus_id,uuid")
+	switch {
+	case err == nil:
+	case errors.Is(err, errSilent):
+		return nil, fmt.Errorf("count GPUs with %s: %w: set CUDA_VISIBLE_DEVICES or give the number of workers", program, err)
+	case ctx.Err() != nil:
+		return nil, fmt.Errorf("count GPUs with %s: %w", program, err)
+	default:
+		return nil, fmt.Errorf("count GPUs with %s: %w: repair it, set CUDA_VISIBLE_DEVICES or give the number of workers", program, err)
+	}
+	gpus, err := parseSMI(out)
+	if err != nil {
+		return nil, fmt.Errorf("count GPUs with %s: %w", program, err)
+	}
+	return gpus, nil
+}
+
+// errSilent says that nvidia-smi did not answer in time.
+var errSilent = errors.New("no answer")
+
+// runSMI runs one query of nvidia-smi, the program at this path, and returns what it prints: nothing where there are no GPUs.
+// It is killed, with all it has started, when the timeout is over or ctx ends.
+func runSMI(ctx context.Context, program string, timeout time.Duration, query string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, program, "--query-gpu=index,pci.bus_id,uuid", "--format=csv,noheader")
+	cmd := exec.CommandContext(ctx, program, query, "--format=csv,noheader")
 	// A process group of its own, so that a wrapper script's children are killed with it.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
@@ -36,21 +59,17 @@ func askSMI(ctx context.Context, program string, timeout time.Duration) ([]GPU, 
 			stuck = ", and SIGKILL does not end it: its driver hangs in the kernel"
 		}
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			return nil, fmt.Errorf("count GPUs with %s: no answer within %v%s: set CUDA_VISIBLE_DEVICES or give the number of workers", program, timeout, stuck)
+			return "", fmt.Errorf("%w within %v%s", errSilent, timeout, stuck)
 		}
-		return nil, fmt.Errorf("count GPUs with %s: %w%s", program, ctx.Err(), stuck)
+		return "", fmt.Errorf("%w%s", ctx.Err(), stuck)
 	}
 	if noDevices(out) {
-		return nil, nil
+		return "", nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("count GPUs with %s: %w%s: repair it, set CUDA_VISIBLE_DEVICES or give the number of workers", program, err, complaint(out, err))
+		return "", fmt.Errorf("%w%s", err, complaint(out, err))
 	}
-	gpus, err := parseSMI(string(out))
-	if err != nil {
-		return nil, fmt.Errorf("count GPUs with %s: %w", program, err)
-	}
-	return gpus, nil
+	return string(out), nil
 }
 
 // bounded runs the function and reports whether it has returned: at the latest, grace after ctx has ended.
@@ -82,7 +101,7 @@ func noDevices(out []byte) bool {
 // complaint returns the first line that a failed nvidia-smi printed, ready to be appended to its error.
 func complaint(out []byte, err error) string {
 	if e, ok := errors.AsType[*exec.ExitError](err); ok {
-		out = append(bytes.TrimSpace(e.Stderr), bytes.TrimSpace(out)...)
+		out = append(append(bytes.TrimSpace(e.Stderr), '\n'), out...)
 	}
 	line, _, _ := bytes.Cut(bytes.TrimSpace(out), []byte("\n"))
 	if len(line) == 0 {

@@ -59,7 +59,7 @@ esac`
 			err:    "count GPUs with @: exit status 9 (NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.): repair it, set CUDA_VISIBLE_DEVICES or give the number of workers",
 		},
 		{
-			name: "complaint on stderr", visible: "unset", script: "echo lost >&2; exit 15",
+			name: "complaint on stderr", visible: "unset", script: "echo found; echo lost >&2; exit 15",
 			err: "count GPUs with @: exit status 15 (lost): repair it, set CUDA_VISIBLE_DEVICES or give the number of workers",
 		},
 		{name: "silent failure", visible: "unset", script: "exit 1", err: "count GPUs with @: exit status 1: repair it, set CUDA_VISIBLE_DEVICES or give the number of workers"},

@@ -12,6 +12,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/elasticrun/elasticrun/pkg/events"
+	"github.com/elasticrun/elasticrun/pkg/evidence"
 	"github.com/elasticrun/elasticrun/pkg/procs"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
@@ -36,9 +37,11 @@ type Launcher interface {
 type Processes interface {
 	Exits() <-chan procs.Exit
 	PIDs() map[int]int
+	Family() map[int]bool
 	Tail(localRank int) []string
 	Signal(sig syscall.Signal)
 	Stop(l procs.Ladder) error
+	Settle(ctx context.Context) bool
 	Drain(ctx context.Context) error
 }
 
@@ -52,6 +55,28 @@ type LogFolders interface {
 // UsageSampler measures workers and their descendants.
 type UsageSampler interface {
 	Sample(pids map[int]int) map[int]procs.Usage
+}
+
+// FileWatcher tells when files are written.
+type FileWatcher interface {
+	// Watch begins to watch for the first bytes of the files at paths, whose folders exist. Those that have some already
+	// count. An error says what is not watched.
+	Watch(paths []string) (FileWatch, error)
+}
+
+// FileWatch is files that are watched.
+type FileWatch interface {
+	// Written receives the path of each file once. It holds them all without a reader and is never closed.
+	Written() <-chan string
+	// Close ends the watch.
+	Close()
+}
+
+// Kernel tells what the kernel knows of workers; evidence.Machine is the real one. A call that hangs is given up: others may be made meanwhile.
+type Kernel interface {
+	Memory() evidence.Memory
+	Log(since time.Time) evidence.KernelLog
+	Core(pid int, sig syscall.Signal, since time.Time) string
 }
 
 // Options are what an [Agent] is made of.
@@ -68,14 +93,24 @@ type Options struct {
 	Metrics *events.Metrics
 	// Usage samples workers every 5 s into Events; nil samples nothing.
 	Usage UsageSampler
+	// Kernel is asked why a worker was killed; nil asks nobody.
+	Kernel Kernel
+	// Devices tells when a restart need no longer wait for what the workers held; nil for at once.
+	Devices Devices
 	// Forward delivers signals that are passed on to the workers without any
 	// other consequence; may be nil.
 	Forward <-chan os.Signal
 	// Hurry is closed when there is no time left for a grace: a stop that is under
 	// way or comes next uses SIGKILL. It may be nil.
 	Hurry <-chan struct{}
-	// ShutdownTimeout is how long workers have to obey a signal before SIGKILL.
-	ShutdownTimeout time.Duration
+	// ShutdownTimeout is how long workers have to obey a signal before SIGKILL when the
+	// launcher is told to stop, RestartGrace when the group is stopped for another
+	// reason and the job may go on.
+	ShutdownTimeout, RestartGrace time.Duration
+	// ErrorExitTimeout is how long a worker that has written its error file may take to end before it counts as failed; 0
+	// is for ever. ErrorFiles watches the files; nil watches none.
+	ErrorExitTimeout time.Duration
+	ErrorFiles       FileWatcher
 	// Logger is the launcher's own log; the zero value discards.
 	Logger zerolog.Logger
 }
@@ -102,10 +137,19 @@ type Agent struct {
 	failures   map[int]Failure
 	failedAt   time.Time        // when its first worker failed; zero for none
 	processes  Processes        // nil while none run
+	unread     Processes        // stopped, with output that the console has not taken yet; nil for none
 	running    int              // workers that have not exited yet
 	done       bool             // all workers of the round have exited with 0
 	files      []procs.LogFiles // by local rank, of the current start
+	scene      scene            // of the current start
 	membership bool             // the current round was not begun by a charged restart
+	stuck      *procs.Exit      // what the agent made of a worker of the round that does not end; nil for none
+	history    history
+	family     map[int]bool   // pids of the group that was stopped last
+	devices    *deviceWait    // what the next start waits for; nil for the first
+	deviceless bool           // there is no asking for devices
+	unwatched  bool           // there is no watching of error files
+	closing    sync.WaitGroup // of watches
 
 	mu    sync.Mutex
 	group WorkerGroup // written by Run under mu, read by anybody
@@ -116,8 +160,8 @@ func New(opts Options) (*Agent, error) {
 	if err := opts.Spec.Validate(); err != nil {
 		return nil, err
 	}
-	if opts.ShutdownTimeout < 0 {
-		return nil, errors.New("agent: the shutdown timeout is negative")
+	if opts.ShutdownTimeout < 0 || opts.RestartGrace < 0 || opts.ErrorExitTimeout < 0 {
+		return nil, errors.New("agent: a timeout or a grace is negative")
 	}
 	host, err := os.Hostname()
 	if err != nil {
@@ -148,11 +192,6 @@ func (a *Agent) WorkerGroup(role string) (WorkerGroup, bool) {
 	return a.group.clone(), true
 }
 
-// Report describes how the run failed; it is empty where no worker is known to have.
-func (a *Agent) Report(r RunResult) string {
-	return Report(a.opts.Spec.DisplayName(), r)
-}
-
 // Run runs the group until the job has succeeded or failed, and returns which. It stops the workers and returns an
 // error wrapping the context's cause when ctx ends: with a [*SignalError] workers get that signal and the
 // shutdown timeout, else SIGKILL. Any other error is a rendezvous that could not be formed or was lost
@@ -161,6 +200,7 @@ func (a *Agent) Report(r RunResult) string {
 // last round. Whatever Run returns, no worker is left but those that the error names.
 func (a *Agent) Run(ctx context.Context) (RunResult, error) {
 	a.started = time.Now()
+	defer a.closing.Wait()
 	var result RunResult
 	err := a.metrics.Prof("run", func() (err error) {
 		result, err = a.loop(ctx)
@@ -169,11 +209,15 @@ func (a *Agent) Run(ctx context.Context) (RunResult, error) {
 	if err != nil {
 		a.opts.Rendezvous.Leave()
 		err = errors.Join(err, a.stop(ctx, a.ladder(ctx)))
+	}
+	a.drain(ctx, err == nil && result.State == Succeeded)
+	if err != nil {
 		if a.state() != Unknown {
 			err = errors.Join(err, a.setState(endState(err)))
 		}
+		a.history.end(endOf(err), err.Error(), nil)
 		a.emitAgent("FAILED", err)
-		return RunResult{State: a.state(), Failures: a.failures, Restarts: a.restarts}, err
+		return RunResult{State: a.state(), Failures: byThemselves(a.failures), Restarts: a.restarts}, err
 	}
 	a.recordMetrics(result)
 	a.emitResult(result)

@@ -19,7 +19,7 @@
 // Rendezvous and processes are behind the interfaces of this package.
 //
 // Decisions are pure: transitions (state.go), worker environment (env.go), root
-// cause and report (failure.go, result.go, report.go), what other nodes are told
+// cause and report (failure.go, result.go, report.go; package evidence), what other nodes are told
 // (remote.go).
 //
 // What seed 002 has and this package has not, because workers are commands and

@@ -31,6 +31,22 @@ type envInput struct {
 	runID        string
 	restartCount int
 	errorFile    string // empty disables it
+	tracePrefix  string // of the flight recorder's dumps; empty leaves it alone
+}
+
+// The variables that say where NCCL's flight recorder dumps to, without the rank
+// that it adds: torch's name for it, and its older one.
+const (
+	traceEnv    = "TORCH_FR_DUMP_TEMP_FILE"
+	oldTraceEnv = "TORCH_NCCL_DEBUG_INFO_TEMP_FILE"
+)
+
+// ownTraces reports whether the flight recorder's dumps go where the launcher says,
+// and not where the user does.
+func ownTraces(env []string) bool {
+	_, set := lookup(env, traceEnv)
+	_, setOld := lookup(env, oldTraceEnv)
+	return !set && !setOld
 }
 
 // workerEnv returns the environment of one worker: the agent's own with torch's
@@ -59,6 +75,9 @@ func workerEnv(in envInput) ([]string, error) {
 	}
 	if _, set := lookup(in.base, "TORCH_NCCL_ASYNC_ERROR_HANDLING"); !set {
 		vars = append(vars, [2]string{"TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"})
+	}
+	if in.tracePrefix != "" && ownTraces(in.base) {
+		vars = append(vars, [2]string{traceEnv, in.tracePrefix}, [2]string{oldTraceEnv, in.tracePrefix})
 	}
 	if in.spec.VirtualLocalRank {
 		device, err := virtualDevice(in.base, w.LocalRank)

@@ -55,7 +55,11 @@ func TestWorkerEnvVariants(t *testing.T) {
 	}{
 		{name: "NCCL's setting is inherited", base: []string{"TORCH_NCCL_ASYNC_ERROR_HANDLING=0"}, want: []string{"TORCH_NCCL_ASYNC_ERROR_HANDLING=0"}},
 		{name: "a worker hosts the store", change: func(in *envInput) { in.round.UseAgentStore = false }, want: []string{"TORCHELASTIC_USE_AGENT_STORE=False"}},
-		{name: "no log folder", change: func(in *envInput) { in.errorFile = "" }, want: []string{"TORCHELASTIC_ERROR_FILE="}},
+		{name: "no log folder", base: []string{"TORCHELASTIC_ERROR_FILE=/the/launchers/own"}, change: func(in *envInput) { in.errorFile = "" }, want: []string{"TORCHELASTIC_ERROR_FILE="}},
+		{name: "flight recorder", change: traced, want: []string{"TORCH_FR_DUMP_TEMP_FILE=/logs/trace_", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE=/logs/trace_"}},
+		{name: "flight recorder of the user's", base: []string{"TORCH_FR_DUMP_TEMP_FILE=x"}, change: traced, want: []string{"TORCH_FR_DUMP_TEMP_FILE=x"}, wantNot: []string{"TORCH_NCCL_DEBUG_INFO_TEMP_FILE"}},
+		{name: "by its older name", base: []string{"TORCH_NCCL_DEBUG_INFO_TEMP_FILE="}, change: traced, want: []string{"TORCH_NCCL_DEBUG_INFO_TEMP_FILE="}, wantNot: []string{"TORCH_FR_DUMP_TEMP_FILE"}},
+		{name: "no place for the flight recorder", wantNot: []string{"TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE"}},
 		{name: "devices are left alone", base: []string{"CUDA_VISIBLE_DEVICES=4,5"}, want: []string{"CUDA_VISIBLE_DEVICES=4,5", "LOCAL_RANK=1"}},
 		{name: "no devices", wantNot: []string{"CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS"}},
 		{
@@ -103,6 +107,8 @@ func TestWorkerEnvVariants(t *testing.T) {
 		})
 	}
 }
+
+func traced(in *envInput) { in.tracePrefix = "/logs/trace_" }
 
 func virtual(in *envInput) { in.spec.VirtualLocalRank = true }
 

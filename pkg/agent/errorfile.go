@@ -1,12 +1,14 @@
 package agent
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"strconv"
 	"syscall"
 	"time"
@@ -24,8 +26,8 @@ type ErrorFile struct {
 	Written   time.Time // when the file was last written
 }
 
-// readErrorFile reads the error file at path. It returns nil where there is none
-// or it is empty.
+// readErrorFile reads the error file at path. It returns nil where there is none, unless a full disk may
+// be why. An empty one is an error: something was to be written, and could not be.
 func readErrorFile(path string) (*ErrorFile, error) {
 	if path == "" {
 		return nil, nil
@@ -33,7 +35,7 @@ func readErrorFile(path string) (*ErrorFile, error) {
 	// Not to be held up by a FIFO that somebody put there.
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+		return nil, diskFull(filepath.Dir(path))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read error file: %w", err)
@@ -51,15 +53,29 @@ func readErrorFile(path string) (*ErrorFile, error) {
 	case err != nil:
 		return nil, fmt.Errorf("read error file: %w", err)
 	case len(data) == 0:
-		return nil, nil
+		return nil, cmp.Or(diskFull(filepath.Dir(path)), fmt.Errorf("read error file: %s is empty", path))
 	case len(data) > maxErrorFile:
-		return nil, fmt.Errorf("read error file %s: larger than %d bytes", path, maxErrorFile)
+		return nil, fmt.Errorf("read error file %s: larger than %d bytes, so it is not used", path, maxErrorFile)
 	}
 	out, err := parseErrorFile(data)
 	if out != nil {
 		out.Written = info.ModTime()
 	}
 	return out, err
+}
+
+// diskFull returns an error if nothing more can be written to the log folder dir: the worker's stderr and error file, the
+// evidence against it, may then be incomplete.
+func diskFull(dir string) error {
+	var s syscall.Statfs_t
+	if err := syscall.Statfs(dir, &s); err != nil {
+		return nil // then nothing is known
+	}
+	// Both counts are 0 where the file system does not count at all.
+	if s.Blocks > 0 && s.Bavail == 0 || s.Files > 0 && s.Ffree == 0 {
+		return fmt.Errorf("the disk of log folder %s is full: what the worker wrote last may be missing", dir)
+	}
+	return nil
 }
 
 // parseErrorFile reads both layouts that torch has written: message as an object
@@ -93,15 +109,17 @@ func parseErrorFile(data []byte) (*ErrorFile, error) {
 	return out, nil
 }
 
-// parseTimestamp reads whole Unix seconds, as a text or a number.
+// parseTimestamp reads Unix seconds, as a text or a number. What cannot be a time is none.
 func parseTimestamp(raw json.RawMessage) time.Time {
 	var text string
 	if json.Unmarshal(raw, &text) != nil {
 		text = string(raw)
 	}
-	sec, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || sec <= 0 {
+	const lastSecond = 253402300799 // of the year 9999
+	sec, err := strconv.ParseFloat(text, 64)
+	if err != nil || !(sec > 0 && sec <= lastSecond) {
 		return time.Time{}
 	}
-	return time.Unix(sec, 0)
+	whole := int64(sec)
+	return time.Unix(whole, int64((sec-float64(whole))*1e9))
 }

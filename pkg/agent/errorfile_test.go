@@ -29,6 +29,16 @@ func TestParseErrorFile(t *testing.T) {
 		},
 		{name: "no timestamp", text: `{"message":{"message":"m"}}`, want: ErrorFile{Message: "m"}},
 		{name: "a timestamp that is none", text: `{"message":"m","timestamp":"soon"}`, want: ErrorFile{Message: "m"}},
+		{
+			name: "seconds with a fraction", text: `{"message":"m","timestamp":1700000001.5}`,
+			want: ErrorFile{Message: "m", Timestamp: time.Unix(1700000001, 5e8)},
+		},
+		{name: "a timestamp beyond all time", text: `{"message":"m","timestamp":1e300}`, want: ErrorFile{Message: "m"}},
+		{name: "bytes that are no text", text: "{\"message\":\"a\xffb\"}", want: ErrorFile{Message: "a\uFFFDb"}},
+		{name: "half a surrogate", text: `{"message":"a\udcffb"}`, want: ErrorFile{Message: "a\uFFFDb"}},
+		{name: "nested too deep", text: `{"message":` + strings.Repeat("[", 200_000), err: "parse error file"},
+		{name: "nested", text: `{"message":"m","x":` + strings.Repeat("[", 100) + strings.Repeat("]", 100) + `}`, want: ErrorFile{Message: "m"}},
+		{name: "two of them", text: `{"message":"m"}{"message":"n"}`, err: "parse error file"},
 		{name: "not JSON", text: "Traceback", err: "parse error file"},
 		{name: "cut short", text: `{"message":{"message":"ValueErr`, err: "parse error file"},
 		{name: "no message", text: `{}`, err: "neither"},
@@ -67,7 +77,7 @@ func TestReadErrorFileOdd(t *testing.T) {
 	if err := os.WriteFile(huge, make([]byte, maxErrorFile+1), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range []string{"", filepath.Join(dir, "missing"), empty} {
+	for _, path := range []string{"", filepath.Join(dir, "missing")} {
 		if f, err := readErrorFile(path); f != nil || err != nil {
 			t.Errorf("%q: %v, %v", path, f, err)
 		}
@@ -76,7 +86,8 @@ func TestReadErrorFileOdd(t *testing.T) {
 	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range []string{huge, dir, fifo} {
+	// Root may read everything, but not what is below a file.
+	for _, path := range []string{empty, huge, dir, fifo, filepath.Join(empty, "error.json")} {
 		if f, err := readErrorFile(path); f != nil || err == nil {
 			t.Errorf("%q: %v, %v", path, f, err)
 		}

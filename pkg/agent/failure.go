@@ -1,23 +1,25 @@
 package agent
 
 import (
-	"regexp"
-	"slices"
+	"cmp"
+	"fmt"
 	"strings"
-	"syscall"
 	"time"
 
+	"github.com/elasticrun/elasticrun/pkg/evidence"
 	"github.com/elasticrun/elasticrun/pkg/procs"
 )
 
 // Failure is one worker that failed (seed 002, ProcessFailure).
 type Failure struct {
 	Host       string // where the worker ran
+	Round      int    // in which it ran
 	LocalRank  int
 	GlobalRank int
 	Exit       procs.Exit
-	// Time is when the worker failed: as its error file says, else when the
-	// agent saw its exit.
+	// Findings are the evidence against it, strongest first.
+	Findings []evidence.Finding
+	// Time is when the worker failed, as the strongest evidence says.
 	Time time.Time
 	// ErrorFile is where the worker's error file is; Error its content, nil
 	// where the worker wrote none.
@@ -29,87 +31,73 @@ type Failure struct {
 	StderrTail []string
 	// LogFile is the file its stderr went to; empty where it went to none.
 	LogFile string
+	// Stuck is how long the worker lived on after it had begun to write an error file, when the agent gave it up; 0 for
+	// one that ended.
+	Stuck time.Duration
+	// Remote says that another node tells of its worker, with Text in place of error file and stderr.
+	Remote bool
 	// Text is what another node tells of its worker in place of error file and stderr; empty for this node's own.
 	Text string
 }
 
-// Grades of evidence against a worker, strongest first.
-const (
-	crashed    = iota // killed by a signal the agent did not send
-	ownFault          // failed by itself
-	peerReport        // reports that a peer is gone
-)
-
-func (f Failure) suspicion() int {
+// Kind is that of the strongest evidence.
+func (f Failure) Kind() evidence.Kind {
 	switch {
-	case f.blamesPeer() && (f.Exit.Signal == 0 || f.Exit.Signal == syscall.SIGABRT): // NCCL's watchdog aborts
-		return peerReport
+	case len(f.Findings) > 0:
+		return f.Findings[0].Kind
 	case f.Exit.Signal != 0:
-		return crashed
+		return evidence.Killed
 	default:
-		return ownFault
+		return evidence.Exited
 	}
 }
 
-// happened is the best guess at when the worker failed. Error files tell whole
-// seconds; where the file was written within two of them, that tells more.
-func (f Failure) happened() time.Time {
-	if f.Error == nil || f.Error.Timestamp.IsZero() {
-		return f.Exit.At
+// Summary says in one line why the worker failed.
+func (f Failure) Summary() string {
+	if len(f.Findings) == 0 {
+		return f.Exit.String()
 	}
-	if late := f.Error.Written.Sub(f.Error.Timestamp); late >= 0 && late < 2*time.Second {
-		return f.Error.Written
-	}
-	return f.Error.Timestamp
-}
-
-// peerErrors matches what gloo, NCCL and the store say in a process whose peer
-// has gone.
-var peerErrors = regexp.MustCompile(`(?i)connection (closed|reset) by peer|connection refused|broken pipe|` +
-	`remote (error|process exited)|ncclRemoteError|socket timeout|collective operation timeout|watchdog.*(timeout|exception)|` +
-	`store.*timed? ?out`)
-
-// blamesPeer reports whether the worker's last error is about a peer.
-func (f Failure) blamesPeer() bool {
-	if f.Error != nil {
-		return peerErrors.MatchString(f.Error.Message)
-	}
-	for _, line := range slices.Backward(f.StderrTail) {
-		if strings.TrimSpace(line) != "" && peerErrors.MatchString(line) {
-			return true
-		}
-		if exceptionLine.MatchString(line) {
-			return false
+	line := f.Exit.String()
+	for _, x := range f.Findings {
+		if first, _, _ := strings.Cut(strings.TrimSpace(x.Text), "\n"); first != "" {
+			line = first
+			break
 		}
 	}
-	return false
+	if f.Stuck > 0 && f.Error != nil {
+		line = fmt.Sprintf("%s (and had not ended %v after it wrote its error file)", line, f.Stuck)
+	}
+	return line
 }
 
-// exceptionLine matches the last line of a Python traceback. An interrupt is how
-// Python reacts to a signal, not a fault.
-var exceptionLine = regexp.MustCompile(`^[A-Za-z_][\w.]*(Error|Exception|Exit)\b`)
-
-// hasOwnError reports whether the worker left an error of its own.
-func (f Failure) hasOwnError() bool {
-	if f.blamesPeer() {
-		return false
-	}
-	return f.Error != nil || slices.ContainsFunc(f.StderrTail, exceptionLine.MatchString)
+// compare orders failures by the evidence that they began it all, the likeliest first.
+func (f Failure) compare(g Failure) int {
+	return cmp.Or(
+		cmp.Compare(f.Kind().Grade(), g.Kind().Grade()),
+		f.Time.Compare(g.Time),
+		cmp.Compare(f.GlobalRank, g.GlobalRank),
+	)
 }
 
-// isVictim reports whether a worker's end is the launcher's own doing: it was
-// running when the stop began, and then died of a signal that the stop sends, or
-// reacted to it without leaving an error of its own. One that had written an error
-// file by then was failing already, and was only slow to end.
-func (f Failure) isVictim(stop syscall.Signal, began time.Time) bool {
-	switch {
-	case !f.Exit.Stopped:
-		return false
-	case f.Error != nil && f.Error.Written.Before(began):
-		return f.blamesPeer()
-	case f.Exit.Signal == stop || f.Exit.Signal == syscall.SIGKILL:
-		return true
-	default:
-		return !f.hasOwnError()
+// byThemselves returns the failures unless all are of workers that were stopped: those may have caused a failure, and where there is none they
+// have not.
+func byThemselves(failures map[int]Failure) map[int]Failure {
+	for _, f := range failures {
+		if !f.Exit.Stopped || f.Kind() == evidence.ErrorFile {
+			return failures
+		}
 	}
+	return nil
+}
+
+// happened is the best guess at when the error of the file occurred; zero where it does not tell. Error files tell whole seconds; where the file
+// was written within two of them, that tells more.
+func (e *ErrorFile) happened() time.Time {
+	if e.Timestamp.IsZero() {
+		return e.Written
+	}
+	if late := e.Written.Sub(e.Timestamp); late >= 0 && late < 2*time.Second {
+		return e.Written
+	}
+	return e.Timestamp
 }

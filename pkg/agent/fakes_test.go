@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -27,7 +28,7 @@ func (l *fakeLauncher) Start(specs []procs.Spec) (Processes, error) {
 	if l.err != nil {
 		return nil, l.err
 	}
-	g := &fakeGroup{journal: l.journal, pids: map[int]int{}, exits: make(chan procs.Exit, len(specs)), tails: map[int][]string{}}
+	g := &fakeGroup{journal: l.journal, pids: map[int]int{}, exits: make(chan procs.Exit, len(specs)), tails: map[int][]string{}, specs: specs}
 	for _, s := range specs {
 		g.pids[s.LocalRank] = 100*(len(l.groups)+1) + s.LocalRank
 	}
@@ -41,26 +42,70 @@ func (l *fakeLauncher) Start(specs []procs.Spec) (Processes, error) {
 // stopped.
 type fakeGroup struct {
 	*journal
+	specs   []procs.Spec
 	pids    map[int]int
 	exits   chan procs.Exit
+	tellers sync.Mutex // of what befalls workers: guards tails and ended
 	tails   map[int][]string
 	ended   []int
 	ladders []procs.Ladder
 	signals []syscall.Signal
 	onStop  func(g *fakeGroup, l procs.Ladder)
+	onTail  func()
+	onDrain func(ctx context.Context) // what Settle and Drain wait for; nil: all output is where it belongs
 	stopErr error
 }
 
-func (g *fakeGroup) Exits() <-chan procs.Exit    { return g.exits }
-func (g *fakeGroup) PIDs() map[int]int           { return g.pids }
-func (g *fakeGroup) Tail(rank int) []string      { return g.tails[rank] }
-func (g *fakeGroup) Signal(sig syscall.Signal)   { g.signals = append(g.signals, sig) }
-func (g *fakeGroup) Drain(context.Context) error { return nil }
+func (g *fakeGroup) Exits() <-chan procs.Exit  { return g.exits }
+func (g *fakeGroup) PIDs() map[int]int         { return g.pids }
+func (g *fakeGroup) Signal(sig syscall.Signal) { g.signals = append(g.signals, sig) }
+
+func (g *fakeGroup) Tail(rank int) []string {
+	if g.onTail != nil {
+		g.onTail()
+	}
+	g.tellers.Lock()
+	defer g.tellers.Unlock()
+	return g.tails[rank]
+}
+
+func (g *fakeGroup) Family() map[int]bool {
+	all := map[int]bool{}
+	for _, pid := range g.pids {
+		all[pid] = true
+	}
+	return all
+}
+
+func (g *fakeGroup) Settle(ctx context.Context) bool {
+	if g.onDrain != nil {
+		g.onDrain(ctx)
+	}
+	return ctx.Err() == nil
+}
+
+func (g *fakeGroup) Drain(ctx context.Context) error {
+	if g.onDrain != nil {
+		g.onDrain(ctx)
+	}
+	return nil
+}
+
+// says makes one worker write a traceback with that exception to its stderr.
+func (g *fakeGroup) says(rank int, exception string) {
+	text := "Traceback (most recent call last):\n  File \"train.py\", line 1\n" + exception + "\n"
+	g.tellers.Lock()
+	g.tails[rank] = strings.Split(strings.TrimSpace(text), "\n")
+	g.tellers.Unlock()
+	g.specs[rank].Stderr.Scan.Scan([]byte(text), time.Now())
+}
 
 // exit ends one worker.
 func (g *fakeGroup) exit(e procs.Exit) {
 	e.PID = g.pids[e.LocalRank]
+	g.tellers.Lock()
 	g.ended = append(g.ended, e.LocalRank)
+	g.tellers.Unlock()
 	g.exits <- e
 }
 
@@ -149,7 +194,7 @@ func newBench(t *testing.T, spec WorkerSpec, script ...func(*fakeGroup)) *bench 
 	var err error
 	b.agent, err = New(Options{
 		Spec: spec, Rendezvous: b.rdzv, Launcher: b.launcher, LogFolders: b.folders, Env: []string{"HOME=/h"},
-		Events: b.events, Metrics: b.metrics, ShutdownTimeout: 30 * time.Second,
+		Events: b.events, Metrics: b.metrics, ShutdownTimeout: 30 * time.Second, RestartGrace: 20 * time.Second,
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/elasticrun/elasticrun/pkg/procs"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
+	"github.com/elasticrun/elasticrun/pkg/report"
 )
 
 // loop runs the group round after round, until the rendezvous says that the job has ended. It is seed 002's run
@@ -24,6 +25,7 @@ func (a *Agent) loop(ctx context.Context) (RunResult, error) {
 		a.putState()
 		if a.state() == Succeeded {
 			if err = a.succeed(ctx); err == nil && a.halt == nil {
+				a.history.end(report.EndSuccess, "", nil)
 				return RunResult{State: Succeeded, Restarts: a.restarts}, nil
 			}
 		}
@@ -42,22 +44,36 @@ func (a *Agent) loop(ctx context.Context) (RunResult, error) {
 // watch blocks until the round is over for this node: a worker has failed, which it returns, all have succeeded,
 // or the rendezvous wants them stopped (a.halt).
 func (a *Agent) watch(ctx context.Context) (failed *procs.Exit, err error) {
+	if a.halt != nil { // it was over before workers were started
+		return nil, nil
+	}
 	stopSampling := a.sampleUsage()
 	defer stopSampling()
+	late := a.newOverdue()
+	defer late.close(&a.closing)
 	for {
 		select {
 		case exit := <-a.processes.Exits():
 			if !exit.Success() {
 				return &exit, a.setState(Failed)
 			}
+			late.ended(exit.LocalRank)
 			if a.running--; a.running == 0 {
 				a.done = true
 				return nil, a.setState(Succeeded)
 			}
+		case path := <-late.written():
+			late.expect(path, time.Now())
+		case <-late.expired():
+			if len(a.processes.Exits()) > 0 { // it may be the one that just ends
+				late.again()
+				continue
+			}
+			a.stuck = late.give(a.processes.PIDs())
+			return a.stuck, a.setState(Failed)
 		case stop := <-a.opts.Rendezvous.Stops():
 			if stop.Round == a.round.Number { // else it is about workers that are gone
-				a.halt = &stop
-				a.log.Warn().Int("round", stop.Round).Str("why", stop.Why).Msg("stopping the worker group")
+				a.halted(stop)
 				return nil, nil
 			}
 		case sig := <-a.opts.Forward:
@@ -68,11 +84,22 @@ func (a *Agent) watch(ctx context.Context) (failed *procs.Exit, err error) {
 	}
 }
 
+// halted ends the round by a Stop.
+func (a *Agent) halted(stop rdzv.Stop) {
+	a.halt = &stop
+	a.log.Warn().Int("round", stop.Round).Str("why", stop.Why).Msg("stopping the worker group")
+}
+
 // initialize runs a rendezvous and starts the workers (seed 002,
-// _initialize_workers).
+// _initialize_workers). Where a Stop comes between the two it sets a.halt, and starts nothing.
 func (a *Agent) initialize(ctx context.Context) error {
 	if err := a.prof("rendezvous", func() error { return a.rendezvous(ctx) }); err != nil {
 		return err
+	}
+	for _, await := range []func(context.Context) error{a.awaitDevices, a.awaitReader} {
+		if err := await(ctx); err != nil || a.halt != nil {
+			return err
+		}
 	}
 	if err := a.prof("start_workers", a.startWorkers); err != nil {
 		return err
@@ -121,7 +148,8 @@ func (a *Agent) enter(round *rdzv.Round) {
 			Int("max_restarts", a.opts.Spec.MaxRestarts).Msg(verdict)
 	}
 	a.round, a.restarts = round, round.Restarts
-	a.halt, a.failures, a.done, a.failedAt = nil, nil, false, time.Time{}
+	a.halt, a.failures, a.done, a.failedAt, a.stuck = nil, nil, false, time.Time{}, nil
+	a.history.begin(round, time.Now())
 }
 
 // restart ends the round that is over for this node and enters the next (seed 002,
@@ -131,9 +159,12 @@ func (a *Agent) restart(ctx context.Context, failed *procs.Exit) error {
 		if err := a.endRound(ctx, failed); err != nil {
 			return err
 		}
+		a.recordEnd()
 		if err := a.setState(Stopped); err != nil {
 			return err
 		}
+		a.devices = a.freeDevices(ctx, a.family)
+		defer func() { a.endDeviceWait(a.devices) }()
 		return a.prof("initialize_workers", func() error { return a.initialize(ctx) })
 	})
 }
@@ -147,13 +178,21 @@ func (a *Agent) endRound(ctx context.Context, failed *procs.Exit) error {
 	if ctx.Err() != nil { // then the others are to hear that this node leaves, and nothing of a failure
 		return context.Cause(ctx)
 	}
+	var ended []procs.Exit
 	if failed != nil {
-		a.opts.Rendezvous.Fail(a.describeFailure(p, *failed).forOthers(time.Now()))
+		first := a.inquire(p, []procs.Exit{*failed}, time.Time{}, false)[0]
+		a.opts.Rendezvous.Fail(first.forOthers(time.Now()))
 		a.logFailure(*failed)
+		if ended = append(ended, *failed); a.stuck == nil {
+			ended = append(ended, a.hold(ctx, p, first)...)
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
 	}
 	ladder, began := a.ladder(ctx), time.Now()
 	err := a.stop(ctx, ladder)
-	a.failures = a.collectFailures(p, failed, ladder.Signal, began)
+	a.failures = a.collectFailures(p, ended, began)
 	if err != nil || failed == nil {
 		return err
 	}
@@ -177,6 +216,7 @@ func (a *Agent) echoOf(ctx context.Context) error {
 	err := awaitSignal(ctx, a.failedAt)
 	if err != nil {
 		a.failures = nil
+		a.history.reopen()
 	}
 	return err
 }
@@ -209,8 +249,10 @@ func (a *Agent) conclude(o rdzv.Outcome) (RunResult, error) {
 	a.restarts = o.Restarts
 	r := RunResult{State: Succeeded, Restarts: o.Restarts}
 	if o.Ending == rdzv.EndFailed {
-		r.State, r.Failures, r.Cause = Failed, a.failures, rootCause(o.Cause, a.failures, time.Now())
+		now := time.Now()
+		r.State, r.Failures, r.Cause, r.Others = Failed, a.failures, rootCause(o.Cause, a.failures, now), fromOthers(o.Others, now)
 	}
+	a.history.end(endOfOutcome(o), o.Text, nil)
 	return r, a.setState(r.State)
 }
 
@@ -223,6 +265,11 @@ func finished(err error) (rdzv.Outcome, bool) {
 }
 
 func (a *Agent) logFailure(e procs.Exit) {
+	if a.stuck != nil {
+		a.log.Warn().Str("role", a.opts.Spec.Role).Int("local_rank", e.LocalRank).Int("pid", e.PID).
+			Dur("after", a.opts.ErrorExitTimeout).Msg("a worker has written its error file and does not end: stopping the worker group")
+		return
+	}
 	a.log.Warn().Str("role", a.opts.Spec.Role).Int("local_rank", e.LocalRank).Int("pid", e.PID).
 		Stringer("exit", e).Msg("a worker has failed: stopping the worker group")
 }

@@ -6,64 +6,64 @@ import (
 	"strings"
 
 	"github.com/elasticrun/elasticrun/pkg/procs"
+	"github.com/elasticrun/elasticrun/pkg/report"
 )
 
-// reportWidth is the longest rule of the report, in columns.
-const reportWidth = 60
-
-// Report describes a failed run in torchrun's layout (spec: ChildFailedError),
-// with the tail of the root cause's stderr where there is no error file, and
-// with log paths. A root cause on another node is reported as that node tells it.
-func Report(name string, r RunResult) string {
-	failures := r.ordered()
-	if len(failures) == 0 {
-		return ""
+// Report returns what the agent knows of a run that has ended with r: the rest is the launcher's. Call it after Run.
+func (a *Agent) Report(r RunResult) report.Report {
+	out := report.Report{
+		Name: a.opts.Spec.DisplayName(), Host: a.hostname, RunID: a.opts.Rendezvous.RunID(),
+		Note: r.Note(), Restarts: r.Restarts, Rounds: a.history.rounds, RoundCount: a.history.count,
 	}
-	title := name + " FAILED"
-	others := "  <NO_OTHER_FAILURES>"
-	if len(failures) > 1 {
-		var entries []string
-		for i, f := range failures[1:] {
-			entries = append(entries, entry(i+1, f))
+	if last := a.history.last(); last != nil {
+		out.NodeRank, out.Round = &last.NodeRank, &last.Number
+	}
+	for _, round := range a.history.rounds {
+		if round.LogDir != "" {
+			out.Attempts = append(out.Attempts, round.LogDir)
 		}
-		others = strings.Join(entries, "\n")
 	}
-	root := "Root Cause (first observed failure):\n" + entry(0, failures[0])
-
-	width := len(title)
-	for line := range strings.Lines(others + "\n" + root) {
-		width = max(width, len(strings.TrimRight(line, "\n")))
+	for i, f := range r.ordered() {
+		told := f.report()
+		if i == 0 {
+			out.RootCause = &told
+			continue
+		}
+		if f.Remote {
+			out.OtherNodes = append(out.OtherNodes, told)
+		} else {
+			out.Failures = append(out.Failures, told)
+		}
 	}
-	width = min(width, reportWidth)
-	double, single := strings.Repeat("=", width), strings.Repeat("-", width)
-	return strings.Join([]string{double, title, single, "Failures:", others, single, root, double, ""}, "\n")
+	return out
 }
 
-// entry describes one failure; the root cause has index 0.
-func entry(index int, f Failure) string {
-	errorFile := "<N/A>"
-	if f.Error != nil || f.ErrorFileProblem != "" {
-		errorFile = f.ErrorFile
+// report is the failure as reports have it.
+func (f Failure) report() report.Failure {
+	out := report.Failure{
+		Host: f.Host, Rank: f.GlobalRank, LocalRank: f.LocalRank, PID: f.Exit.PID, Time: report.Time{Time: f.Time},
+		ExitCode: f.Exit.ShellCode(), PythonCode: f.Exit.PythonCode(), CoreDumped: f.Exit.CoreDumped,
+		Kind: string(f.Kind()), Summary: f.Summary(), ErrorFileProblem: f.ErrorFileProblem, LogFile: f.LogFile, Text: traceback(f),
 	}
-	lines := []string{
-		fmt.Sprintf("[%d]:", index),
-		"  time      : " + f.Time.Format("2006-01-02_15:04:05"),
-		"  host      : " + f.Host,
-		fmt.Sprintf("  rank      : %d (local_rank: %d)", f.GlobalRank, f.LocalRank),
-		fmt.Sprintf("  exitcode  : %d (pid: %d)", f.Exit.PythonCode(), f.Exit.PID),
-		"  error_file: " + errorFile,
-		"  traceback : " + indent(traceback(f)),
+	if f.Exit.Signal != 0 {
+		out.Signal = procs.SignalName(f.Exit.Signal)
 	}
-	if f.LogFile != "" {
-		lines = append(lines, "  log       : "+f.LogFile)
+	if f.Error != nil {
+		out.Message = f.Error.Message
 	}
-	return strings.Join(lines, "\n")
+	if f.Error != nil || f.ErrorFileProblem != "" || f.Remote {
+		out.ErrorFile = f.ErrorFile
+	}
+	for _, e := range f.Findings {
+		out.Findings = append(out.Findings, report.Finding{Kind: string(e.Kind), Time: report.Time{Time: e.Time}, Text: e.Text})
+	}
+	return out
 }
 
 // traceback says what is known about why: what another node tells, the error file's traceback or message,
 // else the signal or the failed start, and the tail of stderr.
 func traceback(f Failure) string {
-	if f.Text != "" {
+	if f.Remote || f.Text != "" {
 		return f.Text
 	}
 	if f.Error != nil {
@@ -79,6 +79,9 @@ func traceback(f Failure) string {
 	case f.Exit.Signal != 0:
 		parts = append(parts, fmt.Sprintf("Signal %d (%s) received by PID %d",
 			int(f.Exit.Signal), procs.SignalName(f.Exit.Signal), f.Exit.PID))
+		if s := f.Summary(); s != f.Exit.String() {
+			parts = append(parts, s)
+		}
 	}
 	if f.ErrorFileProblem != "" {
 		parts = append(parts, f.ErrorFileProblem)
@@ -106,6 +109,3 @@ func trimBlank(lines []string) []string {
 	}
 	return slices.Clone(lines)
 }
-
-// indent keeps continuation lines inside their entry.
-func indent(s string) string { return strings.ReplaceAll(s, "\n", "\n  ") }

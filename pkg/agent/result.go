@@ -1,9 +1,10 @@
 package agent
 
 import (
-	"cmp"
 	"maps"
 	"slices"
+
+	"github.com/elasticrun/elasticrun/pkg/evidence"
 )
 
 // RunResult is what a run ended with (seed 002): all-or-nothing, so it is
@@ -11,12 +12,14 @@ import (
 // seed 002 has for workers that are functions, do not exist for commands.
 type RunResult struct {
 	State WorkerState
-	// Failures maps global ranks to this node's workers that failed in the last round it was in. Those that the
-	// agent stopped are not among them.
+	// Failures maps global ranks to this node's workers that failed in the last round it was in. Those that the agent
+	// stopped are among them only if they had shown an error of their own before.
 	Failures map[int]Failure
 	// Cause is the failure that ended the job, which may be another node's and is the same on all; nil where the
 	// rendezvous does not tell it.
 	Cause *Failure
+	// Others are the likeliest failures of other nodes beside the cause, as far as the rendezvous tells them.
+	Others []Failure
 	// Restarts counts the restarts of the job that were charged.
 	Restarts int
 }
@@ -33,16 +36,23 @@ func (r RunResult) RootCause() (Failure, bool) {
 	return all[0], true
 }
 
-// ordered returns the failures, the root cause first; then what shows signs of
-// its own fault before what only shows that a peer went away, then by time.
+// Note is one line of what to think of the root cause; empty for nothing.
+func (r RunResult) Note() string {
+	if root, ok := r.RootCause(); ok && root.Kind().Grade() == evidence.GradePeer {
+		return "no worker shows a fault of its own: the first that lost its peer is named; look for a hang or a network fault"
+	}
+	return ""
+}
+
+// ordered returns the failures, here and elsewhere, the root cause first; then by the evidence.
 func (r RunResult) ordered() []Failure {
-	all := slices.SortedFunc(maps.Values(r.Failures), func(a, b Failure) int {
-		return cmp.Or(
-			cmp.Compare(a.suspicion(), b.suspicion()),
-			a.Time.Compare(b.Time),
-			cmp.Compare(a.GlobalRank, b.GlobalRank),
-		)
-	})
+	all := slices.Collect(maps.Values(r.Failures))
+	for _, f := range r.Others {
+		if !slices.ContainsFunc(all, f.same) { // of this node's own more is known
+			all = append(all, f)
+		}
+	}
+	slices.SortFunc(all, Failure.compare)
 	if r.Cause == nil {
 		return all
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/elasticrun/elasticrun/pkg/evidence"
 	"github.com/elasticrun/elasticrun/pkg/procs"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
@@ -31,7 +32,8 @@ func TestFailureIsToldFirst(t *testing.T) {
 	told := b.rdzv.told[0]
 	told.Age = 0
 	failure := rdzv.Failure{
-		Host: b.agent.hostname, GlobalRank: 5, LocalRank: 1, PID: 101, ExitCode: 7, Grade: ownFault,
+		Host: b.agent.hostname, GlobalRank: 5, LocalRank: 1, PID: 101, ExitCode: 7, Grade: evidence.GradeOwnFault,
+		Kind: "exited", Summary: "exited with code 7",
 		Text: "last lines of stderr:\n  ValueError: boom",
 	}
 	if diff := cmp.Diff(failure, told); diff != "" {
@@ -49,15 +51,15 @@ func TestFailureIsToldFirst(t *testing.T) {
 func TestLikeliestFailureIsTold(t *testing.T) {
 	b := newBench(t, WorkerSpec{MaxRestarts: 1}, nil, allSucceed)
 	b.launcher.script[0] = func(g *fakeGroup) {
-		g.tails[0] = []string{"RuntimeError: Connection closed by peer"}
+		g.says(0, "RuntimeError: Connection closed by peer")
 		g.exit(procs.Exit{LocalRank: 0, Code: 1})
 		g.exit(procs.Exit{LocalRank: 1, Signal: syscall.SIGSEGV})
 	}
 	b.run(t)
-	if len(b.rdzv.told) != 1 || b.rdzv.told[0].Grade != peerReport {
+	if len(b.rdzv.told) != 1 || b.rdzv.told[0].Grade != evidence.GradePeer {
 		t.Errorf("told %+v, want the first failure alone", b.rdzv.told)
 	}
-	if f := b.rdzv.seen[1].Failure; f == nil || f.LocalRank != 1 || f.Signal != syscall.SIGSEGV || f.Grade != crashed {
+	if f := b.rdzv.seen[1].Failure; f == nil || f.LocalRank != 1 || f.Signal != syscall.SIGSEGV || f.Grade != evidence.GradeCrash {
 		t.Errorf("the member's failure is %+v", f)
 	}
 }

@@ -14,22 +14,18 @@ import (
 // signal when the job goes on or has ended by itself.
 const leftoverGrace = 2 * time.Second
 
-// drainBound is how long output may take to reach a console that is not read,
-// once the launcher was told to stop.
-const drainBound = 5 * time.Second
-
 // ladder is how the group is stopped now: by the agent's own decision, or that of the rendezvous and in its time, while
 // ctx lives; with the launcher's own signal, and the whole grace for everybody, when it was told to stop; else with
 // SIGKILL.
 func (a *Agent) ladder(ctx context.Context) procs.Ladder {
 	l := procs.Ladder{
-		Signal: syscall.SIGTERM, Grace: a.opts.ShutdownTimeout, Leftovers: leftoverGrace,
+		Signal: syscall.SIGTERM, Grace: a.opts.RestartGrace, Leftovers: leftoverGrace,
 	}
 	var told *SignalError
 	switch {
 	case ctx.Err() == nil:
 	case errors.As(context.Cause(ctx), &told):
-		l.Signal, l.Leftovers = told.Signal, l.Grace
+		l.Signal, l.Grace, l.Leftovers = told.Signal, a.opts.ShutdownTimeout, a.opts.ShutdownTimeout
 	default:
 		l.Signal, l.Grace = syscall.SIGKILL, 0
 	}
@@ -40,28 +36,25 @@ func (a *Agent) ladder(ctx context.Context) procs.Ladder {
 }
 
 // stop ends the workers that are running, if any, and waits for their output. No grace outlasts the KillBy of a Stop,
-// not even of one that comes while it waits. Told to stop meanwhile, it goes on by the ladder, but cuts the wait for
-// a console that nobody reads.
+// not even of one that comes while it waits. Told to stop meanwhile, it goes on by the ladder, but for no longer than the
+// shutdown timeout from then on, and cuts the wait for a console that nobody reads.
 func (a *Agent) stop(ctx context.Context, l procs.Ladder) error {
 	if a.processes == nil {
 		return nil
 	}
 	p := a.processes
 	a.processes = nil
-	hurry := newHurry(a.opts.Hurry, a.opts.Rendezvous.Stops(), a.round.Number)
+	hurry := newHurry(ctx, a.opts, a.round.Number)
 	l.Hurry = hurry.now
 	err := a.prof("stop_workers", func() error { return p.Stop(l) })
+	a.family = p.Family()
 	if came := hurry.end(); came != nil && a.halt == nil {
 		a.halt = came
 	}
 	if err != nil {
 		return errors.Join(err, a.setState(Unknown))
 	}
-	bounded, cancel := withGrace(ctx, drainBound)
-	defer cancel()
-	if err := p.Drain(bounded); err != nil {
-		a.log.Warn().Err(err).Msg("output of workers is incomplete")
-	}
+	a.settle(ctx, p)
 	return nil
 }
 
@@ -73,31 +66,42 @@ type hurry struct {
 	came *rdzv.Stop // the last Stop of the round that came, once done is closed
 }
 
-// newHurry begins to listen to the user's haste, and for the Stops of a round. Call end when the workers are gone.
-func newHurry(user <-chan struct{}, stops <-chan rdzv.Stop, round int) *hurry {
+// newHurry begins to listen to the user's haste, for the end of ctx and for the Stops of a round. Call end when the
+// workers are gone.
+func newHurry(ctx context.Context, o Options, round int) *hurry {
 	h := &hurry{now: make(chan struct{}), quit: make(chan struct{}), done: make(chan struct{})}
 	go func() {
 		defer close(h.done)
-		h.listen(user, stops, round)
+		h.listen(ctx.Done(), o, round)
 	}()
 	return h
 }
 
-func (h *hurry) listen(user <-chan struct{}, stops <-chan rdzv.Stop, round int) {
+func (h *hurry) listen(told <-chan struct{}, o Options, round int) {
+	var killBy time.Time
 	var due <-chan time.Time
+	by := func(t time.Time) { // the earliest counts
+		if killBy.IsZero() || t.Before(killBy) {
+			killBy, due = t, time.After(time.Until(t))
+		}
+	}
 	for {
 		select {
-		case stop := <-stops:
+		case stop := <-o.Rendezvous.Stops():
 			if stop.Round != round {
 				continue
 			}
 			h.came = &stop
 			if !stop.KillBy.IsZero() {
-				due = time.After(time.Until(stop.KillBy))
+				by(stop.KillBy)
 			}
 			continue
+		case <-told: // from now on the job does not go on
+			told = nil
+			by(time.Now().Add(o.ShutdownTimeout))
+			continue
 		case <-due:
-		case <-user:
+		case <-o.Hurry:
 		case <-h.quit:
 			return
 		}

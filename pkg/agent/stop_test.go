@@ -35,9 +35,9 @@ func TestStopKillBy(t *testing.T) {
 		later  time.Duration // when another Stop comes that sets KillBy to 2 s later; 0 for none
 		want   time.Duration
 	}{
-		{"the grace alone", 0, 0, 30 * time.Second},
+		{"the grace alone", 0, 0, 20 * time.Second},
 		{"sooner than the grace", 10 * time.Second, 0, 10 * time.Second},
-		{"later than the grace", time.Minute, 0, 30 * time.Second},
+		{"later than the grace", time.Minute, 0, 20 * time.Second},
 		{"it has passed", -time.Second, 0, 0},
 		{"the store falls silent meanwhile", 0, 5 * time.Second, 7 * time.Second},
 		{"no later Stop gives more time", 3 * time.Second, 2 * time.Second, 3 * time.Second},
@@ -94,6 +94,45 @@ func TestKillByWhileStopping(t *testing.T) {
 				_, _ = wait()
 				if took != 3*time.Second {
 					t.Errorf("SIGKILL after %v, want 3s", took)
+				}
+			})
+		})
+	}
+}
+
+// What workers have to obey depends on whether the job may go on. It may no longer once the launcher is told to stop.
+func TestGraces(t *testing.T) {
+	for _, tt := range []struct {
+		name              string
+		restart, shutdown time.Duration
+		told              time.Duration // when the launcher is; 0 for never
+		before            bool          // then there is no failure
+		want              time.Duration
+	}{
+		{name: "a failure", restart: 5 * time.Second, shutdown: time.Minute, want: 5 * time.Second},
+		{name: "a failure, no grace", shutdown: time.Minute, want: 0},
+		{name: "told to stop", restart: 5 * time.Second, shutdown: time.Minute, told: time.Second, before: true, want: time.Minute},
+		{name: "told to stop after a failure", restart: time.Minute, shutdown: 7 * time.Second, told: 3 * time.Second, want: 10 * time.Second},
+		{name: "told to stop after a failure, soon enough", restart: 5 * time.Second, shutdown: 7 * time.Second, told: 3 * time.Second, want: 5 * time.Second},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t, WorkerSpec{MaxRestarts: 1}, runsOn, allSucceed)
+				b.agent.opts.RestartGrace, b.agent.opts.ShutdownTimeout = tt.restart, tt.shutdown
+				ctx, cancel := context.WithCancelCause(t.Context())
+				defer cancel(nil)
+				wait := b.start(ctx)
+				var took time.Duration
+				b.group().onStop = stubborn(&took)
+				if tt.told != 0 {
+					time.AfterFunc(tt.told, func() { cancel(&SignalError{Signal: syscall.SIGTERM}) })
+				}
+				if !tt.before {
+					b.group().exit(procs.Exit{LocalRank: 1, Code: 1})
+				}
+				_, _ = wait()
+				if took != tt.want {
+					t.Errorf("SIGKILL after %v, want %v", took, tt.want)
 				}
 			})
 		})

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/elasticrun/elasticrun/pkg/procs"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
@@ -21,6 +22,8 @@ type Worker struct {
 
 // ID identifies the worker in events; for a local agent it is the pid.
 func (w Worker) ID() string { return strconv.Itoa(w.PID) }
+
+func (w Worker) ranks() procs.Ranks { return procs.Ranks{Local: w.LocalRank, Global: w.GlobalRank} }
 
 // String names the ranks in seed 002's form.
 func (w Worker) String() string {

@@ -1,9 +1,9 @@
 package agent
 
 import (
+	"errors"
 	"maps"
 	"slices"
-	"syscall"
 	"time"
 
 	"github.com/elasticrun/elasticrun/pkg/events"
@@ -16,11 +16,20 @@ const usageInterval = 5 * time.Second
 // startWorkers starts one process for each worker of the group (seed 002,
 // _start_workers).
 func (a *Agent) startWorkers() error {
+	again := a.files != nil
 	specs, err := a.buildSpecs()
 	if err != nil {
 		return err
 	}
+	a.openScene(specs)
 	processes, err := a.opts.Launcher.Start(specs)
+	if errors.Is(err, procs.ErrLogFile) && a.canLackLogs(again) {
+		if specs, err = a.withoutLogs(err); err != nil {
+			return err
+		}
+		a.openScene(specs)
+		processes, err = a.opts.Launcher.Start(specs)
+	}
 	if err != nil {
 		return err
 	}
@@ -39,13 +48,28 @@ func (a *Agent) startWorkers() error {
 
 // buildSpecs says what to start for the current round.
 func (a *Agent) buildSpecs() ([]procs.Spec, error) {
-	var err error
-	if a.files, err = a.logFiles(); err != nil {
-		return nil, err
+	again := a.files != nil
+	attempt, files, err := a.logFiles()
+	if err != nil {
+		if !a.canLackLogs(again) {
+			return nil, err
+		}
+		return a.withoutLogs(err)
 	}
+	a.files = files
+	specs, err := a.specsOf(files)
+	logged := func(s procs.Spec) bool { return s.Stdout.Timeline != "" || s.Stderr.Timeline != "" }
+	if slices.ContainsFunc(specs, logged) {
+		a.describeLogs(attempt)
+	}
+	return specs, err
+}
+
+// specsOf says what to start where the log paths are these.
+func (a *Agent) specsOf(files []procs.LogFiles) ([]procs.Spec, error) {
 	var specs []procs.Spec
 	for _, w := range a.group.Workers {
-		spec, err := a.buildSpec(w, a.files[w.LocalRank])
+		spec, err := a.buildSpec(w, files[w.LocalRank])
 		if err != nil {
 			return nil, err
 		}
@@ -54,26 +78,50 @@ func (a *Agent) buildSpecs() ([]procs.Spec, error) {
 	return specs, nil
 }
 
-// logFiles makes the log paths of all workers. A temporary folder that has filled
-// up is no reason to end a job.
-func (a *Agent) logFiles() ([]procs.LogFiles, error) {
-	all := make([]procs.LogFiles, a.opts.Spec.LocalWorldSize)
+// canLackLogs reports whether the job goes on where logs cannot be made: a folder that has filled up is no reason to end a job
+// that has run already, and a temporary one is none in any case.
+func (a *Agent) canLackLogs(again bool) bool { return again || a.opts.LogFolders.Optional() }
+
+// withoutLogs says what to start where err keeps logs from being made.
+func (a *Agent) withoutLogs(err error) ([]procs.Spec, error) {
+	a.log.Warn().Err(err).Msg("the workers get no log files and no error files")
+	a.files = make([]procs.LogFiles, a.opts.Spec.LocalWorldSize)
+	return a.specsOf(a.files)
+}
+
+// describeLogs says in the attempt's folder whose logs these are. Logs can do without.
+func (a *Agent) describeLogs(attempt *procs.Attempt) {
+	g := a.group
+	err := attempt.Describe(procs.TimelineHead{
+		RunID: a.opts.Rendezvous.RunID(), Round: g.Round, Host: a.hostname, NodeRank: g.GroupRank,
+		Base: g.Workers[0].GlobalRank, Workers: len(g.Workers), Role: g.Spec.Role,
+	})
+	if err != nil {
+		a.log.Warn().Err(err).Msg("elasticrun logs will not know when lines were written")
+	}
+}
+
+// logFiles makes the log paths of all workers.
+func (a *Agent) logFiles() (*procs.Attempt, []procs.LogFiles, error) {
 	attempt, err := a.opts.LogFolders.Attempt(a.restarts, a.round.Number, a.membership)
-	for i := 0; err == nil && i < len(all); i++ {
-		all[i], err = attempt.Files(i)
+	if err != nil {
+		return nil, nil, err
 	}
-	if err != nil && a.opts.LogFolders.Optional() {
-		a.log.Warn().Err(err).Msg("the workers get no log files and no error files")
-		return make([]procs.LogFiles, len(all)), nil
+	all := make([]procs.LogFiles, a.opts.Spec.LocalWorldSize)
+	for i := range all {
+		if all[i], err = attempt.Files(i); err != nil {
+			return nil, nil, err
+		}
 	}
-	return all, err
+	a.history.logDir(attempt.Path())
+	return attempt, all, nil
 }
 
 func (a *Agent) buildSpec(w Worker, files procs.LogFiles) (procs.Spec, error) {
 	s := a.opts.Spec
 	env, err := workerEnv(envInput{
 		base: a.opts.Env, spec: s, group: a.group, worker: w, round: a.round,
-		runID: a.opts.Rendezvous.RunID(), restartCount: a.restarts, errorFile: files.Error,
+		runID: a.opts.Rendezvous.RunID(), restartCount: a.restarts, errorFile: files.Error, tracePrefix: files.TracePrefix,
 	})
 	if err != nil {
 		return procs.Spec{}, err
@@ -83,52 +131,10 @@ func (a *Agent) buildSpec(w Worker, files procs.LogFiles) (procs.Spec, error) {
 		spec.CPUs = s.CPUs[w.LocalRank]
 	}
 	prefix := procs.LinePrefix(s.PrefixTemplate, procs.PrefixVars{
-		Role: s.Role, LocalRank: w.LocalRank, Rank: w.GlobalRank, Hostname: a.hostname,
+		Role: s.Role, LocalRank: w.LocalRank, Rank: w.GlobalRank, NodeRank: a.group.GroupRank, Hostname: a.hostname,
 	})
-	spec.Stdout, spec.Stderr = s.Output.Outputs(w.LocalRank, prefix, files)
+	spec.Stdout, spec.Stderr = s.Output.Outputs(w.ranks(), prefix, files)
 	return spec, nil
-}
-
-// collectFailures gathers what the workers ended with of a group whose stop,
-// with the signal stop, began at that time; first was taken before, if it is not nil.
-func (a *Agent) collectFailures(p Processes, first *procs.Exit, stop syscall.Signal, began time.Time) map[int]Failure {
-	var exits []procs.Exit
-	if first != nil {
-		exits = append(exits, *first)
-	}
-	for len(p.Exits()) > 0 {
-		exits = append(exits, <-p.Exits())
-	}
-	failures := make(map[int]Failure)
-	for _, e := range exits {
-		if e.Success() {
-			continue
-		}
-		f := a.describeFailure(p, e)
-		if !f.isVictim(stop, began) {
-			failures[f.GlobalRank] = f
-		}
-	}
-	return failures
-}
-
-// describeFailure adds to an exit what the worker left behind.
-func (a *Agent) describeFailure(p Processes, e procs.Exit) Failure {
-	files := a.files[e.LocalRank]
-	f := Failure{
-		Host: a.hostname, LocalRank: e.LocalRank, GlobalRank: a.group.Workers[e.LocalRank].GlobalRank,
-		Exit: e, Time: e.At, ErrorFile: files.Error, StderrTail: p.Tail(e.LocalRank),
-	}
-	var err error
-	if f.Error, err = readErrorFile(files.Error); err != nil {
-		f.ErrorFileProblem = err.Error()
-	}
-	f.Time = f.happened()
-	s := a.opts.Spec.Output
-	if (s.Redirects.Of(e.LocalRank) | s.Tee.Of(e.LocalRank)).Has(procs.Stderr) {
-		f.LogFile = files.Stderr
-	}
-	return f
 }
 
 // sampleUsage emits usage events while the group runs, if anybody takes them.

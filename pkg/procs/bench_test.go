@@ -81,7 +81,7 @@ func teeStreams(b *testing.B, dir string, total, line, write int) {
 		for _, std := range []Std{Stdout, Stderr} {
 			s, err := OpenStream(Output{
 				File:    filepath.Join(dir, fmt.Sprintf("ours%d.%d", i, std)),
-				Console: true, Prefix: fmt.Sprintf("[default%d]:", i),
+				Console: true, Prefix: Prefix{fmt.Sprintf("[default%d]:", i)},
 			}, console, std)
 			if err != nil {
 				b.Fatal(err)
@@ -170,7 +170,7 @@ func BenchmarkLineSplitter(b *testing.B) {
 	for i := range readSize / 80 {
 		chunk = append(chunk, producedLine("a", i, 80)...)
 	}
-	l := &lineSplitter{prefix: "[default0]:"}
+	l := &lineSplitter{prefix: newStampedPrefix(Prefix{"[default0]:"})}
 	b.SetBytes(int64(len(chunk)))
 	for b.Loop() {
 		for p := chunk; len(p) > 0; {

@@ -3,6 +3,7 @@ package procs
 import (
 	"errors"
 	"fmt"
+	"os"
 	"syscall"
 	"unsafe"
 
@@ -125,9 +126,42 @@ func adoptedChildren(kept func(pid int) bool) ([]process, error) {
 		if kept(pid) {
 			continue
 		}
-		if p, ok := readProcess(pid); ok && p.session != session {
+		if p, ok := readChild(pid); ok && p.session != session {
 			adopted = append(adopted, p)
 		}
 	}
 	return adopted, nil
+}
+
+// readChild reads a child from /proc, or, where it is hidden there (a program with the rights of another user, under
+// hidepid), tells what the kernel says of every child.
+func readChild(pid int) (process, bool) {
+	if p, ok := readProcess(pid); ok {
+		return p, true
+	}
+	info, err := waitChild(pid, unix.WNOHANG)
+	if err != nil { // it is no child any more
+		return process{}, false
+	}
+	session, err := unix.Getsid(pid)
+	if err != nil {
+		return process{}, false
+	}
+	p := process{pid: pid, ppid: os.Getpid(), session: session, state: '?', threads: 1, comm: "hidden by /proc"}
+	if info.pid == int32(pid) {
+		p.state = 'Z'
+	}
+	return p, true
+}
+
+// hiddenChildren lists the children of this process that /proc does not show.
+func hiddenChildren() []process {
+	var hidden []process
+	pids, _ := childPIDs() // the caller looks again and again
+	for _, pid := range pids {
+		if p, ok := readChild(pid); ok && p.hidden() {
+			hidden = append(hidden, p)
+		}
+	}
+	return hidden
 }

@@ -36,9 +36,12 @@ func awaitExit(pid int) Exit {
 }
 
 func hasExited(int) bool                                { return false }
+func isEnding(int) bool                                 { return false }
 func reap(int) bool                                     { return true }
 func noChildren() bool                                  { return true }
 func adoptedChildren(func(int) bool) ([]process, error) { return nil, nil }
 func jobProcesses() ([]process, error)                  { return nil, nil }
 func (process) signal(syscall.Signal)                   {}
+func preferForOOM(int)                                  {}
+func describeStuck([]process) []string                  { return nil }
 func procIsOurs() bool                                  { return true }

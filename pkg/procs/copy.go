@@ -30,12 +30,16 @@ const (
 // copier moves the bytes of one stream, in one goroutine; only tail is shared.
 type copier struct {
 	name    string
-	file    *os.File       // nil: none
+	file    *logFile       // nil: none
 	filter  *lineFilter    // nil: none
 	console *consoleWriter // nil: not shown
 	lines   *lineSplitter  // with console
 	tail    tail
+	scan    Scanner // nil: nobody
 	warn    func(error)
+
+	timeline *timeline // of what file gets; nil: none
+	pace     pacer     // with timeline
 
 	mu       sync.Mutex    // orders read deadlines set by the two goroutines
 	patience time.Duration // guarded by mu: how long a silent pipe is still read; 0: for ever
@@ -87,7 +91,13 @@ func (c *copier) take(ctx context.Context, p []byte) {
 		return
 	}
 	c.tail.add(p)
+	if c.scan != nil {
+		c.scan.Scan(p, time.Now())
+	}
 	if c.file != nil {
+		if c.timeline != nil {
+			c.timeline.put(c.pace.writes(time.Now(), c.file.total))
+		}
 		for part := range slices.Chunk(p, fileSize) {
 			_, err := c.file.Write(part)
 			c.note(err)
@@ -168,6 +178,9 @@ func (c *copier) note(err error) {
 // close closes the files.
 func (c *copier) close() {
 	if c.file != nil {
+		if c.timeline != nil {
+			c.timeline.put(c.pace.end(c.file.total))
+		}
 		c.note(c.file.Close())
 	}
 	if c.filter != nil {

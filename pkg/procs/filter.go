@@ -12,7 +12,7 @@ import (
 // write holds whole lines, so the kernel's lock on the file keeps them apart.
 type lineFilter struct {
 	file    *os.File
-	prefix  string
+	prefix  stampedPrefix
 	needles [][]byte
 	pending []byte // start of the unfinished line; at most maxLine bytes
 	out     []byte // reused
@@ -23,7 +23,7 @@ func openFilter(out Output) (*lineFilter, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open file for filtered lines: %w", err)
 	}
-	f := &lineFilter{file: file, prefix: out.Prefix}
+	f := &lineFilter{file: file, prefix: newStampedPrefix(out.Prefix)}
 	for _, needle := range out.Filters {
 		f.needles = append(f.needles, []byte(needle))
 	}
@@ -33,6 +33,7 @@ func openFilter(out Output) (*lineFilter, error) {
 // feed writes the matching lines that p completes.
 func (f *lineFilter) feed(p []byte) error {
 	f.out = f.out[:0]
+	f.prefix.stamp()
 	for whole := true; whole; {
 		var line []byte
 		line, p, whole = bytes.Cut(p, []byte{'\n'})
@@ -56,6 +57,7 @@ func (f *lineFilter) feed(p []byte) error {
 // close writes the unfinished line if it matches, and closes the file.
 func (f *lineFilter) close() error {
 	f.out = f.out[:0]
+	f.prefix.stamp()
 	f.end(nil)
 	err := f.write()
 	if closeErr := f.file.Close(); err == nil {
@@ -90,7 +92,7 @@ func (f *lineFilter) end(rest []byte) {
 func (f *lineFilter) judge(line []byte) {
 	for _, needle := range f.needles {
 		if bytes.Contains(line, needle) {
-			f.out = append(append(append(f.out, f.prefix...), line...), '\n')
+			f.out = append(append(append(f.out, f.prefix.text...), line...), '\n')
 			return
 		}
 	}

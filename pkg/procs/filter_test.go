@@ -12,7 +12,7 @@ import (
 // filterAll returns what a filter for "keep" and "a,b" writes of the chunks.
 func filterAll(t testing.TB, dir string, chunks ...string) string {
 	t.Helper()
-	out := Output{Prefix: "P:", Filters: []string{"keep", "a,b"}, FilteredFile: filepath.Join(dir, "filtered")}
+	out := Output{Prefix: Prefix{"P:"}, Filters: []string{"keep", "a,b"}, FilteredFile: filepath.Join(dir, "filtered")}
 	f, err := openFilter(out)
 	if err != nil {
 		t.Fatal(err)

@@ -1,9 +1,11 @@
 package procs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os/exec"
 	"sync"
 	"syscall"
@@ -15,9 +17,11 @@ type Group struct {
 	sup     *Supervisor
 	workers []*worker
 	exits   chan Exit
+	marks   *timeline // of the log files; nil: none
 
 	gone     chan struct{} // closed when every started worker has exited
 	watchers sync.WaitGroup
+	family   map[int]bool // what Stop saw of the job; nil unless it is tracked
 
 	mu       sync.Mutex
 	stopping bool
@@ -51,6 +55,35 @@ func (g *Group) PIDs() map[int]int {
 	return pids
 }
 
+// Family holds the pids of the workers and, with [Options.Track], of every process of the job that lived when Stop
+// began or that it has seen since. Call it after Stop.
+func (g *Group) Family() map[int]bool {
+	all := maps.Clone(g.family)
+	if all == nil {
+		all = make(map[int]bool)
+	}
+	for _, w := range g.workers {
+		if w.pid != 0 {
+			all[w.pid] = true
+		}
+	}
+	return all
+}
+
+// track remembers processes of the job, and returns them.
+func (g *Group) track(ps []process) []process {
+	if !g.sup.opts.Track {
+		return ps
+	}
+	if g.family == nil {
+		g.family = make(map[int]bool)
+	}
+	for _, p := range ps {
+		g.family[p.pid] = true
+	}
+	return ps
+}
+
 // Tail returns the last lines that a worker wrote to its stderr, as far as the
 // launcher saw them. Call it after [Group.Drain].
 func (g *Group) Tail(localRank int) []string {
@@ -66,6 +99,21 @@ func (g *Group) Tail(localRank int) []string {
 // of the job has gone: somebody outside got hold of it.
 const heldOpen = 5 * time.Second
 
+// Settle waits until all output of the group is where it belongs, or until ctx ends, and reports which. It follows Stop,
+// gives nothing up, and does not stand for Drain.
+func (g *Group) Settle(ctx context.Context) bool {
+	for _, w := range g.workers {
+		w.stdout.Hurry(heldOpen)
+		w.stderr.Hurry(heldOpen)
+	}
+	for _, w := range g.workers {
+		if !w.stdout.ends(ctx) || !w.stderr.ends(ctx) {
+			return false
+		}
+	}
+	return true
+}
+
 // Drain waits until all output of the group is where it belongs. It follows Stop.
 // When ctx ends first, what is still unread is given up and the error says so.
 func (g *Group) Drain(ctx context.Context) error {
@@ -78,6 +126,7 @@ func (g *Group) Drain(ctx context.Context) error {
 		done.Go(func() { errs[2*i+1] = w.stderr.Wait(ctx) })
 	}
 	done.Wait()
+	g.marks.close(ctx)
 	return errors.Join(errs...)
 }
 
@@ -93,6 +142,7 @@ func (g *Group) fork() {
 			w.startErr = fmt.Errorf("execute %s: %w", w.spec.Argv[0], err)
 			return
 		}
+		preferForOOM(w.pid)
 		g.running++
 	}
 }
@@ -113,6 +163,7 @@ func (w *worker) forkExec(path string, sys *syscall.SysProcAttr) (pid int, err e
 
 // watch begins to copy output and to wait for exits.
 func (g *Group) watch() {
+	g.marks.start()
 	for _, w := range g.workers {
 		w.stdout.Start()
 		w.stderr.Start()
@@ -154,19 +205,32 @@ func (g *Group) ended(w *worker, e Exit) {
 	}
 }
 
+// openTimeline opens the timeline that the workers' outputs name, which is one.
+func (g *Group) openTimeline(specs []Spec, warn func(error)) {
+	for _, spec := range specs {
+		if path := cmp.Or(spec.Stdout.Timeline, spec.Stderr.Timeline); path != "" {
+			g.marks = openTimeline(path, warn)
+			return
+		}
+	}
+}
+
 // openStreams prepares the worker's stdout and stderr.
-func (w *worker) openStreams(console *Console) (err error) {
+func (w *worker) openStreams(console *Console, marks *timeline) (err error) {
 	if w.stdout, err = OpenStream(w.spec.Stdout, console, Stdout); err != nil {
 		return err
 	}
 	if w.stderr, err = OpenStream(w.spec.Stderr, console, Stderr); err != nil {
 		return err
 	}
+	w.stdout.mark(marks, w.spec.LocalRank, Stdout)
+	w.stderr.mark(marks, w.spec.LocalRank, Stderr)
 	return nil
 }
 
 // closeStreams gives up the streams of workers that were never started.
 func (g *Group) closeStreams() {
+	g.marks.discard()
 	for _, w := range g.workers {
 		if w.stdout != nil {
 			w.stdout.Abandon()

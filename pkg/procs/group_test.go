@@ -219,6 +219,45 @@ func TestHurryEndsTheGrace(t *testing.T) {
 	}
 }
 
+// What a stop ends is known afterwards, where it is asked for: workers that had ended, their children, and daemons of theirs.
+func TestFamily(t *testing.T) {
+	spec := shell(t, 0, `sleep 1000 & a=$!; (setsid sh -c 'sleep 1000 & echo $$ $! >pids; sleep 1000' &) ; while [ ! -s pids ]; do :; done; echo $a $(cat pids)`)
+	spec.Dir = t.TempDir()
+	gone := shell(t, 1, "exit 3")
+	for _, track := range []bool{true, false} {
+		s, err := NewSupervisor(Options{Track: track})
+		if err != nil {
+			t.Fatal(err)
+		}
+		g, err := s.Start([]Spec{spec, gone})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var want []int
+		for f := range strings.FieldsSeq(awaitLine(t, spec)) {
+			pid, _ := strconv.Atoi(f)
+			want = append(want, pid)
+		}
+		<-g.Exits()
+		<-g.Exits()
+		stopGroup(t, g, orderly)
+		family := g.Family()
+		for rank, pid := range g.PIDs() {
+			if !family[pid] {
+				t.Errorf("worker %d is not among %v", rank, family)
+			}
+		}
+		for _, pid := range want {
+			if family[pid] != track {
+				t.Errorf("pid %d of %v is among %v: %v, tracking: %v", pid, want, family, family[pid], track)
+			}
+		}
+		if err := errors.Join(s.Close(), os.Remove(spec.Stdout.File), os.Remove(spec.Dir+"/pids")); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // Nothing but the job is signalled: not a child that somebody else in this
 // process started, not even while the job has to be searched for leftovers.
 func TestStopSparesOthers(t *testing.T) {

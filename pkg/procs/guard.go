@@ -9,6 +9,8 @@ type GuardResult struct {
 	Reported bool
 	// Swept counts the processes the guard reaped after the agent's end.
 	Swept int
-	// Stuck names processes that survived SIGKILL.
+	// Stuck names processes that survived SIGKILL, and where in the kernel they are.
 	Stuck []string
+	// StuckTold says that the agent had reported such processes itself.
+	StuckTold bool
 }

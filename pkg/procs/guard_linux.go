@@ -14,8 +14,14 @@ import (
 )
 
 // guardBound limits the guard's last sweep; a process that survives SIGKILL for
-// so long is in uninterruptible sleep or held by a tracer.
-const guardBound = 30 * time.Second
+// so long is in uninterruptible sleep or held by a tracer. Where the agent has waited for such
+// a process already, and said so, toldBound has to do.
+const (
+	guardBound = 30 * time.Second
+	toldBound  = 5 * time.Second
+	// endBound is how long an agent that has announced its end may take to vanish.
+	endBound = 10 * time.Second
+)
 
 // Guard runs this program again, with the same arguments, as a child that sees
 // itself as part says: [PartAgent], or [PartGuard] where this process has children
@@ -45,6 +51,8 @@ func Guard(lifeline *Lifeline, silent func(after time.Duration)) (GuardResult, e
 	defer child.close()
 	ended := make(chan Exit, 1)
 	go func() { ended <- child.wait() }()
+	announced := child.link.announced
+	var overdue <-chan time.Time
 	var late killing
 	var told lastWords
 	for {
@@ -61,16 +69,28 @@ func Guard(lifeline *Lifeline, silent func(after time.Duration)) (GuardResult, e
 			}
 		case <-late.again:
 			late.goOn()
+		case <-announced:
+			announced, overdue = nil, time.After(endBound)
+		case <-overdue: // it hangs in the kernel: the sweep will tell
+			return child.conclude(Exit{PID: child.pid, Code: child.link.code, At: time.Now()}, part, toldBound, &told), nil
 		case exit := <-ended:
-			result := GuardResult{Exit: exit, Reported: child.link.finish()}
-			if part == PartAgent {
-				result.Swept, result.Stuck = sweep()
-			}
-			child.link.release()
-			told.wait()
-			return result, nil
+			return child.conclude(exit, part, guardBound, &told), nil
 		}
 	}
+}
+
+// conclude is what there is to do when the child has ended; bound is for the sweep.
+func (g *guarded) conclude(exit Exit, part Part, bound time.Duration, told *lastWords) GuardResult {
+	result := GuardResult{Exit: exit, Reported: g.link.finish()}
+	if result.StuckTold = g.link.stuck; result.StuckTold {
+		bound = toldBound
+	}
+	if part == PartAgent {
+		result.Swept, result.Stuck = sweep(bound)
+	}
+	g.link.release()
+	told.wait()
+	return result
 }
 
 // forwarded lists the signals the guard passes on. Not those of job control, nor those that
@@ -155,12 +175,12 @@ func (g *guarded) wait() Exit {
 	}
 }
 
-// sweep kills and reaps all descendants. ECHILD is the proof that none is left.
-func sweep() (swept int, stuck []string) {
+// sweep kills and reaps all descendants. ECHILD is the proof that none is left; what is after bound is told.
+func sweep(bound time.Duration) (swept int, stuck []string) {
 	exited := make(chan os.Signal, 1)
 	signal.Notify(exited, syscall.SIGCHLD)
 	defer signal.Stop(exited)
-	for deadline := time.Now().Add(guardBound); ; {
+	for deadline := time.Now().Add(bound); ; {
 		pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil)
 		switch {
 		case errors.Is(err, syscall.EINTR):
@@ -172,12 +192,12 @@ func sweep() (swept int, stuck []string) {
 			continue
 		}
 		all, _ := allProcesses() // tried again until the deadline
-		left := descendants(os.Getpid(), all, func(process) bool { return true })
+		left := append(descendants(os.Getpid(), all, func(process) bool { return true }), hiddenChildren()...)
 		if time.Now().After(deadline) {
 			if len(left) == 0 {
 				return swept, []string{"children that /proc does not show: it belongs to another pid namespace"}
 			}
-			return swept, describe(left)
+			return swept, describeStuck(left)
 		}
 		for _, p := range left {
 			p.signal(syscall.SIGKILL)

@@ -75,7 +75,12 @@ type guardLink struct {
 	done chan struct{} // closed when the goroutine has ended; the fields below are its own until then
 
 	ending bool // the child announced its end
-	held   int  // the descriptor held for the child, or -1
+	code   int  // with this exit code
+	coding bool // which comes next
+
+	announced chan struct{} // closed when code is there
+	stuck     bool          // it has told of processes that do not die
+	held      int           // the descriptor held for the child, or -1
 }
 
 // newGuardLink makes a lifeline; theirs, the child's end, is the caller's to close.
@@ -84,7 +89,7 @@ func newGuardLink() (k *guardLink, theirs int, err error) {
 	if err != nil {
 		return nil, -1, err
 	}
-	k = &guardLink{file: os.NewFile(uintptr(fds[0]), "lifeline"), done: make(chan struct{}), held: -1}
+	k = &guardLink{file: os.NewFile(uintptr(fds[0]), "lifeline"), done: make(chan struct{}), held: -1, announced: make(chan struct{})}
 	if k.raw, err = k.file.SyscallConn(); err != nil {
 		_ = k.file.Close()
 		_ = unix.Close(fds[1])
@@ -121,9 +126,18 @@ func (k *guardLink) receive(fd int) error {
 	case n == 0:
 		return io.EOF
 	}
+	if k.coding {
+		if k.coding = false; !k.ending {
+			k.ending, k.code = true, int(what[0])
+			close(k.announced)
+		}
+		return nil
+	}
 	switch what[0] {
 	case sayEnding:
-		k.ending = true
+		k.coding = true
+	case sayStuck:
+		k.stuck = true
 	case sayHold:
 		k.release()
 		k.held = descriptor(rights[:oobn])

@@ -30,9 +30,10 @@ func lifelineEnv(part Part, fd, timer int) string {
 
 // What goes over a lifeline is single bytes. These go to the guard:
 const (
-	sayEnding  = 1 // the exit code is to be taken at its word
+	sayEnding  = 1 // with the exit code, which is to be taken at its word, in the byte after it
 	sayHold    = 2 // with a descriptor
 	sayRelease = 3
+	sayStuck   = 4
 )
 
 // sayFired is all that a guard ever says: the deadline has passed.
@@ -109,11 +110,20 @@ func (l *Lifeline) Broken() <-chan struct{} {
 	return l.broken
 }
 
-// Announce tells the guard that the process ends on purpose, so that its exit
-// code is to be taken at its word. A process that crashes does not come so far.
-func (l *Lifeline) Announce() {
+// Announce tells the guard that the process ends now, on purpose, so that its exit
+// code is to be taken at its word. A process that crashes does not come so far. One that hangs
+// in the kernel, of which a thread writes to a dead file server, say, does not end even so; then the guard ends
+// with this code in its place.
+func (l *Lifeline) Announce(code int) {
 	if l != nil {
-		_, _ = l.link.Write([]byte{sayEnding})
+		_, _ = l.link.Write([]byte{sayEnding, byte(code)})
+	}
+}
+
+// Stuck tells the guard that what outlives SIGKILL has been reported: the guard has not to wait for it as long again.
+func (l *Lifeline) Stuck() {
+	if l != nil {
+		_, _ = l.link.Write([]byte{sayStuck})
 	}
 }
 

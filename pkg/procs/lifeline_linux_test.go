@@ -71,7 +71,7 @@ func TestLifelineIsReadToTheEnd(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		l.Announce()
+		l.Announce(0)
 		if !link.finish() || link.held < 0 {
 			t.Errorf("announced and held, but not seen: %d", link.held)
 		}
@@ -106,7 +106,7 @@ func TestSayingDoesNotBlock(t *testing.T) {
 func TestNoLifeline(t *testing.T) {
 	var none *Lifeline
 	none.Deadline(time.Nanosecond)
-	none.Announce()
+	none.Announce(0)
 	if err := errors.Join(none.Hold(nil), none.Release()); err != nil {
 		t.Error(err)
 	}

@@ -30,7 +30,7 @@ type batch struct {
 //
 // The text of all batches, less prefixes and marks, is the input, byte by byte.
 type lineSplitter struct {
-	prefix  string
+	prefix  stampedPrefix
 	pending []byte
 	// begun says that a part of the unfinished line is out, cr that it ends in
 	// "\r": only "\n" would still belong to that line.
@@ -98,7 +98,7 @@ func (l *lineSplitter) split(tail []byte) []byte {
 			break // only the line end is too much
 		}
 		l.put(tail[:n])
-		if l.begun = l.prefix == ""; !l.begun {
+		if l.begun = len(l.prefix.text) == 0; !l.begun {
 			l.out.buf = append(l.out.buf, splitMark...)
 		}
 		tail = tail[n:]
@@ -114,14 +114,17 @@ func (l *lineSplitter) put(p []byte) {
 		l.out.buf = append(l.out.buf, '\n')
 		fallthrough
 	case !l.begun:
-		l.out.buf = append(l.out.buf, l.prefix...)
+		l.out.buf = append(l.out.buf, l.prefix.text...)
 	}
 	l.out.buf = append(append(l.out.buf, l.pending...), p...)
 	l.pending = l.pending[:0]
 }
 
+// reset begins a batch. The time in the prefix is that of the batch, since its lines
+// go out in one write.
 func (l *lineSplitter) reset() {
-	l.out = batch{buf: l.out.buf[:0], prefix: len(l.prefix)}
+	l.prefix.stamp()
+	l.out = batch{buf: l.out.buf[:0], prefix: len(l.prefix.text)}
 }
 
 // indexFrom returns the index of the first c in p[from:] within p, or len(p).

@@ -20,7 +20,7 @@ func splitAll(t testing.TB, prefix string, chunks ...string) string {
 	t.Helper()
 	out := newMemoryConsole(t)
 	w := out.writer()
-	l := &lineSplitter{prefix: prefix}
+	l := &lineSplitter{prefix: newStampedPrefix(Prefix{prefix})}
 	for _, chunk := range append(chunks, pause) {
 		feedAll(t, l, w, chunk)
 	}
@@ -113,7 +113,7 @@ func TestLineSplitter(t *testing.T) {
 
 // An empty batch has no bytes, so that nothing is written and no state changes.
 func TestLineSplitterHoldsBack(t *testing.T) {
-	l := &lineSplitter{prefix: "P:"}
+	l := &lineSplitter{prefix: newStampedPrefix(Prefix{"P:"})}
 	for _, chunk := range []string{"a", "b", "c\r"} {
 		if b, taken := l.feed([]byte(chunk)); len(b.buf) != 0 || taken != len(chunk) {
 			t.Errorf("feed(%q) = %q, %d: want nothing yet", chunk, b.buf, taken)
@@ -127,7 +127,7 @@ func TestLineSplitterHoldsBack(t *testing.T) {
 
 // A batch of many short lines stays near batchSize, whatever the prefix.
 func TestLineSplitterBoundsBatch(t *testing.T) {
-	l := &lineSplitter{prefix: strings.Repeat("p", 1000)}
+	l := &lineSplitter{prefix: newStampedPrefix(Prefix{strings.Repeat("p", 1000)})}
 	p := bytes.Repeat([]byte{'\n'}, 10_000)
 	for len(p) > 0 {
 		b, taken := l.feed(p)
@@ -194,7 +194,7 @@ func TestConsoleNeverMixesLines(t *testing.T) {
 		var streams []*stream
 		for _, letter := range []string{"a", "b", "c"} {
 			prefix := rapid.SampledFrom([]string{"", "<" + letter + ">"}).Draw(rt, "prefix")
-			streams = append(streams, &stream{letter: letter, lines: &lineSplitter{prefix: prefix}, w: out.writer()})
+			streams = append(streams, &stream{letter: letter, lines: &lineSplitter{prefix: newStampedPrefix(Prefix{prefix})}, w: out.writer()})
 		}
 		step := rapid.SampledFrom([]string{"x", "xx\n", "\n", "x\nx", "\r\n", pause})
 		for range rapid.IntRange(1, 40).Draw(rt, "steps") {
@@ -213,7 +213,7 @@ func TestConsoleNeverMixesLines(t *testing.T) {
 		for _, s := range streams {
 			var own strings.Builder
 			for line := range strings.SplitAfterSeq(got, "\n") {
-				if line = strings.ReplaceAll(line, s.lines.prefix, ""); strings.Contains(line, s.letter) {
+				if line = strings.ReplaceAll(line, string(s.lines.prefix.text), ""); strings.Contains(line, s.letter) {
 					if strings.Trim(line, s.letter+"\r\n") != "" {
 						rt.Fatalf("mixed line %q in\n%q", line, got)
 					}

@@ -19,14 +19,18 @@ import (
 //	                                                           error.json
 //	                           attempt_<restarts>/filtered_stdout.log
 //	                                              filtered_stderr.log
+//	                                              timeline
+//	                                              nccl_trace_rank_<global rank>
 //	                           attempt_<restarts>.r<round>/…
+//	<base>/latest -> <run id>_<8 random>
 //
-// The last form is for a round that a membership change began, which is not
-// charged as a restart. No existing file or folder is ever reused or deleted,
-// except by [LogDir.Cleanup].
+// The last form of attempt is for a round that a membership change began, which is
+// not charged as a restart. No existing file or folder is ever reused or deleted,
+// except by [LogDir.Cleanup] and by rotation.
 type LogDir struct {
-	run  string // the folder of this run; empty: nothing is written
-	temp string // the temporary folder around it; empty: the user named one
+	run  string   // the folder of this run; empty: nothing is written
+	temp string   // the temporary folder around it; empty: the user named one
+	live *os.File // the folder, locked while the run lasts; nil where that cannot be
 }
 
 // LogFiles are the log paths of one worker; all are empty where nothing is
@@ -34,6 +38,8 @@ type LogDir struct {
 type LogFiles struct {
 	Stdout, Stderr, Error          string
 	FilteredStdout, FilteredStderr string // shared by the workers of the attempt
+	Timeline                       string // shared, too; see [Mark]
+	TracePrefix                    string // of NCCL's flight recorder, which adds the global rank
 }
 
 // OpenLogDir makes the folder of one run under base, which is made if missing.
@@ -58,6 +64,7 @@ func OpenLogDir(base, runID string) (*LogDir, error) {
 	if d.run, err = makeUnique(base, folderName(runID)+"_"); err != nil {
 		return nil, fmt.Errorf("make a folder in log folder %q: %w; name a writable one with --log-dir", base, err)
 	}
+	d.live = lockFolder(d.run)
 	return d, nil
 }
 
@@ -85,23 +92,45 @@ func (d *LogDir) Attempt(restarts, round int, membershipChange bool) (*Attempt, 
 	return &Attempt{dir: dir}, nil
 }
 
-// Cleanup removes the temporary folder if there is one and nothing but folders is
+// LinkLatest makes the link "latest" in the folder that the user named point to this
+// run. Of several runs the last to call it wins. Whatever else has that name is left
+// alone, with an error.
+func (d *LogDir) LinkLatest() error {
+	if d.run == "" || d.temp != "" {
+		return nil
+	}
+	link := filepath.Join(filepath.Dir(d.run), LatestLink)
+	if info, err := os.Lstat(link); err == nil && info.Mode()&fs.ModeSymlink == 0 {
+		return fmt.Errorf("%s is no link: it is left as it is", link)
+	}
+	// A rename replaces the link at once; the name beside it is this run's alone.
+	name := filepath.Base(d.run)
+	fresh := filepath.Join(filepath.Dir(d.run), "."+name)
+	err := os.Symlink(name, fresh)
+	if err == nil {
+		if err = os.Rename(fresh, link); err != nil {
+			_ = os.Remove(fresh)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("link to the latest run: %w", err)
+	}
+	return nil
+}
+
+// LatestLink is the name of the link to the run that was started last.
+const LatestLink = "latest"
+
+// Cleanup ends the run: it can be seen as ended, and it removes the temporary folder if there is one and nothing but folders is
 // in it. A folder that the user named is left as it is.
 func (d *LogDir) Cleanup() error {
+	if d.live != nil {
+		_ = d.live.Close()
+	}
 	if d.temp == "" {
 		return nil
 	}
-	var folders []string
-	err := filepath.WalkDir(d.temp, func(path string, entry fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case !entry.IsDir():
-			return errNotEmpty
-		}
-		folders = append(folders, path)
-		return nil
-	})
+	folders, err := onlyFolders(d.temp)
 	if errors.Is(err, errNotEmpty) || errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -117,11 +146,47 @@ func (d *LogDir) Cleanup() error {
 	return nil
 }
 
+// onlyFolders lists the folders of a tree, each before what is in it. The error is
+// errNotEmpty where there is anything else.
+func onlyFolders(root string) (folders []string, err error) {
+	err = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case !entry.IsDir():
+			return errNotEmpty
+		}
+		folders = append(folders, path)
+		return nil
+	})
+	return folders, err
+}
+
 var errNotEmpty = errors.New("folder is not empty")
 
 // Attempt is the folder of one start of the worker group.
 type Attempt struct {
 	dir string // empty: nothing is written
+}
+
+// Path returns the attempt's folder, or "" if nothing is written.
+func (a *Attempt) Path() string { return a.dir }
+
+// Describe makes the attempt's timeline, to which its workers' streams then add. It
+// is for attempts of which some stream goes to a file.
+func (a *Attempt) Describe(head TimelineHead) error {
+	if a.dir == "" {
+		return nil
+	}
+	file, err := os.OpenFile(filepath.Join(a.dir, TimelineName), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err == nil {
+		_, err = file.WriteString(head.String() + "\n")
+		err = errors.Join(err, file.Close())
+	}
+	if err != nil {
+		return fmt.Errorf("make the timeline of the logs: %w", err)
+	}
+	return nil
 }
 
 // Files makes the folder of one worker and returns its log paths.
@@ -139,6 +204,8 @@ func (a *Attempt) Files(localRank int) (LogFiles, error) {
 		Error:          filepath.Join(dir, "error.json"),
 		FilteredStdout: filepath.Join(a.dir, "filtered_stdout.log"),
 		FilteredStderr: filepath.Join(a.dir, "filtered_stderr.log"),
+		Timeline:       filepath.Join(a.dir, TimelineName),
+		TracePrefix:    filepath.Join(a.dir, "nccl_trace_rank_"),
 	}, nil
 }
 
@@ -158,20 +225,30 @@ func makeBase(base string) (string, error) {
 	return path, nil
 }
 
+const (
+	randomLetters = "abcdefghijklmnopqrstuvwxyz0123456789_"
+	randomLength  = 8
+)
+
 // makeUnique makes a folder whose name is prefix and 8 random characters. Like
 // torchrun's it is private to the user.
 func makeUnique(base, prefix string) (string, error) {
-	const letters = "abcdefghijklmnopqrstuvwxyz0123456789_"
 	for {
-		random := make([]byte, 8)
+		random := make([]byte, randomLength)
 		for i := range random {
-			random[i] = letters[rand.IntN(len(letters))]
+			random[i] = randomLetters[rand.IntN(len(randomLetters))]
 		}
 		path := filepath.Join(base, prefix+string(random))
 		if err := os.Mkdir(path, 0o700); !errors.Is(err, fs.ErrExist) {
 			return path, err
 		}
 	}
+}
+
+// RunFolderName tells whether a folder of this name holds a run of this id.
+func RunFolderName(name, runID string) bool {
+	rest, found := strings.CutPrefix(name, folderName(runID)+"_")
+	return found && len(rest) == randomLength && strings.Trim(rest, randomLetters) == ""
 }
 
 // folderName makes a run id usable as part of one path element: no separators, no

@@ -42,6 +42,8 @@ func TestLogDirLayout(t *testing.T) {
 			Error:          filepath.Join(dir, "12/error.json"),
 			FilteredStdout: filepath.Join(dir, "filtered_stdout.log"),
 			FilteredStderr: filepath.Join(dir, "filtered_stderr.log"),
+			Timeline:       filepath.Join(dir, "timeline"),
+			TracePrefix:    filepath.Join(dir, "nccl_trace_rank_"),
 		}
 		if diff := cmp.Diff(want, files); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
@@ -65,6 +67,101 @@ func TestLogDirKeepsEarlierRuns(t *testing.T) {
 	one, two := openLogDir(t, base, "job"), openLogDir(t, base, "job")
 	if one.Path() == two.Path() {
 		t.Errorf("two runs share %q", one.Path())
+	}
+}
+
+func TestLogDirLatest(t *testing.T) {
+	base := t.TempDir()
+	link := filepath.Join(base, "latest")
+	for range 2 { // the second replaces the first
+		d := openLogDir(t, base, "job")
+		if err := d.LinkLatest(); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := os.Readlink(link); err != nil || got != filepath.Base(d.Path()) {
+			t.Errorf("link to %q, %v; want one to %q", got, err, filepath.Base(d.Path()))
+		}
+	}
+	if left := entries(t, base); len(left) != 3 { // two runs and the link
+		t.Errorf("the folder holds %q", left)
+	}
+}
+
+func TestLogDirLatestLeavesOthersAlone(t *testing.T) {
+	for name, occupy := range map[string]func(t *testing.T, path string){
+		"file": writeFile,
+		"folder": func(t *testing.T, path string) {
+			t.Helper()
+			if err := os.Mkdir(path, 0o700); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			base := t.TempDir()
+			link := filepath.Join(base, "latest")
+			occupy(t, link)
+			before, err := os.Lstat(link)
+			if err != nil {
+				t.Fatal(err)
+			}
+			d := openLogDir(t, base, "job")
+			if err := d.LinkLatest(); err == nil || !strings.Contains(err.Error(), link) {
+				t.Errorf("%v: want an error that names %s", err, link)
+			}
+			if after, err := os.Lstat(link); err != nil || !os.SameFile(before, after) {
+				t.Errorf("it was replaced (%v)", err)
+			}
+		})
+	}
+	for _, base := range []string{"", os.DevNull} { // nobody looks for a link there
+		tmp := t.TempDir()
+		t.Setenv("TMPDIR", tmp)
+		d := openLogDir(t, base, "job")
+		if err := d.LinkLatest(); err != nil {
+			t.Error(err)
+		}
+		if err := d.Cleanup(); err != nil || len(entries(t, tmp)) > 0 {
+			t.Errorf("left over: %q (%v)", entries(t, tmp), err)
+		}
+	}
+}
+
+// Others see whether a run lasts, and when it ends.
+func TestRunLasts(t *testing.T) {
+	d := openLogDir(t, t.TempDir(), "job")
+	for range 2 { // to ask changes nothing
+		if lasts, err := RunLasts(d.Path()); !lasts || err != nil {
+			t.Errorf("RunLasts = %v, %v", lasts, err)
+		}
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- AwaitRunEnd(d.Path()) }()
+	if err := d.Cleanup(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if lasts, err := RunLasts(d.Path()); lasts || err != nil {
+		t.Errorf("RunLasts = %v, %v after the end", lasts, err)
+	}
+}
+
+func TestRunFolderName(t *testing.T) {
+	for _, tt := range []struct {
+		name, id string
+		want     bool
+	}{
+		{"job_abcd_012", "job", true},
+		{"job_abcd_012", "jo", false},
+		{"job_abcd_0123", "job", false},
+		{"job_ABCDEFGH", "job", false},
+		{"a_b_abcd_012", "a/b", true},
+	} {
+		if got := RunFolderName(tt.name, tt.id); got != tt.want {
+			t.Errorf("RunFolderName(%q, %q) = %v", tt.name, tt.id, got)
+		}
 	}
 }
 

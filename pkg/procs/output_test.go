@@ -31,20 +31,21 @@ func TestOutputs(t *testing.T) {
 		{redirect: true, tee: true, shown: false, want: file, wantNoFiles: nowhere},
 	} {
 		for _, std := range []Std{Stdout, Stderr} {
-			for _, files := range []LogFiles{{}, {"o", "e", "j", "fo", "fe"}} {
+			for _, files := range []LogFiles{{}, {Stdout: "o", Stderr: "e", Error: "j", FilteredStdout: "fo", FilteredStderr: "fe", Timeline: "t"}} {
 				name := fmt.Sprintf("%v redirect=%v tee=%v shown=%v files=%v", std, tt.redirect, tt.tee, tt.shown, files != LogFiles{})
 				t.Run(name, func(t *testing.T) {
-					rules := OutputRules{StdoutFilters: []string{"x"}, StderrFilters: []string{"y"}}
+					rules := OutputRules{Rotation: Rotation{MaxSize: 9}, StdoutFilters: []string{"x"}, StderrFilters: []string{"y"}}
 					if tt.redirect {
 						rules.Redirects.Default = std
 					}
 					if tt.tee {
-						rules.Tee = StdSpec{ByRank: map[int]Std{1: std}}
+						rules.Tee = StdSpec{ByRank: []StdRange{{RankRange{false, 1, 1}, std}}}
 					}
-					if rules.LocalRanks = []int{0}; tt.shown {
-						rules.LocalRanks = []int{0, 1}
+					rules.Shown = RankSet{{Global: true, First: 4, Last: 4}}
+					if tt.shown {
+						rules.Shown = RankSet{{Global: true, First: 4, Last: 5}}
 					}
-					stdout, stderr := rules.Outputs(1, "P:", files)
+					stdout, stderr := rules.Outputs(Ranks{1, 5}, Prefix{"P:"}, files)
 
 					// The other stream has no redirect and no tee.
 					other := Output{Console: tt.shown}
@@ -58,9 +59,9 @@ func TestOutputs(t *testing.T) {
 					}
 					outputs := map[string]Output{
 						console: {Console: true},
-						file:    {File: path},
-						both:    {File: path, Console: true, Prefix: "P:", Filters: []string{filter}, FilteredFile: filtered},
-						plain:   {Console: true, Prefix: "P:"},
+						file:    {File: path, Rotation: Rotation{MaxSize: 9}, Timeline: "t"},
+						both:    {File: path, Rotation: Rotation{MaxSize: 9}, Timeline: "t", Console: true, Prefix: Prefix{"P:"}, Filters: []string{filter}, FilteredFile: filtered},
+						plain:   {Console: true, Prefix: Prefix{"P:"}},
 						nowhere: {},
 					}
 					if diff := cmp.Diff(outputs[want], got); diff != "" {
@@ -76,7 +77,7 @@ func TestOutputs(t *testing.T) {
 }
 
 func TestOutputsOfZeroRules(t *testing.T) {
-	stdout, stderr := OutputRules{}.Outputs(7, "P:", LogFiles{Stdout: "o", Stderr: "e", FilteredStdout: "fo"})
+	stdout, stderr := OutputRules{}.Outputs(Ranks{7, 7}, Prefix{"P:"}, LogFiles{Stdout: "o", Stderr: "e", FilteredStdout: "fo"})
 	want := Output{Console: true}
 	if diff := cmp.Diff([]Output{want, want}, []Output{stdout, stderr}); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

@@ -16,6 +16,9 @@ type process struct {
 // thread has ended shows state Z too while its other threads run on.
 func (p process) dead() bool { return p.state == 'X' || p.state == 'Z' && p.threads <= 1 }
 
+// hidden says that /proc does not show the process, which is a child of this one.
+func (p process) hidden() bool { return p.start == "" }
+
 // String names the process for a report.
 func (p process) String() string {
 	return fmt.Sprintf("pid %d (%s), state %c", p.pid, p.comm, p.state)
@@ -38,13 +41,4 @@ func descendants(root int, all []process, in func(process) bool) []process {
 		}
 	}
 	return found
-}
-
-// describe names processes for a report.
-func describe(ps []process) []string {
-	var out []string
-	for _, p := range ps {
-		out = append(out, p.String())
-	}
-	return out
 }

@@ -2,7 +2,6 @@ package procs
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -37,74 +36,79 @@ func (s Std) String() string {
 	return fmt.Sprintf("Std(%d)", uint8(s))
 }
 
-// StdSpec is a value of --redirects or --tee: a set of streams for each local
-// rank. The zero value selects nothing.
+// StdSpec is a value of --redirects or --tee: a set of streams for each worker.
+// The zero value selects nothing.
 type StdSpec struct {
-	// Default is for every local rank, unless ByRank is set.
+	// Default is for every worker, unless ByRank is set.
 	Default Std
-	// ByRank holds the sets of single local ranks; those missing have StdNone.
-	ByRank map[int]Std
+	// ByRank holds the sets of some workers, first those named by local rank, in
+	// ascending order. Those that are not named have StdNone.
+	ByRank []StdRange
 }
 
-// ParseStdSpec reads torchrun's syntax: one number for all workers ("3"), or a
-// map from local rank to number ("0:3,1:2"). 0 is none, 1 stdout, 2 stderr, 3
-// both. Local ranks of more than one digit are accepted, which torchrun does not.
+// StdRange is the set of streams of a range of workers.
+type StdRange struct {
+	RankRange
+	Std Std
+}
+
+// ParseStdSpec reads one number for all workers ("3"), or a map from ranks to
+// numbers ("0:3,1:2"). 0 is none, 1 stdout, 2 stderr, 3 both. That is torchrun's
+// syntax; beyond it, ranks may have several digits, be ranges ("0-7:3"), and be
+// global ("g12-15:1").
 func ParseStdSpec(s string) (StdSpec, error) {
 	if std, ok := parseStd(s); ok {
 		return StdSpec{Default: std}, nil
 	}
-	byRank := map[int]Std{}
+	var byRank []StdRange
 	for item := range strings.SplitSeq(s, ",") {
 		left, right, _ := strings.Cut(item, ":")
-		rank, okRank := parseRank(left)
+		ranks, okRanks := parseRankRange(left)
 		std, okStd := parseStd(right)
-		if !okRank || !okStd {
-			return StdSpec{}, fmt.Errorf("%q selects no streams: use 0 (none), 1 (stdout), 2 (stderr) or 3 (both), or a map from local rank to these like 0:3,1:2", s)
+		if !okRanks || !okStd {
+			return StdSpec{}, fmt.Errorf("%q selects no streams: use 0 (none), 1 (stdout), 2 (stderr) or 3 (both), or a map from ranks to these like 0:3,1:2 or 0-7:1,g0:3", s)
 		}
-		if _, twice := byRank[rank]; twice {
-			return StdSpec{}, fmt.Errorf("%q names local rank %d twice: name each local rank once", s, rank)
+		for _, r := range byRank {
+			if twice, overlap := r.first(ranks); overlap {
+				return StdSpec{}, fmt.Errorf("%q names %s rank %d twice: name each rank once", s, ranks.kind(), twice)
+			}
 		}
-		byRank[rank] = std
+		byRank = append(byRank, StdRange{ranks, std})
 	}
+	slices.SortFunc(byRank, func(a, b StdRange) int { return a.compare(b.RankRange) })
 	return StdSpec{ByRank: byRank}, nil
 }
 
-// Of returns the streams selected for one local rank.
-func (s StdSpec) Of(localRank int) Std {
-	if s.ByRank != nil {
-		return s.ByRank[localRank]
+// Of returns the streams selected for one worker. One that is named by its local
+// and by its global rank gets what either selects.
+func (s StdSpec) Of(w Ranks) Std {
+	if s.ByRank == nil {
+		return s.Default
 	}
-	return s.Default
+	var std Std
+	for _, r := range s.ByRank {
+		if r.Has(w) {
+			std |= r.Std
+		}
+	}
+	return std
+}
+
+// Any reports whether streams of any worker are selected.
+func (s StdSpec) Any() bool {
+	return s.Default != StdNone || slices.ContainsFunc(s.ByRank, func(r StdRange) bool { return r.Std != StdNone })
 }
 
 // String returns the form that ParseStdSpec reads.
 func (s StdSpec) String() string {
 	if len(s.ByRank) == 0 {
-		return strconv.Itoa(int(s.Of(0)))
+		return strconv.Itoa(int(s.Default))
 	}
 	items := make([]string, 0, len(s.ByRank))
-	for _, rank := range slices.Sorted(maps.Keys(s.ByRank)) {
-		items = append(items, fmt.Sprintf("%d:%d", rank, s.ByRank[rank]))
+	for _, r := range s.ByRank {
+		items = append(items, fmt.Sprintf("%s:%d", r.RankRange, r.Std))
 	}
 	return strings.Join(items, ",")
-}
-
-// ParseRanks reads --local-ranks-filter, a list like "0,2", into ascending
-// local ranks. The empty string is nil: no filter.
-func ParseRanks(s string) ([]int, error) {
-	if s == "" {
-		return nil, nil
-	}
-	var ranks []int
-	for item := range strings.SplitSeq(s, ",") {
-		rank, ok := parseRank(strings.TrimSpace(item))
-		if !ok {
-			return nil, fmt.Errorf("%q is not a list of local ranks: use numbers with commas between, like 0,2", s)
-		}
-		ranks = append(ranks, rank)
-	}
-	slices.Sort(ranks)
-	return slices.Compact(ranks), nil
 }
 
 // ParseFilters reads the substrings of --duplicate-stdout-filters: they are
@@ -141,13 +145,4 @@ func parseStd(s string) (Std, bool) {
 		return Std(s[0] - '0'), true
 	}
 	return StdNone, false
-}
-
-// parseRank accepts digits only: no sign, no spaces.
-func parseRank(s string) (int, bool) {
-	if strings.Trim(s, "0123456789") != "" {
-		return 0, false
-	}
-	rank, err := strconv.Atoi(s)
-	return rank, err == nil
 }

@@ -20,7 +20,9 @@ const (
 
 // StuckError names processes that are still there after SIGKILL.
 type StuckError struct {
-	Processes []string // "pid 42 (python3), state D"
+	// Processes are one line each: "pid 42 (python3), state D, in uninterruptible sleep in
+	// fuse_get_req, kernel stack: fuse_get_req < …", as far as the kernel tells.
+	Processes []string
 }
 
 func (e *StuckError) Error() string {
@@ -46,6 +48,9 @@ type Ladder struct {
 // exited.
 func (g *Group) Stop(l Ladder) error {
 	g.beginStop()
+	if g.sup.opts.Track {
+		g.track(liveJob())
+	}
 	deadline := time.Now().Add(l.Grace)
 	left := g.stopWorkers(l)
 	if len(left) == 0 {
@@ -54,19 +59,19 @@ func (g *Group) Stop(l Ladder) error {
 		left = g.stopLeftovers(l, min(l.Leftovers, time.Until(deadline)))
 	}
 	if len(left) > 0 {
-		return fmt.Errorf("stop workers: %w", &StuckError{Processes: describe(left)})
+		return fmt.Errorf("stop workers: %w", &StuckError{Processes: describeStuck(left)})
 	}
 	g.sup.release()
 	return nil
 }
 
 // beginStop draws the line between causes and victims: a worker that is a zombie
-// by now ended by itself, even if nobody was told yet.
+// by now, or on its way to become one, ended by itself, even if nobody was told yet.
 func (g *Group) beginStop() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, w := range g.workers {
-		w.early = w.pid != 0 && (w.exited || hasExited(w.pid))
+		w.early = w.pid != 0 && (w.exited || hasExited(w.pid) || isEnding(w.pid))
 	}
 	g.stopping = true
 }
@@ -83,7 +88,7 @@ func (g *Group) stopWorkers(l Ladder) []process {
 	}
 	return killAll(g.gone, g.isGone, func() []process {
 		g.signalWorkers(syscall.SIGKILL)
-		return liveJob()
+		return g.track(liveJob())
 	})
 }
 
@@ -125,7 +130,7 @@ func (g *Group) stopLeftovers(l Ladder, grace time.Duration) []process {
 	defer timer.Stop()
 	told := make(map[process]bool) // by pid and start time
 	for wait := l.Signal != syscall.SIGKILL; wait; {
-		left := g.sup.leftovers()
+		left := g.track(g.sup.leftovers())
 		if len(left) == 0 {
 			return nil
 		}
@@ -149,7 +154,7 @@ func (g *Group) stopLeftovers(l Ladder, grace time.Duration) []process {
 	if len(g.sup.leftovers()) == 0 {
 		return nil
 	}
-	return killAll(g.sup.reaped, func() bool { return len(g.sup.leftovers()) == 0 }, g.sup.leftovers)
+	return killAll(g.sup.reaped, func() bool { return len(g.sup.leftovers()) == 0 }, func() []process { return g.track(g.sup.leftovers()) })
 }
 
 // killAll sends SIGKILL to what targets lists, again and again, until done or

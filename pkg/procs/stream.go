@@ -2,6 +2,7 @@ package procs
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -31,23 +32,28 @@ type Stream struct {
 	err    error
 }
 
+// ErrLogFile says that a log file could not be opened, so that no worker was started.
+var ErrLogFile = errors.New("open log file")
+
 // OpenStream opens the files of out, and a pipe if bytes have to pass through.
 // std is the stream, Stdout or Stderr; console shows it if out says so, and nil
 // shows nothing.
 func OpenStream(out Output, console *Console, std Std) (*Stream, error) {
 	s := &Stream{done: make(chan struct{})}
-	file, err := openLog(out.File)
+	file, err := openLogFile(out.File, out.Rotation, out.Warn)
 	if err != nil {
-		return nil, fmt.Errorf("open log file for %s: %w", std, err)
+		return nil, fmt.Errorf("%w for %s: %w", ErrLogFile, std, err)
 	}
 	filtered := len(out.Filters) > 0 && out.FilteredFile != ""
-	if file != nil && !out.Console && !filtered {
-		s.child, s.path = file, out.File
+	if file != nil && !out.Console && !filtered && out.Rotation.MaxSize == 0 {
+		s.child, s.path = file.file, out.File
 		return s, nil
 	}
-	s.out = copier{name: std.String(), file: file, warn: out.Warn}
+	s.out = copier{name: std.String(), file: file, scan: out.Scan, warn: out.Warn}
 	if filtered {
-		s.out.filter, err = openFilter(out)
+		if s.out.filter, err = openFilter(out); err != nil {
+			err = fmt.Errorf("%w: %w", ErrLogFile, err)
+		}
 	}
 	if err == nil {
 		s.pipe, s.child, err = openPipe()
@@ -58,9 +64,22 @@ func OpenStream(out Output, console *Console, std Std) (*Stream, error) {
 	}
 	if out.Console && console != nil {
 		s.out.console = console.writer(std)
-		s.out.lines = &lineSplitter{prefix: out.Prefix}
+		s.out.lines = &lineSplitter{prefix: newStampedPrefix(out.Prefix)}
 	}
 	return s, nil
+}
+
+// mark makes t tell when the stream writes to its file, if it has one. It is called
+// before Start.
+func (s *Stream) mark(t *timeline, localRank int, std Std) {
+	switch {
+	case s.pipe == nil:
+		t.follow(s.path, localRank, std)
+	case s.out.file != nil && t != nil:
+		s.out.timeline = t
+		s.out.pace = pacer{localRank: localRank, std: std}
+		s.out.file.aside = func(piece int, total int64) { t.put(s.out.pace.ended(piece, total), true) }
+	}
 }
 
 // ChildFile returns what the worker gets as its file descriptor 1 or 2. It is
@@ -155,12 +174,4 @@ func openPipe() (read, write *os.File, err error) {
 	growPipe(read, pipeSize)
 	write.Fd() // switches it back to blocking
 	return read, write, nil
-}
-
-// openLog opens a worker's log file, empty; no path is no file.
-func openLog(path string) (*os.File, error) {
-	if path == "" {
-		return nil, nil
-	}
-	return os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_APPEND|os.O_TRUNC, 0o644)
 }

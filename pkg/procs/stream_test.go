@@ -76,7 +76,7 @@ func TestStreamGoesWhereItShould(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			screen := newFile(t)
 			dir := t.TempDir()
-			out := Output{Console: tt.console, Prefix: tt.prefix}
+			out := Output{Console: tt.console, Prefix: Prefix{tt.prefix}}
 			if tt.file {
 				out.File = filepath.Join(dir, "log")
 			}
@@ -165,7 +165,7 @@ func TestStreamShowsUnfinishedLines(t *testing.T) {
 	read, screen := newPipe(t)
 	c := NewConsole(screen, screen)
 	defer c.Close()
-	s, worker := startStream(t, Output{Console: true, Prefix: "P:"}, c, Stdout)
+	s, worker := startStream(t, Output{Console: true, Prefix: Prefix{"P:"}}, c, Stdout)
 	for _, tt := range []struct{ written, shown string }{
 		{"name? ", "P:name? "},
 		{"yes\n", "yes\n"},
@@ -214,7 +214,7 @@ func TestStreamTeeOfManyWorkers(t *testing.T) {
 	var workers []*exec.Cmd
 	for i := range 4 {
 		letter := string(rune('a' + i))
-		s, err := OpenStream(Output{File: filepath.Join(dir, letter), Console: true, Prefix: "<" + letter + ">"}, c, Stdout)
+		s, err := OpenStream(Output{File: filepath.Join(dir, letter), Console: true, Prefix: Prefix{"<" + letter + ">"}}, c, Stdout)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -370,7 +370,7 @@ func TestStreamsShareFilteredFile(t *testing.T) {
 	var streams []*Stream
 	var workers []*os.File
 	for i := range 3 {
-		s, worker := startStream(t, Output{Prefix: fmt.Sprintf("%d:", i), Filters: []string{"keep"}, FilteredFile: path}, nil, Stdout)
+		s, worker := startStream(t, Output{Prefix: Prefix{fmt.Sprintf("%d:", i)}, Filters: []string{"keep"}, FilteredFile: path}, nil, Stdout)
 		streams, workers = append(streams, s), append(workers, worker)
 	}
 	for range 500 {

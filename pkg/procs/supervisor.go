@@ -16,6 +16,9 @@ import (
 type Options struct {
 	// Console shows the workers' output; nil shows nothing.
 	Console *Console
+	// Track makes groups remember whom they stop, for [Group.Family]. It costs one look at
+	// all of /proc a stop.
+	Track bool
 	// Logger is the launcher's own log; the zero value discards.
 	Logger zerolog.Logger
 }
@@ -115,7 +118,7 @@ func (s *Supervisor) reapAdopted() (alive []process, err error) {
 
 // Start starts one worker for each spec. A worker that cannot be executed does
 // not make Start fail: its Exit says so, and the specs after it are not started.
-// An error means that nothing was started.
+// An error means that nothing was started; [ErrLogFile] is for the lack of a log file.
 func (s *Supervisor) Start(specs []Spec) (*Group, error) {
 	s.mu.Lock()
 	if s.busy {
@@ -149,6 +152,9 @@ func (s *Supervisor) newGroup(specs []Spec) (*Group, error) {
 		exits: make(chan Exit, len(specs)),
 		gone:  make(chan struct{}),
 	}
+	g.openTimeline(specs, func(err error) {
+		s.opts.Logger.Warn().Err(err).Msg("elasticrun logs will not know when every line was written")
+	})
 	for _, spec := range specs {
 		warn := func(err error) {
 			s.opts.Logger.Warn().Int("local_rank", spec.LocalRank).Err(err).Msg("output of a worker is being lost")
@@ -156,7 +162,7 @@ func (s *Supervisor) newGroup(specs []Spec) (*Group, error) {
 		spec.Stdout.Warn, spec.Stderr.Warn = warn, warn
 		w := &worker{spec: spec}
 		g.workers = append(g.workers, w)
-		if err := w.openStreams(s.opts.Console); err != nil {
+		if err := w.openStreams(s.opts.Console, g.marks); err != nil {
 			g.closeStreams()
 			return nil, fmt.Errorf("start worker %d: %w", spec.LocalRank, err)
 		}

@@ -24,7 +24,7 @@ func (p process) signal(sig syscall.Signal) {
 	if err == nil {
 		defer func() { _ = unix.Close(fd) }()
 	}
-	if now, ok := readProcess(p.pid); !ok || now.start != p.start {
+	if now, ok := readChild(p.pid); !ok || now.start != p.start {
 		return
 	}
 	if err == nil {

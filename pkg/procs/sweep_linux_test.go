@@ -2,7 +2,10 @@ package procs
 
 import (
 	"os"
+	"runtime"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -67,5 +70,26 @@ func TestDescendants(t *testing.T) {
 	}
 	if diff := cmp.Diff([]int{20, 21, 22}, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// A thousand processes in sessions of their own, half of which ignore SIGTERM: to end them takes hardly longer than the
+// time that they are given, and no more memory than to end a few.
+func TestThousandLeftBehind(t *testing.T) {
+	spec := shell(t, 0, `i=0; while [ $i -lt 500 ]; do setsid sleep 1000 & setsid sh -c 'trap "" TERM; exec sleep 1000' & i=$((i+1)); done; echo; exit 3`)
+	g := startGroup(t, spec)
+	<-g.Exits()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	start := time.Now()
+	stopGroup(t, g, Ladder{Signal: syscall.SIGTERM, Grace: time.Minute, Leftovers: time.Second})
+	took := time.Since(start)
+	runtime.ReadMemStats(&after)
+	t.Logf("took %v", took)
+	if took > 15*time.Second {
+		t.Errorf("took %v", took)
+	}
+	if grown := int64(after.HeapSys) - int64(before.HeapSys); grown > 64<<20 {
+		t.Errorf("the heap has grown by %d MiB", grown>>20)
 	}
 }

@@ -9,6 +9,7 @@ import (
 // Failure is what one worker ended with, as other nodes are told of it.
 type Failure struct {
 	Host       string         `json:"host"`
+	Round      int            `json:"round"`
 	GlobalRank int            `json:"rank"`
 	LocalRank  int            `json:"local_rank"`
 	PID        int            `json:"pid"`
@@ -18,12 +19,24 @@ type Failure struct {
 	Grade int `json:"grade"`
 	// Age is how long ago the worker failed. It travels instead of a time because clocks differ.
 	Age time.Duration `json:"age"`
+	// Stopped says that the worker had shown an error, but was still running when it was told to stop: alone that is no failure of the job,
+	// unless it had written an error file.
+	Stopped bool `json:"stopped,omitempty"`
+	// Kind names the strongest evidence (package evidence), Summary tells it in one line.
+	Kind    string `json:"kind,omitempty"`
+	Summary string `json:"summary,omitempty"`
+	// ErrorFile and LogFile are paths on Host: the worker's error file and where its stderr went; empty for none.
+	ErrorFile string `json:"error_file,omitempty"`
+	LogFile   string `json:"log_file,omitempty"`
 	// Text is the traceback, or the end of stderr; at most MaxFailureText bytes.
 	Text string `json:"text,omitempty"`
 }
 
 // MaxFailureText is the largest Failure.Text that is sent to other nodes, in bytes.
 const MaxFailureText = 8 << 10
+
+// MaxOthers is the most failures beside the root cause that an [Outcome] tells of.
+const MaxOthers = 16
 
 // Ending says why a run id came to its end.
 type Ending string
@@ -41,6 +54,8 @@ type Outcome struct {
 	Ending Ending `json:"ending"`
 	// Cause is the root cause of EndFailed; nil where it is not known.
 	Cause *Failure `json:"cause,omitempty"`
+	// Others are the likeliest causes that other nodes named for themselves, most suspect first, without their Text; at most MaxOthers.
+	Others []Failure `json:"others,omitempty"`
 	// Restarts counts the restarts that were charged.
 	Restarts int `json:"restarts"`
 	// Text is one line for people; may be empty.

@@ -4,8 +4,6 @@ import (
 	"cmp"
 	"slices"
 	"time"
-
-	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
 // lossWindow is how long the loss of a node counts.
@@ -115,29 +113,4 @@ func (b *budget) nextRelease() (m moment) {
 		}
 	}
 	return m
-}
-
-// blame keeps the likeliest cause among a round's failures.
-type blame struct {
-	failure *rdzv.Failure
-	at      time.Duration // when it happened
-}
-
-// consider takes f for the cause if the evidence for it is stronger, or it happened first.
-func (b *blame) consider(now time.Duration, f rdzv.Failure) {
-	at := now - f.Age
-	if b.failure != nil && cmp.Or(
-		cmp.Compare(f.Grade, b.failure.Grade),
-		cmp.Compare(at, b.at),
-		cmp.Compare(f.GlobalRank, b.failure.GlobalRank)) >= 0 {
-		return
-	}
-	b.failure, b.at = &f, at
-}
-
-// cause is the failure with its age as of now.
-func (b *blame) cause(now time.Duration) *rdzv.Failure {
-	f := *b.failure
-	f.Age = now - b.at
-	return &f
 }

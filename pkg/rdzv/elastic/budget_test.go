@@ -6,9 +6,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
-
-	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
 func TestBudgetForgivesOldFailures(t *testing.T) {
@@ -106,36 +103,5 @@ func TestBudgetSurvivesALeader(t *testing.T) {
 	}
 	if got := next.charged(origin+11*minute, j.RestartWindow); got != 0 {
 		t.Errorf("%d charges are left, the last is %v old", got, 20*minute)
-	}
-}
-
-func TestBlameFindsTheCause(t *testing.T) {
-	const sec = time.Second
-	for _, c := range []struct {
-		name     string
-		failures []rdzv.Failure // reported one second after the other
-		want     int            // index
-	}{
-		{"one", []rdzv.Failure{{Grade: 5}}, 0},
-		{"better evidence", []rdzv.Failure{{Grade: 5, Age: 9 * sec}, {Grade: 1}}, 1},
-		{"the earlier one, though reported later", []rdzv.Failure{{Grade: 1, Age: sec}, {Grade: 1, Age: 5 * sec}}, 1},
-		{"the earlier one, by the time and not by the age", []rdzv.Failure{{Grade: 1, Age: sec}, {Grade: 1, Age: sec + 1}}, 0},
-		{"the lower rank", []rdzv.Failure{{GlobalRank: 4, Age: sec}, {GlobalRank: 3, Age: 2 * sec}}, 1},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			var b blame
-			now := 100 * sec
-			for i, f := range c.failures {
-				f.PID = i
-				now += sec
-				b.consider(now, f)
-			}
-			want := c.failures[c.want]
-			want.PID = c.want
-			want.Age += time.Duration(len(c.failures)-c.want-1)*sec + 10*sec
-			if diff := cmp.Diff(&want, b.cause(now+10*sec), cmpopts.EquateEmpty()); diff != "" {
-				t.Error(diff)
-			}
-		})
 	}
 }

@@ -195,6 +195,10 @@ func (d *driver) write(ctx context.Context, reports <-chan Report) error {
 
 // put writes a report.
 func (d *driver) put(ctx context.Context, r Report) error {
+	if r.Failure != nil { // it may have waited for the store
+		f := *r.Failure
+		f.Age, r.Failure = d.now()-r.failedAt, &f
+	}
 	value, err := json.Marshal(r)
 	if err != nil {
 		return err

@@ -15,8 +15,8 @@ import (
 // step is a moment in a leader's life: what it sees then, and what it writes.
 //
 //	a ready | busy | failing G | done     what agent a reports of the recorded round; G grades its failure, which is as old as the step.
-//	                                      An agent that was not there before joins; +lock, +id=b, +max=N, +hint=N, +silent, +leaving, +close, +old=S
-//	                                      (of a failure), +up=S (since the round began) change what it says.
+//	                                      An agent that was not there before joins; +lock, +id=b, +max=N, +hint=N, +silent, +leaving, +close, +old=S,
+//	                                      +grade=G (of a failure), +shown=G (what a worker had shown before it was stopped), +up=S (since the round began) change what it says.
 //	a gone                                its session has ended
 //	new leader                            another one takes over, with what the store holds
 //
@@ -150,6 +150,10 @@ func (s *script) option(r *Report, word string) {
 		r.Close = true
 	case "old":
 		r.Failure.Age = seconds
+	case "grade":
+		r.Failure.Grade = int(number)
+	case "shown":
+		r.Failure = &rdzv.Failure{Host: r.Node.Host, Grade: int(number), Stopped: true}
 	case "up":
 		r.Uptime = seconds
 	default:
@@ -229,6 +233,9 @@ func (s *script) writeOne(w write) string {
 		text := "result: " + string(v.Ending)
 		if v.Cause != nil {
 			text += " by " + v.Cause.Host
+		}
+		for _, o := range v.Others {
+			text += " beside " + o.Host
 		}
 		return text
 	case Job:

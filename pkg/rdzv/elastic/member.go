@@ -79,6 +79,9 @@ func (m *member) round() int {
 // one, nil for none.
 func (m *member) enter(now time.Duration, node Node, offer Offer, failure *rdzv.Failure) {
 	m.report.Node, m.report.Store, m.report.Failure = node, offer, failure
+	if failure != nil {
+		m.report.failedAt = now - failure.Age
+	}
 	m.tell(now, Ready)
 	if m.state != ready {
 		m.state, m.since = ready, now
@@ -91,7 +94,7 @@ func (m *member) fail(now time.Duration, f rdzv.Failure) {
 	if m.state != busy {
 		return
 	}
-	m.state, m.report.Failure = stopping, &f
+	m.state, m.report.Failure, m.report.failedAt = stopping, &f, now-f.Age
 	m.report.Silent = m.report.Silent || m.silent(now) // this agent stood still, and its workers were killed for that
 	m.tell(now, Failing)
 	m.evaluate(now)

@@ -113,6 +113,8 @@ type Report struct {
 	Close bool `json:"close,omitempty"`
 	// Failure is the likeliest cause among the node's own failures in that round.
 	Failure *rdzv.Failure `json:"failure,omitempty"`
+	// failedAt is when that happened by the agent's own clock, from which its age follows when the report is written.
+	failedAt time.Duration
 	// Store is where the node's worker store would be reached in the next round.
 	Store Offer `json:"store"`
 }

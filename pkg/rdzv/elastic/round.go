@@ -77,10 +77,12 @@ func (l *leader) finishHalt(now time.Duration) {
 func (l *leader) verdict(now time.Duration) {
 	l.enterForming()
 	short := 0
-	if l.blame.failure != nil && !l.membershipChanged() {
+	if l.blame.failed && !l.membershipChanged() {
 		l.budget.charge(now)
 		if l.budget.charged(now, l.job.RestartWindow) > l.job.MaxRestarts {
-			l.end(now, rdzv.Outcome{Ending: rdzv.EndFailed, Cause: l.blame.cause(now), Restarts: l.restarts})
+			o := rdzv.Outcome{Ending: rdzv.EndFailed, Restarts: l.restarts}
+			o.Cause, o.Others = l.blame.outcome(now)
+			l.end(now, o)
 			return
 		}
 		l.restarts++

@@ -99,8 +99,10 @@ func (l *leader) reportedPart(now time.Duration, s *seat, r Report) {
 	}
 	l.backdate(now, r.Uptime)
 	if r.Failure != nil && (!l.grown.set || now-r.Failure.Age < l.grown.at) {
-		l.blame.consider(now, *r.Failure)
-		l.disturb("a worker has failed on %s", host)
+		l.blame.tell(now, s.rank, *r.Failure)
+		if byItself(*r.Failure) {
+			l.disturb("a worker has failed on %s", host)
+		}
 	}
 	switch {
 	case r.Phase == Busy:

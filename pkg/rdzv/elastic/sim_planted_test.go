@@ -45,7 +45,7 @@ func TestSimulationFindsPlantedBugs(t *testing.T) {
 		}},
 		{"the verdict does not wait for all nodes", planted{
 			decide: func(l *leader, now time.Duration) {
-				if l.state == halting && l.blame.failure != nil {
+				if l.state == halting && l.blame.failed {
 					l.verdict(now)
 				}
 			},

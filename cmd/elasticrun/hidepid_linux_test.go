@@ -1,0 +1,126 @@
+package main
+
+import (
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/elasticrun/elasticrun/internal/testenv"
+)
+
+// copyProgram copies an executable file, for everybody to run.
+func copyProgram(t *testing.T, from, to string, mode os.FileMode) {
+	t.Helper()
+	src, err := os.Open(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = src.Close() }()
+	dst, err := os.OpenFile(to, os.O_CREATE|os.O_WRONLY, 0o700)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.Copy(dst, src); err != nil {
+		t.Fatal(err)
+	}
+	if err := dst.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(to, mode); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Where /proc hides processes of other users, as administrators of shared machines have it, a job of an ordinary user ends as
+// everywhere: the kernel tells its children all the same.
+func TestHiddenProcesses(t *testing.T) {
+	testenv.Root(t) // to mount, and to make programs that run with another user's rights
+	dir := t.TempDir()
+	var fs unix.Statfs_t
+	if err := unix.Statfs(dir, &fs); err != nil || fs.Flags&unix.ST_NOSUID != 0 {
+		testenv.Missing(t, "needs a temporary folder that is not mounted nosuid (%v)", err)
+	}
+	paths := make(map[string]string)
+	for _, name := range []string{"sleep", "setpriv"} {
+		path, err := exec.LookPath(name)
+		if err != nil {
+			testenv.Missing(t, "needs %s: %v", name, err)
+		}
+		paths[name] = path
+	}
+	for _, d := range []string{dir, filepath.Dir(dir)} { // the test's own, and everybody must get in
+		if err := os.Chmod(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	copyProgram(t, testenv.Binary(t), filepath.Join(dir, "elasticrun"), 0o755)
+	copyProgram(t, paths["sleep"], filepath.Join(dir, "sleep"), os.ModeSetuid|0o755)
+	copyProgram(t, paths["setpriv"], filepath.Join(dir, "setpriv"), os.ModeSetuid|0o755)
+
+	for _, tt := range []struct {
+		name, script string
+		stderr       []string
+		least, most  time.Duration
+	}{
+		{
+			name: "its own processes", script: `sleep 1000 & setsid sleep 1000 & (setsid sleep 1000 &); exit 3`,
+			most: 15 * time.Second,
+		},
+		{
+			name: "a program with root's rights", script: `setsid ../sleep 1000 & while [ -e /proc/$! ]; do :; done; exit 3`,
+			most: 15 * time.Second,
+		},
+		{
+			name: "a process of root", script: `setsid ../setpriv --reuid=0 --regid=0 --clear-groups sh -c 'echo $$$$ >up; exec sleep 1000' & while [ ! -s up ]; do sleep 0.02; done; exit 3`,
+			stderr: []string{"processes do not die: pid ", "(hidden by /proc), state ?, which this user may not signal"},
+			least:  10 * time.Second, most: 40 * time.Second,
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			mark, work := testenv.Mark(), filepath.Join(dir, "work")
+			if err := os.Mkdir(work, 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.Chmod(work, 0o777); err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = os.RemoveAll(work) }()
+			cmd := exec.Command("unshare", "--mount", "sh", "-c",
+				`mount -t proc -o hidepid=2 proc /proc && exec setpriv --reuid=65534 --regid=65534 --clear-groups ../elasticrun --no-python sh -c "$0"`,
+				tt.script)
+			cmd.Dir, cmd.Env = work, append(os.Environ(), mark, "TMPDIR="+work, "HOME="+work)
+			var stderr strings.Builder
+			cmd.Stderr = &stderr
+			begun := time.Now()
+			_ = cmd.Run()
+			took := time.Since(begun)
+			if code := shellCode(cmd.ProcessState); code != 3 || took < tt.least || took > tt.most {
+				t.Errorf("exit code %d after %v", code, took)
+			}
+			for _, text := range tt.stderr {
+				if !strings.Contains(stderr.String(), text) {
+					t.Errorf("stderr lacks %q", text)
+				}
+			}
+			if tt.stderr == nil && strings.Contains(stderr.String(), "does not die") {
+				t.Error("something was left")
+			}
+			t.Logf("took %v:\n%s", took, &stderr)
+			if up, err := os.ReadFile(filepath.Join(work, "up")); err == nil { // what nobody but root can end
+				pid, err := strconv.Atoi(strings.TrimSpace(string(up)))
+				if err != nil {
+					t.Fatal(err)
+				}
+				_ = unix.Kill(pid, unix.SIGKILL)
+			}
+			testenv.NothingLeft(t, mark)
+		})
+	}
+}

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/elasticrun/elasticrun/internal/config"
+	"github.com/elasticrun/elasticrun/internal/logview"
+	"github.com/elasticrun/elasticrun/pkg/agent"
+	"github.com/elasticrun/elasticrun/pkg/procs"
+)
+
+// logsCommand shows the logs of a run.
+func logsCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:                "logs",
+		Short:              "show the logs of a run",
+		DisableFlagParsing: true,
+		RunE:               func(cmd *cobra.Command, args []string) error { return exitCode(logs(args, cmd.OutOrStdout())) },
+	}
+	cmd.SetHelpFunc(func(cmd *cobra.Command, _ []string) { fmt.Fprint(cmd.OutOrStdout(), config.LogsHelp()) })
+	return cmd
+}
+
+// logs shows the logs that the arguments ask for and returns the exit code.
+func logs(args []string, stdout io.Writer) int {
+	cfg, err := config.LoadLogs(args)
+	switch {
+	case errors.Is(err, config.ErrHelp):
+		fmt.Fprint(stdout, config.LogsHelp())
+		return 0
+	case err != nil:
+		return usage(err)
+	}
+	return fail(conclude(agent.RunResult{}, showLogs(cfg, stdout)))
+}
+
+func showLogs(cfg *config.Logs, stdout io.Writer) error {
+	run, err := logview.Find(cfg.LogDir, cfg.Run)
+	if err != nil {
+		return &config.UsageError{Problem: err.Error()}
+	}
+	opts := logview.Options{
+		Ranks: cfg.Ranks, LocalRanks: cfg.LocalRanks, Std: cfg.Std, Pattern: cfg.Pattern, Attempt: cfg.Attempt, Tail: cfg.Tail,
+		Prefix: logview.DefaultPrefix, Follow: cfg.Follow,
+		Note: func(text string) { fmt.Fprintln(os.Stderr, "elasticrun:", text) },
+	}
+	if cfg.Prefix != nil {
+		opts.Prefix = *cfg.Prefix
+	}
+	ctx := context.Background()
+	if cfg.Follow {
+		var stop context.CancelFunc
+		ctx, stop = signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
+		defer stop()
+		opts.Ended = runEnd(run, opts.Note)
+	}
+	err = logview.New(run, stdout, opts).Run(ctx)
+	if errors.Is(err, logview.ErrNothing) || errors.Is(err, logview.ErrCannotFollow) {
+		return &config.UsageError{Problem: err.Error()}
+	}
+	return err
+}
+
+// runEnd returns a channel that is closed when a run has ended, or nil where that
+// cannot be seen. The goroutine that waits for the end cannot be told to stop: it
+// ends with the process, which has nothing else to do.
+func runEnd(run string, note func(string)) <-chan struct{} {
+	ended := make(chan struct{})
+	lasts, err := procs.RunLasts(run)
+	switch {
+	case err != nil:
+		note("cannot see whether the run has ended, so it is followed until SIGINT: " + err.Error())
+		return nil
+	case !lasts:
+		close(ended)
+		return ended
+	}
+	go func() {
+		if err := procs.AwaitRunEnd(run); err != nil {
+			note("cannot see whether the run has ended, so it is followed until SIGINT: " + err.Error())
+			return
+		}
+		close(ended)
+	}()
+	return ended
+}

@@ -1,0 +1,51 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/elasticrun/elasticrun/internal/testenv"
+	"github.com/elasticrun/elasticrun/pkg/evidence"
+)
+
+// The OOM killer takes a worker in a cgroup that is too small for it, and the report names the cgroup's limit.
+func TestOOMKill(t *testing.T) {
+	testenv.Root(t)
+	group := limitedCgroup(t, "96M")
+	by := []string{"sh", "-c", `echo $$ > "$0"/cgroup.procs && exec "$@"`, group}
+	g := startGoldenBy(t, by, "--rdzv-id=job", "--nproc-per-node=2", "fail.py", "eat", "1")
+	r, data := g.end()
+	if r.RootCause == nil || r.RootCause.Kind != string(evidence.OOMKilled) || r.ExitCode != 137 {
+		t.Fatalf("%s\n%s", data, &g.stderr)
+	}
+	g.unstable = append(g.unstable, group, "GROUP")
+	g.compare("oom", data)
+}
+
+// limitedCgroup makes a memory cgroup below this process' own.
+func limitedCgroup(t *testing.T, limit string) string {
+	t.Helper()
+	own := evidence.Machine{}.Memory()
+	if own.Path == "" {
+		testenv.Missing(t, "needs a memory cgroup")
+	}
+	group := filepath.Join(own.Path, fmt.Sprintf("elasticrun-test-%d", os.Getpid()))
+	if err := os.Mkdir(group, 0o755); err != nil {
+		testenv.Missing(t, "needs a memory cgroup that it may divide: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := os.Remove(group); err != nil {
+			t.Error(err)
+		}
+	})
+	file := "memory.limit_in_bytes"
+	if _, err := os.Stat(filepath.Join(group, file)); err != nil {
+		file = "memory.max"
+	}
+	if err := os.WriteFile(filepath.Join(group, file), []byte(limit), 0); err != nil { // the controller may not be handed down
+		testenv.Missing(t, "needs a memory cgroup that it may divide: %v", err)
+	}
+	return group
+}

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/elasticrun/elasticrun/pkg/report"
+)
+
+// warned is a zerolog.LevelWriter that keeps the first lines of the log that warn, for the report: what was lost, could not
+// be seen, or went wrong on the way.
+type warned struct {
+	mu    sync.Mutex
+	first []report.Warning
+	count int
+}
+
+// Write implements io.Writer; a line without a level is none of ours.
+func (w *warned) Write(p []byte) (int, error) { return len(p), nil }
+
+// WriteLevel implements zerolog.LevelWriter; p is one event as JSON.
+func (w *warned) WriteLevel(level zerolog.Level, p []byte) (int, error) {
+	if level < zerolog.WarnLevel || level > zerolog.PanicLevel {
+		return len(p), nil
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.count++; len(w.first) < report.MaxWarnings {
+		w.first = append(w.first, report.Warning{
+			Time: report.Time{Time: time.Now()}, Level: level.String(), Text: report.Begin(warningText(p), report.MaxLine),
+		})
+	}
+	return len(p), nil
+}
+
+// list returns how many lines there were, and the first of them.
+func (w *warned) list() (int, []report.Warning) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.count, slices.Clone(w.first)
+}
+
+// warningText is an event in one line: message: error (field=value, ...).
+func warningText(event []byte) string {
+	var fields map[string]any
+	if json.Unmarshal(event, &fields) != nil {
+		return strings.TrimSpace(string(event))
+	}
+	text := fmt.Sprint(fields[zerolog.MessageFieldName])
+	if err, ok := fields[zerolog.ErrorFieldName]; ok {
+		text += fmt.Sprint(": ", err)
+	}
+	for _, known := range []string{zerolog.MessageFieldName, zerolog.ErrorFieldName, zerolog.LevelFieldName, zerolog.TimestampFieldName} {
+		delete(fields, known)
+	}
+	var more []string
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		more = append(more, fmt.Sprintf("%s=%v", name, fields[name]))
+	}
+	if len(more) > 0 {
+		text += " (" + strings.Join(more, ", ") + ")"
+	}
+	return strings.ReplaceAll(text, "\n", "; ")
+}

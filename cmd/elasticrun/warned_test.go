@@ -1,0 +1,41 @@
+package main
+
+import (
+	"errors"
+	"io"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/rs/zerolog"
+
+	"github.com/elasticrun/elasticrun/pkg/report"
+)
+
+// The report has what warns, whatever the level of the log on the console.
+func TestWarned(t *testing.T) {
+	var heard warned
+	log, lines := newLogger("json", zerolog.ErrorLevel, io.Discard, &heard)
+	log.Info().Msg("no warning")
+	log.Warn().Err(errors.New("disk\nfull")).Int("rank", 3).Str("file", "/x").Msg("output is lost")
+	log.Error().Msg("worse")
+	if err := lines.Close(); err != nil {
+		t.Fatal(err)
+	}
+	count, got := heard.list()
+	for i := range got {
+		if got[i].Time.IsZero() {
+			t.Error("no time")
+		}
+		got[i].Time = report.Time{}
+	}
+	want := []report.Warning{{Level: "warn", Text: "output is lost: disk; full (file=/x, rank=3)"}, {Level: "error", Text: "worse"}}
+	if diff := cmp.Diff(want, got); count != 2 || diff != "" {
+		t.Errorf("%d warnings (-want +got):\n%s", count, diff)
+	}
+	for range 3 * report.MaxWarnings {
+		log.Warn().Msg("again")
+	}
+	if count, got = heard.list(); count != 2+3*report.MaxWarnings || len(got) != report.MaxWarnings {
+		t.Errorf("%d warnings, %d kept", count, len(got))
+	}
+}

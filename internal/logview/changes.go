@@ -1,0 +1,81 @@
+package logview
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/fsnotify/fsnotify"
+)
+
+// changes tells that something in the folders of a run has changed. Nil tells nothing.
+type changes struct {
+	watcher *fsnotify.Watcher
+	seen    chan struct{} // holds one value after a change
+	created atomic.Bool   // something was, since grown was asked
+	done    chan struct{}
+}
+
+// ErrCannotFollow says that the kernel lets this user watch no further folder.
+var ErrCannotFollow = errors.New("cannot follow the logs")
+
+func cannotFollow(err error) error {
+	return fmt.Errorf("%w: %w; raise fs.inotify.max_user_watches and max_user_instances, or leave out --follow", ErrCannotFollow, err)
+}
+
+// watchChanges begins to watch a folder.
+func watchChanges(path string) (*changes, error) {
+	watcher, err := fsnotify.NewWatcher()
+	if err != nil {
+		return nil, cannotFollow(err)
+	}
+	c := &changes{watcher: watcher, seen: make(chan struct{}, 1), done: make(chan struct{})}
+	go c.run()
+	if err := c.watch(path); err != nil {
+		c.close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// watch adds a folder. One that has been removed is none to watch.
+func (c *changes) watch(path string) error {
+	if c == nil {
+		return nil
+	}
+	if err := ignoreMissing(c.watcher.Add(path)); err != nil {
+		return cannotFollow(err)
+	}
+	return nil
+}
+
+// run merges events until the watcher is closed, so that the kernel never waits for
+// their reader.
+func (c *changes) run() {
+	defer close(c.done)
+	for {
+		e, open := fsnotify.Event{Op: fsnotify.Create}, false
+		select {
+		case e, open = <-c.watcher.Events:
+		case _, open = <-c.watcher.Errors: // events were lost: something has changed
+		}
+		if !open {
+			return
+		}
+		if e.Has(fsnotify.Create) {
+			c.created.Store(true)
+		}
+		select {
+		case c.seen <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// grown reports whether files or folders may have come since it was asked last.
+func (c *changes) grown() bool { return c == nil || c.created.Swap(false) }
+
+func (c *changes) close() {
+	_ = c.watcher.Close()
+	<-c.done
+}

@@ -1,0 +1,126 @@
+package logview
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/elasticrun/elasticrun/pkg/procs"
+)
+
+// Find returns the folder of a run. run is a run id, the folder of a run, or a folder
+// in which runs are; empty is the latest run. base is the log folder; empty stands
+// for all temporary ones of jobs that were given none. The error says what is not there.
+func Find(base, run string) (string, error) {
+	if base == os.DevNull {
+		return "", errors.New("the log folder is /dev/null, where nothing is kept: name another one with --log-dir")
+	}
+	bases := []string{base}
+	if base == "" {
+		bases, _ = filepath.Glob(filepath.Join(os.TempDir(), "torchelastic_*")) // its pattern is a good one
+	}
+	if info, err := os.Stat(run); run != "" && err == nil && info.IsDir() {
+		if isRun(run) {
+			return filepath.EvalSymlinks(run)
+		}
+		bases, base, run = []string{run}, run, ""
+	}
+	var runs []string
+	for _, b := range bases {
+		if run == "" && base != "" {
+			if latest, err := filepath.EvalSymlinks(filepath.Join(b, procs.LatestLink)); err == nil && isRun(latest) {
+				return latest, nil
+			}
+		}
+		found := runsIn(b, run)
+		if base == "" && run == "" { // most temporary folders have error files alone
+			found = slices.DeleteFunc(found, func(run string) bool { return !hasLogs(run) })
+		}
+		runs = append(runs, found...)
+	}
+	if len(runs) == 0 {
+		what := "no run"
+		if run != "" {
+			what = fmt.Sprintf("no run %q", run)
+		}
+		return "", fmt.Errorf("there is %s in %s: name a run id or the folder of a run, or its log folder with --log-dir",
+			what, cmp.Or(base, filepath.Join(os.TempDir(), "torchelastic_*")))
+	}
+	return slices.MaxFunc(runs, func(a, b string) int { return begun(a).Compare(begun(b)) }), nil
+}
+
+// runsIn lists the folders of runs in base; runID, if not empty, is theirs.
+func runsIn(base, runID string) (runs []string) {
+	entries, _ := os.ReadDir(base)
+	for _, entry := range entries {
+		path := filepath.Join(base, entry.Name())
+		if entry.IsDir() && isRun(path) && (runID == "" || procs.RunFolderName(entry.Name(), runID)) {
+			runs = append(runs, path)
+		}
+	}
+	return runs
+}
+
+// isRun reports whether a folder is that of a run: it holds attempts, or it is locked
+// by a launcher that has yet to make the first.
+func isRun(path string) bool {
+	if len(attemptsIn(path)) > 0 {
+		return true
+	}
+	lasts, err := procs.RunLasts(path)
+	return err == nil && lasts
+}
+
+// hasLogs reports whether some stream of the run goes to a file.
+func hasLogs(run string) bool {
+	logs, _ := filepath.Glob(filepath.Join(globQuote(run), attemptPrefix+"*", "*", "std*.log"))
+	return len(logs) > 0
+}
+
+// begun is when the run's folder got its last attempt; later runs have later ones.
+func begun(run string) time.Time {
+	info, err := os.Stat(run)
+	if err != nil {
+		return time.Time{}
+	}
+	return info.ModTime()
+}
+
+// attempt is the folder of one start of the workers.
+type attempt struct {
+	path            string
+	restarts, round int // round is 0 where the name has none
+}
+
+// name is what --attempt calls it: 0, or 0.r1.
+func (a attempt) name() string { return strings.TrimPrefix(filepath.Base(a.path), attemptPrefix) }
+
+const attemptPrefix = "attempt_"
+
+// attemptsIn lists the attempts of a run in their order.
+func attemptsIn(run string) (found []attempt) {
+	entries, _ := os.ReadDir(run)
+	for _, entry := range entries {
+		text, ok := strings.CutPrefix(entry.Name(), attemptPrefix)
+		count, round, hasRound := strings.Cut(text, ".r")
+		a := attempt{path: filepath.Join(run, entry.Name())}
+		var errCount, errRound error
+		a.restarts, errCount = strconv.Atoi(count)
+		if hasRound {
+			a.round, errRound = strconv.Atoi(round)
+		}
+		if ok && entry.IsDir() && errCount == nil && errRound == nil {
+			found = append(found, a)
+		}
+	}
+	slices.SortFunc(found, func(a, b attempt) int {
+		return cmp.Or(cmp.Compare(a.restarts, b.restarts), cmp.Compare(a.round, b.round))
+	})
+	return found
+}

@@ -1,0 +1,94 @@
+package logview
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/elasticrun/elasticrun/pkg/procs"
+)
+
+// folder makes a run of an age, in minutes.
+func folder(t *testing.T, age int, path ...string) string {
+	t.Helper()
+	run := filepath.Join(path...)
+	write(t, "x\n", run, "attempt_0", "0", "stdout.log")
+	when := time.Now().Add(-time.Duration(age) * time.Minute)
+	if err := os.Chtimes(run, when, when); err != nil {
+		t.Fatal(err)
+	}
+	return run
+}
+
+func TestFind(t *testing.T) {
+	tmp := t.TempDir()
+	t.Setenv("TMPDIR", tmp)
+	base := filepath.Join(tmp, "logs")
+	oldJob := folder(t, 9, base, "job_00000000")
+	job := folder(t, 5, base, "job_11111111")
+	other := folder(t, 7, base, "a_b_22222222")
+	newest := folder(t, 1, base, "zzz_33333333")
+	temporary := folder(t, 2, tmp, "torchelastic_x", "none_44444444")
+	folder(t, 3, tmp, "torchelastic_y", "none_55555555")
+	silent := filepath.Join(tmp, "torchelastic_z", "silent_66666666")
+	write(t, "{}", silent, "attempt_0", "0", "error.json")
+	if err := os.Mkdir(filepath.Join(base, "no_run"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	for _, tt := range []struct{ name, base, run, latest, want string }{
+		{name: "newest", base: base, want: newest},
+		{name: "linked", base: base, latest: "job_11111111", want: job},
+		{name: "link to nothing", base: base, latest: "gone", want: newest},
+		{name: "id", base: base, run: "job", latest: "zzz_33333333", want: job},
+		{name: "id with a slash", base: base, run: "a/b", want: other},
+		{name: "folder", run: oldJob, want: oldJob},
+		{name: "the link itself", run: filepath.Join(base, "latest"), latest: "job_11111111", want: job},
+		{name: "folder of runs", run: base, want: newest},
+		{name: "temporary", want: temporary},
+		{name: "temporary, by id", run: "none", want: temporary},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			link := filepath.Join(base, "latest")
+			_ = os.Remove(link)
+			if tt.latest != "" {
+				if err := os.Symlink(tt.latest, link); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got, err := Find(tt.base, tt.run); got != tt.want || err != nil {
+				t.Errorf("got %q, %v; want %q", got, err, tt.want)
+			}
+		})
+	}
+	for _, tt := range []struct{ base, run, want string }{
+		{base, "jo", `no run "jo" in ` + base},
+		{filepath.Join(tmp, "nowhere"), "", "no run in " + filepath.Join(tmp, "nowhere")},
+		{filepath.Join(base, "no_run"), "", "no run in "},
+		{"", filepath.Join(base, "no_run"), "no run in " + filepath.Join(base, "no_run")},
+		{os.DevNull, "", "/dev/null"},
+	} {
+		if got, err := Find(tt.base, tt.run); err == nil || !strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), "--log-dir") {
+			t.Errorf("Find(%q, %q) = %q, %v; want an error with %q", tt.base, tt.run, got, err, tt.want)
+		}
+	}
+}
+
+// A run that has just begun has no attempt yet, but lasts.
+func TestFindOneThatBegins(t *testing.T) {
+	base := t.TempDir()
+	d, err := procs.OpenLogDir(base, "job")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := Find(base, "job"); got != d.Path() || err != nil {
+		t.Errorf("got %q, %v", got, err)
+	}
+	if err := d.Cleanup(); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := Find(base, "job"); err == nil {
+		t.Errorf("it has ended without a log, and was found: %q", got)
+	}
+}

@@ -1,0 +1,322 @@
+package logview
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"github.com/elasticrun/elasticrun/pkg/procs"
+)
+
+// DefaultPrefix is the template of what lines start with.
+const DefaultPrefix = "${time} [${rank}] "
+
+// Options say what of a run is shown. The zero value shows all there is.
+type Options struct {
+	// Ranks and LocalRanks name workers; nil names all. The ranges of Ranks are of
+	// global ranks, those of LocalRanks of local ones.
+	Ranks, LocalRanks procs.RankSet
+	// Std are the streams; StdNone is both.
+	Std procs.Std
+	// Pattern is what lines must match; nil takes all.
+	Pattern *regexp.Regexp
+	// Attempt is a number of restarts, or the name of an attempt, such as 0.r1; empty
+	// is all.
+	Attempt string
+	// Tail is how many lines are shown of those that are there at the start; 0 is all.
+	Tail int
+	// Prefix is the template of what lines start with; see [procs.LinePrefix], and
+	// ${stream}. Empty is none.
+	Prefix string
+	// Follow shows what is written until Ended is closed or the context ends.
+	Follow bool
+	// Ended is closed when the run has ended; nil never is.
+	Ended <-chan struct{}
+	// Note is told, once for each attempt, what is not known of it; may be nil.
+	Note func(text string)
+}
+
+// View shows the logs of one run.
+type View struct {
+	opts Options
+	run  string
+	out  *bufio.Writer
+
+	current string // the attempt that is open; empty: none
+	head    procs.TimelineHead
+	known   bool      // head is what its timeline says
+	noted   bool      // that it is not
+	streams []*stream // its streams, by rank, stdout first
+	matched bool      // some stream was shown
+	held    []string  // the last lines, while there are more than Tail may be
+	live    bool      // lines go out at once
+}
+
+// New makes a view of the run in a folder, which writes to out.
+func New(run string, out io.Writer, opts Options) *View {
+	return &View{opts: opts, run: run, out: bufio.NewWriterSize(out, readSize), live: opts.Tail == 0}
+}
+
+// ErrNothing says that a run has no log that the options ask for.
+var ErrNothing = errors.New("no log")
+
+// Run shows the logs. A reader of out that went away, and the end of ctx while it follows, are no errors. The
+// error is ErrNothing where nothing could be shown.
+func (v *View) Run(ctx context.Context) error {
+	defer v.closeAttempt()
+	var changes *changes
+	if v.opts.Follow {
+		var err error
+		if changes, err = watchChanges(v.run); err != nil {
+			return err
+		}
+		defer changes.close()
+	}
+	err := v.show(ctx, changes)
+	if err == nil {
+		err = v.flush()
+	}
+	switch {
+	case errors.Is(err, syscall.EPIPE):
+		return nil
+	case err == nil && !v.matched && ctx.Err() == nil:
+		return fmt.Errorf("%w in %s: %s", ErrNothing, v.run, v.missing())
+	}
+	return err
+}
+
+// missing says why nothing was shown.
+func (v *View) missing() string {
+	if v.opts.Ranks != nil || v.opts.LocalRanks != nil || v.opts.Std != procs.StdNone || v.opts.Attempt != "" {
+		return "none of what is there has the rank, stream or attempt that is asked for"
+	}
+	return "its workers' output went to the console alone; --redirects or --tee keep it"
+}
+
+// show goes through the attempts, and on as long as the run lasts where it follows.
+func (v *View) show(ctx context.Context, changes *changes) error {
+	done := 0
+	for {
+		ended := !v.opts.Follow || isClosed(v.opts.Ended) // before looking, so that nothing is missed
+		grown := changes.grown()
+		attempts := v.attempts()
+		for ; done < len(attempts); done++ {
+			final := ended || done < len(attempts)-1
+			if err := v.showAttempt(attempts[done], final, grown, changes); err != nil {
+				return err
+			}
+			if !final {
+				break
+			}
+			v.closeAttempt()
+		}
+		if ended {
+			return nil
+		}
+		if err := v.flush(); err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-v.opts.Ended:
+		case <-changes.seen:
+		}
+	}
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// attempts lists those that are asked for.
+func (v *View) attempts() []attempt {
+	return slices.DeleteFunc(attemptsIn(v.run), func(a attempt) bool {
+		return v.opts.Attempt != "" && v.opts.Attempt != a.name() && v.opts.Attempt != strconv.Itoa(a.restarts)
+	})
+}
+
+// showAttempt shows what an attempt has more than when it was shown last. final says
+// that nothing will follow, grown that there may be new files.
+func (v *View) showAttempt(a attempt, final, grown bool, changes *changes) error {
+	if v.current != a.path || grown {
+		if err := changes.watch(a.path); err != nil {
+			return err
+		}
+		if err := v.openStreams(a, changes); err != nil {
+			return err
+		}
+	}
+	for _, s := range v.streams {
+		s.final = final
+	}
+	return merge(v.streams, v.emit)
+}
+
+// openStreams opens the streams of an attempt that are asked for and not open yet.
+func (v *View) openStreams(a attempt, changes *changes) error {
+	v.current = a.path
+	folders, _ := os.ReadDir(a.path)
+	for _, folder := range folders {
+		rank, err := strconv.Atoi(folder.Name())
+		if err != nil || !folder.IsDir() {
+			continue
+		}
+		dir := filepath.Join(a.path, folder.Name())
+		if err := changes.watch(dir); err != nil {
+			return err
+		}
+		for std, name := range map[procs.Std]string{procs.Stdout: "stdout.log", procs.Stderr: "stderr.log"} {
+			if err := v.openStream(a, filepath.Join(dir, name), rank, std); err != nil {
+				return err
+			}
+		}
+	}
+	slices.SortFunc(v.streams, func(a, b *stream) int {
+		return cmp.Or(cmp.Compare(a.localRank, b.localRank), cmp.Compare(a.std, b.std))
+	})
+	return nil
+}
+
+// readHead finds out what the attempt's timeline says of it, which is there before
+// the first log file.
+func (v *View) readHead(a attempt) {
+	if v.known {
+		return
+	}
+	if v.head, v.known = readHead(a.path); !v.known && !v.noted && v.opts.Note != nil {
+		v.opts.Note(fmt.Sprintf("%s has no timeline: its lines have no time and are shown file by file", a.path))
+	}
+	v.noted = true
+}
+
+// wants reports whether a worker is asked for.
+func (v *View) wants(rank int) bool {
+	w := procs.Ranks{Local: rank, Global: v.head.Base + rank}
+	return v.opts.LocalRanks.Has(w) && (v.opts.Ranks == nil || v.known && v.opts.Ranks.Has(w))
+}
+
+// openStream opens one stream, if it is asked for and has a log.
+func (v *View) openStream(a attempt, path string, rank int, std procs.Std) error {
+	isOpen := slices.ContainsFunc(v.streams, func(s *stream) bool { return s.path == path })
+	if isOpen || v.opts.Std != procs.StdNone && v.opts.Std != std {
+		return nil
+	}
+	if matches, _ := filepath.Glob(globQuote(path) + "*"); len(matches) == 0 {
+		return nil
+	}
+	if v.readHead(a); !v.wants(rank) {
+		return nil
+	}
+	s := &stream{path: path, localRank: rank, std: std}
+	timeline, err := os.Open(filepath.Join(a.path, procs.TimelineName))
+	switch {
+	case err == nil:
+		s.timeline = timeline
+		s.clock = newClock(timeline, rank, std)
+	case ignoreMissing(err) != nil:
+		return err
+	default:
+		s.clock = newClock(nil, rank, std)
+	}
+	if v.opts.Prefix != "" {
+		s.prefix = procs.LinePrefix(v.opts.Prefix, procs.PrefixVars{
+			Role: cmp.Or(v.head.Role, "default"), LocalRank: rank, Rank: v.head.Base + rank,
+			NodeRank: v.head.NodeRank, Hostname: v.head.Host, Stream: std.String(),
+		})
+	}
+	v.streams = append(v.streams, s)
+	v.matched = true
+	return nil
+}
+
+// globQuote makes a pattern that matches the path alone.
+func globQuote(path string) string {
+	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(path)
+}
+
+// readHead reads what the timeline of an attempt says of it.
+func readHead(path string) (procs.TimelineHead, bool) {
+	file, err := os.Open(filepath.Join(path, procs.TimelineName))
+	if err != nil {
+		return procs.TimelineHead{}, false
+	}
+	defer file.Close()
+	first, err := bufio.NewReader(io.LimitReader(file, readSize)).ReadString('\n')
+	if err != nil {
+		return procs.TimelineHead{}, false
+	}
+	return procs.ParseTimelineHead(strings.TrimSuffix(first, "\n"))
+}
+
+func (v *View) closeAttempt() {
+	for _, s := range v.streams {
+		s.close()
+	}
+	v.streams, v.current, v.known, v.noted = nil, "", false, false
+}
+
+// unknownTime stands for ${time} where it is not known.
+const unknownTime = "--:--:--.---"
+
+// emit shows one line, if it is asked for.
+func (v *View) emit(s *stream, l line) error {
+	if v.opts.Pattern != nil && !v.opts.Pattern.Match(l.text) {
+		return nil
+	}
+	prefix := strings.Join(s.prefix, unknownTime)
+	if !l.at.IsZero() {
+		prefix = s.prefix.At(l.at)
+	}
+	if !v.live {
+		v.hold(prefix + string(l.text))
+		return nil
+	}
+	return v.print(prefix, l.text)
+}
+
+func (v *View) print(prefix string, text []byte) error {
+	_, err := v.out.WriteString(prefix)
+	if err == nil {
+		_, err = v.out.Write(bytes.TrimSuffix(text, []byte{'\r'}))
+	}
+	if err == nil {
+		err = v.out.WriteByte('\n')
+	}
+	return err
+}
+
+// hold keeps the last lines.
+func (v *View) hold(text string) {
+	if len(v.held) == 2*v.opts.Tail {
+		v.held = append(v.held[:0], v.held[v.opts.Tail:]...)
+	}
+	v.held = append(v.held, text)
+}
+
+// flush puts out what was held back and what is buffered.
+func (v *View) flush() error {
+	for _, text := range v.held[max(0, len(v.held)-v.opts.Tail):] {
+		if err := v.print("", []byte(text)); err != nil {
+			return err
+		}
+	}
+	v.held, v.live = nil, true
+	return v.out.Flush()
+}

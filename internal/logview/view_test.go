@@ -1,0 +1,252 @@
+package logview
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/elasticrun/elasticrun/pkg/procs"
+)
+
+// write writes a file of a run, and the folders above it.
+func write(t testing.TB, text string, path ...string) {
+	t.Helper()
+	name := filepath.Join(path...)
+	if err := os.MkdirAll(filepath.Dir(name), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.WriteString(text); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// exampleRun is a run of two workers, global ranks 8 and 9, that was restarted once.
+// A line is written every second, first of all by the one that begins with a.
+func exampleRun(t *testing.T) string {
+	t.Helper()
+	run := filepath.Join(t.TempDir(), "job_abcdefgh")
+	head := procs.TimelineHead{RunID: "job", Host: "node1", NodeRank: 1, Base: 8, Workers: 2, Role: "r"}.String() + "\n"
+	write(t, head+"1000000 0 1 0\n2000000 1 1 0\n3000000 0 2 0\n4000000 0 1 2 quiet=1000000\n5000000 1 2 0\n", run, "attempt_0", "timeline")
+	write(t, "a\nd\n", run, "attempt_0", "0", "stdout.log")
+	write(t, "c\n", run, "attempt_0", "0", "stderr.log")
+	write(t, "b\n", run, "attempt_0", "1", "stdout.log")
+	write(t, "e\r\n", run, "attempt_0", "1", "stderr.log")
+	write(t, "no log\n", run, "attempt_0", "1", "error.json")
+	write(t, head+"6000000 1 1 0\n", run, "attempt_0.r1", "timeline")
+	write(t, "f", run, "attempt_0.r1", "1", "stdout.log")
+	write(t, head+"7000000 0 1 0\n", run, "attempt_1", "timeline")
+	write(t, "g\n", run, "attempt_1", "0", "stdout.log")
+	return run
+}
+
+func ranks(t *testing.T, s string) procs.RankSet {
+	t.Helper()
+	set, err := procs.ParseRanks(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set
+}
+
+func TestView(t *testing.T) {
+	run := exampleRun(t)
+	for _, tt := range []struct {
+		name string
+		opts Options
+		want string
+	}{
+		{"everything", Options{}, "a b c d e f g"},
+		{"local rank", Options{LocalRanks: ranks(t, "1")}, "b e f"},
+		{"global rank", Options{Ranks: ranks(t, "g9-12")}, "b e f"},
+		{"stream", Options{Std: procs.Stderr}, "c e"},
+		{"pattern", Options{Pattern: regexp.MustCompile("[b-d]")}, "b c d"},
+		{"attempt", Options{Attempt: "0"}, "a b c d e f"},
+		{"one attempt", Options{Attempt: "0.r1"}, "f"},
+		{"tail", Options{Tail: 3}, "e f g"},
+		{"tail of more", Options{Tail: 30}, "a b c d e f g"},
+		{"prefix", Options{Attempt: "0.r1", Prefix: "${role_name}${local_rank}=${rank}@${node_rank}${hostname}:${stream}|"}, "r1=9@1node1:stdout|f"},
+		{"followed, but ended", Options{Follow: true, Ended: closed()}, "a b c d e f g"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var out bytes.Buffer
+			tt.opts.Note = func(text string) { t.Error(text) }
+			if err := New(run, &out, tt.opts).Run(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if got := strings.Join(strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n"), " "); got != tt.want {
+				t.Errorf("got %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+func closed() <-chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}
+
+func TestViewShowsTimes(t *testing.T) {
+	var out bytes.Buffer
+	if err := New(exampleRun(t), &out, Options{Prefix: "${time} "}).Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if want := at(1).Format("15:04:05.000") + " a\n" + at(2).Format("15:04:05.000") + " b\n"; !strings.HasPrefix(out.String(), want) {
+		t.Errorf("got %q, want %q", out.String(), want)
+	}
+}
+
+func TestViewWithoutTimeline(t *testing.T) {
+	run := t.TempDir()
+	for rank, text := range map[string]string{"0": "a\nb\n", "1": "c\nd\n", "10": "e\n"} {
+		write(t, text, run, "attempt_0", rank, "stdout.log")
+	}
+	var out bytes.Buffer
+	var notes []string
+	opts := Options{Prefix: "${time} ${rank} ", Note: func(text string) { notes = append(notes, text) }}
+	if err := New(run, &out, opts).Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	want := "--:--:--.--- 0 a\n--:--:--.--- 0 b\n--:--:--.--- 1 c\n--:--:--.--- 1 d\n--:--:--.--- 10 e\n"
+	if diff := cmp.Diff(want, out.String()); diff != "" || len(notes) != 1 || !strings.Contains(notes[0], "attempt_0 has no timeline") {
+		t.Errorf("notes %q, output (-want +got):\n%s", notes, diff)
+	}
+}
+
+func TestViewOfNothing(t *testing.T) {
+	run := exampleRun(t)
+	empty := filepath.Join(t.TempDir(), "run")
+	write(t, "", empty, "attempt_0", "0", "error.json")
+	for _, tt := range []struct {
+		run, want string
+		opts      Options
+	}{
+		{empty, "console alone", Options{}},
+		{run, "rank, stream or attempt", Options{LocalRanks: ranks(t, "5")}},
+		{run, "rank, stream or attempt", Options{Ranks: ranks(t, "g0")}},
+		{run, "rank, stream or attempt", Options{Attempt: "7"}},
+	} {
+		err := New(tt.run, io.Discard, tt.opts).Run(t.Context())
+		if !errors.Is(err, ErrNothing) || !strings.Contains(err.Error(), tt.run) || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%v: want one that has %q", err, tt.want)
+		}
+	}
+}
+
+// follower follows a run and hands out its lines one by one.
+type follower struct {
+	lines chan string
+	done  chan error
+	end   chan struct{}
+}
+
+func follow(t *testing.T, ctx context.Context, run string, opts Options) *follower {
+	t.Helper()
+	f := &follower{lines: make(chan string, 100), done: make(chan error, 1), end: make(chan struct{})}
+	opts.Follow, opts.Ended = true, f.end
+	read, write := io.Pipe()
+	go func() {
+		f.done <- New(run, write, opts).Run(ctx)
+		write.Close()
+	}()
+	go func() {
+		defer close(f.lines)
+		data := make([]byte, 1000)
+		for {
+			n, err := read.Read(data)
+			if err != nil {
+				return
+			}
+			for line := range strings.Lines(string(data[:n])) {
+				f.lines <- strings.TrimSuffix(line, "\n")
+			}
+		}
+	}()
+	return f
+}
+
+func (f *follower) expect(t *testing.T, want ...string) {
+	t.Helper()
+	for _, w := range want {
+		if got, open := <-f.lines; got != w || !open {
+			t.Fatalf("line %q (%v), want %q", got, open, w)
+		}
+	}
+}
+
+// What a run writes is shown as it comes: in files that are there, new ones, rotated
+// ones and those of new attempts.
+func TestViewFollows(t *testing.T) {
+	run := exampleRun(t)
+	f := follow(t, t.Context(), run, Options{Tail: 2})
+	f.expect(t, "f", "g")
+	write(t, "h\n", run, "attempt_1", "0", "stdout.log")
+	f.expect(t, "h")
+	write(t, "i\n", run, "attempt_1", "1", "stderr.log") // a new folder
+	f.expect(t, "i")
+	log := filepath.Join(run, "attempt_1", "0", "stdout.log")
+	write(t, "j\n", log)
+	if err := os.Rename(log, log+".1"); err != nil {
+		t.Fatal(err)
+	}
+	write(t, "k\nunfinished", log)
+	f.expect(t, "j", "k")
+	write(t, "l\nm", run, "attempt_2", "0", "stdout.log")
+	f.expect(t, "unfinished", "l")
+	close(f.end)
+	f.expect(t, "m")
+	if err := <-f.done; err != nil {
+		t.Error(err)
+	}
+}
+
+// A run that has written nothing yet can be followed; the user ends that.
+func TestViewFollowIsInterrupted(t *testing.T) {
+	run := t.TempDir()
+	ctx, interrupt := context.WithCancel(t.Context())
+	f := follow(t, ctx, run, Options{})
+	write(t, "first\n", run, "attempt_0", "0", "stdout.log")
+	f.expect(t, "first")
+	interrupt()
+	if err := <-f.done; err != nil {
+		t.Error(err)
+	}
+	ctx, interrupt = context.WithCancel(t.Context())
+	interrupt()
+	if err := <-follow(t, ctx, t.TempDir(), Options{}).done; err != nil {
+		t.Error("nothing was there yet:", err)
+	}
+}
+
+func TestViewReaderGone(t *testing.T) {
+	read, out, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	read.Close()
+	if err := New(exampleRun(t), out, Options{}).Run(t.Context()); err != nil {
+		t.Error(err)
+	}
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Skip(err)
+	}
+	defer full.Close()
+	if err := New(exampleRun(t), full, Options{}).Run(t.Context()); err == nil {
+		t.Error("a full disk went unnoticed")
+	}
+}

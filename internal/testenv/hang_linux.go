@@ -1,0 +1,183 @@
+package testenv
+
+import (
+	"bytes"
+	wire "encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// Hang is a file whose readers hang in the kernel, as those of a dead file server or a broken driver do: they are
+// in uninterruptible sleep, state D, and SIGKILL does not end them before Release.
+type Hang struct {
+	// Path is the file, for processes of root on this machine.
+	Path string
+	// Reading receives once for every reader that hangs: from now on it is out of reach.
+	Reading <-chan struct{}
+	// Release lets all readers go, the killed and the others, and makes the file useless. It may be called again.
+	Release func()
+}
+
+// NewHang makes such a file, a file system of its own in user space (fuse) that takes requests to read and never
+// answers. It is mounted in a mount namespace of one thread of this process, so that the machine does not see
+// it, and whatever happens to this process ends it. It needs root and /dev/fuse.
+func NewHang(t testing.TB) *Hang {
+	t.Helper()
+	Root(t)
+	fd, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
+	if err != nil {
+		Missing(t, "needs /dev/fuse: %v", err)
+	}
+	dir := t.TempDir()
+	mounted, over := make(chan mountedHang), make(chan struct{})
+	var done sync.WaitGroup
+	done.Go(func() { mountHang(fd, dir, mounted, over) })
+	where := <-mounted
+	if where.err != nil {
+		close(over)
+		done.Wait()
+		_ = unix.Close(fd)
+		Missing(t, "needs to mount a file system of its own: %v", where.err)
+	}
+	// Only now: before the mount nobody who waits for the device is woken.
+	s := &hangServer{device: os.NewFile(uintptr(fd), "/dev/fuse"), reading: make(chan struct{}, 64)}
+	done.Go(s.serve)
+	release := sync.OnceFunc(func() {
+		_ = s.device.Close() // the last descriptor: the kernel ends every request
+		close(over)
+		done.Wait()
+	})
+	t.Cleanup(release)
+	return &Hang{
+		Path:    filepath.Join(fmt.Sprintf("/proc/%d/task/%d/root", os.Getpid(), where.tid), dir, "file"),
+		Reading: s.reading, Release: release,
+	}
+}
+
+// mountedHang is the thread in whose namespace the file system is.
+type mountedHang struct {
+	tid int
+	err error
+}
+
+// mountHang mounts and keeps its thread, which holds the namespace, until the end.
+func mountHang(fd int, dir string, result chan<- mountedHang, over <-chan struct{}) {
+	runtime.LockOSThread()
+	if unix.Gettid() == os.Getpid() { // this one never ends, and is what /proc/self shows
+		defer runtime.UnlockOSThread()
+		var other sync.WaitGroup
+		other.Go(func() { mountHang(fd, dir, result, over) })
+		other.Wait()
+		return
+	}
+	// Never unlocked: the thread, and with it the namespace, ends with the goroutine.
+	err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS)
+	if err == nil {
+		err = unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
+	}
+	if err == nil {
+		err = unix.Mount("hang", dir, "fuse", unix.MS_NOSUID|unix.MS_NODEV, fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0", fd))
+	}
+	result <- mountedHang{tid: unix.Gettid(), err: err}
+	<-over
+}
+
+// hangServer answers what the kernel asks of the file system: fuse(4), linux/fuse.h.
+type hangServer struct {
+	device  *os.File
+	reading chan struct{}
+}
+
+// Opcodes, and what is answered to them.
+const (
+	fuseLookup, fuseForget, fuseGetattr, fuseOpen, fuseRead = 1, 2, 3, 14, 15
+	fuseInit, fuseInterrupt, fuseBatchForget                = 26, 36, 42
+
+	fuseRoot, fuseFile = 1, 2 // the two inodes
+	fuseDirectIO       = 1    // else a reader waits for a page, which SIGKILL ends
+	fuseForHours       = 3600 // how long answers stay valid
+)
+
+type fuseHeader struct {
+	Len, Opcode    uint32
+	Unique, NodeID uint64
+	UID, GID, PID  uint32
+	_              uint32
+}
+
+type fuseAttr struct {
+	Ino, Size, Blocks, Atime, Mtime, Ctime                                            uint64
+	Atimensec, Mtimensec, Ctimensec, Mode, Nlink, UID, GID, Rdev, Blksize, FlagsUnset uint32
+}
+
+func (s *hangServer) serve() {
+	request := make([]byte, 1<<17)
+	for {
+		n, err := s.device.Read(request)
+		switch {
+		case errors.Is(err, unix.EINTR) || errors.Is(err, unix.ENOENT): // a request was taken back
+			continue
+		case err != nil:
+			return
+		}
+		var h fuseHeader
+		if wire.Read(bytes.NewReader(request[:n]), wire.LittleEndian, &h) == nil {
+			s.answer(h)
+		}
+	}
+}
+
+func (s *hangServer) answer(h fuseHeader) {
+	switch h.Opcode {
+	case fuseRead:
+		s.reading <- struct{}{}
+	case fuseForget, fuseBatchForget, fuseInterrupt: // have no answer, or need none
+	case fuseInit:
+		s.reply(h, 0, [16]uint32{7, 31, 0, 0, 0, 4096, 1})
+	case fuseLookup:
+		s.reply(h, 0, struct {
+			NodeID, Generation, EntryValid, AttrValid uint64
+			EntryNsec, AttrNsec                       uint32
+			Attr                                      fuseAttr
+		}{NodeID: fuseFile, EntryValid: fuseForHours, AttrValid: fuseForHours, Attr: attrOf(fuseFile)})
+	case fuseGetattr:
+		s.reply(h, 0, struct {
+			Valid    uint64
+			Nsec, _  uint32
+			AttrItem fuseAttr
+		}{Valid: fuseForHours, AttrItem: attrOf(h.NodeID)})
+	case fuseOpen:
+		s.reply(h, 0, struct {
+			Handle          uint64
+			Flags, _Backing uint32
+		}{Flags: fuseDirectIO})
+	default:
+		s.reply(h, unix.ENOSYS, struct{}{})
+	}
+}
+
+func attrOf(inode uint64) fuseAttr {
+	a := fuseAttr{Ino: inode, Size: 1 << 20, Nlink: 1, Mode: unix.S_IFREG | 0o644, Blksize: 4096}
+	if inode == fuseRoot {
+		a.Mode = unix.S_IFDIR | 0o755
+	}
+	return a
+}
+
+func (s *hangServer) reply(h fuseHeader, failed unix.Errno, body any) {
+	var out bytes.Buffer
+	_ = wire.Write(&out, wire.LittleEndian, struct {
+		Len    uint32
+		Error  int32
+		Unique uint64
+	}{uint32(16 + wire.Size(body)), -int32(failed), h.Unique})
+	_ = wire.Write(&out, wire.LittleEndian, body)
+	_, _ = s.device.Write(out.Bytes()) // fails where the request was taken back meanwhile
+}

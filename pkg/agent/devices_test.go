@@ -1,0 +1,192 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/rs/zerolog"
+
+	"github.com/elasticrun/elasticrun/pkg/procs"
+	"github.com/elasticrun/elasticrun/pkg/rdzv"
+)
+
+// fakeDevices let go of the old group after a while.
+type fakeDevices struct {
+	free  time.Duration // how long after the first look; below 0 for never
+	each  time.Duration // how long a look takes
+	err   error
+	first time.Time
+	asked [][]int // the pids of the first look at each group
+}
+
+func (d *fakeDevices) InUse(ctx context.Context, pids map[int]bool) ([]string, error) {
+	all := slices.Sorted(maps.Keys(pids))
+	if len(d.asked) == 0 || !slices.Equal(d.asked[len(d.asked)-1], all) {
+		d.asked, d.first = append(d.asked, all), time.Now()
+	}
+	select {
+	case <-time.After(d.each):
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	if d.err != nil || d.free >= 0 && time.Since(d.first) >= d.free {
+		return nil, d.err
+	}
+	return []string{fmt.Sprintf("pid %d (python3)", all[0])}, nil
+}
+
+// logLines is a log of an agent under test.
+type logLines struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *logLines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *logLines) count(text string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.text.String(), text)
+}
+
+const (
+	stillInUse = `"processes":["pid 100 (python3)"]`
+	notKnown   = "whether the GPUs are free again is not known"
+)
+
+// A restart, and no first start, waits until the devices of the group before are free, or for half a minute.
+func TestRestartWaitsForDevices(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		devices fakeDevices
+		want    time.Duration // until each restart
+		inUse   int           // warnings that they are
+		unknown int           // that this is not known
+		asked   int           // groups
+	}{
+		{name: "free at once", want: 0, asked: 2},
+		{name: "a slow look", devices: fakeDevices{each: 2 * time.Second}, want: 2 * time.Second, asked: 2},
+		{name: "a slow driver", devices: fakeDevices{free: 3 * time.Second}, want: 3 * time.Second, asked: 2},
+		{name: "never free", devices: fakeDevices{free: -1}, want: 30 * time.Second, inUse: 1, asked: 2}, // one of them with this pid
+		{name: "nobody answers", devices: fakeDevices{err: errors.New("no answer")}, want: 0, unknown: 1, asked: 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var stopped, started []time.Time
+				ends := func(g *fakeGroup) {
+					started = append(started, time.Now())
+					g.onStop = func(*fakeGroup, procs.Ladder) { stopped = append(stopped, time.Now()) }
+					g.exit(procs.Exit{LocalRank: 1, Code: 1})
+				}
+				b := newBench(t, WorkerSpec{MaxRestarts: 2}, ends, ends, func(g *fakeGroup) {
+					started = append(started, time.Now())
+					allSucceed(g)
+				})
+				log := &logLines{}
+				b.agent.log, b.agent.opts.Devices = zerolog.New(log), &tt.devices
+				begun := time.Now()
+				b.run(t)
+				if took := started[0].Sub(begun); took != 0 {
+					t.Errorf("the first start took %v", took)
+				}
+				for i := range stopped {
+					if took := started[i+1].Sub(stopped[i]); took != tt.want {
+						t.Errorf("restart %d took %v, want %v", i, took, tt.want)
+					}
+				}
+				if diff := cmp.Diff([][]int{{100, 101}, {200, 201}}[:tt.asked], tt.devices.asked); diff != "" {
+					t.Errorf("pids asked for (-want +got):\n%s", diff)
+				}
+				if got := log.count(stillInUse); got != tt.inUse {
+					t.Errorf("told %d times that they are in use: %s", got, &log.text)
+				}
+				if got := log.count(notKnown); got != tt.unknown {
+					t.Errorf("told %d times that it is not known: %s", got, &log.text)
+				}
+			})
+		})
+	}
+}
+
+// The wait runs beside the rendezvous: a restart takes as long as the longer of them.
+func TestDevicesAndRendezvousAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, WorkerSpec{MaxRestarts: 1}, exits(procs.Exit{LocalRank: 1, Code: 1}), allSucceed)
+		b.agent.opts.Devices = &fakeDevices{free: 3 * time.Second}
+		b.agent.opts.Rendezvous = slowRendezvous{b.rdzv, 4 * time.Second}
+		begun := time.Now()
+		b.run(t)
+		if took := time.Since(begun); took != 8*time.Second {
+			t.Errorf("two rounds took %v, want twice the rendezvous", took)
+		}
+	})
+}
+
+type slowRendezvous struct {
+	*fakeRendezvous
+	takes time.Duration
+}
+
+func (r slowRendezvous) NextRendezvous(ctx context.Context, self rdzv.Member) (*rdzv.Round, error) {
+	<-time.After(r.takes)
+	return r.fakeRendezvous.NextRendezvous(ctx, self)
+}
+
+// A round that is over before its workers could be started starts none; a launcher that is told to stop does not wait, nor
+// one whose job has ended.
+func TestWaitForDevicesEnds(t *testing.T) {
+	t.Run("the round is over", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t, WorkerSpec{MaxRestarts: 1}, exits(procs.Exit{LocalRank: 1, Code: 1}), allSucceed)
+			b.agent.opts.Devices = &fakeDevices{free: 10 * time.Second}
+			begun := time.Now()
+			time.AfterFunc(4*time.Second, func() {
+				b.rdzv.stops <- rdzv.Stop{Round: 0, Why: "long ago"}
+				b.rdzv.stops <- rdzv.Stop{Round: 1, Why: "somebody came"}
+			})
+			if r := b.run(t); r.State != Succeeded || len(b.launcher.groups) != 2 || b.rdzv.calls != 3 {
+				t.Errorf("result %+v, %d groups in %d rounds", r, len(b.launcher.groups), b.rdzv.calls)
+			}
+			if took := time.Since(begun); took != 10*time.Second {
+				t.Errorf("took %v", took)
+			}
+		})
+	})
+	t.Run("told to stop", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t, WorkerSpec{MaxRestarts: 1}, exits(procs.Exit{LocalRank: 1, Code: 1}))
+			b.agent.opts.Devices = &fakeDevices{free: 10 * time.Second}
+			ctx, cancel := context.WithCancelCause(t.Context())
+			begun, told := time.Now(), &SignalError{Signal: syscall.SIGTERM}
+			time.AfterFunc(4*time.Second, func() { cancel(told) })
+			if _, err := b.agent.Run(ctx); !errors.Is(err, told) || time.Since(begun) != 4*time.Second {
+				t.Errorf("error %v after %v", err, time.Since(begun))
+			}
+		})
+	})
+	t.Run("the job has ended", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			b := newBench(t, WorkerSpec{}, exits(procs.Exit{LocalRank: 1, Code: 1}))
+			log := &logLines{}
+			b.agent.log, b.agent.opts.Devices = zerolog.New(log), &fakeDevices{free: -1}
+			begun := time.Now()
+			if r := b.run(t); !r.IsFailed() || time.Since(begun) > echoBound || log.count("GPU") != 0 {
+				t.Errorf("result %+v after %v: %s", r, time.Since(begun), &log.text)
+			}
+		})
+	})
+}

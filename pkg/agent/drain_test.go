@@ -1,0 +1,78 @@
+package agent
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/elasticrun/elasticrun/pkg/procs"
+)
+
+// Before the next workers start, the output of those before is where it belongs, however long its reader takes.
+func TestSlowReaderSlowsWorkers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const reader = time.Hour
+		b := newBench(t, WorkerSpec{MaxRestarts: 1}, runsOn, allSucceed)
+		wait := b.start(t.Context())
+		begun := time.Now()
+		b.group().onDrain = func(ctx context.Context) {
+			select {
+			case <-ctx.Done():
+				if time.Since(begun) > settleBound {
+					t.Error("output was given up")
+				}
+			case <-time.After(time.Until(begun.Add(reader))):
+			}
+		}
+		b.group().exit(procs.Exit{LocalRank: 1, Code: 1})
+		if r, err := wait(); err != nil || r.IsFailed() {
+			t.Errorf("%+v, %v", r, err)
+		}
+		if took := time.Since(begun); took.Round(time.Second) != reader {
+			t.Errorf("the job took %v", took)
+		}
+	})
+}
+
+// A console that nobody reads does not keep the rendezvous from hearing that the workers are gone, and holds up the end of a job that
+// has failed for a bounded time. One that has succeeded waits for its reader.
+func TestUnreadConsole(t *testing.T) {
+	const reader = time.Hour // it comes back then
+	for _, tt := range []struct {
+		name string
+		exit procs.Exit
+		want time.Duration
+	}{
+		{"after a failure", procs.Exit{LocalRank: 1, Code: 1}, settleBound + drainPatience + drainBound},
+		{"after success", procs.Exit{LocalRank: 1}, reader},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t, WorkerSpec{}, runsOn)
+				wait := b.start(t.Context())
+				begun := time.Now()
+				b.group().onDrain = func(ctx context.Context) {
+					select {
+					case <-ctx.Done():
+					case <-time.After(time.Until(begun.Add(reader))):
+					}
+				}
+				b.group().exit(procs.Exit{LocalRank: 0})
+				b.group().exit(tt.exit)
+				time.AfterFunc(settleBound+time.Second, func() {
+					told := b.list()
+					if last := told[len(told)-1]; last != "rendezvous" && last != "succeed" {
+						t.Errorf("by now it was done: %v", told)
+					}
+				})
+				if _, err := wait(); err != nil {
+					t.Error(err)
+				}
+				if took := time.Since(begun); took.Round(time.Second) != tt.want {
+					t.Errorf("the end came after %v, want %v", took, tt.want)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,233 @@
+package agent
+
+import (
+	"errors"
+	"os"
+	"slices"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/elasticrun/elasticrun/pkg/evidence"
+	"github.com/elasticrun/elasticrun/pkg/procs"
+	"github.com/elasticrun/elasticrun/pkg/rdzv"
+)
+
+// by is a failure on strength of one piece of evidence.
+func by(rank int, at int64, kind evidence.Kind, text string) Failure {
+	f := failure(rank, at, procs.Exit{Code: 1})
+	f.Findings = []evidence.Finding{{Kind: kind, Time: f.Time, Text: text}}
+	return f
+}
+
+func TestRootCause(t *testing.T) {
+	tests := []struct {
+		name     string
+		failures []Failure
+		want     int
+	}{
+		{"the first", []Failure{by(2, 101, evidence.Exited, ""), by(1, 100, evidence.Exited, "")}, 1},
+		{"lower rank at the same time", []Failure{by(2, 100, evidence.Exited, ""), by(1, 100, evidence.Exited, "")}, 1},
+		{"a crash before an exit", []Failure{by(0, 100, evidence.Exited, ""), by(1, 101, evidence.Crashed, "")}, 1},
+		{"an OOM kill before an exception", []Failure{by(0, 100, evidence.Exception, ""), by(1, 101, evidence.OOMKilled, "")}, 1},
+		{"a silent exit before the exception that followed from it", []Failure{by(0, 101, evidence.Exception, ""), by(1, 100, evidence.Exited, "")}, 1},
+		{"a peer's error is no cause", []Failure{by(0, 100, evidence.PeerLost, ""), by(1, 101, evidence.Exited, "")}, 1},
+		{"what is only suspected is likelier than a peer's error", []Failure{by(0, 100, evidence.PeerLost, ""), by(1, 101, evidence.Suspected, "")}, 1},
+		{"but no more", []Failure{by(0, 100, evidence.Suspected, ""), by(1, 101, evidence.Exited, "")}, 1},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			r := RunResult{State: Failed, Failures: map[int]Failure{}}
+			for _, f := range tt.failures {
+				r.Failures[f.GlobalRank] = f
+			}
+			if got, ok := r.RootCause(); !ok || got.GlobalRank != tt.want {
+				t.Errorf("root cause is rank %d, want %d", got.GlobalRank, tt.want)
+			}
+		})
+	}
+	if _, ok := (RunResult{}).RootCause(); ok {
+		t.Error("a root cause of nothing")
+	}
+}
+
+// What other nodes name stands among this node's own failures, once.
+func TestOthersAreOrderedIn(t *testing.T) {
+	cause, mine, there := by(9, 100, evidence.Exception, "a"), by(1, 103, evidence.PeerLost, "b"), by(5, 102, evidence.PeerLost, "c")
+	told := mine
+	told.Text = "what others are told"
+	r := RunResult{State: Failed, Failures: map[int]Failure{1: mine}, Cause: &cause, Others: []Failure{told, there, cause}}
+	all := r.ordered()
+	var ranks []int
+	for _, f := range all {
+		ranks = append(ranks, f.GlobalRank)
+		if f.Text != "" {
+			t.Error("of its own failure a node has only what others are told")
+		}
+	}
+	if !slices.Equal(ranks, []int{9, 5, 1}) {
+		t.Errorf("order %v", ranks)
+	}
+}
+
+func TestSummary(t *testing.T) {
+	for want, f := range map[string]Failure{
+		"ValueError: boom":                by(0, 1, evidence.Exception, "ValueError: boom\nmore"),
+		"exited with code 3":              {Exit: procs.Exit{Code: 3}},
+		"killed by signal 11 (SIGSEGV)":   {Exit: procs.Exit{Signal: syscall.SIGSEGV}},
+		"killed by signal 9 (SIGKILL), x": by(0, 1, evidence.Killed, "killed by signal 9 (SIGKILL), x"),
+	} {
+		if got := f.Summary(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}
+
+func TestHappened(t *testing.T) {
+	at := func(ms int64) time.Time { return time.UnixMilli(ms) }
+	tests := []struct {
+		name           string
+		stamp, written int64
+		want           int64
+	}{
+		{"the file tells the fraction", 100_000, 100_700, 100_700},
+		{"the file was touched later", 100_000, 104_000, 100_000},
+		{"the file is older than it says", 100_000, 90_000, 100_000},
+	}
+	for _, tt := range tests {
+		f := ErrorFile{Timestamp: at(tt.stamp), Written: at(tt.written)}
+		if got := f.happened(); !got.Equal(at(tt.want)) {
+			t.Errorf("%s: %v", tt.name, got)
+		}
+	}
+	if got := (&ErrorFile{Written: at(5)}).happened(); !got.Equal(at(5)) {
+		t.Errorf("no time in the file: %v", got)
+	}
+}
+
+// fakeKernel knows one machine.
+type fakeKernel struct {
+	memory []evidence.Memory // what is read in turn
+	log    evidence.KernelLog
+	asked  []string
+}
+
+func (k *fakeKernel) Memory() evidence.Memory {
+	m := k.memory[0]
+	k.memory = k.memory[1:]
+	return m
+}
+
+func (k *fakeKernel) Log(time.Time) evidence.KernelLog { return k.log }
+
+func (k *fakeKernel) Core(pid int, sig syscall.Signal, _ time.Time) string {
+	k.asked = append(k.asked, procs.SignalName(sig))
+	return "core: /cores/1"
+}
+
+// The guilty worker ends after its victims, and is stopped on the way.
+func TestStoppedWorkerIsToBlame(t *testing.T) {
+	b := newBench(t, WorkerSpec{LocalWorldSize: 3}, func(g *fakeGroup) {
+		g.says(1, "ValueError: boom")
+		g.says(0, "RuntimeError: Connection closed by peer")
+		g.exit(procs.Exit{LocalRank: 0, Code: 1})
+	})
+	r := b.run(t)
+	root, _ := r.RootCause()
+	if root.LocalRank != 1 || root.Summary() != "ValueError: boom" || len(r.Failures) != 2 {
+		t.Errorf("root cause %+v of %d failures", root, len(r.Failures))
+	}
+	if f := b.rdzv.seen[len(b.rdzv.seen)-1].Failure; f == nil || !f.Stopped || f.LocalRank != 1 || f.Kind != "suspected" {
+		t.Errorf("told others of %+v", f)
+	}
+}
+
+// An error that comes with the stop has followed from it.
+func TestErrorAfterTheStop(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, WorkerSpec{}, func(g *fakeGroup) {
+			g.onStop = func(g *fakeGroup, _ procs.Ladder) {
+				<-time.After(time.Second)
+				g.says(1, "ValueError: late")
+				g.exit(procs.Exit{LocalRank: 1, Code: 1, Stopped: true})
+			}
+			g.exit(procs.Exit{LocalRank: 0, Code: 1})
+		})
+		if r := b.run(t); len(r.Failures) != 1 {
+			t.Errorf("%d failures", len(r.Failures))
+		}
+	})
+}
+
+func TestKernelIsAsked(t *testing.T) {
+	b := newBench(t, WorkerSpec{LocalWorldSize: 3}, func(g *fakeGroup) {
+		g.exit(procs.Exit{LocalRank: 0, Signal: syscall.SIGKILL})
+		g.exit(procs.Exit{LocalRank: 1, Signal: syscall.SIGSEGV, CoreDumped: true})
+	})
+	kernel := &fakeKernel{
+		memory: []evidence.Memory{{Path: "/cg"}, {Path: "/cg", Kills: 1}},
+		log:    evidence.KernelLog{Readable: true, Kills: []evidence.OOMKill{{PID: 100, Name: "python3", RSS: 5 << 20, Cgroup: true}}},
+	}
+	b.agent.opts.Kernel = kernel
+	r := b.run(t)
+	if got := r.Failures[0].Kind(); got != evidence.OOMKilled {
+		t.Errorf("the first is %s", got)
+	}
+	if got := r.Failures[1].Summary(); got != "killed by signal 11 (SIGSEGV), core: /cores/1" {
+		t.Errorf("the second was %s", got)
+	}
+	if len(r.Failures) != 2 || len(kernel.memory) != 0 {
+		t.Errorf("failures %v; %d looks at the memory are left", r.Failures, len(kernel.memory))
+	}
+}
+
+// A stop that no failure is behind is survived by what a worker logged before it.
+func TestStoppedWithoutFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, WorkerSpec{}, func(g *fakeGroup) { g.says(1, "ValueError: logged") })
+		b.rdzv.endAt(1, rdzv.Outcome{Ending: rdzv.EndTimeout})
+		wait := b.start(t.Context())
+		<-time.After(time.Second)
+		b.rdzv.stops <- rdzv.Stop{Round: 0, Why: "a node came"}
+		r, err := wait()
+		if !errors.Is(err, rdzv.ErrTimeout) || len(r.Failures) != 0 {
+			t.Errorf("%v, failures %+v", err, r.Failures)
+		}
+		if f := b.rdzv.seen[1].Failure; f == nil || !f.Stopped {
+			t.Errorf("told others of %+v", f)
+		}
+	})
+}
+
+// A stream that is only redirected is looked at in its file.
+func TestRedirectedStderr(t *testing.T) {
+	spec := WorkerSpec{Output: procs.OutputRules{Redirects: procs.StdSpec{Default: procs.StdAll}}}
+	b := newBench(t, spec, func(g *fakeGroup) {
+		text := "Traceback (most recent call last):\n  File \"train.py\", line 1\nValueError: in the file\n"
+		if err := os.WriteFile(g.specs[0].Stderr.File, []byte(text), 0o600); err != nil {
+			panic(err)
+		}
+		g.exit(procs.Exit{LocalRank: 0, Code: 1, At: time.Now().Add(time.Second)})
+	})
+	r := b.run(t)
+	if f := r.Failures[0]; f.Kind() != evidence.Exception || f.Summary() != "ValueError: in the file" {
+		t.Errorf("%+v", f)
+	}
+}
+
+// What a node is told of others' failures comes back as it was, but for the text.
+func TestOthersTravel(t *testing.T) {
+	b := newBench(t, WorkerSpec{}, exits(procs.Exit{LocalRank: 0, Code: 1}))
+	b.rdzv.outcome = &rdzv.Outcome{Ending: rdzv.EndFailed, Cause: remote(), Others: []rdzv.Failure{
+		{Host: "node8", GlobalRank: 70, Kind: "peer_lost", Summary: "RuntimeError: x", Grade: evidence.GradePeer, LogFile: "/l", ErrorFile: "/e", Stopped: true},
+	}}
+	r := b.run(t)
+	if len(r.Others) != 1 {
+		t.Fatalf("others %+v", r.Others)
+	}
+	o := r.Others[0]
+	if o.Host != "node8" || o.Kind() != evidence.PeerLost || o.Summary() != "RuntimeError: x" || o.LogFile != "/l" || o.ErrorFile != "/e" || !o.Exit.Stopped {
+		t.Errorf("%+v", o)
+	}
+}

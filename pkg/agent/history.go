@@ -1,0 +1,88 @@
+package agent
+
+import (
+	"errors"
+	"time"
+
+	"github.com/elasticrun/elasticrun/pkg/rdzv"
+	"github.com/elasticrun/elasticrun/pkg/report"
+)
+
+// history keeps the last rounds for the report. A round is open from begin until its first end.
+type history struct {
+	rounds []report.Round
+	count  int // of all rounds
+}
+
+// maxPastText is how much text of a failure is kept for each round, in bytes.
+const maxPastText = 8 << 10
+
+func (h *history) begin(r *rdzv.Round, now time.Time) {
+	h.count++
+	h.rounds = append(h.rounds, report.Round{
+		Number: r.Number, Restarts: r.Restarts, Nodes: r.WorldSize, NodeRank: r.Rank, Workers: r.Assignment.GlobalWorldSize,
+		Started: report.Time{Time: now},
+	})
+	h.rounds = h.rounds[max(0, len(h.rounds)-report.MaxRounds):]
+}
+
+// last is the current round; nil before the first.
+func (h *history) last() *report.Round {
+	if len(h.rounds) == 0 {
+		return nil
+	}
+	return &h.rounds[len(h.rounds)-1]
+}
+
+// logDir notes where the log files of the current round are.
+func (h *history) logDir(path string) { h.last().LogDir = path }
+
+// end closes the current round, if it is open. f is this node's failure that ended it, or nil.
+func (h *history) end(how, why string, f *Failure) {
+	r := h.last()
+	if r == nil || !r.Ended.IsZero() {
+		return
+	}
+	r.Ended, r.End, r.Why = report.Time{Time: time.Now()}, how, why
+	if f != nil {
+		told := f.report()
+		told.Text = report.End(told.Text, maxPastText)
+		r.Failure = &told
+	}
+}
+
+// reopen takes an end back: what looked like a failure was the effect of a signal that is to end the round.
+func (h *history) reopen() {
+	if r := h.last(); r != nil {
+		r.Ended, r.End, r.Why, r.Failure = report.Time{}, "", "", nil
+	}
+}
+
+// recordEnd closes the round that was ended for another one.
+func (a *Agent) recordEnd() {
+	if own := (RunResult{Failures: a.failures}).ordered(); len(own) > 0 {
+		a.history.end(report.EndFailure, own[0].Summary(), &own[0])
+		return
+	}
+	why := ""
+	if a.halt != nil {
+		why = a.halt.Why
+	}
+	a.history.end(report.EndStopped, why, nil)
+}
+
+// endOf says how a round ended that was ended by an error of the run.
+func endOf(err error) string {
+	if _, told := errors.AsType[*SignalError](err); told {
+		return report.EndSignal
+	}
+	return report.EndError
+}
+
+// endOfOutcome says how a round ended that was open when the job came to its result.
+func endOfOutcome(o rdzv.Outcome) string {
+	if o.Ending == rdzv.EndSucceeded {
+		return report.EndSuccess
+	}
+	return report.EndStopped
+}

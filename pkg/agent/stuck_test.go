@@ -1,0 +1,182 @@
+package agent
+
+import (
+	"errors"
+	"os"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/elasticrun/elasticrun/pkg/evidence"
+	"github.com/elasticrun/elasticrun/pkg/procs"
+)
+
+// fakeWatcher tells of files when the test says so.
+type fakeWatcher struct {
+	err     error
+	paths   []string
+	written chan string
+	open    atomic.Int32 // watches, which are closed beside what the agent does
+}
+
+func (w *fakeWatcher) Watch(paths []string) (FileWatch, error) {
+	if w.err != nil {
+		return nil, w.err
+	}
+	w.paths, w.written = paths, make(chan string, len(paths))
+	w.open.Add(1)
+	return w, nil
+}
+
+func (w *fakeWatcher) Written() <-chan string { return w.written }
+func (w *fakeWatcher) Close()                 { w.open.Add(-1) }
+
+// write writes the error file of a worker, and tells of it.
+func (w *fakeWatcher) write(t *testing.T, rank int, text string) {
+	t.Helper()
+	if err := os.WriteFile(w.paths[rank], []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chtimes(w.paths[rank], time.Now(), time.Now()); err != nil { // by the bubble's clock
+		t.Fatal(err)
+	}
+	w.written <- w.paths[rank]
+}
+
+const boom = `{"message": {"message": "ValueError: boom", "extraInfo": {"py_callstack": "Traceback\nValueError: boom\n", "timestamp": "946684810"}}}`
+
+// newStuckBench is an agent that gives workers a minute to end after they have written their error file.
+func newStuckBench(t *testing.T, w *fakeWatcher, script ...func(*fakeGroup)) *bench {
+	t.Helper()
+	b := newBench(t, WorkerSpec{}, script...)
+	b.agent.opts.ErrorExitTimeout, b.agent.opts.ErrorFiles = time.Minute, w
+	return b
+}
+
+// A worker that has written its error file and does not end is the root cause, with the code 1; what it ends with when
+// it is stopped says nothing.
+func TestStuckWorker(t *testing.T) {
+	for _, tt := range []struct{ name, text, problem, summary string }{
+		{"a whole file", boom, "", "ValueError: boom"},
+		{"half of one", boom[:20], "parse error file", "had written its error file"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var w fakeWatcher
+				b := newStuckBench(t, &w, runsOn)
+				wait := b.start(t.Context())
+				begun := time.Now()
+				b.group().onStop = func(g *fakeGroup, _ procs.Ladder) {
+					g.exit(procs.Exit{LocalRank: 1, Signal: syscall.SIGKILL, Stopped: true})
+				}
+				<-time.After(10 * time.Second)
+				w.write(t, 1, tt.text)
+				r, err := wait()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if took := time.Since(begun); took != 70*time.Second+echoBound && took != 70*time.Second {
+					t.Errorf("took %v", took)
+				}
+				root, ok := r.RootCause()
+				if !ok || root.GlobalRank != 1 || root.Exit.ShellCode() != 1 || root.Exit.Signal != 0 || root.Exit.PID != 101 || root.Stuck != time.Minute {
+					t.Errorf("root cause %+v", root)
+				}
+				if len(r.Failures) != 1 || !strings.Contains(root.ErrorFileProblem, tt.problem) || !strings.Contains(root.Summary(), tt.summary) {
+					t.Errorf("failures %+v, summary %q", r.Failures, root.Summary())
+				}
+				if !slices.ContainsFunc(root.Findings, func(f evidence.Finding) bool { return f.Kind == evidence.Stuck }) {
+					t.Errorf("findings %v", root.Findings)
+				}
+				if w.open.Load() != 0 {
+					t.Errorf("%d watches are left", w.open.Load())
+				}
+			})
+		})
+	}
+}
+
+// Whoever ends in time is judged by its end alone.
+func TestNotStuck(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		exit procs.Exit
+		want WorkerState
+	}{
+		{"succeeds after all", procs.Exit{}, Succeeded},
+		{"fails in time", procs.Exit{Code: 7}, Failed},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var w fakeWatcher
+				b := newStuckBench(t, &w, runsOn)
+				wait := b.start(t.Context())
+				w.write(t, 0, boom)
+				synctest.Wait()
+				<-time.After(59 * time.Second)
+				tt.exit.LocalRank = 0
+				b.group().exit(tt.exit)
+				synctest.Wait()
+				w.write(t, 0, boom) // news that come late
+				synctest.Wait()
+				<-time.After(5 * time.Minute)
+				if tt.want == Succeeded {
+					b.group().exit(procs.Exit{LocalRank: 1})
+				}
+				r, err := wait()
+				if err != nil || r.State != tt.want {
+					t.Fatalf("%+v, %v", r, err)
+				}
+				if root, ok := r.RootCause(); ok && (root.Exit.Code != 7 || root.Stuck != 0) {
+					t.Errorf("root cause %+v", root)
+				}
+			})
+		})
+	}
+}
+
+// Two clocks run at the same time, and a worker that has ended stops its own only.
+func TestStuckSecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var w fakeWatcher
+		b := newStuckBench(t, &w, runsOn)
+		wait := b.start(t.Context())
+		begun := time.Now()
+		w.write(t, 0, boom)
+		synctest.Wait()
+		<-time.After(30 * time.Second)
+		w.write(t, 1, boom)
+		synctest.Wait()
+		b.group().exit(procs.Exit{LocalRank: 0})
+		r, err := wait()
+		root, _ := r.RootCause()
+		if err != nil || root.GlobalRank != 1 || time.Since(begun) < 90*time.Second {
+			t.Errorf("%+v after %v, %v", root, time.Since(begun), err)
+		}
+	})
+}
+
+// Without a watch, be it the kernel's refusal or the user's wish, the job goes on.
+func TestStuckUnwatched(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		timeout time.Duration
+		err     error
+	}{
+		{"refused", time.Minute, errors.New("no inotify watches left")},
+		{"not wanted", 0, nil},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			w := fakeWatcher{err: tt.err}
+			b := newStuckBench(t, &w, allSucceed)
+			b.agent.opts.ErrorExitTimeout = tt.timeout
+			if r := b.run(t); r.State != Succeeded || w.paths != nil {
+				t.Errorf("%+v, watched %q", r, w.paths)
+			}
+		})
+	}
+}

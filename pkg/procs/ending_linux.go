@@ -1,0 +1,56 @@
+package procs
+
+import (
+	"bytes"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// The kernel's flags of a process that is past return (linux/sched.h).
+const (
+	flagExiting  = 0x4   // it has called exit, or is being ended
+	flagDumpCore = 0x200 // it writes its core
+	flagSignaled = 0x400 // a signal is ending it
+)
+
+// isEnding reports whether nothing can change how the child pid ends: it exits, dumps its core, or was sent SIGKILL, by the OOM killer perhaps. To give back
+// its memory may take it a while.
+func isEnding(pid int) bool {
+	dir := "/proc/" + strconv.Itoa(pid)
+	status, err1 := os.ReadFile(dir + "/status")
+	stat, err2 := os.ReadFile(dir + "/stat") // last: until the flags are set, SIGKILL is pending
+	return err1 == nil && err2 == nil && endingBy(stat, status)
+}
+
+// endingBy is isEnding by /proc/PID/stat and /proc/PID/status (proc(5)).
+func endingBy(stat, status []byte) bool {
+	p, ok := parseStat(stat)
+	if !ok || p.dead() {
+		return ok
+	}
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:])) // parseStat has counted them
+	flags, err := strconv.ParseUint(fields[6], 10, 64)
+	ending := uint64(flagExiting | flagDumpCore | flagSignaled)
+	if p.state == 'Z' { // its first thread has ended, maybe alone
+		ending &^= flagExiting
+	}
+	if err == nil && flags&ending != 0 {
+		return true
+	}
+	for line := range strings.Lines(string(status)) {
+		set, pending := strings.CutPrefix(line, "SigPnd:")
+		if !pending {
+			set, pending = strings.CutPrefix(line, "ShdPnd:")
+		}
+		if !pending {
+			continue
+		}
+		signals, err := strconv.ParseUint(strings.TrimSpace(set), 16, 64)
+		if err == nil && signals&(1<<(syscall.SIGKILL-1)) != 0 {
+			return true
+		}
+	}
+	return false
+}

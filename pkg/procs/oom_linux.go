@@ -1,0 +1,36 @@
+package procs
+
+import (
+	"bytes"
+	"os"
+	"strconv"
+)
+
+// When memory runs out the kernel is to choose a worker, which is restarted, and not the agent
+// or the guard, who are there to tell. It chooses by size and by this value, from -1000 to 1000.
+const (
+	workerOOM = 100 // what a worker gets more than the agent: a tenth of the memory there is
+	maxOOM    = 1000
+)
+
+// preferForOOM raises the score of a worker that was just started; to raise it needs no privilege. One that has
+// set its own by now keeps that. Where it cannot be done (/proc is not writable, the program is not
+// the user's to inspect) the kernel chooses by size alone.
+func preferForOOM(pid int) {
+	own, ok := oomScoreAdj("self")
+	theirs, alive := oomScoreAdj(strconv.Itoa(pid))
+	if !ok || !alive || theirs != own {
+		return
+	}
+	raised := strconv.Itoa(min(own+workerOOM, maxOOM))
+	_ = os.WriteFile("/proc/"+strconv.Itoa(pid)+"/oom_score_adj", []byte(raised), 0)
+}
+
+func oomScoreAdj(pid string) (score int, ok bool) {
+	data, err := os.ReadFile("/proc/" + pid + "/oom_score_adj")
+	if err != nil {
+		return 0, false
+	}
+	score, err = strconv.Atoi(string(bytes.TrimSpace(data)))
+	return score, err == nil
+}

@@ -1,0 +1,120 @@
+package procs
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// What is told of a process that outlives SIGKILL.
+const (
+	maxStuckThreads = 4
+	maxStuckFrames  = 20
+	// stuckLook bounds the look: where a process hangs in the middle of execve, the kernel makes who asks
+	// for its stack wait too.
+	stuckLook = 2 * time.Second
+)
+
+// describeStuck names processes that do not die, and where in the kernel they are.
+func describeStuck(ps []process) []string {
+	out := make([]string, 0, len(ps))
+	for _, p := range ps {
+		out = append(out, p.String())
+	}
+	type place struct {
+		i    int
+		text string
+	}
+	places := make(chan place, len(ps))
+	go func() { // nobody waits for it where the kernel does not let it go
+		defer close(places)
+		for i, p := range ps {
+			places <- place{i, stuckIn("/proc", p)}
+		}
+	}()
+	for bound := time.After(stuckLook); ; {
+		select {
+		case at, more := <-places:
+			if !more {
+				return out
+			}
+			out[at.i] += at.text
+		case <-bound:
+			return out
+		}
+	}
+}
+
+// stuckIn says in which function of the kernel each thread of p in uninterruptible sleep waits, and how it came
+// there; ", …" or nothing. It says so where the kernel does not tell.
+func stuckIn(proc string, p process) string {
+	if errors.Is(syscall.Kill(p.pid, 0), syscall.EPERM) {
+		return ", which this user may not signal"
+	}
+	dir := filepath.Join(proc, strconv.Itoa(p.pid), "task")
+	threads, err := os.ReadDir(dir)
+	if err != nil {
+		return ""
+	}
+	var told strings.Builder
+	n := 0
+	for _, t := range threads {
+		data, err := os.ReadFile(filepath.Join(dir, t.Name(), "stat"))
+		stat, ok := parseStat(data)
+		if err != nil || !ok || stat.state != 'D' {
+			continue
+		}
+		if n++; n > maxStuckThreads {
+			continue
+		}
+		who := ","
+		if stat.pid != p.pid {
+			who = fmt.Sprintf(", thread %d (%s)", stat.pid, stat.comm)
+		}
+		fmt.Fprintf(&told, "%s in uninterruptible sleep %s, %s", who, waitChannel(dir, t.Name()), kernelStack(dir, t.Name()))
+	}
+	if n > maxStuckThreads {
+		fmt.Fprintf(&told, ", and %d more threads", n-maxStuckThreads)
+	}
+	return told.String()
+}
+
+// waitChannel tells the function in which a thread sleeps. The kernel has 0 for what it does not tell.
+func waitChannel(dir, thread string) string {
+	data, err := os.ReadFile(filepath.Join(dir, thread, "wchan"))
+	if name := strings.TrimSpace(string(data)); err == nil && name != "" && name != "0" {
+		return "in " + name
+	}
+	return "(the kernel does not say where)"
+}
+
+// kernelStack tells the functions through which a thread came where it sleeps, the innermost first.
+func kernelStack(dir, thread string) string {
+	data, err := os.ReadFile(filepath.Join(dir, thread, "stack"))
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		return "kernel stack for root only"
+	case err != nil:
+		return fmt.Sprintf("no kernel stack: %v", errors.Unwrap(err))
+	}
+	var frames []string
+	for line := range strings.Lines(string(data)) {
+		_, frame, _ := strings.Cut(strings.TrimSpace(line), "] ") // [<0>] name+0x1/0x2 [module]
+		if name, _, _ := strings.Cut(frame, "+"); name != "" {
+			frames = append(frames, name)
+		}
+	}
+	switch {
+	case len(frames) == 0:
+		return "no kernel stack"
+	case len(frames) > maxStuckFrames:
+		frames = append(frames[:maxStuckFrames], "…")
+	}
+	return "kernel stack: " + strings.Join(frames, " < ")
+}

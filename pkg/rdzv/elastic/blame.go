@@ -1,0 +1,68 @@
+package elastic
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/elasticrun/elasticrun/pkg/rdzv"
+)
+
+// blame keeps what each node of a round tells of its failures: the last word of each, since a node knows more of a failure once it has stopped its
+// workers than when it saw the first one end. The zero value has none.
+type blame struct {
+	nodes map[int]blamed // by rank
+	// failed says that a worker has failed by itself: those that were told to stop do not make a failure of a round, though they may have
+	// caused one.
+	failed bool
+}
+
+// blamed is a node's likeliest cause.
+type blamed struct {
+	failure rdzv.Failure
+	at      time.Duration // when it happened
+}
+
+// tell takes note of what the node of that rank names.
+func (b *blame) tell(now time.Duration, rank int, f rdzv.Failure) {
+	next := blamed{f, now - f.Age}
+	if old, again := b.nodes[rank]; again && old.failure.PID == f.PID && old.failure.Grade == f.Grade {
+		next.at = min(next.at, old.at) // a report that was late makes a failure younger
+	}
+	if b.nodes == nil {
+		b.nodes = map[int]blamed{}
+	}
+	b.nodes[rank] = next
+	b.failed = b.failed || byItself(f)
+}
+
+// byItself says that a worker has failed, and was not only stopped. One that has written an error file just before was failing.
+func byItself(f rdzv.Failure) bool { return !f.Stopped || f.Kind == errorFileKind }
+
+// errorFileKind is the Kind of failures of which an error file tells.
+const errorFileKind = "error_file"
+
+// outcome returns the likeliest cause, with its age as of now, and at most rdzv.MaxOthers of those that other nodes name, without their texts.
+func (b *blame) outcome(now time.Duration) (cause *rdzv.Failure, others []rdzv.Failure) {
+	all := make([]blamed, 0, len(b.nodes))
+	for _, one := range b.nodes {
+		all = append(all, one)
+	}
+	slices.SortFunc(all, func(x, y blamed) int {
+		return cmp.Or(
+			cmp.Compare(x.failure.Grade, y.failure.Grade),
+			cmp.Compare(x.at, y.at),
+			cmp.Compare(x.failure.GlobalRank, y.failure.GlobalRank))
+	})
+	for i, one := range all[:min(len(all), 1+rdzv.MaxOthers)] {
+		f := one.failure
+		f.Age = now - one.at
+		if i == 0 {
+			cause = &f
+			continue
+		}
+		f.Text = ""
+		others = append(others, f)
+	}
+	return cause, others
+}

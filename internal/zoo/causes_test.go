@@ -1,0 +1,56 @@
+package zoo
+
+import (
+	"testing"
+)
+
+// An error file that says nothing, or that cannot be used, hides nothing else: the cause is right, and the report says what is wrong with the file.
+func TestErrorFiles(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		mode  string
+		code  int
+		cause string
+		text  string
+	}{
+		{"error_empty", 3, "worker_failed rank=1", "error.json is empty"},
+		{"error_huge", 3, "worker_failed rank=1", "larger than"},
+		{"error_text", 3, "worker_failed rank=1", "parse error file"},
+		{"error_half", 137, "worker_killed rank=1", "parse error file"},
+		{"error_folder", 3, "worker_failed rank=1", "not a regular file"},
+		{"error_fifo", 3, "worker_failed rank=1", "not a regular file"},
+		{"error_hidden", 3, "worker_failed rank=1", ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.mode, func(t *testing.T) {
+			t.Parallel()
+			j := launch{args: []string{tt.mode}}.run(t)
+			j.want(tt.code, tt.cause, tt.text)
+		})
+	}
+}
+
+// However a worker ends by its own doing, it is the cause, and the report says how.
+func TestCauses(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		mode  string
+		code  int
+		cause string
+		text  string
+	}{
+		{"raises", 1, "worker_failed rank=1", "ValueError: the loss is not a number"},
+		{"exits", 3, "worker_failed rank=1", "exitcode  : 3"},
+		{"segfault", 139, "worker_killed rank=1", "SIGSEGV"},
+		{"aborts", 134, "worker_killed rank=1", "SIGABRT"},
+		{"killed", 137, "worker_killed rank=1", "SIGKILL"},
+		{"imports", 1, "worker_failed rank=1", "ModuleNotFoundError: No module named 'a_module_that_nobody_has'"},
+		{"replaced", 5, "worker_failed rank=1", "exitcode  : 5"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.mode, func(t *testing.T) {
+			t.Parallel()
+			launch{args: []string{tt.mode}}.run(t).want(tt.code, tt.cause, tt.text)
+		})
+	}
+}

@@ -1,0 +1,55 @@
+package zoo
+
+import (
+	"syscall"
+	"testing"
+)
+
+// Whatever processes a worker leaves behind or hides behind, its end is the job's, and all of them end with it.
+func TestFamilies(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		mode  string
+		args  []string
+		flags []string
+		code  int
+		cause string
+	}{
+		{mode: "groups", code: 3, cause: "worker_failed rank=1"},
+		{mode: "thousand", code: 3, cause: "worker_failed rank=1"},
+		{mode: "deaf", flags: []string{"--shutdown-timeout=1"}, code: 3, cause: "worker_failed rank=0"},
+		{mode: "daemon", code: 3, cause: "worker_failed rank=1"},
+		{mode: "unseen", code: 3, cause: "worker_failed rank=1"},
+		{mode: "holder", code: 3, cause: "worker_failed rank=1"},
+		{mode: "chain", code: 3, cause: "worker_failed rank=1"},
+		{mode: "storm", code: 3, cause: "worker_failed rank=1"},
+		{mode: "headless", code: 3, cause: "worker_failed rank=1"},
+		{mode: "parricide", code: 137, cause: "reason=signal"},
+		{mode: "vandal", flags: []string{"--max-restarts=1", "--min-uptime=0"}, code: 3, cause: "worker_failed rank=1"},
+		{mode: "bomb", args: []string{"300"}, code: 3, cause: "worker_failed rank=1"},
+		{mode: "stopped", code: 3, cause: "worker_failed rank=0"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.mode, func(t *testing.T) {
+			t.Parallel()
+			launch{flags: tt.flags, args: append([]string{tt.mode}, tt.args...)}.run(t).want(tt.code, tt.cause)
+		})
+	}
+}
+
+// A launcher that is told to stop does not wait for workers who never listen, longer than it was told to.
+func TestDeafWhenTold(t *testing.T) {
+	t.Parallel()
+	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
+		t.Run(sig.String(), func(t *testing.T) {
+			t.Parallel()
+			j := launch{flags: []string{"--nproc-per-node=1", "--shutdown-timeout=1"}, args: []string{"deaf"}}.start(t)
+			j.awaitReady()
+			if err := j.cmd.Process.Signal(sig); err != nil {
+				t.Error(err)
+			}
+			j.end()
+			j.want(128+int(sig), "reason=signal")
+		})
+	}
+}

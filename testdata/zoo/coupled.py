@@ -1,0 +1,31 @@
+"""A worker that trains with its peers over gloo until it is killed, and has a child, as one with a data loader has.
+
+    coupled.py [--finally]
+
+It writes "ready RANK PID CHILD" when it has made a few steps. With --finally it leaves its process group in order whatever happens,
+as careful programs do: that may take a worker whose peers are gone longer than them.
+"""
+
+import os
+import subprocess
+import sys
+
+child = subprocess.Popen(["sleep", "1000"], stdout=subprocess.DEVNULL)
+
+import torch  # noqa: E402
+import torch.distributed as dist  # noqa: E402
+from torch.nn.parallel import DistributedDataParallel  # noqa: E402
+
+torch.set_num_threads(1)
+dist.init_process_group("gloo")
+model = DistributedDataParallel(torch.nn.Linear(64, 64))
+try:
+    step = 0
+    while True:
+        model(torch.ones(8, 64)).sum().backward()
+        step += 1
+        if step == 5:
+            print("ready", os.environ["RANK"], os.getpid(), child.pid, flush=True)
+finally:
+    if "--finally" in sys.argv:
+        dist.destroy_process_group()

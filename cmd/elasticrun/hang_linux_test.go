@@ -113,6 +113,9 @@ func TestHangingWorker(t *testing.T) {
 	})
 	t.Run("the job goes on elsewhere", func(t *testing.T) {
 		t.Parallel()
+		if !testenv.Whole(t) {
+			t.Skip("takes long: make soak")
+		}
 		h, dir, store := testenv.NewHang(t), t.TempDir(), startStore(t)
 		flags := []string{
 			"--nnodes=1:2", "--rdzv-endpoint=" + store.addr, "--rdzv-id=hang", "--max-restarts=1", "--restart-grace=0.2",

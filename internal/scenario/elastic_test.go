@@ -208,6 +208,7 @@ func TestNodeReturns(t *testing.T) {
 // TestUnequalNodes has nodes of one, two, one and two workers, and loses one of two.
 func TestUnequalNodes(t *testing.T) {
 	t.Parallel()
+	inSoak(t)
 	j := newElastic(t, 0)
 	j.useStore(j.lab.Hosts[4])
 	for i, h := range j.nodes() {

@@ -98,13 +98,11 @@ func TestJobFails(t *testing.T) {
 	}
 }
 
-// TestLateJoiner starts an agent on a fresh node when the job has succeeded. Quickly it has one backend: TestJobFails has late joiners of both.
+// TestLateJoiner starts an agent on a fresh node when the job has succeeded. TestJobFails has late joiners, too.
 func TestLateJoiner(t *testing.T) {
 	t.Parallel()
-	for b, backend := range apart {
-		if !testenv.Whole(t) && b != 0 {
-			continue
-		}
+	inSoak(t)
+	for _, backend := range apart {
 		t.Run(backend.name, func(t *testing.T) {
 			t.Parallel()
 			j := newElastic(t, 0)

@@ -60,8 +60,9 @@ func (r *records) path(nodeRank string) string {
 
 // complete adds to what the agent knows, if there was one, what the launcher knows.
 func (r *records) complete(rep report.Report, end ending) report.Report {
-	rep.Version, rep.RunID, rep.Host = version, r.cfg.RunID, r.host
-	rep.Name = cmp.Or(rep.Name, r.cfg.Script)
+	rep.Version = version
+	// The agent has said who it is, unless there was none.
+	rep.RunID, rep.Host, rep.Name = cmp.Or(rep.RunID, r.cfg.RunID), cmp.Or(rep.Host, r.host), cmp.Or(rep.Name, r.cfg.Script)
 	rep.Started, rep.Ended = report.Time{Time: r.started}, report.Time{Time: time.Now()}
 	rep.ExitCode, rep.Reason, rep.Error = end.code, string(end.reason), end.problem()
 	if end.reason == "" {

@@ -70,6 +70,9 @@ func (f Failure) Summary() string {
 	return line
 }
 
+// leftFile reports whether there is something to say of the worker's error file.
+func (f Failure) leftFile() bool { return f.Error != nil || f.ErrorFileProblem != "" }
+
 // compare orders failures by the evidence that they began it all, the likeliest first.
 func (f Failure) compare(g Failure) int {
 	return cmp.Or(

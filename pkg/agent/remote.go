@@ -31,7 +31,7 @@ func (f Failure) forOthers(now time.Time) rdzv.Failure {
 		Kind: string(f.Kind()), Summary: report.Begin(f.Summary(), maxSummary), LogFile: path(f.LogFile),
 		Text: report.End(traceback(f), rdzv.MaxFailureText),
 	}
-	if f.Error != nil || f.ErrorFileProblem != "" {
+	if f.leftFile() {
 		told.ErrorFile = path(f.ErrorFile)
 	}
 	return told

@@ -51,7 +51,7 @@ func (f Failure) report() report.Failure {
 	if f.Error != nil {
 		out.Message = f.Error.Message
 	}
-	if f.Error != nil || f.ErrorFileProblem != "" || f.Remote {
+	if f.leftFile() || f.Remote {
 		out.ErrorFile = f.ErrorFile
 	}
 	for _, e := range f.Findings {

@@ -27,7 +27,7 @@ func TestOOMKill(t *testing.T) {
 // limitedCgroup makes a memory cgroup below this process' own.
 func limitedCgroup(t *testing.T, limit string) string {
 	t.Helper()
-	own := evidence.Machine{}.Memory()
+	own := evidence.ReadMemory(os.DirFS("/"))
 	if own.Path == "" {
 		testenv.Missing(t, "needs a memory cgroup")
 	}

@@ -26,6 +26,7 @@ type plan struct {
 	meeting *meeting
 	logs    *procs.LogDir
 	gpus    *topology.ComputeApps // nil where no restart waits for GPUs
+	machine *evidence.Machine
 }
 
 // prepare checks the surroundings and makes what a run needs. Its errors are
@@ -53,6 +54,7 @@ func prepare(ctx context.Context, cfg *config.Config, lifeline *procs.Lifeline, 
 	}
 	p.env, p.gpus = environment(cfg, log), topology.FindComputeApps(topology.GPUOptions{})
 	p.announceLogs(cfg, log)
+	p.machine = evidence.NewMachine()
 	return p, nil
 }
 
@@ -73,6 +75,7 @@ func (p *plan) announceLogs(cfg *config.Config, log zerolog.Logger) {
 // close gives back what prepare made.
 func (p *plan) close(ctx context.Context, log zerolog.Logger) {
 	p.meeting.close(ctx, log)
+	p.machine.Close()
 	if err := p.logs.Cleanup(); err != nil {
 		log.Warn().Err(err).Msg("cleaning up")
 	}
@@ -81,8 +84,7 @@ func (p *plan) close(ctx context.Context, log zerolog.Logger) {
 // agent wires the agent; lines takes its events.
 func (p *plan) agent(t *told, cfg *config.Config, supervisor *procs.Supervisor, lines io.Writer, log zerolog.Logger) (*agent.Agent, error) {
 	opts := agent.Options{
-		Kernel: evidence.Machine{},
-		Spec:   p.spec, Rendezvous: p.meeting.handler, Launcher: launcher{supervisor}, LogFolders: p.logs, Env: p.env,
+		Kernel: p.machine, Spec: p.spec, Rendezvous: p.meeting.handler, Launcher: launcher{supervisor}, LogFolders: p.logs, Env: p.env,
 		Forward: t.forward, Hurry: t.hurry,
 		ShutdownTimeout: cfg.ShutdownTimeout, RestartGrace: cfg.RestartGrace,
 		ErrorExitTimeout: cfg.ErrorExitTimeout, ErrorFiles: errorFiles{}, Logger: log,

@@ -75,7 +75,10 @@ type FileWatch interface {
 // Kernel tells what the kernel knows of workers; evidence.Machine is the real one. A call that hangs is given up: others may be made meanwhile.
 type Kernel interface {
 	Memory() evidence.Memory
-	Log(since time.Time) evidence.KernelLog
+	// Mark makes Log forget what was logged so far.
+	Mark()
+	// Log returns what was logged since the last Mark or Log.
+	Log() evidence.KernelLog
 	Core(pid int, sig syscall.Signal, since time.Time) string
 }
 

@@ -119,7 +119,9 @@ func (k *fakeKernel) Memory() evidence.Memory {
 	return m
 }
 
-func (k *fakeKernel) Log(time.Time) evidence.KernelLog { return k.log }
+func (k *fakeKernel) Mark() {}
+
+func (k *fakeKernel) Log() evidence.KernelLog { return k.log }
 
 func (k *fakeKernel) Core(pid int, sig syscall.Signal, _ time.Time) string {
 	k.asked = append(k.asked, procs.SignalName(sig))

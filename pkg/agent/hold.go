@@ -24,7 +24,7 @@ func (a *Agent) hold(ctx context.Context, p Processes, first Failure) (ended []p
 	told := make(chan struct{}, 1)
 	a.scene.tell(told)
 	defer a.scene.tell(nil)
-	files := a.newOverdue()
+	files := a.newWatch()
 	defer files.close(&a.closing)
 	bound := time.NewTimer(holdBound)
 	defer bound.Stop()

@@ -53,7 +53,7 @@ type kernelView struct {
 
 func (q *inquiry) askKernel() *kernelView {
 	q.reads("the kernel's log and counters")
-	return &kernelView{q.kernel.Log(q.scene.began), q.kernel.Memory()}
+	return &kernelView{q.kernel.Log(), q.kernel.Memory()}
 }
 
 // clues are what had to be read about one worker, from disks and from the kernel. The zero value is for one about which nothing could be.

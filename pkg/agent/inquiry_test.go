@@ -19,7 +19,8 @@ type deadKernel struct{ released chan struct{} }
 
 func (deadKernel) Memory() evidence.Memory                    { return evidence.Memory{} }
 func (deadKernel) Core(int, syscall.Signal, time.Time) string { return "" }
-func (k deadKernel) Log(time.Time) (none evidence.KernelLog)  { <-k.released; return none }
+func (deadKernel) Mark()                                      {}
+func (k deadKernel) Log() (none evidence.KernelLog)           { <-k.released; return none }
 
 // What hangs while the evidence is gathered delays the job once, and the rest of the evidence counts.
 func TestInquiryIsBounded(t *testing.T) {

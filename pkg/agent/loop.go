@@ -62,6 +62,8 @@ func (a *Agent) watch(ctx context.Context) (failed *procs.Exit, err error) {
 				a.done = true
 				return nil, a.setState(Succeeded)
 			}
+		case <-late.begin():
+			a.watchFiles(late)
 		case path := <-late.written():
 			late.expect(path, time.Now())
 		case <-late.expired():

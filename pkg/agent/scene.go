@@ -20,6 +20,7 @@ type scene struct {
 func (a *Agent) openScene(specs []procs.Spec) {
 	a.scene = scene{began: time.Now(), scanners: make([]*evidence.Scanner, len(specs))}
 	if a.opts.Kernel != nil {
+		a.opts.Kernel.Mark()
 		a.scene.memory = a.opts.Kernel.Memory()
 	}
 	for i := range specs {

@@ -12,10 +12,11 @@ import (
 // its exit handlers. The zero value keeps none.
 type overdue struct {
 	timeout time.Duration
-	watch   FileWatch // nil: none
-	paths   []string  // error files by local rank
-	gone    []int     // local ranks that have ended: the news of a file may come after that of the end
-	wrote   []wrote   // oldest first
+	due     *time.Timer // when to begin to watch; nil: never, or at once
+	watch   FileWatch   // nil: none
+	paths   []string    // error files by local rank
+	gone    []int       // local ranks that have ended: the news of a file may come after that of the end
+	wrote   []wrote     // oldest first
 	timer   *time.Timer
 }
 
@@ -25,27 +26,44 @@ type wrote struct {
 	at   time.Time
 }
 
-// newOverdue begins to watch the error files of the workers that run. Where that is not possible the job goes on without.
+// watchAfter is how long workers have run before their error files are watched: the kernel takes 10 ms to end a watch, which a job or a round that is
+// soon over need not wait for.
+const watchAfter = time.Second
+
+// newOverdue will watch the error files of the workers that run, once they have run for some time.
 func (a *Agent) newOverdue() *overdue {
 	o := &overdue{timeout: a.opts.ErrorExitTimeout}
-	if o.timeout == 0 || a.opts.ErrorFiles == nil || a.unwatched {
-		return o
+	if o.timeout > 0 && a.opts.ErrorFiles != nil && !a.unwatched {
+		o.due = time.NewTimer(min(watchAfter, o.timeout))
 	}
+	return o
+}
+
+// newWatch is newOverdue that watches at once.
+func (a *Agent) newWatch() *overdue {
+	o := a.newOverdue()
+	if o.due != nil && o.due.Stop() {
+		a.watchFiles(o)
+	}
+	return o
+}
+
+// watchFiles begins the watch. Where that is not possible the job goes on without.
+func (a *Agent) watchFiles(o *overdue) {
 	for _, f := range a.files {
 		o.paths = append(o.paths, f.Error)
 	}
 	watched := slices.DeleteFunc(slices.Clone(o.paths), func(path string) bool { return path == "" })
 	if len(watched) == 0 {
-		return o
+		return
 	}
 	watch, err := a.opts.ErrorFiles.Watch(watched)
 	if err != nil {
 		a.unwatched = true // it would not be otherwise the next time
 		a.log.Warn().Err(err).Msg("error files are not watched: a worker that hangs after it has written its own goes unnoticed")
-		return o
+		return
 	}
 	o.watch = watch
-	return o
 }
 
 // close ends the watch, in a goroutine that is counted in closing: the kernel takes its time, and the failure that ended the round is to be told
@@ -54,9 +72,19 @@ func (o *overdue) close(closing *sync.WaitGroup) {
 	if o.watch != nil {
 		closing.Go(o.watch.Close)
 	}
-	if o.timer != nil {
-		o.timer.Stop()
+	for _, timer := range []*time.Timer{o.due, o.timer} {
+		if timer != nil {
+			timer.Stop()
+		}
 	}
+}
+
+// begin receives when the watch is to begin.
+func (o *overdue) begin() <-chan time.Time {
+	if o.due == nil {
+		return nil
+	}
+	return o.due.C
 }
 
 // written receives the paths of error files as they are written.

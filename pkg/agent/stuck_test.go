@@ -18,13 +18,14 @@ import (
 // fakeWatcher tells of files when the test says so.
 type fakeWatcher struct {
 	err     error
+	asked   int
 	paths   []string
 	written chan string
 	open    atomic.Int32 // watches, which are closed beside what the agent does
 }
 
 func (w *fakeWatcher) Watch(paths []string) (FileWatch, error) {
-	if w.err != nil {
+	if w.asked++; w.err != nil {
 		return nil, w.err
 	}
 	w.paths, w.written = paths, make(chan string, len(paths))
@@ -35,9 +36,13 @@ func (w *fakeWatcher) Watch(paths []string) (FileWatch, error) {
 func (w *fakeWatcher) Written() <-chan string { return w.written }
 func (w *fakeWatcher) Close()                 { w.open.Add(-1) }
 
+// await returns when workers that run have been watched for a while.
+func (w *fakeWatcher) await() { <-time.After(2 * watchAfter) }
+
 // write writes the error file of a worker, and tells of it.
 func (w *fakeWatcher) write(t *testing.T, rank int, text string) {
 	t.Helper()
+	synctest.Wait() // for the watch
 	if err := os.WriteFile(w.paths[rank], []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -115,6 +120,7 @@ func TestNotStuck(t *testing.T) {
 				var w fakeWatcher
 				b := newStuckBench(t, &w, runsOn)
 				wait := b.start(t.Context())
+				w.await()
 				w.write(t, 0, boom)
 				synctest.Wait()
 				<-time.After(59 * time.Second)
@@ -145,6 +151,7 @@ func TestStuckSecond(t *testing.T) {
 		var w fakeWatcher
 		b := newStuckBench(t, &w, runsOn)
 		wait := b.start(t.Context())
+		w.await()
 		begun := time.Now()
 		w.write(t, 0, boom)
 		synctest.Wait()
@@ -165,18 +172,29 @@ func TestStuckUnwatched(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		timeout time.Duration
+		runs    time.Duration
 		err     error
+		asked   int
 	}{
-		{"refused", time.Minute, errors.New("no inotify watches left")},
-		{"not wanted", 0, nil},
+		{"refused", time.Minute, 2 * watchAfter, errors.New("no inotify watches left"), 1},
+		{"not wanted", 0, 2 * watchAfter, nil, 0},
+		{"over before it began", time.Minute, watchAfter / 2, nil, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			w := fakeWatcher{err: tt.err}
-			b := newStuckBench(t, &w, allSucceed)
-			b.agent.opts.ErrorExitTimeout = tt.timeout
-			if r := b.run(t); r.State != Succeeded || w.paths != nil {
-				t.Errorf("%+v, watched %q", r, w.paths)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				w := fakeWatcher{err: tt.err}
+				b := newStuckBench(t, &w, runsOn)
+				b.agent.opts.ErrorExitTimeout = tt.timeout
+				wait := b.start(t.Context())
+				g := b.group()
+				<-time.After(tt.runs)
+				for rank := range 2 {
+					g.exit(procs.Exit{LocalRank: rank})
+				}
+				if r, err := wait(); err != nil || r.State != Succeeded || w.asked != tt.asked || w.paths != nil {
+					t.Errorf("%+v, %v, watched %q, asked %d times", r, err, w.paths, w.asked)
+				}
+			})
 		})
 	}
 }

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
+	"os"
 	"regexp"
 	"strconv"
 	"strings"
@@ -41,49 +43,95 @@ const firstPIDs = "pid:[4026531836]"
 // maxKernelLog bounds what is read of the kernel's log, in records.
 const maxKernelLog = 1 << 16
 
-// ReadKernelLog reads what the kernel has logged since then, as far as this user may. root is the file system of the machine.
-func ReadKernelLog(root fs.FS, since time.Time) KernelLog {
-	uptime, err := fs.ReadFile(root, "proc/uptime")
-	if err != nil {
-		return KernelLog{}
-	}
-	fields := strings.Fields(string(uptime))
-	if len(fields) == 0 {
-		return KernelLog{}
-	}
-	up, err := strconv.ParseFloat(fields[0], 64)
-	if err != nil {
-		return KernelLog{}
-	}
-	if ns, err := fs.ReadLink(root, "proc/self/ns/pid"); err == nil && ns != firstPIDs {
-		return KernelLog{} // its pids are not those that we know
-	}
-	boot := time.Now().Add(-time.Duration(up * float64(time.Second)))
-	records, err := readKmsg("/dev/kmsg")
-	if err != nil {
-		return KernelLog{}
-	}
-	// The log's clock is not that of the uptime: it is never adjusted, and drifts by a second a day or so.
-	drift := time.Second + time.Duration(up*2e-5*float64(time.Second))
-	return parseKmsg(records, boot, since.Add(-drift))
+// kernelTail reads what the kernel logs after a mark. All of a machine's log may be thousands of records and take tens of milliseconds, which a
+// restart has not got.
+type kernelTail struct {
+	kmsg   *os.File // nil: it may not be read
+	marked time.Time
 }
 
-// readKmsg reads all records that are there; each read returns one. The runtime's poller would wait for more.
-func readKmsg(name string) (records []string, err error) {
-	fd, err := syscall.Open(name, syscall.O_RDONLY|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, fmt.Errorf("open kernel log: %w", err)
+// openKernelTail opens the log at its end. Without a right to it, or where its pids are not those that we know, nothing will be readable.
+func openKernelTail(name string, root fs.FS) *kernelTail {
+	if ns, err := fs.ReadLink(root, "proc/self/ns/pid"); err == nil && ns != firstPIDs {
+		return &kernelTail{}
 	}
-	defer func() { _ = syscall.Close(fd) }()
+	kmsg, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return &kernelTail{}
+	}
+	t := &kernelTail{kmsg: kmsg}
+	t.mark()
+	return t
+}
+
+// mark forgets what was logged so far.
+func (t *kernelTail) mark() {
+	t.marked = time.Now()
+	if t.kmsg == nil {
+		return
+	}
+	if _, err := t.kmsg.Seek(0, io.SeekEnd); err != nil {
+		t.close()
+	}
+}
+
+func (t *kernelTail) close() {
+	if t.kmsg != nil {
+		_ = t.kmsg.Close()
+		t.kmsg = nil
+	}
+}
+
+// read returns what was logged since the mark or the last read.
+func (t *kernelTail) read(root fs.FS) KernelLog {
+	if t.kmsg == nil {
+		return KernelLog{}
+	}
+	now := time.Now()
+	boot, err := bootTime(root, now)
+	if err != nil {
+		return KernelLog{}
+	}
+	records, err := t.records()
+	if err != nil {
+		return KernelLog{}
+	}
+	return parseKmsg(records, boot, t.marked, now)
+}
+
+// bootTime is when the machine's clock of uptime was 0.
+func bootTime(root fs.FS, now time.Time) (time.Time, error) {
+	uptime, err := fs.ReadFile(root, "proc/uptime")
+	if err != nil {
+		return time.Time{}, err
+	}
+	seconds, _, _ := strings.Cut(string(uptime), " ")
+	up, err := strconv.ParseFloat(seconds, 64)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("uptime: %w", err)
+	}
+	return now.Add(-time.Duration(up * float64(time.Second))), nil
+}
+
+// records returns the records that are there and may be of use; each read of the file returns one. The runtime's poller would wait for more.
+func (t *kernelTail) records() (records []string, err error) {
+	conn, err := t.kmsg.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
 	buf := make([]byte, 8<<10)
 	for range maxKernelLog {
-		n, err := syscall.Read(fd, buf)
+		var n int
+		var readErr error
+		if err := conn.Control(func(fd uintptr) { n, readErr = syscall.Read(int(fd), buf) }); err != nil {
+			return nil, err
+		}
 		switch {
-		case errors.Is(err, syscall.EPIPE), errors.Is(err, syscall.EINTR): // a record was overwritten meanwhile
-		case errors.Is(err, syscall.EAGAIN), err == nil && n <= 0:
+		case errors.Is(readErr, syscall.EPIPE), errors.Is(readErr, syscall.EINTR): // a record was overwritten meanwhile
+		case errors.Is(readErr, syscall.EAGAIN), readErr == nil && n <= 0:
 			return records, nil
-		case err != nil:
-			return nil, fmt.Errorf("read kernel log: %w", err)
+		case readErr != nil:
+			return nil, fmt.Errorf("read kernel log: %w", readErr)
 		case bytes.Contains(buf[:n], []byte("Killed process")) || bytes.Contains(buf[:n], []byte("NVRM: Xid")):
 			records = append(records, string(buf[:n]))
 		}
@@ -97,9 +145,9 @@ var (
 	xidPID     = regexp.MustCompile(`pid='?(\d+)`)
 )
 
-// parseKmsg reads records of /dev/kmsg, "priority,sequence,microseconds,flags;text", that are not older than since. boot is when the
-// kernel's clock was 0.
-func parseKmsg(records []string, boot, since time.Time) KernelLog {
+// parseKmsg reads records of /dev/kmsg, "priority,sequence,microseconds,flags;text", that were written between since and until. boot is when the
+// kernel's clock was 0. The log's own clock is never adjusted, and drifts by a second a day or so.
+func parseKmsg(records []string, boot, since, until time.Time) KernelLog {
 	out := KernelLog{Readable: true}
 	for _, r := range records {
 		head, text, _ := strings.Cut(r, ";")
@@ -108,9 +156,14 @@ func parseKmsg(records []string, boot, since time.Time) KernelLog {
 			continue
 		}
 		micros, err := strconv.ParseInt(fields[2], 10, 64)
-		at := boot.Add(time.Duration(micros) * time.Microsecond)
-		if err != nil || at.Before(since) {
+		if err != nil {
 			continue
+		}
+		at := boot.Add(time.Duration(micros) * time.Microsecond)
+		if at.Before(since) {
+			at = since
+		} else if at.After(until) {
+			at = until
 		}
 		text, _, _ = strings.Cut(text, "\n")
 		if m := killedLine.FindStringSubmatch(text); m != nil {

@@ -3,6 +3,7 @@ package evidence
 import (
 	"os"
 	"path/filepath"
+	"strconv"
 	"syscall"
 	"testing"
 	"time"
@@ -13,23 +14,24 @@ import (
 func TestParseKmsg(t *testing.T) {
 	boot := at(1000)
 	records := []string{
-		"4,90,999000000,-;Memory cgroup out of memory: Killed process 41 (old) total-vm:1kB, anon-rss:2kB, file-rss:3kB, shmem-rss:0kB",
+		"4,90,999000000,-;Memory cgroup out of memory: Killed process 41 (late clock) total-vm:1kB, anon-rss:2kB, file-rss:3kB, shmem-rss:0kB",
 		"3,100,2000000000,-;Memory cgroup out of memory: Killed process 42 (python3 (x)) total-vm:90000kB, anon-rss:63000kB, file-rss:488kB, shmem-rss:0kB, UID:0 pgtables:220kB oom_score_adj:0\n SUBSYSTEM=x\n",
 		"3,101,2000500000,c;Out of memory: Killed process 43 (a) total-vm:90000kB, anon-rss:1024kB",
 		"3,102,2001000000,-;NVRM: Xid (PCI:0000:3b:00): 79, pid=44, name=python, GPU has fallen off the bus.",
 		"3,103,2002000000,-;NVRM: Xid (PCI:0000:3b:00): 119, pid='<unknown>', Timeout",
 		"6,104,2003000000,-;eth0: link up", "rubbish", ";", "a,b,c;Out of memory: Killed process 1 (x) anon-rss:1kB",
 	}
-	got := parseKmsg(records, boot, at(2500))
+	got := parseKmsg(records, boot, at(2999), at(3001).Add(time.Second/2))
 	want := KernelLog{
 		Readable: true,
 		Kills: []OOMKill{
+			{Time: at(2999), PID: 41, Name: "late clock", RSS: 5 << 10, Cgroup: true},
 			{Time: at(3000), PID: 42, Name: "python3 (x)", RSS: 63488 << 10, Cgroup: true},
 			{Time: at(3000).Add(500 * time.Millisecond), PID: 43, Name: "a", RSS: 1 << 20},
 		},
 		Xids: []XidEvent{
 			{at(3001), 44, "NVRM: Xid (PCI:0000:3b:00): 79, pid=44, name=python, GPU has fallen off the bus."},
-			{at(3002), 0, "NVRM: Xid (PCI:0000:3b:00): 119, pid='<unknown>', Timeout"},
+			{at(3001).Add(time.Second / 2), 0, "NVRM: Xid (PCI:0000:3b:00): 119, pid='<unknown>', Timeout"},
 		},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -48,13 +50,65 @@ func TestParseKmsg(t *testing.T) {
 
 // A log that cannot be read is no log.
 func TestKernelLogIsNotThere(t *testing.T) {
-	if _, err := readKmsg(filepath.Join(t.TempDir(), "kmsg")); err == nil {
-		t.Error("no error")
+	if got := openKernelTail(filepath.Join(t.TempDir(), "kmsg"), machine(nil)).read(machine(nil)); got.Readable {
+		t.Error("readable, and not there")
 	}
-	if got := ReadKernelLog(machine(nil), at(0)); got.Readable {
+	file := filepath.Join(t.TempDir(), "kmsg")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tail := openKernelTail(file, machine(nil))
+	defer tail.close()
+	if got := tail.read(machine(nil)); got.Readable {
 		t.Error("readable without a clock")
 	}
-	_ = Machine{}.Log(time.Now()) // as this user may
+	m := NewMachine() // as this user may
+	m.Mark()
+	_ = m.Log()
+	m.Close()
+	if m.Log().Readable {
+		t.Error("readable after its close")
+	}
+}
+
+// What was logged before the mark is over, what is logged after it is read once.
+func TestKernelTail(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "kmsg")
+	write := func(text string) {
+		t.Helper()
+		f, err := os.OpenFile(file, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err = f.WriteString(text); err != nil {
+			t.Fatal(err)
+		}
+		if err = f.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	root := machine(map[string]string{"proc/uptime": "1000.5 2000.0\n"})
+	kill := func(pid string) string {
+		return "3,1,1000000000,-;Out of memory: Killed process " + pid + " (python3) total-vm:9kB, anon-rss:1024kB"
+	}
+	write(kill("1"))
+	tail := openKernelTail(file, root)
+	defer tail.close()
+	for _, pid := range []int{2, 3} {
+		write(kill(strconv.Itoa(pid)))
+		got := tail.read(root)
+		if !got.Readable || len(got.Kills) != 1 || got.Kills[0].PID != pid {
+			t.Errorf("%+v, want the kill of %d", got, pid)
+		}
+		if at := got.Kills[0].Time; time.Since(at) > time.Second {
+			t.Errorf("the kill was at %v", at)
+		}
+	}
+	write(kill("4"))
+	tail.mark()
+	if got := tail.read(root); !got.Readable || len(got.Kills) != 0 {
+		t.Errorf("%+v after a mark", got)
+	}
 }
 
 func TestCoreGlob(t *testing.T) {

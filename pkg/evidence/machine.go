@@ -4,21 +4,46 @@ import (
 	"bytes"
 	"io"
 	"os"
+	"sync"
 	"syscall"
 	"time"
 )
 
-// Machine reads the evidence of the machine that this process runs on. The zero value is ready.
-type Machine struct{}
+// Machine reads the evidence of the machine that this process runs on. Its methods may be called by many at once.
+type Machine struct {
+	mu  sync.Mutex
+	log *kernelTail
+}
+
+// NewMachine opens the machine's kernel log where this user may read it. Close it.
+func NewMachine() *Machine { return &Machine{log: openKernelTail("/dev/kmsg", os.DirFS("/"))} }
+
+// Close closes the kernel log.
+func (m *Machine) Close() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.log.close()
+}
 
 // Memory is [ReadMemory] of the machine.
-func (Machine) Memory() Memory { return ReadMemory(os.DirFS("/")) }
+func (*Machine) Memory() Memory { return ReadMemory(os.DirFS("/")) }
 
-// Log is [ReadKernelLog] of the machine.
-func (Machine) Log(since time.Time) KernelLog { return ReadKernelLog(os.DirFS("/"), since) }
+// Mark makes Log forget what the kernel has logged so far.
+func (m *Machine) Mark() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.log.mark()
+}
+
+// Log returns what the kernel has logged since the last Mark or Log.
+func (m *Machine) Log() KernelLog {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.log.read(os.DirFS("/"))
+}
 
 // Core is [Core] of a process that ran in this process' folder.
-func (Machine) Core(pid int, sig syscall.Signal, since time.Time) string {
+func (*Machine) Core(pid int, sig syscall.Signal, since time.Time) string {
 	dir, err := os.Getwd()
 	if err != nil {
 		dir = "/"

@@ -12,6 +12,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/evidence"
 	"github.com/elasticrun/elasticrun/pkg/procs"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
+	"github.com/elasticrun/elasticrun/pkg/report"
 )
 
 // by is a failure on strength of one piece of evidence.
@@ -140,7 +141,7 @@ func TestStoppedWorkerIsToBlame(t *testing.T) {
 	if root.LocalRank != 1 || root.Summary() != "ValueError: boom" || len(r.Failures) != 2 {
 		t.Errorf("root cause %+v of %d failures", root, len(r.Failures))
 	}
-	if f := b.rdzv.seen[len(b.rdzv.seen)-1].Failure; f == nil || !f.Stopped || f.LocalRank != 1 || f.Kind != "suspected" {
+	if f := b.rdzv.seen[len(b.rdzv.seen)-1].Failure; f == nil || !f.Stopped || f.OnlyStopped || f.LocalRank != 1 || f.Kind != "suspected" {
 		t.Errorf("told others of %+v", f)
 	}
 }
@@ -196,7 +197,10 @@ func TestStoppedWithoutFailure(t *testing.T) {
 		if !errors.Is(err, rdzv.ErrTimeout) || len(r.Failures) != 0 {
 			t.Errorf("%v, failures %+v", err, r.Failures)
 		}
-		if f := b.rdzv.seen[1].Failure; f == nil || !f.Stopped {
+		if past := b.agent.history.rounds[0]; past.End != report.EndStopped || past.Why != "a node came" || past.Failure == nil {
+			t.Errorf("the round was kept as %+v", past)
+		}
+		if f := b.rdzv.seen[1].Failure; f == nil || !f.Stopped || !f.OnlyStopped {
 			t.Errorf("told others of %+v", f)
 		}
 	})

@@ -37,7 +37,7 @@ func (h *history) last() *report.Round {
 // logDir notes where the log files of the current round are.
 func (h *history) logDir(path string) { h.last().LogDir = path }
 
-// end closes the current round, if it is open. f is this node's failure that ended it, or nil.
+// end closes the current round, if it is open. f is this node's likeliest failure, or nil.
 func (h *history) end(how, why string, f *Failure) {
 	r := h.last()
 	if r == nil || !r.Ended.IsZero() {
@@ -60,15 +60,19 @@ func (h *history) reopen() {
 
 // recordEnd closes the round that was ended for another one.
 func (a *Agent) recordEnd() {
+	var likeliest *Failure
 	if own := (RunResult{Failures: a.failures}).ordered(); len(own) > 0 {
-		a.history.end(report.EndFailure, own[0].Summary(), &own[0])
+		likeliest = &own[0]
+	}
+	if byThemselves(a.failures) != nil {
+		a.history.end(report.EndFailure, likeliest.Summary(), likeliest)
 		return
 	}
 	why := ""
 	if a.halt != nil {
 		why = a.halt.Why
 	}
-	a.history.end(report.EndStopped, why, nil)
+	a.history.end(report.EndStopped, why, likeliest)
 }
 
 // endOf says how a round ended that was ended by an error of the run.

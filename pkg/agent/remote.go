@@ -44,6 +44,7 @@ func likeliest(failures map[int]Failure) *rdzv.Failure {
 		return nil
 	}
 	f := all[0].forOthers(time.Now())
+	f.OnlyStopped = byThemselves(failures) == nil
 	return &f
 }
 

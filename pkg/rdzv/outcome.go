@@ -19,9 +19,11 @@ type Failure struct {
 	Grade int `json:"grade"`
 	// Age is how long ago the worker failed. It travels instead of a time because clocks differ.
 	Age time.Duration `json:"age"`
-	// Stopped says that the worker had shown an error, but was still running when it was told to stop: alone that is no failure of the job,
-	// unless it had written an error file.
+	// Stopped says that the worker had shown an error, but was still running when it was told to stop.
 	Stopped bool `json:"stopped,omitempty"`
+	// OnlyStopped says that no worker of its node has failed by itself: those that were told to stop may have caused a failure elsewhere, and
+	// alone they make none.
+	OnlyStopped bool `json:"only_stopped,omitempty"`
 	// Kind names the strongest evidence (package evidence), Summary tells it in one line.
 	Kind    string `json:"kind,omitempty"`
 	Summary string `json:"summary,omitempty"`

@@ -88,7 +88,7 @@ type Round struct {
 	Why string `json:"why,omitempty"`
 	// LogDir is the folder of its log files; empty for none.
 	LogDir string `json:"log_dir,omitempty"`
-	// Failure is the likeliest of this node's own; nil where none of its workers failed.
+	// Failure is the likeliest of this node's own, of workers that were stopped, too; nil where there is none.
 	Failure *Failure `json:"failure"`
 }
 

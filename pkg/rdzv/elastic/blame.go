@@ -33,14 +33,8 @@ func (b *blame) tell(now time.Duration, rank int, f rdzv.Failure) {
 		b.nodes = map[int]blamed{}
 	}
 	b.nodes[rank] = next
-	b.failed = b.failed || byItself(f)
+	b.failed = b.failed || !f.OnlyStopped
 }
-
-// byItself says that a worker has failed, and was not only stopped. One that has written an error file just before was failing.
-func byItself(f rdzv.Failure) bool { return !f.Stopped || f.Kind == errorFileKind }
-
-// errorFileKind is the Kind of failures of which an error file tells.
-const errorFileKind = "error_file"
 
 // outcome returns the likeliest cause, with its age as of now, and at most rdzv.MaxOthers of those that other nodes name, without their texts.
 func (b *blame) outcome(now time.Duration) (cause *rdzv.Failure, others []rdzv.Failure) {

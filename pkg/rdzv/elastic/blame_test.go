@@ -28,7 +28,7 @@ func TestBlameFindsTheCause(t *testing.T) {
 		{"a node finds that its failure is a victim's", []told{
 			{0, rdzv.Failure{Grade: 1}}, {1, rdzv.Failure{Grade: 2}}, {2, rdzv.Failure{Grade: 1}}, {0, rdzv.Failure{Grade: 3, Age: 3 * sec}},
 		}, 2},
-		{"one that was told to stop", []told{{0, rdzv.Failure{Grade: 3}}, {1, rdzv.Failure{Grade: 1, Stopped: true}}}, 1},
+		{"one that was told to stop", []told{{0, rdzv.Failure{Grade: 3}}, {1, rdzv.Failure{Grade: 1, OnlyStopped: true}}}, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var b blame
@@ -77,8 +77,12 @@ func TestBlameNamesOthers(t *testing.T) {
 	if b = (blame{}); b.failed {
 		t.Error("a failure of nobody")
 	}
-	b.tell(0, 1, rdzv.Failure{Stopped: true})
+	b.tell(0, 1, rdzv.Failure{OnlyStopped: true})
 	if b.failed {
 		t.Error("a worker that was stopped makes a failure")
+	}
+	b.tell(0, 1, rdzv.Failure{Stopped: true}) // all that a new leader may have seen
+	if !b.failed {
+		t.Error("a failure is none, since the likeliest to have caused it was stopped")
 	}
 }

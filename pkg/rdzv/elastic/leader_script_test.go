@@ -153,7 +153,7 @@ func (s *script) option(r *Report, word string) {
 	case "grade":
 		r.Failure.Grade = int(number)
 	case "shown":
-		r.Failure = &rdzv.Failure{Host: r.Node.Host, Grade: int(number), Stopped: true}
+		r.Failure = &rdzv.Failure{Host: r.Node.Host, Grade: int(number), OnlyStopped: true}
 	case "up":
 		r.Uptime = seconds
 	default:

@@ -100,7 +100,7 @@ func (l *leader) reportedPart(now time.Duration, s *seat, r Report) {
 	l.backdate(now, r.Uptime)
 	if r.Failure != nil && (!l.grown.set || now-r.Failure.Age < l.grown.at) {
 		l.blame.tell(now, s.rank, *r.Failure)
-		if byItself(*r.Failure) {
+		if !r.Failure.OnlyStopped {
 			l.disturb("a worker has failed on %s", host)
 		}
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"runtime"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/elasticrun/elasticrun/internal/config"
+	"github.com/elasticrun/elasticrun/pkg/agent"
 	"github.com/elasticrun/elasticrun/pkg/procs"
 )
 
@@ -19,15 +21,37 @@ var version = "dev"
 // subcommands are the words that name a command; they count as such only as the
 // first argument, so that a script may have any name.
 func subcommands() []*cobra.Command {
-	return []*cobra.Command{storeCommand(), simulateCommand(), logsCommand(), {
-		Use:   "version",
-		Short: "print the version",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintln(cmd.OutOrStdout(), versionLine())
-			return err
+	return []*cobra.Command{
+		subcommand("store", "serve a store of its own", config.StoreHelp, store),
+		subcommand("simulate", "try a large rendezvous on this machine", config.SimulateHelp, simulation),
+		subcommand("logs", "show the logs of a run", config.LogsHelp, logs),
+		{
+			Use:   "version",
+			Short: "print the version",
+			Args:  cobra.NoArgs,
+			RunE: func(cmd *cobra.Command, _ []string) error {
+				_, err := fmt.Fprintln(cmd.OutOrStdout(), versionLine())
+				return err
+			},
 		},
-	}}
+	}
+}
+
+// subcommand is a command whose flags are a table of internal/config, which parses them and writes the help. run returns config.ErrHelp
+// where help is all that was asked for.
+func subcommand(name, short string, help func() string, run func(args []string, stdout io.Writer) error) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: name, Short: short, DisableFlagParsing: true,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			err := run(args, cmd.OutOrStdout())
+			if errors.Is(err, config.ErrHelp) {
+				return cmd.Help()
+			}
+			return exitCode(fail(conclude(agent.RunResult{}, err)))
+		},
+	}
+	cmd.SetHelpFunc(func(cmd *cobra.Command, _ []string) { fmt.Fprint(cmd.OutOrStdout(), help()) })
+	return cmd
 }
 
 func versionLine() string {

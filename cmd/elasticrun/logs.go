@@ -9,40 +9,17 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/spf13/cobra"
-
 	"github.com/elasticrun/elasticrun/internal/config"
 	"github.com/elasticrun/elasticrun/internal/logview"
-	"github.com/elasticrun/elasticrun/pkg/agent"
 	"github.com/elasticrun/elasticrun/pkg/procs"
 )
 
-// logsCommand shows the logs of a run.
-func logsCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:                "logs",
-		Short:              "show the logs of a run",
-		DisableFlagParsing: true,
-		RunE:               func(cmd *cobra.Command, args []string) error { return exitCode(logs(args, cmd.OutOrStdout())) },
-	}
-	cmd.SetHelpFunc(func(cmd *cobra.Command, _ []string) { fmt.Fprint(cmd.OutOrStdout(), config.LogsHelp()) })
-	return cmd
-}
-
-// logs shows the logs that the arguments ask for and returns the exit code.
-func logs(args []string, stdout io.Writer) int {
+// logs shows the logs that the arguments ask for.
+func logs(args []string, stdout io.Writer) error {
 	cfg, err := config.LoadLogs(args)
-	switch {
-	case errors.Is(err, config.ErrHelp):
-		fmt.Fprint(stdout, config.LogsHelp())
-		return 0
-	case err != nil:
-		return usage(err)
+	if err != nil {
+		return err
 	}
-	return fail(conclude(agent.RunResult{}, showLogs(cfg, stdout)))
-}
-
-func showLogs(cfg *config.Logs, stdout io.Writer) error {
 	run, err := logview.Find(cfg.LogDir, cfg.Run)
 	if err != nil {
 		return &config.UsageError{Problem: err.Error()}

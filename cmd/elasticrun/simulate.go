@@ -3,37 +3,21 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
 	"syscall"
 
-	"github.com/spf13/cobra"
-
 	"github.com/elasticrun/elasticrun/internal/config"
 	"github.com/elasticrun/elasticrun/internal/simulate"
-	"github.com/elasticrun/elasticrun/pkg/agent"
 )
-
-// simulateCommand tries a large rendezvous on this machine.
-func simulateCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:                "simulate",
-		Short:              "try a large rendezvous on this machine",
-		DisableFlagParsing: true,
-		RunE:               func(cmd *cobra.Command, args []string) error { return exitCode(simulation(args, cmd.OutOrStdout())) },
-	}
-	cmd.SetHelpFunc(func(cmd *cobra.Command, _ []string) { fmt.Fprint(cmd.OutOrStdout(), config.SimulateHelp()) })
-	return cmd
-}
 
 // swarmWord begins the arguments of the agents' process.
 const swarmWord = "agents"
 
-// simulation runs a simulation and returns the exit code.
-func simulation(args []string, stdout io.Writer) int {
+// simulation runs a simulation.
+func simulation(args []string, stdout io.Writer) error {
 	isSwarm := len(args) > 0 && args[0] == swarmWord
 	flags := args
 	if isSwarm {
@@ -41,17 +25,13 @@ func simulation(args []string, stdout io.Writer) int {
 	}
 	cfg, err := config.LoadSimulate(flags)
 	switch {
-	case errors.Is(err, config.ErrHelp):
-		fmt.Fprint(stdout, config.SimulateHelp())
-		return 0
 	case err != nil:
-		return usage(err)
+		return err
 	case isSwarm:
-		err = simulateAgents(cfg)
+		return simulateAgents(cfg)
 	default:
-		err = simulateJob(cfg, append([]string{os.Args[0], "simulate", swarmWord}, flags...), stdout)
+		return simulateJob(cfg, append([]string{os.Args[0], "simulate", swarmWord}, flags...), stdout)
 	}
-	return fail(conclude(agent.RunResult{}, err))
 }
 
 // simulateAgents is the agents' process. It ends when the other one closes its stdin, whatever becomes of that.

@@ -11,47 +11,28 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
-	"github.com/spf13/cobra"
 
 	"github.com/elasticrun/elasticrun/internal/config"
-	"github.com/elasticrun/elasticrun/pkg/agent"
 	"github.com/elasticrun/elasticrun/pkg/kvstore"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
-
-// storeCommand is a store server of its own. Its flags are read by internal/config, as
-// the launcher's are.
-func storeCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:                "store",
-		Short:              "serve a store of its own",
-		DisableFlagParsing: true,
-		RunE:               func(cmd *cobra.Command, args []string) error { return exitCode(store(args, cmd.OutOrStdout())) },
-	}
-	cmd.SetHelpFunc(func(cmd *cobra.Command, _ []string) { fmt.Fprint(cmd.OutOrStdout(), config.StoreHelp()) })
-	return cmd
-}
 
 // storeSignals end the store: in order the first time, at once when one of them comes again.
 func storeSignals() []syscall.Signal {
 	return []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT}
 }
 
-// store runs a store server until a signal comes, and returns the exit code: 0 when it
+// store runs a store server until a signal comes, and returns nil when it
 // was told to stop and did so in order. A server has nothing else to succeed at, and init systems
-// and schedulers would take another code for a crash.
-func store(args []string, stdout io.Writer) int {
+// and schedulers would take another code than 0 for a crash.
+func store(args []string, stdout io.Writer) error {
 	cfg, err := config.LoadStore(args)
-	switch {
-	case errors.Is(err, config.ErrHelp):
-		fmt.Fprint(stdout, config.StoreHelp())
-		return 0
-	case err != nil:
-		return usage(err)
+	if err != nil {
+		return err
 	}
 	ctx, told := listen(storeSignals(), storeSignals(), cfg.Grace, nil)
 	defer told.stop()
-	return fail(conclude(agent.RunResult{}, serveStore(ctx, told.hurry, cfg, stdout)))
+	return serveStore(ctx, told.hurry, cfg, stdout)
 }
 
 // serveStore serves until ctx ends. It returns nil if it has stopped in order then, and the cause of ctx if hurry was

@@ -213,7 +213,7 @@ func (a *Agent) Run(ctx context.Context) (RunResult, error) {
 		a.opts.Rendezvous.Leave()
 		err = errors.Join(err, a.stop(ctx, a.ladder(ctx)))
 	}
-	a.drain(ctx, err == nil && result.State == Succeeded)
+	a.drain(ctx, err == nil && result.State == Succeeded, err)
 	if err != nil {
 		if a.state() != Unknown {
 			err = errors.Join(err, a.setState(endState(err)))

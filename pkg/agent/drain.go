@@ -2,7 +2,10 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"time"
+
+	"github.com/elasticrun/elasticrun/pkg/procs"
 )
 
 const (
@@ -14,6 +17,8 @@ const (
 	// drainPatience is how long it may take at the end of a job that has failed: somebody waits for its end. One who pages through the
 	// output of a job that has succeeded may take his time.
 	drainPatience = time.Minute
+	// partingBound is how long it may take where a process that does not die holds its streams open.
+	partingBound = 2 * time.Second
 )
 
 // settle waits for the output of workers that are gone, and leaves to awaitReader and drain what a slow console has not taken by then.
@@ -50,17 +55,23 @@ func (a *Agent) awaitReader(ctx context.Context) error {
 }
 
 // drain waits until the output of all workers is where it belongs, and gives up what the console does not take: a job that has
-// succeeded waits for its reader until somebody tells it to stop.
-func (a *Agent) drain(ctx context.Context, succeeded bool) {
+// succeeded waits for its reader until somebody tells it to stop. err is what the run ends with.
+func (a *Agent) drain(ctx context.Context, succeeded bool, err error) {
 	if a.unread == nil {
 		return
 	}
-	if !succeeded {
-		patient, cancel := context.WithTimeout(ctx, drainPatience)
-		defer cancel()
-		ctx = patient
+	var bounded context.Context
+	var cancel context.CancelFunc
+	if errors.As(err, new(*procs.StuckError)) {
+		bounded, cancel = context.WithTimeout(context.WithoutCancel(ctx), partingBound)
+	} else {
+		if !succeeded {
+			patient, cancel := context.WithTimeout(ctx, drainPatience)
+			defer cancel()
+			ctx = patient
+		}
+		bounded, cancel = withGrace(ctx, drainBound)
 	}
-	bounded, cancel := withGrace(ctx, drainBound)
 	defer cancel()
 	a.drained(a.unread.Drain(bounded))
 	a.unread = nil

@@ -52,6 +52,7 @@ func (a *Agent) stop(ctx context.Context, l procs.Ladder) error {
 		a.halt = came
 	}
 	if err != nil {
+		a.unread = p // of those that did end it is complete, or will be in a moment
 		return errors.Join(err, a.setState(Unknown))
 	}
 	a.settle(ctx, p)

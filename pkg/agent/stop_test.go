@@ -230,8 +230,20 @@ func TestLeaveComesFirst(t *testing.T) {
 		}
 	})
 	t.Run("a process does not die", func(t *testing.T) {
-		b := newBench(t, WorkerSpec{MaxRestarts: 3}, func(g *fakeGroup) { g.stopErr = stuck; g.exit(procs.Exit{LocalRank: 1, Code: 5}) })
+		drained := 0
+		b := newBench(t, WorkerSpec{MaxRestarts: 3}, func(g *fakeGroup) {
+			g.stopErr = stuck
+			g.onDrain = func(ctx context.Context) {
+				if by, bounded := ctx.Deadline(); bounded && time.Until(by) <= partingBound {
+					drained++
+				}
+			}
+			g.exit(procs.Exit{LocalRank: 1, Code: 5})
+		})
 		r, err := b.agent.Run(t.Context())
+		if drained != 1 {
+			t.Errorf("the others' output was waited for %d times", drained)
+		}
 		if root, ok := r.RootCause(); !errors.Is(err, stuck) || !ok || root.Exit.Code != 5 || b.state() != Unknown {
 			t.Errorf("result %+v, %v", r, err)
 		}

@@ -2,12 +2,11 @@ package evidence
 
 import (
 	"bytes"
-	"regexp"
 	"strings"
 )
 
 // peerErrors matches what gloo, NCCL and the store say in a process whose peer has gone.
-var peerErrors = regexp.MustCompile(`(?i)(closed|reset) by (remote )?peer|connection (refused|was likely closed)|broken pipe|` +
+var peerErrors = lazily(`(?i)(closed|reset) by (remote )?peer|connection (refused|was likely closed)|broken pipe|` +
 	`nccl ?remote ?error|remote (error|process exited)|got 0 bytes|recvValue failed|` +
 	`(socket|operation) timeout|client socket has timed out|wait timeout after|timed out after .* waiting for clients|` +
 	`timed out waiting \d+ ?ms for|timeout caused pair closure|failed to pass monitoredBarrier|connectFullMesh failed|` +
@@ -15,17 +14,17 @@ var peerErrors = regexp.MustCompile(`(?i)(closed|reset) by (remote )?peer|connec
 	`(No route to host|Network is unreachable|got completion (from peer|with status))`)
 
 // PeerError reports whether a message only says that a peer is gone.
-func PeerError(message string) bool { return peerErrors.MatchString(message) }
+func PeerError(message string) bool { return peerErrors().MatchString(message) }
 
 // interrupts are the exceptions by which Python reacts to a signal, or ends in order. They are no faults.
-var interrupts = regexp.MustCompile(`^([\w.]*\.)?(KeyboardInterrupt|SystemExit|GeneratorExit|SignalException)\b`)
+var interrupts = lazily(`^([\w.]*\.)?(KeyboardInterrupt|SystemExit|GeneratorExit|SignalException)\b`)
 
 // Interrupted reports whether a message, "<Type>: <text>", tells of a reaction to a signal.
-func Interrupted(message string) bool { return interrupts.MatchString(message) }
+func Interrupted(message string) bool { return interrupts().MatchString(message) }
 
 var (
-	gpuErrors  = regexp.MustCompile(`CUDA error|HIP error|(CUDA|HIP) out of memory|OutOfMemoryError|cuDNN error|CUDNN_STATUS_|CUBLAS_STATUS_|device-side assert`)
-	ncclErrors = regexp.MustCompile(`NCCL error|RCCL error|nccl[A-Z]\w*(Error|Usage|Argument)|DistBackendError`)
+	gpuErrors  = lazily(`CUDA error|HIP error|(CUDA|HIP) out of memory|OutOfMemoryError|cuDNN error|CUDNN_STATUS_|CUBLAS_STATUS_|device-side assert`)
+	ncclErrors = lazily(`NCCL error|RCCL error|nccl[A-Z]\w*(Error|Usage|Argument)|DistBackendError`)
 )
 
 // exceptionKind says what a Python exception is evidence of. more is what follows the first line of its message; false says
@@ -34,11 +33,11 @@ func exceptionKind(message, more string) (Kind, bool) {
 	switch {
 	case Interrupted(message):
 		return "", false
-	case gpuErrors.MatchString(message):
+	case gpuErrors().MatchString(message):
 		return CUDA, true
 	case PeerError(message):
 		return PeerLost, true
-	case ncclErrors.MatchString(message):
+	case ncclErrors().MatchString(message):
 		if PeerError(more) {
 			return PeerLost, true
 		}
@@ -68,12 +67,12 @@ const tracebackHeader = "Traceback (most recent call last):"
 
 var (
 	// ownWords are from C++ code whose errors are about its peers: a log line of the user's own program is not.
-	ownWords   = regexp.MustCompile(`what\(\)|gloo|\[c10d\]|ProcessGroup|NCCL WARN`)
-	warning    = regexp.MustCompile(`\[[WI]\d{4} |\[[WI] \w+\.cpp|retrying`)
-	ncclFault  = regexp.MustCompile(`NCCL WARN.*Cuda failure`)
-	xidLine    = regexp.MustCompile(`NVRM: Xid \(`)
-	gpuAssert  = regexp.MustCompile("block: \\[.*Assertion `")
-	otherFatal = regexp.MustCompile(`Fatal Python error: (Aborted|Segmentation fault|Bus error|Illegal instruction|Floating)`)
+	ownWords   = lazily(`what\(\)|gloo|\[c10d\]|ProcessGroup|NCCL WARN`)
+	warning    = lazily(`\[[WI]\d{4} |\[[WI] \w+\.cpp|retrying`)
+	ncclFault  = lazily(`NCCL WARN.*Cuda failure`)
+	xidLine    = lazily(`NVRM: Xid \(`)
+	gpuAssert  = lazily("block: \\[.*Assertion `")
+	otherFatal = lazily(`Fatal Python error: (Aborted|Segmentation fault|Bus error|Illegal instruction|Floating)`)
 )
 
 // lineKind says what a line outside of a traceback is evidence of; false for nothing.
@@ -81,21 +80,21 @@ func lineKind(line []byte) (Kind, bool) {
 	switch {
 	case bytes.Contains(line, []byte("NCCL INFO")), bytes.Contains(line, []byte("NCCL TRACE")): // there may be floods of them
 		return "", false
-	case warning.Match(line):
+	case warning().Match(line):
 		return "", false
-	case xidLine.Match(line):
+	case xidLine().Match(line):
 		return Xid, true
-	case gpuAssert.Match(line), gpuErrors.Match(line), ncclFault.Match(line):
+	case gpuAssert().Match(line), gpuErrors().Match(line), ncclFault().Match(line):
 		return CUDA, true
 	case bytes.Contains(line, []byte("Fatal Python error")):
-		return Exception, !otherFatal.Match(line) // those are told by the signal, and may follow from a peer's end
-	case !ownWords.Match(line):
+		return Exception, !otherFatal().Match(line) // those are told by the signal, and may follow from a peer's end
+	case !ownWords().Match(line):
 		return "", false
-	case peerErrors.Match(line):
+	case peerErrors().Match(line):
 		return PeerLost, true
 	case bytes.Contains(line, []byte("NCCL WARN")): // most are harmless
 		return "", false
-	case ncclErrors.Match(line):
+	case ncclErrors().Match(line):
 		return NCCL, true
 	}
 	return "", false

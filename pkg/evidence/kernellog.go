@@ -7,7 +7,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -140,9 +139,9 @@ func (t *kernelTail) records() (records []string, err error) {
 }
 
 var (
-	killedLine = regexp.MustCompile(`(Memory cgroup out|Out) of memory: Killed process (\d+) \((.*)\)[^()]*anon-rss:(\d+)kB(?:, file-rss:(\d+)kB)?(?:, shmem-rss:(\d+)kB)?`)
-	nvrmLine   = regexp.MustCompile(`NVRM: Xid \([^)]*\): .*`)
-	xidPID     = regexp.MustCompile(`pid='?(\d+)`)
+	killedLine = lazily(`(Memory cgroup out|Out) of memory: Killed process (\d+) \((.*)\)[^()]*anon-rss:(\d+)kB(?:, file-rss:(\d+)kB)?(?:, shmem-rss:(\d+)kB)?`)
+	nvrmLine   = lazily(`NVRM: Xid \([^)]*\): .*`)
+	xidPID     = lazily(`pid='?(\d+)`)
 )
 
 // parseKmsg reads records of /dev/kmsg, "priority,sequence,microseconds,flags;text", that were written between since and until. boot is when the
@@ -166,7 +165,7 @@ func parseKmsg(records []string, boot, since, until time.Time) KernelLog {
 			at = until
 		}
 		text, _, _ = strings.Cut(text, "\n")
-		if m := killedLine.FindStringSubmatch(text); m != nil {
+		if m := killedLine().FindStringSubmatch(text); m != nil {
 			k := OOMKill{Time: at, Name: m[3], Cgroup: m[1] != "Out"}
 			k.PID, _ = strconv.Atoi(m[2])
 			for _, kib := range m[4:] {
@@ -174,9 +173,9 @@ func parseKmsg(records []string, boot, since, until time.Time) KernelLog {
 				k.RSS += n << 10
 			}
 			out.Kills = append(out.Kills, k)
-		} else if line := nvrmLine.FindString(text); line != "" {
+		} else if line := nvrmLine().FindString(text); line != "" {
 			x := XidEvent{Time: at, Text: tidy(line)}
-			if m := xidPID.FindStringSubmatch(line); m != nil {
+			if m := xidPID().FindStringSubmatch(line); m != nil {
 				x.PID, _ = strconv.Atoi(m[1])
 			}
 			out.Xids = append(out.Xids, x)

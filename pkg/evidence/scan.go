@@ -2,7 +2,6 @@ package evidence
 
 import (
 	"bytes"
-	"regexp"
 	"slices"
 	"sync"
 	"time"
@@ -151,14 +150,14 @@ func lineEnd(p []byte) int {
 // Python and pytest colour what they write where they are told to, by control sequences.
 const escape = 0x1b
 
-var colours = regexp.MustCompile(`\x1b\[[0-9;]*[mK]`)
+var colours = lazily(`\x1b\[[0-9;]*[mK]`)
 
 // take judges one line.
 func (s *scan) take(line []byte, at time.Time) {
 	skipped := s.skipped
 	s.skipped = false
 	if bytes.IndexByte(line, escape) >= 0 {
-		line = colours.ReplaceAll(line, nil)
+		line = colours().ReplaceAll(line, nil)
 	}
 	if bytes.Contains(line, []byte(tracebackHeader)) {
 		s.header(line, at, skipped)

@@ -1,7 +1,6 @@
 package evidence
 
 import (
-	"regexp"
 	"strings"
 	"time"
 )
@@ -37,9 +36,9 @@ type exception struct {
 }
 
 var (
-	exceptionLine = regexp.MustCompile(`^([A-Za-z_][\w.]*)(: |:?$)`)
-	groupMargin   = regexp.MustCompile(`^ *[|+][-+]*( |$)`)
-	chainMark     = regexp.MustCompile(`^(During handling of the above exception|The above exception was the direct cause)`)
+	exceptionLine = lazily(`^([A-Za-z_][\w.]*)(: |:?$)`)
+	groupMargin   = lazily(`^ *[|+][-+]*( |$)`)
+	chainMark     = lazily(`^(During handling of the above exception|The above exception was the direct cause)`)
 )
 
 // begin takes a line with a header; false if it does not belong to the chain.
@@ -63,10 +62,10 @@ func (t *traceback) add(line string) bool {
 	t.lines++
 	line = strings.TrimPrefix(line, t.prefix)
 	if t.group {
-		line = groupMargin.ReplaceAllString(line, "")
+		line = groupMargin().ReplaceAllString(line, "")
 	}
 	if !t.inside {
-		if chainMark.MatchString(line) {
+		if chainMark().MatchString(line) {
 			t.linked = true
 		}
 		for _, e := range []*exception{&t.first, &t.last} {
@@ -92,7 +91,7 @@ func (t *traceback) add(line string) bool {
 
 // isException tells the line with the exception from source code and from what other threads write in between, as "WARNING: ...".
 func isException(line string) bool {
-	m := exceptionLine.FindStringSubmatch(line)
+	m := exceptionLine().FindStringSubmatch(line)
 	return m != nil && m[1] != strings.ToUpper(m[1])
 }
 

@@ -28,10 +28,15 @@ func run(args []string) int {
 		return exitUsage
 	}
 	defer lifeline.Close()
-	if part != procs.PartAgent && !isSubcommand(args) && procs.CanGuard() {
-		code := guard(lifeline)
-		lifeline.Announce(code)
-		return code
+	if part != procs.PartAgent && !isSubcommand(args) {
+		if code, done := spread(args); done {
+			return code
+		}
+		if procs.CanGuard() {
+			code := guard(lifeline)
+			lifeline.Announce(code)
+			return code
+		}
 	}
 	if part == procs.PartAgent {
 		procs.NameProcess("erun-agent")

@@ -37,6 +37,7 @@ func prepare(ctx context.Context, cfg *config.Config, lifeline *procs.Lifeline, 
 	if p.spec, err = workerSpec(ctx, cfg); err != nil {
 		return nil, err
 	}
+	lookUpNode(ctx, cfg, log)
 	if p.meeting, err = rendezvous(ctx, cfg, lifeline, log); err != nil {
 		return nil, err
 	}
@@ -52,6 +53,7 @@ func prepare(ctx context.Context, cfg *config.Config, lifeline *procs.Lifeline, 
 	for _, w := range cfg.Warnings {
 		log.Warn().Msg(w)
 	}
+	tellInferred(cfg, log)
 	p.env, p.gpus = environment(cfg, log), topology.FindComputeApps(topology.GPUOptions{})
 	p.announceLogs(cfg, log)
 	p.machine = evidence.NewMachine()
@@ -129,7 +131,8 @@ func environment(cfg *config.Config, log zerolog.Logger) []string {
 			agent.OMPThreadsEnv, cfg.NprocPerNode)
 	}
 	env = slices.DeleteFunc(slices.Clone(env), func(kv string) bool { return strings.HasPrefix(kv, config.SecretEnv+"=") })
-	return append(env, "TORCHELASTIC_SIGNALS_TO_HANDLE="+cfg.SignalNames)
+	env = append(env, "TORCHELASTIC_SIGNALS_TO_HANDLE="+cfg.SignalNames)
+	return append(env, scheduled(cfg)...)
 }
 
 // workerSpec resolves what to execute and where.

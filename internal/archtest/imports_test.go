@@ -27,7 +27,7 @@ type rule struct {
 var rules = map[string]rule{
 	"cmd/elasticrun": {
 		ours: []string{
-			"internal/config", "internal/logview", "internal/simulate", "internal/topology",
+			"internal/config", "internal/logview", "internal/scheduler", "internal/simulate", "internal/topology",
 			"pkg/agent", "pkg/rdzv", "pkg/rdzv/elastic", "pkg/coord", "pkg/coord/etcd", "pkg/kvstore", "pkg/procs", "pkg/events", "pkg/evidence", "pkg/report",
 		},
 		theirs: []string{"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/rs/zerolog", "golang.org/x/sys", "golang.org/x/term"},
@@ -39,7 +39,7 @@ var rules = map[string]rule{
 		why:    "a benchmark needs the store and the machine, and is a program of its own",
 	},
 	"internal/config": {
-		ours:   []string{"internal/topology", "pkg/procs", "pkg/rdzv"},
+		ours:   []string{"internal/scheduler", "internal/topology", "pkg/procs", "pkg/rdzv"},
 		theirs: []string{"github.com/spf13/viper", "github.com/spf13/pflag", "github.com/rs/zerolog", "golang.org/x/sys"},
 		why:    "configuration becomes values of the packages it configures: signals, log levels, addresses",
 	},
@@ -48,6 +48,7 @@ var rules = map[string]rule{
 		theirs: []string{"github.com/fsnotify/fsnotify"},
 		why:    "logs are read without knowing flags and jobs; their form is that of the package that writes them",
 	},
+	"internal/scheduler": {why: "it says what the surroundings know, and not what is made of it"},
 	"internal/simulate": {
 		ours:   []string{"pkg/coord", "pkg/rdzv", "pkg/rdzv/elastic"},
 		theirs: []string{"github.com/rs/zerolog"},

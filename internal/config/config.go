@@ -89,6 +89,18 @@ type Config struct {
 	// LogLevel is the lowest level of the launcher's own log that is written.
 	LogLevel zerolog.Level
 
+	// Scheduler is what the surroundings were recognized as: slurm, kubernetes, openmpi, pmi, plain; empty for none.
+	Scheduler string
+	// Inferred are the settings that the surroundings gave; they are in Settings too.
+	Inferred []Setting
+	// Deadline is when the scheduler ends the job; zero where it is not known.
+	Deadline time.Time
+	// Attempt is how often the scheduler has started the job again.
+	Attempt int
+	// Launch is the command by which this process has to replace itself, since it starts this program on each
+	// node of the job; nil for a process that is an agent.
+	Launch []string
+
 	// ConfigFile is the config file that was read; empty if there was none.
 	ConfigFile string
 	// Settings are the raw values, without passwords, and where each came from, in the table's order.

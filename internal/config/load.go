@@ -13,6 +13,8 @@ import (
 
 	"github.com/spf13/pflag"
 	"github.com/spf13/viper"
+
+	"github.com/elasticrun/elasticrun/internal/scheduler"
 )
 
 // FileName is the config file that is looked for in the working directory and,
@@ -33,12 +35,25 @@ func Load(args []string, counter Counter) (*Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := resolve(line.command, settings, surroundings{counter, newRunID, os.LookupEnv, readSecret})
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("find this program: %w", err)
+	}
+	c, err := resolve(line.command, settings, surroundings{
+		Counter: counter, newID: newRunID, env: os.LookupEnv, host: thisHost(), self: append([]string{self}, args...), secret: readSecret,
+	})
 	if err != nil {
 		return nil, err
 	}
 	c.ConfigFile = file
 	return c, nil
+}
+
+// thisHost reads what schedulers are recognized by. What cannot be read is not there.
+func thisHost() scheduler.Host {
+	name, _ := os.Hostname()
+	hosts, _ := os.ReadFile("/etc/hosts")
+	return scheduler.Host{Name: name, Hosts: string(hosts)}
 }
 
 // NewFlagSet returns the table as pflag flags: text for everything but the

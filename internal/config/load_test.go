@@ -25,7 +25,8 @@ func (m machine) GPUs() (int, error) { return m.gpus, m.err }
 // away every variable that the table knows.
 func clean(t *testing.T) {
 	t.Helper()
-	names := []string{SecretEnv, "SLURM_NODEID", "SLURM_STEP_ID", "SLURM_STEP_NUM_NODES", "JOB_COMPLETION_INDEX"}
+	names := []string{SecretEnv, workerEnv}
+	names = append(names, schedulerVariables()...)
 	for _, f := range Flags() {
 		names = append(names, f.Env...)
 	}
@@ -184,10 +185,10 @@ func TestBadInput(t *testing.T) {
 		{line: "--nnodes=0 s.py", want: "--nnodes=0: must be N or MIN:MAX, each a whole number between 1 and 1048576"},
 		{line: "--nnodes=a:b s.py", want: "--nnodes=a:b: must be N or MIN:MAX, each a whole number between 1 and 1048576"},
 		{line: "--nnodes=1:2:3 s.py", want: "--nnodes=1:2:3: must be N or MIN:MAX, each a whole number between 1 and 1048576"},
-		{line: "--nnodes=2 s.py", want: "--nnodes=2: " + noEndpoint("c10d")},
-		{line: "--nnodes=1:2 s.py", env: "MASTER_ADDR=10.0.0.1", want: "--nnodes=1:2: " + noEndpoint("c10d")},
-		{line: "--rdzv-backend=etcd --rdzv-id=a s.py", env: "PET_NNODES=2", want: "PET_NNODES=2: " + noEndpoint("etcd")},
-		{line: "--nnodes=2 s.py", env: "PET_RDZV_ENDPOINT=", want: "--nnodes=2: " + noEndpoint("c10d")},
+		{line: "--nnodes=2 s.py", want: "--nnodes=2: " + noEndpoint("c10d", "")},
+		{line: "--nnodes=1:2 s.py", env: "MASTER_PORT=29500", want: "--nnodes=1:2: " + noEndpoint("c10d", "")},
+		{line: "--rdzv-backend=etcd --rdzv-id=a s.py", env: "PET_NNODES=2", want: "PET_NNODES=2: " + noEndpoint("etcd", "")},
+		{line: "--nnodes=2 s.py", env: "PET_RDZV_ENDPOINT=", want: "--nnodes=2: " + noEndpoint("c10d", "")},
 
 		{line: "s.py", env: "PET_RDZV_SECRET=", want: "PET_RDZV_SECRET: holds no secret: it is empty; unset it to have none"},
 		{line: "s.py", env: "ELASTICRUN_RDZV_SECRET_FILE=gone", want: "ELASTICRUN_RDZV_SECRET_FILE=gone: cannot be read: no such file or directory"},
@@ -363,4 +364,18 @@ func TestSwitchInEnvironment(t *testing.T) {
 			t.Errorf("PET_MODULE=%q: got %+v, %v, want module %v", value, c, err, want)
 		}
 	}
+}
+
+// schedulerVariables are those of the environment by which a scheduler could be found.
+func schedulerVariables() []string {
+	var names []string
+	for _, v := range os.Environ() {
+		name, _, _ := strings.Cut(v, "=")
+		for _, prefix := range []string{"SLURM", "KUBERNETES_", "JOB_COMPLETION_", "OMPI_", "PMI", "MPI_", "MASTER_"} {
+			if strings.HasPrefix(name, prefix) {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
 }

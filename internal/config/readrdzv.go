@@ -6,13 +6,14 @@ import (
 	"net/netip"
 	"strings"
 
+	"github.com/elasticrun/elasticrun/internal/scheduler"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
-func (c *Config) readRendezvous(r *reader, from surroundings) {
+func (c *Config) readRendezvous(r *reader, from surroundings, facts scheduler.Facts) {
 	c.Standalone = r.flag("standalone")
 	in := readRendezvousFlags(r, c.MaxNodes)
-	in.Standalone = c.Standalone
+	in.Standalone, in.NoEndpoint = c.Standalone, facts.NoEndpoint
 	items := read(r, "rdzv-conf", parseConf)
 	v := &c.Rendezvous
 	v.WorkerStorePorts = read(r, "worker-store-port", parsePortRange)
@@ -26,11 +27,16 @@ func (c *Config) readRendezvous(r *reader, from surroundings) {
 	c.RunID = out.RunID
 	v.Backend, v.Endpoint, v.Endpoints = out.Backend, out.Endpoint, endpoints
 	v.MasterAddr, v.MasterPort, v.LocalAddr = out.MasterAddr, out.MasterPort, in.LocalAddr
-	if out.Backend == rdzv.BackendStatic {
+	switch {
+	case out.Backend == rdzv.BackendStatic:
 		v.Endpoints = []HostPort{{out.MasterAddr, out.MasterPort}}
+	case out.Backend == rdzv.BackendC10d && in.MaxNodes > 1:
+		v.Ports = candidatePorts(r, endpoints[0].Port, facts.PortKey)
+		v.Endpoints[0].Port = v.Ports[0]
 	}
 	c.readConf(r, items, from)
-	c.readHint(r, from.env)
+	c.readHint(r)
+	v.Expected = expectedNodes(c.MinNodes, c.MaxNodes, facts.Nodes)
 	c.checkRendezvous(r, in, out)
 }
 
@@ -45,7 +51,7 @@ func readRendezvousFlags(r *reader, maxNodes int) rendezvousFlags {
 		NodeRankGiven: r.given("node-rank"),
 		LocalAddr:     readHost(r, "local-addr"),
 	}
-	if r.given("master-port") {
+	if r.given("master-port") || r.inferred("master-port") {
 		in.MasterPort = read(r, "master-port", between(0, 65535))
 	}
 	if r.given("rdzv-id") && strings.TrimSpace(in.RunID) == "" || strings.Contains(in.RunID, "/") {
@@ -82,7 +88,7 @@ func checkEndpoint(r *reader, in rendezvousFlags) []HostPort {
 	case in.Standalone || backend == rdzv.BackendC10d && in.Endpoint == "" && in.MaxNodes == 1:
 		return []HostPort{{"localhost", 0}}
 	case in.Endpoint == "" && backend != rdzv.BackendStatic && in.MaxNodes > 1:
-		r.fail("nnodes", noEndpoint(backend))
+		r.fail("nnodes", noEndpoint(backend, in.NoEndpoint))
 		return nil
 	case in.Endpoint == "":
 		return nil
@@ -113,13 +119,17 @@ func checkEndpoint(r *reader, in rendezvousFlags) []HostPort {
 	return found
 }
 
-func noEndpoint(backend string) string {
-	where := "the host name or address of one node, the same on all of them"
-	if backend == rdzv.BackendEtcd {
-		where = "where etcd is"
+// noEndpoint says what a job of several nodes lacks; here is what the surroundings say of it, or nothing.
+func noEndpoint(backend, here string) string {
+	const need = "several nodes must be told where to meet: "
+	const give = "give --rdzv-endpoint=HOST[:PORT] (or PET_RDZV_ENDPOINT, or rdzv-endpoint in the config file), "
+	switch {
+	case backend == rdzv.BackendEtcd:
+		return need + give + "where etcd is"
+	case here != "":
+		return need + here
 	}
-	return "several nodes must be told where to meet: give --rdzv-endpoint=HOST[:PORT] (or PET_RDZV_ENDPOINT, or " +
-		"rdzv-endpoint in the config file), " + where + "; MASTER_ADDR is not read"
+	return need + give + "the host name or address of one node, the same on all of them; or MASTER_ADDR in the environment"
 }
 
 // readConf takes in --rdzv-conf.
@@ -144,29 +154,22 @@ func (c *Config) readConf(r *reader, items []confItem, from surroundings) {
 	}
 }
 
-// readHint finds out which rank this node was given and how many are to come.
-func (c *Config) readHint(r *reader, env lookup) {
+// readHint finds out which rank this node was given.
+func (c *Config) readHint(r *reader) {
 	v := &c.Rendezvous
 	v.Hint = -1
-	variable := ""
 	rank := read(r, "node-rank", between(0, maxNodes))
-	switch {
-	case r.given("node-rank"):
+	if r.given("node-rank") || r.inferred("node-rank") {
 		v.Hint = rank
-	case c.MaxNodes > 1:
-		v.Hint, variable = env.nodeHint()
 	}
 	static := v.Backend == rdzv.BackendStatic
 	switch {
 	case static && c.MaxNodes > 1 && v.Hint < 0:
 		r.fail("nnodes", "the static backend must be told the rank of each node: give --node-rank, from 0 on "+
-			"(it may also be in SLURM_NODEID or JOB_COMPLETION_INDEX)")
-	case static && v.Hint >= c.MaxNodes && variable != "" && r.err == nil:
-		r.err = &UsageError{
-			Where: fmt.Sprintf("%s=%d", variable, v.Hint),
-			Problem: fmt.Sprintf("as --node-rank is not given this is the node's rank, which must be below the number of nodes, %d",
-				c.MaxNodes),
-		}
+			"(a scheduler may say it too: SLURM_NODEID, JOB_COMPLETION_INDEX)")
+	case static && v.Hint >= c.MaxNodes && r.inferred("node-rank"):
+		r.fail("node-rank", fmt.Sprintf("as --node-rank is not given this is the node's rank, which must be below the number of nodes, %d",
+			c.MaxNodes))
 	case static && v.Hint >= c.MaxNodes:
 		r.fail("node-rank", fmt.Sprintf("must be below the number of nodes, %d", c.MaxNodes))
 	case static && c.MinNodes < c.MaxNodes:
@@ -175,7 +178,6 @@ func (c *Config) readHint(r *reader, env lookup) {
 	case c.MaxNodes == 1 && v.Hint > 0:
 		r.warn("node-rank", "has no effect: the number of nodes is 1")
 	}
-	v.Expected = env.expectedNodes(c.MinNodes, c.MaxNodes)
 }
 
 // checkRendezvous refuses what contradicts the chosen backend and warns about

@@ -12,6 +12,9 @@ type Rendezvous struct {
 	// Endpoints are the same, read, with the backend's own port where none was given: several with etcd, else one. Nil
 	// for backends that are not known here, and with etcd on one node where none was given.
 	Endpoints []HostPort
+	// Ports are the ports that the store of c10d may have on several nodes, first choice first: one where it was given or is the
+	// backend's own. The first is that of Endpoints.
+	Ports []int
 	// Conf holds --rdzv-conf by the names that were given. For backends that are known here all of it is in the fields
 	// below too, and passwords only there.
 	Conf map[string]string

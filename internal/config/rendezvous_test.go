@@ -86,7 +86,7 @@ func TestEndpoints(t *testing.T) {
 }
 
 func TestRendezvousRefuses(t *testing.T) {
-	const staticRank = "the static backend must be told the rank of each node: give --node-rank, from 0 on (it may also be in SLURM_NODEID or JOB_COMPLETION_INDEX)"
+	const staticRank = "the static backend must be told the rank of each node: give --node-rank, from 0 on (a scheduler may say it too: SLURM_NODEID, JOB_COMPLETION_INDEX)"
 	const ownID = "the etcd backend needs a run id of the job's own, as other jobs may use the same etcd: give --rdzv-id=ID, the same on all nodes"
 	tests := []struct {
 		args []string
@@ -94,7 +94,7 @@ func TestRendezvousRefuses(t *testing.T) {
 		want string
 	}{
 		{[]string{"--nnodes=2", "--standalone"}, nil, "--nnodes=2: --standalone runs on one node"},
-		{[]string{"--nnodes=2"}, vars{"MASTER_ADDR": "h"}, "--nnodes=2: " + noEndpoint("c10d")},
+		{[]string{"--nnodes=2"}, vars{"MASTER_PORT": "1"}, "--nnodes=2: " + noEndpoint("c10d", "")},
 		{[]string{"--nnodes=2", "--rdzv-endpoint=h:0"}, nil, "--rdzv-endpoint=h:0: several nodes need a port that they all know"},
 		{[]string{"--nnodes=2", "--rdzv-endpoint=h,i"}, nil, `--rdzv-endpoint=h,i: "h,i" is not a host name or an address`},
 		{[]string{"--nnodes=2", "--rdzv-endpoint=0.0.0.0"}, nil, "--rdzv-endpoint=0.0.0.0: 0.0.0.0 is no address that other nodes could reach: name one of this machine's, or a host"},
@@ -102,7 +102,7 @@ func TestRendezvousRefuses(t *testing.T) {
 		{[]string{"--nnodes=2", "--node-rank=0", "--master-port=0"}, nil, "--master-port=0: several nodes need a port that they all know"},
 		{[]string{"--nnodes=2", "--node-rank=0", "--master-addr=0.0.0.0"}, nil, "--master-addr=0.0.0.0: is no address that other nodes could reach"},
 		{[]string{"--nnodes=2", "--master-addr=m"}, nil, "--nnodes=2: " + staticRank},
-		{[]string{"--nnodes=2", "--master-addr=m"}, vars{"SLURM_NODEID": "x"}, "--nnodes=2: " + staticRank},
+		{[]string{"--nnodes=2", "--master-addr=m"}, vars{"SLURM_NODEID": "x"}, "SLURM_NODEID=x: must be a whole number between 0 and 1048576; or give what would follow from it: --nnodes, --rdzv-endpoint and --node-rank"},
 		{[]string{"--nnodes=2", "--master-addr=m"}, vars{"SLURM_NODEID": "2"}, "SLURM_NODEID=2: as --node-rank is not given this is the node's rank, which must be below the number of nodes, 2"},
 		{[]string{"--nnodes=2", "--master-addr=m", "--node-rank=2"}, vars{"SLURM_NODEID": "0"}, "--node-rank=2: must be below the number of nodes, 2"},
 		{[]string{"--nnodes=2", "--rdzv-backend=etcd", "--rdzv-endpoint=h"}, nil, "--rdzv-id: " + ownID},
@@ -133,6 +133,7 @@ func TestSeveralNodes(t *testing.T) {
 	want := defaults()
 	want.Script, want.RunID, want.MinNodes, want.MaxNodes = "s.py", "job", 2, 4
 	v := &want.Rendezvous
+	v.Ports = []int{29400}
 	v.Endpoint, v.Endpoints, v.MasterAddr, v.LocalAddr = "node0", []HostPort{{"node0", 29400}}, "", "10.0.0.7"
 	v.Expected, v.WorkerStorePorts = 0, PortRange{29500, 29510}
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(Config{}, "Settings"), cmpopts.EquateEmpty(), cmp.AllowUnexported(ExitCodeMap{})); diff != "" {
@@ -153,14 +154,14 @@ func TestScheduler(t *testing.T) {
 		{"Slurm's step, older", "2:8", vars{"SLURM_STEP_ID": "0", "SLURM_NNODES": "5", "SLURM_NODEID": "4"}, 4, 5},
 		{"Slurm's job", "2:8", vars{"SLURM_STEP_ID": "1", "SLURM_JOB_NUM_NODES": "6", "SLURM_NNODES": "5"}, -1, 6},
 		{"Slurm's batch script", "2:8", vars{"SLURM_JOB_NUM_NODES": "6", "SLURM_NODEID": "0"}, 0, 0},
-		{"fewer than the minimum", "2:4", vars{"SLURM_STEP_NUM_NODES": "1"}, -1, 2},
-		{"more than the maximum", "2:4", vars{"SLURM_STEP_NUM_NODES": "100"}, -1, 4},
-		{"a number of nodes goes before Slurm's", "3", vars{"SLURM_STEP_NUM_NODES": "2"}, -1, 3},
-		{"no numbers", "2:4", vars{"SLURM_STEP_NUM_NODES": "many", "SLURM_STEP_ID": "", "SLURM_NNODES": "3", "SLURM_NODEID": "-1"}, -1, 0},
-		{"none at all", "2:4", vars{"SLURM_STEP_NUM_NODES": "0"}, -1, 0},
+		{"fewer than the minimum", "2:4", vars{"SLURM_STEP_ID": "0", "SLURM_STEP_NUM_NODES": "1"}, -1, 2},
+		{"more than the maximum", "2:4", vars{"SLURM_STEP_ID": "0", "SLURM_STEP_NUM_NODES": "100"}, -1, 4},
+		{"a number of nodes goes before Slurm's", "3", vars{"SLURM_STEP_ID": "0", "SLURM_STEP_NUM_NODES": "2"}, -1, 3},
+		{"no numbers", "2:4", vars{"SLURM_STEP_NUM_NODES": "many", "SLURM_STEP_ID": "0", "SLURM_NODEID": "-1"}, -1, 0},
+		{"none at all", "2:4", vars{"SLURM_STEP_ID": "0", "SLURM_STEP_NUM_NODES": "0"}, -1, 0},
 		{"Kubernetes", "2:4", vars{"JOB_COMPLETION_INDEX": "3"}, 3, 0},
 		{"Slurm goes before Kubernetes", "2:4", vars{"JOB_COMPLETION_INDEX": "3", "SLURM_NODEID": "1"}, 1, 0},
-		{"one node takes no hint", "1", vars{"SLURM_NODEID": "3", "SLURM_STEP_NUM_NODES": "4"}, -1, 1},
+		{"one node takes no hint", "1", vars{"SLURM_STEP_ID": "0", "SLURM_NODEID": "3", "SLURM_STEP_NUM_NODES": "4"}, -1, 1},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

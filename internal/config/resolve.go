@@ -14,6 +14,7 @@ import (
 	"github.com/rs/zerolog"
 	"golang.org/x/sys/unix"
 
+	"github.com/elasticrun/elasticrun/internal/scheduler"
 	"github.com/elasticrun/elasticrun/pkg/procs"
 )
 
@@ -28,7 +29,10 @@ const (
 type surroundings struct {
 	Counter
 	newID func() string
-	env   lookup
+	env   scheduler.Lookup
+	host  scheduler.Host
+	// self is this program with the arguments that it was given.
+	self []string
 	// secret reads a file with a secret; see readSecret.
 	secret func(path string) (secret Secret, warning string, err error)
 }
@@ -45,15 +49,19 @@ func resolve(command []string, settings []Setting, from surroundings) (*Config, 
 	for _, s := range settings {
 		r.settings[s.Name] = s
 	}
-	c := &Config{Script: command[0], ScriptArgs: command[1:], Settings: redacted(settings)}
+	c := &Config{Script: command[0], ScriptArgs: command[1:]}
+	facts := c.infer(r, from)
 	c.readSize(r, from)
-	c.readRendezvous(r, from)
+	c.readRendezvous(r, from, facts)
 	c.readCommand(r)
 	c.readOutput(r)
 	c.readLife(r)
 	c.readLauncher(r)
 	if r.err != nil {
 		return nil, r.err
+	}
+	for _, s := range settings {
+		c.Settings = append(c.Settings, r.settings[s.Name].redacted())
 	}
 	c.Warnings = r.warnings
 	return c, nil

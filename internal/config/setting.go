@@ -16,6 +16,7 @@ type SourceKind int
 // The layers, weakest first.
 const (
 	FromDefault SourceKind = iota
+	FromScheduler
 	FromFile
 	FromEnv
 	FromFlag
@@ -24,16 +25,17 @@ const (
 // Source is where a setting's value came from.
 type Source struct {
 	Kind SourceKind
-	// Name is the variable for FromEnv and the file for FromFile; else empty.
+	// Name is the variable for FromEnv, the file for FromFile, and for FromScheduler what says so, such as
+	// SLURM_NODEID=2; else empty.
 	Name string
 }
 
-// String returns "default", "flag", or the name of the variable or file.
+// String returns "default", "flag", or the name of the variable, the file or the scheduler's word.
 func (s Source) String() string {
 	switch s.Kind {
 	case FromFlag:
 		return "flag"
-	case FromEnv, FromFile:
+	case FromEnv, FromFile, FromScheduler:
 		return s.Name
 	}
 	return "default"
@@ -49,8 +51,8 @@ type Setting struct {
 	Source Source
 }
 
-// Given tells whether the user set the value, as opposed to the default.
-func (s Setting) Given() bool { return s.Source.Kind != FromDefault }
+// Given tells whether the user set the value, as opposed to the surroundings and the default.
+func (s Setting) Given() bool { return s.Source.Kind > FromScheduler }
 
 // Where names the setting as the user wrote it, for messages.
 func (s Setting) Where() string {
@@ -58,6 +60,8 @@ func (s Setting) Where() string {
 	switch s.Source.Kind {
 	case FromDefault:
 		return "--" + s.Name
+	case FromScheduler:
+		return s.Source.Name
 	case FromEnv:
 		return s.Source.Name + "=" + value
 	case FromFile:
@@ -75,14 +79,6 @@ func (s Setting) redacted() Setting {
 		s.Value = redactConf(s.Value)
 	}
 	return s
-}
-
-func redacted(settings []Setting) []Setting {
-	out := make([]Setting, len(settings))
-	for i, s := range settings {
-		out[i] = s.redacted()
-	}
-	return out
 }
 
 // reader takes typed values out of settings. It keeps the first error, after
@@ -127,6 +123,9 @@ func (r *reader) flag(name string) bool {
 }
 
 func (r *reader) given(name string) bool { return r.settings[name].Given() }
+
+// inferred tells whether the surroundings set the value.
+func (r *reader) inferred(name string) bool { return r.settings[name].Source.Kind == FromScheduler }
 
 // fail keeps the first error, blamed on one setting.
 func (r *reader) fail(name, problem string) {

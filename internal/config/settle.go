@@ -35,6 +35,7 @@ type rendezvousFlags struct {
 	MasterPort               int    // -1: not given
 	NodeRankGiven            bool
 	LocalAddr                string
+	NoEndpoint               string // what the surroundings say of a missing endpoint; see noEndpoint
 }
 
 // anyPort is the endpoint of a rendezvous whose port the launcher chooses.

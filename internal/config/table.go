@@ -30,7 +30,7 @@ func Flags() []Flag {
 	return fillEnv([]Flag{
 		{
 			Name: "nnodes", Kind: KindSpec, Default: "1:1", Placeholder: "N|MIN:MAX", Group: groupSize, Torchrun: true,
-			Help: "Number of nodes, or the range within which nodes may come, go and die while the job goes on. More than one need --rdzv-endpoint, or what static needs.",
+			Help: "Number of nodes, or the range within which nodes may come, go and die while the job goes on. More than one need --rdzv-endpoint, or what static needs, or a scheduler that tells. Default: what the scheduler tells, else 1.",
 		},
 		{
 			Name: "nproc-per-node", Kind: KindSpec, Default: "1", Placeholder: "N|auto|cpu|gpu", Group: groupSize, Torchrun: true,
@@ -42,7 +42,7 @@ func Flags() []Flag {
 		},
 		{
 			Name: "node-rank", Kind: KindInt, Default: "0", Placeholder: "N", Group: groupSize, Torchrun: true,
-			Help: "Rank of this node. With static it is the rank; elsewhere a hint, by which ranks are ordered. Without it SLURM_NODEID or JOB_COMPLETION_INDEX counts.",
+			Help: "Rank of this node. With static it is the rank; elsewhere a hint, by which ranks are ordered. Default: what the scheduler tells.",
 		},
 		{
 			Name: "virtual-local-rank", Kind: KindBool, Group: groupSize, Torchrun: true,
@@ -55,7 +55,7 @@ func Flags() []Flag {
 
 		{
 			Name: "standalone", Kind: KindBool, Group: groupRendezvous, Torchrun: true,
-			Help: "One node on its own: c10d on a free port with a fresh run id. Explicit --rdzv-backend, --rdzv-endpoint, --rdzv-id, --master-addr and --master-port are ignored.",
+			Help: "One node on its own: c10d on a free port with a fresh run id. Nobody else is asked, no scheduler either. Explicit --rdzv-backend, --rdzv-endpoint, --rdzv-id, --master-addr and --master-port are ignored.",
 		},
 		{
 			Name: "rdzv-backend", Kind: KindString, Placeholder: "NAME", Group: groupRendezvous, Torchrun: true,
@@ -63,11 +63,11 @@ func Flags() []Flag {
 		},
 		{
 			Name: "rdzv-endpoint", Kind: KindString, Placeholder: "HOST[:PORT]", Group: groupRendezvous, Torchrun: true,
-			Help: "Where nodes meet: with c10d the store's address, the same on all nodes, port 29400 unless given; with etcd one or more members, separated by commas, port 2379. Default on one node: a free port; with static: the master address.",
+			Help: "Where nodes meet: with c10d the store's address, the same on all nodes, port 29400 unless given; with etcd one or more members, separated by commas, port 2379. Default on one node: a free port; on several: what the scheduler or MASTER_ADDR tells; with static: the master address.",
 		},
 		{
 			Name: "rdzv-id", Kind: KindString, Placeholder: "ID", Group: groupRendezvous, Torchrun: true,
-			Help: "Run id of the job, the same on all nodes. Default: a fresh random id on one node, else none, which etcd refuses.",
+			Help: "Run id of the job, the same on all nodes. Default: a fresh random id on one node; on several the scheduler's, else none, which etcd refuses.",
 		},
 		{
 			Name: "rdzv-conf", Kind: KindString, Placeholder: "K=V,...", Group: groupRendezvous, Torchrun: true,

@@ -1,0 +1,103 @@
+package scheduler
+
+import (
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// ordinal matches a pod's host name: the name of what it belongs to, and its number.
+var ordinal = regexp.MustCompile(`^(.+)-(0|[1-9][0-9]{0,5})$`)
+
+// kubernetes asks the pod that this process is in. Kubernetes numbers the pods of an Indexed Job and of a StatefulSet,
+// and gives each a name of its own where it has a subdomain with a headless service; it does not tell a pod how many
+// there are.
+func kubernetes(env Lookup, host Host) (*Facts, error) {
+	v := &variables{env: env}
+	if !v.set("KUBERNETES_SERVICE_HOST") && !v.set("JOB_COMPLETION_INDEX") {
+		return nil, nil
+	}
+	f := &Facts{Name: Kubernetes, RunIDReturns: true, NodeRank: v.number(0, "JOB_COMPLETION_INDEX")}
+	indexed := v.set("JOB_COMPLETION_INDEX")
+	pod, _, _ := strings.Cut(host.Name, ".")
+	full, hostName := fullName(host.Hosts, pod), "the host name "+pod
+	name, number, numbered := splitOrdinal(pod)
+	if f.Job = pod; numbered {
+		f.Job = name
+	}
+	if !indexed && numbered && full != "" {
+		f.NodeRank = Value[int]{number, hostName}
+	}
+	mine := numbered && f.NodeRank.Known() && f.NodeRank.Is == number
+	if mine && full != "" {
+		f.Endpoint = Value[string]{name + "-0" + strings.TrimPrefix(full, pod), "the full name " + full + " in /etc/hosts"}
+		f.IsHost = Value[bool]{number == 0, f.NodeRank.Source}
+	}
+	if mine && indexed {
+		parts := slices.DeleteFunc([]string{Kubernetes, namespace(full), name}, func(s string) bool { return s == "" })
+		f.RunID = Value[string]{strings.Join(parts, "-"), hostName}
+	}
+	if indexed && f.NodeRank.Known() {
+		f.NoNodes = &Problem{f.NodeRank.Source, "this pod is one of an Indexed Job, and Kubernetes does not tell it of how many: " +
+			"give --nnodes=N, or PET_NNODES in the pod's environment; --nnodes=1 if the pods work apart"}
+	}
+	if !f.Endpoint.Known() {
+		f.NoEndpoint = noPodEndpoint(f, full)
+	}
+	return f, v.err
+}
+
+// splitOrdinal splits a host name that ends with a number, as NAME-2 does.
+func splitOrdinal(pod string) (name string, number int, ok bool) {
+	parts := ordinal.FindStringSubmatch(pod)
+	if parts == nil {
+		return "", 0, false
+	}
+	number, err := strconv.Atoi(parts[2])
+	return parts[1], number, err == nil
+}
+
+// noPodEndpoint says what the pod lacks to find the others.
+func noPodEndpoint(f *Facts, full string) string {
+	var missing []string
+	if !f.NodeRank.Known() {
+		missing = append(missing, "no index (a Job with completionMode: Indexed gives one, or a StatefulSet)")
+	}
+	if full == "" {
+		missing = append(missing, "no name that the others can look up (subdomain: NAME in its spec gives one, and a headless service NAME)")
+	}
+	if missing == nil {
+		missing = []string{"a host name that does not end with its index"}
+	}
+	return "its pods cannot find each other, as this one has " + strings.Join(missing, " and ") +
+		": add that, or give --rdzv-endpoint=HOST[:PORT], the same in all pods"
+}
+
+// fullName finds the pod's own name with its domain in /etc/hosts, where the kubelet writes it: address, full name, name.
+// It is empty if the pod has no subdomain.
+func fullName(hosts, pod string) string {
+	for line := range strings.Lines(hosts) {
+		line, _, _ = strings.Cut(line, "#")
+		fields := strings.Fields(line)
+		if len(fields) < 2 {
+			continue
+		}
+		for _, name := range fields[1:] {
+			// NAME.SUBDOMAIN.NAMESPACE.svc.DOMAIN
+			if strings.HasPrefix(name, pod+".") && strings.Count(name, ".") >= 3 && strings.Contains(name, ".svc.") {
+				return name
+			}
+		}
+	}
+	return ""
+}
+
+// namespace returns the pod's namespace; empty where its name does not have it.
+func namespace(full string) string {
+	labels := strings.Split(full, ".")
+	if len(labels) < 3 {
+		return ""
+	}
+	return labels[2]
+}

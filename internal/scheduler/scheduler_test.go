@@ -1,0 +1,296 @@
+package scheduler
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// vars are an environment, written NAME=VALUE NAME=VALUE.
+func vars(text ...string) map[string]string {
+	env := map[string]string{}
+	for v := range strings.FieldsSeq(strings.Join(text, " ")) {
+		name, value, _ := strings.Cut(v, "=")
+		env[name] = value
+	}
+	return env
+}
+
+func lookup(env map[string]string) Lookup {
+	return func(name string) (string, bool) { v, ok := env[name]; return v, ok }
+}
+
+func value[T any](is T, source string) Value[T] { return Value[T]{is, source} }
+
+const step3 = "SLURM_JOB_ID=12 SLURM_STEP_ID=0 SLURM_STEP_NUM_NODES=3 SLURM_STEP_NODELIST=n[1-3] SLURM_NODEID=1 SLURMD_NODENAME=n2 SLURM_STEP_NUM_TASKS=3 SLURM_PROCID=1"
+
+// het is a step over both components of a heterogeneous job as Slurm tells it to the process on n1: the step's list is sorted, and the
+// nodes are numbered by component.
+const het = "SLURM_JOB_ID=5 SLURM_STEP_ID=0 SLURM_HET_SIZE=2 SLURM_STEP_NUM_NODES=3 SLURM_STEP_NODELIST=n[1-3] SLURM_JOB_NODELIST=n[1-3] SLURM_JOB_NUM_NODES=3 " +
+	"SLURM_JOB_NUM_NODES_HET_GROUP_0=1 SLURM_JOB_NODELIST_HET_GROUP_0=n3 SLURM_JOB_NUM_NODES_HET_GROUP_1=2 SLURM_JOB_NODELIST_HET_GROUP_1=n[1-2] " +
+	"SLURM_STEP_NUM_TASKS=3 SLURM_NODEID=1 SLURMD_NODENAME=n1"
+
+func TestSlurmStep(t *testing.T) {
+	id := value("slurm-12.0", "SLURM_JOB_ID=12 SLURM_STEP_ID=0")
+	whole := Facts{
+		Name: "slurm", Job: "12", RunID: id, PortKey: "12.0", Nodes: value(3, "SLURM_STEP_NUM_NODES=3"),
+		Endpoint: value("n1", "SLURM_STEP_NODELIST=n[1-3]"), NodeRank: value(1, "SLURM_NODEID=1"), IsHost: value(false, "SLURM_NODEID=1"),
+	}
+	hetero := Facts{
+		Name: "slurm", Job: "5", RunID: value("slurm-5.0", "SLURM_JOB_ID=5 SLURM_STEP_ID=0"), PortKey: "5.0", Nodes: value(3, "SLURM_STEP_NUM_NODES=3"),
+		Endpoint: value("n3", "SLURM_STEP_NODELIST=n[1-3]"), NodeRank: value(1, "SLURM_NODEID=1"), IsHost: value(false, "SLURM_NODEID=1"),
+	}
+	tests := []struct {
+		name   string
+		env    map[string]string
+		from   Facts
+		change func(*Facts)
+		err    string
+	}{
+		{"a step", vars(step3), whole, nil, ""},
+		{"its first node", vars(step3, "SLURM_NODEID=0 SLURMD_NODENAME=n1"), whole, func(f *Facts) {
+			f.NodeRank, f.IsHost = value(0, "SLURM_NODEID=0"), value(true, "SLURM_NODEID=0")
+		}, ""},
+		{"without node name", vars(step3, "SLURMD_NODENAME="), whole, nil, ""},
+		{"requeued", vars(step3, "SLURM_RESTART_COUNT=2"), whole, func(f *Facts) {
+			f.Attempt = value(2, "SLURM_RESTART_COUNT=2")
+			f.RunID = value("slurm-12.0.r2", "SLURM_JOB_ID=12 SLURM_STEP_ID=0 SLURM_RESTART_COUNT=2")
+		}, ""},
+		{"time limit", vars(step3, "SLURM_JOB_END_TIME=1800000000"), whole, func(f *Facts) {
+			f.Deadline = value(time.Unix(1800000000, 0), "SLURM_JOB_END_TIME=1800000000")
+		}, ""},
+		{"no time limit", vars(step3, "SLURM_JOB_END_TIME=never"), whole, nil, ""},
+		{"older Slurm", vars("SLURM_JOBID=12 SLURM_STEPID=0 SLURM_NNODES=3 SLURM_NODELIST=n[1-3] SLURM_NODEID=1"), whole, func(f *Facts) {
+			f.RunID.Source, f.Nodes.Source, f.Endpoint.Source = "SLURM_JOBID=12 SLURM_STEPID=0", "SLURM_NNODES=3", "SLURM_NODELIST=n[1-3]"
+		}, ""},
+		{"a node of a larger job", vars(step3, "SLURM_STEP_NUM_NODES=1 SLURM_JOB_NUM_NODES=3 SLURM_STEP_NODELIST=n2 SLURM_NODEID=0 SLURM_STEP_NUM_TASKS=1 SLURM_PROCID=0"), whole, func(f *Facts) {
+			f.Nodes, f.Endpoint = value(1, "SLURM_STEP_NUM_NODES=1"), value("n2", "SLURM_STEP_NODELIST=n2")
+			f.NodeRank, f.IsHost = value(0, "SLURM_NODEID=0"), value(true, "SLURM_NODEID=0")
+			f.Notes = []string{"slurm job 12 has 3 nodes, but this step has one: it is a job of one node"}
+		}, ""},
+		{"nodes listed in an order of their own", vars(step3, "SLURM_STEP_NODELIST=n[3,2,1] SLURM_NODEID=2 SLURMD_NODENAME=n3"), whole, func(f *Facts) {
+			f.Endpoint = value("n3", "SLURM_STEP_NODELIST=n[3,2,1]")
+			f.NodeRank = value(0, "SLURMD_NODENAME=n3 SLURM_STEP_NODELIST=n[3,2,1]")
+			f.IsHost = value(true, f.NodeRank.Source)
+		}, ""},
+		{"two tasks a node", vars(step3, "SLURM_STEP_NUM_TASKS=6 SLURM_PROCID=3"), whole, func(f *Facts) {
+			f.Tasks, f.TaskRank, f.OneEach = value(6, "SLURM_STEP_NUM_TASKS=6"), value(3, "SLURM_PROCID=3"), "srun --ntasks-per-node=1 elasticrun ..."
+		}, ""},
+		{"two tasks on some nodes", vars(step3, "SLURM_STEP_NUM_TASKS= SLURM_STEP_TASKS_PER_NODE=2(x2),1 SLURM_PROCID=3"), whole, func(f *Facts) {
+			f.Tasks, f.TaskRank, f.OneEach = value(5, "SLURM_STEP_TASKS_PER_NODE=2(x2),1"), value(3, "SLURM_PROCID=3"), "srun --ntasks-per-node=1 elasticrun ..."
+		}, ""},
+		{"a heterogeneous job", vars(het), hetero, nil, ""},
+		{"its first node", vars(het, "SLURM_NODEID=0 SLURMD_NODENAME=n3"), hetero, func(f *Facts) {
+			f.NodeRank, f.IsHost = value(0, "SLURM_NODEID=0"), value(true, "SLURM_NODEID=0")
+		}, ""},
+		{"a component numbered by itself", vars(het, "SLURM_NODEID=0"), hetero, func(f *Facts) {
+			f.NodeRank = value(1, "SLURMD_NODENAME=n1 SLURM_STEP_NODELIST=n[1-3]")
+			f.IsHost = value(false, f.NodeRank.Source)
+		}, ""},
+		{"one component's id", vars(het, "SLURM_JOB_ID=6 SLURM_HET_JOB_ID=5"), hetero, func(f *Facts) { f.RunID.Source = "SLURM_HET_JOB_ID=5 SLURM_STEP_ID=0" }, ""},
+		{"a step of one component", vars(het, "SLURM_STEP_NUM_NODES=2 SLURM_STEP_NODELIST=n[1-2] SLURM_STEP_NUM_TASKS=2"), hetero, func(f *Facts) {
+			f.Nodes, f.Endpoint = value(2, "SLURM_STEP_NUM_NODES=2"), value("n1", "SLURM_STEP_NODELIST=n[1-2]")
+			f.NodeRank = value(0, "SLURMD_NODENAME=n1 SLURM_STEP_NODELIST=n[1-2]")
+			f.IsHost = value(true, f.NodeRank.Source)
+		}, ""},
+
+		{"components that are not listed", vars(het, "SLURM_JOB_NODELIST_HET_GROUP_0="), hetero, func(f *Facts) {
+			f.Endpoint, f.NodeRank = value("n1", "SLURM_STEP_NODELIST=n[1-3]"), value(0, "SLURMD_NODENAME=n1 SLURM_STEP_NODELIST=n[1-3]")
+			f.IsHost = value(true, f.NodeRank.Source)
+		}, ""},
+
+		{"a rank above the nodes", vars(step3, "SLURM_NODEID=3"), whole, func(f *Facts) {
+			f.NodeRank = value(1, "SLURMD_NODENAME=n2 SLURM_STEP_NODELIST=n[1-3]")
+			f.IsHost = value(false, f.NodeRank.Source)
+		}, "SLURM_NODEID=3: must be below the number of nodes, SLURM_STEP_NUM_NODES=3"},
+		{"a task above the tasks", vars(step3, "SLURM_STEP_NUM_TASKS=6 SLURM_PROCID=6"), whole, func(f *Facts) {
+			f.Tasks, f.OneEach = value(6, "SLURM_STEP_NUM_TASKS=6"), "srun --ntasks-per-node=1 elasticrun ..."
+		}, "SLURM_PROCID=6: must be below the number of tasks, SLURM_STEP_NUM_TASKS=6"},
+		{"too short a list", vars(step3, "SLURM_STEP_NODELIST=n[1-2]"), whole, func(f *Facts) {
+			f.Endpoint, f.IsHost = Value[string]{}, Value[bool]{}
+		}, "SLURM_STEP_NODELIST=n[1-2]: lists 2 nodes, but there are to be SLURM_STEP_NUM_NODES=3"},
+		{"a broken list", vars(step3, "SLURM_STEP_NODELIST=n[1-3"), whole, func(f *Facts) {
+			f.Endpoint, f.IsHost = Value[string]{}, Value[bool]{}
+		}, `SLURM_STEP_NODELIST=n[1-3: host list "n[1-3", character 2: [ is not closed`},
+		{"another machine", vars(step3, "SLURMD_NODENAME=n9"), whole, func(f *Facts) { f.IsHost = Value[bool]{} }, "SLURMD_NODENAME=n9: is not in SLURM_STEP_NODELIST=n[1-3]"},
+		{"no number", vars(step3, "SLURM_STEP_NUM_NODES=many"), whole, func(f *Facts) {
+			f.Nodes, f.Endpoint, f.IsHost = Value[int]{}, Value[string]{}, Value[bool]{}
+		}, "SLURM_STEP_NUM_NODES=many: must be a whole number between 1 and 1048576"},
+		{"no number of tasks", vars(step3, "SLURM_STEP_NUM_TASKS= SLURM_STEP_TASKS_PER_NODE=2(3)"), whole, nil, `SLURM_STEP_TASKS_PER_NODE=2(3): "2(3)" must be a number, or N(xTIMES)`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			want := tt.from
+			if tt.change != nil {
+				tt.change(&want)
+			}
+			got, err := Detect(lookup(tt.env), Host{})
+			check(t, want, got, tt.err, err)
+		})
+	}
+}
+
+func check(t *testing.T, want, got Facts, problem string, err error) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	if text != problem {
+		t.Errorf("the problem is\n%s, want\n%s", text, problem)
+	}
+}
+
+// options are what every step is started with, behind its size.
+const options = "--ntasks-per-node=1 --kill-on-bad-exit=0 --no-kill --wait=0 --cpu-bind=none"
+
+func TestSlurmAllocation(t *testing.T) {
+	const batch = "SLURM_JOB_ID=12 SLURM_JOB_NUM_NODES=3 SLURM_JOB_NODELIST=n[1-3] SLURM_NODEID=0 SLURM_PROCID=0 SLURMD_NODENAME=n1 SLURM_JOB_CPUS_PER_NODE=8(x3) SLURM_TASKS_PER_NODE=2(x3)"
+	const size3 = "--nodes=3 --ntasks=3 "
+	tests := []struct {
+		name   string
+		env    map[string]string
+		launch string
+		note   string
+	}{
+		{"a batch script", vars(batch), size3 + options, ""},
+		{"a batch script's own step", vars(batch, "SLURM_STEP_ID=4294967291"), size3 + options, ""},
+		{"the shell of salloc, on a node", vars(batch, "SLURM_STEP_ID=4294967290 SLURM_STEP_NUM_NODES=1 SLURM_STEP_NODELIST=n1"), size3 + options, ""},
+		{"the shell of salloc, elsewhere", vars("SLURM_JOB_ID=12 SLURM_JOB_NUM_NODES=3 SLURM_JOB_NODELIST=n[1-3]"), size3 + options, ""},
+		{"one node", vars(batch, "SLURM_JOB_NUM_NODES=1 SLURM_JOB_NODELIST=n1"), "", ""},
+		{"one node, elsewhere", vars("SLURM_JOB_ID=12 SLURM_JOB_NUM_NODES=1 SLURM_JOB_NODELIST=n1"), "", "slurm job 12 has the node n1, and this need not be it: srun --ntasks=1 elasticrun ... starts there"},
+		{"CPUs by task", vars(batch, "SLURM_CPUS_PER_TASK=4"), size3 + options + " --cpus-per-task=8", ""},
+		{"CPUs by task, for srun", vars(batch, "SRUN_CPUS_PER_TASK=4"), size3 + options + " --cpus-per-task=8", ""},
+		{
+			"CPUs by task, uneven", vars(batch, "SLURM_CPUS_PER_TASK=4 SLURM_JOB_CPUS_PER_NODE=8(x2),4"), size3 + options,
+			"SLURM_CPUS_PER_TASK=4: each agent may get no more than these CPUs of its node, as nodes have different numbers of them",
+		},
+		{"GPUs by task", vars(batch, "SLURM_GPUS_PER_TASK=2"), size3 + options + " --gpus-per-node=4", ""},
+		{"GPUs of a kind by task", vars(batch, "SLURM_GPUS_PER_TASK=a100:1"), size3 + options + " --gpus-per-node=a100:2", ""},
+		{
+			"GPUs by task, uneven", vars(batch, "SLURM_GPUS_PER_TASK=1 SLURM_TASKS_PER_NODE=2(x2),1"), size3 + options,
+			"SLURM_GPUS_PER_TASK=1: each agent may get no more than these GPUs of its node; --gpus-per-node asks for them by node",
+		},
+		{
+			"a heterogeneous job",
+			vars(batch, "SLURM_JOB_NUM_NODES=1 SLURM_JOB_NODELIST=n3 SLURM_HET_SIZE=2 SLURM_JOB_NUM_NODES_HET_GROUP_0=1 SLURM_JOB_NODELIST_HET_GROUP_0=n3",
+				"SLURM_JOB_NUM_NODES_HET_GROUP_1=2 SLURM_JOB_NODELIST_HET_GROUP_1=n[1-2]"),
+			"--het-group=0 --nodes=1 --ntasks=1 " + options + " PROG ARG : --het-group=1 --nodes=2 --ntasks=2 " + options, "",
+		},
+		{"nobody knows how many", vars("SLURM_JOB_ID=12"), "", ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			f, err := Detect(lookup(tt.env), Host{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := ""
+			if tt.launch != "" {
+				want = "srun " + tt.launch + " PROG ARG"
+			}
+			if diff := cmp.Diff(want, strings.Join(LaunchCommand(f.Launch, []string{"PROG", "ARG"}), " ")); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(tt.note, strings.Join(f.Notes, "; ")); diff != "" {
+				t.Errorf("notes (-want +got):\n%s", diff)
+			}
+		})
+	}
+	f, _ := Detect(lookup(vars(batch)), Host{})
+	if f.Nodes != value(3, "SLURM_JOB_NUM_NODES=3") || f.Endpoint != value("n1", "SLURM_JOB_NODELIST=n[1-3]") || f.RunID.Is != "slurm-12" || f.PortKey != "" {
+		t.Errorf("the batch script is told %+v", f)
+	}
+}
+
+func TestParseCounts(t *testing.T) {
+	for text, want := range map[string][]counted{
+		"8": {{8, 1}}, "8(x2)": {{8, 2}}, "8(x2),4,2(x10)": {{8, 2}, {4, 1}, {2, 10}},
+		"": nil, "8(x2": nil, "8(2)": nil, "8(x0)": nil, "0": nil, "-1": nil, "8,": nil, "a": nil, "1(x1048577)": nil, "1(x1048576),1": nil,
+	} {
+		got, err := parseCounts(text)
+		if diff := cmp.Diff(want, got, cmp.AllowUnexported(counted{})); diff != "" || (err == nil) != (want != nil) {
+			t.Errorf("%q: %v (-want +got):\n%s", text, err, diff)
+		}
+	}
+}
+
+func TestMasterAddr(t *testing.T) {
+	tests := []struct {
+		name        string
+		env         map[string]string
+		want        string // the endpoint, and where it stands
+		scheduler   string
+		knowsIsHost bool
+	}{
+		{"alone", vars("MASTER_ADDR=h MASTER_PORT=29511"), "h:29511 MASTER_ADDR=h MASTER_PORT=29511", "plain", false},
+		{"without port", vars("MASTER_ADDR=h"), "h MASTER_ADDR=h", "plain", false},
+		{"IPv6", vars("MASTER_ADDR=fd00::1 MASTER_PORT=5"), "[fd00::1]:5 MASTER_ADDR=fd00::1 MASTER_PORT=5", "plain", false},
+		{"IPv6 in brackets", vars("MASTER_ADDR=[fd00::1] MASTER_PORT=5"), "[fd00::1]:5 MASTER_ADDR=[fd00::1] MASTER_PORT=5", "plain", false},
+		{"a port alone", vars("MASTER_PORT=29511"), " ", "", false},
+		{"empty", vars("MASTER_ADDR="), " ", "", false},
+		{"before Slurm's", vars(step3, "MASTER_ADDR=h"), "h MASTER_ADDR=h, before SLURM_STEP_NODELIST=n[1-3]", "slurm", false},
+		{"the same as Slurm's", vars(step3, "MASTER_ADDR=n1 MASTER_PORT=7"), "n1:7 MASTER_ADDR=n1 MASTER_PORT=7", "slurm", true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			f, err := Detect(lookup(tt.env), Host{})
+			if got := f.Endpoint.Is + " " + f.Endpoint.Source; err != nil || got != tt.want || f.Name != tt.scheduler || f.IsHost.Known() != tt.knowsIsHost {
+				t.Errorf("got %q by %s, is host %v, %v", got, f.Name, f.IsHost, err)
+			}
+		})
+	}
+}
+
+func TestPorts(t *testing.T) {
+	seen := map[int]string{}
+	for _, key := range []string{"12.0", "12.1", "13.0", "1.20"} {
+		ports := Ports(key)
+		if diff := cmp.Diff(ports, Ports(key)); diff != "" {
+			t.Errorf("%s: not the same twice:\n%s", key, diff)
+		}
+		if len(ports) != 8 {
+			t.Errorf("%s: %d ports", key, len(ports))
+		}
+		if other, taken := seen[ports[0]]; taken {
+			t.Errorf("%s and %s have the same first port", key, other)
+		}
+		seen[ports[0]] = key
+		own := map[int]bool{}
+		for _, p := range ports {
+			if own[p] || p < 20000 || p > 29999 || p == 29400 || p == 29500 {
+				t.Errorf("%s: %v", key, ports)
+			}
+			own[p] = true
+		}
+	}
+	// All releases must come to the same ports, since agents of different ones may meet.
+	if diff := cmp.Diff([]int{28932, 22538, 21004, 22822, 23351, 23947, 29374, 24074}, Ports("12.0")); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestNodeAddr(t *testing.T) {
+	for shown, want := range map[string]string{
+		"NodeName=n1 Arch=x86_64 CoresPerSocket=1 NodeAddr=10.0.0.1 NodeHostName=n1 Version=22.05.8\n": "10.0.0.1",
+		"NodeName=n1\n   NodeAddr=fd00::1 NodeHostName=n1\n":                                           "fd00::1",
+		"Node n9 not found": "",
+		"XNodeAddr=1":       "",
+	} {
+		if got := nodeAddr(shown); got != want {
+			t.Errorf("%q: got %q, want %q", shown, got, want)
+		}
+	}
+}
+
+func TestNobody(t *testing.T) {
+	got, err := Detect(lookup(nil), Host{Name: "train-0"})
+	check(t, Facts{}, got, "", err)
+	got, err = Detect(lookup(vars("RANK=1 WORLD_SIZE=2 SLURM_CONF=/etc/slurm.conf PMI_RANK=0")), Host{})
+	check(t, Facts{}, got, "", err)
+}

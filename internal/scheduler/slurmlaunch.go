@@ -1,0 +1,135 @@
+package scheduler
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// allocation reads what a batch script, or the shell of salloc, is told: all nodes of the job, and nothing of who runs on them.
+func (v *variables) allocation(f *Facts) {
+	components := v.components()
+	for i, c := range components {
+		if !c.nodes.Known() {
+			f.Nodes = Value[int]{}
+			return
+		}
+		if f.Nodes.Is += c.nodes.Is; i > 0 {
+			f.Nodes.Source += " "
+		}
+		f.Nodes.Source += c.nodes.Source
+	}
+	first := components[0]
+	if f.Nodes.Is == 1 {
+		if f.NodeRank = (Value[int]{}); first.list != "" && !v.set("SLURMD_NODENAME") {
+			f.Notes = append(f.Notes, fmt.Sprintf("slurm job %s has the node %s, and this need not be it: srun --ntasks=1 elasticrun ... starts there", f.Job, first.list))
+		}
+		return
+	}
+	if f.Job != "" {
+		f.RunID = Value[string]{Slurm + "-" + f.Job, "the job " + f.Job}
+	}
+	if hosts := v.hosts(first.list, first.listName); hosts != nil {
+		f.Endpoint = Value[string]{hosts[0], told(first.listName, first.list)}
+	}
+	for i, c := range components {
+		options := v.launch(f, c)
+		if len(components) > 1 {
+			options = append([]string{"--het-group=" + strconv.Itoa(i)}, options...)
+		}
+		f.Launch = append(f.Launch, options)
+	}
+}
+
+// launch returns the options with which srun starts one agent on each of a component's nodes: the step goes on, whatever
+// becomes of one agent or of a node, since the agents decide that among them; and each agent has all CPUs of the
+// job on its node, bound to none.
+//
+// Without --cpus-per-task a step has all of a node's CPUs, however few tasks it starts. But srun takes the number from the environment
+// too, where it was meant for the tasks of the batch script; the same holds of GPUs. Both are then given for the whole node.
+func (v *variables) launch(f *Facts, c component) []string {
+	n := strconv.Itoa(c.nodes.Is)
+	options := []string{
+		"--nodes=" + n, "--ntasks=" + n, "--ntasks-per-node=1",
+		"--kill-on-bad-exit=0", "--no-kill", "--wait=0", "--cpu-bind=none",
+	}
+	if text, name := v.text("SRUN_CPUS_PER_TASK", "SLURM_CPUS_PER_TASK"+c.suffix, "SLURM_CPUS_PER_TASK"); name != "" {
+		cpus, _ := v.text("SLURM_JOB_CPUS_PER_NODE" + c.suffix)
+		if each, ok := uniform(cpus); ok {
+			options = append(options, "--cpus-per-task="+strconv.Itoa(each))
+		} else {
+			f.Notes = append(f.Notes, told(name, text)+": each agent may get no more than these CPUs of its node, as nodes have different numbers of them")
+		}
+	}
+	if text, name := v.text("SLURM_GPUS_PER_TASK"+c.suffix, "SLURM_GPUS_PER_TASK"); name != "" {
+		tasks, _ := v.text("SLURM_TASKS_PER_NODE" + c.suffix)
+		each, ok := uniform(tasks)
+		kind, count := "", text
+		if at := strings.LastIndexByte(text, ':'); at >= 0 {
+			kind, count = text[:at+1], text[at+1:]
+		}
+		if gpus, err := strconv.Atoi(count); ok && err == nil && gpus > 0 {
+			options = append(options, fmt.Sprintf("--gpus-per-node=%s%d", kind, gpus*each))
+		} else {
+			f.Notes = append(f.Notes, told(name, text)+": each agent may get no more than these GPUs of its node; --gpus-per-node asks for them by node")
+		}
+	}
+	return options
+}
+
+// LaunchCommand returns the command that starts a program, with its arguments, on each node, or nil where launch
+// (see [Facts]) is empty.
+func LaunchCommand(launch [][]string, program []string) []string {
+	if len(launch) == 0 {
+		return nil
+	}
+	command := []string{"srun"}
+	for i, options := range launch {
+		if i > 0 {
+			command = append(command, ":")
+		}
+		command = append(append(command, options...), program...)
+	}
+	return command
+}
+
+// counted is a number that holds for some nodes in a row.
+type counted struct{ value, times int }
+
+// parseCounts reads numbers for each node as Slurm writes them: 8(x2),4.
+func parseCounts(s string) ([]counted, error) {
+	var counts []counted
+	total := 0
+	for part := range strings.SplitSeq(s, ",") {
+		number, times, repeated := strings.Cut(part, "(x")
+		c := counted{times: 1}
+		var err error
+		if repeated {
+			inner, closed := strings.CutSuffix(times, ")")
+			if c.times, err = strconv.Atoi(inner); err != nil || !closed {
+				c.times = 0
+			}
+		}
+		c.value, err = strconv.Atoi(number)
+		if err != nil || c.value < 1 || c.value > maxNumber || c.times < 1 || c.times > maxNumber-total {
+			return nil, fmt.Errorf("%q must be a number, or N(xTIMES)", part)
+		}
+		total += c.times
+		counts = append(counts, c)
+	}
+	return counts, nil
+}
+
+// uniform returns the one number that holds for all nodes.
+func uniform(s string) (int, bool) {
+	counts, err := parseCounts(s)
+	if err != nil {
+		return 0, false
+	}
+	for _, c := range counts {
+		if c.value != counts[0].value {
+			return 0, false
+		}
+	}
+	return counts[0].value, true
+}

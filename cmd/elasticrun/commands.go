@@ -25,6 +25,8 @@ func subcommands() []*cobra.Command {
 		subcommand("store", "serve a store of its own", config.StoreHelp, store),
 		subcommand("simulate", "try a large rendezvous on this machine", config.SimulateHelp, simulation),
 		subcommand("logs", "show the logs of a run", config.LogsHelp, logs),
+		subcommand("explain", "say what a launch would do", config.ExplainHelp, explainCommand),
+		subcommand("doctor", "check this machine", config.DoctorHelp, checkMachine),
 		{
 			Use:   "version",
 			Short: "print the version",
@@ -38,7 +40,7 @@ func subcommands() []*cobra.Command {
 }
 
 // subcommand is a command whose flags are a table of internal/config, which parses them and writes the help. run returns config.ErrHelp
-// where help is all that was asked for.
+// where help is all that was asked for, and an exitCode where it has said itself how it ended.
 func subcommand(name, short string, help func() string, run func(args []string, stdout io.Writer) error) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: name, Short: short, DisableFlagParsing: true,
@@ -46,6 +48,9 @@ func subcommand(name, short string, help func() string, run func(args []string, 
 			err := run(args, cmd.OutOrStdout())
 			if errors.Is(err, config.ErrHelp) {
 				return cmd.Help()
+			}
+			if _, said := errors.AsType[exitCode](err); said {
+				return err
 			}
 			return exitCode(fail(conclude(agent.RunResult{}, err)))
 		},

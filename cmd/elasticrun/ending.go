@@ -21,6 +21,7 @@ const (
 	exitUsage      = 2  // bad usage or configuration, or a port held by a stranger
 	exitInternal   = 70 // a defect of elasticrun's own
 	exitStuck      = 71 // a process in the kernel's hands outlives SIGKILL: this machine is ill
+	exitPreflight  = 72 // this machine is not fit for the job
 	exitRendezvous = 75 // the rendezvous could not be formed or was lost: worth a retry
 )
 
@@ -40,6 +41,7 @@ func conclude(result agent.RunResult, err error) ending {
 	var busy *rdzv.ListenError
 	var bad *config.UsageError
 	var stuck *procs.StuckError
+	var unfit *agent.UnfitError
 	_, failed := result.RootCause()
 	switch {
 	case errors.As(err, &told):
@@ -48,6 +50,8 @@ func conclude(result agent.RunResult, err error) ending {
 		return ending{code: 128 + int(syscall.SIGKILL), reason: config.ReasonSignal, err: err}
 	case errors.As(err, &bad), errors.As(err, &busy), misplaced(err):
 		return ending{code: exitUsage, reason: config.ReasonUsage, err: err}
+	case errors.As(err, &unfit):
+		return ending{code: exitPreflight, reason: config.ReasonPreflight, err: err}
 	case errors.Is(err, rdzv.ErrRendezvous):
 		return ending{code: exitRendezvous, reason: config.ReasonRendezvous, err: err}
 	case errors.As(err, &stuck) && failed: // its siblings do not die, which is no defect

@@ -69,6 +69,10 @@ func TestConclude(t *testing.T) {
 			line:   `elasticrun: exit_code=7 reason=worker_failed rank=0 local_rank=0 summary="exited with code 7"`,
 		},
 		{
+			name: "not fit any more", result: failed(procs.Exit{Code: 7}), err: fmt.Errorf("run: %w", &agent.UnfitError{Err: errors.New("a link is down")}),
+			code: 72, reason: config.ReasonPreflight, line: "elasticrun: exit_code=72 reason=preflight",
+		},
+		{
 			name: "told to stop", err: fmt.Errorf("run: %w", &agent.SignalError{Signal: syscall.SIGTERM}), code: 143, reason: config.ReasonSignal,
 			line: "elasticrun: exit_code=143 reason=signal",
 		},

@@ -31,7 +31,10 @@ func launch(args []string, lifeline *procs.Lifeline) int {
 	if err != nil {
 		return usage(err)
 	}
-	files, err := openRecords(cfg, time.Now())
+	if cfg.DryRun {
+		return explainLaunch(cfg, false, os.Stdout)
+	}
+	files, err := openRecords(cfg, time.Now(), report.CheckFile)
 	if err != nil {
 		return usage(err)
 	}
@@ -63,6 +66,9 @@ func runJob(ctx context.Context, t *told, cfg *config.Config, lifeline *procs.Li
 		return agent.RunResult{}, report.Report{}, err
 	}
 	defer plan.close(ctx, log)
+	if err := preflight(ctx, cfg, log); err != nil {
+		return agent.RunResult{}, report.Report{}, err
+	}
 	supervisor, err := procs.NewSupervisor(procs.Options{Console: console, Logger: log, Track: plan.gpus != nil})
 	if err != nil {
 		return agent.RunResult{}, report.Report{}, err

@@ -43,11 +43,7 @@ func prepare(ctx context.Context, cfg *config.Config, lifeline *procs.Lifeline, 
 	}
 	if p.logs, err = procs.OpenLogDir(cfg.LogDir, cfg.RunID); err != nil {
 		p.meeting.close(ctx, log)
-		bad := &config.UsageError{Problem: err.Error()}
-		if cfg.LogDir != "" {
-			bad.Where = "--log-dir=" + cfg.LogDir
-		}
-		return nil, bad
+		return nil, badLogDir(cfg, err)
 	}
 	// Warnings come last: where the input is refused, that is all there is to say.
 	for _, w := range cfg.Warnings {
@@ -58,6 +54,15 @@ func prepare(ctx context.Context, cfg *config.Config, lifeline *procs.Lifeline, 
 	p.announceLogs(cfg, log)
 	p.machine = evidence.NewMachine()
 	return p, nil
+}
+
+// badLogDir is the error of a log folder that cannot be made.
+func badLogDir(cfg *config.Config, err error) error {
+	bad := &config.UsageError{Problem: err.Error()}
+	if cfg.LogDir != "" {
+		bad.Where = "--log-dir=" + cfg.LogDir
+	}
+	return bad
 }
 
 // announceLogs says where the logs go, at any log level, unless nobody asked for any,
@@ -93,6 +98,9 @@ func (p *plan) agent(t *told, cfg *config.Config, supervisor *procs.Supervisor, 
 	}
 	if p.gpus != nil {
 		opts.Devices = p.gpus
+	}
+	if site := siteCheckOf(cfg, log); site != nil {
+		opts.Fitness, opts.ForgetsRestarts = site, cfg.Rendezvous.RestartWindow > 0
 	}
 	if cfg.EventLogHandler == "console" {
 		opts.Events = events.NewLines(lines)

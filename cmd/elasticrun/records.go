@@ -33,8 +33,8 @@ type records struct {
 	errorFile string // empty: none
 }
 
-// openRecords finds out whether the report can be written when the time comes.
-func openRecords(cfg *config.Config, now time.Time) (*records, error) {
+// openRecords finds out, by check, whether the report can be written when the time comes.
+func openRecords(cfg *config.Config, now time.Time, check func(path string) error) (*records, error) {
 	host, err := os.Hostname()
 	if err != nil {
 		return nil, fmt.Errorf("find the host name: %w", err)
@@ -47,7 +47,7 @@ func openRecords(cfg *config.Config, now time.Time) (*records, error) {
 	if filepath.Dir(r.path("0")) != filepath.Dir(r.path("1")) {
 		return nil, &config.UsageError{Where: where, Problem: "${node_rank} is known at the end only, so it may stand in the file's name and not in its folder"}
 	}
-	if err := report.CheckFile(r.path("0")); err != nil {
+	if err := check(r.path("0")); err != nil {
 		return nil, &config.UsageError{Where: where, Problem: err.Error() + "; name a file in a folder that you may write"}
 	}
 	return r, nil
@@ -152,6 +152,8 @@ func errorName(reason config.Reason) string {
 		return "SignalException"
 	case config.ReasonStuck:
 		return "StuckError"
+	case config.ReasonPreflight:
+		return "PreflightError"
 	case config.ReasonWorkerFailed, config.ReasonWorkerKilled: // of a worker that is not known
 		return "ChildFailedError"
 	default:

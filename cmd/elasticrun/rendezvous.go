@@ -45,6 +45,18 @@ func rendezvous(ctx context.Context, cfg *config.Config, lifeline *procs.Lifelin
 		m.identity = id
 		node = elastic.Node{Host: id.Host, Identity: id.Name, Lock: id.Lock, Hint: cfg.Rendezvous.Hint}
 	}
+	var err error
+	if m.handler, err = handlerOf(ctx, cfg, node, lifeline, log); err != nil && m.identity != nil {
+		_ = m.identity.Close()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return m, nil
+}
+
+// handlerOf makes the handler of the backend that is asked for. It opens nothing.
+func handlerOf(ctx context.Context, cfg *config.Config, node elastic.Node, lifeline *procs.Lifeline, log zerolog.Logger) (rdzv.Handler, error) {
 	var registry rdzv.Registry
 	for _, name := range []string{rdzv.BackendC10d, rdzv.BackendEtcd, rdzv.BackendStatic} {
 		if err := registry.Register(name, &backend{name: name, cfg: cfg, node: node, lifeline: lifeline, log: log}); err != nil {
@@ -55,16 +67,14 @@ func rendezvous(ctx context.Context, cfg *config.Config, lifeline *procs.Lifelin
 		Backend: cfg.Rendezvous.Backend, Endpoint: cfg.Rendezvous.Endpoint, RunID: cfg.RunID,
 		MinNodes: cfg.MinNodes, MaxNodes: cfg.MaxNodes, Config: cfg.Rendezvous.Conf,
 	})
+	var handler rdzv.Handler
 	if err == nil {
-		m.handler, err = registry.Create(ctx, params)
+		handler, err = registry.Create(ctx, params)
 	}
 	if err != nil {
-		if m.identity != nil {
-			_ = m.identity.Close()
-		}
 		return nil, &config.UsageError{Where: "--rdzv-backend=" + cfg.Rendezvous.Backend, Problem: err.Error()}
 	}
-	return m, nil
+	return handler, nil
 }
 
 // backend creates the handler of one backend; all run the same algorithm.
@@ -93,7 +103,7 @@ func (b *backend) Create(_ context.Context, p rdzv.Parameters) (rdzv.Handler, er
 		Patience:  min(r.HeartbeatTimeout, r.TTL()/3),
 		Stores: elastic.WorkerStores{
 			Addr: r.LocalAddr, Ports: elastic.Ports(r.WorkerStorePorts),
-			WorkersHost: os.Getenv("TORCH_DISABLE_SHARE_RDZV_TCP_STORE") == "1",
+			WorkersHost: workersHost(),
 		},
 	}
 	if b.cfg.MaxNodes > 1 && b.name == rdzv.BackendEtcd {
@@ -122,6 +132,9 @@ func (b *backend) Create(_ context.Context, p rdzv.Parameters) (rdzv.Handler, er
 	}
 	return elastic.New(o), nil
 }
+
+// workersHost tells whether the workers' store is a worker's matter, by torchrun's variable.
+func workersHost() bool { return os.Getenv("TORCH_DISABLE_SHARE_RDZV_TCP_STORE") == "1" }
 
 // job is what all agents must agree on.
 func (b *backend) job() elastic.Job {

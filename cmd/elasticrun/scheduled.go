@@ -30,7 +30,7 @@ func spread(args []string) (code int, done bool) {
 	switch {
 	case err != nil:
 		return usage(err), true
-	case cfg.Launch == nil:
+	case cfg.Launch == nil || cfg.DryRun:
 		return 0, false
 	}
 	srun, err := exec.LookPath(cfg.Launch[0])

@@ -27,7 +27,7 @@ type rule struct {
 var rules = map[string]rule{
 	"cmd/elasticrun": {
 		ours: []string{
-			"internal/config", "internal/logview", "internal/scheduler", "internal/simulate", "internal/topology",
+			"internal/config", "internal/doctor", "internal/logview", "internal/preview", "internal/scheduler", "internal/simulate", "internal/topology",
 			"pkg/agent", "pkg/rdzv", "pkg/rdzv/elastic", "pkg/coord", "pkg/coord/etcd", "pkg/kvstore", "pkg/procs", "pkg/events", "pkg/evidence", "pkg/report",
 		},
 		theirs: []string{"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/rs/zerolog", "golang.org/x/sys", "golang.org/x/term"},
@@ -42,6 +42,15 @@ var rules = map[string]rule{
 		ours:   []string{"internal/scheduler", "internal/topology", "pkg/procs", "pkg/rdzv"},
 		theirs: []string{"github.com/spf13/viper", "github.com/spf13/pflag", "github.com/rs/zerolog", "golang.org/x/sys"},
 		why:    "configuration becomes values of the packages it configures: signals, log levels, addresses",
+	},
+	"internal/preview": {
+		ours: []string{"internal/config", "internal/topology", "pkg/agent", "pkg/coord", "pkg/procs", "pkg/rdzv", "pkg/rdzv/elastic"},
+		why:  "what a launch would do is told in the words of what it would use, and uses nothing of it",
+	},
+	"internal/doctor": {
+		ours:   []string{"internal/preview", "internal/topology", "pkg/evidence", "pkg/rdzv/elastic"},
+		theirs: []string{"golang.org/x/sys"},
+		why:    "a machine is judged by values that were read before, what is at the endpoint among them",
 	},
 	"internal/logview": {
 		ours:   []string{"pkg/procs"},

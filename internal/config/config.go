@@ -101,6 +101,14 @@ type Config struct {
 	// node of the job; nil for a process that is an agent.
 	Launch []string
 
+	// DryRun says what would be done, and starts nothing.
+	DryRun bool
+	// Preflight checks this machine before the node joins; PreflightCmd is the site's own check, empty for none, and PreflightTimeout, above 0,
+	// how long that may take.
+	Preflight        bool
+	PreflightCmd     string
+	PreflightTimeout time.Duration
+
 	// ConfigFile is the config file that was read; empty if there was none.
 	ConfigFile string
 	// Settings are the raw values, without passwords, and where each came from, in the table's order.

@@ -19,6 +19,7 @@ const (
 	ReasonRendezvous   Reason = "rendezvous"    // no rendezvous could be formed, or it was lost
 	ReasonSignal       Reason = "signal"        // the launcher was told to stop
 	ReasonStuck        Reason = "stuck"         // processes of the job outlive SIGKILL
+	ReasonPreflight    Reason = "preflight"     // this machine is not fit for the job: a check failed before it joined, or came back
 	ReasonInternal     Reason = "internal"      // a defect of elasticrun
 )
 
@@ -26,7 +27,7 @@ const (
 func Reasons() []Reason {
 	return []Reason{
 		ReasonWorkerFailed, ReasonWorkerKilled, ReasonUsage,
-		ReasonRendezvous, ReasonSignal, ReasonStuck, ReasonInternal,
+		ReasonRendezvous, ReasonSignal, ReasonStuck, ReasonPreflight, ReasonInternal,
 	}
 }
 

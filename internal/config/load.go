@@ -31,17 +31,31 @@ func Load(args []string, counter Counter) (*Config, error) {
 	if err != nil {
 		return nil, err
 	}
+	from, err := here(args, counter)
+	if err != nil {
+		return nil, err
+	}
+	return loadLine(line, from)
+}
+
+// here is what this process is surrounded by; args are the launch's.
+func here(args []string, counter Counter) (surroundings, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return surroundings{}, fmt.Errorf("find this program: %w", err)
+	}
+	return surroundings{
+		Counter: counter, newID: newRunID, env: os.LookupEnv, host: thisHost(), self: append([]string{self}, args...), secret: readSecret,
+	}, nil
+}
+
+// loadLine resolves a command line that has been split.
+func loadLine(line commandLine, from surroundings) (*Config, error) {
 	settings, file, err := gather(Flags(), line.options)
 	if err != nil {
 		return nil, err
 	}
-	self, err := os.Executable()
-	if err != nil {
-		return nil, fmt.Errorf("find this program: %w", err)
-	}
-	c, err := resolve(line.command, settings, surroundings{
-		Counter: counter, newID: newRunID, env: os.LookupEnv, host: thisHost(), self: append([]string{self}, args...), secret: readSecret,
-	})
+	c, err := resolve(line.command, settings, from)
 	if err != nil {
 		return nil, err
 	}

@@ -289,7 +289,7 @@ func TestEveryFlagFromEveryLayer(t *testing.T) {
 		KindBool:    {"--%", "1", "%: true"},
 	}
 	for _, f := range Flags() {
-		if f.Kind == KindAction || f.Name == "config" {
+		if f.Kind == KindAction || f.CommandLineOnly {
 			continue
 		}
 		t.Run(f.Name, func(t *testing.T) {

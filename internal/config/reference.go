@@ -14,6 +14,8 @@ func Help() string {
 
 Usage:
   elasticrun [flags] SCRIPT [ARGS...]
+  elasticrun explain [flags] SCRIPT   say what that would do, and start nothing
+  elasticrun doctor [flags] [SCRIPT]  check this machine; elasticrun doctor --help
   elasticrun logs [flags] [RUN]       show the logs of a run; elasticrun logs --help
   elasticrun store [flags]            serve a store of its own; elasticrun store --help
   elasticrun simulate [flags]         try a large rendezvous here; elasticrun simulate --help
@@ -55,6 +57,48 @@ Flags:
 When it listens it writes one line to stdout: "store listening on HOST:PORT", and behind it, with
 --health, "health on URL". SIGTERM and SIGINT stop it in order, with exit code 0; a second one, a
 second or more later, at once. Workers' keys are in memory and end with it.
+`)
+	return b.String()
+}
+
+// ExplainHelp returns the text of elasticrun explain --help, at most 100 columns wide.
+func ExplainHelp() string {
+	var b strings.Builder
+	b.WriteString(`Say what a launch would do, and start nothing: each setting and where it came from, who hosts the
+rendezvous and what is at the endpoint now, ranks, the workers' commands and environment, and where
+their output goes. No file is written, and nothing listens.
+
+Usage:
+  elasticrun explain [--json] [flags] SCRIPT [ARGS...]
+
+Flags, beside those of the launch (elasticrun --help):
+`)
+	for _, f := range ExplainFlags() {
+		b.WriteString(helpEntry(f))
+	}
+	b.WriteString(`
+It ends with 0, or with 2 and the launch's own line where that would be refused.
+elasticrun --dry-run says the same.
+`)
+	return b.String()
+}
+
+// DoctorHelp returns the text of elasticrun doctor --help, at most 100 columns wide.
+func DoctorHelp() string {
+	var b strings.Builder
+	b.WriteString(`Check whether this machine is fit for a launch: interpreter and script, ports, names, the way to the
+store, disk, memory, GPUs and limits. Nothing is started but "python -c pass" and nvidia-smi.
+
+Usage:
+  elasticrun doctor [--json] [flags] [SCRIPT]
+
+Flags, beside those of the launch (elasticrun --help), by which it knows what to check:
+`)
+	for _, f := range DoctorFlags() {
+		b.WriteString(helpEntry(f))
+	}
+	b.WriteString(`
+It ends with 0, also with warnings; with 72 where a check failed; with 2 where the flags are refused.
 `)
 	return b.String()
 }
@@ -160,7 +204,7 @@ var referencePage string
 
 // Reference returns docs/flags.md.
 func Reference() string {
-	var tables, store, simulate, logs, options strings.Builder
+	var tables, store, simulate, logs, explain, doctor, options strings.Builder
 	for _, group := range groups() {
 		fmt.Fprintf(&tables, "\n## %s\n\n"+referenceHead, group)
 		for _, f := range Flags() {
@@ -172,7 +216,7 @@ func Reference() string {
 	for _, command := range []struct {
 		table *strings.Builder
 		flags []Flag
-	}{{&store, StoreFlags()}, {&simulate, SimulateFlags()}, {&logs, LogsFlags()}} {
+	}{{&store, StoreFlags()}, {&simulate, SimulateFlags()}, {&logs, LogsFlags()}, {&explain, ExplainFlags()}, {&doctor, DoctorFlags()}} {
 		command.table.WriteString(referenceHead)
 		for _, f := range command.flags {
 			command.table.WriteString(referenceRow(f))
@@ -186,6 +230,8 @@ func Reference() string {
 		"{store}", store.String(),
 		"{simulate}", simulate.String(),
 		"{logs}", logs.String(),
+		"{explain}", explain.String(),
+		"{doctor}", doctor.String(),
 		"{options}", options.String(),
 		"{reasons}", reasonList(),
 	).Replace(referencePage)

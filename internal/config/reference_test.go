@@ -57,7 +57,7 @@ func TestTable(t *testing.T) {
 		monitor-interval start-method event-log-handler role module no-python run-path log-dir redirects tee local-ranks-filter
 		duplicate-stdout-filters duplicate-stderr-filters node-rank master-addr master-port local-addr logs-specs numa-binding
 		signals-to-handle shutdown-timeout virtual-local-rank help`)
-	noVariable := []string{"logs-specs", "numa-binding", "help", "version"}
+	noVariable := []string{"logs-specs", "numa-binding", "dry-run", "help", "version"}
 	names, shorts, variables := map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for _, f := range Flags() {
 		if names[f.Name] || f.Short != "" && shorts[f.Short] {

@@ -35,11 +35,15 @@ type surroundings struct {
 	self []string
 	// secret reads a file with a secret; see readSecret.
 	secret func(path string) (secret Secret, warning string, err error)
+	// noScript says that a script need not be given; it is empty then.
+	noScript bool
 }
 
 // resolve makes the Config. command is the script and its arguments.
 func resolve(command []string, settings []Setting, from surroundings) (*Config, error) {
 	switch {
+	case len(command) == 0 && from.noScript:
+		command = []string{""}
 	case len(command) == 0:
 		return nil, &UsageError{Problem: "no script given: elasticrun [flags] SCRIPT [ARGS...]"}
 	case command[0] == "":
@@ -218,12 +222,18 @@ func (c *Config) readMembership(r *reader) {
 	v.Grow = read(r, "grow", oneOf("now", "next-restart", "never"))
 	v.MinUptime = read(r, "min-uptime", seconds)
 	const name = "rejoin-timeout"
+	back := c.RestartGrace // how long a node may take to come back
+	if r.text("preflight-cmd") != "" {
+		back += read(r, "preflight-timeout", aboveZero)
+	}
 	if !r.given(name) {
-		v.RejoinTimeout = max(c.RestartGrace+rejoinMargin, v.TTL())
+		v.RejoinTimeout = max(back+rejoinMargin, v.TTL())
 		return
 	}
 	v.RejoinTimeout = read(r, name, seconds)
 	switch {
+	case v.RejoinTimeout > c.RestartGrace && v.RejoinTimeout <= back:
+		r.warn(name, "a node that checks itself by --preflight-cmd, and takes --preflight-timeout for it, may come back too late")
 	case v.RejoinTimeout <= c.RestartGrace:
 		grace := "--restart-grace"
 		if !r.given("restart-grace") {
@@ -268,6 +278,12 @@ func (c *Config) readLauncher(r *reader) {
 	c.EventLogHandler = read(r, "event-log-handler", oneOf("null", "console", "dynamic_rendezvous"))
 	if c.EventLogHandler == "dynamic_rendezvous" {
 		c.EventLogHandler = "null"
+	}
+	c.DryRun, c.Preflight = r.flag("dry-run"), r.flag("preflight")
+	c.PreflightCmd = r.text("preflight-cmd")
+	c.PreflightTimeout = read(r, "preflight-timeout", aboveZero)
+	if r.given("preflight-timeout") && c.PreflightCmd == "" {
+		r.warn("preflight-timeout", "has no effect without --preflight-cmd")
 	}
 }
 

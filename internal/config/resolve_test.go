@@ -33,6 +33,7 @@ func defaults() *Config {
 		RestartGrace:       30 * time.Second,
 		ExitBarrierTimeout: 300 * time.Second,
 		ErrorExitTimeout:   60 * time.Second,
+		PreflightTimeout:   60 * time.Second,
 		EventLogHandler:    "null", LogFormat: "auto", LogLevel: zerolog.WarnLevel,
 	}
 }

@@ -18,6 +18,8 @@ const (
 	groupStore    = "elasticrun store"
 	groupSimulate = "elasticrun simulate"
 	groupLogs     = "elasticrun logs"
+	groupExplain  = "elasticrun explain"
+	groupDoctor   = "elasticrun doctor"
 )
 
 func groups() []string {
@@ -167,7 +169,7 @@ func Flags() []Flag {
 		},
 		{
 			Name: "rejoin-timeout", Kind: KindSeconds, Placeholder: "SECONDS", Group: groupLife,
-			Help: "How long a node may take to stop its workers when the membership changes; the job then goes on without it. Default: --restart-grace and 10 more, but no less than keep_alive_interval times keep_alive_max_attempt.",
+			Help: "How long a node may take to stop its workers when the membership changes; the job then goes on without it. Default: --restart-grace and 10 more, and --preflight-timeout where there is a --preflight-cmd, but no less than keep_alive_interval times keep_alive_max_attempt.",
 		},
 		{
 			Name: "grow", Kind: KindString, Default: "now", Placeholder: "WHEN", Group: groupLife,
@@ -228,6 +230,22 @@ func Flags() []Flag {
 		{
 			Name: "event-log-handler", Kind: KindString, Default: "null", Placeholder: "NAME", Group: groupLauncher, Torchrun: true,
 			Help: "Where events are written: null (nowhere) or console. dynamic_rendezvous is null.",
+		},
+		{
+			Name: "dry-run", Kind: KindBool, Group: groupLauncher, Env: []string{}, CommandLineOnly: true,
+			Help: "Say what would be done, and start nothing: what elasticrun explain says. Ends with 2 where the launch would be refused.",
+		},
+		{
+			Name: "preflight", Kind: KindBool, Group: groupLauncher,
+			Help: "Check this machine, as elasticrun doctor does, before this node joins the job. Where a check fails it does not join, and ends with 72.",
+		},
+		{
+			Name: "preflight-cmd", Kind: KindString, Placeholder: "CMD", Group: groupLauncher,
+			Help: "The site's own check, run by sh -c before this node joins, and again before it goes on after a failure of one of its own workers. Where it does not end with 0 this node does not join, or leaves, with code 72.",
+		},
+		{
+			Name: "preflight-timeout", Kind: KindSeconds, Default: "60", Placeholder: "SECONDS", Group: groupLauncher,
+			Help: "How long --preflight-cmd may take before it counts as failed.",
 		},
 		{
 			Name: "help", Short: "h", Kind: KindAction, Group: groupLauncher, Torchrun: true, CommandLineOnly: true,

@@ -65,6 +65,9 @@ func portOwner(proc fs.FS, addr netip.Addr, port int) (Owner, error) {
 	return owner, nil
 }
 
+// Listens tells that the port is listened on, and not only used for a connection.
+func (o Owner) Listens() bool { return o.State == listening }
+
 // String returns one line such as "port 29500 is held by pid 1234 (python3 train.py)".
 func (o Owner) String() string {
 	switch {

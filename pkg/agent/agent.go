@@ -100,6 +100,11 @@ type Options struct {
 	Kernel Kernel
 	// Devices tells when a restart need no longer wait for what the workers held; nil for at once.
 	Devices Devices
+	// Fitness is asked, once the workers are stopped, before this node goes on after a failure of one of its own; where it is not fit the agent leaves
+	// and ends with an [*UnfitError]. Nil asks nobody. ForgetsRestarts says that Spec.MaxRestarts does not tell which failure is the last, as restarts
+	// are forgotten in time.
+	Fitness         Fitness
+	ForgetsRestarts bool
 	// Forward delivers signals that are passed on to the workers without any
 	// other consequence; may be nil.
 	Forward <-chan os.Signal
@@ -246,7 +251,7 @@ func (a *Agent) setState(to WorkerState) error {
 // endState is what a group is left in when the run ends with err.
 func endState(err error) WorkerState {
 	var told *SignalError
-	if errors.As(err, &told) || errors.Is(err, rdzv.ErrRendezvous) {
+	if errors.As(err, &told) || errors.Is(err, rdzv.ErrRendezvous) || errors.As(err, new(*UnfitError)) {
 		return Stopped
 	}
 	return Unknown

@@ -165,6 +165,9 @@ func (a *Agent) restart(ctx context.Context, failed *procs.Exit) error {
 		if err := a.setState(Stopped); err != nil {
 			return err
 		}
+		if err := a.examine(ctx); err != nil {
+			return err
+		}
 		a.devices = a.freeDevices(ctx, a.family)
 		defer func() { a.endDeviceWait(a.devices) }()
 		return a.prof("initialize_workers", func() error { return a.initialize(ctx) })

@@ -118,11 +118,16 @@ func (a *Agent) logFiles() (*procs.Attempt, []procs.LogFiles, error) {
 }
 
 func (a *Agent) buildSpec(w Worker, files procs.LogFiles) (procs.Spec, error) {
-	s := a.opts.Spec
-	env, err := workerEnv(envInput{
-		base: a.opts.Env, spec: s, group: a.group, worker: w, round: a.round,
+	return startSpec(envInput{
+		base: a.opts.Env, spec: a.opts.Spec, group: a.group, worker: w, round: a.round,
 		runID: a.opts.Rendezvous.RunID(), restartCount: a.restarts, errorFile: files.Error, tracePrefix: files.TracePrefix,
-	})
+	}, a.hostname, files)
+}
+
+// startSpec says how one worker is started.
+func startSpec(in envInput, hostname string, files procs.LogFiles) (procs.Spec, error) {
+	s, w := in.spec, in.worker
+	env, err := workerEnv(in)
 	if err != nil {
 		return procs.Spec{}, err
 	}
@@ -131,7 +136,7 @@ func (a *Agent) buildSpec(w Worker, files procs.LogFiles) (procs.Spec, error) {
 		spec.CPUs = s.CPUs[w.LocalRank]
 	}
 	prefix := procs.LinePrefix(s.PrefixTemplate, procs.PrefixVars{
-		Role: s.Role, LocalRank: w.LocalRank, Rank: w.GlobalRank, NodeRank: a.group.GroupRank, Hostname: a.hostname,
+		Role: s.Role, LocalRank: w.LocalRank, Rank: w.GlobalRank, NodeRank: in.group.GroupRank, Hostname: hostname,
 	})
 	spec.Stdout, spec.Stderr = s.Output.Outputs(w.ranks(), prefix, files)
 	return spec, nil

@@ -78,6 +78,9 @@ func (c *conn) greet() (out []byte, joined bool, err error) {
 		}
 		return nil, false, err
 	}
+	if k == kindLook {
+		return c.look(h, heard, &proofs)
+	}
 	j, err := decodeJoin(heard)
 	if err != nil || k != kindJoin {
 		return nil, false, fmt.Errorf("no join: %w", errMalformed)
@@ -111,14 +114,8 @@ func (c *conn) refuse(out []byte, no refused) ([]byte, bool, error) {
 // admit gives a client that knows the secret a session, or says why not.
 func (c *conn) admit(h hello, j join) (welcome, *refused) {
 	s := c.server
-	switch {
-	case h.version != s.opts.Version && h.version != "" && s.opts.Version != "":
-		return welcome{}, &refused{ReasonVersion, fmt.Sprintf(
-			"the agent is elasticrun %s, the store %s: let all nodes run the same", printable(h.version), s.opts.Version)}
-	case h.runID != s.opts.RunID && h.runID != "" && s.opts.RunID != "":
-		return welcome{}, &refused{ReasonRunID, fmt.Sprintf(
-			"it is the store of another job, with run id %q, and the agent's is %q: give each job an endpoint of its own",
-			s.opts.RunID, h.runID)}
+	if no := s.misfit(h); no != nil {
+		return welcome{}, no
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -145,6 +142,20 @@ func (c *conn) admit(h hello, j join) (welcome, *refused) {
 	}
 	s.mayExpire()
 	return c.hold(h, session, false), nil
+}
+
+// misfit says why a client is wrong here, or nil.
+func (s *Server) misfit(h hello) *refused {
+	switch {
+	case h.version != s.opts.Version && h.version != "" && s.opts.Version != "":
+		return &refused{ReasonVersion, fmt.Sprintf(
+			"the agent is elasticrun %s, the store %s: let all nodes run the same", printable(h.version), s.opts.Version)}
+	case h.runID != s.opts.RunID && h.runID != "" && s.opts.RunID != "":
+		return &refused{ReasonRunID, fmt.Sprintf(
+			"it is the store of another job, with run id %q, and the agent's is %q: give each job an endpoint of its own",
+			s.opts.RunID, h.runID)}
+	}
+	return nil
 }
 
 // leastTTL is the shortest a client can have.

@@ -55,24 +55,37 @@ type greeting struct {
 
 // begin connects and says what there is to say.
 func (g *greeting) begin(ctx context.Context) (*greeted, error) {
-	nc, err := g.connect(ctx)
+	var w welcome
+	nc, in, err := g.talk(ctx, func(nc net.Conn, in *bufio.Reader) (err error) {
+		w, err = g.speak(nc, in)
+		return err
+	})
 	if err != nil {
 		return nil, err
+	}
+	return &greeted{nc: nc, in: in, welcome: w}, nil
+}
+
+// talk connects and says something, within the time for it. Its connection has no deadline any more.
+func (g *greeting) talk(ctx context.Context, say func(net.Conn, *bufio.Reader) error) (net.Conn, *bufio.Reader, error) {
+	nc, err := g.connect(ctx)
+	if err != nil {
+		return nil, nil, err
 	}
 	deadline := time.Now().Add(g.opts.timeout())
 	nc.SetDeadline(deadline)
 	stop := context.AfterFunc(ctx, func() { nc.SetDeadline(time.Unix(1, 0)) })
 	in := bufio.NewReaderSize(nc, readBuffer)
-	w, err := g.speak(nc, in)
+	err = say(nc, in)
 	if !stop() {
 		err = g.obstacle(ObstacleSilent, "it accepts connections, but had not answered when it was given up", context.Cause(ctx))
 	}
 	if err != nil {
 		nc.Close()
-		return nil, g.examine(ctx, err)
+		return nil, nil, g.examine(ctx, err)
 	}
 	nc.SetDeadline(time.Time{})
-	return &greeted{nc: nc, in: in, welcome: w}, nil
+	return nc, in, nil
 }
 
 func (g *greeting) obstacle(o Obstacle, line string, err error) *DialError {
@@ -104,40 +117,48 @@ func (g *greeting) connect(ctx context.Context) (net.Conn, error) {
 
 // speak speaks the handshake.
 func (g *greeting) speak(nc net.Conn, in *bufio.Reader) (w welcome, err error) {
+	if err := g.challenge(nc, in); err != nil {
+		return w, err
+	}
+	return g.join(nc, in)
+}
+
+// challenge is the first half of the handshake, as far as what the store asks to be proved.
+func (g *greeting) challenge(nc net.Conn, in *bufio.Reader) error {
 	g.proofs = transcript{secret: g.opts.Secret}
 	h := hello{secret: len(g.opts.Secret) > 0, version: g.opts.Version, runID: g.opts.RunID, nonce: newNonce()}
 	frame := h.append(nil)
 	if len(frame) > maxHandshake {
-		return w, fmt.Errorf("run id and version are too long: %d bytes", len(frame))
+		return fmt.Errorf("run id and version are too long: %d bytes", len(frame))
 	}
 	g.proofs.add(bodyOf(frame))
 	if _, err := nc.Write(append(appendPreamble(nil), frame...)); err != nil {
-		return w, g.silence(err)
+		return g.silence(err)
 	}
 	if err := g.listen(in); err != nil {
-		return w, err
+		return err
 	}
 	body, err := g.frame(in, kindChallenge)
 	if err != nil {
-		return w, err
+		return err
 	}
 	c, err := decodeChallenge(body)
 	if err != nil {
-		return w, g.foreign(err)
+		return g.foreign(err)
 	}
 	if c.secret != h.secret {
-		return w, g.refused(ReasonSecret, "one of store and agent has a shared secret, and the other none: give both the same")
+		return g.refused(ReasonSecret, "one of store and agent has a shared secret, and the other none: give both the same")
 	}
 	before := g.instance
 	g.instance = c.instance
 	if before != "" && before != c.instance {
-		return w, ErrReplaced
+		return ErrReplaced
 	}
 	g.proofs.add(body)
-	return g.join(nc, in)
+	return nil
 }
 
-// join is the second half of speak.
+// join is the second half of the handshake.
 func (g *greeting) join(nc net.Conn, in *bufio.Reader) (w welcome, err error) {
 	j := join{ttl: int64(max(g.opts.TTL, 0)), token: g.token}
 	j.proof = g.proofs.proof(sideAgent, bodyOf(j.append(nil)))

@@ -29,7 +29,11 @@ import (
 //	                       number {flags (1: deleted, 2: fresh), s key, create-revision, s value}
 //	over           client  code, s line for people: the session, or the store, has ended; then the connection ends
 //
-// The order is hello, challenge, join, welcome; a refusal may come instead of the store's part. Numbers of requests
+//	look           store   s proof
+//	seen           client  s version, s run id (empty: any), agents of the run, Unix time in ns, s proof; then the connection ends
+//
+// The order is hello, challenge, join, welcome; a refusal may come instead of the store's part. Who only wants to see what is there says look
+// in place of join, and is given no session. Numbers of requests
 // and watches are the client's to choose.
 type kind byte
 
@@ -47,6 +51,8 @@ const (
 	kindReply
 	kindBatch
 	kindOver
+	kindLook
+	kindSeen
 )
 
 // magic begins with a byte that no torch sends first. What speaks in lines, such as HTTP, answers it at once for its end.

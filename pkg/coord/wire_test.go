@@ -33,6 +33,8 @@ func frames() map[string][]byte {
 		"batch": appendBatch(nil, 5, Batch{Resync: true, Revision: 9, Events: []Event{
 			{Key: "a", Value: []byte("v"), Create: 9}, {Key: "b", Deleted: true},
 		}}, []bool{true, false}),
+		"look": look{proof: []byte{7}}.append(nil),
+		"seen": sight{version: "v1", runID: "run", agents: 3, time: 1 << 60, proof: []byte{1}}.append(nil),
 		"over": appendOver(nil, codeLost, "it was silent"),
 	}
 }
@@ -65,6 +67,14 @@ func decoded(k kind, body []byte) (message any, again []byte) {
 		var m reply
 		m, err = decodeReply(body)
 		message, again = m, appendReply(nil, m)
+	case kindLook:
+		var m look
+		m, err = decodeLook(body)
+		message, again = m, m.append(nil)
+	case kindSeen:
+		var m sight
+		m, err = decodeSeen(body)
+		message, again = m, m.append(nil)
 	case kindBatch:
 		var m batchPart
 		m, err = decodePart(body)
@@ -129,7 +139,7 @@ func FuzzFrame(f *testing.F) {
 				continue
 			}
 			same, _ := decoded(k, bodyOf(again))
-			private := cmp.AllowUnexported(hello{}, challenge{}, join{}, welcome{}, commitRequest{}, reply{}, batchPart{})
+			private := cmp.AllowUnexported(hello{}, challenge{}, join{}, welcome{}, look{}, sight{}, commitRequest{}, reply{}, batchPart{})
 			if diff := cmp.Diff(m, same, private, cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("kind %d changes when it is encoded again:\n%s", k, diff)
 			}

@@ -98,6 +98,27 @@ func (t *kernelTail) read(root fs.FS) KernelLog {
 	return parseKmsg(records, boot, t.marked, now)
 }
 
+// WholeKernelLog returns all that the kernel has logged, as far as it is still there. That may take tens of milliseconds.
+func WholeKernelLog(now time.Time) KernelLog { return wholeLog("/dev/kmsg", os.DirFS("/"), now) }
+
+func wholeLog(name string, root fs.FS, now time.Time) KernelLog {
+	kmsg, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return KernelLog{}
+	}
+	t := kernelTail{kmsg: kmsg}
+	defer t.close()
+	boot, err := bootTime(root, now)
+	if err != nil {
+		return KernelLog{}
+	}
+	records, err := t.records()
+	if err != nil {
+		return KernelLog{}
+	}
+	return parseKmsg(records, boot, time.Time{}, now)
+}
+
 // bootTime is when the machine's clock of uptime was 0.
 func bootTime(root fs.FS, now time.Time) (time.Time, error) {
 	uptime, err := fs.ReadFile(root, "proc/uptime")

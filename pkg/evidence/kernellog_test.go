@@ -176,3 +176,20 @@ func TestScanFile(t *testing.T) {
 		t.Errorf("no file: %v", got)
 	}
 }
+
+// All that the kernel has logged is read, whoever's pids it names.
+func TestWholeKernelLog(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "kmsg")
+	if err := os.WriteFile(file, []byte("3,1,1000000,-;NVRM: Xid (PCI:0000:01:00): 79, pid=7, GPU has fallen off the bus."), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	root := machine(map[string]string{"proc/uptime": "1000.5 2000.0\n"})
+	now := time.Unix(5000, 0)
+	got := wholeLog(file, root, now)
+	if !got.Readable || len(got.Xids) != 1 || now.Sub(got.Xids[0].Time) != 999500*time.Millisecond {
+		t.Errorf("%+v", got)
+	}
+	if wholeLog(file+"x", root, now).Readable {
+		t.Error("readable, and not there")
+	}
+}

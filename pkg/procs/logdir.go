@@ -52,7 +52,7 @@ func OpenLogDir(base, runID string) (*LogDir, error) {
 	case os.DevNull:
 		return d, nil
 	case "":
-		if d.temp, err = os.MkdirTemp("", "torchelastic_"); err != nil {
+		if d.temp, err = os.MkdirTemp("", tempPrefix); err != nil {
 			return nil, fmt.Errorf("make a temporary log folder: %w; name a writable one with --log-dir", err)
 		}
 		base = d.temp
@@ -67,6 +67,9 @@ func OpenLogDir(base, runID string) (*LogDir, error) {
 	d.live = lockFolder(d.run)
 	return d, nil
 }
+
+// tempPrefix begins the name of a temporary log folder.
+const tempPrefix = "torchelastic_"
 
 // Path returns the folder of this run, or "" if nothing is written.
 func (d *LogDir) Path() string { return d.run }
@@ -198,29 +201,44 @@ func (a *Attempt) Files(localRank int) (LogFiles, error) {
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		return LogFiles{}, fmt.Errorf("make log folder: %w", err)
 	}
+	return logFiles(a.dir, localRank), nil
+}
+
+// logFiles are the log paths of one worker in the folder of an attempt.
+func logFiles(attempt string, localRank int) LogFiles {
+	dir := filepath.Join(attempt, strconv.Itoa(localRank))
 	return LogFiles{
 		Stdout:         filepath.Join(dir, "stdout.log"),
 		Stderr:         filepath.Join(dir, "stderr.log"),
 		Error:          filepath.Join(dir, "error.json"),
-		FilteredStdout: filepath.Join(a.dir, "filtered_stdout.log"),
-		FilteredStderr: filepath.Join(a.dir, "filtered_stderr.log"),
-		Timeline:       filepath.Join(a.dir, TimelineName),
-		TracePrefix:    filepath.Join(a.dir, "nccl_trace_rank_"),
-	}, nil
+		FilteredStdout: filepath.Join(attempt, "filtered_stdout.log"),
+		FilteredStderr: filepath.Join(attempt, "filtered_stderr.log"),
+		Timeline:       filepath.Join(attempt, TimelineName),
+		TracePrefix:    filepath.Join(attempt, "nccl_trace_rank_"),
+	}
 }
 
 // makeBase makes the folder that the user named and returns its absolute path,
 // because workers get paths in it and may run in another folder.
 func makeBase(base string) (string, error) {
+	path, err := existing(base)
+	if err != nil {
+		return "", err
+	}
+	if err := os.MkdirAll(path, 0o755); err != nil {
+		return "", fmt.Errorf("make log folder %q: %w; name a writable one with --log-dir", base, err)
+	}
+	return path, nil
+}
+
+// existing returns the absolute path of base, if that is a folder or nothing yet.
+func existing(base string) (string, error) {
 	path, err := filepath.Abs(base)
 	if err != nil {
 		return "", fmt.Errorf("find log folder %q: %w", base, err)
 	}
 	if info, err := os.Stat(path); err == nil && !info.IsDir() {
 		return "", fmt.Errorf("log folder %q is a file: name a folder with --log-dir", base)
-	}
-	if err := os.MkdirAll(path, 0o755); err != nil {
-		return "", fmt.Errorf("make log folder %q: %w; name a writable one with --log-dir", base, err)
 	}
 	return path, nil
 }

@@ -24,6 +24,20 @@ func CheckFile(path string) error {
 	return errors.Join(probe.Close(), os.Remove(probe.Name()))
 }
 
+// LookFile is CheckFile for who may not make a file: it looks at the rights alone.
+func LookFile(path string) error {
+	path, err := resolve(path)
+	if err != nil {
+		return err
+	}
+	const write, enter = 2, 1 // W_OK, X_OK
+	folder, _ := filepath.Split(path)
+	if err := syscall.Access(filepath.Clean(folder), write|enter); err != nil {
+		return fmt.Errorf("make a file in %s: %w", folder, err)
+	}
+	return nil
+}
+
 // WriteFile makes data the whole content of the file at path, at once unless the file is a mount point. An error leaves what was there before. What is
 // not a regular file is refused, because it would be replaced; a symbolic link stands for the file that it leads to.
 func WriteFile(path string, data []byte) error {

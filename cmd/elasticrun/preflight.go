@@ -1,0 +1,69 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/elasticrun/elasticrun/internal/config"
+	"github.com/elasticrun/elasticrun/internal/doctor"
+	"github.com/elasticrun/elasticrun/pkg/agent"
+)
+
+// preflight checks this machine before its node joins the job. Its error, if a check failed, is an *agent.UnfitError.
+func preflight(ctx context.Context, cfg *config.Config, log zerolog.Logger) error {
+	if cfg.Preflight {
+		f, err := examine(ctx, cfg)
+		if err != nil {
+			return err
+		}
+		// What the launch refuses by itself is left to it: it waits a moment for the store of a job that has just ended.
+		f.PortErr, f.Refusal = nil, nil
+		r := judge(f)
+		for _, c := range r.With(doctor.Warn) {
+			log.Warn().Str("check", c.Name).Str("advice", c.Advice).Msg(c.Value)
+		}
+		if err := unfit(r); err != nil && ctx.Err() == nil {
+			return err
+		}
+	}
+	if site := siteCheckOf(cfg, log); site != nil && ctx.Err() == nil {
+		if err := site.Check(ctx); err != nil && ctx.Err() == nil {
+			return &agent.UnfitError{Err: err}
+		}
+	}
+	return context.Cause(ctx)
+}
+
+// siteCheck is the site's own check of a machine; it implements agent.Fitness.
+type siteCheck struct {
+	command string
+	bound   time.Duration
+	env     []string
+	log     zerolog.Logger
+}
+
+// siteCheckOf is nil where there is none.
+func siteCheckOf(cfg *config.Config, log zerolog.Logger) *siteCheck {
+	if cfg.PreflightCmd == "" {
+		return nil
+	}
+	secret := func(kv string) bool { return strings.HasPrefix(kv, config.SecretEnv+"=") }
+	return &siteCheck{command: cfg.PreflightCmd, bound: cfg.PreflightTimeout, env: slices.DeleteFunc(os.Environ(), secret), log: log}
+}
+
+// Check runs the command. The last line of its output is shown, at any log level, whether it fails or not.
+func (s *siteCheck) Check(ctx context.Context) error {
+	began := time.Now()
+	last, err := doctor.Output(ctx, s.bound, s.env, "sh", "-c", s.command)
+	if err != nil {
+		return fmt.Errorf("--preflight-cmd=%s: %w", s.command, err)
+	}
+	s.log.Log().Str(zerolog.LevelFieldName, zerolog.LevelInfoValue).Dur("took", time.Since(began)).Str("output", last).Msg("the preflight command has ended with 0")
+	return nil
+}

@@ -1,0 +1,76 @@
+package config
+
+import (
+	"errors"
+	"testing"
+	"time"
+)
+
+func TestLoadExplain(t *testing.T) {
+	t.Chdir(t.TempDir())
+	t.Setenv("HOME", t.TempDir())
+	t.Setenv("XDG_CONFIG_HOME", "")
+	for _, tt := range []struct {
+		name   string
+		args   []string
+		doctor bool
+		json   bool
+		script string
+		err    string
+	}{
+		{name: "plain", args: []string{"t.py"}, script: "t.py"},
+		{name: "json", args: []string{"--json", "--nproc-per-node=2", "t.py", "--json"}, json: true, script: "t.py"},
+		{name: "json behind other flags", args: []string{"--nproc-per-node=2", "--json", "t.py"}, json: true, script: "t.py"},
+		{name: "the script's own", args: []string{"t.py", "--json"}, script: "t.py"},
+		{name: "no script", args: []string{"--json"}, err: "no script given: elasticrun [flags] SCRIPT [ARGS...]"},
+		{name: "no script for a doctor", args: []string{"--json"}, doctor: true, json: true},
+		{name: "a value", args: []string{"--json=yes", "t.py"}, err: `--json: takes no value, but got "yes"`},
+		{name: "help", args: []string{"--help"}, err: ErrHelp.Error()},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			load := LoadExplain
+			if tt.doctor {
+				load = LoadDoctor
+			}
+			c, asJSON, err := load(tt.args, machine{})
+			switch {
+			case err != nil || tt.err != "":
+				if err == nil || err.Error() != tt.err {
+					t.Errorf("error %v, want %q", err, tt.err)
+				}
+			case asJSON != tt.json || c.Script != tt.script:
+				t.Errorf("JSON %t, script %q", asJSON, c.Script)
+			}
+		})
+	}
+	if _, err := Load([]string{"--json", "t.py"}, machine{}); !errors.As(err, new(*UsageError)) {
+		t.Errorf("the launch itself takes --json: %v", err)
+	}
+}
+
+// TestPreflightTime checks that the other nodes wait for one that checks itself.
+func TestPreflightTime(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		args   []string
+		rejoin time.Duration
+		warns  int
+	}{
+		{name: "no check", rejoin: 40 * time.Second},
+		{name: "a check", args: []string{"--preflight-cmd=true"}, rejoin: 100 * time.Second},
+		{name: "a short check", args: []string{"--preflight-cmd=true", "--preflight-timeout=5"}, rejoin: 45 * time.Second},
+		{name: "too late", args: []string{"--preflight-cmd=true", "--rejoin-timeout=90"}, rejoin: 90 * time.Second, warns: 1},
+		{name: "in time", args: []string{"--preflight-cmd=true", "--rejoin-timeout=91"}, rejoin: 91 * time.Second},
+		{name: "a bound of nothing", args: []string{"--preflight-timeout=5"}, rejoin: 40 * time.Second, warns: 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c, err := resolveArgs(machine{}, append(tt.args, "t.py")...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c.Rendezvous.RejoinTimeout != tt.rejoin || len(c.Warnings) != tt.warns {
+				t.Errorf("rejoin timeout %v, want %v; warnings %q", c.Rendezvous.RejoinTimeout, tt.rejoin, c.Warnings)
+			}
+		})
+	}
+}

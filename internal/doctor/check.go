@@ -1,0 +1,105 @@
+package doctor
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+)
+
+// Schema is the version of the JSON form. It changes when a field goes or changes its meaning, not when one is added.
+const Schema = 1
+
+// Status is what a check has come to.
+type Status string
+
+// The statuses, best first.
+const (
+	OK   Status = "ok"
+	Warn Status = "warn"
+	Fail Status = "fail"
+)
+
+// Check is one judgement.
+type Check struct {
+	Name   string `json:"name"`
+	Status Status `json:"status"`
+	// Value is what was found, in one line.
+	Value string `json:"value"`
+	// Advice is what to do, in one line; empty where there is nothing to do.
+	Advice string `json:"advice,omitempty"`
+}
+
+// Report is all checks of a machine.
+type Report struct {
+	Schema  int     `json:"schema"`
+	Version string  `json:"elasticrun_version"`
+	Host    string  `json:"host"`
+	Checks  []Check `json:"checks"`
+}
+
+// Problems describes the failed checks in one line; empty where none failed.
+func (r Report) Problems() string {
+	var lines []string
+	for _, c := range r.Checks {
+		if c.Status == Fail {
+			lines = append(lines, c.line())
+		}
+	}
+	return strings.Join(lines, "; ")
+}
+
+// With returns the checks that have a status.
+func (r Report) With(s Status) []Check {
+	var found []Check
+	for _, c := range r.Checks {
+		if c.Status == s {
+			found = append(found, c)
+		}
+	}
+	return found
+}
+
+func (c Check) line() string {
+	line := c.Name + ": " + c.Value
+	if c.Advice != "" {
+		line += ": " + c.Advice
+	}
+	return printable(line)
+}
+
+// Text describes the checks for people, one in a line, and counts them.
+func (r Report) Text() string {
+	var b strings.Builder
+	for _, c := range r.Checks {
+		fmt.Fprintf(&b, "%-5s %-15s %s\n", c.Status, c.Name, printable(c.Value))
+		if c.Advice != "" {
+			fmt.Fprintf(&b, "%21s %s\n", "", printable(c.Advice))
+		}
+	}
+	fmt.Fprintf(&b, "%s: %d ok, %d warnings, %d failed\n", r.Host, len(r.With(OK)), len(r.With(Warn)), len(r.With(Fail)))
+	return b.String()
+}
+
+// JSON returns the report as one indented object.
+func (r Report) JSON() ([]byte, error) {
+	r.Schema, r.Checks = Schema, append([]Check{}, r.Checks...)
+	var out bytes.Buffer
+	enc := json.NewEncoder(&out)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	if err := enc.Encode(r); err != nil {
+		return nil, err
+	}
+	return out.Bytes(), nil
+}
+
+// printable keeps what was found from being more than a line, or from steering a terminal.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r >= 0x7f && r < 0xa0 {
+			return '?'
+		}
+		return r
+	}, strings.ToValidUTF8(s, "?"))
+}

@@ -1,0 +1,235 @@
+package doctor
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/elasticrun/elasticrun/internal/preview"
+	"github.com/elasticrun/elasticrun/internal/topology"
+	"github.com/elasticrun/elasticrun/pkg/evidence"
+)
+
+const (
+	mib = 1 << 20
+	gib = 1 << 30
+)
+
+// Judge says what to think of the facts.
+func Judge(f Facts) []Check {
+	var checks []Check
+	if f.Interpreter != nil {
+		checks = append(checks, interpreter(*f.Interpreter))
+	}
+	if f.Script != "" {
+		checks = append(checks, script(f.Script, f.ScriptErr))
+	}
+	checks = append(checks, ports(f.PortErr), hostName(f.HostName, f.Nodes))
+	checks = append(checks, endpoints(f.Endpoints, f.Refusal)...)
+	for _, d := range f.Disks {
+		checks = append(checks, disk(d))
+	}
+	checks = append(checks, gpus(f.GPUs, f.Workers)...)
+	checks = append(checks, kernelLog(f.Kernel, f.Now))
+	return append(append(checks, limits(f.Limits, f.Workers)...), memory(f.Memory, f.Workers))
+}
+
+// slowStart is what no interpreter takes from a local disk.
+const slowStart = 5 * time.Second
+
+func interpreter(p Program) Check {
+	c := Check{Name: "interpreter", Status: OK, Value: fmt.Sprintf("%s starts and ends in %v", p.Path, p.Took.Round(time.Millisecond))}
+	switch {
+	case p.Err != nil:
+		c.Status, c.Value = Fail, fmt.Sprintf("%s -c pass: %v", p.Path, p.Err)
+		c.Advice = "repair it, or set PYTHON_EXEC to another one"
+	case p.Took > slowStart:
+		c.Status, c.Advice = Warn, "each worker takes as long: is it on a file server that is slow?"
+	}
+	return c
+}
+
+func script(name string, err error) Check {
+	if err != nil {
+		return Check{"script", Fail, err.Error(), "every node needs it at the same place"}
+	}
+	return Check{Name: "script", Status: OK, Value: name + " can be read"}
+}
+
+func ports(err error) Check {
+	if err != nil {
+		return Check{Name: "ports", Status: Fail, Value: err.Error()}
+	}
+	return Check{Name: "ports", Status: OK, Value: "those that were given are free"}
+}
+
+func hostName(n Name, nodes int) Check {
+	c := Check{Name: "host name", Status: OK, Value: n.Host}
+	const advice = "torch's gloo looks it up: put it into /etc/hosts with this machine's address, or set GLOO_SOCKET_IFNAME to a network interface"
+	var addrs []string
+	loopback := true
+	for _, a := range n.Addrs {
+		addrs = append(addrs, a.String())
+		loopback = loopback && a.IsLoopback()
+	}
+	switch {
+	case n.Err != nil:
+		c.Status, c.Value, c.Advice = Warn, fmt.Sprintf("%s: %v", n.Host, n.Err), advice
+		return c
+	case len(n.Local) == 0:
+		c.Status, c.Advice = Warn, "none of these is an address of this machine's; "+advice
+	case loopback && nodes > 1:
+		c.Status, c.Advice = Warn, "other nodes cannot reach that; "+advice
+	}
+	c.Value += " is " + strings.Join(addrs, ", ")
+	return c
+}
+
+// clockBound is how far clocks may be apart, beyond what a round trip leaves open.
+const clockBound = time.Second
+
+// endpoints judges the places where nodes meet. What is not there yet may come.
+func endpoints(at []preview.Endpoint, refusal error) []Check {
+	var checks []Check
+	for _, e := range at {
+		name := fmt.Sprintf("%s:%d", e.Host, e.Port)
+		if e.Problem != "" {
+			checks = append(checks, Check{"endpoint", Warn, e.Problem, "it has to resolve until join_timeout is over"})
+		}
+		for _, a := range e.Addresses {
+			checks = append(checks, endpoint(name, a))
+			if a.Seen != nil {
+				checks = append(checks, clock(*a.Seen))
+			}
+		}
+	}
+	if refusal != nil {
+		checks = append(checks, Check{"rendezvous", Fail, refusal.Error(), "give each job an endpoint of its own, and all of its nodes the same"})
+	}
+	return checks
+}
+
+func endpoint(name string, a preview.Address) Check {
+	c := Check{Name: "endpoint", Status: OK, Value: fmt.Sprintf("%s at %s: %s", name, a.Addr, a.Detail)}
+	switch a.State {
+	case preview.StateThisRun, preview.StateAnyRun, preview.StateListens:
+	case preview.StateNobody:
+		if !a.Local {
+			c.Status, c.Advice = Warn, "its node may not have started yet"
+		}
+	case preview.StateTimedOut, preview.StateUnreachable, preview.StateSilent:
+		c.Status, c.Advice = Warn, "is that machine up, and does a firewall let this port through?"
+	default:
+		c.Status, c.Advice = Warn, "no store of this job's is there"
+	}
+	return c
+}
+
+func clock(s preview.Seen) Check {
+	offset, trip := seconds(s.ClockOffset), seconds(s.RoundTrip)
+	c := Check{Name: "clock", Status: OK, Value: fmt.Sprintf("the store's host is ahead by %v, give or take %v; round trip %v",
+		offset.Round(100*time.Microsecond), (trip / 2).Round(100*time.Microsecond), trip.Round(100*time.Microsecond))}
+	if offset.Abs() > clockBound+trip/2 {
+		c.Status, c.Advice = Warn, "times in logs and reports of several nodes will not fit together: let both keep time by NTP"
+	}
+	return c
+}
+
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+
+// disk judges room. Shared memory is a disk, too.
+func disk(d Disk) Check {
+	c := Check{Name: d.What, Status: OK, Value: fmt.Sprintf("%s: %s free of %s", d.Path, size(d.Free), size(d.Total))}
+	shm := d.What == ShmName
+	switch {
+	case d.Err != nil && shm:
+		c.Status, c.Value, c.Advice = Warn, d.Err.Error(), "data loaders and NCCL share memory by it"
+	case d.Err != nil:
+		c.Status, c.Value, c.Advice = Fail, d.Err.Error(), "name a folder that can be written"
+	case shm && d.Free < 16*mib:
+		c.Status, c.Advice = Fail, "NCCL needs more: remove what dead processes have left there, or give the container more (docker run --shm-size)"
+	case shm && d.Free < gib:
+		c.Status, c.Advice = Warn, "data loaders and NCCL share memory by it: give the container more (docker run --shm-size; an emptyDir with medium Memory)"
+	case d.Free < 16*mib:
+		c.Status, c.Advice = Fail, "make room, or name another folder"
+	case d.Files > 0 && d.FreeFiles < 100:
+		c.Status, c.Value, c.Advice = Fail, fmt.Sprintf("%s: room for %d more files", d.Path, d.FreeFiles), "make room, or name another folder"
+	case d.Free < gib && !shm:
+		c.Status, c.Advice = Warn, "logs, error files and dumps may fill it"
+	}
+	return c
+}
+
+// ShmName is the What of the disk that is shared memory.
+const ShmName = "shared memory"
+
+// hot is the temperature at which GPUs begin to slow down, in degrees Celsius.
+const hot = 90
+
+func gpus(g GPUs, workers int) []Check {
+	switch {
+	case g.Err != nil:
+		return []Check{{"GPUs", Fail, g.Err.Error(), "the driver does not work: reload it, or restart the machine"}}
+	case g.Program == "" && g.Visible == 0:
+		return []Check{{Name: "GPUs", Status: OK, Value: "none"}}
+	case g.Program == "":
+		return []Check{{"GPUs", Warn, fmt.Sprintf("%d, whose state is not known", g.Visible), "put nvidia-smi on PATH"}}
+	}
+	checks := []Check{{Name: "GPUs", Status: OK, Value: fmt.Sprintf("%d, of which a worker would see %d", len(g.Health), g.Visible)}}
+	if g.Visible > 0 && g.Visible < workers {
+		checks[0].Status, checks[0].Advice = Warn, fmt.Sprintf("there are %d workers: some would share one", workers)
+	}
+	for _, h := range g.Health {
+		checks = append(checks, gpu(h))
+	}
+	return checks
+}
+
+func gpu(h topology.GPUHealth) Check {
+	c := Check{Name: "GPU " + h.Index, Status: OK, Value: h.Name}
+	if h.Temperature >= 0 {
+		c.Value += fmt.Sprintf(", %d °C", h.Temperature)
+	}
+	switch {
+	case h.Broken != "":
+		c.Status, c.Value, c.Advice = Fail, h.Broken, "it does not answer: restart the machine, and keep it out of service if that does not help"
+	case h.RemapFailed:
+		c.Status, c.Value, c.Advice = Fail, c.Value+", memory that can be remapped no more", "have it replaced"
+	case h.ResetPending:
+		c.Status, c.Value, c.Advice = Fail, c.Value+", memory that waits for a reset to be remapped or retired", "reset it (nvidia-smi --gpu-reset), or restart the machine"
+	case h.UncorrectedErrors > 0:
+		c.Status, c.Value = Warn, fmt.Sprintf("%s, %d ECC errors that could not be corrected since the driver was loaded", c.Value, h.UncorrectedErrors)
+		c.Advice = "reset it; have it replaced if they come again"
+	case len(h.Slowdowns) > 0:
+		c.Status, c.Value, c.Advice = Warn, c.Value+", slowed down: "+strings.Join(h.Slowdowns, ", "), "one slow GPU slows the whole job down: look at cooling and power"
+	case h.Temperature >= hot:
+		c.Status, c.Advice = Warn, "it will slow down: look at the cooling"
+	}
+	return c
+}
+
+// xidBound is how old a fault of a GPU may be to matter. lostGPU is one that only a restart of the machine mends.
+const xidBound = time.Hour
+
+var lostGPU = regexp.MustCompile(`NVRM: Xid \([^)]*\): 79,`)
+
+func kernelLog(log evidence.KernelLog, now time.Time) Check {
+	const name = "kernel log"
+	if !log.Readable {
+		return Check{Name: name, Status: OK, Value: "this user cannot read it"}
+	}
+	var recent []evidence.XidEvent
+	for _, x := range log.Xids {
+		if lostGPU.MatchString(x.Text) {
+			return Check{name, Fail, x.Text, "the GPU has fallen off the bus: restart the machine"}
+		}
+		if now.Sub(x.Time) <= xidBound {
+			recent = append(recent, x)
+		}
+	}
+	if n := len(recent); n > 0 {
+		return Check{name, Warn, fmt.Sprintf("%d Xid messages in the last hour, the last: %s", n, recent[n-1].Text), "look up their numbers: a program's own fault, or hardware"}
+	}
+	return Check{Name: name, Status: OK, Value: "no fault of a GPU in the last hour"}
+}

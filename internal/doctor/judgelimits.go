@@ -1,0 +1,87 @@
+package doctor
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+const (
+	// fewFiles is what a worker with data loaders soon has open.
+	fewFiles = 4096
+	// threadsPerWorker is what a worker of torch has with its libraries' threads and a few data loaders.
+	threadsPerWorker = 256
+	// littleLocked is too little memory to be registered with a network device.
+	littleLocked = 64 * mib
+)
+
+func limits(l Limits, workers int) []Check {
+	files := Check{Name: "open files", Status: OK, Value: "at most " + count(l.NoFile)}
+	if l.NoFile > 0 && l.NoFile < fewFiles {
+		files.Status, files.Advice = Warn, "raise the hard limit (ulimit -Hn): each data loader and each connection takes some"
+	}
+	locked := Check{Name: "locked memory", Status: OK, Value: "at most " + size(l.MemLock)}
+	if l.RDMA && l.MemLock < littleLocked {
+		locked.Status, locked.Advice = Warn, "NCCL over InfiniBand or RoCE registers memory: ulimit -l unlimited (docker run --ulimit memlock=-1)"
+	}
+	cores := Check{Name: "core files", Status: OK, Value: fmt.Sprintf("at most %s, by pattern %q", size(l.Core), l.CorePattern)}
+	if l.Core == 0 && !strings.HasPrefix(l.CorePattern, "|") {
+		cores.Value = "a crash writes none"
+	}
+	return []Check{files, locked, cores, processes(l, workers)}
+}
+
+// processes judges the room for processes and threads, which are the same to the kernel.
+func processes(l Limits, workers int) Check {
+	c := Check{Name: "processes", Status: OK, Value: "pids up to " + count(l.PIDMax)}
+	free, advice := l.PIDMax, "raise kernel.pid_max"
+	if l.CgroupPIDs > 0 && l.CgroupPIDs != Unlimited {
+		c.Value += fmt.Sprintf(", %d of this cgroup's %d in use", l.CgroupPIDsUsed, l.CgroupPIDs)
+		if left := l.CgroupPIDs - min(l.CgroupPIDs, l.CgroupPIDsUsed); free == 0 || left < free {
+			free, advice = left, "raise the cgroup's pids.max (docker run --pids-limit)"
+		}
+	}
+	if need := uint64(workers) * threadsPerWorker; free > 0 && free < need {
+		c.Status, c.Advice = Warn, fmt.Sprintf("%d workers may need %d: %s", workers, need, advice)
+	}
+	return c
+}
+
+// memory judges what workers can have. The OOM killer of a cgroup is the commonest end of a job.
+func memory(m Memory, workers int) Check {
+	c := Check{Name: "memory", Status: OK, Value: fmt.Sprintf("%s available of %s", size(m.Available), size(m.Total))}
+	free, advice := m.Available, "the kernel kills workers when it is used up: start fewer, or end what else runs here"
+	if m.CgroupMax > 0 && m.CgroupMax < m.Total {
+		left := m.CgroupMax - min(m.CgroupMax, m.CgroupUsed)
+		c.Value += fmt.Sprintf("; this cgroup may have %s, of which %s are left", size(m.CgroupMax), size(left))
+		if left < free || free == 0 {
+			free, advice = left, "the kernel kills workers when it is used up: raise the container's or the job's limit"
+		}
+	}
+	if free > 0 && free < uint64(workers)*gib {
+		c.Status, c.Advice = Warn, fmt.Sprintf("less than 1 GiB for each of the %d workers; %s", workers, advice)
+	}
+	return c
+}
+
+func count(n uint64) string {
+	switch n {
+	case 0:
+		return "a number that is not known"
+	case Unlimited:
+		return "any number"
+	}
+	return strconv.FormatUint(n, 10)
+}
+
+func size(n uint64) string {
+	switch {
+	case n == Unlimited:
+		return "any amount"
+	case n >= 10*gib:
+		return fmt.Sprintf("%d GiB", n/gib)
+	case n >= gib:
+		return fmt.Sprintf("%.1f GiB", float64(n)/gib)
+	}
+	return fmt.Sprintf("%d MiB", n/mib)
+}

@@ -1,0 +1,108 @@
+package doctor
+
+import (
+	"io"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestOutput(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name, script string
+		bound        time.Duration
+		last, err    string
+	}{
+		{name: "the last line", script: `echo one; echo two >&2; echo; echo`, last: "two"},
+		{name: "nothing", script: "true"},
+		{name: "failure", script: "echo why; exit 3", last: "why", err: "exit status 3 (why)"},
+		{name: "a signal", script: "kill -9 $$", err: "signal: killed"},
+		{name: "no end", script: "echo begun; sleep 100", bound: 50 * time.Millisecond, last: "begun", err: "no end within 50ms (begun)"},
+		{name: "a lot", script: "yes | head -c 100000; echo; echo end", last: "end"},
+		{name: "colours", script: `printf '\033[31mred'`, last: "?[31mred"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			if tc.bound == 0 {
+				tc.bound = time.Minute
+			}
+			last, err := Output(t.Context(), tc.bound, os.Environ(), "sh", "-c", tc.script)
+			got := ""
+			if err != nil {
+				got = err.Error()
+			}
+			if last != tc.last || got != tc.err {
+				t.Errorf("%q, %q; want %q, %q", last, got, tc.last, tc.err)
+			}
+		})
+	}
+}
+
+// TestOutputLeavesNothing checks that what a program has started ends with it when its time is over.
+func TestOutputLeavesNothing(t *testing.T) {
+	t.Parallel()
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r, err := os.OpenFile(pipe, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = r.Close() }()
+	script := `exec 3>"$0"; echo x >&3; sleep 100 >&3 2>&3 & sleep 100`
+	if _, err := Output(t.Context(), time.Second/4, os.Environ(), "sh", "-c", script, pipe); err == nil {
+		t.Fatal("it has ended by itself")
+	}
+	_ = r.SetReadDeadline(time.Now().Add(time.Minute))
+	if got, err := io.ReadAll(r); err != nil || string(got) != "x\n" {
+		t.Errorf("%q, %v: what holds the other end lives on", got, err)
+	}
+}
+
+func TestReadMachine(t *testing.T) {
+	t.Parallel()
+	root := fstest.MapFS{}
+	for name, text := range map[string]string{
+		"proc/self/cgroup":                     "0::/job/step0\n",
+		"proc/meminfo":                         "MemTotal:       1000 kB\nMemFree:        10 kB\nMemAvailable:    500 kB\n",
+		"proc/sys/kernel/core_pattern":         "|/bin/collect %p\n",
+		"proc/sys/kernel/pid_max":              "4194304\n",
+		"sys/fs/cgroup/job/step0/pids.max":     "max\n",
+		"sys/fs/cgroup/job/step0/pids.current": "12\n",
+		"sys/fs/cgroup/job/step0/memory.max":   "800000\n",
+		"sys/fs/cgroup/memory.max":             "1\n",
+		"sys/class/infiniband/mlx5_0":          "",
+	} {
+		root[name] = &fstest.MapFile{Data: []byte(text)}
+	}
+	if diff := cmp.Diff(Memory{Total: 1024000, Available: 512000, CgroupMax: 800000}, ReadMemory(root)); diff != "" {
+		t.Errorf("memory (-want +got):\n%s", diff)
+	}
+	l := ReadLimits(root)
+	if l.NoFile == 0 {
+		t.Error("the limit of open files is not known")
+	}
+	l.NoFile, l.MemLock, l.Core = 0, 0, 0
+	want := Limits{CorePattern: "|/bin/collect %p", PIDMax: 4194304, CgroupPIDs: Unlimited, CgroupPIDsUsed: 12, RDMA: true}
+	if diff := cmp.Diff(want, l); diff != "" {
+		t.Errorf("limits (-want +got):\n%s", diff)
+	}
+}
+
+func TestReadDisk(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if d := ReadDisk("logs", filepath.Join(dir, "not", "there", "yet")); d.Err != nil || d.Total == 0 || d.Free > d.Total {
+		t.Errorf("a folder that is not there yet: %+v", d)
+	}
+	if d := ReadDisk(ShmName, filepath.Join(dir, "shm")); d.Err == nil {
+		t.Errorf("shared memory that is not there: %+v", d)
+	}
+}

@@ -1,0 +1,98 @@
+package preview
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/elasticrun/elasticrun/internal/config"
+	"github.com/elasticrun/elasticrun/pkg/coord"
+	"github.com/elasticrun/elasticrun/pkg/rdzv"
+)
+
+// TestJudge tells what an answer means, and whether a launch would be turned away by it.
+func TestJudge(t *testing.T) {
+	t.Parallel()
+	obstacle := func(o coord.Obstacle) error { return &coord.DialError{Addr: "a", Obstacle: o, Line: "line"} }
+	refusal := func(r coord.Reason) error { return &coord.RefusedError{Addr: "a", Reason: r, Line: "line"} }
+	for _, tc := range []struct {
+		name    string
+		seen    coord.Sighting
+		err     error
+		state   string
+		refused bool
+	}{
+		{name: "this run's store", seen: coord.Sighting{RunID: "job", RoundTrip: 1}, state: StateThisRun},
+		{name: "a store of any run", seen: coord.Sighting{RoundTrip: 1}, state: StateAnyRun},
+		{name: "etcd", state: StateListens},
+		{name: "another run's", err: refusal(coord.ReasonRunID), state: StateOtherRun, refused: true},
+		{name: "another version's", err: refusal(coord.ReasonVersion), state: StateOtherVersion, refused: true},
+		{name: "another protocol's", err: refusal(coord.ReasonProtocol), state: StateOtherVersion, refused: true},
+		{name: "another secret's", err: refusal(coord.ReasonSecret), state: StateOtherSecret, refused: true},
+		{name: "torch", err: obstacle(coord.ObstacleTorch), state: StateTorch, refused: true},
+		{name: "a stranger", err: obstacle(coord.ObstacleForeign), state: StateStranger, refused: true},
+		{name: "closed", err: obstacle(coord.ObstacleClosed), state: StateStranger},
+		{name: "nobody", err: obstacle(coord.ObstacleRefused), state: StateNobody},
+		{name: "time", err: obstacle(coord.ObstacleTimeout), state: StateTimedOut},
+		{name: "silence", err: obstacle(coord.ObstacleSilent), state: StateSilent},
+		{name: "busy", err: obstacle(coord.ObstacleBusy), state: StateBusy},
+		{name: "no route", err: obstacle(coord.ObstacleConnect), state: StateUnreachable},
+		{name: "something else", err: errors.New("what"), state: stateNotClassified, refused: true},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			a := judge(netip.MustParseAddr("10.0.0.2"), false, tc.seen, tc.err)
+			if a.State != tc.state || a.Detail == "" {
+				t.Errorf("state %q (%s), want %q", a.State, a.Detail, tc.state)
+			}
+			c := &config.Config{MaxNodes: 2, RunID: "job", Rendezvous: config.Rendezvous{Backend: rdzv.BackendC10d, Hint: -1}}
+			err := Refusal(c, []Endpoint{{Host: "h", Port: 1, Addresses: []Address{a}}})
+			if (err != nil) != tc.refused {
+				t.Errorf("refused with %v", err)
+			}
+		})
+	}
+}
+
+// TestLookAsksEachAddress asks both addresses of localhost, and says why a name has none.
+func TestLookAsksEachAddress(t *testing.T) {
+	t.Parallel()
+	ask := func(_ context.Context, addr string) (coord.Sighting, error) {
+		return coord.Sighting{RunID: addr, RoundTrip: time.Second}, nil
+	}
+	found, err := Look(t.Context(), []config.HostPort{{Host: "localhost", Port: 29400}, {Host: "name.invalid", Port: 1}}, ask)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := fmt.Sprint(found[0].Addresses[0].Seen.RunID, " ", found[0].Addresses[1].Seen.RunID, " ", found[0].Addresses[1].Local)
+	if want := "127.0.0.1:29400 [::1]:29400 true"; got != want {
+		t.Errorf("asked %s, want %s", got, want)
+	}
+	if len(found[1].Addresses) > 0 || found[1].Problem == "" {
+		t.Errorf("a name that does not exist: %+v", found[1])
+	}
+}
+
+// TestConnects tells what listens from what does not, and says nothing to it.
+func TestConnects(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := l.Addr().String()
+	if seen, err := Connects(t.Context(), addr); err != nil || seen != (coord.Sighting{}) {
+		t.Errorf("%+v, %v where something listens", seen, err)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	_, err = Connects(t.Context(), addr)
+	if state, _ := stateOf(err); state != StateNobody {
+		t.Errorf("%s (%v) where nobody listens", state, err)
+	}
+}

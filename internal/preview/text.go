@@ -1,0 +1,240 @@
+package preview
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// unknown stands for a value that is decided at the start only.
+const unknown = "?"
+
+// Text describes the plan for people.
+func (p Plan) Text() string {
+	var b strings.Builder
+	section := func(title string, lines ...string) {
+		fmt.Fprintf(&b, "%s\n", title)
+		for _, line := range lines {
+			if line != "" {
+				fmt.Fprintf(&b, "  %s\n", printable(line))
+			}
+		}
+	}
+	section("settings"+from(p.ConfigFile), p.settingLines()...)
+	section("job", p.jobLines()...)
+	section("rendezvous", p.rendezvousLines()...)
+	section("logs", p.logLines()...)
+	section(fmt.Sprintf("workers on %s", p.Host), p.workerLines()...)
+	if len(p.Warnings) > 0 {
+		section("warnings", p.Warnings...)
+	}
+	return b.String()
+}
+
+func from(file string) string {
+	if file == "" {
+		return ""
+	}
+	return " (with the config file " + printable(file) + ")"
+}
+
+// settingLines are a table.
+func (p Plan) settingLines() []string {
+	var lines []string
+	for _, s := range p.Settings {
+		value := s.Value
+		if value == "" {
+			value = "-"
+		}
+		lines = append(lines, fmt.Sprintf("%-26s %-22s %s", s.Name, value, s.Source))
+	}
+	return lines
+}
+
+func (p Plan) jobLines() []string {
+	j := p.Job
+	runID, nodes := j.RunID, strconv.Itoa(j.MinNodes)
+	if runID == "" {
+		runID = "a fresh one for each launch"
+	}
+	if j.MaxNodes > j.MinNodes {
+		nodes += " to " + strconv.Itoa(j.MaxNodes)
+		if j.ExpectedNodes != nil {
+			nodes += fmt.Sprintf(", of which %d are known to come", *j.ExpectedNodes)
+		}
+	}
+	lines := []string{"run id       " + runID, "nodes        " + nodes}
+	if j.NodeRank != nil {
+		lines = append(lines, "node rank    "+strconv.Itoa(*j.NodeRank))
+	}
+	return append(lines,
+		fmt.Sprintf("workers here %d, role %s", j.NprocPerNode, j.Role),
+		fmt.Sprintf("restarts     %d at most", j.MaxRestarts),
+		"ranks        "+p.RanksNote)
+}
+
+func (p Plan) rendezvousLines() []string {
+	r := p.Rendezvous
+	lines := []string{
+		"backend      " + r.Backend, "endpoint     " + r.Endpoint,
+		fmt.Sprintf("hosted here  %s: %s", r.Hosts, r.HostsWhy),
+		"worker store " + r.WorkerStore,
+		fmt.Sprintf("join timeout %v s", r.JoinTimeout),
+	}
+	for _, e := range r.Endpoints {
+		lines = append(lines, fmt.Sprintf("at %s, port %d:", e.Host, e.Port))
+		if e.Problem != "" {
+			lines = append(lines, "  "+e.Problem)
+		}
+		for _, a := range e.Addresses {
+			lines = append(lines, "  "+a.line())
+		}
+	}
+	return lines
+}
+
+func (a Address) line() string {
+	where := "another machine"
+	if a.Local {
+		where = "this machine"
+	}
+	line := fmt.Sprintf("%s (%s): %s: %s", a.Addr, where, a.State, a.Detail)
+	if a.Seen != nil {
+		line += fmt.Sprintf("; round trip %.1f ms, its clock is ahead by %.1f ms", a.Seen.RoundTrip*1e3, a.Seen.ClockOffset*1e3)
+	}
+	return line
+}
+
+func (p Plan) logLines() []string {
+	switch {
+	case p.Logs.Folder == "":
+		return []string{"none are written"}
+	case p.Logs.Temporary:
+		return []string{p.Logs.Folder, "it is removed at the end if nothing was written to it"}
+	}
+	return []string{p.Logs.Folder}
+}
+
+// workerLines say first what is the same for all workers, and then the rest of each.
+func (p Plan) workerLines() []string {
+	if len(p.Workers) == 0 {
+		return nil
+	}
+	var lines []string
+	if p.Interpreter != nil {
+		lines = append(lines, fmt.Sprintf("interpreter  %s (from %s)", p.Interpreter.Path, p.Interpreter.Source))
+	}
+	first := p.Workers[0]
+	every := func(of func(Worker) string) bool {
+		return !slices.ContainsFunc(p.Workers, func(w Worker) bool { return of(w) != of(first) })
+	}
+	sameCommand := every(Worker.command)
+	if sameCommand {
+		lines = append(lines, "command      "+first.command())
+	}
+	shared := p.sharedEnv()
+	lines = append(lines, "environment  (what elasticrun sets; "+unknown+" is decided at the start)")
+	for _, kv := range shared {
+		lines = append(lines, "  "+kv)
+	}
+	for _, w := range p.Workers {
+		head := fmt.Sprintf("local rank %d, rank %s", w.LocalRank, orUnknown(w.Rank))
+		if w.CPUs != "" {
+			head += ", on CPUs " + w.CPUs
+		}
+		lines = append(lines, head)
+		if !sameCommand {
+			lines = append(lines, "  command    "+w.command())
+		}
+		lines = append(lines, "  stdout     "+w.Stdout.text(), "  stderr     "+w.Stderr.text())
+		for _, v := range w.Env {
+			if kv := v.text(); !slices.Contains(shared, kv) {
+				lines = append(lines, "  "+kv)
+			}
+		}
+	}
+	return lines
+}
+
+// sharedEnv are the variables that are the same for all workers.
+func (p Plan) sharedEnv() []string {
+	var shared []string
+	for _, v := range p.Workers[0].Env {
+		kv := v.text()
+		if !slices.ContainsFunc(p.Workers, func(w Worker) bool {
+			return !slices.ContainsFunc(w.Env, func(o Variable) bool { return o.text() == kv })
+		}) {
+			shared = append(shared, kv)
+		}
+	}
+	return shared
+}
+
+func (v Variable) text() string {
+	if v.Value == nil {
+		return v.Name + "=" + unknown
+	}
+	return v.Name + "=" + *v.Value
+}
+
+func orUnknown(n *int) string {
+	if n == nil {
+		return unknown
+	}
+	return strconv.Itoa(*n)
+}
+
+// command is what could be pasted into a shell.
+func (w Worker) command() string {
+	words := make([]string, len(w.Command))
+	for i, word := range w.Command {
+		words[i] = quoted(word)
+	}
+	return strings.Join(words, " ")
+}
+
+// quoted is a word as a shell reads it.
+func quoted(word string) string {
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./=:,@%+", r)
+	}
+	if word != "" && !strings.ContainsFunc(word, func(r rune) bool { return !plain(r) }) {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}
+
+func (s Stream) text() string {
+	if !s.Known {
+		return "depends on the rank"
+	}
+	var to []string
+	if s.File != "" {
+		to = append(to, s.File)
+	}
+	if s.Console {
+		console := "console"
+		if s.Prefix != "" {
+			console += " with " + strconv.Quote(s.Prefix) + " before each line"
+		}
+		to = append(to, console)
+	}
+	if s.FilteredFile != "" {
+		to = append(to, "what a filter selects to "+s.FilteredFile)
+	}
+	if len(to) == 0 {
+		return "nowhere"
+	}
+	return strings.Join(to, ", ")
+}
+
+// printable keeps values from being more than a line, or from steering a terminal.
+func printable(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r >= 0x7f && r < 0xa0 {
+			return '?'
+		}
+		return r
+	}, strings.ToValidUTF8(s, "?"))
+}

@@ -1,0 +1,127 @@
+package topology
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// GPUHealth is what nvidia-smi says of the state of one GPU. What it does not know, or the GPU has not, is 0, -1 or false.
+type GPUHealth struct {
+	Index, UUID, Name string
+	// Broken is what it said in place of values where the GPU does not answer; empty where it does.
+	Broken string
+	// Temperature is in degrees Celsius; -1 is not known.
+	Temperature int
+	// UncorrectedErrors counts ECC errors since the driver was loaded.
+	UncorrectedErrors int
+	// ResetPending says that pages are to be retired, or rows to be remapped, by the next reset; RemapFailed that there are no more rows.
+	ResetPending, RemapFailed bool
+	// Slowdowns are why its clocks are held down now, other than by the power limit that was set.
+	Slowdowns []string
+}
+
+// healthFields are those of --query-gpu, in the order of parseHealth. Drivers before 535 know the last three by another name.
+const healthFields = "index,uuid,name,temperature.gpu,ecc.errors.uncorrected.volatile.total,retired_pages.pending," +
+	"clocks_event_reasons.hw_thermal_slowdown,clocks_event_reasons.hw_power_brake_slowdown,clocks_event_reasons.sw_thermal_slowdown"
+
+// slowdowns say what the last fields of healthFields mean.
+var slowdowns = [...]string{"the hardware is too hot", "a power brake", "it is too hot"}
+
+// FindSMI returns the path of nvidia-smi, or "" where PATH has none. env is os.LookupEnv or a test's own.
+func FindSMI(env func(string) (string, bool)) string {
+	program, err := lookPath(env, "nvidia-smi")
+	if err != nil {
+		return ""
+	}
+	return program
+}
+
+// Health asks nvidia-smi how all of this machine's GPUs are. The options' Env says where to find it; their Timeout counts for each of its calls.
+// None is an empty list, as is a machine without nvidia-smi.
+func Health(ctx context.Context, opts GPUOptions) ([]GPUHealth, error) {
+	env, timeout := opts.Env, cmp.Or(opts.Timeout, 10*time.Second)
+	if env == nil {
+		env = os.LookupEnv
+	}
+	program := FindSMI(env)
+	if program == "" {
+		return nil, nil
+	}
+	out, err := runSMI(ctx, program, timeout, "--query-gpu="+healthFields)
+	if err != nil && ctx.Err() == nil && strings.Contains(err.Error(), "is not a valid field") {
+		out, err = runSMI(ctx, program, timeout, "--query-gpu="+strings.ReplaceAll(healthFields, "clocks_event_reasons", "clocks_throttle_reasons"))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("ask %s for the state of the GPUs: %w", program, err)
+	}
+	all, err := parseHealth(out)
+	if err != nil {
+		return nil, fmt.Errorf("ask %s for the state of the GPUs: %w", program, err)
+	}
+	// Older GPUs have no rows that could be remapped, and older drivers no such question: then nothing is known of them.
+	if out, err = runSMI(ctx, program, timeout, "--query-remapped-rows=gpu_uuid,remapped_rows.pending,remapped_rows.failure"); err == nil {
+		addRemapped(all, out)
+	}
+	return all, nil
+}
+
+// parseHealth reads lines of healthFields.
+func parseHealth(out string) ([]GPUHealth, error) {
+	var all []GPUHealth
+	for line := range strings.Lines(out) {
+		line = strings.TrimSpace(line)
+		if line == "" {
+			continue
+		}
+		f := strings.Split(line, ", ")
+		if len(f) != 6+len(slowdowns) {
+			return nil, fmt.Errorf("it printed %.200q in place of %d values", line, 6+len(slowdowns))
+		}
+		h := GPUHealth{Index: f[0], UUID: f[1], Name: f[2], Temperature: -1, ResetPending: yes(f[5])}
+		for _, value := range f {
+			if lost(value) {
+				h.Broken = fmt.Sprintf("nvidia-smi says %q of it", value)
+			}
+		}
+		if n, err := strconv.Atoi(f[3]); err == nil {
+			h.Temperature = n
+		}
+		if n, err := strconv.Atoi(f[4]); err == nil {
+			h.UncorrectedErrors = n
+		}
+		for i, why := range slowdowns {
+			if f[6+i] == "Active" {
+				h.Slowdowns = append(h.Slowdowns, why)
+			}
+		}
+		all = append(all, h)
+	}
+	return all, nil
+}
+
+// addRemapped reads lines of "UUID, pending, failure".
+func addRemapped(all []GPUHealth, out string) {
+	for line := range strings.Lines(out) {
+		f := strings.Split(strings.TrimSpace(line), ", ")
+		for i := range all {
+			if len(f) == 3 && all[i].UUID == f[0] {
+				all[i].ResetPending = all[i].ResetPending || yes(f[1])
+				all[i].RemapFailed = yes(f[2])
+			}
+		}
+	}
+}
+
+// yes reads a switch, that is written in words or as a number.
+func yes(value string) bool { return value == "Yes" || value == "1" }
+
+// lost tells whether a value stands for a GPU that does not answer.
+func lost(value string) bool {
+	return strings.Contains(value, "ERR!") || strings.Contains(value, "Unknown Error") || strings.Contains(value, "GPU is lost") ||
+		strings.Contains(value, "GPU requires reset")
+}

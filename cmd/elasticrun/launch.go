@@ -8,6 +8,8 @@ import (
 	"net/netip"
 	"os"
 	"slices"
+	"strconv"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -19,6 +21,7 @@ import (
 	"github.com/elasticrun/elasticrun/internal/config"
 	"github.com/elasticrun/elasticrun/internal/topology"
 	"github.com/elasticrun/elasticrun/pkg/agent"
+	"github.com/elasticrun/elasticrun/pkg/coord"
 	"github.com/elasticrun/elasticrun/pkg/procs"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic"
@@ -125,6 +128,9 @@ func (q *lineQueue) Close() error {
 // explain puts an address that a store cannot have into terms of the flags, and a port that is taken in terms of
 // who has it.
 func explain(cfg *config.Config, err error) error {
+	if taken, ok := errors.AsType[*elastic.TakenError](err); ok {
+		return &config.UsageError{Where: "--rdzv-endpoint=" + cfg.Rendezvous.Endpoint, Problem: noneFree(taken)}
+	}
 	var busy *rdzv.ListenError
 	if !errors.As(err, &busy) {
 		return err
@@ -150,8 +156,34 @@ func explain(cfg *config.Config, err error) error {
 	}
 }
 
+// noneFree says who has each of the ports that the rendezvous could have been at, and what to do.
+func noneFree(taken *elastic.TakenError) string {
+	texts := make([]string, len(taken.Ports))
+	for i, t := range taken.Ports {
+		what, _ := obstacle(taken.Host, t.Port, t.Err)
+		if number := strconv.Itoa(t.Port); !strings.Contains(what, number) {
+			what = number + ": " + what
+		}
+		var other *coord.RefusedError
+		if errors.As(t.Found, &other) && other.Reason == coord.ReasonRunID {
+			what += ", the store of another job"
+		}
+		texts[i] = what
+	}
+	return "the rendezvous can have none of its ports: " + strings.Join(texts, "; ") + "; end one of them, or name another port for all nodes"
+}
+
 // cannotListen says why nothing can listen on a port of a host, and what to do where the port is the cause.
 func cannotListen(host string, port int, err error) string {
+	what, advice := obstacle(host, port, err)
+	if advice != "" {
+		what += "; " + advice
+	}
+	return what
+}
+
+// obstacle says why nothing can listen on a port of a host, and what to do; no advice where the port is not the cause.
+func obstacle(host string, port int, err error) (what, advice string) {
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
 		holder := "the port is taken"
@@ -159,13 +191,13 @@ func cannotListen(host string, port int, err error) string {
 		if owner, ownerErr := topology.PortOwner(addr, port); ownerErr == nil {
 			holder = owner.String()
 		}
-		return holder + "; choose another port"
+		return holder, "choose another port"
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		return "not an address of this machine"
+		return "not an address of this machine", ""
 	case errors.Is(err, syscall.EACCES):
-		return "this user may not listen there; choose a port above 1023"
+		return "this user may not listen there", "choose a port above 1023"
 	default:
-		return err.Error()
+		return err.Error(), ""
 	}
 }
 

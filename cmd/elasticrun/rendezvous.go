@@ -116,7 +116,10 @@ func (b *backend) Create(_ context.Context, p rdzv.Parameters) (rdzv.Handler, er
 		IsHost: r.IsHost, Hint: r.Hint, Connect: b.connect, Linger: b.cfg.ExitBarrierTimeout, Logger: b.log,
 	}
 	if len(r.Endpoints) > 0 {
-		access.Host, access.Port = r.Endpoints[0].Host, r.Endpoints[0].Port // the first of r.Ports
+		access.Host, access.Ports = r.Endpoints[0].Host, r.Ports
+		if len(r.Ports) == 0 { // not a matter of candidates
+			access.Ports = []int{r.Endpoints[0].Port}
+		}
 	}
 	o.Access, o.ResumeGrace, o.Advice = access, resumeGrace, advice
 	o.Stores.Offers = b.offers(access)

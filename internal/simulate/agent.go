@@ -46,7 +46,7 @@ func newAgent(c *config, number, nproc int, tell func(news), log zerolog.Logger)
 	a.h = elastic.New(elastic.Options{
 		Backend: rdzv.BackendC10d, RunID: runID, Job: c.Job, Node: elastic.Node{Host: name, Identity: identity, Lock: identity, Hint: -1},
 		Access: &elastic.C10d{
-			RunID: runID, TTL: attempts * c.KeepAlive, Host: host, Port: port, IsHost: &hosts, Hint: -1, Connect: a.cable.connect, Logger: log,
+			RunID: runID, TTL: attempts * c.KeepAlive, Host: host, Ports: []int{port}, IsHost: &hosts, Hint: -1, Connect: a.cable.connect, Logger: log,
 		},
 		// Nothing listens: there are no workers that would come.
 		Stores:    elastic.WorkerStores{Addr: "127.0.0.1", Ports: elastic.Ports{Low: 1, High: 1}, WorkersHost: true},

@@ -8,8 +8,6 @@ import (
 	"io"
 	"net"
 	"net/netip"
-	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -30,9 +28,9 @@ type C10d struct {
 	TTL time.Duration
 	// Alone is for jobs of one node: nothing listens.
 	Alone bool
-	// Host and Port are the endpoint.
-	Host string
-	Port int
+	// Host is the endpoint's. Ports are where the store may be there, first choice first, at least one unless Alone; the store is at one of them.
+	Host  string
+	Ports []int
 	// IsHost says whether this agent hosts the store; nil where that follows from the endpoint.
 	IsHost *bool
 	// Hint is the rank that this node was given, or -1.
@@ -43,9 +41,10 @@ type C10d struct {
 	Linger time.Duration
 	Logger zerolog.Logger
 
-	mu     sync.Mutex
-	host   *host         // nil where this agent is a client
-	client *coord.Client // the last one
+	mu      sync.Mutex
+	host    *host         // nil where this agent is a client
+	client  *coord.Client // the last one
+	settled int           // the port at which it found the store; 0 before
 }
 
 // dialPause is between two attempts to reach the store.
@@ -57,10 +56,12 @@ func (a *C10d) Open(ctx context.Context) (coord.Store, error) {
 		return h.local()
 	}
 	if a.Alone {
-		return a.serve(ctx, nil)
+		return a.serve(ctx, nil, nil)
 	}
 	var last error
-	began, warned := time.Now(), false
+	var held time.Time // since when all that may pass by itself is that others have the ports
+	began := time.Now()
+	complaint := &complaint{log: a.Logger, next: began.Add(firstNote)}
 	for pause := dialPause; ; pause = min(2*pause, time.Second) {
 		store, err := a.attempt(ctx)
 		if err == nil {
@@ -69,13 +70,18 @@ func (a *C10d) Open(ctx context.Context) (coord.Store, error) {
 		if ctx.Err() != nil {
 			return nil, fmt.Errorf("%w (%w)", cmp.Or(last, err), context.Cause(ctx))
 		}
-		if last = err; final(err) && (!another(err) || time.Since(began) > anotherPause) {
+		switch last = err; {
+		case !final(err):
+			held = time.Time{}
+		case held.IsZero() && len(a.candidates()) == 1:
+			held = began
+		case held.IsZero():
+			held = time.Now()
+		}
+		if final(err) && (!passing(err) || time.Since(held) > anotherPause) {
 			return nil, err
 		}
-		if !warned && pause >= time.Second {
-			warned = true
-			a.Logger.Warn().Err(err).Msg("the rendezvous cannot be reached yet; trying on")
-		}
+		complaint.about(ctx, err, pause)
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
@@ -83,108 +89,80 @@ func (a *C10d) Open(ctx context.Context) (coord.Store, error) {
 	}
 }
 
-// anotherPause is how long the store of another job may take to go: that job may have ended a moment ago.
+// anotherPause is how long the store of another job, or whoever else has the ports, may take to go: that job may have ended a moment ago.
 const anotherPause = 3 * time.Second
 
 // final reports whether it is of no use to try again.
 func final(err error) bool {
-	var taken *rdzv.ListenError
-	return errors.As(err, &taken) || !errors.Is(err, coord.ErrUnavailable) && !errors.Is(err, rdzv.ErrConnection)
+	var busy *rdzv.ListenError
+	var taken *TakenError
+	return errors.As(err, &busy) || errors.As(err, &taken) || !errors.Is(err, coord.ErrUnavailable) && !errors.Is(err, rdzv.ErrConnection)
 }
 
-// another reports whether another job's store has refused this agent.
-func another(err error) bool {
+// passing reports whether a final error is that others have all ports that the store could be at: another job's store the only one.
+func passing(err error) bool {
 	var refused *coord.RefusedError
-	return errors.As(err, &refused) && refused.Reason == coord.ReasonRunID
+	return errors.As(err, new(*TakenError)) || errors.As(err, new(*unreachable)) ||
+		errors.As(err, &refused) && refused.Reason == coord.ReasonRunID
+}
+
+// complaint says, now and then, that the store is not reached yet.
+type complaint struct {
+	log  zerolog.Logger
+	said int
+	next time.Time
+}
+
+// about says so when the pauses between the attempts have become long, at the latest after firstNote, and from then on when nextNote asks for it.
+func (c *complaint) about(ctx context.Context, err error, pause time.Duration) {
+	now := time.Now()
+	if now.Before(c.next) && (c.said > 0 || pause < time.Second) {
+		return
+	}
+	line := c.log.Warn().Err(err)
+	if deadline, ok := ctx.Deadline(); ok && c.said > 0 {
+		line = line.Stringer("left", deadline.Sub(now).Round(time.Second))
+	}
+	line.Msg("the rendezvous cannot be reached yet; trying on")
+	c.said++
+	c.next = now.Add(nextNote(c.said, maxNotePause))
 }
 
 // attempt hosts the store, if that is this agent's part and nobody does yet, or else connects to it.
 func (a *C10d) attempt(ctx context.Context) (coord.Store, error) {
-	endpoint, err := Resolve(ctx, a.Host, a.Port)
+	ports := a.candidates()
+	endpoint, err := Resolve(ctx, a.Host, ports[0])
 	if err != nil {
 		return nil, err
 	}
 	a.mu.Lock()
 	first := a.client == nil
 	a.mu.Unlock()
-	var taken error
 	if first && (a.IsHost == nil || *a.IsHost) {
 		ifaces, err := Interfaces()
 		if err != nil {
 			return nil, err
 		}
 		choice, err := HostChoice(endpoint, ifaces, a.IsHost, a.Hint)
-		if err != nil {
+		switch {
+		case err != nil:
 			return nil, err
-		}
-		if choice.Candidate {
-			ln, err := Bind(ctx, choice)
-			if err == nil {
-				return a.serve(ctx, ln)
-			}
-			if taken = err; !errors.Is(err, syscall.EADDRINUSE) && a.IsHost != nil {
-				return nil, &rdzv.ListenError{Addr: a.Host, Port: a.Port, Err: err}
-			}
+		case choice.Candidate && len(ports) > 1:
+			return a.hostOne(ctx, endpoint, choice, ports)
+		case choice.Candidate:
+			return a.hostOnly(ctx, endpoint, choice)
 		}
 	}
-	client, err := a.dial(ctx, endpoint)
-	if err != nil {
-		if taken != nil && !errors.Is(err, coord.ErrUnavailable) && !errors.As(err, new(*coord.RefusedError)) {
-			return nil, &rdzv.ListenError{Addr: a.Host, Port: a.Port, Err: fmt.Errorf("%w; and %w", syscall.EADDRINUSE, err)}
-		}
-		return nil, err
-	}
-	a.mu.Lock()
-	a.client = client
-	a.mu.Unlock()
-	return client, nil
+	return a.join(ctx, endpoint, ports)
 }
-
-// dial tries each of the endpoint's addresses. Its error says what happened at each; it is final (no coord.ErrUnavailable) as soon as
-// one of them has refused this agent for good.
-func (a *C10d) dial(ctx context.Context, e Endpoint) (*coord.Client, error) {
-	var tried []error
-	for _, addr := range e.Addrs {
-		opts := coord.DialOptions{
-			Addr: net.JoinHostPort(addr.String(), strconv.Itoa(e.Port)), Version: a.Version, RunID: a.RunID, Secret: a.Secret, TTL: a.TTL,
-		}
-		if a.Connect != nil {
-			opts.Conn = func(ctx context.Context) (net.Conn, error) { return a.Connect(ctx, opts.Addr) }
-		}
-		client, err := coord.Dial(ctx, opts)
-		if err == nil {
-			return client, nil
-		}
-		if !errors.Is(err, coord.ErrUnavailable) {
-			return nil, fmt.Errorf("rendezvous endpoint %s: %w", e, err)
-		}
-		tried = append(tried, err)
-	}
-	return nil, &unreachable{endpoint: e, tried: tried}
-}
-
-// unreachable says what happened at each address of an endpoint.
-type unreachable struct {
-	endpoint Endpoint
-	tried    []error
-}
-
-func (u *unreachable) Error() string {
-	texts := make([]string, len(u.tried))
-	for i, err := range u.tried {
-		texts[i] = err.Error()
-	}
-	return fmt.Sprintf("rendezvous endpoint %s cannot be reached: %s", u.endpoint, strings.Join(texts, "; "))
-}
-
-func (u *unreachable) Unwrap() []error { return u.tried }
 
 // host is a store in this process, and its leader.
 type host struct {
 	server *coord.Server
 	front  *rdzv.WorkerStore // nil where nothing listens; tells agents from torch's clients, by the first byte they send
 	resign func()            // ends the leader
-	claim  io.Closer         // to be this machine's store of the run; nil where there is none
+	claim  io.Closer         // to be this machine's store of the run at its port; nil where there is none
+	run    io.Closer         // to be this machine's store of the run, at whatever port; nil where there is one candidate
 
 	mu      sync.Mutex
 	over    bool          // the job has ended
@@ -192,17 +170,19 @@ type host struct {
 	isAlone bool
 }
 
-// serve makes this process the store's host. ln may be nil.
-func (a *C10d) serve(ctx context.Context, ln net.Listener) (coord.Store, error) {
+// serve makes this process the store's host. ln may be nil, and so may run, the claim to be the only one of this machine.
+func (a *C10d) serve(ctx context.Context, ln net.Listener, run io.Closer) (coord.Store, error) {
 	h := &host{
 		server: coord.NewServer(coord.ServerOptions{
 			Logger: a.Logger, Version: a.Version, RunID: a.RunID, Secret: a.Secret, SessionTTL: a.TTL,
 		}),
-		alone: make(chan struct{}),
+		alone: make(chan struct{}), run: run,
 	}
 	if ln != nil {
 		h.front = rdzv.ServeWorkerStore(ln, kvstore.ServerOptions{Logger: a.Logger, Agents: h.server.ServeConn})
 		a.Logger.Info().Stringer("address", ln.Addr()).Msg("hosting the rendezvous")
+	}
+	if ln != nil && run == nil {
 		var err error
 		if h.claim, err = claim(a.RunID, h.front.Port()); errors.Is(err, syscall.EADDRINUSE) {
 			a.Logger.Warn().Msg("another agent of this machine hosts a store for this run id at the same port of another address: " +
@@ -318,6 +298,9 @@ func (a *C10d) Close(ctx context.Context) error {
 	err := h.server.Close()
 	if h.front != nil {
 		err = errors.Join(err, h.front.Close())
+	}
+	if h.run != nil {
+		_ = h.run.Close() // after the port is free: whoever takes it next finds none of this store
 	}
 	return err
 }

@@ -10,7 +10,7 @@
 // Around them: [Handler] is the agent's side of package rdzv's contract; it drives its member in one goroutine (session.go, drive.go), to which calls
 // are passed. [Lead] drives a leader for as long as its term lasts (lead.go). [Access] is where the store comes from: [C10d], hosted by an agent or in a
 // process of its own, where [Leaders] lead; or [Elected], outside of the agents, who elect their leader. identity.go, endpoint.go and listen.go find out
-// which node this is and who hosts; workerstore.go is where the workers meet.
+// which node this is and who hosts, ports.go at which of the endpoint's ports; notes.go says how a long wait stands; workerstore.go is where the workers meet.
 //
 // docs/architecture.md says why it is safe.
 package elastic

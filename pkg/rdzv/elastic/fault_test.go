@@ -54,7 +54,7 @@ func hosting(t *testing.T, h *Handler) {
 // behind starts an agent that reaches the store of another one through a proxy.
 func behind(t *testing.T, j Job, host *Handler, name string) (*Handler, *proxy) {
 	t.Helper()
-	p := newProxy(t, fmt.Sprintf("127.0.0.1:%d", host.opts.Access.(*C10d).Port))
+	p := newProxy(t, fmt.Sprintf("127.0.0.1:%d", host.opts.Access.(*C10d).Ports[0]))
 	h := newTestHandler(t, j, p.port(), name)
 	no := false
 	h.opts.Access.(*C10d).IsHost = &no
@@ -156,7 +156,7 @@ func TestRefused(t *testing.T) {
 	j := job(1, 2)
 	j.LastCall = 0
 	host := formed(t, j, 1)[0]
-	port := host.opts.Access.(*C10d).Port
+	port := host.opts.Access.(*C10d).Ports[0]
 	tests := []struct {
 		name string
 		make func(h *Handler)

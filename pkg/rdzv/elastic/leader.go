@@ -55,7 +55,12 @@ type leader struct {
 	recovered bool   // there were too few meanwhile, so that others may still be coming back
 	backoff   moment // when the next round may be decided, at the earliest
 	budget    budget
-	unused    moment // since when nobody has asked for anything, and nothing is kept for anybody
+
+	line   []*seat // who has begun to wait since the last decide
+	bell   moment  // when somebody who waits is to be told how it stands
+	prompt bool    // all are to be told now: the wait will be a long one
+
+	unused moment // since when nobody has asked for anything, and nothing is kept for anybody
 
 	out []write
 }
@@ -165,8 +170,11 @@ func newLeader(epoch coord.Revision, f found, now time.Duration) *leader {
 		}
 	}
 	for _, a := range f.answers {
-		if l.seats[a.id] == nil {
+		switch s := l.seats[a.id]; {
+		case s == nil:
 			l.out = append(l.out, write{key: prefixAnswer + string(a.id)})
+		case s.told.Kind == "":
+			s.told = Answer{Fence: a.answer.Fence, Kind: a.answer.Kind, Note: a.answer.Note} // of an older term: it is there to be deleted
 		}
 	}
 	if l.state == running {
@@ -197,6 +205,7 @@ func (l *leader) decide(now time.Duration) (writes []write, wake time.Duration, 
 	l.release(now)
 	for l.step(now) {
 	}
+	l.ring(now)
 	if l.job == nil && l.ended == nil {
 		l.unused.begin(now)
 	} else {
@@ -245,11 +254,11 @@ func (l *leader) timers() []moment {
 		if l.rounds {
 			wait = l.job.JoinSettle
 		}
-		return []moment{after(l.enough, wait), l.backoff, after(l.tooFew, l.job.JoinTimeout), parked}
+		return []moment{after(l.enough, wait), l.backoff, after(l.tooFew, l.job.JoinTimeout), parked, l.bell}
 	case running:
-		return []moment{after(l.settle, l.job.JoinSettle), parked}
+		return []moment{after(l.settle, l.job.JoinSettle), parked, l.bell}
 	case halting:
-		return []moment{after(l.halted, l.job.Rejoin)}
+		return []moment{after(l.halted, l.job.Rejoin), l.bell}
 	default:
 		return nil
 	}

@@ -21,7 +21,7 @@ import (
 //	new leader                            another one takes over, with what the store holds
 //
 // want has the writes in order, answers that follow each other sorted: "round 2: a b (1)" is a record and its restarts, "run2: a b" are
-// answers, "result: ..." is the outcome, "forget ..." a deletion.
+// answers, "note: a" is a Wait that people are to see, "result: ..." is the outcome, "forget ..." a deletion.
 type step struct {
 	at   float64 // seconds
 	do   string  // several by ";"
@@ -161,6 +161,9 @@ func (s *script) option(r *Report, word string) {
 	}
 }
 
+// note is a Wait that is to be shown to people.
+const note = "note"
+
 // write does the writes and tells them.
 func (s *script) write(writes []write) string {
 	var out []string
@@ -174,7 +177,7 @@ func (s *script) write(writes []write) string {
 		who, last = nil, ""
 	}
 	sortAnswers(writes)
-	for _, kind := range []string{"", string(Replace), string(Refuse), string(Halt), string(Wait), string(Run), string(End)} {
+	for _, kind := range []string{"", string(Replace), string(Refuse), string(Halt), string(Wait), note, string(Run), string(End)} {
 		for _, w := range writes {
 			id, isAnswer := strings.CutPrefix(w.key, prefixAnswer)
 			a, _ := w.value.(Answer)
@@ -189,7 +192,11 @@ func (s *script) write(writes []write) string {
 				}
 				continue
 			}
-			if !isAnswer || string(a.Kind) != kind {
+			is := string(a.Kind)
+			if a.Next > 0 {
+				is = note
+			}
+			if !isAnswer || is != kind {
 				continue
 			}
 			s.store[w.key] = a

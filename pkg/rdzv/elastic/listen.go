@@ -84,6 +84,9 @@ func claim(runID string, port int) (io.Closer, error) {
 	return takeSlot(slotName(runID, "store:"+strconv.Itoa(port), 0))
 }
 
+// claimRun takes, on this machine, the right to host the store of a run, at whatever port. The error is EADDRINUSE where another agent has it.
+func claimRun(runID string) (io.Closer, error) { return takeSlot(slotName(runID, "store", 0)) }
+
 // systemError takes off what package net says of the address, which is in the message already.
 func systemError(err error) error {
 	if errno, ok := errors.AsType[syscall.Errno](err); ok {

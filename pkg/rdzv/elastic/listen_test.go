@@ -176,7 +176,7 @@ func TestTwoStoresOfOneRun(t *testing.T) {
 	port := freeTCPPort(t)
 	host := func(addr, runID string) (*C10d, *bytes.Buffer) {
 		said := &bytes.Buffer{}
-		a := &C10d{RunID: runID, Host: addr, Port: port, Hint: -1, Logger: zerolog.New(said).Level(zerolog.WarnLevel)}
+		a := &C10d{RunID: runID, Host: addr, Ports: []int{port}, Hint: -1, Logger: zerolog.New(said).Level(zerolog.WarnLevel)}
 		if _, err := a.Open(t.Context()); err != nil || a.Server() == nil {
 			t.Fatalf("%s does not host: %v", addr, err)
 		}

@@ -18,6 +18,7 @@ type member struct {
 	state  memberState
 	fence  Fence // of the last round it was in, or was kept from; Epoch 0 before the first
 	latest Answer
+	heard  time.Duration // when that was
 	report Report
 	dirty  bool          // the report was changed and is to be written
 	since  time.Duration // of the round it is in, or of its wait for one
@@ -26,6 +27,7 @@ type member struct {
 	proof  time.Duration
 	broken moment // since when the connection is
 	over   *ending
+	said   string // what the agent was told last of its wait
 	orders []order
 }
 
@@ -49,6 +51,7 @@ type ending struct {
 // order is what the agent is to do.
 type order struct {
 	run  *Answer    // start the round
+	say  *Answer    // tell people why there is no round yet
 	anew bool       // enter again, with a new offer: what was offered before was in use
 	stop *rdzv.Stop // stop the workers; KillBy is not set
 	// killIn is how long from now SIGKILL must have ended the last of them at the latest; 0 is at once, below 0 leaves it to the grace.
@@ -125,7 +128,7 @@ func (m *member) answered(now time.Duration, a Answer) {
 	if a.Fence.before(m.latest.Fence) || a.Fence.before(m.fence) {
 		return
 	}
-	m.latest = a
+	m.latest, m.heard = a, now
 	m.evaluate(now)
 }
 
@@ -167,7 +170,7 @@ func (m *member) tick(now time.Duration) {
 	if m.ttl > 0 && now >= m.proof+m.ttl && m.over == nil {
 		m.over = &ending{err: fmt.Errorf("%w: no answer for %v", rdzv.ErrConnection, m.ttl)}
 	}
-	if m.unheard() && now >= m.since+m.patience() {
+	if by := m.unheard(); by.set && now >= by.at {
 		m.over = &ending{err: fmt.Errorf("%w: no round in %v", rdzv.ErrTimeout, m.patience())}
 	}
 }
@@ -175,10 +178,18 @@ func (m *member) tick(now time.Duration) {
 // silent reports whether the store has not answered for so long that no workers may run.
 func (m *member) silent(now time.Duration) bool { return m.ttl > 0 && now >= m.proof+silence(m.ttl) }
 
-// unheard reports whether the agent is in line and nobody has told it to stay there.
-func (m *member) unheard() bool {
-	told := m.latest.Kind == Wait || m.latest.Kind == Run && m.latest.Fence.Round > m.round()
-	return m.state == ready && m.over == nil && !told
+// unheard is until when the agent stays in line; not set where it is in none, or was told to wait there for as long as it takes.
+func (m *member) unheard() moment {
+	since := m.since
+	switch {
+	case m.state != ready || m.over != nil:
+		return moment{}
+	case m.latest.Kind == Wait && m.latest.Next == 0, m.latest.Kind == Run && m.latest.Fence.Round > m.round():
+		return moment{}
+	case m.latest.Kind == Wait:
+		since = max(since, m.heard+m.latest.Next)
+	}
+	return moment{since + m.patience(), true}
 }
 
 // patience is how long the agent waits for a round where nobody leads. A leader is done with its own waits before.
@@ -213,8 +224,8 @@ func (m *member) wake() (next moment) {
 	if m.ttl > 0 && m.over == nil {
 		first(m.proof + m.ttl)
 	}
-	if m.unheard() {
-		first(m.since + m.patience())
+	if by := m.unheard(); by.set {
+		first(by.at)
 	}
 	return next
 }
@@ -258,13 +269,17 @@ func (m *member) evaluate(now time.Duration) {
 		if newer && (m.state == busy || m.state == finished) {
 			m.stop(now, a.Note, -1)
 		}
+		if m.state == ready && a.Note != m.said {
+			m.said = a.Note
+			m.orders = append(m.orders, order{say: &a})
+		}
 	}
 }
 
 // start begins a round.
 func (m *member) start(now time.Duration, a Answer) {
 	m.state, m.since, m.fence, m.told, m.killAt = busy, now, a.Fence, false, moment{}
-	m.report.Silent, m.report.Failure = false, nil
+	m.report.Silent, m.report.Failure, m.said = false, nil, ""
 	m.tell(now, Busy)
 	m.orders = append(m.orders, order{run: &a})
 }

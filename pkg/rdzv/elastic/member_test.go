@@ -14,7 +14,7 @@ import (
 // moments of an agent: what happens then, and what the member orders and reports.
 //
 //	enter | fail | succeed | leave | close        the agent says so
-//	run E N | halt E N | wait E N | end | refuse | replace    the leader's answer, with epoch and round
+//	run E N | halt E N | wait E N | note E N | end | refuse | replace    the leader's answer, with epoch and round
 //	proof S                                       a keep-alive sent at S was answered
 //	broken | resumed                              the connection is
 //	renewed                                       a new session was asked for now
@@ -44,6 +44,8 @@ func playMember(t *testing.T, steps []memberStep) {
 			switch {
 			case o.run != nil:
 				out = append(out, fmt.Sprintf("run %d", o.run.Fence.Round))
+			case o.say != nil:
+				out = append(out, "say "+o.say.Note)
 			case o.anew:
 				out = append(out, "anew")
 			case o.killIn < 0:
@@ -123,6 +125,8 @@ func tellMember(t *testing.T, m *member, now time.Duration, words []string) {
 		m.answered(now, Answer{Kind: Run, Fence: fence, Place: &Place{}})
 	case "halt", "wait":
 		m.answered(now, Answer{Kind: Kind(words[0]), Fence: fence, Note: "so"})
+	case "note":
+		m.answered(now, Answer{Kind: Wait, Fence: fence, Note: "at " + now.String(), Next: time.Minute})
 	case "end":
 		m.answered(now, Answer{Kind: End, Fence: Fence{Epoch: 99}, Outcome: &rdzv.Outcome{Ending: rdzv.EndFailed}})
 	case "refuse", "replace":
@@ -245,7 +249,7 @@ func TestMember(t *testing.T) {
 		)},
 		{"told to wait for a later round than its own", after(
 			memberStep{4, "wait 1 1", "stop 0"},
-			memberStep{5, "enter", "ready 1/0"},
+			memberStep{5, "enter", "say so, ready 1/0"},
 		)},
 		{"leaving", after(
 			memberStep{4, "leave", "busy 1/0 leaving"},
@@ -273,10 +277,26 @@ func TestMember(t *testing.T) {
 		}},
 		{"told to wait, it does", []memberStep{
 			{0, "enter", "ready 0/0"},
-			{1, "wait 1 0", ""},
+			{1, "wait 1 0", "say so"},
+			{2, "wait 1 0", ""},
 			{999, "proof 991; run 1 1", ""}, // which it cannot begin yet
 			{1000, "proof 999", "run 1, busy 1/1"},
 		}},
+		{"told of a long wait, it does not wait for ever either", []memberStep{
+			{0, "enter", "ready 0/0"},
+			{5, "note 1 0", "say at 5s"},
+			{15, "proof 15; note 1 0", "say at 15s"},
+			{225.9, "proof 225", ""}, // 60 s after the last word there was to be another one
+			{226, "", "over: rendezvous timed out: no round in 2m31s"},
+		}},
+		{"a note that it has heard before is said again of another round", after(
+			memberStep{4, "halt 1 0", "stop 0 in 11s"},
+			memberStep{5, "enter", "ready 1/0"},
+			memberStep{6, "wait 1 0", "say so"},
+			memberStep{7, "proof 7; run 1 1", "run 1, busy 1/1"},
+			memberStep{8, "halt 1 1", "stop 1 in 11s"},
+			memberStep{9, "enter; wait 1 1", "say so, ready 1/1"},
+		)},
 	} {
 		t.Run(c.name, func(t *testing.T) { playMember(t, c.steps) })
 	}

@@ -151,6 +151,9 @@ type Answer struct {
 	Outcome *rdzv.Outcome `json:"outcome,omitempty"` // of End
 	// Grow tells, with Halt, that the round ends for the sake of newcomers: failures from then on are its doing.
 	Grow bool `json:"grow,omitempty"`
+	// Next tells, with Wait, that the wait is a long one: people are to see the note, and there will be another one in that time, if there
+	// is no round.
+	Next time.Duration `json:"next,omitempty"`
 }
 
 // Place is one node's part in a round.

@@ -91,7 +91,8 @@ func (l *leader) verdict(now time.Duration) {
 		}
 	}
 	if l.short = short; short > 1 {
-		l.backoff = moment{now + min(maxBackoff, minBackoff<<min(short-2, 16)), true}
+		pause := min(maxBackoff, minBackoff<<min(short-2, 16))
+		l.backoff, l.prompt = moment{now + pause, true}, pause >= firstNote
 	}
 }
 

@@ -2,6 +2,7 @@ package elastic
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/elasticrun/elasticrun/pkg/coord"
@@ -18,6 +19,7 @@ type seat struct {
 	misfit  string // why it does not fit the job; empty if it does
 	newer   bool   // another agent has come with its identity
 	counted struct{ eligible, fit bool }
+	wait    wait
 	told    Answer
 	written int // where in leader.out told is, if decide has not returned it yet
 }
@@ -223,7 +225,9 @@ func (l *leader) review(s *seat) {
 		s.misfit = fmt.Sprintf("another agent has come for the same node (%s)", s.report.Node.Identity)
 	}
 	fits := s.misfit == ""
-	l.count(s, fits && !s.report.Leaving && !l.busy(s) && !l.budget.isParked(s.report.Node.Identity), fits)
+	idle := fits && !s.report.Leaving && !l.busy(s)
+	l.count(s, idle && !l.budget.isParked(s.report.Node.Identity), fits)
+	l.queue(s, idle)
 	l.answer(s)
 }
 
@@ -265,14 +269,18 @@ func (l *leader) answer(s *seat) {
 		l.tell(s, Answer{Kind: Refuse, Note: s.misfit})
 	case s.rank >= 0 || s.fenced >= 0 && l.busy(s):
 	case l.budget.isParked(s.report.Node.Identity):
-		l.tell(s, Answer{Kind: Wait, Note: "this node was lost too often and is not used for a while"})
-	case l.state == running && l.done > 0:
-		l.tell(s, Answer{Kind: Wait, Note: "some nodes of the job have finished already"})
-	case l.state == running && len(l.parts) >= l.limit():
-		l.tell(s, Answer{Kind: Wait, Note: fmt.Sprintf("the job has its %d nodes: this one is a spare", len(l.parts))})
-	case l.state == running && l.job.Grow != GrowNow:
-		l.tell(s, Answer{Kind: Wait, Note: "the job is running: this node joins at its next restart"})
+		l.park(s, parkedNote)
+	default:
+		l.park(s, l.spare())
 	}
+}
+
+// park tells a seat why it has to wait, if there is a reason, unless it was told that, or more, before.
+func (l *leader) park(s *seat, why string) {
+	if why == "" || s.told.Kind == Wait && s.told.Fence == l.fence() && strings.HasPrefix(s.told.Note, why) {
+		return
+	}
+	l.tell(s, Answer{Kind: Wait, Note: why})
 }
 
 // tell writes an answer that the agent has not got yet.

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/rs/zerolog"
+
 	"github.com/elasticrun/elasticrun/pkg/coord"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
@@ -127,6 +129,12 @@ func (h *Handler) obey(orders []order) {
 		switch {
 		case o.run != nil:
 			h.runs <- *o.run // there is room: the agent has asked for it
+		case o.say != nil:
+			level := zerolog.InfoLevel
+			if o.say.Next > 0 {
+				level = zerolog.WarnLevel
+			}
+			h.log.WithLevel(level).Msg("waiting for the next round: " + o.say.Note)
 		case o.anew:
 			select {
 			case h.anew <- struct{}{}:

@@ -361,6 +361,8 @@ func (p *agentProc) obey(o order) {
 		p.acted = o.run.Fence
 		p.blamed = nil
 		p.job = newGroup(p, o.run)
+	case o.say != nil:
+		p.w.logf("%s says: %s", p.node.name, o.say.Note)
 	case o.anew:
 		p.enterSoon()
 	case o.stop != nil:

@@ -30,11 +30,14 @@ type checker struct {
 	places   int // of all rounds
 	reports  int
 	answers  int
+	notes    int
 }
 
 // simCounts are messages of one session.
 type simCounts struct {
 	reports, answers, rounds, terms int
+	notes                           int           // of its waits
+	began                           time.Duration // the session
 	ready                           time.Duration // since when it has been in line; 0 while it is not
 }
 
@@ -79,7 +82,7 @@ func (c *checker) newLeader() {
 
 func (c *checker) sessionBegan(ses *simSession, p *agentProc) {
 	c.owner[ses.id] = p.node
-	c.counts[ses.id] = &simCounts{}
+	c.counts[ses.id] = &simCounts{began: c.w.now}
 }
 
 func (c *checker) sessionEnded(ses *simSession) {
@@ -131,7 +134,12 @@ func (c *checker) committed(ses *simSession, by coord.Revision, ops []simOp) {
 		case Answer:
 			id := coord.SessionID(strings.TrimPrefix(op.key, prefixAnswer))
 			c.w.logf("answer to %s: %s %d/%d %s", id, v.Kind, v.Fence.Epoch, v.Fence.Round, v.Note)
-			if n := c.counts[id]; n != nil {
+			switch n := c.counts[id]; {
+			case n == nil:
+			case v.Kind == Wait && v.Next > 0:
+				n.notes++
+				c.notes++
+			default:
 				n.answers++
 				c.answers++
 			}
@@ -477,6 +485,9 @@ func (c *checker) checkCounts(id coord.SessionID) {
 	again := int(c.w.cfg.ttl/c.w.cfg.giveUp) + 1 // a report is written again while a store that stands still does not answer
 	if limit := 8*(n.rounds+n.terms) + 12; n.reports-again > limit || n.answers > limit {
 		c.fail("messages", "%s: %d reports and %d answers in %d rounds and %d terms", id, n.reports, n.answers, n.rounds, n.terms)
+	}
+	if life := c.w.now - n.began; n.notes > 2+n.rounds+n.terms+int(life/firstNote) {
+		c.fail("messages", "%s: %d notes in %v", id, n.notes, life)
 	}
 }
 

@@ -1,0 +1,197 @@
+package elastic
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"net"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/rs/zerolog"
+
+	"github.com/elasticrun/elasticrun/pkg/coord"
+)
+
+// network has stores at the ports of one machine, in memory.
+type network struct {
+	mu     sync.Mutex
+	stores map[int]*coord.Server
+	dialed []int
+}
+
+func (n *network) connect(_ context.Context, addr string) (net.Conn, error) {
+	at, err := net.ResolveTCPAddr("tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.dialed = append(n.dialed, at.Port)
+	s := n.stores[at.Port]
+	if s == nil {
+		return nil, syscall.ECONNREFUSED
+	}
+	near, far := net.Pipe()
+	go s.ServeConn(far)
+	return near, nil
+}
+
+// client is an agent of run "mine" that hosts nothing.
+func (n *network) client(log zerolog.Logger, ports ...int) *C10d {
+	no := false
+	return &C10d{RunID: "mine", TTL: time.Minute, Host: "10.0.0.1", Ports: ports, IsHost: &no, Hint: -1, Connect: n.connect, Logger: log}
+}
+
+func storeOf(t *testing.T, runID string) *coord.Server {
+	t.Helper()
+	s := coord.NewServer(coord.ServerOptions{RunID: runID, SessionTTL: time.Minute, Logger: zerolog.Nop()})
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+func TestClientsTryAllPorts(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		ports []int
+		// there are the run ids of the stores at 1, 2, 3; empty for none. later is when that of "mine" comes, at which port.
+		there  [3]string
+		later  time.Duration
+		at     int
+		within time.Duration // the join timeout
+		took   time.Duration // at least; a second more at most
+		err    []string      // in the error's text; nil for none
+		reason coord.Reason  // of the refusal that the error is
+	}{
+		{name: "the first", ports: []int{1, 2, 3}, there: [3]string{"mine", "", ""}, within: time.Minute},
+		{name: "behind another job", ports: []int{1, 2, 3}, there: [3]string{"other", "mine", ""}, within: time.Minute},
+		{name: "behind a free port", ports: []int{1, 2, 3}, there: [3]string{"", "other", "mine"}, within: time.Minute},
+		{
+			name: "it comes later", ports: []int{1, 2}, there: [3]string{"other", "", ""}, within: time.Minute, later: 30 * time.Second, at: 2,
+			took: 30 * time.Second,
+		},
+		{
+			name: "all are held, for a moment", ports: []int{1, 2}, there: [3]string{"other", "third", ""}, within: time.Minute, later: 2 * time.Second, at: 2,
+			took: 2 * time.Second,
+		},
+		{
+			name: "all are held", ports: []int{1, 2}, there: [3]string{"other", "third", ""}, within: time.Minute, took: anotherPause, reason: coord.ReasonRunID,
+			err: []string{
+				`rendezvous endpoint 10.0.0.1, ports 1, 2, cannot be reached: coordination store at 10.0.0.1:1 refuses: it is the store of another job, with run id "other"`,
+				`; coordination store at 10.0.0.1:2 refuses: it is the store of another job, with run id "third"`,
+			},
+		},
+		{
+			name: "one is free", ports: []int{1, 2}, there: [3]string{"other", "", ""}, within: time.Minute, took: time.Minute,
+			err: []string{`with run id "other"`, "; connect to coordination store at 10.0.0.1:2: nobody listens there", "(told to stop)"},
+		},
+		{
+			name: "the only one is another job's", ports: []int{1}, there: [3]string{"other", "", ""}, within: time.Minute, took: anotherPause, reason: coord.ReasonRunID,
+			err: []string{`rendezvous endpoint 10.0.0.1:1: coordination store at 10.0.0.1:1 refuses: it is the store of another job`},
+		},
+		{
+			name: "the only one is free", ports: []int{2}, within: 10 * time.Second, took: 10 * time.Second,
+			err: []string{"rendezvous endpoint 10.0.0.1:2 cannot be reached: connect to coordination store at 10.0.0.1:2: nobody listens there"},
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				n := &network{stores: map[int]*coord.Server{}}
+				for i, runID := range tt.there {
+					if runID != "" {
+						n.stores[i+1] = storeOf(t, runID)
+					}
+				}
+				if tt.later > 0 {
+					mine := storeOf(t, "mine")
+					defer time.AfterFunc(tt.later, func() {
+						n.mu.Lock()
+						defer n.mu.Unlock()
+						n.stores[tt.at] = mine
+					}).Stop()
+				}
+				ctx, cancel := context.WithTimeoutCause(t.Context(), tt.within, errors.New("told to stop"))
+				defer cancel()
+				began := time.Now()
+				store, err := n.client(zerolog.Nop(), tt.ports...).Open(ctx)
+				if took := time.Since(began); took < tt.took || took > tt.took+time.Second {
+					t.Errorf("it took %v, want %v", took, tt.took)
+				}
+				if err == nil {
+					defer store.Close(t.Context())
+				}
+				if (err != nil) != (tt.err != nil) {
+					t.Fatalf("got %v", err)
+				}
+				for _, want := range tt.err {
+					if !strings.Contains(err.Error(), want) {
+						t.Errorf("%v does not say %q", err, want)
+					}
+				}
+				var refused *coord.RefusedError
+				if errors.As(err, &refused) != (tt.reason != 0) || tt.reason != 0 && refused.Reason != tt.reason {
+					t.Errorf("%v is a refusal: %+v", err, refused)
+				}
+			})
+		})
+	}
+}
+
+// TestReconnectGoesToTheSettledPort: a second session is asked for where the first one was, though a port before that is nearer by now.
+func TestReconnectGoesToTheSettledPort(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := &network{stores: map[int]*coord.Server{1: storeOf(t, "other"), 2: storeOf(t, "mine")}}
+		a := n.client(zerolog.Nop(), 1, 2)
+		for range 2 {
+			store, err := a.Open(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := store.Close(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+		if diff := cmp.Diff([]int{1, 2, 2}, n.dialed); diff != "" {
+			t.Errorf("the ports that were dialed (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// TestComplaints: who cannot reach the store says so, less and less often, and how long it will go on.
+func TestComplaints(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var said bytes.Buffer
+		n := &network{}
+		began := time.Now()
+		log := zerolog.New(&said).Hook(zerolog.HookFunc(func(e *zerolog.Event, _ zerolog.Level, _ string) {
+			e.Int("at", int(time.Since(began).Seconds()))
+		}))
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Second)
+		defer cancel()
+		if _, err := n.client(log, 1).Open(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatal(err)
+		}
+		type line struct {
+			At   int
+			Left string
+		}
+		var got []line
+		for text := range strings.Lines(said.String()) {
+			var l line
+			if err := json.Unmarshal([]byte(text), &l); err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, l)
+		}
+		want := []line{{1, ""}, {11, "3m9s"}, {31, "2m49s"}, {71, "2m9s"}, {131, "1m9s"}, {191, "9s"}}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	})
+}

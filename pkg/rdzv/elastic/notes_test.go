@@ -1,0 +1,275 @@
+package elastic
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/rs/zerolog"
+
+	"github.com/elasticrun/elasticrun/pkg/coord"
+	"github.com/elasticrun/elasticrun/pkg/rdzv"
+)
+
+// TestNotes: what those are told who wait for long, and when.
+func TestNotes(t *testing.T) {
+	with := func(change func(*Job)) Job {
+		j := ordinary()
+		change(&j)
+		return j
+	}
+	patient := with(func(j *Job) { j.JoinTimeout = 10 * time.Minute })
+	failing := func(at float64, round int) []step { // a round that fails a second after it began, which was at at
+		return []step{
+			{at + 1, "a failing 1; b ready; c ready", fmt.Sprintf("halt%d: a b c", round)},
+			{at + 2, "a ready", fmt.Sprintf("round %d: a b c (%d), run%d: a b c", round+1, round+1, round+1)},
+		}
+	}
+	for _, c := range []struct {
+		name  string
+		job   Job
+		steps []step
+		who   string // is told last
+		want  string
+	}{
+		{
+			"too few", patient, []step{
+				{0, "a ready", "job"},
+				{4.9, "", ""},
+				{5, "", "note: a"},
+			}, "a", "1 of at least 2 nodes are in; the job is given up in 9m55s",
+		},
+		{
+			"less and less often, until there are enough", with(func(j *Job) { j.Min, j.JoinTimeout = 3, 10*time.Minute }), []step{
+				{0, "a ready", "job"},
+				{5, "", "note: a"},
+				{14.9, "b ready", ""},
+				{15, "", "note: a"},
+				{20, "", "note: b"},
+				{30, "", "note: b"},
+				{35, "", "note: a"},
+				{50, "", "note: b"},
+				{75, "", "note: a"},
+				{90, "", "note: b"},
+				{134, "", ""},
+				{135, "", "note: a"},
+				{150, "", "note: b"},
+				{195, "", "note: a"},
+				{196, "c ready", "round 0: a b c (0), run0: a b c"},
+				{300, "", ""},
+			}, "", "",
+		},
+		{
+			"all that came within a second in one go", patient, []step{
+				{0.2, "a ready +hint=9", "job"}, // not among the ranks that there can be
+				{5.2, "", ""},
+				{6, "", "note: a"},
+			}, "a", "1 of at least 2 nodes are in; the job is given up in 9m55s", // 9m54.2s
+		},
+		{
+			"missing ranks", with(func(j *Job) { j.Min, j.Max = 8, 8 }), []step{
+				{0, "a ready +hint=0; b ready +hint=1; c ready +hint=3; d ready +hint=4", "job"},
+				{5, "", "note: a b c d"},
+			}, "c", "4 of 8 nodes are in, missing node ranks 2, 5-7; the job is given up in 55s",
+		},
+		{
+			"a rank that is there twice: no telling", with(func(j *Job) { j.Min, j.Max = 4, 4 }), []step{
+				{0, "a ready +hint=0; b ready +hint=0", "job"},
+				{5, "", "note: a b"},
+			}, "b", "2 of 4 nodes are in; the job is given up in 55s",
+		},
+		{
+			"static: twice or not, the others are missing", with(func(j *Job) { j.Static, j.Min = true, 3 }), []step{
+				{0, "a ready +hint=2; b ready +hint=2; c ready +hint=0", "job"},
+				{5, "", "note: a b c"},
+			}, "a", "3 of 3 nodes are in, missing node ranks 1; the job is given up in 55s",
+		},
+		{
+			"last call", with(func(j *Job) { j.Max, j.LastCall, j.Expected = 9, 30*time.Second, 5 }), []step{
+				{0, "a ready +hint=0; b ready +hint=2", "job"},
+				{5, "", "note: a b"},
+			}, "a", "2 nodes are in, 9 at most, missing node ranks 1, 3-4; the round begins in 25s without more",
+		},
+		{
+			"a node was lost", ordinary(), after(two,
+				step{5, "b gone", "halt0: a"},
+				step{6, "a ready", ""},
+				step{11, "", "note: a"},
+			), "a", "1 of at least 2 nodes are in; the job is given up in 55s",
+		},
+		{
+			"a node does not stop its workers", ordinary(), after(three,
+				step{5, "a failing 1", "halt0: a b c"},
+				step{6, "a ready; c ready", ""},
+				step{11, "", "note: a c"},
+			), "a", "waiting for b to stop their workers, for 4s more at most",
+		},
+		{
+			"settling for more", with(func(j *Job) { j.JoinSettle = 20 * time.Second }), after(three,
+				step{5, "a gone; b gone", "halt0: c"},
+				step{6, "c ready", ""},
+				step{7, "d ready", ""},
+				step{12, "", "note: c d"},
+			), "d", "2 nodes are in; the round begins in 15s unless more come",
+		},
+		{
+			"a newcomer, while others may come", with(func(j *Job) { j.JoinSettle = 20 * time.Second }), after(two,
+				step{30, "c ready", ""},
+				step{35, "", "note: c"},
+			), "c", "the job is running: it begins a round with the nodes that have come in 15s",
+		},
+		{
+			"backoff: at once, if it is long", with(func(j *Job) { j.MaxRestarts, j.MinUptime = 9, 5*time.Second }), slices.Concat(three, failing(0, 0), []step{
+				{3, "a failing 1; b ready; c ready", "halt1: a b c"},
+				{4, "a ready", ""}, // 1 s
+				{5, "", "round 2: a b c (2), run2: a b c"},
+				{6, "a failing 1; b ready; c ready", "halt2: a b c"},
+				{7, "a ready", ""}, // 2 s
+				{9, "", "round 3: a b c (3), run3: a b c"},
+				{10, "a failing 1; b ready; c ready", "halt3: a b c"},
+				{11, "a ready", ""}, // 4 s
+				{15, "", "round 4: a b c (4), run4: a b c"},
+				{16, "a failing 1; b ready; c ready", "halt4: a b c"},
+				{17, "a ready", "note: a b c"},
+			}), "b", "the next round begins in 8s: the last 5 rounds failed within --min-uptime (5s)",
+		},
+		{
+			"a spare: at once, and then less and less often", ordinary(), after(three,
+				step{10, "d ready", "wait: d"},
+				step{15, "d ready", "note: d"},
+				step{16, "d ready", ""}, // it was told all that and more
+				step{25, "", "note: d"},
+				step{45, "", "note: d"},
+				step{85, "", "note: d"},
+				step{165, "", "note: d"},
+				step{324, "", ""},
+			), "d", "the job has its 3 nodes: this one is a spare, for 2m35s so far",
+		},
+		{
+			"a node that is parked", with(func(j *Job) { j.MaxNodeLosses, j.Grow = 1, GrowNextRestart }), after(three,
+				step{5, "c gone; a ready; b ready", "round 1: a b (0), run1: a b"},
+				step{5.5, "a busy; b busy; c2 ready +id=c", "wait: c2"},
+				step{11, "", "note: c2"},
+			), "c2", "this node was lost too often and is not used for a while, another 9m54s",
+		},
+		{
+			"a new leader counts anew", patient, []step{
+				{0, "a ready", "job"},
+				{5, "", "note: a"},
+				{6, "new leader", ""},
+				{10.9, "", ""},
+				{11, "", "note: a"},
+			}, "a", "1 of at least 2 nodes are in; the job is given up in 9m55s",
+		},
+		{
+			"who goes before that is not told", patient, []step{
+				{0, "a ready", "job"},
+				{4, "a gone", ""},
+				{5, "b ready", ""},
+				{9, "", ""},
+				{10, "", "note: b"},
+			}, "", "",
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s := play(t, c.job, c.steps)
+			if a, _ := s.store[prefixAnswer+c.who].(Answer); a.Note != c.want {
+				t.Errorf("%s was told %q, want %q", c.who, a.Note, c.want)
+			}
+		})
+	}
+}
+
+// TestNotesAreDeleted: the answers that a leader before has left go with their agents.
+func TestNotesAreDeleted(t *testing.T) {
+	s := play(t, ordinary(), []step{
+		{0, "a ready", "job"},
+		{5, "", "note: a"},
+		{6, "new leader", ""},
+		{7, "a gone; b ready", ""},
+	})
+	if _, there := s.store[prefixAnswer+"a"]; there {
+		t.Errorf("the store has %v", slices.Sorted(maps.Keys(s.store)))
+	}
+}
+
+// TestNotesAreBounded: of thousands, the first to come are told, and a note has the size of a line.
+func TestNotesAreBounded(t *testing.T) {
+	const n = 3 * maxNoted
+	j := ordinary()
+	j.Min, j.Max = n, n
+	l := newLeader(1, found{}, 0)
+	for i := range n - 1 {
+		hint := n - 1 - i
+		id := coord.SessionID(fmt.Sprintf("%05d", i))
+		l.see(0, id, coord.Revision(i), &Report{Job: j, Node: Node{Host: "h", Identity: string(id), Hint: hint, Nproc: 1}, Phase: Ready})
+	}
+	l.decide(0)
+	for range maxNoted {
+		id := coord.SessionID(fmt.Sprintf("%05d", n/2))
+		r := l.seats[id].report
+		l.see(time.Second, id, n/2, &r)
+	}
+	if out, wake, _ := l.decide(time.Second); len(out) != 0 || wake != firstNote {
+		t.Errorf("%d writes before the time, and a wake at %v", len(out), wake)
+	}
+	out, _, _ := l.decide(firstNote)
+	if len(out) != maxNoted {
+		t.Errorf("%d are told, want %d", len(out), maxNoted)
+	}
+	for _, w := range out {
+		a := w.value.(Answer)
+		if w.key >= prefixAnswer+fmt.Sprintf("%05d", maxNoted) || len(a.Note) > 200 || !strings.Contains(a.Note, "missing node ranks 0;") {
+			t.Fatalf("%s is told %q", w.key, a.Note)
+		}
+	}
+}
+
+// TestWaitIsToldOf: the agent's own log has the notes, as warnings.
+func TestWaitIsToldOf(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var said bytes.Buffer
+		j := job(2, 3)
+		j.JoinTimeout = time.Minute
+		h := New(Options{
+			Backend: "c10d", RunID: "run", Job: j, Node: Node{Host: "a", Identity: "a", Hint: 1}, Access: &C10d{RunID: "run", Alone: true},
+			Stores: WorkerStores{Addr: "127.0.0.1", Ports: Ports{1, 1}, WorkersHost: true}, KeepAlive: time.Second, Patience: time.Second,
+			Logger: zerolog.New(&said).Level(zerolog.WarnLevel),
+		})
+		_, err := h.NextRendezvous(t.Context(), rdzv.Member{Role: "r", LocalWorldSize: 1})
+		if end, ok := errors.AsType[*rdzv.EndedError](err); !ok || end.Outcome.Ending != rdzv.EndTimeout {
+			t.Errorf("got %v", err)
+		}
+		if err := h.Shutdown(t.Context()); err != nil {
+			t.Error(err)
+		}
+		want := ""
+		for _, left := range []string{"55s", "45s", "25s"} {
+			want += `{"level":"warn","message":"waiting for the next round: 1 of at least 2 nodes are in; the job is given up in ` + left + `"}` + "\n"
+		}
+		if diff := cmp.Diff(want, said.String()); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestAbsent(t *testing.T) {
+	for here, want := range map[string]string{
+		"": "", "1": "", "0": "0", "000": "0-2", "11011000": "2, 5-7", "0101": "0, 2", "01010101010101010101": "0, 2, 4, 6, 8, 10, 12, 14, ...",
+	} {
+		var all []bool
+		for _, r := range here {
+			all = append(all, r == '1')
+		}
+		if got := absent(all); got != want {
+			t.Errorf("%s: got %q, want %q", here, got, want)
+		}
+	}
+}

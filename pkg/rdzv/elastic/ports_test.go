@@ -1,0 +1,254 @@
+package elastic
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/rs/zerolog"
+
+	"github.com/elasticrun/elasticrun/internal/testenv"
+	"github.com/elasticrun/elasticrun/pkg/coord"
+	"github.com/elasticrun/elasticrun/pkg/rdzv"
+)
+
+// freePorts are ports of this machine that nothing listened on a moment ago.
+func freePorts(t *testing.T, n int) []int {
+	t.Helper()
+	ports, held := make([]int, n), make([]net.Listener, n)
+	for i := range ports { // all at once, so that they are different
+		held[i] = listenAt(t, 0)
+		ports[i] = portOf(held[i])
+	}
+	for _, ln := range held {
+		_ = ln.Close()
+	}
+	return ports
+}
+
+func listenAt(t *testing.T, port int) net.Listener {
+	t.Helper()
+	ln, err := new(net.ListenConfig).Listen(t.Context(), "tcp", fmt.Sprintf("127.0.0.1:%d", port))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ln
+}
+
+// stranger listens at a port, and ends every connection without a word; one that is silent leaves them open.
+func stranger(t *testing.T, port int, silent bool) (leave func()) {
+	t.Helper()
+	ln := listenAt(t, port)
+	var serving sync.WaitGroup
+	if !silent {
+		serving.Go(func() {
+			for {
+				c, err := ln.Accept()
+				if err != nil {
+					return
+				}
+				_ = c.Close()
+			}
+		})
+	}
+	return sync.OnceFunc(func() {
+		_ = ln.Close()
+		serving.Wait()
+	})
+}
+
+// party is what the agents of several runs, which have the same candidate ports, find on one machine.
+type party struct {
+	t      *testing.T
+	ports  []int
+	mu     sync.Mutex
+	agents []*C10d
+	stores map[string][]coord.Store // by run id
+}
+
+func newParty(t *testing.T, candidates int) *party {
+	t.Helper()
+	return &party{t: t, ports: freePorts(t, candidates), stores: map[string][]coord.Store{}}
+}
+
+// open starts an agent of a run.
+func (p *party) open(runID string) {
+	a := &C10d{
+		RunID: runID, Version: "test", TTL: 10 * time.Second, Host: "127.0.0.1", Ports: p.ports, Hint: -1, Logger: zerolog.Nop(),
+	}
+	store, err := a.Open(p.t.Context())
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err != nil {
+		p.t.Errorf("an agent of %s: %v", runID, err)
+		return
+	}
+	p.agents, p.stores[runID] = append(p.agents, a), append(p.stores[runID], store)
+}
+
+// check has every agent leave its name in the store that it has got, and find those of its run there, and no others.
+func (p *party) check(run func(runID string) (agents int)) {
+	p.t.Helper()
+	ctx := p.t.Context()
+	for runID, stores := range p.stores {
+		if len(stores) != run(runID) {
+			p.t.Errorf("%d agents of %s, want %d", len(stores), runID, run(runID))
+		}
+		for i, s := range stores {
+			if _, err := s.Commit(ctx, nil, []coord.Op{{Key: fmt.Sprintf("name/%s/%d", runID, i), Value: []byte("here")}}); err != nil {
+				p.t.Fatal(err)
+			}
+		}
+		var want []string
+		for i := range stores {
+			want = append(want, fmt.Sprintf("name/%s/%d", runID, i))
+		}
+		for _, s := range stores {
+			var got []string
+			found, err := list(ctx, s, "name/")
+			for _, e := range found {
+				got = append(got, e.Key)
+			}
+			slices.Sort(got)
+			if diff := cmp.Diff(want, got); err != nil || diff != "" {
+				p.t.Fatalf("an agent of %s meets others (-want +got), %v:\n%s", runID, err, diff)
+			}
+		}
+	}
+}
+
+// close ends all of it, the clients first.
+func (p *party) close() {
+	for _, stores := range p.stores {
+		for _, s := range stores {
+			_ = s.Close(p.t.Context())
+		}
+	}
+	for _, a := range p.agents {
+		if err := a.Close(p.t.Context()); err != nil {
+			p.t.Error(err)
+		}
+	}
+}
+
+// TestCandidatePorts: the agents of each run find each other, and nobody else, whoever comes first and whoever has one of the ports.
+func TestCandidatePorts(t *testing.T) {
+	const agents = 4
+	for i := range testenv.Repeat(t, 40, 400) {
+		p := newParty(t, 5)
+		random := rand.New(rand.NewPCG(1, uint64(i)))
+		leave := func() {}
+		switch random.IntN(3) {
+		case 0:
+			leave = stranger(t, p.ports[random.IntN(2)], false)
+		case 1: // a job that is about to end has the first port
+			p.open(fmt.Sprint(ownRun(t), "-before-", i))
+			last := p.agents[0]
+			p.agents = nil
+			clear(p.stores)
+			leave = sync.OnceFunc(func() {
+				if err := last.Close(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		a, b := fmt.Sprint(ownRun(t), "-a-", i), fmt.Sprint(ownRun(t), "-b-", i)
+		line := append(slices.Repeat([]string{a}, agents), slices.Repeat([]string{b}, agents)...)
+		random.Shuffle(len(line), func(i, j int) { line[i], line[j] = line[j], line[i] })
+		leaves := random.IntN(len(line))
+		var running sync.WaitGroup
+		for n, runID := range line {
+			running.Go(func() { p.open(runID) })
+			if n == leaves {
+				running.Go(leave)
+			}
+		}
+		running.Wait()
+		p.open(a) // comes late: a port before the one where its store is may be free by now
+		p.open(b)
+		p.check(func(string) int { return agents + 1 })
+		p.close()
+		if t.Failed() {
+			t.Fatalf("in turn %d, %v", i, line)
+		}
+	}
+}
+
+// TestSilentStranger: whoever has the first port takes connections and says nothing.
+func TestSilentStranger(t *testing.T) {
+	t.Parallel() // it takes as long as a store may take to answer
+	p := newParty(t, 2)
+	t.Cleanup(stranger(t, p.ports[0], true))
+	var running sync.WaitGroup
+	for range 3 {
+		running.Go(func() { p.open(ownRun(t)) })
+	}
+	running.Wait()
+	p.check(func(string) int { return 3 })
+	p.close()
+}
+
+// TestOwnStoreAtACandidate: the store of the run has no claim, as it was started apart, and is at the second port. The first is taken.
+func TestOwnStoreAtACandidate(t *testing.T) {
+	p := newParty(t, 3)
+	t.Cleanup(stranger(t, p.ports[0], false))
+	all := p.ports
+	p.ports = all[1:2]
+	p.open(ownRun(t))
+	p.ports = all
+	p.open(ownRun(t))
+	p.check(func(string) int { return 2 })
+	if p.agents[1].Server() != nil {
+		t.Error("the second agent hosts a store of its own")
+	}
+	p.close()
+}
+
+// TestNoPortFree: the host says who has each of the ports.
+func TestNoPortFree(t *testing.T) {
+	p := newParty(t, 2)
+	leave := stranger(t, p.ports[0], false)
+	defer leave()
+	last := p.ports
+	p.ports = last[1:]
+	p.open(ownRun(t) + "-other")
+	p.ports = last
+	a := &C10d{RunID: ownRun(t), Host: "127.0.0.1", Ports: p.ports, Hint: -1, Logger: zerolog.Nop()}
+	_, err := a.attempt(t.Context())
+	var taken *TakenError
+	if !errors.As(err, &taken) || !errors.Is(err, rdzv.ErrConnection) || !final(err) || !passing(err) || len(taken.Ports) != 2 {
+		t.Fatalf("got %v", err)
+	}
+	var other *coord.RefusedError
+	if p := taken.Ports[1]; p.Port != last[1] || !errors.Is(p.Err, syscall.EADDRINUSE) || !errors.As(p.Found, &other) || other.Reason != coord.ReasonRunID {
+		t.Errorf("the second port: %+v", p)
+	}
+	for _, want := range []string{
+		fmt.Sprintf("no port of rendezvous endpoint 127.0.0.1 can be had: %d: address already in use, and connect to", last[0]),
+		fmt.Sprintf("; %d: address already in use, and coordination store at", last[1]), "it is the store of another job",
+	} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("%v does not say %q", err, want)
+		}
+	}
+	leave()
+	p.ports = last
+	p.open(ownRun(t)) // the claim was given back
+	if _, err := claimRun(ownRun(t)); !errors.Is(err, syscall.EADDRINUSE) {
+		t.Errorf("a second claim: %v", err)
+	}
+	p.close()
+	again, err := claimRun(ownRun(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = again.Close()
+}

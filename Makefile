@@ -20,6 +20,15 @@ help: ## list the targets
 build: ## build ./elasticrun, one static binary
 	CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)' -o elasticrun ./cmd/elasticrun
 
+.PHONY: release
+release: ## make archives and wheels for every platform, and their checksums, in dist
+	rm -rf dist
+	$(GO) run ./cmd/release -version '$(VERSION)'
+
+.PHONY: man
+man: ## make the manual pages alone, in dist/man/man1
+	$(GO) run ./cmd/release -version '$(VERSION)' -man
+
 .PHONY: run
 run: build ## build it and train on real data with 4 workers, one of which is killed on the way
 	examples/digits/run.sh ./elasticrun
@@ -27,14 +36,16 @@ run: build ## build it and train on real data with 4 workers, one of which is ki
 .PHONY: test
 test: ## run every test; what this machine lacks for some of them is said by go test -v
 	$(GO) vet ./...
+	cd internal/manifests && $(GO) vet ./... && $(GO) test -count=1 ./... # go does not know that the examples are part of it
 	@race='$(RACE)'; [ -n "$$race" ] || echo 'no C compiler: tests run without the race detector'; \
 	set -x; $(GO) test $$race -timeout 10m ./...
 
 .PHONY: check
 check: ## lint, and build for the other platform
 	$(LINT) run
+	cd internal/manifests && $(GO) tool -modfile=../tools/go.mod golangci-lint run
 	CGO_ENABLED=0 GOOS=darwin $(GO) build ./...
-	@if command -v shellcheck >/dev/null; then set -x; shellcheck scripts/*.sh examples/*/*.sh .ci/run; fi
+	@if command -v shellcheck >/dev/null; then set -x; shellcheck scripts/*.sh examples/*/*.sh .ci/run && shellcheck -s bash cmd/elasticrun/completion.bash; fi
 
 .PHONY: soak
 soak: ## run what takes long: fuzzing, thousands of schedules, hundreds of kills (SOAK=0.1 for a tenth)
@@ -53,4 +64,4 @@ cover: ## run every test and show the coverage of each package's functions
 
 .PHONY: clean
 clean: ## remove what the other targets made here
-	rm -f elasticrun cover.out
+	rm -rf elasticrun cover.out dist

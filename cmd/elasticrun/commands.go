@@ -21,29 +21,28 @@ var version = "dev"
 // subcommands are the words that name a command; they count as such only as the
 // first argument, so that a script may have any name.
 func subcommands() []*cobra.Command {
-	return []*cobra.Command{
-		subcommand("store", "serve a store of its own", config.StoreHelp, store),
-		subcommand("simulate", "try a large rendezvous on this machine", config.SimulateHelp, simulation),
-		subcommand("logs", "show the logs of a run", config.LogsHelp, logs),
-		subcommand("explain", "say what a launch would do", config.ExplainHelp, explainCommand),
-		subcommand("doctor", "check this machine", config.DoctorHelp, checkMachine),
-		{
-			Use:   "version",
-			Short: "print the version",
-			Args:  cobra.NoArgs,
-			RunE: func(cmd *cobra.Command, _ []string) error {
-				_, err := fmt.Fprintln(cmd.OutOrStdout(), versionLine())
-				return err
-			},
+	runs := map[string]func(args []string, stdout io.Writer) error{
+		"store": store, "simulate": simulation, "logs": logs, "explain": explainCommand, "doctor": checkMachine, "completion": completion,
+		"version": func(args []string, stdout io.Writer) error {
+			if len(args) > 0 {
+				return &config.UsageError{Where: "elasticrun version", Problem: "takes no arguments"}
+			}
+			_, err := fmt.Fprintln(stdout, versionLine())
+			return err
 		},
 	}
+	var commands []*cobra.Command
+	for _, s := range config.Subcommands() {
+		commands = append(commands, subcommand(s, runs[s.Name]))
+	}
+	return commands
 }
 
-// subcommand is a command whose flags are a table of internal/config, which parses them and writes the help. run returns config.ErrHelp
-// where help is all that was asked for, and an exitCode where it has said itself how it ended.
-func subcommand(name, short string, help func() string, run func(args []string, stdout io.Writer) error) *cobra.Command {
+// subcommand is a command of that table, which config parses and describes. run returns config.ErrHelp where help is all that was asked for, and an
+// exitCode where it has said itself how it ended.
+func subcommand(s config.Subcommand, run func(args []string, stdout io.Writer) error) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: name, Short: short, DisableFlagParsing: true,
+		Use: s.Name, Short: s.Short, DisableFlagParsing: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			err := run(args, cmd.OutOrStdout())
 			if errors.Is(err, config.ErrHelp) {
@@ -55,7 +54,7 @@ func subcommand(name, short string, help func() string, run func(args []string, 
 			return exitCode(fail(conclude(agent.RunResult{}, err)))
 		},
 	}
-	cmd.SetHelpFunc(func(cmd *cobra.Command, _ []string) { fmt.Fprint(cmd.OutOrStdout(), help()) })
+	cmd.SetHelpFunc(func(cmd *cobra.Command, _ []string) { fmt.Fprint(cmd.OutOrStdout(), s.Help()) })
 	return cmd
 }
 
@@ -64,7 +63,7 @@ func versionLine() string {
 }
 
 func isSubcommand(args []string) bool {
-	return len(args) > 0 && (args[0] == "help" || slices.ContainsFunc(subcommands(), func(c *cobra.Command) bool { return c.Name() == args[0] }))
+	return isCompletion(args) || len(args) > 0 && (args[0] == "help" || slices.ContainsFunc(subcommands(), func(c *cobra.Command) bool { return c.Name() == args[0] }))
 }
 
 // execute runs what the arguments ask for. Flags of the launch are parsed by
@@ -73,6 +72,10 @@ func isSubcommand(args []string) bool {
 func execute(args []string, lifeline *procs.Lifeline) int {
 	if !isSubcommand(args) {
 		return launch(args, lifeline)
+	}
+	if isCompletion(args) {
+		answerCompletion(os.Stdout, args)
+		return 0
 	}
 	root := &cobra.Command{
 		Use:               "elasticrun [flags] script [args]",

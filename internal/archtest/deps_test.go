@@ -12,6 +12,8 @@ var notLinked = map[string]string{
 	"testing":                                        "not in the product",
 	module + "pkg/coord/coordtest":                   "for tests",
 	module + "internal/testenv":                      "for tests",
+	module + "internal/release":                      "made of the product, not part of it",
+	module + "internal/manpage":                      "manual pages are made beforehand",
 	"github.com/prometheus/client_golang/prometheus": "nobody reads its metrics",
 }
 

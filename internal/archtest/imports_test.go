@@ -38,6 +38,10 @@ var rules = map[string]rule{
 		theirs: []string{"golang.org/x/sys"},
 		why:    "a benchmark needs the store and the machine, and is a program of its own",
 	},
+	"cmd/release": {
+		ours: []string{"internal/release"},
+		why:  "a program of its own, that hands over flags",
+	},
 	"internal/config": {
 		ours:   []string{"internal/scheduler", "internal/topology", "pkg/procs", "pkg/rdzv"},
 		theirs: []string{"github.com/spf13/viper", "github.com/spf13/pflag", "github.com/rs/zerolog", "golang.org/x/sys"},
@@ -58,6 +62,14 @@ var rules = map[string]rule{
 		why:    "logs are read without knowing flags and jobs; their form is that of the package that writes them",
 	},
 	"internal/scheduler": {why: "it says what the surroundings know, and not what is made of it"},
+	"internal/manpage": {
+		ours: []string{"internal/config"},
+		why:  "manual pages are made of the tables, and of nothing that runs",
+	},
+	"internal/release": {
+		ours: []string{"internal/config", "internal/manpage"},
+		why:  "a release is made of the source, by go itself",
+	},
 	"internal/simulate": {
 		ours:   []string{"pkg/coord", "pkg/rdzv", "pkg/rdzv/elastic"},
 		theirs: []string{"github.com/rs/zerolog"},

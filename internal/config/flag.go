@@ -36,8 +36,10 @@ type Flag struct {
 	Kind Kind
 	// Default is the value, in command-line form, when nothing sets the flag.
 	Default string
-	// Placeholder names the value in help texts; empty for switches.
+	// Placeholder names the value in help texts; empty for switches. FILE and DIR are what they say.
 	Placeholder string
+	// Values are the words that the value may be, for completion. There may be other values, such as numbers.
+	Values []string
 	// Help says what the flag does, in one or a few sentences.
 	Help string
 	// Group is the heading under which help and reference list the flag.

@@ -37,7 +37,7 @@ func LogsFlags() []Flag {
 		{Name: "follow", Short: "f", Kind: KindBool, Help: "Go on with what is written, until the run has ended."},
 		{Name: "rank", Kind: KindSpec, Placeholder: "RANKS", Help: "Only workers with these global ranks, such as 0,4-7."},
 		{Name: "local-rank", Kind: KindSpec, Placeholder: "RANKS", Help: "Only workers with these local ranks."},
-		{Name: "stream", Kind: KindString, Placeholder: "NAME", Help: "Only stdout, or only stderr."},
+		{Name: "stream", Kind: KindString, Placeholder: "NAME", Values: []string{"stdout", "stderr"}, Help: "Only stdout, or only stderr."},
 		{Name: "grep", Kind: KindString, Placeholder: "PATTERN", Help: "Only lines that match a regular expression (Go's syntax)."},
 		{Name: "attempt", Kind: KindSpec, Default: "all", Placeholder: "N|all", Help: "Only attempt_N, with what membership changes made of it; N.rROUND is one of these alone."},
 		{Name: "tail", Kind: KindInt, Default: "0", Placeholder: "N", Help: "Of what is there already only the last N lines. 0 is all."},

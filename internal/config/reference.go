@@ -19,6 +19,7 @@ Usage:
   elasticrun logs [flags] [RUN]       show the logs of a run; elasticrun logs --help
   elasticrun store [flags]            serve a store of its own; elasticrun store --help
   elasticrun simulate [flags]         try a large rendezvous here; elasticrun simulate --help
+  elasticrun completion SHELL         completion for bash, zsh, fish or powershell
   elasticrun version                  show the version
 
 The first argument that is no flag is the script; what follows it is passed on untouched. A command
@@ -36,114 +37,6 @@ is one only as the first argument: ./store is a script.
 Names may be spelt with dashes or underscores. A flag beats the environment, which beats the config
 file, which beats the default. --nproc-per-node is PET_NPROC_PER_NODE in the environment and
 nproc-per-node in the config file; elasticrun's own flags start with ELASTICRUN_ there.
-`)
-	return b.String()
-}
-
-// StoreHelp returns the text of elasticrun store --help, at most 100 columns wide.
-func StoreHelp() string {
-	var b strings.Builder
-	b.WriteString(`Serve a store (torch's TCPStore) on its own, for jobs that want it outside of the launcher.
-
-Usage:
-  elasticrun store [flags]
-
-Flags:
-`)
-	for _, f := range StoreFlags() {
-		b.WriteString(helpEntry(f))
-	}
-	b.WriteString(`
-When it listens it writes one line to stdout: "store listening on HOST:PORT", and behind it, with
---health, "health on URL". SIGTERM and SIGINT stop it in order, with exit code 0; a second one, a
-second or more later, at once. Workers' keys are in memory and end with it.
-`)
-	return b.String()
-}
-
-// ExplainHelp returns the text of elasticrun explain --help, at most 100 columns wide.
-func ExplainHelp() string {
-	var b strings.Builder
-	b.WriteString(`Say what a launch would do, and start nothing: each setting and where it came from, who hosts the
-rendezvous and what is at the endpoint now, ranks, the workers' commands and environment, and where
-their output goes. No file is written, and nothing listens.
-
-Usage:
-  elasticrun explain [--json] [flags] SCRIPT [ARGS...]
-
-Flags, beside those of the launch (elasticrun --help):
-`)
-	for _, f := range ExplainFlags() {
-		b.WriteString(helpEntry(f))
-	}
-	b.WriteString(`
-It ends with 0, or with 2 and the launch's own line where that would be refused.
-elasticrun --dry-run says the same.
-`)
-	return b.String()
-}
-
-// DoctorHelp returns the text of elasticrun doctor --help, at most 100 columns wide.
-func DoctorHelp() string {
-	var b strings.Builder
-	b.WriteString(`Check whether this machine is fit for a launch: interpreter and script, ports, names, the way to the
-store, disk, memory, GPUs and limits. Nothing is started but "python -c pass" and nvidia-smi.
-
-Usage:
-  elasticrun doctor [--json] [flags] [SCRIPT]
-
-Flags, beside those of the launch (elasticrun --help), by which it knows what to check:
-`)
-	for _, f := range DoctorFlags() {
-		b.WriteString(helpEntry(f))
-	}
-	b.WriteString(`
-It ends with 0, also with warnings; with 72 where a check failed; with 2 where the flags are refused.
-`)
-	return b.String()
-}
-
-// LogsHelp returns the text of elasticrun logs --help, at most 100 columns wide.
-func LogsHelp() string {
-	var b strings.Builder
-	b.WriteString(`Show what the workers of a run on this machine wrote to their log files: all of them merged, in the
-order of time, while the run lasts or afterwards.
-
-Usage:
-  elasticrun logs [flags] [RUN]
-
-RUN is a run id, or the folder of a run. Default: the run that was started last.
-
-Flags:
-`)
-	for _, f := range LogsFlags() {
-		b.WriteString(helpEntry(f))
-	}
-	b.WriteString(`
-It ends with 0, also by SIGINT while it follows; with 2 where there is no such run, or nothing in it
-that is asked for.
-`)
-	return b.String()
-}
-
-// SimulateHelp returns the text of elasticrun simulate --help, at most 100 columns wide.
-func SimulateHelp() string {
-	var b strings.Builder
-	b.WriteString(`Try a large rendezvous on this machine: the real store and leader in this process, and real agents
-in another, each with a connection of its own, whose workers are simulated. It says how long each
-step took, and what the store had to do for it.
-
-Usage:
-  elasticrun simulate [flags]
-
-Flags:
-`)
-	for _, f := range SimulateFlags() {
-		b.WriteString(helpEntry(f))
-	}
-	b.WriteString(`
-It ends with 0 if after each step all nodes were in one round, their ranks dense and unique; with 75
-if a step took longer than its time; with 70 if something was not as it should be.
 `)
 	return b.String()
 }

@@ -33,10 +33,15 @@ func TestReferenceIsUpToDate(t *testing.T) {
 }
 
 func TestHelp(t *testing.T) {
-	for _, tt := range []struct {
+	type text struct {
 		help  string
 		flags []Flag
-	}{{Help(), Flags()}, {StoreHelp(), StoreFlags()}, {SimulateHelp(), SimulateFlags()}, {LogsHelp(), LogsFlags()}} {
+	}
+	all := []text{{Help(), Flags()}}
+	for _, s := range Subcommands() {
+		all = append(all, text{s.Help(), s.Flags})
+	}
+	for _, tt := range all {
 		for line := range strings.Lines(tt.help) {
 			line = strings.TrimSuffix(line, "\n")
 			if len(line) > helpWidth || strings.TrimRight(line, " ") != line {

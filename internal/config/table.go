@@ -36,7 +36,8 @@ func Flags() []Flag {
 		},
 		{
 			Name: "nproc-per-node", Kind: KindSpec, Default: "1", Placeholder: "N|auto|cpu|gpu", Group: groupSize, Torchrun: true,
-			Help: "Workers on this node: a number, gpu (one per GPU), cpu (one per CPU this process may use), or auto (gpu if there is one, else cpu).",
+			Values: []string{"auto", "cpu", "gpu"},
+			Help:   "Workers on this node: a number, gpu (one per GPU), cpu (one per CPU this process may use), or auto (gpu if there is one, else cpu).",
 		},
 		{
 			Name: "role", Kind: KindString, Default: "default", Placeholder: "NAME", Group: groupSize, Torchrun: true,
@@ -52,7 +53,8 @@ func Flags() []Flag {
 		},
 		{
 			Name: "numa-binding", Kind: KindString, Placeholder: "MODE", Group: groupSize, Torchrun: true,
-			Help: "Bind each worker to the CPUs near its GPU: node, socket, exclusive or core-complex.",
+			Values: []string{"node", "socket", "exclusive", "core-complex"},
+			Help:   "Bind each worker to the CPUs near its GPU: node, socket, exclusive or core-complex.",
 		},
 
 		{
@@ -61,7 +63,8 @@ func Flags() []Flag {
 		},
 		{
 			Name: "rdzv-backend", Kind: KindString, Placeholder: "NAME", Group: groupRendezvous, Torchrun: true,
-			Help: "Rendezvous backend: c10d (a store on one of the nodes, or elasticrun store), etcd (version 3) or static (ranks and master given). Default: static if --node-rank, --master-addr or --master-port is given with more than one node, else c10d.",
+			Values: []string{"c10d", "etcd", "static"},
+			Help:   "Rendezvous backend: c10d (a store on one of the nodes, or elasticrun store), etcd (version 3) or static (ranks and master given). Default: static if --node-rank, --master-addr or --master-port is given with more than one node, else c10d.",
 		},
 		{
 			Name: "rdzv-endpoint", Kind: KindString, Placeholder: "HOST[:PORT]", Group: groupRendezvous, Torchrun: true,
@@ -110,7 +113,8 @@ func Flags() []Flag {
 		},
 		{
 			Name: "start-method", Kind: KindString, Default: "spawn", Placeholder: "METHOD", Group: groupCommand, Torchrun: true,
-			Help: "Accepted (spawn, fork, forkserver) without effect: workers are always programs of their own.",
+			Values: []string{"spawn", "fork", "forkserver"},
+			Help:   "Accepted (spawn, fork, forkserver) without effect: workers are always programs of their own.",
 		},
 
 		{
@@ -119,11 +123,13 @@ func Flags() []Flag {
 		},
 		{
 			Name: "redirects", Short: "r", Kind: KindSpec, Default: "0", Placeholder: "STREAMS", Group: groupOutput, Torchrun: true,
-			Help: "Write streams of the workers to files instead of the console: 0 none, 1 stdout, 2 stderr, 3 both, or a map from local rank such as 0:3,1:2. Ranks may be ranges (0-7:3), and global ones with a g (g0:3,g8-15:1).",
+			Values: []string{"0", "1", "2", "3"},
+			Help:   "Write streams of the workers to files instead of the console: 0 none, 1 stdout, 2 stderr, 3 both, or a map from local rank such as 0:3,1:2. Ranks may be ranges (0-7:3), and global ones with a g (g0:3,g8-15:1).",
 		},
 		{
 			Name: "tee", Short: "t", Kind: KindSpec, Default: "0", Placeholder: "STREAMS", Group: groupOutput, Torchrun: true,
-			Help: "Write streams to files and, with a prefix, to the console; values as for --redirects.",
+			Values: []string{"0", "1", "2", "3"},
+			Help:   "Write streams to files and, with a prefix, to the console; values as for --redirects.",
 		},
 		{
 			Name: "local-ranks-filter", Kind: KindSpec, Placeholder: "RANKS", Group: groupOutput, Torchrun: true,
@@ -173,7 +179,8 @@ func Flags() []Flag {
 		},
 		{
 			Name: "grow", Kind: KindString, Default: "now", Placeholder: "WHEN", Group: groupLife,
-			Help: "When nodes that come to a running job are let in, which restarts its workers: now, next-restart (whatever its cause) or never.",
+			Values: []string{"now", "next-restart", "never"},
+			Help:   "When nodes that come to a running job are let in, which restarts its workers: now, next-restart (whatever its cause) or never.",
 		},
 		{
 			Name: "min-uptime", Kind: KindSeconds, Default: "10", Placeholder: "SECONDS", Group: groupLife,
@@ -216,12 +223,14 @@ func Flags() []Flag {
 		},
 		{
 			Name: "log-format", Kind: KindString, Default: "auto", Placeholder: "FORMAT", Group: groupLauncher,
-			Help: "Form of elasticrun's own log on stderr: console, json, or auto, which is console with colours on a terminal.",
+			Values: []string{"auto", "console", "json"},
+			Help:   "Form of elasticrun's own log on stderr: console, json, or auto, which is console with colours on a terminal.",
 		},
 		{
 			Name: "log-level", Kind: KindString, Default: "warning", Placeholder: "LEVEL", Group: groupLauncher,
-			Env:  []string{"LOGLEVEL"},
-			Help: "Level of elasticrun's own log: trace, debug, info, warning, error or critical.",
+			Values: []string{"trace", "debug", "info", "warning", "error", "critical"},
+			Env:    []string{"LOGLEVEL"},
+			Help:   "Level of elasticrun's own log: trace, debug, info, warning, error or critical.",
 		},
 		{
 			Name: "report", Kind: KindString, Placeholder: "FILE", Group: groupLauncher,
@@ -229,7 +238,8 @@ func Flags() []Flag {
 		},
 		{
 			Name: "event-log-handler", Kind: KindString, Default: "null", Placeholder: "NAME", Group: groupLauncher, Torchrun: true,
-			Help: "Where events are written: null (nowhere) or console. dynamic_rendezvous is null.",
+			Values: []string{"null", "console"},
+			Help:   "Where events are written: null (nowhere) or console. dynamic_rendezvous is null.",
 		},
 		{
 			Name: "dry-run", Kind: KindBool, Group: groupLauncher, Env: []string{}, CommandLineOnly: true,

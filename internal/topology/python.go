@@ -2,6 +2,7 @@ package topology
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 )
@@ -11,6 +12,7 @@ import (
 // for, in this order:
 //
 //   - PYTHON_EXEC, a path or a name to be found on PATH. If it is set, nothing else is tried.
+//   - the interpreter of the virtual environment that this program is installed in, if it is in one: what torchrun would use
 //   - bin/python in VIRTUAL_ENV
 //   - python3 on PATH
 //   - python on PATH
@@ -20,6 +22,11 @@ import (
 func Python(env func(string) (string, bool)) (string, error) {
 	if chosen, _ := env("PYTHON_EXEC"); chosen != "" {
 		return chosenPython(env, chosen)
+	}
+	if own, err := os.Executable(); err == nil {
+		if found, ok := besideProgram(own); ok {
+			return found, nil
+		}
 	}
 	var tried []string
 	if venv, _ := env("VIRTUAL_ENV"); venv != "" {
@@ -39,6 +46,16 @@ func Python(env func(string) (string, bool)) (string, error) {
 	}
 	return "", fmt.Errorf("find a python interpreter: tried %s on PATH (%s): set PYTHON_EXEC to one, or start a program that is not python with --no-python",
 		strings.Join(tried, ", "), searchPath(env))
+}
+
+// besideProgram returns the interpreter of the virtual environment whose bin folder the program is in.
+func besideProgram(program string) (string, bool) {
+	bin := filepath.Dir(program)
+	if _, err := os.Stat(filepath.Join(filepath.Dir(bin), "pyvenv.cfg")); err != nil {
+		return "", false
+	}
+	found, err := executable(filepath.Join(bin, "python"))
+	return found, err == nil
 }
 
 func chosenPython(env func(string) (string, bool), chosen string) (string, error) {

@@ -1,6 +1,7 @@
 package topology
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -106,5 +107,30 @@ func TestLookPathWithoutPath(t *testing.T) {
 	got, err := lookPath(environment(nil), "sh")
 	if err != nil || got != "/bin/sh" {
 		t.Errorf("lookPath(sh) = %q, %v", got, err)
+	}
+}
+
+// A program in a virtual environment's bin uses that environment's interpreter, and no other does.
+func TestBesideProgram(t *testing.T) {
+	venv := t.TempDir()
+	launcher, python := filepath.Join(venv, "bin", "elasticrun"), filepath.Join(venv, "bin", "python")
+	if err := os.Mkdir(filepath.Dir(launcher), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct {
+		file string
+		mode os.FileMode
+		want string
+	}{
+		{file: python, mode: 0o755}, // some folder called bin
+		{file: filepath.Join(venv, "pyvenv.cfg"), mode: 0o644, want: python},
+		{file: python, mode: 0o644}, // one that nobody can run
+	} {
+		if err := errors.Join(os.WriteFile(step.file, nil, step.mode), os.Chmod(step.file, step.mode)); err != nil {
+			t.Fatal(err)
+		}
+		if got, ok := besideProgram(launcher); got != step.want || ok != (step.want != "") {
+			t.Errorf("with %s: %q, %v", step.file, got, ok)
+		}
 	}
 }

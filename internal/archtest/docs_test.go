@@ -1,0 +1,75 @@
+package archtest
+
+import (
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var (
+	link       = regexp.MustCompile(`\]\(([^)#:]+)(?:#[^)]*)?\)`)
+	namedTest  = regexp.MustCompile(`\bTest[A-Z]\w*`)
+	namedCase  = regexp.MustCompile(`\b\w+\.txtar\b`)
+	goTestFunc = regexp.MustCompile(`(?m)^func (Test[A-Z]\w*)\(`)
+)
+
+// What the pages link to and name as their proof is there.
+func TestPages(t *testing.T) {
+	root := os.DirFS("../..")
+	tests := testsOf(t, root)
+	pages, err := fs.Glob(root, "docs/*.md")
+	if err != nil || len(pages) < 5 {
+		t.Fatalf("found %v: %v", pages, err)
+	}
+	for _, page := range append(pages, "README.md", "CONTRIBUTING.md", "CHANGELOG.md") {
+		data, err := fs.ReadFile(root, page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range link.FindAllStringSubmatch(string(data), -1) {
+			if _, err := fs.Stat(root, path.Join(path.Dir(page), m[1])); err != nil {
+				t.Errorf("%s links to %s: %v", page, m[1], err)
+			}
+		}
+		for _, name := range namedTest.FindAllString(string(data), -1) {
+			if !slices.Contains(tests, name) {
+				t.Errorf("%s names %s, which is no test", page, name)
+			}
+		}
+		for _, name := range namedCase.FindAllString(string(data), -1) {
+			if _, err := fs.Stat(root, "testdata/script/"+name); err != nil {
+				t.Errorf("%s names %s: %v", page, name, err)
+			}
+		}
+	}
+}
+
+// testsOf returns the names of all tests below root.
+func testsOf(t *testing.T, root fs.FS) []string {
+	t.Helper()
+	var names []string
+	err := fs.WalkDir(root, ".", func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && name != "." && strings.HasPrefix(filepath.Base(name), "."):
+			return fs.SkipDir
+		case !strings.HasSuffix(name, "_test.go"):
+			return nil
+		}
+		data, err := fs.ReadFile(root, name)
+		for _, m := range goTestFunc.FindAllSubmatch(data, -1) {
+			names = append(names, string(m[1]))
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names
+}

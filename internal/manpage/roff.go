@@ -1,0 +1,89 @@
+package manpage
+
+import (
+	"fmt"
+	"strings"
+)
+
+// page is a manual page under construction, in the macros of man(7).
+type page struct{ strings.Builder }
+
+// newPage begins one of section 1. Date is YYYY-MM-DD.
+func newPage(name, date, version string) *page {
+	p := &page{}
+	p.macro("TH", strings.ToUpper(name), "1", date, "elasticrun "+version, "User Commands")
+	p.WriteString(".nh\n.ad l\n") // no name is broken, and no line stretched
+	return p
+}
+
+// macro writes a macro and its arguments.
+func (p *page) macro(name string, args ...string) {
+	p.WriteString("." + name)
+	for _, a := range args {
+		p.WriteString(` "` + strings.ReplaceAll(escape(a), `"`, `\(dq`) + `"`)
+	}
+	p.WriteString("\n")
+}
+
+func (p *page) section(title string) { p.macro("SH", title) }
+
+// text writes a paragraph, in which `words` are bold.
+func (p *page) text(text string) {
+	p.macro("PP")
+	p.flow(text)
+}
+
+// entry writes a term, which is roff, and what it means.
+func (p *page) entry(term, text string) {
+	p.macro("TP")
+	p.WriteString(term + "\n")
+	p.flow(text)
+}
+
+// flow writes text that is filled.
+func (p *page) flow(text string) {
+	for i, part := range strings.Split(strings.Join(strings.Fields(text), " "), "`") {
+		if i%2 == 1 {
+			p.WriteString(bold(part))
+			continue
+		}
+		p.WriteString(escape(part))
+	}
+	p.WriteString("\n")
+}
+
+// block writes lines as they are.
+func (p *page) block(lines string) {
+	p.macro("PP")
+	p.WriteString(".nf\n")
+	p.macro("RS", "2n")
+	for line := range strings.Lines(lines) {
+		p.WriteString(escape(strings.TrimSpace(line)) + "\n")
+	}
+	p.macro("RE")
+	p.WriteString(".fi\n")
+}
+
+func bold(s string) string   { return `\fB` + escape(s) + `\fR` }
+func italic(s string) string { return `\fI` + escape(s) + `\fR` }
+
+// escape makes plain text roff: no character of it is a command, and dashes and quotes can be copied from the page.
+func escape(s string) string {
+	s = strings.NewReplacer(`\`, `\e`, `-`, `\-`, `'`, `\(aq`, "`", `\(ga`, `^`, `\(ha`, `~`, `\(ti`).Replace(s)
+	if strings.HasPrefix(s, ".") {
+		s = `\&` + s
+	}
+	return s
+}
+
+// references writes the section SEE ALSO.
+func (p *page) references(names []string) {
+	p.section("SEE ALSO")
+	for i, name := range names {
+		end := "(1),"
+		if i == len(names)-1 {
+			end = "(1)"
+		}
+		fmt.Fprintf(p, ".BR %s %s\n", escape(name), end)
+	}
+}

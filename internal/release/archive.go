@@ -1,0 +1,54 @@
+package release
+
+import (
+	"archive/tar"
+	"cmp"
+	"compress/gzip"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+)
+
+// file is a file of an archive or a wheel.
+type file struct {
+	name       string // slash-separated
+	executable bool
+	data       []byte
+}
+
+func (f file) mode() int64 {
+	if f.executable {
+		return 0o755
+	}
+	return 0o644
+}
+
+func byName(files []file) []file {
+	return slices.SortedFunc(slices.Values(files), func(a, b file) int { return cmp.Compare(a.name, b.name) })
+}
+
+// writeArchive writes the files below one folder, sorted, as root's and all of the same date.
+func writeArchive(w io.Writer, folder string, files []file, date time.Time) error {
+	zipped := gzip.NewWriter(w) // its header has neither date nor name
+	archive := tar.NewWriter(zipped)
+	for _, f := range byName(files) {
+		err := archive.WriteHeader(&tar.Header{
+			Typeflag: tar.TypeReg, Name: folder + "/" + f.name, Mode: f.mode(), Size: int64(len(f.data)),
+			ModTime: date.UTC().Truncate(time.Second), Uname: "root", Gname: "root", Format: tar.FormatUSTAR,
+		})
+		if err != nil {
+			return fmt.Errorf("write %s: %w", f.name, err)
+		}
+		if _, err := archive.Write(f.data); err != nil {
+			return fmt.Errorf("write %s: %w", f.name, err)
+		}
+	}
+	if err := archive.Close(); err != nil {
+		return fmt.Errorf("write the archive: %w", err)
+	}
+	if err := zipped.Close(); err != nil {
+		return fmt.Errorf("write the archive: %w", err)
+	}
+	return nil
+}

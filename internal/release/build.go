@@ -1,0 +1,98 @@
+package release
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+
+	"github.com/elasticrun/elasticrun/internal/config"
+)
+
+// Target is a platform, by Go's names.
+type Target struct{ OS, Arch string }
+
+// Targets returns the platforms of a release.
+func Targets() []Target {
+	return []Target{{"linux", "amd64"}, {"linux", "arm64"}, {"darwin", "amd64"}, {"darwin", "arm64"}}
+}
+
+// Host returns the platform of this machine.
+func Host() Target { return Target{runtime.GOOS, runtime.GOARCH} }
+
+// String returns OS-ARCH.
+func (t Target) String() string { return t.OS + "-" + t.Arch }
+
+// wheelTags are Python's names of the platform. The binary is static, so it needs neither glibc nor musl; Linux with glibc has
+// its old name too, for pip before 20.3. The versions of macOS are the oldest with such wheels; Go itself needs macOS 12.
+func (t Target) wheelTags() ([]string, error) {
+	switch t {
+	case Target{"linux", "amd64"}:
+		return []string{"manylinux2014_x86_64", "manylinux_2_17_x86_64", "musllinux_1_1_x86_64"}, nil
+	case Target{"linux", "arm64"}:
+		return []string{"manylinux2014_aarch64", "manylinux_2_17_aarch64", "musllinux_1_1_aarch64"}, nil
+	case Target{"darwin", "amd64"}:
+		return []string{"macosx_10_12_x86_64"}, nil
+	case Target{"darwin", "arm64"}:
+		return []string{"macosx_11_0_arm64"}, nil
+	}
+	return nil, fmt.Errorf("make a wheel for %s: there is no such platform in the release", t)
+}
+
+// build builds the binary for a platform. Nothing of this machine gets into it: no paths, no version control, no cgo, and no
+// setting of its environment.
+func build(ctx context.Context, root, version string, t Target) ([]byte, error) {
+	dir, err := os.MkdirTemp("", "elasticrun-release-")
+	if err != nil {
+		return nil, fmt.Errorf("build for %s: %w", t, err)
+	}
+	defer os.RemoveAll(dir) //nolint:errcheck // a temporary folder
+	path := filepath.Join(dir, "elasticrun")
+	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false",
+		"-ldflags", "-s -w -X main.version="+version, "-o", path, "./cmd/elasticrun")
+	cmd.Dir = root
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+t.OS, "GOARCH="+t.Arch, "GOFLAGS=", "GOEXPERIMENT=", "GOAMD64=v1", "GOARM64=v8.0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("build for %s: %w\n%s", t, err, out)
+	}
+	binary, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("build for %s: %w", t, err)
+	}
+	return binary, nil
+}
+
+// completionName is where each shell's completion is in an archive; the names are those that the shells look for.
+func completionName(shell string) string {
+	switch shell {
+	case "zsh":
+		return "completions/_elasticrun"
+	case "powershell":
+		return "completions/elasticrun.ps1"
+	}
+	return "completions/elasticrun." + shell
+}
+
+// completions asks a binary of this machine's platform for the scripts of all shells.
+func completions(ctx context.Context, binary []byte) ([]file, error) {
+	dir, err := os.MkdirTemp("", "elasticrun-release-")
+	if err != nil {
+		return nil, fmt.Errorf("make the completions: %w", err)
+	}
+	defer os.RemoveAll(dir) //nolint:errcheck // a temporary folder
+	path := filepath.Join(dir, "elasticrun")
+	if err := os.WriteFile(path, binary, 0o700); err != nil {
+		return nil, fmt.Errorf("make the completions: %w", err)
+	}
+	var files []file
+	for _, shell := range config.Shells() {
+		script, err := exec.CommandContext(ctx, path, "completion", shell).Output()
+		if err != nil {
+			return nil, fmt.Errorf("make the completion for %s: %w", shell, err)
+		}
+		files = append(files, file{name: completionName(shell), data: script})
+	}
+	return files, nil
+}

@@ -1,0 +1,1 @@
+"""elasticrun, a launcher for distributed training: one binary, which this package was installed with."""

@@ -1,0 +1,189 @@
+package release
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/elasticrun/elasticrun/internal/config"
+)
+
+const testVersion = "v1.2.3-4-gabcdef0"
+
+// One release for this machine is made, because that takes a while, and all is tried on it.
+func TestRelease(t *testing.T) {
+	dist := makeRelease(t)
+	t.Run("sums", func(t *testing.T) { testSums(t, dist) })
+	t.Run("archive", func(t *testing.T) { testArchive(t, dist) })
+	t.Run("wheel", func(t *testing.T) { testWheel(t, dist) })
+	t.Run("examples", func(t *testing.T) { testExamples(t, dist) })
+	t.Run("again", func(t *testing.T) {
+		if diff := cmp.Diff(read(t, dist, "SHA256SUMS"), read(t, makeRelease(t), "SHA256SUMS")); diff != "" {
+			t.Errorf("the same source, version and date make other files (-first +second):\n%s", diff)
+		}
+	})
+}
+
+func makeRelease(t *testing.T) string {
+	t.Helper()
+	o := Options{Root: "../..", Out: t.TempDir(), Version: testVersion, Date: time.Unix(1_700_000_001, 0), Targets: []Target{Host()}, Progress: io.Discard}
+	if err := Run(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	return o.Out
+}
+
+func read(t *testing.T, dir, name string) string {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(dir, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
+}
+
+// onlyFile returns the path of the one file that matches.
+func onlyFile(t *testing.T, dir, pattern string) string {
+	t.Helper()
+	found, err := filepath.Glob(filepath.Join(dir, pattern))
+	if err != nil || len(found) != 1 {
+		t.Fatalf("%s in %s: %v, %v", pattern, dir, found, err)
+	}
+	return found[0]
+}
+
+func testSums(t *testing.T, dist string) {
+	t.Helper()
+	want := ""
+	for _, pattern := range []string{"*.whl", "*.tar.gz"} { // 1 is before v
+		path := onlyFile(t, dist, pattern)
+		want += fmt.Sprintf("%x  %s\n", sha256.Sum256([]byte(read(t, dist, filepath.Base(path)))), filepath.Base(path))
+	}
+	if diff := cmp.Diff(want, read(t, dist, "SHA256SUMS")); diff != "" {
+		t.Errorf("SHA256SUMS (-want +got):\n%s", diff)
+	}
+}
+
+func testArchive(t *testing.T, dist string) {
+	t.Helper()
+	zipped, err := gzip.NewReader(strings.NewReader(read(t, dist, filepath.Base(onlyFile(t, dist, "*.tar.gz")))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := "elasticrun-" + testVersion + "-" + Host().String() + "/"
+	var names []string
+	for archive := tar.NewReader(zipped); ; {
+		h, err := archive.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		name, below := strings.CutPrefix(h.Name, folder)
+		names = append(names, name)
+		want := int64(0o644)
+		if name == "elasticrun" {
+			want = 0o755
+			tryBinary(t, archive)
+		}
+		if !below || h.Mode != want || h.Uid != 0 || h.Uname != "root" || h.ModTime.Unix() != 1_700_000_001 {
+			t.Errorf("%s: mode %o, owner %d %s, date %v", h.Name, h.Mode, h.Uid, h.Uname, h.ModTime)
+		}
+	}
+	want := []string{
+		"CHANGELOG.md", "LICENSE", "README.md",
+		"completions/_elasticrun", "completions/elasticrun.bash", "completions/elasticrun.fish", "completions/elasticrun.ps1", "elasticrun",
+	}
+	pages := []string{"man/man1/elasticrun.1"}
+	for _, s := range config.Subcommands() {
+		if len(s.Flags) > 0 {
+			pages = append(pages, "man/man1/elasticrun-"+s.Name+".1")
+		}
+	}
+	for _, f := range byName(func() (files []file) {
+		for _, p := range pages {
+			files = append(files, file{name: p})
+		}
+		return files
+	}()) {
+		want = append(want, f.name)
+	}
+	if diff := cmp.Diff(want, names); diff != "" {
+		t.Errorf("files (-want +got):\n%s", diff)
+	}
+}
+
+// tryBinary runs the binary of an archive.
+func tryBinary(t *testing.T, from io.Reader) {
+	t.Helper()
+	var binary bytes.Buffer
+	if _, err := io.Copy(&binary, from); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "elasticrun")
+	if err := os.WriteFile(path, binary.Bytes(), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.CommandContext(t.Context(), path, "--version").Output()
+	if err != nil || !strings.HasPrefix(string(out), "elasticrun "+testVersion+" ") {
+		t.Errorf("--version: %v, %q", err, out)
+	}
+}
+
+func TestPythonVersion(t *testing.T) {
+	for version, want := range map[string]string{
+		"v1.2.3": "1.2.3", "1.2.3": "1.2.3", "v1.2.3-rc.1": "1.2.3rc1", "v1.2.3-rc1": "1.2.3rc1", "v1.2.3-beta.2": "1.2.3b2", "v1.2.3-alpha1": "1.2.3a1",
+		"v1.2.3-4-gabcdef0": "1.2.3.post4+gabcdef0", "v1.2.3-4-gabcdef0-dirty": "1.2.3.post4+gabcdef0.dirty", "v1.2.3-dirty": "1.2.3+dirty",
+		"v1.2.3-rc.1-4-gabcdef0": "1.2.3rc1.post4+gabcdef0", "abcdef0": "0.0.0+gabcdef0", "abcdef0-dirty": "0.0.0+gabcdef0.dirty", "dev": "0.0.0+dev",
+		"": "", "v1.2": "", "v1.2.3-nightly": "", "release": "", "v1.2.3+4": "", "v1.2.3\n": "",
+	} {
+		got, err := PythonVersion(version)
+		if got != want || (err == nil) != (want != "") {
+			t.Errorf("%q: %q, %v; want %q", version, got, err, want)
+		}
+	}
+}
+
+// A wheel's tags fit its platform, and each platform of a release has some.
+func TestWheelTags(t *testing.T) {
+	for _, target := range Targets() {
+		tags, err := target.wheelTags()
+		if err != nil || len(tags) == 0 {
+			t.Errorf("%s: %v, %v", target, tags, err)
+		}
+	}
+	if _, err := (Target{"plan9", "mips"}).wheelTags(); err == nil {
+		t.Error("plan9 has tags")
+	}
+	w := wheel{version: "1.2.3", tags: []string{"a", "b"}}
+	if w.name() != "elasticrun-1.2.3-py3-none-a.b.whl" {
+		t.Errorf("name %s", w.name())
+	}
+}
+
+// Files come in one order whatever order they were collected in, and a date before zip's first one does no harm.
+func TestOrder(t *testing.T) {
+	files := []file{{name: "b", data: []byte("2")}, {name: "a", data: []byte("1"), executable: true}}
+	turned := []file{files[1], files[0]}
+	var one, other, early, first bytes.Buffer
+	if err := errors.Join(writeArchive(&one, "x", files, time.Unix(1, 5)), writeArchive(&other, "x", turned, time.Unix(1, 0)),
+		wheel{version: "1"}.write(&early, time.Unix(0, 0)), wheel{version: "1"}.write(&first, time.Date(1980, 1, 1, 0, 0, 0, 0, time.UTC))); err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(one.Bytes(), other.Bytes()) || !bytes.Equal(early.Bytes(), first.Bytes()) {
+		t.Error("the bytes depend on order, or on parts of a second")
+	}
+}

@@ -1,0 +1,132 @@
+package release
+
+import (
+	"bytes"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/elasticrun/elasticrun/internal/testenv"
+)
+
+// environment is a virtual environment that the wheel is tried in, and a folder with a script.
+type environment struct {
+	t    *testing.T
+	venv string
+	work string
+	mark string
+	env  []string
+}
+
+// worker checks that it is one of two.
+const worker = `
+import os, sys
+assert os.environ["WORLD_SIZE"] == "2", os.environ["WORLD_SIZE"]
+print("rank", os.environ["RANK"], "of 2 by", sys.prefix)
+`
+
+func newEnvironment(t *testing.T) *environment {
+	t.Helper()
+	e := &environment{t: t, venv: testenv.Venv(t), work: t.TempDir(), mark: testenv.Mark()}
+	var err error
+	if e.venv, err = filepath.EvalSymlinks(e.venv); err != nil {
+		t.Fatal(err)
+	}
+	e.script(worker)
+	for _, v := range os.Environ() { // of the machine that the tests run on, which may have its own Python
+		name, _, _ := strings.Cut(v, "=")
+		if !strings.HasPrefix(name, "PET_") && !strings.HasPrefix(name, "PYTHON") && !strings.HasPrefix(name, "PIP_") && name != "VIRTUAL_ENV" && name != "PATH" {
+			e.env = append(e.env, v)
+		}
+	}
+	e.env = append(e.env, e.mark, "PATH=/usr/bin:/bin", "PIP_NO_INDEX=1", "PIP_DISABLE_PIP_VERSION_CHECK=1", "PIP_NO_DEPS=1")
+	t.Cleanup(func() { testenv.NothingLeft(t, e.mark) })
+	return e
+}
+
+// script writes train.py.
+func (e *environment) script(text string) {
+	e.t.Helper()
+	if err := os.WriteFile(filepath.Join(e.work, "train.py"), []byte(text), 0o600); err != nil {
+		e.t.Fatal(err)
+	}
+}
+
+// run runs a program of the virtual environment, which must succeed, and returns what it wrote.
+func (e *environment) run(program string, args ...string) string {
+	e.t.Helper()
+	cmd := exec.CommandContext(e.t.Context(), filepath.Join(e.venv, "bin", program), args...)
+	cmd.Dir, cmd.Env = e.work, e.env
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		e.t.Fatalf("%s %s: %v\n%s", program, strings.Join(args, " "), err, out)
+	}
+	return string(out)
+}
+
+// files lists what is in the virtual environment.
+func (e *environment) files() []string {
+	e.t.Helper()
+	var all []string
+	err := filepath.WalkDir(e.venv, func(path string, _ fs.DirEntry, err error) error {
+		all = append(all, path)
+		return err
+	})
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	return all
+}
+
+// The wheel puts elasticrun on PATH, python -m elasticrun works, both run scripts with the environment's own Python, and
+// nothing stays when it is removed.
+func testWheel(t *testing.T, dist string) {
+	t.Helper()
+	e := newEnvironment(t)
+	before := e.files()
+	e.run("python", "-m", "pip", "install", onlyFile(t, dist, "*.whl"))
+	want := "elasticrun " + testVersion + " " + runtime.Version() + " " + runtime.GOOS + "/" + runtime.GOARCH + "\n"
+	for _, launch := range [][]string{{"elasticrun"}, {"python", "-m", "elasticrun"}} {
+		if got := e.run(launch[0], append(launch[1:], "--version")...); got != want {
+			t.Errorf("%v --version: %q, want %q", launch, got, want)
+		}
+		out := e.run(launch[0], append(launch[1:], "--nproc-per-node=2", "train.py")...)
+		for _, line := range []string{"rank 0 of 2 by " + e.venv + "\n", "rank 1 of 2 by " + e.venv + "\n"} {
+			if !strings.Contains(out, line) {
+				t.Errorf("%v: no line %q in\n%s", launch, line, out)
+			}
+		}
+	}
+	if got := e.run("python", "-m", "pip", "check"); got != "No broken requirements found.\n" {
+		t.Errorf("pip check: %s", got)
+	}
+	if got := e.run("python", "-m", "pip", "show", "elasticrun"); !strings.Contains(got, "Version: 1.2.3.post4+gabcdef0\n") || !strings.Contains(got, "License: Apache-2.0\n") {
+		t.Errorf("pip show: %s", got)
+	}
+	e.run("python", "-m", "pip", "uninstall", "--yes", "elasticrun")
+	if diff := cmp.Diff(before, e.files()); diff != "" {
+		t.Errorf("what is left of it (-before +after):\n%s", diff)
+	}
+
+	// Into a folder of the user's choice.
+	target := filepath.Join(e.work, "target")
+	e.run("python", "-m", "pip", "install", "--target", target, onlyFile(t, dist, "*.whl"))
+	e.env = append(e.env, "PYTHONPATH="+target)
+	if got := e.run("python", "-m", "elasticrun", "--version"); got != want {
+		t.Errorf("from --target: %q", got)
+	}
+	if err := os.Remove(filepath.Join(target, "bin", "elasticrun")); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), filepath.Join(e.venv, "bin", "python"), "-m", "elasticrun", "--version")
+	cmd.Dir, cmd.Env = e.work, e.env
+	if out, err := cmd.CombinedOutput(); err == nil || bytes.Count(out, []byte("\n")) != 1 || !bytes.Contains(out, []byte("install it again")) {
+		t.Errorf("without the binary: %v\n%s", err, out)
+	}
+}

@@ -23,6 +23,7 @@ var version = "dev"
 func subcommands() []*cobra.Command {
 	runs := map[string]func(args []string, stdout io.Writer) error{
 		"store": store, "simulate": simulation, "logs": logs, "explain": explainCommand, "doctor": checkMachine, "completion": completion,
+		"status": showStatus,
 		"version": func(args []string, stdout io.Writer) error {
 			if len(args) > 0 {
 				return &config.UsageError{Where: "elasticrun version", Problem: "takes no arguments"}

@@ -69,7 +69,7 @@ func imagine(ctx context.Context, cfg *config.Config) (plan preview.Plan, refusa
 	if !cfg.NoPython {
 		in.Interpreter = &preview.Interpreter{Path: in.Spec.Entrypoint, Source: pythonSource(in.Spec.Entrypoint)}
 	}
-	if _, err = handlerOf(ctx, cfg, elastic.Node{}, nil, zerolog.Nop()); err != nil {
+	if _, err = handlerOf(ctx, cfg, elastic.Node{}, nil, nil, zerolog.Nop()); err != nil {
 		return plan, nil, err
 	}
 	runID := cfg.RunID

@@ -48,13 +48,19 @@ func launch(args []string, lifeline *procs.Lifeline) int {
 	var heard warned
 	log, lines := newLogger(cfg.LogFormat, cfg.LogLevel, console.Stderr(), &heard)
 
-	result, rep, err := runJob(ctx, told, cfg, lifeline, console, lines, log)
+	var result agent.RunResult
+	var rep report.Report
+	seen, err := openLookout(ctx, cfg, files.host, log)
+	if err == nil {
+		result, rep, err = runJob(ctx, told, cfg, lifeline, console, lines, seen, log)
+	}
 	if errors.As(err, new(*procs.StuckError)) {
 		lifeline.Stuck()
 	}
 	end := conclude(result, explain(cfg, err)).mapped(cfg.ExitCodeMap)
 	rep.WarningCount, rep.Warnings = heard.list()
 	rep = files.complete(rep, end)
+	seen.close(rep, end)
 	files.write(rep, end, log)
 	_ = lines.Close()
 	_, _ = io.WriteString(console.Stderr(), rep.Text())
@@ -63,8 +69,8 @@ func launch(args []string, lifeline *procs.Lifeline) int {
 
 // runJob wires the packages together and runs the agent; the report has what the agent knows. When it returns nothing
 // of the job is left, and all of its output has been written.
-func runJob(ctx context.Context, t *told, cfg *config.Config, lifeline *procs.Lifeline, console *procs.Console, lines io.Writer, log zerolog.Logger) (agent.RunResult, report.Report, error) {
-	plan, err := prepare(ctx, cfg, lifeline, log)
+func runJob(ctx context.Context, t *told, cfg *config.Config, lifeline *procs.Lifeline, console *procs.Console, lines io.Writer, seen *lookout, log zerolog.Logger) (agent.RunResult, report.Report, error) {
+	plan, err := prepare(ctx, cfg, lifeline, seen, log)
 	if err != nil {
 		return agent.RunResult{}, report.Report{}, err
 	}
@@ -77,10 +83,11 @@ func runJob(ctx context.Context, t *told, cfg *config.Config, lifeline *procs.Li
 		return agent.RunResult{}, report.Report{}, err
 	}
 	defer func() { _ = supervisor.Close() }() // fails only where processes do not die, which Run has told
-	a, err := plan.agent(t, cfg, supervisor, lines, log)
+	a, err := plan.agent(t, cfg, supervisor, lines, seen, log)
 	if err != nil {
 		return agent.RunResult{}, report.Report{}, err
 	}
+	seen.attach(a, plan.gpus)
 	result, err := a.Run(ctx)
 	rep := a.Report(result)
 	rep.LogDir = plan.logs.Path()

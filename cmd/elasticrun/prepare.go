@@ -31,14 +31,14 @@ type plan struct {
 
 // prepare checks the surroundings and makes what a run needs. Its errors are
 // *config.UsageError where the user can do something about them; then nothing is left behind.
-func prepare(ctx context.Context, cfg *config.Config, lifeline *procs.Lifeline, log zerolog.Logger) (*plan, error) {
+func prepare(ctx context.Context, cfg *config.Config, lifeline *procs.Lifeline, seen *lookout, log zerolog.Logger) (*plan, error) {
 	p := &plan{}
 	var err error
 	if p.spec, err = workerSpec(ctx, cfg); err != nil {
 		return nil, err
 	}
 	lookUpNode(ctx, cfg, log)
-	if p.meeting, err = rendezvous(ctx, cfg, lifeline, log); err != nil {
+	if p.meeting, err = rendezvous(ctx, cfg, lifeline, seen, log); err != nil {
 		return nil, err
 	}
 	if p.logs, err = procs.OpenLogDir(cfg.LogDir, cfg.RunID); err != nil {
@@ -89,12 +89,12 @@ func (p *plan) close(ctx context.Context, log zerolog.Logger) {
 }
 
 // agent wires the agent; lines takes its events.
-func (p *plan) agent(t *told, cfg *config.Config, supervisor *procs.Supervisor, lines io.Writer, log zerolog.Logger) (*agent.Agent, error) {
+func (p *plan) agent(t *told, cfg *config.Config, supervisor *procs.Supervisor, lines io.Writer, seen *lookout, log zerolog.Logger) (*agent.Agent, error) {
 	opts := agent.Options{
 		Kernel: p.machine, Spec: p.spec, Rendezvous: p.meeting.handler, Launcher: launcher{supervisor}, LogFolders: p.logs, Env: p.env,
 		Forward: t.forward, Hurry: t.hurry,
 		ShutdownTimeout: cfg.ShutdownTimeout, RestartGrace: cfg.RestartGrace,
-		ErrorExitTimeout: cfg.ErrorExitTimeout, ErrorFiles: errorFiles{}, Logger: log,
+		ErrorExitTimeout: cfg.ErrorExitTimeout, ErrorFiles: errorFiles{}, Tell: seen.tell, Logger: log,
 	}
 	if p.gpus != nil {
 		opts.Devices = p.gpus

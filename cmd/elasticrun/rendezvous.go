@@ -34,7 +34,7 @@ func (m *meeting) close(ctx context.Context, log zerolog.Logger) {
 }
 
 // rendezvous prepares to meet the others. Nothing is connected yet.
-func rendezvous(ctx context.Context, cfg *config.Config, lifeline *procs.Lifeline, log zerolog.Logger) (*meeting, error) {
+func rendezvous(ctx context.Context, cfg *config.Config, lifeline *procs.Lifeline, seen *lookout, log zerolog.Logger) (*meeting, error) {
 	m := &meeting{}
 	node := elastic.Node{Host: "localhost", Identity: "one", Hint: -1}
 	if cfg.MaxNodes > 1 {
@@ -46,7 +46,7 @@ func rendezvous(ctx context.Context, cfg *config.Config, lifeline *procs.Lifelin
 		node = elastic.Node{Host: id.Host, Identity: id.Name, Lock: id.Lock, Hint: cfg.Rendezvous.Hint}
 	}
 	var err error
-	if m.handler, err = handlerOf(ctx, cfg, node, lifeline, log); err != nil && m.identity != nil {
+	if m.handler, err = handlerOf(ctx, cfg, node, lifeline, seen, log); err != nil && m.identity != nil {
 		_ = m.identity.Close()
 	}
 	if err != nil {
@@ -56,10 +56,10 @@ func rendezvous(ctx context.Context, cfg *config.Config, lifeline *procs.Lifelin
 }
 
 // handlerOf makes the handler of the backend that is asked for. It opens nothing.
-func handlerOf(ctx context.Context, cfg *config.Config, node elastic.Node, lifeline *procs.Lifeline, log zerolog.Logger) (rdzv.Handler, error) {
+func handlerOf(ctx context.Context, cfg *config.Config, node elastic.Node, lifeline *procs.Lifeline, seen *lookout, log zerolog.Logger) (rdzv.Handler, error) {
 	var registry rdzv.Registry
 	for _, name := range []string{rdzv.BackendC10d, rdzv.BackendEtcd, rdzv.BackendStatic} {
-		if err := registry.Register(name, &backend{name: name, cfg: cfg, node: node, lifeline: lifeline, log: log}); err != nil {
+		if err := registry.Register(name, &backend{name: name, cfg: cfg, node: node, lifeline: lifeline, seen: seen, log: log}); err != nil {
 			return nil, err
 		}
 	}
@@ -84,7 +84,9 @@ type backend struct {
 	node elastic.Node
 	// lifeline leads to the guard, which kills the workers of an agent that cannot.
 	lifeline *procs.Lifeline
-	log      zerolog.Logger
+	// seen says what the agent is doing.
+	seen *lookout
+	log  zerolog.Logger
 }
 
 // resumeGrace is how long a broken connection may take to be resumed before the workers are killed: well within resumeWindow, since either end may
@@ -105,6 +107,9 @@ func (b *backend) Create(_ context.Context, p rdzv.Parameters) (rdzv.Handler, er
 			Addr: r.LocalAddr, Ports: elastic.Ports(r.WorkerStorePorts),
 			WorkersHost: workersHost(),
 		},
+	}
+	if b.cfg.MaxNodes > 1 {
+		o.Status = b.seen.brief
 	}
 	if b.cfg.MaxNodes > 1 && b.name == rdzv.BackendEtcd {
 		o.Access = &elastic.Elected{RunID: p.RunID, Dial: b.dialEtcd, Logger: b.log}

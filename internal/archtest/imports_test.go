@@ -27,7 +27,7 @@ type rule struct {
 var rules = map[string]rule{
 	"cmd/elasticrun": {
 		ours: []string{
-			"internal/config", "internal/doctor", "internal/logview", "internal/preview", "internal/scheduler", "internal/simulate", "internal/topology",
+			"internal/config", "internal/doctor", "internal/logview", "internal/preview", "internal/scheduler", "internal/simulate", "internal/status", "internal/topology",
 			"pkg/agent", "pkg/rdzv", "pkg/rdzv/elastic", "pkg/coord", "pkg/coord/etcd", "pkg/kvstore", "pkg/procs", "pkg/events", "pkg/evidence", "pkg/report",
 		},
 		theirs: []string{"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/rs/zerolog", "golang.org/x/sys", "golang.org/x/term"},
@@ -74,6 +74,11 @@ var rules = map[string]rule{
 		ours:   []string{"pkg/coord", "pkg/rdzv", "pkg/rdzv/elastic"},
 		theirs: []string{"github.com/rs/zerolog"},
 		why:    "a simulation brings the real rendezvous together, without jobs and flags",
+	},
+	"internal/status": {
+		ours:   []string{"internal/topology", "pkg/events", "pkg/procs", "pkg/report"},
+		theirs: []string{"github.com/prometheus/client_golang", "github.com/rs/zerolog"},
+		why:    "an agent is seen by the records it tells; the agent knows nothing of who looks",
 	},
 	"internal/topology": {
 		theirs: []string{"golang.org/x/sys"},
@@ -145,6 +150,7 @@ var rules = map[string]rule{
 var onlyIn = map[string]struct{ pkg, why string }{
 	"go.etcd.io/etcd":               {"pkg/coord/etcd", "the rest of the program sees a coordination store"},
 	"go.etcd.io/bbolt":              {"pkg/coord", "the coordination store alone keeps data on disk"},
+	"github.com/prometheus":         {"internal/status", "metrics are one view of a status"},
 	"github.com/spf13/viper":        {"internal/config", "the rest of the program sees resolved values"},
 	"github.com/spf13/cobra":        {"cmd/elasticrun", "a command line is the command's business"},
 	"github.com/shirou/gopsutil/v3": {"pkg/procs", "sampling has one place, so that another library is a change of one file"},

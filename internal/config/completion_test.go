@@ -14,7 +14,7 @@ func TestComplete(t *testing.T) {
 		files bool
 		dirs  bool
 	}{
-		{line: "", words: "explain doctor logs store simulate completion version", files: true},
+		{line: "", words: "explain doctor status logs store simulate completion version", files: true},
 		{line: "sto", words: "store"},
 		{line: "tr", files: true},
 		{line: "--log", words: "--log-dir --log-line-prefix --log-max-size --log-max-files --logs-specs --log-format --log-level"},

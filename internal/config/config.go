@@ -84,6 +84,10 @@ type Config struct {
 	Report string
 	// EventLogHandler is null or console.
 	EventLogHandler string
+	// EventLog is the path of the event log, in which ${hostname} and ${run_id} are to be replaced; empty for none.
+	EventLog string
+	// StatusAddr is where the node's status is served; nil for nowhere. Its host is never empty.
+	StatusAddr *HostPort
 	// LogFormat is auto, console or json: the form of the launcher's own log.
 	LogFormat string
 	// LogLevel is the lowest level of the launcher's own log that is written.

@@ -54,10 +54,14 @@ func readRendezvousFlags(r *reader, maxNodes int) rendezvousFlags {
 	if r.given("master-port") || r.inferred("master-port") {
 		in.MasterPort = read(r, "master-port", between(0, 65535))
 	}
-	if r.given("rdzv-id") && strings.TrimSpace(in.RunID) == "" || strings.Contains(in.RunID, "/") {
+	checkRunID(r, in.RunID)
+	return in
+}
+
+func checkRunID(r *reader, runID string) {
+	if r.given("rdzv-id") && strings.TrimSpace(runID) == "" || strings.Contains(runID, "/") {
 		r.fail("rdzv-id", "must not be empty or contain a slash: it is part of the log folder's name")
 	}
-	return in
 }
 
 // checkBackend refuses backends of torch's that are not here, and says what to use instead.

@@ -17,6 +17,7 @@ Usage:
   elasticrun explain [flags] SCRIPT   say what that would do, and start nothing
   elasticrun doctor [flags] [SCRIPT]  check this machine; elasticrun doctor --help
   elasticrun logs [flags] [RUN]       show the logs of a run; elasticrun logs --help
+  elasticrun status [flags]           show what a job is doing; elasticrun status --help
   elasticrun store [flags]            serve a store of its own; elasticrun store --help
   elasticrun simulate [flags]         try a large rendezvous here; elasticrun simulate --help
   elasticrun completion SHELL         completion for bash, zsh, fish or powershell
@@ -97,7 +98,7 @@ var referencePage string
 
 // Reference returns docs/flags.md.
 func Reference() string {
-	var tables, store, simulate, logs, explain, doctor, options strings.Builder
+	var tables, options strings.Builder
 	for _, group := range groups() {
 		fmt.Fprintf(&tables, "\n## %s\n\n"+referenceHead, group)
 		for _, f := range Flags() {
@@ -106,28 +107,20 @@ func Reference() string {
 			}
 		}
 	}
-	for _, command := range []struct {
-		table *strings.Builder
-		flags []Flag
-	}{{&store, StoreFlags()}, {&simulate, SimulateFlags()}, {&logs, LogsFlags()}, {&explain, ExplainFlags()}, {&doctor, DoctorFlags()}} {
-		command.table.WriteString(referenceHead)
-		for _, f := range command.flags {
-			command.table.WriteString(referenceRow(f))
+	fill := []string{}
+	for _, command := range Subcommands() {
+		var rows strings.Builder
+		rows.WriteString(referenceHead)
+		for _, f := range command.Flags {
+			rows.WriteString(referenceRow(f))
 		}
+		fill = append(fill, "{"+command.Name+"}", rows.String())
 	}
 	for _, o := range (&confReader{Rendezvous: &Rendezvous{}}).options() {
 		fmt.Fprintf(&options, "| `%s` | %s | %s |\n", strings.Join(o.names, "`, `"), strings.Join(o.backends, ", "), o.help)
 	}
-	return strings.NewReplacer(
-		"{flags}", tables.String(),
-		"{store}", store.String(),
-		"{simulate}", simulate.String(),
-		"{logs}", logs.String(),
-		"{explain}", explain.String(),
-		"{doctor}", doctor.String(),
-		"{options}", options.String(),
-		"{reasons}", reasonList(),
-	).Replace(referencePage)
+	fill = append(fill, "{flags}", tables.String(), "{options}", options.String(), "{reasons}", reasonList())
+	return strings.NewReplacer(fill...).Replace(referencePage)
 }
 
 const referenceHead = "| flag | environment | default | meaning |\n|---|---|---|---|\n"

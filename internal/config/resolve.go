@@ -285,6 +285,19 @@ func (c *Config) readLauncher(r *reader) {
 	if r.given("preflight-timeout") && c.PreflightCmd == "" {
 		r.warn("preflight-timeout", "has no effect without --preflight-cmd")
 	}
+	c.EventLog = read(r, "event-log", parseEventLog)
+	if r.given("status-addr") {
+		at := read(r, "status-addr", parseStatusAddr)
+		c.StatusAddr = &at
+	}
+}
+
+// parseEventLog checks what a path is to be filled in with.
+func parseEventLog(s string) (string, error) {
+	if procs.Substitute(s, nil) != procs.Substitute(s, map[string]string{"node_rank": ""}) {
+		return "", errors.New("the node's rank is not known yet when the log is opened: use ${hostname}, or ${run_id}")
+	}
+	return s, nil
 }
 
 func logFormat() func(string) (string, error) { return oneOf("auto", "console", "json") }

@@ -26,7 +26,7 @@ type Subcommand struct {
 // Subcommands returns the table of commands.
 func Subcommands() []Subcommand {
 	return []Subcommand{
-		explainSubcommand(), doctorSubcommand(), logsSubcommand(), storeSubcommand(), simulateSubcommand(), completionSubcommand(),
+		explainSubcommand(), doctorSubcommand(), statusSubcommand(), logsSubcommand(), storeSubcommand(), simulateSubcommand(), completionSubcommand(),
 		{Name: "version", Short: "show the version", Intro: "Show the version.\n"},
 	}
 }
@@ -84,6 +84,18 @@ func storeSubcommand() Subcommand {
 		Outro: `When it listens it writes one line to stdout: "store listening on HOST:PORT", and behind it, with
 --health, "health on URL". SIGTERM and SIGINT stop it in order, with exit code 0; a second one, a
 second or more later, at once. Workers' keys are in memory and end with it.
+`,
+	}
+}
+
+func statusSubcommand() Subcommand {
+	return Subcommand{
+		Name: "status", Short: "show what a job is doing", Args: "[flags]", Flags: StatusFlags(),
+		Intro: `Show what a job is doing: its nodes, their workers, what these use and what they said last. With
+--rdzv-endpoint it shows all nodes of a job, with --addr one, by its --status-addr.
+`,
+		Outro: `Looking changes nothing: it takes no part in the job. It ends with 0, also by SIGINT; with 2 where
+what is asked is not there; with 75 where nobody answers.
 `,
 	}
 }

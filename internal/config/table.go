@@ -20,6 +20,7 @@ const (
 	groupLogs     = "elasticrun logs"
 	groupExplain  = "elasticrun explain"
 	groupDoctor   = "elasticrun doctor"
+	groupStatus   = "elasticrun status"
 )
 
 func groups() []string {
@@ -239,7 +240,7 @@ func Flags() []Flag {
 		{
 			Name: "event-log-handler", Kind: KindString, Default: "null", Placeholder: "NAME", Group: groupLauncher, Torchrun: true,
 			Values: []string{"null", "console"},
-			Help:   "Where events are written: null (nowhere) or console. dynamic_rendezvous is null.",
+			Help:   "Where torch's events are written: null (nowhere) or console. dynamic_rendezvous is null.",
 		},
 		{
 			Name: "dry-run", Kind: KindBool, Group: groupLauncher, Env: []string{}, CommandLineOnly: true,
@@ -256,6 +257,14 @@ func Flags() []Flag {
 		{
 			Name: "preflight-timeout", Kind: KindSeconds, Default: "60", Placeholder: "SECONDS", Group: groupLauncher,
 			Help: "How long --preflight-cmd may take before it counts as failed.",
+		},
+		{
+			Name: "event-log", Kind: KindString, Placeholder: "FILE", Group: groupLauncher,
+			Help: "Append what happens to the job to FILE, as lines of JSON. ${hostname} and ${run_id} in it are replaced, for nodes that share a disk.",
+		},
+		{
+			Name: "status-addr", Kind: KindString, Placeholder: "HOST:PORT", Group: groupLauncher,
+			Help: "Answer HTTP there: /healthz, /readyz, /status and /metrics say what this node is doing. :PORT is this machine alone; to answer others give an address of it, or 0.0.0.0. Port 0 takes a free one. Default: nowhere.",
 		},
 		{
 			Name: "help", Short: "h", Kind: KindAction, Group: groupLauncher, Torchrun: true, CommandLineOnly: true,

@@ -4,7 +4,21 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"slices"
+	"strings"
 )
+
+// PortKey returns what the ports of a Slurm job follow from, by the run id that its agents have inferred; empty for other run ids.
+func PortKey(runID string) string {
+	key, found := strings.CutPrefix(runID, Slurm+"-")
+	job, step, steps := strings.Cut(key, ".")
+	step, _, _ = strings.Cut(step, ".") // what follows is how often the job was requeued
+	if !found || !steps || !digits(job) || !digits(step) {
+		return ""
+	}
+	return job + "." + step
+}
+
+func digits(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
 
 // Ports returns 8 different ports that follow from the key alone, so that all nodes of a job try the same ones, in the
 // same order, and two jobs on one machine hardly ever do. They are in 20000-29999: from 32768 on Linux gives ports to

@@ -15,6 +15,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/evidence"
 	"github.com/elasticrun/elasticrun/pkg/procs"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
+	"github.com/elasticrun/elasticrun/pkg/report"
 )
 
 // Rendezvous is what the agent needs of an rdzv.Handler.
@@ -92,6 +93,8 @@ type Options struct {
 	Env []string
 	// Events takes the job's events; nil discards them.
 	Events events.Sink
+	// Tell takes the records of the node's life, from one goroutine. It must not block. Nil discards them.
+	Tell func(events.Record)
 	// Metrics takes the metrics of seed 002; nil keeps them to the agent.
 	Metrics *events.Metrics
 	// Usage samples workers every 5 s into Events; nil samples nothing.
@@ -161,6 +164,7 @@ type Agent struct {
 
 	mu    sync.Mutex
 	group WorkerGroup // written by Run under mu, read by anybody
+	shown Processes   // started last, running or not; nil for none; as group
 }
 
 // New validates the options and makes an agent.
@@ -216,7 +220,11 @@ func (a *Agent) Run(ctx context.Context) (RunResult, error) {
 	})
 	if err != nil {
 		a.opts.Rendezvous.Leave()
-		err = errors.Join(err, a.stop(ctx, a.ladder(ctx)))
+		if p := a.processes; p != nil {
+			a.tell(events.Record{Kind: events.KindStop, Why: report.Begin(err.Error(), maxTold)})
+			err = errors.Join(err, a.stop(ctx, a.ladder(ctx)))
+			a.tellRest(p)
+		}
 	}
 	a.drain(ctx, err == nil && result.State == Succeeded, err)
 	if err != nil {

@@ -3,9 +3,11 @@ package agent
 import (
 	"context"
 	"errors"
+	"fmt"
 	"syscall"
 	"time"
 
+	"github.com/elasticrun/elasticrun/pkg/events"
 	"github.com/elasticrun/elasticrun/pkg/procs"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 	"github.com/elasticrun/elasticrun/pkg/report"
@@ -54,6 +56,7 @@ func (a *Agent) watch(ctx context.Context) (failed *procs.Exit, err error) {
 	for {
 		select {
 		case exit := <-a.processes.Exits():
+			a.tellEnded(exit)
 			if !exit.Success() {
 				return &exit, a.setState(Failed)
 			}
@@ -112,6 +115,7 @@ func (a *Agent) initialize(ctx context.Context) error {
 func (a *Agent) rendezvous(ctx context.Context) error {
 	begun := time.Now()
 	spec := a.opts.Spec
+	a.tell(events.Record{Kind: events.KindWaiting})
 	round, err := a.opts.Rendezvous.NextRendezvous(ctx, rdzv.Member{
 		Role: spec.Role, LocalWorldSize: spec.LocalWorldSize,
 		MasterAddr: spec.MasterAddr, MasterPort: spec.MasterPort,
@@ -127,6 +131,7 @@ func (a *Agent) rendezvous(ctx context.Context) error {
 		a.mu.Lock()
 		a.group.assign(round)
 		a.mu.Unlock()
+		a.tellRound()
 		a.emitStep("ASSIGN_WORKER_RANKS", time.Since(begun))
 		a.log.Info().Int("round", round.Number).Int("restart_count", a.restarts).
 			Str("master_addr", round.MasterAddr).Int("master_port", round.MasterPort).
@@ -162,6 +167,7 @@ func (a *Agent) restart(ctx context.Context, failed *procs.Exit) error {
 			return err
 		}
 		a.recordEnd()
+		a.tellFailures()
 		if err := a.setState(Stopped); err != nil {
 			return err
 		}
@@ -195,6 +201,7 @@ func (a *Agent) endRound(ctx context.Context, failed *procs.Exit) error {
 			return context.Cause(ctx)
 		}
 	}
+	a.tell(events.Record{Kind: events.KindStop, Why: a.stopReason(failed)})
 	ladder, began := a.ladder(ctx), time.Now()
 	err := a.stop(ctx, ladder)
 	a.failures = a.collectFailures(p, ended, began)
@@ -205,6 +212,17 @@ func (a *Agent) endRound(ctx context.Context, failed *procs.Exit) error {
 		return a.echoOf(ctx)
 	}
 	return nil
+}
+
+// stopReason is why the group is being stopped.
+func (a *Agent) stopReason(failed *procs.Exit) string {
+	switch {
+	case failed != nil:
+		return fmt.Sprintf("local rank %d: %v", failed.LocalRank, failed)
+	case a.halt != nil:
+		return a.halt.Why
+	}
+	return ""
 }
 
 // echoed is echoOf for a job that ends, on its only node, with a failure.
@@ -235,6 +253,7 @@ func (a *Agent) succeed(ctx context.Context) error {
 	if a.halt != nil { // came meanwhile
 		return nil
 	}
+	a.tell(events.Record{Kind: events.KindSucceeded})
 	stop, err := a.opts.Rendezvous.Succeed(ctx)
 	if err == nil && stop != nil {
 		a.halt = stop

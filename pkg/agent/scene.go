@@ -43,6 +43,7 @@ func (a *Agent) collectFailures(p Processes, taken []procs.Exit, began time.Time
 	exits := taken
 	for len(p.Exits()) > 0 {
 		e := <-p.Exits()
+		a.tellEnded(e)
 		if a.stuck == nil || a.stuck.LocalRank != e.LocalRank { // it only ended because it was stopped
 			exits = append(exits, e)
 		}

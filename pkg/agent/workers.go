@@ -38,10 +38,12 @@ func (a *Agent) startWorkers() error {
 	for rank, pid := range processes.PIDs() {
 		a.group.Workers[rank].PID = pid
 	}
+	a.shown = processes
 	group := a.group.clone()
 	a.mu.Unlock()
 	for _, w := range group.Workers {
 		a.emitWorker("START", w, nil)
+		a.tellStarted(w)
 	}
 	return nil
 }

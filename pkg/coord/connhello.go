@@ -137,7 +137,7 @@ func (c *conn) admit(h hello, j join) (welcome, *refused) {
 	}
 	session := s.core.open(SessionID(rand.Text()), rand.Text(), ttl, s.clock())
 	s.remote++
-	if at := localAddr(c.nc).Addr(); at.IsValid() {
+	if at := localAddr(c.nc).Addr(); at.IsValid() && h.runID != "" {
 		s.reached[at]++
 	}
 	s.mayExpire()

@@ -141,7 +141,8 @@ func (s *Server) HasSession(runID string) bool {
 	return false
 }
 
-// ReachedAt returns the addresses of this host at which clients have got a session, the one that most did first.
+// ReachedAt returns the addresses of this host at which clients of a run have got a session, the one that most did first. Who is of no run may
+// be anybody, who only looks.
 func (s *Server) ReachedAt() []netip.Addr {
 	s.mu.Lock()
 	defer s.mu.Unlock()

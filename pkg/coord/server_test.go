@@ -278,7 +278,11 @@ func TestBehindTheWorkersPort(t *testing.T) {
 		<-done
 		_ = s.Close()
 	})
-	c := dial(t, DialOptions{Addr: l.Addr().String()})
+	dial(t, DialOptions{Addr: l.Addr().String()})
+	if got := s.ReachedAt(); len(got) != 0 {
+		t.Errorf("a client of no run has reached it at %v", got)
+	}
+	c := dial(t, DialOptions{Addr: l.Addr().String(), RunID: "run"})
 	put(t, c, Op{Key: "k", Value: make([]byte, 100_000)})
 	if b := next(t, watch(t, c, ""), "a batch"); len(b.Events) != 1 {
 		t.Errorf("batch %+v", b)

@@ -10,9 +10,9 @@ import (
 // their end).
 var escapes = regexp.MustCompile(`\x1b\[[0-?]*[ -/]*[@-~]|\x1b[P\]X^_][^\x07\x1b\n]*(\x07|\x1b\\)?`)
 
-// printable makes what a worker wrote fit to be quoted: the report is text in UTF-8, and does nothing to the terminal that
+// Printable makes what a worker wrote fit to be quoted: the report is text in UTF-8, and does nothing to the terminal that
 // shows it.
-func printable(s string) string {
+func Printable(s string) string {
 	s = escapes.ReplaceAllLiteralString(strings.ToValidUTF8(s, "\uFFFD"), "")
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) && r != '\n' && r != '\t' {

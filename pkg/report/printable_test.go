@@ -13,7 +13,7 @@ func TestPrintable(t *testing.T) {
 		{"no UTF-8", "a\xff\xfeb\xe2\x82", "a\uFFFDb\uFFFD"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := printable(tt.in); got != tt.want {
+			if got := Printable(tt.in); got != tt.want {
 				t.Errorf("%q, want %q", got, tt.want)
 			}
 		})
@@ -27,7 +27,7 @@ func TestPrintableUnended(t *testing.T) {
 		"a\x1bP1;2\nb":          "a\nb",
 		"\x1b]0;t\x07whole\x1b": "whole",
 	} {
-		if got := printable(s); got != want {
+		if got := Printable(s); got != want {
 			t.Errorf("%q: %q, want %q", s, got, want)
 		}
 	}

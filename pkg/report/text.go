@@ -39,7 +39,7 @@ func (r Report) Text() string {
 	}
 	columns = min(columns, width)
 	double, single := strings.Repeat("=", columns), strings.Repeat("-", columns)
-	return printable(double + "\n" + title + "\n" + single + "\n" + strings.Join(sections, "\n"+single+"\n") + "\n" + double + "\n")
+	return Printable(double + "\n" + title + "\n" + single + "\n" + strings.Join(sections, "\n"+single+"\n") + "\n" + double + "\n")
 }
 
 // others lists the failures beside the root cause.

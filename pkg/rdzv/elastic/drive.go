@@ -37,6 +37,7 @@ type driver struct {
 	dead   moment        // as deadMan was told last
 
 	deadMan func(in time.Duration)         // Options.DeadMan
+	status  func(context.Context) []byte   // Options.Status
 	calls   <-chan func(now time.Duration) // of the agent, to be made between the events
 	obey    func(orders []order)           // takes the orders; must not block
 }
@@ -49,12 +50,15 @@ func (d *driver) run(ctx context.Context) error {
 	defer cancel()
 	answers, reports, beats := make(chan Answer), make(chan Report, 1), make(chan struct{}, 1)
 	proofs := make(chan time.Duration)
-	ended := make(chan error, 3)
 	tasks := []func() error{
 		func() error { return d.watch(ctx, answers) },
 		func() error { return d.write(ctx, reports) },
 		func() error { return d.beat(ctx, beats, proofs) },
 	}
+	if d.status != nil {
+		tasks = append(tasks, func() error { return d.show(ctx) })
+	}
+	ended := make(chan error, len(tasks))
 	var running sync.WaitGroup
 	for _, task := range tasks {
 		running.Go(func() { ended <- task() })

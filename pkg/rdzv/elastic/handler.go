@@ -41,6 +41,9 @@ type Options struct {
 	// DeadMan is told how long the workers may live unless it is told anew, because by then others may take this agent for lost: an agent that
 	// is paused cannot kill them itself. 0 is for as long as they like. Nil is not told.
 	DeadMan func(in time.Duration)
+	// Status returns what the agent is doing, for whoever looks at the run: any text, best below 64 KiB. It is called only while somebody does, by
+	// one goroutine at a time, and is to end when ctx does. Nil: the agent shows nothing.
+	Status func(ctx context.Context) []byte
 	// Advice is said when the store is lost: how to avoid that; may be empty.
 	Advice string
 	Logger zerolog.Logger

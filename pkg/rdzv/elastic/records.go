@@ -16,6 +16,8 @@ import (
 //	state/result    rdzv.Outcome, created once; vanishes after result_ttl
 //	agent/SESSION   Report, written by that agent under its session
 //	answer/SESSION  Answer, written by the leader
+//	watcher/SESSION written by whoever looks at the run, under its session
+//	status/SESSION  Options.Status of that agent, written by it under its session while there is a watcher
 const (
 	keyLeader    = "leader"
 	keyJob       = "state/job"
@@ -24,6 +26,9 @@ const (
 	prefixState  = "state/"
 	prefixAgent  = "agent/"
 	prefixAnswer = "answer/"
+
+	prefixWatcher = "watcher/"
+	prefixStatus  = "status/"
 )
 
 // prefixOf is where the keys of a run are. Run ids hold no slash.

@@ -1,0 +1,122 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/elasticrun/elasticrun/internal/config"
+	"github.com/elasticrun/elasticrun/internal/status"
+	"github.com/elasticrun/elasticrun/pkg/coord"
+	"github.com/elasticrun/elasticrun/pkg/rdzv"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic"
+	"github.com/elasticrun/elasticrun/pkg/report"
+)
+
+// seenJob has an agent that answers, one that does not, one that is lost and one that waits.
+func seenJob() elastic.View {
+	answer, _ := json.Marshal(status.Snapshot{Schema: 1, State: status.Running})
+	return elastic.View{
+		Job:    &elastic.Job{MaxRestarts: 3},
+		Record: &elastic.Record{Round: 5, Restarts: 1, Members: []elastic.Participant{{Nproc: 2}, {Nproc: 2}, {Nproc: 4}}},
+		Agents: []elastic.Seen{
+			{Rank: 0, Host: "a", Nproc: 2, Status: answer},
+			{Rank: 1, Host: "b", Nproc: 2, Status: []byte("no JSON")},
+			{Rank: 2, Nproc: 4, Lost: true},
+			{Rank: -1, Host: "d", Nproc: 2, Note: "a spare"},
+		},
+	}
+}
+
+func TestJobOf(t *testing.T) {
+	now := time.Unix(1e9, 0)
+	want := status.Job{
+		Schema: 1, Time: report.Time{Time: now}, RunID: "run",
+		Round: &status.Round{Number: 5, Nodes: 3, WorldSize: 8, Restarts: 1, MaxRestarts: 3},
+		Nodes: []status.Node{
+			{Rank: new(0), Host: "a", Workers: 2, Status: &status.Snapshot{Schema: 1, State: status.Running}},
+			{Rank: new(1), Host: "b", Workers: 2},
+			{Rank: new(2), Workers: 4, Note: "lost"},
+			{Host: "d", Workers: 2, Note: "a spare"},
+		},
+	}
+	if diff := cmp.Diff(want, jobOf("run", seenJob(), now)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	ended := elastic.View{Outcome: &rdzv.Outcome{Ending: rdzv.EndFailed, Cause: &rdzv.Failure{GlobalRank: 3, Host: "a", Summary: "boom"}}}
+	if j := jobOf("run", ended, now); j.Round != nil || j.Result != "failed" || j.Why != "rank 3 on a: boom" || j.Nodes == nil {
+		t.Errorf("%+v", j)
+	}
+}
+
+// What is shown when: at once where all have answered, after a while where not, and then every two seconds until the end.
+func TestShowViews(t *testing.T) {
+	complete := seenJob()
+	complete.Agents = complete.Agents[:1]
+	over := complete
+	over.Outcome = &rdzv.Outcome{Ending: rdzv.EndSucceeded}
+	for _, tt := range []struct {
+		name  string
+		watch bool
+		views []elastic.View // one a second
+		lost  time.Duration  // when the store goes; 0: never
+		want  []time.Duration
+		shown bool
+		bad   bool
+	}{
+		{name: "all answer", views: []elastic.View{seenJob(), complete, over}, want: []time.Duration{time.Second}, shown: true},
+		{name: "not all answer", views: []elastic.View{seenJob(), seenJob()}, want: []time.Duration{statusPatience}, shown: true},
+		{name: "no such run", views: []elastic.View{{}}, shown: true, bad: true},
+		{name: "the store goes before", views: []elastic.View{seenJob()}, lost: 2 * time.Second},
+		{
+			name: "watched", watch: true, views: []elastic.View{complete, complete, complete, complete, complete, over}, shown: true,
+			want: []time.Duration{0, 2 * time.Second, 4 * time.Second, 5 * time.Second},
+		},
+		{name: "watched until the store goes", watch: true, views: []elastic.View{complete}, lost: time.Second, want: []time.Duration{0}, shown: true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				views, ended := make(chan elastic.View), make(chan error, 1)
+				go func() {
+					for _, v := range tt.views {
+						select {
+						case views <- v:
+						case <-ctx.Done():
+							return
+						}
+						select {
+						case <-time.After(time.Second):
+						case <-ctx.Done():
+							return
+						}
+					}
+				}()
+				if tt.lost > 0 {
+					go func() {
+						<-time.After(tt.lost)
+						ended <- coord.ErrUnavailable
+					}()
+				}
+				begun := time.Now()
+				var at []time.Duration
+				shown, err := showViews(ctx, &config.Status{Watch: tt.watch}, views, ended, func(status.Job) error {
+					at = append(at, time.Since(begun))
+					return nil
+				})
+				if _, bad := errors.AsType[*config.UsageError](err); bad != tt.bad || shown != tt.shown {
+					t.Errorf("shown %v, %v", shown, err)
+				}
+				if diff := cmp.Diff(tt.want, at); diff != "" {
+					t.Errorf("shown at (-want +got):\n%s", diff)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,130 @@
+package config
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/elasticrun/elasticrun/pkg/rdzv"
+)
+
+// bareStatus takes all variables away that elasticrun status reads, and goes to an empty folder.
+func bareStatus(t *testing.T) {
+	t.Helper()
+	t.Chdir(t.TempDir())
+	t.Setenv("HOME", t.TempDir())
+	t.Setenv("XDG_CONFIG_HOME", "")
+	for _, f := range StatusFlags() {
+		for _, name := range append(f.Env, SecretEnv) {
+			t.Setenv(name, "")
+			if err := os.Unsetenv(name); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+func TestLoadStatus(t *testing.T) {
+	bareStatus(t)
+	secret := filepath.Join(t.TempDir(), "secret")
+	if err := os.WriteFile(secret, []byte("s"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	type brief struct {
+		Addr, Backend, Endpoints, RunID, Prefix string
+		Secret, JSON, Watch                     bool
+	}
+	for _, tt := range []struct {
+		name, args, env string
+		want            brief
+	}{
+		{name: "an agent", args: "--addr node1:9000", want: brief{Addr: "node1:9000"}},
+		{name: "an agent here", args: "--addr=:9000 --watch --json", want: brief{Addr: "127.0.0.1:9000", Watch: true, JSON: true}},
+		{name: "an agent, in a job's environment", args: "--addr=:9000", env: "node1", want: brief{Addr: "127.0.0.1:9000"}},
+		{name: "a job", args: "--rdzv-endpoint node1", want: brief{Backend: rdzv.BackendC10d, Endpoints: "node1:29400", RunID: "none"}},
+		{name: "by the environment", env: "node1:7", want: brief{Backend: rdzv.BackendC10d, Endpoints: "node1:7", RunID: "none"}},
+		{
+			name: "all", args: "--rdzv_endpoint [::1]:7 --rdzv-id j --rdzv-backend static --rdzv-secret-file " + secret,
+			want: brief{Backend: rdzv.BackendStatic, Endpoints: "[::1]:7", RunID: "j", Secret: true},
+		},
+		{
+			name: "etcd", args: "--rdzv-backend=etcd --rdzv-id=j --rdzv-endpoint=a,b:7 --rdzv-conf=etcd_prefix=/x",
+			want: brief{Backend: rdzv.BackendEtcd, Endpoints: "a:2379 b:7", RunID: "j", Prefix: "/x"},
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if tt.env != "" {
+				t.Setenv("PET_RDZV_ENDPOINT", tt.env)
+			}
+			c, err := LoadStatus(strings.Fields(tt.args))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := brief{
+				Backend: c.Rendezvous.Backend, RunID: c.RunID, Prefix: c.Rendezvous.Etcd.Prefix,
+				Secret: c.Rendezvous.Secret.Reveal() == "s", JSON: c.JSON, Watch: c.Watch,
+			}
+			if c.Addr != nil {
+				got.Addr = c.Addr.String()
+			}
+			var endpoints []string
+			for _, e := range c.Rendezvous.Endpoints {
+				endpoints = append(endpoints, e.String())
+			}
+			got.Endpoints = strings.Join(endpoints, " ")
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestLoadStatusRefuses(t *testing.T) {
+	bareStatus(t)
+	for args, want := range map[string]string{
+		"":                                      "whom to ask?",
+		"--addr=9000":                           "--addr=9000: the port is missing",
+		"--addr=:0":                             "--addr=:0: needs the port",
+		"--addr=:1 --rdzv-endpoint=x":           "--rdzv-endpoint=x: cannot be combined with --addr",
+		"--rdzv-endpoint=x:y":                   `--rdzv-endpoint=x:y: the port "y"`,
+		"--rdzv-endpoint=x --rdzv-id=a/b":       "--rdzv-id=a/b: must not be empty or contain a slash",
+		"--rdzv-endpoint=x --rdzv-backend=etcd": "the etcd backend needs a run id",
+		"--rdzv-endpoint=x --rdzv-backend=mine": "--rdzv-backend=mine: must be one of",
+		"--rdzv-endpoint=x --rdzv-conf=nope=1":  "--rdzv-conf=nope=1: ",
+		"node1":                                 "elasticrun status takes flags only",
+		"--adr=:1":                              "--adr: unknown flag",
+	} {
+		_, err := LoadStatus(strings.Fields(args))
+		if _, bad := errors.AsType[*UsageError](err); !bad || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s", args, err, want)
+		}
+	}
+	if _, err := LoadStatus([]string{"--help"}); !errors.Is(err, ErrHelp) {
+		t.Error(err)
+	}
+}
+
+func TestParseStatusAddr(t *testing.T) {
+	for text, want := range map[string]HostPort{
+		":9000": {"127.0.0.1", 9000}, "0.0.0.0:1": {"0.0.0.0", 1}, "[::]:0": {"::", 0}, "node1:80": {"node1", 80},
+	} {
+		if got, err := parseStatusAddr(text); err != nil || got != want {
+			t.Errorf("%s: %v, %v", text, got, err)
+		}
+	}
+}
+
+func TestParseEventLog(t *testing.T) {
+	for path, good := range map[string]bool{
+		"": true, "events": true, "${hostname}-$run_id.log": true, "$$node_rank": true, "${unknown}": true,
+		"${node_rank}": false, "a/$node_rank.log": false,
+	} {
+		if got, err := parseEventLog(path); (err == nil) != good || good && got != path {
+			t.Errorf("%s: %q, %v", path, got, err)
+		}
+	}
+}

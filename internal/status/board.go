@@ -1,0 +1,129 @@
+package status
+
+import (
+	"sync"
+
+	"github.com/elasticrun/elasticrun/pkg/events"
+	"github.com/elasticrun/elasticrun/pkg/report"
+)
+
+// Board follows an agent by its records. Its zero value is ready.
+type Board struct {
+	mu sync.Mutex
+	s  Snapshot
+}
+
+// Tell takes a record. It does not block.
+func (b *Board) Tell(r events.Record) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.s.apply(r)
+}
+
+// Snapshot returns what follows from the records so far.
+func (b *Board) Snapshot() Snapshot {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s := b.s.clone()
+	s.Schema = Schema
+	if s.State == "" {
+		s.State = Starting
+	}
+	if s.Workers == nil {
+		s.Workers = []Worker{}
+	}
+	if s.GPUs == nil {
+		s.GPUs = []GPU{}
+	}
+	return s
+}
+
+// apply makes s what it is after r.
+func (s *Snapshot) apply(r events.Record) {
+	if r.Round != nil {
+		s.Round, s.NodeRank = r.Round, r.NodeRank
+	}
+	switch r.Kind {
+	case events.KindLauncherStarted:
+		s.RunID, s.Host, s.Started = r.RunID, r.Host, report.Time{Time: r.Time}
+		s.Name, s.Version, s.Backend, s.PID, s.LocalWorldSize = r.Name, r.Version, r.Backend, r.PID, r.LocalWorldSize
+		s.enter(Starting, r, "")
+	case events.KindWaiting:
+		s.enter(Waiting, r, "")
+	case events.KindRound:
+		s.begin(r)
+	case events.KindWorkerStarted:
+		s.enter(Running, r, "")
+		if w := s.worker(r); w != nil {
+			*w = Worker{Rank: *r.Rank, LocalRank: *r.LocalRank, PID: r.PID, State: WorkerRunning, Since: report.Time{Time: r.Time}}
+		}
+	case events.KindWorkerEnded:
+		s.end(r)
+	case events.KindStop:
+		s.enter(Stopping, r, r.Why)
+	case events.KindFailure:
+		s.fail(r)
+	case events.KindSucceeded:
+		s.enter(Finished, r, "")
+	case events.KindEnd:
+		s.enter(Ended, r, r.Reason)
+	}
+}
+
+// enter changes the state, unless it is that already.
+func (s *Snapshot) enter(state State, r events.Record, why string) {
+	if s.Why = why; s.State != state {
+		s.State, s.Since = state, report.Time{Time: r.Time}
+	}
+}
+
+// begin places the workers in a round.
+func (s *Snapshot) begin(r events.Record) {
+	s.enter(Starting, r, "")
+	s.Nodes, s.WorldSize = r.Nodes, r.WorldSize
+	if r.Restarts != nil && r.MaxRestarts != nil {
+		s.Restarts, s.MaxRestarts = *r.Restarts, *r.MaxRestarts
+	}
+	s.Rounds++
+	if r.Verdict == events.VerdictMembership {
+		s.MembershipChanges++
+	}
+	s.Workers = make([]Worker, s.LocalWorldSize)
+	for i := range s.Workers {
+		s.Workers[i] = Worker{Rank: -1, LocalRank: i, State: WorkerStarting, Since: report.Time{Time: r.Time}}
+	}
+}
+
+// worker is the one that r is about, if there is one.
+func (s *Snapshot) worker(r events.Record) *Worker {
+	if r.LocalRank == nil || r.Rank == nil || *r.LocalRank < 0 || *r.LocalRank >= len(s.Workers) {
+		return nil
+	}
+	return &s.Workers[*r.LocalRank]
+}
+
+// end ends a worker.
+func (s *Snapshot) end(r events.Record) {
+	w := s.worker(r)
+	if w == nil {
+		return
+	}
+	w.Rank, w.PID, w.Since, w.ExitCode, w.Signal = *r.Rank, r.PID, report.Time{Time: r.Time}, r.ExitCode, r.Signal
+	switch {
+	case r.Stopped:
+		w.State = WorkerStopped
+	case r.ExitCode != nil && *r.ExitCode == 0:
+		w.State = WorkerSucceeded
+	default:
+		w.State = WorkerFailed
+	}
+}
+
+// fail counts a failure. Of those of a round the first is the likeliest.
+func (s *Snapshot) fail(r events.Record) {
+	s.Failures++
+	if r.Round == nil || r.Rank == nil || s.LastFailure != nil && s.LastFailure.Round == *r.Round {
+		return
+	}
+	s.LastFailure = &Failure{Time: report.Time{Time: r.Time}, Round: *r.Round, Rank: *r.Rank, Cause: r.Cause, Summary: r.Summary}
+}

@@ -1,0 +1,108 @@
+package status
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/rs/zerolog"
+
+	"github.com/elasticrun/elasticrun/internal/topology"
+	"github.com/elasticrun/elasticrun/pkg/procs"
+)
+
+// fakeSampler counts how often it is asked.
+type fakeSampler struct{ asked int }
+
+func (f *fakeSampler) Sample(pids map[int]int) map[int]procs.Usage {
+	f.asked++
+	all := map[int]procs.Usage{}
+	for rank := range pids {
+		all[rank] = procs.Usage{Processes: 2, CPU: 1.2345, RSS: 1 << 20}
+	}
+	return all
+}
+
+// running is a board on which two workers run.
+func running() *Board {
+	b := &Board{}
+	records, _ := life()
+	for _, r := range records[:5] {
+		b.Tell(r)
+	}
+	return b
+}
+
+func TestLooker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		sampler, gpuAsked, hang := &fakeSampler{}, 0, false
+		l := NewLooker(running(), Sources{
+			Usage:     sampler,
+			LastLines: func() map[int]string { return map[int]string{1: "\x1b[31mloss 0.5\x1b[0m\r"} },
+			GPUs: func(ctx context.Context) ([]topology.GPULoad, error) {
+				gpuAsked++
+				if hang {
+					<-ctx.Done()
+					return nil, ctx.Err()
+				}
+				return []topology.GPULoad{{Index: 0, Utilization: 70, MemoryUsed: 1, MemoryTotal: -1}}, nil
+			},
+			Logger: zerolog.Nop(),
+		})
+		<-time.After(time.Hour)
+		if sampler.asked+gpuAsked != 0 {
+			t.Error("asked although nobody looked")
+		}
+		begun := time.Now()
+		s := l.Look(t.Context())
+		if took := time.Since(begun); took != firstSpan {
+			t.Errorf("the first look took %v", took)
+		}
+		if diff := cmp.Diff(&Usage{Processes: 2, CPUPercent: new(123.5), RSSBytes: 1 << 20}, s.Workers[1].Usage); diff != "" {
+			t.Errorf("usage (-want +got):\n%s", diff)
+		}
+		if got := s.Workers[1].LastLine; got != "loss 0.5" {
+			t.Errorf("last line %q", got)
+		}
+		if diff := cmp.Diff([]GPU{{UtilizationPercent: new(70), MemoryUsedBytes: new(int64(1))}}, s.GPUs); diff != "" {
+			t.Errorf("GPUs (-want +got):\n%s", diff)
+		}
+		for range 10 {
+			l.Look(t.Context())
+		}
+		if sampler.asked != 2 || gpuAsked != 1 {
+			t.Errorf("asked %d and %d times", sampler.asked, gpuAsked)
+		}
+		hang = true
+		<-time.After(gpuAge)
+		begun = time.Now()
+		if s = l.Look(t.Context()); time.Since(begun) != lookBound || len(s.GPUs) != 1 {
+			t.Errorf("with a driver that hangs: %v, %v", time.Since(begun), s.GPUs)
+		}
+		l.Close()
+		synctest.Wait()
+		if s = l.Look(t.Context()); len(s.Workers) != 2 {
+			t.Errorf("after Close: %+v", s)
+		}
+	})
+}
+
+// What fails is asked once.
+func TestProbeGivesUp(t *testing.T) {
+	asked, told := 0, 0
+	p := probe[int]{
+		ask:    func(context.Context) (int, error) { asked++; return 7, errors.New("broken") },
+		failed: func(error) { told++ },
+	}
+	for range 3 {
+		if got := p.get(t.Context(), t.Context()); got != 0 {
+			t.Errorf("got %d", got)
+		}
+	}
+	if asked != 1 || told != 1 {
+		t.Errorf("asked %d times, told %d times", asked, told)
+	}
+}

@@ -1,0 +1,128 @@
+package status
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/elasticrun/elasticrun/pkg/report"
+)
+
+var update = flag.Bool("update", false, "rewrite the examples in docs/status.md")
+
+// sample is the node of life while its workers run, in the third round.
+func sample() Snapshot {
+	var b Board
+	records, _ := life()
+	for _, r := range records[:15] {
+		b.Tell(r)
+	}
+	s := b.Snapshot()
+	s.Time = report.Time{Time: epoch.Add(60 * 1e9)}
+	s.Workers[0].Usage = &Usage{Processes: 5, CPUPercent: new(101.5), RSSBytes: 3 << 30}
+	s.Workers[1].Usage = &Usage{Processes: 5, CPUPercent: new(99.8), RSSBytes: 3 << 30}
+	s.Workers[0].LastLine = "step 1200 loss 0.31"
+	s.GPUs = []GPU{{UtilizationPercent: new(97), MemoryUsedBytes: new(int64(60 << 30)), MemoryTotalBytes: new(int64(80 << 30))}}
+	return s
+}
+
+// TestExamples keeps the examples of docs/status.md true.
+func TestExamples(t *testing.T) {
+	const path = "../../docs/status.md"
+	old, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	snapshot, err := json.MarshalIndent(sample(), "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names strings.Builder
+	for line := range strings.Lines(exposed(t, sample())) {
+		if help, ok := strings.CutPrefix(line, "# HELP "); ok {
+			name, text, _ := strings.Cut(strings.TrimSpace(help), " ")
+			names.WriteString("| `" + name + "` | " + text + " |\n")
+		}
+	}
+	doc := replaceBetween(t, old, "json", "```json\n"+string(snapshot)+"\n```\n")
+	doc = replaceBetween(t, doc, "metrics", "| name | meaning |\n|---|---|\n"+names.String())
+	doc = replaceBetween(t, doc, "text", "```\n"+sampleJob().Text()+"```\n")
+	if *update {
+		if err := os.WriteFile(path, doc, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if diff := cmp.Diff(string(doc), string(old)); diff != "" {
+		t.Errorf("docs/status.md is out of date; go test ./internal/status -update rewrites it (-want +got):\n%s", diff)
+	}
+}
+
+// replaceBetween replaces what stands between two comments.
+func replaceBetween(t *testing.T, doc []byte, name, text string) []byte {
+	t.Helper()
+	begin, end := []byte("<!-- "+name+" -->\n"), []byte("<!-- end "+name+" -->\n")
+	before, rest, ok := bytes.Cut(doc, begin)
+	_, after, ended := bytes.Cut(rest, end)
+	if !ok || !ended {
+		t.Fatalf("docs/status.md has no place for %s", name)
+	}
+	return bytes.Join([][]byte{before, begin, []byte(text), end, after}, nil)
+}
+
+// sampleJob is that node among others.
+func sampleJob() Job {
+	s := sample()
+	waiting := Snapshot{State: Waiting, Since: report.Time{Time: epoch.Add(20 * 1e9)}, LocalWorldSize: 2}
+	return Job{
+		Schema: Schema, Time: s.Time, RunID: s.RunID, Round: &Round{Number: 2, Nodes: 3, WorldSize: 6, Restarts: 1, MaxRestarts: 2},
+		Nodes: []Node{
+			{Rank: new(0), Host: "node1", Workers: 2},
+			{Rank: new(1), Host: "node3", Workers: 2, Status: &s},
+			{Rank: new(2), Host: "node4", Workers: 2, Note: "lost"},
+			{Host: "node5", Workers: 2, Note: "the job has its 3 nodes: this one is a spare", Status: &waiting},
+		},
+	}
+}
+
+func TestText(t *testing.T) {
+	one := OfOne(sample())
+	one.Nodes[0].Host = "node3\x1b[2J\tx\n"
+	const want = `run id job7: round 2, 3 nodes, 6 workers, 1 of 2 restarts
+
+NODE  HOST     STATE    FOR  WORKERS  CPU  MEMORY  GPU                LAST LINE
+1     node3 x  running  46s  2/2      2.0  6.0GiB  1 x 97%, 75% full  step 1200 loss 0.31
+
+RANK  LOCAL  PID  STATE    FOR  CPU  MEMORY  LAST LINE
+2     0      240  running  46s  1.0  3.0GiB  step 1200 loss 0.31
+3     1      241  running  46s  1.0  3.0GiB
+
+last failure: rank 3 on node3 x in round 0, 51s ago: boom
+`
+	if diff := cmp.Diff(want, one.Text()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if got := (Job{RunID: "r", Result: "failed", Why: "rank 3 on h: boom"}).Text(); got != "run id r: no round yet, ended: failed: rank 3 on h: boom\n" {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestSizes(t *testing.T) {
+	for n, want := range map[uint64]string{0: "0B", 1023: "1023B", 1024: "1.0KiB", 10 << 20: "10MiB", 1<<63 + 1: "8.0EiB"} {
+		if got := size(n); got != want {
+			t.Errorf("%d: %s, want %s", n, got, want)
+		}
+	}
+	for seconds, want := range map[float64]string{-5: "0s", 59.9: "59s", 60: "1m00s", 3661: "1h01m", 90000: "1d01h"} {
+		now := epoch.Add(1e15)
+		if got := age(now, report.Time{Time: now.Add(-time.Duration(seconds * float64(time.Second)))}); got != want {
+			t.Errorf("%v s: %s, want %s", seconds, got, want)
+		}
+	}
+}

@@ -1,0 +1,206 @@
+package status
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/elasticrun/elasticrun/pkg/report"
+)
+
+// maxText is how much of a line of a worker's, or of a reason, is shown to people, in bytes.
+const maxText = 60
+
+// Text shows a job to people.
+func (j Job) Text() string {
+	var b strings.Builder
+	b.WriteString(j.headline() + "\n")
+	if len(j.Nodes) == 0 {
+		return b.String()
+	}
+	b.WriteString("\n")
+	now := j.Time.Time
+	table(&b, "NODE\tHOST\tSTATE\tFOR\tWORKERS\tCPU\tMEMORY\tGPU\tLAST LINE", len(j.Nodes), func(i int) string { return nodeRow(j.Nodes[i], now) })
+	if len(j.Nodes) == 1 && j.Nodes[0].Status != nil {
+		workers := j.Nodes[0].Status.Workers
+		b.WriteString("\n")
+		table(&b, "RANK\tLOCAL\tPID\tSTATE\tFOR\tCPU\tMEMORY\tLAST LINE", len(workers), func(i int) string { return workerRow(workers[i], now) })
+	}
+	if f, host := j.lastFailure(); f != nil {
+		fmt.Fprintf(&b, "\nlast failure: rank %d on %s in round %d, %s ago: %s\n", f.Rank, host, f.Round, age(now, f.Time), clean(f.Summary))
+	}
+	return b.String()
+}
+
+// headline is what is said of the whole job.
+func (j Job) headline() string {
+	line := "run id " + clean(j.RunID) + ": "
+	if r := j.Round; r == nil {
+		line += "no round yet"
+	} else {
+		line += fmt.Sprintf("round %d, %s, %s, %d of %s", r.Number, count(r.Nodes, "node"), count(r.WorldSize, "worker"),
+			r.Restarts, count(r.MaxRestarts, "restart"))
+	}
+	if j.Result != "" {
+		line += ", ended: " + clean(strings.TrimSuffix(j.Result+": "+j.Why, ": "))
+	}
+	return line
+}
+
+// lastFailure is the youngest that is known, and where it was.
+func (j Job) lastFailure() (last *Failure, host string) {
+	for _, n := range j.Nodes {
+		if n.Status == nil || n.Status.LastFailure == nil {
+			continue
+		}
+		if f := n.Status.LastFailure; last == nil || f.Time.After(last.Time.Time) {
+			last, host = f, clean(n.Host)
+		}
+	}
+	return last, host
+}
+
+func table(b *strings.Builder, head string, rows int, row func(i int) string) {
+	var aligned strings.Builder
+	w := tabwriter.NewWriter(&aligned, 0, 0, 2, ' ', 0)
+	_, _ = fmt.Fprintln(w, head) // a Builder takes it all
+	for i := range rows {
+		_, _ = fmt.Fprintln(w, row(i))
+	}
+	_ = w.Flush()
+	for line := range strings.Lines(aligned.String()) {
+		b.WriteString(strings.TrimRight(line, " \n") + "\n")
+	}
+}
+
+// nodeRow is a node in one line, its cells between tabs.
+func nodeRow(n Node, now time.Time) string {
+	rank := "-"
+	if n.Rank != nil {
+		rank = strconv.Itoa(*n.Rank)
+	}
+	s := n.Status
+	if s == nil {
+		return cells(rank, clean(n.Host), cmp.Or(clean(n.Note), "no answer"), "", fmt.Sprintf("?/%d", n.Workers), "", "", "", "")
+	}
+	up := 0
+	for _, w := range s.Workers {
+		if w.State == WorkerRunning {
+			up++
+		}
+	}
+	cpu, rss := uses(s.Workers)
+	said := cmp.Or(s.Why, n.Note, lastLine(s.Workers))
+	return cells(rank, clean(n.Host), string(s.State), age(now, s.Since), fmt.Sprintf("%d/%d", up, max(n.Workers, s.LocalWorldSize)),
+		cpu, rss, busiest(s.GPUs), clean(said))
+}
+
+// uses says what workers use together; - stands for what is not known of any.
+func uses(workers []Worker) (cpu, memory string) {
+	cpu, memory = "-", "-"
+	percent, bytes := 0.0, uint64(0)
+	for _, w := range workers {
+		if w.Usage == nil {
+			continue
+		}
+		bytes += w.Usage.RSSBytes
+		memory = size(bytes)
+		if w.Usage.CPUPercent != nil {
+			percent += *w.Usage.CPUPercent
+			cpu = fmt.Sprintf("%.1f", percent/100)
+		}
+	}
+	return cpu, memory
+}
+
+// cells joins the cells of a row.
+func cells(all ...string) string { return strings.Join(all, "\t") }
+
+// lastLine is that of the lowest rank which has said something.
+func lastLine(workers []Worker) string {
+	i := slices.IndexFunc(workers, func(w Worker) bool { return w.LastLine != "" })
+	if i < 0 {
+		return ""
+	}
+	return workers[i].LastLine
+}
+
+// busiest says how busy the GPUs are on average, and how full the fullest is.
+func busiest(gpus []GPU) string {
+	sum, n, full := 0, 0, 0.0
+	for _, g := range gpus {
+		if g.UtilizationPercent != nil {
+			sum, n = sum+*g.UtilizationPercent, n+1
+		}
+		if g.MemoryUsedBytes != nil && g.MemoryTotalBytes != nil && *g.MemoryTotalBytes > 0 {
+			full = max(full, float64(*g.MemoryUsedBytes)/float64(*g.MemoryTotalBytes))
+		}
+	}
+	if n == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%d x %d%%, %.0f%% full", n, sum/n, 100*full)
+}
+
+func workerRow(w Worker, now time.Time) string {
+	rank := "-"
+	if w.Rank >= 0 {
+		rank = strconv.Itoa(w.Rank)
+	}
+	cpu, rss := uses([]Worker{w})
+	state := string(w.State)
+	switch {
+	case w.Signal != "":
+		state += " " + clean(w.Signal)
+	case w.State == WorkerFailed && w.ExitCode != nil:
+		state += fmt.Sprintf(" %d", *w.ExitCode)
+	}
+	return cells(rank, strconv.Itoa(w.LocalRank), strconv.Itoa(w.PID), state, age(now, w.Since), cpu, rss, clean(w.LastLine))
+}
+
+// clean makes a text of another node's, or of a worker's, fit for a cell.
+func clean(s string) string {
+	return report.Begin(strings.Join(strings.Fields(report.Printable(s)), " "), maxText)
+}
+
+func count(n int, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return fmt.Sprintf("%d %s", n, what)
+}
+
+// age is how long ago something was. Clocks of two machines may differ.
+func age(now time.Time, then report.Time) string {
+	if then.IsZero() {
+		return "-"
+	}
+	d := max(0, now.Sub(then.Time))
+	switch {
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", int(d.Seconds()))
+	case d < time.Hour:
+		return fmt.Sprintf("%dm%02ds", int(d.Minutes()), int(d.Seconds())%60)
+	case d < 24*time.Hour:
+		return fmt.Sprintf("%dh%02dm", int(d.Hours()), int(d.Minutes())%60)
+	}
+	return fmt.Sprintf("%dd%02dh", int(d.Hours())/24, int(d.Hours())%24)
+}
+
+// size is a number of bytes to two or three digits.
+func size(n uint64) string {
+	const unit = 1024
+	value, i := float64(n), 0
+	units := []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"}
+	for value >= unit {
+		value, i = value/unit, i+1
+	}
+	if i > 0 && value < 10 {
+		return fmt.Sprintf("%.1f%s", value, units[i])
+	}
+	return fmt.Sprintf("%.0f%s", value, units[i])
+}

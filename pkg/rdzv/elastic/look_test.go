@@ -1,0 +1,207 @@
+package elastic
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/rs/zerolog"
+
+	"github.com/elasticrun/elasticrun/pkg/coord"
+)
+
+// inBrief is what matters of a View in one line.
+func (v View) inBrief() string {
+	text := "no round"
+	if v.Record != nil {
+		text = fmt.Sprintf("round %d", v.Record.Round)
+	}
+	for _, a := range v.Agents {
+		text += fmt.Sprintf(" %s=%d:%s", a.Host, a.Rank, a.Status)
+		if a.Lost {
+			text += "lost"
+		}
+		if a.Note != "" {
+			text += "(" + a.Note + ")"
+		}
+	}
+	if v.Outcome != nil {
+		text += " " + string(v.Outcome.Ending)
+	}
+	return text
+}
+
+// An agent shows what it does while somebody looks, and else writes nothing.
+func TestShow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := coord.NewServer(coord.ServerOptions{})
+		defer server.Close()
+		open := func() coord.Store {
+			s, err := server.Local()
+			if err != nil {
+				t.Fatal(err)
+			}
+			return s
+		}
+		var asked atomic.Int64
+		d := &driver{
+			store: open(), prefix: prefixOf("run"), patience: time.Second, log: zerolog.Nop(),
+			status: func(context.Context) []byte { return fmt.Appendf(nil, "%d", asked.Add(1)) },
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- d.show(ctx) }()
+		look := func() (stop func()) {
+			store := open()
+			ctx, cancel := context.WithCancel(ctx)
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				_ = Look(ctx, store, "run", func(View) error { return nil })
+			}()
+			return func() {
+				cancel()
+				<-done
+				_ = store.Close(context.WithoutCancel(ctx))
+			}
+		}
+		at := func() string {
+			events, err := list(ctx, d.store, prefixOf("run")+prefixStatus)
+			if err != nil {
+				t.Fatal(err)
+			}
+			text := ""
+			for _, e := range events {
+				text += string(e.Value)
+			}
+			return text
+		}
+		check := func(when, want string) {
+			t.Helper()
+			synctest.Wait()
+			if got := at(); got != want {
+				t.Errorf("%s: %q, want %q", when, got, want)
+			}
+		}
+		<-time.After(time.Minute)
+		check("nobody looks", "")
+		first := look()
+		check("somebody looks", "1")
+		<-time.After(2*showInterval + time.Millisecond)
+		check("after two intervals", "3")
+		second := look()
+		check("another one looks", "3")
+		first()
+		<-time.After(showInterval)
+		check("the first has gone", "4")
+		second()
+		check("both have", "")
+		<-time.After(time.Minute)
+		check("long after", "")
+		if n := asked.Load(); n != 4 {
+			t.Errorf("asked %d times", n)
+		}
+		cancel()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	})
+}
+
+func TestLookSeesTheRun(t *testing.T) {
+	const state, answer = `{"round":3,"restarts":1,"members":[{"s":"A","n":2},{"s":"B","n":4}]}`, `{"kind":"wait","note":"a spare"}`
+	agent := func(host string) string { return fmt.Sprintf(`{"node":{"host":%q,"nproc":2},"phase":"busy"}`, host) }
+	l := &looking{prefix: "run/", keys: map[string][]byte{}}
+	for _, step := range []struct{ key, value, want string }{
+		{"watcher/X", "{}", "no round"},
+		{"agent/B", agent("node2"), "no round node2=-1:"},
+		{"state/round/3", state, "round 3 =0:lost node2=1:"},
+		{"agent/A", agent("node10"), "round 3 node10=0: node2=1:"},
+		{"agent/D", agent("node11"), "round 3 node10=0: node2=1: node11=-1:"},
+		{"agent/C", agent("node1"), "round 3 node10=0: node2=1: node1=-1: node11=-1:"},
+		{"answer/C", answer, "round 3 node10=0: node2=1: node1=-1:(a spare) node11=-1:"},
+		{"status/B", "hello", "round 3 node10=0: node2=1:hello node1=-1:(a spare) node11=-1:"},
+		{"agent/D", "not JSON", "round 3 node10=0: node2=1:hello =-1:lost node1=-1:(a spare)"},
+		{"agent/D", "", "round 3 node10=0: node2=1:hello node1=-1:(a spare)"},
+		{"agent/A", "", "round 3 =0:lost node2=1:hello node1=-1:(a spare)"},
+		{"state/round/2", `{"round":2}`, "round 3 =0:lost node2=1:hello node1=-1:(a spare)"},
+		{"state/round/3", "", "round 3 =0:lost node2=1:hello node1=-1:(a spare)"},
+		{"state/result", `{"ending":"failed"}`, "round 3 =0:lost node2=1:hello node1=-1:(a spare) failed"},
+	} {
+		l.take(coord.Batch{Events: []coord.Event{{Key: "run/" + step.key, Value: []byte(step.value), Deleted: step.value == ""}}})
+		v := l.view()
+		if diff := cmp.Diff(step.want, strings.TrimSpace(v.inBrief())); diff != "" {
+			t.Errorf("after %s (-want +got):\n%s", step.key, diff)
+		}
+		if v.Empty() != (step.want == "no round") || v.Complete() {
+			t.Errorf("after %s: empty %v, complete %v", step.key, v.Empty(), v.Complete())
+		}
+	}
+	l.take(coord.Batch{Events: []coord.Event{{Key: "run/status/C", Value: []byte("x")}}})
+	if !l.view().Complete() {
+		t.Errorf("not complete: %s", l.view().inBrief())
+	}
+}
+
+// Whoever looks takes no part: no round has it, no round waits for it, and the store's host ends without it.
+func TestLookChangesNothing(t *testing.T) {
+	port := freeTCPPort(t)
+	var hs []*Handler
+	var waits []<-chan joined
+	for i := range 2 {
+		h := newTestHandler(t, job(2, 3), port, fmt.Sprintf("node%d", i))
+		h.opts.Job.LastCall = 0
+		h.opts.Status = func(context.Context) []byte { return []byte("busy") }
+		hs = append(hs, h)
+		waits = append(waits, enter(t, h, nil))
+		if i == 0 {
+			hosting(t, h)
+		}
+	}
+	host := hs[0].opts.Access.(*C10d)
+	visitor := &C10d{Host: "127.0.0.1", Ports: []int{port}}
+	store, err := visitor.Visit(t.Context(), 2*time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	views, looked := make(chan string, 1000), make(chan error, 1)
+	go func() {
+		looked <- Look(t.Context(), store, "run", func(v View) error {
+			views <- v.inBrief()
+			return nil
+		})
+	}()
+	for _, w := range waits {
+		if got := await(t, "first round", w); got.err != nil || got.round.WorldSize != 2 {
+			t.Fatalf("%+v", got)
+		}
+	}
+	for seen := ""; seen != "round 0 node0=0:busy node1=1:busy"; {
+		seen = await(t, "a view of both", views)
+	}
+	if reached := host.Server().ReachedAt(); len(reached) != 1 {
+		t.Errorf("reached at %v", reached)
+	}
+	ends := make(chan error, len(hs))
+	for _, h := range hs {
+		go func() {
+			_, err := h.Succeed(t.Context())
+			ends <- errors.Join(err, h.Shutdown(t.Context()))
+		}()
+	}
+	for range hs {
+		if err := await(t, "the end", ends); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := await(t, "the end of the looking", looked); !errors.Is(err, coord.ErrUnavailable) && !errors.Is(err, coord.ErrSessionLost) {
+		t.Errorf("looking ended with %v", err)
+	}
+	_ = store.Close(context.WithoutCancel(t.Context()))
+}

@@ -45,7 +45,8 @@ check: ## lint, and build for the other platform
 	$(LINT) run
 	cd internal/manifests && $(GO) tool -modfile=../tools/go.mod golangci-lint run
 	CGO_ENABLED=0 GOOS=darwin $(GO) build ./...
-	@if command -v shellcheck >/dev/null; then set -x; shellcheck scripts/*.sh examples/*/*.sh .ci/run && shellcheck -s bash cmd/elasticrun/completion.bash; fi
+	@if command -v shellcheck >/dev/null; then set -x; \
+	shellcheck scripts/*.sh examples/*/*.sh examples/slurm/*.sbatch .ci/run && shellcheck -s bash cmd/elasticrun/completion.bash; fi
 
 .PHONY: soak
 soak: ## run what takes long: fuzzing, thousands of schedules, hundreds of kills (SOAK=0.1 for a tenth)

@@ -141,6 +141,11 @@ var rules = map[string]rule{
 		forTests: true,
 		why:      "tests of any package may ask for hosts, which know nothing of what runs on them",
 	},
+	"internal/slurmlab": {
+		ours:     []string{"internal/testenv"},
+		forTests: true,
+		why:      "tests of any package may ask for a cluster, which knows nothing of its jobs",
+	},
 	"internal/scenario": {why: "it has nothing but tests"},
 	"internal/zoo":      {why: "it has nothing but tests"},
 	"internal/archtest": {why: "it reads source, and imports nothing that it judges"},

@@ -36,6 +36,8 @@ def parse():
     option("--dir", required=True, help="folder that all hosts share")
     option("--steps", type=int, default=60, help="steps to train (60)")
     option("--until", metavar="FILE", help="in place of --steps: train until there is such a file in DIR")
+    option("--stop-on-signal", action="store_true",
+           help="after a SIGUSR1 to rank 0 all finish the step and end; the only checkpoint is made then")
     option("--step-time", type=float, default=0.05, metavar="S", help="seconds that a step takes at least (0.05)")
     option("--fail-at", type=int, metavar="STEP", help="in this step one worker fails")
     option("--fail-on", metavar="HOST", help="the host of that worker, whose local rank is 0 (that of rank 0)")
@@ -49,7 +51,8 @@ class Record:
 
     def __init__(self, folder):
         self.round, self.restart, self.world, self.rank, self.local, self.group = (int(os.environ[n]) for n in ENVIRONMENT[:6])
-        self.host = socket.gethostname()
+        # The nodes of a Slurm cluster may share a machine, and so its name.
+        self.host = os.environ.get("SLURMD_NODENAME") or socket.gethostname()
         os.makedirs(os.path.join(folder, "log"), exist_ok=True)
         path = os.path.join(folder, "log", f"{self.round}.{self.host}.{self.local}.jsonl")
         # Appending: two workers in one place of one round must not hide each other.
@@ -94,7 +97,7 @@ def fail_if_told(args, record, step):
     os._exit(args.fail_with)  # nothing says goodbye to the peers
 
 
-def train(args, record):
+def train(args, record, stopping):
     import torch
     import torch.distributed as dist
     from torch import nn
@@ -122,11 +125,17 @@ def train(args, record):
         y = torch.sin(x.sum(1, keepdim=True))
         return x[record.rank::record.world], y[record.rank::record.world]
 
+    def save():
+        temporary = f"{checkpoint}.{record.host}.{os.getpid()}"
+        torch.save({"step": step, "model": model.state_dict(), "optimizer": optimizer.state_dict()}, temporary)
+        os.replace(temporary, checkpoint)
+
     def go_on():
-        if not args.until:
+        if not args.until and not args.stop_on_signal:
             return step < args.steps
         # All must see the same, so rank 0 looks.
-        told = torch.tensor([0 if os.path.exists(os.path.join(args.dir, args.until)) else 1])
+        last = os.path.exists(os.path.join(args.dir, args.until)) if args.until else step >= args.steps
+        told = torch.tensor([0 if last or stopping else 1])
         dist.broadcast(told, 0)
         return told.item() == 1
 
@@ -143,21 +152,24 @@ def train(args, record):
         total = loss.detach().clone() / record.world
         dist.all_reduce(total)
         record.line("step", step=step, loss=total.item())
-        if record.rank == 0:
-            temporary = f"{checkpoint}.{record.host}.{os.getpid()}"
-            torch.save({"step": step, "model": model.state_dict(), "optimizer": optimizer.state_dict()}, temporary)
-            os.replace(temporary, checkpoint)
+        if record.rank == 0 and not args.stop_on_signal:
+            save()
         time.sleep(max(0.0, args.step_time - (time.monotonic() - begin)))
+    if record.rank == 0 and stopping:
+        save()
     record.line("end", step=step)
     dist.destroy_process_group()
 
 
 def main():
     args = parse()
+    stopping = []
+    if args.stop_on_signal:
+        signal.signal(signal.SIGUSR1, lambda number, frame: stopping.append(number))
     record = Record(args.dir)
     lock = claim(args.dir, record)
     record.line("start")
-    train(args, record)
+    train(args, record, stopping)
     lock.close()
 
 

@@ -1,0 +1,79 @@
+package slurmlab
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Nodes is how many there are: n1, n2 and n3, at 10.76.0.1 to 10.76.0.3.
+const Nodes = 3
+
+// The controller listens here; node K at K more.
+const controllerPort = 17000
+
+// KillWait is the time, in seconds, from SIGTERM to SIGKILL of a job that is cancelled. Slurm's own default is 30.
+const KillWait = 5
+
+// config returns slurm.conf for a cluster whose files are in dir, on a machine of that name.
+func config(dir, host string) string {
+	lines := []string{
+		"ClusterName=lab",
+		fmt.Sprintf("SlurmctldHost=%s(10.76.0.1)", host),
+		fmt.Sprintf("SlurmctldPort=%d", controllerPort),
+		"SlurmUser=root",
+		"SlurmdUser=root",
+		"AuthType=auth/munge",
+		"AuthInfo=socket=" + dir + "/munge.sock",
+		// No control groups: the machine's own stay as they are.
+		"ProctrackType=proctrack/linuxproc",
+		"TaskPlugin=task/none",
+		"MpiDefault=none",
+		"ReturnToService=2",
+		"SelectType=select/cons_tres",
+		"SelectTypeParameters=CR_Core",
+		"StateSaveLocation=" + dir + "/state",
+		"SlurmctldPidFile=" + dir + "/slurmctld.pid",
+		"SlurmctldLogFile=" + dir + "/slurmctld.log",
+		"SlurmdSpoolDir=" + dir + "/spool-%n",
+		"SlurmdPidFile=" + dir + "/slurmd-%n.pid",
+		"SlurmdLogFile=" + dir + "/slurmd-%n.log",
+		// Only the backfill scheduler starts heterogeneous jobs; it looks every 30 s by default.
+		"SchedulerParameters=batch_sched_delay=1,sched_interval=2,sched_min_interval=0,bf_interval=1",
+		fmt.Sprintf("KillWait=%d", KillWait),
+		"SlurmdTimeout=5",
+	}
+	for k := 1; k <= Nodes; k++ {
+		lines = append(lines, fmt.Sprintf("NodeName=n%d NodeHostname=%s NodeAddr=10.76.0.%d Port=%d CPUs=2", k, host, k, controllerPort+k))
+	}
+	lines = append(lines, "PartitionName=lab Nodes=ALL Default=YES MaxTime=INFINITE State=UP")
+	return strings.Join(lines, "\n") + "\n"
+}
+
+// fields reads a line of scontrol --oneliner: KEY=VALUE, separated by spaces. A value with spaces keeps its first word.
+func fields(line string) map[string]string {
+	found := map[string]string{}
+	for field := range strings.FieldsSeq(line) {
+		if key, value, ok := strings.Cut(field, "="); ok {
+			found[key] = value
+		}
+	}
+	return found
+}
+
+// listening returns the ports in state LISTEN of a table like /proc/net/tcp.
+func listening(table string) []int {
+	const listen = "0A"
+	var ports []int
+	for line := range strings.Lines(table) {
+		columns := strings.Fields(line)
+		if len(columns) < 4 || columns[3] != listen {
+			continue
+		}
+		_, hex, _ := strings.Cut(columns[1], ":")
+		if port, err := strconv.ParseUint(hex, 16, 16); err == nil {
+			ports = append(ports, int(port))
+		}
+	}
+	return ports
+}

@@ -294,3 +294,18 @@ func TestNobody(t *testing.T) {
 	got, err = Detect(lookup(vars("RANK=1 WORLD_SIZE=2 SLURM_CONF=/etc/slurm.conf PMI_RANK=0")), Host{})
 	check(t, Facts{}, got, "", err)
 }
+
+func TestPortKey(t *testing.T) {
+	for _, tt := range [][2]string{
+		{"slurm-12.0", "12.0"}, {"slurm-12.3.r2", "12.3"}, {"slurm-12", ""}, {"slurm-12.", ""}, {"slurm-.3", ""}, {"slurm-a.0", ""},
+		{"12.0", ""}, {"openmpi-12.0", ""}, {"", ""},
+	} {
+		if got := PortKey(tt[0]); got != tt[1] {
+			t.Errorf("%q: %q, want %q", tt[0], got, tt[1])
+		}
+	}
+	f, err := Detect(lookup(vars("SLURM_JOB_ID=12 SLURM_STEP_ID=3 SLURM_RESTART_COUNT=2")), Host{})
+	if err != nil || f.PortKey != PortKey(f.RunID.Is) {
+		t.Errorf("agents derive ports from %q, and whoever looks from %q (%v)", f.PortKey, PortKey(f.RunID.Is), err)
+	}
+}

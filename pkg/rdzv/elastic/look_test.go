@@ -205,3 +205,37 @@ func TestLookChangesNothing(t *testing.T) {
 	}
 	_ = store.Close(context.WithoutCancel(t.Context()))
 }
+
+// A visitor of a run with several ports looks at its store, and at no other run's.
+func TestVisitFindsThePort(t *testing.T) {
+	p := newParty(t, 3)
+	all := p.ports
+	p.ports = all[:1]
+	p.open("other")
+	p.ports = all
+	p.open("mine")
+	p.check(func(string) int { return 1 })
+	for _, tt := range []struct {
+		runID string
+		port  int // 0: none
+	}{{"mine", all[1]}, {"other", all[0]}, {"nobody's", 0}} {
+		visitor := &C10d{RunID: tt.runID, Version: "test", Host: "127.0.0.1", Ports: all}
+		store, err := visitor.Visit(t.Context(), 2*time.Second)
+		if tt.port == 0 {
+			if err == nil {
+				t.Errorf("%s: found", tt.runID)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s: %v", tt.runID, err)
+			continue
+		}
+		found, err := list(t.Context(), store, "name/")
+		if err != nil || len(found) != 1 || found[0].Key != "name/"+tt.runID+"/0" {
+			t.Errorf("%s: the store has %v, %v", tt.runID, found, err)
+		}
+		_ = store.Close(t.Context())
+	}
+	p.close()
+}

@@ -16,8 +16,8 @@ Usage:
   elasticrun [flags] SCRIPT [ARGS...]
   elasticrun explain [flags] SCRIPT   say what that would do, and start nothing
   elasticrun doctor [flags] [SCRIPT]  check this machine; elasticrun doctor --help
-  elasticrun logs [flags] [RUN]       show the logs of a run; elasticrun logs --help
   elasticrun status [flags]           show what a job is doing; elasticrun status --help
+  elasticrun logs [flags] [RUN]       show the logs of a run; elasticrun logs --help
   elasticrun store [flags]            serve a store of its own; elasticrun store --help
   elasticrun simulate [flags]         try a large rendezvous here; elasticrun simulate --help
   elasticrun completion SHELL         completion for bash, zsh, fish or powershell
@@ -36,8 +36,9 @@ is one only as the first argument: ./store is a script.
 	}
 	b.WriteString(`
 Names may be spelt with dashes or underscores. A flag beats the environment, which beats the config
-file, which beats the default. --nproc-per-node is PET_NPROC_PER_NODE in the environment and
-nproc-per-node in the config file; elasticrun's own flags start with ELASTICRUN_ there.
+file, which beats what a scheduler tells, which beats the default. --nproc-per-node is
+PET_NPROC_PER_NODE in the environment and nproc-per-node in the config file; elasticrun's own flags
+start with ELASTICRUN_ in the environment.
 `)
 	return b.String()
 }

@@ -38,7 +38,7 @@ func StatusFlags() []Flag {
 		case "rdzv-endpoint":
 			f.Help = "Where the job's nodes meet, as the agents were told."
 		case "rdzv-id":
-			f.Help = "Run id of the job. Default: none, as for a job of several nodes that was given none."
+			f.Help = "Run id of the job; slurm-JOB.STEP of one in Slurm that was given none. Default: none, as for a job of several nodes that nobody gave one."
 		case "rdzv-conf":
 			f.Help = "The job's options, of which those count that lead to the store."
 		}

@@ -79,7 +79,8 @@ refused.
 func storeSubcommand() Subcommand {
 	return Subcommand{
 		Name: "store", Short: "serve a store of its own", Args: "[flags]", Flags: StoreFlags(),
-		Intro: `Serve a store (torch's TCPStore) on its own, for jobs that want it outside of the launcher.
+		Intro: `Serve a store (torch's TCPStore) on its own, for jobs that want it outside of the launcher, and host
+the rendezvous of those whose --rdzv-endpoint it is.
 `,
 		Outro: `When it listens it writes one line to stdout: "store listening on HOST:PORT", and behind it, with
 --health, "health on URL". SIGTERM and SIGINT stop it in order, with exit code 0; a second one, a

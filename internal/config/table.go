@@ -13,6 +13,8 @@ const (
 	groupCommand    = "What is run"
 	groupOutput     = "Worker output"
 	groupLife       = "Restarts and shutdown"
+	groupBefore     = "Before a job starts"
+	groupSeeing     = "Seeing what a job does"
 	groupLauncher   = "The launcher itself"
 	// Commands of their own, which groups leaves out:
 	groupStore    = "elasticrun store"
@@ -24,7 +26,7 @@ const (
 )
 
 func groups() []string {
-	return []string{groupSize, groupRendezvous, groupCommand, groupOutput, groupLife, groupLauncher}
+	return []string{groupSize, groupRendezvous, groupCommand, groupOutput, groupLife, groupBefore, groupSeeing, groupLauncher}
 }
 
 // Flags returns the whole command line: the one table from which flags,
@@ -33,7 +35,7 @@ func Flags() []Flag {
 	return fillEnv([]Flag{
 		{
 			Name: "nnodes", Kind: KindSpec, Default: "1:1", Placeholder: "N|MIN:MAX", Group: groupSize, Torchrun: true,
-			Help: "Number of nodes, or the range within which nodes may come, go and die while the job goes on. More than one need --rdzv-endpoint, or what static needs, or a scheduler that tells. Default: what the scheduler tells, else 1.",
+			Help: "Number of nodes, or the range within which nodes may come, go and die while the job goes on. More than one need --rdzv-endpoint, or what static needs, or a scheduler that tells. Not given, it is what the scheduler tells, if one does.",
 		},
 		{
 			Name: "nproc-per-node", Kind: KindSpec, Default: "1", Placeholder: "N|auto|cpu|gpu", Group: groupSize, Torchrun: true,
@@ -46,7 +48,7 @@ func Flags() []Flag {
 		},
 		{
 			Name: "node-rank", Kind: KindInt, Default: "0", Placeholder: "N", Group: groupSize, Torchrun: true,
-			Help: "Rank of this node. With static it is the rank; elsewhere a hint, by which ranks are ordered. Default: what the scheduler tells.",
+			Help: "Rank of this node. With static it is the rank; elsewhere a hint, by which ranks are ordered. Not given, it is what the scheduler tells, if one does.",
 		},
 		{
 			Name: "virtual-local-rank", Kind: KindBool, Group: groupSize, Torchrun: true,
@@ -219,6 +221,41 @@ func Flags() []Flag {
 		},
 
 		{
+			Name: "dry-run", Kind: KindBool, Group: groupBefore, Env: []string{}, CommandLineOnly: true,
+			Help: "Say what would be done, and start nothing: what elasticrun explain says. Ends with 2 where the launch would be refused.",
+		},
+		{
+			Name: "preflight", Kind: KindBool, Group: groupBefore,
+			Help: "Check this machine, as elasticrun doctor does, before this node joins the job. Where a check fails it does not join, and ends with 72.",
+		},
+		{
+			Name: "preflight-cmd", Kind: KindString, Placeholder: "CMD", Group: groupBefore,
+			Help: "The site's own check, run by sh -c before this node joins, and again before it goes on after a failure of one of its own workers. Where it does not end with 0 this node does not join, or leaves, with code 72.",
+		},
+		{
+			Name: "preflight-timeout", Kind: KindSeconds, Default: "60", Placeholder: "SECONDS", Group: groupBefore,
+			Help: "How long --preflight-cmd may take before it counts as failed.",
+		},
+
+		{
+			Name: "status-addr", Kind: KindString, Placeholder: "HOST:PORT", Group: groupSeeing,
+			Help: "Answer HTTP there: /healthz, /readyz, /status and /metrics say what this node is doing. :PORT is this machine alone; to answer others give an address of it, or 0.0.0.0. Port 0 takes a free one. Default: nowhere.",
+		},
+		{
+			Name: "event-log", Kind: KindString, Placeholder: "FILE", Group: groupSeeing,
+			Help: "Append what happens to the job to FILE, as lines of JSON. ${hostname} and ${run_id} in it are replaced, for nodes that share a disk.",
+		},
+		{
+			Name: "report", Kind: KindString, Placeholder: "FILE", Group: groupSeeing,
+			Help: "Write how it all ended to FILE, as JSON, however it ends. ${hostname}, ${node_rank} and ${run_id} in it are replaced, for nodes that share a disk.",
+		},
+		{
+			Name: "event-log-handler", Kind: KindString, Default: "null", Placeholder: "NAME", Group: groupSeeing, Torchrun: true,
+			Values: []string{"null", "console"},
+			Help:   "Where torch's events are written: null (nowhere) or console. dynamic_rendezvous is null.",
+		},
+
+		{
 			Name: "config", Kind: KindString, Placeholder: "FILE", Group: groupLauncher, CommandLineOnly: true,
 			Help: "Config file. Default: elasticrun.yaml here, else elasticrun/elasticrun.yaml in the user's config folder, if there.",
 		},
@@ -232,39 +269,6 @@ func Flags() []Flag {
 			Values: []string{"trace", "debug", "info", "warning", "error", "critical"},
 			Env:    []string{"LOGLEVEL"},
 			Help:   "Level of elasticrun's own log: trace, debug, info, warning, error or critical.",
-		},
-		{
-			Name: "report", Kind: KindString, Placeholder: "FILE", Group: groupLauncher,
-			Help: "Write how it all ended to FILE, as JSON, however it ends. ${hostname}, ${node_rank} and ${run_id} in it are replaced, for nodes that share a disk.",
-		},
-		{
-			Name: "event-log-handler", Kind: KindString, Default: "null", Placeholder: "NAME", Group: groupLauncher, Torchrun: true,
-			Values: []string{"null", "console"},
-			Help:   "Where torch's events are written: null (nowhere) or console. dynamic_rendezvous is null.",
-		},
-		{
-			Name: "dry-run", Kind: KindBool, Group: groupLauncher, Env: []string{}, CommandLineOnly: true,
-			Help: "Say what would be done, and start nothing: what elasticrun explain says. Ends with 2 where the launch would be refused.",
-		},
-		{
-			Name: "preflight", Kind: KindBool, Group: groupLauncher,
-			Help: "Check this machine, as elasticrun doctor does, before this node joins the job. Where a check fails it does not join, and ends with 72.",
-		},
-		{
-			Name: "preflight-cmd", Kind: KindString, Placeholder: "CMD", Group: groupLauncher,
-			Help: "The site's own check, run by sh -c before this node joins, and again before it goes on after a failure of one of its own workers. Where it does not end with 0 this node does not join, or leaves, with code 72.",
-		},
-		{
-			Name: "preflight-timeout", Kind: KindSeconds, Default: "60", Placeholder: "SECONDS", Group: groupLauncher,
-			Help: "How long --preflight-cmd may take before it counts as failed.",
-		},
-		{
-			Name: "event-log", Kind: KindString, Placeholder: "FILE", Group: groupLauncher,
-			Help: "Append what happens to the job to FILE, as lines of JSON. ${hostname} and ${run_id} in it are replaced, for nodes that share a disk.",
-		},
-		{
-			Name: "status-addr", Kind: KindString, Placeholder: "HOST:PORT", Group: groupLauncher,
-			Help: "Answer HTTP there: /healthz, /readyz, /status and /metrics say what this node is doing. :PORT is this machine alone; to answer others give an address of it, or 0.0.0.0. Port 0 takes a free one. Default: nowhere.",
 		},
 		{
 			Name: "help", Short: "h", Kind: KindAction, Group: groupLauncher, Torchrun: true, CommandLineOnly: true,

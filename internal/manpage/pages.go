@@ -64,7 +64,7 @@ func launchPage(o Options, others []string) (string, error) {
 	p.text("The first argument that is no flag is the script; what follows it is passed on untouched. " +
 		"A command is one only as the first argument: `./store` is a script.")
 	p.text("Names of flags may be spelt with dashes or underscores, and those of torchrun may be cut short. " +
-		"A flag beats the environment, which beats the config file, which beats the default.")
+		"A flag beats the environment, which beats the config file, which beats what a scheduler tells, which beats the default.")
 	p.section("OPTIONS")
 	p.flags(config.Flags(), true)
 	p.section("ENVIRONMENT")

@@ -104,11 +104,11 @@ func hosting(c *config.Config, at []Endpoint) (who, why string) {
 	case c.Rendezvous.Backend == rdzv.BackendStatic:
 		return HostsNo, "static has it on the node of rank 0"
 	case !may && c.Rendezvous.IsHost != nil:
-		return HostsNo, "is_host says that another node does"
+		return HostsNo, "is_host, or the scheduler, says that another node does"
 	case !may:
 		return HostsNo, "the endpoint is another machine"
 	case c.Rendezvous.IsHost != nil:
-		return HostsYes, "is_host says so"
+		return HostsYes, "is_host, or the scheduler, says so"
 	}
 	return HostsYes, "the endpoint is this machine; the first of its agents that binds the port does"
 }

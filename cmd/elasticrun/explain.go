@@ -91,6 +91,7 @@ func imagine(ctx context.Context, cfg *config.Config) (plan preview.Plan, refusa
 
 // lookAround finds out what is where the nodes of a job meet. A job of one node meets nobody.
 func lookAround(ctx context.Context, cfg *config.Config) ([]preview.Endpoint, error) {
+	lookUpNode(ctx, cfg, zerolog.Nop())
 	r := cfg.Rendezvous
 	if cfg.MaxNodes == 1 {
 		return nil, nil

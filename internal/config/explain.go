@@ -37,7 +37,9 @@ func loadBeside(args []string, counter Counter, noScript bool) (*Config, bool, e
 	}
 	all := len(line.options)
 	line.options = slices.DeleteFunc(line.options, func(option string) bool { return option == "--json=true" })
-	from, err := here(slices.Concat(line.options, line.command), counter)
+	launch := slices.Clone(args[:len(args)-len(line.command)])
+	launch = slices.DeleteFunc(launch, func(arg string) bool { return arg == "--json" })
+	from, err := here(append(launch, line.command...), counter)
 	if err != nil {
 		return nil, false, err
 	}

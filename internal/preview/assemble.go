@@ -34,7 +34,8 @@ type Input struct {
 func Assemble(in Input) (Plan, error) {
 	c := in.Config
 	p := Plan{
-		Version: in.Version, Host: in.Host, ConfigFile: c.ConfigFile, Warnings: c.Warnings, Interpreter: in.Interpreter,
+		Version: in.Version, Host: in.Host, ConfigFile: c.ConfigFile, StartedBy: c.Launch, Warnings: c.Warnings,
+		Interpreter: in.Interpreter,
 		Logs: Logs{Folder: in.Logs.Run, Temporary: c.LogDir == "" && in.Logs.Run != ""},
 		Job: Job{
 			RunID: c.RunID, MinNodes: c.MinNodes, MaxNodes: c.MaxNodes, NprocPerNode: c.NprocPerNode, Role: c.Role, MaxRestarts: c.MaxRestarts,

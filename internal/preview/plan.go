@@ -16,6 +16,9 @@ type Plan struct {
 	// ConfigFile is the config file that was read; empty for none.
 	ConfigFile string    `json:"config_file,omitempty"`
 	Settings   []Setting `json:"settings"`
+	// StartedBy is the command by which the launch would replace itself, since that starts an agent on each node: in a Slurm batch script. Each agent
+	// then knows more than this plan: the step's run id and port. Empty: there is none.
+	StartedBy []string `json:"started_by"`
 	// Warnings are what the launch would warn of before it starts.
 	Warnings   []string   `json:"warnings"`
 	Job        Job        `json:"job"`
@@ -127,6 +130,7 @@ type Stream struct {
 func (p Plan) JSON() ([]byte, error) {
 	p.Schema = Schema
 	p.Settings, p.Warnings, p.Workers = append([]Setting{}, p.Settings...), append([]string{}, p.Warnings...), append([]Worker{}, p.Workers...)
+	p.StartedBy = append([]string{}, p.StartedBy...)
 	p.Rendezvous.Endpoints = append([]Endpoint{}, p.Rendezvous.Endpoints...)
 	var out bytes.Buffer
 	enc := json.NewEncoder(&out)

@@ -21,6 +21,9 @@ func (p Plan) Text() string {
 			}
 		}
 	}
+	if len(p.StartedBy) > 0 {
+		section("started by", pasted(p.StartedBy))
+	}
 	section("settings"+from(p.ConfigFile), p.settingLines()...)
 	section("job", p.jobLines()...)
 	section("rendezvous", p.rendezvousLines()...)
@@ -185,10 +188,12 @@ func orUnknown(n *int) string {
 	return strconv.Itoa(*n)
 }
 
-// command is what could be pasted into a shell.
-func (w Worker) command() string {
-	words := make([]string, len(w.Command))
-	for i, word := range w.Command {
+func (w Worker) command() string { return pasted(w.Command) }
+
+// pasted is a command as it could be pasted into a shell.
+func pasted(command []string) string {
+	words := make([]string, len(command))
+	for i, word := range command {
 		words[i] = quoted(word)
 	}
 	return strings.Join(words, " ")

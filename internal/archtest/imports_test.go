@@ -138,6 +138,7 @@ var rules = map[string]rule{
 	},
 	"internal/hosts": {
 		ours:     []string{"internal/testenv"},
+		theirs:   []string{"golang.org/x/sys"},
 		forTests: true,
 		why:      "tests of any package may ask for hosts, which know nothing of what runs on them",
 	},

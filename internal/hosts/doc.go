@@ -1,7 +1,7 @@
 // Package hosts makes several hosts of one machine, for tests of jobs over several
 // nodes: network namespaces with an address, a name, a machine id and a hosts file of
 // their own, whose cables end in one switch. Cables can be cut, the switch can be
-// split, and a host can lose its power with all that runs on it. Files are shared.
+// split, a host can lose its power with all that runs on it, and be made another machine. Files are shared.
 // Only tests import it.
 //
 // It needs root, iproute2 and util-linux; where they are missing the test is skipped

@@ -17,7 +17,7 @@ import (
 
 // Host is one machine of a lab.
 type Host struct {
-	Name string // node0, ...; all hosts of the lab know it
+	Name string // node0, ..., which all hosts of the lab know; or what Reinstall has called it
 	Addr string // of its one interface, eth0
 
 	lab       *Lab
@@ -29,8 +29,8 @@ type Host struct {
 // enter becomes a command of the host: $1 its files, $2 its name, then the command. It may replace /etc, as
 // in-torch-root.sh does: that keeps a mounted /etc/hosts.
 const enter = `
-for file in hosts hostname machine-id; do
-	[ ! -e /etc/$file ] || mount --bind "$1/$file" /etc/$file
+for file in "$1"/*; do
+	[ ! -e "/etc/${file##*/}" ] || mount --bind "$file" "/etc/${file##*/}"
 done
 echo "$2" >/proc/sys/kernel/hostname
 export HOSTNAME="$2"
@@ -55,6 +55,13 @@ func (h *Host) entering() string { return "--net=" + filepath.Join(namespaceDir,
 func (h *Host) PowerOff() {
 	h.lab.t.Helper()
 	h.Cut()
+	h.Kill()
+}
+
+// Kill kills everything on the host, whose kernel closes its connections, as that of a machine does where a container ends. It returns when
+// nothing runs there any more.
+func (h *Host) Kill() {
+	h.lab.t.Helper()
 	for _, p := range h.awaitEmpty(removeBound, true) {
 		h.lab.t.Fatalf("cannot kill on %s: %s", h.Name, p)
 	}
@@ -63,13 +70,13 @@ func (h *Host) PowerOff() {
 // Cut pulls the cable out of the switch: the host sees its link go down, nobody else sees anything.
 func (h *Host) Cut() {
 	h.lab.t.Helper()
-	h.lab.ip(switchName, "link set "+h.port+" down")
+	h.lab.ip(h.lab.prefix+switchName, "link set "+h.port+" down")
 }
 
 // Heal plugs the cable in again, into the switch where all are, and ends what Delay asked for.
 func (h *Host) Heal() {
 	h.lab.t.Helper()
-	h.lab.ip(switchName, "link set "+h.port+" master "+mainBridge+" up")
+	h.lab.ip(h.lab.prefix+switchName, "link set "+h.port+" master "+mainBridge+" up")
 	_, _ = run("", "tc", "-netns", h.namespace, "qdisc", "delete", "dev", "eth0", "root") // there may be none
 }
 

@@ -77,9 +77,9 @@ func (l *Lab) connect() {
 			fmt.Sprintf("link add %s type veth peer name eth0 netns %s", h.port, h.namespace),
 			fmt.Sprintf("link set %s master %s up", h.port, mainBridge))
 	}
-	l.ip(switchName, lines...)
+	l.ip(l.prefix+switchName, lines...)
 	for _, h := range l.Hosts {
-		l.ip(h.Name, "link set lo up", "addr add "+h.Addr+"/24 dev eth0", "link set eth0 up")
+		l.ip(h.namespace, "link set lo up", "addr add "+h.Addr+"/24 dev eth0", "link set eth0 up")
 	}
 }
 
@@ -91,7 +91,7 @@ func (l *Lab) Partition(hosts ...*Host) {
 	for _, h := range hosts {
 		lines = append(lines, "link set "+h.port+" master "+sideBridge)
 	}
-	l.ip(switchName, lines...)
+	l.ip(l.prefix+switchName, lines...)
 }
 
 // NothingLeft fails the test if processes run on a host. What is being killed needs a
@@ -123,10 +123,10 @@ func (l *Lab) remove() {
 	}
 }
 
-// ip runs lines of ip(8) in the namespace of a host or of the switch.
-func (l *Lab) ip(where string, lines ...string) {
+// ip runs lines of ip(8) in a namespace.
+func (l *Lab) ip(namespace string, lines ...string) {
 	l.t.Helper()
-	if _, err := run(strings.Join(lines, "\n"), "ip", "-netns", l.prefix+where, "-batch", "-"); err != nil {
+	if _, err := run(strings.Join(lines, "\n"), "ip", "-netns", namespace, "-batch", "-"); err != nil {
 		l.t.Fatal(err)
 	}
 }
@@ -140,11 +140,16 @@ func (h *Host) writeFiles(number int, all []*Host) error {
 	if err := os.Mkdir(h.files, 0o755); err != nil {
 		return err
 	}
-	for name, text := range map[string]string{
+	return h.write(map[string]string{
 		"hosts":      strings.Join(hosts, "\n") + "\n",
 		"hostname":   h.Name + "\n",
 		"machine-id": fmt.Sprintf("%032x\n", 0xe1a57c00+number),
-	} {
+	})
+}
+
+// write lays files over those of these names in /etc. What the machine has no file for is left out.
+func (h *Host) write(etc map[string]string) error {
+	for name, text := range etc {
 		if err := os.WriteFile(filepath.Join(h.files, name), []byte(text), 0o644); err != nil { //nolint:gosec // as in /etc
 			return err
 		}

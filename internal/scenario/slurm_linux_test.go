@@ -93,9 +93,9 @@ func nothingTemporary(t *testing.T, j *slurmlab.Job) {
 
 // worldsOf returns, in the order of time, the steps at which groups of workers began to train, and who they were:
 // "0: n1=0 n2=1 n3=2" are those that began with nothing, and their ranks.
-func worldsOf(t *testing.T, j *slurmlab.Job) []string {
+func worldsOf(t testing.TB, dir string) []string {
 	t.Helper()
-	lines, err := readRecord(j.Dir)
+	lines, err := readRecord(dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +123,7 @@ func worldsOf(t *testing.T, j *slurmlab.Job) []string {
 
 func wantWorlds(t *testing.T, j *slurmlab.Job, want ...string) {
 	t.Helper()
-	if diff := cmp.Diff(want, worldsOf(t, j)); diff != "" {
+	if diff := cmp.Diff(want, worldsOf(t, j.Dir)); diff != "" {
 		t.Errorf("worlds of job %s (-want +got):\n%s", j.ID, diff)
 	}
 }
@@ -210,7 +210,7 @@ func (s *slurmTest) nodeFailure(t *testing.T) {
 	j := s.submit(t, "step.sbatch", nil, []string{"--nnodes=2:3", "--max-restarts=2"}, "--until=finish")
 	s.awaitStep(t, j, 2)
 	s.lab.KillNode(t, "n3")
-	s.lab.Await(t, "a world of two", slurmBound, func() bool { return len(worldsOf(t, j)) > 1 })
+	s.lab.Await(t, "a world of two", slurmBound, func() bool { return len(worldsOf(t, j.Dir)) > 1 })
 	// The controller finds out by itself only after minutes.
 	s.lab.Run(t, "scontrol", "update", "NodeName=n3", "State=DOWN", "Reason=killed")
 	s.awaitStep(t, j, stepMade(t, j))
@@ -221,7 +221,7 @@ func (s *slurmTest) nodeFailure(t *testing.T) {
 	if left := j.Temporary(t); len(left) != 1 {
 		t.Errorf("temporary files: %v, want the folder of n3 alone", left)
 	}
-	if worlds := worldsOf(t, j); len(worlds) != 2 || worlds[0] != threeNodes || !strings.HasSuffix(worlds[1], ": n1=0 n2=1") {
+	if worlds := worldsOf(t, j.Dir); len(worlds) != 2 || worlds[0] != threeNodes || !strings.HasSuffix(worlds[1], ": n1=0 n2=1") {
 		t.Errorf("the worlds were %q", worlds)
 	}
 }

@@ -110,7 +110,7 @@ func checkProgram(name string) error {
 
 // readPython finds the interpreter and starts it.
 func readPython(ctx context.Context) doctor.Program {
-	path, err := topology.Python(os.LookupEnv)
+	path, _, err := topology.Python(os.LookupEnv)
 	if err != nil {
 		return doctor.Program{Path: "python", Err: err}
 	}

@@ -6,7 +6,6 @@ import (
 	"io"
 	"net/netip"
 	"os"
-	"strings"
 	"syscall"
 	"time"
 
@@ -67,7 +66,11 @@ func imagine(ctx context.Context, cfg *config.Config) (plan preview.Plan, refusa
 		return plan, nil, err
 	}
 	if !cfg.NoPython {
-		in.Interpreter = &preview.Interpreter{Path: in.Spec.Entrypoint, Source: pythonSource(in.Spec.Entrypoint)}
+		path, source, err := topology.Python(os.LookupEnv)
+		if err != nil {
+			return plan, nil, err
+		}
+		in.Interpreter = &preview.Interpreter{Path: path, Source: source}
 	}
 	if _, err = handlerOf(ctx, cfg, elastic.Node{}, nil, nil, zerolog.Nop()); err != nil {
 		return plan, nil, err
@@ -116,17 +119,6 @@ func lookAround(ctx context.Context, cfg *config.Config) ([]preview.Endpoint, er
 		}
 	}
 	return preview.Look(ctx, at, ask)
-}
-
-// pythonSource says what an interpreter was found by.
-func pythonSource(path string) string {
-	if os.Getenv("PYTHON_EXEC") != "" {
-		return "PYTHON_EXEC"
-	}
-	if venv := os.Getenv("VIRTUAL_ENV"); venv != "" && strings.HasPrefix(path, venv) {
-		return "VIRTUAL_ENV"
-	}
-	return "PATH"
 }
 
 // portsTaken finds out, without listening, whether the ports are free that this node's worker store was given. The error is the one that listening

@@ -19,7 +19,10 @@ import (
 func preflight(ctx context.Context, cfg *config.Config, log zerolog.Logger) error {
 	if cfg.Preflight {
 		f, err := examine(ctx, cfg)
-		if err != nil {
+		switch {
+		case ctx.Err() != nil: // whatever it has led to
+			return context.Cause(ctx)
+		case err != nil:
 			return err
 		}
 		// What the launch refuses by itself is left to it: it waits a moment for the store of a job that has just ended.
@@ -28,11 +31,11 @@ func preflight(ctx context.Context, cfg *config.Config, log zerolog.Logger) erro
 		for _, c := range r.With(doctor.Warn) {
 			log.Warn().Str("check", c.Name).Str("advice", c.Advice).Msg(c.Value)
 		}
-		if err := unfit(r); err != nil && ctx.Err() == nil {
+		if err := unfit(r); err != nil {
 			return err
 		}
 	}
-	if site := siteCheckOf(cfg, log); site != nil && ctx.Err() == nil {
+	if site := siteCheckOf(cfg, log); site != nil {
 		if err := site.Check(ctx); err != nil && ctx.Err() == nil {
 			return &agent.UnfitError{Err: err}
 		}

@@ -148,7 +148,7 @@ func workerSpec(ctx context.Context, cfg *config.Config) (agent.WorkerSpec, erro
 	python := ""
 	if !cfg.NoPython {
 		var err error
-		if python, err = topology.Python(os.LookupEnv); err != nil {
+		if python, _, err = topology.Python(os.LookupEnv); err != nil {
 			return agent.WorkerSpec{}, &config.UsageError{Problem: err.Error()}
 		}
 		if err := checkScript(cfg); err != nil {

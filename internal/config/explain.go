@@ -37,9 +37,7 @@ func loadBeside(args []string, counter Counter, noScript bool) (*Config, bool, e
 	}
 	all := len(line.options)
 	line.options = slices.DeleteFunc(line.options, func(option string) bool { return option == "--json=true" })
-	launch := slices.Clone(args[:len(args)-len(line.command)])
-	launch = slices.DeleteFunc(launch, func(arg string) bool { return arg == "--json" })
-	from, err := here(append(launch, line.command...), counter)
+	from, err := here(asked(args, line.command), counter)
 	if err != nil {
 		return nil, false, err
 	}

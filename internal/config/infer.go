@@ -126,7 +126,14 @@ func (in *inference) meeting() {
 	if f.NodeRank.Known() && !in.given("node-rank") {
 		in.set("node-rank", strconv.Itoa(f.NodeRank.Is), f.NodeRank.Source)
 	}
-	if usable := !f.RunIDReturns || backend != rdzv.BackendEtcd; usable && f.RunID.Known() && !in.given("rdzv-id") {
+	usable := !f.RunIDReturns || backend != rdzv.BackendEtcd
+	// Who says where nodes meet may have started some in another way, such as a step for each. To them the scheduler tells another id, and
+	// in a step of one node nobody knows how many there are.
+	elsewhere := in.placed() && in.high > f.Nodes.Is
+	if elsewhere && f.Nodes.Is == 1 {
+		f.Nodes = scheduler.Value[int]{}
+	}
+	if usable && !elsewhere && f.RunID.Known() && !in.given("rdzv-id") {
 		in.set("rdzv-id", f.RunID.Is, f.RunID.Source)
 	}
 	switch {

@@ -75,7 +75,7 @@ func TestInfer(t *testing.T) {
 			"--nnodes=2: there are 3 nodes (SLURM_STEP_NUM_NODES=3): those above the maximum are spares",
 		},
 		{
-			"more from elsewhere", "--nnodes=4 --rdzv-endpoint=h", stepEnv, "node-rank=1 rdzv-id=slurm-12.0",
+			"more from elsewhere", "--nnodes=4 --rdzv-endpoint=h", stepEnv, "node-rank=1",
 			[3]int{4, 4, 4},
 			HostPort{"h", 29400},
 			"--nnodes=4: only 3 of them are started here (SLURM_STEP_NUM_NODES=3): the job waits for the others",
@@ -92,6 +92,14 @@ func TestInfer(t *testing.T) {
 			[3]int{1, 1, 1},
 			HostPort{"localhost", 0},
 			"slurm job 12 has 3 nodes, but this step has one: it is a job of one node",
+		},
+		{"perhaps more from elsewhere", "--nnodes=1:4 --rdzv-endpoint=h", stepEnv, "node-rank=1", [3]int{1, 4, 3}, HostPort{"h", 29400}, ""},
+		{
+			"a step for each node, with static", "--nnodes=2 --node-rank=1 --master-addr=h --master-port=5",
+			"SLURM_JOB_ID=12 SLURM_STEP_ID=1 SLURM_STEP_NUM_NODES=1 SLURM_STEP_NODELIST=n2 SLURM_NODEID=0", "",
+			[3]int{2, 2, 2},
+			HostPort{"h", 5},
+			"--nnodes=2: only 1 of them are started here (SLURM_STEP_NUM_NODES=1): the job waits for the others",
 		},
 		{"agents by task", "--nnodes=6", taskEnv, "node-rank=2 rdzv-id=slurm-12.0 rdzv-endpoint=n1 guest", [3]int{6, 6, 6}, HostPort{"n1", 28932}, ""},
 		{"at most agents by task", "--nnodes=2:6", taskEnv, "node-rank=2 rdzv-id=slurm-12.0 rdzv-endpoint=n1 guest", [3]int{2, 6, 6}, HostPort{"n1", 28932}, ""},
@@ -123,6 +131,7 @@ func TestInfer(t *testing.T) {
 
 		{"an Indexed Job", "--nnodes=2", podEnv, "node-rank=1 rdzv-id=kubernetes-ml-train rdzv-endpoint=train-0.train.ml.svc.cluster.local guest", [3]int{2, 2, 2}, HostPort{"train-0.train.ml.svc.cluster.local", 29400}, ""},
 		{"an Indexed Job, own id", "--nnodes=2 --rdzv-backend=etcd --rdzv-endpoint=e --rdzv-id=a", podEnv, "node-rank=1", [3]int{2, 2, 2}, HostPort{"e", 2379}, ""},
+		{"pods with an endpoint, which others may share", "--nnodes=4 --rdzv-endpoint=h", podEnv, "node-rank=1", [3]int{4, 4, 4}, HostPort{"h", 29400}, ""},
 		{"pods that work apart", "--nnodes=1", podEnv, "", [3]int{1, 1, 1}, HostPort{"localhost", 0}, ""},
 		{"a StatefulSet's pod", "", "KUBERNETES_SERVICE_HOST=10.0.0.1", "", [3]int{1, 1, 1}, HostPort{"localhost", 0}, ""},
 		{"a pod and MASTER_ADDR", "--nnodes=2", "KUBERNETES_SERVICE_HOST=10.0.0.1 JOB_COMPLETION_INDEX=0 MASTER_ADDR=h MASTER_PORT=23456", "node-rank=0 rdzv-endpoint=h:23456", [3]int{2, 2, 2}, HostPort{"h", 23456}, ""},

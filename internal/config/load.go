@@ -31,11 +31,18 @@ func Load(args []string, counter Counter) (*Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	from, err := here(args, counter)
+	from, err := here(asked(args, line.command), counter)
 	if err != nil {
 		return nil, err
 	}
 	return loadLine(line, from)
+}
+
+// asked returns the arguments of a launch, of which command is the end, without those by which it is only asked about.
+func asked(args, command []string) []string {
+	options := slices.Clone(args[:len(args)-len(command)])
+	options = slices.DeleteFunc(options, func(arg string) bool { return arg == "--json" || underscoreToDash(arg) == "--dry-run" })
+	return append(options, command...)
 }
 
 // here is what this process is surrounded by; args are the launch's.

@@ -36,7 +36,7 @@ func Assemble(in Input) (Plan, error) {
 	p := Plan{
 		Version: in.Version, Host: in.Host, ConfigFile: c.ConfigFile, StartedBy: c.Launch, Warnings: c.Warnings,
 		Interpreter: in.Interpreter,
-		Logs: Logs{Folder: in.Logs.Run, Temporary: c.LogDir == "" && in.Logs.Run != ""},
+		Logs:        Logs{Folder: in.Logs.Run, Temporary: c.LogDir == "" && in.Logs.Run != ""},
 		Job: Job{
 			RunID: c.RunID, MinNodes: c.MinNodes, MaxNodes: c.MaxNodes, NprocPerNode: c.NprocPerNode, Role: c.Role, MaxRestarts: c.MaxRestarts,
 		},

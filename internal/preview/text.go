@@ -22,7 +22,7 @@ func (p Plan) Text() string {
 		}
 	}
 	if len(p.StartedBy) > 0 {
-		section("started by", pasted(p.StartedBy))
+		section("started by", pasted(p.StartedBy), "what follows is as seen from here: that step has a run id and a port of its own")
 	}
 	section("settings"+from(p.ConfigFile), p.settingLines()...)
 	section("job", p.jobLines()...)

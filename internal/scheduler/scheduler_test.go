@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -208,6 +209,25 @@ func TestSlurmAllocation(t *testing.T) {
 	}
 }
 
+// To srun a colon alone begins the next component of the job, wherever it stands.
+func TestLaunchCommandColon(t *testing.T) {
+	const script = `printf '<%s>' "$0" "$@"`
+	command := LaunchCommand([][]string{{"--nodes=2"}, {"--nodes=1"}}, []string{"sh", "-c", script, "it's", "", "a b", ":", "$x"})
+	var colons []int
+	for i, word := range command {
+		if word == ":" {
+			colons = append(colons, i)
+		}
+	}
+	if diff := cmp.Diff([]int{5}, colons); diff != "" {
+		t.Fatalf("%q (-want +got):\n%s", command, diff)
+	}
+	out, err := exec.CommandContext(t.Context(), command[2], command[3:5]...).Output()
+	if diff := cmp.Diff("<it's><><a b><:><$x>", string(out)); diff != "" || err != nil {
+		t.Errorf("%v (-want +got):\n%s", err, diff)
+	}
+}
+
 func TestParseCounts(t *testing.T) {
 	for text, want := range map[string][]counted{
 		"8": {{8, 1}}, "8(x2)": {{8, 2}}, "8(x2),4,2(x10)": {{8, 2}, {4, 1}, {2, 10}},
@@ -297,8 +317,15 @@ func TestNobody(t *testing.T) {
 
 func TestPortKey(t *testing.T) {
 	for _, tt := range [][2]string{
-		{"slurm-12.0", "12.0"}, {"slurm-12.3.r2", "12.3"}, {"slurm-12", ""}, {"slurm-12.", ""}, {"slurm-.3", ""}, {"slurm-a.0", ""},
-		{"12.0", ""}, {"openmpi-12.0", ""}, {"", ""},
+		{"slurm-12.0", "12.0"},
+		{"slurm-12.3.r2", "12.3"},
+		{"slurm-12", ""},
+		{"slurm-12.", ""},
+		{"slurm-.3", ""},
+		{"slurm-a.0", ""},
+		{"12.0", ""},
+		{"openmpi-12.0", ""},
+		{"", ""},
 	} {
 		if got := PortKey(tt[0]); got != tt[1] {
 			t.Errorf("%q: %q, want %q", tt[0], got, tt[1])

@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -83,6 +84,9 @@ func LaunchCommand(launch [][]string, program []string) []string {
 	if len(launch) == 0 {
 		return nil
 	}
+	if slices.Contains(program, ":") { // to srun the next component begins there
+		program = []string{"/bin/sh", "-c", "exec " + shellWords(program)}
+	}
 	command := []string{"srun"}
 	for i, options := range launch {
 		if i > 0 {
@@ -91,6 +95,15 @@ func LaunchCommand(launch [][]string, program []string) []string {
 		command = append(append(command, options...), program...)
 	}
 	return command
+}
+
+// shellWords writes words as a shell reads them.
+func shellWords(words []string) string {
+	quoted := make([]string, len(words))
+	for i, word := range words {
+		quoted[i] = "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+	}
+	return strings.Join(quoted, " ")
 }
 
 // counted is a number that holds for some nodes in a row.

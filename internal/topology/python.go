@@ -12,20 +12,22 @@ import (
 // for, in this order:
 //
 //   - PYTHON_EXEC, a path or a name to be found on PATH. If it is set, nothing else is tried.
-//   - the interpreter of the virtual environment that this program is installed in, if it is in one: what torchrun would use
+//   - the interpreter of the virtual environment that this program is installed in, if it is in one: what torchrun would use. One that pipx or uv
+//     made for this program alone has no torch, and does not count.
 //   - bin/python in VIRTUAL_ENV
 //   - python3 on PATH
 //   - python on PATH
 //
-// An empty variable counts as unset. env is os.LookupEnv or a test's own. The error is one line that
+// source says which of these it is. An empty variable counts as unset. env is os.LookupEnv or a test's own. The error is one line that
 // says what was tried.
-func Python(env func(string) (string, bool)) (string, error) {
+func Python(env func(string) (string, bool)) (path, source string, err error) {
 	if chosen, _ := env("PYTHON_EXEC"); chosen != "" {
-		return chosenPython(env, chosen)
+		path, err = chosenPython(env, chosen)
+		return path, "PYTHON_EXEC", err
 	}
 	if own, err := os.Executable(); err == nil {
 		if found, ok := besideProgram(own); ok {
-			return found, nil
+			return found, "elasticrun's virtual environment", nil
 		}
 	}
 	var tried []string
@@ -33,25 +35,29 @@ func Python(env func(string) (string, bool)) (string, error) {
 		candidate := filepath.Join(venv, "bin", "python")
 		found, err := executable(candidate)
 		if err == nil {
-			return found, nil
+			return found, "VIRTUAL_ENV", nil
 		}
 		tried = append(tried, fmt.Sprintf("%s (%v)", candidate, err))
 	}
 	for _, name := range []string{"python3", "python"} {
 		found, err := lookPath(env, name)
 		if err == nil {
-			return found, nil
+			return found, "PATH", nil
 		}
 		tried = append(tried, name)
 	}
-	return "", fmt.Errorf("find a python interpreter: tried %s on PATH (%s): set PYTHON_EXEC to one, or start a program that is not python with --no-python",
+	return "", "", fmt.Errorf("find a python interpreter: tried %s on PATH (%s): set PYTHON_EXEC to one, or start a program that is not python with --no-python",
 		strings.Join(tried, ", "), searchPath(env))
 }
 
-// besideProgram returns the interpreter of the virtual environment whose bin folder the program is in.
+// besideProgram returns the interpreter of the virtual environment whose bin folder the program is in, unless that was made for programs only.
 func besideProgram(program string) (string, bool) {
 	bin := filepath.Dir(program)
-	if _, err := os.Stat(filepath.Join(filepath.Dir(bin), "pyvenv.cfg")); err != nil {
+	has := func(name string) bool {
+		_, err := os.Stat(filepath.Join(filepath.Dir(bin), name))
+		return err == nil
+	}
+	if !has("pyvenv.cfg") || has("pipx_metadata.json") || has("uv-receipt.toml") {
 		return "", false
 	}
 	found, err := executable(filepath.Join(bin, "python"))

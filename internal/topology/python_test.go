@@ -91,7 +91,7 @@ func TestPython(t *testing.T) {
 			for name, value := range tt.env {
 				env[name] = expand(value)
 			}
-			got, err := Python(environment(env))
+			got, _, err := Python(environment(env))
 			if diff := cmp.Diff(expand(tt.want), got); diff != "" {
 				t.Errorf("Python (-want +got):\n%s", diff)
 			}
@@ -99,6 +99,18 @@ func TestPython(t *testing.T) {
 				t.Errorf("Python error (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+func TestPythonSource(t *testing.T) {
+	dir := t.TempDir()
+	python := program(t, dir, "bin/python", 0o755)
+	for source, env := range map[string]map[string]string{
+		"PYTHON_EXEC": {"PYTHON_EXEC": python, "VIRTUAL_ENV": dir}, "VIRTUAL_ENV": {"VIRTUAL_ENV": dir}, "PATH": {"PATH": filepath.Dir(python)},
+	} {
+		if path, got, err := Python(environment(env)); path != python || got != source || err != nil {
+			t.Errorf("%v: %q by %q, %v", env, path, got, err)
+		}
 	}
 }
 
@@ -120,10 +132,15 @@ func TestBesideProgram(t *testing.T) {
 	for _, step := range []struct {
 		file string
 		mode os.FileMode
-		want string
+		// alone says that the environment is for this program only, as long as the file is there
+		alone bool
+		want  string
 	}{
 		{file: python, mode: 0o755}, // some folder called bin
 		{file: filepath.Join(venv, "pyvenv.cfg"), mode: 0o644, want: python},
+		{file: filepath.Join(venv, "pipx_metadata.json"), mode: 0o644, alone: true},
+		{file: filepath.Join(venv, "uv-receipt.toml"), mode: 0o644, alone: true},
+		{file: python, mode: 0o755, want: python},
 		{file: python, mode: 0o644}, // one that nobody can run
 	} {
 		if err := errors.Join(os.WriteFile(step.file, nil, step.mode), os.Chmod(step.file, step.mode)); err != nil {
@@ -131,6 +148,11 @@ func TestBesideProgram(t *testing.T) {
 		}
 		if got, ok := besideProgram(launcher); got != step.want || ok != (step.want != "") {
 			t.Errorf("with %s: %q, %v", step.file, got, ok)
+		}
+		if step.alone {
+			if err := os.Remove(step.file); err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 }

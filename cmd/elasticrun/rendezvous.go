@@ -93,6 +93,9 @@ type backend struct {
 // have noticed later than the other, and to kill takes a moment.
 const resumeGrace = 120 * time.Millisecond
 
+// etcdStatusInterval is how often an agent that is looked at writes into etcd, which keeps every version on its disk until it is compacted.
+const etcdStatusInterval = 15 * time.Second
+
 // advice is for jobs that have lost their store.
 const advice = "a job goes on without any of its nodes if its rendezvous is not on one of them: see elasticrun store, or --rdzv-backend=etcd"
 
@@ -109,11 +112,12 @@ func (b *backend) Create(_ context.Context, p rdzv.Parameters) (rdzv.Handler, er
 		},
 	}
 	if b.cfg.MaxNodes > 1 {
-		o.Status = b.seen.brief
+		o.Status, o.StatusInterval = b.seen.brief, statusInterval
 	}
 	if b.cfg.MaxNodes > 1 && b.name == rdzv.BackendEtcd {
 		o.Access = &elastic.Elected{RunID: p.RunID, Dial: b.dialEtcd, Logger: b.log}
 		o.Stores.Offers = b.offers(nil)
+		o.StatusInterval = etcdStatusInterval
 		return elastic.New(o), nil
 	}
 	access := &elastic.C10d{

@@ -36,10 +36,12 @@ type driver struct {
 	due    time.Duration // when the loop was to go round again
 	dead   moment        // as deadMan was told last
 
-	deadMan func(in time.Duration)         // Options.DeadMan
-	status  func(context.Context) []byte   // Options.Status
-	calls   <-chan func(now time.Duration) // of the agent, to be made between the events
-	obey    func(orders []order)           // takes the orders; must not block
+	deadMan func(in time.Duration)       // Options.DeadMan
+	status  func(context.Context) []byte // Options.Status
+	// statusInterval is how often an agent that is looked at writes what it is doing.
+	statusInterval time.Duration
+	calls          <-chan func(now time.Duration) // of the agent, to be made between the events
+	obey           func(orders []order)           // takes the orders; must not block
 }
 
 func (d *driver) now() time.Duration { return time.Since(d.origin) }

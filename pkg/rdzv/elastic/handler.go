@@ -44,6 +44,8 @@ type Options struct {
 	// Status returns what the agent is doing, for whoever looks at the run: any text, best below 64 KiB. It is called only while somebody does, by
 	// one goroutine at a time, and is to end when ctx does. Nil: the agent shows nothing.
 	Status func(ctx context.Context) []byte
+	// StatusInterval is how often it is called meanwhile, above 0.
+	StatusInterval time.Duration
 	// Advice is said when the store is lost: how to avoid that; may be empty.
 	Advice string
 	Logger zerolog.Logger

@@ -49,10 +49,12 @@ func TestShow(t *testing.T) {
 			}
 			return s
 		}
+		const interval = 2 * time.Second
 		var asked atomic.Int64
 		d := &driver{
 			store: open(), prefix: prefixOf("run"), patience: time.Second, log: zerolog.Nop(),
-			status: func(context.Context) []byte { return fmt.Appendf(nil, "%d", asked.Add(1)) },
+			statusInterval: interval,
+			status:         func(context.Context) []byte { return fmt.Appendf(nil, "%d", asked.Add(1)) },
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
@@ -93,12 +95,12 @@ func TestShow(t *testing.T) {
 		check("nobody looks", "")
 		first := look()
 		check("somebody looks", "1")
-		<-time.After(2*showInterval + time.Millisecond)
+		<-time.After(2*interval + time.Millisecond)
 		check("after two intervals", "3")
 		second := look()
 		check("another one looks", "3")
 		first()
-		<-time.After(showInterval)
+		<-time.After(interval)
 		check("the first has gone", "4")
 		second()
 		check("both have", "")
@@ -157,7 +159,7 @@ func TestLookChangesNothing(t *testing.T) {
 	for i := range 2 {
 		h := newTestHandler(t, job(2, 3), port, fmt.Sprintf("node%d", i))
 		h.opts.Job.LastCall = 0
-		h.opts.Status = func(context.Context) []byte { return []byte("busy") }
+		h.opts.Status, h.opts.StatusInterval = func(context.Context) []byte { return []byte("busy") }, time.Second
 		hs = append(hs, h)
 		waits = append(waits, enter(t, h, nil))
 		if i == 0 {

@@ -26,7 +26,7 @@ func (h *Handler) drive(ctx context.Context, store coord.Store, origin time.Time
 	for {
 		d := &driver{
 			store: store, prefix: prefixOf(h.opts.RunID), patience: h.opts.Patience, log: h.log,
-			m: h.m, origin: origin, calls: h.calls, obey: h.obey, deadMan: h.opts.DeadMan, status: h.opts.Status,
+			m: h.m, origin: origin, calls: h.calls, obey: h.obey, deadMan: h.opts.DeadMan, status: h.opts.Status, statusInterval: h.opts.StatusInterval,
 		}
 		if store.TTL() > 0 {
 			d.interval = h.opts.KeepAlive

@@ -7,16 +7,13 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/coord"
 )
 
-// showInterval is how often an agent that is looked at writes what it is doing.
-const showInterval = 2 * time.Second
-
 // show writes what this agent is doing, at once and again and again, while somebody wants to see it: there is a key below
 // prefixWatcher. Otherwise it writes nothing. What goes wrong is of no consequence: the next time comes.
 func (d *driver) show(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	looked, ended := make(chan bool), make(chan error, 1)
 	go func() { ended <- d.watchLookers(ctx, looked) }()
-	ticker := time.NewTicker(showInterval)
+	ticker := time.NewTicker(d.statusInterval)
 	ticker.Stop()
 	defer ticker.Stop()
 	for {
@@ -27,7 +24,7 @@ func (d *driver) show(ctx context.Context) error {
 				d.putStatus(ctx, nil)
 				continue
 			}
-			ticker.Reset(showInterval)
+			ticker.Reset(d.statusInterval)
 			d.putStatus(ctx, d.status(ctx))
 		case <-ticker.C:
 			d.putStatus(ctx, d.status(ctx))

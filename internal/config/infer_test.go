@@ -141,7 +141,7 @@ func TestInfer(t *testing.T) {
 			"mpirun on one machine", "--nnodes=2", localEn, "node-rank=1 rdzv-endpoint=localhost guest",
 			[3]int{2, 2, 2},
 			HostPort{"localhost", 29400},
-			"OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_SIZE=2: localhost is this machine, to each node another one: only agents of one machine meet there",
+			"",
 		},
 		{"MASTER_ADDR makes no nodes", "", "MASTER_ADDR=h MASTER_PORT=1", "", [3]int{1, 1, 1}, HostPort{"localhost", 0}, ""},
 		{"MASTER_ADDR", "--nnodes=2", "MASTER_ADDR=h MASTER_PORT=1", "rdzv-endpoint=h:1", [3]int{2, 2, 2}, HostPort{"h", 1}, ""},

@@ -13,7 +13,7 @@ import (
 func (c *Config) readRendezvous(r *reader, from surroundings, facts scheduler.Facts) {
 	c.Standalone = r.flag("standalone")
 	in := readRendezvousFlags(r, c.MaxNodes)
-	in.Standalone, in.NoEndpoint = c.Standalone, facts.NoEndpoint
+	in.Standalone, in.NoEndpoint, in.OneMachine = c.Standalone, facts.NoEndpoint, facts.OneMachine
 	items := read(r, "rdzv-conf", parseConf)
 	v := &c.Rendezvous
 	v.WorkerStorePorts = read(r, "worker-store-port", parsePortRange)
@@ -215,7 +215,7 @@ func (c *Config) checkRendezvous(r *reader, in rendezvousFlags, out settled) {
 // warnLoopback warns of a meeting point that only this machine's agents can reach. It is no error: several agents of
 // one machine are a job too.
 func warnLoopback(r *reader, in rendezvousFlags, at []HostPort) {
-	if in.MaxNodes == 1 {
+	if in.MaxNodes == 1 || in.OneMachine {
 		return
 	}
 	name := "rdzv-endpoint"

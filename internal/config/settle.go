@@ -35,6 +35,7 @@ type rendezvousFlags struct {
 	MasterPort               int    // -1: not given
 	NodeRankGiven            bool
 	LocalAddr                string
+	OneMachine               bool   // all agents are known to be on this one
 	NoEndpoint               string // what the surroundings say of a missing endpoint; see noEndpoint
 }
 

@@ -73,6 +73,7 @@ func (f *Facts) tasks(v *variables, size, rank, local Value[int], oneEach, expor
 		}
 	}
 	if local.Known() && size.Known() && local.Is == size.Is && size.Is > 1 {
+		f.OneMachine = true
 		f.Endpoint = Value[string]{"localhost", size.Source + " " + local.Source}
 		f.IsHost = Value[bool]{rank.Is == 0, rank.Source}
 	}

@@ -89,7 +89,8 @@ func TestMPI(t *testing.T) {
 		}, ""},
 		{"all on one node", vars(ompi, "OMPI_COMM_WORLD_LOCAL_SIZE=4"), Facts{
 			Name: "openmpi", Tasks: value(4, "OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_SIZE=4"), TaskRank: value(3, "OMPI_COMM_WORLD_RANK=3"), OneEach: ppr, NoEndpoint: open,
-			Endpoint: value("localhost", "OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_SIZE=4"), IsHost: value(false, "OMPI_COMM_WORLD_RANK=3"),
+			OneMachine: true,
+			Endpoint:   value("localhost", "OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_SIZE=4"), IsHost: value(false, "OMPI_COMM_WORLD_RANK=3"),
 		}, ""},
 		{"a single one", vars("OMPI_COMM_WORLD_SIZE=1 OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_LOCAL_SIZE=1"), Facts{
 			Name: "openmpi", Nodes: value(1, "OMPI_COMM_WORLD_SIZE=1"), NodeRank: value(0, "OMPI_COMM_WORLD_RANK=0"), OneEach: ppr, NoEndpoint: open,

@@ -58,6 +58,8 @@ type Facts struct {
 	Endpoint Value[string]
 	// IsHost says whether this node is the endpoint's host.
 	IsHost Value[bool]
+	// OneMachine says that all processes of the job were started on this machine.
+	OneMachine bool
 	// NodeRank is this node's rank, from 0 on.
 	NodeRank Value[int]
 	// Nodes is the number of agents that are started, one a node.

@@ -28,6 +28,9 @@ func kubernetes(env Lookup, host Host) (*Facts, error) {
 	}
 	if !indexed && numbered && full != "" {
 		f.NodeRank = Value[int]{number, hostName}
+		if number > 0 { // the first may be the only one, as the pod of a notebook
+			f.Notes = append(f.Notes, hostName+": this pod is not the only one of its StatefulSet, but its job has one node, as --nnodes is not given")
+		}
 	}
 	mine := numbered && f.NodeRank.Known() && f.NodeRank.Is == number
 	if mine && full != "" {

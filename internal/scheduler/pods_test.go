@@ -24,6 +24,7 @@ func TestKubernetes(t *testing.T) {
 	}
 	set := indexed
 	set.RunID, set.NoNodes, set.NodeRank, set.IsHost.Source = Value[string]{}, nil, value(2, "the host name train-2"), "the host name train-2"
+	set.Notes = []string{"the host name train-2: this pod is not the only one of its StatefulSet, but its job has one node, as --nnodes is not given"}
 	tests := []struct {
 		name string
 		env  map[string]string

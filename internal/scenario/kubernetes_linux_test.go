@@ -23,7 +23,9 @@ func TestIndexedJob(t *testing.T) {
 	t.Parallel()
 	p := newPods(t)
 	p.createAll()
-	p.each("to look for the endpoint", func(h *hosts.Host) bool { return p.names.inVain(h, podEndpoint) >= someLookups })
+	p.each("to look for the endpoint", func(h *hosts.Host) bool {
+		return h == p.lab.Hosts[0] || p.names.inVain(h, podEndpoint) >= someLookups // the first knows its own name from /etc/hosts
+	})
 	if started := p.record(); len(started) > 0 {
 		t.Errorf("workers were started before anybody could meet: %v", started)
 	}

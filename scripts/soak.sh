@@ -36,6 +36,22 @@ tests_of() {
 	done
 }
 
+# fuzz runs a fuzz target. Go's own end of the time comes out as a failure now and then, without an input that fails; that is none.
+fuzz() {
+	local log
+	log=$(mktemp)
+	if go test -run '^$' -fuzz "^$2\$" -fuzztime "${seconds}s" "$1" </dev/null >"$log" 2>&1; then
+		tail -n 1 "$log"
+	elif grep -q 'context deadline exceeded' "$log" && ! grep -q 'Failing input written to' "$log"; then
+		echo "ok  	$1 $2 (its time was over)"
+	else
+		cat "$log"
+		rm -f "$log"
+		return 1
+	fi
+	rm -f "$log"
+}
+
 step "every test, repeated at scale $scale"
 ELASTICRUN_SOAK=$scale go test "$@" -count=1 -timeout 2h ./...
 
@@ -52,6 +68,6 @@ seconds=$(scaled 120 5)
 step "fuzz targets, $seconds s each"
 tests_of '/^func Fuzz/ { name = $2; sub(/\(.*/, "", name); print name }' | while read -r package names; do
 	for name in ${names//|/ }; do
-		go test -run '^$' -fuzz "^$name\$" -fuzztime "${seconds}s" "$package" </dev/null
+		fuzz "$package" "$name"
 	done
 done

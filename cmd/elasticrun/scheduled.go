@@ -88,19 +88,25 @@ func lookUpNode(ctx context.Context, cfg *config.Config, log zerolog.Logger) {
 		return
 	}
 	at := &r.Endpoints[0]
-	asking, cancel := context.WithTimeout(ctx, lookUpTimeout)
-	defer cancel()
-	if _, err := net.DefaultResolver.LookupHost(asking, at.Host); err == nil {
-		return
-	}
-	addr, err := scheduler.NodeAddr(ctx, at.Host)
-	if err != nil {
-		log.Warn().Err(err).Msgf("the node name %s cannot be looked up", at.Host)
-		return
-	}
-	log.Info().Str("node", at.Host).Str("address", addr).Msg("the node name cannot be looked up; Slurm knows its address")
+	addr := nodeAddr(ctx, at.Host, log)
 	if r.MasterAddr == at.Host {
 		r.MasterAddr = addr
 	}
 	at.Host = addr
+}
+
+// nodeAddr returns a node's name if it can be looked up, else the address that Slurm knows, or the name all the same.
+func nodeAddr(ctx context.Context, node string, log zerolog.Logger) string {
+	asking, cancel := context.WithTimeout(ctx, lookUpTimeout)
+	defer cancel()
+	if _, err := net.DefaultResolver.LookupHost(asking, node); err == nil {
+		return node
+	}
+	addr, err := scheduler.NodeAddr(ctx, node)
+	if err != nil {
+		log.Warn().Err(err).Msgf("the node name %s cannot be looked up", node)
+		return node
+	}
+	log.Info().Str("node", node).Str("address", addr).Msg("the node name cannot be looked up; Slurm knows its address")
+	return addr
 }

@@ -106,8 +106,12 @@ func visit(ctx context.Context, cfg *config.Status) (coord.Store, error) {
 	if r.Backend == rdzv.BackendEtcd {
 		return (&backend{cfg: &config.Config{Rendezvous: r}, log: zerolog.Nop()}).dialEtcd(ctx)
 	}
+	host := r.Endpoints[0].Host
+	if cfg.InSlurm {
+		host = nodeAddr(ctx, host, zerolog.Nop())
+	}
 	return (&elastic.C10d{
-		RunID: cfg.RunID, Version: version, Host: r.Endpoints[0].Host, Ports: r.Ports, Secret: []byte(r.Secret.Reveal()),
+		RunID: cfg.RunID, Version: version, Host: host, Ports: r.Ports, Secret: []byte(r.Secret.Reveal()),
 	}).Visit(ctx, visitTTL)
 }
 

@@ -134,7 +134,9 @@ func TestInfer(t *testing.T) {
 		{"pods with an endpoint, which others may share", "--nnodes=4 --rdzv-endpoint=h", podEnv, "node-rank=1", [3]int{4, 4, 4}, HostPort{"h", 29400}, ""},
 		{"pods that work apart", "--nnodes=1", podEnv, "", [3]int{1, 1, 1}, HostPort{"localhost", 0}, ""},
 		{
-			"a StatefulSet's pod", "", "KUBERNETES_SERVICE_HOST=10.0.0.1", "", [3]int{1, 1, 1}, HostPort{"localhost", 0},
+			"a StatefulSet's pod", "", "KUBERNETES_SERVICE_HOST=10.0.0.1", "",
+			[3]int{1, 1, 1},
+			HostPort{"localhost", 0},
 			"the host name train-1: this pod is not the only one of its StatefulSet, but its job has one node, as --nnodes is not given",
 		},
 		{"a pod and MASTER_ADDR", "--nnodes=2", "KUBERNETES_SERVICE_HOST=10.0.0.1 JOB_COMPLETION_INDEX=0 MASTER_ADDR=h MASTER_PORT=23456", "node-rank=0 rdzv-endpoint=h:23456", [3]int{2, 2, 2}, HostPort{"h", 23456}, ""},

@@ -15,6 +15,8 @@ type Status struct {
 	// RunID and Rendezvous are those of the job, where Addr is nil. Of Rendezvous, what leads to the store counts.
 	RunID      string
 	Rendezvous Rendezvous
+	// InSlurm says that the endpoint is a node as Slurm names it, which need not be a host's name.
+	InSlurm bool
 	// JSON asks for JSON in place of text.
 	JSON bool
 	// Watch shows it again and again.
@@ -65,7 +67,7 @@ func LoadStatus(args []string) (*Status, error) {
 	if err != nil {
 		return nil, err
 	}
-	return resolveStatus(settings, surroundings{env: os.LookupEnv, secret: readSecret})
+	return resolveStatus(settings, surroundings{env: os.LookupEnv, host: thisHost(), secret: readSecret})
 }
 
 func resolveStatus(settings []Setting, from surroundings) (*Status, error) {
@@ -74,6 +76,9 @@ func resolveStatus(settings []Setting, from surroundings) (*Status, error) {
 		r.settings[s.Name] = s
 	}
 	c := &Status{JSON: r.flag("json"), Watch: r.flag("watch")}
+	if !r.given("addr") {
+		c.inferJob(r, from)
+	}
 	switch {
 	case r.given("addr"):
 		c.readAddr(r)
@@ -88,6 +93,27 @@ func resolveStatus(settings []Setting, from surroundings) (*Status, error) {
 	}
 	c.Warnings = r.warnings
 	return c, nil
+}
+
+// inferJob takes from the surroundings where the nodes of the job meet that this process is in. In Slurm that is the first step of the job: whoever
+// asks is in another, or in none.
+func (c *Status) inferJob(r *reader, from surroundings) {
+	facts, err := scheduler.Detect(from.env, from.host)
+	if facts.Name == scheduler.Slurm {
+		facts = scheduler.FirstStep(from.env, facts)
+	}
+	if r.given("rdzv-endpoint") || r.text("rdzv-backend") == rdzv.BackendEtcd || err != nil || !facts.Endpoint.Known() {
+		return
+	}
+	infer := func(name, value, source string) {
+		r.settings[name] = Setting{Name: name, Value: value, Source: Source{Kind: FromScheduler, Name: source}}
+	}
+	c.InSlurm = facts.Name == scheduler.Slurm
+	infer("rdzv-endpoint", facts.Endpoint.Is, facts.Endpoint.Source)
+	if id := facts.RunID; !r.given("rdzv-id") && id.Known() {
+		infer("rdzv-id", id.Is, id.Source)
+		r.warnings = append(r.warnings, "asking for the job "+id.Is+" ("+id.Source+"); --rdzv-id asks for another")
+	}
 }
 
 // readAddr reads whom of the agents to ask. What the environment and the config file say of the job does not count then.

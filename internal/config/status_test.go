@@ -128,3 +128,36 @@ func TestParseEventLog(t *testing.T) {
 		}
 	}
 }
+
+// Within a job of a scheduler's nothing has to be given.
+func TestStatusInfers(t *testing.T) {
+	const job = "SLURM_JOB_ID=12 SLURM_JOB_NUM_NODES=3 SLURM_JOB_NODELIST=n[1-3] "
+	for _, tt := range []struct{ name, args, env, want string }{
+		{"a batch script", "", job, "n1 slurm-12.0"},
+		{"another step", "", job + "SLURM_STEP_ID=4 SLURM_STEP_NUM_NODES=1 SLURM_STEP_NODELIST=n3 SLURM_RESTART_COUNT=2", "n1 slurm-12.0.r2"},
+		{"a run id", "--rdzv-id=mine", job, "n1 mine"},
+		{"an endpoint", "--rdzv-endpoint=h", job, "h none"},
+		{"a pod", "", "KUBERNETES_SERVICE_HOST=10.0.0.1 JOB_COMPLETION_INDEX=1", "train-0.train.ml.svc.cluster.local kubernetes-ml-train"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			settings, _, err := gather(StatusFlags(), strings.Fields(tt.args))
+			if err != nil {
+				t.Fatal(err)
+			}
+			c, err := resolveStatus(settings, surroundings{env: environ(tt.env).lookup, host: podHost})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := c.Rendezvous.Endpoints[0].Host + " " + c.RunID; got != tt.want {
+				t.Errorf("asks %s, want %s", got, tt.want)
+			}
+			if derived := len(c.Rendezvous.Ports) == 8; derived != strings.Contains(tt.want, "slurm-") {
+				t.Errorf("ports %v", c.Rendezvous.Ports)
+			}
+		})
+	}
+	_, err := resolveStatus(nil, surroundings{env: environ("").lookup})
+	if err == nil || !strings.Contains(err.Error(), "whom to ask") {
+		t.Errorf("nothing is known: %v", err)
+	}
+}

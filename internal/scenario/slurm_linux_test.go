@@ -179,6 +179,11 @@ func (s *slurmTest) step(t *testing.T) {
 func (s *slurmTest) cancel(t *testing.T) {
 	j := s.submit(t, "plain.sbatch", nil, nil, "--until=never")
 	s.awaitStep(t, j, 1)
+	// Asked for within the job, nothing has to be given.
+	seen := s.lab.Run(t, "srun", "--overlap", "--jobid="+j.ID, "--nodes=1", "--ntasks=1", testenv.Binary(t), "status")
+	if !strings.Contains(seen, "run id slurm-"+j.ID+".0: round 0, 3 nodes, 3 workers") {
+		t.Errorf("elasticrun status says %q", seen)
+	}
 	j.Cancel(t)
 	if got := j.Wait(t, slurmBound); got.State != "CANCELLED" {
 		t.Errorf("the job is %+v", got)

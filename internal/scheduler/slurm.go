@@ -30,16 +30,32 @@ func slurm(env Lookup, _ Host) (*Facts, error) {
 		return f, v.err
 	}
 	if job != "" {
-		source := told(jobName, job) + " " + told(stepName, step)
-		id := Slurm + "-" + job + "." + step
-		if f.Attempt.Is > 0 {
-			id += fmt.Sprintf(".r%d", f.Attempt.Is)
-			source += " " + f.Attempt.Source
-		}
-		f.RunID, f.PortKey = Value[string]{id, source}, job+"."+step
+		f.RunID, f.PortKey = stepID(f, step, told(jobName, job)+" "+told(stepName, step)), job+"."+step
 	}
 	v.step(f)
 	return f, v.err
+}
+
+// stepID is the run id of the job that a step is, and source what says so.
+func stepID(f *Facts, step, source string) Value[string] {
+	id := Slurm + "-" + f.Job + "." + step
+	if f.Attempt.Is > 0 {
+		id += fmt.Sprintf(".r%d", f.Attempt.Is)
+		source += " " + f.Attempt.Source
+	}
+	return Value[string]{id, source}
+}
+
+// FirstStep makes of the facts of a Slurm job what agents infer in its first step, as long as that is on all of its nodes: a batch script that
+// starts nothing before has them there. Only where they meet, and the run id, are of use then.
+func FirstStep(env Lookup, f Facts) Facts {
+	v := &variables{env: env}
+	first := v.components()[0]
+	if hosts := v.hosts(first.list, first.listName); hosts != nil && f.Job != "" {
+		f.Endpoint = Value[string]{hosts[0], told(first.listName, first.list)}
+		f.RunID = stepID(&f, "0", "the first step of Slurm's job "+f.Job)
+	}
+	return f
 }
 
 // isStep tells whether a step of this id is one of srun's: a batch script, and the shell that salloc starts on a node,

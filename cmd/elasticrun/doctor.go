@@ -9,7 +9,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/elasticrun/elasticrun/internal/config"
@@ -32,17 +31,10 @@ func checkMachine(args []string, stdout io.Writer) error {
 		return err
 	}
 	r := judge(f)
-	text := []byte(r.Text())
-	if asJSON {
-		text, err = r.JSON()
+	if err := write(stdout, r, asJSON); err != nil {
+		return err
 	}
-	if err == nil {
-		_, err = stdout.Write(text)
-	}
-	if err == nil || errors.Is(err, syscall.EPIPE) {
-		err = unfit(r)
-	}
-	return err
+	return unfit(r)
 }
 
 // unfit is the error of a machine of which a check failed, or nil.

@@ -39,17 +39,29 @@ func explainLaunch(cfg *config.Config, asJSON bool, stdout io.Writer) int {
 	}
 	end := conclude(agent.RunResult{}, explain(cfg, refusal))
 	plan.Refusal = end.problem()
-	text := []byte(plan.Text())
-	if asJSON {
-		text, err = plan.JSON()
-	}
-	if err == nil {
-		_, err = stdout.Write(text)
-	}
-	if err != nil && !errors.Is(err, syscall.EPIPE) {
+	if err := write(stdout, plan, asJSON); err != nil {
 		return fail(conclude(agent.RunResult{}, err))
 	}
 	return fail(end)
+}
+
+// write writes what has been found out, for people or as JSON. A reader who has gone has seen enough.
+func write(stdout io.Writer, found interface {
+	Text() string
+	JSON() ([]byte, error)
+}, asJSON bool,
+) error {
+	text := []byte(found.Text())
+	if asJSON {
+		var err error
+		if text, err = found.JSON(); err != nil {
+			return err
+		}
+	}
+	if _, err := stdout.Write(text); err != nil && !errors.Is(err, syscall.EPIPE) {
+		return err
+	}
+	return nil
 }
 
 // imagine assembles the plan of a launch. err is why there is none; refusal is why the launch would end at once, although there is one.

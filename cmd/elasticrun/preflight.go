@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -56,8 +54,7 @@ func siteCheckOf(cfg *config.Config, log zerolog.Logger) *siteCheck {
 	if cfg.PreflightCmd == "" {
 		return nil
 	}
-	secret := func(kv string) bool { return strings.HasPrefix(kv, config.SecretEnv+"=") }
-	return &siteCheck{command: cfg.PreflightCmd, bound: cfg.PreflightTimeout, env: slices.DeleteFunc(os.Environ(), secret), log: log}
+	return &siteCheck{command: cfg.PreflightCmd, bound: cfg.PreflightTimeout, env: withoutSecret(os.Environ()), log: log}
 }
 
 // Check runs the command. The last line of its output is shown, at any log level, whether it fails or not.

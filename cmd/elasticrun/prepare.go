@@ -138,9 +138,13 @@ func environment(cfg *config.Config, log zerolog.Logger) []string {
 		log.Warn().Msgf("%s is set to 1 for each of the %d workers, as torchrun does; set it yourself to use more cores a worker",
 			agent.OMPThreadsEnv, cfg.NprocPerNode)
 	}
-	env = slices.DeleteFunc(slices.Clone(env), func(kv string) bool { return strings.HasPrefix(kv, config.SecretEnv+"=") })
-	env = append(env, "TORCHELASTIC_SIGNALS_TO_HANDLE="+cfg.SignalNames)
+	env = append(withoutSecret(env), "TORCHELASTIC_SIGNALS_TO_HANDLE="+cfg.SignalNames)
 	return append(env, scheduled(cfg)...)
+}
+
+// withoutSecret returns an environment without the agents' secret, which no other program is to know.
+func withoutSecret(env []string) []string {
+	return slices.DeleteFunc(slices.Clone(env), func(kv string) bool { return strings.HasPrefix(kv, config.SecretEnv+"=") })
 }
 
 // workerSpec resolves what to execute and where.

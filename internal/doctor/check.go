@@ -1,10 +1,10 @@
 package doctor
 
 import (
-	"bytes"
-	"encoding/json"
 	"fmt"
 	"strings"
+
+	"github.com/elasticrun/elasticrun/pkg/report"
 )
 
 // Schema is the version of the JSON form. It changes when a field goes or changes its meaning, not when one is added.
@@ -65,16 +65,16 @@ func (c Check) line() string {
 	if c.Advice != "" {
 		line += ": " + c.Advice
 	}
-	return printable(line)
+	return report.OneLine(line)
 }
 
 // Text describes the checks for people, one in a line, and counts them.
 func (r Report) Text() string {
 	var b strings.Builder
 	for _, c := range r.Checks {
-		fmt.Fprintf(&b, "%-5s %-15s %s\n", c.Status, c.Name, printable(c.Value))
+		fmt.Fprintf(&b, "%-5s %-15s %s\n", c.Status, c.Name, report.OneLine(c.Value))
 		if c.Advice != "" {
-			fmt.Fprintf(&b, "%21s %s\n", "", printable(c.Advice))
+			fmt.Fprintf(&b, "%21s %s\n", "", report.OneLine(c.Advice))
 		}
 	}
 	fmt.Fprintf(&b, "%s: %d ok, %d warnings, %d failed\n", r.Host, len(r.With(OK)), len(r.With(Warn)), len(r.With(Fail)))
@@ -84,22 +84,5 @@ func (r Report) Text() string {
 // JSON returns the report as one indented object.
 func (r Report) JSON() ([]byte, error) {
 	r.Schema, r.Checks = Schema, append([]Check{}, r.Checks...)
-	var out bytes.Buffer
-	enc := json.NewEncoder(&out)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	if err := enc.Encode(r); err != nil {
-		return nil, err
-	}
-	return out.Bytes(), nil
-}
-
-// printable keeps what was found from being more than a line, or from steering a terminal.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r >= 0x7f && r < 0xa0 {
-			return '?'
-		}
-		return r
-	}, strings.ToValidUTF8(s, "?"))
+	return report.Indented(r)
 }

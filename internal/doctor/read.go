@@ -19,6 +19,7 @@ import (
 
 	"github.com/elasticrun/elasticrun/internal/topology"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic"
+	"github.com/elasticrun/elasticrun/pkg/report"
 )
 
 // startBound is how long an interpreter may take to start and end, nameBound how long the name service.
@@ -88,7 +89,7 @@ func (l *lastBytes) Write(p []byte) (int, error) {
 func (l *lastBytes) lastLine() string {
 	text := strings.TrimSpace(string(l.kept))
 	text = text[strings.LastIndexByte(text, '\n')+1:]
-	return printable(text[:min(len(text), 300)])
+	return report.OneLine(text[:min(len(text), 300)])
 }
 
 // ReadHostName looks up this machine's own name.

@@ -1,9 +1,6 @@
 package preview
 
-import (
-	"bytes"
-	"encoding/json"
-)
+import "github.com/elasticrun/elasticrun/pkg/report"
 
 // Schema is the version of the JSON form. It changes when a field goes or changes its meaning, not when one is added.
 const Schema = 1
@@ -132,12 +129,5 @@ func (p Plan) JSON() ([]byte, error) {
 	p.Settings, p.Warnings, p.Workers = append([]Setting{}, p.Settings...), append([]string{}, p.Warnings...), append([]Worker{}, p.Workers...)
 	p.StartedBy = append([]string{}, p.StartedBy...)
 	p.Rendezvous.Endpoints = append([]Endpoint{}, p.Rendezvous.Endpoints...)
-	var out bytes.Buffer
-	enc := json.NewEncoder(&out)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	if err := enc.Encode(p); err != nil {
-		return nil, err
-	}
-	return out.Bytes(), nil
+	return report.Indented(p)
 }

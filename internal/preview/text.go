@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/elasticrun/elasticrun/pkg/report"
 )
 
 // unknown stands for a value that is decided at the start only.
@@ -17,7 +19,7 @@ func (p Plan) Text() string {
 		fmt.Fprintf(&b, "%s\n", title)
 		for _, line := range lines {
 			if line != "" {
-				fmt.Fprintf(&b, "  %s\n", printable(line))
+				fmt.Fprintf(&b, "  %s\n", report.OneLine(line))
 			}
 		}
 	}
@@ -39,7 +41,7 @@ func from(file string) string {
 	if file == "" {
 		return ""
 	}
-	return " (with the config file " + printable(file) + ")"
+	return " (with the config file " + report.OneLine(file) + ")"
 }
 
 // settingLines are a table.
@@ -232,14 +234,4 @@ func (s Stream) text() string {
 		return "nowhere"
 	}
 	return strings.Join(to, ", ")
-}
-
-// printable keeps values from being more than a line, or from steering a terminal.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r >= 0x7f && r < 0xa0 {
-			return '?'
-		}
-		return r
-	}, strings.ToValidUTF8(s, "?"))
 }

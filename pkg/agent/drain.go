@@ -60,21 +60,26 @@ func (a *Agent) drain(ctx context.Context, succeeded bool, err error) {
 	if a.unread == nil {
 		return
 	}
-	var bounded context.Context
-	var cancel context.CancelFunc
-	if errors.As(err, new(*procs.StuckError)) {
-		bounded, cancel = context.WithTimeout(context.WithoutCancel(ctx), partingBound)
-	} else {
-		if !succeeded {
-			patient, cancel := context.WithTimeout(ctx, drainPatience)
-			defer cancel()
-			ctx = patient
-		}
-		bounded, cancel = withGrace(ctx, drainBound)
-	}
+	bounded, cancel := drainContext(ctx, succeeded, err)
 	defer cancel()
 	a.drained(a.unread.Drain(bounded))
 	a.unread = nil
+}
+
+// drainContext ends when what is unread is to be given up.
+func drainContext(ctx context.Context, succeeded bool, err error) (context.Context, context.CancelFunc) {
+	switch {
+	case errors.As(err, new(*procs.StuckError)):
+		return context.WithTimeout(context.WithoutCancel(ctx), partingBound)
+	case succeeded:
+		return withGrace(ctx, drainBound)
+	}
+	patient, end := context.WithTimeout(ctx, drainPatience)
+	bounded, cancel := withGrace(patient, drainBound)
+	return bounded, func() {
+		cancel()
+		end()
+	}
 }
 
 func (a *Agent) drained(err error) {

@@ -82,11 +82,10 @@ func (t *kernelTail) close() {
 }
 
 // read returns what was logged since the mark or the last read.
-func (t *kernelTail) read(root fs.FS) KernelLog {
+func (t *kernelTail) read(root fs.FS, now time.Time) KernelLog {
 	if t.kmsg == nil {
 		return KernelLog{}
 	}
-	now := time.Now()
 	boot, err := bootTime(root, now)
 	if err != nil {
 		return KernelLog{}
@@ -106,17 +105,9 @@ func wholeLog(name string, root fs.FS, now time.Time) KernelLog {
 	if err != nil {
 		return KernelLog{}
 	}
-	t := kernelTail{kmsg: kmsg}
+	t := kernelTail{kmsg: kmsg} // from its beginning
 	defer t.close()
-	boot, err := bootTime(root, now)
-	if err != nil {
-		return KernelLog{}
-	}
-	records, err := t.records()
-	if err != nil {
-		return KernelLog{}
-	}
-	return parseKmsg(records, boot, time.Time{}, now)
+	return t.read(root, now)
 }
 
 // bootTime is when the machine's clock of uptime was 0.

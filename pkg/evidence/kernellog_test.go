@@ -50,7 +50,7 @@ func TestParseKmsg(t *testing.T) {
 
 // A log that cannot be read is no log.
 func TestKernelLogIsNotThere(t *testing.T) {
-	if got := openKernelTail(filepath.Join(t.TempDir(), "kmsg"), machine(nil)).read(machine(nil)); got.Readable {
+	if got := openKernelTail(filepath.Join(t.TempDir(), "kmsg"), machine(nil)).read(machine(nil), time.Now()); got.Readable {
 		t.Error("readable, and not there")
 	}
 	file := filepath.Join(t.TempDir(), "kmsg")
@@ -59,7 +59,7 @@ func TestKernelLogIsNotThere(t *testing.T) {
 	}
 	tail := openKernelTail(file, machine(nil))
 	defer tail.close()
-	if got := tail.read(machine(nil)); got.Readable {
+	if got := tail.read(machine(nil), time.Now()); got.Readable {
 		t.Error("readable without a clock")
 	}
 	m := NewMachine() // as this user may
@@ -96,7 +96,7 @@ func TestKernelTail(t *testing.T) {
 	defer tail.close()
 	for _, pid := range []int{2, 3} {
 		write(kill(strconv.Itoa(pid)))
-		got := tail.read(root)
+		got := tail.read(root, time.Now())
 		if !got.Readable || len(got.Kills) != 1 || got.Kills[0].PID != pid {
 			t.Errorf("%+v, want the kill of %d", got, pid)
 		}
@@ -106,7 +106,7 @@ func TestKernelTail(t *testing.T) {
 	}
 	write(kill("4"))
 	tail.mark()
-	if got := tail.read(root); !got.Readable || len(got.Kills) != 0 {
+	if got := tail.read(root, time.Now()); !got.Readable || len(got.Kills) != 0 {
 		t.Errorf("%+v after a mark", got)
 	}
 }

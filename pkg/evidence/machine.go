@@ -39,7 +39,7 @@ func (m *Machine) Mark() {
 func (m *Machine) Log() KernelLog {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.log.read(os.DirFS("/"))
+	return m.log.read(os.DirFS("/"), time.Now())
 }
 
 // Core is [Core] of a process that ran in this process' folder.

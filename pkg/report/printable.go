@@ -21,3 +21,13 @@ func Printable(s string) string {
 		return r
 	}, s)
 }
+
+// OneLine makes a value fit for a line of its own: it is never more than that, and does nothing to the terminal that shows it.
+func OneLine(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r >= 0x7f && r < 0xa0 {
+			return '?'
+		}
+		return r
+	}, strings.ToValidUTF8(s, "?"))
+}

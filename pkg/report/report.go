@@ -146,11 +146,16 @@ func (t Time) MarshalJSON() ([]byte, error) {
 // JSON returns the report as one indented object. What is not UTF-8 is replaced, what is too long is cut, and lists are never null.
 func (r Report) JSON() ([]byte, error) {
 	r.bound()
+	return Indented(r)
+}
+
+// Indented returns v as JSON for programs that people read, too: with indents, and <, > and & as they are.
+func Indented(v any) ([]byte, error) {
 	var out bytes.Buffer
 	enc := json.NewEncoder(&out)
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
-	if err := enc.Encode(r); err != nil {
+	if err := enc.Encode(v); err != nil {
 		return nil, err
 	}
 	return out.Bytes(), nil

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/rs/zerolog"
@@ -139,7 +140,23 @@ func environment(cfg *config.Config, log zerolog.Logger) []string {
 			agent.OMPThreadsEnv, cfg.NprocPerNode)
 	}
 	env = append(withoutSecret(env), "TORCHELASTIC_SIGNALS_TO_HANDLE="+cfg.SignalNames)
-	return append(env, scheduled(cfg)...)
+	return append(append(env, scheduled(cfg)...), gpuCount(cfg)...)
+}
+
+// gpuCount tells workers how many GPUs each of them sees: all that the launcher does, or its own one with a virtual local rank. They are
+// told nothing where the user has said it, and where only nvidia-smi knows, which may take seconds.
+func gpuCount(cfg *config.Config) []string {
+	if _, set := os.LookupEnv(agent.GPUCountEnv); set {
+		return nil
+	}
+	count, known := topology.CountGPUs(topology.GPUOptions{})
+	switch {
+	case cfg.VirtualLocalRank && (count > 0 || !known):
+		count = 1
+	case !known:
+		return nil
+	}
+	return []string{agent.GPUCountEnv + "=" + strconv.Itoa(count)}
 }
 
 // withoutSecret returns an environment without the agents' secret, which no other program is to know.

@@ -127,6 +127,12 @@ var rules = map[string]rule{
 		theirs: []string{"github.com/rs/zerolog", "golang.org/x/sys"},
 		why:    "the store serves bytes to anybody",
 	},
+	"pkg/rpc": {
+		ours:   []string{"pkg/kvstore", "pkg/rdzv", "pkg/rpc/device", "pkg/rpc/membership", "pkg/rpc/transport"},
+		theirs: []string{"github.com/rs/zerolog"},
+		why:    "calls between workers need a store and each other, and know nothing of who has started them",
+	},
+	"pkg/rpc/device": {why: "devices and their maps are judged as values"},
 	"pkg/events": {
 		theirs: []string{"github.com/rs/zerolog"},
 		why:    "a leaf, that every package may emit to",

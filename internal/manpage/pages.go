@@ -102,6 +102,7 @@ func variables() []struct{ name, meaning string } {
 		{"VIRTUAL_ENV", "The virtual environment whose interpreter runs the script, unless PYTHON_EXEC is set or elasticrun is installed in one itself."},
 		{"CUDA_VISIBLE_DEVICES", "Which GPUs count for `--nproc-per-node`, and are given out by `--virtual-local-rank`."},
 		{"OMP_NUM_THREADS", "Is set to 1 for workers where it is not set and a node has several of them."},
+		{"ELASTICRUN_GPU_COUNT", "The number of GPUs that a worker sees. It is set for workers where it is not set, unless only nvidia-smi could tell."},
 		{"TORCHELASTIC_ERROR_FILE", "Where the launcher itself writes the root cause of a failure, as torchrun does."},
 		{"TMPDIR", "Where the temporary folders of jobs without `--log-dir` are."},
 	}

@@ -55,6 +55,20 @@ type GPUOptions struct {
 // not end it (a driver stuck in the kernel), GPUs returns its error all the same and leaves behind the
 // goroutine that waits for it.
 func GPUs(ctx context.Context, opts GPUOptions) ([]GPU, error) {
+	return findGPUs(opts, func(program string) ([]GPU, error) {
+		return askSMI(ctx, program, cmp.Or(opts.Timeout, 10*time.Second))
+	})
+}
+
+// CountGPUs returns how many GPUs would be found by GPUs, but runs nothing. It is false where only nvidia-smi knows, or may know,
+// that there are any.
+func CountGPUs(opts GPUOptions) (count int, known bool) {
+	gpus, err := findGPUs(opts, func(string) ([]GPU, error) { return nil, errors.New("nvidia-smi is not asked") })
+	return len(gpus), err == nil
+}
+
+// findGPUs asks nvidia-smi by ask, which gets its path.
+func findGPUs(opts GPUOptions, ask func(program string) ([]GPU, error)) ([]GPU, error) {
 	root, env := opts.Root, opts.Env
 	if root == nil {
 		root = os.DirFS("/")
@@ -71,7 +85,7 @@ func GPUs(ctx context.Context, opts GPUOptions) ([]GPU, error) {
 	if !known && (!chosen || opts.NeedPCI) {
 		program, err := lookPath(env, "nvidia-smi")
 		if err == nil {
-			if installed, err = askSMI(ctx, program, cmp.Or(opts.Timeout, 10*time.Second)); err != nil {
+			if installed, err = ask(program); err != nil {
 				return nil, err
 			}
 			known = true

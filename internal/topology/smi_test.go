@@ -87,6 +87,45 @@ esac`
 	}
 }
 
+// CountGPUs runs nothing, and says where it would have to.
+func TestCountGPUs(t *testing.T) {
+	noNodes := files(map[string]string{"proc/driver/nvidia/gpus/0000:17:00.0/information": gpuInformation("GPU-a", "0", "No")})
+	for _, tt := range []struct {
+		name    string
+		machine fstest.MapFS
+		visible *string
+		count   int
+		known   bool
+	}{
+		{name: "no list of the driver's"},
+		{name: "device nodes not made yet", machine: noNodes},
+		{name: "the driver's list", machine: fourGPUs(), count: 4, known: true},
+		{name: "chosen", machine: fourGPUs(), visible: new("3,1,4"), count: 2, known: true},
+		{name: "chosen, and believed", visible: new("1,0,GPU-a"), count: 2, known: true},
+		{name: "hidden", visible: new(""), known: true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			asked := filepath.Join(t.TempDir(), "asked")
+			env := map[string]string{"PATH": fakeSMI(t, "touch "+asked)}
+			if tt.visible != nil {
+				env["CUDA_VISIBLE_DEVICES"] = *tt.visible
+			}
+			if count, known := CountGPUs(GPUOptions{Root: tt.machine, Env: environment(env)}); count != tt.count || known != tt.known {
+				t.Errorf("%d, %v; want %d, %v", count, known, tt.count, tt.known)
+			}
+			if _, err := os.Stat(asked); err == nil {
+				t.Error("nvidia-smi was run")
+			}
+		})
+	}
+}
+
+func BenchmarkCountGPUs(b *testing.B) {
+	for b.Loop() {
+		CountGPUs(GPUOptions{})
+	}
+}
+
 func TestSMITimeout(t *testing.T) {
 	program := filepath.Join(fakeSMI(t, "exec sleep 600"), "nvidia-smi")
 	_, err := askSMI(t.Context(), program, 50*time.Millisecond)

@@ -12,6 +12,10 @@ import (
 // OMPThreadsEnv names the variable of the rule that [OMPDefault] applies.
 const OMPThreadsEnv = "OMP_NUM_THREADS"
 
+// GPUCountEnv names the variable that tells a worker how many GPUs it sees, so that it need not ask the driver for it. Who
+// starts the agent sets it.
+const GPUCountEnv = "ELASTICRUN_GPU_COUNT"
+
 // OMPDefault applies torchrun's rule: with more than one worker on a node and
 // OMP_NUM_THREADS unset, it is set to 1. applied says whether it was.
 func OMPDefault(env []string, localWorldSize int) (out []string, applied bool) {

@@ -3,6 +3,8 @@ package device
 import (
 	"cmp"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -51,8 +53,17 @@ func (d Device) String() string {
 	return d.Type + ":" + strconv.Itoa(d.Index)
 }
 
-// MarshalText implements [encoding.TextMarshaler], so that devices can be the keys of a JSON object.
-func (d Device) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
+// MarshalText implements [encoding.TextMarshaler], so that devices can be the keys of a JSON object. A device that Parse
+// would not give back, such as the zero value, is an error of who writes it, and not of all who read it.
+func (d Device) MarshalText() ([]byte, error) {
+	text := d.String()
+	if back, err := Parse(text); err != nil {
+		return nil, err
+	} else if back != d {
+		return nil, fmt.Errorf("device %q would be read as %v: write a type and an index, such as cuda:0", text, back)
+	}
+	return []byte(text), nil
+}
 
 // UnmarshalText implements [encoding.TextUnmarshaler].
 func (d *Device) UnmarshalText(text []byte) error {
@@ -68,3 +79,12 @@ func Compare(a, b Device) int {
 
 // Map says for devices of one worker, the source, which device of another, the target, takes what they hold.
 type Map map[Device]Device
+
+// String lists the pairs in the order of the sources: "{cpu->cpu, cuda:0->cuda:1}".
+func (m Map) String() string {
+	pairs := make([]string, 0, len(m))
+	for _, source := range slices.SortedFunc(maps.Keys(m), Compare) {
+		pairs = append(pairs, source.String()+"->"+m[source].String())
+	}
+	return "{" + strings.Join(pairs, ", ") + "}"
+}

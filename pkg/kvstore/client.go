@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"strconv"
 	"sync"
@@ -81,6 +82,7 @@ type Client struct {
 	mu    sync.Mutex
 	idle  []*link          // last used last
 	conns map[*link]func() // every connection made or in the making, and what ends it
+	local netip.AddrPort   // this end of the latest one that was made
 }
 
 var _ Store = (*Client)(nil)
@@ -101,6 +103,14 @@ func newClient(addr string, opts ClientOptions) *Client {
 
 // Addr returns the address that Dial was given.
 func (c *Client) Addr() string { return c.addr }
+
+// LocalAddr returns the address of this host from which the client made its latest connection: one by which those that
+// reach the same server may reach this host. It is the zero value before there was one, and without TCP.
+func (c *Client) LocalAddr() netip.AddrPort {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.local
+}
 
 // Close closes the connections. Calls under way, and later ones, return ErrClosed. What the client has stored
 // stays in the store. Its error is always nil.

@@ -168,3 +168,31 @@ func TestDialWaitsForWorkers(t *testing.T) {
 		}
 	}
 }
+
+// The local address is that of a connection which the server has answered, and outlives it.
+func TestClientLocalAddr(t *testing.T) {
+	s, addr := startServer(t, ServerOptions{})
+	unconnected := newClient(addr, ClientOptions{})
+	defer unconnected.Close()
+	if got := unconnected.LocalAddr(); got.IsValid() {
+		t.Errorf("before any connection: %v", got)
+	}
+	c := dialClient(t, addr, ClientOptions{})
+	c.mu.Lock()
+	want := c.idle[0].nc.LocalAddr().String()
+	c.mu.Unlock()
+	if got := c.LocalAddr(); got.String() != want || !got.Addr().IsLoopback() {
+		t.Errorf("LocalAddr = %v, want %s", got, want)
+	}
+	s.Close()
+	if err := c.Set(t.Context(), "k", nil); !errors.Is(err, ErrConnection) {
+		t.Errorf("Set = %v", err)
+	}
+	if got := c.LocalAddr().String(); got != want {
+		t.Errorf("LocalAddr after the server's end = %s, want %s", got, want)
+	}
+	piped := pipedClient(t, ClientOptions{})
+	if _, err := piped.Add(t.Context(), "n", 1); err != nil || piped.LocalAddr().IsValid() {
+		t.Errorf("without TCP: %v, %v", piped.LocalAddr(), err)
+	}
+}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"net/netip"
 	"time"
 )
 
@@ -121,7 +123,20 @@ func (c *Client) connect(ctx context.Context) (*link, error) {
 		c.drop(l)
 		return nil, err
 	}
+	c.remember(nc)
 	return l, nil
+}
+
+// remember keeps what LocalAddr returns.
+func (c *Client) remember(nc net.Conn) {
+	addr, ok := nc.LocalAddr().(*net.TCPAddr)
+	if !ok {
+		return
+	}
+	local := addr.AddrPort()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.local = netip.AddrPortFrom(local.Addr().Unmap(), local.Port())
 }
 
 // greet begins the conversation as the generation does. Where that is without an answer, it asks for one unless

@@ -14,6 +14,7 @@ var notLinked = map[string]string{
 	module + "internal/testenv":    "for tests",
 	module + "internal/release":    "made of the product, not part of it",
 	module + "internal/manpage":    "manual pages are made beforehand",
+	module + "pkg/rpc":             "for workers in Go; the launcher does not call them",
 }
 
 // TestDependencies asks go what the product is linked from.

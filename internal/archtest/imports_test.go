@@ -129,10 +129,19 @@ var rules = map[string]rule{
 	},
 	"pkg/rpc": {
 		ours:   []string{"pkg/kvstore", "pkg/rdzv", "pkg/rpc/device", "pkg/rpc/membership", "pkg/rpc/transport"},
-		theirs: []string{"github.com/rs/zerolog"},
-		why:    "calls between workers need a store and each other, and know nothing of who has started them",
+		theirs: []string{"github.com/fxamacker/cbor/v2", "github.com/rs/zerolog"},
+		why:    "what workers use brings members and network together, and knows gRPC by the transport alone",
 	},
-	"pkg/rpc/device": {why: "devices and their maps are judged as values"},
+	"pkg/rpc/membership": {
+		ours:   []string{"pkg/kvstore", "pkg/rpc/device"},
+		theirs: []string{"github.com/rs/zerolog"},
+		why:    "who is in a group is decided over the store, without knowing how members reach each other",
+	},
+	"pkg/rpc/transport": {
+		theirs: []string{"google.golang.org/grpc", "github.com/rs/zerolog"},
+		why:    "the transport carries bytes between addresses, and knows no groups",
+	},
+	"pkg/rpc/device": {why: "what workers tell of their devices is pure"},
 	"pkg/events": {
 		theirs: []string{"github.com/rs/zerolog"},
 		why:    "a leaf, that every package may emit to",
@@ -165,6 +174,7 @@ var onlyIn = map[string]struct{ pkg, why string }{
 	"github.com/prometheus":         {"internal/status", "metrics are one view of a status"},
 	"github.com/spf13/viper":        {"internal/config", "the rest of the program sees resolved values"},
 	"github.com/spf13/cobra":        {"cmd/elasticrun", "a command line is the command's business"},
+	"github.com/fxamacker/cbor/v2":  {"pkg/rpc", "how the values of a call are encoded is one file's matter"},
 	"github.com/shirou/gopsutil/v3": {"pkg/procs", "sampling has one place, so that another library is a change of one file"},
 }
 

@@ -1,0 +1,121 @@
+package membership
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strconv"
+
+	"github.com/elasticrun/elasticrun/pkg/kvstore"
+)
+
+// A member of a static group claims its name first, which the others do not read, and then its rank, by which they know it.
+// So a worker whose name or rank is taken withdraws without a trace, and the one that was meant may still come.
+const (
+	nameKey = "name/"   // and the name: the record of the worker that claims it, or nothing once it has withdrawn
+	rankKey = "member/" // and the rank: the member's record
+)
+
+// claim is a member's record, and what it says in the store.
+type claim struct {
+	store  kvstore.Store
+	self   Record
+	record []byte
+}
+
+// make claims name and rank. After an error nothing of the claim is left, unless the store cannot be reached any more.
+func (c *claim) make(ctx context.Context) error {
+	err := c.name(ctx)
+	if err == nil {
+		err = c.rank(ctx)
+	}
+	if err != nil {
+		c.withdraw(ctx)
+	}
+	return err
+}
+
+// name claims the name. One that is held by a worker whose rank is another one's is free: that worker was refused, and is
+// about to withdraw, or has died before it could.
+func (c *claim) name(ctx context.Context) error {
+	key := nameKey + c.self.Name
+	var expected []byte
+	for {
+		got, err := c.store.CompareSet(ctx, key, expected, c.record)
+		if err != nil {
+			return fmt.Errorf("worker %q: claim its name: %w", c.self.Name, err)
+		}
+		if bytes.Equal(got, c.record) {
+			return nil
+		}
+		if len(got) == 0 { // it has withdrawn
+			expected = nil
+			continue
+		}
+		holder, err := decodeRecord(key, got)
+		if err != nil {
+			return err
+		}
+		void, err := c.void(ctx, holder)
+		if err != nil {
+			return fmt.Errorf("worker %q: see who has its name: %w", c.self.Name, err)
+		}
+		if !void {
+			return &NameTakenError{Name: c.self.Name, ID: holder.ID, Host: holder.Host, Address: holder.Address}
+		}
+		expected = got
+	}
+}
+
+// void tells whether the rank that holder wants is another worker's.
+func (c *claim) void(ctx context.Context, holder Record) (bool, error) {
+	key := rankKey + strconv.Itoa(holder.ID)
+	if there, err := c.store.Check(ctx, key); !there || err != nil {
+		return false, err
+	}
+	data, err := c.store.Get(ctx, key)
+	if err != nil {
+		return false, err
+	}
+	member, err := decodeRecord(key, data)
+	return err == nil && member.Incarnation != holder.Incarnation, err
+}
+
+// rank claims the rank. Where it is not known whether the store has done it, it is looked up, since a claim that stands cannot
+// be withdrawn: others may have read it.
+func (c *claim) rank(ctx context.Context) error {
+	key := rankKey + strconv.Itoa(c.self.ID)
+	got, err := c.store.CompareSet(ctx, key, nil, c.record)
+	if err != nil {
+		if c.stands(ctx, key) {
+			return nil
+		}
+		return fmt.Errorf("worker %q: claim rank %d: %w", c.self.Name, c.self.ID, err)
+	}
+	if bytes.Equal(got, c.record) {
+		return nil
+	}
+	by, err := decodeRecord(key, got)
+	if err != nil {
+		return err
+	}
+	return &RankTakenError{Worker: c.self.Name, Rank: c.self.ID, By: by.Name, Host: by.Host, Address: by.Address}
+}
+
+// stands tells whether key holds this claim.
+func (c *claim) stands(ctx context.Context, key string) bool {
+	last, cancel := lastWords(ctx)
+	defer cancel()
+	if there, err := c.store.Check(last, key); !there || err != nil {
+		return false
+	}
+	got, err := c.store.Get(last, key)
+	return err == nil && bytes.Equal(got, c.record)
+}
+
+// withdraw gives the name back, if it is this claim's.
+func (c *claim) withdraw(ctx context.Context) {
+	last, cancel := lastWords(ctx)
+	defer cancel()
+	_, _ = c.store.CompareSet(last, nameKey+c.self.Name, c.record, nil) // nobody is left to be told of a failure
+}

@@ -1,0 +1,134 @@
+package membership
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/elasticrun/elasticrun/pkg/kvstore"
+)
+
+// tcpStores returns a client for each of n members of a store that is served on loopback.
+func tcpStores(tb testing.TB, n int) []*kvstore.Client {
+	tb.Helper()
+	server := kvstore.NewServer(kvstore.ServerOptions{})
+	l, err := new(net.ListenConfig).Listen(tb.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(l) }()
+	clients := make([]*kvstore.Client, n)
+	tb.Cleanup(func() {
+		for _, c := range clients {
+			if c != nil {
+				c.Close()
+			}
+		}
+		server.Close()
+		<-served
+	})
+	for i := range clients {
+		if clients[i], err = kvstore.Dial(tb.Context(), l.Addr().String(), kvstore.ClientOptions{}); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	return clients
+}
+
+// Groups over real connections, which meet, work and shut down.
+func TestOverTCPStore(t *testing.T) {
+	for _, n := range []int{2, 64, 256} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+			clients, records := tcpStores(t, n), members(n)
+			part := func(i int) kvstore.Store { return kvstore.NewPrefixStore("rpc/g", clients[i]) }
+			begun := time.Now()
+			ends := meetAll(ctx, part, records, nil)
+			met := time.Since(begun)
+			checkMet(t, ends, records)
+			begun = time.Now()
+			var wg sync.WaitGroup
+			for i, r := range records {
+				wg.Go(func() {
+					w := NewWork()
+					if err := w.BeginRoot(); err != nil {
+						t.Error(err)
+					}
+					wg.Go(func() { runtime.Gosched(); w.End() })
+					if err := w.Drain(ctx, part(i), r); err != nil {
+						t.Errorf("drain of rank %d: %v", i, err)
+					}
+				})
+			}
+			wg.Wait()
+			t.Logf("%d members: met in %v, drained in %v", n, met.Round(time.Millisecond), time.Since(begun).Round(time.Millisecond))
+		})
+	}
+}
+
+// A member whose connection to the store breaks, and which then says nothing any more, is named by the others when their time is over.
+func TestMissingOverTCPStore(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		claims bool // it dies when it has come
+		want   Step
+	}{
+		"before it comes":  {false, StepJoin},
+		"when it has come": {true, StepReady},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			const n = 4
+			clients, records := tcpStores(t, n), members(n)
+			ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+			defer cancel()
+			if !tc.claims {
+				records = records[:n-1]
+			}
+			ends := meetAll(ctx, func(i int) kvstore.Store { return clients[i] }, records, func(_ context.Context, met []Record) error {
+				return clients[n-1].Close()
+			})
+			for i, end := range ends {
+				var missing *MissingError
+				var failed *FailedError
+				switch {
+				case i == n-1 && end.err != nil:
+				case errors.As(end.err, &missing) && missing.Step == tc.want && slices.Equal(missing.Ranks, []int{n - 1}):
+				case errors.As(end.err, &failed) && strings.Contains(failed.Text, fmt.Sprintf("not %s: rank 3", tc.want)):
+				default:
+					t.Errorf("member %d: %v", i, end.err)
+				}
+			}
+		})
+	}
+}
+
+func BenchmarkMeet(b *testing.B) {
+	for _, n := range []int{64, 256} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			clients, records := tcpStores(b, n), members(n)
+			group := 0
+			for b.Loop() {
+				group++
+				ends := meetAll(b.Context(), func(i int) kvstore.Store {
+					return kvstore.NewPrefixStore(fmt.Sprint("rpc/", group), clients[i])
+				}, records, nil)
+				for i, end := range ends {
+					if end.err != nil {
+						b.Fatalf("member %d: %v", i, end.err)
+					}
+				}
+			}
+		})
+	}
+}

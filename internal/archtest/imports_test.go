@@ -129,7 +129,7 @@ var rules = map[string]rule{
 	},
 	"pkg/rpc": {
 		ours:   []string{"pkg/kvstore", "pkg/rdzv", "pkg/rpc/device", "pkg/rpc/membership", "pkg/rpc/transport"},
-		theirs: []string{"github.com/fxamacker/cbor/v2", "github.com/rs/zerolog"},
+		theirs: []string{"github.com/fxamacker/cbor/v2", "github.com/rs/zerolog", "golang.org/x/sync"},
 		why:    "what workers use brings members and network together, and knows gRPC by the transport alone",
 	},
 	"pkg/rpc/membership": {
@@ -138,7 +138,7 @@ var rules = map[string]rule{
 		why:    "who is in a group is decided over the store, without knowing how members reach each other",
 	},
 	"pkg/rpc/transport": {
-		theirs: []string{"google.golang.org/grpc", "github.com/rs/zerolog"},
+		theirs: []string{"github.com/rs/zerolog", "golang.org/x/sys", "google.golang.org/grpc"},
 		why:    "the transport carries bytes between addresses, and knows no groups",
 	},
 	"pkg/rpc/device": {why: "what workers tell of their devices is pure"},

@@ -1,0 +1,158 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"testing"
+	"time"
+)
+
+// busy is a server whose handler runs until it is let go; obeys tells whether it also ends with its context.
+func busy(t *testing.T, obeys bool) (s *Server, answered <-chan error, letGo func()) {
+	t.Helper()
+	running, release := make(chan struct{}), make(chan struct{})
+	s, addr := serve(t, ServerOptions{Handle: func(ctx context.Context, _ []byte) [][]byte {
+		close(running)
+		gone := ctx.Done()
+		if !obeys {
+			gone = nil
+		}
+		select {
+		case <-release:
+		case <-gone:
+		}
+		return nil
+	}})
+	p, done := newPool(t, ClientOptions{}), make(chan error, 1)
+	go func() {
+		_, err := p.Call(t.Context(), addr)
+		done <- err
+	}()
+	<-running
+	return s, done, func() { close(release) }
+}
+
+func TestShutdownWaitsForHandlers(t *testing.T) {
+	s, answered, letGo := busy(t, true)
+	down := make(chan error, 1)
+	go func() { down <- s.Shutdown(t.Context()) }()
+	select {
+	case err := <-down:
+		t.Fatalf("shutdown did not wait: %v", err)
+	case err := <-answered:
+		t.Fatalf("the call ended: %v", err)
+	case <-time.After(100 * time.Millisecond):
+	}
+	letGo()
+	if err := <-answered; err != nil {
+		t.Errorf("the call under way: %v", err)
+	}
+	if err := <-down; err != nil {
+		t.Errorf("shutdown: %v", err)
+	}
+}
+
+// TestOnceAtMost makes calls while their server ends and comes back, in order and not: none is carried out twice.
+func TestOnceAtMost(t *testing.T) {
+	const callers, lives = 8, 12
+	var mu sync.Mutex
+	carriedOut := map[string]int{}
+	handle := func(_ context.Context, request []byte) [][]byte {
+		mu.Lock()
+		defer mu.Unlock()
+		carriedOut[string(request)]++
+		return [][]byte{request}
+	}
+	ln := listen(t)
+	addr := ln.Addr().String()
+	p := newPool(t, ClientOptions{})
+	over := make(chan struct{})
+	answered := make(chan string, 1)
+	var wg sync.WaitGroup
+	for caller := range callers {
+		wg.Go(func() {
+			for call := 0; ; call++ {
+				request := fmt.Sprintf("%d/%d", caller, call)
+				_, err := p.Call(t.Context(), addr, []byte(request))
+				if err != nil && !errors.Is(err, ErrConnection) {
+					t.Errorf("%s: %v", request, err)
+				}
+				if err != nil {
+					request = ""
+				}
+				select {
+				case answered <- request:
+				case <-over:
+					return
+				}
+			}
+		})
+	}
+	var good []string
+	for life := range lives {
+		s := Serve(ln, ServerOptions{Handle: handle})
+		for want := len(good) + 50; len(good) < want; {
+			if request := <-answered; request != "" {
+				good = append(good, request)
+			}
+		}
+		if life%2 == 0 {
+			s.Close()
+		} else if err := s.Shutdown(within(t, 10*time.Second)); err != nil {
+			t.Error(err)
+		}
+		var err error
+		if ln, err = net.Listen("tcp", addr); err != nil {
+			t.Errorf("somebody else has the port now: %v", err)
+			break
+		}
+	}
+	close(over)
+	ln.Close()
+	wg.Wait()
+	for _, request := range good {
+		if carriedOut[request] == 0 {
+			t.Errorf("%s was answered, and not carried out", request)
+		}
+	}
+	for request, times := range carriedOut {
+		if times != 1 {
+			t.Errorf("%s was carried out %d times", request, times)
+		}
+	}
+}
+
+func TestShutdownEndsWithItsContext(t *testing.T) {
+	for _, tc := range []struct {
+		name  string
+		obeys bool
+	}{{"obedient handler", true}, {"deaf handler", false}} {
+		t.Run(tc.name, func(t *testing.T) {
+			s, answered, letGo := busy(t, tc.obeys)
+			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			defer cancel()
+			if err := s.Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) {
+				t.Errorf("shutdown: %v", err)
+			}
+			if err := <-answered; !errors.Is(err, ErrConnection) {
+				t.Errorf("the call under way: %v", err)
+			}
+			letGo()
+		})
+	}
+}
+
+func TestCloseWaitsForNobody(t *testing.T) {
+	s, answered, letGo := busy(t, false)
+	s.Close()
+	if err := <-answered; !errors.Is(err, ErrConnection) {
+		t.Errorf("the call under way: %v", err)
+	}
+	letGo()
+	if err := s.Shutdown(t.Context()); err != nil {
+		t.Errorf("shutdown after close: %v", err)
+	}
+}

@@ -1,0 +1,317 @@
+package transport
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// listen returns a listener on loopback that is closed with the test.
+func listen(t testing.TB) net.Listener {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ln.Close() })
+	return ln
+}
+
+// serve returns a server that is closed with the test, and its address.
+func serve(t testing.TB, opts ServerOptions) (*Server, string) {
+	t.Helper()
+	ln := listen(t)
+	s := Serve(ln, opts)
+	t.Cleanup(func() { s.Close() })
+	return s, ln.Addr().String()
+}
+
+func newPool(t testing.TB, opts ClientOptions) *Pool {
+	t.Helper()
+	p := NewPool(opts)
+	t.Cleanup(func() { p.Close() })
+	return p
+}
+
+// within is a context that gives a test up.
+func within(t testing.TB, d time.Duration) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func echo(_ context.Context, request []byte) [][]byte { return [][]byte{request} }
+
+// checkEcho tells whether a peer answers.
+func checkEcho(t *testing.T, p *Pool, addr string) {
+	t.Helper()
+	got, err := p.Call(within(t, 10*time.Second), addr, []byte("are you "), nil, []byte("there?"))
+	if err != nil || string(got) != "are you there?" {
+		t.Errorf("call of %s: %q, %v", addr, got, err)
+	}
+}
+
+func TestCallSizes(t *testing.T) {
+	_, addr := serve(t, ServerOptions{Handle: func(_ context.Context, request []byte) [][]byte {
+		half := len(request) / 2
+		return [][]byte{request[half:], request[:half]}
+	}})
+	p := newPool(t, ClientOptions{})
+	for _, size := range []int{0, 1, 64, 16<<10 - 5, 16 << 10, 1<<20 + 3, 20 << 20} {
+		request := make([]byte, size)
+		for i := range request {
+			request[i] = byte(i * 7)
+		}
+		got, err := p.Call(within(t, 20*time.Second), addr, request[:size/3], request[size/3:])
+		if err != nil {
+			t.Fatalf("%d bytes: %v", size, err)
+		}
+		if want := slices.Concat(request[size/2:], request[:size/2]); !bytes.Equal(got, want) {
+			t.Errorf("%d bytes came back wrong", size)
+		}
+	}
+}
+
+func TestCallTooLarge(t *testing.T) {
+	_, addr := serve(t, ServerOptions{MaxMessage: 100, Handle: func(_ context.Context, request []byte) [][]byte {
+		return [][]byte{request, request}
+	}})
+	for _, tc := range []struct {
+		name    string
+		limit   int
+		request int
+		want    *SizeError
+	}{
+		{name: "fits", limit: 100, request: 50},
+		{name: "request, own limit", limit: 40, request: 41, want: &SizeError{Size: 41, Limit: 40}},
+		{name: "request, the peer's limit", limit: 1000, request: 101, want: &SizeError{Peers: true, Size: 101, Limit: 100}},
+		{name: "answer, the peer's limit", limit: 1000, request: 51, want: &SizeError{Answer: true, Peers: true, Size: 102, Limit: 100}},
+		{name: "answer, own limit", limit: 60, request: 40, want: &SizeError{Answer: true, Size: 80, Limit: 60}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			p := newPool(t, ClientOptions{MaxMessage: tc.limit})
+			_, err := p.Call(within(t, 10*time.Second), addr, make([]byte, tc.request))
+			var got *SizeError
+			switch {
+			case tc.want == nil && err != nil:
+				t.Fatal(err)
+			case tc.want != nil && (!errors.As(err, &got) || *got != *tc.want || !errors.Is(err, ErrTooLarge)):
+				t.Fatalf("got %v, want %v", err, tc.want)
+			}
+			checkEchoTwice(t, p, addr)
+		})
+	}
+}
+
+// checkEchoTwice is checkEcho of a server that says everything twice.
+func checkEchoTwice(t *testing.T, p *Pool, addr string) {
+	t.Helper()
+	if got, err := p.Call(within(t, 10*time.Second), addr, []byte("a")); err != nil || string(got) != "aa" {
+		t.Errorf("after it: %q, %v", got, err)
+	}
+}
+
+func TestManyCallers(t *testing.T) {
+	const callers, calls = 64, 100
+	_, addr := serve(t, ServerOptions{Handle: echo})
+	p := newPool(t, ClientOptions{})
+	var wg sync.WaitGroup
+	for caller := range callers {
+		wg.Go(func() {
+			for call := range calls {
+				want := bytes.Repeat(fmt.Appendf(nil, "%d/%d ", caller, call), 1+call*caller)
+				got, err := p.Call(t.Context(), addr, want)
+				if err != nil || !bytes.Equal(got, want) {
+					t.Errorf("caller %d, call %d: %d bytes of %d, %v", caller, call, len(got), len(want), err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.conns) != 1 || len(p.peers) != 1 {
+		t.Errorf("the pool has %d connections to %d peers, want one", len(p.conns), len(p.peers))
+	}
+}
+
+// TestContext ends calls by their contexts, while the handler runs.
+func TestContext(t *testing.T) {
+	running := make(chan context.Context, 1)
+	_, addr := serve(t, ServerOptions{Handle: func(ctx context.Context, request []byte) [][]byte {
+		if string(request) == "wait" {
+			running <- ctx
+			<-ctx.Done()
+			<-time.After(50 * time.Millisecond) // or its answer might be in time by a hair
+		}
+		return [][]byte{request}
+	}})
+	p := newPool(t, ClientOptions{})
+	t.Run("cancelled", func(t *testing.T) {
+		cause := errors.New("changed my mind")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		handlers := make(chan context.Context, 1)
+		go func() {
+			handlers <- <-running
+			cancel(cause)
+		}()
+		_, err := p.Call(ctx, addr, []byte("wait"))
+		if !errors.Is(err, cause) || errors.Is(err, ErrTimeout) {
+			t.Errorf("got %v", err)
+		}
+		<-(<-handlers).Done() // the handler learns of it
+	})
+	t.Run("deadline", func(t *testing.T) {
+		_, err := p.Call(within(t, 100*time.Millisecond), addr, []byte("wait"))
+		if !errors.Is(err, ErrTimeout) || !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("got %v", err)
+		}
+		<-(<-running).Done()
+	})
+	checkEcho(t, p, addr)
+}
+
+// TestPeerComesBack calls a peer that is away, comes, goes and comes back, each time with the first call after it.
+func TestPeerComesBack(t *testing.T) {
+	ln := listen(t)
+	addr := ln.Addr().String()
+	ln.Close()
+	p := newPool(t, ClientOptions{})
+	refused := func() {
+		t.Helper()
+		for range 3 {
+			start := time.Now()
+			_, err := p.Call(within(t, 10*time.Second), addr, []byte("x"))
+			if !errors.Is(err, ErrConnection) || !errors.Is(err, syscall.ECONNREFUSED) {
+				t.Fatalf("got %v, want a refused connection", err)
+			}
+			if took := time.Since(start); took > time.Second {
+				t.Errorf("it took %v to be refused", took)
+			}
+		}
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if len(p.conns) != 0 {
+			t.Errorf("%d failed connections are kept", len(p.conns))
+		}
+	}
+	refused()
+	for range 3 {
+		ln, err := net.Listen("tcp", addr)
+		if err != nil {
+			t.Skipf("somebody else has the port now: %v", err)
+		}
+		s := Serve(ln, ServerOptions{Handle: echo})
+		checkEcho(t, p, addr)
+		s.Close()
+		// A call that is made before the end was noticed may fail otherwise, but not last.
+		_, _ = p.Call(within(t, 10*time.Second), addr, []byte("x"))
+		refused()
+	}
+}
+
+// TestGivenUpTogether lets many callers find out at once that a peer is away.
+func TestGivenUpTogether(t *testing.T) {
+	ln := listen(t)
+	addr := ln.Addr().String()
+	ln.Close()
+	_, good := serve(t, ServerOptions{Handle: echo})
+	p := newPool(t, ClientOptions{})
+	var wg sync.WaitGroup
+	for range 32 {
+		wg.Go(func() {
+			for range 5 {
+				if _, err := p.Call(t.Context(), addr, []byte("x")); !errors.Is(err, ErrConnection) {
+					t.Errorf("got %v", err)
+				}
+				if _, err := p.Call(t.Context(), good, []byte("x")); err != nil {
+					t.Errorf("the good peer: %v", err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.conns) != 1 {
+		t.Errorf("%d connections are kept, want the good one", len(p.conns))
+	}
+}
+
+// TestNobodyWaits leaves a peer that says nothing: nothing goes on trying to connect to it.
+func TestNobodyWaits(t *testing.T) {
+	ended := make(chan error, 1)
+	addr := fake(t, func(c net.Conn, _ <-chan struct{}) {
+		for err := error(nil); ; {
+			if _, err = c.Read(make([]byte, 1<<10)); err != nil {
+				ended <- err
+				return
+			}
+		}
+	})
+	p := newPool(t, ClientOptions{})
+	if _, err := p.Call(within(t, 100*time.Millisecond), addr); !errors.Is(err, ErrTimeout) {
+		t.Errorf("got %v", err)
+	}
+	<-ended
+	if len(p.conns) != 0 || len(p.peers) != 0 {
+		t.Error("the connection is kept")
+	}
+}
+
+func TestProbe(t *testing.T) {
+	_, addr := serve(t, ServerOptions{Handle: echo})
+	p := newPool(t, ClientOptions{})
+	if got, err := p.Probe(within(t, 10*time.Second), addr, []byte("x")); err != nil || string(got) != "x" {
+		t.Errorf("got %q, %v", got, err)
+	}
+	if len(p.conns) != 0 {
+		t.Error("the probe's connection is kept")
+	}
+}
+
+// TestEndedByThisSide ends calls under way by Drop and by Close.
+func TestEndedByThisSide(t *testing.T) {
+	for _, tc := range []struct {
+		name        string
+		end         func(*Pool, string)
+		want, later error
+	}{
+		{name: "drop", end: (*Pool).Drop, want: ErrConnection},
+		{name: "close", end: func(p *Pool, _ string) { p.Close() }, want: ErrClosed, later: ErrClosed},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			running := make(chan struct{}, 1)
+			_, addr := serve(t, ServerOptions{Handle: func(ctx context.Context, request []byte) [][]byte {
+				if string(request) == "wait" {
+					running <- struct{}{}
+					<-ctx.Done()
+				}
+				return nil
+			}})
+			p := newPool(t, ClientOptions{})
+			ended := make(chan error)
+			go func() {
+				_, err := p.Call(t.Context(), addr, []byte("wait"))
+				ended <- err
+			}()
+			<-running
+			tc.end(p, addr)
+			if err := <-ended; !errors.Is(err, tc.want) {
+				t.Errorf("the call under way: %v, want %v", err, tc.want)
+			}
+			if _, err := p.Call(within(t, 10*time.Second), addr); !errors.Is(err, tc.later) {
+				t.Errorf("a later call: %v, want %v", err, tc.later)
+			}
+		})
+	}
+}

@@ -1,0 +1,86 @@
+package transport
+
+import (
+	"fmt"
+	"math"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/mem"
+)
+
+// What both ends agree on. Whoever changes what messages mean counts the version up.
+const (
+	service     = "elasticrun.rpc.v1.Worker"
+	callMethod  = "Call"
+	watchMethod = "Watch"
+	callPath    = "/" + service + "/" + callMethod
+	watchPath   = "/" + service + "/" + watchMethod
+)
+
+// What a server says in a watch, each in a message of one byte. A client says only its hello, and then that it has no more to say, which is goodbye.
+const (
+	watchBegun   = 'b'
+	watchGoodbye = 'g'
+)
+
+// Limits, the same at both ends, in bytes. gRPC's own buffers and windows are kept: larger ones gained nothing.
+const (
+	defaultMaxMessage = 64 << 20
+	maxHeaders        = 16 << 10
+)
+
+// watchStream describes the watch to both ends.
+var watchStream = grpc.StreamDesc{StreamName: watchMethod, ServerStreams: true, ClientStreams: true}
+
+// parts is a message on its way out. Its parts are sent one after the other, as they are.
+type parts [][]byte
+
+func (p parts) size() int {
+	n := 0
+	for _, part := range p {
+		n += len(part)
+	}
+	return n
+}
+
+// rawCodec passes bytes through: parts out, and one slice of its own in.
+type rawCodec struct{}
+
+var _ encoding.CodecV2 = rawCodec{}
+
+// Marshal copies nothing: gRPC reads the parts while it writes them to the socket.
+func (rawCodec) Marshal(v any) (mem.BufferSlice, error) {
+	out, ok := v.(parts)
+	if !ok {
+		return nil, fmt.Errorf("encode %T: only bytes are carried", v)
+	}
+	buffers := make(mem.BufferSlice, 0, len(out))
+	for _, part := range out {
+		if len(part) > 0 {
+			buffers = append(buffers, mem.SliceBuffer(part))
+		}
+	}
+	return buffers, nil
+}
+
+// Unmarshal copies once, since gRPC takes its buffers back.
+func (rawCodec) Unmarshal(data mem.BufferSlice, v any) error {
+	in, ok := v.(*[]byte)
+	if !ok {
+		return fmt.Errorf("decode %T: only bytes are carried", v)
+	}
+	*in = data.Materialize()
+	return nil
+}
+
+// Name is a part of the content type.
+func (rawCodec) Name() string { return "elasticrun" }
+
+// messageLimit is the limit that an option means: 0 the default, and nothing above what gRPC can number.
+func messageLimit(option int) int {
+	if option <= 0 {
+		return defaultMaxMessage
+	}
+	return min(option, math.MaxInt32)
+}

@@ -95,7 +95,7 @@ func checkLoopback(members []Record) error {
 	return nil
 }
 
-// DeviceWorkers are members as [device.Validate] and [device.Reverse] want them.
+// DeviceWorkers returns members as [device.Validate] and [device.Reverse] want them.
 func DeviceWorkers(members []Record) []device.Worker {
 	workers := make([]device.Worker, len(members))
 	for i, m := range members {

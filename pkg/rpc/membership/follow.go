@@ -1,0 +1,90 @@
+package membership
+
+import (
+	"context"
+	"time"
+)
+
+// lookAgain is how long the follower waits for one entry before it looks whether the log has gone on without it, which only a process that
+// stood still for hundreds of changes can miss.
+const lookAgain = 30 * time.Second
+
+// follow keeps the view at the log's end until ctx ends or this is no member any more.
+func (d *Dynamic) follow(ctx context.Context) {
+	at := d.board.roster()
+	again := backoff{most: d.opts.Patience / 4}
+	lost := false
+	for ctx.Err() == nil {
+		next, err := d.wait(ctx, at)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil && !lost:
+			d.opts.Logger.Warn().Err(err).Msg("the group's membership stands still: its store cannot be reached")
+		case err == nil && lost:
+			d.opts.Logger.Info().Msg("the group's store is reached again")
+		}
+		lost = err != nil
+		if lost || next.Version <= at.Version {
+			again.pause(ctx)
+			continue
+		}
+		again.reset()
+		at = next
+		d.board.show(at)
+		if !at.has(d.self.Incarnation) {
+			d.removed()
+			return
+		}
+	}
+}
+
+// wait returns the roster after at. If that takes too long, or this member is known to lag, or the store fails, it is the newest
+// one, which may be at.
+func (d *Dynamic) wait(ctx context.Context, at roster) (roster, error) {
+	waiting, cancel := context.WithTimeout(ctx, lookAgain)
+	defer cancel()
+	d.board.follow(cancel)
+	next, err := d.log.next(waiting, at)
+	if err != nil && ctx.Err() == nil {
+		return d.log.read(ctx)
+	}
+	return next, err
+}
+
+// removed ends the membership, because the log says that it has ended.
+func (d *Dynamic) removed() {
+	d.mu.Lock()
+	leaving, stop := d.leaving, d.stop
+	d.mu.Unlock()
+	if leaving {
+		d.board.end(nil)
+	} else {
+		d.opts.Logger.Error().Str("worker", d.self.Name).Msg("the other members have evicted this one")
+		d.board.end(ErrEvicted)
+	}
+	stop()
+}
+
+// backoff is the pause between attempts: longer each time, and at most a second.
+type backoff struct {
+	most time.Duration // less than a second, where that is too long
+	next time.Duration
+}
+
+// first tells whether nothing has failed since the last reset.
+func (b *backoff) first() bool { return b.next == 0 }
+
+func (b *backoff) reset() { b.next = 0 }
+
+// pause waits, until ctx ends at most.
+func (b *backoff) pause(ctx context.Context) {
+	const least, most = 20 * time.Millisecond, time.Second
+	b.next = min(max(2*b.next, least), most, max(b.most, time.Millisecond))
+	timer := time.NewTimer(b.next)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}

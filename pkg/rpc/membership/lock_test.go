@@ -1,0 +1,225 @@
+package membership
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/elasticrun/elasticrun/pkg/kvstore"
+)
+
+const testSilence = 3 * time.Second
+
+func lockOf(store kvstore.Store, self uint64) lock {
+	return lock{store: store, self: self, silence: testSilence, bound: time.Second}
+}
+
+// after waits within a bubble.
+func after(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+}
+
+// TestLockExcludes: of many that work for random times, some for longer than the silence, one at a time is inside.
+func TestLockExcludes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := kvstore.NewHashStore()
+		var running sync.WaitGroup
+		inside, turns := 0, 0 // guarded by the lock: the race detector looks too
+		for self := range uint64(8) {
+			random := rand.New(rand.NewPCG(1, self))
+			running.Go(func() {
+				for range 20 {
+					after(t.Context(), time.Duration(random.Int64N(int64(time.Second))))
+					err := lockOf(store, self+1).with(t.Context(), func(ctx context.Context) error {
+						if inside++; inside != 1 {
+							t.Errorf("%d are inside", inside)
+						}
+						after(ctx, time.Duration(random.Int64N(int64(2*testSilence))))
+						inside--
+						turns++
+						return nil
+					})
+					if err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		running.Wait()
+		if turns != 160 {
+			t.Errorf("%d turns", turns)
+		}
+		if keys, _ := store.NumKeys(t.Context()); keys > releasedKept+1 {
+			t.Errorf("%d keys are left", keys)
+		}
+	})
+}
+
+// TestLockOfTheDead is taken after the silence, and not before.
+func TestLockOfTheDead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := kvstore.NewHashStore()
+		if _, err := lockOf(store, 1).acquire(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		died := time.Now()
+		if _, err := lockOf(store, 2).acquire(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(died); took < testSilence || took > 2*testSilence {
+			t.Errorf("taken after %v", took)
+		}
+	})
+}
+
+// TestLockOfTheLiving: who renews keeps it, and the release wakes up who waits, at once.
+func TestLockOfTheLiving(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := kvstore.NewHashStore()
+		var released, acquired time.Time
+		var running sync.WaitGroup
+		err := lockOf(store, 1).with(t.Context(), func(ctx context.Context) error {
+			running.Go(func() {
+				lockOf(store, 2).with(ctx, func(context.Context) error {
+					acquired = time.Now()
+					return nil
+				})
+			})
+			after(ctx, 10*testSilence+testSilence/7)
+			released = time.Now()
+			return nil
+		})
+		running.Wait()
+		if err != nil || !acquired.Equal(released) {
+			t.Errorf("acquired %v after the release, %v", acquired.Sub(released), err)
+		}
+	})
+}
+
+// TestLockWhileTheStoreStandsStill: a holder that could not renew for that reason keeps the lock.
+func TestLockWhileTheStoreStandsStill(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newFaultStore(kvstore.NewHashStore())
+		inside := false
+		var running sync.WaitGroup
+		lockOf(store, 1).with(t.Context(), func(ctx context.Context) error {
+			inside = true
+			running.Go(func() {
+				lockOf(store, 2).with(ctx, func(context.Context) error {
+					if inside {
+						t.Error("the lock was taken from one that lives")
+					}
+					return nil
+				})
+			})
+			after(ctx, testSilence/2)
+			store.set(func(int) fate { return hung })
+			after(ctx, 3*testSilence)
+			store.set(nil)
+			after(ctx, 3*testSilence)
+			inside = false
+			return nil
+		})
+		running.Wait()
+	})
+}
+
+// TestLockLost: one that stood still and has lost the lock does not give back another's.
+func TestLockLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		inner := kvstore.NewHashStore()
+		stopped := newFaultStore(inner)
+		err := lockOf(stopped, 1).with(t.Context(), func(ctx context.Context) error {
+			stopped.set(func(int) fate { return hung })
+			second, err := lockOf(inner, 2).acquire(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			stopped.set(nil)
+			after(ctx, testSilence)
+			t.Cleanup(func() {
+				if now, _ := inner.Get(context.WithoutCancel(ctx), lockKey); string(now) != second.String() {
+					t.Errorf("the lock is %q, want %q", now, second)
+				}
+			})
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestLockFaults: whichever operation of a holder's fails, carried out or not, the next gets the lock.
+func TestLockFaults(t *testing.T) {
+	for _, how := range []fate{failed, unanswered} {
+		for n := 1; n <= 8; n++ {
+			synctest.Test(t, func(t *testing.T) {
+				inner := kvstore.NewHashStore()
+				store := newFaultStore(inner)
+				store.set(func(count int) fate {
+					if count == n {
+						return how
+					}
+					return carriedOut
+				})
+				err := lockOf(store, 1).with(t.Context(), func(ctx context.Context) error {
+					after(ctx, testSilence)
+					return nil
+				})
+				if err != nil && (n != 1 || !errors.Is(err, kvstore.ErrConnection)) {
+					t.Error(err)
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), 2*testSilence)
+				defer cancel()
+				if err := lockOf(inner, 2).with(ctx, func(context.Context) error { return nil }); err != nil {
+					t.Errorf("operation %d: %v", n, err)
+				}
+			})
+		}
+	}
+}
+
+func TestLockOfAnotherProgram(t *testing.T) {
+	store := kvstore.NewHashStore()
+	store.Set(t.Context(), lockKey, []byte("mine"))
+	err := lockOf(store, 1).with(t.Context(), func(context.Context) error { return nil })
+	if err == nil || !strings.Contains(err.Error(), `holds "mine", which is no membership lock`) {
+		t.Error(err)
+	}
+}
+
+func TestStillness(t *testing.T) {
+	type read struct {
+		value           string
+		asked, answered int // seconds
+		want            int
+	}
+	for _, test := range []struct {
+		name  string
+		reads []read
+	}{
+		{"stands", []read{{"a", 1, 1, 0}, {"a", 2, 2, 1}, {"a", 4, 4, 3}}},
+		{"changes", []read{{"a", 1, 1, 0}, {"a", 2, 2, 1}, {"b", 3, 3, 0}, {"b", 4, 4, 1}}},
+		{"slow answer", []read{{"a", 1, 1, 0}, {"a", 2, 4, 0}, {"a", 5, 5, 1}}},
+		{"reader stood still", []read{{"a", 1, 1, 0}, {"a", 4, 4, 0}, {"a", 5, 5, 1}}},
+		{"counts from the answer to the question", []read{{"a", 0, 1, 0}, {"a", 3, 4, 2}}},
+	} {
+		s := stillness{slice: time.Second}
+		start := time.Now()
+		at := func(seconds int) time.Time { return start.Add(time.Duration(seconds) * time.Second) }
+		for i, r := range test.reads {
+			if got := s.see(r.value, at(r.asked), at(r.answered)); got != time.Duration(r.want)*time.Second {
+				t.Errorf("%s, read %d: %v, want %d s", test.name, i, got, r.want)
+			}
+		}
+	}
+}

@@ -1,0 +1,79 @@
+package membership
+
+import (
+	"context"
+	"crypto/rand"
+	"strconv"
+	"time"
+)
+
+// A member that cannot be reached is asked by the store. Who asks creates pokeKey of its incarnation, or finds that
+// another has; the member deletes that, which is the answer, and sets aliveKey, which only wakes up who waits. So any number may ask at once,
+// and no answer is lost by another's question.
+const (
+	pokeKey  = "poke/"
+	aliveKey = "alive/"
+)
+
+func pokeOf(incarnation uint64) string  { return pokeKey + strconv.FormatUint(incarnation, 16) }
+func aliveOf(incarnation uint64) string { return aliveKey + strconv.FormatUint(incarnation, 16) }
+
+// ask tells whether a member answers by the store. Only time in which the store answers here counts against it.
+func (d *Dynamic) ask(ctx context.Context, incarnation uint64) (bool, error) {
+	poke, alive := pokeOf(incarnation), aliveOf(incarnation)
+	if _, err := d.store.Delete(ctx, alive); err != nil {
+		return false, err
+	}
+	question, err := d.store.CompareSet(ctx, poke, nil, []byte(rand.Text()))
+	if err != nil {
+		return false, err
+	}
+	still := stillness{slice: d.opts.Patience / 4}
+	for {
+		asked := time.Now()
+		now, err := d.log.peek(ctx, poke)
+		if err != nil || string(now) != string(question) {
+			return err == nil, err
+		}
+		if still.see(string(now), asked, time.Now()) >= d.opts.Patience {
+			return false, nil
+		}
+		if err := awaitKey(ctx, d.store, alive, still.slice); err != nil {
+			return false, err
+		}
+		// What we were woken by may be the answer to an earlier question; then the next wait must not see it.
+		if _, err := d.store.Delete(ctx, alive); err != nil {
+			return false, err
+		}
+	}
+}
+
+// answer answers who asks for this member, until ctx ends.
+func (d *Dynamic) answer(ctx context.Context) {
+	poke, alive := pokeOf(d.self.Incarnation), aliveOf(d.self.Incarnation)
+	again := backoff{most: d.opts.Patience / 4}
+	for ctx.Err() == nil {
+		_, err := d.store.Get(ctx, poke)
+		if err == nil {
+			_, err = d.store.Delete(ctx, poke)
+		}
+		if err == nil {
+			err = d.store.Set(ctx, alive, []byte{'1'})
+		}
+		if err != nil {
+			again.pause(ctx)
+			continue
+		}
+		again.reset()
+	}
+}
+
+// forget deletes what questions to one that is no member any more have left.
+func (d *Dynamic) forget(ctx context.Context, incarnation uint64) {
+	for _, key := range []string{pokeOf(incarnation), aliveOf(incarnation)} {
+		if _, err := d.store.Delete(ctx, key); err != nil {
+			d.opts.Logger.Debug().Err(err).Msg("keys of a former member stay in the group's store")
+			return
+		}
+	}
+}

@@ -1,0 +1,144 @@
+package membership
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+)
+
+func candidate(name string, incarnation uint64) *Record {
+	return &Record{Name: name, Incarnation: incarnation}
+}
+
+func TestRosterApply(t *testing.T) {
+	joins := func(name string, incarnation uint64) []byte {
+		return encode(change{Kind: joined, Member: candidate(name, incarnation), By: incarnation})
+	}
+	goes := func(kind string, incarnation uint64) []byte {
+		return encode(change{Kind: kind, Incarnation: incarnation})
+	}
+	type entry struct {
+		name string
+		id   int
+	}
+	for _, test := range []struct {
+		name string
+		log  [][]byte
+		want []entry
+		next int
+	}{
+		{"nobody", nil, nil, 0},
+		{"in order", [][]byte{joins("a", 1), joins("b", 2)}, []entry{{"a", 0}, {"b", 1}}, 2},
+		{"leave", [][]byte{joins("a", 1), joins("b", 2), goes(left, 1)}, []entry{{"b", 1}}, 2},
+		{"evicted", [][]byte{joins("a", 1), joins("b", 2), goes(evicted, 2)}, []entry{{"a", 0}}, 2},
+		{"ids are not given again", [][]byte{joins("a", 1), goes(left, 1), joins("a", 2)}, []entry{{"a", 1}}, 2},
+		{"taken name", [][]byte{joins("a", 1), joins("a", 2)}, []entry{{"a", 0}}, 1},
+		{"twice", [][]byte{joins("a", 1), joins("b", 1)}, []entry{{"a", 0}}, 1},
+		{"stranger leaves", [][]byte{joins("a", 1), goes(left, 7)}, []entry{{"a", 0}}, 1},
+		{"garbage", [][]byte{joins("a", 1), []byte("{"), []byte(`{"kind":"dance"}`), []byte(`{"kind":"join"}`)}, []entry{{"a", 0}}, 1},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var r roster
+			for _, e := range test.log {
+				r = r.apply(e)
+			}
+			var got []entry
+			for _, m := range r.Members {
+				got = append(got, entry{m.Name, m.ID})
+			}
+			if diff := cmp.Diff(test.want, got, cmp.AllowUnexported(entry{})); diff != "" {
+				t.Error(diff)
+			}
+			if r.NextID != test.next || r.Version != int64(len(test.log)) {
+				t.Errorf("next id %d, version %d, want %d, %d", r.NextID, r.Version, test.next, len(test.log))
+			}
+		})
+	}
+}
+
+// TestRosterFold: whatever the entries are, ids rise and are given once, names and incarnations are unique, older rosters stay as they were, and a
+// reader that starts with a stored roster comes to the same end.
+func TestRosterFold(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var r roster
+		var log [][]byte
+		var all []roster
+		given := map[int]uint64{}
+		for range rapid.IntRange(0, 60).Draw(t, "entries") {
+			incarnation := rapid.Uint64Range(1, 12).Draw(t, "incarnation")
+			c := change{Kind: rapid.SampledFrom([]string{joined, joined, left, evicted, "?"}).Draw(t, "kind"), Incarnation: incarnation}
+			if c.Kind == joined {
+				c.Member = candidate(rapid.SampledFrom([]string{"a", "b", "c", "d", "e"}).Draw(t, "name"), incarnation)
+			}
+			was, before := encode(r), r
+			r = r.apply(encode(c))
+			if string(encode(before)) != string(was) {
+				t.Fatal("apply has changed the roster before")
+			}
+			log, all = append(log, encode(c)), append(all, r)
+			checkRoster(t, r, before, given)
+		}
+		for i, start := range all {
+			for _, e := range log[i+1:] {
+				start = start.apply(e)
+			}
+			if diff := cmp.Diff(r, start); diff != "" {
+				t.Fatalf("from entry %d: %s", i+1, diff)
+			}
+		}
+	})
+}
+
+func checkRoster(t *rapid.T, r, before roster, given map[int]uint64) {
+	t.Helper()
+	names, incarnations := map[string]bool{}, map[uint64]bool{}
+	for i, m := range r.Members {
+		if i > 0 && m.ID <= r.Members[i-1].ID || m.ID >= r.NextID {
+			t.Fatalf("ids do not rise: %v", r)
+		}
+		if names[m.Name] || incarnations[m.Incarnation] {
+			t.Fatalf("not unique: %v", r)
+		}
+		names[m.Name], incarnations[m.Incarnation] = true, true
+		if !before.has(m.Incarnation) {
+			if _, twice := given[m.ID]; twice {
+				t.Fatalf("id %d was given twice", m.ID)
+			}
+			given[m.ID] = m.Incarnation
+		}
+	}
+}
+
+func TestNeighbours(t *testing.T) {
+	ring := []Record{{Name: "a", Incarnation: 1}, {Name: "b", Incarnation: 2}, {Name: "c", Incarnation: 3}}
+	for _, test := range []struct {
+		name       string
+		members    []Record
+		self       uint64
+		prev, next string
+	}{
+		{"middle", ring, 2, "a", "c"},
+		{"first", ring, 1, "c", "b"},
+		{"last", ring, 3, "b", "a"},
+		{"two", ring[:2], 1, "b", "b"},
+		{"alone", ring[:1], 1, "", ""},
+		{"stranger", ring, 9, "", ""},
+		{"nobody", nil, 1, "", ""},
+	} {
+		prev, hasPrev := Predecessor(test.members, test.self)
+		next, hasNext := Successor(test.members, test.self)
+		if prev.Name != test.prev || next.Name != test.next || hasPrev != (test.prev != "") || hasNext != (test.next != "") {
+			t.Errorf("%s: %q %v, %q %v", test.name, prev.Name, hasPrev, next.Name, hasNext)
+		}
+	}
+}
+
+// TestRosterBranches: two rosters made of one do not write into each other.
+func TestRosterBranches(t *testing.T) {
+	r := roster{}.with(candidate("a", 1)).with(candidate("b", 2)).with(candidate("c", 3))
+	one, other := r.with(candidate("d", 4)), r.with(candidate("e", 5))
+	if one.Members[3].Name != "d" || other.Members[3].Name != "e" {
+		t.Errorf("%v, %v", one.Members, other.Members)
+	}
+}

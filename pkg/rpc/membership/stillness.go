@@ -1,0 +1,26 @@
+package membership
+
+import "time"
+
+// stillness tells for how long a value in the store has stood, as somebody sees who reads it again and again. Only time in which the store
+// answers counts, and the reader runs: a read that took longer than slice, or comes later than two slices after the one
+// before, begins anew. So where the store or the reader stands still, nobody is blamed for it.
+type stillness struct {
+	slice time.Duration
+
+	value string
+	since time.Time // when value was first seen
+	last  time.Time // when the last read was answered; zero before the first
+}
+
+// see takes a read of value into account, and returns for how long value has stood.
+func (s *stillness) see(value string, asked, answered time.Time) time.Duration {
+	known := !s.last.IsZero() && value == s.value
+	prompt := answered.Sub(asked) <= s.slice && asked.Sub(s.last) <= 2*s.slice
+	s.last = answered
+	if !known || !prompt {
+		s.value, s.since = value, answered
+		return 0
+	}
+	return asked.Sub(s.since)
+}

@@ -1,0 +1,222 @@
+package rpc
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/rs/zerolog"
+
+	"github.com/elasticrun/elasticrun/pkg/kvstore"
+	"github.com/elasticrun/elasticrun/pkg/rpc/device"
+	"github.com/elasticrun/elasticrun/pkg/rpc/membership"
+	"github.com/elasticrun/elasticrun/pkg/rpc/transport"
+)
+
+// grpcAgent is a worker's part in a group of the backend [GRPC]: membership says who is in it, transport reaches them, and this
+// brings the two together.
+type grpcAgent struct {
+	handle Handler
+	store  kvstore.Store // the group's part
+	limit  int           // of a payload
+	log    zerolog.Logger
+
+	server *transport.Server
+	client *transport.Pool
+	work   *membership.Work
+
+	dynamic *membership.Dynamic // nil in a static group
+	static  membership.Record   // this worker, in a static group
+	ring    ring                // of a dynamic group
+	known   atomic.Pointer[roll]
+
+	ending sync.Mutex // one Shutdown at a time
+	ended  bool
+	done   chan struct{} // closed with ended
+}
+
+var _ Agent = (*grpcAgent)(nil)
+
+func newGRPCAgent(args InitArgs, options *GRPCOptions, self membership.Record) *grpcAgent {
+	a := &grpcAgent{
+		handle: args.Handle, store: options.groupStore(args.Store), limit: options.MaxPayload, log: args.Logger,
+		work: membership.NewWork(), static: self, done: make(chan struct{}),
+	}
+	if a.limit == 0 {
+		a.limit = DefaultMaxPayload
+	}
+	if args.WorldSize == 0 {
+		a.dynamic = membership.NewDynamic(a.store, self, peers{a}, membership.Options{Silence: options.LockSilence, Logger: args.Logger})
+	}
+	return a
+}
+
+// enter makes this worker a member.
+func (a *grpcAgent) enter(ctx context.Context) error {
+	if a.dynamic == nil {
+		members, err := membership.Meet(ctx, a.store, a.static, a.warm)
+		if err == nil {
+			a.known.Store(newRoll(a.static.Name, 0, members, nil))
+		}
+		return err
+	}
+	if err := a.dynamic.Join(ctx); err != nil {
+		return err
+	}
+	a.ring.start(ctx, a)
+	return nil
+}
+
+// record is what this worker has told of itself.
+func (a *grpcAgent) record() membership.Record {
+	if a.dynamic != nil {
+		return a.dynamic.Self()
+	}
+	return a.static
+}
+
+// roll is the newest one.
+func (a *grpcAgent) roll() *roll {
+	known := a.known.Load()
+	if known != nil && !known.outdated() {
+		return known
+	}
+	view := a.dynamic.View()
+	known = newRoll(a.static.Name, view.Version, view.Members, view.Changed)
+	a.known.Store(known)
+	return known
+}
+
+// Self implements Agent.
+func (a *grpcAgent) Self() WorkerInfo { return infoOf(a.record()) }
+
+// View implements Agent.
+func (a *grpcAgent) View() View { return a.roll().view }
+
+// Devices implements Agent.
+func (a *grpcAgent) Devices() (own []device.Device, maps, reverse map[string]device.Map) {
+	r := a.roll()
+	return r.devices, a.static.DeviceMaps, r.reverse
+}
+
+// Done implements Agent.
+func (a *grpcAgent) Done() <-chan struct{} {
+	if a.dynamic != nil {
+		return a.dynamic.Done()
+	}
+	return a.done
+}
+
+// Invoke implements Agent.
+func (a *grpcAgent) Invoke(ctx context.Context, to, function string, payload []byte) ([]byte, error) {
+	if a.dynamic != nil && a.dynamic.Err() != nil {
+		return nil, ErrEvicted
+	}
+	r := a.roll()
+	member, ok := r.members[to]
+	switch {
+	case !ok:
+		return nil, r.unknown()
+	case len(payload) > a.limit:
+		return nil, &TooLargeError{What: theRequest, Size: int64(len(payload)), Limit: int64(a.limit)}
+	}
+	if err := a.begin(ctx); err != nil {
+		return nil, err
+	}
+	defer a.work.End()
+	if to == a.static.Name {
+		return a.invokeSelf(ctx, function, payload)
+	}
+	message, err := a.client.Call(ctx, member.Address, a.request(member, function, payload).encode()...)
+	if err != nil {
+		return nil, transported(err)
+	}
+	return decodeAnswer(message)
+}
+
+// begin announces a call. What a function calls belongs to the call that it serves, and may go out as long as that lasts.
+func (a *grpcAgent) begin(ctx context.Context) error {
+	err := error(nil)
+	if _, nested := Incoming(ctx); nested {
+		err = a.work.Begin(ctx)
+	} else {
+		err = a.work.BeginRoot()
+	}
+	if errors.Is(err, membership.ErrShutdown) {
+		return ErrShutdown
+	}
+	return err
+}
+
+// invokeSelf runs a function of this worker, as if another one had called it.
+func (a *grpcAgent) invokeSelf(ctx context.Context, function string, payload []byte) ([]byte, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	if err := a.work.Begin(ctx); err != nil {
+		return nil, ErrShutdown
+	}
+	type outcome struct {
+		answer []byte
+		err    error
+	}
+	ran := make(chan outcome, 1)
+	go func() { // outlives the call where the function ignores the end of its context
+		defer a.work.End()
+		answer, err := a.run(ctx, a.Self(), function, bytes.Clone(payload))
+		ran <- outcome{bytes.Clone(answer), err}
+	}()
+	select {
+	case o := <-ran:
+		return o.answer, o.err
+	case <-ctx.Done():
+		return nil, endOf(ctx)
+	case <-a.done:
+		cancel(ErrShutdown)
+		return nil, ErrShutdown
+	}
+}
+
+// Shutdown implements Agent. After a graceful one that has failed, one that is not graceful ends the rest.
+func (a *grpcAgent) Shutdown(ctx context.Context, graceful bool) error {
+	a.ending.Lock()
+	defer a.ending.Unlock()
+	if a.ended {
+		return nil
+	}
+	if graceful {
+		if err := a.drain(ctx); err != nil {
+			return err
+		}
+		if err := a.server.Shutdown(ctx); err != nil {
+			return fmt.Errorf("functions are still running: %w", err)
+		}
+	}
+	a.ended = true
+	close(a.done)
+	a.work.Close()
+	// The sockets first: that is how the others see that this worker is gone. A goodbye is for those who leave.
+	err := errors.Join(a.server.Close(), a.client.Close())
+	a.ring.end()
+	if a.dynamic != nil {
+		err = errors.Join(err, a.dynamic.Close())
+	}
+	return err
+}
+
+// drain waits until this worker is not needed any more.
+func (a *grpcAgent) drain(ctx context.Context) error {
+	if a.dynamic == nil {
+		return a.work.Drain(ctx, a.store, a.static)
+	}
+	if a.dynamic.Err() != nil {
+		return ErrEvicted
+	}
+	if err := a.dynamic.Leave(ctx); err != nil {
+		return err
+	}
+	a.ring.end()
+	return a.work.Wait(ctx)
+}

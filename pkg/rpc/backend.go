@@ -1,0 +1,110 @@
+package rpc
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/elasticrun/elasticrun/pkg/kvstore"
+	"github.com/elasticrun/elasticrun/pkg/rpc/membership"
+	"github.com/elasticrun/elasticrun/pkg/rpc/transport"
+)
+
+// GRPC is the name of the backend that the package has, the counterpart of torch's TENSORPIPE.
+const GRPC = "GRPC"
+
+// signOfLife is how long a worker may take for one, when it is asked because it has said nothing for [GRPCOptions.KeepAlive]. One that stands still
+// for a moment, as under load, is not to lose its calls.
+const signOfLife = 5 * time.Second
+
+// NewRegistry returns a registry that holds the package's own backend, [GRPC].
+func NewRegistry() (*Registry, error) {
+	r := &Registry{}
+	return r, r.Register(GRPC, Backend{
+		NewOptions: func(c Common) (BackendOptions, error) { return &GRPCOptions{Common: c}, nil },
+		Init:       initGRPC,
+	})
+}
+
+// initGRPC is the backend's Init: what it returns is a [*grpcAgent]. It listens before anybody is told of the address, and on
+// failure nothing of it is left.
+func initGRPC(ctx context.Context, args InitArgs) (Agent, error) {
+	options, err := OptionsAs[*GRPCOptions](GRPC, args.Options)
+	if err != nil {
+		return nil, err
+	}
+	if err := options.Validate(); err != nil {
+		return nil, err
+	}
+	server, client, err := options.security()
+	if err != nil {
+		return nil, err
+	}
+	ln, address, err := listen(ctx, options.Address, args.Store)
+	if err != nil {
+		return nil, err
+	}
+	self, err := options.record(args, address)
+	if err != nil {
+		return nil, errors.Join(err, ln.Close())
+	}
+	a := newGRPCAgent(args, options, self)
+	a.client = transport.NewPool(transport.ClientOptions{
+		TLS: client, MaxMessage: a.limit + envelopeLimit, Quiet: options.KeepAlive, Timeout: signOfLife, Logger: args.Logger,
+	})
+	a.server = transport.Serve(ln, transport.ServerOptions{
+		TLS: server, MaxMessage: a.limit + envelopeLimit, Quiet: options.KeepAlive, Timeout: signOfLife, Logger: args.Logger,
+		Handle: a.answer, Watched: a.watched,
+	})
+	if err := a.enter(ctx); err != nil {
+		return nil, errors.Join(err, a.Shutdown(context.WithoutCancel(ctx), false))
+	}
+	if server == nil && a.Self().ID == 0 { // once a group
+		args.Logger.Warn().Str("address", self.Address).
+			Msgf("calls between workers are not encrypted: %s, %s and %s name the files of mutual TLS", envCert, envKey, envCA)
+	}
+	return a, nil
+}
+
+// security returns both sides of TLS, or nothing.
+func (o *GRPCOptions) security() (server, client *tls.Config, err error) {
+	if o.TLSFiles == (TLSFiles{}) {
+		return o.ServerTLS, o.ClientTLS, nil
+	}
+	return transport.LoadTLS(o.TLSFiles.Cert, o.TLSFiles.Key, o.TLSFiles.CA, o.TLSFiles.ServerName)
+}
+
+// groupStore is the part of a store that belongs to the group.
+func (o *GRPCOptions) groupStore(store kvstore.Store) kvstore.Store {
+	group := o.Group
+	if group == "" {
+		group = DefaultGroup
+	}
+	return kvstore.NewPrefixStore("rpc/"+group, store)
+}
+
+// record is what this worker tells the others of itself.
+func (o *GRPCOptions) record(args InitArgs, address string) (membership.Record, error) {
+	host, err := os.Hostname()
+	if err != nil {
+		return membership.Record{}, fmt.Errorf("the name of this host: %w", err)
+	}
+	return membership.Record{
+		Version: membership.Version, Name: args.Name, ID: args.Rank, WorldSize: args.WorldSize,
+		Incarnation: newIncarnation(), Host: host, Address: address,
+		Secure:      o.TLSFiles != (TLSFiles{}) || o.ServerTLS != nil,
+		DeviceCount: max(0, o.DeviceCount), DeviceMaps: o.DeviceMaps, Devices: o.Devices,
+	}, nil
+}
+
+// newIncarnation returns a number that no other process has, and that is not 0.
+func newIncarnation() uint64 {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return max(1, binary.BigEndian.Uint64(b[:]))
+}

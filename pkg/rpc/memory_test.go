@@ -1,0 +1,240 @@
+package rpc
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/elasticrun/elasticrun/pkg/kvstore"
+	"github.com/elasticrun/elasticrun/pkg/rpc/device"
+)
+
+// memory is a backend without a network: its members hand each other the envelopes of calls.
+type memory struct {
+	limit int // of a payload, in bytes
+
+	mu      sync.Mutex
+	members map[string]*member
+	full    chan struct{} // closed when all are in
+	initErr error         // of each Init
+}
+
+type memoryOptions struct{ Common }
+
+func (o memoryOptions) Base() Common { return o.Common }
+
+func newMemory() *memory {
+	return &memory{limit: 1 << 20, members: map[string]*member{}, full: make(chan struct{})}
+}
+
+func (m *memory) registry(t testing.TB) *Registry {
+	t.Helper()
+	r := &Registry{}
+	if err := r.Register("MEMORY", Backend{
+		NewOptions: func(c Common) (BackendOptions, error) { return memoryOptions{c}, nil },
+		Init:       m.init,
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// init waits for all members, as a static group does.
+func (m *memory) init(ctx context.Context, args InitArgs) (Agent, error) {
+	if m.initErr != nil {
+		return nil, m.initErr
+	}
+	a := &member{
+		net: m, self: WorkerInfo{Name: args.Name, ID: args.Rank}, handle: args.Handle, incarnation: uint64(args.Rank) + 1000,
+		done: make(chan struct{}),
+	}
+	m.mu.Lock()
+	m.members[args.Name] = a
+	if len(m.members) == args.WorldSize {
+		close(m.full)
+	}
+	m.mu.Unlock()
+	select {
+	case <-m.full:
+		return a, nil
+	case <-ctx.Done():
+		return nil, endOf(ctx)
+	}
+}
+
+// stripped is a context without its values.
+type stripped struct{ context.Context } //nolint:containedctx // it is one
+
+func (stripped) Value(any) any { return nil }
+
+// member is an Agent.
+type member struct {
+	net         *memory
+	self        WorkerInfo
+	handle      Handler
+	incarnation uint64
+	done        chan struct{}
+
+	mu    sync.Mutex
+	ended bool
+	work  sync.WaitGroup // calls made and handlers running
+}
+
+func (a *member) Self() WorkerInfo      { return a.self }
+func (a *member) Done() <-chan struct{} { return a.done }
+
+func (a *member) View() View {
+	a.net.mu.Lock()
+	defer a.net.mu.Unlock()
+	v := View{Version: int64(len(a.net.members))}
+	for _, other := range a.net.members {
+		v.Workers = append(v.Workers, other.self)
+	}
+	slices.SortFunc(v.Workers, func(a, b WorkerInfo) int { return a.ID - b.ID })
+	return v
+}
+
+func (a *member) Devices() (own []device.Device, maps, reverse map[string]device.Map) {
+	return []device.Device{device.CUDA(0)},
+		map[string]device.Map{"worker1": {device.CUDA(0): device.CUDA(1)}},
+		map[string]device.Map{"worker2": {device.CUDA(0): device.CUDA(3)}}
+}
+
+// begin counts a piece of work, unless the member has ended.
+func (a *member) begin() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.ended {
+		a.work.Add(1)
+	}
+	return !a.ended
+}
+
+func (a *member) Invoke(ctx context.Context, to, function string, payload []byte) ([]byte, error) {
+	if !a.begin() {
+		return nil, ErrShutdown
+	}
+	defer a.work.Done()
+	a.net.mu.Lock()
+	peer := a.net.members[to]
+	a.net.mu.Unlock()
+	if peer == nil {
+		return nil, fmt.Errorf("%w: %q", ErrUnknownWorker, to)
+	}
+	if len(payload) > a.net.limit {
+		return nil, &TooLargeError{What: theRequest, Size: int64(len(payload)), Limit: int64(a.net.limit)}
+	}
+	message := bytes.Join(request{target: peer.incarnation, from: a.self, function: function, payload: payload}.encode(), nil)
+	answers := make(chan []byte, 1)
+	remote := stripped{ctx} // of the caller's context nothing travels but its deadline and its end
+	if !peer.begin() {
+		return nil, fmt.Errorf("%w: refused", ErrConnection)
+	}
+	go func() { //nolint:contextcheck // see above
+		defer peer.work.Done()
+		answers <- peer.serve(remote, message)
+	}()
+	select {
+	case answer := <-answers:
+		return decodeAnswer(answer)
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-a.done:
+		return nil, ErrShutdown
+	}
+}
+
+func (a *member) serve(ctx context.Context, message []byte) []byte {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		select {
+		case <-a.done:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	r, err := decodeRequest(message)
+	var answer []byte
+	switch {
+	case err != nil:
+	case r.target != a.incarnation:
+		err = ErrStranger
+	default:
+		answer, err = a.handle(ctx, r.from, r.function, r.payload)
+	}
+	if len(answer) > a.net.limit {
+		err = &TooLargeError{What: theAnswer, Size: int64(len(answer)), Limit: int64(a.net.limit)}
+	}
+	return bytes.Join(encodeAnswer(answer, err), nil)
+}
+
+func (a *member) Shutdown(ctx context.Context, graceful bool) error {
+	idle := make(chan struct{})
+	if graceful {
+		go func() {
+			defer close(idle)
+			a.work.Wait()
+		}()
+		select {
+		case <-idle:
+		case <-ctx.Done():
+			return fmt.Errorf("calls are under way: %w", endOf(ctx))
+		}
+	}
+	a.mu.Lock()
+	if !a.ended {
+		a.ended = true
+		close(a.done)
+	}
+	a.mu.Unlock()
+	a.work.Wait()
+	return nil
+}
+
+// newGroups makes a group of as many workers as there are tables: worker0, worker1 and so on. They end with the test.
+func newGroups(t testing.TB, m *memory, tables ...*Functions) []*Group {
+	t.Helper()
+	registry := m.registry(t)
+	groups := make([]*Group, len(tables))
+	var wg sync.WaitGroup
+	for rank, table := range tables {
+		wg.Go(func() {
+			g, err := Init(t.Context(), Config{
+				Name: fmt.Sprint("worker", rank), Store: kvstore.NewHashStore(), Rank: rank, WorldSize: len(tables),
+				Registry: registry, Backend: "MEMORY", Functions: []*Functions{table},
+			})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			groups[rank] = g
+		})
+	}
+	wg.Wait()
+	if t.Failed() {
+		t.FailNow()
+	}
+	t.Cleanup(func() {
+		for _, g := range groups {
+			if err := g.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	return groups
+}
+
+// handle registers a function, which must work.
+func handle[Req, Resp any](t testing.TB, fns *Functions, f Func[Req, Resp], do func(context.Context, Req) (Resp, error)) {
+	t.Helper()
+	if err := f.Handle(fns, do); err != nil {
+		t.Fatal(err)
+	}
+}
+
+var errTest = errors.New("the test's own")

@@ -1,0 +1,111 @@
+package rpc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"syscall"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/elasticrun/elasticrun/pkg/rpc/membership"
+	"github.com/elasticrun/elasticrun/pkg/rpc/transport"
+)
+
+// envelopeLimit is more than an envelope has around its payload.
+const envelopeLimit = 64 << 10
+
+// warmAtOnce is how many members rank 0 calls at once when a static group begins.
+const warmAtOnce = 64
+
+// request addresses a call to a member, and to no other process at its address.
+func (a *grpcAgent) request(to membership.Record, function string, payload []byte) request {
+	return request{target: to.Incarnation, from: a.Self(), function: function, payload: payload}
+}
+
+// warm calls the members of a static group before it begins, in the way of torch's first exchange (seed 004): all call rank 0, and rank 0 calls
+// all. So each has been reached, and has reached another, with connections that are as many as members and not their square; others are
+// made when they are first needed.
+func (a *grpcAgent) warm(ctx context.Context, members []membership.Record) error {
+	if a.static.ID != 0 {
+		return a.greet(ctx, members[0])
+	}
+	calls, ctx := errgroup.WithContext(ctx)
+	calls.SetLimit(warmAtOnce)
+	for _, m := range members[1:] {
+		calls.Go(func() error { return a.greet(ctx, m) })
+	}
+	return calls.Wait()
+}
+
+func (a *grpcAgent) greet(ctx context.Context, to membership.Record) error {
+	if err := (peers{a}).Sync(ctx, to, 0); err != nil {
+		return fmt.Errorf("worker %q does not answer at %s: %w", to.Name, to.Address, err)
+	}
+	return nil
+}
+
+// peers implements [membership.Peers].
+type peers struct{ *grpcAgent }
+
+// Sync implements membership.Peers.
+func (p peers) Sync(ctx context.Context, to membership.Record, version int64) error {
+	message := p.request(to, "", reachRequest(version)).encode()
+	answer, err := p.client.Call(ctx, to.Address, message...)
+	if errors.Is(err, transport.ErrConnection) && ctx.Err() == nil {
+		// It may be the old connection that has broken. A new one finds out whether anybody is there.
+		answer, err = p.client.Probe(ctx, to.Address, message...)
+	}
+	return verdictOf(answer, err)
+}
+
+// Probe implements membership.Peers.
+func (p peers) Probe(ctx context.Context, to membership.Record) error {
+	return verdictOf(p.client.Probe(ctx, to.Address, p.request(to, "", reachRequest(0)).encode()...))
+}
+
+// verdictOf says what an answer to a call of the members' own means. A refused connection and another process at the address prove
+// that a member is gone; so does its own word.
+func verdictOf(message []byte, err error) error {
+	if err == nil {
+		_, err = decodeAnswer(message)
+	} else {
+		err = transported(err)
+	}
+	if errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, ErrStranger) || errors.Is(err, ErrShutdown) {
+		return fmt.Errorf("%w: %w", membership.ErrGone, err)
+	}
+	return err
+}
+
+// transported is a transport's error in the package's words.
+func transported(err error) error {
+	switch {
+	case errors.Is(err, transport.ErrConnection):
+		return &peerError{ErrConnection, err}
+	case errors.Is(err, transport.ErrVersion):
+		return &peerError{ErrVersion, err}
+	case errors.Is(err, transport.ErrTimeout):
+		return &peerError{ErrTimeout, err}
+	case errors.Is(err, transport.ErrProtocol):
+		return fmt.Errorf("%w: %w", ErrStranger, err)
+	case errors.Is(err, transport.ErrClosed):
+		return ErrShutdown
+	}
+	if size := (*transport.SizeError)(nil); errors.As(err, &size) {
+		large := &TooLargeError{What: theRequest, Size: int64(size.Size), Limit: max(0, int64(size.Limit-envelopeLimit))}
+		if size.Answer {
+			large.What = theAnswer
+		}
+		return large
+	}
+	return err
+}
+
+// peerError is a transport's error that already says what it is, which is one of the package's.
+type peerError struct{ kind, err error }
+
+func (e *peerError) Error() string { return e.err.Error() }
+
+// Unwrap has both.
+func (e *peerError) Unwrap() []error { return []error{e.kind, e.err} }

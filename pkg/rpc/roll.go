@@ -1,0 +1,60 @@
+package rpc
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/elasticrun/elasticrun/pkg/rpc/device"
+	"github.com/elasticrun/elasticrun/pkg/rpc/membership"
+)
+
+// roll is what follows from the members that a worker knows of. It never changes.
+type roll struct {
+	view    View
+	members map[string]membership.Record // by name
+	devices []device.Device              // this worker's
+	reverse map[string]device.Map        // by the worker whose map it reverses
+}
+
+func newRoll(self string, version int64, members []membership.Record, changed <-chan struct{}) *roll {
+	r := &roll{
+		view:    View{Version: version, Changed: changed, Workers: make([]WorkerInfo, len(members))},
+		members: make(map[string]membership.Record, len(members)),
+	}
+	for i, m := range members {
+		r.view.Workers[i] = infoOf(m)
+		r.members[m.Name] = m
+	}
+	r.reverse = device.Reverse(self, membership.DeviceWorkers(members))
+	own := r.members[self]
+	r.devices = device.List(own.Devices, own.DeviceMaps, r.reverse)
+	return r
+}
+
+// outdated tells that there is a newer one.
+func (r *roll) outdated() bool {
+	select {
+	case <-r.view.Changed:
+		return true
+	default:
+		return false
+	}
+}
+
+// maxShown is how many names an error has at most.
+const maxShown = 8
+
+// unknown is the error for a name that no member has.
+func (r *roll) unknown() error {
+	shown := make([]string, 0, maxShown)
+	for _, w := range r.view.Workers[:min(len(r.view.Workers), maxShown)] {
+		shown = append(shown, w.Name)
+	}
+	more := ""
+	if n := len(r.view.Workers) - len(shown); n > 0 {
+		more = fmt.Sprintf(" and %d more", n)
+	}
+	return fmt.Errorf("%w: it has %s%s", ErrUnknownWorker, strings.Join(shown, ", "), more)
+}
+
+func infoOf(r membership.Record) WorkerInfo { return WorkerInfo{Name: r.Name, ID: r.ID} }

@@ -42,6 +42,10 @@ var rules = map[string]rule{
 		ours: []string{"internal/release"},
 		why:  "a program of its own, that hands over flags",
 	},
+	"examples/paramserver": {
+		ours: []string{"pkg/rpc"},
+		why:  "an example shows that a worker needs package rpc alone",
+	},
 	"internal/config": {
 		ours:   []string{"internal/scheduler", "internal/topology", "pkg/procs", "pkg/rdzv"},
 		theirs: []string{"github.com/spf13/viper", "github.com/spf13/pflag", "github.com/rs/zerolog", "golang.org/x/sys"},
@@ -237,6 +241,8 @@ func TestCheckImports(t *testing.T) {
 		{name: "std", file: "pkg/kvstore/a.go", imports: "net/http"},
 		{name: "up", file: "pkg/rdzv/a.go", imports: module + "pkg/agent", want: "a rendezvous knows stores and ranks, not processes"},
 		{name: "sideways", file: "pkg/procs/a_other.go", imports: module + "pkg/kvstore", want: "processes are started and stopped without knowing why"},
+		{name: "an example", file: "examples/paramserver/a.go", imports: module + "pkg/rpc"},
+		{name: "an example of more", file: "examples/paramserver/a.go", imports: module + "pkg/kvstore", want: "an example shows that a worker needs package rpc alone"},
 		{name: "a library", file: "pkg/kvstore/a.go", imports: "github.com/spf13/pflag", want: "the store serves bytes to anybody"},
 		{name: "viper", file: "cmd/elasticrun/a.go", imports: "github.com/spf13/viper", want: "only internal/config may: the rest of the program sees resolved values"},
 		{name: "cobra in a test", file: "pkg/agent/a_test.go", imports: "github.com/spf13/cobra", want: "only cmd/elasticrun may: a command line is the command's business"},

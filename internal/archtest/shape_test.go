@@ -20,8 +20,8 @@ func TestShape(t *testing.T) {
 }
 
 // checkShape returns a line for each file that is too long and each call of os.Exit
-// outside the command (a test's TestMain apart): it skips every deferred call, so
-// that only main may make it.
+// outside the programs, in cmd and examples (a test's TestMain apart): it skips every
+// deferred call, so that only main may make it.
 func checkShape(files []file) []string {
 	var bad []string
 	for _, f := range files {
@@ -32,7 +32,7 @@ func checkShape(files []file) []string {
 		if f.lines > limit {
 			bad = append(bad, fmt.Sprintf("%s has %d lines, more than %d: split it by mechanism", f.name, f.lines, limit))
 		}
-		if f.test || strings.HasPrefix(f.pkg, "cmd/") {
+		if f.test || strings.HasPrefix(f.pkg, "cmd/") || strings.HasPrefix(f.pkg, "examples/") {
 			continue
 		}
 		for _, line := range f.exits {
@@ -55,6 +55,7 @@ func TestCheckShape(t *testing.T) {
 		"pkg/a/long_test.go":      source(601, ""),
 		"pkg/a/exit_other.go":     source(9, "//go:build !linux\n"+exit),
 		"cmd/a/main.go":           source(9, exit),
+		"examples/a/main.go":      source(9, exit),
 		"pkg/a/testdata/a.go":     source(900, exit),
 		"internal/tools/go.mod":   {Data: []byte("module tools\n")},
 		"internal/tools/tools.go": source(900, exit),

@@ -7,8 +7,11 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"time"
+
+	"github.com/rs/zerolog"
 
 	"github.com/elasticrun/elasticrun/pkg/kvstore"
 	"github.com/elasticrun/elasticrun/pkg/rpc/membership"
@@ -64,11 +67,20 @@ func initGRPC(ctx context.Context, args InitArgs) (Agent, error) {
 	if err := a.enter(ctx); err != nil {
 		return nil, errors.Join(err, a.Shutdown(context.WithoutCancel(ctx), false))
 	}
-	if server == nil && a.Self().ID == 0 { // once a group
-		args.Logger.Warn().Str("address", self.Address).
-			Msgf("calls between workers are not encrypted: %s, %s and %s name the files of mutual TLS", envCert, envKey, envCA)
+	if server == nil && a.Self().ID == 0 {
+		sayPlain(args.Logger, self.Address)
 	}
 	return a, nil
+}
+
+// sayPlain is said once a group. Where nobody can listen in, it is no warning.
+func sayPlain(log zerolog.Logger, address string) {
+	level := zerolog.WarnLevel
+	if addr, err := netip.ParseAddrPort(address); err == nil && addr.Addr().IsLoopback() {
+		level = zerolog.InfoLevel
+	}
+	log.WithLevel(level).Str("address", address).
+		Msgf("calls between workers are not encrypted: %s, %s and %s name the files of mutual TLS", envCert, envKey, envCA)
 }
 
 // security returns both sides of TLS, or nothing.

@@ -85,7 +85,7 @@ func (c *claim) void(ctx context.Context, holder Record) (bool, error) {
 // be withdrawn: others may have read it.
 func (c *claim) rank(ctx context.Context) error {
 	key := rankKey + strconv.Itoa(c.self.ID)
-	got, err := c.store.CompareSet(ctx, key, nil, c.record)
+	got, err := create(ctx, c.store, key, c.record)
 	if err != nil {
 		if c.stands(ctx, key) {
 			return nil

@@ -18,9 +18,7 @@ const (
 
 // examine finds out whether a member is gone: its address says so, or it answers neither there nor by the store. An error leaves it open.
 func (d *Dynamic) examine(ctx context.Context, member Record) (condition, error) {
-	probing, cancel := context.WithTimeout(ctx, d.opts.SyncTimeout)
-	err := d.peers.Probe(probing, member)
-	cancel()
+	err := d.probe(ctx, member)
 	switch {
 	case err == nil:
 		return reachable, nil
@@ -34,6 +32,22 @@ func (d *Dynamic) examine(ctx context.Context, member Record) (condition, error)
 		return apart, err
 	}
 	return gone, nil
+}
+
+// probe asks a member at its address. A process that is just ending still lets connections in, though it answers none: as long as one is refused
+// or broken at once, and not a call left without an answer, it is tried again, a few times.
+func (d *Dynamic) probe(ctx context.Context, member Record) error {
+	probing, cancel := context.WithTimeout(ctx, d.opts.SyncTimeout)
+	defer cancel()
+	again := backoff{most: d.opts.Patience / 4}
+	for range 6 {
+		err := d.peers.Probe(probing, member)
+		if err == nil || errors.Is(err, ErrGone) || probing.Err() != nil {
+			return err
+		}
+		again.pause(probing)
+	}
+	return d.peers.Probe(probing, member)
 }
 
 func (d *Dynamic) eviction(member Record) *change {

@@ -10,8 +10,8 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/kvstore"
 )
 
-// The keys of the log. Entry V is created once, by CompareSet, and whoever waits for its key is told by the store: the same operation
-// commits a change and makes it known. rosterKey holds the roster as of some entry, from which a reader goes on with the entries.
+// The keys of the log. Entry V is created once, and whoever waits for its key is told by the store: what commits a change makes it known
+// as well. rosterKey holds the roster as of some entry, from which a reader goes on with the entries.
 const (
 	rosterKey = "roster"
 	changeKey = "change/"
@@ -90,7 +90,7 @@ func (l changeLog) commit(ctx context.Context, from roster, decide func(roster) 
 			return from, err
 		}
 		mine := encode(c)
-		entry, err := l.store.CompareSet(ctx, keyOf(from.Version+1), nil, mine)
+		entry, err := create(ctx, l.store, keyOf(from.Version+1), mine)
 		if err != nil {
 			return from, err
 		}

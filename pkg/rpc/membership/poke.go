@@ -24,7 +24,7 @@ func (d *Dynamic) ask(ctx context.Context, incarnation uint64) (bool, error) {
 	if _, err := d.store.Delete(ctx, alive); err != nil {
 		return false, err
 	}
-	question, err := d.store.CompareSet(ctx, poke, nil, []byte(rand.Text()))
+	question, err := create(ctx, d.store, poke, []byte(rand.Text()))
 	if err != nil {
 		return false, err
 	}

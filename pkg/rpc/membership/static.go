@@ -208,7 +208,7 @@ func (m *meeting) pronounce(ctx context.Context, v verdict) (ok bool, err error)
 	if err != nil {
 		return false, err
 	}
-	got, err := m.store.CompareSet(ctx, verdictKey, nil, data)
+	got, err := create(ctx, m.store, verdictKey, data)
 	if err != nil {
 		return false, err
 	}

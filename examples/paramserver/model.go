@@ -1,0 +1,101 @@
+package main
+
+import "math"
+
+const (
+	learningRate = 0.5
+	momentum     = 0.9
+	weightCount  = classes * inputs
+)
+
+// model is softmax regression, and gradient descent with momentum: all that training changes. The same model moved by the
+// same gradients is the same to the last bit.
+type model struct {
+	Steps    int       `json:"steps"`    // steps done
+	Weights  []float64 `json:"weights"`  // of inputs values a class, class by class
+	Velocity []float64 `json:"velocity"` // how each weight has just moved
+}
+
+func newModel() model {
+	return model{Weights: make([]float64, weightCount), Velocity: make([]float64, weightCount)}
+}
+
+// step moves the weights by the sum of gradients, which are over so many images in all. It adds them in the order given.
+// The new weights are a new slice, since the old ones may still be on their way to a trainer.
+func (m *model) step(gradients [][]float64, images int) {
+	rate := learningRate / float64(images)
+	weights := make([]float64, weightCount)
+	for i := range weights {
+		sum := 0.0
+		for _, gradient := range gradients {
+			sum += gradient[i]
+		}
+		m.Velocity[i] = momentum*m.Velocity[i] - rate*sum
+		weights[i] = m.Weights[i] + m.Velocity[i]
+	}
+	m.Weights = weights
+	m.Steps++
+}
+
+// gradient returns the gradient of the cross entropy at these weights, summed over the images.
+func (s shard) gradient(weights []float64) []float64 {
+	sum := make([]float64, weightCount)
+	for i, image := range s.images {
+		errs := probabilities(weights, image)
+		errs[s.labels[i]]--
+		for class, e := range errs {
+			row := sum[class*inputs:]
+			for j, x := range image {
+				row[j] += e * x
+			}
+		}
+	}
+	return sum
+}
+
+// loss returns the mean cross entropy.
+func (s shard) loss(weights []float64) float64 {
+	sum := 0.0
+	for i, image := range s.images {
+		sum -= math.Log(probabilities(weights, image)[s.labels[i]])
+	}
+	return sum / float64(len(s.images))
+}
+
+// accuracy returns the share of images that get their label's class, from 0 to 1.
+func (s shard) accuracy(weights []float64) float64 {
+	correct := 0
+	for i, image := range s.images {
+		best, p := 0, probabilities(weights, image)
+		for class := range p {
+			if p[class] > p[best] {
+				best = class
+			}
+		}
+		if best == s.labels[i] {
+			correct++
+		}
+	}
+	return float64(correct) / float64(len(s.images))
+}
+
+// probabilities returns how likely the image is of each class.
+func probabilities(weights, image []float64) [classes]float64 {
+	var p [classes]float64
+	top := math.Inf(-1)
+	for class := range p {
+		for j, w := range weights[class*inputs : (class+1)*inputs] {
+			p[class] += w * image[j]
+		}
+		top = max(top, p[class])
+	}
+	total := 0.0
+	for class := range p {
+		p[class] = math.Exp(p[class] - top)
+		total += p[class]
+	}
+	for class := range p {
+		p[class] /= total
+	}
+	return p
+}

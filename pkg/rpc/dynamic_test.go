@@ -1,0 +1,251 @@
+package rpc_test
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/elasticrun/elasticrun/internal/testenv"
+	"github.com/elasticrun/elasticrun/pkg/rpc"
+	"github.com/elasticrun/elasticrun/pkg/rpc/device"
+)
+
+// seedVariable repeats what another run has drawn.
+const seedVariable = "RPC_TEST_SEED"
+
+// crew is a dynamic group, of which the test knows what its members must see.
+type crew struct {
+	t     *testing.T
+	store string
+	slow  string // the same, for some members
+	mark  string
+	rng   *rand.Rand
+	live  []*remote // by id
+	ids   int       // given so far
+}
+
+func newCrew(t *testing.T, store string) *crew {
+	t.Helper()
+	seed, err := strconv.ParseUint(cmp.Or(os.Getenv(seedVariable), fmt.Sprint(time.Now().UnixNano())), 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%s=%d has the same drawn", seedVariable, seed)
+	c := &crew{t: t, store: store, slow: slowStore(t, store, 5*time.Millisecond), mark: testenv.Mark(), rng: rand.New(rand.NewPCG(seed, 0))}
+	t.Cleanup(func() { testenv.NothingLeft(t, c.mark) })
+	return c
+}
+
+// join adds a member with maps to some names, some of which have members.
+func (c *crew) join(name string) {
+	c.t.Helper()
+	cfg := memberConfig{Name: name, Store: c.store, Devices: 4, Maps: map[string]device.Map{}}
+	if c.rng.IntN(4) == 0 {
+		cfg.Store = c.slow
+	}
+	for range c.rng.IntN(3) {
+		if other := memberName(c.rng.IntN(mostMembers)); other != name {
+			cfg.Maps[other] = device.Map{device.CUDA(c.rng.IntN(4)): device.CUDA(c.rng.IntN(4))}
+		}
+	}
+	r := newRemote(c.t, exec.CommandContext(c.t.Context(), os.Args[0]), c.mark, cfg) //nolint:gosec // this program
+	r.id = r.await().ID
+	if r.id != c.ids {
+		c.t.Fatalf("%s has id %d, want %d", name, r.id, c.ids)
+	}
+	c.ids++
+	c.live = append(c.live, r)
+}
+
+// leave has a member leave, and end.
+func (c *crew) leave(i int) {
+	c.t.Helper()
+	r := c.live[i]
+	c.live = slices.Delete(c.live, i, i+1)
+	r.ask("leave")
+	c.check("at once after " + r.Name + " has left")
+	r.end()
+}
+
+// killed kills a member, and returns how long it took until the last of the others knew.
+func (c *crew) killed(i int) time.Duration {
+	c.t.Helper()
+	r := c.live[i]
+	c.live = slices.Delete(c.live, i, i+1)
+	for _, other := range c.live {
+		other.tell("lacks " + r.Name)
+	}
+	begun := time.Now()
+	r.kill()
+	for _, other := range c.live {
+		other.await()
+	}
+	return time.Since(begun)
+}
+
+// check asks every member what it sees, and compares that with what is.
+func (c *crew) check(when string) {
+	c.t.Helper()
+	for _, r := range c.live {
+		r.tell("view")
+	}
+	for i, r := range c.live {
+		if diff := gocmp.Diff(c.expected(i), r.await(), cmpopts.EquateEmpty()); diff != "" {
+			c.t.Fatalf("%s %s sees (-want +got):\n%s", when, r.Name, diff)
+		}
+	}
+}
+
+// expected is what a member must see.
+func (c *crew) expected(i int) memberReport {
+	self := c.live[i]
+	want := memberReport{ID: self.id, Reverse: map[string]device.Map{}}
+	for _, m := range self.Maps {
+		for own := range m {
+			want.Devices = append(want.Devices, own)
+		}
+	}
+	for _, other := range c.live {
+		want.View = append(want.View, rpc.WorkerInfo{Name: other.Name, ID: other.id})
+		for theirs, own := range other.Maps[self.Name] {
+			want.Reverse[other.Name] = device.Map{own: theirs}
+			want.Devices = append(want.Devices, own)
+		}
+	}
+	slices.SortFunc(want.Devices, device.Compare)
+	want.Devices = slices.Compact(want.Devices)
+	return want
+}
+
+// mostMembers is how many there are at most at a time.
+const mostMembers = 10
+
+func memberName(i int) string { return fmt.Sprintf("member%d", i) }
+
+// unused is a name that no member has, though a former one may have had it.
+func (c *crew) unused() string {
+	for {
+		name := memberName(c.rng.IntN(mostMembers))
+		if !slices.ContainsFunc(c.live, func(r *remote) bool { return r.Name == name }) {
+			return name
+		}
+	}
+}
+
+// change has members join, leave and die at random, so many times, and in the end leave.
+func (c *crew) change(operations int) {
+	c.t.Helper()
+	var notices []time.Duration
+	for op := range operations {
+		n, draw := len(c.live), c.rng.IntN(10)
+		i := c.rng.IntN(max(1, n))
+		switch {
+		case n <= 1 || n < mostMembers && draw < 5:
+			name := c.unused()
+			c.join(name)
+			c.check(fmt.Sprintf("operation %d: at once after %s has joined", op, name))
+		case draw < 7:
+			c.leave(i)
+		default:
+			name := c.live[i].Name
+			notices = append(notices, c.killed(i))
+			c.check(fmt.Sprintf("operation %d: after %s was killed", op, name))
+		}
+	}
+	for len(c.live) > 0 {
+		c.leave(len(c.live) - 1)
+	}
+	if slices.Sort(notices); len(notices) > 0 {
+		at := func(share float64) time.Duration {
+			return notices[int(share*float64(len(notices)-1))].Round(100 * time.Microsecond)
+		}
+		c.t.Logf("%d of %d operations were kills; all had noticed one after: median %v, 90 %% %v, at most %v",
+			len(notices), operations, at(0.5), at(0.9), at(1))
+	}
+}
+
+// Members join, leave and are killed, at random. All see at once who has come and who has left, and soon who is dead.
+func TestDynamicProcesses(t *testing.T) {
+	t.Parallel()
+	newCrew(t, startStore(t)).change(testenv.Repeat(t, 200, 2000))
+}
+
+// torchStore serves torch's own store in Python until its stdin ends, and prints the port.
+const torchStore = `
+import sys, torch.distributed as dist
+store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, use_libuv=False)
+print(store.port, flush=True)
+sys.stdin.read()
+`
+
+// The same in a store of torch's, in whose servers without libuv a CompareSet wakes nobody.
+func TestDynamicProcessesOnTorchStore(t *testing.T) {
+	python := testenv.Torch(t, "2.14")
+	t.Parallel()
+	cmd := exec.CommandContext(t.Context(), python, "-c", torchStore)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		in.Close()
+		_ = cmd.Wait()
+	})
+	var port int
+	if _, err := fmt.Fscan(out, &port); err != nil {
+		t.Fatal(err)
+	}
+	newCrew(t, fmt.Sprintf("127.0.0.1:%d", port)).change(testenv.Repeat(t, 40, 400))
+}
+
+// A member that stands still is taken for dead, and learns it when it goes on. The others stay.
+func TestDynamicProcessStopped(t *testing.T) {
+	t.Parallel()
+	c := newCrew(t, startStore(t))
+	for i := range 3 {
+		c.join(memberName(i))
+	}
+	stopped := c.live[1]
+	c.live = slices.Delete(c.live, 1, 2)
+	begun := time.Now()
+	stopped.signal(syscall.SIGSTOP)
+	for _, r := range c.live {
+		r.tell("lacks " + stopped.Name)
+	}
+	for _, r := range c.live {
+		r.await()
+	}
+	t.Logf("evicted after %v", time.Since(begun).Round(time.Millisecond))
+	c.check("after the eviction")
+	begun = time.Now()
+	stopped.tell("evicted")
+	stopped.signal(syscall.SIGCONT)
+	if report := stopped.await(); !report.is(rpc.ErrEvicted) {
+		t.Errorf("a call of the evicted: %+v", report)
+	}
+	t.Logf("it has learnt it after %v", time.Since(begun).Round(time.Millisecond))
+	stopped.end()
+	c.check("after the evicted has gone on")
+	c.join(stopped.Name)
+	c.check("after it has come again")
+	for len(c.live) > 0 {
+		c.leave(0)
+	}
+}

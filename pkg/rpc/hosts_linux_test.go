@@ -1,0 +1,131 @@
+package rpc_test
+
+import (
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/elasticrun/elasticrun/internal/hosts"
+	"github.com/elasticrun/elasticrun/internal/testenv"
+	"github.com/elasticrun/elasticrun/pkg/rpc"
+)
+
+// storeOn serves a store on a host until the test ends, and returns its address.
+func storeOn(t *testing.T, host *hosts.Host) string {
+	t.Helper()
+	addr := host.Addr + ":7000"
+	cmd := host.Command(t.Context(), os.Args[0])
+	cmd.Env = append(os.Environ(), roleVariable+"="+roleStore, storeVariable+"="+addr, quickEnd)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Signal(syscall.SIGTERM)
+		_ = cmd.Wait()
+	})
+	line := make([]byte, len("serving\n"))
+	if _, err := out.Read(line); err != nil || string(line) != "serving\n" {
+		t.Fatalf("the store says %q, %v", line, err)
+	}
+	return addr
+}
+
+// memberOn starts a member on a host.
+func memberOn(t *testing.T, host *hosts.Host, name, store string, vars ...string) *remote {
+	t.Helper()
+	return newRemote(t, host.Command(t.Context(), os.Args[0]), testenv.Mark(), memberConfig{Name: name, Store: store}, vars...)
+}
+
+// sees checks who is in a member's view.
+func (r *remote) sees(when string, want ...string) {
+	r.t.Helper()
+	var got []string
+	for _, w := range r.ask("view").View {
+		got = append(got, w.Name)
+	}
+	if strings.Join(got, " ") != strings.Join(want, " ") {
+		r.t.Errorf("%s %s sees %v, want %v", when, r.Name, got, want)
+	}
+}
+
+// Two members on two hosts, with the store on a third. Where only the link between them is broken, calls fail and both stay; a host that
+// is cut off from all is evicted by the other, and never the other way round.
+func TestCutLink(t *testing.T) {
+	if !testenv.Whole(t) {
+		t.Skip("takes half a minute: part of make soak")
+	}
+	lab := hosts.New(t, 3)
+	store := storeOn(t, lab.Hosts[0])
+	a := memberOn(t, lab.Hosts[1], "a", store)
+	a.await()
+	b := memberOn(t, lab.Hosts[2], "b", store)
+	b.await()
+	route := func(verb string) {
+		ip := lab.Hosts[2].Command(t.Context(), "ip", "route", verb, "blackhole", lab.Hosts[1].Addr+"/32")
+		if out, err := ip.CombinedOutput(); err != nil {
+			t.Fatalf("ip route %s: %v\n%s", verb, err, out)
+		}
+	}
+	route("add")
+	begun := time.Now()
+	for _, r := range []*remote{a, b} {
+		other := map[string]string{"a": "b", "b": "a"}[r.Name]
+		if report := r.ask("call " + other); !report.is(rpc.ErrConnection, rpc.ErrTimeout) {
+			t.Errorf("a call from %s over a link that is cut: %+v", r.Name, report)
+		}
+		t.Logf("%s has noticed it %v after the cut", r.Name, time.Since(begun).Round(time.Millisecond))
+	}
+	// Longer than it takes to take somebody for dead: 11 s.
+	<-time.After(time.Until(begun.Add(20 * time.Second)))
+	a.sees("with the link cut", "a", "b")
+	b.sees("with the link cut", "a", "b")
+	route("del")
+	for deadline := time.Now().Add(patience); ; {
+		if report := a.ask("call b"); report.Err == "" {
+			break
+		} else if time.Now().After(deadline) {
+			t.Fatalf("the link is there again, but: %+v", report)
+		}
+	}
+
+	begun = time.Now()
+	lab.Hosts[2].Cut()
+	a.tell("lacks b")
+	a.await()
+	t.Logf("a host that is cut off is evicted after %v", time.Since(begun).Round(time.Millisecond))
+	a.sees("after the eviction", "a")
+	b.tell("evicted")
+	lab.Hosts[2].Heal()
+	if report := b.await(); !report.is(rpc.ErrEvicted) {
+		t.Errorf("a call of the evicted: %+v", report)
+	}
+	a.sees("in the end", "a")
+	b.end()
+	a.ask("leave")
+	a.end()
+}
+
+// A member that tells a loopback address to another host is refused.
+func TestLoopbackAddressOnTwoHosts(t *testing.T) {
+	lab := hosts.New(t, 2)
+	store := storeOn(t, lab.Hosts[0])
+	a := memberOn(t, lab.Hosts[0], "a", store)
+	a.await()
+	b := memberOn(t, lab.Hosts[1], "b", store, "ELASTICRUN_RPC_ADDR=127.0.0.1")
+	b.in.Close()
+	_ = b.cmd.Wait()
+	const want = `worker "b" on host node1 listens on 127.0.0.1:`
+	if told := b.errs.String(); b.cmd.ProcessState.ExitCode() != 1 || strings.Count(told, "\n") != 1 || !strings.Contains(told, want) {
+		t.Errorf("%v, stderr %q; want %q", b.cmd.ProcessState, told, want)
+	}
+	a.sees("after another was refused", "a")
+	a.ask("leave")
+	a.end()
+}

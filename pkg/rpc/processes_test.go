@@ -1,0 +1,230 @@
+package rpc_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/elasticrun/elasticrun/internal/testenv"
+	"github.com/elasticrun/elasticrun/pkg/rpc"
+)
+
+// outcome is what became of a launcher with its workers.
+type outcome struct {
+	stdout, stderr string
+	code           int
+	files          []os.DirEntry // left in the folder for temporary files
+}
+
+// launch runs a program with this test binary in the role of its workers, and checks that no process is left.
+func launch(t *testing.T, vars []string, program string, args ...string) outcome {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	defer cancel()
+	mark, folder := testenv.Mark(), t.TempDir()
+	cmd := exec.CommandContext(ctx, program, append(args, os.Args[0])...)
+	cmd.Env = append(os.Environ(), roleVariable+"="+roleWorker, quickEnd, "TMPDIR="+folder, "USE_LIBUV=0", "OMP_NUM_THREADS=1", mark)
+	cmd.Env = append(cmd.Env, vars...)
+	var out, errs strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	err := cmd.Run()
+	testenv.NothingLeft(t, mark)
+	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	files, err := os.ReadDir(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return outcome{out.String(), errs.String(), cmd.ProcessState.ExitCode(), files}
+}
+
+// elasticrun launches n workers on one node, and leaves no file either.
+func elasticrun(t *testing.T, n int, vars []string, flags ...string) outcome {
+	t.Helper()
+	o := launch(t, vars, testenv.Binary(t), append([]string{"--nproc-per-node", strconv.Itoa(n), "--no-python"}, flags...)...)
+	if len(o.files) > 0 {
+		t.Errorf("files left: %v", o.files)
+	}
+	return o
+}
+
+// conversed checks that all n workers of an attempt have reached the others, and ended well.
+func conversed(t *testing.T, n, attempt int, outcomes ...outcome) {
+	t.Helper()
+	var want, got []string
+	for rank := range n {
+		called := 0
+		if rank == 0 {
+			called = n
+		}
+		after := (rank + 1) % n
+		want = append(want, fmt.Sprintf("worker%d of %d: next worker%d/%d, back worker%[3]d/%[4]d worker%[1]d/%[4]d, called %[5]d",
+			rank, n, after, attempt, called))
+	}
+	for _, o := range outcomes {
+		if o.code != 0 {
+			t.Errorf("exit code %d\n%s", o.code, o.stderr)
+		}
+		got = append(got, strings.Split(strings.TrimSpace(o.stdout), "\n")...)
+	}
+	slices.Sort(want)
+	slices.Sort(got)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("workers (-want +got):\n%s", diff)
+	}
+}
+
+// Static groups, whose workers elasticrun has started.
+func TestProcesses(t *testing.T) {
+	for _, n := range []int{2, 8, 64} {
+		t.Run(strconv.Itoa(n), func(t *testing.T) { conversed(t, n, 0, elasticrun(t, n, nil)) })
+	}
+}
+
+// A worker is killed in the middle of calls. The new round's group has the new processes only.
+func TestProcessesRestart(t *testing.T) {
+	o := elasticrun(t, 3, []string{killVariable + "=1"}, "--max-restarts", "1")
+	conversed(t, 3, 1, o)
+	if !strings.Contains(o.stderr, "SIGKILL") {
+		t.Errorf("nobody was killed:\n%s", o.stderr)
+	}
+	if strings.Contains(o.stderr, "is no "+rpc.ErrConnection.Error()) {
+		t.Errorf("a worker has lost the other in another way:\n%s", o.stderr)
+	}
+}
+
+// aPort is a port that was free just now.
+func aPort(t *testing.T) string {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	_, port, err := net.SplitHostPort(ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return port
+}
+
+// Two launchers, which meet on one port.
+func TestProcessesOfTwoNodes(t *testing.T) {
+	testenv.Binary(t)
+	endpoint := "127.0.0.1:" + aPort(t)
+	outcomes := make([]outcome, 2)
+	var nodes sync.WaitGroup
+	for i := range outcomes {
+		nodes.Go(func() {
+			outcomes[i] = elasticrun(t, 2, nil, "--nnodes", "2", "--rdzv-backend", "c10d", "--rdzv-endpoint", endpoint, "--rdzv-id", "rpc")
+		})
+	}
+	nodes.Wait()
+	conversed(t, 4, 0, outcomes...)
+}
+
+// The same worker under torchrun, whose agent hosts the store.
+func TestProcessesUnderTorchrun(t *testing.T) {
+	for _, version := range []string{"2.14", "2.6"} {
+		if version != "2.14" && !testenv.Whole(t) {
+			continue
+		}
+		t.Run("torch "+version, func(t *testing.T) {
+			args := []string{"-m", "torch.distributed.run", "--standalone", "--no-python", "--nproc-per-node", "2"}
+			conversed(t, 2, 0, launch(t, nil, testenv.Torch(t, version), args...))
+		})
+	}
+}
+
+// What cannot be meant ends the worker that it is said to, in one line, which the launcher reports.
+func TestProcessesBadInput(t *testing.T) {
+	cert, key, ca := certificates(t)
+	for _, tc := range []struct {
+		name string
+		vars []string
+		want []string // words of the one line
+	}{
+		{
+			name: "two workers of one name", vars: []string{nameVariable + "=same"},
+			want: []string{`init RPC as same: worker name "same" is taken by the worker with id `},
+		},
+		{
+			name: "a count that is none", vars: []string{"ELASTICRUN_GPU_COUNT=x"},
+			want: []string{`init RPC as worker`, `: ELASTICRUN_GPU_COUNT="x": must be a whole number of GPUs`},
+		},
+		{
+			name: "a certificate without its key", vars: []string{"ELASTICRUN_RPC_CERT=" + cert, "ELASTICRUN_RPC_CA=" + ca},
+			want: []string{`init RPC as worker`, `: ELASTICRUN_RPC_CERT is set, but ELASTICRUN_RPC_KEY is not`},
+		},
+		{
+			name: "an address of another host", vars: []string{"ELASTICRUN_RPC_ADDR=192.0.2.1"},
+			want: []string{`init RPC as worker`, `listen for calls at 192.0.2.1:0: `, `ELASTICRUN_RPC_ADDR names an address of this host`},
+		},
+		{
+			name: "one has no certificate", vars: []string{
+				"ELASTICRUN_RPC_CERT=" + cert, "ELASTICRUN_RPC_KEY=" + key, "ELASTICRUN_RPC_CA=" + ca, plainVariable + "=1",
+			},
+			want: []string{`worker "worker0" has TLS, but worker "worker1" has not: give certificates to all workers of a group, or to none`},
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			o := elasticrun(t, 2, tc.vars)
+			if o.code != 1 || o.stdout != "" {
+				t.Errorf("exit code %d, stdout %q", o.code, o.stdout)
+			}
+			_, report, _ := strings.Cut(o.stderr, "Root Cause")
+			for _, text := range []string{o.stderr, report} {
+				if !slices.ContainsFunc(strings.Split(text, "\n"), func(line string) bool {
+					return !slices.ContainsFunc(tc.want, func(part string) bool { return !strings.Contains(line, part) })
+				}) {
+					t.Errorf("no line has %q in\n%s", tc.want, text)
+				}
+			}
+		})
+	}
+}
+
+// Workers find their certificates in the environment.
+func TestProcessesWithTLS(t *testing.T) {
+	cert, key, ca := certificates(t)
+	conversed(t, 2, 0, elasticrun(t, 2, []string{"ELASTICRUN_RPC_CERT=" + cert, "ELASTICRUN_RPC_KEY=" + key, "ELASTICRUN_RPC_CA=" + ca}))
+}
+
+// A caller of an old group does not reach the process that has the address of the member it knew, though that has the same name and rank.
+func TestOldGroupReachesNoNewMember(t *testing.T) {
+	mark := testenv.Mark()
+	t.Cleanup(func() { testenv.NothingLeft(t, mark) })
+	address := "ELASTICRUN_RPC_ADDR=127.0.0.1:" + aPort(t)
+	group := func() (*rpc.Group, *remote) {
+		store := startStore(t)
+		other := newRemote(t, exec.CommandContext(t.Context(), os.Args[0]), mark, //nolint:gosec // this program
+			memberConfig{Name: "worker1", Store: store, Rank: 1, WorldSize: 2}, address)
+		g := initAll(t, []rpc.Config{{Name: "worker0", Store: dialStore(t, store), WorldSize: 2}})[0]
+		other.await()
+		if there, err := where.Call(t.Context(), g, "worker1", struct{}{}); err != nil || there != "worker1/" {
+			t.Fatalf("%q, %v", there, err)
+		}
+		return g, other
+	}
+	survivor, dead := group()
+	dead.kill()
+	fresh, alive := group()
+	if there, err := where.Call(t.Context(), survivor, "worker1", struct{}{}); !errors.Is(err, rpc.ErrStranger) {
+		t.Errorf("%q, %v; want %v", there, err, rpc.ErrStranger)
+	}
+	alive.tell("leave")
+	shutdownAll(t, []*rpc.Group{fresh})
+	alive.await()
+	alive.end()
+}

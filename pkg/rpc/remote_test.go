@@ -1,0 +1,105 @@
+package rpc_test
+
+import (
+	"bufio"
+	"encoding/json"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// remote is a member in a process of its own.
+type remote struct {
+	memberConfig
+
+	t    *testing.T
+	id   int
+	cmd  *exec.Cmd
+	in   io.WriteCloser
+	file *os.File // the other end of its stdout
+	out  *bufio.Reader
+	errs *strings.Builder
+}
+
+// newRemote starts a process that joins the group. The command is that of this test binary, on whatever host. Await waits for the join.
+func newRemote(t *testing.T, cmd *exec.Cmd, mark string, cfg memberConfig, vars ...string) *remote {
+	t.Helper()
+	config, err := json.Marshal(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &remote{memberConfig: cfg, t: t, cmd: cmd, errs: new(strings.Builder)}
+	cmd.Env = append(append(os.Environ(), roleVariable+"="+roleMember, quickEnd, memberVariable+"="+string(config), mark), vars...)
+	cmd.Stderr = r.errs
+	if r.in, err = cmd.StdinPipe(); err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.file, _ = out.(*os.File)
+	r.out = bufio.NewReader(out)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.kill() })
+	return r
+}
+
+// tell has it do something; await returns its answer.
+func (r *remote) tell(line string) {
+	r.t.Helper()
+	if _, err := io.WriteString(r.in, line+"\n"); err != nil {
+		r.t.Fatalf("%s: %s: %v\n%s", r.Name, line, err, r.errs)
+	}
+}
+
+func (r *remote) await() memberReport {
+	r.t.Helper()
+	var report memberReport
+	err := r.file.SetReadDeadline(time.Now().Add(patience))
+	if err == nil {
+		var line []byte
+		if line, err = r.out.ReadBytes('\n'); err == nil {
+			err = json.Unmarshal(line, &report)
+		}
+	}
+	if err != nil {
+		r.kill() // its stderr is whole then
+		r.t.Fatalf("%s: no answer: %v\n%s", r.Name, err, r.errs)
+	}
+	return report
+}
+
+func (r *remote) ask(line string) memberReport {
+	r.t.Helper()
+	r.tell(line)
+	return r.await()
+}
+
+func (r *remote) signal(sig syscall.Signal) {
+	r.t.Helper()
+	if err := r.cmd.Process.Signal(sig); err != nil {
+		r.t.Fatalf("%s: %v", r.Name, err)
+	}
+}
+
+// kill is the end by SIGKILL, of a process that may have ended.
+func (r *remote) kill() {
+	_ = r.cmd.Process.Kill()
+	_ = r.cmd.Wait()
+}
+
+// end waits for the end of a process that ends by itself, and well.
+func (r *remote) end() {
+	r.t.Helper()
+	r.in.Close()
+	if err := r.cmd.Wait(); err != nil {
+		r.t.Fatalf("%s: %v\n%s", r.Name, err, r.errs)
+	}
+}

@@ -1,0 +1,64 @@
+package rpc_test
+
+import (
+	"net"
+	"sync"
+	"testing"
+	"time"
+)
+
+// slowStore is another address of a store, from which all answers come later by the delay. A member that uses it learns of a change from the
+// store after those that do not, so that it can know at once only if somebody has told it.
+func slowStore(t *testing.T, store string, delay time.Duration) string {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var running sync.WaitGroup
+	running.Go(func() {
+		for {
+			member, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			running.Go(func() { relaySlowly(member, store, delay) })
+		}
+	})
+	t.Cleanup(func() { // the members, and so their connections, have ended
+		ln.Close()
+		running.Wait()
+	})
+	return ln.Addr().String()
+}
+
+// relaySlowly relays one connection until either end closes it.
+func relaySlowly(member net.Conn, addr string, delay time.Duration) {
+	defer member.Close()
+	store, err := net.Dial("tcp", addr)
+	if err != nil {
+		return
+	}
+	var back sync.WaitGroup
+	back.Go(func() {
+		defer member.Close()
+		relayOneWay(member, store, delay)
+	})
+	relayOneWay(store, member, 0)
+	store.Close()
+	back.Wait()
+}
+
+// relayOneWay relays one direction.
+func relayOneWay(to, from net.Conn, delay time.Duration) {
+	buffer := make([]byte, 64<<10)
+	for {
+		n, err := from.Read(buffer)
+		if delay > 0 {
+			<-time.After(delay)
+		}
+		if _, failed := to.Write(buffer[:n]); err != nil || failed != nil {
+			return
+		}
+	}
+}

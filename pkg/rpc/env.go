@@ -18,6 +18,10 @@ const (
 	envCA         = "ELASTICRUN_RPC_CA"
 	envServerName = "ELASTICRUN_RPC_SERVER_NAME"
 	envMaxPayload = "ELASTICRUN_RPC_MAX_PAYLOAD"
+
+	envRound    = "ELASTICRUN_ROUND"
+	envRestarts = "TORCHELASTIC_RESTART_COUNT"
+	envNodes    = "GROUP_WORLD_SIZE"
 )
 
 // Environment is what a worker's environment says of RPC. A variable that is empty counts as not set.
@@ -30,6 +34,8 @@ type Environment struct {
 	TLS TLSFiles
 	// MaxPayload is the limit of a payload in bytes, by ELASTICRUN_RPC_MAX_PAYLOAD; 0 without it.
 	MaxPayload int
+	// Group is the name of the group for a job that torchrun has restarted, and else "": see attemptGroup.
+	Group string
 }
 
 // ReadEnvironment reads variables by lookup, which is [os.LookupEnv] in a process. Its error has a line for each bad value.
@@ -59,6 +65,7 @@ func ReadEnvironment(lookup func(name string) (value string, ok bool)) (Environm
 			refuse(envMaxPayload, "must be a whole number of bytes from 1 to %d", largestPayload)
 		}
 	}
+	e.Group = attemptGroup(value)
 	e.TLS = TLSFiles{Cert: value(envCert), Key: value(envKey), CA: value(envCA), ServerName: value(envServerName)}
 	if err := e.TLS.check(envCert, envKey, envCA, envServerName); err != nil {
 		bad = append(bad, err)
@@ -93,4 +100,14 @@ func parseAddress(text string) (string, error) {
 		return "", fmt.Errorf("port %q must be a whole number from 0, for a free one, to 65535", port)
 	}
 	return net.JoinHostPort(host, strconv.FormatUint(n, 10)), nil
+}
+
+// attemptGroup keeps the attempts of a job apart that find the same store. torchrun 2 keeps its store over restarts (elasticrun, which sets
+// ELASTICRUN_ROUND, has a new one for each round). It counts them for each node by itself, so the count is good for one node only.
+func attemptGroup(value func(name string) string) string {
+	restarts, err := strconv.Atoi(value(envRestarts))
+	if err != nil || restarts < 1 || value(envRound) != "" || value(envNodes) != "1" {
+		return ""
+	}
+	return fmt.Sprintf("%s-attempt%d", DefaultGroup, restarts)
 }

@@ -34,6 +34,11 @@ func TestReadEnvironment(t *testing.T) {
 		{vars: vars{envMaxPayload: "64MiB"}, err: `ELASTICRUN_RPC_MAX_PAYLOAD="64MiB": must be a whole number of bytes from 1 to 2146435072`},
 		{vars: vars{envMaxPayload: "9999999999"}, err: `ELASTICRUN_RPC_MAX_PAYLOAD="9999999999": must be a whole number of bytes from 1 to 2146435072`},
 
+		{vars: vars{envRestarts: "2", envNodes: "1"}, want: Environment{Group: "rpc-attempt2"}},
+		{vars: vars{envRestarts: "0", envNodes: "1"}},
+		{vars: vars{envRestarts: "2", envNodes: "1", envRound: "3"}}, // elasticrun's store is new
+		{vars: vars{envRestarts: "2", envNodes: "2"}},                // the other node may have counted otherwise
+
 		{vars: vars{envAddr: "node1"}, want: Environment{Address: "node1:0"}},
 		{vars: vars{envAddr: "10.0.0.1:0"}, want: Environment{Address: "10.0.0.1:0"}},
 		{vars: vars{envAddr: "node1:080"}, want: Environment{Address: "node1:80"}},

@@ -59,7 +59,8 @@ type GRPCOptions struct {
 	// a second on the side that is called, ten on the side that calls.
 	KeepAlive time.Duration
 
-	// Group keeps the keys of several groups in one store apart. "" is DefaultGroup.
+	// Group keeps the keys of several groups in one store apart. "" is DefaultGroup, with the attempt where torchrun has restarted the
+	// workers of one node, since it keeps its store.
 	Group string
 }
 
@@ -111,6 +112,9 @@ func (o *GRPCOptions) WithEnvironment(e Environment) BackendOptions {
 	}
 	if filled.MaxPayload == 0 {
 		filled.MaxPayload = e.MaxPayload
+	}
+	if filled.Group == "" {
+		filled.Group = e.Group
 	}
 	if filled.TLSFiles == (TLSFiles{}) && filled.ServerTLS == nil && filled.ClientTLS == nil {
 		filled.TLSFiles = e.TLS

@@ -134,15 +134,15 @@ func TestProcessesOfTwoNodes(t *testing.T) {
 	conversed(t, 4, 0, outcomes...)
 }
 
-// The same worker under torchrun, whose agent hosts the store.
+// The same worker under torchrun, whose agent hosts the store and keeps it over a restart.
 func TestProcessesUnderTorchrun(t *testing.T) {
 	for _, version := range []string{"2.14", "2.6"} {
 		if version != "2.14" && !testenv.Whole(t) {
 			continue
 		}
 		t.Run("torch "+version, func(t *testing.T) {
-			args := []string{"-m", "torch.distributed.run", "--standalone", "--no-python", "--nproc-per-node", "2"}
-			conversed(t, 2, 0, launch(t, nil, testenv.Torch(t, version), args...))
+			args := []string{"-m", "torch.distributed.run", "--standalone", "--no-python", "--nproc-per-node", "2", "--max-restarts", "1"}
+			conversed(t, 2, 1, launch(t, []string{killVariable + "=1"}, testenv.Torch(t, version), args...))
 		})
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/elasticrun/elasticrun/internal/testenv"
 	"github.com/elasticrun/elasticrun/pkg/kvstore"
 )
 
@@ -40,7 +41,7 @@ func serveStore(t *testing.T) func() kvstore.Store {
 func TestDynamicRandomOverTCP(t *testing.T) {
 	g := newGroup(t, serveStore(t))
 	g.opts, g.net.prompt = Options{}, true
-	run(g, 7, 250)
+	run(g, 7, testenv.Repeat(t, 50, 1000))
 }
 
 // TestDynamic64OverTCP has 64 members join one after another.

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/elasticrun/elasticrun/internal/testenv"
 	"github.com/elasticrun/elasticrun/pkg/kvstore"
 )
 
@@ -63,8 +64,8 @@ func run(g *group, seed uint64, operations int) {
 }
 
 func TestDynamicRandom(t *testing.T) {
-	for seed := range uint64(5) {
-		synctest.Test(t, func(t *testing.T) { run(newGroup(t, memory()), seed, 250) })
+	for seed := range testenv.Repeat(t, 5, 500) {
+		synctest.Test(t, func(t *testing.T) { run(newGroup(t, memory()), uint64(seed), 250) })
 	}
 }
 

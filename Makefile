@@ -53,10 +53,11 @@ soak: ## run what takes long: fuzzing, thousands of schedules, hundreds of kills
 	scripts/soak.sh $(SOAK) $(RACE)
 
 .PHONY: bench
-bench: build ## measure against torchrun and torch's store, side by side, and how long changes of nodes take
+bench: build ## measure against torchrun, torch's store and bare gRPC, side by side, and how long changes of nodes take
 	scripts/bench.py ./elasticrun
 	$(GO) run ./cmd/storebench
 	$(GO) test -run '^$$' -bench . -benchtime 5x ./internal/scenario
+	$(GO) test -run '^$$' -bench 'Func|Init' -benchtime 20x ./pkg/rpc
 
 .PHONY: cover
 cover: ## run every test and show the coverage of each package's functions

@@ -1,6 +1,9 @@
 package kvstore
 
-import "context"
+import (
+	"context"
+	"net/netip"
+)
 
 // PrefixStore is a part of another Store: it puts a prefix and "/" before every key, as torch's PrefixStore does, and
 // leaves everything else to that store. Prefixes nest; the inner store's comes first. It has nothing to close:
@@ -74,6 +77,14 @@ func (s *PrefixStore) MultiSet(ctx context.Context, pairs ...Pair) error {
 		prefixed[i] = Pair{Key: s.prefix + pair.Key, Value: pair.Value}
 	}
 	return s.store.MultiSet(ctx, prefixed...)
+}
+
+// LocalAddr returns the other store's, as [Client.LocalAddr] does, and the zero value where it has none.
+func (s *PrefixStore) LocalAddr() netip.AddrPort {
+	if client, ok := s.store.(interface{ LocalAddr() netip.AddrPort }); ok {
+		return client.LocalAddr()
+	}
+	return netip.AddrPort{}
 }
 
 func (s *PrefixStore) prefixed(keys []string) []string {

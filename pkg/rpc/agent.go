@@ -59,7 +59,7 @@ func (a *grpcAgent) enter(ctx context.Context) error {
 	if a.dynamic == nil {
 		members, err := membership.Meet(ctx, a.store, a.static, a.warm)
 		if err == nil {
-			a.known.Store(newRoll(a.static.Name, 0, members, nil))
+			a.known.Store(newRoll(a.static, 0, members, nil))
 		}
 		return err
 	}
@@ -85,7 +85,7 @@ func (a *grpcAgent) roll() *roll {
 		return known
 	}
 	view := a.dynamic.View()
-	known = newRoll(a.static.Name, view.Version, view.Members, view.Changed)
+	known = newRoll(a.static, view.Version, view.Members, view.Changed)
 	a.known.Store(known)
 	return known
 }
@@ -115,40 +115,38 @@ func (a *grpcAgent) Invoke(ctx context.Context, to, function string, payload []b
 	if a.dynamic != nil && a.dynamic.Err() != nil {
 		return nil, ErrEvicted
 	}
-	r := a.roll()
+	r, own := a.roll(), to == a.static.Name
 	member, ok := r.members[to]
 	switch {
-	case !ok:
+	case !ok && !own: // this worker itself, whose functions still run, may have left already
 		return nil, r.unknown()
 	case len(payload) > a.limit:
 		return nil, &TooLargeError{What: theRequest, Size: int64(len(payload)), Limit: int64(a.limit)}
 	}
-	if err := a.begin(ctx); err != nil {
-		return nil, err
+	// What a function calls belongs to the call that it serves, and may go out as long as that lasts.
+	if _, nested := Incoming(ctx); nested {
+		if err := a.work.Begin(ctx); err != nil {
+			return nil, err
+		}
+		defer a.work.End()
+	} else {
+		if err := a.work.BeginRoot(); err != nil {
+			return nil, err
+		}
+		defer a.work.EndRoot()
 	}
-	defer a.work.End()
-	if to == a.static.Name {
+	if own {
 		return a.invokeSelf(ctx, function, payload)
 	}
-	message, err := a.client.Call(ctx, member.Address, a.request(member, function, payload).encode()...)
-	if err != nil {
-		return nil, transported(err)
-	}
-	return decodeAnswer(message)
+	return a.invokeOther(ctx, member, function, payload)
 }
 
-// begin announces a call. What a function calls belongs to the call that it serves, and may go out as long as that lasts.
-func (a *grpcAgent) begin(ctx context.Context) error {
-	err := error(nil)
-	if _, nested := Incoming(ctx); nested {
-		err = a.work.Begin(ctx)
-	} else {
-		err = a.work.BeginRoot()
+func (a *grpcAgent) invokeOther(ctx context.Context, to membership.Record, function string, payload []byte) ([]byte, error) {
+	message, err := a.client.Call(ctx, to.Address, a.request(to, function, payload).encode()...)
+	if err != nil {
+		return nil, transported(err, len(payload))
 	}
-	if errors.Is(err, membership.ErrShutdown) {
-		return ErrShutdown
-	}
-	return err
+	return decodeAnswer(message)
 }
 
 // invokeSelf runs a function of this worker, as if another one had called it.
@@ -156,7 +154,7 @@ func (a *grpcAgent) invokeSelf(ctx context.Context, function string, payload []b
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	if err := a.work.Begin(ctx); err != nil {
-		return nil, ErrShutdown
+		return nil, err
 	}
 	type outcome struct {
 		answer []byte
@@ -197,6 +195,9 @@ func (a *grpcAgent) Shutdown(ctx context.Context, graceful bool) error {
 	a.ended = true
 	close(a.done)
 	a.work.Close()
+	if a.dynamic != nil {
+		a.dynamic.Cease()
+	}
 	// The sockets first: that is how the others see that this worker is gone. A goodbye is for those who leave.
 	err := errors.Join(a.server.Close(), a.client.Close())
 	a.ring.end()
@@ -213,6 +214,10 @@ func (a *grpcAgent) drain(ctx context.Context) error {
 	}
 	if a.dynamic.Err() != nil {
 		return ErrEvicted
+	}
+	// As long as this worker waits for an answer it stays a member, for what it has called may call it.
+	if err := a.work.WaitRoots(ctx); err != nil {
+		return err
 	}
 	if err := a.dynamic.Leave(ctx); err != nil {
 		return err

@@ -4,12 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/elasticrun/elasticrun/pkg/kvstore"
 	"github.com/elasticrun/elasticrun/pkg/rpc"
+	"github.com/elasticrun/elasticrun/pkg/rpc/membership"
 )
 
 var (
@@ -157,17 +160,184 @@ func TestDynamicGroup(t *testing.T) {
 	shutdownAll(t, []*rpc.Group{a, d})
 }
 
+// joinOne makes a worker a member of the dynamic group of a store.
+func joinOne(t testing.TB, addr, name string, functions ...*rpc.Functions) *rpc.Group {
+	t.Helper()
+	return initAll(t, []rpc.Config{{Name: name, Store: dialStore(t, addr), Functions: append(functions, common(t))}})[0]
+}
+
+// Whoever leaves is a member until its own calls are answered: what it has called may call it, and a function of its own may call on after that.
+func TestLeaveWaitsForOwnCalls(t *testing.T) {
+	addr := startStore(t)
+	started, finish := make(chan struct{}), make(chan struct{})
+	fns := rpc.NewFunctions()
+	if err := block.Handle(fns, func(ctx context.Context, _ struct{}) (struct{}, error) {
+		call, _ := rpc.Incoming(ctx)
+		close(started)
+		<-finish
+		_, err := greet.Call(ctx, call.Group, call.From.Name, "back")
+		return struct{}{}, err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	a, b := joinOne(t, addr, "a"), joinOne(t, addr, "b", fns)
+	future := block.Go(t.Context(), a, "b", struct{}{})
+	<-started
+	left := make(chan error, 1)
+	go func() { left <- a.Shutdown(t.Context()) }()
+	changed := b.View().Changed
+	select {
+	case err := <-left:
+		t.Errorf("left with a call under way: %v", err)
+	case <-changed:
+		t.Error("it is no member any more, with a call under way")
+	case <-time.After(100 * time.Millisecond):
+	}
+	close(finish)
+	if _, err := future.Wait(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := <-left; err != nil {
+		t.Error(err)
+	}
+}
+
+// A function that runs on while its worker leaves may call the worker itself, and knows its devices.
+func TestSelfWhileLeaving(t *testing.T) {
+	addr := startStore(t)
+	started, finish := make(chan struct{}), make(chan struct{})
+	fns := rpc.NewFunctions()
+	if err := block.Handle(fns, func(ctx context.Context, _ struct{}) (struct{}, error) {
+		call, _ := rpc.Incoming(ctx)
+		close(started)
+		<-finish
+		_, err := greet.Call(ctx, call.Group, call.Group.Self().Name, "me")
+		return struct{}{}, err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	a, b := joinOne(t, addr, "a", fns), joinOne(t, addr, "b")
+	changed := b.View().Changed
+	future := block.Go(t.Context(), b, "a", struct{}{})
+	<-started
+	left := make(chan error, 1)
+	go func() { left <- a.Shutdown(t.Context()) }()
+	<-changed
+	close(finish)
+	if _, err := future.Wait(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := <-left; err != nil {
+		t.Error(err)
+	}
+}
+
+// A member that stays keeps nothing of those that come and go.
+func TestChurnLeavesNothing(t *testing.T) {
+	addr := startStore(t)
+	stays := joinOne(t, addr, "stays")
+	churn := func(n int) {
+		for i := range n {
+			g := joinOne(t, addr, fmt.Sprintf("guest%d", i))
+			if _, err := greet.Call(t.Context(), stays, g.Self().Name, "hi"); err != nil {
+				t.Error(err)
+			}
+			if err := g.Shutdown(t.Context()); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	churn(2)
+	settled := runtime.NumGoroutine()
+	churn(20)
+	for deadline := time.Now().Add(5 * time.Second); runtime.NumGoroutine() > settled+15 && time.Now().Before(deadline); {
+		runtime.Gosched()
+	}
+	if now := runtime.NumGoroutine(); now > settled+15 { // the store serves each client with one
+		t.Errorf("%d goroutines after 22 members came and went, %d after 2", now, settled)
+	}
+}
+
+// Members that close while all look after each other evict nobody who lives, and see the end that they wanted.
+func TestCloseEvictsNobody(t *testing.T) {
+	addr := startStore(t)
+	stays := joinOne(t, addr, "stays")
+	for i := range 30 {
+		g := joinOne(t, addr, "guest")
+		changed := stays.View().Changed
+		calls := make(chan error, 1)
+		go func() {
+			for {
+				if _, err := greet.Call(t.Context(), g, "stays", "hi"); err != nil {
+					calls <- err
+					return
+				}
+			}
+		}()
+		g.Close()
+		if err := <-calls; !errors.Is(err, rpc.ErrShutdown) {
+			t.Errorf("round %d: a call at the end: %v", i, err)
+		}
+		<-changed
+		select {
+		case <-stays.Done():
+			t.Fatalf("round %d: a healthy member was evicted", i)
+		default:
+		}
+	}
+}
+
+// An error of a function may be longer than a payload.
+func TestLimits(t *testing.T) {
+	fail := rpc.NewFunc[struct{}, struct{}]("fail")
+	long := strings.Repeat("x", 100<<10)
+	groups := meet(t, 2, func(int) *rpc.Functions {
+		fns := common(t)
+		if err := fail.Handle(fns, func(context.Context, struct{}) (struct{}, error) { return struct{}{}, errors.New(long) }); err != nil {
+			t.Fatal(err)
+		}
+		return fns
+	}, func(c *rpc.Config) { c.Options = &rpc.GRPCOptions{MaxPayload: 1000 - 500*c.Rank} }) // worker1 takes less
+	var remote *rpc.RemoteError
+	if _, err := fail.Call(t.Context(), groups[0], "worker1", struct{}{}); !errors.As(err, &remote) {
+		t.Errorf("a long error came as %v", err)
+	}
+	for _, tc := range []struct{ from, size, limit int }{
+		{0, 1001, 1000}, {0, 1000, 500}, {0, 501, 500}, {1, 501, 500}, {0, 500, 0}, {1, 500, 0}, {0, 1 << 20, 1000},
+	} {
+		_, err := echo.Call(t.Context(), groups[tc.from], fmt.Sprintf("worker%d", 1-tc.from), make([]byte, tc.size))
+		var large *rpc.TooLargeError
+		if tc.limit == 0 && err != nil || tc.limit > 0 && (!errors.As(err, &large) || large.Size != int64(tc.size) || large.Limit != int64(tc.limit)) {
+			t.Errorf("%d bytes from worker%d: %v", tc.size, tc.from, err)
+		}
+	}
+	shutdownAll(t, groups)
+}
+
+// The end of a context in Init and Shutdown is the package's timeout as well.
+func TestTimeoutOfInit(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, err := rpc.Init(ctx, rpc.Config{Name: "alone", Rank: 0, WorldSize: 2, Store: kvstore.NewHashStore()})
+	var missing *membership.MissingError
+	if !errors.Is(err, rpc.ErrTimeout) || !errors.As(err, &missing) {
+		t.Errorf("Init: %v", err)
+	}
+}
+
+// BenchmarkInit has n workers of this process form a group.
 func BenchmarkInit(b *testing.B) {
 	for _, n := range []int{8, 64, 256} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			for b.Loop() {
-				b.StopTimer()
-				addr := startStore(b)
-				configs := make([]rpc.Config, n)
+			addr := startStore(b)
+			configs := make([]rpc.Config, n)
+			for i := range configs {
+				configs[i] = rpc.Config{Name: fmt.Sprintf("worker%d", i), Rank: i, WorldSize: n, Store: dialStore(b, addr)}
+			}
+			for round := 0; b.Loop(); round++ {
 				for i := range configs {
-					configs[i] = rpc.Config{Name: fmt.Sprintf("worker%d", i), Rank: i, WorldSize: n, Store: dialStore(b, addr)}
+					configs[i].Options = &rpc.GRPCOptions{Group: fmt.Sprintf("round%d", round)}
 				}
-				b.StartTimer()
 				groups := initAll(b, configs)
 				b.StopTimer()
 				shutdownAll(b, groups)

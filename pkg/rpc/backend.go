@@ -1,6 +1,7 @@
 package rpc
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/tls"
@@ -21,17 +22,31 @@ import (
 // GRPC is the name of the backend that the package has, the counterpart of torch's TENSORPIPE.
 const GRPC = "GRPC"
 
-// signOfLife is how long a worker may take for one, when it is asked because it has said nothing for [GRPCOptions.KeepAlive]. One that stands still
-// for a moment, as under load, is not to lose its calls.
-const signOfLife = 5 * time.Second
+// How long the other end of a connection may say nothing until it is asked for a sign of life, and may take for that. In a dynamic group a death is
+// noticed by it, so a worker is asked as soon as gRPC can. In a static one only calls depend on it, and one that stands still for a while is not to lose them.
+const (
+	dynamicSignOfLife = 5 * time.Second
+	staticQuiet       = 20 * time.Second
+	staticSignOfLife  = 20 * time.Second
+)
 
 // NewRegistry returns a registry that holds the package's own backend, [GRPC].
 func NewRegistry() (*Registry, error) {
 	r := &Registry{}
 	return r, r.Register(GRPC, Backend{
 		NewOptions: func(c Common) (BackendOptions, error) { return &GRPCOptions{Common: c}, nil },
+		Check:      checkGRPC,
 		Init:       initGRPC,
 	})
+}
+
+// checkGRPC is the backend's Check.
+func checkGRPC(options BackendOptions) error {
+	own, err := OptionsAs[*GRPCOptions](GRPC, options)
+	if err != nil {
+		return err
+	}
+	return own.Validate()
 }
 
 // initGRPC is the backend's Init: what it returns is a [*grpcAgent]. It listens before anybody is told of the address, and on
@@ -41,12 +56,13 @@ func initGRPC(ctx context.Context, args InitArgs) (Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := options.Validate(); err != nil {
-		return nil, err
-	}
 	server, client, err := options.security()
 	if err != nil {
 		return nil, err
+	}
+	quiet, signOfLife := options.KeepAlive, dynamicSignOfLife
+	if args.WorldSize > 0 {
+		quiet, signOfLife = cmp.Or(options.KeepAlive, staticQuiet), staticSignOfLife
 	}
 	ln, address, err := listen(ctx, options.Address, args.Store)
 	if err != nil {
@@ -58,10 +74,10 @@ func initGRPC(ctx context.Context, args InitArgs) (Agent, error) {
 	}
 	a := newGRPCAgent(args, options, self)
 	a.client = transport.NewPool(transport.ClientOptions{
-		TLS: client, MaxMessage: a.limit + envelopeLimit, Quiet: options.KeepAlive, Timeout: signOfLife, Logger: args.Logger,
+		TLS: client, MaxMessage: a.limit + envelopeLimit, Quiet: quiet, Timeout: signOfLife, Logger: args.Logger,
 	})
 	a.server = transport.Serve(ln, transport.ServerOptions{
-		TLS: server, MaxMessage: a.limit + envelopeLimit, Quiet: options.KeepAlive, Timeout: signOfLife, Logger: args.Logger,
+		TLS: server, MaxMessage: a.limit + envelopeLimit, Quiet: quiet, Timeout: signOfLife, Logger: args.Logger,
 		Handle: a.answer, Watched: a.watched,
 	})
 	if err := a.enter(ctx); err != nil {

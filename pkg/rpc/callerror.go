@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/elasticrun/elasticrun/pkg/kvstore"
+	"github.com/elasticrun/elasticrun/pkg/rpc/membership"
 )
 
 // What may come of a call beside an answer and an error of the function. A [CallError] wraps one of them, or the cause of
@@ -21,15 +24,15 @@ var (
 	ErrVersion = errors.New("another version of the protocol")
 	// ErrConnection is a connection that could not be made, or that broke: whether the call was carried out is not known then.
 	ErrConnection = errors.New("connection failed")
-	// ErrTimeout is a call whose deadline has passed; [context.DeadlineExceeded] is in the chain too. Whether the call was
+	// ErrTimeout is a call whose deadline has passed, or an Init or Shutdown whose has, and [kvstore.ErrTimeout]; [context.DeadlineExceeded] is in the chain too. Whether the call was
 	// carried out is not known.
-	ErrTimeout = errors.New("timed out")
-	// ErrShutdown is a call in a group that this worker, or the called one, has shut down.
-	ErrShutdown = errors.New("the group is shut down")
+	ErrTimeout = kvstore.ErrTimeout
+	// ErrShutdown is a call in a group that this worker, or the called one, has shut down. It is [membership.ErrShutdown].
+	ErrShutdown = membership.ErrShutdown
 	// ErrStranger is an address that by now belongs to another process than the worker that was called.
 	ErrStranger = errors.New("another process has the worker's address")
-	// ErrEvicted is a call in a group that takes this worker for dead.
-	ErrEvicted = errors.New("evicted from the group")
+	// ErrEvicted is a call in a group that takes this worker for dead. It is [membership.ErrEvicted].
+	ErrEvicted = membership.ErrEvicted
 	// ErrEncoding is a value that cannot be encoded, or bytes that do not fit a type; see [EncodingError].
 	ErrEncoding = errors.New("encoding")
 )

@@ -68,5 +68,6 @@
 //
 // Everything but a [Registry] in the making may be used by any number of goroutines. Each incoming call has a goroutine of
 // its own, and there is no limit to them, because nested calls would wait for each other's. The goroutines of a group, those of
-// [Func.Go] among them, have ended when Shutdown or Close returns, as far as functions obey their contexts.
+// [Func.Go] among them, have ended when Shutdown or Close returns. Only functions may outlive Close, which ends their contexts and does not wait for
+// them; Shutdown does.
 package rpc

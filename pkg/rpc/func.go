@@ -47,6 +47,8 @@ func (f Func[Req, Resp]) check() error {
 // An error that it returns goes to the caller, and so does a panic, whatever its value: neither ends the
 // process. See [RemoteError]. A do that ends its goroutine, by runtime.Goexit or by the Fatal of a test, never answers.
 //
+// A []byte that it returns is sent as it is, and nobody may change it any more.
+//
 // A name that is taken is a [DuplicateError].
 func (f Func[Req, Resp]) Handle(fns *Functions, do func(ctx context.Context, req Req) (Resp, error)) error {
 	if err := f.check(); err != nil {

@@ -19,6 +19,9 @@ const (
 	DefaultGroup       = "rpc"
 )
 
+// minLockSilence keeps a lock from being taken from a holder that is only slow.
+const minLockSilence = 100 * time.Millisecond
+
 // largestPayload is what gRPC can carry in one message, less what travels with a payload.
 const largestPayload = 1<<31 - 1<<20
 
@@ -55,8 +58,8 @@ type GRPCOptions struct {
 
 	// LockSilence is how long the holder of a dynamic group's lock may say nothing before the lock is broken. 0 is DefaultLockSilence.
 	LockSilence time.Duration
-	// KeepAlive is how long a member of a dynamic group may say nothing before it is asked for a sign of life. 0 is gRPC's shortest:
-	// a second on the side that is called, ten on the side that calls.
+	// KeepAlive is how long the other end of a connection may say nothing before it is asked for a sign of life. 0 is 20 s in a static group and gRPC's
+	// shortest in a dynamic one: a second on the side that is called, ten on the side that calls.
 	KeepAlive time.Duration
 
 	// Group keeps the keys of several groups in one store apart. "" is DefaultGroup, with the attempt where torchrun has restarted the
@@ -143,11 +146,11 @@ func (o *GRPCOptions) Validate() error {
 	if o.MaxPayload < 0 || o.MaxPayload > largestPayload {
 		refuse("MaxPayload %d: must be from 1 to %d bytes, or 0 for %d", o.MaxPayload, largestPayload, DefaultMaxPayload)
 	}
-	if o.LockSilence < 0 {
-		refuse("LockSilence %v: must not be negative; 0 is %v", o.LockSilence, DefaultLockSilence)
+	if o.LockSilence != 0 && o.LockSilence < minLockSilence {
+		refuse("LockSilence %v: must be %v or more, or 0 for %v", o.LockSilence, minLockSilence, DefaultLockSilence)
 	}
 	if o.KeepAlive < 0 {
-		refuse("KeepAlive %v: must not be negative; 0 is the shortest that gRPC knows", o.KeepAlive)
+		refuse("KeepAlive %v: must not be negative; 0 leaves it to the package", o.KeepAlive)
 	}
 	if o.Group != "" {
 		if err := membership.CheckName(o.Group); err != nil {

@@ -129,6 +129,9 @@ func (c *Config) complete() error {
 	if c.WorldSize < 0 {
 		return fmt.Errorf("world size %d: must be at least 1, or 0 for a dynamic group", c.WorldSize)
 	}
+	if c.WorldSize > 0 && (c.Rank < 0 || c.Rank >= c.WorldSize) {
+		return &membership.RankError{Worker: c.Name, Rank: c.Rank, WorldSize: c.WorldSize}
+	}
 	if c.Lookup == nil {
 		c.Lookup = os.LookupEnv
 	}
@@ -141,9 +144,6 @@ func (c *Config) complete() error {
 			return err
 		}
 	}
-	if !c.Registry.Registered(c.Backend) {
-		return &UnknownBackendError{Name: c.Backend, Known: c.Registry.Backends()}
-	}
 	if c.Options == nil {
 		if c.Options, err = c.Registry.NewOptions(c.Backend, Common{}); err != nil {
 			return err
@@ -154,12 +154,12 @@ func (c *Config) complete() error {
 		if err != nil {
 			return err
 		}
+		if c.Store != nil {
+			env.Group = "" // which is of the environment's store
+		}
 		c.Options = options.WithEnvironment(env)
 	}
-	if options, ok := c.Options.(interface{ Validate() error }); ok {
-		return options.Validate()
-	}
-	return nil
+	return c.Registry.Check(c.Backend, c.Options)
 }
 
 // meet finds the store and this worker's place.

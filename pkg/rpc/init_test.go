@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/elasticrun/elasticrun/pkg/kvstore"
+	"github.com/elasticrun/elasticrun/pkg/rpc/membership"
 )
 
 // Mistakes are told before anything is tried: the store here would wait for ever.
@@ -32,6 +33,11 @@ func TestInitBadInput(t *testing.T) {
 			`init RPC as w: register function echo: the name is taken; each function needs its own`,
 		},
 		{Config{Name: "w", Backend: "X"}, `init RPC as w: RPC backend "X" is not registered; known: GRPC`},
+		{Config{Name: "w", Rank: 2, WorldSize: 2}, errText(fmt.Errorf("init RPC as w: %w", &membership.RankError{Worker: "w", Rank: 2, WorldSize: 2}))},
+		{
+			Config{Name: "w", Options: memoryOptions{never}},
+			`init RPC as w: ` + errText(&OptionsTypeError{Backend: GRPC, Got: "rpc.memoryOptions", Want: "*rpc.GRPCOptions"}),
+		},
 		{
 			Config{Name: "w", Options: &GRPCOptions{MaxPayload: -1}},
 			`init RPC as w: option MaxPayload -1: must be from 1 to 2146435072 bytes, or 0 for 67108864`,

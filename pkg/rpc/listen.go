@@ -16,9 +16,13 @@ func listen(ctx context.Context, address string, store kvstore.Store) (net.Liste
 	if address == "" {
 		address = net.JoinHostPort(localHost(store), "0")
 	}
+	address, err := parseAddress(address)
+	if err != nil {
+		return nil, "", fmt.Errorf("listen for calls at %s: %w", address, err)
+	}
 	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 	if err != nil {
-		return nil, "", fmt.Errorf("listen for calls at %s: %w; %s names an address of this host", address, err, envAddr)
+		return nil, "", fmt.Errorf("listen for calls at %s: %w; %s or the option Address names an address of this host", address, err, envAddr)
 	}
 	// The host as it was given: a certificate may be for that name.
 	host, _, err := net.SplitHostPort(address)

@@ -13,7 +13,7 @@ import (
 )
 
 // envelopeLimit is more than an envelope has around its payload.
-const envelopeLimit = 64 << 10
+const envelopeLimit = 2*maxText + 64<<10
 
 // warmAtOnce is how many members rank 0 calls at once when a static group begins.
 const warmAtOnce = 64
@@ -64,22 +64,24 @@ func (p peers) Probe(ctx context.Context, to membership.Record) error {
 	return verdictOf(p.client.Probe(ctx, to.Address, p.request(to, "", reachRequest(0)).encode()...))
 }
 
-// verdictOf says what an answer to a call of the members' own means. A refused connection and another process at the address prove
-// that a member is gone; so does its own word.
+// verdictOf says what an answer to a call of the members' own means. A refused connection proves that a member is gone, and so does an answer by
+// another worker at its address, or its own word. Whatever else may go wrong, here or on the way, proves nothing.
 func verdictOf(message []byte, err error) error {
-	if err == nil {
-		_, err = decodeAnswer(message)
-	} else {
-		err = transported(err)
+	if err != nil {
+		if errors.Is(err, syscall.ECONNREFUSED) {
+			return fmt.Errorf("%w: %w", membership.ErrGone, err)
+		}
+		return err
 	}
-	if errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, ErrStranger) || errors.Is(err, ErrShutdown) {
+	_, err = decodeAnswer(message)
+	if errors.Is(err, ErrStranger) || errors.Is(err, ErrShutdown) {
 		return fmt.Errorf("%w: %w", membership.ErrGone, err)
 	}
 	return err
 }
 
-// transported is a transport's error in the package's words.
-func transported(err error) error {
+// transported is the transport's error of a call with that many bytes of payload, in the package's words.
+func transported(err error, payload int) error {
 	switch {
 	case errors.Is(err, transport.ErrConnection):
 		return &peerError{ErrConnection, err}
@@ -93,11 +95,11 @@ func transported(err error) error {
 		return ErrShutdown
 	}
 	if size := (*transport.SizeError)(nil); errors.As(err, &size) {
-		large := &TooLargeError{What: theRequest, Size: int64(size.Size), Limit: max(0, int64(size.Limit-envelopeLimit))}
+		limit := max(0, int64(size.Limit-envelopeLimit))
 		if size.Answer {
-			large.What = theAnswer
+			return &TooLargeError{What: theAnswer, Size: max(0, int64(size.Size-answerHeader)), Limit: limit}
 		}
-		return large
+		return &TooLargeError{What: theRequest, Size: int64(payload), Limit: limit}
 	}
 	return err
 }

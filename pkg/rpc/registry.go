@@ -71,6 +71,8 @@ type InitArgs struct {
 type Backend struct {
 	// NewOptions makes options of the common ones, whose defaults are filled in.
 	NewOptions func(Common) (BackendOptions, error)
+	// Check refuses options that Init would refuse, before anything is tried. Nil means that there is nothing to refuse.
+	Check func(options BackendOptions) error
 	// Init makes the worker a member of its group. Store and Options of args are there.
 	Init func(ctx context.Context, args InitArgs) (Agent, error)
 }
@@ -145,7 +147,26 @@ func (r *Registry) Init(ctx context.Context, name string, args InitArgs) (Agent,
 			return nil, err
 		}
 	}
+	if err := b.check(args.Options); err != nil {
+		return nil, err
+	}
 	return b.Init(ctx, args)
+}
+
+// Check refuses options that the backend's Init would refuse: an [*OptionsTypeError] for those of another backend.
+func (r *Registry) Check(name string, options BackendOptions) error {
+	b, err := r.backend(name)
+	if err != nil {
+		return err
+	}
+	return b.check(options)
+}
+
+func (b Backend) check(options BackendOptions) error {
+	if b.Check == nil {
+		return nil
+	}
+	return b.Check(options)
 }
 
 func (r *Registry) backend(name string) (Backend, error) {

@@ -26,6 +26,7 @@ const watchAgain = time.Second
 func (r *ring) start(ctx context.Context, a *grpcAgent) {
 	ctx, r.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	r.wait.Go(func() { a.keepWatch(ctx) })
+	r.wait.Go(func() { a.forgetFormer(ctx) })
 }
 
 // end says goodbye, where there is a connection yet.
@@ -88,6 +89,31 @@ func (a *grpcAgent) stays(ctx context.Context, next membership.Record) {
 		case <-ctx.Done():
 			return
 		}
+	}
+}
+
+// forgetFormer lets go of the connections to those that are no members any more.
+func (a *grpcAgent) forgetFormer(ctx context.Context) {
+	before := a.dynamic.View()
+	for {
+		select {
+		case <-before.Changed:
+		case <-a.dynamic.Done():
+			return
+		case <-ctx.Done():
+			return
+		}
+		now := a.dynamic.View()
+		there := make(map[string]bool, len(now.Members))
+		for _, m := range now.Members {
+			there[m.Address] = true
+		}
+		for _, m := range before.Members {
+			if !there[m.Address] {
+				a.client.Forget(m.Address)
+			}
+		}
+		before = now
 	}
 }
 

@@ -16,7 +16,7 @@ type roll struct {
 	reverse map[string]device.Map        // by the worker whose map it reverses
 }
 
-func newRoll(self string, version int64, members []membership.Record, changed <-chan struct{}) *roll {
+func newRoll(self membership.Record, version int64, members []membership.Record, changed <-chan struct{}) *roll {
 	r := &roll{
 		view:    View{Version: version, Changed: changed, Workers: make([]WorkerInfo, len(members))},
 		members: make(map[string]membership.Record, len(members)),
@@ -25,9 +25,8 @@ func newRoll(self string, version int64, members []membership.Record, changed <-
 		r.view.Workers[i] = infoOf(m)
 		r.members[m.Name] = m
 	}
-	r.reverse = device.Reverse(self, membership.DeviceWorkers(members))
-	own := r.members[self]
-	r.devices = device.List(own.Devices, own.DeviceMaps, r.reverse)
+	r.reverse = device.Reverse(self.Name, membership.DeviceWorkers(members))
+	r.devices = device.List(self.Devices, self.DeviceMaps, r.reverse)
 	return r
 }
 

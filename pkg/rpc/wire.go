@@ -31,6 +31,9 @@ import (
 // The payload is neither copied by who encodes it nor by who decodes it.
 const wireVersion = 1
 
+// answerHeader is the number of bytes before the payload of an answer.
+const answerHeader = 2
+
 type status byte
 
 const (

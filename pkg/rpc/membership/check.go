@@ -1,8 +1,6 @@
 package membership
 
 import (
-	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"net"
@@ -10,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/elasticrun/elasticrun/pkg/kvstore"
 	"github.com/elasticrun/elasticrun/pkg/rpc/device"
 )
 
@@ -123,52 +120,4 @@ func decodeRecord(key string, data []byte) (Record, error) {
 		return r, fmt.Errorf("store key %q holds no worker's record: %w", key, err)
 	}
 	return r, nil
-}
-
-// termsKey holds what all members must have in common.
-const termsKey = "terms"
-
-// terms are set once, by the member that comes first.
-type terms struct {
-	Version     int    `json:"version"`
-	WorldSize   int    `json:"world_size"`
-	Secure      bool   `json:"secure"`
-	By          string `json:"by"`
-	Incarnation uint64 `json:"incarnation,string"`
-}
-
-// Agree makes version, world size and TLS of the first member of a group those of all: a worker with others gets a [*VersionError],
-// [*WorldSizeError] or [*SecurityError], and the group does not notice it. Where it is the first that is wrong, all the
-// others are refused, and the error names it. A dynamic group has world size 0.
-func Agree(ctx context.Context, store kvstore.Store, self Record) error {
-	own := terms{self.Version, self.WorldSize, self.Secure, self.Name, self.Incarnation}
-	data, err := json.Marshal(own)
-	if err != nil {
-		return fmt.Errorf("worker %q: terms of its group: %w", self.Name, err)
-	}
-	got, err := store.CompareSet(ctx, termsKey, nil, data)
-	if err != nil {
-		return fmt.Errorf("worker %q: agree with its group: %w", self.Name, err)
-	}
-	if bytes.Equal(got, data) {
-		return nil
-	}
-	var first terms
-	if err := json.Unmarshal(got, &first); err != nil {
-		return fmt.Errorf("worker %q: store key %q holds no terms of a group: %w", self.Name, termsKey, err)
-	}
-	return first.refuse(own)
-}
-
-// refuse returns why a member with the terms own does not belong to the group, or nil.
-func (t terms) refuse(own terms) error {
-	switch {
-	case t.Version != own.Version:
-		return &VersionError{Worker: own.By, Version: own.Version, By: t.By, Want: t.Version}
-	case t.WorldSize != own.WorldSize:
-		return &WorldSizeError{Worker: own.By, WorldSize: own.WorldSize, By: t.By, Want: t.WorldSize}
-	case t.Secure != own.Secure:
-		return &SecurityError{Worker: own.By, Secure: own.Secure, By: t.By}
-	}
-	return nil
 }

@@ -26,13 +26,32 @@ type claim struct {
 // make claims name and rank. After an error nothing of the claim is left, unless the store cannot be reached any more.
 func (c *claim) make(ctx context.Context) error {
 	err := c.name(ctx)
-	if err == nil {
+	named := err == nil
+	if named {
 		err = c.rank(ctx)
 	}
 	if err != nil {
-		c.withdraw(ctx)
+		last, cancel := lastWords(ctx)
+		defer cancel()
+		c.withdraw(last)
+		if !named { // A rank that was asked for may still come to be claimed, and belongs to these terms.
+			disagree(last, c.store, c.self)
+		}
 	}
 	return err
+}
+
+// undo takes a claim back that stands, and the terms, if no other worker has agreed to them: then nobody has read it. The terms are last, so that
+// who comes after finds nothing. It is false if another worker was there, or came just then: that one must be told of the failure.
+func (c *claim) undo(ctx context.Context) bool {
+	if !alone(ctx, c.store, c.self) {
+		return false
+	}
+	c.withdraw(ctx)
+	if _, err := c.store.Delete(ctx, rankKey+strconv.Itoa(c.self.ID)); err != nil {
+		return false
+	}
+	return disagree(ctx, c.store, c.self)
 }
 
 // name claims the name. One that is held by a worker whose rank is another one's is free: that worker was refused, and is
@@ -88,6 +107,7 @@ func (c *claim) rank(ctx context.Context) error {
 	got, err := create(ctx, c.store, key, c.record)
 	if err != nil {
 		if c.stands(ctx, key) {
+			wake(ctx, c.store, key, c.record)
 			return nil
 		}
 		return fmt.Errorf("worker %q: claim rank %d: %w", c.self.Name, c.self.ID, err)
@@ -115,7 +135,5 @@ func (c *claim) stands(ctx context.Context, key string) bool {
 
 // withdraw gives the name back, if it is this claim's.
 func (c *claim) withdraw(ctx context.Context) {
-	last, cancel := lastWords(ctx)
-	defer cancel()
-	_, _ = c.store.CompareSet(last, nameKey+c.self.Name, c.record, nil) // nobody is left to be told of a failure
+	_, _ = c.store.CompareSet(ctx, nameKey+c.self.Name, c.record, nil) // nobody is left to be told of a failure
 }

@@ -35,7 +35,7 @@ func TestWorkWait(t *testing.T) {
 		if len(ended) != 0 {
 			t.Error("Wait has not waited")
 		}
-		w.End()
+		w.EndRoot()
 		for range 2 {
 			if err := <-ended; err != nil {
 				t.Error(err)
@@ -44,6 +44,69 @@ func TestWorkWait(t *testing.T) {
 		if err := w.Begin(t.Context()); !errors.Is(err, ErrShutdown) {
 			t.Errorf("work after the end: %v", err)
 		}
+	})
+}
+
+// A worker that leaves waits for its own calls first, while functions run here, which those may wait for.
+func TestWorkWaitRoots(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := NewWork()
+		for range 2 {
+			if err := w.BeginRoot(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		impatient, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := w.WaitRoots(impatient); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "2 calls") {
+			t.Errorf("WaitRoots = %v", err)
+		}
+		if err := w.BeginRoot(); !errors.Is(err, ErrShutdown) {
+			t.Errorf("root call of a member that leaves: %v", err)
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- w.WaitRoots(t.Context()) }()
+		w.EndRoot()
+		if err := w.Begin(t.Context()); err != nil {
+			t.Errorf("a function that a root call waits for: %v", err)
+		}
+		synctest.Wait()
+		if len(ended) != 0 {
+			t.Error("WaitRoots has not waited")
+		}
+		w.EndRoot()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		if err := w.WaitRoots(t.Context()); err != nil {
+			t.Error(err)
+		}
+		go func() { ended <- w.Wait(t.Context()) }()
+		synctest.Wait()
+		if len(ended) != 0 {
+			t.Error("Wait has not waited for a function")
+		}
+		w.End()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestWorkCloseEndsWaitRoots(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, ended := NewWork(), make(chan error, 1)
+		if err := w.BeginRoot(); err != nil {
+			t.Fatal(err)
+		}
+		go func() { ended <- w.WaitRoots(t.Context()) }()
+		synctest.Wait()
+		w.Close()
+		w.Close()
+		if err := <-ended; !errors.Is(err, ErrShutdown) {
+			t.Errorf("WaitRoots = %v", err)
+		}
+		w.EndRoot()
 	})
 }
 
@@ -61,7 +124,7 @@ func TestWorkWaitIsBounded(t *testing.T) {
 		if err := w.Begin(t.Context()); !errors.Is(err, ErrShutdown) {
 			t.Errorf("work after the end: %v", err)
 		}
-		w.End()
+		w.EndRoot()
 	})
 }
 
@@ -133,7 +196,7 @@ func TestDrainLetsWorkIn(t *testing.T) {
 		if err := works[0].Begin(t.Context()); err != nil { // 1 calls 0, which is idle
 			t.Fatal(err)
 		}
-		works[1].End() // and no longer waits for the answer
+		works[1].EndRoot() // and no longer waits for the answer
 		synctest.Wait()
 		if len(ended) != 0 {
 			t.Fatal("a drain has ended with a function that runs")

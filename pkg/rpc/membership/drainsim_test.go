@@ -96,7 +96,7 @@ func (w *world) run(ctx context.Context, stores func(rank int) kvstore.Store) []
 				roots.Go(func() {
 					if err := w.works[rank].BeginRoot(); err == nil {
 						w.work(func() { w.call(ctx, w.intn(n), 3) })
-						w.works[rank].End()
+						w.works[rank].EndRoot()
 					}
 				})
 			}

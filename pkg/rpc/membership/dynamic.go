@@ -34,7 +34,7 @@ type Options struct {
 }
 
 // Dynamic is one member of a dynamic group: one without a world size, which members join and leave at any time. Any number of goroutines may use
-// it. Use NewDynamic, Join, and in the end Leave or Close.
+// it. Use NewDynamic, Join, and in the end Leave, or Cease and Close.
 type Dynamic struct {
 	peers Peers
 	opts  Options
@@ -47,10 +47,12 @@ type Dynamic struct {
 	mu      sync.Mutex
 	self    Record
 	stop    context.CancelFunc // ends what runs in the background; set when Join begins
+	cease   context.CancelFunc // ends Join and what Cease ends; set with stop
 	leaving bool               // it is its own doing if the log says that it is no member any more
-	closed  bool
-	joining sync.WaitGroup // Join, until it returns
-	running sync.WaitGroup // what runs in the background
+	closed  bool               // Cease or Close has begun: then nothing is joined or judged any more
+	joining sync.WaitGroup     // Join, until it returns
+	acting  sync.WaitGroup     // what answers for this member and judges others, in the background
+	running sync.WaitGroup     // what follows the log, in the background
 }
 
 // NewDynamic returns a member that has not joined. The keys of store are the group's alone; self.Incarnation is random and not 0, and self.ID is not
@@ -91,50 +93,59 @@ func (d *Dynamic) Done() <-chan struct{} { return d.board.done }
 func (d *Dynamic) Err() error { return d.board.failure() }
 
 // Join makes this a member, and returns when all others know. It may be called once. On failure nothing of it is left in the
-// group, unless the store cannot be reached to take it back; then the others find that it is gone, as they do after a death. Errors are those
+// group, unless the store cannot be reached to take it back, for which it may outlive ctx by two seconds and the patience; then the others find that
+// it is gone, as they do after a death. The first of a group that fails alone takes its terms back. Errors are those
 // of [CheckName] and [Agree], NameTakenError, AddressError, those of [device.Validate], ConnectionError, ErrEvicted, and
 // the store's.
 func (d *Dynamic) Join(ctx context.Context) error {
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
+	active, cease := context.WithCancel(background)
 	d.mu.Lock()
 	switch {
 	case d.closed:
 		d.mu.Unlock()
+		cease()
 		stop()
 		return ErrShutdown
 	case d.stop != nil:
 		d.mu.Unlock()
+		cease()
 		stop()
 		return errJoined
 	}
-	d.stop = stop
+	d.stop, d.cease = stop, cease
 	d.joining.Add(1)
 	d.mu.Unlock()
 	defer d.joining.Done()
 
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	detach := context.AfterFunc(background, func() { cancel(ErrShutdown) })
+	detach := context.AfterFunc(active, func() { cancel(cmp.Or(d.Err(), ErrShutdown)) })
 	defer detach()
-	if err := d.join(ctx, background); err != nil {
+	if err := d.join(ctx, background, active); err != nil {
 		d.finish(d.Err())
 		return fmt.Errorf("join the group as worker %q: %w", d.self.Name, err)
 	}
 	return nil
 }
 
-func (d *Dynamic) join(ctx, background context.Context) error {
+// join also begins what runs in the background: what follows the log until background ends, the rest until active does.
+func (d *Dynamic) join(ctx, background, active context.Context) error {
 	if err := CheckName(d.self.Name); err != nil {
 		return err
 	}
-	if err := Agree(ctx, d.store, d.self); err != nil {
-		return err
+	err := Agree(ctx, d.store, d.self)
+	if err == nil {
+		err = d.lock.with(ctx, func(ctx context.Context) error { return d.enter(ctx, background, active) })
 	}
-	return d.lock.with(ctx, func(ctx context.Context) error { return d.enter(ctx, background) })
+	if err != nil {
+		d.disagree(ctx)
+	}
+	return err
 }
 
 // enter commits the join, and tells the others. The caller holds the lock.
-func (d *Dynamic) enter(ctx, background context.Context) error {
+func (d *Dynamic) enter(ctx, background, active context.Context) error {
 	at, err := d.log.read(ctx)
 	if err != nil {
 		return err
@@ -156,7 +167,7 @@ func (d *Dynamic) enter(ctx, background context.Context) error {
 		d.buried(ctx, replaced)
 	}
 	if err == nil {
-		d.begin(background, at)
+		d.begin(background, active, at)
 		if err = d.introduce(ctx, at); err == nil {
 			return nil
 		}
@@ -192,15 +203,30 @@ func (d *Dynamic) admit(ctx context.Context, r roster) (*change, error) {
 }
 
 // begin starts what a member does in the background.
-func (d *Dynamic) begin(ctx context.Context, at roster) {
+func (d *Dynamic) begin(background, active context.Context, at roster) {
 	own, _ := at.find(d.self.Incarnation)
 	d.mu.Lock()
+	defer d.mu.Unlock()
 	d.self = own
-	d.mu.Unlock()
 	d.board.show(at)
-	d.running.Go(func() { d.follow(ctx) })
-	d.running.Go(func() { d.answer(ctx) })
-	d.running.Go(func() { d.doubt.settle(ctx, d.settle) })
+	d.running.Go(func() { d.follow(background) })
+	if d.closed { // Cease may wait for the rest already.
+		return
+	}
+	d.acting.Go(func() { d.answer(active) })
+	d.acting.Go(func() { d.doubt.settle(active, d.settle) })
+}
+
+// disagree takes the terms of the group back, after a Join that failed, if they are this member's and it has come alone and left nothing.
+func (d *Dynamic) disagree(ctx context.Context) {
+	last, cancel := lastWords(ctx)
+	defer cancel()
+	if !alone(last, d.store, d.self) {
+		return
+	}
+	if at, err := d.log.read(last); err == nil && !at.has(d.self.Incarnation) {
+		disagree(last, d.store, d.self)
+	}
 }
 
 // retract takes a join back whose entry is, or may yet come to be, the one of version tried: that entry must be there before
@@ -238,13 +264,13 @@ func (d *Dynamic) Leave(ctx context.Context) error {
 			return err
 		}
 		d.sync(ctx, at) // Whom it does not reach learns it from the log.
-		d.forget(ctx, d.self.Incarnation)
 		return nil
 	})
 	if err != nil {
 		return fmt.Errorf("leave the group as worker %q: %w", d.self.Name, err)
 	}
 	d.finish(nil)
+	d.forget(ctx, d.self.Incarnation) // Nothing answers any more, which would leave another key.
 	return nil
 }
 
@@ -256,15 +282,29 @@ func (d *Dynamic) setLeaving() bool {
 	return d.stop != nil && d.board.roster().Version > 0
 }
 
+// Cease begins Close, and comes before the sockets are closed by which others reach this member: from its return on it judges nobody
+// and does not answer by the store for itself any more, so that the others find it gone, and what the log says of it is its own
+// doing. A Join under way ends with ErrShutdown. The view still follows the log, and Done stays open until Close or Leave.
+func (d *Dynamic) Cease() {
+	d.mu.Lock()
+	d.closed, d.leaving = true, true
+	if d.cease != nil {
+		d.cease()
+	}
+	d.mu.Unlock()
+	d.acting.Wait()
+}
+
 // Close ends what runs in the background, and a Join, and waits for that. It does not leave: the others will find that this process
 // is gone. Its error is always nil.
 func (d *Dynamic) Close() error {
+	d.Cease()
 	d.mu.Lock()
-	d.closed = true
-	if d.stop != nil {
-		d.stop()
-	}
+	stop := d.stop
 	d.mu.Unlock()
+	if stop != nil {
+		stop()
+	}
 	d.joining.Wait()
 	d.finish(nil)
 	return nil
@@ -278,6 +318,7 @@ func (d *Dynamic) finish(err error) {
 	if stop != nil {
 		stop()
 	}
+	d.acting.Wait()
 	d.running.Wait()
 	d.board.end(err)
 }

@@ -64,7 +64,7 @@ func run(g *group, seed uint64, operations int) {
 }
 
 func TestDynamicRandom(t *testing.T) {
-	for seed := range testenv.Repeat(t, 5, 500) {
+	for seed := range testenv.Repeat(t, 3, 500) {
 		synctest.Test(t, func(t *testing.T) { run(newGroup(t, memory()), uint64(seed), 250) })
 	}
 }
@@ -280,7 +280,8 @@ func TestDynamicKeys(t *testing.T) {
 		g := newGroup(t, memory())
 		g.join("a")
 		g.join("b")
-		for i := range 1700 {
+		n := testenv.Repeat(t, 200, 850) // kept twice and more
+		for i := range 2 * n {
 			h := g.join(fmt.Sprintf("x%d", i))
 			if i%7 == 0 {
 				g.kill(h)
@@ -289,10 +290,10 @@ func TestDynamicKeys(t *testing.T) {
 			}
 			g.leave(h)
 		}
-		for i := range 850 {
+		for i := range n {
 			g.leave(g.join(fmt.Sprintf("y%d", i)))
 		}
-		if version := g.live[0].View().Version; version < 5000 {
+		if version := g.live[0].View().Version; version < int64(6*n) {
 			t.Errorf("%d changes", version)
 		}
 		const most = kept + releasedKept + 8

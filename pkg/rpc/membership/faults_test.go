@@ -42,9 +42,90 @@ func (s *hooked) Wait(ctx context.Context, keys ...string) error {
 	return s.around(ctx, "wait", keys[0], func() error { return s.Store.Wait(ctx, keys...) })
 }
 
+func (s *hooked) Delete(ctx context.Context, key string) (there bool, err error) {
+	err = s.around(ctx, "delete", key, func() error { there, err = s.Store.Delete(ctx, key); return err })
+	return there, err
+}
+
 func (s *hooked) MultiGet(ctx context.Context, keys ...string) (values [][]byte, err error) {
 	err = s.around(ctx, "multiget", keys[0], func() error { values, err = s.Store.MultiGet(ctx, keys...); return err })
 	return values, err
+}
+
+// fate is what becomes of one operation of a faultStore.
+type fate int
+
+const (
+	carriedOut fate = iota
+	failed          // and was not carried out
+	unanswered      // carried out, and then failed
+	hung            // until its context ends, or the hanging, and then it is carried out
+	lost            // carried out, and then hung until its context ends
+)
+
+// faultStore is a store whose operations go wrong as decide says.
+type faultStore struct {
+	hooked
+
+	mu     sync.Mutex
+	count  int
+	decide func(count int) fate // count from 1; nil: all is well
+	resume chan struct{}        // closed at the end of the hanging
+}
+
+func newFaultStore(inner kvstore.Store) *faultStore {
+	s := &faultStore{resume: make(chan struct{})}
+	s.hooked = hooked{Store: inner, around: s.meet}
+	return s
+}
+
+// set makes decide say what becomes of the operations from now on, counted anew, and ends what hangs.
+func (s *faultStore) set(decide func(count int) fate) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.count, s.decide = 0, decide
+	close(s.resume)
+	s.resume = make(chan struct{})
+}
+
+func (s *faultStore) operations() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.count
+}
+
+func (s *faultStore) next() (fate, chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.count++
+	if s.decide == nil {
+		return carriedOut, s.resume
+	}
+	return s.decide(s.count), s.resume
+}
+
+// meet lets an operation meet its fate.
+func (s *faultStore) meet(ctx context.Context, op, key string, carryOut func() error) error {
+	for {
+		fate, resume := s.next()
+		switch fate {
+		case carriedOut:
+			return carryOut()
+		case unanswered, lost:
+			_ = carryOut()
+		}
+		if fate == failed || fate == unanswered {
+			return fmt.Errorf("%s %s: %w", op, key, kvstore.ErrConnection)
+		}
+		if fate == lost {
+			resume = nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%s %s: %w: %w", op, key, kvstore.ErrTimeout, context.Cause(ctx))
+		case <-resume:
+		}
+	}
 }
 
 // fault is what happens to one operation of a member, and to all that come after it.
@@ -68,36 +149,18 @@ func faults(n int) []fault {
 	return all
 }
 
-// faulty is a Store with one fault. struck tells whether it has come to that.
-type faulty struct {
-	hooked
-	mu     sync.Mutex
-	n      int
-	struck bool
-}
-
-func newFaulty(store kvstore.Store, f fault) *faulty {
-	s := &faulty{}
-	s.hooked = hooked{Store: store, around: func(ctx context.Context, op, key string, carryOut func() error) error {
-		s.mu.Lock()
-		strikes, dead := s.n == f.at, s.struck && f.dies
-		s.n++
-		s.struck = s.struck || strikes
-		s.mu.Unlock()
+// newFaulty returns a store with one fault.
+func newFaulty(inner kvstore.Store, f fault) *faultStore {
+	s := newFaultStore(inner)
+	here := map[fault]fate{{}: failed, {done: true}: unanswered, {blocks: true}: hung, {done: true, blocks: true}: lost}
+	s.set(func(count int) fate {
 		switch {
-		case dead:
-			return fmt.Errorf("%s %s: %w", op, key, kvstore.ErrConnection)
-		case !strikes:
-			return carryOut()
+		case count == f.at+1:
+			return here[fault{done: f.done, blocks: f.blocks}]
+		case count > f.at+1 && f.dies:
+			return failed
 		}
-		if f.done {
-			_ = carryOut()
-		}
-		if f.blocks {
-			<-ctx.Done()
-			return fmt.Errorf("%s %s: %w: %w", op, key, kvstore.ErrTimeout, context.Cause(ctx))
-		}
-		return fmt.Errorf("%s %s: %w", op, key, kvstore.ErrConnection)
-	}}
+		return carriedOut
+	})
 	return s
 }

@@ -55,11 +55,13 @@ func (d *Dynamic) wait(ctx context.Context, at roster) (roster, error) {
 // removed ends the membership, because the log says that it has ended.
 func (d *Dynamic) removed() {
 	d.mu.Lock()
-	leaving, stop := d.leaving, d.stop
+	closed, leaving, stop := d.closed, d.leaving, d.stop
 	d.mu.Unlock()
-	if leaving {
+	switch {
+	case closed: // Close or Leave says so.
+	case leaving:
 		d.board.end(nil)
-	} else {
+	default:
 		d.opts.Logger.Error().Str("worker", d.self.Name).Msg("the other members have evicted this one")
 		d.board.end(ErrEvicted)
 	}

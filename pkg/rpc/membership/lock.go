@@ -33,6 +33,8 @@ type lock struct {
 	log     zerolog.Logger
 }
 
+func (l lock) slice() time.Duration { return sliceOf(l.silence, 3) }
+
 // holding is the value of the lock.
 type holding struct {
 	turn    uint64 // rises with each holder
@@ -98,13 +100,13 @@ func (l lock) acquire(ctx context.Context) (holding, error) {
 
 // available waits until the lock, last seen with this value, may be taken, and returns what it holds then.
 func (l lock) available(ctx context.Context, value string) (string, error) {
-	still := stillness{slice: l.silence / 3}
+	still := stillness{slice: l.slice()}
 	for {
 		held, err := parseHolding(value)
 		if err != nil || held.owner == 0 {
 			return value, err
 		}
-		if err := awaitKey(ctx, l.store, released(held.turn), l.silence/3); err != nil {
+		if err := awaitKey(ctx, l.store, released(held.turn), l.slice()); err != nil {
 			return "", err
 		}
 		asked := time.Now()
@@ -133,7 +135,7 @@ func awaitKey(ctx context.Context, store kvstore.Store, key string, most time.Du
 
 // renew renews the lock until ctx ends, or it is lost, and returns its last value.
 func (l lock) renew(ctx context.Context, mine holding) holding {
-	ticker := time.NewTicker(l.silence / 3)
+	ticker := time.NewTicker(l.slice())
 	defer ticker.Stop()
 	for {
 		select {
@@ -143,7 +145,7 @@ func (l lock) renew(ctx context.Context, mine holding) holding {
 		}
 		next := mine
 		next.counter++
-		attempt, cancel := context.WithTimeout(ctx, l.silence/3)
+		attempt, cancel := context.WithTimeout(ctx, l.slice())
 		found, err := l.store.CompareSet(attempt, lockKey, []byte(mine.String()), []byte(next.String()))
 		cancel()
 		switch {

@@ -24,6 +24,11 @@ const kept = 256
 //
 // Entries are deleted once the stored roster, whose version only rises, is more than kept ahead of them. So a missing key does not prove
 // that the log ends there; that the roster in the store is no newer does.
+//
+// Only who has created an entry sets its key again, to wake others, and then looks at the stored roster, in checkpoint. So an entry that came
+// back, because its writer stood still while kept others were made, is deleted again, and the number of keys stays bounded; what is left
+// over is one key for each writer that dies right then. Where a writer dies before it wakes the others, they see the entry when
+// they look again.
 type changeLog struct{ store kvstore.Store }
 
 func keyOf(version int64) string { return changeKey + strconv.FormatInt(version, 10) }
@@ -90,12 +95,14 @@ func (l changeLog) commit(ctx context.Context, from roster, decide func(roster) 
 			return from, err
 		}
 		mine := encode(c)
-		entry, err := create(ctx, l.store, keyOf(from.Version+1), mine)
+		key := keyOf(from.Version + 1)
+		entry, err := l.store.CompareSet(ctx, key, nil, mine)
 		if err != nil {
 			return from, err
 		}
 		next := from.apply(entry)
 		if bytes.Equal(entry, mine) {
+			wake(ctx, l.store, key, mine)
 			if next, err = l.checkpoint(ctx, next); err != nil {
 				return from, err
 			}

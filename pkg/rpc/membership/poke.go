@@ -7,9 +7,13 @@ import (
 	"time"
 )
 
-// A member that cannot be reached is asked by the store. Who asks creates pokeKey of its incarnation, or finds that
-// another has; the member deletes that, which is the answer, and sets aliveKey, which only wakes up who waits. So any number may ask at once,
-// and no answer is lost by another's question.
+// A member that cannot be reached is asked by the store. Who asks sets pokeKey of its incarnation, which wakes the member on every server; the
+// member deletes that, which is the answer, and sets aliveKey, which only wakes up who waits. Any number may ask at once: a question
+// that takes another's place is no answer, but the time begins anew, since the member may have answered in between; and each who
+// asks sets one.
+//
+// A question to one that is no member any more has no answer, so who asks finds it gone, and forgets it. What is left over are
+// the two keys of a member that goes while somebody asks that dies or is closed itself before it knows.
 const (
 	pokeKey  = "poke/"
 	aliveKey = "alive/"
@@ -24,15 +28,14 @@ func (d *Dynamic) ask(ctx context.Context, incarnation uint64) (bool, error) {
 	if _, err := d.store.Delete(ctx, alive); err != nil {
 		return false, err
 	}
-	question, err := create(ctx, d.store, poke, []byte(rand.Text()))
-	if err != nil {
+	if err := d.store.Set(ctx, poke, []byte(rand.Text())); err != nil {
 		return false, err
 	}
-	still := stillness{slice: d.opts.Patience / 4}
+	still := stillness{slice: sliceOf(d.opts.Patience, 4)}
 	for {
 		asked := time.Now()
 		now, err := d.log.peek(ctx, poke)
-		if err != nil || string(now) != string(question) {
+		if err != nil || now == nil {
 			return err == nil, err
 		}
 		if still.see(string(now), asked, time.Now()) >= d.opts.Patience {

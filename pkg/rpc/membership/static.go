@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -30,7 +31,8 @@ type verdict struct {
 }
 
 // Meet forms a static group: it returns when all self.WorldSize members have called it and each has been warmed up, with the
-// records of all, by rank. store is the group's own, and serves one meeting: a group that has failed needs a new one.
+// records of all, by rank. store is the group's own, and serves one meeting: a group that has failed needs a new one, unless only
+// one worker has come, which then leaves nothing.
 //
 // A worker that does not fit is refused by itself, and the others go on waiting, for another one in its place: [*NameError],
 // [*RankError], [*WorldSizeError], [*VersionError], [*SecurityError], [*AddressError], [*NameTakenError], [*RankTakenError]. What the
@@ -42,7 +44,7 @@ type verdict struct {
 //
 // All members end alike, with one exception that no protocol avoids: one that cannot reach the store for two seconds, just
 // when the others decide, fails while they may succeed. Each may take that time after ctx has ended, twice where it ends in
-// the claim of the rank; and rank 0 waits as long, since it may host the store, until all have read the end.
+// the claim of the rank; and rank 0 waits as long, since it may host the store, until all that have come have read the end.
 //
 // Six short requests a member and two that wait, O(N) for all; but N members get N records each.
 func Meet(
@@ -56,6 +58,9 @@ func Meet(
 		return nil, err
 	}
 	if err := Agree(ctx, store, self); err != nil {
+		last, cancel := lastWords(ctx)
+		defer cancel()
+		disagree(last, store, self) // Its answer may be all that was lost.
 		return nil, err
 	}
 	own := claim{store: store, self: self, record: record}
@@ -66,16 +71,22 @@ func Meet(
 	err = m.form(ctx)
 	last, cancel := lastWords(ctx)
 	defer cancel()
-	if err != nil && !m.settled {
-		if late(ctx, err) {
+	if err != nil {
+		if !m.settled && late(ctx, err) {
 			err = m.explain(last, err)
 		}
-		err = m.giveUp(last, err)
+		if m.waits != StepReady && own.undo(last) { // It was alone, and is not counted.
+			return nil, err
+		}
+		if !m.settled {
+			err = m.giveUp(last, err)
+		}
 	}
-	part(last, store, self, partMet)
 	if err != nil {
+		m.dismiss(last)
 		return nil, err
 	}
+	part(last, store, self, partMet)
 	return m.members, nil
 }
 
@@ -93,6 +104,27 @@ func part(ctx context.Context, store kvstore.Store, self Record, key string) {
 	}
 	if err == nil && self.ID == 0 {
 		_ = store.Wait(ctx, "all-"+key)
+	}
+}
+
+// dismiss is what part is after a failure: rank 0 waits for those only that have come.
+func (m *meeting) dismiss(ctx context.Context) {
+	err := m.store.Set(ctx, partMet+"/"+strconv.Itoa(m.self.ID), []byte("1"))
+	if err != nil || m.self.ID != 0 {
+		return
+	}
+	absent, err := absentKeys(ctx, m.store, rankKeys(rankKey, m.self.WorldSize))
+	if err != nil {
+		return
+	}
+	var come []string
+	for rank, key := range rankKeys(partMet+"/", m.self.WorldSize) {
+		if !slices.Contains(absent, rank) {
+			come = append(come, key)
+		}
+	}
+	if len(come) > 0 {
+		_ = m.store.Wait(ctx, come...)
 	}
 }
 

@@ -227,7 +227,7 @@ func TestMeetMissing(t *testing.T) {
 		store, records := kvstore.NewHashStore(), members(4)
 		begun := time.Now()
 		ends := meetAll(ctx, one(store), []Record{records[0], records[2]}, nil)
-		if took := time.Since(begun); took > time.Minute+lastWord {
+		if took := time.Since(begun); took > time.Minute { // Rank 0 waits for nobody who has not come.
 			t.Errorf("it took %v", took)
 		}
 		named := 0
@@ -328,7 +328,7 @@ func TestMeetWithFaults(t *testing.T) {
 					if took := time.Since(begun); took > 10*time.Second+2*lastWord {
 						t.Errorf("rank %d, %v: it took %v", rank, f, took)
 					}
-					struck = struck || bad.struck
+					struck = struck || bad.operations() > n
 					cases++
 					if checkAlike(t, fmt.Sprintf("rank %d, %v", rank, f), ends, rank, f) {
 						succeeded++

@@ -13,6 +13,9 @@ type stillness struct {
 	last  time.Time // when the last read was answered; zero before the first
 }
 
+// sliceOf returns the n-th part of d, and at least a millisecond, since no store answers in less, and a ticker of 0 panics.
+func sliceOf(d time.Duration, n int) time.Duration { return max(d/time.Duration(n), time.Millisecond) }
+
 // see takes a read of value into account, and returns for how long value has stood.
 func (s *stillness) see(value string, asked, answered time.Time) time.Duration {
 	known := !s.last.IsZero() && value == s.value

@@ -10,12 +10,16 @@ import (
 // end of a group it lets all of that end, and refuses what is new. Use NewWork. Any number of goroutines may use it.
 //
 // Every piece of work is announced by Begin before it begins, which is before a call goes out and before a function runs, and
-// has one End. Until the member drains, Begin waits for nobody.
+// has one End, or EndRoot. Until the member drains, Begin waits for nobody.
 type Work struct {
 	mu      sync.Mutex
 	n       int           // outstanding
+	roots   int           // of these, root calls
+	last    bool          // no root call begins any more
+	rooted  chan struct{} // closed when there is no root call, and will be none
 	leaving bool          // Drain or Wait has begun
 	over    bool          // nothing begins any more
+	shut    chan struct{} // closed with over
 	gate    *gate         // what begins has to wait here; nil where it has not
 	changed chan struct{} // holds a token where whoever drains has something to look at
 	ended   chan struct{} // closed when Drain or Wait has ended, with err
@@ -31,18 +35,19 @@ type gate struct {
 
 // NewWork returns a Work of which nothing is outstanding.
 func NewWork() *Work {
-	return &Work{changed: make(chan struct{}, 1), ended: make(chan struct{})}
+	return &Work{changed: make(chan struct{}, 1), ended: make(chan struct{}), rooted: make(chan struct{}), shut: make(chan struct{})}
 }
 
 // BeginRoot announces work that comes from nowhere else: a call that is not made for another member's. It returns
-// ErrShutdown as soon as the member has begun to drain.
+// ErrShutdown as soon as the member has begun to drain, or to wait. Its end is EndRoot.
 func (w *Work) BeginRoot() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.leaving || w.over {
+	if w.last || w.over {
 		return ErrShutdown
 	}
 	w.n++
+	w.roots++
 	return nil
 }
 
@@ -87,7 +92,21 @@ func (w *Work) withdraw(g *gate) {
 	}
 }
 
-// End is the end of work whose Begin or BeginRoot has returned nil.
+// EndRoot is the end of a root call whose BeginRoot has returned nil.
+func (w *Work) EndRoot() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.roots == 0 {
+		panic("membership: Work.EndRoot without BeginRoot")
+	}
+	w.roots--
+	w.end()
+	if w.last && w.roots == 0 {
+		close(w.rooted)
+	}
+}
+
+// End is the end of work whose Begin has returned nil.
 func (w *Work) End() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -110,6 +129,38 @@ func (w *Work) poke() {
 	case w.changed <- struct{}{}:
 	default:
 	}
+}
+
+// WaitRoots refuses root calls from now on, and returns when none of this member is under way; functions still run for others, as what
+// those calls wait for may lead back here. It comes before a member leaves a dynamic group, and Wait after that. Where ctx ends
+// before, root calls stay refused, and nothing else is. Close ends it with ErrShutdown.
+func (w *Work) WaitRoots(ctx context.Context) error {
+	w.lastRoots()
+	select {
+	case <-w.rooted:
+		return nil
+	default:
+	}
+	select {
+	case <-w.rooted:
+		return nil
+	case <-w.shut:
+		return ErrShutdown
+	case <-ctx.Done():
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return fmt.Errorf("%d calls of this worker are still under way: %w", w.roots, context.Cause(ctx))
+	}
+}
+
+// lastRoots lets no root call begin any more.
+func (w *Work) lastRoots() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !w.last && w.roots == 0 {
+		close(w.rooted)
+	}
+	w.last = true
 }
 
 // Wait refuses root calls from now on, and everything once nothing is outstanding; then it returns. It is for a member that leaves a
@@ -144,6 +195,7 @@ func (w *Work) Close() {
 
 // leave begins the end. It returns false if it has begun before.
 func (w *Work) leave() bool {
+	w.lastRoots()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	first := !w.leaving
@@ -165,7 +217,10 @@ func (w *Work) first(ctx context.Context) error {
 func (w *Work) refuse() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.over = true
+	if !w.over {
+		w.over = true
+		close(w.shut)
+	}
 	w.release(ErrShutdown)
 	return w.n
 }

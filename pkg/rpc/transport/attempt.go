@@ -1,11 +1,11 @@
 package transport
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"sync"
 	"syscall"
 )
@@ -54,7 +54,7 @@ func (a *attempt) explain(secure bool) error {
 // explainFirst is nil if the bytes are the beginning of what was to be expected.
 func explainFirst(first []byte, secure bool) error {
 	switch spoken := languageOf(first); {
-	case spoken == silence, spoken == speaksTLS && secure, spoken == speaksHTTP2 && !secure:
+	case spoken == unclear, spoken == speaksTLS && secure, spoken == speaksHTTP2 && !secure:
 		return nil
 	case spoken == speaksTLS:
 		return fmt.Errorf("%w: the peer speaks TLS, and this side does not", ErrConnection)
@@ -69,7 +69,7 @@ func explainFirst(first []byte, secure bool) error {
 type language int
 
 const (
-	silence language = iota
+	unclear language = iota // nothing, or too little to tell
 	speaksTLS
 	speaksHTTP2
 	speaksOther
@@ -82,13 +82,16 @@ func languageOf(first []byte) language {
 		settings               = 4 // the type of the frame by which HTTP/2 begins
 		goAway                 = 7 // and of that by which it ends, also before it has begun
 	)
+	at := func(i int, allowed ...byte) bool { return i >= len(first) || slices.Contains(allowed, first[i]) } // what has not come may be anything
+	tls := at(0, tlsAlert, tlsHandshake) && at(1, 3)
+	http2 := at(0, 0) && at(3, settings, goAway) && at(5, 0) && at(6, 0) && at(7, 0) && at(8, 0)
 	switch {
-	case len(first) == 0:
-		return silence
-	case len(first) >= 2 && (first[0] == tlsAlert || first[0] == tlsHandshake) && first[1] == 3:
+	case tls && len(first) >= 2:
 		return speaksTLS
-	case len(first) == firstBytes && first[0] == 0 && (first[3] == settings || first[3] == goAway) && bytes.Equal(first[5:], []byte{0, 0, 0, 0}):
+	case http2 && len(first) == firstBytes:
 		return speaksHTTP2
+	case tls, http2:
+		return unclear
 	}
 	return speaksOther
 }

@@ -110,7 +110,7 @@ var badPeers = []struct {
 		_, addr := serve(t, ServerOptions{Handle: func(context.Context, []byte) [][]byte { return [][]byte{make([]byte, 1<<20)} }})
 		return newProxy(t, addr, 100<<10).addr()
 	}},
-	{name: "ends half-way through the answer", want: ErrProtocol, start: func(t *testing.T) string {
+	{name: "ends half-way through the answer", want: ErrConnection, start: func(t *testing.T) string {
 		t.Helper()
 		return web(t, true, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/grpc+elasticrun")
@@ -139,6 +139,34 @@ var badPeers = []struct {
 	{name: "HTTP/2 without gRPC", want: ErrProtocol, text: "404", start: func(t *testing.T) string {
 		t.Helper()
 		return web(t, true, http.NotFound)
+	}},
+	{name: "HTTP/2 that answers everybody", want: ErrProtocol, text: "200", start: func(t *testing.T) string {
+		t.Helper()
+		return web(t, true, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "welcome") })
+	}},
+	{name: "HTTP/2 that fails", want: ErrProtocol, text: "500", start: func(t *testing.T) string {
+		t.Helper()
+		return web(t, true, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) })
+	}},
+	{name: "HTTP/2 in front of nobody", want: ErrConnection, text: "502", start: func(t *testing.T) string {
+		t.Helper()
+		return web(t, true, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) })
+	}},
+	{name: "gRPC that lets nobody through", want: ErrConnection, text: "PermissionDenied", start: func(t *testing.T) string {
+		t.Helper()
+		return web(t, true, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/grpc")
+			w.Header().Set("Grpc-Status", "7")
+		})
+	}},
+	{name: "cuts the answer off", want: ErrConnection, start: func(t *testing.T) string {
+		t.Helper()
+		return web(t, true, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/grpc+elasticrun")
+			_, _ = w.Write([]byte{0, 0, 0, 0, 100, 'h', 'a', 'l', 'f'})
+			_ = http.NewResponseController(w).Flush()
+			panic(http.ErrAbortHandler)
+		})
 	}},
 	{name: "garbage", want: ErrProtocol, text: "SSH-2.0-O", start: func(t *testing.T) string {
 		t.Helper()

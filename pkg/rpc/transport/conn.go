@@ -105,11 +105,15 @@ func (c *conn) reason(ctx context.Context, err error) error {
 	last, closedBy := c.attempt, c.closedBy
 	c.mu.Unlock()
 	code := status.Code(err)
+	cut := code == codes.Canceled || code == codes.Internal // a stream that was cut off, Internal is in the middle of an answer
+	_, limited := ctx.Deadline()
 	switch {
-	case ctx.Err() != nil && (code == codes.Canceled || code == codes.DeadlineExceeded):
+	case ctx.Err() != nil && (cut || code == codes.DeadlineExceeded):
 		return endOf(ctx)
-	case closedBy != nil && (code == codes.Canceled || code == codes.Unavailable):
+	case closedBy != nil && (cut || code == codes.Unavailable):
 		return closedBy
+	case limited && code == codes.DeadlineExceeded: // the peer's clock is a little ahead: the context has not noticed yet
+		return fmt.Errorf("%w: %w", ErrTimeout, context.DeadlineExceeded)
 	case code == codes.Unavailable && last != nil:
 		if known := last.explain(c.opts.TLS != nil); known != nil {
 			return known

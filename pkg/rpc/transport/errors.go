@@ -14,13 +14,14 @@ import (
 // Each error of a call, probe or watch is an [Error] that wraps one of these, or the cause of a context that was cancelled. Ask
 // with [errors.Is].
 var (
-	// ErrConnection is a connection that could not be made, or that broke: whether the call was carried out is not known then.
+	// ErrConnection is a connection that could not be made, or that broke, or an answer that was cut off: whether the call was carried out
+	// is not known then.
 	ErrConnection = errors.New("connection failed")
 
 	// ErrVersion is a peer that speaks gRPC, but not this version of this package's service.
 	ErrVersion = errors.New("other version or service")
 
-	// ErrProtocol is a peer that does not speak gRPC, or breaks its rules.
+	// ErrProtocol is a peer that for certain does not speak gRPC, or not as this package does.
 	ErrProtocol = errors.New("no gRPC")
 
 	// ErrTooLarge is a request or an answer above a limit; see [SizeError].
@@ -79,34 +80,42 @@ func (*SizeError) Unwrap() error { return ErrTooLarge }
 const answerTooLarge = "answer of %d bytes, limit %d"
 
 // requestTooLarge is what gRPC says of a message above the receiver's limit, with code ResourceExhausted.
-const requestTooLarge = "grpc: received message larger than max (%d vs. %d)"
+const requestTooLarge = "grpc: received message " + tooLarge + " (%d vs. %d)"
+
+// Parts of what gRPC says: of a message above a limit, and at the beginning, of an answer that is HTTP/2's but not gRPC's, or not even HTTP/2's.
+const (
+	tooLarge  = "larger than max"
+	otherHTTP = "unexpected HTTP status code"
+	noHTTP    = "malformed header: missing HTTP status"
+)
 
 // explain says what a failure reported by gRPC means, for a side that takes messages of limit bytes. Contexts that have
-// ended and what is known of the connection come before it.
+// ended and what is known of the connection come before it. Of the codes, this package's servers use four, gRPC itself others, and whatever
+// is on the way to the peer may use any. A code that proves nothing is ErrConnection: what cuts an answer off, a broken connection or a
+// proxy that gives up, comes as Internal, Unknown or Canceled too.
 func explain(err error, limit int) error {
+	if errors.Is(err, ErrProtocol) { // this side has noticed
+		return err
+	}
 	st := status.Convert(err)
-	text := oneLine(st.Message())
-	switch st.Code() {
-	case codes.Unavailable:
+	code, text := st.Code(), oneLine(st.Message())
+	switch {
+	case code == codes.Unavailable: // also a proxy's 429, 502, 503 and 504
 		return fmt.Errorf("%w: %s", ErrConnection, text)
-	case codes.DeadlineExceeded: // a clock that is a little ahead: the context has not noticed yet
-		return fmt.Errorf("%w: %w", ErrTimeout, context.DeadlineExceeded)
-	case codes.Unimplemented:
-		if strings.HasPrefix(text, "unexpected HTTP status code") { // HTTP/2, but not gRPC
-			return fmt.Errorf("%w: %s", ErrProtocol, text)
-		}
-		return fmt.Errorf("%w: %s", ErrVersion, text)
-	case codes.ResourceExhausted:
-		return sizeError(text, limit)
-	case codes.OutOfRange:
+	case code == codes.FailedPrecondition:
+		return fmt.Errorf("%w: %s", ErrRefused, text)
+	case code == codes.OutOfRange:
 		e := &SizeError{Answer: true, Peers: true}
 		_, _ = fmt.Sscanf(text, answerTooLarge, &e.Size, &e.Limit) // without, the sizes are unknown
 		return e
-	case codes.FailedPrecondition:
-		return fmt.Errorf("%w: %s", ErrRefused, text)
-	default:
-		return fmt.Errorf("%w: %s: %s", ErrProtocol, st.Code(), text)
+	case code == codes.ResourceExhausted && strings.Contains(text, tooLarge): // else it is a limit of another kind, as on the rate of calls
+		return sizeError(text, limit)
+	case strings.HasPrefix(text, otherHTTP), strings.HasPrefix(text, noHTTP): // the code follows from the HTTP status
+		return fmt.Errorf("%w: %s", ErrProtocol, text)
+	case code == codes.Unimplemented:
+		return fmt.Errorf("%w: %s", ErrVersion, text)
 	}
+	return fmt.Errorf("%w: %s: %s", ErrConnection, code, text)
 }
 
 // oneLine is what a user needs of gRPC's text: its first line, without the wrapping that connections put around it.

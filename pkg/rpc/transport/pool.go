@@ -117,6 +117,23 @@ func (p *Pool) Drop(addr string) {
 	}
 }
 
+// Forget lets no further call use the connection to a peer, if there is one. It is closed when the last call or watch over it has ended, at
+// once where there is none. [Pool.Drop] does not know of it any more. A call that is made nevertheless makes a new one.
+func (p *Pool) Forget(addr string) {
+	p.mu.Lock()
+	c := p.peers[addr]
+	if c == nil {
+		p.mu.Unlock()
+		return
+	}
+	p.giveUp(c)
+	last := p.part(c)
+	p.mu.Unlock()
+	if last {
+		c.close(ErrClosed)
+	}
+}
+
 // Close closes all connections, without a goodbye: watches that shall end with one have to be ended first. What is under way
 // fails with [ErrClosed], and so does every later call. The error is always nil.
 func (p *Pool) Close() error {
@@ -173,15 +190,21 @@ func (p *Pool) release(c *conn) {
 	if c.failed() || c.uses == 0 && c.unmade() {
 		p.giveUp(c)
 	}
+	last := p.part(c)
+	p.mu.Unlock()
+	if last {
+		c.close(ErrClosed)
+	}
+}
+
+// part takes a connection out that is of no more use, and tells whether it was there: then it is to be closed. The lock is held.
+func (p *Pool) part(c *conn) bool {
 	_, open := p.conns[c]
 	last := open && c.uses == 0 && !c.pooled
 	if last {
 		delete(p.conns, c)
 	}
-	p.mu.Unlock()
-	if last {
-		c.close(ErrClosed)
-	}
+	return last
 }
 
 // giveUp lets later calls make a new connection. Those that use this one go on. The lock is held.

@@ -50,14 +50,17 @@ type ServerOptions struct {
 
 // Server answers calls and watches. Use Serve.
 type Server struct {
-	opts   ServerOptions
-	grpc   *grpc.Server
-	served chan struct{} // closed when the listener is
+	opts    ServerOptions
+	grpc    *grpc.Server
+	sockets *sockets
+	served  chan struct{} // closed when the listener is
 
-	mu      sync.Mutex
-	ending  bool // by Shutdown or by Close
-	leaving bool // by Shutdown
-	watches map[*watched]struct{}
+	hearing sync.WaitGroup // for words of clients, in watches
+	leaving chan struct{}  // closed by Shutdown
+
+	mu     sync.Mutex
+	ending bool // by Shutdown or by Close
+	left   bool // leaving is closed
 }
 
 // Serve answers the clients that ln accepts until Shutdown or Close, and owns ln.
@@ -69,7 +72,7 @@ func Serve(ln net.Listener, opts ServerOptions) *Server {
 	if opts.Timeout <= 0 {
 		opts.Timeout = 2 * time.Second
 	}
-	s := &Server{opts: opts, served: make(chan struct{}), watches: map[*watched]struct{}{}}
+	s := &Server{opts: opts, sockets: newSockets(ln, opts.Timeout), served: make(chan struct{}), leaving: make(chan struct{})}
 	s.grpc = grpc.NewServer(
 		grpc.Creds(serverCredentials(opts.TLS, opts.Logger)),
 		grpc.ForceServerCodecV2(rawCodec{}),
@@ -90,7 +93,7 @@ func Serve(ln net.Listener, opts ServerOptions) *Server {
 	}, s)
 	go func() {
 		defer close(s.served)
-		if err := s.grpc.Serve(ln); err != nil {
+		if err := s.grpc.Serve(s.sockets); err != nil {
 			opts.Logger.Error().Err(err).Stringer("address", ln.Addr()).Msg("no further connections are accepted")
 		}
 	}()
@@ -114,14 +117,16 @@ func answer(srv any, ctx context.Context, decode func(any) error, _ grpc.UnarySe
 	return out, nil
 }
 
-// Shutdown accepts no more calls, says goodbye to whoever watches this server, and waits until the handlers have returned. When ctx
-// ends first, the rest is as with Close, and the context's cause is returned.
+// Shutdown accepts no more calls, says goodbye to whoever watches this server, and waits until the handlers have returned. Clients that have
+// not spoken gRPC yet are not waited for. When ctx ends first, the rest is as with Close, and the context's cause is returned.
 func (s *Server) Shutdown(ctx context.Context) error {
-	s.sayGoodbye()
+	s.leave()
+	s.sockets.end()
 	done := make(chan struct{})
 	go func() { // outlives this call only where a handler ignores the end of its context
 		defer close(done)
 		s.grpc.GracefulStop()
+		s.hearing.Wait()
 	}()
 	select {
 	case <-done:
@@ -137,10 +142,11 @@ func (s *Server) Shutdown(ctx context.Context) error {
 // one that ignores its context goes on, and its answer is lost. The error is always nil.
 func (s *Server) Close() error {
 	s.mu.Lock()
-	leaving := s.leaving
+	left := s.left
 	s.ending = true
 	s.mu.Unlock()
-	if leaving {
+	s.sockets.end()
+	if left {
 		// A Shutdown waits for handlers with gRPC's lock held, which Stop takes again when it has closed the connections.
 		go s.grpc.Stop()
 		return nil
@@ -148,4 +154,21 @@ func (s *Server) Close() error {
 	s.grpc.Stop()
 	<-s.served
 	return nil
+}
+
+// leave ends all watches, each with a goodbye.
+func (s *Server) leave() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ending = true
+	if !s.left {
+		s.left = true
+		close(s.leaving)
+	}
+}
+
+func (s *Server) isEnding() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ending
 }

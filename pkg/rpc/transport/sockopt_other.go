@@ -9,5 +9,5 @@ import (
 
 // giveUpAfter is for Linux; elsewhere the keep-alive alone finds out.
 func giveUpAfter(time.Duration) func(network, address string, socket syscall.RawConn) error {
-	return nil
+	return func(_, _ string, _ syscall.RawConn) error { return nil }
 }

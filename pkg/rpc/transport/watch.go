@@ -43,15 +43,17 @@ func (c *conn) watch(ctx context.Context, hello []byte, begun func()) error {
 	if errors.Is(err, io.EOF) { // ended by the peer: what it says is to be received
 		err = nil
 	}
-	var over bool
+	var word []byte
 	if err == nil {
-		over, err = c.next(stream)
+		err = stream.RecvMsg(&word)
 	}
-	if err != nil {
-		return c.reason(ctx, err)
-	}
-	if over {
+	switch {
+	case errors.Is(err, io.EOF):
 		return nil
+	case err != nil:
+		return c.reason(ctx, err)
+	case string(word) != watchBegun:
+		return strange(word)
 	}
 	if !unagreed() {
 		return endOf(ctx)
@@ -68,16 +70,20 @@ func (c *conn) attend(ctx context.Context, stream grpc.ClientStream, cancel func
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_, failed = c.next(stream)
+		var word []byte
+		if failed = stream.RecvMsg(&word); failed == nil {
+			failed = strange(word)
+		}
 	}()
 	select {
 	case <-ended:
-		if failed != nil {
-			return c.reason(ctx, failed)
+		if errors.Is(failed, io.EOF) {
+			return nil
 		}
-		return nil
+		return c.reason(ctx, failed)
 	case <-ctx.Done():
 	}
+	// Nobody else does this: gRPC forbids it at the same time. To the peer's goodbye no answer is owed.
 	_ = stream.CloseSend() // always nil
 	patience := time.AfterFunc(c.opts.Timeout, cancel)
 	defer patience.Stop()
@@ -85,26 +91,7 @@ func (c *conn) attend(ctx context.Context, stream grpc.ClientStream, cancel func
 	return endOf(ctx)
 }
 
-// next receives the peer's next word, and answers goodbye with goodbye. It tells whether the watch is over.
-func (c *conn) next(stream grpc.ClientStream) (over bool, err error) {
-	var word []byte
-	err = stream.RecvMsg(&word)
-	switch {
-	case errors.Is(err, io.EOF):
-		return true, nil
-	case err != nil:
-		return false, err
-	case len(word) == 1 && word[0] == watchBegun:
-		return false, nil
-	case len(word) != 1 || word[0] != watchGoodbye:
-		return false, fmt.Errorf("the peer says %q in a watch", word)
-	}
-	_ = stream.CloseSend() // always nil
-	for err == nil {
-		err = stream.RecvMsg(&word)
-	}
-	if errors.Is(err, io.EOF) {
-		err = nil
-	}
-	return true, err
+// strange is a word that no peer says in a watch.
+func strange(word []byte) error {
+	return fmt.Errorf("%w: the peer says %q in a watch", ErrProtocol, word)
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"sync"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -16,32 +15,14 @@ import (
 // maxRefusal is how much of the reason for a refusal is sent, in bytes: it goes into a header.
 const maxRefusal = 1 << 10
 
-// watched is a client's watch of this server.
-type watched struct {
-	stream grpc.ServerStream
-
-	mu     sync.Mutex // held while a message is sent
-	parted bool       // this side has said goodbye
-}
-
-func (w *watched) say(word byte) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.parted = w.parted || word == watchGoodbye
-	return w.stream.SendMsg(parts{{word}})
-}
-
-func (w *watched) saidGoodbye() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.parted
-}
-
-// beWatched is the watch's method. It lasts as long as the watch.
+// beWatched is the watch's method. It lasts as long as the watch: to return nil is to say goodbye.
 func beWatched(srv any, stream grpc.ServerStream) error {
-	s, w := srv.(*Server), &watched{stream: stream}
-	var hello []byte
-	if err := stream.RecvMsg(&hello); err != nil {
+	s := srv.(*Server)
+	hello, err := s.hear(stream)
+	switch {
+	case errors.Is(err, ErrClosed):
+		return nil
+	case err != nil:
 		return err
 	}
 	if s.opts.Watched == nil {
@@ -52,7 +33,7 @@ func beWatched(srv any, stream grpc.ServerStream) error {
 		text := err.Error()
 		return status.Error(codes.FailedPrecondition, strings.ToValidUTF8(text[:min(len(text), maxRefusal)], ""))
 	}
-	err = s.hold(w)
+	err = s.hold(stream)
 	if ended != nil {
 		ended(err)
 	}
@@ -60,24 +41,19 @@ func beWatched(srv any, stream grpc.ServerStream) error {
 }
 
 // hold keeps the watch until it ends, and says how it did, as ServerOptions.Watched wants it.
-func (s *Server) hold(w *watched) error {
-	if !s.register(w) {
-		return ErrClosed
-	}
-	defer s.forget(w)
-	err := w.say(watchBegun)
+func (s *Server) hold(stream grpc.ServerStream) error {
+	err := stream.SendMsg(parts{[]byte(watchBegun)})
 	if err == nil {
-		var more []byte
-		err = w.stream.RecvMsg(&more)
+		_, err = s.hear(stream)
 	}
 	switch {
-	case w.saidGoodbye() || s.isEnding():
+	case s.isEnding():
 		return ErrClosed
 	case errors.Is(err, io.EOF):
 		return nil
 	}
 	from := "a client"
-	if p, ok := peer.FromContext(w.stream.Context()); ok {
+	if p, ok := peer.FromContext(stream.Context()); ok {
 		from = p.Addr.String()
 	}
 	if err == nil {
@@ -86,39 +62,16 @@ func (s *Server) hold(w *watched) error {
 	return fmt.Errorf("watched from %s: %w without goodbye: %s", from, ErrConnection, status.Convert(err).Message())
 }
 
-// register takes note of a watch, unless the server is ending.
-func (s *Server) register(w *watched) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.ending {
-		return false
-	}
-	s.watches[w] = struct{}{}
-	return true
-}
-
-func (s *Server) forget(w *watched) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.watches, w)
-}
-
-func (s *Server) isEnding() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.ending
-}
-
-// sayGoodbye lets no further watch begin, and ends those there are: their clients answer it by ending the stream.
-func (s *Server) sayGoodbye() {
-	s.mu.Lock()
-	s.ending, s.leaving = true, true
-	watches := make([]*watched, 0, len(s.watches))
-	for w := range s.watches {
-		watches = append(watches, w)
-	}
-	s.mu.Unlock()
-	for _, w := range watches {
-		_ = w.say(watchGoodbye) // fails only where the client is gone already
+// hear returns a client's next word, or ErrClosed when this server leaves: it waits for no client then, not even for one that has opened a
+// watch and says nothing. A receiving that goes on ends with the stream, when the watch's method has returned.
+func (s *Server) hear(stream grpc.ServerStream) ([]byte, error) {
+	var word []byte
+	heard := make(chan error, 1)
+	s.hearing.Go(func() { heard <- stream.RecvMsg(&word) })
+	select {
+	case err := <-heard:
+		return word, err
+	case <-s.leaving:
+		return nil, ErrClosed
 	}
 }

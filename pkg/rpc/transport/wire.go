@@ -18,11 +18,8 @@ const (
 	watchPath   = "/" + service + "/" + watchMethod
 )
 
-// What a server says in a watch, each in a message of one byte. A client says only its hello, and then that it has no more to say, which is goodbye.
-const (
-	watchBegun   = 'b'
-	watchGoodbye = 'g'
-)
+// watchBegun is all that a server says in a watch, as a client says only its hello. To end the stream in order is goodbye, for both.
+const watchBegun = "b"
 
 // Limits, the same at both ends, in bytes. gRPC's own buffers and windows are kept: larger ones gained nothing.
 const (

@@ -1,0 +1,99 @@
+package membership
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+
+	"github.com/elasticrun/elasticrun/pkg/kvstore"
+)
+
+// What the CompareSet has decided stands, and the wake-up is tried again.
+func TestCreateWakesAgain(t *testing.T) {
+	for _, failures := range []int{0, 1, 3, wakeTries} {
+		synctest.Test(t, func(t *testing.T) {
+			sets := 0
+			store := &hooked{Store: kvstore.NewHashStore(), around: func(_ context.Context, op, _ string, carryOut func() error) error {
+				if op == "set" {
+					if sets++; sets <= failures {
+						return kvstore.ErrConnection
+					}
+				}
+				return carryOut()
+			}}
+			if got, err := create(t.Context(), store, "k", []byte("v")); err != nil || string(got) != "v" {
+				t.Errorf("%d failures: %q, %v", failures, got, err)
+			}
+			if want := min(failures+1, wakeTries); sets != want {
+				t.Errorf("%d failures: set %d times, want %d", failures, sets, want)
+			}
+		})
+	}
+}
+
+// An entry that stands is no failure because nobody could be woken.
+func TestLogCommitStands(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &hooked{Store: kvstore.NewHashStore(), around: func(_ context.Context, op, _ string, carryOut func() error) error {
+			if op == "set" {
+				return kvstore.ErrConnection
+			}
+			return carryOut()
+		}}
+		r, err := appendJoin(t.Context(), changeLog{store}, roster{}, 1)
+		if err != nil || !r.has(1) {
+			t.Errorf("version %d, %v", r.Version, err)
+		}
+	})
+}
+
+// A writer that stands still after its CompareSet, be it first or second, for so long that the entry is deleted, brings it back for good in neither case.
+func TestLogStandsStillCommitting(t *testing.T) {
+	for _, second := range []bool{false, true} {
+		inner := kvstore.NewHashStore()
+		comeFirst := func() { appendJoins(t, changeLog{inner}, 1, 1) }
+		overtake := func() { pad(t, changeLog{inner}, roster{}, 2*kept) }
+		entry := ""
+		store := &hooked{Store: inner, around: func(_ context.Context, op, key string, carryOut func() error) error {
+			mine := op == "compare" && key == keyOf(1) && entry == ""
+			if mine && second {
+				comeFirst()
+			}
+			err := carryOut()
+			if mine {
+				entry = key
+				overtake()
+			}
+			return err
+		}}
+		r, err := appendJoin(t.Context(), changeLog{store}, roster{}, 2)
+		if err != nil || !r.has(2) || entry == "" {
+			t.Errorf("second %v: %+v, %v", second, r, err)
+		}
+		if there, _ := inner.Check(t.Context(), keyOf(1)); there {
+			t.Errorf("second %v: the entry is back", second)
+		}
+		if n, _ := inner.NumKeys(t.Context()); n > kept+3 {
+			t.Errorf("second %v: %d keys", second, n)
+		}
+	}
+}
+
+// A claim that stands, and whose answer was lost, wakes those who wait for it.
+func TestClaimWakes(t *testing.T) {
+	self, woken := member(1, 2), false
+	store := &hooked{Store: kvstore.NewHashStore(), around: func(_ context.Context, op, key string, carryOut func() error) error {
+		err := carryOut()
+		switch {
+		case key == rankKey+"1" && op == "compare":
+			return kvstore.ErrConnection
+		case key == rankKey+"1" && op == "set":
+			woken = true
+		}
+		return err
+	}}
+	own := claim{store: store, self: self, record: encode(self)}
+	if err := own.make(t.Context()); err != nil || !woken {
+		t.Errorf("woken %v, %v", woken, err)
+	}
+}

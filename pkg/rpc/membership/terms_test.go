@@ -1,0 +1,171 @@
+package membership
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/elasticrun/elasticrun/pkg/kvstore"
+)
+
+// A worker that is wrong and comes first is alone, and leaves nothing: the right ones form the group after it.
+func TestMeetWrongFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store, records := kvstore.NewHashStore(), members(3)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		wrong := make(chan error)
+		go func() {
+			_, err := Meet(ctx, store, member(0, 4), nil)
+			wrong <- err
+		}()
+		synctest.Wait()
+		for _, end := range meetAll(t.Context(), one(store), records, nil) {
+			if _, ok := errors.AsType[*WorldSizeError](end.err); !ok {
+				t.Errorf("beside the wrong one: %v", end.err)
+			}
+		}
+		missing, ok := errors.AsType[*MissingError](<-wrong)
+		if !ok || !cmp.Equal(missing.Ranks, []int{1, 2, 3}) || ctx.Err() == nil {
+			t.Errorf("the wrong one: %v", missing)
+		}
+		checkMet(t, meetAll(t.Context(), one(store), records, nil), records)
+	})
+}
+
+// The same where each of its operations fails.
+func TestMeetWrongFirstWithFaults(t *testing.T) {
+	for n, struck := 0, true; struck; n++ {
+		for _, done := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				store, records := kvstore.NewHashStore(), members(3)
+				bad := newFaulty(store, fault{at: n, done: done})
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				if _, err := Meet(ctx, bad, member(0, 4), nil); err == nil {
+					t.Error("it met nobody")
+				}
+				struck = bad.operations() > n
+				const rankClaim, takenBack = 2, 10 // A failure there leaves it open whether the store is told.
+				if n == rankClaim && !done || n >= takenBack {
+					return
+				}
+				checkMet(t, meetAll(t.Context(), one(store), records, nil), records)
+			})
+		}
+	}
+}
+
+// A group of one that fails before it counts itself leaves nothing; later nobody else can use it, and is told so.
+func TestMeetAloneFails(t *testing.T) {
+	sick := errors.New("sick")
+	for _, counted := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			inner := kvstore.NewHashStore()
+			store := &hooked{Store: inner, around: func(_ context.Context, op, key string, carryOut func() error) error {
+				if err := carryOut(); err != nil || op != "add" || key != readyKey {
+					return err
+				}
+				return sick
+			}}
+			warm := func(context.Context, []Record) error {
+				if counted {
+					return nil
+				}
+				return sick
+			}
+			if _, err := Meet(t.Context(), store, member(0, 1), warm); !errors.Is(err, sick) {
+				t.Errorf("counted %v: %v", counted, err)
+			}
+			after := members(1)
+			after[0].Name, after[0].Secure = "other", !counted
+			members, err := Meet(t.Context(), inner, after[0], nil)
+			if counted == (err == nil) {
+				t.Errorf("counted %v: the next meets %v, %v", counted, members, err)
+			}
+		})
+	}
+}
+
+// A second worker agrees just before each operation of the first, which fails: either it has the first's terms, and these stay, or
+// its own. Then none with others comes in.
+func TestDisagreeRace(t *testing.T) {
+	withdrawn, kept := 0, 0
+	for n, over := 0, false; !over; n++ {
+		synctest.Test(t, func(t *testing.T) {
+			store, second, other := kvstore.NewHashStore(), member(1, 4), member(2, 3)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			var mu sync.Mutex
+			count := 0
+			come := func() {
+				if err := Agree(t.Context(), store, second); err != nil {
+					t.Errorf("operation %d: %v", n, err)
+				}
+			}
+			first := &hooked{Store: store, around: func(_ context.Context, _, _ string, carryOut func() error) error {
+				mu.Lock()
+				if count++; count == n+1 {
+					come()
+				}
+				mu.Unlock()
+				return carryOut()
+			}}
+			_, err := Meet(ctx, first, member(0, 4), nil)
+			if over = count <= n; over {
+				return
+			}
+			if _, ok := errors.AsType[*MissingError](err); !ok {
+				t.Errorf("operation %d: %v", n, err)
+			}
+			refused, ok := errors.AsType[*WorldSizeError](Agree(t.Context(), store, other))
+			if !ok {
+				t.Errorf("operation %d: one with other terms comes in", n)
+			} else if refused.By == second.Name {
+				withdrawn++
+			} else {
+				kept++
+			}
+			verdict, _ := store.Check(t.Context(), verdictKey)
+			if there, _ := store.Check(t.Context(), rankKey+"0"); there && !verdict {
+				t.Errorf("operation %d: the second waits for one that has failed", n)
+			}
+		})
+	}
+	if withdrawn == 0 || kept == 0 {
+		t.Errorf("%d times the terms were the second's, %d times the first's", withdrawn, kept)
+	}
+}
+
+// A dynamic group whose first worker was wrong, and has failed, is another's.
+func TestDynamicWrongFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := newGroup(t, memory())
+		store := kvstore.NewPrefixStore("rpc/test", g.dial())
+		err := lockOf(store, 99).with(t.Context(), func(ctx context.Context) error {
+			ctx, cancel := context.WithTimeout(ctx, time.Second)
+			defer cancel()
+			wrong := g.newHost("a")
+			wrong.self.Secure = true
+			return wrong.Join(ctx)
+		})
+		if !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("join: %v", err)
+		}
+		g.join("b")
+		wrong := g.newHost("c")
+		wrong.self.Secure = true
+		if _, ok := errors.AsType[*SecurityError](wrong.Join(t.Context())); !ok {
+			t.Error("one with other terms comes in")
+		}
+		g.leave(g.live[0])
+		if err := Agree(t.Context(), store, wrong.self); err == nil {
+			t.Error("the terms of one that has joined do not stay")
+		}
+	})
+}

@@ -1,0 +1,113 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"google.golang.org/grpc/connectivity"
+)
+
+// pooled returns the connection that calls of a peer use, and how many connections there are.
+func pooled(p *Pool, addr string) (c *conn, count int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.peers[addr], len(p.conns)
+}
+
+// waiting is a server whose handler waits for release when it is asked to, and says that it does.
+func waiting(t *testing.T, opts ServerOptions) (addr string, running, release chan struct{}) {
+	t.Helper()
+	running, release = make(chan struct{}, 1), make(chan struct{})
+	opts.Handle = func(ctx context.Context, request []byte) [][]byte {
+		if string(request) == "wait" {
+			running <- struct{}{}
+			<-release
+		}
+		return [][]byte{request}
+	}
+	_, addr = serve(t, opts)
+	return addr, running, release
+}
+
+func TestForgetIdle(t *testing.T) {
+	_, addr := serve(t, ServerOptions{Handle: echo})
+	_, other := serve(t, ServerOptions{Handle: echo})
+	p := newPool(t, ClientOptions{})
+	p.Forget(addr) // nobody yet
+	checkEcho(t, p, addr)
+	checkEcho(t, p, other)
+	c, _ := pooled(p, addr)
+	p.Forget(addr)
+	if state := c.grpc.GetState(); state != connectivity.Shutdown {
+		t.Errorf("the connection is not closed, but %v", state)
+	}
+	if now, count := pooled(p, addr); now != nil || count != 1 {
+		t.Errorf("%d connections are left, and %v for this peer; want that of the other", count, now)
+	}
+	p.Forget(addr)
+	checkEcho(t, p, addr)
+	if now, count := pooled(p, addr); now == nil || now == c || count != 2 {
+		t.Errorf("a later call has made no connection of its own: %d are there", count)
+	}
+}
+
+// TestForgetInUse forgets a peer that is called and watched: both go on, and the connection is closed when the later one has ended.
+func TestForgetInUse(t *testing.T) {
+	w := newTold()
+	addr, running, release := waiting(t, ServerOptions{Watched: w.watched})
+	p := newPool(t, ClientOptions{})
+	watched := watch(t, p, addr, w)
+	ended := make(chan error, 1)
+	go func() {
+		_, err := p.Call(t.Context(), addr, []byte("wait"))
+		ended <- err
+	}()
+	<-running
+	old, _ := pooled(p, addr)
+	p.Forget(addr)
+	p.Forget(addr)
+	checkEcho(t, p, addr)
+	fresh, count := pooled(p, addr)
+	if fresh == nil || fresh == old || count != 2 {
+		t.Fatalf("a call after it has made no connection of its own: %d are there", count)
+	}
+	close(release)
+	if err := <-ended; err != nil {
+		t.Errorf("the call under way: %v", err)
+	}
+	if state := old.grpc.GetState(); state == connectivity.Shutdown {
+		t.Error("the connection is closed while the watch lasts")
+	}
+	watched.stop(errEnough)
+	if err := <-watched.ended; !errors.Is(err, errEnough) {
+		t.Errorf("the watch's end: %v", err)
+	}
+	if err := <-w.ended; err != nil {
+		t.Errorf("the watch's end, at the server: %v", err)
+	}
+	if state := old.grpc.GetState(); state != connectivity.Shutdown {
+		t.Errorf("the connection is not closed, but %v", state)
+	}
+	if now, count := pooled(p, addr); now != fresh || count != 1 {
+		t.Errorf("%d connections are left, want the new one", count)
+	}
+}
+
+// TestCloseForgotten closes a pool that has forgotten a peer while it was called.
+func TestCloseForgotten(t *testing.T) {
+	addr, running, release := waiting(t, ServerOptions{})
+	defer close(release)
+	p := newPool(t, ClientOptions{})
+	ended := make(chan error, 1)
+	go func() {
+		_, err := p.Call(t.Context(), addr, []byte("wait"))
+		ended <- err
+	}()
+	<-running
+	p.Forget(addr)
+	p.Close()
+	if err := <-ended; !errors.Is(err, ErrClosed) {
+		t.Errorf("the call under way: %v", err)
+	}
+}

@@ -2,6 +2,7 @@ package rpc
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -49,7 +50,7 @@ func newGRPCAgent(args InitArgs, options *GRPCOptions, self membership.Record) *
 		a.limit = DefaultMaxPayload
 	}
 	if args.WorldSize == 0 {
-		a.dynamic = membership.NewDynamic(a.store, self, peers{a}, membership.Options{Silence: options.LockSilence, Logger: args.Logger})
+		a.dynamic = membership.NewDynamic(a.store, self, peers{a}, membership.Options{Silence: cmp.Or(options.LockSilence, DefaultLockSilence), Logger: args.Logger})
 	}
 	return a
 }
@@ -212,12 +213,12 @@ func (a *grpcAgent) drain(ctx context.Context) error {
 	if a.dynamic == nil {
 		return a.work.Drain(ctx, a.store, a.static)
 	}
-	if a.dynamic.Err() != nil {
-		return ErrEvicted
-	}
 	// As long as this worker waits for an answer it stays a member, for what it has called may call it.
 	if err := a.work.WaitRoots(ctx); err != nil {
 		return err
+	}
+	if a.dynamic.Err() != nil {
+		return ErrEvicted
 	}
 	if err := a.dynamic.Leave(ctx); err != nil {
 		return err

@@ -202,6 +202,31 @@ func TestLeaveWaitsForOwnCalls(t *testing.T) {
 	}
 }
 
+// A call that Go has begun is the group's work, even before it has gone out.
+func TestShutdownAfterGo(t *testing.T) {
+	for range 50 {
+		addr := startStore(t)
+		for _, groups := range [][]*rpc.Group{
+			meet(t, 2, func(int) *rpc.Functions { return common(t) }, nil),
+			{joinOne(t, addr, "worker0"), joinOne(t, addr, "worker1")},
+		} {
+			future := greet.Go(t.Context(), groups[0], "worker1", "last")
+			if groups[0].View().Changed == nil {
+				shutdownAll(t, groups)
+			} else {
+				shutdownAll(t, groups[:1]) // the other one would leave before it is called
+				shutdownAll(t, groups[1:])
+			}
+			if got, err := future.Wait(t.Context()); err != nil || got != "last to worker0, from worker1" {
+				t.Fatalf("%q, %v", got, err)
+			}
+			if _, err := greet.Go(t.Context(), groups[0], "worker1", "").Wait(t.Context()); !errors.Is(err, rpc.ErrShutdown) {
+				t.Fatalf("after the end: %v", err)
+			}
+		}
+	}
+}
+
 // A function that runs on while its worker leaves may call the worker itself, and knows its devices.
 func TestSelfWhileLeaving(t *testing.T) {
 	addr := startStore(t)

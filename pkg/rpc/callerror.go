@@ -24,13 +24,13 @@ var (
 	ErrVersion = errors.New("another version of the protocol")
 	// ErrConnection is a connection that could not be made, or that broke: whether the call was carried out is not known then.
 	ErrConnection = errors.New("connection failed")
-	// ErrTimeout is a call whose deadline has passed, or an Init or Shutdown whose has, and [kvstore.ErrTimeout]; [context.DeadlineExceeded] is in the chain too. Whether the call was
-	// carried out is not known.
+	// ErrTimeout is a call, an Init or a Shutdown whose deadline has passed; [context.DeadlineExceeded] is in the chain too. Whether a call was
+	// carried out is not known then. It is [kvstore.ErrTimeout].
 	ErrTimeout = kvstore.ErrTimeout
 	// ErrShutdown is a call in a group that this worker, or the called one, has shut down. It is [membership.ErrShutdown].
 	ErrShutdown = membership.ErrShutdown
-	// ErrStranger is an address that by now belongs to another process than the worker that was called.
-	ErrStranger = errors.New("another process has the worker's address")
+	// ErrStranger is an address where by now another worker answers than the one that was called.
+	ErrStranger = errors.New("another worker has the address by now")
 	// ErrEvicted is a call in a group that takes this worker for dead. It is [membership.ErrEvicted].
 	ErrEvicted = membership.ErrEvicted
 	// ErrEncoding is a value that cannot be encoded, or bytes that do not fit a type; see [EncodingError].

@@ -165,7 +165,7 @@ func TestAgentErrors(t *testing.T) {
 		},
 		{
 			name: "an error", invoke: func(context.Context) ([]byte, error) { return nil, fmt.Errorf("a: %w", ErrStranger) },
-			want: "call of hang on gone: a: another process has the worker's address", kind: ErrStranger,
+			want: "call of hang on gone: a: another worker has the address by now", kind: ErrStranger,
 		},
 		{
 			name: "a CallError", invoke: func(context.Context) ([]byte, error) { return nil, further },

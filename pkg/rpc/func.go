@@ -100,7 +100,7 @@ func (f Func[Req, Resp]) Call(ctx context.Context, g *Group, to string, req Req)
 func (f Func[Req, Resp]) Go(ctx context.Context, g *Group, to string, req Req) *Future[Resp] {
 	future := &Future[Resp]{worker: to, function: f.name, done: make(chan struct{})}
 	payload, err := f.encode(to, req)
-	if err == nil && !g.start(func() {
+	if err == nil && !g.start(ctx, func() {
 		defer close(future.done)
 		future.resp, future.err = f.invoke(ctx, g, to, payload)
 	}) {
@@ -127,7 +127,7 @@ func (f Func[Req, Resp]) encode(to string, req Req) ([]byte, error) {
 func (f Func[Req, Resp]) invoke(ctx context.Context, g *Group, to string, payload []byte) (resp Resp, err error) {
 	answer, err := g.call(ctx, to, f.name, payload)
 	if err != nil {
-		if e := (*EncodingError)(nil); errors.As(err, &e) && e.What == theRequest && e.Sent == "" {
+		if e := (*EncodingError)(nil); errors.As(err, &e) && e.What == theRequest && e.Sent == "" && e.Wanted != "" {
 			e.Sent = typeName[Req]() // the other worker knows its own type alone
 		}
 		return resp, err

@@ -22,6 +22,8 @@ type Group struct {
 
 	mu     sync.Mutex
 	calls  sync.WaitGroup          // the goroutines of futures; nothing is added once closed is set
+	roots  int                     // futures that no function has begun
+	rooted chan struct{}           // closed when there are none of these, and ending is set
 	closed bool                    // no future begins any more
 	ending bool                    // Shutdown or Close was called
 	hurry  context.CancelCauseFunc // ends the graceful shutdown; nil if there is none
@@ -34,7 +36,7 @@ type Group struct {
 // newGroup takes a context for its values.
 func newGroup(ctx context.Context, agent Agent, timeout time.Duration, release func() error) *Group {
 	abandon := func() error { return agent.Shutdown(context.WithoutCancel(ctx), false) }
-	return &Group{agent: agent, timeout: timeout, abandon: abandon, release: release, ended: make(chan struct{})}
+	return &Group{agent: agent, timeout: timeout, abandon: abandon, release: release, ended: make(chan struct{}), rooted: make(chan struct{})}
 }
 
 // Self is this worker.
@@ -75,11 +77,12 @@ func (g *Group) ReverseDeviceMap(from string) device.Map {
 func (g *Group) Done() <-chan struct{} { return g.agent.Done() }
 
 // Shutdown ends the group gracefully. In a static one all members call it; it waits until none of them has a call under way
-// or can begin one, so that a worker goes on serving the others meanwhile. A dynamic group is left: it waits for this worker's own.
+// or can begin one, so that a worker goes on serving the others meanwhile. A dynamic group is left: it waits for
+// this worker's own calls, and for the functions that run here.
 //
-// If ctx ends before that, which without a deadline it does after [ShutdownTimeout], or anything else fails, the group ends as by Close, and the error says what was missed. So in
-// every case nothing is left of the group when Shutdown returns. All but the first call wait for the first.
-// A function that is being called is refused, since it would wait for itself.
+// If ctx ends before that, which without a deadline it does after [ShutdownTimeout], or anything else fails, the group ends as by Close, and
+// the error says what was missed. So in every case nothing is left of the group when Shutdown returns. All but the first call wait for
+// the first. A function that is being called is refused, since it would wait for itself.
 func (g *Group) Shutdown(ctx context.Context) error {
 	if call, ok := Incoming(ctx); ok && call.Group == g {
 		return errors.New("shut down the group: a function of it cannot, since that waits until the function has ended; use Close, or let who has joined do it")
@@ -93,7 +96,7 @@ func (g *Group) Shutdown(ctx context.Context) error {
 	run, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	if g.begin(cancel) {
-		if err := g.agent.Shutdown(run, true); err != nil {
+		if err := g.gracefully(run); err != nil {
 			g.missed = fmt.Errorf("shut down the group gracefully: %w", err)
 			g.closeErr = g.abandon()
 		}
@@ -123,6 +126,16 @@ func (g *Group) Close() error {
 	return g.closeErr
 }
 
+// gracefully ends the agent once the futures are done that were begun before: their calls may not have reached it yet.
+func (g *Group) gracefully(ctx context.Context) error {
+	select {
+	case <-g.rooted:
+	case <-ctx.Done():
+		return fmt.Errorf("calls of this worker are still under way: %w", endOf(ctx))
+	}
+	return g.agent.Shutdown(ctx, true)
+}
+
 // begin tells whether the caller is the first to end the group, and so the one who has to. hurry is what ends the caller's shutdown;
 // who has none, because it closes the group, ends that of the first.
 func (g *Group) begin(hurry context.CancelCauseFunc) bool {
@@ -132,6 +145,9 @@ func (g *Group) begin(hurry context.CancelCauseFunc) bool {
 	switch {
 	case first:
 		g.ending, g.hurry = true, hurry
+		if g.roots == 0 {
+			close(g.rooted)
+		}
 	case hurry == nil && g.hurry != nil:
 		g.hurry(fmt.Errorf("%w: Close was called", ErrShutdown))
 	}
@@ -150,14 +166,32 @@ func (g *Group) finish() {
 	close(g.ended)
 }
 
-// start runs do in a goroutine of the group, unless the group has ended.
-func (g *Group) start(do func()) bool {
+// start runs do in a goroutine of the group, unless the group has ended; or is about to, where ctx is not that of a function.
+func (g *Group) start(ctx context.Context, do func()) bool {
+	_, nested := Incoming(ctx)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if !g.closed {
-		g.calls.Go(do)
+	if g.closed || g.ending && !nested {
+		return false
 	}
-	return !g.closed
+	if nested {
+		g.calls.Go(do)
+		return true
+	}
+	g.roots++
+	g.calls.Go(func() {
+		defer g.rootDone()
+		do()
+	})
+	return true
+}
+
+func (g *Group) rootDone() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.roots--; g.roots == 0 && g.ending {
+		close(g.rooted)
+	}
 }
 
 // call sends one payload and returns the answer's. Its error is a *RemoteError or a *CallError.

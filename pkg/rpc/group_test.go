@@ -160,7 +160,7 @@ func TestCloseWaitsForGoroutines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGroups(t, newMemory(), nil)[0]
 		goOn, ended := make(chan struct{}), make(chan error, 1)
-		if !g.start(func() { <-goOn }) {
+		if !g.start(t.Context(), func() { <-goOn }) {
 			t.Fatal("refused")
 		}
 		go func() { ended <- g.Close() }()
@@ -168,7 +168,7 @@ func TestCloseWaitsForGoroutines(t *testing.T) {
 		if len(ended) > 0 {
 			t.Error("Close has not waited")
 		}
-		if g.start(func() {}) {
+		if g.start(t.Context(), func() {}) {
 			t.Error("a goroutine was begun after the end")
 		}
 		close(goOn)

@@ -59,7 +59,7 @@ type GRPCOptions struct {
 	// LockSilence is how long the holder of a dynamic group's lock may say nothing before the lock is broken. 0 is DefaultLockSilence.
 	LockSilence time.Duration
 	// KeepAlive is how long the other end of a connection may say nothing before it is asked for a sign of life. 0 is 20 s in a static group and gRPC's
-	// shortest in a dynamic one: a second on the side that is called, ten on the side that calls.
+	// shortest in a dynamic one: a second on the side that is called, ten on the side that calls; shorter times count as these.
 	KeepAlive time.Duration
 
 	// Group keeps the keys of several groups in one store apart. "" is DefaultGroup, with the attempt where torchrun has restarted the

@@ -16,9 +16,10 @@ func listen(ctx context.Context, address string, store kvstore.Store) (net.Liste
 	if address == "" {
 		address = net.JoinHostPort(localHost(store), "0")
 	}
-	address, err := parseAddress(address)
+	given := address
+	address, err := parseAddress(given)
 	if err != nil {
-		return nil, "", fmt.Errorf("listen for calls at %s: %w", address, err)
+		return nil, "", fmt.Errorf("listen for calls at %s: %w", given, err)
 	}
 	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 	if err != nil {

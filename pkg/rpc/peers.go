@@ -89,8 +89,8 @@ func transported(err error, payload int) error {
 		return &peerError{ErrVersion, err}
 	case errors.Is(err, transport.ErrTimeout):
 		return &peerError{ErrTimeout, err}
-	case errors.Is(err, transport.ErrProtocol):
-		return fmt.Errorf("%w: %w", ErrStranger, err)
+	case errors.Is(err, transport.ErrProtocol): // something else answers: at its address, or on the way
+		return &peerError{ErrConnection, err}
 	case errors.Is(err, transport.ErrClosed):
 		return ErrShutdown
 	}
@@ -100,6 +100,9 @@ func transported(err error, payload int) error {
 			return &TooLargeError{What: theAnswer, Size: max(0, int64(size.Size-answerHeader)), Limit: limit}
 		}
 		return &TooLargeError{What: theRequest, Size: int64(payload), Limit: limit}
+	}
+	if errors.Is(err, transport.ErrTooLarge) {
+		return &peerError{ErrTooLarge, err}
 	}
 	return err
 }

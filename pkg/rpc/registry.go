@@ -133,7 +133,7 @@ func (r *Registry) NewOptions(name string, common Common) (BackendOptions, error
 }
 
 // Init makes this worker a member of a group by the backend of that name. Without a store it fails with ErrStore, and with
-// options of another backend with an [*OptionsTypeError].
+// options of another backend with an [*OptionsTypeError], if the backend checks them.
 func (r *Registry) Init(ctx context.Context, name string, args InitArgs) (Agent, error) {
 	b, err := r.backend(name)
 	if err != nil {

@@ -94,26 +94,20 @@ func (a *grpcAgent) stays(ctx context.Context, next membership.Record) {
 
 // forgetFormer lets go of the connections to those that are no members any more.
 func (a *grpcAgent) forgetFormer(ctx context.Context) {
-	before := a.dynamic.View()
 	for {
+		view := a.dynamic.View()
+		there := make(map[string]bool, len(view.Members))
+		for _, m := range view.Members {
+			there[m.Address] = true
+		}
+		a.client.Keep(there)
 		select {
-		case <-before.Changed:
+		case <-view.Changed:
 		case <-a.dynamic.Done():
 			return
 		case <-ctx.Done():
 			return
 		}
-		now := a.dynamic.View()
-		there := make(map[string]bool, len(now.Members))
-		for _, m := range now.Members {
-			there[m.Address] = true
-		}
-		for _, m := range before.Members {
-			if !there[m.Address] {
-				a.client.Forget(m.Address)
-			}
-		}
-		before = now
 	}
 }
 

@@ -39,7 +39,8 @@ type Agent interface {
 	Devices() (own []device.Device, maps, reverse map[string]device.Map)
 	// Invoke has the worker of that name run a function on the payload and returns its answer.
 	Invoke(ctx context.Context, to, function string, payload []byte) ([]byte, error)
-	// Shutdown ends this worker's part. A graceful one waits until no member has calls outstanding, as long as ctx lasts.
+	// Shutdown ends this worker's part. A graceful one waits, as long as ctx lasts, until no member of a static
+	// group has calls outstanding, or until this one of a dynamic group has none.
 	Shutdown(ctx context.Context, graceful bool) error
 	// Done is closed when this worker is no member any more.
 	Done() <-chan struct{}

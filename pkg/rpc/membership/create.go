@@ -26,8 +26,8 @@ const wakeTries = 4
 // operation tells. It brings back a key that was deleted meanwhile: the caller deletes it then.
 func wake(ctx context.Context, store kvstore.Store, key string, value []byte) {
 	again := backoff{most: lastWord / wakeTries}
-	for range wakeTries {
-		if store.Set(ctx, key, value) == nil || ctx.Err() != nil {
+	for left := wakeTries; ; left-- {
+		if store.Set(ctx, key, value) == nil || ctx.Err() != nil || left == 1 {
 			return
 		}
 		again.pause(ctx)

@@ -13,7 +13,7 @@ import (
 )
 
 // Peers is how a member of a dynamic group reaches the others. An error that is ErrGone says that the process is gone for certain: its
-// address refuses connections, or another process answers there. Any other says nothing of the process.
+// address refuses connections, another worker answers there, or it says so itself. Any other says nothing of the process.
 type Peers interface {
 	// Sync returns when to has a view of at least version: its [Dynamic.Reach] answers.
 	Sync(ctx context.Context, to Record, version int64) error
@@ -93,7 +93,7 @@ func (d *Dynamic) Done() <-chan struct{} { return d.board.done }
 func (d *Dynamic) Err() error { return d.board.failure() }
 
 // Join makes this a member, and returns when all others know. It may be called once. On failure nothing of it is left in the
-// group, unless the store cannot be reached to take it back, for which it may outlive ctx by two seconds and the patience; then the others find that
+// group, unless the store cannot be reached to take it back, for which it may outlive ctx by two seconds and twice the patience; then the others find that
 // it is gone, as they do after a death. The first of a group that fails alone takes its terms back. Errors are those
 // of [CheckName] and [Agree], NameTakenError, AddressError, those of [device.Validate], ConnectionError, ErrEvicted, and
 // the store's.

@@ -14,7 +14,7 @@ var (
 	// ErrEvicted is the end of a member of a dynamic group that the others have taken for dead.
 	ErrEvicted = errors.New("this worker was taken for dead and is no member any more")
 
-	// ErrGone is a member whose process has ended for certain: nobody listens at its address, or another process does.
+	// ErrGone is a member whose process has ended for certain: nobody listens at its address, or another worker does, or it has said so.
 	ErrGone = errors.New("the worker's process is gone")
 )
 

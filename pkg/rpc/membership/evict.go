@@ -79,7 +79,7 @@ func (d *Dynamic) evict(ctx context.Context, from roster, members ...Record) (ro
 
 // buried cleans up after a member that was evicted, by whomever.
 func (d *Dynamic) buried(ctx context.Context, m Record) {
-	d.opts.Logger.Warn().Str("worker", m.Name).Int("id", m.ID).Str("address", m.Address).Msg("a member is gone and has been evicted")
+	d.opts.Logger.Warn().Str("worker", m.Name).Int("id", m.ID).Str("address", m.Address).Msg("a member is gone, and in the group no more")
 	d.forget(ctx, m.Incarnation)
 }
 

@@ -6,6 +6,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -21,6 +22,8 @@ type conn struct {
 	addr string
 	opts ClientOptions
 	grpc *grpc.ClientConn
+
+	serves atomic.Bool // the last call was answered: gRPC may still say that it is connecting, as it tells that later than it sends
 
 	uses   int  // calls and watches; the Pool's
 	pooled bool // further calls may use it; the Pool's
@@ -82,7 +85,9 @@ func (c *conn) call(ctx context.Context, request parts) ([]byte, error) {
 		return nil, err
 	}
 	var answer []byte
-	if err := c.grpc.Invoke(ctx, callPath, request, &answer); err != nil {
+	err := c.grpc.Invoke(ctx, callPath, request, &answer)
+	c.serves.Store(err == nil)
+	if err != nil {
 		return nil, c.fail(c.reason(ctx, err))
 	}
 	return answer, nil

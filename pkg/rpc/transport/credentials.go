@@ -48,15 +48,15 @@ type toldCredentials struct {
 }
 
 // ServerHandshake implements [credentials.TransportCredentials].
-func (c *toldCredentials) ServerHandshake(socket net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	secured, info, err := c.TransportCredentials.ServerHandshake(socket)
+func (c *toldCredentials) ServerHandshake(accepted net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	secured, info, err := c.TransportCredentials.ServerHandshake(accepted)
 	// Who leaves at once wanted to know only whether somebody listens, and it is the server's own end that closes a connection on this side.
 	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) {
 		level := zerolog.WarnLevel
 		if c.told.Swap(true) {
 			level = zerolog.DebugLevel
 		}
-		c.logger.WithLevel(level).Err(err).Stringer("client", socket.RemoteAddr()).Msg("refused a connection: no TLS with this client")
+		c.logger.WithLevel(level).Err(err).Stringer("client", accepted.RemoteAddr()).Msg("refused a connection: no TLS with this client")
 	}
 	return secured, info, err
 }

@@ -37,9 +37,6 @@ var (
 	ErrClosed = errors.New("transport is closed")
 )
 
-// errDropped is the reason of calls that [Pool.Drop] has ended.
-var errDropped = fmt.Errorf("%w: dropped by this side", ErrConnection)
-
 // Error is what became of a call, a probe or a watch.
 type Error struct {
 	Addr string // the peer's, as it was given
@@ -90,7 +87,7 @@ const (
 )
 
 // explain says what a failure reported by gRPC means, for a side that takes messages of limit bytes. Contexts that have
-// ended and what is known of the connection come before it. Of the codes, this package's servers use four, gRPC itself others, and whatever
+// ended and what is known of the connection come before it. Of the codes, this package's servers use two, gRPC itself others, and whatever
 // is on the way to the peer may use any. A code that proves nothing is ErrConnection: what cuts an answer off, a broken connection or a
 // proxy that gives up, comes as Internal, Unknown or Canceled too.
 func explain(err error, limit int) error {

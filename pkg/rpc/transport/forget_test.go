@@ -45,10 +45,14 @@ func TestForgetIdle(t *testing.T) {
 	if now, count := pooled(p, addr); now != nil || count != 1 {
 		t.Errorf("%d connections are left, and %v for this peer; want that of the other", count, now)
 	}
-	p.Forget(addr)
+	p.Keep(map[string]bool{other: true})
 	checkEcho(t, p, addr)
 	if now, count := pooled(p, addr); now == nil || now == c || count != 2 {
 		t.Errorf("a later call has made no connection of its own: %d are there", count)
+	}
+	p.Keep(map[string]bool{other: true})
+	if now, count := pooled(p, addr); now != nil || count != 1 {
+		t.Errorf("Keep has left %d connections", count)
 	}
 }
 

@@ -102,23 +102,23 @@ func (p *Pool) Probe(ctx context.Context, addr string, request ...[]byte) ([]byt
 	return c.call(ctx, request)
 }
 
-// Drop closes the connection to a peer, if there is one. Calls and watches under way over it fail with [ErrConnection]. The next
-// call makes a new one.
-func (p *Pool) Drop(addr string) {
+// Keep forgets, as Forget does, all peers whose address is not in addrs.
+func (p *Pool) Keep(addrs map[string]bool) {
 	p.mu.Lock()
-	c := p.peers[addr]
-	if c != nil {
-		p.giveUp(c)
-		delete(p.conns, c)
+	var former []string
+	for addr := range p.peers {
+		if !addrs[addr] {
+			former = append(former, addr)
+		}
 	}
 	p.mu.Unlock()
-	if c != nil {
-		c.close(errDropped)
+	for _, addr := range former {
+		p.Forget(addr)
 	}
 }
 
 // Forget lets no further call use the connection to a peer, if there is one. It is closed when the last call or watch over it has ended, at
-// once where there is none. [Pool.Drop] does not know of it any more. A call that is made nevertheless makes a new one.
+// once where there is none. A call that is made nevertheless makes a new one.
 func (p *Pool) Forget(addr string) {
 	p.mu.Lock()
 	c := p.peers[addr]
@@ -219,4 +219,4 @@ func (p *Pool) giveUp(c *conn) {
 func (c *conn) failed() bool { return c.grpc.GetState() == connectivity.TransientFailure }
 
 // unmade tells that gRPC is connecting: it would go on, and try again for ever, for nobody.
-func (c *conn) unmade() bool { return c.grpc.GetState() == connectivity.Connecting }
+func (c *conn) unmade() bool { return !c.serves.Load() && c.grpc.GetState() == connectivity.Connecting }

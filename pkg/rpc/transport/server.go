@@ -3,6 +3,7 @@ package transport
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"net"
 	"sync"
 	"time"
@@ -61,6 +62,8 @@ type Server struct {
 	mu     sync.Mutex
 	ending bool // by Shutdown or by Close
 	left   bool // leaving is closed
+
+	stopped bool // a Shutdown has been waited for
 }
 
 // Serve answers the clients that ln accepts until Shutdown or Close, and owns ln.
@@ -93,7 +96,7 @@ func Serve(ln net.Listener, opts ServerOptions) *Server {
 	}, s)
 	go func() {
 		defer close(s.served)
-		if err := s.grpc.Serve(s.sockets); err != nil {
+		if err := s.grpc.Serve(s.sockets); err != nil && !errors.Is(err, grpc.ErrServerStopped) { // which is a Close that was quicker
 			opts.Logger.Error().Err(err).Stringer("address", ln.Addr()).Msg("no further connections are accepted")
 		}
 	}()
@@ -127,6 +130,9 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		defer close(done)
 		s.grpc.GracefulStop()
 		s.hearing.Wait()
+		s.mu.Lock()
+		s.stopped = true
+		s.mu.Unlock()
 	}()
 	select {
 	case <-done:
@@ -139,10 +145,11 @@ func (s *Server) Shutdown(ctx context.Context) error {
 }
 
 // Close closes the listener and all connections, without a goodbye, and ends the contexts of handlers. It waits for no handler:
-// one that ignores its context goes on, and its answer is lost. The error is always nil.
+// one that ignores its context goes on, and its answer is lost. While a Shutdown waits for handlers, Close has only begun that when it
+// returns. The error is always nil.
 func (s *Server) Close() error {
 	s.mu.Lock()
-	left := s.left
+	left := s.left && !s.stopped
 	s.ending = true
 	s.mu.Unlock()
 	s.sockets.end()

@@ -279,39 +279,26 @@ func TestProbe(t *testing.T) {
 	}
 }
 
-// TestEndedByThisSide ends calls under way by Drop and by Close.
+// TestEndedByThisSide closes the pool while a call is under way.
 func TestEndedByThisSide(t *testing.T) {
-	for _, tc := range []struct {
-		name        string
-		end         func(*Pool, string)
-		want, later error
-	}{
-		{name: "drop", end: (*Pool).Drop, want: ErrConnection},
-		{name: "close", end: func(p *Pool, _ string) { p.Close() }, want: ErrClosed, later: ErrClosed},
-	} {
-		t.Run(tc.name, func(t *testing.T) {
-			running := make(chan struct{}, 1)
-			_, addr := serve(t, ServerOptions{Handle: func(ctx context.Context, request []byte) [][]byte {
-				if string(request) == "wait" {
-					running <- struct{}{}
-					<-ctx.Done()
-				}
-				return nil
-			}})
-			p := newPool(t, ClientOptions{})
-			ended := make(chan error)
-			go func() {
-				_, err := p.Call(t.Context(), addr, []byte("wait"))
-				ended <- err
-			}()
-			<-running
-			tc.end(p, addr)
-			if err := <-ended; !errors.Is(err, tc.want) {
-				t.Errorf("the call under way: %v, want %v", err, tc.want)
-			}
-			if _, err := p.Call(within(t, 10*time.Second), addr); !errors.Is(err, tc.later) {
-				t.Errorf("a later call: %v, want %v", err, tc.later)
-			}
-		})
+	running := make(chan struct{}, 1)
+	_, addr := serve(t, ServerOptions{Handle: func(ctx context.Context, _ []byte) [][]byte {
+		running <- struct{}{}
+		<-ctx.Done()
+		return nil
+	}})
+	p := newPool(t, ClientOptions{})
+	ended := make(chan error)
+	go func() {
+		_, err := p.Call(t.Context(), addr, []byte("wait"))
+		ended <- err
+	}()
+	<-running
+	p.Close()
+	if err := <-ended; !errors.Is(err, ErrClosed) {
+		t.Errorf("the call under way: %v", err)
+	}
+	if _, err := p.Call(within(t, 10*time.Second), addr); !errors.Is(err, ErrClosed) {
+		t.Errorf("a later call: %v", err)
 	}
 }

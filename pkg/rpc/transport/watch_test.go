@@ -77,11 +77,6 @@ func TestWatchEnds(t *testing.T) {
 			client: ErrClosed, server: ErrConnection,
 		},
 		{
-			name:   "the client drops the peer",
-			end:    func(_ *Server, p *Pool, addr string, _ watching, _ *proxy) { p.Drop(addr) },
-			client: ErrConnection, server: ErrConnection,
-		},
-		{
 			name:   "the connection breaks",
 			end:    func(_ *Server, _ *Pool, _ string, _ watching, between *proxy) { between.cut() },
 			client: ErrConnection, server: ErrConnection,
@@ -131,8 +126,8 @@ func TestWatchSilence(t *testing.T) {
 	}
 }
 
-// TestDropStuck drops a peer that takes nothing any more while much is on its way to it.
-func TestDropStuck(t *testing.T) {
+// TestCloseStuck closes the pool while much is on its way to a peer that takes nothing any more.
+func TestCloseStuck(t *testing.T) {
 	w := newTold()
 	_, behind := serve(t, ServerOptions{Handle: echo, Watched: w.watched})
 	between := newProxy(t, behind, 0)
@@ -152,13 +147,13 @@ func TestDropStuck(t *testing.T) {
 	case <-time.After(300 * time.Millisecond):
 	}
 	start := time.Now()
-	p.Drop(between.addr())
+	p.Close()
 	for range cap(ended) {
-		if err := <-ended; !errors.Is(err, ErrConnection) {
+		if err := <-ended; !errors.Is(err, ErrClosed) {
 			t.Errorf("a call: %v", err)
 		}
 	}
-	if err := <-first.ended; !errors.Is(err, ErrConnection) {
+	if err := <-first.ended; !errors.Is(err, ErrClosed) {
 		t.Errorf("the watch: %v", err)
 	}
 	if took := time.Since(start); took > 3*time.Second {

@@ -154,7 +154,7 @@ func (c *Client) try(ctx context.Context, queries []query) (a answer, failed int
 		}
 	}
 	if ctx.Err() != nil {
-		return a, 0, endOf(ctx)
+		return a, 0, EndOf(ctx)
 	}
 	if !queries[len(queries)-1].op.answered() && !c.opts.Unconfirmed {
 		queries = append(queries, c.confirmation())
@@ -184,7 +184,7 @@ func (c *Client) classify(ctx context.Context, err error) error {
 	case c.closed():
 		return ErrClosed
 	case ctx.Err() != nil:
-		return endOf(ctx)
+		return EndOf(ctx)
 	}
 	return fmt.Errorf("%w: %w", ErrConnection, err)
 }

@@ -62,7 +62,7 @@ func (c *Client) reach(ctx context.Context) error {
 		if !sleep(ctx, pause/2+rand.N(pause)) {
 			// last is not in the chain: one attempt's time-out is not that of ctx.
 			return fmt.Errorf("connect to store %s: %w, tried %d times, at last: %s: %w",
-				c.addr, ErrConnection, tries, last.Error(), endOf(ctx))
+				c.addr, ErrConnection, tries, last.Error(), EndOf(ctx))
 		}
 		pause = min(2*pause, longestPause)
 	}
@@ -98,7 +98,7 @@ func (c *Client) join(ctx context.Context) error {
 		}
 		if !sleep(ctx, joinInterval) {
 			return fmt.Errorf("wait for %d workers at store %s, of which %d have joined: %w",
-				c.opts.Workers, c.addr, joined, endOf(ctx))
+				c.opts.Workers, c.addr, joined, EndOf(ctx))
 		}
 	}
 	return nil

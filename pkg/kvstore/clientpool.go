@@ -19,7 +19,7 @@ func (c *Client) take(ctx context.Context) (*link, error) {
 		select {
 		case c.turn <- struct{}{}:
 		case <-ctx.Done():
-			return nil, endOf(ctx)
+			return nil, EndOf(ctx)
 		case <-c.closing:
 			return nil, ErrClosed
 		}

@@ -30,8 +30,9 @@ var (
 	ErrNotNumber = errors.New("no 64-bit decimal number")
 )
 
-// endOf is the error of a call that ended with its context.
-func endOf(ctx context.Context) error {
+// EndOf is the error of a call that ended with ctx: ErrTimeout, with the context's own error and its cause in the chain, after a deadline, and
+// otherwise the cause.
+func EndOf(ctx context.Context) error {
 	err, cause := ctx.Err(), context.Cause(ctx)
 	switch {
 	case !errors.Is(err, context.DeadlineExceeded):

@@ -73,5 +73,5 @@ func lockPause(ctx context.Context, stop <-chan struct{}, attempt int) error {
 		return ErrClosed
 	case <-ctx.Done():
 	}
-	return fmt.Errorf("wait for the file's lock, which somebody else holds: %w", endOf(ctx))
+	return fmt.Errorf("wait for the file's lock, which somebody else holds: %w", EndOf(ctx))
 }

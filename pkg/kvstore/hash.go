@@ -149,7 +149,7 @@ func (s *HashStore) MultiSet(_ context.Context, pairs ...Pair) error {
 
 // waitError says why a wait for keys ended unfulfilled when ctx did.
 func waitError(ctx context.Context, missing []string) error {
-	return fmt.Errorf("wait for %s: %w", nameKeys(missing), endOf(ctx))
+	return fmt.Errorf("wait for %s: %w", nameKeys(missing), EndOf(ctx))
 }
 
 // nameKeys sorts keys and names the first of them.

@@ -171,7 +171,7 @@ func (a *grpcAgent) invokeSelf(ctx context.Context, function string, payload []b
 	case o := <-ran:
 		return o.answer, o.err
 	case <-ctx.Done():
-		return nil, endOf(ctx)
+		return nil, kvstore.EndOf(ctx)
 	case <-a.done:
 		cancel(ErrShutdown)
 		return nil, ErrShutdown

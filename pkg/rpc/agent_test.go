@@ -160,6 +160,22 @@ func TestDynamicGroup(t *testing.T) {
 	shutdownAll(t, []*rpc.Group{a, d})
 }
 
+// held is the function block: it tells once that it has started, waits for finish, and then greets whom next names.
+func held(t testing.TB, next func(rpc.Call) string) (fns *rpc.Functions, started, finish chan struct{}) {
+	t.Helper()
+	fns, started, finish = rpc.NewFunctions(), make(chan struct{}), make(chan struct{})
+	if err := block.Handle(fns, func(ctx context.Context, _ struct{}) (struct{}, error) {
+		call, _ := rpc.Incoming(ctx)
+		close(started)
+		<-finish
+		_, err := greet.Call(ctx, call.Group, next(call), "hi")
+		return struct{}{}, err
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return fns, started, finish
+}
+
 // joinOne makes a worker a member of the dynamic group of a store.
 func joinOne(t testing.TB, addr, name string, functions ...*rpc.Functions) *rpc.Group {
 	t.Helper()
@@ -169,17 +185,7 @@ func joinOne(t testing.TB, addr, name string, functions ...*rpc.Functions) *rpc.
 // Whoever leaves is a member until its own calls are answered: what it has called may call it, and a function of its own may call on after that.
 func TestLeaveWaitsForOwnCalls(t *testing.T) {
 	addr := startStore(t)
-	started, finish := make(chan struct{}), make(chan struct{})
-	fns := rpc.NewFunctions()
-	if err := block.Handle(fns, func(ctx context.Context, _ struct{}) (struct{}, error) {
-		call, _ := rpc.Incoming(ctx)
-		close(started)
-		<-finish
-		_, err := greet.Call(ctx, call.Group, call.From.Name, "back")
-		return struct{}{}, err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	fns, started, finish := held(t, func(call rpc.Call) string { return call.From.Name })
 	a, b := joinOne(t, addr, "a"), joinOne(t, addr, "b", fns)
 	future := block.Go(t.Context(), a, "b", struct{}{})
 	<-started
@@ -230,17 +236,7 @@ func TestShutdownAfterGo(t *testing.T) {
 // A function that runs on while its worker leaves may call the worker itself, and knows its devices.
 func TestSelfWhileLeaving(t *testing.T) {
 	addr := startStore(t)
-	started, finish := make(chan struct{}), make(chan struct{})
-	fns := rpc.NewFunctions()
-	if err := block.Handle(fns, func(ctx context.Context, _ struct{}) (struct{}, error) {
-		call, _ := rpc.Incoming(ctx)
-		close(started)
-		<-finish
-		_, err := greet.Call(ctx, call.Group, call.Group.Self().Name, "me")
-		return struct{}{}, err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	fns, started, finish := held(t, func(call rpc.Call) string { return call.Group.Self().Name })
 	a, b := joinOne(t, addr, "a", fns), joinOne(t, addr, "b")
 	changed := b.View().Changed
 	future := block.Go(t.Context(), b, "a", struct{}{})

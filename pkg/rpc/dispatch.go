@@ -4,6 +4,8 @@ import (
 	"context"
 	"maps"
 	"slices"
+
+	"github.com/elasticrun/elasticrun/pkg/kvstore"
 )
 
 // dispatcher is the [Handler] of a group: it finds functions by name and runs them. A call may come as soon as the backend listens,
@@ -33,7 +35,7 @@ func (d *dispatcher) handle(ctx context.Context, from WorkerInfo, name string, p
 	select {
 	case <-d.settled:
 	case <-ctx.Done():
-		return nil, endOf(ctx)
+		return nil, kvstore.EndOf(ctx)
 	}
 	if d.group == nil {
 		return nil, ErrShutdown

@@ -3,6 +3,8 @@ package rpc
 import (
 	"context"
 	"fmt"
+
+	"github.com/elasticrun/elasticrun/pkg/kvstore"
 )
 
 // Future is the answer of a call that [Func.Go] has begun. It is safe for concurrent use.
@@ -30,6 +32,6 @@ func (f *Future[Resp]) Wait(ctx context.Context) (Resp, error) {
 		return f.resp, f.err
 	case <-ctx.Done():
 		var none Resp
-		return none, &CallError{Worker: f.worker, Func: f.function, Err: fmt.Errorf("no answer yet: %w", endOf(ctx))}
+		return none, &CallError{Worker: f.worker, Func: f.function, Err: fmt.Errorf("no answer yet: %w", kvstore.EndOf(ctx))}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/elasticrun/elasticrun/pkg/kvstore"
 	"github.com/elasticrun/elasticrun/pkg/rpc/device"
 )
 
@@ -111,7 +112,7 @@ func (g *Group) Shutdown(ctx context.Context) error {
 	case <-g.ended: // both, and then the group's end counts
 		return errors.Join(g.missed, g.closeErr)
 	default:
-		return fmt.Errorf("shut down the group: %w", endOf(ctx))
+		return fmt.Errorf("shut down the group: %w", kvstore.EndOf(ctx))
 	}
 }
 
@@ -131,7 +132,7 @@ func (g *Group) gracefully(ctx context.Context) error {
 	select {
 	case <-g.rooted:
 	case <-ctx.Done():
-		return fmt.Errorf("calls of this worker are still under way: %w", endOf(ctx))
+		return fmt.Errorf("calls of this worker are still under way: %w", kvstore.EndOf(ctx))
 	}
 	return g.agent.Shutdown(ctx, true)
 }
@@ -225,7 +226,7 @@ func (g *Group) call(ctx context.Context, to, function string, payload []byte) (
 		after := max(0, deadline.Sub(begun).Round(time.Millisecond))
 		err = &timeoutError{after: after, byDefault: !limited, cause: context.Cause(ctx), err: err}
 	case ctx.Err() != nil:
-		err = endOf(ctx)
+		err = kvstore.EndOf(ctx)
 	}
 	switch err.(type) { //nolint:errorlint // the outermost alone counts: others are of further calls
 	case *RemoteError, *CallError:
@@ -244,16 +245,4 @@ func (g *Group) complete(e *RemoteError, worker, function string) {
 		e.Worker.Name = worker // it has left meanwhile
 	}
 	e.Func = function
-}
-
-// endOf is the error of something that ended with its context.
-func endOf(ctx context.Context) error {
-	err, cause := ctx.Err(), context.Cause(ctx)
-	switch {
-	case !errors.Is(err, context.DeadlineExceeded):
-		return cause
-	case errors.Is(cause, err):
-		return fmt.Errorf("%w: %w", ErrTimeout, cause)
-	}
-	return fmt.Errorf("%w: %w: %w", ErrTimeout, err, cause)
 }

@@ -62,7 +62,7 @@ func (m *memory) init(ctx context.Context, args InitArgs) (Agent, error) {
 	case <-m.full:
 		return a, nil
 	case <-ctx.Done():
-		return nil, endOf(ctx)
+		return nil, kvstore.EndOf(ctx)
 	}
 }
 
@@ -183,7 +183,7 @@ func (a *member) Shutdown(ctx context.Context, graceful bool) error {
 		select {
 		case <-idle:
 		case <-ctx.Done():
-			return fmt.Errorf("calls are under way: %w", endOf(ctx))
+			return fmt.Errorf("calls are under way: %w", kvstore.EndOf(ctx))
 		}
 	}
 	a.mu.Lock()

@@ -149,7 +149,7 @@ func (g *group) kill(h *host) {
 func (g *group) noticed(incarnation uint64) {
 	for _, h := range g.live {
 		members := h.View().Members
-		before, _ := Predecessor(members, incarnation)
+		before, _ := predecessor(members, incarnation)
 		next, _ := Successor(members, incarnation)
 		if own := h.Self().Incarnation; own == before.Incarnation || own == next.Incarnation {
 			h.Suspect(incarnation)

@@ -104,17 +104,10 @@ func encode(value any) []byte {
 
 // Successor returns the member after self in the ring of members, which are in the order of their ids. It is false where
 // there is no other, or self is none of them.
-func Successor(members []Record, self uint64) (Record, bool) { return neighbour(members, self, 1) }
-
-// Predecessor returns the member before self in the ring, as Successor does the one after it.
-func Predecessor(members []Record, self uint64) (Record, bool) {
-	return neighbour(members, self, len(members)-1)
-}
-
-func neighbour(members []Record, self uint64, step int) (Record, bool) {
+func Successor(members []Record, self uint64) (Record, bool) {
 	i := slices.IndexFunc(members, func(m Record) bool { return m.Incarnation == self })
 	if i < 0 || len(members) < 2 {
 		return Record{}, false
 	}
-	return members[(i+step)%len(members)], true
+	return members[(i+1)%len(members)], true
 }

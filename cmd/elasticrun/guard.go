@@ -17,6 +17,11 @@ func guard(lifeline *procs.Lifeline) int {
 	if err != nil {
 		return fail(ending{code: exitInternal, reason: config.ReasonInternal, err: err})
 	}
+	if r.ExitNotice != nil {
+		if err := sendExitNotice(r.ExitNotice); err != nil {
+			fmt.Fprintln(os.Stderr, "elasticrun: the other nodes go on later, since the rendezvous could not be told of the agent's end:", err)
+		}
+	}
 	if r.StuckTold {
 		r.Stuck = nil // the agent's last line stays the last
 	}

@@ -2,9 +2,7 @@ package main
 
 import (
 	"context"
-	"net"
 	"os"
-	"syscall"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -89,10 +87,6 @@ type backend struct {
 	log  zerolog.Logger
 }
 
-// resumeGrace is how long a broken connection may take to be resumed before the workers are killed: well within resumeWindow, since either end may
-// have noticed later than the other, and to kill takes a moment.
-const resumeGrace = 120 * time.Millisecond
-
 // etcdStatusInterval is how often an agent that is looked at writes into etcd, which keeps every version on its disk until it is compacted.
 const etcdStatusInterval = 15 * time.Second
 
@@ -114,6 +108,9 @@ func (b *backend) Create(_ context.Context, p rdzv.Parameters) (rdzv.Handler, er
 	if b.cfg.MaxNodes > 1 {
 		o.Status, o.StatusInterval = b.seen.brief, statusInterval
 	}
+	if b.cfg.MaxNodes > 1 {
+		o.Session = (&exitNotices{cfg: b.cfg, lifeline: b.lifeline, etcd: b.etcdOptions, log: b.log}).session
+	}
 	if b.cfg.MaxNodes > 1 && b.name == rdzv.BackendEtcd {
 		o.Access = &elastic.Elected{RunID: p.RunID, Dial: b.dialEtcd, Logger: b.log}
 		o.Stores.Offers = b.offers(nil)
@@ -122,7 +119,7 @@ func (b *backend) Create(_ context.Context, p rdzv.Parameters) (rdzv.Handler, er
 	}
 	access := &elastic.C10d{
 		RunID: p.RunID, Version: version, Secret: []byte(r.Secret.Reveal()), TTL: r.TTL(), Alone: b.cfg.MaxNodes == 1,
-		IsHost: r.IsHost, Hint: r.Hint, Connect: b.connect, Linger: b.cfg.ExitBarrierTimeout, Logger: b.log,
+		IsHost: r.IsHost, Hint: r.Hint, Linger: b.cfg.ExitBarrierTimeout, Logger: b.log,
 	}
 	if len(r.Endpoints) > 0 {
 		access.Host, access.Ports = r.Endpoints[0].Host, r.Ports
@@ -130,7 +127,7 @@ func (b *backend) Create(_ context.Context, p rdzv.Parameters) (rdzv.Handler, er
 			access.Ports = []int{r.Endpoints[0].Port}
 		}
 	}
-	o.Access, o.ResumeGrace, o.Advice = access, resumeGrace, advice
+	o.Access, o.Advice = access, advice
 	o.Stores.Offers = b.offers(access)
 	switch {
 	case access.Alone: // every client is local, and needs no name resolution
@@ -171,21 +168,8 @@ func (b *backend) offers(access *elastic.C10d) func() []string {
 	}
 }
 
-// connect connects to the store. The guard holds the connection too, so that it breaks when the last of this job's processes is gone, not when
-// the agent is.
-func (b *backend) connect(ctx context.Context, addr string) (net.Conn, error) {
-	c, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
-	if err != nil {
-		return nil, err
-	}
-	if err := b.lifeline.Hold(c.(syscall.Conn)); err != nil {
-		b.log.Warn().Err(err).Msg("the guard cannot hold the connection to the rendezvous")
-	}
-	return c, nil
-}
-
-// dialEtcd opens a session in etcd.
-func (b *backend) dialEtcd(ctx context.Context) (coord.Store, error) {
+// etcdOptions says which etcd, and how to use it.
+func (b *backend) etcdOptions() etcd.Options {
 	r := b.cfg.Rendezvous
 	scheme := "http://"
 	if r.Etcd.TLS {
@@ -198,7 +182,12 @@ func (b *backend) dialEtcd(ctx context.Context) (coord.Store, error) {
 	for _, e := range r.Endpoints {
 		o.Endpoints = append(o.Endpoints, scheme+e.String())
 	}
-	store, err := etcd.Open(ctx, o)
+	return o
+}
+
+// dialEtcd opens a session in etcd.
+func (b *backend) dialEtcd(ctx context.Context) (coord.Store, error) {
+	store, err := etcd.Open(ctx, b.etcdOptions())
 	if err != nil {
 		return nil, err
 	}

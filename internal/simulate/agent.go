@@ -27,8 +27,8 @@ type agent struct {
 	tell   func(news)
 }
 
-// resumeGrace is how long a broken connection may take to be resumed.
-const resumeGrace = 200 * time.Millisecond
+// leaveTime is how long the workers of an agent that leaves take to end.
+const leaveTime = 200 * time.Millisecond
 
 func newAgent(c *config, number, nproc int, tell func(news), log zerolog.Logger) (*agent, error) {
 	host, portText, err := net.SplitHostPort(c.Addr)
@@ -50,7 +50,7 @@ func newAgent(c *config, number, nproc int, tell func(news), log zerolog.Logger)
 		},
 		// Nothing listens: there are no workers that would come.
 		Stores:    elastic.WorkerStores{Addr: "127.0.0.1", Ports: elastic.Ports{Low: 1, High: 1}, WorkersHost: true},
-		KeepAlive: c.KeepAlive, Patience: c.KeepAlive, ResumeGrace: resumeGrace, Logger: log,
+		KeepAlive: c.KeepAlive, Patience: c.KeepAlive, Logger: log,
 	})
 	return a, nil
 }
@@ -96,7 +96,7 @@ func (a *agent) work(ctx context.Context, r *rdzv.Round) (f *rdzv.Failure, again
 				a.h.Leave()
 				select { // its workers take a moment to end
 				case <-a.h.Stops():
-				case <-time.After(resumeGrace):
+				case <-time.After(leaveTime):
 				}
 				return nil, false
 			default: // success

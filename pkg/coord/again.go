@@ -29,7 +29,9 @@ func (c *Client) run(ctx context.Context, l *link) {
 // again makes another connection for the session: at once, and then as pause says. It returns nil if there is none to
 // be had.
 func (c *Client) again(ctx context.Context) *link {
-	since, _ := c.BrokenSince()
+	c.mu.Lock()
+	since := c.since
+	c.mu.Unlock()
 	for c.Err() == nil && ctx.Err() == nil {
 		if got := c.resume(ctx); got != nil {
 			return c.attach(got)
@@ -43,8 +45,8 @@ func (c *Client) again(ctx context.Context) *link {
 	return nil
 }
 
-// pause is how long to wait before the next attempt when the connection has been broken for that long: little while the
-// session can be resumed, more when only a store that comes back can help.
+// pause is how long to wait before the next attempt when the connection has been broken for that long: little at first, when
+// the network may be back at once, more when only a store that comes back can help.
 func pause(broken time.Duration) time.Duration {
 	least := 20 * time.Millisecond
 	switch {
@@ -71,20 +73,8 @@ func (c *Client) resume(ctx context.Context) *greeted {
 		c.lose(&wrapped{line, ErrReplaced})
 	case errors.As(err, &refused):
 		c.lose(&wrapped{"the store was lost: " + err.Error(), ErrUnavailable})
-	default:
-		var dial *DialError
-		c.setRefused(errors.As(err, &dial) && dial.Obstacle == ObstacleRefused)
 	}
 	return nil
-}
-
-func (c *Client) setRefused(refused bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.refused != refused {
-		c.refused = refused
-		c.notify()
-	}
 }
 
 // replace tries once to have another connection than l, over which a call is not answered: the way that l takes may
@@ -93,8 +83,6 @@ func (c *Client) setRefused(refused bool) {
 func (c *Client) replace(ctx context.Context, l *link) *link {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	c.setReplacing(true)
-	defer c.setReplacing(false)
 	attempts := make(chan *greeted, 1)
 	c.running.Go(func() { attempts <- c.resume(ctx) })
 	var got *greeted
@@ -111,12 +99,6 @@ func (c *Client) replace(ctx context.Context, l *link) *link {
 	}
 	c.detach(l)
 	return c.attach(got)
-}
-
-func (c *Client) setReplacing(replacing bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.replacing = replacing
 }
 
 // doubt is called when a call was not answered over l for some time.

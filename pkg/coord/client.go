@@ -11,7 +11,7 @@ import (
 
 // Client is a Store that is a Server's, elsewhere. Use Dial. Its session is kept alive by its user alone.
 //
-// When its connection breaks it makes another and resumes the session, which is possible for its ResumeWindow;
+// When its connection breaks it makes another and resumes the session, which is possible for as long as the session lives;
 // watches go on with a Resync. Calls wait for that until their ctx ends, but a commit that was under way is
 // ErrUnavailable.
 type Client struct {
@@ -20,24 +20,19 @@ type Client struct {
 	token    string
 	instance string
 	ttl      time.Duration
-	window   time.Duration
 
 	mu      sync.Mutex // guards all that follows, and the fields of links and watches that say so
 	link    *link      // nil while the connection is broken
 	linked  chan struct{}
 	since   time.Time // when it broke
-	refused bool      // nobody listened at the last attempt to make another
 	numbers int64     // requests and watches so far
 	end     int64     // the request that ends the session, as soon as there is one
 	watches map[int64]*clientWatch
 	err     error
 	local   netip.AddrPort
-	// replacing: the session is about to be taken from link to another connection.
-	replacing bool
 
 	began   time.Time
-	lost    chan struct{} // closed when err is set
-	changed chan struct{}
+	lost    chan struct{}      // closed when err is set
 	doubts  chan *link         // over which a call is not answered
 	cancel  context.CancelFunc // ends run
 	running sync.WaitGroup
@@ -45,19 +40,19 @@ type Client struct {
 
 // Dial connects to a Server and begins a session there. It tries once: what comes of an address that may be
 // somebody else's, the caller knows best. Its errors are a RefusedError, which will not pass, and a DialError, which is
-// ErrUnavailable if it may; ErrSessionLost if that of DialOptions.Token is over.
+// ErrUnavailable if it may.
 func Dial(ctx context.Context, opts DialOptions) (*Client, error) {
 	began := time.Now()
-	g := greeting{opts: &opts, token: opts.Token, curious: true}
+	g := greeting{opts: &opts, curious: true}
 	first, err := g.begin(ctx)
 	if err != nil {
 		return nil, err
 	}
 	c := &Client{
 		opts: opts, session: first.session, token: first.token, instance: first.instance,
-		ttl: time.Duration(first.ttl), window: time.Duration(first.window), began: began,
+		ttl: time.Duration(first.ttl), began: began,
 		linked: make(chan struct{}), watches: map[int64]*clientWatch{},
-		lost: make(chan struct{}), changed: make(chan struct{}, 1), doubts: make(chan *link, 1),
+		lost: make(chan struct{}), doubts: make(chan *link, 1),
 	}
 	// What goes on in the background ends by Close, not with ctx.
 	background, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -76,14 +71,13 @@ func (c *Client) TTL() time.Duration { return c.ttl }
 // Began returns a time at which the session had not begun yet, as near to its beginning as is known.
 func (c *Client) Began() time.Time { return c.began }
 
-// ResumeWindow returns how long the session outlives its connection when that breaks, which is no more than TTL. A
-// client that is not connected again by then has lost it, though it may not hear of it.
-func (c *Client) ResumeWindow() time.Duration { return c.window }
-
 // InstanceID returns what tells the store from another one at the same address.
 func (c *Client) InstanceID() string { return c.instance }
 
-// Token lets another Client take the session over.
+// Addr returns the store's address, HOST:PORT.
+func (c *Client) Addr() string { return c.opts.Addr }
+
+// Token lets EndSession end the session.
 func (c *Client) Token() string { return c.token }
 
 // LocalAddr returns the address of this end of the connection, or the last one; the zero value if that is none of IP.
@@ -92,23 +86,6 @@ func (c *Client) LocalAddr() netip.AddrPort {
 	defer c.mu.Unlock()
 	return c.local
 }
-
-// BrokenSince returns since when there is no connection; false: there is one, as far as is known.
-func (c *Client) BrokenSince() (time.Time, bool) {
-	since, _, broken := c.Interruption()
-	return since, broken
-}
-
-// Interruption returns since when there is no connection, and whether the store's machine refused the last attempt to make another: then the
-// store's process is down, and can end no session. broken is false where there is a connection, as far as is known.
-func (c *Client) Interruption() (since time.Time, refused, broken bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.since, c.refused, c.link == nil
-}
-
-// Interrupted returns a channel from which one receiver can read that Interruption may have changed.
-func (c *Client) Interrupted() <-chan struct{} { return c.changed }
 
 // Lost is closed when the session is lost.
 func (c *Client) Lost() <-chan struct{} { return c.lost }

@@ -6,7 +6,6 @@ import (
 	"io"
 	"net"
 	"net/netip"
-	"syscall"
 	"time"
 )
 
@@ -18,6 +17,7 @@ type conn struct {
 	nc     net.Conn
 	in     *bufio.Reader // run's
 	runID  string        // run's, after the hello
+	gone   chan struct{} // closed when run has ended
 
 	// Guarded by server.mu:
 	session *session           // nil before it has one, and after it has ended
@@ -32,7 +32,9 @@ type conn struct {
 // readBuffer suffices for most requests.
 const readBuffer = 512
 
-func newConn(s *Server, nc net.Conn) *conn { return &conn{server: s, nc: nc} }
+func newConn(s *Server, nc net.Conn) *conn {
+	return &conn{server: s, nc: nc, gone: make(chan struct{})}
+}
 
 // run serves the connection until it ends.
 func (c *conn) run() {
@@ -61,16 +63,14 @@ func (c *conn) ended(err error) {
 		s.opts.Logger.Debug().Err(err).Stringer("from", c.nc.RemoteAddr()).Msg("agent's connection is closed")
 	}
 	c.over = true
+	close(c.gone)
 	delete(s.conns, c)
 	for _, w := range c.watches {
 		s.core.unwatch(w)
 	}
 	c.watches, c.ready = nil, nil
 	if c.session != nil {
-		delete(s.holders, c.session)
-		if err == nil || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, errMalformed) {
-			s.core.broken(c.session, s.opts.ResumeWindow, s.clock())
-		} // else its end may not know of it yet, and has until its TTL
+		delete(s.holders, c.session) // it may resume its session until that ends by time
 		c.session = nil
 	}
 	if !c.writing || !c.parting {

@@ -46,7 +46,7 @@ func TestGarbage(t *testing.T) {
 	huge := []byte{0xff, 0xff, 0xff, 0xff, byte(kindCommit)}
 	n := uint64(0)
 	for _, garbage := range [][]byte{
-		[]byte("\x80"), []byte(magic), []byte(magic + "\x00\x01"), bytes.Repeat([]byte{0xe5}, 100),
+		[]byte("\x80"), []byte(magic), appendPreamble(nil), bytes.Repeat([]byte{0xe5}, 100),
 		append(appendPreamble(nil), huge...), append(appendPreamble(nil), 0, 0, 0, 0), append(appendPreamble(nil), 0, 0, 4, 1, 1),
 		append(appendPreamble(nil), frames()["commit"]...), append(appendPreamble(nil), frames()["join"]...),
 	} {

@@ -85,10 +85,18 @@ func (c *conn) greet() (out []byte, joined bool, err error) {
 	if err != nil || k != kindJoin {
 		return nil, false, fmt.Errorf("no join: %w", errMalformed)
 	}
-	if !proofs.proves(sideAgent, bodyOf(join{ttl: j.ttl, token: j.token}.append(nil)), j.proof) {
+	if !proofs.proves(sideAgent, bodyOf(join{ttl: j.ttl, token: j.token, end: j.end}.append(nil)), j.proof) {
 		return c.refuse(nil, refused{ReasonSecret, "the agent's shared secret is not the store's: give both the same"})
 	}
 	proofs.add(heard)
+	if j.end {
+		w, no := s.endSession(h, j.token)
+		if no != nil {
+			return c.refuse(nil, *no)
+		}
+		w.proof = proofs.proof(sideStore, bodyOf(w.append(nil)))
+		return w.append(nil), false, nil
+	}
 	c.runID = h.runID
 	w, no := c.admit(h, j)
 	if no != nil {
@@ -164,10 +172,9 @@ const leastTTL = 50 * time.Millisecond
 // resume gives the client the session that it had. An older connection that holds it ends. server.mu is held.
 func (c *conn) resume(h hello, token string) (welcome, *refused) {
 	s := c.server
-	id, secret, _ := strings.Cut(token, ".")
-	session := s.core.resume(SessionID(id), secret)
-	if session == nil {
-		return welcome{}, &refused{ReasonGone, "the session is over"}
+	session, no := s.sessionOf(token)
+	if no != nil {
+		return welcome{}, no
 	}
 	if older := s.holders[session]; older != nil {
 		older.session = nil
@@ -184,6 +191,51 @@ func (c *conn) hold(h hello, session *session, resumed bool) welcome {
 	c.nc.SetDeadline(time.Time{})
 	return welcome{
 		instance: c.server.opts.InstanceID, session: session.id, token: string(session.id) + "." + session.token,
-		ttl: int64(session.ttl), window: int64(min(c.server.opts.ResumeWindow, session.ttl)), resumed: resumed,
+		ttl: int64(session.ttl), resumed: resumed,
 	}
+}
+
+// sessionOf finds the session that a client has. server.mu is held.
+func (s *Server) sessionOf(token string) (*session, *refused) {
+	id, secret, _ := strings.Cut(token, ".")
+	if session := s.core.resume(SessionID(id), secret); session != nil {
+		return session, nil
+	}
+	return nil, &refused{ReasonGone, "the session is over"}
+}
+
+// lastFrames is how long the connection of a process that has died may take to end, so that what the process sent last counts.
+const lastFrames = 500 * time.Millisecond
+
+// endSession ends the session of a process that has died, on behalf of whoever has its token.
+func (s *Server) endSession(h hello, token string) (welcome, *refused) {
+	if no := s.misfit(h); no != nil {
+		return welcome{}, no
+	}
+	s.mu.Lock()
+	session, no := s.sessionOf(token)
+	var holder *conn
+	if session != nil {
+		holder = s.holders[session]
+	}
+	s.mu.Unlock()
+	if no != nil {
+		return welcome{}, no
+	}
+	if holder != nil {
+		timer := time.NewTimer(lastFrames)
+		defer timer.Stop()
+		select {
+		case <-holder.gone:
+		case <-timer.C:
+		case <-s.stop:
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !session.ended { // meanwhile
+		s.core.end(session)
+		s.ended(session, "its process has ended")
+	}
+	return welcome{instance: s.opts.InstanceID, session: session.id, resumed: true}, nil
 }

@@ -33,13 +33,13 @@ type entry struct {
 
 func (e *entry) event() Event { return Event{Key: e.key, Value: e.value, Create: e.create} }
 
-// session is one client's proof of life. It ends TTL after the last keep-alive, or earlier when its connection breaks.
+// session is one client's proof of life. It ends TTL after the last keep-alive, or when its client ends it. What happens to
+// its connection changes nothing: a connection may break while its client lives.
 type session struct {
 	id    SessionID
 	token string        // proves who resumes it
 	ttl   time.Duration // 0: it does not end by itself
-	lease time.Duration // when the last keep-alive is too long ago, in the core's time
-	timer timer         // never after lease
+	timer timer         // TTL after the last keep-alive, in the core's time
 	keys  map[string]*entry
 	runID string // of the client that has it, as far as that is known; "" for any
 	ended bool
@@ -65,29 +65,20 @@ func (c *core) open(id SessionID, token string, ttl, now time.Duration) *session
 	return s
 }
 
-// keepAlive proves that the owner of s is alive. Its connection is not broken.
+// keepAlive proves that the owner of s is alive.
 func (c *core) keepAlive(s *session, now time.Duration) {
 	if s.ttl == 0 || s.ended {
 		return
 	}
-	s.lease = c.time(now) + s.ttl
-	c.timers.set(&s.timer, s.lease)
+	c.timers.set(&s.timer, c.time(now)+s.ttl)
 }
 
-// broken tells that the connection of s is gone: the session ends after the window, unless it is resumed.
-func (c *core) broken(s *session, window, now time.Duration) {
-	if !s.ended {
-		c.timers.set(&s.timer, min(s.lease, c.time(now)+window))
-	}
-}
-
-// resume finds the session with that id, if token is its, and lets it live on as long as the last keep-alive allows.
+// resume finds the session with that id, if token is its.
 func (c *core) resume(id SessionID, token string) *session {
 	s := c.sessions[id]
 	if s == nil || s.ttl == 0 || subtle.ConstantTimeCompare([]byte(s.token), []byte(token)) != 1 {
 		return nil
 	}
-	c.timers.set(&s.timer, s.lease)
 	return s
 }
 

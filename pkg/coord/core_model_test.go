@@ -28,22 +28,13 @@ type modelKey struct {
 	ends   time.Duration // 0: not by time
 }
 
-type modelSession struct {
-	ttl, lease, broken time.Duration // broken: when that ends it; 0: it is not
-}
-
-func (m *model) ends(s *modelSession) time.Duration {
-	if s.broken != 0 {
-		return min(s.lease, s.broken)
-	}
-	return s.lease
-}
+type modelSession struct{ ttl, lease time.Duration }
 
 // expire ends what has ended.
 func (m *model) expire(now time.Duration) {
 	now -= m.shift
 	for id, s := range m.sessions {
-		if m.ends(s) <= now {
+		if s.lease <= now {
 			m.end(id)
 		}
 	}
@@ -160,19 +151,10 @@ func TestCoreIsItsModel(t *testing.T) {
 				m.sessions[id] = &modelSession{ttl: ttl, lease: now - m.shift + ttl}
 			},
 			"keep alive": func(t *rapid.T) {
-				if id, s := one(t); m.sessions[id] != nil && m.sessions[id].broken == 0 {
+				if id, s := one(t); m.sessions[id] != nil {
 					c.keepAlive(s, now)
 					m.sessions[id].lease = now - m.shift + ttl
 				}
-			},
-			"break": func(t *rapid.T) {
-				id, s := one(t)
-				if m.sessions[id] == nil || m.sessions[id].broken != 0 {
-					t.Skip("it is not connected")
-				}
-				window := rapid.SampledFrom([]time.Duration{time.Second, 2 * ttl}).Draw(t, "window")
-				c.broken(s, window, now)
-				m.sessions[id].broken = now - m.shift + window
 			},
 			"resume": func(t *rapid.T) {
 				id, s := one(t)
@@ -180,9 +162,6 @@ func TestCoreIsItsModel(t *testing.T) {
 				want := m.sessions[id] != nil && token == s.token
 				if got := c.resume(id, token); (got == s) != want || !want && got != nil {
 					t.Fatalf("resume %s with %q: %v, want %v", id, token, got, want)
-				}
-				if want {
-					m.sessions[id].broken = 0
 				}
 			},
 			"end": func(t *rapid.T) {

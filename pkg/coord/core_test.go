@@ -132,13 +132,3 @@ func BenchmarkCommit(b *testing.B) {
 		c.take(watches[key])
 	}
 }
-
-// TestBreakDoesNotLengthen breaks a connection shortly before its session would end anyway.
-func TestBreakDoesNotLengthen(t *testing.T) {
-	c := newCore()
-	s := c.open("s", "token", 10*time.Second, 0)
-	c.broken(s, time.Hour, 9*time.Second)
-	if ended := c.expire(10 * time.Second); len(ended) != 1 {
-		t.Error("the session outlives its lease")
-	}
-}

@@ -29,8 +29,6 @@ type DialOptions struct {
 	Secret []byte
 	// TTL is the session's, 50 ms to 24 h. 0: the store chooses.
 	TTL time.Duration
-	// Token, if not empty, is another Client's, the session of which is taken over.
-	Token string
 	// Timeout is how long an attempt may take, the connection and what is said then each. 0 means 5 s.
 	Timeout time.Duration
 }
@@ -48,6 +46,7 @@ type greeted struct {
 type greeting struct {
 	opts     *DialOptions
 	token    string // of the session to resume
+	end      bool   // end it instead
 	instance string // of the store: if set before, the one that it must be
 	curious  bool   // find out what is there if it is no store
 	proofs   transcript
@@ -160,7 +159,7 @@ func (g *greeting) challenge(nc net.Conn, in *bufio.Reader) error {
 
 // join is the second half of the handshake.
 func (g *greeting) join(nc net.Conn, in *bufio.Reader) (w welcome, err error) {
-	j := join{ttl: int64(max(g.opts.TTL, 0)), token: g.token}
+	j := join{ttl: int64(max(g.opts.TTL, 0)), token: g.token, end: g.end}
 	j.proof = g.proofs.proof(sideAgent, bodyOf(j.append(nil)))
 	frame := j.append(nil)
 	if len(frame) > maxHandshake {

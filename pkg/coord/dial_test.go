@@ -277,14 +277,14 @@ func TestOtherProtocol(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer nc.Close()
-	nc.Write([]byte(magic + "\x00\x02whatever they will say"))
+	nc.Write([]byte(magic + "\x00\x03whatever they will say"))
 	got, err := io.ReadAll(nc)
-	line := "the agent speaks version 2 of the agents' protocol, the store version 1: let all nodes run the same elasticrun"
+	line := "the agent speaks version 3 of the agents' protocol, the store version 2: let all nodes run the same elasticrun"
 	if want := string(appendRefusal(appendPreamble(nil), ReasonProtocol, line)); string(got) != want {
 		t.Errorf("the server says %q, %v", got, err)
 	}
 
-	future := magic + "\x00\x02"
+	future := magic + "\x00\x03"
 	for _, answer := range []string{string(appendRefusal([]byte(future), ReasonProtocol, line)), future + "something else"} {
 		addr := listen(t, func(nc net.Conn) {
 			nc.Read(make([]byte, 99))

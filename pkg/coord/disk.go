@@ -35,13 +35,9 @@ const (
 
 // OpenServer returns a store that keeps in a folder, which it makes if there is none, what must outlive its process:
 // its instance id, keys, and the sessions of clients, that resume them when it is back. They have all of their TTL
-// again then, and so that they can wait for it, ServerOptions.ResumeWindow 0 means the TTL here. A commit is on the
-// disk before it is answered or seen. Two stores cannot use one folder at a time. ServerOptions.InstanceID is for a
+// again then. A commit is on the disk before it is answered or seen. Two stores cannot use one folder at a time. ServerOptions.InstanceID is for a
 // new folder.
 func OpenServer(dir string, opts ServerOptions) (*Server, error) {
-	if opts.ResumeWindow <= 0 {
-		opts.ResumeWindow = durationLimit
-	}
 	d, err := openDisk(dir)
 	if err != nil {
 		return nil, fmt.Errorf("open coordination store: %w", err)

@@ -52,18 +52,19 @@ func decodeChallenge(body []byte) (c challenge, err error) {
 type join struct {
 	ttl   int64  // in ns
 	token string // of the session to resume; empty for a new one
+	end   bool   // end the session of token: its process is dead
 	proof []byte
 }
 
 func (j join) append(b []byte) []byte {
 	begin := len(b)
-	b = appendString(appendNumber(beginFrame(b, kindJoin), j.ttl), j.token)
+	b = append(appendString(appendNumber(beginFrame(b, kindJoin), j.ttl), j.token), flag(j.end))
 	return endFrame(appendBytes(b, j.proof), begin)
 }
 
 func decodeJoin(body []byte) (j join, err error) {
 	in := &fields{b: body}
-	j = join{ttl: in.number(), token: in.string(), proof: in.bytes()}
+	j = join{ttl: in.number(), token: in.string(), end: in.byte() != 0, proof: in.bytes()}
 	return j, in.end()
 }
 
@@ -73,7 +74,6 @@ type welcome struct {
 	session  SessionID
 	token    string
 	ttl      int64 // in ns
-	window   int64 // in ns: for how long the session can be resumed
 	resumed  bool
 	proof    []byte
 }
@@ -81,7 +81,7 @@ type welcome struct {
 func (w welcome) append(b []byte) []byte {
 	begin := len(b)
 	b = appendString(appendString(beginFrame(b, kindWelcome), w.instance), string(w.session))
-	b = append(appendNumber(appendNumber(appendString(b, w.token), w.ttl), w.window), flag(w.resumed))
+	b = append(appendNumber(appendString(b, w.token), w.ttl), flag(w.resumed))
 	return endFrame(appendBytes(b, w.proof), begin)
 }
 
@@ -89,7 +89,7 @@ func decodeWelcome(body []byte) (w welcome, err error) {
 	in := &fields{b: body}
 	w = welcome{
 		instance: in.string(), session: SessionID(in.string()), token: in.string(), ttl: in.number(),
-		window: in.number(), resumed: in.byte() != 0, proof: in.bytes(),
+		resumed: in.byte() != 0, proof: in.bytes(),
 	}
 	return w, in.end()
 }

@@ -36,7 +36,6 @@ func (c *Client) attach(g *greeted) *link {
 		_ = l.send(appendNumbered(nil, kindWatch, number, w.prefix)) // it is empty: it has room
 	}
 	close(c.linked)
-	c.notify()
 	c.running.Go(l.write)
 	c.running.Go(func() {
 		defer close(l.ended)
@@ -50,20 +49,11 @@ func (c *Client) detach(l *link) {
 	l.nc.Close()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.link, c.since, c.refused, c.linked = nil, time.Now(), false, make(chan struct{})
+	c.link, c.since, c.linked = nil, time.Now(), make(chan struct{})
 	for _, w := range c.watches {
 		w.gather.cut()
 	}
 	close(l.dead)
-	c.notify()
-}
-
-// notify tells the receiver of Interrupted. mu is held.
-func (c *Client) notify() {
-	select {
-	case c.changed <- struct{}{}:
-	default:
-	}
 }
 
 // maxPending is how many bytes may wait to be written.
@@ -158,8 +148,8 @@ func (l *link) batch(body []byte) error {
 	return nil
 }
 
-// errOver is that of a connection that the store has ended for good; errTaken that of one whose session the client
-// itself has taken to another.
+// errOver is that of a connection that the store has ended for good; errTaken that of one whose session another connection
+// of this client has: one that was given up, perhaps.
 var (
 	errOver  = errors.New("it is over")
 	errTaken = errors.New("it was taken over")
@@ -172,9 +162,9 @@ func (l *link) over(body []byte) error {
 		return err
 	}
 	l.client.mu.Lock()
-	old := l.client.link != l || why == codeTaken && l.client.replacing
+	old := l.client.link != l
 	l.client.mu.Unlock()
-	if old {
+	if old || why == codeTaken {
 		return errTaken
 	}
 	err := errOf(why, line)

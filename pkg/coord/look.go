@@ -23,7 +23,7 @@ type Sighting struct {
 }
 
 // Look finds out what is at the address of a store, and leaves no trace there: it opens no session. Its errors are those of Dial: who is
-// refused here would be refused there. Of the options TTL and Token do not count.
+// refused here would be refused there. The option TTL does not count.
 func Look(ctx context.Context, opts DialOptions) (Sighting, error) {
 	g := greeting{opts: &opts, curious: true}
 	var s Sighting

@@ -34,8 +34,6 @@ type ServerOptions struct {
 	InstanceID string
 	// SessionTTL is for clients that ask for no other. 0 means 15 s.
 	SessionTTL time.Duration
-	// ResumeWindow is how long a session outlives its connection when that breaks. 0 means 300 ms.
-	ResumeWindow time.Duration
 	// MaxAgents is the number of sessions that clients may have at a time. 0 means no limit.
 	MaxAgents int
 	// HandshakeTimeout is how long a client may take to get a session. 0 means 5 s.
@@ -94,7 +92,6 @@ func NewServer(opts ServerOptions) *Server {
 		opts.InstanceID = rand.Text()
 	}
 	opts.SessionTTL = cmp.Or(max(opts.SessionTTL, 0), 15*time.Second)
-	opts.ResumeWindow = cmp.Or(max(opts.ResumeWindow, 0), 300*time.Millisecond)
 	opts.HandshakeTimeout = cmp.Or(max(opts.HandshakeTimeout, 0), 5*time.Second)
 	opts.StallTimeout = cmp.Or(max(opts.StallTimeout, 0), 10*time.Second)
 	return &Server{

@@ -99,14 +99,10 @@ func TestResume(t *testing.T) {
 		s, p, c, seen := scene(t)
 		watched := watch(t, c, "")
 		next(t, watched, "the first batch")
-		<-c.Interrupted() // of the beginning
 		p.set(true, s)
 		p.broken()
+		synctest.Wait()
 		began := time.Now()
-		<-c.Interrupted()
-		if since, broken := c.BrokenSince(); !broken || !since.Equal(began) {
-			t.Errorf("broken since %v, %v", since, broken)
-		}
 		committed := make(chan error, 1)
 		go func() { // it waits for the connection
 			_, err := c.Commit(t.Context(), nil, []Op{{Key: "c", Owned: true}})
@@ -120,10 +116,6 @@ func TestResume(t *testing.T) {
 		}
 		if err := <-committed; err != nil {
 			t.Error(err)
-		}
-		<-c.Interrupted()
-		if _, broken := c.BrokenSince(); broken {
-			t.Error("the client does not know that it is connected")
 		}
 		first := next(t, watched, "a batch")
 		if !first.Resync || len(first.Events) < 2 {
@@ -141,12 +133,15 @@ func TestResume(t *testing.T) {
 	})
 }
 
-func TestResumeTooLate(t *testing.T) {
+// TestBrokenConnectionProvesNothing: a connection may break while its client lives, by a reset that only one end receives,
+// or with a proxy. The session lives as long as its last keep-alive allows.
+func TestBrokenConnectionProvesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, p, c, seen := scene(t)
 		p.set(true, s)
+		quiet(t, seen, 4*time.Second)
 		p.broken()
-		vanished(t, seen, 300*time.Millisecond)
+		vanished(t, seen, 6*time.Second)
 		p.set(false, s)
 		<-c.Lost()
 		if !errors.Is(c.Err(), ErrSessionLost) {
@@ -154,6 +149,34 @@ func TestResumeTooLate(t *testing.T) {
 		}
 		if err := c.Watch(t.Context(), "", nil); !errors.Is(err, ErrSessionLost) {
 			t.Error(err)
+		}
+	})
+}
+
+// TestEndSession ends the session of a client that has died without a word.
+func TestEndSession(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, p, c, seen := scene(t)
+		opts := DialOptions{Addr: "pipe", Conn: p.dial}
+		for _, token := range []string{"", "x", ".", string(c.Session()) + ".guess"} { // nobody learns whether there is such a session
+			if err := EndSession(t.Context(), opts, token); err != nil {
+				t.Error(err)
+			}
+		}
+		quiet(t, seen, time.Second)
+		if err := EndSession(t.Context(), opts, c.Token()); err != nil {
+			t.Error(err)
+		}
+		wantBatch(t, seen, Batch{Revision: 3, Events: []Event{{Key: "a", Deleted: true}, {Key: "b", Deleted: true}}})
+		if n := s.Sessions(); n != 0 {
+			t.Errorf("%d sessions are left", n)
+		}
+		if err := EndSession(t.Context(), opts, c.Token()); err != nil {
+			t.Errorf("a session that is over: %v", err)
+		}
+		p.set(true, s)
+		if err := EndSession(t.Context(), opts, c.Token()); !errors.Is(err, ErrUnavailable) {
+			t.Errorf("a store that is not there: %v", err)
 		}
 	})
 }
@@ -195,33 +218,46 @@ func TestPause(t *testing.T) {
 	})
 }
 
-func TestTakeOver(t *testing.T) {
+// TestTakenSessionIsTakenBack: an attempt to resume that the client has given up may arrive late, and take the session from the
+// connection that the client has.
+func TestTakenSessionIsTakenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, p, c, seen := scene(t)
-		quiet(t, seen, 5*time.Second)
-		other, err := Dial(t.Context(), DialOptions{Addr: "pipe", Conn: p.dial, Token: c.Token()})
+		late := greeting{opts: &DialOptions{Addr: "pipe", Conn: p.dial}, token: c.Token()}
+		got, err := late.begin(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
-		if other.Session() != c.Session() || other.TTL() != c.TTL() || s.Sessions() != 1 {
-			t.Errorf("session %s and TTL %v became %s and %v", c.Session(), c.TTL(), other.Session(), other.TTL())
-		}
-		<-c.Lost()
-		if !errors.Is(c.Err(), ErrSessionLost) {
-			t.Error(c.Err())
-		}
-		if err := c.Close(t.Context()); err != nil { // leaves the session alone
+		defer got.nc.Close()
+		quiet(t, seen, time.Second)
+		if err := c.KeepAlive(t.Context()); err != nil {
 			t.Error(err)
 		}
-		quiet(t, seen, 4*time.Second)
-		if err := other.Close(t.Context()); err != nil {
-			t.Error(err)
+		if s.Sessions() != 1 || c.Err() != nil {
+			t.Errorf("%d sessions, %v", s.Sessions(), c.Err())
 		}
-		wantBatch(t, seen, Batch{Revision: 3, Events: []Event{{Key: "a", Deleted: true}, {Key: "b", Deleted: true}}})
-		for _, token := range []string{c.Token(), "x", ".", string(c.Session()) + "."} {
-			if _, err := Dial(t.Context(), DialOptions{Addr: "pipe", Conn: p.dial, Token: token}); !errors.Is(err, ErrSessionLost) {
-				t.Errorf("a session that is over was resumed with %q: %v", token, err)
-			}
+	})
+}
+
+// TestEndSessionAfterTheLastFrames: what a process sent before it died counts, though the word of its death may overtake it.
+func TestEndSessionAfterTheLastFrames(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, p, c, seen := scene(t)
+		there := p.ends[0]
+		ended := make(chan error, 1)
+		go func() { ended <- EndSession(t.Context(), DialOptions{Addr: "pipe", Conn: p.dial}, c.Token()) }()
+		quiet(t, seen, 100*time.Millisecond)
+		p.set(true, s)
+		if _, err := there.Write(appendCommit(nil, commitRequest{request: 99, ops: []Op{{Key: "last"}}})); err != nil {
+			t.Fatal(err)
+		}
+		next(t, seen, "the last commit")
+		there.Close()
+		if b := next(t, seen, "the end"); len(b.Events) != 2 {
+			t.Errorf("%+v", b)
+		}
+		if err := <-ended; err != nil {
+			t.Error(err)
 		}
 	})
 }
@@ -231,12 +267,11 @@ func TestResumeBeforeTheServerKnows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, p, c, seen := scene(t)
 		old := p.ends[0]
-		<-c.Interrupted() // of the beginning
 		c.mu.Lock()
 		c.link.nc.(*halfOpen).stays = true         // the client sees the end of the connection, and
 		c.link.nc.SetReadDeadline(time.Unix(1, 0)) // what it would tell the server does not come
 		c.mu.Unlock()
-		<-c.Interrupted()
+		synctest.Wait()
 		put(t, c, Op{Key: "c"})
 		next(t, seen, "a batch")
 		quiet(t, seen, 9*time.Second)

@@ -15,8 +15,8 @@ import (
 //	kind           to      layout
 //	hello          store   flags (1: has a secret), s version, s run id, s nonce
 //	challenge      client  flags (1: has a secret), s instance id, s nonce
-//	join           store   TTL in ns (0: the store's), s token of a session to resume, s proof
-//	welcome        client  s instance id, s session id, s token, TTL, resume window in ns, flags (1: resumed), s proof
+//	join           store   TTL in ns (0: the store's), s token of a session to resume, flags (1: end it), s proof
+//	welcome        client  s instance id, s session id, s token, TTL in ns, flags (1: resumed), s proof
 //	refusal        client  code, s line for people; then the connection ends
 //
 //	keep-alive     store   request
@@ -59,7 +59,7 @@ const (
 const magic = "\xe5elrun\r\n"
 
 const (
-	protocolVersion = 1
+	protocolVersion = 2
 	preambleSize    = len(magic) + 2
 	frameHeader     = 4
 	maxHandshake    = 1 << 10 // bytes of a frame before the welcome

@@ -16,9 +16,9 @@ func frames() map[string][]byte {
 	return map[string][]byte{
 		"hello":     hello{secret: true, version: "v1", runID: "run", nonce: []byte("0123456789abcdef")}.append(nil),
 		"challenge": challenge{secret: true, instance: "store", nonce: []byte("0123456789abcdef")}.append(nil),
-		"join":      join{ttl: 15e9, token: "id.token", proof: bytes.Repeat([]byte{7}, 32)}.append(nil),
+		"join":      join{ttl: 15e9, token: "id.token", end: true, proof: bytes.Repeat([]byte{7}, 32)}.append(nil),
 		"welcome": welcome{
-			instance: "store", session: "id", token: "id.token", ttl: 15e9, window: 3e8, resumed: true, proof: []byte{1},
+			instance: "store", session: "id", token: "id.token", ttl: 15e9, resumed: true, proof: []byte{1},
 		}.append(nil),
 		"refusal": appendRefusal(nil, ReasonRunID, "another job"),
 		"commit": appendCommit(nil, commitRequest{

@@ -11,6 +11,9 @@ type GuardResult struct {
 	Swept int
 	// Stuck names processes that survived SIGKILL, and where in the kernel they are.
 	Stuck []string
+	// ExitNotice is what the agent gave to [Lifeline.SetExitNotice] last. It is nil if the agent withdrew it, and if Stuck
+	// names processes: that it is there proves that nothing of the job is left.
+	ExitNotice []byte
 	// StuckTold says that the agent had reported such processes itself.
 	StuckTold bool
 }

@@ -86,9 +86,10 @@ func (g *guarded) conclude(exit Exit, part Part, bound time.Duration, told *last
 		bound = toldBound
 	}
 	if part == PartAgent {
-		result.Swept, result.Stuck = sweep(bound)
+		if result.Swept, result.Stuck = sweep(bound); len(result.Stuck) == 0 {
+			result.ExitNotice = g.link.notice
+		}
 	}
-	g.link.release()
 	told.wait()
 	return result
 }

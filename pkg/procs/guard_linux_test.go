@@ -165,7 +165,7 @@ func (j *guardedJob) ends(code int) {
 	}
 }
 
-// peer is the other end of what an agent holds.
+// peer takes exit notices: a guard of these tests dials the address that its agent gave.
 type peer struct {
 	net.Listener
 	t *testing.T
@@ -181,23 +181,18 @@ func newPeer(t *testing.T) *peer {
 	return &peer{Listener: l, t: t}
 }
 
-// held makes the agent connect and have the guard hold that.
-func (p *peer) held(j *guardedJob) net.Conn {
+// noticed reports whether a notice comes within the time given.
+func (p *peer) noticed(within time.Duration) bool {
 	p.t.Helper()
-	j.want("hold "+p.Addr().String(), "ok")
-	c, err := p.Accept()
-	if err != nil {
+	if err := p.Listener.(*net.TCPListener).SetDeadline(time.Now().Add(within)); err != nil {
 		p.t.Fatal(err)
 	}
-	p.t.Cleanup(func() { _ = c.Close() })
-	return c
-}
-
-// broken reports whether the other end closes c within the time given.
-func broken(c net.Conn, within time.Duration) bool {
-	c.SetReadDeadline(time.Now().Add(within))
-	_, err := c.Read(make([]byte, 1))
-	return err != nil && !errors.Is(err, os.ErrDeadlineExceeded)
+	c, err := p.Accept()
+	if err != nil {
+		return false
+	}
+	_ = c.Close()
+	return true
 }
 
 const (
@@ -205,19 +200,19 @@ const (
 	short = 100 * time.Millisecond // for what is not
 )
 
-// The agent is killed: the peer of the held connection is not told before every worker is gone,
-// zombies included.
-func TestHeldUntilSwept(t *testing.T) {
+// The agent is killed: its exit notice comes once every worker is gone, zombies included.
+func TestExitNoticeComesAfterTheSweep(t *testing.T) {
 	for _, args := range [][]string{nil, {"nested"}} {
 		t.Run(strings.Join(append(args, "guard"), " "), func(t *testing.T) {
 			for range testenv.Repeat(t, 5, 100) {
 				j := startGuarded(t, args...)
-				c := newPeer(t).held(j)
+				p := newPeer(t)
+				j.want("notice "+p.Addr().String(), "ok")
 				ps := j.workers()
 				j.signalAgent(syscall.SIGKILL)
-				gone := broken(c, long)
-				if left := living(ps, true); !gone || len(left) > 0 {
-					t.Errorf("connection broken: %v; there were then %v", gone, left)
+				came := p.noticed(long)
+				if left := living(ps, true); !came || len(left) > 0 {
+					t.Errorf("notice: %v; there were then %v", came, left)
 				}
 				j.ends(137)
 			}
@@ -225,43 +220,30 @@ func TestHeldUntilSwept(t *testing.T) {
 	}
 }
 
-// The guard holds the last connection only, until it is released; workers have none of the descriptors.
-func TestHoldReplacesAndReleases(t *testing.T) {
-	j := startGuarded(t)
-	p := newPeer(t)
-	c := p.held(j)
-	var before []string
-	for i := range 20 {
-		next := p.held(j)
-		j.want("close", "ok")
-		if !broken(c, long) {
-			t.Fatal("the guard holds a connection that was replaced")
+// The last notice counts, until it is withdrawn; workers have inherited none of the agent's descriptors.
+func TestExitNoticeIsReplacedAndWithdrawn(t *testing.T) {
+	for _, withdraw := range []bool{false, true} {
+		j := startGuarded(t)
+		first, last := newPeer(t), newPeer(t)
+		j.want("notice "+first.Addr().String(), "ok")
+		j.want("notice "+last.Addr().String(), "ok")
+		if withdraw {
+			j.want("notice", "ok")
 		}
-		if c = next; i == 0 {
-			before = descriptors(t, j.guard.Process.Pid)
-		}
-	}
-	if broken(c, short) {
-		t.Fatal("closed by the agent, but not held")
-	}
-	if after := descriptors(t, j.guard.Process.Pid); len(after) != len(before) {
-		t.Errorf("descriptors of the guard: %q, then %q", before, after)
-	}
-	for _, w := range j.workers() {
-		for _, d := range descriptors(t, w.pid) {
-			if strings.Contains(d, "socket") || strings.Contains(d, "timerfd") {
-				t.Errorf("%v has inherited %s", w, d)
+		for _, w := range j.workers() {
+			for _, d := range descriptors(t, w.pid) {
+				if strings.Contains(d, "socket") || strings.Contains(d, "timerfd") {
+					t.Errorf("%v has inherited %s", w, d)
+				}
 			}
 		}
+		j.want("stop", "ok")
+		j.tell("end")
+		j.ends(7)
+		if first.noticed(short) || last.noticed(short) == withdraw {
+			t.Errorf("withdrawn %v: the wrong notice came", withdraw)
+		}
 	}
-	j.want("release", "ok")
-	if !broken(c, long) {
-		t.Error("not released")
-	}
-	j.want("release", "ok") // of nothing
-	j.want("stop", "ok")
-	j.tell("end")
-	j.ends(7)
 }
 
 // descriptors lists what a process has open.
@@ -280,28 +262,17 @@ func descriptors(t *testing.T, pid int) []string {
 	return all
 }
 
-// The agent is killed while it hands over one connection after another.
-func TestAgentDiesHolding(t *testing.T) {
+// The agent is killed while it gives one notice after another: the guard has a whole one.
+func TestAgentDiesGivingNotices(t *testing.T) {
 	for range testenv.Repeat(t, 5, 100) {
 		j := startGuarded(t)
 		p := newPeer(t)
-		j.tell("storm " + p.Addr().String())
-		var conns []net.Conn
-		for range 50 {
-			c, err := p.Accept()
-			if err != nil {
-				t.Fatal(err)
-			}
-			conns = append(conns, c)
-		}
+		j.want("storm "+p.Addr().String(), "ok")
 		j.signalAgent(syscall.SIGKILL)
-		for _, c := range conns {
-			if !broken(c, long) {
-				t.Error("a connection is held though nobody is left")
-			}
-			_ = c.Close()
-		}
 		j.ends(137)
+		if !p.noticed(long) {
+			t.Error("no notice came")
+		}
 	}
 }
 
@@ -311,7 +282,6 @@ func TestDeadline(t *testing.T) {
 	for _, args := range [][]string{nil, {"nested"}} {
 		t.Run(strings.Join(append(args, "guard"), " "), func(t *testing.T) {
 			j := startGuarded(t, args...)
-			c := newPeer(t).held(j)
 			best := time.Hour
 			for range 3 { // it can fire again and again
 				ps := j.workers()
@@ -335,9 +305,6 @@ func TestDeadline(t *testing.T) {
 				t.Errorf("dead %v after the deadline at the earliest", best)
 			}
 			j.want("fired 100ms", "no")
-			if broken(c, short) {
-				t.Error("the held connection did not outlive the deadline")
-			}
 			j.tell("end")
 			j.ends(7)
 			if n := strings.Count(j.stderr.String(), "silent for 300ms\n"); n != 3 {

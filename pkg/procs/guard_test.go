@@ -43,6 +43,11 @@ func runGuarded(args []string) {
 		}
 	})
 	code := r.Exit.ShellCode()
+	if r.ExitNotice != nil { // an address
+		if c, err := net.Dial("tcp", strings.TrimRight(string(r.ExitNotice), " ")); err == nil {
+			_ = c.Close()
+		}
+	}
 	if err != nil || len(r.Stuck) > 0 {
 		fmt.Fprintln(os.Stderr, r.Exit, err, r.Stuck)
 		code = 1
@@ -59,7 +64,6 @@ func runGuarded(args []string) {
 // obedient is an agent that does what it reads, a line each, and answers each with one line.
 type obedient struct {
 	lifeline *Lifeline
-	conns    []*net.TCPConn
 	sup      *Supervisor
 	group    *Group
 	renew    *time.Ticker
@@ -102,21 +106,16 @@ func (a *obedient) do(word, rest string) (answer string, err error) {
 		return fmt.Sprintf("%v, by us: %v", e, e.Stopped), nil
 	case "stop":
 		return "ok", a.group.Stop(Ladder{Signal: syscall.SIGKILL})
-	case "hold": // ADDRESS
-		return "ok", a.hold(rest)
-	case "storm": // ADDRESS; it never answers
-		for {
-			if err := a.hold(rest); err != nil {
-				return "", err
+	case "notice": // ADDRESS, or nothing to withdraw it
+		return "ok", a.lifeline.SetExitNotice([]byte(rest))
+	case "storm": // ADDRESS; it answers, and goes on
+		err := a.lifeline.SetExitNotice([]byte(rest))
+		go func() {
+			for i := 0; ; i++ { // spaces make notices of all lengths
+				_ = a.lifeline.SetExitNotice([]byte(rest + strings.Repeat(" ", i%maxExitNotice/2)))
 			}
-		}
-	case "close": // the connections held, here
-		for _, c := range a.conns {
-			_ = c.Close()
-		}
-		return "ok", nil
-	case "release":
-		return "ok", a.lifeline.Release()
+		}()
+		return "ok", err
 	case "deadline", "renew": // DURATION; renew goes on with it
 		in, err := time.ParseDuration(rest)
 		a.lifeline.Deadline(in)
@@ -155,13 +154,4 @@ func (a *obedient) start(script string) (err error) {
 	}
 	a.group, err = a.sup.Start([]Spec{{Argv: []string{"sh", "-c", script}, Env: os.Environ()}})
 	return err
-}
-
-func (a *obedient) hold(address string) error {
-	c, err := net.Dial("tcp", address)
-	if err != nil {
-		return err
-	}
-	a.conns = append(a.conns, c.(*net.TCPConn))
-	return a.lifeline.Hold(c.(*net.TCPConn))
 }

@@ -28,16 +28,15 @@ func lifelineEnv(part Part, fd, timer int) string {
 	return fmt.Sprintf("%s=%s:%d:%d:%d", lifelineVar, part, os.Getpid(), fd, timer)
 }
 
-// What goes over a lifeline is single bytes. These go to the guard:
+// A lifeline carries packets, whose first byte says what they are. These go to the guard:
 const (
-	sayEnding  = 1 // with the exit code, which is to be taken at its word, in the byte after it
-	sayHold    = 2 // with a descriptor
-	sayRelease = 3
-	sayStuck   = 4
+	packetEnding = 1 // with the exit code, which is to be taken at its word, in the next byte
+	packetStuck  = 2 // processes that outlive SIGKILL have been reported
+	packetNotice = 3 // with an exit notice; empty withdraws it
 )
 
-// sayFired is all that a guard ever says: the deadline has passed.
-const sayFired = 1
+// packetFired is all that a guard ever sends: the deadline has passed.
+const packetFired = 1
 
 // Lifeline connects a process to the guard that started it. A nil lifeline is that
 // of a process without a guard: its methods do nothing. They may be used concurrently.
@@ -92,7 +91,7 @@ func (l *Lifeline) watch() {
 		if _, err := l.link.Read(b[:]); err != nil {
 			return
 		}
-		if b[0] == sayFired {
+		if b[0] == packetFired {
 			l.limit.answered()
 			select {
 			case l.fired <- struct{}{}:
@@ -116,14 +115,14 @@ func (l *Lifeline) Broken() <-chan struct{} {
 // with this code in its place.
 func (l *Lifeline) Announce(code int) {
 	if l != nil {
-		_, _ = l.link.Write([]byte{sayEnding, byte(code)})
+		_, _ = l.link.Write([]byte{packetEnding, byte(code)})
 	}
 }
 
 // Stuck tells the guard that what outlives SIGKILL has been reported: the guard has not to wait for it as long again.
 func (l *Lifeline) Stuck() {
 	if l != nil {
-		_, _ = l.link.Write([]byte{sayStuck})
+		_, _ = l.link.Write([]byte{packetStuck})
 	}
 }
 

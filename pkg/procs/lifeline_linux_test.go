@@ -2,7 +2,7 @@ package procs
 
 import (
 	"errors"
-	"net"
+	"fmt"
 	"os"
 	"syscall"
 	"testing"
@@ -61,38 +61,52 @@ func TestLifelineIsReadToTheEnd(t *testing.T) {
 			t.Fatal(err)
 		}
 		l := &Lifeline{link: os.NewFile(uintptr(theirs), "lifeline")}
-		p := newPeer(t)
-		c, err := net.Dial("tcp", p.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		for range 100 {
-			if err := errors.Join(l.Release(), l.Hold(c.(*net.TCPConn))); err != nil {
+		for i := range 100 {
+			if err := l.SetExitNotice(fmt.Append(nil, i)); err != nil {
 				t.Fatal(err)
 			}
 		}
 		l.Announce(0)
-		if !link.finish() || link.held < 0 {
-			t.Errorf("announced and held, but not seen: %d", link.held)
+		if !link.finish() || string(link.notice) != "99" {
+			t.Errorf("announced %v, notice %q", link.ending, link.notice)
 		}
 		link.close()
-		_, _ = l.link.Close(), c.Close()
-		if err := l.Hold(c.(*net.TCPConn)); err == nil {
-			t.Error("held what is closed")
+		_ = l.link.Close()
+		if err := l.SetExitNotice(nil); err == nil {
+			t.Error("a closed lifeline took a notice")
 		}
 	}
 }
 
+func TestExitNoticeTooLong(t *testing.T) {
+	link, theirs, err := newGuardLink()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer link.close()
+	l := &Lifeline{link: os.NewFile(uintptr(theirs), "lifeline")}
+	defer l.link.Close()
+	if err := l.SetExitNotice(make([]byte, maxExitNotice)); err != nil {
+		t.Errorf("the longest: %v", err)
+	}
+	if err := l.SetExitNotice(make([]byte, maxExitNotice+1)); err == nil {
+		t.Error("a longer one was taken")
+	}
+	if link.finish(); len(link.notice) != maxExitNotice {
+		t.Errorf("%d bytes arrived", len(link.notice))
+	}
+}
+
 // A guard that reads nothing does not stop the agent.
-func TestSayingDoesNotBlock(t *testing.T) {
-	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
+func TestExitNoticeDoesNotBlock(t *testing.T) {
+	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_SEQPACKET, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	guard, l := os.NewFile(uintptr(fds[0]), "guard"), &Lifeline{link: os.NewFile(uintptr(fds[1]), "lifeline")}
 	defer func() { _, _ = guard.Close(), l.link.Close() }()
 	for range 100_000 {
-		if err := l.Release(); err != nil {
+		if err := l.SetExitNotice(nil); err != nil {
 			if !errors.Is(err, syscall.EAGAIN) {
 				t.Error(err)
 			}
@@ -107,7 +121,7 @@ func TestNoLifeline(t *testing.T) {
 	var none *Lifeline
 	none.Deadline(time.Nanosecond)
 	none.Announce(0)
-	if err := errors.Join(none.Hold(nil), none.Release()); err != nil {
+	if err := none.SetExitNotice(nil); err != nil {
 		t.Error(err)
 	}
 	if none.Fired() != nil || none.Broken() != nil {

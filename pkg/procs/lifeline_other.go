@@ -2,16 +2,10 @@
 
 package procs
 
-import (
-	"syscall"
-	"time"
-)
+import "time"
 
-// Hold does nothing here, where no guard runs.
-func (l *Lifeline) Hold(syscall.Conn) error { return nil }
-
-// Release does nothing here.
-func (l *Lifeline) Release() error { return nil }
+// SetExitNotice does nothing here, where no guard runs.
+func (l *Lifeline) SetExitNotice([]byte) error { return nil }
 
 // Deadline does nothing here.
 func (l *Lifeline) Deadline(time.Duration) {}

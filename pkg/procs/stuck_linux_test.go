@@ -77,16 +77,22 @@ func TestStopOfAStuckWorker(t *testing.T) {
 	}
 }
 
-// An agent that has announced its end, and hangs in the kernel with one of its threads, does not keep the guard from ending.
+// An agent that has announced its end, and hangs in the kernel with one of its threads, does not keep the guard from ending. It
+// keeps back the exit notice, which would prove that nothing is left.
 func TestStuckAgent(t *testing.T) {
 	h := testenv.NewHang(t)
 	j := startGuarded(t)
+	p := newPeer(t)
+	j.want("notice "+p.Addr().String(), "ok")
 	j.guard.WaitDelay = time.Second // what hangs has stderr open
 	ps := j.workers()
 	j.want("read "+h.Path, "ok")
 	<-h.Reading
 	j.tell("end")
 	j.ends(1)
+	if p.noticed(0) {
+		t.Error("an exit notice came")
+	}
 	for _, want := range []string{"exited with code 7 <nil> [", "in uninterruptible sleep in request_wait_answer"} {
 		if !strings.Contains(j.stderr.String(), want) {
 			t.Errorf("the guard does not say %q:\n%s", want, &j.stderr)

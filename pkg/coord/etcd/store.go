@@ -55,11 +55,7 @@ func Open(ctx context.Context, options Options) (*Store, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, options.DialTimeout)
 	defer cancel()
-	s := &Store{options: options, lost: make(chan struct{})}
-	s.conns = newConns(len(options.Endpoints), cancel)
-	s.pulse.init(s)
-	s.fenced.init()
-	s.turns.init()
+	s := newStore(options, cancel)
 	if err := s.connect(ctx); err != nil {
 		return nil, err
 	}
@@ -75,6 +71,15 @@ func Open(ctx context.Context, options Options) (*Store, error) {
 	s.root = options.Prefix + "/keys/"
 	s.fence = options.Prefix + "/sessions/" + string(s.Session())
 	return s, nil
+}
+
+// newStore returns a store that is not connected and has no session. hopeless is called when no connection can ever succeed.
+func newStore(options Options, hopeless func()) *Store {
+	s := &Store{options: options, conns: newConns(len(options.Endpoints), hopeless), lost: make(chan struct{})}
+	s.pulse.init(s)
+	s.fenced.init()
+	s.turns.init()
+	return s
 }
 
 // connect makes the client, which logs in.

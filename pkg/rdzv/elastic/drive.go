@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"math"
 	"sync"
 	"time"
 
@@ -12,15 +11,6 @@ import (
 
 	"github.com/elasticrun/elasticrun/pkg/coord"
 )
-
-// interruptible is a store whose connection can break and be resumed while its session lives on.
-type interruptible interface {
-	// Interruption says since when the connection is broken, and whether the store's machine refuses new ones, so that nobody there can
-	// take this agent for lost.
-	Interruption() (since time.Time, refused, broken bool)
-	// Interrupted receives a value whenever Interruption may have changed.
-	Interrupted() <-chan struct{}
-}
 
 // driver connects one agent's member to one session of the store: it writes its reports, shows it the leader's answers, and
 // keeps the session alive for as long as its own loop goes round.
@@ -33,8 +23,7 @@ type driver struct {
 
 	m      *member
 	origin time.Time
-	due    time.Duration // when the loop was to go round again
-	dead   moment        // as deadMan was told last
+	dead   moment // as deadMan was told last
 
 	deadMan func(in time.Duration)       // Options.DeadMan
 	status  func(context.Context) []byte // Options.Status
@@ -74,13 +63,7 @@ func (d *driver) run(ctx context.Context) error {
 func (d *driver) loop(ctx context.Context, answers <-chan Answer, reports chan Report, beats chan<- struct{}, proofs <-chan time.Duration, ended <-chan error) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	var interrupted <-chan struct{}
-	link, ok := d.store.(interruptible)
-	if ok {
-		interrupted = link.Interrupted()
-	}
 	beatAt := d.m.proof + d.interval
-	stood := false // this process stood still, and may have missed what the store did before it went away
 	for {
 		now := d.now()
 		d.m.tick(now)
@@ -109,14 +92,6 @@ func (d *driver) loop(ctx context.Context, answers <-chan Answer, reports chan R
 			d.m.answered(d.now(), a)
 		case sent := <-proofs:
 			d.m.proved(sent)
-		case <-interrupted:
-			since, refused, broken := link.Interruption()
-			stood = broken && (stood || d.now() > d.due+d.m.grace)
-			if broken && (!refused || stood) {
-				d.m.interrupted(since.Sub(d.origin))
-			} else {
-				d.m.resumed()
-			}
 		case <-timer.C:
 		case <-d.store.Lost():
 			return d.store.Err()
@@ -146,10 +121,8 @@ func (d *driver) arm(timer *time.Timer, now, beatAt time.Duration) {
 	if d.interval > 0 && (!next.set || beatAt < next.at) {
 		next = moment{beatAt, true}
 	}
-	d.due = math.MaxInt64 - d.m.grace
 	if next.set {
-		d.due = max(now, next.at)
-		timer.Reset(d.due - now)
+		timer.Reset(max(0, next.at-now))
 	} else {
 		timer.Stop()
 	}

@@ -35,9 +35,9 @@ type Options struct {
 	// KeepAlive is the time between keep-alives, Patience how long one answer of the store may take.
 	KeepAlive time.Duration
 	Patience  time.Duration
-	// ResumeGrace is how long a broken connection may take to be resumed before the workers are killed; 0 for stores whose sessions do not
-	// end with their connections.
-	ResumeGrace time.Duration
+	// Session is called with each session that is opened, before it is used, and with nil when the agent has ended it. The store
+	// is one that Access has opened. Nil is not called.
+	Session func(coord.Store)
 	// DeadMan is told how long the workers may live unless it is told anew, because by then others may take this agent for lost: an agent that
 	// is paused cannot kill them itself. 0 is for as long as they like. Nil is not told.
 	DeadMan func(in time.Duration)
@@ -176,12 +176,20 @@ func (h *Handler) begin(ctx context.Context) error {
 		}
 		return connectionError(err)
 	}
-	h.m = newMember(memberOptions{node: h.opts.Node, job: h.opts.Job, ttl: store.TTL(), grace: h.opts.ResumeGrace}, proofOf(store, origin))
+	h.m = newMember(memberOptions{node: h.opts.Node, job: h.opts.Job, ttl: store.TTL()}, proofOf(store, origin))
+	h.opened(store)
 	h.driven = make(chan struct{})
 	driving, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	h.cancel = stop
 	go h.drive(driving, store, origin)
 	return nil
+}
+
+// opened tells of a session, or with nil of its end.
+func (h *Handler) opened(store coord.Store) {
+	if h.opts.Session != nil {
+		h.opts.Session(store)
+	}
 }
 
 // call makes a call in the driving goroutine, unless that has ended.

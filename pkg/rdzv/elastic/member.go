@@ -14,7 +14,6 @@ import (
 //	                               └──fail──▶ stopping
 type member struct {
 	ttl    time.Duration // of the session; 0: it lives as long as this process
-	grace  time.Duration // how long a broken connection may take to be resumed; 0: until the session's end
 	state  memberState
 	fence  Fence // of the last round it was in, or was kept from; Epoch 0 before the first
 	latest Answer
@@ -25,7 +24,6 @@ type member struct {
 	told   bool          // to stop the round it is in
 	killAt moment        // by when they must be dead
 	proof  time.Duration
-	broken moment // since when the connection is
 	over   *ending
 	said   string // what the agent was told last of its wait
 	orders []order
@@ -60,14 +58,13 @@ type order struct {
 
 // memberOptions are what does not change in an agent's life.
 type memberOptions struct {
-	node  Node
-	job   Job
-	ttl   time.Duration
-	grace time.Duration
+	node Node
+	job  Job
+	ttl  time.Duration
 }
 
 func newMember(o memberOptions, now time.Duration) *member {
-	return &member{ttl: o.ttl, grace: o.grace, proof: now, report: Report{Node: o.node, Job: o.job}}
+	return &member{ttl: o.ttl, proof: now, report: Report{Node: o.node, Job: o.job}}
 }
 
 // round is the number of the last round that the agent was in, or was kept from; -1 for none.
@@ -135,14 +132,10 @@ func (m *member) answered(now time.Duration, a Answer) {
 // proved takes note that the store has answered a keep-alive that was sent then. tick is to follow.
 func (m *member) proved(sent time.Duration) { m.proof = max(m.proof, sent) }
 
-// interrupted takes note that the connection is broken, resumed that it is not any more.
-func (m *member) interrupted(now time.Duration) { m.broken.begin(now) }
-func (m *member) resumed()                      { m.broken = moment{} }
-
 // renewed begins a new session, after the store has ended the one before. No worker may be left. now is when the session was asked for. The agent
 // has to enter again: the one before may have been in a round by now, in which others have used its store.
 func (m *member) renewed(now time.Duration, ttl time.Duration) {
-	m.ttl, m.proof, m.broken, m.latest, m.dirty = ttl, now, moment{}, Answer{}, false
+	m.ttl, m.proof, m.latest, m.dirty = ttl, now, Answer{}, false
 	m.state = outside
 	m.orders = append(m.orders, order{anew: true})
 }
@@ -155,12 +148,7 @@ func (m *member) abandoned(now time.Duration) {
 // tick does what time alone asks for: the workers must have ended before anybody may take this agent for lost.
 func (m *member) tick(now time.Duration) {
 	workers := m.state == busy || m.state == stopping
-	switch {
-	case workers && m.grace > 0 && m.broken.set && now >= m.broken.at+m.grace:
-		m.report.Silent = true
-		m.stop(now, "the connection to the rendezvous is broken", 0)
-		m.killAt.at = min(m.killAt.at, m.broken.at+m.grace) // so that wake does not ask for it again
-	case workers && m.silent(now):
+	if workers && m.silent(now) {
 		m.report.Silent = true
 		m.stop(now, fmt.Sprintf("the rendezvous has not answered for %v", now-m.proof), max(0, m.proof+lastMoment(m.ttl)-now))
 	}
@@ -215,9 +203,6 @@ func (m *member) wake() (next moment) {
 		}
 	}
 	workers := m.state == busy || m.state == stopping
-	if at := m.broken.at + m.grace; workers && m.grace > 0 && m.broken.set && (!m.killAt.set || m.killAt.at > at) {
-		first(at)
-	}
 	if workers && m.ttl > 0 && !m.report.Silent {
 		first(m.proof + silence(m.ttl))
 	}

@@ -16,7 +16,6 @@ import (
 //	enter | fail | succeed | leave | close        the agent says so
 //	run E N | halt E N | wait E N | note E N | end | refuse | replace    the leader's answer, with epoch and round
 //	proof S                                       a keep-alive sent at S was answered
-//	broken | resumed                              the connection is
 //	renewed                                       a new session was asked for now
 //
 // want has the orders, then the report if it is to be written: "run 0, busy 1/0"; "over: ..." is why the agent is to end.
@@ -26,12 +25,12 @@ type memberStep struct {
 	want string
 }
 
-// Members in these tests have a lease of 12 s, so that they stop at 8 and are dead by 10, may be without a connection for 200 ms, and are told
-// to stop workers by 20 - 8 - 1 = 11 s after a Halt.
+// Members in these tests have a lease of 12 s, so that they stop at 8 and are dead by 10, and are told to stop workers by 20 - 8 - 1 = 11 s
+// after a Halt.
 func playMember(t *testing.T, steps []memberStep) {
 	t.Helper()
 	job := Job{JoinTimeout: 100 * time.Second, LastCall: time.Second, Rejoin: 20 * time.Second}
-	m := newMember(memberOptions{node: Node{Host: "a"}, job: job, ttl: 12 * time.Second, grace: 200 * time.Millisecond}, 0)
+	m := newMember(memberOptions{node: Node{Host: "a"}, job: job, ttl: 12 * time.Second}, 0)
 	isOver := false
 	for i, st := range steps {
 		now := time.Duration(st.at * float64(time.Second))
@@ -133,10 +132,6 @@ func tellMember(t *testing.T, m *member, now time.Duration, words []string) {
 		m.answered(now, Answer{Kind: Kind(words[0]), Fence: Fence{Epoch: 99}, Note: "so"})
 	case "proof":
 		m.proved(time.Duration(n[0] * float64(time.Second)))
-	case "broken":
-		m.interrupted(now)
-	case "resumed":
-		m.resumed()
 	case "renewed":
 		m.renewed(now, 12*time.Second)
 	default:
@@ -205,23 +200,6 @@ func TestMember(t *testing.T) {
 			{0, "enter", "ready 0/0"},
 			{8.5, "run 1 0", ""},
 			{9, "proof 8.9", "run 0, busy 1/0"},
-		}},
-		{"a broken connection: killed unless it is resumed", after(
-			memberStep{2, "broken", ""},
-			memberStep{2.1, "resumed", ""},
-			memberStep{3, "broken", ""},
-			memberStep{3.1, "broken", ""}, // an attempt failed: it counts from the first
-			memberStep{3.2, "", "stop 0 in 0s"},
-		)},
-		{"a connection that breaks when it is being silenced", after(
-			memberStep{8, "", "stop 0 in 2s"},
-			memberStep{8.1, "broken", ""},
-			memberStep{8.3, "", "stop 0 in 0s"},
-		)},
-		{"a broken connection is nothing to one without workers", []memberStep{
-			{0, "enter", "ready 0/0"},
-			{1, "broken", ""},
-			{3, "resumed; run 1 0", "run 0, busy 1/0"},
 		}},
 		{"halted before it saw the round: never in it, and its store is of no use", []memberStep{
 			{0, "enter", "ready 0/0"},

@@ -100,16 +100,20 @@ func (h *Handler) rejoin(ctx context.Context, d *driver) coord.Store {
 		case o := <-open:
 			if o.err != nil {
 				h.finish(&ending{err: connectionError(o.err)})
+				return nil
 			}
+			h.opened(o.store)
 			return o.store
 		}
 	}
 }
 
-// endSession gives the session back, if there is something to give back to. A node that leaves says so before, or it would be taken for lost.
+// endSession ends the session. A node that leaves says so before, or it would be taken for lost. While workers may run the
+// session is only given up, since its end proves that none is left: it ends by time. ctx ends when none is.
 func (h *Handler) endSession(ctx context.Context, d *driver) {
 	patience := h.opts.Patience
-	if h.m.silent(d.now()) { // nobody will hear it
+	workers := ctx.Err() == nil && (h.m.state == busy || h.m.state == stopping)
+	if workers || h.m.silent(d.now()) { // or nobody will hear it
 		patience = 0
 	}
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
@@ -120,7 +124,9 @@ func (h *Handler) endSession(ctx context.Context, d *driver) {
 	}
 	if err = errors.Join(err, d.store.Close(bounded)); err != nil {
 		h.log.Debug().Err(err).Msg("ending the session")
+		return
 	}
+	h.opened(nil)
 }
 
 // obey passes orders on to the agent.

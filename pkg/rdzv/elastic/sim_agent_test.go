@@ -68,10 +68,6 @@ func (p *agentProc) connect(resume coord.SessionID) {
 		return
 	}
 	if !w.store.up {
-		if resume != "" && p.m != nil { // refused: nobody can be deciding
-			p.m.resumed()
-			p.pump()
-		}
 		p.later(w.between(50*time.Millisecond, 150*time.Millisecond), func() {
 			if p.attempt == attempt {
 				p.connect(resume)
@@ -95,7 +91,6 @@ func (p *agentProc) connect(resume coord.SessionID) {
 				}
 				w.logf("%s resumed %s", p.node.name, resume)
 				p.conn = c
-				p.m.resumed()
 				for _, x := range p.watches {
 					p.askToWatch(x)
 				}
@@ -138,13 +133,9 @@ func (p *agentProc) begin(ses *simSession, sent time.Duration) {
 	p.session = ses.id
 	w.check.sessionBegan(ses, p)
 	w.logf("%s agent %d has session %s", p.node.name, p.pid, ses.id)
-	grace := w.cfg.connGrace
-	if w.cfg.etcd {
-		grace = 0
-	}
 	first := p.m == nil
 	if first {
-		p.m = newMember(memberOptions{node: p.node.node, job: p.node.job, ttl: w.cfg.ttl, grace: grace}, sent)
+		p.m = newMember(memberOptions{node: p.node.node, job: p.node.job, ttl: w.cfg.ttl}, sent)
 	} else {
 		p.m.renewed(sent, w.cfg.ttl)
 	}
@@ -258,7 +249,6 @@ func (p *agentProc) connBroke(c *simConn) {
 	}
 	p.w.logf("%s sees its connection broken", p.node.name)
 	p.conn = nil
-	p.m.interrupted(p.node.local())
 	for n := 1; n <= p.nextCall; n++ {
 		if call := p.calls[n]; call != nil && call.conn == c {
 			delete(p.calls, n)
@@ -538,7 +528,7 @@ func (p *agentProc) exit() {
 		})
 	}
 	again := p.m == nil || p.m.over == nil || p.m.over.outcome == nil
-	p.die(true)
+	p.die()
 	var refused *RefusedError
 	if p.m != nil && p.m.over != nil && (errors.As(p.m.over.err, &refused) || p.m.latest.Kind == Replace) {
 		again = false
@@ -550,8 +540,8 @@ func (p *agentProc) exit() {
 	}
 }
 
-// die ends the process without a word. Its connection breaks, which the store sees at once unless the machine is gone.
-func (p *agentProc) die(seen bool) {
+// die ends the process without a word.
+func (p *agentProc) die() {
 	if p.dead {
 		return
 	}
@@ -561,9 +551,7 @@ func (p *agentProc) die(seen bool) {
 	}
 	if c := p.conn; c != nil {
 		c.clientGone = true
-		if seen {
-			p.w.send(c, up, func() { p.w.store.broke(c) })
-		}
+		p.w.send(c, up, func() { p.w.store.broke(c) })
 		c.broken = true
 	}
 	p.node.proc = nil

@@ -418,7 +418,7 @@ func (c *checker) overlap(g *group) {
 			switch {
 			case n.rogue || g.node.rogue:
 				c.rogue++
-			case c.w.now < n.thawed+c.w.thawGrace(n) || c.w.now < g.node.thawed+c.w.thawGrace(g.node):
+			case c.w.now < n.thawed+thawGrace || c.w.now < g.node.thawed+thawGrace:
 				c.thaws++ // it was frozen for longer than its session lived, and is about to be killed
 			default:
 				c.fail("no overlap", "workers of round %d run on %s while those of round %d run on %s", x.round, n.name, g.round, g.node.name)
@@ -427,15 +427,8 @@ func (c *checker) overlap(g *group) {
 	}
 }
 
-// thawGrace is how long workers may go on after their whole machine stood still: nobody can stop them before it runs again, and it may
-// first have to see that its connection is broken. Where its store went down meanwhile, after it had decided another round, only the
-// lease tells.
-func (w *world) thawGrace(n *simNode) time.Duration {
-	if w.store.downAt > n.thawed-w.cfg.ttl*3 && w.store.downAt > 0 {
-		return w.cfg.ttl
-	}
-	return w.cfg.connGrace + 50*time.Millisecond
-}
+// thawGrace is how long workers may go on after their whole machine stood still: nobody can stop them before it runs again.
+const thawGrace = 50 * time.Millisecond
 
 func (c *checker) thawed(n *simNode) {
 	for _, g := range n.leftover {

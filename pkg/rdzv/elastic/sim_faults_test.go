@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"strings"
 	"time"
+
+	"github.com/elasticrun/elasticrun/pkg/coord"
 )
 
 // simConfig is what a seed draws before anything happens.
@@ -15,7 +17,6 @@ type simConfig struct {
 	job        Job
 	ttl        time.Duration
 	grace      time.Duration // that workers have to stop
-	connGrace  time.Duration // that a connection has to be resumed
 	gather     time.Duration // for which the store gathers changes
 	merges     bool          // a watch sees the last of several changes only
 	encode     bool          // values are encoded and decoded
@@ -63,7 +64,6 @@ func draw(seed uint64) *world {
 	if c.grace = w.between(200*ms, 3*sec); w.chance(0.4) {
 		c.grace = w.between(3*sec, 20*sec)
 	}
-	c.connGrace = 120 * ms
 	c.gather = w.between(0, 5*ms)
 	c.merges = !c.etcd || w.chance(0.5)
 	c.encode = seed%16 == 0
@@ -349,22 +349,49 @@ func (w *world) kill(n *simNode) {
 	p := n.proc
 	w.logf("%s agent %d is killed", n.name, p.pid)
 	w.check.trouble(n, "killed")
-	p.orphan(50 * time.Millisecond)
-	p.die(true)
+	p.orphan(50*time.Millisecond, func() { n.noticeExit(p.session) })
+	p.die()
 	n.comeBack(w.between(50*time.Millisecond, w.cfg.comeBack))
 }
 
-// orphan lets the workers of an agent that dies go with it.
-func (p *agentProc) orphan(within time.Duration) {
+// noticeExit is what the guard does once it has reaped the last process of a job whose agent has died: it tries for a while to
+// end the agent's session.
+func (n *simNode) noticeExit(id coord.SessionID) {
+	w := n.w
+	until := w.now + 3*time.Second
+	var try func()
+	try = func() {
+		c := &simConn{node: n}
+		w.send(c, up, func() {
+			if ses := w.store.sessions[id]; ses != nil {
+				w.store.end(ses, "its node's guard has seen its end")
+			}
+		})
+		if w.now < until {
+			w.after(w.between(100*time.Millisecond, time.Second), try)
+		}
+	}
+	if id != "" {
+		try()
+	}
+}
+
+// orphan lets the workers of an agent that dies go with it, then calls done.
+func (p *agentProc) orphan(within time.Duration, done func()) {
 	if g := p.job; g != nil {
 		g.orphan = true
 		if g.phase == forking {
 			g.phase = gone
 		} else {
 			g.stopped = true
-			p.w.after(p.w.between(0, within), func() { g.finish(false) })
+			p.w.after(p.w.between(0, within), func() {
+				g.finish(false)
+				done()
+			})
+			return
 		}
 	}
+	done()
 }
 
 func power(w *world) {
@@ -374,8 +401,8 @@ func power(w *world) {
 	}
 	w.logf("%s loses power", n.name)
 	w.check.trouble(n, "power")
-	n.proc.orphan(0)
-	n.proc.die(false)
+	n.proc.orphan(0, func() {})
+	n.proc.die()
 	n.comeBack(w.between(time.Second, 4*w.cfg.ttl))
 }
 
@@ -407,7 +434,7 @@ func freezeNode(w *world) {
 		n.thawed = w.now + d
 		n.workers.freeze(d)
 		n.agent.freeze(d)
-		w.after(d+w.thawGrace(n), func() { w.check.thawed(n) })
+		w.after(d+thawGrace, func() { w.check.thawed(n) })
 	}
 }
 
@@ -443,7 +470,7 @@ func restartStore(w *world) {
 	d := w.between(20*time.Millisecond, w.cfg.ttl)
 	w.logf("the store is down for %v", d)
 	w.check.trouble(nil, "store down")
-	s.up, s.downAt = false, w.now
+	s.up = false
 	s.term.over = true
 	for _, ses := range s.sorted() {
 		c, n := ses.conn, ses.node

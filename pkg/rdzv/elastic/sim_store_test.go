@@ -27,7 +27,6 @@ type simStore struct {
 	local    *simSession   // of the leader in the store's process
 	term     *term
 	restarts int
-	downAt   time.Duration
 }
 
 type simKey struct {
@@ -42,8 +41,7 @@ type simSession struct {
 	id    coord.SessionID
 	node  *simNode // nil: the store's own
 	conn  *simConn
-	lease time.Duration // how long the last keep-alive lets it live, by the store's clock without pauses
-	ends  time.Duration // when it ends
+	ends  time.Duration // when it ends, by the store's clock without pauses
 	due   bool          // a timer runs
 	ended bool
 	turn  int // commits of an earlier turn come too late
@@ -104,8 +102,7 @@ func (s *simStore) open(n *simNode, c *simConn) *simSession {
 }
 
 func (s *simStore) keepAlive(ses *simSession) {
-	ses.lease = s.time() + s.w.cfg.ttl
-	s.setEnd(ses, ses.lease)
+	s.setEnd(ses, s.time()+s.w.cfg.ttl)
 }
 
 func (s *simStore) setEnd(ses *simSession, at time.Duration) {
@@ -159,22 +156,16 @@ func (s *simStore) end(ses *simSession, why string) {
 	}
 }
 
-// broke takes note that a connection is gone.
+// broke takes note that a connection is gone. That proves nothing of the session.
 func (s *simStore) broke(c *simConn) {
 	c.storeGone = true
 	for _, ses := range s.sorted() {
 		if ses.conn == c {
+			s.w.logf("store: the connection of %s (%s) is broken", ses.id, ses.node.name)
 			ses.conn = nil
-			if !s.w.cfg.etcd {
-				s.w.logf("store: the connection of %s (%s) is broken", ses.id, ses.node.name)
-				s.setEnd(ses, min(ses.ends, s.time()+resumeWindow))
-			}
 		}
 	}
 }
-
-// resumeWindow is how long a session outlives its connection in the embedded store.
-const resumeWindow = 300 * time.Millisecond
 
 func (s *simStore) sorted() []*simSession {
 	out := make([]*simSession, 0, len(s.sessions))
@@ -343,7 +334,6 @@ func (s *simStore) resume(id coord.SessionID, c *simConn) bool {
 		ses.conn.storeGone = true
 	}
 	ses.conn = c
-	s.setEnd(ses, ses.lease)
 	for _, x := range s.watches {
 		if x.session == ses {
 			x.resync, x.pending = true, nil

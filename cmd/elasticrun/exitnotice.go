@@ -1,0 +1,109 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/elasticrun/elasticrun/internal/config"
+	"github.com/elasticrun/elasticrun/pkg/coord"
+	"github.com/elasticrun/elasticrun/pkg/coord/etcd"
+	"github.com/elasticrun/elasticrun/pkg/procs"
+)
+
+// exitNotice is what the guard needs to end the session of an agent that has died, once it has reaped the last process of the
+// job. Without it the other nodes have to wait until the session ends by time, since nothing else proves that no worker is left.
+type exitNotice struct {
+	// Of a store of elasticrun's own:
+	Addr    string `json:",omitempty"` // empty: the store is etcd
+	RunID   string `json:",omitempty"`
+	Version string `json:",omitempty"`
+	Secret  []byte `json:",omitempty"`
+	Token   string `json:",omitempty"`
+	// Of etcd:
+	Etcd    *etcd.Options   `json:",omitempty"`
+	Session coord.SessionID `json:",omitempty"`
+}
+
+// exitNotices gives the guard the notice of each session that the agent opens, and withdraws it when the agent has ended the
+// session itself.
+type exitNotices struct {
+	cfg      *config.Config
+	lifeline *procs.Lifeline
+	etcd     func() etcd.Options
+	log      zerolog.Logger
+}
+
+// session implements elastic.Options.Session.
+func (n *exitNotices) session(store coord.Store) {
+	var notice exitNotice
+	switch s := store.(type) {
+	case *coord.Client:
+		notice = exitNotice{
+			Addr: s.Addr(), RunID: n.cfg.RunID, Version: version, Secret: []byte(n.cfg.Rendezvous.Secret.Reveal()), Token: s.Token(),
+		}
+	case *etcd.Store:
+		options := n.etcd()
+		options.Logger = nil
+		notice = exitNotice{Etcd: &options, Session: s.Session()}
+	default: // none, or that of a store in this process, which ends with it
+		n.set(nil)
+		return
+	}
+	text, err := json.Marshal(notice)
+	if err != nil {
+		n.log.Warn().Err(err).Msg("making the guard's exit notice")
+		return
+	}
+	n.set(text)
+}
+
+func (n *exitNotices) set(notice []byte) {
+	if err := n.lifeline.SetExitNotice(notice); err != nil {
+		n.log.Warn().Err(err).Msg("if this agent is killed, the other nodes go on only when its session has ended by time")
+	}
+}
+
+// Bounds of sending an exit notice: a job whose agent has died ends no later for it.
+const (
+	exitNoticeTimeout = 3 * time.Second
+	exitNoticeAttempt = time.Second
+	exitNoticePause   = 100 * time.Millisecond
+)
+
+// sendExitNotice tells the store of a dead agent that nothing of its job is left, and tries again for a while where the store
+// does not answer.
+func sendExitNotice(text []byte) error {
+	var notice exitNotice
+	if err := json.Unmarshal(text, &notice); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), exitNoticeTimeout)
+	defer cancel()
+	for {
+		err := notice.send(ctx)
+		if err == nil || !errors.Is(err, coord.ErrUnavailable) {
+			return err
+		}
+		select {
+		case <-time.After(exitNoticePause):
+		case <-ctx.Done():
+			return err
+		}
+	}
+}
+
+// send makes one attempt.
+func (n *exitNotice) send(ctx context.Context) error {
+	if n.Etcd != nil {
+		options := *n.Etcd
+		options.DialTimeout = exitNoticeAttempt
+		return etcd.EndSession(ctx, options, n.Session)
+	}
+	return coord.EndSession(ctx, coord.DialOptions{
+		Addr: n.Addr, RunID: n.RunID, Version: n.Version, Secret: n.Secret, Timeout: exitNoticeAttempt,
+	}, n.Token)
+}

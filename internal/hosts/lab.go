@@ -15,8 +15,9 @@ import (
 type Lab struct {
 	Hosts []*Host
 
-	t      testing.TB
-	prefix string // of the names of its namespaces
+	t       testing.TB
+	prefix  string // of the names of its namespaces
+	doubled bool   // addDouble has been called
 }
 
 // The switch has a namespace of its own, in which host i is connected to portI. It is made of

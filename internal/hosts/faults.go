@@ -1,0 +1,57 @@
+package hosts
+
+import "fmt"
+
+// nowhere is the hardware address of no host: the switch floods a frame to it, and every host ignores the frame.
+const nowhere = "02:e1:a5:00:00:01"
+
+// double is the hardware address of the namespace that has the addresses of other hosts (ResetAt).
+const double = "02:e1:a5:00:00:02"
+
+// DropTo loses every packet that h sends to peer. Packets from peer to h still arrive. Reach ends this.
+func (h *Host) DropTo(peer *Host) {
+	h.lab.t.Helper()
+	h.lab.ip(h.namespace, neighbor(peer, nowhere))
+}
+
+// ResetAt makes peer see each of its connections with h reset, while h sees only silence: packets from peer to h
+// go to a second machine with the address of h. The kernel of that machine knows none of these connections and answers
+// each packet with a reset, which peer takes for an answer of h. Packets from h to peer still arrive. peer.Reach(h) ends this.
+func (h *Host) ResetAt(peer *Host) {
+	h.lab.t.Helper()
+	h.lab.addDouble(h)
+	h.lab.ip(peer.namespace, neighbor(h, double))
+}
+
+// Reach ends h.DropTo(peer) and peer.ResetAt(h): packets from h to peer arrive again.
+func (h *Host) Reach(peer *Host) {
+	h.lab.t.Helper()
+	// There may be no entry.
+	_, _ = run("", "ip", "-netns", h.namespace, "neigh", "delete", peer.Addr, "dev", "eth0")
+}
+
+// neighbor is the line of ip(8) that says where packets to a host go.
+func neighbor(h *Host, hardware string) string {
+	return fmt.Sprintf("neigh replace %s lladdr %s dev eth0 nud permanent", h.Addr, hardware)
+}
+
+// addDouble makes the machine that has a second copy of the address of h. It answers no question for that address (arp_ignore), so
+// only those hosts reach it that are told to.
+func (l *Lab) addDouble(h *Host) {
+	l.t.Helper()
+	name := l.prefix + "double"
+	if !l.doubled {
+		l.doubled = true
+		if err := addNamespace(name); err != nil {
+			l.t.Fatal(err)
+		}
+		l.ip(l.prefix+switchName,
+			"link add double type veth peer name eth0 netns "+name, "link set double master "+mainBridge+" up")
+		l.ip(name, "link set eth0 address "+double, "link set lo up", "addr add 10.75.0.254/24 dev eth0", "link set eth0 up")
+		const quiet = "echo 8 >/proc/sys/net/ipv4/conf/all/arp_ignore; echo 0 >/proc/sys/net/ipv4/conf/all/rp_filter; echo 0 >/proc/sys/net/ipv4/conf/eth0/rp_filter"
+		if _, err := run("", "ip", "netns", "exec", name, "sh", "-c", quiet); err != nil {
+			l.t.Fatal(err)
+		}
+	}
+	l.ip(name, "addr replace "+h.Addr+"/32 dev lo")
+}

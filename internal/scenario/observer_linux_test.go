@@ -1,0 +1,183 @@
+package scenario
+
+import (
+	"bytes"
+	"context"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// observer looks from outside which processes of workers are there, whatever they do: one that is stopped, or hangs, writes
+// nothing and is alive all the same.
+type observer struct {
+	mark string
+
+	mu    sync.Mutex
+	lives map[process]life
+	gone  map[process]bool // those of lives that have ended
+	other map[process]bool // known to be none of the job's
+}
+
+// process is one for ever: ids are used again.
+type process struct {
+	pid   int
+	start string // ticks since boot
+}
+
+const (
+	// lookEvery is how often the processes that are known are looked at, and scanEvery how often new ones are looked for.
+	lookEvery = 10 * time.Millisecond
+	scanEvery = 50 * time.Millisecond
+)
+
+// observe watches the processes with that mark in their environment until the test ends.
+func observe(t testing.TB, mark string) *observer {
+	o := &observer{mark: mark, lives: map[process]life{}, gone: map[process]bool{}, other: map[process]bool{}}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	var running sync.WaitGroup
+	running.Go(func() { o.run(ctx) })
+	t.Cleanup(func() {
+		cancel()
+		running.Wait()
+	})
+	return o
+}
+
+func (o *observer) run(ctx context.Context) {
+	look := time.NewTicker(lookEvery)
+	defer look.Stop()
+	scanned := 0.0
+	for {
+		if now := monotonic(); now-scanned > scanEvery.Seconds() {
+			scanned = now
+			o.scan()
+		} else {
+			o.look()
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-look.C:
+		}
+	}
+}
+
+// seen returns what has been proven so far.
+func (o *observer) seen() []life {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return slices.Collect(maps.Values(o.lives))
+}
+
+// alive returns the processes that are there now.
+func (o *observer) alive() []life {
+	o.scan()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	var there []life
+	for p, l := range o.lives {
+		if !o.gone[p] {
+			there = append(there, l)
+		}
+	}
+	return there
+}
+
+// look looks again at the processes that are known. One that is there after a moment was alive at that moment.
+func (o *observer) look() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for p, l := range o.lives {
+		if o.gone[p] {
+			continue
+		}
+		now := monotonic()
+		if start, alive := startOf(p.pid); !alive || start != p.start {
+			o.gone[p] = true
+			continue
+		}
+		l.last = max(l.last, now)
+		o.lives[p] = l
+	}
+}
+
+// scan looks for new processes, too.
+func (o *observer) scan() {
+	o.look()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	now := monotonic()
+	proc, err := os.Open("/proc")
+	if err != nil {
+		return
+	}
+	names, _ := proc.Readdirnames(-1)
+	_ = proc.Close()
+	for _, name := range names {
+		pid, err := strconv.Atoi(name)
+		if err != nil {
+			continue
+		}
+		start, alive := startOf(pid)
+		p := process{pid, start}
+		if _, known := o.lives[p]; known || !alive || o.other[p] {
+			continue
+		}
+		environ, _ := os.ReadFile(filepath.Join("/proc", name, "environ"))
+		if len(environ) > 0 && !bytes.Contains(environ, []byte(o.mark)) {
+			o.other[p] = true
+			continue
+		}
+		if l, ok := lifeOf(pid, environ); ok {
+			// It began before it was found and ends after it was looked for: nothing more is proven until the next look.
+			l.first, l.last = monotonic(), now
+			o.lives[p] = l
+		}
+	}
+}
+
+// startOf returns when a process started, in ticks since boot. A zombie is not alive.
+func startOf(pid int) (start string, alive bool) {
+	stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+	if err != nil {
+		return "", false
+	}
+	// The second field, in parentheses, may hold anything; the state is the third, the start the 22nd.
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+	if len(fields) < 22-2 || fields[0] == "Z" || fields[0] == "X" {
+		return "", false
+	}
+	return fields[22-3], true
+}
+
+// lifeOf reads a worker's place from its environment. Agents, and what is about to become a worker, have none.
+func lifeOf(pid int, environ []byte) (life, bool) {
+	l := life{Kind: "seen", PID: pid}
+	numbers := map[string]*int{
+		"ELASTICRUN_ROUND": &l.Round, "TORCHELASTIC_RESTART_COUNT": &l.Restart, "WORLD_SIZE": &l.World, "RANK": &l.Rank,
+		"LOCAL_RANK": &l.Local, "GROUP_RANK": &l.Group, "MASTER_PORT": &l.Port,
+	}
+	found := 0
+	for variable := range strings.SplitSeq(string(environ), "\x00") {
+		name, value, _ := strings.Cut(variable, "=")
+		switch n, err := strconv.Atoi(value); {
+		case numbers[name] != nil && err == nil:
+			*numbers[name] = n
+			found++
+		case name == "MASTER_ADDR":
+			l.Addr = value
+		case name == "TORCHELASTIC_RUN_ID":
+			l.Job = value
+		case name == "HOSTNAME":
+			l.Host = value
+		}
+	}
+	return l, found == len(numbers)
+}

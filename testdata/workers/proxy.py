@@ -1,0 +1,35 @@
+"""A TCP proxy for tests: proxy.py HOST:PORT TARGET-HOST:PORT. It passes bytes on until it is killed."""
+
+import asyncio
+import sys
+
+
+async def copy(reader, writer):
+    try:
+        while data := await reader.read(65536):
+            writer.write(data)
+            await writer.drain()
+    except OSError:
+        pass
+    writer.close()
+
+
+async def main(listen, target):
+    def parts(address):
+        host, port = address.rsplit(":", 1)
+        return host, int(port)
+
+    async def serve(reader, writer):
+        try:
+            there, back = await asyncio.open_connection(*parts(target))
+        except OSError:
+            writer.close()
+            return
+        await asyncio.gather(copy(reader, back), copy(there, writer))
+
+    server = await asyncio.start_server(serve, *parts(listen))
+    print("listening", flush=True)
+    await server.serve_forever()
+
+
+asyncio.run(main(*sys.argv[1:]))

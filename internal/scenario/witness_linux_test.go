@@ -81,23 +81,14 @@ func (j *witnessJob) workers(h *hosts.Host) []life {
 	return slices.DeleteFunc(j.obs.alive(), func(l life) bool { return l.Host != h.Name })
 }
 
-// awaitWorld waits until workers of a world that all of these hosts, and no other, share are alive and one second old, and returns it.
-// It must be another world than that.
+// awaitWorld waits until all workers of another world than that have been alive for a second, on all of these hosts, and returns it.
 func (j *witnessJob) awaitWorld(than world, on ...*hosts.Host) world {
 	j.t.Helper()
 	var found world
-	await(j.t, fmt.Sprintf("a world on %s", listHosts(on)), func() bool {
-		settled := map[world]map[string]bool{}
-		for _, l := range j.obs.alive() {
-			if l.World == len(on) && l.last-l.first > 1 {
-				if settled[l.world()] == nil {
-					settled[l.world()] = map[string]bool{}
-				}
-				settled[l.world()][l.Host] = true
-			}
-		}
-		for w, hosts := range settled {
-			if w != than && len(hosts) == len(on) && !slices.ContainsFunc(on, func(h *hostOf) bool { return !hosts[h.Name] }) {
+	await(j.t, fmt.Sprintf("a world after %s on %d hosts", than, len(on)), func() bool {
+		for w, there := range settled(j.obs.alive()) {
+			missing := slices.ContainsFunc(on, func(h *hosts.Host) bool { return !there[h.Name] })
+			if w != than && !missing {
 				found = w
 				return true
 			}
@@ -107,14 +98,25 @@ func (j *witnessJob) awaitWorld(than world, on ...*hosts.Host) world {
 	return found
 }
 
-type hostOf = hosts.Host
-
-func listHosts(on []*hosts.Host) string {
-	text := ""
-	for _, h := range on {
-		text += h.Name + " "
+// settled returns the worlds all of whose ranks have been alive for a second, and their hosts.
+func settled(alive []life) map[world]map[string]bool {
+	ranks, on := map[world]map[int]bool{}, map[world]map[string]bool{}
+	for _, l := range alive {
+		if l.last-l.first < 1 {
+			continue
+		}
+		w := l.world()
+		if ranks[w] == nil {
+			ranks[w], on[w] = map[int]bool{}, map[string]bool{}
+		}
+		ranks[w][l.Rank], on[w][l.Host] = true, true
 	}
-	return text
+	for _, l := range alive {
+		if w := l.world(); len(ranks[w]) != l.World {
+			delete(on, w)
+		}
+	}
+	return on
 }
 
 // safe fails the test for what checkLives finds, in all that was proven until now.
@@ -134,14 +136,16 @@ func (j *witnessJob) watchFor(d time.Duration) {
 	}
 }
 
-// stopAll ends agents and stores, and what is left of them must end by itself.
+// stopAll ends the agents, then the stores, and checks that nothing is left of them.
 func (j *witnessJob) stopAll() {
 	j.t.Helper()
-	for _, p := range slices.Concat(j.agents, j.others) {
-		_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
-	}
-	for _, p := range slices.Concat(j.agents, j.others) {
-		p.code()
+	for _, some := range [][]*program{j.agents, j.others} {
+		for _, p := range some {
+			_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
+		}
+		for _, p := range some {
+			p.code()
+		}
 	}
 	j.lab.NothingLeft(5 * time.Second)
 }

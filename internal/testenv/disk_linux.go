@@ -1,0 +1,174 @@
+package testenv
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// Disk is a small file system of its own that can be full, and can hang.
+type Disk struct {
+	// Path is its folder, for processes of root on this machine.
+	Path string
+
+	t      testing.TB
+	root   *os.File
+	frozen bool
+}
+
+// NewDisk makes an ext4 file system of that many MiB, at least 4, on a loop device. It is mounted in a mount namespace of one thread of
+// this process, so that the machine does not see it and it ends with the process. It needs root, loop devices and mkfs.ext4.
+func NewDisk(t testing.TB, size int) *Disk {
+	t.Helper()
+	Root(t)
+	image, dir := filepath.Join(t.TempDir(), "image"), t.TempDir()
+	if err := os.WriteFile(image, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(image, int64(size)<<20); err != nil {
+		t.Fatal(err)
+	}
+	// No block is kept for root, who fills it.
+	if out, err := exec.CommandContext(t.Context(), "mkfs.ext4", "-q", "-m", "0", image).CombinedOutput(); err != nil {
+		Missing(t, "needs mkfs.ext4 (apt-get install e2fsprogs): %v %s", err, out)
+	}
+	where := mountApart(t, func() error {
+		// #nosec G204 -- the thread that starts it is the one whose namespace it must have
+		if out, err := exec.CommandContext(t.Context(), "mount", "-o", "loop", image, dir).CombinedOutput(); err != nil {
+			return fmt.Errorf("mount -o loop: %w: %s", err, out)
+		}
+		return nil
+	})
+	d := &Disk{Path: filepath.Join(where, dir), t: t}
+	root, err := os.Open(d.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.root = root
+	t.Cleanup(func() {
+		d.Thaw()
+		_ = root.Close()
+	})
+	d.guard()
+	return d
+}
+
+// mountApart mounts something in a mount namespace of a thread of its own, and returns the path of that thread's root. The mount ends with the test.
+func mountApart(t testing.TB, mount func() error) string {
+	t.Helper()
+	mounted, over := make(chan mountedHang), make(chan struct{})
+	var done sync.WaitGroup
+	done.Go(func() { keepMount(mount, mounted, over) })
+	where := <-mounted
+	t.Cleanup(func() {
+		close(over)
+		done.Wait()
+	})
+	if where.err != nil {
+		Missing(t, "needs to mount a file system of its own: %v", where.err)
+	}
+	return fmt.Sprintf("/proc/%d/task/%d/root", os.Getpid(), where.tid)
+}
+
+// keepMount mounts and keeps its thread, which holds the namespace, until the end.
+func keepMount(mount func() error, result chan<- mountedHang, over <-chan struct{}) {
+	runtime.LockOSThread()
+	if unix.Gettid() == os.Getpid() { // this one never ends, and is what /proc/self shows
+		defer runtime.UnlockOSThread()
+		var other sync.WaitGroup
+		other.Go(func() { keepMount(mount, result, over) })
+		other.Wait()
+		return
+	}
+	// Never unlocked: the thread, and with it the namespace, ends with the goroutine.
+	err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS)
+	if err == nil {
+		err = unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
+	}
+	if err == nil {
+		err = mount()
+	}
+	result <- mountedHang{tid: unix.Gettid(), err: err}
+	<-over
+}
+
+// ioctls of linux/fs.h.
+const fiFreeze, fiThaw = 0xC0045877, 0xC0045878
+
+// Freeze makes everybody who writes to the disk hang in the kernel, where SIGKILL does not end them, until Thaw.
+func (d *Disk) Freeze() {
+	d.t.Helper()
+	if err := unix.IoctlSetInt(int(d.root.Fd()), fiFreeze, 0); err != nil {
+		Missing(d.t, "needs a disk that can be frozen: %v", err)
+	}
+	d.frozen = true
+}
+
+// Thaw ends Freeze.
+func (d *Disk) Thaw() {
+	d.t.Helper()
+	if !d.frozen {
+		return
+	}
+	if err := unix.IoctlSetInt(int(d.root.Fd()), fiThaw, 0); err != nil {
+		d.t.Errorf("thaw the disk: %v", err)
+	}
+	d.frozen = false
+}
+
+// guard has another process thaw the disk should this one be killed: nobody could do it later.
+func (d *Disk) guard() {
+	d.t.Helper()
+	const thaw = "import fcntl, sys; sys.stdin.read(); fcntl.ioctl(3, 0xC0045878, 0)"
+	cmd := exec.Command("/usr/bin/python3", "-c", thaw) //nolint:noctx // it outlives the test's context
+	cmd.ExtraFiles = []*os.File{d.root}
+	stdin, err := cmd.StdinPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		Missing(d.t, "needs python3 to end what hangs: %v", err)
+	}
+	d.t.Cleanup(func() {
+		_ = stdin.Close()
+		_ = cmd.Wait() // it fails, since the disk is not frozen
+	})
+}
+
+// Fill leaves no room on the disk.
+func (d *Disk) Fill() {
+	d.t.Helper()
+	f, err := os.Create(filepath.Join(d.Path, "filler"))
+	if err != nil {
+		d.t.Fatal(err)
+	}
+	defer f.Close()
+	for size := 1 << 20; size > 0; size /= 2 {
+		for err == nil {
+			_, err = f.Write(make([]byte, size))
+		}
+		if !errors.Is(err, unix.ENOSPC) && !errors.Is(err, io.ErrShortWrite) {
+			d.t.Fatal(err)
+		}
+		err = nil
+	}
+	if err := f.Sync(); err != nil && !errors.Is(err, unix.ENOSPC) {
+		d.t.Fatal(err)
+	}
+}
+
+// Free ends Fill.
+func (d *Disk) Free() {
+	d.t.Helper()
+	if err := os.Remove(filepath.Join(d.Path, "filler")); err != nil {
+		d.t.Fatal(err)
+	}
+}

@@ -22,7 +22,8 @@ type observer struct {
 	mu    sync.Mutex
 	lives map[process]life
 	gone  map[process]bool // those of lives that have ended
-	other map[process]bool // known to be none of the job's
+	other map[int]bool     // ids of processes that are none of the job's
+	asked float64          // when other was made anew: an id may come to belong to another process
 }
 
 // process is one for ever: ids are used again.
@@ -35,11 +36,13 @@ const (
 	// lookEvery is how often the processes that are known are looked at, and scanEvery how often new ones are looked for.
 	lookEvery = 10 * time.Millisecond
 	scanEvery = 50 * time.Millisecond
+	// askEvery is how often those that were none of the job's are looked at again. No id comes again sooner.
+	askEvery = time.Second
 )
 
 // observe watches the processes with that mark in their environment until the test ends.
 func observe(t testing.TB, mark string) *observer {
-	o := &observer{mark: mark, lives: map[process]life{}, gone: map[process]bool{}, other: map[process]bool{}}
+	o := &observer{mark: mark, lives: map[process]life{}, gone: map[process]bool{}, other: map[int]bool{}}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	var running sync.WaitGroup
 	running.Go(func() { o.run(ctx) })
@@ -114,6 +117,10 @@ func (o *observer) scan() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	now := monotonic()
+	if now-o.asked > askEvery.Seconds() {
+		clear(o.other)
+		o.asked = now
+	}
 	proc, err := os.Open("/proc")
 	if err != nil {
 		return
@@ -125,14 +132,17 @@ func (o *observer) scan() {
 		if err != nil {
 			continue
 		}
+		if o.other[pid] {
+			continue
+		}
 		start, alive := startOf(pid)
 		p := process{pid, start}
-		if _, known := o.lives[p]; known || !alive || o.other[p] {
+		if _, known := o.lives[p]; known || !alive {
 			continue
 		}
 		environ, _ := os.ReadFile(filepath.Join("/proc", name, "environ"))
 		if len(environ) > 0 && !bytes.Contains(environ, []byte(o.mark)) {
-			o.other[p] = true
+			o.other[pid] = true
 			continue
 		}
 		if l, ok := lifeOf(pid, environ); ok {

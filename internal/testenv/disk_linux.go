@@ -3,7 +3,6 @@ package testenv
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -53,11 +52,9 @@ func NewDisk(t testing.TB, size int) *Disk {
 		t.Fatal(err)
 	}
 	d.root = root
-	t.Cleanup(func() {
-		d.Thaw()
-		_ = root.Close()
-	})
+	t.Cleanup(func() { _ = root.Close() })
 	d.guard()
+	t.Cleanup(d.Thaw)
 	return d
 }
 
@@ -151,17 +148,15 @@ func (d *Disk) Fill() {
 		d.t.Fatal(err)
 	}
 	defer f.Close()
-	for size := 1 << 20; size > 0; size /= 2 {
-		for err == nil {
-			_, err = f.Write(make([]byte, size))
-		}
-		if !errors.Is(err, unix.ENOSPC) && !errors.Is(err, io.ErrShortWrite) {
+	for length, size := int64(0), int64(1<<30); size >= 1<<12; {
+		switch err := unix.Fallocate(int(f.Fd()), 0, length, size); {
+		case err == nil:
+			length += size
+		case errors.Is(err, unix.ENOSPC):
+			size /= 2
+		case !errors.Is(err, unix.EINTR):
 			d.t.Fatal(err)
 		}
-		err = nil
-	}
-	if err := f.Sync(); err != nil && !errors.Is(err, unix.ENOSPC) {
-		d.t.Fatal(err)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/elasticrun/elasticrun/internal/testenv"
@@ -21,6 +22,9 @@ func (j *witnessJob) failOn(rank int) {
 	}
 }
 
+// stuckEvents is the event log of the agent that is to be stuck.
+func (j *witnessJob) stuckEvents() string { return filepath.Join(j.dir, "events.jsonl") }
+
 // startStuck starts a job of two nodes, of which node1 has its log folder on a disk of its own. The disk then hangs while a round ends, so that
 // the agent cannot start the next round's workers. It returns the world before.
 func startStuck(t *testing.T, j *witnessJob, disk *testenv.Disk) world {
@@ -28,7 +32,7 @@ func startStuck(t *testing.T, j *witnessJob, disk *testenv.Disk) world {
 	j.flags = append([]string{"--nnodes=1:3", "--rdzv-id=job", "--max-restarts=5"}, keepsAlive...)
 	j.useStore(j.lab.Hosts[3])
 	j.start(j.lab.Hosts[0], nil)
-	j.start(j.lab.Hosts[1], nil, "--log-dir="+filepath.Join(disk.Path, "logs"), "--redirects=3")
+	j.start(j.lab.Hosts[1], nil, "--log-dir="+filepath.Join(disk.Path, "logs"), "--redirects=3", "--event-log="+j.stuckEvents())
 	before := j.awaitWorld(world{}, j.lab.Hosts[:2]...)
 	disk.Freeze()
 	for _, l := range j.workers(j.lab.Hosts[0]) {
@@ -78,5 +82,15 @@ func TestStuckAgentStartsNoOldRound(t *testing.T) {
 		return slices.Contains(j.ended(), j.agents[1])
 	})
 	j.safe()
+	// Such a worker may be gone before it is seen. Its agent has put it on record.
+	events, err := os.ReadFile(j.stuckEvents())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for event := range strings.Lines(string(events)) {
+		if strings.Contains(event, `"event":"worker_started"`) && strings.Contains(event, fmt.Sprintf(`"round":%d,`, before.round)) {
+			t.Errorf("the agent that was stuck has started a worker of a round that was over: %s", event)
+		}
+	}
 	j.stopAll()
 }

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -41,9 +42,8 @@ func newWitnessJob(t testing.TB, n int) *witnessJob {
 	}
 	t.Cleanup(func() {
 		if t.Failed() {
-			for _, w := range liveWorlds(j.lives()) {
-				t.Log(w)
-			}
+			worlds := liveWorlds(j.lives())
+			t.Log(strings.Join(worlds[max(0, len(worlds)-40):], "\n"))
 		}
 	})
 	j.obs = observe(t, j.mark)

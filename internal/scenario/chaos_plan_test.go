@@ -1,0 +1,210 @@
+package scenario
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// fault is one that a chaotic run begins at a time, and ends after another; some end at once.
+type fault struct {
+	kind string
+	node int // on which it is; -1: at the store
+	at   time.Duration
+	last time.Duration
+}
+
+func (f fault) String() string {
+	where := "the store"
+	if f.node >= 0 {
+		where = fmt.Sprintf("node%d", f.node)
+	}
+	text := fmt.Sprintf("%8.3f s: %s, %s", f.at.Seconds(), f.kind, where)
+	if f.last > 0 {
+		text += fmt.Sprintf(", for %.3f s", f.last.Seconds())
+	}
+	return text
+}
+
+// faultKind is a way to disturb a job.
+type faultKind struct {
+	name string
+	// weight is how often it is chosen, compared to others.
+	weight int
+	// takes are the parts of a node, or of the store, that no other fault disturbs meanwhile.
+	takes []string
+	// min and max are how long it lasts; 0: it is over at once, and the parts are taken for settle.
+	min, max time.Duration
+	atStore  bool
+}
+
+// settle is for what a fault that is over at once leaves: an agent that is being replaced.
+const settle = 500 * time.Millisecond
+
+// Parts of a node, or of the store. Of the launcher's two processes only one is disturbed at a time, or both are killed. To stop the guard and then to
+// kill the agent for longer than a lease, or to stop both, leaves nobody who could kill the workers, which no design can prevent.
+const (
+	thePair  = "guard and agent"
+	theLink  = "link"
+	theChild = "workers"
+	theProxy = "proxy"
+	theDisk  = "disk"
+	itself   = "process"
+)
+
+// Names of faults.
+const (
+	killAgent, killGuard, killBoth, termAgent = "SIGKILL of the agent", "SIGKILL of the guard", "SIGKILL of guard and agent", "SIGTERM"
+	stopAgent, stopGuard, orphan              = "SIGSTOP of the agent", "SIGSTOP of the guard", "SIGKILL of the agent while the guard is stopped"
+	killWorker, stopWorker, failWorker        = "SIGKILL of a worker", "SIGSTOP of a worker", "failure of a worker"
+	cutLink, loseSent, loseReceived, reset    = "link cut", "packets to the store lost", "packets from the store lost", "connections reset at the store alone"
+	powerOff                                  = "power off"
+	killProxy                                 = "SIGKILL of the proxy"
+	fullLog, hungLog                          = "full log disk", "hung log disk"
+	killStore, stopStore, cutStore, fullStore = "SIGKILL", "SIGSTOP", "link cut ", "full disk"
+)
+
+const second = time.Second
+
+var faultKinds = []faultKind{
+	{name: killAgent, weight: 6, takes: []string{thePair}},
+	{name: killGuard, weight: 6, takes: []string{thePair}},
+	{name: killBoth, weight: 4, takes: []string{thePair}},
+	{name: termAgent, weight: 3, takes: []string{thePair}},
+	{name: stopAgent, weight: 6, takes: []string{thePair}, min: second / 5, max: 9 * second},
+	{name: stopGuard, weight: 3, takes: []string{thePair}, min: second / 5, max: 9 * second},
+	{name: orphan, weight: 4, takes: []string{thePair, theChild}},
+	{name: killWorker, weight: 6, takes: []string{theChild}},
+	{name: stopWorker, weight: 3, takes: []string{theChild}, min: second / 5, max: 9 * second},
+	{name: failWorker, weight: 3, takes: []string{theChild}},
+	{name: cutLink, weight: 5, takes: []string{theLink}, min: second, max: 40 * second},
+	{name: loseSent, weight: 3, takes: []string{theLink}, min: second, max: 15 * second},
+	{name: loseReceived, weight: 3, takes: []string{theLink}, min: second, max: 15 * second},
+	{name: reset, weight: 6, takes: []string{theLink}, min: second, max: 15 * second},
+	{name: powerOff, weight: 3, takes: []string{thePair, theLink, theChild, theDisk}, min: second, max: 15 * second},
+	{name: killProxy, weight: 6, takes: []string{theProxy}, min: second / 5, max: 10 * second},
+	{name: fullLog, weight: 3, takes: []string{theDisk, thePair}, min: second, max: 10 * second},
+	{name: hungLog, weight: 3, takes: []string{theDisk, thePair}, min: second, max: 15 * second},
+	{name: killStore, weight: 5, takes: []string{itself}, min: second / 10, max: 5 * second, atStore: true},
+	{name: stopStore, weight: 4, takes: []string{itself}, min: second / 2, max: 10 * second, atStore: true},
+	{name: cutStore, weight: 3, takes: []string{theLink}, min: second, max: 10 * second, atStore: true},
+	{name: fullStore, weight: 3, takes: []string{itself}, min: second, max: 5 * second, atStore: true},
+}
+
+// setup is what a chaotic run has, on which its faults depend.
+type setup struct {
+	nodes    int
+	families []int // nodes whose workers have grandchildren, which no PDEATHSIG ends: guard and agent are not killed at once there
+	proxied  []int // nodes that reach the store through the proxy
+	disks    []int // nodes whose log folder is on a disk of its own
+	ownStore bool  // the store is a process of its own; else node0's agent has it
+	dataDisk bool  // and keeps its data on a disk of its own
+	without  []string
+}
+
+// on returns the nodes on which a fault can be; -1 is the store.
+func (s setup) on(k faultKind) []int {
+	var nodes []int
+	for n := range s.nodes {
+		nodes = append(nodes, n)
+	}
+	atStore := []int{-1}
+	switch {
+	case slices.Contains(s.without, k.name) || k.atStore && !s.ownStore || k.name == fullStore && !s.dataDisk:
+		return nil
+	case k.atStore:
+		return atStore
+	case k.name == killBoth:
+		return slices.DeleteFunc(nodes, func(n int) bool { return slices.Contains(s.families, n) })
+	case k.name == killProxy:
+		return s.proxied[:min(1, len(s.proxied))] // there is one
+	case k.name == fullLog || k.name == hungLog:
+		return s.disks
+	case !s.ownStore && (k.name == loseSent || k.name == loseReceived || k.name == reset):
+		return nodes[1:] // node0 is the store
+	}
+	return nodes
+}
+
+// plan returns the faults of a run, in the order of time. It is the same for the same seed.
+func plan(seed uint64, length time.Duration, s setup) []fault {
+	random := rand.New(rand.NewPCG(seed, 0))
+	type part struct {
+		node int
+		name string
+	}
+	until := map[part]time.Duration{}
+	var kinds []faultKind
+	for _, k := range faultKinds {
+		for range k.weight {
+			kinds = append(kinds, k)
+		}
+	}
+	var faults []fault
+	// The first one finds a job that runs.
+	for at := 2 * second; at < length; at += second/5 + time.Duration(random.Int64N(int64(2*second))) {
+		k := kinds[random.IntN(len(kinds))]
+		on := s.on(k)
+		if len(on) == 0 {
+			continue
+		}
+		f := fault{kind: k.name, node: on[random.IntN(len(on))], at: at}
+		if k.max > 0 {
+			// Short ones more often: most of what goes wrong is about what happens within a lease.
+			share := random.Float64()
+			f.last = k.min + time.Duration(share*share*float64(k.max-k.min))
+		}
+		busy := false
+		for _, p := range k.takes {
+			busy = busy || until[part{f.node, p}] > at
+		}
+		if busy {
+			continue
+		}
+		for _, p := range k.takes {
+			until[part{f.node, p}] = at + max(f.last, settle) + settle
+		}
+		faults = append(faults, f)
+	}
+	return faults
+}
+
+func TestPlan(t *testing.T) {
+	s := setup{nodes: 4, families: []int{3}, proxied: []int{2}, disks: []int{1}, ownStore: true, dataDisk: true}
+	takes := map[string][]string{}
+	for _, k := range faultKinds {
+		takes[k.name] = k.takes
+	}
+	count := map[string]int{}
+	for seed := range uint64(20) {
+		faults := plan(seed, 20*time.Minute, s)
+		if again := plan(seed, 20*time.Minute, s); !slices.Equal(faults, again) {
+			t.Fatalf("seed %d has two plans", seed)
+		}
+		for i, f := range faults {
+			count[f.kind]++
+			if f.kind == killBoth && f.node == 3 || f.kind == killProxy && f.node != 2 {
+				t.Errorf("seed %d: %s", seed, f)
+			}
+			for _, later := range faults[i+1:] {
+				same := slices.ContainsFunc(takes[f.kind], func(p string) bool { return slices.Contains(takes[later.kind], p) })
+				if same && later.node == f.node && later.at < f.at+f.last {
+					t.Errorf("seed %d: %s while %s", seed, later, f)
+				}
+			}
+		}
+	}
+	for _, k := range faultKinds {
+		if count[k.name] < 20 {
+			t.Errorf("%d times %s in 20 runs", count[k.name], k.name)
+		}
+	}
+	for _, f := range plan(1, 20*time.Minute, setup{nodes: 4, without: []string{reset}}) {
+		if f.node < 0 || f.kind == reset || strings.Contains(f.kind, "disk") || f.kind == killProxy {
+			t.Errorf("without all of that: %s", f)
+		}
+	}
+}

@@ -199,6 +199,11 @@ func (c *chaos) note(what string, f fault) {
 func (c *chaos) finish() {
 	c.t.Helper()
 	c.healed()
+	for i, s := range c.agents {
+		if odd := oddCodes(s, slices.Contains(c.has.disks, i)); len(odd) > 0 {
+			c.t.Errorf("%s has ended with codes %v before the job has", s.name, odd)
+		}
+	}
 	if err := os.WriteFile(filepath.Join(c.dir, stopFile), nil, 0o600); err != nil {
 		c.t.Fatal(err)
 	}
@@ -247,31 +252,45 @@ func (c *chaos) healed() {
 }
 
 // TestChaos disturbs a job in all ways that its agents must survive, by a schedule that a seed decides. At no time may workers of two worlds be
-// alive, and when all is repaired the job must come together and end in good order. ELASTICRUN_SEED repeats a schedule.
+// alive, and when all is repaired the job must come together and end in good order. ELASTICRUN_SEED repeats a schedule;
+// ELASTICRUN_CHAOS_WITHOUT leaves out the faults whose names it lists, separated by commas.
 func TestChaos(t *testing.T) {
 	t.Parallel()
 	for b, backend := range chaosBackends {
 		t.Run(backend.name, func(t *testing.T) {
 			t.Parallel()
-			inSoak(t)
-			length := time.Duration(testenv.Repeat(t, 20, 20*60)) * time.Second
-			runChaos(t, b, length)
+			if !testenv.Whole(t) && backend.name != quickBackend {
+				t.Skip("make soak runs it")
+			}
+			seed := quickSeed
+			if testenv.Whole(t) {
+				seed = rand.Uint64()
+			}
+			if text := os.Getenv("ELASTICRUN_SEED"); text != "" {
+				var err error
+				if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
+					t.Fatal(err)
+				}
+			}
+			runChaos(t, b, seed, time.Duration(testenv.Repeat(t, 15, 20*60))*time.Second)
 		})
 	}
 }
 
-func runChaos(t *testing.T, backend int, length time.Duration) {
+// What make test runs.
+const (
+	quickBackend = "store with data"
+	quickSeed    = uint64(1)
+)
+
+func runChaos(t *testing.T, backend int, seed uint64, length time.Duration) {
 	t.Helper()
-	seed := rand.Uint64()
-	if text := os.Getenv("ELASTICRUN_SEED"); text != "" {
-		var err error
-		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
-			t.Fatal(err)
-		}
-	}
 	t.Logf("ELASTICRUN_SEED=%d repeats this schedule", seed)
 	c := newChaos(t, backend)
 	c.has.without = strings.Split(os.Getenv("ELASTICRUN_CHAOS_WITHOUT"), ",")
+	if !testenv.Whole(t) {
+		c.has.without = append(c.has.without, notYet...)
+	}
 	faults := plan(seed, length, c.has)
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -288,9 +307,12 @@ func runChaos(t *testing.T, backend int, length time.Duration) {
 		t.Error(line)
 	}
 	lives := c.lives()
-	rounds := map[world]bool{}
+	worlds := map[world]bool{}
 	for _, l := range lives {
-		rounds[l.world()] = true
+		worlds[l.world()] = true
 	}
-	t.Logf("%d faults, %d worlds and %d processes in %.0f s", len(c.done), len(rounds), len(lives), monotonic()-begin)
+	t.Logf("%d faults, %d worlds and %d processes in %.0f s; the run began at %.3f", len(faults), len(worlds), len(lives), monotonic()-begin, begin)
 }
+
+// notYet are faults that a job does not survive yet, as make soak and the tests of each of them show.
+var notYet = []string{reset, killProxy, orphan, hungLog, fullStore}

@@ -145,6 +145,18 @@ func etcdArgs(program string, on *hosts.Host, dir string) []string {
 // lookEtcd returns the server's path.
 func lookEtcd() (string, error) { return exec.LookPath("etcd") }
 
+// oddCodes returns the codes with which an agent has no reason to end before its job does: it is killed (137), told to stop (143), loses the
+// rendezvous (75), or finds its log folder full or hung (2, 71).
+func oddCodes(s *service, disk bool) []int {
+	var odd []int
+	for c := range s.codes {
+		if c != 137 && c != 143 && c != exitRendezvous && (!disk || c != 2 && c != 71) {
+			odd = append(odd, c)
+		}
+	}
+	return odd
+}
+
 // codesOf says how a service has ended so far.
 func codesOf(s *service) string {
 	var codes []int

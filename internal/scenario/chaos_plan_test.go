@@ -18,11 +18,10 @@ type fault struct {
 }
 
 func (f fault) String() string {
-	where := "the store"
+	text := fmt.Sprintf("%8.3f s: %s", f.at.Seconds(), f.kind)
 	if f.node >= 0 {
-		where = fmt.Sprintf("node%d", f.node)
+		text += fmt.Sprintf(", node%d", f.node)
 	}
-	text := fmt.Sprintf("%8.3f s: %s, %s", f.at.Seconds(), f.kind, where)
 	if f.last > 0 {
 		text += fmt.Sprintf(", for %.3f s", f.last.Seconds())
 	}
@@ -64,7 +63,8 @@ const (
 	powerOff                                  = "power off"
 	killProxy                                 = "SIGKILL of the proxy"
 	fullLog, hungLog                          = "full log disk", "hung log disk"
-	killStore, stopStore, cutStore, fullStore = "SIGKILL", "SIGSTOP", "link cut ", "full disk"
+	killStore, stopStore                      = "SIGKILL of the store", "SIGSTOP of the store"
+	cutStore, fullStore                       = "link of the store cut", "full data disk"
 )
 
 const second = time.Second
@@ -88,10 +88,10 @@ var faultKinds = []faultKind{
 	{name: killProxy, weight: 6, takes: []string{theProxy}, min: second / 5, max: 10 * second},
 	{name: fullLog, weight: 3, takes: []string{theDisk, thePair}, min: second, max: 10 * second},
 	{name: hungLog, weight: 3, takes: []string{theDisk, thePair}, min: second, max: 15 * second},
-	{name: killStore, weight: 5, takes: []string{itself}, min: second / 10, max: 5 * second, atStore: true},
-	{name: stopStore, weight: 4, takes: []string{itself}, min: second / 2, max: 10 * second, atStore: true},
-	{name: cutStore, weight: 3, takes: []string{theLink}, min: second, max: 10 * second, atStore: true},
-	{name: fullStore, weight: 3, takes: []string{itself}, min: second, max: 5 * second, atStore: true},
+	{name: killStore, weight: 3, takes: []string{itself}, min: second / 10, max: 5 * second, atStore: true},
+	{name: stopStore, weight: 2, takes: []string{itself}, min: second / 2, max: 8 * second, atStore: true},
+	{name: cutStore, weight: 2, takes: []string{theLink}, min: second, max: 8 * second, atStore: true},
+	{name: fullStore, weight: 2, takes: []string{itself}, min: second, max: 5 * second, atStore: true},
 }
 
 // setup is what a chaotic run has, on which its faults depend.

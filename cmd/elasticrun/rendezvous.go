@@ -41,7 +41,7 @@ func rendezvous(ctx context.Context, cfg *config.Config, lifeline *procs.Lifelin
 			return nil, err
 		}
 		m.identity = id
-		node = elastic.Node{Host: id.Host, Identity: id.Name, Lock: id.Lock, Hint: cfg.Rendezvous.Hint}
+		node = elastic.Node{Host: id.Host, Identity: id.Name, Hint: cfg.Rendezvous.Hint}
 	}
 	var err error
 	if m.handler, err = handlerOf(ctx, cfg, node, lifeline, seen, log); err != nil && m.identity != nil {

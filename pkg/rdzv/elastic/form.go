@@ -82,7 +82,7 @@ func (l *leader) commit(now time.Duration, members []candidate) {
 		if p.seat == nil {
 			continue
 		}
-		if p.seat.rank = -1; p.fate != stopped { // one that was replaced: its store was used, which the next leader must know, too
+		if p.seat.rank = -1; p.fate != stopped { // the next leader must know it, too
 			p.seat.fenced = l.record.Round
 		}
 	}

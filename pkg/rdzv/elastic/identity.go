@@ -19,8 +19,6 @@ type Identity struct {
 	Host string
 	// Name is for [Node]'s Identity: "hint:3/0", or "machine:HASH/0" without a hint.
 	Name string
-	// Lock is for [Node]'s Lock; empty where this machine cannot be told from others for certain.
-	Lock string
 	slot io.Closer
 }
 
@@ -41,9 +39,8 @@ func Identify(runID string, hint int) (*Identity, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find out the host name: %w", err)
 	}
-	m := thisMachine(host)
 	group := "-"
-	name := m.name
+	name := thisMachine(host)
 	if hint >= 0 {
 		group = strconv.Itoa(hint)
 		name = "hint:" + group
@@ -52,11 +49,7 @@ func Identify(runID string, hint int) (*Identity, error) {
 	if err != nil {
 		return nil, fmt.Errorf("tell this agent from others of run %q on this machine: %w", runID, err)
 	}
-	id := &Identity{Host: host, Name: fmt.Sprintf("%s/%d", name, n), slot: slot}
-	if m.certain {
-		id.Lock = fmt.Sprintf("%s/%s/%d", m.name, group, n)
-	}
-	return id, nil
+	return &Identity{Host: host, Name: fmt.Sprintf("%s/%d", name, n), slot: slot}, nil
 }
 
 // lowestSlot takes the lowest slot that is free.
@@ -82,19 +75,14 @@ func slotName(runID, group string, n int) string {
 	return fmt.Sprintf("elasticrun/%s/%s/%d", runID, group, n)
 }
 
-// machineID tells machines, or the parts of one that cannot see each other's slots, apart.
-type machineID struct {
-	name    string
-	certain bool // no two have the same name at the same time
-}
-
-// machineOf makes the id from facts that no two machines share, or from the host name where there are none.
-func machineOf(host string, facts []string) machineID {
+// machineOf names a machine, or a part of one that cannot see the others' slots. The name comes from facts that no two machines
+// share, or from the host name where there are none.
+func machineOf(host string, facts []string) string {
 	if len(facts) == 0 {
-		return machineID{name: "host:" + host}
+		return "host:" + host
 	}
 	// The host name is for machines that were cloned while they ran, which share everything else.
-	return machineID{"machine:" + shortHash(strings.Join(append(facts, host), "\n")), true}
+	return "machine:" + shortHash(strings.Join(append(facts, host), "\n"))
 }
 
 // shortHash is short enough for people and long enough to be unique.

@@ -13,7 +13,7 @@ import (
 // The boot id alone will not do, since all containers of a machine share it. /etc/machine-id will not do, since the
 // clones of an image, containers among them, share that. A namespace's inode is unique within a boot, and not used again
 // while anything, such as a slot's socket, is left of the namespace.
-func thisMachine(host string) machineID {
+func thisMachine(host string) string {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil || len(strings.TrimSpace(string(boot))) == 0 {
 		return machineOf(host, nil)

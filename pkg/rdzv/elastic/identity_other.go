@@ -13,7 +13,7 @@ import (
 )
 
 // thisMachine is the temporary folder of one user in this boot: that is where slots are seen.
-func thisMachine(host string) machineID {
+func thisMachine(host string) string {
 	boot, err := syscall.Sysctl("kern.bootsessionuuid")
 	if err != nil || boot == "" {
 		return machineOf(host, nil)

@@ -38,17 +38,17 @@ func TestIdentify(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if first.Host != host || !strings.HasPrefix(first.Name, "machine:") || slotOf(first) != "0" || first.Lock == "" {
+	if first.Host != host || !strings.HasPrefix(first.Name, "machine:") || slotOf(first) != "0" {
 		t.Errorf("the first is %+v", first)
 	}
-	if slotOf(second) != "1" || second.Lock == first.Lock {
+	if slotOf(second) != "1" {
 		t.Errorf("the second is %+v beside %+v", second, first)
 	}
 	third := identify(t, run, -1)
 	if err := second.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if again := identify(t, run, -1); again.Name != second.Name || again.Lock != second.Lock {
+	if again := identify(t, run, -1); again.Name != second.Name {
 		t.Errorf("whoever takes the place of %+v is %+v, beside %+v", second, again, third)
 	}
 	if other := identify(t, run+"-other", -1); other.Name != first.Name {
@@ -66,12 +66,8 @@ func TestIdentifyWithHints(t *testing.T) {
 			t.Errorf("name %s, want %s", id.Name, want)
 		}
 	}
-	locks := map[string]bool{}
-	for _, id := range []*Identity{none, zero, one, also} {
-		locks[id.Lock] = true
-	}
-	if len(locks) != 4 {
-		t.Errorf("four agents have the locks %v", locks)
+	if slotOf(none) != "0" {
+		t.Errorf("without a hint the name is %s", none.Name)
 	}
 }
 
@@ -95,11 +91,11 @@ func TestSlotHolder(t *testing.T) {
 		return
 	}
 	id := identify(t, run, -1)
-	fmt.Println(id.Lock)
+	fmt.Println(id.Name)
 	_, _ = io.Copy(io.Discard, os.Stdin)
 }
 
-// TestSlotOfDeadProcess holds what a Lock stands for: it is another's only once its holder is dead.
+// TestSlotOfDeadProcess holds that a slot is another's only once its holder is dead.
 func TestSlotOfDeadProcess(t *testing.T) {
 	run := ownRun(t)
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestSlotHolder$")
@@ -118,16 +114,16 @@ func TestSlotOfDeadProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lock := strings.TrimSpace(line)
-	if beside := identify(t, run, -1); beside.Lock == lock || slotOf(beside) != "1" {
-		t.Errorf("%+v beside a living holder of %s", beside, lock)
+	name := strings.TrimSpace(line)
+	if beside := identify(t, run, -1); beside.Name == name || slotOf(beside) != "1" {
+		t.Errorf("%+v beside a living holder of %s", beside, name)
 	}
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait() // killed
-	if after := identify(t, run, -1); after.Lock != lock {
-		t.Errorf("%+v after the death of the holder of %s", after, lock)
+	if after := identify(t, run, -1); after.Name != name {
+		t.Errorf("%+v after the death of the holder of %s", after, name)
 	}
 }
 
@@ -146,7 +142,7 @@ func TestSlotIsNotInherited(t *testing.T) {
 	if err := id.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if again := identify(t, run, -1); again.Lock != id.Lock {
+	if again := identify(t, run, -1); again.Name != id.Name {
 		t.Errorf("%+v while a worker lives, want %+v", again, id)
 	}
 	_ = stdin.Close()
@@ -157,14 +153,14 @@ func TestSlotIsNotInherited(t *testing.T) {
 
 func TestMachineOf(t *testing.T) {
 	a, b := machineOf("h", []string{"boot", "net:1"}), machineOf("h", []string{"boot", "net:2"})
-	if a == b || !a.certain || a != machineOf("h", []string{"boot", "net:1"}) {
-		t.Errorf("two network namespaces of a machine are %+v and %+v", a, b)
+	if a == b || a != machineOf("h", []string{"boot", "net:1"}) {
+		t.Errorf("two network namespaces of a machine are %s and %s", a, b)
 	}
 	if a == machineOf("clone", []string{"boot", "net:1"}) {
 		t.Error("a running machine's clone, which was given another host name, is the same machine")
 	}
-	if unknown := machineOf("h", nil); unknown.certain || unknown.name != "host:h" {
-		t.Errorf("a machine without facts is %+v", unknown)
+	if unknown := machineOf("h", nil); unknown != "host:h" {
+		t.Errorf("a machine without facts is %s", unknown)
 	}
 }
 

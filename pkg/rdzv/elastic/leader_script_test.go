@@ -15,7 +15,7 @@ import (
 // step is a moment in a leader's life: what it sees then, and what it writes.
 //
 //	a ready | busy | failing G | done     what agent a reports of the recorded round; G grades its failure, which is as old as the step.
-//	                                      An agent that was not there before joins; +lock, +id=b, +max=N, +hint=N, +silent, +leaving, +close, +old=S,
+//	                                      An agent that was not there before joins; +id=b, +max=N, +hint=N, +silent, +leaving, +close, +old=S,
 //	                                      +grade=G (of a failure), +shown=G (what a worker had shown before it was stopped), +up=S (since the round began) change what it says.
 //	a gone                                its session has ended
 //	new leader                            another one takes over, with what the store holds
@@ -134,8 +134,6 @@ func (s *script) option(r *Report, word string) {
 	number, _ := strconv.ParseFloat(value, 64)
 	seconds := time.Duration(number * float64(time.Second))
 	switch key {
-	case "lock":
-		r.Node.Lock = "lock of " + r.Node.Identity
 	case "id":
 		r.Node.Identity = value
 	case "max":

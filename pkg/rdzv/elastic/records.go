@@ -83,12 +83,9 @@ type Node struct {
 	Host string `json:"host"` // for people, and for the order of ranks
 	// Identity finds the node again after its agent was started anew, for the order of ranks and the budget of losses.
 	Identity string `json:"id"`
-	// Lock names what only one living agent can hold, such as a socket of its machine: another agent with the same
-	// Lock proves that this one is dead. Empty proves nothing.
-	Lock  string `json:"lock,omitempty"`
-	Hint  int    `json:"hint"` // rank that the node was given, -1 for none
-	Role  string `json:"role"`
-	Nproc int    `json:"nproc"`
+	Hint     int    `json:"hint"` // rank that the node was given, -1 for none
+	Role     string `json:"role"`
+	Nproc    int    `json:"nproc"`
 }
 
 // Phase is what an agent's workers are doing.

@@ -53,22 +53,18 @@ func (l *leader) admit(now time.Duration, a arrival) *seat {
 	}
 	l.identity[name] = s
 	if other != nil {
-		l.supersede(now, other, s)
+		l.supersede(other)
 	}
 	return l.seats[a.id]
 }
 
-// supersede takes an agent for replaced by another one with its identity. Where that proves that it is dead, its part in the
-// round ends now, else when it says so or its session ends.
-func (l *leader) supersede(now time.Duration, old, by *seat) {
+// supersede notes that another agent has come with the identity of old. That does not prove that the workers of old are gone:
+// its part in the round ends when it reports so or its session ends. A part that is done needs no agent.
+func (l *leader) supersede(old *seat) {
 	old.newer = true
 	l.review(old)
-	if old.rank < 0 || l.state == ended {
-		return
-	}
-	l.disturb("%s has a new agent", old.report.Node.Host)
-	if lock := old.report.Node.Lock; lock != "" && lock == by.report.Node.Lock {
-		l.leaveRound(now, old.rank, lost)
+	if old.rank >= 0 && l.state != ended && l.parts[old.rank].fate != done {
+		l.disturb("%s has a new agent", old.report.Node.Host)
 	}
 }
 
@@ -90,7 +86,7 @@ func (l *leader) reportedPart(now time.Duration, s *seat, r Report) {
 	if r.Leaving && r.Phase != Done && p.fate != done {
 		l.disturb("%s leaves", host)
 	}
-	if r.Fence.Round != l.record.Round || r.Fence.Epoch == 0 || p.fate == lost {
+	if r.Fence.Round != l.record.Round || r.Fence.Epoch == 0 {
 		return
 	}
 	if p.fate == fenced { // too late for the verdict, not for the next round

@@ -104,12 +104,9 @@ func draw(seed uint64) *world {
 func (w *world) newNode(i int) *simNode {
 	n := &simNode{w: w, name: fmt.Sprint("node", i), clock: w.newClock(), job: w.cfg.job, thawed: -time.Hour}
 	n.agent.w, n.workers.w = w, w
-	n.node = Node{Host: n.name, Identity: fmt.Sprint("id", i), Lock: fmt.Sprint("lock", i), Hint: -1, Role: "trainer", Nproc: 1 + w.rng.IntN(4)}
+	n.node = Node{Host: n.name, Identity: fmt.Sprint("id", i), Hint: -1, Role: "trainer", Nproc: 1 + w.rng.IntN(4)}
 	if w.chance(0.2) {
 		n.node.Role = "reader"
-	}
-	if w.chance(0.2) {
-		n.node.Lock = ""
 	}
 	if i > 0 && w.cfg.gap > 0 && w.chance(0.02) {
 		n.job.LastCall++ // it does not fit

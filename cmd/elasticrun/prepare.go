@@ -113,8 +113,8 @@ func (p *plan) agent(t *told, cfg *config.Config, supervisor *procs.Supervisor, 
 // launcher lets the agent start groups of procs.
 type launcher struct{ *procs.Supervisor }
 
-func (l launcher) Start(specs []procs.Spec) (agent.Processes, error) {
-	g, err := l.Supervisor.Start(specs)
+func (l launcher) Start(specs []procs.Spec, over <-chan struct{}) (agent.Processes, error) {
+	g, err := l.Supervisor.Start(specs, over)
 	if err != nil {
 		return nil, err
 	}

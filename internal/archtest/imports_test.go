@@ -88,6 +88,10 @@ var rules = map[string]rule{
 		theirs: []string{"golang.org/x/sys"},
 		why:    "it reads the machine, and knows nothing of jobs",
 	},
+	"internal/boottime": {
+		theirs: []string{"golang.org/x/sys"},
+		why:    "leases are counted by a clock that package time does not have",
+	},
 	"pkg/evidence": {
 		theirs: []string{"golang.org/x/sys"},
 		why:    "what a worker left behind is judged without knowing jobs",
@@ -104,11 +108,12 @@ var rules = map[string]rule{
 		why:    "a rendezvous knows stores and ranks, not processes",
 	},
 	"pkg/rdzv/elastic": {
-		ours:   []string{"pkg/rdzv", "pkg/coord", "pkg/kvstore"},
+		ours:   []string{"internal/boottime", "pkg/rdzv", "pkg/coord", "pkg/kvstore"},
 		theirs: []string{"github.com/rs/zerolog", "golang.org/x/sync"},
 		why:    "the elastic rendezvous knows a coordination store by its interface, and ranks, not processes",
 	},
 	"pkg/coord": {
+		ours:   []string{"internal/boottime"},
 		theirs: []string{"github.com/rs/zerolog", "go.etcd.io/bbolt"},
 		why:    "the coordination store holds keys and sessions, and knows nothing of jobs",
 	},
@@ -123,7 +128,7 @@ var rules = map[string]rule{
 		why:      "the conformance suite of coordination stores",
 	},
 	"pkg/procs": {
-		ours:   []string{"pkg/events"},
+		ours:   []string{"internal/boottime", "pkg/events"},
 		theirs: []string{"github.com/fsnotify/fsnotify", "github.com/rs/zerolog", "github.com/shirou/gopsutil/v3", "golang.org/x/sys"},
 		why:    "processes are started and stopped without knowing why",
 	},

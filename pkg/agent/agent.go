@@ -24,6 +24,7 @@ type Rendezvous interface {
 	RunID() string
 	NextRendezvous(ctx context.Context, self rdzv.Member) (*rdzv.Round, error)
 	Stops() <-chan rdzv.Stop
+	Stopped()
 	Fail(f rdzv.Failure)
 	Succeed(ctx context.Context) (*rdzv.Stop, error)
 	Leave()
@@ -31,7 +32,8 @@ type Rendezvous interface {
 
 // Launcher starts worker processes.
 type Launcher interface {
-	Start(specs []procs.Spec) (Processes, error)
+	// Start starts workers. Those that are not started yet when over is closed are not, and have no pid.
+	Start(specs []procs.Spec, over <-chan struct{}) (Processes, error)
 }
 
 // Processes is a started set of workers; *procs.Group is the real one.

@@ -92,6 +92,8 @@ func (f *fakeRendezvous) Fail(failure rdzv.Failure) {
 
 func (f *fakeRendezvous) Leave() { f.note("leave") }
 
+func (f *fakeRendezvous) Stopped() {}
+
 func (f *fakeRendezvous) Succeed(ctx context.Context) (*rdzv.Stop, error) {
 	f.note("succeed")
 	if ctx.Err() != nil {

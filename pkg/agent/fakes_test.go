@@ -24,7 +24,7 @@ type fakeLauncher struct {
 	err    error
 }
 
-func (l *fakeLauncher) Start(specs []procs.Spec) (Processes, error) {
+func (l *fakeLauncher) Start(specs []procs.Spec, _ <-chan struct{}) (Processes, error) {
 	if l.err != nil {
 		return nil, l.err
 	}

@@ -55,6 +55,7 @@ func (a *Agent) stop(ctx context.Context, l procs.Ladder) error {
 		a.unread = p // of those that did end it is complete, or will be in a moment
 		return errors.Join(err, a.setState(Unknown))
 	}
+	a.opts.Rendezvous.Stopped()
 	a.settle(ctx, p)
 	return nil
 }

@@ -22,13 +22,13 @@ func (a *Agent) startWorkers() error {
 		return err
 	}
 	a.openScene(specs)
-	processes, err := a.opts.Launcher.Start(specs)
+	processes, err := a.opts.Launcher.Start(specs, a.round.Over)
 	if errors.Is(err, procs.ErrLogFile) && a.canLackLogs(again) {
 		if specs, err = a.withoutLogs(err); err != nil {
 			return err
 		}
 		a.openScene(specs)
-		processes, err = a.opts.Launcher.Start(specs)
+		processes, err = a.opts.Launcher.Start(specs, a.round.Over)
 	}
 	if err != nil {
 		return err
@@ -42,6 +42,9 @@ func (a *Agent) startWorkers() error {
 	group := a.group.clone()
 	a.mu.Unlock()
 	for _, w := range group.Workers {
+		if w.PID == 0 { // it was not started
+			continue
+		}
 		a.emitWorker("START", w, nil)
 		a.tellStarted(w)
 	}

@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"sync"
 	"time"
+
+	"github.com/elasticrun/elasticrun/internal/boottime"
 )
 
 // Client is a Store that is a Server's, elsewhere. Use Dial. Its session is kept alive by its user alone.
@@ -31,7 +33,7 @@ type Client struct {
 	err     error
 	local   netip.AddrPort
 
-	began   time.Time
+	began   time.Duration
 	lost    chan struct{}      // closed when err is set
 	doubts  chan *link         // over which a call is not answered
 	cancel  context.CancelFunc // ends run
@@ -42,7 +44,7 @@ type Client struct {
 // somebody else's, the caller knows best. Its errors are a RefusedError, which will not pass, and a DialError, which is
 // ErrUnavailable if it may.
 func Dial(ctx context.Context, opts DialOptions) (*Client, error) {
-	began := time.Now()
+	began := boottime.Now()
 	g := greeting{opts: &opts, curious: true}
 	first, err := g.begin(ctx)
 	if err != nil {
@@ -68,8 +70,8 @@ func (c *Client) Session() SessionID { return c.session }
 // TTL returns how long the session lives without a KeepAlive.
 func (c *Client) TTL() time.Duration { return c.ttl }
 
-// Began returns a time at which the session had not begun yet, as near to its beginning as is known.
-func (c *Client) Began() time.Time { return c.began }
+// Began returns a time of package boottime at which the session had not begun yet, as near to its beginning as is known.
+func (c *Client) Began() time.Duration { return c.began }
 
 // InstanceID returns what tells the store from another one at the same address.
 func (c *Client) InstanceID() string { return c.instance }

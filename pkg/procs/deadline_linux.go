@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/elasticrun/elasticrun/internal/boottime"
 )
 
 // The dead man's switch is one timer that guard and agent share: the agent sets it, and
@@ -21,32 +23,33 @@ const once = (1 << 30) * time.Second // 34 years
 
 // passed reports whether the deadline of a timer has passed, and how long it had been.
 func passed(t unix.ItimerSpec) (after time.Duration, yes bool) {
-	return time.Duration(t.Interval.Nano()) - once, time.Duration(t.Value.Nano()) > once/2
+	return (time.Duration(t.Interval.Nano()) - once).Round(time.Millisecond), time.Duration(t.Value.Nano()) > once/2
 }
 
 // deadline is the agent's side of the timer.
 type deadline struct {
-	mu    sync.Mutex
-	fd    int
-	armed bool // and the guard has not said that it fired
+	mu     sync.Mutex
+	fd     int
+	armed  bool // and the guard has not said that it fired
+	disarm bool // it is to be disarmed once the guard has said so
 }
 
 func (d *deadline) open(fd int) { d.fd = fd }
 
-// Deadline tells the guard: unless another call comes within in, kill the workers. So
-// they are dead by then even if this process is stopped, hangs or is not given the CPU.
-// 0 disarms; a negative one has passed already. The guard tells it by [Lifeline.Fired].
+// Deadline tells the guard: unless another call comes before at, a time of package boottime, kill the workers. So
+// they are dead soon after even if this process is stopped, hangs or is not given the CPU.
+// 0 disarms; what lies in the past has passed already. The guard tells it by [Lifeline.Fired].
 //
 // A deadline that has passed stays so: calls are not heard until Fired was told. After that one
 // call is needed before workers are started again: until then the guard may still be killing
 // what it finds.
-func (l *Lifeline) Deadline(in time.Duration) {
+func (l *Lifeline) Deadline(at time.Duration) {
 	if l != nil {
-		l.limit.set(min(in, once/4))
+		l.limit.set(at)
 	}
 }
 
-func (d *deadline) set(in time.Duration) {
+func (d *deadline) set(at time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var spec, old unix.ItimerSpec
@@ -54,20 +57,38 @@ func (d *deadline) set(in time.Duration) {
 		return
 	}
 	if _, late := passed(old); late && d.armed {
+		d.disarm = at == 0
 		return
 	}
-	if in != 0 {
-		spec.Value = unix.NsecToTimespec(int64(max(in, 1)))
-		spec.Interval = unix.NsecToTimespec(int64(once + max(in, 0)))
+	if at != 0 { // the time itself, not what is left until then: this process may be stopped before the call
+		spec.Value = unix.NsecToTimespec(int64(max(at, 1)))
+		spec.Interval = unix.NsecToTimespec(int64(once + min(max(at-boottime.Now(), 0), once/4)))
 	}
-	_ = unix.TimerfdSettime(d.fd, 0, &spec, &old) // the arguments are valid
+	_ = unix.TimerfdSettime(d.fd, unix.TFD_TIMER_ABSTIME, &spec, &old) // the arguments are valid
 	if _, late := passed(old); late && d.armed {
 		// It passed between the two calls, and the guard may not have seen that.
 		old.Value = unix.NsecToTimespec(1)
 		_ = unix.TimerfdSettime(d.fd, 0, &old, nil)
+		d.disarm = at == 0
 		return
 	}
-	d.armed = in != 0
+	d.armed = at != 0
+}
+
+// DeadlinePassed reports whether the time that [Lifeline.Deadline] has set is over: the guard kills the workers, or will once it
+// runs again. A process that was stopped asks it before it starts a worker.
+func (l *Lifeline) DeadlinePassed() bool {
+	if l == nil {
+		return false
+	}
+	l.limit.mu.Lock()
+	defer l.limit.mu.Unlock()
+	var now unix.ItimerSpec
+	if unix.TimerfdGettime(l.limit.fd, &now) != nil {
+		return false
+	}
+	_, over := passed(now)
+	return over
 }
 
 // answered says that the guard has told that it fired.
@@ -75,6 +96,10 @@ func (d *deadline) answered() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.armed = false
+	if d.disarm {
+		d.disarm = false
+		_ = unix.TimerfdSettime(d.fd, 0, &unix.ItimerSpec{}, nil)
+	}
 }
 
 func (d *deadline) close() {
@@ -136,49 +161,46 @@ const maxKillPause = time.Second
 // The zero value does nothing.
 type killing struct {
 	child *guarded         // the agent
-	again <-chan time.Time // when to look again; nil when there is nothing to kill
+	again <-chan time.Time // when to look again; nil once the agent was heard of
 	pause time.Duration
-	none  int // looks that found nothing, one after another
 }
 
 // begin tells the agent, kills, and returns how many processes it found alive. It looks before
 // it tells: an agent that was told may start workers anew.
 func (k *killing) begin(child *guarded) int {
 	*k = killing{child: child, pause: killRepeat}
-	left, err := k.look()
+	left := k.look()
 	child.link.fired()
-	k.kill(left, err)
+	k.kill(left)
 	return len(left)
 }
 
 // goOn kills what is found now, unless the agent was heard of again: then the workers are its
-// business, and there may be new ones. That is asked after the look, so none of those is in it.
+// business, and there may be new ones. That is asked after the look, so none of those is in it. It goes on until then: an agent
+// that was stopped in the middle of a start may fork once more when it runs again.
 func (k *killing) goOn() {
-	left, err := k.look()
+	left := k.look()
 	k.again = nil
 	if _, unheard := k.child.timer.passed(); unheard {
-		k.kill(left, err)
+		k.kill(left)
 	}
 }
 
-// look finds every live descendant but the agent.
-func (k *killing) look() ([]process, error) {
-	all, err := allProcesses()
+// look finds every live descendant but the agent. One look may miss a process whose parent is reaped meanwhile.
+func (k *killing) look() []process {
+	all, _ := allProcesses() // the next look tries again
 	left := descendants(os.Getpid(), all, func(process) bool { return true })
-	return slices.DeleteFunc(left, func(p process) bool { return p.pid == k.child.pid || p.dead() }), err
+	return slices.DeleteFunc(left, func(p process) bool { return p.pid == k.child.pid || p.dead() })
 }
 
-// kill sends SIGKILL. It ends the killing when two looks in a row found none alive: one
-// alone may miss a process whose parent is reaped meanwhile.
-func (k *killing) kill(left []process, err error) {
+// kill sends SIGKILL, and has the next look made soon if there was something to kill.
+func (k *killing) kill(left []process) {
 	for _, p := range left {
 		p.signal(syscall.SIGKILL)
 	}
-	if k.none++; len(left) > 0 || err != nil {
-		k.none = 0
+	if len(left) > 0 {
+		k.pause = killRepeat
 	}
-	if k.none < 2 {
-		k.again = time.After(k.pause)
-		k.pause = min(2*k.pause, maxKillPause)
-	}
+	k.again = time.After(k.pause)
+	k.pause = min(2*k.pause, maxKillPause)
 }

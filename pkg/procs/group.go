@@ -131,9 +131,12 @@ func (g *Group) Drain(ctx context.Context) error {
 }
 
 // fork starts the workers; it runs on the supervisor's thread. It ends at the
-// first worker that cannot be executed.
-func (g *Group) fork() {
+// first worker that cannot be executed, or may not be started.
+func (g *Group) fork(over <-chan struct{}) {
 	for _, w := range g.workers {
+		if g.sup.late(over) {
+			return
+		}
 		path, err := exec.LookPath(w.spec.Argv[0])
 		if err == nil || errors.Is(err, exec.ErrDot) { // as execvp, which lets PATH name "."
 			w.pid, err = g.sup.forkKept(func() (int, error) { return forkWorker(path, w) })
@@ -144,6 +147,16 @@ func (g *Group) fork() {
 		}
 		preferForOOM(w.pid)
 		g.running++
+	}
+}
+
+// late reports whether no worker may be started any more.
+func (s *Supervisor) late(over <-chan struct{}) bool {
+	select {
+	case <-over:
+		return true
+	default:
+		return s.opts.Late != nil && s.opts.Late()
 	}
 }
 

@@ -41,7 +41,7 @@ func startGroup(t *testing.T, specs ...Spec) *Group {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g, err := s.Start(specs)
+	g, err := s.Start(specs, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -229,7 +229,7 @@ func TestFamily(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		g, err := s.Start([]Spec{spec, gone})
+		g, err := s.Start([]Spec{spec, gone}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -300,24 +300,64 @@ func TestOneGroupAtATime(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g, err := s.Start([]Spec{shell(t, 0, "exec sleep 100")})
+	g, err := s.Start([]Spec{shell(t, 0, "exec sleep 100")}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Start(nil); err == nil {
+	if _, err := s.Start(nil, nil); err == nil {
 		t.Error("a second group was started beside the first")
 	}
 	if err := s.Close(); err == nil {
 		t.Error("closed although a group is live")
 	}
 	stopGroup(t, g, orderly)
-	g, err = s.Start([]Spec{shell(t, 0, "true")})
+	g, err = s.Start([]Spec{shell(t, 0, "true")}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	stopGroup(t, g, orderly)
 	if err := s.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// A round may end while its workers are being started: the rest is not started, and the group can be stopped like any other.
+func TestStartOfARoundThatIsOver(t *testing.T) {
+	over := make(chan struct{})
+	close(over)
+	for _, tt := range []struct {
+		name    string
+		over    chan struct{}
+		late    func() bool
+		started int
+	}{
+		{name: "over before", over: over},
+		{name: "late after the first", late: func() func() bool {
+			asked := 0
+			return func() bool { asked++; return asked > 1 }
+		}(), started: 1},
+		{name: "neither", over: make(chan struct{}), late: func() bool { return false }, started: 3},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s, err := NewSupervisor(Options{Late: tt.late})
+			if err != nil {
+				t.Fatal(err)
+			}
+			g, err := s.Start([]Spec{shell(t, 0, "exec sleep 100"), shell(t, 1, "exec sleep 100"), shell(t, 2, "exec sleep 100")}, tt.over)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := len(g.PIDs()); got != tt.started {
+				t.Errorf("%d workers were started, want %d", got, tt.started)
+			}
+			stopGroup(t, g, orderly)
+			if got := len(g.Exits()); got != tt.started {
+				t.Errorf("%d exits, want %d", got, tt.started)
+			}
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }
 
@@ -333,7 +373,7 @@ func TestStartWithoutALogFolder(t *testing.T) {
 	}()
 	bad := shell(t, 1, "true")
 	bad.Stdout.File = "/no/such/folder/stdout"
-	if _, err := s.Start([]Spec{shell(t, 0, "true"), bad}); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := s.Start([]Spec{shell(t, 0, "true"), bad}, nil); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("error %v", err)
 	}
 }
@@ -427,7 +467,7 @@ func TestOutputHeldOpenByAnother(t *testing.T) {
 		t.Fatal(err)
 	}
 	spec.Stdout.Console = true
-	g, err := s.Start([]Spec{spec})
+	g, err := s.Start([]Spec{spec}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

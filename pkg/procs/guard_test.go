@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/elasticrun/elasticrun/internal/boottime"
 )
 
 // exitBystander is the code of a guard that killed a child which was not the job's.
@@ -118,16 +120,25 @@ func (a *obedient) do(word, rest string) (answer string, err error) {
 		return "ok", err
 	case "deadline", "renew": // DURATION; renew goes on with it
 		in, err := time.ParseDuration(rest)
-		a.lifeline.Deadline(in)
+		deadline := func() {
+			if in == 0 {
+				a.lifeline.Deadline(0)
+				return
+			}
+			a.lifeline.Deadline(boottime.Now() + in)
+		}
+		deadline()
 		if word == "renew" {
 			a.renew = time.NewTicker(in / 20)
 			go func() {
 				for range a.renew.C {
-					a.lifeline.Deadline(in)
+					deadline()
 				}
 			}()
 		}
 		return "ok", err
+	case "passed":
+		return fmt.Sprint(a.lifeline.DeadlinePassed()), nil
 	case "fired": // told within DURATION?
 		in, err := time.ParseDuration(rest)
 		select {
@@ -152,6 +163,6 @@ func (a *obedient) start(script string) (err error) {
 			return err
 		}
 	}
-	a.group, err = a.sup.Start([]Spec{{Argv: []string{"sh", "-c", script}, Env: os.Environ()}})
+	a.group, err = a.sup.Start([]Spec{{Argv: []string{"sh", "-c", script}, Env: os.Environ()}}, nil)
 	return err
 }

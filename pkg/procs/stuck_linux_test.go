@@ -36,7 +36,7 @@ func TestStopOfAStuckWorker(t *testing.T) {
 			spec := shell(t, 0, tt.script)
 			spec.Env = append(spec.Env, mark, "HANG="+h.Path, "GO="+fifo)
 			healthy.Env = append(healthy.Env, mark)
-			g, err := s.Start([]Spec{spec, healthy})
+			g, err := s.Start([]Spec{spec, healthy}, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -19,6 +19,9 @@ type Options struct {
 	// Track makes groups remember whom they stop, for [Group.Family]. It costs one look at
 	// all of /proc a stop.
 	Track bool
+	// Late is asked before each worker is forked; true means that none may be started any more. Nil never says so. It is for
+	// a process that was stopped in the middle of a start, and does not know yet what happened meanwhile.
+	Late func() bool
 	// Logger is the launcher's own log; the zero value discards.
 	Logger zerolog.Logger
 }
@@ -119,7 +122,10 @@ func (s *Supervisor) reapAdopted() (alive []process, err error) {
 // Start starts one worker for each spec. A worker that cannot be executed does
 // not make Start fail: its Exit says so, and the specs after it are not started.
 // An error means that nothing was started; [ErrLogFile] is for the lack of a log file.
-func (s *Supervisor) Start(specs []Spec) (*Group, error) {
+//
+// Workers that are not forked yet when over is closed, or when [Options.Late] says so, are not started, and have neither a
+// pid nor an Exit: whoever ended the round has the group stopped. over may be nil.
+func (s *Supervisor) Start(specs []Spec, over <-chan struct{}) (*Group, error) {
 	s.mu.Lock()
 	if s.busy {
 		s.mu.Unlock()
@@ -133,7 +139,7 @@ func (s *Supervisor) Start(specs []Spec) (*Group, error) {
 		s.release()
 		return nil, err
 	}
-	s.spawner.do(g.fork)
+	s.spawner.do(func() { g.fork(over) })
 	g.watch()
 	return g, nil
 }

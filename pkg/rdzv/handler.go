@@ -17,11 +17,15 @@ type Handler interface {
 	// its cause.
 	NextRendezvous(ctx context.Context, self Member) (*Round, error)
 	// Stops receives a [Stop] when the workers of the round that runs must be stopped: something failed or went
-	// elsewhere, a node came, the store is silent. It is sent at most once a round; only a KillBy that is needed
-	// later, because the store fell silent while workers are already being stopped, makes another. The agent stops
-	// them and calls NextRendezvous. Sending never waits for the agent. The channel is never closed; it may be nil
-	// where no other node has a say.
+	// elsewhere, a node came, the store is silent. It is sent at most once a round; only an earlier KillBy,
+	// because the store fell silent while workers are already being stopped, makes another. The agent stops
+	// them and calls NextRendezvous. Sending never waits for the agent, and a Stop that was not received gives way to the
+	// next one. One whose Round is not the agent's is to be ignored: a handler may send them to see that the agent receives.
+	// The channel is never closed; it may be nil where no other node has a say.
 	Stops() <-chan Stop
+	// Stopped tells that no worker of this node is left in the round that runs. It does not block. NextRendezvous implies it;
+	// the time between the two is the agent's own, and no longer bounded by a KillBy.
+	Stopped()
 	// Fail tells the others that a worker of the round that runs has failed, before its siblings are stopped. It does
 	// not block. The agent then stops its workers and calls NextRendezvous with Member.Failure set, which holds where
 	// the two differ.
@@ -74,6 +78,9 @@ type Round struct {
 	Assignment Assignment
 	// Restarts counts the restarts of the whole job that were charged so far.
 	Restarts int
+	// Over is closed before the first Stop of the round is sent: from then on no worker of it may be started, not even by an
+	// agent that is in the middle of that and has not received the Stop. Nil where no other node has a say.
+	Over <-chan struct{}
 	// MasterAddr and MasterPort are where the workers find their store.
 	MasterAddr string
 	MasterPort int

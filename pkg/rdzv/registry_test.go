@@ -29,6 +29,7 @@ func (f fakeHandler) Succeed(context.Context) (*Stop, error) { return nil, nil }
 func (f fakeHandler) Leave()                                 {}
 func (f fakeHandler) IsClosed(context.Context) (bool, error) { return false, nil }
 func (f fakeHandler) SetClosed(context.Context) error        { return nil }
+func (f fakeHandler) Stopped()                               {}
 func (f fakeHandler) NumNodesWaiting() int                   { return 0 }
 func (f fakeHandler) Shutdown(context.Context) error         { return nil }
 

@@ -31,6 +31,25 @@ func (s *Store) KeepAlive(ctx context.Context) error {
 	return nil
 }
 
+// Get returns the value of a key, as of some moment between call and return; nil if there is no such key. A watch may tell it
+// later: it is served by one member, which may lag behind the others.
+// Errors: coord.ErrUnavailable and coord.ErrSessionLost.
+func (s *Store) Get(ctx context.Context, key string) ([]byte, error) {
+	if err := s.Err(); err != nil {
+		return nil, err
+	}
+	ctx, cancel := s.op(ctx)
+	defer cancel()
+	got, err := s.cli.Get(ctx, s.root+key)
+	if err != nil {
+		return nil, s.explain(ctx, "read a key", err)
+	}
+	if len(got.Kvs) == 0 {
+		return nil, nil
+	}
+	return got.Kvs[0].Value, nil
+}
+
 // pulse is the stream of keep-alives. It stays open from one to the next, and is opened anew after an error.
 type pulse struct {
 	store  *Store

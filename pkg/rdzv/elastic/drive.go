@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"reflect"
 	"sync"
 	"time"
 
@@ -22,10 +23,12 @@ type driver struct {
 	log      zerolog.Logger
 
 	m      *member
-	origin time.Time
-	dead   moment // as deadMan was told last
+	clock  func() time.Duration
+	origin time.Duration // of the member's time, by clock
+	dead   moment        // as deadMan was told last
 
-	deadMan func(in time.Duration)       // Options.DeadMan
+	deadMan func(at time.Duration) // Options.DeadMan
+	probe   func(now time.Duration) (next moment)
 	status  func(context.Context) []byte // Options.Status
 	// statusInterval is how often an agent that is looked at writes what it is doing.
 	statusInterval time.Duration
@@ -33,7 +36,7 @@ type driver struct {
 	obey           func(orders []order)           // takes the orders; must not block
 }
 
-func (d *driver) now() time.Duration { return time.Since(d.origin) }
+func (d *driver) now() time.Duration { return d.clock() - d.origin }
 
 // run returns when the session is lost (coord.ErrSessionLost, coord.ErrUnavailable), the member is through with it (nil), or ctx ends.
 func (d *driver) run(ctx context.Context) error {
@@ -44,7 +47,7 @@ func (d *driver) run(ctx context.Context) error {
 	tasks := []func() error{
 		func() error { return d.watch(ctx, answers) },
 		func() error { return d.write(ctx, reports) },
-		func() error { return d.beat(ctx, beats, proofs) },
+		func() error { return d.beat(ctx, answers, beats, proofs) },
 	}
 	if d.status != nil {
 		tasks = append(tasks, func() error { return d.show(ctx) })
@@ -64,11 +67,13 @@ func (d *driver) loop(ctx context.Context, answers <-chan Answer, reports chan R
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	beatAt := d.m.proof + d.interval
+	var shown Answer
 	for {
 		now := d.now()
 		d.m.tick(now)
-		d.setDeadMan(now)
+		d.setDeadMan()
 		d.obey(d.m.take())
+		probeAt := d.probe(now)
 		if d.m.dirty {
 			d.m.dirty = false
 			select { // what was not written yet is out of date
@@ -84,12 +89,15 @@ func (d *driver) loop(ctx context.Context, answers <-chan Answer, reports chan R
 			}
 			beatAt = now + d.interval
 		}
-		d.arm(timer, now, beatAt)
+		d.arm(timer, now, beatAt, probeAt)
 		select {
 		case call := <-d.calls:
 			call(d.now())
 		case a := <-answers:
-			d.m.answered(d.now(), a)
+			if !reflect.DeepEqual(a, shown) {
+				shown = a
+				d.m.answered(d.now(), a)
+			}
 		case sent := <-proofs:
 			d.m.proved(sent)
 		case <-timer.C:
@@ -102,22 +110,25 @@ func (d *driver) loop(ctx context.Context, answers <-chan Answer, reports chan R
 }
 
 // setDeadMan tells who watches over this process, before any worker is started, by when to kill the workers in its place.
-func (d *driver) setDeadMan(now time.Duration) {
+func (d *driver) setDeadMan() {
 	by := d.m.deadline()
 	if d.deadMan == nil || by == d.dead {
 		return
 	}
 	d.dead = by
 	if by.set {
-		d.deadMan(max(time.Millisecond, by.at-now))
+		d.deadMan(d.origin + by.at)
 	} else {
 		d.deadMan(0)
 	}
 }
 
 // arm sets the timer for what is due next.
-func (d *driver) arm(timer *time.Timer, now, beatAt time.Duration) {
+func (d *driver) arm(timer *time.Timer, now, beatAt time.Duration, probeAt moment) {
 	next := d.m.wake()
+	if probeAt.set && (!next.set || probeAt.at < next.at) {
+		next = probeAt
+	}
 	if d.interval > 0 && (!next.set || beatAt < next.at) {
 		next = moment{beatAt, true}
 	}
@@ -130,25 +141,36 @@ func (d *driver) arm(timer *time.Timer, now, beatAt time.Duration) {
 
 // watch shows the leader's answers.
 func (d *driver) watch(ctx context.Context, answers chan<- Answer) error {
-	key := d.prefix + prefixAnswer + string(d.store.Session())
+	key := d.answerKey()
 	return d.store.Watch(ctx, key, func(b coord.Batch) error {
 		for _, e := range b.Events {
 			if e.Key != key || e.Deleted {
 				continue
 			}
-			var a Answer
-			if err := json.Unmarshal(e.Value, &a); err != nil {
-				d.log.Warn().Err(err).Msg("the leader's answer cannot be read")
-				continue
-			}
-			select {
-			case answers <- a:
-			case <-ctx.Done():
-				return context.Cause(ctx)
+			if err := d.showAnswer(ctx, e.Value, answers); err != nil {
+				return err
 			}
 		}
 		return nil
 	})
+}
+
+// answerKey is where the leader answers this agent.
+func (d *driver) answerKey() string { return d.prefix + prefixAnswer + string(d.store.Session()) }
+
+// showAnswer shows the driving loop an answer of the leader; one that was shown before changes nothing.
+func (d *driver) showAnswer(ctx context.Context, value []byte, answers chan<- Answer) error {
+	var a Answer
+	if err := json.Unmarshal(value, &a); err != nil {
+		d.log.Warn().Err(err).Msg("the leader's answer cannot be read")
+		return nil
+	}
+	select {
+	case answers <- a:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // write writes each report, the latest only, until the store has it.
@@ -191,8 +213,33 @@ func (d *driver) put(ctx context.Context, r Report) error {
 	return err
 }
 
+// lagging is a store whose watches may tell a change long after a keep-alive that came later was answered.
+type lagging interface {
+	// Get returns the value of a key, nil if there is none, as of some moment between call and return.
+	Get(ctx context.Context, key string) ([]byte, error)
+}
+
+// keepAlive proves that the agent lives. When it returns the agent has seen all answers of the leader that were there when it was called:
+// the leader counts on an agent that was told to stop and proves its life afterwards to have heard it.
+func (d *driver) keepAlive(ctx context.Context, answers chan<- Answer) error {
+	ctx, cancel := context.WithTimeout(ctx, d.patience)
+	defer cancel()
+	if err := d.store.KeepAlive(ctx); err != nil {
+		return err
+	}
+	store, ok := d.store.(lagging)
+	if !ok {
+		return nil
+	}
+	value, err := store.Get(ctx, d.answerKey())
+	if err != nil || value == nil {
+		return err
+	}
+	return d.showAnswer(ctx, value, answers)
+}
+
 // beat proves, whenever it is asked to, that the agent lives.
-func (d *driver) beat(ctx context.Context, beats <-chan struct{}, proofs chan<- time.Duration) error {
+func (d *driver) beat(ctx context.Context, answers chan<- Answer, beats <-chan struct{}, proofs chan<- time.Duration) error {
 	for {
 		select {
 		case <-beats:
@@ -200,9 +247,7 @@ func (d *driver) beat(ctx context.Context, beats <-chan struct{}, proofs chan<- 
 			return context.Cause(ctx)
 		}
 		sent := d.now()
-		bounded, cancel := context.WithTimeout(ctx, d.patience)
-		err := d.store.KeepAlive(bounded)
-		cancel()
+		err := d.keepAlive(ctx, answers)
 		switch {
 		case err == nil:
 			select {

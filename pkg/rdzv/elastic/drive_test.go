@@ -1,6 +1,7 @@
 package elastic
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"testing"
@@ -14,13 +15,14 @@ import (
 // A failure is as old as it is when the store gets the report, however long that waited.
 func TestReportTellsTheAgeOfItsFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
 		server := coord.NewServer(coord.ServerOptions{})
 		defer server.Close()
 		store, err := server.Local()
 		if err != nil {
 			t.Fatal(err)
 		}
-		d := &driver{store: store, prefix: prefixOf("run"), patience: probeTimeout, origin: time.Now()}
+		d := &driver{store: store, prefix: prefixOf("run"), patience: probeTimeout, clock: func() time.Duration { return time.Since(began) }}
 		m := newMember(memberOptions{}, d.now())
 		m.state = busy
 		m.fail(d.now(), rdzv.Failure{Age: time.Second})
@@ -37,4 +39,50 @@ func TestReportTellsTheAgeOfItsFailure(t *testing.T) {
 			t.Error("writing a report changes it")
 		}
 	})
+}
+
+// laggingStore is one whose watches tell nothing for now.
+type laggingStore struct {
+	coord.Store
+	value []byte
+	err   error
+}
+
+func (s *laggingStore) Session() coord.SessionID        { return "me" }
+func (s *laggingStore) KeepAlive(context.Context) error { return nil }
+func (s *laggingStore) Get(_ context.Context, key string) ([]byte, error) {
+	if key != "run/answer/me" {
+		return nil, errors.New(key)
+	}
+	return s.value, s.err
+}
+
+// A keep-alive proves that the agent has heard what it was told before, though the watch of it lags behind.
+func TestKeepAliveShowsTheAnswer(t *testing.T) {
+	halt, err := json.Marshal(Answer{Kind: Halt, Fence: Fence{Epoch: 1, Round: 3}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	unavailable := errors.New("not available")
+	for _, tt := range []struct {
+		name  string
+		store laggingStore
+		shown bool
+		err   error
+	}{
+		{name: "an answer", store: laggingStore{value: halt}, shown: true},
+		{name: "none yet"},
+		{name: "it cannot be read", store: laggingStore{err: unavailable}, err: unavailable},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			d := &driver{store: &tt.store, prefix: prefixOf("run"), patience: time.Minute}
+			answers := make(chan Answer, 1)
+			if err := d.keepAlive(t.Context(), answers); !errors.Is(err, tt.err) {
+				t.Errorf("%v, want %v", err, tt.err)
+			}
+			if got := len(answers) == 1; got != tt.shown {
+				t.Errorf("shown: %v", got)
+			}
+		})
+	}
 }

@@ -99,6 +99,7 @@ func (l *leader) commit(now time.Duration, members []candidate) {
 	}
 	l.parts = make([]part, len(members))
 	l.active, l.done, l.alive = len(members), 0, len(members)
+	l.stuck, l.stuckSince = 0, moment{}
 	for r, c := range members {
 		s := l.seats[c.id]
 		s.rank, s.fenced = r, -1

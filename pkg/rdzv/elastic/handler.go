@@ -9,6 +9,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/elasticrun/elasticrun/internal/boottime"
 	"github.com/elasticrun/elasticrun/pkg/coord"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
@@ -38,9 +39,9 @@ type Options struct {
 	// Session is called with each session that is opened, before it is used, and with nil when the agent has ended it. The store
 	// is one that Access has opened. Nil is not called.
 	Session func(coord.Store)
-	// DeadMan is told how long the workers may live unless it is told anew, because by then others may take this agent for lost: an agent that
-	// is paused cannot kill them itself. 0 is for as long as they like. Nil is not told.
-	DeadMan func(in time.Duration)
+	// DeadMan is told until when, on the clock of package boottime, the workers may live unless it is told anew, because by then others may take
+	// this agent for lost: an agent that is paused cannot kill them itself. 0 is for as long as they like. Nil is not told.
+	DeadMan func(at time.Duration)
 	// Status returns what the agent is doing, for whoever looks at the run: any text, best below 64 KiB. It is called only while somebody does, by
 	// one goroutine at a time, and is to end when ctx does. Nil: the agent shows nothing.
 	Status func(ctx context.Context) []byte
@@ -56,15 +57,19 @@ type Handler struct {
 	opts   Options
 	log    zerolog.Logger
 	calls  chan func(now time.Duration)
-	stops  chan rdzv.Stop
-	runs   chan Answer   // the last order to run
-	anew   chan struct{} // the offer is to be made anew
+	stops  chan rdzv.Stop // holds the last one, as long as the agent has not received it
+	runs   chan runOrder  // the last order to run
+	anew   chan struct{}  // the offer is to be made anew
 	cancel context.CancelCauseFunc
 	driven chan struct{} // closed when the driving has ended; nil before the first rendezvous
 
 	mu     sync.Mutex
 	over   *ending // why there will be no further round; set before driven is closed
 	closed bool
+
+	// Of the driving goroutine.
+	roundOver chan struct{} // rdzv.Round's Over; nil once it is closed
+	probing   probing
 
 	// Of the goroutine that calls NextRendezvous.
 	m      *member
@@ -77,8 +82,8 @@ type Handler struct {
 // New makes a handler. Nothing is opened before the first NextRendezvous.
 func New(o Options) *Handler {
 	return &Handler{
-		opts: o, log: o.Logger, calls: make(chan func(time.Duration)), stops: make(chan rdzv.Stop, 4),
-		runs: make(chan Answer, 1), anew: make(chan struct{}, 1),
+		opts: o, log: o.Logger, calls: make(chan func(time.Duration)), stops: make(chan rdzv.Stop, 1),
+		runs: make(chan runOrder, 1), anew: make(chan struct{}, 1),
 	}
 }
 
@@ -131,9 +136,9 @@ func (h *Handler) next(ctx context.Context, self rdzv.Member) (*rdzv.Round, erro
 			h.m.enter(now, node, offer, self.Failure)
 		})
 		select {
-		case a := <-h.runs:
+		case o := <-h.runs:
 			h.rounds++
-			if round, err := h.round(ctx, a); !errors.Is(err, errRoundOver) {
+			if round, err := h.round(ctx, o); !errors.Is(err, errRoundOver) {
 				return round, err
 			}
 		case <-h.anew:
@@ -168,7 +173,7 @@ func (h *Handler) begin(ctx context.Context) error {
 	}
 	bounded, cancel := h.withinJoin(ctx)
 	defer cancel()
-	origin := time.Now()
+	origin := boottime.Now()
 	store, err := h.opts.Access.Open(bounded)
 	if err != nil {
 		if ctx.Err() != nil {
@@ -214,6 +219,11 @@ func (h *Handler) Fail(f rdzv.Failure) {
 	h.call(func(now time.Duration) { h.m.fail(now, f) })
 }
 
+// Stopped implements rdzv.Handler.
+func (h *Handler) Stopped() {
+	h.call(func(time.Duration) { h.m.stopped() })
+}
+
 // Leave implements rdzv.Handler.
 func (h *Handler) Leave() {
 	h.call(func(time.Duration) { h.m.leave() })
@@ -243,11 +253,12 @@ func (h *Handler) Succeed(ctx context.Context) (*rdzv.Stop, error) {
 }
 
 // round makes the round that the leader has decided.
-func (h *Handler) round(ctx context.Context, a Answer) (*rdzv.Round, error) {
+func (h *Handler) round(ctx context.Context, o runOrder) (*rdzv.Round, error) {
+	a := o.answer
 	p := a.Place
 	r := &rdzv.Round{
 		Number: a.Fence.Round, Rank: p.Rank, WorldSize: p.Nodes, Assignment: p.Assignment, Restarts: p.Restarts,
-		MasterPort: p.Store.Port, UseAgentStore: !p.Store.WorkersHost,
+		MasterPort: p.Store.Port, UseAgentStore: !p.Store.WorkersHost, Over: o.over,
 	}
 	if len(p.Store.Addrs) == 0 {
 		return nil, fmt.Errorf("%w: node of rank 0 offers no worker store", rdzv.ErrState)

@@ -189,6 +189,7 @@ func (c *Lead) lead(ctx context.Context, epoch coord.Revision) error {
 		case err != nil:
 			return stop(err)
 		}
+		l.wrote(clock.now())
 		clock.alarm(timer, wake, timed)
 		select {
 		case b := <-batches:

@@ -124,8 +124,10 @@ func TestHostStaysToTheEnd(t *testing.T) {
 func TestWorkerStoreIsNotReached(t *testing.T) {
 	h := New(Options{Job: job(2, 3)})
 	h.driven = make(chan struct{})
-	h.stops <- rdzv.Stop{Round: 2} // an older one
-	h.stops <- rdzv.Stop{Round: 3}
+	go func() {
+		h.stops <- rdzv.Stop{Round: 2} // an older one
+		h.stops <- rdzv.Stop{Round: 3}
+	}()
 	nowhere := Offer{Addrs: []string{"127.0.0.1"}, Port: freeTCPPort(t), Nonce: "00"}
 	if addr, err := h.find(t.Context(), 3, nowhere); !errors.Is(err, errRoundOver) {
 		t.Errorf("reached %q, %v", addr, err)

@@ -40,15 +40,19 @@ type leader struct {
 	done   int    // parts whose workers have all succeeded
 	alive  int    // parts whose seat is there
 
-	started   moment        // when the round was decided; after a change of leaders as its nodes tell
-	began     time.Duration // the term, where it began with a round
-	disturbed string        // why the round cannot go on; empty while it can
-	settle    moment        // when the first newcomer came to the running round
-	halted    moment
-	grown     moment // when the round was ended for newcomers: failures from then on are its doing
-	blame     blame
-	restarts  int // charged so far, for the next record
-	short     int // rounds in a row that failed too soon
+	started    moment        // when the round was decided; after a change of leaders as its nodes tell
+	began      time.Duration // the term, where it began with a round
+	disturbed  string        // why the round cannot go on; empty while it can
+	settle     moment        // when the first newcomer came to the running round
+	halted     moment
+	halting    bool // the writes that tell of it are not done yet
+	stuck      int  // active parts whose agent does not respond
+	stuckSince moment
+	stuckHost  string // the last of them
+	grown      moment // when the round was ended for newcomers: failures from then on are its doing
+	blame      blame
+	restarts   int // charged so far, for the next record
+	short      int // rounds in a row that failed too soon
 
 	enough    moment // since when there are enough nodes for the next round
 	tooFew    moment // since when there are not
@@ -220,6 +224,14 @@ func (l *leader) decide(now time.Duration) (writes []write, wake time.Duration, 
 	return writes, wake, timed
 }
 
+// wrote takes note that all writes of the last decide are done: who was told to stop has heard of it only now, and has its time
+// from then on.
+func (l *leader) wrote(now time.Duration) {
+	if l.state == halting && l.halting {
+		l.halted.at, l.halting = now, false
+	}
+}
+
 // step makes at most one transition and reports whether it did.
 func (l *leader) step(now time.Duration) bool {
 	before := l.state
@@ -256,7 +268,7 @@ func (l *leader) timers() []moment {
 		}
 		return []moment{after(l.enough, wait), l.backoff, after(l.tooFew, l.job.JoinTimeout), parked, l.bell}
 	case running:
-		return []moment{after(l.settle, l.job.JoinSettle), parked, l.bell}
+		return []moment{after(l.settle, l.job.JoinSettle), after(l.stuckSince, l.stuckTime()), parked, l.bell}
 	case halting:
 		return []moment{after(l.halted, l.job.Rejoin), l.bell}
 	default:
@@ -292,7 +304,7 @@ func (l *leader) adopt() {
 // for the next leader: the record stays until there is another.
 func (l *leader) abandon() {
 	l.record = Record{Round: l.record.Round}
-	l.rounds, l.parts, l.active, l.done = false, nil, 0, 0
+	l.rounds, l.parts, l.active, l.done, l.stuck, l.stuckSince = false, nil, 0, 0, 0, moment{}
 	l.budget, l.restarts, l.short = budget{}, 0, 0
 	l.enterForming()
 }

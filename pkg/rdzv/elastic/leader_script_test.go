@@ -15,7 +15,7 @@ import (
 // step is a moment in a leader's life: what it sees then, and what it writes.
 //
 //	a ready | busy | failing G | done     what agent a reports of the recorded round; G grades its failure, which is as old as the step.
-//	                                      An agent that was not there before joins; +id=b, +max=N, +hint=N, +silent, +leaving, +close, +old=S,
+//	                                      An agent that was not there before joins; +id=b, +stuck, +max=N, +hint=N, +silent, +leaving, +close, +old=S,
 //	                                      +grade=G (of a failure), +shown=G (what a worker had shown before it was stopped), +up=S (since the round began) change what it says.
 //	a gone                                its session has ended
 //	new leader                            another one takes over, with what the store holds
@@ -109,7 +109,7 @@ func (s *script) see(now time.Duration, do string) {
 	if before := slices.IndexFunc(s.l.record.Members, func(p Participant) bool { return string(p.ID) == name }); before >= 0 {
 		r.Fence = s.l.fence()
 	}
-	r.Phase, r.Store.Nonce = Phase(what), fmt.Sprint(name, s.rev)
+	r.Phase, r.Store.Nonce, r.Stuck = Phase(what), fmt.Sprint(name, s.rev), false
 	if r.Phase == Busy {
 		r.Failure = nil
 	}
@@ -136,6 +136,8 @@ func (s *script) option(r *Report, word string) {
 	switch key {
 	case "id":
 		r.Node.Identity = value
+	case "stuck":
+		r.Stuck = true
 	case "max":
 		r.Job.Max = int(number)
 	case "hint":

@@ -23,6 +23,8 @@ type member struct {
 	since  time.Duration // of the round it is in, or of its wait for one
 	told   bool          // to stop the round it is in
 	killAt moment        // by when they must be dead
+	clear  bool          // no worker of the round it is in is left
+	nodes  int           // of that round
 	proof  time.Duration
 	over   *ending
 	said   string // what the agent was told last of its wait
@@ -110,6 +112,19 @@ func (m *member) succeed(now time.Duration) {
 	m.evaluate(now)
 }
 
+// stopped tells that no worker of the round is left.
+func (m *member) stopped() { m.clear = m.state != ready && m.state != outside }
+
+// workers reports whether workers may be alive.
+func (m *member) workers() bool { return (m.state == busy || m.state == stopping) && !m.clear }
+
+// unresponsive tells whether the agent, while its workers should be running, takes nothing that it is sent.
+func (m *member) unresponsive(is bool) {
+	if m.state == busy && m.report.Stuck != is {
+		m.report.Stuck, m.dirty = is, true
+	}
+}
+
 // leave tells that the agent is about to stop its workers and go.
 func (m *member) leave() {
 	m.report.Leaving, m.dirty = true, true
@@ -147,8 +162,7 @@ func (m *member) abandoned(now time.Duration) {
 
 // tick does what time alone asks for: the workers must have ended before anybody may take this agent for lost.
 func (m *member) tick(now time.Duration) {
-	workers := m.state == busy || m.state == stopping
-	if workers && m.silent(now) {
+	if m.workers() && m.silent(now) {
 		m.report.Silent = true
 		m.stop(now, fmt.Sprintf("the rendezvous has not answered for %v", now-m.proof), max(0, m.proof+lastMoment(m.ttl)-now))
 	}
@@ -190,10 +204,23 @@ func (m *member) patience() time.Duration {
 func silence(ttl time.Duration) time.Duration    { return ttl * 2 / 3 }
 func lastMoment(ttl time.Duration) time.Duration { return ttl * 5 / 6 }
 
-// deadline is when the workers must be dead unless the store is heard of before; not set where there are none, or no such time.
-func (m *member) deadline() moment {
-	return moment{m.proof + lastMoment(m.ttl), m.ttl > 0 && (m.state == busy || m.state == stopping)}
+// deadline is when somebody else has to kill the workers, because others may take this agent for lost by then, or because the agent
+// was told when to have killed them and is late; not set where there are none, or no such time.
+func (m *member) deadline() (by moment) {
+	if !m.workers() {
+		return by
+	}
+	if m.ttl > 0 {
+		by = moment{m.proof + lastMoment(m.ttl), true}
+	}
+	if late := m.killAt.at + m.killMargin(); m.killAt.set && (!by.set || late < by.at) {
+		by = moment{late, true}
+	}
+	return by
 }
+
+// killMargin is how long after the time that it was told the agent may take to kill its workers. haltBound leaves twice as long.
+func (m *member) killMargin() time.Duration { return m.report.Job.Rejoin / 40 }
 
 // wake is when tick has something to do.
 func (m *member) wake() (next moment) {
@@ -202,8 +229,7 @@ func (m *member) wake() (next moment) {
 			next = moment{at, true}
 		}
 	}
-	workers := m.state == busy || m.state == stopping
-	if workers && m.ttl > 0 && !m.report.Silent {
+	if m.workers() && m.ttl > 0 && !m.report.Silent {
 		first(m.proof + silence(m.ttl))
 	}
 	if m.ttl > 0 && m.over == nil {
@@ -264,7 +290,8 @@ func (m *member) evaluate(now time.Duration) {
 // start begins a round.
 func (m *member) start(now time.Duration, a Answer) {
 	m.state, m.since, m.fence, m.told, m.killAt = busy, now, a.Fence, false, moment{}
-	m.report.Silent, m.report.Failure, m.said = false, nil, ""
+	m.report.Silent, m.report.Failure, m.said, m.clear, m.report.Stuck = false, nil, "", false, false
+	m.nodes = a.Place.Nodes
 	m.tell(now, Busy)
 	m.orders = append(m.orders, order{run: &a})
 }

@@ -109,6 +109,8 @@ type Report struct {
 	Uptime time.Duration `json:"uptime,omitempty"`
 	// Silent tells, with Ready, that the node stopped its workers by itself, because it had not heard from the store for too long.
 	Silent bool `json:"silent,omitempty"`
+	// Stuck tells, with Busy, that the agent does not respond to the rendezvous: its workers may never have been started.
+	Stuck bool `json:"stuck,omitempty"`
 	// Leaving tells, before any worker is signalled, that the node will go.
 	Leaving bool `json:"leaving,omitempty"`
 	// Close asks the leader to end the run.

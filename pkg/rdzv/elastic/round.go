@@ -22,6 +22,7 @@ func (l *leader) watch(now time.Duration) {
 		l.end(now, rdzv.Outcome{Ending: rdzv.EndSucceeded, Restarts: l.record.Restarts})
 		return
 	}
+	l.watchStuck(now)
 	if l.disturbed != "" {
 		l.halt(now, l.disturbed)
 		return
@@ -39,7 +40,7 @@ func (l *leader) watch(now time.Duration) {
 
 // halt ends the round: everybody is to stop its workers.
 func (l *leader) halt(now time.Duration, why string) {
-	l.state, l.halted, l.settle = halting, moment{now, true}, moment{}
+	l.state, l.halted, l.halting, l.settle = halting, moment{now, true}, true, moment{}
 	for r := range l.parts {
 		p := &l.parts[r]
 		if p.seat == nil {

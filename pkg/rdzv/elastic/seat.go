@@ -26,8 +26,9 @@ type seat struct {
 
 // part is one node's part in the recorded round.
 type part struct {
-	seat *seat // nil once it is gone
-	fate fate
+	seat  *seat // nil once it is gone
+	fate  fate
+	stuck bool // its agent does not respond; only while fate is active
 }
 
 // fate is how a node stands to the recorded round.
@@ -103,6 +104,8 @@ func (l *leader) reportedPart(now time.Duration, s *seat, r Report) {
 		}
 	}
 	switch {
+	case r.Phase == Busy && p.fate == active:
+		l.setStuck(now, p, r.Stuck)
 	case r.Phase == Busy:
 	case r.Phase == Failing:
 		l.disturb("a worker has failed on %s", host)
@@ -132,6 +135,7 @@ func (l *leader) backdate(now, uptime time.Duration) {
 func (l *leader) retire(p *part, f fate) {
 	switch p.fate {
 	case active:
+		l.setStuck(0, p, false)
 		l.active--
 	case done:
 		l.done--

@@ -8,6 +8,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/elasticrun/elasticrun/internal/boottime"
 	"github.com/elasticrun/elasticrun/pkg/coord"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
@@ -21,12 +22,12 @@ func connectionError(err error) error {
 }
 
 // drive drives the member through one session after the other.
-func (h *Handler) drive(ctx context.Context, store coord.Store, origin time.Time) {
+func (h *Handler) drive(ctx context.Context, store coord.Store, origin time.Duration) {
 	defer close(h.driven)
 	for {
 		d := &driver{
 			store: store, prefix: prefixOf(h.opts.RunID), patience: h.opts.Patience, log: h.log,
-			m: h.m, origin: origin, calls: h.calls, obey: h.obey, deadMan: h.opts.DeadMan, status: h.opts.Status, statusInterval: h.opts.StatusInterval,
+			m: h.m, clock: boottime.Now, origin: origin, calls: h.calls, obey: h.obey, probe: h.probe, deadMan: h.opts.DeadMan, status: h.opts.Status, statusInterval: h.opts.StatusInterval,
 		}
 		if store.TTL() > 0 {
 			d.interval = h.opts.KeepAlive
@@ -53,16 +54,16 @@ func (h *Handler) drive(ctx context.Context, store coord.Store, origin time.Time
 	}
 }
 
-// begun is a store that knows when its session began, at the latest.
-type begun interface{ Began() time.Time }
+// begun is a store that knows when its session began, at the latest, on the clock of package boottime.
+type begun interface{ Began() time.Duration }
 
 // proofOf is when a new session was proved to live. Where that is not known no worker may run before the first keep-alive has been
 // answered.
-func proofOf(store coord.Store, origin time.Time) time.Duration {
+func proofOf(store coord.Store, origin time.Duration) time.Duration {
 	if s, ok := store.(begun); ok {
-		return s.Began().Sub(origin)
+		return s.Began() - origin
 	}
-	return time.Since(origin) - silence(store.TTL())
+	return boottime.Now() - origin - silence(store.TTL())
 }
 
 // rejoin waits until no worker is left and opens another session.
@@ -78,7 +79,7 @@ func (h *Handler) rejoin(ctx context.Context, d *driver) coord.Store {
 			return nil
 		}
 	}
-	d.setDeadMan(d.now())
+	d.setDeadMan()
 	bounded, cancel := h.withinJoin(ctx)
 	defer cancel()
 	type opened struct {
@@ -112,7 +113,7 @@ func (h *Handler) rejoin(ctx context.Context, d *driver) coord.Store {
 // session is only given up, since its end proves that none is left: it ends by time. ctx ends when none is.
 func (h *Handler) endSession(ctx context.Context, d *driver) {
 	patience := h.opts.Patience
-	workers := ctx.Err() == nil && (h.m.state == busy || h.m.state == stopping)
+	workers := ctx.Err() == nil && h.m.workers()
 	if workers || h.m.silent(d.now()) { // or nobody will hear it
 		patience = 0
 	}
@@ -134,7 +135,8 @@ func (h *Handler) obey(orders []order) {
 	for _, o := range orders {
 		switch {
 		case o.run != nil:
-			h.runs <- *o.run // there is room: the agent has asked for it
+			h.roundOver = make(chan struct{})
+			h.runs <- runOrder{*o.run, h.roundOver} // there is room: the agent has asked for it
 		case o.say != nil:
 			level := zerolog.InfoLevel
 			if o.say.Next > 0 {
@@ -151,10 +153,7 @@ func (h *Handler) obey(orders []order) {
 			if o.killIn >= 0 {
 				s.KillBy = time.Now().Add(o.killIn)
 			}
-			select {
-			case h.stops <- s:
-			default: // the agent has four already
-			}
+			h.sendStop(s)
 		}
 	}
 	if h.m.over != nil && h.m.state != busy && h.m.state != stopping {

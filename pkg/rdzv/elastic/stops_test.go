@@ -1,0 +1,84 @@
+package elastic
+
+import (
+	"testing"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/elasticrun/elasticrun/pkg/rdzv"
+)
+
+// A Stop that was not received gives way to the next, which has less time or is about a later round; and the round is over for whoever
+// is starting its workers before the Stop can be received.
+func TestSendStop(t *testing.T) {
+	h := New(Options{})
+	over := make(chan struct{})
+	h.roundOver = over
+	h.sendStop(rdzv.Stop{Round: noRound})
+	select {
+	case <-over:
+		t.Fatal("a Stop of no round ends the round")
+	default:
+	}
+	for i := range 6 {
+		h.sendStop(rdzv.Stop{Round: 3, KillBy: time.Unix(int64(100-i), 0)})
+	}
+	select {
+	case <-over:
+	default:
+		t.Error("the round is not over")
+	}
+	if s := <-h.stops; s.KillBy != time.Unix(95, 0) {
+		t.Errorf("the agent is told to have killed its workers by %v", s.KillBy)
+	}
+	select {
+	case s := <-h.stops:
+		t.Errorf("another Stop: %+v", s)
+	default:
+	}
+}
+
+// An agent whose workers should run is sent a Stop of no round now and then. One that does not receive it for the rejoin time is reported.
+func TestProbe(t *testing.T) {
+	rejoin := 40 * time.Second
+	h := New(Options{Logger: zerolog.Nop()})
+	h.m = newMember(memberOptions{job: Job{Rejoin: rejoin}}, 0)
+	sec := func(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }
+	if next := h.probe(0); next.set {
+		t.Errorf("an agent without workers is probed at %v", next.at)
+	}
+	h.m.enter(0, Node{}, Offer{}, nil)
+	h.m.answered(0, Answer{Kind: Run, Fence: Fence{Epoch: 1}, Place: &Place{Nodes: 2}})
+	for _, step := range []struct {
+		at       float64
+		receive  bool // before that
+		next     float64
+		sent     bool
+		reported bool
+	}{
+		{at: 0, next: 10},
+		{at: 9, next: 10},
+		{at: 10, next: 20, sent: true},
+		{at: 20, receive: true, next: 30, sent: true},
+		{at: 30, next: 40, sent: true},
+		{at: 50, next: 60, sent: true},
+		{at: 60, next: 70, sent: true, reported: true}, // sent at 20
+		{at: 70, next: 80, sent: true, reported: true},
+		{at: 80, receive: true, next: 90, sent: true},
+	} {
+		if step.receive {
+			if s := <-h.stops; s.Round != noRound {
+				t.Errorf("after %v s: %+v", step.at, s)
+			}
+		}
+		next := h.probe(sec(step.at))
+		if got := len(h.stops) == 1; !next.set || next.at != sec(step.next) || got != step.sent || h.m.report.Stuck != step.reported {
+			t.Errorf("after %v s: sent %v, reported %v, next at %v", step.at, got, h.m.report.Stuck, next.at)
+		}
+	}
+	h.m.nodes = 1
+	if next := h.probe(sec(90)); next.set {
+		t.Error("an agent without peers is probed")
+	}
+}

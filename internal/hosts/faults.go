@@ -14,9 +14,10 @@ func (h *Host) DropTo(peer *Host) {
 	h.lab.ip(h.namespace, neighbor(peer, nowhere))
 }
 
-// ResetAt makes peer see each of its connections with h reset, while h sees only silence: packets from peer to h
-// go to a second machine with the address of h. The kernel of that machine knows none of these connections and answers
-// each packet with a reset, which peer takes for an answer of h. Packets from h to peer still arrive. peer.Reach(h) ends this.
+// ResetAt makes peer see each of its connections with h reset, while h sees only silence: packets from peer to h go to
+// a second machine with the address of h. The kernel of that machine knows none of these connections and answers each
+// packet with a reset, which peer takes for an answer of h. Packets from h to peer still arrive. peer.Reach(h) ends
+// this.
 func (h *Host) ResetAt(peer *Host) {
 	h.lab.t.Helper()
 	h.lab.addDouble(h)
@@ -35,8 +36,8 @@ func neighbor(h *Host, hardware string) string {
 	return fmt.Sprintf("neigh replace %s lladdr %s dev eth0 nud permanent", h.Addr, hardware)
 }
 
-// addDouble makes the machine that has a second copy of the address of h. It answers no question for that address (arp_ignore), so
-// only those hosts reach it that are told to.
+// addDouble makes the machine that has a second copy of the address of h. It answers no question for that address
+// (arp_ignore), so only those hosts reach it that are told to.
 func (l *Lab) addDouble(h *Host) {
 	l.t.Helper()
 	name := l.prefix + "double"
@@ -47,8 +48,9 @@ func (l *Lab) addDouble(h *Host) {
 		}
 		l.ip(l.prefix+switchName,
 			"link add double type veth peer name eth0 netns "+name, "link set double master "+mainBridge+" up")
-		l.ip(name, "link set eth0 address "+double, "link set lo up", "addr add 10.75.0.254/24 dev eth0", "link set eth0 up")
-		const quiet = "echo 8 >/proc/sys/net/ipv4/conf/all/arp_ignore; echo 0 >/proc/sys/net/ipv4/conf/all/rp_filter; echo 0 >/proc/sys/net/ipv4/conf/eth0/rp_filter"
+		l.ip(name, "link set eth0 address "+double, "link set lo up", "addr add 10.75.0.254/24 dev eth0",
+			"link set eth0 up")
+		const quiet = "cd /proc/sys/net/ipv4/conf; echo 8 >all/arp_ignore; echo 0 >all/rp_filter; echo 0 >eth0/rp_filter"
 		if _, err := run("", "ip", "netns", "exec", name, "sh", "-c", quiet); err != nil {
 			l.t.Fatal(err)
 		}

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// talker is a process that prints what it sees of one connection: "text" for what arrives, "reset", "closed" or "silent".
+// talker is a process that prints what it sees of one connection: "text" for what arrives, "reset", "closed" or
+// "silent".
 type talker struct {
 	t    *testing.T
 	in   io.Writer

@@ -44,7 +44,8 @@ var chaosBackends = []struct {
 	{"store with data", func(c *chaos) ([]string, string) {
 		at := c.useOwnStore(29400)
 		c.dataDisk, c.has.dataDisk = testenv.NewDisk(c.t, 32), true
-		c.store.args = []string{testenv.Binary(c.t), "store", "--listen=" + at, "--data-dir=" + filepath.Join(c.dataDisk.Path, "data")}
+		data := filepath.Join(c.dataDisk.Path, "data")
+		c.store.args = []string{testenv.Binary(c.t), "store", "--listen=" + at, "--data-dir=" + data}
 		return []string{"--rdzv-backend=c10d"}, ":29400"
 	}},
 	{"etcd", func(c *chaos) ([]string, string) {
@@ -102,7 +103,8 @@ func newChaos(t *testing.T, backend int) *chaos {
 	proxyAt := c.lab.Hosts[4].Addr + ":29401"
 	c.proxy = c.service("proxy", c.lab.Hosts[4], c.python, proxyScript, proxyAt, c.storeHost.Addr+port)
 	common := slices.Concat([]string{
-		testenv.Binary(t), "--nnodes=1:4", "--rdzv-id=chaos", "--max-restarts=1000000", "--max-node-losses=0", "--min-uptime=0",
+		testenv.Binary(t), "--nnodes=1:4", "--rdzv-id=chaos",
+		"--max-restarts=1000000", "--max-node-losses=0", "--min-uptime=0",
 		"--restart-grace=1", "--shutdown-timeout=1", "--rejoin-timeout=4",
 		"--rdzv-conf=last_call_timeout=1,join_timeout=60,result_ttl=3," + keepAliveConf,
 	}, use)
@@ -251,9 +253,10 @@ func (c *chaos) healed() {
 	}
 }
 
-// TestChaos disturbs a job in all ways that its agents must survive, by a schedule that a seed decides. At no time may workers of two worlds be
-// alive, and when all is repaired the job must come together and end in good order. ELASTICRUN_SEED repeats a schedule;
-// ELASTICRUN_CHAOS_WITHOUT leaves out the faults whose names it lists, separated by commas.
+// TestChaos disturbs a job in all ways that its agents must survive, by a schedule that a seed decides. At no time may
+// workers of two worlds be alive, and when all is repaired the job must come together and end in good order.
+// ELASTICRUN_SEED repeats a schedule; ELASTICRUN_CHAOS_WITHOUT leaves out the faults whose names it lists, separated by
+// commas.
 func TestChaos(t *testing.T) {
 	t.Parallel()
 	for b, backend := range chaosBackends {
@@ -311,7 +314,8 @@ func runChaos(t *testing.T, backend int, seed uint64, length time.Duration) {
 	for _, l := range lives {
 		worlds[l.world()] = true
 	}
-	t.Logf("%d faults, %d worlds and %d processes in %.0f s; the run began at %.3f", len(faults), len(worlds), len(lives), monotonic()-begin, begin)
+	t.Logf("%d faults, %d worlds and %d processes in %.0f s; the run began at %.3f",
+		len(faults), len(worlds), len(lives), monotonic()-begin, begin)
 }
 
 // notYet are faults that a job does not survive yet, as make soak and the tests of each of them show.

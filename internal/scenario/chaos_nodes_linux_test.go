@@ -15,7 +15,8 @@ import (
 	"github.com/elasticrun/elasticrun/internal/hosts"
 )
 
-// service is a program that a chaotic run keeps running, as an init system or a kubelet does: when it ends, it is started anew.
+// service is a program that a chaotic run keeps running, as an init system or a kubelet does: when it ends, it is
+// started anew.
 type service struct {
 	t    testing.TB
 	host *hosts.Host
@@ -145,8 +146,8 @@ func etcdArgs(program string, on *hosts.Host, dir string) []string {
 // lookEtcd returns the server's path.
 func lookEtcd() (string, error) { return exec.LookPath("etcd") }
 
-// oddCodes returns the codes with which an agent has no reason to end before its job does: it is killed (137), told to stop (143), loses the
-// rendezvous (75), or finds its log folder full or hung (2, 71).
+// oddCodes returns the codes with which an agent has no reason to end before its job does: it is killed (137), told to
+// stop (143), loses the rendezvous (75), or finds its log folder full or hung (2, 71).
 func oddCodes(s *service, disk bool) []int {
 	var odd []int
 	for c := range s.codes {

@@ -43,8 +43,9 @@ type faultKind struct {
 // settle is for what a fault that is over at once leaves: an agent that is being replaced.
 const settle = 500 * time.Millisecond
 
-// Parts of a node, or of the store. Of the launcher's two processes only one is disturbed at a time, or both are killed. To stop the guard and then to
-// kill the agent for longer than a lease, or to stop both, leaves nobody who could kill the workers, which no design can prevent.
+// Parts of a node, or of the store. Of the launcher's two processes only one is disturbed at a time, or both are
+// killed. To stop the guard and then to kill the agent for longer than a lease, or to stop both, leaves nobody who
+// could kill the workers, which no design can prevent.
 const (
 	thePair  = "guard and agent"
 	theLink  = "link"
@@ -56,15 +57,28 @@ const (
 
 // Names of faults.
 const (
-	killAgent, killGuard, killBoth, termAgent = "SIGKILL of the agent", "SIGKILL of the guard", "SIGKILL of guard and agent", "SIGTERM"
-	stopAgent, stopGuard, orphan              = "SIGSTOP of the agent", "SIGSTOP of the guard", "SIGKILL of the agent while the guard is stopped"
-	killWorker, stopWorker, failWorker        = "SIGKILL of a worker", "SIGSTOP of a worker", "failure of a worker"
-	cutLink, loseSent, loseReceived, reset    = "link cut", "packets to the store lost", "packets from the store lost", "connections reset at the store alone"
-	powerOff                                  = "power off"
-	killProxy                                 = "SIGKILL of the proxy"
-	fullLog, hungLog                          = "full log disk", "hung log disk"
-	killStore, stopStore                      = "SIGKILL of the store", "SIGSTOP of the store"
-	cutStore, fullStore                       = "link of the store cut", "full data disk"
+	killAgent    = "SIGKILL of the agent"
+	killGuard    = "SIGKILL of the guard"
+	killBoth     = "SIGKILL of guard and agent"
+	termAgent    = "SIGTERM"
+	stopAgent    = "SIGSTOP of the agent"
+	stopGuard    = "SIGSTOP of the guard"
+	orphan       = "SIGKILL of the agent while the guard is stopped"
+	killWorker   = "SIGKILL of a worker"
+	stopWorker   = "SIGSTOP of a worker"
+	failWorker   = "failure of a worker"
+	cutLink      = "link cut"
+	loseSent     = "packets to the store lost"
+	loseReceived = "packets from the store lost"
+	reset        = "connections reset at the store alone"
+	powerOff     = "power off"
+	killProxy    = "SIGKILL of the proxy"
+	fullLog      = "full log disk"
+	hungLog      = "hung log disk"
+	killStore    = "SIGKILL of the store"
+	stopStore    = "SIGSTOP of the store"
+	cutStore     = "link of the store cut"
+	fullStore    = "full data disk"
 )
 
 const second = time.Second
@@ -97,7 +111,9 @@ var faultKinds = []faultKind{
 // setup is what a chaotic run has, on which its faults depend.
 type setup struct {
 	nodes    int
-	families []int // nodes whose workers have grandchildren, which no PDEATHSIG ends: guard and agent are not killed at once there
+	// families are nodes whose workers have grandchildren, which no PDEATHSIG ends: guard and agent are not killed at
+	// once there.
+	families []int
 	proxied  []int // nodes that reach the store through the proxy
 	disks    []int // nodes whose log folder is on a disk of its own
 	ownStore bool  // the store is a process of its own; else node0's agent has it
@@ -190,7 +206,9 @@ func TestPlan(t *testing.T) {
 				t.Errorf("seed %d: %s", seed, f)
 			}
 			for _, later := range faults[i+1:] {
-				same := slices.ContainsFunc(takes[f.kind], func(p string) bool { return slices.Contains(takes[later.kind], p) })
+				same := slices.ContainsFunc(takes[f.kind], func(p string) bool {
+					return slices.Contains(takes[later.kind], p)
+				})
 				if same && later.node == f.node && later.at < f.at+f.last {
 					t.Errorf("seed %d: %s while %s", seed, later, f)
 				}

@@ -12,16 +12,17 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// soundLives are those of a job of two worlds of the given sizes, one worker a host, the second of which has a grandchild. The worlds
-// lie 0.1 s apart.
+// soundLives are those of a job of two worlds of the given sizes, one worker a host, the second of which has a
+// grandchild. The worlds lie 0.1 s apart.
 func soundLives(worlds ...int) []life {
 	var lives []life
 	for i, size := range worlds {
 		begin := float64(10 * (i + 1))
 		for rank := range size {
 			l := life{
-				Job: "job", Round: i, World: size, Rank: rank, Group: rank, Host: fmt.Sprintf("node%d", rank), PID: 100*i + rank,
-				Addr: "10.75.0.1", Port: 4000 + i, Kind: "worker", first: begin + 0.01*float64(rank), last: begin + 9.9,
+				Job: "job", Round: i, World: size, Rank: rank, Group: rank, Host: fmt.Sprintf("node%d", rank),
+				PID: 100*i + rank, Addr: "10.75.0.1", Port: 4000 + i, Kind: "worker",
+				first: begin + 0.01*float64(rank), last: begin + 9.9,
 			}
 			lives = append(lives, l)
 			if rank == 1 {
@@ -47,6 +48,16 @@ func TestCheckLives(t *testing.T) {
 	worker := func(round, rank int) func(l life) bool {
 		return func(l life) bool { return l.Round == round && l.Rank == rank && l.Kind == "worker" }
 	}
+	grandchild := func(l life) bool { return l.Kind == "detached" && l.Round == 0 }
+	second := func(l life) bool { return l.Round == 1 }
+	// observed adds to sound lives that the observer has seen a process of the first world's rank 2.
+	observed := func(pid int, first, last float64) []life {
+		return merge(soundLives(3, 2), []life{{
+			Job: "job", Round: 0, World: 3, Rank: 2, Group: 2, Host: "node2", PID: pid, Port: 4000, Kind: "seen",
+			first: first, last: last,
+		}})
+	}
+	const both = "round 0 at port 4000 and round 1 at port 4001 overlap: "
 	tests := []struct {
 		name  string
 		lives []life
@@ -57,36 +68,37 @@ func TestCheckLives(t *testing.T) {
 		{name: "a worker never began", lives: slices.DeleteFunc(soundLives(3, 2), worker(1, 0))},
 		{
 			name: "a worker outlives its round", lives: change(worker(0, 2), func(l *life) { l.last = 20.5 }),
-			want: []string{"round 0 at port 4000 and round 1 at port 4001 overlap: 0.500 s: worker of rank 2 of 3 on node2, pid 2, from 10.020 to 20.500; worker of rank 0 of 2 on node0, pid 100, from 20.000"},
+			want: []string{both + "0.500 s: worker of rank 2 of 3 on node2, pid 2, from 10.020 to 20.500; " +
+				"worker of rank 0 of 2 on node0, pid 100, from 20.000"},
 		},
 		{
 			name: "it does so by a moment", lives: change(worker(0, 2), func(l *life) { l.last = 20.005 }),
-			want: []string{"round 0 at port 4000 and round 1 at port 4001 overlap: 0.005 s: "},
+			want: []string{both + "0.005 s: "},
 		},
 		{
-			name: "a grandchild does", lives: change(func(l life) bool { return l.Kind == "detached" && l.Round == 0 }, func(l *life) { l.last = 25 }),
-			want: []string{"round 0 at port 4000 and round 1 at port 4001 overlap: 5.000 s: detached of rank 1 of 3 on node1, pid 51, "},
+			name: "a grandchild does", lives: change(grandchild, func(l *life) { l.last = 25 }),
+			want: []string{both + "5.000 s: detached of rank 1 of 3 on node1, pid 51, "},
 		},
 		{
 			name: "it is silent in between", lives: change(worker(0, 0), func(l *life) { l.last = 60 }),
-			want: []string{"round 0 at port 4000 and round 1 at port 4001 overlap: 9.900 s: "},
+			want: []string{both + "9.900 s: "},
 		},
 		{
-			name: "only the observer has seen it", lives: merge(soundLives(3, 2), []life{{Job: "job", Round: 0, World: 3, Rank: 2, Group: 2, Host: "node2", PID: 77, Port: 4000, Kind: "seen", first: 19, last: 21}}),
-			want: []string{"round 0 at port 4000 and round 1 at port 4001 overlap: 1.000 s: seen of rank 2 of 3 on node2, pid 77, "},
+			name: "only the observer has seen it", lives: observed(77, 19, 21),
+			want: []string{both + "1.000 s: seen of rank 2 of 3 on node2, pid 77, "},
 		},
 		{
-			name: "the observer has seen it longer", lives: merge(soundLives(3, 2), []life{{Job: "job", Round: 0, World: 3, Rank: 2, Group: 2, Host: "node2", PID: 2, Port: 4000, Kind: "seen", first: 19, last: 21}}),
-			want: []string{"round 0 at port 4000 and round 1 at port 4001 overlap: 1.000 s: worker of rank 2 of 3 on node2, pid 2, "},
+			name: "the observer has seen it longer", lives: observed(2, 19, 21),
+			want: []string{both + "1.000 s: worker of rank 2 of 3 on node2, pid 2, "},
 		},
 		{
-			name: "the observer has seen it once", lives: merge(soundLives(3, 2), []life{{Job: "job", Round: 0, World: 3, Rank: 2, Group: 2, Host: "node2", PID: 77, Port: 4000, Kind: "seen", first: 20.002, last: 20}}),
+			name: "the observer has seen it once", lives: observed(77, 20.002, 20),
 		},
 		{
-			name: "two first rounds of two stores", lives: change(func(l life) bool { return l.Round == 1 }, func(l *life) { l.Round, l.first = 0, 19 }),
+			name: "two first rounds of two stores", lives: change(second, func(l *life) { l.Round, l.first = 0, 19 }),
 			want: []string{"round 0 at port 4000 and round 0 at port 4001 overlap: 0.900 s: "},
 		},
-		{name: "two first rounds one after the other", lives: change(func(l life) bool { return l.Round == 1 }, func(l *life) { l.Round = 0 })},
+		{name: "two first rounds one after the other", lives: change(second, func(l *life) { l.Round = 0 })},
 		{
 			name: "world sizes differ", lives: change(worker(1, 1), func(l *life) { l.World = 3 }),
 			want: []string{"round 1 at port 4001: rank 1 has world size 3 and restart count 0, rank 0 has 2 and 0"},
@@ -128,8 +140,12 @@ func TestCheckLives(t *testing.T) {
 }
 
 func TestReadLives(t *testing.T) {
-	const place = `{"round": 3, "restart": 1, "world": 4, "rank": 2, "local": 0, "group": 1, "port": 4000, "kind": "child", "addr": "a", "host": "node1", "pid": 9, "job": "job"}`
-	whole := life{Job: "job", Round: 3, Restart: 1, World: 4, Rank: 2, Group: 1, Port: 4000, Kind: "child", Addr: "a", Host: "node1", PID: 9, first: 7.25, last: 8.5}
+	const place = `{"round": 3, "restart": 1, "world": 4, "rank": 2, "local": 0, "group": 1, "port": 4000, ` +
+		`"kind": "child", "addr": "a", "host": "node1", "pid": 9, "job": "job"}`
+	whole := life{
+		Job: "job", Round: 3, Restart: 1, World: 4, Rank: 2, Group: 1, Port: 4000, Kind: "child", Addr: "a", Host: "node1",
+		PID: 9, first: 7.25, last: 8.5,
+	}
 	tests := []struct {
 		name, text string
 		want       life
@@ -150,7 +166,8 @@ func TestReadLives(t *testing.T) {
 		if ok != tt.ok || ok && got != tt.want {
 			t.Errorf("%s: %+v, %v", tt.name, got, ok)
 		}
-		if err := os.WriteFile(filepath.Join(dir, "lives", fmt.Sprintf("%d.jsonl", i)), []byte(tt.text), 0o600); err != nil {
+		name := filepath.Join(dir, "lives", fmt.Sprintf("%d.jsonl", i))
+		if err := os.WriteFile(name, []byte(tt.text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -32,7 +32,8 @@ type life struct {
 }
 
 func (l life) String() string {
-	return fmt.Sprintf("%s of rank %d of %d on %s, pid %d, from %.3f to %.3f", l.Kind, l.Rank, l.World, l.Host, l.PID, l.first, l.last)
+	return fmt.Sprintf("%s of rank %d of %d on %s, pid %d, from %.3f to %.3f",
+		l.Kind, l.Rank, l.World, l.Host, l.PID, l.first, l.last)
 }
 
 // world is a set of workers that are meant to train together. Rounds begin anew with a new store, but every world has a
@@ -46,8 +47,8 @@ func (w world) String() string { return fmt.Sprintf("round %d at port %d", w.rou
 
 func (l life) world() world { return world{l.Job, l.Round, l.Port} }
 
-// readLives returns what witness.py has written so far, by the time of the first proof. A worker may have been killed in the
-// midst of a line.
+// readLives returns what witness.py has written so far, by the time of the first proof. A worker may have been killed
+// in the midst of a line.
 func readLives(dir string) ([]life, error) {
 	files, err := filepath.Glob(filepath.Join(dir, "lives", "*.jsonl"))
 	if err != nil {
@@ -90,7 +91,9 @@ func readLife(in *bufio.Scanner) (l life, ok bool) {
 func merge(written, seen []life) []life {
 	all := slices.Clone(written)
 	for _, s := range seen {
-		i := slices.IndexFunc(all, func(l life) bool { return l.PID == s.PID && l.world() == s.world() && l.Rank == s.Rank })
+		i := slices.IndexFunc(all, func(l life) bool {
+			return l.PID == s.PID && l.world() == s.world() && l.Rank == s.Rank
+		})
 		if i < 0 {
 			all = append(all, s)
 			continue
@@ -101,14 +104,16 @@ func merge(written, seen []life) []life {
 	return all
 }
 
-// checkLives returns what is wrong with the lives of all workers of one job, one line each, however the job was disturbed: at
-// no time are processes of two worlds alive, and within a world all places fit together.
+// checkLives returns what is wrong with the lives of all workers of one job, one line each, however the job was
+// disturbed: at no time are processes of two worlds alive, and within a world all places fit together.
 func checkLives(lives []life) []string {
 	byWorld := map[world][]life{}
 	for _, l := range lives {
 		byWorld[l.world()] = append(byWorld[l.world()], l)
 	}
-	worlds := slices.SortedFunc(maps.Keys(byWorld), func(a, b world) int { return cmp.Compare(byWorld[a][0].first, byWorld[b][0].first) })
+	worlds := slices.SortedFunc(maps.Keys(byWorld), func(a, b world) int {
+		return cmp.Compare(byWorld[a][0].first, byWorld[b][0].first)
+	})
 	var bad []string
 	for i, w := range worlds {
 		for _, other := range worlds[i+1:] {
@@ -143,8 +148,8 @@ func checkWorld(lives []life) []string {
 	ranks, groups, places := map[int]life{}, map[int]life{}, map[string]life{}
 	for _, l := range lives {
 		if one := lives[0]; l.World != one.World || l.Restart != one.Restart {
-			complain("rank %d has world size %d and restart count %d, rank %d has %d and %d", l.Rank, l.World, l.Restart,
-				one.Rank, one.World, one.Restart)
+			complain("rank %d has world size %d and restart count %d, rank %d has %d and %d",
+				l.Rank, l.World, l.Restart, one.Rank, one.World, one.Restart)
 		}
 		if l.Rank < 0 || l.Rank >= l.World {
 			complain("rank %d of %d", l.Rank, l.World)
@@ -188,8 +193,8 @@ func liveWorlds(lives []life) []string {
 			ranks = append(ranks, fmt.Sprintf("%s:%d(%s)", l.Host, l.Rank, l.Kind[:1]))
 		}
 		one := byWorld[w][0]
-		lines = append(lines, fmt.Sprintf("%s from %.3f to %.3f: world size %d, restart %d, processes %s", w, one.first, last, one.World, one.Restart,
-			strings.Join(ranks, " ")))
+		lines = append(lines, fmt.Sprintf("%s from %.3f to %.3f: world size %d, restart %d, processes %s",
+			w, one.first, last, one.World, one.Restart, strings.Join(ranks, " ")))
 	}
 	return lines
 }

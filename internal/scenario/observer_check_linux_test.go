@@ -12,7 +12,8 @@ import (
 	"github.com/elasticrun/elasticrun/internal/testenv"
 )
 
-// A process that is stopped is alive, one that was killed and not reaped is not, and one with another mark is none of the job's.
+// A process that is stopped is alive, one that was killed and not reaped is not, and one with another mark is none of
+// the job's.
 func TestObserver(t *testing.T) {
 	t.Parallel()
 	mark := testenv.Mark()
@@ -45,7 +46,10 @@ func TestObserver(t *testing.T) {
 	}
 	await(t, "the killed process to be gone", func() bool { return len(o.alive()) == 0 })
 	killed := monotonic()
-	want := []life{{Job: "job", Round: 3, World: 2, Rank: 1, Group: 1, Addr: "10.75.0.1", Port: 4000, Kind: "seen", Host: "node7", PID: worker.Process.Pid}}
+	want := []life{{
+		Job: "job", Round: 3, World: 2, Rank: 1, Group: 1, Addr: "10.75.0.1", Port: 4000, Kind: "seen", Host: "node7",
+		PID: worker.Process.Pid,
+	}}
 	got := o.seen()
 	if diff := cmp.Diff(want, got, cmpopts.IgnoreUnexported(life{})); diff != "" {
 		t.Fatalf("seen (-want +got):\n%s", diff)

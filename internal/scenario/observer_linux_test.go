@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// observer looks from outside which processes of workers are there, whatever they do: one that is stopped, or hangs, writes
-// nothing and is alive all the same.
+// observer looks from outside which processes of workers are there, whatever they do: one that is stopped, or hangs,
+// writes nothing and is alive all the same.
 type observer struct {
 	mark string
 
@@ -33,7 +33,8 @@ type process struct {
 }
 
 const (
-	// lookEvery is how often the processes that are known are looked at, and scanEvery how often new ones are looked for.
+	// lookEvery is how often the processes that are known are looked at, and scanEvery how often new ones are looked
+	// for.
 	lookEvery = 10 * time.Millisecond
 	scanEvery = 50 * time.Millisecond
 	// askEvery is how often those that were none of the job's are looked at again. No id comes again sooner.
@@ -42,6 +43,7 @@ const (
 
 // observe watches the processes with that mark in their environment until the test ends.
 func observe(t testing.TB, mark string) *observer {
+	t.Helper()
 	o := &observer{mark: mark, lives: map[process]life{}, gone: map[process]bool{}, other: map[int]bool{}}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	var running sync.WaitGroup
@@ -146,7 +148,8 @@ func (o *observer) scan() {
 			continue
 		}
 		if l, ok := lifeOf(pid, environ); ok {
-			// It began before it was found and ends after it was looked for: nothing more is proven until the next look.
+			// It began before it was found and ends after it was looked for: nothing more is proven until the next
+			// look.
 			l.first, l.last = monotonic(), now
 			o.lives[p] = l
 		}

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// The guard is stopped and its agent killed: a grandchild in a session of its own lives on, which nobody but the guard can find. A new
-// agent on that node must not begin a round before the guard has gone on and has killed it.
+// The guard is stopped and its agent killed: a grandchild in a session of its own lives on, which nobody but the guard
+// can find. A new agent on that node must not begin a round before the guard has gone on and has killed it.
 func TestAgentReplacedWhileGuardIsStopped(t *testing.T) {
 	t.Parallel()
 	j := newWitnessJob(t, 3)

@@ -9,12 +9,14 @@ import (
 	"github.com/elasticrun/elasticrun/internal/hosts"
 )
 
-// longKeepAlive is a time in which an agent whose connection is lost need not be lost: a test sees clearly which of the two it was.
+// longKeepAlive is a time in which an agent whose connection is lost need not be lost: a test sees clearly which of the
+// two it was.
 const longKeepAlive = 15 * time.Second
 
 const longKeepAliveConf = "--rdzv-conf=last_call_timeout=2,keep_alive_interval=1,keep_alive_max_attempt=15"
 
-// A reset that only the store sees proves nothing about the agent: its workers are alive. No other round may begin beside them.
+// A reset that only the store sees proves nothing about the agent: its workers are alive. No other round may begin
+// beside them.
 func TestStoreSeesResetOfLivingAgent(t *testing.T) {
 	t.Parallel()
 	j := newWitnessJob(t, 4)
@@ -32,8 +34,8 @@ func TestStoreSeesResetOfLivingAgent(t *testing.T) {
 	j.stopAll()
 }
 
-// A proxy between an agent and the store that dies closes both connections. The store sees an end of the agent, the agent sees
-// a refused connection; the agent's workers are alive. No other round may begin beside them.
+// A proxy between an agent and the store that dies closes both connections. The store sees an end of the agent, the
+// agent sees a refused connection; the agent's workers are alive. No other round may begin beside them.
 func TestProxyToStoreDies(t *testing.T) {
 	t.Parallel()
 	j := newWitnessJob(t, 4)

@@ -14,8 +14,8 @@ import (
 	"github.com/elasticrun/elasticrun/internal/testenv"
 )
 
-// witnessJob is a job whose workers only prove when they were alive (witness.py), watched by an observer. What its tests ask is
-// whether workers of two worlds were ever alive at the same time.
+// witnessJob is a job whose workers only prove when they were alive (witness.py), watched by an observer. What its
+// tests ask is whether workers of two worlds were ever alive at the same time.
 type witnessJob struct {
 	*job
 
@@ -81,7 +81,8 @@ func (j *witnessJob) workers(h *hosts.Host) []life {
 	return slices.DeleteFunc(j.obs.alive(), func(l life) bool { return l.Host != h.Name })
 }
 
-// awaitWorld waits until all workers of another world than that have been alive for a second, on all of these hosts, and returns it.
+// awaitWorld waits until all workers of another world than that have been alive for a second, on all of these hosts,
+// and returns it.
 func (j *witnessJob) awaitWorld(than world, on ...*hosts.Host) world {
 	j.t.Helper()
 	var found world

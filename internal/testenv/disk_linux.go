@@ -23,8 +23,9 @@ type Disk struct {
 	frozen bool
 }
 
-// NewDisk makes an ext4 file system of that many MiB, at least 4, on a loop device. It is mounted in a mount namespace of one thread of
-// this process, so that the machine does not see it and it ends with the process. It needs root, loop devices and mkfs.ext4.
+// NewDisk makes an ext4 file system of that many MiB, at least 4, on a loop device. It is mounted in a mount namespace
+// of one thread of this process, so that the machine does not see it and it ends with the process. It needs root, loop
+// devices and mkfs.ext4.
 func NewDisk(t testing.TB, size int) *Disk {
 	t.Helper()
 	Root(t)
@@ -58,7 +59,8 @@ func NewDisk(t testing.TB, size int) *Disk {
 	return d
 }
 
-// mountApart mounts something in a mount namespace of a thread of its own, and returns the path of that thread's root. The mount ends with the test.
+// mountApart mounts something in a mount namespace of a thread of its own, and returns the path of that thread's root.
+// The mount ends with the test.
 func mountApart(t testing.TB, mount func() error) string {
 	t.Helper()
 	mounted, over := make(chan mountedHang), make(chan struct{})

@@ -110,7 +110,7 @@ var faultKinds = []faultKind{
 
 // setup is what a chaotic run has, on which its faults depend.
 type setup struct {
-	nodes    int
+	nodes int
 	// families are nodes whose workers have grandchildren, which no PDEATHSIG ends: guard and agent are not killed at
 	// once there.
 	families []int

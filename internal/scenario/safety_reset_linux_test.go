@@ -11,9 +11,9 @@ import (
 
 // longKeepAlive is a time in which an agent whose connection is lost need not be lost: a test sees clearly which of the
 // two it was.
-const longKeepAlive = 15 * time.Second
+const longKeepAlive = 8 * time.Second
 
-const longKeepAliveConf = "--rdzv-conf=last_call_timeout=2,keep_alive_interval=1,keep_alive_max_attempt=15"
+const longKeepAliveConf = "--rdzv-conf=last_call_timeout=2,keep_alive_interval=1,keep_alive_max_attempt=8"
 
 // A reset that only the store sees proves nothing about the agent: its workers are alive. No other round may begin
 // beside them.

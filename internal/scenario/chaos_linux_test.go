@@ -54,7 +54,8 @@ var chaosBackends = []struct {
 		if err != nil {
 			testenv.Missing(c.t, "needs etcd: %v (apt-get install etcd-server)", err)
 		}
-		c.store.args = etcdArgs(etcd, c.storeHost, c.t.TempDir())
+		c.dataDisk, c.has.dataDisk = testenv.NewDisk(c.t, 400), true // etcd takes 64 MB at a time
+		c.store.args = etcdArgs(etcd, c.storeHost, filepath.Join(c.dataDisk.Path, "data"))
 		return []string{"--rdzv-backend=etcd"}, ":2379"
 	}},
 }
@@ -73,7 +74,7 @@ func (c *chaos) service(name string, on *hosts.Host, args ...string) *service {
 		c.t.Fatal(err)
 	}
 	s := &service{
-		t: c.t, host: on, name: name, args: args, log: filepath.Join(dir, "output"), codes: map[int]int{},
+		t: c.t, host: on, name: name, args: args, log: filepath.Join(dir, "output"), codes: map[int]int{}, first: map[int]string{},
 		env: []string{"PYTHON_EXEC=" + c.python, "TMPDIR=" + dir, c.mark},
 	}
 	c.t.Cleanup(func() { // the test's context, which kills it, has ended
@@ -202,8 +203,8 @@ func (c *chaos) finish() {
 	c.t.Helper()
 	c.healed()
 	for i, s := range c.agents {
-		if odd := oddCodes(s, slices.Contains(c.has.disks, i)); len(odd) > 0 {
-			c.t.Errorf("%s has ended with codes %v before the job has", s.name, odd)
+		for _, odd := range oddCodes(s, slices.Contains(c.has.disks, i)) {
+			c.t.Errorf("%s has ended before the job has, with code %s", s.name, odd)
 		}
 	}
 	if err := os.WriteFile(filepath.Join(c.dir, stopFile), nil, 0o600); err != nil {

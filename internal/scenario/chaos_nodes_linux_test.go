@@ -29,7 +29,8 @@ type service struct {
 	p       *program  // nil before the first start
 	again   time.Time // when it is started next
 	started int
-	codes   map[int]int // how often it has ended with each code
+	codes   map[int]int    // how often it has ended with each code
+	first   map[int]string // what it wrote last when it did so for the first time
 }
 
 // restartPause is how soon what has ended is started anew.
@@ -39,7 +40,10 @@ const restartPause = 100 * time.Millisecond
 func (s *service) keep() {
 	s.t.Helper()
 	if s.ended() && s.p != nil {
-		s.codes[s.p.code()]++
+		code := s.p.code()
+		if s.codes[code]++; s.codes[code] == 1 {
+			s.first[code] = s.tail(3)
+		}
 		s.p, s.again = nil, time.Now().Add(restartPause)
 	}
 	if s.p != nil || s.off || time.Now().Before(s.again) {
@@ -146,13 +150,13 @@ func etcdArgs(program string, on *hosts.Host, dir string) []string {
 // lookEtcd returns the server's path.
 func lookEtcd() (string, error) { return exec.LookPath("etcd") }
 
-// oddCodes returns the codes with which an agent has no reason to end before its job does: it is killed (137), told to
-// stop (143), loses the rendezvous (75), or finds its log folder full or hung (2, 71).
-func oddCodes(s *service, disk bool) []int {
-	var odd []int
+// oddCodes returns the codes, and the last words, with which an agent has no reason to end before its job does: it is
+// killed (137), told to stop (143), loses the rendezvous (75), or finds its log folder full or hung (2, 71).
+func oddCodes(s *service, disk bool) []string {
+	var odd []string
 	for c := range s.codes {
 		if c != 137 && c != 143 && c != exitRendezvous && (!disk || c != 2 && c != 71) {
-			odd = append(odd, c)
+			odd = append(odd, fmt.Sprintf("%d, having written\n%s", c, s.first[c]))
 		}
 	}
 	return odd

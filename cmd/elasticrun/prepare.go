@@ -50,6 +50,9 @@ func prepare(ctx context.Context, cfg *config.Config, lifeline *procs.Lifeline, 
 	for _, w := range cfg.Warnings {
 		log.Warn().Msg(w)
 	}
+	if cfg.ConfigFile != "" {
+		log.Info().Str("file", cfg.ConfigFile).Msg("the config file was read")
+	}
 	tellInferred(cfg, log)
 	p.env, p.gpus = environment(cfg, log), topology.FindComputeApps(topology.GPUOptions{})
 	p.announceLogs(cfg, log)

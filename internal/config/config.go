@@ -113,7 +113,7 @@ type Config struct {
 	PreflightCmd     string
 	PreflightTimeout time.Duration
 
-	// ConfigFile is the config file that was read; empty if there was none.
+	// ConfigFile is the absolute path of the config file that was read; empty if there was none.
 	ConfigFile string
 	// Settings are the raw values, without passwords, and where each came from, in the table's order.
 	Settings []Setting

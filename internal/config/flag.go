@@ -22,6 +22,18 @@ const (
 // takesValue tells whether the flag is followed by a value on the command line.
 func (k Kind) takesValue() bool { return k != KindBool && k != KindAction }
 
+// Effect says what the launcher does with the file or command that a flag names. A config file that others could have
+// written does not decide on effects beyond Reads.
+type Effect int
+
+// The effects.
+const (
+	NoEffect Effect = iota // the flag names neither a file nor a command
+	Reads                  // the launcher reads a file
+	Writes                 // the launcher makes or changes files
+	Executes               // the launcher executes a command
+)
+
 // Flag is one entry of the command line's table.
 type Flag struct {
 	// Name is the long name in its dashed spelling, without dashes in front. It
@@ -46,6 +58,8 @@ type Flag struct {
 	Group string
 	// Torchrun marks torchrun's own flags. Only these may be abbreviated.
 	Torchrun bool
+	// Effect is what happens to the file or command that the value names. Every flag that names one has an effect.
+	Effect Effect
 	// CommandLineOnly marks flags that a config file cannot hold.
 	CommandLineOnly bool
 }

@@ -66,7 +66,11 @@ func loadLine(line commandLine, from surroundings) (*Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.ConfigFile = file
+	if file != "" {
+		if c.ConfigFile, err = filepath.Abs(file); err != nil {
+			return nil, fmt.Errorf("find the working directory: %w", err)
+		}
+	}
 	return c, nil
 }
 
@@ -107,15 +111,19 @@ func gather(flags []Flag, options []string) ([]Setting, string, error) {
 		return nil, "", err
 	}
 	named, _ := findFlag(l.flags, "config")
-	path, values, err := readFile(l.setting(named))
+	file, err := readFile(l.setting(named))
 	if err != nil {
 		return nil, "", err
 	}
-	if err := l.MergeConfigMap(values); err != nil {
-		return nil, "", &UsageError{Where: path, Problem: oneLine(err)}
+	if err := l.MergeConfigMap(file.values); err != nil {
+		return nil, "", &UsageError{Where: shown(file.path), Problem: oneLine(err)}
 	}
-	l.file = path
-	return l.settings(), path, nil
+	l.file = shown(file.path)
+	settings := l.settings()
+	if err := file.refuse(l.flags, settings); err != nil {
+		return nil, "", err
+	}
+	return settings, file.path, nil
 }
 
 // layers merges what sets the flags of one command.
@@ -172,39 +180,6 @@ func (l *layers) setting(f Flag) Setting {
 	return s
 }
 
-// readFile finds, reads and checks the config file. No file is no error, unless
-// --config names one.
-func readFile(named Setting) (string, map[string]any, error) {
-	candidates := []string{FileName}
-	if named.Given() {
-		candidates = []string{named.Value}
-	} else if dir, err := os.UserConfigDir(); err == nil {
-		candidates = append(candidates, filepath.Join(dir, "elasticrun", FileName))
-	}
-	for _, path := range candidates {
-		data, err := os.ReadFile(path)
-		switch {
-		case err == nil:
-			values, err := parseFile(path, data)
-			return path, values, err
-		case named.Given():
-			return "", nil, &UsageError{Where: named.Where(), Problem: "cannot read the config file: " + reason(err)}
-		case !mayExist(path):
-			// No file, or a home folder that is another user's (HOME kept by setpriv or a container).
-		default:
-			return "", nil, &UsageError{Where: path, Problem: "cannot read the config file: " + reason(err)}
-		}
-	}
-	return "", nil, nil
-}
-
-// mayExist reports whether path can be seen, or is hidden by something else than
-// the rights of the folders above it.
-func mayExist(path string) bool {
-	_, err := os.Stat(path)
-	return !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission)
-}
-
 // parseFile decodes a config file, keys as in the table, values as text. The
 // codec is called directly because viper's own reading lower-cases keys, turns
 // dots into nesting and drops empty values before they can be checked.
@@ -213,9 +188,12 @@ func parseFile(path string, data []byte) (map[string]any, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find the YAML decoder: %w", err)
 	}
+	if err := checkText(data); err != nil {
+		return nil, &UsageError{Where: path, Problem: err.Error()}
+	}
 	raw := map[string]any{}
 	if err := decoder.Decode(data, raw); err != nil {
-		return nil, &UsageError{Where: path, Problem: oneLine(err)}
+		return nil, &UsageError{Where: path, Problem: yamlProblem(err.Error())}
 	}
 	values := make(map[string]any, len(raw))
 	for _, key := range slices.Sorted(maps.Keys(raw)) {

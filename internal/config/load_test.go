@@ -36,10 +36,18 @@ func clean(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	home := t.TempDir()
+	home, here := t.TempDir(), t.TempDir()
 	t.Setenv("HOME", home)
 	t.Setenv("XDG_CONFIG_HOME", filepath.Join(home, "xdg"))
-	t.Chdir(t.TempDir())
+	chmod(t, here, 0o755) // whatever the umask
+	t.Chdir(here)
+}
+
+func chmod(t *testing.T, path string, mode os.FileMode) {
+	t.Helper()
+	if err := os.Chmod(path, mode); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func setEnv(t *testing.T, vars ...string) {
@@ -58,6 +66,7 @@ func write(t *testing.T, path, text string) {
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
+	chmod(t, path, 0o644)
 }
 
 // load is Load of a command line written as one line.
@@ -232,9 +241,13 @@ func TestBadInput(t *testing.T) {
 		{line: "s.py", file: "shutdown-timeout: .inf", want: "elasticrun.yaml: shutdown-timeout: +Inf: must be at most 1000000000 seconds"},
 		{line: "s.py", file: "max-restarts: 1\nmax_restarts: 2", want: "elasticrun.yaml: max_restarts: given in both spellings; keep one"},
 		{line: "s.py", file: "max_restarts: -1", want: "elasticrun.yaml: max-restarts: -1: must be between 0 and 1073741824"},
-		{line: "s.py", file: "- nnodes", want: "elasticrun.yaml: yaml: unmarshal errors: line 1: cannot unmarshal !!seq into map[string]interface {}"},
-		{line: "s.py", file: "nnodes: [", want: "elasticrun.yaml: yaml: line 1: did not find expected node content"},
-		{line: "s.py", file: "nnodes: 1\nnnodes: 2", want: `elasticrun.yaml: yaml: unmarshal errors: line 2: mapping key "nnodes" already defined at line 1`},
+		{line: "s.py", file: "- nnodes", want: "elasticrun.yaml: line 1: must be keys with values, such as nnodes: 2"},
+		{line: "s.py", file: "nnodes: [", want: "elasticrun.yaml: line 1: is not valid YAML: did not find expected node content"},
+		{line: "s.py", file: "nnodes: 1\nnnodes: 2", want: `elasticrun.yaml: line 2: "nnodes" is there twice, first in line 1: keep one`},
+		{line: "s.py", file: "just text", want: "elasticrun.yaml: line 1: must be keys with values, such as nnodes: 2"},
+		{line: "s.py", file: "role: a\nnnodes: 1: 2", want: "elasticrun.yaml: line 2: is not valid YAML: mapping values are not allowed in this context"},
+		{line: "s.py", file: "role: a\nrdzv-id: \"\xff\"", want: "elasticrun.yaml: line 2: is not UTF-8 text"},
+		{line: "s.py", file: "role: \x1b[31m", want: "elasticrun.yaml: is not valid YAML: control characters are not allowed"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.line+"|"+tt.env+"|"+tt.file, func(t *testing.T) {

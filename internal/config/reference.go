@@ -120,8 +120,20 @@ func Reference() string {
 	for _, o := range (&confReader{Rendezvous: &Rendezvous{}}).options() {
 		fmt.Fprintf(&options, "| `%s` | %s | %s |\n", strings.Join(o.names, "`, `"), strings.Join(o.backends, ", "), o.help)
 	}
-	fill = append(fill, "{flags}", tables.String(), "{options}", options.String(), "{reasons}", reasonList())
+	fill = append(fill, "{flags}", tables.String(), "{options}", options.String(), "{reasons}", reasonList(),
+		"{executes}", keysWith(Executes), "{writes}", keysWith(Writes))
 	return strings.NewReplacer(fill...).Replace(referencePage)
+}
+
+// keysWith lists the flags with an effect, as keys of the config file.
+func keysWith(effect Effect) string {
+	var keys []string
+	for _, f := range Flags() {
+		if f.Effect == effect && !f.CommandLineOnly {
+			keys = append(keys, "`"+f.Name+"`")
+		}
+	}
+	return strings.Join(keys, ", ")
 }
 
 const referenceHead = "| flag | environment | default | meaning |\n|---|---|---|---|\n"

@@ -82,7 +82,7 @@ func Flags() []Flag {
 			Help: "Further options of the rendezvous backend; docs/flags.md lists them.",
 		},
 		{
-			Name: "rdzv-secret-file", Kind: KindString, Placeholder: "FILE", Group: groupRendezvous,
+			Name: "rdzv-secret-file", Kind: KindString, Placeholder: "FILE", Group: groupRendezvous, Effect: Reads,
 			Help: "File with a secret that all agents of the job, and its store, must share. The variable PET_RDZV_SECRET may hold the secret itself.",
 		},
 		{
@@ -121,7 +121,7 @@ func Flags() []Flag {
 		},
 
 		{
-			Name: "log-dir", Kind: KindString, Placeholder: "DIR", Group: groupOutput, Torchrun: true,
+			Name: "log-dir", Kind: KindString, Placeholder: "DIR", Group: groupOutput, Effect: Writes, Torchrun: true,
 			Help: "Folder for log and error files; each run gets a subfolder. Default: a fresh folder in the temporary directory. /dev/null writes none.",
 		},
 		{
@@ -229,7 +229,7 @@ func Flags() []Flag {
 			Help: "Check this machine, as elasticrun doctor does, before this node joins the job. Where a check fails it does not join, and ends with 72.",
 		},
 		{
-			Name: "preflight-cmd", Kind: KindString, Placeholder: "CMD", Group: groupBefore,
+			Name: "preflight-cmd", Kind: KindString, Placeholder: "CMD", Group: groupBefore, Effect: Executes,
 			Help: "The site's own check, run by sh -c before this node joins, and again before it goes on after a failure of one of its own workers. Where it does not end with 0 this node does not join, or leaves, with code 72.",
 		},
 		{
@@ -242,11 +242,11 @@ func Flags() []Flag {
 			Help: "Answer HTTP there: /healthz, /readyz, /status and /metrics say what this node is doing. :PORT is this machine alone; to answer others give an address of it, or 0.0.0.0. Port 0 takes a free one. Default: nowhere.",
 		},
 		{
-			Name: "event-log", Kind: KindString, Placeholder: "FILE", Group: groupSeeing,
+			Name: "event-log", Kind: KindString, Placeholder: "FILE", Group: groupSeeing, Effect: Writes,
 			Help: "Append what happens to the job to FILE, as lines of JSON. ${hostname} and ${run_id} in it are replaced, for nodes that share a disk.",
 		},
 		{
-			Name: "report", Kind: KindString, Placeholder: "FILE", Group: groupSeeing,
+			Name: "report", Kind: KindString, Placeholder: "FILE", Group: groupSeeing, Effect: Writes,
 			Help: "Write how it all ended to FILE, as JSON, however it ends. ${hostname}, ${node_rank} and ${run_id} in it are replaced, for nodes that share a disk.",
 		},
 		{
@@ -256,7 +256,7 @@ func Flags() []Flag {
 		},
 
 		{
-			Name: "config", Kind: KindString, Placeholder: "FILE", Group: groupLauncher, CommandLineOnly: true,
+			Name: "config", Kind: KindString, Placeholder: "FILE", Group: groupLauncher, Effect: Reads, CommandLineOnly: true,
 			Help: "Config file. Default: elasticrun.yaml here, else elasticrun/elasticrun.yaml in the user's config folder, if there.",
 		},
 		{

@@ -10,7 +10,7 @@ type Plan struct {
 	Schema  int    `json:"schema"`
 	Version string `json:"elasticrun_version"`
 	Host    string `json:"host"`
-	// ConfigFile is the config file that was read; empty for none.
+	// ConfigFile is the absolute path of the config file that was read; empty for none.
 	ConfigFile string    `json:"config_file,omitempty"`
 	Settings   []Setting `json:"settings"`
 	// StartedBy is the command by which the launch would replace itself, since that starts an agent on each node: in a Slurm batch script. Each agent

@@ -1,0 +1,431 @@
+package config
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/elasticrun/elasticrun/internal/testenv"
+)
+
+// place is the working directory of a test, as messages name it.
+func place(t *testing.T) string {
+	t.Helper()
+	dir, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// TestExposedConfigFile holds what becomes of a config file that somebody else could have written. HERE is the working
+// directory.
+func TestExposedConfigFile(t *testing.T) {
+	type mode = os.FileMode
+	tests := []struct {
+		name         string
+		line         string
+		text         string
+		file, folder mode
+		want         string // the error; empty for none
+	}{
+		{name: "the user's own", text: "preflight-cmd: x\nreport: r", file: 0o644, folder: 0o755},
+		{
+			name: "writable by everybody", text: "role: a", file: 0o646, folder: 0o755,
+			want: "elasticrun.yaml: every user may write it (mode 0646), so this config file is not used: chmod o-w elasticrun.yaml, " +
+				"or name it with --config=elasticrun.yaml to use it all the same",
+		},
+		{
+			name: "writable by everybody and the group", text: "role: a", file: 0o666, folder: 0o755,
+			want: "elasticrun.yaml: every user may write it (mode 0666), so this config file is not used: chmod go-w elasticrun.yaml, " +
+				"or name it with --config=elasticrun.yaml to use it all the same",
+		},
+		{
+			name: "in a folder of everybody", text: "role: a", file: 0o644, folder: 0o777,
+			want: "elasticrun.yaml: every user may write its folder HERE (mode 0777), so this config file is not used: chmod go-w HERE, " +
+				"or name it with --config=elasticrun.yaml to use it all the same",
+		},
+		{name: "in a sticky folder of everybody", text: "preflight-cmd: x\nreport: r", file: 0o644, folder: 0o777 | os.ModeSticky},
+		{name: "writable by a group", text: "role: a", file: 0o664, folder: 0o755},
+		{
+			name: "a command in a group's file", text: "preflight-cmd: x", file: 0o664, folder: 0o755,
+			want: "elasticrun.yaml: preflight-cmd: this config file may not name a command, since its group may write it (mode 0664): " +
+				"chmod g-w elasticrun.yaml, or give --preflight-cmd on the command line",
+		},
+		{
+			name: "a file to write in a group's file", text: "report: r", file: 0o664, folder: 0o755,
+			want: "elasticrun.yaml: report: this config file may not name a file to write, since its group may write it (mode 0664): " +
+				"chmod g-w elasticrun.yaml, or give --report on the command line",
+		},
+		{
+			name: "a folder to write in a group's folder", text: "log-dir: d", file: 0o644, folder: 0o775,
+			want: "elasticrun.yaml: log-dir: this config file may not name a file to write, since a group may write its folder HERE (mode 0775): " +
+				"chmod g-w HERE, or give --log-dir on the command line",
+		},
+		{
+			name: "a group's file and folder", text: "event-log: e", file: 0o664, folder: 0o775,
+			want: "elasticrun.yaml: event-log: this config file may not name a file to write, since a group may write its folder HERE (mode 0775): " +
+				"chmod g-w HERE elasticrun.yaml, or give --event-log on the command line",
+		},
+		{name: "a command that the command line replaces", line: "--preflight-cmd=y", text: "preflight-cmd: x", file: 0o664, folder: 0o755},
+		{name: "no file to write", text: `report: ""`, file: 0o664, folder: 0o755},
+
+		{name: "named", line: "--config=elasticrun.yaml", text: "report: r", file: 0o666, folder: 0o777},
+		{
+			name: "a command in a named file", line: "--config=elasticrun.yaml", text: "preflight-cmd: x", file: 0o666, folder: 0o755,
+			want: "elasticrun.yaml: preflight-cmd: this config file may not name a command, since every user may write it (mode 0666): " +
+				"chmod go-w elasticrun.yaml, or give --preflight-cmd on the command line",
+		},
+		{
+			name: "a command in a named file of a group", line: "--config=elasticrun.yaml", text: "preflight-cmd: x", file: 0o664, folder: 0o755,
+			want: "elasticrun.yaml: preflight-cmd: this config file may not name a command, since its group may write it (mode 0664): " +
+				"chmod g-w elasticrun.yaml, or give --preflight-cmd on the command line",
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			clean(t)
+			write(t, "elasticrun.yaml", tt.text)
+			chmod(t, "elasticrun.yaml", tt.file)
+			chmod(t, ".", tt.folder)
+			_, err := load(tt.line + " s.py")
+			checkRefusal(t, err, strings.ReplaceAll(tt.want, "HERE", place(t)))
+		})
+	}
+}
+
+// checkRefusal compares a *UsageError with its text; empty is no error.
+func checkRefusal(t *testing.T, err error, want string) {
+	t.Helper()
+	got := ""
+	if err != nil {
+		got = err.Error()
+		if !isUsage(err) {
+			t.Errorf("the error is a %T, want a *UsageError", err)
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestConfigFileInUserFolder: what holds in the working directory holds in the user's config folder, which HOME may place
+// in another user's home.
+func TestConfigFileInUserFolder(t *testing.T) {
+	clean(t)
+	folder, err := os.UserConfigDir()
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(folder, "elasticrun", FileName)
+	write(t, path, "role: a")
+	chmod(t, path, 0o666)
+	_, err = load("s.py")
+	checkRefusal(t, err, path+": every user may write it (mode 0666), so this config file is not used: chmod go-w "+path+
+		", or name it with --config="+path+" to use it all the same")
+}
+
+// TestConfigFileOfOthers: root runs in the folder of somebody who has a config file there.
+func TestConfigFileOfOthers(t *testing.T) {
+	testenv.Root(t)
+	const other = 4711
+	own := func(path string) {
+		t.Helper()
+		if err := os.Lchown(path, other, other); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const unused = ", so this config file is not used: name it with --config=elasticrun.yaml to use it all the same"
+	tests := []struct {
+		name  string
+		line  string
+		setUp func()
+		want  string
+	}{
+		{
+			name: "the file", setUp: func() { own("elasticrun.yaml") },
+			want: "elasticrun.yaml: it belongs to uid 4711, not to root, who runs this" + unused,
+		},
+		{name: "the named file", line: "--config=elasticrun.yaml --preflight-cmd=y", setUp: func() { own("elasticrun.yaml") }},
+		{
+			name: "a command in the named file", line: "--config=elasticrun.yaml", setUp: func() { own("elasticrun.yaml") },
+			want: "elasticrun.yaml: preflight-cmd: this config file may not name a command, since it belongs to uid 4711, not to root, who runs this: " +
+				"give --preflight-cmd on the command line",
+		},
+		{
+			name: "the folder", setUp: func() { own(".") },
+			want: "elasticrun.yaml: preflight-cmd: this config file may not name a command, since its folder HERE belongs to uid 4711: " +
+				"give --preflight-cmd on the command line",
+		},
+		{
+			name: "a link to a file of the user's", setUp: func() {
+				rename(t, "elasticrun.yaml", "mine.yaml")
+				symlink(t, "mine.yaml", "elasticrun.yaml")
+				own("elasticrun.yaml")
+			},
+			want: "elasticrun.yaml: the symbolic link elasticrun.yaml belongs to uid 4711, not to root, who runs this" + unused,
+		},
+		{
+			name: "a link of the user's to another's file", setUp: func() {
+				rename(t, "elasticrun.yaml", "theirs.yaml")
+				symlink(t, "theirs.yaml", "elasticrun.yaml")
+				own("theirs.yaml")
+			},
+			want: "elasticrun.yaml: it belongs to uid 4711, not to root, who runs this" + unused,
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			clean(t)
+			write(t, "elasticrun.yaml", "preflight-cmd: x\nreport: r")
+			tt.setUp()
+			_, err := load(tt.line + " s.py")
+			checkRefusal(t, err, strings.ReplaceAll(tt.want, "HERE", place(t)))
+		})
+	}
+}
+
+func symlink(t *testing.T, target, path string) {
+	t.Helper()
+	if err := os.Symlink(target, path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func rename(t *testing.T, from, to string) {
+	t.Helper()
+	if err := os.Rename(from, to); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestLinkedConfigFile: the folders that a link leads through count like the working directory. The middle of the way is a
+// link to a folder, behind which .. is that folder's parent.
+func TestLinkedConfigFile(t *testing.T) {
+	clean(t)
+	write(t, "a/b/empty", "")
+	write(t, "a/conf/real.yaml", "role: a")
+	symlink(t, "a/b", "short")
+	symlink(t, "short/../conf/real.yaml", "elasticrun.yaml")
+	chmod(t, "a/conf", 0o755)
+	if c, err := load("s.py"); err != nil || c.Role != "a" {
+		t.Fatalf("got %+v, %v, want the role of the file", c, err)
+	}
+	chmod(t, "a/conf", 0o757)
+	_, err := load("s.py")
+	if err == nil || !strings.Contains(err.Error(), "conf (mode 0757), so this config file is not used: chmod o-w ") {
+		t.Errorf("got %v, want a refusal", err)
+	}
+}
+
+// TestOddConfigFile: what is no regular file, or no config file by its size, is refused in one line, and waited for by nobody.
+func TestOddConfigFile(t *testing.T) {
+	fifo := func(t *testing.T, path string) {
+		if err := syscall.Mkfifo(path, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tests := []struct {
+		name  string
+		line  string
+		setUp func(t *testing.T)
+		want  string
+	}{
+		{
+			"FIFO", "s.py", func(t *testing.T) { fifo(t, "elasticrun.yaml") },
+			"elasticrun.yaml: cannot read the config file: it is a FIFO, not a regular file",
+		},
+		{
+			"link to a FIFO", "s.py", func(t *testing.T) { fifo(t, "f"); symlink(t, "f", "elasticrun.yaml") },
+			"elasticrun.yaml: cannot read the config file: it is a FIFO, not a regular file",
+		},
+		{
+			"link to a device", "s.py", func(t *testing.T) { symlink(t, "/dev/zero", "elasticrun.yaml") },
+			"elasticrun.yaml: cannot read the config file: it is a device, not a regular file",
+		},
+		{
+			"device", "--config=/dev/zero s.py", func(*testing.T) {},
+			"--config=/dev/zero: cannot read the config file: it is a device, not a regular file",
+		},
+		{
+			"link to itself", "s.py", func(t *testing.T) { symlink(t, "elasticrun.yaml", "elasticrun.yaml") },
+			"elasticrun.yaml: cannot read the config file: too many levels of symbolic links",
+		},
+		{
+			"huge", "s.py", func(t *testing.T) { write(t, "elasticrun.yaml", strings.Repeat("#\n", 1<<19)+"#") },
+			"elasticrun.yaml: cannot read the config file: it is larger than 1 MiB, which no config file is",
+		},
+		{"large", "s.py", func(t *testing.T) { write(t, "elasticrun.yaml", strings.Repeat("#\n", 1<<19)) }, ""},
+		{
+			"odd name", "--config=a\x1b[2Jb.yaml s.py", func(t *testing.T) { write(t, "a\x1b[2Jb.yaml", "- x") },
+			`"a\x1b[2Jb.yaml": line 1: must be keys with values, such as nnodes: 2`,
+		},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			clean(t)
+			tt.setUp(t)
+			_, err := load(tt.line)
+			checkRefusal(t, err, tt.want)
+		})
+	}
+}
+
+// TestConfigFIFO: --config may name a FIFO, as a shell does for <(command), which is waited for.
+func TestConfigFIFO(t *testing.T) {
+	dir := t.TempDir()
+	open := func(name string) (*os.File, fs.FileInfo) {
+		path := filepath.Join(dir, name)
+		if err := syscall.Mkfifo(path, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		f, info, err := openConfigFile(path, true)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = f.Close() })
+		return f, info
+	}
+	t.Run("written", func(t *testing.T) {
+		f, info := open("written")
+		wrote := make(chan error)
+		go func() { wrote <- os.WriteFile(f.Name(), []byte("role: a"), 0) }()
+		data, err := readBounded(f, info, time.Minute)
+		if string(data) != "role: a" || err != nil {
+			t.Errorf("got %q, %v", data, err)
+		}
+		if err := <-wrote; err != nil {
+			t.Error(err)
+		}
+	})
+	t.Run("no writer", func(t *testing.T) {
+		f, info := open("silent")
+		_, err := readBounded(f, info, time.Millisecond)
+		if err == nil || err.Error() != "nobody wrote to the FIFO for 1ms" {
+			t.Errorf("got %v", err)
+		}
+	})
+	t.Run("no end", func(t *testing.T) {
+		f, info := open("endless")
+		w, err := os.OpenFile(f.Name(), os.O_WRONLY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = w.Close() }()
+		if _, err := w.WriteString("role: a"); err != nil {
+			t.Fatal(err)
+		}
+		_, err = readBounded(f, info, 10*time.Millisecond)
+		if err == nil || err.Error() != "the FIFO was not written to its end in 10ms" {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+// TestExpose holds the rules by which a file counts as one that others could have written.
+func TestExpose(t *testing.T) {
+	const user = 1000
+	file := func(uid int, mode fs.FileMode) inode { return inode{"f", theFile, uid, mode} }
+	folder := func(uid int, mode fs.FileMode) inode { return inode{"/d", aFolder, uid, mode} }
+	link := func(uid int) inode { return inode{"l", aLink, uid, 0o777} }
+	tests := []struct {
+		name   string
+		way    []inode
+		user   int
+		grade  exposureGrade
+		remedy string
+	}{
+		{"own", []inode{folder(user, 0o755), file(user, 0o644)}, user, unexposed, ""},
+		{"root's", []inode{folder(0, 0o755), file(0, 0o644)}, user, unexposed, ""},
+		{"root's in a sticky folder", []inode{folder(0, 0o777|fs.ModeSticky), file(0, 0o644)}, user, unexposed, ""},
+		{"linked", []inode{folder(user, 0o755), link(user), folder(0, 0o755), link(0), folder(0, 0o755), file(0, 0o644)}, user, unexposed, ""},
+		{"another's", []inode{folder(user, 0o755), file(1001, 0o644)}, user, exposedToAnybody, ""},
+		{"an unmapped or squashed owner", []inode{folder(user, 0o755), file(65534, 0o644)}, user, exposedToAnybody, ""},
+		{"an unknown owner", []inode{folder(user, 0o755), file(-1, 0o644)}, user, exposedToAnybody, ""},
+		{"another's, run by root", []inode{folder(0, 0o755), file(1001, 0o644)}, 0, exposedToAnybody, ""},
+		{"writable by all", []inode{folder(user, 0o755), file(user, 0o602)}, user, exposedToAnybody, "chmod o-w f"},
+		{"root's, writable by all", []inode{folder(user, 0o755), file(0, 0o666)}, user, exposedToAnybody, ""},
+		{"root can change all", []inode{folder(0, 0o777), file(0, 0o666)}, 0, exposedToAnybody, "chmod go-w /d f"},
+		{"a group's", []inode{folder(user, 0o755), file(user, 0o660)}, user, exposedToSome, "chmod g-w f"},
+		{"a group's, root's", []inode{folder(user, 0o755), file(0, 0o664)}, user, exposedToSome, ""},
+		{"in a group's folder", []inode{folder(user, 0o2775), file(user, 0o644)}, user, exposedToSome, "chmod g-w /d"},
+		{"in a sticky group's folder", []inode{folder(user, 0o775|fs.ModeSticky), file(user, 0o644)}, user, unexposed, ""},
+		{"in another's folder", []inode{folder(1001, 0o755), file(user, 0o644)}, user, exposedToSome, ""},
+		{"in another's sticky folder", []inode{folder(1001, 0o777|fs.ModeSticky), file(user, 0o644)}, user, exposedToSome, ""},
+		{"behind another's link", []inode{folder(0, 0o777|fs.ModeSticky), link(1001), folder(user, 0o755), file(user, 0o644)}, user, exposedToAnybody, ""},
+		{"a group's file in a folder of all", []inode{folder(user, 0o777), file(user, 0o664)}, user, exposedToAnybody, "chmod go-w /d f"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got := expose(tt.way, tt.user)
+			if got.grade != tt.grade || got.remedy != tt.remedy || (got.how == "") != (tt.grade == unexposed) {
+				t.Errorf("got %+v, want grade %d and %q", got, tt.grade, tt.remedy)
+			}
+		})
+	}
+}
+
+// TestEffects keeps a new flag that names a file or a command from being taken from a file that others may write.
+func TestEffects(t *testing.T) {
+	// Whether the value, as the placeholder calls it, can be a path or a command.
+	names := map[string]bool{
+		"FILE": true, "DIR": true, "CMD": true,
+		"": false, "N": false, "N|MIN:MAX": false, "N|auto|cpu|gpu": false, "N|LO-HI": false, "NAME": false, "MODE": false, "ID": false, "K=V,...": false,
+		"HOST": false, "PORT": false, "HOST[:PORT]": false, "HOST:PORT": false, "METHOD": false, "STREAMS": false, "RANKS": false, "TEXT,...": false,
+		"TEMPLATE": false, "SIZE": false, "SECONDS": false, "WHEN": false, "SIG,...": false, "FROM=TO,...": false, "FORMAT": false, "LEVEL": false,
+	}
+	for _, f := range Flags() {
+		path, known := names[f.Placeholder]
+		switch {
+		case !known:
+			t.Errorf("--%s: can %s be a path or a command? Say so in this test", f.Name, f.Placeholder)
+		case path && f.Effect == NoEffect:
+			t.Errorf("--%s %s has no effect in the table: does the launcher read, write or execute it?", f.Name, f.Placeholder)
+		case !path && f.Effect != NoEffect:
+			t.Errorf("--%s %s has an effect in the table; FILE, DIR or CMD should say so", f.Name, f.Placeholder)
+		case strings.HasSuffix(f.Name, "-cmd") && f.Effect != Executes:
+			t.Errorf("--%s does not execute anything, says the table", f.Name)
+		}
+	}
+}
+
+// TestRefuse holds which effects an exposed file cannot have, whatever flags there are.
+func TestRefuse(t *testing.T) {
+	flags := []Flag{{Name: "read", Effect: Reads}, {Name: "write", Effect: Writes}, {Name: "run", Effect: Executes}, {Name: "none"}}
+	refused := func(c configFile) (names []string) {
+		for _, f := range flags {
+			err := c.refuse(flags, []Setting{{Name: f.Name, Value: "x", Source: Source{Kind: FromFile}}})
+			if usage, ok := errors.AsType[*UsageError](err); ok && usage.Where == "c.yaml: "+f.Name {
+				names = append(names, f.Name)
+			}
+			for _, kind := range []SourceKind{FromDefault, FromScheduler, FromEnv, FromFlag} {
+				if err := c.refuse(flags, []Setting{{Name: f.Name, Value: "x", Source: Source{Kind: kind}}}); err != nil {
+					t.Errorf("%s, source %d: %v", f.Name, kind, err)
+				}
+			}
+		}
+		return names
+	}
+	some := exposure{grade: exposedToSome, how: "x"}
+	for _, tt := range []struct {
+		name string
+		file configFile
+		want []string
+	}{
+		{"found, unexposed", configFile{path: "c.yaml"}, nil},
+		{"named, unexposed", configFile{path: "c.yaml", named: true}, nil},
+		{"found, exposed", configFile{path: "c.yaml", exposure: some}, []string{"write", "run"}},
+		{"named, exposed", configFile{path: "c.yaml", named: true, exposure: some}, []string{"run"}},
+	} {
+		if diff := cmp.Diff(tt.want, refused(tt.file)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", tt.name, diff)
+		}
+	}
+}

@@ -17,12 +17,12 @@ type UsageError struct {
 	Problem string
 }
 
-// Error implements error.
+// Error implements error. The text is printable, whatever the input holds.
 func (e *UsageError) Error() string {
 	if e.Where == "" {
-		return e.Problem
+		return visible(e.Problem)
 	}
-	return e.Where + ": " + e.Problem
+	return visible(e.Where + ": " + e.Problem)
 }
 
 // shown returns a value for use in a one-line message: quoted where it would
@@ -33,4 +33,28 @@ func shown(value string) string {
 		return strconv.Quote(value)
 	}
 	return value
+}
+
+// visible returns text in one line, with escapes in place of what a terminal would act on or not show, such as the characters
+// that turn the direction of writing.
+func visible(text string) string {
+	text = strings.ReplaceAll(text, "\n", "; ") // joined errors have lines
+	var b strings.Builder
+	for _, r := range strings.ToValidUTF8(text, "\uFFFD") {
+		if unicode.IsPrint(r) {
+			b.WriteRune(r)
+			continue
+		}
+		quoted := strconv.QuoteRune(r)
+		b.WriteString(quoted[1 : len(quoted)-1])
+	}
+	return b.String()
+}
+
+// printable makes warnings visible, each in one line.
+func printable(warnings []string) []string {
+	for i := range warnings {
+		warnings[i] = visible(warnings[i])
+	}
+	return warnings
 }

@@ -67,7 +67,7 @@ func resolve(command []string, settings []Setting, from surroundings) (*Config, 
 	for _, s := range settings {
 		c.Settings = append(c.Settings, r.settings[s.Name].redacted())
 	}
-	c.Warnings = r.warnings
+	c.Warnings = printable(r.warnings)
 	return c, nil
 }
 

@@ -91,7 +91,7 @@ func resolveStatus(settings []Setting, from surroundings) (*Status, error) {
 	if r.err != nil {
 		return nil, r.err
 	}
-	c.Warnings = r.warnings
+	c.Warnings = printable(r.warnings)
 	return c, nil
 }
 

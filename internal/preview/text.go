@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/elasticrun/elasticrun/pkg/report"
 )
@@ -19,7 +20,7 @@ func (p Plan) Text() string {
 		fmt.Fprintf(&b, "%s\n", title)
 		for _, line := range lines {
 			if line != "" {
-				fmt.Fprintf(&b, "  %s\n", report.OneLine(line))
+				fmt.Fprintf(&b, "  %s\n", shown(line))
 			}
 		}
 	}
@@ -30,7 +31,7 @@ func (p Plan) Text() string {
 	section("job", p.jobLines()...)
 	section("rendezvous", p.rendezvousLines()...)
 	section("logs", p.logLines()...)
-	section(fmt.Sprintf("workers on %s", p.Host), p.workerLines()...)
+	section("workers on "+shown(p.Host), p.workerLines()...)
 	if len(p.Warnings) > 0 {
 		section("warnings", p.Warnings...)
 	}
@@ -41,7 +42,17 @@ func from(file string) string {
 	if file == "" {
 		return ""
 	}
-	return " (with the config file " + report.OneLine(file) + ")"
+	return " (with the config file " + shown(file) + ")"
+}
+
+// shown makes a value fit for a line of its own, in which it can neither act on the terminal nor turn the direction of writing.
+func shown(value string) string {
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return '?'
+		}
+		return r
+	}, report.OneLine(value))
 }
 
 // settingLines are a table.

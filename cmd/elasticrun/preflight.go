@@ -54,7 +54,7 @@ func siteCheckOf(cfg *config.Config, log zerolog.Logger) *siteCheck {
 	if cfg.PreflightCmd == "" {
 		return nil
 	}
-	return &siteCheck{command: cfg.PreflightCmd, bound: cfg.PreflightTimeout, env: withoutSecret(os.Environ()), log: log}
+	return &siteCheck{command: cfg.PreflightCmd, bound: cfg.PreflightTimeout, env: config.WithoutSecrets(os.Environ()), log: log}
 }
 
 // Check runs the command. The last line of its output is shown, at any log level, whether it fails or not.

@@ -5,9 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/rs/zerolog"
 	"golang.org/x/sys/unix"
@@ -142,7 +140,7 @@ func environment(cfg *config.Config, log zerolog.Logger) []string {
 		log.Warn().Msgf("%s is set to 1 for each of the %d workers, as torchrun does; set it yourself to use more cores a worker",
 			agent.OMPThreadsEnv, cfg.NprocPerNode)
 	}
-	env = append(withoutSecret(env), "TORCHELASTIC_SIGNALS_TO_HANDLE="+cfg.SignalNames)
+	env = append(config.WithoutSecrets(env), "TORCHELASTIC_SIGNALS_TO_HANDLE="+cfg.SignalNames)
 	return append(append(env, scheduled(cfg)...), gpuCount(cfg)...)
 }
 
@@ -160,11 +158,6 @@ func gpuCount(cfg *config.Config) []string {
 		return nil
 	}
 	return []string{agent.GPUCountEnv + "=" + strconv.Itoa(count)}
-}
-
-// withoutSecret returns an environment without the agents' secret, which no other program is to know.
-func withoutSecret(env []string) []string {
-	return slices.DeleteFunc(slices.Clone(env), func(kv string) bool { return strings.HasPrefix(kv, config.SecretEnv+"=") })
 }
 
 // workerSpec resolves what to execute and where.

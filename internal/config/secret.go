@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 )
 
@@ -105,5 +106,15 @@ func readSecretSetting(r *reader, name string, from surroundings) Secret {
 			r.warn(name, warning)
 		}
 		return secret, err
+	})
+}
+
+// WithoutSecrets returns an environment without what only agents may know: the shared secret, and a PET_RDZV_CONF that holds a
+// password. That variable goes as a whole, since a password may hold commas, and what is behind them looks like options.
+func WithoutSecrets(env []string) []string {
+	conf, _ := findFlag(Flags(), "rdzv-conf")
+	return slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
+		name, value, _ := strings.Cut(kv, "=")
+		return name == SecretEnv || slices.Contains(conf.Env, name) && redactConf(value) != value
 	})
 }

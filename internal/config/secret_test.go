@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // printed returns v as fmt and as encoding/json show it.
@@ -95,5 +97,16 @@ func TestSecretPrecedence(t *testing.T) {
 				t.Errorf("warnings %q: the file is for all to read", c.Warnings)
 			}
 		})
+	}
+}
+
+func TestWithoutSecrets(t *testing.T) {
+	env := []string{
+		"HOME=/h", "PET_RDZV_SECRET=s", "PET_RDZV_CONF=timeout=5,user=u,password=hush,ca_cert=x", "PET_RDZV_CONF=Passwd =hush", "PET_RDZV_SECRET=",
+		"PET_RDZV_CONF=timeout=5,password_file=/p", "ELASTICRUN_RDZV_SECRET_FILE=/f", "PASSWORD=mine", "PET_RDZV_SECRETS=x",
+	}
+	want := []string{"HOME=/h", "PET_RDZV_CONF=timeout=5,password_file=/p", "ELASTICRUN_RDZV_SECRET_FILE=/f", "PASSWORD=mine", "PET_RDZV_SECRETS=x"}
+	if diff := cmp.Diff(want, WithoutSecrets(env)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

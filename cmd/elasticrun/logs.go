@@ -9,9 +9,12 @@ import (
 	"os/signal"
 	"syscall"
 
+	"golang.org/x/term"
+
 	"github.com/elasticrun/elasticrun/internal/config"
 	"github.com/elasticrun/elasticrun/internal/logview"
 	"github.com/elasticrun/elasticrun/pkg/procs"
+	"github.com/elasticrun/elasticrun/pkg/report"
 )
 
 // logs shows the logs that the arguments ask for.
@@ -26,8 +29,8 @@ func logs(args []string, stdout io.Writer) error {
 	}
 	opts := logview.Options{
 		Ranks: cfg.Ranks, LocalRanks: cfg.LocalRanks, Std: cfg.Std, Pattern: cfg.Pattern, Attempt: cfg.Attempt, Tail: cfg.Tail,
-		Prefix: logview.DefaultPrefix, Follow: cfg.Follow,
-		Note: func(text string) { fmt.Fprintln(os.Stderr, "elasticrun:", text) },
+		Prefix: logview.DefaultPrefix, Follow: cfg.Follow, Terminal: term.IsTerminal(int(os.Stdout.Fd())),
+		Note: func(text string) { fmt.Fprintln(os.Stderr, "elasticrun:", report.OneLine(text)) },
 	}
 	if cfg.Prefix != nil {
 		opts.Prefix = *cfg.Prefix
@@ -40,7 +43,7 @@ func logs(args []string, stdout io.Writer) error {
 		opts.Ended = runEnd(run, opts.Note)
 	}
 	err = logview.New(run, stdout, opts).Run(ctx)
-	if errors.Is(err, logview.ErrNothing) || errors.Is(err, logview.ErrCannotFollow) {
+	if errors.Is(err, logview.ErrNothing) || errors.Is(err, logview.ErrNoLogFile) || errors.Is(err, logview.ErrCannotFollow) {
 		return &config.UsageError{Problem: err.Error()}
 	}
 	return err

@@ -50,7 +50,7 @@ func LogsFlags() []Flag {
 	for _, name := range []string{"log-dir", "config", "help"} {
 		f, _ := findFlag(Flags(), name)
 		if name == "log-dir" {
-			f.Help, f.Effect = "Folder in which runs are looked for. Default: the temporary folders of jobs without --log-dir.", Reads
+			f.Help, f.Effect = "Folder in which runs are looked for. Default: the temporary folders of your jobs without --log-dir.", Reads
 		}
 		flags = append(flags, f)
 	}

@@ -16,14 +16,16 @@ import (
 
 // Find returns the folder of a run. run is a run id, the folder of a run, or a folder
 // in which runs are; empty is the latest run. base is the log folder; empty stands
-// for all temporary ones of jobs that were given none. The error says what is not there.
+// for all temporary ones of this user's jobs that were given none: what anybody may make in the folder for temporary files is
+// nothing to trust. The error says what is not there.
 func Find(base, run string) (string, error) {
 	if base == os.DevNull {
 		return "", errors.New("the log folder is /dev/null, where nothing is kept: name another one with --log-dir")
 	}
 	bases := []string{base}
 	if base == "" {
-		bases, _ = filepath.Glob(filepath.Join(os.TempDir(), "torchelastic_*")) // its pattern is a good one
+		bases, _ = filepath.Glob(filepath.Join(globQuote(os.TempDir()), "torchelastic_*")) // its pattern is a good one
+		bases = slices.DeleteFunc(bases, func(b string) bool { return !isOwn(b) })
 	}
 	if info, err := os.Stat(run); run != "" && err == nil && info.IsDir() {
 		if isRun(run) {
@@ -34,7 +36,7 @@ func Find(base, run string) (string, error) {
 	var runs []string
 	for _, b := range bases {
 		if run == "" && base != "" {
-			if latest, err := filepath.EvalSymlinks(filepath.Join(b, procs.LatestLink)); err == nil && isRun(latest) {
+			if latest, ok := linked(b); ok {
 				return latest, nil
 			}
 		}
@@ -49,10 +51,25 @@ func Find(base, run string) (string, error) {
 		if run != "" {
 			what = fmt.Sprintf("no run %q", run)
 		}
+		if base == "" {
+			what += " of yours"
+		}
 		return "", fmt.Errorf("there is %s in %s: name a run id or the folder of a run, or its log folder with --log-dir",
 			what, cmp.Or(base, filepath.Join(os.TempDir(), "torchelastic_*")))
 	}
 	return slices.MaxFunc(runs, func(a, b string) int { return begun(a).Compare(begun(b)) }), nil
+}
+
+// linked returns the run that the link in base is about. Like the launcher's own, it leads to a folder beside it and nowhere
+// else: where others may write, it could be theirs.
+func linked(base string) (run string, ok bool) {
+	name, err := os.Readlink(filepath.Join(base, procs.LatestLink))
+	if err != nil || name != filepath.Base(name) || name == ".." || name == "." {
+		return "", false
+	}
+	run = filepath.Join(base, name)
+	info, err := os.Lstat(run)
+	return run, err == nil && info.IsDir() && isRun(run)
 }
 
 // runsIn lists the folders of runs in base; runID, if not empty, is theirs.

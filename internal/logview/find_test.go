@@ -75,6 +75,58 @@ func TestFind(t *testing.T) {
 	}
 }
 
+// TestFindOnlyOwn: what others may place in the folder for temporary files, or in a log folder that is shared, is not found
+// without being named.
+func TestFindOnlyOwn(t *testing.T) {
+	tmp, elsewhere := t.TempDir(), t.TempDir()
+	t.Setenv("TMPDIR", tmp)
+	own := folder(t, 9, tmp, "torchelastic_own", "none_11111111")
+	hidden := folder(t, 1, elsewhere, "torchelastic_far", "none_22222222")
+	symlink := func(target string, path ...string) {
+		t.Helper()
+		if err := os.Symlink(target, filepath.Join(path...)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	symlink(filepath.Dir(hidden), tmp, "torchelastic_link")
+	symlink(hidden, filepath.Dir(own), "none_33333333")
+	base := filepath.Join(tmp, "logs")
+	newest := folder(t, 5, base, "job_00000000")
+	for _, tt := range []struct{ name, target string }{
+		{"away", hidden}, {"up", "../torchelastic_own/none_11111111"}, {"to a link", "none_44444444"}, {"nowhere", ".."},
+	} {
+		link := filepath.Join(base, "latest")
+		_ = os.Remove(link)
+		symlink(tt.target, link)
+		if tt.name == "to a link" {
+			symlink(hidden, base, tt.target)
+		}
+		if got, err := Find(base, ""); got != newest || err != nil {
+			t.Errorf("latest leads %s: got %q, %v; want %q", tt.name, got, err, newest)
+		}
+	}
+	find := func(run string) {
+		t.Helper()
+		if got, err := Find("", run); got != own || err != nil {
+			t.Errorf("got %q, %v; want %q", got, err, own)
+		}
+	}
+	find("")
+	find("none")
+	if os.Geteuid() != 0 {
+		return
+	}
+	theirs := folder(t, 0, tmp, "torchelastic_theirs", "none_55555555")
+	if err := os.Chown(filepath.Dir(theirs), 4711, 4711); err != nil {
+		t.Fatal(err)
+	}
+	find("")
+	find("none")
+	if got, err := Find("", theirs); got != theirs || err != nil {
+		t.Errorf("named: got %q, %v", got, err)
+	}
+}
+
 // A run that has just begun has no attempt yet, but lasts.
 func TestFindOneThatBegins(t *testing.T) {
 	base := t.TempDir()

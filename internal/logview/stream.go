@@ -197,7 +197,7 @@ func (s *stream) open(numbered bool) (bool, error) {
 	if numbered {
 		path += "." + strconv.Itoa(s.number)
 	}
-	file, err := os.Open(path)
+	file, err := openLog(path)
 	if err != nil {
 		return false, ignoreMissing(err)
 	}

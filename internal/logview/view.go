@@ -39,6 +39,8 @@ type Options struct {
 	// Prefix is the template of what lines start with; see [procs.LinePrefix], and
 	// ${stream}. Empty is none.
 	Prefix string
+	// Terminal says that a terminal shows the lines: what it would act on, other than colours, is shown as text.
+	Terminal bool
 	// Follow shows what is written until Ended is closed or the context ends.
 	Follow bool
 	// Ended is closed when the run has ended; nil never is.
@@ -225,7 +227,7 @@ func (v *View) openStream(a attempt, path string, rank int, std procs.Std) error
 		return nil
 	}
 	s := &stream{path: path, localRank: rank, std: std}
-	timeline, err := os.Open(filepath.Join(a.path, procs.TimelineName))
+	timeline, err := openLog(filepath.Join(a.path, procs.TimelineName))
 	switch {
 	case err == nil:
 		s.timeline = timeline
@@ -253,7 +255,7 @@ func globQuote(path string) string {
 
 // readHead reads what the timeline of an attempt says of it.
 func readHead(path string) (procs.TimelineHead, bool) {
-	file, err := os.Open(filepath.Join(path, procs.TimelineName))
+	file, err := openLog(filepath.Join(path, procs.TimelineName))
 	if err != nil {
 		return procs.TimelineHead{}, false
 	}
@@ -292,9 +294,13 @@ func (v *View) emit(s *stream, l line) error {
 }
 
 func (v *View) print(prefix string, text []byte) error {
+	text = bytes.TrimSuffix(text, []byte{'\r'})
+	if v.opts.Terminal {
+		prefix, text = "", forTerminal(append([]byte(prefix), text...))
+	}
 	_, err := v.out.WriteString(prefix)
 	if err == nil {
-		_, err = v.out.Write(bytes.TrimSuffix(text, []byte{'\r'}))
+		_, err = v.out.Write(text)
 	}
 	if err == nil {
 		err = v.out.WriteByte('\n')

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -248,5 +249,51 @@ func TestViewReaderGone(t *testing.T) {
 	defer full.Close()
 	if err := New(exampleRun(t), full, Options{}).Run(t.Context()); err == nil {
 		t.Error("a full disk went unnoticed")
+	}
+}
+
+// TestOnlyLogFiles: a link or a FIFO in the place of a log is refused, and neither followed nor waited for.
+func TestOnlyLogFiles(t *testing.T) {
+	for _, name := range []string{"timeline", "0/stdout.log", "0/stdout.log.1"} {
+		for what, place := range map[string]func(path string) error{
+			"is a symbolic link": func(path string) error { return os.Symlink("/etc/passwd", path) },
+			"is not a regular":   func(path string) error { return syscall.Mkfifo(path, 0o600) },
+		} {
+			run := exampleRun(t)
+			path := filepath.Join(run, "attempt_0", name)
+			if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+				t.Fatal(err)
+			}
+			if err := place(path); err != nil {
+				t.Fatal(err)
+			}
+			var out bytes.Buffer
+			err := New(run, &out, Options{}).Run(t.Context())
+			if !errors.Is(err, ErrNoLogFile) || !strings.Contains(err.Error(), path+" "+what) || strings.Contains(out.String(), "root") {
+				t.Errorf("%s %s: got %v and %q", name, what, err, out.String())
+			}
+		}
+	}
+}
+
+// TestTerminalOption: what reaches a terminal is harmless, the prefix and held lines included; what reaches a pipe is as it was written.
+func TestTerminalOption(t *testing.T) {
+	run := filepath.Join(t.TempDir(), "job_abcdefgh")
+	head := procs.TimelineHead{RunID: "job", Workers: 1, Role: "r\x1b[2J"}.String() + "\n"
+	write(t, head+"1000000 0 1 0\n", run, "attempt_0", "timeline")
+	write(t, "\x1b[31mred\x1b[2J\r\n", run, "attempt_0", "0", "stdout.log")
+	for _, tail := range []int{0, 1} {
+		for terminal, want := range map[bool]string{
+			false: "r\x1b[2J:\x1b[31mred\x1b[2J\n",
+			true:  "r^[[2J:\x1b[31mred^[[2J\x1b[0m\n",
+		} {
+			var out bytes.Buffer
+			if err := New(run, &out, Options{Prefix: "${role_name}:", Terminal: terminal, Tail: tail}).Run(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want, out.String()); diff != "" {
+				t.Errorf("terminal %v, tail %d (-want +got):\n%s", terminal, tail, diff)
+			}
+		}
 	}
 }

@@ -166,7 +166,7 @@ func Flags() []Flag {
 
 		{
 			Name: "max-restarts", Kind: KindInt, Default: "0", Placeholder: "N", Group: groupLife, Torchrun: true,
-			Help: "How often the workers of all nodes are restarted after a failure before the job fails. A lost node is no failure.",
+			Help: "How often the workers of all nodes are restarted after a failure before the job fails. A lost node is no failure. A program that cannot be executed is tried once.",
 		},
 		{
 			Name: "restart-window", Kind: KindSeconds, Default: "0", Placeholder: "SECONDS", Group: groupLife,

@@ -269,6 +269,8 @@ func (a *Agent) conclude(o rdzv.Outcome) (RunResult, error) {
 		a.log.Warn().Str("ending", string(o.Ending)).Str("why", o.Text).Msg("the job has ended without this node")
 	case o.Ending == rdzv.EndFailed && o.Cause == nil:
 		a.log.Error().Str("why", o.Text).Msg("the job has failed")
+	case o.Ending == rdzv.EndFailed && o.Text != "":
+		a.log.Warn().Str("why", o.Text).Msg("the job is not restarted")
 	}
 	a.restarts = o.Restarts
 	r := RunResult{State: Succeeded, Restarts: o.Restarts}

@@ -26,7 +26,7 @@ func (f Failure) forOthers(now time.Time) rdzv.Failure {
 	}
 	told := rdzv.Failure{
 		Host: f.Host, Round: f.Round, GlobalRank: f.GlobalRank, LocalRank: f.LocalRank, PID: f.Exit.PID,
-		ExitCode: f.Exit.Code, Signal: f.Exit.Signal,
+		ExitCode: f.Exit.Code, Signal: f.Exit.Signal, Final: f.Exit.Unexecutable(),
 		Grade: f.Kind().Grade(), Age: max(0, now.Sub(f.Time)), Stopped: f.Exit.Stopped,
 		Kind: string(f.Kind()), Summary: report.Begin(f.Summary(), maxSummary), LogFile: path(f.LogFile),
 		Text: report.End(traceback(f), rdzv.MaxFailureText),

@@ -34,6 +34,10 @@ func TestFailureTravels(t *testing.T) {
 	if f.Time = now.Add(time.Minute); f.forOthers(now).Age != 0 { // an error file may tell any time
 		t.Error("a failure in the future")
 	}
+	f.Exit = procs.Exit{Code: 127, StartErr: syscall.ENOENT}
+	if told := f.forOthers(now); !told.Final || told.ExitCode != 127 {
+		t.Errorf("told %+v of a program that is not there", told)
+	}
 	if rootCause(nil, map[int]Failure{11: f}, now) != nil {
 		t.Error("a root cause that nobody told")
 	}

@@ -39,6 +39,21 @@ type Exit struct {
 // Success reports whether the worker exited with 0.
 func (e Exit) Success() bool { return e.Code == 0 && e.Signal == 0 }
 
+// Unexecutable reports whether the worker could not be executed for a reason that lasts: the program, or the interpreter that
+// it names, is missing, may not be executed by this user, or is no program. A lack of processes or memory, a program that is
+// being written, and a disk that fails may pass.
+func (e Exit) Unexecutable() bool {
+	for _, lasting := range []error{
+		exec.ErrNotFound, fs.ErrNotExist, fs.ErrPermission, syscall.ENOEXEC, syscall.ENOTDIR, syscall.EISDIR, syscall.ELOOP,
+		syscall.ENAMETOOLONG, syscall.E2BIG,
+	} {
+		if errors.Is(e.StartErr, lasting) {
+			return true
+		}
+	}
+	return false
+}
+
 // PythonCode is the exit code as Python's multiprocessing and torchrun count it:
 // negative for a signal.
 func (e Exit) PythonCode() int {

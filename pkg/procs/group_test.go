@@ -3,6 +3,7 @@ package procs
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -130,6 +131,9 @@ func TestExits(t *testing.T) {
 			if (e.StartErr != nil) != tt.cannotStart || tt.notFound && !errors.Is(e.StartErr, fs.ErrNotExist) {
 				t.Errorf("StartErr = %v", e.StartErr)
 			}
+			if e.Unexecutable() != tt.cannotStart {
+				t.Errorf("Unexecutable() = %v for %v", e.Unexecutable(), e.StartErr)
+			}
 			if (e.PID == 0) != tt.cannotStart {
 				t.Errorf("pid %d", e.PID)
 			}
@@ -140,6 +144,22 @@ func TestExits(t *testing.T) {
 				t.Errorf("String = %q does not name the program", e)
 			}
 		})
+	}
+}
+
+// What may pass does not make a worker one that can never be executed.
+func TestUnexecutable(t *testing.T) {
+	for err, want := range map[error]bool{
+		nil: false, syscall.EAGAIN: false, syscall.ENOMEM: false, syscall.ETXTBSY: false, syscall.EIO: false, syscall.ESTALE: false, syscall.EMFILE: false,
+		syscall.ECHILD: false, syscall.ENOENT: true, syscall.EACCES: true, syscall.EPERM: true, syscall.ENOEXEC: true, syscall.ENOTDIR: true,
+	} {
+		e := Exit{Code: 1}
+		if err != nil {
+			e.StartErr = fmt.Errorf("execute x: %w", err)
+		}
+		if got := e.Unexecutable(); got != want {
+			t.Errorf("%v: got %v, want %v", err, got, want)
+		}
 	}
 }
 

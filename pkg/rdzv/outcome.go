@@ -24,6 +24,8 @@ type Failure struct {
 	// OnlyStopped says that no worker of its node has failed by itself: those that were told to stop may have caused a failure elsewhere, and
 	// alone they make none.
 	OnlyStopped bool `json:"only_stopped,omitempty"`
+	// Final says that the worker's program could not be executed, for a reason that no further attempt on that node changes.
+	Final bool `json:"final,omitempty"`
 	// Kind names the strongest evidence (package evidence), Summary tells it in one line.
 	Kind    string `json:"kind,omitempty"`
 	Summary string `json:"summary,omitempty"`

@@ -36,6 +36,18 @@ func (b *blame) tell(now time.Duration, rank int, f rdzv.Failure) {
 	b.failed = b.failed || !f.OnlyStopped
 }
 
+// final reports whether a restart cannot help in a job of so many nodes, since the program cannot be executed: in its first round on
+// any node; later, when it has been executed before, only if all nodes say so, and not because of a newcomer alone.
+func (b *blame) final(round, nodes int) bool {
+	count := 0
+	for _, one := range b.nodes {
+		if one.failure.Final {
+			count++
+		}
+	}
+	return count > 0 && (round == 0 || count == nodes)
+}
+
 // outcome returns the likeliest cause, with its age as of now, and at most rdzv.MaxOthers of those that other nodes name, without their texts.
 func (b *blame) outcome(now time.Duration) (cause *rdzv.Failure, others []rdzv.Failure) {
 	all := make([]blamed, 0, len(b.nodes))

@@ -16,7 +16,7 @@ import (
 //
 //	a ready | busy | failing G | done     what agent a reports of the recorded round; G grades its failure, which is as old as the step.
 //	                                      An agent that was not there before joins; +id=b, +stuck, +max=N, +hint=N, +silent, +leaving, +close, +old=S,
-//	                                      +grade=G (of a failure), +shown=G (what a worker had shown before it was stopped), +up=S (since the round began) change what it says.
+//	                                      +grade=G and +final (of a failure), +shown=G (what a worker had shown before it was stopped), +up=S (since the round began) change what it says.
 //	a gone                                its session has ended
 //	new leader                            another one takes over, with what the store holds
 //
@@ -154,6 +154,8 @@ func (s *script) option(r *Report, word string) {
 		r.Failure.Grade = int(number)
 	case "shown":
 		r.Failure = &rdzv.Failure{Host: r.Node.Host, Grade: int(number), OnlyStopped: true}
+	case "final":
+		r.Failure.Final = true
 	case "up":
 		r.Uptime = seconds
 	default:

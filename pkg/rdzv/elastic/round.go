@@ -80,8 +80,12 @@ func (l *leader) verdict(now time.Duration) {
 	short := 0
 	if l.blame.failed && !l.membershipChanged() {
 		l.budget.charge(now)
-		if l.budget.charged(now, l.job.RestartWindow) > l.job.MaxRestarts {
+		spent := l.budget.charged(now, l.job.RestartWindow) > l.job.MaxRestarts
+		if spent || l.blame.final(l.record.Round, len(l.parts)) {
 			o := rdzv.Outcome{Ending: rdzv.EndFailed, Restarts: l.restarts}
+			if !spent {
+				o.Text = "the program could not be executed, which a restart does not change"
+			}
 			o.Cause, o.Others = l.blame.outcome(now)
 			l.end(now, o)
 			return

@@ -125,6 +125,7 @@ func TestConfigFileInUserFolder(t *testing.T) {
 	}
 	path := filepath.Join(folder, "elasticrun", FileName)
 	write(t, path, "role: a")
+	chmod(t, filepath.Dir(path), 0o755)
 	chmod(t, path, 0o666)
 	_, err = load("s.py")
 	checkRefusal(t, err, path+": every user may write it (mode 0666), so this config file is not used: chmod go-w "+path+
@@ -226,51 +227,55 @@ func TestLinkedConfigFile(t *testing.T) {
 
 // TestOddConfigFile: what is no regular file, or no config file by its size, is refused in one line, and waited for by nobody.
 func TestOddConfigFile(t *testing.T) {
-	fifo := func(t *testing.T, path string) {
-		if err := syscall.Mkfifo(path, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
 	tests := []struct {
-		name  string
-		line  string
-		setUp func(t *testing.T)
-		want  string
+		name         string
+		line         string
+		fifo         string // is made, if not empty
+		link, target string // the same
+		file, text   string // the same
+		want         string
 	}{
+		{name: "FIFO", line: "s.py", fifo: FileName, want: "elasticrun.yaml: cannot read the config file: it is a FIFO, not a regular file"},
 		{
-			"FIFO", "s.py", func(t *testing.T) { fifo(t, "elasticrun.yaml") },
-			"elasticrun.yaml: cannot read the config file: it is a FIFO, not a regular file",
+			name: "link to a FIFO", line: "s.py", fifo: "f", link: FileName, target: "f",
+			want: "elasticrun.yaml: cannot read the config file: it is a FIFO, not a regular file",
 		},
 		{
-			"link to a FIFO", "s.py", func(t *testing.T) { fifo(t, "f"); symlink(t, "f", "elasticrun.yaml") },
-			"elasticrun.yaml: cannot read the config file: it is a FIFO, not a regular file",
+			name: "link to a device", line: "s.py", link: FileName, target: "/dev/zero",
+			want: "elasticrun.yaml: cannot read the config file: it is a device, not a regular file",
 		},
 		{
-			"link to a device", "s.py", func(t *testing.T) { symlink(t, "/dev/zero", "elasticrun.yaml") },
-			"elasticrun.yaml: cannot read the config file: it is a device, not a regular file",
+			name: "link to itself", line: "s.py", link: FileName, target: FileName,
+			want: "elasticrun.yaml: cannot read the config file: too many levels of symbolic links",
 		},
 		{
-			"device", "--config=/dev/zero s.py", func(*testing.T) {},
-			"--config=/dev/zero: cannot read the config file: it is a device, not a regular file",
+			name: "device", line: "--config=/dev/zero s.py",
+			want: "--config=/dev/zero: cannot read the config file: it is a device, not a regular file",
 		},
 		{
-			"link to itself", "s.py", func(t *testing.T) { symlink(t, "elasticrun.yaml", "elasticrun.yaml") },
-			"elasticrun.yaml: cannot read the config file: too many levels of symbolic links",
+			name: "huge", line: "s.py", file: FileName, text: strings.Repeat("#\n", 1<<19) + "#",
+			want: "elasticrun.yaml: cannot read the config file: it is larger than 1 MiB, which no config file is",
 		},
+		{name: "large", line: "s.py", file: FileName, text: strings.Repeat("#\n", 1<<19)},
 		{
-			"huge", "s.py", func(t *testing.T) { write(t, "elasticrun.yaml", strings.Repeat("#\n", 1<<19)+"#") },
-			"elasticrun.yaml: cannot read the config file: it is larger than 1 MiB, which no config file is",
-		},
-		{"large", "s.py", func(t *testing.T) { write(t, "elasticrun.yaml", strings.Repeat("#\n", 1<<19)) }, ""},
-		{
-			"odd name", "--config=a\x1b[2Jb.yaml s.py", func(t *testing.T) { write(t, "a\x1b[2Jb.yaml", "- x") },
-			`"a\x1b[2Jb.yaml": line 1: must be keys with values, such as nnodes: 2`,
+			name: "odd name", line: "--config=a\x1b[2Jb.yaml s.py", file: "a\x1b[2Jb.yaml", text: "- x",
+			want: `"a\x1b[2Jb.yaml": line 1: must be keys with values, such as nnodes: 2`,
 		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			clean(t)
-			tt.setUp(t)
+			if tt.fifo != "" {
+				if err := syscall.Mkfifo(tt.fifo, 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if tt.link != "" {
+				symlink(t, tt.target, tt.link)
+			}
+			if tt.file != "" {
+				write(t, tt.file, tt.text)
+			}
 			_, err := load(tt.line)
 			checkRefusal(t, err, tt.want)
 		})

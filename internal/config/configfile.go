@@ -61,13 +61,16 @@ func isUsage(err error) bool {
 
 // readConfigFile reads and checks one file. Its error is a *UsageError that names the file, unless the file cannot be read.
 func readConfigFile(path string, named bool) (configFile, error) {
-	way := wayTo(path)
 	f, info, err := openConfigFile(path, named)
 	if err != nil {
 		return configFile{}, err
 	}
 	defer func() { _ = f.Close() }()
-	// Who owns the open file, and who may write it, is what counts: a path can lead elsewhere in the next moment.
+	// The descriptor says who owns the file and who may write it: a path can lead elsewhere in the next moment.
+	way, end := wayTo(path)
+	if !named && (end == nil || !os.SameFile(end, info)) {
+		return configFile{}, errors.New("it was replaced while it was being read; try again")
+	}
 	way = append(way, inodeOf(path, theFile, info))
 	file := configFile{path: path, named: named, exposure: expose(way, os.Geteuid())}
 	if file.exposure.grade == exposedToAnybody && !named {

@@ -17,7 +17,10 @@ import (
 // place is the working directory of a test, as messages name it.
 func place(t *testing.T) string {
 	t.Helper()
-	dir, err := os.Getwd()
+	dir, err := filepath.Abs(".")
+	if err == nil {
+		dir, err = filepath.EvalSymlinks(dir)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -219,9 +222,34 @@ func TestLinkedConfigFile(t *testing.T) {
 		t.Fatalf("got %+v, %v, want the role of the file", c, err)
 	}
 	chmod(t, "a/conf", 0o757)
-	_, err := load("s.py")
-	if err == nil || !strings.Contains(err.Error(), "conf (mode 0757), so this config file is not used: chmod o-w ") {
-		t.Errorf("got %v, want a refusal", err)
+	conf, err := filepath.EvalSymlinks(filepath.Join(place(t), "a", "conf"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = load("s.py")
+	checkRefusal(t, err, "elasticrun.yaml: every user may write its folder "+conf+" (mode 0757), so this config file is not used: chmod o-w "+conf+
+		", or name it with --config=elasticrun.yaml to use it all the same")
+}
+
+// TestWayTo: the end of the way is the file, however many links lead to it, and nothing where that cannot be seen.
+func TestWayTo(t *testing.T) {
+	clean(t)
+	write(t, "real.yaml", "")
+	symlink(t, "real.yaml", "second")
+	symlink(t, place(t)+"/second", "first")
+	symlink(t, "loop", "loop")
+	file, err := os.Stat("real.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]struct {
+		inodes int
+		seen   bool
+	}{"real.yaml": {1, true}, "first": {5, true}, "gone": {1, false}, "loop": {2 * maxLinks, false}} {
+		way, end := wayTo(path)
+		if len(way) != want.inodes || (end != nil) != want.seen || end != nil && !os.SameFile(end, file) {
+			t.Errorf("%s: %d inodes, end %v", path, len(way), end)
+		}
 	}
 }
 

@@ -151,36 +151,45 @@ func unixMode(mode fs.FileMode) uint32 {
 // maxLinks is how many symbolic links are followed; the kernel follows no more.
 const maxLinks = 40
 
-// wayTo returns the folder of a file, and the symbolic links that lead to it, each with its folder. What cannot be seen is
-// left out: then the file cannot be opened either.
-func wayTo(path string) []inode {
-	var way []inode
+// wayTo returns the folder of a file, and the symbolic links that lead to it, each with its folder; end is what they lead to, or
+// nil if that cannot be seen, as behind the links in /proc/self/fd.
+func wayTo(path string) (way []inode, end fs.FileInfo) {
 	for range maxLinks {
 		dir, _ := filepath.Split(path) // Dir would take .. behind a link for what stands before the link
 		if dir == "" {
 			dir = "."
 		}
 		if info, err := os.Stat(dir); err == nil {
-			name := dir
-			if abs, err := filepath.Abs(dir); err == nil {
-				name = abs
-			}
-			way = append(way, inodeOf(name, aFolder, info))
+			way = append(way, inodeOf(realPath(dir), aFolder, info))
 		}
 		info, err := os.Lstat(path)
-		if err != nil || info.Mode()&fs.ModeSymlink == 0 {
-			return way
+		switch {
+		case err != nil:
+			return way, nil
+		case info.Mode()&fs.ModeSymlink == 0:
+			return way, info
 		}
 		way = append(way, inodeOf(path, aLink, info))
 		target, err := os.Readlink(path)
 		if err != nil {
-			return way
+			return way, nil
 		}
 		if path = target; !filepath.IsAbs(target) {
 			path = dir + string(filepath.Separator) + target
 		}
 	}
-	return way
+	return way, nil
+}
+
+// realPath is the absolute path of a folder without symbolic links, for messages. Links go first: Abs would take .. behind a
+// link for what stands before it.
+func realPath(dir string) string {
+	for _, step := range []func(string) (string, error){filepath.EvalSymlinks, filepath.Abs, filepath.EvalSymlinks} {
+		if path, err := step(dir); err == nil {
+			dir = path
+		}
+	}
+	return dir
 }
 
 // inodeOf is an inode by what the system says of it. An owner that is not known is nobody's.

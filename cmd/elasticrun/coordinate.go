@@ -3,11 +3,14 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 
 	"github.com/rs/zerolog"
 
 	"github.com/elasticrun/elasticrun/internal/config"
 	"github.com/elasticrun/elasticrun/pkg/coord"
+	"github.com/elasticrun/elasticrun/pkg/rdzv"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic"
 )
 
@@ -46,6 +49,29 @@ func coordinate(ctx context.Context, cfg *config.Store, log zerolog.Logger) (*co
 	}()
 	return c, nil
 }
+
+// failure returns why the agents' store has ended by itself; nil if it has not. The error ends elasticrun store.
+func (c *coordination) failure(cfg *config.Store) error {
+	err := c.server.Err()
+	if err == nil {
+		return nil
+	}
+	return &dataDirError{dir: cfg.DataDir, err: err}
+}
+
+// dataDirError says that the folder of --data-dir cannot be written.
+type dataDirError struct {
+	dir string
+	err error
+}
+
+func (e *dataDirError) Error() string {
+	return fmt.Sprintf("the store ends because it cannot write to --data-dir=%s: %s; free space there or mend the disk, then start it again: its jobs resume",
+		e.dir, strings.TrimPrefix(e.err.Error(), coord.ErrUnavailable.Error()+": "))
+}
+
+// Unwrap makes it an [rdzv.ErrConnection].
+func (e *dataDirError) Unwrap() []error { return []error{rdzv.ErrConnection, e.err} }
 
 // close ends the agents' connections and waits for what was started.
 func (c *coordination) close() {

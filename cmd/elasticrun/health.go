@@ -29,6 +29,7 @@ const (
 type health struct {
 	stats    func() kvstore.Stats // asks the store; it may block
 	stopping <-chan struct{}      // closed when the store is to stop
+	failed   <-chan struct{}      // closed when the agents' store has ended, and so will this one; nil is never
 	started  time.Time
 	asking   chan struct{} // holds one element while stats runs: a store that is stuck is asked once, not for every request
 }
@@ -66,6 +67,12 @@ func (h *health) answer() (int, healthAnswer) {
 	select {
 	case <-h.stopping:
 		a.Status = "stopping"
+		return http.StatusServiceUnavailable, a
+	default:
+	}
+	select {
+	case <-h.failed:
+		a.Status = "failed"
 		return http.StatusServiceUnavailable, a
 	default:
 		return http.StatusOK, a

@@ -49,6 +49,27 @@ func TestHealthOfAStuckStore(t *testing.T) {
 	})
 }
 
+// A store whose agents' store has ended is not healthy, and says so while its clients finish their requests.
+func TestHealthOfAFailedStore(t *testing.T) {
+	failed, stopping := make(chan struct{}), make(chan struct{})
+	h := newHealth(func() kvstore.Stats { return kvstore.Stats{} }, stopping)
+	h.failed = failed
+	for _, tt := range []struct {
+		name, status string
+		begin        func()
+		code         int
+	}{
+		{name: "healthy", status: "ok", begin: func() {}, code: http.StatusOK},
+		{name: "failed", status: "failed", begin: func() { close(failed) }, code: http.StatusServiceUnavailable},
+		{name: "told to stop", status: "stopping", begin: func() { close(stopping) }, code: http.StatusServiceUnavailable},
+	} {
+		tt.begin()
+		if code, a := h.answer(); code != tt.code || a.Status != tt.status {
+			t.Errorf("%s: %d %q, want %d %q", tt.name, code, a.Status, tt.code, tt.status)
+		}
+	}
+}
+
 // The end waits for the store's answer, also where its client has long had another.
 func TestHealthWaitsForTheStore(t *testing.T) {
 	var answered atomic.Bool

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -63,7 +64,9 @@ func serveStore(ctx context.Context, hurry <-chan struct{}, cfg *config.Store, s
 			_ = listener.Close()
 			return err
 		}
-		stop := newHealth(server.Stats, ctx.Done()).serve(healthListener, log)
+		answers := newHealth(server.Stats, ctx.Done())
+		answers.failed = agents.server.Ended()
+		stop := answers.serve(healthListener, log)
 		defer stop(context.WithoutCancel(ctx))
 		ready += fmt.Sprintf(" health on http://%s%s", healthListener.Addr(), healthPath)
 	}
@@ -77,8 +80,10 @@ func serveStore(ctx context.Context, hurry <-chan struct{}, cfg *config.Store, s
 		_ = server.Close()
 		return fmt.Errorf("serve the store: %w", err)
 	case <-ctx.Done():
+	case <-agents.server.Ended():
 	}
-	err = stopStore(ctx, hurry, server, cfg.Grace, log)
+	failure := agents.failure(cfg)
+	err = errors.Join(failure, stopStore(ctx, hurry, server, cfg.Grace, log, cmp.Or(failure, context.Cause(ctx))))
 	if failed := <-served; !errors.Is(failed, kvstore.ErrClosed) {
 		err = errors.Join(err, fmt.Errorf("serve the store: %w", failed))
 	}
@@ -99,14 +104,13 @@ func listenOn(ctx context.Context, flag string, at config.HostPort) (net.Listene
 }
 
 // stopStore ends the server, of which nothing is left then. Requests under way may take the grace to finish, or until
-// hurry is closed; the connections that have not are closed.
-func stopStore(ctx context.Context, hurry <-chan struct{}, server *kvstore.Server, grace time.Duration, log zerolog.Logger) error {
-	told := context.Cause(ctx)
-	log.Info().Stringer("grace", grace).Msgf("%v: stopping", told)
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
+// hurry is closed; the connections that have not are closed. why is the reason to stop.
+func stopStore(ctx context.Context, hurry <-chan struct{}, server *kvstore.Server, grace time.Duration, log zerolog.Logger, why error) error {
+	log.Info().Stringer("grace", grace).Msgf("%v: stopping", why)
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
 	defer cancel()
 	done := make(chan bool, 1)
-	go func() { done <- server.Shutdown(ctx) == nil }()
+	go func() { done <- server.Shutdown(bounded) == nil }()
 	select {
 	case inOrder := <-done:
 		if !inOrder {
@@ -117,6 +121,6 @@ func stopStore(ctx context.Context, hurry <-chan struct{}, server *kvstore.Serve
 	case <-hurry:
 		_ = server.Close()
 		<-done
-		return told
+		return context.Cause(ctx)
 	}
 }

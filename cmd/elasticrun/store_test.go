@@ -38,8 +38,15 @@ type storeProcess struct {
 // startStore starts the binary on free ports and waits until it is ready.
 func startStore(t *testing.T, flags ...string) *storeProcess {
 	t.Helper()
+	return startWrappedStore(t, nil, flags...)
+}
+
+// startWrappedStore is startStore by a command that executes what is behind it.
+func startWrappedStore(t *testing.T, wrap []string, flags ...string) *storeProcess {
+	t.Helper()
 	s := &storeProcess{t: t, ended: make(chan struct{})}
-	s.cmd = exec.Command(testenv.Binary(t), append([]string{"store", "--listen=127.0.0.1:0", "--health=127.0.0.1:0"}, flags...)...)
+	command := append(slices.Clone(wrap), testenv.Binary(t), "store", "--listen=127.0.0.1:0", "--health=127.0.0.1:0")
+	s.cmd = exec.Command(command[0], append(command[1:], flags...)...)
 	mark := testenv.Mark()
 	s.cmd.Env = append(os.Environ(), mark)
 	s.cmd.Stderr = &s.stderr

@@ -201,7 +201,7 @@ func (d *disk) run(s *Server) {
 		} else {
 			d.err = fmt.Errorf("%w: it cannot write to its disk: %w", ErrUnavailable, err)
 			s.opts.Logger.Error().Err(err).Msg("coordination store cannot write to its disk, and ends")
-			s.end(nil, d.err)
+			s.fail(d.err)
 		}
 		d.more.Broadcast()
 		s.mu.Unlock()

@@ -82,6 +82,7 @@ type Server struct {
 	drain   chan struct{} // closed when Shutdown has begun and no remote session is left; nil before
 	closed  bool
 	stop    chan struct{}  // closed with it
+	failure error          // why the store has ended by itself
 	ending  sync.Once      // gives the disk back
 	running sync.WaitGroup // connections and tick
 }

@@ -45,6 +45,22 @@ func (s *WorkerStore) Addr() net.Addr { return s.addr }
 // Port is where it listens.
 func (s *WorkerStore) Port() int { return s.addr.Port }
 
+// Ended is closed when the store serves nobody any more, because of Close or of an error that Err returns.
+func (s *WorkerStore) Ended() <-chan struct{} { return s.served }
+
+// Err returns the error that ended the store. It is nil while the store serves, and after Close.
+func (s *WorkerStore) Err() error {
+	select {
+	case <-s.served:
+	default:
+		return nil
+	}
+	if errors.Is(s.err, kvstore.ErrClosed) {
+		return nil
+	}
+	return s.err
+}
+
 // Renew closes its clients' connections and forgets everything, and goes on listening; [kvstore.ErrClosed] after Close.
 func (s *WorkerStore) Renew() error { return s.server.Renew() }
 

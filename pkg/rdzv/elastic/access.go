@@ -163,6 +163,7 @@ type host struct {
 	resign func()            // ends the leader
 	claim  io.Closer         // to be this machine's store of the run at its port; nil where there is none
 	run    io.Closer         // to be this machine's store of the run, at whatever port; nil where there is one candidate
+	guard  sync.WaitGroup    // watchFront
 
 	mu      sync.Mutex
 	over    bool          // the job has ended
@@ -180,6 +181,7 @@ func (a *C10d) serve(ctx context.Context, ln net.Listener, run io.Closer) (coord
 	}
 	if ln != nil {
 		h.front = rdzv.ServeWorkerStore(ln, kvstore.ServerOptions{Logger: a.Logger, Agents: h.server.ServeConn})
+		h.guard.Go(h.watchFront)
 		a.Logger.Info().Stringer("address", ln.Addr()).Msg("hosting the rendezvous")
 	}
 	if ln != nil && run == nil {
@@ -200,6 +202,15 @@ func (a *C10d) serve(ctx context.Context, ln net.Listener, run io.Closer) (coord
 	a.host = h
 	a.mu.Unlock()
 	return h.local()
+}
+
+// watchFront ends the store when no agent can reach it any more: its own agent must not go on alone. It returns when the store has ended.
+func (h *host) watchFront() {
+	select {
+	case <-h.front.Ended():
+		h.server.Fail(fmt.Errorf("%w: this node's store does not accept connections any more: %w", coord.ErrUnavailable, h.front.Err()))
+	case <-h.server.Ended():
+	}
 }
 
 // told takes note of what the leader knows.
@@ -296,6 +307,7 @@ func (a *C10d) Close(ctx context.Context) error {
 		_ = h.claim.Close() // before the port is free
 	}
 	err := h.server.Close()
+	h.guard.Wait()
 	if h.front != nil {
 		err = errors.Join(err, h.front.Close())
 	}

@@ -111,11 +111,7 @@ func bodyOf(frame []byte) []byte { return frame[frameHeader+1:] }
 
 // refuse ends a handshake.
 func (c *conn) refuse(out []byte, no refused) ([]byte, bool, error) {
-	s := c.server
-	s.mu.Lock()
-	s.stats.Refused++
-	s.mu.Unlock()
-	s.opts.Logger.Warn().Stringer("from", c.nc.RemoteAddr()).Stringer("reason", no.reason).Msg("agent is refused: " + no.line)
+	c.server.noteRefusal(c.nc, no)
 	return appendRefusal(out, no.reason, no.line), false, nil
 }
 

@@ -17,8 +17,8 @@ import (
 
 // ServerOptions are the options of a Server.
 type ServerOptions struct {
-	// Logger gets a line for each session that is lost and each client that is refused. The zero Logger is silent. It
-	// must not call the Server.
+	// Logger gets a line for each session that is lost, for the first client of each address that is refused for a
+	// Reason, and for the number of those after it, once a minute. The zero Logger is silent. It must not call the Server.
 	Logger zerolog.Logger
 	// Version is elasticrun's version, which clients must have too. Empty: any will do.
 	Version string
@@ -68,23 +68,24 @@ type Server struct {
 
 	// mu guards all that follows, and all fields of conns and of local stores that say so. It is the only lock;
 	// nobody waits for anything but memory while he holds it.
-	mu      sync.Mutex
-	core    *core
-	disk    *disk // nil: all is in memory
-	conns   map[*conn]struct{}
-	holders map[*session]*conn // the connection of each session that has one
-	locals  map[*local]struct{}
-	remote  int // sessions that are not local
-	reached map[netip.Addr]int
-	stats   Stats
-	ticking bool          // tick runs
-	due     time.Duration // when it is to look next
-	drain   chan struct{} // closed when Shutdown has begun and no remote session is left; nil before
-	closed  bool
-	stop    chan struct{}  // closed with it
-	failure error          // why the store has ended by itself
-	ending  sync.Once      // gives the disk back
-	running sync.WaitGroup // connections and tick
+	mu       sync.Mutex
+	core     *core
+	disk     *disk // nil: all is in memory
+	conns    map[*conn]struct{}
+	holders  map[*session]*conn // the connection of each session that has one
+	locals   map[*local]struct{}
+	remote   int // sessions that are not local
+	reached  map[netip.Addr]int
+	stats    Stats
+	ticking  bool          // tick runs
+	due      time.Duration // when it is to look next
+	drain    chan struct{} // closed when Shutdown has begun and no remote session is left; nil before
+	closed   bool
+	stop     chan struct{} // closed with it
+	failure  error         // why the store has ended by itself
+	refusals refusals
+	ending   sync.Once      // gives the disk back
+	running  sync.WaitGroup // connections and tick
 }
 
 // NewServer returns a store without keys, that keeps them in memory.

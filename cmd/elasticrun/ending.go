@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
 	"syscall"
 
 	"github.com/elasticrun/elasticrun/internal/config"
@@ -106,7 +105,7 @@ func (e ending) problem() string {
 	if e.err == nil {
 		return ""
 	}
-	return strings.ReplaceAll(e.err.Error(), "\n", "; ") // joined errors have lines
+	return plainLine(e.err.Error()) // joined errors have lines
 }
 
 // fail says how the launcher ends and returns its exit code.

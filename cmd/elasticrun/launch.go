@@ -102,10 +102,11 @@ func newLogger(format string, level zerolog.Level, stderr io.Writer, heard *warn
 	stderr = struct{ io.Writer }{stderr} // which Close leaves open
 	queue := &lineQueue{stderr: stderr}
 	queue.Writer = diode.NewWriter(stderr, 1000, 0, func(missed int) { queue.lost.Add(int64(missed)) })
-	var out io.Writer = queue
+	var out io.Writer = plainJSONWriter{queue}
 	if format != "json" {
 		out = zerolog.ConsoleWriter{
 			Out: queue, TimeFormat: time.DateTime, NoColor: !term.IsTerminal(int(os.Stderr.Fd())),
+			FormatPrepare: plainFields,
 		}
 	}
 	if heard != nil {

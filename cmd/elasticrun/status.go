@@ -97,7 +97,7 @@ func shower(cfg *config.Status, stdout io.Writer) func(status.Job) error {
 			return err
 		}
 		if cfg.JSON {
-			text = append(text, '\n')
+			text = append(plainJSON(text), '\n')
 		}
 		shown = true
 		_, err = stdout.Write(text)

@@ -95,7 +95,7 @@ func nodeRow(n Node, now time.Time) string {
 	}
 	cpu, rss := uses(s.Workers)
 	said := cmp.Or(s.Why, n.Note, lastLine(s.Workers))
-	return cells(rank, clean(n.Host), string(s.State), age(now, s.Since), fmt.Sprintf("%d/%d", up, max(n.Workers, s.LocalWorldSize)),
+	return cells(rank, clean(n.Host), clean(string(s.State)), age(now, s.Since), fmt.Sprintf("%d/%d", up, max(n.Workers, s.LocalWorldSize)),
 		cpu, rss, busiest(s.GPUs), clean(said))
 }
 
@@ -152,7 +152,7 @@ func workerRow(w Worker, now time.Time) string {
 		rank = strconv.Itoa(w.Rank)
 	}
 	cpu, rss := uses([]Worker{w})
-	state := string(w.State)
+	state := clean(string(w.State))
 	switch {
 	case w.Signal != "":
 		state += " " + clean(w.Signal)

@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"strings"
+	"unicode"
 )
 
 // hello begins a connection. Its sender's run id and version may be empty, which stands for any.
@@ -109,7 +110,7 @@ func decodeRefusal(body []byte) (why Reason, line string, err error) {
 // printable keeps what a peer says from being more than one line, or from steering a terminal.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
-		if r < ' ' || r >= 0x7f && r < 0xa0 {
+		if unicode.IsControl(r) || unicode.In(r, unicode.Bidi_Control, unicode.Zl, unicode.Zp) {
 			return '?'
 		}
 		return r

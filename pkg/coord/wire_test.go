@@ -181,3 +181,14 @@ func TestProofIsWorthNothingElsewhere(t *testing.T) {
 		t.Error("no proof is one")
 	}
 }
+
+// What a peer says is one line, and does nothing to the terminal that shows it.
+func TestPrintable(t *testing.T) {
+	for in, want := range map[string]string{
+		"Zürich 東京": "Zürich 東京", "a\nb\tc": "a?b?c", "\x1b[2J\u009bx\x7f": "?[2J?x?", "a\u202eb\u2066c\u2028d": "a?b?c?d", "\xff": "?",
+	} {
+		if got := printable(in); got != want {
+			t.Errorf("%q: %q, want %q", in, got, want)
+		}
+	}
+}

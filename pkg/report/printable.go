@@ -15,7 +15,7 @@ var escapes = regexp.MustCompile(`\x1b\[[0-?]*[ -/]*[@-~]|\x1b[P\]X^_][^\x07\x1b
 func Printable(s string) string {
 	s = escapes.ReplaceAllLiteralString(strings.ToValidUTF8(s, "\uFFFD"), "")
 	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) && r != '\n' && r != '\t' {
+		if steers(r) && r != '\n' && r != '\t' {
 			return -1
 		}
 		return r
@@ -25,9 +25,14 @@ func Printable(s string) string {
 // OneLine makes a value fit for a line of its own: it is never more than that, and does nothing to the terminal that shows it.
 func OneLine(s string) string {
 	return strings.Map(func(r rune) rune {
-		if r < ' ' || r >= 0x7f && r < 0xa0 {
+		if steers(r) {
 			return '?'
 		}
 		return r
 	}, strings.ToValidUTF8(s, "?"))
+}
+
+// steers tells whether r is a control character, or turns the direction of text, or ends a line.
+func steers(r rune) bool {
+	return unicode.IsControl(r) || unicode.In(r, unicode.Bidi_Control, unicode.Zl, unicode.Zp)
 }

@@ -10,6 +10,7 @@ func TestPrintable(t *testing.T) {
 		{"title", "a\x1b]0;title\x07b\x1b]8;;http://x\x1b\\c", "abc"},
 		{"title without an end", "a\x1b]0;title", "a"},
 		{"lone escape and other controls", "a\x1b\x00\x07\r\x7f\u009bb", "ab"},
+		{"text that runs backwards", "a\u202eb\u2066c\u200fd\u2028e", "abcde"},
 		{"no UTF-8", "a\xff\xfeb\xe2\x82", "a\uFFFDb\uFFFD"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

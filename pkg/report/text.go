@@ -92,7 +92,7 @@ func (f Failure) entry(index int) string {
 	lines := []string{
 		fmt.Sprintf("[%d]:", index),
 		"  time      : " + at,
-		"  host      : " + f.Host,
+		"  host      : " + OneLine(f.Host),
 		fmt.Sprintf("  rank      : %d (local_rank: %d)", f.Rank, f.LocalRank),
 		"  exitcode  : " + exit,
 		"  error_file: " + orNone(f.ErrorFile),

@@ -27,6 +27,9 @@ type conn struct {
 	writing bool               // write runs, or run does its work
 	parting bool               // nothing but out is to be sent, within the farewell
 	over    bool               // run has ended
+	load    underWay
+
+	large bool // run's: the request at work is counted in load
 }
 
 // readBuffer suffices for most requests.
@@ -62,6 +65,7 @@ func (c *conn) ended(err error) {
 		s.stats.Malformed++
 		s.opts.Logger.Debug().Err(err).Stringer("from", c.nc.RemoteAddr()).Msg("agent's connection is closed")
 	}
+	c.release()
 	c.over = true
 	close(c.gone)
 	delete(s.conns, c)
@@ -82,7 +86,7 @@ func (c *conn) ended(err error) {
 func (c *conn) serve() error {
 	scratch := make([]byte, frameHeader)
 	for {
-		k, body, err := c.read(maxFrame, scratch)
+		k, body, err := c.request(scratch)
 		if err != nil {
 			if errors.Is(err, io.EOF) {
 				return nil
@@ -129,6 +133,9 @@ func (c *conn) handle(k kind, body []byte) error {
 
 	s := c.server
 	s.mu.Lock()
+	if k == kindCommit {
+		s.awaitDisk()
+	}
 	if c.session == nil || c.parting {
 		s.mu.Unlock()
 		return nil // it has been told, or is about to be
@@ -159,9 +166,13 @@ func (c *conn) handle(k kind, body []byte) error {
 	mine := !c.writing && c.pending()
 	c.writing = c.writing || mine
 	full := len(c.out) > maxOutbox
+	err = c.charge()
 	s.mu.Unlock()
 	if full {
-		return errors.New("client does not take its answers")
+		err = errors.New("client does not take its answers")
+	}
+	if err != nil {
+		return err
 	}
 	if mine {
 		c.write()
@@ -175,6 +186,11 @@ const maxOutbox = 1 << 20
 // watch begins the watch with that number, or begins it anew. server.mu is held.
 func (c *conn) watch(number int64, prefix string) {
 	c.unwatch(number)
+	if err := c.server.core.budget.claim(int64(watchSize+len(prefix)), true); err != nil {
+		_, line := codeOf(err)
+		c.part(appendOver(nil, codeUnavailable, "it is full: "+line))
+		return
+	}
 	if c.watches == nil {
 		c.watches = map[int64]*watcher{}
 	}
@@ -236,6 +252,10 @@ func (c *conn) write() {
 		out := c.out
 		c.out = nil
 		number, batch, fresh, some := c.nextBatch()
+		c.load.sending = int64(cap(out)) + sizeOfBatch(batch)
+		if c.charge() != nil {
+			out, some = nil, false
+		}
 		s.mu.Unlock()
 		if some {
 			out = appendBatch(out, number, batch, fresh)

@@ -135,6 +135,10 @@ func (c *conn) admit(h hello, j join) (welcome, *refused) {
 	case s.opts.MaxAgents > 0 && s.remote >= s.opts.MaxAgents:
 		return welcome{}, &refused{ReasonFull, fmt.Sprintf("the store has %d agents, as many as it may", s.remote)}
 	}
+	if err := s.core.budget.claim(sessionSize, true); err != nil {
+		_, line := codeOf(err)
+		return welcome{}, &refused{ReasonFull, "the store is full: " + line}
+	}
 	ttl := s.opts.SessionTTL
 	if j.ttl > 0 {
 		ttl = min(max(time.Duration(j.ttl), leastTTL), durationLimit)

@@ -17,6 +17,7 @@ type core struct {
 	sessions map[SessionID]*session
 	timers   timers
 	watches  watches
+	budget   budget
 	skipped  time.Duration // the sum of all pauses: the core's own time stands still in them
 	journal  *journal      // gets what must outlive the process; nil: nothing does
 }
@@ -60,6 +61,7 @@ func (c *core) open(id SessionID, token string, ttl, now time.Duration) *session
 	s := &session{id: id, token: token, ttl: ttl}
 	s.timer = timer{place: -1, session: s}
 	c.sessions[id] = s
+	c.budget.stored += sizeOf(s)
 	c.keepAlive(s, now)
 	c.journal.session(s)
 	return s
@@ -90,6 +92,7 @@ func (c *core) end(s *session) {
 	s.ended = true
 	c.timers.remove(&s.timer)
 	delete(c.sessions, s.id)
+	c.budget.stored -= sizeOf(s)
 	c.journal.sessionEnd(s)
 	if len(s.keys) == 0 {
 		return
@@ -146,6 +149,9 @@ func (c *core) commit(s *session, guards []Guard, ops []Op, now time.Duration) (
 	if !slices.ContainsFunc(ops, func(op Op) bool { return !op.Delete || c.entries[op.Key] != nil }) {
 		return c.revision, nil // nothing changes
 	}
+	if err := c.claimCommit(s, ops); err != nil {
+		return 0, err
+	}
 	c.revision++
 	for _, op := range ops {
 		if !op.Delete {
@@ -165,6 +171,8 @@ func (c *core) put(s *session, op Op, now time.Duration) {
 		e = &entry{key: op.Key, create: c.revision}
 		c.entries[op.Key] = e
 		c.order.add(op.Key)
+	} else {
+		c.budget.count(e, -1)
 	}
 	e.value = op.Value
 	var owner *session
@@ -172,11 +180,12 @@ func (c *core) put(s *session, op Op, now time.Duration) {
 		owner = s
 	}
 	c.own(e, owner)
+	c.budget.count(e, 1)
 	if e.ttl = op.TTL; op.Owned || e.ttl < 0 {
 		e.ttl = 0
 	}
 	c.startTTL(e, now)
-	c.watches.tell(op.Key, existed, true, c.revision)
+	c.watches.tell(&c.budget, op.Key, existed, true, c.revision)
 	c.journal.put(e)
 }
 
@@ -217,12 +226,13 @@ const longest = 100 * 365 * 24 * time.Hour
 
 // remove deletes e in the commit of c.revision.
 func (c *core) remove(e *entry) {
+	c.budget.count(e, -1)
 	c.own(e, nil)
 	if e.timer != nil {
 		c.timers.remove(e.timer)
 	}
 	delete(c.entries, e.key)
 	c.order.remove(e.key)
-	c.watches.tell(e.key, true, false, c.revision)
+	c.watches.tell(&c.budget, e.key, true, false, c.revision)
 	c.journal.remove(e.key)
 }

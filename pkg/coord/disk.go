@@ -172,6 +172,7 @@ func (c *core) load(tx *bbolt.Tx) error {
 		c.entries[e.key] = e
 		c.order.add(e.key)
 		c.own(e, c.sessions[owner])
+		c.budget.count(e, 1)
 		c.startTTL(e, 0)
 		return nil
 	})
@@ -187,7 +188,7 @@ func (d *disk) run(s *Server) {
 			stopping = true
 		}
 		s.mu.Lock()
-		edits, count := s.core.journal.edits, s.core.journal.count
+		edits, count, size := s.core.journal.edits, s.core.journal.count, s.core.journal.size
 		s.core.journal.edits = nil
 		failed := d.err != nil
 		s.mu.Unlock()
@@ -198,6 +199,7 @@ func (d *disk) run(s *Server) {
 		s.mu.Lock()
 		if err == nil {
 			d.written = count
+			s.core.journal.size -= size
 		} else {
 			d.err = fmt.Errorf("%w: it cannot write to its disk: %w", ErrUnavailable, err)
 			s.opts.Logger.Error().Err(err).Msg("coordination store cannot write to its disk, and ends")

@@ -89,7 +89,7 @@ func errOf(c code, line string) error {
 	switch {
 	case c == codeDone:
 		return nil
-	case int(c) < len(codes):
+	case int(c) < len(codes) && codes[c] != nil:
 		if line = printable(line); line == "" {
 			return codes[c]
 		}

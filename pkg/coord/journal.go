@@ -18,6 +18,7 @@ import (
 type journal struct {
 	edits []edit
 	count int64         // of all edits ever
+	size  int64         // about how many bytes the disk does not have yet
 	some  chan struct{} // there are edits; room for one
 }
 
@@ -40,10 +41,15 @@ const (
 func (j *journal) add(bucket, key string, value []byte) {
 	j.edits = append(j.edits, edit{bucket: bucket, key: key, value: value})
 	j.count++
+	j.size += editBytes(bucket, key, value)
 	select {
 	case j.some <- struct{}{}:
 	default:
 	}
+}
+
+func editBytes(bucket, key string, value []byte) int64 {
+	return int64(editSize + len(bucket) + len(key) + len(value))
 }
 
 // keyOnDisk is where a key is kept: disks do not take them as long as a commit does.

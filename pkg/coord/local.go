@@ -15,12 +15,16 @@ type local struct {
 	err     error // set before lost is closed
 }
 
-// Local returns a store in this process, with a session that lives as long as the server, or until Close.
+// Local returns a store in this process, with a session that lives as long as the server, or until Close. The error is
+// ErrServerClosed or ErrFull.
 func (s *Server) Local() (Store, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
 		return nil, ErrServerClosed
+	}
+	if err := s.core.budget.claim(localSize, false); err != nil {
+		return nil, err
 	}
 	l := &local{server: s, lost: make(chan struct{})}
 	l.session = s.core.open(SessionID(rand.Text()), "", 0, s.clock())

@@ -36,6 +36,10 @@ type ServerOptions struct {
 	SessionTTL time.Duration
 	// MaxAgents is the number of sessions that clients may have at a time. 0 means no limit.
 	MaxAgents int
+	// MaxMemory is about the number of bytes that the store may take: one half for keys, sessions and watches, the other
+	// for requests and answers under way. What would exceed the first is ErrFull, and no newcomer gets a session; who takes
+	// most of the second is disconnected. 0 means 512 MiB.
+	MaxMemory int64
 	// HandshakeTimeout is how long a client may take to get a session. 0 means 5 s.
 	HandshakeTimeout time.Duration
 	// StallTimeout is how long a client may take for each 64 KiB of what it is told; then its connection is closed.
@@ -51,6 +55,8 @@ type Stats struct {
 	Revision  Revision
 	Accepted  uint64 // connections served since the start
 	Refused   uint64 // connections refused for a Reason
+	Dropped   uint64 // connections closed since their requests and answers took too much memory
+	Memory    int64  // about how many bytes count towards MaxMemory
 	Malformed uint64 // connections closed since what came was not of the protocol, or not in time
 	Received  Traffic
 	Sent      Traffic
@@ -84,6 +90,7 @@ type Server struct {
 	stop     chan struct{} // closed with it
 	failure  error         // why the store has ended by itself
 	refusals refusals
+	underWay int64          // bytes that connections take
 	ending   sync.Once      // gives the disk back
 	running  sync.WaitGroup // connections and tick
 }
@@ -96,8 +103,11 @@ func NewServer(opts ServerOptions) *Server {
 	opts.SessionTTL = cmp.Or(max(opts.SessionTTL, 0), 15*time.Second)
 	opts.HandshakeTimeout = cmp.Or(max(opts.HandshakeTimeout, 0), 5*time.Second)
 	opts.StallTimeout = cmp.Or(max(opts.StallTimeout, 0), 10*time.Second)
+	opts.MaxMemory = cmp.Or(max(opts.MaxMemory, 0), defaultMax)
+	core := newCore()
+	core.budget.limitMemory(opts.MaxMemory)
 	return &Server{
-		opts: opts, start: time.Now(), core: newCore(), stop: make(chan struct{}),
+		opts: opts, start: time.Now(), core: core, stop: make(chan struct{}),
 		conns: map[*conn]struct{}{}, holders: map[*session]*conn{}, locals: map[*local]struct{}{}, reached: map[netip.Addr]int{},
 	}
 }
@@ -161,6 +171,7 @@ func (s *Server) Stats() Stats {
 	defer s.mu.Unlock()
 	stats := s.stats
 	stats.Received, stats.Sent = s.received.traffic(), s.sent.traffic()
+	stats.Memory = s.core.budget.stored + s.underWay
 	stats.Conns, stats.Sessions, stats.Keys, stats.Revision = len(s.conns), s.remote, len(s.core.entries), s.core.revision
 	return stats
 }

@@ -70,47 +70,67 @@ func (ws *watches) remove(w *watcher) {
 }
 
 // tell tells key's watchers that it has changed in the commit of that revision: whether it was there before, and is now.
-func (ws *watches) tell(key string, existed, exists bool, revision Revision) {
+func (ws *watches) tell(b *budget, key string, existed, exists bool, revision Revision) {
 	ws.seq++
 	for _, n := range ws.lengths {
 		if n > len(key) {
 			return
 		}
 		for _, w := range ws.by[key[:n]] {
-			w.tell(key, change{seq: ws.seq, known: existed}, exists, revision)
+			b.changes += w.tell(key, change{seq: ws.seq, known: existed}, exists, revision)
+			if b.maxChanges > 0 && b.changes > b.maxChanges {
+				b.changes -= w.forget()
+			}
 		}
 	}
 }
 
-func (w *watcher) tell(key string, c change, exists bool, revision Revision) {
+// tell takes note that key has changed. It returns by how many keys w then has more, or fewer, to tell.
+func (w *watcher) tell(key string, c change, exists bool, revision Revision) int {
 	w.revision = revision
 	if w.resync {
-		return
+		return 0
 	}
 	if w.changed == nil {
 		w.changed = map[string]change{}
 		w.wake()
 	}
-	if before, ok := w.changed[key]; ok {
+	before, ok := w.changed[key]
+	if ok {
 		c.known = before.known // what it was told last was before that
 	}
+	had := len(w.changed)
 	if !c.known && !exists {
 		delete(w.changed, key) // it came and went
-		return
+	} else {
+		w.changed[key] = c
 	}
-	w.changed[key] = c
+	return len(w.changed) - had
+}
+
+// forget makes w tell all keys that there are, in place of those that have changed. It returns how many those were.
+func (w *watcher) forget() int {
+	n := len(w.changed)
+	w.changed, w.resync = nil, true
+	return n
 }
 
 // watch begins a watch. The first batch, a Resync, is to be taken at once.
 func (c *core) watch(prefix string, wake func()) *watcher {
 	w := &watcher{prefix: prefix, wake: wake, resync: true, revision: c.revision}
 	c.watches.add(w)
+	c.budget.stored += int64(watchSize + len(prefix))
 	wake()
 	return w
 }
 
 // unwatch ends a watch.
-func (c *core) unwatch(w *watcher) { c.watches.remove(w) }
+func (c *core) unwatch(w *watcher) {
+	c.watches.remove(w)
+	c.budget.stored -= int64(watchSize + len(w.prefix))
+	c.budget.changes -= len(w.changed)
+	w.changed = nil
+}
 
 // take returns what w is still to be told, as one batch; ok is false if that is nothing. fresh says which events make
 // a key of which w has never been told, or has been told that it is gone.
@@ -128,6 +148,7 @@ func (c *core) take(w *watcher) (b Batch, fresh []bool, ok bool) {
 	}
 	changed := w.changed
 	w.changed = nil
+	c.budget.changes -= len(changed)
 	keys := make([]string, 0, len(changed))
 	for key := range changed {
 		keys = append(keys, key)

@@ -117,12 +117,13 @@ const (
 	codeTooLarge
 	codeTaken // ErrSessionLost, for this connection
 	codeInvalid
+	codeFull
 )
 
 // codes are the errors that have a code of their own.
 var codes = [...]error{
 	codeConflict: ErrConflict, codeLost: ErrSessionLost, codeUnavailable: ErrUnavailable, codeTooLarge: ErrTooLarge,
-	codeTaken: ErrSessionLost,
+	codeTaken: ErrSessionLost, codeFull: ErrFull,
 }
 
 const (

@@ -1,0 +1,223 @@
+package coord
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// fill puts keys of that size until the store takes no more. It returns how many there are, and the error.
+func fill(t *testing.T, s Store, prefix string, op Op, size int) (n int, err error) {
+	t.Helper()
+	for ; n < 100_000; n++ {
+		op.Key, op.Value = fmt.Sprintf("%s%d", prefix, n), make([]byte, size)
+		if _, err := s.Commit(t.Context(), nil, []Op{op}); err != nil {
+			return n, err
+		}
+	}
+	t.Fatal("the store has no bound")
+	return n, nil
+}
+
+// A store that is full says so to whoever would add to it; running jobs, their leader above all, and who deletes go on.
+func TestFullStore(t *testing.T) {
+	const memory = 16 << 20
+	s, addr := startServer(t, ServerOptions{MaxMemory: memory})
+	leader, err := s.Local()
+	if err != nil {
+		t.Fatal(err)
+	}
+	agent := dial(t, DialOptions{Addr: addr})
+	put(t, agent, Op{Key: "agent", Value: make([]byte, 1000), Owned: true})
+
+	greedy := dial(t, DialOptions{Addr: addr})
+	lasting, err := fill(t, greedy, "lasting/", Op{}, 100_000)
+	if !errors.Is(err, ErrFull) || lasting < 15 || lasting > memory/2/4/100_000 || !strings.Contains(err.Error(), "keys that outlive their session have ") {
+		t.Errorf("%d keys that outlive their session: %v", lasting, err)
+	}
+	owned, err := fill(t, greedy, "owned/", Op{Owned: true}, 100_000)
+	if !errors.Is(err, ErrFull) || owned < 45 || owned > 60 {
+		t.Errorf("%d keys of a session: %v", owned, err)
+	}
+	if got := s.Stats().Memory; got > memory/2 {
+		t.Errorf("the store has %d bytes, and may have %d", got, memory/2)
+	}
+	for what, store := range map[string]Store{"an agent's own key": agent, "the leader": leader} {
+		if _, err := store.Commit(t.Context(), nil, []Op{{Key: "agent", Value: make([]byte, 3000)}}); err != nil && what == "the leader" {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	put(t, agent, Op{Key: "agent", Value: make([]byte, 2000), Owned: true})
+	put(t, leader, Op{Key: "decision", Value: make([]byte, 100_000)})
+
+	fillSessions(t, addr)
+	closeStore(t, greedy)
+	newcomer := dial(t, DialOptions{Addr: addr})
+	put(t, newcomer, Op{Key: "newcomer", Value: make([]byte, 100_000), Owned: true})
+}
+
+// fillSessions opens sessions until the store refuses one, and closes them.
+func fillSessions(t *testing.T, addr string) {
+	t.Helper()
+	for range 2000 {
+		c, err := Dial(t.Context(), DialOptions{Addr: addr})
+		if err == nil {
+			defer closeStore(t, c)
+			continue
+		}
+		if busy, ok := errors.AsType[*DialError](err); !ok || busy.Obstacle != ObstacleBusy || !strings.Contains(busy.Line, "the store is full: ") {
+			t.Errorf("a session too many: %v", err)
+		}
+		return
+	}
+	t.Error("sessions have no bound")
+}
+
+// What is counted is what is there, whatever was done to it.
+func TestBudgetIsExact(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		c := newCore()
+		c.budget.limitMemory(rapid.SampledFrom([]int64{1 << 20, 64 << 20}).Draw(t, "memory"))
+		sessions := []*session{c.open("a", "", time.Minute, 0), c.open("b", "", time.Minute, 0), c.open("c", "", 0, 0)}
+		var watchers []*watcher
+		for range rapid.IntRange(1, 60).Draw(t, "steps") {
+			s := rapid.SampledFrom(sessions).Draw(t, "session")
+			key := rapid.SampledFrom([]string{"k", "kk", "l"}).Draw(t, "key")
+			switch rapid.IntRange(0, 5).Draw(t, "what") {
+			case 0:
+				c.end(s)
+			case 1:
+				watchers = append(watchers, c.watch(key, func() {}))
+			case 2:
+				if len(watchers) > 0 {
+					c.unwatch(watchers[0])
+					watchers = watchers[1:]
+				}
+			case 3:
+				for _, w := range watchers {
+					c.take(w)
+				}
+			default:
+				op := Op{Key: key, Value: make([]byte, rapid.IntRange(0, 100_000).Draw(t, "size"))}
+				op.Delete, op.Owned = rapid.Bool().Draw(t, "delete"), rapid.Bool().Draw(t, "owned")
+				if _, err := c.commit(s, nil, []Op{op}, 0); err != nil && !errors.Is(err, ErrFull) && !errors.Is(err, ErrSessionLost) {
+					t.Fatal(err)
+				}
+			}
+			stored, lasting, changes := int64(0), int64(0), 0
+			for _, e := range c.entries {
+				stored += e.size()
+				if e.lasts() {
+					lasting += e.size()
+				}
+			}
+			for _, s := range c.sessions {
+				stored += sizeOf(s)
+			}
+			for _, w := range watchers {
+				stored += int64(watchSize + len(w.prefix))
+				changes += len(w.changed)
+			}
+			if b := c.budget; b.stored != stored || b.lasting != lasting || b.changes != changes {
+				t.Fatalf("counted %+v, there are %d, %d, %d", b, stored, lasting, changes)
+			}
+		}
+	})
+}
+
+// Watches of which nobody takes anything cost no more than their share, and are told all in the end.
+func TestWatchBacklogIsBounded(t *testing.T) {
+	c := newCore()
+	c.budget.limitMemory(2 << 20)
+	s := c.open("s", "", time.Minute, 0)
+	var watchers []*watcher
+	for range 100 {
+		w := c.watch("", func() {})
+		c.take(w)
+		watchers = append(watchers, w)
+	}
+	const keys = 1000
+	for i := range keys {
+		if _, err := c.commit(s, nil, []Op{{Key: fmt.Sprint(i), Owned: true}}, 0); err != nil {
+			t.Fatal(err)
+		}
+		if c.budget.changes > c.budget.maxChanges {
+			t.Fatalf("%d keys are to be told, want %d at most", c.budget.changes, c.budget.maxChanges)
+		}
+	}
+	for _, w := range watchers {
+		if b, _, ok := c.take(w); !ok || len(b.Events) != keys {
+			t.Fatalf("%v, %d events, resync %v", ok, len(b.Events), b.Resync)
+		}
+	}
+	if c.budget.changes != 0 {
+		t.Errorf("%d keys are to be told when all are taken", c.budget.changes)
+	}
+}
+
+// A client that sends much and ends nothing pays for it itself, and those that do not take what they are told.
+func TestRequestsUnderWayAreBounded(t *testing.T) {
+	const memory = 16 << 20
+	s, addr := startServer(t, ServerOptions{MaxMemory: memory, StallTimeout: time.Minute})
+	good := dial(t, DialOptions{Addr: addr})
+	half := appendCommit(nil, commitRequest{request: 1, ops: []Op{{Key: "k", Value: make([]byte, 1<<20-100)}}})
+	half = half[:len(half)-1]
+	for range 20 {
+		c, err := Dial(t.Context(), DialOptions{Addr: addr})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { c.lose(errClosed); c.cancel(); c.running.Wait() }()
+		c.mu.Lock()
+		_ = c.link.send(half)
+		c.mu.Unlock()
+		put(t, good, Op{Key: "good", Value: make([]byte, 100), Owned: true})
+	}
+	deadline := time.After(patience)
+	for s.Stats().Dropped == 0 {
+		select {
+		case <-deadline:
+			t.Fatalf("nobody was dropped: %+v", s.Stats())
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	if got := s.Stats().Memory; got > memory {
+		t.Errorf("%d bytes are counted, want %d at most", got, memory)
+	}
+	put(t, good, Op{Key: "good", Value: make([]byte, 100_000), Owned: true})
+}
+
+// A request of which the rest does not come is given up.
+func TestHalfRequestIsGivenUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := NewServer(ServerOptions{StallTimeout: 10 * time.Second})
+		defer s.Close()
+		c, err := Dial(t.Context(), DialOptions{Addr: "pipe", TTL: time.Hour, Conn: func(context.Context) (net.Conn, error) {
+			here, there := net.Pipe()
+			s.ServeConn(there)
+			return here, nil
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.mu.Lock()
+		_ = c.link.send(appendCommit(nil, commitRequest{request: 1, ops: []Op{{Key: "k", Value: bytes.Repeat([]byte("v"), 100_000)}}})[:80_000])
+		first := c.link
+		c.mu.Unlock()
+		began := time.Now()
+		<-first.dead
+		if took := time.Since(began); took < 10*time.Second || took > 21*time.Second {
+			t.Errorf("given up after %v", took)
+		}
+		put(t, c, Op{Key: "k", Value: make([]byte, 1<<20-10), Owned: true}) // on the next connection
+		closeStore(t, c)
+	})
+}

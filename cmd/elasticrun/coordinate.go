@@ -10,6 +10,7 @@ import (
 
 	"github.com/elasticrun/elasticrun/internal/config"
 	"github.com/elasticrun/elasticrun/pkg/coord"
+	"github.com/elasticrun/elasticrun/pkg/kvstore"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic"
 )
@@ -25,7 +26,10 @@ type coordination struct {
 func coordinate(ctx context.Context, cfg *config.Store, log zerolog.Logger) (*coordination, error) {
 	ctx, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	joined := make(chan string)
+	shares := shareMemory(cfg.MaxMemory)
+	leaders := &elastic.Leaders{MaxRuns: shares.runs, Logger: log}
 	opts := coord.ServerOptions{
+		MaxMemory: shares.agents, Admit: leaders.Admit,
 		Logger: log, Version: version, Secret: []byte(cfg.Secret.Reveal()),
 		Joined: func(runID string) {
 			select {
@@ -45,9 +49,19 @@ func coordinate(ctx context.Context, cfg *config.Store, log zerolog.Logger) (*co
 	c := &coordination{server: server, stop: stop, led: make(chan struct{})}
 	go func() {
 		defer close(c.led)
-		(&elastic.Leaders{Open: server.Local, Joined: server.HasSession, Logger: log}).Run(ctx, joined)
+		leaders.Open, leaders.Joined = server.Local, server.HasSession
+		leaders.Run(ctx, joined)
 	}()
 	return c, nil
+}
+
+// addMemory makes counters of the workers' store those of the whole: with the memory of the agents' store.
+func (c *coordination) addMemory(workers func() kvstore.Stats) func() kvstore.Stats {
+	return func() kvstore.Stats {
+		stats := workers()
+		stats.Memory += c.server.Stats().Memory
+		return stats
+	}
 }
 
 // failure returns why the agents' store has ended by itself; nil if it has not. The error ends elasticrun store.

@@ -45,6 +45,7 @@ func serveStore(ctx context.Context, hurry <-chan struct{}, cfg *config.Store, s
 	if err != nil {
 		return err
 	}
+	limitHeap(cfg.MaxMemory)
 	for _, w := range cfg.Warnings {
 		log.Warn().Msg(w)
 	}
@@ -55,7 +56,7 @@ func serveStore(ctx context.Context, hurry <-chan struct{}, cfg *config.Store, s
 	}
 	defer agents.close()
 	server := kvstore.NewServer(kvstore.ServerOptions{
-		Logger: log, MaxConns: cfg.MaxConns, MaxMemory: cfg.MaxMemory, StallTimeout: cfg.StallTimeout, Agents: agents.server.ServeConn,
+		Logger: log, MaxConns: cfg.MaxConns, MaxMemory: shareMemory(cfg.MaxMemory).workers, StallTimeout: cfg.StallTimeout, Agents: agents.server.ServeConn,
 	})
 	ready := fmt.Sprintf("store listening on %s", listener.Addr())
 	if cfg.Health != nil {
@@ -64,7 +65,7 @@ func serveStore(ctx context.Context, hurry <-chan struct{}, cfg *config.Store, s
 			_ = listener.Close()
 			return err
 		}
-		answers := newHealth(server.Stats, ctx.Done())
+		answers := newHealth(agents.addMemory(server.Stats), ctx.Done())
 		answers.failed = agents.server.Ended()
 		stop := answers.serve(healthListener, log)
 		defer stop(context.WithoutCancel(ctx))

@@ -74,7 +74,7 @@ func StoreFlags() []Flag {
 		},
 		{
 			Name: "max-memory", Kind: KindSpec, Default: "2GiB", Placeholder: "SIZE",
-			Help: "About how much the store may take, such as 512MiB: one half for what is stored, the other for requests and answers under way.",
+			Help: "About how much memory the store may take, such as 512MiB: three quarters for workers, a fifth for agents, the rest to lead their runs. Of each, one half is for what is stored, the other for requests and answers under way.",
 		},
 		{
 			Name: "stall-timeout", Kind: KindSeconds, Default: "30", Placeholder: "SECONDS",

@@ -13,7 +13,7 @@ var ErrFull = errors.New("coordination store: it is full")
 const (
 	entrySize   = 256       // a key: its entry, and its places in maps and in the index
 	sessionSize = 8 << 10   // a client's session, with its connection and the goroutine that serves it
-	localSize   = 64 << 10  // a session in the server's process: it is a leader's, who has watches and goroutines
+	localSize   = 8 << 10   // a session in the server's process
 	watchSize   = 512       // a watch
 	changeSize  = 128       // a key of which a watch is still to be told
 	editSize    = 128       // a write that the disk does not have yet

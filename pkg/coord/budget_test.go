@@ -50,11 +50,6 @@ func TestFullStore(t *testing.T) {
 	if got := s.Stats().Memory; got > memory/2 {
 		t.Errorf("the store has %d bytes, and may have %d", got, memory/2)
 	}
-	for what, store := range map[string]Store{"an agent's own key": agent, "the leader": leader} {
-		if _, err := store.Commit(t.Context(), nil, []Op{{Key: "agent", Value: make([]byte, 3000)}}); err != nil && what == "the leader" {
-			t.Errorf("%s: %v", what, err)
-		}
-	}
 	put(t, agent, Op{Key: "agent", Value: make([]byte, 2000), Owned: true})
 	put(t, leader, Op{Key: "decision", Value: make([]byte, 100_000)})
 

@@ -139,6 +139,11 @@ func (c *conn) admit(h hello, j join) (welcome, *refused) {
 		_, line := codeOf(err)
 		return welcome{}, &refused{ReasonFull, "the store is full: " + line}
 	}
+	if admit := s.opts.Admit; admit != nil && h.runID != "" {
+		if no := admit(h.runID); no != "" {
+			return welcome{}, &refused{ReasonFull, no}
+		}
+	}
 	ttl := s.opts.SessionTTL
 	if j.ttl > 0 {
 		ttl = min(max(time.Duration(j.ttl), leastTTL), durationLimit)

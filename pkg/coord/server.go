@@ -30,6 +30,9 @@ type ServerOptions struct {
 	// Joined is called with the run id of each client that gets a session, or has it again, before its first request is served. It
 	// may block that client. Nil is not called.
 	Joined func(runID string)
+	// Admit says why a client of that run cannot have a new session now, in a line, or "" if it can: then it gets one, and Joined is called.
+	// Who resumes a session is not asked about. Admit must not block, nor call the Server. Nil admits all.
+	Admit func(runID string) (refusal string)
 	// InstanceID tells this store from another at the same address. Empty: a random one.
 	InstanceID string
 	// SessionTTL is for clients that ask for no other. 0 means 15 s.

@@ -61,7 +61,7 @@ func (c *Lead) Run(ctx context.Context) error {
 			return err
 		}
 		level := zerolog.DebugLevel
-		if errors.Is(err, rdzv.ErrState) && !complained {
+		if (errors.Is(err, rdzv.ErrState) || errors.Is(err, coord.ErrFull)) && !complained {
 			level, complained = zerolog.ErrorLevel, true
 		}
 		c.log.WithLevel(level).Err(err).Msg("a leader's term has ended")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/rs/zerolog"
 
@@ -17,7 +18,11 @@ type Leaders struct {
 	Open func() (coord.Store, error)
 	// Joined reports whether an agent of the run has a session. Who has one from then on comes by the channel of Run.
 	Joined func(runID string) bool
-	Logger zerolog.Logger
+	// MaxRuns is how many runs are led at a time; 0 is no limit. [Leaders.Admit] keeps further ones out.
+	MaxRuns int
+	Logger  zerolog.Logger
+
+	admission admission
 }
 
 // Run leads each run whose id comes from joined, which may name it more than once, until ctx ends. It returns when no leader is left.
@@ -27,6 +32,7 @@ func (l *Leaders) Run(ctx context.Context, joined <-chan string) {
 	led, deserted := map[string]bool{}, make(chan string)
 	begin := func(runID string) {
 		led[runID] = true
+		l.admission.begin(runID)
 		running.Go(func() {
 			if !l.lead(ctx, runID) {
 				return
@@ -45,6 +51,7 @@ func (l *Leaders) Run(ctx context.Context, joined <-chan string) {
 			}
 		case runID := <-deserted:
 			delete(led, runID)
+			l.admission.end(runID)
 			if l.Joined(runID) { // and was taken for led before, but has not said anything yet
 				begin(runID)
 			}
@@ -57,13 +64,39 @@ func (l *Leaders) Run(ctx context.Context, joined <-chan string) {
 // lead leads one run until ctx ends or, then it returns true, nobody is there for it.
 func (l *Leaders) lead(ctx context.Context, runID string) (deserted bool) {
 	log := l.Logger.With().Str("run_id", runID).Logger()
-	store, err := l.Open()
+	store, err := l.open(ctx, runID, log)
 	if err != nil {
-		log.Error().Err(err).Msg("the run cannot be led")
-		return false
+		return errors.Is(err, errDeserted)
 	}
 	defer func() { _ = store.Close(context.WithoutCancel(ctx)) }()
 	lead := newLead(store, runID, log)
 	lead.passing = true
 	return errors.Is(lead.Run(ctx), errDeserted)
 }
+
+// open opens a session for the leader of a run. While the store has no memory for it, it waits, as long as somebody is there for the run.
+func (l *Leaders) open(ctx context.Context, runID string, log zerolog.Logger) (coord.Store, error) {
+	for said := false; ; said = true {
+		store, err := l.Open()
+		if err == nil {
+			return store, nil
+		}
+		if !said {
+			log.Error().Err(err).Msg("the run cannot be led")
+		}
+		if !errors.Is(err, coord.ErrFull) {
+			return nil, err
+		}
+		select {
+		case <-time.After(fullPause):
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+		if !l.Joined(runID) {
+			return nil, errDeserted
+		}
+	}
+}
+
+// fullPause is how long a leader waits before it asks a full store for memory again.
+const fullPause = time.Second

@@ -38,10 +38,17 @@ func (c counted) Close(ctx context.Context) error {
 
 func newLedStore(t *testing.T) *ledStore {
 	t.Helper()
+	return newBoundedStore(t, 0)
+}
+
+// newBoundedStore is a store that leads so many runs at most.
+func newBoundedStore(t *testing.T, maxRuns int) *ledStore {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	joined, ended := make(chan string), make(chan struct{})
 	s := &ledStore{t: t}
-	s.server = coord.NewServer(coord.ServerOptions{Joined: func(runID string) {
+	leaders := &Leaders{MaxRuns: maxRuns, Logger: zerolog.Nop()}
+	s.server = coord.NewServer(coord.ServerOptions{Admit: leaders.Admit, Joined: func(runID string) {
 		select {
 		case joined <- runID:
 		case <-ctx.Done():
@@ -55,7 +62,8 @@ func newLedStore(t *testing.T) *ledStore {
 	}
 	go func() {
 		defer close(ended)
-		(&Leaders{Open: open, Joined: s.server.HasSession, Logger: zerolog.Nop()}).Run(ctx, joined)
+		leaders.Open, leaders.Joined = open, s.server.HasSession
+		leaders.Run(ctx, joined)
 	}()
 	t.Cleanup(func() {
 		cancel()

@@ -1,0 +1,93 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/elasticrun/elasticrun/pkg/coord"
+)
+
+// peakRSS returns the most memory that the store's process has had, in bytes.
+func (s *storeProcess) peakRSS() int64 {
+	s.t.Helper()
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.cmd.Process.Pid))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(data), "VmHWM:")
+	kib, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return kib << 10
+}
+
+// Whoever reaches a store's agents' side makes its process no larger than --max-memory allows, and is told why it gets no more; whoever was there
+// before goes on. The process's own part is below 24 MiB.
+func TestStoreMemoryIsBounded(t *testing.T) {
+	const memory, own = 64 << 20, 24 << 20
+	for _, tt := range []struct {
+		name string
+		fill func(t *testing.T, addr string) error
+	}{
+		{"large keys", fillWithKeys},
+		{"many runs", fillWithRuns},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			s := startStore(t, "--max-memory=64MiB", "--log-level=error")
+			first, err := coord.Dial(t.Context(), coord.DialOptions{Addr: s.addr, RunID: "first"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := tt.fill(t, s.addr); err == nil || !strings.Contains(err.Error(), "full") && !strings.Contains(err.Error(), "as many as its memory is for") {
+				t.Errorf("who fills the store is told: %v", err)
+			}
+			if _, err := first.Commit(t.Context(), nil, []coord.Op{{Key: "first", Value: make([]byte, 1000), Owned: true}}); err != nil {
+				t.Errorf("who was there before: %v", err)
+			}
+			if rss := s.peakRSS(); rss > memory+own {
+				t.Errorf("the store has had %d MiB, want %d at most", rss>>20, (memory+own)>>20)
+			} else {
+				t.Logf("the store has had %d MiB", rss>>20)
+			}
+			_ = first.Close(t.Context())
+		})
+	}
+}
+
+// fillWithKeys commits 150 MB, and returns the first error.
+func fillWithKeys(t *testing.T, addr string) (first error) {
+	agent, err := coord.Dial(t.Context(), coord.DialOptions{Addr: addr, RunID: "greedy", TTL: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 150 {
+		op := coord.Op{Key: fmt.Sprint("k", i), Value: make([]byte, 1<<20-10), Owned: i%2 == 0}
+		if _, err := agent.Commit(t.Context(), nil, []coord.Op{op}); err != nil && first == nil {
+			first = err
+		}
+	}
+	_ = agent.Close(t.Context())
+	return first
+}
+
+// fillWithRuns begins 3,000 runs, and returns the first error.
+func fillWithRuns(t *testing.T, addr string) (first error) {
+	for i := range 3000 {
+		agent, err := coord.Dial(t.Context(), coord.DialOptions{Addr: addr, RunID: fmt.Sprint("run", i)})
+		if err != nil {
+			if busy, ok := errors.AsType[*coord.DialError](err); !ok || busy.Obstacle != coord.ObstacleBusy {
+				t.Fatal(err)
+			}
+			first = err
+			continue
+		}
+		_ = agent.Close(t.Context())
+	}
+	return first
+}

@@ -70,7 +70,7 @@ func StoreFlags() []Flag {
 		},
 		{
 			Name: "max-conns", Kind: KindInt, Default: "0", Placeholder: "N",
-			Help: "Connections served at a time; further ones are closed. A worker of torch 1.13 needs two, of torch 2.x one. 0 is as many as files may be open.",
+			Help: "Connections served at a time. For a further one the oldest that never said anything is closed, or itself. A worker of torch 1.13 needs two, of torch 2.x one. 0 is as many as files may be open.",
 		},
 		{
 			Name: "max-memory", Kind: KindSpec, Default: "2GiB", Placeholder: "SIZE",

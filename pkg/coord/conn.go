@@ -2,6 +2,7 @@ package coord
 
 import (
 	"bufio"
+	"container/list"
 	"errors"
 	"io"
 	"net"
@@ -28,6 +29,7 @@ type conn struct {
 	parting bool               // nothing but out is to be sent, within the farewell
 	over    bool               // run has ended
 	load    underWay
+	place   *list.Element // in server.pending, while it has no session yet
 
 	large bool // run's: the request at work is counted in load
 }
@@ -66,6 +68,7 @@ func (c *conn) ended(err error) {
 		s.opts.Logger.Debug().Err(err).Stringer("from", c.nc.RemoteAddr()).Msg("agent's connection is closed")
 	}
 	c.release()
+	s.unpend(c)
 	c.over = true
 	close(c.gone)
 	delete(s.conns, c)

@@ -191,6 +191,7 @@ func (c *conn) resume(h hello, token string) (welcome, *refused) {
 // hold makes session that of c. server.mu is held.
 func (c *conn) hold(h hello, session *session, resumed bool) welcome {
 	c.session, session.runID = session, h.runID
+	c.server.unpend(c)
 	c.server.holders[session] = c
 	c.writing = true // nothing else is to be sent before the welcome
 	c.nc.SetDeadline(time.Time{})

@@ -2,6 +2,7 @@ package coord
 
 import (
 	"cmp"
+	"container/list"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -93,6 +94,7 @@ type Server struct {
 	stop     chan struct{} // closed with it
 	failure  error         // why the store has ended by itself
 	refusals refusals
+	pending  list.List      // of the *conns without a session yet, in the order in which they came
 	underWay int64          // bytes that connections take
 	ending   sync.Once      // gives the disk back
 	running  sync.WaitGroup // connections and tick
@@ -129,6 +131,7 @@ func (s *Server) ServeConn(nc net.Conn) {
 	}
 	c := newConn(s, nc)
 	s.conns[c] = struct{}{}
+	s.pend(c)
 	s.stats.Accepted++
 	s.running.Go(c.run)
 }

@@ -25,6 +25,7 @@ type conn struct {
 	loop   *loop
 	fd     int
 	remote net.Addr
+	number uint64 // counts the connections accepted
 
 	dec     decoder
 	in      []byte // what has come and was not decoded; nil if that is nothing

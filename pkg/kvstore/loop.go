@@ -168,12 +168,13 @@ func (l *loop) admit(fd int, remote net.Addr) {
 		return
 	}
 	l.accepted++
+	c.number = l.accepted
 	if len(l.conns) <= fd {
 		l.conns = append(l.conns, make([]*conn, fd+1-len(l.conns))...)
 	}
 	l.conns[fd] = c
 	l.open++
-	if l.opts.MaxConns > 0 && l.open > l.opts.MaxConns {
+	if l.opts.MaxConns > 0 && l.open > l.opts.MaxConns && l.shed(1, c) == 0 {
 		l.end(c, refuse(ReasonMaxConns, "%d connections are open", l.open-1))
 	} else if err := l.poll.add(fd); err != nil {
 		l.end(c, err)

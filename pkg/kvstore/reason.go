@@ -17,6 +17,9 @@ const (
 	ReasonStalled Reason = "stalled request"
 	// ReasonMaxConns is one connection more than ServerOptions.MaxConns.
 	ReasonMaxConns Reason = "too many connections"
+	// ReasonSilent is a connection on which nothing was ever said, and whose place is needed: files run short, or
+	// ServerOptions.MaxConns is reached.
+	ReasonSilent Reason = "silent"
 	// ReasonMemory is more than ServerOptions.MaxMemory.
 	ReasonMemory Reason = "out of memory"
 )

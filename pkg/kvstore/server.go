@@ -18,8 +18,8 @@ type ServerOptions struct {
 	// connections wait for it, and must not call the Server.
 	Logger zerolog.Logger
 
-	// MaxConns is the number of connections that are served at a time; further ones are closed as they
-	// come. torch 1.13 needs two for each worker, torch 2.x one. Zero means no limit but that of the
+	// MaxConns is the number of connections that are served at a time; for a further one the oldest on which nothing was said is
+	// closed, or itself where there is none. torch 1.13 needs two for each worker, torch 2.x one. Zero means no limit but that of the
 	// process's open files.
 	MaxConns int
 
@@ -38,6 +38,10 @@ type ServerOptions struct {
 	// still to be read, and owns it from then on. It must not block, nor call the Server. Such a connection counts as accepted, not as
 	// open. Nil means that they are closed for ReasonUnknownOp.
 	Agents func(net.Conn)
+
+	// ShedAgents closes up to n of the connections that Agents was given and that have proved nothing yet, the oldest first, and
+	// returns how many. It is called when no more files can be opened, and must not call the Server. Nil closes none.
+	ShedAgents func(n int) int
 }
 
 // Stats is what a Server counts.
@@ -72,7 +76,8 @@ func NewServer(opts ServerOptions) *Server {
 }
 
 // Serve serves the connections that l accepts. It blocks until Shutdown or Close, after which it returns ErrClosed, or
-// until somebody else closes l; other failures to accept pass, and it tries again. It closes l. A server may serve several listeners. The connections must be
+// until somebody else closes l; other failures to accept pass, and it tries again, where files have run short at once, having closed
+// connections on which nothing was said. It closes l. A server may serve several listeners. The connections must be
 // sockets, as those of package net are.
 func (s *Server) Serve(l net.Listener) error {
 	defer l.Close()
@@ -108,6 +113,8 @@ func (s *Server) Serve(l net.Listener) error {
 			return ErrClosed
 		case errors.Is(err, net.ErrClosed), errors.Is(err, errNoSocket):
 			return fmt.Errorf("accept store connection on %s: %w", l.Addr(), err)
+		case filesShort(err) && s.relieve(loop):
+			err = nil
 		default: // a lack of files or memory, a firewall, a network that is down: it passes
 			s.opts.Logger.WithLevel(level).Err(err).Msg("accept store connection, try again")
 			level = zerolog.DebugLevel

@@ -55,6 +55,9 @@ func (c *conn) handOver(first []byte) error {
 	}
 	file := os.NewFile(uintptr(c.fd), "agent")
 	nc, err := net.FileConn(file)
+	if filesShort(err) && c.loop.shed(leastShed, c) > 0 {
+		nc, err = net.FileConn(file)
+	}
 	file.Close()
 	if err == nil {
 		c.loop.opts.Agents(&begunConn{Conn: nc, begin: bytes.NewReader(bytes.Clone(first))})

@@ -180,7 +180,7 @@ func (a *C10d) serve(ctx context.Context, ln net.Listener, run io.Closer) (coord
 		alone: make(chan struct{}), run: run,
 	}
 	if ln != nil {
-		h.front = rdzv.ServeWorkerStore(ln, kvstore.ServerOptions{Logger: a.Logger, Agents: h.server.ServeConn})
+		h.front = rdzv.ServeWorkerStore(ln, kvstore.ServerOptions{Logger: a.Logger, Agents: h.server.ServeConn, ShedAgents: h.server.ShedPending})
 		h.guard.Go(h.watchFront)
 		a.Logger.Info().Stringer("address", ln.Addr()).Msg("hosting the rendezvous")
 	}

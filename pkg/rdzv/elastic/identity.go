@@ -65,7 +65,7 @@ func lowestSlot(take func(n int) (io.Closer, error)) (int, io.Closer, error) {
 }
 
 // maxRunIDInName leaves room for the rest in the 107 bytes of a socket's name.
-const maxRunIDInName = 64
+const maxRunIDInName = 48
 
 // slotName names a slot. Run ids hold no slash; long ones are hashed.
 func slotName(runID, group string, n int) string {

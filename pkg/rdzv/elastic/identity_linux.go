@@ -1,14 +1,13 @@
 package elastic
 
 import (
-	"fmt"
-	"io"
 	"os"
+	"strconv"
 	"strings"
-	"syscall"
 )
 
-// thisMachine is the network namespace of this boot of this kernel: that is where slots are seen.
+// thisMachine is what a user sees in the network namespace of this boot of this kernel: that is where slots are seen. Slots are a user's own, so another
+// user, or one of another user namespace, is told apart as if it had a machine of its own.
 //
 // The boot id alone will not do, since all containers of a machine share it. /etc/machine-id will not do, since the
 // clones of an image, containers among them, share that. A namespace's inode is unique within a boot, and not used again
@@ -22,21 +21,9 @@ func thisMachine(host string) string {
 	if err != nil {
 		return machineOf(host, nil)
 	}
-	return machineOf(host, []string{strings.TrimSpace(string(boot)), network})
-}
-
-// takeSlot binds an abstract socket, which needs no folder that all users may write and vanishes with its last
-// descriptor; it does not listen, so nobody can connect. Workers do not inherit it (SOCK_CLOEXEC), as else they would
-// hold the slot of an agent that is dead. The error is EADDRINUSE where the slot is taken.
-func takeSlot(name string) (io.Closer, error) {
-	fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	users, err := os.Readlink("/proc/self/ns/user")
 	if err != nil {
-		return nil, fmt.Errorf("make a unix socket: %w", err)
+		return machineOf(host, nil)
 	}
-	f := os.NewFile(uintptr(fd), "@"+name)
-	if err := syscall.Bind(fd, &syscall.SockaddrUnix{Name: "@" + name}); err != nil {
-		_ = f.Close()
-		return nil, fmt.Errorf("bind the unix socket @%s: %w", name, err)
-	}
-	return f, nil
+	return machineOf(host, []string{strings.TrimSpace(string(boot)), network, users, strconv.Itoa(os.Geteuid())})
 }

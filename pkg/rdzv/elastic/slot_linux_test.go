@@ -1,0 +1,168 @@
+package elastic
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/elasticrun/elasticrun/internal/testenv"
+)
+
+// squat binds an abstract name as another user, and listens there with that backlog, or, with a negative one, does not.
+func squat(t *testing.T, name string, backlog int) (leave func()) {
+	t.Helper()
+	testenv.Root(t)
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	runtime.LockOSThread() // of which alone the user is changed
+	defer runtime.UnlockOSThread()
+	const keep, nobody = ^uintptr(0), 65534
+	if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, keep, nobody, keep); errno != 0 {
+		t.Fatal(errno)
+	}
+	err = unix.Bind(fd, &unix.SockaddrUnix{Name: "@" + name})
+	if err == nil && backlog >= 0 {
+		err = unix.Listen(fd, backlog)
+	}
+	if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, keep, 0, keep); errno != 0 {
+		t.Fatal(errno)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	leave = sync.OnceFunc(func() { _ = unix.Close(fd) })
+	t.Cleanup(leave)
+	return leave
+}
+
+// A name that another user has bound keeps nobody from a slot, however that user holds it, and a slot has one holder all the same.
+func TestSquattedSlot(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		backlog int
+		fill    int // connections that nobody accepts
+	}{
+		{"bound", -1, 0}, {"listening", 16, 0}, {"listening, and full", 0, 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			slot := slotName(ownRun(t), "store", 0)
+			bound := fmt.Sprintf("%s/%d", slot, os.Geteuid())
+			leave := squat(t, bound, tt.backlog)
+			for range tt.fill {
+				fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer unix.Close(fd)
+				if err := unix.Connect(fd, &unix.SockaddrUnix{Name: "@" + bound}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			first, err := takeSlot(slot)
+			if err != nil {
+				t.Fatalf("beside a squatter: %v", err)
+			}
+			wantTaken(t, slot, "a second time")
+			leave()
+			wantTaken(t, slot, "when the squatter has gone")
+			if err := first.Close(); err != nil {
+				t.Error(err)
+			}
+			again, err := takeSlot(slot)
+			if err != nil {
+				t.Fatalf("a slot that was given up: %v", err)
+			}
+			_ = again.Close()
+		})
+	}
+}
+
+func wantTaken(t *testing.T, slot, when string) {
+	t.Helper()
+	if s, err := takeSlot(slot); !errors.Is(err, syscall.EADDRINUSE) {
+		t.Errorf("taken %s: %v", when, err)
+		if err == nil {
+			_ = s.Close()
+		}
+	}
+}
+
+// An agent beside squatters of many slots has the identity that it would have without them.
+func TestIdentifyBesideSquatters(t *testing.T) {
+	run := ownRun(t)
+	for n := range 5 {
+		squat(t, fmt.Sprintf("%s/%d", slotName(run, "-", n), os.Geteuid()), 16)
+	}
+	for want := range 2 {
+		if id := identify(t, run, -1); slotOf(id) != fmt.Sprint(want) {
+			t.Errorf("slot %s, want %d", slotOf(id), want)
+		}
+	}
+}
+
+// However many want a slot at once, beside a squatter who comes and goes, one at a time has it.
+func TestSlotHasOneHolder(t *testing.T) {
+	testenv.Root(t)
+	slot := slotName(ownRun(t), "store", 0)
+	bound := fmt.Sprintf("%s/%d", slot, os.Geteuid())
+	leave := squat(t, bound, 16)
+	var holders, taken atomic.Int32
+	var contenders sync.WaitGroup
+	for n := range 8 {
+		contenders.Go(func() {
+			for i := range 10 {
+				if n == 0 && i == 5 {
+					leave()
+				}
+				s, err := takeSlot(slot)
+				if errors.Is(err, syscall.EADDRINUSE) {
+					continue
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if now := holders.Add(1); now != 1 {
+					t.Errorf("%d holders", now)
+				}
+				taken.Add(1)
+				runtime.Gosched()
+				holders.Add(-1)
+				_ = s.Close()
+			}
+		})
+	}
+	contenders.Wait()
+	if taken.Load() == 0 {
+		t.Error("nobody ever had the slot")
+	}
+	s, err := takeSlot(slot)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = s.Close()
+}
+
+// Names stay within what the kernel takes, whatever the run.
+func TestSlotNamesFit(t *testing.T) {
+	s, err := takeSlot(slotName(strings.Repeat("r", maxRunIDInName), "store:65535", maxSlots))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if n := len(slotName(strings.Repeat("r", maxRunIDInName), "store:65535", maxSlots) + "/4294967294/12345678"); n > 107 {
+		t.Errorf("a name has %d bytes", n)
+	}
+	var _ io.Closer = s
+}

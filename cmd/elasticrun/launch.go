@@ -166,8 +166,10 @@ func explain(cfg *config.Config, err error) error {
 
 // noneFree says who has each of the ports that the rendezvous could have been at, and what to do.
 func noneFree(taken *elastic.TakenError) string {
-	texts := make([]string, len(taken.Ports))
-	for i, t := range taken.Ports {
+	const most = 4 // of the ports that are named
+	named := taken.Ports[:min(len(taken.Ports), most)]
+	texts := make([]string, len(named))
+	for i, t := range named {
 		what, _ := obstacle(taken.Host, t.Port, t.Err)
 		if number := strconv.Itoa(t.Port); !strings.Contains(what, number) {
 			what = number + ": " + what
@@ -177,6 +179,9 @@ func noneFree(taken *elastic.TakenError) string {
 			what += ", the store of another job"
 		}
 		texts[i] = what
+	}
+	if more := len(taken.Ports) - most; more > 0 {
+		texts = append(texts, fmt.Sprintf("and %d more", more))
 	}
 	return "the rendezvous can have none of its ports: " + strings.Join(texts, "; ") + "; end one of them, or name another port for all nodes"
 }

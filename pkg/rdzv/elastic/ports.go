@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"strconv"
-	"strings"
 	"syscall"
 
 	"github.com/elasticrun/elasticrun/pkg/coord"
@@ -161,15 +160,15 @@ type unreachable struct {
 }
 
 func (u *unreachable) Error() string {
-	texts := make([]string, len(u.tried))
+	attempts := make([]attemptError, len(u.tried))
 	for i, err := range u.tried {
-		texts[i] = err.Error()
+		attempts[i] = attemptOf(err)
 	}
 	at := u.endpoint.String()
 	if len(u.ports) > 1 {
 		at = fmt.Sprintf("%s, ports %s,", u.endpoint.Host, joinPorts(u.ports))
 	}
-	return fmt.Sprintf("rendezvous endpoint %s cannot be reached: %s", at, strings.Join(texts, "; "))
+	return fmt.Sprintf("rendezvous endpoint %s cannot be reached: %s", at, brief(attempts))
 }
 
 // Unwrap returns what may pass: the store may still come there, whoever is at the other ports. It returns all where nothing may.
@@ -184,14 +183,6 @@ func (u *unreachable) Unwrap() []error {
 		return u.tried
 	}
 	return may
-}
-
-func joinPorts(ports []int) string {
-	texts := make([]string, len(ports))
-	for i, port := range ports {
-		texts[i] = strconv.Itoa(port)
-	}
-	return strings.Join(texts, ", ")
 }
 
 // TakenError says that the host of the store can have none of the endpoint's ports, and that the run's store is at none of them.
@@ -212,11 +203,15 @@ type Taken struct {
 }
 
 func (e *TakenError) Error() string {
-	texts := make([]string, len(e.Ports))
+	attempts := make([]attemptError, len(e.Ports))
 	for i, t := range e.Ports {
-		texts[i] = fmt.Sprintf("%d: %v, and %v", t.Port, systemError(t.Err), t.Found)
+		why := systemError(t.Err)
+		attempts[i] = attemptError{text: fmt.Sprintf("%d: %v, and %v", t.Port, why, t.Found), kind: fmt.Sprint(why)}
+		if t.Found != nil {
+			attempts[i].kind += kindOf(t.Found)
+		}
 	}
-	return fmt.Sprintf("no port of rendezvous endpoint %s can be had: %s", e.Host, strings.ReplaceAll(strings.Join(texts, "; "), "\n", "; "))
+	return fmt.Sprintf("no port of rendezvous endpoint %s can be had: %s", e.Host, brief(attempts))
 }
 
 // Unwrap makes it an [rdzv.ErrConnection].

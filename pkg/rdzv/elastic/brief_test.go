@@ -1,0 +1,53 @@
+package elastic
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/elasticrun/elasticrun/pkg/coord"
+)
+
+// However many addresses and ports were tried, what came of it is one short line, which names each kind of failure.
+func TestBrief(t *testing.T) {
+	e := Endpoint{Host: "node1", Port: 29400, Addrs: []netip.Addr{netip.MustParseAddr("10.0.0.1")}}
+	u := &unreachable{endpoint: e}
+	taken := &TakenError{Host: "node1"}
+	for i := range 32 {
+		port := 29400 + i
+		addr := fmt.Sprintf("10.0.0.1:%d", port)
+		var err error = &coord.DialError{Addr: addr, Line: "nobody listens there", Obstacle: coord.ObstacleRefused, Err: syscall.ECONNREFUSED}
+		switch {
+		case i == 5:
+			err = &coord.RefusedError{Addr: addr, Reason: coord.ReasonRunID, Line: "another job\nof " + strings.Repeat("x", 5000)}
+		case i > 20:
+			err = &coord.DialError{Addr: addr, Line: fmt.Sprint("something odd ", i), Obstacle: coord.ObstacleForeign}
+		case i == 20:
+			err = errors.New("boom")
+		}
+		u.ports, u.tried = append(u.ports, port), append(u.tried, err)
+		taken.Ports = append(taken.Ports, Taken{Port: port, Err: syscall.EADDRINUSE, Found: err})
+	}
+	for _, tt := range []struct {
+		name, text string
+		want       []string
+	}{
+		{"unreachable", u.Error(), []string{
+			"rendezvous endpoint node1, ports 29400, 29401, 29402, 29403 and 28 more, cannot be reached: connect to coordination store at 10.0.0.1:29400: nobody listens there",
+			"(and 18 more like it); coordination store at 10.0.0.1:29405 refuses: another job; of xxx", "...; boom; and 11 more",
+		}},
+		{"taken", taken.Error(), []string{"no port of rendezvous endpoint node1 can be had: 29400: address already in use, and connect to", "; and 11 more"}},
+	} {
+		if n := len(tt.text); n > 1000 || strings.Contains(tt.text, "\n") {
+			t.Errorf("%s has %d bytes: %s", tt.name, n, tt.text)
+		}
+		for _, want := range tt.want {
+			if !strings.Contains(tt.text, want) {
+				t.Errorf("%s does not say %q: %s", tt.name, want, tt.text)
+			}
+		}
+	}
+}

@@ -11,15 +11,15 @@ var ErrFull = errors.New("coordination store: it is full")
 
 // What the parts of a store are taken to cost beside their text, in bytes. The figures are measured, and rounded up.
 const (
-	entrySize   = 256       // a key: its entry, and its places in maps and in the index
-	sessionSize = 8 << 10   // a client's session, with its connection and the goroutine that serves it
-	localSize   = 8 << 10   // a session in the server's process
-	watchSize   = 512       // a watch
-	changeSize  = 128       // a key of which a watch is still to be told
-	editSize    = 128       // a write that the disk does not have yet
-	eventSize   = 96        // an event on its way to a client
-	pendingSize = 16 << 10  // a connection that has no session yet
-	defaultMax  = 512 << 20 // of ServerOptions.MaxMemory
+	entrySize   = 256      // a key: its entry, and its places in maps and in the index
+	sessionSize = 8 << 10  // a client's session, with its connection and the goroutine that serves it
+	localSize   = 8 << 10  // a session in the server's process
+	watchSize   = 512      // a watch
+	changeSize  = 128      // a key of which a watch is still to be told
+	editSize    = 128      // a write that the disk does not have yet
+	eventSize   = 96       // an event on its way to a client
+	pendingSize = 16 << 10 // a connection that has no session yet
+	defaultMax  = 1 << 30  // of ServerOptions.MaxMemory
 )
 
 // budget bounds what a core keeps. One half of the memory is for that, the other for what is under way. Its zero value
@@ -74,6 +74,23 @@ func (b *budget) claim(n int64, reserve bool) error {
 		return nil
 	}
 	return fmt.Errorf("%w: it has %d bytes, may have %d, and %d more were asked for", ErrFull, b.stored, limit, n)
+}
+
+// A session is taken to have a few watches: an agent that resumes it needs them again at once, however full the store is.
+const (
+	prepaidWatches = 4
+	prepaidPrefix  = 256 // bytes
+)
+
+// prepaid tells whether the next watch of c, of that prefix, was counted with its session. server.mu is held.
+func (c *conn) prepaid(prefix string) bool {
+	return len(c.watches) < prepaidWatches && len(prefix) <= prepaidPrefix
+}
+
+// prepay counts w no more: it was counted with its session.
+func (c *core) prepay(w *watcher) {
+	c.budget.stored -= w.cost
+	w.cost = 0
 }
 
 // claimCommit returns ErrFull if there is no room for what ops of s would add.

@@ -216,3 +216,32 @@ func TestHalfRequestIsGivenUp(t *testing.T) {
 		closeStore(t, c)
 	})
 }
+
+// An agent resumes its session, with its watches, in a store that has become full meanwhile; who wants many watches is told why it gets none.
+func TestResumeInAFullStore(t *testing.T) {
+	_, addr := startServer(t, ServerOptions{MaxMemory: 4 << 20})
+	if s := NewServer(ServerOptions{}); s.core.budget.limit != 512<<20 {
+		t.Errorf("a store without MaxMemory may have %d bytes", s.core.budget.limit)
+	}
+	network := newFaultyNetwork(addr)
+	agent := dial(t, DialOptions{Addr: addr, Conn: network.dial, TTL: time.Minute})
+	seen := watch(t, agent, "agent")
+	next(t, seen, "the first batch")
+	greedy := dial(t, DialOptions{Addr: addr, TTL: time.Minute})
+	if _, err := fill(t, greedy, "k", Op{Owned: true}, 10_000); !errors.Is(err, ErrFull) {
+		t.Errorf("keys: %v", err)
+	}
+	if _, err := fill(t, greedy, "l", Op{Owned: true}, 10); !errors.Is(err, ErrFull) {
+		t.Errorf("small keys: %v", err)
+	}
+	network.reset()
+	if b := next(t, seen, "the batch of the resumed watch"); !b.Resync {
+		t.Errorf("got %+v", b)
+	}
+	for range prepaidWatches {
+		next(t, watch(t, greedy, "k1"), "a batch")
+	}
+	if err := greedy.Watch(t.Context(), "k1", func(Batch) error { return nil }); !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "it is full") {
+		t.Errorf("a watch too many: %v", err)
+	}
+}

@@ -189,7 +189,8 @@ const maxOutbox = 1 << 20
 // watch begins the watch with that number, or begins it anew. server.mu is held.
 func (c *conn) watch(number int64, prefix string) {
 	c.unwatch(number)
-	if err := c.server.core.budget.claim(int64(watchSize+len(prefix)), true); err != nil {
+	prepaid := c.prepaid(prefix)
+	if err := c.server.core.budget.claim(int64(watchSize+len(prefix)), true); err != nil && !prepaid {
 		_, line := codeOf(err)
 		c.part(appendOver(nil, codeUnavailable, "it is full: "+line))
 		return
@@ -201,6 +202,9 @@ func (c *conn) watch(number int64, prefix string) {
 		c.ready = append(c.ready, number)
 		c.wake()
 	})
+	if prepaid {
+		c.server.core.prepay(c.watches[number])
+	}
 }
 
 // unwatch ends a watch, if there is one. server.mu is held.

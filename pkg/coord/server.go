@@ -42,7 +42,7 @@ type ServerOptions struct {
 	MaxAgents int
 	// MaxMemory is about the number of bytes that the store may take: one half for keys, sessions and watches, the other
 	// for requests and answers under way. What would exceed the first is ErrFull, and no newcomer gets a session; who takes
-	// most of the second is disconnected. 0 means 512 MiB.
+	// most of the second is disconnected. 0 means 1 GiB.
 	MaxMemory int64
 	// HandshakeTimeout is how long a client may take to get a session. 0 means 5 s.
 	HandshakeTimeout time.Duration

@@ -16,6 +16,7 @@ type watcher struct {
 	changed  map[string]change
 	revision Revision // of the last commit that changed one
 	place    int      // in watches.by[prefix]
+	cost     int64    // what the budget counts for it
 }
 
 // change is a key of which a watcher is still to be told.
@@ -117,9 +118,9 @@ func (w *watcher) forget() int {
 
 // watch begins a watch. The first batch, a Resync, is to be taken at once.
 func (c *core) watch(prefix string, wake func()) *watcher {
-	w := &watcher{prefix: prefix, wake: wake, resync: true, revision: c.revision}
+	w := &watcher{prefix: prefix, wake: wake, resync: true, revision: c.revision, cost: int64(watchSize + len(prefix))}
 	c.watches.add(w)
-	c.budget.stored += int64(watchSize + len(prefix))
+	c.budget.stored += w.cost
 	wake()
 	return w
 }
@@ -127,7 +128,7 @@ func (c *core) watch(prefix string, wake func()) *watcher {
 // unwatch ends a watch.
 func (c *core) unwatch(w *watcher) {
 	c.watches.remove(w)
-	c.budget.stored -= int64(watchSize + len(w.prefix))
+	c.budget.stored -= w.cost
 	c.budget.changes -= len(w.changed)
 	w.changed = nil
 }

@@ -62,6 +62,7 @@ func TestStoreMemoryIsBounded(t *testing.T) {
 
 // fillWithKeys commits 150 MB, and returns the first error.
 func fillWithKeys(t *testing.T, addr string) (first error) {
+	t.Helper()
 	agent, err := coord.Dial(t.Context(), coord.DialOptions{Addr: addr, RunID: "greedy", TTL: time.Hour})
 	if err != nil {
 		t.Fatal(err)
@@ -78,6 +79,7 @@ func fillWithKeys(t *testing.T, addr string) (first error) {
 
 // fillWithRuns begins 3,000 runs, and returns the first error.
 func fillWithRuns(t *testing.T, addr string) (first error) {
+	t.Helper()
 	for i := range 3000 {
 		agent, err := coord.Dial(t.Context(), coord.DialOptions{Addr: addr, RunID: fmt.Sprint("run", i)})
 		if err != nil {

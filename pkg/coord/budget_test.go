@@ -62,10 +62,16 @@ func TestFullStore(t *testing.T) {
 // fillSessions opens sessions until the store refuses one, and closes them.
 func fillSessions(t *testing.T, addr string) {
 	t.Helper()
+	var open []*Client
+	defer func() {
+		for _, c := range open {
+			closeStore(t, c)
+		}
+	}()
 	for range 2000 {
 		c, err := Dial(t.Context(), DialOptions{Addr: addr})
 		if err == nil {
-			defer closeStore(t, c)
+			open = append(open, c)
 			continue
 		}
 		if busy, ok := errors.AsType[*DialError](err); !ok || busy.Obstacle != ObstacleBusy || !strings.Contains(busy.Line, "the store is full: ") {
@@ -170,7 +176,7 @@ func TestRequestsUnderWayAreBounded(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer func() { c.lose(errClosed); c.cancel(); c.running.Wait() }()
+		t.Cleanup(func() { c.lose(errClosed); c.cancel(); c.running.Wait() })
 		c.mu.Lock()
 		_ = c.link.send(half)
 		c.mu.Unlock()

@@ -5,9 +5,10 @@
 // [Store] is what the rendezvous needs of it; package etcd, beneath this one, has it from etcd. The store of our own is
 //
 //	core       what a commit, a session and a watch are; pure, time is an argument
-//	           (core.go, watcher.go, timers.go, index.go)
+//	           (core.go, watcher.go, timers.go, index.go; budget.go bounds its memory)
 //	Server     connections, the clock, and Local, a Store in the server's process
-//	           (server.go, conn.go, connhello.go, local.go; for OpenServer disk.go, journal.go)
+//	           (server.go, conn.go, connhello.go, local.go; for OpenServer disk.go, journal.go; what bounds clients:
+//	           underway.go, pending.go, refusals.go)
 //	Client     a Store elsewhere: one connection, made anew when it breaks
 //	           (client.go, link.go, again.go, watch.go, gather.go, dial.go, torchprobe.go)
 //	protocol   frames and their fields, the handshake

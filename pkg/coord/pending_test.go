@@ -9,10 +9,10 @@ import (
 )
 
 // pendingAt connects to a store, and says nothing. It returns a channel that is closed when the store ends the connection.
-func pendingAt(s *Server) (ended chan struct{}, leave func()) {
+func pendingAt(s *Server) (<-chan struct{}, func()) {
 	here, there := net.Pipe()
 	s.ServeConn(there)
-	ended = make(chan struct{})
+	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
 		_, _ = io.Copy(io.Discard, here)
@@ -37,7 +37,7 @@ func TestPendingConnections(t *testing.T) {
 		defer s.Close()
 		way := &pipes{server: s}
 		agent := dial(t, DialOptions{Addr: "pipe", Conn: way.dial, TTL: time.Hour})
-		var pending []chan struct{}
+		var pending []<-chan struct{}
 		for range leastPending + 1 {
 			ended, leave := pendingAt(s)
 			defer leave()
@@ -50,7 +50,7 @@ func TestPendingConnections(t *testing.T) {
 			t.Errorf("%d are closed", n)
 		}
 		put(t, agent, Op{Key: "k"})
-		time.Sleep(s.opts.HandshakeTimeout)
+		<-time.After(s.opts.HandshakeTimeout)
 		for i, p := range pending {
 			if !isClosed(p) {
 				t.Errorf("connection %d may be silent for ever", i)

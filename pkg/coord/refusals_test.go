@@ -42,7 +42,7 @@ func TestRefusalTallies(t *testing.T) {
 	if !r.add(b, "again", 2*refusalInterval) {
 		t.Error("a refusal after an interval of silence is not logged")
 	}
-	if due := r.due(10 * refusalInterval); len(due) != 0 || r.add(a, "", 0) == false {
+	if due := r.due(10 * refusalInterval); len(due) != 0 || !r.add(a, "", 0) {
 		t.Errorf("%v is due though nothing came", due)
 	}
 }
@@ -103,7 +103,7 @@ func TestRefusedAgentDoesNotFloodTheLog(t *testing.T) {
 		if n := strings.Count(log.String(), "\n"); n != 1 || !strings.Contains(log.String(), `"message":"agent is refused: `) {
 			t.Errorf("%d lines at once:\n%.500s", n, &log)
 		}
-		time.Sleep(refusalInterval + time.Second)
+		<-time.After(refusalInterval + time.Second)
 		synctest.Wait()
 		if n := strings.Count(log.String(), "\n"); n != 2 || !strings.Contains(log.String(), `"times":499`) {
 			t.Errorf("%d lines after an interval:\n%.500s", n, &log)

@@ -52,13 +52,13 @@ func takeSlot(name string) (io.Closer, error) {
 		if try == slotTries {
 			return nil, fmt.Errorf("bind the unix socket @%s: %w", name, syscall.EADDRINUSE)
 		}
-		time.Sleep(mathrand.N(20 * time.Millisecond)) // so that those who have met do not meet again
+		<-time.After(mathrand.N(20 * time.Millisecond)) // so that those who have met do not meet again
 	}
 }
 
 // bindSlot binds a name of the slot: the first, or one at random where another user has that.
 func bindSlot(name string) (*net.UnixListener, error) {
-	for until := time.Now().Add(askBound); ; time.Sleep(5 * time.Millisecond) {
+	for until := time.Now().Add(askBound); ; <-time.After(5 * time.Millisecond) {
 		ln, err := listenUnix("@" + name)
 		if !errors.Is(err, syscall.EADDRINUSE) {
 			return ln, err
@@ -129,7 +129,7 @@ func slotHolder(name string) (uint32, error) {
 	if err != nil {
 		return 0, err
 	}
-	defer c.Close()
+	defer func() { _ = c.Close() }()
 	return peerUID(c)
 }
 

@@ -3,7 +3,6 @@ package elastic
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"runtime"
 	"strings"
@@ -164,5 +163,4 @@ func TestSlotNamesFit(t *testing.T) {
 	if n := len(slotName(strings.Repeat("r", maxRunIDInName), "store:65535", maxSlots) + "/4294967294/12345678"); n > 107 {
 		t.Errorf("a name has %d bytes", n)
 	}
-	var _ io.Closer = s
 }

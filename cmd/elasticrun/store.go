@@ -56,7 +56,8 @@ func serveStore(ctx context.Context, hurry <-chan struct{}, cfg *config.Store, s
 	}
 	defer agents.close()
 	server := kvstore.NewServer(kvstore.ServerOptions{
-		Logger: log, MaxConns: cfg.MaxConns, MaxMemory: shareMemory(cfg.MaxMemory).workers, StallTimeout: cfg.StallTimeout, Agents: agents.server.ServeConn, ShedAgents: agents.server.ShedPending,
+		Logger: log, MaxConns: cfg.MaxConns, MaxMemory: shareMemory(cfg.MaxMemory).workers, StallTimeout: cfg.StallTimeout,
+		Agents: agents.server.ServeConn, ShedAgents: agents.server.ShedPending,
 	})
 	ready := fmt.Sprintf("store listening on %s", listener.Addr())
 	if cfg.Health != nil {

@@ -251,3 +251,29 @@ func TestResumeInAFullStore(t *testing.T) {
 		t.Errorf("a watch too many: %v", err)
 	}
 }
+
+// What was under way is counted no more when it is done.
+func TestIdleConnectionTakesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := NewServer(ServerOptions{})
+		defer s.Close()
+		way := &pipes{server: s}
+		c := dial(t, DialOptions{Addr: "pipe", Conn: way.dial, TTL: time.Hour})
+		seen := watch(t, c, "")
+		next(t, seen, "the first batch")
+		put(t, c, Op{Key: "k", Value: make([]byte, 1<<20-10), Owned: true})
+		next(t, seen, "a batch")
+		synctest.Wait()
+		s.mu.Lock()
+		left := s.underWay
+		s.mu.Unlock()
+		if left > 1000 {
+			t.Errorf("%d bytes are counted when all is done", left)
+		}
+		closeStore(t, c)
+		synctest.Wait()
+		if got := s.Stats().Memory; got != 0 {
+			t.Errorf("%d bytes are counted when nobody is there", got)
+		}
+	})
+}

@@ -249,7 +249,8 @@ func (c *conn) write() {
 	for {
 		s.mu.Lock()
 		if !c.pending() {
-			c.writing = false
+			c.writing, c.load.sending = false, 0
+			_ = c.charge() // less than before
 			if c.over && c.parting {
 				c.nc.Close()
 			}

@@ -64,7 +64,11 @@ func behind(t *testing.T, j Job, host *Handler, name string) (*Handler, *proxy) 
 // grown has an agent behind a proxy join a job of one.
 func grown(t *testing.T) (host, guest *Handler, p *proxy) {
 	t.Helper()
-	j := job(1, 2)
+	return grownJob(t, job(1, 2))
+}
+
+func grownJob(t *testing.T, j Job) (host, guest *Handler, p *proxy) {
+	t.Helper()
 	j.LastCall = 0
 	host = formed(t, j, 1)[0]
 	guest, p = behind(t, j, host, "guest")
@@ -109,7 +113,9 @@ func realStop(t *testing.T, what string, h *Handler) rdzv.Stop {
 }
 
 func TestSilence(t *testing.T) {
-	host, guest, p := grown(t)
+	j := job(1, 2)
+	j.JoinTimeout = 5 * time.Second
+	host, guest, p := grownJob(t, j)
 	began := time.Now()
 	p.hush()
 	s := realStop(t, "the guest's stop", guest)
@@ -117,10 +123,7 @@ func TestSilence(t *testing.T) {
 	if early, late := time.Since(began) < ttl/3, s.KillBy.After(began.Add(ttl)); s.KillBy.IsZero() || early || late {
 		t.Errorf("told after %v to be done at %v of %v", time.Since(began), s.KillBy.Sub(began), ttl)
 	}
-	got := await(t, "the guest's end", enter(t, guest, nil))
-	if !errors.Is(got.err, rdzv.ErrConnection) {
-		t.Errorf("guest: %+v", got)
-	}
+	in := enter(t, guest, nil)
 	if s := realStop(t, "the host's stop", host); !strings.Contains(s.Why, "guest was lost") {
 		t.Errorf("host: %+v", s)
 	}
@@ -129,6 +132,62 @@ func TestSilence(t *testing.T) {
 	}
 	if got := await(t, "the host alone", enter(t, host, nil)); got.err != nil || got.round.WorldSize != 1 || got.round.Restarts != 0 {
 		t.Errorf("host: %+v", got)
+	}
+	if got := await(t, "the guest's end", in); !errors.Is(got.err, rdzv.ErrConnection) {
+		t.Errorf("guest: %+v", got)
+	}
+	if since := time.Since(began); since < j.JoinTimeout {
+		t.Errorf("the guest gave up after %v, before the join timeout", since)
+	}
+}
+
+// TestSilencePasses: a node that the store has not answered for longer than its session lives joins again when the store answers.
+func TestSilencePasses(t *testing.T) {
+	host, guest, p := grown(t)
+	p.hush()
+	await(t, "the guest's stop", guest.Stops())
+	in := enter(t, guest, nil)
+	await(t, "the host's stop", host.Stops())
+	if got := await(t, "the host alone", enter(t, host, nil)); got.err != nil || got.round.WorldSize != 1 {
+		t.Fatalf("host: %+v", got)
+	}
+	select {
+	case got := <-in:
+		t.Fatalf("the guest gave up: %+v", got)
+	case <-time.After(3 * time.Second): // its session lived for 2
+	}
+	p.speak()
+	await(t, "growth", host.Stops())
+	again := enter(t, host, nil)
+	for what, w := range map[string]<-chan joined{"host": again, "guest": in} {
+		if got := await(t, what, w); got.err != nil || got.round.WorldSize != 2 || got.round.Restarts != 0 {
+			t.Errorf("%s: %+v", what, got)
+		}
+	}
+}
+
+// TestStoreIsReplaced: an agent that finds another store in place of its own joins that one, once its workers are gone.
+func TestStoreIsReplaced(t *testing.T) {
+	host, guest, p := grown(t)
+	port := freeTCPPort(t)
+	j := host.opts.Job
+	other := newTestHandler(t, j, port, "other")
+	first := enter(t, other, nil)
+	if got := await(t, "the other host", first); got.err != nil || got.round.WorldSize != 1 {
+		t.Fatalf("other: %+v", got)
+	}
+	p.lead(fmt.Sprintf("127.0.0.1:%d", port))
+	p.reset()
+	if s := await(t, "the guest's stop", guest.Stops()); s.KillBy.IsZero() || time.Until(s.KillBy) > 0 {
+		t.Errorf("the guest was not told to kill its workers at once: %+v", s)
+	}
+	in := enter(t, guest, nil)
+	await(t, "growth", other.Stops())
+	again := enter(t, other, nil)
+	for what, w := range map[string]<-chan joined{"other": again, "guest": in} {
+		if got := await(t, what, w); got.err != nil || got.round.WorldSize != 2 {
+			t.Errorf("%s: %+v", what, got)
+		}
 	}
 }
 

@@ -27,6 +27,10 @@ type member struct {
 	nodes  int           // of that round
 	proof  time.Duration
 	over   *ending
+
+	unanswered     moment // since when the agent knows that the store is silent
+	saidUnanswered bool   // the agent was told that it waits for the store
+
 	said   string // what the agent was told last of its wait
 	orders []order
 }
@@ -151,6 +155,7 @@ func (m *member) proved(sent time.Duration) { m.proof = max(m.proof, sent) }
 // has to enter again: the one before may have been in a round by now, in which others have used its store.
 func (m *member) renewed(now time.Duration, ttl time.Duration) {
 	m.ttl, m.proof, m.latest, m.dirty = ttl, now, Answer{}, false
+	m.unanswered, m.saidUnanswered = moment{}, false
 	m.state = outside
 	m.orders = append(m.orders, order{anew: true})
 }
@@ -169,9 +174,7 @@ func (m *member) tick(now time.Duration) {
 	if m.state == ready && m.latest.Kind == Run {
 		m.evaluate(now)
 	}
-	if m.ttl > 0 && now >= m.proof+m.ttl && m.over == nil {
-		m.over = &ending{err: fmt.Errorf("%w: no answer for %v", rdzv.ErrConnection, m.ttl)}
-	}
+	m.endure(now)
 	if by := m.unheard(); by.set && now >= by.at {
 		m.over = &ending{err: fmt.Errorf("%w: no round in %v", rdzv.ErrTimeout, m.patience())}
 	}
@@ -232,8 +235,8 @@ func (m *member) wake() (next moment) {
 	if m.workers() && m.ttl > 0 && !m.report.Silent {
 		first(m.proof + silence(m.ttl))
 	}
-	if m.ttl > 0 && m.over == nil {
-		first(m.proof + m.ttl)
+	if at := m.watchful(); at.set {
+		first(at.at)
 	}
 	if by := m.unheard(); by.set {
 		first(by.at)

@@ -9,10 +9,10 @@ import (
 // proxy passes connections on to a port of this machine until it is told not to.
 type proxy struct {
 	ln   net.Listener
-	to   string
 	wait sync.WaitGroup
 
 	mu     sync.Mutex
+	to     string
 	silent bool // what comes is read and kept back
 	shut   bool // connections are closed as they come
 	conns  []net.Conn
@@ -42,7 +42,10 @@ func (p *proxy) accept() {
 		if err != nil {
 			return
 		}
-		s, err := net.Dial("tcp", p.to)
+		p.mu.Lock()
+		to := p.to
+		p.mu.Unlock()
+		s, err := net.Dial("tcp", to)
 		p.mu.Lock()
 		if err != nil || p.shut {
 			_ = c.Close()
@@ -93,4 +96,19 @@ func (p *proxy) hush() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.silent = true
+}
+
+// speak lets everything through again, over new connections.
+func (p *proxy) speak() {
+	p.mu.Lock()
+	p.silent = false
+	p.mu.Unlock()
+	p.reset()
+}
+
+// lead passes later connections on to another port.
+func (p *proxy) lead(to string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.to = to
 }

@@ -37,7 +37,7 @@ func (h *Handler) drive(ctx context.Context, store coord.Store, origin time.Dura
 		switch {
 		case ctx.Err() != nil || h.ended():
 			return
-		case !errors.Is(err, coord.ErrSessionLost):
+		case !errors.Is(err, coord.ErrSessionLost) && !errors.Is(err, coord.ErrReplaced):
 			h.m.abandoned(d.now())
 			h.obey(h.m.take())
 			if h.m.over == nil || h.m.over.outcome == nil {
@@ -49,6 +49,9 @@ func (h *Handler) drive(ctx context.Context, store coord.Store, origin time.Dura
 		h.log.Warn().Err(err).Msg("the rendezvous took this node for lost: its workers are killed, and it joins anew")
 		if store = h.rejoin(ctx, d); store == nil {
 			return
+		}
+		if errors.Is(err, coord.ErrReplaced) {
+			h.m.moved()
 		}
 		h.m.renewed(proofOf(store, origin), store.TTL())
 	}

@@ -1,0 +1,56 @@
+package elastic
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/elasticrun/elasticrun/pkg/rdzv"
+)
+
+// The store may be down for longer than a session lives. The agent stops its workers in time (silence, lastMoment) and then harms nobody, so
+// it keeps trying for the join timeout before it gives up. The time begins when the agent notices the silence, not with the last answer: an
+// agent that stood still has not tried yet.
+
+// endure does what a silent store asks of an agent beside stopping its workers: it waits, says so once the session may have ended, and gives up in the end.
+func (m *member) endure(now time.Duration) {
+	if !m.silent(now) {
+		m.unanswered, m.saidUnanswered = moment{}, false
+		return
+	}
+	m.unanswered.begin(now)
+	giveUp := m.giveUp()
+	switch {
+	case m.over != nil:
+	case now >= giveUp.at:
+		m.over = &ending{err: fmt.Errorf("%w: no answer for %v", rdzv.ErrConnection, now-m.proof)}
+	case m.state == ready && !m.saidUnanswered && now >= m.proof+m.ttl:
+		m.saidUnanswered = true
+		m.orders = append(m.orders, order{say: &Answer{Next: giveUp.at - now, Note: fmt.Sprintf(
+			"the store has not answered for %v: this node tries for another %v", printed(now-m.proof), printed(giveUp.at-now))}})
+	}
+}
+
+// giveUp is when the agent ends because the store does not answer; not set while it does.
+func (m *member) giveUp() moment {
+	return moment{m.unanswered.at + max(m.report.Job.JoinTimeout, m.ttl-silence(m.ttl)), m.unanswered.set}
+}
+
+// watchful is when endure has something to do.
+func (m *member) watchful() moment {
+	switch {
+	case m.ttl == 0 || m.over != nil:
+		return moment{}
+	case !m.unanswered.set:
+		return moment{m.proof + silence(m.ttl), true}
+	case m.state == ready && !m.saidUnanswered:
+		return moment{m.proof + m.ttl, true}
+	}
+	return m.giveUp()
+}
+
+// printed rounds a duration for people.
+func printed(d time.Duration) time.Duration { return d.Round(100 * time.Millisecond) }
+
+// moved forgets the rounds of a store that another one has replaced. That one counts epochs and rounds anew, and has no answer that was
+// meant for an earlier session of this agent. No worker may be left; renewed is to follow.
+func (m *member) moved() { m.fence = Fence{} }

@@ -2,6 +2,7 @@ package elastic
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"time"
 )
@@ -92,6 +93,11 @@ func (b *budget) lose(at time.Duration, identity string, j *Job) {
 func (b *budget) isParked(identity string) bool {
 	_, parked := b.parkedUntil[identity]
 	return parked
+}
+
+// whyParked says it for people.
+func (b *budget) whyParked(identity string) string {
+	return fmt.Sprintf("lost %d times in %v", len(b.losses[identity]), lossWindow)
 }
 
 // release returns the identities that are no longer parked.

@@ -10,14 +10,14 @@ import (
 
 // enterForming begins the wait for the nodes of the next round.
 func (l *leader) enterForming() {
-	l.state, l.enough, l.tooFew, l.backoff, l.recovered = forming, moment{}, moment{}, moment{}, false
+	l.state, l.enough, l.tooFew, l.backoff, l.resort, l.recovered = forming, moment{}, moment{}, moment{}, moment{}, false
 }
 
 // form decides the next round when the nodes for it are there, or gives up.
 func (l *leader) form(now time.Duration) {
-	candidates, enough := l.candidates()
+	candidates, parked, enough := l.candidates()
 	if !enough {
-		l.enough, l.recovered = moment{}, true
+		l.enough, l.resort, l.recovered = moment{}, moment{}, true
 		l.tooFew.begin(now)
 		if now >= l.tooFew.at+l.job.JoinTimeout {
 			l.end(now, rdzv.Outcome{Ending: rdzv.EndTimeout, Restarts: l.restarts, Text: fmt.Sprintf(
@@ -27,30 +27,10 @@ func (l *leader) form(now time.Duration) {
 	}
 	l.tooFew = moment{}
 	l.enough.begin(now)
-	if l.complete(now) {
+	if l.mayUse(now, parked) && l.complete(now) {
+		l.remark = l.remarkParked(parked)
 		l.commit(now, candidates())
 	}
-}
-
-// candidates says whether there are nodes enough for a round, and finds those that it would have, in rank order.
-func (l *leader) candidates() (members func() []candidate, enough bool) {
-	all := func() []candidate {
-		out := make([]candidate, 0, l.eligible)
-		for _, s := range l.seats {
-			if s.counted.eligible {
-				out = append(out, candidate{s.id, s.arrived, s.report.Node, s.report.Store})
-			}
-		}
-		return out
-	}
-	if l.eligible < l.job.Min {
-		return nil, false
-	}
-	if l.job.Static {
-		ranked, ok := staticOrder(all(), l.job.Max)
-		return func() []candidate { return ranked }, ok
-	}
-	return func() []candidate { return rank(l.record.Members, all(), l.limit()) }, true
 }
 
 // complete reports whether nobody else is to be waited for.

@@ -138,6 +138,9 @@ func (h *Handler) next(ctx context.Context, self rdzv.Member) (*rdzv.Round, erro
 		select {
 		case o := <-h.runs:
 			h.rounds++
+			if a := o.answer; a.Note != "" {
+				h.log.Warn().Int("round", a.Fence.Round).Msg(a.Note)
+			}
 			if round, err := h.round(ctx, o); !errors.Is(err, errRoundOver) {
 				return round, err
 			}

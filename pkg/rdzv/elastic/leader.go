@@ -33,6 +33,7 @@ type leader struct {
 	seats    map[coord.SessionID]*seat
 	identity map[string]*seat // the newest seat of each
 	eligible int              // seats that could be in the next round now
+	reserve  int              // seats that could be in it, but are parked
 	fit      int              // seats that accept the job
 
 	parts  []part // of the record, by rank
@@ -58,6 +59,8 @@ type leader struct {
 	tooFew    moment // since when there are not
 	recovered bool   // there were too few meanwhile, so that others may still be coming back
 	backoff   moment // when the next round may be decided, at the earliest
+	resort    moment // when it may be decided with parked nodes; not set where it needs none
+	remark    string // what the nodes of the round are told of it; may be empty
 	budget    budget
 
 	line   []*seat // who has begun to wait since the last decide
@@ -266,7 +269,7 @@ func (l *leader) timers() []moment {
 		if l.rounds {
 			wait = l.job.JoinSettle
 		}
-		return []moment{after(l.enough, wait), l.backoff, after(l.tooFew, l.job.JoinTimeout), parked, l.bell}
+		return []moment{after(l.enough, wait), l.backoff, after(l.tooFew, l.job.JoinTimeout), l.resort, parked, l.bell}
 	case running:
 		return []moment{after(l.settle, l.job.JoinSettle), after(l.stuckSince, l.stuckTime()), parked, l.bell}
 	case halting:

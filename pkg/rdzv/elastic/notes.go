@@ -100,8 +100,8 @@ func (l *leader) noted() []*seat {
 
 // alone says why one seat waits, though others need not; empty if it waits for what all do.
 func (l *leader) alone(now time.Duration, s *seat) string {
-	if l.budget.isParked(s.report.Node.Identity) {
-		return parkedNote + ", another " + seconds(l.budget.parkedUntil[s.report.Node.Identity]-now)
+	if l.budget.isParked(s.report.Node.Identity) && !l.resorting() {
+		return parkedNote + ", for another " + seconds(l.budget.parkedUntil[s.report.Node.Identity]-now)
 	}
 	if why := l.spare(); why != "" {
 		return why + ", for " + seconds(now-s.wait.began.at) + " so far"
@@ -110,7 +110,7 @@ func (l *leader) alone(now time.Duration, s *seat) string {
 }
 
 // parkedNote is for a node that could wait in line, but is not used.
-const parkedNote = "this node was lost too often and is not used for a while"
+const parkedNote = "this node was lost too often and is used only if the job cannot run without it"
 
 // spare says why no further node gets into the round that runs; empty if one does.
 func (l *leader) spare() string {
@@ -136,6 +136,8 @@ func (l *leader) common(now time.Duration) string {
 		return fmt.Sprintf("%s to stop their workers, for %s more at most", l.stopping(), seconds(l.halted.at+l.job.Rejoin-now))
 	case l.tooFew.set:
 		return fmt.Sprintf("%d of %s nodes are in%s; the job is given up in %s", e, l.needed(), l.missing(), seconds(l.tooFew.at+l.job.JoinTimeout-now))
+	case l.resorting() && now < l.resort.at:
+		return fmt.Sprintf("%d of %s nodes are in%s; in %s the round begins with nodes that were lost too often", e, l.needed(), l.missing(), seconds(l.resort.at-now))
 	case l.backoff.set && now < l.backoff.at:
 		return fmt.Sprintf("the next round begins in %s: the last %d rounds failed within --min-uptime (%v)",
 			seconds(l.backoff.at-now), l.short, l.job.MinUptime)

@@ -157,7 +157,7 @@ func TestNotes(t *testing.T) {
 				step{5, "c gone; a ready; b ready", "round 1: a b (0), run1: a b"},
 				step{5.5, "a busy; b busy; c2 ready +id=c", "wait: c2"},
 				step{11, "", "note: c2"},
-			), "c2", "this node was lost too often and is not used for a while, another 9m54s",
+			), "c2", "this node was lost too often and is used only if the job cannot run without it, for another 9m54s",
 		},
 		{
 			"a new leader counts anew", patient, []step{

@@ -11,7 +11,7 @@ import (
 func (l *leader) handOut() {
 	for rank, place := range places(&l.record) {
 		if p := l.parts[rank]; p.seat != nil && p.fate == active && p.seat.misfit == "" {
-			l.tell(p.seat, Answer{Kind: Run, Place: &place})
+			l.tell(p.seat, Answer{Kind: Run, Place: &place, Note: l.remark})
 		}
 	}
 }

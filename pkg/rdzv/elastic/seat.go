@@ -18,7 +18,7 @@ type seat struct {
 	fenced  int    // round whose workers it did not stop in time, -1 for none
 	misfit  string // why it does not fit the job; empty if it does
 	newer   bool   // another agent has come with its identity
-	counted struct{ eligible, fit bool }
+	counted struct{ eligible, reserve, fit bool }
 	wait    wait
 	told    Answer
 	written int // where in leader.out told is, if decide has not returned it yet
@@ -163,7 +163,7 @@ func (l *leader) vanished(now time.Duration, s *seat) {
 	if l.identity[s.report.Node.Identity] == s {
 		delete(l.identity, s.report.Node.Identity)
 	}
-	l.count(s, false, false)
+	l.count(s, false, false, false)
 	if s.told.Kind != "" {
 		l.out = append(l.out, write{key: prefixAnswer + string(s.id)})
 	}
@@ -226,7 +226,8 @@ func (l *leader) review(s *seat) {
 	}
 	fits := s.misfit == ""
 	idle := fits && !s.report.Leaving && !l.busy(s)
-	l.count(s, idle && !l.budget.isParked(s.report.Node.Identity), fits)
+	parked := l.budget.isParked(s.report.Node.Identity)
+	l.count(s, idle && !parked, idle && parked, fits)
 	l.queue(s, idle)
 	l.answer(s)
 }
@@ -243,7 +244,7 @@ func (l *leader) busy(s *seat) bool {
 	return s.report.Phase != Ready || s.fenced > cleared
 }
 
-func (l *leader) count(s *seat, eligible, fit bool) {
+func (l *leader) count(s *seat, eligible, reserve, fit bool) {
 	step := func(n *int, was *bool, is bool) {
 		if *was != is {
 			*was = is
@@ -255,6 +256,7 @@ func (l *leader) count(s *seat, eligible, fit bool) {
 		}
 	}
 	step(&l.eligible, &s.counted.eligible, eligible)
+	step(&l.reserve, &s.counted.reserve, reserve)
 	step(&l.fit, &s.counted.fit, fit)
 }
 
@@ -268,6 +270,7 @@ func (l *leader) answer(s *seat) {
 	case s.misfit != "":
 		l.tell(s, Answer{Kind: Refuse, Note: s.misfit})
 	case s.rank >= 0 || s.fenced >= 0 && l.busy(s):
+	case s.counted.reserve && l.state == forming && l.eligible < l.job.Min: // it may be needed; who waits for long is told
 	case l.budget.isParked(s.report.Node.Identity):
 		l.park(s, parkedNote)
 	default:

@@ -490,10 +490,13 @@ func (c *checker) decided(t *term) {
 	if c.decides++; c.decides%8 != 0 {
 		return
 	}
-	eligible, fit := 0, 0
+	eligible, reserve, fit := 0, 0, 0
 	for _, s := range l.seats {
 		if s.counted.eligible {
 			eligible++
+		}
+		if s.counted.reserve {
+			reserve++
 		}
 		if s.counted.fit {
 			fit++
@@ -512,7 +515,7 @@ func (c *checker) decided(t *term) {
 			alive++
 		}
 	}
-	if got, want := [5]int{l.eligible, l.fit, l.active, l.done, l.alive}, [5]int{eligible, fit, running, through, alive}; got != want {
-		c.fail("counters", "eligible, fit, active, done, alive are %v, counted %v", got, want)
+	if got, want := [6]int{l.eligible, l.reserve, l.fit, l.active, l.done, l.alive}, [6]int{eligible, reserve, fit, running, through, alive}; got != want {
+		c.fail("counters", "eligible, reserve, fit, active, done, alive are %v, counted %v", got, want)
 	}
 }

@@ -75,7 +75,7 @@ func draw(seed uint64) *world {
 	c.faults = w.between(20*sec, 250*sec)
 	c.stubborn, c.victims = 0.6*w.rng.Float64(), 0.9
 	c.job = Job{
-		Version: "1", MaxRestarts: w.rng.IntN(15), JoinTimeout: w.between(15*sec, 40*sec), LastCall: w.between(100*ms, 4*sec),
+		Version: "1", MaxRestarts: w.rng.IntN(1 + w.rng.IntN(15)), JoinTimeout: w.between(15*sec, 40*sec), LastCall: w.between(100*ms, 4*sec),
 		JoinSettle: w.between(0, sec), Rejoin: 2*c.ttl + w.between(0, 5*sec), MinUptime: w.between(0, 3*sec),
 		Grow: []Grow{GrowNow, GrowNow, GrowNow, GrowNextRestart, GrowNever}[w.rng.IntN(5)], ResultTTL: 600 * sec,
 	}

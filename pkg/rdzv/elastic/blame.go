@@ -48,18 +48,32 @@ func (b *blame) final(round, nodes int) bool {
 	return count > 0 && (round == 0 || count == nodes)
 }
 
+// compareBlamed orders causes, the likeliest first.
+func compareBlamed(x, y blamed) int {
+	return cmp.Or(
+		cmp.Compare(x.failure.Grade, y.failure.Grade),
+		cmp.Compare(x.at, y.at),
+		cmp.Compare(x.failure.GlobalRank, y.failure.GlobalRank))
+}
+
+// first returns the rank of the node with the likeliest cause; false where no worker has failed by itself.
+func (b *blame) first() (rank int, failed bool) {
+	rank = -1
+	for r, one := range b.nodes {
+		if rank < 0 || compareBlamed(one, b.nodes[rank]) < 0 {
+			rank = r
+		}
+	}
+	return rank, b.failed && rank >= 0
+}
+
 // outcome returns the likeliest cause, with its age as of now, and at most rdzv.MaxOthers of those that other nodes name, without their texts.
 func (b *blame) outcome(now time.Duration) (cause *rdzv.Failure, others []rdzv.Failure) {
 	all := make([]blamed, 0, len(b.nodes))
 	for _, one := range b.nodes {
 		all = append(all, one)
 	}
-	slices.SortFunc(all, func(x, y blamed) int {
-		return cmp.Or(
-			cmp.Compare(x.failure.Grade, y.failure.Grade),
-			cmp.Compare(x.at, y.at),
-			cmp.Compare(x.failure.GlobalRank, y.failure.GlobalRank))
-	})
+	slices.SortFunc(all, compareBlamed)
 	for i, one := range all[:min(len(all), 1+rdzv.MaxOthers)] {
 		f := one.failure
 		f.Age = now - one.at

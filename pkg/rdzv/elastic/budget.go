@@ -15,6 +15,7 @@ type budget struct {
 	charges     []time.Duration            // when failures were charged
 	losses      map[string][]time.Duration // when each identity was lost
 	parkedUntil map[string]time.Duration   // until when identities are parked
+	asides      map[string]*aside          // the identities that were set aside
 }
 
 // budgetOf takes over what a record says. Time that passed since its commit is not known and does not count.
@@ -29,6 +30,7 @@ func budgetOf(r Record, j *Job, now time.Duration) budget {
 			b.lose(now-age, identity, j)
 		}
 	}
+	b.restoreAsides(now, r)
 	b.release(now)
 	return b
 }
@@ -50,6 +52,7 @@ func (b *budget) store(now time.Duration, r *Record, j *Job) {
 			}
 		}
 	}
+	b.storeAsides(now, r)
 }
 
 // shift makes everything older by d.
@@ -57,12 +60,18 @@ func (b *budget) shift(d time.Duration) {
 	for i := range b.charges {
 		b.charges[i] -= d
 	}
-	for identity, times := range b.losses {
+	for _, times := range b.losses {
 		for i := range times {
 			times[i] -= d
 		}
-		if _, parked := b.parkedUntil[identity]; parked {
-			b.parkedUntil[identity] -= d
+	}
+	for identity := range b.parkedUntil {
+		b.parkedUntil[identity] -= d
+	}
+	for _, a := range b.asides {
+		a.at, a.shut.at = a.at-d, a.shut.at-d
+		for other := range a.missed {
+			a.missed[other] -= d
 		}
 	}
 }
@@ -81,12 +90,22 @@ func (b *budget) charged(now, window time.Duration) int {
 // lose notes the loss of a node. One that is lost too often is parked until that is lossWindow ago.
 func (b *budget) lose(at time.Duration, identity string, j *Job) {
 	if b.losses == nil {
-		b.losses, b.parkedUntil = map[string][]time.Duration{}, map[string]time.Duration{}
+		b.losses = map[string][]time.Duration{}
 	}
 	recent := slices.DeleteFunc(b.losses[identity], func(t time.Duration) bool { return at-t >= lossWindow })
 	b.losses[identity] = append(recent, at)
 	if j.MaxNodeLosses > 0 && len(b.losses[identity]) >= j.MaxNodeLosses {
-		b.parkedUntil[identity] = at + lossWindow
+		b.park(identity, at+lossWindow)
+	}
+}
+
+// park keeps a node out of rounds until then, unless it is kept out for longer.
+func (b *budget) park(identity string, until time.Duration) {
+	if b.parkedUntil == nil {
+		b.parkedUntil = map[string]time.Duration{}
+	}
+	if before, parked := b.parkedUntil[identity]; !parked || until > before {
+		b.parkedUntil[identity] = until
 	}
 }
 
@@ -97,6 +116,9 @@ func (b *budget) isParked(identity string) bool {
 
 // whyParked says it for people.
 func (b *budget) whyParked(identity string) string {
+	if a := b.asides[identity]; a != nil && a.times > 0 && a.until() >= b.parkedUntil[identity] {
+		return a.why
+	}
 	return fmt.Sprintf("lost %d times in %v", len(b.losses[identity]), lossWindow)
 }
 

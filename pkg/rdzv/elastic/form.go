@@ -27,10 +27,16 @@ func (l *leader) form(now time.Duration) {
 	}
 	l.tooFew = moment{}
 	l.enough.begin(now)
-	if l.mayUse(now, parked) && l.complete(now) {
-		l.remark = l.remarkParked(parked)
-		l.commit(now, candidates())
+	if !l.mayUse(now, parked) || !l.complete(now) {
+		return
 	}
+	members, ok := candidates(now)
+	if !ok {
+		l.endUnreached(now)
+		return
+	}
+	l.remark = l.remarks(parked)
+	l.commit(now, members)
 }
 
 // complete reports whether nobody else is to be waited for.
@@ -66,8 +72,8 @@ func (l *leader) commit(now time.Duration, members []candidate) {
 			p.seat.fenced = l.record.Round
 		}
 	}
-	last := l.record.Round
-	l.record = Record{Round: l.record.Round + 1, Restarts: l.restarts, Short: l.short, Members: make([]Participant, len(members))}
+	last, isNew := l.record.Round, l.newcomers(members)
+	l.record = Record{Round: l.record.Round + 1, Restarts: l.restarts, Short: l.short, Unreached: l.unreachedRounds, Members: make([]Participant, len(members))}
 	l.budget.store(now, &l.record, l.job)
 	for _, s := range l.seats {
 		if s.fenced >= 0 && l.busy(s) {
@@ -84,11 +90,11 @@ func (l *leader) commit(now time.Duration, members []candidate) {
 		s := l.seats[c.id]
 		s.rank, s.fenced = r, -1
 		l.parts[r].seat = s
-		l.record.Members[r] = Participant{ID: c.id, Identity: c.node.Identity, Role: c.node.Role, Nproc: c.node.Nproc}
+		l.record.Members[r] = Participant{ID: c.id, Identity: c.node.Identity, Role: c.node.Role, Nproc: c.node.Nproc, New: isNew(c.node.Identity)}
 	}
 	first := members[0].offer // a copy, which does not keep all members
 	l.record.Members[0].Store = &first
-	l.state, l.started = running, moment{now, true}
+	l.state, l.started, l.unreached, l.news = running, moment{now, true}, moment{}, nil
 	l.blame, l.disturbed, l.settle, l.halted, l.grown = blame{}, "", moment{}, moment{}, moment{}
 	l.out = append(l.out, write{key: roundKey(l.record.Round), value: l.record, create: true})
 	if last >= 0 {

@@ -284,13 +284,15 @@ func (h *Handler) round(ctx context.Context, o runOrder) (*rdzv.Round, error) {
 // errRoundOver says that a round has ended before this node began it.
 var errRoundOver = errors.New("the round is over")
 
-// find returns the address at which the worker store of a round is reached. Where it is not reached, its node may have died a moment ago, which the
-// others hear of soon: only when that has had its time does this node leave.
+// find returns the address at which the worker store of a round is reached. Where it is not reached, its node may have died a moment ago, or one of the
+// two nodes is cut off from the other: the leader hears of it, and ends the round. Only when it has not for very long does this node leave.
 func (h *Handler) find(ctx context.Context, round int, store Offer) (string, error) {
-	for until := time.Now().Add(h.opts.Job.Rejoin); ; {
+	began := time.Now()
+	for until := began.Add(h.opts.Job.Rejoin + h.opts.Job.JoinTimeout); ; {
 		addr, err := reach(ctx, store)
 		switch {
 		case err == nil:
+			h.call(func(time.Duration) { h.m.reached() })
 			return addr, nil
 		case ctx.Err() != nil:
 			return "", context.Cause(ctx)
@@ -298,6 +300,7 @@ func (h *Handler) find(ctx context.Context, round int, store Offer) (string, err
 			h.Leave()
 			return "", fmt.Errorf("%w: the worker store of round %d: %w", rdzv.ErrConnection, round, err)
 		}
+		h.call(func(time.Duration) { h.m.missed(time.Since(began), err.Error()) })
 		h.log.Warn().Err(err).Int("round", round).Msg("the worker store is not reached yet; trying on")
 		select {
 		case s := <-h.stops:

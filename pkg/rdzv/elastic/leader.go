@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/elasticrun/elasticrun/pkg/coord"
@@ -45,6 +46,7 @@ type leader struct {
 	began      time.Duration // the term, where it began with a round
 	disturbed  string        // why the round cannot go on; empty while it can
 	settle     moment        // when the first newcomer came to the running round
+	rest       moment        // until when the round is not ended for newcomers
 	halted     moment
 	halting    bool // the writes that tell of it are not done yet
 	stuck      int  // active parts whose agent does not respond
@@ -54,6 +56,10 @@ type leader struct {
 	blame      blame
 	restarts   int // charged so far, for the next record
 	short      int // rounds in a row that failed too soon
+
+	unreached       moment   // when somebody has not reached the worker store for too long
+	unreachedRounds int      // rounds in a row that came to nothing because rank 0 was not reached
+	news            []string // what the nodes of the next round are to be told
 
 	enough    moment // since when there are enough nodes for the next round
 	tooFew    moment // since when there are not
@@ -136,7 +142,7 @@ func newLeader(epoch coord.Revision, f found, now time.Duration) *leader {
 		l.record, l.rounds = *f.record, true
 		l.out = append(l.out, write{key: roundKey(l.record.Round - 1)}) // the leader before may not have come so far
 		l.budget = budgetOf(l.record, l.job, now)
-		l.restarts, l.short = l.record.Restarts, l.record.Short
+		l.restarts, l.short, l.unreachedRounds = l.record.Restarts, l.record.Short, l.record.Unreached
 		l.state, l.began = running, now
 		l.parts = make([]part, len(l.record.Members))
 		l.active = len(l.parts)
@@ -271,7 +277,7 @@ func (l *leader) timers() []moment {
 		}
 		return []moment{after(l.enough, wait), l.backoff, after(l.tooFew, l.job.JoinTimeout), l.resort, parked, l.bell}
 	case running:
-		return []moment{after(l.settle, l.job.JoinSettle), after(l.stuckSince, l.stuckTime()), parked, l.bell}
+		return []moment{after(l.settle, l.job.JoinSettle), after(l.stuckSince, l.stuckTime()), l.rest, l.unreached, parked, l.bell}
 	case halting:
 		return []moment{after(l.halted, l.job.Rejoin), l.bell}
 	default:
@@ -308,12 +314,15 @@ func (l *leader) adopt() {
 func (l *leader) abandon() {
 	l.record = Record{Round: l.record.Round}
 	l.rounds, l.parts, l.active, l.done, l.stuck, l.stuckSince = false, nil, 0, 0, 0, moment{}
-	l.budget, l.restarts, l.short = budget{}, 0, 0
+	l.budget, l.restarts, l.short, l.unreachedRounds, l.news = budget{}, 0, 0, 0, nil
 	l.enterForming()
 }
 
 // end writes the outcome and tells everybody.
 func (l *leader) end(now time.Duration, o rdzv.Outcome) {
+	if note := l.budget.asideNote(now); note != "" {
+		o.Text = strings.TrimPrefix(o.Text+"; "+note, "; ")
+	}
 	l.state, l.ended, l.expiry = ended, &o, moment{now + l.job.ResultTTL, true}
 	l.out = append(l.out, write{key: keyResult, value: o, ttl: l.job.ResultTTL}, write{key: roundKey(l.record.Round)}, write{key: keyJob})
 	for _, s := range l.seats {

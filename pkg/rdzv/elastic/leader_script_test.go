@@ -16,7 +16,8 @@ import (
 //
 //	a ready | busy | failing G | done     what agent a reports of the recorded round; G grades its failure, which is as old as the step.
 //	                                      An agent that was not there before joins; +id=b, +stuck, +max=N, +hint=N, +silent, +leaving, +close, +old=S,
-//	                                      +grade=G and +final (of a failure), +shown=G (what a worker had shown before it was stopped), +up=S (since the round began) change what it says.
+//	                                      +grade=G and +final (of a failure), +shown=G (what a worker had shown before it was stopped), +up=S (since the round
+//	                                      began), +blind=S (since when it has not reached the worker store) change what it says.
 //	a gone                                its session has ended
 //	new leader                            another one takes over, with what the store holds
 //
@@ -43,6 +44,14 @@ func play(t *testing.T, job Job, steps []step) *script {
 	t.Helper()
 	s := &script{t: t, job: job, agents: map[string]*arrival{}, store: map[string]any{}}
 	s.takeOver(0)
+	s.goOn(steps)
+	return s
+}
+
+// goOn plays more steps.
+func (s *script) goOn(steps []step) {
+	t := s.t
+	t.Helper()
 	for i, st := range steps {
 		now := time.Duration(st.at * float64(time.Second))
 		for do := range strings.SplitSeq(st.do, ";") {
@@ -58,7 +67,6 @@ func play(t *testing.T, job Job, steps []step) *script {
 			t.Errorf("step %d, %v, %s:\n got %q\nwant %q", i, now, st.do, got, st.want)
 		}
 	}
-	return s
 }
 
 func (s *script) takeOver(now time.Duration) {
@@ -107,11 +115,14 @@ func (s *script) see(now time.Duration, do string) {
 	}
 	r := &a.report
 	if before := slices.IndexFunc(s.l.record.Members, func(p Participant) bool { return string(p.ID) == name }); before >= 0 {
+		if r.Fence.Round != s.l.record.Round {
+			r.Unreached = nil
+		}
 		r.Fence = s.l.fence()
 	}
 	r.Phase, r.Store.Nonce, r.Stuck = Phase(what), fmt.Sprint(name, s.rev), false
 	if r.Phase == Busy {
-		r.Failure = nil
+		r.Failure, r.Unreached = nil, nil
 	}
 	rest := words[2:]
 	if r.Phase == Failing {
@@ -156,6 +167,8 @@ func (s *script) option(r *Report, word string) {
 		r.Failure = &rdzv.Failure{Host: r.Node.Host, Grade: int(number), OnlyStopped: true}
 	case "final":
 		r.Failure.Final = true
+	case "blind":
+		r.Unreached = &Unreached{For: seconds, Why: "i/o timeout"}
 	case "up":
 		r.Uptime = seconds
 	default:

@@ -274,7 +274,7 @@ func (m *member) evaluate(now time.Duration) {
 	case Halt:
 		switch {
 		case newer && m.state == ready: // it will never be in that round; others may have been, and used its store
-			m.fence, m.state = a.Fence, outside
+			m.fence, m.state, m.report.Unreached = a.Fence, outside, nil
 			m.orders = append(m.orders, order{anew: true})
 		case m.state != ready && m.state != outside:
 			m.stop(now, a.Note, m.haltBound())
@@ -293,7 +293,7 @@ func (m *member) evaluate(now time.Duration) {
 // start begins a round.
 func (m *member) start(now time.Duration, a Answer) {
 	m.state, m.since, m.fence, m.told, m.killAt = busy, now, a.Fence, false, moment{}
-	m.report.Silent, m.report.Failure, m.said, m.clear, m.report.Stuck = false, nil, "", false, false
+	m.report.Silent, m.report.Failure, m.report.Unreached, m.said, m.clear, m.report.Stuck = false, nil, nil, "", false, false
 	m.nodes = a.Place.Nodes
 	m.tell(now, Busy)
 	m.orders = append(m.orders, order{run: &a})

@@ -101,7 +101,7 @@ func (l *leader) noted() []*seat {
 // alone says why one seat waits, though others need not; empty if it waits for what all do.
 func (l *leader) alone(now time.Duration, s *seat) string {
 	if l.budget.isParked(s.report.Node.Identity) && !l.resorting() {
-		return parkedNote + ", for another " + seconds(l.budget.parkedUntil[s.report.Node.Identity]-now)
+		return l.budget.parkedNote(s.report.Node.Identity) + ", for another " + seconds(l.budget.parkedUntil[s.report.Node.Identity]-now)
 	}
 	if why := l.spare(); why != "" {
 		return why + ", for " + seconds(now-s.wait.began.at) + " so far"
@@ -110,7 +110,12 @@ func (l *leader) alone(now time.Duration, s *seat) string {
 }
 
 // parkedNote is for a node that could wait in line, but is not used.
-const parkedNote = "this node was lost too often and is used only if the job cannot run without it"
+func (b *budget) parkedNote(identity string) string {
+	if a := b.asides[identity]; a != nil && a.times > 0 && a.until() >= b.parkedUntil[identity] {
+		return "this node is set aside, and is used only if the job cannot run without it: " + a.why
+	}
+	return "this node was lost too often and is used only if the job cannot run without it"
+}
 
 // spare says why no further node gets into the round that runs; empty if one does.
 func (l *leader) spare() string {
@@ -130,6 +135,8 @@ func (l *leader) spare() string {
 // common says what all nodes wait for that could be in the next round, and for how long.
 func (l *leader) common(now time.Duration) string {
 	switch e := l.eligible; {
+	case l.state == running && l.rest.set:
+		return "newcomers have disturbed the job a moment ago: it takes in others in " + seconds(l.rest.at-now)
 	case l.state == running:
 		return "the job is running: it begins a round with the nodes that have come in " + seconds(l.settle.at+l.job.JoinSettle-now)
 	case l.state == halting:
@@ -137,7 +144,7 @@ func (l *leader) common(now time.Duration) string {
 	case l.tooFew.set:
 		return fmt.Sprintf("%d of %s nodes are in%s; the job is given up in %s", e, l.needed(), l.missing(), seconds(l.tooFew.at+l.job.JoinTimeout-now))
 	case l.resorting() && now < l.resort.at:
-		return fmt.Sprintf("%d of %s nodes are in%s; in %s the round begins with nodes that were lost too often", e, l.needed(), l.missing(), seconds(l.resort.at-now))
+		return fmt.Sprintf("%d of %s nodes are in%s; in %s the round begins with nodes that it would keep out", e, l.needed(), l.missing(), seconds(l.resort.at-now))
 	case l.backoff.set && now < l.backoff.at:
 		return fmt.Sprintf("the next round begins in %s: the last %d rounds failed within --min-uptime (%v)",
 			seconds(l.backoff.at-now), l.short, l.job.MinUptime)

@@ -115,12 +115,20 @@ type Report struct {
 	Leaving bool `json:"leaving,omitempty"`
 	// Close asks the leader to end the run.
 	Close bool `json:"close,omitempty"`
+	// Unreached tells that the node has not reached the worker store of the round in Fence. It stays until the next round.
+	Unreached *Unreached `json:"unreached,omitempty"`
 	// Failure is the likeliest cause among the node's own failures in that round.
 	Failure *rdzv.Failure `json:"failure,omitempty"`
 	// failedAt is when that happened by the agent's own clock, from which its age follows when the report is written.
 	failedAt time.Duration
 	// Store is where the node's worker store would be reached in the next round.
 	Store Offer `json:"store"`
+}
+
+// Unreached says that a node does not reach the worker store of its round. It is not changed once it was reported.
+type Unreached struct {
+	For time.Duration `json:"for"` // how long it has tried when it says so
+	Why string        `json:"why"` // what happened at the last attempt
 }
 
 // Offer is a worker store that listens, empty.
@@ -181,6 +189,24 @@ type Record struct {
 	Fenced map[coord.SessionID]int `json:"fenced,omitempty"`
 	// Losses are the ages of the losses of each identity, at the commit, that still count.
 	Losses map[string][]time.Duration `json:"losses,omitempty"`
+	// Aside are the nodes that were set aside, by their identities.
+	Aside map[string]Aside `json:"aside,omitempty"`
+	// Unreached counts the rounds in a row, up to the one before, that came to nothing because rank 0 was not reached.
+	Unreached int `json:"unreached,omitempty"`
+}
+
+// Aside is a node that was set aside. Ages are those at the commit.
+type Aside struct {
+	Age   time.Duration `json:"age"`
+	Times int           `json:"times,omitempty"` // 0: it was not
+	Host  string        `json:"host"`
+	Why   string        `json:"why"`
+	// Shut is how long ago the others did not reach its worker store; nil: never.
+	Shut *time.Duration `json:"shut,omitempty"`
+	// Missed is how long ago it was one of two nodes that did not reach each other, by the identity of the other one.
+	Missed map[string]time.Duration `json:"missed,omitempty"`
+	// By is the identity of the other one of two such nodes, if this one was set aside for that; else empty.
+	By string `json:"by,omitempty"`
 }
 
 // Participant is a node of a round.
@@ -189,5 +215,7 @@ type Participant struct {
 	Identity string          `json:"i"`
 	Role     string          `json:"r"`
 	Nproc    int             `json:"n"`
-	Store    *Offer          `json:"o,omitempty"` // of rank 0 only
+	// New tells that the node was not in the job before, or not long enough to be known to work. Where nobody was, nobody is new.
+	New   bool   `json:"w,omitempty"`
+	Store *Offer `json:"o,omitempty"` // of rank 0 only
 }

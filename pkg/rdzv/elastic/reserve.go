@@ -13,18 +13,24 @@ import (
 // lost again and again from making the others restart all the time, and gives others time to come.
 
 // candidates says whether there are nodes enough for a round, and finds those that it would have, in rank order, and which of them are parked.
-func (l *leader) candidates() (members func() []candidate, parked []*seat, enough bool) {
+// members returns false where none of them can be rank 0.
+func (l *leader) candidates() (members func(now time.Duration) ([]candidate, bool), parked []*seat, enough bool) {
 	if l.eligible+l.reserve < l.job.Min {
 		return nil, nil, false
 	}
 	if l.job.Static {
 		ranked, used, ok := l.staticMembers()
-		return func() []candidate { return ranked }, used, ok
+		return func(now time.Duration) ([]candidate, bool) {
+			return ranked, ok && !l.budget.isShut(now, ranked[0].node.Identity)
+		}, used, ok
 	}
 	if missing := l.job.Min - l.eligible; missing > 0 {
 		parked = l.firstFree()[:missing]
 	}
-	return func() []candidate { return rank(l.record.Members, l.withParked(parked), l.limit()) }, parked, true
+	return func(now time.Duration) ([]candidate, bool) {
+		all := l.withParked(parked)
+		return giveFirst(rank(l.record.Members, all, l.limit()), all, func(identity string) bool { return l.budget.isShut(now, identity) })
+	}, parked, true
 }
 
 // withParked lists the seats that are eligible, and those.
@@ -104,14 +110,18 @@ func (b *budget) pause(now time.Duration, identity string, j *Job) time.Duration
 // resorting reports whether the next round will have parked nodes, unless others come.
 func (l *leader) resorting() bool { return l.state == forming && l.resort.set }
 
-// remarkParked is what all nodes of a round are told of those that are parked.
-func (l *leader) remarkParked(parked []*seat) string {
-	if len(parked) == 0 {
-		return ""
+// remarks are what all nodes of a round are told of it; empty for nothing.
+func (l *leader) remarks(parked []*seat) string {
+	texts := l.news
+	if len(parked) > 0 {
+		var names []string
+		for _, s := range parked[:min(len(parked), maxNamed)] {
+			names = append(names, fmt.Sprintf("%s (%s)", s.report.Node.Host, l.budget.whyParked(s.report.Node.Identity)))
+		}
+		texts = append(texts, fmt.Sprintf("the job needs %s nodes, and uses what it would keep out: %s", l.needed(), strings.Join(names, ", ")))
 	}
-	var names []string
-	for _, s := range parked[:min(len(parked), maxNamed)] {
-		names = append(names, s.report.Node.Host+" ("+l.budget.whyParked(s.report.Node.Identity)+")")
+	if more := len(texts) - maxNamed; more > 0 {
+		texts = append(texts[:maxNamed], fmt.Sprintf("and %d more", more))
 	}
-	return fmt.Sprintf("the job needs %s nodes, so it uses what it would keep out: %s", l.needed(), strings.Join(names, ", "))
+	return strings.Join(texts, "; ")
 }

@@ -27,7 +27,14 @@ func (l *leader) watch(now time.Duration) {
 		l.halt(now, l.disturbed)
 		return
 	}
+	if l.watchStore(now) {
+		return
+	}
 	if l.eligible == 0 || l.done > 0 || l.job.Static || l.job.Grow != GrowNow || len(l.parts) >= l.limit() {
+		l.settle = moment{}
+		return
+	}
+	if l.rest = l.budget.restGrowth(now); l.rest.set {
 		l.settle = moment{}
 		return
 	}
@@ -78,7 +85,15 @@ func (l *leader) finishHalt(now time.Duration) {
 func (l *leader) verdict(now time.Duration) {
 	l.enterForming()
 	short := 0
-	if l.blame.failed && !l.membershipChanged() {
+	unreached := l.judgeStore(now)
+	switch {
+	case !unreached:
+		l.unreachedRounds = 0
+	case l.unreachedRounds >= maxUnreached:
+		l.endUnreached(now)
+		return
+	}
+	if !unreached && l.blame.failed && !l.membershipChanged() && !l.judgeNewcomers(now) {
 		l.budget.charge(now)
 		spent := l.budget.charged(now, l.job.RestartWindow) > l.job.MaxRestarts
 		if spent || l.blame.final(l.record.Round, len(l.parts)) {

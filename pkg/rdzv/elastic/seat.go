@@ -28,7 +28,8 @@ type seat struct {
 type part struct {
 	seat  *seat // nil once it is gone
 	fate  fate
-	stuck bool // its agent does not respond; only while fate is active
+	stuck bool   // its agent does not respond; only while fate is active
+	blind moment // since when it has tried in vain to reach the worker store
 }
 
 // fate is how a node stands to the recorded round.
@@ -97,6 +98,7 @@ func (l *leader) reportedPart(now time.Duration, s *seat, r Report) {
 		return
 	}
 	l.backdate(now, r.Uptime)
+	l.noteUnreached(now, p, r.Unreached)
 	if r.Failure != nil && (!l.grown.set || now-r.Failure.Age < l.grown.at) {
 		l.blame.tell(now, s.rank, *r.Failure)
 		if !r.Failure.OnlyStopped {
@@ -272,7 +274,7 @@ func (l *leader) answer(s *seat) {
 	case s.rank >= 0 || s.fenced >= 0 && l.busy(s):
 	case s.counted.reserve && l.state == forming && l.eligible < l.job.Min: // it may be needed; who waits for long is told
 	case l.budget.isParked(s.report.Node.Identity):
-		l.park(s, parkedNote)
+		l.park(s, l.budget.parkedNote(s.report.Node.Identity))
 	default:
 		l.park(s, l.spare())
 	}

@@ -129,7 +129,7 @@ func (c *checker) committed(ses *simSession, by coord.Revision, ops []simOp) {
 			c.w.logf("round %d decided by epoch %d: %d members, restarts %d: %v", v.Round, by, len(v.Members), v.Restarts, ids(v.Members))
 			c.record(v, by)
 		case rdzv.Outcome:
-			c.w.logf("outcome: %+v", v)
+			c.w.logf("outcome: %s after %d restarts, cause known: %v, %s", v.Ending, v.Restarts, v.Cause != nil, v.Text)
 			c.result(v)
 		case Answer:
 			id := coord.SessionID(strings.TrimPrefix(op.key, prefixAnswer))
@@ -184,6 +184,7 @@ func (c *checker) record(r Record, epoch coord.Revision) {
 		c.fail("tidy", "%d records are in the store", len(left))
 	}
 	before := c.current
+	c.newcomers(before, r, epoch)
 	if before != nil {
 		if len(before.ended) < len(before.record.Members) { // else it begins anew
 			c.keepOrder(before.record, r)
@@ -236,6 +237,9 @@ func (c *checker) keepOrder(before, r Record) {
 	at := map[string]int{}
 	for rank, m := range before.Members {
 		at[m.Identity] = rank + 1
+		if r.Aside[m.Identity].Shut != nil {
+			at[m.Identity] = 0 // it may have had to give rank 0 away
+		}
 	}
 	last := 0
 	for _, m := range r.Members {
@@ -272,8 +276,39 @@ func (c *checker) charge(rd *simRound, cost int) {
 		if recent > job.MaxRestarts {
 			c.fail("budget", "%d restarts were charged, %d allowed", recent, job.MaxRestarts)
 		}
-	case len(rd.own) > 0 && rd.trouble == "" && !rd.grown && c.w.cfg.stuck == 0:
+	case len(rd.own) > 0 && rd.trouble == "" && !rd.grown && c.w.cfg.stuck == 0 && !c.onlyNewcomers(rd, newcomerTime*103/100):
 		c.fail("budget", "round %d was free, although %v failed by itself and nothing else happened", n, rd.own)
+	}
+}
+
+// onlyNewcomers reports whether all workers that failed by themselves were on new nodes, that long after the round was decided at most.
+func (c *checker) onlyNewcomers(rd *simRound, within time.Duration) bool {
+	for rank := range rd.own {
+		if !rd.record.Members[rank].New || rd.ownAt[rank] > rd.decided+within {
+			return false
+		}
+	}
+	return len(rd.own) > 0
+}
+
+// newcomers checks which members are said to be new.
+func (c *checker) newcomers(before *simRound, r Record, epoch coord.Revision) {
+	known := map[string]bool{}
+	if before != nil && len(before.ended) < len(before.record.Members) {
+		for _, m := range before.record.Members {
+			known[m.Identity] = !m.New || before.epoch == epoch && c.w.now-before.decided > newcomerTime*103/100+2*c.w.cfg.job.Rejoin
+		}
+	}
+	old := 0
+	for _, m := range r.Members {
+		if !m.New {
+			old++
+		} else if known[m.Identity] {
+			c.fail("newcomers", "round %d: %s is said to be new", r.Round, m.Identity)
+		}
+	}
+	if old == 0 {
+		c.fail("newcomers", "round %d: everybody is said to be new", r.Round)
 	}
 }
 
@@ -288,6 +323,9 @@ func (c *checker) justly(rd *simRound) {
 	}
 	if len(rd.own) == 0 {
 		c.fail("charged justly", "round %d was charged although no worker had failed by itself", n)
+	}
+	if rd.trouble == "" && c.w.cfg.stuck == 0 && c.onlyNewcomers(rd, newcomerTime*97/100) && len(rd.record.Aside) == 0 {
+		c.fail("charged justly", "round %d was charged although only newcomers had failed by themselves: %v", n, rd.own)
 	}
 }
 
@@ -326,14 +364,33 @@ func (c *checker) result(o rdzv.Outcome) {
 			}
 		}
 		c.fail("cause", "%+v was not what failed by itself in round %d", *o.Cause, c.last)
-	case rdzv.EndTimeout, rdzv.EndClosed:
+	case rdzv.EndTimeout:
+		c.justlyGivenUp()
+	case rdzv.EndClosed:
+	}
+}
+
+// justlyGivenUp checks that a job that is given up could not have run.
+func (c *checker) justlyGivenUp() {
+	cfg := &c.w.cfg
+	if c.w.now < cfg.faults+2*cfg.comeBack+5*cfg.ttl+10*time.Second || cfg.job.Static {
+		return
+	}
+	here := map[string]bool{}
+	for _, n := range c.w.nodes {
+		if !n.gone && !n.sick && n.job == cfg.job {
+			here[n.node.Identity] = true
+		}
+	}
+	if len(here) >= cfg.job.Min {
+		c.fail("liveness", "the job was given up although %d healthy nodes are there: %s", len(here), c.outcome.Text)
 	}
 }
 
 // nobodyLeftOut checks that who could be in the last round was: newcomers that came in time have ended the round before.
 func (c *checker) nobodyLeftOut(rd *simRound) {
 	job := &c.w.cfg.job
-	if c.broken != nil || job.Grow != GrowNow || job.Static || job.MaxNodeLosses > 0 || len(rd.record.Members) >= job.Max {
+	if c.broken != nil || job.Grow != GrowNow || job.Static || job.MaxNodeLosses > 0 || len(rd.record.Members) >= job.Max || len(rd.record.Aside) > 0 {
 		return
 	}
 	member := map[coord.SessionID]bool{}
@@ -463,7 +520,7 @@ func (c *checker) gaveUp(p *agentProc, err error) {
 			here[n.node.Identity] = true
 		}
 	}
-	if len(here) >= c.w.cfg.job.Min && c.w.cfg.job.MaxNodeLosses == 0 && c.w.now > c.w.cfg.faults+c.w.cfg.job.JoinTimeout {
+	if len(here) >= c.w.cfg.job.Min && c.w.now > c.w.cfg.faults+c.w.cfg.job.JoinTimeout {
 		c.fail("liveness", "%s gave up waiting, although nodes enough are there: %v", p.node.name, err)
 	}
 	p.node.gone = true // whoever started it is told

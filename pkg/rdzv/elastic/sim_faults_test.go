@@ -44,7 +44,7 @@ type fault struct {
 	do   func(w *world)
 }
 
-var simProfiles = []string{"calm", "failures", "churn", "partitions", "leader", "store", "everything", "frozen agents"}
+var simProfiles = []string{"calm", "failures", "churn", "partitions", "leader", "store", "everything", "frozen agents", "worker stores"}
 
 // draw makes a world of a seed.
 func draw(seed uint64) *world {
@@ -98,6 +98,11 @@ func draw(seed uint64) *world {
 	for i := range c.nodes {
 		w.nodes = append(w.nodes, w.newNode(i))
 	}
+	if c.profile == "worker stores" && !c.job.Static && w.chance(0.6) {
+		n := w.nodes[w.rng.IntN(len(w.nodes))]
+		n.sick, n.deaf = true, w.chance(0.5)
+		n.mute = !n.deaf
+	}
 	return w
 }
 
@@ -142,6 +147,9 @@ func (w *world) drawFaults() {
 		c.kinds, c.gap = append(store, fault{"kill", kill}, fault{"power", power}, fault{"flap", flap}), w.between(500*ms, 6*sec)
 	case "everything":
 		c.kinds, c.gap = append(append(append(network, agents...), frozen...), store...), w.between(200*ms, 3*sec)
+		c.kinds = append(c.kinds, fault{"deafen", deafen}, fault{"mute", mute})
+	case "worker stores":
+		c.kinds, c.gap = []fault{{"deafen", deafen}, {"mute", mute}, {"kill", kill}, {"power", power}}, w.between(2*sec, 20*sec)
 	case "frozen agents":
 		c.kinds, c.gap = []fault{{"freeze agent", freezeAgent}, {"freeze node", freezeNode}, {"kill", kill}}, w.between(sec, 6*sec)
 	}
@@ -158,7 +166,7 @@ func (w *world) drawFaults() {
 
 // patient is a bound on how long a job takes to get going, or to end, once nothing more goes wrong.
 func (c *simConfig) patient() time.Duration {
-	return c.job.JoinTimeout + 2*c.job.Rejoin + c.job.LastCall + 5*c.ttl + 2*c.comeBack + c.calmLength + 30*time.Second
+	return c.job.JoinTimeout + 8*c.job.Rejoin + c.job.LastCall + 5*c.ttl + 2*c.comeBack + c.calmLength + 30*time.Second
 }
 
 // live runs a seed to its end.
@@ -221,6 +229,9 @@ func (w *world) calmDown() {
 	for _, n := range w.nodes {
 		w.heal(n, up)
 		w.heal(n, down)
+		if !n.sick {
+			n.deaf, n.mute = false, false
+		}
 		if n.proc == nil {
 			n.comeBack(w.between(0, w.cfg.comeBack))
 		}
@@ -408,6 +419,26 @@ func term9(w *world) {
 		w.check.trouble(n, "term")
 		p := n.proc
 		n.agent.do(false, p.terminate)
+	}
+}
+
+// deafen lets nobody reach the worker stores of a node.
+func deafen(w *world) {
+	if n := w.victim(); n != nil && !n.deaf {
+		d := w.between(time.Second, 3*w.cfg.job.Rejoin)
+		w.logf("nobody reaches the worker stores of %s for %v", n.name, d)
+		n.deaf = true
+		w.after(d, func() { n.deaf = n.sick && n.deaf })
+	}
+}
+
+// mute lets a node reach no worker store.
+func mute(w *world) {
+	if n := w.victim(); n != nil && !n.mute {
+		d := w.between(time.Second, 3*w.cfg.job.Rejoin)
+		w.logf("%s reaches no worker store for %v", n.name, d)
+		n.mute = true
+		w.after(d, func() { n.mute = n.sick && n.mute })
 	}
 }
 

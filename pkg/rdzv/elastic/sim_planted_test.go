@@ -83,6 +83,46 @@ func TestSimulationFindsPlantedBugs(t *testing.T) {
 		{"failures after the end for newcomers are charged", planted{
 			decide: func(l *leader, _ time.Duration) { l.grown = moment{} },
 		}},
+		{"nobody is set aside for a worker store that is not reached", planted{
+			decide: func(l *leader, _ time.Duration) { l.budget.asides, l.budget.parkedUntil, l.unreachedRounds = nil, nil, 0 },
+		}},
+		{"nodes do not tell that rank 0 is not reached", planted{
+			report: func(_ *leader, r *Report) *Report {
+				if r == nil {
+					return nil
+				}
+				same := *r
+				same.Unreached = nil
+				return &same
+			},
+		}},
+		{"the first that says so is set aside, whoever is at fault", planted{
+			decide: func(l *leader, now time.Duration) {
+				for r := range l.parts {
+					if p := &l.parts[r]; l.state == running && p.blind.set && p.fate == active {
+						l.setAside(now, r, "so")
+						l.disturb("%s is set aside", l.hostOf(r))
+						return
+					}
+				}
+			},
+		}},
+		{"parked nodes are never used", planted{
+			decide: func(l *leader, _ time.Duration) {
+				for _, s := range l.seats {
+					if s.counted.reserve {
+						l.count(s, false, false, s.counted.fit)
+					}
+				}
+			},
+		}},
+		{"everybody is new", planted{
+			decide: func(l *leader, _ time.Duration) {
+				for r := range l.record.Members {
+					l.record.Members[r].New = true
+				}
+			},
+		}},
 		{"an agent takes its time to stop workers, whatever it was told", planted{noBound: true}},
 		{"a keep-alive is answered before what was to be told", planted{slowWatch: true}},
 		{"a commit that was given up is done after a later one", planted{overtaken: true}},

@@ -21,6 +21,7 @@ type simRound struct {
 	broken  bool // a worker has died otherwise than by exiting with 0
 	started bool
 
+	ownAt     map[int]time.Duration
 	own       map[int]rdzv.Failure // by rank: groups with a worker that failed by itself, and whose agent learned of it
 	ready     map[coord.SessionID]bool
 	ended     map[coord.SessionID]bool
@@ -64,8 +65,37 @@ func newGroup(p *agentProc, a *Answer) *group {
 		w: w, node: p.node, proc: p, rd: rd, round: a.Fence.Round, rank: a.Place.Rank, nonce: a.Place.Store.Nonce,
 		stubborn: w.chance(w.cfg.stubborn), killAt: -1,
 	}
-	p.node.workers.timer(w.now+w.between(5*time.Millisecond, 500*time.Millisecond), g.fork)
+	g.reach(w.now)
 	return g
+}
+
+// reach tries to reach the worker store until it is reached, or the round is over, and starts the workers.
+func (g *group) reach(began time.Duration) {
+	w := g.w
+	switch {
+	case g.phase != forking || g.proc.dead:
+	case g.rank > 0 && !w.reaches(g.node, g.rd.record.Members[0].ID, g.nonce):
+		g.node.agent.timer(w.now+w.between(time.Millisecond, 3*time.Second), func() {
+			if g.phase == forking && !g.proc.dead {
+				w.logf("%s does not reach the worker store of round %d", g.node.name, g.round)
+				w.check.trouble(g.node, "rank 0 was not reached")
+				g.proc.m.missed(time.Duration(float64(w.now-began)*g.node.clock.rate), "i/o timeout")
+				g.proc.pump()
+			}
+			g.node.agent.timer(w.now+time.Second, func() { g.reach(began) })
+		})
+	default:
+		g.proc.m.reached()
+		g.node.agent.do(false, func() { w.after(0, g.proc.pump) })
+		g.node.workers.timer(w.now+w.between(5*time.Millisecond, 500*time.Millisecond), g.fork)
+	}
+}
+
+// reaches reports whether a node reaches the worker store with the nonce, of the agent with that session.
+func (w *world) reaches(from *simNode, id coord.SessionID, nonce string) bool {
+	n := w.check.owner[id]
+	p := n.proc
+	return !from.mute && !n.deaf && p != nil && p.session == id && p.offer.Nonce == nonce && !n.agent.frozen
 }
 
 func (g *group) fork() {
@@ -127,7 +157,7 @@ func (g *group) suffer() {
 	if g.w.chance(g.w.cfg.victims) {
 		g.node.workers.timer(g.w.now+g.w.between(0, 500*time.Millisecond), func() {
 			if g.phase == alive && !g.stopped && !g.failed {
-				g.fail(2)
+				g.fail(gradePeer)
 			}
 		})
 	}
@@ -145,7 +175,7 @@ func (g *group) fail(grade int) {
 		}
 		f.Age = g.node.local() - at
 		if grade == 1 && p.job == g {
-			g.rd.own[g.rank] = f
+			g.rd.own[g.rank], g.rd.ownAt[g.rank] = f, g.w.now
 		}
 		p.workerFailed(g, f)
 	})
@@ -226,7 +256,7 @@ func (g *group) finish(ok bool) {
 func (w *world) plan(rec Record, epoch coord.Revision) *simRound {
 	rd := &simRound{
 		record: rec, epoch: epoch, decided: w.now, fails: -1, groups: make([]*group, len(rec.Members)),
-		own: map[int]rdzv.Failure{}, ready: map[coord.SessionID]bool{}, ended: map[coord.SessionID]bool{}, exited: map[int]bool{},
+		own: map[int]rdzv.Failure{}, ownAt: map[int]time.Duration{}, ready: map[coord.SessionID]bool{}, ended: map[coord.SessionID]bool{}, exited: map[int]bool{},
 		accepted: map[coord.SessionID]bool{},
 	}
 	if w.calm {

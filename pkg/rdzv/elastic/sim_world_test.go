@@ -294,6 +294,9 @@ type simNode struct {
 	gone     bool    // it does not come back
 	awaited  bool    // it is to be started again
 	thawed   time.Duration
+	deaf     bool // nobody reaches its worker store
+	mute     bool // it reaches nobody's
+	sick     bool // and that does not pass
 	rogue    bool // its workers ran on while its agent was frozen: they may overlap
 	leftover []*group
 }

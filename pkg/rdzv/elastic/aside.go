@@ -1,0 +1,206 @@
+package elastic
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// A node that keeps the others from working is set aside: it is parked like one that was lost too often, each time for twice as long, so
+// that it costs the others ever less. A node whose worker store the others do not reach is besides not to be rank 0.
+
+// aside is why a node was set aside last.
+type aside struct {
+	at    time.Duration
+	times int // 0: it was not
+	host  string
+	why   string
+	shut  moment // when its worker store was not reached last
+	// missed is when it was one of two nodes that did not reach each other, by the identity of the other one.
+	missed map[string]time.Duration
+	by     string // the other one of two such nodes, if this one was set aside for that
+}
+
+// setAside parks a node.
+func (b *budget) setAside(now time.Duration, identity, host, why string) {
+	a := b.asideOf(now, identity)
+	a.at, a.host, a.why, a.by = now, host, why, ""
+	a.times++
+	b.park(identity, a.until())
+}
+
+// keepFromFirst notes that a node is not to be rank 0.
+func (b *budget) keepFromFirst(now time.Duration, identity, host, why string) {
+	a := b.asideOf(now, identity)
+	a.shut = moment{now, true}
+	if a.times == 0 {
+		a.at, a.host, a.why = now, host, why
+	}
+}
+
+// Of two nodes that do not reach each other either may be at fault. The one that more nodes have missed is: if one of them is set aside, and then
+// a third node and the other one miss each other, it was that one all along, and the first is let in again.
+
+// noteMissed notes that two nodes do not reach each other.
+func (b *budget) noteMissed(now time.Duration, one, other string) {
+	for _, pair := range [][2]string{{one, other}, {other, one}} {
+		a := b.asideOf(now, pair[0])
+		if a.missed == nil {
+			a.missed = map[string]time.Duration{}
+		}
+		if a.missed[pair[1]] = now; a.times == 0 && !a.shut.set {
+			a.at = now
+		}
+	}
+}
+
+// misses counts the nodes that a node has missed.
+func (b *budget) misses(now time.Duration, identity string) (n int) {
+	if a := b.asides[identity]; a != nil {
+		for _, at := range a.missed {
+			if now-at < lossWindow {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// rightWronged lets in the nodes that were set aside because of that one.
+func (b *budget) rightWronged(identity string) {
+	for wronged, a := range b.asides {
+		if a.by == identity {
+			delete(b.asides, wronged)
+			delete(b.parkedUntil, wronged)
+		}
+	}
+}
+
+// asideOf is what is known of that node, for a change. What is long ago is forgotten.
+func (b *budget) asideOf(now time.Duration, identity string) *aside {
+	if b.asides == nil {
+		b.asides = map[string]*aside{}
+	}
+	a := b.asides[identity]
+	if a == nil || a.forgotten(now) {
+		a = &aside{}
+		b.asides[identity] = a
+	}
+	return a
+}
+
+// until is when the node may be in a round again.
+func (a *aside) until() time.Duration {
+	if a.times == 0 {
+		return a.at
+	}
+	return a.at + lossWindow<<min(a.times-1, 10)
+}
+
+// forgotten reports whether the node is as good as any other: it was let in, and did no harm for as long as it had been set aside.
+func (a *aside) forgotten(now time.Duration) bool {
+	return now >= a.until()+max(lossWindow, a.until()-a.at)
+}
+
+// isShut reports whether a node is not to be rank 0.
+func (b *budget) isShut(now time.Duration, identity string) bool {
+	a := b.asides[identity]
+	return a != nil && a.shut.set && now-a.shut.at < lossWindow
+}
+
+// isAside reports whether a node is set aside.
+func (b *budget) isAside(now time.Duration, identity string) bool {
+	a := b.asides[identity]
+	return a != nil && a.times > 0 && now < a.until()
+}
+
+// restGrowth is until when no round is to be ended for newcomers: there were some a moment ago that did harm, and there may be ever new ones.
+func (b *budget) restGrowth(now time.Duration) moment {
+	recent, last := 0, time.Duration(0)
+	for _, a := range b.asides {
+		if a.times > 0 && now-a.at < lossWindow {
+			if recent++; recent == 1 || a.at > last {
+				last = a.at
+			}
+		}
+	}
+	return moment{last + time.Duration(recent)*growthRest, recent > 0 && now < last+time.Duration(recent)*growthRest}
+}
+
+// growthRest is how long no round is ended for newcomers, for each node that was set aside in lossWindow.
+const growthRest = time.Minute
+
+// storeAsides writes what is not forgotten into a record.
+func (b *budget) storeAsides(now time.Duration, r *Record) {
+	for identity, a := range b.asides {
+		if a.forgotten(now) {
+			continue
+		}
+		if r.Aside == nil {
+			r.Aside = map[string]Aside{}
+		}
+		kept := Aside{Age: now - a.at, Times: a.times, Host: a.host, Why: a.why, Shut: a.shut.age(now), By: a.by}
+		for other, at := range a.missed {
+			if now-at < lossWindow {
+				if kept.Missed == nil {
+					kept.Missed = map[string]time.Duration{}
+				}
+				kept.Missed[other] = now - at
+			}
+		}
+		r.Aside[identity] = kept
+	}
+}
+
+// restoreAsides takes over what a record says.
+func (b *budget) restoreAsides(now time.Duration, r Record) {
+	for identity, kept := range r.Aside {
+		a := b.asideOf(now, identity)
+		*a = aside{
+			at: now - kept.Age, times: kept.Times, host: kept.Host, why: kept.Why, shut: ago(now, kept.Shut), by: kept.By,
+			missed: map[string]time.Duration{},
+		}
+		for other, age := range kept.Missed {
+			a.missed[other] = now - age
+		}
+		if a.times > 0 && now < a.until() {
+			b.park(identity, a.until())
+		}
+	}
+}
+
+// age is how long ago a moment is; nil where it is not set.
+func (m moment) age(now time.Duration) *time.Duration {
+	if !m.set {
+		return nil
+	}
+	age := now - m.at
+	return &age
+}
+
+// ago is the moment of that age.
+func ago(now time.Duration, age *time.Duration) moment {
+	if age == nil {
+		return moment{}
+	}
+	return moment{now - *age, true}
+}
+
+// asideNote says for people which nodes are set aside, or kept from rank 0, and why; empty for none.
+func (b *budget) asideNote(now time.Duration) string {
+	var texts []string
+	for identity, a := range b.asides {
+		switch {
+		case b.isAside(now, identity):
+			texts = append(texts, fmt.Sprintf("%s is set aside: %s", a.host, a.why))
+		case b.isShut(now, identity):
+			texts = append(texts, fmt.Sprintf("%s cannot be rank 0: %s", a.host, a.why))
+		}
+	}
+	slices.SortFunc(texts, compareNatural)
+	if more := len(texts) - maxNamed; more > 0 {
+		texts = append(texts[:maxNamed], fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(texts, "; ")
+}

@@ -1,0 +1,105 @@
+package elastic
+
+import "testing"
+
+// TestLeaderAndNewcomersThatFail: a node that comes to a running job and whose workers fail at once does not end it.
+func TestLeaderAndNewcomersThatFail(t *testing.T) {
+	strict := ordinary()
+	strict.MaxRestarts = 0
+	four := strict
+	four.Max = 4
+	grown := after(two,
+		step{100, "c ready", ""},
+		step{100.5, "", "halt0: a b"},
+		step{101, "a ready; b ready", "round 1: a b c (0), run1: a b c"},
+		step{101.1, "a busy; b busy; c busy", ""},
+	)
+	for _, c := range []struct {
+		name  string
+		job   Job
+		steps []step
+	}{
+		{"it is set aside, and nothing is charged", strict, after(grown,
+			step{103, "c failing 1", "halt1: a b c"},
+			step{104, "a ready; b ready; c ready", "round 2: a b (0), wait: c, run2: a b"},
+			step{105, "c gone; c2 ready +id=c", "wait: c2"},
+		)},
+		{"the others are its victims", strict, after(grown,
+			step{103, "a failing 3; c failing 1", "halt1: a b c"},
+			step{104, "b ready +shown=2; a ready; c ready", "round 2: a b (0), wait: c, run2: a b"},
+		)},
+		{"another one fails by itself, too", strict, after(grown,
+			step{103, "c failing 1", "halt1: a b c"},
+			step{103.1, "a failing 1", ""},
+			step{104, "a ready; b ready; c ready", "result: failed by c beside a, forget job, end: a b c"},
+		)},
+		{"another one has shown the better evidence before it was stopped", strict, after(grown,
+			step{103, "c failing 1", "halt1: a b c"},
+			step{104, "a ready +shown=0; b ready; c ready", "result: failed by a beside c, forget job, end: a b c"},
+		)},
+		{"it has run for a minute", strict, after(grown,
+			step{162, "c failing 1", "halt1: a b c"},
+			step{163, "a ready; b ready; c ready", "result: failed by c, forget job, end: a b c"},
+		)},
+		{"in the first round nobody is new", strict, after(three,
+			step{3, "c failing 1", "halt0: a b c"},
+			step{4, "a ready; b ready; c ready", "result: failed by c, forget job, end: a b c"},
+		)},
+		{"a spare that takes a lost node's place", strict, after(three,
+			step{50, "d ready", "wait: d"},
+			step{60, "b gone; a ready; c ready", "round 1: a d c (0), run1: a c d"},
+			step{62, "d failing 1", "halt1: a c d"},
+			step{63, "a ready; c ready; d ready", "round 2: a c (0), wait: d, run2: a c"},
+		)},
+		{"two at once", four, after(two,
+			step{100, "c ready; d ready", ""},
+			step{100.5, "", "halt0: a b"},
+			step{101, "a ready; b ready", "round 1: a b c d (0), run1: a b c d"},
+			step{103, "c failing 1; d failing 1", "halt1: a b c d"},
+			step{104, "a ready; b ready; c ready; d ready", "round 2: a b (0), wait: c d, run2: a b"},
+		)},
+		{"it is new until it has run for a minute", four, after(three[:0],
+			step{0, "a ready; b ready; c ready", "job"},
+			step{1, "", "round 0: a b c (0), run0: a b c"},
+			step{100, "d ready", ""},
+			step{100.5, "", "halt0: a b c"},
+			step{101, "a ready; b ready; c ready", "round 1: a b c d (0), run1: a b c d"},
+			step{103, "c gone; a ready; b ready; d ready", "round 2: a b d (0), run2: a b d"},
+			step{105, "d failing 1", "halt2: a b d"},
+			step{106, "a ready; b ready; d ready", "round 3: a b (0), wait: d, run3: a b"},
+		)},
+		{"it is needed: it gets no second chance for nothing", strict, after(two,
+			step{100, "b gone; a ready", "halt0: a"},
+			step{101, "c ready", "round 1: a c (0), run1: a c"},
+			step{103, "c failing 1", "halt1: a c"},
+			step{104, "a ready; c ready", ""},
+			step{105, "", "round 2: a c (0), run2: a c"},
+			step{107, "c failing 1; a ready; c ready", "result: failed by c, forget job, end: a c"},
+		)},
+		{"another leader takes over", strict, after(grown,
+			step{103, "c failing 1", "halt1: a b c"},
+			step{103.5, "new leader; a ready +up=2; b ready +up=2; c ready +up=2", "round 2: a b (0), wait: c, run2: a b"},
+			step{104, "new leader", "wait: c, run2: a b"},
+		)},
+		{"ever new ones do not restart the others all the time", four, after(grown[:3],
+			step{100, "c ready", ""},
+			step{100.5, "", "halt0: a b"},
+			step{101, "a ready; b ready", "round 1: a b c (0), run1: a b c"},
+			step{103, "c failing 1", "halt1: a b c"},
+			step{104, "a ready; b ready; c ready", "round 2: a b (0), wait: c, run2: a b"},
+			step{105, "d ready", ""},
+			step{163, "", "note: c d"},
+			step{164, "", ""},
+			step{164.5, "", "halt2: a b"},
+			step{165, "a ready; b ready", "round 3: a b d (0), wait: c, run3: a b d"},
+			step{166, "d failing 1", "halt3: a b d"},
+			step{167, "a ready; b ready; d ready", "round 4: a b (0), wait: c d, run4: a b"},
+			step{168, "e ready", ""},
+			step{286, "", "note: c d e"},
+			step{287, "", ""},
+			step{287.5, "", "halt4: a b"},
+		)},
+	} {
+		t.Run(c.name, func(t *testing.T) { play(t, c.job, c.steps) })
+	}
+}

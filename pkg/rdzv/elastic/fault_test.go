@@ -191,6 +191,41 @@ func TestStoreIsReplaced(t *testing.T) {
 	}
 }
 
+// TestRank0OutOfReach: where the others do not reach the worker store of rank 0, they go on without it, and it waits.
+func TestRank0OutOfReach(t *testing.T) {
+	port := freeTCPPort(t)
+	hs, waits := make([]*Handler, 3), make([]<-chan joined, 3)
+	for i := range hs {
+		hs[i] = newTestHandler(t, job(2, 3), port, fmt.Sprintf("node%d", i))
+		if i == 0 {
+			hs[0].opts.Stores.Offers = func() []string { return []string{"240.0.0.1"} } // an address that nothing has
+		}
+		waits[i] = enter(t, hs[i], nil)
+		if i == 0 {
+			hosting(t, hs[0])
+		}
+	}
+	if got := await(t, "rank 0", waits[0]); got.err != nil || got.round.Rank != 0 || got.round.WorldSize != 3 {
+		t.Fatalf("node 0: %+v", got)
+	}
+	if s := await(t, "the end of the round", hs[0].Stops()); !strings.Contains(s.Why, "rank 0, was not reached by node1, node2") {
+		t.Errorf("the round ended: %q", s.Why)
+	}
+	aside := enter(t, hs[0], nil)
+	for i, w := range waits[1:] {
+		if got := await(t, "the round without node 0", w); got.err != nil || got.round.Rank != i || got.round.WorldSize != 2 || got.round.Restarts != 0 {
+			t.Fatalf("node %d: %+v", i+1, got)
+		}
+	}
+	select {
+	case got := <-aside:
+		t.Errorf("node 0 was let in, or has ended: %+v", got)
+	case s := <-hs[1].Stops():
+		t.Errorf("the round was ended: %+v", s)
+	case <-time.After(time.Second):
+	}
+}
+
 func TestHostIsLost(t *testing.T) {
 	hs := formed(t, job(2, 2), 2)
 	ctx, cancel := context.WithCancel(t.Context())

@@ -184,6 +184,7 @@ func (c *Lead) lead(ctx context.Context, epoch coord.Revision) error {
 		}
 		switch err := c.commit(ctx, epoch, writes); {
 		case errors.Is(err, coord.ErrTooLarge) && l.ended == nil:
+			c.log.Error().Err(err).Int("nodes", len(l.record.Members)).Msg("the job has too many nodes for its store, and is ended")
 			l.end(clock.now(), rdzv.Outcome{Ending: rdzv.EndClosed, Text: "the job has too many nodes for its store: " + err.Error()})
 			continue
 		case err != nil:
@@ -260,7 +261,7 @@ func (c *Lead) find(ctx context.Context) (f found, err error) {
 			err = json.Unmarshal(e.Value, f.outcome)
 		case strings.HasPrefix(key, prefixRound):
 			r := new(Record)
-			if err = json.Unmarshal(e.Value, r); err == nil && (f.record == nil || r.Round > f.record.Round) {
+			if err = decodeRecord(e.Value, r); err == nil && (f.record == nil || r.Round > f.record.Round) {
 				f.record = r
 			}
 		}
@@ -322,7 +323,7 @@ func (c *Lead) commit(ctx context.Context, epoch coord.Revision, writes []write)
 		op := coord.Op{Key: c.prefix + w.key, Delete: w.value == nil, TTL: w.ttl}
 		if w.value != nil {
 			var err error
-			if op.Value, err = json.Marshal(w.value); err != nil {
+			if op.Value, err = encodeValue(w.value); err != nil {
 				return fmt.Errorf("write %s: %w", w.key, err)
 			}
 		}

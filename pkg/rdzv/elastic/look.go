@@ -155,7 +155,7 @@ func readKey[T any](l *looking, key string) *T {
 func (l *looking) view() View {
 	for key := range l.keys {
 		if strings.HasPrefix(key, prefixRound) {
-			if r := readKey[Record](l, key); r != nil && (l.record == nil || r.Round > l.record.Round) {
+			if r := new(Record); decodeRecord(l.keys[key], r) == nil && (l.record == nil || r.Round > l.record.Round) {
 				l.record = r
 			}
 		}

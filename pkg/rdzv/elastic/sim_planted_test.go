@@ -84,7 +84,9 @@ func TestSimulationFindsPlantedBugs(t *testing.T) {
 			decide: func(l *leader, _ time.Duration) { l.grown = moment{} },
 		}},
 		{"nobody is set aside for a worker store that is not reached", planted{
-			decide: func(l *leader, _ time.Duration) { l.budget.asides, l.budget.parkedUntil, l.unreachedRounds = nil, nil, 0 },
+			decide: func(l *leader, _ time.Duration) {
+				l.budget.asides, l.budget.parkedUntil, l.unreachedRounds = nil, nil, 0
+			},
 		}},
 		{"nodes do not tell that rank 0 is not reached", planted{
 			report: func(_ *leader, r *Report) *Report {

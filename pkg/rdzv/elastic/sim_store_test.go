@@ -348,7 +348,7 @@ func (w *world) wire(v any) any {
 	if !w.cfg.encode {
 		return v
 	}
-	b, err := json.Marshal(v)
+	b, err := encodeValue(v)
 	if err != nil {
 		panic(err)
 	}
@@ -358,7 +358,11 @@ func (w *world) wire(v any) any {
 	case Answer:
 		return decoded[Answer](b)
 	case Record:
-		return decoded[Record](b)
+		var r Record
+		if err := decodeRecord(b, &r); err != nil {
+			panic(err)
+		}
+		return r
 	case Job:
 		return decoded[Job](b)
 	case rdzv.Outcome:

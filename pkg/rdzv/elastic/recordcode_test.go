@@ -1,0 +1,146 @@
+package elastic
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/rs/zerolog"
+
+	"github.com/elasticrun/elasticrun/pkg/coord"
+)
+
+// bigRecord is a round of n nodes with identities as machines have them, each of which was lost that often and has come back.
+func bigRecord(n, losses int) Record {
+	rng := rand.New(rand.NewPCG(1, 2))
+	r := Record{Round: 7, Restarts: 3}
+	if losses > 0 {
+		r.Losses = map[string][]time.Duration{}
+	}
+	for range n {
+		m := Participant{
+			ID: coord.SessionID(randomText(rng, 26, "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567")), Role: "default", Nproc: 8,
+			Identity: "machine:" + randomText(rng, 32, "0123456789abcdef") + "/0",
+		}
+		r.Members = append(r.Members, m)
+		for range losses {
+			r.Losses[m.Identity] = append(r.Losses[m.Identity], time.Duration(rng.Int64N(lossWindow.Milliseconds()))*time.Millisecond)
+		}
+	}
+	r.Members[0].Store = &Offer{Addrs: []string{"10.0.0.1"}, Port: 29501, Nonce: "0123"}
+	return r
+}
+
+func randomText(rng *rand.Rand, n int, of string) string {
+	out := make([]byte, n)
+	for i := range out {
+		out[i] = of[rng.IntN(len(of))]
+	}
+	return string(out)
+}
+
+// TestLargeJobFits: the leader commits rounds of any size that a job has, and the next leader reads them.
+func TestLargeJobFits(t *testing.T) {
+	for _, c := range []struct{ nodes, losses int }{{3, 1}, {9000, 1}, {12000, 0}, {12000, 1}, {12000, 2}, {20000, 0}} {
+		t.Run(fmt.Sprintf("%d nodes, each lost %d times", c.nodes, c.losses), func(t *testing.T) {
+			server := coord.NewServer(coord.ServerOptions{SessionTTL: time.Second})
+			defer server.Close()
+			store, err := server.Local()
+			if err != nil {
+				t.Fatal(err)
+			}
+			lead := newLead(store, "run", zerolog.Nop())
+			epoch, err := lead.campaign(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := bigRecord(c.nodes, c.losses)
+			err = lead.commit(t.Context(), epoch, []write{{key: keyJob, value: Job{Min: 1}}, {key: roundKey(want.Round), value: want, create: true}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			f, err := lead.find(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(want, *f.record); diff != "" && c.nodes < 100 {
+				t.Error(diff)
+			} else if diff != "" {
+				t.Error("the record that was read is another one")
+			}
+			view := seeOnce(t, store)
+			if view.Record == nil || len(view.Record.Members) != c.nodes {
+				t.Error("who looks at the run does not see the round")
+			}
+		})
+	}
+}
+
+// seeOnce looks at a run.
+func seeOnce(t *testing.T, store coord.Store) (v View) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	_ = Look(ctx, store, "run", func(seen View) error {
+		v = seen
+		cancel()
+		return context.Canceled
+	})
+	return v
+}
+
+// TestRecordIsPlain: the record of a job of a common size can be read by people.
+func TestRecordIsPlain(t *testing.T) {
+	b, err := encodeValue(bigRecord(100, 1))
+	if err != nil || !json.Valid(b) {
+		t.Errorf("%.100q, %v", b, err)
+	}
+}
+
+// TestRecordIsBounded: what is no record, or unpacks to far more than one, is an error.
+func TestRecordIsBounded(t *testing.T) {
+	bomb, err := packed(make([]byte, maxRecord+1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	big, err := encodeValue(bigRecord(12000, 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, b := range map[string][]byte{"too large": bomb, "cut": big[:len(big)/2], "empty": nil, "not packed": {0x1f, 0x8b}} {
+		if err := decodeRecord(b, new(Record)); err == nil {
+			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+// TestRecordThatDoesNotFit: the times of losses are dispensable, the job is not.
+func TestRecordThatDoesNotFit(t *testing.T) {
+	r := bigRecord(12000, 25)
+	b, err := encodeValue(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got Record
+	if err := decodeRecord(b, &got); err != nil {
+		t.Fatal(err)
+	}
+	if len(b) > coord.MaxCommit/2 || got.Losses != nil || len(got.Members) != len(r.Members) {
+		t.Errorf("%d bytes, %d losses, %d members", len(b), len(got.Losses), len(got.Members))
+	}
+}
+
+func BenchmarkEncodeRecord(b *testing.B) {
+	r := bigRecord(12000, 1)
+	for b.Loop() {
+		out, err := encodeValue(r)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.ReportMetric(float64(len(out)), "bytes")
+	}
+}

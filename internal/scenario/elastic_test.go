@@ -6,6 +6,7 @@ import (
 	"slices"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/elasticrun/elasticrun/internal/hosts"
 	"github.com/elasticrun/elasticrun/internal/testenv"
@@ -20,13 +21,16 @@ type backend struct {
 // Any agent may die where none of them is the store's host.
 var apart = []backend{{"c10d", (*job).useStore}, {"etcd", (*job).useEtcd}}
 
+// joinTimeout is how long an agent of such a job tries to reach a store that does not answer.
+const joinTimeout = 20 * time.Second
+
 // newElastic makes a job of 2 to 4 nodes, one worker each, on node0 to node3; node4 is free.
 func newElastic(t testing.TB, maxRestarts int) *job {
 	t.Helper()
 	j := newJob(t, 5)
 	j.flags = []string{
 		"--nnodes=2:4", "--rdzv-id=job", fmt.Sprintf("--max-restarts=%d", maxRestarts),
-		"--rdzv-conf=last_call_timeout=3," + keepAliveConf,
+		fmt.Sprintf("--rdzv-conf=last_call_timeout=3,join_timeout=%d,%s", joinTimeout/time.Second, keepAliveConf),
 	}
 	return j
 }

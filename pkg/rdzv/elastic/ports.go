@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"strconv"
 	"syscall"
 
@@ -134,11 +133,9 @@ func (a *C10d) settle(client *coord.Client, port int) coord.Store {
 // agent for good, that alone.
 func (a *C10d) dial(ctx context.Context, e Endpoint) (client *coord.Client, tried []error, refused bool) {
 	for _, addr := range e.Addrs {
+		to := a.wayTo(e, addr)
 		opts := coord.DialOptions{
-			Addr: net.JoinHostPort(addr.String(), strconv.Itoa(e.Port)), Version: a.Version, RunID: a.RunID, Secret: a.Secret, TTL: a.TTL,
-		}
-		if a.Connect != nil {
-			opts.Conn = func(ctx context.Context) (net.Conn, error) { return a.Connect(ctx, opts.Addr) }
+			Addr: to.addr.String(), Version: a.Version, RunID: a.RunID, Secret: a.Secret, TTL: a.TTL, Conn: to.dial,
 		}
 		client, err := coord.Dial(ctx, opts)
 		switch {

@@ -53,7 +53,7 @@ func (l *leader) judgeNewcomers(now time.Duration) bool {
 	for _, r := range ranks {
 		one := l.blame.nodes[r]
 		after := printed(one.at - l.begin())
-		l.setAside(now, r, fmt.Sprintf("new in the job, a worker of it failed %v after the start (%s)", after, brief(one.failure)))
+		l.setAside(now, r, fmt.Sprintf("new in the job, a worker of it failed %v after the start (%s)", after, describeFailure(one.failure)))
 	}
 	return len(ranks) > 0
 }
@@ -78,8 +78,8 @@ func (l *leader) failedNewcomers(now time.Duration) (ranks []int) {
 	return ranks
 }
 
-// brief says in a few words how a worker failed.
-func brief(f rdzv.Failure) string {
+// describeFailure says in a few words how a worker failed.
+func describeFailure(f rdzv.Failure) string {
 	switch {
 	case f.Summary != "":
 		return fmt.Sprintf("rank %d: %s", f.GlobalRank, shortened(f.Summary))

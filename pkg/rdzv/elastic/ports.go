@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"syscall"
 
 	"github.com/elasticrun/elasticrun/pkg/coord"

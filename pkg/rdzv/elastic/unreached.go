@@ -108,7 +108,7 @@ func (l *leader) judgeStore(now time.Duration) bool {
 	switch {
 	case suspected[0] == 0:
 		l.setAside(now, 0, unseen)
-	case l.needs(now, blind):
+	case l.needs(blind):
 		l.news = append(l.news, fmt.Sprintf("%s is not to be rank 0: %s", l.hostOf(0), unseen))
 	default:
 		for _, r := range blind {
@@ -151,16 +151,12 @@ func (l *leader) notePair(suspected int) {
 	}
 }
 
-// needs reports whether the job could not run without those participants, or one of them was set aside before, and is here because it is
-// needed.
-func (l *leader) needs(now time.Duration, ranks []int) bool {
+// needs reports whether the job could not run without those participants.
+func (l *leader) needs(ranks []int) bool {
 	there := l.eligible + l.reserve
 	for _, r := range ranks {
 		if c := l.parts[r].seat.counted; c.eligible || c.reserve {
 			there--
-		}
-		if l.budget.isAside(now, l.record.Members[r].Identity) {
-			return true
 		}
 	}
 	return l.job.Static || there < l.job.Min

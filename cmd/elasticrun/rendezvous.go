@@ -119,7 +119,7 @@ func (b *backend) Create(_ context.Context, p rdzv.Parameters) (rdzv.Handler, er
 	}
 	access := &elastic.C10d{
 		RunID: p.RunID, Version: version, Secret: []byte(r.Secret.Reveal()), TTL: r.TTL(), Alone: b.cfg.MaxNodes == 1,
-		IsHost: r.IsHost, Hint: r.Hint, Linger: b.cfg.ExitBarrierTimeout, Logger: b.log,
+		IsHost: r.IsHost, Hint: r.Hint, Linger: linger(b.cfg), Logger: b.log,
 	}
 	if len(r.Endpoints) > 0 {
 		access.Host, access.Ports = r.Endpoints[0].Host, r.Ports
@@ -141,6 +141,10 @@ func (b *backend) Create(_ context.Context, p rdzv.Parameters) (rdzv.Handler, er
 	}
 	return elastic.New(o), nil
 }
+
+// linger is how long the host of the store waits until the other nodes have read the result. --exit-barrier-timeout may make it longer. It is never
+// shorter than the sessions' TTL: after that time every node has read the result, or its session has ended.
+func linger(cfg *config.Config) time.Duration { return max(cfg.ExitBarrierTimeout, cfg.Rendezvous.TTL()) }
 
 // workersHost tells whether the workers' store is a worker's matter, by torchrun's variable.
 func workersHost() bool { return os.Getenv("TORCH_DISABLE_SHARE_RDZV_TCP_STORE") == "1" }

@@ -70,8 +70,7 @@ type Config struct {
 	// SIGKILL when the launcher is told to stop; 0 kills at once. RestartGrace is the same
 	// when they are stopped for another reason, and the job may go on.
 	ShutdownTimeout, RestartGrace time.Duration
-	// ExitBarrierTimeout is how long a finished node waits for the others; 0
-	// does not wait.
+	// ExitBarrierTimeout is how long a finished node waits for the others, if that is longer than Rendezvous.TTL.
 	ExitBarrierTimeout time.Duration
 	// ExitCodeMap changes the launcher's exit code at the very end.
 	ExitCodeMap ExitCodeMap

@@ -213,7 +213,7 @@ func Flags() []Flag {
 		{
 			Name: "exit-barrier-timeout", Kind: KindSeconds, Default: "300", Placeholder: "SECONDS", Group: groupLife,
 			Env:  []string{"TORCH_ELASTIC_EXIT_BARRIER_TIMEOUT"},
-			Help: "How long a node that has finished waits for the others. 0 does not wait.",
+			Help: "How long a node that has finished waits for the others. It always waits for the keep-alive time, so that the others learn the result.",
 		},
 		{
 			Name: "exit-code-map", Kind: KindString, Placeholder: "FROM=TO,...", Group: groupLife,

@@ -2,6 +2,7 @@ package rdzv
 
 import (
 	"fmt"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -66,8 +67,36 @@ type Outcome struct {
 	Text string `json:"text,omitempty"`
 }
 
+// Late tells an agent of a run that had finished before the agent came.
+type Late struct {
+	// Ago is how long ago the run finished, as far as clocks agree.
+	Ago time.Duration `json:"ago"`
+	// Hosts are the first of the hosts that it ran on, HostCount is how many there were.
+	Hosts     []string `json:"hosts,omitempty"`
+	HostCount int      `json:"host_count,omitempty"`
+}
+
+// Describe says how, when and where the run finished: "succeeded 3s ago on node1, node2 and 2 more".
+func (l Late) Describe(e Ending) string {
+	text := fmt.Sprintf("%s %v ago", e, l.Ago.Round(time.Second))
+	if e == EndTimeout {
+		text = fmt.Sprintf("given up %v ago", l.Ago.Round(time.Second))
+	}
+	if len(l.Hosts) > 0 {
+		text += " on " + strings.Join(l.Hosts, ", ")
+	}
+	if more := l.HostCount - len(l.Hosts); more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
+
 // EndedError says that the run id has ended. It is an [ErrTimeout] for EndTimeout, else an [ErrClosed].
-type EndedError struct{ Outcome Outcome }
+type EndedError struct {
+	Outcome Outcome
+	// Late is nil where the agent was there when the run ended.
+	Late *Late
+}
 
 func (e *EndedError) Error() string {
 	if e.Outcome.Text != "" {

@@ -196,7 +196,7 @@ func (a *C10d) serve(ctx context.Context, ln net.Listener, run io.Closer) (coord
 		return nil, err
 	}
 	lead := newLead(leads, a.RunID, a.Logger)
-	lead.told = h.told
+	lead.told, lead.hosted = h.told, true
 	h.resign = lead.begin(ctx) // Close ends it
 	a.mu.Lock()
 	a.host = h
@@ -237,6 +237,13 @@ type immortal struct{ coord.Store }
 
 // TTL is 0: the session does not end by itself.
 func (immortal) TTL() time.Duration { return 0 }
+
+// Forget lets the next Open look for the store, or host it, as the first one did.
+func (a *C10d) Forget() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.client, a.settled = nil, 0
+}
 
 func (a *C10d) hosted() *host {
 	a.mu.Lock()

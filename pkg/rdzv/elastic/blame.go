@@ -2,6 +2,7 @@ package elastic
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -70,10 +71,10 @@ func (b *blame) first() (rank int, failed bool) {
 // outcome returns the likeliest cause, with its age as of now, and at most rdzv.MaxOthers of those that other nodes name, without their texts.
 func (b *blame) outcome(now time.Duration) (cause *rdzv.Failure, others []rdzv.Failure) {
 	all := make([]blamed, 0, len(b.nodes))
-	for _, one := range b.nodes {
-		all = append(all, one)
+	for _, rank := range slices.Sorted(maps.Keys(b.nodes)) {
+		all = append(all, b.nodes[rank])
 	}
-	slices.SortFunc(all, compareBlamed)
+	slices.SortStableFunc(all, compareBlamed)
 	for i, one := range all[:min(len(all), 1+rdzv.MaxOthers)] {
 		f := one.failure
 		f.Age = now - one.at

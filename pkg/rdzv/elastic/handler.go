@@ -102,6 +102,9 @@ func (h *Handler) NumNodesWaiting() int { return 0 }
 // NextRendezvous implements rdzv.Handler.
 func (h *Handler) NextRendezvous(ctx context.Context, self rdzv.Member) (*rdzv.Round, error) {
 	round, err := h.next(ctx, self)
+	if late, ok := errors.AsType[*FinishedError](err); ok {
+		return nil, &FinishedError{RunID: h.opts.RunID, Ending: late.Ending, Late: late.Late}
+	}
 	if err != nil && !errors.As(err, new(*rdzv.EndedError)) {
 		err = fmt.Errorf("join rendezvous %q: %w", h.opts.RunID, err)
 	}

@@ -21,6 +21,8 @@ type Lead struct {
 	log    zerolog.Logger
 	// told is called with the state after each of its decisions, before they are written; may be nil.
 	told func(*leader)
+	// hosted says that the store goes with the run.
+	hosted bool
 	// passing lets Run end with the run: there is somebody who begins anew when it is needed.
 	passing bool
 }
@@ -169,6 +171,7 @@ func (c *Lead) lead(ctx context.Context, epoch coord.Revision) error {
 		return err
 	}
 	clock := newClock()
+	f.rerun.hosted, f.rerun.wall = c.hosted, time.Now().Add(-clock.now())
 	for _, e := range first.Events {
 		if a, ok := c.arrival(e); ok {
 			f.agents = append(f.agents, a)
@@ -189,6 +192,8 @@ func (c *Lead) lead(ctx context.Context, epoch coord.Revision) error {
 			continue
 		case err != nil:
 			return stop(err)
+		case l.rerun.begun:
+			return stop(nil) // the next term begins with nothing of the finished run
 		}
 		l.wrote(clock.now())
 		clock.alarm(timer, wake, timed)
@@ -257,8 +262,12 @@ func (c *Lead) find(ctx context.Context) (f found, err error) {
 			f.job = new(Job)
 			err = json.Unmarshal(e.Value, f.job)
 		case key == keyResult:
-			f.outcome = new(rdzv.Outcome)
+			f.outcome, f.rerun.since = new(rdzv.Outcome), e.Create
 			err = json.Unmarshal(e.Value, f.outcome)
+		case key == keyFinished:
+			err = json.Unmarshal(e.Value, &f.rerun.run)
+		case key == keyPast:
+			err = json.Unmarshal(e.Value, &f.rerun.past)
 		case strings.HasPrefix(key, prefixRound):
 			r := new(Record)
 			if err = decodeRecord(e.Value, r); err == nil && (f.record == nil || r.Round > f.record.Round) {

@@ -73,6 +73,7 @@ type leader struct {
 	bell   moment  // when somebody who waits is to be told how it stands
 	prompt bool    // all are to be told now: the wait will be a long one
 
+	rerun  rerun
 	unused moment // since when nobody has asked for anything, and nothing is kept for anybody
 
 	out []write
@@ -116,6 +117,7 @@ type found struct {
 	outcome *rdzv.Outcome
 	answers []answered // what agents were told last
 	agents  []arrival
+	rerun   rerun // of a finished run, and of those before
 }
 
 // answered is what an agent was told last.
@@ -135,8 +137,12 @@ type arrival struct {
 // reported otherwise.
 func newLeader(epoch coord.Revision, f found, now time.Duration) *leader {
 	l := &leader{
-		epoch: epoch, job: f.job, ended: f.outcome, record: Record{Round: -1},
+		epoch: epoch, job: f.job, ended: f.outcome, record: Record{Round: -1}, rerun: f.rerun,
 		seats: make(map[coord.SessionID]*seat, len(f.agents)), identity: make(map[string]*seat, len(f.agents)),
+	}
+	l.rerun.now = now
+	if past := f.rerun.past; f.record == nil && len(past) > 0 {
+		l.record.Round = past[len(past)-1].Run.Round
 	}
 	if f.record != nil && l.ended == nil {
 		l.record, l.rounds = *f.record, true
@@ -198,6 +204,7 @@ func newLeader(epoch coord.Revision, f found, now time.Duration) *leader {
 
 // see takes note of an agent's report; nil means that its session is gone.
 func (l *leader) see(now time.Duration, id coord.SessionID, arrived coord.Revision, r *Report) {
+	l.rerun.now = now
 	s := l.seats[id]
 	switch {
 	case r == nil && s != nil:
@@ -214,10 +221,12 @@ func (l *leader) see(now time.Duration, id coord.SessionID, arrived coord.Revisi
 // decide does what follows from all that was seen. It returns the writes that are due and when it wants to be called again if nothing is
 // seen before; false where only events matter.
 func (l *leader) decide(now time.Duration) (writes []write, wake time.Duration, timed bool) {
+	l.rerun.now = now
 	l.adopt()
 	l.release(now)
 	for l.step(now) {
 	}
+	l.beginAnew()
 	l.ring(now)
 	if l.job == nil && l.ended == nil {
 		l.unused.begin(now)
@@ -264,7 +273,7 @@ func (l *leader) timers() []moment {
 	after := func(m moment, d time.Duration) moment { return moment{m.at + d, m.set} }
 	switch {
 	case l.ended != nil:
-		return []moment{l.expiry}
+		return []moment{l.expiry, l.rerun.noteAt()}
 	case l.job == nil:
 		return []moment{after(l.unused, unusedTime)}
 	}
@@ -293,9 +302,12 @@ func (l *leader) adopt() {
 	}
 	var first *seat
 	for _, s := range l.seats {
-		if first == nil || s.arrived < first.arrived {
+		if (first == nil || s.arrived < first.arrived) && !l.isPast(s) {
 			first = s
 		}
+	}
+	if first == nil {
+		return
 	}
 	job := first.report.Job
 	l.job = &job
@@ -324,7 +336,7 @@ func (l *leader) end(now time.Duration, o rdzv.Outcome) {
 		o.Text = strings.TrimPrefix(o.Text+"; "+note, "; ")
 	}
 	l.state, l.ended, l.expiry = ended, &o, moment{now + l.job.ResultTTL, true}
-	l.out = append(l.out, write{key: keyResult, value: o, ttl: l.job.ResultTTL}, write{key: roundKey(l.record.Round)}, write{key: keyJob})
+	l.out = append(l.out, write{key: keyResult, value: o, ttl: l.job.ResultTTL}, l.keep(), write{key: roundKey(l.record.Round)}, write{key: keyJob})
 	for _, s := range l.seats {
 		l.answer(s)
 	}
@@ -352,8 +364,8 @@ func outcomeTTL(j *Job) time.Duration {
 // fence is that of the current decision.
 func (l *leader) fence() Fence { return Fence{Epoch: l.epoch, Round: l.record.Round} }
 
-// acknowledged reports whether the job has ended and no agent is there any more.
-func (l *leader) acknowledged() bool { return l.ended != nil && len(l.seats) == 0 }
+// acknowledged reports whether the job has ended and none of its agents is there any more.
+func (l *leader) acknowledged() bool { return l.ended != nil && l.onlyWaiting() }
 
 // differs says in one line how two jobs differ; empty where they do not.
 func (j Job) differs(from Job) string {

@@ -16,13 +16,14 @@ import (
 //
 //	a ready | busy | failing G | done     what agent a reports of the recorded round; G grades its failure, which is as old as the step.
 //	                                      An agent that was not there before joins; +id=b, +stuck, +max=N, +hint=N, +silent, +leaving, +close, +old=S,
+//	                                      +launch=ID, +restarts, +command=C,
 //	                                      +grade=G and +final (of a failure), +shown=G (what a worker had shown before it was stopped), +up=S (since the round
 //	                                      began), +blind=S (since when it has not reached the worker store) change what it says.
 //	a gone                                its session has ended
-//	new leader                            another one takes over, with what the store holds
+//	new leader                            another one takes over, with what the store holds; that comes by itself where a run is begun anew
 //
 // want has the writes in order, answers that follow each other sorted: "round 2: a b (1)" is a record and its restarts, "run2: a b" are
-// answers, "note: a" is a Wait that people are to see, "result: ..." is the outcome, "forget ..." a deletion.
+// answers, "late: a" is an End or Refuse for an agent that came after the end, "note: a" is a Wait that people are to see, "result: ..." is the outcome, "forget ..." a deletion.
 type step struct {
 	at   float64 // seconds
 	do   string  // several by ";"
@@ -38,6 +39,7 @@ type script struct {
 	rev    coord.Revision
 	agents map[string]*arrival
 	store  map[string]any
+	ended  coord.Revision // when the result was written
 }
 
 func play(t *testing.T, job Job, steps []step) *script {
@@ -63,7 +65,13 @@ func (s *script) goOn(steps []step) {
 		if timed && wake <= now {
 			t.Errorf("step %d, %v: wants to be called again at %v", i, now, wake)
 		}
-		if got := s.write(writes); got != st.want {
+		got := s.write(writes)
+		if s.l.rerun.begun {
+			s.takeOver(now)
+			writes, _, _ = s.l.decide(now)
+			got += ", " + s.write(writes)
+		}
+		if got != st.want {
 			t.Errorf("step %d, %v, %s:\n got %q\nwant %q", i, now, st.do, got, st.want)
 		}
 	}
@@ -80,7 +88,11 @@ func (s *script) takeOver(now time.Duration) {
 				f.record = &v
 			}
 		case rdzv.Outcome:
-			f.outcome = &v
+			f.outcome, f.rerun.since = &v, s.ended
+		case finishedRun:
+			f.rerun.run = &v
+		case []pastRun:
+			f.rerun.past = v
 		case Answer:
 			f.answers = append(f.answers, answered{coord.SessionID(strings.TrimPrefix(key, prefixAnswer)), v})
 		}
@@ -153,6 +165,12 @@ func (s *script) option(r *Report, word string) {
 		r.Job.Max = int(number)
 	case "hint":
 		r.Node.Hint = int(number)
+	case "launch":
+		r.Node.Launch.ID = value
+	case "restarts":
+		r.Node.Launch.Restarts = true
+	case "command":
+		r.Node.Command = value
 	case "silent":
 		r.Silent = true
 	case "leaving":
@@ -176,6 +194,9 @@ func (s *script) option(r *Report, word string) {
 	}
 }
 
+// lateFor goes before an answer to an agent that came after the end.
+const lateFor = "late "
+
 // note is a Wait that is to be shown to people.
 const note = "note"
 
@@ -192,7 +213,7 @@ func (s *script) write(writes []write) string {
 		who, last = nil, ""
 	}
 	sortAnswers(writes)
-	for _, kind := range []string{"", string(Replace), string(Refuse), string(Halt), string(Wait), note, string(Run), string(End)} {
+	for _, kind := range []string{"", string(Replace), string(Refuse), string(Halt), string(Wait), note, string(Run), string(End), lateFor + string(End), lateFor + string(Refuse)} {
 		for _, w := range writes {
 			id, isAnswer := strings.CutPrefix(w.key, prefixAnswer)
 			a, _ := w.value.(Answer)
@@ -210,6 +231,9 @@ func (s *script) write(writes []write) string {
 			is := string(a.Kind)
 			if a.Next > 0 {
 				is = note
+			}
+			if a.Late != nil {
+				is = lateFor + is
 			}
 			if !isAnswer || is != kind {
 				continue
@@ -234,8 +258,11 @@ func (s *script) writeOne(w write) string {
 	if w.value == nil {
 		_, there := s.store[w.key]
 		delete(s.store, w.key)
-		if there && w.key == keyJob {
+		switch {
+		case there && w.key == keyJob:
 			return "forget job"
+		case there && w.key == keyResult:
+			return "forget result"
 		}
 		return ""
 	}
@@ -251,7 +278,12 @@ func (s *script) writeOne(w write) string {
 			text += " not create-only"
 		}
 		return text
+	case finishedRun:
+		return ""
+	case []pastRun:
+		return fmt.Sprintf("past: %d", len(v))
 	case rdzv.Outcome:
+		s.ended = s.rev + 1
 		text := "result: " + string(v.Ending)
 		if v.Cause != nil {
 			text += " by " + v.Cause.Host

@@ -49,6 +49,7 @@ const (
 // ending is why the agent is to leave the rendezvous for good.
 type ending struct {
 	outcome *rdzv.Outcome // the job has ended
+	late    *rdzv.Late    // with outcome: before this agent came
 	err     error         // or this agent cannot take part
 }
 
@@ -250,11 +251,11 @@ func (m *member) evaluate(now time.Duration) {
 	newer := a.Fence.Round > m.round()
 	switch a.Kind {
 	case End:
-		if m.over = (&ending{outcome: a.Outcome}); m.state != finished {
+		if m.over = (&ending{outcome: a.Outcome, late: a.Late}); m.state != finished {
 			m.stop(now, "the job has ended", -1)
 		}
 	case Refuse:
-		m.over = &ending{err: &RefusedError{Why: a.Note}}
+		m.over = &ending{err: refusal(a)}
 		m.stop(now, a.Note, -1)
 	case Replace:
 		m.over = &ending{err: fmt.Errorf("%w: %s", rdzv.ErrConnection, a.Note)}
@@ -335,6 +336,14 @@ func (m *member) take() []order {
 	orders := m.orders
 	m.orders = nil
 	return orders
+}
+
+// refusal is the error of an agent that was refused.
+func refusal(a Answer) error {
+	if a.Late != nil && a.Outcome != nil {
+		return &FinishedError{Ending: a.Outcome.Ending, Late: *a.Late}
+	}
+	return &RefusedError{Why: a.Note}
 }
 
 // RefusedError says that the agent does not fit the job that has the run id.

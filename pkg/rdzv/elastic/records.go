@@ -14,6 +14,8 @@ import (
 //	state/job       Job, written by the first leader
 //	state/round/N   Record of the latest round, N: the commit point, created once
 //	state/result    rdzv.Outcome, created once; vanishes after result_ttl
+//	state/finished  finishedRun, written with the result; vanishes with it
+//	state/past      []pastRun: earlier runs with this id; vanishes after result_ttl
 //	agent/SESSION   Report, written by that agent under its session
 //	answer/SESSION  Answer, written by the leader
 //	watcher/SESSION written by whoever looks at the run, under its session
@@ -23,6 +25,8 @@ const (
 	keyJob       = "state/job"
 	prefixRound  = "state/round/"
 	keyResult    = "state/result"
+	keyFinished  = "state/finished"
+	keyPast      = "state/past"
 	prefixState  = "state/"
 	prefixAgent  = "agent/"
 	prefixAnswer = "answer/"
@@ -86,6 +90,10 @@ type Node struct {
 	Hint     int    `json:"hint"` // rank that the node was given, -1 for none
 	Role     string `json:"role"`
 	Nproc    int    `json:"nproc"`
+	// Launch is what started the agent.
+	Launch Launch `json:"launch,omitzero"`
+	// Command tells the commands of workers apart; empty where it is not known.
+	Command string `json:"command,omitempty"`
 }
 
 // Phase is what an agent's workers are doing.
@@ -166,6 +174,10 @@ type Answer struct {
 	// Next tells, with Wait, that the wait is a long one: people are to see the note, and there will be another one in that time, if there
 	// is no round.
 	Next time.Duration `json:"next,omitempty"`
+	// Late tells, with End and Refuse, that the run had finished before the agent came. With Refuse, Outcome is there too.
+	Late *rdzv.Late `json:"late,omitempty"`
+	// Again asks the agent, with Wait, to open the rendezvous again once this store has gone: the store goes with the run that has finished.
+	Again bool `json:"again,omitempty"`
 }
 
 // Place is one node's part in a round.

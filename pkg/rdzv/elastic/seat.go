@@ -215,13 +215,15 @@ func (l *leader) hostOf(rank int) string {
 // review decides anew whether an agent fits the job and could be in the next round, and what it is to be told.
 func (l *leader) review(s *seat) {
 	if l.job == nil {
-		if l.ended != nil { // the job's parameters are gone already
+		if l.ended != nil || l.isPast(s) { // the job's parameters are gone already
 			l.answer(s)
 		}
 		return
 	}
 	s.misfit = ""
-	if diff := s.report.Job.differs(*l.job); diff != "" {
+	if l.isPast(s) {
+		s.misfit = pastNote
+	} else if diff := s.report.Job.differs(*l.job); diff != "" {
 		s.misfit = diff
 	} else if s.newer {
 		s.misfit = fmt.Sprintf("another agent has come for the same node (%s)", s.report.Node.Identity)
@@ -266,7 +268,9 @@ func (l *leader) count(s *seat, eligible, reserve, fit bool) {
 func (l *leader) answer(s *seat) {
 	switch {
 	case l.ended != nil:
-		l.tell(s, Answer{Kind: End, Outcome: l.ended})
+		l.tellFinished(s)
+	case l.isPast(s):
+		l.tellPast(s)
 	case s.newer:
 		l.tell(s, Answer{Kind: Replace, Note: s.misfit})
 	case s.misfit != "":

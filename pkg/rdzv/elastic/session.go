@@ -37,6 +37,13 @@ func (h *Handler) drive(ctx context.Context, store coord.Store, origin time.Dura
 		switch {
 		case ctx.Err() != nil || h.ended():
 			return
+		case h.outlives(err):
+			h.log.Info().Msg("the run before this one has ended, and its store with it: opening the rendezvous again")
+			if store = h.rejoin(ctx, d); store == nil {
+				return
+			}
+			h.m.renewed(proofOf(store, origin), store.TTL())
+			continue
 		case !errors.Is(err, coord.ErrSessionLost) && !errors.Is(err, coord.ErrReplaced):
 			h.m.abandoned(d.now())
 			h.obey(h.m.take())
@@ -55,6 +62,19 @@ func (h *Handler) drive(ctx context.Context, store coord.Store, origin time.Dura
 		}
 		h.m.renewed(proofOf(store, origin), store.TTL())
 	}
+}
+
+// forgetful is an Access that goes to the same store each time, until it is told to look for it again.
+type forgetful interface{ Forget() }
+
+// outlives reports whether a store is gone that this agent waited for to go, as it belonged to the run before. The access then looks for another one.
+func (h *Handler) outlives(err error) bool {
+	access, ok := h.opts.Access.(forgetful)
+	if !ok || errors.Is(err, coord.ErrSessionLost) || h.m.state != ready || h.m.latest.Kind != Wait || !h.m.latest.Again {
+		return false
+	}
+	access.Forget()
+	return true
 }
 
 // begun is a store that knows when its session began, at the latest, on the clock of package boottime.
@@ -190,7 +210,7 @@ func (h *Handler) ending() error {
 	case h.over == nil:
 		return rdzv.ErrClosed
 	case h.over.outcome != nil:
-		return &rdzv.EndedError{Outcome: *h.over.outcome}
+		return &rdzv.EndedError{Outcome: *h.over.outcome, Late: h.over.late}
 	case h.opts.Advice != "" && errors.Is(h.over.err, rdzv.ErrConnection):
 		return fmt.Errorf("%w (%s)", h.over.err, h.opts.Advice)
 	default:

@@ -533,6 +533,10 @@ func (p *agentProc) exit() {
 	if p.m != nil && p.m.over != nil && (errors.As(p.m.over.err, &refused) || p.m.latest.Kind == Replace) {
 		again = false
 	}
+	if !again && p.m != nil && p.m.over != nil && p.m.over.outcome != nil && p.node.launches < w.cfg.launches {
+		p.node.nextLaunch()
+		again = true
+	}
 	if again && !p.node.gone {
 		p.node.comeBack(w.between(100*time.Millisecond, w.cfg.comeBack))
 	} else {
@@ -556,6 +560,12 @@ func (p *agentProc) die() {
 	}
 	p.node.proc = nil
 	p.w.check.died(p)
+}
+
+// nextLaunch puts the node into the next launch, whose agents may be started again: each launch has one outcome, whoever comes back.
+func (n *simNode) nextLaunch() {
+	n.launches++
+	n.node.Launch = Launch{ID: fmt.Sprint("launch", n.launches), Restarts: true}
 }
 
 // comeBack starts a new agent on the node after a while.

@@ -35,6 +35,7 @@ type simConfig struct {
 	faults     time.Duration // how long they go on
 	joins      time.Duration // in which the nodes come
 	gap        time.Duration // between faults; 0: there are none
+	launches   int           // one after the other, with one run id: a node that has learned how one ended is in the next
 	kinds      []fault
 }
 
@@ -93,6 +94,9 @@ func draw(seed uint64) *world {
 	if w.chance(0.08) {
 		c.job.Static, c.job.Min, c.job.Max, c.job.Expected = true, c.nodes, c.nodes, 0
 	}
+	if c.launches = 1; w.chance(0.3) {
+		c.launches = 2 + w.rng.IntN(2)
+	}
 	w.drawFaults()
 	w.store = w.newStore()
 	for i := range c.nodes {
@@ -109,7 +113,10 @@ func draw(seed uint64) *world {
 func (w *world) newNode(i int) *simNode {
 	n := &simNode{w: w, name: fmt.Sprint("node", i), clock: w.newClock(), job: w.cfg.job, thawed: -time.Hour}
 	n.agent.w, n.workers.w = w, w
-	n.node = Node{Host: n.name, Identity: fmt.Sprint("id", i), Hint: -1, Role: "trainer", Nproc: 1 + w.rng.IntN(4)}
+	n.node = Node{
+		Host: n.name, Identity: fmt.Sprint("id", i), Hint: -1, Role: "trainer", Nproc: 1 + w.rng.IntN(4),
+	}
+	n.nextLaunch()
 	if w.chance(0.2) {
 		n.node.Role = "reader"
 	}
@@ -166,7 +173,7 @@ func (w *world) drawFaults() {
 
 // patient is a bound on how long a job takes to get going, or to end, once nothing more goes wrong.
 func (c *simConfig) patient() time.Duration {
-	return c.job.JoinTimeout + 8*c.job.Rejoin + c.job.LastCall + 5*c.ttl + 2*c.comeBack + c.calmLength + 30*time.Second
+	return time.Duration(c.launches) * (c.job.JoinTimeout + 8*c.job.Rejoin + c.job.LastCall + 5*c.ttl + 2*c.comeBack + c.calmLength + 30*time.Second)
 }
 
 // live runs a seed to its end.

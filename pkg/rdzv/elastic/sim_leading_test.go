@@ -20,6 +20,7 @@ type term struct {
 	l      *leader
 	commit func(by coord.Revision, guards []coord.Guard, ops []simOp, done func(coord.Revision, error))
 	drop   func() // a write could not be done
+	anew   func() // the next term is to begin
 	known  map[coord.SessionID]bool
 	queue  []simCommit
 	busy   bool
@@ -44,7 +45,11 @@ func foundIn(state, answers, agents []simChange) found {
 				f.record = &v
 			}
 		case rdzv.Outcome:
-			f.outcome = &v
+			f.outcome, f.rerun.since = &v, c.create
+		case finishedRun:
+			f.rerun.run = &v
+		case []pastRun:
+			f.rerun.past = v
 		}
 	}
 	for _, c := range answers {
@@ -187,6 +192,12 @@ func (t *term) next() {
 			t.drop()
 			return
 		}
+		if len(t.queue) == 0 && t.l.rerun.begun {
+			t.w.logf("%s ends epoch %d: the run is begun anew", t.name, t.epoch)
+			t.over = true
+			t.anew()
+			return
+		}
 		t.next()
 	})
 }
@@ -209,6 +220,10 @@ func (s *simStore) lead() {
 		})
 	}
 	t.drop = func() { s.w.check.fail("leader", "the store's own leader could not write") }
+	t.anew = func() {
+		s.end(s.local, "")
+		s.lead()
+	}
 	s.w.check.newLeader()
 	first := true
 	s.watch(s.local, &simWatch{prefix: prefixAgent, see: func(b simBatch) {
@@ -312,6 +327,7 @@ func (c *elector) lead(epoch coord.Revision) {
 		c.forget()
 		c.later()
 	}
+	t.anew = t.drop // which gives the key back
 	c.term = t
 	w.check.newLeader()
 	if c.p.conn == nil {

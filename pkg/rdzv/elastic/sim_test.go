@@ -41,7 +41,7 @@ func TestSimulation(t *testing.T) {
 // simSum says what the seeds have been through.
 type simSum struct {
 	seeds, events, rounds, charges, terms, sessions, agents, rogue, thaws int
-	places, reports, answers, notes                                       int
+	places, reports, answers, notes, anew                                 int
 	endings                                                               map[string]int
 	simulated                                                             time.Duration
 }
@@ -53,7 +53,7 @@ func (s *simSum) add(w *world) {
 	}
 	s.seeds, s.events, s.rounds, s.charges = s.seeds+1, s.events+w.events, s.rounds+c.last+1, s.charges+len(c.charges)
 	s.places, s.reports, s.answers = s.places+c.places, s.reports+c.reports, s.answers+c.answers
-	s.notes += c.notes
+	s.notes, s.anew = s.notes+c.notes, s.anew+len(c.past)
 	s.terms, s.sessions, s.agents = s.terms+c.terms, s.sessions+w.sessions, s.agents+w.pids
 	s.rogue, s.thaws, s.simulated = s.rogue+c.rogue, s.thaws+c.thaws, s.simulated+w.now
 	if c.outcome != nil {

@@ -292,6 +292,7 @@ type simNode struct {
 	proc     *agentProc
 	outcome  *string // how the job ended for it
 	gone     bool    // it does not come back
+	launches int     // that it was in
 	awaited  bool    // it is to be started again
 	thawed   time.Duration
 	deaf     bool // nobody reaches its worker store

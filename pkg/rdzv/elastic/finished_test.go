@@ -1,0 +1,240 @@
+package elastic
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/elasticrun/elasticrun/pkg/coord"
+	"github.com/elasticrun/elasticrun/pkg/rdzv"
+)
+
+// finishedOf is a run in which these nodes were there at the end.
+func finishedOf(nodes ...Node) *finishedRun {
+	f := &finishedRun{There: map[string]int{}}
+	for _, n := range nodes {
+		f.add(n)
+	}
+	return f
+}
+
+func TestJudge(t *testing.T) {
+	node := func(identity, launch string, restarts bool, command string) Node {
+		return Node{Identity: identity, Launch: Launch{launch, restarts}, Command: command}
+	}
+	byHand := finishedOf(node("machine:a/0", "", false, "train"), node("machine:b/0", "", false, "train"))
+	step := finishedOf(node("hint:0/0", "slurm-7.0", false, "train"), node("hint:1/0", "slurm-7.0", false, "train"))
+	steps := finishedOf(node("machine:a/0", "slurm-7.0", false, "train"), node("machine:b/0", "slurm-7.1", false, "train"))
+	pods := finishedOf(node("hint:0/0", "uid", true, "train"), node("hint:1/0", "uid", true, "train"))
+	for _, tt := range []struct {
+		name   string
+		run    *finishedRun
+		ending rdzv.Ending // empty: succeeded
+		node   Node
+		want   verdict
+	}{
+		{name: "by hand, a node that was there", run: byHand, node: node("machine:a/0", "", false, "train"), want: anew},
+		{name: "by hand, its other agents have its slot still", run: byHand, node: node("machine:a/3", "", false, "train"), want: anew},
+		{name: "by hand, another script", run: byHand, node: node("machine:b/0", "", false, "other"), want: anew},
+		{name: "by hand, a node that was not there", run: byHand, node: node("machine:c/0", "", false, "train"), want: refused},
+		{name: "by hand, a failed run, a node that was not there", run: byHand, ending: rdzv.EndFailed, node: node("machine:c/0", "", false, "train"), want: refused},
+		{name: "a job of a scheduler after a run by hand", run: byHand, node: node("hint:0/0", "slurm-7.0", false, "train"), want: anew},
+		{name: "a late task of the step", run: step, node: node("hint:2/0", "slurm-7.0", false, "train"), want: learns},
+		{name: "a second command in the step", run: step, node: node("hint:1/0", "slurm-7.0", false, "train"), want: anew},
+		{name: "the job was requeued", run: step, node: node("hint:2/0", "slurm-7.0.r1", false, "train"), want: anew},
+		{name: "the next step", run: step, node: node("hint:1/0", "slurm-7.1", false, "train"), want: anew},
+		{name: "by hand after a step", run: step, node: node("machine:c/0", "", false, "train"), want: anew},
+		{name: "a step a node: one that is late", run: steps, node: node("machine:c/0", "slurm-7.2", false, "train"), want: refused},
+		{name: "a step a node: another task of one", run: steps, node: node("machine:c/0", "slurm-7.1", false, "train"), want: learns},
+		{name: "a step a node: a rerun", run: steps, node: node("machine:b/0", "slurm-7.3", false, "train"), want: anew},
+		{name: "a late pod", run: pods, node: node("hint:2/0", "uid", true, "train"), want: learns},
+		{name: "a pod that was replaced", run: pods, node: node("hint:1/0", "uid", true, "train"), want: learns},
+		{name: "a pod's next command", run: pods, node: node("hint:1/0", "uid", true, "eval"), want: anew},
+		{name: "pods of another Job", run: pods, node: node("hint:1/0", "uid2", true, "train"), want: anew},
+		{name: "nobody knows who was there", node: node("machine:a/0", "", false, "train"), want: refused},
+		{name: "given up, by hand", run: byHand, ending: rdzv.EndTimeout, node: node("machine:c/0", "", false, "train"), want: anew},
+		{name: "given up, nobody knows who was there", ending: rdzv.EndTimeout, node: node("machine:c/0", "", false, "train"), want: anew},
+		{name: "closed", run: byHand, ending: rdzv.EndClosed, node: node("machine:a/0", "", false, "train"), want: learns},
+	} {
+		ending := tt.ending
+		if ending == "" {
+			ending = rdzv.EndSucceeded
+		}
+		if got := tt.run.judge(tt.node, ending); got != tt.want {
+			t.Errorf("%s: %d, want %d", tt.name, got, tt.want)
+		}
+	}
+}
+
+// TestPastOf: agents of an earlier run are found by its rounds or by its launch, unless the launch has begun another run.
+func TestPastOf(t *testing.T) {
+	run := func(epoch coord.Revision, launches ...string) *finishedRun {
+		f := &finishedRun{Epoch: epoch}
+		for _, l := range launches {
+			f.Launches = append(f.Launches, Launch{ID: l})
+		}
+		return f
+	}
+	past := retire(nil, run(5, "one", ""), rdzv.Outcome{Restarts: 1}, []Launch{{ID: "two"}})
+	past = retire(past, run(9, "two", "again"), rdzv.Outcome{Restarts: 2}, []Launch{{ID: "again"}, {}})
+	for _, tt := range []struct {
+		name   string
+		epoch  coord.Revision
+		launch string
+		want   int // the run's number; 0 for none
+	}{
+		{name: "nothing is known"},
+		{name: "a launch that was never there", launch: "three"},
+		{name: "late for the first run", launch: "one", want: 1},
+		{name: "late for the second run", launch: "two", want: 2},
+		{name: "a launch that has begun another run", launch: "again"},
+		{name: "cut off when the first run ended", epoch: 4, want: 1},
+		{name: "cut off when the second run ended", epoch: 9, want: 2},
+		{name: "in a round of the run that is there now", epoch: 12, launch: "one"},
+	} {
+		got := 0
+		if p := pastOf(past, &Report{Node: Node{Launch: Launch{ID: tt.launch}}, Fence: Fence{Epoch: tt.epoch}}); p != nil {
+			got = p.Outcome.Restarts
+		}
+		if got != tt.want {
+			t.Errorf("%s: %d, want %d", tt.name, got, tt.want)
+		}
+	}
+	for range 2 * maxPast {
+		past = retire(past, run(20), rdzv.Outcome{}, nil)
+	}
+	if len(past) != maxPast {
+		t.Errorf("%d past runs are kept", len(past))
+	}
+}
+
+// TestLeaderBeginsAnew: agents that come to a finished run learn its result, begin another one, or are refused.
+func TestLeaderBeginsAnew(t *testing.T) {
+	finished := after(two,
+		step{5, "a done; b done", "result: succeeded, forget job, end: a b"},
+	)
+	gone := after(finished, step{6, "a gone; b gone", ""})
+	launched := []step{
+		{0, "a ready +launch=L; b ready +launch=L", "job"},
+		{1, "", "round 0: a b (0), run0: a b"},
+		{5, "a done; b done", "result: succeeded, forget job, end: a b"},
+		{6, "a gone; b gone", ""},
+	}
+	oneRestart := ordinary()
+	oneRestart.MaxRestarts = 0
+	for _, c := range []struct {
+		name  string
+		job   Job
+		steps []step
+	}{
+		{"by hand, on the same nodes", ordinary(), after(gone,
+			step{7, "a2 ready +id=a", "forget result, past: 1, wait: a2, job"},
+			step{7.1, "b2 ready +id=b", ""},
+			step{8.1, "", "round 1: a2 b2 (0), run1: a2 b2"},
+			step{9, "a2 done; b2 done", "result: succeeded, forget job, end: a2 b2"},
+		)},
+		{"after a failure", oneRestart, after(two,
+			step{5, "a failing 1", "halt0: a b"},
+			step{6, "a ready; b ready", "result: failed by a, forget job, end: a b"},
+			step{7, "a gone; b gone; a2 ready +id=a; b2 ready +id=b", "forget result, past: 1, wait: a2 b2, job"},
+			step{8, "", "round 1: a2 b2 (0), run1: a2 b2"},
+		)},
+		{"after a timeout, whoever comes", ordinary(), []step{
+			{0, "a ready", "job"},
+			{60, "", "result: timeout, forget job, end: a"},
+			{61, "b ready", "wait: b"},
+			{62, "a gone", "forget result, past: 1, job"},
+		}},
+		{"not while an agent of the finished run is there; who waits for long is told of it", ordinary(), after(finished,
+			step{6, "a gone; a2 ready +id=a", "wait: a2"},
+			step{10.9, "", ""},
+			step{11, "", "note: a2"},
+			step{12, "", ""},
+			step{20, "b gone", "forget result, past: 1, job"},
+		)},
+		{"nor if that is seen by a new leader", ordinary(), after(finished,
+			step{6, "a gone; a2 ready +id=a", "wait: a2"},
+			step{7, "new leader", "wait: a2, end: b"},
+			step{8, "b gone", "forget result, past: 1, job"},
+		)},
+		{"who waited has gone", ordinary(), after(gone,
+			step{7, "a2 ready +id=a; c ready", "wait: a2, late refuse: c"},
+			step{8, "a2 gone", ""},
+			step{9, "c gone", ""},
+			step{10, "d ready", "late refuse: d"},
+		)},
+		{"a node that was not there is refused", ordinary(), after(gone,
+			step{7, "c ready", "late refuse: c"},
+			step{8, "c ready", ""},
+		)},
+		{"a late agent of the launch learns the result", ordinary(), after(launched,
+			step{7, "c ready +launch=L", "late end: c"},
+			step{8, "c ready +launch=L", ""},
+			step{9, "c gone", ""},
+		)},
+		{"another launch begins anew, and a late agent of the former one learns its result all the same", ordinary(), after(launched,
+			step{7, "c ready +launch=M", "forget result, past: 1, wait: c, job"},
+			step{7.1, "d ready +launch=L", "late end: d"},
+			step{7.2, "d gone; e ready +launch=M", ""},
+			step{8.3, "", "round 1: c e (0), run1: c e"},
+			step{9, "d ready +launch=L", "late end: d"},
+			step{9.1, "d gone; c busy; e busy", ""},
+			step{10, "new leader; d ready +launch=L", "run1: c e, late end: d"},
+			step{11, "d gone; c done; e done", "result: succeeded, forget job, end: c e"},
+			step{12, "d ready +launch=L; f ready +launch=M", "late end: d f"},
+		)},
+		{"a late agent of the former launch does not say what job the next run is", ordinary(), after(launched,
+			step{7, "c ready +launch=M", "forget result, past: 1, wait: c, job"},
+			step{8, "c gone; d ready +launch=L +max=9", "late end: d"},
+			step{9, "e ready +launch=M; f ready +launch=M", ""},
+			step{10, "", "round 1: e f (0), run1: e f"},
+		)},
+		{"an agent that was cut off when the run ended learns its result", ordinary(), after(finished,
+			step{6, "a gone; b gone", ""},
+			step{7, "a done", "end: a"},
+		)},
+		{"closed stays closed", ordinary(), after(two,
+			step{5, "b busy +close", "result: closed, forget job, end: a b"},
+			step{6, "a gone; b gone; a2 ready +id=a", "late end: a2"},
+		)},
+	} {
+		t.Run(c.name, func(t *testing.T) { play(t, c.job, c.steps) })
+	}
+}
+
+// TestLeaderThatGoesWithTheRun: a store that its run's agent hosts begins nothing anew. Who waits for that does not keep the host.
+func TestLeaderThatGoesWithTheRun(t *testing.T) {
+	s := play(t, ordinary(), after(two, step{5, "a done; b done", "result: succeeded, forget job, end: a b"}))
+	s.l.rerun.hosted = true
+	for _, st := range []struct {
+		do           string
+		acknowledged bool
+	}{{"a2 ready +id=a", false}, {"a gone", false}, {"b gone", true}} {
+		s.see(6*time.Second, st.do)
+		writes, _, _ := s.l.decide(6 * time.Second)
+		s.write(writes)
+		if s.l.acknowledged() != st.acknowledged || s.l.rerun.begun {
+			t.Errorf("%s: acknowledged %v, begun %v", st.do, s.l.acknowledged(), s.l.rerun.begun)
+		}
+	}
+	if a := s.store[prefixAnswer+"a2"].(Answer); a.Kind != Wait || !a.Again {
+		t.Errorf("a2 was told %+v", a)
+	}
+}
+
+// TestFinishedError: people read one line.
+func TestFinishedError(t *testing.T) {
+	for want, err := range map[string]*FinishedError{
+		`run "job7" already finished (succeeded 3s ago on a, b and 2 more), and this node was not in it; nothing was started. Use a new --rdzv-id to start another run.`: {
+			"job7", rdzv.EndSucceeded, rdzv.Late{Ago: 3100 * time.Millisecond, Hosts: []string{"a", "b"}, HostCount: 4},
+		},
+		`run "none" already finished (failed 0s ago), and this node was not in it; nothing was started. Use a new --rdzv-id to start another run.`: {
+			"none", rdzv.EndFailed, rdzv.Late{},
+		},
+	} {
+		if diff := cmp.Diff(want, err.Error()); diff != "" {
+			t.Error(diff)
+		}
+	}
+}

@@ -1,0 +1,72 @@
+package elastic
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/rs/zerolog"
+
+	"github.com/elasticrun/elasticrun/pkg/rdzv"
+)
+
+// TestRerunOutlivesTheStore: a rerun may come while an agent of the finished run still hosts its store. It begins nothing there and loses nothing with
+// it, and does not keep the host; then one of its own agents hosts.
+func TestRerunOutlivesTheStore(t *testing.T) {
+	j, port := job(2, 2), freeTCPPort(t)
+	launched := func(name, launch string) *Handler {
+		h := newTestHandler(t, j, port, name)
+		h.opts.Node.Launch.ID = launch
+		return h
+	}
+	first := []*Handler{launched("node0", "first"), launched("node1", "first")}
+	waits := []<-chan joined{enter(t, first[0], nil), enter(t, first[1], nil)}
+	for _, w := range waits {
+		if got := await(t, "first run", w); got.err != nil {
+			t.Fatal(got.err)
+		}
+	}
+	ends := make(chan error, 2)
+	for _, h := range first {
+		go func() {
+			_, err := h.Succeed(t.Context())
+			ends <- err
+		}()
+	}
+	for range first {
+		if err := await(t, "end", ends); err != nil {
+			t.Fatal(err)
+		}
+	}
+	host, guest := first[0], first[1]
+	if host.opts.Access.Front() == nil {
+		host, guest = guest, host
+	}
+	if err := guest.Shutdown(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	waits = nil
+	told := make(chan bool, 2)
+	for _, name := range []string{"node1", "node0"} {
+		h := launched(name, "second")
+		h.log = h.log.Hook(zerolog.HookFunc(func(_ *zerolog.Event, _ zerolog.Level, line string) {
+			if strings.Contains(line, "is about to end") {
+				told <- true
+			}
+		}))
+		waits = append(waits, enter(t, h, nil))
+		await(t, "to be told to wait", told)
+	}
+	late := await(t, "a late agent", enter(t, launched("node2", "first"), nil))
+	if end, ok := errors.AsType[*rdzv.EndedError](late.err); !ok || end.Outcome.Ending != rdzv.EndSucceeded || end.Late == nil {
+		t.Errorf("a late agent: %v", late.err)
+	}
+	if err := host.Shutdown(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range waits {
+		if got := await(t, "second run", w); got.err != nil || got.round.WorldSize != 2 {
+			t.Errorf("second run: %+v, %v", got.round, got.err)
+		}
+	}
+}

@@ -21,6 +21,7 @@ const (
 	exitInternal   = 70 // a defect of elasticrun's own
 	exitStuck      = 71 // a process in the kernel's hands outlives SIGKILL: this machine is ill
 	exitPreflight  = 72 // this machine is not fit for the job
+	exitFinished   = 73 // the run id is that of a finished run: nothing was started
 	exitRendezvous = 75 // the rendezvous could not be formed or was lost: worth a retry
 )
 
@@ -51,6 +52,8 @@ func conclude(result agent.RunResult, err error) ending {
 		return ending{code: exitUsage, reason: config.ReasonUsage, err: err}
 	case errors.As(err, &unfit):
 		return ending{code: exitPreflight, reason: config.ReasonPreflight, err: err}
+	case errors.As(err, new(*elastic.FinishedError)):
+		return ending{code: exitFinished, reason: config.ReasonFinished, err: err}
 	case errors.Is(err, rdzv.ErrRendezvous):
 		return ending{code: exitRendezvous, reason: config.ReasonRendezvous, err: err}
 	case errors.As(err, &stuck) && failed: // its siblings do not die, which is no defect
@@ -59,6 +62,8 @@ func conclude(result agent.RunResult, err error) ending {
 		return ending{code: exitStuck, reason: config.ReasonStuck, err: err}
 	case err != nil:
 		return ending{code: exitInternal, reason: config.ReasonInternal, err: err}
+	case !result.IsFailed() && result.NothingStarted != "":
+		return ending{reason: config.ReasonNothingStarted, err: errors.New(result.NothingStarted)}
 	case !result.IsFailed():
 		return ending{}
 	}
@@ -122,7 +127,7 @@ func fail(e ending) int {
 // maxSummary bounds the summary in the last line, in bytes.
 const maxSummary = 300
 
-// lastLine is the last line on stderr of a launch that did not succeed. It is for
+// lastLine is the last line on stderr of a launch that did not succeed, or started nothing. It is for
 // machines: a worker may have used any exit code itself.
 func lastLine(e ending) string {
 	line := fmt.Sprintf("elasticrun: exit_code=%d reason=%s", e.code, e.reason)

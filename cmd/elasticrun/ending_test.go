@@ -11,6 +11,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/evidence"
 	"github.com/elasticrun/elasticrun/pkg/procs"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic"
 )
 
 // failed is the result of a run whose worker of rank 3 ended with e.
@@ -93,6 +94,19 @@ func TestConclude(t *testing.T) {
 			err: fmt.Errorf("join: %w", &rdzv.EndedError{Outcome: rdzv.Outcome{Ending: rdzv.EndTimeout}}),
 		},
 		{name: "the job was closed", err: &rdzv.EndedError{Outcome: rdzv.Outcome{Ending: rdzv.EndClosed}}, code: 75, reason: config.ReasonRendezvous},
+		{
+			name: "late, or a spare, and the job succeeded", result: agent.RunResult{State: agent.Succeeded, NothingStarted: "nothing was started here"},
+			reason: config.ReasonNothingStarted, line: "elasticrun: exit_code=0 reason=nothing_started",
+		},
+		{
+			name: "late, and the job failed", code: 7, reason: config.ReasonWorkerFailed,
+			result: agent.RunResult{State: agent.Failed, Cause: &agent.Failure{Host: "node7", Exit: procs.Exit{Code: 7}}, NothingStarted: "nothing was started here"},
+			line:   `elasticrun: exit_code=7 reason=worker_failed rank=0 local_rank=0 summary="exited with code 7" note="nothing was started here"`,
+		},
+		{
+			name: "late, or a rerun: nobody knows", err: &elastic.FinishedError{RunID: "job"}, code: 73, reason: config.ReasonFinished,
+			line: "elasticrun: exit_code=73 reason=finished",
+		},
 		{name: "processes that do not die", err: &procs.StuckError{}, code: 71, reason: config.ReasonStuck},
 	}
 	for _, tt := range tests {

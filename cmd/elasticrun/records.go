@@ -88,7 +88,7 @@ func escapeGlob(path string) string {
 
 // write writes the files that somebody wants. The job has ended: what cannot be written changes nothing but the log.
 func (r *records) write(rep report.Report, end ending, log zerolog.Logger) {
-	if r.errorFile != "" && end.reason != "" {
+	if r.errorFile != "" && end.reason != "" && end.reason != config.ReasonNothingStarted {
 		if err := r.writeErrorFile(rep, end, log); err != nil {
 			log.Warn().Err(err).Str("path", r.errorFile).Msg("the error file of " + errorFileEnv + " could not be written")
 		}
@@ -150,6 +150,8 @@ func errorName(reason config.Reason) string {
 		return "RendezvousError"
 	case config.ReasonSignal:
 		return "SignalException"
+	case config.ReasonFinished:
+		return "FinishedError"
 	case config.ReasonStuck:
 		return "StuckError"
 	case config.ReasonPreflight:

@@ -2,7 +2,10 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -41,7 +44,11 @@ func rendezvous(ctx context.Context, cfg *config.Config, lifeline *procs.Lifelin
 			return nil, err
 		}
 		m.identity = id
-		node = elastic.Node{Host: id.Host, Identity: id.Name, Hint: cfg.Rendezvous.Hint}
+		node = elastic.Node{
+			Host: id.Host, Identity: id.Name, Hint: cfg.Rendezvous.Hint,
+			Launch:  elastic.Launch{ID: cfg.Rendezvous.LaunchID, Restarts: cfg.Rendezvous.LaunchRestarts},
+			Command: commandID(cfg),
+		}
 	}
 	var err error
 	if m.handler, err = handlerOf(ctx, cfg, node, lifeline, seen, log); err != nil && m.identity != nil {
@@ -51,6 +58,13 @@ func rendezvous(ctx context.Context, cfg *config.Config, lifeline *procs.Lifelin
 		return nil, err
 	}
 	return m, nil
+}
+
+// commandID tells the commands of workers apart: it is short, as each node's report has it.
+func commandID(cfg *config.Config) string {
+	program, args := cfg.Command("python")
+	sum := sha256.Sum256([]byte(strings.Join(append([]string{program}, args...), "\x00")))
+	return hex.EncodeToString(sum[:4])
 }
 
 // handlerOf makes the handler of the backend that is asked for. It opens nothing.
@@ -144,7 +158,9 @@ func (b *backend) Create(_ context.Context, p rdzv.Parameters) (rdzv.Handler, er
 
 // linger is how long the host of the store waits until the other nodes have read the result. --exit-barrier-timeout may make it longer. It is never
 // shorter than the sessions' TTL: after that time every node has read the result, or its session has ended.
-func linger(cfg *config.Config) time.Duration { return max(cfg.ExitBarrierTimeout, cfg.Rendezvous.TTL()) }
+func linger(cfg *config.Config) time.Duration {
+	return max(cfg.ExitBarrierTimeout, cfg.Rendezvous.TTL())
+}
 
 // workersHost tells whether the workers' store is a worker's matter, by torchrun's variable.
 func workersHost() bool { return os.Getenv("TORCH_DISABLE_SHARE_RDZV_TCP_STORE") == "1" }

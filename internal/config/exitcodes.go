@@ -11,7 +11,7 @@ import (
 // Reason is why the launcher ended, in one word: the reason= of its last line.
 type Reason string
 
-// The reasons a launcher that did not succeed can have.
+// The reasons that a launcher can have.
 const (
 	ReasonWorkerFailed Reason = "worker_failed" // a worker exited with a code of its own
 	ReasonWorkerKilled Reason = "worker_killed" // a worker was killed by a signal
@@ -20,14 +20,17 @@ const (
 	ReasonSignal       Reason = "signal"        // the launcher was told to stop
 	ReasonStuck        Reason = "stuck"         // processes of the job outlive SIGKILL
 	ReasonPreflight    Reason = "preflight"     // this machine is not fit for the job: a check failed before it joined, or came back
+	ReasonFinished     Reason = "finished"      // the run id is that of a finished run; nothing was started
 	ReasonInternal     Reason = "internal"      // a defect of elasticrun
+	// ReasonNothingStarted is the reason of the exit code 0 where the job has succeeded and this node had no part in it.
+	ReasonNothingStarted Reason = "nothing_started"
 )
 
-// Reasons lists all reasons of a failure.
+// Reasons lists all reasons.
 func Reasons() []Reason {
 	return []Reason{
 		ReasonWorkerFailed, ReasonWorkerKilled, ReasonUsage,
-		ReasonRendezvous, ReasonSignal, ReasonStuck, ReasonPreflight, ReasonInternal,
+		ReasonRendezvous, ReasonSignal, ReasonStuck, ReasonPreflight, ReasonFinished, ReasonInternal, ReasonNothingStarted,
 	}
 }
 

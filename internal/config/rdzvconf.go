@@ -115,7 +115,7 @@ func (c *confReader) options() []confOption {
 		{[]string{"keep_alive_max_attempt"}, all, count(&c.KeepAliveMaxAttempt), "missed keep-alives after which a node is lost (3)"},
 		{[]string{"read_timeout"}, all, whole(&c.ReadTimeout), "seconds for one answer of the store (60)"},
 		{[]string{"join_settle"}, all, fraction(&c.JoinSettle), "seconds, 0 or decimals, a newcomer to a running job waits for others *(elasticrun's own)* (0.5)"},
-		{[]string{"result_ttl"}, all, above0(&c.ResultTTL), "seconds the job's result stays and its run id is taken *(elasticrun's own)* (600)"},
+		{[]string{"result_ttl"}, all, above0(&c.ResultTTL), "seconds the job's result stays, for late agents *(elasticrun's own)* (600)"},
 		{[]string{"is_host"}, c10d, truth(&c.IsHost), "whether this node hosts the store (found out)"},
 		{[]string{"store_type"}, c10d, onlyTCP, "tcp, the only one (tcp)"},
 		{[]string{"protocol"}, etcd, c.protocol, "http or https (http)"},

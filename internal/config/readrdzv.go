@@ -18,6 +18,9 @@ func (c *Config) readRendezvous(r *reader, from surroundings, facts scheduler.Fa
 	v := &c.Rendezvous
 	v.WorkerStorePorts = read(r, "worker-store-port", parsePortRange)
 	v.Secret = agentsSecret(r, from)
+	if v.LaunchID, v.LaunchRestarts = read(r, "launch-id", launchID), true; v.LaunchID == "" {
+		v.LaunchID, v.LaunchRestarts = facts.LaunchID().Is, false
+	}
 	checkBackend(r, in)
 	endpoints := checkEndpoint(r, in)
 	if r.err != nil {
@@ -56,6 +59,16 @@ func readRendezvousFlags(r *reader, maxNodes int) rendezvousFlags {
 	}
 	checkRunID(r, in.RunID)
 	return in
+}
+
+// maxLaunchID is far longer than the id of any scheduler, in bytes.
+const maxLaunchID = 256
+
+func launchID(s string) (string, error) {
+	if len(s) > maxLaunchID {
+		return "", fmt.Errorf("must be at most %d bytes long", maxLaunchID)
+	}
+	return s, nil
 }
 
 func checkRunID(r *reader, runID string) {

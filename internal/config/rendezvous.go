@@ -34,6 +34,10 @@ type Rendezvous struct {
 	Expected int
 	// IsHost says whether this agent hosts the store; nil where that is to be found out.
 	IsHost *bool
+	// LaunchID is the same on all agents of this launch and on no others; empty where it is not known. LaunchRestarts says that its agents may be
+	// started again by whoever gave it.
+	LaunchID       string
+	LaunchRestarts bool
 	// Secret is what all agents of the job must know; empty for none.
 	Secret Secret
 
@@ -52,7 +56,7 @@ type Rendezvous struct {
 	ReadTimeout time.Duration
 	// JoinSettle is how long a node that comes to a running job waits for others to come; may be 0.
 	JoinSettle time.Duration
-	// ResultTTL is how long the job's result stays, and with it the run id.
+	// ResultTTL is how long the job's result stays, for late agents.
 	ResultTTL time.Duration
 
 	// RestartWindow is the age at which failures stop to count against MaxRestarts; 0 for never.

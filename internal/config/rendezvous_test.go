@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -178,5 +179,39 @@ func TestScheduler(t *testing.T) {
 	c, err := resolveIn(surroundings{env: vars{"SLURM_NODEID": "1"}.lookup}, "--nnodes=2:4", "--rdzv-backend=c10d", "--rdzv-endpoint=h", "--node-rank=2", "s.py")
 	if err != nil || c.Rendezvous.Hint != 2 {
 		t.Errorf("--node-rank=2 beside SLURM_NODEID=1: hint %d, %v", c.Rendezvous.Hint, err)
+	}
+}
+
+// TestLaunchID: what is given counts, else a step of Slurm or a job of mpirun, whose processes nobody starts again.
+func TestLaunchID(t *testing.T) {
+	type launch struct {
+		ID       string
+		Restarts bool
+	}
+	const step = "SLURM_JOB_ID=12 SLURM_STEP_ID=3 SLURM_NODEID=1 SLURM_STEP_NUM_NODES=2 SLURM_STEP_NUM_TASKS=2 SLURM_STEP_NODELIST=n[1-2] "
+	for _, tt := range []struct {
+		name, args, env string
+		want            launch
+	}{
+		{name: "by hand", args: "--nnodes=2 --rdzv-endpoint=h"},
+		{name: "given", args: "--nnodes=2 --rdzv-endpoint=h --launch-id=a", want: launch{"a", true}},
+		{name: "a step of Slurm", env: step, want: launch{"slurm-12.3", false}},
+		{name: "requeued, with a run id", args: "--rdzv-id=job7 --rdzv-endpoint=h", env: step + "SLURM_RESTART_COUNT=1", want: launch{"slurm-12.3.r1", false}},
+		{name: "given in a step", args: "--launch-id=a", env: step, want: launch{"a", true}},
+		{name: "the shell of an allocation", args: "--nnodes=2 --rdzv-endpoint=h", env: "SLURM_JOB_ID=12 SLURM_JOB_NUM_NODES=2 SLURM_JOB_NODELIST=n[1-2]"},
+		{name: "pods, whose Job may be made again by the same name", args: "--nnodes=2", env: podEnv},
+		{name: "mpirun", args: "--nnodes=2 --rdzv-endpoint=h", env: "OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_LOCAL_SIZE=1 PMIX_NAMESPACE=p@1", want: launch{"openmpi-p-1", false}},
+	} {
+		c, err := resolveIn(surroundings{env: environ(tt.env).lookup, host: podHost, self: []string{"PROG"}}, append(strings.Fields(tt.args), "s.py")...)
+		if err != nil {
+			t.Errorf("%s: %v", tt.name, err)
+			continue
+		}
+		if got := (launch{c.Rendezvous.LaunchID, c.Rendezvous.LaunchRestarts && c.Rendezvous.LaunchID != ""}); got != tt.want {
+			t.Errorf("%s: %+v, want %+v", tt.name, got, tt.want)
+		}
+	}
+	if _, err := resolveArgs(machine{}, "--launch-id="+strings.Repeat("x", maxLaunchID+1), "s.py"); err == nil {
+		t.Error("a very long launch id is accepted")
 	}
 }

@@ -78,6 +78,10 @@ func Flags() []Flag {
 			Help: "Run id of the job, the same on all nodes. Default: a fresh random id on one node; on several the scheduler's, else none, which etcd refuses.",
 		},
 		{
+			Name: "launch-id", Kind: KindString, Placeholder: "ID", Group: groupRendezvous,
+			Help: "Names this launch: the same on all its agents, also on those that are started again, and on those of no other launch. By it a late agent of a run that has finished is told from a rerun under the same run id. Default: what a step of Slurm or a job of mpirun tells, else none.",
+		},
+		{
 			Name: "rdzv-conf", Kind: KindString, Placeholder: "K=V,...", Group: groupRendezvous, Torchrun: true,
 			Help: "Further options of the rendezvous backend; docs/flags.md lists them.",
 		},

@@ -2,6 +2,7 @@ package scenario
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -53,7 +54,7 @@ func (j *job) awaitRestart(n int) {
 	})
 }
 
-// A worker fails where no restart is left: every node ends with its code and names it. So does one that comes later.
+// A worker fails where no restart is left: every node ends with its code and names it. So does one of the launch that comes later.
 func TestJobFails(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -70,6 +71,7 @@ func TestJobFails(t *testing.T) {
 		t.Run(tt.backend.name+", "+tt.name, func(t *testing.T) {
 			t.Parallel()
 			j := newElastic(t, 0)
+			j.flags = append(j.flags, "--launch-id=one")
 			j.worker = append(j.worker, "--fail-at=10", "--fail-on=node2", tt.worker)
 			tt.backend.use(j, j.lab.Hosts[4])
 			j.startAll(j.nodes()...)
@@ -98,7 +100,7 @@ func TestJobFails(t *testing.T) {
 	}
 }
 
-// TestLateJoiner starts an agent on a fresh node when the job has succeeded. TestJobFails has late joiners, too.
+// TestLateJoiner starts an agent of the launch on a fresh node when the job has succeeded. TestJobFails has late joiners, too.
 func TestLateJoiner(t *testing.T) {
 	t.Parallel()
 	inSoak(t)
@@ -106,6 +108,7 @@ func TestLateJoiner(t *testing.T) {
 		t.Run(backend.name, func(t *testing.T) {
 			t.Parallel()
 			j := newElastic(t, 0)
+			j.flags = append(j.flags, "--launch-id=one")
 			backend.use(j, j.lab.Hosts[4])
 			j.startAll(j.nodes()...)
 			j.awaitRound(-1, 4)
@@ -115,8 +118,39 @@ func TestLateJoiner(t *testing.T) {
 			}
 			late := j.start(j.lab.Hosts[4])
 			j.end(0, nil, expected{worlds: []int{4}})
-			if text := late.text(); !strings.Contains(text, "the job has ended") || !strings.Contains(text, "succeeded") {
+			if text := late.text(); !strings.Contains(text, `nothing was started here: run "job" already finished (succeeded `) {
 				t.Errorf("the late joiner wrote %q", late.text())
+			}
+		})
+	}
+}
+
+// TestRerun starts all agents again when the job has ended: by hand, so that nothing but their hosts tells a rerun from late nodes. A host that was not
+// in the job is refused.
+func TestRerun(t *testing.T) {
+	t.Parallel()
+	for _, backend := range append(slices.Clone(apart), backend{"an agent", (*job).useAgent}) {
+		t.Run(backend.name, func(t *testing.T) {
+			t.Parallel()
+			j := newElastic(t, 0)
+			backend.use(j, j.lab.Hosts[4])
+			for run, code := range []int{0, 5, 0} {
+				j.worker = []string{"--no-python", "sh", "-c", fmt.Sprintf("echo run %d; exit %d", run, code)}
+				before := len(j.agents)
+				j.startAll(j.nodes()...)
+				for _, a := range j.agents[before:] {
+					got := a.code()
+					ran := strings.Contains(a.text(), fmt.Sprint("run ", run)) // unless it was stopped before, since another one had failed
+					if got != code || code == 0 && !ran {
+						t.Errorf("run %d: %s ended with %d:\n%s", run, a.name, got, a.text())
+					}
+				}
+			}
+			if backend.name == "an agent" { // with it all knowledge of the run has gone
+				return
+			}
+			if stranger := j.start(j.lab.Hosts[4]); stranger.code() != 73 || strings.Contains(stranger.text(), "run 2") {
+				t.Errorf("a host that was not in the job:\n%s", stranger.text())
 			}
 		})
 	}

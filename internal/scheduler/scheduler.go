@@ -86,6 +86,15 @@ type Facts struct {
 	Notes []string
 }
 
+// LaunchID is the same in all processes that were started together, and in no others; none of them is started again. That is so in a step of Slurm
+// and in a job of mpirun. The pods of a Job of Kubernetes may be replaced, and another Job may have its name.
+func (f *Facts) LaunchID() Value[string] {
+	if f.PortKey == "" {
+		return Value[string]{}
+	}
+	return f.RunID
+}
+
 // Problem is something in the surroundings that cannot be used.
 type Problem struct {
 	// Where is the variable with its value: "SLURM_NODEID=x".

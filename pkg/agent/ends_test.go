@@ -7,6 +7,7 @@ import (
 	"syscall"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -116,6 +117,24 @@ func TestJobEndsWithoutThisNode(t *testing.T) {
 		if diff := cmp.Diff([]string{"SUCCEEDED agent"}, b.states()); diff != "" {
 			t.Errorf("events of workers that never were (-want +got):\n%s", diff)
 		}
+		if want := `nothing was started here: run "run-1" succeeded without this node`; r.NothingStarted != want || r.Note() != "" {
+			t.Errorf("%q, note %q", r.NothingStarted, r.Note())
+		}
+	})
+	t.Run("it had finished before", func(t *testing.T) {
+		for ending, want := range map[rdzv.Ending]string{
+			rdzv.EndSucceeded: `nothing was started here: run "run-1" already finished (succeeded 3s ago on a)`,
+			rdzv.EndFailed:    `nothing was started here: run "run-1" already finished (failed 3s ago on a)`,
+		} {
+			b := newBench(t, WorkerSpec{})
+			b.rdzv.failAt, b.rdzv.err = 0, &rdzv.EndedError{
+				Outcome: rdzv.Outcome{Ending: ending}, Late: &rdzv.Late{Ago: 3 * time.Second, Hosts: []string{"a"}, HostCount: 1},
+			}
+			r := b.run(t)
+			if r.NothingStarted != want || r.IsFailed() != (ending == rdzv.EndFailed) || r.IsFailed() != (r.Note() == want) {
+				t.Errorf("%s: %+v, note %q", ending, r, r.Note())
+			}
+		}
 	})
 	t.Run("it failed", func(t *testing.T) {
 		b := newBench(t, WorkerSpec{MaxRestarts: 2})
@@ -129,7 +148,7 @@ func TestJobEndsWithoutThisNode(t *testing.T) {
 	t.Run("it succeeded after this node was set aside", func(t *testing.T) {
 		b := newBench(t, WorkerSpec{}, exits(procs.Exit{LocalRank: 0, Code: 1}))
 		b.rdzv.outcome = &rdzv.Outcome{Ending: rdzv.EndSucceeded}
-		if r := b.run(t); r.State != Succeeded || len(r.Failures) != 0 {
+		if r := b.run(t); r.State != Succeeded || len(r.Failures) != 0 || r.NothingStarted != "" {
 			t.Errorf("result %+v", r)
 		}
 		if got := b.states(); !slices.Contains(got, "TERMINATED worker 100") {

@@ -35,9 +35,9 @@ func (a *Agent) loop(ctx context.Context) (RunResult, error) {
 			err = a.restart(ctx, failed)
 		}
 	}
-	if outcome, ok := finished(err); ok {
-		if err = a.echoed(ctx, outcome); err == nil {
-			return a.conclude(outcome)
+	if end, ok := finished(err); ok {
+		if err = a.echoed(ctx, end.Outcome); err == nil {
+			return a.conclude(end)
 		}
 	}
 	return RunResult{}, err
@@ -263,17 +263,16 @@ func (a *Agent) succeed(ctx context.Context) error {
 }
 
 // conclude makes the result of a job of which the rendezvous says how it has ended.
-func (a *Agent) conclude(o rdzv.Outcome) (RunResult, error) {
+func (a *Agent) conclude(end *rdzv.EndedError) (RunResult, error) {
+	o := end.Outcome
 	switch {
-	case a.round == nil:
-		a.log.Warn().Str("ending", string(o.Ending)).Str("why", o.Text).Msg("the job has ended without this node")
 	case o.Ending == rdzv.EndFailed && o.Cause == nil:
 		a.log.Error().Str("why", o.Text).Msg("the job has failed")
 	case o.Ending == rdzv.EndFailed && o.Text != "":
 		a.log.Warn().Str("why", o.Text).Msg("the job is not restarted")
 	}
 	a.restarts = o.Restarts
-	r := RunResult{State: Succeeded, Restarts: o.Restarts}
+	r := RunResult{State: Succeeded, Restarts: o.Restarts, NothingStarted: a.nothingStarted(end)}
 	if o.Ending == rdzv.EndFailed {
 		now := time.Now()
 		r.State, r.Failures, r.Cause, r.Others = Failed, a.failures, rootCause(o.Cause, a.failures, now), fromOthers(o.Others, now)
@@ -282,12 +281,25 @@ func (a *Agent) conclude(o rdzv.Outcome) (RunResult, error) {
 	return r, a.setState(r.State)
 }
 
-// finished tells whether err says that the job has come to a result, and which.
-func finished(err error) (rdzv.Outcome, bool) {
-	if ended, ok := errors.AsType[*rdzv.EndedError](err); ok {
-		return ended.Outcome, ended.Outcome.Ending == rdzv.EndSucceeded || ended.Outcome.Ending == rdzv.EndFailed
+// nothingStarted says why no worker was ever started here; empty where one was.
+func (a *Agent) nothingStarted(end *rdzv.EndedError) string {
+	id, ending := a.opts.Rendezvous.RunID(), end.Outcome.Ending
+	switch {
+	case a.round != nil:
+		return ""
+	case end.Late != nil:
+		return fmt.Sprintf("nothing was started here: run %q already finished (%s)", id, end.Late.Describe(ending))
+	default:
+		return fmt.Sprintf("nothing was started here: run %q %s without this node", id, ending)
 	}
-	return rdzv.Outcome{}, false
+}
+
+// finished tells whether err says that the job has come to a result, and which.
+func finished(err error) (*rdzv.EndedError, bool) {
+	if ended, ok := errors.AsType[*rdzv.EndedError](err); ok {
+		return ended, ended.Outcome.Ending == rdzv.EndSucceeded || ended.Outcome.Ending == rdzv.EndFailed
+	}
+	return nil, false
 }
 
 func (a *Agent) logFailure(e procs.Exit) {

@@ -22,6 +22,8 @@ type RunResult struct {
 	Others []Failure
 	// Restarts counts the restarts of the job that were charged.
 	Restarts int
+	// NothingStarted is one line that says why no worker was ever started on this node; empty where one was.
+	NothingStarted string
 }
 
 // IsFailed reports whether the run failed.
@@ -38,6 +40,9 @@ func (r RunResult) RootCause() (Failure, bool) {
 
 // Note is one line of what to think of the root cause; empty for nothing.
 func (r RunResult) Note() string {
+	if r.NothingStarted != "" && r.IsFailed() {
+		return r.NothingStarted
+	}
 	if root, ok := r.RootCause(); ok && root.Kind().Grade() == evidence.GradePeer {
 		return "no worker shows a fault of its own: the first that lost its peer is named; look for a hang or a network fault"
 	}

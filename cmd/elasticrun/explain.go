@@ -100,6 +100,9 @@ func imagine(ctx context.Context, cfg *config.Config) (plan preview.Plan, refusa
 	if refusal = preview.Refusal(cfg, in.Endpoints); refusal == nil {
 		refusal = portsTaken(ctx, cfg)
 	}
+	if preview.StoreThere(in.Endpoints) && refusal == nil {
+		in.Finished, refusal = foresee(ctx, cfg)
+	}
 	plan, err = preview.Assemble(in)
 	return plan, refusal, err
 }
@@ -131,6 +134,32 @@ func lookAround(ctx context.Context, cfg *config.Config) ([]preview.Endpoint, er
 		}
 	}
 	return preview.Look(ctx, at, ask)
+}
+
+// foresee finds out whether the run id is that of a finished run, and what this launch would do then. What cannot be found out is left out.
+func foresee(ctx context.Context, cfg *config.Config) (line string, refusal error) {
+	ctx, cancel := context.WithTimeout(ctx, preview.LookBound)
+	defer cancel()
+	identity, err := elastic.IdentityOf(cfg.Rendezvous.Hint)
+	if err != nil {
+		return "", nil
+	}
+	r := cfg.Rendezvous
+	ports := r.Ports
+	if len(ports) == 0 {
+		ports = []int{r.Endpoints[0].Port}
+	}
+	access := &elastic.C10d{RunID: cfg.RunID, Version: version, Host: r.Endpoints[0].Host, Ports: ports, Secret: []byte(r.Secret.Reveal())}
+	store, err := access.Visit(ctx, visitTTL)
+	if err != nil {
+		return "", nil
+	}
+	defer func() { _ = store.Close(ctx) }()
+	line, refusal, err = elastic.Foresee(ctx, store, cfg.RunID, nodeOf(cfg, elastic.Node{Identity: identity}))
+	if err != nil {
+		return "", nil
+	}
+	return line, refusal
 }
 
 // portsTaken finds out, without listening, whether the ports are free that this node's worker store was given. The error is the one that listening

@@ -44,11 +44,7 @@ func rendezvous(ctx context.Context, cfg *config.Config, lifeline *procs.Lifelin
 			return nil, err
 		}
 		m.identity = id
-		node = elastic.Node{
-			Host: id.Host, Identity: id.Name, Hint: cfg.Rendezvous.Hint,
-			Launch:  elastic.Launch{ID: cfg.Rendezvous.LaunchID, Restarts: cfg.Rendezvous.LaunchRestarts},
-			Command: commandID(cfg),
-		}
+		node = nodeOf(cfg, elastic.Node{Host: id.Host, Identity: id.Name})
 	}
 	var err error
 	if m.handler, err = handlerOf(ctx, cfg, node, lifeline, seen, log); err != nil && m.identity != nil {
@@ -58,6 +54,13 @@ func rendezvous(ctx context.Context, cfg *config.Config, lifeline *procs.Lifelin
 		return nil, err
 	}
 	return m, nil
+}
+
+// nodeOf adds to what the machine says of a node what the configuration says of it.
+func nodeOf(cfg *config.Config, n elastic.Node) elastic.Node {
+	n.Hint, n.Command = cfg.Rendezvous.Hint, commandID(cfg)
+	n.Launch = elastic.Launch{ID: cfg.Rendezvous.LaunchID, Restarts: cfg.Rendezvous.LaunchRestarts}
+	return n
 }
 
 // commandID tells the commands of workers apart: it is short, as each node's report has it.

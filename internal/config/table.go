@@ -226,7 +226,7 @@ func Flags() []Flag {
 
 		{
 			Name: "dry-run", Kind: KindBool, Group: groupBefore, Env: []string{}, CommandLineOnly: true,
-			Help: "Say what would be done, and start nothing: what elasticrun explain says. Ends with 2 where the launch would be refused.",
+			Help: "Say what would be done, and start nothing: what elasticrun explain says. Ends with 2, or 73, where the launch would be refused.",
 		},
 		{
 			Name: "preflight", Kind: KindBool, Group: groupBefore,

@@ -28,6 +28,8 @@ type Input struct {
 	// WorkersHost says that the worker of rank 0 hosts the workers' store.
 	WorkersHost bool
 	Endpoints   []Endpoint
+	// Finished says that the run id is that of a finished run, and what follows; empty for nothing.
+	Finished string
 }
 
 // Assemble makes the plan. Its errors are those that a start of the workers would have.
@@ -42,6 +44,7 @@ func Assemble(in Input) (Plan, error) {
 		},
 		Rendezvous: rendezvous(c, in.Endpoints),
 	}
+	p.Rendezvous.Finished = in.Finished
 	for _, s := range c.Settings {
 		p.Settings = append(p.Settings, Setting{Name: s.Name, Value: s.Value, Source: s.Source.String()})
 	}

@@ -114,6 +114,18 @@ func lookAt(ctx context.Context, at config.HostPort, ifaces []elastic.Interface,
 	return e
 }
 
+// StoreThere tells whether a store of elasticrun's is at one of the endpoints that would let the run's agents in.
+func StoreThere(at []Endpoint) bool {
+	for _, e := range at {
+		for _, a := range e.Addresses {
+			if a.State == StateThisRun || a.State == StateAnyRun {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // judge says what an answer means.
 func judge(addr netip.Addr, local bool, s coord.Sighting, err error) Address {
 	a := Address{Addr: addr, Local: local, Err: err}

@@ -72,6 +72,8 @@ type Rendezvous struct {
 	WorkerStore string `json:"worker_store"`
 	// JoinTimeout is how long a node waits for a round, in seconds.
 	JoinTimeout float64 `json:"join_timeout"`
+	// Finished says that the run id is that of a finished run, and what the launch would do; empty for nothing.
+	Finished string `json:"finished,omitempty"`
 	// Endpoints are what was found there; empty on one node, where nothing is connected to.
 	Endpoints []Endpoint `json:"endpoints"`
 }

@@ -98,6 +98,9 @@ func (p Plan) rendezvousLines() []string {
 		"worker store " + r.WorkerStore,
 		fmt.Sprintf("join timeout %v s", r.JoinTimeout),
 	}
+	if r.Finished != "" {
+		lines = append(lines, "finished     "+r.Finished)
+	}
 	for _, e := range r.Endpoints {
 		lines = append(lines, fmt.Sprintf("at %s, port %d:", e.Host, e.Port))
 		if e.Problem != "" {

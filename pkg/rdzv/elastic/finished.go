@@ -32,12 +32,15 @@ type finishedRun struct {
 	// Hosts are the first of the hosts of the last round, HostCount is how many there were.
 	Hosts     []string `json:"hosts,omitempty"`
 	HostCount int      `json:"host_count,omitempty"`
-	// Launches are those of all agents that were there at the end; one that is not known is there, too, as the zero value.
+	// Launches are those of the agents that were there at the end; one that is not known is there, too, as the zero value.
 	Launches []Launch `json:"launches,omitempty"`
 	// Commands are their commands, and There has the index of the command of each node that was there, by placeKey.
 	Commands []string       `json:"commands,omitempty"`
 	There    map[string]int `json:"there,omitempty"`
 }
+
+// maxLaunches bounds finishedRun.Launches. A run of so many has no launch of its own.
+const maxLaunches = 64
 
 // maxThere bounds finishedRun.There, so that the record fits into one commit. Nodes beyond it count as nodes that were not there.
 const maxThere = 1 << 14
@@ -53,7 +56,7 @@ func placeKey(n Node) string {
 
 // add takes in a node that was there at the end.
 func (f *finishedRun) add(n Node) {
-	if !slices.Contains(f.Launches, n.Launch) {
+	if len(f.Launches) < maxLaunches && !slices.Contains(f.Launches, n.Launch) {
 		f.Launches = append(f.Launches, n.Launch)
 	}
 	at := slices.Index(f.Commands, n.Command)

@@ -39,17 +39,32 @@ func Identify(runID string, hint int) (*Identity, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find out the host name: %w", err)
 	}
-	group := "-"
-	name := thisMachine(host)
+	group, name := "-", unslotted(thisMachine(host), hint)
 	if hint >= 0 {
 		group = strconv.Itoa(hint)
-		name = "hint:" + group
 	}
 	n, slot, err := lowestSlot(func(n int) (io.Closer, error) { return takeSlot(slotName(runID, group, n)) })
 	if err != nil {
 		return nil, fmt.Errorf("tell this agent from others of run %q on this machine: %w", runID, err)
 	}
 	return &Identity{Host: host, Name: fmt.Sprintf("%s/%d", name, n), slot: slot}, nil
+}
+
+// unslotted is a name without its slot: the rank that the node was given, else the machine.
+func unslotted(machine string, hint int) string {
+	if hint >= 0 {
+		return "hint:" + strconv.Itoa(hint)
+	}
+	return machine
+}
+
+// IdentityOf returns the [Node] identity that the first agent of this machine would take by Identify. It takes nothing.
+func IdentityOf(hint int) (string, error) {
+	host, err := os.Hostname()
+	if err != nil {
+		return "", fmt.Errorf("find out the host name: %w", err)
+	}
+	return unslotted(thisMachine(host), hint) + "/0", nil
 }
 
 // lowestSlot takes the lowest slot that is free.

@@ -44,7 +44,7 @@ func newAgent(c *config, number, nproc int, tell func(news), log zerolog.Logger)
 	identity := fmt.Sprintf("machine:%032x/0", number) // as long as those of machines are
 	hosts := false
 	a.h = elastic.New(elastic.Options{
-		Backend: rdzv.BackendC10d, RunID: runID, Job: c.Job, Node: elastic.Node{Host: name, Identity: identity, Hint: -1},
+		Backend: rdzv.BackendC10d, RunID: runID, Job: c.Job, Node: elastic.Node{Host: name, Identity: identity, Hint: -1, Launch: elastic.Launch{ID: runID}},
 		Access: &elastic.C10d{
 			RunID: runID, TTL: attempts * c.KeepAlive, Host: host, Ports: []int{port}, IsHost: &hosts, Hint: -1, Connect: a.cable.connect, Logger: log,
 		},

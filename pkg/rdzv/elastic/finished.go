@@ -181,7 +181,7 @@ type FinishedError struct {
 }
 
 func (e *FinishedError) Error() string {
-	return fmt.Sprintf("run %q already finished (%s), and this node was not in it; nothing was started. Use a new --rdzv-id to start another run.",
+	return fmt.Sprintf("run %q already finished (%s), and this node was not in it when it ended; nothing was started. Use a new --rdzv-id to start another run.",
 		e.RunID, e.Late.Describe(e.Ending))
 }
 

@@ -226,10 +226,10 @@ func TestLeaderThatGoesWithTheRun(t *testing.T) {
 // TestFinishedError: people read one line.
 func TestFinishedError(t *testing.T) {
 	for want, err := range map[string]*FinishedError{
-		`run "job7" already finished (succeeded 3s ago on a, b and 2 more), and this node was not in it; nothing was started. Use a new --rdzv-id to start another run.`: {
+		`run "job7" already finished (succeeded 3s ago on a, b and 2 more), and this node was not in it when it ended; nothing was started. Use a new --rdzv-id to start another run.`: {
 			"job7", rdzv.EndSucceeded, rdzv.Late{Ago: 3100 * time.Millisecond, Hosts: []string{"a", "b"}, HostCount: 4},
 		},
-		`run "none" already finished (failed 0s ago), and this node was not in it; nothing was started. Use a new --rdzv-id to start another run.`: {
+		`run "none" already finished (failed 0s ago), and this node was not in it when it ended; nothing was started. Use a new --rdzv-id to start another run.`: {
 			"none", rdzv.EndFailed, rdzv.Late{},
 		},
 	} {

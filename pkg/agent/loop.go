@@ -285,7 +285,7 @@ func (a *Agent) conclude(end *rdzv.EndedError) (RunResult, error) {
 func (a *Agent) nothingStarted(end *rdzv.EndedError) string {
 	id, ending := a.opts.Rendezvous.RunID(), end.Outcome.Ending
 	switch {
-	case a.round != nil:
+	case a.shown != nil:
 		return ""
 	case end.Late != nil:
 		return fmt.Sprintf("nothing was started here: run %q already finished (%s)", id, end.Late.Describe(ending))

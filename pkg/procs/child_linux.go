@@ -117,27 +117,30 @@ func adoptedChildren(kept func(pid int) bool) ([]process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("get the session: %w", err)
 	}
-	pids, err := childPIDs()
+	pids, err := childPIDs(func(pid int) bool {
+		theirs, err := unix.Getsid(pid)
+		return !kept(pid) && (err != nil || theirs != session)
+	})
 	if err != nil {
 		return nil, err
 	}
 	var adopted []process
+	ours := procIsOurs()
 	for _, pid := range pids {
-		if kept(pid) {
-			continue
-		}
-		if p, ok := readChild(pid); ok && p.session != session {
+		if p, ok := readChild(pid, ours); ok && p.session != session {
 			adopted = append(adopted, p)
 		}
 	}
 	return adopted, nil
 }
 
-// readChild reads a child from /proc, or, where it is hidden there (a program with the rights of another user, under
-// hidepid), tells what the kernel says of every child.
-func readChild(pid int) (process, bool) {
-	if p, ok := readProcess(pid); ok {
-		return p, true
+// readChild reads a child from /proc, if [procIsOurs], or, where it is hidden there (a program with the rights of another
+// user, under hidepid), tells what the kernel says of every child.
+func readChild(pid int, procOurs bool) (process, bool) {
+	if procOurs {
+		if p, ok := readProcess(pid); ok {
+			return p, true
+		}
 	}
 	info, err := waitChild(pid, unix.WNOHANG)
 	if err != nil { // it is no child any more
@@ -157,9 +160,10 @@ func readChild(pid int) (process, bool) {
 // hiddenChildren lists the children of this process that /proc does not show.
 func hiddenChildren() []process {
 	var hidden []process
-	pids, _ := childPIDs() // the caller looks again and again
+	pids, _ := childPIDs(func(int) bool { return true }) // the caller looks again and again
+	ours := procIsOurs()
 	for _, pid := range pids {
-		if p, ok := readChild(pid); ok && p.hidden() {
+		if p, ok := readChild(pid, ours); ok && p.hidden() {
 			hidden = append(hidden, p)
 		}
 	}

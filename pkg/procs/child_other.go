@@ -39,6 +39,7 @@ func hasExited(int) bool                                { return false }
 func isEnding(int) bool                                 { return false }
 func reap(int) bool                                     { return true }
 func noChildren() bool                                  { return true }
+func firstDeadOrphan(func(int) bool) int                { return 0 }
 func adoptedChildren(func(int) bool) ([]process, error) { return nil, nil }
 func jobProcesses() ([]process, error)                  { return nil, nil }
 func (process) signal(syscall.Signal)                   {}

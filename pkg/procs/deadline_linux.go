@@ -166,9 +166,14 @@ type killing struct {
 }
 
 // begin tells the agent, kills, and returns how many processes it found alive. It looks before
-// it tells: an agent that was told may start workers anew.
+// it tells: an agent that was told may start workers anew. Where /proc does not show the workers, the agent is killed,
+// which ends them as well.
 func (k *killing) begin(child *guarded) int {
 	*k = killing{child: child, pause: killRepeat}
+	if !procIsOurs() {
+		child.signal(syscall.SIGKILL)
+		return 1
+	}
 	left := k.look()
 	child.link.fired()
 	k.kill(left)

@@ -18,6 +18,9 @@ const (
 // isEnding reports whether nothing can change how the child pid ends: it exits, dumps its core, or was sent SIGKILL, by the OOM killer perhaps. To give back
 // its memory may take it a while.
 func isEnding(pid int) bool {
+	if !procIsOurs() {
+		return false
+	}
 	dir := "/proc/" + strconv.Itoa(pid)
 	status, err1 := os.ReadFile(dir + "/status")
 	stat, err2 := os.ReadFile(dir + "/stat") // last: until the flags are set, SIGKILL is pending

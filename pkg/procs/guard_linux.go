@@ -196,7 +196,7 @@ func sweep(bound time.Duration) (swept int, stuck []string) {
 		left := append(descendants(os.Getpid(), all, func(process) bool { return true }), hiddenChildren()...)
 		if time.Now().After(deadline) {
 			if len(left) == 0 {
-				return swept, []string{"children that /proc does not show: it belongs to another pid namespace"}
+				return swept, []string{"children that cannot be found"}
 			}
 			return swept, describeStuck(left)
 		}

@@ -17,6 +17,9 @@ const (
 // set its own by now keeps that. Where it cannot be done (/proc is not writable, the program is not
 // the user's to inspect) the kernel chooses by size alone.
 func preferForOOM(pid int) {
+	if !procIsOurs() {
+		return
+	}
 	own, ok := oomScoreAdj("self")
 	theirs, alive := oomScoreAdj(strconv.Itoa(pid))
 	if !ok || !alive || theirs != own {

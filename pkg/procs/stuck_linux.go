@@ -27,6 +27,9 @@ func describeStuck(ps []process) []string {
 	for _, p := range ps {
 		out = append(out, p.String())
 	}
+	if !procIsOurs() {
+		return out
+	}
 	type place struct {
 		i    int
 		text string

@@ -26,6 +26,11 @@ type Options struct {
 	Logger zerolog.Logger
 }
 
+// foreignProc says what is worse where /proc shows no process of this pid namespace.
+const foreignProc = "/proc is missing or belongs to another pid namespace: elasticrun signals only its own children, so what workers " +
+	"leave behind ends one generation after another, which may take seconds, and neither CPU nor memory of workers is measured; " +
+	"mount /proc anew (unshare --mount-proc)"
+
 // Supervisor starts worker groups, one after another.
 type Supervisor struct {
 	opts    Options
@@ -55,7 +60,7 @@ func NewSupervisor(opts Options) (*Supervisor, error) {
 		kept:    make(map[int]bool),
 	}
 	if !procIsOurs() {
-		opts.Logger.Warn().Msg("/proc is missing or belongs to another pid namespace: processes that leave their worker's session cannot be found; mount it anew")
+		opts.Logger.Warn().Msg(foreignProc)
 	}
 	signal.Notify(s.sigchld, syscall.SIGCHLD)
 	go s.reapOrphans()
@@ -82,7 +87,11 @@ func (s *Supervisor) Close() error {
 func (s *Supervisor) reapOrphans() {
 	defer close(s.done)
 	for range s.sigchld {
-		_, _ = s.reapAdopted() // what could not be seen now is tried again at a stop
+		if procIsOurs() {
+			_, _ = s.reapAdopted() // what could not be seen now is tried again at a stop
+		} else {
+			s.reapFirst()
+		}
 		select {
 		case s.reaped <- struct{}{}:
 		default:
@@ -117,6 +126,19 @@ func (s *Supervisor) reapAdopted() (alive []process, err error) {
 		}
 	}
 	return alive, nil
+}
+
+// reapFirst reaps adopted children that have exited, as far as the kernel shows them first. Where /proc is not ours a
+// look at all children is too slow for each SIGCHLD; the rest is reaped at a stop.
+func (s *Supervisor) reapFirst() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for {
+		pid := firstDeadOrphan(func(pid int) bool { return s.kept[pid] })
+		if pid == 0 || !reap(pid) {
+			return
+		}
+	}
 }
 
 // Start starts one worker for each spec. A worker that cannot be executed does

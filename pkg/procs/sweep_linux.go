@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -24,7 +25,7 @@ func (p process) signal(sig syscall.Signal) {
 	if err == nil {
 		defer func() { _ = unix.Close(fd) }()
 	}
-	if now, ok := readChild(p.pid); !ok || now.start != p.start {
+	if now, ok := readChild(p.pid, procIsOurs()); !ok || now.start != p.start {
 		return
 	}
 	if err == nil {
@@ -49,8 +50,11 @@ func jobProcesses() ([]process, error) {
 	return descendants(os.Getpid(), all, func(p process) bool { return p.session != session }), nil
 }
 
-// allProcesses reads every process that /proc shows.
+// allProcesses reads every process that /proc shows, where it is this namespace's.
 func allProcesses() ([]process, error) {
+	if !procIsOurs() {
+		return nil, errForeignProc
+	}
 	dir, err := os.Open("/proc")
 	if err != nil {
 		return nil, fmt.Errorf("look for processes: %w", err)
@@ -105,15 +109,18 @@ func parseStat(data []byte) (process, bool) {
 	}, true
 }
 
-// procIsOurs reports whether /proc shows the processes of this pid namespace.
-func procIsOurs() bool {
-	self, err := os.Readlink("/proc/self")
-	return err == nil && self == strconv.Itoa(os.Getpid())
+// childPIDs lists the children of this process that are wanted, zombies included. The kernel
+// keeps them by thread; without CONFIG_PROC_CHILDREN all of /proc is read.
+func childPIDs(wanted func(pid int) bool) ([]int, error) {
+	if !procIsOurs() {
+		return probeChildPIDs(wanted), nil
+	}
+	pids, err := listedChildPIDs()
+	return slices.DeleteFunc(pids, func(pid int) bool { return !wanted(pid) }), err
 }
 
-// childPIDs lists the children of this process, zombies included. The kernel
-// keeps them by thread; without CONFIG_PROC_CHILDREN all of /proc is read.
-func childPIDs() ([]int, error) {
+// listedChildPIDs is childPIDs by /proc.
+func listedChildPIDs() ([]int, error) {
 	threads, err := os.ReadDir("/proc/self/task")
 	if err != nil {
 		return nil, fmt.Errorf("look for children: %w", err)

@@ -50,8 +50,12 @@ func NewSampler() *Sampler {
 }
 
 // Sample measures the workers whose pids are given by local rank. One that is gone
-// is missing in the result; one with a new pid starts anew.
+// is missing in the result; one with a new pid starts anew. Where /proc is missing or belongs to another pid namespace
+// the result is empty.
 func (s *Sampler) Sample(pids map[int]int) map[int]Usage {
+	if !procIsOurs() {
+		return nil
+	}
 	now := time.Now()
 	elapsed := now.Sub(s.at).Seconds()
 	s.at = now

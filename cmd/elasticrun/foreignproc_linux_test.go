@@ -1,0 +1,216 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/elasticrun/elasticrun/internal/testenv"
+)
+
+// strangers is how many processes that are not the job's live in the pid namespace. Their pids cover those of the
+// threads of the machine's kernel, which a foreign /proc shows as children of pid 2.
+const strangers = 300
+
+// inForeignProc runs a launcher, "$@", in a new pid namespace under the /proc of the old one. The launcher gets pid
+// $PID. Once its workers are ready the strangers are started, with $STRANGER in their environment. It prints the
+// launcher's code as "code N", and ends when it is told to.
+const inForeignProc = `
+if [ "$PID" = 1 ]; then exec "$@"; fi
+i=2; while [ $i -lt "$PID" ]; do sleep 0 & wait $!; i=$((i+1)); done
+"$@" <&0 &
+launcher=$!
+echo "pid $launcher"
+read -r line <"$GO"
+i=0; while [ $i -lt $STRANGERS ]; do env "$STRANGER" sleep 1000 & i=$((i+1)); done
+echo strangers
+wait $launcher; echo "code $?"
+read -r line <"$GO"
+`
+
+// Where /proc shows another pid namespace, its numbers are those of strangers here. A launcher whose guard or agent
+// has to end what is left of a job touches none of them, and still leaves nothing of the job behind.
+func TestForeignProc(t *testing.T) {
+	testenv.Root(t) // to make a pid namespace without a /proc of its own
+	for _, tt := range []struct {
+		name string
+		pid  int
+		kill func(agent int) error // what happens to the job
+		code int
+	}{
+		{"agent killed, guard is pid 2", 2, killAgent(syscall.SIGKILL), 137},
+		{"agent killed, guard is pid 5", 5, killAgent(syscall.SIGKILL), 137},
+		{"agent killed, guard is pid 1", 1, killAgent(syscall.SIGKILL), 137},
+		{"told to stop, guard is pid 2", 2, killAgent(syscall.SIGTERM), 143},
+		{"told to stop, guard is pid 5", 5, killAgent(syscall.SIGTERM), 143},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dir, mark, stranger := t.TempDir(), testenv.Mark(), testenv.Mark()
+			gate := filepath.Join(dir, "go")
+			if err := syscall.Mkfifo(gate, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			tree, err := filepath.Abs("../../testdata/workers/tree.sh")
+			if err != nil {
+				t.Fatal(err)
+			}
+			cmd := exec.Command("unshare", "--fork", "--pid", "--kill-child", "sh", "-c", inForeignProc, "sh",
+				"env", mark, testenv.Binary(t), "--no-python", "--nproc-per-node=2", tree)
+			cmd.Env = append(os.Environ(), "TMPDIR="+dir, "GO="+gate, fmt.Sprintf("PID=%d", tt.pid),
+				"STRANGER="+stranger, fmt.Sprintf("STRANGERS=%d", strangers))
+			var stderr strings.Builder
+			cmd.Stderr = &stderr
+			pipe, err := cmd.StdoutPipe()
+			if err == nil {
+				err = cmd.Start()
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			lines := lineScanner{t, bufio.NewScanner(pipe)}
+			if tt.pid > 1 {
+				lines.await("pid " + strconv.Itoa(tt.pid))
+			}
+			for range 2 {
+				lines.await("ready ")
+			}
+			if tt.pid > 1 {
+				open(t, gate)
+				lines.await("strangers")
+				if n := countWith(t, stranger, strangers); n != strangers {
+					t.Fatalf("%d strangers", n)
+				}
+			}
+			began := time.Now()
+			if err := tt.kill(agentBelow(t, cmd.Process.Pid)); err != nil {
+				t.Fatal(err)
+			}
+			if tt.pid > 1 {
+				if got, want := lines.await("code "), fmt.Sprintf("code %d", tt.code); got != want {
+					t.Errorf("%q, want %q", got, want)
+				}
+				if n := countWith(t, stranger, strangers); n != strangers {
+					t.Errorf("%d of %d strangers live", n, strangers)
+				}
+				open(t, gate)
+			}
+			_ = cmd.Wait()
+			if code := shellCode(cmd.ProcessState); tt.pid == 1 && code != tt.code {
+				t.Errorf("exit code %d, want %d", code, tt.code)
+			}
+			if took := time.Since(began); took > 20*time.Second {
+				t.Errorf("took %v", took)
+			}
+			if last := fmt.Sprintf("elasticrun: exit_code=%d reason=signal\n", tt.code); !strings.Contains(stderr.String(), last) {
+				t.Errorf("the launcher did not come to its last line, %q", last)
+			}
+			if strings.Contains(stderr.String(), "not die") {
+				t.Error("something did not die")
+			}
+			if n := strings.Count(stderr.String(), "pid namespace"); n != 1 {
+				t.Errorf("the foreign /proc is mentioned %d times, want once", n)
+			}
+			testenv.NothingLeft(t, mark)
+			if t.Failed() {
+				t.Logf("stderr:\n%s", &stderr)
+			}
+		})
+	}
+}
+
+// open lets who reads the named pipe go on.
+func open(t *testing.T, fifo string) {
+	t.Helper()
+	if err := os.WriteFile(fifo, []byte("\n"), 0); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// countWith counts the processes that live with a variable in their environment. It looks again for a while until
+// there are as many as wanted: they may be in the middle of execve.
+func countWith(t *testing.T, variable string, want int) (n int) {
+	t.Helper()
+	again := time.NewTicker(10 * time.Millisecond)
+	defer again.Stop()
+	for bound := time.After(5 * time.Second); ; {
+		paths, err := filepath.Glob("/proc/[0-9]*/environ")
+		if err != nil {
+			t.Fatal(err)
+		}
+		n = 0
+		for _, path := range paths {
+			data, _ := os.ReadFile(path) // it may have ended
+			if slices.Contains(strings.Split(string(data), "\x00"), variable) {
+				n++
+			}
+		}
+		if n == want {
+			return n
+		}
+		select {
+		case <-again.C:
+		case <-bound:
+			return n
+		}
+	}
+}
+
+// killAgent signals the process with the pid given.
+func killAgent(sig syscall.Signal) func(agent int) error {
+	return func(agent int) error { return syscall.Kill(agent, sig) }
+}
+
+// lineScanner reads lines that come in any order between others.
+type lineScanner struct {
+	t *testing.T
+	*bufio.Scanner
+}
+
+// await returns the next line that begins with prefix.
+func (l lineScanner) await(prefix string) string {
+	l.t.Helper()
+	for l.Scan() {
+		if strings.HasPrefix(l.Text(), prefix) {
+			return l.Text()
+		}
+	}
+	l.t.Fatalf("no line %q: %v", prefix, l.Err())
+	return ""
+}
+
+// agentBelow finds the agent among the descendants of a process, by its name.
+func agentBelow(t *testing.T, root int) int {
+	t.Helper()
+	for next := []int{root}; len(next) > 0; next = next[1:] {
+		comm, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", next[0]))
+		if err == nil && strings.TrimSpace(string(comm)) == "erun-agent" {
+			return next[0]
+		}
+		lists, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", next[0]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, list := range lists {
+			data, err := os.ReadFile(list)
+			if err != nil && !errors.Is(err, os.ErrNotExist) && !errors.Is(err, syscall.ESRCH) {
+				t.Fatal(err)
+			}
+			for f := range strings.FieldsSeq(string(data)) {
+				if pid, err := strconv.Atoi(f); err == nil {
+					next = append(next, pid)
+				}
+			}
+		}
+	}
+	t.Fatal("there is no agent")
+	return 0
+}

@@ -42,6 +42,7 @@ func conclude(result agent.RunResult, err error) ending {
 	var bad *config.UsageError
 	var stuck *procs.StuckError
 	var unfit *agent.UnfitError
+	var lack *procs.ResourceError
 	_, failed := result.RootCause()
 	switch {
 	case errors.As(err, &told):
@@ -50,7 +51,7 @@ func conclude(result agent.RunResult, err error) ending {
 		return ending{code: 128 + int(syscall.SIGKILL), reason: config.ReasonSignal, err: err}
 	case errors.As(err, &bad), errors.As(err, &busy), misplaced(err):
 		return ending{code: exitUsage, reason: config.ReasonUsage, err: err}
-	case errors.As(err, &unfit):
+	case errors.As(err, &unfit), errors.As(err, &lack):
 		return ending{code: exitPreflight, reason: config.ReasonPreflight, err: err}
 	case errors.As(err, new(*elastic.FinishedError)):
 		return ending{code: exitFinished, reason: config.ReasonFinished, err: err}

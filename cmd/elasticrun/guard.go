@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/elasticrun/elasticrun/internal/config"
+	"github.com/elasticrun/elasticrun/pkg/agent"
 	"github.com/elasticrun/elasticrun/pkg/procs"
 )
 
@@ -15,7 +16,7 @@ func guard(lifeline *procs.Lifeline) int {
 		fmt.Fprintf(os.Stderr, "elasticrun: the agent gave no sign of life for %v: its workers were killed\n", after)
 	})
 	if err != nil {
-		return fail(ending{code: exitInternal, reason: config.ReasonInternal, err: err})
+		return fail(conclude(agent.RunResult{}, err))
 	}
 	if r.ExitNotice != nil {
 		if err := sendExitNotice(r.ExitNotice); err != nil {

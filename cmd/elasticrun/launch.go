@@ -78,7 +78,7 @@ func runJob(ctx context.Context, t *told, cfg *config.Config, lifeline *procs.Li
 	if err := preflight(ctx, cfg, log); err != nil {
 		return agent.RunResult{}, report.Report{}, err
 	}
-	supervisor, err := procs.NewSupervisor(procs.Options{Console: console, Logger: log, Track: plan.gpus != nil, Late: lifeline.DeadlinePassed})
+	supervisor, err := procs.NewSupervisor(procs.Options{Console: console, Workers: cfg.NprocPerNode, Logger: log, Track: plan.gpus != nil, Late: lifeline.DeadlinePassed})
 	if err != nil {
 		return agent.RunResult{}, report.Report{}, err
 	}

@@ -11,9 +11,18 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime"
 	"syscall"
 
+	"github.com/elasticrun/elasticrun/pkg/agent"
 	"github.com/elasticrun/elasticrun/pkg/procs"
+)
+
+// How many threads of guard and agent run Go code at once, however many CPUs there are: they have little to do, and each
+// such thread counts against the limits on threads that they share with the workers.
+const (
+	guardCPUs = 2
+	agentCPUs = 8
 )
 
 func main() { os.Exit(run(os.Args[1:])) }
@@ -33,18 +42,32 @@ func run(args []string) int {
 			return code
 		}
 		if procs.CanGuard() {
+			limitCPUs(guardCPUs)
 			code := guard(lifeline)
 			lifeline.Announce(code)
 			return code
 		}
 	}
 	if part == procs.PartAgent {
+		limitCPUs(agentCPUs)
 		procs.NameProcess("erun-agent")
 		// It is in the background of its terminal, where stty tostop would stop it.
 		signal.Ignore(syscall.SIGTTOU)
+		if err := procs.ReserveThreads(); err != nil {
+			code := fail(conclude(agent.RunResult{}, err))
+			lifeline.Announce(code)
+			return code
+		}
 	}
 	procs.SealDescriptors()
 	code := execute(args, lifeline)
 	lifeline.Announce(code) // not in a defer: a panic must not come so far
 	return code
+}
+
+// limitCPUs bounds how many threads run Go code at once, unless GOMAXPROCS says it.
+func limitCPUs(n int) {
+	if os.Getenv("GOMAXPROCS") == "" && runtime.GOMAXPROCS(0) > n {
+		runtime.GOMAXPROCS(n)
+	}
 }

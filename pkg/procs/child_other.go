@@ -43,6 +43,8 @@ func firstDeadOrphan(func(int) bool) int                { return 0 }
 func adoptedChildren(func(int) bool) ([]process, error) { return nil, nil }
 func jobProcesses() ([]process, error)                  { return nil, nil }
 func (process) signal(syscall.Signal)                   {}
+func checkThreadRoom(int) error                         { return nil }
+func explainFork(err error) error                       { return err }
 func preferForOOM(int)                                  {}
 func describeStuck([]process) []string                  { return nil }
 func procIsOurs() bool                                  { return true }

@@ -44,6 +44,9 @@ func Guard(lifeline *Lifeline, silent func(after time.Duration)) (GuardResult, e
 	signal.Notify(signals, NotIgnored(forwarded())...)
 	defer signal.Stop(signals)
 
+	if err := reserveThreads(guardThreads); err != nil {
+		return GuardResult{}, err
+	}
 	child, err := startSelf(part)
 	if err != nil {
 		return GuardResult{}, err

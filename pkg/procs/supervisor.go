@@ -16,6 +16,8 @@ import (
 type Options struct {
 	// Console shows the workers' output; nil shows nothing.
 	Console *Console
+	// Workers is how many workers a group has at most: the threads to attend to them are made beforehand.
+	Workers int
 	// Track makes groups remember whom they stop, for [Group.Family]. It costs one look at
 	// all of /proc a stop.
 	Track bool
@@ -46,8 +48,12 @@ type Supervisor struct {
 }
 
 // NewSupervisor makes this process a child subreaper and starts the goroutines
-// that fork workers and reap adopted orphans. Close it when its last group has been stopped.
+// that fork workers and reap adopted orphans. Close it when its last group has been stopped. It returns a [*ResourceError]
+// where there is no room for its threads.
 func NewSupervisor(opts Options) (*Supervisor, error) {
+	if err := reserveThreads(agentThreads(opts.Workers)); err != nil {
+		return nil, err
+	}
 	if err := becomeSubreaper(); err != nil {
 		return nil, fmt.Errorf("become child subreaper: %w", err)
 	}

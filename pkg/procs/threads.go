@@ -1,0 +1,53 @@
+package procs
+
+import (
+	"runtime"
+	"sync"
+)
+
+// The Go runtime ends the program when the kernel refuses it a thread, and workers may use up whatever limit there is on
+// threads. So guard and agent make the threads that they will need before the first worker starts. The runtime keeps a
+// thread that has nothing to do and takes it before it makes another one.
+
+const (
+	// guardThreads are for signals, the wait for children, the console, and Go code beside them.
+	guardThreads = 6
+	// spareThreads are for what blocks in the kernel of an agent beside its workers' affairs: signals, stores, the console,
+	// the log, files, programs that it runs.
+	spareThreads = 5
+	// streamThreads bounds those for workers' streams whose file takes its time; a hanging file server may need more.
+	streamThreads = 16
+)
+
+// agentThreads is how many threads an agent of so many workers needs: to run Go code, to wait for each worker, to write
+// its streams, and spare ones.
+func agentThreads(workers int) int {
+	return runtime.GOMAXPROCS(0) + spareThreads + workers + min(workers, streamThreads)
+}
+
+// ReserveThreads makes the threads that any agent needs. [NewSupervisor] makes those for the workers. Early in a process
+// they cost less memory. It returns a [*ResourceError] where a cgroup has no room for them.
+func ReserveThreads() error { return reserveThreads(agentThreads(0)) }
+
+// reserveThreads makes the runtime have n threads that can run goroutines, and returns a [*ResourceError] where a cgroup
+// has no room for them.
+func reserveThreads(n int) error {
+	if err := checkThreadRoom(n); err != nil {
+		return err
+	}
+	var ready, done sync.WaitGroup
+	release := make(chan struct{})
+	ready.Add(n)
+	for range n {
+		done.Go(func() {
+			runtime.LockOSThread() // while it waits nobody else runs on its thread, so the next one needs another
+			defer runtime.UnlockOSThread()
+			ready.Done()
+			<-release
+		})
+	}
+	ready.Wait()
+	close(release)
+	done.Wait()
+	return nil
+}

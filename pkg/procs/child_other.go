@@ -41,6 +41,7 @@ func reap(int) bool                                     { return true }
 func noChildren() bool                                  { return true }
 func firstDeadOrphan(func(int) bool) int                { return 0 }
 func adoptedChildren(func(int) bool) ([]process, error) { return nil, nil }
+func readChild(int, bool) (process, bool)               { return process{}, false }
 func jobProcesses() ([]process, error)                  { return nil, nil }
 func (process) signal(syscall.Signal)                   {}
 func checkThreadRoom(int) error                         { return nil }

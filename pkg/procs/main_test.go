@@ -17,6 +17,7 @@ const helperEnv = "PROCS_TEST_HELPER"
 var helpers = map[string]func(args []string){
 	"produce": produce,
 	"guarded": runGuarded,
+	"trace":   trace,
 }
 
 func TestMain(m *testing.M) {

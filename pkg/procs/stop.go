@@ -86,10 +86,32 @@ func (g *Group) stopWorkers(l Ladder) []process {
 	if l.Signal != syscall.SIGKILL {
 		g.sup.opts.Logger.Warn().Str("after", SignalName(l.Signal)).Dur("grace", l.Grace).Msg("workers still run: sending SIGKILL")
 	}
-	return killAll(g.gone, g.isGone, func() []process {
+	left := killAll(g.gone, g.isGone, func() []process {
 		g.signalWorkers(syscall.SIGKILL)
 		return g.track(liveJob())
 	})
+	if g.isGone() {
+		return left
+	}
+	return append(left, g.unseenEnds(left)...)
+}
+
+// unseenEnds lists the workers, but those in seen, whose end the kernel does not tell: a debugger keeps it to itself, or
+// /proc does not show that they live.
+func (g *Group) unseenEnds(seen []process) (held []process) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, w := range g.workers {
+		if w.pid == 0 || w.exited || slices.ContainsFunc(seen, func(p process) bool { return p.pid == w.pid }) {
+			continue
+		}
+		p, ok := readChild(w.pid, procIsOurs())
+		if !ok {
+			p = process{pid: w.pid, state: '?', comm: w.spec.Argv[0]}
+		}
+		held = append(held, p)
+	}
+	return held
 }
 
 // signalWorkers signals the process group of every worker. That of an exited

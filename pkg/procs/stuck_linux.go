@@ -66,6 +66,7 @@ func stuckIn(proc string, p process) string {
 		return ""
 	}
 	var told strings.Builder
+	told.WriteString(tracerOf(proc, p.pid))
 	n := 0
 	for _, t := range threads {
 		data, err := os.ReadFile(filepath.Join(dir, t.Name(), "stat"))
@@ -120,4 +121,18 @@ func kernelStack(dir, thread string) string {
 		frames = append(frames[:maxStuckFrames], "…")
 	}
 	return "kernel stack: " + strings.Join(frames, " < ")
+}
+
+// tracerOf names the debugger of a process, to which alone the kernel tells how it ends; ", …" or nothing.
+func tracerOf(proc string, pid int) string {
+	status, _ := os.ReadFile(filepath.Join(proc, strconv.Itoa(pid), "status"))
+	for line := range strings.Lines(string(status)) {
+		tracer, found := strings.CutPrefix(line, "TracerPid:")
+		if tracer = strings.TrimSpace(tracer); !found || tracer == "0" {
+			continue
+		}
+		name, _ := os.ReadFile(filepath.Join(proc, tracer, "comm"))
+		return fmt.Sprintf(", held by its tracer, pid %s (%s): end that debugger", tracer, strings.TrimSpace(string(name)))
+	}
+	return ""
 }

@@ -1,0 +1,40 @@
+package main
+
+import (
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// A debugger that holds a worker which was to be stopped does not hold up the end of the job, and the failure that ended
+// it stays a failure, however long the nodes had to come back: no restart was allowed.
+func TestTracedWorker(t *testing.T) {
+	j := startJob(t, "--max-restarts=0", "--restart-grace=1")
+	attached, ended := make(chan error), make(chan struct{})
+	go func() {
+		runtime.LockOSThread() // the debugger is this thread, which ends with the goroutine
+		attached <- unix.PtraceSeize(j.workers[0])
+		<-ended
+	}()
+	if err := <-attached; err != nil {
+		t.Fatal(err)
+	}
+	defer close(ended)
+	if err := syscall.Kill(j.workers[1], syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	if code := j.end(); code != 137 || strings.Contains(j.stderr.String(), "membership change") {
+		t.Errorf("exit code %d", code)
+	}
+	for _, want := range []string{"reason=worker_killed", "processes do not die: pid ", "held by its tracer, pid "} {
+		if !strings.Contains(j.stderr.String(), want) {
+			t.Errorf("stderr lacks %q", want)
+		}
+	}
+	if t.Failed() {
+		t.Logf("stderr:\n%s", &j.stderr)
+	}
+}

@@ -1,0 +1,6 @@
+//go:build !linux
+
+package procs
+
+// trace is for Linux.
+func trace([]string) {}

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"syscall"
 
@@ -22,6 +23,7 @@ const (
 	exitStuck      = 71 // a process in the kernel's hands outlives SIGKILL: this machine is ill
 	exitPreflight  = 72 // this machine is not fit for the job
 	exitFinished   = 73 // the run id is that of a finished run: nothing was started
+	exitOutput     = 74 // output was lost, and nobody could be told
 	exitRendezvous = 75 // the rendezvous could not be formed or was lost: worth a retry
 )
 
@@ -114,14 +116,20 @@ func (e ending) problem() string {
 	return plainLine(e.err.Error()) // joined errors have lines
 }
 
-// fail says how the launcher ends and returns its exit code.
-func fail(e ending) int {
+// text is what the launcher says last of how it ends.
+func (e ending) text() (text string) {
 	if e.err != nil {
-		fmt.Fprintln(os.Stderr, "elasticrun:", e.problem())
+		text = "elasticrun: " + e.problem() + "\n"
 	}
 	if e.reason != "" {
-		fmt.Fprintln(os.Stderr, lastLine(e))
+		text += lastLine(e) + "\n"
 	}
+	return text
+}
+
+// fail says how the launcher ends and returns its exit code.
+func fail(e ending) int {
+	_, _ = io.WriteString(os.Stderr, e.text())
 	return e.code
 }
 

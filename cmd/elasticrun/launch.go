@@ -57,14 +57,35 @@ func launch(args []string, lifeline *procs.Lifeline) int {
 	if errors.As(err, new(*procs.StuckError)) {
 		lifeline.Stuck()
 	}
-	end := conclude(result, explain(cfg, err)).mapped(cfg.ExitCodeMap)
+	end := conclude(result, explain(cfg, err))
+	if lost := tellLost(console, log); lost != nil && end.reason == "" {
+		end = ending{code: exitOutput, reason: config.ReasonOutput, err: fmt.Errorf("show the job's output: %w", lost)}
+	}
+	end = end.mapped(cfg.ExitCodeMap)
 	rep.WarningCount, rep.Warnings = heard.list()
 	rep = files.complete(rep, end)
 	files.write(rep, end, log)
 	seen.close(rep, end)
 	_ = lines.Close()
-	_, _ = io.WriteString(console.Stderr(), rep.Text())
-	return fail(end)
+	console.Conclude(rep.Text()+end.text(), roomPatience)
+	return end.code
+}
+
+// roomPatience is how long the launcher waits for room under its console at the end.
+const roomPatience = 2 * time.Second
+
+// tellLost warns of what the console could not show for want of room, and returns an error where nobody who reads it can
+// be told.
+func tellLost(console *procs.Console, log zerolog.Logger) error {
+	lost := console.Lost()
+	if len(lost) == 0 {
+		return nil
+	}
+	err := console.TellLost(roomPatience)
+	for _, l := range lost {
+		log.Warn().Str("stream", l.Stream).Int64("bytes", l.Bytes).Err(l.Err).Msg("output was lost: the console had no room")
+	}
+	return err
 }
 
 // runJob wires the packages together and runs the agent; the report has what the agent knows. When it returns nothing

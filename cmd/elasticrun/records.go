@@ -156,6 +156,8 @@ func errorName(reason config.Reason) string {
 		return "StuckError"
 	case config.ReasonPreflight:
 		return "PreflightError"
+	case config.ReasonOutput:
+		return "OutputError"
 	case config.ReasonWorkerFailed, config.ReasonWorkerKilled: // of a worker that is not known
 		return "ChildFailedError"
 	default:

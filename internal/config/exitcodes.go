@@ -21,6 +21,7 @@ const (
 	ReasonStuck        Reason = "stuck"         // processes of the job outlive SIGKILL
 	ReasonPreflight    Reason = "preflight"     // this machine is not fit for the job: a check failed before it joined, or came back
 	ReasonFinished     Reason = "finished"      // the run id is that of a finished run; nothing was started
+	ReasonOutput       Reason = "output"        // the job succeeded; output of it was lost, and there was no room to say so
 	ReasonInternal     Reason = "internal"      // a defect of elasticrun
 	// ReasonNothingStarted is the reason of the exit code 0 where the job has succeeded and this node had no part in it.
 	ReasonNothingStarted Reason = "nothing_started"
@@ -30,7 +31,7 @@ const (
 func Reasons() []Reason {
 	return []Reason{
 		ReasonWorkerFailed, ReasonWorkerKilled, ReasonUsage,
-		ReasonRendezvous, ReasonSignal, ReasonStuck, ReasonPreflight, ReasonFinished, ReasonInternal, ReasonNothingStarted,
+		ReasonRendezvous, ReasonSignal, ReasonStuck, ReasonPreflight, ReasonFinished, ReasonOutput, ReasonInternal, ReasonNothingStarted,
 	}
 }
 

@@ -3,7 +3,6 @@ package procs
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"sync/atomic"
@@ -17,7 +16,8 @@ import (
 // a progress bar, is overwritten instead. If stdout and stderr are the same file
 // (a terminal, 2>&1), that holds across both.
 //
-// A slow reader slows the workers down; nothing is dropped. When a write fails,
+// A slow reader slows the workers down; nothing is dropped. When a write fails for want of room (a full disk, a quota,
+// a limit on the size of files), its bytes are lost and counted, and the next write tries again; see Lost. When one fails
 // because the reader went away, that side is given up and the job goes on:
 // workers can still write, and Err tells. For this a write to a closed pipe must
 // return EPIPE, so the program has to receive SIGPIPE (signal.Notify; with
@@ -94,6 +94,7 @@ type sink struct {
 	// Guarded by busy.
 	owner *consoleWriter // who left a line unfinished; nil: the next byte starts a line
 	cr    bool           // that line ended in "\r"
+	loss  loss
 }
 
 func newSink(name string, file *os.File) *sink {
@@ -133,20 +134,34 @@ func (s *sink) put(ctx context.Context, w *consoleWriter, b batch) error {
 	case s.owner != nil && s.owner != w && !s.cr:
 		skip = 0
 	}
-	n, err := s.write(ctx, b.buf[skip:])
-	if n > 0 {
-		last := b.buf[skip+n-1]
-		s.owner, s.cr = w, last == '\r'
-		if last == '\n' {
-			s.owner = nil
+	if s.loss.untold > 0 {
+		if err := s.tellLoss(ctx); ctx.Err() != nil {
+			return ctx.Err()
+		} else if err != nil {
+			s.failed(err, len(b.buf)-1)
+			return nil
 		}
+		skip = 1
 	}
-	if err != nil && ctx.Err() == nil {
-		err = fmt.Errorf("write to the console's %s: %w", s.name, err)
-		s.err.Store(&err)
-		return nil
+	n, err := s.write(ctx, b.buf[skip:])
+	s.leave(w, b.buf[skip:skip+n])
+	if err == nil || ctx.Err() != nil {
+		return err
 	}
-	return err
+	s.failed(err, len(b.buf)-skip-n)
+	return nil
+}
+
+// leave notes the state of the line after w has written p.
+func (s *sink) leave(w *consoleWriter, p []byte) {
+	if len(p) == 0 {
+		return
+	}
+	last := p[len(p)-1]
+	s.owner, s.cr = w, last == '\r'
+	if last == '\n' {
+		s.owner = nil
+	}
 }
 
 // write is file.Write, ended by ctx where the file knows deadlines.

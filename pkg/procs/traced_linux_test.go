@@ -34,7 +34,7 @@ func TestStopOfATracedWorker(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g, err := s.Start([]Spec{shell(t, 0, "exec sleep 1000"), shell(t, 1, "exec sleep 1000")})
+	g, err := s.Start([]Spec{shell(t, 0, "exec sleep 1000"), shell(t, 1, "exec sleep 1000")}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

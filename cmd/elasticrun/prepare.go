@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
+	"strings"
 	"strconv"
 
 	"github.com/rs/zerolog"
@@ -140,8 +142,17 @@ func environment(cfg *config.Config, log zerolog.Logger) []string {
 		log.Warn().Msgf("%s is set to 1 for each of the %d workers, as torchrun does; set it yourself to use more cores a worker",
 			agent.OMPThreadsEnv, cfg.NprocPerNode)
 	}
-	env = append(config.WithoutSecrets(env), "TORCHELASTIC_SIGNALS_TO_HANDLE="+cfg.SignalNames)
-	return append(append(env, scheduled(cfg)...), gpuCount(cfg)...)
+	own := append([]string{"TORCHELASTIC_SIGNALS_TO_HANDLE=" + cfg.SignalNames}, scheduled(cfg)...)
+	return with(config.WithoutSecrets(env), append(own, gpuCount(cfg)...))
+}
+
+// with returns an environment with these variables in place of those of the same names.
+func with(env, variables []string) []string {
+	env = slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
+		name, _, _ := strings.Cut(kv, "=")
+		return slices.ContainsFunc(variables, func(own string) bool { return strings.HasPrefix(own, name+"=") })
+	})
+	return append(env, variables...)
 }
 
 // gpuCount tells workers how many GPUs each of them sees: all that the launcher does, or its own one with a virtual local rank. They are

@@ -6,6 +6,8 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -32,11 +34,19 @@ type FileLog struct {
 	closed bool
 }
 
-// OpenFileLog opens the file at path, and makes it if there is none. A named pipe must have a reader. warn is called once, with the first
+// OpenFileLog opens the file at path, and makes one that is its owner's alone if there is none. A symbolic link is not
+// followed, but in /dev: in a folder that others may write it may lead anywhere. A named pipe must have a reader. warn is called once, with the first
 // error of a write, by a goroutine of the log's.
 func OpenFileLog(path string, warn func(error)) (*FileLog, error) {
 	// Without O_NONBLOCK, to open a pipe that nobody reads would take for ever.
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE|syscall.O_NONBLOCK, 0o644)
+	flags := os.O_WRONLY | os.O_APPEND | os.O_CREATE | syscall.O_NONBLOCK
+	if !strings.HasPrefix(filepath.Clean(path), "/dev/") { // where stdout and stderr are links
+		flags |= syscall.O_NOFOLLOW
+	}
+	f, err := os.OpenFile(path, flags, 0o600)
+	if info, bad := os.Lstat(path); errors.Is(err, syscall.ELOOP) && bad == nil && info.Mode()&fs.ModeSymlink != 0 {
+		return nil, errors.New("a symbolic link, which is not followed: name the file itself")
+	}
 	if errors.Is(err, syscall.ENXIO) {
 		return nil, errors.New("a pipe that nobody reads")
 	}

@@ -101,7 +101,12 @@ func TestOpenFileLog(t *testing.T) {
 	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	link := filepath.Join(dir, "link")
+	if err := os.Symlink("nowhere", link); err != nil {
+		t.Fatal(err)
+	}
 	for path, want := range map[string]string{
+		link:                               "a symbolic link, which is not followed: name the file itself",
 		dir:                                "open it for writing: is a directory",
 		filepath.Join(dir, "none", "file"): "open it for writing: no such file or directory",
 		fifo:                               "a pipe that nobody reads",
@@ -121,6 +126,9 @@ func TestOpenFileLog(t *testing.T) {
 		if err := l.Close(); err != nil {
 			t.Error(err)
 		}
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info, err)
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {

@@ -13,11 +13,11 @@ import (
 // CheckFile finds out whether the file at path can be written when the time comes: its folder must exist and take a new
 // file. What is at path stays as it is.
 func CheckFile(path string) error {
-	path, err := resolve(path)
+	path, mode, err := resolve(path)
 	if err != nil {
 		return err
 	}
-	probe, err := create(path)
+	probe, err := create(path, mode)
 	if err != nil {
 		return err
 	}
@@ -26,7 +26,7 @@ func CheckFile(path string) error {
 
 // LookFile is CheckFile for who may not make a file: it looks at the rights alone.
 func LookFile(path string) error {
-	path, err := resolve(path)
+	path, _, err := resolve(path)
 	if err != nil {
 		return err
 	}
@@ -38,14 +38,16 @@ func LookFile(path string) error {
 	return nil
 }
 
-// WriteFile makes data the whole content of the file at path, at once unless the file is a mount point. An error leaves what was there before. What is
-// not a regular file is refused, because it would be replaced; a symbolic link stands for the file that it leads to.
+// WriteFile makes data the whole content of the file at path, at once unless the file is a mount point. An error leaves
+// what was there before. What is not a regular file is refused, because it would be replaced, and so is a symbolic link:
+// in a folder that others may write it may lead anywhere. A new file is for its owner alone; one of this user's own keeps
+// its mode.
 func WriteFile(path string, data []byte) error {
-	path, err := resolve(path)
+	path, mode, err := resolve(path)
 	if err != nil {
 		return err
 	}
-	f, err := create(path)
+	f, err := create(path, mode)
 	if err != nil {
 		return err
 	}
@@ -62,35 +64,37 @@ func WriteFile(path string, data []byte) error {
 }
 
 func overwrite(path string, data []byte) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_TRUNC, 0)
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_TRUNC|syscall.O_NOFOLLOW, 0)
 	if err != nil {
 		return err
 	}
 	return fill(f, data)
 }
 
-// resolve returns the absolute path of the file itself.
-func resolve(path string) (string, error) {
+// private is the mode of a new file: reports have arguments of scripts and what workers wrote last.
+const private fs.FileMode = 0o600
+
+// resolve returns the absolute path of the file, and the mode that it is to have.
+func resolve(path string) (string, fs.FileMode, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
-		return "", err
+		return "", 0, err
 	}
 	info, err := os.Lstat(path)
-	if err == nil && info.Mode()&fs.ModeSymlink != 0 {
-		if path, err = filepath.EvalSymlinks(path); err != nil {
-			return "", err
-		}
-		info, err = os.Lstat(path)
-	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return path, nil
+		return path, private, nil
 	case err != nil:
-		return "", err
+		return "", 0, err
+	case info.Mode()&fs.ModeSymlink != 0:
+		return "", 0, fmt.Errorf("%s is a symbolic link, which is not followed: name the file itself", path)
 	case !info.Mode().IsRegular():
-		return "", fmt.Errorf("%s is not a regular file", path)
+		return "", 0, fmt.Errorf("%s is not a regular file", path)
 	}
-	return path, nil
+	if stat, ok := info.Sys().(*syscall.Stat_t); ok && int(stat.Uid) == os.Geteuid() {
+		return path, info.Mode().Perm(), nil
+	}
+	return path, private, nil
 }
 
 // fill writes data to f and closes it. It is on the disk before it gets its name, so that a crash of the machine does
@@ -105,14 +109,16 @@ func fill(f *os.File, data []byte) error {
 
 // create makes the file that is to become the one at path. A name may be as long as the file system allows, so no more
 // than a part of it is in the temporary one.
-func create(path string) (*os.File, error) {
+func create(path string, mode fs.FileMode) (*os.File, error) {
 	folder, name := filepath.Split(path)
 	for {
-		// Whoever reads it is often another user: the umask decides, and not os.CreateTemp, which is for private files.
 		temp := fmt.Sprintf(".%s.%08x", name[:min(len(name), 64)], rand.Uint32())
-		f, err := os.OpenFile(filepath.Join(folder, temp), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+		f, err := os.OpenFile(filepath.Join(folder, temp), os.O_WRONLY|os.O_CREATE|os.O_EXCL, private)
 		if errors.Is(err, fs.ErrExist) {
 			continue
+		}
+		if err == nil && mode != private {
+			_ = f.Chmod(mode) // where that is not possible it stays private
 		}
 		if bad, ok := errors.AsType[*fs.PathError](err); ok {
 			return nil, fmt.Errorf("make a file in %s: %w", folder, bad.Err)

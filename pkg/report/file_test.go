@@ -26,18 +26,22 @@ func entries(t *testing.T, dir string) (names []string) {
 func TestWriteFile(t *testing.T) {
 	dir := t.TempDir()
 	long := strings.Repeat("n", 255) // as long as a name may be
-	if err := os.Symlink(long, filepath.Join(dir, "link")); err != nil {
-		t.Fatal(err)
-	}
 	path := filepath.Join(dir, long)
 	if err := os.WriteFile(path, []byte("of another run, and longer"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{long, "link"} {
+	if err := os.Chmod(path, 0o664); err != nil { // whatever the umask
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "other"), nil, 0o400); err != nil {
+		t.Fatal(err)
+	}
+	for name, mode := range map[string]os.FileMode{long: 0o664, "other": 0o400, "new": 0o600} {
+		path := filepath.Join(dir, name)
 		if err := CheckFile(filepath.Join(dir, name)); err != nil {
 			t.Fatal(err)
 		}
-		if data, err := os.ReadFile(path); err != nil || len(data) == 0 {
+		if data, err := os.ReadFile(path); name == long && (err != nil || len(data) == 0) {
 			t.Errorf("the check left %q, %v", data, err)
 		}
 		if err := WriteFile(filepath.Join(dir, name), []byte(name)); err != nil {
@@ -46,12 +50,12 @@ func TestWriteFile(t *testing.T) {
 		if data, err := os.ReadFile(path); err != nil || string(data) != name {
 			t.Errorf("%q, %v", data, err)
 		}
+		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != mode {
+			t.Errorf("%s: %v, %v", name, info, err)
+		}
 	}
-	if diff := cmp.Diff([]string{"link", long}, entries(t, dir)); diff != "" {
+	if diff := cmp.Diff([]string{"new", long, "other"}, entries(t, dir)); diff != "" {
 		t.Errorf("left in the folder (-want +got):\n%s", diff)
-	}
-	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o644&^umask() {
-		t.Errorf("%v, %v", info, err)
 	}
 	t.Chdir(dir)
 	if err := WriteFile("relative", nil); err != nil {
@@ -59,20 +63,16 @@ func TestWriteFile(t *testing.T) {
 	}
 }
 
-// umask is what files of this process are not allowed.
-func umask() os.FileMode {
-	mask := syscall.Umask(0)
-	syscall.Umask(mask)
-	return os.FileMode(mask)
-}
-
 func TestFileRefused(t *testing.T) {
 	dir := t.TempDir()
-	fifo, dangling, file := filepath.Join(dir, "fifo"), filepath.Join(dir, "dangling"), filepath.Join(dir, "file")
+	fifo, dangling, link, file := filepath.Join(dir, "fifo"), filepath.Join(dir, "dangling"), filepath.Join(dir, "link"), filepath.Join(dir, "file")
 	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.Symlink("nowhere", dangling); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(file, link); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
@@ -83,7 +83,8 @@ func TestFileRefused(t *testing.T) {
 	for _, tt := range []struct{ path, want string }{
 		{fifo, "is not a regular file"},
 		{dir, "is not a regular file"},
-		{dangling, "no such file"},
+		{dangling, dangling + " is a symbolic link, which is not followed"},
+		{link, link + " is a symbolic link, which is not followed"},
 		{filepath.Join(dir, "nowhere", "r.json"), "make a file in " + dir + "/nowhere/: no such file or directory"},
 		{filepath.Join(file, "r.json"), "not a directory"},
 	} {

@@ -44,7 +44,7 @@ func conclude(result agent.RunResult, err error) ending {
 	var bad *config.UsageError
 	var stuck *procs.StuckError
 	var unfit *agent.UnfitError
-	var lack *procs.ResourceError
+	lack, lacks := procs.AsResourceError(err)
 	_, failed := result.RootCause()
 	switch {
 	case errors.As(err, &told):
@@ -53,7 +53,7 @@ func conclude(result agent.RunResult, err error) ending {
 		return ending{code: 128 + int(syscall.SIGKILL), reason: config.ReasonSignal, err: err}
 	case errors.As(err, &bad), errors.As(err, &busy), misplaced(err):
 		return ending{code: exitUsage, reason: config.ReasonUsage, err: err}
-	case errors.As(err, &unfit), errors.As(err, &lack):
+	case errors.As(err, &unfit):
 		return ending{code: exitPreflight, reason: config.ReasonPreflight, err: err}
 	case errors.As(err, new(*elastic.FinishedError)):
 		return ending{code: exitFinished, reason: config.ReasonFinished, err: err}
@@ -63,6 +63,8 @@ func conclude(result agent.RunResult, err error) ending {
 		return blame(result, err)
 	case stuck != nil:
 		return ending{code: exitStuck, reason: config.ReasonStuck, err: err}
+	case lacks:
+		return ending{code: exitPreflight, reason: config.ReasonPreflight, err: lack}
 	case err != nil:
 		return ending{code: exitInternal, reason: config.ReasonInternal, err: err}
 	case !result.IsFailed() && result.NothingStarted != "":

@@ -107,6 +107,9 @@ func TestConclude(t *testing.T) {
 			name: "late, or a rerun: nobody knows", err: &elastic.FinishedError{RunID: "job"}, code: 73, reason: config.ReasonFinished,
 			line: "elasticrun: exit_code=73 reason=finished",
 		},
+		{name: "no room for threads", err: &procs.ResourceError{Problem: "no room"}, code: 72, reason: config.ReasonPreflight},
+		{name: "no more open files", err: fmt.Errorf("open stdout: %w", syscall.EMFILE), code: 72, reason: config.ReasonPreflight},
+		{name: "a full disk", err: fmt.Errorf("make a folder: %w", syscall.ENOSPC), code: 72, reason: config.ReasonPreflight},
 		{name: "processes that do not die", err: &procs.StuckError{}, code: 71, reason: config.ReasonStuck},
 	}
 	for _, tt := range tests {

@@ -6,8 +6,8 @@ import (
 	"io"
 	"os"
 	"slices"
-	"strings"
 	"strconv"
+	"strings"
 
 	"github.com/rs/zerolog"
 	"golang.org/x/sys/unix"

@@ -142,7 +142,7 @@ func (g *Group) fork(over <-chan struct{}) {
 			w.pid, err = g.sup.forkKept(func() (int, error) { return forkWorker(path, w) })
 		}
 		if err != nil {
-			w.startErr = fmt.Errorf("execute %s: %w", w.spec.Argv[0], explainFork(err))
+			w.startErr = fmt.Errorf("execute %s: %w", w.spec.Argv[0], explainStart(err))
 			return
 		}
 		preferForOOM(w.pid)

@@ -44,7 +44,7 @@ func Guard(lifeline *Lifeline, silent func(after time.Duration)) (GuardResult, e
 	signal.Notify(signals, NotIgnored(forwarded())...)
 	defer signal.Stop(signals)
 
-	if err := reserveThreads(guardThreads); err != nil {
+	if err := guardResources(); err != nil {
 		return GuardResult{}, err
 	}
 	child, err := startSelf(part)
@@ -135,7 +135,7 @@ func startSelf(part Part) (*guarded, error) {
 	})
 	if err != nil {
 		g.close()
-		return nil, fmt.Errorf("start the agent: %w", err)
+		return nil, agentNotStarted(err)
 	}
 	return g, nil
 }

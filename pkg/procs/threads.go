@@ -25,6 +25,15 @@ func agentThreads(workers int) int {
 	return runtime.GOMAXPROCS(0) + spareThreads + workers + min(workers, streamThreads)
 }
 
+// guardResources makes what a guard needs of threads, and returns a [*ResourceError] where it may not have enough of
+// them or of open files.
+func guardResources() error {
+	if err := checkOpenFiles(); err != nil {
+		return err
+	}
+	return reserveThreads(guardThreads)
+}
+
 // ReserveThreads makes the threads that any agent needs. [NewSupervisor] makes those for the workers. Early in a process
 // they cost less memory. It returns a [*ResourceError] where a cgroup has no room for them.
 func ReserveThreads() error { return reserveThreads(agentThreads(0)) }

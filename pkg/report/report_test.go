@@ -151,6 +151,18 @@ func TestText(t *testing.T) {
 		many.Failures = append(many.Failures, Failure{Host: "node0", Rank: i, Summary: "exited with code 1", ExitCode: 1, PythonCode: 1})
 		many.FlightRecorder = append(many.FlightRecorder, fmt.Sprintf("/logs/nccl_trace_rank_%d", i))
 	}
+	for i := range 20 {
+		past := many.Rounds[0]
+		past.Restarts = i
+		if i == 5 {
+			past.End, past.Why, past.Failure = EndStopped, "a worker has failed on node1", nil
+		}
+		if i == 19 {
+			past.End, past.Restarts = EndSignal, 18 // nobody was charged for that
+		}
+		many.Rounds = append(many.Rounds, past)
+	}
+	many.Rounds = append(many.Rounds[2:], many.Rounds[1])
 	golden(t, "many.txt", many.Text())
 
 	if got := (Report{Name: "x"}).Text(); got != "" {

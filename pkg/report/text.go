@@ -17,7 +17,7 @@ const (
 )
 
 // Text describes a failed run for people: the root cause first, then the other failures of this node, then those that
-// other nodes name. It keeps the headings and field names of torchrun's report (ChildFailedError). It is empty
+// other nodes name, and what had ended earlier attempts. It keeps the headings and field names of torchrun's report (ChildFailedError). It is empty
 // where no worker is known to have failed.
 func (r Report) Text() string {
 	if r.RootCause == nil {
@@ -30,6 +30,9 @@ func (r Report) Text() string {
 		root += "\n  note      : " + indent(r.Note)
 	}
 	sections := []string{root, "Failures:\n" + r.others()}
+	if earlier := r.earlier(); earlier != "" {
+		sections = append(sections, "Earlier attempts:\n"+earlier)
+	}
 	if places := r.places(); places != "" {
 		sections = append(sections, places)
 	}
@@ -77,6 +80,42 @@ func (r Report) places() string {
 		lines = append(lines, "nccl trace: "+path)
 	}
 	return strings.Join(lines, "\n")
+}
+
+// earlier describes the attempts before the last that have failed, in two lines each, the latest last; empty where there was none.
+func (r Report) earlier() string {
+	var entries []string
+	for i, round := range r.Rounds[:max(0, len(r.Rounds)-1)] {
+		charged := r.Rounds[i+1].Restarts > round.Restarts
+		if charged || round.End == EndFailure {
+			entries = append(entries, round.attempt())
+		}
+	}
+	if more := len(entries) - maxEntries; more > 0 {
+		entries = append([]string{fmt.Sprintf("  and %d more before", more)}, entries[more:]...)
+	}
+	return strings.Join(entries, "\n")
+}
+
+// maxReason is how much of a reason an earlier attempt shows, in bytes.
+const maxReason = 300
+
+// attempt describes a failed attempt: who failed, and why.
+func (r Round) attempt() string {
+	at, who, why := r.Ended, "", r.Why
+	if f := r.Failure; f != nil && r.End == EndFailure {
+		exit := fmt.Sprint(f.PythonCode)
+		if f.Signal != "" {
+			exit += " (" + f.Signal + ")"
+		}
+		at, who, why = f.Time, fmt.Sprintf(", rank %d on %s, exitcode %s", f.Rank, f.Host, exit), f.Summary
+	}
+	when := "<N/A>"
+	if !at.IsZero() {
+		when = at.In(time.Local).Format("2006-01-02_15:04:05")
+	}
+	why, _, _ = strings.Cut(strings.TrimSpace(why), "\n")
+	return fmt.Sprintf("  attempt %-2d: %s%s\n  reason    : %s", r.Restarts, when, who, Begin(orNone(why), maxReason))
 }
 
 // entry describes one failure; the root cause has index 0.

@@ -33,7 +33,7 @@ func TestFailureIsToldFirst(t *testing.T) {
 	told.Age = 0
 	failure := rdzv.Failure{
 		Host: b.agent.hostname, GlobalRank: 5, LocalRank: 1, PID: 101, ExitCode: 7, Grade: evidence.GradeOwnFault,
-		Kind: "exited", Summary: "exited with code 7",
+		Kind: "exited", Summary: "exited with code 7; its last line on stderr: ValueError: boom",
 		Text: "last lines of stderr:\n  ValueError: boom",
 	}
 	if diff := cmp.Diff(failure, told); diff != "" {

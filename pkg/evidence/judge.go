@@ -37,18 +37,27 @@ type Case struct {
 	ErrorWritten time.Time
 	// Shown is what it had shown before: on its stderr, and of its GPU.
 	Shown []Finding
+	// Last are the last lines of its stderr.
+	Last []string
+	// State is that of its process when the launcher began to stop it, as in proc(5); 0 where it is not known.
+	State byte
+	// PeersLost is when the first of its peers said that it had lost one, or was known to have failed; zero if none has.
+	PeersLost time.Time
 	// OOM says that the OOM killer took it; nil if it did not. Where it was stopped nobody knows.
 	OOM *Finding
 }
 
 // Judge weighs the evidence and returns it, strongest first. Of a worker that the launcher stopped it returns what it had shown before
-// that began; nothing means that it is not to blame.
+// that began, and of one that exited with 0 nothing unless its peers lost it; nothing means that it is not to blame.
 func Judge(c Case) []Finding {
+	if c.inOrder() && c.Stopped.IsZero() && c.PeersLost.IsZero() {
+		return nil
+	}
 	own, suspected, peer := c.shown()
 	all := slices.Clone(own)
 	if f := c.ErrorFile; f != nil {
 		switch at := c.within(f.Time); {
-		case PeerError(f.Text):
+		case f.Kind == PeerLost || PeerError(f.Text):
 			peer = append(peer, Finding{PeerLost, at, f.Text})
 		case c.Stopped.IsZero() || !Interrupted(f.Text) && !c.ErrorWritten.After(c.Stopped):
 			kind := ErrorFile
@@ -59,19 +68,24 @@ func Judge(c Case) []Finding {
 		}
 	}
 	switch {
+	case c.inOrder() && c.Stopped.IsZero():
+		all = c.left(all, len(peer) > 0)
 	case c.Stopped.IsZero():
-		all = append(all, c.end(len(all) > 0, len(peer) > 0))
+		all = append(all, c.end(all, len(peer) > 0))
 		all = append(all, peer...)
 		if c.OOM != nil {
 			all = append(all, *c.OOM)
 		}
 		all = append(all, suspected...)
-	case c.Signal == 0 && c.Code == 0: // it ended in order, so what it had lived with was nothing
+	case c.inOrder(): // so what it had lived with was nothing
 	case crash(c.Signal) && c.Signal != syscall.SIGABRT && len(peer) == 0: // no stop sends that; but the end of a process group may crash, and aborts often
 		suspected = append(suspected, Finding{Suspected, c.At, c.Text + ", while it was being stopped"})
 		fallthrough
 	default:
 		all = append(all, suspected...)
+	}
+	if !c.Stopped.IsZero() && len(peer) == 0 {
+		all = append(all, c.missed(len(all) > 0))
 	}
 	all = slices.DeleteFunc(all, func(f Finding) bool { return f.Kind == "" })
 	slices.SortStableFunc(all, func(a, b Finding) int {
@@ -127,9 +141,10 @@ func (c *Case) within(t time.Time) time.Time {
 	return t
 }
 
-// end says what follows from how the worker ended by itself, if anything. own says that it speaks of an error of its own, peer that it does of a
+// end says what follows from how the worker ended by itself, if anything. shown is what it says of errors of its own, peer that it speaks of a
 // lost peer.
-func (c *Case) end(own, peer bool) Finding {
+func (c *Case) end(shown []Finding, peer bool) Finding {
+	own := len(shown) > 0
 	f := Finding{Time: c.At, Text: c.Text}
 	signal := c.Signal
 	if signal == 0 && c.Code > 128 && c.ErrorFile == nil { // a shell that ran the worker tells the signal so
@@ -146,6 +161,11 @@ func (c *Case) end(own, peer bool) Finding {
 	case c.Failed:
 		f.Kind = NotExecutable
 	case crash(signal):
+		if signal == syscall.SIGABRT && (own || !peer) {
+			if reason := abortedBy(shown, c.Last); reason != "" {
+				f.Text, own = tidy(f.Text+": "+reason), own || !networkWords().MatchString(reason) // of whose connection nobody knows
+			}
+		}
 		switch {
 		case peer && !own: // NCCL's watchdog aborts, and the end of a process group may crash
 			f.Kind = PeerLost
@@ -163,12 +183,24 @@ func (c *Case) end(own, peer bool) Finding {
 		f.Kind = Signalled
 	case peer && !own:
 		return Finding{}
-	case c.Code == 126:
+	default:
+		return c.exited(f, own)
+	}
+	return f
+}
+
+// exited is f of a worker that exited with a code of its own. own says that there is better evidence than its last word.
+func (c *Case) exited(f Finding, own bool) Finding {
+	switch c.Code {
+	case 126:
 		f.Kind, f.Text = NotExecutable, f.Text+": a command could not be executed"
-	case c.Code == 127:
+	case 127:
 		f.Kind, f.Text = NotFound, f.Text+": a command, or a library it needs, was not found"
 	default:
 		f.Kind = Exited
+	}
+	if word := lastWord(c.Last); word != "" && !own {
+		f.Text = tidy(f.Text + "; its last line on stderr: " + word)
 	}
 	return f
 }

@@ -59,6 +59,28 @@ func TestJudge(t *testing.T) {
 		{"a shell cannot find", Case{Code: 127}, []Kind{NotFound}},
 		{"Xid", Case{Code: 1, Shown: []Finding{{Xid, at(97), "NVRM"}, own}}, []Kind{Xid, Exception, Exited}},
 
+		{"exit 0", Case{}, nil},
+		{"exit 0 after an exception that it had handled", Case{Shown: []Finding{own}}, nil},
+		{"exit 0, and then its peers lose it", Case{PeersLost: at(101)}, []Kind{LeftEarly}},
+		{"exit 0, seen after its peers had lost it", Case{PeersLost: at(99)}, []Kind{LeftEarly}},
+		{"exit 0 after an exception, and then its peers lose it", Case{PeersLost: at(101), Shown: []Finding{own}}, []Kind{LeftEarly, Suspected}},
+		{"exit 0 with an error file, and then its peers lose it", Case{PeersLost: at(101), ErrorFile: file("ValueError: no")}, []Kind{ErrorFile, LeftEarly}},
+		{"exit 0 of one that had lost a peer", Case{PeersLost: at(99), Shown: []Finding{peer}}, nil},
+		{"exit 0 long before its peers give up", Case{PeersLost: at(700)}, []Kind{Absent}},
+		{"stopped, alive and silent", Case{Signal: syscall.SIGTERM, Stopped: at(100), PeersLost: at(99)}, []Kind{Absent}},
+		{"stopped, alive and silent, and its end is a success", Case{Stopped: at(100), PeersLost: at(99)}, []Kind{Absent}},
+		{"stopped, and it had lost a peer, too", Case{Signal: syscall.SIGTERM, Stopped: at(100), PeersLost: at(99), Shown: []Finding{peer}}, nil},
+		{"stopped, and it had logged an error", Case{Signal: syscall.SIGTERM, Stopped: at(100), PeersLost: at(99), Shown: []Finding{own}}, []Kind{Suspected}},
+		{"stopped, and it had been stopped before", Case{Signal: syscall.SIGKILL, Stopped: at(100), PeersLost: at(99), State: 'T'}, []Kind{Paused}},
+		{"stopped before, and it had logged an error", Case{Signal: syscall.SIGKILL, Stopped: at(100), PeersLost: at(99), State: 'T', Shown: []Finding{own}}, []Kind{Paused, Suspected}},
+		{"stopped by a debugger before", Case{Signal: syscall.SIGKILL, Stopped: at(100), PeersLost: at(99), State: 't'}, []Kind{Paused}},
+		{"stopped before, and nobody has missed it", Case{Signal: syscall.SIGKILL, Stopped: at(100), State: 'T'}, nil},
+
+		{"SIGABRT with a reason on stderr", Case{Signal: syscall.SIGABRT, Last: []string{"free(): invalid pointer"}}, []Kind{Crashed}},
+		{"SIGABRT with a reason after a peer's end", Case{Signal: syscall.SIGABRT, Last: []string{"  what():  [gloo] Connection reset by peer"}, Shown: []Finding{peer}}, []Kind{PeerLost, PeerLost}},
+		{"SIGABRT with a word of some connection", Case{Signal: syscall.SIGABRT, Last: []string{"  what():  Connection reset by peer"}}, []Kind{Signalled}},
+		{"an error file that is known to be of a peer's end", Case{Code: 1, ErrorFile: &Finding{PeerLost, at(98), "RuntimeError: Broken pipe (32)"}}, []Kind{PeerLost}},
+
 		{"stopped", Case{Signal: syscall.SIGTERM, Stopped: at(100)}, nil},
 		{"stopped, a handler's exit", Case{Code: 143, Stopped: at(100)}, nil},
 		{"stopped by SIGKILL", Case{Signal: syscall.SIGKILL, Stopped: at(100), Shown: []Finding{peer}}, nil},
@@ -142,6 +164,16 @@ func TestJudgeTexts(t *testing.T) {
 		"exited with code 139 (a shell's way to tell signal 11)": {Code: 139, Text: "exited with code 139"},
 		"exited with code 126: a command could not be executed":  {Code: 126, Text: "exited with code 126"},
 		"could not be executed: no":                              {Code: 127, Failed: true, Text: "could not be executed: no"},
+		"exited with code 1; its last line on stderr: no data":   {Code: 1, Text: "exited with code 1", Last: []string{"step 1", "no data", ""}},
+		"exited with code 127: a command, or a library it needs, was not found; its last line on stderr: sh: 1: trane: not found": {
+			Code: 127, Text: "exited with code 127", Last: []string{"sh: 1: trane: not found"},
+		},
+		"killed by signal 6 (SIGABRT): Check failed: a == b": {Signal: syscall.SIGABRT, Text: "killed by signal 6 (SIGABRT)", Last: []string{"F0312 10:00:00 1 loss.cc:42] Check failed: a == b"}},
+		"killed by signal 6 (SIGABRT): ValueError: boom":     {Signal: syscall.SIGABRT, Text: "killed by signal 6 (SIGABRT)", Shown: []Finding{{Exception, time.Time{}, "ValueError: boom"}}},
+		"exited with code 0 while its peers were still communicating, after ValueError: boom": {
+			At: at(100), PeersLost: at(100), Shown: []Finding{{Exception, at(100), "ValueError: boom"}},
+		},
+		"had exited with code 0 10m0s before its peers gave up waiting": {At: at(100), PeersLost: at(700)},
 	} {
 		if got := Judge(c)[0].Text; got != want {
 			t.Errorf("%q, want %q", got, want)
@@ -161,7 +193,8 @@ func TestEarliest(t *testing.T) {
 
 func TestGrades(t *testing.T) {
 	for kind, want := range map[Kind]int{
-		OOMKilled: GradeCrash, Killed: GradeCrash, Crashed: GradeCrash, Signalled: GradeOwnFault, Exited: GradeOwnFault, Xid: GradeOwnFault, Suspected: GradeSuspected, PeerLost: GradePeer,
+		OOMKilled: GradeCrash, Killed: GradeCrash, Crashed: GradeCrash, Signalled: GradeOwnFault, Exited: GradeOwnFault, Xid: GradeOwnFault, Fatal: GradeOwnFault,
+		LeftEarly: GradeGone, Paused: GradeGone, Suspected: GradeSuspected, PeerLost: GradePeer, Absent: GradePeer,
 	} {
 		if got := kind.Grade(); got != want {
 			t.Errorf("%s has grade %d", kind, got)

@@ -66,11 +66,16 @@ func (s *Scanner) Findings() []Finding {
 		trace := *end.trace
 		end.trace = &trace
 	}
-	if len(end.line) > 0 {
-		end.take(end.line, end.lineAt)
-	}
-	end.endTraceback()
+	end.end()
 	return end.found
+}
+
+// end takes the stream for complete.
+func (s *scan) end() {
+	if len(s.line) > 0 {
+		s.take(s.line, s.lineAt)
+	}
+	s.endTraceback()
 }
 
 // scan is a Scanner's state.

@@ -71,7 +71,7 @@ var streams = []struct {
 		[]Finding{{Kind: Exception, Text: "ValueError: boom"}},
 	},
 
-	{"wrapped", trace("KeyError: 'lr'") + direct + trace("ConfigError: no learning rate"), []Finding{{Kind: Exception, Text: "ConfigError: no learning rate"}}},
+	{"wrapped", trace("KeyError: 'lr'") + direct + trace("ConfigError: no learning rate"), []Finding{{Kind: Exception, Text: "KeyError: 'lr' (which led to ConfigError: no learning rate)"}}},
 	{
 		"then the end of the group fails, too", trace("ValueError: boom") + during + trace("RuntimeError: [./gloo/transport/tcp/pair.cc:547] Connection closed by peer [127.0.0.1]:413"),
 		[]Finding{{Kind: Exception, Text: "ValueError: boom"}},

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/elasticrun/elasticrun/internal/testenv"
@@ -48,4 +49,21 @@ func limitedCgroup(t *testing.T, limit string) string {
 		testenv.Missing(t, "needs a memory cgroup that it may divide: %v", err)
 	}
 	return group
+}
+
+// A worker that has moved to a cgroup below the launcher's is named as killed by the OOM killer, too, with that cgroup's limit.
+func TestOOMKillBelow(t *testing.T) {
+	testenv.Root(t)
+	python, err := interpreter()
+	if err != nil {
+		t.Fatal(err)
+	}
+	group := limitedCgroup(t, "96M")
+	// The launcher makes one dollar of two.
+	const move = `echo $$$$ > "$0"/cgroup.procs && exec "$@"`
+	g := startGolden(t, "--rdzv-id=job", "--no-python", "sh", "-c", move, group, python, "fail.py", "eat", "0")
+	r, data := g.end()
+	if r.RootCause == nil || r.RootCause.Kind != string(evidence.OOMKilled) || r.ExitCode != 137 || !strings.Contains(r.RootCause.Summary, "memory limit 96 MiB of "+group) {
+		t.Errorf("%s\n%s", data, &g.stderr)
+	}
 }

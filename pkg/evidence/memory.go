@@ -16,6 +16,8 @@ type Memory struct {
 	Kills int64  // processes of it that an OOM killer has taken so far
 	Limit int64  // the tightest limit of the cgroup and those above, in bytes; 0 for none
 	Owner string // the cgroup that has the limit
+	// Below are the cgroups below it of which an OOM killer has taken processes that Kills does not count.
+	Below map[string]groupKills
 }
 
 // ReadMemory reads the memory cgroup of this process in the file system of the machine, as os.DirFS("/").
@@ -25,7 +27,7 @@ func ReadMemory(root fs.FS) Memory {
 	if err1 != nil || err2 != nil {
 		return Memory{}
 	}
-	top, dir, v2 := memoryCgroup(string(groups), string(mounts))
+	top, dir, v2, own := memoryCgroup(string(groups), string(mounts))
 	if dir == "" {
 		return Memory{}
 	}
@@ -40,10 +42,11 @@ func ReadMemory(root fs.FS) Memory {
 	if m.Kills < 0 {
 		return Memory{}
 	}
+	if own {
+		m.Below = killsBelow(root, dir, events, limit)
+	}
 	for at := dir; ; at = path.Dir(at) {
-		data, _ := fs.ReadFile(root, strings.TrimPrefix(path.Join(at, limit), "/"))
-		n, err := strconv.ParseInt(strings.TrimSpace(string(data)), 10, 64) // "max" is none
-		if err == nil && n < 1<<60 && (m.Limit == 0 || n < m.Limit) {       // version 1 has a huge number for none
+		if n := limitOf(root, at, limit); n > 0 && (m.Limit == 0 || n < m.Limit) {
 			m.Limit, m.Owner = n, at
 		}
 		if at == top || len(at) <= len(top) {
@@ -65,8 +68,9 @@ func counter(text, name string) int64 {
 }
 
 // memoryCgroup finds the memory cgroup in /proc/self/cgroup and /proc/self/mountinfo: where its hierarchy is mounted, and its own
-// folder, which is empty where there is none. Version 1 comes first: where both are mounted, it has the controller.
-func memoryCgroup(groups, mounts string) (top, dir string, v2 bool) {
+// folder, which is empty where there is none. Version 1 comes first: where both are mounted, it has the controller. own says that a cgroup's
+// count of OOM kills leaves out those of the cgroups below: in version 2 only where it is mounted so.
+func memoryCgroup(groups, mounts string) (top, dir string, v2, own bool) {
 	var v1Path, v2Path string
 	for line := range strings.Lines(groups) {
 		f := strings.SplitN(strings.TrimRight(line, "\n"), ":", 3)
@@ -93,12 +97,12 @@ func memoryCgroup(groups, mounts string) (top, dir string, v2 bool) {
 		}
 		switch {
 		case f[0] == "cgroup" && v1Path != "" && hasWord(f[2], "memory"):
-			return m[4], within(v1Path), false
+			return m[4], within(v1Path), false, true
 		case f[0] == "cgroup2" && v1Path == "" && v2Path != "" && dir == "":
-			top, dir, v2 = m[4], within(v2Path), true
+			top, dir, v2, own = m[4], within(v2Path), true, hasWord(f[2], "memory_localevents")
 		}
 	}
-	return top, dir, v2
+	return top, dir, v2, own
 }
 
 func hasWord(list, word string) bool {
@@ -114,10 +118,10 @@ func hasWord(list, word string) bool {
 // start and after its end, kills what the kernel's log has in between; readable says that the log could be read.
 func OOM(pid int, at time.Time, before, after Memory, kills []OOMKill, readable bool) (Finding, bool) {
 	counted := before.Path != "" && before.Path == after.Path
-	moved := after.Kills - before.Kills
+	moved, where := after.since(before)
 	limit := ""
-	if after.Limit > 0 {
-		limit = fmt.Sprintf("memory limit %s of %s", size(after.Limit), after.Owner)
+	if where.Limit > 0 {
+		limit = fmt.Sprintf("memory limit %s of %s", size(where.Limit), where.Owner)
 	}
 	for _, k := range kills {
 		if k.PID != pid || counted && moved <= 0 { // the log has the pids of the machine, which in a container are others'
@@ -136,20 +140,20 @@ func OOM(pid int, at time.Time, before, after Memory, kills []OOMKill, readable 
 		return Finding{}, false
 	}
 	return Finding{OOMKilled, at, join("probably killed by the OOM killer, which has taken ",
-		fmt.Sprintf("%d processes of cgroup %s meanwhile", moved, after.Path), limit)}, true
+		fmt.Sprintf("%d processes of cgroup %s meanwhile", moved, where.Path), limit)}, true
 }
 
-// killedChild is how torch's DataLoader tells that one of its processes was sent SIGKILL.
-const killedChild = "killed by signal: Killed"
+// killedChild is how torch's DataLoader tells that one of its processes was sent SIGKILL, or has ended it does not know how.
+var killedChild = lazily(`killed by signal: Killed|DataLoader worker \(pid.* exited unexpectedly|^` + goneLoader)
 
 // OOMOfChild says whether the OOM killer may have taken a process that a worker had started, and the worker has ended of that: a shell tells it by its
 // exit code, torch by an exception. workers are the pids of the workers themselves; for the rest see [OOM].
 func OOMOfChild(c Case, before, after Memory, kills []OOMKill, workers map[int]bool) (Finding, bool) {
-	speaks := c.Signal == 0 && c.Code == 128+int(syscall.SIGKILL) || c.ErrorFile != nil && strings.Contains(c.ErrorFile.Text, killedChild)
+	speaks := c.Signal == 0 && c.Code == 128+int(syscall.SIGKILL) || c.ErrorFile != nil && killedChild().MatchString(c.ErrorFile.Text)
 	for _, f := range c.Shown {
-		speaks = speaks || strings.Contains(f.Text, killedChild)
+		speaks = speaks || killedChild().MatchString(f.Text)
 	}
-	moved := after.Kills - before.Kills
+	moved, where := after.since(before)
 	for _, k := range kills {
 		if workers[k.PID] {
 			moved--
@@ -158,7 +162,7 @@ func OOMOfChild(c Case, before, after Memory, kills []OOMKill, workers map[int]b
 	if !speaks || before.Path == "" || before.Path != after.Path || moved <= 0 {
 		return Finding{}, false
 	}
-	return Finding{OOMKilled, c.At, fmt.Sprintf("the OOM killer has probably taken a process of this worker: %d of cgroup %s meanwhile", moved, after.Path)}, true
+	return Finding{OOMKilled, c.At, fmt.Sprintf("the OOM killer has probably taken a process of this worker: %d of cgroup %s meanwhile", moved, where.Path)}, true
 }
 
 func join(head, first, second string) string {

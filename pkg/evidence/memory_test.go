@@ -32,6 +32,27 @@ func TestReadMemory(t *testing.T) {
 			"sys/fs/cgroup/memory/job/memory.limit_in_bytes":   "67108864\n",
 			"sys/fs/cgroup/memory/memory.limit_in_bytes":       "9223372036854771712\n",
 		}, Memory{Path: "/sys/fs/cgroup/memory/job/a", Kills: 3, Limit: 64 << 20, Owner: "/sys/fs/cgroup/memory/job"}},
+		{"version 1, cgroups below", map[string]string{
+			"proc/self/cgroup": "4:memory:/job\n", "proc/self/mountinfo": v1,
+			"sys/fs/cgroup/memory/job/memory.oom_control":        "oom_kill 3\n",
+			"sys/fs/cgroup/memory/job/a/memory.oom_control":      "oom_kill 2\n",
+			"sys/fs/cgroup/memory/job/a/b/memory.oom_control":    "oom_kill 1\n",
+			"sys/fs/cgroup/memory/job/a/b/memory.limit_in_bytes": "4096\n",
+			"sys/fs/cgroup/memory/job/quiet/memory.oom_control":  "oom_kill 0\n",
+			"sys/fs/cgroup/memory/other/memory.oom_control":      "oom_kill 9\n",
+			"sys/fs/cgroup/memory/job/memory.limit_in_bytes":     "9223372036854771712\n",
+			"sys/fs/cgroup/memory/job/a/memory.limit_in_bytes":   "9223372036854771712\n",
+		}, Memory{Path: "/sys/fs/cgroup/memory/job", Kills: 3, Below: map[string]groupKills{
+			"/sys/fs/cgroup/memory/job/a": {Kills: 2}, "/sys/fs/cgroup/memory/job/a/b": {Kills: 1, Limit: 4096},
+		}}},
+		{"version 2 counts those below, too", map[string]string{
+			"proc/self/cgroup": "0::/a\n", "proc/self/mountinfo": v2,
+			"sys/fs/cgroup/a/memory.events": "oom_kill 2\n", "sys/fs/cgroup/a/b/memory.events": "oom_kill 2\n",
+		}, Memory{Path: "/sys/fs/cgroup/a", Kills: 2}},
+		{"version 2 that counts a cgroup's own alone", map[string]string{
+			"proc/self/cgroup": "0::/a\n", "proc/self/mountinfo": strings.Replace(v2, "cgroup2 rw", "cgroup2 rw,memory_localevents", 1),
+			"sys/fs/cgroup/a/memory.events": "oom_kill 1\n", "sys/fs/cgroup/a/b/memory.events": "oom_kill 2\n", "sys/fs/cgroup/a/b/memory.max": "4096\n",
+		}, Memory{Path: "/sys/fs/cgroup/a", Kills: 1, Below: map[string]groupKills{"/sys/fs/cgroup/a/b": {Kills: 2, Limit: 4096}}}},
 		{"version 2", map[string]string{
 			"proc/self/cgroup": "0::/job.slice/a\n", "proc/self/mountinfo": v2,
 			"sys/fs/cgroup/job.slice/a/memory.events": "low 0\nhigh 0\nmax 7\noom 2\noom_kill 2\noom_group_kill 0\n",
@@ -58,6 +79,8 @@ func TestOOM(t *testing.T) {
 	before := Memory{Path: "/cg", Kills: 1, Limit: 64 << 20, Owner: "/cg"}
 	after := before
 	after.Kills = 2
+	below := before
+	below.Below = map[string]groupKills{"/cg/worker": {Kills: 1, Limit: 1 << 20}}
 	mine := OOMKill{PID: 42, Name: "python3", RSS: 62 << 20, Cgroup: true}
 	other := mine
 	other.PID = 43
@@ -74,6 +97,9 @@ func TestOOM(t *testing.T) {
 		{"the log alone", Memory{}, Memory{}, []OOMKill{mine}, true, "killed by the OOM killer: 62 MiB in use by pid 42 (python3)"},
 		{"the machine", Memory{}, Memory{}, []OOMKill{global}, true, "killed by the OOM killer: the machine is out of memory; 62 MiB in use by pid 42 (python3)"},
 		{"the counter alone", before, after, nil, false, "probably killed by the OOM killer, which has taken 1 processes of cgroup /cg meanwhile; memory limit 64 MiB of /cg"},
+		{"the counter of a cgroup below", before, below, nil, false, "probably killed by the OOM killer, which has taken 1 processes of cgroup /cg/worker meanwhile; memory limit 1 MiB of /cg/worker"},
+		{"the log, and the counter of a cgroup below", before, below, []OOMKill{mine}, true, "killed by the OOM killer: memory limit 1 MiB of /cg/worker; 62 MiB in use by pid 42 (python3)"},
+		{"a cgroup below has gone", below, before, nil, false, ""},
 		{"another process was taken", before, after, []OOMKill{other}, true, ""},
 		{"nobody was", before, before, nil, true, ""},
 		{"the pid is another machine's", before, before, []OOMKill{mine}, true, ""},

@@ -95,7 +95,7 @@ func (p *plan) close(ctx context.Context, log zerolog.Logger) {
 // agent wires the agent; lines takes its events.
 func (p *plan) agent(t *told, cfg *config.Config, supervisor *procs.Supervisor, lines io.Writer, seen *lookout, log zerolog.Logger) (*agent.Agent, error) {
 	opts := agent.Options{
-		Kernel: p.machine, Spec: p.spec, Rendezvous: p.meeting.handler, Launcher: launcher{supervisor}, LogFolders: p.logs, Env: p.env,
+		Kernel: p.machine, States: p.machine, Spec: p.spec, Rendezvous: p.meeting.handler, Launcher: launcher{supervisor}, LogFolders: p.logs, Env: p.env,
 		Forward: t.forward, Hurry: t.hurry,
 		ShutdownTimeout: cfg.ShutdownTimeout, RestartGrace: cfg.RestartGrace,
 		ErrorExitTimeout: cfg.ErrorExitTimeout, ErrorFiles: errorFiles{}, Tell: seen.tell, Logger: log,

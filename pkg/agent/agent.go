@@ -85,6 +85,12 @@ type Kernel interface {
 	Core(pid int, sig syscall.Signal, since time.Time) string
 }
 
+// States tells what the machine knows of processes that run; evidence.Machine is the real one.
+type States interface {
+	// State is that of a process, as in proc(5); 0 where it is not known.
+	State(pid int) byte
+}
+
 // Options are what an [Agent] is made of.
 type Options struct {
 	Spec       WorkerSpec
@@ -103,6 +109,8 @@ type Options struct {
 	Usage UsageSampler
 	// Kernel is asked why a worker was killed; nil asks nobody.
 	Kernel Kernel
+	// States is asked what workers do that are about to be stopped; nil asks nobody.
+	States States
 	// Devices tells when a restart need no longer wait for what the workers held; nil for at once.
 	Devices Devices
 	// Fitness is asked, once the workers are stopped, before this node goes on after a failure of one of its own; where it is not fit the agent leaves
@@ -153,6 +161,7 @@ type Agent struct {
 	unread     Processes        // stopped, with output that the console has not taken yet; nil for none
 	running    int              // workers that have not exited yet
 	done       bool             // all workers of the round have exited with 0
+	left       []procs.Exit     // workers of the round that have exited with 0 while others ran
 	files      []procs.LogFiles // by local rank, of the current start
 	scene      scene            // of the current start
 	membership bool             // the current round was not begun by a charged restart
@@ -235,7 +244,7 @@ func (a *Agent) Run(ctx context.Context) (RunResult, error) {
 		}
 		a.history.end(endOf(err), err.Error(), nil)
 		a.emitAgent("FAILED", err)
-		return RunResult{State: a.state(), Failures: byThemselves(a.failures), Restarts: a.restarts}, err
+		return RunResult{State: a.state(), Failures: atFault(byThemselves(a.failures), err), Restarts: a.restarts}, err
 	}
 	a.recordMetrics(result)
 	a.emitResult(result)

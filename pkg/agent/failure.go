@@ -2,12 +2,15 @@ package agent
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/elasticrun/elasticrun/pkg/evidence"
 	"github.com/elasticrun/elasticrun/pkg/procs"
+	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
 // Failure is one worker that failed (seed 002, ProcessFailure).
@@ -70,6 +73,14 @@ func (f Failure) Summary() string {
 	return line
 }
 
+// waited says that the worker only tells of having waited for a peer in vain.
+func (f Failure) waited() bool {
+	return f.Kind() == evidence.PeerLost && slices.ContainsFunc(f.Findings, evidence.Finding.Waited)
+}
+
+// onlyAsCause says that the worker is to blame, or has not failed at all.
+func (f Failure) onlyAsCause() bool { return f.Kind().OnlyAsCause() }
+
 // leftFile reports whether there is something to say of the worker's error file.
 func (f Failure) leftFile() bool { return f.Error != nil || f.ErrorFileProblem != "" }
 
@@ -86,11 +97,21 @@ func (f Failure) compare(g Failure) int {
 // have not.
 func byThemselves(failures map[int]Failure) map[int]Failure {
 	for _, f := range failures {
-		if !f.Exit.Stopped || f.Kind() == evidence.ErrorFile {
+		if !f.Exit.Stopped && !f.Exit.Success() || f.Kind() == evidence.ErrorFile {
 			return failures
 		}
 	}
 	return nil
+}
+
+// atFault returns the failures of a run that err has ended, none where that is a lost rendezvous and all have only lost their peers: what took the store has
+// taken those, too.
+func atFault(failures map[int]Failure, err error) map[int]Failure {
+	root, known := RunResult{Failures: failures}.RootCause()
+	if known && errors.Is(err, rdzv.ErrRendezvous) && (root.Kind() == evidence.PeerLost || root.onlyAsCause()) {
+		return nil
+	}
+	return failures
 }
 
 // happened is the best guess at when the error of the file occurred; zero where it does not tell. Error files tell whole seconds; where the file

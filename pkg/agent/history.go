@@ -61,7 +61,7 @@ func (h *history) reopen() {
 // recordEnd closes the round that was ended for another one.
 func (a *Agent) recordEnd() {
 	var likeliest *Failure
-	if own := (RunResult{Failures: a.failures}).ordered(); len(own) > 0 {
+	if own := a.ownFailures(); len(own) > 0 {
 		likeliest = &own[0]
 	}
 	if byThemselves(a.failures) != nil {

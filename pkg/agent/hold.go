@@ -16,9 +16,11 @@ const holdBound = time.Second
 
 // hold puts off the stop while nobody has shown a fault of its own, and returns the exits that it took meanwhile. first says of the failure that began it
 // that it only lost its peer. The peer may be at work in its "finally" or its exit handlers when its victims have gone already, and a stop would end it before it has
-// said a word. It may where no other node has a say: elsewhere all are stopped at once, and wait for each other before they go on.
+// said a word. It may where no other node has a say: elsewhere all are stopped at once, and wait for each other before they go on. Where it has waited for a peer in
+// vain, on whatever node, others are let run until they have, too: who is silent then is the one that they waited for.
 func (a *Agent) hold(ctx context.Context, p Processes, first Failure) (ended []procs.Exit) {
-	if a.round.WorldSize > 1 || first.Kind().Grade() != evidence.GradePeer {
+	alone := a.round.WorldSize == 1
+	if a.stuck != nil || first.Kind().Grade() != evidence.GradePeer || !alone && !first.waited() {
 		return nil
 	}
 	told := make(chan struct{}, 1)
@@ -30,7 +32,7 @@ func (a *Agent) hold(ctx context.Context, p Processes, first Failure) (ended []p
 	defer bound.Stop()
 	running := maps.Clone(p.PIDs())
 	for gone := first.Exit; ; gone = ended[len(ended)-1] {
-		if delete(running, gone.LocalRank); a.running-len(ended) <= 1 {
+		if delete(running, gone.LocalRank); alone && a.running-len(ended) <= 1 {
 			return ended
 		}
 		e, came := a.awaitWord(ctx, p, running, awaited{told, files.written(), bound.C})
@@ -38,7 +40,7 @@ func (a *Agent) hold(ctx context.Context, p Processes, first Failure) (ended []p
 			return ended
 		}
 		ended = append(ended, e)
-		if !e.Success() && a.inquire(p, []procs.Exit{e}, time.Time{}, false)[0].Kind().Grade() != evidence.GradePeer {
+		if !e.Success() && a.inquire(p, []procs.Exit{e}, question{})[0].Kind().Grade() != evidence.GradePeer {
 			return ended
 		}
 	}
@@ -80,7 +82,7 @@ func (a *Agent) awaitWord(ctx context.Context, p Processes, running map[int]int,
 // pressed takes a Stop, which the failure has brought about, and says whether it leaves no time to hold anybody.
 func (a *Agent) pressed(stop rdzv.Stop) bool {
 	a.halt = &stop
-	return !stop.KillBy.IsZero() && time.Until(stop.KillBy) < holdBound+a.opts.RestartGrace
+	return a.round.WorldSize > 1 || !stop.KillBy.IsZero() && time.Until(stop.KillBy) < holdBound+a.opts.RestartGrace
 }
 
 // anyFault says whether a worker that runs would be to blame if it were stopped now.
@@ -90,7 +92,7 @@ func (a *Agent) anyFault(p Processes, running map[int]int) bool {
 	for rank, pid := range running {
 		exits = append(exits, procs.Exit{LocalRank: rank, PID: pid, Signal: syscall.SIGTERM, At: now, Stopped: true})
 	}
-	for _, f := range a.inquire(p, exits, now, false) {
+	for _, f := range a.inquire(p, exits, question{stopBegan: now}) {
 		if len(f.Findings) > 0 && f.Kind().Grade() <= evidence.GradeSuspected {
 			return true
 		}

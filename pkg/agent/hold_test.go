@@ -59,7 +59,7 @@ func TestHold(t *testing.T) {
 		{name: "too late", do: []func(scene){after(1500*ms, says)}, want: time.Second},
 		{name: "others are victims, too", do: []func(scene){after(300*ms, func(s scene) { s.g.victim(2) }), after(600*ms, says)}, want: 600 * ms, root: 1},
 		{name: "another ends by itself", do: []func(scene){after(200*ms, func(s scene) { s.g.exit(procs.Exit{LocalRank: 2, Code: 3, At: time.Now()}) })}, want: 200 * ms, root: 2},
-		{name: "another succeeds", do: []func(scene){after(200*ms, func(s scene) { s.g.exit(procs.Exit{LocalRank: 2, At: time.Now()}) })}, want: time.Second},
+		{name: "another succeeds", do: []func(scene){after(200*ms, func(s scene) { s.g.exit(procs.Exit{LocalRank: 2, At: time.Now()}) })}, want: time.Second, root: 2},
 		{name: "all are victims", do: []func(scene){after(400*ms, func(s scene) {
 			for rank := 1; rank < 4; rank++ {
 				s.g.victim(rank)

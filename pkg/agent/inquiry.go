@@ -18,6 +18,7 @@ import (
 type inquiry struct {
 	processes Processes
 	stopBegan time.Time
+	peersLost time.Time // when the first worker lost a peer; zero: none has, as far as is known
 	scene     scene
 	kernel    Kernel
 	host      string
@@ -140,12 +141,17 @@ func (q *inquiry) caseOf(f Failure, found clues) evidence.Case {
 	e := f.Exit
 	c := evidence.Case{
 		Code: e.Code, Signal: e.Signal, At: e.At, Began: q.scene.began, Text: e.String(), Failed: e.StartErr != nil, Core: found.core,
+		Last: f.StderrTail, PeersLost: q.peersLost,
 	}
 	if e.Stopped {
-		c.Stopped = q.stopBegan
+		c.Stopped, c.State = q.stopBegan, q.scene.states[e.LocalRank]
 	}
 	if f.Error != nil {
-		c.ErrorFile = &evidence.Finding{Kind: evidence.ErrorFile, Time: f.Error.happened(), Text: f.Error.Message}
+		text, ofPeer := evidence.OfErrorFile(f.Error.Message, f.Error.CallStack)
+		c.ErrorFile = &evidence.Finding{Kind: evidence.ErrorFile, Time: f.Error.happened(), Text: text}
+		if ofPeer {
+			c.ErrorFile.Kind = evidence.PeerLost
+		}
 		c.ErrorWritten = f.Error.Written
 	}
 	if c.Shown = found.shown; !q.inFile(e.LocalRank) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"syscall"
 	"time"
 
@@ -60,6 +61,7 @@ func (a *Agent) watch(ctx context.Context) (failed *procs.Exit, err error) {
 			if !exit.Success() {
 				return &exit, a.setState(Failed)
 			}
+			a.left = append(a.left, exit)
 			late.ended(exit.LocalRank)
 			if a.running--; a.running == 0 {
 				a.done = true
@@ -155,7 +157,7 @@ func (a *Agent) enter(round *rdzv.Round) {
 			Int("max_restarts", a.opts.Spec.MaxRestarts).Msg(verdict)
 	}
 	a.round, a.restarts = round, round.Restarts
-	a.halt, a.failures, a.done, a.failedAt, a.stuck = nil, nil, false, time.Time{}, nil
+	a.halt, a.failures, a.done, a.left, a.failedAt, a.stuck = nil, nil, false, nil, time.Time{}, nil
 	a.history.begin(round, time.Now())
 }
 
@@ -184,6 +186,7 @@ func (a *Agent) restart(ctx context.Context, failed *procs.Exit) error {
 func (a *Agent) endRound(ctx context.Context, failed *procs.Exit) error {
 	p := a.processes
 	if p == nil { // all have succeeded, and what they left behind is gone
+		a.collectLeft()
 		return nil
 	}
 	if ctx.Err() != nil { // then the others are to hear that this node leaves, and nothing of a failure
@@ -191,10 +194,16 @@ func (a *Agent) endRound(ctx context.Context, failed *procs.Exit) error {
 	}
 	var ended []procs.Exit
 	if failed != nil {
-		first := a.inquire(p, []procs.Exit{*failed}, time.Time{}, false)[0]
+		first := a.inquire(p, []procs.Exit{*failed}, question{})[0]
+		ended = append(ended, *failed)
+		if a.round.WorldSize > 1 { // once others have heard of it, they stop at once
+			if ended = append(ended, a.hold(ctx, p, first)...); ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+		}
 		a.opts.Rendezvous.Fail(first.forOthers(time.Now()))
 		a.logFailure(*failed)
-		if ended = append(ended, *failed); a.stuck == nil {
+		if a.round.WorldSize == 1 {
 			ended = append(ended, a.hold(ctx, p, first)...)
 		}
 		if ctx.Err() != nil {
@@ -202,9 +211,14 @@ func (a *Agent) endRound(ctx context.Context, failed *procs.Exit) error {
 		}
 	}
 	a.tell(events.Record{Kind: events.KindStop, Why: a.stopReason(failed)})
-	ladder, began := a.ladder(ctx), time.Now()
-	err := a.stop(ctx, ladder)
-	a.failures = a.collectFailures(p, ended, began)
+	a.observe(p)
+	var asked question
+	if failed == nil {
+		asked = a.questionOfHalt()
+	}
+	asked.stopBegan, asked.kernel = time.Now(), true
+	err := a.stop(ctx, a.ladder(ctx))
+	a.failures = a.collectFailures(p, ended, asked)
 	if err != nil || failed == nil {
 		return err
 	}
@@ -276,6 +290,9 @@ func (a *Agent) conclude(end *rdzv.EndedError) (RunResult, error) {
 	if o.Ending == rdzv.EndFailed {
 		now := time.Now()
 		r.State, r.Failures, r.Cause, r.Others = Failed, a.failures, rootCause(o.Cause, a.failures, now), fromOthers(o.Others, now)
+	}
+	if root, known := r.RootCause(); known {
+		maps.DeleteFunc(r.Failures, func(_ int, f Failure) bool { return f.onlyAsCause() && !f.same(root) })
 	}
 	a.history.end(endOfOutcome(o), o.Text, nil)
 	return r, a.setState(r.State)

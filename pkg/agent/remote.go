@@ -28,6 +28,7 @@ func (f Failure) forOthers(now time.Time) rdzv.Failure {
 		Host: f.Host, Round: f.Round, GlobalRank: f.GlobalRank, LocalRank: f.LocalRank, PID: f.Exit.PID,
 		ExitCode: f.Exit.Code, Signal: f.Exit.Signal, Final: f.Exit.Unexecutable(),
 		Grade: f.Kind().Grade(), Age: max(0, now.Sub(f.Time)), Stopped: f.Exit.Stopped,
+		Waited: f.waited(), Absent: f.Kind() == evidence.Absent,
 		Kind: string(f.Kind()), Summary: report.Begin(f.Summary(), maxSummary), LogFile: path(f.LogFile),
 		Text: report.End(traceback(f), rdzv.MaxFailureText),
 	}

@@ -43,14 +43,22 @@ func (r RunResult) Note() string {
 	if r.NothingStarted != "" && r.IsFailed() {
 		return r.NothingStarted
 	}
-	if root, ok := r.RootCause(); ok && root.Kind().Grade() == evidence.GradePeer {
+	if root, ok := r.RootCause(); ok && root.Kind() == evidence.PeerLost {
 		return "no worker shows a fault of its own: the first that lost its peer is named; look for a hang or a network fault"
 	}
 	return ""
 }
 
-// ordered returns the failures, here and elsewhere, the root cause first; then by the evidence.
+// ordered returns the failures, here and elsewhere, the root cause first; then by the evidence, without those that are failures only as root causes.
 func (r RunResult) ordered() []Failure {
+	all := r.inOrder()
+	if len(all) == 0 {
+		return nil
+	}
+	return append(all[:1], slices.DeleteFunc(all[1:], Failure.onlyAsCause)...)
+}
+
+func (r RunResult) inOrder() []Failure {
 	all := slices.Collect(maps.Values(r.Failures))
 	for _, f := range r.Others {
 		if !slices.ContainsFunc(all, f.same) { // of this node's own more is known
@@ -59,8 +67,32 @@ func (r RunResult) ordered() []Failure {
 	}
 	slices.SortFunc(all, Failure.compare)
 	if r.Cause == nil {
-		return all
+		return accused(all)
 	}
 	all = slices.DeleteFunc(all, r.Cause.same)
 	return slices.Insert(all, 0, *r.Cause)
+}
+
+// accused puts the root cause first among failures that stand in their order: if the likeliest has only waited for a peer in vain, that is one who was
+// absent, where there is one.
+func accused(all []Failure) []Failure {
+	if len(all) == 0 || !all[0].waited() {
+		return all
+	}
+	absent := slices.IndexFunc(all, func(f Failure) bool { return f.Kind() == evidence.Absent })
+	if absent < 0 {
+		return all
+	}
+	root := all[absent]
+	return slices.Insert(slices.Delete(all, absent, absent+1), 0, root)
+}
+
+// ownFailures are those of this node in the round that is over, the likeliest cause first. Where all were stopped because of another node, only that one
+// knows whether a worker of this one was to blame for what it did not do.
+func (a *Agent) ownFailures() []Failure {
+	own := RunResult{Failures: a.failures}.ordered()
+	if len(own) > 0 && byThemselves(a.failures) == nil && own[0].onlyAsCause() {
+		return own[1:]
+	}
+	return own
 }

@@ -72,7 +72,7 @@ func (a *Agent) tellRest(p Processes) {
 
 // tellFailures tells why workers of this node have failed, the likeliest cause first.
 func (a *Agent) tellFailures() {
-	for _, f := range (RunResult{Failures: a.failures}).ordered() {
+	for _, f := range a.ownFailures() {
 		a.tell(events.Record{
 			Kind: events.KindFailure, Time: f.Time, Rank: new(f.GlobalRank), LocalRank: new(f.LocalRank), PID: f.Exit.PID,
 			ExitCode: new(f.Exit.ShellCode()), Stopped: f.Exit.Stopped, Cause: string(f.Kind()), Summary: report.Begin(f.Summary(), maxTold),

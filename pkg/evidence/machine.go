@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"os"
+	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -49,6 +50,21 @@ func (*Machine) Core(pid int, sig syscall.Signal, since time.Time) string {
 		dir = "/"
 	}
 	return Core(os.DirFS("/"), pid, sig, dir, since)
+}
+
+// State is that of a process, as in proc(5), as T where a signal has stopped it; 0 where it is not known.
+func (*Machine) State(pid int) byte {
+	if self, err := os.Readlink("/proc/self"); err != nil || self != strconv.Itoa(os.Getpid()) { // it shows other processes by these pids
+		return 0
+	}
+	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return 0
+	}
+	if _, after, found := bytes.Cut(stat[bytes.LastIndexByte(stat, ')')+1:], []byte(" ")); found && len(after) > 0 {
+		return after[0]
+	}
+	return 0
 }
 
 const (

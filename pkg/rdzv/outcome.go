@@ -18,6 +18,10 @@ type Failure struct {
 	Signal     syscall.Signal `json:"signal,omitempty"` // that ended it; 0 for none
 	// Grade orders failures by the evidence that they began it all; the lowest is the likeliest cause.
 	Grade int `json:"grade"`
+	// Waited says that the worker only tells of having waited for a peer in vain, Absent that it was alive and silent, or had long exited with 0: where the
+	// likeliest cause has waited, it is one who was absent.
+	Waited bool `json:"waited,omitempty"`
+	Absent bool `json:"absent,omitempty"`
 	// Age is how long ago the worker failed. It travels instead of a time because clocks differ.
 	Age time.Duration `json:"age"`
 	// Stopped says that the worker had shown an error, but was still running when it was told to stop.
@@ -112,6 +116,13 @@ func (e *EndedError) Unwrap() error {
 	}
 	return ErrClosed
 }
+
+// What Stop.Why begins with where a worker of some node has failed, and where it only tells of having waited for a peer in vain: then every node looks
+// for one who was absent.
+const (
+	WhyFailed = "a worker has failed"
+	WhyWaited = "a worker has waited for a peer in vain"
+)
 
 // Stop says that the workers of the round that runs must be stopped, after which the agent enters the
 // next with [Handler.NextRendezvous].

@@ -75,6 +75,10 @@ func (b *blame) outcome(now time.Duration) (cause *rdzv.Failure, others []rdzv.F
 		all = append(all, b.nodes[rank])
 	}
 	slices.SortStableFunc(all, compareBlamed)
+	if absent := slices.IndexFunc(all, func(one blamed) bool { return one.failure.Absent }); absent > 0 && all[0].failure.Waited {
+		root := all[absent]
+		all = slices.Insert(slices.Delete(all, absent, absent+1), 0, root)
+	}
 	for i, one := range all[:min(len(all), 1+rdzv.MaxOthers)] {
 		f := one.failure
 		f.Age = now - one.at

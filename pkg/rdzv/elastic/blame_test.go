@@ -28,6 +28,15 @@ func TestBlameFindsTheCause(t *testing.T) {
 		{"a node finds that its failure is a victim's", []told{
 			{0, rdzv.Failure{Grade: 1}}, {1, rdzv.Failure{Grade: 2}}, {2, rdzv.Failure{Grade: 1}}, {0, rdzv.Failure{Grade: 3, Age: 3 * sec}},
 		}, 2},
+		{"one who was absent, where one has waited", []told{
+			{0, rdzv.Failure{Grade: 4, Waited: true, Age: 5 * sec}}, {1, rdzv.Failure{Grade: 4, Age: 5 * sec}}, {2, rdzv.Failure{Grade: 4, Absent: true, OnlyStopped: true}},
+		}, 2},
+		{"none who was absent, where a connection was lost", []told{
+			{0, rdzv.Failure{Grade: 4, Age: 9 * sec}}, {1, rdzv.Failure{Grade: 4, Waited: true}}, {2, rdzv.Failure{Grade: 4, Absent: true, OnlyStopped: true}},
+		}, 0},
+		{"nor where one has failed", []told{
+			{0, rdzv.Failure{Grade: 4, Waited: true, Age: 9 * sec}}, {1, rdzv.Failure{Grade: 1}}, {2, rdzv.Failure{Grade: 4, Absent: true, OnlyStopped: true}},
+		}, 1},
 		{"one that was told to stop", []told{{0, rdzv.Failure{Grade: 3}}, {1, rdzv.Failure{Grade: 1, OnlyStopped: true}}}, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -101,8 +101,12 @@ func (l *leader) reportedPart(now time.Duration, s *seat, r Report) {
 	l.noteUnreached(now, p, r.Unreached)
 	if r.Failure != nil && (!l.grown.set || now-r.Failure.Age < l.grown.at) {
 		l.blame.tell(now, s.rank, *r.Failure)
-		if !r.Failure.OnlyStopped {
-			l.disturb("a worker has failed on %s", host)
+		switch {
+		case r.Failure.OnlyStopped:
+		case r.Failure.Waited:
+			l.disturb(rdzv.WhyWaited+" on %s", host)
+		default:
+			l.disturb(rdzv.WhyFailed+" on %s", host)
 		}
 	}
 	switch {
@@ -110,7 +114,7 @@ func (l *leader) reportedPart(now time.Duration, s *seat, r Report) {
 		l.setStuck(now, p, r.Stuck)
 	case r.Phase == Busy:
 	case r.Phase == Failing:
-		l.disturb("a worker has failed on %s", host)
+		l.disturb(rdzv.WhyFailed+" on %s", host)
 	case r.Phase == Ready && (p.fate == active || p.fate == done):
 		l.disturb("%s has stopped its workers", host)
 		l.retire(p, stopped)

@@ -1,0 +1,209 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/elasticrun/elasticrun/pkg/evidence"
+	"github.com/elasticrun/elasticrun/pkg/procs"
+	"github.com/elasticrun/elasticrun/pkg/rdzv"
+	"github.com/elasticrun/elasticrun/pkg/report"
+)
+
+const gaveUp = "RuntimeError: [./gloo/transport/tcp/unbound_buffer.cc:81] Timed out waiting 6000ms for recv operation to complete"
+
+// tired ends one worker as one that has waited for a peer in vain.
+func (g *fakeGroup) tired(rank int) {
+	g.says(rank, gaveUp)
+	g.exit(procs.Exit{LocalRank: rank, Code: 1, At: time.Now()})
+}
+
+// fakeStates are the states of processes by pid; those of all others are S.
+type fakeStates map[int]byte
+
+func (s fakeStates) State(pid int) byte {
+	if state, known := s[pid]; known {
+		return state
+	}
+	return 'S'
+}
+
+// On a job's only node: whom the others lost or waited for is named, though it has shown no fault, unless somebody has.
+func TestAbsence(t *testing.T) {
+	const ms = time.Millisecond
+	left := func(g *fakeGroup, rank int) { g.exit(procs.Exit{LocalRank: rank, At: time.Now()}) }
+	for _, tt := range []struct {
+		name    string
+		states  fakeStates // of pids 100 and up
+		do      func(g *fakeGroup)
+		root    int
+		kind    evidence.Kind
+		victims int // other failures
+		noted   bool
+	}{
+		{name: "one left early", do: func(g *fakeGroup) { left(g, 2); g.victim(0); g.victim(1); g.victim(3) }, root: 2, kind: evidence.LeftEarly, victims: 3},
+		{
+			name: "one left early, after an exception",
+			do:   func(g *fakeGroup) { g.says(2, "ValueError: boom"); left(g, 2); g.victim(0) }, root: 2, kind: evidence.LeftEarly, victims: 1,
+		},
+		{
+			name: "one left early, and another failed",
+			do: func(g *fakeGroup) {
+				left(g, 2)
+				g.victim(0)
+				g.says(3, "ValueError: boom")
+				g.exit(procs.Exit{LocalRank: 3, Code: 1, At: time.Now()})
+			},
+			root: 3, kind: evidence.Exception, victims: 1,
+		},
+		{name: "one left, and nobody misses it", do: func(g *fakeGroup) { left(g, 2); g.exit(procs.Exit{LocalRank: 3, Code: 3, At: time.Now()}) }, root: 3, kind: evidence.Exited},
+		{name: "one is silent", do: func(g *fakeGroup) { g.tired(0); g.tired(1); g.tired(3) }, root: 2, kind: evidence.Absent, victims: 3},
+		{name: "one is silent, the others lose those who gave up", do: func(g *fakeGroup) { g.tired(1); time.Sleep(ms); g.victim(0); g.victim(3) }, root: 2, kind: evidence.Absent, victims: 3},
+		{name: "one is silent, where connections are lost", do: func(g *fakeGroup) { g.victim(0); g.victim(1); g.victim(3) }, root: 0, kind: evidence.PeerLost, victims: 2, noted: true},
+		{name: "most are silent", do: func(g *fakeGroup) { g.tired(1) }, root: 1, kind: evidence.PeerLost, noted: true},
+		{name: "all gave up", do: func(g *fakeGroup) { g.tired(1); time.Sleep(ms); g.tired(0); g.tired(2); g.tired(3) }, root: 1, kind: evidence.PeerLost, victims: 3, noted: true},
+		{name: "one is paused", states: fakeStates{103: 'T'}, do: func(g *fakeGroup) { g.tired(0) }, root: 3, kind: evidence.Paused, victims: 1},
+		{name: "one is paused, where connections are lost", states: fakeStates{103: 'T'}, do: func(g *fakeGroup) { g.victim(0) }, root: 3, kind: evidence.Paused, victims: 1},
+		{
+			name: "one is silent, and another shows an error", do: func(g *fakeGroup) { g.says(3, "ValueError: boom"); g.tired(0); g.tired(1) },
+			root: 3, kind: evidence.Suspected, victims: 2,
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t, WorkerSpec{LocalWorldSize: 4}, runsOn)
+				b.agent.opts.States = tt.states
+				wait := b.start(t.Context())
+				tt.do(b.group())
+				r, err := wait()
+				root, _ := r.RootCause()
+				if err != nil || root.LocalRank != tt.root || root.Kind() != tt.kind || len(r.Failures) != 1+tt.victims || (r.Note() != "") != tt.noted {
+					t.Errorf("%v, root cause %+v of %d failures, note %q", err, root, len(r.Failures), r.Note())
+				}
+				if past := b.agent.history.rounds[0].Failure; past == nil || past.LocalRank != tt.root {
+					t.Errorf("the round's failure is %+v", past)
+				}
+			})
+		})
+	}
+}
+
+// Where another node's failure has ended the round, a node tells of workers that may have been missed there. It tells of none where nobody has failed.
+func TestAbsenceElsewhere(t *testing.T) {
+	const failed, waited, came = rdzv.WhyFailed + " on node7", rdzv.WhyWaited + " on node7", "node8 came"
+	for _, tt := range []struct {
+		name  string
+		state byte
+		left  []int // local ranks that exit with 0
+		ago   time.Duration
+		why   string
+		want  evidence.Kind // empty: it tells of nothing
+	}{
+		{name: "all left early", left: []int{0, 1}, why: failed, want: evidence.LeftEarly},
+		{name: "one left early", left: []int{1}, why: failed, want: evidence.LeftEarly},
+		{name: "all left long ago", left: []int{0, 1}, ago: time.Minute, why: failed},
+		{name: "all left long ago, and somebody waited", left: []int{0, 1}, ago: time.Minute, why: waited, want: evidence.Absent},
+		{name: "a node came", left: []int{0, 1}, why: came},
+		{name: "all are alive", why: failed},
+		{name: "all are alive, and somebody waited", why: waited, want: evidence.Absent},
+		{name: "all are paused", state: 'T', why: failed, want: evidence.Paused},
+		{name: "all are paused, and a node came", state: 'T', why: came},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t, WorkerSpec{}, runsOn)
+				b.rdzv.nodes = 2
+				b.rdzv.endAt(1, rdzv.Outcome{Ending: rdzv.EndFailed, Cause: remote()})
+				b.agent.opts.States = fakeStates{100: max('S', tt.state), 101: max('S', tt.state)}
+				b.rdzv.succeed = func(int) (*rdzv.Stop, error) { return &rdzv.Stop{Why: tt.why}, nil }
+				wait := b.start(t.Context())
+				for _, rank := range tt.left {
+					b.group().exit(procs.Exit{LocalRank: rank, At: time.Now().Add(-tt.ago)})
+				}
+				if len(tt.left) < 2 {
+					b.rdzv.stops <- rdzv.Stop{Why: tt.why}
+				}
+				r, err := wait()
+				if err != nil || len(r.ordered()) != 1 || len(r.Failures) != 0 {
+					t.Errorf("%v; who is not the root cause has not failed: %+v", err, r)
+				}
+				if past := b.agent.history.rounds[0]; past.End != report.EndStopped || past.Failure != nil {
+					t.Errorf("the round was kept as %+v", past)
+				}
+				told := b.rdzv.seen[1].Failure
+				if told == nil {
+					told = &rdzv.Failure{OnlyStopped: true}
+				}
+				if told.Kind != string(tt.want) || !told.OnlyStopped || told.Absent != (tt.want == evidence.Absent) {
+					t.Errorf("told others of %+v, want %q", told, tt.want)
+				}
+			})
+		})
+	}
+}
+
+// Where a worker has waited in vain, other nodes hear of it once those who waited, too, have had the time to say so.
+func TestHoldBeforeOthersHear(t *testing.T) {
+	for _, tt := range []struct {
+		name, says string
+		stop       bool // comes after half a second
+		want       time.Duration
+	}{
+		{name: "it waited", says: gaveUp, want: holdBound},
+		{name: "it waited, and so did another node's", says: gaveUp, stop: true, want: holdBound / 2},
+		{name: "it lost a connection", says: "RuntimeError: Connection closed by peer"},
+		{name: "it failed", says: "ValueError: boom"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t, WorkerSpec{LocalWorldSize: 1}, runsOn)
+				b.rdzv.nodes = 2
+				wait := b.start(t.Context())
+				if tt.stop {
+					time.AfterFunc(holdBound/2, func() { b.rdzv.stops <- rdzv.Stop{Why: rdzv.WhyWaited} })
+				}
+				begun := time.Now()
+				b.group().says(0, tt.says)
+				b.group().exit(procs.Exit{LocalRank: 0, Code: 1, At: begun})
+				if _, err := wait(); err != nil {
+					t.Fatal(err)
+				}
+				if told := b.rdzv.told; len(told) != 1 || told[0].Age != tt.want || told[0].Waited != (tt.says == gaveUp) {
+					t.Errorf("told others of %+v, want it after %v", told, tt.want)
+				}
+			})
+		})
+	}
+}
+
+// Where the rendezvous is lost, workers that have only lost their peers are victims of the same.
+func TestLostStoreIsNoWorkersFault(t *testing.T) {
+	for _, tt := range []struct {
+		name, says string
+		want       int // failures
+	}{
+		{"it lost its peer", "RuntimeError: Connection closed by peer", 0},
+		{"it waited for its peer", gaveUp, 0},
+		{"it failed", "ValueError: boom", 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBench(t, WorkerSpec{LocalWorldSize: 1}, runsOn)
+				b.rdzv.failAt, b.rdzv.err = 1, fmt.Errorf("%w: no answer", rdzv.ErrConnection)
+				wait := b.start(t.Context())
+				b.group().says(0, tt.says)
+				b.group().exit(procs.Exit{LocalRank: 0, Code: 1, At: time.Now()})
+				r, err := wait()
+				if !errors.Is(err, rdzv.ErrRendezvous) || len(r.Failures) != tt.want {
+					t.Errorf("%v, %d failures", err, len(r.Failures))
+				}
+				if out := b.agent.Report(r); (out.RootCause != nil) != (tt.want > 0) || out.Rounds[0].Failure == nil {
+					t.Errorf("root cause %+v, round %+v", out.RootCause, out.Rounds[0])
+				}
+			})
+		})
+	}
+}

@@ -45,6 +45,11 @@ func TestCauses(t *testing.T) {
 		{"aborts", 134, "worker_killed rank=1", "SIGABRT"},
 		{"killed", 137, "worker_killed rank=1", "SIGKILL"},
 		{"imports", 1, "worker_failed rank=1", "ModuleNotFoundError: No module named 'a_module_that_nobody_has'"},
+		{"says", 1, "worker_failed rank=1", `summary="exited with code 1; its last line on stderr: there is no data"`},
+		{"usage", 2, "worker_failed rank=1", "exited with code 2; its last line on stderr: train.py: error: unrecognized arguments: --lr 1"},
+		{"prefixed", 3, "worker_failed rank=1", "exited with code 3; its last line on stderr: 12:00:01,002 ERROR ValueError: boom"},
+		{"boxed", 3, "worker_failed rank=1", "exited with code 3; its last line on stderr: ValueError: boom"},
+		{"asserts", 134, "worker_killed rank=1", "killed by signal 6 (SIGABRT): Assertion `loss == loss' failed."},
 		{"replaced", 5, "worker_failed rank=1", "exitcode  : 5"},
 	}
 	for _, tt := range tests {

@@ -33,14 +33,20 @@ type trainer struct{ rank, pid, child int }
 // startNode starts an agent with testdata/zoo/coupled.py.
 func startNode(t testing.TB, args, scriptArgs []string) *node {
 	t.Helper()
-	script, err := filepath.Abs("../../testdata/zoo/coupled.py")
+	return startTorchNode(t, "2.14", "coupled.py", args, scriptArgs)
+}
+
+// startTorchNode starts an agent with a script of testdata/zoo and that torch.
+func startTorchNode(t testing.TB, version, name string, args, scriptArgs []string) *node {
+	t.Helper()
+	script, err := filepath.Abs(filepath.Join("../../testdata/zoo", name))
 	if err != nil {
 		t.Fatal(err)
 	}
 	n := &node{t: t, mark: testenv.Mark(), ready: make(chan trainer), done: make(chan struct{})}
 	args = slices.Concat(args, []string{"--shutdown-timeout=5", script}, scriptArgs)
 	n.cmd = exec.CommandContext(t.Context(), testenv.Binary(t), args...)
-	n.cmd.Env = append(os.Environ(), n.mark, "PYTHON_EXEC="+testenv.Torch(t, "2.14"), "OMP_NUM_THREADS=1", "TMPDIR="+t.TempDir())
+	n.cmd.Env = append(os.Environ(), n.mark, "PYTHON_EXEC="+testenv.Torch(t, version), "OMP_NUM_THREADS=1", "TMPDIR="+t.TempDir())
 	n.cmd.Stderr = &n.stderr
 	n.cmd.WaitDelay = 10 * time.Second
 	stdout, err := n.cmd.StdoutPipe()

@@ -30,8 +30,14 @@ ZOO_HELD names, so that none of them, however short its life, stays unseen.
                     stopped               stops itself ($)
                     replaced              becomes another program, which exits with 5
     cause           raises, exits, segfault, aborts, killed, imports
+                    says                  exits with a text
+                    usage                 is started with a wrong argument
+                    prefixed              a traceback with a time before each line
+                    boxed                 a traceback in a box, as rich draws it
+                    asserts               is aborted by assert()
 """
 
+import argparse
 import ctypes
 import os
 import shutil
@@ -310,6 +316,28 @@ def killed():
 
 def imports():
     import a_module_that_nobody_has  # noqa: F401
+
+
+def says():
+    sys.exit("there is no data")
+
+
+def usage():
+    argparse.ArgumentParser(prog="train.py").parse_args(["--lr", "1"])
+
+
+def prefixed():
+    for i, text in enumerate(["Traceback (most recent call last):", '  File "train.py", line 3, in <module>', "ValueError: boom"]):
+        print(f"12:00:01,{i:03} ERROR {text}", file=sys.stderr)
+
+
+def boxed():
+    for text in "╭─ Traceback (most recent call last) ─╮", "│ train.py:3 in <module>              │", "╰─────────────────────────────────────╯", "ValueError: boom":
+        sys.stderr.buffer.write(text.encode() + b"\n")
+
+
+def asserts():
+    getattr(ctypes.CDLL(None), "__assert_fail")(b"loss == loss", b"loss.c", 7, b"step")
 
 
 def misbehave(mode, *args):

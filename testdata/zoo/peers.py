@@ -1,0 +1,178 @@
+"""Ranks that work together over gloo until the last one misbehaves, one mode for each way. Needs torch.
+
+    peers.py MODE
+
+The others go on with their collectives, and lose their peer or wait for it in vain.
+
+    leaves          sys.exit(0)
+    vanishes        os._exit(0)
+    denies          an exception, and then os._exit(0) in an exit handler
+    source          its own data source resets a connection, while rank 0 logs an error that it has handled
+    url             its own data source refuses a connection
+    chained         raises from its own ConnectionResetError
+    loader          an exception in a process of its DataLoader
+    loader_killed   a process of its DataLoader is killed
+    spawned         an exception in a process of torch.multiprocessing
+    recorded        as chained, under torch's @record
+    newline         an exception whose message begins with an empty line
+    hangs           sleeps
+    paused          stops itself by SIGSTOP
+    asserts, throws, checks   is aborted by assert(), by an exception of C++, by glog's CHECK
+"""
+
+import atexit
+import ctypes
+import datetime
+import logging
+import os
+import signal
+import socket
+import sys
+import time
+import urllib.request
+
+import torch
+import torch.distributed as dist
+import torch.multiprocessing
+import torch.utils.data
+from torch.distributed.elastic.multiprocessing.errors import record
+
+RANK, WORLD = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+TIMEOUT = 4  # seconds, of collectives
+
+
+def leaves():
+    sys.exit(0)
+
+
+def vanishes():
+    os._exit(0)
+
+
+def denies():
+    atexit.register(os._exit, 0)
+    raise ValueError("the loss is not a number")
+
+
+def reset():
+    """Reads from a server that resets the connection."""
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+        client = socket.create_connection(server.getsockname())
+        peer, _ = server.accept()
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+        peer.close()
+        client.recv(1)
+
+
+def source():
+    reset()
+
+
+def url():
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        urllib.request.urlopen("http://127.0.0.1:%d/data" % closed.getsockname()[1])
+
+
+def chained():
+    try:
+        reset()
+    except OSError as e:
+        raise RuntimeError("cannot read the batch") from e
+
+
+recorded = chained
+
+
+class Data(torch.utils.data.Dataset):
+    def __init__(self, do):
+        self.do = do
+
+    def __len__(self):
+        return 8
+
+    def __getitem__(self, i):
+        if i == 3:
+            self.do()
+        return i
+
+
+def bad_sample():
+    raise ValueError("sample 3 is broken")
+
+
+def die():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def loader():
+    for _ in torch.utils.data.DataLoader(Data(bad_sample), num_workers=1):
+        pass
+
+
+def loader_killed():
+    for _ in torch.utils.data.DataLoader(Data(die), num_workers=1):
+        pass
+
+
+def child(_):
+    bad_sample()
+
+
+def spawned():
+    torch.multiprocessing.spawn(child, nprocs=1)
+
+
+def newline():
+    raise RuntimeError("\n\n  the checkpoint is truncated\n")
+
+
+def hangs():
+    time.sleep(1000)
+
+
+def paused():
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def asserts():
+    getattr(ctypes.CDLL(None), "__assert_fail")(b"loss == loss", b"loss.c", 7, b"step")
+
+
+def throws():
+    getattr(ctypes.CDLL("libstdc++.so.6"), "_ZSt20__throw_length_errorPKc")(b"the batch is too long")
+
+
+def checks():
+    sys.stderr.write("F0312 10:00:00.000000 123 loss.cc:42] Check failed: loss == loss (nan vs. nan) \n")
+    os.abort()
+
+
+def step(mode, i):
+    if RANK == WORLD - 1 and i == 5:
+        globals()[mode]()
+    if mode == "source" and RANK == 0 and i == 4:
+        try:
+            raise KeyError("lr")
+        except KeyError:
+            logging.exception("no learning rate, so the default is used")
+    dist.all_reduce(torch.ones(8))
+    time.sleep(0.01)
+
+
+def main():
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=TIMEOUT))
+    dist.barrier()
+    i = 0
+    while True:
+        i += 1
+        step(sys.argv[1], i)
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "recorded":
+        main = record(main)
+    main()

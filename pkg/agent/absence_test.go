@@ -61,10 +61,10 @@ func TestAbsence(t *testing.T) {
 		},
 		{name: "one left, and nobody misses it", do: func(g *fakeGroup) { left(g, 2); g.exit(procs.Exit{LocalRank: 3, Code: 3, At: time.Now()}) }, root: 3, kind: evidence.Exited},
 		{name: "one is silent", do: func(g *fakeGroup) { g.tired(0); g.tired(1); g.tired(3) }, root: 2, kind: evidence.Absent, victims: 3},
-		{name: "one is silent, the others lose those who gave up", do: func(g *fakeGroup) { g.tired(1); time.Sleep(ms); g.victim(0); g.victim(3) }, root: 2, kind: evidence.Absent, victims: 3},
+		{name: "one is silent, the others lose those who gave up", do: func(g *fakeGroup) { g.tired(1); <-time.After(ms); g.victim(0); g.victim(3) }, root: 2, kind: evidence.Absent, victims: 3},
 		{name: "one is silent, where connections are lost", do: func(g *fakeGroup) { g.victim(0); g.victim(1); g.victim(3) }, root: 0, kind: evidence.PeerLost, victims: 2, noted: true},
 		{name: "most are silent", do: func(g *fakeGroup) { g.tired(1) }, root: 1, kind: evidence.PeerLost, noted: true},
-		{name: "all gave up", do: func(g *fakeGroup) { g.tired(1); time.Sleep(ms); g.tired(0); g.tired(2); g.tired(3) }, root: 1, kind: evidence.PeerLost, victims: 3, noted: true},
+		{name: "all gave up", do: func(g *fakeGroup) { g.tired(1); <-time.After(ms); g.tired(0); g.tired(2); g.tired(3) }, root: 1, kind: evidence.PeerLost, victims: 3, noted: true},
 		{name: "one is paused", states: fakeStates{103: 'T'}, do: func(g *fakeGroup) { g.tired(0) }, root: 3, kind: evidence.Paused, victims: 1},
 		{name: "one is paused, where connections are lost", states: fakeStates{103: 'T'}, do: func(g *fakeGroup) { g.victim(0) }, root: 3, kind: evidence.Paused, victims: 1},
 		{

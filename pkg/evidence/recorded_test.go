@@ -118,6 +118,12 @@ var recorded = []struct {
 		[]Finding{{Kind: Exception, Text: "a process of a DataLoader is gone: ConnectionResetError: [Errno 104] Connection reset by peer"}},
 	},
 	{
+		"and its death is noticed while Python writes that, 1.13", "Traceback (most recent call last):\n  File \"/job/train.py\", line 116, in loader\n    for _ in loader:\n  File \"" + dist +
+			"utils/data/dataloader.py\", line 1282, in _get_data\n    success, data = self._try_get_data()\n                    ^object address  : 0x7fa0cdc8ea40\nobject refcount : 2\n" +
+			"object type     : 0x9ec680\nobject type name: ConnectionResetError\nobject repr     : ConnectionResetError(104, 'Connection reset by peer')\nlost sys.stderr\n",
+		[]Finding{{Kind: Exception, Text: "a process of a DataLoader is gone: ConnectionResetError: 104, 'Connection reset by peer'"}},
+	},
+	{
 		"torch.multiprocessing", inFrame(dist+"multiprocessing/spawn.py", "torch.multiprocessing.spawn.ProcessRaisedException: ", "", "-- Process 0 terminated with the following error:",
 			"Traceback (most recent call last):", "  File \""+dist+"multiprocessing/spawn.py\", line 69, in _wrap", "    fn(i, *args)", "  File \"/job/train.py\", line 103, in bad_sample",
 			"    raise ValueError(\"sample 3 is broken\")", "ValueError: sample 3 is broken", ""),

@@ -47,7 +47,9 @@ const goneLoader = "a process of a DataLoader is gone: "
 var (
 	exceptionLine = lazily(`^([A-Za-z_][\w.]*)(: |:?$)`)
 	groupMargin   = lazily(`^ *[|+][-+]*( |$)`)
-	chainMark     = lazily(`^(During handling of the above exception|The above exception was the direct cause)`)
+	// dumpedLine is how Python ends a traceback when a signal handler raises while it writes it.
+	dumpedLine = lazily(`^object repr     : ([A-Za-z_][\w.]*)\((.*)\)$`)
+	chainMark  = lazily(`^(During handling of the above exception|The above exception was the direct cause)`)
 	// quoteMark is how torch.multiprocessing begins to quote, and quoteHeader how its DataLoader does.
 	quoteMark   = lazily(`^-- Process \d+ terminated with the following error:$`)
 	quoteHeader = "Original " + tracebackHeader
@@ -85,6 +87,10 @@ func (t *traceback) add(line string) bool {
 		t.addMore(line)
 		return t.lines <= maxMessage
 	}
+	dumped := dumpedLine().FindStringSubmatch(line)
+	if dumped != nil {
+		line = dumped[1] + ": " + dumped[2]
+	}
 	if !isException(line) {
 		if strings.HasPrefix(strings.TrimLeft(line, " "), `File "`) {
 			t.frame = line
@@ -99,16 +105,16 @@ func (t *traceback) add(line string) bool {
 		t.first, t.known = next, true
 	}
 	t.last = next
-	t.ofLoader(next)
+	t.ofLoader(next, dumped != nil)
 	return true
 }
 
 // ofLoader takes note of an exception by which a DataLoader tells that a process of its own has died. Where it fetched from it at that moment, it only
-// tells of a connection.
-func (t *traceback) ofLoader(e exception) {
+// tells of a connection. cut says that Python has not come to the innermost frame.
+func (t *traceback) ofLoader(e exception, cut bool) {
 	if m := killedLoader().FindStringSubmatch(e.text); m != nil && (t.loader == "" || m[2] != "") {
 		t.loader = e.text
-	} else if t.loader == "" && t.fetches && fetchFrame().MatchString(e.frame) && fetchError().MatchString(e.text) {
+	} else if t.loader == "" && t.fetches && (cut || fetchFrame().MatchString(e.frame)) && fetchError().MatchString(e.text) {
 		t.loader = goneLoader + e.text
 	}
 }

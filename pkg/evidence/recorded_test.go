@@ -135,6 +135,7 @@ var recorded = []struct {
 		[]Finding{{Kind: Exception, Text: "ValueError: boom"}},
 	},
 	{"a message that begins with an empty line", trace("RuntimeError: ", "", "  the checkpoint is truncated", ""), []Finding{{Kind: Exception, Text: "RuntimeError: the checkpoint is truncated"}}},
+	{"no message, and then lines of others", trace("KeyError") + "step 2\n", []Finding{{Kind: Exception, Text: "KeyError"}}},
 	{"no message, and a chain", trace("KeyError", "") + strings.TrimPrefix(during, "\n") + trace("RuntimeError: b"), []Finding{{Kind: Exception, Text: "KeyError (which led to RuntimeError: b)"}}},
 
 	// Before an abort.

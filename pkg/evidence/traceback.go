@@ -168,7 +168,7 @@ func (t *traceback) finding() (Finding, bool) {
 
 // headline is the exception in one line: its type, and the first line of its message that says something.
 func (e exception) headline() string {
-	if kind, message, _ := strings.Cut(e.text, ":"); strings.TrimSpace(message) == "" {
+	if kind, message, found := strings.Cut(e.text, ":"); found && strings.TrimSpace(message) == "" {
 		for line := range strings.Lines(e.more) {
 			line = strings.TrimSpace(line)
 			if chainMark().MatchString(line) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/elasticrun/elasticrun/internal/boottime"
 	"github.com/elasticrun/elasticrun/internal/config"
 	"github.com/elasticrun/elasticrun/pkg/coord"
 	"github.com/elasticrun/elasticrun/pkg/kvstore"
@@ -20,6 +21,8 @@ type coordination struct {
 	server *coord.Server
 	stop   context.CancelCauseFunc
 	led    chan struct{} // closed when no leader is left
+	marker *elastic.Marker
+	log    zerolog.Logger
 }
 
 // coordinate begins it. Connections are to be handed to its server.
@@ -46,13 +49,29 @@ func coordinate(ctx context.Context, cfg *config.Store, log zerolog.Logger) (*co
 			return nil, &config.UsageError{Where: "--data-dir=" + cfg.DataDir, Problem: err.Error()}
 		}
 	}
-	c := &coordination{server: server, stop: stop, led: make(chan struct{})}
+	c := &coordination{server: server, stop: stop, led: make(chan struct{}), log: log}
+	if server.Fresh() {
+		leaders.Fresh = c.mark(cfg, log)
+	}
 	go func() {
 		defer close(c.led)
 		leaders.Open, leaders.Joined = server.Local, server.HasSession
 		leaders.Run(ctx, joined)
 	}()
 	return c, nil
+}
+
+// mark leaves the marker of a store that begins without sessions at a port that it may have had before.
+func (c *coordination) mark(cfg *config.Store, log zerolog.Logger) *elastic.Fresh {
+	if cfg.Listen.Port == 0 {
+		return &elastic.Fresh{Since: boottime.Now()}
+	}
+	var fresh elastic.Fresh
+	var err error
+	if c.marker, fresh, err = elastic.LeaveMarker("elasticrun store " + cfg.Listen.String()); err != nil {
+		log.Warn().Err(err).Msg("whether another store was here a moment ago is not known: no run begins before the keep-alive time is over")
+	}
+	return &fresh
 }
 
 // addMemory makes counters of the workers' store those of the whole: with the memory of the agents' store.
@@ -90,6 +109,15 @@ func (e *dataDirError) Unwrap() []error { return []error{rdzv.ErrConnection, e.e
 // close ends the agents' connections and waits for what was started.
 func (c *coordination) close() {
 	c.stop(errors.New("the store stops"))
+	var err error
+	if c.server.Sessions() > 0 {
+		err = c.marker.End()
+	} else {
+		err = c.marker.Remove()
+	}
+	if err != nil {
+		c.log.Debug().Err(err).Msg("taking the store's marker away")
+	}
 	<-c.led
 	_ = c.server.Close()
 }

@@ -176,7 +176,7 @@ func (b *backend) job() elastic.Job {
 		Static:      b.name == rdzv.BackendStatic && b.cfg.MaxNodes > 1,
 		MaxRestarts: b.cfg.MaxRestarts, RestartWindow: r.RestartWindow, MaxNodeLosses: r.MaxNodeLosses,
 		LastCall: r.LastCall, JoinTimeout: r.JoinTimeout, JoinSettle: r.JoinSettle,
-		Rejoin: max(r.RejoinTimeout, 2*r.TTL()), MinUptime: r.MinUptime, Grow: elastic.Grow(r.Grow), ResultTTL: r.ResultTTL,
+		TTL: r.TTL(), Rejoin: max(r.RejoinTimeout, 2*r.TTL()), MinUptime: r.MinUptime, Grow: elastic.Grow(r.Grow), ResultTTL: r.ResultTTL,
 	}
 }
 

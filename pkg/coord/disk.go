@@ -43,10 +43,12 @@ func OpenServer(dir string, opts ServerOptions) (*Server, error) {
 		return nil, fmt.Errorf("open coordination store: %w", err)
 	}
 	s := NewServer(opts)
+	given := s.opts.InstanceID
 	if s.opts.InstanceID, err = d.load(s.core, s.opts.InstanceID); err != nil {
 		_ = d.db.Close() // nothing was written
 		return nil, fmt.Errorf("open coordination store: %s: %w", filepath.Join(dir, dataFile), err)
 	}
+	s.fresh = s.opts.InstanceID == given
 	s.core.journal = &journal{some: make(chan struct{}, 1)}
 	d.more = sync.NewCond(&s.mu)
 	s.disk = d

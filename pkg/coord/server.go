@@ -93,6 +93,7 @@ type Server struct {
 	closed   bool
 	stop     chan struct{} // closed with it
 	failure  error         // why the store has ended by itself
+	fresh    bool          // it began without the sessions of another process
 	refusals refusals
 	pending  list.List      // of the *conns without a session yet, in the order in which they came
 	underWay int64          // bytes that connections take
@@ -112,10 +113,13 @@ func NewServer(opts ServerOptions) *Server {
 	core := newCore()
 	core.budget.limitMemory(opts.MaxMemory)
 	return &Server{
-		opts: opts, start: time.Now(), core: core, stop: make(chan struct{}),
+		opts: opts, fresh: true, start: time.Now(), core: core, stop: make(chan struct{}),
 		conns: map[*conn]struct{}{}, holders: map[*session]*conn{}, locals: map[*local]struct{}{}, reached: map[netip.Addr]int{},
 	}
 }
+
+// Fresh reports whether the store began without sessions that another process of it had: it keeps all in memory, or its folder was new.
+func (s *Server) Fresh() bool { return s.fresh }
 
 // InstanceID returns what tells this store from any other.
 func (s *Server) InstanceID() string { return s.opts.InstanceID }

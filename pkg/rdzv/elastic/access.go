@@ -14,6 +14,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/elasticrun/elasticrun/internal/boottime"
 	"github.com/elasticrun/elasticrun/pkg/coord"
 	"github.com/elasticrun/elasticrun/pkg/kvstore"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
@@ -164,6 +165,8 @@ type host struct {
 	claim  io.Closer         // to be this machine's store of the run at its port; nil where there is none
 	run    io.Closer         // to be this machine's store of the run, at whatever port; nil where there is one candidate
 	guard  sync.WaitGroup    // watchFront
+	fresh  Fresh
+	marker *Marker // nil where nothing listens
 
 	mu      sync.Mutex
 	over    bool          // the job has ended
@@ -191,17 +194,42 @@ func (a *C10d) serve(ctx context.Context, ln net.Listener, run io.Closer) (coord
 				"write the endpoint alike for all agents of a job, and give each job a run id of its own")
 		}
 	}
+	if ln != nil {
+		a.mark(h)
+	}
 	leads, err := h.local()
 	if err != nil {
 		return nil, err
 	}
 	lead := newLead(leads, a.RunID, a.Logger)
-	lead.told, lead.hosted = h.told, true
+	lead.told, lead.hosted, lead.fresh = h.told, true, &h.fresh
 	h.resign = lead.begin(ctx) // Close ends it
 	a.mu.Lock()
 	a.host = h
 	a.mu.Unlock()
 	return h.local()
+}
+
+// mark leaves this store's marker.
+func (a *C10d) mark(h *host) {
+	var err error
+	h.marker, h.fresh, err = LeaveMarker(fmt.Sprintf("%s\n%s\n%v", a.RunID, a.Host, a.Ports))
+	left := (h.fresh.Ended + a.TTL - boottime.Now()).Round(time.Second)
+	switch {
+	case err != nil:
+		a.Logger.Warn().Err(err).Msgf("whether this run had another store here is not known: the first round waits for %v, until no worker of one can be left", left)
+	case h.fresh.Predecessor && left > 0:
+		a.Logger.Warn().Msgf("this run had another store here, which has not seen all its agents go: the first round waits for %v, until none of their "+
+			"workers can be left", left)
+	}
+}
+
+// unmark takes the marker away, or, where agents of this store or of the one before may be alive, says when the store ended.
+func (h *host) unmark(ttl time.Duration) error {
+	if h.server.Sessions() > 0 || h.fresh.Predecessor && boottime.Now() < h.fresh.Ended+ttl {
+		return h.marker.End()
+	}
+	return h.marker.Remove()
 }
 
 // watchFront ends the store when no agent can reach it any more: its own agent must not go on alone. It returns when the store has ended.
@@ -310,6 +338,9 @@ func (a *C10d) Close(ctx context.Context) error {
 		}
 	}
 	h.resign()
+	if err := h.unmark(a.TTL); err != nil {
+		a.Logger.Debug().Err(err).Msg("taking the store's marker away")
+	}
 	if h.claim != nil {
 		_ = h.claim.Close() // before the port is free
 	}

@@ -45,6 +45,8 @@ func (l *leader) complete(now time.Duration) bool {
 	switch {
 	case l.backoff.set && now < l.backoff.at:
 		return false
+	case l.held(now, e >= l.job.Max || l.job.Expected > 0 && e >= l.job.Expected):
+		return false
 	case e >= l.job.Max:
 		return true
 	case l.rounds:

@@ -25,6 +25,8 @@ type Lead struct {
 	hosted bool
 	// passing lets Run end with the run: there is somebody who begins anew when it is needed.
 	passing bool
+	// fresh describes the store, if it began without the sessions of another one; nil: it keeps them.
+	fresh *Fresh
 }
 
 // newLead is a candidate for the leader of a run.
@@ -171,6 +173,7 @@ func (c *Lead) lead(ctx context.Context, epoch coord.Revision) error {
 		return err
 	}
 	clock := newClock()
+	f.instance = c.fresh.at(clock.now())
 	f.rerun.hosted, f.rerun.wall = c.hosted, time.Now().Add(-clock.now())
 	for _, e := range first.Events {
 		if a, ok := c.arrival(e); ok {

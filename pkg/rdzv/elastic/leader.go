@@ -23,13 +23,14 @@ import (
 //
 // An event costs O(1), a change of state O(nodes). Times are monotonic, from any origin.
 type leader struct {
-	epoch  coord.Revision
-	job    *Job // nil before the first agent
-	record Record
-	rounds bool // record is a decided round; else its number is that of the last one, if any
-	ended  *rdzv.Outcome
-	state  state
-	expiry moment // when the outcome is forgotten
+	epoch    coord.Revision
+	instance instance
+	job      *Job // nil before the first agent
+	record   Record
+	rounds   bool // record is a decided round; else its number is that of the last one, if any
+	ended    *rdzv.Outcome
+	state    state
+	expiry   moment // when the outcome is forgotten
 
 	seats    map[coord.SessionID]*seat
 	identity map[string]*seat // the newest seat of each
@@ -112,12 +113,13 @@ type write struct {
 
 // found is what a new leader finds in the store.
 type found struct {
-	job     *Job
-	record  *Record
-	outcome *rdzv.Outcome
-	answers []answered // what agents were told last
-	agents  []arrival
-	rerun   rerun // of a finished run, and of those before
+	instance instance
+	job      *Job
+	record   *Record
+	outcome  *rdzv.Outcome
+	answers  []answered // what agents were told last
+	agents   []arrival
+	rerun    rerun // of a finished run, and of those before
 }
 
 // answered is what an agent was told last.
@@ -137,7 +139,7 @@ type arrival struct {
 // reported otherwise.
 func newLeader(epoch coord.Revision, f found, now time.Duration) *leader {
 	l := &leader{
-		epoch: epoch, job: f.job, ended: f.outcome, record: Record{Round: -1}, rerun: f.rerun,
+		epoch: epoch, instance: f.instance, job: f.job, ended: f.outcome, record: Record{Round: -1}, rerun: f.rerun,
 		seats: make(map[coord.SessionID]*seat, len(f.agents)), identity: make(map[string]*seat, len(f.agents)),
 	}
 	l.rerun.now = now
@@ -284,7 +286,7 @@ func (l *leader) timers() []moment {
 		if l.rounds {
 			wait = l.job.JoinSettle
 		}
-		return []moment{after(l.enough, wait), l.backoff, after(l.tooFew, l.job.JoinTimeout), l.resort, parked, l.bell}
+		return []moment{after(l.enough, wait), l.backoff, after(l.tooFew, l.job.JoinTimeout), l.heldUntil(true), l.heldUntil(false), l.resort, parked, l.bell}
 	case running:
 		return []moment{after(l.settle, l.job.JoinSettle), after(l.stuckSince, l.stuckTime()), l.rest, l.unreached, parked, l.bell}
 	case halting:
@@ -387,6 +389,7 @@ func (j Job) differs(from Job) string {
 		{"last_call_timeout", j.LastCall, from.LastCall},
 		{"join_timeout", j.JoinTimeout, from.JoinTimeout},
 		{"join_settle", j.JoinSettle, from.JoinSettle},
+		{"keep-alive time", j.TTL, from.TTL},
 		{"rejoin timeout", j.Rejoin, from.Rejoin},
 		{"min uptime", j.MinUptime, from.MinUptime},
 		{"grow", j.Grow, from.Grow},

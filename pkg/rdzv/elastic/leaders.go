@@ -20,7 +20,9 @@ type Leaders struct {
 	Joined func(runID string) bool
 	// MaxRuns is how many runs are led at a time; 0 is no limit. [Leaders.Admit] keeps further ones out.
 	MaxRuns int
-	Logger  zerolog.Logger
+	// Fresh describes the store, if it began without the sessions of another one; nil: it keeps them.
+	Fresh  *Fresh
+	Logger zerolog.Logger
 
 	admission admission
 }
@@ -70,7 +72,7 @@ func (l *Leaders) lead(ctx context.Context, runID string) (deserted bool) {
 	}
 	defer func() { _ = store.Close(context.WithoutCancel(ctx)) }()
 	lead := newLead(store, runID, log)
-	lead.passing = true
+	lead.passing, lead.fresh = true, l.Fresh
 	return errors.Is(lead.Run(ctx), errDeserted)
 }
 

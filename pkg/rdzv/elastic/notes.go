@@ -141,6 +141,9 @@ func (l *leader) common(now time.Duration) string {
 		return "the job is running: it begins a round with the nodes that have come in " + seconds(l.settle.at+l.job.JoinSettle-now)
 	case l.state == halting:
 		return fmt.Sprintf("%s to stop their workers, for %s more at most", l.stopping(), seconds(l.halted.at+l.job.Rejoin-now))
+	case l.state == forming && !l.tooFew.set && l.held(now, e >= l.job.Max):
+		return fmt.Sprintf("%d nodes are in; the store is new, and the round begins in %s, when no worker of an earlier store of this run can be left",
+			e, seconds(l.heldUntil(e >= l.job.Max).at-now))
 	case l.tooFew.set:
 		return fmt.Sprintf("%d of %s nodes are in%s; the job is given up in %s", e, l.needed(), l.missing(), seconds(l.tooFew.at+l.job.JoinTimeout-now))
 	case l.resorting() && now < l.resort.at:

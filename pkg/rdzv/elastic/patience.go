@@ -53,4 +53,4 @@ func printed(d time.Duration) time.Duration { return d.Round(100 * time.Millisec
 
 // moved forgets the rounds of a store that another one has replaced. That one counts epochs and rounds anew, and has no answer that was
 // meant for an earlier session of this agent. No worker may be left; renewed is to follow.
-func (m *member) moved() { m.fence = Fence{} }
+func (m *member) moved() { m.fence, m.report.Earlier = Fence{}, true }

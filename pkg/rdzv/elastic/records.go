@@ -65,6 +65,8 @@ type Job struct {
 	LastCall      time.Duration `json:"last_call"`
 	JoinTimeout   time.Duration `json:"join_timeout"`
 	JoinSettle    time.Duration `json:"join_settle"`
+	// TTL is how long the store keeps the session of an agent that says nothing.
+	TTL time.Duration `json:"ttl,omitempty"`
 	// Rejoin is how long nodes may take to stop the workers of a round, at least twice the sessions' TTL.
 	Rejoin    time.Duration `json:"rejoin_timeout"`
 	MinUptime time.Duration `json:"min_uptime"` // rounds that end sooner are spaced by backoff
@@ -119,6 +121,8 @@ type Report struct {
 	Silent bool `json:"silent,omitempty"`
 	// Stuck tells, with Busy, that the agent does not respond to the rendezvous: its workers may never have been started.
 	Stuck bool `json:"stuck,omitempty"`
+	// Earlier tells that this agent had a session in another store of the run, which this one has replaced.
+	Earlier bool `json:"earlier,omitempty"`
 	// Leaving tells, before any worker is signalled, that the node will go.
 	Leaving bool `json:"leaving,omitempty"`
 	// Close asks the leader to end the run.

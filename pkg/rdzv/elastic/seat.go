@@ -73,6 +73,7 @@ func (l *leader) supersede(old *seat) {
 // reported takes note of what an agent says.
 func (l *leader) reported(now time.Duration, s *seat, r Report) {
 	s.report = r
+	l.noteEarlier(now, &r)
 	if r.Close && l.ended == nil && l.job != nil {
 		l.end(now, rdzv.Outcome{Ending: rdzv.EndClosed, Restarts: l.restarts, Text: "closed by " + r.Node.Host})
 	}

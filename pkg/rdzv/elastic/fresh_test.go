@@ -1,0 +1,138 @@
+package elastic
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/elasticrun/elasticrun/internal/boottime"
+	"github.com/elasticrun/elasticrun/pkg/coord"
+)
+
+// A store that has forgotten the sessions of the one before it decides no round while workers of that one may be alive.
+func TestFirstRoundInAFreshStore(t *testing.T) {
+	sec := time.Second
+	at := func(d time.Duration) moment { return moment{d, true} }
+	ready := func(earlier bool) Report {
+		return Report{
+			Job:   Job{Min: 1, Max: 2, LastCall: 2 * sec, JoinTimeout: 100 * sec, TTL: 15 * sec, Rejoin: 40 * sec, ResultTTL: sec},
+			Phase: Ready, Earlier: earlier,
+		}
+	}
+	for _, tt := range []struct {
+		name     string
+		instance instance
+		agents   []Report // one joins after each second
+		want     time.Duration
+	}{
+		{name: "the store keeps its sessions", agents: []Report{ready(false)}, want: 3 * sec},
+		{name: "all nodes come to a store without a predecessor", instance: instance{born: at(0)}, agents: []Report{ready(false), ready(false)}, want: 2 * sec},
+		{name: "not all come: one of an earlier store may be cut off", instance: instance{born: at(0)}, agents: []Report{ready(false)}, want: 15 * sec},
+		{name: "not all come to a store that is old enough", instance: instance{born: at(-60 * sec)}, agents: []Report{ready(false)}, want: 3 * sec},
+		{
+			name: "it had a predecessor, which was killed", instance: instance{born: at(0), ended: at(0)},
+			agents: []Report{ready(false), ready(false)}, want: 15 * sec,
+		},
+		{
+			name: "it had one that ended 10 s before", instance: instance{born: at(0), ended: at(-10 * sec)},
+			agents: []Report{ready(false), ready(false)}, want: 5 * sec,
+		},
+		{
+			name: "an agent knows of a predecessor", instance: instance{born: at(0)},
+			agents: []Report{ready(true), ready(false)}, want: 15 * sec,
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			l := newLeader(1, found{instance: tt.instance}, 0)
+			for i, r := range tt.agents {
+				now := time.Duration(i+1) * sec
+				r.Node = Node{Host: fmt.Sprint("n", i), Identity: fmt.Sprint("n", i), Hint: -1, Nproc: 1}
+				l.see(now, coord.SessionID(fmt.Sprint("s", i)), coord.Revision(i+1), &r)
+				if i < len(tt.agents)-1 {
+					l.decide(now)
+				}
+			}
+			for now := time.Duration(len(tt.agents)) * sec; ; {
+				_, wake, timed := l.decide(now)
+				if l.rounds {
+					if now != tt.want {
+						t.Errorf("the round is decided after %v, want %v", now, tt.want)
+					}
+					return
+				}
+				if !timed || wake > 60*sec {
+					t.Fatalf("no round is decided: it waits until %v (%v)", wake, timed)
+				}
+				now = wake
+			}
+		})
+	}
+}
+
+// An agent that knows of an earlier store comes when a round runs already: that ends, and the next one waits.
+func TestAgentOfAnEarlierStoreComesLate(t *testing.T) {
+	sec := time.Second
+	job := Job{Min: 1, Max: 1, JoinTimeout: 100 * sec, TTL: 15 * sec, Rejoin: 40 * sec, ResultTTL: sec}
+	l := newLeader(1, found{instance: instance{born: moment{0, true}}}, 0)
+	report := func(name string, r Report) {
+		r.Job, r.Node = job, Node{Host: name, Identity: name, Hint: -1, Nproc: 1}
+		l.see(2*sec, coord.SessionID(name), 1, &r)
+		l.decide(2 * sec)
+	}
+	report("a", Report{Phase: Ready})
+	if !l.rounds {
+		t.Fatal("the round is not decided")
+	}
+	report("b", Report{Phase: Ready, Earlier: true})
+	if l.state != halting {
+		t.Fatal("the round goes on")
+	}
+	report("a", Report{Phase: Ready, Fence: l.fence()})
+	if l.state != forming || !l.held(14*sec, true) || l.held(15*sec, true) {
+		t.Errorf("state %d", l.state)
+	}
+}
+
+func TestMarker(t *testing.T) {
+	store := fmt.Sprintf("%s %d", t.Name(), os.Getpid())
+	first, fresh, err := LeaveMarker(store)
+	if err != nil || fresh.Predecessor {
+		t.Fatalf("the first: %+v, %v", fresh, err)
+	}
+	if info, err := os.Stat(filepath.Dir(first.path)); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("the folder: %v, %v", info, err)
+	}
+	second, fresh, err := LeaveMarker(store) // the first was killed
+	if err != nil || !fresh.Predecessor || fresh.Ended != fresh.Since {
+		t.Errorf("after a death: %+v, %v", fresh, err)
+	}
+	ended := boottime.Now()
+	if err := second.End(); err != nil {
+		t.Fatal(err)
+	}
+	third, fresh, err := LeaveMarker(store)
+	if err != nil || !fresh.Predecessor || fresh.Ended < ended || fresh.Ended > fresh.Since {
+		t.Errorf("after an end at %v: %+v, %v", ended, fresh, err)
+	}
+	if err := third.Remove(); err != nil {
+		t.Fatal(err)
+	}
+	last, fresh, err := LeaveMarker(store)
+	if err != nil || fresh.Predecessor {
+		t.Errorf("after an end that all agents have seen: %+v, %v", fresh, err)
+	}
+	if other, fresh, err := LeaveMarker(store + "x"); err != nil || fresh.Predecessor {
+		t.Errorf("another store: %+v, %v", fresh, err)
+	} else if err := other.Remove(); err != nil {
+		t.Error(err)
+	}
+	if err := last.Remove(); err != nil {
+		t.Error(err)
+	}
+	var none *Marker
+	if err := none.End(); err != nil || none.Remove() != nil {
+		t.Error("a store without a marker cannot end")
+	}
+}

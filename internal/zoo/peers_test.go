@@ -22,7 +22,8 @@ var misfits = []struct {
 	{mode: "chained", text: "ConnectionResetError: [Errno 104] Connection reset by peer (which led to RuntimeError: cannot read the batch)"},
 	{mode: "recorded", text: "ConnectionResetError: [Errno 104] Connection reset by peer (which led to RuntimeError: cannot read the batch)", nodes: true},
 	{mode: "loader", text: `"ValueError: sample 3 is broken"`},
-	{mode: "loader_killed", text: "DataLoader", quick: "2.14", nodes: true},
+	// Where SIGCHLD finds the rank decides what it says of that; TestRecorded in pkg/evidence has the forms. It is never a peer's error.
+	{mode: "loader_killed", quick: "2.14", nodes: true},
 	{mode: "spawned", text: `"ValueError: sample 3 is broken"`},
 	{mode: "newline", text: `"RuntimeError: the checkpoint is truncated"`},
 	{mode: "hangs", text: "was alive and silent when its peers gave up waiting", quick: "1.13", nodes: true},

@@ -28,15 +28,20 @@ func TestFullDiskUnderConsole(t *testing.T) {
 	}{
 		{
 			"room again", `>>"$DISK"/out 2>&1`, flood + `; rm "$DISK"/filler; echo after; exit 3`, 3,
-			[]string{lost, "after\n", "bytes=", "FAILED\n", "elasticrun: exit_code=3 reason=worker_failed"}, nil, "output was lost",
+			[]string{lost, "after\n", "bytes=", "FAILED\n", "elasticrun: exit_code=3 reason=worker_failed"},
+			nil, "output was lost",
 		},
 		{
 			"stdout", `>>"$DISK"/out`, flood, 0,
-			nil, []string{"bytes of stdout were lost: no space left on device\n"}, "output was lost",
+			nil,
+			[]string{"bytes of stdout were lost: no space left on device\n"},
+			"output was lost",
 		},
 		{
 			"stderr", `2>>"$DISK"/out`, flood + " >&2; exit 3", 3,
-			nil, []string{"bytes of stderr were lost: no space left on device\n", "FAILED\n", "elasticrun: exit_code=3 reason=worker_failed"}, "output was lost",
+			nil,
+			[]string{"bytes of stderr were lost: no space left on device\n", "FAILED\n", "elasticrun: exit_code=3 reason=worker_failed"},
+			"output was lost",
 		},
 		{"both", `>>"$DISK"/out 2>&1`, flood, 74, nil, nil, `"reason": "output"`},
 	} {

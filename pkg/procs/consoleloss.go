@@ -108,7 +108,7 @@ func (c *Console) Conclude(text string, patience time.Duration) {
 	}
 }
 
-// retryRoom is the pause between two tries to write where there was no room.
+// retryRoom is the pause between two tries to write where there was no room: nothing tells when there is.
 const retryRoom = 50 * time.Millisecond
 
 // finish writes text, after a notice of what was lost before it, and tries again for that long while there is no room.
@@ -116,7 +116,7 @@ func (s *sink) finish(w *consoleWriter, text string, patience time.Duration) err
 	s.busy <- struct{}{}
 	defer func() { <-s.busy }()
 	ctx, rest := context.Background(), []byte(text)
-	for until := time.Now().Add(patience); s.lost() == nil; time.Sleep(retryRoom) {
+	for until := time.Now().Add(patience); s.lost() == nil; <-time.After(retryRoom) {
 		var err error
 		if s.loss.untold > 0 {
 			err = s.tellLoss(ctx)

@@ -51,7 +51,7 @@ type Supervisor struct {
 // that fork workers and reap adopted orphans. Close it when its last group has been stopped. It returns a [*ResourceError]
 // where there is no room for its threads.
 func NewSupervisor(opts Options) (*Supervisor, error) {
-	if err := reserveThreads(agentThreads(opts.Workers)); err != nil {
+	if err := reserveForWorkers(opts.Workers); err != nil {
 		return nil, err
 	}
 	if err := becomeSubreaper(); err != nil {

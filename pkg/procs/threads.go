@@ -31,17 +31,22 @@ func guardResources() error {
 	if err := checkOpenFiles(); err != nil {
 		return err
 	}
-	return reserveThreads(guardThreads)
+	return reserveThreads(guardThreads, guardThreads)
 }
 
 // ReserveThreads makes the threads that any agent needs. [NewSupervisor] makes those for the workers. Early in a process
 // they cost less memory. It returns a [*ResourceError] where a cgroup has no room for them.
-func ReserveThreads() error { return reserveThreads(agentThreads(0)) }
+func ReserveThreads() error { return reserveThreads(agentThreads(0), agentThreads(0)) }
+
+// reserveForWorkers adds the threads for so many workers to those of [ReserveThreads].
+func reserveForWorkers(workers int) error {
+	return reserveThreads(agentThreads(workers), agentThreads(workers)-agentThreads(0))
+}
 
 // reserveThreads makes the runtime have n threads that can run goroutines, and returns a [*ResourceError] where a cgroup
-// has no room for them.
-func reserveThreads(n int) error {
-	if err := checkThreadRoom(n); err != nil {
+// has no room for those of them that are new.
+func reserveThreads(n, added int) error {
+	if err := checkThreadRoom(added); err != nil {
 		return err
 	}
 	var ready, done sync.WaitGroup

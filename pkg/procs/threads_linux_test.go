@@ -28,7 +28,7 @@ func threads(t *testing.T) int {
 
 func TestReserveThreads(t *testing.T) {
 	want := threads(t) + 10
-	if err := reserveThreads(want); err != nil {
+	if err := reserveThreads(want, 10); err != nil {
 		t.Fatal(err)
 	}
 	if got := threads(t); got < want {

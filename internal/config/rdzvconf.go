@@ -106,7 +106,7 @@ func (c *confReader) options() []confOption {
 	c10d, static := []string{rdzv.BackendC10d}, []string{rdzv.BackendStatic}
 	all := []string{rdzv.BackendC10d, rdzv.BackendEtcd, rdzv.BackendStatic}
 	return []confOption{
-		{[]string{"join_timeout", "timeout"}, dynamic, whole(&c.JoinTimeout), "seconds a node waits for a round to be decided (600)"},
+		{[]string{"join_timeout", "timeout"}, dynamic, whole(&c.JoinTimeout), "seconds a node waits for a round to be decided, or for a store that does not answer (600)"},
 		{[]string{"timeout"}, static, whole(&c.JoinTimeout), "seconds a node waits for the others (900)"},
 		{[]string{"last_call_timeout"}, dynamic, whole(&c.LastCall), "seconds the first round stays open once the minimum is in (30)"},
 		{[]string{"close_timeout"}, all, whole(&c.CloseTimeout), "seconds for closing the rendezvous (30)"},

@@ -178,7 +178,7 @@ func Flags() []Flag {
 		},
 		{
 			Name: "max-node-losses", Kind: KindInt, Default: "3", Placeholder: "N", Group: groupLife,
-			Help: "Keep a node out of the job once it was lost N times in 10 minutes. 0 never does.",
+			Help: "Keep a node out of the job once it was lost N times in 10 minutes, as long as the job can run without it. 0 never does.",
 		},
 		{
 			Name: "rejoin-timeout", Kind: KindSeconds, Placeholder: "SECONDS", Group: groupLife,

@@ -124,6 +124,19 @@ func TestHostStaysToTheEnd(t *testing.T) {
 func TestWorkerStoreIsNotReached(t *testing.T) {
 	h := New(Options{Job: job(2, 3)})
 	h.driven = make(chan struct{})
+	h.m = newMember(memberOptions{}, 0)
+	h.m.state = busy
+	var driving sync.WaitGroup
+	driving.Go(func() {
+		for {
+			select {
+			case call := <-h.calls:
+				call(0)
+			case <-h.driven:
+				return
+			}
+		}
+	})
 	go func() {
 		h.stops <- rdzv.Stop{Round: 2} // an older one
 		h.stops <- rdzv.Stop{Round: 3}
@@ -133,7 +146,11 @@ func TestWorkerStoreIsNotReached(t *testing.T) {
 		t.Errorf("reached %q, %v", addr, err)
 	}
 	close(h.driven)
-	h.opts.Job.Rejoin = 0
+	driving.Wait()
+	if u := h.m.report.Unreached; u == nil || !strings.Contains(u.Why, "refused") || !h.m.dirty {
+		t.Errorf("it was told to report %+v", u)
+	}
+	h.opts.Job.Rejoin, h.opts.Job.JoinTimeout = 0, 0
 	if addr, err := h.find(t.Context(), 3, nowhere); !errors.Is(err, rdzv.ErrConnection) || !strings.Contains(err.Error(), "refused") {
 		t.Errorf("reached %q, %v", addr, err)
 	}

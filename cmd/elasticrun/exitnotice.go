@@ -74,14 +74,14 @@ const (
 	exitNoticePause   = 100 * time.Millisecond
 )
 
-// sendExitNotice tells the store of a dead agent that nothing of its job is left, and tries again for a while where the store
+// sendExitNotice tells the store of a dead agent that nothing of its job is left. It tries again until timeout where the store
 // does not answer.
-func sendExitNotice(text []byte) error {
+func sendExitNotice(text []byte, timeout time.Duration) error {
 	var notice exitNotice
 	if err := json.Unmarshal(text, &notice); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), exitNoticeTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	for {
 		err := notice.send(ctx)

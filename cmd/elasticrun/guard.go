@@ -19,7 +19,11 @@ func guard(lifeline *procs.Lifeline) int {
 		return fail(conclude(agent.RunResult{}, err))
 	}
 	if r.ExitNotice != nil {
-		if err := sendExitNotice(r.ExitNotice); err != nil {
+		timeout := exitNoticeTimeout
+		if r.Reported { // it has tried itself
+			timeout = exitNoticeAttempt
+		}
+		if err := sendExitNotice(r.ExitNotice, timeout); err != nil && !r.Reported { // else its last line stays the last
 			fmt.Fprintln(os.Stderr, "elasticrun: the other nodes go on later, since the rendezvous could not be told of the agent's end:", err)
 		}
 	}

@@ -292,9 +292,6 @@ func runChaos(t *testing.T, backend int, seed uint64, length time.Duration) {
 	t.Logf("ELASTICRUN_SEED=%d repeats this schedule", seed)
 	c := newChaos(t, backend)
 	c.has.without = strings.Split(os.Getenv("ELASTICRUN_CHAOS_WITHOUT"), ",")
-	if !testenv.Whole(t) {
-		c.has.without = append(c.has.without, notYet...)
-	}
 	faults := plan(seed, length, c.has)
 	t.Cleanup(func() {
 		if t.Failed() {
@@ -318,6 +315,3 @@ func runChaos(t *testing.T, backend int, seed uint64, length time.Duration) {
 	t.Logf("%d faults, %d worlds and %d processes in %.0f s; the run began at %.3f",
 		len(faults), len(worlds), len(lives), monotonic()-begin, begin)
 }
-
-// notYet are faults that a job does not survive yet, as make soak and the tests of each of them show.
-var notYet = []string{reset, killProxy, orphan, hungLog, fullStore}

@@ -14,9 +14,13 @@ import (
 	"github.com/elasticrun/elasticrun/internal/testenv"
 )
 
-// greedy is a worker that takes as many threads as there can be. Rank 1 then ends with code 3, unless it is to stay.
+// greedy is a worker that takes as many threads as there can be, once both ranks run. Rank 1 then ends with code 3,
+// unless it is to stay.
 const greedy = `
 import os, threading, time
+open(os.path.join(os.environ["GATE"], os.environ["RANK"]), "w").close()
+while len(os.listdir(os.environ["GATE"])) < 2:
+    time.sleep(0.001)
 got = refused = 0
 while refused < 20:
     try:
@@ -78,7 +82,7 @@ func TestThreadLimit(t *testing.T) {
 				mark, reports := testenv.Mark(), filepath.Join(t.TempDir(), "report.json")
 				words := append(append([]string{}, in...), testenv.Binary(t), "--no-python", "--nproc-per-node=2", "--report="+reports, "python3", "-c", greedy)
 				cmd := exec.Command(words[0], words[1:]...)
-				cmd.Env = append(os.Environ(), mark)
+				cmd.Env = append(os.Environ(), mark, "GATE="+t.TempDir())
 				if tt.term {
 					cmd.Env = append(cmd.Env, "STAY=1")
 				}

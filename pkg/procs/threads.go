@@ -11,7 +11,7 @@ import (
 
 const (
 	// guardThreads are for signals, the wait for children, the console, and Go code beside them.
-	guardThreads = 6
+	guardThreads = 5
 	// spareThreads are for what blocks in the kernel of an agent beside its workers' affairs: signals, stores, the console,
 	// the log, files, programs that it runs.
 	spareThreads = 5

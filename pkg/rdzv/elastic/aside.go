@@ -1,6 +1,7 @@
 package elastic
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -17,8 +18,8 @@ type aside struct {
 	host  string
 	why   string
 	shut  moment // when its worker store was not reached last
-	// missed is when it was one of two nodes that did not reach each other, by the identity of the other one.
-	missed map[string]time.Duration
+	// missed is when it was one of two nodes that did not reach each other, by the identity of the other one, the last maxMissed times.
+	missed map[string][]time.Duration
 	by     string // the other one of two such nodes, if this one was set aside for that
 }
 
@@ -47,31 +48,46 @@ func (b *budget) noteMissed(now time.Duration, one, other string) {
 	for _, pair := range [][2]string{{one, other}, {other, one}} {
 		a := b.asideOf(now, pair[0])
 		if a.missed == nil {
-			a.missed = map[string]time.Duration{}
+			a.missed = map[string][]time.Duration{}
 		}
-		if a.missed[pair[1]] = now; a.times == 0 && !a.shut.set {
+		times := append(a.missed[pair[1]], now)
+		if a.missed[pair[1]] = times[max(0, len(times)-maxMissed):]; a.times == 0 && !a.shut.set {
 			a.at = now
 		}
 	}
 }
 
-// misses counts the nodes that a node has missed.
-func (b *budget) misses(now time.Duration, identity string) (n int) {
+const maxMissed = 8
+
+// misses tells how many nodes a node has missed, and how often in all.
+func (b *budget) misses(now time.Duration, identity string) (m misses) {
 	if a := b.asides[identity]; a != nil {
-		for _, at := range a.missed {
-			if now-at < lossWindow {
-				n++
+		for _, times := range a.missed {
+			n := 0
+			for _, at := range times {
+				if now-at < lossWindow {
+					n++
+				}
 			}
+			m.times += n
+			m.nodes += min(n, 1)
 		}
 	}
-	return n
+	return m
+}
+
+// misses are how many nodes a node has missed, and how often in all.
+type misses struct{ nodes, times int }
+
+func (m misses) compare(to misses) int {
+	return cmp.Or(cmp.Compare(m.nodes, to.nodes), cmp.Compare(m.times, to.times))
 }
 
 // rightWronged lets in the nodes that were set aside because of that one.
 func (b *budget) rightWronged(identity string) {
 	for wronged, a := range b.asides {
-		if a.by == identity {
-			delete(b.asides, wronged)
+		if a.by == identity { // what it has missed stays known
+			a.times, a.by, a.shut = 0, "", moment{}
 			delete(b.parkedUntil, wronged)
 		}
 	}
@@ -141,12 +157,15 @@ func (b *budget) storeAsides(now time.Duration, r *Record) {
 			r.Aside = map[string]Aside{}
 		}
 		kept := Aside{Age: now - a.at, Times: a.times, Host: a.host, Why: a.why, Shut: a.shut.age(now), By: a.by}
-		for other, at := range a.missed {
-			if now-at < lossWindow {
-				if kept.Missed == nil {
-					kept.Missed = map[string]time.Duration{}
+		for other, times := range a.missed {
+			for _, at := range times {
+				if now-at >= lossWindow {
+					continue
 				}
-				kept.Missed[other] = now - at
+				if kept.Missed == nil {
+					kept.Missed = map[string][]time.Duration{}
+				}
+				kept.Missed[other] = append(kept.Missed[other], now-at)
 			}
 		}
 		r.Aside[identity] = kept
@@ -159,10 +178,12 @@ func (b *budget) restoreAsides(now time.Duration, r Record) {
 		a := b.asideOf(now, identity)
 		*a = aside{
 			at: now - kept.Age, times: kept.Times, host: kept.Host, why: kept.Why, shut: ago(now, kept.Shut), by: kept.By,
-			missed: map[string]time.Duration{},
+			missed: map[string][]time.Duration{},
 		}
-		for other, age := range kept.Missed {
-			a.missed[other] = now - age
+		for other, ages := range kept.Missed {
+			for _, age := range ages {
+				a.missed[other] = append(a.missed[other], now-age)
+			}
 		}
 		if a.times > 0 && now < a.until() {
 			b.park(identity, a.until())

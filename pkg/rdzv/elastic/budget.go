@@ -70,8 +70,10 @@ func (b *budget) shift(d time.Duration) {
 	}
 	for _, a := range b.asides {
 		a.at, a.shut.at = a.at-d, a.shut.at-d
-		for other := range a.missed {
-			a.missed[other] -= d
+		for _, times := range a.missed {
+			for i := range times {
+				times[i] -= d
+			}
 		}
 	}
 }

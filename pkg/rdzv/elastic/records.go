@@ -220,7 +220,7 @@ type Aside struct {
 	// Shut is how long ago the others did not reach its worker store; nil: never.
 	Shut *time.Duration `json:"shut,omitempty"`
 	// Missed is how long ago it was one of two nodes that did not reach each other, by the identity of the other one.
-	Missed map[string]time.Duration `json:"missed,omitempty"`
+	Missed map[string][]time.Duration `json:"missed,omitempty"`
 	// By is the identity of the other one of two such nodes, if this one was set aside for that; else empty.
 	By string `json:"by,omitempty"`
 }

@@ -139,6 +139,7 @@ func (p *agentProc) begin(ses *simSession, sent time.Duration) {
 	} else {
 		p.m.renewed(sent, w.cfg.ttl)
 	}
+	p.writing, p.again = false, false // what waited to be written was the last session's
 	p.watches = nil
 	p.watch(&simWatch{prefix: prefixAnswer + string(ses.id), see: p.seeAnswer})
 	if w.cfg.etcd {

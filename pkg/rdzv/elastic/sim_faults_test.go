@@ -156,7 +156,9 @@ func (w *world) drawFaults() {
 		c.kinds, c.gap = append(append(append(network, agents...), frozen...), store...), w.between(200*ms, 3*sec)
 		c.kinds = append(c.kinds, fault{"deafen", deafen}, fault{"mute", mute})
 	case "worker stores":
-		c.kinds, c.gap = []fault{{"deafen", deafen}, {"mute", mute}, {"kill", kill}, {"power", power}}, w.between(2*sec, 20*sec)
+		if c.kinds, c.gap = []fault{{"kill", kill}, {"power", power}}, w.between(2*sec, 20*sec); w.chance(0.5) {
+			c.kinds = append(c.kinds, fault{"deafen", deafen}, fault{"mute", mute})
+		}
 	case "frozen agents":
 		c.kinds, c.gap = []fault{{"freeze agent", freezeAgent}, {"freeze node", freezeNode}, {"kill", kill}}, w.between(sec, 6*sec)
 	}
@@ -173,7 +175,11 @@ func (w *world) drawFaults() {
 
 // patient is a bound on how long a job takes to get going, or to end, once nothing more goes wrong.
 func (c *simConfig) patient() time.Duration {
-	return time.Duration(c.launches) * (c.job.JoinTimeout + 8*c.job.Rejoin + c.job.LastCall + 5*c.ttl + 2*c.comeBack + c.calmLength + 30*time.Second)
+	rounds := time.Duration(2) // that may have to be ended
+	if c.profile == "worker stores" || c.profile == "everything" {
+		rounds = 8
+	}
+	return time.Duration(c.launches) * (c.job.JoinTimeout + rounds*c.job.Rejoin + c.job.LastCall + 5*c.ttl + 2*c.comeBack + c.calmLength + 30*time.Second)
 }
 
 // live runs a seed to its end.
@@ -434,7 +440,7 @@ func deafen(w *world) {
 	if n := w.victim(); n != nil && !n.deaf {
 		d := w.between(time.Second, 3*w.cfg.job.Rejoin)
 		w.logf("nobody reaches the worker stores of %s for %v", n.name, d)
-		n.deaf = true
+		n.deaf, w.wavers = true, true
 		w.after(d, func() { n.deaf = n.sick && n.deaf })
 	}
 }
@@ -444,7 +450,7 @@ func mute(w *world) {
 	if n := w.victim(); n != nil && !n.mute {
 		d := w.between(time.Second, 3*w.cfg.job.Rejoin)
 		w.logf("%s reaches no worker store for %v", n.name, d)
-		n.mute = true
+		n.mute, w.wavers = true, true
 		w.after(d, func() { n.mute = n.sick && n.mute })
 	}
 }

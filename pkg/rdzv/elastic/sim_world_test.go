@@ -22,6 +22,7 @@ type world struct {
 	check  *checker
 	plant  planted
 
+	wavers   bool // some nodes did not reach each other for a while
 	calm     bool // faults are over: workers succeed, the network is good
 	ended    time.Duration
 	tracing  bool

@@ -77,18 +77,16 @@ func (l *leader) names(ranks []int) string {
 
 // suspects says who is likely to be at fault where some of a round's nodes, blind, do not reach rank 0: the ranks of those. Most of the others can
 // hardly be wrong. Where there is only one other, it is the one of both that has missed more nodes, or else the one that is new.
-func suspects(nodes int, blind []int, misses func(rank int) int, isNew func(rank int) bool) []int {
+func suspects(nodes int, blind []int, missed func(rank int) misses, isNew func(rank int) bool) []int {
 	zero, other := []int{0}, blind[0]
-	switch others := nodes - 1; {
-	case others > 1 && 2*len(blind) > others:
-		return zero
-	case others > 1:
-		return blind
-	case misses(0) != misses(other):
-		if misses(0) > misses(other) {
+	if others := nodes - 1; others > 1 {
+		if 2*len(blind) > others {
 			return zero
 		}
-	case isNew(0) && !isNew(other):
+		return blind
+	}
+	switch more := missed(0).compare(missed(other)); {
+	case more > 0, more == 0 && isNew(0) && !isNew(other):
 		return zero
 	}
 	return blind
@@ -108,6 +106,7 @@ func (l *leader) judgeStore(now time.Duration) bool {
 	switch {
 	case suspected[0] == 0:
 		l.setAside(now, 0, unseen)
+		l.notePair(0)
 	case l.needs(blind):
 		l.news = append(l.news, fmt.Sprintf("%s is not to be rank 0: %s", l.hostOf(0), unseen))
 	default:
@@ -119,7 +118,6 @@ func (l *leader) judgeStore(now time.Duration) bool {
 	}
 	l.unreachedRounds++
 	l.budget.keepFromFirst(now, l.record.Members[0].Identity, l.hostOf(0), unseen)
-	l.notePair(suspected[0])
 	return true
 }
 
@@ -131,9 +129,9 @@ func (l *leader) suspected(now time.Duration, blind []int) []int {
 	if pair {
 		l.budget.noteMissed(now, members[0].Identity, members[1].Identity)
 	}
-	misses := func(rank int) int { return l.budget.misses(now, members[rank].Identity) }
-	ranks := suspects(len(members), blind, misses, func(rank int) bool { return members[rank].New })
-	if pair && misses(ranks[0]) > misses(1-ranks[0]) {
+	missed := func(rank int) misses { return l.budget.misses(now, members[rank].Identity) }
+	ranks := suspects(len(members), blind, missed, func(rank int) bool { return members[rank].New })
+	if pair && missed(ranks[0]).compare(missed(1-ranks[0])) > 0 {
 		l.budget.rightWronged(members[ranks[0]].Identity)
 		for _, s := range l.seats {
 			l.review(s)
@@ -142,16 +140,14 @@ func (l *leader) suspected(now time.Duration, blind []int) []int {
 	return ranks
 }
 
-// notePair notes because of whom the suspected one of two nodes is set aside.
-func (l *leader) notePair(suspected int) {
+// notePair notes because of whom one of two nodes was set aside.
+func (l *leader) notePair(rank int) {
 	if members := l.record.Members; len(members) == 2 {
-		if a := l.budget.asides[members[suspected].Identity]; a.times > 0 {
-			a.by = members[1-suspected].Identity
-		}
+		l.budget.asides[members[rank].Identity].by = members[1-rank].Identity
 	}
 }
 
-// needs reports whether the job could not run without those participants.
+// needs reports whether the job could not run without those participants, even with all others that are parked.
 func (l *leader) needs(ranks []int) bool {
 	there := l.eligible + l.reserve
 	for _, r := range ranks {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/elasticrun/elasticrun/pkg/coord"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
@@ -199,11 +200,11 @@ func TestSuspects(t *testing.T) {
 		{"more than half of the others", 4, []int{1, 3}, nil, nil, []int{0}},
 		{"all", 9, []int{1, 2, 3, 4, 5, 6, 7, 8}, nil, nil, []int{0}},
 	} {
-		got := suspects(c.nodes, c.blind, func(rank int) int {
+		got := suspects(c.nodes, c.blind, func(rank int) misses {
 			if c.missed == nil {
-				return 0
+				return misses{}
 			}
-			return c.missed[rank]
+			return misses{nodes: c.missed[rank]}
 		}, func(rank int) bool { return slices.Contains(c.new, rank) })
 		if diff := cmp.Diff(c.want, got); diff != "" {
 			t.Errorf("%s: %s", c.name, diff)
@@ -214,8 +215,7 @@ func TestSuspects(t *testing.T) {
 func TestGiveFirst(t *testing.T) {
 	of := func(names string) (out []candidate) {
 		for i, name := range strings.Fields(names) {
-			out = append(out, candidate{node: Node{Identity: name}, arrived: 100 - 1})
-			out[i].arrived += 1
+			out = append(out, candidate{node: Node{Identity: name}, arrived: coord.Revision(i)})
 		}
 		return out
 	}

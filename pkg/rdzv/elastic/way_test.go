@@ -51,14 +51,14 @@ func TestWayFollowsTheName(t *testing.T) {
 		dial("10.0.0.1:29400")
 		up = []string{"10.0.0.2:29400"}
 		dial("10.0.0.1:29400")
-		time.Sleep(14 * time.Second)
+		<-time.After(14 * time.Second)
 		dial("10.0.0.1:29400")
-		time.Sleep(time.Second)
+		<-time.After(time.Second)
 		dial("10.0.0.1:29400", "10.0.0.2:29400")
 		dial("10.0.0.2:29400")
 		up = nil
 		dial("10.0.0.2:29400")
-		time.Sleep(15 * time.Second)
+		<-time.After(15 * time.Second)
 		dial("10.0.0.2:29400", "10.0.0.1:29400")
 		w.look = nil
 		dial("10.0.0.2:29400")

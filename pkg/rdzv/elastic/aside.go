@@ -13,11 +13,11 @@ import (
 
 // aside is why a node was set aside last.
 type aside struct {
-	at    time.Duration
-	times int // 0: it was not
-	host  string
-	why   string
-	shut  moment // when its worker store was not reached last
+	at          time.Duration
+	times       int // 0: it was not
+	host        string
+	why         string
+	unreachable moment // when its worker store was not reached last
 	// missed is when it was one of two nodes that did not reach each other, by the identity of the other one, the last maxMissed times.
 	missed map[string][]time.Duration
 	by     string // the other one of two such nodes, if this one was set aside for that
@@ -34,7 +34,7 @@ func (b *budget) setAside(now time.Duration, identity, host, why string) {
 // keepFromFirst notes that a node is not to be rank 0.
 func (b *budget) keepFromFirst(now time.Duration, identity, host, why string) {
 	a := b.asideOf(now, identity)
-	a.shut = moment{now, true}
+	a.unreachable = moment{now, true}
 	if a.times == 0 {
 		a.at, a.host, a.why = now, host, why
 	}
@@ -51,7 +51,7 @@ func (b *budget) noteMissed(now time.Duration, one, other string) {
 			a.missed = map[string][]time.Duration{}
 		}
 		times := append(a.missed[pair[1]], now)
-		if a.missed[pair[1]] = times[max(0, len(times)-maxMissed):]; a.times == 0 && !a.shut.set {
+		if a.missed[pair[1]] = times[max(0, len(times)-maxMissed):]; a.times == 0 && !a.unreachable.set {
 			a.at = now
 		}
 	}
@@ -83,11 +83,11 @@ func (m misses) compare(to misses) int {
 	return cmp.Or(cmp.Compare(m.nodes, to.nodes), cmp.Compare(m.times, to.times))
 }
 
-// rightWronged lets in the nodes that were set aside because of that one.
-func (b *budget) rightWronged(identity string) {
+// readmit lets in the nodes that were set aside because of that one.
+func (b *budget) readmit(identity string) {
 	for wronged, a := range b.asides {
 		if a.by == identity { // what it has missed stays known
-			a.times, a.by, a.shut = 0, "", moment{}
+			a.times, a.by, a.unreachable = 0, "", moment{}
 			delete(b.parkedUntil, wronged)
 		}
 	}
@@ -119,10 +119,10 @@ func (a *aside) forgotten(now time.Duration) bool {
 	return now >= a.until()+max(lossWindow, a.until()-a.at)
 }
 
-// isShut reports whether a node is not to be rank 0.
-func (b *budget) isShut(now time.Duration, identity string) bool {
+// isUnreachable reports whether a node is not to be rank 0.
+func (b *budget) isUnreachable(now time.Duration, identity string) bool {
 	a := b.asides[identity]
-	return a != nil && a.shut.set && now-a.shut.at < lossWindow
+	return a != nil && a.unreachable.set && now-a.unreachable.at < lossWindow
 }
 
 // isAside reports whether a node is set aside.
@@ -131,8 +131,8 @@ func (b *budget) isAside(now time.Duration, identity string) bool {
 	return a != nil && a.times > 0 && now < a.until()
 }
 
-// restGrowth is until when no round is to be ended for newcomers: there were some a moment ago that did harm, and there may be ever new ones.
-func (b *budget) restGrowth(now time.Duration) moment {
+// growthPause is until when no round is to be ended for newcomers: there were some a moment ago that did harm, and there may be ever new ones.
+func (b *budget) growthPause(now time.Duration) moment {
 	recent, last := 0, time.Duration(0)
 	for _, a := range b.asides {
 		if a.times > 0 && now-a.at < lossWindow {
@@ -141,11 +141,11 @@ func (b *budget) restGrowth(now time.Duration) moment {
 			}
 		}
 	}
-	return moment{last + time.Duration(recent)*growthRest, recent > 0 && now < last+time.Duration(recent)*growthRest}
+	return moment{last + time.Duration(recent)*growthPausePerNode, recent > 0 && now < last+time.Duration(recent)*growthPausePerNode}
 }
 
-// growthRest is how long no round is ended for newcomers, for each node that was set aside in lossWindow.
-const growthRest = time.Minute
+// growthPausePerNode is how long no round is ended for newcomers, for each node that was set aside in lossWindow.
+const growthPausePerNode = time.Minute
 
 // storeAsides writes what is not forgotten into a record.
 func (b *budget) storeAsides(now time.Duration, r *Record) {
@@ -156,7 +156,7 @@ func (b *budget) storeAsides(now time.Duration, r *Record) {
 		if r.Aside == nil {
 			r.Aside = map[string]Aside{}
 		}
-		kept := Aside{Age: now - a.at, Times: a.times, Host: a.host, Why: a.why, Shut: a.shut.age(now), By: a.by}
+		kept := Aside{Age: now - a.at, Times: a.times, Host: a.host, Why: a.why, Unreachable: a.unreachable.age(now), By: a.by}
 		for other, times := range a.missed {
 			for _, at := range times {
 				if now-at >= lossWindow {
@@ -177,7 +177,7 @@ func (b *budget) restoreAsides(now time.Duration, r Record) {
 	for identity, kept := range r.Aside {
 		a := b.asideOf(now, identity)
 		*a = aside{
-			at: now - kept.Age, times: kept.Times, host: kept.Host, why: kept.Why, shut: ago(now, kept.Shut), by: kept.By,
+			at: now - kept.Age, times: kept.Times, host: kept.Host, why: kept.Why, unreachable: ago(now, kept.Unreachable), by: kept.By,
 			missed: map[string][]time.Duration{},
 		}
 		for other, ages := range kept.Missed {
@@ -215,7 +215,7 @@ func (b *budget) asideNote(now time.Duration) string {
 		switch {
 		case b.isAside(now, identity):
 			texts = append(texts, fmt.Sprintf("%s is set aside: %s", a.host, a.why))
-		case b.isShut(now, identity):
+		case b.isUnreachable(now, identity):
 			texts = append(texts, fmt.Sprintf("%s cannot be rank 0: %s", a.host, a.why))
 		}
 	}

@@ -69,7 +69,7 @@ func (b *budget) shift(d time.Duration) {
 		b.parkedUntil[identity] -= d
 	}
 	for _, a := range b.asides {
-		a.at, a.shut.at = a.at-d, a.shut.at-d
+		a.at, a.unreachable.at = a.at-d, a.unreachable.at-d
 		for _, times := range a.missed {
 			for i := range times {
 				times[i] -= d

@@ -175,7 +175,7 @@ func (m *member) tick(now time.Duration) {
 	if m.state == ready && m.latest.Kind == Run {
 		m.evaluate(now)
 	}
-	m.endure(now)
+	m.awaitStore(now)
 	if by := m.unheard(); by.set && now >= by.at {
 		m.over = &ending{err: fmt.Errorf("%w: no round in %v", rdzv.ErrTimeout, m.patience())}
 	}
@@ -236,7 +236,7 @@ func (m *member) wake() (next moment) {
 	if m.workers() && m.ttl > 0 && !m.report.Silent {
 		first(m.proof + silence(m.ttl))
 	}
-	if at := m.watchful(); at.set {
+	if at := m.nextAwait(); at.set {
 		first(at.at)
 	}
 	if by := m.unheard(); by.set {

@@ -11,8 +11,8 @@ import (
 // it keeps trying for the join timeout before it gives up. The time begins when the agent notices the silence, not with the last answer: an
 // agent that stood still has not tried yet.
 
-// endure does what a silent store asks of an agent beside stopping its workers: it waits, says so once the session may have ended, and gives up in the end.
-func (m *member) endure(now time.Duration) {
+// awaitStore does what a silent store asks of an agent beside stopping its workers: it waits, says so once the session may have ended, and gives up in the end.
+func (m *member) awaitStore(now time.Duration) {
 	if !m.silent(now) {
 		m.unanswered, m.saidUnanswered = moment{}, false
 		return
@@ -35,8 +35,8 @@ func (m *member) giveUp() moment {
 	return moment{m.unanswered.at + max(m.report.Job.JoinTimeout, m.ttl-silence(m.ttl)), m.unanswered.set}
 }
 
-// watchful is when endure has something to do.
-func (m *member) watchful() moment {
+// nextAwait is when awaitStore has something to do.
+func (m *member) nextAwait() moment {
 	switch {
 	case m.ttl == 0 || m.over != nil:
 		return moment{}

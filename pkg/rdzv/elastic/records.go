@@ -217,8 +217,8 @@ type Aside struct {
 	Times int           `json:"times,omitempty"` // 0: it was not
 	Host  string        `json:"host"`
 	Why   string        `json:"why"`
-	// Shut is how long ago the others did not reach its worker store; nil: never.
-	Shut *time.Duration `json:"shut,omitempty"`
+	// Unreachable is how long ago the others did not reach its worker store; nil: never.
+	Unreachable *time.Duration `json:"unreachable,omitempty"`
 	// Missed is how long ago it was one of two nodes that did not reach each other, by the identity of the other one.
 	Missed map[string][]time.Duration `json:"missed,omitempty"`
 	// By is the identity of the other one of two such nodes, if this one was set aside for that; else empty.

@@ -21,7 +21,7 @@ func (l *leader) candidates() (members func(now time.Duration) ([]candidate, boo
 	if l.job.Static {
 		ranked, used, ok := l.staticMembers()
 		return func(now time.Duration) ([]candidate, bool) {
-			return ranked, ok && !l.budget.isShut(now, ranked[0].node.Identity)
+			return ranked, ok && !l.budget.isUnreachable(now, ranked[0].node.Identity)
 		}, used, ok
 	}
 	if missing := l.job.Min - l.eligible; missing > 0 {
@@ -29,7 +29,7 @@ func (l *leader) candidates() (members func(now time.Duration) ([]candidate, boo
 	}
 	return func(now time.Duration) ([]candidate, bool) {
 		all := l.withParked(parked)
-		return giveFirst(rank(l.record.Members, all, l.limit()), all, func(identity string) bool { return l.budget.isShut(now, identity) })
+		return giveFirst(rank(l.record.Members, all, l.limit()), all, func(identity string) bool { return l.budget.isUnreachable(now, identity) })
 	}, parked, true
 }
 

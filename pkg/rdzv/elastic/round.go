@@ -34,7 +34,7 @@ func (l *leader) watch(now time.Duration) {
 		l.settle = moment{}
 		return
 	}
-	if l.rest = l.budget.restGrowth(now); l.rest.set {
+	if l.rest = l.budget.growthPause(now); l.rest.set {
 		l.settle = moment{}
 		return
 	}

@@ -26,10 +26,10 @@ type seat struct {
 
 // part is one node's part in the recorded round.
 type part struct {
-	seat  *seat // nil once it is gone
-	fate  fate
-	stuck bool   // its agent does not respond; only while fate is active
-	blind moment // since when it has tried in vain to reach the worker store
+	seat           *seat // nil once it is gone
+	fate           fate
+	stuck          bool   // its agent does not respond; only while fate is active
+	unreachedSince moment // since when it has tried in vain to reach the worker store
 }
 
 // fate is how a node stands to the recorded round.

@@ -242,7 +242,7 @@ func (c *checker) keepOrder(before, r Record) {
 	at := map[string]int{}
 	for rank, m := range before.Members {
 		at[m.Identity] = rank + 1
-		if r.Aside[m.Identity].Shut != nil {
+		if r.Aside[m.Identity].Unreachable != nil {
 			at[m.Identity] = 0 // it may have had to give rank 0 away
 		}
 	}
@@ -388,7 +388,7 @@ func (c *checker) justlyGivenUp() {
 		}
 	}
 	// Who is at fault cannot always be told where the way between healthy nodes fails for a while, too.
-	if len(here) >= cfg.job.Min && !(c.w.wavers && strings.HasPrefix(c.outcome.Text, "no node is left")) {
+	if ambiguous := c.w.wavers && strings.HasPrefix(c.outcome.Text, "no node is left"); len(here) >= cfg.job.Min && !ambiguous {
 		c.fail("liveness", "the job was given up although %d healthy nodes are there: %s", len(here), c.outcome.Text)
 	}
 }

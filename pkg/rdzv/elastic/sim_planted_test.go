@@ -101,7 +101,7 @@ func TestSimulationFindsPlantedBugs(t *testing.T) {
 		{"the first that says so is set aside, whoever is at fault", planted{
 			decide: func(l *leader, now time.Duration) {
 				for r := range l.parts {
-					if p := &l.parts[r]; l.state == running && p.blind.set && p.fate == active {
+					if p := &l.parts[r]; l.state == running && p.unreachedSince.set && p.fate == active {
 						l.setAside(now, r, "so")
 						l.disturb("%s is set aside", l.hostOf(r))
 						return

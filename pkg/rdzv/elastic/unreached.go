@@ -23,13 +23,13 @@ const maxUnreached = 6
 // noteUnreached takes note of whether a participant has reached the worker store.
 func (l *leader) noteUnreached(now time.Duration, p *part, u *Unreached) {
 	if u == nil {
-		p.blind = moment{}
+		p.unreachedSince = moment{}
 		return
 	}
-	if at := now - u.For; !p.blind.set || at < p.blind.at {
-		p.blind = moment{at, true}
+	if at := now - u.For; !p.unreachedSince.set || at < p.unreachedSince.at {
+		p.unreachedSince = moment{at, true}
 	}
-	l.unreached.advance(moment{p.blind.at + storePatience(l.job), true})
+	l.unreached.advance(moment{p.unreachedSince.at + storePatience(l.job), true})
 }
 
 // watchStore ends the round if somebody has not reached the worker store for too long.
@@ -39,24 +39,23 @@ func (l *leader) watchStore(now time.Duration) (ended bool) {
 	}
 	l.unreached = moment{}
 	for r := range l.parts {
-		if p := &l.parts[r]; p.blind.set {
-			l.unreached.advance(moment{p.blind.at + storePatience(l.job), true})
+		if p := &l.parts[r]; p.unreachedSince.set {
+			l.unreached.advance(moment{p.unreachedSince.at + storePatience(l.job), true})
 		}
 	}
 	if !l.unreached.set || now < l.unreached.at {
 		return false
 	}
 	l.unreached = moment{}
-	blind := l.blindRanks(now)
-	l.halt(now, fmt.Sprintf("the worker store on %s, rank 0, was not reached by %s", l.hostOf(0), l.names(blind)))
+	reporters := l.unreachedBy(now)
+	l.halt(now, fmt.Sprintf("the worker store on %s, rank 0, was not reached by %s", l.hostOf(0), l.names(reporters)))
 	return true
 }
 
-// blindRanks are the participants that had tried for long to reach the worker store when the round was ended. Those that began late
-// are counted, too.
-func (l *leader) blindRanks(ended time.Duration) (ranks []int) {
+// unreachedBy are the participants that had tried to reach the worker store for at least half of storePatience when the round was ended.
+func (l *leader) unreachedBy(ended time.Duration) (ranks []int) {
 	for r := range l.parts {
-		if p := &l.parts[r]; r > 0 && p.blind.set && p.seat != nil && ended-p.blind.at >= storePatience(l.job)/2 {
+		if p := &l.parts[r]; r > 0 && p.unreachedSince.set && p.seat != nil && ended-p.unreachedSince.at >= storePatience(l.job)/2 {
 			ranks = append(ranks, r)
 		}
 	}
@@ -75,42 +74,42 @@ func (l *leader) names(ranks []int) string {
 	return strings.Join(names, ", ")
 }
 
-// suspects says who is likely to be at fault where some of a round's nodes, blind, do not reach rank 0: the ranks of those. Most of the others can
+// suspects says who is likely to be at fault where some of a round's nodes, reporters, do not reach rank 0: the ranks of those. Most of the others can
 // hardly be wrong. Where there is only one other, it is the one of both that has missed more nodes, or else the one that is new.
-func suspects(nodes int, blind []int, missed func(rank int) misses, isNew func(rank int) bool) []int {
-	zero, other := []int{0}, blind[0]
+func suspects(nodes int, reporters []int, missed func(rank int) misses, isNew func(rank int) bool) []int {
+	zero, other := []int{0}, reporters[0]
 	if others := nodes - 1; others > 1 {
-		if 2*len(blind) > others {
+		if 2*len(reporters) > others {
 			return zero
 		}
-		return blind
+		return reporters
 	}
 	switch more := missed(0).compare(missed(other)); {
 	case more > 0, more == 0 && isNew(0) && !isNew(other):
 		return zero
 	}
-	return blind
+	return reporters
 }
 
 // judgeStore does what follows for the next round from a worker store that was not reached, and reports whether that is why this one came to
 // nothing. All participants that are there have stopped.
 func (l *leader) judgeStore(now time.Duration) bool {
-	blind := l.blindRanks(l.halted.at)
+	reporters := l.unreachedBy(l.halted.at)
 	zero := &l.parts[0]
-	if len(blind) == 0 || zero.fate != stopped || zero.seat == nil || zero.seat.newer || zero.seat.report.Leaving || zero.seat.report.Silent {
+	if len(reporters) == 0 || zero.fate != stopped || zero.seat == nil || zero.seat.newer || zero.seat.report.Leaving || zero.seat.report.Silent {
 		return false
 	}
 	l.unreachedRounds++
-	suspected := l.suspected(now, blind)
-	unseen := fmt.Sprintf("%s did not reach its worker store (%s)", l.names(blind), l.parts[blind[0]].seat.report.Unreached.why())
+	suspected := l.suspected(now, reporters)
+	unseen := fmt.Sprintf("%s did not reach its worker store (%s)", l.names(reporters), l.parts[reporters[0]].seat.report.Unreached.why())
 	switch {
 	case suspected[0] == 0:
 		l.setAside(now, 0, unseen)
 		l.notePair(0)
-	case l.needs(blind):
+	case l.needs(reporters):
 		l.news = append(l.news, fmt.Sprintf("%s is not to be rank 0: %s", l.hostOf(0), unseen))
 	default:
-		for _, r := range blind {
+		for _, r := range reporters {
 			l.setAside(now, r, fmt.Sprintf("it did not reach the worker store on %s, rank 0 (%s)", l.hostOf(0), l.parts[r].seat.report.Unreached.why()))
 		}
 		l.notePair(suspected[0])
@@ -123,16 +122,16 @@ func (l *leader) judgeStore(now time.Duration) bool {
 
 // suspected are the ranks that are likely to be at fault. Of two nodes that miss each other it lets in those that were set aside for the fault of
 // the one.
-func (l *leader) suspected(now time.Duration, blind []int) []int {
+func (l *leader) suspected(now time.Duration, reporters []int) []int {
 	members := l.record.Members
 	pair := len(members) == 2
 	if pair {
 		l.budget.noteMissed(now, members[0].Identity, members[1].Identity)
 	}
 	missed := func(rank int) misses { return l.budget.misses(now, members[rank].Identity) }
-	ranks := suspects(len(members), blind, missed, func(rank int) bool { return members[rank].New })
+	ranks := suspects(len(members), reporters, missed, func(rank int) bool { return members[rank].New })
 	if pair && missed(ranks[0]).compare(missed(1-ranks[0])) > 0 {
-		l.budget.rightWronged(members[ranks[0]].Identity)
+		l.budget.readmit(members[ranks[0]].Identity)
 		for _, s := range l.seats {
 			l.review(s)
 		}
@@ -176,8 +175,8 @@ func (l *leader) endUnreached(now time.Duration) {
 
 // giveFirst gives rank 0 to the first member that may have it. Where none may, one of the other candidates takes the last member's place. It returns
 // false where there is none.
-func giveFirst(members, all []candidate, shut func(identity string) bool) ([]candidate, bool) {
-	may := func(c candidate) bool { return !shut(c.node.Identity) }
+func giveFirst(members, all []candidate, unreachable func(identity string) bool) ([]candidate, bool) {
+	may := func(c candidate) bool { return !unreachable(c.node.Identity) }
 	i := 0
 	for i < len(members) && !may(members[i]) {
 		i++

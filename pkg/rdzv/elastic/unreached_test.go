@@ -255,8 +255,8 @@ func TestAsidesSurviveALeader(t *testing.T) {
 	b.store(12*minute, &r, &Job{})
 	shutA, shutB := 11*minute, 9*minute
 	want := map[string]Aside{
-		"a": {Age: 12 * minute, Times: 1, Host: "host-a", Why: "so", Shut: &shutA},
-		"b": {Age: 9 * minute, Host: "host-b", Why: "thus", Shut: &shutB},
+		"a": {Age: 12 * minute, Times: 1, Host: "host-a", Why: "so", Unreachable: &shutA},
+		"b": {Age: 9 * minute, Host: "host-b", Why: "thus", Unreachable: &shutB},
 		"c": {Age: 2 * minute, Times: 2, Host: "host-c", Why: "again"},
 	}
 	if diff := cmp.Diff(want, r.Aside); diff != "" {
@@ -270,7 +270,7 @@ func TestAsidesSurviveALeader(t *testing.T) {
 	if at := next.parkedUntil["c"]; at != origin+15*minute {
 		t.Errorf("parked until %v, want %v", at-origin, 15*minute)
 	}
-	if a, b := next.isShut(origin, "a"), next.isShut(origin, "b"); a || b {
+	if a, b := next.isUnreachable(origin, "a"), next.isUnreachable(origin, "b"); a || b {
 		t.Errorf("kept from rank 0: %v, %v", a, b)
 	}
 	var later Record

@@ -145,9 +145,9 @@ func TestSilence(t *testing.T) {
 func TestSilencePasses(t *testing.T) {
 	host, guest, p := grown(t)
 	p.hush()
-	await(t, "the guest's stop", guest.Stops())
+	realStop(t, "the guest's stop", guest)
 	in := enter(t, guest, nil)
-	await(t, "the host's stop", host.Stops())
+	realStop(t, "the host's stop", host)
 	if got := await(t, "the host alone", enter(t, host, nil)); got.err != nil || got.round.WorldSize != 1 {
 		t.Fatalf("host: %+v", got)
 	}
@@ -157,7 +157,7 @@ func TestSilencePasses(t *testing.T) {
 	case <-time.After(3 * time.Second): // its session lived for 2
 	}
 	p.speak()
-	await(t, "growth", host.Stops())
+	realStop(t, "growth", host)
 	again := enter(t, host, nil)
 	for what, w := range map[string]<-chan joined{"host": again, "guest": in} {
 		if got := await(t, what, w); got.err != nil || got.round.WorldSize != 2 || got.round.Restarts != 0 {
@@ -178,11 +178,11 @@ func TestStoreIsReplaced(t *testing.T) {
 	}
 	p.lead(fmt.Sprintf("127.0.0.1:%d", port))
 	p.reset()
-	if s := await(t, "the guest's stop", guest.Stops()); s.KillBy.IsZero() || time.Until(s.KillBy) > 0 {
+	if s := realStop(t, "the guest's stop", guest); s.KillBy.IsZero() || time.Until(s.KillBy) > 0 {
 		t.Errorf("the guest was not told to kill its workers at once: %+v", s)
 	}
 	in := enter(t, guest, nil)
-	await(t, "growth", other.Stops())
+	realStop(t, "growth", other)
 	again := enter(t, other, nil)
 	for what, w := range map[string]<-chan joined{"other": again, "guest": in} {
 		if got := await(t, what, w); got.err != nil || got.round.WorldSize != 2 {
@@ -208,7 +208,7 @@ func TestRank0OutOfReach(t *testing.T) {
 	if got := await(t, "rank 0", waits[0]); got.err != nil || got.round.Rank != 0 || got.round.WorldSize != 3 {
 		t.Fatalf("node 0: %+v", got)
 	}
-	if s := await(t, "the end of the round", hs[0].Stops()); !strings.Contains(s.Why, "rank 0, was not reached by node1, node2") {
+	if s := realStop(t, "the end of the round", hs[0]); !strings.Contains(s.Why, "rank 0, was not reached by node1, node2") {
 		t.Errorf("the round ended: %q", s.Why)
 	}
 	aside := enter(t, hs[0], nil)

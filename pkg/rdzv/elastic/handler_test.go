@@ -101,7 +101,7 @@ func TestHandlersOverSockets(t *testing.T) {
 	f := rdzv.Failure{Host: "node1", GlobalRank: 2, ExitCode: 3}
 	hs[1].Fail(f)
 	for _, i := range []int{0, 2} {
-		if s := await(t, "stop", hs[i].Stops()); s.Round != 0 {
+		if s := realStop(t, "stop", hs[i]); s.Round != 0 {
 			t.Errorf("stop %+v", s)
 		}
 	}

@@ -125,6 +125,7 @@ func (b *backend) Create(_ context.Context, p rdzv.Parameters) (rdzv.Handler, er
 	if b.cfg.MaxNodes > 1 {
 		o.Status, o.StatusInterval = b.seen.brief, statusInterval
 	}
+	o.SharedRunID = p.RunID == config.NoRunID
 	if b.cfg.MaxNodes > 1 {
 		o.Session = (&exitNotices{cfg: b.cfg, lifeline: b.lifeline, etcd: b.etcdOptions, log: b.log}).session
 	}

@@ -88,7 +88,7 @@ func checkBackend(r *reader, in rendezvousFlags) {
 			"use --rdzv-backend=etcd, which speaks version 3")
 	case in.Backend == "file":
 		r.fail("rdzv-backend", "there is no rendezvous by files; use c10d, with --rdzv-endpoint naming one of the nodes, or etcd")
-	case in.Backend == rdzv.BackendEtcd && (in.RunID == noRunID || in.RunID == "" && in.MaxNodes > 1):
+	case in.Backend == rdzv.BackendEtcd && (in.RunID == NoRunID || in.RunID == "" && in.MaxNodes > 1):
 		r.fail("rdzv-id", "the etcd backend needs a run id of the job's own, as other jobs may use the same etcd: "+
 			"give --rdzv-id=ID, the same on all nodes")
 	}

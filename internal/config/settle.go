@@ -42,8 +42,8 @@ type rendezvousFlags struct {
 // anyPort is the endpoint of a rendezvous whose port the launcher chooses.
 const anyPort = "localhost:0"
 
-// noRunID is the run id of jobs that were given none.
-const noRunID = "none"
+// NoRunID is the run id of jobs that were given none. Several may have it.
+const NoRunID = "none"
 
 // settle applies the defaults that span several flags:
 //
@@ -61,7 +61,7 @@ func settle(in rendezvousFlags, newID func() string) settled {
 	}
 	out := settled{Backend: backendOf(in), Endpoint: in.Endpoint, RunID: in.RunID}
 	if out.RunID == "" {
-		out.RunID = noRunID
+		out.RunID = NoRunID
 		if oneNode {
 			out.RunID = newID()
 		}

@@ -146,7 +146,7 @@ func (c *Status) readJob(r *reader, from surroundings) {
 		Backend: backend, Endpoint: in.Endpoint, Endpoints: endpoints, Secret: agentsSecret(r, from),
 	}}
 	job.readConf(r, items, from)
-	c.RunID, c.Rendezvous = cmp.Or(in.RunID, noRunID), job.Rendezvous
+	c.RunID, c.Rendezvous = cmp.Or(in.RunID, NoRunID), job.Rendezvous
 	if backend != rdzv.BackendEtcd {
 		c.Rendezvous.Ports = []int{endpoints[0].Port}
 		if _, own, err := parseEndpoint(in.Endpoint); err == nil && own < 0 && scheduler.PortKey(c.RunID) != "" {

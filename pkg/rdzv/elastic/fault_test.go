@@ -67,11 +67,14 @@ func grown(t *testing.T) (host, guest *Handler, p *proxy) {
 	return grownJob(t, job(1, 2))
 }
 
-func grownJob(t *testing.T, j Job) (host, guest *Handler, p *proxy) {
+func grownJob(t *testing.T, j Job, change ...func(guest *Handler)) (host, guest *Handler, p *proxy) {
 	t.Helper()
 	j.LastCall = 0
 	host = formed(t, j, 1)[0]
 	guest, p = behind(t, j, host, "guest")
+	for _, c := range change {
+		c(guest)
+	}
 	in := enter(t, guest, nil)
 	realStop(t, "growth", host)
 	again := enter(t, host, nil)
@@ -188,6 +191,22 @@ func TestStoreIsReplaced(t *testing.T) {
 		if got := await(t, what, w); got.err != nil || got.round.WorldSize != 2 {
 			t.Errorf("%s: %+v", what, got)
 		}
+	}
+}
+
+// TestReplacedStoreOfASharedRunID: whose run id is not its own does not join what may be another job.
+func TestReplacedStoreOfASharedRunID(t *testing.T) {
+	host, guest, p := grownJob(t, job(1, 2), func(guest *Handler) { guest.opts.SharedRunID = true })
+	port := freeTCPPort(t)
+	other := newTestHandler(t, host.opts.Job, port, "other")
+	if got := await(t, "the other host", enter(t, other, nil)); got.err != nil {
+		t.Fatalf("other: %+v", got)
+	}
+	p.lead(fmt.Sprintf("127.0.0.1:%d", port))
+	p.reset()
+	realStop(t, "the guest's stop", guest)
+	if got := await(t, "the guest's end", enter(t, guest, nil)); !errors.Is(got.err, coord.ErrReplaced) {
+		t.Errorf("guest: %+v", got)
 	}
 }
 

@@ -47,6 +47,9 @@ type Options struct {
 	Status func(ctx context.Context) []byte
 	// StatusInterval is how often it is called meanwhile, above 0.
 	StatusInterval time.Duration
+	// SharedRunID says that other jobs may have the same run id: where another store has replaced the one of this job, it may be theirs, and the
+	// agent ends in place of joining it.
+	SharedRunID bool
 	// Advice is said when the store is lost: how to avoid that; may be empty.
 	Advice string
 	Logger zerolog.Logger

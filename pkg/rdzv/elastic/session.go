@@ -44,7 +44,7 @@ func (h *Handler) drive(ctx context.Context, store coord.Store, origin time.Dura
 			}
 			h.m.renewed(proofOf(store, origin), store.TTL())
 			continue
-		case !errors.Is(err, coord.ErrSessionLost) && !errors.Is(err, coord.ErrReplaced):
+		case !errors.Is(err, coord.ErrSessionLost) && !(errors.Is(err, coord.ErrReplaced) && !h.opts.SharedRunID):
 			h.m.abandoned(d.now())
 			h.obey(h.m.take())
 			if h.m.over == nil || h.m.over.outcome == nil {
@@ -92,6 +92,7 @@ func proofOf(store coord.Store, origin time.Duration) time.Duration {
 // rejoin waits until no worker is left and opens another session.
 func (h *Handler) rejoin(ctx context.Context, d *driver) coord.Store {
 	h.m.stop(d.now(), "the rendezvous took this node for lost", 0)
+	d.setDeadMan()
 	h.obey(h.m.take())
 	for h.m.state != ready && h.m.state != outside {
 		select {

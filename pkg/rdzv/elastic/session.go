@@ -44,7 +44,7 @@ func (h *Handler) drive(ctx context.Context, store coord.Store, origin time.Dura
 			}
 			h.m.renewed(proofOf(store, origin), store.TTL())
 			continue
-		case !errors.Is(err, coord.ErrSessionLost) && !(errors.Is(err, coord.ErrReplaced) && !h.opts.SharedRunID):
+		case !h.mayRejoin(err):
 			h.m.abandoned(d.now())
 			h.obey(h.m.take())
 			if h.m.over == nil || h.m.over.outcome == nil {
@@ -62,6 +62,12 @@ func (h *Handler) drive(ctx context.Context, store coord.Store, origin time.Dura
 		}
 		h.m.renewed(proofOf(store, origin), store.TTL())
 	}
+}
+
+// mayRejoin reports whether the agent opens another session once its workers are gone: the store has ended the one that it had, or another store of the
+// same run is there now.
+func (h *Handler) mayRejoin(err error) bool {
+	return errors.Is(err, coord.ErrSessionLost) || errors.Is(err, coord.ErrReplaced) && !h.opts.SharedRunID
 }
 
 // forgetful is an Access that goes to the same store each time, until it is told to look for it again.

@@ -3,6 +3,7 @@ package scenario
 import (
 	"syscall"
 	"testing"
+	"time"
 )
 
 // The guard is stopped and its agent killed: a grandchild in a session of its own lives on, which nobody but the guard
@@ -34,4 +35,32 @@ func TestAgentReplacedWhileGuardIsStopped(t *testing.T) {
 		t.Errorf("the guard ended with %d", code)
 	}
 	j.stopAll()
+}
+
+// A killed agent is not waited for: its guard tells the store when the last process is gone, one in a session of its own included. Without that the others
+// go on only when its lease has ended.
+func TestKilledAgentIsNotWaitedFor(t *testing.T) {
+	t.Parallel()
+	for _, backend := range apart {
+		t.Run(backend.name, func(t *testing.T) {
+			t.Parallel()
+			j := newWitnessJob(t, 3)
+			node, other := j.lab.Hosts[1], j.lab.Hosts[0]
+			j.flags = []string{"--nnodes=1:2", "--rdzv-id=job", "--max-restarts=5", longKeepAliveConf}
+			backend.use(j.job, j.lab.Hosts[2])
+			j.start(other, nil)
+			killed := j.start(node, []string{"--detached"})
+			before := j.awaitWorld(world{}, other, node)
+			if err := syscall.Kill(killed.agentPID(), syscall.SIGKILL); err != nil {
+				t.Fatal(err)
+			}
+			began := time.Now()
+			j.awaitWorld(before, other)
+			if took := time.Since(began); took > longKeepAlive/2 {
+				t.Errorf("the job went on after %v; the keep-alive time is %v", took, longKeepAlive)
+			}
+			j.safe()
+			j.stopAll()
+		})
+	}
 }

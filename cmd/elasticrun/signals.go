@@ -27,6 +27,9 @@ const echo = time.Second
 // what is left is a console that nobody reads, for which nobody waits.
 const lastResort = 20 * time.Second
 
+// guardGoneTime is how long an agent whose guard has died may take to end its job in order: one that hangs has nobody else to do it.
+const guardGoneTime = 5 * time.Second
+
 // impatient are the signals that a launcher takes, when they come again, for somebody at
 // a terminal who has no patience left.
 func impatient() []syscall.Signal { return []syscall.Signal{syscall.SIGINT, syscall.SIGQUIT} }
@@ -72,7 +75,7 @@ func (t *told) loop(cancel context.CancelCauseFunc, signals <-chan os.Signal, gr
 	broken := lifeline.Broken()
 	var first time.Time
 	var code int
-	var last <-chan time.Time
+	var last, unguarded <-chan time.Time
 	end := func(why error, within time.Duration) {
 		cancel(why)
 		code, last = conclude(agent.RunResult{}, why).code, time.After(within+lastResort)
@@ -92,6 +95,9 @@ func (t *told) loop(cancel context.CancelCauseFunc, signals <-chan os.Signal, gr
 			broken = nil
 			hurry()
 			end(errGuardGone, 0)
+			unguarded = time.After(guardGoneTime)
+		case <-unguarded:
+			procs.Sweep(lastResort / 2)
 		case <-last:
 			lifeline.Announce(code)
 			os.Exit(code)

@@ -179,6 +179,10 @@ func (g *guarded) wait() Exit {
 	}
 }
 
+// Sweep kills and reaps all descendants of this process, until none is left or bound is over. It is for an agent whose guard has died and that cannot
+// end its job in any other way: who waits for one of these processes loses its exit status.
+func Sweep(bound time.Duration) { _, _ = sweep(bound) }
+
 // sweep kills and reaps all descendants. ECHILD is the proof that none is left; what is after bound is told.
 func sweep(bound time.Duration) (swept int, stuck []string) {
 	exited := make(chan os.Signal, 1)

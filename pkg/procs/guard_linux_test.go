@@ -246,6 +246,18 @@ func TestExitNoticeIsReplacedAndWithdrawn(t *testing.T) {
 	}
 }
 
+// An agent that has nobody else to do it ends everything below it.
+func TestSweep(t *testing.T) {
+	j := startGuarded(t)
+	ps := j.workers()
+	j.want("sweep", "ok")
+	if left := living(ps, true); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+	j.tell("end")
+	j.ends(7)
+}
+
 // descriptors lists what a process has open.
 func descriptors(t *testing.T, pid int) []string {
 	t.Helper()

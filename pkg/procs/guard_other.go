@@ -13,6 +13,9 @@ var ErrNoGuard = errors.New("start the guard: not supported on this system")
 // Guard is not supported here; the program runs the agent itself.
 func Guard(*Lifeline, func(time.Duration)) (GuardResult, error) { return GuardResult{}, ErrNoGuard }
 
+// Sweep does nothing here.
+func Sweep(time.Duration) {}
+
 // SealDescriptors does nothing here.
 func SealDescriptors() {}
 

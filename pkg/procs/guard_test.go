@@ -137,6 +137,9 @@ func (a *obedient) do(word, rest string) (answer string, err error) {
 			}()
 		}
 		return "ok", err
+	case "sweep":
+		Sweep(10 * time.Second)
+		return "ok", nil
 	case "passed":
 		return fmt.Sprint(a.lifeline.DeadlinePassed()), nil
 	case "fired": // told within DURATION?

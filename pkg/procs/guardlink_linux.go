@@ -11,9 +11,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxExitNotice is the size of the longest exit notice in bytes.
-const maxExitNotice = 32 << 10
-
 // SetExitNotice gives the guard a message, in place of the one before, which [GuardResult.ExitNotice] returns if this process
 // dies and nothing of the job is left then. nil withdraws it. The guard does not look into it.
 //

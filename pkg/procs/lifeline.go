@@ -35,6 +35,9 @@ const (
 	packetNotice = 3 // with an exit notice; empty withdraws it
 )
 
+// maxExitNotice is the size of the longest exit notice in bytes.
+const maxExitNotice = 32 << 10
+
 // packetFired is all that a guard ever sends: the deadline has passed.
 const packetFired = 1
 

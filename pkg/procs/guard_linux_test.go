@@ -362,6 +362,7 @@ func TestDeadlineStaysPassed(t *testing.T) {
 		j.signalAgent(syscall.SIGSTOP)
 		<-time.After(400 * time.Millisecond)
 		j.signalAgent(syscall.SIGCONT)
+		j.want("passed", "true") // and so it starts no worker
 		j.want("deadline "+late, "ok")
 		j.signalGuard(syscall.SIGCONT)
 		awaitDead(t, ps)
@@ -369,6 +370,7 @@ func TestDeadlineStaysPassed(t *testing.T) {
 		j.want("stop", "ok")
 
 		j.want("deadline 1m", "ok")
+		j.want("passed", "false")
 		ps = j.workers() // all is as at the beginning
 		j.want("fired 100ms", "no")
 		if left := living(ps, false); len(left) != len(ps) {

@@ -224,9 +224,14 @@ func (a *C10d) mark(h *host) {
 	}
 }
 
-// unmark takes the marker away, or, where agents of this store or of the one before may be alive, says when the store ended.
+// unmark takes the marker away, or, where agents of this store or of the one before may be alive, says when the store
+// ended. Once the job has ended and its agents are gone, the sessions that are left belong to agents that wait for the
+// next run, or to somebody who only looks: they have no workers.
 func (h *host) unmark(ttl time.Duration) error {
-	if h.server.Sessions() > 0 || h.fresh.Predecessor && boottime.Now() < h.fresh.Ended+ttl {
+	h.mu.Lock()
+	left := h.server.Sessions() > 0 && !h.isAlone
+	h.mu.Unlock()
+	if left || h.fresh.Predecessor && boottime.Now() < h.fresh.Ended+ttl {
 		return h.marker.End()
 	}
 	return h.marker.Remove()

@@ -46,6 +46,7 @@ func TestRerunOutlivesTheStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	waits = nil
+	var second []*Handler
 	told := make(chan bool, 2)
 	for _, name := range []string{"node1", "node0"} {
 		h := launched(name, "second")
@@ -54,7 +55,7 @@ func TestRerunOutlivesTheStore(t *testing.T) {
 				told <- true
 			}
 		}))
-		waits = append(waits, enter(t, h, nil))
+		waits, second = append(waits, enter(t, h, nil)), append(second, h)
 		await(t, "to be told to wait", told)
 	}
 	late := await(t, "a late agent", enter(t, launched("node2", "first"), nil))
@@ -67,6 +68,11 @@ func TestRerunOutlivesTheStore(t *testing.T) {
 	for _, w := range waits {
 		if got := await(t, "second run", w); got.err != nil || got.round.WorldSize != 2 {
 			t.Errorf("second run: %+v, %v", got.round, got.err)
+		}
+	}
+	for _, h := range second {
+		if at := h.opts.Access.(*C10d).hosted(); at != nil && at.fresh.Predecessor {
+			t.Error("the second run's store takes agents that waited for it for some of the first run, whose workers may be alive")
 		}
 	}
 }

@@ -39,14 +39,14 @@ func (b *blame) tell(now time.Duration, rank int, f rdzv.Failure) {
 
 // final reports whether a restart cannot help in a job of so many nodes, since the program cannot be executed: in its first round on
 // any node; later, when it has been executed before, only if all nodes say so, and not because of a newcomer alone.
-func (b *blame) final(round, nodes int) bool {
+func (b *blame) final(first bool, nodes int) bool {
 	count := 0
 	for _, one := range b.nodes {
 		if one.failure.Final {
 			count++
 		}
 	}
-	return count > 0 && (round == 0 || count == nodes)
+	return count > 0 && (first || count == nodes)
 }
 
 // compareBlamed orders causes, the likeliest first.

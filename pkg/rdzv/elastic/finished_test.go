@@ -123,6 +123,8 @@ func TestLeaderBeginsAnew(t *testing.T) {
 	}
 	oneRestart := ordinary()
 	oneRestart.MaxRestarts = 0
+	threeRestarts := ordinary()
+	threeRestarts.MaxRestarts = 3
 	for _, c := range []struct {
 		name  string
 		job   Job
@@ -139,6 +141,20 @@ func TestLeaderBeginsAnew(t *testing.T) {
 			step{6, "a ready; b ready", "result: failed by a, forget job, end: a b"},
 			step{7, "a gone; b gone; a2 ready +id=a; b2 ready +id=b", "forget result, past: 1, wait: a2 b2, job"},
 			step{8, "", "round 1: a2 b2 (0), run1: a2 b2"},
+		)},
+		{"a program that cannot be executed ends its first round, too", ordinary(), after(gone,
+			step{7, "a2 ready +id=a; b2 ready +id=b", "forget result, past: 1, wait: a2 b2, job"},
+			step{8, "", "round 1: a2 b2 (0), run1: a2 b2"},
+			step{9, "a2 failing 1 +final", "halt1: a2 b2"},
+			step{10, "new leader; a2 ready; b2 ready", "result: failed by a2, forget job, end: a2 b2"},
+		)},
+		{"but not a later one", threeRestarts, after(gone,
+			step{7, "a2 ready +id=a; b2 ready +id=b", "forget result, past: 1, wait: a2 b2, job"},
+			step{8, "", "round 1: a2 b2 (0), run1: a2 b2"},
+			step{20, "a2 failing 1", "halt1: a2 b2"},
+			step{21, "a2 ready; b2 ready", "round 2: a2 b2 (1), run2: a2 b2"},
+			step{22, "a2 failing 1 +final", "halt2: a2 b2"},
+			step{23, "a2 ready; b2 ready", "round 3: a2 b2 (2), run3: a2 b2"},
 		)},
 		{"after a timeout, whoever comes", ordinary(), []step{
 			{0, "a ready", "job"},

@@ -28,6 +28,7 @@ type leader struct {
 	job      *Job // nil before the first agent
 	record   Record
 	rounds   bool // record is a decided round; else its number is that of the last one, if any
+	first    int  // number of the first round of this run; an earlier one, or agents that have all gone, had those before
 	ended    *rdzv.Outcome
 	state    state
 	expiry   moment // when the outcome is forgotten
@@ -143,8 +144,9 @@ func newLeader(epoch coord.Revision, f found, now time.Duration) *leader {
 		seats: make(map[coord.SessionID]*seat, len(f.agents)), identity: make(map[string]*seat, len(f.agents)),
 	}
 	l.rerun.now = now
-	if past := f.rerun.past; f.record == nil && len(past) > 0 {
+	if past := f.rerun.past; len(past) > 0 {
 		l.record.Round = past[len(past)-1].Run.Round
+		l.first = l.record.Round + 1
 	}
 	if f.record != nil && l.ended == nil {
 		l.record, l.rounds = *f.record, true
@@ -326,7 +328,7 @@ func (l *leader) adopt() {
 // abandon forgets the run that was recorded: all its nodes have gone, and who comes now begins anew. Rounds count on, also
 // for the next leader: the record stays until there is another.
 func (l *leader) abandon() {
-	l.record = Record{Round: l.record.Round}
+	l.record, l.first = Record{Round: l.record.Round}, l.record.Round+1
 	l.rounds, l.parts, l.active, l.done, l.stuck, l.stuckSince = false, nil, 0, 0, 0, moment{}
 	l.budget, l.restarts, l.short, l.unreachedRounds, l.news = budget{}, 0, 0, 0, nil
 	l.enterForming()

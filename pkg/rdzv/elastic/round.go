@@ -96,7 +96,7 @@ func (l *leader) verdict(now time.Duration) {
 	if !unreached && l.blame.failed && !l.membershipChanged() && !l.judgeNewcomers(now) {
 		l.budget.charge(now)
 		spent := l.budget.charged(now, l.job.RestartWindow) > l.job.MaxRestarts
-		if spent || l.blame.final(l.record.Round, len(l.parts)) {
+		if spent || l.blame.final(l.record.Round == l.first, len(l.parts)) {
 			o := rdzv.Outcome{Ending: rdzv.EndFailed, Restarts: l.restarts}
 			if !spent {
 				o.Text = "the program could not be executed, which a restart does not change"

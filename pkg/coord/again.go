@@ -78,8 +78,8 @@ func (c *Client) resume(ctx context.Context) *greeted {
 }
 
 // replace tries once to have another connection than l, over which a call is not answered: the way that l takes may
-// be gone for good though there is another, and TCP does not tell. l is not closed before: the store would take that
-// for our end. It returns the connection that the client has then.
+// be gone for good though there is another, and TCP does not tell. l is not closed before: it may only be slow, and the
+// attempt may fail. It returns the connection that the client has then.
 func (c *Client) replace(ctx context.Context, l *link) *link {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

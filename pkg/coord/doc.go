@@ -19,8 +19,9 @@
 // A session ends TTL after its last keep-alive, and nothing but a keep-alive counts: neither a commit nor a
 // connection proves that an agent's own loop goes on. It ends earlier when its client ends it, or whoever else has its
 // token: [EndSession] is how the death of a process is told at once. A connection that breaks proves nothing: a firewall
-// or a proxy may have ended it, and the process may live. A connection that resumes a session takes it from one that has it. A server that did not run for a while, because its process or machine was
-// stopped, lets all sessions and TTLs last longer by that: it cannot have heard anybody.
+// or a proxy may have ended it, and the process may live. A connection that resumes a session takes it from one that has
+// it. A server that did not run for a while, because its process or machine was stopped, lets all sessions and TTLs last
+// longer by that: it cannot have heard anybody.
 //
 // # Locks and goroutines
 //

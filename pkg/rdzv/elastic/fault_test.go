@@ -75,6 +75,13 @@ func grownJob(t *testing.T, j Job, change ...func(guest *Handler)) (host, guest 
 	for _, c := range change {
 		c(guest)
 	}
+	grow(t, host, guest)
+	return host, guest, p
+}
+
+// grow has an agent join a job of one.
+func grow(t *testing.T, host, guest *Handler) {
+	t.Helper()
 	in := enter(t, guest, nil)
 	realStop(t, "growth", host)
 	again := enter(t, host, nil)
@@ -83,7 +90,6 @@ func grownJob(t *testing.T, j Job, change ...func(guest *Handler)) (host, guest 
 			t.Fatalf("%s: %+v", what, got)
 		}
 	}
-	return host, guest, p
 }
 
 func TestBrokenConnectionIsResumed(t *testing.T) {
@@ -207,6 +213,46 @@ func TestReplacedStoreOfASharedRunID(t *testing.T) {
 	realStop(t, "the guest's stop", guest)
 	if got := await(t, "the guest's end", enter(t, guest, nil)); !errors.Is(got.err, coord.ErrReplaced) {
 		t.Errorf("guest: %+v", got)
+	}
+}
+
+// endSessionOf ends an agent's session in the store of host.
+func endSessionOf(t *testing.T, host, guest *Handler) {
+	t.Helper()
+	at, client := host.opts.Access.(*C10d), guest.opts.Access.(*C10d).client
+	opts := coord.DialOptions{Addr: fmt.Sprintf("127.0.0.1:%d", at.Ports[0]), Version: at.Version, RunID: at.RunID}
+	if err := coord.EndSession(t.Context(), opts, client.Token()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Once its workers are gone an agent does what takes its time, such as a check of this machine, and nobody is to kill that as if it were a worker.
+func TestNobodyKillsAfterTheStop(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		lose func(host, guest *Handler)
+	}{
+		{"its session is lost", func(host, guest *Handler) { endSessionOf(t, host, guest) }},
+		{"the store is gone for good", func(host, _ *Handler) { _ = host.opts.Access.(*C10d).Server().Close() }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			j := job(1, 2)
+			j.LastCall = 0
+			host := formed(t, j, 1)[0]
+			guest, _ := behind(t, j, host, "guest")
+			deadlines := make(chan time.Duration, 1000)
+			guest.opts.DeadMan = func(at time.Duration) { deadlines <- at }
+			grow(t, host, guest)
+			for at := time.Duration(0); at == 0; { // it is set while workers may run
+				at = await(t, "a deadline", deadlines)
+			}
+			tt.lose(host, guest)
+			realStop(t, "the guest's stop", guest)
+			guest.Stopped()
+			for at := time.Duration(1); at != 0; {
+				at = await(t, "the end of the deadline", deadlines)
+			}
+		})
 	}
 }
 

@@ -46,11 +46,13 @@ func (h *Handler) drive(ctx context.Context, store coord.Store, origin time.Dura
 			continue
 		case !h.mayRejoin(err):
 			h.m.abandoned(d.now())
-			h.obey(h.m.take())
 			if h.m.over == nil || h.m.over.outcome == nil {
 				h.m.over = &ending{err: fmt.Errorf("%w: %w", rdzv.ErrConnection, err)}
 			}
-			h.finish(h.m.over)
+			h.obey(h.m.take())
+			if h.serve(ctx, d, func() bool { return !h.m.workers() }) {
+				h.finish(h.m.over)
+			}
 			return
 		}
 		h.log.Warn().Err(err).Msg("the rendezvous took this node for lost: its workers are killed, and it joins anew")
@@ -100,16 +102,9 @@ func (h *Handler) rejoin(ctx context.Context, d *driver) coord.Store {
 	h.m.stop(d.now(), "the rendezvous took this node for lost", 0)
 	d.setDeadMan()
 	h.obey(h.m.take())
-	for h.m.state != ready && h.m.state != outside {
-		select {
-		case call := <-h.calls:
-			call(d.now())
-			h.obey(h.m.take())
-		case <-ctx.Done():
-			return nil
-		}
+	if !h.serve(ctx, d, func() bool { return h.m.state == ready || h.m.state == outside }) {
+		return nil
 	}
-	d.setDeadMan()
 	bounded, cancel := h.withinJoin(ctx)
 	defer cancel()
 	type opened struct {
@@ -135,6 +130,27 @@ func (h *Handler) rejoin(ctx context.Context, d *driver) coord.Store {
 			}
 			h.opened(o.store)
 			return o.store
+		}
+	}
+}
+
+// serve makes the agent's calls, without a session, until done returns true; it returns false if ctx ends before. The
+// workers' deadline stays as it is. It is taken back once they are gone, since the guard would also kill what the agent
+// runs then, such as the preflight command.
+func (h *Handler) serve(ctx context.Context, d *driver, done func() bool) bool {
+	for {
+		if !h.m.workers() {
+			d.setDeadMan()
+		}
+		if done() {
+			return true
+		}
+		select {
+		case call := <-h.calls:
+			call(d.now())
+			h.obey(h.m.take())
+		case <-ctx.Done():
+			return false
 		}
 	}
 }

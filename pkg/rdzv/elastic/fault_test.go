@@ -200,6 +200,28 @@ func TestStoreIsReplaced(t *testing.T) {
 	}
 }
 
+// TestStoreIsReplacedMeanwhile: the session is lost first, and the store is replaced while the agent stops its workers.
+func TestStoreIsReplacedMeanwhile(t *testing.T) {
+	host, guest, p := grown(t)
+	endSessionOf(t, host, guest)
+	realStop(t, "the guest's stop", guest)
+	port := freeTCPPort(t)
+	other := newTestHandler(t, host.opts.Job, port, "other")
+	if got := await(t, "the other host", enter(t, other, nil)); got.err != nil || got.round.WorldSize != 1 {
+		t.Fatalf("other: %+v", got)
+	}
+	p.lead(fmt.Sprintf("127.0.0.1:%d", port))
+	p.reset()
+	in := enter(t, guest, nil)
+	realStop(t, "growth", other)
+	again := enter(t, other, nil)
+	for what, w := range map[string]<-chan joined{"other": again, "guest": in} {
+		if got := await(t, what, w); got.err != nil || got.round.WorldSize != 2 {
+			t.Errorf("%s: %+v", what, got)
+		}
+	}
+}
+
 // TestReplacedStoreOfASharedRunID: whose run id is not its own does not join what may be another job.
 func TestReplacedStoreOfASharedRunID(t *testing.T) {
 	host, guest, p := grownJob(t, job(1, 2), func(guest *Handler) { guest.opts.SharedRunID = true })

@@ -59,7 +59,7 @@ func (h *Handler) drive(ctx context.Context, store coord.Store, origin time.Dura
 		if store = h.rejoin(ctx, d); store == nil {
 			return
 		}
-		if errors.Is(err, coord.ErrReplaced) {
+		if replaced(d.store, store) {
 			h.m.moved()
 		}
 		h.m.renewed(proofOf(store, origin), store.TTL())
@@ -83,6 +83,17 @@ func (h *Handler) outlives(err error) bool {
 	}
 	access.Forget()
 	return true
+}
+
+// instanced is a store that can be told from another one at the same address.
+type instanced interface{ InstanceID() string }
+
+// replaced reports whether a session is in another store than the one before it, which may have been lost before its store
+// was replaced.
+func replaced(before, now coord.Store) bool {
+	was, ok := before.(instanced)
+	is, both := now.(instanced)
+	return ok && both && was.InstanceID() != is.InstanceID()
 }
 
 // begun is a store that knows when its session began, at the latest, on the clock of package boottime.

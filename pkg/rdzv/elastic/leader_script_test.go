@@ -16,7 +16,7 @@ import (
 //
 //	a ready | busy | failing G | done     what agent a reports of the recorded round; G grades its failure, which is as old as the step.
 //	                                      An agent that was not there before joins; +id=b, +stuck, +max=N, +hint=N, +silent, +leaving, +close, +old=S,
-//	                                      +launch=ID, +restarts, +command=C,
+//	                                      +launch=ID, +restarts, +command=C, +earlier,
 //	                                      +grade=G and +final (of a failure), +shown=G (what a worker had shown before it was stopped), +up=S (since the round
 //	                                      began), +blind=S (since when it has not reached the worker store) change what it says.
 //	a gone                                its session has ended
@@ -171,6 +171,8 @@ func (s *script) option(r *Report, word string) {
 		r.Node.Launch.Restarts = true
 	case "command":
 		r.Node.Command = value
+	case "earlier":
+		r.Earlier = true
 	case "silent":
 		r.Silent = true
 	case "leaving":

@@ -54,9 +54,10 @@ func (l *leader) keep() write {
 	return write{key: keyFinished, value: *r.run, ttl: l.job.ResultTTL}
 }
 
-// wasThere reports whether an agent belongs to the finished run for certain: its session is older than the result, or it was in a round.
+// wasThere reports whether an agent belongs to the finished run for certain: its session is older than the result, or it was in a round, or
+// it had a session in an earlier store of the run.
 func (l *leader) wasThere(s *seat) bool {
-	return l.rerun.there[s.id] || s.arrived < l.rerun.since || s.report.Fence.Epoch != 0
+	return l.rerun.there[s.id] || s.arrived < l.rerun.since || s.report.Fence.Epoch != 0 || s.report.Earlier
 }
 
 // tellFinished tells an agent of a run that has ended what becomes of it.

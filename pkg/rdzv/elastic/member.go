@@ -302,7 +302,6 @@ func (m *member) start(now time.Duration, a Answer) {
 
 // stop orders the agent to stop its workers, which it may be doing already: once a round, and again when there is less time than was said.
 func (m *member) stop(now time.Duration, why string, killIn time.Duration) {
-	_ = now
 	sooner := killIn >= 0 && (!m.killAt.set || now+killIn < m.killAt.at)
 	if m.state == ready || m.state == outside || !sooner && (m.told || m.state == stopping) {
 		return

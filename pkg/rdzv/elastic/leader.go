@@ -2,7 +2,6 @@ package elastic
 
 import (
 	"cmp"
-	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -370,36 +369,3 @@ func (l *leader) fence() Fence { return Fence{Epoch: l.epoch, Round: l.record.Ro
 
 // acknowledged reports whether the job has ended and none of its agents is there any more.
 func (l *leader) acknowledged() bool { return l.ended != nil && l.onlyWaiting() }
-
-// differs says in one line how two jobs differ; empty where they do not.
-func (j Job) differs(from Job) string {
-	if j == from { // as nearly always: each report has one
-		return ""
-	}
-	for _, f := range []struct {
-		name   string
-		ours   any
-		theirs any
-	}{
-		{"elasticrun version", j.Version, from.Version},
-		{"min nodes", j.Min, from.Min},
-		{"max nodes", j.Max, from.Max},
-		{"static ranks", j.Static, from.Static},
-		{"max restarts", j.MaxRestarts, from.MaxRestarts},
-		{"restart window", j.RestartWindow, from.RestartWindow},
-		{"max node losses", j.MaxNodeLosses, from.MaxNodeLosses},
-		{"last_call_timeout", j.LastCall, from.LastCall},
-		{"join_timeout", j.JoinTimeout, from.JoinTimeout},
-		{"join_settle", j.JoinSettle, from.JoinSettle},
-		{"keep-alive time", j.TTL, from.TTL},
-		{"rejoin timeout", j.Rejoin, from.Rejoin},
-		{"min uptime", j.MinUptime, from.MinUptime},
-		{"grow", j.Grow, from.Grow},
-		{"result_ttl", j.ResultTTL, from.ResultTTL},
-	} {
-		if f.ours != f.theirs {
-			return fmt.Sprintf("%s is %v here and %v in the job", f.name, f.ours, f.theirs)
-		}
-	}
-	return ""
-}

@@ -1,6 +1,7 @@
 package elastic
 
 import (
+	"fmt"
 	"strconv"
 	"time"
 
@@ -72,6 +73,39 @@ type Job struct {
 	MinUptime time.Duration `json:"min_uptime"` // rounds that end sooner are spaced by backoff
 	Grow      Grow          `json:"grow"`
 	ResultTTL time.Duration `json:"result_ttl"`
+}
+
+// differs says in one line how two jobs differ; empty where they do not.
+func (j Job) differs(from Job) string {
+	if j == from { // as nearly always: each report has one
+		return ""
+	}
+	for _, f := range []struct {
+		name   string
+		ours   any
+		theirs any
+	}{
+		{"elasticrun version", j.Version, from.Version},
+		{"min nodes", j.Min, from.Min},
+		{"max nodes", j.Max, from.Max},
+		{"static ranks", j.Static, from.Static},
+		{"max restarts", j.MaxRestarts, from.MaxRestarts},
+		{"restart window", j.RestartWindow, from.RestartWindow},
+		{"max node losses", j.MaxNodeLosses, from.MaxNodeLosses},
+		{"last_call_timeout", j.LastCall, from.LastCall},
+		{"join_timeout", j.JoinTimeout, from.JoinTimeout},
+		{"join_settle", j.JoinSettle, from.JoinSettle},
+		{"keep-alive time", j.TTL, from.TTL},
+		{"rejoin timeout", j.Rejoin, from.Rejoin},
+		{"min uptime", j.MinUptime, from.MinUptime},
+		{"grow", j.Grow, from.Grow},
+		{"result_ttl", j.ResultTTL, from.ResultTTL},
+	} {
+		if f.ours != f.theirs {
+			return fmt.Sprintf("%s is %v here and %v in the job", f.name, f.ours, f.theirs)
+		}
+	}
+	return ""
 }
 
 // Grow says when nodes that come to a running job are let in.

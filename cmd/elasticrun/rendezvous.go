@@ -114,7 +114,7 @@ const advice = "a job goes on without any of its nodes if its rendezvous is not 
 func (b *backend) Create(_ context.Context, p rdzv.Parameters) (rdzv.Handler, error) {
 	r := b.cfg.Rendezvous
 	o := elastic.Options{
-		Backend: b.name, RunID: p.RunID, Job: b.job(), Node: b.node, DeadMan: b.lifeline.Deadline, Logger: b.log,
+		Backend: b.name, RunID: p.RunID, Job: b.job(), Node: b.node, DeadMan: b.lifeline.Deadline, AwaitGuard: b.awaitGuard, Logger: b.log,
 		KeepAlive: min(r.KeepAliveInterval, r.TTL()/4), // of a few that are lost, one arrives before the workers are stopped
 		Patience:  min(r.HeartbeatTimeout, r.TTL()/3),
 		Stores: elastic.WorkerStores{
@@ -164,6 +164,13 @@ func (b *backend) Create(_ context.Context, p rdzv.Parameters) (rdzv.Handler, er
 // shorter than the sessions' TTL: after that time every node has read the result, or its session has ended.
 func linger(cfg *config.Config) time.Duration {
 	return max(cfg.ExitBarrierTimeout, cfg.Rendezvous.TTL())
+}
+
+// awaitGuard returns once the guard lets workers be started again.
+func (b *backend) awaitGuard(ctx context.Context) error {
+	return b.lifeline.AwaitGuard(ctx, func() {
+		b.log.Warn().Int("guard", os.Getppid()).Msg("this node waits for its guard, which has not ended the old workers in time: was it stopped, by Ctrl-Z for instance?")
+	})
 }
 
 // workersHost tells whether the workers' store is a worker's matter, by torchrun's variable.

@@ -382,6 +382,35 @@ func TestDeadlineStaysPassed(t *testing.T) {
 	}
 }
 
+// Guard and agent stood still past the deadline, and the agent goes on first: it starts no workers before the guard has acted on the deadline, and may then.
+func TestAwaitGuard(t *testing.T) {
+	j := startGuarded(t)
+	j.want("await 10s", "at once")
+	ps := j.workers()
+	j.want("deadline 100ms", "ok")
+	j.signalGuard(syscall.SIGSTOP)
+	j.signalAgent(syscall.SIGSTOP)
+	<-time.After(300 * time.Millisecond)
+	j.signalAgent(syscall.SIGCONT)
+	j.want("stop", "ok")
+	j.want("await 300ms", "no")
+	j.tell("await 10s")
+	j.signalGuard(syscall.SIGCONT)
+	if !j.out.Scan() || j.out.Text() != "in the end" {
+		t.Errorf("%q", j.out.Text())
+	}
+	if left := living(ps, false); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+	j.want("deadline 1m", "ok")
+	ps = j.workers()
+	j.want("await 10s", "at once") // it takes the deadline back
+	j.want("passed", "false")
+	if left := living(ps, false); len(left) != len(ps) {
+		t.Errorf("%d of %d processes left", len(left), len(ps))
+	}
+}
+
 // Workers that fork while they are killed are killed too. Not for ever: on a busy machine they
 // would take it over.
 func TestDeadlineOfAForkingJob(t *testing.T) {

@@ -2,6 +2,7 @@ package procs
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"net"
 	"os"
@@ -137,6 +138,18 @@ func (a *obedient) do(word, rest string) (answer string, err error) {
 			}()
 		}
 		return "ok", err
+	case "await": // the guard, for DURATION
+		in, err := time.ParseDuration(rest)
+		if err != nil {
+			return "", err
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), in)
+		defer cancel()
+		answer = "at once"
+		if err := a.lifeline.AwaitGuard(ctx, func() { answer = "in the end" }); err != nil {
+			answer = "no"
+		}
+		return answer, nil
 	case "sweep":
 		Sweep(10 * time.Second)
 		return "ok", nil

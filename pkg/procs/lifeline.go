@@ -1,6 +1,7 @@
 package procs
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/signal"
@@ -136,6 +137,29 @@ func (l *Lifeline) Fired() <-chan struct{} {
 		return nil
 	}
 	return l.fired
+}
+
+// AwaitGuard returns once workers may be started again: at once, unless a [Lifeline.Deadline] has passed and the guard, which may be stopped
+// itself, has not acted on it. Then waiting is called, which may be nil, and AwaitGuard waits until the guard has. No worker may be left. When ctx
+// ends first it returns its cause.
+func (l *Lifeline) AwaitGuard(ctx context.Context, waiting func()) error {
+	for {
+		l.Deadline(0)
+		if !l.DeadlinePassed() {
+			return nil
+		}
+		if waiting != nil {
+			waiting()
+			waiting = nil
+		}
+		select {
+		case <-l.fired:
+		case <-l.broken:
+			return nil // and so is this process about to end
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
 }
 
 // Close ends the watching and waits for it.

@@ -36,6 +36,8 @@ type Options struct {
 	// KeepAlive is the time between keep-alives, Patience how long one answer of the store may take.
 	KeepAlive time.Duration
 	Patience  time.Duration
+	// AwaitGuard is called before this node says that it is ready for a round: it returns once the guard lets workers be started. Nil is not called.
+	AwaitGuard func(ctx context.Context) error
 	// Session is called with each session that is opened, before it is used, and with nil when the agent has ended it. The store
 	// is one that Access has opened. Nil is not called.
 	Session func(coord.Store)
@@ -137,6 +139,9 @@ func (h *Handler) next(ctx context.Context, self rdzv.Member) (*rdzv.Round, erro
 		}
 		node := h.opts.Node
 		node.Role, node.Nproc = self.Role, self.LocalWorldSize
+		if err := h.awaitGuard(ctx); err != nil {
+			return nil, err
+		}
 		h.call(func(now time.Duration) {
 			h.drain()
 			h.m.enter(now, node, offer, self.Failure)
@@ -197,6 +202,13 @@ func (h *Handler) begin(ctx context.Context) error {
 	h.cancel = stop
 	go h.drive(driving, store, origin)
 	return nil
+}
+
+func (h *Handler) awaitGuard(ctx context.Context) error {
+	if h.opts.AwaitGuard == nil {
+		return nil
+	}
+	return h.opts.AwaitGuard(ctx)
 }
 
 // opened tells of a session, or with nil of its end.

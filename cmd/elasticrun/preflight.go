@@ -64,6 +64,6 @@ func (s *siteCheck) Check(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("--preflight-cmd=%s: %w", s.command, err)
 	}
-	s.log.Log().Str(zerolog.LevelFieldName, zerolog.LevelInfoValue).Dur("took", time.Since(began)).Str("output", last).Msg("the preflight command has ended with 0")
+	s.log.Log().Str(zerolog.LevelFieldName, zerolog.LevelInfoValue).Stringer("took", time.Since(began).Round(time.Millisecond)).Str("output", last).Msg("the preflight command has ended with 0")
 	return nil
 }

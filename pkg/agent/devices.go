@@ -74,7 +74,7 @@ func (a *Agent) pollDevices(ctx context.Context, pids map[int]bool) error {
 		case <-again.C:
 		case <-ctx.Done():
 			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-				a.log.Warn().Strs("processes", using).Dur("waited", devicesBound).
+				a.log.Warn().Strs("processes", using).Stringer("waited", devicesBound).
 					Msg("GPUs are still in use by processes that have ended: starting the workers all the same")
 			}
 			return nil

@@ -135,7 +135,7 @@ func (a *Agent) inquire(p Processes, exits []procs.Exit, asked question) []Failu
 	if !a.scene.closed {
 		if n := a.await(q, exits, found, asked.kernel && a.opts.Kernel != nil); n < len(exits) {
 			a.scene.closed = true
-			a.log.Warn().Str("missing", q.step()).Dur("after", inquiryBound).Msg("evidence is incomplete")
+			a.log.Warn().Str("missing", q.step()).Stringer("after", inquiryBound).Msg("evidence is incomplete")
 		}
 	}
 	all := make([]Failure, len(exits))

@@ -259,7 +259,7 @@ func (s *Server) clock() time.Duration {
 		s.core.paused(late)
 		s.due = now
 		if late > time.Second {
-			s.opts.Logger.Warn().Dur("pause", late).Msg("coordination store did not run; its sessions live longer by that")
+			s.opts.Logger.Warn().Stringer("pause", late.Round(time.Millisecond)).Msg("coordination store did not run; its sessions live longer by that")
 		}
 	}
 	return now

@@ -84,7 +84,7 @@ func (g *Group) stopWorkers(l Ladder) []process {
 		return nil
 	}
 	if l.Signal != syscall.SIGKILL {
-		g.sup.opts.Logger.Warn().Str("after", SignalName(l.Signal)).Dur("grace", l.Grace).Msg("workers still run: sending SIGKILL")
+		g.sup.opts.Logger.Warn().Str("after", SignalName(l.Signal)).Stringer("grace", l.Grace.Round(time.Millisecond)).Msg("workers still run: sending SIGKILL")
 	}
 	left := killAll(g.gone, g.isGone, func() []process {
 		g.signalWorkers(syscall.SIGKILL)

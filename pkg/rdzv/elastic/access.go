@@ -213,7 +213,7 @@ func (a *C10d) serve(ctx context.Context, ln net.Listener, run io.Closer) (coord
 // mark leaves this store's marker.
 func (a *C10d) mark(h *host) {
 	var err error
-	h.marker, h.fresh, err = LeaveMarker(fmt.Sprintf("%s\n%s\n%v", a.RunID, a.Host, a.Ports))
+	h.marker, h.fresh, err = LeaveMarker(fmt.Sprintf("%s\n%v", a.RunID, a.Ports)) // whatever the endpoint's host is called
 	left := (h.fresh.Ended + a.TTL - boottime.Now()).Round(time.Second)
 	switch {
 	case err != nil:

@@ -49,6 +49,7 @@ func TestJudge(t *testing.T) {
 		{name: "a step a node: another task of one", run: steps, node: node("machine:c/0", "slurm-7.1", false, "train"), want: learns},
 		{name: "a step a node: a rerun", run: steps, node: node("machine:b/0", "slurm-7.3", false, "train"), want: anew},
 		{name: "a late pod", run: pods, node: node("hint:2/0", "uid", true, "train"), want: learns},
+		{name: "an extra pod of the Job, with another command", run: pods, node: node("hint:2/0", "uid", true, "eval"), want: refused},
 		{name: "a pod that was replaced", run: pods, node: node("hint:1/0", "uid", true, "train"), want: learns},
 		{name: "a pod's next command", run: pods, node: node("hint:1/0", "uid", true, "eval"), want: anew},
 		{name: "pods of another Job", run: pods, node: node("hint:1/0", "uid2", true, "train"), want: anew},

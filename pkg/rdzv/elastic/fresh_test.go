@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -97,42 +99,84 @@ func TestAgentOfAnEarlierStoreComesLate(t *testing.T) {
 
 func TestMarker(t *testing.T) {
 	store := fmt.Sprintf("%s %d", t.Name(), os.Getpid())
-	first, fresh, err := LeaveMarker(store)
-	if err != nil || fresh.Predecessor {
-		t.Fatalf("the first: %+v, %v", fresh, err)
+	leave := func(what, store string, predecessor bool) (*Marker, Fresh) {
+		t.Helper()
+		m, fresh, err := LeaveMarker(store)
+		if err != nil || fresh.Predecessor != predecessor || fresh.Ended > fresh.Since {
+			t.Fatalf("%s: %+v, %v", what, fresh, err)
+		}
+		return m, fresh
 	}
-	if info, err := os.Stat(filepath.Dir(first.path)); err != nil || info.Mode().Perm() != 0o700 {
+	first, _ := leave("the first", store, false)
+	if info, err := os.Stat(filepath.Dir(first.file.Name())); err != nil || info.Mode().Perm() != 0o700 {
 		t.Errorf("the folder: %v, %v", info, err)
 	}
-	second, fresh, err := LeaveMarker(store) // the first was killed
-	if err != nil || !fresh.Predecessor || fresh.Ended != fresh.Since {
-		t.Errorf("after a death: %+v, %v", fresh, err)
+	_ = first.file.Close() // it was killed
+	killed := boottime.Now()
+	second, fresh := leave("after a death", store, true)
+	if fresh.Ended < killed {
+		t.Errorf("it ended at %v, but was there at %v", fresh.Ended, killed)
 	}
 	ended := boottime.Now()
 	if err := second.End(); err != nil {
 		t.Fatal(err)
 	}
-	third, fresh, err := LeaveMarker(store)
-	if err != nil || !fresh.Predecessor || fresh.Ended < ended || fresh.Ended > fresh.Since {
-		t.Errorf("after an end at %v: %+v, %v", ended, fresh, err)
+	third, fresh := leave("after an end", store, true)
+	if fresh.Ended < ended {
+		t.Errorf("it ended at %v: %+v", ended, fresh)
 	}
 	if err := third.Remove(); err != nil {
 		t.Fatal(err)
 	}
-	last, fresh, err := LeaveMarker(store)
-	if err != nil || fresh.Predecessor {
-		t.Errorf("after an end that all agents have seen: %+v, %v", fresh, err)
-	}
-	if other, fresh, err := LeaveMarker(store + "x"); err != nil || fresh.Predecessor {
-		t.Errorf("another store: %+v, %v", fresh, err)
-	} else if err := other.Remove(); err != nil {
-		t.Error(err)
-	}
-	if err := last.Remove(); err != nil {
-		t.Error(err)
+	last, _ := leave("after an end that all agents have seen", store, false)
+	other, _ := leave("another store", store+"x", false)
+	for _, m := range []*Marker{last, other} {
+		if err := m.Remove(); err != nil {
+			t.Error(err)
+		}
 	}
 	var none *Marker
 	if err := none.End(); err != nil || none.Remove() != nil {
 		t.Error("a store without a marker cannot end")
+	}
+}
+
+// Markers of killed stores do not pile up, and none goes whose store is there, or ended a moment ago.
+func TestClearMarkers(t *testing.T) {
+	dir := t.TempDir()
+	now := 100 * time.Hour
+	path := func(name string) string { return filepath.Join(dir, "store-"+name) }
+	for name, text := range map[string]string{
+		"here": "", "killed": "", "just ended": fmt.Sprint(int64(now - time.Minute)), "ended": fmt.Sprint(int64(now - 2*markerLife)),
+	} {
+		if err := os.WriteFile(path(name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	here, err := os.Open(path("here"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer here.Close()
+	if err := syscall.Flock(int(here.Fd()), syscall.LOCK_SH); err != nil {
+		t.Fatal(err)
+	}
+	left := func() string {
+		names, err := filepath.Glob(path("*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range names {
+			names[i] = filepath.Base(names[i])
+		}
+		return strings.Join(names, ", ")
+	}
+	clearMarkers(dir, now)
+	if got := left(); got != "store-here, store-just ended, store-killed" {
+		t.Errorf("left: %s", got)
+	}
+	clearMarkers(dir, now+2*markerLife)
+	if got := left(); got != "store-here" {
+		t.Errorf("left later: %s", got)
 	}
 }

@@ -377,7 +377,7 @@ func TestLeaderSaysWhy(t *testing.T) {
 	))
 	for id, want := range map[string]string{
 		"c": "max nodes is 4 here and 3 in the job",
-		"a": "1 nodes have come",
+		"a": "a node has come",
 	} {
 		if a := s.store[prefixAnswer+id].(Answer); !strings.Contains(a.Note, want) {
 			t.Errorf("%s was told %q, want %q", id, a.Note, want)

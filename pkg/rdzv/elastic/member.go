@@ -170,7 +170,7 @@ func (m *member) abandoned(now time.Duration) {
 func (m *member) tick(now time.Duration) {
 	if m.workers() && m.silent(now) {
 		m.report.Silent = true
-		m.stop(now, fmt.Sprintf("the rendezvous has not answered for %v", now-m.proof), max(0, m.proof+lastMoment(m.ttl)-now))
+		m.stop(now, fmt.Sprintf("the rendezvous has not answered for %v", printed(now-m.proof)), max(0, m.proof+lastMoment(m.ttl)-now))
 	}
 	if m.state == ready && m.latest.Kind == Run {
 		m.evaluate(now)

@@ -142,8 +142,8 @@ func (l *leader) common(now time.Duration) string {
 	case l.state == halting:
 		return fmt.Sprintf("%s to stop their workers, for %s more at most", l.stopping(), seconds(l.halted.at+l.job.Rejoin-now))
 	case l.state == forming && !l.tooFew.set && l.held(now, e >= l.job.Max):
-		return fmt.Sprintf("%d nodes are in; the store is new, and the round begins in %s, when no worker of an earlier store of this run can be left",
-			e, seconds(l.heldUntil(e >= l.job.Max).at-now))
+		return fmt.Sprintf("%s in; the store is new, and the round begins in %s, when no worker of an earlier store of this run can be left",
+			areIn(e), seconds(l.heldUntil(e >= l.job.Max).at-now))
 	case l.tooFew.set:
 		return fmt.Sprintf("%d of %s nodes are in%s; the job is given up in %s", e, l.needed(), l.missing(), seconds(l.tooFew.at+l.job.JoinTimeout-now))
 	case l.resorting() && now < l.resort.at:
@@ -152,11 +152,19 @@ func (l *leader) common(now time.Duration) string {
 		return fmt.Sprintf("the next round begins in %s: the last %d rounds failed within --min-uptime (%v)",
 			seconds(l.backoff.at-now), l.short, l.job.MinUptime)
 	case l.rounds:
-		return fmt.Sprintf("%d nodes are in; the round begins in %s unless more come", e, seconds(l.enough.at+l.job.JoinSettle-now))
+		return fmt.Sprintf("%s in; the round begins in %s unless more come", areIn(e), seconds(l.enough.at+l.job.JoinSettle-now))
 	default:
-		return fmt.Sprintf("%d nodes are in, %d at most%s; the round begins in %s without more",
-			e, l.job.Max, l.missing(), seconds(l.enough.at+l.job.LastCall-now))
+		return fmt.Sprintf("%s in, %d at most%s; the round begins in %s without more",
+			areIn(e), l.job.Max, l.missing(), seconds(l.enough.at+l.job.LastCall-now))
 	}
+}
+
+// areIn says that n nodes are.
+func areIn(n int) string {
+	if n == 1 {
+		return "1 node is"
+	}
+	return fmt.Sprintf("%d nodes are", n)
 }
 
 // needed is how many nodes a round must have.

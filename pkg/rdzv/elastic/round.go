@@ -41,7 +41,11 @@ func (l *leader) watch(now time.Duration) {
 	l.settle.begin(now) // all that are eligible are newcomers: no participant is, before it stops or succeeds
 	if now >= l.settle.at+l.job.JoinSettle {
 		l.grown = moment{now, true}
-		l.halt(now, fmt.Sprintf("%d nodes have come", l.eligible))
+		why := fmt.Sprintf("%d nodes have come", l.eligible)
+		if l.eligible == 1 {
+			why = "a node has come"
+		}
+		l.halt(now, why)
 	}
 }
 

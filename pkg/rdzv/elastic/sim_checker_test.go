@@ -148,7 +148,7 @@ func (c *checker) committed(ses *simSession, by coord.Revision, ops []simOp) {
 				n.answers++
 				c.answers++
 			}
-			if rd := c.w.rounds[v.Fence.Round]; v.Kind == Halt && rd != nil && strings.Contains(v.Note, "have come") {
+			if rd := c.w.rounds[v.Fence.Round]; v.Kind == Halt && rd != nil && v.Grow {
 				rd.grown = true
 			}
 		case Report:

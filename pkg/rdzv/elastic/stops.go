@@ -60,7 +60,7 @@ func (h *Handler) probe(now time.Duration) (next moment) {
 		p.sent = now
 		h.m.unresponsive(false)
 	case now-p.sent >= patience && !h.m.report.Stuck:
-		h.log.Error().Dur("for", now-p.sent).
+		h.log.Error().Stringer("for", printed(now-p.sent)).
 			Msg("the agent does not respond: a file system that it uses may hang; the other nodes will go on without it")
 		h.m.unresponsive(true)
 	}

@@ -116,7 +116,7 @@ func (l lock) available(ctx context.Context, value string) (string, error) {
 		}
 		value = string(now)
 		if still.see(value, asked, time.Now()) >= l.silence {
-			l.log.Warn().Str("lock", value).Dur("silence", l.silence).Msg("the holder of the membership lock is silent, the lock is taken from it")
+			l.log.Warn().Str("lock", value).Stringer("silence", l.silence).Msg("the holder of the membership lock is silent, the lock is taken from it")
 			return value, nil
 		}
 	}

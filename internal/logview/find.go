@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/elasticrun/elasticrun/pkg/procs"
@@ -113,6 +115,7 @@ func begun(run string) time.Time {
 type attempt struct {
 	path            string
 	restarts, round int // round is 0 where the name has none
+	again           int // 2 and more where the numbers were used before; 0: they were not
 }
 
 // name is what --attempt calls it: 0, or 0.r1.
@@ -120,24 +123,25 @@ func (a attempt) name() string { return strings.TrimPrefix(filepath.Base(a.path)
 
 const attemptPrefix = "attempt_"
 
+// attemptName matches the name of an attempt's folder: attempt_RESTARTS[.rROUND][.AGAIN].
+var attemptName = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^` + attemptPrefix + `(\d+)(?:\.r(\d+))?(?:\.(\d+))?$`)
+})
+
 // attemptsIn lists the attempts of a run in their order.
 func attemptsIn(run string) (found []attempt) {
 	entries, _ := os.ReadDir(run)
 	for _, entry := range entries {
-		text, ok := strings.CutPrefix(entry.Name(), attemptPrefix)
-		count, round, hasRound := strings.Cut(text, ".r")
-		a := attempt{path: filepath.Join(run, entry.Name())}
-		var errCount, errRound error
-		a.restarts, errCount = strconv.Atoi(count)
-		if hasRound {
-			a.round, errRound = strconv.Atoi(round)
-		}
-		if ok && entry.IsDir() && errCount == nil && errRound == nil {
+		if parts := attemptName().FindStringSubmatch(entry.Name()); parts != nil && entry.IsDir() {
+			a := attempt{path: filepath.Join(run, entry.Name())}
+			for i, n := range []*int{&a.restarts, &a.round, &a.again} {
+				*n, _ = strconv.Atoi(parts[i+1]) // digits, or nothing
+			}
 			found = append(found, a)
 		}
 	}
 	slices.SortFunc(found, func(a, b attempt) int {
-		return cmp.Or(cmp.Compare(a.restarts, b.restarts), cmp.Compare(a.round, b.round))
+		return cmp.Or(cmp.Compare(a.again, b.again), cmp.Compare(a.restarts, b.restarts), cmp.Compare(a.round, b.round))
 	})
 	return found
 }

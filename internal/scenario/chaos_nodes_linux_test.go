@@ -151,11 +151,11 @@ func etcdArgs(program string, on *hosts.Host, dir string) []string {
 func lookEtcd() (string, error) { return exec.LookPath("etcd") }
 
 // oddCodes returns the codes, and the last words, with which an agent has no reason to end before its job does: it is
-// killed (137), told to stop (143), loses the rendezvous (75), or finds its log folder full or hung (2, 71).
+// killed (137), told to stop (143), loses the rendezvous (75), or finds its log folder full or hung (2, 71, 72).
 func oddCodes(s *service, disk bool) []string {
 	var odd []string
 	for c := range s.codes {
-		if c != 137 && c != 143 && c != exitRendezvous && (!disk || c != 2 && c != 71) {
+		if c != 137 && c != 143 && c != exitRendezvous && (!disk || c != 2 && c != 71 && c != 72) {
 			odd = append(odd, fmt.Sprintf("%d, having written\n%s", c, s.first[c]))
 		}
 	}

@@ -79,7 +79,8 @@ func (d *LogDir) Optional() bool { return d.temp != "" }
 
 // Attempt makes the folder for one start of the worker group: restarts counts the
 // charged restarts so far, and membershipChange says that round was not begun by
-// a charged restart.
+// a charged restart. A folder is never used again: a rendezvous whose store was replaced counts anew, and then the folder's name ends
+// with .2, or the next number that is free.
 func (d *LogDir) Attempt(restarts, round int, membershipChange bool) (*Attempt, error) {
 	if d.run == "" {
 		return &Attempt{}, nil
@@ -89,7 +90,12 @@ func (d *LogDir) Attempt(restarts, round int, membershipChange bool) (*Attempt, 
 		name += ".r" + strconv.Itoa(round)
 	}
 	dir := filepath.Join(d.run, name)
-	if err := os.Mkdir(dir, 0o755); err != nil {
+	err := os.Mkdir(dir, 0o755)
+	for n := 2; errors.Is(err, fs.ErrExist); n++ {
+		dir = filepath.Join(d.run, fmt.Sprintf("%s.%d", name, n))
+		err = os.Mkdir(dir, 0o755)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("make log folder: %w", err)
 	}
 	return &Attempt{dir: dir}, nil

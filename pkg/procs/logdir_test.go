@@ -26,6 +26,9 @@ func TestLogDirLayout(t *testing.T) {
 		{0, 1, true, "attempt_0.r1"},
 		{1, 2, false, "attempt_1"},
 		{1, 3, true, "attempt_1.r3"},
+		{0, 0, false, "attempt_0.2"}, // in another store: the logs of the first are not truncated
+		{0, 1, true, "attempt_0.r1.2"},
+		{0, 0, false, "attempt_0.3"},
 	} {
 		attempt, err := d.Attempt(tt.restarts, tt.round, tt.change)
 		if err != nil {
@@ -49,10 +52,6 @@ func TestLogDirLayout(t *testing.T) {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 		writeFile(t, files.Stdout)
-	}
-	// An attempt is never reused: its logs would be truncated.
-	if _, err := d.Attempt(1, 2, false); err == nil {
-		t.Error("the same attempt was opened twice")
 	}
 	if err := d.Cleanup(); err != nil {
 		t.Error(err)

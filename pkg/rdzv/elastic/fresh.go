@@ -57,6 +57,6 @@ func (l *leader) noteEarlier(now time.Duration, r *Report) {
 		return
 	}
 	if l.job != nil && l.held(now, true) {
-		l.disturb("%s had a session in an earlier store of this run, whose workers may be alive", r.Node.Host)
+		l.interrupt(now, "%s had a session in an earlier store of this run, whose workers may be alive", r.Node.Host)
 	}
 }

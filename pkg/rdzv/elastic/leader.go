@@ -53,7 +53,7 @@ type leader struct {
 	stuck      int  // active parts whose agent does not respond
 	stuckSince moment
 	stuckHost  string // the last of them
-	grown      moment // when the round was ended for newcomers: failures from then on are its doing
+	grown      moment // when the round was ended for newcomers, or by interrupt: failures from then on are its doing
 	blame      blame
 	restarts   int // charged so far, for the next record
 	short      int // rounds in a row that failed too soon

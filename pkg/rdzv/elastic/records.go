@@ -207,7 +207,7 @@ type Answer struct {
 	Note    string        `json:"note,omitempty"`
 	Place   *Place        `json:"place,omitempty"`   // of Run
 	Outcome *rdzv.Outcome `json:"outcome,omitempty"` // of End
-	// Grow tells, with Halt, that the round ends for the sake of newcomers: failures from then on are its doing.
+	// Grow tells, with Halt, that the round ends for the sake of newcomers, or because of an agent and not of its workers: failures from then on are its doing.
 	Grow bool `json:"grow,omitempty"`
 	// Next tells, with Wait, that the wait is a long one: people are to see the note, and there will be another one in that time, if there
 	// is no round.

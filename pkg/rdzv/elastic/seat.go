@@ -161,6 +161,14 @@ func (l *leader) disturb(format, host string) {
 	}
 }
 
+// interrupt notes, unless there is another reason, that the round that runs is ended though no worker has failed: failures from now on are its doing.
+func (l *leader) interrupt(now time.Duration, format, host string) {
+	if l.state == running && l.disturbed == "" {
+		l.grown.begin(now)
+	}
+	l.disturb(format, host)
+}
+
 // vanished takes note that an agent's session has ended.
 func (l *leader) vanished(now time.Duration, s *seat) {
 	delete(l.seats, s.id)

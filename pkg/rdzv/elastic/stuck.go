@@ -27,6 +27,6 @@ func (l *leader) stuckTime() time.Duration { return l.job.Rejoin / 4 }
 // the others for ever.
 func (l *leader) watchStuck(now time.Duration) {
 	if l.stuck > 0 && l.stuck < l.active && now >= l.stuckSince.at+l.stuckTime() {
-		l.disturb("the agent of %s does not respond", l.stuckHost)
+		l.interrupt(now, "the agent of %s does not respond", l.stuckHost)
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/rs/zerolog"
+
 	"github.com/elasticrun/elasticrun/pkg/coord"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
@@ -25,19 +27,29 @@ type agentProc struct {
 	attempt  int // of connecting
 	watches  []*simWatch
 
-	job      *group // whose workers run or are about to
-	offer    Offer
-	blamed   *rdzv.Failure
-	writing  bool // a report is on its way
-	again    bool // it was changed meanwhile
-	entering bool
-	leaving  bool
-	told     bool // leaving was written
-	ending   bool
-	killing  bool // the session is lost: workers are being killed, then a new one begins
-	wake     time.Duration
-	acted    Fence
-	cand     *elector
+	job       *group // whose workers run or are about to
+	offer     Offer
+	blamed    *rdzv.Failure
+	writing   bool // a report is on its way
+	again     bool // it was changed meanwhile
+	entering  bool
+	leaving   bool
+	told      bool // leaving was written
+	ending    bool
+	killing   bool // the session is lost: workers are being killed, then a new one begins
+	wake      time.Duration
+	acted     Fence
+	cand      *elector
+	h         *Handler      // which sends stops and probes
+	loop      actor         // the agent itself, which may hang while the driver of its session goes on
+	inRound   bool          // it was told to run a round, and is not done with it
+	hangsNext time.Duration // when it is told to run a round, for so long
+	toldAt    *simRound     // what it was told to stop last
+	receives  bool          // it is about to receive what the handler has sent
+	switches  deadMan
+	instance  int  // of the store that it has its session in
+	moved     bool // it has its session in another store than the one before
+	replaced  bool // the session ended because there is another store
 }
 
 // simCall is a commit that has not been answered.
@@ -54,6 +66,7 @@ func (n *simNode) start() {
 	}
 	w.pids++
 	p := &agentProc{w: w, node: n, pid: w.pids, calls: map[int]*simCall{}}
+	p.loop.w = w
 	n.proc = p
 	w.logf("%s agent %d starts", n.name, p.pid)
 	p.connect("")
@@ -67,7 +80,7 @@ func (p *agentProc) connect(resume coord.SessionID) {
 	if p.dead {
 		return
 	}
-	if !w.store.up {
+	if !w.store.up || w.now < p.node.refusing {
 		p.later(w.between(50*time.Millisecond, 150*time.Millisecond), func() {
 			if p.attempt == attempt {
 				p.connect(resume)
@@ -79,18 +92,18 @@ func (p *agentProc) connect(resume coord.SessionID) {
 	answered, sent := false, p.node.local() // the lease begins after sent
 	w.send(c, up, func() {
 		if resume != "" {
-			ok := w.store.resume(resume, c)
+			ok, replaced := w.store.resume(resume, c), p.instance != w.store.instance
 			w.send(c, down, func() {
 				answered = true
 				if p.dead || p.attempt != attempt {
 					return
 				}
 				if !ok {
-					p.sessionLost(resume)
+					p.sessionLost(resume, replaced)
 					return
 				}
 				w.logf("%s resumed %s", p.node.name, resume)
-				p.conn = c
+				p.conn, c.heard = c, w.now
 				for _, x := range p.watches {
 					p.askToWatch(x)
 				}
@@ -105,7 +118,7 @@ func (p *agentProc) connect(resume coord.SessionID) {
 		w.send(c, down, func() {
 			answered = true
 			if !p.dead && p.attempt == attempt {
-				p.conn = c
+				p.conn, c.heard = c, w.now
 				p.begin(ses, sent)
 			}
 		})
@@ -130,13 +143,20 @@ func (p *agentProc) later(d time.Duration, do func()) {
 // begin uses a new session.
 func (p *agentProc) begin(ses *simSession, sent time.Duration) {
 	w := p.w
-	p.session = ses.id
+	p.moved = p.m != nil && p.instance != ses.instance
+	p.session, p.instance = ses.id, ses.instance
 	w.check.sessionBegan(ses, p)
 	w.logf("%s agent %d has session %s", p.node.name, p.pid, ses.id)
 	first := p.m == nil
 	if first {
 		p.m = newMember(memberOptions{node: p.node.node, job: p.node.job, ttl: w.cfg.ttl}, sent)
+		p.h = &Handler{m: p.m, stops: make(chan rdzv.Stop, 1), log: zerolog.Nop()}
 	} else {
+		if p.replaced || p.moved {
+			p.m.moved()
+			p.acted = Fence{}
+		}
+		p.replaced, p.moved = false, false
 		p.m.renewed(sent, w.cfg.ttl)
 	}
 	p.writing, p.again = false, false // what waited to be written was the last session's
@@ -179,7 +199,7 @@ func (p *agentProc) keepAlive(id coord.SessionID) {
 		w.send(c, up, func() {
 			ses := w.store.sessions[id]
 			if ses == nil {
-				w.send(c, down, func() { p.sessionLost(id) })
+				w.send(c, down, func() { p.sessionLost(id, false) })
 				return
 			}
 			w.store.keepAlive(ses)
@@ -196,7 +216,17 @@ func (p *agentProc) keepAlive(id coord.SessionID) {
 			})
 		})
 	}
+	if c := p.conn; c != nil {
+		p.later(w.cfg.ttl/4, func() { p.doubt(c) })
+	}
 	p.later(w.cfg.ttl/5, func() { p.keepAlive(id) })
+}
+
+// doubt gives up a connection over which nothing was heard for long: it may be gone though nobody says so.
+func (p *agentProc) doubt(c *simConn) {
+	if p.conn == c && p.w.now-c.heard >= p.w.cfg.ttl/4 {
+		p.connBroke(c)
+	}
 }
 
 // commit asks the store for a commit. An answer that does not come within a while is given up where the store is etcd.
@@ -264,12 +294,12 @@ func (p *agentProc) connBroke(c *simConn) {
 }
 
 // sessionLost takes note that the store has ended the session: workers are killed at once, then a new one begins.
-func (p *agentProc) sessionLost(id coord.SessionID) {
+func (p *agentProc) sessionLost(id coord.SessionID, replaced bool) {
 	if p == nil || p.dead || p.session != id {
 		return
 	}
-	p.w.logf("%s hears that session %s is lost", p.node.name, id)
-	p.session, p.killing = "", true
+	p.w.logf("%s hears that session %s is lost, store replaced %v", p.node.name, id, replaced)
+	p.session, p.killing, p.replaced = "", true, replaced
 	p.attempt++
 	if p.cand != nil {
 		p.cand.stop()
@@ -281,15 +311,16 @@ func (p *agentProc) sessionLost(id coord.SessionID) {
 	}
 	p.writing, p.again = false, false
 	p.calls = map[int]*simCall{}
-	if p.job != nil {
-		p.job.kill()
+	if p.inRound {
+		p.m.stop(p.node.local(), "the rendezvous took this node for lost", 0)
+		p.obeyAll()
 	}
 	p.renewIfIdle()
 }
 
 // renewIfIdle begins a new session once no worker is left.
 func (p *agentProc) renewIfIdle() {
-	if p.killing && p.job == nil && !p.dead {
+	if p.killing && !p.inRound && !p.dead {
 		p.killing = false
 		if p.leaving || p.ending {
 			p.exit()
@@ -324,8 +355,14 @@ func (p *agentProc) pump() {
 		p.w.plant.member(p.m, now)
 	}
 	p.m.tick(now)
-	for _, o := range p.m.take() {
-		p.obey(o)
+	if !p.killing {
+		p.setDeadMan()
+	}
+	p.obeyAll()
+	var probeAt moment
+	if !p.killing && !p.w.plant.noProbe {
+		probeAt = p.h.probe(now)
+		p.receiveSoon()
 	}
 	if p.m.dirty {
 		p.write()
@@ -333,7 +370,11 @@ func (p *agentProc) pump() {
 	if p.m.over != nil && !p.ending {
 		p.end()
 	}
-	if next := p.m.wake(); next.set && !p.dead {
+	next := p.m.wake()
+	if probeAt.set && (!next.set || probeAt.at < next.at) {
+		next = probeAt
+	}
+	if next.set && !p.dead {
 		at := p.node.clock.when(next.at)
 		if at <= p.w.now {
 			p.w.check.fail("wake", "%s is to be woken at once, again and again: state %d", p.node.name, p.m.state)
@@ -345,24 +386,41 @@ func (p *agentProc) pump() {
 	}
 }
 
+func (p *agentProc) obeyAll() {
+	for _, o := range p.m.take() {
+		p.obey(o)
+	}
+	p.receiveSoon()
+}
+
 func (p *agentProc) obey(o order) {
 	switch {
 	case o.run != nil:
 		p.w.check.accepted(p, o.run)
-		p.acted = o.run.Fence
-		p.blamed = nil
-		p.job = newGroup(p, o.run)
+		p.acted, p.inRound = o.run.Fence, true
+		p.h.roundOver = make(chan struct{})
+		over, instance := p.h.roundOver, p.instance
+		if d := p.hangsNext; d > 0 {
+			p.hang(d)
+		} else {
+			p.w.check.watchHang(p)
+		}
+		p.onLoop(func() {
+			p.blamed = nil
+			p.job = newGroup(p, o.run, instance, over)
+		})
 	case o.say != nil:
 		p.w.logf("%s says: %s", p.node.name, o.say.Note)
 	case o.anew:
 		p.enterSoon()
 	case o.stop != nil:
 		p.w.logf("%s stops round %d in %v: %s", p.node.name, o.stop.Round, o.killIn, o.stop.Why)
-		if p.job != nil {
-			p.job.stop(o.killIn)
-		} else if !p.ending && p.m.over == nil {
-			p.enterSoon()
+		s := *o.stop
+		if o.killIn >= 0 {
+			s.KillBy = time.Unix(0, int64(p.node.local()+o.killIn))
 		}
+		p.toldAt = p.w.rounds[simRoundID{p.instance, s.Round}]
+		p.h.sendStop(s)
 	}
 }
 
@@ -382,7 +440,7 @@ func (p *agentProc) write() {
 		p.writing = false
 		switch {
 		case errors.Is(err, coord.ErrSessionLost):
-			p.sessionLost(id)
+			p.sessionLost(id, false)
 		case err != nil:
 			p.m.dirty = true
 			if p.conn != nil {
@@ -390,7 +448,7 @@ func (p *agentProc) write() {
 			}
 		case r.Leaving:
 			p.told = true
-			p.goAway()
+			p.onLoop(p.goAway)
 			fallthrough
 		default:
 			if p.m.dirty || p.again {
@@ -411,7 +469,7 @@ func (p *agentProc) enterSoon() {
 		d = p.w.between(0, 20*time.Second)
 		p.w.check.slow(p)
 	}
-	p.later(d, func() {
+	p.loopTimer(p.w.now+d, func() {
 		p.entering = false
 		if p.leaving || p.ending || p.job != nil || p.m == nil || p.m.over != nil || p.m.state == ready {
 			return
@@ -430,10 +488,12 @@ func (p *agentProc) workersGone(g *group, ok bool) {
 	if p.dead || p.job != g {
 		return
 	}
-	p.job = nil
+	p.job, p.inRound = nil, false
 	p.w.logf("%s: no worker of round %d is left, success %v", p.node.name, g.round, ok)
 	if ok {
 		p.m.succeed(p.node.local())
+	} else {
+		p.m.stopped()
 	}
 	p.pump()
 	switch {
@@ -462,121 +522,4 @@ func (p *agentProc) workerFailed(g *group, f rdzv.Failure) {
 	p.m.fail(p.node.local(), f)
 	p.pump()
 	g.stop(-1)
-}
-
-// terminate is SIGTERM.
-func (p *agentProc) terminate() {
-	if p.dead || p.leaving || p.ending {
-		return
-	}
-	p.w.logf("%s agent %d gets SIGTERM", p.node.name, p.pid)
-	p.leaving = true
-	if p.m == nil {
-		p.exit()
-		return
-	}
-	p.m.leave()
-	p.pump()
-	p.later(500*time.Millisecond, func() { // the store may not be there
-		if !p.told {
-			p.told = true
-			p.goAway()
-		}
-	})
-}
-
-// goAway stops the workers, then ends the session.
-func (p *agentProc) goAway() {
-	switch {
-	case p.dead || !p.leaving || !p.told:
-	case p.job != nil:
-		p.job.stop(-1)
-	default:
-		p.exit()
-	}
-}
-
-// end is what over asks for.
-func (p *agentProc) end() {
-	p.ending = true
-	if o := p.m.over.outcome; o != nil {
-		p.w.check.learned(p, o)
-		text := fmt.Sprintf("%s/%d", o.Ending, o.Restarts)
-		p.node.outcome = &text
-	} else {
-		p.w.logf("%s agent %d ends: %v", p.node.name, p.pid, p.m.over.err)
-		p.w.check.gaveUp(p, p.m.over.err)
-	}
-	if p.job == nil {
-		p.exit()
-	} else if p.m.over.outcome == nil {
-		p.job.kill()
-	}
-}
-
-// exit ends the process. Its session is closed if the store can be reached.
-func (p *agentProc) exit() {
-	if p.dead {
-		return
-	}
-	w, id := p.w, p.session
-	w.logf("%s agent %d exits", p.node.name, p.pid)
-	if c := p.conn; c != nil && id != "" {
-		w.send(c, up, func() {
-			if ses := w.store.sessions[id]; ses != nil {
-				w.store.end(ses, "closed")
-			}
-		})
-	}
-	again := p.m == nil || p.m.over == nil || p.m.over.outcome == nil
-	p.die()
-	var refused *RefusedError
-	if p.m != nil && p.m.over != nil && (errors.As(p.m.over.err, &refused) || p.m.latest.Kind == Replace) {
-		again = false
-	}
-	if !again && p.m != nil && p.m.over != nil && p.m.over.outcome != nil && p.node.launches < w.cfg.launches {
-		p.node.nextLaunch()
-		again = true
-	}
-	if again && !p.node.gone {
-		p.node.comeBack(w.between(100*time.Millisecond, w.cfg.comeBack))
-	} else {
-		p.node.gone = true
-	}
-}
-
-// die ends the process without a word.
-func (p *agentProc) die() {
-	if p.dead {
-		return
-	}
-	p.dead = true
-	if p.cand != nil {
-		p.cand.stop()
-	}
-	if c := p.conn; c != nil {
-		c.clientGone = true
-		p.w.send(c, up, func() { p.w.store.broke(c) })
-		c.broken = true
-	}
-	p.node.proc = nil
-	p.w.check.died(p)
-}
-
-// nextLaunch puts the node into the next launch, whose agents may be started again: each launch has one outcome, whoever comes back.
-func (n *simNode) nextLaunch() {
-	n.launches++
-	n.node.Launch = Launch{ID: fmt.Sprint("launch", n.launches), Restarts: true}
-}
-
-// comeBack starts a new agent on the node after a while.
-func (n *simNode) comeBack(d time.Duration) {
-	if n.awaited {
-		return
-	}
-	n.awaited = true
-	n.w.after(d, func() {
-		n.awaited = false
-		n.start()
-	})
 }

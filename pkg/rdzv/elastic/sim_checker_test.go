@@ -18,7 +18,7 @@ type checker struct {
 	broken   *violation
 	current  *simRound
 	last     int // the highest round decided
-	nonces   map[string]int
+	nonces   map[string]simRoundID
 	owner    map[coord.SessionID]*simNode
 	outcome  *rdzv.Outcome
 	past     []rdzv.Outcome // of runs that were begun anew
@@ -26,8 +26,15 @@ type checker struct {
 	counts   map[coord.SessionID]*simCounts
 	terms    int
 	lastTerm time.Duration
-	rogue    int // overlaps that only a guard outside the agent could prevent
+	term     *term // the last one
+	earlier  bool  // the leader was told of an earlier store
+	waited   bool  // this store's first round had to wait until no worker of an earlier one could be left
+	rounds   int
+	unknown  int // overlaps with the workers of an earlier store that nobody knew of
+	rogue    int // overlaps while guard and agent stood still, which nobody can prevent
 	thaws    int
+	faults   int
+	stuck    int // reports of an agent that does not respond
 	decides  int
 	places   int // of all rounds
 	reports  int
@@ -47,7 +54,7 @@ type simCounts struct {
 type violation struct{ invariant, text string }
 
 func newChecker(w *world) *checker {
-	return &checker{w: w, last: -1, nonces: map[string]int{}, owner: map[coord.SessionID]*simNode{}, counts: map[coord.SessionID]*simCounts{}}
+	return &checker{w: w, last: -1, nonces: map[string]simRoundID{}, owner: map[coord.SessionID]*simNode{}, counts: map[coord.SessionID]*simCounts{}}
 }
 
 func (c *checker) fail(invariant, format string, args ...any) {
@@ -148,7 +155,7 @@ func (c *checker) committed(ses *simSession, by coord.Revision, ops []simOp) {
 				n.answers++
 				c.answers++
 			}
-			if rd := c.w.rounds[v.Fence.Round]; v.Kind == Halt && rd != nil && v.Grow {
+			if rd := c.w.rounds[simRoundID{c.w.store.instance, v.Fence.Round}]; v.Kind == Halt && rd != nil && v.Grow {
 				rd.grown = true
 			}
 		case Report:
@@ -162,6 +169,9 @@ func (c *checker) committed(ses *simSession, by coord.Revision, ops []simOp) {
 			}
 			if rd := c.current; rd != nil && v.Phase == Ready && v.Fence.Epoch != 0 && v.Fence.Round == rd.record.Round && !v.Silent && !v.Leaving {
 				rd.ready[ses.id] = true
+			}
+			if v.Stuck {
+				c.stuck++
 			}
 			if v.Silent || v.Leaving {
 				c.trouble(c.owner[ses.id], "silent or leaving")
@@ -197,18 +207,20 @@ func (c *checker) record(r Record, epoch coord.Revision) {
 		c.charge(before, r.Restarts-before.record.Restarts)
 	}
 	c.last = r.Round
+	c.rounds++
 	c.places += len(r.Members)
 	for _, n := range c.counts {
 		n.rounds++
 	}
 	rd := c.w.plan(r, epoch)
-	c.current, c.w.rounds[r.Round] = rd, rd
+	c.foresee(rd)
+	c.current, c.w.rounds[simRoundID{rd.instance, r.Round}] = rd, rd
 	for _, m := range r.Members {
 		n := c.owner[m.ID]
 		if c.w.store.sessions[m.ID] == nil {
 			rd.ended[m.ID], rd.trouble = true, "a member's session had ended before"
 		}
-		if p := n.proc; p == nil || p.session != m.ID || p.leaving || p.conn == nil || n.cut[up] || n.cut[down] || n.agent.frozen || n.workers.frozen {
+		if p := n.proc; p == nil || p.session != m.ID || p.leaving || p.conn == nil || n.cut[up] || n.cut[down] || n.agent.frozen || n.workers.frozen || n.hung() || c.w.now < n.refusing {
 			rd.trouble = "a member was in trouble before"
 		}
 	}
@@ -326,7 +338,7 @@ func (c *checker) justly(rd *simRound) {
 				c.owner[m.ID].name)
 		}
 	}
-	if len(rd.own) == 0 {
+	if !rd.caused {
 		c.fail("charged justly", "round %d was charged although no worker had failed by itself", n)
 	}
 	if rd.trouble == "" && c.w.cfg.stuck == 0 && c.onlyNewcomers(rd, newcomerTime*97/100) && len(rd.record.Aside) == 0 {
@@ -363,6 +375,9 @@ func (c *checker) result(o rdzv.Outcome) {
 			c.fail("cause", "no cause")
 			return
 		}
+		if len(rd.own) == 0 { // its agent hung, and another node named what followed
+			return
+		}
 		for rank, f := range rd.own {
 			if f.Host == o.Cause.Host && o.Cause.GlobalRank == rank && o.Cause.Grade == 1 {
 				return
@@ -383,7 +398,7 @@ func (c *checker) justlyGivenUp() {
 	}
 	here := map[string]bool{}
 	for _, n := range c.w.nodes {
-		if !n.gone && !n.sick && n.job == cfg.job {
+		if !n.gone && !n.sick && n.job == cfg.job && !n.hung() {
 			here[n.node.Identity] = true
 		}
 	}
@@ -424,7 +439,8 @@ func (c *checker) accepted(p *agentProc, a *Answer) {
 	if now := p.node.local(); p.m.silent(now) {
 		c.fail("liveness", "%s starts round %d, which it has to stop at once", p.node.name, a.Fence.Round)
 	}
-	rd := c.w.rounds[a.Fence.Round]
+	id := simRoundID{p.instance, a.Fence.Round}
+	rd := c.w.rounds[id]
 	if rd == nil || a.Place == nil || a.Place.Rank >= len(rd.record.Members) {
 		c.fail("one membership a round", "%s was told of round %d, which nobody decided", p.node.name, a.Fence.Round)
 		return
@@ -451,8 +467,8 @@ func (c *checker) accepted(p *agentProc, a *Answer) {
 		c.fail("ranks dense and unique", "%s was told %+v, want %+v", p.node.name, *a.Place, want)
 	}
 	nonce := a.Place.Store.Nonce
-	if n, used := c.nonces[nonce]; used && n != a.Fence.Round {
-		c.fail("fresh store", "the store %s of round %d was used in round %d", nonce, a.Fence.Round, n)
+	if n, used := c.nonces[nonce]; used && n != id {
+		c.fail("fresh store", "the store %s of round %v was used in round %v", nonce, id, n)
 	}
 	if a.Place.Rank == 0 && nonce != p.offer.Nonce {
 		c.fail("fresh store", "the store %s of round %d is not the one that rank 0 has open, %s", nonce, a.Fence.Round, p.offer.Nonce)
@@ -464,41 +480,11 @@ func (c *checker) accepted(p *agentProc, a *Answer) {
 }
 
 func (c *checker) workersStart(g *group) {
-	if g.rank != 0 {
-		c.nonces[g.nonce] = g.round
+	c.nonces[g.nonce] = simRoundID{g.rd.instance, g.round}
+	if g.proc.toldAt == g.rd {
+		c.fail("no start of a round that is over", "%s starts workers of round %d/%d, which it was told to stop", g.node.name, g.rd.instance, g.round)
 	}
-	c.nonces[g.nonce] = g.round
 	c.overlap(g)
-}
-
-// overlap checks that workers of one round only are running.
-func (c *checker) overlap(g *group) {
-	for _, n := range c.w.nodes {
-		for _, x := range n.leftover {
-			if x == g || x.round == g.round || x.phase != alive || n.workers.frozen {
-				continue
-			}
-			switch {
-			case n.rogue || g.node.rogue:
-				c.rogue++
-			case c.w.now < n.thawed+thawGrace || c.w.now < g.node.thawed+thawGrace:
-				c.thaws++ // it was frozen for longer than its session lived, and is about to be killed
-			default:
-				c.fail("no overlap", "workers of round %d run on %s while those of round %d run on %s", x.round, n.name, g.round, g.node.name)
-			}
-		}
-	}
-}
-
-// thawGrace is how long workers may go on after their whole machine stood still: nobody can stop them before it runs again.
-const thawGrace = 50 * time.Millisecond
-
-func (c *checker) thawed(n *simNode) {
-	for _, g := range n.leftover {
-		if g.phase == alive {
-			c.overlap(g)
-		}
-	}
 }
 
 // latest checks that what an agent acts on does not go back.
@@ -539,7 +525,7 @@ func (c *checker) gaveUp(p *agentProc, err error) {
 	}
 	here := map[string]bool{}
 	for _, n := range c.w.nodes {
-		if !n.gone {
+		if !n.gone && !n.hung() {
 			here[n.node.Identity] = true
 		}
 	}

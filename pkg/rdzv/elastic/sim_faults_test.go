@@ -13,6 +13,7 @@ import (
 type simConfig struct {
 	profile    string
 	etcd       bool // the agents elect the leader; else it is in the store's process
+	memory     bool // the store loses everything when its process ends
 	nodes      int
 	job        Job
 	ttl        time.Duration
@@ -45,16 +46,17 @@ type fault struct {
 	do   func(w *world)
 }
 
-var simProfiles = []string{"calm", "failures", "churn", "partitions", "leader", "store", "everything", "frozen agents", "worker stores"}
+var simProfiles = []string{"calm", "failures", "churn", "partitions", "leader", "store", "everything", "frozen agents", "worker stores", "hung agents", "lost stores"}
 
 // draw makes a world of a seed.
 func draw(seed uint64) *world {
-	w := &world{seed: seed, rng: rand.New(rand.NewPCG(seed, 4)), rounds: map[int]*simRound{}}
+	w := &world{seed: seed, rng: rand.New(rand.NewPCG(seed, 4)), rounds: map[simRoundID]*simRound{}}
 	w.check = newChecker(w)
 	c := &w.cfg
 	sec, ms := time.Second, time.Millisecond
 	c.profile = simProfiles[seed%uint64(len(simProfiles))]
 	c.etcd = w.chance(0.5)
+	c.memory = w.chance(0.5)
 	c.nodes = 2 + w.rng.IntN(6)
 	if w.chance(0.01) {
 		c.nodes = 20 + w.rng.IntN(21)
@@ -76,7 +78,7 @@ func draw(seed uint64) *world {
 	c.faults = w.between(20*sec, 250*sec)
 	c.stubborn, c.victims = 0.6*w.rng.Float64(), 0.9
 	c.job = Job{
-		Version: "1", MaxRestarts: w.rng.IntN(1 + w.rng.IntN(15)), JoinTimeout: w.between(15*sec, 40*sec), LastCall: w.between(100*ms, 4*sec),
+		Version: "1", TTL: c.ttl, MaxRestarts: w.rng.IntN(1 + w.rng.IntN(15)), JoinTimeout: w.between(15*sec, 40*sec), LastCall: w.between(100*ms, 4*sec),
 		JoinSettle: w.between(0, sec), Rejoin: 2*c.ttl + w.between(0, 5*sec), MinUptime: w.between(0, 3*sec),
 		Grow: []Grow{GrowNow, GrowNow, GrowNow, GrowNextRestart, GrowNever}[w.rng.IntN(5)], ResultTTL: 600 * sec,
 	}
@@ -99,6 +101,9 @@ func draw(seed uint64) *world {
 	}
 	w.drawFaults()
 	w.store = w.newStore()
+	if c.memory {
+		w.store.fresh.born = moment{w.store.clock.read(0), true}
+	}
 	for i := range c.nodes {
 		w.nodes = append(w.nodes, w.newNode(i))
 	}
@@ -112,7 +117,7 @@ func draw(seed uint64) *world {
 
 func (w *world) newNode(i int) *simNode {
 	n := &simNode{w: w, name: fmt.Sprint("node", i), clock: w.newClock(), job: w.cfg.job, thawed: -time.Hour}
-	n.agent.w, n.workers.w = w, w
+	n.agent.w, n.guard.w, n.workers.w = w, w, w
 	n.node = Node{
 		Host: n.name, Identity: fmt.Sprint("id", i), Hint: -1, Role: "trainer", Nproc: 1 + w.rng.IntN(4),
 	}
@@ -132,11 +137,20 @@ func (w *world) newNode(i int) *simNode {
 func (w *world) drawFaults() {
 	c := &w.cfg
 	ms, sec := time.Millisecond, time.Second
-	agents := []fault{{"kill", kill}, {"kill", kill}, {"power", power}, {"term", term9}, {"twin", twin}}
-	network := []fault{{"cut", cut}, {"cut", cut}, {"half cut", halfCut}, {"reset", reset}, {"flap", flap}, {"flap", flap}}
-	frozen := []fault{{"freeze node", freezeNode}}
+	agents := []fault{{"kill", kill}, {"kill", kill}, {"power", power}, {"kill both", killBoth}, {"term", term9}, {"twin", twin}}
+	network := []fault{{"cut", cut}, {"cut", cut}, {"half cut", halfCut}, {"reset", reset}, {"one-sided reset", resetOneSide}, {"proxy", proxyDies}, {"flap", flap}, {"flap", flap}}
+	frozen := []fault{{"freeze node", freezeNode}, {"freeze agent", freezeAgent}, {"freeze guard", freezeGuard}, {"hang", hang}}
 	store := []fault{{"freeze store", freezeStore}}
-	if !c.etcd {
+	if c.profile == "leader" {
+		c.etcd = true
+	}
+	if c.profile == "lost stores" {
+		c.etcd, c.memory = false, true
+	}
+	switch c.memory = c.memory && !c.etcd; {
+	case c.memory:
+		store = append(store, fault{"replace store", replaceStore})
+	case !c.etcd:
 		store = append(store, fault{"restart store", restartStore})
 	}
 	switch c.profile {
@@ -148,7 +162,6 @@ func (w *world) drawFaults() {
 	case "partitions":
 		c.kinds, c.gap = network, w.between(200*ms, 3*sec)
 	case "leader":
-		c.etcd = true
 		c.kinds, c.gap = []fault{{"kill leader", killLeader}, {"cut leader", cutLeader}, {"flap", flap}, {"kill", kill}, {"power", power}}, w.between(300*ms, 4*sec)
 	case "store":
 		c.kinds, c.gap = append(store, fault{"kill", kill}, fault{"power", power}, fault{"flap", flap}), w.between(500*ms, 6*sec)
@@ -160,7 +173,11 @@ func (w *world) drawFaults() {
 			c.kinds = append(c.kinds, fault{"deafen", deafen}, fault{"mute", mute})
 		}
 	case "frozen agents":
-		c.kinds, c.gap = []fault{{"freeze agent", freezeAgent}, {"freeze node", freezeNode}, {"kill", kill}}, w.between(sec, 6*sec)
+		c.kinds, c.gap = []fault{{"freeze agent", freezeAgent}, {"freeze agent", freezeAgent}, {"freeze node", freezeNode}, {"freeze guard", freezeGuard}, {"kill", kill}}, w.between(sec, 6*sec)
+	case "hung agents":
+		c.kinds, c.gap = []fault{{"hang", hang}, {"hang", hang}, {"hang", hang}, {"kill", kill}}, w.between(2*sec, 10*sec)
+	case "lost stores":
+		c.kinds, c.gap = []fault{{"replace store", replaceStore}, {"cut", cut}, {"cut", cut}, {"kill", kill}, {"freeze agent", freezeAgent}}, w.between(sec, 6*sec)
 	}
 	c.success = 0.04
 	c.failures, c.slowEnter = 0.6*w.rng.Float64(), 0.05*w.rng.Float64()
@@ -175,11 +192,7 @@ func (w *world) drawFaults() {
 
 // patient is a bound on how long a job takes to get going, or to end, once nothing more goes wrong.
 func (c *simConfig) patient() time.Duration {
-	rounds := time.Duration(2) // that may have to be ended
-	if c.profile == "worker stores" || c.profile == "everything" {
-		rounds = 8
-	}
-	return time.Duration(c.launches) * (c.job.JoinTimeout + rounds*c.job.Rejoin + c.job.LastCall + 5*c.ttl + 2*c.comeBack + c.calmLength + 30*time.Second)
+	return time.Duration(c.launches) * (c.job.JoinTimeout + 8*c.job.Rejoin + c.job.LastCall + 6*c.ttl + 2*c.comeBack + c.calmLength + 30*time.Second)
 }
 
 // live runs a seed to its end.
@@ -224,6 +237,7 @@ func (w *world) tidy() {
 func (w *world) nextFault() {
 	w.after(w.between(0, 2*w.cfg.gap), func() {
 		if !w.calm {
+			w.check.faults++
 			w.cfg.kinds[w.rng.IntN(len(w.cfg.kinds))].do(w)
 			w.nextFault()
 		}
@@ -242,6 +256,7 @@ func (w *world) calmDown() {
 	for _, n := range w.nodes {
 		w.heal(n, up)
 		w.heal(n, down)
+		n.refusing = 0
 		if !n.sick {
 			n.deaf, n.mute = false, false
 		}
@@ -294,58 +309,6 @@ func (w *world) outage() time.Duration {
 	return w.between(time.Second, 3*w.cfg.ttl)
 }
 
-func cut(w *world) {
-	if n := w.victim(); n != nil {
-		w.check.trouble(n, "cut")
-		d := w.outage()
-		w.cutLink(n, up, d)
-		w.cutLink(n, down, d)
-	}
-}
-
-func halfCut(w *world) {
-	if n := w.victim(); n != nil {
-		w.check.trouble(n, "cut")
-		w.cutLink(n, w.rng.IntN(2), w.outage())
-	}
-}
-
-// flap breaks a connection and lets nothing through for about as long as it can be resumed.
-func flap(w *world) {
-	if n := w.victim(); n != nil {
-		w.breakConn(n)
-		d := w.between(100*time.Millisecond, 800*time.Millisecond)
-		w.cutLink(n, up, d)
-		w.cutLink(n, down, d)
-	}
-}
-
-// reset breaks a connection: both sides see it, not at the same time.
-func reset(w *world) {
-	if n := w.victim(); n != nil {
-		w.breakConn(n)
-	}
-}
-
-func (w *world) breakConn(n *simNode) {
-	p := n.proc
-	if p == nil || p.conn == nil {
-		return
-	}
-	c := p.conn
-	w.check.trouble(n, "reset")
-	w.logf("%s connection reset", n.name)
-	c.broken = true
-	w.after(w.between(0, 150*time.Millisecond), func() { n.agent.do(false, func() { p.connBroke(c) }) })
-	w.after(w.between(0, 150*time.Millisecond), func() {
-		w.store.actor.do(false, func() {
-			if w.store.up {
-				w.store.broke(c)
-			}
-		})
-	})
-}
-
 // twin starts an agent with the identity of one that may be alive, on another machine.
 func twin(w *world) {
 	n := w.victim()
@@ -370,7 +333,16 @@ func (w *world) kill(n *simNode) {
 	p := n.proc
 	w.logf("%s agent %d is killed", n.name, p.pid)
 	w.check.trouble(n, "killed")
-	p.orphan(50*time.Millisecond, func() { n.noticeExit(p.session) })
+	sweep := 50 * time.Millisecond
+	if !w.calm && w.chance(0.1) { // something hangs in the kernel for a while
+		sweep = w.cfg.ttl / 8
+	}
+	notice := func() { n.guard.do(false, func() { n.noticeExit(p.session) }) }
+	if w.plant.earlyNotice {
+		notice()
+		notice = func() {}
+	}
+	p.orphan(sweep, notice)
 	p.die()
 	n.comeBack(w.between(50*time.Millisecond, w.cfg.comeBack))
 }
@@ -383,6 +355,7 @@ func (n *simNode) noticeExit(id coord.SessionID) {
 	var try func()
 	try = func() {
 		c := &simConn{node: n}
+		c.broken = w.now < n.refusing
 		w.send(c, up, func() {
 			if ses := w.store.sessions[id]; ses != nil {
 				w.store.end(ses, "its node's guard has seen its end")
@@ -401,7 +374,7 @@ func (n *simNode) noticeExit(id coord.SessionID) {
 func (p *agentProc) orphan(within time.Duration, done func()) {
 	if g := p.job; g != nil {
 		g.orphan = true
-		if g.phase == forking {
+		if g.phase < alive {
 			g.phase = gone
 		} else {
 			g.stopped = true
@@ -431,7 +404,7 @@ func term9(w *world) {
 	if n := w.victim(); n != nil {
 		w.check.trouble(n, "term")
 		p := n.proc
-		n.agent.do(false, p.terminate)
+		p.onLoop(p.terminate)
 	}
 }
 
@@ -474,19 +447,31 @@ func freezeNode(w *world) {
 		w.check.trouble(n, "frozen")
 		n.thawed = w.now + d
 		n.workers.freeze(d)
-		n.agent.freeze(d)
+		if w.chance(0.5) {
+			n.agent.freeze(d)
+			n.guard.freeze(d)
+		} else {
+			n.guard.freeze(d)
+			n.agent.freeze(d)
+		}
 		w.after(d+thawGrace, func() { w.check.thawed(n) })
 	}
 }
 
 func freezeAgent(w *world) {
-	if n := w.victim(); n != nil && !n.agent.frozen {
+	if n := w.victim(); n != nil {
+		freezeAgentOf(n)
+	}
+}
+
+func freezeAgentOf(n *simNode) {
+	if w := n.w; !n.agent.frozen {
 		d := w.outage()
 		w.logf("the agent of %s stands still for %v", n.name, d)
 		w.check.trouble(n, "frozen")
-		n.rogue = true
 		n.agent.freeze(d)
-		w.after(d+time.Second, func() { n.rogue = n.agent.frozen })
+		n.unguarded()
+		w.after(d-1, func() { n.unguarded() })
 	}
 }
 
@@ -504,12 +489,18 @@ func freezeStore(w *world) {
 }
 
 func restartStore(w *world) {
-	s := w.store
-	if s.actor.frozen || !s.up {
-		return
+	if w.store.goDown() {
+		w.after(w.between(20*time.Millisecond, w.cfg.ttl), w.store.restart)
 	}
-	d := w.between(20*time.Millisecond, w.cfg.ttl)
-	w.logf("the store is down for %v", d)
+}
+
+// goDown ends the store's process.
+func (s *simStore) goDown() bool {
+	w := s.w
+	if s.actor.frozen || !s.up {
+		return false
+	}
+	w.logf("the store is down")
 	w.check.trouble(nil, "store down")
 	s.up = false
 	s.term.over = true
@@ -523,7 +514,7 @@ func restartStore(w *world) {
 			w.after(w.between(0, 150*time.Millisecond), func() { n.agent.do(false, func() { p.connBroke(c) }) })
 		}
 	}
-	w.after(d, s.restart)
+	return true
 }
 
 // restart begins the store's process anew, with what was on its disk.

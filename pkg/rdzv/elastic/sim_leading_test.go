@@ -71,6 +71,7 @@ func (t *term) begin(f found) {
 	for _, a := range f.agents {
 		t.known[a.id] = true
 	}
+	t.w.check.term = t
 	t.l = newLeader(t.epoch, f, t.clock.read(t.w.now))
 	t.w.logf("%s leads, epoch %d: record %v, job %v, outcome %v, %d agents", t.name, t.epoch, f.record != nil, f.job != nil, f.outcome,
 		len(f.agents))
@@ -108,6 +109,9 @@ func (t *term) batch(b simBatch) {
 }
 
 func (t *term) see(now time.Duration, id coord.SessionID, created coord.Revision, r *Report) {
+	if r != nil && r.Earlier {
+		t.w.check.earlier = true
+	}
 	if t.w.plant.report != nil {
 		r = t.w.plant.report(t.l, r)
 	}
@@ -127,6 +131,7 @@ func (t *term) pump() {
 	t.w.check.decided(t)
 	sortAnswers(writes)
 	t.queue = append(t.queue, t.commits(writes)...)
+	t.wrote()
 	t.next()
 	if timed && !t.over {
 		at := t.clock.when(wake)
@@ -198,8 +203,16 @@ func (t *term) next() {
 			t.anew()
 			return
 		}
+		t.wrote()
 		t.next()
 	})
+}
+
+// wrote tells the leader that all that it wants is written.
+func (t *term) wrote() {
+	if len(t.queue) == 0 && !t.busy {
+		t.l.wrote(t.clock.read(t.w.now))
+	}
 }
 
 // lead begins a term in the store's process.
@@ -232,7 +245,11 @@ func (s *simStore) lead() {
 		}
 		if first {
 			first = false
-			t.begin(foundIn(s.list(prefixState), s.list(prefixAnswer), b.changes))
+			f := foundIn(s.list(prefixState), s.list(prefixAnswer), b.changes)
+			if f.instance = s.fresh; s.w.plant.instance != nil {
+				f.instance = s.w.plant.instance(f.instance)
+			}
+			t.begin(f)
 			return
 		}
 		t.batch(b)

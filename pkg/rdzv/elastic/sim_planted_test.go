@@ -9,15 +9,22 @@ import (
 
 // planted are bugs on purpose, each at a seam between a machine and the world; the zero value has none.
 type planted struct {
-	guards    func([]coord.Guard) []coord.Guard            // those of a leader's commit
-	report    func(l *leader, r *Report) *Report           // as the leader sees it
-	decide    func(l *leader, now time.Duration)           // before the leader decides
-	batch     func(w *world, x *simWatch, b simBatch) bool // true: it is lost, and nobody hears of it
-	member    func(m *member, now time.Duration)           // before the member does what time asks for
-	answer    func(m *member, a Answer)                    // before the member is shown an answer
-	noBound   bool                                         // stops are not bounded
-	slowWatch bool                                         // what a watch tells may come long after a keep-alive's answer
-	overtaken bool                                         // a commit that was given up may be done after later ones
+	guards      func([]coord.Guard) []coord.Guard            // those of a leader's commit
+	report      func(l *leader, r *Report) *Report           // as the leader sees it
+	decide      func(l *leader, now time.Duration)           // before the leader decides
+	batch       func(w *world, x *simWatch, b simBatch) bool // true: it is lost, and nobody hears of it
+	member      func(m *member, now time.Duration)           // before the member does what time asks for
+	answer      func(m *member, a Answer)                    // before the member is shown an answer
+	noBound     bool                                         // stops are not bounded
+	slowWatch   bool                                         // what a watch tells may come long after a keep-alive's answer
+	breakEnds   bool                                         // a session ends with its connection
+	noProbe     bool                                         // nobody finds out that an agent hangs
+	noLate      bool                                         // workers are started though the guard may be killing
+	noOver      bool                                         // workers are started for a round that is over
+	earlyNotice bool                                         // a guard says that no worker is left before that is so
+	deadline    func(m *member) moment                       // by which the guard kills
+	instance    func(i instance) instance                    // as the leader sees its store
+	overtaken   bool                                         // a commit that was given up may be done after later ones
 }
 
 // TestSimulationFindsPlantedBugs breaks what the design's rules protect, one at a time: the suite must notice each of them.
@@ -128,6 +135,31 @@ func TestSimulationFindsPlantedBugs(t *testing.T) {
 		{"an agent takes its time to stop workers, whatever it was told", planted{noBound: true}},
 		{"a keep-alive is answered before what was to be told", planted{slowWatch: true}},
 		{"a commit that was given up is done after a later one", planted{overtaken: true}},
+		{"a session ends when its connection breaks", planted{breakEnds: true}},
+		{"a guard says that no worker is left before that is so", planted{earlyNotice: true}},
+		{"a new store decides at once although it had a predecessor", planted{
+			instance: func(instance) instance { return instance{} },
+		}},
+		{"agents do not tell that they know of an earlier store", planted{
+			report: func(_ *leader, r *Report) *Report {
+				if r == nil {
+					return nil
+				}
+				same := *r
+				same.Earlier = false
+				return &same
+			},
+		}},
+		{"workers are started for a round that is over", planted{noOver: true}},
+		{"workers are started by an agent that is late, and its guard may have killed those before", planted{noLate: true}},
+		{"a guard knows of the lease alone, not of when the agent was told to be done", planted{
+			deadline: func(m *member) moment {
+				leased := *m
+				leased.killAt = moment{}
+				return leased.deadline()
+			},
+		}},
+		{"nobody finds out that an agent hangs", planted{noProbe: true}},
 	} {
 		t.Run(bug.name, func(t *testing.T) {
 			bad, _ := explore(1000, bug.plant)

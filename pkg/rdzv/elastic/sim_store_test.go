@@ -27,6 +27,8 @@ type simStore struct {
 	local    *simSession   // of the leader in the store's process
 	term     *term
 	restarts int
+	instance int      // counts stores, each without the memory of the one before
+	fresh    instance // what its leaders know of it
 }
 
 type simKey struct {
@@ -38,13 +40,14 @@ type simKey struct {
 }
 
 type simSession struct {
-	id    coord.SessionID
-	node  *simNode // nil: the store's own
-	conn  *simConn
-	ends  time.Duration // when it ends, by the store's clock without pauses
-	due   bool          // a timer runs
-	ended bool
-	turn  int // commits of an earlier turn come too late
+	id       coord.SessionID
+	node     *simNode // nil: the store's own
+	conn     *simConn
+	ends     time.Duration // when it ends, by the store's clock without pauses
+	due      bool          // a timer runs
+	instance int           // of the store
+	ended    bool
+	turn     int // commits of an earlier turn come too late
 }
 
 type simWatch struct {
@@ -93,7 +96,7 @@ func (s *simStore) time() time.Duration { return s.clock.read(s.w.now) - s.skipp
 // open begins a session.
 func (s *simStore) open(n *simNode, c *simConn) *simSession {
 	s.w.sessions++
-	ses := &simSession{id: coord.SessionID(fmt.Sprintf("%02x-%d", s.w.rng.IntN(256), s.w.sessions)), node: n, conn: c}
+	ses := &simSession{id: coord.SessionID(fmt.Sprintf("%02x-%d", s.w.rng.IntN(256), s.w.sessions)), node: n, conn: c, instance: s.instance}
 	s.sessions[ses.id], s.all[ses.id] = ses, ses
 	if n != nil {
 		s.keepAlive(ses)
@@ -152,7 +155,7 @@ func (s *simStore) end(ses *simSession, why string) {
 	}
 	s.watches = slices.DeleteFunc(s.watches, func(x *simWatch) bool { return x.session == ses })
 	if c := ses.conn; c != nil {
-		s.w.send(c, down, func() { c.node.proc.sessionLost(ses.id) })
+		s.w.send(c, down, func() { c.node.proc.sessionLost(ses.id, false) })
 	}
 }
 
@@ -163,6 +166,9 @@ func (s *simStore) broke(c *simConn) {
 		if ses.conn == c {
 			s.w.logf("store: the connection of %s (%s) is broken", ses.id, ses.node.name)
 			ses.conn = nil
+			if s.w.plant.breakEnds {
+				s.end(ses, "its connection is broken")
+			}
 		}
 	}
 }
@@ -235,9 +241,9 @@ func (s *simStore) apply(ses *simSession, op simOp) {
 		k.owner = ses
 	}
 	if op.ttl > 0 {
-		rev := s.rev
+		rev, instance := s.rev, s.instance
 		s.actor.timer(s.w.now+op.ttl, func() {
-			if k := s.keys[op.key]; k != nil && k.changed == rev {
+			if k := s.keys[op.key]; k != nil && k.changed == rev && s.instance == instance {
 				s.rev++
 				delete(s.keys, op.key)
 				s.tell(simChange{key: op.key, deleted: true})

@@ -41,7 +41,7 @@ func TestSimulation(t *testing.T) {
 // simSum says what the seeds have been through.
 type simSum struct {
 	seeds, events, rounds, charges, terms, sessions, agents, rogue, thaws int
-	places, reports, answers, notes, anew                                 int
+	places, reports, answers, notes, anew, unknown, fired, stuck, stores  int
 	endings                                                               map[string]int
 	simulated                                                             time.Duration
 }
@@ -51,9 +51,10 @@ func (s *simSum) add(w *world) {
 	if s.endings == nil {
 		s.endings = map[string]int{}
 	}
-	s.seeds, s.events, s.rounds, s.charges = s.seeds+1, s.events+w.events, s.rounds+c.last+1, s.charges+len(c.charges)
+	s.seeds, s.events, s.rounds, s.charges = s.seeds+1, s.events+w.events, s.rounds+c.rounds, s.charges+len(c.charges)
 	s.places, s.reports, s.answers = s.places+c.places, s.reports+c.reports, s.answers+c.answers
 	s.notes, s.anew = s.notes+c.notes, s.anew+len(c.past)
+	s.unknown, s.fired, s.stuck, s.stores = s.unknown+c.unknown, s.fired+w.fired, s.stuck+c.stuck, s.stores+w.store.instance
 	s.terms, s.sessions, s.agents = s.terms+c.terms, s.sessions+w.sessions, s.agents+w.pids
 	s.rogue, s.thaws, s.simulated = s.rogue+c.rogue, s.thaws+c.thaws, s.simulated+w.now
 	if c.outcome != nil {

@@ -10,16 +10,19 @@ import (
 
 // simRound is what the simulator knows of a round: what was decided, and what has really happened.
 type simRound struct {
-	record  Record
-	epoch   coord.Revision
-	decided time.Duration
-	length  time.Duration // how long the workers compute once all have started
-	fails   int           // the rank that fails by itself, -1 for none
-	failsAt time.Duration // after the start; above length: while the others exit
-	groups  []*group      // by rank, nil before they start
-	forked  int
-	broken  bool // a worker has died otherwise than by exiting with 0
-	started bool
+	caused   bool // a worker has failed by itself, whether or not its agent learned of it
+	instance int  // of the store
+	guarded  bool // no worker of an earlier store's round may be alive
+	record   Record
+	epoch    coord.Revision
+	decided  time.Duration
+	length   time.Duration // how long the workers compute once all have started
+	fails    int           // the rank that fails by itself, -1 for none
+	failsAt  time.Duration // after the start; above length: while the others exit
+	groups   []*group      // by rank, nil before they start
+	forked   int
+	broken   bool // a worker has died otherwise than by exiting with 0
+	started  bool
 
 	ownAt     map[int]time.Duration
 	own       map[int]rdzv.Failure // by rank: groups with a worker that failed by itself, and whose agent learned of it
@@ -47,22 +50,25 @@ type group struct {
 	failed   bool // a worker has failed
 	killAt   time.Duration
 	orphan   bool // its agent has died
+	byGuard  bool // the guard has killed it
+	over     <-chan struct{}
 }
 
 type groupPhase int
 
 const (
-	forking groupPhase = iota
+	forking   groupPhase = iota
+	preparing            // the agent does nothing else until it has started the workers
 	alive
 	gone
 )
 
 // newGroup starts workers for a round that was accepted.
-func newGroup(p *agentProc, a *Answer) *group {
+func newGroup(p *agentProc, a *Answer, instance int, over <-chan struct{}) *group {
 	w := p.w
-	rd := w.rounds[a.Fence.Round]
+	rd := w.rounds[simRoundID{instance, a.Fence.Round}]
 	g := &group{
-		w: w, node: p.node, proc: p, rd: rd, round: a.Fence.Round, rank: a.Place.Rank, nonce: a.Place.Store.Nonce,
+		w: w, node: p.node, proc: p, rd: rd, round: a.Fence.Round, rank: a.Place.Rank, nonce: a.Place.Store.Nonce, over: over,
 		stubborn: w.chance(w.cfg.stubborn), killAt: -1,
 	}
 	g.reach(w.now)
@@ -75,19 +81,20 @@ func (g *group) reach(began time.Duration) {
 	switch {
 	case g.phase != forking || g.proc.dead:
 	case g.rank > 0 && !w.reaches(g.node, g.rd.record.Members[0].ID, g.nonce):
-		g.node.agent.timer(w.now+w.between(time.Millisecond, 3*time.Second), func() {
+		g.proc.loopTimer(w.now+w.between(time.Millisecond, 3*time.Second), func() {
 			if g.phase == forking && !g.proc.dead {
 				w.logf("%s does not reach the worker store of round %d", g.node.name, g.round)
 				w.check.trouble(g.node, "rank 0 was not reached")
 				g.proc.m.missed(time.Duration(float64(w.now-began)*g.node.clock.rate), "i/o timeout")
 				g.proc.pump()
 			}
-			g.node.agent.timer(w.now+time.Second, func() { g.reach(began) })
+			g.proc.loopTimer(w.now+time.Second, func() { g.reach(began) })
 		})
 	default:
 		g.proc.m.reached()
 		g.node.agent.do(false, func() { w.after(0, g.proc.pump) })
-		g.node.workers.timer(w.now+w.between(5*time.Millisecond, 500*time.Millisecond), g.fork)
+		g.phase = preparing
+		g.proc.loopTimer(w.now+w.between(5*time.Millisecond, 500*time.Millisecond), g.fork)
 	}
 }
 
@@ -99,10 +106,11 @@ func (w *world) reaches(from *simNode, id coord.SessionID, nonce string) bool {
 }
 
 func (g *group) fork() {
-	if g.phase != forking {
+	if g.phase != preparing || g.late() {
 		return
 	}
 	g.phase = alive
+	g.proc.receiveSoon()
 	g.w.logf("%s workers of round %d start", g.node.name, g.round)
 	g.w.check.workersStart(g)
 	g.node.leftover = append(g.node.leftover, g)
@@ -166,10 +174,11 @@ func (g *group) suffer() {
 // fail is the first failure in the group. The rest lives on until the agent stops it.
 func (g *group) fail(grade int) {
 	g.failed = true
+	g.rd.caused = g.rd.caused || grade == 1
 	at, p := g.node.local(), g.proc
 	f := rdzv.Failure{Host: g.node.name, GlobalRank: g.rank, ExitCode: 1, Grade: grade}
 	g.tearDown()
-	g.node.agent.do(false, func() {
+	p.onLoop(func() {
 		if g.phase != alive || p.dead || g.stopped {
 			return
 		}
@@ -201,13 +210,13 @@ func (g *group) stop(killIn time.Duration) {
 		grace = min(grace, time.Duration(float64(killIn)/g.node.clock.rate))
 	}
 	killAt := w.now + grace
-	if g.phase == forking {
+	if g.phase < alive {
 		g.finish(false)
 		return
 	}
 	if g.killAt < 0 || killAt < g.killAt {
 		g.killAt = killAt
-		g.node.agent.timer(killAt, func() {
+		g.proc.loopTimer(killAt, func() {
 			if !g.orphan && g.killAt <= w.now {
 				g.kill()
 			}
@@ -224,7 +233,7 @@ func (g *group) stop(killIn time.Duration) {
 // kill is SIGKILL.
 func (g *group) kill() {
 	switch g.phase {
-	case forking:
+	case forking, preparing:
 		g.finish(false)
 	case alive:
 		g.stopped = true
@@ -249,7 +258,12 @@ func (g *group) finish(ok bool) {
 		g.w.logf("%s workers of round %d are gone, success %v", n.name, g.round, ok)
 	}
 	p := g.proc
-	n.agent.do(false, func() { p.workersGone(g, ok) })
+	p.onLoop(func() {
+		if g.byGuard && p.job == g {
+			p.killedByGuard(g)
+		}
+		p.workersGone(g, ok)
+	})
 }
 
 // plan says how a round will go, as it is decided.

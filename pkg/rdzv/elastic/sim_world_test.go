@@ -18,7 +18,7 @@ type world struct {
 
 	store  *simStore
 	nodes  []*simNode
-	rounds map[int]*simRound
+	rounds map[simRoundID]*simRound
 	check  *checker
 	plant  planted
 
@@ -31,6 +31,7 @@ type world struct {
 	sessions int
 	nonces   int
 	pids     int
+	fired    int // how often a guard had to kill in an agent's place
 }
 
 // simEvent is something that will happen.
@@ -171,19 +172,22 @@ func (a *actor) freeze(d time.Duration) {
 		return
 	}
 	a.frozen, a.until = true, a.w.now+d
+	a.w.after(d, a.thaw)
+}
+
+// thaw lets the actor go on.
+func (a *actor) thaw() {
 	timersFirst := a.w.chance(0.5)
-	a.w.after(d, func() {
-		a.frozen = false
-		backlog := a.backlog
-		a.backlog = nil
-		for _, timers := range []bool{timersFirst, !timersFirst} {
-			for _, h := range backlog {
-				if h.timer == timers {
-					a.do(h.timer, h.do)
-				}
+	a.frozen = false
+	backlog := a.backlog
+	a.backlog = nil
+	for _, timers := range []bool{timersFirst, !timersFirst} {
+		for _, h := range backlog {
+			if h.timer == timers {
+				a.do(h.timer, h.do)
 			}
 		}
-	})
+	}
 }
 
 // simConn is a connection of an agent to the store.
@@ -193,6 +197,7 @@ type simConn struct {
 	storeGone  bool // the store does not read it any more
 	clientGone bool // nor does the agent
 	arrives    [2]time.Duration
+	heard      time.Duration // when the agent heard of the store last
 }
 
 // The directions of a connection.
@@ -243,6 +248,7 @@ func (w *world) arrive(c *simConn, dir int, do func()) {
 	}
 	c.node.agent.do(false, func() {
 		if !c.clientGone {
+			c.heard = w.now
 			do()
 		}
 	})
@@ -287,6 +293,7 @@ type simNode struct {
 	job      Job
 	clock    simClock
 	agent    actor // the agent process
+	guard    actor
 	workers  actor
 	cut      [2]bool
 	held     [2][]simMessage
@@ -296,10 +303,11 @@ type simNode struct {
 	launches int     // that it was in
 	awaited  bool    // it is to be started again
 	thawed   time.Duration
-	deaf     bool // nobody reaches its worker store
-	mute     bool // it reaches nobody's
-	sick     bool // and that does not pass
-	rogue    bool // its workers ran on while its agent was frozen: they may overlap
+	deaf     bool          // nobody reaches its worker store
+	mute     bool          // it reaches nobody's
+	sick     bool          // and that does not pass
+	refusing time.Duration // until when no new connection reaches the store
+	rogue    time.Duration // until when its workers may overlap: guard and agent stand still, or did
 	leftover []*group
 }
 

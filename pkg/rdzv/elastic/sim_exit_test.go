@@ -1,0 +1,126 @@
+package elastic
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// terminate is SIGTERM.
+func (p *agentProc) terminate() {
+	if p.dead || p.leaving || p.ending {
+		return
+	}
+	p.w.logf("%s agent %d gets SIGTERM", p.node.name, p.pid)
+	p.leaving = true
+	if p.m == nil {
+		p.exit()
+		return
+	}
+	p.m.leave()
+	p.pump()
+	p.loopTimer(p.w.now+500*time.Millisecond, func() { // the store may not be there
+		if !p.told {
+			p.told = true
+			p.goAway()
+		}
+	})
+}
+
+// goAway stops the workers, then ends the session.
+func (p *agentProc) goAway() {
+	switch {
+	case p.dead || !p.leaving || !p.told:
+	case p.job != nil:
+		p.job.stop(-1)
+	default:
+		p.exit()
+	}
+}
+
+// end is what over asks for.
+func (p *agentProc) end() {
+	p.ending = true
+	if o := p.m.over.outcome; o != nil {
+		p.w.check.learned(p, o)
+		text := fmt.Sprintf("%s/%d", o.Ending, o.Restarts)
+		p.node.outcome = &text
+	} else {
+		p.w.logf("%s agent %d ends: %v", p.node.name, p.pid, p.m.over.err)
+		p.w.check.gaveUp(p, p.m.over.err)
+	}
+	p.onLoop(func() {
+		if p.job == nil {
+			p.exit()
+		} else if p.m.over.outcome == nil {
+			p.job.kill()
+		}
+	})
+}
+
+// exit ends the process. Its session is closed if the store can be reached.
+func (p *agentProc) exit() {
+	if p.dead {
+		return
+	}
+	w, id := p.w, p.session
+	w.logf("%s agent %d exits", p.node.name, p.pid)
+	if c := p.conn; c != nil && id != "" {
+		w.send(c, up, func() {
+			if ses := w.store.sessions[id]; ses != nil {
+				w.store.end(ses, "closed")
+			}
+		})
+	}
+	again := p.m == nil || p.m.over == nil || p.m.over.outcome == nil
+	p.die()
+	var refused *RefusedError
+	if p.m != nil && p.m.over != nil && (errors.As(p.m.over.err, &refused) || p.m.latest.Kind == Replace) {
+		again = false
+	}
+	if !again && p.m != nil && p.m.over != nil && p.m.over.outcome != nil && p.node.launches < w.cfg.launches {
+		p.node.nextLaunch()
+		again = true
+	}
+	if again && !p.node.gone {
+		p.node.comeBack(w.between(100*time.Millisecond, w.cfg.comeBack))
+	} else {
+		p.node.gone = true
+	}
+}
+
+// die ends the process without a word.
+func (p *agentProc) die() {
+	if p.dead {
+		return
+	}
+	p.dead = true
+	if p.cand != nil {
+		p.cand.stop()
+	}
+	if c := p.conn; c != nil {
+		c.clientGone = true
+		p.w.send(c, up, func() { p.w.store.broke(c) })
+		c.broken = true
+	}
+	p.node.proc = nil
+	p.w.check.died(p)
+}
+
+// nextLaunch puts the node into the next launch, whose agents may be started again: each launch has one outcome, whoever comes back.
+func (n *simNode) nextLaunch() {
+	n.launches++
+	n.node.Launch = Launch{ID: fmt.Sprint("launch", n.launches), Restarts: true}
+}
+
+// comeBack starts a new agent on the node after a while.
+func (n *simNode) comeBack(d time.Duration) {
+	if n.awaited {
+		return
+	}
+	n.awaited = true
+	n.w.after(d, func() {
+		n.awaited = false
+		n.start()
+	})
+}

@@ -1,0 +1,112 @@
+package elastic
+
+import "time"
+
+// onLoop lets the agent do something once it runs and does not hang.
+func (p *agentProc) onLoop(do func()) {
+	p.node.agent.do(false, func() { p.inLoop(false, do) })
+}
+
+// loopTimer lets the agent do something then, or later if it hangs.
+func (p *agentProc) loopTimer(at time.Duration, do func()) {
+	p.node.agent.timer(at, func() { p.inLoop(true, do) })
+}
+
+func (p *agentProc) inLoop(timer bool, do func()) {
+	p.loop.do(timer, func() {
+		if !p.dead {
+			do()
+		}
+	})
+}
+
+// hung reports whether the node's agent hangs.
+func (n *simNode) hung() bool { return n.proc != nil && n.proc.loop.frozen }
+
+// receiveSoon lets the agent receive what was sent to it.
+func (p *agentProc) receiveSoon() {
+	if !p.receives && p.h != nil && len(p.h.stops) > 0 {
+		p.receives = true
+		p.onLoop(p.receive)
+	}
+}
+
+// receive does what the newest Stop asks for.
+func (p *agentProc) receive() {
+	p.receives = false
+	if p.job != nil && p.job.phase == preparing {
+		return
+	}
+	select {
+	case s := <-p.h.stops:
+		killIn := time.Duration(-1)
+		if !s.KillBy.IsZero() {
+			killIn = max(0, time.Duration(s.KillBy.UnixNano())-p.node.local())
+		}
+		switch {
+		case s.Round == noRound:
+		case p.job != nil:
+			p.job.stop(killIn)
+		case !p.ending && p.m.over == nil:
+			p.enterSoon()
+		}
+	default:
+	}
+}
+
+// hang lets an agent hang, as if a folder of its logs did. Its session goes on.
+func hang(w *world) {
+	n := w.victim()
+	if n == nil || n.agent.frozen {
+		return
+	}
+	d := w.between(10*time.Millisecond, 4*w.cfg.job.Rejoin)
+	if w.chance(0.5) { // before it starts workers, in the folder of their logs, say
+		n.proc.hangsNext = d
+		return
+	}
+	n.proc.hang(d)
+}
+
+// hang lets the agent hang for d.
+func (p *agentProc) hang(d time.Duration) {
+	w, n := p.w, p.node
+	p.hangsNext = 0
+	for _, other := range w.nodes {
+		if other.hung() { // where all hang the leader waits
+			return
+		}
+	}
+	w.logf("the agent of %s hangs for %v", n.name, d)
+	w.check.trouble(n, "hangs")
+	p.loop.frozen, p.loop.until = true, w.now+d
+	n.unguarded()
+	w.check.watchHang(p)
+	p.later(d, func() {
+		w.logf("the agent of %s responds again", n.name)
+		n.unguarded()
+		p.loop.thaw()
+	})
+}
+
+// watchHang checks that the others do not wait for an agent that hangs before it has started its workers.
+func (c *checker) watchHang(p *agentProc) {
+	w, n := c.w, p.node
+	if !p.loop.frozen || w.cfg.stuck > 0 || p.m == nil || p.m.state != busy {
+		return
+	}
+	round := simRoundID{p.instance, p.m.fence.Round}
+	rd, t := w.rounds[round], c.term
+	found := 2*p.m.report.Job.Rejoin + 5*time.Second
+	if p.loop.until < w.now+found || len(rd.groups) < 2 {
+		return
+	}
+	troubled := c.faults
+	w.after(found, func() {
+		goesOn := c.current == rd && c.term == t && !t.over && t.l.state == running && !rd.started
+		quiet := c.faults == troubled || w.cfg.profile == "hung agents"
+		if goesOn && quiet && n.proc == p && p.loop.frozen {
+			c.fail("liveness", "the agent of %s has not responded for %v, and round %v goes on", n.name, found, round)
+		}
+	})
+}

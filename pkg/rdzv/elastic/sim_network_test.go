@@ -1,0 +1,96 @@
+package elastic
+
+import "time"
+
+func cut(w *world) {
+	if n := w.victim(); n != nil {
+		w.check.trouble(n, "cut")
+		d := w.outage()
+		w.cutLink(n, up, d)
+		w.cutLink(n, down, d)
+	}
+}
+
+func halfCut(w *world) {
+	if n := w.victim(); n != nil {
+		w.check.trouble(n, "cut")
+		w.cutLink(n, w.rng.IntN(2), w.outage())
+	}
+}
+
+// flap breaks a connection and lets nothing through for about as long as it can be resumed.
+func flap(w *world) {
+	if n := w.victim(); n != nil {
+		w.breakConn(n)
+		d := w.between(100*time.Millisecond, 800*time.Millisecond)
+		w.cutLink(n, up, d)
+		w.cutLink(n, down, d)
+	}
+}
+
+// reset breaks a connection: both sides see it, not at the same time.
+func reset(w *world) {
+	if n := w.victim(); n != nil {
+		w.breakConn(n)
+	}
+}
+
+func (w *world) breakConn(n *simNode) {
+	p := n.proc
+	if p == nil || p.conn == nil {
+		return
+	}
+	c := p.conn
+	w.check.trouble(n, "reset")
+	w.logf("%s connection reset", n.name)
+	c.broken = true
+	w.after(w.between(0, 150*time.Millisecond), func() { n.agent.do(false, func() { p.connBroke(c) }) })
+	w.after(w.between(0, 150*time.Millisecond), func() {
+		w.store.actor.do(false, func() {
+			if w.store.up {
+				w.store.broke(c)
+			}
+		})
+	})
+}
+
+// resetOneSide breaks a connection, which one side only sees.
+func resetOneSide(w *world) {
+	n := w.victim()
+	if n == nil || n.proc.conn == nil {
+		return
+	}
+	p, c := n.proc, n.proc.conn
+	w.check.trouble(n, "reset")
+	c.broken = true
+	if w.chance(0.5) {
+		w.logf("%s connection reset, which the store sees", n.name)
+		w.store.actor.do(false, func() {
+			if w.store.up {
+				w.store.broke(c)
+			}
+		})
+		return
+	}
+	w.logf("%s connection reset, which the agent sees", n.name)
+	n.agent.do(false, func() { p.connBroke(c) })
+}
+
+// proxyDies breaks the connections that go through a proxy, of one node or of all, and lets none be made for a while.
+func proxyDies(w *world) {
+	n := w.victim()
+	if n == nil {
+		return
+	}
+	through := []*simNode{n}
+	if w.chance(0.2) {
+		through = w.nodes
+	}
+	d := w.outage()
+	for _, n := range through {
+		w.logf("%s has no way to the store for %v", n.name, d)
+		w.check.trouble(n, "proxy")
+		n.refusing = max(n.refusing, w.now+d)
+		w.breakConn(n)
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"syscall"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -62,7 +63,8 @@ func (n *exitNotices) session(store coord.Store) {
 }
 
 func (n *exitNotices) set(notice []byte) {
-	if err := n.lifeline.SetExitNotice(notice); err != nil {
+	err := n.lifeline.SetExitNotice(notice)
+	if err != nil && !errors.Is(err, syscall.EPIPE) { // a guard that has died is noticed by others
 		n.log.Warn().Err(err).Msg("if this agent is killed, the other nodes go on only when its session has ended by time")
 	}
 }

@@ -26,7 +26,7 @@ func (l *leader) stuckTime() time.Duration { return l.job.Rejoin / 4 }
 // watchStuck looks for agents that do not respond while others do. The workers of those that do may wait for the workers of
 // the others for ever.
 func (l *leader) watchStuck(now time.Duration) {
-	if l.stuck > 0 && l.stuck < l.active && now >= l.stuckSince.at+l.stuckTime() {
+	if l.stuck > 0 && l.stuck < l.active+l.done && now >= l.stuckSince.at+l.stuckTime() {
 		l.interrupt(now, "the agent of %s does not respond", l.stuckHost)
 	}
 }

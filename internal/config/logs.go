@@ -139,10 +139,10 @@ func parseLocalRanks(s string) (procs.RankSet, error) {
 	return set, err
 }
 
-var attemptName = regexp.MustCompile(`^\d+(\.r\d+)?$`)
+var attemptName = lazily(`^\d+(\.r\d+)?(\.\d+)?$`)
 
 func parseAttempt(s string) (string, error) {
-	if !attemptName.MatchString(s) {
+	if !attemptName().MatchString(s) {
 		return "", errors.New("must be all, a number of restarts such as 0, or the name of one attempt such as 0.r1")
 	}
 	return s, nil

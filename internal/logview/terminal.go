@@ -5,12 +5,13 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+	"sync"
 	"unicode"
 	"unicode/utf8"
 )
 
 // colors matches what sets colours and weights of text (ECMA-48, SGR), which does nothing else to a terminal.
-var colors = regexp.MustCompile(`^\x1b\[[0-9;:]{0,64}m`)
+var colors = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^\x1b\[[0-9;:]{0,64}m`) })
 
 // resetColors ends the colours of a line, which would run into the next one.
 const resetColors = "\x1b[0m"
@@ -24,7 +25,7 @@ func forTerminal(text []byte) []byte {
 	shown := make([]byte, 0, len(text)+16)
 	colored := false
 	for len(text) > 0 {
-		if color := colors.Find(text); color != nil {
+		if color := colors().Find(text); color != nil {
 			shown, text, colored = append(shown, color...), text[len(color):], true
 			continue
 		}

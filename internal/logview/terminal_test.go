@@ -37,7 +37,7 @@ func FuzzForTerminal(f *testing.F) {
 		got := forTerminal(bytes.Clone(text))
 		rest := got
 		for len(rest) > 0 {
-			if color := colors.Find(rest); color != nil {
+			if color := colors().Find(rest); color != nil {
 				rest = rest[len(color):]
 				continue
 			}

@@ -179,6 +179,9 @@ func awaitWriter(f *os.File, timeout time.Duration) error {
 // the rights of the folders above it.
 func mayExist(path string) bool {
 	_, err := os.Stat(path)
+	if info, linkErr := os.Lstat(path); linkErr == nil && info.Mode()&fs.ModeSymlink != 0 {
+		return true // a link to nothing: its file may be on a disk that is not mounted
+	}
 	return !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission)
 }
 

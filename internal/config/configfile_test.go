@@ -231,6 +231,14 @@ func TestLinkedConfigFile(t *testing.T) {
 		", or name it with --config=elasticrun.yaml to use it all the same")
 }
 
+// TestDanglingConfigFile: a link to nothing is no sign that no config file was wanted.
+func TestDanglingConfigFile(t *testing.T) {
+	clean(t)
+	symlink(t, "not mounted/real.yaml", "elasticrun.yaml")
+	_, err := load("s.py")
+	checkRefusal(t, err, "elasticrun.yaml: cannot read the config file: no such file or directory")
+}
+
 // TestWayTo: the end of the way is the file, however many links lead to it, and nothing where that cannot be seen.
 func TestWayTo(t *testing.T) {
 	clean(t)

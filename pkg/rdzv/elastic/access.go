@@ -219,8 +219,8 @@ func (a *C10d) mark(h *host) {
 	case err != nil:
 		a.Logger.Warn().Err(err).Msgf("whether this run had another store here is not known: the first round waits for %v, until no worker of one can be left", left)
 	case h.fresh.Predecessor && left > 0:
-		a.Logger.Warn().Msgf("this run had another store here, which has not seen all its agents go: the first round waits for %v, until none of their "+
-			"workers can be left", left)
+		a.Logger.Warn().Msgf("an earlier store of run %q ended on this machine while some of its agents were there: the first round waits for %v, until none "+
+			"of their workers can be left", a.RunID, left)
 	}
 }
 

@@ -55,7 +55,12 @@ func (h *Handler) drive(ctx context.Context, store coord.Store, origin time.Dura
 			}
 			return
 		}
-		h.log.Warn().Err(err).Msg("the rendezvous took this node for lost: its workers are killed, and it joins anew")
+		if errors.Is(err, coord.ErrReplaced) {
+			h.log.Warn().Msg("the store was started again and knows nothing of this job: this node's workers are killed, and it joins anew; elasticrun store " +
+				"--data-dir keeps what it knows")
+		} else {
+			h.log.Warn().Err(err).Msg("the rendezvous took this node for lost: its workers are killed, and it joins anew")
+		}
 		if store = h.rejoin(ctx, d); store == nil {
 			return
 		}

@@ -36,16 +36,20 @@ func guard(lifeline *procs.Lifeline) int {
 	if r.Reported {
 		return r.Exit.ShellCode()
 	}
-	return agentLost(r)
+	return fail(agentLost(r))
 }
 
 // agentLost explains an agent that ended without saying so: it was killed, or it
 // crashed, and then its exit code is the Go runtime's and means nothing.
-func agentLost(r procs.GuardResult) int {
+func agentLost(r procs.GuardResult) ending {
 	end := ending{code: exitInternal, reason: config.ReasonInternal}
 	if r.Exit.Signal != 0 {
 		end = ending{code: r.Exit.ShellCode(), reason: config.ReasonSignal}
 	}
-	end.err = fmt.Errorf("the agent, pid %d, was %s; the job was ended, %d processes reaped", r.Exit.PID, r.Exit, r.Swept)
-	return fail(end)
+	how := r.Exit.String()
+	if r.Exit.Signal != 0 {
+		how = "was " + how // killed by signal 9 (SIGKILL)
+	}
+	end.err = fmt.Errorf("the agent, pid %d, %s; the job was ended, %d processes reaped", r.Exit.PID, how, r.Swept)
+	return end
 }

@@ -1,0 +1,33 @@
+package main
+
+import (
+	"syscall"
+	"testing"
+
+	"github.com/elasticrun/elasticrun/pkg/procs"
+)
+
+func TestAgentLost(t *testing.T) {
+	for _, tt := range []struct {
+		exit procs.Exit
+		code int
+		want string
+	}{
+		{
+			procs.Exit{PID: 7, Signal: syscall.SIGKILL},
+			137,
+			"elasticrun: the agent, pid 7, was killed by signal 9 (SIGKILL); the job was ended, 3 processes reaped\n" +
+				"elasticrun: exit_code=137 reason=signal\n",
+		},
+		{
+			procs.Exit{PID: 7, Code: 2},
+			70,
+			"elasticrun: the agent, pid 7, exited with code 2; the job was ended, 3 processes reaped\n" +
+				"elasticrun: exit_code=70 reason=internal\n",
+		},
+	} {
+		if e := agentLost(procs.GuardResult{Exit: tt.exit, Swept: 3}); e.code != tt.code || e.text() != tt.want {
+			t.Errorf("%v: code %d, want %d:\n%swant\n%s", tt.exit, e.code, tt.code, e.text(), tt.want)
+		}
+	}
+}

@@ -28,6 +28,11 @@ const (
 func main() { os.Exit(run(os.Args[1:])) }
 
 func run(args []string) int {
+	if !procs.HasGuard() && !isSubcommand(args) {
+		if err := procs.CheckRoom(boundedCPUs(runtime.GOMAXPROCS(0), agentCPUs)); err != nil { // first, because all else may take a thread
+			return fail(conclude(agent.RunResult{}, err))
+		}
+	}
 	// Received and dropped: a console that went away is then an error of a write,
 	// and a SIGQUIT before its handler is there does not make the runtime crash.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE, syscall.SIGQUIT)
@@ -67,7 +72,15 @@ func run(args []string) int {
 
 // limitCPUs bounds how many threads run Go code at once, unless GOMAXPROCS says it.
 func limitCPUs(n int) {
-	if os.Getenv("GOMAXPROCS") == "" && runtime.GOMAXPROCS(0) > n {
+	if now := runtime.GOMAXPROCS(0); boundedCPUs(now, n) != now {
 		runtime.GOMAXPROCS(n)
 	}
+}
+
+// boundedCPUs is how many threads run Go code at once after limitCPUs, where so many do now.
+func boundedCPUs(now, n int) int {
+	if os.Getenv("GOMAXPROCS") != "" {
+		return now
+	}
+	return min(now, n)
 }

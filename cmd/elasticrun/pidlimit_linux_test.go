@@ -126,6 +126,27 @@ func TestNoRoomForProcesses(t *testing.T) {
 			t.Errorf("%v, want %q and code 72:\n%s", err, want, out)
 		}
 	})
+	t.Run("raised once", func(t *testing.T) {
+		for _, limit := range []int{10, 32} {
+			dir, in := pidsCgroup(t, limit)
+			launch := func() (string, error) {
+				words := append(append([]string{}, in...), testenv.Binary(t), "--no-python", "--nproc-per-node=4", "sleep", "0.1")
+				out, err := exec.CommandContext(t.Context(), words[0], words[1:]...).CombinedOutput()
+				return string(out), err
+			}
+			out, err := launch()
+			if err == nil {
+				t.Fatalf("limit %d is enough:\n%s", limit, out)
+			}
+			advised := advisedLimit(t, out, 4)
+			if err := setPIDLimit(dir, advised); err != nil {
+				t.Fatal(err)
+			}
+			if out, err := launch(); err != nil {
+				t.Errorf("limit %d, advised instead of %d: %v:\n%s", advised, limit, err, out)
+			}
+		}
+	})
 	t.Run("worker", func(t *testing.T) {
 		dir, in := pidsCgroup(t, 64)
 		fifo := filepath.Join(t.TempDir(), "go")

@@ -44,7 +44,7 @@ func adoptedChildren(func(int) bool) ([]process, error) { return nil, nil }
 func readChild(int, bool) (process, bool)               { return process{}, false }
 func jobProcesses() ([]process, error)                  { return nil, nil }
 func (process) signal(syscall.Signal)                   {}
-func checkThreadRoom(int) error                         { return nil }
+func checkRoom(taskNeed) error                          { return nil }
 func explainFork(err error) error                       { return err }
 func preferForOOM(int)                                  {}
 func describeStuck([]process) []string                  { return nil }

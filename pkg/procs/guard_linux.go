@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"runtime"
 	"strconv"
 	"sync"
 	"syscall"
@@ -44,6 +45,11 @@ func Guard(lifeline *Lifeline, silent func(after time.Duration)) (GuardResult, e
 	signal.Notify(signals, NotIgnored(forwarded())...)
 	defer signal.Stop(signals)
 
+	if lifeline != nil { // the check of the guard above was for one guard
+		if err := CheckRoom(runtime.GOMAXPROCS(0)); err != nil {
+			return GuardResult{}, err
+		}
+	}
 	if err := guardResources(); err != nil {
 		return GuardResult{}, err
 	}

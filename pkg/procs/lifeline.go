@@ -51,6 +51,12 @@ type Lifeline struct {
 	limit  deadline
 }
 
+// HasGuard reports whether a guard started this process, before [OpenLifeline].
+func HasGuard() bool {
+	_, set := os.LookupEnv(lifelineVar)
+	return set
+}
+
 // OpenLifeline tells which part this process plays and opens its lifeline; the
 // lifeline of [PartNone] is nil. The mark is taken out of the environment, so no
 // child inherits it. An error means that the guard died before this process got

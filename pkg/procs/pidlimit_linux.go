@@ -14,15 +14,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pidLimit is a cgroup's limit on processes and threads.
+// pidLimit is a limit on processes and threads: a cgroup's, or the user's.
 type pidLimit struct {
-	cgroup    string // its folder
+	cgroup    string // its folder; empty for the user's limit
 	max, used int
 }
 
 func (l pidLimit) room() int { return l.max - l.used }
 
 func (l pidLimit) String() string {
+	if l.cgroup == "" {
+		return fmt.Sprintf("the user may have %d processes and threads (ulimit -u), of which %d are in use", l.max, l.used)
+	}
 	return fmt.Sprintf("cgroup %s allows %d processes and threads (pids.max), of which %d are in use", l.cgroup, l.max, l.used)
 }
 
@@ -91,14 +94,32 @@ func pidsCgroup(groups, mounts string) (top, dir string) {
 	return top, dir
 }
 
-// checkThreadRoom returns a [*ResourceError] where a cgroup has no room for n more threads. What it cannot see it lets
-// pass.
-func checkThreadRoom(n int) error {
-	l, limited := tightestPIDLimit(os.DirFS("/"))
-	if !limited || l.room() >= n {
-		return nil
+// checkRoom returns a [*ResourceError] where a limit has no room for those of the needed tasks that this process has not
+// made yet. A limit that it cannot see it lets pass.
+func checkRoom(need taskNeed) error {
+	more := need.total() - ownThreads()
+	if l, limited := tightestPIDLimit(os.DirFS("/")); limited && l.room() < more {
+		return noRoom(l, need, more)
 	}
-	return &ResourceError{Problem: fmt.Sprintf("%v; elasticrun needs %d for itself: raise the limit", l, n), Err: syscall.EAGAIN}
+	if l, limited := tightUserLimit(more); limited && l.room() < more {
+		return noRoom(l, need, more)
+	}
+	return nil
+}
+
+// noRoom is the error of a limit that has no room for so many more tasks.
+func noRoom(l pidLimit, need taskNeed, more int) error {
+	return &ResourceError{Problem: fmt.Sprintf("%v; %s", l, need.advice(l.used, more)), Err: syscall.EAGAIN}
+}
+
+// ownThreads is how many threads this process has; 0 where it is not known.
+func ownThreads() int {
+	stat, err := os.ReadFile("/proc/self/stat")
+	if err != nil {
+		return 0
+	}
+	p, _ := parseStat(stat)
+	return p.threads
 }
 
 // explainFork adds to the error of a fork which limit it has met, as far as that can be seen.
@@ -107,11 +128,11 @@ func explainFork(err error) error {
 		return err
 	}
 	l, limited := tightestPIDLimit(os.DirFS("/"))
-	var user unix.Rlimit
-	if unix.Getrlimit(unix.RLIMIT_NPROC, &user) != nil || os.Getuid() == 0 { // root has no such limit
-		user.Cur = unix.RLIM_INFINITY
+	user := uint64(unix.RLIM_INFINITY)
+	if most, found := userTaskMax(); found {
+		user = uint64(most)
 	}
-	return fmt.Errorf("%w: %s", err, forkLimit(l, limited, user.Cur))
+	return fmt.Errorf("%w: %s", err, forkLimit(l, limited, user))
 }
 
 // nearLimit is how much room a limit may have after it refused a process: some have ended since.

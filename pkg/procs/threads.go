@@ -1,6 +1,7 @@
 package procs
 
 import (
+	"fmt"
 	"runtime"
 	"sync"
 )
@@ -19,36 +20,80 @@ const (
 	streamThreads = 16
 )
 
-// agentThreads is how many threads an agent of so many workers needs: to run Go code, to wait for each worker, to write
-// its streams, and spare ones.
-func agentThreads(workers int) int {
-	return runtime.GOMAXPROCS(0) + spareThreads + workers + min(workers, streamThreads)
+// runtimeThreads is how many threads guard and agent each have besides those that they reserve: the Go runtime's own, and
+// one to spare, because other programs come and go between the check of a limit and its use.
+const runtimeThreads = 8
+
+// agentThreads is how many threads an agent of so many workers needs, where cpus threads run Go code: for that, to wait
+// for each worker, to write its streams, and spare ones.
+func agentThreads(cpus, workers int) int {
+	return cpus + spareThreads + workers + min(workers, streamThreads)
 }
 
-// guardResources makes what a guard needs of threads, and returns a [*ResourceError] where it may not have enough of
-// them or of open files.
+// taskNeed is how many processes and threads (tasks) a process needs together with those that it will start.
+type taskNeed struct {
+	guard   bool // the process is a guard, which will start an agent
+	cpus    int  // how many threads of the agent run Go code
+	workers int  // 0: not known yet
+}
+
+func (n taskNeed) total() int {
+	all := agentThreads(n.cpus, n.workers) + runtimeThreads + n.workers
+	if n.guard {
+		all += guardThreads + runtimeThreads
+	}
+	return all
+}
+
+// perWorker is what each worker adds to a total, at most: its process, and two threads of the agent.
+const perWorker = 3
+
+// adviceSpare is added to the limit that a message advises: the runtimes of two launches differ by a thread or two, and
+// the user should have to raise the limit once.
+const adviceSpare = 4
+
+// advice says how to raise a limit, of which so many tasks are in use and so many more are needed.
+func (n taskNeed) advice(used, more int) string {
+	least := used + more + adviceSpare
+	if n.workers == 0 {
+		return fmt.Sprintf("elasticrun needs %d more, plus %d for each worker: raise the limit to at least %d plus %d for each worker",
+			more, perWorker, least, perWorker)
+	}
+	return fmt.Sprintf("elasticrun and its workers (%d on this node) need %d more: raise the limit to at least %d", n.workers, more, least)
+}
+
+// CheckRoom returns a [*ResourceError] where a limit on processes and threads has no room for a guard and an agent, of
+// which cpus threads run Go code. A guard calls it before anything that takes a thread. The workers are not known yet.
+// [Guard] calls it only below another guard.
+func CheckRoom(cpus int) error { return checkRoom(taskNeed{guard: true, cpus: cpus}) }
+
+// guardResources makes what a guard needs of threads, and returns a [*ResourceError] where it may not have enough open
+// files.
 func guardResources() error {
 	if err := checkOpenFiles(); err != nil {
 		return err
 	}
-	return reserveThreads(guardThreads, guardThreads)
+	reserveThreads(guardThreads)
+	return nil
 }
 
 // ReserveThreads makes the threads that any agent needs. [NewSupervisor] makes those for the workers. Early in a process
-// they cost less memory. It returns a [*ResourceError] where a cgroup has no room for them.
-func ReserveThreads() error { return reserveThreads(agentThreads(0), agentThreads(0)) }
+// they cost less memory. It returns a [*ResourceError] where a limit has no room for them.
+func ReserveThreads() error { return reserveForWorkers(0) }
 
-// reserveForWorkers adds the threads for so many workers to those of [ReserveThreads].
+// reserveForWorkers adds the threads for so many workers to those of [ReserveThreads]. It returns a [*ResourceError]
+// where a limit has no room for them and for the workers' processes.
 func reserveForWorkers(workers int) error {
-	return reserveThreads(agentThreads(workers), agentThreads(workers)-agentThreads(0))
-}
-
-// reserveThreads makes the runtime have n threads that can run goroutines, and returns a [*ResourceError] where a cgroup
-// has no room for those of them that are new.
-func reserveThreads(n, added int) error {
-	if err := checkThreadRoom(added); err != nil {
+	cpus := runtime.GOMAXPROCS(0)
+	if err := checkRoom(taskNeed{cpus: cpus, workers: workers}); err != nil {
 		return err
 	}
+	reserveThreads(agentThreads(cpus, workers))
+	return nil
+}
+
+// reserveThreads makes the runtime have n threads that can run goroutines.
+func reserveThreads(n int) {
 	var ready, done sync.WaitGroup
 	release := make(chan struct{})
 	ready.Add(n)
@@ -63,5 +108,4 @@ func reserveThreads(n, added int) error {
 	ready.Wait()
 	close(release)
 	done.Wait()
-	return nil
 }

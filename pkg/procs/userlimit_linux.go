@@ -1,0 +1,128 @@
+package procs
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"os"
+	"path"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// The kernel counts the tasks (processes, threads and zombies) of each real user id against RLIMIT_NPROC of the process
+// that makes another task. It does so for the whole machine or container, and tells nobody the count.
+
+// userTaskMax returns how many tasks the user may have, if the kernel limits this process at all.
+func userTaskMax() (most int, limited bool) {
+	most, limited = taskRlimit()
+	return most, limited && !isExempt()
+}
+
+// taskRlimit returns RLIMIT_NPROC where it is finite.
+func taskRlimit() (most int, finite bool) {
+	var limit unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NPROC, &limit) != nil || limit.Cur == unix.RLIM_INFINITY {
+		return 0, false
+	}
+	return int(min(limit.Cur, math.MaxInt32)), true
+}
+
+// isExempt reports whether this process may exceed RLIMIT_NPROC.
+func isExempt() bool {
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return os.Getuid() == 0
+	}
+	uids, err := os.ReadFile("/proc/self/uid_map")
+	return mayExceed(os.Getuid(), status, uids, err == nil)
+}
+
+// mayExceed reports whether the kernel lets a process of user uid exceed RLIMIT_NPROC, as copy_process in the kernel's
+// kernel/fork.c decides. status and uids are the process's /proc/self/status and, if mapped, /proc/self/uid_map: in a
+// user namespace other than the first one only the machine's root is exempt.
+func mayExceed(uid int, status, uids []byte, mapped bool) bool {
+	first := !mapped
+	root := !mapped
+	if f := bytes.Fields(uids); mapped && len(f) >= 3 && string(f[0]) == "0" && string(f[1]) == "0" {
+		root = true
+		first = string(f[2]) == strconv.FormatUint(math.MaxUint32, 10)
+	}
+	if uid == 0 && root {
+		return true
+	}
+	caps, err := strconv.ParseUint(statusField(status, "CapEff:"), 16, 64)
+	return err == nil && first && caps&(1<<unix.CAP_SYS_RESOURCE|1<<unix.CAP_SYS_ADMIN) != 0
+}
+
+// statusField returns the first word of a line of /proc/PID/status (proc(5)).
+func statusField(status []byte, name string) string {
+	for line := range bytes.Lines(status) {
+		if rest, ok := bytes.CutPrefix(line, []byte(name)); ok {
+			word, _, _ := strings.Cut(strings.TrimSpace(string(rest)), "\t")
+			return word
+		}
+	}
+	return ""
+}
+
+// tightUserLimit returns the user's limit where n more tasks might not fit in it. It counts the user's tasks only
+// where the machine has so many tasks that the limit could matter: the count reads much of /proc. The count misses the
+// user's tasks in other pid namespaces, and those of programs that changed their user (sudo).
+func tightUserLimit(n int) (l pidLimit, found bool) {
+	most, finite := taskRlimit()
+	if !finite {
+		return pidLimit{}, false
+	}
+	load, err := os.ReadFile("/proc/loadavg")
+	if all, known := machineTasks(string(load)); err == nil && known && most-all >= n || isExempt() || !procIsOurs() {
+		return pidLimit{}, false
+	}
+	used, err := userTasks("/proc", os.Getuid())
+	return pidLimit{max: most, used: used}, err == nil
+}
+
+// machineTasks finds in /proc/loadavg (proc(5)) how many tasks there are.
+func machineTasks(load string) (n int, known bool) {
+	f := strings.Fields(load) // 0.20 0.18 0.12 1/80 11206
+	if len(f) < 4 {
+		return 0, false
+	}
+	_, all, _ := strings.Cut(f[3], "/")
+	n, err := strconv.Atoi(all)
+	return n, err == nil && n > 0
+}
+
+// userTasks counts the tasks of a real user id that the file system proc shows.
+func userTasks(proc string, uid int) (n int, err error) {
+	dir, err := os.Open(proc)
+	if err != nil {
+		return 0, fmt.Errorf("count the user's processes: %w", err)
+	}
+	defer func() { _ = dir.Close() }()
+	names, err := dir.Readdirnames(-1)
+	if err != nil {
+		return 0, fmt.Errorf("count the user's processes: %w", err)
+	}
+	for _, name := range names {
+		if name[0] < '0' || name[0] > '9' {
+			continue
+		}
+		at := path.Join(proc, name)
+		var st syscall.Stat_t // its owner is the effective user id, and quicker to learn than the real one
+		if syscall.Stat(at, &st) != nil || int(st.Uid) != uid {
+			continue
+		}
+		status, err := os.ReadFile(path.Join(at, "status"))
+		if err != nil || statusField(status, "Uid:") != strconv.Itoa(uid) {
+			continue // it has ended, or is another's
+		}
+		if threads, err := strconv.Atoi(statusField(status, "Threads:")); err == nil {
+			n += threads
+		}
+	}
+	return n, nil
+}

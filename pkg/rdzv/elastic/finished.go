@@ -90,8 +90,8 @@ func (f *finishedRun) judge(n Node, ending rdzv.Ending) verdict {
 		return learns
 	case same && there && (!n.Launch.Restarts || command != n.Command):
 		return anew
-	case same && !there && n.Command != "" && len(f.Commands) > 0 && !slices.Contains(f.Commands, n.Command):
-		return refused // the run's launch, and yet something else
+	case same && !there && n.Launch.Restarts && n.Command != "" && len(f.Commands) > 0 && !slices.Contains(f.Commands, n.Command):
+		return refused // by its name of the run's launch, and yet something else
 	case same:
 		return learns
 	case other, there:

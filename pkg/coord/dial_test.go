@@ -204,6 +204,40 @@ func TestObstacles(t *testing.T) {
 	}
 }
 
+// lateListener ends its first connection, as a proxy does whose store has not begun.
+type lateListener struct {
+	net.Listener
+	begun bool
+}
+
+func (l *lateListener) Accept() (net.Conn, error) {
+	nc, err := l.Listener.Accept()
+	if err == nil && !l.begun {
+		l.begun = true
+		nc.Close()
+		return l.Listener.Accept()
+	}
+	return nc, err
+}
+
+// TestStoreBeginsBehindProxy connects to a store that begins after the agent's connection was ended, and before it asks what
+// is there. The store answers a TCPStore's questions, and is none.
+func TestStoreBeginsBehindProxy(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	agents := NewServer(ServerOptions{})
+	front := kvstore.NewServer(kvstore.ServerOptions{Agents: agents.ServeConn})
+	done := make(chan struct{})
+	go func() { defer close(done); _ = front.Serve(&lateListener{Listener: l}) }()
+	t.Cleanup(func() { agents.Close(); front.Close(); <-done })
+
+	_, err = Dial(t.Context(), DialOptions{Addr: l.Addr().String()})
+	checkObstacle(t, err, ObstacleClosed, true, "it has ended the connection without an answer")
+	dial(t, DialOptions{Addr: l.Addr().String()})
+}
+
 func checkObstacle(t *testing.T, err error, want Obstacle, passes bool, line string) {
 	t.Helper()
 	var obstacle *DialError

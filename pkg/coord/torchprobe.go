@@ -12,7 +12,8 @@ import (
 const torchPatience = 500 * time.Millisecond
 
 // examine adds to the error of a peer that does not answer an agent whether it is a torch TCPStore: that ends the
-// connection of an agent, and never speaks first.
+// connection of an agent, and never speaks first. A store of agents answers a TCPStore's questions too, and may have begun
+// since, behind a proxy for instance: it alone answers an agent that asks again.
 func (g *greeting) examine(ctx context.Context, err error) error {
 	var obstacle *DialError
 	if !g.curious || !errors.As(err, &obstacle) || obstacle.Obstacle != ObstacleSilent && obstacle.Obstacle != ObstacleClosed {
@@ -30,10 +31,26 @@ func (g *greeting) examine(ctx context.Context, err error) error {
 	} {
 		got := g.ask(ctx, try.ask, try.size)
 		if len(got) == try.size && (bytes.Equal(got, try.answer) || try.answer == nil && bytes.Equal(got[4:], make([]byte, 4))) {
+			if !g.refusesAgents(ctx) {
+				return err
+			}
 			return g.obstacle(ObstacleTorch, "a torch TCPStore is there, such as torchrun's or that of a job's workers", nil)
 		}
 	}
 	return err
+}
+
+// refusesAgents tells whether a new connection of an agent is ended, or not answered, as the first was.
+func (g *greeting) refusesAgents(ctx context.Context) bool {
+	again := *g
+	again.curious = false
+	nc, _, err := again.talk(ctx, again.challenge)
+	if err == nil {
+		nc.Close()
+		return false
+	}
+	obstacle, ok := errors.AsType[*DialError](err)
+	return ok && (obstacle.Obstacle == ObstacleSilent || obstacle.Obstacle == ObstacleClosed)
 }
 
 // ask sends that on a new connection, and returns up to size bytes of the answer.

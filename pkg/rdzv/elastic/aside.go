@@ -141,7 +141,8 @@ func (b *budget) growthPause(now time.Duration) moment {
 			}
 		}
 	}
-	return moment{last + time.Duration(recent)*growthPausePerNode, recent > 0 && now < last+time.Duration(recent)*growthPausePerNode}
+	until := last + time.Duration(recent)*growthPausePerNode
+	return moment{until, recent > 0 && now < until}
 }
 
 // growthPausePerNode is how long no round is ended for newcomers, for each node that was set aside in lossWindow.
@@ -185,7 +186,7 @@ func (b *budget) restoreAsides(now time.Duration, r Record) {
 				a.missed[other] = append(a.missed[other], now-age)
 			}
 		}
-		if a.times > 0 && now < a.until() {
+		if b.isAside(now, identity) {
 			b.park(identity, a.until())
 		}
 	}

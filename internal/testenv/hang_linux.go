@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"sync"
 	"testing"
 
@@ -36,9 +35,12 @@ func NewHang(t testing.TB) *Hang {
 		Missing(t, "needs /dev/fuse: %v", err)
 	}
 	dir := t.TempDir()
-	mounted, over := make(chan mountedHang), make(chan struct{})
+	mounted, over := make(chan mountThread), make(chan struct{})
 	var done sync.WaitGroup
-	done.Go(func() { mountHang(fd, dir, mounted, over) })
+	mount := func() error {
+		return unix.Mount("hang", dir, "fuse", unix.MS_NOSUID|unix.MS_NODEV, fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0", fd))
+	}
+	done.Go(func() { keepMount(mount, mounted, over) })
 	where := <-mounted
 	if where.err != nil {
 		close(over)
@@ -59,34 +61,6 @@ func NewHang(t testing.TB) *Hang {
 		Path:    filepath.Join(fmt.Sprintf("/proc/%d/task/%d/root", os.Getpid(), where.tid), dir, "file"),
 		Reading: s.reading, Release: release,
 	}
-}
-
-// mountedHang is the thread in whose namespace the file system is.
-type mountedHang struct {
-	tid int
-	err error
-}
-
-// mountHang mounts and keeps its thread, which holds the namespace, until the end.
-func mountHang(fd int, dir string, result chan<- mountedHang, over <-chan struct{}) {
-	runtime.LockOSThread()
-	if unix.Gettid() == os.Getpid() { // this one never ends, and is what /proc/self shows
-		defer runtime.UnlockOSThread()
-		var other sync.WaitGroup
-		other.Go(func() { mountHang(fd, dir, result, over) })
-		other.Wait()
-		return
-	}
-	// Never unlocked: the thread, and with it the namespace, ends with the goroutine.
-	err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS)
-	if err == nil {
-		err = unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
-	}
-	if err == nil {
-		err = unix.Mount("hang", dir, "fuse", unix.MS_NOSUID|unix.MS_NODEV, fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0", fd))
-	}
-	result <- mountedHang{tid: unix.Gettid(), err: err}
-	<-over
 }
 
 // hangServer answers what the kernel asks of the file system: fuse(4), linux/fuse.h.

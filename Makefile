@@ -36,14 +36,14 @@ run: build ## build it and train on real data with 4 workers, one of which is ki
 .PHONY: test
 test: ## run every test; what this machine lacks for some of them is said by go test -v
 	$(GO) vet ./...
-	cd internal/manifests && $(GO) vet ./... && $(GO) test -count=1 ./... # go does not know that the examples are part of it
+	cd internal/e2e/manifests && $(GO) vet ./... && $(GO) test -count=1 ./... # go does not know that the examples are part of it
 	@race='$(RACE)'; [ -n "$$race" ] || echo 'no C compiler: tests run without the race detector'; \
 	set -x; $(GO) test $$race -timeout 10m ./...
 
 .PHONY: check
 check: ## lint, and build for the other platform
 	$(LINT) run
-	cd internal/manifests && $(GO) tool -modfile=../tools/go.mod golangci-lint run
+	cd internal/e2e/manifests && $(GO) tool -modfile=../../tools/go.mod golangci-lint run
 	CGO_ENABLED=0 GOOS=darwin $(GO) build ./...
 	@if command -v shellcheck >/dev/null; then set -x; \
 	shellcheck scripts/*.sh examples/*/*.sh examples/slurm/*.sbatch .ci/run && shellcheck -s bash cmd/elasticrun/completion.bash; fi
@@ -56,7 +56,7 @@ soak: ## run what takes long: fuzzing, thousands of schedules, hundreds of kills
 bench: build ## measure against torchrun, torch's store and bare gRPC, side by side, and how long changes of nodes take
 	scripts/bench.py ./elasticrun
 	$(GO) run ./cmd/storebench
-	$(GO) test -run '^$$' -bench . -benchtime 5x ./internal/scenario
+	$(GO) test -run '^$$' -bench . -benchtime 5x ./internal/e2e/scenario
 	$(GO) test -run '^$$' -bench 'Func|Init' -benchtime 20x ./pkg/rpc
 
 .PHONY: cover

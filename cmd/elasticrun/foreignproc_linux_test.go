@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/elasticrun/elasticrun/internal/testenv"
+	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 )
 
 // strangers is how many processes that are not the job's live in the pid namespace. Their pids cover those of the

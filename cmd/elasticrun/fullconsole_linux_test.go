@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/elasticrun/elasticrun/internal/testenv"
+	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 )
 
 // flood writes more than the pipe of a worker and the disk of this test hold, so when it ends the launcher has written

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/elasticrun/elasticrun/internal/testenv"
+	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 )
 
 // node is one launcher of a job whose workers may hang.

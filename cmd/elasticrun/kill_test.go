@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/elasticrun/elasticrun/internal/testenv"
+	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 )
 
 // job is a launch of real processes under test.

@@ -6,7 +6,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/elasticrun/elasticrun/internal/testenv"
+	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 )
 
 // outerWorker returns the pid of the agent's worker, above that of the inner launcher. Daemons may be the agent's children too.

@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/elasticrun/elasticrun/internal/testenv"
+	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 )
 
 // greedy is a worker that takes as many threads as there can be, once both ranks run. Rank 1 then ends with code 3,

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/elasticrun/elasticrun/internal/testenv"
+	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 )
 
 // The rank that failed is named, though its victims often end first: with destroy_process_group() in a "finally" they lose their peer before

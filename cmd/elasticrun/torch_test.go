@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/elasticrun/elasticrun/internal/testenv"
+	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 )
 
 // ddpResult is where examples/ddp.py ends, whatever the torch and the number of

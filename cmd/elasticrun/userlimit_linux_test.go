@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/elasticrun/elasticrun/internal/testenv"
+	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 )
 
 // asUser returns a command of an ordinary user who has nothing else running. A shell runs script, in which "$@" starts

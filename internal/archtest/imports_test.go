@@ -155,25 +155,25 @@ var rules = map[string]rule{
 		theirs: []string{"github.com/rs/zerolog"},
 		why:    "a leaf, that every package may emit to",
 	},
-	"internal/testenv": {
+	"internal/e2e/testenv": {
 		theirs:   []string{"golang.org/x/sys"},
 		forTests: true,
 		why:      "tests of any package import it",
 	},
-	"internal/hosts": {
-		ours:     []string{"internal/testenv"},
+	"internal/e2e/hosts": {
+		ours:     []string{"internal/e2e/testenv"},
 		theirs:   []string{"golang.org/x/sys"},
 		forTests: true,
 		why:      "tests of any package may ask for hosts, which know nothing of what runs on them",
 	},
-	"internal/slurmlab": {
-		ours:     []string{"internal/testenv"},
+	"internal/e2e/slurmlab": {
+		ours:     []string{"internal/e2e/testenv"},
 		forTests: true,
 		why:      "tests of any package may ask for a cluster, which knows nothing of its jobs",
 	},
-	"internal/scenario": {why: "it has nothing but tests"},
-	"internal/zoo":      {why: "it has nothing but tests"},
-	"internal/archtest": {why: "it reads source, and imports nothing that it judges"},
+	"internal/e2e/scenario": {why: "it has nothing but tests"},
+	"internal/e2e/zoo":      {why: "it has nothing but tests"},
+	"internal/archtest":     {why: "it reads source, and imports nothing that it judges"},
 }
 
 // onlyIn says where alone, tests included, a module of others may be imported.
@@ -257,7 +257,7 @@ func TestCheckImports(t *testing.T) {
 		{name: "testing in the product", file: "pkg/kvstore/a.go", imports: "testing", want: "the store serves bytes to anybody"},
 		{name: "testing in a package for tests", file: "pkg/coord/coordtest/a.go", imports: "testing"},
 		{name: "a conformance suite in the product", file: "pkg/coord/a.go", imports: module + "pkg/coord/coordtest", want: "the coordination store holds keys and sessions, and knows nothing of jobs"},
-		{name: "testenv in the product", file: "pkg/kvstore/a.go", imports: module + "internal/testenv", want: "the store serves bytes to anybody"},
+		{name: "testenv in the product", file: "pkg/kvstore/a.go", imports: module + "internal/e2e/testenv", want: "the store serves bytes to anybody"},
 		{name: "an unknown package", file: "pkg/utils/a.go", imports: "os", want: "package pkg/utils has no rule: add one to the table in internal/archtest"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/elasticrun/elasticrun/internal/testenv"
+	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 )
 
 const (

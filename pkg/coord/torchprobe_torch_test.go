@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/elasticrun/elasticrun/internal/testenv"
+	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 )
 
 // serveTorch is a torch's server that ends with its stdin. Its arguments are those of TCPStore besides the port's.

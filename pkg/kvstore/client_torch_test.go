@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/elasticrun/elasticrun/internal/testenv"
+	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 )
 
 // torchStore hosts a TCPStore and uses it itself: it stores under "torch" and prints what it finds under "go". It

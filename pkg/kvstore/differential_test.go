@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/elasticrun/elasticrun/internal/testenv"
+	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 )
 
 // The sequences keep off where torch's own servers differ from each other and from ours, and off what depends on the

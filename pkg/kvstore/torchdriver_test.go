@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/elasticrun/elasticrun/internal/testenv"
+	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 )
 
 // torchDriver is a process that runs testdata/py/drive.py with a real torch, until the test ends.

@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/elasticrun/elasticrun/internal/testenv"
+	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 )
 
 // A disk that fills up costs the logs, and neither the console nor the job: the

@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/elasticrun/elasticrun/internal/testenv"
+	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 )
 
 // guardedJob is a guard with an obedient agent.

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/elasticrun/elasticrun/internal/testenv"
+	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 )
 
 // ownOOM is this process's own value. Workers wait until theirs is another: it is set after they were started.

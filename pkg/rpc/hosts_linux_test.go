@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/elasticrun/elasticrun/internal/hosts"
-	"github.com/elasticrun/elasticrun/internal/testenv"
+	"github.com/elasticrun/elasticrun/internal/e2e/hosts"
+	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 	"github.com/elasticrun/elasticrun/pkg/rpc"
 )
 

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/elasticrun/elasticrun/internal/testenv"
+	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 )
 
 // TestSimulation lives through many jobs with faults. To see one again:

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/elasticrun/elasticrun/internal/hosts"
+	"github.com/elasticrun/elasticrun/internal/e2e/hosts"
 )
 
 // TestCutHost cuts a host off whose processes go on, and whose kernel tells nobody: both ends of a watch notice it within seconds, and so does

@@ -1,0 +1,159 @@
+package hosts
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
+)
+
+// Lab is a switch and the hosts that are connected to it.
+type Lab struct {
+	Hosts []*Host
+
+	t       testing.TB
+	prefix  string // of the names of its namespaces
+	doubled bool   // addDouble has been called
+}
+
+// The switch has a namespace of its own, in which host i is connected to portI. It is made of
+// two bridges: all ports are in the first but those that Partition moved.
+const (
+	switchName = "switch"
+	mainBridge = "main"
+	sideBridge = "side"
+)
+
+// removeBound is far longer than the kernel needs to end killed processes.
+const removeBound = 20 * time.Second
+
+// New makes a lab of n hosts, node0 at 10.75.0.1, node1 at 10.75.0.2 and so on. Labs do
+// not see one another, so they may all have these addresses. When the test ends, so does
+// all that runs on the hosts.
+func New(t testing.TB, n int) *Lab {
+	t.Helper()
+	testenv.Root(t)
+	if err := tools(); err != nil {
+		testenv.Missing(t, "needs several hosts: %v", err)
+	}
+	sweep(t)
+	l := &Lab{t: t, prefix: newPrefix()}
+	t.Cleanup(l.remove)
+	if err := addNamespace(l.prefix + switchName); err != nil {
+		testenv.Missing(t, "needs network namespaces: %v", err)
+	}
+	files := t.TempDir()
+	for i := range n {
+		h := &Host{
+			Name: fmt.Sprintf("node%d", i), Addr: fmt.Sprintf("10.75.0.%d", i+1),
+			lab: l, port: fmt.Sprintf("port%d", i), namespace: fmt.Sprintf("%snode%d", l.prefix, i),
+		}
+		h.files = filepath.Join(files, h.Name)
+		if err := addNamespace(h.namespace); err != nil {
+			t.Fatal(err)
+		}
+		l.Hosts = append(l.Hosts, h)
+	}
+	l.connect()
+	for i, h := range l.Hosts {
+		if err := h.writeFiles(i, l.Hosts); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return l
+}
+
+// connect lays the cables.
+func (l *Lab) connect() {
+	var lines []string
+	for _, bridge := range []string{mainBridge, sideBridge} {
+		lines = append(lines, "link add "+bridge+" type bridge", "link set "+bridge+" up")
+	}
+	for _, h := range l.Hosts {
+		lines = append(lines,
+			fmt.Sprintf("link add %s type veth peer name eth0 netns %s", h.port, h.namespace),
+			fmt.Sprintf("link set %s master %s up", h.port, mainBridge))
+	}
+	l.ip(l.prefix+switchName, lines...)
+	for _, h := range l.Hosts {
+		l.ip(h.namespace, "link set lo up", "addr add "+h.Addr+"/24 dev eth0", "link set eth0 up")
+	}
+}
+
+// Partition moves hosts to another switch: they see each other, the rest sees the rest.
+// Their cables stay plugged in. Heal of each moves it back.
+func (l *Lab) Partition(hosts ...*Host) {
+	l.t.Helper()
+	var lines []string
+	for _, h := range hosts {
+		lines = append(lines, "link set "+h.port+" master "+sideBridge)
+	}
+	l.ip(l.prefix+switchName, lines...)
+}
+
+// NothingLeft fails the test if processes run on a host. What is being killed needs a
+// moment, so it waits for up to the bound.
+func (l *Lab) NothingLeft(bound time.Duration) {
+	l.t.Helper()
+	for _, h := range l.Hosts {
+		for _, p := range h.awaitEmpty(bound, false) {
+			l.t.Errorf("left behind on %s: %s", h.Name, p)
+		}
+	}
+}
+
+// remove ends what runs on the hosts and takes the lab down. Where this fails, so does the test.
+func (l *Lab) remove() {
+	for _, h := range l.Hosts {
+		for _, p := range h.awaitEmpty(removeBound, true) {
+			l.t.Errorf("cannot kill on %s: %s", h.Name, p)
+		}
+	}
+	names, err := namespaces(l.prefix)
+	if err != nil {
+		l.t.Error(err)
+	}
+	for _, name := range names {
+		if err := deleteNamespace(name); err != nil {
+			l.t.Error(err)
+		}
+	}
+}
+
+// ip runs lines of ip(8) in a namespace.
+func (l *Lab) ip(namespace string, lines ...string) {
+	l.t.Helper()
+	if _, err := run(strings.Join(lines, "\n"), "ip", "-netns", namespace, "-batch", "-"); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+// writeFiles writes what the host has in place of the machine's own /etc/hosts, hostname and machine-id.
+func (h *Host) writeFiles(number int, all []*Host) error {
+	hosts := []string{"127.0.0.1 localhost", "::1 localhost"}
+	for _, other := range all {
+		hosts = append(hosts, other.Addr+" "+other.Name)
+	}
+	if err := os.Mkdir(h.files, 0o755); err != nil {
+		return err
+	}
+	return h.write(map[string]string{
+		"hosts":      strings.Join(hosts, "\n") + "\n",
+		"hostname":   h.Name + "\n",
+		"machine-id": fmt.Sprintf("%032x\n", 0xe1a57c00+number),
+	})
+}
+
+// write lays files over those of these names in /etc. What the machine has no file for is left out.
+func (h *Host) write(etc map[string]string) error {
+	for name, text := range etc {
+		if err := os.WriteFile(filepath.Join(h.files, name), []byte(text), 0o644); err != nil { //nolint:gosec // as in /etc
+			return err
+		}
+	}
+	return nil
+}

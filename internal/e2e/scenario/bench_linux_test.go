@@ -1,0 +1,133 @@
+package scenario
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"syscall"
+	"testing"
+
+	"github.com/elasticrun/elasticrun/internal/e2e/hosts"
+)
+
+// disturbance is what a benchmark measures the end of.
+type disturbance struct {
+	name string
+	// do disturbs a running job of four, whose workers are these, and returns the time at which it began.
+	do func(j *job, workers []line) float64
+	// last returns when it was over, once it is.
+	last func(lines []line, round int) (at float64, over bool)
+}
+
+// BenchmarkStandstill measures how long a job of 2 to 5 nodes, four of which are there, stands still: in the median and
+// at worst, of -benchtime=Nx runs. The workers start and stop at once.
+func BenchmarkStandstill(b *testing.B) {
+	disturbances := []disturbance{
+		{"an agent is killed", kill, restarted(3)},
+		{"a link is cut", cut, restarted(3)},
+		{"a worker fails, until its peers are stopped", fail, peersTold},
+		{"a node comes", join, restarted(5)},
+	}
+	for _, backend := range append([]backend{{"c10d on an agent", (*job).useAgent}}, apart...) {
+		for _, d := range disturbances {
+			b.Run(backend.name+": "+d.name, func(b *testing.B) {
+				lab := hosts.New(b, 6)
+				var took []float64
+				for range b.N {
+					took = append(took, disturb(b, lab, backend, d))
+				}
+				slices.Sort(took)
+				b.ReportMetric(0, "ns/op")
+				b.ReportMetric(1000*took[len(took)/2], "ms-median")
+				b.ReportMetric(1000*took[len(took)-1], "ms-max")
+			})
+		}
+	}
+}
+
+// disturb runs a job, disturbs it once and returns how long that took, in seconds.
+func disturb(b *testing.B, lab *hosts.Lab, backend backend, d disturbance) float64 {
+	b.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		b.Fatal(err)
+	}
+	j := &job{t: b, lab: lab, dir: b.TempDir(), worker: []string{self}}
+	if err := os.Mkdir(filepath.Join(j.dir, "log"), 0o755); err != nil {
+		b.Fatal(err)
+	}
+	b.Setenv(stampEnv, j.dir)
+	j.flags = []string{
+		"--nnodes=2:5", "--rdzv-id=bench", "--max-restarts=1", "--no-python",
+		"--rdzv-conf=join_settle=0,last_call_timeout=1," + keepAliveConf,
+	}
+	defer func() {
+		for _, h := range lab.Hosts {
+			h.PowerOff()
+			h.Heal()
+		}
+	}()
+	backend.use(j, lab.Hosts[5])
+	j.startAll(lab.Hosts[:4]...)
+	var workers []line
+	await(b, "four workers", func() bool {
+		workers = slices.DeleteFunc(j.record(), func(l line) bool { return l.World != 4 || l.Event != "start" })
+		return len(workers) == 4
+	})
+	begin := d.do(j, workers)
+	var end float64
+	await(b, "the end of the standstill", func() bool {
+		var over bool
+		end, over = d.last(j.record(), workers[0].Round)
+		return over
+	})
+	return end - begin
+}
+
+// restarted is the time at which the last worker of the next round has started, of the given number.
+func restarted(world int) func([]line, int) (float64, bool) {
+	return func(lines []line, before int) (float64, bool) {
+		lines = slices.DeleteFunc(lines, func(l line) bool { return l.Round <= before || l.World != world || l.Event != "start" })
+		if len(lines) < world {
+			return 0, false
+		}
+		return lines[len(lines)-1].Time, true
+	}
+}
+
+// peersTold is the time at which the last of three peers was told to stop.
+func peersTold(lines []line, round int) (float64, bool) {
+	lines = slices.DeleteFunc(lines, func(l line) bool { return l.Round != round || l.Event != "term" })
+	if len(lines) < 3 {
+		return 0, false
+	}
+	return lines[len(lines)-1].Time, true
+}
+
+func kill(j *job, _ []line) float64 {
+	begin := monotonic()
+	_ = syscall.Kill(j.agents[3].agentPID(), syscall.SIGKILL)
+	return begin
+}
+
+func cut(j *job, _ []line) float64 {
+	begin := monotonic()
+	j.agents[3].host.Cut()
+	return begin
+}
+
+func fail(j *job, workers []line) float64 {
+	j.t.Helper()
+	begin := monotonic()
+	if err := syscall.Kill(workers[3].PID, syscall.SIGKILL); err != nil {
+		j.t.Fatal(fmt.Errorf("kill a worker: %w", err))
+	}
+	return begin
+}
+
+func join(j *job, _ []line) float64 {
+	begin := monotonic()
+	j.start(j.lab.Hosts[4])
+	return begin
+}

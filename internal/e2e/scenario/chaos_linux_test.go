@@ -1,0 +1,325 @@
+package scenario
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/elasticrun/elasticrun/internal/e2e/hosts"
+	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
+)
+
+// chaos is a job of four nodes whose agents are started anew whenever they end, with faults by a plan.
+type chaos struct {
+	*witnessJob
+
+	agents            []*service
+	store, proxy      *service // store is nil where node0's agent has it
+	storeHost         *hosts.Host
+	logDisk, dataDisk *testenv.Disk
+	has               setup
+	done              []string // what was done, when
+}
+
+// chaosBackends are where the job's rendezvous is.
+var chaosBackends = []struct {
+	name string
+	use  func(c *chaos) (flags []string, endpoint string)
+}{
+	{"c10d", func(c *chaos) ([]string, string) {
+		c.storeHost = c.lab.Hosts[0]
+		return []string{"--rdzv-backend=c10d"}, ":29400"
+	}},
+	{"store", func(c *chaos) ([]string, string) {
+		at := c.useOwnStore(29400)
+		c.store.args = []string{testenv.Binary(c.t), "store", "--listen=" + at}
+		return []string{"--rdzv-backend=c10d"}, ":29400"
+	}},
+	{"store with data", func(c *chaos) ([]string, string) {
+		at := c.useOwnStore(29400)
+		c.dataDisk, c.has.dataDisk = testenv.NewDisk(c.t, 32), true
+		data := filepath.Join(c.dataDisk.Path, "data")
+		c.store.args = []string{testenv.Binary(c.t), "store", "--listen=" + at, "--data-dir=" + data}
+		return []string{"--rdzv-backend=c10d"}, ":29400"
+	}},
+	{"etcd", func(c *chaos) ([]string, string) {
+		c.useOwnStore(2379)
+		etcd, err := lookEtcd()
+		if err != nil {
+			testenv.Missing(c.t, "needs etcd: %v (apt-get install etcd-server)", err)
+		}
+		c.dataDisk, c.has.dataDisk = testenv.NewDisk(c.t, 400), true // etcd takes 64 MB at a time
+		c.store.args = etcdArgs(etcd, c.storeHost, filepath.Join(c.dataDisk.Path, "data"))
+		return []string{"--rdzv-backend=etcd"}, ":2379"
+	}},
+}
+
+// useOwnStore makes the store a process on node4, and returns its address.
+func (c *chaos) useOwnStore(port int) string {
+	c.storeHost, c.has.ownStore = c.lab.Hosts[4], true
+	c.store = c.service("store", c.storeHost)
+	return c.storeHost.Addr + ":" + strconv.Itoa(port)
+}
+
+func (c *chaos) service(name string, on *hosts.Host, args ...string) *service {
+	c.t.Helper()
+	dir := filepath.Join(c.dir, strings.ReplaceAll(name, " ", "-"))
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		c.t.Fatal(err)
+	}
+	s := &service{
+		t: c.t, host: on, name: name, args: args, log: filepath.Join(dir, "output"), codes: map[int]int{}, first: map[int]string{},
+		env: []string{"PYTHON_EXEC=" + c.python, "TMPDIR=" + dir, c.mark},
+	}
+	c.t.Cleanup(func() { // the test's context, which kills it, has ended
+		if s.p != nil {
+			<-s.p.done
+		}
+		if c.t.Failed() {
+			c.t.Logf("---- %s. It wrote:\n%s", codesOf(s), s.tail(60))
+		}
+	})
+	return s
+}
+
+// newChaos makes the job.
+func newChaos(t *testing.T, backend int) *chaos {
+	t.Helper()
+	c := &chaos{
+		witnessJob: newWitnessJob(t, 5),
+		has:        setup{nodes: 4, families: []int{3}, proxied: []int{2}, disks: []int{1}},
+	}
+	c.logDisk = testenv.NewDisk(t, 64)
+	use, port := chaosBackends[backend].use(c)
+	proxyScript, err := filepath.Abs("../../../testdata/workers/proxy.py")
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxyAt := c.lab.Hosts[4].Addr + ":29401"
+	c.proxy = c.service("proxy", c.lab.Hosts[4], c.python, proxyScript, proxyAt, c.storeHost.Addr+port)
+	common := slices.Concat([]string{
+		testenv.Binary(t), "--nnodes=1:4", "--rdzv-id=chaos",
+		"--max-restarts=1000000", "--max-node-losses=0", "--min-uptime=0",
+		"--restart-grace=1", "--shutdown-timeout=1", "--rejoin-timeout=4",
+		"--rdzv-conf=last_call_timeout=1,join_timeout=60,result_ttl=3," + keepAliveConf,
+	}, use)
+	for i, own := range [][]string{
+		{"--nproc-per-node=2"},
+		{"--log-dir=" + filepath.Join(c.logDisk.Path, "logs"), "--redirects=3"},
+		{"--nproc-per-node=2"},
+		{},
+	} {
+		endpoint := c.storeHost.Addr + port
+		if slices.Contains(c.has.proxied, i) {
+			endpoint = proxyAt
+		}
+		worker := [][]string{nil, nil, {"--ignore-term"}, {"--child", "--detached"}}[i]
+		c.agents = append(c.agents, c.service(fmt.Sprintf("node%d", i), c.lab.Hosts[i],
+			slices.Concat(common, own, []string{"--rdzv-endpoint=" + endpoint}, c.worker, worker)...))
+	}
+	return c
+}
+
+// services are all of it, stores first.
+func (c *chaos) services() []*service {
+	var all []*service
+	if c.store != nil {
+		all = append(all, c.store)
+	}
+	return append(append(all, c.proxy), c.agents...)
+}
+
+// keep starts what has ended.
+func (c *chaos) keep() {
+	c.t.Helper()
+	for _, s := range c.services() {
+		s.keep()
+	}
+}
+
+const (
+	// stepOf is how often the run looks what is due.
+	stepOf = 10 * time.Millisecond
+	// judgeEvery is how often the lives so far are judged, so that a run that has failed ends soon.
+	judgeEvery = 20 * time.Second
+)
+
+// run carries a plan out. It returns early if it has found something.
+func (c *chaos) run(faults []fault, length time.Duration) (bad []string) {
+	c.t.Helper()
+	begin, judged := time.Now(), time.Now()
+	ends := map[int]func(){}
+	again := time.NewTicker(stepOf)
+	defer again.Stop()
+	due := actions(faults)
+	for time.Since(begin) < length || len(due) > 0 {
+		for len(due) > 0 && time.Since(begin) >= due[0].at {
+			a := due[0]
+			due = due[1:]
+			f := faults[a.fault]
+			switch end := ends[a.fault]; {
+			case !a.end:
+				c.note("begin", f)
+				ends[a.fault] = c.begin(f)
+			case end != nil:
+				c.note("end", f)
+				end()
+				delete(ends, a.fault)
+			}
+		}
+		c.keep()
+		if time.Since(judged) > judgeEvery {
+			judged = time.Now()
+			if bad = checkLives(c.lives()); len(bad) > 0 {
+				break
+			}
+		}
+		select {
+		case <-again.C:
+		case <-c.t.Context().Done():
+			return bad
+		}
+	}
+	for _, end := range ends {
+		if end != nil {
+			end()
+		}
+	}
+	return bad
+}
+
+func (c *chaos) note(what string, f fault) {
+	c.done = append(c.done, fmt.Sprintf("%.3f: %s of %s", monotonic(), what, f))
+}
+
+// finish waits until all nodes are in one world, has the workers end, and checks how all ends.
+func (c *chaos) finish() {
+	c.t.Helper()
+	c.healed()
+	for i, s := range c.agents {
+		for _, odd := range oddCodes(s, slices.Contains(c.has.disks, i)) {
+			c.t.Errorf("%s has ended before the job has, with code %s", s.name, odd)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(c.dir, stopFile), nil, 0o600); err != nil {
+		c.t.Fatal(err)
+	}
+	for _, s := range c.agents {
+		s.off = true
+		if s.p == nil {
+			c.t.Errorf("%s does not run", s.name)
+		} else if code := s.p.code(); code != 0 {
+			c.t.Errorf("%s ended with %d in the end", s.name, code)
+		}
+	}
+	for _, s := range c.services()[:len(c.services())-len(c.agents)] {
+		s.off = true
+		s.signal(15)
+		s.p.code()
+	}
+	c.lab.NothingLeft(5 * time.Second)
+}
+
+// complete reports whether all nodes are in a world, except those that say that they are set aside: their workers were killed a moment after they
+// had joined the job, or they did not reach rank 0 while links were cut.
+func (c *chaos) complete(on map[string]bool) bool {
+	return len(on) > 0 && !slices.ContainsFunc(c.agents, func(s *service) bool {
+		return !on[s.name] && (s.p == nil || !strings.Contains(s.p.text(), "this node is set aside"))
+	})
+}
+
+// healBound is far longer than any of the job's times.
+const healBound = 3 * time.Minute
+
+// healed waits until all nodes, but for those that are set aside, have been in one world for longer than any lease of the time before.
+func (c *chaos) healed() {
+	c.t.Helper()
+	last, since, begin := world{}, time.Now(), time.Now()
+	again := time.NewTicker(stepOf)
+	defer again.Stop()
+	for {
+		c.keep()
+		together := false
+		for w, on := range settled(c.obs.alive()) {
+			if c.complete(on) && w != last {
+				last, since = w, time.Now()
+			}
+			together = together || w == last
+		}
+		if together && time.Since(since) > 2*keepAlive {
+			return
+		}
+		if time.Since(begin) > healBound {
+			c.t.Fatalf("%v after all is repaired the nodes are not in one world", healBound)
+		}
+		<-again.C
+	}
+}
+
+// TestChaos disturbs a job in all ways that its agents must survive, by a schedule that a seed decides. At no time may
+// workers of two worlds be alive, and when all is repaired the job must come together and end in good order.
+// ELASTICRUN_SEED repeats a schedule; ELASTICRUN_CHAOS_WITHOUT leaves out the faults whose names it lists, separated by
+// commas.
+func TestChaos(t *testing.T) {
+	t.Parallel()
+	for b, backend := range chaosBackends {
+		t.Run(backend.name, func(t *testing.T) {
+			t.Parallel()
+			if !testenv.Whole(t) && backend.name != quickBackend {
+				t.Skip("make soak runs it")
+			}
+			seed := quickSeed
+			if testenv.Whole(t) {
+				seed = rand.Uint64()
+			}
+			if text := os.Getenv("ELASTICRUN_SEED"); text != "" {
+				var err error
+				if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
+					t.Fatal(err)
+				}
+			}
+			runChaos(t, b, seed, time.Duration(testenv.Repeat(t, 15, 20*60))*time.Second)
+		})
+	}
+}
+
+// What make test runs.
+const (
+	quickBackend = "store with data"
+	quickSeed    = uint64(1)
+)
+
+func runChaos(t *testing.T, backend int, seed uint64, length time.Duration) {
+	t.Helper()
+	t.Logf("ELASTICRUN_SEED=%d repeats this schedule", seed)
+	c := newChaos(t, backend)
+	c.has.without = strings.Split(os.Getenv("ELASTICRUN_CHAOS_WITHOUT"), ",")
+	faults := plan(seed, length, c.has)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("what was done:\n%s", strings.Join(c.done, "\n"))
+		}
+	})
+	begin := monotonic()
+	bad := c.run(faults, length)
+	if len(bad) == 0 && !t.Failed() {
+		c.finish()
+		bad = checkLives(c.lives())
+	}
+	for _, line := range bad {
+		t.Error(line)
+	}
+	lives := c.lives()
+	worlds := map[world]bool{}
+	for _, l := range lives {
+		worlds[l.world()] = true
+	}
+	t.Logf("%d faults, %d worlds and %d processes in %.0f s; the run began at %.3f",
+		len(faults), len(worlds), len(lives), monotonic()-begin, begin)
+}

@@ -1,0 +1,177 @@
+package scenario
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/elasticrun/elasticrun/internal/e2e/hosts"
+)
+
+// service is a program that a chaotic run keeps running, as an init system or a kubelet does: when it ends, it is
+// started anew.
+type service struct {
+	t    testing.TB
+	host *hosts.Host
+	name string
+	env  []string
+	args []string
+	log  string // a file, of all its lives
+
+	off     bool      // it is not to be running
+	p       *program  // nil before the first start
+	again   time.Time // when it is started next
+	started int
+	codes   map[int]int    // how often it has ended with each code
+	first   map[int]string // what it wrote last when it did so for the first time
+}
+
+// restartPause is how soon what has ended is started anew.
+const restartPause = 100 * time.Millisecond
+
+// keep starts the service, unless it runs or is off.
+func (s *service) keep() {
+	s.t.Helper()
+	if s.ended() && s.p != nil {
+		code := s.p.code()
+		if s.codes[code]++; s.codes[code] == 1 {
+			s.first[code] = s.tail(3)
+		}
+		s.p, s.again = nil, time.Now().Add(restartPause)
+	}
+	if s.p != nil || s.off || time.Now().Before(s.again) {
+		return
+	}
+	out, err := os.OpenFile(s.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer out.Close()
+	fmt.Fprintf(out, "==== %.3f: start %d\n", monotonic(), s.started)
+	cmd := s.host.Command(s.t.Context(), s.args[0], s.args[1:]...)
+	cmd.Env = append(os.Environ(), s.env...)
+	cmd.Stdout, cmd.Stderr = out, out
+	if err := cmd.Start(); err != nil {
+		s.t.Fatal(err)
+	}
+	s.started++
+	p := &program{t: s.t, host: s.host, name: s.name, cmd: cmd, output: s.log, done: make(chan struct{})}
+	go func() {
+		defer close(p.done)
+		_ = cmd.Wait()
+	}()
+	s.p = p
+}
+
+// ended tells that it does not run.
+func (s *service) ended() bool {
+	if s.p == nil {
+		return true
+	}
+	select {
+	case <-s.p.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// signal sends a signal to the process that was started: the guard, or a store.
+func (s *service) signal(sig syscall.Signal) {
+	if s.p != nil {
+		_ = s.p.cmd.Process.Signal(sig) // it may have ended
+	}
+}
+
+// agent returns the agent below the guard, or 0.
+func (s *service) agent() int {
+	if s.p == nil {
+		return 0
+	}
+	guard := s.p.cmd.Process.Pid
+	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", guard))
+	for _, f := range files {
+		data, _ := os.ReadFile(f)
+		for field := range strings.FieldsSeq(string(data)) {
+			if name, _ := os.ReadFile("/proc/" + field + "/comm"); strings.TrimSpace(string(name)) == "erun-agent" {
+				pid, _ := strconv.Atoi(field)
+				return pid
+			}
+		}
+	}
+	return 0
+}
+
+// signalTo sends a signal to a process, which may have ended; 0 is none.
+func signalTo(pid int, sig syscall.Signal) {
+	if pid > 0 {
+		_ = syscall.Kill(pid, sig)
+	}
+}
+
+// tail returns the last lines that the service has written.
+func (s *service) tail(n int) string {
+	data, err := os.ReadFile(s.log)
+	if err != nil {
+		return err.Error()
+	}
+	lines := strings.SplitAfter(strings.TrimSpace(string(data)), "\n")
+	return strings.Join(lines[max(0, len(lines)-n):], "")
+}
+
+// parentIsAgent tells a worker from what it has started.
+func parentIsAgent(l life) bool {
+	status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", l.PID))
+	for line := range strings.Lines(string(status)) {
+		if parent, ok := strings.CutPrefix(line, "PPid:"); ok {
+			name, _ := os.ReadFile("/proc/" + strings.TrimSpace(parent) + "/comm")
+			return strings.TrimSpace(string(name)) == "erun-agent"
+		}
+	}
+	return false
+}
+
+// etcdArgs are those of an etcd server with its data in that folder.
+func etcdArgs(program string, on *hosts.Host, dir string) []string {
+	url := "http://" + on.Addr + ":2379"
+	return []string{
+		program, "--data-dir", dir, "--listen-client-urls", url, "--advertise-client-urls", url,
+		"--listen-peer-urls", "http://127.0.0.1:2380", "--log-level", "error", "--logger", "zap",
+	}
+}
+
+// lookEtcd returns the server's path.
+func lookEtcd() (string, error) { return exec.LookPath("etcd") }
+
+// oddCodes returns the codes, and the last words, with which an agent has no reason to end before its job does: it is
+// killed (137), told to stop (143), loses the rendezvous (75), or finds its log folder full or hung (2, 71, 72).
+func oddCodes(s *service, disk bool) []string {
+	var odd []string
+	for c := range s.codes {
+		if c != 137 && c != 143 && c != exitRendezvous && (!disk || c != 2 && c != 71 && c != 72) {
+			odd = append(odd, fmt.Sprintf("%d, having written\n%s", c, s.first[c]))
+		}
+	}
+	return odd
+}
+
+// codesOf says how a service has ended so far.
+func codesOf(s *service) string {
+	var codes []int
+	for c := range s.codes {
+		codes = append(codes, c)
+	}
+	slices.Sort(codes)
+	text := fmt.Sprintf("%s: %d starts", s.name, s.started)
+	for _, c := range codes {
+		text += fmt.Sprintf(", code %d %d times", c, s.codes[c])
+	}
+	return text
+}

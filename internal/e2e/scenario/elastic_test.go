@@ -1,0 +1,248 @@
+package scenario
+
+import (
+	"fmt"
+	"os/exec"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/elasticrun/elasticrun/internal/e2e/hosts"
+	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
+)
+
+// backend puts the job's rendezvous somewhere, by the agents' flags.
+type backend struct {
+	name string
+	use  func(j *job, on *hosts.Host)
+}
+
+// Any agent may die where none of them is the store's host.
+var apart = []backend{{"c10d", (*job).useStore}, {"etcd", (*job).useEtcd}}
+
+// joinTimeout is how long an agent of such a job tries to reach a store that does not answer.
+const joinTimeout = 20 * time.Second
+
+// newElastic makes a job of 2 to 4 nodes, one worker each, on node0 to node3; node4 is free.
+func newElastic(t testing.TB, maxRestarts int) *job {
+	t.Helper()
+	j := newJob(t, 5)
+	j.flags = []string{
+		"--nnodes=2:4", "--rdzv-id=job", fmt.Sprintf("--max-restarts=%d", maxRestarts),
+		fmt.Sprintf("--rdzv-conf=last_call_timeout=3,join_timeout=%d,%s", joinTimeout/time.Second, keepAliveConf),
+	}
+	return j
+}
+
+// nodes are the hosts that agents run on.
+func (j *job) nodes() []*hosts.Host { return j.lab.Hosts[:4] }
+
+// useAgent makes the agent on node0 have the store.
+func (j *job) useAgent(*hosts.Host) {
+	j.flags = append(j.flags, "--rdzv-backend=c10d", "--rdzv-endpoint="+j.lab.Hosts[0].Addr+":29400")
+}
+
+// useStore starts elasticrun store on a host, where it may have been before.
+func (j *job) useStore(on *hosts.Host) {
+	j.t.Helper()
+	const port = ":29400"
+	j.flags = append(j.flags, "--rdzv-backend=c10d", "--rdzv-endpoint="+on.Addr+port)
+	j.startStore(on, "--listen="+on.Addr+port)
+}
+
+// startStore returns when the store listens.
+func (j *job) startStore(on *hosts.Host, flags ...string) *program {
+	j.t.Helper()
+	args := append([]string{"store"}, flags...)
+	p := run(j.t, on, on.Name+" store", on.Command(j.t.Context(), testenv.Binary(j.t), args...))
+	j.others = append(j.others, p)
+	p.await("listening on")
+	return p
+}
+
+// useEtcd starts an etcd server, Debian's own, on a host.
+func (j *job) useEtcd(on *hosts.Host) {
+	j.t.Helper()
+	etcd, err := exec.LookPath("etcd")
+	if err != nil {
+		testenv.Missing(j.t, "needs etcd: %v (apt-get install etcd-server)", err)
+	}
+	url := "http://" + on.Addr + ":2379"
+	j.flags = append(j.flags, "--rdzv-backend=etcd", "--rdzv-endpoint="+on.Addr+":2379")
+	p := run(j.t, on, on.Name+" etcd", on.Command(j.t.Context(), etcd, "--data-dir", j.t.TempDir(),
+		"--listen-client-urls", url, "--advertise-client-urls", url, "--listen-peer-urls", "http://127.0.0.1:2380"))
+	j.others = append(j.others, p)
+	p.await("ready to serve client requests")
+}
+
+// departure is a way for a node to go.
+type departure struct {
+	name string
+	// leave makes the agent's node go, and returns the code that the agent is to end with.
+	leave func(j *job, a *program) int
+}
+
+var departures = []departure{
+	{"SIGKILL of the agent", func(j *job, a *program) int {
+		if err := syscall.Kill(a.agentPID(), syscall.SIGKILL); err != nil {
+			j.t.Fatal(err)
+		}
+		return 128 + int(syscall.SIGKILL)
+	}},
+	{"SIGTERM", func(j *job, a *program) int {
+		if err := a.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+			j.t.Fatal(err)
+		}
+		return 128 + int(syscall.SIGTERM)
+	}},
+	{"power loss", func(_ *job, a *program) int {
+		a.host.PowerOff()
+		return 128 + int(syscall.SIGKILL)
+	}},
+	{"partition", func(j *job, a *program) int {
+		j.lab.Partition(a.host)
+		return exitRendezvous
+	}},
+}
+
+// exitRendezvous is the code of an agent that has lost the others.
+const exitRendezvous = 75
+
+// victims are the nodes whose going differs, by their rank.
+var victims = []struct {
+	name string
+	rank int
+}{
+	{"node rank 0", 0},
+	{"the last node", -1},
+}
+
+// TestNodeGoes takes one of four nodes away. The job goes on with three from the checkpoint, and no restart is charged though
+// none would be left. Quickly it goes through the departures once, with all pairs of backend and victim.
+func TestNodeGoes(t *testing.T) {
+	t.Parallel()
+	for d, departure := range departures {
+		for b, backend := range apart {
+			for v, victim := range victims {
+				if !testenv.Whole(t) && (b != d%2 || v != d/2%2) {
+					continue
+				}
+				for i := range testenv.Repeat(t, 1, 10) {
+					t.Run(fmt.Sprintf("%s, %s, %s, %d", backend.name, departure.name, victim.name, i), func(t *testing.T) {
+						t.Parallel()
+						j := newElastic(t, 0)
+						backend.use(j, j.lab.Hosts[4])
+						j.startAll(j.nodes()...)
+						first := j.awaitRound(-1, 4)
+						gone := j.agentOf(first, victim.rank)
+						code := departure.leave(j, gone)
+						j.awaitRound(first.number, 3)
+						j.finish()
+						j.end(0, map[*program]int{gone: code}, expected{worlds: []int{4, 3}})
+					})
+				}
+			}
+		}
+	}
+}
+
+// TestNodesCome lets two more nodes join a job of two, which goes on with all four after one change. Quickly it has etcd's backend alone, since
+// TestSplit has the other.
+func TestNodesCome(t *testing.T) {
+	t.Parallel()
+	for b, backend := range apart {
+		if !testenv.Whole(t) && b != 1 {
+			continue
+		}
+		for i := range testenv.Repeat(t, 1, 20) {
+			t.Run(fmt.Sprintf("%s, %d", backend.name, i), func(t *testing.T) {
+				t.Parallel()
+				j := newElastic(t, 0)
+				backend.use(j, j.lab.Hosts[4])
+				j.startAll(j.nodes()[:2]...)
+				first := j.awaitRound(-1, 2)
+				j.startAll(j.nodes()[2:]...)
+				j.awaitRound(first.number, 4)
+				j.finish()
+				j.end(0, nil, expected{worlds: []int{2, 4}})
+			})
+		}
+	}
+}
+
+// TestSplit parts four nodes two and two. Both sides could form a job of two; only the store's side may.
+func TestSplit(t *testing.T) {
+	t.Parallel()
+	for i := range testenv.Repeat(t, 1, 20) {
+		backend := apart[i%2]
+		t.Run(fmt.Sprintf("%s, %d", backend.name, i), func(t *testing.T) {
+			t.Parallel()
+			j := newElastic(t, 0)
+			backend.use(j, j.lab.Hosts[4])
+			j.startAll(j.nodes()...)
+			first := j.awaitRound(-1, 4)
+			gone := []*program{j.agentOf(first, 0), j.agentOf(first, -1)}
+			j.lab.Partition(gone[0].host, gone[1].host)
+			j.awaitRound(first.number, 2)
+			j.finish()
+			j.end(0, map[*program]int{gone[0]: exitRendezvous, gone[1]: exitRendezvous}, expected{worlds: []int{4, 2}})
+		})
+	}
+}
+
+// TestNodeReturns loses a node, and starts an agent on it anew once it is missed. The store is on another agent.
+func TestNodeReturns(t *testing.T) {
+	t.Parallel()
+	inSoak(t)
+	j := newElastic(t, 0)
+	j.useAgent(nil)
+	j.startAll(j.nodes()...)
+	first := j.awaitRound(-1, 4)
+	gone := j.agents[1]
+	gone.host.PowerOff()
+	second := j.awaitRound(first.number, 3)
+	gone.host.Heal()
+	j.start(gone.host)
+	j.awaitRound(second.number, 4)
+	j.finish()
+	j.end(0, map[*program]int{gone: 128 + int(syscall.SIGKILL)}, expected{worlds: []int{4, 3, 4}})
+}
+
+// TestUnequalNodes has nodes of one, two, one and two workers, and loses one of two.
+func TestUnequalNodes(t *testing.T) {
+	t.Parallel()
+	inSoak(t)
+	j := newElastic(t, 0)
+	j.useStore(j.lab.Hosts[4])
+	for i, h := range j.nodes() {
+		j.start(h, fmt.Sprintf("--nproc-per-node=%d", 1+i%2))
+	}
+	first := j.awaitRound(-1, 6)
+	i := slices.IndexFunc(j.agents, func(a *program) bool { return a.host.Name == "node1" })
+	gone := j.agents[i]
+	gone.host.PowerOff()
+	j.awaitRound(first.number, 4)
+	j.finish()
+	j.end(0, map[*program]int{gone: 128 + int(syscall.SIGKILL)}, expected{worlds: []int{6, 4}})
+}
+
+// TestOneMachine has four agents on one host, without any flag that says so, and loses one.
+func TestOneMachine(t *testing.T) {
+	t.Parallel()
+	inSoak(t)
+	j := newElastic(t, 0)
+	host := j.lab.Hosts[0]
+	j.flags = append(j.flags, "--rdzv-backend=c10d", "--rdzv-endpoint=localhost:29400")
+	j.start(host)
+	// The first one has the store.
+	if err := host.Command(t.Context(), "timeout", "20", "bash", "-c", "until (>/dev/tcp/localhost/29400); do sleep 0.02; done").Run(); err != nil {
+		t.Fatalf("the first agent does not listen: %v", err)
+	}
+	j.startAll(host, host, host)
+	first := j.awaitRound(-1, 4)
+	code := departures[0].leave(j, j.agents[3])
+	j.awaitRound(first.number, 3)
+	j.finish()
+	j.end(0, map[*program]int{j.agents[3]: code}, expected{worlds: []int{4, 3}})
+}

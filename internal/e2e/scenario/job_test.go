@@ -1,0 +1,273 @@
+package scenario
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/elasticrun/elasticrun/internal/e2e/hosts"
+	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
+)
+
+const (
+	torch = "2.14"
+	// bound is far longer than any wait of these tests, on a busy machine too.
+	bound = 90 * time.Second
+	// keepAlive is the time after which a silent node is lost, as keepAliveConf sets it.
+	keepAlive     = 3 * time.Second
+	keepAliveConf = "keep_alive_interval=1,keep_alive_max_attempt=3"
+	// stepTime is what a step of the workers takes at least.
+	stepTime = 50 * time.Millisecond
+	stopFile = "stop"
+)
+
+// job is a launch under test: agents on the hosts of a lab.
+type job struct {
+	t      testing.TB
+	lab    *hosts.Lab
+	dir    string   // shared by all hosts
+	flags  []string // of every agent
+	worker []string // the script and its arguments
+	agents []*program
+	others []*program // stores
+}
+
+// program is one that runs on a host.
+type program struct {
+	t      testing.TB
+	host   *hosts.Host
+	name   string
+	cmd    *exec.Cmd
+	output string        // a file
+	done   chan struct{} // closed when it has ended
+}
+
+// newJob makes a lab and a job without agents, whose workers train until the job is told to finish.
+func newJob(t testing.TB, n int) *job {
+	t.Helper()
+	path, err := filepath.Abs(script)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	t.Cleanup(func() {
+		if lines, err := readRecord(dir); err == nil && t.Failed() {
+			for _, r := range rounds(lines) {
+				t.Log(r)
+			}
+		}
+	})
+	return &job{t: t, lab: hosts.New(t, n), dir: dir, worker: []string{path, "--dir", dir, "--until", stopFile}}
+}
+
+// start starts an agent on a host.
+func (j *job) start(h *hosts.Host, flags ...string) *program {
+	j.t.Helper()
+	args := slices.Concat(j.flags, flags, j.worker)
+	cmd := h.Command(j.t.Context(), testenv.Binary(j.t), args...)
+	cmd.Env = append(os.Environ(), "PYTHON_EXEC="+testenv.Torch(j.t, torch), "OMP_NUM_THREADS=1")
+	p := run(j.t, h, fmt.Sprintf("%s agent %d", h.Name, len(j.agents)), cmd)
+	j.agents = append(j.agents, p)
+	return p
+}
+
+// startAll starts an agent on each of the hosts.
+func (j *job) startAll(on ...*hosts.Host) {
+	j.t.Helper()
+	for _, h := range on {
+		j.start(h)
+	}
+}
+
+// run starts a program, whose output is shown if the test fails.
+func run(t testing.TB, h *hosts.Host, name string, cmd *exec.Cmd) *program {
+	t.Helper()
+	p := &program{t: t, host: h, name: name, cmd: cmd, done: make(chan struct{})}
+	tmp := t.TempDir()
+	p.output = filepath.Join(tmp, "output")
+	out, err := os.Create(p.output)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	if cmd.Env == nil {
+		cmd.Env = os.Environ()
+	}
+	cmd.Env = append(cmd.Env, "TMPDIR="+tmp)
+	cmd.Stdout, cmd.Stderr = out, out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		defer close(p.done)
+		_ = cmd.Wait()
+	}()
+	t.Cleanup(func() { // the test's context, which kills it, has ended
+		<-p.done
+		if t.Failed() {
+			t.Logf("---- %s (%v) wrote:\n%s", p.name, cmd.ProcessState, p.tail(60))
+		}
+	})
+	return p
+}
+
+// text is what the program has written so far.
+func (p *program) text() string {
+	data, err := os.ReadFile(p.output)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return string(data)
+}
+
+// tail returns the last lines that the program has written.
+func (p *program) tail(n int) string {
+	lines := strings.SplitAfter(strings.TrimSpace(p.text()), "\n")
+	return strings.Join(lines[max(0, len(lines)-n):], "")
+}
+
+// code waits for the program and returns its exit code as a shell would see it.
+func (p *program) code() int {
+	p.t.Helper()
+	select {
+	case <-p.done:
+	case <-time.After(bound):
+		p.t.Fatalf("%s did not end within %v", p.name, bound)
+	}
+	if status := p.cmd.ProcessState.Sys().(syscall.WaitStatus); status.Signaled() {
+		return 128 + int(status.Signal())
+	}
+	return p.cmd.ProcessState.ExitCode()
+}
+
+// await waits until the program has written the text.
+func (p *program) await(text string) {
+	p.t.Helper()
+	await(p.t, p.name+" to write "+text, func() bool { return strings.Contains(p.text(), text) })
+}
+
+// agentPID is the process below the one that was started, the guard, or the guard's own before it has one.
+func (p *program) agentPID() int {
+	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", p.cmd.Process.Pid))
+	pid := p.cmd.Process.Pid
+	for _, f := range files {
+		data, _ := os.ReadFile(f)
+		_, _ = fmt.Sscan(string(data), &pid)
+	}
+	return pid
+}
+
+// await waits for what nothing else tells of.
+func await(t testing.TB, what string, happened func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), bound)
+	defer cancel()
+	again := time.NewTicker(10 * time.Millisecond)
+	defer again.Stop()
+	for !happened() {
+		select {
+		case <-ctx.Done():
+			t.Fatalf("waited %v for %s", bound, what)
+		case <-again.C:
+		}
+	}
+}
+
+// record is what the workers have written so far.
+func (j *job) record() []line {
+	j.t.Helper()
+	lines, err := readRecord(j.dir)
+	if err != nil {
+		j.t.Fatal(err)
+	}
+	return lines
+}
+
+// awaitRound waits for a later round than that (-1: any), of that many workers, to make a few steps, and returns it.
+func (j *job) awaitRound(after, world int) round {
+	j.t.Helper()
+	var found round
+	await(j.t, fmt.Sprintf("a round of %d workers after round %d", world, after), func() bool {
+		for _, r := range rounds(j.record()) {
+			if r.number > after && r.lines[0].World == world && len(r.steps) >= 5 {
+				found = r
+				return true
+			}
+		}
+		if ended := j.ended(); len(ended) > 0 && len(ended) == len(j.agents) {
+			j.t.Fatalf("all agents have ended, before a round of %d workers after round %d", world, after)
+		}
+		return false
+	})
+	return found
+}
+
+// ended returns the agents that have.
+func (j *job) ended() []*program {
+	var ended []*program
+	for _, a := range j.agents {
+		select {
+		case <-a.done:
+			ended = append(ended, a)
+		default:
+		}
+	}
+	return ended
+}
+
+// agentOf returns the running agent of the round's node of that rank; -1 is the last one.
+func (j *job) agentOf(r round, rank int) *program {
+	j.t.Helper()
+	var last line
+	for _, l := range r.lines {
+		if l.Group == rank || rank < 0 && l.Group >= last.Group {
+			last = l
+		}
+	}
+	for _, a := range j.agents {
+		if a.host.Name == last.Host {
+			return a
+		}
+	}
+	j.t.Fatalf("no agent on %q", last.Host)
+	return nil
+}
+
+// finish lets the workers end their training.
+func (j *job) finish() {
+	j.t.Helper()
+	if err := os.WriteFile(filepath.Join(j.dir, stopFile), nil, 0o600); err != nil {
+		j.t.Fatal(err)
+	}
+}
+
+// end waits for all agents, each of which must end with that code or with its own in other, stops the
+// stores, and checks that nothing is left on any host and that the record is as expected.
+func (j *job) end(code int, other map[*program]int, want expected) {
+	j.t.Helper()
+	for _, a := range j.agents {
+		wanted, ok := other[a]
+		if !ok {
+			wanted = code
+		}
+		if got := a.code(); got != wanted {
+			j.t.Errorf("%s ended with %d, want %d", a.name, got, wanted)
+		}
+	}
+	for _, p := range j.others {
+		_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
+		p.code()
+	}
+	j.lab.NothingLeft(5 * time.Second)
+	want.losses = undisturbed(j.t)
+	for _, bad := range check(j.record(), want) {
+		j.t.Error(bad)
+	}
+}

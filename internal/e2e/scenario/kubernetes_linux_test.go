@@ -1,0 +1,171 @@
+package scenario
+
+import (
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/elasticrun/elasticrun/internal/e2e/hosts"
+)
+
+const (
+	threePods = "train-0=0 train-1=1 train-2=2"
+	// someLookups takes an agent about 3 s.
+	someLookups = 7
+)
+
+// TestIndexedJob runs the example's command in its pods, whose names come up late.
+func TestIndexedJob(t *testing.T) {
+	t.Parallel()
+	p := newPods(t)
+	p.createAll()
+	p.each("to look for the endpoint", func(h *hosts.Host) bool {
+		return h == p.lab.Hosts[0] || p.names.inVain(h, podEndpoint) >= someLookups // the first knows its own name from /etc/hosts
+	})
+	if started := p.record(); len(started) > 0 {
+		t.Errorf("workers were started before anybody could meet: %v", started)
+	}
+	p.publish()
+	p.awaitRound(-1, podCount)
+	p.finish()
+	p.end(0, nil, expected{worlds: []int{podCount}})
+	p.wantWorlds(threePods)
+}
+
+// TestPodReplaced kills a pod, which comes back with its index and another address. A job that has waited gives it its rank; one that can do with
+// two pods goes on with them meanwhile, and the pod comes last.
+func TestPodReplaced(t *testing.T) {
+	t.Parallel()
+	inSoak(t)
+	tests := []struct {
+		nodes  string
+		worlds []string
+	}{
+		{"3", []string{threePods, threePods}},
+		{"2:3", []string{threePods, "train-0=0 train-2=1", "train-0=0 train-2=1 train-1=2"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.nodes, func(t *testing.T) {
+			t.Parallel()
+			p := newPods(t)
+			p.env["PET_NNODES"] = tt.nodes
+			p.env["PET_RDZV_CONF"] += "," + keepAliveConf
+			p.createAll()
+			p.publish()
+			last := p.awaitRound(-1, podCount)
+			gone := p.agents[1]
+			p.lose(gone)
+			sizes := []int{podCount}
+			if len(tt.worlds) > 2 {
+				last = p.awaitRound(last.number, podCount-1)
+				sizes = append(sizes, podCount-1)
+			}
+			p.create(1)
+			p.publish()
+			p.awaitRound(last.number, podCount)
+			p.finish()
+			p.end(0, map[*program]int{gone: 128 + int(syscall.SIGKILL)}, expected{worlds: append(sizes, podCount)})
+			p.wantWorlds(tt.worlds...)
+		})
+	}
+}
+
+// TestFirstPodReplaced kills the pod that hosts the rendezvous, which comes back at once with another address. The other pods end their workers, join it
+// there, and the job goes on from its checkpoint.
+func TestFirstPodReplaced(t *testing.T) {
+	t.Parallel()
+	inSoak(t)
+	for _, inferred := range []bool{false, true} {
+		t.Run(fmt.Sprintf("endpoint inferred %v", inferred), func(t *testing.T) {
+			t.Parallel()
+			p := newPods(t)
+			p.env["PET_RDZV_CONF"] += "," + keepAliveConf
+			if inferred {
+				delete(p.env, "PET_RDZV_ENDPOINT")
+				delete(p.env, "PET_RDZV_ID")
+			}
+			p.createAll()
+			p.publish()
+			p.awaitRound(-1, podCount)
+			gone := p.agents[0]
+			p.agents = p.agents[1:]
+			p.lose(gone)
+			p.create(0)
+			p.publish()
+			made := lastStep(p.record())
+			await(t, "steps of the new pods", func() bool { return lastStep(p.record()) > made+5 })
+			p.finish()
+			for _, a := range p.agents {
+				if code := a.code(); code != 0 {
+					t.Errorf("%s ended with %d", a.name, code)
+				}
+			}
+			p.lab.NothingLeft(5 * time.Second)
+			p.wantWorlds(threePods, threePods)
+			if worlds := worldsOf(t, p.dir); strings.HasPrefix(worlds[len(worlds)-1], "0: ") {
+				t.Error("the job began anew")
+			}
+		})
+	}
+}
+
+// TestServiceEndpoint names the service, which means every pod: that of index 0 hosts, as the pods know their indexes.
+func TestServiceEndpoint(t *testing.T) {
+	t.Parallel()
+	inSoak(t)
+	p := newPods(t)
+	p.env["PET_RDZV_ENDPOINT"], p.env["LOGLEVEL"] = "train", "info"
+	p.createAll()
+	p.publish()
+	p.awaitRound(-1, podCount)
+	p.finish()
+	p.end(0, nil, expected{worlds: []int{podCount}})
+	p.wantWorlds(threePods)
+	for i, a := range p.agents {
+		if got := strings.Contains(a.text(), "hosting the rendezvous"); got != (i == 0) {
+			t.Errorf("%s hosts the rendezvous: %v", a.name, got)
+		}
+	}
+}
+
+// TestStatefulSet has pods that are told nothing but --nnodes: index and endpoint follow from host name and subdomain.
+func TestStatefulSet(t *testing.T) {
+	t.Parallel()
+	inSoak(t)
+	p := newPods(t)
+	p.indexed, p.env = false, nil
+	p.command = []string{"elasticrun", "--nnodes=3", "train.py"}
+	p.createAll()
+	p.each("to look for the endpoint", func(h *hosts.Host) bool {
+		return h == p.lab.Hosts[0] || p.names.inVain(h, podEndpoint) > 0 // the first knows it from /etc/hosts
+	})
+	p.publish()
+	p.awaitRound(-1, podCount)
+	p.finish()
+	p.end(0, nil, expected{worlds: []int{podCount}})
+	p.wantWorlds(threePods)
+}
+
+// TestIndexedJobWithoutNodes: each pod would run a job of its own.
+func TestIndexedJobWithoutNodes(t *testing.T) {
+	t.Parallel()
+	p := newPods(t)
+	delete(p.env, "PET_NNODES")
+	p.python = "/usr/bin/python3" // it comes to nothing
+	a := p.create(1)
+	p.publish()
+	if code := a.code(); code != 2 {
+		t.Errorf("it ended with %d, want 2", code)
+	}
+	want := "elasticrun: JOB_COMPLETION_INDEX=1: this pod is one of an Indexed Job, and Kubernetes does not tell it of how many: " +
+		"give --nnodes=N, or PET_NNODES in the pod's environment; --nnodes=1 if the pods work apart\n" +
+		"elasticrun: exit_code=2 reason=usage\n"
+	if diff := cmp.Diff(want, a.text()); diff != "" {
+		t.Errorf("it wrote (-want +got):\n%s", diff)
+	}
+	p.lab.NothingLeft(0)
+}

@@ -1,0 +1,292 @@
+package scenario
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/elasticrun/elasticrun/internal/e2e/slurmlab"
+	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
+)
+
+// slurmBound is far longer than any job here takes.
+const slurmBound = 3 * time.Minute
+
+// slurmTest is a cluster and what its jobs need.
+type slurmTest struct {
+	lab      *slurmlab.Lab
+	env      []string // of each job
+	examples string
+	worker   string // testdata/workers/ddp_train.py
+}
+
+// TestSlurm runs the batch scripts of examples/slurm, with workers that train with real torch. Nothing tells elasticrun of the nodes but
+// Slurm.
+func TestSlurm(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts a cluster")
+	}
+	testenv.Root(t)
+	s := &slurmTest{
+		env: []string{
+			"PATH=" + filepath.Dir(testenv.Binary(t)) + ":" + os.Getenv("PATH"),
+			"PYTHON_EXEC=" + testenv.Torch(t, "2.14"),
+			"OMP_NUM_THREADS=1",
+			"TORCHINDUCTOR_CACHE_DIR=" + t.TempDir(), // torch makes it, and leaves it, where temporary files are
+		},
+		examples: absolute(t, "../../../examples/slurm"),
+		worker:   absolute(t, script),
+	}
+	s.lab = slurmlab.New(t)
+	t.Run("plain", s.plain)
+	t.Run("requeue", s.requeue)
+	t.Run("cancel", s.cancel)
+	t.Run("more tasks than nodes", s.tooManyTasks)
+	if testenv.Whole(t) {
+		t.Run("step", s.step)
+		t.Run("two jobs", s.twoJobs)
+		t.Run("heterogeneous", s.heterogeneous)
+		t.Run("heterogeneous plain", s.heterogeneousPlain)
+	}
+	t.Run("node failure", s.nodeFailure) // the last: n3 is gone then
+}
+
+func absolute(t *testing.T, path string) string {
+	t.Helper()
+	found, err := filepath.Abs(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// submit gives one of the example scripts to sbatch; its job is ddp_train.py with these arguments.
+func (s *slurmTest) submit(t *testing.T, example string, sbatch, launcher []string, worker ...string) *slurmlab.Job {
+	t.Helper()
+	args := append(slices.Clone(sbatch), filepath.Join(s.examples, example))
+	args = append(append(args, launcher...), s.worker, "--dir", ".")
+	return s.lab.Submit(t, s.env, append(args, worker...)...)
+}
+
+// done fails the test if the job has not ended well, or not after that many requeues.
+func done(t *testing.T, j *slurmlab.Job, restarts int) {
+	t.Helper()
+	want := slurmlab.Status{State: "COMPLETED", ExitCode: "0:0", Restarts: restarts}
+	if diff := cmp.Diff(want, j.Wait(t, slurmBound)); diff != "" {
+		t.Errorf("job %s (-want +got):\n%s", j.ID, diff)
+	}
+	nothingTemporary(t, j)
+}
+
+func nothingTemporary(t *testing.T, j *slurmlab.Job) {
+	t.Helper()
+	if left := j.Temporary(t); len(left) > 0 {
+		t.Errorf("job %s left temporary files: %v", j.ID, left)
+	}
+}
+
+// worldsOf returns, in the order of time, the steps at which groups of workers began to train, and who they were:
+// "0: n1=0 n2=1 n3=2" are those that began with nothing, and their ranks.
+func worldsOf(t testing.TB, dir string) []string {
+	t.Helper()
+	lines, err := readRecord(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var worlds []string
+	var members []line
+	for _, l := range lines {
+		if l.Event != "resumed" {
+			continue
+		}
+		if members = append(members, l); len(members) < l.World {
+			continue
+		}
+		slices.SortFunc(members, func(a, b line) int { return a.Rank - b.Rank })
+		text := fmt.Sprintf("%d:", members[0].Step)
+		for _, m := range members {
+			text += fmt.Sprintf(" %s=%d", m.Host, m.Rank)
+		}
+		worlds, members = append(worlds, text), nil
+	}
+	if len(members) > 0 {
+		worlds = append(worlds, fmt.Sprintf("incomplete: %v", members))
+	}
+	return worlds
+}
+
+func wantWorlds(t *testing.T, j *slurmlab.Job, want ...string) {
+	t.Helper()
+	if diff := cmp.Diff(want, worldsOf(t, j.Dir)); diff != "" {
+		t.Errorf("worlds of job %s (-want +got):\n%s", j.ID, diff)
+	}
+}
+
+// stepMade is the highest that somebody has made.
+func stepMade(t *testing.T, j *slurmlab.Job) int {
+	t.Helper()
+	lines, err := readRecord(j.Dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := 0
+	for _, l := range lines {
+		last = max(last, l.Step)
+	}
+	return last
+}
+
+// awaitStep returns when the job has made a step beyond the given one.
+func (s *slurmTest) awaitStep(t *testing.T, j *slurmlab.Job, beyond int) {
+	t.Helper()
+	s.lab.Await(t, fmt.Sprintf("step %d of job %s", beyond+1, j.ID), slurmBound, func() bool {
+		if state := j.Status(t).State; stepMade(t, j) <= beyond && state != "PENDING" && state != "RUNNING" {
+			t.Fatalf("job %s is %s", j.ID, state)
+		}
+		return stepMade(t, j) > beyond
+	})
+}
+
+// finish tells workers with --until=finish that it is enough.
+func finish(t *testing.T, j *slurmlab.Job) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(j.Dir, "finish"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+const threeNodes = "0: n1=0 n2=1 n3=2"
+
+func (s *slurmTest) plain(t *testing.T) {
+	j := s.submit(t, "plain.sbatch", nil, nil, "--steps=5")
+	done(t, j, 0)
+	wantWorlds(t, j, threeNodes)
+}
+
+func (s *slurmTest) step(t *testing.T) {
+	j := s.submit(t, "step.sbatch", nil, nil, "--steps=5")
+	done(t, j, 0)
+	wantWorlds(t, j, threeNodes)
+}
+
+// cancel: what is left of the job is looked for when the test ends.
+func (s *slurmTest) cancel(t *testing.T) {
+	j := s.submit(t, "plain.sbatch", nil, nil, "--until=never")
+	s.awaitStep(t, j, 1)
+	// Asked for within the job, nothing has to be given.
+	seen := s.lab.Run(t, "srun", "--overlap", "--jobid="+j.ID, "--nodes=1", "--ntasks=1", testenv.Binary(t), "status")
+	if !strings.Contains(seen, "run id slurm-"+j.ID+".0: round 0, 3 nodes, 3 workers") {
+		t.Errorf("elasticrun status says %q", seen)
+	}
+	j.Cancel(t)
+	if got := j.Wait(t, slurmBound); got.State != "CANCELLED" {
+		t.Errorf("the job is %+v", got)
+	}
+	nothingTemporary(t, j)
+}
+
+func (s *slurmTest) requeue(t *testing.T) {
+	j := s.submit(t, "requeue.sbatch", nil, nil, "--stop-on-signal", "--until=finish")
+	s.awaitStep(t, j, 2)
+	j.Cancel(t, "--batch", "--signal=USR1") // what --signal=B:USR1@120 does, 120 s before the end
+	s.lab.Await(t, "the job to be requeued", slurmBound, func() bool {
+		now := j.Status(t)
+		if now.State != "RUNNING" && now.State != "COMPLETING" && now.State != "PENDING" {
+			t.Fatalf("the job is %+v", now)
+		}
+		return now.State == "PENDING" && now.Restarts == 1
+	})
+	stopped := stepMade(t, j)
+	// In place of two minutes. In the second of the requeue a node takes no new credential for the old job's id.
+	s.lab.Run(t, "scontrol", "update", "JobId="+j.ID, "StartTime=now+2")
+	s.awaitStep(t, j, stopped)
+	finish(t, j)
+	done(t, j, 1)
+	wantWorlds(t, j, threeNodes, fmt.Sprintf("%d: n1=0 n2=1 n3=2", stopped))
+}
+
+func (s *slurmTest) nodeFailure(t *testing.T) {
+	j := s.submit(t, "step.sbatch", nil, []string{"--nnodes=2:3", "--max-restarts=2"}, "--until=finish")
+	s.awaitStep(t, j, 2)
+	s.lab.KillNode(t, "n3")
+	s.lab.Await(t, "a world of two", slurmBound, func() bool { return len(worldsOf(t, j.Dir)) > 1 })
+	// The controller finds out by itself only after minutes.
+	s.lab.Run(t, "scontrol", "update", "NodeName=n3", "State=DOWN", "Reason=killed")
+	s.awaitStep(t, j, stepMade(t, j))
+	finish(t, j)
+	if got := j.Wait(t, slurmBound); got.State != "COMPLETED" || got.ExitCode != "0:0" {
+		t.Errorf("the job ended with %+v", got)
+	}
+	if left := j.Temporary(t); len(left) != 1 {
+		t.Errorf("temporary files: %v, want the folder of n3 alone", left)
+	}
+	if worlds := worldsOf(t, j.Dir); len(worlds) != 2 || worlds[0] != threeNodes || !strings.HasSuffix(worlds[1], ": n1=0 n2=1") {
+		t.Errorf("the worlds were %q", worlds)
+	}
+}
+
+// twoJobs share all nodes and addresses.
+func (s *slurmTest) twoJobs(t *testing.T) {
+	var jobs []*slurmlab.Job
+	for range 2 {
+		jobs = append(jobs, s.submit(t, "plain.sbatch", []string{"--cpus-per-task=1"}, nil, "--until=finish"))
+	}
+	for _, j := range jobs {
+		s.awaitStep(t, j, 2)
+	}
+	for _, j := range jobs {
+		if got := j.Status(t); got.State != "RUNNING" {
+			t.Errorf("job %s does not run beside the other: %+v", j.ID, got)
+		}
+		finish(t, j)
+	}
+	for _, j := range jobs {
+		done(t, j, 0)
+		wantWorlds(t, j, threeNodes)
+	}
+}
+
+func (s *slurmTest) heterogeneous(t *testing.T) {
+	j := s.submit(t, "heterogeneous.sbatch", nil, nil, "--steps=5")
+	done(t, j, 0)
+	wantWorlds(t, j, "0: n1=0 n2=1 n2=2 n3=3 n3=4")
+}
+
+// heterogeneousPlain: what elasticrun itself starts reaches all components.
+func (s *slurmTest) heterogeneousPlain(t *testing.T) {
+	j := s.submit(t, "plain.sbatch", []string{"--nodes=1", "--cpus-per-task=1", ":", "--nodes=2", "--cpus-per-task=2"}, nil, "--steps=5")
+	done(t, j, 0)
+	wantWorlds(t, j, threeNodes)
+}
+
+// tooManyTasks: six agents on three nodes are nobody's wish.
+func (s *slurmTest) tooManyTasks(t *testing.T) {
+	batch := filepath.Join(t.TempDir(), "tasks.sbatch")
+	if err := os.WriteFile(batch, []byte("#!/bin/sh\nsrun --nodes=3 --ntasks=6 elasticrun \"$@\"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	j := s.lab.Submit(t, s.env, "--nodes=3", "--ntasks=6", batch, s.worker, "--dir", ".")
+	if got := j.Wait(t, slurmBound); got.State != "FAILED" || got.ExitCode != "2:0" {
+		t.Errorf("the job ended with %+v, want exit code 2", got)
+	}
+	said := 0
+	for line := range strings.Lines(j.Output()) {
+		switch {
+		case strings.HasPrefix(line, "elasticrun: SLURM_") && strings.Contains(line, "--ntasks-per-node=1"):
+			said++
+		case strings.HasPrefix(line, "elasticrun: exit_code=2 "), strings.HasPrefix(line, "srun: "), strings.HasPrefix(line, "slurmstepd"):
+		default:
+			t.Errorf("somebody wrote %q", line)
+		}
+	}
+	if said != 6 {
+		t.Errorf("%d lines say why, want one of each task", said)
+	}
+	wantWorlds(t, j)
+}

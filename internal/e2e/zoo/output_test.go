@@ -1,0 +1,163 @@
+package zoo
+
+import (
+	"bytes"
+	"crypto/rand"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
+)
+
+// Where the streams of workers may go: they take different ways through the launcher.
+var ways = map[string]string{"console": "--tee=0", "file and console": "--tee=3", "file": "--redirects=3"}
+
+// A line that does not end, or a flood, arrives whole and is not kept in memory.
+func TestMuchOutput(t *testing.T) {
+	t.Parallel()
+	mib := testenv.Repeat(t, 64, 1024)
+	for name, flag := range ways {
+		for _, mode := range []string{"line", "flood"} {
+			t.Run(mode+" to "+name, func(t *testing.T) {
+				t.Parallel()
+				j := launch{flags: []string{flag}, args: []string{mode, strconv.Itoa(mib)}}.run(t)
+				j.want(3, "worker_failed rank=1")
+				want := int64(mib) << 20
+				if name != "console" {
+					if info, err := os.Stat(j.logPath("stdout.log")); err != nil || info.Size() != want {
+						t.Errorf("stdout.log has %v bytes (%v), want %d", info, err, want)
+					}
+				}
+				if shown := j.stdout.n; name == "file" && shown != 0 || name != "file" && shown < want {
+					t.Errorf("the console showed %d of %d bytes", shown, want)
+				}
+			})
+		}
+	}
+}
+
+// What is no text goes through unchanged, and a report that quotes it is text all the same: it moves no cursor and clears no screen.
+func TestBytesThatAreNoText(t *testing.T) {
+	t.Parallel()
+	for name, flag := range ways {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			j := launch{flags: []string{flag}, args: []string{"bytes"}}.run(t)
+			j.want(3, "worker_failed rank=1")
+			every := make([]byte, 256)
+			for i := range every {
+				every[i] = byte(i)
+			}
+			if name != "console" {
+				for _, file := range []string{"stdout.log", "stderr.log"} {
+					if data := j.logFile(file); !bytes.HasPrefix(data, every) || len(data) < 1256 {
+						t.Errorf("%s has %q", file, data)
+					}
+				}
+			}
+			if name == "file" {
+				report := j.stderr.String()
+				if strings.ContainsFunc(report, func(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' }) || !utf8.ValidString(report) {
+					t.Errorf("the report is no text:\n%q", report)
+				}
+			}
+		})
+	}
+}
+
+// A worker that has closed its streams runs on, and its end counts.
+func TestClosedStreams(t *testing.T) {
+	t.Parallel()
+	for name, flag := range ways {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			launch{flags: []string{flag}, args: []string{"mute"}}.run(t).want(3, "worker_failed rank=1")
+		})
+	}
+}
+
+// A stream that somebody outside the job holds open does not keep the job from its end, and the log says so.
+func TestStreamHeldOutside(t *testing.T) {
+	t.Parallel()
+	name := "@elasticrun-zoo-" + rand.Text() // of no file: the path of one may be too long
+	var listen net.ListenConfig
+	l, err := listen.Listen(t.Context(), "unix", name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	held := make(chan int, 1)
+	go func() { held <- takeDescriptor(t, l) }()
+	j := launch{args: []string{"hand", name}}.start(t)
+	fd := <-held
+	defer func() { _ = unix.Close(fd) }()
+	j.end()
+	j.want(3, "worker_failed rank=1", "give up stdout: a process still has it open")
+}
+
+// takeDescriptor accepts one connection and the descriptor that comes with its first byte.
+func takeDescriptor(t *testing.T, l net.Listener) int {
+	t.Helper()
+	c, err := l.Accept()
+	if err != nil {
+		t.Error(err)
+		return -1
+	}
+	defer c.Close()
+	oob := make([]byte, unix.CmsgSpace(4))
+	_, n, _, _, err := c.(*net.UnixConn).ReadMsgUnix(make([]byte, 1), oob)
+	if err != nil {
+		t.Error(err)
+		return -1
+	}
+	messages, err := unix.ParseSocketControlMessage(oob[:n])
+	if err != nil || len(messages) != 1 {
+		t.Errorf("%d messages (%v), want one", len(messages), err)
+		return -1
+	}
+	fds, err := unix.ParseUnixRights(&messages[0])
+	if err != nil || len(fds) != 1 {
+		t.Errorf("descriptors %v (%v), want one", fds, err)
+		return -1
+	}
+	return fds[0]
+}
+
+// A reader of the console that stops reading does not keep a failed job from its end.
+func TestReaderThatStops(t *testing.T) {
+	t.Parallel()
+	if testenv.Repeat(t, 0, 1) == 0 {
+		t.Skip("takes longer than a minute: make soak")
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	l := launch{flags: []string{"--shutdown-timeout=1"}, args: []string{"endless"}, console: w}
+	j := l.start(t)
+	w.Close()
+	j.end()
+	j.want(3, "worker_failed rank=0", "did not reach the console")
+}
+
+// A console that nobody has open any more is no reason to end.
+func TestReaderThatGoes(t *testing.T) {
+	t.Parallel()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Close()
+	j := launch{args: []string{"flood", "1"}, console: w}.start(t)
+	w.Close()
+	j.end()
+	j.want(3, "worker_failed rank=1")
+}

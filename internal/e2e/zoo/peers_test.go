@@ -1,0 +1,87 @@
+package zoo
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
+)
+
+// misfits are the ways in which a rank of testdata/zoo/peers.py brings down its peers, and what the last line says of why.
+var misfits = []struct {
+	mode, text string
+	quick      string // the torch with which make test runs it on one node; empty: make soak runs it with both
+	nodes      bool   // and on two nodes
+}{
+	{mode: "leaves", text: "exited with code 0 while its peers were still communicating", quick: "2.14", nodes: true},
+	{mode: "vanishes", text: "exited with code 0 while its peers were still communicating", nodes: true},
+	{mode: "denies", text: "exited with code 0 while its peers were still communicating, after ValueError: the loss is not a number", nodes: true},
+	{mode: "source", text: "ConnectionResetError: [Errno 104] Connection reset by peer", quick: "1.13", nodes: true},
+	{mode: "url", text: "ConnectionRefusedError: [Errno 111] Connection refused (which led to urllib.error.URLError"},
+	{mode: "chained", text: "ConnectionResetError: [Errno 104] Connection reset by peer (which led to RuntimeError: cannot read the batch)"},
+	{mode: "recorded", text: "ConnectionResetError: [Errno 104] Connection reset by peer (which led to RuntimeError: cannot read the batch)", nodes: true},
+	{mode: "loader", text: `"ValueError: sample 3 is broken"`},
+	// Where SIGCHLD finds the rank decides what it says of that; TestRecorded in pkg/evidence has the forms. It is never a peer's error.
+	{mode: "loader_killed", quick: "2.14", nodes: true},
+	{mode: "spawned", text: `"ValueError: sample 3 is broken"`},
+	{mode: "newline", text: `"RuntimeError: the checkpoint is truncated"`},
+	{mode: "hangs", text: "was alive and silent when its peers gave up waiting", quick: "1.13", nodes: true},
+	{mode: "paused", text: "was stopped by a signal (state T)", nodes: true},
+	{mode: "asserts", text: "killed by signal 6 (SIGABRT): Assertion `loss == loss' failed."},
+	{mode: "throws", text: "killed by signal 6 (SIGABRT): what():  the batch is too long", nodes: true},
+	{mode: "checks", text: "killed by signal 6 (SIGABRT): Check failed: loss == loss"},
+}
+
+// Whatever the victims say, and in whatever order they end, the rank that began it is named, with the reason.
+func TestPeersOfMisfits(t *testing.T) {
+	for _, version := range []string{"1.13", "2.14"} {
+		for _, tt := range misfits {
+			if tt.quick != version && !testenv.Whole(t) {
+				continue
+			}
+			t.Run(tt.mode+" "+version, func(t *testing.T) {
+				n := startTorchNode(t, version, "peers.py", []string{"--nproc-per-node=3"}, []string{tt.mode})
+				n.wantCause(2, tt.text)
+			})
+		}
+	}
+}
+
+// So it is on two nodes, each of which names the same rank.
+func TestPeersOfMisfitsElsewhere(t *testing.T) {
+	quick := []string{"leaves 1.13", "hangs 2.14"}
+	t.Setenv("GLOO_SOCKET_IFNAME", "lo")
+	meeting := startMeeting(t)
+	for _, version := range []string{"1.13", "2.14"} {
+		for _, tt := range misfits {
+			name := tt.mode + " " + version
+			if !tt.nodes || !testenv.Whole(t) && !strings.Contains(strings.Join(quick, ","), name) {
+				continue
+			}
+			t.Run(name, func(t *testing.T) {
+				var nodes []*node
+				for rank := range 2 {
+					args := []string{
+						"--nnodes=2", "--nproc-per-node=2", fmt.Sprint("--node-rank=", rank), "--rdzv-id=" + strings.ReplaceAll(name, " ", "-"), "--rdzv-backend=c10d", "--rdzv-endpoint=" + meeting,
+					}
+					nodes = append(nodes, startTorchNode(t, version, "peers.py", args, []string{tt.mode}))
+				}
+				for _, n := range nodes {
+					n.wantCause(3, tt.text)
+				}
+			})
+		}
+	}
+}
+
+// wantCause waits for a job and checks the root cause on the last line of its stderr.
+func (n *node) wantCause(rank int, text string) {
+	n.t.Helper()
+	code := n.end()
+	all := strings.TrimSpace(n.stderr.String())
+	last := all[strings.LastIndexByte(all, '\n')+1:]
+	if code == 0 || n.blamed() != rank || !strings.Contains(last, text) || strings.Contains(last, "note=") {
+		n.t.Errorf("exit code %d, the last line is %q, want rank %d and %q\n%s", code, last, rank, text, all)
+	}
+}

@@ -27,6 +27,11 @@ func TestPages(t *testing.T) {
 	if err != nil || len(pages) < 5 {
 		t.Fatalf("found %v: %v", pages, err)
 	}
+	designs, err := fs.Glob(root, "docs/design/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	pages = append(pages, designs...)
 	for _, page := range append(pages, "README.md", "CONTRIBUTING.md", "CHANGELOG.md") {
 		data, err := fs.ReadFile(root, page)
 		if err != nil {

@@ -191,6 +191,31 @@ func TestImports(t *testing.T) {
 	report(t, checkImports(repository(t)))
 }
 
+// TestTablesNameWhatExists catches a table whose entry names a package that has moved: such an entry would ban nothing.
+func TestTablesNameWhatExists(t *testing.T) {
+	packages := map[string]bool{}
+	for _, f := range repository(t) {
+		packages[f.pkg] = true
+	}
+	var named []string
+	for pkg, r := range rules {
+		named = append(append(named, pkg), r.ours...)
+	}
+	for _, only := range onlyIn {
+		named = append(named, only.pkg)
+	}
+	for banned := range notLinked {
+		if own, ok := strings.CutPrefix(banned, module); ok {
+			named = append(named, own)
+		}
+	}
+	for _, pkg := range named {
+		if !packages[pkg] {
+			t.Errorf("a table in internal/archtest names %s, which has no Go file", pkg)
+		}
+	}
+}
+
 // checkImports returns a line for each import that no rule allows.
 func checkImports(files []file) []string {
 	var bad []string

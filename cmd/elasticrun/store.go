@@ -14,8 +14,8 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/elasticrun/elasticrun/internal/config"
+	"github.com/elasticrun/elasticrun/internal/tcplisten"
 	"github.com/elasticrun/elasticrun/pkg/kvstore"
-	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
 // storeSignals end the store: in order the first time, at once when one of them comes again.
@@ -94,7 +94,7 @@ func serveStore(ctx context.Context, hurry <-chan struct{}, cfg *config.Store, s
 
 // listenOn listens where a flag says. A name may take long to look up, so it ends when ctx does, with ctx's cause.
 func listenOn(ctx context.Context, flag string, at config.HostPort) (net.Listener, error) {
-	l, err := rdzv.Listen(ctx, at.Host, at.Port)
+	l, err := tcplisten.Listen(ctx, at.Host, at.Port)
 	switch {
 	case err == nil:
 		return l, nil

@@ -27,7 +27,8 @@ type rule struct {
 var rules = map[string]rule{
 	"cmd/elasticrun": {
 		ours: []string{
-			"internal/boottime", "internal/config", "internal/doctor", "internal/logview", "internal/preview", "internal/scheduler", "internal/simulate", "internal/status", "internal/topology",
+			"internal/boottime", "internal/config", "internal/doctor", "internal/logview", "internal/preview", "internal/scheduler", "internal/simulate", "internal/status",
+			"internal/tcplisten", "internal/topology",
 			"pkg/agent", "pkg/rdzv", "pkg/rdzv/elastic", "pkg/coord", "pkg/coord/etcd", "pkg/kvstore", "pkg/procs", "pkg/events", "pkg/evidence", "pkg/report",
 		},
 		theirs: []string{"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/rs/zerolog", "golang.org/x/sys", "golang.org/x/term"},
@@ -92,6 +93,7 @@ var rules = map[string]rule{
 		theirs: []string{"golang.org/x/sys"},
 		why:    "leases are counted by a clock that package time does not have",
 	},
+	"internal/tcplisten": {why: "a listener is opened without knowing what it serves"},
 	"pkg/evidence": {
 		theirs: []string{"golang.org/x/sys"},
 		why:    "what a worker left behind is judged without knowing jobs",
@@ -103,12 +105,16 @@ var rules = map[string]rule{
 		why:    "the worker group's life is decided without flags, files and sockets",
 	},
 	"pkg/rdzv": {
-		ours:   []string{"pkg/kvstore", "pkg/events"},
-		theirs: []string{"github.com/rs/zerolog", "golang.org/x/sync"},
-		why:    "a rendezvous knows stores and ranks, not processes",
+		ours: []string{"pkg/kvstore"},
+		why:  "a rendezvous knows stores and ranks, not processes",
+	},
+	"pkg/rdzv/urlrdzv": {
+		ours:   []string{"internal/tcplisten", "pkg/kvstore", "pkg/rdzv"},
+		theirs: []string{"github.com/rs/zerolog"},
+		why:    "workers find each other by a URL and a store, without an agent's rendezvous",
 	},
 	"pkg/rdzv/elastic": {
-		ours:   []string{"internal/boottime", "pkg/rdzv", "pkg/coord", "pkg/kvstore"},
+		ours:   []string{"internal/boottime", "internal/tcplisten", "pkg/rdzv", "pkg/coord", "pkg/kvstore"},
 		theirs: []string{"github.com/rs/zerolog", "golang.org/x/sync"},
 		why:    "the elastic rendezvous knows a coordination store by its interface, and ranks, not processes",
 	},
@@ -137,7 +143,7 @@ var rules = map[string]rule{
 		why:    "the store serves bytes to anybody",
 	},
 	"pkg/rpc": {
-		ours:   []string{"pkg/kvstore", "pkg/rdzv", "pkg/rpc/device", "pkg/rpc/membership", "pkg/rpc/transport"},
+		ours:   []string{"pkg/kvstore", "pkg/rdzv/urlrdzv", "pkg/rpc/device", "pkg/rpc/membership", "pkg/rpc/transport"},
 		theirs: []string{"github.com/fxamacker/cbor/v2", "github.com/rs/zerolog", "golang.org/x/sync"},
 		why:    "what workers use brings members and network together, and knows gRPC by the transport alone",
 	},

@@ -1,48 +1,9 @@
 package rdzv
 
 import (
-	"context"
-	"fmt"
-	"os"
 	"testing"
-	"time"
 
 	"go.uber.org/goleak"
 )
 
-// TestMain makes this test binary a worker where the variable has a URL: what a launcher is to start can only be a
-// program.
-func TestMain(m *testing.M) {
-	url := os.Getenv(workerURL)
-	if url == "" {
-		goleak.VerifyTestMain(m)
-		return
-	}
-	if err := worker(url); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-}
-
-const workerURL = "ELASTICRUN_TEST_WORKER_URL"
-
-// worker meets the others, works with them and tells what it has got.
-func worker(url string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	r, err := NewSchemes(SchemeOptions{}).Rendezvous(url)
-	if err != nil {
-		return err
-	}
-	result, err := r.Next(ctx)
-	if err != nil {
-		return err
-	}
-	defer result.Close()
-	got, err := work(ctx, result)
-	if err != nil {
-		return err
-	}
-	fmt.Println("Go", got)
-	return nil
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -1,12 +1,9 @@
 package rdzv
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net"
-	"net/netip"
-	"strconv"
 
 	"github.com/elasticrun/elasticrun/pkg/kvstore"
 )
@@ -27,16 +24,6 @@ func ServeWorkerStore(ln net.Listener, opts kvstore.ServerOptions) *WorkerStore 
 		s.err = s.server.Serve(ln)
 	}()
 	return s
-}
-
-// Listen listens by TCP on exactly host, an address or a name, or, where that is empty, on every address of this machine; port 0 takes
-// a free one. Its errors are package net's.
-func Listen(ctx context.Context, host string, port int) (net.Listener, error) {
-	network := "tcp"
-	if addr, err := netip.ParseAddr(host); err == nil && addr.Is4() {
-		network = "tcp4" // else package net takes 0.0.0.0 for every address, IPv6 ones too
-	}
-	return new(net.ListenConfig).Listen(ctx, network, net.JoinHostPort(host, strconv.Itoa(port)))
 }
 
 // Addr is where it listens.

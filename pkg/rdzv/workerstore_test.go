@@ -4,29 +4,14 @@ import (
 	"context"
 	"errors"
 	"net"
-	"net/netip"
 	"testing"
 
+	"github.com/elasticrun/elasticrun/internal/tcplisten"
 	"github.com/elasticrun/elasticrun/pkg/kvstore"
 )
 
-// An IPv4 address is not taken for those of IPv6 too, as package net would take 0.0.0.0.
-func TestListenTakesTheHostAtItsWord(t *testing.T) {
-	for host, v4 := range map[string]bool{"": false, "0.0.0.0": true, "127.0.0.1": true} {
-		ln, err := Listen(t.Context(), host, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = ln.Close() })
-		at := ln.Addr().(*net.TCPAddr).AddrPort().Addr()
-		if wanted, _ := netip.ParseAddr(host); v4 && at != wanted || host == "" && !at.IsUnspecified() {
-			t.Errorf("%q: it listens on %v", host, at)
-		}
-	}
-}
-
 func TestRenewedWorkerStoreIsEmpty(t *testing.T) {
-	ln, err := Listen(t.Context(), "127.0.0.1", 0)
+	ln, err := tcplisten.Listen(t.Context(), "127.0.0.1", 0)
 	if err != nil {
 		t.Fatal(err)
 	}

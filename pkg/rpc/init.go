@@ -10,7 +10,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/elasticrun/elasticrun/pkg/kvstore"
-	"github.com/elasticrun/elasticrun/pkg/rdzv"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/urlrdzv"
 	"github.com/elasticrun/elasticrun/pkg/rpc/membership"
 )
 
@@ -163,11 +163,11 @@ func (c *Config) complete() error {
 }
 
 // meet finds the store and this worker's place.
-func (c *Config) meet(ctx context.Context, url string) (*rdzv.Result, error) {
+func (c *Config) meet(ctx context.Context, url string) (*urlrdzv.Result, error) {
 	if c.Store != nil {
-		return &rdzv.Result{Store: c.Store, Rank: c.Rank, WorldSize: c.WorldSize}, nil
+		return &urlrdzv.Result{Store: c.Store, Rank: c.Rank, WorldSize: c.WorldSize}, nil
 	}
-	meeting, err := rdzv.NewSchemes(rdzv.SchemeOptions{Lookup: c.Lookup, Logger: c.Logger}).Rendezvous(url)
+	meeting, err := urlrdzv.NewSchemes(urlrdzv.Options{Lookup: c.Lookup, Logger: c.Logger}).Rendezvous(url)
 	if err != nil {
 		return nil, err
 	}

@@ -26,7 +26,7 @@ const (
 type Common struct {
 	// Timeout bounds a call whose context has no deadline. 0 means DefaultTimeout, and a negative one that nothing does.
 	Timeout time.Duration
-	// InitMethod is the URL by which the store is found, one that rdzv.NewSchemes knows; "" means DefaultInitMethod.
+	// InitMethod is the URL by which the store is found, one that urlrdzv.NewSchemes knows; "" means DefaultInitMethod.
 	InitMethod string
 }
 

@@ -12,7 +12,7 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/elasticrun/elasticrun/pkg/rdzv"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/urlrdzv"
 	"github.com/elasticrun/elasticrun/pkg/rpc"
 )
 
@@ -171,7 +171,7 @@ func callForEver(ctx context.Context, g *rpc.Group) error {
 func playStore() error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	meeting, err := rdzv.NewSchemes(rdzv.SchemeOptions{}).Rendezvous("tcp://" + os.Getenv(storeVariable) + "?rank=0&world_size=1")
+	meeting, err := urlrdzv.NewSchemes(urlrdzv.Options{}).Rendezvous("tcp://" + os.Getenv(storeVariable) + "?rank=0&world_size=1")
 	if err != nil {
 		return err
 	}

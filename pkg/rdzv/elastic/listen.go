@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/elasticrun/elasticrun/internal/tcplisten"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
@@ -68,7 +69,7 @@ func Bind(ctx context.Context, c Choice) (net.Listener, error) {
 		host = c.Addr.String()
 	}
 	at := net.JoinHostPort(host, strconv.Itoa(c.Port))
-	l, err := rdzv.Listen(ctx, host, c.Port)
+	l, err := tcplisten.Listen(ctx, host, c.Port)
 	switch {
 	case err == nil:
 		return l, nil
@@ -112,7 +113,7 @@ func ListenWorkerStore(ctx context.Context, ports Ports, bind string) (net.Liste
 	var err error
 	for port := ports.Low; port <= ports.High; port++ {
 		var l net.Listener
-		if l, err = rdzv.Listen(ctx, bind, port); err == nil {
+		if l, err = tcplisten.Listen(ctx, bind, port); err == nil {
 			return l, nil
 		}
 		if !errors.Is(err, syscall.EADDRINUSE) {

@@ -1,4 +1,4 @@
-package rdzv
+package urlrdzv
 
 import (
 	"context"
@@ -13,13 +13,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/elasticrun/elasticrun/internal/tcplisten"
 	"github.com/elasticrun/elasticrun/pkg/kvstore"
+	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
 // aPort names a port for a worker to host on: one that was free a moment ago.
 func aPort(t *testing.T) int {
 	t.Helper()
-	ln, err := Listen(t.Context(), "", 0)
+	ln, err := tcplisten.Listen(t.Context(), "", 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,11 +32,11 @@ func aPort(t *testing.T) int {
 // agentStore is a store as an agent hosts it, and the variables that it gives its workers.
 func agentStore(t *testing.T) map[string]string {
 	t.Helper()
-	ln, err := Listen(t.Context(), "127.0.0.1", 0)
+	ln, err := tcplisten.Listen(t.Context(), "127.0.0.1", 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := ServeWorkerStore(ln, kvstore.ServerOptions{})
+	s := rdzv.ServeWorkerStore(ln, kvstore.ServerOptions{})
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)
@@ -176,8 +178,8 @@ func TestTCPElsewhereUnderAgent(t *testing.T) {
 		// Rank 0 wants to host where the agent does.
 		url := fmt.Sprintf("tcp://127.0.0.1:%s?rank=0&world_size=1", vars["MASTER_PORT"])
 		_, err := meet(t.Context(), url, other)
-		var listen *ListenError
-		if !errors.As(err, &listen) || !errors.Is(err, syscall.EADDRINUSE) || !errors.Is(err, ErrConnection) {
+		var taken *rdzv.ListenError
+		if !errors.As(err, &taken) || !errors.Is(err, syscall.EADDRINUSE) || !errors.Is(err, rdzv.ErrConnection) {
 			t.Errorf("%s=%s: %v", name, value, err)
 		}
 	}
@@ -209,19 +211,19 @@ func TestHostWaitsForAll(t *testing.T) {
 	ctx, cancel = context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	_, err = meet(ctx, url(0), nil)
-	if !errors.Is(err, ErrTimeout) || errors.Is(err, ErrConnection) || !strings.Contains(err.Error(), "3 workers") {
+	if !errors.Is(err, rdzv.ErrTimeout) || errors.Is(err, rdzv.ErrConnection) || !strings.Contains(err.Error(), "3 workers") {
 		t.Errorf("rank 0 alone: %v", err)
 	}
 	ctx, cancel = context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if _, err = meet(ctx, url(1), nil); !errors.Is(err, ErrConnection) {
+	if _, err = meet(ctx, url(1), nil); !errors.Is(err, rdzv.ErrConnection) {
 		t.Errorf("rank 1 without a host: %v", err)
 	}
 }
 
 // In one process, several rendezvous at one port share the server, which lives as long as the last of them.
 func TestHostIsShared(t *testing.T) {
-	s := NewSchemes(SchemeOptions{Lookup: environ(nil)})
+	s := NewSchemes(Options{Lookup: environ(nil)})
 	url := fmt.Sprintf("tcp://127.0.0.1:%d?rank=0&world_size=1", aPort(t))
 	var results []*Result
 	for range 2 {

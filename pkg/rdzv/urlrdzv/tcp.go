@@ -1,4 +1,4 @@
-package rdzv
+package urlrdzv
 
 import (
 	"context"
@@ -11,13 +11,13 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/kvstore"
 )
 
-// meeting handles tcp:// and env://, which differ in where the address comes from.
-type meeting struct {
+// tcpRendezvous handles tcp:// and env://, which differ in where the address comes from.
+type tcpRendezvous struct {
 	lookup func(name string) (string, bool)
 	hosts  hosts
 }
 
-// endpoint is where the store of a meeting is.
+// endpoint is where the store of a tcpRendezvous is.
 type endpoint struct {
 	host string
 	port int
@@ -25,7 +25,7 @@ type endpoint struct {
 
 func (e endpoint) String() string { return net.JoinHostPort(e.host, strconv.Itoa(e.port)) }
 
-func (m *meeting) tcp(ctx context.Context, url string) (*Result, error) {
+func (m *tcpRendezvous) tcp(ctx context.Context, url string) (*Result, error) {
 	l, err := parseURL(url)
 	if err != nil {
 		return nil, err
@@ -42,7 +42,7 @@ func (m *meeting) tcp(ctx context.Context, url string) (*Result, error) {
 }
 
 // env takes what the query does not say from the environment.
-func (m *meeting) env(ctx context.Context, url string) (*Result, error) {
+func (m *tcpRendezvous) env(ctx context.Context, url string) (*Result, error) {
 	l, err := parseURL(url)
 	switch {
 	case err != nil:
@@ -79,7 +79,7 @@ func (m *meeting) env(ctx context.Context, url string) (*Result, error) {
 }
 
 // variable finds a setting in the environment. An empty one counts as not set, as in torch.
-func (m *meeting) variable(name string) (setting, error) {
+func (m *tcpRendezvous) variable(name string) (setting, error) {
 	value, _ := m.lookup(name)
 	if value == "" {
 		return setting{}, fmt.Errorf("environment variable %s expected, but not set: elasticrun and torchrun set it", name)
@@ -118,7 +118,7 @@ func (l location) generation() (kvstore.Generation, error) {
 }
 
 // join connects this worker to the store, which it hosts itself if it has to.
-func (m *meeting) join(ctx context.Context, at endpoint, self place, l location) (*Result, error) {
+func (m *tcpRendezvous) join(ctx context.Context, at endpoint, self place, l location) (*Result, error) {
 	generation, err := l.generation()
 	if err != nil {
 		return nil, err
@@ -144,7 +144,7 @@ func (m *meeting) join(ctx context.Context, at endpoint, self place, l location)
 
 // agentServes tells whether an agent hosts a store at this endpoint. As in torch 2.14 the variable speaks of the
 // agent's own address only: at any other, rank 0 hosts.
-func (m *meeting) agentServes(at endpoint) bool {
+func (m *tcpRendezvous) agentServes(at endpoint) bool {
 	use, _ := m.lookup("TORCHELASTIC_USE_AGENT_STORE")
 	addr, _ := m.lookup("MASTER_ADDR")
 	text, _ := m.lookup("MASTER_PORT")

@@ -1,4 +1,4 @@
-package rdzv
+package urlrdzv
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/elasticrun/elasticrun/pkg/kvstore"
+	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
 // environ makes a lookup of a map.
@@ -25,7 +26,7 @@ func environ(vars map[string]string) func(string) (string, bool) {
 
 // meet makes a rendezvous by a URL, as a process with this environment.
 func meet(ctx context.Context, url string, vars map[string]string) (*Result, error) {
-	r, err := NewSchemes(SchemeOptions{Lookup: environ(vars)}).Rendezvous(url)
+	r, err := NewSchemes(Options{Lookup: environ(vars)}).Rendezvous(url)
 	if err != nil {
 		return nil, err
 	}
@@ -100,13 +101,13 @@ func TestBadInput(t *testing.T) {
 		{url: "env://?rank=1&world_size=2", want: `env:// rendezvous: environment variable MASTER_ADDR` + unset},
 	} {
 		_, err := meet(t.Context(), tc.url, tc.vars)
-		if err == nil || err.Error() != tc.want || errors.Is(err, ErrRendezvous) {
+		if err == nil || err.Error() != tc.want || errors.Is(err, rdzv.ErrRendezvous) {
 			t.Errorf("%q:\n got %v\nwant %s", tc.url, err, tc.want)
 		}
 	}
 	nowhere := filepath.Join(folder, "none", "file")
 	_, err := meet(t.Context(), "file://"+nowhere+"?rank=0&world_size=1", nil)
-	if !errors.Is(err, os.ErrNotExist) || !errors.Is(err, ErrConnection) || !strings.HasPrefix(err.Error(), "file:// rendezvous: ") || !strings.Contains(err.Error(), nowhere) {
+	if !errors.Is(err, os.ErrNotExist) || !errors.Is(err, rdzv.ErrConnection) || !strings.HasPrefix(err.Error(), "file:// rendezvous: ") || !strings.Contains(err.Error(), nowhere) {
 		t.Errorf("a path whose folder is missing: %v", err)
 	}
 	if left, _ := os.ReadDir(folder); len(left) > 0 {
@@ -115,7 +116,7 @@ func TestBadInput(t *testing.T) {
 }
 
 func TestSchemes(t *testing.T) {
-	s := NewSchemes(SchemeOptions{})
+	s := NewSchemes(Options{})
 	store := kvstore.NewHashStore()
 	var got []string
 	handler := func(_ context.Context, url string) (*Result, error) {
@@ -146,7 +147,7 @@ func TestSchemes(t *testing.T) {
 		t.Errorf("Next = %+v, %v", result, err)
 	}
 	_, err = r.Next(t.Context())
-	if !errors.Is(err, ErrClosed) || err.Error() != "unable to perform re-rendezvous using own:// method: rendezvous is closed" {
+	if !errors.Is(err, rdzv.ErrClosed) || err.Error() != "unable to perform re-rendezvous using own:// method: rendezvous is closed" {
 		t.Errorf("the second Next: %v", err)
 	}
 	if diff := cmp.Diff([]string{"oWn://a/b?c=%20#d"}, got); diff != "" {
@@ -156,14 +157,14 @@ func TestSchemes(t *testing.T) {
 
 // A failure is not tried again: this worker may have been counted.
 func TestNextOnceEvenAfterFailure(t *testing.T) {
-	r, err := NewSchemes(SchemeOptions{}).Rendezvous("tcp://127.0.0.1:1")
+	r, err := NewSchemes(Options{}).Rendezvous("tcp://127.0.0.1:1")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.Next(t.Context()); err == nil || errors.Is(err, ErrClosed) {
+	if _, err := r.Next(t.Context()); err == nil || errors.Is(err, rdzv.ErrClosed) {
 		t.Errorf("the first Next: %v", err)
 	}
-	if _, err := r.Next(t.Context()); !errors.Is(err, ErrClosed) {
+	if _, err := r.Next(t.Context()); !errors.Is(err, rdzv.ErrClosed) {
 		t.Errorf("the second Next: %v", err)
 	}
 }
@@ -211,7 +212,7 @@ func TestFileURLOfNoStore(t *testing.T) {
 	if err := os.WriteFile(path, []byte("this is not a store's file, but a long text"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := meet(t.Context(), "file://"+path+"?rank=0&world_size=1", nil); !errors.Is(err, ErrState) {
+	if _, err := meet(t.Context(), "file://"+path+"?rank=0&world_size=1", nil); !errors.Is(err, rdzv.ErrState) {
 		t.Errorf("a file that is no store: %v", err)
 	}
 }

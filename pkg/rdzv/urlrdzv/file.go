@@ -1,4 +1,4 @@
-package rdzv
+package urlrdzv
 
 import (
 	"context"

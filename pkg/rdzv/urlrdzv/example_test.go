@@ -1,4 +1,4 @@
-package rdzv_test
+package urlrdzv_test
 
 import (
 	"context"
@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/elasticrun/elasticrun/pkg/kvstore"
-	"github.com/elasticrun/elasticrun/pkg/rdzv"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/urlrdzv"
 )
 
 // A worker in Go meets the other workers of its job, whatever they are written in, under elasticrun and under torchrun:
@@ -24,7 +24,7 @@ func ExampleNewSchemes() {
 }
 
 func worker(ctx context.Context) error {
-	rendezvous, err := rdzv.NewSchemes(rdzv.SchemeOptions{}).Rendezvous("env://")
+	rendezvous, err := urlrdzv.NewSchemes(urlrdzv.Options{}).Rendezvous("env://")
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package rdzv
+package urlrdzv
 
 import (
 	"context"
@@ -12,11 +12,12 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/elasticrun/elasticrun/pkg/kvstore"
+	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
-// SchemeHandler meets the other workers in the way of one URL scheme and returns what this one has found. It is
+// Handler meets the other workers in the way of one URL scheme and returns what this one has found. It is
 // given the whole URL, as its user wrote it.
-type SchemeHandler func(ctx context.Context, url string) (*Result, error)
+type Handler func(ctx context.Context, url string) (*Result, error)
 
 // Result is where a worker has met the others of its job.
 type Result struct {
@@ -44,11 +45,11 @@ func (r *Result) Close() error {
 // which serves the agents of nodes, they serve the workers, and follow torch.distributed's own rendezvous, so that
 // workers in Go and in Python meet in one store. Register is not safe beside other calls, all else is.
 type Schemes struct {
-	handlers map[string]SchemeHandler
+	handlers map[string]Handler
 }
 
-// SchemeOptions are the options of [NewSchemes].
-type SchemeOptions struct {
+// Options are the options of [NewSchemes].
+type Options struct {
 	// Lookup finds a variable of the environment; nil means [os.LookupEnv].
 	Lookup func(name string) (value string, ok bool)
 	// Logger is for the server that a worker of rank 0 hosts. The zero Logger is silent.
@@ -70,16 +71,16 @@ type SchemeOptions struct {
 // with "/worker/attempt_" and TORCHELASTIC_RESTART_COUNT finds them. A tcp:// or env:// query may have
 // generation=1, for a store that torch 1.x hosts; torch ignores it, as it does all that it does not know, and
 // use_libuv=0 or 1, which chooses among torch's servers, is ignored here.
-func NewSchemes(opts SchemeOptions) *Schemes {
+func NewSchemes(opts Options) *Schemes {
 	if opts.Lookup == nil {
 		opts.Lookup = os.LookupEnv
 	}
-	m := &meeting{lookup: opts.Lookup, hosts: hosts{log: opts.Logger, open: map[int]*tenancy{}}}
-	return &Schemes{handlers: map[string]SchemeHandler{"file": fileRendezvous, "tcp": m.tcp, "env": m.env}}
+	m := &tcpRendezvous{lookup: opts.Lookup, hosts: hosts{log: opts.Logger, open: map[int]*tenancy{}}}
+	return &Schemes{handlers: map[string]Handler{"file": fileRendezvous, "tcp": m.tcp, "env": m.env}}
 }
 
 // Register adds a scheme, such as "etcd". One that is taken is refused.
-func (s *Schemes) Register(scheme string, handler SchemeHandler) error {
+func (s *Schemes) Register(scheme string, handler Handler) error {
 	scheme = strings.ToLower(scheme)
 	switch {
 	case scheme == "" || handler == nil:
@@ -92,7 +93,7 @@ func (s *Schemes) Register(scheme string, handler SchemeHandler) error {
 }
 
 // Rendezvous returns the rendezvous that url describes. Nothing is tried before its Next.
-func (s *Schemes) Rendezvous(url string) (*URLRendezvous, error) {
+func (s *Schemes) Rendezvous(url string) (*Rendezvous, error) {
 	scheme, _, ok := strings.Cut(url, "://")
 	scheme = strings.ToLower(scheme)
 	if !ok {
@@ -103,27 +104,27 @@ func (s *Schemes) Rendezvous(url string) (*URLRendezvous, error) {
 		return nil, fmt.Errorf("rendezvous URL %q: no rendezvous handler for %s://; known: %s",
 			url, scheme, strings.Join(slices.Sorted(maps.Keys(s.handlers)), ", "))
 	}
-	return &URLRendezvous{scheme: scheme, url: url, handler: handler}, nil
+	return &Rendezvous{scheme: scheme, url: url, handler: handler}, nil
 }
 
-// URLRendezvous is the rendezvous of a URL. It is not safe for concurrent use.
-type URLRendezvous struct {
+// Rendezvous is the rendezvous of a URL. It is not safe for concurrent use.
+type Rendezvous struct {
 	scheme  string
 	url     string
-	handler SchemeHandler
+	handler Handler
 	called  bool
 }
 
 // Next meets the other workers and returns where. It waits as long as ctx lets it; torch does for 30 minutes by default.
 // The Result is the caller's to close.
 //
-// It can be called once: a second call fails with [ErrClosed], also after a failure, for then this worker may
-// have been counted already. Of the package's errors a failure wraps [ErrTimeout] where the others did not come,
-// [ErrConnection] where the store could not be reached or hosted, and [ErrState] where it is no store. Bad input is
+// It can be called once: a second call fails with [rdzv.ErrClosed], also after a failure, for then this worker may
+// have been counted already. Of the package's errors a failure wraps [rdzv.ErrTimeout] where the others did not come,
+// [rdzv.ErrConnection] where the store could not be reached or hosted, and [rdzv.ErrState] where it is no store. Bad input is
 // none of them.
-func (r *URLRendezvous) Next(ctx context.Context) (*Result, error) {
+func (r *Rendezvous) Next(ctx context.Context) (*Result, error) {
 	if r.called {
-		return nil, fmt.Errorf("unable to perform re-rendezvous using %s:// method: %w", r.scheme, ErrClosed)
+		return nil, fmt.Errorf("unable to perform re-rendezvous using %s:// method: %w", r.scheme, rdzv.ErrClosed)
 	}
 	r.called = true
 	result, err := r.handler(ctx, r.url)
@@ -136,13 +137,13 @@ func (r *URLRendezvous) Next(ctx context.Context) (*Result, error) {
 // inFamily gives an error of a store its place among those of a rendezvous.
 func inFamily(err error) error {
 	switch {
-	case errors.Is(err, ErrRendezvous):
+	case errors.Is(err, rdzv.ErrRendezvous):
 	case errors.Is(err, kvstore.ErrProtocol):
-		return fmt.Errorf("%w: %w", ErrState, err)
+		return fmt.Errorf("%w: %w", rdzv.ErrState, err)
 	case errors.Is(err, kvstore.ErrConnection):
-		return fmt.Errorf("%w: %w", ErrConnection, err)
+		return fmt.Errorf("%w: %w", rdzv.ErrConnection, err)
 	case errors.Is(err, kvstore.ErrTimeout):
-		return fmt.Errorf("%w: %w", ErrTimeout, err)
+		return fmt.Errorf("%w: %w", rdzv.ErrTimeout, err)
 	}
 	return err
 }

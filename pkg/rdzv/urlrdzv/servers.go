@@ -1,4 +1,4 @@
-package rdzv
+package urlrdzv
 
 import (
 	"context"
@@ -6,7 +6,9 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/elasticrun/elasticrun/internal/tcplisten"
 	"github.com/elasticrun/elasticrun/pkg/kvstore"
+	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
 // hosts are the servers that rank 0 hosts in this process, by their port: several rendezvous at one port share
@@ -20,7 +22,7 @@ type hosts struct {
 
 // tenancy is a server and the number of those that share it.
 type tenancy struct {
-	store   *WorkerStore
+	store   *rdzv.WorkerStore
 	tenants int
 }
 
@@ -30,11 +32,11 @@ func (h *hosts) take(ctx context.Context, port int) (release func() error, err e
 	defer h.mu.Unlock()
 	t := h.open[port]
 	if t == nil {
-		ln, err := Listen(ctx, "", port)
+		ln, err := tcplisten.Listen(ctx, "", port)
 		if err != nil {
-			return nil, &ListenError{Port: port, Err: err}
+			return nil, &rdzv.ListenError{Port: port, Err: err}
 		}
-		t = &tenancy{store: ServeWorkerStore(ln, kvstore.ServerOptions{Logger: h.log})}
+		t = &tenancy{store: rdzv.ServeWorkerStore(ln, kvstore.ServerOptions{Logger: h.log})}
 		h.open[port] = t
 	}
 	t.tenants++

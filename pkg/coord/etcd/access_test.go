@@ -18,7 +18,6 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.etcd.io/etcd/server/v3/embed"
 	"go.uber.org/zap"
 
 	"github.com/elasticrun/elasticrun/pkg/coord"
@@ -93,7 +92,7 @@ func TestTLS(t *testing.T) {
 	serverCert, serverKey := ours.issue(t, "server")
 	cert, key := ours.issue(t, "job")
 	otherCert, otherKey := strangers.issue(t, "job")
-	c := startChildren(t, 1, "--cert-file="+serverCert, "--key-file="+serverKey, "--client-cert-auth", "--trusted-ca-file="+ours.file)[0]
+	c := startDebian(t, 1, "--cert-file="+serverCert, "--key-file="+serverKey, "--client-cert-auth", "--trusted-ca-file="+ours.file)[0]
 	plain := shared.endpoint(t)
 	for _, tc := range []struct {
 		name     string
@@ -146,7 +145,7 @@ func TestTLS(t *testing.T) {
 // protect makes an etcd ask for passwords, and adds the user job, who may use the keys below elasticrun/.
 func protect(t testing.TB, endpoint string) {
 	t.Helper()
-	cli := ready(t, &child{client: endpoint})
+	cli := ready(t, &server{client: endpoint})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	do := func(err error) {
@@ -176,7 +175,7 @@ func protect(t testing.TB, endpoint string) {
 // TestUsers opens a store that asks for a password.
 func TestUsers(t *testing.T) {
 	t.Parallel()
-	c := startChildren(t, 1)[0]
+	c := startDebian(t, 1)[0]
 	protect(t, c.client)
 	refusal := func(t *testing.T, err error, want string) {
 		t.Helper()
@@ -224,12 +223,7 @@ func TestUsers(t *testing.T) {
 // TestTokens lets the tokens run out that stand for a password.
 func TestTokens(t *testing.T) {
 	t.Parallel()
-	e, err := startEmbedded(t.TempDir(), func(c *embed.Config) { c.AuthTokenTTL, c.BcryptCost = 1, 4 })
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(e.Close)
-	endpoint := "http://" + e.Clients[0].Addr().String()
+	endpoint := startEtcd(t, "--auth-token-ttl=1", "--bcrypt-cost=4").client
 	protect(t, endpoint)
 	s := openLinked(t, endpoint, Options{User: "job", Password: "secret", TTL: 6 * time.Second})
 	keep(t, s)

@@ -13,7 +13,7 @@ import (
 
 // BenchmarkOne measures what one agent waits for, against etcd's own program with a disk that is waited for.
 func BenchmarkOne(b *testing.B) {
-	c := startChildren(b, 1)[0]
+	c := startDebian(b, 1)[0]
 	ready(b, c)
 	options := Options{Endpoints: []string{c.client}}
 	b.Run("open", func(b *testing.B) {
@@ -82,7 +82,7 @@ func BenchmarkMany(b *testing.B) {
 
 func many(b *testing.B, n int) {
 	b.Helper()
-	c := startChildren(b, 1)[0]
+	c := startDebian(b, 1)[0]
 	ready(b, c)
 	agents := make([]*Store, n)
 	options := Options{Endpoints: []string{c.client}, TTL: time.Minute, OpTimeout: time.Minute, DialTimeout: time.Minute}

@@ -11,12 +11,7 @@ import (
 // TestEndSession ends the session of another client, which stands for a process that has died.
 func TestEndSession(t *testing.T) {
 	t.Parallel()
-	e, err := startEmbedded(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(e.Close)
-	options := Options{Endpoints: []string{"http://" + e.Clients[0].Addr().String()}, TTL: time.Minute, DialTimeout: 5 * time.Second}
+	options := Options{Endpoints: []string{startEtcd(t).client}, TTL: time.Minute, DialTimeout: 5 * time.Second}
 	dead, other := open(t, options), open(t, options)
 	insist(t, dead, owned("own", "v"))
 	gone := make(chan error, 1)

@@ -135,7 +135,7 @@ func owned(key, value string) coord.Op {
 // TestRestart kills etcd and starts it again: sessions and watches go on.
 func TestRestart(t *testing.T) {
 	t.Parallel()
-	c := startChildren(t, 1)[0]
+	c := startDebian(t, 1)[0]
 	ready(t, c)
 	s := open(t, Options{Endpoints: []string{c.client}, TTL: 10 * time.Second})
 	keep(t, s)
@@ -143,7 +143,7 @@ func TestRestart(t *testing.T) {
 	insist(t, s, owned("own", "1"), put("plain", "1"))
 	f.await(map[string]string{"own": "1", "plain": "1"})
 	for round := range 2 {
-		c.kill(c.cmd)
+		c.kill()
 		start := time.Now()
 		if err := s.KeepAlive(t.Context()); !errors.Is(err, coord.ErrUnavailable) {
 			t.Errorf("KeepAlive without etcd returned %v, want %v", err, coord.ErrUnavailable)
@@ -151,7 +151,7 @@ func TestRestart(t *testing.T) {
 		if took := time.Since(start); took > s.options.OpTimeout+10*time.Second { // busy machines are slow
 			t.Errorf("KeepAlive without etcd took %v", took)
 		}
-		c.start()
+		c.start(t)
 		value := fmt.Sprint("after ", round)
 		insist(t, s, put("plain", value))
 		f.await(map[string]string{"own": "1", "plain": value})
@@ -174,22 +174,18 @@ func TestRestart(t *testing.T) {
 // TestStoreGone replaces etcd by an empty one: the session is lost, and so are its watches.
 func TestStoreGone(t *testing.T) {
 	t.Parallel()
-	c := startChildren(t, 1)[0]
+	c := startDebian(t, 1)[0]
 	ready(t, c)
 	s := open(t, Options{Endpoints: []string{c.client}})
 	f := follow(t, s, "")
 	for i := range 20 {
 		insist(t, s, put("k", strconv.Itoa(i)))
 	}
-	c.kill(c.cmd)
-	for i, arg := range c.args {
-		if arg == "--data-dir" {
-			if err := os.RemoveAll(c.args[i+1]); err != nil {
-				t.Fatal(err)
-			}
-		}
+	c.kill()
+	if err := os.RemoveAll(c.data()); err != nil {
+		t.Fatal(err)
 	}
-	c.start()
+	c.start(t)
 	ready(t, c)
 	for !errors.Is(s.KeepAlive(t.Context()), coord.ErrSessionLost) {
 		if t.Context().Err() != nil {
@@ -236,7 +232,7 @@ func TestCompaction(t *testing.T) {
 // TestLeaderLost kills the leader of three members.
 func TestLeaderLost(t *testing.T) {
 	t.Parallel()
-	members := startChildren(t, 3)
+	members := startDebian(t, 3)
 	cli := ready(t, members...)
 	var endpoints []string
 	for _, m := range members {
@@ -258,7 +254,7 @@ func TestLeaderLost(t *testing.T) {
 			t.Fatal(err)
 		}
 		if status.Leader == status.Header.MemberId {
-			m.kill(m.cmd)
+			m.kill()
 			break
 		}
 	}
@@ -278,14 +274,14 @@ func TestLeaderLost(t *testing.T) {
 // time, and its watch is not taken for alive.
 func TestMinority(t *testing.T) {
 	t.Parallel()
-	members := startChildren(t, 3)
+	members := startDebian(t, 3)
 	ready(t, members...)
 	s := open(t, Options{Endpoints: []string{members[0].client}, TTL: 6 * time.Second, OpTimeout: time.Second})
 	f := follow(t, s, "")
 	insist(t, s, put("k", "1"))
 	f.await(map[string]string{"k": "1"})
-	members[1].kill(members[1].cmd)
-	members[2].kill(members[2].cmd)
+	members[1].kill()
+	members[2].kill()
 	start := time.Now()
 	_, err := s.Commit(t.Context(), nil, []coord.Op{put("k", "2")})
 	if !errors.Is(err, coord.ErrUnavailable) {
@@ -304,8 +300,8 @@ func TestMinority(t *testing.T) {
 		default:
 		}
 	}
-	members[1].start()
-	members[2].start()
+	members[1].start(t)
+	members[2].start(t)
 	insist(t, s, put("k", "3"))
 	f.await(map[string]string{"k": "3"})
 }

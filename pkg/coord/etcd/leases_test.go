@@ -15,13 +15,8 @@ import (
 // TestLeases looks at the leases and keys that a store makes, from outside.
 func TestLeases(t *testing.T) {
 	t.Parallel()
-	e, err := startEmbedded(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(e.Close)
-	endpoint := "http://" + e.Clients[0].Addr().String()
-	cli := ready(t, &child{client: endpoint})
+	endpoint := startEtcd(t).client
+	cli := ready(t, &server{client: endpoint})
 	s := open(t, Options{Endpoints: []string{endpoint}, TTL: 2500 * time.Millisecond})
 	leases := func(want int) {
 		t.Helper()

@@ -1,21 +1,18 @@
 package etcd
 
 import (
-	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"net"
-	"net/url"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
-	"go.etcd.io/etcd/server/v3/embed"
 	"go.uber.org/goleak"
 	"go.uber.org/zap"
 
@@ -23,133 +20,152 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	code := m.Run()
-	shared.stop()
-	if code == 0 {
-		if err := goleak.Find(ignoreServer()...); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			code = 1
-		}
-	}
-	os.Exit(code)
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		shared.stop()
+		os.Exit(code)
+	}))
 }
 
-// ignoreServer returns what etcd's server leaves behind in a process for good.
-func ignoreServer() []goleak.Option {
-	return []goleak.Option{
-		goleak.IgnoreTopFunction("go.etcd.io/etcd/client/pkg/v3/fileutil.purgeFile.func1"),
-		goleak.IgnoreTopFunction("gopkg.in/natefinch/lumberjack%2ev2.(*Logger).millRun"),
-	}
+// shared is the server of all tests that need no server of their own. The first such test starts it.
+var shared sharedServer
+
+type sharedServer struct {
+	once   sync.Once
+	dir    string
+	server *server
 }
 
-// shared is the embedded etcd of all tests of this process, started by the first that needs it.
-var shared embedded
-
-type embedded struct {
-	once sync.Once
-	etcd *embed.Etcd
-	dir  string
-	err  error
-}
-
-// endpoint returns the URL of the embedded etcd.
-func (e *embedded) endpoint(t testing.TB) string {
+// endpoint returns the URL of the shared server, which answers.
+func (s *sharedServer) endpoint(t testing.TB) string {
 	t.Helper()
-	e.once.Do(func() {
-		//nolint:usetesting // it outlives the test
-		if e.dir, e.err = os.MkdirTemp("", "elasticrun-etcd-"); e.err == nil {
-			e.etcd, e.err = startEmbedded(e.dir)
+	program := testenv.EtcdServer(t)
+	s.once.Do(func() {
+		dir, err := os.MkdirTemp("", "elasticrun-etcd-") //nolint:usetesting // it outlives the test
+		if err != nil {
+			t.Fatal(err)
 		}
+		s.dir = dir
+		s.server = newServers(t, program, []string{dir}, "--unsafe-no-fsync")[0]
+		s.server.start(t)
 	})
-	if e.err != nil {
-		t.Fatal(e.err)
+	if s.server == nil {
+		t.Fatal("the shared etcd server was not started: see the first test that needed it")
 	}
-	return "http://" + e.etcd.Clients[0].Addr().String()
+	ready(t, s.server)
+	return s.server.client
 }
 
-func (e *embedded) stop() {
-	if e.etcd != nil {
-		e.etcd.Close()
-		<-e.etcd.Server.StopNotify()
+func (s *sharedServer) stop() {
+	if s.server != nil && s.server.cmd != nil {
+		s.server.kill()
 	}
-	if e.dir != "" {
-		os.RemoveAll(e.dir)
+	if s.dir != "" {
+		os.RemoveAll(s.dir)
 	}
 }
 
-func startEmbedded(dir string, more ...func(*embed.Config)) (*embed.Etcd, error) {
-	anywhere, err := url.Parse("http://127.0.0.1:0")
-	if err != nil {
-		return nil, err
-	}
-	config := embed.NewConfig()
-	config.Dir = dir
-	config.ListenClientUrls, config.ListenPeerUrls = []url.URL{*anywhere}, []url.URL{*anywhere}
-	config.AdvertiseClientUrls, config.AdvertisePeerUrls = []url.URL{*anywhere}, []url.URL{*anywhere}
-	config.InitialCluster = config.InitialClusterFromName(config.Name)
-	config.ZapLoggerBuilder = embed.NewZapLoggerBuilder(zap.NewNop())
-	config.UnsafeNoFsync = true // it is not the disk that is tested
-	for _, change := range more {
-		change(config)
-	}
-	e, err := embed.StartEtcd(config)
-	if err != nil {
-		return nil, err
-	}
-	select {
-	case <-e.Server.ReadyNotify():
-		return e, nil
-	case err = <-e.Err():
-	case <-time.After(time.Minute):
-		err = errors.New("the embedded etcd is not ready after a minute")
-	}
-	e.Close()
-	return nil, err
-}
-
-// child is an etcd in a process of its own, which a test can kill and start again.
-type child struct {
-	t      testing.TB
+// server is an etcd server in a process of its own, which a test can kill and start again.
+type server struct {
 	args   []string
+	dir    string // of its data and its log
 	client string // URL
-	log    *bytes.Buffer
 	cmd    *exec.Cmd
 }
 
-// startChildren starts a cluster of etcd's own program, as Debian has it.
-func startChildren(t testing.TB, n int, more ...string) []*child {
+// startEtcd starts one server of the version that internal/e2e/etcdserver names, and waits until it answers.
+func startEtcd(t testing.TB, args ...string) *server {
+	t.Helper()
+	s := startServers(t, testenv.EtcdServer(t), 1, append(args, "--unsafe-no-fsync")...)[0]
+	ready(t, s)
+	return s
+}
+
+// startDebian starts a cluster of n members of Debian's etcd, which is 3.4 on Debian 12, the oldest supported version.
+func startDebian(t testing.TB, n int, args ...string) []*server {
 	t.Helper()
 	program, err := exec.LookPath("etcd")
 	if err != nil {
 		testenv.Missing(t, "needs the program etcd (apt-get install etcd-server)")
 	}
+	return startServers(t, program, n, args...)
+}
+
+// startServers starts a cluster of n members. They end with the test.
+func startServers(t testing.TB, program string, n int, args ...string) []*server {
+	t.Helper()
+	dirs := make([]string, n)
+	for i := range dirs {
+		dirs[i] = t.TempDir()
+	}
+	servers := newServers(t, program, dirs, args...)
+	for _, s := range servers {
+		t.Cleanup(func() {
+			if s.cmd != nil {
+				s.kill()
+			}
+			if log, err := os.ReadFile(s.log()); err == nil && t.Failed() && testing.Verbose() {
+				t.Logf("etcd at %s, the end of its log:\n%s", s.client, log[max(0, len(log)-3000):])
+			}
+		})
+		s.start(t)
+	}
+	return servers
+}
+
+// newServers returns the members of a cluster, one for each folder, which have not been started.
+func newServers(t testing.TB, program string, dirs []string, args ...string) []*server {
+	t.Helper()
 	scheme := "http"
-	for _, arg := range more {
+	for _, arg := range args {
 		if strings.HasPrefix(arg, "--cert-file") {
 			scheme = "https"
 		}
 	}
+	addresses := freeAddresses(t, 2*len(dirs))
 	var cluster []string
-	children := make([]*child, n)
-	peers := make([]string, n)
-	for i, address := range freeAddresses(t, 2*n) {
-		if i < n {
-			peers[i] = "http://" + address
-			cluster = append(cluster, fmt.Sprintf("m%d=%s", i, peers[i]))
-			continue
-		}
-		children[i-n] = &child{t: t, client: scheme + "://" + address}
+	for i := range dirs {
+		cluster = append(cluster, fmt.Sprintf("m%d=http://%s", i, addresses[2*i]))
 	}
-	for i, c := range children {
-		c.args = append([]string{
-			program, "--name", fmt.Sprint("m", i), "--data-dir", t.TempDir(),
-			"--listen-client-urls", c.client, "--advertise-client-urls", c.client,
-			"--listen-peer-urls", peers[i], "--initial-advertise-peer-urls", peers[i],
+	var servers []*server
+	for i, dir := range dirs {
+		s := &server{dir: dir, client: scheme + "://" + addresses[2*i+1]}
+		peer := "http://" + addresses[2*i]
+		s.args = append([]string{
+			program, "--name", fmt.Sprint("m", i), "--data-dir", s.data(),
+			"--listen-client-urls", s.client, "--advertise-client-urls", s.client,
+			"--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer,
 			"--initial-cluster", strings.Join(cluster, ","), "--logger", "zap",
-		}, more...)
-		c.start()
+		}, args...)
+		servers = append(servers, s)
 	}
-	return children
+	return servers
+}
+
+func (s *server) data() string { return filepath.Join(s.dir, "data") }
+func (s *server) log() string  { return filepath.Join(s.dir, "log") }
+
+// start starts the server's process and does not wait until it answers.
+func (s *server) start(t testing.TB) {
+	t.Helper()
+	log, err := os.OpenFile(s.log(), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), s.args[0], s.args[1:]...)
+	cmd.Stdout, cmd.Stderr = log, log
+	dieWithUs(cmd)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	s.cmd = cmd
+}
+
+// kill ends the process as a power cut does.
+func (s *server) kill() {
+	s.cmd.Process.Kill()
+	s.cmd.Wait()
+	s.cmd = nil
 }
 
 // freeAddresses returns addresses that nobody listens at.
@@ -171,38 +187,12 @@ func freeAddresses(t testing.TB, n int) []string {
 	return addresses
 }
 
-func (c *child) start() {
-	c.t.Helper()
-	c.log = new(bytes.Buffer)
-	c.cmd = exec.CommandContext(context.WithoutCancel(c.t.Context()), c.args[0], c.args[1:]...)
-	c.cmd.Stdout, c.cmd.Stderr = c.log, c.log
-	dieWithUs(c.cmd)
-	if err := c.cmd.Start(); err != nil {
-		c.t.Fatal(err)
-	}
-	cmd := c.cmd
-	c.t.Cleanup(func() {
-		if cmd.ProcessState == nil {
-			c.kill(cmd)
-		}
-	})
-}
-
-// kill ends it as a power cut does.
-func (c *child) kill(cmd *exec.Cmd) {
-	cmd.Process.Kill()
-	cmd.Wait()
-	if c.t.Failed() && testing.Verbose() {
-		c.t.Logf("etcd at %s, the end of its log:\n%s", c.client, c.log.Bytes()[max(0, c.log.Len()-3000):])
-	}
-}
-
 // ready waits until the members answer.
-func ready(t testing.TB, children ...*child) *clientv3.Client {
+func ready(t testing.TB, servers ...*server) *clientv3.Client {
 	t.Helper()
 	var endpoints []string
-	for _, c := range children {
-		endpoints = append(endpoints, c.client)
+	for _, s := range servers {
+		endpoints = append(endpoints, s.client)
 	}
 	cli, err := clientv3.New(clientv3.Config{Endpoints: endpoints, Logger: zap.NewNop()})
 	if err != nil {

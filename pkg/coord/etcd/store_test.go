@@ -59,7 +59,7 @@ func conform(t *testing.T, endpoint, prefix string) {
 	})
 }
 
-func TestStoreEmbedded(t *testing.T) {
+func TestStore(t *testing.T) {
 	t.Parallel()
 	conform(t, shared.endpoint(t), "conformance/")
 }
@@ -67,7 +67,7 @@ func TestStoreEmbedded(t *testing.T) {
 // TestStoreDebian runs the suite against etcd 3.4, the oldest one that is supported.
 func TestStoreDebian(t *testing.T) {
 	t.Parallel()
-	c := startChildren(t, 1, "--unsafe-no-fsync")[0]
+	c := startDebian(t, 1, "--unsafe-no-fsync")[0]
 	ready(t, c)
 	conform(t, c.client, "")
 }

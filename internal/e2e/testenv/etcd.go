@@ -1,0 +1,60 @@
+package testenv
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// EtcdServer returns the path of the etcd server program, in the version that internal/e2e/etcdserver/go.mod names.
+// The first test that needs it builds it into the user's cache folder. It skips the test if the server cannot be
+// built, for example because its modules cannot be downloaded.
+func EtcdServer(t testing.TB) string {
+	t.Helper()
+	path, err := etcdServer()
+	if err != nil {
+		Missing(t, "needs the etcd server of internal/e2e/etcdserver: %v", err)
+	}
+	return path
+}
+
+var etcdServer = sync.OnceValues(func() (string, error) {
+	ctx := context.Background()
+	gomod, err := exec.CommandContext(ctx, "go", "env", "GOMOD").Output()
+	if err != nil {
+		return "", fmt.Errorf("find the module's folder: %w", err)
+	}
+	module := filepath.Join(filepath.Dir(strings.TrimSpace(string(gomod))), "internal", "e2e", "etcdserver")
+	key := sha256.New()
+	_, _ = fmt.Fprintln(key, runtime.Version(), runtime.GOARCH)
+	for _, name := range []string{"go.mod", "go.sum"} {
+		content, err := os.ReadFile(filepath.Join(module, name))
+		if err != nil {
+			return "", err
+		}
+		_, _ = key.Write(content)
+	}
+	dir := filepath.Join(cache(), "test", fmt.Sprintf("etcd-%x", key.Sum(nil)[:8]))
+	path := filepath.Join(dir, "etcd")
+	if _, err := os.Stat(path); err == nil {
+		return path, nil
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", err
+	}
+	// Other processes may build it at the same time: the rename puts a whole file in place.
+	own := fmt.Sprintf("%s.%d", path, os.Getpid())
+	build := exec.CommandContext(ctx, "go", "build", "-C", module, "-trimpath", "-o", own, "go.etcd.io/etcd/server/v3")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("go build: %w\n%s", err, out)
+	}
+	return path, os.Rename(own, path)
+})

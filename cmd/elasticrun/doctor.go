@@ -17,7 +17,7 @@ import (
 	"github.com/elasticrun/elasticrun/internal/topology"
 	"github.com/elasticrun/elasticrun/pkg/agent"
 	"github.com/elasticrun/elasticrun/pkg/evidence"
-	"github.com/elasticrun/elasticrun/pkg/procs"
+	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
 
 // checkMachine checks this machine by the arguments.
@@ -67,7 +67,7 @@ func examine(ctx context.Context, cfg *config.Config) (doctor.Facts, error) {
 			f.Disks = append(f.Disks, doctor.ReadDisk(d.what, path))
 		}
 	}
-	if _, err := procs.PlanLogDir(cfg.LogDir, cfg.RunID); err != nil { // in the first of these folders
+	if _, err := workerlog.PlanLogDir(cfg.LogDir, cfg.RunID); err != nil { // in the first of these folders
 		f.Disks[0].Err = err
 	}
 	var reading sync.WaitGroup

@@ -16,10 +16,10 @@ import (
 	"github.com/elasticrun/elasticrun/internal/topology"
 	"github.com/elasticrun/elasticrun/pkg/agent"
 	"github.com/elasticrun/elasticrun/pkg/coord"
-	"github.com/elasticrun/elasticrun/pkg/procs"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic"
 	"github.com/elasticrun/elasticrun/pkg/report"
+	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
 
 // explainCommand says what the launch would do whose arguments these are.
@@ -91,7 +91,7 @@ func imagine(ctx context.Context, cfg *config.Config) (plan preview.Plan, refusa
 	if preview.FreshRunID(cfg) {
 		runID = "RUN_ID"
 	}
-	if in.Logs, err = procs.PlanLogDir(cfg.LogDir, runID); err != nil {
+	if in.Logs, err = workerlog.PlanLogDir(cfg.LogDir, runID); err != nil {
 		return plan, nil, badLogDir(cfg, err)
 	}
 	if in.Endpoints, err = lookAround(ctx, cfg); err != nil {

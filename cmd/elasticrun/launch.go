@@ -26,6 +26,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic"
 	"github.com/elasticrun/elasticrun/pkg/report"
+	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
 
 // launch runs a job and returns the launcher's exit code.
@@ -43,7 +44,7 @@ func launch(args []string, lifeline *procs.Lifeline) int {
 	}
 	ctx, told := listen(cfg.Signals, impatient(), cfg.ShutdownTimeout, lifeline)
 	defer told.stop()
-	console := procs.NewConsole(os.Stdout, os.Stderr)
+	console := workerlog.NewConsole(os.Stdout, os.Stderr)
 	defer func() { _ = console.Close() }()
 	var heard warned
 	log, lines := newLogger(cfg.LogFormat, cfg.LogLevel, console.Stderr(), &heard)
@@ -76,7 +77,7 @@ const roomPatience = 2 * time.Second
 
 // tellLost warns of what the console could not show for want of room, and returns an error where nobody who reads it can
 // be told.
-func tellLost(console *procs.Console, log zerolog.Logger) error {
+func tellLost(console *workerlog.Console, log zerolog.Logger) error {
 	lost := console.Lost()
 	if len(lost) == 0 {
 		return nil
@@ -90,7 +91,7 @@ func tellLost(console *procs.Console, log zerolog.Logger) error {
 
 // runJob wires the packages together and runs the agent; the report has what the agent knows. When it returns nothing
 // of the job is left, and all of its output has been written.
-func runJob(ctx context.Context, t *told, cfg *config.Config, lifeline *procs.Lifeline, console *procs.Console, lines io.Writer, seen *lookout, log zerolog.Logger) (agent.RunResult, report.Report, error) {
+func runJob(ctx context.Context, t *told, cfg *config.Config, lifeline *procs.Lifeline, console *workerlog.Console, lines io.Writer, seen *lookout, log zerolog.Logger) (agent.RunResult, report.Report, error) {
 	plan, err := prepare(ctx, cfg, lifeline, seen, log)
 	if err != nil {
 		return agent.RunResult{}, report.Report{}, err

@@ -13,8 +13,8 @@ import (
 
 	"github.com/elasticrun/elasticrun/internal/config"
 	"github.com/elasticrun/elasticrun/internal/logview"
-	"github.com/elasticrun/elasticrun/pkg/procs"
 	"github.com/elasticrun/elasticrun/pkg/report"
+	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
 
 // logs shows the logs that the arguments ask for.
@@ -54,7 +54,7 @@ func logs(args []string, stdout io.Writer) error {
 // ends with the process, which has nothing else to do.
 func runEnd(run string, note func(string)) <-chan struct{} {
 	ended := make(chan struct{})
-	lasts, err := procs.RunLasts(run)
+	lasts, err := workerlog.RunLasts(run)
 	switch {
 	case err != nil:
 		note("cannot see whether the run has ended, so it is followed until SIGINT: " + err.Error())
@@ -64,7 +64,7 @@ func runEnd(run string, note func(string)) <-chan struct{} {
 		return ended
 	}
 	go func() {
-		if err := procs.AwaitRunEnd(run); err != nil {
+		if err := workerlog.AwaitRunEnd(run); err != nil {
 			note("cannot see whether the run has ended, so it is followed until SIGINT: " + err.Error())
 			return
 		}

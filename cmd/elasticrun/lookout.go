@@ -15,6 +15,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/events"
 	"github.com/elasticrun/elasticrun/pkg/procs"
 	"github.com/elasticrun/elasticrun/pkg/report"
+	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
 
 // lookout lets others see what the agent does: in the event log, and at --status-addr.
@@ -42,7 +43,7 @@ func openLookout(ctx context.Context, cfg *config.Config, host string, log zerol
 		}
 	}
 	if cfg.EventLog != "" {
-		path := procs.Substitute(cfg.EventLog, map[string]string{"hostname": host, "run_id": cfg.RunID})
+		path := workerlog.Substitute(cfg.EventLog, map[string]string{"hostname": host, "run_id": cfg.RunID})
 		var err error
 		l.file, err = events.OpenFileLog(path, func(err error) {
 			log.Warn().Err(err).Str("path", path).Msg("events are missing in the event log")

@@ -18,6 +18,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/events"
 	"github.com/elasticrun/elasticrun/pkg/evidence"
 	"github.com/elasticrun/elasticrun/pkg/procs"
+	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
 
 // plan holds what must be there before anything is started.
@@ -25,7 +26,7 @@ type plan struct {
 	spec    agent.WorkerSpec
 	env     []string
 	meeting *meeting
-	logs    *procs.LogDir
+	logs    *workerlog.LogDir
 	gpus    *topology.ComputeApps // nil where no restart waits for GPUs
 	machine *evidence.Machine
 }
@@ -42,7 +43,7 @@ func prepare(ctx context.Context, cfg *config.Config, lifeline *procs.Lifeline, 
 	if p.meeting, err = rendezvous(ctx, cfg, lifeline, seen, log); err != nil {
 		return nil, err
 	}
-	if p.logs, err = procs.OpenLogDir(cfg.LogDir, cfg.RunID); err != nil {
+	if p.logs, err = workerlog.OpenLogDir(cfg.LogDir, cfg.RunID); err != nil {
 		p.meeting.close(ctx, log)
 		return nil, badLogDir(cfg, err)
 	}
@@ -128,7 +129,7 @@ func (l launcher) Start(specs []procs.Spec, over <-chan struct{}) (agent.Process
 type errorFiles struct{}
 
 func (errorFiles) Watch(paths []string) (agent.FileWatch, error) {
-	w, err := procs.WatchFiles(paths)
+	w, err := workerlog.WatchFiles(paths)
 	if err != nil {
 		return nil, err
 	}
@@ -190,9 +191,9 @@ func workerSpec(ctx context.Context, cfg *config.Config) (agent.WorkerSpec, erro
 	spec := agent.WorkerSpec{
 		Role: cfg.Role, LocalWorldSize: cfg.NprocPerNode, Entrypoint: program, Args: args,
 		MaxRestarts: cfg.MaxRestarts, MasterAddr: cfg.Rendezvous.MasterAddr, MasterPort: cfg.Rendezvous.MasterPort,
-		Output: procs.OutputRules{
+		Output: workerlog.OutputRules{
 			Redirects: cfg.Redirects, Tee: cfg.Tee, Shown: cfg.LocalRanksFilter,
-			Rotation:      procs.Rotation{MaxSize: cfg.LogMaxSize, MaxFiles: cfg.LogMaxFiles},
+			Rotation:      workerlog.Rotation{MaxSize: cfg.LogMaxSize, MaxFiles: cfg.LogMaxFiles},
 			StdoutFilters: cfg.DuplicateStdoutFilters, StderrFilters: cfg.DuplicateStderrFilters,
 		},
 		PrefixTemplate:   cfg.LogLinePrefix,

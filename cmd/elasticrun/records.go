@@ -15,8 +15,8 @@ import (
 
 	"github.com/elasticrun/elasticrun/internal/config"
 	"github.com/elasticrun/elasticrun/pkg/agent"
-	"github.com/elasticrun/elasticrun/pkg/procs"
 	"github.com/elasticrun/elasticrun/pkg/report"
+	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
 
 // errorFileEnv names the file to which this launcher's own starter wants the root cause written, as torchrun does.
@@ -55,7 +55,7 @@ func openRecords(cfg *config.Config, now time.Time, check func(path string) erro
 
 // path is the report's, of a node of this rank.
 func (r *records) path(nodeRank string) string {
-	return procs.Substitute(r.cfg.Report, map[string]string{"hostname": r.host, "run_id": r.cfg.RunID, "node_rank": nodeRank})
+	return workerlog.Substitute(r.cfg.Report, map[string]string{"hostname": r.host, "run_id": r.cfg.RunID, "node_rank": nodeRank})
 }
 
 // complete adds to what the agent knows, if there was one, what the launcher knows.

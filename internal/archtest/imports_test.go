@@ -29,7 +29,7 @@ var rules = map[string]rule{
 		ours: []string{
 			"internal/boottime", "internal/config", "internal/doctor", "internal/logview", "internal/preview", "internal/scheduler", "internal/simulate", "internal/status",
 			"internal/tcplisten", "internal/topology",
-			"pkg/agent", "pkg/rdzv", "pkg/rdzv/elastic", "pkg/coord", "pkg/coord/etcd", "pkg/kvstore", "pkg/procs", "pkg/events", "pkg/evidence", "pkg/report",
+			"pkg/agent", "pkg/rdzv", "pkg/rdzv/elastic", "pkg/coord", "pkg/coord/etcd", "pkg/kvstore", "pkg/procs", "pkg/workerlog", "pkg/events", "pkg/evidence", "pkg/report",
 		},
 		theirs: []string{"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/rs/zerolog", "golang.org/x/sys", "golang.org/x/term"},
 		why:    "the command wires concrete types together, so it may know them all, and nothing may know it",
@@ -48,12 +48,12 @@ var rules = map[string]rule{
 		why:  "an example shows that a worker needs package rpc alone",
 	},
 	"internal/config": {
-		ours:   []string{"internal/scheduler", "internal/topology", "pkg/procs", "pkg/rdzv"},
+		ours:   []string{"internal/scheduler", "internal/topology", "pkg/rdzv", "pkg/workerlog"},
 		theirs: []string{"github.com/spf13/viper", "github.com/spf13/pflag", "github.com/rs/zerolog", "golang.org/x/sys"},
 		why:    "configuration becomes values of the packages it configures: signals, log levels, addresses",
 	},
 	"internal/preview": {
-		ours: []string{"internal/config", "internal/topology", "pkg/agent", "pkg/coord", "pkg/procs", "pkg/rdzv", "pkg/rdzv/elastic", "pkg/report"},
+		ours: []string{"internal/config", "internal/topology", "pkg/agent", "pkg/coord", "pkg/procs", "pkg/workerlog", "pkg/rdzv", "pkg/rdzv/elastic", "pkg/report"},
 		why:  "what a launch would do is told in the words of what it would use, and uses nothing of it",
 	},
 	"internal/doctor": {
@@ -62,7 +62,7 @@ var rules = map[string]rule{
 		why:    "a machine is judged by values that were read before, what is at the endpoint among them",
 	},
 	"internal/logview": {
-		ours:   []string{"pkg/procs"},
+		ours:   []string{"pkg/workerlog"},
 		theirs: []string{"github.com/fsnotify/fsnotify"},
 		why:    "logs are read without knowing flags and jobs; their form is that of the package that writes them",
 	},
@@ -100,7 +100,7 @@ var rules = map[string]rule{
 	},
 	"pkg/report": {why: "what is told of a job is a matter of its own, and data of any origin"},
 	"pkg/agent": {
-		ours:   []string{"pkg/rdzv", "pkg/procs", "pkg/events", "pkg/evidence", "pkg/report"},
+		ours:   []string{"pkg/rdzv", "pkg/procs", "pkg/workerlog", "pkg/events", "pkg/evidence", "pkg/report"},
 		theirs: []string{"github.com/rs/zerolog", "golang.org/x/sync"},
 		why:    "the worker group's life is decided without flags, files and sockets",
 	},
@@ -134,9 +134,13 @@ var rules = map[string]rule{
 		why:      "the conformance suite of coordination stores",
 	},
 	"pkg/procs": {
-		ours:   []string{"internal/boottime", "pkg/events"},
-		theirs: []string{"github.com/fsnotify/fsnotify", "github.com/rs/zerolog", "github.com/shirou/gopsutil/v3", "golang.org/x/sys"},
+		ours:   []string{"internal/boottime", "pkg/workerlog"},
+		theirs: []string{"github.com/rs/zerolog", "github.com/shirou/gopsutil/v3", "golang.org/x/sys"},
 		why:    "processes are started and stopped without knowing why",
+	},
+	"pkg/workerlog": {
+		theirs: []string{"github.com/fsnotify/fsnotify", "golang.org/x/sys"},
+		why:    "output is copied, shown and kept without knowing processes or jobs",
 	},
 	"pkg/kvstore": {
 		theirs: []string{"github.com/rs/zerolog", "golang.org/x/sys"},

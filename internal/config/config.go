@@ -6,7 +6,7 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/elasticrun/elasticrun/pkg/procs"
+	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
 
 // Config is everything the launcher was told, checked and resolved: no field
@@ -43,9 +43,9 @@ type Config struct {
 	// /dev/null for none.
 	LogDir string
 	// Redirects and Tee select the streams that go to files.
-	Redirects, Tee procs.StdSpec
+	Redirects, Tee workerlog.StdSpec
 	// LocalRanksFilter names the workers shown on the console; nil: all.
-	LocalRanksFilter procs.RankSet
+	LocalRanksFilter workerlog.RankSet
 	// LogLinePrefix is the template of what teed lines start with; empty for
 	// torchrun's.
 	LogLinePrefix string

@@ -6,7 +6,7 @@ import (
 	"regexp"
 	"slices"
 
-	"github.com/elasticrun/elasticrun/pkg/procs"
+	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
 
 // Logs is everything that elasticrun logs was told, checked and resolved.
@@ -18,9 +18,9 @@ type Logs struct {
 	// Follow shows what is written until the run has ended.
 	Follow bool
 	// Ranks are global ranks, LocalRanks local ones; nil is all.
-	Ranks, LocalRanks procs.RankSet
+	Ranks, LocalRanks workerlog.RankSet
 	// Std is a stream; StdNone is both.
-	Std procs.Std
+	Std workerlog.Std
 	// Pattern is what lines must match; nil takes all.
 	Pattern *regexp.Regexp
 	// Attempt is the name of an attempt, 0 or 0.r1; empty is all.
@@ -98,7 +98,7 @@ func resolveLogs(run string, settings []Setting) (*Logs, error) {
 	}
 	if r.given("stream") {
 		name := read(r, "stream", oneOf("stdout", "stderr"))
-		c.Std = map[string]procs.Std{"stdout": procs.Stdout, "stderr": procs.Stderr}[name]
+		c.Std = map[string]workerlog.Std{"stdout": workerlog.Stdout, "stderr": workerlog.Stderr}[name]
 	}
 	if r.given("grep") {
 		c.Pattern = read(r, "grep", regexp.Compile)
@@ -123,17 +123,17 @@ func resolveLogs(run string, settings []Setting) (*Logs, error) {
 }
 
 // parseGlobalRanks reads ranks that are global with and without a g.
-func parseGlobalRanks(s string) (procs.RankSet, error) {
-	set, err := procs.ParseRanks(s)
+func parseGlobalRanks(s string) (workerlog.RankSet, error) {
+	set, err := workerlog.ParseRanks(s)
 	for i := range set {
 		set[i].Global = true
 	}
 	return set, err
 }
 
-func parseLocalRanks(s string) (procs.RankSet, error) {
-	set, err := procs.ParseRanks(s)
-	if slices.ContainsFunc(set, func(r procs.RankRange) bool { return r.Global }) {
+func parseLocalRanks(s string) (workerlog.RankSet, error) {
+	set, err := workerlog.ParseRanks(s)
+	if slices.ContainsFunc(set, func(r workerlog.RankRange) bool { return r.Global }) {
 		return nil, errors.New("names local ranks: use --rank for global ones")
 	}
 	return set, err

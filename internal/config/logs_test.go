@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/elasticrun/elasticrun/pkg/procs"
+	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
 
 func TestLoadLogs(t *testing.T) {
@@ -26,8 +26,8 @@ func TestLoadLogs(t *testing.T) {
 		{"nothing", "", Logs{}},
 		{"run", "job7", Logs{Run: "job7"}},
 		{"flags around the run", "-f job7 --tail=5", Logs{Run: "job7", Follow: true, Tail: 5}},
-		{"ranks", "--rank 0,g4-7 --local-rank 2", Logs{Ranks: procs.RankSet{{Global: true}, {Global: true, First: 4, Last: 7}}, LocalRanks: procs.RankSet{{First: 2, Last: 2}}}},
-		{"stream", "--stream stderr", Logs{Std: procs.Stderr}},
+		{"ranks", "--rank 0,g4-7 --local-rank 2", Logs{Ranks: workerlog.RankSet{{Global: true}, {Global: true, First: 4, Last: 7}}, LocalRanks: workerlog.RankSet{{First: 2, Last: 2}}}},
+		{"stream", "--stream stderr", Logs{Std: workerlog.Stderr}},
 		{"attempt", "--attempt 1", Logs{Attempt: "1"}},
 		{"one attempt", "--attempt=0.r3", Logs{Attempt: "0.r3"}},
 		{"all attempts", "--attempt all", Logs{}},

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/elasticrun/elasticrun/internal/scheduler"
-	"github.com/elasticrun/elasticrun/pkg/procs"
+	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
 
 // Upper bounds far beyond any real job: what is larger is a typing error.
@@ -158,9 +158,9 @@ func (c *Config) readCommand(r *reader) {
 
 func (c *Config) readOutput(r *reader) {
 	c.LogDir = r.text("log-dir")
-	c.Redirects = read(r, "redirects", procs.ParseStdSpec)
-	c.Tee = read(r, "tee", procs.ParseStdSpec)
-	c.LocalRanksFilter = read(r, "local-ranks-filter", procs.ParseRanks)
+	c.Redirects = read(r, "redirects", workerlog.ParseStdSpec)
+	c.Tee = read(r, "tee", workerlog.ParseStdSpec)
+	c.LocalRanksFilter = read(r, "local-ranks-filter", workerlog.ParseRanks)
 	c.LogLinePrefix = r.text("log-line-prefix")
 	if r.given("log-max-size") {
 		c.LogMaxSize = read(r, "log-max-size", parseLogSize)
@@ -169,8 +169,8 @@ func (c *Config) readOutput(r *reader) {
 	if c.LogMaxFiles > 0 && c.LogMaxSize == 0 {
 		r.fail("log-max-files", "needs --log-max-size: without it there is one file only")
 	}
-	c.DuplicateStdoutFilters = procs.ParseFilters(r.text("duplicate-stdout-filters"))
-	c.DuplicateStderrFilters = procs.ParseFilters(r.text("duplicate-stderr-filters"))
+	c.DuplicateStdoutFilters = workerlog.ParseFilters(r.text("duplicate-stdout-filters"))
+	c.DuplicateStderrFilters = workerlog.ParseFilters(r.text("duplicate-stderr-filters"))
 	if r.given("logs-specs") {
 		r.fail("logs-specs", "names a Python class, which elasticrun cannot load: use --log-dir, --redirects and --tee")
 	}
@@ -294,7 +294,7 @@ func (c *Config) readLauncher(r *reader) {
 
 // parseEventLog checks what a path is to be filled in with.
 func parseEventLog(s string) (string, error) {
-	if procs.Substitute(s, nil) != procs.Substitute(s, map[string]string{"node_rank": ""}) {
+	if workerlog.Substitute(s, nil) != workerlog.Substitute(s, map[string]string{"node_rank": ""}) {
 		return "", errors.New("the node's rank is not known yet when the log is opened: use ${hostname}, or ${run_id}")
 	}
 	return s, nil

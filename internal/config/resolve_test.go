@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/rs/zerolog"
 
-	"github.com/elasticrun/elasticrun/pkg/procs"
+	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
 
 // defaults is the Config of a command line with no flags, without script.
@@ -109,9 +109,9 @@ func TestResolve(t *testing.T) {
 		{"start method", []string{"--start-method", "fork"}, machine{}, func(*Config) {}},
 		{"output", []string{"--log-dir", "d", "-r3", "-t", "0:1,1:2", "--local-ranks-filter", "1,0", "--duplicate-stdout-filters", "a,b,,c", "--duplicate_stderr_filters=x"}, machine{}, func(c *Config) {
 			c.LogDir = "d"
-			c.Redirects = procs.StdSpec{Default: 3}
-			c.Tee = procs.StdSpec{ByRank: []procs.StdRange{{RankRange: procs.RankRange{}, Std: 1}, {RankRange: procs.RankRange{First: 1, Last: 1}, Std: 2}}}
-			c.LocalRanksFilter = procs.RankSet{{}, {First: 1, Last: 1}}
+			c.Redirects = workerlog.StdSpec{Default: 3}
+			c.Tee = workerlog.StdSpec{ByRank: []workerlog.StdRange{{RankRange: workerlog.RankRange{}, Std: 1}, {RankRange: workerlog.RankRange{First: 1, Last: 1}, Std: 2}}}
+			c.LocalRanksFilter = workerlog.RankSet{{}, {First: 1, Last: 1}}
 			c.DuplicateStdoutFilters = []string{"a", "b,c"}
 			c.DuplicateStderrFilters = []string{"x"}
 		}},

@@ -3,7 +3,7 @@ package config
 import (
 	"strings"
 
-	"github.com/elasticrun/elasticrun/pkg/procs"
+	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
 
 // Headings of help and reference, in their order.
@@ -152,7 +152,7 @@ func Flags() []Flag {
 		},
 		{
 			Name: "log-line-prefix", Kind: KindString, Placeholder: "TEMPLATE", Group: groupOutput,
-			Env:  []string{"ELASTICRUN_LOG_LINE_PREFIX", procs.PrefixTemplateEnv},
+			Env:  []string{"ELASTICRUN_LOG_LINE_PREFIX", workerlog.PrefixTemplateEnv},
 			Help: "What teed lines start with on the console; ${role_name}, ${local_rank}, ${rank}, ${node_rank}, ${hostname} and ${time} are filled in. Default: [${role_name}${local_rank}]:.",
 		},
 		{

@@ -8,7 +8,7 @@ import (
 	"io"
 	"time"
 
-	"github.com/elasticrun/elasticrun/pkg/procs"
+	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
 
 // point says that a stream had so many bytes at a time.
@@ -22,7 +22,7 @@ type point struct {
 type clock struct {
 	timeline  *bufio.Reader // nil: nothing tells
 	localRank int
-	std       procs.Std
+	std       workerlog.Std
 	tag       []byte // what every mark of the stream holds
 	partial   []byte // a line of the timeline whose end is missing
 	ended     bool   // there was no more when it was read last
@@ -32,7 +32,7 @@ type clock struct {
 	last   time.Time
 }
 
-func newClock(timeline io.Reader, localRank int, std procs.Std) *clock {
+func newClock(timeline io.Reader, localRank int, std workerlog.Std) *clock {
 	c := &clock{localRank: localRank, std: std, tag: fmt.Appendf(nil, " %d %d ", localRank, std)}
 	if timeline != nil {
 		c.timeline = bufio.NewReaderSize(timeline, 16<<10)
@@ -98,7 +98,7 @@ func between(a, b point, offset int64) time.Time {
 
 // add appends the points of a mark: output that begins after a pause also tells when
 // the output before it ended.
-func (c *clock) add(m procs.Mark) {
+func (c *clock) add(m workerlog.Mark) {
 	if m.Quiet > 0 {
 		c.after = append(c.after, point{m.At.Add(-m.Quiet), m.Bytes})
 	}
@@ -137,7 +137,7 @@ func (c *clock) lastPiece() (last int, err error) {
 }
 
 // mark returns the stream's next mark, and false where there is none for now.
-func (c *clock) mark() (procs.Mark, bool, error) {
+func (c *clock) mark() (workerlog.Mark, bool, error) {
 	for c.timeline != nil && !c.ended {
 		text, err := c.timeline.ReadSlice('\n')
 		c.partial = append(c.partial, text...)
@@ -146,17 +146,17 @@ func (c *clock) mark() (procs.Mark, bool, error) {
 			continue
 		case errors.Is(err, io.EOF):
 			c.ended = true
-			return procs.Mark{}, false, nil
+			return workerlog.Mark{}, false, nil
 		case err != nil:
-			return procs.Mark{}, false, fmt.Errorf("read the timeline: %w", err)
+			return workerlog.Mark{}, false, fmt.Errorf("read the timeline: %w", err)
 		}
 		if bytes.Contains(c.partial, c.tag) {
-			if m, ok := procs.ParseMark(c.partial); ok && m.LocalRank == c.localRank && m.Std == c.std {
+			if m, ok := workerlog.ParseMark(c.partial); ok && m.LocalRank == c.localRank && m.Std == c.std {
 				c.partial = c.partial[:0]
 				return m, true, nil
 			}
 		}
 		c.partial = c.partial[:0]
 	}
-	return procs.Mark{}, false, nil
+	return workerlog.Mark{}, false, nil
 }

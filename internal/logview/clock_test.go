@@ -9,15 +9,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"github.com/elasticrun/elasticrun/pkg/procs"
+	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
 
 // timeline has a mark for each, between others' and lines that cannot be read.
-func timeline(marks ...procs.Mark) *strings.Reader {
+func timeline(marks ...workerlog.Mark) *strings.Reader {
 	var b strings.Builder
-	b.WriteString(procs.TimelineHead{RunID: "x"}.String() + "\n")
+	b.WriteString(workerlog.TimelineHead{RunID: "x"}.String() + "\n")
 	for _, m := range marks {
-		m.LocalRank, m.Std = 3, procs.Stderr
+		m.LocalRank, m.Std = 3, workerlog.Stderr
 		b.WriteString("1 33 2 99\n1 3 1 99\nno mark at all 3 2 \n" + strings.Repeat(" 3 2 ", 9000) + "\n" + m.String() + "\n")
 	}
 	b.WriteString("5 3 2") // a full disk
@@ -27,14 +27,14 @@ func timeline(marks ...procs.Mark) *strings.Reader {
 func at(seconds float64) time.Time { return time.UnixMicro(int64(seconds * 1e6)) }
 
 func TestClock(t *testing.T) {
-	marks := []procs.Mark{
+	marks := []workerlog.Mark{
 		{At: at(10), Bytes: 0},
 		{At: at(11), Bytes: 100},
 		{At: at(60), Bytes: 120, Quiet: 48 * time.Second}, // so the 20 were written from 11 to 12
 		{At: at(61), Bytes: 120, Piece: 1},
 		{At: at(62), Bytes: 220},
 	}
-	c := newClock(timeline(marks...), 3, procs.Stderr)
+	c := newClock(timeline(marks...), 3, workerlog.Stderr)
 	got := map[int64]float64{}
 	for _, offset := range []int64{0, 50, 99, 100, 110, 119, 120, 170, 220, 230, 240} {
 		when, err := c.when(offset, point{at(70), 240})
@@ -50,12 +50,12 @@ func TestClock(t *testing.T) {
 }
 
 func TestClockSkips(t *testing.T) {
-	marks := []procs.Mark{{At: at(1)}, {At: at(2), Bytes: 10, Piece: 1}, {At: at(3), Bytes: 20, Piece: 2}, {At: at(4), Bytes: 30}}
+	marks := []workerlog.Mark{{At: at(1)}, {At: at(2), Bytes: 10, Piece: 1}, {At: at(3), Bytes: 20, Piece: 2}, {At: at(4), Bytes: 30}}
 	for piece, want := range map[int]struct {
 		offset int64
 		at     time.Time
 	}{1: {10, at(2)}, 2: {20, at(3)}, 3: {20, at(4)}} {
-		c := newClock(timeline(marks...), 3, procs.Stderr)
+		c := newClock(timeline(marks...), 3, workerlog.Stderr)
 		offset, err := c.skip(piece)
 		if err != nil || offset != want.offset {
 			t.Errorf("piece %d ends at %d (%v), want %d", piece, offset, err, want.offset)
@@ -64,13 +64,13 @@ func TestClockSkips(t *testing.T) {
 			t.Errorf("piece %d ends at %v (%v), want %v", piece, when, err, want.at)
 		}
 	}
-	if last, err := newClock(timeline(marks...), 3, procs.Stderr).lastPiece(); last != 2 || err != nil {
+	if last, err := newClock(timeline(marks...), 3, workerlog.Stderr).lastPiece(); last != 2 || err != nil {
 		t.Errorf("last piece %d, %v", last, err)
 	}
 }
 
 func TestClockWithoutTimeline(t *testing.T) {
-	if when, err := newClock(nil, 0, procs.Stdout).when(7, point{at(9), 40}); err != nil || !when.IsZero() {
+	if when, err := newClock(nil, 0, workerlog.Stdout).when(7, point{at(9), 40}); err != nil || !when.IsZero() {
 		t.Errorf("%v, %v: want no time", when, err)
 	}
 }
@@ -78,15 +78,15 @@ func TestClockWithoutTimeline(t *testing.T) {
 // Times never go back, whatever the timeline says, and lie between its first and the end.
 func TestClockNeverGoesBack(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		marks := rapid.SliceOfN(rapid.Custom(func(rt *rapid.T) procs.Mark {
-			return procs.Mark{
+		marks := rapid.SliceOfN(rapid.Custom(func(rt *rapid.T) workerlog.Mark {
+			return workerlog.Mark{
 				At: at(float64(rapid.IntRange(1, 1000).Draw(rt, "at"))), Bytes: rapid.Int64Range(0, 1000).Draw(rt, "bytes"),
 				Quiet: time.Duration(rapid.IntRange(0, 3).Draw(rt, "quiet")) * time.Second, Piece: rapid.IntRange(0, 2).Draw(rt, "piece"),
 			}
 		}), 0, 20).Draw(rt, "marks")
 		offsets := rapid.SliceOf(rapid.Int64Range(0, 1200)).Draw(rt, "offsets")
 		slices.Sort(offsets)
-		c := newClock(timeline(marks...), 3, procs.Stderr)
+		c := newClock(timeline(marks...), 3, workerlog.Stderr)
 		var last time.Time
 		for _, offset := range offsets {
 			when, err := c.when(offset, point{at(1001), 1200})
@@ -100,7 +100,7 @@ func TestClockNeverGoesBack(t *testing.T) {
 
 // A reader that is faster than the timeline knows when output began again.
 func TestClockOfWhatWasSeen(t *testing.T) {
-	c := newClock(strings.NewReader("10000000 3 2 0\n"), 3, procs.Stderr)
+	c := newClock(strings.NewReader("10000000 3 2 0\n"), 3, workerlog.Stderr)
 	var got []int64
 	for _, step := range []struct {
 		offset int64

@@ -13,7 +13,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/elasticrun/elasticrun/pkg/procs"
+	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
 
 // Find returns the folder of a run. run is a run id, the folder of a run, or a folder
@@ -65,7 +65,7 @@ func Find(base, run string) (string, error) {
 // linked returns the run that the link in base is about. Like the launcher's own, it leads to a folder beside it and nowhere
 // else: where others may write, it could be theirs.
 func linked(base string) (run string, ok bool) {
-	name, err := os.Readlink(filepath.Join(base, procs.LatestLink))
+	name, err := os.Readlink(filepath.Join(base, workerlog.LatestLink))
 	if err != nil || name != filepath.Base(name) || name == ".." || name == "." {
 		return "", false
 	}
@@ -79,7 +79,7 @@ func runsIn(base, runID string) (runs []string) {
 	entries, _ := os.ReadDir(base)
 	for _, entry := range entries {
 		path := filepath.Join(base, entry.Name())
-		if entry.IsDir() && isRun(path) && (runID == "" || procs.RunFolderName(entry.Name(), runID)) {
+		if entry.IsDir() && isRun(path) && (runID == "" || workerlog.RunFolderName(entry.Name(), runID)) {
 			runs = append(runs, path)
 		}
 	}
@@ -92,7 +92,7 @@ func isRun(path string) bool {
 	if len(attemptsIn(path)) > 0 {
 		return true
 	}
-	lasts, err := procs.RunLasts(path)
+	lasts, err := workerlog.RunLasts(path)
 	return err == nil && lasts
 }
 

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/elasticrun/elasticrun/pkg/procs"
+	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
 
 // folder makes a run of an age, in minutes.
@@ -130,7 +130,7 @@ func TestFindOnlyOwn(t *testing.T) {
 // A run that has just begun has no attempt yet, but lasts.
 func TestFindOneThatBegins(t *testing.T) {
 	base := t.TempDir()
-	d, err := procs.OpenLogDir(base, "job")
+	d, err := workerlog.OpenLogDir(base, "job")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/elasticrun/elasticrun/pkg/procs"
+	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
 
 const (
@@ -27,8 +27,8 @@ const (
 type stream struct {
 	path      string // of the current file
 	localRank int
-	std       procs.Std
-	prefix    procs.Prefix
+	std       workerlog.Std
+	prefix    workerlog.Prefix
 	clock     *clock
 	timeline  *os.File // the clock's; nil: none
 

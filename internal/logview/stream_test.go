@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"github.com/elasticrun/elasticrun/pkg/procs"
+	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
 
 // log is a stream's log that a test writes and rotates.
@@ -48,7 +48,7 @@ func (l *log) rotate() {
 }
 
 func (l *log) open() *stream {
-	s := &stream{path: l.path, std: procs.Stdout, clock: newClock(nil, 0, procs.Stdout)}
+	s := &stream{path: l.path, std: workerlog.Stdout, clock: newClock(nil, 0, workerlog.Stdout)}
 	l.t.Cleanup(s.close)
 	return s
 }
@@ -146,7 +146,7 @@ func TestStreamAfterRemovedPieces(t *testing.T) {
 		if s.timeline, err = os.Open(path); err != nil {
 			t.Fatal(err)
 		}
-		s.clock = newClock(s.timeline, 0, procs.Stdout)
+		s.clock = newClock(s.timeline, 0, workerlog.Stdout)
 		got := map[string]int64{}
 		for {
 			line, ok, err := s.next()

@@ -16,7 +16,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/elasticrun/elasticrun/pkg/procs"
+	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
 
 // DefaultPrefix is the template of what lines start with.
@@ -26,9 +26,9 @@ const DefaultPrefix = "${time} [${rank}] "
 type Options struct {
 	// Ranks and LocalRanks name workers; nil names all. The ranges of Ranks are of
 	// global ranks, those of LocalRanks of local ones.
-	Ranks, LocalRanks procs.RankSet
+	Ranks, LocalRanks workerlog.RankSet
 	// Std are the streams; StdNone is both.
-	Std procs.Std
+	Std workerlog.Std
 	// Pattern is what lines must match; nil takes all.
 	Pattern *regexp.Regexp
 	// Attempt is a number of restarts, or the name of an attempt, such as 0.r1; empty
@@ -36,7 +36,7 @@ type Options struct {
 	Attempt string
 	// Tail is how many lines are shown of those that are there at the start; 0 is all.
 	Tail int
-	// Prefix is the template of what lines start with; see [procs.LinePrefix], and
+	// Prefix is the template of what lines start with; see [workerlog.LinePrefix], and
 	// ${stream}. Empty is none.
 	Prefix string
 	// Terminal says that a terminal shows the lines: what it would act on, other than colours, is shown as text.
@@ -56,7 +56,7 @@ type View struct {
 	out  *bufio.Writer
 
 	current string // the attempt that is open; empty: none
-	head    procs.TimelineHead
+	head    workerlog.TimelineHead
 	known   bool      // head is what its timeline says
 	noted   bool      // that it is not
 	streams []*stream // its streams, by rank, stdout first
@@ -100,7 +100,7 @@ func (v *View) Run(ctx context.Context) error {
 
 // missing says why nothing was shown.
 func (v *View) missing() string {
-	if v.opts.Ranks != nil || v.opts.LocalRanks != nil || v.opts.Std != procs.StdNone || v.opts.Attempt != "" {
+	if v.opts.Ranks != nil || v.opts.LocalRanks != nil || v.opts.Std != workerlog.StdNone || v.opts.Attempt != "" {
 		return "none of what is there has the rank, stream or attempt that is asked for"
 	}
 	return "its workers' output went to the console alone; --redirects or --tee keep it"
@@ -184,7 +184,7 @@ func (v *View) openStreams(a attempt, changes *changes) error {
 		if err := changes.watch(dir); err != nil {
 			return err
 		}
-		for std, name := range map[procs.Std]string{procs.Stdout: "stdout.log", procs.Stderr: "stderr.log"} {
+		for std, name := range map[workerlog.Std]string{workerlog.Stdout: "stdout.log", workerlog.Stderr: "stderr.log"} {
 			if err := v.openStream(a, filepath.Join(dir, name), rank, std); err != nil {
 				return err
 			}
@@ -210,14 +210,14 @@ func (v *View) readHead(a attempt) {
 
 // wants reports whether a worker is asked for.
 func (v *View) wants(rank int) bool {
-	w := procs.Ranks{Local: rank, Global: v.head.Base + rank}
+	w := workerlog.Ranks{Local: rank, Global: v.head.Base + rank}
 	return v.opts.LocalRanks.Has(w) && (v.opts.Ranks == nil || v.known && v.opts.Ranks.Has(w))
 }
 
 // openStream opens one stream, if it is asked for and has a log.
-func (v *View) openStream(a attempt, path string, rank int, std procs.Std) error {
+func (v *View) openStream(a attempt, path string, rank int, std workerlog.Std) error {
 	isOpen := slices.ContainsFunc(v.streams, func(s *stream) bool { return s.path == path })
-	if isOpen || v.opts.Std != procs.StdNone && v.opts.Std != std {
+	if isOpen || v.opts.Std != workerlog.StdNone && v.opts.Std != std {
 		return nil
 	}
 	if matches, _ := filepath.Glob(globQuote(path) + "*"); len(matches) == 0 {
@@ -227,7 +227,7 @@ func (v *View) openStream(a attempt, path string, rank int, std procs.Std) error
 		return nil
 	}
 	s := &stream{path: path, localRank: rank, std: std}
-	timeline, err := openLog(filepath.Join(a.path, procs.TimelineName))
+	timeline, err := openLog(filepath.Join(a.path, workerlog.TimelineName))
 	switch {
 	case err == nil:
 		s.timeline = timeline
@@ -238,7 +238,7 @@ func (v *View) openStream(a attempt, path string, rank int, std procs.Std) error
 		s.clock = newClock(nil, rank, std)
 	}
 	if v.opts.Prefix != "" {
-		s.prefix = procs.LinePrefix(v.opts.Prefix, procs.PrefixVars{
+		s.prefix = workerlog.LinePrefix(v.opts.Prefix, workerlog.PrefixVars{
 			Role: cmp.Or(v.head.Role, "default"), LocalRank: rank, Rank: v.head.Base + rank,
 			NodeRank: v.head.NodeRank, Hostname: v.head.Host, Stream: std.String(),
 		})
@@ -254,17 +254,17 @@ func globQuote(path string) string {
 }
 
 // readHead reads what the timeline of an attempt says of it.
-func readHead(path string) (procs.TimelineHead, bool) {
-	file, err := openLog(filepath.Join(path, procs.TimelineName))
+func readHead(path string) (workerlog.TimelineHead, bool) {
+	file, err := openLog(filepath.Join(path, workerlog.TimelineName))
 	if err != nil {
-		return procs.TimelineHead{}, false
+		return workerlog.TimelineHead{}, false
 	}
 	defer file.Close()
 	first, err := bufio.NewReader(io.LimitReader(file, readSize)).ReadString('\n')
 	if err != nil {
-		return procs.TimelineHead{}, false
+		return workerlog.TimelineHead{}, false
 	}
-	return procs.ParseTimelineHead(strings.TrimSuffix(first, "\n"))
+	return workerlog.ParseTimelineHead(strings.TrimSuffix(first, "\n"))
 }
 
 func (v *View) closeAttempt() {

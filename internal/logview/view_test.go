@@ -14,7 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/elasticrun/elasticrun/pkg/procs"
+	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
 
 // write writes a file of a run, and the folders above it.
@@ -39,7 +39,7 @@ func write(t testing.TB, text string, path ...string) {
 func exampleRun(t *testing.T) string {
 	t.Helper()
 	run := filepath.Join(t.TempDir(), "job_abcdefgh")
-	head := procs.TimelineHead{RunID: "job", Host: "node1", NodeRank: 1, Base: 8, Workers: 2, Role: "r"}.String() + "\n"
+	head := workerlog.TimelineHead{RunID: "job", Host: "node1", NodeRank: 1, Base: 8, Workers: 2, Role: "r"}.String() + "\n"
 	write(t, head+"1000000 0 1 0\n2000000 1 1 0\n3000000 0 2 0\n4000000 0 1 2 quiet=1000000\n5000000 1 2 0\n", run, "attempt_0", "timeline")
 	write(t, "a\nd\n", run, "attempt_0", "0", "stdout.log")
 	write(t, "c\n", run, "attempt_0", "0", "stderr.log")
@@ -53,9 +53,9 @@ func exampleRun(t *testing.T) string {
 	return run
 }
 
-func ranks(t *testing.T, s string) procs.RankSet {
+func ranks(t *testing.T, s string) workerlog.RankSet {
 	t.Helper()
-	set, err := procs.ParseRanks(s)
+	set, err := workerlog.ParseRanks(s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +72,7 @@ func TestView(t *testing.T) {
 		{"everything", Options{}, "a b c d e f g"},
 		{"local rank", Options{LocalRanks: ranks(t, "1")}, "b e f"},
 		{"global rank", Options{Ranks: ranks(t, "g9-12")}, "b e f"},
-		{"stream", Options{Std: procs.Stderr}, "c e"},
+		{"stream", Options{Std: workerlog.Stderr}, "c e"},
 		{"pattern", Options{Pattern: regexp.MustCompile("[b-d]")}, "b c d"},
 		{"attempt", Options{Attempt: "0"}, "a b c d e f"},
 		{"one attempt", Options{Attempt: "0.r1"}, "f"},
@@ -279,7 +279,7 @@ func TestOnlyLogFiles(t *testing.T) {
 // TestTerminalOption: what reaches a terminal is harmless, the prefix and held lines included; what reaches a pipe is as it was written.
 func TestTerminalOption(t *testing.T) {
 	run := filepath.Join(t.TempDir(), "job_abcdefgh")
-	head := procs.TimelineHead{RunID: "job", Workers: 1, Role: "r\x1b[2J"}.String() + "\n"
+	head := workerlog.TimelineHead{RunID: "job", Workers: 1, Role: "r\x1b[2J"}.String() + "\n"
 	write(t, head+"1000000 0 1 0\n", run, "attempt_0", "timeline")
 	write(t, "\x1b[31mred\x1b[2J\r\n", run, "attempt_0", "0", "stdout.log")
 	for _, tail := range []int{0, 1} {

@@ -13,6 +13,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/procs"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic"
+	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
 
 // Input is what a plan is assembled from.
@@ -24,7 +25,7 @@ type Input struct {
 	Interpreter *Interpreter
 	// Env is what workers would get beneath torch's variables; Inherited is the launcher's own environment, of which nothing is shown.
 	Env, Inherited []string
-	Logs           procs.LogPlan
+	Logs           workerlog.LogPlan
 	// WorkersHost says that the worker of rank 0 hosts the workers' store.
 	WorkersHost bool
 	Endpoints   []Endpoint
@@ -177,7 +178,7 @@ func workers(in Input) ([]Worker, error) {
 	if FreshRunID(in.Config) {
 		ids[1] += " or another"
 	}
-	files := make([]procs.LogFiles, in.Spec.LocalWorldSize)
+	files := make([]workerlog.LogFiles, in.Spec.LocalWorldSize)
 	for i := range files {
 		files[i] = in.Logs.Files(i)
 	}
@@ -276,7 +277,7 @@ func settled(a, b, inherited []string) []Variable {
 }
 
 // stream says where a stream goes, if both rounds agree on it.
-func stream(a, b procs.Output) Stream {
+func stream(a, b workerlog.Output) Stream {
 	if a.Console != b.Console || a.File != b.File || !slices.Equal(a.Prefix, b.Prefix) {
 		return Stream{}
 	}
@@ -284,4 +285,4 @@ func stream(a, b procs.Output) Stream {
 }
 
 // prefix is a line's prefix, with ${time} for the time at which it is written.
-func prefix(p procs.Prefix) string { return strings.Join(p, "${time}") }
+func prefix(p workerlog.Prefix) string { return strings.Join(p, "${time}") }

@@ -9,8 +9,8 @@ import (
 
 	"github.com/elasticrun/elasticrun/internal/config"
 	"github.com/elasticrun/elasticrun/pkg/agent"
-	"github.com/elasticrun/elasticrun/pkg/procs"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
+	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
 
 // TestKnownVariables assembles plans of several kinds of jobs and looks at what is known of a worker's environment.
@@ -43,7 +43,7 @@ func TestKnownVariables(t *testing.T) {
 			tc.job.NprocPerNode, tc.job.RunID, tc.job.Role = 2, "job", "default"
 			p, err := Assemble(Input{
 				Host: "h", Config: &tc.job, Inherited: []string{"HOME=/h", "RANK=1"}, Env: []string{"HOME=/h", "RANK=1"},
-				Spec: agent.WorkerSpec{Role: "default", LocalWorldSize: 2, Entrypoint: "true", Output: procs.OutputRules{}},
+				Spec: agent.WorkerSpec{Role: "default", LocalWorldSize: 2, Entrypoint: "true", Output: workerlog.OutputRules{}},
 			})
 			if err != nil {
 				t.Fatal(err)

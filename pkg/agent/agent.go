@@ -16,6 +16,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/procs"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 	"github.com/elasticrun/elasticrun/pkg/report"
+	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
 
 // Rendezvous is what the agent needs of an rdzv.Handler.
@@ -52,7 +53,7 @@ type Processes interface {
 type LogFolders interface {
 	// Optional says that the job goes on without where they cannot be made.
 	Optional() bool
-	Attempt(restarts, round int, membershipChange bool) (*procs.Attempt, error)
+	Attempt(restarts, round int, membershipChange bool) (*workerlog.Attempt, error)
 }
 
 // UsageSampler measures workers and their descendants.
@@ -156,16 +157,16 @@ type Agent struct {
 	round      *rdzv.Round // the last; nil before the first
 	halt       *rdzv.Stop  // why the workers of the round must stop; nil while they may run
 	failures   map[int]Failure
-	failedAt   time.Time        // when its first worker failed; zero for none
-	processes  Processes        // nil while none run
-	unread     Processes        // stopped, with output that the console has not taken yet; nil for none
-	running    int              // workers that have not exited yet
-	done       bool             // all workers of the round have exited with 0
-	left       []procs.Exit     // workers of the round that have exited with 0 while others ran
-	files      []procs.LogFiles // by local rank, of the current start
-	scene      scene            // of the current start
-	membership bool             // the current round was not begun by a charged restart
-	stuck      *procs.Exit      // what the agent made of a worker of the round that does not end; nil for none
+	failedAt   time.Time            // when its first worker failed; zero for none
+	processes  Processes            // nil while none run
+	unread     Processes            // stopped, with output that the console has not taken yet; nil for none
+	running    int                  // workers that have not exited yet
+	done       bool                 // all workers of the round have exited with 0
+	left       []procs.Exit         // workers of the round that have exited with 0 while others ran
+	files      []workerlog.LogFiles // by local rank, of the current start
+	scene      scene                // of the current start
+	membership bool                 // the current round was not begun by a charged restart
+	stuck      *procs.Exit          // what the agent made of a worker of the round that does not end; nil for none
 	history    history
 	family     map[int]bool   // pids of the group that was stopped last
 	devices    *deviceWait    // what the next start waits for; nil for the first

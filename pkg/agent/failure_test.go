@@ -13,6 +13,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/procs"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 	"github.com/elasticrun/elasticrun/pkg/report"
+	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
 
 // by is a failure on strength of one piece of evidence.
@@ -208,7 +209,7 @@ func TestStoppedWithoutFailure(t *testing.T) {
 
 // A stream that is only redirected is looked at in its file.
 func TestRedirectedStderr(t *testing.T) {
-	spec := WorkerSpec{Output: procs.OutputRules{Redirects: procs.StdSpec{Default: procs.StdAll}}}
+	spec := WorkerSpec{Output: workerlog.OutputRules{Redirects: workerlog.StdSpec{Default: workerlog.StdAll}}}
 	b := newBench(t, spec, func(g *fakeGroup) {
 		text := "Traceback (most recent call last):\n  File \"train.py\", line 1\nValueError: in the file\n"
 		if err := os.WriteFile(g.specs[0].Stderr.File, []byte(text), 0o600); err != nil {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/elasticrun/elasticrun/pkg/events"
 	"github.com/elasticrun/elasticrun/pkg/procs"
+	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
 
 // fakeLauncher starts fakeGroups and lets a test script each of them.
@@ -140,7 +141,7 @@ func runsOn(*fakeGroup) {}
 // folders makes attempts in a temporary folder and notes their names.
 type folders struct {
 	t     *testing.T
-	dir   *procs.LogDir
+	dir   *workerlog.LogDir
 	names []string
 
 	err      error // of every attempt
@@ -149,7 +150,7 @@ type folders struct {
 
 func newFolders(t *testing.T) *folders {
 	t.Helper()
-	dir, err := procs.OpenLogDir(t.TempDir(), "run")
+	dir, err := workerlog.OpenLogDir(t.TempDir(), "run")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,7 +159,7 @@ func newFolders(t *testing.T) *folders {
 
 func (f *folders) Optional() bool { return f.optional }
 
-func (f *folders) Attempt(restarts, round int, membership bool) (*procs.Attempt, error) {
+func (f *folders) Attempt(restarts, round int, membership bool) (*workerlog.Attempt, error) {
 	if f.err != nil {
 		return nil, f.err
 	}

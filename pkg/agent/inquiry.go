@@ -11,6 +11,7 @@ import (
 
 	"github.com/elasticrun/elasticrun/pkg/evidence"
 	"github.com/elasticrun/elasticrun/pkg/procs"
+	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
 
 // inquiry has all that is needed to find out why workers have failed. It may outlive the wait for its answers, and so it shares nothing with the
@@ -24,8 +25,8 @@ type inquiry struct {
 	host      string
 	round     int
 	workers   []Worker // by local rank, of which the ranks are used
-	files     []procs.LogFiles
-	output    procs.OutputRules
+	files     []workerlog.LogFiles
+	output    workerlog.OutputRules
 	stuck     *procs.Exit
 	stuckFor  time.Duration
 	current   atomic.Value // string: what is being read
@@ -71,7 +72,7 @@ type clues struct {
 // logFile is where a worker's stderr goes; empty for nowhere.
 func (q *inquiry) logFile(localRank int) string {
 	ranks := q.workers[localRank].ranks()
-	if (q.output.Redirects.Of(ranks) | q.output.Tee.Of(ranks)).Has(procs.Stderr) {
+	if (q.output.Redirects.Of(ranks) | q.output.Tee.Of(ranks)).Has(workerlog.Stderr) {
 		return q.files[localRank].Stderr
 	}
 	return ""

@@ -12,6 +12,7 @@ import (
 
 	"github.com/elasticrun/elasticrun/pkg/evidence"
 	"github.com/elasticrun/elasticrun/pkg/procs"
+	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
 
 // deadKernel does not answer before it is released.
@@ -40,7 +41,7 @@ func TestInquiryIsBounded(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				released := make(chan struct{})
 				defer close(released)
-				b := newBench(t, WorkerSpec{Output: procs.OutputRules{Redirects: procs.StdSpec{Default: procs.StdAll}}}, runsOn)
+				b := newBench(t, WorkerSpec{Output: workerlog.OutputRules{Redirects: workerlog.StdSpec{Default: workerlog.StdAll}}}, runsOn)
 				var log bytes.Buffer
 				b.agent.opts.Logger = zerolog.New(&log)
 				b.agent.log = b.agent.opts.Logger

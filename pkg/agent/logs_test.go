@@ -9,19 +9,20 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/elasticrun/elasticrun/pkg/procs"
+	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
 
 // Streams that are chosen by global rank are those of each round.
 func TestLogsByGlobalRank(t *testing.T) {
-	tee, err := procs.ParseStdSpec("g5:3")
+	tee, err := workerlog.ParseStdSpec("g5:3")
 	if err != nil {
 		t.Fatal(err)
 	}
-	shown, err := procs.ParseRanks("g3-5")
+	shown, err := workerlog.ParseRanks("g3-5")
 	if err != nil {
 		t.Fatal(err)
 	}
-	spec := WorkerSpec{MaxRestarts: 1, Output: procs.OutputRules{Tee: tee, Shown: shown}, PrefixTemplate: "$node_rank/$rank "}
+	spec := WorkerSpec{MaxRestarts: 1, Output: workerlog.OutputRules{Tee: tee, Shown: shown}, PrefixTemplate: "$node_rank/$rank "}
 	b := newBench(t, spec, nil, allSucceed)
 	b.rdzv.nodes, b.rdzv.rank = 3, 2 // global ranks 4 and 5
 	b.launcher.script[0] = func(g *fakeGroup) {
@@ -32,7 +33,7 @@ func TestLogsByGlobalRank(t *testing.T) {
 	type out struct {
 		File    bool
 		Console bool
-		Prefix  procs.Prefix
+		Prefix  workerlog.Prefix
 	}
 	var got [][]out
 	for _, specs := range b.launcher.specs {
@@ -43,14 +44,14 @@ func TestLogsByGlobalRank(t *testing.T) {
 		got = append(got, round)
 	}
 	want := [][]out{
-		{{Console: true}, {File: true, Console: true, Prefix: procs.Prefix{"2/5 "}}},
+		{{Console: true}, {File: true, Console: true, Prefix: workerlog.Prefix{"2/5 "}}},
 		{{}, {Console: true}},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	// The attempt with a log has a timeline that says whose it is, the other has none.
-	file, err := os.Open(filepath.Join(b.folders.dir.Path(), "attempt_0", procs.TimelineName))
+	file, err := os.Open(filepath.Join(b.folders.dir.Path(), "attempt_0", workerlog.TimelineName))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,11 +62,11 @@ func TestLogsByGlobalRank(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	head, _ := procs.ParseTimelineHead(lines.Text())
-	if want := (procs.TimelineHead{RunID: "run-1", Host: host, NodeRank: 2, Base: 4, Workers: 2, Role: DefaultRole}); head != want {
+	head, _ := workerlog.ParseTimelineHead(lines.Text())
+	if want := (workerlog.TimelineHead{RunID: "run-1", Host: host, NodeRank: 2, Base: 4, Workers: 2, Role: DefaultRole}); head != want {
 		t.Errorf("head %+v, want %+v", head, want)
 	}
-	if _, err := os.Stat(filepath.Join(b.folders.dir.Path(), "attempt_1", procs.TimelineName)); err == nil {
+	if _, err := os.Stat(filepath.Join(b.folders.dir.Path(), "attempt_1", workerlog.TimelineName)); err == nil {
 		t.Error("an attempt without logs has a timeline")
 	}
 }

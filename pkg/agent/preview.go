@@ -3,6 +3,7 @@ package agent
 import (
 	"github.com/elasticrun/elasticrun/pkg/procs"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
+	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
 
 // Imagined is a round that nobody has decided, of which it is asked how workers would be started in it.
@@ -14,7 +15,7 @@ type Imagined struct {
 	// Env is the environment that workers get beneath torch's variables.
 	Env []string
 	// Files are the log paths of each worker, by local rank.
-	Files []procs.LogFiles
+	Files []workerlog.LogFiles
 }
 
 // Preview says how this node's workers would be started in a round, by local rank, and starts nothing. Its errors are those that a start would have.

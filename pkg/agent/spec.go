@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/elasticrun/elasticrun/pkg/procs"
+	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
 
 // DefaultRole is the role of workers whose spec names none.
@@ -32,7 +32,7 @@ type WorkerSpec struct {
 	MasterAddr string
 	MasterPort int
 	// Output says where the workers' stdout and stderr go.
-	Output procs.OutputRules
+	Output workerlog.OutputRules
 	// PrefixTemplate is the template of the prefix of teed lines; empty is
 	// torchrun's.
 	PrefixTemplate string
@@ -83,7 +83,7 @@ func (s WorkerSpec) Command(localRank int) []string {
 	argv := []string{s.Entrypoint}
 	vars := map[string]string{"local_rank": strconv.Itoa(localRank)}
 	for _, arg := range s.Args {
-		argv = append(argv, procs.Substitute(arg, vars))
+		argv = append(argv, workerlog.Substitute(arg, vars))
 	}
 	return argv
 }

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/elasticrun/elasticrun/pkg/procs"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
+	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
 
 // Worker is one instance of a [WorkerSpec] (seed 002). Ranks are -1 before the first
@@ -23,7 +23,9 @@ type Worker struct {
 // ID identifies the worker in events; for a local agent it is the pid.
 func (w Worker) ID() string { return strconv.Itoa(w.PID) }
 
-func (w Worker) ranks() procs.Ranks { return procs.Ranks{Local: w.LocalRank, Global: w.GlobalRank} }
+func (w Worker) ranks() workerlog.Ranks {
+	return workerlog.Ranks{Local: w.LocalRank, Global: w.GlobalRank}
+}
 
 // String names the ranks in seed 002's form.
 func (w Worker) String() string {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/elasticrun/elasticrun/pkg/events"
 	"github.com/elasticrun/elasticrun/pkg/procs"
+	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
 
 // usageInterval is how often workers are sampled.
@@ -23,7 +24,7 @@ func (a *Agent) startWorkers() error {
 	}
 	a.openScene(specs)
 	processes, err := a.opts.Launcher.Start(specs, a.round.Over)
-	if errors.Is(err, procs.ErrLogFile) && a.canLackLogs(again) {
+	if errors.Is(err, workerlog.ErrLogFile) && a.canLackLogs(again) {
 		if specs, err = a.withoutLogs(err); err != nil {
 			return err
 		}
@@ -71,7 +72,7 @@ func (a *Agent) buildSpecs() ([]procs.Spec, error) {
 }
 
 // specsOf says what to start where the log paths are these.
-func (a *Agent) specsOf(files []procs.LogFiles) ([]procs.Spec, error) {
+func (a *Agent) specsOf(files []workerlog.LogFiles) ([]procs.Spec, error) {
 	var specs []procs.Spec
 	for _, w := range a.group.Workers {
 		spec, err := a.buildSpec(w, files[w.LocalRank])
@@ -90,14 +91,14 @@ func (a *Agent) canLackLogs(again bool) bool { return again || a.opts.LogFolders
 // withoutLogs says what to start where err keeps logs from being made.
 func (a *Agent) withoutLogs(err error) ([]procs.Spec, error) {
 	a.log.Warn().Err(err).Msg("the workers get no log files and no error files")
-	a.files = make([]procs.LogFiles, a.opts.Spec.LocalWorldSize)
+	a.files = make([]workerlog.LogFiles, a.opts.Spec.LocalWorldSize)
 	return a.specsOf(a.files)
 }
 
 // describeLogs says in the attempt's folder whose logs these are. Logs can do without.
-func (a *Agent) describeLogs(attempt *procs.Attempt) {
+func (a *Agent) describeLogs(attempt *workerlog.Attempt) {
 	g := a.group
-	err := attempt.Describe(procs.TimelineHead{
+	err := attempt.Describe(workerlog.TimelineHead{
 		RunID: a.opts.Rendezvous.RunID(), Round: g.Round, Host: a.hostname, NodeRank: g.GroupRank,
 		Base: g.Workers[0].GlobalRank, Workers: len(g.Workers), Role: g.Spec.Role,
 	})
@@ -107,12 +108,12 @@ func (a *Agent) describeLogs(attempt *procs.Attempt) {
 }
 
 // logFiles makes the log paths of all workers.
-func (a *Agent) logFiles() (*procs.Attempt, []procs.LogFiles, error) {
+func (a *Agent) logFiles() (*workerlog.Attempt, []workerlog.LogFiles, error) {
 	attempt, err := a.opts.LogFolders.Attempt(a.restarts, a.round.Number, a.membership)
 	if err != nil {
 		return nil, nil, err
 	}
-	all := make([]procs.LogFiles, a.opts.Spec.LocalWorldSize)
+	all := make([]workerlog.LogFiles, a.opts.Spec.LocalWorldSize)
 	for i := range all {
 		if all[i], err = attempt.Files(i); err != nil {
 			return nil, nil, err
@@ -122,7 +123,7 @@ func (a *Agent) logFiles() (*procs.Attempt, []procs.LogFiles, error) {
 	return attempt, all, nil
 }
 
-func (a *Agent) buildSpec(w Worker, files procs.LogFiles) (procs.Spec, error) {
+func (a *Agent) buildSpec(w Worker, files workerlog.LogFiles) (procs.Spec, error) {
 	return startSpec(envInput{
 		base: a.opts.Env, spec: a.opts.Spec, group: a.group, worker: w, round: a.round,
 		runID: a.opts.Rendezvous.RunID(), restartCount: a.restarts, errorFile: files.Error, tracePrefix: files.TracePrefix,
@@ -130,7 +131,7 @@ func (a *Agent) buildSpec(w Worker, files procs.LogFiles) (procs.Spec, error) {
 }
 
 // startSpec says how one worker is started.
-func startSpec(in envInput, hostname string, files procs.LogFiles) (procs.Spec, error) {
+func startSpec(in envInput, hostname string, files workerlog.LogFiles) (procs.Spec, error) {
 	s, w := in.spec, in.worker
 	env, err := workerEnv(in)
 	if err != nil {
@@ -140,7 +141,7 @@ func startSpec(in envInput, hostname string, files procs.LogFiles) (procs.Spec, 
 	if s.CPUs != nil {
 		spec.CPUs = s.CPUs[w.LocalRank]
 	}
-	prefix := procs.LinePrefix(s.PrefixTemplate, procs.PrefixVars{
+	prefix := workerlog.LinePrefix(s.PrefixTemplate, workerlog.PrefixVars{
 		Role: s.Role, LocalRank: w.LocalRank, Rank: w.GlobalRank, NodeRank: in.group.GroupRank, Hostname: hostname,
 	})
 	spec.Stdout, spec.Stderr = s.Output.Outputs(w.ranks(), prefix, files)

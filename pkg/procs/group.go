@@ -10,6 +10,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
 
 // Group is one set of running workers.
@@ -17,7 +19,7 @@ type Group struct {
 	sup     *Supervisor
 	workers []*worker
 	exits   chan Exit
-	marks   *timeline // of the log files; nil: none
+	marks   *workerlog.Timeline // of the log files; nil: none
 
 	gone     chan struct{} // closed when every started worker has exited
 	watchers sync.WaitGroup
@@ -33,7 +35,7 @@ type worker struct {
 	spec           Spec
 	pid            int
 	startErr       error
-	stdout, stderr *Stream
+	stdout, stderr *workerlog.Stream
 
 	exited bool // guarded by Group.mu
 	early  bool // guarded by Group.mu: it had ended before the stop began
@@ -107,8 +109,17 @@ func (g *Group) Settle(ctx context.Context) bool {
 		w.stderr.Hurry(heldOpen)
 	}
 	for _, w := range g.workers {
-		if !w.stdout.ends(ctx) || !w.stderr.ends(ctx) {
-			return false
+		for _, s := range []*workerlog.Stream{w.stdout, w.stderr} {
+			select {
+			case <-s.Done():
+				continue
+			case <-ctx.Done():
+			}
+			select {
+			case <-s.Done():
+			default:
+				return false
+			}
 		}
 	}
 	return true
@@ -126,7 +137,7 @@ func (g *Group) Drain(ctx context.Context) error {
 		done.Go(func() { errs[2*i+1] = w.stderr.Wait(ctx) })
 	}
 	done.Wait()
-	g.marks.close(ctx)
+	g.marks.Close(ctx)
 	return errors.Join(errs...)
 }
 
@@ -176,7 +187,7 @@ func (w *worker) forkExec(path string, sys *syscall.SysProcAttr) (pid int, err e
 
 // watch begins to copy output and to wait for exits.
 func (g *Group) watch() {
-	g.marks.start()
+	g.marks.Start()
 	for _, w := range g.workers {
 		w.stdout.Start()
 		w.stderr.Start()
@@ -222,28 +233,28 @@ func (g *Group) ended(w *worker, e Exit) {
 func (g *Group) openTimeline(specs []Spec, warn func(error)) {
 	for _, spec := range specs {
 		if path := cmp.Or(spec.Stdout.Timeline, spec.Stderr.Timeline); path != "" {
-			g.marks = openTimeline(path, warn)
+			g.marks = workerlog.OpenTimeline(path, warn)
 			return
 		}
 	}
 }
 
 // openStreams prepares the worker's stdout and stderr.
-func (w *worker) openStreams(console *Console, marks *timeline) (err error) {
-	if w.stdout, err = OpenStream(w.spec.Stdout, console, Stdout); err != nil {
+func (w *worker) openStreams(console *workerlog.Console, marks *workerlog.Timeline) (err error) {
+	if w.stdout, err = workerlog.OpenStream(w.spec.Stdout, console, workerlog.Stdout); err != nil {
 		return err
 	}
-	if w.stderr, err = OpenStream(w.spec.Stderr, console, Stderr); err != nil {
+	if w.stderr, err = workerlog.OpenStream(w.spec.Stderr, console, workerlog.Stderr); err != nil {
 		return err
 	}
-	w.stdout.mark(marks, w.spec.LocalRank, Stdout)
-	w.stderr.mark(marks, w.spec.LocalRank, Stderr)
+	w.stdout.WriteTimeline(marks, w.spec.LocalRank, workerlog.Stdout)
+	w.stderr.WriteTimeline(marks, w.spec.LocalRank, workerlog.Stderr)
 	return nil
 }
 
 // closeStreams gives up the streams of workers that were never started.
 func (g *Group) closeStreams() {
-	g.marks.discard()
+	g.marks.Discard()
 	for _, w := range g.workers {
 		if w.stdout != nil {
 			w.stdout.Abandon()

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
+	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
 
 // shell is a worker that runs a shell script; its output goes to a file.
@@ -26,7 +27,7 @@ func shell(t *testing.T, localRank int, script string) Spec {
 		LocalRank: localRank,
 		Argv:      []string{"sh", "-c", script},
 		Env:       os.Environ(),
-		Stdout:    Output{File: filepath.Join(t.TempDir(), "stdout")},
+		Stdout:    workerlog.Output{File: filepath.Join(t.TempDir(), "stdout")},
 	}
 }
 
@@ -481,7 +482,7 @@ func TestOutputHeldOpenByAnother(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = r.Close() }()
-	console := NewConsole(w, w)
+	console := workerlog.NewConsole(w, w)
 	s, err := NewSupervisor(Options{Console: console})
 	if err != nil {
 		t.Fatal(err)

@@ -1,6 +1,10 @@
 package procs
 
-import "os"
+import (
+	"os"
+
+	"github.com/elasticrun/elasticrun/pkg/workerlog"
+)
 
 // Spec describes one worker process. Argv and Env are complete: nothing is added.
 type Spec struct {
@@ -15,7 +19,7 @@ type Spec struct {
 	// Stdin is handed on as it is; nil is the launcher's own.
 	Stdin *os.File
 	// Stdout and Stderr say where the worker's output goes.
-	Stdout, Stderr Output
+	Stdout, Stderr workerlog.Output
 	// CPUs binds the worker to these CPUs; nil leaves it where the launcher is.
 	CPUs []int
 }

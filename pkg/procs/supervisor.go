@@ -10,12 +10,14 @@ import (
 	"syscall"
 
 	"github.com/rs/zerolog"
+
+	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
 
 // Options configure a [Supervisor].
 type Options struct {
 	// Console shows the workers' output; nil shows nothing.
-	Console *Console
+	Console *workerlog.Console
 	// Workers is how many workers a group has at most: the threads to attend to them are made beforehand.
 	Workers int
 	// Track makes groups remember whom they stop, for [Group.Family]. It costs one look at
@@ -149,7 +151,7 @@ func (s *Supervisor) reapFirst() {
 
 // Start starts one worker for each spec. A worker that cannot be executed does
 // not make Start fail: its Exit says so, and the specs after it are not started.
-// An error means that nothing was started; [ErrLogFile] is for the lack of a log file.
+// An error means that nothing was started; [workerlog.ErrLogFile] is for the lack of a log file.
 //
 // Workers that are not forked yet when over is closed, or when [Options.Late] says so, are not started, and have neither a
 // pid nor an Exit: whoever ended the round has the group stopped. over may be nil.

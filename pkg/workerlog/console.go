@@ -1,0 +1,203 @@
+package workerlog
+
+import (
+	"context"
+	"errors"
+	"io"
+	"os"
+	"sync/atomic"
+	"time"
+)
+
+// Console puts the streams of all workers, and the launcher's own lines, on the
+// launcher's stdout and stderr, so that lines never mix: where a stream has left
+// a line unfinished and another one writes, a newline goes first, and the first
+// stream starts its next piece with its prefix again. A line left behind by "\r",
+// a progress bar, is overwritten instead. If stdout and stderr are the same file
+// (a terminal, 2>&1), that holds across both.
+//
+// A slow reader slows the workers down; nothing is dropped. When a write fails for want of room (a full disk, a quota,
+// a limit on the size of files), its bytes are lost and counted, and the next write tries again; see Lost. When one fails
+// because the reader went away, that side is given up and the job goes on:
+// workers can still write, and Err tells. For this a write to a closed pipe must
+// return EPIPE, so the program has to receive SIGPIPE (signal.Notify; with
+// signal.Ignore the workers would inherit it).
+//
+// All methods may be called from any goroutine.
+type Console struct {
+	stdout, stderr *sink
+	launcher       *consoleWriter
+}
+
+// NewConsole makes the console of the two files, usually os.Stdout and os.Stderr.
+// They stay the caller's; Close releases what the console opened on its own.
+func NewConsole(stdout, stderr *os.File) *Console {
+	c := &Console{stdout: newSink("stdout", stdout)}
+	c.stderr = c.stdout
+	if !sameFile(stdout, stderr) {
+		c.stderr = newSink("stderr", stderr)
+	}
+	c.launcher = c.stderr.writer()
+	return c
+}
+
+// Stderr returns the writer for the launcher's own log and reports, on stderr.
+// Every write should be whole lines: they do not land inside a worker's line. It
+// never returns an error: see Err.
+func (c *Console) Stderr() io.Writer { return c.launcher }
+
+// Err returns why the console, or one side of it, is no longer written to, or nil.
+func (c *Console) Err() error {
+	if c.stdout == c.stderr {
+		return c.stdout.lost()
+	}
+	return errors.Join(c.stdout.lost(), c.stderr.lost())
+}
+
+// Close releases the console's resources, after the last write.
+func (c *Console) Close() error {
+	err := c.stdout.close()
+	if c.stdout != c.stderr {
+		err = errors.Join(err, c.stderr.close())
+	}
+	return err
+}
+
+// writer returns a new writer for one stream.
+func (c *Console) writer(std Std) *consoleWriter {
+	if std == Stderr {
+		return c.stderr.writer()
+	}
+	return c.stdout.writer()
+}
+
+// consoleWriter is one stream's access to a sink. Its address is its identity.
+type consoleWriter struct{ sink *sink }
+
+func (w *consoleWriter) put(ctx context.Context, b batch) error { return w.sink.put(ctx, w, b) }
+
+// Write implements io.Writer for the launcher's own lines.
+func (w *consoleWriter) Write(p []byte) (int, error) {
+	buf := make([]byte, 0, len(p)+1)
+	_ = w.put(context.Background(), batch{buf: append(append(buf, '\n'), p...)})
+	return len(p), nil
+}
+
+// sink is one open file of the console and the state of the line on it.
+type sink struct {
+	name   string
+	file   *os.File
+	opened bool          // file is the console's own
+	busy   chan struct{} // holds a token while somebody writes: a lock that a context can end the wait for
+	err    atomic.Pointer[error]
+
+	// Guarded by busy.
+	owner *consoleWriter // who left a line unfinished; nil: the next byte starts a line
+	cr    bool           // that line ended in "\r"
+	loss  loss
+}
+
+func newSink(name string, file *os.File) *sink {
+	s := &sink{name: name, file: file, busy: make(chan struct{}, 1)}
+	if own, err := reopenForDeadlines(file); err == nil {
+		s.file, s.opened = own, true
+		growPipe(own, pipeSize)
+	}
+	return s
+}
+
+func (s *sink) writer() *consoleWriter { return &consoleWriter{sink: s} }
+
+// put writes a batch for w. It waits until the file takes it; the error is that
+// of ctx if that ends first, and then a part of the batch may be out. A file that
+// cannot be written to is no error here.
+func (s *sink) put(ctx context.Context, w *consoleWriter, b batch) error {
+	if len(b.buf) == 0 {
+		return nil
+	}
+	if ctx.Err() != nil { // the select might still take the lock
+		return ctx.Err()
+	}
+	select {
+	case s.busy <- struct{}{}:
+		defer func() { <-s.busy }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if s.lost() != nil {
+		return nil
+	}
+	skip := 1
+	switch {
+	case s.owner == w && b.continues:
+		skip += b.prefix
+	case s.owner != nil && s.owner != w && !s.cr:
+		skip = 0
+	}
+	if s.loss.untold > 0 {
+		if err := s.tellLoss(ctx); ctx.Err() != nil {
+			return ctx.Err()
+		} else if err != nil {
+			s.failed(err, len(b.buf)-1)
+			return nil
+		}
+		skip = 1
+	}
+	n, err := s.write(ctx, b.buf[skip:])
+	s.leave(w, b.buf[skip:skip+n])
+	if err == nil || ctx.Err() != nil {
+		return err
+	}
+	s.failed(err, len(b.buf)-skip-n)
+	return nil
+}
+
+// leave notes the state of the line after w has written p.
+func (s *sink) leave(w *consoleWriter, p []byte) {
+	if len(p) == 0 {
+		return
+	}
+	last := p[len(p)-1]
+	s.owner, s.cr = w, last == '\r'
+	if last == '\n' {
+		s.owner = nil
+	}
+}
+
+// write is file.Write, ended by ctx where the file knows deadlines.
+func (s *sink) write(ctx context.Context, p []byte) (int, error) {
+	if ctx.Done() == nil {
+		return s.file.Write(p)
+	}
+	ended := make(chan struct{})
+	stop := context.AfterFunc(ctx, func() {
+		_ = s.file.SetWriteDeadline(time.Unix(1, 0))
+		close(ended)
+	})
+	n, err := s.file.Write(p)
+	if !stop() {
+		<-ended
+		_ = s.file.SetWriteDeadline(time.Time{})
+	}
+	return n, err
+}
+
+func (s *sink) lost() error {
+	if err := s.err.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+func (s *sink) close() error {
+	if !s.opened {
+		return nil
+	}
+	return s.file.Close()
+}
+
+func sameFile(a, b *os.File) bool {
+	infoA, errA := a.Stat()
+	infoB, errB := b.Stat()
+	return errA == nil && errB == nil && os.SameFile(infoA, infoB)
+}

@@ -1,0 +1,64 @@
+package workerlog
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// A run that lasts has its folder locked (flock). The kernel gives the lock back
+// when the launcher ends, however it does, and a lock leaves no file behind.
+
+// lockFolder locks the folder of a run until the file is closed. It returns nil
+// where that cannot be, as on some network file systems.
+func lockFolder(path string) *os.File {
+	dir, err := os.Open(path)
+	if err != nil {
+		return nil
+	}
+	if err := flock(dir, unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		_ = dir.Close()
+		return nil
+	}
+	return dir
+}
+
+// RunLasts reports whether the run with this folder lasts. The error says that the
+// file system cannot tell.
+func RunLasts(path string) (bool, error) {
+	dir, err := os.Open(path)
+	if err != nil {
+		return false, err
+	}
+	defer dir.Close() // and with it goes the lock
+	err = flock(dir, unix.LOCK_EX|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return true, nil
+	}
+	return false, err
+}
+
+// AwaitRunEnd blocks until the run with this folder has ended. Nothing can make it
+// return sooner.
+func AwaitRunEnd(path string) error {
+	dir, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	return flock(dir, unix.LOCK_EX)
+}
+
+func flock(f *os.File, how int) error {
+	for {
+		err := unix.Flock(int(f.Fd()), how)
+		switch {
+		case err == nil:
+			return nil
+		case !errors.Is(err, unix.EINTR):
+			return fmt.Errorf("lock %s: %w", f.Name(), err)
+		}
+	}
+}

@@ -1,0 +1,292 @@
+package workerlog
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// LogDir is the log folder of one run on one node, in torchrun's layout:
+//
+//	<base>/<run id>_<8 random>/attempt_<restarts>/<local rank>/stdout.log
+//	                                                           stderr.log
+//	                                                           error.json
+//	                           attempt_<restarts>/filtered_stdout.log
+//	                                              filtered_stderr.log
+//	                                              timeline
+//	                                              nccl_trace_rank_<global rank>
+//	                           attempt_<restarts>.r<round>/…
+//	<base>/latest -> <run id>_<8 random>
+//
+// The last form of attempt is for a round that a membership change began, which is
+// not charged as a restart. No existing file or folder is ever reused or deleted,
+// except by [LogDir.Cleanup] and by rotation.
+type LogDir struct {
+	run  string   // the folder of this run; empty: nothing is written
+	temp string   // the temporary folder around it; empty: the user named one
+	live *os.File // the folder, locked while the run lasts; nil where that cannot be
+}
+
+// LogFiles are the log paths of one worker; all are empty where nothing is
+// written. The files need not exist.
+type LogFiles struct {
+	Stdout, Stderr, Error          string
+	FilteredStdout, FilteredStderr string // shared by the workers of the attempt
+	Timeline                       string // shared, too; see [Mark]
+	TracePrefix                    string // of NCCL's flight recorder, which adds the global rank
+}
+
+// OpenLogDir makes the folder of one run under base, which is made if missing.
+// An empty base is a new folder in the system's temporary folder, where error
+// files go if nothing else does; /dev/null is a LogDir that writes nothing.
+func OpenLogDir(base, runID string) (*LogDir, error) {
+	d := &LogDir{}
+	var err error
+	switch base {
+	case os.DevNull:
+		return d, nil
+	case "":
+		if d.temp, err = os.MkdirTemp("", tempPrefix); err != nil {
+			return nil, fmt.Errorf("make a temporary log folder: %w; name a writable one with --log-dir", err)
+		}
+		base = d.temp
+	default:
+		if base, err = makeBase(base); err != nil {
+			return nil, err
+		}
+	}
+	if d.run, err = makeUnique(base, folderName(runID)+"_"); err != nil {
+		return nil, fmt.Errorf("make a folder in log folder %q: %w; name a writable one with --log-dir", base, err)
+	}
+	d.live = lockFolder(d.run)
+	return d, nil
+}
+
+// tempPrefix begins the name of a temporary log folder.
+const tempPrefix = "torchelastic_"
+
+// Path returns the folder of this run, or "" if nothing is written.
+func (d *LogDir) Path() string { return d.run }
+
+// Optional reports whether the user named no folder: then a job can do without.
+func (d *LogDir) Optional() bool { return d.temp != "" }
+
+// Attempt makes the folder for one start of the worker group: restarts counts the
+// charged restarts so far, and membershipChange says that round was not begun by
+// a charged restart. A folder is never used again: a rendezvous whose store was replaced counts anew, and then the folder's name ends
+// with .2, or the next number that is free.
+func (d *LogDir) Attempt(restarts, round int, membershipChange bool) (*Attempt, error) {
+	if d.run == "" {
+		return &Attempt{}, nil
+	}
+	name := "attempt_" + strconv.Itoa(restarts)
+	if membershipChange {
+		name += ".r" + strconv.Itoa(round)
+	}
+	dir := filepath.Join(d.run, name)
+	err := os.Mkdir(dir, 0o755)
+	for n := 2; errors.Is(err, fs.ErrExist); n++ {
+		dir = filepath.Join(d.run, fmt.Sprintf("%s.%d", name, n))
+		err = os.Mkdir(dir, 0o755)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("make log folder: %w", err)
+	}
+	return &Attempt{dir: dir}, nil
+}
+
+// LinkLatest makes the link "latest" in the folder that the user named point to this
+// run. Of several runs the last to call it wins. Whatever else has that name is left
+// alone, with an error.
+func (d *LogDir) LinkLatest() error {
+	if d.run == "" || d.temp != "" {
+		return nil
+	}
+	link := filepath.Join(filepath.Dir(d.run), LatestLink)
+	if info, err := os.Lstat(link); err == nil && info.Mode()&fs.ModeSymlink == 0 {
+		return fmt.Errorf("%s is no link: it is left as it is", link)
+	}
+	// A rename replaces the link at once; the name beside it is this run's alone.
+	name := filepath.Base(d.run)
+	fresh := filepath.Join(filepath.Dir(d.run), "."+name)
+	err := os.Symlink(name, fresh)
+	if err == nil {
+		if err = os.Rename(fresh, link); err != nil {
+			_ = os.Remove(fresh)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("link to the latest run: %w", err)
+	}
+	return nil
+}
+
+// LatestLink is the name of the link to the run that was started last.
+const LatestLink = "latest"
+
+// Cleanup ends the run: it can be seen as ended, and it removes the temporary folder if there is one and nothing but folders is
+// in it. A folder that the user named is left as it is.
+func (d *LogDir) Cleanup() error {
+	if d.live != nil {
+		_ = d.live.Close()
+	}
+	if d.temp == "" {
+		return nil
+	}
+	folders, err := onlyFolders(d.temp)
+	if errors.Is(err, errNotEmpty) || errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	// Deepest first; a folder that has got a file since then refuses to go.
+	for _, folder := range slices.Backward(folders) {
+		if err == nil {
+			err = os.Remove(folder)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("remove the empty temporary log folder: %w", err)
+	}
+	return nil
+}
+
+// onlyFolders lists the folders of a tree, each before what is in it. The error is
+// errNotEmpty where there is anything else.
+func onlyFolders(root string) (folders []string, err error) {
+	err = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case !entry.IsDir():
+			return errNotEmpty
+		}
+		folders = append(folders, path)
+		return nil
+	})
+	return folders, err
+}
+
+var errNotEmpty = errors.New("folder is not empty")
+
+// Attempt is the folder of one start of the worker group.
+type Attempt struct {
+	dir string // empty: nothing is written
+}
+
+// Path returns the attempt's folder, or "" if nothing is written.
+func (a *Attempt) Path() string { return a.dir }
+
+// Describe makes the attempt's timeline, to which its workers' streams then add. It
+// is for attempts of which some stream goes to a file.
+func (a *Attempt) Describe(head TimelineHead) error {
+	if a.dir == "" {
+		return nil
+	}
+	file, err := os.OpenFile(filepath.Join(a.dir, TimelineName), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err == nil {
+		_, err = file.WriteString(head.String() + "\n")
+		err = errors.Join(err, file.Close())
+	}
+	if err != nil {
+		return fmt.Errorf("make the timeline of the logs: %w", err)
+	}
+	return nil
+}
+
+// Files makes the folder of one worker and returns its log paths.
+func (a *Attempt) Files(localRank int) (LogFiles, error) {
+	if a.dir == "" {
+		return LogFiles{}, nil
+	}
+	dir := filepath.Join(a.dir, strconv.Itoa(localRank))
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		return LogFiles{}, fmt.Errorf("make log folder: %w", err)
+	}
+	return logFiles(a.dir, localRank), nil
+}
+
+// logFiles are the log paths of one worker in the folder of an attempt.
+func logFiles(attempt string, localRank int) LogFiles {
+	dir := filepath.Join(attempt, strconv.Itoa(localRank))
+	return LogFiles{
+		Stdout:         filepath.Join(dir, "stdout.log"),
+		Stderr:         filepath.Join(dir, "stderr.log"),
+		Error:          filepath.Join(dir, "error.json"),
+		FilteredStdout: filepath.Join(attempt, "filtered_stdout.log"),
+		FilteredStderr: filepath.Join(attempt, "filtered_stderr.log"),
+		Timeline:       filepath.Join(attempt, TimelineName),
+		TracePrefix:    filepath.Join(attempt, "nccl_trace_rank_"),
+	}
+}
+
+// makeBase makes the folder that the user named and returns its absolute path,
+// because workers get paths in it and may run in another folder.
+func makeBase(base string) (string, error) {
+	path, err := existing(base)
+	if err != nil {
+		return "", err
+	}
+	if err := os.MkdirAll(path, 0o755); err != nil {
+		return "", fmt.Errorf("make log folder %q: %w; name a writable one with --log-dir", base, err)
+	}
+	return path, nil
+}
+
+// existing returns the absolute path of base, if that is a folder or nothing yet.
+func existing(base string) (string, error) {
+	path, err := filepath.Abs(base)
+	if err != nil {
+		return "", fmt.Errorf("find log folder %q: %w", base, err)
+	}
+	if info, err := os.Stat(path); err == nil && !info.IsDir() {
+		return "", fmt.Errorf("log folder %q is a file: name a folder with --log-dir", base)
+	}
+	return path, nil
+}
+
+const (
+	randomLetters = "abcdefghijklmnopqrstuvwxyz0123456789_"
+	randomLength  = 8
+)
+
+// makeUnique makes a folder whose name is prefix and 8 random characters. Like
+// torchrun's it is private to the user.
+func makeUnique(base, prefix string) (string, error) {
+	for {
+		random := make([]byte, randomLength)
+		for i := range random {
+			random[i] = randomLetters[rand.IntN(len(randomLetters))]
+		}
+		path := filepath.Join(base, prefix+string(random))
+		if err := os.Mkdir(path, 0o700); !errors.Is(err, fs.ErrExist) {
+			return path, err
+		}
+	}
+}
+
+// RunFolderName tells whether a folder of this name holds a run of this id.
+func RunFolderName(name, runID string) bool {
+	rest, found := strings.CutPrefix(name, folderName(runID)+"_")
+	return found && len(rest) == randomLength && strings.Trim(rest, randomLetters) == ""
+}
+
+// folderName makes a run id usable as part of one path element: no separators, no
+// control characters, and short enough for the random part behind it.
+func folderName(runID string) string {
+	const maxBytes = 200
+	name := strings.Map(func(r rune) rune {
+		if r == '/' || r == os.PathSeparator || r < ' ' || r == 0x7f {
+			return '_'
+		}
+		return r
+	}, strings.ToValidUTF8(runID, "_"))
+	if len(name) > maxBytes {
+		name = strings.ToValidUTF8(name[:maxBytes], "")
+	}
+	return name
+}

@@ -1,0 +1,148 @@
+package workerlog
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Std is a set of a worker's standard output streams, with torchrun's numbers.
+type Std uint8
+
+// The sets that --redirects and --tee can name.
+const (
+	StdNone Std = 0
+	Stdout  Std = 1
+	Stderr  Std = 2
+	StdAll  Std = Stdout | Stderr
+)
+
+// Has reports whether all streams of t are in s.
+func (s Std) Has(t Std) bool { return s&t == t }
+
+// String names the set for messages.
+func (s Std) String() string {
+	switch s {
+	case StdNone:
+		return "none"
+	case Stdout:
+		return "stdout"
+	case Stderr:
+		return "stderr"
+	case StdAll:
+		return "stdout and stderr"
+	}
+	return fmt.Sprintf("Std(%d)", uint8(s))
+}
+
+// StdSpec is a value of --redirects or --tee: a set of streams for each worker.
+// The zero value selects nothing.
+type StdSpec struct {
+	// Default is for every worker, unless ByRank is set.
+	Default Std
+	// ByRank holds the sets of some workers, first those named by local rank, in
+	// ascending order. Those that are not named have StdNone.
+	ByRank []StdRange
+}
+
+// StdRange is the set of streams of a range of workers.
+type StdRange struct {
+	RankRange
+	Std Std
+}
+
+// ParseStdSpec reads one number for all workers ("3"), or a map from ranks to
+// numbers ("0:3,1:2"). 0 is none, 1 stdout, 2 stderr, 3 both. That is torchrun's
+// syntax; beyond it, ranks may have several digits, be ranges ("0-7:3"), and be
+// global ("g12-15:1").
+func ParseStdSpec(s string) (StdSpec, error) {
+	if std, ok := parseStd(s); ok {
+		return StdSpec{Default: std}, nil
+	}
+	var byRank []StdRange
+	for item := range strings.SplitSeq(s, ",") {
+		left, right, _ := strings.Cut(item, ":")
+		ranks, okRanks := parseRankRange(left)
+		std, okStd := parseStd(right)
+		if !okRanks || !okStd {
+			return StdSpec{}, fmt.Errorf("%q selects no streams: use 0 (none), 1 (stdout), 2 (stderr) or 3 (both), or a map from ranks to these like 0:3,1:2 or 0-7:1,g0:3", s)
+		}
+		for _, r := range byRank {
+			if twice, overlap := r.first(ranks); overlap {
+				return StdSpec{}, fmt.Errorf("%q names %s rank %d twice: name each rank once", s, ranks.kind(), twice)
+			}
+		}
+		byRank = append(byRank, StdRange{ranks, std})
+	}
+	slices.SortFunc(byRank, func(a, b StdRange) int { return a.compare(b.RankRange) })
+	return StdSpec{ByRank: byRank}, nil
+}
+
+// Of returns the streams selected for one worker. One that is named by its local
+// and by its global rank gets what either selects.
+func (s StdSpec) Of(w Ranks) Std {
+	if s.ByRank == nil {
+		return s.Default
+	}
+	var std Std
+	for _, r := range s.ByRank {
+		if r.Has(w) {
+			std |= r.Std
+		}
+	}
+	return std
+}
+
+// Any reports whether streams of any worker are selected.
+func (s StdSpec) Any() bool {
+	return s.Default != StdNone || slices.ContainsFunc(s.ByRank, func(r StdRange) bool { return r.Std != StdNone })
+}
+
+// String returns the form that ParseStdSpec reads.
+func (s StdSpec) String() string {
+	if len(s.ByRank) == 0 {
+		return strconv.Itoa(int(s.Default))
+	}
+	items := make([]string, 0, len(s.ByRank))
+	for _, r := range s.ByRank {
+		items = append(items, fmt.Sprintf("%s:%d", r.RankRange, r.Std))
+	}
+	return strings.Join(items, ",")
+}
+
+// ParseFilters reads the substrings of --duplicate-stdout-filters: they are
+// separated by commas, and ",," stands for a comma within one. Empty substrings
+// are dropped, since they would match every line.
+func ParseFilters(s string) []string {
+	var (
+		filters []string
+		one     strings.Builder
+	)
+	add := func() {
+		if one.Len() > 0 {
+			filters = append(filters, one.String())
+		}
+		one.Reset()
+	}
+	for i := 0; i < len(s); i++ {
+		switch {
+		case s[i] != ',':
+			one.WriteByte(s[i])
+		case i+1 < len(s) && s[i+1] == ',':
+			one.WriteByte(',')
+			i++
+		default:
+			add()
+		}
+	}
+	add()
+	return filters
+}
+
+func parseStd(s string) (Std, bool) {
+	if len(s) == 1 && s[0] >= '0' && s[0] <= '3' {
+		return Std(s[0] - '0'), true
+	}
+	return StdNone, false
+}

@@ -1,0 +1,180 @@
+package workerlog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+)
+
+// pipeSize is the size asked for, in bytes, of the pipes between workers, launcher
+// and the console's reader. A larger one gained nothing, and uses up the user's
+// quota, beyond which the kernel makes all their new pipes tiny.
+const pipeSize = 256 << 10
+
+// letGo bounds each step by which Wait ends the copying once its context has ended.
+const letGo = 50 * time.Millisecond
+
+// Stream is one output stream of one worker, from the worker to everything that
+// its [Output] names. It is opened, then its ChildFile is given to the worker,
+// then Start begins the copying, which ends by itself at end of file, when no
+// process holds the worker's end any more; Wait waits for that. Abandon releases
+// a stream that was never started.
+type Stream struct {
+	child *os.File // the worker's end
+	pipe  *os.File // the other end; nil: the worker writes the file itself
+	path  string   // that file
+	out   copier
+
+	cancel context.CancelFunc // gives up the console
+	done   chan struct{}      // closed when the copying has ended; err is set then
+	err    error
+}
+
+// ErrLogFile says that a log file could not be opened, so that no worker was started.
+var ErrLogFile = errors.New("open log file")
+
+// OpenStream opens the files of out, and a pipe if bytes have to pass through.
+// std is the stream, Stdout or Stderr; console shows it if out says so, and nil
+// shows nothing.
+func OpenStream(out Output, console *Console, std Std) (*Stream, error) {
+	s := &Stream{done: make(chan struct{})}
+	file, err := openLogFile(out.File, out.Rotation, out.Warn)
+	if err != nil {
+		return nil, fmt.Errorf("%w for %s: %w", ErrLogFile, std, err)
+	}
+	filtered := len(out.Filters) > 0 && out.FilteredFile != ""
+	if file != nil && !out.Console && !filtered && out.Rotation.MaxSize == 0 {
+		s.child, s.path = file.file, out.File
+		return s, nil
+	}
+	s.out = copier{name: std.String(), file: file, scan: out.Scan, warn: out.Warn}
+	if filtered {
+		if s.out.filter, err = openFilter(out); err != nil {
+			err = fmt.Errorf("%w: %w", ErrLogFile, err)
+		}
+	}
+	if err == nil {
+		s.pipe, s.child, err = openPipe()
+	}
+	if err != nil {
+		s.out.close()
+		return nil, fmt.Errorf("open %s of a worker: %w", std, err)
+	}
+	if out.Console && console != nil {
+		s.out.console = console.writer(std)
+		s.out.lines = &lineSplitter{prefix: newStampedPrefix(out.Prefix)}
+	}
+	return s, nil
+}
+
+// WriteTimeline makes t tell when the stream writes to its file, if it has one. It is called
+// before Start.
+func (s *Stream) WriteTimeline(t *Timeline, localRank int, std Std) {
+	switch {
+	case s.pipe == nil:
+		t.follow(s.path, localRank, std)
+	case s.out.file != nil && t != nil:
+		s.out.timeline = t
+		s.out.pace = pacer{localRank: localRank, std: std}
+		s.out.file.aside = func(piece int, total int64) { t.put(s.out.pace.ended(piece, total), true) }
+	}
+}
+
+// ChildFile returns what the worker gets as its file descriptor 1 or 2. It is
+// valid until Start or Abandon.
+func (s *Stream) ChildFile() *os.File { return s.child }
+
+// Start closes the launcher's copy of the worker's end and begins to copy. It is
+// called once, after the worker was started.
+func (s *Stream) Start() {
+	_ = s.child.Close()
+	if s.pipe == nil {
+		close(s.done)
+		return
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	s.cancel = cancel
+	go func() {
+		defer close(s.done)
+		defer cancel()
+		s.err = s.out.copy(ctx, s.pipe)
+	}()
+}
+
+// Done is closed when the copying of the started stream has ended.
+func (s *Stream) Done() <-chan struct{} { return s.done }
+
+// Hurry says that no process is left that should write to the started stream: it
+// ends, with an error from Wait, if some other process keeps it open and
+// silent for d.
+func (s *Stream) Hurry(d time.Duration) {
+	if s.pipe != nil {
+		s.out.hurry(s.pipe, d)
+	}
+}
+
+// Wait returns when every byte of the started stream is where it belongs. The
+// error is what could not be written to a file, if anything. When ctx ends first,
+// what is in the pipe still goes to the file, but the console and the pipe are
+// given up within 0.2 s, and the error says what is lost.
+func (s *Stream) Wait(ctx context.Context) error {
+	if s.ends(ctx) {
+		return s.err
+	}
+	for _, giveUp := range []func(){s.cancel, func() { _ = s.pipe.Close() }} {
+		giveUp()
+		bound, cancel := context.WithTimeout(context.WithoutCancel(ctx), letGo)
+		ended := s.ends(bound)
+		cancel()
+		if ended {
+			return s.err
+		}
+	}
+	return fmt.Errorf("give up %s: its file or the console does not take a write", s.out.name)
+}
+
+// ends waits for the end of the copying, until ctx ends.
+func (s *Stream) ends(ctx context.Context) bool {
+	select {
+	case <-s.done:
+		return true
+	case <-ctx.Done():
+	}
+	select {
+	case <-s.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// Tail returns the last lines of the stream: at most 20 lines and 8 KiB. It may
+// be called at any time.
+func (s *Stream) Tail() []string {
+	if s.pipe == nil {
+		return fileTail(s.path)
+	}
+	return s.out.tail.lines()
+}
+
+// Abandon releases a stream that was never started.
+func (s *Stream) Abandon() {
+	_ = s.child.Close()
+	if s.pipe != nil {
+		_ = s.pipe.Close()
+		s.out.close()
+	}
+}
+
+// openPipe makes a pipe whose read end knows deadlines and whose write end blocks
+// like a worker expects it.
+func openPipe() (read, write *os.File, err error) {
+	if read, write, err = os.Pipe(); err != nil {
+		return nil, nil, err
+	}
+	growPipe(read, pipeSize)
+	write.Fd() // switches it back to blocking
+	return read, write, nil
+}

@@ -1,0 +1,89 @@
+package workerlog
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"strings"
+	"sync"
+)
+
+// A tail, what a failure report shows of a stream's end, is at most so much.
+const (
+	tailBytes = 8 << 10
+	tailLines = 20
+)
+
+// tail keeps the last bytes of a stream. Adding costs one copy of at most
+// tailBytes, however many lines there are.
+type tail struct {
+	mu   sync.Mutex
+	ring [tailBytes]byte
+	seen int64 // bytes added so far; the next goes to ring[seen%tailBytes]
+}
+
+func (t *tail) add(p []byte) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if skip := len(p) - tailBytes; skip > 0 {
+		t.seen += int64(skip)
+		p = p[skip:]
+	}
+	for len(p) > 0 {
+		n := copy(t.ring[t.seen%tailBytes:], p)
+		t.seen += int64(n)
+		p = p[n:]
+	}
+}
+
+func (t *tail) lines() []string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.seen <= tailBytes {
+		return lastLines(t.ring[:t.seen], false)
+	}
+	at := t.seen % tailBytes
+	return lastLines(append(bytes.Clone(t.ring[at:]), t.ring[:at]...), true)
+}
+
+// fileTail is the tail of what the file at path holds, nil if it cannot be read.
+func fileTail(path string) []string {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil
+	}
+	skip := max(0, info.Size()-tailBytes)
+	data, err := io.ReadAll(io.NewSectionReader(f, skip, tailBytes))
+	if err != nil {
+		return nil
+	}
+	return lastLines(data, skip > 0)
+}
+
+// lastLines splits the end of a stream into its last lines, without line ends; of
+// a line that a progress bar redrew, the last state. cut says that the stream has
+// more before data: its first line is then dropped as incomplete, unless it is
+// the only one.
+func lastLines(data []byte, cut bool) []string {
+	data = bytes.TrimRight(data, "\r\n")
+	if len(data) == 0 {
+		return nil
+	}
+	lines := strings.Split(string(data), "\n")
+	if cut && len(lines) > 1 {
+		lines = lines[1:]
+	}
+	if len(lines) > tailLines {
+		lines = lines[len(lines)-tailLines:]
+	}
+	for i, line := range lines {
+		line = strings.TrimRight(line, "\r")
+		lines[i] = line[strings.LastIndexByte(line, '\r')+1:]
+	}
+	return lines
+}

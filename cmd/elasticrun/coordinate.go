@@ -68,7 +68,7 @@ func (c *coordination) mark(cfg *config.Store, log zerolog.Logger) *elastic.Fres
 	}
 	var fresh elastic.Fresh
 	var err error
-	if c.marker, fresh, err = elastic.LeaveMarker(fmt.Sprintf("elasticrun store at port %d", cfg.Listen.Port)); err != nil {
+	if c.marker, fresh, err = elastic.CreateMarker(fmt.Sprintf("elasticrun store at port %d", cfg.Listen.Port)); err != nil {
 		log.Warn().Err(err).Msg("whether another store was here a moment ago is not known: no run begins before the keep-alive time is over")
 	}
 	return &fresh

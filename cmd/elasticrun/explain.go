@@ -140,7 +140,7 @@ func lookAround(ctx context.Context, cfg *config.Config) ([]preview.Endpoint, er
 func foresee(ctx context.Context, cfg *config.Config) (line string, refusal error) {
 	ctx, cancel := context.WithTimeout(ctx, preview.LookBound)
 	defer cancel()
-	identity, err := elastic.IdentityOf(cfg.Rendezvous.Hint)
+	identity, err := elastic.PredictIdentity(cfg.Rendezvous.Hint)
 	if err != nil {
 		return "", nil
 	}
@@ -150,7 +150,7 @@ func foresee(ctx context.Context, cfg *config.Config) (line string, refusal erro
 		ports = []int{r.Endpoints[0].Port}
 	}
 	access := &elastic.C10d{RunID: cfg.RunID, Version: version, Host: r.Endpoints[0].Host, Ports: ports, Secret: []byte(r.Secret.Reveal())}
-	store, err := access.Visit(ctx, visitTTL)
+	store, err := access.OpenObserver(ctx, visitTTL)
 	if err != nil {
 		return "", nil
 	}

@@ -158,7 +158,7 @@ func (q *lineQueue) Close() error {
 // explain puts an address that a store cannot have into terms of the flags, and a port that is taken in terms of
 // who has it.
 func explain(cfg *config.Config, err error) error {
-	if taken, ok := errors.AsType[*elastic.TakenError](err); ok {
+	if taken, ok := errors.AsType[*elastic.PortsTakenError](err); ok {
 		return &config.UsageError{Where: "--rdzv-endpoint=" + cfg.Rendezvous.Endpoint, Problem: noneFree(taken)}
 	}
 	var busy *rdzv.ListenError
@@ -187,7 +187,7 @@ func explain(cfg *config.Config, err error) error {
 }
 
 // noneFree says who has each of the ports that the rendezvous could have been at, and what to do.
-func noneFree(taken *elastic.TakenError) string {
+func noneFree(taken *elastic.PortsTakenError) string {
 	const most = 4 // of the ports that are named
 	named := taken.Ports[:min(len(taken.Ports), most)]
 	texts := make([]string, len(named))

@@ -116,7 +116,7 @@ func (b *backend) Create(_ context.Context, p rdzv.Parameters) (rdzv.Handler, er
 	o := elastic.Options{
 		Backend: b.name, RunID: p.RunID, Job: b.job(), Node: b.node, DeadMan: b.lifeline.Deadline, AwaitGuard: b.awaitGuard, Logger: b.log,
 		KeepAlive: min(r.KeepAliveInterval, r.TTL()/4), // of a few that are lost, one arrives before the workers are stopped
-		Patience:  min(r.HeartbeatTimeout, r.TTL()/3),
+		Timeout:   min(r.HeartbeatTimeout, r.TTL()/3),
 		Stores: elastic.WorkerStores{
 			Addr: r.LocalAddr, Ports: elastic.Ports(r.WorkerStorePorts),
 			WorkersHost: workersHost(),
@@ -136,7 +136,7 @@ func (b *backend) Create(_ context.Context, p rdzv.Parameters) (rdzv.Handler, er
 		return elastic.New(o), nil
 	}
 	access := &elastic.C10d{
-		RunID: p.RunID, Version: version, Secret: []byte(r.Secret.Reveal()), TTL: r.TTL(), Alone: b.cfg.MaxNodes == 1,
+		RunID: p.RunID, Version: version, Secret: []byte(r.Secret.Reveal()), TTL: r.TTL(), SingleNode: b.cfg.MaxNodes == 1,
 		IsHost: r.IsHost, Hint: r.Hint, Linger: linger(b.cfg), Logger: b.log,
 	}
 	if len(r.Endpoints) > 0 {
@@ -148,7 +148,7 @@ func (b *backend) Create(_ context.Context, p rdzv.Parameters) (rdzv.Handler, er
 	o.Access, o.Advice = access, advice
 	o.Stores.Offers = b.offers(access)
 	switch {
-	case access.Alone: // every client is local, and needs no name resolution
+	case access.SingleNode: // every client is local, and needs no name resolution
 		o.Stores.Fixed = true
 		if o.Stores.Addr == "" {
 			o.Stores.Addr = rdzv.StaticMasterAddr

@@ -40,9 +40,9 @@ func watchJob(ctx context.Context, cfg *config.Status, show func(status.Job) err
 		_ = store.Close(bounded) // or its session ends after visitTTL
 	}()
 	ctx, cancel = context.WithCancel(ctx)
-	views, ended := make(chan elastic.View), make(chan error, 1)
+	views, ended := make(chan elastic.Snapshot), make(chan error, 1)
 	go func() {
-		ended <- elastic.Look(ctx, store, cfg.RunID, func(v elastic.View) error {
+		ended <- elastic.Observe(ctx, store, cfg.RunID, func(v elastic.Snapshot) error {
 			select {
 			case views <- v:
 				return nil
@@ -65,8 +65,8 @@ func watchJob(ctx context.Context, cfg *config.Status, show func(status.Job) err
 }
 
 // showViews shows what is to be shown of the views, until one is enough, or there are no more. It leaves ended as it finds it.
-func showViews(ctx context.Context, cfg *config.Status, views <-chan elastic.View, ended chan error, show func(status.Job) error) (shown bool, err error) {
-	var latest *elastic.View
+func showViews(ctx context.Context, cfg *config.Status, views <-chan elastic.Snapshot, ended chan error, show func(status.Job) error) (shown bool, err error) {
+	var latest *elastic.Snapshot
 	due := time.NewTimer(statusPatience)
 	defer due.Stop()
 	for {
@@ -112,11 +112,11 @@ func visit(ctx context.Context, cfg *config.Status) (coord.Store, error) {
 	}
 	return (&elastic.C10d{
 		RunID: cfg.RunID, Version: version, Host: host, Ports: r.Ports, Secret: []byte(r.Secret.Reveal()),
-	}).Visit(ctx, visitTTL)
+	}).OpenObserver(ctx, visitTTL)
 }
 
 // jobOf puts what the rendezvous knows of a job beside what its agents say.
-func jobOf(runID string, v elastic.View, now time.Time) status.Job {
+func jobOf(runID string, v elastic.Snapshot, now time.Time) status.Job {
 	j := status.Job{Schema: status.Schema, Time: report.Time{Time: now}, RunID: runID, Nodes: []status.Node{}}
 	if v.Record != nil {
 		j.Round = &status.Round{Number: v.Record.Round, Nodes: len(v.Record.Members), Restarts: v.Record.Restarts}

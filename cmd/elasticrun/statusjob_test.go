@@ -19,12 +19,12 @@ import (
 )
 
 // seenJob has an agent that answers, one that does not, one that is lost and one that waits.
-func seenJob() elastic.View {
+func seenJob() elastic.Snapshot {
 	answer, _ := json.Marshal(status.Snapshot{Schema: 1, State: status.Running})
-	return elastic.View{
+	return elastic.Snapshot{
 		Job:    &elastic.Job{MaxRestarts: 3},
 		Record: &elastic.Record{Round: 5, Restarts: 1, Members: []elastic.Participant{{Nproc: 2}, {Nproc: 2}, {Nproc: 4}}},
-		Agents: []elastic.Seen{
+		Agents: []elastic.AgentStatus{
 			{Rank: 0, Host: "a", Nproc: 2, Status: answer},
 			{Rank: 1, Host: "b", Nproc: 2, Status: []byte("no JSON")},
 			{Rank: 2, Nproc: 4, Lost: true},
@@ -48,7 +48,7 @@ func TestJobOf(t *testing.T) {
 	if diff := cmp.Diff(want, jobOf("run", seenJob(), now)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	ended := elastic.View{Outcome: &rdzv.Outcome{Ending: rdzv.EndFailed, Cause: &rdzv.Failure{GlobalRank: 3, Host: "a", Summary: "boom"}}}
+	ended := elastic.Snapshot{Outcome: &rdzv.Outcome{Ending: rdzv.EndFailed, Cause: &rdzv.Failure{GlobalRank: 3, Host: "a", Summary: "boom"}}}
 	if j := jobOf("run", ended, now); j.Round != nil || j.Result != "failed" || j.Why != "rank 3 on a: boom" || j.Nodes == nil {
 		t.Errorf("%+v", j)
 	}
@@ -63,27 +63,27 @@ func TestShowViews(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		watch bool
-		views []elastic.View // one a second
-		lost  time.Duration  // when the store goes; 0: never
+		views []elastic.Snapshot // one a second
+		lost  time.Duration      // when the store goes; 0: never
 		want  []time.Duration
 		shown bool
 		bad   bool
 	}{
-		{name: "all answer", views: []elastic.View{seenJob(), complete, over}, want: []time.Duration{time.Second}, shown: true},
-		{name: "not all answer", views: []elastic.View{seenJob(), seenJob()}, want: []time.Duration{statusPatience}, shown: true},
-		{name: "no such run", views: []elastic.View{{}}, shown: true, bad: true},
-		{name: "the store goes before", views: []elastic.View{seenJob()}, lost: 2 * time.Second},
+		{name: "all answer", views: []elastic.Snapshot{seenJob(), complete, over}, want: []time.Duration{time.Second}, shown: true},
+		{name: "not all answer", views: []elastic.Snapshot{seenJob(), seenJob()}, want: []time.Duration{statusPatience}, shown: true},
+		{name: "no such run", views: []elastic.Snapshot{{}}, shown: true, bad: true},
+		{name: "the store goes before", views: []elastic.Snapshot{seenJob()}, lost: 2 * time.Second},
 		{
-			name: "watched", watch: true, views: []elastic.View{complete, complete, complete, complete, complete, over}, shown: true,
+			name: "watched", watch: true, views: []elastic.Snapshot{complete, complete, complete, complete, complete, over}, shown: true,
 			want: []time.Duration{0, 2 * time.Second, 4 * time.Second, 5 * time.Second},
 		},
-		{name: "watched until the store goes", watch: true, views: []elastic.View{complete}, lost: time.Second, want: []time.Duration{0}, shown: true},
+		{name: "watched until the store goes", watch: true, views: []elastic.Snapshot{complete}, lost: time.Second, want: []time.Duration{0}, shown: true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
-				views, ended := make(chan elastic.View), make(chan error, 1)
+				views, ended := make(chan elastic.Snapshot), make(chan error, 1)
 				go func() {
 					for _, v := range tt.views {
 						select {

@@ -50,7 +50,7 @@ func newAgent(c *config, number, nproc int, tell func(news), log zerolog.Logger)
 		},
 		// Nothing listens: there are no workers that would come.
 		Stores:    elastic.WorkerStores{Addr: "127.0.0.1", Ports: elastic.Ports{Low: 1, High: 1}, WorkersHost: true},
-		KeepAlive: c.KeepAlive, Patience: c.KeepAlive, Logger: log,
+		KeepAlive: c.KeepAlive, Timeout: c.KeepAlive, Logger: log,
 	})
 	return a, nil
 }

@@ -27,8 +27,8 @@ type C10d struct {
 	Secret  []byte
 	// TTL is how long the store keeps the session of an agent that says nothing.
 	TTL time.Duration
-	// Alone is for jobs of one node: nothing listens.
-	Alone bool
+	// SingleNode is for jobs of one node: nothing listens.
+	SingleNode bool
 	// Host is the endpoint's. Ports are where the store may be there, first choice first, at least one unless Alone; the store is at one of them.
 	Host  string
 	Ports []int
@@ -56,7 +56,7 @@ func (a *C10d) Open(ctx context.Context) (coord.Store, error) {
 	if h := a.hosted(); h != nil {
 		return h.local()
 	}
-	if a.Alone {
+	if a.SingleNode {
 		return a.serve(ctx, nil, nil)
 	}
 	var last error
@@ -96,14 +96,14 @@ const anotherPause = 3 * time.Second
 // final reports whether it is of no use to try again.
 func final(err error) bool {
 	var busy *rdzv.ListenError
-	var taken *TakenError
+	var taken *PortsTakenError
 	return errors.As(err, &busy) || errors.As(err, &taken) || !errors.Is(err, coord.ErrUnavailable) && !errors.Is(err, rdzv.ErrConnection)
 }
 
 // passing reports whether a final error is that others have all ports that the store could be at: another job's store the only one.
 func passing(err error) bool {
 	var refused *coord.RefusedError
-	return errors.As(err, new(*TakenError)) || errors.As(err, new(*unreachable)) ||
+	return errors.As(err, new(*PortsTakenError)) || errors.As(err, new(*unreachable)) ||
 		errors.As(err, &refused) && refused.Reason == coord.ReasonRunID
 }
 
@@ -213,7 +213,7 @@ func (a *C10d) serve(ctx context.Context, ln net.Listener, run io.Closer) (coord
 // mark leaves this store's marker.
 func (a *C10d) mark(h *host) {
 	var err error
-	h.marker, h.fresh, err = LeaveMarker(fmt.Sprintf("%s\n%v", a.RunID, a.Ports)) // whatever the endpoint's host is called
+	h.marker, h.fresh, err = CreateMarker(fmt.Sprintf("%s\n%v", a.RunID, a.Ports)) // whatever the endpoint's host is called
 	left := (h.fresh.Ended + a.TTL - boottime.Now()).Round(time.Second)
 	switch {
 	case err != nil:

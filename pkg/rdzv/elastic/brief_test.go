@@ -15,7 +15,7 @@ import (
 func TestBrief(t *testing.T) {
 	e := Endpoint{Host: "node1", Port: 29400, Addrs: []netip.Addr{netip.MustParseAddr("10.0.0.1")}}
 	u := &unreachable{endpoint: e}
-	taken := &TakenError{Host: "node1"}
+	taken := &PortsTakenError{Host: "node1"}
 	for i := range 32 {
 		port := 29400 + i
 		addr := fmt.Sprintf("10.0.0.1:%d", port)
@@ -29,7 +29,7 @@ func TestBrief(t *testing.T) {
 			err = errors.New("boom")
 		}
 		u.ports, u.tried = append(u.ports, port), append(u.tried, err)
-		taken.Ports = append(taken.Ports, Taken{Port: port, Err: syscall.EADDRINUSE, Found: err})
+		taken.Ports = append(taken.Ports, TakenPort{Port: port, Err: syscall.EADDRINUSE, Found: err})
 	}
 	for _, tt := range []struct {
 		name, text string

@@ -66,7 +66,7 @@ func (d *driver) run(ctx context.Context) error {
 func (d *driver) loop(ctx context.Context, answers <-chan Answer, reports chan Report, beats chan<- struct{}, proofs <-chan time.Duration, ended <-chan error) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	beatAt := d.m.proof + d.interval
+	beatAt := d.m.lastProof + d.interval
 	var shown Answer
 	for {
 		now := d.now()

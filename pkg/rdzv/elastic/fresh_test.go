@@ -101,7 +101,7 @@ func TestMarker(t *testing.T) {
 	store := fmt.Sprintf("%s %d", t.Name(), os.Getpid())
 	leave := func(what, store string, predecessor bool) (*Marker, Fresh) {
 		t.Helper()
-		m, fresh, err := LeaveMarker(store)
+		m, fresh, err := CreateMarker(store)
 		if err != nil || fresh.Predecessor != predecessor || fresh.Ended > fresh.Since {
 			t.Fatalf("%s: %+v, %v", what, fresh, err)
 		}

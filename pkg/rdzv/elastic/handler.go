@@ -35,7 +35,7 @@ type Options struct {
 	Stores  WorkerStores
 	// KeepAlive is the time between keep-alives, Patience how long one answer of the store may take.
 	KeepAlive time.Duration
-	Patience  time.Duration
+	Timeout   time.Duration
 	// AwaitGuard is called before this node says that it is ready for a round: it returns once the guard lets workers be started. Nil is not called.
 	AwaitGuard func(ctx context.Context) error
 	// Session is called with each session that is opened, before it is used, and with nil when the agent has ended it. The store

@@ -40,7 +40,7 @@ func newTestHandler(t *testing.T, j Job, port int, name string) *Handler {
 	h := New(Options{
 		Backend: "c10d", RunID: "run", Job: j, Node: Node{Host: name, Identity: name, Hint: -1, Launch: Launch{ID: "test"}}, Access: access,
 		Stores:    WorkerStores{Offers: func() []string { return []string{"127.0.0.1"} }},
-		KeepAlive: 200 * time.Millisecond, Patience: time.Second, Logger: log,
+		KeepAlive: 200 * time.Millisecond, Timeout: time.Second, Logger: log,
 	})
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 10*time.Second)

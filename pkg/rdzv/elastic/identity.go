@@ -58,8 +58,8 @@ func unslotted(machine string, hint int) string {
 	return machine
 }
 
-// IdentityOf returns the [Node] identity that the first agent of this machine would take by Identify. It takes nothing.
-func IdentityOf(hint int) (string, error) {
+// PredictIdentity returns the [Node] identity that the first agent of this machine would take by Identify. It takes nothing.
+func PredictIdentity(hint int) (string, error) {
 	host, err := os.Hostname()
 	if err != nil {
 		return "", fmt.Errorf("find out the host name: %w", err)

@@ -15,16 +15,16 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
-// View is what somebody sees who looks at a run without taking part in it.
-type View struct {
+// Snapshot is what somebody sees who looks at a run without taking part in it.
+type Snapshot struct {
 	Job     *Job          // nil before the first leader, and where there is no such run
 	Record  *Record       // of the last round; nil before the first
 	Outcome *rdzv.Outcome // nil while the job has not ended
-	Agents  []Seen        // those of the round in rank order, then the others by their host
+	Agents  []AgentStatus // those of the round in rank order, then the others by their host
 }
 
-// Seen is an agent.
-type Seen struct {
+// AgentStatus is an agent.
+type AgentStatus struct {
 	Rank   int    // in the round; -1 for one that is not in it
 	Host   string // empty where only the round tells of it
 	Nproc  int
@@ -34,12 +34,12 @@ type Seen struct {
 }
 
 // Complete reports whether every agent that is there has said what it is doing.
-func (v View) Complete() bool {
-	return len(v.Agents) > 0 && !slices.ContainsFunc(v.Agents, func(a Seen) bool { return !a.Lost && a.Status == nil })
+func (v Snapshot) Complete() bool {
+	return len(v.Agents) > 0 && !slices.ContainsFunc(v.Agents, func(a AgentStatus) bool { return !a.Lost && a.Status == nil })
 }
 
-// Visit opens a session for Look. Of the access, what leads to the store counts.
-func (a *C10d) Visit(ctx context.Context, ttl time.Duration) (coord.Store, error) {
+// OpenObserver opens a session for Look. Of the access, what leads to the store counts.
+func (a *C10d) OpenObserver(ctx context.Context, ttl time.Duration) (coord.Store, error) {
 	endpoint, err := Resolve(ctx, a.Host, a.Ports[0])
 	if err != nil {
 		return nil, err
@@ -79,14 +79,14 @@ func (a *C10d) recognize(ctx context.Context, e Endpoint) error {
 	return errors.Join(tried...)
 }
 
-// Look shows the run with that id to see, at first and after each change, until ctx ends, whose cause it returns, or see returns an error,
+// Observe shows the run with that id to see, at first and after each change, until ctx ends, whose cause it returns, or see returns an error,
 // which it returns, or the store is gone: its other errors are those of a Store. As long as it looks, the run's agents write what they are
 // doing. The session is the looker's own, and of no other use meanwhile; it is kept alive, and left open.
-func Look(ctx context.Context, store coord.Store, runID string, see func(View) error) error {
-	l := &looking{store: store, prefix: prefixOf(runID), keys: map[string][]byte{}}
+func Observe(ctx context.Context, store coord.Store, runID string, see func(Snapshot) error) error {
+	l := &observer{store: store, prefix: prefixOf(runID), keys: map[string][]byte{}}
 	ctx, cancel := context.WithCancel(ctx)
 	var beating sync.WaitGroup
-	beating.Go(func() { l.beat(ctx) })
+	beating.Go(func() { l.keepAlive(ctx) })
 	defer beating.Wait()
 	defer cancel()
 	op := coord.Op{Key: l.prefix + prefixWatcher + string(store.Session()), Value: []byte("{}"), Owned: true}
@@ -94,21 +94,21 @@ func Look(ctx context.Context, store coord.Store, runID string, see func(View) e
 		return err
 	}
 	return store.Watch(ctx, l.prefix, func(b coord.Batch) error {
-		l.take(b)
-		return see(l.view())
+		l.apply(b)
+		return see(l.snapshot())
 	})
 }
 
-// looking is one look.
-type looking struct {
+// observer is one look.
+type observer struct {
 	store  coord.Store
 	prefix string
 	keys   map[string][]byte // of the run, without the prefix
 	record *Record           // the last that there was: it vanishes when the job ends
 }
 
-// beat keeps the session alive.
-func (l *looking) beat(ctx context.Context) {
+// keepAlive keeps the session alive.
+func (l *observer) keepAlive(ctx context.Context) {
 	if l.store.TTL() <= 0 {
 		return
 	}
@@ -124,7 +124,7 @@ func (l *looking) beat(ctx context.Context) {
 	}
 }
 
-func (l *looking) take(b coord.Batch) {
+func (l *observer) apply(b coord.Batch) {
 	if b.Resync {
 		clear(l.keys)
 	}
@@ -139,7 +139,7 @@ func (l *looking) take(b coord.Batch) {
 }
 
 // readKey reads a key into a new T; nil where it is not there, or cannot be read.
-func readKey[T any](l *looking, key string) *T {
+func readKey[T any](l *observer, key string) *T {
 	value, ok := l.keys[key]
 	if !ok {
 		return nil
@@ -151,8 +151,8 @@ func readKey[T any](l *looking, key string) *T {
 	return t
 }
 
-// view puts together what the keys say.
-func (l *looking) view() View {
+// snapshot puts together what the keys say.
+func (l *observer) snapshot() Snapshot {
 	for key := range l.keys {
 		if strings.HasPrefix(key, prefixRound) {
 			if r := new(Record); decodeRecord(l.keys[key], r) == nil && (l.record == nil || r.Round > l.record.Round) {
@@ -160,7 +160,7 @@ func (l *looking) view() View {
 			}
 		}
 	}
-	v := View{Job: readKey[Job](l, keyJob), Record: l.record, Outcome: readKey[rdzv.Outcome](l, keyResult)}
+	v := Snapshot{Job: readKey[Job](l, keyJob), Record: l.record, Outcome: readKey[rdzv.Outcome](l, keyResult)}
 	placed := map[coord.SessionID]bool{}
 	if v.Record != nil {
 		for rank, m := range v.Record.Members {
@@ -170,21 +170,23 @@ func (l *looking) view() View {
 			v.Agents = append(v.Agents, seen)
 		}
 	}
-	var others []Seen
+	var others []AgentStatus
 	for key := range l.keys {
 		id, ok := strings.CutPrefix(key, prefixAgent)
 		if ok && !placed[coord.SessionID(id)] {
 			others = append(others, l.agent(coord.SessionID(id)))
 		}
 	}
-	slices.SortFunc(others, func(a, b Seen) int { return cmp.Or(compareNatural(a.Host, b.Host), cmp.Compare(a.Nproc, b.Nproc)) })
+	slices.SortFunc(others, func(a, b AgentStatus) int {
+		return cmp.Or(compareNatural(a.Host, b.Host), cmp.Compare(a.Nproc, b.Nproc))
+	})
 	v.Agents = append(v.Agents, others...)
 	return v
 }
 
 // agent is what the keys say of one agent, its rank apart.
-func (l *looking) agent(id coord.SessionID) Seen {
-	seen := Seen{Rank: -1, Status: l.keys[prefixStatus+string(id)]}
+func (l *observer) agent(id coord.SessionID) AgentStatus {
+	seen := AgentStatus{Rank: -1, Status: l.keys[prefixStatus+string(id)]}
 	r := readKey[Report](l, prefixAgent+string(id))
 	if r == nil {
 		seen.Lost = true
@@ -201,6 +203,6 @@ func (l *looking) agent(id coord.SessionID) Seen {
 }
 
 // Empty reports whether the store has nothing of the run.
-func (v View) Empty() bool {
+func (v Snapshot) Empty() bool {
 	return v.Job == nil && v.Record == nil && v.Outcome == nil && len(v.Agents) == 0
 }

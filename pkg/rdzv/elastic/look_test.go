@@ -17,7 +17,7 @@ import (
 )
 
 // inBrief is what matters of a View in one line.
-func (v View) inBrief() string {
+func (v Snapshot) inBrief() string {
 	text := "no round"
 	if v.Record != nil {
 		text = fmt.Sprintf("round %d", v.Record.Round)
@@ -65,7 +65,7 @@ func TestShow(t *testing.T) {
 			done := make(chan struct{})
 			go func() {
 				defer close(done)
-				_ = Look(ctx, store, "run", func(View) error { return nil })
+				_ = Observe(ctx, store, "run", func(Snapshot) error { return nil })
 			}()
 			return func() {
 				cancel()
@@ -119,7 +119,7 @@ func TestShow(t *testing.T) {
 func TestLookSeesTheRun(t *testing.T) {
 	const state, answer = `{"round":3,"restarts":1,"members":[{"s":"A","n":2},{"s":"B","n":4}]}`, `{"kind":"wait","note":"a spare"}`
 	agent := func(host string) string { return fmt.Sprintf(`{"node":{"host":%q,"nproc":2},"phase":"busy"}`, host) }
-	l := &looking{prefix: "run/", keys: map[string][]byte{}}
+	l := &observer{prefix: "run/", keys: map[string][]byte{}}
 	for _, step := range []struct{ key, value, want string }{
 		{"watcher/X", "{}", "no round"},
 		{"agent/B", agent("node2"), "no round node2=-1:"},
@@ -136,8 +136,8 @@ func TestLookSeesTheRun(t *testing.T) {
 		{"state/round/3", "", "round 3 =0:lost node2=1:hello node1=-1:(a spare)"},
 		{"state/result", `{"ending":"failed"}`, "round 3 =0:lost node2=1:hello node1=-1:(a spare) failed"},
 	} {
-		l.take(coord.Batch{Events: []coord.Event{{Key: "run/" + step.key, Value: []byte(step.value), Deleted: step.value == ""}}})
-		v := l.view()
+		l.apply(coord.Batch{Events: []coord.Event{{Key: "run/" + step.key, Value: []byte(step.value), Deleted: step.value == ""}}})
+		v := l.snapshot()
 		if diff := cmp.Diff(step.want, strings.TrimSpace(v.inBrief())); diff != "" {
 			t.Errorf("after %s (-want +got):\n%s", step.key, diff)
 		}
@@ -145,9 +145,9 @@ func TestLookSeesTheRun(t *testing.T) {
 			t.Errorf("after %s: empty %v, complete %v", step.key, v.Empty(), v.Complete())
 		}
 	}
-	l.take(coord.Batch{Events: []coord.Event{{Key: "run/status/C", Value: []byte("x")}}})
-	if !l.view().Complete() {
-		t.Errorf("not complete: %s", l.view().inBrief())
+	l.apply(coord.Batch{Events: []coord.Event{{Key: "run/status/C", Value: []byte("x")}}})
+	if !l.snapshot().Complete() {
+		t.Errorf("not complete: %s", l.snapshot().inBrief())
 	}
 }
 
@@ -168,13 +168,13 @@ func TestLookChangesNothing(t *testing.T) {
 	}
 	host := hs[0].opts.Access.(*C10d)
 	visitor := &C10d{Host: "127.0.0.1", Ports: []int{port}}
-	store, err := visitor.Visit(t.Context(), 2*time.Second)
+	store, err := visitor.OpenObserver(t.Context(), 2*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
 	views, looked := make(chan string, 1000), make(chan error, 1)
 	go func() {
-		looked <- Look(t.Context(), store, "run", func(v View) error {
+		looked <- Observe(t.Context(), store, "run", func(v Snapshot) error {
 			views <- v.inBrief()
 			return nil
 		})
@@ -222,7 +222,7 @@ func TestVisitFindsThePort(t *testing.T) {
 		port  int // 0: none
 	}{{"mine", all[1]}, {"other", all[0]}, {"nobody's", 0}} {
 		visitor := &C10d{RunID: tt.runID, Version: "test", Host: "127.0.0.1", Ports: all}
-		store, err := visitor.Visit(t.Context(), 2*time.Second)
+		store, err := visitor.OpenObserver(t.Context(), 2*time.Second)
 		if tt.port == 0 {
 			if err == nil {
 				t.Errorf("%s: found", tt.runID)

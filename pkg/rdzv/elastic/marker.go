@@ -22,9 +22,9 @@ type Marker struct{ file *os.File }
 // markerLife is how long a marker stays that says when its store ended: longer than any keep-alive time.
 const markerLife = time.Hour
 
-// LeaveMarker leaves the marker of a store that begins now, and says what is known of one before it. store names the store among all of this user on
+// CreateMarker leaves the marker of a store that begins now, and says what is known of one before it. store names the store among all of this user on
 // this machine. Where nothing can be known there is an error besides.
-func LeaveMarker(store string) (m *Marker, fresh Fresh, err error) {
+func CreateMarker(store string) (m *Marker, fresh Fresh, err error) {
 	now := boottime.Now()
 	fresh = Fresh{Since: now, Predecessor: true, Ended: now}
 	dir, err := markerDir()

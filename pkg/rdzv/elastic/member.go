@@ -13,20 +13,20 @@ import (
 //	outside ─enter─▶ ready ─Run─▶ busy ─done─▶ finished        ready ◀─enter─ any that was told to stop
 //	                               └──fail──▶ stopping
 type member struct {
-	ttl    time.Duration // of the session; 0: it lives as long as this process
-	state  memberState
-	fence  Fence // of the last round it was in, or was kept from; Epoch 0 before the first
-	latest Answer
-	heard  time.Duration // when that was
-	report Report
-	dirty  bool          // the report was changed and is to be written
-	since  time.Duration // of the round it is in, or of its wait for one
-	told   bool          // to stop the round it is in
-	killAt moment        // by when they must be dead
-	clear  bool          // no worker of the round it is in is left
-	nodes  int           // of that round
-	proof  time.Duration
-	over   *ending
+	ttl         time.Duration // of the session; 0: it lives as long as this process
+	state       memberState
+	fence       Fence // of the last round it was in, or was kept from; Epoch 0 before the first
+	latest      Answer
+	answeredAt  time.Duration // when that was
+	report      Report
+	dirty       bool          // the report was changed and is to be written
+	since       time.Duration // of the round it is in, or of its wait for one
+	stopOrdered bool          // to stop the round it is in
+	killAt      moment        // by when they must be dead
+	workersGone bool          // no worker of the round it is in is left
+	nodes       int           // of that round
+	lastProof   time.Duration
+	over        *ending
 
 	unanswered     moment // since when the agent knows that the store is silent
 	saidUnanswered bool   // the agent was told that it waits for the store
@@ -71,7 +71,7 @@ type memberOptions struct {
 }
 
 func newMember(o memberOptions, now time.Duration) *member {
-	return &member{ttl: o.ttl, proof: now, report: Report{Node: o.node, Job: o.job}}
+	return &member{ttl: o.ttl, lastProof: now, report: Report{Node: o.node, Job: o.job}}
 }
 
 // round is the number of the last round that the agent was in, or was kept from; -1 for none.
@@ -109,7 +109,7 @@ func (m *member) fail(now time.Duration, f rdzv.Failure) {
 
 // succeed tells that all workers have exited with 0.
 func (m *member) succeed(now time.Duration) {
-	if m.state != busy || m.told {
+	if m.state != busy || m.stopOrdered {
 		return // the round is lost already
 	}
 	m.state = finished
@@ -118,10 +118,10 @@ func (m *member) succeed(now time.Duration) {
 }
 
 // stopped tells that no worker of the round is left.
-func (m *member) stopped() { m.clear = m.state != ready && m.state != outside }
+func (m *member) stopped() { m.workersGone = m.state != ready && m.state != outside }
 
 // workers reports whether workers may be alive.
-func (m *member) workers() bool { return (m.state == busy || m.state == stopping) && !m.clear }
+func (m *member) workers() bool { return (m.state == busy || m.state == stopping) && !m.workersGone }
 
 // unresponsive tells whether the agent, while its workers should be running, takes nothing that it is sent.
 func (m *member) unresponsive(is bool) {
@@ -145,17 +145,17 @@ func (m *member) answered(now time.Duration, a Answer) {
 	if a.Fence.before(m.latest.Fence) || a.Fence.before(m.fence) {
 		return
 	}
-	m.latest, m.heard = a, now
+	m.latest, m.answeredAt = a, now
 	m.evaluate(now)
 }
 
 // proved takes note that the store has answered a keep-alive that was sent then. tick is to follow.
-func (m *member) proved(sent time.Duration) { m.proof = max(m.proof, sent) }
+func (m *member) proved(sent time.Duration) { m.lastProof = max(m.lastProof, sent) }
 
 // renewed begins a new session, after the store has ended the one before. No worker may be left. now is when the session was asked for. The agent
 // has to enter again: the one before may have been in a round by now, in which others have used its store.
 func (m *member) renewed(now time.Duration, ttl time.Duration) {
-	m.ttl, m.proof, m.latest, m.dirty = ttl, now, Answer{}, false
+	m.ttl, m.lastProof, m.latest, m.dirty = ttl, now, Answer{}, false
 	m.unanswered, m.saidUnanswered = moment{}, false
 	m.state = outside
 	m.orders = append(m.orders, order{anew: true})
@@ -163,14 +163,14 @@ func (m *member) renewed(now time.Duration, ttl time.Duration) {
 
 // abandoned takes note that the store is gone for good. Until others can have taken this agent for lost its workers may end in order.
 func (m *member) abandoned(now time.Duration) {
-	m.stop(now, "the rendezvous is lost", max(0, m.proof+lastMoment(m.ttl)-now))
+	m.stop(now, "the rendezvous is lost", max(0, m.lastProof+lastMoment(m.ttl)-now))
 }
 
 // tick does what time alone asks for: the workers must have ended before anybody may take this agent for lost.
 func (m *member) tick(now time.Duration) {
 	if m.workers() && m.silent(now) {
 		m.report.Silent = true
-		m.stop(now, fmt.Sprintf("the rendezvous has not answered for %v", printed(now-m.proof)), max(0, m.proof+lastMoment(m.ttl)-now))
+		m.stop(now, fmt.Sprintf("the rendezvous has not answered for %v", printed(now-m.lastProof)), max(0, m.lastProof+lastMoment(m.ttl)-now))
 	}
 	if m.state == ready && m.latest.Kind == Run {
 		m.evaluate(now)
@@ -182,7 +182,9 @@ func (m *member) tick(now time.Duration) {
 }
 
 // silent reports whether the store has not answered for so long that no workers may run.
-func (m *member) silent(now time.Duration) bool { return m.ttl > 0 && now >= m.proof+silence(m.ttl) }
+func (m *member) silent(now time.Duration) bool {
+	return m.ttl > 0 && now >= m.lastProof+silence(m.ttl)
+}
 
 // unheard is until when the agent stays in line; not set where it is in none, or was told to wait there for as long as it takes.
 func (m *member) unheard() moment {
@@ -193,7 +195,7 @@ func (m *member) unheard() moment {
 	case m.latest.Kind == Wait && m.latest.Next == 0, m.latest.Kind == Run && m.latest.Fence.Round > m.round():
 		return moment{}
 	case m.latest.Kind == Wait:
-		since = max(since, m.heard+m.latest.Next)
+		since = max(since, m.answeredAt+m.latest.Next)
 	}
 	return moment{since + m.patience(), true}
 }
@@ -215,7 +217,7 @@ func (m *member) deadline() (by moment) {
 		return by
 	}
 	if m.ttl > 0 {
-		by = moment{m.proof + lastMoment(m.ttl), true}
+		by = moment{m.lastProof + lastMoment(m.ttl), true}
 	}
 	if late := m.killAt.at + m.killMargin(); m.killAt.set && (!by.set || late < by.at) {
 		by = moment{late, true}
@@ -234,7 +236,7 @@ func (m *member) wake() (next moment) {
 		}
 	}
 	if m.workers() && m.ttl > 0 && !m.report.Silent {
-		first(m.proof + silence(m.ttl))
+		first(m.lastProof + silence(m.ttl))
 	}
 	if at := m.nextAwait(); at.set {
 		first(at.at)
@@ -293,8 +295,8 @@ func (m *member) evaluate(now time.Duration) {
 
 // start begins a round.
 func (m *member) start(now time.Duration, a Answer) {
-	m.state, m.since, m.fence, m.told, m.killAt = busy, now, a.Fence, false, moment{}
-	m.report.Silent, m.report.Failure, m.report.Unreached, m.said, m.clear, m.report.Stuck = false, nil, nil, "", false, false
+	m.state, m.since, m.fence, m.stopOrdered, m.killAt = busy, now, a.Fence, false, moment{}
+	m.report.Silent, m.report.Failure, m.report.Unreached, m.said, m.workersGone, m.report.Stuck = false, nil, nil, "", false, false
 	m.nodes = a.Place.Nodes
 	m.tell(now, Busy)
 	m.orders = append(m.orders, order{run: &a})
@@ -303,10 +305,10 @@ func (m *member) start(now time.Duration, a Answer) {
 // stop orders the agent to stop its workers, which it may be doing already: once a round, and again when there is less time than was said.
 func (m *member) stop(now time.Duration, why string, killIn time.Duration) {
 	sooner := killIn >= 0 && (!m.killAt.set || now+killIn < m.killAt.at)
-	if m.state == ready || m.state == outside || !sooner && (m.told || m.state == stopping) {
+	if m.state == ready || m.state == outside || !sooner && (m.stopOrdered || m.state == stopping) {
 		return
 	}
-	m.told = true
+	m.stopOrdered = true
 	if sooner {
 		m.killAt = moment{now + killIn, true}
 	}

@@ -239,8 +239,8 @@ func TestWaitIsToldOf(t *testing.T) {
 		j := job(2, 3)
 		j.JoinTimeout = time.Minute
 		h := New(Options{
-			Backend: "c10d", RunID: "run", Job: j, Node: Node{Host: "a", Identity: "a", Hint: 1}, Access: &C10d{RunID: "run", Alone: true},
-			Stores: WorkerStores{Addr: "127.0.0.1", Ports: Ports{1, 1}, WorkersHost: true}, KeepAlive: time.Second, Patience: time.Second,
+			Backend: "c10d", RunID: "run", Job: j, Node: Node{Host: "a", Identity: "a", Hint: 1}, Access: &C10d{RunID: "run", SingleNode: true},
+			Stores: WorkerStores{Addr: "127.0.0.1", Ports: Ports{1, 1}, WorkersHost: true}, KeepAlive: time.Second, Timeout: time.Second,
 			Logger: zerolog.New(&said).Level(zerolog.WarnLevel),
 		})
 		_, err := h.NextRendezvous(t.Context(), rdzv.Member{Role: "r", LocalWorldSize: 1})

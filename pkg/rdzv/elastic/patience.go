@@ -22,11 +22,11 @@ func (m *member) awaitStore(now time.Duration) {
 	switch {
 	case m.over != nil:
 	case now >= giveUp.at:
-		m.over = &ending{err: fmt.Errorf("%w: no answer for %v", rdzv.ErrConnection, now-m.proof)}
-	case m.state == ready && !m.saidUnanswered && now >= m.proof+m.ttl:
+		m.over = &ending{err: fmt.Errorf("%w: no answer for %v", rdzv.ErrConnection, now-m.lastProof)}
+	case m.state == ready && !m.saidUnanswered && now >= m.lastProof+m.ttl:
 		m.saidUnanswered = true
 		m.orders = append(m.orders, order{say: &Answer{Next: giveUp.at - now, Note: fmt.Sprintf(
-			"the store has not answered for %v: this node tries for another %v", printed(now-m.proof), printed(giveUp.at-now))}})
+			"the store has not answered for %v: this node tries for another %v", printed(now-m.lastProof), printed(giveUp.at-now))}})
 	}
 }
 
@@ -41,9 +41,9 @@ func (m *member) nextAwait() moment {
 	case m.ttl == 0 || m.over != nil:
 		return moment{}
 	case !m.unanswered.set:
-		return moment{m.proof + silence(m.ttl), true}
+		return moment{m.lastProof + silence(m.ttl), true}
 	case m.state == ready && !m.saidUnanswered:
-		return moment{m.proof + m.ttl, true}
+		return moment{m.lastProof + m.ttl, true}
 	}
 	return m.giveUp()
 }

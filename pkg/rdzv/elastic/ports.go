@@ -54,7 +54,7 @@ func (a *C10d) hostOne(ctx context.Context, e Endpoint, choice Choice, ports []i
 		return nil, fmt.Errorf("claim to be the host of run %q: %w", a.RunID, err)
 	}
 	release := func() { _ = run.Close() }
-	taken := &TakenError{Host: a.Host}
+	taken := &PortsTakenError{Host: a.Host}
 	for _, port := range ports {
 		choice.Port, e.Port = port, port
 		ln, err := Bind(ctx, choice)
@@ -67,14 +67,14 @@ func (a *C10d) hostOne(ctx context.Context, e Endpoint, choice Choice, ports []i
 			release()
 			return a.settle(client, port), nil
 		}
-		taken.Ports = append(taken.Ports, Taken{Port: port, Err: err, Found: errors.Join(found...)})
+		taken.Ports = append(taken.Ports, TakenPort{Port: port, Err: err, Found: errors.Join(found...)})
 	}
 	release()
 	return nil, taken
 }
 
 // passedOver says that the host has not got its first choice.
-func (a *C10d) passedOver(taken *TakenError, port int) {
+func (a *C10d) passedOver(taken *PortsTakenError, port int) {
 	for _, t := range taken.Ports {
 		a.Logger.Info().Int("port", t.Port).Err(t.Err).AnErr("found", t.Found).Msg("somebody else has this port of the endpoint")
 	}
@@ -181,16 +181,16 @@ func (u *unreachable) Unwrap() []error {
 	return may
 }
 
-// TakenError says that the host of the store can have none of the endpoint's ports, and that the run's store is at none of them.
-type TakenError struct {
+// PortsTakenError says that the host of the store can have none of the endpoint's ports, and that the run's store is at none of them.
+type PortsTakenError struct {
 	// Host is the endpoint's, as it was given.
 	Host string
 	// Ports are all candidates, in their order.
-	Ports []Taken
+	Ports []TakenPort
 }
 
-// Taken is a port that somebody else has.
-type Taken struct {
+// TakenPort is a port that somebody else has.
+type TakenPort struct {
 	Port int
 	// Err is why nothing can listen there: errors.Is tells syscall.EADDRINUSE, EADDRNOTAVAIL, EACCES.
 	Err error
@@ -198,7 +198,7 @@ type Taken struct {
 	Found error
 }
 
-func (e *TakenError) Error() string {
+func (e *PortsTakenError) Error() string {
 	attempts := make([]attemptError, len(e.Ports))
 	for i, t := range e.Ports {
 		why := systemError(t.Err)
@@ -211,4 +211,4 @@ func (e *TakenError) Error() string {
 }
 
 // Unwrap makes it an [rdzv.ErrConnection].
-func (e *TakenError) Unwrap() error { return rdzv.ErrConnection }
+func (e *PortsTakenError) Unwrap() error { return rdzv.ErrConnection }

@@ -223,7 +223,7 @@ func TestNoPortFree(t *testing.T) {
 	p.ports = last
 	a := &C10d{RunID: ownRun(t), Host: "127.0.0.1", Ports: p.ports, Hint: -1, Logger: zerolog.Nop()}
 	_, err := a.attempt(t.Context())
-	var taken *TakenError
+	var taken *PortsTakenError
 	if !errors.As(err, &taken) || !errors.Is(err, rdzv.ErrConnection) || !final(err) || !passing(err) || len(taken.Ports) != 2 {
 		t.Fatalf("got %v", err)
 	}

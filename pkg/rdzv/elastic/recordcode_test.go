@@ -81,11 +81,11 @@ func TestLargeJobFits(t *testing.T) {
 }
 
 // seeOnce looks at a run.
-func seeOnce(t *testing.T, store coord.Store) (v View) {
+func seeOnce(t *testing.T, store coord.Store) (v Snapshot) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	_ = Look(ctx, store, "run", func(seen View) error {
+	_ = Observe(ctx, store, "run", func(seen Snapshot) error {
 		v = seen
 		cancel()
 		return context.Canceled

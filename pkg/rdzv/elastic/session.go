@@ -26,7 +26,7 @@ func (h *Handler) drive(ctx context.Context, store coord.Store, origin time.Dura
 	defer close(h.driven)
 	for {
 		d := &driver{
-			store: store, prefix: prefixOf(h.opts.RunID), patience: h.opts.Patience, log: h.log,
+			store: store, prefix: prefixOf(h.opts.RunID), patience: h.opts.Timeout, log: h.log,
 			m: h.m, clock: boottime.Now, origin: origin, calls: h.calls, obey: h.obey, probe: h.probe, deadMan: h.opts.DeadMan, status: h.opts.Status, statusInterval: h.opts.StatusInterval,
 		}
 		if store.TTL() > 0 {
@@ -174,7 +174,7 @@ func (h *Handler) serve(ctx context.Context, d *driver, done func() bool) bool {
 // endSession ends the session. A node that leaves says so before, or it would be taken for lost. While workers may run the
 // session is only given up, since its end proves that none is left: it ends by time. ctx ends when none is.
 func (h *Handler) endSession(ctx context.Context, d *driver) {
-	patience := h.opts.Patience
+	patience := h.opts.Timeout
 	workers := ctx.Err() == nil && h.m.workers()
 	if workers || h.m.silent(d.now()) { // or nobody will hear it
 		patience = 0

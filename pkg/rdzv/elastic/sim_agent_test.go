@@ -504,7 +504,7 @@ func (p *agentProc) workersGone(g *group, ok bool) {
 		p.goAway()
 	case p.ending:
 		p.exit()
-	case !ok || p.m.told:
+	case !ok || p.m.stopOrdered:
 		p.enterSoon()
 	}
 }

@@ -48,7 +48,7 @@ func TestSimulationFindsPlantedBugs(t *testing.T) {
 			},
 		}},
 		{"an agent that the store does not answer goes on", planted{
-			member: func(m *member, now time.Duration) { m.proof = now },
+			member: func(m *member, now time.Duration) { m.lastProof = now },
 		}},
 		{"the verdict does not wait for all nodes", planted{
 			decide: func(l *leader, now time.Duration) {

@@ -1,6 +1,7 @@
 package coord
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -106,4 +107,21 @@ func codeOf(err error) (code, string) {
 		}
 	}
 	return codeInvalid, err.Error()
+}
+
+// errClosed is that of a session that its owner has closed.
+var errClosed = &wrapped{"it was closed", ErrSessionLost}
+
+// wrapped is an error with a line after it.
+type wrapped struct {
+	line string
+	err  error
+}
+
+func (w *wrapped) Error() string { return w.err.Error() + ": " + w.line }
+func (w *wrapped) Unwrap() error { return w.err }
+
+// unavailable is an ErrUnavailable for the end of ctx.
+func unavailable(ctx context.Context) error {
+	return fmt.Errorf("%w: %w", ErrUnavailable, context.Cause(ctx))
 }

@@ -3,7 +3,6 @@ package coord
 import (
 	"context"
 	"crypto/rand"
-	"fmt"
 	"time"
 )
 
@@ -129,21 +128,4 @@ func (l *local) Close(context.Context) error {
 		l.lose(errClosed)
 	}
 	return nil
-}
-
-// errClosed is that of a session that its owner has closed.
-var errClosed = &wrapped{"it was closed", ErrSessionLost}
-
-// wrapped is an error with a line after it.
-type wrapped struct {
-	line string
-	err  error
-}
-
-func (w *wrapped) Error() string { return w.err.Error() + ": " + w.line }
-func (w *wrapped) Unwrap() error { return w.err }
-
-// unavailable is an ErrUnavailable for the end of ctx.
-func unavailable(ctx context.Context) error {
-	return fmt.Errorf("%w: %w", ErrUnavailable, context.Cause(ctx))
 }

@@ -51,21 +51,6 @@ type ServerOptions struct {
 	StallTimeout time.Duration
 }
 
-// Stats is what a Server counts.
-type Stats struct {
-	Conns     int // connections open now
-	Sessions  int // sessions that there are, those of Local apart
-	Keys      int // keys that there are
-	Revision  Revision
-	Accepted  uint64 // connections served since the start
-	Refused   uint64 // connections refused for a Reason
-	Dropped   uint64 // connections closed since their requests and answers took too much memory
-	Memory    int64  // about how many bytes count towards MaxMemory
-	Malformed uint64 // connections closed since what came was not of the protocol, or not in time
-	Received  Traffic
-	Sent      Traffic
-}
-
 // ErrServerClosed is that of a Server that has been closed.
 var ErrServerClosed = errors.New("coordination store: server closed")
 
@@ -173,17 +158,6 @@ func (s *Server) ReachedAt() []netip.Addr {
 		return cmp.Or(cmp.Compare(s.reached[b], s.reached[a]), a.Compare(b))
 	})
 	return addrs
-}
-
-// Stats returns the server's counters.
-func (s *Server) Stats() Stats {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	stats := s.stats
-	stats.Received, stats.Sent = s.received.traffic(), s.sent.traffic()
-	stats.Memory = s.core.budget.stored + s.underWay
-	stats.Conns, stats.Sessions, stats.Keys, stats.Revision = len(s.conns), s.remote, len(s.core.entries), s.core.revision
-	return stats
 }
 
 // Shutdown lets nobody in any more, waits until no client has a session, and then does what Close does. If ctx ends
@@ -313,4 +287,70 @@ func (s *Server) ended(session *session, why string) {
 	if s.remote--; s.remote == 0 && s.drain != nil {
 		close(s.drain)
 	}
+}
+
+// Ended is closed when the store has begun to end: because of Close, of Shutdown, or of an error that Err returns.
+func (s *Server) Ended() <-chan struct{} { return s.stop }
+
+// Err returns the error that ended the store, such as that of a disk that cannot be written. It is nil while the store
+// runs, and after a Close that came first.
+func (s *Server) Err() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.failure
+}
+
+// Fail ends the store because of err: local sessions are lost for err, and clients look for the store again. The caller
+// still has to call Close. After the store has ended Fail does nothing.
+func (s *Server) Fail(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.fail(err)
+}
+
+// fail is Fail. s.mu is held.
+func (s *Server) fail(err error) {
+	if s.closed {
+		return
+	}
+	s.failure = err
+	s.end(nil, err)
+}
+
+// A connection is pending until it has a session: until then it has proved nothing, and is the first to be closed.
+
+// pend takes note of a pending connection. Where there are too many the oldest is closed. mu is held.
+func (s *Server) pend(c *conn) {
+	c.place = s.pending.PushBack(c)
+	if most := max(leastPending, int(s.opts.MaxMemory/2/pendingSize)); s.pending.Len() > most {
+		s.shedPending(1)
+	}
+}
+
+// leastPending is how many connections may be in the handshake in any store.
+const leastPending = 64
+
+// unpend is called when c has a session, or ends. mu is held.
+func (s *Server) unpend(c *conn) {
+	if c.place != nil {
+		s.pending.Remove(c.place)
+		c.place = nil
+	}
+}
+
+// ShedPending closes up to n connections that have no session yet, the oldest first, and returns how many. It is for
+// whoever has to open files and cannot.
+func (s *Server) ShedPending(n int) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.shedPending(n)
+}
+
+func (s *Server) shedPending(n int) (closed int) {
+	for ; closed < n && s.pending.Len() > 0; closed++ {
+		c := s.pending.Front().Value.(*conn)
+		s.unpend(c)
+		c.nc.Close() // run ends
+	}
+	return closed
 }

@@ -8,7 +8,10 @@ import (
 	"io"
 	"net"
 	"sync"
+	"time"
 
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/credentials"
 )
 
@@ -191,4 +194,12 @@ func hopelessTLS(err error) string {
 		return fmt.Sprintf("it ended the TLS handshake: %v: see the client's certificate and key", remote.Err)
 	}
 	return ""
+}
+
+// connectParams make gRPC connect again soon: its own wait grows to two minutes.
+func connectParams(timeout time.Duration) grpc.ConnectParams {
+	return grpc.ConnectParams{
+		Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.3, MaxDelay: time.Second},
+		MinConnectTimeout: timeout,
+	}
 }

@@ -7,8 +7,6 @@ import (
 	"time"
 
 	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/peer"
 )
 
@@ -29,25 +27,6 @@ func (s *Store) KeepAlive(ctx context.Context) error {
 		return s.lose("its time ran out")
 	}
 	return nil
-}
-
-// Get returns the value of a key, as of some moment between call and return; nil if there is no such key. A watch may tell it
-// later: it is served by one member, which may lag behind the others.
-// Errors: coord.ErrUnavailable and coord.ErrSessionLost.
-func (s *Store) Get(ctx context.Context, key string) ([]byte, error) {
-	if err := s.Err(); err != nil {
-		return nil, err
-	}
-	ctx, cancel := s.op(ctx)
-	defer cancel()
-	got, err := s.cli.Get(ctx, s.root+key)
-	if err != nil {
-		return nil, s.explain(ctx, "read a key", err)
-	}
-	if len(got.Kvs) == 0 {
-		return nil, nil
-	}
-	return got.Kvs[0].Value, nil
 }
 
 // pulse is the stream of keep-alives. It stays open from one to the next, and is opened anew after an error.
@@ -158,12 +137,4 @@ func peerOf(stream context.Context) net.Addr {
 		return p.Addr
 	}
 	return nil
-}
-
-// connectParams make gRPC connect again soon: its own wait grows to two minutes.
-func connectParams(timeout time.Duration) grpc.ConnectParams {
-	return grpc.ConnectParams{
-		Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.3, MaxDelay: time.Second},
-		MinConnectTimeout: timeout,
-	}
 }

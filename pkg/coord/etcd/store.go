@@ -227,3 +227,44 @@ func (s *Store) watchClient() (pb.WatchClient, []grpc.CallOption) {
 	conn, options := s.streams()
 	return pb.NewWatchClient(conn), options
 }
+
+// Get returns the value of a key, as of some moment between call and return; nil if there is no such key. A watch may tell it
+// later: it is served by one member, which may lag behind the others.
+// Errors: coord.ErrUnavailable and coord.ErrSessionLost.
+func (s *Store) Get(ctx context.Context, key string) ([]byte, error) {
+	if err := s.Err(); err != nil {
+		return nil, err
+	}
+	ctx, cancel := s.op(ctx)
+	defer cancel()
+	got, err := s.cli.Get(ctx, s.root+key)
+	if err != nil {
+		return nil, s.explain(ctx, "read a key", err)
+	}
+	if len(got.Kvs) == 0 {
+		return nil, nil
+	}
+	return got.Kvs[0].Value, nil
+}
+
+// EndSession ends the session of a process that has died, by revoking its lease. The caller must know that nothing is left of
+// what the session stands for. options are those of the process; DialTimeout bounds the whole.
+//
+// It makes one attempt, which may be repeated. A session that is over already is no error. Errors are those of [Open].
+func EndSession(ctx context.Context, options Options, session coord.SessionID) error {
+	lease, err := strconv.ParseInt(string(session), 16, 64)
+	if err != nil {
+		return fmt.Errorf("etcd: %q is no session", session)
+	}
+	if options, err = options.withDefaults(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, options.DialTimeout)
+	defer cancel()
+	s := newStore(options, cancel)
+	s.lease = clientv3.LeaseID(lease)
+	if err := s.connect(ctx); err != nil {
+		return err
+	}
+	return s.Close(ctx)
+}

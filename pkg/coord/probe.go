@@ -1,12 +1,84 @@
 package coord
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
 	"io"
+	"net"
 	"time"
 )
+
+// Sighting is what a store tells of itself to who only looks.
+type Sighting struct {
+	// Version is elasticrun's; empty where the store does not say.
+	Version string
+	// RunID is the one run that the store serves; empty: it serves any.
+	RunID string
+	// Agents counts the sessions of the run that was asked about, or of all runs; an agent in the store's own process is not among them.
+	Agents int
+	// RoundTrip is how long the last question and its answer took.
+	RoundTrip time.Duration
+	// Offset is how far the store's clock is ahead of this machine's. It may be wrong by half of RoundTrip.
+	Offset time.Duration
+}
+
+// Look finds out what is at the address of a store, and leaves no trace there: it opens no session. Its errors are those of Dial: who is
+// refused here would be refused there. The option TTL does not count.
+func Look(ctx context.Context, opts DialOptions) (Sighting, error) {
+	g := greeting{opts: &opts, curious: true}
+	var s Sighting
+	nc, _, err := g.talk(ctx, func(nc net.Conn, in *bufio.Reader) (err error) {
+		if err = g.challenge(nc, in); err == nil {
+			s, err = g.look(nc, in)
+		}
+		return err
+	})
+	if err != nil {
+		return Sighting{}, err
+	}
+	nc.Close()
+	return s, nil
+}
+
+// look is what comes in place of join.
+func (g *greeting) look(nc net.Conn, in *bufio.Reader) (Sighting, error) {
+	asked := time.Now()
+	frame := look{g.proofs.proof(sideAgent, nil)}.append(nil)
+	g.proofs.add(bodyOf(frame))
+	if _, err := nc.Write(frame); err != nil {
+		return Sighting{}, g.silence(err)
+	}
+	body, err := g.frame(in, kindSeen)
+	if err != nil {
+		return Sighting{}, err
+	}
+	now := time.Now()
+	a, err := decodeSeen(body)
+	if err != nil {
+		return Sighting{}, g.foreign(err)
+	}
+	proof := a.proof
+	a.proof = nil
+	if !g.proofs.proves(sideStore, bodyOf(a.append(nil)), proof) {
+		return Sighting{}, g.refused(ReasonSecret, "the store does not know the shared secret: it is not to be trusted")
+	}
+	trip := now.Sub(asked)
+	return Sighting{
+		Version: printable(a.version), RunID: printable(a.runID), Agents: int(a.agents), RoundTrip: trip,
+		Offset: time.Unix(0, a.time).Sub(asked.Add(trip / 2).Round(0)), // wall clocks on both sides
+	}, nil
+}
+
+// Connect finds out whether something listens at an address, and says nothing to it. Its errors are those of Dial.
+func Connect(ctx context.Context, opts DialOptions) error {
+	nc, err := (&greeting{opts: &opts}).connect(ctx)
+	if err != nil {
+		return err
+	}
+	return nc.Close()
+}
 
 // torchPatience is how long a TCPStore may take to show itself.
 const torchPatience = 500 * time.Millisecond

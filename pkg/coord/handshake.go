@@ -95,6 +95,40 @@ func decodeWelcome(body []byte) (w welcome, err error) {
 	return w, in.end()
 }
 
+// look asks what is there. Its proof is about all that was said before.
+type look struct{ proof []byte }
+
+func (l look) append(b []byte) []byte {
+	begin := len(b)
+	return endFrame(appendBytes(beginFrame(b, kindLook), l.proof), begin)
+}
+
+func decodeLook(body []byte) (l look, err error) {
+	in := &fields{b: body}
+	l = look{proof: in.bytes()}
+	return l, in.end()
+}
+
+// sight is the answer. Its proof is the last field, and about all bytes before it.
+type sight struct {
+	version, runID string
+	agents         int64
+	time           int64 // Unix time in ns
+	proof          []byte
+}
+
+func (a sight) append(b []byte) []byte {
+	begin := len(b)
+	b = appendString(appendString(beginFrame(b, kindSeen), a.version), a.runID)
+	return endFrame(appendBytes(appendNumber(appendNumber(b, a.agents), a.time), a.proof), begin)
+}
+
+func decodeSeen(body []byte) (a sight, err error) {
+	in := &fields{b: body}
+	a = sight{version: in.string(), runID: in.string(), agents: in.number(), time: in.number(), proof: in.bytes()}
+	return a, in.end()
+}
+
 // appendRefusal appends a refusal with a line for people.
 func appendRefusal(b []byte, why Reason, line string) []byte {
 	begin := len(b)

@@ -245,3 +245,38 @@ func (s *Server) endSession(h hello, token string) (welcome, *refused) {
 	}
 	return welcome{instance: s.opts.InstanceID, session: session.id, resumed: true}, nil
 }
+
+// look answers a client that only looks. What does not fit is refused as it would be if it came to stay, but it is no matter for the log.
+func (c *conn) look(h hello, heard []byte, proofs *transcript) ([]byte, bool, error) {
+	s := c.server
+	l, err := decodeLook(heard)
+	if err != nil {
+		return nil, false, fmt.Errorf("no look: %w", errMalformed)
+	}
+	if !proofs.proves(sideAgent, nil, l.proof) {
+		return c.refuse(nil, refused{ReasonSecret, "the agent's shared secret is not the store's: give both the same"})
+	}
+	proofs.add(heard)
+	if no := s.misfit(h); no != nil {
+		return appendRefusal(nil, no.reason, no.line), false, nil
+	}
+	a := sight{version: s.opts.Version, runID: s.opts.RunID, agents: int64(s.sessionsOf(h.runID)), time: time.Now().UnixNano()}
+	a.proof = proofs.proof(sideStore, bodyOf(a.append(nil)))
+	return a.append(nil), false, nil
+}
+
+// sessionsOf counts the sessions that clients of a run have; empty is any run.
+func (s *Server) sessionsOf(runID string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if runID == "" {
+		return s.remote
+	}
+	n := 0
+	for _, session := range s.core.sessions {
+		if session.runID == runID {
+			n++
+		}
+	}
+	return n
+}

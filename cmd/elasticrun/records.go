@@ -4,10 +4,10 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -75,15 +75,12 @@ func (r *records) complete(rep report.Report, end ending) report.Report {
 		}
 	}
 	for _, attempt := range rep.Attempts {
-		found, _ := filepath.Glob(filepath.Join(escapeGlob(attempt), flightRecords)) // the pattern is a good one
-		rep.FlightRecorder = append(rep.FlightRecorder, found...)
+		found, _ := fs.Glob(os.DirFS(attempt), flightRecords) // fails only for a malformed pattern
+		for _, name := range found {
+			rep.FlightRecorder = append(rep.FlightRecorder, filepath.Join(attempt, name))
+		}
 	}
 	return rep
-}
-
-// escapeGlob is a pattern that matches a path and nothing else.
-func escapeGlob(path string) string {
-	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(path)
 }
 
 // write writes the files that somebody wants. The job has ended: what cannot be written changes nothing but the log.

@@ -48,7 +48,7 @@ var rules = map[string]rule{
 		why:  "an example shows that a worker needs package rpc alone",
 	},
 	"internal/config": {
-		ours:   []string{"internal/scheduler", "internal/topology", "pkg/rdzv", "pkg/workerlog"},
+		ours:   []string{"internal/bytesize", "internal/scheduler", "internal/topology", "pkg/rdzv", "pkg/workerlog"},
 		theirs: []string{"github.com/spf13/viper", "github.com/spf13/pflag", "github.com/rs/zerolog", "golang.org/x/sys"},
 		why:    "configuration becomes values of the packages it configures: signals, log levels, addresses",
 	},
@@ -57,7 +57,7 @@ var rules = map[string]rule{
 		why:  "what a launch would do is told in the words of what it would use, and uses nothing of it",
 	},
 	"internal/doctor": {
-		ours:   []string{"internal/preview", "internal/topology", "pkg/evidence", "pkg/rdzv/elastic", "pkg/report"},
+		ours:   []string{"internal/bytesize", "internal/cgroup", "internal/preview", "internal/topology", "pkg/evidence", "pkg/rdzv/elastic", "pkg/report"},
 		theirs: []string{"golang.org/x/sys"},
 		why:    "a machine is judged by values that were read before, what is at the endpoint among them",
 	},
@@ -81,20 +81,24 @@ var rules = map[string]rule{
 		why:    "a simulation brings the real rendezvous together, without jobs and flags",
 	},
 	"internal/status": {
-		ours:   []string{"internal/topology", "pkg/events", "pkg/procs", "pkg/report"},
+		ours:   []string{"internal/bytesize", "internal/topology", "pkg/events", "pkg/procs", "pkg/report"},
 		theirs: []string{"github.com/prometheus/client_golang", "github.com/rs/zerolog"},
 		why:    "an agent is seen by the records it tells; the agent knows nothing of who looks",
 	},
 	"internal/topology": {
+		ours:   []string{"internal/cgroup"},
 		theirs: []string{"golang.org/x/sys"},
 		why:    "it reads the machine, and knows nothing of jobs",
 	},
+	"internal/bytesize": {why: "reading and printing a number of bytes is pure"},
+	"internal/cgroup":   {why: "it finds cgroups in files, and leaves their limits to its callers"},
 	"internal/boottime": {
 		theirs: []string{"golang.org/x/sys"},
 		why:    "leases are counted by a clock that package time does not have",
 	},
 	"internal/tcplisten": {why: "a listener is opened without knowing what it serves"},
 	"pkg/evidence": {
+		ours:   []string{"internal/bytesize", "internal/cgroup"},
 		theirs: []string{"golang.org/x/sys"},
 		why:    "what a worker left behind is judged without knowing jobs",
 	},
@@ -134,7 +138,7 @@ var rules = map[string]rule{
 		why:      "the conformance suite of coordination stores",
 	},
 	"pkg/procs": {
-		ours:   []string{"internal/boottime", "pkg/workerlog"},
+		ours:   []string{"internal/boottime", "internal/cgroup", "pkg/workerlog"},
 		theirs: []string{"github.com/rs/zerolog", "github.com/shirou/gopsutil/v3", "golang.org/x/sys"},
 		why:    "processes are started and stopped without knowing why",
 	},

@@ -14,6 +14,7 @@ import (
 	"github.com/rs/zerolog"
 	"golang.org/x/sys/unix"
 
+	"github.com/elasticrun/elasticrun/internal/bytesize"
 	"github.com/elasticrun/elasticrun/internal/scheduler"
 	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
@@ -180,7 +181,7 @@ func (c *Config) readOutput(r *reader) {
 const minLogSize = 4 << 10
 
 func parseLogSize(s string) (int64, error) {
-	n, err := parseSize(s)
+	n, err := bytesize.Parse(s)
 	switch {
 	case err != nil:
 		return 0, err

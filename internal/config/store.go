@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+
+	"github.com/elasticrun/elasticrun/internal/bytesize"
 )
 
 // Store is everything that elasticrun store was told, checked and resolved.
@@ -168,7 +170,7 @@ const (
 )
 
 func parseMemory(s string) (int64, error) {
-	n, err := parseSize(s)
+	n, err := bytesize.Parse(s)
 	switch {
 	case err != nil:
 		return 0, err
@@ -178,20 +180,4 @@ func parseMemory(s string) (int64, error) {
 		return 0, errors.New("must be at most 1024TiB")
 	}
 	return n, nil
-}
-
-// parseSize reads a number of bytes, or a number and its unit. What is too large
-// for an int64 is the largest of them.
-func parseSize(s string) (int64, error) {
-	s = strings.TrimSpace(s)
-	digits := strings.TrimRight(s, "KMGTiB ")
-	shift, known := map[string]int{"": 0, "KiB": 10, "MiB": 20, "GiB": 30, "TiB": 40}[strings.TrimSpace(s[len(digits):])]
-	if !known || !isDigits(digits) {
-		return 0, errors.New("must be a whole number of bytes, KiB, MiB, GiB or TiB, such as 512MiB")
-	}
-	n, err := strconv.ParseInt(digits, 10, 64)
-	if err != nil || n > math.MaxInt64>>shift { // of digits, only the range can be wrong
-		return math.MaxInt64, nil
-	}
-	return n << shift, nil
 }

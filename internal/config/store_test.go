@@ -2,7 +2,6 @@ package config
 
 import (
 	"errors"
-	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -71,22 +70,6 @@ func TestLoadStore(t *testing.T) {
 	t.Setenv(SecretEnv, "itself")
 	if c, err := LoadStore(nil); err != nil || c.Secret.Reveal() != "itself" {
 		t.Errorf("%s: %v, want the secret", SecretEnv, err)
-	}
-}
-
-func TestParseSize(t *testing.T) {
-	for text, want := range map[string]int64{
-		"0": 0, "1": 1, " 12 ": 12, "1KiB": 1 << 10, "3 MiB": 3 << 20, "007GiB": 7 << 30, "1TiB": 1 << 40,
-		"8191TiB": 8191 << 40, "8388608TiB": math.MaxInt64, "9223372036854775808": math.MaxInt64, "9223372036854775807": math.MaxInt64,
-	} {
-		if got, err := parseSize(text); err != nil || got != want {
-			t.Errorf("%q: %d, %v, want %d", text, got, err, want)
-		}
-	}
-	for _, text := range []string{"", "GiB", "-1", "+1", "1.5GiB", "1G", "1GB", "1gib", "1iB", "1B", "1KiBKiB", "0x10", "1e9", "1 000", "1 KiB KiB", "٣"} {
-		if n, err := parseSize(text); err == nil {
-			t.Errorf("%q: %d, want an error", text, n)
-		}
 	}
 }
 

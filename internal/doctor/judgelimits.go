@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/elasticrun/elasticrun/internal/bytesize"
 )
 
 const (
@@ -75,13 +77,8 @@ func count(n uint64) string {
 }
 
 func size(n uint64) string {
-	switch {
-	case n == Unlimited:
+	if n == Unlimited {
 		return "any amount"
-	case n >= 10*gib:
-		return fmt.Sprintf("%d GiB", n/gib)
-	case n >= gib:
-		return fmt.Sprintf("%.1f GiB", float64(n)/gib)
 	}
-	return fmt.Sprintf("%d MiB", n/mib)
+	return bytesize.Format(n)
 }

@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/elasticrun/elasticrun/internal/cgroup"
 	"github.com/elasticrun/elasticrun/internal/topology"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic"
 	"github.com/elasticrun/elasticrun/pkg/report"
@@ -153,9 +154,10 @@ func ReadLimits(root fs.FS) Limits {
 		NoFile: rlimit(unix.RLIMIT_NOFILE), MemLock: rlimit(unix.RLIMIT_MEMLOCK), Core: rlimit(unix.RLIMIT_CORE),
 		CorePattern: text(root, "proc/sys/kernel/core_pattern"), PIDMax: number(text(root, "proc/sys/kernel/pid_max")),
 	}
-	dir := cgroup(root)
-	l.CgroupPIDs = number(text(root, dir+"/pids.max"))
-	l.CgroupPIDsUsed = number(text(root, dir+"/pids.current"))
+	if dir := ownCgroup(root, "pids"); dir != "" {
+		l.CgroupPIDs = number(cgroup.Read(root, dir, "pids.max"))
+		l.CgroupPIDsUsed = number(cgroup.Read(root, dir, "pids.current"))
+	}
 	devices, _ := fs.ReadDir(root, "sys/class/infiniband")
 	l.RDMA = len(devices) > 0
 	return l
@@ -173,25 +175,23 @@ func ReadMemory(root fs.FS) (m Memory) {
 			m.Available = kib << 10
 		}
 	}
-	dir := cgroup(root)
-	if m.CgroupMax = number(text(root, dir+"/memory.max")); m.CgroupMax == Unlimited {
-		m.CgroupMax = 0
+	if dir := ownCgroup(root, "memory"); dir != "" {
+		if m.CgroupMax = number(cgroup.Read(root, dir, "memory.max")); m.CgroupMax == Unlimited {
+			m.CgroupMax = 0
+		}
+		m.CgroupUsed = number(cgroup.Read(root, dir, "memory.current"))
 	}
-	m.CgroupUsed = number(text(root, dir+"/memory.current"))
 	return m
 }
 
-// cgroup is the folder of this process' cgroup, of version 2. In a container it is the root as a rule.
-func cgroup(root fs.FS) string {
-	const mount = "sys/fs/cgroup"
-	for line := range strings.Lines(text(root, "proc/self/cgroup")) {
-		if path, ok := strings.CutPrefix(strings.TrimSpace(line), "0::/"); ok && path != "" && fs.ValidPath(path) {
-			if _, err := fs.Stat(root, mount+"/"+path); err == nil {
-				return mount + "/" + path
-			}
+// ownCgroup returns the folder of the version 2 cgroup of this process that can have the controller; empty for none.
+func ownCgroup(root fs.FS, controller string) string {
+	for _, group := range cgroup.Find(root, controller) {
+		if group.V2 {
+			return group.Dir
 		}
 	}
-	return mount
+	return ""
 }
 
 // rlimit is the hard limit; Unlimited where there is none.

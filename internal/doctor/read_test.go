@@ -71,6 +71,7 @@ func TestReadMachine(t *testing.T) {
 	root := fstest.MapFS{}
 	for name, text := range map[string]string{
 		"proc/self/cgroup":                     "0::/job/step0\n",
+		"proc/self/mountinfo":                  "31 23 0:28 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n",
 		"proc/meminfo":                         "MemTotal:       1000 kB\nMemFree:        10 kB\nMemAvailable:    500 kB\n",
 		"proc/sys/kernel/core_pattern":         "|/bin/collect %p\n",
 		"proc/sys/kernel/pid_max":              "4194304\n",

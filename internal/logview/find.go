@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -26,7 +27,10 @@ func Find(base, run string) (string, error) {
 	}
 	bases := []string{base}
 	if base == "" {
-		bases, _ = filepath.Glob(filepath.Join(globQuote(os.TempDir()), "torchelastic_*")) // its pattern is a good one
+		bases, _ = fs.Glob(os.DirFS(os.TempDir()), "torchelastic_*") // fails only for a malformed pattern
+		for i, name := range bases {
+			bases[i] = filepath.Join(os.TempDir(), name)
+		}
 		bases = slices.DeleteFunc(bases, func(b string) bool { return !isOwn(b) })
 	}
 	if info, err := os.Stat(run); run != "" && err == nil && info.IsDir() {
@@ -98,7 +102,7 @@ func isRun(path string) bool {
 
 // hasLogs reports whether some stream of the run goes to a file.
 func hasLogs(run string) bool {
-	logs, _ := filepath.Glob(filepath.Join(globQuote(run), attemptPrefix+"*", "*", "std*.log"))
+	logs, _ := fs.Glob(os.DirFS(run), attemptPrefix+"*/*/std*.log")
 	return len(logs) > 0
 }
 

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -220,7 +221,8 @@ func (v *View) openStream(a attempt, path string, rank int, std workerlog.Std) e
 	if isOpen || v.opts.Std != workerlog.StdNone && v.opts.Std != std {
 		return nil
 	}
-	if matches, _ := filepath.Glob(globQuote(path) + "*"); len(matches) == 0 {
+	dir, name := filepath.Split(path)
+	if matches, _ := fs.Glob(os.DirFS(dir), name+"*"); len(matches) == 0 {
 		return nil
 	}
 	if v.readHead(a); !v.wants(rank) {
@@ -246,11 +248,6 @@ func (v *View) openStream(a attempt, path string, rank int, std workerlog.Std) e
 	v.streams = append(v.streams, s)
 	v.matched = true
 	return nil
-}
-
-// globQuote makes a pattern that matches the path alone.
-func globQuote(path string) string {
-	return strings.NewReplacer(`\`, `\\`, `*`, `\*`, `?`, `\?`, `[`, `\[`).Replace(path)
 }
 
 // readHead reads what the timeline of an attempt says of it.

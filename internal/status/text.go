@@ -9,6 +9,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/elasticrun/elasticrun/internal/bytesize"
 	"github.com/elasticrun/elasticrun/pkg/report"
 )
 
@@ -108,7 +109,7 @@ func uses(workers []Worker) (cpu, memory string) {
 			continue
 		}
 		bytes += w.Usage.RSSBytes
-		memory = size(bytes)
+		memory = strings.ReplaceAll(bytesize.Format(bytes), " ", "") // one word, as the other cells with numbers
 		if w.Usage.CPUPercent != nil {
 			percent += *w.Usage.CPUPercent
 			cpu = fmt.Sprintf("%.1f", percent/100)
@@ -189,18 +190,4 @@ func age(now time.Time, then report.Time) string {
 		return fmt.Sprintf("%dh%02dm", int(d.Hours()), int(d.Minutes())%60)
 	}
 	return fmt.Sprintf("%dd%02dh", int(d.Hours())/24, int(d.Hours())%24)
-}
-
-// size is a number of bytes to two or three digits.
-func size(n uint64) string {
-	const unit = 1024
-	value, i := float64(n), 0
-	units := []string{"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"}
-	for value >= unit {
-		value, i = value/unit, i+1
-	}
-	if i > 0 && value < 10 {
-		return fmt.Sprintf("%.1f%s", value, units[i])
-	}
-	return fmt.Sprintf("%.0f%s", value, units[i])
 }

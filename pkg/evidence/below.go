@@ -5,6 +5,8 @@ import (
 	"path"
 	"strconv"
 	"strings"
+
+	"github.com/elasticrun/elasticrun/internal/cgroup"
 )
 
 // maxGroups bounds how many cgroups below this process' own are looked at.
@@ -32,8 +34,7 @@ func killsBelow(root fs.FS, dir, events, limit string) map[string]groupKills {
 			}
 			looked++
 			group := path.Join(dir, e.Name())
-			data, _ := fs.ReadFile(root, strings.TrimPrefix(path.Join(group, events), "/"))
-			if kills := counter(string(data), "oom_kill"); kills > 0 {
+			if kills := counter(cgroup.Read(root, group, events), "oom_kill"); kills > 0 {
 				found[group] = groupKills{Kills: kills, Limit: limitOf(root, group, limit)}
 			}
 			look(group)
@@ -48,9 +49,8 @@ func killsBelow(root fs.FS, dir, events, limit string) map[string]groupKills {
 
 // limitOf reads a cgroup's own limit in bytes; 0 for none.
 func limitOf(root fs.FS, group, file string) int64 {
-	data, _ := fs.ReadFile(root, strings.TrimPrefix(path.Join(group, file), "/"))
-	n, err := strconv.ParseInt(strings.TrimSpace(string(data)), 10, 64) // "max" is none
-	if err != nil || n >= 1<<60 {                                       // version 1 has a huge number for none
+	n, err := strconv.ParseInt(cgroup.Read(root, group, file), 10, 64) // "max" is none
+	if err != nil || n >= 1<<60 {                                      // version 1 has a huge number for none
 		return 0
 	}
 	return n

@@ -3,11 +3,14 @@ package evidence
 import (
 	"fmt"
 	"io/fs"
-	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/elasticrun/elasticrun/internal/bytesize"
+	"github.com/elasticrun/elasticrun/internal/cgroup"
 )
 
 // Memory is what the kernel tells of this process' memory cgroup, in which workers are, too. The zero value knows nothing.
@@ -22,37 +25,30 @@ type Memory struct {
 
 // ReadMemory reads the memory cgroup of this process in the file system of the machine, as os.DirFS("/").
 func ReadMemory(root fs.FS) Memory {
-	groups, err1 := fs.ReadFile(root, "proc/self/cgroup")
-	mounts, err2 := fs.ReadFile(root, "proc/self/mountinfo")
-	if err1 != nil || err2 != nil {
+	groups := cgroup.Find(root, "memory")
+	if len(groups) == 0 {
 		return Memory{}
 	}
-	top, dir, v2, own := memoryCgroup(string(groups), string(mounts))
-	if dir == "" {
-		return Memory{}
+	// The first group is of version 1 if that version has the memory controller. A cgroup's count of OOM kills leaves out
+	// the cgroups below it: always in version 1, in version 2 only with memory_localevents.
+	group := groups[0]
+	events, limit, own := "memory.oom_control", "memory.limit_in_bytes", true
+	if group.V2 {
+		events, limit, own = "memory.events", "memory.max", slices.Contains(group.Options, "memory_localevents")
 	}
-	events, limit := "memory.oom_control", "memory.limit_in_bytes"
-	if v2 {
-		events, limit = "memory.events", "memory.max"
-	}
-	m := Memory{Path: dir, Kills: -1}
-	if data, err := fs.ReadFile(root, strings.TrimPrefix(path.Join(dir, events), "/")); err == nil {
-		m.Kills = counter(string(data), "oom_kill")
-	}
+	m := Memory{Path: group.Dir, Kills: counter(cgroup.Read(root, group.Dir, events), "oom_kill")}
 	if m.Kills < 0 {
 		return Memory{}
 	}
 	if own {
-		m.Below = killsBelow(root, dir, events, limit)
+		m.Below = killsBelow(root, group.Dir, events, limit)
 	}
-	for at := dir; ; at = path.Dir(at) {
-		if n := limitOf(root, at, limit); n > 0 && (m.Limit == 0 || n < m.Limit) {
-			m.Limit, m.Owner = n, at
-		}
-		if at == top || len(at) <= len(top) {
-			return m
+	for dir := range group.Dirs() {
+		if n := limitOf(root, dir, limit); n > 0 && (m.Limit == 0 || n < m.Limit) {
+			m.Limit, m.Owner = n, dir
 		}
 	}
+	return m
 }
 
 // counter returns the number after name in lines of names and numbers; -1 where it is not there.
@@ -67,53 +63,6 @@ func counter(text, name string) int64 {
 	return -1
 }
 
-// memoryCgroup finds the memory cgroup in /proc/self/cgroup and /proc/self/mountinfo: where its hierarchy is mounted, and its own
-// folder, which is empty where there is none. Version 1 comes first: where both are mounted, it has the controller. own says that a cgroup's
-// count of OOM kills leaves out those of the cgroups below: in version 2 only where it is mounted so.
-func memoryCgroup(groups, mounts string) (top, dir string, v2, own bool) {
-	var v1Path, v2Path string
-	for line := range strings.Lines(groups) {
-		f := strings.SplitN(strings.TrimRight(line, "\n"), ":", 3)
-		switch {
-		case len(f) != 3:
-		case f[0] == "0" && f[1] == "":
-			v2Path = f[2]
-		case hasWord(f[1], "memory"):
-			v1Path = f[2]
-		}
-	}
-	for line := range strings.Lines(mounts) {
-		// 36 35 98:0 /root /mount/point rw,noatime master:1 - type source options
-		mount, file, found := strings.Cut(strings.TrimRight(line, "\n"), " - ")
-		m, f := strings.Fields(mount), strings.Fields(file)
-		if !found || len(m) < 5 || len(f) < 3 {
-			continue
-		}
-		within := func(group string) string {
-			if rest, below := strings.CutPrefix(group, strings.TrimSuffix(m[3], "/")); below {
-				group = rest
-			}
-			return path.Join(m[4], group)
-		}
-		switch {
-		case f[0] == "cgroup" && v1Path != "" && hasWord(f[2], "memory"):
-			return m[4], within(v1Path), false, true
-		case f[0] == "cgroup2" && v1Path == "" && v2Path != "" && dir == "":
-			top, dir, v2, own = m[4], within(v2Path), true, hasWord(f[2], "memory_localevents")
-		}
-	}
-	return top, dir, v2, own
-}
-
-func hasWord(list, word string) bool {
-	for one := range strings.SplitSeq(list, ",") {
-		if one == word {
-			return true
-		}
-	}
-	return false
-}
-
 // OOM says whether the OOM killer took a worker that SIGKILL has ended, seen at that time. before and after are from before its
 // start and after its end, kills what the kernel's log has in between; readable says that the log could be read.
 func OOM(pid int, at time.Time, before, after Memory, kills []OOMKill, readable bool) (Finding, bool) {
@@ -121,7 +70,7 @@ func OOM(pid int, at time.Time, before, after Memory, kills []OOMKill, readable 
 	moved, where := after.since(before)
 	limit := ""
 	if where.Limit > 0 {
-		limit = fmt.Sprintf("memory limit %s of %s", size(where.Limit), where.Owner)
+		limit = fmt.Sprintf("memory limit %s of %s", bytesize.Format(where.Limit), where.Owner)
 	}
 	for _, k := range kills {
 		if k.PID != pid || counted && moved <= 0 { // the log has the pids of the machine, which in a container are others'
@@ -131,7 +80,7 @@ func OOM(pid int, at time.Time, before, after Memory, kills []OOMKill, readable 
 			limit = "the machine is out of memory"
 		}
 		return Finding{OOMKilled, at, join("killed by the OOM killer: ", limit,
-			fmt.Sprintf("%s in use by pid %d (%s)", size(k.RSS), k.PID, k.Name))}, true
+			fmt.Sprintf("%s in use by pid %d (%s)", bytesize.Format(k.RSS), k.PID, k.Name))}, true
 	}
 	if !counted || moved <= 0 {
 		return Finding{}, false
@@ -170,16 +119,4 @@ func join(head, first, second string) string {
 		return head + first + second
 	}
 	return head + first + "; " + second
-}
-
-// size writes a number of bytes for people.
-func size(n int64) string {
-	switch {
-	case n >= 10<<30:
-		return fmt.Sprintf("%d GiB", n>>30)
-	case n >= 1<<20:
-		return fmt.Sprintf("%d MiB", n>>20)
-	default:
-		return fmt.Sprintf("%d KiB", n>>10)
-	}
 }

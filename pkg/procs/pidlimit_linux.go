@@ -5,13 +5,12 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path"
-	"slices"
 	"strconv"
-	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/elasticrun/elasticrun/internal/cgroup"
 )
 
 // pidLimit is a limit on processes and threads: a cgroup's, or the user's.
@@ -32,66 +31,22 @@ func (l pidLimit) String() string {
 // tightestPIDLimit returns the limit with the least room of those that the cgroup of this process and those above have.
 // root is the machine's file system.
 func tightestPIDLimit(root fs.FS) (tightest pidLimit, found bool) {
-	groups, err1 := fs.ReadFile(root, "proc/self/cgroup")
-	mounts, err2 := fs.ReadFile(root, "proc/self/mountinfo")
-	if err1 != nil || err2 != nil {
+	groups := cgroup.Find(root, "pids")
+	if len(groups) == 0 {
 		return pidLimit{}, false
 	}
 	number := func(dir, name string) (int, bool) {
-		data, err := fs.ReadFile(root, strings.TrimPrefix(path.Join(dir, name), "/"))
-		n, bad := strconv.Atoi(strings.TrimSpace(string(data))) // "max" is no limit
-		return n, err == nil && bad == nil
+		n, err := strconv.Atoi(cgroup.Read(root, dir, name)) // "max" is no limit
+		return n, err == nil
 	}
-	top, dir := pidsCgroup(string(groups), string(mounts))
-	for at := dir; len(at) >= len(top) && at != ""; at = path.Dir(at) {
-		most, limited := number(at, "pids.max")
-		used, counted := number(at, "pids.current")
-		if l := (pidLimit{at, most, used}); limited && counted && (!found || l.room() < tightest.room()) {
+	for dir := range groups[0].Dirs() { // the first group has the controller
+		most, limited := number(dir, "pids.max")
+		used, counted := number(dir, "pids.current")
+		if l := (pidLimit{dir, most, used}); limited && counted && (!found || l.room() < tightest.room()) {
 			tightest, found = l, true
-		}
-		if at == path.Dir(at) {
-			break
 		}
 	}
 	return tightest, found
-}
-
-// pidsCgroup finds the cgroup that counts processes in /proc/self/cgroup and /proc/self/mountinfo (cgroups(7), proc(5)):
-// where its hierarchy is mounted, and its folder, which is empty where there is none. Where both versions are mounted,
-// version 1 has the controller.
-func pidsCgroup(groups, mounts string) (top, dir string) {
-	var v1, v2 string
-	for line := range strings.Lines(groups) {
-		f := strings.SplitN(strings.TrimRight(line, "\n"), ":", 3) // 8:pids:/path, 0::/path
-		switch {
-		case len(f) != 3:
-		case f[0] == "0" && f[1] == "":
-			v2 = f[2]
-		case slices.Contains(strings.Split(f[1], ","), "pids"):
-			v1 = f[2]
-		}
-	}
-	for line := range strings.Lines(mounts) {
-		// 36 35 98:0 /root /mount/point rw,noatime master:1 - type source options
-		mount, file, _ := strings.Cut(strings.TrimRight(line, "\n"), " - ")
-		if !strings.HasPrefix(file, "cgroup") {
-			continue
-		}
-		m, f := strings.Fields(mount), strings.Fields(file)
-		if len(m) < 5 || len(f) < 3 {
-			continue
-		}
-		within := func(group string) string {
-			return path.Join(m[4], strings.TrimPrefix(group, strings.TrimSuffix(m[3], "/")))
-		}
-		switch {
-		case f[0] == "cgroup" && v1 != "" && slices.Contains(strings.Split(f[2], ","), "pids"):
-			return m[4], within(v1)
-		case f[0] == "cgroup2" && v1 == "" && v2 != "" && dir == "":
-			top, dir = m[4], within(v2)
-		}
-	}
-	return top, dir
 }
 
 // checkRoom returns a [*ResourceError] where a limit has no room for those of the needed tasks that this process has not

@@ -23,7 +23,7 @@ type lookout struct {
 	board  status.Board
 	looker *status.Looker
 	log    zerolog.Logger
-	last   events.Record   // what all records of the launcher's own have
+	last   events.Event    // what all events of the launcher's own have
 	file   *events.FileLog // nil: nobody wants it
 	listen net.Listener    // nil: nobody wants it
 	server *status.Server  // nil before attach, or where there is no listener
@@ -35,7 +35,7 @@ type lookout struct {
 // openLookout finds out whether the event log can be written and the status served. Its errors are *config.UsageError; then nothing
 // is left behind.
 func openLookout(ctx context.Context, cfg *config.Config, host string, log zerolog.Logger) (*lookout, error) {
-	l := &lookout{log: log, last: events.Record{RunID: cfg.RunID, Host: host}}
+	l := &lookout{log: log, last: events.Event{RunID: cfg.RunID, Host: host}}
 	if cfg.StatusAddr != nil {
 		var err error
 		if l.listen, err = listenOn(ctx, "--status-addr", *cfg.StatusAddr); err != nil {
@@ -56,7 +56,7 @@ func openLookout(ctx context.Context, cfg *config.Config, host string, log zerol
 		}
 	}
 	l.looker = status.NewLooker(&l.board, status.Sources{Usage: l, LastLines: l.lastLines, GPUs: l.gpuLoad, Logger: log})
-	l.tell(events.Record{
+	l.Emit(events.Event{
 		Kind: events.KindLauncherStarted, Time: time.Now(), RunID: cfg.RunID, Host: host, Name: cfg.Script, Version: version,
 		Backend: cfg.Rendezvous.Backend, LocalWorldSize: cfg.NprocPerNode, PID: os.Getpid(),
 	})
@@ -80,12 +80,15 @@ const maxBrief = 48 << 10
 // brief is the status for whoever looks at the whole job.
 func (l *lookout) brief(ctx context.Context) []byte { return l.looker.Look(ctx).Brief(maxBrief) }
 
-// tell takes the agent's records. It does not block.
-func (l *lookout) tell(r events.Record) {
+// Emit implements events.Sink. It does not block. Events that are logged come from one goroutine at a time.
+func (l *lookout) Emit(r events.Event) {
+	if !r.Kind.Logged() {
+		return
+	}
 	l.last.NodeRank, l.last.Round = r.NodeRank, r.Round
-	l.board.Tell(r)
+	l.board.Emit(r)
 	if l.file != nil {
-		l.file.Tell(r)
+		l.file.Emit(r)
 	}
 }
 
@@ -102,7 +105,7 @@ func (l *lookout) close(rep report.Report, end ending) {
 			Host: c.Host, Rank: c.Rank, LocalRank: c.LocalRank, PID: c.PID, Cause: c.Kind, Summary: report.Begin(c.Summary, maxSummary),
 		}
 	}
-	l.tell(r)
+	l.Emit(r)
 	if l.server != nil {
 		l.server.Close()
 	} else if l.listen != nil { // the agent was never there

@@ -99,7 +99,7 @@ func (p *plan) agent(t *told, cfg *config.Config, supervisor *procs.Supervisor, 
 		Kernel: p.machine, States: p.machine, Spec: p.spec, Rendezvous: p.meeting.handler, Launcher: launcher{supervisor}, LogFolders: p.logs, Env: p.env,
 		Forward: t.forward, Hurry: t.hurry,
 		ShutdownTimeout: cfg.ShutdownTimeout, RestartGrace: cfg.RestartGrace,
-		ErrorExitTimeout: cfg.ErrorExitTimeout, ErrorFiles: errorFiles{}, Tell: seen.tell, Logger: log,
+		ErrorExitTimeout: cfg.ErrorExitTimeout, ErrorFiles: errorFiles{}, Events: seen, Logger: log,
 	}
 	if p.gpus != nil {
 		opts.Devices = p.gpus
@@ -108,7 +108,7 @@ func (p *plan) agent(t *told, cfg *config.Config, supervisor *procs.Supervisor, 
 		opts.Fitness, opts.ForgetsRestarts = site, cfg.Rendezvous.RestartWindow > 0
 	}
 	if cfg.EventLogHandler == "console" {
-		opts.Events = events.NewLines(lines)
+		opts.Events = events.Sinks{seen, events.NewTorchLines(lines)}
 		opts.Usage = procs.NewSampler()
 	}
 	return agent.New(opts)

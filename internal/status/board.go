@@ -7,20 +7,23 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/report"
 )
 
-// Board follows an agent by its records. Its zero value is ready.
+// Board is an events.Sink that follows an agent. Its zero value is ready.
 type Board struct {
 	mu sync.Mutex
 	s  Snapshot
 }
 
-// Tell takes a record. It does not block.
-func (b *Board) Tell(r events.Record) {
+// Emit takes an event. It does not block. A Board ignores kinds that the event log leaves out.
+func (b *Board) Emit(r events.Event) {
+	if !r.Kind.Logged() {
+		return
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.s.apply(r)
 }
 
-// Snapshot returns what follows from the records so far.
+// Snapshot returns what follows from the events so far.
 func (b *Board) Snapshot() Snapshot {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -39,7 +42,7 @@ func (b *Board) Snapshot() Snapshot {
 }
 
 // apply makes s what it is after r.
-func (s *Snapshot) apply(r events.Record) {
+func (s *Snapshot) apply(r events.Event) {
 	if r.Round != nil {
 		s.Round, s.NodeRank = r.Round, r.NodeRank
 	}
@@ -71,14 +74,14 @@ func (s *Snapshot) apply(r events.Record) {
 }
 
 // enter changes the state, unless it is that already.
-func (s *Snapshot) enter(state State, r events.Record, why string) {
+func (s *Snapshot) enter(state State, r events.Event, why string) {
 	if s.Why = why; s.State != state {
 		s.State, s.Since = state, report.Time{Time: r.Time}
 	}
 }
 
 // begin places the workers in a round.
-func (s *Snapshot) begin(r events.Record) {
+func (s *Snapshot) begin(r events.Event) {
 	s.enter(Starting, r, "")
 	s.Nodes, s.WorldSize = r.Nodes, r.WorldSize
 	if r.Restarts != nil && r.MaxRestarts != nil {
@@ -95,7 +98,7 @@ func (s *Snapshot) begin(r events.Record) {
 }
 
 // worker is the one that r is about, if there is one.
-func (s *Snapshot) worker(r events.Record) *Worker {
+func (s *Snapshot) worker(r events.Event) *Worker {
 	if r.LocalRank == nil || r.Rank == nil || *r.LocalRank < 0 || *r.LocalRank >= len(s.Workers) {
 		return nil
 	}
@@ -103,7 +106,7 @@ func (s *Snapshot) worker(r events.Record) *Worker {
 }
 
 // end ends a worker.
-func (s *Snapshot) end(r events.Record) {
+func (s *Snapshot) end(r events.Event) {
 	w := s.worker(r)
 	if w == nil {
 		return
@@ -120,7 +123,7 @@ func (s *Snapshot) end(r events.Record) {
 }
 
 // fail counts a failure. Of those of a round the first is the likeliest.
-func (s *Snapshot) fail(r events.Record) {
+func (s *Snapshot) fail(r events.Event) {
 	s.Failures++
 	if r.Round == nil || r.Rank == nil || s.LastFailure != nil && s.LastFailure.Round == *r.Round {
 		return

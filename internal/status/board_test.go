@@ -16,7 +16,7 @@ import (
 var epoch = time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
 
 // at returns the record with its time, seconds after epoch, and its place in a round.
-func at(second int, round int, r events.Record) events.Record {
+func at(second int, round int, r events.Event) events.Event {
 	r.Time, r.RunID, r.Host = epoch.Add(time.Duration(second)*time.Second), "job7", "node3"
 	if round >= 0 {
 		r.Round, r.NodeRank = new(round), new(1)
@@ -24,47 +24,47 @@ func at(second int, round int, r events.Record) events.Record {
 	return r
 }
 
-func started(second, round, rank int) events.Record {
-	return at(second, round, events.Record{Kind: events.KindWorkerStarted, Rank: new(2 + rank), LocalRank: new(rank), PID: 100*round + rank + 40})
+func started(second, round, rank int) events.Event {
+	return at(second, round, events.Event{Kind: events.KindWorkerStarted, Rank: new(2 + rank), LocalRank: new(rank), PID: 100*round + rank + 40})
 }
 
-func gone(second, round, rank, code int, stopped bool) events.Record {
-	return at(second, round, events.Record{
+func gone(second, round, rank, code int, stopped bool) events.Event {
+	return at(second, round, events.Event{
 		Kind: events.KindWorkerEnded, Rank: new(2 + rank), LocalRank: new(rank), PID: 100*round + rank + 40, ExitCode: new(code), Stopped: stopped,
 	})
 }
 
-func begun(second, round int, verdict string, restarts int) events.Record {
-	return at(second, round, events.Record{
+func begun(second, round int, verdict string, restarts int) events.Event {
+	return at(second, round, events.Event{
 		Kind: events.KindRound, Verdict: verdict, Nodes: 3, WorldSize: 6, Restarts: new(restarts), MaxRestarts: new(2),
 	})
 }
 
 // life is a job's, as one of its nodes sees it, with the state after each record: the node's, each worker's, and what is counted.
-func life() (records []events.Record, want []string) {
+func life() (records []events.Event, want []string) {
 	for _, step := range []struct {
-		r    events.Record
+		r    events.Event
 		want string
 	}{
-		{at(0, -1, events.Record{Kind: events.KindLauncherStarted, Name: "train.py", Version: "1.0", Backend: "c10d", LocalWorldSize: 2, PID: 7}), "starting 0:"},
-		{at(1, -1, events.Record{Kind: events.KindWaiting}), "waiting 1:"},
+		{at(0, -1, events.Event{Kind: events.KindLauncherStarted, Name: "train.py", Version: "1.0", Backend: "c10d", LocalWorldSize: 2, PID: 7}), "starting 0:"},
+		{at(1, -1, events.Event{Kind: events.KindWaiting}), "waiting 1:"},
 		{begun(2, 0, events.VerdictFirst, 0), "starting 2: starting starting rounds=1"},
 		{started(3, 0, 0), "running 3: running starting rounds=1"},
 		{started(3, 0, 1), "running 3: running running rounds=1"},
 		{gone(9, 0, 1, 1, false), "running 3: running failed rounds=1"},
-		{at(9, 0, events.Record{Kind: events.KindStop, Why: "local rank 1: exited with code 1"}), "stopping 9: running failed rounds=1 why=local rank 1: exited with code 1"},
+		{at(9, 0, events.Event{Kind: events.KindStop, Why: "local rank 1: exited with code 1"}), "stopping 9: running failed rounds=1 why=local rank 1: exited with code 1"},
 		{gone(10, 0, 0, 143, true), "stopping 9: stopped failed rounds=1 why=local rank 1: exited with code 1"},
-		{at(9, 0, events.Record{Kind: events.KindFailure, Rank: new(3), Cause: "exception", Summary: "boom"}), "stopping 9: stopped failed rounds=1 why=local rank 1: exited with code 1 failures=1 boom"},
-		{at(9, 0, events.Record{Kind: events.KindFailure, Rank: new(2), Cause: "peer", Summary: "closed"}), "stopping 9: stopped failed rounds=1 why=local rank 1: exited with code 1 failures=2 boom"},
-		{at(11, 0, events.Record{Kind: events.KindWaiting}), "waiting 11: stopped failed rounds=1 failures=2 boom"},
+		{at(9, 0, events.Event{Kind: events.KindFailure, Rank: new(3), Cause: "exception", Summary: "boom"}), "stopping 9: stopped failed rounds=1 why=local rank 1: exited with code 1 failures=1 boom"},
+		{at(9, 0, events.Event{Kind: events.KindFailure, Rank: new(2), Cause: "peer", Summary: "closed"}), "stopping 9: stopped failed rounds=1 why=local rank 1: exited with code 1 failures=2 boom"},
+		{at(11, 0, events.Event{Kind: events.KindWaiting}), "waiting 11: stopped failed rounds=1 failures=2 boom"},
 		{begun(12, 1, events.VerdictRestart, 1), "starting 12: starting starting rounds=2 restarts=1 failures=2 boom"},
 		{begun(13, 2, events.VerdictMembership, 1), "starting 12: starting starting rounds=3 restarts=1 members=1 failures=2 boom"},
 		{started(14, 2, 0), "running 14: running starting rounds=3 restarts=1 members=1 failures=2 boom"},
 		{started(14, 2, 1), "running 14: running running rounds=3 restarts=1 members=1 failures=2 boom"},
 		{gone(20, 2, 0, 0, false), "running 14: succeeded running rounds=3 restarts=1 members=1 failures=2 boom"},
 		{gone(21, 2, 1, 0, false), "running 14: succeeded succeeded rounds=3 restarts=1 members=1 failures=2 boom"},
-		{at(22, 2, events.Record{Kind: events.KindSucceeded}), "finished 22: succeeded succeeded rounds=3 restarts=1 members=1 failures=2 boom"},
-		{at(23, 2, events.Record{Kind: events.KindEnd, Reason: "success", ExitCode: new(0)}), "ended 23: succeeded succeeded rounds=3 restarts=1 members=1 why=success failures=2 boom"},
+		{at(22, 2, events.Event{Kind: events.KindSucceeded}), "finished 22: succeeded succeeded rounds=3 restarts=1 members=1 failures=2 boom"},
+		{at(23, 2, events.Event{Kind: events.KindEnd, Reason: "success", ExitCode: new(0)}), "ended 23: succeeded succeeded rounds=3 restarts=1 members=1 why=success failures=2 boom"},
 	} {
 		records, want = append(records, step.r), append(want, step.want)
 	}
@@ -102,7 +102,7 @@ func TestBoard(t *testing.T) {
 	for i, r := range records {
 		before := b.Snapshot()
 		kept := inBrief(before)
-		b.Tell(r)
+		b.Emit(r)
 		if diff := cmp.Diff(want[i], inBrief(b.Snapshot())); diff != "" {
 			t.Errorf("record %d, %s (-want +got):\n%s", i, r.Kind, diff)
 		}
@@ -119,7 +119,7 @@ func TestBoard(t *testing.T) {
 // Records that do not fit, as of a defect, change nothing.
 func TestBoardTakesAnything(t *testing.T) {
 	var b Board
-	for _, r := range []events.Record{
+	for _, r := range []events.Event{
 		{Kind: "unknown"},
 		{Kind: events.KindWorkerEnded},
 		{Kind: events.KindWorkerStarted, Rank: new(0), LocalRank: new(5)},
@@ -127,7 +127,7 @@ func TestBoardTakesAnything(t *testing.T) {
 		{Kind: events.KindFailure},
 		{Kind: events.KindRound},
 	} {
-		b.Tell(r)
+		b.Emit(r)
 	}
 	if s := b.Snapshot(); len(s.Workers) != 0 {
 		t.Errorf("%+v", s)

@@ -31,7 +31,7 @@ func running() *Board {
 	b := &Board{}
 	records, _ := life()
 	for _, r := range records[:5] {
-		b.Tell(r)
+		b.Emit(r)
 	}
 	return b
 }

@@ -21,7 +21,7 @@ func sample() Snapshot {
 	var b Board
 	records, _ := life()
 	for _, r := range records[:15] {
-		b.Tell(r)
+		b.Emit(r)
 	}
 	s := b.Snapshot()
 	s.Time = report.Time{Time: epoch.Add(60 * 1e9)}

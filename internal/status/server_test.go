@@ -138,7 +138,7 @@ func TestServer(t *testing.T) {
 	if err != nil || s.Workers[1].Usage == nil {
 		t.Errorf("Fetch: %+v, %v", s, err)
 	}
-	b.Tell(at(9, 0, events.Record{Kind: events.KindWaiting}))
+	b.Emit(at(9, 0, events.Event{Kind: events.KindWaiting}))
 	if code, body := ask(t, "GET", addr, "/readyz"); code != 503 || body != "waiting\n" {
 		t.Errorf("while it waits: %d %q", code, body)
 	}

@@ -100,12 +100,9 @@ type Options struct {
 	LogFolders LogFolders
 	// Env is the environment that workers get beneath torch's variables.
 	Env []string
-	// Events takes the job's events; nil discards them.
+	// Events takes the stream of events, each once. It must not block. Samples of usage come from a goroutine of their
+	// own. Nil discards the events.
 	Events events.Sink
-	// Tell takes the records of the node's life, from one goroutine. It must not block. Nil discards them.
-	Tell func(events.Record)
-	// Metrics takes the metrics of seed 002; nil keeps them to the agent.
-	Metrics *events.Metrics
 	// Usage samples workers every 5 s into Events; nil samples nothing.
 	Usage UsageSampler
 	// Kernel is asked why a worker was killed; nil asks nobody.
@@ -147,8 +144,6 @@ func (e *SignalError) Error() string { return "received " + procs.SignalName(e.S
 type Agent struct {
 	opts     Options
 	hostname string
-	metrics  *events.Metrics
-	sink     events.Sink
 	log      zerolog.Logger
 
 	// Owned by the goroutine in Run.
@@ -192,28 +187,18 @@ func New(opts Options) (*Agent, error) {
 		return nil, fmt.Errorf("find the host name: %w", err)
 	}
 	a := &Agent{
-		opts: opts, hostname: host, metrics: opts.Metrics, sink: opts.Events, log: opts.Logger,
-		group: newWorkerGroup(opts.Spec),
+		opts: opts, hostname: host, log: opts.Logger, group: newWorkerGroup(opts.Spec),
 	}
 	a.group.State = Init
-	if a.metrics == nil {
-		a.metrics = &events.Metrics{}
-	}
-	if a.sink == nil {
-		a.sink = events.Discard{}
-	}
 	return a, nil
 }
 
-// WorkerGroup returns a copy of the worker group of role (seed 002,
-// get_worker_group); false where this agent runs another role.
-func (a *Agent) WorkerGroup(role string) (WorkerGroup, bool) {
+// WorkerGroup returns a copy of the worker group, as get_worker_group of torch's SimpleElasticAgent does. It may be
+// called at any time.
+func (a *Agent) WorkerGroup() WorkerGroup {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if role != a.opts.Spec.Role {
-		return WorkerGroup{}, false
-	}
-	return a.group.clone(), true
+	return a.group.clone()
 }
 
 // Run runs the group until the job has succeeded or failed, and returns which. It stops the workers and returns an
@@ -225,17 +210,14 @@ func (a *Agent) WorkerGroup(role string) (WorkerGroup, bool) {
 func (a *Agent) Run(ctx context.Context) (RunResult, error) {
 	a.started = time.Now()
 	defer a.closing.Wait()
-	var result RunResult
-	err := a.metrics.Prof("run", func() (err error) {
-		result, err = a.loop(ctx)
-		return err
-	})
+	result, err := a.loop(ctx)
+	took := time.Since(a.started)
 	if err != nil {
 		a.opts.Rendezvous.Leave()
 		if p := a.processes; p != nil {
-			a.tell(events.Record{Kind: events.KindStop, Why: report.Begin(err.Error(), maxTold)})
+			a.emit(events.Event{Kind: events.KindStop, Why: report.Begin(err.Error(), maxEventText)})
 			err = errors.Join(err, a.stop(ctx, a.ladder(ctx)))
-			a.tellRest(p)
+			a.emitRemainingExits(p)
 		}
 	}
 	a.drain(ctx, err == nil && result.State == Succeeded, err)
@@ -244,12 +226,11 @@ func (a *Agent) Run(ctx context.Context) (RunResult, error) {
 			err = errors.Join(err, a.setState(endState(err)))
 		}
 		a.history.end(endOf(err), err.Error(), nil)
-		a.emitAgent("FAILED", err)
+		a.emitRun(took, err)
 		return RunResult{State: a.state(), Failures: atFault(byThemselves(a.failures), err), Restarts: a.restarts}, err
 	}
-	a.recordMetrics(result)
-	a.emitResult(result)
-	a.emitAgent("SUCCEEDED", nil) // the run ended in order, whatever its result
+	a.emitResults(result)
+	a.emitRun(took, nil)
 	return result, nil
 }
 

@@ -11,7 +11,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/elasticrun/elasticrun/pkg/events"
 	"github.com/elasticrun/elasticrun/pkg/procs"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
@@ -35,9 +34,9 @@ func checkRemote(t *testing.T, b *bench, r RunResult) {
 	if b.state() != Failed {
 		t.Errorf("group left %v", b.state())
 	}
-	all := b.events.Events()
-	if last := all[len(all)-1].(events.Status); last.AgentRestarts != 2 {
-		t.Errorf("the last event counts %d restarts", last.AgentRestarts)
+	all := b.events.list()
+	if last := all[len(all)-1]; last.Group.Restarts != 2 {
+		t.Errorf("the last event counts %d restarts", last.Group.Restarts)
 	}
 	for name, want := range map[string]float64{
 		"workers.default.run_failed_with_retries": 1, "workers.default.run_success_no_retries": 0, "workers.default.flakiness": 100,

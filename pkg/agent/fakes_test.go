@@ -1,7 +1,9 @@
 package agent
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -174,8 +176,8 @@ type bench struct {
 	rdzv     *fakeRendezvous
 	launcher *fakeLauncher
 	folders  *folders
-	events   *events.Recorder
-	metrics  *events.Metrics
+	events   recorder
+	metrics  events.Metrics
 }
 
 func newBench(t *testing.T, spec WorkerSpec, script ...func(*fakeGroup)) *bench {
@@ -183,7 +185,6 @@ func newBench(t *testing.T, spec WorkerSpec, script ...func(*fakeGroup)) *bench 
 	j := &journal{}
 	b := &bench{
 		journal: j, rdzv: newFakeRendezvous(j, spec.MaxRestarts), launcher: &fakeLauncher{journal: j, script: script}, folders: newFolders(t),
-		events: &events.Recorder{}, metrics: &events.Metrics{},
 	}
 	if spec.Role == "" {
 		spec.Role = DefaultRole
@@ -195,7 +196,7 @@ func newBench(t *testing.T, spec WorkerSpec, script ...func(*fakeGroup)) *bench 
 	var err error
 	b.agent, err = New(Options{
 		Spec: spec, Rendezvous: b.rdzv, Launcher: b.launcher, LogFolders: b.folders, Env: []string{"HOME=/h"},
-		Events: b.events, Metrics: b.metrics, ShutdownTimeout: 30 * time.Second, RestartGrace: 20 * time.Second,
+		Events: events.Sinks{&b.events, &b.metrics}, ShutdownTimeout: 30 * time.Second, RestartGrace: 20 * time.Second,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -203,16 +204,56 @@ func newBench(t *testing.T, spec WorkerSpec, script ...func(*fakeGroup)) *bench 
 	return b
 }
 
-// states lists the names and sources of the events that were emitted.
-func (b *bench) states() []string {
-	var out []string
-	for _, e := range b.events.Events() {
-		s := e.(events.Status)
-		who := "agent"
-		if s.Worker != nil {
-			who = "worker " + s.Worker.ID
+// recorder keeps the events of an agent.
+type recorder struct {
+	mu  sync.Mutex
+	all []events.Event
+}
+
+func (r *recorder) Emit(e events.Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.all = append(r.all, e)
+}
+
+func (r *recorder) list() []events.Event {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.all)
+}
+
+// states lists the states and sources of torch's events.
+func (b *bench) states() (out []string) {
+	for _, e := range b.events.list() {
+		var line bytes.Buffer
+		events.NewTorchLines(&line).Emit(e)
+		if line.Len() == 0 {
+			continue
 		}
-		out = append(out, strings.TrimPrefix(s.Name(), "torchelastic.worker.status.")+" "+who)
+		var view struct {
+			Metadata struct {
+				State    string
+				WorkerID *string `json:"worker_id"`
+			}
+		}
+		if err := json.Unmarshal(line.Bytes(), &view); err != nil {
+			return []string{err.Error()}
+		}
+		who := "agent"
+		if id := view.Metadata.WorkerID; id != nil {
+			who = "worker " + *id
+		}
+		out = append(out, view.Metadata.State+" "+who)
+	}
+	return out
+}
+
+// logged lists the events of the event log in short.
+func (b *bench) logged() (out []string) {
+	for _, e := range b.events.list() {
+		if e.Kind.Logged() {
+			out = append(out, inBrief(e))
+		}
 	}
 	return out
 }
@@ -247,6 +288,5 @@ func (b *bench) start(ctx context.Context) (wait func() (RunResult, error)) {
 func (b *bench) group() *fakeGroup { return b.launcher.groups[len(b.launcher.groups)-1] }
 
 func (b *bench) state() WorkerState {
-	g, _ := b.agent.WorkerGroup(DefaultRole)
-	return g.State
+	return b.agent.WorkerGroup().State
 }

@@ -58,7 +58,7 @@ func (a *Agent) awaitWord(ctx context.Context, p Processes, running map[int]int,
 	for !a.anyFault(p, running) {
 		select {
 		case e := <-p.Exits():
-			a.tellEnded(e)
+			a.emitExit(e)
 			return e, true
 		case <-news.told:
 		case <-news.files:

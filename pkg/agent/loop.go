@@ -19,13 +19,13 @@ import (
 func (a *Agent) loop(ctx context.Context) (RunResult, error) {
 	role := a.opts.Spec.Role
 	a.log.Info().Str("role", role).Str("entrypoint", a.opts.Spec.EntrypointName()).Msg("starting workers")
-	err := a.prof("initialize_workers", func() error { return a.initialize(ctx) })
+	err := a.timed(events.StepInitialize, func() error { return a.initialize(ctx) })
 	for err == nil {
 		var failed *procs.Exit
 		if failed, err = a.watch(ctx); err != nil {
 			break
 		}
-		a.putState()
+		a.emit(events.Event{Kind: events.KindState, State: a.state().String()})
 		if a.state() == Succeeded {
 			if err = a.succeed(ctx); err == nil && a.halt == nil {
 				a.history.end(report.EndSuccess, "", nil)
@@ -57,7 +57,7 @@ func (a *Agent) watch(ctx context.Context) (failed *procs.Exit, err error) {
 	for {
 		select {
 		case exit := <-a.processes.Exits():
-			a.tellEnded(exit)
+			a.emitExit(exit)
 			if !exit.Success() {
 				return &exit, a.setState(Failed)
 			}
@@ -100,7 +100,7 @@ func (a *Agent) halted(stop rdzv.Stop) {
 // initialize runs a rendezvous and starts the workers (seed 002,
 // _initialize_workers). Where a Stop comes between the two it sets a.halt, and starts nothing.
 func (a *Agent) initialize(ctx context.Context) error {
-	if err := a.prof("rendezvous", func() error { return a.rendezvous(ctx) }); err != nil {
+	if err := a.rendezvous(ctx); err != nil {
 		return err
 	}
 	for _, await := range []func(context.Context) error{a.awaitDevices, a.awaitReader} {
@@ -108,7 +108,7 @@ func (a *Agent) initialize(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := a.prof("start_workers", a.startWorkers); err != nil {
+	if err := a.timed(events.StepStart, a.startWorkers); err != nil {
 		return err
 	}
 	return a.setState(Healthy)
@@ -117,31 +117,30 @@ func (a *Agent) initialize(ctx context.Context) error {
 func (a *Agent) rendezvous(ctx context.Context) error {
 	begun := time.Now()
 	spec := a.opts.Spec
-	a.tell(events.Record{Kind: events.KindWaiting})
+	a.emit(events.Event{Kind: events.KindWaiting})
 	round, err := a.opts.Rendezvous.NextRendezvous(ctx, rdzv.Member{
 		Role: spec.Role, LocalWorldSize: spec.LocalWorldSize,
 		MasterAddr: spec.MasterAddr, MasterPort: spec.MasterPort,
 		Failure: likeliest(a.failures),
 	})
+	if err == nil {
+		a.enter(round)
+	}
+	a.emitStep(events.StepRendezvous, begun, err)
 	if err != nil {
 		return err
 	}
-	a.enter(round)
-	a.emitStep("RENDEZVOUS", time.Since(begun))
-	return a.prof("assign_worker_ranks", func() error {
-		begun := time.Now()
-		a.mu.Lock()
-		a.group.assign(round)
-		a.mu.Unlock()
-		a.tellRound()
-		a.emitStep("ASSIGN_WORKER_RANKS", time.Since(begun))
-		a.log.Info().Int("round", round.Number).Int("restart_count", a.restarts).
-			Str("master_addr", round.MasterAddr).Int("master_port", round.MasterPort).
-			Int("group_rank", round.Rank).Int("group_world_size", round.WorldSize).
-			Int("global_base", round.Assignment.GlobalBase).Int("world_size", round.Assignment.GlobalWorldSize).
-			Msg("rendezvous complete")
-		return nil
-	})
+	begun = time.Now()
+	a.mu.Lock()
+	a.group.assign(round)
+	a.mu.Unlock()
+	a.emitRound(begun)
+	a.log.Info().Int("round", round.Number).Int("restart_count", a.restarts).
+		Str("master_addr", round.MasterAddr).Int("master_port", round.MasterPort).
+		Int("group_rank", round.Rank).Int("group_world_size", round.WorldSize).
+		Int("global_base", round.Assignment.GlobalBase).Int("world_size", round.Assignment.GlobalWorldSize).
+		Msg("rendezvous complete")
+	return nil
 }
 
 // enter makes round the current one.
@@ -164,12 +163,12 @@ func (a *Agent) enter(round *rdzv.Round) {
 // restart ends the round that is over for this node and enters the next (seed 002,
 // _restart_workers).
 func (a *Agent) restart(ctx context.Context, failed *procs.Exit) error {
-	return a.prof("restart_workers", func() error {
+	return a.timed(events.StepRestart, func() error {
 		if err := a.endRound(ctx, failed); err != nil {
 			return err
 		}
 		a.recordEnd()
-		a.tellFailures()
+		a.emitFailures()
 		if err := a.setState(Stopped); err != nil {
 			return err
 		}
@@ -178,7 +177,7 @@ func (a *Agent) restart(ctx context.Context, failed *procs.Exit) error {
 		}
 		a.devices = a.freeDevices(ctx, a.family)
 		defer func() { a.endDeviceWait(a.devices) }()
-		return a.prof("initialize_workers", func() error { return a.initialize(ctx) })
+		return a.timed(events.StepInitialize, func() error { return a.initialize(ctx) })
 	})
 }
 
@@ -210,7 +209,7 @@ func (a *Agent) endRound(ctx context.Context, failed *procs.Exit) error {
 			return context.Cause(ctx)
 		}
 	}
-	a.tell(events.Record{Kind: events.KindStop, Why: a.stopReason(failed)})
+	a.emit(events.Event{Kind: events.KindStop, Why: a.stopReason(failed)})
 	a.observe(p)
 	var asked question
 	if failed == nil {
@@ -267,7 +266,7 @@ func (a *Agent) succeed(ctx context.Context) error {
 	if a.halt != nil { // came meanwhile
 		return nil
 	}
-	a.tell(events.Record{Kind: events.KindSucceeded})
+	a.emit(events.Event{Kind: events.KindSucceeded})
 	stop, err := a.opts.Rendezvous.Succeed(ctx)
 	if err == nil && stop != nil {
 		a.halt = stop

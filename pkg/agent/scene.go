@@ -86,7 +86,7 @@ func (a *Agent) collectFailures(p Processes, taken []procs.Exit, q question) map
 	exits := slices.Concat(a.left, taken)
 	for len(p.Exits()) > 0 {
 		e := <-p.Exits()
-		a.tellEnded(e)
+		a.emitExit(e)
 		if a.stuck == nil || a.stuck.LocalRank != e.LocalRank { // it only ended because it was stopped
 			exits = append(exits, e)
 		}

@@ -3,7 +3,6 @@ package agent
 import (
 	"fmt"
 	"slices"
-	"strings"
 )
 
 // WorkerState is the state of a worker group; workers change state as a unit
@@ -37,12 +36,6 @@ func (s WorkerState) String() string {
 	}
 	return names[s]
 }
-
-// IsRunning reports whether worker processes exist in this state.
-func (s WorkerState) IsRunning() bool { return s == Healthy || s == Unhealthy }
-
-// metric is the name of the state in metrics.
-func (s WorkerState) metric() string { return strings.ToLower(s.String()) }
 
 // transitions lists where each state may lead. Every state may become Unknown,
 // which leads nowhere.

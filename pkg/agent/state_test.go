@@ -29,25 +29,7 @@ func TestTransitions(t *testing.T) {
 			}
 		}
 	}
-	if Healthy.String() != "HEALTHY" || WorkerState(42).String() != "WorkerState(42)" || Failed.metric() != "failed" {
+	if Healthy.String() != "HEALTHY" || WorkerState(42).String() != "WorkerState(42)" {
 		t.Error("names")
-	}
-	if !Healthy.IsRunning() || !Unhealthy.IsRunning() || Stopped.IsRunning() {
-		t.Error("IsRunning")
-	}
-}
-
-func TestFlakiness(t *testing.T) {
-	tests := []struct {
-		failed         bool
-		remaining, max int
-		want           int
-	}{
-		{false, 3, 3, 0}, {false, 2, 3, 25}, {false, 0, 3, 75}, {false, 0, 0, 0}, {true, 3, 3, 100},
-	}
-	for _, tt := range tests {
-		if got := flakiness(tt.failed, tt.remaining, tt.max); got != tt.want {
-			t.Errorf("flakiness(%v, %d, %d) = %d, want %d", tt.failed, tt.remaining, tt.max, got, tt.want)
-		}
 	}
 }

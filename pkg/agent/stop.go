@@ -6,6 +6,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/elasticrun/elasticrun/pkg/events"
 	"github.com/elasticrun/elasticrun/pkg/procs"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
@@ -46,7 +47,7 @@ func (a *Agent) stop(ctx context.Context, l procs.Ladder) error {
 	a.processes = nil
 	hurry := newHurry(ctx, a.opts, a.round.Number)
 	l.Hurry = hurry.now
-	err := a.prof("stop_workers", func() error { return p.Stop(l) })
+	err := a.timed(events.StepStop, func() error { return p.Stop(l) })
 	a.family = p.Family()
 	if came := hurry.end(); came != nil && a.halt == nil {
 		a.halt = came

@@ -3,7 +3,6 @@ package agent
 import (
 	"fmt"
 	"slices"
-	"strconv"
 
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 	"github.com/elasticrun/elasticrun/pkg/workerlog"
@@ -19,9 +18,6 @@ type Worker struct {
 	WorldSize     int // number of all workers
 	RoleWorldSize int // number of all workers of the role
 }
-
-// ID identifies the worker in events; for a local agent it is the pid.
-func (w Worker) ID() string { return strconv.Itoa(w.PID) }
 
 func (w Worker) ranks() workerlog.Ranks {
 	return workerlog.Ranks{Local: w.LocalRank, Global: w.GlobalRank}

@@ -2,7 +2,6 @@ package agent
 
 import (
 	"errors"
-	"maps"
 	"slices"
 	"time"
 
@@ -46,8 +45,7 @@ func (a *Agent) startWorkers() error {
 		if w.PID == 0 { // it was not started
 			continue
 		}
-		a.emitWorker("START", w, nil)
-		a.tellStarted(w)
+		a.emit(workerEvent(events.KindWorkerStarted, w))
 	}
 	return nil
 }
@@ -173,16 +171,5 @@ func (a *Agent) sampleUsage() (stop func()) {
 	return func() {
 		close(quit)
 		<-done
-	}
-}
-
-func (a *Agent) emitUsage(now time.Time, g WorkerGroup, pids map[int]int, sample map[int]procs.Usage) {
-	for _, rank := range slices.Sorted(maps.Keys(sample)) {
-		u := sample[rank]
-		a.sink.Emit(events.Usage{
-			Time: now, RunID: a.opts.Rendezvous.RunID(), GlobalRank: g.Workers[rank].GlobalRank, LocalRank: rank,
-			PID: pids[rank], Processes: u.Processes, CPUPercent: 100 * u.CPU,
-			RSSBytes: u.RSS, ReadBytes: u.ReadBytes, WriteBytes: u.WriteBytes,
-		})
 	}
 }

@@ -5,158 +5,149 @@ import (
 	"time"
 )
 
-// Source says who an event is about.
-type Source string
+// Kind says what an [Event] is about.
+type Kind string
 
-// Sources of seed 002.
+// The kinds that the event log has. docs/events.md lists the fields of each.
 const (
-	SourceAgent  Source = "AGENT"
-	SourceWorker Source = "WORKER"
+	KindLauncherStarted Kind = "launcher_started"
+	KindWaiting         Kind = "waiting"        // the node waits for a round
+	KindRound           Kind = "round"          // a round that includes this node was decided
+	KindWorkerStarted   Kind = "worker_started" // one event for each worker
+	KindWorkerEnded     Kind = "worker_ended"
+	KindStop            Kind = "stop"      // the agent begins to stop running workers
+	KindFailure         Kind = "failure"   // the cause of a worker's failure is known
+	KindSucceeded       Kind = "succeeded" // all workers of the node have exited with 0
+	KindEnd             Kind = "end"       // the launcher's last event
 )
 
-// statusPrefix starts the name of every status event; the state follows.
-const statusPrefix = "torchelastic.worker.status."
+// The kinds that only torch's events and metrics have.
+const (
+	KindStep   Kind = "step"   // a step of the agent has ended, after Duration; RawError is its error
+	KindState  Kind = "state"  // the agent has looked at the State of the worker group
+	KindResult Kind = "result" // the State in which a worker of the last round has ended; one event for each worker
+	KindRun    Kind = "run"    // the run has ended in State, or with RawError, after Duration
+	KindUsage  Kind = "usage"  // a sample of a worker's Usage
+)
 
-// Status is one event `torchelastic.worker.status.<STATE>`. It is written as the
-// JSON object that torch writes: name, source, timestamp (Unix seconds) and a
-// metadata object whose own "metadata" is a JSON text.
-type Status struct {
-	State  string // START, SUCCEEDED, FAILED, TERMINATED, RENDEZVOUS, ASSIGN_WORKER_RANKS
-	Source Source
-	Time   time.Time
-
-	RunID         string
-	Role          string
-	Hostname      string
-	Backend       string        // of the rendezvous
-	GroupRank     int           // -1 before the first rendezvous
-	AgentRestarts int           // charged restarts so far
-	TotalRunTime  time.Duration // of the agent, written in whole seconds
-	Duration      time.Duration // of the step, where State is one; written in milliseconds
-	RawError      string        // error file of the worker or error of the agent; empty for none
-
-	GroupWorldSize int
-	EntryPoint     string // base name of the command
-
-	Worker *WorkerStatus // nil where Source is AGENT
-}
-
-// WorkerStatus is the part of a [Status] that concerns one worker.
-type WorkerStatus struct {
-	ID            string // the worker's pid
-	LocalRank     int
-	GlobalRank    int
-	RoleRank      int
-	RoleWorldSize int
-	// ExitCode is the exit code, negative for a signal; nil while it runs.
-	ExitCode *int
-}
-
-// Name returns the event's full name.
-func (s Status) Name() string { return statusPrefix + s.State }
-
-// String returns the event as a short line for people.
-func (s Status) String() string {
-	b, err := json.Marshal(s)
-	if err != nil {
-		return s.Name()
+// Logged reports whether the event log has events of this kind.
+func (k Kind) Logged() bool {
+	switch k {
+	case KindStep, KindState, KindResult, KindRun, KindUsage:
+		return false
 	}
-	return string(b)
+	return true
 }
 
-// wireEvent is torch's Event; field order is torch's too.
-type wireEvent struct {
-	Name      string       `json:"name"`
-	Source    Source       `json:"source"`
-	Timestamp int64        `json:"timestamp"`
-	Metadata  wireMetadata `json:"metadata"`
+// The steps of an agent, as torch names their metrics.
+const (
+	StepInitialize = "initialize_workers"
+	StepRendezvous = "rendezvous"
+	StepStart      = "start_workers"
+	StepStop       = "stop_workers"
+	StepRestart    = "restart_workers"
+)
+
+// The verdicts on a new round.
+const (
+	VerdictFirst      = "first"
+	VerdictRestart    = "restart"    // it follows a failure, and is charged
+	VerdictMembership = "membership" // it follows the arrival or departure of nodes, and is not charged
+)
+
+// Event is one event in the life of a job, as one of its nodes sees it. Which fields count depends on the kind; the
+// zero value of the others is not written.
+type Event struct {
+	// Seq counts the events of a launcher in the event log from 0. A gap is an event that was lost.
+	Seq int64 `json:"seq"`
+	// Time is when the event happened, which may be before the time of an earlier event.
+	Time  time.Time `json:"time"`
+	Kind  Kind      `json:"event"`
+	RunID string    `json:"run_id"`
+	Host  string    `json:"host"`
+	// NodeRank and Round belong to the last round that the node was in; nil before the first.
+	NodeRank *int `json:"node_rank"`
+	Round    *int `json:"round"`
+
+	Name           string `json:"name,omitempty"` // of the script or program
+	Version        string `json:"version,omitempty"`
+	Backend        string `json:"rdzv_backend,omitempty"`
+	LocalWorldSize int    `json:"local_world_size,omitempty"`
+
+	Verdict     string `json:"verdict,omitempty"`
+	Nodes       int    `json:"nodes,omitempty"`
+	WorldSize   int    `json:"world_size,omitempty"`
+	Restarts    *int   `json:"restarts,omitempty"` // charged so far
+	MaxRestarts *int   `json:"max_restarts,omitempty"`
+
+	Rank      *int   `json:"rank,omitempty"` // of the worker, among all workers of the job
+	LocalRank *int   `json:"local_rank,omitempty"`
+	PID       int    `json:"pid,omitempty"` // of the worker; with KindLauncherStarted, of the launcher
+	ExitCode  *int   `json:"exit_code,omitempty"`
+	Signal    string `json:"signal,omitempty"`
+	Stopped   bool   `json:"stopped,omitempty"` // the worker was running when the agent stopped its group
+
+	Cause   string `json:"cause,omitempty"` // the kind of the strongest evidence
+	Summary string `json:"summary,omitempty"`
+	Why     string `json:"why,omitempty"`
+
+	Reason    string   `json:"reason,omitempty"`
+	Error     string   `json:"error,omitempty"`
+	RootCause *Culprit `json:"root_cause,omitempty"`
+
+	// The event log leaves out the fields below.
+
+	Group    Group         `json:"-"` // the emitting agent's worker group
+	Step     string        `json:"-"` // one of StepInitialize and the like
+	State    string        `json:"-"` // of the group or of the worker: SUCCEEDED, FAILED and so on
+	Duration time.Duration `json:"-"`
+	RawError string        `json:"-"` // the worker's error file, or the error of the step or run; empty for none
+	// PythonCode is the worker's exit code as Python counts it, -n for signal n; nil for a worker that did not fail.
+	PythonCode              *int   `json:"-"`
+	RoleRank, RoleWorldSize int    `json:"-"` // of the worker
+	Usage                   *Usage `json:"-"`
 }
 
-type wireMetadata struct {
-	RunID         string  `json:"run_id"`
-	GlobalRank    *int    `json:"global_rank"`
-	GroupRank     *int    `json:"group_rank"`
-	WorkerID      *string `json:"worker_id"`
-	Role          string  `json:"role"`
-	Hostname      string  `json:"hostname"`
-	State         string  `json:"state"`
-	TotalRunTime  int64   `json:"total_run_time"`
-	Backend       string  `json:"rdzv_backend"`
-	RawError      *string `json:"raw_error"`
-	Detail        string  `json:"metadata"`
-	AgentRestarts int     `json:"agent_restarts"`
-	DurationMS    *int64  `json:"duration_ms"`
+// Group is what torch's events and metrics tell about the worker group of the agent that emits an event.
+type Group struct {
+	Role       string
+	EntryPoint string // base name of the command
+	Backend    string // of the rendezvous
+	Rank       int    // of the group; -1 before the first rendezvous
+	WorldSize  int    // number of groups
+	Restarts   int    // charged so far
+	Budget     int    // the most restarts that are charged
+	Uptime     time.Duration
 }
 
-// wireDetail is the JSON text inside the metadata. torch writes three of its
-// numbers as lists of one.
-type wireDetail struct {
-	GroupWorldSize *int   `json:"group_world_size"`
-	EntryPoint     string `json:"entry_point"`
-	LocalRank      []int  `json:"local_rank,omitempty"`
-	RoleRank       []int  `json:"role_rank,omitempty"`
-	RoleWorldSize  []int  `json:"role_world_size,omitempty"`
-	ExitCode       *int   `json:"exit_code,omitempty"`
-	WorkerPID      string `json:"worker_pid,omitempty"`
+// Culprit is the worker that ended a job.
+type Culprit struct {
+	Host      string `json:"host"`
+	Rank      int    `json:"rank"`
+	LocalRank int    `json:"local_rank"`
+	PID       int    `json:"pid"`
+	Cause     string `json:"cause"`
+	Summary   string `json:"summary"`
 }
 
-// MarshalJSON writes the event in torch's layout.
-func (s Status) MarshalJSON() ([]byte, error) {
-	detail := wireDetail{EntryPoint: s.EntryPoint}
-	meta := wireMetadata{
-		RunID: s.RunID, Role: s.Role, Hostname: s.Hostname, State: s.State,
-		TotalRunTime: int64(s.TotalRunTime / time.Second), Backend: s.Backend, AgentRestarts: s.AgentRestarts,
-	}
-	if s.GroupRank >= 0 {
-		meta.GroupRank, detail.GroupWorldSize = &s.GroupRank, &s.GroupWorldSize
-	}
-	if s.RawError != "" {
-		meta.RawError = &s.RawError
-	}
-	if s.Duration > 0 {
-		ms := s.Duration.Milliseconds()
-		meta.DurationMS = &ms
-	}
-	if w := s.Worker; w != nil {
-		meta.GlobalRank, meta.WorkerID = &w.GlobalRank, &w.ID
-		detail.LocalRank = []int{w.LocalRank}
-		detail.RoleRank = []int{w.RoleRank}
-		detail.RoleWorldSize = []int{w.RoleWorldSize}
-		detail.ExitCode, detail.WorkerPID = w.ExitCode, w.ID
-	}
-	text, err := json.Marshal(detail)
-	if err != nil {
-		return nil, err
-	}
-	meta.Detail = string(text)
-	return json.Marshal(wireEvent{Name: s.Name(), Source: s.Source, Timestamp: s.Time.Unix(), Metadata: meta})
+// line returns the event as one line of the event log.
+func (e Event) line() ([]byte, error) {
+	e.Time = e.Time.UTC().Round(time.Microsecond)
+	data, err := json.Marshal(e)
+	return append(data, '\n'), err
 }
 
-// Usage is one sample of what a worker and its descendants use; the event is
-// `elasticrun.worker.usage`, which torch does not have.
-type Usage struct {
-	Time       time.Time `json:"-"`
-	RunID      string    `json:"run_id"`
-	GlobalRank int       `json:"global_rank"`
-	LocalRank  int       `json:"local_rank"`
-	PID        int       `json:"pid"`
-	Processes  int       `json:"processes"`   // in the worker's tree
-	CPUPercent float64   `json:"cpu_percent"` // 100 is one core, since the sample before
-	RSSBytes   uint64    `json:"rss_bytes"`
-	ReadBytes  uint64    `json:"read_bytes"`
-	WriteBytes uint64    `json:"write_bytes"`
+// Sink consumes events.
+type Sink interface {
+	Emit(Event)
 }
 
-// Name returns the event's full name.
-func (Usage) Name() string { return "elasticrun.worker.usage" }
+// Sinks passes each event to all its members, in order. A nil Sinks discards events.
+type Sinks []Sink
 
-// MarshalJSON writes the event in the layout that all events share.
-func (u Usage) MarshalJSON() ([]byte, error) {
-	type fields Usage // without this method
-	return json.Marshal(struct {
-		Name      string `json:"name"`
-		Source    Source `json:"source"`
-		Timestamp int64  `json:"timestamp"`
-		Metadata  fields `json:"metadata"`
-	}{u.Name(), SourceWorker, u.Time.Unix(), fields(u)})
+// Emit passes e to each sink.
+func (s Sinks) Emit(e Event) {
+	for _, sink := range s {
+		sink.Emit(e)
+	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -16,8 +15,8 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
-// inBrief is what matters of a record in one line.
-func inBrief(r events.Record) string {
+// inBrief returns what matters about an event in one line.
+func inBrief(r events.Event) string {
 	text := string(r.Kind)
 	if r.Round != nil {
 		text += fmt.Sprintf(" round=%d/%d", *r.Round, *r.NodeRank)
@@ -42,23 +41,7 @@ func inBrief(r events.Record) string {
 	return text
 }
 
-// listen makes the agent of a bench tell, and returns a function that lists what it has told.
-func listen(b *bench) func() []string {
-	var mu sync.Mutex
-	var told []string
-	b.agent.opts.Tell = func(r events.Record) {
-		mu.Lock()
-		defer mu.Unlock()
-		told = append(told, inBrief(r))
-	}
-	return func() []string {
-		mu.Lock()
-		defer mu.Unlock()
-		return slices.Clone(told)
-	}
-}
-
-func TestRecords(t *testing.T) {
+func TestEvents(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		script []func(*fakeGroup)
@@ -105,7 +88,6 @@ func TestRecords(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newBench(t, WorkerSpec{MaxRestarts: 1}, tt.script...)
-				list := listen(b)
 				wait := b.start(t.Context())
 				if tt.stop != nil {
 					b.rdzv.stops <- *tt.stop
@@ -113,29 +95,28 @@ func TestRecords(t *testing.T) {
 				if _, err := wait(); err != nil {
 					t.Fatal(err)
 				}
-				got := list()
+				got := b.logged()
 				if tt.stop != nil {
 					got = slices.DeleteFunc(got, func(line string) bool { return !slices.Contains(tt.want, line) })
 				}
 				if diff := cmp.Diff(tt.want, got); diff != "" {
-					t.Errorf("records (-want +got):\n%s", diff)
+					t.Errorf("events (-want +got):\n%s", diff)
 				}
 			})
 		})
 	}
 }
 
-// What ends in a stop by a signal is told, too.
-func TestRecordsOfASignal(t *testing.T) {
+// TestEventsOfASignal checks that the stop by a signal is emitted too.
+func TestEventsOfASignal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, WorkerSpec{}, runsOn)
-		list := listen(b)
 		ctx, tell := context.WithCancelCause(t.Context())
 		wait := b.start(ctx)
 		synctest.Wait()
 		tell(&SignalError{syscall.SIGINT})
 		_, _ = wait()
-		got := list()
+		got := b.logged()
 		slices.Sort(got[len(got)-2:]) // the fake stops them in any order
 		want := []string{
 			"stop round=0/0 received SIGINT",
@@ -143,7 +124,7 @@ func TestRecordsOfASignal(t *testing.T) {
 			"worker_ended round=0/0 rank=1/1 pid=101 code=130 SIGINT (stopped)",
 		}
 		if diff := cmp.Diff(want, got[len(got)-3:]); diff != "" {
-			t.Errorf("records (-want +got):\n%s", diff)
+			t.Errorf("events (-want +got):\n%s", diff)
 		}
 	})
 }

@@ -45,7 +45,7 @@ func seqs(t *testing.T, text string) (got []int64) {
 	t.Helper()
 	lines := bufio.NewScanner(strings.NewReader(text))
 	for lines.Scan() {
-		var r Record
+		var r Event
 		if json.Unmarshal(lines.Bytes(), &r) != nil {
 			got = append(got, -1)
 			continue
@@ -61,7 +61,7 @@ func TestFileLogFullDisk(t *testing.T) {
 		var warned []error
 		l := newFileLog(d, func(err error) { warned = append(warned, err) })
 		for range 8 {
-			l.Tell(Record{Kind: KindWaiting})
+			l.Emit(Event{Kind: KindWaiting})
 			synctest.Wait()
 		}
 		if err := l.Close(); err != nil {
@@ -82,15 +82,15 @@ func TestFileLogHangingDisk(t *testing.T) {
 		l := newFileLog(d, func(error) {})
 		begun := time.Now()
 		for range 3 * fileQueue {
-			l.Tell(Record{})
+			l.Emit(Event{})
 		}
 		if took := time.Since(begun); took != 0 {
-			t.Errorf("telling took %v", took)
+			t.Errorf("Emit took %v", took)
 		}
-		if err := l.Close(); err == nil || time.Since(begun) != fileClose {
+		if err := l.Close(); err == nil || time.Since(begun) != closeTimeout {
 			t.Errorf("Close: %v after %v", err, time.Since(begun))
 		}
-		l.Tell(Record{}) // and nothing happens
+		l.Emit(Event{}) // and nothing happens
 		close(d.hang)
 	})
 }
@@ -121,8 +121,8 @@ func TestOpenFileLog(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		l.Tell(Record{Kind: KindEnd})
-		l.Tell(Record{Kind: KindEnd})
+		l.Emit(Event{Kind: KindEnd})
+		l.Emit(Event{Kind: KindEnd})
 		if err := l.Close(); err != nil {
 			t.Error(err)
 		}

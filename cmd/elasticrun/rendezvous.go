@@ -114,7 +114,7 @@ const advice = "a job goes on without any of its nodes if its rendezvous is not 
 func (b *backend) Create(_ context.Context, p rdzv.Parameters) (rdzv.Handler, error) {
 	r := b.cfg.Rendezvous
 	o := elastic.Options{
-		Backend: b.name, RunID: p.RunID, Job: b.job(), Node: b.node, DeadMan: b.lifeline.Deadline, AwaitGuard: b.awaitGuard, Logger: b.log,
+		Backend: b.name, RunID: p.RunID, Job: b.job(), Node: b.node, Watchdog: b.lifeline.Deadline, AwaitGuard: b.awaitGuard, Logger: b.log,
 		KeepAlive: min(r.KeepAliveInterval, r.TTL()/4), // of a few that are lost, one arrives before the workers are stopped
 		Timeout:   min(r.HeartbeatTimeout, r.TTL()/3),
 		Stores: elastic.WorkerStores{

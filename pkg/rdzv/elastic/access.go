@@ -42,10 +42,10 @@ type C10d struct {
 	Linger time.Duration
 	Logger zerolog.Logger
 
-	mu      sync.Mutex
-	host    *host         // nil where this agent is a client
-	client  *coord.Client // the last one
-	settled int           // the port at which it found the store; 0 before
+	mu        sync.Mutex
+	host      *host         // nil where this agent is a client
+	client    *coord.Client // the last one
+	storePort int           // the port at which it found the store; 0 before
 }
 
 // dialPause is between two attempts to reach the store.
@@ -54,7 +54,7 @@ const dialPause = 100 * time.Millisecond
 // Open implements Access.
 func (a *C10d) Open(ctx context.Context) (coord.Store, error) {
 	if h := a.hosted(); h != nil {
-		return h.local()
+		return h.localSession()
 	}
 	if a.SingleNode {
 		return a.serve(ctx, nil, nil)
@@ -62,7 +62,7 @@ func (a *C10d) Open(ctx context.Context) (coord.Store, error) {
 	var last error
 	var held time.Time // since when all that may pass by itself is that others have the ports
 	began := time.Now()
-	complaint := &complaint{log: a.Logger, next: began.Add(firstNote)}
+	complaint := &dialNotice{log: a.Logger, next: began.Add(firstNote)}
 	for pause := dialPause; ; pause = min(2*pause, time.Second) {
 		store, err := a.attempt(ctx)
 		if err == nil {
@@ -72,17 +72,17 @@ func (a *C10d) Open(ctx context.Context) (coord.Store, error) {
 			return nil, fmt.Errorf("%w (%w)", cmp.Or(last, err), context.Cause(ctx))
 		}
 		switch last = err; {
-		case !final(err):
+		case !permanent(err):
 			held = time.Time{}
 		case held.IsZero() && len(a.candidates()) == 1:
 			held = began
 		case held.IsZero():
 			held = time.Now()
 		}
-		if final(err) && (!passing(err) || time.Since(held) > anotherPause) {
+		if permanent(err) && (!portsTaken(err) || time.Since(held) > takenPortTimeout) {
 			return nil, err
 		}
-		complaint.about(ctx, err, pause)
+		complaint.warn(ctx, err, pause)
 		select {
 		case <-time.After(pause):
 		case <-ctx.Done():
@@ -91,31 +91,31 @@ func (a *C10d) Open(ctx context.Context) (coord.Store, error) {
 }
 
 // anotherPause is how long the store of another job, or whoever else has the ports, may take to go: that job may have ended a moment ago.
-const anotherPause = 3 * time.Second
+const takenPortTimeout = 3 * time.Second
 
 // final reports whether it is of no use to try again.
-func final(err error) bool {
+func permanent(err error) bool {
 	var busy *rdzv.ListenError
 	var taken *PortsTakenError
 	return errors.As(err, &busy) || errors.As(err, &taken) || !errors.Is(err, coord.ErrUnavailable) && !errors.Is(err, rdzv.ErrConnection)
 }
 
 // passing reports whether a final error is that others have all ports that the store could be at: another job's store the only one.
-func passing(err error) bool {
+func portsTaken(err error) bool {
 	var refused *coord.RefusedError
-	return errors.As(err, new(*PortsTakenError)) || errors.As(err, new(*unreachable)) ||
+	return errors.As(err, new(*PortsTakenError)) || errors.As(err, new(*unreachableError)) ||
 		errors.As(err, &refused) && refused.Reason == coord.ReasonRunID
 }
 
 // complaint says, now and then, that the store is not reached yet.
-type complaint struct {
+type dialNotice struct {
 	log  zerolog.Logger
 	said int
 	next time.Time
 }
 
 // about says so when the pauses between the attempts have become long, at the latest after firstNote, and from then on when nextNote asks for it.
-func (c *complaint) about(ctx context.Context, err error, pause time.Duration) {
+func (c *dialNotice) warn(ctx context.Context, err error, pause time.Duration) {
 	now := time.Now()
 	if now.Before(c.next) && (c.said > 0 || pause < time.Second) {
 		return
@@ -149,9 +149,9 @@ func (a *C10d) attempt(ctx context.Context) (coord.Store, error) {
 		case err != nil:
 			return nil, err
 		case choice.Candidate && len(ports) > 1:
-			return a.hostOne(ctx, endpoint, choice, ports)
+			return a.hostFirstFree(ctx, endpoint, choice, ports)
 		case choice.Candidate:
-			return a.hostOnly(ctx, endpoint, choice)
+			return a.hostOnlyPort(ctx, endpoint, choice)
 		}
 	}
 	return a.join(ctx, endpoint, ports)
@@ -168,10 +168,10 @@ type host struct {
 	fresh  Fresh
 	marker *Marker // nil where nothing listens
 
-	mu      sync.Mutex
-	over    bool          // the job has ended
-	alone   chan struct{} // closed when it has and no other agent is there any more
-	isAlone bool
+	mu             sync.Mutex
+	over           bool          // the job has ended
+	acknowledged   chan struct{} // closed when it has and no other agent is there any more
+	isAcknowledged bool
 }
 
 // serve makes this process the store's host. ln may be nil, and so may run, the claim to be the only one of this machine.
@@ -180,7 +180,7 @@ func (a *C10d) serve(ctx context.Context, ln net.Listener, run io.Closer) (coord
 		server: coord.NewServer(coord.ServerOptions{
 			Logger: a.Logger, Version: a.Version, RunID: a.RunID, Secret: a.Secret, SessionTTL: a.TTL,
 		}),
-		alone: make(chan struct{}), run: run,
+		acknowledged: make(chan struct{}), run: run,
 	}
 	if ln != nil {
 		h.front = rdzv.ServeWorkerStore(ln, kvstore.ServerOptions{Logger: a.Logger, Agents: h.server.ServeConn, ShedAgents: h.server.ShedPending})
@@ -195,23 +195,23 @@ func (a *C10d) serve(ctx context.Context, ln net.Listener, run io.Closer) (coord
 		}
 	}
 	if ln != nil {
-		a.mark(h)
+		a.createMarker(h)
 	}
-	leads, err := h.local()
+	leads, err := h.localSession()
 	if err != nil {
 		return nil, err
 	}
 	lead := newLead(leads, a.RunID, a.Logger)
-	lead.told, lead.hosted, lead.fresh = h.told, true, &h.fresh
+	lead.told, lead.hosted, lead.fresh = h.leaderChanged, true, &h.fresh
 	h.resign = lead.begin(ctx) // Close ends it
 	a.mu.Lock()
 	a.host = h
 	a.mu.Unlock()
-	return h.local()
+	return h.localSession()
 }
 
 // mark leaves this store's marker.
-func (a *C10d) mark(h *host) {
+func (a *C10d) createMarker(h *host) {
 	var err error
 	h.marker, h.fresh, err = CreateMarker(fmt.Sprintf("%s\n%v", a.RunID, a.Ports)) // whatever the endpoint's host is called
 	left := (h.fresh.Ended + a.TTL - boottime.Now()).Round(time.Second)
@@ -227,9 +227,9 @@ func (a *C10d) mark(h *host) {
 // unmark takes the marker away, or, where agents of this store or of the one before may be alive, says when the store
 // ended. Once the job has ended and its agents are gone, the sessions that are left belong to agents that wait for the
 // next run, or to somebody who only looks: they have no workers.
-func (h *host) unmark(ttl time.Duration) error {
+func (h *host) removeMarker(ttl time.Duration) error {
 	h.mu.Lock()
-	left := h.server.Sessions() > 0 && !h.isAlone
+	left := h.server.Sessions() > 0 && !h.isAcknowledged
 	h.mu.Unlock()
 	if left || h.fresh.Predecessor && boottime.Now() < h.fresh.Ended+ttl {
 		return h.marker.End()
@@ -247,35 +247,35 @@ func (h *host) watchFront() {
 }
 
 // told takes note of what the leader knows.
-func (h *host) told(l *leader) {
+func (h *host) leaderChanged(l *leader) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.over = l.ended != nil; l.acknowledged() && !h.isAlone {
-		h.isAlone = true
-		close(h.alone)
+	if h.over = l.ended != nil; l.acknowledged() && !h.isAcknowledged {
+		h.isAcknowledged = true
+		close(h.acknowledged)
 	}
 }
 
 // local returns a session that lives as long as this process.
-func (h *host) local() (coord.Store, error) {
+func (h *host) localSession() (coord.Store, error) {
 	s, err := h.server.Local()
 	if err != nil {
 		return nil, err
 	}
-	return immortal{s}, nil
+	return noExpiry{s}, nil
 }
 
 // immortal is a session in the store's own process, which needs no proof of life: whatever holds up the one holds up the other.
-type immortal struct{ coord.Store }
+type noExpiry struct{ coord.Store }
 
 // TTL is 0: the session does not end by itself.
-func (immortal) TTL() time.Duration { return 0 }
+func (noExpiry) TTL() time.Duration { return 0 }
 
 // Forget lets the next Open look for the store, or host it, as the first one did.
 func (a *C10d) Forget() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.client, a.settled = nil, 0
+	a.client, a.storePort = nil, 0
 }
 
 func (a *C10d) hosted() *host {
@@ -330,20 +330,20 @@ func (a *C10d) Close(ctx context.Context) error {
 		return nil
 	}
 	h.mu.Lock()
-	wait := h.over && !h.isAlone
+	wait := h.over && !h.isAcknowledged
 	h.mu.Unlock()
 	if wait {
 		a.Logger.Info().Int("agents", h.server.Sessions()).Msg("waiting for the other nodes to hear of the job's end")
 		bounded, cancel := context.WithTimeout(ctx, a.Linger)
 		defer cancel()
 		select {
-		case <-h.alone:
+		case <-h.acknowledged:
 		case <-bounded.Done():
 			a.Logger.Warn().Int("agents", h.server.Sessions()).Msg("not every node has heard of the job's end")
 		}
 	}
 	h.resign()
-	if err := h.unmark(a.TTL); err != nil {
+	if err := h.removeMarker(a.TTL); err != nil {
 		a.Logger.Debug().Err(err).Msg("taking the store's marker away")
 	}
 	if h.claim != nil {

@@ -81,7 +81,7 @@ func TestClientsTryAllPorts(t *testing.T) {
 			took: 2 * time.Second,
 		},
 		{
-			name: "all are held", ports: []int{1, 2}, there: [3]string{"other", "third", ""}, within: time.Minute, took: anotherPause, reason: coord.ReasonRunID,
+			name: "all are held", ports: []int{1, 2}, there: [3]string{"other", "third", ""}, within: time.Minute, took: takenPortTimeout, reason: coord.ReasonRunID,
 			err: []string{
 				`rendezvous endpoint 10.0.0.1, ports 1, 2, cannot be reached: coordination store at 10.0.0.1:1 refuses: it is the store of another job, with run id "other"`,
 				`; coordination store at 10.0.0.1:2 refuses: it is the store of another job, with run id "third"`,
@@ -92,7 +92,7 @@ func TestClientsTryAllPorts(t *testing.T) {
 			err: []string{`with run id "other"`, "; connect to coordination store at 10.0.0.1:2: nobody listens there", "(told to stop)"},
 		},
 		{
-			name: "the only one is another job's", ports: []int{1}, there: [3]string{"other", "", ""}, within: time.Minute, took: anotherPause, reason: coord.ReasonRunID,
+			name: "the only one is another job's", ports: []int{1}, there: [3]string{"other", "", ""}, within: time.Minute, took: takenPortTimeout, reason: coord.ReasonRunID,
 			err: []string{`rendezvous endpoint 10.0.0.1:1: coordination store at 10.0.0.1:1 refuses: it is the store of another job`},
 		},
 		{

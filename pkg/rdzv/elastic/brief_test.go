@@ -14,7 +14,7 @@ import (
 // However many addresses and ports were tried, what came of it is one short line, which names each kind of failure.
 func TestBrief(t *testing.T) {
 	e := Endpoint{Host: "node1", Port: 29400, Addrs: []netip.Addr{netip.MustParseAddr("10.0.0.1")}}
-	u := &unreachable{endpoint: e}
+	u := &unreachableError{endpoint: e}
 	taken := &PortsTakenError{Host: "node1"}
 	for i := range 32 {
 		port := 29400 + i

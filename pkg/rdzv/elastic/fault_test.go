@@ -263,7 +263,7 @@ func TestNobodyKillsAfterTheStop(t *testing.T) {
 			host := formed(t, j, 1)[0]
 			guest, _ := behind(t, j, host, "guest")
 			deadlines := make(chan time.Duration, 1000)
-			guest.opts.DeadMan = func(at time.Duration) { deadlines <- at }
+			guest.opts.Watchdog = func(at time.Duration) { deadlines <- at }
 			grow(t, host, guest)
 			for at := time.Duration(0); at == 0; { // it is set while workers may run
 				at = await(t, "a deadline", deadlines)

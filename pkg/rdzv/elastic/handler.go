@@ -43,7 +43,7 @@ type Options struct {
 	Session func(coord.Store)
 	// DeadMan is told until when, on the clock of package boottime, the workers may live unless it is told anew, because by then others may take
 	// this agent for lost: an agent that is paused cannot kill them itself. 0 is for as long as they like. Nil is not told.
-	DeadMan func(at time.Duration)
+	Watchdog func(at time.Duration)
 	// Status returns what the agent is doing, for whoever looks at the run: any text, best below 64 KiB. It is called only while somebody does, by
 	// one goroutine at a time, and is to end when ctx does. Nil: the agent shows nothing.
 	Status func(ctx context.Context) []byte
@@ -59,14 +59,14 @@ type Options struct {
 
 // Handler is one agent's part in an elastic rendezvous; see package rdzv for its contract.
 type Handler struct {
-	opts   Options
-	log    zerolog.Logger
-	calls  chan func(now time.Duration)
-	stops  chan rdzv.Stop // holds the last one, as long as the agent has not received it
-	runs   chan runOrder  // the last order to run
-	anew   chan struct{}  // the offer is to be made anew
-	cancel context.CancelCauseFunc
-	driven chan struct{} // closed when the driving has ended; nil before the first rendezvous
+	opts      Options
+	log       zerolog.Logger
+	calls     chan func(now time.Duration)
+	stops     chan rdzv.Stop // holds the last one, as long as the agent has not received it
+	runOrders chan runOrder  // the last order to run
+	reenter   chan struct{}  // the offer is to be made anew
+	cancel    context.CancelCauseFunc
+	driveDone chan struct{} // closed when the driving has ended; nil before the first rendezvous
 
 	mu     sync.Mutex
 	over   *ending // why there will be no further round; set before driven is closed
@@ -88,7 +88,7 @@ type Handler struct {
 func New(o Options) *Handler {
 	return &Handler{
 		opts: o, log: o.Logger, calls: make(chan func(time.Duration)), stops: make(chan rdzv.Stop, 1),
-		runs: make(chan runOrder, 1), anew: make(chan struct{}, 1),
+		runOrders: make(chan runOrder, 1), reenter: make(chan struct{}, 1),
 	}
 }
 
@@ -127,7 +127,7 @@ func (h *Handler) next(ctx context.Context, self rdzv.Member) (*rdzv.Round, erro
 		if err := h.closeStore(); err != nil {
 			h.log.Warn().Err(err).Msg("closing the worker store of the round before")
 		}
-		if err := h.begin(ctx); err != nil {
+		if err := h.start(ctx); err != nil {
 			return nil, err
 		}
 		offer, err := h.offer(ctx, self)
@@ -143,20 +143,20 @@ func (h *Handler) next(ctx context.Context, self rdzv.Member) (*rdzv.Round, erro
 			return nil, err
 		}
 		h.call(func(now time.Duration) {
-			h.drain()
+			h.discardOrders()
 			h.m.enter(now, node, offer, self.Failure)
 		})
 		select {
-		case o := <-h.runs:
+		case o := <-h.runOrders:
 			h.rounds++
 			if a := o.answer; a.Note != "" {
 				h.log.Warn().Int("round", a.Fence.Round).Msg(a.Note)
 			}
-			if round, err := h.round(ctx, o); !errors.Is(err, errRoundOver) {
+			if round, err := h.enterRound(ctx, o); !errors.Is(err, errRoundOver) {
 				return round, err
 			}
-		case <-h.anew:
-		case <-h.driven:
+		case <-h.reenter:
+		case <-h.driveDone:
 			return nil, h.ending()
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
@@ -165,12 +165,12 @@ func (h *Handler) next(ctx context.Context, self rdzv.Member) (*rdzv.Round, erro
 }
 
 // drain forgets what was ordered for the round before.
-func (h *Handler) drain() {
+func (h *Handler) discardOrders() {
 	for {
 		select {
 		case <-h.stops:
-		case <-h.anew:
-		case <-h.runs:
+		case <-h.reenter:
+		case <-h.runOrders:
 		default:
 			return
 		}
@@ -178,11 +178,11 @@ func (h *Handler) drain() {
 }
 
 // begin starts the driving, the first time.
-func (h *Handler) begin(ctx context.Context) error {
+func (h *Handler) start(ctx context.Context) error {
 	if h.isClosed() {
 		return rdzv.ErrClosed
 	}
-	if h.driven != nil {
+	if h.driveDone != nil {
 		return nil
 	}
 	bounded, cancel := h.withinJoin(ctx)
@@ -195,9 +195,9 @@ func (h *Handler) begin(ctx context.Context) error {
 		}
 		return connectionError(err)
 	}
-	h.m = newMember(memberOptions{node: h.opts.Node, job: h.opts.Job, ttl: store.TTL()}, proofOf(store, origin))
-	h.opened(store)
-	h.driven = make(chan struct{})
+	h.m = newMember(memberOptions{node: h.opts.Node, job: h.opts.Job, ttl: store.TTL()}, firstProof(store, origin))
+	h.notifySession(store)
+	h.driveDone = make(chan struct{})
 	driving, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	h.cancel = stop
 	go h.drive(driving, store, origin)
@@ -212,7 +212,7 @@ func (h *Handler) awaitGuard(ctx context.Context) error {
 }
 
 // opened tells of a session, or with nil of its end.
-func (h *Handler) opened(store coord.Store) {
+func (h *Handler) notifySession(store coord.Store) {
 	if h.opts.Session != nil {
 		h.opts.Session(store)
 	}
@@ -220,12 +220,12 @@ func (h *Handler) opened(store coord.Store) {
 
 // call makes a call in the driving goroutine, unless that has ended.
 func (h *Handler) call(f func(now time.Duration)) {
-	if h.driven == nil {
+	if h.driveDone == nil {
 		return
 	}
 	select {
 	case h.calls <- f:
-	case <-h.driven:
+	case <-h.driveDone:
 	}
 }
 
@@ -259,7 +259,7 @@ func (h *Handler) Succeed(ctx context.Context) (*rdzv.Stop, error) {
 			if s.Round == h.current && !h.ended() {
 				return &s, nil
 			}
-		case <-h.driven:
+		case <-h.driveDone:
 			over = true
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
@@ -274,7 +274,7 @@ func (h *Handler) Succeed(ctx context.Context) (*rdzv.Stop, error) {
 }
 
 // round makes the round that the leader has decided.
-func (h *Handler) round(ctx context.Context, o runOrder) (*rdzv.Round, error) {
+func (h *Handler) enterRound(ctx context.Context, o runOrder) (*rdzv.Round, error) {
 	a := o.answer
 	p := a.Place
 	r := &rdzv.Round{
@@ -295,7 +295,7 @@ func (h *Handler) round(ctx context.Context, o runOrder) (*rdzv.Round, error) {
 		return r, nil
 	}
 	var err error
-	r.MasterAddr, err = h.find(ctx, r.Number, p.Store)
+	r.MasterAddr, err = h.findWorkerStore(ctx, r.Number, p.Store)
 	return r, err
 }
 
@@ -304,7 +304,7 @@ var errRoundOver = errors.New("the round is over")
 
 // find returns the address at which the worker store of a round is reached. Where it is not reached, its node may have died a moment ago, or one of the
 // two nodes is cut off from the other: the leader hears of it, and ends the round. Only when it has not for very long does this node leave.
-func (h *Handler) find(ctx context.Context, round int, store Offer) (string, error) {
+func (h *Handler) findWorkerStore(ctx context.Context, round int, store Offer) (string, error) {
 	began := time.Now()
 	for until := began.Add(h.opts.Job.Rejoin + h.opts.Job.JoinTimeout); ; {
 		addr, err := reach(ctx, store)
@@ -325,7 +325,7 @@ func (h *Handler) find(ctx context.Context, round int, store Offer) (string, err
 			if s.Round == round {
 				return "", errRoundOver
 			}
-		case <-h.driven:
+		case <-h.driveDone:
 			return "", errRoundOver
 		case <-time.After(time.Second):
 		case <-ctx.Done():
@@ -364,7 +364,7 @@ func (h *Handler) IsClosed(context.Context) (bool, error) { return h.isClosed() 
 
 // SetClosed implements rdzv.Handler: no further round will be decided, and the one that runs is stopped.
 func (h *Handler) SetClosed(ctx context.Context) error {
-	if h.driven == nil {
+	if h.driveDone == nil {
 		h.mu.Lock()
 		h.closed = true
 		h.mu.Unlock()
@@ -372,7 +372,7 @@ func (h *Handler) SetClosed(ctx context.Context) error {
 	}
 	h.call(func(time.Duration) { h.m.close() })
 	select {
-	case <-h.driven:
+	case <-h.driveDone:
 		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("close rendezvous %q: %w", h.opts.RunID, context.Cause(ctx))
@@ -384,9 +384,9 @@ func (h *Handler) Shutdown(ctx context.Context) error {
 	h.mu.Lock()
 	h.closed = true
 	h.mu.Unlock()
-	if h.driven != nil {
+	if h.driveDone != nil {
 		h.cancel(errFinished)
-		<-h.driven
+		<-h.driveDone
 	}
 	return errors.Join(h.opts.Access.Close(ctx), h.closeStore())
 }

@@ -62,8 +62,8 @@ func TestLeaderAfterAnOutage(t *testing.T) {
 			store.down.Store(true)
 			soon := job(1, 2)
 			soon.LastCall = 0
-			agent := &driver{store: open(), prefix: prefixOf("run"), patience: probeTimeout}
-			if err := agent.put(ctx, Report{Phase: Ready, Job: soon, Node: Node{Identity: "a", Nproc: 1}}); err != nil {
+			agent := &driver{store: open(), prefix: prefixOf("run"), timeout: probeTimeout}
+			if err := agent.putReport(ctx, Report{Phase: Ready, Job: soon, Node: Node{Identity: "a", Nproc: 1}}); err != nil {
 				t.Fatal(err)
 			}
 			for range 4 { // the decision, the resignation, and what comes after
@@ -123,7 +123,7 @@ func TestHostStaysToTheEnd(t *testing.T) {
 // A worker store that is not reached is not this node's end if the round turns out to be over.
 func TestWorkerStoreIsNotReached(t *testing.T) {
 	h := New(Options{Job: job(2, 3)})
-	h.driven = make(chan struct{})
+	h.driveDone = make(chan struct{})
 	h.m = newMember(memberOptions{}, 0)
 	h.m.state = busy
 	var driving sync.WaitGroup
@@ -132,7 +132,7 @@ func TestWorkerStoreIsNotReached(t *testing.T) {
 			select {
 			case call := <-h.calls:
 				call(0)
-			case <-h.driven:
+			case <-h.driveDone:
 				return
 			}
 		}
@@ -142,16 +142,16 @@ func TestWorkerStoreIsNotReached(t *testing.T) {
 		h.stops <- rdzv.Stop{Round: 3}
 	}()
 	nowhere := Offer{Addrs: []string{"127.0.0.1"}, Port: freeTCPPort(t), Nonce: "00"}
-	if addr, err := h.find(t.Context(), 3, nowhere); !errors.Is(err, errRoundOver) {
+	if addr, err := h.findWorkerStore(t.Context(), 3, nowhere); !errors.Is(err, errRoundOver) {
 		t.Errorf("reached %q, %v", addr, err)
 	}
-	close(h.driven)
+	close(h.driveDone)
 	driving.Wait()
 	if u := h.m.report.Unreached; u == nil || !strings.Contains(u.Why, "refused") || !h.m.dirty {
 		t.Errorf("it was told to report %+v", u)
 	}
 	h.opts.Job.Rejoin, h.opts.Job.JoinTimeout = 0, 0
-	if addr, err := h.find(t.Context(), 3, nowhere); !errors.Is(err, rdzv.ErrConnection) || !strings.Contains(err.Error(), "refused") {
+	if addr, err := h.findWorkerStore(t.Context(), 3, nowhere); !errors.Is(err, rdzv.ErrConnection) || !strings.Contains(err.Error(), "refused") {
 		t.Errorf("reached %q, %v", addr, err)
 	}
 }

@@ -87,7 +87,7 @@ func (s *ledStore) join(runID string) *driver {
 		s.t.Errorf("%s: %v", runID, err)
 		return nil
 	}
-	return &driver{store: client, prefix: prefixOf(runID), patience: time.Second}
+	return &driver{store: client, prefix: prefixOf(runID), timeout: time.Second}
 }
 
 // answered reports, and wants the leader's answer.
@@ -97,7 +97,7 @@ func (s *ledStore) answered(d *driver, r Report) {
 		r.Phase = Ready
 	}
 	r.Job.LastCall, r.Node = 0, Node{Identity: "a", Nproc: 1}
-	if err := d.put(s.t.Context(), r); err != nil {
+	if err := d.putReport(s.t.Context(), r); err != nil {
 		s.t.Errorf("%s: %v", d.prefix, err)
 	}
 	ctx, cancel := context.WithTimeout(s.t.Context(), 10*time.Second)

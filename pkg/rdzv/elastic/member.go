@@ -28,11 +28,11 @@ type member struct {
 	lastProof   time.Duration
 	over        *ending
 
-	unanswered     moment // since when the agent knows that the store is silent
-	saidUnanswered bool   // the agent was told that it waits for the store
+	silentSince  moment // since when the agent knows that the store is silent
+	silenceNoted bool   // the agent was told that it waits for the store
 
-	said   string // what the agent was told last of its wait
-	orders []order
+	lastNote string // what the agent was told last of its wait
+	orders   []order
 }
 
 // memberState is what the agent's workers are doing.
@@ -55,10 +55,10 @@ type ending struct {
 
 // order is what the agent is to do.
 type order struct {
-	run  *Answer    // start the round
-	say  *Answer    // tell people why there is no round yet
-	anew bool       // enter again, with a new offer: what was offered before was in use
-	stop *rdzv.Stop // stop the workers; KillBy is not set
+	run     *Answer    // start the round
+	notice  *Answer    // tell people why there is no round yet
+	reenter bool       // enter again, with a new offer: what was offered before was in use
+	stop    *rdzv.Stop // stop the workers; KillBy is not set
 	// killIn is how long from now SIGKILL must have ended the last of them at the latest; 0 is at once, below 0 leaves it to the grace.
 	killIn time.Duration
 }
@@ -89,7 +89,7 @@ func (m *member) enter(now time.Duration, node Node, offer Offer, failure *rdzv.
 	if failure != nil {
 		m.report.failedAt = now - failure.Age
 	}
-	m.tell(now, Ready)
+	m.record(now, Ready)
 	if m.state != ready {
 		m.state, m.since = ready, now
 	}
@@ -103,7 +103,7 @@ func (m *member) fail(now time.Duration, f rdzv.Failure) {
 	}
 	m.state, m.report.Failure, m.report.failedAt = stopping, &f, now-f.Age
 	m.report.Silent = m.report.Silent || m.silent(now) // this agent stood still, and its workers were killed for that
-	m.tell(now, Failing)
+	m.record(now, Failing)
 	m.evaluate(now)
 }
 
@@ -113,7 +113,7 @@ func (m *member) succeed(now time.Duration) {
 		return // the round is lost already
 	}
 	m.state = finished
-	m.tell(now, Done)
+	m.record(now, Done)
 	m.evaluate(now)
 }
 
@@ -124,7 +124,7 @@ func (m *member) stopped() { m.workersGone = m.state != ready && m.state != outs
 func (m *member) workers() bool { return (m.state == busy || m.state == stopping) && !m.workersGone }
 
 // unresponsive tells whether the agent, while its workers should be running, takes nothing that it is sent.
-func (m *member) unresponsive(is bool) {
+func (m *member) setStuck(is bool) {
 	if m.state == busy && m.report.Stuck != is {
 		m.report.Stuck, m.dirty = is, true
 	}
@@ -141,7 +141,7 @@ func (m *member) close() {
 }
 
 // answered takes note of what the leader says. Of an older decision than the last one nothing is heard.
-func (m *member) answered(now time.Duration, a Answer) {
+func (m *member) handleAnswer(now time.Duration, a Answer) {
 	if a.Fence.before(m.latest.Fence) || a.Fence.before(m.fence) {
 		return
 	}
@@ -150,44 +150,44 @@ func (m *member) answered(now time.Duration, a Answer) {
 }
 
 // proved takes note that the store has answered a keep-alive that was sent then. tick is to follow.
-func (m *member) proved(sent time.Duration) { m.lastProof = max(m.lastProof, sent) }
+func (m *member) recordProof(sent time.Duration) { m.lastProof = max(m.lastProof, sent) }
 
 // renewed begins a new session, after the store has ended the one before. No worker may be left. now is when the session was asked for. The agent
 // has to enter again: the one before may have been in a round by now, in which others have used its store.
-func (m *member) renewed(now time.Duration, ttl time.Duration) {
+func (m *member) sessionRenewed(now time.Duration, ttl time.Duration) {
 	m.ttl, m.lastProof, m.latest, m.dirty = ttl, now, Answer{}, false
-	m.unanswered, m.saidUnanswered = moment{}, false
+	m.silentSince, m.silenceNoted = moment{}, false
 	m.state = outside
-	m.orders = append(m.orders, order{anew: true})
+	m.orders = append(m.orders, order{reenter: true})
 }
 
 // abandoned takes note that the store is gone for good. Until others can have taken this agent for lost its workers may end in order.
-func (m *member) abandoned(now time.Duration) {
-	m.stop(now, "the rendezvous is lost", max(0, m.lastProof+lastMoment(m.ttl)-now))
+func (m *member) storeLost(now time.Duration) {
+	m.stop(now, "the rendezvous is lost", max(0, m.lastProof+killTimeout(m.ttl)-now))
 }
 
 // tick does what time alone asks for: the workers must have ended before anybody may take this agent for lost.
 func (m *member) tick(now time.Duration) {
 	if m.workers() && m.silent(now) {
 		m.report.Silent = true
-		m.stop(now, fmt.Sprintf("the rendezvous has not answered for %v", printed(now-m.lastProof)), max(0, m.lastProof+lastMoment(m.ttl)-now))
+		m.stop(now, fmt.Sprintf("the rendezvous has not answered for %v", printed(now-m.lastProof)), max(0, m.lastProof+killTimeout(m.ttl)-now))
 	}
 	if m.state == ready && m.latest.Kind == Run {
 		m.evaluate(now)
 	}
-	m.awaitStore(now)
-	if by := m.unheard(); by.set && now >= by.at {
-		m.over = &ending{err: fmt.Errorf("%w: no round in %v", rdzv.ErrTimeout, m.patience())}
+	m.checkStore(now)
+	if by := m.waitDeadline(); by.set && now >= by.at {
+		m.over = &ending{err: fmt.Errorf("%w: no round in %v", rdzv.ErrTimeout, m.waitTimeout())}
 	}
 }
 
 // silent reports whether the store has not answered for so long that no workers may run.
 func (m *member) silent(now time.Duration) bool {
-	return m.ttl > 0 && now >= m.lastProof+silence(m.ttl)
+	return m.ttl > 0 && now >= m.lastProof+stopTimeout(m.ttl)
 }
 
 // unheard is until when the agent stays in line; not set where it is in none, or was told to wait there for as long as it takes.
-func (m *member) unheard() moment {
+func (m *member) waitDeadline() moment {
 	since := m.since
 	switch {
 	case m.state != ready || m.over != nil:
@@ -197,18 +197,18 @@ func (m *member) unheard() moment {
 	case m.latest.Kind == Wait:
 		since = max(since, m.answeredAt+m.latest.Next)
 	}
-	return moment{since + m.patience(), true}
+	return moment{since + m.waitTimeout(), true}
 }
 
 // patience is how long the agent waits for a round where nobody leads. A leader is done with its own waits before.
-func (m *member) patience() time.Duration {
+func (m *member) waitTimeout() time.Duration {
 	return m.report.Job.JoinTimeout + m.report.Job.LastCall + m.report.Job.Rejoin + maxBackoff
 }
 
 // silence is how long a store may say nothing before the workers are stopped, lastMoment when the last of them is dead: both well within
 // the time after which others take the agent for lost.
-func silence(ttl time.Duration) time.Duration    { return ttl * 2 / 3 }
-func lastMoment(ttl time.Duration) time.Duration { return ttl * 5 / 6 }
+func stopTimeout(ttl time.Duration) time.Duration { return ttl * 2 / 3 }
+func killTimeout(ttl time.Duration) time.Duration { return ttl * 5 / 6 }
 
 // deadline is when somebody else has to kill the workers, because others may take this agent for lost by then, or because the agent
 // was told when to have killed them and is late; not set where there are none, or no such time.
@@ -217,7 +217,7 @@ func (m *member) deadline() (by moment) {
 		return by
 	}
 	if m.ttl > 0 {
-		by = moment{m.lastProof + lastMoment(m.ttl), true}
+		by = moment{m.lastProof + killTimeout(m.ttl), true}
 	}
 	if late := m.killAt.at + m.killMargin(); m.killAt.set && (!by.set || late < by.at) {
 		by = moment{late, true}
@@ -229,19 +229,19 @@ func (m *member) deadline() (by moment) {
 func (m *member) killMargin() time.Duration { return m.report.Job.Rejoin / 40 }
 
 // wake is when tick has something to do.
-func (m *member) wake() (next moment) {
+func (m *member) nextTick() (next moment) {
 	first := func(at time.Duration) {
 		if !next.set || at < next.at {
 			next = moment{at, true}
 		}
 	}
 	if m.workers() && m.ttl > 0 && !m.report.Silent {
-		first(m.lastProof + silence(m.ttl))
+		first(m.lastProof + stopTimeout(m.ttl))
 	}
-	if at := m.nextAwait(); at.set {
+	if at := m.nextStoreCheck(); at.set {
 		first(at.at)
 	}
-	if by := m.unheard(); by.set {
+	if by := m.waitDeadline(); by.set {
 		first(by.at)
 	}
 	return next
@@ -271,14 +271,14 @@ func (m *member) evaluate(now time.Duration) {
 			m.stop(now, "the others have begun another round", -1)
 		case m.fence.Round == a.Fence.Round && m.state != ready:
 			if m.fence = a.Fence; m.state == busy { // a new leader confirms the round, and wants to know its age
-				m.tell(now, Busy)
+				m.record(now, Busy)
 			}
 		}
 	case Halt:
 		switch {
 		case newer && m.state == ready: // it will never be in that round; others may have been, and used its store
 			m.fence, m.state, m.report.Unreached = a.Fence, outside, nil
-			m.orders = append(m.orders, order{anew: true})
+			m.orders = append(m.orders, order{reenter: true})
 		case m.state != ready && m.state != outside:
 			m.stop(now, a.Note, m.haltBound())
 		}
@@ -286,9 +286,9 @@ func (m *member) evaluate(now time.Duration) {
 		if newer && (m.state == busy || m.state == finished) {
 			m.stop(now, a.Note, -1)
 		}
-		if m.state == ready && a.Note != m.said {
-			m.said = a.Note
-			m.orders = append(m.orders, order{say: &a})
+		if m.state == ready && a.Note != m.lastNote {
+			m.lastNote = a.Note
+			m.orders = append(m.orders, order{notice: &a})
 		}
 	}
 }
@@ -296,9 +296,9 @@ func (m *member) evaluate(now time.Duration) {
 // start begins a round.
 func (m *member) start(now time.Duration, a Answer) {
 	m.state, m.since, m.fence, m.stopOrdered, m.killAt = busy, now, a.Fence, false, moment{}
-	m.report.Silent, m.report.Failure, m.report.Unreached, m.said, m.workersGone, m.report.Stuck = false, nil, nil, "", false, false
+	m.report.Silent, m.report.Failure, m.report.Unreached, m.lastNote, m.workersGone, m.report.Stuck = false, nil, nil, "", false, false
 	m.nodes = a.Place.Nodes
-	m.tell(now, Busy)
+	m.record(now, Busy)
 	m.orders = append(m.orders, order{run: &a})
 }
 
@@ -319,7 +319,7 @@ func (m *member) stop(now time.Duration, why string, killIn time.Duration) {
 }
 
 // tell changes the report.
-func (m *member) tell(now time.Duration, p Phase) {
+func (m *member) record(now time.Duration, p Phase) {
 	m.report.Phase, m.report.Fence, m.dirty = p, m.fence, true
 	if m.report.Uptime = 0; m.state != ready && m.state != outside {
 		m.report.Uptime = now - m.since
@@ -329,11 +329,11 @@ func (m *member) tell(now time.Duration, p Phase) {
 // haltBound is how long workers may take to stop when all are told to, so that none is left when the others go on without this node. What is
 // told may have taken the time of a silence to arrive.
 func (m *member) haltBound() time.Duration {
-	return max(0, m.report.Job.Rejoin-silence(m.ttl)-m.report.Job.Rejoin/20)
+	return max(0, m.report.Job.Rejoin-stopTimeout(m.ttl)-m.report.Job.Rejoin/20)
 }
 
 // take returns the orders that were given since it was called last.
-func (m *member) take() []order {
+func (m *member) takeOrders() []order {
 	orders := m.orders
 	m.orders = nil
 	return orders

@@ -39,13 +39,13 @@ func playMember(t *testing.T, steps []memberStep) {
 		}
 		m.tick(now)
 		var out []string
-		for _, o := range m.take() {
+		for _, o := range m.takeOrders() {
 			switch {
 			case o.run != nil:
 				out = append(out, fmt.Sprintf("run %d", o.run.Fence.Round))
-			case o.say != nil:
-				out = append(out, "say "+o.say.Note)
-			case o.anew:
+			case o.notice != nil:
+				out = append(out, "say "+o.notice.Note)
+			case o.reenter:
 				out = append(out, "anew")
 			case o.killIn < 0:
 				out = append(out, fmt.Sprintf("stop %d", o.stop.Round))
@@ -84,7 +84,7 @@ func playMember(t *testing.T, steps []memberStep) {
 		if got := strings.Join(out, ", "); got != st.want {
 			t.Errorf("step %d, %v, %s:\n got %q\nwant %q", i, now, st.do, got, st.want)
 		}
-		if wake := m.wake(); wake.set && wake.at <= now {
+		if wake := m.nextTick(); wake.set && wake.at <= now {
 			t.Errorf("step %d, %v, %s: wants to be woken at %v", i, now, st.do, wake.at)
 		}
 	}
@@ -121,19 +121,19 @@ func tellMember(t *testing.T, m *member, now time.Duration, words []string) {
 	case "close":
 		m.close()
 	case "run":
-		m.answered(now, Answer{Kind: Run, Fence: fence, Place: &Place{}})
+		m.handleAnswer(now, Answer{Kind: Run, Fence: fence, Place: &Place{}})
 	case "halt", "wait":
-		m.answered(now, Answer{Kind: Kind(words[0]), Fence: fence, Note: "so"})
+		m.handleAnswer(now, Answer{Kind: Kind(words[0]), Fence: fence, Note: "so"})
 	case "note":
-		m.answered(now, Answer{Kind: Wait, Fence: fence, Note: "at " + now.String(), Next: time.Minute})
+		m.handleAnswer(now, Answer{Kind: Wait, Fence: fence, Note: "at " + now.String(), Next: time.Minute})
 	case "end":
-		m.answered(now, Answer{Kind: End, Fence: Fence{Epoch: 99}, Outcome: &rdzv.Outcome{Ending: rdzv.EndFailed}})
+		m.handleAnswer(now, Answer{Kind: End, Fence: Fence{Epoch: 99}, Outcome: &rdzv.Outcome{Ending: rdzv.EndFailed}})
 	case "refuse", "replace":
-		m.answered(now, Answer{Kind: Kind(words[0]), Fence: Fence{Epoch: 99}, Note: "so"})
+		m.handleAnswer(now, Answer{Kind: Kind(words[0]), Fence: Fence{Epoch: 99}, Note: "so"})
 	case "proof":
-		m.proved(time.Duration(n[0] * float64(time.Second)))
+		m.recordProof(time.Duration(n[0] * float64(time.Second)))
 	case "renewed":
-		m.renewed(now, 12*time.Second)
+		m.sessionRenewed(now, 12*time.Second)
 	default:
 		t.Fatal(words)
 	}

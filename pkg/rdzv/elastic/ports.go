@@ -34,14 +34,14 @@ import (
 func (a *C10d) candidates() []int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.settled != 0 {
-		return []int{a.settled}
+	if a.storePort != 0 {
+		return []int{a.storePort}
 	}
 	return a.Ports
 }
 
 // hostOne hosts the store at the first candidate that is free, unless it is at one before or another agent of this machine hosts it.
-func (a *C10d) hostOne(ctx context.Context, e Endpoint, choice Choice, ports []int) (coord.Store, error) {
+func (a *C10d) hostFirstFree(ctx context.Context, e Endpoint, choice Choice, ports []int) (coord.Store, error) {
 	run, err := claimRun(a.RunID)
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
@@ -59,13 +59,13 @@ func (a *C10d) hostOne(ctx context.Context, e Endpoint, choice Choice, ports []i
 		choice.Port, e.Port = port, port
 		ln, err := Bind(ctx, choice)
 		if err == nil {
-			a.passedOver(taken, port)
+			a.logTakenPorts(taken, port)
 			return a.serve(ctx, ln, run)
 		}
 		client, found, _ := a.dial(ctx, e)
 		if client != nil {
 			release()
-			return a.settle(client, port), nil
+			return a.connected(client, port), nil
 		}
 		taken.Ports = append(taken.Ports, TakenPort{Port: port, Err: err, Found: errors.Join(found...)})
 	}
@@ -74,7 +74,7 @@ func (a *C10d) hostOne(ctx context.Context, e Endpoint, choice Choice, ports []i
 }
 
 // passedOver says that the host has not got its first choice.
-func (a *C10d) passedOver(taken *PortsTakenError, port int) {
+func (a *C10d) logTakenPorts(taken *PortsTakenError, port int) {
 	for _, t := range taken.Ports {
 		a.Logger.Info().Int("port", t.Port).Err(t.Err).AnErr("found", t.Found).Msg("somebody else has this port of the endpoint")
 	}
@@ -84,7 +84,7 @@ func (a *C10d) passedOver(taken *PortsTakenError, port int) {
 }
 
 // hostOnly hosts the store at the endpoint's only port, or connects to whoever has it.
-func (a *C10d) hostOnly(ctx context.Context, e Endpoint, choice Choice) (coord.Store, error) {
+func (a *C10d) hostOnlyPort(ctx context.Context, e Endpoint, choice Choice) (coord.Store, error) {
 	ln, taken := Bind(ctx, choice)
 	if taken == nil {
 		return a.serve(ctx, ln, nil)
@@ -108,23 +108,23 @@ func (a *C10d) join(ctx context.Context, e Endpoint, ports []int) (coord.Store, 
 		client, errs, refused := a.dial(ctx, e)
 		switch {
 		case client != nil:
-			return a.settle(client, port), nil
+			return a.connected(client, port), nil
 		case refused && len(ports) == 1:
 			return nil, fmt.Errorf("rendezvous endpoint %s: %w", e, errs[0])
 		}
 		tried = append(tried, errs...)
 	}
-	return nil, &unreachable{endpoint: e, ports: ports, tried: tried}
+	return nil, &unreachableError{endpoint: e, ports: ports, tried: tried}
 }
 
 // settle notes where the store is: from now on it is nowhere else.
-func (a *C10d) settle(client *coord.Client, port int) coord.Store {
+func (a *C10d) connected(client *coord.Client, port int) coord.Store {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.client == nil && port != a.Ports[0] {
 		a.Logger.Info().Int("port", port).Msg("the rendezvous is at another port than the first")
 	}
-	a.client, a.settled = client, port
+	a.client, a.storePort = client, port
 	return client
 }
 
@@ -132,7 +132,7 @@ func (a *C10d) settle(client *coord.Client, port int) coord.Store {
 // agent for good, that alone.
 func (a *C10d) dial(ctx context.Context, e Endpoint) (client *coord.Client, tried []error, refused bool) {
 	for _, addr := range e.Addrs {
-		to := a.wayTo(e, addr)
+		to := a.dialerTo(e, addr)
 		opts := coord.DialOptions{
 			Addr: to.addr.String(), Version: a.Version, RunID: a.RunID, Secret: a.Secret, TTL: a.TTL, Conn: to.dial,
 		}
@@ -149,13 +149,13 @@ func (a *C10d) dial(ctx context.Context, e Endpoint) (client *coord.Client, trie
 }
 
 // unreachable says what happened at each address and port of an endpoint.
-type unreachable struct {
+type unreachableError struct {
 	endpoint Endpoint
 	ports    []int
 	tried    []error
 }
 
-func (u *unreachable) Error() string {
+func (u *unreachableError) Error() string {
 	attempts := make([]attemptError, len(u.tried))
 	for i, err := range u.tried {
 		attempts[i] = attemptOf(err)
@@ -168,7 +168,7 @@ func (u *unreachable) Error() string {
 }
 
 // Unwrap returns what may pass: the store may still come there, whoever is at the other ports. It returns all where nothing may.
-func (u *unreachable) Unwrap() []error {
+func (u *unreachableError) Unwrap() []error {
 	var may []error
 	for _, err := range u.tried {
 		if errors.Is(err, coord.ErrUnavailable) {

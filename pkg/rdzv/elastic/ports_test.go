@@ -224,7 +224,7 @@ func TestNoPortFree(t *testing.T) {
 	a := &C10d{RunID: ownRun(t), Host: "127.0.0.1", Ports: p.ports, Hint: -1, Logger: zerolog.Nop()}
 	_, err := a.attempt(t.Context())
 	var taken *PortsTakenError
-	if !errors.As(err, &taken) || !errors.Is(err, rdzv.ErrConnection) || !final(err) || !passing(err) || len(taken.Ports) != 2 {
+	if !errors.As(err, &taken) || !errors.Is(err, rdzv.ErrConnection) || !permanent(err) || !portsTaken(err) || len(taken.Ports) != 2 {
 		t.Fatalf("got %v", err)
 	}
 	var other *coord.RefusedError

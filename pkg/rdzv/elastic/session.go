@@ -23,11 +23,11 @@ func connectionError(err error) error {
 
 // drive drives the member through one session after the other.
 func (h *Handler) drive(ctx context.Context, store coord.Store, origin time.Duration) {
-	defer close(h.driven)
+	defer close(h.driveDone)
 	for {
 		d := &driver{
-			store: store, prefix: prefixOf(h.opts.RunID), patience: h.opts.Timeout, log: h.log,
-			m: h.m, clock: boottime.Now, origin: origin, calls: h.calls, obey: h.obey, probe: h.probe, deadMan: h.opts.DeadMan, status: h.opts.Status, statusInterval: h.opts.StatusInterval,
+			store: store, prefix: prefixOf(h.opts.RunID), timeout: h.opts.Timeout, log: h.log,
+			m: h.m, clock: boottime.Now, origin: origin, calls: h.calls, execute: h.execute, probe: h.probe, watchdog: h.opts.Watchdog, status: h.opts.Status, statusInterval: h.opts.StatusInterval,
 		}
 		if store.TTL() > 0 {
 			d.interval = h.opts.KeepAlive
@@ -37,19 +37,19 @@ func (h *Handler) drive(ctx context.Context, store coord.Store, origin time.Dura
 		switch {
 		case ctx.Err() != nil || h.ended():
 			return
-		case h.outlives(err):
+		case h.previousStoreGone(err):
 			h.log.Info().Msg("the run before this one has ended, and its store with it: opening the rendezvous again")
 			if store = h.rejoin(ctx, d); store == nil {
 				return
 			}
-			h.m.renewed(proofOf(store, origin), store.TTL())
+			h.m.sessionRenewed(firstProof(store, origin), store.TTL())
 			continue
 		case !h.mayRejoin(err):
-			h.m.abandoned(d.now())
+			h.m.storeLost(d.now())
 			if h.m.over == nil || h.m.over.outcome == nil {
 				h.m.over = &ending{err: fmt.Errorf("%w: %w", rdzv.ErrConnection, err)}
 			}
-			h.obey(h.m.take())
+			h.execute(h.m.takeOrders())
 			if h.serve(ctx, d, func() bool { return !h.m.workers() }) {
 				h.finish(h.m.over)
 			}
@@ -65,9 +65,9 @@ func (h *Handler) drive(ctx context.Context, store coord.Store, origin time.Dura
 			return
 		}
 		if replaced(d.store, store) {
-			h.m.moved()
+			h.m.storeReplaced()
 		}
-		h.m.renewed(proofOf(store, origin), store.TTL())
+		h.m.sessionRenewed(firstProof(store, origin), store.TTL())
 	}
 }
 
@@ -78,11 +78,11 @@ func (h *Handler) mayRejoin(err error) bool {
 }
 
 // forgetful is an Access that goes to the same store each time, until it is told to look for it again.
-type forgetful interface{ Forget() }
+type forgetter interface{ Forget() }
 
 // outlives reports whether a store is gone that this agent waited for to go, as it belonged to the run before. The access then looks for another one.
-func (h *Handler) outlives(err error) bool {
-	access, ok := h.opts.Access.(forgetful)
+func (h *Handler) previousStoreGone(err error) bool {
+	access, ok := h.opts.Access.(forgetter)
 	if !ok || errors.Is(err, coord.ErrSessionLost) || h.m.state != ready || h.m.latest.Kind != Wait || !h.m.latest.Again {
 		return false
 	}
@@ -91,33 +91,33 @@ func (h *Handler) outlives(err error) bool {
 }
 
 // instanced is a store that can be told from another one at the same address.
-type instanced interface{ InstanceID() string }
+type identified interface{ InstanceID() string }
 
 // replaced reports whether a session is in another store than the one before it, which may have been lost before its store
 // was replaced.
 func replaced(before, now coord.Store) bool {
-	was, ok := before.(instanced)
-	is, both := now.(instanced)
+	was, ok := before.(identified)
+	is, both := now.(identified)
 	return ok && both && was.InstanceID() != is.InstanceID()
 }
 
 // begun is a store that knows when its session began, at the latest, on the clock of package boottime.
-type begun interface{ Began() time.Duration }
+type startTimer interface{ Began() time.Duration }
 
 // proofOf is when a new session was proved to live. Where that is not known no worker may run before the first keep-alive has been
 // answered.
-func proofOf(store coord.Store, origin time.Duration) time.Duration {
-	if s, ok := store.(begun); ok {
+func firstProof(store coord.Store, origin time.Duration) time.Duration {
+	if s, ok := store.(startTimer); ok {
 		return s.Began() - origin
 	}
-	return boottime.Now() - origin - silence(store.TTL())
+	return boottime.Now() - origin - stopTimeout(store.TTL())
 }
 
 // rejoin waits until no worker is left and opens another session.
 func (h *Handler) rejoin(ctx context.Context, d *driver) coord.Store {
 	h.m.stop(d.now(), "the rendezvous took this node for lost", 0)
-	d.setDeadMan()
-	h.obey(h.m.take())
+	d.setWatchdog()
+	h.execute(h.m.takeOrders())
 	if !h.serve(ctx, d, func() bool { return h.m.state == ready || h.m.state == outside }) {
 		return nil
 	}
@@ -138,13 +138,13 @@ func (h *Handler) rejoin(ctx context.Context, d *driver) coord.Store {
 			if call(d.now()); h.m.report.Leaving {
 				cancel()
 			}
-			h.m.take() // what was ordered is for the round that is gone
+			h.m.takeOrders() // what was ordered is for the round that is gone
 		case o := <-open:
 			if o.err != nil {
 				h.finish(&ending{err: connectionError(o.err)})
 				return nil
 			}
-			h.opened(o.store)
+			h.notifySession(o.store)
 			return o.store
 		}
 	}
@@ -156,7 +156,7 @@ func (h *Handler) rejoin(ctx context.Context, d *driver) coord.Store {
 func (h *Handler) serve(ctx context.Context, d *driver, done func() bool) bool {
 	for {
 		if !h.m.workers() {
-			d.setDeadMan()
+			d.setWatchdog()
 		}
 		if done() {
 			return true
@@ -164,7 +164,7 @@ func (h *Handler) serve(ctx context.Context, d *driver, done func() bool) bool {
 		select {
 		case call := <-h.calls:
 			call(d.now())
-			h.obey(h.m.take())
+			h.execute(h.m.takeOrders())
 		case <-ctx.Done():
 			return false
 		}
@@ -183,31 +183,31 @@ func (h *Handler) endSession(ctx context.Context, d *driver) {
 	defer cancel()
 	var err error
 	if h.m.report.Leaving && d.store.Err() == nil {
-		err = d.put(bounded, h.m.report)
+		err = d.putReport(bounded, h.m.report)
 	}
 	if err = errors.Join(err, d.store.Close(bounded)); err != nil {
 		h.log.Debug().Err(err).Msg("ending the session")
 		return
 	}
-	h.opened(nil)
+	h.notifySession(nil)
 }
 
 // obey passes orders on to the agent.
-func (h *Handler) obey(orders []order) {
+func (h *Handler) execute(orders []order) {
 	for _, o := range orders {
 		switch {
 		case o.run != nil:
 			h.roundOver = make(chan struct{})
-			h.runs <- runOrder{*o.run, h.roundOver} // there is room: the agent has asked for it
-		case o.say != nil:
+			h.runOrders <- runOrder{*o.run, h.roundOver} // there is room: the agent has asked for it
+		case o.notice != nil:
 			level := zerolog.InfoLevel
-			if o.say.Next > 0 {
+			if o.notice.Next > 0 {
 				level = zerolog.WarnLevel
 			}
-			h.log.WithLevel(level).Msg("waiting for the next round: " + o.say.Note)
-		case o.anew:
+			h.log.WithLevel(level).Msg("waiting for the next round: " + o.notice.Note)
+		case o.reenter:
 			select {
-			case h.anew <- struct{}{}:
+			case h.reenter <- struct{}{}:
 			default: // it was told already
 			}
 		case o.stop != nil:

@@ -65,7 +65,7 @@ func (d *driver) watchLookers(ctx context.Context, looked chan<- bool) error {
 
 // putStatus writes the status; nil deletes it.
 func (d *driver) putStatus(ctx context.Context, value []byte) {
-	bounded, cancel := context.WithTimeout(ctx, d.patience)
+	bounded, cancel := context.WithTimeout(ctx, d.timeout)
 	defer cancel()
 	op := coord.Op{Key: d.prefix + prefixStatus + string(d.store.Session()), Value: value, Owned: true, Delete: value == nil}
 	if _, err := d.store.Commit(bounded, nil, []coord.Op{op}); err != nil && ctx.Err() == nil {

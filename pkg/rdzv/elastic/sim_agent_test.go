@@ -153,11 +153,11 @@ func (p *agentProc) begin(ses *simSession, sent time.Duration) {
 		p.h = &Handler{m: p.m, stops: make(chan rdzv.Stop, 1), log: zerolog.Nop()}
 	} else {
 		if p.replaced || p.moved {
-			p.m.moved()
+			p.m.storeReplaced()
 			p.acted = Fence{}
 		}
 		p.replaced, p.moved = false, false
-		p.m.renewed(sent, w.cfg.ttl)
+		p.m.sessionRenewed(sent, w.cfg.ttl)
 	}
 	p.writing, p.again = false, false // what waited to be written was the last session's
 	p.watches = nil
@@ -210,7 +210,7 @@ func (p *agentProc) keepAlive(id coord.SessionID) {
 			}
 			w.send(c, down, func() {
 				if !p.dead && p.session == id {
-					p.m.proved(sent)
+					p.m.recordProof(sent)
 					p.pump()
 				}
 			})
@@ -338,7 +338,7 @@ func (p *agentProc) seeAnswer(b simBatch) {
 			if p.w.plant.answer != nil {
 				p.w.plant.answer(p.m, a)
 			}
-			p.m.answered(p.node.local(), a)
+			p.m.handleAnswer(p.node.local(), a)
 			p.w.check.latest(p, before)
 			p.pump()
 		}
@@ -370,7 +370,7 @@ func (p *agentProc) pump() {
 	if p.m.over != nil && !p.ending {
 		p.end()
 	}
-	next := p.m.wake()
+	next := p.m.nextTick()
 	if probeAt.set && (!next.set || probeAt.at < next.at) {
 		next = probeAt
 	}
@@ -387,7 +387,7 @@ func (p *agentProc) pump() {
 }
 
 func (p *agentProc) obeyAll() {
-	for _, o := range p.m.take() {
+	for _, o := range p.m.takeOrders() {
 		p.obey(o)
 	}
 	p.receiveSoon()
@@ -409,9 +409,9 @@ func (p *agentProc) obey(o order) {
 			p.blamed = nil
 			p.job = newGroup(p, o.run, instance, over)
 		})
-	case o.say != nil:
-		p.w.logf("%s says: %s", p.node.name, o.say.Note)
-	case o.anew:
+	case o.notice != nil:
+		p.w.logf("%s says: %s", p.node.name, o.notice.Note)
+	case o.reenter:
 		p.enterSoon()
 	case o.stop != nil:
 		p.w.logf("%s stops round %d in %v: %s", p.node.name, o.stop.Round, o.killIn, o.stop.Why)

@@ -34,7 +34,7 @@ type heldSlot struct {
 }
 
 // slotTries is how often a slot is asked for that several want at the same time, all of which have given it up.
-const slotTries = 4
+const slotAttempts = 4
 
 // takeSlot takes a slot. Workers do not inherit it (SOCK_CLOEXEC), as else they would hold the slot of an agent that is dead. The error is
 // EADDRINUSE where the slot is taken.
@@ -46,10 +46,10 @@ func takeSlot(name string) (io.Closer, error) {
 			return nil, fmt.Errorf("bind the unix socket @%s: %w", name, err)
 		}
 		if !heldElsewhere(name, ln.Addr().String()) {
-			return hold(ln), nil
+			return newHeldSlot(ln), nil
 		}
 		_ = ln.Close()
-		if try == slotTries {
+		if try == slotAttempts {
 			return nil, fmt.Errorf("bind the unix socket @%s: %w", name, syscall.EADDRINUSE)
 		}
 		<-time.After(mathrand.N(20 * time.Millisecond)) // so that those who have met do not meet again
@@ -58,7 +58,7 @@ func takeSlot(name string) (io.Closer, error) {
 
 // bindSlot binds a name of the slot: the first, or one at random where another user has that.
 func bindSlot(name string) (*net.UnixListener, error) {
-	for until := time.Now().Add(askBound); ; <-time.After(5 * time.Millisecond) {
+	for until := time.Now().Add(listenTimeout); ; <-time.After(5 * time.Millisecond) {
 		ln, err := listenUnix("@" + name)
 		if !errors.Is(err, syscall.EADDRINUSE) {
 			return ln, err
@@ -73,7 +73,7 @@ func bindSlot(name string) (*net.UnixListener, error) {
 }
 
 // askBound is how long a process that has bound a name may take to listen; whoever does not is no holder.
-const askBound = 200 * time.Millisecond
+const listenTimeout = 200 * time.Millisecond
 
 // trusted tells whether a user's processes may hold slots that this process asks for.
 func trusted(uid uint32) bool { return uid == uint32(os.Geteuid()) || uid == 0 }
@@ -87,7 +87,7 @@ func listenUnix(name string) (*net.UnixListener, error) {
 }
 
 // hold accepts whoever asks who holds the slot, so that the next one can ask too.
-func hold(ln *net.UnixListener) *heldSlot {
+func newHeldSlot(ln *net.UnixListener) *heldSlot {
 	s := &heldSlot{ln: ln, closing: make(chan struct{})}
 	s.running.Go(func() {
 		for {

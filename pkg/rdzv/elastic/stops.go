@@ -58,11 +58,11 @@ func (h *Handler) probe(now time.Duration) (next moment) {
 		}
 		h.sendStop(rdzv.Stop{Round: noRound})
 		p.sent = now
-		h.m.unresponsive(false)
+		h.m.setStuck(false)
 	case now-p.sent >= patience && !h.m.report.Stuck:
 		h.log.Error().Stringer("for", printed(now-p.sent)).
 			Msg("the agent does not respond: a file system that it uses may hang; the other nodes will go on without it")
-		h.m.unresponsive(true)
+		h.m.setStuck(true)
 	}
 	p.next.at = now + patience/4
 	return p.next

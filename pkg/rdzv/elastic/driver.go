@@ -19,21 +19,21 @@ type driver struct {
 	store    coord.Store
 	prefix   string
 	interval time.Duration // between keep-alives; 0: the session needs none
-	patience time.Duration // for one answer of the store
+	timeout  time.Duration // for one answer of the store
 	log      zerolog.Logger
 
-	m      *member
-	clock  func() time.Duration
-	origin time.Duration // of the member's time, by clock
-	dead   moment        // as deadMan was told last
+	m          *member
+	clock      func() time.Duration
+	origin     time.Duration // of the member's time, by clock
+	watchdogAt moment        // as deadMan was told last
 
-	deadMan func(at time.Duration) // Options.DeadMan
-	probe   func(now time.Duration) (next moment)
-	status  func(context.Context) []byte // Options.Status
+	watchdog func(at time.Duration) // Options.DeadMan
+	probe    func(now time.Duration) (next moment)
+	status   func(context.Context) []byte // Options.Status
 	// statusInterval is how often an agent that is looked at writes what it is doing.
 	statusInterval time.Duration
 	calls          <-chan func(now time.Duration) // of the agent, to be made between the events
-	obey           func(orders []order)           // takes the orders; must not block
+	execute        func(orders []order)           // takes the orders; must not block
 }
 
 func (d *driver) now() time.Duration { return d.clock() - d.origin }
@@ -45,9 +45,9 @@ func (d *driver) run(ctx context.Context) error {
 	answers, reports, beats := make(chan Answer), make(chan Report, 1), make(chan struct{}, 1)
 	proofs := make(chan time.Duration)
 	tasks := []func() error{
-		func() error { return d.watch(ctx, answers) },
-		func() error { return d.write(ctx, reports) },
-		func() error { return d.beat(ctx, answers, beats, proofs) },
+		func() error { return d.watchAnswers(ctx, answers) },
+		func() error { return d.writeReports(ctx, reports) },
+		func() error { return d.keepAliveLoop(ctx, answers, beats, proofs) },
 	}
 	if d.status != nil {
 		tasks = append(tasks, func() error { return d.show(ctx) })
@@ -71,8 +71,8 @@ func (d *driver) loop(ctx context.Context, answers <-chan Answer, reports chan R
 	for {
 		now := d.now()
 		d.m.tick(now)
-		d.setDeadMan()
-		d.obey(d.m.take())
+		d.setWatchdog()
+		d.execute(d.m.takeOrders())
 		probeAt := d.probe(now)
 		if d.m.dirty {
 			d.m.dirty = false
@@ -96,10 +96,10 @@ func (d *driver) loop(ctx context.Context, answers <-chan Answer, reports chan R
 		case a := <-answers:
 			if !reflect.DeepEqual(a, shown) {
 				shown = a
-				d.m.answered(d.now(), a)
+				d.m.handleAnswer(d.now(), a)
 			}
 		case sent := <-proofs:
-			d.m.proved(sent)
+			d.m.recordProof(sent)
 		case <-timer.C:
 		case <-d.store.Lost():
 			return d.store.Err()
@@ -110,22 +110,22 @@ func (d *driver) loop(ctx context.Context, answers <-chan Answer, reports chan R
 }
 
 // setDeadMan tells who watches over this process, before any worker is started, by when to kill the workers in its place.
-func (d *driver) setDeadMan() {
+func (d *driver) setWatchdog() {
 	by := d.m.deadline()
-	if d.deadMan == nil || by == d.dead {
+	if d.watchdog == nil || by == d.watchdogAt {
 		return
 	}
-	d.dead = by
+	d.watchdogAt = by
 	if by.set {
-		d.deadMan(d.origin + by.at)
+		d.watchdog(d.origin + by.at)
 	} else {
-		d.deadMan(0)
+		d.watchdog(0)
 	}
 }
 
 // arm sets the timer for what is due next.
 func (d *driver) arm(timer *time.Timer, now, beatAt time.Duration, probeAt moment) {
-	next := d.m.wake()
+	next := d.m.nextTick()
 	if probeAt.set && (!next.set || probeAt.at < next.at) {
 		next = probeAt
 	}
@@ -140,14 +140,14 @@ func (d *driver) arm(timer *time.Timer, now, beatAt time.Duration, probeAt momen
 }
 
 // watch shows the leader's answers.
-func (d *driver) watch(ctx context.Context, answers chan<- Answer) error {
+func (d *driver) watchAnswers(ctx context.Context, answers chan<- Answer) error {
 	key := d.answerKey()
 	return d.store.Watch(ctx, key, func(b coord.Batch) error {
 		for _, e := range b.Events {
 			if e.Key != key || e.Deleted {
 				continue
 			}
-			if err := d.showAnswer(ctx, e.Value, answers); err != nil {
+			if err := d.deliverAnswer(ctx, e.Value, answers); err != nil {
 				return err
 			}
 		}
@@ -159,7 +159,7 @@ func (d *driver) watch(ctx context.Context, answers chan<- Answer) error {
 func (d *driver) answerKey() string { return d.prefix + prefixAnswer + string(d.store.Session()) }
 
 // showAnswer shows the driving loop an answer of the leader; one that was shown before changes nothing.
-func (d *driver) showAnswer(ctx context.Context, value []byte, answers chan<- Answer) error {
+func (d *driver) deliverAnswer(ctx context.Context, value []byte, answers chan<- Answer) error {
 	var a Answer
 	if err := json.Unmarshal(value, &a); err != nil {
 		d.log.Warn().Err(err).Msg("the leader's answer cannot be read")
@@ -174,7 +174,7 @@ func (d *driver) showAnswer(ctx context.Context, value []byte, answers chan<- An
 }
 
 // write writes each report, the latest only, until the store has it.
-func (d *driver) write(ctx context.Context, reports <-chan Report) error {
+func (d *driver) writeReports(ctx context.Context, reports <-chan Report) error {
 	var latest Report
 	var again <-chan time.Time
 	for {
@@ -185,7 +185,7 @@ func (d *driver) write(ctx context.Context, reports <-chan Report) error {
 			return context.Cause(ctx)
 		}
 		again = nil
-		switch err := d.put(ctx, latest); {
+		switch err := d.putReport(ctx, latest); {
 		case errors.Is(err, coord.ErrUnavailable):
 			again = time.After(retryPause)
 		case err != nil:
@@ -195,7 +195,7 @@ func (d *driver) write(ctx context.Context, reports <-chan Report) error {
 }
 
 // put writes a report.
-func (d *driver) put(ctx context.Context, r Report) error {
+func (d *driver) putReport(ctx context.Context, r Report) error {
 	if r.Failure != nil { // it may have waited for the store
 		f := *r.Failure
 		f.Age, r.Failure = d.now()-r.failedAt, &f
@@ -204,7 +204,7 @@ func (d *driver) put(ctx context.Context, r Report) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, d.patience)
+	ctx, cancel := context.WithTimeout(ctx, d.timeout)
 	defer cancel()
 	_, err = d.store.Commit(ctx, nil, []coord.Op{{Key: d.prefix + prefixAgent + string(d.store.Session()), Value: value, Owned: true}})
 	if ctx.Err() != nil {
@@ -214,20 +214,20 @@ func (d *driver) put(ctx context.Context, r Report) error {
 }
 
 // lagging is a store whose watches may tell a change long after a keep-alive that came later was answered.
-type lagging interface {
+type laggingWatcher interface {
 	// Get returns the value of a key, nil if there is none, as of some moment between call and return.
 	Get(ctx context.Context, key string) ([]byte, error)
 }
 
 // keepAlive proves that the agent lives. When it returns the agent has seen all answers of the leader that were there when it was called:
 // the leader counts on an agent that was told to stop and proves its life afterwards to have heard it.
-func (d *driver) keepAlive(ctx context.Context, answers chan<- Answer) error {
-	ctx, cancel := context.WithTimeout(ctx, d.patience)
+func (d *driver) renew(ctx context.Context, answers chan<- Answer) error {
+	ctx, cancel := context.WithTimeout(ctx, d.timeout)
 	defer cancel()
 	if err := d.store.KeepAlive(ctx); err != nil {
 		return err
 	}
-	store, ok := d.store.(lagging)
+	store, ok := d.store.(laggingWatcher)
 	if !ok {
 		return nil
 	}
@@ -235,11 +235,11 @@ func (d *driver) keepAlive(ctx context.Context, answers chan<- Answer) error {
 	if err != nil || value == nil {
 		return err
 	}
-	return d.showAnswer(ctx, value, answers)
+	return d.deliverAnswer(ctx, value, answers)
 }
 
 // beat proves, whenever it is asked to, that the agent lives.
-func (d *driver) beat(ctx context.Context, answers chan<- Answer, beats <-chan struct{}, proofs chan<- time.Duration) error {
+func (d *driver) keepAliveLoop(ctx context.Context, answers chan<- Answer, beats <-chan struct{}, proofs chan<- time.Duration) error {
 	for {
 		select {
 		case <-beats:
@@ -247,7 +247,7 @@ func (d *driver) beat(ctx context.Context, answers chan<- Answer, beats <-chan s
 			return context.Cause(ctx)
 		}
 		sent := d.now()
-		err := d.keepAlive(ctx, answers)
+		err := d.renew(ctx, answers)
 		switch {
 		case err == nil:
 			select {

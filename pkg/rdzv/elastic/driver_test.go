@@ -22,12 +22,12 @@ func TestReportTellsTheAgeOfItsFailure(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		d := &driver{store: store, prefix: prefixOf("run"), patience: probeTimeout, clock: func() time.Duration { return time.Since(began) }}
+		d := &driver{store: store, prefix: prefixOf("run"), timeout: probeTimeout, clock: func() time.Duration { return time.Since(began) }}
 		m := newMember(memberOptions{}, d.now())
 		m.state = busy
 		m.fail(d.now(), rdzv.Failure{Age: time.Second})
 		<-time.After(4 * time.Second)
-		if err := d.put(t.Context(), m.report); err != nil {
+		if err := d.putReport(t.Context(), m.report); err != nil {
 			t.Fatal(err)
 		}
 		var got Report
@@ -75,9 +75,9 @@ func TestKeepAliveShowsTheAnswer(t *testing.T) {
 		{name: "it cannot be read", store: laggingStore{err: unavailable}, err: unavailable},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			d := &driver{store: &tt.store, prefix: prefixOf("run"), patience: time.Minute}
+			d := &driver{store: &tt.store, prefix: prefixOf("run"), timeout: time.Minute}
 			answers := make(chan Answer, 1)
-			if err := d.keepAlive(t.Context(), answers); !errors.Is(err, tt.err) {
+			if err := d.renew(t.Context(), answers); !errors.Is(err, tt.err) {
 				t.Errorf("%v, want %v", err, tt.err)
 			}
 			if got := len(answers) == 1; got != tt.shown {

@@ -12,40 +12,40 @@ import (
 // agent that stood still has not tried yet.
 
 // awaitStore does what a silent store asks of an agent beside stopping its workers: it waits, says so once the session may have ended, and gives up in the end.
-func (m *member) awaitStore(now time.Duration) {
+func (m *member) checkStore(now time.Duration) {
 	if !m.silent(now) {
-		m.unanswered, m.saidUnanswered = moment{}, false
+		m.silentSince, m.silenceNoted = moment{}, false
 		return
 	}
-	m.unanswered.begin(now)
-	giveUp := m.giveUp()
+	m.silentSince.begin(now)
+	giveUp := m.reconnectDeadline()
 	switch {
 	case m.over != nil:
 	case now >= giveUp.at:
 		m.over = &ending{err: fmt.Errorf("%w: no answer for %v", rdzv.ErrConnection, now-m.lastProof)}
-	case m.state == ready && !m.saidUnanswered && now >= m.lastProof+m.ttl:
-		m.saidUnanswered = true
-		m.orders = append(m.orders, order{say: &Answer{Next: giveUp.at - now, Note: fmt.Sprintf(
+	case m.state == ready && !m.silenceNoted && now >= m.lastProof+m.ttl:
+		m.silenceNoted = true
+		m.orders = append(m.orders, order{notice: &Answer{Next: giveUp.at - now, Note: fmt.Sprintf(
 			"the store has not answered for %v: this node tries for another %v", printed(now-m.lastProof), printed(giveUp.at-now))}})
 	}
 }
 
 // giveUp is when the agent ends because the store does not answer; not set while it does.
-func (m *member) giveUp() moment {
-	return moment{m.unanswered.at + max(m.report.Job.JoinTimeout, m.ttl-silence(m.ttl)), m.unanswered.set}
+func (m *member) reconnectDeadline() moment {
+	return moment{m.silentSince.at + max(m.report.Job.JoinTimeout, m.ttl-stopTimeout(m.ttl)), m.silentSince.set}
 }
 
 // nextAwait is when awaitStore has something to do.
-func (m *member) nextAwait() moment {
+func (m *member) nextStoreCheck() moment {
 	switch {
 	case m.ttl == 0 || m.over != nil:
 		return moment{}
-	case !m.unanswered.set:
-		return moment{m.lastProof + silence(m.ttl), true}
-	case m.state == ready && !m.saidUnanswered:
+	case !m.silentSince.set:
+		return moment{m.lastProof + stopTimeout(m.ttl), true}
+	case m.state == ready && !m.silenceNoted:
 		return moment{m.lastProof + m.ttl, true}
 	}
-	return m.giveUp()
+	return m.reconnectDeadline()
 }
 
 // printed rounds a duration for people.
@@ -53,4 +53,4 @@ func printed(d time.Duration) time.Duration { return d.Round(100 * time.Millisec
 
 // moved forgets the rounds of a store that another one has replaced. That one counts epochs and rounds anew, and has no answer that was
 // meant for an earlier session of this agent. No worker may be left; renewed is to follow.
-func (m *member) moved() { m.fence, m.report.Earlier = Fence{}, true }
+func (m *member) storeReplaced() { m.fence, m.report.Earlier = Fence{}, true }

@@ -10,7 +10,7 @@ import (
 // way is the way of one session to its store: the address that its endpoint had when it began. Where that has not answered for as long as a session
 // lives, the endpoint's name may have come to mean another one, as when the pod that hosts the store was replaced. Which store is there, the
 // handshake tells. It is used by one goroutine at a time.
-type way struct {
+type endpointDialer struct {
 	addr    netip.AddrPort
 	after   time.Duration // how long the address must have failed
 	connect func(ctx context.Context, addr string) (net.Conn, error)
@@ -19,14 +19,14 @@ type way struct {
 }
 
 // wayPatience is how long an address that has failed for long may take, so that there is time for others.
-const wayPatience = 2 * time.Second
+const knownAddrTimeout = 2 * time.Second
 
 // dial makes a connection. Its error is that of the address it had before.
-func (w *way) dial(ctx context.Context) (net.Conn, error) {
+func (w *endpointDialer) dial(ctx context.Context) (net.Conn, error) {
 	other := w.look != nil && !w.failing.IsZero() && time.Since(w.failing) >= w.after
 	first, cancel := ctx, context.CancelFunc(func() {})
 	if other {
-		first, cancel = context.WithTimeout(ctx, wayPatience)
+		first, cancel = context.WithTimeout(ctx, knownAddrTimeout)
 	}
 	defer cancel()
 	c, err := w.connect(first, w.addr.String())
@@ -58,8 +58,8 @@ func (w *way) dial(ctx context.Context) (net.Conn, error) {
 }
 
 // wayTo is the way to one address of an endpoint.
-func (a *C10d) wayTo(e Endpoint, addr netip.Addr) *way {
-	w := &way{addr: netip.AddrPortFrom(addr, uint16(e.Port)), after: a.TTL, connect: a.Connect}
+func (a *C10d) dialerTo(e Endpoint, addr netip.Addr) *endpointDialer {
+	w := &endpointDialer{addr: netip.AddrPortFrom(addr, uint16(e.Port)), after: a.TTL, connect: a.Connect}
 	if w.connect == nil {
 		w.connect = func(ctx context.Context, addr string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "tcp", addr)

@@ -58,7 +58,7 @@ func (a *C10d) OpenObserver(ctx context.Context, ttl time.Duration) (coord.Store
 		}
 		tried = append(tried, errs...)
 	}
-	return nil, &unreachable{endpoint: endpoint, ports: a.Ports, tried: tried}
+	return nil, &unreachableError{endpoint: endpoint, ports: a.Ports, tried: tried}
 }
 
 // recognize returns nil if the run's store is at a port, where it may be at several.

@@ -52,7 +52,7 @@ func TestShow(t *testing.T) {
 		const interval = 2 * time.Second
 		var asked atomic.Int64
 		d := &driver{
-			store: open(), prefix: prefixOf("run"), patience: time.Second, log: zerolog.Nop(),
+			store: open(), prefix: prefixOf("run"), timeout: time.Second, log: zerolog.Nop(),
 			statusInterval: interval,
 			status:         func(context.Context) []byte { return fmt.Appendf(nil, "%d", asked.Add(1)) },
 		}

@@ -18,7 +18,7 @@ func TestWayFollowsTheName(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		errGone := errors.New("gone")
 		up, tried := []string{"10.0.0.1:29400"}, []string(nil)
-		w := &way{
+		w := &endpointDialer{
 			addr: netip.MustParseAddrPort("10.0.0.1:29400"), after: 15 * time.Second,
 			connect: func(_ context.Context, addr string) (net.Conn, error) {
 				if tried = append(tried, addr); slices.Contains(up, addr) {

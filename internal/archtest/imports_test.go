@@ -138,9 +138,13 @@ var rules = map[string]rule{
 		why:      "the conformance suite of coordination stores",
 	},
 	"pkg/procs": {
-		ours:   []string{"internal/boottime", "internal/cgroup", "pkg/workerlog"},
+		ours:   []string{"internal/boottime", "internal/cgroup", "pkg/procs/internal/proctree", "pkg/workerlog"},
 		theirs: []string{"github.com/rs/zerolog", "github.com/shirou/gopsutil/v3", "golang.org/x/sys"},
 		why:    "processes are started and stopped without knowing why",
+	},
+	"pkg/procs/internal/proctree": {
+		theirs: []string{"golang.org/x/sys"},
+		why:    "the process table is read without knowing workers or guards",
 	},
 	"pkg/workerlog": {
 		theirs: []string{"github.com/fsnotify/fsnotify", "golang.org/x/sys"},

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/elasticrun/elasticrun/internal/boottime"
+	"github.com/elasticrun/elasticrun/pkg/procs/internal/proctree"
 )
 
 // The dead man's switch is one timer that guard and agent share: the agent sets it, and
@@ -169,8 +170,8 @@ type killing struct {
 // it tells: an agent that was told may start workers anew. Where /proc does not show the workers, the agent is killed,
 // which ends them as well.
 func (k *killing) begin(child *guarded) int {
-	*k = killing{child: child, pause: killRepeat}
-	if !procIsOurs() {
+	*k = killing{child: child, pause: proctree.KillInterval}
+	if !proctree.ProcIsOurs() {
 		child.signal(syscall.SIGKILL)
 		return 1
 	}
@@ -192,19 +193,19 @@ func (k *killing) goOn() {
 }
 
 // look finds every live descendant but the agent. One look may miss a process whose parent is reaped meanwhile.
-func (k *killing) look() []process {
-	all, _ := allProcesses() // the next look tries again
-	left := descendants(os.Getpid(), all, func(process) bool { return true })
-	return slices.DeleteFunc(left, func(p process) bool { return p.pid == k.child.pid || p.dead() })
+func (k *killing) look() []proctree.Process {
+	all, _ := proctree.All() // the next look tries again
+	left := proctree.Descendants(os.Getpid(), all, func(proctree.Process) bool { return true })
+	return slices.DeleteFunc(left, func(p proctree.Process) bool { return p.PID == k.child.pid || p.Dead() })
 }
 
 // kill sends SIGKILL, and has the next look made soon if there was something to kill.
-func (k *killing) kill(left []process) {
+func (k *killing) kill(left []proctree.Process) {
 	for _, p := range left {
-		p.signal(syscall.SIGKILL)
+		p.Signal(syscall.SIGKILL)
 	}
 	if len(left) > 0 {
-		k.pause = killRepeat
+		k.pause = proctree.KillInterval
 	}
 	k.again = time.After(k.pause)
 	k.pause = min(2*k.pause, maxKillPause)

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/elasticrun/elasticrun/pkg/procs/internal/proctree"
 )
 
 // Exit codes for commands that could not be executed, as shells use them.
@@ -89,6 +91,20 @@ func SignalName(sig syscall.Signal) string {
 		return name
 	}
 	return fmt.Sprintf("SIG%d", int(sig))
+}
+
+// awaitExit blocks until the child pid has exited. On Linux it leaves it a zombie.
+func awaitExit(pid int) Exit {
+	status, err := proctree.AwaitExit(pid)
+	switch {
+	case err != nil:
+		// Somebody else reaped our child: its status is lost.
+		return Exit{Code: 1, StartErr: err}
+	case status.Signaled():
+		return Exit{Signal: status.Signal(), CoreDumped: status.CoreDump()}
+	default:
+		return Exit{Code: status.ExitStatus()}
+	}
 }
 
 // startExit is the exit of a worker that could not be executed.

@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/elasticrun/elasticrun/pkg/procs/internal/proctree"
 	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
 
@@ -73,7 +74,7 @@ func (g *Group) Family() map[int]bool {
 }
 
 // track remembers processes of the job, and returns them.
-func (g *Group) track(ps []process) []process {
+func (g *Group) track(ps []proctree.Process) []proctree.Process {
 	if !g.sup.opts.Track {
 		return ps
 	}
@@ -81,7 +82,7 @@ func (g *Group) track(ps []process) []process {
 		g.family = make(map[int]bool)
 	}
 	for _, p := range ps {
-		g.family[p.pid] = true
+		g.family[p.PID] = true
 	}
 	return ps
 }

@@ -6,12 +6,13 @@ import (
 	"os"
 	"os/signal"
 	"runtime"
-	"strconv"
 	"sync"
 	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/elasticrun/elasticrun/pkg/procs/internal/proctree"
 )
 
 // guardBound limits the guard's last sweep; a process that survives SIGKILL for
@@ -36,9 +37,9 @@ const (
 // it may block, as a console does.
 func Guard(lifeline *Lifeline, silent func(after time.Duration)) (GuardResult, error) {
 	part := PartAgent
-	if !noChildren() {
+	if !proctree.NoChildren() {
 		part = PartGuard
-	} else if err := becomeSubreaper(); err != nil {
+	} else if err := proctree.BecomeSubreaper(); err != nil {
 		return GuardResult{}, fmt.Errorf("become child subreaper: %w", err)
 	}
 	signals := make(chan os.Signal, 64)
@@ -95,7 +96,7 @@ func (g *guarded) conclude(exit Exit, part Part, bound time.Duration, told *last
 		bound = toldBound
 	}
 	if part == PartAgent {
-		if result.Swept, result.Stuck = sweep(bound); len(result.Stuck) == 0 {
+		if result.Swept, result.Stuck = proctree.Sweep(bound); len(result.Stuck) == 0 {
 			result.ExitNotice = g.link.notice
 		}
 	}
@@ -183,67 +184,6 @@ func (g *guarded) wait() Exit {
 			return Exit{PID: pid, Code: status.ExitStatus(), At: time.Now()}
 		}
 	}
-}
-
-// Sweep kills and reaps all descendants of this process, until none is left or bound is over. It is for an agent whose guard has died and that cannot
-// end its job in any other way: who waits for one of these processes loses its exit status.
-func Sweep(bound time.Duration) { _, _ = sweep(bound) }
-
-// sweep kills and reaps all descendants. ECHILD is the proof that none is left; what is after bound is told.
-func sweep(bound time.Duration) (swept int, stuck []string) {
-	exited := make(chan os.Signal, 1)
-	signal.Notify(exited, syscall.SIGCHLD)
-	defer signal.Stop(exited)
-	for deadline := time.Now().Add(bound); ; {
-		pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil)
-		switch {
-		case errors.Is(err, syscall.EINTR):
-			continue
-		case err != nil:
-			return swept, nil
-		case pid > 0:
-			swept++
-			continue
-		}
-		all, _ := allProcesses() // tried again until the deadline
-		left := append(descendants(os.Getpid(), all, func(process) bool { return true }), hiddenChildren()...)
-		if time.Now().After(deadline) {
-			if len(left) == 0 {
-				return swept, []string{"children that cannot be found"}
-			}
-			return swept, describeStuck(left)
-		}
-		for _, p := range left {
-			p.signal(syscall.SIGKILL)
-		}
-		select {
-		case <-exited:
-		case <-time.After(killRepeat): // a child may have been forked during the look
-		}
-	}
-}
-
-// SealDescriptors keeps descriptors that this process inherited beyond the
-// standard three from its children, as torchrun's workers do not get them either.
-func SealDescriptors() {
-	if unix.CloseRange(3, ^uint(0), unix.CLOSE_RANGE_CLOEXEC) == nil {
-		return
-	}
-	entries, err := os.ReadDir("/proc/self/fd") // before Linux 5.11
-	if err != nil {
-		return
-	}
-	for _, e := range entries {
-		if fd, err := strconv.Atoi(e.Name()); err == nil && fd > 2 {
-			unix.CloseOnExec(fd)
-		}
-	}
-}
-
-// NameProcess sets the name that ps and killall show. The agent's differs from the
-// guard's, so that killing either by name leaves the other to clean up.
-func NameProcess(name string) {
-	_ = os.WriteFile("/proc/self/comm", []byte(name), 0)
 }
 
 // CanGuard reports whether [Guard] works on this system.

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
+	"github.com/elasticrun/elasticrun/pkg/procs/internal/proctree"
 )
 
 // guardedJob is a guard with an obedient agent.
@@ -89,7 +90,7 @@ func (j *guardedJob) want(line, answer string) {
 
 // workers starts a worker that ignores SIGTERM and has children that left it, and
 // returns all of them.
-func (j *guardedJob) workers() []process {
+func (j *guardedJob) workers() []proctree.Process {
 	j.t.Helper()
 	ready := filepath.Join(j.t.TempDir(), "ready")
 	j.want(fmt.Sprintf(`start trap "" TERM; (setsid sh -c 'for i in 1 2 3 4 5 6 7 8 9; do (sleep 1000 &); done; echo >%s; sleep 1000' &); while :; do sleep 1000; done`, ready), "ok")
@@ -109,19 +110,19 @@ func (j *guardedJob) workers() []process {
 	}
 }
 
-func (j *guardedJob) family() []process {
-	all, err := allProcesses()
+func (j *guardedJob) family() []proctree.Process {
+	all, err := proctree.All()
 	if err != nil {
 		j.t.Fatal(err)
 	}
-	return slices.DeleteFunc(descendants(j.agent, all, func(process) bool { return true }), process.dead)
+	return slices.DeleteFunc(proctree.Descendants(j.agent, all, func(proctree.Process) bool { return true }), proctree.Process.Dead)
 }
 
 // living are those of ps that are there; zombies count only if asked for.
-func living(ps []process, zombies bool) []process {
-	var left []process
+func living(ps []proctree.Process, zombies bool) []proctree.Process {
+	var left []proctree.Process
 	for _, p := range ps {
-		if now, ok := readProcess(p.pid); ok && now.start == p.start && (zombies || !now.dead()) {
+		if now, ok := proctree.Read(p.PID); ok && now.Start == p.Start && (zombies || !now.Dead()) {
 			left = append(left, now)
 		}
 	}
@@ -129,7 +130,7 @@ func living(ps []process, zombies bool) []process {
 }
 
 // awaitDead waits until none of ps lives.
-func awaitDead(t *testing.T, ps []process) {
+func awaitDead(t *testing.T, ps []proctree.Process) {
 	t.Helper()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
@@ -231,7 +232,7 @@ func TestExitNoticeIsReplacedAndWithdrawn(t *testing.T) {
 			j.want("notice", "ok")
 		}
 		for _, w := range j.workers() {
-			for _, d := range descriptors(t, w.pid) {
+			for _, d := range descriptors(t, w.PID) {
 				if strings.Contains(d, "socket") || strings.Contains(d, "timerfd") {
 					t.Errorf("%v has inherited %s", w, d)
 				}
@@ -450,4 +451,61 @@ func TestDeadlineOnAMuteConsole(t *testing.T) {
 	if left := living(ps, true); len(left) > 0 {
 		t.Errorf("left: %v", left)
 	}
+}
+
+// An agent that has announced its end, and hangs in the kernel with one of its threads, does not keep the guard from ending. It
+// keeps back the exit notice, which would prove that nothing is left.
+func TestStuckAgent(t *testing.T) {
+	h := testenv.NewHang(t)
+	j := startGuarded(t)
+	p := newPeer(t)
+	j.want("notice "+p.Addr().String(), "ok")
+	j.guard.WaitDelay = time.Second // what hangs has stderr open
+	ps := j.workers()
+	j.want("read "+h.Path, "ok")
+	<-h.Reading
+	j.tell("end")
+	j.ends(1)
+	if p.noticed(0) {
+		t.Error("an exit notice came")
+	}
+	for _, want := range []string{"exited with code 7 <nil> [", "in uninterruptible sleep in request_wait_answer"} {
+		if !strings.Contains(j.stderr.String(), want) {
+			t.Errorf("the guard does not say %q:\n%s", want, &j.stderr)
+		}
+	}
+	if left := living(ps, false); len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+	h.Release()
+}
+
+// A guard that cannot see the workers of an agent that missed its deadline kills the agent, and so them.
+func TestDeadlineInForeignProc(t *testing.T) {
+	testenv.Root(t) // to make a pid namespace without a /proc of its own
+	mark := testenv.Mark()
+	cmd := exec.Command("unshare", "--fork", "--pid", "--kill-child", os.Args[0])
+	cmd.Env = append(os.Environ(), helperEnv+"=guarded", mark, "GORACE=atexit_sleep_ms=10")
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	in, err1 := cmd.StdinPipe()
+	out, err2 := cmd.StdoutPipe()
+	if err1 != nil || err2 != nil {
+		t.Fatal(err1, err2)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(out)
+	for _, line := range []string{"start (setsid sh -c 'sleep 1000 & sleep 1000' &); sleep 1000", "deadline 50ms"} {
+		fmt.Fprintln(in, line)
+		if !lines.Scan() || lines.Text() != "ok" {
+			t.Fatalf("%s: %q, %v\n%s", line, lines.Text(), lines.Err(), &stderr)
+		}
+	}
+	_ = cmd.Wait()
+	if code := cmd.ProcessState.ExitCode(); code != 137 || !strings.Contains(stderr.String(), "silent for 50ms") {
+		t.Errorf("exit code %d, stderr:\n%s", code, &stderr)
+	}
+	testenv.NothingLeft(t, mark)
 }

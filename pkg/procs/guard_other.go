@@ -13,14 +13,5 @@ var ErrNoGuard = errors.New("start the guard: not supported on this system")
 // Guard is not supported here; the program runs the agent itself.
 func Guard(*Lifeline, func(time.Duration)) (GuardResult, error) { return GuardResult{}, ErrNoGuard }
 
-// Sweep does nothing here.
-func Sweep(time.Duration) {}
-
-// SealDescriptors does nothing here.
-func SealDescriptors() {}
-
-// NameProcess does nothing here.
-func NameProcess(string) {}
-
 // CanGuard reports whether [Guard] works on this system.
 func CanGuard() bool { return false }

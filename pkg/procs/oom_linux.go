@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"os"
 	"strconv"
+
+	"github.com/elasticrun/elasticrun/pkg/procs/internal/proctree"
 )
 
 // When memory runs out the kernel is to choose a worker, which is restarted, and not the agent
@@ -17,7 +19,7 @@ const (
 // set its own by now keeps that. Where it cannot be done (/proc is not writable, the program is not
 // the user's to inspect) the kernel chooses by size alone.
 func preferForOOM(pid int) {
-	if !procIsOurs() {
+	if !proctree.ProcIsOurs() {
 		return
 	}
 	own, ok := oomScoreAdj("self")

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/elasticrun/elasticrun/internal/cgroup"
+	"github.com/elasticrun/elasticrun/pkg/procs/internal/proctree"
 )
 
 // pidLimit is a limit on processes and threads: a cgroup's, or the user's.
@@ -52,7 +53,7 @@ func tightestPIDLimit(root fs.FS) (tightest pidLimit, found bool) {
 // checkRoom returns a [*ResourceError] where a limit has no room for those of the needed tasks that this process has not
 // made yet. A limit that it cannot see it lets pass.
 func checkRoom(need taskNeed) error {
-	more := need.total() - ownThreads()
+	more := need.total() - proctree.OwnThreads()
 	if l, limited := tightestPIDLimit(os.DirFS("/")); limited && l.room() < more {
 		return noRoom(l, need, more)
 	}
@@ -65,16 +66,6 @@ func checkRoom(need taskNeed) error {
 // noRoom is the error of a limit that has no room for so many more tasks.
 func noRoom(l pidLimit, need taskNeed, more int) error {
 	return &ResourceError{Problem: fmt.Sprintf("%v; %s", l, need.advice(l.used, more)), Err: syscall.EAGAIN}
-}
-
-// ownThreads is how many threads this process has; 0 where it is not known.
-func ownThreads() int {
-	stat, err := os.ReadFile("/proc/self/stat")
-	if err != nil {
-		return 0
-	}
-	p, _ := parseStat(stat)
-	return p.threads
 }
 
 // explainFork adds to the error of a fork which limit it has met, as far as that can be seen.

@@ -7,16 +7,13 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/elasticrun/elasticrun/pkg/procs/internal/proctree"
 )
 
-const (
-	// killGrace is how long a process may take to vanish after SIGKILL; only one
-	// in uninterruptible sleep takes that long.
-	killGrace = 10 * time.Second
-	// killRepeat is the pause between two rounds of SIGKILL, for children that
-	// were being forked during the round before.
-	killRepeat = 20 * time.Millisecond
-)
+// killGrace is how long a process may take to vanish after SIGKILL; only one
+// in uninterruptible sleep takes that long.
+const killGrace = 10 * time.Second
 
 // StuckError names processes that are still there after SIGKILL.
 type StuckError struct {
@@ -59,7 +56,7 @@ func (g *Group) Stop(l Ladder) error {
 		left = g.stopLeftovers(l, min(l.Leftovers, time.Until(deadline)))
 	}
 	if len(left) > 0 {
-		return fmt.Errorf("stop workers: %w", &StuckError{Processes: describeStuck(left)})
+		return fmt.Errorf("stop workers: %w", &StuckError{Processes: proctree.DescribeStuck(left)})
 	}
 	g.sup.release()
 	return nil
@@ -71,14 +68,14 @@ func (g *Group) beginStop() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, w := range g.workers {
-		w.early = w.pid != 0 && (w.exited || hasExited(w.pid) || isEnding(w.pid))
+		w.early = w.pid != 0 && (w.exited || proctree.HasExited(w.pid) || proctree.IsEnding(w.pid))
 	}
 	g.stopping = true
 }
 
 // stopWorkers returns when all workers have exited; else it returns what
 // survives SIGKILL.
-func (g *Group) stopWorkers(l Ladder) []process {
+func (g *Group) stopWorkers(l Ladder) []proctree.Process {
 	g.signalWorkers(l.Signal)
 	if g.waitGone(l) {
 		return nil
@@ -86,7 +83,7 @@ func (g *Group) stopWorkers(l Ladder) []process {
 	if l.Signal != syscall.SIGKILL {
 		g.sup.opts.Logger.Warn().Str("after", SignalName(l.Signal)).Stringer("grace", l.Grace.Round(time.Millisecond)).Msg("workers still run: sending SIGKILL")
 	}
-	left := killAll(g.gone, g.isGone, func() []process {
+	left := killAll(g.gone, g.isGone, func() []proctree.Process {
 		g.signalWorkers(syscall.SIGKILL)
 		return g.track(liveJob())
 	})
@@ -98,16 +95,16 @@ func (g *Group) stopWorkers(l Ladder) []process {
 
 // unseenEnds lists the workers, but those in seen, whose end the kernel does not tell: a debugger keeps it to itself, or
 // /proc does not show that they live.
-func (g *Group) unseenEnds(seen []process) (held []process) {
+func (g *Group) unseenEnds(seen []proctree.Process) (held []proctree.Process) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, w := range g.workers {
-		if w.pid == 0 || w.exited || slices.ContainsFunc(seen, func(p process) bool { return p.pid == w.pid }) {
+		if w.pid == 0 || w.exited || slices.ContainsFunc(seen, func(p proctree.Process) bool { return p.PID == w.pid }) {
 			continue
 		}
-		p, ok := readChild(w.pid, procIsOurs())
+		p, ok := proctree.ReadChild(w.pid)
 		if !ok {
-			p = process{pid: w.pid, state: '?', comm: w.spec.Argv[0]}
+			p = proctree.Process{PID: w.pid, State: '?', Comm: w.spec.Argv[0]}
 		}
 		held = append(held, p)
 	}
@@ -147,10 +144,10 @@ func (g *Group) waitGone(l Ladder) bool {
 // process of the job is a child of this process or below one; usually there
 // is none, and the kernel says so in one call. They get SIGTERM whatever the
 // workers got: what a shell started in the background ignores an interrupt.
-func (g *Group) stopLeftovers(l Ladder, grace time.Duration) []process {
+func (g *Group) stopLeftovers(l Ladder, grace time.Duration) []proctree.Process {
 	timer := time.NewTimer(grace)
 	defer timer.Stop()
-	told := make(map[process]bool) // by pid and start time
+	told := make(map[proctree.Process]bool) // by pid and start time
 	for wait := l.Signal != syscall.SIGKILL; wait; {
 		left := g.track(g.sup.leftovers())
 		if len(left) == 0 {
@@ -159,10 +156,10 @@ func (g *Group) stopLeftovers(l Ladder, grace time.Duration) []process {
 		for _, p := range left {
 			// One that was being forked during the look before is new in this one:
 			// its parent's end has woken us.
-			if who := (process{pid: p.pid, start: p.start}); !told[who] {
+			if who := (proctree.Process{PID: p.PID, Start: p.Start}); !told[who] {
 				told[who] = true
-				p.signal(syscall.SIGTERM)
-				p.signal(syscall.SIGCONT)
+				p.Signal(syscall.SIGTERM)
+				p.Signal(syscall.SIGCONT)
 			}
 		}
 		select {
@@ -176,26 +173,26 @@ func (g *Group) stopLeftovers(l Ladder, grace time.Duration) []process {
 	if len(g.sup.leftovers()) == 0 {
 		return nil
 	}
-	return killAll(g.sup.reaped, func() bool { return len(g.sup.leftovers()) == 0 }, func() []process { return g.track(g.sup.leftovers()) })
+	return killAll(g.sup.reaped, func() bool { return len(g.sup.leftovers()) == 0 }, func() []proctree.Process { return g.track(g.sup.leftovers()) })
 }
 
 // killAll sends SIGKILL to what targets lists, again and again, until done or
 // until killGrace has passed; then it returns what is left. wake tells it when to
 // look.
-func killAll(wake <-chan struct{}, done func() bool, targets func() []process) []process {
+func killAll(wake <-chan struct{}, done func() bool, targets func() []proctree.Process) []proctree.Process {
 	deadline := time.NewTimer(killGrace)
 	defer deadline.Stop()
-	again := time.NewTicker(killRepeat)
+	again := time.NewTicker(proctree.KillInterval)
 	defer again.Stop()
 	for {
 		for _, p := range targets() {
-			p.signal(syscall.SIGKILL)
+			p.Signal(syscall.SIGKILL)
 		}
 		select {
 		case <-wake:
 		case <-again.C:
 		case <-deadline.C:
-			return slices.DeleteFunc(targets(), process.dead)
+			return slices.DeleteFunc(targets(), proctree.Process.Dead)
 		}
 		if done() {
 			return nil

@@ -11,6 +11,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/elasticrun/elasticrun/pkg/procs/internal/proctree"
 	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
 
@@ -56,7 +57,7 @@ func NewSupervisor(opts Options) (*Supervisor, error) {
 	if err := reserveForWorkers(opts.Workers); err != nil {
 		return nil, err
 	}
-	if err := becomeSubreaper(); err != nil {
+	if err := proctree.BecomeSubreaper(); err != nil {
 		return nil, fmt.Errorf("become child subreaper: %w", err)
 	}
 	s := &Supervisor{
@@ -67,7 +68,7 @@ func NewSupervisor(opts Options) (*Supervisor, error) {
 		done:    make(chan struct{}),
 		kept:    make(map[int]bool),
 	}
-	if !procIsOurs() {
+	if !proctree.ProcIsOurs() {
 		opts.Logger.Warn().Msg(foreignProc)
 	}
 	signal.Notify(s.sigchld, syscall.SIGCHLD)
@@ -95,7 +96,7 @@ func (s *Supervisor) Close() error {
 func (s *Supervisor) reapOrphans() {
 	defer close(s.done)
 	for range s.sigchld {
-		if procIsOurs() {
+		if proctree.ProcIsOurs() {
 			_, _ = s.reapAdopted() // what could not be seen now is tried again at a stop
 		} else {
 			s.reapFirst()
@@ -116,18 +117,18 @@ func (s *Supervisor) reapOrphans() {
 // in the middle hands its own children to a list that was read already. But then
 // it is seen dead, and where one was, another look is due. So an empty answer
 // means that no adopted child lived when the last look began.
-func (s *Supervisor) reapAdopted() (alive []process, err error) {
+func (s *Supervisor) reapAdopted() (alive []proctree.Process, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for again := true; again && len(alive) == 0; {
 		again = false
-		children, err := adoptedChildren(func(pid int) bool { return s.kept[pid] })
+		children, err := proctree.AdoptedChildren(func(pid int) bool { return s.kept[pid] })
 		if err != nil {
 			return nil, err
 		}
 		for _, p := range children {
-			if p.dead() {
-				again = reap(p.pid) || again
+			if p.Dead() {
+				again = proctree.Reap(p.PID) || again
 			} else {
 				alive = append(alive, p)
 			}
@@ -142,8 +143,8 @@ func (s *Supervisor) reapFirst() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for {
-		pid := firstDeadOrphan(func(pid int) bool { return s.kept[pid] })
-		if pid == 0 || !reap(pid) {
+		pid := proctree.FirstDeadOrphan(func(pid int) bool { return s.kept[pid] })
+		if pid == 0 || !proctree.Reap(pid) {
 			return
 		}
 	}
@@ -223,7 +224,7 @@ func (s *Supervisor) reap(workers []*worker) {
 	defer s.mu.Unlock()
 	for _, w := range workers {
 		if w.pid != 0 && s.kept[w.pid] {
-			reap(w.pid)
+			proctree.Reap(w.pid)
 			delete(s.kept, w.pid)
 		}
 	}
@@ -234,26 +235,26 @@ func (s *Supervisor) reap(workers []*worker) {
 // adopted child lives. A look at all of /proc could not tell: it takes time, and
 // an orphan that changes parents meanwhile seems to belong to nobody. Where
 // nothing can be seen there is an entry that says so, as long as there are children.
-func (s *Supervisor) leftovers() []process {
-	if noChildren() {
+func (s *Supervisor) leftovers() []proctree.Process {
+	if proctree.NoChildren() {
 		return nil
 	}
 	adopted, err := s.reapAdopted()
 	if err != nil {
-		return []process{{state: '?', comm: err.Error()}}
+		return []proctree.Process{{State: '?', Comm: err.Error()}}
 	}
 	if len(adopted) == 0 {
 		return nil
 	}
 	known := make(map[int]bool, len(adopted))
 	for _, p := range adopted {
-		known[p.pid] = true
+		known[p.PID] = true
 	}
-	return append(adopted, slices.DeleteFunc(liveJob(), func(p process) bool { return known[p.pid] })...)
+	return append(adopted, slices.DeleteFunc(liveJob(), func(p proctree.Process) bool { return known[p.PID] })...)
 }
 
 // liveJob lists the job's processes that live, as far as they can be seen.
-func liveJob() []process {
-	all, _ := jobProcesses() // the callers look again and again
-	return slices.DeleteFunc(all, process.dead)
+func liveJob() []proctree.Process {
+	all, _ := proctree.Job() // the callers look again and again
+	return slices.DeleteFunc(all, proctree.Process.Dead)
 }

@@ -9,6 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
+
+	"github.com/elasticrun/elasticrun/pkg/procs/internal/proctree"
 )
 
 // threads is how many threads this process has.
@@ -32,8 +34,8 @@ func TestReserveThreads(t *testing.T) {
 	if got := threads(t); got < want {
 		t.Errorf("%d threads, want %d", got, want)
 	}
-	if own := ownThreads(); own < want {
-		t.Errorf("ownThreads: %d, want %d", own, want)
+	if own := proctree.OwnThreads(); own < want {
+		t.Errorf("OwnThreads: %d, want %d", own, want)
 	}
 }
 

@@ -4,9 +4,11 @@ import (
 	"time"
 
 	gops "github.com/shirou/gopsutil/v3/process"
+
+	"github.com/elasticrun/elasticrun/pkg/procs/internal/proctree"
 )
 
-// Usage is what one worker and all its descendants use together.
+// Usage is what one worker and all its proctree.Descendants use together.
 type Usage struct {
 	// Processes is how many there are, the worker included.
 	Processes int
@@ -53,7 +55,7 @@ func NewSampler() *Sampler {
 // is missing in the result; one with a new pid starts anew. Where /proc is missing or belongs to another pid namespace
 // the result is empty.
 func (s *Sampler) Sample(pids map[int]int) map[int]Usage {
-	if !procIsOurs() {
+	if !proctree.ProcIsOurs() {
 		return nil
 	}
 	now := time.Now()

@@ -11,6 +11,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/elasticrun/elasticrun/pkg/procs/internal/proctree"
 )
 
 // The kernel counts the tasks (processes, threads and zombies) of each real user id against RLIMIT_NPROC of the process
@@ -78,7 +80,7 @@ func tightUserLimit(n int) (l pidLimit, found bool) {
 		return pidLimit{}, false
 	}
 	load, err := os.ReadFile("/proc/loadavg")
-	if all, known := machineTasks(string(load)); err == nil && known && most-all >= n || isExempt() || !procIsOurs() {
+	if all, known := machineTasks(string(load)); err == nil && known && most-all >= n || isExempt() || !proctree.ProcIsOurs() {
 		return pidLimit{}, false
 	}
 	used, err := userTasks("/proc", os.Getuid())

@@ -1,4 +1,4 @@
-package procs
+package proctree
 
 import (
 	"errors"
@@ -21,13 +21,13 @@ const (
 	stuckLook = 2 * time.Second
 )
 
-// describeStuck names processes that do not die, and where in the kernel they are.
-func describeStuck(ps []process) []string {
+// DescribeStuck names processes that do not die, and where in the kernel they are.
+func DescribeStuck(ps []Process) []string {
 	out := make([]string, 0, len(ps))
 	for _, p := range ps {
 		out = append(out, p.String())
 	}
-	if !procIsOurs() {
+	if !ProcIsOurs() {
 		return out
 	}
 	type place struct {
@@ -56,30 +56,30 @@ func describeStuck(ps []process) []string {
 
 // stuckIn says in which function of the kernel each thread of p in uninterruptible sleep waits, and how it came
 // there; ", …" or nothing. It says so where the kernel does not tell.
-func stuckIn(proc string, p process) string {
-	if errors.Is(syscall.Kill(p.pid, 0), syscall.EPERM) {
+func stuckIn(proc string, p Process) string {
+	if errors.Is(syscall.Kill(p.PID, 0), syscall.EPERM) {
 		return ", which this user may not signal"
 	}
-	dir := filepath.Join(proc, strconv.Itoa(p.pid), "task")
+	dir := filepath.Join(proc, strconv.Itoa(p.PID), "task")
 	threads, err := os.ReadDir(dir)
 	if err != nil {
 		return ""
 	}
 	var told strings.Builder
-	told.WriteString(tracerOf(proc, p.pid))
+	told.WriteString(tracerOf(proc, p.PID))
 	n := 0
 	for _, t := range threads {
 		data, err := os.ReadFile(filepath.Join(dir, t.Name(), "stat"))
 		stat, ok := parseStat(data)
-		if err != nil || !ok || stat.state != 'D' {
+		if err != nil || !ok || stat.State != 'D' {
 			continue
 		}
 		if n++; n > maxStuckThreads {
 			continue
 		}
 		who := ","
-		if stat.pid != p.pid {
-			who = fmt.Sprintf(", thread %d (%s)", stat.pid, stat.comm)
+		if stat.PID != p.PID {
+			who = fmt.Sprintf(", thread %d (%s)", stat.PID, stat.Comm)
 		}
 		fmt.Fprintf(&told, "%s in uninterruptible sleep %s, %s", who, waitChannel(dir, t.Name()), kernelStack(dir, t.Name()))
 	}

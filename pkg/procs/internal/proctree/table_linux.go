@@ -1,4 +1,4 @@
-package procs
+package proctree
 
 import (
 	"bytes"
@@ -13,19 +13,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// signal sends sig to exactly this process: the pidfd pins whatever holds the
+// Signal sends sig to exactly this process: the pidfd pins whatever holds the
 // pid now, and a second look tells whether it is still the one that was seen.
 // Where there are no pidfds (an old kernel, a container's filter, no descriptor left)
 // the second look has to do.
-func (p process) signal(sig syscall.Signal) {
-	fd, err := unix.PidfdOpen(p.pid, 0)
+func (p Process) Signal(sig syscall.Signal) {
+	fd, err := unix.PidfdOpen(p.PID, 0)
 	if errors.Is(err, unix.ESRCH) {
 		return
 	}
 	if err == nil {
 		defer func() { _ = unix.Close(fd) }()
 	}
-	if now, ok := readChild(p.pid, procIsOurs()); !ok || now.start != p.start {
+	if now, ok := readChild(p.PID, ProcIsOurs()); !ok || now.Start != p.Start {
 		return
 	}
 	if err == nil {
@@ -33,26 +33,26 @@ func (p process) signal(sig syscall.Signal) {
 			return
 		}
 	}
-	_ = syscall.Kill(p.pid, sig)
+	_ = syscall.Kill(p.PID, sig)
 }
 
-// jobProcesses lists the job's processes, zombies included: the descendants of
+// Job lists the job's processes, zombies included: the Descendants of
 // this process that are not in its session.
-func jobProcesses() ([]process, error) {
+func Job() ([]Process, error) {
 	session, err := unix.Getsid(0)
 	if err != nil {
 		session = -1
 	}
-	all, err := allProcesses()
+	all, err := All()
 	if err != nil {
 		return nil, err
 	}
-	return descendants(os.Getpid(), all, func(p process) bool { return p.session != session }), nil
+	return Descendants(os.Getpid(), all, func(p Process) bool { return p.Session != session }), nil
 }
 
-// allProcesses reads every process that /proc shows, where it is this namespace's.
-func allProcesses() ([]process, error) {
-	if !procIsOurs() {
+// All reads every process that /proc shows, where it is this namespace's.
+func All() ([]Process, error) {
+	if !ProcIsOurs() {
 		return nil, errForeignProc
 	}
 	dir, err := os.Open("/proc")
@@ -64,55 +64,65 @@ func allProcesses() ([]process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("look for processes: %w", err)
 	}
-	all := make([]process, 0, len(names))
+	all := make([]Process, 0, len(names))
 	for _, name := range names {
 		pid, err := strconv.Atoi(name)
 		if err != nil {
 			continue
 		}
-		if p, ok := readProcess(pid); ok {
+		if p, ok := Read(pid); ok {
 			all = append(all, p)
 		}
 	}
 	return all, nil
 }
 
-func readProcess(pid int) (process, bool) {
+func Read(pid int) (Process, bool) {
 	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
-		return process{}, false
+		return Process{}, false
 	}
 	return parseStat(data)
 }
 
+// OwnThreads is how many threads this process has; 0 where it is not known.
+func OwnThreads() int {
+	stat, err := os.ReadFile("/proc/self/stat")
+	if err != nil {
+		return 0
+	}
+	p, _ := parseStat(stat)
+	return p.Threads
+}
+
 // parseStat reads /proc/PID/stat (proc(5)): pid (comm) state ppid pgrp session …
 // starttime, the 22nd field. comm may hold anything, parentheses and blanks too.
-func parseStat(data []byte) (process, bool) {
+func parseStat(data []byte) (Process, bool) {
 	open, end := bytes.IndexByte(data, '('), bytes.LastIndexByte(data, ')')
 	if open < 1 || end < open {
-		return process{}, false
+		return Process{}, false
 	}
 	f := strings.Fields(string(data[end+1:]))
 	if len(f) < 20 {
-		return process{}, false
+		return Process{}, false
 	}
 	pid, err1 := strconv.Atoi(string(bytes.TrimSpace(data[:open])))
 	ppid, err2 := strconv.Atoi(f[1])
 	session, err3 := strconv.Atoi(f[3])
 	threads, err4 := strconv.Atoi(f[17])
 	if errors.Join(err1, err2, err3, err4) != nil {
-		return process{}, false
+		return Process{}, false
 	}
-	return process{
-		pid: pid, ppid: ppid, session: session, state: f[0][0], threads: threads, start: f[19],
-		comm: string(data[open+1 : end]),
+	return Process{
+		PID: pid, PPID: ppid, Session: session, State: f[0][0], Threads: threads, Start: f[19],
+		Comm: string(data[open+1 : end]),
 	}, true
 }
 
 // childPIDs lists the children of this process that are wanted, zombies included. The kernel
 // keeps them by thread; without CONFIG_PROC_CHILDREN all of /proc is read.
 func childPIDs(wanted func(pid int) bool) ([]int, error) {
-	if !procIsOurs() {
+	if !ProcIsOurs() {
 		return probeChildPIDs(wanted), nil
 	}
 	pids, err := listedChildPIDs()
@@ -158,11 +168,11 @@ func readWhole(path string) ([]byte, error) {
 }
 
 func scanChildPIDs() ([]int, error) {
-	all, err := allProcesses()
+	all, err := All()
 	var pids []int
 	for _, p := range all {
-		if p.ppid == os.Getpid() {
-			pids = append(pids, p.pid)
+		if p.PPID == os.Getpid() {
+			pids = append(pids, p.PID)
 		}
 	}
 	return pids, err

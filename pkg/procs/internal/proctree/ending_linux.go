@@ -1,4 +1,4 @@
-package procs
+package proctree
 
 import (
 	"bytes"
@@ -15,10 +15,10 @@ const (
 	flagSignaled = 0x400 // a signal is ending it
 )
 
-// isEnding reports whether nothing can change how the child pid ends: it exits, dumps its core, or was sent SIGKILL, by the OOM killer perhaps. To give back
+// IsEnding reports whether nothing can change how the child pid ends: it exits, dumps its core, or was sent SIGKILL, by the OOM killer perhaps. To give back
 // its memory may take it a while.
-func isEnding(pid int) bool {
-	if !procIsOurs() {
+func IsEnding(pid int) bool {
+	if !ProcIsOurs() {
 		return false
 	}
 	dir := "/proc/" + strconv.Itoa(pid)
@@ -27,16 +27,16 @@ func isEnding(pid int) bool {
 	return err1 == nil && err2 == nil && endingBy(stat, status)
 }
 
-// endingBy is isEnding by /proc/PID/stat and /proc/PID/status (proc(5)).
+// endingBy is IsEnding by /proc/PID/stat and /proc/PID/status (proc(5)).
 func endingBy(stat, status []byte) bool {
 	p, ok := parseStat(stat)
-	if !ok || p.dead() {
+	if !ok || p.Dead() {
 		return ok
 	}
 	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:])) // parseStat has counted them
 	flags, err := strconv.ParseUint(fields[6], 10, 64)
 	ending := uint64(flagExiting | flagDumpCore | flagSignaled)
-	if p.state == 'Z' { // its first thread has ended, maybe alone
+	if p.State == 'Z' { // its first thread has ended, maybe alone
 		ending &^= flagExiting
 	}
 	if err == nil && flags&ending != 0 {

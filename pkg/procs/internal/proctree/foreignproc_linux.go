@@ -1,4 +1,4 @@
-package procs
+package proctree
 
 import (
 	"bytes"
@@ -19,8 +19,8 @@ import (
 // errForeignProc says that /proc cannot tell which processes there are.
 var errForeignProc = errors.New("look for processes: /proc is missing or belongs to another pid namespace")
 
-// procIsOurs reports whether /proc shows the processes of this pid namespace.
-func procIsOurs() bool {
+// ProcIsOurs reports whether /proc shows the processes of this pid namespace.
+func ProcIsOurs() bool {
 	self, err := os.Readlink("/proc/self")
 	if err != nil || self != strconv.Itoa(os.Getpid()) {
 		return false
@@ -50,7 +50,7 @@ const mostPIDs = 1 << 22
 // 4 million take 1.5 s.
 func probeChildPIDs(wanted func(pid int) bool) []int {
 	last := lastPID()
-	if found := probeRange(1, last, wanted); len(found) > 0 || noChildren() {
+	if found := probeRange(1, last, wanted); len(found) > 0 || NoChildren() {
 		return found
 	}
 	return probeRange(last+1, mostPIDs, wanted)
@@ -79,9 +79,9 @@ func probeRange(first, last int, wanted func(pid int) bool) (pids []int) {
 	return pids
 }
 
-// firstDeadOrphan returns a child that has exited and is neither kept nor in this process's session, or 0. It sees
+// FirstDeadOrphan returns a child that has exited and is neither kept nor in this process's session, or 0. It sees
 // only what stands first among the children that have exited.
-func firstDeadOrphan(kept func(pid int) bool) int {
+func FirstDeadOrphan(kept func(pid int) bool) int {
 	var info childInfo
 	err := unix.Waitid(unix.P_ALL, 0, (*unix.Siginfo)(unsafe.Pointer(&info)), unix.WEXITED|unix.WNOWAIT|unix.WNOHANG, nil)
 	pid := int(info.pid)

@@ -1,8 +1,7 @@
-package procs
+package proctree
 
 import (
 	"fmt"
-	"syscall"
 	"testing"
 )
 
@@ -35,21 +34,5 @@ func TestEndingBy(t *testing.T) {
 	}
 	if endingBy([]byte("no stat"), nil) {
 		t.Error("nothing is known, and it ends")
-	}
-}
-
-// A worker that was sent SIGKILL just before the stop began is a cause, though it is no zombie yet.
-func TestKilledBeforeTheStop(t *testing.T) {
-	for range 10 {
-		t.Run("", func(t *testing.T) {
-			s := shell(t, 0, "echo ready; exec sleep 100")
-			g := startGroup(t, s)
-			awaitLine(t, s)
-			_ = syscall.Kill(g.PIDs()[0], syscall.SIGKILL)
-			stopGroup(t, g, orderly)
-			if e := <-g.Exits(); e.Stopped || e.Signal != syscall.SIGKILL {
-				t.Errorf("stopped %v, %v", e.Stopped, e)
-			}
-		})
 	}
 }

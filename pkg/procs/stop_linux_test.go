@@ -1,0 +1,45 @@
+package procs
+
+import (
+	"runtime"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// A worker that was sent SIGKILL just before the stop began is a cause, though it is no zombie yet.
+func TestKilledBeforeTheStop(t *testing.T) {
+	for range 10 {
+		t.Run("", func(t *testing.T) {
+			s := shell(t, 0, "echo ready; exec sleep 100")
+			g := startGroup(t, s)
+			awaitLine(t, s)
+			_ = syscall.Kill(g.PIDs()[0], syscall.SIGKILL)
+			stopGroup(t, g, orderly)
+			if e := <-g.Exits(); e.Stopped || e.Signal != syscall.SIGKILL {
+				t.Errorf("stopped %v, %v", e.Stopped, e)
+			}
+		})
+	}
+}
+
+// A thousand processes in sessions of their own, half of which ignore SIGTERM: to end them takes hardly longer than the
+// time that they are given, and no more memory than to end a few.
+func TestThousandLeftBehind(t *testing.T) {
+	spec := shell(t, 0, `i=0; while [ $i -lt 500 ]; do setsid sleep 1000 & setsid sh -c 'trap "" TERM; exec sleep 1000' & i=$((i+1)); done; echo; exit 3`)
+	g := startGroup(t, spec)
+	<-g.Exits()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	start := time.Now()
+	stopGroup(t, g, Ladder{Signal: syscall.SIGTERM, Grace: time.Minute, Leftovers: time.Second})
+	took := time.Since(start)
+	runtime.ReadMemStats(&after)
+	t.Logf("took %v", took)
+	if took > 15*time.Second {
+		t.Errorf("took %v", took)
+	}
+	if grown := int64(after.HeapSys) - int64(before.HeapSys); grown > 64<<20 {
+		t.Errorf("the heap has grown by %d MiB", grown>>20)
+	}
+}

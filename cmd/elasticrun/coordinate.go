@@ -11,7 +11,7 @@ import (
 	"github.com/elasticrun/elasticrun/internal/boottime"
 	"github.com/elasticrun/elasticrun/internal/config"
 	"github.com/elasticrun/elasticrun/pkg/coord"
-	"github.com/elasticrun/elasticrun/pkg/kvstore"
+	"github.com/elasticrun/elasticrun/pkg/kvstore/tcpstore"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic"
 )
@@ -75,8 +75,8 @@ func (c *coordination) mark(cfg *config.Store, log zerolog.Logger) *elastic.Fres
 }
 
 // addMemory makes counters of the workers' store those of the whole: with the memory of the agents' store.
-func (c *coordination) addMemory(workers func() kvstore.Stats) func() kvstore.Stats {
-	return func() kvstore.Stats {
+func (c *coordination) addMemory(workers func() tcpstore.Stats) func() tcpstore.Stats {
+	return func() tcpstore.Stats {
 		stats := workers()
 		stats.Memory += c.server.Stats().Memory
 		return stats

@@ -13,7 +13,7 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/elasticrun/elasticrun/pkg/kvstore"
+	"github.com/elasticrun/elasticrun/pkg/kvstore/tcpstore"
 )
 
 const (
@@ -27,14 +27,14 @@ const (
 
 // health tells over HTTP whether a store answers.
 type health struct {
-	stats    func() kvstore.Stats // asks the store; it may block
-	stopping <-chan struct{}      // closed when the store is to stop
-	failed   <-chan struct{}      // closed when the agents' store has ended, and so will this one; nil is never
+	stats    func() tcpstore.Stats // asks the store; it may block
+	stopping <-chan struct{}       // closed when the store is to stop
+	failed   <-chan struct{}       // closed when the agents' store has ended, and so will this one; nil is never
 	started  time.Time
 	asking   chan struct{} // holds one element while stats runs: a store that is stuck is asked once, not for every request
 }
 
-func newHealth(stats func() kvstore.Stats, stopping <-chan struct{}) *health {
+func newHealth(stats func() tcpstore.Stats, stopping <-chan struct{}) *health {
 	return &health{stats: stats, stopping: stopping, started: time.Now(), asking: make(chan struct{}, 1)}
 }
 
@@ -46,11 +46,11 @@ type healthAnswer struct {
 }
 
 type healthCounts struct {
-	Open     int                       `json:"open"`
-	Accepted uint64                    `json:"accepted"`
-	Refused  map[kvstore.Reason]uint64 `json:"refused"`
-	Keys     int                       `json:"keys"`
-	Memory   int64                     `json:"memory_bytes"`
+	Open     int                        `json:"open"`
+	Accepted uint64                     `json:"accepted"`
+	Refused  map[tcpstore.Reason]uint64 `json:"refused"`
+	Keys     int                        `json:"keys"`
+	Memory   int64                      `json:"memory_bytes"`
 }
 
 // answer returns the status code and the body.
@@ -80,15 +80,15 @@ func (h *health) answer() (int, healthAnswer) {
 }
 
 // ask asks the store. It returns false if that did not answer in time.
-func (h *health) ask() (kvstore.Stats, bool) {
+func (h *health) ask() (tcpstore.Stats, bool) {
 	bound := time.NewTimer(healthBound)
 	defer bound.Stop()
 	select {
 	case h.asking <- struct{}{}:
 	case <-bound.C:
-		return kvstore.Stats{}, false
+		return tcpstore.Stats{}, false
 	}
-	answered := make(chan kvstore.Stats, 1)
+	answered := make(chan tcpstore.Stats, 1)
 	go func() {
 		answered <- h.stats()
 		<-h.asking
@@ -97,7 +97,7 @@ func (h *health) ask() (kvstore.Stats, bool) {
 	case stats := <-answered:
 		return stats, true
 	case <-bound.C:
-		return kvstore.Stats{}, false
+		return tcpstore.Stats{}, false
 	}
 }
 

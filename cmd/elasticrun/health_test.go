@@ -13,15 +13,15 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/elasticrun/elasticrun/pkg/kvstore"
+	"github.com/elasticrun/elasticrun/pkg/kvstore/tcpstore"
 )
 
 // A store that does not answer is not healthy, is asked once however many want to know, and may recover.
 func TestHealthOfAStuckStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked atomic.Int32
-		answer := make(chan kvstore.Stats)
-		h := newHealth(func() kvstore.Stats { asked.Add(1); return <-answer }, nil)
+		answer := make(chan tcpstore.Stats)
+		h := newHealth(func() tcpstore.Stats { asked.Add(1); return <-answer }, nil)
 		began := time.Now()
 		var clients sync.WaitGroup
 		for range 3 {
@@ -38,8 +38,8 @@ func TestHealthOfAStuckStore(t *testing.T) {
 			t.Errorf("answered after %v; the store was asked %d times", took, asked.Load())
 		}
 
-		answer <- kvstore.Stats{}
-		clients.Go(func() { answer <- kvstore.Stats{Open: 7} })
+		answer <- tcpstore.Stats{}
+		clients.Go(func() { answer <- tcpstore.Stats{Open: 7} })
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, nil)
 		if body := w.Body.String(); w.Code != http.StatusOK || !strings.Contains(body, `"open":7`) {
@@ -52,7 +52,7 @@ func TestHealthOfAStuckStore(t *testing.T) {
 // A store whose agents' store has ended is not healthy, and says so while its clients finish their requests.
 func TestHealthOfAFailedStore(t *testing.T) {
 	failed, stopping := make(chan struct{}), make(chan struct{})
-	h := newHealth(func() kvstore.Stats { return kvstore.Stats{} }, stopping)
+	h := newHealth(func() tcpstore.Stats { return tcpstore.Stats{} }, stopping)
 	h.failed = failed
 	for _, tt := range []struct {
 		name, status string
@@ -74,7 +74,7 @@ func TestHealthOfAFailedStore(t *testing.T) {
 func TestHealthWaitsForTheStore(t *testing.T) {
 	var answered atomic.Bool
 	answer := make(chan struct{})
-	h := newHealth(func() kvstore.Stats { <-answer; return kvstore.Stats{} }, nil)
+	h := newHealth(func() tcpstore.Stats { <-answer; return tcpstore.Stats{} }, nil)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -16,6 +16,7 @@ import (
 	"github.com/elasticrun/elasticrun/internal/config"
 	"github.com/elasticrun/elasticrun/internal/tcplisten"
 	"github.com/elasticrun/elasticrun/pkg/kvstore"
+	"github.com/elasticrun/elasticrun/pkg/kvstore/tcpstore"
 )
 
 // storeSignals end the store: in order the first time, at once when one of them comes again.
@@ -55,7 +56,7 @@ func serveStore(ctx context.Context, hurry <-chan struct{}, cfg *config.Store, s
 		return err
 	}
 	defer agents.close()
-	server := kvstore.NewServer(kvstore.ServerOptions{
+	server := tcpstore.NewServer(tcpstore.ServerOptions{
 		Logger: log, MaxConns: cfg.MaxConns, MaxMemory: shareMemory(cfg.MaxMemory).workers, StallTimeout: cfg.StallTimeout,
 		Agents: agents.server.ServeConn, ShedAgents: agents.server.ShedPending,
 	})
@@ -107,7 +108,7 @@ func listenOn(ctx context.Context, flag string, at config.HostPort) (net.Listene
 
 // stopStore ends the server, of which nothing is left then. Requests under way may take the grace to finish, or until
 // hurry is closed; the connections that have not are closed. why is the reason to stop.
-func stopStore(ctx context.Context, hurry <-chan struct{}, server *kvstore.Server, grace time.Duration, log zerolog.Logger, why error) error {
+func stopStore(ctx context.Context, hurry <-chan struct{}, server *tcpstore.Server, grace time.Duration, log zerolog.Logger, why error) error {
 	log.Info().Stringer("grace", grace).Msgf("%v: stopping", why)
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
 	defer cancel()

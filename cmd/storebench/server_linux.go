@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/elasticrun/elasticrun/pkg/kvstore"
+	"github.com/elasticrun/elasticrun/pkg/kvstore/tcpstore"
 )
 
 // server is a store's server in a process of its own, on 127.0.0.1.
@@ -54,7 +55,7 @@ func serve(in io.Reader, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	s := kvstore.NewServer(kvstore.ServerOptions{})
+	s := tcpstore.NewServer(tcpstore.ServerOptions{})
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(listener) }()
 	fmt.Fprintln(out, listener.Addr())

@@ -8,13 +8,14 @@ import (
 
 // notLinked says which packages, and all below them, the product must not hold, in whatever way they would come in.
 var notLinked = map[string]string{
-	"go.etcd.io/etcd/server/v3":     "etcd's server is for tests; it doubles the size and the start time",
-	"testing":                       "not in the product",
-	module + "pkg/coord/coordtest":  "for tests",
-	module + "internal/e2e/testenv": "for tests",
-	module + "internal/release":     "made of the product, not part of it",
-	module + "internal/manpage":     "manual pages are made beforehand",
-	module + "pkg/rpc":              "for workers in Go; the launcher does not call them",
+	"go.etcd.io/etcd/server/v3":               "etcd's server is for tests; it doubles the size and the start time",
+	"testing":                                 "not in the product",
+	module + "pkg/coord/coordtest":            "for tests",
+	module + "pkg/kvstore/internal/storetest": "for tests",
+	module + "internal/e2e/testenv":           "for tests",
+	module + "internal/release":               "made of the product, not part of it",
+	module + "internal/manpage":               "manual pages are made beforehand",
+	module + "pkg/rpc":                        "for workers in Go; the launcher does not call them",
 }
 
 // TestDependencies asks go what the product is linked from.

@@ -14,7 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/elasticrun/elasticrun/pkg/kvstore"
+	"github.com/elasticrun/elasticrun/pkg/kvstore/tcpstore"
 )
 
 func TestRefusals(t *testing.T) {
@@ -135,7 +135,7 @@ func TestObstacles(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				s := kvstore.NewServer(kvstore.ServerOptions{})
+				s := tcpstore.NewServer(tcpstore.ServerOptions{})
 				done := make(chan struct{})
 				go func() { defer close(done); _ = s.Serve(l) }()
 				t.Cleanup(func() { s.Close(); <-done })
@@ -228,7 +228,7 @@ func TestStoreBeginsBehindProxy(t *testing.T) {
 		t.Fatal(err)
 	}
 	agents := NewServer(ServerOptions{})
-	front := kvstore.NewServer(kvstore.ServerOptions{Agents: agents.ServeConn})
+	front := tcpstore.NewServer(tcpstore.ServerOptions{Agents: agents.ServeConn})
 	done := make(chan struct{})
 	go func() { defer close(done); _ = front.Serve(&lateListener{Listener: l}) }()
 	t.Cleanup(func() { agents.Close(); front.Close(); <-done })

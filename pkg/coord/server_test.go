@@ -13,7 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/elasticrun/elasticrun/pkg/kvstore"
+	"github.com/elasticrun/elasticrun/pkg/kvstore/tcpstore"
 )
 
 // patience is how long a test waits for what comes at once.
@@ -266,7 +266,7 @@ func TestShutdown(t *testing.T) {
 // TestBehindTheWorkersPort reaches the store through a TCPStore's port, which hands agents over.
 func TestBehindTheWorkersPort(t *testing.T) {
 	s := NewServer(ServerOptions{})
-	front := kvstore.NewServer(kvstore.ServerOptions{Agents: s.ServeConn})
+	front := tcpstore.NewServer(tcpstore.ServerOptions{Agents: s.ServeConn})
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/elasticrun/elasticrun/pkg/kvstore/internal/keyspace"
 )
 
 // The errors of every store, client and server of this package wrap one of these, wherever one fits. Ask with
@@ -27,7 +29,7 @@ var (
 
 	// ErrNotNumber is an Add to a value that does not start with a 64-bit decimal number, where the
 	// store can tell. A torch server cannot: it closes the connection.
-	ErrNotNumber = errors.New("no 64-bit decimal number")
+	ErrNotNumber = keyspace.ErrNotNumber
 )
 
 // EndOf is the error of a call that ended with ctx: ErrTimeout, with the context's own error and its cause in the chain, after a deadline, and

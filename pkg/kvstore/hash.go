@@ -4,28 +4,28 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"slices"
-	"strings"
 	"sync"
+
+	"github.com/elasticrun/elasticrun/pkg/kvstore/internal/keyspace"
 )
 
 // HashStore is a Store in the memory of this process, for goroutines of one agent. Only Get, Wait and
 // MultiGet can block, so only they look at their context.
 type HashStore struct {
-	mu   sync.Mutex
-	core *core
+	mu    sync.Mutex
+	space *keyspace.Space
 }
 
 var _ Store = (*HashStore)(nil)
 
 // NewHashStore returns an empty store.
-func NewHashStore() *HashStore { return &HashStore{core: newCore()} }
+func NewHashStore() *HashStore { return &HashStore{space: keyspace.New()} }
 
 // Set implements Store.
 func (s *HashStore) Set(_ context.Context, key string, value []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.core.set(key, bytes.Clone(value))
+	s.space.Set(key, bytes.Clone(value))
 	return nil
 }
 
@@ -42,14 +42,14 @@ func (s *HashStore) Get(ctx context.Context, key string) ([]byte, error) {
 func (s *HashStore) Add(_ context.Context, key string, delta int64) (int64, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.core.add(key, delta)
+	return s.space.Add(key, delta)
 }
 
 // CompareSet implements Store.
 func (s *HashStore) CompareSet(_ context.Context, key string, expected, desired []byte) ([]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return bytes.Clone(s.core.compareSet(key, expected, bytes.Clone(desired))), nil
+	return bytes.Clone(s.space.CompareSet(key, expected, bytes.Clone(desired))), nil
 }
 
 // Check implements Store.
@@ -57,7 +57,7 @@ func (s *HashStore) Check(_ context.Context, keys ...string) (bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, key := range keys {
-		if !s.core.present(key) {
+		if !s.space.Present(key) {
 			return false, nil
 		}
 	}
@@ -68,7 +68,7 @@ func (s *HashStore) Check(_ context.Context, keys ...string) (bool, error) {
 func (s *HashStore) Wait(ctx context.Context, keys ...string) error {
 	released := make(chan struct{})
 	s.mu.Lock()
-	w := s.core.wait(keys, func() { close(released) })
+	w := s.space.Wait(keys, func() { close(released) })
 	s.mu.Unlock()
 	if w == nil {
 		return nil
@@ -79,7 +79,7 @@ func (s *HashStore) Wait(ctx context.Context, keys ...string) error {
 	case <-ctx.Done():
 	}
 	s.mu.Lock()
-	missing := s.core.cancel(w)
+	missing := s.space.Cancel(w)
 	s.mu.Unlock()
 	if len(missing) == 0 {
 		return nil
@@ -91,21 +91,21 @@ func (s *HashStore) Wait(ctx context.Context, keys ...string) error {
 func (s *HashStore) NumKeys(context.Context) (int64, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.core.numKeys(), nil
+	return s.space.NumKeys(), nil
 }
 
 // Delete implements Store.
 func (s *HashStore) Delete(_ context.Context, key string) (bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.core.delete(key), nil
+	return s.space.Delete(key), nil
 }
 
 // Append implements Store.
 func (s *HashStore) Append(_ context.Context, key string, value []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.core.append(key, value)
+	s.space.Append(key, value)
 	return nil
 }
 
@@ -128,7 +128,7 @@ func (s *HashStore) tryGet(keys []string) ([][]byte, bool) {
 	defer s.mu.Unlock()
 	values := make([][]byte, len(keys))
 	for i, key := range keys {
-		value, ok := s.core.get(key)
+		value, ok := s.space.Get(key)
 		if !ok {
 			return nil, false
 		}
@@ -142,30 +142,12 @@ func (s *HashStore) MultiSet(_ context.Context, pairs ...Pair) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, pair := range pairs {
-		s.core.set(pair.Key, bytes.Clone(pair.Value))
+		s.space.Set(pair.Key, bytes.Clone(pair.Value))
 	}
 	return nil
 }
 
 // waitError says why a wait for keys ended unfulfilled when ctx did.
 func waitError(ctx context.Context, missing []string) error {
-	return fmt.Errorf("wait for %s: %w", nameKeys(missing), EndOf(ctx))
-}
-
-// nameKeys sorts keys and names the first of them.
-func nameKeys(keys []string) string {
-	const most = 16
-	slices.Sort(keys)
-	var b strings.Builder
-	b.WriteString("key")
-	for i, key := range keys[:min(len(keys), most)] {
-		if i > 0 {
-			b.WriteByte(',')
-		}
-		fmt.Fprintf(&b, " %q", key)
-	}
-	if more := len(keys) - most; more > 0 {
-		fmt.Fprintf(&b, " and %d more", more)
-	}
-	return b.String()
+	return fmt.Errorf("wait for %s: %w", keyspace.NameKeys(missing), EndOf(ctx))
 }

@@ -29,7 +29,7 @@ func TestHashStoreWaitNamesWhatIsMissing(t *testing.T) {
 				t.Errorf("%s: error %q, want %q", name, err, want)
 			}
 		}
-		if n := len(s.core.waiting); n != 0 {
+		if n := s.space.Awaited(); n != 0 {
 			t.Errorf("waits for %d keys are left", n)
 		}
 	})

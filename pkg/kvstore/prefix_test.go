@@ -2,46 +2,10 @@ package kvstore
 
 import (
 	"errors"
-	"net"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 )
-
-// prefixed writes through prefixes of torch on the store of that name.
-func prefixed(t *testing.T, torch *torchStores, store string) {
-	t.Helper()
-	for _, op := range []fileOp{
-		{Store: "inner", Op: "prefix", Path: store, Keys: []string{"inner"}},
-		{Store: "outer", Op: "prefix", Path: "inner", Keys: []string{"outer"}},
-		{Store: "none", Op: "prefix", Path: store, Keys: []string{""}},
-		{Store: "outer", Op: "set", Keys: []string{"k"}, Values: [][]byte{[]byte("v")}},
-		{Store: "outer", Op: "add", Keys: []string{""}, N: 1},
-		{Store: "none", Op: "set", Keys: []string{"x"}, Values: [][]byte{[]byte("y")}},
-	} {
-		torch.must(t, op)
-	}
-	all := torch.must(t, fileOp{Store: store, Op: "num_keys"})
-	if part := torch.must(t, fileOp{Store: "outer", Op: "num_keys"}); part.N != all.N {
-		t.Errorf("torch counts %d keys through the prefixes, %d without", part.N, all.N)
-	}
-	for _, name := range []string{"outer", "inner", "none"} {
-		torch.must(t, fileOp{Store: name, Op: "close"})
-	}
-}
-
-// prefixedGo is prefixed in Go.
-func prefixedGo(t *testing.T, store Store) {
-	t.Helper()
-	ctx := t.Context()
-	outer := NewPrefixStore("outer", NewPrefixStore("inner", store))
-	err := outer.Set(ctx, "k", []byte("v"))
-	_, addErr := outer.Add(ctx, "", 1)
-	noneErr := NewPrefixStore("", store).Set(ctx, "x", []byte("y"))
-	if err := errors.Join(err, addErr, noneErr); err != nil {
-		t.Fatal(err)
-	}
-}
 
 func TestPrefixStore(t *testing.T) {
 	ctx := t.Context()
@@ -98,29 +62,4 @@ func TestPrefixStore(t *testing.T) {
 	if n, err := s.NumKeys(ctx); n != 5 || err != nil {
 		t.Errorf("NumKeys = %d, %v; want all 5", n, err)
 	}
-}
-
-// testPrefixOnServer looks at a Server for what torch's PrefixStore has put there. TestStoresWithTorch runs it.
-func testPrefixOnServer(t *testing.T, torch *torchStores) {
-	t.Helper()
-	_, addr := startServer(t, ServerOptions{})
-	port := addrPort(t, addr)
-	torch.must(t, fileOp{Store: "tcp", Op: "open_tcp", N: port})
-	prefixed(t, torch, "tcp")
-	for key, want := range map[string]string{"inner/outer/k": "v", "inner/outer/": "1", "/x": "y"} {
-		got := torch.must(t, fileOp{Store: "tcp", Op: "get", Keys: []string{key}})
-		if len(got.Values) != 1 || string(got.Values[0]) != want {
-			t.Errorf("%q is %q, want %q", key, got.Values, want)
-		}
-	}
-	torch.must(t, fileOp{Store: "tcp", Op: "close"})
-}
-
-func addrPort(t *testing.T, addr string) int64 {
-	t.Helper()
-	a, err := net.ResolveTCPAddr("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return int64(a.Port)
 }

@@ -6,19 +6,20 @@ import (
 	"net"
 
 	"github.com/elasticrun/elasticrun/pkg/kvstore"
+	"github.com/elasticrun/elasticrun/pkg/kvstore/tcpstore"
 )
 
 // WorkerStore is a TCPStore server that forgets everything when it is closed.
 type WorkerStore struct {
-	server *kvstore.Server
+	server *tcpstore.Server
 	addr   *net.TCPAddr
 	served chan struct{} // closed when the server has ended, with err
 	err    error
 }
 
 // ServeWorkerStore serves an empty store on ln, which it owns from then on.
-func ServeWorkerStore(ln net.Listener, opts kvstore.ServerOptions) *WorkerStore {
-	s := &WorkerStore{server: kvstore.NewServer(opts), served: make(chan struct{}), addr: ln.Addr().(*net.TCPAddr)}
+func ServeWorkerStore(ln net.Listener, opts tcpstore.ServerOptions) *WorkerStore {
+	s := &WorkerStore{server: tcpstore.NewServer(opts), served: make(chan struct{}), addr: ln.Addr().(*net.TCPAddr)}
 	go func() {
 		defer close(s.served)
 		s.err = s.server.Serve(ln)

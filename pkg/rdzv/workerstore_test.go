@@ -8,6 +8,7 @@ import (
 
 	"github.com/elasticrun/elasticrun/internal/tcplisten"
 	"github.com/elasticrun/elasticrun/pkg/kvstore"
+	"github.com/elasticrun/elasticrun/pkg/kvstore/tcpstore"
 )
 
 func TestRenewedWorkerStoreIsEmpty(t *testing.T) {
@@ -15,9 +16,9 @@ func TestRenewedWorkerStoreIsEmpty(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := ServeWorkerStore(ln, kvstore.ServerOptions{})
-	connect := func() *kvstore.Client {
-		c, err := kvstore.Dial(t.Context(), s.Addr().String(), kvstore.ClientOptions{})
+	s := ServeWorkerStore(ln, tcpstore.ServerOptions{})
+	connect := func() *tcpstore.Client {
+		c, err := tcpstore.Dial(t.Context(), s.Addr().String(), tcpstore.ClientOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}

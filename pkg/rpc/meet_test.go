@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/elasticrun/elasticrun/pkg/kvstore"
+	"github.com/elasticrun/elasticrun/pkg/kvstore/tcpstore"
 	"github.com/elasticrun/elasticrun/pkg/rpc"
 )
 
@@ -23,7 +23,7 @@ func startStore(t testing.TB) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := kvstore.NewServer(kvstore.ServerOptions{})
+	server := tcpstore.NewServer(tcpstore.ServerOptions{})
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(ln) }()
 	t.Cleanup(func() {
@@ -34,11 +34,11 @@ func startStore(t testing.TB) string {
 }
 
 // dialStore connects to it.
-func dialStore(t testing.TB, addr string) *kvstore.Client {
+func dialStore(t testing.TB, addr string) *tcpstore.Client {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	client, err := kvstore.Dial(ctx, addr, kvstore.ClientOptions{})
+	client, err := tcpstore.Dial(ctx, addr, tcpstore.ClientOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}

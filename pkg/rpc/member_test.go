@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/elasticrun/elasticrun/pkg/kvstore"
+	"github.com/elasticrun/elasticrun/pkg/kvstore/tcpstore"
 	"github.com/elasticrun/elasticrun/pkg/rpc"
 	"github.com/elasticrun/elasticrun/pkg/rpc/device"
 )
@@ -46,7 +46,7 @@ func playMember() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	store, err := kvstore.Dial(ctx, cfg.Store, kvstore.ClientOptions{})
+	store, err := tcpstore.Dial(ctx, cfg.Store, tcpstore.ClientOptions{})
 	if err != nil {
 		return err
 	}

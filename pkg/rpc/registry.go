@@ -199,7 +199,7 @@ func isNil(value any) bool {
 }
 
 // ErrStore says that a group was to begin without a store.
-var ErrStore = errors.New("the store is nil: members meet in one, such as the kvstore.Client of MASTER_ADDR and MASTER_PORT")
+var ErrStore = errors.New("the store is nil: members meet in one, such as the tcpstore.Client of MASTER_ADDR and MASTER_PORT")
 
 // RegisteredError says that there is a backend of this name already.
 type RegisteredError struct{ Name string }

@@ -16,7 +16,7 @@ import (
 
 	"github.com/elasticrun/elasticrun/internal/boottime"
 	"github.com/elasticrun/elasticrun/pkg/coord"
-	"github.com/elasticrun/elasticrun/pkg/kvstore"
+	"github.com/elasticrun/elasticrun/pkg/kvstore/tcpstore"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
@@ -183,7 +183,7 @@ func (a *C10d) serve(ctx context.Context, ln net.Listener, run io.Closer) (coord
 		acknowledged: make(chan struct{}), run: run,
 	}
 	if ln != nil {
-		h.front = rdzv.ServeWorkerStore(ln, kvstore.ServerOptions{Logger: a.Logger, Agents: h.server.ServeConn, ShedAgents: h.server.ShedPending})
+		h.front = rdzv.ServeWorkerStore(ln, tcpstore.ServerOptions{Logger: a.Logger, Agents: h.server.ServeConn, ShedAgents: h.server.ShedPending})
 		h.guard.Go(h.watchFront)
 		a.Logger.Info().Stringer("address", ln.Addr()).Msg("hosting the rendezvous")
 	}

@@ -13,7 +13,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/elasticrun/elasticrun/pkg/coord"
-	"github.com/elasticrun/elasticrun/pkg/kvstore"
+	"github.com/elasticrun/elasticrun/pkg/kvstore/tcpstore"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
@@ -397,7 +397,7 @@ func TestStrangerAtTheEndpoint(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stranger := rdzv.ServeWorkerStore(ln, kvstore.ServerOptions{})
+	stranger := rdzv.ServeWorkerStore(ln, tcpstore.ServerOptions{})
 	defer stranger.Close()
 	h := newTestHandler(t, job(1, 2), stranger.Port(), "node")
 	got := await(t, "answer", enter(t, h, nil))

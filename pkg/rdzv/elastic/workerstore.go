@@ -17,7 +17,7 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/elasticrun/elasticrun/pkg/kvstore"
+	"github.com/elasticrun/elasticrun/pkg/kvstore/tcpstore"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
@@ -81,7 +81,7 @@ func (w WorkerStores) open(ctx context.Context, self rdzv.Member, front *rdzv.Wo
 	if !w.Fixed {
 		offer.Nonce = hex.EncodeToString(nonce)
 	}
-	s.WorkerStore = rdzv.ServeWorkerStore(ln, kvstore.ServerOptions{Logger: log, Agents: func(c net.Conn) {
+	s.WorkerStore = rdzv.ServeWorkerStore(ln, tcpstore.ServerOptions{Logger: log, Agents: func(c net.Conn) {
 		s.probes.Go(func() { answerProbe(c, nonce) })
 	}})
 	return s, offer, nil

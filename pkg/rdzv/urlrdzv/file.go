@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/elasticrun/elasticrun/pkg/kvstore"
+	"github.com/elasticrun/elasticrun/pkg/kvstore/filestore"
 )
 
 // fileRendezvous handles file://.
@@ -23,7 +23,7 @@ func fileRendezvous(ctx context.Context, url string) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	store, err := kvstore.OpenFileStore(ctx, l.path, kvstore.FileStoreOptions{Workers: at.worldSize})
+	store, err := filestore.Open(ctx, l.path, filestore.Options{Workers: at.worldSize})
 	if err != nil {
 		return nil, err
 	}

@@ -58,7 +58,7 @@ type Options struct {
 
 // NewSchemes returns the schemes that torch has; more can be registered:
 //
-//	file:///PATH?rank=R&world_size=W     a file on a file system that all workers share; see [kvstore.FileStore]
+//	file:///PATH?rank=R&world_size=W     a file on a file system that all workers share; see [filestore.Store]
 //	tcp://HOST:PORT?rank=R&world_size=W  a TCPStore that rank 0 hosts at this address
 //	env://                               the same, from RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT
 //

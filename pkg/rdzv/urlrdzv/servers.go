@@ -7,7 +7,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/elasticrun/elasticrun/internal/tcplisten"
-	"github.com/elasticrun/elasticrun/pkg/kvstore"
+	"github.com/elasticrun/elasticrun/pkg/kvstore/tcpstore"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
@@ -36,7 +36,7 @@ func (h *hosts) take(ctx context.Context, port int) (release func() error, err e
 		if err != nil {
 			return nil, &rdzv.ListenError{Port: port, Err: err}
 		}
-		t = &tenancy{store: rdzv.ServeWorkerStore(ln, kvstore.ServerOptions{Logger: h.log})}
+		t = &tenancy{store: rdzv.ServeWorkerStore(ln, tcpstore.ServerOptions{Logger: h.log})}
 		h.open[port] = t
 	}
 	t.tenants++

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/elasticrun/elasticrun/pkg/kvstore"
+	"github.com/elasticrun/elasticrun/pkg/kvstore/tcpstore"
 )
 
 // tcpRendezvous handles tcp:// and env://, which differ in where the address comes from.
@@ -105,12 +105,12 @@ func (l location) endpoint() (endpoint, error) {
 }
 
 // generation reads which torch hosts the store.
-func (l location) generation() (kvstore.Generation, error) {
+func (l location) generation() (tcpstore.Generation, error) {
 	switch text, ok := l.query["generation"]; {
 	case !ok || text == "2":
-		return kvstore.TodaysGeneration, nil
+		return tcpstore.TodaysGeneration, nil
 	case text == "1":
-		return kvstore.FirstGeneration, nil
+		return tcpstore.FirstGeneration, nil
 	default:
 		return 0, setting{name: "generation", text: text}.refuse(
 			"must be 1 or 2, the major version of the torch that hosts the store")
@@ -130,7 +130,7 @@ func (m *tcpRendezvous) join(ctx context.Context, at endpoint, self place, l loc
 			return nil, err
 		}
 	}
-	client, err := kvstore.Dial(ctx, at.String(), kvstore.ClientOptions{
+	client, err := tcpstore.Dial(ctx, at.String(), tcpstore.ClientOptions{
 		Generation: generation, Workers: self.worldSize, Host: hosting,
 	})
 	if err != nil {

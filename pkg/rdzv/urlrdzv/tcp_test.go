@@ -15,6 +15,7 @@ import (
 
 	"github.com/elasticrun/elasticrun/internal/tcplisten"
 	"github.com/elasticrun/elasticrun/pkg/kvstore"
+	"github.com/elasticrun/elasticrun/pkg/kvstore/tcpstore"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
@@ -36,7 +37,7 @@ func agentStore(t *testing.T) map[string]string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := rdzv.ServeWorkerStore(ln, kvstore.ServerOptions{})
+	s := rdzv.ServeWorkerStore(ln, tcpstore.ServerOptions{})
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 	"github.com/elasticrun/elasticrun/pkg/kvstore"
+	"github.com/elasticrun/elasticrun/pkg/kvstore/tcpstore"
 )
 
 // serveStore runs a TCPStore server, and returns what makes clients of it.
@@ -19,7 +20,7 @@ func serveStore(t *testing.T) func() kvstore.Store {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := kvstore.NewServer(kvstore.ServerOptions{})
+	server := tcpstore.NewServer(tcpstore.ServerOptions{})
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 	t.Cleanup(func() {
@@ -29,7 +30,7 @@ func serveStore(t *testing.T) func() kvstore.Store {
 		}
 	})
 	return func() kvstore.Store {
-		client, err := kvstore.Dial(t.Context(), listener.Addr().String(), kvstore.ClientOptions{})
+		client, err := tcpstore.Dial(t.Context(), listener.Addr().String(), tcpstore.ClientOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}

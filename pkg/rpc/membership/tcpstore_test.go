@@ -14,19 +14,20 @@ import (
 
 	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 	"github.com/elasticrun/elasticrun/pkg/kvstore"
+	"github.com/elasticrun/elasticrun/pkg/kvstore/tcpstore"
 )
 
 // tcpStores returns a client for each of n members of a store that is served on loopback.
-func tcpStores(tb testing.TB, n int) []*kvstore.Client {
+func tcpStores(tb testing.TB, n int) []*tcpstore.Client {
 	tb.Helper()
-	server := kvstore.NewServer(kvstore.ServerOptions{})
+	server := tcpstore.NewServer(tcpstore.ServerOptions{})
 	l, err := new(net.ListenConfig).Listen(tb.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		tb.Fatal(err)
 	}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(l) }()
-	clients := make([]*kvstore.Client, n)
+	clients := make([]*tcpstore.Client, n)
 	tb.Cleanup(func() {
 		for _, c := range clients {
 			if c != nil {
@@ -37,7 +38,7 @@ func tcpStores(tb testing.TB, n int) []*kvstore.Client {
 		<-served
 	})
 	for i := range clients {
-		if clients[i], err = kvstore.Dial(tb.Context(), l.Addr().String(), kvstore.ClientOptions{}); err != nil {
+		if clients[i], err = tcpstore.Dial(tb.Context(), l.Addr().String(), tcpstore.ClientOptions{}); err != nil {
 			tb.Fatal(err)
 		}
 	}

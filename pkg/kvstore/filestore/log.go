@@ -1,0 +1,200 @@
+package filestore
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/elasticrun/elasticrun/pkg/kvstore"
+	"github.com/elasticrun/elasticrun/pkg/kvstore/internal/keyspace"
+)
+
+// The format of torch's FileStore, settled against torch 2.14.1. A file is a sequence of records
+//
+//	u32 length, key, u32 length, value	(little-endian)
+//
+// and means the keys that replaying them leaves: a record sets its key, or, where the key starts with "-",
+// deletes the key that follows the "-", whatever its value. A user's key k stands there as "/k".
+const (
+	userKeys   = "/"
+	deletions  = "-"
+	openStores = "refcount/" // the stores that are open now, as a decimal number
+	shutStores = "cleanup/"  // the stores that have been closed so far
+)
+
+// maxFileData is how many bytes of keys and values a FileStore holds at a time. It keeps every length within a
+// u32. torch has no such bound.
+const maxFileData = 1 << 30
+
+// fileRecord is a record of the file.
+type fileRecord struct {
+	key   string // as it stands in the file
+	value []byte
+}
+
+// appendTo appends the bytes of r.
+func (r fileRecord) appendTo(b []byte) []byte {
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(r.key)))
+	b = append(b, r.key...)
+	b = binary.LittleEndian.AppendUint32(b, uint32(len(r.value)))
+	return append(b, r.value...)
+}
+
+// fileLog is what a file has said so far. It does no I/O of its own.
+type fileLog struct {
+	data   map[string][]byte // by the keys as they stand in the file; values are never changed in place
+	offset int64             // of the first record that is not in data
+	held   int64             // bytes of keys and values in data
+	limit  int64             // the most of them
+	waits  map[*fileWait]struct{}
+}
+
+// fileWait is a wait for keys. Each is taken off when a record sets it; deleting it later does not bring it
+// back.
+type fileWait struct {
+	missing map[string]struct{} // as they stand in the file
+}
+
+func newFileLog() *fileLog {
+	return &fileLog{data: map[string][]byte{}, limit: maxFileData, waits: map[*fileWait]struct{}{}}
+}
+
+// replay reads the records between l.offset and end, the size of the file, from r. Its error is an
+// ErrProtocol, or r's own; l.offset is then that of the record that could not be read, and what stands
+// before it is in data.
+//
+// No memory is taken for a length that a record claims and the file does not have.
+func (l *fileLog) replay(r *bufio.Reader, end int64) error {
+	for l.offset < end {
+		left := end - l.offset
+		key, err := l.read(r, "key", &left, true)
+		if err != nil {
+			return err
+		}
+		deletion := strings.HasPrefix(string(key), deletions)
+		value, err := l.read(r, "value", &left, !deletion)
+		if err != nil {
+			return err
+		}
+		record := fileRecord{key: string(key), value: value}
+		if l.heldAfter(record) > l.limit {
+			return l.malformed("more than %d bytes of keys and values", l.limit)
+		}
+		l.apply(record)
+		l.offset = end - left
+	}
+	return nil
+}
+
+// read reads a key or a value of the record at l.offset, of which, with all that follows it, left bytes are
+// still to be read. Without keep it only skips it.
+func (l *fileLog) read(r *bufio.Reader, what string, left *int64, keep bool) ([]byte, error) {
+	var prefix [4]byte
+	if *left < int64(len(prefix)) {
+		return nil, l.malformed("the length of its %s takes %d bytes, and the file has %d more", what, len(prefix), *left)
+	}
+	if _, err := io.ReadFull(r, prefix[:]); err != nil {
+		return nil, l.unreadable(err)
+	}
+	*left -= int64(len(prefix))
+	n := int64(binary.LittleEndian.Uint32(prefix[:]))
+	if n > *left {
+		return nil, l.malformed("its %s takes %d bytes, and the file has %d more", what, n, *left)
+	}
+	*left -= n
+	if !keep {
+		_, err := io.CopyN(io.Discard, r, n)
+		return nil, l.unreadable(err)
+	}
+	if n > l.limit {
+		return nil, l.malformed("its %s takes %d bytes, the most is %d", what, n, l.limit)
+	}
+	b := make([]byte, n)
+	_, err := io.ReadFull(r, b)
+	return b, l.unreadable(err)
+}
+
+// malformed is the error of the record at l.offset.
+func (l *fileLog) malformed(format string, args ...any) error {
+	return fmt.Errorf("%w: the record at byte %d cannot be read: %s (a writer was killed half way, or this is no store's "+
+		"file: remove it, and start the job anew)", kvstore.ErrProtocol, l.offset, fmt.Sprintf(format, args...))
+}
+
+// unreadable is the error of a read that should have succeeded.
+func (l *fileLog) unreadable(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return fmt.Errorf("%w: the file was cut short while the record at byte %d was read", kvstore.ErrProtocol, l.offset)
+	}
+	return fmt.Errorf("read the record at byte %d: %w: %w", l.offset, kvstore.ErrConnection, err)
+}
+
+// fits tells why records cannot be written.
+func (l *fileLog) fits(records []fileRecord) error {
+	after := l.held
+	for _, r := range records {
+		if size := int64(len(r.key)) + int64(len(r.value)); size > l.limit {
+			return fmt.Errorf("%w: a key and value of %d bytes, the most is %d", kvstore.ErrProtocol, size, l.limit)
+		}
+		after += l.heldAfter(r) - l.held
+	}
+	if after > l.limit {
+		return fmt.Errorf("%w: %d bytes of keys and values, the most is %d", kvstore.ErrProtocol, after, l.limit)
+	}
+	return nil
+}
+
+// heldAfter returns what l.held becomes with r applied.
+func (l *fileLog) heldAfter(r fileRecord) int64 {
+	if strings.HasPrefix(r.key, deletions) {
+		return l.held
+	}
+	old, ok := l.data[r.key]
+	if ok {
+		return l.held - int64(len(old)) + int64(len(r.value))
+	}
+	return l.held + int64(len(r.key)) + int64(len(r.value))
+}
+
+// apply makes r count. It keeps r's value.
+func (l *fileLog) apply(r fileRecord) {
+	if key, deletion := strings.CutPrefix(r.key, deletions); deletion {
+		if old, ok := l.data[key]; ok {
+			l.held -= int64(len(key)) + int64(len(old))
+			delete(l.data, key)
+		}
+		return
+	}
+	l.held = l.heldAfter(r)
+	l.data[r.key] = r.value
+	for w := range l.waits {
+		delete(w.missing, r.key)
+	}
+}
+
+// sum returns the number under key plus delta, wrapped around at 64 bits. torch's FileStore takes an empty value
+// for a missing one, as its TCPStore does not.
+func (l *fileLog) sum(key string, delta int64) (int64, error) {
+	old := l.data[key]
+	if len(old) == 0 {
+		return delta, nil
+	}
+	n, err := keyspace.ParseInt(old)
+	return n + delta, err
+}
+
+// missing returns those of keys that are not there.
+func (l *fileLog) missing(keys []string) map[string]struct{} {
+	missing := map[string]struct{}{}
+	for _, key := range keys {
+		if _, ok := l.data[key]; !ok {
+			missing[key] = struct{}{}
+		}
+	}
+	return missing
+}

@@ -1,0 +1,224 @@
+package filestore
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/elasticrun/elasticrun/pkg/kvstore"
+	"github.com/elasticrun/elasticrun/pkg/kvstore/internal/keyspace"
+)
+
+// filePoll is how often a wait looks at the file, as torch's do. There is nothing better to wait for: the file may
+// be on NFS, where no kernel hears of what another node has written.
+const filePoll = 10 * time.Millisecond
+
+// Set implements Store.
+func (s *Store) Set(ctx context.Context, key string, value []byte) error {
+	return s.do(ctx, exclusiveLock, "set", []string{key}, func() error {
+		return s.write(fileRecord{userKeys + key, bytes.Clone(value)})
+	})
+}
+
+// Get implements Store.
+func (s *Store) Get(ctx context.Context, key string) ([]byte, error) {
+	values, err := s.MultiGet(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	return values[0], nil
+}
+
+// Add implements Store, but for an empty value, which it reads as 0.
+func (s *Store) Add(ctx context.Context, key string, delta int64) (int64, error) {
+	var sum int64
+	err := s.do(ctx, exclusiveLock, "add to", []string{key}, func() error {
+		n, err := s.log.sum(userKeys+key, delta)
+		if err != nil {
+			return err
+		}
+		sum = n
+		return s.write(fileRecord{userKeys + key, strconv.AppendInt(nil, n, 10)})
+	})
+	if err != nil {
+		return 0, err
+	}
+	return sum, nil
+}
+
+// CompareSet implements Store.
+func (s *Store) CompareSet(ctx context.Context, key string, expected, desired []byte) ([]byte, error) {
+	var result []byte
+	err := s.do(ctx, exclusiveLock, "compare and set", []string{key}, func() error {
+		held, ok := s.log.data[userKeys+key]
+		switch {
+		case !ok && len(expected) > 0:
+			result = bytes.Clone(expected)
+			return nil
+		case ok && !bytes.Equal(held, expected):
+			result = bytes.Clone(held)
+			return nil
+		}
+		result = bytes.Clone(desired)
+		return s.write(fileRecord{userKeys + key, bytes.Clone(desired)})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return result, nil
+}
+
+// Check implements Store.
+func (s *Store) Check(ctx context.Context, keys ...string) (bool, error) {
+	var all bool
+	err := s.do(ctx, sharedLock, "check", keys, func() error {
+		all = len(s.log.missing(stored(keys))) == 0
+		return nil
+	})
+	return all, err
+}
+
+// NumKeys implements Store. The store's own keys count: "refcount/", and "cleanup/" once a store was closed.
+func (s *Store) NumKeys(ctx context.Context) (int64, error) {
+	var n int64
+	err := s.do(ctx, sharedLock, "count keys", nil, func() error {
+		n = int64(len(s.log.data))
+		return nil
+	})
+	return n, err
+}
+
+// ListKeys returns all keys, sorted, those of the store's own included; torch's cuts the first letter off those. A
+// user's "refcount/" cannot be told from the store's here.
+func (s *Store) ListKeys(ctx context.Context) ([]string, error) {
+	var keys []string
+	err := s.do(ctx, sharedLock, "list keys", nil, func() error {
+		for key := range s.log.data {
+			keys = append(keys, strings.TrimPrefix(key, userKeys))
+		}
+		return nil
+	})
+	slices.Sort(keys)
+	return keys, err
+}
+
+// Delete implements Store.
+func (s *Store) Delete(ctx context.Context, key string) (bool, error) {
+	var there bool
+	err := s.do(ctx, exclusiveLock, "delete", []string{key}, func() error {
+		_, there = s.log.data[userKeys+key]
+		return s.write(fileRecord{key: deletions + userKeys + key})
+	})
+	if err != nil {
+		return false, err
+	}
+	return there, nil
+}
+
+// Append implements Store. The file takes the whole value anew.
+func (s *Store) Append(ctx context.Context, key string, value []byte) error {
+	return s.do(ctx, exclusiveLock, "append to", []string{key}, func() error {
+		return s.write(fileRecord{userKeys + key, slices.Concat(s.log.data[userKeys+key], value)})
+	})
+}
+
+// MultiSet implements Store.
+func (s *Store) MultiSet(ctx context.Context, pairs ...kvstore.Pair) error {
+	records := make([]fileRecord, len(pairs))
+	for i, pair := range pairs {
+		records[i] = fileRecord{userKeys + pair.Key, bytes.Clone(pair.Value)}
+	}
+	return s.do(ctx, exclusiveLock, "set several keys", nil, func() error {
+		return s.write(records...)
+	})
+}
+
+// MultiGet implements Store. The values are those of one moment.
+func (s *Store) MultiGet(ctx context.Context, keys ...string) ([][]byte, error) {
+	values := make([][]byte, len(keys))
+	err := s.poll(ctx, keys, func() map[string]struct{} {
+		missing := s.log.missing(stored(keys))
+		if len(missing) > 0 {
+			return missing
+		}
+		for i, key := range keys {
+			values[i] = bytes.Clone(s.log.data[userKeys+key])
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return values, nil
+}
+
+// Wait implements Store. It looks at the file every 10 ms, and misses nothing that happens in between.
+func (s *Store) Wait(ctx context.Context, keys ...string) error {
+	var w *fileWait
+	defer func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.log != nil {
+			delete(s.log.waits, w)
+		}
+	}()
+	return s.poll(ctx, keys, func() map[string]struct{} {
+		if w == nil {
+			w = &fileWait{missing: s.log.missing(stored(keys))}
+			s.log.waits[w] = struct{}{}
+		}
+		return w.missing
+	})
+}
+
+// poll calls look with the shared lock held until it misses no key.
+func (s *Store) poll(ctx context.Context, keys []string, look func() (missing map[string]struct{})) error {
+	again := time.NewTicker(filePoll)
+	defer again.Stop()
+	missing := keys
+	for {
+		err := s.locked(ctx, sharedLock, s.closing, func() error {
+			missing = missing[:0:0]
+			for key := range look() {
+				missing = append(missing, strings.TrimPrefix(key, userKeys))
+			}
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("wait for %s in file store %q: %w", keyspace.NameKeys(slices.Clone(missing)), s.path, err)
+		}
+		if len(missing) == 0 {
+			return nil
+		}
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			return fmt.Errorf("file store %q: %w", s.path, fmt.Errorf("wait for %s: %w", keyspace.NameKeys(missing), kvstore.EndOf(ctx)))
+		}
+	}
+}
+
+// do calls f with the lock held and puts into its error what was done to which keys.
+func (s *Store) do(ctx context.Context, lock fileLock, what string, keys []string, f func() error) error {
+	err := s.locked(ctx, lock, s.closing, f)
+	if err == nil {
+		return nil
+	}
+	if len(keys) > 0 {
+		what += " " + keyspace.NameKeys(slices.Clone(keys))
+	}
+	return fmt.Errorf("%s in file store %q: %w", what, s.path, err)
+}
+
+// stored returns keys as they stand in the file.
+func stored(keys []string) []string {
+	inFile := make([]string, len(keys))
+	for i, key := range keys {
+		inFile[i] = userKeys + key
+	}
+	return inFile
+}

@@ -1,0 +1,263 @@
+package filestore
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/elasticrun/elasticrun/pkg/kvstore"
+)
+
+// Options are the options of a FileStore.
+type Options struct {
+	// Workers is the number of stores, this one included, that are opened on the file during the whole job, by
+	// this process and by others. The last of them to close removes the file. Zero, or less, means that the number
+	// is not fixed: the file stays, and is the caller's to remove.
+	Workers int
+}
+
+// Store is a [kvstore.Store] in a file that several processes share, Go's and torch's: format and
+// behaviour are those of torch 2.14's FileStore. Use Open.
+//
+// The file only grows, by one record for each operation that changes something, until its users are done
+// with it. A file that an earlier job has left behind is not empty: every job needs one of its own.
+//
+// Where torch's FileStore goes wrong or harms its peers, this one differs:
+//
+//   - A file that ends within a record, because its writer was killed half way, is an ErrProtocol in every
+//     operation, and is not written to. torch's readers spin on such a file for ever, with its lock held, and
+//     torch's Set appends to it what nobody can read.
+//   - A file that is removed or replaced while it is in use is an ErrConnection, one that is truncated an
+//     ErrProtocol. torch starts a new file, and reads on at its old offset in whatever stands there.
+//   - Append always appends. torch's does nothing where the key holds just the value that is to be appended.
+//   - MultiSet and MultiGet are atomic. torch's take the lock for each key.
+//   - Delete tells whether the key was there; torch says yes always. Both write the same record.
+//
+// Any number of goroutines may use a FileStore. An operation holds the file's lock only while it reads
+// what is new and writes one piece; it waits for the lock until its context ends.
+type Store struct {
+	path    string
+	workers int
+
+	closing chan struct{} // closed when Close begins
+	close   sync.Once
+	closed  error // what Close returns
+
+	// mu guards what follows, and goes with the file's lock: it is held for as long as that, and never while
+	// waiting for it.
+	mu     sync.Mutex
+	file   *os.File // nil when closed
+	reader *bufio.Reader
+	log    *fileLog
+}
+
+var _ kvstore.Store = (*Store)(nil)
+
+// errFileGone is an operation on a file whose path leads elsewhere now.
+var errFileGone = fmt.Errorf(
+	"%w: the file was removed or replaced while in use (the last of a job's stores removes it)", kvstore.ErrConnection)
+
+// openAttempts bounds how often a file may vanish while it is being opened.
+const openAttempts = 100
+
+// closeTimeout bounds how long Close waits for the file's lock.
+const closeTimeout = 10 * time.Second
+
+// Open opens the store in the file at path and creates the file if it is not there; its folder must be.
+// Opening counts one more user of the file, for which it waits for the file's lock until ctx ends. Close
+// the store to count it off.
+//
+// A file that is not a store's is an ErrProtocol and stays as it is.
+func Open(ctx context.Context, path string, opts Options) (*Store, error) {
+	if path == "" {
+		return nil, errors.New("open file store: the path is empty")
+	}
+	absolute, err := filepath.Abs(path)
+	if err != nil {
+		return nil, fmt.Errorf("open file store %q: %w", path, err)
+	}
+	// The last user of an earlier file may remove it before the lock is ours, and so may that of the next one.
+	for range openAttempts {
+		s, err := open(ctx, absolute, opts)
+		if err == nil {
+			return s, nil
+		}
+		if !errors.Is(err, errFileGone) {
+			return nil, err
+		}
+	}
+	return nil, fmt.Errorf("open file store %q, for the %dth time: %w", absolute, openAttempts, errFileGone)
+}
+
+func open(ctx context.Context, path string, opts Options) (*Store, error) {
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644) // as torch does; the umask takes from that
+	if err != nil {
+		return nil, fmt.Errorf("open file store: %w: %w", kvstore.ErrConnection, err)
+	}
+	s := &Store{
+		path:    path,
+		workers: opts.Workers,
+		closing: make(chan struct{}),
+		file:    file,
+		reader:  bufio.NewReader(nil),
+		log:     newFileLog(),
+	}
+	err = s.locked(ctx, exclusiveLock, s.closing, func() error {
+		opened, err := s.count(openStores, 1)
+		if err != nil {
+			return err
+		}
+		return s.write(opened)
+	})
+	if err != nil {
+		_ = file.Close() // nothing was written
+		return nil, fmt.Errorf("open file store %q: %w", path, err)
+	}
+	return s, nil
+}
+
+// Path returns the absolute path of the file.
+func (s *Store) Path() string { return s.path }
+
+// Close counts this store off, and removes the file if it was the last of Workers. Operations under way and
+// later ones return ErrClosed, waits within 10 ms. Close waits up to 10 s for the file's lock; after that it is an
+// ErrTimeout, and the store stays counted. A file that is gone already is no error. A second Close returns what
+// the first one did.
+func (s *Store) Close() error {
+	s.close.Do(func() {
+		close(s.closing)
+		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+		defer cancel()
+		err := s.locked(ctx, exclusiveLock, nil, s.countOff)
+		if errors.Is(err, errFileGone) {
+			err = nil
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if err = errors.Join(err, s.file.Close()); err != nil {
+			s.closed = fmt.Errorf("close file store %q: %w", s.path, err)
+		}
+		s.file, s.log = nil, nil
+	})
+	return s.closed
+}
+
+// countOff is Close with the lock held. Whoever opens the file meanwhile waits for the lock, and then finds the file
+// gone.
+func (s *Store) countOff() error {
+	shut, err := s.count(shutStores, 1)
+	if err != nil {
+		return err
+	}
+	open, err := s.count(openStores, -1)
+	if err != nil {
+		return err
+	}
+	if err := s.write(shut, open); err != nil {
+		return err
+	}
+	total, _ := strconv.Atoi(string(shut.value))
+	if s.workers <= 0 || string(open.value) != "0" || total < s.workers {
+		return nil
+	}
+	return os.Remove(s.path)
+}
+
+// count returns the record that adds delta to one of the store's own numbers.
+func (s *Store) count(key string, delta int64) (fileRecord, error) {
+	n, err := s.log.sum(key, delta)
+	if err != nil {
+		return fileRecord{}, fmt.Errorf("%w: the number of its users, %q: %w", kvstore.ErrProtocol, key, err)
+	}
+	return fileRecord{key: key, value: strconv.AppendInt(nil, n, 10)}, nil
+}
+
+// locked calls f with the file's lock held and all records replayed. It waits for the lock until ctx ends or stop is
+// closed. f must not block.
+func (s *Store) locked(ctx context.Context, lock fileLock, stop <-chan struct{}, f func() error) error {
+	for attempt := 0; ; attempt++ {
+		done, err := s.tryLocked(lock, stop, f)
+		if done || err != nil {
+			return err
+		}
+		if err := lockPause(ctx, stop, attempt); err != nil {
+			return err
+		}
+	}
+}
+
+// tryLocked is locked if that needs no waiting.
+func (s *Store) tryLocked(lock fileLock, stop <-chan struct{}, f func() error) (done bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	select {
+	case <-stop:
+		return false, kvstore.ErrClosed
+	default:
+	}
+	if ok, err := lock.try(s.file); !ok {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, unlock(s.file)) }()
+	if err := s.refresh(); err != nil {
+		return true, err
+	}
+	return true, f()
+}
+
+// refresh replays what is new in the file. The lock is held, so nobody is writing, and a record that is not whole now
+// will never be.
+func (s *Store) refresh() error {
+	info, err := s.file.Stat()
+	if err != nil {
+		return fmt.Errorf("%w: %w", kvstore.ErrConnection, err)
+	}
+	if !info.Mode().IsRegular() {
+		return fmt.Errorf("%w: it is no regular file: %v", kvstore.ErrProtocol, info.Mode())
+	}
+	switch now, err := os.Stat(s.path); {
+	case errors.Is(err, fs.ErrNotExist), err == nil && !os.SameFile(now, info):
+		return errFileGone
+	case err != nil:
+		return fmt.Errorf("%w: %w", kvstore.ErrConnection, err)
+	}
+	size := info.Size()
+	if size < s.log.offset {
+		return fmt.Errorf("%w: the file was truncated while in use: it has %d bytes, and had at least %d",
+			kvstore.ErrProtocol, size, s.log.offset)
+	}
+	if size == s.log.offset {
+		return nil
+	}
+	s.reader.Reset(io.NewSectionReader(s.file, s.log.offset, size-s.log.offset))
+	return s.log.replay(s.reader, size)
+}
+
+// write appends records to the file, all or none, and applies them. It keeps their values.
+func (s *Store) write(records ...fileRecord) error {
+	if err := s.log.fits(records); err != nil {
+		return err
+	}
+	var b []byte
+	for _, r := range records {
+		b = r.appendTo(b)
+	}
+	// One call, so that a signal or a crash seldom falls into the middle of it.
+	if _, err := s.file.WriteAt(b, s.log.offset); err != nil {
+		// A full disk may have taken a part, with which the file would be unreadable.
+		return fmt.Errorf("write: %w", errors.Join(err, s.file.Truncate(s.log.offset)))
+	}
+	for _, r := range records {
+		s.log.apply(r)
+	}
+	s.log.offset += int64(len(b))
+	return nil
+}

@@ -1,0 +1,103 @@
+package tcpstore
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+
+	"github.com/elasticrun/elasticrun/pkg/kvstore"
+	"github.com/elasticrun/elasticrun/pkg/kvstore/internal/keyspace"
+)
+
+// apply carries out req on c, for every op but those that concern the connection's wait, WAIT, BARRIER and
+// CANCEL_WAIT, and LIST_KEYS, whose answer is made piece by piece. It appends the answer's fixed part to out; what
+// follows that in the answer are values, to be sent in order, each after its length. An error closes the connection.
+func apply(c *keyspace.Space, req *request, out []byte) (_ []byte, values [][]byte, err error) {
+	switch req.op {
+	case opValidate:
+		if uint32(req.number) != magicNumber {
+			return out, nil, refuse(ReasonMalformed, "VALIDATE with magic number %#08x, want %#08x", req.number, magicNumber)
+		}
+	case opPing:
+		out = binary.LittleEndian.AppendUint32(out, uint32(req.number))
+	case opSet:
+		c.Set(req.key(0), req.keep(0))
+	case opCompareSet:
+		values = [][]byte{c.CompareSet(req.key(0), bytes.Clone(req.value(0)), req.keep(1))}
+	case opGet:
+		value, _ := c.Get(req.key(0))
+		values = [][]byte{value}
+	case opMultiGet:
+		values = make([][]byte, len(req.keys))
+		for i := range values {
+			values[i], _ = c.Get(req.key(i))
+		}
+	case opAdd:
+		sum, err := c.Add(req.key(0), int64(req.number))
+		if err != nil {
+			return out, nil, notNumber(err)
+		}
+		out = appendInt(out, sum)
+	case opCheck:
+		answer := answerReady
+		for i := range req.keys {
+			if !c.Present(req.key(i)) {
+				answer = answerNotReady
+				break
+			}
+		}
+		out = append(out, answer)
+	case opNumKeys:
+		out = appendInt(out, c.NumKeys())
+	case opDelete:
+		var deleted int64
+		if c.Delete(req.key(0)) {
+			deleted = 1
+		}
+		out = appendInt(out, deleted)
+	case opAppend:
+		old, _ := c.Get(req.key(0))
+		if len(old)+len(req.value(0)) > maxAppended {
+			return out, nil, refuse(ReasonMalformed, "append makes a value of more than %d bytes", maxAppended)
+		}
+		c.Append(req.key(0), req.value(0))
+	case opMultiSet:
+		for i := range req.keys {
+			c.Set(req.key(i), req.keep(i))
+		}
+	case opQueuePush:
+		c.Push(req.key(0), req.keep(0))
+	case opQueuePop:
+		value, length := c.Pop(req.key(0))
+		if out = appendInt(out, int64(length)); length > 0 {
+			values = [][]byte{value}
+		}
+	case opQueueLen:
+		out = appendInt(out, int64(c.QueueLen(req.key(0))))
+	}
+	return out, values, nil
+}
+
+// notNumber makes an add to no number a reason to close the connection.
+func notNumber(err error) error {
+	if errors.Is(err, kvstore.ErrNotNumber) {
+		return &refusal{reason: ReasonNotNumber, err: err}
+	}
+	return err
+}
+
+// growth returns by how much carrying out req may make c bigger, at most.
+func growth(c *keyspace.Space, req *request) int64 {
+	switch req.op {
+	case opAppend:
+		// The value gets more room than it needs, lest every append copies it.
+		old, _ := c.Get(req.key(0))
+		return int64(len(req.bytes) + keyspace.EntryCost + cap(old)/2)
+	case opSet:
+		old, _ := c.Get(req.key(0))
+		return int64(len(req.bytes) + keyspace.EntryCost - cap(old))
+	case opCompareSet, opAdd, opMultiSet, opQueuePush, opBarrier:
+		return int64(len(req.bytes) + keyspace.EntryCost*(1+len(req.keys)))
+	}
+	return 0
+}

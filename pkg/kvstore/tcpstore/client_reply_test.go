@@ -1,0 +1,140 @@
+package tcpstore
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"runtime"
+	"testing"
+	"testing/iotest"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// readAnswer reads one answer to q from stream, which may come in any pieces, and tells how much of it was read.
+func readAnswer(q *query, stream []byte, pieces func(io.Reader) io.Reader) (a answer, n int, err error) {
+	source := bytes.NewReader(stream)
+	r := bufio.NewReader(pieces(source))
+	err = answerReader{r}.read(q, &a)
+	return a, len(stream) - source.Len() - r.Buffered(), err
+}
+
+func inOne(r io.Reader) io.Reader { return r }
+
+func TestAnswerInPieces(t *testing.T) {
+	for _, g := range bothGenerations {
+		for _, talk := range conversations(g) {
+			for _, turn := range talk.turns {
+				o, ok := g.meaning(turn.request[0])
+				if !ok || !o.answered() {
+					continue // it comes with another request, which is confirmed
+				}
+				q := &query{op: o, keys: make([]string, len(talk.turns[0].request)/12)}
+				if o == opMultiGet {
+					q.keys = q.keys[:2]
+				}
+				whole, n, err := readAnswer(q, turn.answer, inOne)
+				if err != nil || n != len(turn.answer) {
+					t.Errorf("%s: read %d of %x: %v", talk.name, n, turn.answer, err)
+				}
+				bytewise, n, err := readAnswer(q, turn.answer, iotest.OneByteReader)
+				if err != nil || n != len(turn.answer) {
+					t.Errorf("%s: read %d of %x byte by byte: %v", talk.name, n, turn.answer, err)
+				}
+				if diff := cmp.Diff(whole, bytewise, cmp.AllowUnexported(answer{})); diff != "" {
+					t.Errorf("%s: in one piece and byte by byte:\n%s", talk.name, diff)
+				}
+			}
+		}
+	}
+}
+
+// meaning is the inverse of code.
+func (g Generation) meaning(b byte) (op, bool) {
+	for o := range opBarrier + 1 {
+		if code, ok := g.code(o); ok && code == b {
+			return o, true
+		}
+	}
+	return 0, false
+}
+
+func TestAnswerWithLargeValues(t *testing.T) {
+	for _, size := range []int{firstPiece - 1, firstPiece, firstPiece + 1, 2 * firstPiece, 1_000_003} {
+		want := bytes.Repeat([]byte("value"), size)[:size]
+		a, _, err := readAnswer(&query{op: opMultiGet, keys: []string{"a", "b"}}, said(string(want), "b"), inOne)
+		if err != nil || !bytes.Equal(a.values[0], want) || string(a.values[1]) != "b" {
+			t.Errorf("%d bytes: %v", size, err)
+		}
+		if err == nil && cap(a.values[0]) > len(want)+len(want)/4 {
+			t.Errorf("%d bytes are held in %d", size, cap(a.values[0]))
+		}
+	}
+}
+
+func TestAnswerSetsNoMemoryAsideForClaims(t *testing.T) {
+	claims := map[string]struct {
+		q      query
+		stream []byte
+	}{
+		"value":     {query{op: opGet}, append(said(maxAnswered), "v"...)},
+		"more":      {query{op: opGet}, append(said(maxAnswered), make([]byte, firstPiece+1)...)},
+		"list":      {query{op: opListKeys}, said(maxListed, "/key")},
+		"queue":     {query{op: opQueuePop}, said(1<<62, maxAnswered)},
+		"many keys": {query{op: opMultiGet, keys: make([]string, maxKeys)}, said("v", maxAnswered/2)},
+	}
+	for name, claim := range claims {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		for range 100 {
+			_, _, err := readAnswer(&claim.q, claim.stream, inOne)
+			if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+				t.Fatalf("%s: %v, want the end of the stream", name, err)
+			}
+		}
+		runtime.ReadMemStats(&after)
+		if used := (after.TotalAlloc - before.TotalAlloc) / 100; used > 24<<10 {
+			t.Errorf("%s: %d bytes for an answer of which %d bytes came", name, used, len(claim.stream))
+		}
+	}
+}
+
+// FuzzAnswers checks that any stream means the same in one piece and byte by byte, and that what was read is within
+// its bounds and is what the stream holds.
+func FuzzAnswers(f *testing.F) {
+	for version, calls := range recordings(f) {
+		g := generationOf(version)
+		for _, call := range calls {
+			for _, turn := range turns(g, call) {
+				o, _ := g.meaning(turn.C2S[0])
+				if o == opValidate {
+					o = opPing
+				}
+				f.Add(byte(o), byte(2), turn.S2C)
+			}
+		}
+	}
+	f.Fuzz(func(t *testing.T, o, keys byte, stream []byte) {
+		q := &query{op: op(o), keys: make([]string, keys), number: int64(nonce())}
+		whole, n, err := readAnswer(q, stream, inOne)
+		bytewise, m, bytewiseErr := readAnswer(q, stream, iotest.OneByteReader)
+		if fmt.Sprint(err) != fmt.Sprint(bytewiseErr) || err == nil && n != m {
+			t.Fatalf("read %d bytes, %v; byte by byte %d, %v", n, err, m, bytewiseErr)
+		}
+		if diff := cmp.Diff(whole, bytewise, cmp.AllowUnexported(answer{})); diff != "" {
+			t.Fatalf("in one piece and byte by byte:\n%s", diff)
+		}
+		var held []byte
+		for _, value := range whole.values {
+			held = appendValue(held, value)
+		}
+		if err == nil && !bytes.HasSuffix(stream[:n], held) {
+			t.Fatalf("read %q from %x", whole.values, stream[:n])
+		}
+		if whole.flag > 1 || len(whole.values) > len(stream)/8 {
+			t.Fatalf("answer %+v to %d bytes", whole, len(stream))
+		}
+	})
+}

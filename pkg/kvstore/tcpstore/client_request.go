@@ -1,0 +1,142 @@
+package tcpstore
+
+import (
+	"encoding/binary"
+	"fmt"
+	"slices"
+
+	"github.com/elasticrun/elasticrun/pkg/kvstore"
+	"github.com/elasticrun/elasticrun/pkg/kvstore/internal/keyspace"
+)
+
+// query is a request as the client makes it.
+type query struct {
+	op     op
+	keys   []string // as users name them, unless raw
+	values [][]byte
+	number int64 // the request's w or i
+	raw    bool  // keys go on the wire as they are
+}
+
+// keyPrefix is what torch's TCPStore puts before every key of a user.
+const keyPrefix = "/"
+
+// answered tells whether a server answers o.
+func (o op) answered() bool {
+	switch o {
+	case opValidate, opSet, opAppend, opMultiSet, opQueuePush:
+		return false
+	}
+	return true
+}
+
+// blocks tells whether a server may take any time to answer o, and a client may cancel it.
+func (o op) blocks() bool { return o == opWait || o == opBarrier }
+
+// doing says for an error's text what o does to its keys.
+func (o op) doing() string {
+	switch o {
+	case opSet, opMultiSet:
+		return "set"
+	case opCompareSet:
+		return "compare and set"
+	case opGet, opMultiGet:
+		return "get"
+	case opAdd:
+		return "add to"
+	case opCheck:
+		return "check"
+	case opWait:
+		return "wait for"
+	case opNumKeys:
+		return "count keys"
+	case opDelete:
+		return "delete"
+	case opAppend:
+		return "append to"
+	case opQueuePush:
+		return "push to queue of"
+	case opQueuePop:
+		return "pop from queue of"
+	case opQueueLen:
+		return "measure queue of"
+	case opListKeys:
+		return "list keys"
+	case opBarrier:
+		return "pass barrier of"
+	}
+	return "greet"
+}
+
+// String describes q in an error's text.
+func (q *query) String() string {
+	if len(q.keys) == 0 {
+		return q.op.doing()
+	}
+	return q.op.doing() + " " + keyspace.NameKeys(slices.Clone(q.keys))
+}
+
+func (q *query) prefix() string {
+	if q.raw {
+		return ""
+	}
+	return keyPrefix
+}
+
+// check returns an ErrProtocol if q does not fit into g's format or its bounds.
+func (q *query) check(g Generation) error {
+	if _, ok := g.code(q.op); !ok {
+		return fmt.Errorf("%w: %s cannot %s", kvstore.ErrProtocol, g, q.op.doing())
+	}
+	if len(q.keys) > maxKeys {
+		return fmt.Errorf("%w: %d keys in one request, the most is %d", kvstore.ErrProtocol, len(q.keys), maxKeys)
+	}
+	size := 0
+	for _, key := range q.keys {
+		n := len(q.prefix()) + len(key)
+		if n > maxKey {
+			return fmt.Errorf("%w: a key of %d bytes (%.40q...), the most is %d", kvstore.ErrProtocol, n, key, maxKey)
+		}
+		size += n
+	}
+	for _, value := range q.values {
+		if len(value) > maxValue {
+			return fmt.Errorf("%w: a value of %d bytes, the most is %d", kvstore.ErrProtocol, len(value), maxValue)
+		}
+		size += len(value)
+	}
+	if size > maxRequest {
+		return fmt.Errorf("%w: %d bytes of keys and values in one request, the most is %d", kvstore.ErrProtocol, size, maxRequest)
+	}
+	return nil
+}
+
+// append appends q, which check found good, as g writes it.
+func (q *query) append(b []byte, g Generation) []byte {
+	code, _ := g.code(q.op)
+	b = append(b, code)
+	fields, _ := q.op.layout()
+	keys, values, rounds := q.keys, q.values, 1
+	if fields != "" && fields[0] == 'n' {
+		rounds, fields = len(keys), fields[1:]
+		b = appendInt(b, int64(rounds))
+	}
+	for range rounds {
+		for _, field := range fields {
+			switch field {
+			case 'w':
+				b = binary.LittleEndian.AppendUint32(b, uint32(q.number))
+			case 'i':
+				b = appendInt(b, q.number)
+			case 'k':
+				b = appendInt(b, int64(len(q.prefix())+len(keys[0])))
+				b = append(append(b, q.prefix()...), keys[0]...)
+				keys = keys[1:]
+			case 'v':
+				b = appendValue(b, values[0])
+				values = values[1:]
+			}
+		}
+	}
+	return b
+}

@@ -1,0 +1,203 @@
+package tcpstore
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+
+	"github.com/elasticrun/elasticrun/pkg/kvstore"
+)
+
+// turn is what a scripted server waits for and what it answers.
+type turn struct {
+	request, answer []byte
+}
+
+// said joins an answer: strings as values, ints as i, bytes as they are.
+func said(fields ...any) []byte {
+	b := []byte{}
+	for _, field := range fields {
+		switch f := field.(type) {
+		case string:
+			b = appendValue(b, []byte(f))
+		case int:
+			b = appendInt(b, int64(f))
+		case byte:
+			b = append(b, f)
+		case []byte:
+			b = append(b, f...)
+		}
+	}
+	return b
+}
+
+func nonce() uint32 { return uint32(os.Getpid()) }
+
+// greetingOf is the turn with which a client of g begins.
+func greetingOf(g Generation) turn {
+	if g == FirstGeneration {
+		return turn{encode(g, opCheck, 0), said(answerReady)}
+	}
+	ping := confirmed(g, nil)
+	return turn{append(bytes.Clone(handshake), ping.request...), ping.answer}
+}
+
+// confirmed is a request without an answer, as a client of g confirms it.
+func confirmed(g Generation, request []byte) turn {
+	if g == FirstGeneration {
+		return turn{append(request, encode(g, opCheck, 0)...), said(answerReady)}
+	}
+	ping := encode(g, opPing, nonce())
+	return turn{append(request, ping...), ping[1:]}
+}
+
+// conversation is one call of a client and what goes over the wire for it.
+type conversation struct {
+	name  string
+	do    storeCall
+	turns []turn
+	want  string
+}
+
+// conversations has one of every call that g has.
+func conversations(g Generation) []conversation {
+	waits := func(keys ...any) turn {
+		return turn{encode(g, opWait, append([]any{len(keys)}, keys...)...), said(answerStopWaiting)}
+	}
+	all := []conversation{
+		{
+			"set", set("k", "v"),
+			[]turn{confirmed(g, encode(g, opSet, "/k", "v"))},
+			"",
+		},
+		{"get", get("k"), []turn{waits("/k"), {encode(g, opGet, "/k"), said("value")}}, "value"},
+		{"get nothing", get("k"), []turn{waits("/k"), {encode(g, opGet, "/k"), said("")}}, ""},
+		{"add", add("n", -5), []turn{{encode(g, opAdd, "/n", -5), said(-3)}}, "-3"},
+		{"check", check("a", "b"), []turn{{encode(g, opCheck, 2, "/a", "/b"), said(answerNotReady)}}, "false"},
+		{"check none", check(), []turn{{encode(g, opCheck, 0), said(answerReady)}}, "true"},
+		{"wait", wait("a", "b"), []turn{waits("/a", "/b")}, ""},
+		{"compare set", compareSet("k", "a", "b"), []turn{{encode(g, opCompareSet, "/k", "a", "b"), said("b")}}, "b"},
+		{
+			"num keys", func(ctx context.Context, c *Client) (any, error) { return c.NumKeys(ctx) },
+			[]turn{{encode(g, opNumKeys), said(17)}},
+			"17",
+		},
+		{"delete", del("k"), []turn{{encode(g, opDelete, "/k"), said(1)}}, "true"},
+		{"delete nothing", del("k"), []turn{{encode(g, opDelete, "/k"), said(0)}}, "false"},
+	}
+	multiSet := func(ctx context.Context, c *Client) (any, error) {
+		return nil, c.MultiSet(ctx, kvstore.Pair{Key: "a", Value: []byte("1")}, kvstore.Pair{Key: "b", Value: []byte("22")})
+	}
+	multiGet := func(ctx context.Context, c *Client) (any, error) {
+		values, err := c.MultiGet(ctx, "a", "b")
+		return bytes.Join(values, []byte(" ")), err
+	}
+	if g == FirstGeneration {
+		return append(all,
+			conversation{"multi set", multiSet, []turn{
+				confirmed(g, append(encode(g, opSet, "/a", "1"), encode(g, opSet, "/b", "22")...)),
+			}, ""},
+			conversation{"multi get", multiGet, []turn{
+				waits("/a", "/b"), {encode(g, opGet, "/a"), said("1")}, {encode(g, opGet, "/b"), said("22")},
+			}, "1 22"})
+	}
+	pop := func(ctx context.Context, c *Client) (any, error) { return c.QueuePop(ctx, "q") }
+	tryPop := func(ctx context.Context, c *Client) (any, error) {
+		value, ok, err := c.TryQueuePop(ctx, "q")
+		return fmt.Sprintf("%s %v", value, ok), err
+	}
+	return append(all, []conversation{
+		{"multi set", multiSet, []turn{confirmed(g, encode(g, opMultiSet, 2, "/a", "1", "/b", "22"))}, ""},
+		{"multi get", multiGet, []turn{waits("/a", "/b"), {encode(g, opMultiGet, 2, "/a", "/b"), said("1", "22")}}, "1 22"},
+		{"append", appendTo("k", "v"), []turn{confirmed(g, encode(g, opAppend, "/k", "v"))}, ""},
+		{
+			"push", func(ctx context.Context, c *Client) (any, error) { return nil, c.QueuePush(ctx, "q", []byte("v")) },
+			[]turn{confirmed(g, encode(g, opQueuePush, "/q", "v"))},
+			"",
+		},
+		{"pop", pop, []turn{
+			waits("/q"), {encode(g, opQueuePop, "/q"), said(0)}, // another client was quicker
+			waits("/q"), {encode(g, opQueuePop, "/q"), said(2, "v")},
+		}, "v"},
+		{"try pop", tryPop, []turn{{encode(g, opQueuePop, "/q"), said(1, "v")}}, "v true"},
+		{"try pop nothing", tryPop, []turn{{encode(g, opQueuePop, "/q"), said(0)}}, " false"},
+		{
+			"queue length", func(ctx context.Context, c *Client) (any, error) { return c.QueueLen(ctx, "q") },
+			[]turn{{encode(g, opQueueLen, "/q"), said(3)}},
+			"3",
+		},
+		{
+			"list keys", func(ctx context.Context, c *Client) (any, error) { return c.ListKeys(ctx) },
+			[]turn{{encode(g, opListKeys), said(3, "/a", "init/", "//b")}},
+			"[a /b]",
+		},
+		{
+			"barrier", func(ctx context.Context, c *Client) (any, error) { return nil, c.ServerBarrier(ctx, "b", 4) },
+			[]turn{{encode(g, opBarrier, "/b", 4), said(answerStopWaiting)}},
+			"",
+		},
+	}...)
+}
+
+// scriptedServer serves one connection by its turns.
+type scriptedServer struct {
+	turns []turn
+	limit int  // bytes of answers to send; -1: all
+	stall bool // then leave the connection open
+
+	over chan struct{} // closed when the client has closed the connection, or the server has
+	err  error         // valid then: what the client did wrong
+}
+
+func script(g Generation, turns ...turn) *scriptedServer {
+	turns = append([]turn{greetingOf(g)}, turns...)
+	return &scriptedServer{turns: turns, limit: -1, over: make(chan struct{})}
+}
+
+func (s *scriptedServer) serve(nc net.Conn) {
+	defer close(s.over)
+	defer nc.Close()
+	for _, turn := range s.turns {
+		got := make([]byte, len(turn.request))
+		if n, err := io.ReadFull(nc, got); err != nil || !bytes.Equal(got, turn.request) {
+			if !errors.Is(err, io.EOF) {
+				s.err = fmt.Errorf("client sent %x (%w), want %x", got[:n], err, turn.request)
+			}
+			return
+		}
+		answer := turn.answer
+		if s.limit >= 0 {
+			answer = answer[:min(len(answer), s.limit)]
+			s.limit -= len(answer)
+		}
+		nc.Write(answer) // fails if the client has gone, and then so does the next read
+		if len(answer) < len(turn.answer) {
+			break
+		}
+	}
+	if s.limit >= 0 && !s.stall {
+		return
+	}
+	if rest, err := io.ReadAll(nc); len(rest) > 0 {
+		s.err = fmt.Errorf("client sent %x more (%w)", rest, err)
+	}
+}
+
+// scriptedClient returns a client whose connections, made by pipes, are served by one server after another.
+func scriptedClient(opts ClientOptions, servers ...*scriptedServer) *Client {
+	c := newClient("scripted:1", opts)
+	c.open = func(context.Context) (net.Conn, error) {
+		if len(servers) == 0 {
+			return nil, errors.New("no server is left")
+		}
+		theirs, ours := net.Pipe()
+		go servers[0].serve(theirs)
+		servers = servers[1:]
+		return ours, nil
+	}
+	return c
+}

@@ -1,0 +1,305 @@
+package tcpstore
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
+	"github.com/elasticrun/elasticrun/pkg/kvstore"
+)
+
+// torchStore hosts a TCPStore and uses it itself: it stores under "torch" and prints what it finds under "go". It
+// ends with its standard input.
+const torchStore = `
+import datetime, sys
+import torch.distributed as dist
+
+options = {"use_libuv": False} if "use_libuv" in (dist.TCPStore.__init__.__doc__ or "") else {}
+store = dist.TCPStore("127.0.0.1", 0, None, True, datetime.timedelta(seconds=60), wait_for_workers=False, **options)
+print(store.port, flush=True)
+store.set("torch", "from python")
+print(store.get("go").decode(), flush=True)
+sys.stdin.read()
+`
+
+// startTorch starts a torch server. next returns the next line that it prints.
+func startTorch(t *testing.T, version string) (addr string, next func() string) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), testenv.Torch(t, version), "-c", torchStore)
+	cmd.Stderr = os.Stderr
+	stdin, inErr := cmd.StdinPipe()
+	stdout, outErr := cmd.StdoutPipe()
+	if err := errors.Join(inErr, outErr); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		stdin.Close()
+		if err := cmd.Wait(); err != nil && t.Context().Err() == nil {
+			t.Errorf("the server: %v", err)
+		}
+	})
+	lines := bufio.NewScanner(stdout)
+	next = func() string {
+		if !lines.Scan() {
+			t.Fatalf("the server printed no more: %v", lines.Err())
+		}
+		return lines.Text()
+	}
+	return "127.0.0.1:" + next(), next
+}
+
+// TestClientWithTorch uses a client, of each kind, on the server of each torch.
+func TestClientWithTorch(t *testing.T) {
+	t.Parallel()
+	for _, version := range []string{"1.13", "2.6", "2.14"} {
+		t.Run(version, func(t *testing.T) {
+			t.Parallel()
+			addr, next := startTorch(t, version)
+			opts := ClientOptions{Generation: generationOf(version)}
+			one := dialClient(t, addr, opts)
+			opts.unconfirmed = true
+			two := dialClient(t, addr, opts)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			defer cancel()
+
+			if value, err := one.Get(ctx, "torch"); string(value) != "from python" || err != nil {
+				t.Errorf("Get = %q, %v", value, err)
+			}
+			if err := one.Set(ctx, "go", []byte("from Go")); err != nil {
+				t.Error(err)
+			}
+			if line := next(); line != "from Go" {
+				t.Errorf("torch got %q", line)
+			}
+			for _, key := range []string{"torch", "go"} {
+				if there, err := one.Delete(ctx, key); !there || err != nil {
+					t.Errorf("Delete = %v, %v", there, err)
+				}
+			}
+
+			for _, c := range []*Client{one, two} {
+				calls := recordings(t)[map[string]string{"1.13": "1.13.0", "2.6": "2.6.0", "2.14": "2.14.1"}[version]]
+				for _, call := range calls {
+					if call.Op == "connect" {
+						continue
+					}
+					known := recordedCalls[call.Op]
+					if result, err := known.do(ctx, c); err != nil || show(result) != known.want {
+						t.Errorf("%s = %q, %v; want %q", call.Op, show(result), err, known.want)
+					}
+				}
+				for _, key := range []string{"k", "n", "new", "none", "a", "m1", "m2", "bin"} {
+					if _, err := c.Delete(ctx, key); err != nil {
+						t.Error(err)
+					}
+				}
+				if n, err := c.NumKeys(ctx); n != 0 || err != nil {
+					t.Errorf("NumKeys = %d, %v", n, err)
+				}
+				testMultiple(t, ctx, c)
+				testLargeValue(t, ctx, c)
+			}
+			testReleases(t, ctx, one)
+			testNamesMissing(t, ctx, one)
+			testCrossings(t, ctx, one)
+			if version == "2.14" {
+				testNewerCalls(t, ctx, one)
+			}
+			testWorkers(t, addr, opts)
+		})
+	}
+}
+
+// testMultiple sets and gets several keys at once, or what stands for that in the first generation.
+func testMultiple(t *testing.T, ctx context.Context, c *Client) {
+	t.Helper()
+	if err := c.MultiSet(ctx, kvstore.Pair{Key: "x", Value: []byte("1")}, kvstore.Pair{Key: "y", Value: nil}, kvstore.Pair{Key: "x", Value: []byte("2")}); err != nil {
+		t.Error(err)
+	}
+	values, err := c.MultiGet(ctx, "x", "y", "x")
+	if err != nil || string(bytes.Join(values, []byte("|"))) != "2||2" {
+		t.Errorf("MultiGet = %q, %v", values, err)
+	}
+	for _, key := range []string{"x", "y"} {
+		if there, err := c.Delete(ctx, key); !there || err != nil {
+			t.Errorf("Delete = %v, %v", there, err)
+		}
+	}
+	if present, err := c.Check(ctx); !present || err != nil {
+		t.Errorf("Check of no keys = %v, %v", present, err)
+	}
+	if err := c.Wait(ctx); err != nil {
+		t.Errorf("Wait for no keys = %v", err)
+	}
+}
+
+func testLargeValue(t *testing.T, ctx context.Context, c *Client) {
+	t.Helper()
+	large := bytes.Repeat([]byte{1, 2, 3, 4, 5, 6, 7}, maxValue/7)
+	if err := c.Set(ctx, "large", large); err != nil {
+		t.Error(err)
+	}
+	if value, err := c.Get(ctx, "large"); err != nil || !bytes.Equal(value, large) {
+		t.Errorf("%d bytes came back, %v", len(value), err)
+	}
+	if there, err := c.Delete(ctx, "large"); !there || err != nil {
+		t.Error(err)
+	}
+}
+
+// testReleases blocks many calls and releases them.
+func testReleases(t *testing.T, ctx context.Context, c *Client) {
+	t.Helper()
+	var wg sync.WaitGroup
+	for i := range 20 {
+		wg.Go(func() {
+			key := fmt.Sprint("late", i)
+			if value, err := c.Get(ctx, key); string(value) != key || err != nil {
+				t.Errorf("Get = %q, %v", value, err)
+			}
+		})
+	}
+	wg.Go(func() {
+		if err := kvstore.Barrier(ctx, c, kvstore.BarrierOptions{WorldSize: 2, Prefix: "pair"}); err != nil {
+			t.Error(err)
+		}
+	})
+	for i := range 20 {
+		key := fmt.Sprint("late", i)
+		if err := c.Set(ctx, key, []byte(key)); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := kvstore.Barrier(ctx, c, kvstore.BarrierOptions{WorldSize: 2, Prefix: "pair"}); err != nil {
+		t.Error(err)
+	}
+	wg.Wait()
+}
+
+// testNamesMissing looks what the error of a wait says.
+func testNamesMissing(t *testing.T, ctx context.Context, c *Client) {
+	t.Helper()
+	if err := c.Set(ctx, "there", nil); err != nil {
+		t.Error(err)
+	}
+	limited, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
+	defer cancel()
+	_, err := c.MultiGet(limited, "absent", "there", "gone")
+	names := `wait for key "absent", "gone" at`
+	if c.opts.Generation == FirstGeneration {
+		names = `wait for key "absent", "gone", "there" at`
+	}
+	if !errors.Is(err, kvstore.ErrTimeout) || !strings.Contains(err.Error(), names) {
+		t.Errorf("MultiGet = %v, want a timeout: %s", err, names)
+	}
+}
+
+// testCrossings ends waits at about the time when they are released. Whichever comes first, no answer may be taken
+// for another.
+func testCrossings(t *testing.T, ctx context.Context, c *Client) {
+	t.Helper()
+	released, ended := 0, 0
+	for i := range testenv.Repeat(t, 150, 5000) {
+		key := fmt.Sprint("crossing", i)
+		limited, cancel := context.WithTimeout(ctx, time.Duration(rand.IntN(400))*time.Microsecond)
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if err := c.Set(ctx, key, nil); err != nil {
+				t.Error(err)
+			}
+		})
+		switch err := c.Wait(limited, key); {
+		case err == nil:
+			released++
+		case errors.Is(err, kvstore.ErrTimeout):
+			ended++
+		default:
+			t.Errorf("Wait = %v", err)
+		}
+		cancel()
+		if sum, err := c.Add(ctx, "crossings", 1); sum != int64(i+1) || err != nil {
+			t.Fatalf("Add = %d, %v; want %d", sum, err, i+1)
+		}
+		wg.Wait()
+	}
+	t.Logf("%d waits were released, %d ended", released, ended)
+}
+
+// testNewerCalls makes the calls that torch 2.6 lacks, but for queues, which no torch of Debian has.
+func testNewerCalls(t *testing.T, ctx context.Context, c *Client) {
+	t.Helper()
+	keys, err := c.ListKeys(ctx)
+	n, countErr := c.NumKeys(ctx)
+	if err := errors.Join(err, countErr); err != nil || int64(len(keys)) != n || !slices.Contains(keys, "crossings") {
+		t.Errorf("ListKeys = %q, %v; want %d keys without a slash", keys, err, n)
+	}
+	limited, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
+	defer cancel()
+	if err := c.ServerBarrier(limited, "trio", 3); !errors.Is(err, kvstore.ErrTimeout) || !strings.Contains(err.Error(), `"trio"`) {
+		t.Errorf("ServerBarrier = %v, want a timeout that names its key", err)
+	}
+	var wg sync.WaitGroup
+	for range 2 { // the one that gave up stays counted
+		wg.Go(func() {
+			if err := c.ServerBarrier(ctx, "trio", 3); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	// A server that lacks a call closes the connection, and nothing else.
+	if err := c.QueuePush(ctx, "q", nil); !errors.Is(err, kvstore.ErrConnection) {
+		t.Errorf("QueuePush = %v, want ErrConnection", err)
+	}
+}
+
+func testWorkers(t *testing.T, addr string, opts ClientOptions) {
+	t.Helper()
+	opts.Workers = 2
+	host := opts
+	host.Host = true
+	var wg sync.WaitGroup
+	wg.Go(func() { dialClient(t, addr, host) })
+	dialClient(t, addr, opts)
+	wg.Wait()
+}
+
+// TestClientOfTheOtherGeneration does not mistake torch 2.x for torch 1.x.
+func TestClientOfTheOtherGeneration(t *testing.T) {
+	t.Parallel()
+	addr, _ := startTorch(t, "2.14")
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	_, err := Dial(ctx, addr, ClientOptions{Generation: FirstGeneration})
+	if !errors.Is(err, kvstore.ErrConnection) || !strings.Contains(err.Error(), addr) {
+		t.Errorf("Dial = %v, want ErrConnection", err)
+	}
+	c := dialClient(t, addr, ClientOptions{})
+	if err := c.Set(t.Context(), "go", nil); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestClientCrossings needs no torch.
+func TestClientCrossings(t *testing.T) {
+	for _, g := range bothGenerations {
+		_, addr := startServer(t, ServerOptions{})
+		c := dialClient(t, addr, ClientOptions{Generation: g})
+		testNamesMissing(t, t.Context(), c)
+		testCrossings(t, t.Context(), c)
+	}
+}

@@ -1,0 +1,211 @@
+package tcpstore
+
+import (
+	"bytes"
+	"encoding/binary"
+	"unsafe"
+)
+
+// detect tells a connection's generation from its first bytes, unknownGeneration while it takes more
+// of them. Only 00 is ambiguous: VALIDATE, or the first generation's SET. A SET whose key length reads
+// like the magic number would be far above maxKey.
+func detect(b []byte) Generation {
+	if len(b) == 0 {
+		return unknownGeneration
+	}
+	seen := min(len(b), len(opening))
+	switch {
+	case string(b[:seen]) != opening[:seen]:
+		return FirstGeneration
+	case seen < len(opening):
+		return unknownGeneration
+	}
+	return TodaysGeneration
+}
+
+// request is a decoded request. It refers to the bytes that it was decoded from, and is good as long as
+// nobody changes them.
+type request struct {
+	op     op
+	number uint64 // its w or i
+
+	bytes        []byte // all of it
+	keys, values []span
+
+	// room is the size of the memory that bytes is in, if that may be given away; else 0.
+	room  int
+	given bool // keep has given it away
+}
+
+// span is a place in a request's bytes.
+type span struct{ from, to int }
+
+// key returns the i-th key without copying it: it changes when the request's bytes do.
+func (r *request) key(i int) string {
+	k := r.keys[i]
+	if k.from == k.to {
+		return ""
+	}
+	return unsafe.String(&r.bytes[k.from], k.to-k.from)
+}
+
+// allKeys returns all keys, as key does.
+func (r *request) allKeys() []string {
+	keys := make([]string, len(r.keys))
+	for i := range keys {
+		keys[i] = r.key(i)
+	}
+	return keys
+}
+
+func (r *request) value(i int) []byte {
+	v := r.values[i]
+	return r.bytes[v.from:v.to:v.to]
+}
+
+// keep returns the i-th value for somebody who keeps it: a copy, or, where the value is long and takes most of
+// the memory that it is in, the very bytes, which are the keeper's from then on.
+func (r *request) keep(i int) []byte {
+	v := r.value(i)
+	if len(v) >= 64<<10 && len(v) >= r.room/8*7 && r.room > 0 {
+		r.given = true
+		return v
+	}
+	return bytes.Clone(v)
+}
+
+// forget lets go of the request's bytes, and of long lists of fields: a connection at rest should not keep them.
+func (r *request) forget() {
+	keys, values := r.keys[:0], r.values[:0]
+	if cap(keys)+cap(values) > 256 {
+		keys, values = nil, nil
+	}
+	*r = request{keys: keys, values: values}
+}
+
+// size is how many bytes the request takes besides its own.
+func (r *request) size() int { return 16 * (cap(r.keys) + cap(r.values)) }
+
+// decoder decodes the requests of one connection. It keeps only its place in the request under way; the
+// bytes of that are its caller's, who shows them all again, and more, each time. No byte is read twice for that.
+type decoder struct {
+	generation Generation
+
+	// need is how many bytes of the request under way are known to be needed, at least.
+	need int
+
+	at     int     // how far the request under way has been decoded; 0 is none under way
+	req    request // its fields so far
+	fields string  // those still to come of this round
+	repeat string  // the fields of each further round
+	rounds uint64  // further rounds
+}
+
+// decode decodes the request at the start of b into d.req and returns its length, or 0 if b does not
+// have all of it yet; then b must be the start of what the next call is given. d.req is good until the
+// next call.
+func (d *decoder) decode(b []byte) (n int, err error) {
+	if d.at == 0 {
+		if d.need = 1; len(b) == 0 {
+			return 0, nil
+		}
+		if err := d.begin(b[0]); err != nil {
+			return 0, err
+		}
+	}
+	for {
+		for d.fields != "" {
+			if complete, err := d.field(b); err != nil || !complete {
+				return 0, err
+			}
+		}
+		if d.rounds == 0 {
+			n, d.at = d.at, 0
+			d.req.bytes = b[:n:n]
+			return n, nil
+		}
+		d.rounds--
+		d.fields = d.repeat
+	}
+}
+
+func (d *decoder) begin(b byte) error {
+	o, ok := d.generation.op(b)
+	if !ok {
+		return refuse(ReasonUnknownOp, "op %#02x of %s is not served", b, d.generation)
+	}
+	d.req.forget()
+	d.req.op = o
+	d.fields, _ = o.layout()
+	d.at = 1
+	return nil
+}
+
+// field decodes the next field, if b has all of it.
+func (d *decoder) field(b []byte) (complete bool, err error) {
+	kind := d.fields[0]
+	size := 8
+	if kind == 'w' {
+		size = 4
+	}
+	if !d.has(b, size) {
+		return false, nil
+	}
+	switch kind {
+	case 'w':
+		d.req.number = uint64(binary.LittleEndian.Uint32(b[d.at:]))
+	case 'i':
+		d.req.number = binary.LittleEndian.Uint64(b[d.at:])
+	case 'n':
+		n := binary.LittleEndian.Uint64(b[d.at:])
+		if n > maxKeys {
+			return false, refuse(ReasonMalformed, "%d keys in one request, the most is %d", n, maxKeys)
+		}
+		d.rounds, d.repeat = n, d.fields[1:]
+		d.at += size
+		d.fields = ""
+		return true, nil
+	default:
+		length := binary.LittleEndian.Uint64(b[d.at:])
+		if err := d.admit(kind, length); err != nil {
+			return false, err
+		}
+		size += int(length)
+		if !d.has(b, size) {
+			return false, nil
+		}
+		place := span{d.at + 8, d.at + size}
+		if kind == 'k' {
+			d.req.keys = append(d.req.keys, place)
+		} else {
+			d.req.values = append(d.req.values, place)
+		}
+	}
+	d.at += size
+	d.fields = d.fields[1:]
+	return true, nil
+}
+
+// has tells whether b has size more bytes, and if not notes that they are needed.
+func (d *decoder) has(b []byte, size int) bool {
+	if len(b)-d.at >= size {
+		return true
+	}
+	d.need = d.at + size
+	return false
+}
+
+// admit checks the length of a key or value.
+func (d *decoder) admit(kind byte, n uint64) error {
+	what, most := "key", uint64(maxKey)
+	if kind == 'v' {
+		what, most = "value", maxValue
+	}
+	if n > most {
+		return refuse(ReasonMalformed, "a %s of %d bytes, the most is %d", what, n, most)
+	}
+	if uint64(d.at)+n > maxRequest {
+		return refuse(ReasonMalformed, "more than %d bytes in one request", maxRequest)
+	}
+	return nil
+}

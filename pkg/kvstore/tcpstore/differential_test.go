@@ -1,0 +1,136 @@
+package tcpstore
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
+	"github.com/elasticrun/elasticrun/pkg/kvstore/internal/storetest"
+)
+
+// The sequences keep off where torch's own servers differ from each other and from ours, and off what depends on the
+// moment. Those marked * are checked by TestKnownDifferences.
+//
+//	what                                           why no sequence has it
+//	GET, MULTI_GET of a missing key *              torch's clients wait for the key first
+//	over 8 KiB a key, 8 MiB a value, 128 Ki keys * Debian's servers know no limits
+//	compare_set ends a wait for a missing key      in Debian's servers it ends none; libuv's and ours release the wait
+//	QUEUE_*                                        Debian's torch cannot: its server closes the connection
+//	LIST_KEYS                                      torch's python takes no key that is not UTF-8
+//	BARRIER                                        its callers block until all have come
+//	check, append, multi_get, multi_set (1.13)     its protocol lacks them
+//	a wait times out, then its key is set (1.13)   its client does not tell the server, and misreads its next answer
+//	get, compare_set while another waits (1.13)    its python module makes objects without python's lock
+//	a set and then another client's get            a set has no answer: drive.py asks for one before another client's turn
+
+// player plays a sequence: some clients, against some server.
+type player struct {
+	name string
+	play func(calls []storetest.Call) ([]storetest.Outcome, error)
+}
+
+func TestDifferential(t *testing.T) {
+	t.Run("torch 1.13", func(t *testing.T) { differential(t, "1.13", storetest.Torch1) })
+	t.Run("torch 2.14", func(t *testing.T) { differential(t, "2.14", storetest.Torch2) })
+}
+
+// differential plays random sequences with torch's clients and ours, against torch's server and ours. Several lanes
+// play at the same time, for most of a sequence's time is spent on timeouts.
+func differential(t *testing.T, version string, with storetest.Peer) {
+	t.Helper()
+	const lanes = 12
+	driver := startTorchDriver(t, version)
+	sequences := testenv.Repeat(t, 2000, 20000)
+	seed := storetest.FirstSeed(t)
+
+	var wg sync.WaitGroup
+	for first := range lanes {
+		_, ours := startServer(t, ServerOptions{})
+		lane, err := driver.lane(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { lane.conn.Close() })
+		dialed := func(addr string) func([]storetest.Call) ([]storetest.Outcome, error) {
+			stores := dialAll(t, addr, generationOf(version))
+			return func(calls []storetest.Call) ([]storetest.Outcome, error) {
+				return storetest.Play(t.Context(), stores, calls)
+			}
+		}
+		l := &laneRun{t: t, peer: with, players: []player{
+			{"torch's client, torch's server", func(calls []storetest.Call) ([]storetest.Outcome, error) { return lane.play(lane.server, calls) }},
+			{"torch's client, our server", func(calls []storetest.Call) ([]storetest.Outcome, error) { return lane.play(ours, calls) }},
+			{"our client, torch's server", dialed(lane.server)},
+			{"our client, our server", dialed(ours)},
+		}}
+		wg.Go(func() {
+			for i := first; i < sequences && !t.Failed(); i += lanes {
+				l.compare(int(seed) + i)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// laneRun is what one goroutine of a differential test plays.
+type laneRun struct {
+	t       *testing.T
+	peer    storetest.Peer
+	players []player
+	played  int
+}
+
+// compare plays the sequence of a seed. Where the players disagree, it shows the shortest part that still does.
+func (l *laneRun) compare(seed int) {
+	sequence := storetest.Calls(seed%32 == 0).Example(seed)
+	report, err := l.play(sequence)
+	if err == nil && report == "" {
+		return
+	}
+	enough := time.Now().Add(20 * time.Second) // where each try takes a long timeout
+	for i := 0; i < len(sequence) && err == nil && time.Now().Before(enough); {
+		shorter := slices.Delete(slices.Clone(sequence), i, i+1)
+		var still string
+		if still, err = l.play(shorter); still == "" {
+			i++
+			continue
+		}
+		sequence, report = shorter, still
+	}
+	l.t.Errorf("-rapid.seed %d: %s %v", seed, report, err)
+}
+
+// play lets each player play a sequence and describes the first difference between them, or from the model.
+func (l *laneRun) play(sequence []storetest.Call) (report string, err error) {
+	planned, want := storetest.Plan(l.peer, sequence)
+	if len(planned) == 0 {
+		return "", nil
+	}
+	l.played++
+	for i, p := range l.players {
+		got, err := p.play(withPrefix(fmt.Sprint(l.played, "/", i, "/"), planned))
+		if err != nil {
+			return "", fmt.Errorf("%s: %w", p.name, err)
+		}
+		if at := storetest.FirstDifference(want, got); at >= 0 {
+			return storetest.Describe(planned, at, "the model", want[at], p.name, got[at]), nil
+		}
+	}
+	return "", nil
+}
+
+// withPrefix gives a sequence keys of its own.
+func withPrefix(prefix string, calls []storetest.Call) []storetest.Call {
+	own := slices.Clone(calls)
+	for i, c := range own {
+		keys := make([]storetest.Text, len(c.Keys))
+		for k, key := range c.Keys {
+			keys[k] = storetest.Text(prefix) + key
+		}
+		own[i].Keys = keys
+	}
+	return own
+}

@@ -1,0 +1,100 @@
+package tcpstore
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/elasticrun/elasticrun/pkg/kvstore/internal/storetest"
+)
+
+// TestKnownDifferences shows where our server answers otherwise than Debian's builds of torch, on both. What is known
+// of torch's own server with libuv is what ours does.
+func TestKnownDifferences(t *testing.T) {
+	const closed = "" // no answer but the end of the connection
+	longKey, longValue := strings.Repeat("k", 9000), strings.Repeat("v", 9<<20)
+	manyKeys := func(g Generation) []byte {
+		return append(encode(g, opCheck, 1<<17+1), bytes.Repeat(appendValue(nil, []byte("k")), 1<<17+1)...)
+	}
+	tests := []struct {
+		name        string
+		only        Generation // zero: both
+		request     func(g Generation) []byte
+		torch, ours string
+	}{
+		{
+			name:    "get of a missing key",
+			request: func(g Generation) []byte { return encode(g, opGet, "/missing") },
+			torch:   closed, ours: string(appendInt(nil, 0)),
+		},
+		{
+			name: "multi_get of a missing key", only: TodaysGeneration,
+			request: func(g Generation) []byte { return encode(g, opMultiGet, 1, "/missing") },
+			torch:   closed, ours: string(appendInt(nil, 0)),
+		},
+		{
+			name:    "a key over 8 KiB",
+			request: func(g Generation) []byte { return encode(g, opAdd, longKey, 5) },
+			torch:   string(appendInt(nil, 5)), ours: closed,
+		},
+		{
+			name:    "a value over 8 MiB",
+			request: func(g Generation) []byte { return encode(g, opCompareSet, "/long", "", longValue) },
+			torch:   string(appendValue(nil, []byte(longValue))), ours: closed,
+		},
+		{name: "more than 128 Ki keys", request: manyKeys, torch: string([]byte{answerNotReady}), ours: closed},
+	}
+	for _, version := range []string{"1.13", "2.14"} {
+		t.Run("torch "+version, func(t *testing.T) {
+			lane, err := startTorchDriver(t, version).lane(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer lane.conn.Close()
+			_, ours := startServer(t, ServerOptions{})
+			g := generationOf(version)
+			for _, tt := range tests {
+				if tt.only != unknownGeneration && tt.only != g {
+					continue
+				}
+				for _, server := range []struct{ name, addr, want string }{{"torch", lane.server, tt.torch}, {"ours", ours, tt.ours}} {
+					got, err := lastAnswer(server.addr, g, tt.request(g))
+					if err != nil || got != server.want {
+						t.Errorf("%s: %s gives %s %v, want %s", tt.name, server.name, storetest.Text(got), err, storetest.Text(server.want))
+					}
+				}
+			}
+		})
+	}
+}
+
+// lastAnswer sends a request and nothing after it, and returns all that the server says until it closes the connection.
+func lastAnswer(addr string, g Generation, request []byte) (string, error) {
+	nc, err := net.Dial("tcp", addr)
+	if err != nil {
+		return "", err
+	}
+	defer nc.Close()
+	nc.SetDeadline(time.Now().Add(patience))
+	if g == TodaysGeneration {
+		request = slices.Concat(handshake, request)
+	}
+	sent := make(chan error, 1)
+	go func() {
+		nc.Write(request) // fails where the server has closed the connection already
+		sent <- nc.(*net.TCPConn).CloseWrite()
+	}()
+	answer, err := io.ReadAll(nc)
+	<-sent
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return "", fmt.Errorf("the connection stays open: %w", err)
+	}
+	return string(answer), nil // a reset is an end, too
+}

@@ -1,0 +1,252 @@
+package tcpstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"runtime"
+	"slices"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/elasticrun/elasticrun/pkg/kvstore"
+)
+
+func TestMaxConns(t *testing.T) {
+	s, addr := startServer(t, ServerOptions{MaxConns: 2})
+	one, two := dial(t, addr, TodaysGeneration), dial(t, addr, FirstGeneration)
+	one.ping()
+	two.ping()
+	dial(t, addr, unknownGeneration).expectClosed()
+	one.ping()
+	two.ping()
+	stats := s.Stats()
+	if stats.Open != 2 || stats.Accepted != 3 || stats.Refused[ReasonMaxConns] != 1 {
+		t.Errorf("stats: %+v", stats)
+	}
+}
+
+func TestShutdown(t *testing.T) {
+	s, addr := startServer(t, ServerOptions{})
+	silent, idle := dial(t, addr, unknownGeneration), dial(t, addr, TodaysGeneration)
+	half, waiting := dial(t, addr, TodaysGeneration), dial(t, addr, TodaysGeneration)
+	request := encode(TodaysGeneration, opAdd, "n", 1)
+	idle.ping()
+	for _, c := range []*rawClient{half, waiting} {
+		c.ping()
+	}
+	half.write(append(encode(TodaysGeneration, opCheck, 0), request[:5]...))
+	half.expect(answerReady) // so the half request has been read too
+	waiting.write(append(encode(TodaysGeneration, opCheck, 0), encode(TodaysGeneration, opWait, 1, "n")...))
+	waiting.expect(answerReady)
+
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := s.Shutdown(ended); !errors.Is(err, context.Canceled) {
+		t.Errorf("Shutdown = %v, want its context's end", err)
+	}
+	silent.expectClosed()
+	idle.expectClosed()
+	waiting.expectClosed()
+	if open := s.Stats().Open; open != 1 {
+		t.Fatalf("%d connections open, want the one with half a request", open)
+	}
+	half.write(request[5:])
+	half.expect(1)
+	half.expectClosed()
+	if err := s.Shutdown(t.Context()); err != nil {
+		t.Errorf("Shutdown = %v", err)
+	}
+	if _, err := net.Dial("tcp", addr); err == nil {
+		t.Error("the port still listens")
+	}
+}
+
+// What has come before Shutdown is answered, even where the loop has not read it yet.
+func TestStopAnswersWhatHasCome(t *testing.T) {
+	l := stepLoop(t, ServerOptions{})
+	c := l.connect(TodaysGeneration)
+	c.ping()
+	waiting := l.connect(TodaysGeneration)
+	waiting.send(opWait, 1, "k")
+	requests := slices.Concat(encode(TodaysGeneration, opSet, "k", make([]byte, 100_000)), encode(TodaysGeneration, opAdd, "n", 1))
+	if n, err := unix.Write(c.nc.(*steppedWire).fd, requests); err != nil || n < len(requests) { // more than one read takes
+		t.Fatalf("wrote %d bytes, %v", n, err)
+	}
+	l.stop(true)
+	c.expect(1)
+	c.expectClosed()
+	waiting.expectClosed()
+	if l.open != 0 {
+		t.Errorf("%d connections are open", l.open)
+	}
+}
+
+func TestClose(t *testing.T) {
+	s, addr := startServer(t, ServerOptions{})
+	half, waiting := dial(t, addr, TodaysGeneration), dial(t, addr, FirstGeneration)
+	half.send(opSet, "k", 100)
+	waiting.send(opWait, 1, "absent")
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	half.expectClosed()
+	waiting.expectClosed()
+	if _, err := net.Dial("tcp", addr); err == nil {
+		t.Error("the port still listens")
+	}
+	s.Close() // again
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Serve(l); !errors.Is(err, kvstore.ErrClosed) {
+		t.Errorf("Serve after Close = %v, want ErrClosed", err)
+	}
+	if _, err := l.Accept(); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("Serve after Close left its listener open: %v", err)
+	}
+}
+
+// A renewed server has forgotten its clients and their keys, their waits too, and serves new ones.
+func TestRenew(t *testing.T) {
+	s, addr := startServer(t, ServerOptions{})
+	half, waiting := dial(t, addr, TodaysGeneration), dial(t, addr, FirstGeneration)
+	half.send(opSet, "k", "v")
+	half.ping()
+	half.write(encode(TodaysGeneration, opSet, "half", "v")[:8])
+	waiting.send(opWait, 1, "k2")
+	silent := dial(t, addr, unknownGeneration)
+	for deadline := time.Now().Add(patience); s.Stats().Accepted < 3; runtime.Gosched() {
+		if time.Now().After(deadline) {
+			t.Fatal("not all clients are served")
+		}
+	}
+	if err := s.Renew(); err != nil {
+		t.Fatal(err)
+	}
+	if stats := s.Stats(); stats.Open != 1 || stats.Keys != 0 || stats.Memory != 0 {
+		t.Errorf("renewed, it has %+v", stats)
+	}
+	half.expectClosed()
+	waiting.expectClosed()
+	next := dial(t, addr, TodaysGeneration)
+	next.send(opSet, "k2", "v")
+	next.send(opNumKeys)
+	next.expect(1)
+	silent.g = TodaysGeneration // who it is, it says only now
+	silent.write(handshake)
+	silent.send(opNumKeys)
+	silent.expect(1)
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := s.Renew(); !errors.Is(err, kvstore.ErrClosed) {
+		t.Errorf("Renew after Close = %v, want ErrClosed", err)
+	}
+	if err := NewServer(ServerOptions{}).Renew(); err != nil {
+		t.Errorf("Renew before Serve = %v", err)
+	}
+}
+
+// scriptedListener accepts what its steps say.
+type scriptedListener struct {
+	net.Listener
+	steps []error
+}
+
+func (l *scriptedListener) Accept() (net.Conn, error) {
+	if len(l.steps) == 0 {
+		return l.Listener.Accept()
+	}
+	err := l.steps[0]
+	l.steps = l.steps[1:]
+	return nil, &net.OpError{Op: "accept", Err: err}
+}
+
+func TestServeOutlivesPassingErrors(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	broken := errors.New("broken")
+	s := NewServer(ServerOptions{})
+	defer s.Close()
+	err = s.Serve(&scriptedListener{l, []error{syscall.EMFILE, broken, net.ErrClosed}})
+	if !errors.Is(err, net.ErrClosed) {
+		t.Errorf("Serve = %v, want the first error that does not pass", err)
+	}
+}
+
+// TestRandomClients lets many clients come, work and vanish at random places of their requests.
+func TestRandomClients(t *testing.T) {
+	const clients = 1000
+	s, addr := startServer(t, ServerOptions{})
+	var wg sync.WaitGroup
+	for i := range clients {
+		wg.Go(func() {
+			random := rand.New(rand.NewPCG(uint64(i), 7))
+			g := Generation(1 + random.IntN(2))
+			nc, err := net.Dial("tcp", addr)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer nc.Close()
+			var stream []byte
+			if g == TodaysGeneration {
+				stream = append(stream, handshake...)
+			}
+			for range random.IntN(20) {
+				key := fmt.Sprint("k", random.IntN(5))
+				stream = append(stream, [][]byte{
+					encode(g, opSet, key, "1"),
+					encode(g, opAdd, key, 1),
+					encode(g, opGet, key),
+					encode(g, opDelete, key),
+					encode(g, opWait, 2, key, "never"),
+					encode(g, opCheck, 1, key),
+					encode(g, opCompareSet, key, "1", "2"),
+				}[random.IntN(7)]...)
+			}
+			stream = stream[:random.IntN(len(stream)+1)]
+			for len(stream) > 0 {
+				n := 1 + random.IntN(len(stream))
+				if _, err := nc.Write(stream[:n]); err != nil {
+					t.Error(err)
+					return
+				}
+				stream = stream[n:]
+			}
+			if random.IntN(2) == 0 {
+				nc.SetReadDeadline(time.Now().Add(time.Millisecond))
+				nc.Read(make([]byte, 100))
+			}
+		})
+	}
+	wg.Wait()
+	c := dial(t, addr, TodaysGeneration)
+	c.ping()
+	c.close()
+	// All clients are gone, so nothing is in the way of a graceful end: no wait and no half request.
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if err := s.Shutdown(ctx); err != nil {
+		t.Error(err)
+	}
+	stats := s.Stats()
+	if stats.Open != 0 || len(stats.Refused) != 0 {
+		t.Errorf("stats: %+v", stats)
+	}
+	l := s.loop // its goroutine has ended
+	if l.store.Awaited() != 0 || l.held != 0 || l.stalls.Len() != 0 || len(l.released) != 0 {
+		t.Errorf("waits for %d keys, %d bytes, %d half requests and %d released waits are left",
+			l.store.Awaited(), l.held, l.stalls.Len(), len(l.released))
+	}
+}

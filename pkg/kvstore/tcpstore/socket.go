@@ -1,0 +1,81 @@
+package tcpstore
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/elasticrun/elasticrun/pkg/kvstore"
+)
+
+// errNoSocket is a connection that has no file descriptor.
+var errNoSocket = errors.New("not a socket")
+
+// take serves nc from now on. It closes it, unless it fails.
+func (l *loop) take(nc net.Conn) error {
+	remote := nc.RemoteAddr()
+	fd, err := socketOf(nc)
+	if err != nil {
+		return err
+	}
+	nc.Close()
+	if !l.do(func() { l.admit(fd, remote) }) {
+		_ = syscall.Close(fd)
+		return kvstore.ErrClosed
+	}
+	return nil
+}
+
+// socketOf returns another file descriptor of nc's socket. It does not block.
+func socketOf(nc net.Conn) (int, error) {
+	socket, ok := nc.(syscall.Conn)
+	if !ok {
+		return -1, fmt.Errorf("connection of type %T: %w", nc, errNoSocket)
+	}
+	raw, err := socket.SyscallConn()
+	if err != nil {
+		return -1, err
+	}
+	fd := -1
+	if controlErr := raw.Control(func(original uintptr) {
+		fd, err = unix.FcntlInt(original, unix.F_DUPFD_CLOEXEC, 0)
+	}); controlErr != nil {
+		return -1, controlErr
+	}
+	return fd, os.NewSyscallError("dup", err)
+}
+
+// handOver gives the connection, with its first bytes, to ServerOptions.Agents. It returns errMoved.
+func (c *conn) handOver(first []byte) error {
+	if err := c.loop.poll.remove(c.fd); err != nil {
+		return err
+	}
+	file := os.NewFile(uintptr(c.fd), "agent")
+	nc, err := net.FileConn(file)
+	if filesShort(err) && c.loop.shed(leastShed, c) > 0 {
+		nc, err = net.FileConn(file)
+	}
+	file.Close()
+	if err == nil {
+		c.loop.opts.Agents(&begunConn{Conn: nc, begin: bytes.NewReader(bytes.Clone(first))})
+	}
+	return errors.Join(errMoved, err)
+}
+
+// begunConn is a connection of which the beginning was read already.
+type begunConn struct {
+	net.Conn
+	begin *bytes.Reader
+}
+
+func (c *begunConn) Read(b []byte) (int, error) {
+	if c.begin.Len() > 0 {
+		return c.begin.Read(b)
+	}
+	return c.Conn.Read(b)
+}

@@ -1,0 +1,85 @@
+package tcpstore
+
+import (
+	"bytes"
+	"io"
+	"net"
+	"testing"
+	"time"
+)
+
+// TestAgentsShareThePort checks that a connection that begins as no torch's does is handed over whole.
+func TestAgentsShareThePort(t *testing.T) {
+	agents := make(chan net.Conn, 1)
+	s, addr := startServer(t, ServerOptions{Agents: func(nc net.Conn) { agents <- nc }})
+	worker := dial(t, addr, TodaysGeneration)
+	worker.ping()
+
+	agent, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer agent.Close()
+	hello := append([]byte{0x80}, bytes.Repeat([]byte("hello"), 30_000)...) // more than one read takes
+	sent := make(chan error, 1)
+	go func() {
+		_, err := agent.Write(hello)
+		sent <- err
+	}()
+	nc := <-agents
+	defer nc.Close()
+	if err := nc.SetDeadline(time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
+	}
+	got := make([]byte, len(hello))
+	if _, err := io.ReadFull(nc, got); err != nil || !bytes.Equal(got, hello) {
+		t.Errorf("the agent's bytes did not come as they were sent: %v", err)
+	}
+	if err := <-sent; err != nil {
+		t.Error(err)
+	}
+	if _, err := nc.Write([]byte("welcome")); err != nil {
+		t.Error(err)
+	}
+	answer := make([]byte, 7)
+	if _, err := io.ReadFull(agent, answer); err != nil || string(answer) != "welcome" {
+		t.Errorf("answer %q, %v", answer, err)
+	}
+	if nc.RemoteAddr().String() != agent.LocalAddr().String() {
+		t.Errorf("the agent's address is %v, want %v", nc.RemoteAddr(), agent.LocalAddr())
+	}
+
+	worker.ping()
+	if stats := s.Stats(); stats.Open != 1 || stats.Accepted != 2 || len(stats.Refused) != 0 {
+		t.Errorf("stats: %+v", stats)
+	}
+	s.Close() // leaves the agent's connection alone
+	if _, err := nc.Write([]byte("still here")); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestServeWantsSockets(t *testing.T) {
+	theirs, ours := net.Pipe()
+	defer ours.Close()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := NewServer(ServerOptions{})
+	defer s.Close()
+	if err := s.Serve(&oneConnListener{l, theirs}); err == nil {
+		t.Error("Serve took a connection that is no socket")
+	}
+	if _, err := ours.Write([]byte{0}); err == nil {
+		t.Error("that connection is open")
+	}
+}
+
+// oneConnListener accepts one connection.
+type oneConnListener struct {
+	net.Listener
+	nc net.Conn
+}
+
+func (l *oneConnListener) Accept() (net.Conn, error) { return l.nc, nil }

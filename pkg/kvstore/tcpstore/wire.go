@@ -1,0 +1,170 @@
+package tcpstore
+
+import "encoding/binary"
+
+// The wire format of torch's TCPStore, as recorded from torch 1.13.0, 2.6.0 and 2.14.1 (testdata/wire).
+// Integers are little-endian. Every request is an op byte and the fields of its layout:
+//
+//	w   u32
+//	i   i64
+//	k   key:   u64 length, bytes
+//	v   value: u64 length, bytes
+//	n   u64 count; the fields after it come that many times
+//
+//	first  today's  op            layout  answer
+//	       00       VALIDATE      w       none; w is the magic number
+//	00     01       SET           kv      none
+//	01     02       COMPARE_SET   kvv     v: the value now held; the second v is the one desired
+//	02     03       GET           k       v
+//	03     04       ADD           ki      i: the sum
+//	04     05       CHECK         nk      byte 0: all present, 1: not
+//	05     06       WAIT          nk      byte 0, once all have been set
+//	06     07       GETNUMKEYS            i
+//	08     08       DELETE_KEY    k       i: 1 if it was there, else 0
+//	       09       APPEND        kv      none
+//	       0a       MULTI_GET     nk      a v for each k
+//	       0b       MULTI_SET     nkv     none
+//	       0c       CANCEL_WAIT           byte 1
+//	       0d       PING          w       w: the same
+//
+//	       0e       QUEUE_PUSH    kv      none
+//	       0f       QUEUE_POP     k       i: the length before the pop; v if that is not 0
+//	       10       QUEUE_LEN     k       i
+//	       11       LIST_KEYS             n; a v for each key
+//	       12       BARRIER       ki      byte 0, once i clients have arrived
+//
+// Not served: 07 WATCH_KEY of the first generation.
+
+// op is a request's op code, as today's generation numbers it.
+type op byte
+
+const (
+	opValidate op = iota
+	opSet
+	opCompareSet
+	opGet
+	opAdd
+	opCheck
+	opWait
+	opNumKeys
+	opDelete
+	opAppend
+	opMultiGet
+	opMultiSet
+	opCancelWait
+	opPing
+	opQueuePush
+	opQueuePop
+	opQueueLen
+	opListKeys
+	opBarrier
+)
+
+// layout returns the fields of o's request; false if o is not served.
+func (o op) layout() (string, bool) {
+	switch o {
+	case opNumKeys, opCancelWait, opListKeys:
+		return "", true
+	case opValidate, opPing:
+		return "w", true
+	case opGet, opDelete, opQueuePop, opQueueLen:
+		return "k", true
+	case opSet, opAppend, opQueuePush:
+		return "kv", true
+	case opCompareSet:
+		return "kvv", true
+	case opAdd, opBarrier:
+		return "ki", true
+	case opCheck, opWait, opMultiGet:
+		return "nk", true
+	case opMultiSet:
+		return "nkv", true
+	}
+	return "", false
+}
+
+// Generation is a version of the protocol, and so of the op numbers.
+type Generation byte
+
+const (
+	unknownGeneration Generation = iota
+
+	// FirstGeneration is what torch 1.x speaks; 1.13 was looked at.
+	FirstGeneration
+
+	// TodaysGeneration is what torch 2.x speaks; 2.6 to 2.14 were looked at.
+	TodaysGeneration
+)
+
+// String names the versions of torch that speak g.
+func (g Generation) String() string {
+	switch g {
+	case FirstGeneration:
+		return "torch 1.x"
+	case TodaysGeneration:
+		return "torch 2.x"
+	}
+	return "no known generation"
+}
+
+// op returns what op byte b means in g; false if it means nothing that is served.
+func (g Generation) op(b byte) (op, bool) {
+	o := op(b)
+	if g == FirstGeneration {
+		switch {
+		case b <= 0x06:
+			o++
+		case b != byte(opDelete):
+			return 0, false
+		}
+	}
+	_, ok := o.layout()
+	return o, ok
+}
+
+// code is the inverse of op: it returns the op byte of o in g; false if g lacks it.
+func (g Generation) code(o op) (byte, bool) {
+	switch {
+	case g == TodaysGeneration || o == opDelete:
+		return byte(o), true
+	case o >= opSet && o < opDelete:
+		return byte(o) - 1, true
+	}
+	return 0, false
+}
+
+// The answers of CHECK, WAIT and CANCEL_WAIT.
+const (
+	answerReady        byte = 0
+	answerNotReady     byte = 1
+	answerStopWaiting  byte = 0
+	answerWaitCanceled byte = 1
+)
+
+// magicNumber is what VALIDATE carries.
+const magicNumber uint32 = 0x3C85F7CE
+
+// opening is how every connection of today's generation begins: VALIDATE.
+const opening = "\x00\xce\xf7\x85\x3c"
+
+// agentByte is the least first byte of a connection of an agent: neither generation has such an op.
+const agentByte = 0x80
+
+// The bounds of a request. Those of a key, a value and the number of keys are torch's own.
+const (
+	maxKey      = 8 << 10   // bytes
+	maxValue    = 8 << 20   // bytes, in one request
+	maxKeys     = 128 << 10 // in one request
+	maxRequest  = 256 << 20 // bytes of one request
+	maxAppended = 64 << 20  // bytes of a value that APPEND has made: to make room for more it is copied at times
+)
+
+// appendInt appends an i.
+func appendInt(b []byte, n int64) []byte {
+	return binary.LittleEndian.AppendUint64(b, uint64(n))
+}
+
+// appendValue appends a v.
+func appendValue(b, value []byte) []byte {
+	return append(appendInt(b, int64(len(value))), value...)
+}

@@ -138,9 +138,14 @@ var rules = map[string]rule{
 		why:      "the conformance suite of coordination stores",
 	},
 	"pkg/procs": {
-		ours:   []string{"internal/boottime", "internal/cgroup", "pkg/procs/internal/proctree", "pkg/workerlog"},
+		ours:   []string{"internal/boottime", "pkg/procs/internal/limits", "pkg/procs/internal/proctree", "pkg/workerlog"},
 		theirs: []string{"github.com/rs/zerolog", "github.com/shirou/gopsutil/v3", "golang.org/x/sys"},
 		why:    "processes are started and stopped without knowing why",
+	},
+	"pkg/procs/internal/limits": {
+		ours:   []string{"internal/cgroup", "pkg/procs/internal/proctree"},
+		theirs: []string{"golang.org/x/sys"},
+		why:    "limits are compared with what a launcher needs, without knowing workers or guards",
 	},
 	"pkg/procs/internal/proctree": {
 		theirs: []string{"golang.org/x/sys"},

@@ -15,9 +15,7 @@ func forkWorker(path string, w *worker) (pid int, err error) {
 	return w.forkExec(path, &syscall.SysProcAttr{Setsid: true})
 }
 
-func checkRoom(taskNeed) error    { return nil }
-func explainFork(err error) error { return err }
-func preferForOOM(int)            {}
+func preferForOOM(int) {}
 
 // Sweep does nothing here.
 func Sweep(time.Duration) {}

@@ -3,6 +3,7 @@ package procs
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/signal"
 	"runtime"
@@ -12,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/elasticrun/elasticrun/pkg/procs/internal/limits"
 	"github.com/elasticrun/elasticrun/pkg/procs/internal/proctree"
 )
 
@@ -206,5 +208,27 @@ func (w *lastWords) wait() {
 	select {
 	case <-all:
 	case <-time.After(lastWord):
+	}
+}
+
+// guardResources makes what a guard needs of threads, and returns a [*ResourceError] where it may not have enough open
+// files.
+func guardResources() error {
+	if problem := limits.CheckOpenFiles(); problem != "" {
+		return &ResourceError{Problem: problem, Err: syscall.EMFILE}
+	}
+	limits.ReserveThreads(limits.GuardThreads)
+	return nil
+}
+
+// agentNotStarted is the error of a guard that could not start this program again.
+func agentNotStarted(err error) error {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return &ResourceError{Problem: "start the agent: there is no /proc/self/exe: /proc is not mounted, or belongs to another pid namespace; mount it", Err: err}
+	case errors.Is(err, syscall.EAGAIN):
+		return &ResourceError{Problem: fmt.Sprintf("start the agent: %v", limits.ExplainFork(err)), Err: err}
+	default:
+		return fmt.Errorf("start the agent: %w", err)
 	}
 }

@@ -3,10 +3,10 @@ package procs
 import (
 	"errors"
 	"fmt"
-	"io/fs"
+	"runtime"
 	"syscall"
 
-	"golang.org/x/sys/unix"
+	"github.com/elasticrun/elasticrun/pkg/procs/internal/limits"
 )
 
 // ResourceError says that the machine lacks something that the launcher needs, or has used it up: processes, open files,
@@ -31,7 +31,7 @@ func AsResourceError(err error) (*ResourceError, bool) {
 	var advice string
 	switch {
 	case errors.Is(err, syscall.EMFILE):
-		advice = openFilesLimit()
+		advice = limits.OpenFiles()
 	case errors.Is(err, syscall.ENFILE):
 		advice = "the machine has as many as it may (fs.file-max)"
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
@@ -44,51 +44,37 @@ func AsResourceError(err error) (*ResourceError, bool) {
 	return &ResourceError{Problem: fmt.Sprintf("%v: %s", err, advice), Err: err}, true
 }
 
-// openFiles is the limit on a process's open files; 0 where it is not known.
-func openFiles() uint64 {
-	var limit unix.Rlimit
-	if unix.Getrlimit(unix.RLIMIT_NOFILE, &limit) != nil {
-		return 0
-	}
-	return limit.Cur
-}
-
-func openFilesLimit() string {
-	return fmt.Sprintf("a process may have %d open files (ulimit -n), and elasticrun needs %d and %d for each worker; raise the limit",
-		openFiles(), leastOpenFiles, workerOpenFiles)
-}
-
-// How many files a launcher has open: for itself, at least, and for each worker.
-const (
-	leastOpenFiles  = 20
-	workerOpenFiles = 4
-)
-
-// checkOpenFiles returns a [*ResourceError] where the launcher may not have the files open that it needs for itself:
-// with fewer the Go runtime ends the program.
-func checkOpenFiles() error {
-	if n := openFiles(); n == 0 || n >= leastOpenFiles {
-		return nil
-	}
-	return &ResourceError{Problem: openFilesLimit(), Err: syscall.EMFILE}
-}
-
 // explainStart says what is missing where a process could not be started, as far as that can be seen.
 func explainStart(err error) error {
 	if errors.Is(err, syscall.EMFILE) {
-		return fmt.Errorf("%w: %s", err, openFilesLimit())
+		return fmt.Errorf("%w: %s", err, limits.OpenFiles())
 	}
-	return explainFork(err)
+	return limits.ExplainFork(err)
 }
 
-// agentNotStarted is the error of a guard that could not start this program again.
-func agentNotStarted(err error) error {
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return &ResourceError{Problem: "start the agent: there is no /proc/self/exe: /proc is not mounted, or belongs to another pid namespace; mount it", Err: err}
-	case errors.Is(err, syscall.EAGAIN):
-		return &ResourceError{Problem: fmt.Sprintf("start the agent: %v", explainFork(err)), Err: err}
-	default:
-		return fmt.Errorf("start the agent: %w", err)
+// CheckRoom returns a [*ResourceError] where a limit on processes and threads has no room for a guard and an agent, of
+// which cpus threads run Go code. A guard calls it before anything that takes a thread. The workers are not known yet.
+// Package guard calls it only below another guard.
+func CheckRoom(cpus int) error { return checkRoom(limits.Need{Guard: true, CPUs: cpus}) }
+
+// ReserveThreads makes the threads that any agent needs. [NewSupervisor] makes those for the workers. Early in a process
+// they cost less memory. It returns a [*ResourceError] where a limit has no room for them.
+func ReserveThreads() error { return reserveForWorkers(0) }
+
+// reserveForWorkers adds the threads for so many workers to those of [ReserveThreads]. It returns a [*ResourceError]
+// where a limit has no room for them and for the workers' processes.
+func reserveForWorkers(workers int) error {
+	cpus := runtime.GOMAXPROCS(0)
+	if err := checkRoom(limits.Need{CPUs: cpus, Workers: workers}); err != nil {
+		return err
 	}
+	limits.ReserveThreads(limits.AgentThreads(cpus, workers))
+	return nil
+}
+
+func checkRoom(need limits.Need) error {
+	if problem := need.Check(); problem != "" {
+		return &ResourceError{Problem: problem, Err: syscall.EAGAIN}
+	}
+	return nil
 }

@@ -1,4 +1,4 @@
-package procs
+package limits
 
 import (
 	"errors"
@@ -50,26 +50,26 @@ func tightestPIDLimit(root fs.FS) (tightest pidLimit, found bool) {
 	return tightest, found
 }
 
-// checkRoom returns a [*ResourceError] where a limit has no room for those of the needed tasks that this process has not
-// made yet. A limit that it cannot see it lets pass.
-func checkRoom(need taskNeed) error {
-	more := need.total() - proctree.OwnThreads()
+// Check returns a problem where a limit has no room for those of the needed tasks that this process has not
+// made yet, or "". A limit that it cannot see it lets pass.
+func (n Need) Check() (problem string) {
+	more := n.total() - proctree.OwnThreads()
 	if l, limited := tightestPIDLimit(os.DirFS("/")); limited && l.room() < more {
-		return noRoom(l, need, more)
+		return noRoom(l, n, more)
 	}
 	if l, limited := tightUserLimit(more); limited && l.room() < more {
-		return noRoom(l, need, more)
+		return noRoom(l, n, more)
 	}
-	return nil
+	return ""
 }
 
-// noRoom is the error of a limit that has no room for so many more tasks.
-func noRoom(l pidLimit, need taskNeed, more int) error {
-	return &ResourceError{Problem: fmt.Sprintf("%v; %s", l, need.advice(l.used, more)), Err: syscall.EAGAIN}
+// noRoom is the problem of a limit that has no room for so many more tasks.
+func noRoom(l pidLimit, need Need, more int) string {
+	return fmt.Sprintf("%v; %s", l, need.advice(l.used, more))
 }
 
-// explainFork adds to the error of a fork which limit it has met, as far as that can be seen.
-func explainFork(err error) error {
+// ExplainFork adds to the error of a fork which limit it has met, as far as that can be seen.
+func ExplainFork(err error) error {
 	if !errors.Is(err, syscall.EAGAIN) {
 		return err
 	}

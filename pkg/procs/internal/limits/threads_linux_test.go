@@ -1,4 +1,4 @@
-package procs
+package limits
 
 import (
 	"bytes"
@@ -30,7 +30,7 @@ func threads(t *testing.T) int {
 
 func TestReserveThreads(t *testing.T) {
 	want := threads(t) + 10
-	reserveThreads(want)
+	ReserveThreads(want)
 	if got := threads(t); got < want {
 		t.Errorf("%d threads, want %d", got, want)
 	}

@@ -1,4 +1,4 @@
-package procs
+package limits
 
 import (
 	"os"
@@ -13,14 +13,14 @@ func TestNoRoom(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		l    pidLimit
-		need taskNeed
+		need Need
 		own  int
 		want string
 	}{
 		{
 			"the user's, of a guard",
 			pidLimit{max: 60, used: 34},
-			taskNeed{guard: true, cpus: 2},
+			Need{Guard: true, CPUs: 2},
 			4,
 			"the user may have 60 processes and threads (ulimit -u), of which 34 are in use; " +
 				"elasticrun needs 24 more, plus 3 for each worker: raise the limit to at least 62 plus 3 for each worker",
@@ -28,13 +28,13 @@ func TestNoRoom(t *testing.T) {
 		{
 			"a cgroup's, of an agent",
 			pidLimit{cgroup: "/c", max: 32, used: 26},
-			taskNeed{cpus: 2, workers: 4},
+			Need{CPUs: 2, Workers: 4},
 			14,
 			"cgroup /c allows 32 processes and threads (pids.max), of which 26 are in use; " +
 				"elasticrun and its workers (4 on this node) need 13 more: raise the limit to at least 43",
 		},
 	} {
-		if got := noRoom(tt.l, tt.need, tt.need.total()-tt.own).Error(); got != tt.want {
+		if got := noRoom(tt.l, tt.need, tt.need.total()-tt.own); got != tt.want {
 			t.Errorf("%s:\n got %q\nwant %q", tt.name, got, tt.want)
 		}
 	}
@@ -43,7 +43,7 @@ func TestNoRoom(t *testing.T) {
 // What the advice counts for each worker is what the workers add to the need.
 func TestPerWorker(t *testing.T) {
 	for workers := 1; workers <= 2*streamThreads; workers++ {
-		added := taskNeed{cpus: 8, workers: workers}.total() - taskNeed{cpus: 8}.total()
+		added := Need{CPUs: 8, Workers: workers}.total() - Need{CPUs: 8}.total()
 		if most := perWorker * workers; added > most || workers <= streamThreads && added != most {
 			t.Errorf("%d workers add %d, want %d at most", workers, added, most)
 		}

@@ -34,7 +34,7 @@ func coordinate(ctx context.Context, cfg *config.Store, log zerolog.Logger) (*co
 	opts := coord.ServerOptions{
 		MaxMemory: shares.agents, Admit: leaders.Admit,
 		Logger: log, Version: version, Secret: []byte(cfg.Secret.Reveal()),
-		Joined: func(runID string) {
+		OnJoin: func(runID string) {
 			select {
 			case joined <- runID:
 			case <-ctx.Done():

@@ -116,8 +116,8 @@ func lookAround(ctx context.Context, cfg *config.Config) ([]preview.Endpoint, er
 	}
 	ask := preview.Connects
 	if r.Backend != rdzv.BackendEtcd {
-		ask = func(ctx context.Context, addr string) (coord.Sighting, error) {
-			return coord.Look(ctx, coord.DialOptions{
+		ask = func(ctx context.Context, addr string) (coord.ProbeResult, error) {
+			return coord.Probe(ctx, coord.DialOptions{
 				Addr: addr, Version: version, RunID: cfg.RunID, Secret: []byte(r.Secret.Reveal()), Timeout: preview.LookBound,
 			})
 		}

@@ -31,7 +31,7 @@ func steers(s string) bool {
 func TestHostileTextIsPlain(t *testing.T) {
 	for _, tt := range []struct{ name, text string }{
 		{"error", ending{err: errors.New(hostile)}.problem()},
-		{"refusal", ending{err: fmt.Errorf("join: %w", &coord.RefusedError{Addr: "h:1", Line: hostile})}.problem()},
+		{"refusal", ending{err: fmt.Errorf("join: %w", &coord.RefusedError{Addr: "h:1", Message: hostile})}.problem()},
 		{"last line", lastLine(ending{code: 7, note: hostile})},
 		{"log", logged(t, "console")},
 		{"log as JSON", logged(t, "json")},

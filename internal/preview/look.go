@@ -70,11 +70,11 @@ const (
 )
 
 // Asker asks what is at an address, HOST:PORT; [coord.Look] with the job's options is the real one. An error is one of its.
-type Asker func(ctx context.Context, addr string) (coord.Sighting, error)
+type Asker func(ctx context.Context, addr string) (coord.ProbeResult, error)
 
 // Connects is an Asker that only connects.
-func Connects(ctx context.Context, addr string) (coord.Sighting, error) {
-	return coord.Sighting{}, coord.Connect(ctx, coord.DialOptions{Addr: addr, Timeout: LookBound})
+func Connects(ctx context.Context, addr string) (coord.ProbeResult, error) {
+	return coord.ProbeResult{}, coord.Connect(ctx, coord.DialOptions{Addr: addr, Timeout: LookBound})
 }
 
 // Look finds out what is at the endpoints now: all addresses at once, each within a few seconds. It joins nothing.
@@ -127,13 +127,13 @@ func StoreThere(at []Endpoint) bool {
 }
 
 // judge says what an answer means.
-func judge(addr netip.Addr, local bool, s coord.Sighting, err error) Address {
+func judge(addr netip.Addr, local bool, s coord.ProbeResult, err error) Address {
 	a := Address{Addr: addr, Local: local, Err: err}
 	if err != nil {
 		a.State, a.Detail = stateOf(err)
 		return a
 	}
-	if s == (coord.Sighting{}) {
+	if s == (coord.ProbeResult{}) {
 		a.State, a.Detail = StateListens, "something listens there"
 		return a
 	}
@@ -162,7 +162,7 @@ func stateOf(err error) (state, detail string) {
 			coord.ReasonRunID: StateOtherRun, coord.ReasonVersion: StateOtherVersion, coord.ReasonProtocol: StateOtherVersion,
 			coord.ReasonSecret: StateOtherSecret,
 		}[refused.Reason]
-		return state, refused.Line
+		return state, refused.Message
 	}
 	if obstacle, ok := errors.AsType[*coord.DialError](err); ok {
 		state = map[coord.Obstacle]string{
@@ -171,9 +171,9 @@ func stateOf(err error) (state, detail string) {
 			coord.ObstacleTorch: StateTorch, coord.ObstacleForeign: StateStranger,
 		}[obstacle.Obstacle]
 		if state == StateUnreachable && obstacle.Err != nil {
-			return state, obstacle.Line + ": " + obstacle.Err.Error()
+			return state, obstacle.Message + ": " + obstacle.Err.Error()
 		}
-		return state, obstacle.Line
+		return state, obstacle.Message
 	}
 	return stateNotClassified, err.Error()
 }

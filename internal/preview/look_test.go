@@ -17,17 +17,17 @@ import (
 // TestJudge tells what an answer means, and whether a launch would be turned away by it.
 func TestJudge(t *testing.T) {
 	t.Parallel()
-	obstacle := func(o coord.Obstacle) error { return &coord.DialError{Addr: "a", Obstacle: o, Line: "line"} }
-	refusal := func(r coord.Reason) error { return &coord.RefusedError{Addr: "a", Reason: r, Line: "line"} }
+	obstacle := func(o coord.Obstacle) error { return &coord.DialError{Addr: "a", Obstacle: o, Message: "line"} }
+	refusal := func(r coord.Reason) error { return &coord.RefusedError{Addr: "a", Reason: r, Message: "line"} }
 	for _, tc := range []struct {
 		name    string
-		seen    coord.Sighting
+		seen    coord.ProbeResult
 		err     error
 		state   string
 		refused bool
 	}{
-		{name: "this run's store", seen: coord.Sighting{RunID: "job", RoundTrip: 1}, state: StateThisRun},
-		{name: "a store of any run", seen: coord.Sighting{RoundTrip: 1}, state: StateAnyRun},
+		{name: "this run's store", seen: coord.ProbeResult{RunID: "job", RoundTrip: 1}, state: StateThisRun},
+		{name: "a store of any run", seen: coord.ProbeResult{RoundTrip: 1}, state: StateAnyRun},
 		{name: "etcd", state: StateListens},
 		{name: "another run's", err: refusal(coord.ReasonRunID), state: StateOtherRun, refused: true},
 		{name: "another version's", err: refusal(coord.ReasonVersion), state: StateOtherVersion, refused: true},
@@ -61,8 +61,8 @@ func TestJudge(t *testing.T) {
 // TestLookAsksEachAddress asks both addresses of localhost, and says why a name has none.
 func TestLookAsksEachAddress(t *testing.T) {
 	t.Parallel()
-	ask := func(_ context.Context, addr string) (coord.Sighting, error) {
-		return coord.Sighting{RunID: addr, RoundTrip: time.Second}, nil
+	ask := func(_ context.Context, addr string) (coord.ProbeResult, error) {
+		return coord.ProbeResult{RunID: addr, RoundTrip: time.Second}, nil
 	}
 	found, err := Look(t.Context(), []config.HostPort{{Host: "localhost", Port: 29400}, {Host: "name.invalid", Port: 1}}, ask)
 	if err != nil {
@@ -85,7 +85,7 @@ func TestConnects(t *testing.T) {
 		t.Fatal(err)
 	}
 	addr := l.Addr().String()
-	if seen, err := Connects(t.Context(), addr); err != nil || seen != (coord.Sighting{}) {
+	if seen, err := Connects(t.Context(), addr); err != nil || seen != (coord.ProbeResult{}) {
 		t.Errorf("%+v, %v where something listens", seen, err)
 	}
 	if err := l.Close(); err != nil {

@@ -56,7 +56,7 @@ func (b *budget) count(e *entry, sign int64) {
 }
 
 // sizeOf is what a session takes.
-func sizeOf(s *session) int64 {
+func sessionCost(s *session) int64 {
 	if s.ttl == 0 {
 		return localSize
 	}

@@ -74,7 +74,7 @@ func fillSessions(t *testing.T, addr string) {
 			open = append(open, c)
 			continue
 		}
-		if busy, ok := errors.AsType[*DialError](err); !ok || busy.Obstacle != ObstacleBusy || !strings.Contains(busy.Line, "the store is full: ") {
+		if busy, ok := errors.AsType[*DialError](err); !ok || busy.Obstacle != ObstacleBusy || !strings.Contains(busy.Message, "the store is full: ") {
 			t.Errorf("a session too many: %v", err)
 		}
 		return
@@ -87,14 +87,14 @@ func TestBudgetIsExact(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := newCore()
 		c.budget.limitMemory(rapid.SampledFrom([]int64{1 << 20, 64 << 20}).Draw(t, "memory"))
-		sessions := []*session{c.open("a", "", time.Minute, 0), c.open("b", "", time.Minute, 0), c.open("c", "", 0, 0)}
+		sessions := []*session{c.openSession("a", "", time.Minute, 0), c.openSession("b", "", time.Minute, 0), c.openSession("c", "", 0, 0)}
 		var watchers []*watcher
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			s := rapid.SampledFrom(sessions).Draw(t, "session")
 			key := rapid.SampledFrom([]string{"k", "kk", "l"}).Draw(t, "key")
 			switch rapid.IntRange(0, 5).Draw(t, "what") {
 			case 0:
-				c.end(s)
+				c.endSession(s)
 			case 1:
 				watchers = append(watchers, c.watch(key, func() {}))
 			case 2:
@@ -121,7 +121,7 @@ func TestBudgetIsExact(t *testing.T) {
 				}
 			}
 			for _, s := range c.sessions {
-				stored += sizeOf(s)
+				stored += sessionCost(s)
 			}
 			for _, w := range watchers {
 				stored += int64(watchSize + len(w.prefix))
@@ -138,7 +138,7 @@ func TestBudgetIsExact(t *testing.T) {
 func TestWatchBacklogIsBounded(t *testing.T) {
 	c := newCore()
 	c.budget.limitMemory(2 << 20)
-	s := c.open("s", "", time.Minute, 0)
+	s := c.openSession("s", "", time.Minute, 0)
 	var watchers []*watcher
 	for range 100 {
 		w := c.watch("", func() {})
@@ -178,11 +178,11 @@ func TestRequestsUnderWayAreBounded(t *testing.T) {
 		}
 		t.Cleanup(func() { c.lose(errClosed); c.cancel(); c.running.Wait() })
 		c.mu.Lock()
-		_ = c.link.send(half)
+		_ = c.conn.send(half)
 		c.mu.Unlock()
 		put(t, good, Op{Key: "good", Value: make([]byte, 100), Owned: true})
 	}
-	deadline := time.After(patience)
+	deadline := time.After(testTimeout)
 	for s.Stats().Dropped == 0 {
 		select {
 		case <-deadline:
@@ -210,11 +210,11 @@ func TestHalfRequestIsGivenUp(t *testing.T) {
 			t.Fatal(err)
 		}
 		c.mu.Lock()
-		_ = c.link.send(appendCommit(nil, commitRequest{request: 1, ops: []Op{{Key: "k", Value: bytes.Repeat([]byte("v"), 100_000)}}})[:80_000])
-		first := c.link
+		_ = c.conn.send(appendCommit(nil, commitRequest{request: 1, ops: []Op{{Key: "k", Value: bytes.Repeat([]byte("v"), 100_000)}}})[:80_000])
+		first := c.conn
 		c.mu.Unlock()
 		began := time.Now()
-		<-first.dead
+		<-first.detached
 		if took := time.Since(began); took < 10*time.Second || took > 21*time.Second {
 			t.Errorf("given up after %v", took)
 		}
@@ -257,7 +257,7 @@ func TestIdleConnectionTakesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := NewServer(ServerOptions{})
 		defer s.Close()
-		way := &pipes{server: s}
+		way := &pipeNetwork{server: s}
 		c := dial(t, DialOptions{Addr: "pipe", Conn: way.dial, TTL: time.Hour})
 		seen := watch(t, c, "")
 		next(t, seen, "the first batch")
@@ -265,7 +265,7 @@ func TestIdleConnectionTakesNothing(t *testing.T) {
 		next(t, seen, "a batch")
 		synctest.Wait()
 		s.mu.Lock()
-		left := s.underWay
+		left := s.inflight
 		s.mu.Unlock()
 		if left > 1000 {
 			t.Errorf("%d bytes are counted when all is done", left)

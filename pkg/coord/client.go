@@ -23,21 +23,21 @@ type Client struct {
 	instance string
 	ttl      time.Duration
 
-	mu      sync.Mutex // guards all that follows, and the fields of links and watches that say so
-	link    *link      // nil while the connection is broken
-	linked  chan struct{}
-	since   time.Time // when it broke
-	numbers int64     // requests and watches so far
-	end     int64     // the request that ends the session, as soon as there is one
-	watches map[int64]*clientWatch
-	err     error
-	local   netip.AddrPort
+	mu          sync.Mutex  // guards all that follows, and the fields of links and watches that say so
+	conn        *clientConn // nil while the connection is broken
+	connected   chan struct{}
+	brokenSince time.Time // when it broke
+	lastNumber  int64     // requests and watches so far
+	endRequest  int64     // the request that ends the session, as soon as there is one
+	watches     map[int64]*clientWatch
+	err         error
+	local       netip.AddrPort
 
-	began   time.Duration
-	lost    chan struct{}      // closed when err is set
-	doubts  chan *link         // over which a call is not answered
-	cancel  context.CancelFunc // ends run
-	running sync.WaitGroup
+	began    time.Duration
+	lost     chan struct{}      // closed when err is set
+	suspects chan *clientConn   // over which a call is not answered
+	cancel   context.CancelFunc // ends run
+	running  sync.WaitGroup
 }
 
 // Dial connects to a Server and begins a session there. It tries once: what comes of an address that may be
@@ -45,16 +45,16 @@ type Client struct {
 // ErrUnavailable if it may.
 func Dial(ctx context.Context, opts DialOptions) (*Client, error) {
 	began := boottime.Now()
-	g := greeting{opts: &opts, curious: true}
-	first, err := g.begin(ctx)
+	g := attempt{opts: &opts, detectTorchStore: true}
+	first, err := g.open(ctx)
 	if err != nil {
 		return nil, err
 	}
 	c := &Client{
 		opts: opts, session: first.session, token: first.token, instance: first.instance,
 		ttl: time.Duration(first.ttl), began: began,
-		linked: make(chan struct{}), watches: map[int64]*clientWatch{},
-		lost: make(chan struct{}), doubts: make(chan *link, 1),
+		connected: make(chan struct{}), watches: map[int64]*clientWatch{},
+		lost: make(chan struct{}), suspects: make(chan *clientConn, 1),
 	}
 	// What goes on in the background ends by Close, not with ctx.
 	background, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -101,15 +101,15 @@ func (c *Client) Err() error {
 
 // KeepAlive proves that the caller is alive.
 func (c *Client) KeepAlive(ctx context.Context) error {
-	return c.repeat(ctx, kindKeepAlive)
+	return c.callUntilAnswered(ctx, kindKeepAlive)
 }
 
 // repeat makes a request, that may be made twice, until it is answered.
-func (c *Client) repeat(ctx context.Context, k kind) error {
+func (c *Client) callUntilAnswered(ctx context.Context, k kind) error {
 	for {
 		_, err := c.call(ctx, func(request int64) []byte {
 			if k == kindEnd {
-				c.end = request
+				c.endRequest = request
 			}
 			return appendNumbered(nil, k, request)
 		})
@@ -134,7 +134,7 @@ func (c *Client) Close(ctx context.Context) error {
 	defer c.running.Wait()
 	ctx, cancel := context.WithTimeout(ctx, c.ttl)
 	defer cancel()
-	err := c.repeat(ctx, kindEnd)
+	err := c.callUntilAnswered(ctx, kindEnd)
 	c.lose(errClosed)
 	c.cancel()
 	if errors.Is(err, ErrSessionLost) || errors.Is(c.Err(), ErrUnavailable) {
@@ -155,16 +155,16 @@ func (c *Client) lose(err error) {
 	}
 	c.err = err
 	close(c.lost)
-	if c.link != nil {
-		c.link.nc.Close() // its reader ends
+	if c.conn != nil {
+		c.conn.nc.Close() // its reader ends
 	}
 }
 
 // await returns the connection, as soon as there is one.
-func (c *Client) await(ctx context.Context) (*link, error) {
+func (c *Client) waitConn(ctx context.Context) (*clientConn, error) {
 	for {
 		c.mu.Lock()
-		l, linked, err := c.link, c.linked, c.err
+		l, linked, err := c.conn, c.connected, c.err
 		c.mu.Unlock()
 		switch {
 		case err != nil:
@@ -200,8 +200,8 @@ func (c *Client) call(ctx context.Context, frame func(request int64) []byte) (Re
 		case r := <-replies:
 			return r.revision, errOf(r.code, r.line)
 		case <-patience.C:
-			c.doubt(l)
-		case <-l.dead:
+			c.suspect(l)
+		case <-l.detached:
 			waiting = false
 		case <-ctx.Done():
 			waiting = false
@@ -222,9 +222,9 @@ func (c *Client) call(ctx context.Context, frame func(request int64) []byte) (Re
 }
 
 // request sends a request on the connection, as soon as there is one.
-func (c *Client) request(ctx context.Context, frame func(request int64) []byte) (*link, int64, chan reply, error) {
+func (c *Client) request(ctx context.Context, frame func(request int64) []byte) (*clientConn, int64, chan reply, error) {
 	for {
-		l, err := c.await(ctx)
+		l, err := c.waitConn(ctx)
 		if err != nil {
 			return nil, 0, nil, err
 		}
@@ -236,19 +236,19 @@ func (c *Client) request(ctx context.Context, frame func(request int64) []byte) 
 }
 
 // requestOn sends a request on l. It returns no channel if that is not the connection any more.
-func (c *Client) requestOn(l *link, frame func(request int64) []byte) (int64, chan reply, error) {
+func (c *Client) requestOn(l *clientConn, frame func(request int64) []byte) (int64, chan reply, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.link != l {
+	if c.conn != l {
 		return 0, nil, nil
 	}
-	c.numbers++
-	if err := l.send(frame(c.numbers)); err != nil {
+	c.lastNumber++
+	if err := l.send(frame(c.lastNumber)); err != nil {
 		return 0, nil, err
 	}
 	replies := make(chan reply, 1)
-	l.calls[c.numbers] = replies
-	return c.numbers, replies, nil
+	l.calls[c.lastNumber] = replies
+	return c.lastNumber, replies, nil
 }
 
 // errBroken is that of a call during which the connection broke.

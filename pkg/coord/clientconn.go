@@ -9,61 +9,61 @@ import (
 )
 
 // link is one connection of a Client, with a goroutine that reads and one that writes.
-type link struct {
-	*greeted
-	client *Client
-	wake   chan struct{} // there is something to write
-	ended  chan struct{} // closed when nothing more is read
-	err    error         // why; set before ended is closed
-	dead   chan struct{} // closed when it is not the client's any more
+type clientConn struct {
+	*established
+	client   *Client
+	wake     chan struct{} // there is something to write
+	readDone chan struct{} // closed when nothing more is read
+	err      error         // why; set before ended is closed
+	detached chan struct{} // closed when it is not the client's any more
 
 	// Guarded by client.mu:
-	calls map[int64]chan reply // by their number; each has room for its reply
-	out   []byte               // what is still to be written
-	heard time.Time            // when the last frame came
+	calls     map[int64]chan reply // by their number; each has room for its reply
+	out       []byte               // what is still to be written
+	lastFrame time.Time            // when the last frame came
 }
 
 // attach makes g the client's connection, with all that the client watches.
-func (c *Client) attach(g *greeted) *link {
-	l := &link{
-		greeted: g, client: c, calls: map[int64]chan reply{}, heard: time.Now(),
-		wake: make(chan struct{}, 1), ended: make(chan struct{}), dead: make(chan struct{}),
+func (c *Client) attach(g *established) *clientConn {
+	l := &clientConn{
+		established: g, client: c, calls: map[int64]chan reply{}, lastFrame: time.Now(),
+		wake: make(chan struct{}, 1), readDone: make(chan struct{}), detached: make(chan struct{}),
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.err != nil {
 		g.nc.Close() // the reader sees that
 	}
-	c.link, c.since, c.local = l, time.Time{}, localAddr(g.nc)
+	c.conn, c.brokenSince, c.local = l, time.Time{}, localAddr(g.nc)
 	for number, w := range c.watches {
 		_ = l.send(appendNumbered(nil, kindWatch, number, w.prefix)) // it is empty: it has room
 	}
-	close(c.linked)
+	close(c.connected)
 	c.running.Go(l.write)
 	c.running.Go(func() {
-		defer close(l.ended)
+		defer close(l.readDone)
 		l.err = l.read()
 	})
 	return l
 }
 
 // detach takes note that l has ended. mu is not held.
-func (c *Client) detach(l *link) {
+func (c *Client) detach(l *clientConn) {
 	l.nc.Close()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.link, c.since, c.linked = nil, time.Now(), make(chan struct{})
+	c.conn, c.brokenSince, c.connected = nil, time.Now(), make(chan struct{})
 	for _, w := range c.watches {
-		w.gather.cut()
+		w.merger.dropPartial()
 	}
-	close(l.dead)
+	close(l.detached)
 }
 
 // maxPending is how many bytes may wait to be written.
 const maxPending = 8 << 20
 
 // send queues a frame. client.mu is held.
-func (l *link) send(frame []byte) error {
+func (l *clientConn) send(frame []byte) error {
 	if len(l.out)+len(frame) > maxPending {
 		return &wrapped{"too much waits to be sent", ErrUnavailable}
 	}
@@ -76,11 +76,11 @@ func (l *link) send(frame []byte) error {
 }
 
 // write writes what is queued until the connection ends.
-func (l *link) write() {
+func (l *clientConn) write() {
 	for {
 		select {
 		case <-l.wake:
-		case <-l.dead:
+		case <-l.detached:
 			return
 		}
 		l.client.mu.Lock()
@@ -94,7 +94,7 @@ func (l *link) write() {
 }
 
 // read takes what the store sends until the connection ends.
-func (l *link) read() error {
+func (l *clientConn) read() error {
 	scratch := make([]byte, frameHeader)
 	for {
 		k, body, err := readFrame(l.in, maxFrame, scratch)
@@ -107,7 +107,7 @@ func (l *link) read() error {
 		case kindBatch:
 			err = l.batch(body)
 		case kindOver:
-			err = l.over(body)
+			err = l.sessionOver(body)
 		default: // from a store that is newer than its protocol's version tells
 			err = errMalformed
 		}
@@ -117,18 +117,18 @@ func (l *link) read() error {
 	}
 }
 
-func (l *link) reply(body []byte) error {
+func (l *clientConn) reply(body []byte) error {
 	r, err := decodeReply(body)
 	if err != nil {
 		return err
 	}
 	l.client.mu.Lock()
-	l.heard = time.Now()
+	l.lastFrame = time.Now()
 	if call := l.calls[r.request]; call != nil {
 		delete(l.calls, r.request)
 		call <- r
 	}
-	ended := r.request == l.client.end
+	ended := r.request == l.client.endRequest
 	l.client.mu.Unlock()
 	if ended { // no other connection is to be made for a session that is over
 		l.client.lose(errClosed)
@@ -137,16 +137,16 @@ func (l *link) reply(body []byte) error {
 	return nil
 }
 
-func (l *link) batch(body []byte) error {
+func (l *clientConn) batch(body []byte) error {
 	p, err := decodePart(body)
 	if err != nil {
 		return err
 	}
 	l.client.mu.Lock()
 	defer l.client.mu.Unlock()
-	l.heard = time.Now()
-	if w := l.client.watches[p.watch]; w != nil && w.gather.add(p) {
-		w.tell()
+	l.lastFrame = time.Now()
+	if w := l.client.watches[p.watch]; w != nil && w.merger.add(p) {
+		w.notify()
 	}
 	return nil
 }
@@ -158,14 +158,14 @@ var (
 	errTaken = errors.New("it was taken over")
 )
 
-func (l *link) over(body []byte) error {
+func (l *clientConn) sessionOver(body []byte) error {
 	in := &fields{b: body}
-	why, line := code(in.byte()), in.string()
+	why, line := resultCode(in.byte()), in.string()
 	if err := in.end(); err != nil {
 		return err
 	}
 	l.client.mu.Lock()
-	old := l.client.link != l
+	old := l.client.conn != l
 	l.client.mu.Unlock()
 	if old || why == codeTaken {
 		return errTaken
@@ -179,16 +179,16 @@ func (l *link) over(body []byte) error {
 }
 
 // run sees to it that the client has a connection, of which l is the first, until it ends.
-func (c *Client) run(ctx context.Context, l *link) {
+func (c *Client) run(ctx context.Context, l *clientConn) {
 	for l != nil {
 		select {
-		case <-l.ended:
+		case <-l.readDone:
 			c.detach(l)
 			if errors.Is(l.err, errMalformed) {
 				c.lose(&wrapped{"its store does not keep to the protocol", ErrUnavailable})
 			}
-			l = c.again(ctx)
-		case doubted := <-c.doubts:
+			l = c.reconnect(ctx)
+		case doubted := <-c.suspects:
 			if doubted == l {
 				l = c.replace(ctx, l)
 			}
@@ -198,16 +198,16 @@ func (c *Client) run(ctx context.Context, l *link) {
 
 // again makes another connection for the session: at once, and then as pause says. It returns nil if there is none to
 // be had.
-func (c *Client) again(ctx context.Context) *link {
+func (c *Client) reconnect(ctx context.Context) *clientConn {
 	c.mu.Lock()
-	since := c.since
+	since := c.brokenSince
 	c.mu.Unlock()
 	for c.Err() == nil && ctx.Err() == nil {
 		if got := c.resume(ctx); got != nil {
 			return c.attach(got)
 		}
 		select {
-		case <-time.After(pause(time.Since(since))):
+		case <-time.After(reconnectDelay(time.Since(since))):
 		case <-c.lost:
 		case <-ctx.Done():
 		}
@@ -217,7 +217,7 @@ func (c *Client) again(ctx context.Context) *link {
 
 // pause is how long to wait before the next attempt when the connection has been broken for that long: little at first, when
 // the network may be back at once, more when only a store that comes back can help.
-func pause(broken time.Duration) time.Duration {
+func reconnectDelay(broken time.Duration) time.Duration {
 	least := 20 * time.Millisecond
 	switch {
 	case broken > 10*time.Second:
@@ -229,9 +229,9 @@ func pause(broken time.Duration) time.Duration {
 }
 
 // resume tries once to make a connection for the session, and loses it where that can never be.
-func (c *Client) resume(ctx context.Context) *greeted {
-	g := greeting{opts: &c.opts, token: c.token, instance: c.instance}
-	got, err := g.begin(ctx)
+func (c *Client) resume(ctx context.Context) *established {
+	g := attempt{opts: &c.opts, token: c.token, instance: c.instance}
+	got, err := g.open(ctx)
 	var refused *RefusedError
 	switch {
 	case err == nil:
@@ -250,15 +250,15 @@ func (c *Client) resume(ctx context.Context) *greeted {
 // replace tries once to have another connection than l, over which a call is not answered: the way that l takes may
 // be gone for good though there is another, and TCP does not tell. l is not closed before: it may only be slow, and the
 // attempt may fail. It returns the connection that the client has then.
-func (c *Client) replace(ctx context.Context, l *link) *link {
+func (c *Client) replace(ctx context.Context, l *clientConn) *clientConn {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	attempts := make(chan *greeted, 1)
+	attempts := make(chan *established, 1)
 	c.running.Go(func() { attempts <- c.resume(ctx) })
-	var got *greeted
+	var got *established
 	select {
 	case got = <-attempts:
-	case <-l.ended:
+	case <-l.readDone:
 		if !errors.Is(l.err, errTaken) {
 			cancel() // again begins at once
 		}
@@ -272,15 +272,15 @@ func (c *Client) replace(ctx context.Context, l *link) *link {
 }
 
 // doubt is called when a call was not answered over l for some time.
-func (c *Client) doubt(l *link) {
+func (c *Client) suspect(l *clientConn) {
 	c.mu.Lock()
-	silent := time.Since(l.heard) >= c.ttl/4
+	silent := time.Since(l.lastFrame) >= c.ttl/4
 	c.mu.Unlock()
 	if !silent {
 		return
 	}
 	select {
-	case c.doubts <- l:
+	case c.suspects <- l:
 	default: // it is being seen to
 	}
 }

@@ -10,10 +10,10 @@ import (
 type clientWatch struct {
 	prefix  string
 	changed chan struct{}
-	gather  gather // guarded by the client's mu
+	merger  batchMerger // guarded by the client's mu
 }
 
-func (w *clientWatch) tell() {
+func (w *clientWatch) notify() {
 	select {
 	case w.changed <- struct{}{}:
 	default:
@@ -24,11 +24,11 @@ func (w *clientWatch) tell() {
 func (c *Client) Watch(ctx context.Context, prefix string, see func(Batch) error) error {
 	w := &clientWatch{prefix: prefix, changed: make(chan struct{}, 1)}
 	c.mu.Lock()
-	c.numbers++
-	number := c.numbers
+	c.lastNumber++
+	number := c.lastNumber
 	err := c.err
-	if err == nil && c.link != nil {
-		err = c.link.send(appendNumbered(nil, kindWatch, number, prefix))
+	if err == nil && c.conn != nil {
+		err = c.conn.send(appendNumbered(nil, kindWatch, number, prefix))
 	}
 	if err == nil {
 		c.watches[number] = w
@@ -47,7 +47,7 @@ func (c *Client) Watch(ctx context.Context, prefix string, see func(Batch) error
 		case <-w.changed:
 		}
 		c.mu.Lock()
-		b, ok := w.gather.take()
+		b, ok := w.merger.take()
 		lost := c.err != nil
 		c.mu.Unlock()
 		if ok && !lost && ctx.Err() == nil {
@@ -62,38 +62,38 @@ func (c *Client) unwatch(number int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.watches, number)
-	if c.link != nil {
-		_ = c.link.send(appendNumbered(nil, kindUnwatch, number)) // else what still comes is ignored
+	if c.conn != nil {
+		_ = c.conn.send(appendNumbered(nil, kindUnwatch, number)) // else what still comes is ignored
 	}
 }
 
 // gather merges batches until they are taken, a key's last change standing for all. It never holds more keys than are
 // known to who takes and than there are. Its zero value is empty.
-type gather struct {
-	some     bool // there is something to take
+type batchMerger struct {
+	pending  bool // there is something to take
 	resync   bool
 	revision Revision
-	events   map[string]gathered
+	events   map[string]mergedEvent
 	seq      int
 	partial  bool // the last batch is not complete
 }
 
-type gathered struct {
+type mergedEvent struct {
 	Event
 	seq   int
 	known bool // who takes has been told of the key
 }
 
 // add adds a part of a batch. It returns whether there is something to take, which is not so in the midst of a batch.
-func (g *gather) add(p batchPart) bool {
+func (g *batchMerger) add(p batchPart) bool {
 	if p.batch.Resync && !g.partial {
 		g.events = nil
 		g.resync = true
 	}
-	g.some, g.partial = true, p.more
+	g.pending, g.partial = true, p.more
 	g.revision = p.batch.Revision
 	if g.events == nil {
-		g.events = make(map[string]gathered, len(p.batch.Events))
+		g.events = make(map[string]mergedEvent, len(p.batch.Events))
 	}
 	for i, e := range p.batch.Events {
 		known := !p.fresh[i]
@@ -106,32 +106,32 @@ func (g *gather) add(p batchPart) bool {
 			continue
 		}
 		g.seq++
-		g.events[e.Key] = gathered{Event: e, seq: g.seq, known: known}
+		g.events[e.Key] = mergedEvent{Event: e, seq: g.seq, known: known}
 	}
 	return !g.partial
 }
 
 // cut forgets a batch that did not come in full: a Resync will follow.
-func (g *gather) cut() {
+func (g *batchMerger) dropPartial() {
 	if g.partial {
-		*g = gather{}
+		*g = batchMerger{}
 	}
 }
 
 // take returns all that has come as one batch; ok is false if that is nothing.
-func (g *gather) take() (b Batch, ok bool) {
-	if !g.some || g.partial {
+func (g *batchMerger) take() (b Batch, ok bool) {
+	if !g.pending || g.partial {
 		return Batch{}, false
 	}
-	events := make([]gathered, 0, len(g.events))
+	events := make([]mergedEvent, 0, len(g.events))
 	for _, e := range g.events {
 		events = append(events, e)
 	}
-	slices.SortFunc(events, func(a, b gathered) int { return cmp.Compare(a.seq, b.seq) })
+	slices.SortFunc(events, func(a, b mergedEvent) int { return cmp.Compare(a.seq, b.seq) })
 	b = Batch{Revision: g.revision, Resync: g.resync}
 	for _, e := range events {
 		b.Events = append(b.Events, e.Event)
 	}
-	*g = gather{}
+	*g = batchMerger{}
 	return b, b.Resync || len(b.Events) > 0
 }

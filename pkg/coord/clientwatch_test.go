@@ -11,9 +11,9 @@ import (
 func TestGatherLosesNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := newCore()
-		s := c.open("s", "", 0, 0)
+		s := c.openSession("s", "", 0, 0)
 		w := c.watch("", func() {})
-		var g gather
+		var g batchMerger
 		sent := map[string]Event{} // what has been sent
 		known := map[string]Event{}
 		apply := func(to map[string]Event, b Batch) {
@@ -37,7 +37,7 @@ func TestGatherLosesNothing(t *testing.T) {
 			"resume": func(*rapid.T) {
 				c.unwatch(w)
 				w = c.watch("", func() {})
-				g.cut()
+				g.dropPartial()
 			},
 			"send": func(t *rapid.T) {
 				b, fresh, ok := c.take(w)
@@ -57,7 +57,7 @@ func TestGatherLosesNothing(t *testing.T) {
 				if rapid.IntRange(0, 9).Draw(t, "break") == 0 {
 					c.unwatch(w)
 					w = c.watch("", func() {})
-					g.cut()
+					g.dropPartial()
 					return
 				}
 				last := batchPart{batch: b, fresh: fresh[n:]}
@@ -84,7 +84,7 @@ func TestGatherLosesNothing(t *testing.T) {
 					apply(sent, b)
 					g.add(batchPart{batch: b, fresh: fresh})
 				}
-				if g.some {
+				if g.pending {
 					return
 				}
 				if diff := cmp.Diff(c.entriesAsEvents(), known); diff != "" {
@@ -105,7 +105,7 @@ func (c *core) entriesAsEvents() map[string]Event {
 }
 
 func TestGatherKeepsOrder(t *testing.T) {
-	var g gather
+	var g batchMerger
 	for i, key := range []string{"c", "a", "b", "a"} {
 		g.add(batchPart{batch: Batch{Revision: Revision(i + 1), Events: []Event{{Key: key, Create: 1}}}, fresh: []bool{true}})
 	}

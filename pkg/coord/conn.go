@@ -14,31 +14,31 @@ import (
 // told besides is written by another, write, that lives only as long as there is something; so most connections have
 // one goroutine, and small buffers.
 type conn struct {
-	server *Server
-	nc     net.Conn
-	in     *bufio.Reader // run's
-	runID  string        // run's, after the hello
-	gone   chan struct{} // closed when run has ended
+	server  *Server
+	nc      net.Conn
+	in      *bufio.Reader // run's
+	runID   string        // run's, after the hello
+	runDone chan struct{} // closed when run has ended
 
 	// Guarded by server.mu:
-	session *session           // nil before it has one, and after it has ended
-	watches map[int64]*watcher // by the client's number
-	ready   []int64            // watches that have something to take
-	out     []byte             // frames to be sent
-	writing bool               // write runs, or run does its work
-	parting bool               // nothing but out is to be sent, within the farewell
-	over    bool               // run has ended
-	load    underWay
-	place   *list.Element // in server.pending, while it has no session yet
+	session     *session           // nil before it has one, and after it has ended
+	watches     map[int64]*watcher // by the client's number
+	ready       []int64            // watches that have something to take
+	out         []byte             // frames to be sent
+	writing     bool               // write runs, or run does its work
+	closing     bool               // nothing but out is to be sent, within the farewell
+	ended       bool               // run has ended
+	inflight    inflight
+	pendingElem *list.Element // in server.pending, while it has no session yet
 
-	large bool // run's: the request at work is counted in load
+	largeRequest bool // run's: the request at work is counted in load
 }
 
 // readBuffer suffices for most requests.
 const readBuffer = 512
 
 func newConn(s *Server, nc net.Conn) *conn {
-	return &conn{server: s, nc: nc, gone: make(chan struct{})}
+	return &conn{server: s, nc: nc, runDone: make(chan struct{})}
 }
 
 // run serves the connection until it ends.
@@ -46,41 +46,41 @@ func (c *conn) run() {
 	c.in = bufio.NewReaderSize(c.nc, readBuffer)
 	joined, err := c.handshake()
 	if !joined {
-		c.ended(err)
+		c.finish(err)
 		return
 	}
-	if told := c.server.opts.Joined; told != nil && c.runID != "" {
+	if told := c.server.opts.OnJoin; told != nil && c.runID != "" {
 		told(c.runID)
 	}
 	c.server.running.Go(func() { // another one, since the handshake has taken more stack than is needed from now on
 		c.write()
-		c.ended(c.serve())
+		c.finish(c.serve())
 	})
 }
 
 // ended gives up what the connection has.
-func (c *conn) ended(err error) {
+func (c *conn) finish(err error) {
 	s := c.server
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if errors.Is(err, errMalformed) && !c.parting {
+	if errors.Is(err, errMalformed) && !c.closing {
 		s.stats.Malformed++
 		s.opts.Logger.Debug().Err(err).Stringer("from", c.nc.RemoteAddr()).Msg("agent's connection is closed")
 	}
-	c.release()
-	s.unpend(c)
-	c.over = true
-	close(c.gone)
+	c.stopCounting()
+	s.removePending(c)
+	c.ended = true
+	close(c.runDone)
 	delete(s.conns, c)
 	for _, w := range c.watches {
 		s.core.unwatch(w)
 	}
 	c.watches, c.ready = nil, nil
 	if c.session != nil {
-		delete(s.holders, c.session) // it may resume its session until that ends by time
+		delete(s.sessionConns, c.session) // it may resume its session until that ends by time
 		c.session = nil
 	}
-	if !c.writing || !c.parting {
+	if !c.writing || !c.closing {
 		c.nc.Close()
 	}
 }
@@ -89,7 +89,7 @@ func (c *conn) ended(err error) {
 func (c *conn) serve() error {
 	scratch := make([]byte, frameHeader)
 	for {
-		k, body, err := c.request(scratch)
+		k, body, err := c.readRequest(scratch)
 		if err != nil {
 			if errors.Is(err, io.EOF) {
 				return nil
@@ -137,9 +137,9 @@ func (c *conn) handle(k kind, body []byte) error {
 	s := c.server
 	s.mu.Lock()
 	if k == kindCommit {
-		s.awaitDisk()
+		s.waitForBacklog()
 	}
-	if c.session == nil || c.parting {
+	if c.session == nil || c.closing {
 		s.mu.Unlock()
 		return nil // it has been told, or is about to be
 	}
@@ -150,7 +150,7 @@ func (c *conn) handle(k kind, body []byte) error {
 		if err != nil {
 			r.code, r.line = codeOf(err)
 		}
-		s.mayExpire()
+		s.startTicker()
 		c.out = appendReply(c.out, r)
 	case kindKeepAlive:
 		s.core.keepAlive(c.session, s.clock())
@@ -160,16 +160,16 @@ func (c *conn) handle(k kind, body []byte) error {
 	case kindUnwatch:
 		c.unwatch(number)
 	case kindEnd:
-		s.core.end(c.session)
-		delete(s.holders, c.session)
-		s.ended(c.session, "")
+		s.core.endSession(c.session)
+		delete(s.sessionConns, c.session)
+		s.sessionEnded(c.session, "")
 		c.session = nil
-		c.part(appendReply(nil, reply{request: number}))
+		c.closeWith(appendReply(nil, reply{request: number}))
 	}
-	mine := !c.writing && c.pending()
+	mine := !c.writing && c.hasOutput()
 	c.writing = c.writing || mine
 	full := len(c.out) > maxOutbox
-	err = c.charge()
+	err = c.account()
 	s.mu.Unlock()
 	if full {
 		err = errors.New("client does not take its answers")
@@ -192,7 +192,7 @@ func (c *conn) watch(number int64, prefix string) {
 	prepaid := c.prepaid(prefix)
 	if err := c.server.core.budget.claim(int64(watchSize+len(prefix)), true); err != nil && !prepaid {
 		_, line := codeOf(err)
-		c.part(appendOver(nil, codeUnavailable, "it is full: "+line))
+		c.closeWith(appendOver(nil, codeUnavailable, "it is full: "+line))
 		return
 	}
 	if c.watches == nil {
@@ -200,7 +200,7 @@ func (c *conn) watch(number int64, prefix string) {
 	}
 	c.watches[number] = c.server.core.watch(prefix, func() {
 		c.ready = append(c.ready, number)
-		c.wake()
+		c.startWriter()
 	})
 	if prepaid {
 		c.server.core.prepay(c.watches[number])
@@ -216,29 +216,29 @@ func (c *conn) unwatch(number int64) {
 }
 
 // pending tells whether there is something to be sent. server.mu is held.
-func (c *conn) pending() bool { return len(c.out) > 0 || len(c.ready) > 0 && !c.parting }
+func (c *conn) hasOutput() bool { return len(c.out) > 0 || len(c.ready) > 0 && !c.closing }
 
 // wake sends what is pending, in a goroutine. server.mu is held, and run has not ended.
-func (c *conn) wake() {
-	if !c.writing && c.pending() {
+func (c *conn) startWriter() {
+	if !c.writing && c.hasOutput() {
 		c.writing = true
 		c.server.running.Go(c.write)
 	}
 }
 
 // farewell is how long a client has to take the last frame.
-const farewell = 200 * time.Millisecond
+const exitNoticeTimeout = 200 * time.Millisecond
 
 // part sends a last frame, or none, gives the client a moment to take it, and ends the connection. server.mu is held.
-func (c *conn) part(frame []byte) {
-	if c.parting || c.over {
+func (c *conn) closeWith(frame []byte) {
+	if c.closing || c.ended {
 		return
 	}
 	c.out = append(c.out, frame...)
-	c.parting = true
-	c.nc.SetDeadline(time.Now().Add(farewell))
+	c.closing = true
+	c.nc.SetDeadline(time.Now().Add(exitNoticeTimeout))
 	c.nc.SetReadDeadline(time.Now()) // run ends
-	if c.wake(); !c.writing {
+	if c.startWriter(); !c.writing {
 		c.nc.Close()
 	}
 }
@@ -248,10 +248,10 @@ func (c *conn) write() {
 	s := c.server
 	for {
 		s.mu.Lock()
-		if !c.pending() {
-			c.writing, c.load.sending = false, 0
-			_ = c.charge() // less than before
-			if c.over && c.parting {
+		if !c.hasOutput() {
+			c.writing, c.inflight.sending = false, 0
+			_ = c.account() // less than before
+			if c.ended && c.closing {
 				c.nc.Close()
 			}
 			s.mu.Unlock()
@@ -260,8 +260,8 @@ func (c *conn) write() {
 		out := c.out
 		c.out = nil
 		number, batch, fresh, some := c.nextBatch()
-		c.load.sending = int64(cap(out)) + sizeOfBatch(batch)
-		if c.charge() != nil {
+		c.inflight.sending = int64(cap(out)) + batchSize(batch)
+		if c.account() != nil {
 			out, some = nil, false
 		}
 		s.mu.Unlock()
@@ -269,22 +269,22 @@ func (c *conn) write() {
 			out = appendBatch(out, number, batch, fresh)
 		}
 		if c.send(out) != nil {
-			c.fail()
+			c.abort()
 		}
 	}
 }
 
 // fail gives up a connection that takes nothing any more.
-func (c *conn) fail() {
+func (c *conn) abort() {
 	c.server.mu.Lock()
 	defer c.server.mu.Unlock()
-	c.out, c.ready, c.parting = nil, nil, true
+	c.out, c.ready, c.closing = nil, nil, true
 	c.nc.Close() // run ends
 }
 
 // nextBatch takes a batch from the watch that has waited longest. server.mu is held.
 func (c *conn) nextBatch() (number int64, b Batch, fresh []bool, ok bool) {
-	for len(c.ready) > 0 && !c.parting && !ok {
+	for len(c.ready) > 0 && !c.closing && !ok {
 		number = c.ready[0]
 		if c.ready = c.ready[1:]; len(c.ready) == 0 {
 			c.ready = nil
@@ -297,7 +297,7 @@ func (c *conn) nextBatch() (number int64, b Batch, fresh []bool, ok bool) {
 }
 
 // sendStep is how many bytes must be taken within each StallTimeout.
-const sendStep = 64 << 10
+const sendChunk = 64 << 10
 
 // send writes b, when what it tells is on the disk.
 func (c *conn) send(b []byte) error {
@@ -305,15 +305,15 @@ func (c *conn) send(b []byte) error {
 	s.sent.count(countFrames(b), len(b))
 	for len(b) > 0 {
 		s.mu.Lock()
-		err := s.kept()
-		if !c.parting {
+		err := s.waitDurable()
+		if !c.closing {
 			c.nc.SetWriteDeadline(time.Now().Add(s.opts.StallTimeout))
 		}
 		s.mu.Unlock()
 		if err != nil {
 			return err
 		}
-		n, err := c.nc.Write(b[:min(len(b), sendStep)])
+		n, err := c.nc.Write(b[:min(len(b), sendChunk)])
 		if err != nil {
 			return err
 		}

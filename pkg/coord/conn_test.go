@@ -14,10 +14,10 @@ import (
 )
 
 // rawAgent has a session, and speaks frames.
-func rawAgent(t testing.TB, addr string) (net.Conn, *bufio.Reader) {
+func dialRaw(t testing.TB, addr string) (net.Conn, *bufio.Reader) {
 	t.Helper()
-	g := greeting{opts: &DialOptions{Addr: addr}}
-	got, err := g.begin(t.Context())
+	g := attempt{opts: &DialOptions{Addr: addr}}
+	got, err := g.open(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,9 +26,9 @@ func rawAgent(t testing.TB, addr string) (net.Conn, *bufio.Reader) {
 }
 
 // counted waits until the server has counted that many malformed connections, and has but that many left.
-func counted(t *testing.T, s *Server, malformed uint64, conns int) {
+func waitMalformed(t *testing.T, s *Server, malformed uint64, conns int) {
 	t.Helper()
-	for end := time.Now().Add(patience); ; runtime.Gosched() {
+	for end := time.Now().Add(testTimeout); ; runtime.Gosched() {
 		stats := s.Stats()
 		if stats.Malformed == malformed && stats.Conns == conns {
 			return
@@ -59,16 +59,16 @@ func TestGarbage(t *testing.T) {
 		io.Copy(io.Discard, nc)
 		nc.Close()
 		n++
-		counted(t, s, n, 1)
+		waitMalformed(t, s, n, 1)
 	}
 	for _, garbage := range [][]byte{
 		huge, {0, 0, 0, 0}, frames()["hello"], {0, 0, 0, 1, byte(kindCommit)}, {0, 0, 0, 2, 99, 1},
 	} {
-		nc, in := rawAgent(t, addr)
+		nc, in := dialRaw(t, addr)
 		nc.Write(garbage)
 		io.Copy(io.Discard, in)
 		n++
-		counted(t, s, n, 1)
+		waitMalformed(t, s, n, 1)
 	}
 	put(t, well, Op{Key: "k"})
 }
@@ -108,7 +108,7 @@ func TestHandshakeTakesItsTime(t *testing.T) {
 // it is closed.
 func TestStuckReader(t *testing.T) {
 	s, addr := startServer(t, ServerOptions{StallTimeout: 500 * time.Millisecond, SessionTTL: time.Hour})
-	nc, _ := rawAgent(t, addr)
+	nc, _ := dialRaw(t, addr)
 	nc.Write(appendNumbered(nil, kindWatch, 1, ""))
 	well := dial(t, DialOptions{Addr: addr})
 	watched := watch(t, well, "")
@@ -121,7 +121,7 @@ func TestStuckReader(t *testing.T) {
 		if b := next(t, watched, "a batch"); len(b.Events) > 1 {
 			t.Errorf("a batch of %d events", len(b.Events))
 		}
-		if time.Since(begin) > patience {
+		if time.Since(begin) > testTimeout {
 			t.Fatal("a client that takes nothing is not closed")
 		}
 	}
@@ -140,7 +140,7 @@ func TestUnansweredAsker(t *testing.T) {
 	defer here.Close()
 	defer there.Close()
 	c := newConn(s, there)
-	c.session = s.core.open("s", "token", time.Hour, 0)
+	c.session = s.core.openSession("s", "token", time.Hour, 0)
 	c.writing = true // somebody does, and does not come to an end
 	body := bodyOf(appendNumbered(nil, kindKeepAlive, 1))
 	for n := 0; c.handle(kindKeepAlive, body) == nil; n++ {
@@ -169,8 +169,8 @@ func BenchmarkConnections(b *testing.B) {
 		for first := range 64 {
 			dialers.Go(func() {
 				for i := first; i < n; i += 64 {
-					g := greeting{opts: &opts}
-					got, err := g.begin(b.Context())
+					g := attempt{opts: &opts}
+					got, err := g.open(b.Context())
 					if err != nil {
 						b.Error(err)
 						return
@@ -205,7 +205,7 @@ func BenchmarkConnections(b *testing.B) {
 }
 
 // pendingAt connects to a store, and says nothing. It returns a channel that is closed when the store ends the connection.
-func pendingAt(s *Server) (<-chan struct{}, func()) {
+func servePending(s *Server) (<-chan struct{}, func()) {
 	here, there := net.Pipe()
 	s.ServeConn(there)
 	ended := make(chan struct{})
@@ -231,11 +231,11 @@ func TestPendingConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := NewServer(ServerOptions{MaxMemory: 1 << 20})
 		defer s.Close()
-		way := &pipes{server: s}
+		way := &pipeNetwork{server: s}
 		agent := dial(t, DialOptions{Addr: "pipe", Conn: way.dial, TTL: time.Hour})
 		var pending []<-chan struct{}
-		for range leastPending + 1 {
-			ended, leave := pendingAt(s)
+		for range minPending + 1 {
+			ended, leave := servePending(s)
 			defer leave()
 			pending = append(pending, ended)
 		}

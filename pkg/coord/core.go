@@ -11,15 +11,15 @@ import (
 // core is the store itself, without network, clock and lock: its user calls it from one goroutine at a time. Times
 // are those of any monotonic clock. A commit costs O(ops) and what watchers it concerns; a keep-alive O(1).
 type core struct {
-	revision Revision
-	entries  map[string]*entry
-	order    index // entries' keys
-	sessions map[SessionID]*session
-	timers   timers
-	watches  watches
-	budget   budget
-	skipped  time.Duration // the sum of all pauses: the core's own time stands still in them
-	journal  *journal      // gets what must outlive the process; nil: nothing does
+	revision   Revision
+	entries    map[string]*entry
+	order      index // entries' keys
+	sessions   map[SessionID]*session
+	timers     timers
+	watches    watches
+	budget     budget
+	totalPause time.Duration // the sum of all pauses: the core's own time stands still in them
+	journal    *journal      // gets what must outlive the process; nil: nothing does
 }
 
 // entry is a key. It is changed by each put.
@@ -51,17 +51,17 @@ func newCore() *core {
 }
 
 // time is the core's own time.
-func (c *core) time(now time.Duration) time.Duration { return now - c.skipped }
+func (c *core) coreTime(now time.Duration) time.Duration { return now - c.totalPause }
 
 // paused tells that the store stood still for d, so that nobody could be heard: every session and TTL is longer by that.
-func (c *core) paused(d time.Duration) { c.skipped += d }
+func (c *core) addPause(d time.Duration) { c.totalPause += d }
 
 // open begins a session. id and token were never used before.
-func (c *core) open(id SessionID, token string, ttl, now time.Duration) *session {
+func (c *core) openSession(id SessionID, token string, ttl, now time.Duration) *session {
 	s := &session{id: id, token: token, ttl: ttl}
-	s.timer = timer{place: -1, session: s}
+	s.timer = timer{index: -1, session: s}
 	c.sessions[id] = s
-	c.budget.stored += sizeOf(s)
+	c.budget.stored += sessionCost(s)
 	c.keepAlive(s, now)
 	c.journal.session(s)
 	return s
@@ -72,7 +72,7 @@ func (c *core) keepAlive(s *session, now time.Duration) {
 	if s.ttl == 0 || s.ended {
 		return
 	}
-	c.timers.set(&s.timer, c.time(now)+s.ttl)
+	c.timers.set(&s.timer, c.coreTime(now)+s.ttl)
 }
 
 // resume finds the session with that id, if token is its.
@@ -85,14 +85,14 @@ func (c *core) resume(id SessionID, token string) *session {
 }
 
 // end ends s. All its keys vanish in one commit.
-func (c *core) end(s *session) {
+func (c *core) endSession(s *session) {
 	if s.ended {
 		return
 	}
 	s.ended = true
 	c.timers.remove(&s.timer)
 	delete(c.sessions, s.id)
-	c.budget.stored -= sizeOf(s)
+	c.budget.stored -= sessionCost(s)
 	c.journal.sessionEnd(s)
 	if len(s.keys) == 0 {
 		return
@@ -108,12 +108,12 @@ func (c *core) end(s *session) {
 func (c *core) expire(now time.Duration) []*session {
 	var ended []*session
 	for {
-		t := c.timers.expired(c.time(now))
+		t := c.timers.expired(c.coreTime(now))
 		switch {
 		case t == nil:
 			return ended
 		case t.session != nil:
-			c.end(t.session)
+			c.endSession(t.session)
 			ended = append(ended, t.session)
 		default:
 			c.revision++
@@ -124,9 +124,9 @@ func (c *core) expire(now time.Duration) []*session {
 }
 
 // next returns when expire may have something to do.
-func (c *core) next() (at time.Duration, ok bool) {
-	at, ok = c.timers.next()
-	return at + c.skipped, ok
+func (c *core) nextExpiry() (at time.Duration, ok bool) {
+	at, ok = c.timers.nextDue()
+	return at + c.totalPause, ok
 }
 
 // commit does all ops, or none. The values are kept.
@@ -179,18 +179,18 @@ func (c *core) put(s *session, op Op, now time.Duration) {
 	if op.Owned {
 		owner = s
 	}
-	c.own(e, owner)
+	c.setOwner(e, owner)
 	c.budget.count(e, 1)
 	if e.ttl = op.TTL; op.Owned || e.ttl < 0 {
 		e.ttl = 0
 	}
 	c.startTTL(e, now)
-	c.watches.tell(&c.budget, op.Key, existed, true, c.revision)
+	c.watches.notify(&c.budget, op.Key, existed, true, c.revision)
 	c.journal.put(e)
 }
 
 // own makes owner the owner of e; nil: nobody is.
-func (c *core) own(e *entry, owner *session) {
+func (c *core) setOwner(e *entry, owner *session) {
 	if e.owner == owner {
 		return
 	}
@@ -216,23 +216,23 @@ func (c *core) startTTL(e *entry, now time.Duration) {
 		return
 	}
 	if e.timer == nil {
-		e.timer = &timer{place: -1, entry: e}
+		e.timer = &timer{index: -1, entry: e}
 	}
-	c.timers.set(e.timer, c.time(now)+min(e.ttl, longest))
+	c.timers.set(e.timer, c.coreTime(now)+min(e.ttl, maxTTL))
 }
 
 // longest is for ever, and yet can be added to a time.
-const longest = 100 * 365 * 24 * time.Hour
+const maxTTL = 100 * 365 * 24 * time.Hour
 
 // remove deletes e in the commit of c.revision.
 func (c *core) remove(e *entry) {
 	c.budget.count(e, -1)
-	c.own(e, nil)
+	c.setOwner(e, nil)
 	if e.timer != nil {
 		c.timers.remove(e.timer)
 	}
 	delete(c.entries, e.key)
 	c.order.remove(e.key)
-	c.watches.tell(&c.budget, e.key, true, false, c.revision)
+	c.watches.notify(&c.budget, e.key, true, false, c.revision)
 	c.journal.remove(e.key)
 }

@@ -90,7 +90,7 @@ func (m *model) commit(id SessionID, guards []Guard, ops []Op, now time.Duration
 }
 
 // seen is what a watch that takes every batch knows.
-type seen struct {
+type modelWatch struct {
 	prefix string
 	w      *watcher
 	woken  bool
@@ -100,7 +100,7 @@ type seen struct {
 }
 
 // take takes one batch and checks that it fits what is known.
-func (s *seen) take(t *rapid.T, c *core) {
+func (s *modelWatch) take(t *rapid.T, c *core) {
 	b, fresh, ok := c.take(s.w)
 	if !ok {
 		return
@@ -133,7 +133,7 @@ func TestCoreIsItsModel(t *testing.T) {
 		c := newCore()
 		m := &model{keys: map[string]modelKey{}, sessions: map[SessionID]*modelSession{}}
 		sessions := map[SessionID]*session{}
-		var watches []*seen
+		var watches []*modelWatch
 		now := time.Duration(1)
 		key := rapid.StringOfN(rapid.RuneFrom([]rune("ab/")), 1, 4, -1)
 		prefix := rapid.StringOfN(rapid.RuneFrom([]rune("ab/")), 0, 3, -1)
@@ -147,7 +147,7 @@ func TestCoreIsItsModel(t *testing.T) {
 		t.Repeat(map[string]func(*rapid.T){
 			"open": func(*rapid.T) {
 				id := SessionID(fmt.Sprint("s", len(sessions)))
-				sessions[id] = c.open(id, "token of "+string(id), ttl, now)
+				sessions[id] = c.openSession(id, "token of "+string(id), ttl, now)
 				m.sessions[id] = &modelSession{ttl: ttl, lease: now - m.shift + ttl}
 			},
 			"keep alive": func(t *rapid.T) {
@@ -166,23 +166,23 @@ func TestCoreIsItsModel(t *testing.T) {
 			},
 			"end": func(t *rapid.T) {
 				id, s := one(t)
-				c.end(s)
+				c.endSession(s)
 				m.end(id)
 			},
 			"time": func(t *rapid.T) {
 				now += time.Duration(rapid.IntRange(1, int(8*time.Second)).Draw(t, "time"))
 				if rapid.IntRange(0, 3).Draw(t, "paused") == 0 {
-					c.paused(3 * time.Second)
+					c.addPause(3 * time.Second)
 					m.shift += 3 * time.Second
 				}
 				c.expire(now)
 				m.expire(now)
-				if at, ok := c.next(); ok && at <= now {
+				if at, ok := c.nextExpiry(); ok && at <= now {
 					t.Fatalf("at %v expire has left something to do at %v", now, at)
 				}
 			},
 			"watch": func(t *rapid.T) {
-				s := &seen{prefix: prefix.Draw(t, "prefix")}
+				s := &modelWatch{prefix: prefix.Draw(t, "prefix")}
 				s.w = c.watch(s.prefix, func() { s.woken = true })
 				watches = append(watches, s)
 			},
@@ -248,7 +248,7 @@ func commits(t *rapid.T, key *rapid.Generator[string], m *model) (guards []Guard
 }
 
 // compare checks that c and m hold the same, and that no watch that has nothing to take misses anything.
-func compare(t *rapid.T, c *core, m *model, watches []*seen) {
+func compare(t *rapid.T, c *core, m *model, watches []*modelWatch) {
 	got := map[string]modelKey{}
 	var order []string
 	c.order.each("", func(key string) { order = append(order, key) })

@@ -12,7 +12,7 @@ import (
 // TestSessionEndsInOneBatch checks that all keys of a session vanish in one commit, and one batch.
 func TestSessionEndsInOneBatch(t *testing.T) {
 	c := newCore()
-	s := c.open("s", "token", 10*time.Second, 0)
+	s := c.openSession("s", "token", 10*time.Second, 0)
 	var ops []Op
 	for i := range MaxOps {
 		ops = append(ops, Op{Key: fmt.Sprintf("k/%03d", i), Owned: true})
@@ -41,7 +41,7 @@ func TestSessionEndsInOneBatch(t *testing.T) {
 // TestWatchersAreFoundByLength counts what a commit looks at among many watches.
 func TestWatchersAreFoundByLength(t *testing.T) {
 	c := newCore()
-	s := c.open("s", "token", 0, 0)
+	s := c.openSession("s", "token", 0, 0)
 	woken := 0
 	for i := range 1000 {
 		c.take(c.watch(fmt.Sprintf("answer/%04d", i), func() { woken++ }))
@@ -74,7 +74,7 @@ func TestWatchersAreFoundByLength(t *testing.T) {
 // TestSlowWatchMerges checks what a watch is told that slept through many commits.
 func TestSlowWatchMerges(t *testing.T) {
 	c := newCore()
-	s := c.open("s", "token", 0, 0)
+	s := c.openSession("s", "token", 0, 0)
 	commit := func(ops ...Op) {
 		t.Helper()
 		if _, err := c.commit(s, nil, ops, 0); err != nil {
@@ -103,7 +103,7 @@ func TestSlowWatchMerges(t *testing.T) {
 
 func TestLongTTL(t *testing.T) {
 	c := newCore()
-	s := c.open("s", "token", 0, 0)
+	s := c.openSession("s", "token", 0, 0)
 	if _, err := c.commit(s, nil, []Op{{Key: "k", TTL: 1<<63 - 1}}, time.Hour); err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +114,7 @@ func TestLongTTL(t *testing.T) {
 
 func BenchmarkCommit(b *testing.B) {
 	c := newCore()
-	s := c.open("s", "token", 0, 0)
+	s := c.openSession("s", "token", 0, 0)
 	keys := make([]string, 9000)
 	for i := range keys {
 		keys[i] = fmt.Sprintf("elasticrun/run/answer/%026d", i)
@@ -122,7 +122,7 @@ func BenchmarkCommit(b *testing.B) {
 	}
 	watches := map[string]*watcher{}
 	for _, key := range keys {
-		watches[key] = c.watches.by[key][0]
+		watches[key] = c.watches.byPrefix[key][0]
 	}
 	for i := 0; b.Loop(); i++ {
 		key := keys[i%len(keys)]

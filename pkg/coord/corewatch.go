@@ -15,7 +15,7 @@ type watcher struct {
 	resync   bool // all keys are to be told; changed is empty then
 	changed  map[string]change
 	revision Revision // of the last commit that changed one
-	place    int      // in watches.by[prefix]
+	index    int      // in watches.by[prefix]
 	cost     int64    // what the budget counts for it
 }
 
@@ -29,17 +29,17 @@ type change struct {
 // prefix will do, and what many clients watch, each a key named by its session, costs a commit no more than what one
 // watches.
 type watches struct {
-	by      map[string][]*watcher // by prefix
-	lengths []int                 // of the prefixes in by, in order
-	counts  map[int]int           // how many have a length
-	seq     uint64
+	byPrefix map[string][]*watcher // by prefix
+	lengths  []int                 // of the prefixes in by, in order
+	counts   map[int]int           // how many have a length
+	seq      uint64
 }
 
 func (ws *watches) add(w *watcher) {
-	if ws.by == nil {
-		ws.by, ws.counts = map[string][]*watcher{}, map[int]int{}
+	if ws.byPrefix == nil {
+		ws.byPrefix, ws.counts = map[string][]*watcher{}, map[int]int{}
 	}
-	same := ws.by[w.prefix]
+	same := ws.byPrefix[w.prefix]
 	if len(same) == 0 {
 		n := len(w.prefix)
 		if ws.counts[n]++; ws.counts[n] == 1 {
@@ -47,21 +47,21 @@ func (ws *watches) add(w *watcher) {
 			ws.lengths = slices.Insert(ws.lengths, at, n)
 		}
 	}
-	w.place = len(same)
-	ws.by[w.prefix] = append(same, w)
+	w.index = len(same)
+	ws.byPrefix[w.prefix] = append(same, w)
 }
 
 func (ws *watches) remove(w *watcher) {
-	same := ws.by[w.prefix]
+	same := ws.byPrefix[w.prefix]
 	last := len(same) - 1
-	same[w.place] = same[last]
-	same[w.place].place = w.place
+	same[w.index] = same[last]
+	same[w.index].index = w.index
 	same[last] = nil
 	if last > 0 {
-		ws.by[w.prefix] = same[:last]
+		ws.byPrefix[w.prefix] = same[:last]
 		return
 	}
-	delete(ws.by, w.prefix)
+	delete(ws.byPrefix, w.prefix)
 	n := len(w.prefix)
 	if ws.counts[n]--; ws.counts[n] == 0 {
 		delete(ws.counts, n)
@@ -71,23 +71,23 @@ func (ws *watches) remove(w *watcher) {
 }
 
 // tell tells key's watchers that it has changed in the commit of that revision: whether it was there before, and is now.
-func (ws *watches) tell(b *budget, key string, existed, exists bool, revision Revision) {
+func (ws *watches) notify(b *budget, key string, existed, exists bool, revision Revision) {
 	ws.seq++
 	for _, n := range ws.lengths {
 		if n > len(key) {
 			return
 		}
-		for _, w := range ws.by[key[:n]] {
-			b.changes += w.tell(key, change{seq: ws.seq, known: existed}, exists, revision)
+		for _, w := range ws.byPrefix[key[:n]] {
+			b.changes += w.recordChange(key, change{seq: ws.seq, known: existed}, exists, revision)
 			if b.maxChanges > 0 && b.changes > b.maxChanges {
-				b.changes -= w.forget()
+				b.changes -= w.requireResync()
 			}
 		}
 	}
 }
 
 // tell takes note that key has changed. It returns by how many keys w then has more, or fewer, to tell.
-func (w *watcher) tell(key string, c change, exists bool, revision Revision) int {
+func (w *watcher) recordChange(key string, c change, exists bool, revision Revision) int {
 	w.revision = revision
 	if w.resync {
 		return 0
@@ -110,7 +110,7 @@ func (w *watcher) tell(key string, c change, exists bool, revision Revision) int
 }
 
 // forget makes w tell all keys that there are, in place of those that have changed. It returns how many those were.
-func (w *watcher) forget() int {
+func (w *watcher) requireResync() int {
 	n := len(w.changed)
 	w.changed, w.resync = nil, true
 	return n

@@ -36,37 +36,37 @@ type DialOptions struct {
 func (o *DialOptions) timeout() time.Duration { return cmp.Or(max(o.Timeout, 0), 5*time.Second) }
 
 // greeted is a connection with a session.
-type greeted struct {
+type established struct {
 	nc net.Conn
 	in *bufio.Reader
 	welcome
 }
 
 // greeting is one attempt to get a session.
-type greeting struct {
-	opts     *DialOptions
-	token    string // of the session to resume
-	end      bool   // end it instead
-	instance string // of the store: if set before, the one that it must be
-	curious  bool   // find out what is there if it is no store
-	proofs   transcript
+type attempt struct {
+	opts             *DialOptions
+	token            string // of the session to resume
+	end              bool   // end it instead
+	instance         string // of the store: if set before, the one that it must be
+	detectTorchStore bool   // find out what is there if it is no store
+	proofs           transcript
 }
 
 // begin connects and says what there is to say.
-func (g *greeting) begin(ctx context.Context) (*greeted, error) {
+func (g *attempt) open(ctx context.Context) (*established, error) {
 	var w welcome
-	nc, in, err := g.talk(ctx, func(nc net.Conn, in *bufio.Reader) (err error) {
-		w, err = g.speak(nc, in)
+	nc, in, err := g.exchange(ctx, func(nc net.Conn, in *bufio.Reader) (err error) {
+		w, err = g.handshake(nc, in)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	return &greeted{nc: nc, in: in, welcome: w}, nil
+	return &established{nc: nc, in: in, welcome: w}, nil
 }
 
 // talk connects and says something, within the time for it. Its connection has no deadline any more.
-func (g *greeting) talk(ctx context.Context, say func(net.Conn, *bufio.Reader) error) (net.Conn, *bufio.Reader, error) {
+func (g *attempt) exchange(ctx context.Context, say func(net.Conn, *bufio.Reader) error) (net.Conn, *bufio.Reader, error) {
 	nc, err := g.connect(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -77,22 +77,22 @@ func (g *greeting) talk(ctx context.Context, say func(net.Conn, *bufio.Reader) e
 	in := bufio.NewReaderSize(nc, readBuffer)
 	err = say(nc, in)
 	if !stop() {
-		err = g.obstacle(ObstacleSilent, "it accepts connections, but had not answered when it was given up", context.Cause(ctx))
+		err = g.dialError(ObstacleSilent, "it accepts connections, but had not answered when it was given up", context.Cause(ctx))
 	}
 	if err != nil {
 		nc.Close()
-		return nil, nil, g.examine(ctx, err)
+		return nil, nil, g.detectTorch(ctx, err)
 	}
 	nc.SetDeadline(time.Time{})
 	return nc, in, nil
 }
 
-func (g *greeting) obstacle(o Obstacle, line string, err error) *DialError {
-	return &DialError{Addr: g.opts.Addr, Obstacle: o, Line: line, Err: err}
+func (g *attempt) dialError(o Obstacle, line string, err error) *DialError {
+	return &DialError{Addr: g.opts.Addr, Obstacle: o, Message: line, Err: err}
 }
 
 // connect makes the connection.
-func (g *greeting) connect(ctx context.Context) (net.Conn, error) {
+func (g *attempt) connect(ctx context.Context) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, g.opts.timeout())
 	defer cancel()
 	var nc net.Conn
@@ -107,15 +107,15 @@ func (g *greeting) connect(ctx context.Context) (net.Conn, error) {
 	case err == nil:
 		return nc, nil
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return nil, g.obstacle(ObstacleRefused, "nobody listens there", err)
+		return nil, g.dialError(ObstacleRefused, "nobody listens there", err)
 	case errors.As(err, &timeout) && timeout.Timeout():
-		return nil, g.obstacle(ObstacleTimeout, "nothing answers there", err)
+		return nil, g.dialError(ObstacleTimeout, "nothing answers there", err)
 	}
-	return nil, g.obstacle(ObstacleConnect, "it cannot be connected to", err)
+	return nil, g.dialError(ObstacleConnect, "it cannot be connected to", err)
 }
 
 // speak speaks the handshake.
-func (g *greeting) speak(nc net.Conn, in *bufio.Reader) (w welcome, err error) {
+func (g *attempt) handshake(nc net.Conn, in *bufio.Reader) (w welcome, err error) {
 	if err := g.challenge(nc, in); err != nil {
 		return w, err
 	}
@@ -123,7 +123,7 @@ func (g *greeting) speak(nc net.Conn, in *bufio.Reader) (w welcome, err error) {
 }
 
 // challenge is the first half of the handshake, as far as what the store asks to be proved.
-func (g *greeting) challenge(nc net.Conn, in *bufio.Reader) error {
+func (g *attempt) challenge(nc net.Conn, in *bufio.Reader) error {
 	g.proofs = transcript{secret: g.opts.Secret}
 	h := hello{secret: len(g.opts.Secret) > 0, version: g.opts.Version, runID: g.opts.RunID, nonce: newNonce()}
 	frame := h.append(nil)
@@ -132,18 +132,18 @@ func (g *greeting) challenge(nc net.Conn, in *bufio.Reader) error {
 	}
 	g.proofs.add(bodyOf(frame))
 	if _, err := nc.Write(append(appendPreamble(nil), frame...)); err != nil {
-		return g.silence(err)
+		return g.noAnswer(err)
 	}
-	if err := g.listen(in); err != nil {
+	if err := g.readPreamble(in); err != nil {
 		return err
 	}
-	body, err := g.frame(in, kindChallenge)
+	body, err := g.readFrame(in, kindChallenge)
 	if err != nil {
 		return err
 	}
 	c, err := decodeChallenge(body)
 	if err != nil {
-		return g.foreign(err)
+		return g.protocolError(err)
 	}
 	if c.secret != h.secret {
 		return g.refused(ReasonSecret, "one of store and agent has a shared secret, and the other none: give both the same")
@@ -158,7 +158,7 @@ func (g *greeting) challenge(nc net.Conn, in *bufio.Reader) error {
 }
 
 // join is the second half of the handshake.
-func (g *greeting) join(nc net.Conn, in *bufio.Reader) (w welcome, err error) {
+func (g *attempt) join(nc net.Conn, in *bufio.Reader) (w welcome, err error) {
 	j := join{ttl: int64(max(g.opts.TTL, 0)), token: g.token, end: g.end}
 	j.proof = g.proofs.proof(sideAgent, bodyOf(j.append(nil)))
 	frame := j.append(nil)
@@ -167,37 +167,37 @@ func (g *greeting) join(nc net.Conn, in *bufio.Reader) (w welcome, err error) {
 	}
 	g.proofs.add(bodyOf(frame))
 	if _, err := nc.Write(frame); err != nil {
-		return w, g.silence(err)
+		return w, g.noAnswer(err)
 	}
-	body, err := g.frame(in, kindWelcome)
+	body, err := g.readFrame(in, kindWelcome)
 	if err != nil {
 		return w, err
 	}
 	if w, err = decodeWelcome(body); err != nil || w.instance != g.instance {
-		return w, g.foreign(errMalformed)
+		return w, g.protocolError(errMalformed)
 	}
 	proof := w.proof
 	w.proof = nil
-	if !g.proofs.proves(sideStore, bodyOf(w.append(nil)), proof) {
+	if !g.proofs.verifies(sideStore, bodyOf(w.append(nil)), proof) {
 		return w, g.refused(ReasonSecret, "the store does not know the shared secret: it is not to be trusted")
 	}
 	return w, nil
 }
 
 // listen reads the store's preamble.
-func (g *greeting) listen(in *bufio.Reader) error {
+func (g *attempt) readPreamble(in *bufio.Reader) error {
 	got, err := in.Peek(preambleSize)
 	if n := min(len(got), len(magic)); string(got[:n]) != magic[:n] {
 		got, _ = in.Peek(in.Buffered())
-		return g.obstacle(ObstacleForeign, foreigner(got), nil)
+		return g.dialError(ObstacleForeign, describePeer(got), nil)
 	}
 	if err != nil {
-		return g.silence(err)
+		return g.noAnswer(err)
 	}
 	if v := binary.BigEndian.Uint16(got[len(magic):]); v != protocolVersion {
 		// The store says so itself, in a frame that does not change.
 		_, _ = in.Discard(preambleSize)
-		_, err := g.frame(in, kindRefusal)
+		_, err := g.readFrame(in, kindRefusal)
 		if _, ok := errors.AsType[*RefusedError](err); !ok {
 			err = g.refused(ReasonProtocol, fmt.Sprintf(
 				"the store speaks version %d of the agents' protocol, the agent version %d: let all nodes run the same elasticrun",
@@ -205,60 +205,60 @@ func (g *greeting) listen(in *bufio.Reader) error {
 		}
 		return err
 	}
-	g.curious = false // a store is there
+	g.detectTorchStore = false // a store is there
 	_, err = in.Discard(preambleSize)
 	return err
 }
 
 // frame reads a frame of that kind. A refusal is an error.
-func (g *greeting) frame(in *bufio.Reader, want kind) ([]byte, error) {
+func (g *attempt) readFrame(in *bufio.Reader, want kind) ([]byte, error) {
 	k, body, err := readFrame(in, maxHandshake, make([]byte, frameHeader))
 	switch {
 	case errors.Is(err, errMalformed):
-		return nil, g.foreign(err)
+		return nil, g.protocolError(err)
 	case err != nil:
-		return nil, g.silence(err)
+		return nil, g.noAnswer(err)
 	case k == kindRefusal:
 		reason, line, err := decodeRefusal(body)
 		if err != nil {
-			return nil, g.foreign(err)
+			return nil, g.protocolError(err)
 		}
 		return nil, g.refused(reason, line)
 	case k != want:
-		return nil, g.foreign(errMalformed)
+		return nil, g.protocolError(errMalformed)
 	}
 	return body, nil
 }
 
 // refused is the error of a refusal.
-func (g *greeting) refused(reason Reason, line string) error {
+func (g *attempt) refused(reason Reason, line string) error {
 	switch reason {
 	case ReasonGone:
 		return &wrapped{line, ErrSessionLost}
 	case ReasonFull, ReasonClosing:
-		return g.obstacle(ObstacleBusy, line, nil)
+		return g.dialError(ObstacleBusy, line, nil)
 	}
-	return &RefusedError{Addr: g.opts.Addr, Reason: reason, Line: line}
+	return &RefusedError{Addr: g.opts.Addr, Reason: reason, Message: line}
 }
 
-func (g *greeting) foreign(err error) error {
-	return g.obstacle(ObstacleForeign, "what is there does not keep to the agents' protocol", err)
+func (g *attempt) protocolError(err error) error {
+	return g.dialError(ObstacleForeign, "what is there does not keep to the agents' protocol", err)
 }
 
 // silence is the error of a peer that said nothing, or broke off.
-func (g *greeting) silence(err error) error {
+func (g *attempt) noAnswer(err error) error {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		line := fmt.Sprintf("it accepts connections, but has not answered for %v", g.opts.timeout())
-		return g.obstacle(ObstacleSilent, line, nil)
+		return g.dialError(ObstacleSilent, line, nil)
 	}
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		err = nil
 	}
-	return g.obstacle(ObstacleClosed, "it has ended the connection without an answer", err)
+	return g.dialError(ObstacleClosed, "it has ended the connection without an answer", err)
 }
 
 // foreigner says what somebody is that answers like that.
-func foreigner(got []byte) string {
+func describePeer(got []byte) string {
 	for _, known := range []struct{ begin, name string }{
 		{"HTTP/", "an HTTP server"}, {"SSH-", "an SSH server"}, {"\x15\x03", "a TLS server"}, {"-ERR", "a Redis server"},
 	} {
@@ -275,8 +275,8 @@ func foreigner(got []byte) string {
 //
 // It makes one attempt, which may be repeated. A session that is over already is no error. Errors are those of [Dial].
 func EndSession(ctx context.Context, opts DialOptions, token string) error {
-	g := greeting{opts: &opts, token: token, end: true}
-	got, err := g.begin(ctx)
+	g := attempt{opts: &opts, token: token, end: true}
+	got, err := g.open(ctx)
 	switch {
 	case errors.Is(err, ErrSessionLost):
 		return nil

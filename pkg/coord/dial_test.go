@@ -71,7 +71,7 @@ func TestRefusals(t *testing.T) {
 				return
 			}
 			var refused *RefusedError
-			if !errors.As(err, &refused) || refused.Reason != tc.reason || refused.Line != tc.line || errors.Is(err, ErrUnavailable) {
+			if !errors.As(err, &refused) || refused.Reason != tc.reason || refused.Message != tc.line || errors.Is(err, ErrUnavailable) {
 				t.Errorf("%v, want %v: %s", err, tc.reason, tc.line)
 			}
 			if stats := s.Stats(); stats.Refused != 1 || stats.Sessions != 0 {
@@ -351,7 +351,7 @@ func TestFalseStore(t *testing.T) {
 			})
 			_, err := Dial(t.Context(), DialOptions{Addr: addr, Secret: []byte("secret")})
 			var refused *RefusedError
-			if !errors.As(err, &refused) || refused.Line != "the store does not know the shared secret: it is not to be trusted" {
+			if !errors.As(err, &refused) || refused.Message != "the store does not know the shared secret: it is not to be trusted" {
 				t.Errorf("the client says %v", err)
 			}
 		})

@@ -23,16 +23,16 @@ type disk struct {
 	stopped chan struct{} // run has ended
 
 	// Guarded by the server's mu:
-	written int64      // how many of the journal's edits are on the disk
-	more    *sync.Cond // it has grown, or err is set
-	err     error      // nothing can be written any more
+	written  int64      // how many of the journal's edits are on the disk
+	progress *sync.Cond // it has grown, or err is set
+	err      error      // nothing can be written any more
 }
 
 const (
 	dataFile   = "coordination.db"
 	dataFormat = 1
 	// lockPatience is how long a store that was told to end may take to give the file back.
-	lockPatience = time.Second
+	lockTimeout = time.Second
 )
 
 // OpenServer returns a store that keeps in a folder, which it makes if there is none, what must outlive its process:
@@ -51,14 +51,14 @@ func OpenServer(dir string, opts ServerOptions) (*Server, error) {
 		return nil, fmt.Errorf("open coordination store: %s: %w", filepath.Join(dir, dataFile), err)
 	}
 	s.fresh = s.opts.InstanceID == given
-	s.core.journal = &journal{some: make(chan struct{}, 1)}
-	d.more = sync.NewCond(&s.mu)
+	s.core.journal = &journal{ready: make(chan struct{}, 1)}
+	d.progress = sync.NewCond(&s.mu)
 	s.disk = d
 	s.remote = len(s.core.sessions)
 	go d.run(s)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.mayExpire()
+	s.startTicker()
 	return s, nil
 }
 
@@ -69,8 +69,8 @@ func openDisk(dir string) (*disk, error) {
 	}
 	name := filepath.Join(dir, dataFile)
 	var db *bbolt.DB
-	err := guarded(func() (err error) {
-		db, err = bbolt.Open(name, 0o600, &bbolt.Options{Timeout: lockPatience, FreelistType: bbolt.FreelistMapType})
+	err := catchFaults(func() (err error) {
+		db, err = bbolt.Open(name, 0o600, &bbolt.Options{Timeout: lockTimeout, FreelistType: bbolt.FreelistMapType})
 		return err
 	})
 	switch {
@@ -78,7 +78,7 @@ func openDisk(dir string) (*disk, error) {
 		return nil, fmt.Errorf("%s is in use: another store runs with that folder", name)
 	case errors.Is(err, bolterrors.ErrInvalid), errors.Is(err, bolterrors.ErrVersionMismatch),
 		errors.Is(err, bolterrors.ErrChecksum), errors.Is(err, errDamaged):
-		return nil, fmt.Errorf("%s: %w (%w)", name, errNotOurs, err)
+		return nil, fmt.Errorf("%s: %w (%w)", name, errNotAStore, err)
 	case err != nil:
 		return nil, err
 	}
@@ -86,12 +86,12 @@ func openDisk(dir string) (*disk, error) {
 }
 
 var (
-	errNotOurs = errors.New("it is no coordination store's file, or is damaged: move it away to begin anew")
-	errDamaged = errors.New("its pages do not fit together")
+	errNotAStore = errors.New("it is no coordination store's file, or is damaged: move it away to begin anew")
+	errDamaged   = errors.New("its pages do not fit together")
 )
 
 // guarded calls f, for which a damaged file, mapped into memory, may be a panic or a fault.
-func guarded(f func() error) (err error) {
+func catchFaults(f func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
 		if p := recover(); p != nil {
@@ -103,7 +103,7 @@ func guarded(f func() error) (err error) {
 
 // load fills an empty core, and returns the instance id: the one given if the file is new.
 func (d *disk) load(c *core, instance string) (string, error) {
-	err := guarded(func() error {
+	err := catchFaults(func() error {
 		return d.db.Update(func(tx *bbolt.Tx) error {
 			meta := tx.Bucket([]byte(bucketMeta))
 			if meta == nil {
@@ -116,13 +116,13 @@ func (d *disk) load(c *core, instance string) (string, error) {
 			}
 			instance = string(meta.Get([]byte(metaInstance)))
 			if format < 1 || instance == "" {
-				return errNotOurs
+				return errNotAStore
 			}
 			return c.load(tx)
 		})
 	})
 	if errors.Is(err, errMalformed) || errors.Is(err, errDamaged) {
-		err = fmt.Errorf("%w (%w)", errNotOurs, err)
+		err = fmt.Errorf("%w (%w)", errNotAStore, err)
 	}
 	return instance, err
 }
@@ -145,7 +145,7 @@ func initialize(tx *bbolt.Tx, instance string) error {
 func (c *core) load(tx *bbolt.Tx) error {
 	sessions, keys := tx.Bucket([]byte(bucketSessions)), tx.Bucket([]byte(bucketKeys))
 	if sessions == nil || keys == nil {
-		return errNotOurs
+		return errNotAStore
 	}
 	if kept := tx.Bucket([]byte(bucketMeta)).Get([]byte(metaRevision)); kept != nil {
 		in := &fields{b: kept}
@@ -159,7 +159,7 @@ func (c *core) load(tx *bbolt.Tx) error {
 		if in.end() != nil || ttl <= 0 {
 			return errMalformed
 		}
-		c.open(SessionID(id), token, ttl, 0)
+		c.openSession(SessionID(id), token, ttl, 0)
 		return nil
 	})
 	if err != nil {
@@ -169,13 +169,13 @@ func (c *core) load(tx *bbolt.Tx) error {
 		in := &fields{b: kept}
 		e := &entry{key: in.string(), create: Revision(in.number()), ttl: in.duration()}
 		owner := SessionID(in.string())
-		if in.bad || e.create > c.revision || owner != "" && c.sessions[owner] == nil {
+		if in.malformed || e.create > c.revision || owner != "" && c.sessions[owner] == nil {
 			return errMalformed
 		}
 		e.value = append([]byte(nil), in.b...) // the file's memory is not ours
 		c.entries[e.key] = e
 		c.order.add(e.key)
-		c.own(e, c.sessions[owner])
+		c.setOwner(e, c.sessions[owner])
 		c.budget.count(e, 1)
 		c.startTTL(e, 0)
 		return nil
@@ -187,7 +187,7 @@ func (d *disk) run(s *Server) {
 	defer close(d.stopped)
 	for stopping := false; !stopping; {
 		select {
-		case <-s.core.journal.some:
+		case <-s.core.journal.ready:
 		case <-d.stop:
 			stopping = true
 		}
@@ -209,7 +209,7 @@ func (d *disk) run(s *Server) {
 			s.opts.Logger.Error().Err(err).Msg("coordination store cannot write to its disk, and ends")
 			s.fail(d.err)
 		}
-		d.more.Broadcast()
+		d.progress.Broadcast()
 		s.mu.Unlock()
 	}
 }
@@ -234,12 +234,12 @@ func (d *disk) write(edits []edit) error {
 }
 
 // kept waits until all that the core has done is on the disk, if it has one. mu is held, but not while it waits.
-func (s *Server) kept() error {
+func (s *Server) waitDurable() error {
 	d := s.disk
 	if d == nil {
 		return nil
 	}
-	for count := s.core.journal.count; d.written < count; d.more.Wait() {
+	for count := s.core.journal.count; d.written < count; d.progress.Wait() {
 		if d.err != nil {
 			return d.err
 		}
@@ -268,7 +268,7 @@ type journal struct {
 	edits []edit
 	count int64         // of all edits ever
 	size  int64         // about how many bytes the disk does not have yet
-	some  chan struct{} // there are edits; room for one
+	ready chan struct{} // there are edits; room for one
 }
 
 // edit is one write to a disk.
@@ -292,7 +292,7 @@ func (j *journal) add(bucket, key string, value []byte) {
 	j.count++
 	j.size += editBytes(bucket, key, value)
 	select {
-	case j.some <- struct{}{}:
+	case j.ready <- struct{}{}:
 	default:
 	}
 }
@@ -302,7 +302,7 @@ func editBytes(bucket, key string, value []byte) int64 {
 }
 
 // keyOnDisk is where a key is kept: disks do not take them as long as a commit does.
-func keyOnDisk(key string) string {
+func diskKey(key string) string {
 	if len(key) <= 1<<10 {
 		return "k" + key
 	}
@@ -324,12 +324,12 @@ func (j *journal) put(e *entry) {
 	b := make([]byte, 0, 4*binary.MaxVarintLen64+len(e.key)+len(owner)+len(e.value))
 	b = appendNumber(appendString(b, e.key), e.create)
 	b = appendString(appendNumber(b, e.ttl), string(owner))
-	j.add(bucketKeys, keyOnDisk(e.key), append(b, e.value...))
+	j.add(bucketKeys, diskKey(e.key), append(b, e.value...))
 }
 
 func (j *journal) remove(key string) {
 	if j != nil {
-		j.add(bucketKeys, keyOnDisk(key), nil)
+		j.add(bucketKeys, diskKey(key), nil)
 	}
 }
 

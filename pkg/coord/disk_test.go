@@ -49,7 +49,7 @@ func all(t testing.TB, s Store) Batch {
 func TestRestart(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "made", "by the store")
 	s := openServer(t, dir, ServerOptions{})
-	way := &pipes{server: s}
+	way := &pipeNetwork{server: s}
 	c := dial(t, DialOptions{Addr: "pipe", Conn: way.dial, TTL: 20 * time.Second})
 	gone := dial(t, DialOptions{Addr: "pipe", Conn: way.dial})
 	leader, err := s.Local()
@@ -130,7 +130,7 @@ func checkKilled(t *testing.T, dir string, want Batch) {
 func TestRestartEndsSessions(t *testing.T) {
 	dir := t.TempDir()
 	s := openServer(t, dir, ServerOptions{})
-	way := &pipes{server: s}
+	way := &pipeNetwork{server: s}
 	c, err := Dial(t.Context(), DialOptions{Addr: "pipe", Conn: way.dial, TTL: 300 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
@@ -402,7 +402,7 @@ func TestKill(t *testing.T) {
 func TestRideOutKill(t *testing.T) {
 	dir := t.TempDir()
 	s := openServer(t, dir, ServerOptions{})
-	way := &pipes{server: s}
+	way := &pipeNetwork{server: s}
 	c := dial(t, DialOptions{Addr: "pipe", Conn: way.dial, TTL: 20 * time.Second})
 	seen := watch(t, c, "")
 	next(t, seen, "the first batch")

@@ -36,13 +36,13 @@ func (r Reason) String() string {
 
 // RefusedError says that a store will not have this client, however often it tries.
 type RefusedError struct {
-	Addr   string
-	Reason Reason
-	Line   string // for people: both sides' values, and what to do
+	Addr    string
+	Reason  Reason
+	Message string // for people: both sides' values, and what to do
 }
 
 func (e *RefusedError) Error() string {
-	return fmt.Sprintf("coordination store at %s refuses: %s", e.Addr, e.Line)
+	return fmt.Sprintf("coordination store at %s refuses: %s", e.Addr, e.Message)
 }
 
 // Obstacle is why no coordination store was reached.
@@ -64,13 +64,13 @@ const (
 type DialError struct {
 	Addr     string
 	Obstacle Obstacle
-	Line     string // what was found there
+	Message  string // what was found there
 	Err      error  // the cause, if there is one
 }
 
 func (e *DialError) Error() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "connect to coordination store at %s: %s", e.Addr, e.Line)
+	fmt.Fprintf(&b, "connect to coordination store at %s: %s", e.Addr, e.Message)
 	if e.Err != nil {
 		fmt.Fprintf(&b, ": %v", e.Err)
 	}
@@ -86,7 +86,7 @@ func (e *DialError) Is(target error) bool {
 }
 
 // errOf is the error of a code, with the line that came with it; nil for codeDone.
-func errOf(c code, line string) error {
+func errOf(c resultCode, line string) error {
 	switch {
 	case c == codeDone:
 		return nil
@@ -100,10 +100,10 @@ func errOf(c code, line string) error {
 }
 
 // codeOf is the code of an error and the line that goes with it, without what the code itself says.
-func codeOf(err error) (code, string) {
+func codeOf(err error) (resultCode, string) {
 	for c, e := range codes {
 		if e != nil && errors.Is(err, e) {
-			return code(c), strings.TrimPrefix(strings.TrimPrefix(err.Error(), e.Error()), ": ")
+			return resultCode(c), strings.TrimPrefix(strings.TrimPrefix(err.Error(), e.Error()), ": ")
 		}
 	}
 	return codeInvalid, err.Error()

@@ -51,7 +51,7 @@ func (f *faultyNetwork) kill() {
 }
 
 // pass waits until the network is not cut.
-func (f *faultyNetwork) pass(done <-chan struct{}) bool {
+func (f *faultyNetwork) waitUncut(done <-chan struct{}) bool {
 	for {
 		f.mu.Lock()
 		cut, changed := f.cut, f.changed
@@ -76,7 +76,7 @@ func (f *faultyNetwork) dial(ctx context.Context) (net.Conn, error) {
 	if dead {
 		return nil, errors.New("the network is dead")
 	}
-	if !f.pass(ctx.Done()) {
+	if !f.waitUncut(ctx.Done()) {
 		return nil, ctx.Err()
 	}
 	nc, err := new(net.Dialer).DialContext(ctx, "tcp", f.addr)
@@ -100,14 +100,14 @@ type faultyConn struct {
 
 func (c *faultyConn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
-	if !c.network.pass(c.late) {
+	if !c.network.waitUncut(c.late) {
 		return 0, os.ErrDeadlineExceeded
 	}
 	return n, err
 }
 
 func (c *faultyConn) Write(b []byte) (int, error) {
-	if !c.network.pass(c.late) {
+	if !c.network.waitUncut(c.late) {
 		return 0, os.ErrDeadlineExceeded
 	}
 	return c.Conn.Write(b)

@@ -13,15 +13,15 @@ var errMalformed = errors.New("malformed message")
 // fields reads the fields of a message, one after the other. After the first that is not there all are zero, and end
 // tells so.
 type fields struct {
-	b   []byte
-	bad bool
+	b         []byte
+	malformed bool
 }
 
 // number reads a uvarint that fits an int64.
 func (f *fields) number() int64 {
 	v, n := binary.Uvarint(f.b)
-	if n <= 0 || v > math.MaxInt64 || f.bad {
-		f.bad, f.b = true, nil
+	if n <= 0 || v > math.MaxInt64 || f.malformed {
+		f.malformed, f.b = true, nil
 		return 0
 	}
 	f.b = f.b[n:]
@@ -34,7 +34,7 @@ func (f *fields) duration() time.Duration { return time.Duration(f.number()) }
 func (f *fields) count(least int) int {
 	n := f.number()
 	if n > int64(len(f.b)/least) {
-		f.bad, f.b = true, nil
+		f.malformed, f.b = true, nil
 		return 0
 	}
 	return int(n)
@@ -50,8 +50,8 @@ func (f *fields) byte() byte {
 
 // take reads n bytes, that are a part of the message.
 func (f *fields) take(n int64) []byte {
-	if n > int64(len(f.b)) || f.bad {
-		f.bad, f.b = true, nil
+	if n > int64(len(f.b)) || f.malformed {
+		f.malformed, f.b = true, nil
 		return nil
 	}
 	b := f.b[:n:n]
@@ -66,7 +66,7 @@ func (f *fields) string() string { return string(f.bytes()) }
 
 // end returns an error if a field was not there, or something follows.
 func (f *fields) end() error {
-	if f.bad || len(f.b) > 0 {
+	if f.malformed || len(f.b) > 0 {
 		return errMalformed
 	}
 	return nil

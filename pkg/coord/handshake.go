@@ -96,36 +96,36 @@ func decodeWelcome(body []byte) (w welcome, err error) {
 }
 
 // look asks what is there. Its proof is about all that was said before.
-type look struct{ proof []byte }
+type probeRequest struct{ proof []byte }
 
-func (l look) append(b []byte) []byte {
+func (l probeRequest) append(b []byte) []byte {
 	begin := len(b)
-	return endFrame(appendBytes(beginFrame(b, kindLook), l.proof), begin)
+	return endFrame(appendBytes(beginFrame(b, kindProbe), l.proof), begin)
 }
 
-func decodeLook(body []byte) (l look, err error) {
+func decodeProbeRequest(body []byte) (l probeRequest, err error) {
 	in := &fields{b: body}
-	l = look{proof: in.bytes()}
+	l = probeRequest{proof: in.bytes()}
 	return l, in.end()
 }
 
 // sight is the answer. Its proof is the last field, and about all bytes before it.
-type sight struct {
+type probeReply struct {
 	version, runID string
 	agents         int64
 	time           int64 // Unix time in ns
 	proof          []byte
 }
 
-func (a sight) append(b []byte) []byte {
+func (a probeReply) append(b []byte) []byte {
 	begin := len(b)
-	b = appendString(appendString(beginFrame(b, kindSeen), a.version), a.runID)
+	b = appendString(appendString(beginFrame(b, kindProbeReply), a.version), a.runID)
 	return endFrame(appendBytes(appendNumber(appendNumber(b, a.agents), a.time), a.proof), begin)
 }
 
-func decodeSeen(body []byte) (a sight, err error) {
+func decodeProbeReply(body []byte) (a probeReply, err error) {
 	in := &fields{b: body}
-	a = sight{version: in.string(), runID: in.string(), agents: in.number(), time: in.number(), proof: in.bytes()}
+	a = probeReply{version: in.string(), runID: in.string(), agents: in.number(), time: in.number(), proof: in.bytes()}
 	return a, in.end()
 }
 
@@ -172,12 +172,12 @@ func newNonce() []byte {
 // sent back to its sender.
 type transcript struct {
 	secret []byte // empty: there is none, and proofs are empty
-	heard  []byte // what was said, each frame's body behind its length
+	frames []byte // what was said, each frame's body behind its length
 }
 
 // add takes the body of a frame into account.
 func (t *transcript) add(body []byte) {
-	t.heard = append(binary.BigEndian.AppendUint32(t.heard, uint32(len(body))), body...)
+	t.frames = append(binary.BigEndian.AppendUint32(t.frames, uint32(len(body))), body...)
 }
 
 // The sides, as they call themselves in a proof.
@@ -193,12 +193,12 @@ func (t *transcript) proof(side string, message []byte) []byte {
 	}
 	mac := hmac.New(sha256.New, t.secret)
 	_, _ = mac.Write(appendString(nil, side)) // it never fails
-	_, _ = mac.Write(t.heard)
+	_, _ = mac.Write(t.frames)
 	_, _ = mac.Write(message)
 	return mac.Sum(nil)
 }
 
 // proves tells whether proof is what side has to say.
-func (t *transcript) proves(side string, message, proof []byte) bool {
+func (t *transcript) verifies(side string, message, proof []byte) bool {
 	return hmac.Equal(t.proof(side, message), proof)
 }

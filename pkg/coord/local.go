@@ -26,7 +26,7 @@ func (s *Server) Local() (Store, error) {
 		return nil, err
 	}
 	l := &local{server: s, lost: make(chan struct{})}
-	l.session = s.core.open(SessionID(rand.Text()), "", 0, s.clock())
+	l.session = s.core.openSession(SessionID(rand.Text()), "", 0, s.clock())
 	s.locals[l] = struct{}{}
 	return l, nil
 }
@@ -34,13 +34,13 @@ func (s *Server) Local() (Store, error) {
 // lose ends the session. server.mu is held.
 func (l *local) lose(err error) {
 	delete(l.server.locals, l)
-	l.server.core.end(l.session)
+	l.server.core.endSession(l.session)
 	l.err = err
 	close(l.lost)
 }
 
 // gone returns why the store is not usable any more, nil if it is. server.mu is held.
-func (l *local) gone() error {
+func (l *local) lostErr() error {
 	if l.session.ended {
 		return l.err
 	}
@@ -60,15 +60,15 @@ func (l *local) Commit(ctx context.Context, guards []Guard, ops []Op) (Revision,
 	s := l.server
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := l.gone(); err != nil {
+	if err := l.lostErr(); err != nil {
 		return 0, err
 	}
 	revision, err := s.core.commit(l.session, guards, ops, s.clock())
 	if err != nil {
 		return 0, err
 	}
-	s.mayExpire()
-	return revision, s.kept()
+	s.startTicker()
+	return revision, s.waitDurable()
 }
 
 func (l *local) Watch(ctx context.Context, prefix string, see func(Batch) error) error {
@@ -96,10 +96,10 @@ func (l *local) Watch(ctx context.Context, prefix string, see func(Batch) error)
 		case <-changed:
 		}
 		s.mu.Lock()
-		err := l.gone()
+		err := l.lostErr()
 		b, _, ok := s.core.take(w)
 		if err == nil {
-			err = s.kept()
+			err = s.waitDurable()
 		}
 		s.mu.Unlock()
 		if ok && err == nil && ctx.Err() == nil {
@@ -124,7 +124,7 @@ func (l *local) Err() error {
 func (l *local) Close(context.Context) error {
 	l.server.mu.Lock()
 	defer l.server.mu.Unlock()
-	if l.gone() == nil {
+	if l.lostErr() == nil {
 		l.lose(errClosed)
 	}
 	return nil

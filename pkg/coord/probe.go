@@ -11,7 +11,7 @@ import (
 )
 
 // Sighting is what a store tells of itself to who only looks.
-type Sighting struct {
+type ProbeResult struct {
 	// Version is elasticrun's; empty where the store does not say.
 	Version string
 	// RunID is the one run that the store serves; empty: it serves any.
@@ -26,46 +26,46 @@ type Sighting struct {
 
 // Look finds out what is at the address of a store, and leaves no trace there: it opens no session. Its errors are those of Dial: who is
 // refused here would be refused there. The option TTL does not count.
-func Look(ctx context.Context, opts DialOptions) (Sighting, error) {
-	g := greeting{opts: &opts, curious: true}
-	var s Sighting
-	nc, _, err := g.talk(ctx, func(nc net.Conn, in *bufio.Reader) (err error) {
+func Probe(ctx context.Context, opts DialOptions) (ProbeResult, error) {
+	g := attempt{opts: &opts, detectTorchStore: true}
+	var s ProbeResult
+	nc, _, err := g.exchange(ctx, func(nc net.Conn, in *bufio.Reader) (err error) {
 		if err = g.challenge(nc, in); err == nil {
-			s, err = g.look(nc, in)
+			s, err = g.probe(nc, in)
 		}
 		return err
 	})
 	if err != nil {
-		return Sighting{}, err
+		return ProbeResult{}, err
 	}
 	nc.Close()
 	return s, nil
 }
 
 // look is what comes in place of join.
-func (g *greeting) look(nc net.Conn, in *bufio.Reader) (Sighting, error) {
+func (g *attempt) probe(nc net.Conn, in *bufio.Reader) (ProbeResult, error) {
 	asked := time.Now()
-	frame := look{g.proofs.proof(sideAgent, nil)}.append(nil)
+	frame := probeRequest{g.proofs.proof(sideAgent, nil)}.append(nil)
 	g.proofs.add(bodyOf(frame))
 	if _, err := nc.Write(frame); err != nil {
-		return Sighting{}, g.silence(err)
+		return ProbeResult{}, g.noAnswer(err)
 	}
-	body, err := g.frame(in, kindSeen)
+	body, err := g.readFrame(in, kindProbeReply)
 	if err != nil {
-		return Sighting{}, err
+		return ProbeResult{}, err
 	}
 	now := time.Now()
-	a, err := decodeSeen(body)
+	a, err := decodeProbeReply(body)
 	if err != nil {
-		return Sighting{}, g.foreign(err)
+		return ProbeResult{}, g.protocolError(err)
 	}
 	proof := a.proof
 	a.proof = nil
-	if !g.proofs.proves(sideStore, bodyOf(a.append(nil)), proof) {
-		return Sighting{}, g.refused(ReasonSecret, "the store does not know the shared secret: it is not to be trusted")
+	if !g.proofs.verifies(sideStore, bodyOf(a.append(nil)), proof) {
+		return ProbeResult{}, g.refused(ReasonSecret, "the store does not know the shared secret: it is not to be trusted")
 	}
 	trip := now.Sub(asked)
-	return Sighting{
+	return ProbeResult{
 		Version: printable(a.version), RunID: printable(a.runID), Agents: int(a.agents), RoundTrip: trip,
 		Offset: time.Unix(0, a.time).Sub(asked.Add(trip / 2).Round(0)), // wall clocks on both sides
 	}, nil
@@ -73,7 +73,7 @@ func (g *greeting) look(nc net.Conn, in *bufio.Reader) (Sighting, error) {
 
 // Connect finds out whether something listens at an address, and says nothing to it. Its errors are those of Dial.
 func Connect(ctx context.Context, opts DialOptions) error {
-	nc, err := (&greeting{opts: &opts}).connect(ctx)
+	nc, err := (&attempt{opts: &opts}).connect(ctx)
 	if err != nil {
 		return err
 	}
@@ -81,14 +81,14 @@ func Connect(ctx context.Context, opts DialOptions) error {
 }
 
 // torchPatience is how long a TCPStore may take to show itself.
-const torchPatience = 500 * time.Millisecond
+const torchTimeout = 500 * time.Millisecond
 
 // examine adds to the error of a peer that does not answer an agent whether it is a torch TCPStore: that ends the
 // connection of an agent, and never speaks first. A store of agents answers a TCPStore's questions too, and may have begun
 // since, behind a proxy for instance: it alone answers an agent that asks again.
-func (g *greeting) examine(ctx context.Context, err error) error {
+func (g *attempt) detectTorch(ctx context.Context, err error) error {
 	var obstacle *DialError
-	if !g.curious || !errors.As(err, &obstacle) || obstacle.Obstacle != ObstacleSilent && obstacle.Obstacle != ObstacleClosed {
+	if !g.detectTorchStore || !errors.As(err, &obstacle) || obstacle.Obstacle != ObstacleSilent && obstacle.Obstacle != ObstacleClosed {
 		return err
 	}
 	for _, try := range []struct {
@@ -101,22 +101,22 @@ func (g *greeting) examine(ctx context.Context, err error) error {
 		// GETNUMKEYS of the first generation: an i64, that is not large.
 		{ask: "\x06", size: 8},
 	} {
-		got := g.ask(ctx, try.ask, try.size)
+		got := g.askTorch(ctx, try.ask, try.size)
 		if len(got) == try.size && (bytes.Equal(got, try.answer) || try.answer == nil && bytes.Equal(got[4:], make([]byte, 4))) {
 			if !g.refusesAgents(ctx) {
 				return err
 			}
-			return g.obstacle(ObstacleTorch, "a torch TCPStore is there, such as torchrun's or that of a job's workers", nil)
+			return g.dialError(ObstacleTorch, "a torch TCPStore is there, such as torchrun's or that of a job's workers", nil)
 		}
 	}
 	return err
 }
 
 // refusesAgents tells whether a new connection of an agent is ended, or not answered, as the first was.
-func (g *greeting) refusesAgents(ctx context.Context) bool {
+func (g *attempt) refusesAgents(ctx context.Context) bool {
 	again := *g
-	again.curious = false
-	nc, _, err := again.talk(ctx, again.challenge)
+	again.detectTorchStore = false
+	nc, _, err := again.exchange(ctx, again.challenge)
 	if err == nil {
 		nc.Close()
 		return false
@@ -126,15 +126,15 @@ func (g *greeting) refusesAgents(ctx context.Context) bool {
 }
 
 // ask sends that on a new connection, and returns up to size bytes of the answer.
-func (g *greeting) ask(ctx context.Context, question string, size int) []byte {
-	ctx, cancel := context.WithTimeout(ctx, torchPatience)
+func (g *attempt) askTorch(ctx context.Context, question string, size int) []byte {
+	ctx, cancel := context.WithTimeout(ctx, torchTimeout)
 	defer cancel()
 	nc, err := g.connect(ctx)
 	if err != nil {
 		return nil
 	}
 	defer nc.Close()
-	nc.SetDeadline(time.Now().Add(torchPatience))
+	nc.SetDeadline(time.Now().Add(torchTimeout))
 	stop := context.AfterFunc(ctx, func() { nc.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
 	if _, err := io.WriteString(nc, question); err != nil {

@@ -14,12 +14,12 @@ func TestLook(t *testing.T) {
 		name   string
 		server ServerOptions
 		client DialOptions
-		want   Sighting
+		want   ProbeResult
 	}{
 		{name: "any run", client: DialOptions{Version: "v1", RunID: "a"}},
 		{
 			name: "this run", server: ServerOptions{Version: "v1", RunID: "a", Secret: secret},
-			client: DialOptions{Version: "v1", RunID: "a", Secret: secret}, want: Sighting{Version: "v1", RunID: "a"},
+			client: DialOptions{Version: "v1", RunID: "a", Secret: secret}, want: ProbeResult{Version: "v1", RunID: "a"},
 		},
 		{name: "other run", server: ServerOptions{RunID: "a"}, client: DialOptions{RunID: "b"}},
 		{name: "other version", server: ServerOptions{Version: "v2"}, client: DialOptions{Version: "v1"}},
@@ -30,7 +30,7 @@ func TestLook(t *testing.T) {
 			t.Parallel()
 			s, addr := startServer(t, tc.server)
 			tc.client.Addr = addr
-			got, lookErr := Look(t.Context(), tc.client)
+			got, lookErr := Probe(t.Context(), tc.client)
 			if stats := s.Stats(); stats.Sessions != 0 || stats.Keys != 0 {
 				t.Errorf("a look has left a trace: %+v", stats)
 			}
@@ -53,7 +53,7 @@ func TestLook(t *testing.T) {
 			if got.RoundTrip, got.Offset = 0, 0; got != tc.want {
 				t.Errorf("seen %+v, want %+v", got, tc.want)
 			}
-			if got, err = Look(t.Context(), tc.client); err != nil || got.Agents != 1 {
+			if got, err = Probe(t.Context(), tc.client); err != nil || got.Agents != 1 {
 				t.Errorf("with one agent there: %+v, %v", got, err)
 			}
 		})

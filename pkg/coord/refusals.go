@@ -12,8 +12,8 @@ import (
 // as one line with their number for each interval. Its zero value is ready. It does not bound what is refused, only
 // what is said about it.
 type refusals struct {
-	tallies map[refusalSource]*tally
-	summing bool // sumUpRefusals runs
+	tallies        map[refusalSource]*tally
+	summaryRunning bool // sumUpRefusals runs
 }
 
 const (
@@ -89,15 +89,15 @@ func (r *refusals) next() (at time.Duration, ok bool) {
 }
 
 // noteRefusal counts a refusal, and logs it or leaves it to the next summary.
-func (s *Server) noteRefusal(nc net.Conn, no refused) {
+func (s *Server) recordRefusal(nc net.Conn, no refusal) {
 	source := refusalSource{from: remoteAddr(nc), reason: no.reason}
 	s.mu.Lock()
 	s.stats.Refused++
 	now := time.Since(s.start)
 	first := s.refusals.add(source, no.line, now)
-	if !s.refusals.summing && !s.closed {
-		s.refusals.summing = true
-		s.running.Go(s.sumUpRefusals)
+	if !s.refusals.summaryRunning && !s.closed {
+		s.refusals.summaryRunning = true
+		s.running.Go(s.logRefusalSummaries)
 	}
 	s.mu.Unlock()
 	if first {
@@ -106,11 +106,11 @@ func (s *Server) noteRefusal(nc net.Conn, no refused) {
 }
 
 // sumUpRefusals logs how many more refusals there were, until an interval has passed without any, or the store ends.
-func (s *Server) sumUpRefusals() {
+func (s *Server) logRefusalSummaries() {
 	for open := true; open; {
 		s.mu.Lock()
 		at, some := s.refusals.next()
-		s.refusals.summing = some
+		s.refusals.summaryRunning = some
 		s.mu.Unlock()
 		if !some {
 			return
@@ -122,7 +122,7 @@ func (s *Server) sumUpRefusals() {
 		}
 		now := time.Since(s.start)
 		if !open {
-			now = longest
+			now = maxTTL
 		}
 		s.mu.Lock()
 		due := s.refusals.due(now)

@@ -30,7 +30,7 @@ type ServerOptions struct {
 	Secret []byte
 	// Joined is called with the run id of each client that gets a session, or has it again, before its first request is served. It
 	// may block that client. Nil is not called.
-	Joined func(runID string)
+	OnJoin func(runID string)
 	// Admit says why a client of that run cannot have a new session now, in a line, or "" if it can: then it gets one, and Joined is called.
 	// Who resumes a session is not asked about. Admit must not block, nor call the Server. Nil admits all.
 	Admit func(runID string) (refusal string)
@@ -63,27 +63,27 @@ type Server struct {
 
 	// mu guards all that follows, and all fields of conns and of local stores that say so. It is the only lock;
 	// nobody waits for anything but memory while he holds it.
-	mu       sync.Mutex
-	core     *core
-	disk     *disk // nil: all is in memory
-	conns    map[*conn]struct{}
-	holders  map[*session]*conn // the connection of each session that has one
-	locals   map[*local]struct{}
-	remote   int // sessions that are not local
-	reached  map[netip.Addr]int
-	stats    Stats
-	ticking  bool          // tick runs
-	due      time.Duration // when it is to look next
-	drain    chan struct{} // closed when Shutdown has begun and no remote session is left; nil before
-	closed   bool
-	stop     chan struct{} // closed with it
-	failure  error         // why the store has ended by itself
-	fresh    bool          // it began without the sessions of another process
-	refusals refusals
-	pending  list.List      // of the *conns without a session yet, in the order in which they came
-	underWay int64          // bytes that connections take
-	ending   sync.Once      // gives the disk back
-	running  sync.WaitGroup // connections and tick
+	mu           sync.Mutex
+	core         *core
+	disk         *disk // nil: all is in memory
+	conns        map[*conn]struct{}
+	sessionConns map[*session]*conn // the connection of each session that has one
+	locals       map[*local]struct{}
+	remote       int // sessions that are not local
+	reached      map[netip.Addr]int
+	stats        Stats
+	ticking      bool          // tick runs
+	nextTick     time.Duration // when it is to look next
+	drain        chan struct{} // closed when Shutdown has begun and no remote session is left; nil before
+	closed       bool
+	stop         chan struct{} // closed with it
+	failure      error         // why the store has ended by itself
+	fresh        bool          // it began without the sessions of another process
+	refusals     refusals
+	pending      list.List      // of the *conns without a session yet, in the order in which they came
+	inflight     int64          // bytes that connections take
+	closeDisk    sync.Once      // gives the disk back
+	running      sync.WaitGroup // connections and tick
 }
 
 // NewServer returns a store without keys, that keeps them in memory.
@@ -99,7 +99,7 @@ func NewServer(opts ServerOptions) *Server {
 	core.budget.limitMemory(opts.MaxMemory)
 	return &Server{
 		opts: opts, fresh: true, start: time.Now(), core: core, stop: make(chan struct{}),
-		conns: map[*conn]struct{}{}, holders: map[*session]*conn{}, locals: map[*local]struct{}{}, reached: map[netip.Addr]int{},
+		conns: map[*conn]struct{}{}, sessionConns: map[*session]*conn{}, locals: map[*local]struct{}{}, reached: map[netip.Addr]int{},
 	}
 }
 
@@ -120,7 +120,7 @@ func (s *Server) ServeConn(nc net.Conn) {
 	}
 	c := newConn(s, nc)
 	s.conns[c] = struct{}{}
-	s.pend(c)
+	s.addPending(c)
 	s.stats.Accepted++
 	s.running.Go(c.run)
 }
@@ -195,7 +195,7 @@ func (s *Server) Close() error {
 	s.mu.Unlock()
 	s.running.Wait()
 	var err error
-	s.ending.Do(func() {
+	s.closeDisk.Do(func() {
 		if s.disk != nil {
 			err = s.disk.close()
 		}
@@ -211,11 +211,11 @@ func (s *Server) end(last []byte, err error) {
 	s.closed = true
 	close(s.stop)
 	for c := range s.conns {
-		if c.session == nil && !c.parting { // in the handshake
+		if c.session == nil && !c.closing { // in the handshake
 			c.nc.Close()
 			continue
 		}
-		c.part(last)
+		c.closeWith(last)
 	}
 	for l := range s.locals {
 		l.lose(err)
@@ -229,9 +229,9 @@ const tickInterval = 100 * time.Millisecond
 // time to: then nobody could be heard, and no session is to end for that. s.mu is held.
 func (s *Server) clock() time.Duration {
 	now := time.Since(s.start)
-	if late := now - s.due; s.ticking && late > tickInterval {
-		s.core.paused(late)
-		s.due = now
+	if late := now - s.nextTick; s.ticking && late > tickInterval {
+		s.core.addPause(late)
+		s.nextTick = now
 		if late > time.Second {
 			s.opts.Logger.Warn().Stringer("pause", late.Round(time.Millisecond)).Msg("coordination store did not run; its sessions live longer by that")
 		}
@@ -252,37 +252,37 @@ func (s *Server) tick() {
 		s.mu.Lock()
 		now := s.clock()
 		for _, ended := range s.core.expire(now) {
-			s.opts.Logger.Warn().Str("session", string(ended.id)).Bool("connected", s.holders[ended] != nil).Msg("session is lost")
-			s.ended(ended, "it was silent for too long")
+			s.opts.Logger.Warn().Str("session", string(ended.id)).Bool("connected", s.sessionConns[ended] != nil).Msg("session is lost")
+			s.sessionEnded(ended, "it was silent for too long")
 		}
-		next, ok := s.core.next()
+		next, ok := s.core.nextExpiry()
 		if !ok {
 			s.ticking = false
 			s.mu.Unlock()
 			return
 		}
 		wait := max(0, min(next-now, tickInterval))
-		s.due = now + wait
+		s.nextTick = now + wait
 		s.mu.Unlock()
 		timer.Reset(wait)
 	}
 }
 
 // mayExpire is called when something may have come that ends by time. s.mu is held.
-func (s *Server) mayExpire() {
-	if _, ok := s.core.next(); !ok || s.ticking || s.closed {
+func (s *Server) startTicker() {
+	if _, ok := s.core.nextExpiry(); !ok || s.ticking || s.closed {
 		return
 	}
-	s.ticking, s.due = true, time.Since(s.start)
+	s.ticking, s.nextTick = true, time.Since(s.start)
 	s.running.Go(s.tick)
 }
 
 // ended is called when a client's session has ended. Its connection, if it has one, is told why. s.mu is held.
-func (s *Server) ended(session *session, why string) {
-	if c := s.holders[session]; c != nil {
-		delete(s.holders, session)
+func (s *Server) sessionEnded(session *session, why string) {
+	if c := s.sessionConns[session]; c != nil {
+		delete(s.sessionConns, session)
 		c.session = nil
-		c.part(appendOver(nil, codeLost, why))
+		c.closeWith(appendOver(nil, codeLost, why))
 	}
 	if s.remote--; s.remote == 0 && s.drain != nil {
 		close(s.drain)
@@ -320,21 +320,21 @@ func (s *Server) fail(err error) {
 // A connection is pending until it has a session: until then it has proved nothing, and is the first to be closed.
 
 // pend takes note of a pending connection. Where there are too many the oldest is closed. mu is held.
-func (s *Server) pend(c *conn) {
-	c.place = s.pending.PushBack(c)
-	if most := max(leastPending, int(s.opts.MaxMemory/2/pendingSize)); s.pending.Len() > most {
+func (s *Server) addPending(c *conn) {
+	c.pendingElem = s.pending.PushBack(c)
+	if most := max(minPending, int(s.opts.MaxMemory/2/pendingSize)); s.pending.Len() > most {
 		s.shedPending(1)
 	}
 }
 
 // leastPending is how many connections may be in the handshake in any store.
-const leastPending = 64
+const minPending = 64
 
 // unpend is called when c has a session, or ends. mu is held.
-func (s *Server) unpend(c *conn) {
-	if c.place != nil {
-		s.pending.Remove(c.place)
-		c.place = nil
+func (s *Server) removePending(c *conn) {
+	if c.pendingElem != nil {
+		s.pending.Remove(c.pendingElem)
+		c.pendingElem = nil
 	}
 }
 
@@ -349,7 +349,7 @@ func (s *Server) ShedPending(n int) int {
 func (s *Server) shedPending(n int) (closed int) {
 	for ; closed < n && s.pending.Len() > 0; closed++ {
 		c := s.pending.Front().Value.(*conn)
-		s.unpend(c)
+		s.removePending(c)
 		c.nc.Close() // run ends
 	}
 	return closed

@@ -17,7 +17,7 @@ import (
 )
 
 // patience is how long a test waits for what comes at once.
-const patience = 20 * time.Second
+const testTimeout = 20 * time.Second
 
 // startServer serves agents at a port of this machine until the test ends.
 func startServer(t testing.TB, opts ServerOptions) (*Server, string) {
@@ -66,7 +66,7 @@ func dial(t testing.TB, opts DialOptions) *Client {
 // closeStore closes a store when t.Context has ended.
 func closeStore(t testing.TB, s Store) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), patience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), testTimeout)
 	defer cancel()
 	if err := s.Close(ctx); err != nil {
 		t.Errorf("close: %v", err)
@@ -116,7 +116,7 @@ func next[T any](t testing.TB, from <-chan T, what string) T {
 			return none
 		}
 		return b
-	case <-time.After(patience):
+	case <-time.After(testTimeout):
 		t.Fatalf("%s does not come", what)
 		panic("unreachable")
 	}

@@ -11,14 +11,14 @@ import (
 )
 
 // pipes connects one client with a server in the same bubble.
-type pipes struct {
+type pipeNetwork struct {
 	mu     sync.Mutex
 	server *Server
 	ends   []net.Conn // the client's
 	down   bool
 }
 
-func (p *pipes) dial(context.Context) (net.Conn, error) {
+func (p *pipeNetwork) dial(context.Context) (net.Conn, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.down {
@@ -31,14 +31,14 @@ func (p *pipes) dial(context.Context) (net.Conn, error) {
 }
 
 // set lets new connections come about, or not.
-func (p *pipes) set(down bool, server *Server) {
+func (p *pipeNetwork) set(down bool, server *Server) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.down, p.server = down, server
 }
 
 // broken ends all connections.
-func (p *pipes) broken() {
+func (p *pipeNetwork) breakAll() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, nc := range p.ends {
@@ -48,11 +48,11 @@ func (p *pipes) broken() {
 }
 
 // scene is, in a bubble, a server, a client that owns two keys, and a watch at the server that has seen them.
-func scene(t *testing.T) (*Server, *pipes, *Client, <-chan Batch) {
+func newSessionTest(t *testing.T) (*Server, *pipeNetwork, *Client, <-chan Batch) {
 	t.Helper()
 	s := NewServer(ServerOptions{InstanceID: "first"})
 	t.Cleanup(func() { _ = s.Close() })
-	p := &pipes{server: s}
+	p := &pipeNetwork{server: s}
 	c, err := Dial(t.Context(), DialOptions{Addr: "pipe", Conn: p.dial, TTL: 10 * time.Second})
 	if err != nil {
 		t.Fatal(err)
@@ -74,7 +74,7 @@ func scene(t *testing.T) (*Server, *pipes, *Client, <-chan Batch) {
 }
 
 // quiet checks that nothing is told for a while.
-func quiet(t *testing.T, seen <-chan Batch, d time.Duration) {
+func expectNoBatch(t *testing.T, seen <-chan Batch, d time.Duration) {
 	t.Helper()
 	select {
 	case b := <-seen:
@@ -84,10 +84,10 @@ func quiet(t *testing.T, seen <-chan Batch, d time.Duration) {
 }
 
 // vanished checks that both keys of bubble's client vanish at once, after that time at least and not much later.
-func vanished(t *testing.T, seen <-chan Batch, after time.Duration) {
+func expectKeysDeleted(t *testing.T, seen <-chan Batch, after time.Duration) {
 	t.Helper()
 	begin := time.Now()
-	quiet(t, seen, after-time.Millisecond)
+	expectNoBatch(t, seen, after-time.Millisecond)
 	wantBatch(t, seen, Batch{Revision: 3, Events: []Event{{Key: "a", Deleted: true}, {Key: "b", Deleted: true}}})
 	if took := time.Since(begin); took > after+tickInterval {
 		t.Errorf("the keys vanished after %v, want %v", took, after)
@@ -96,11 +96,11 @@ func vanished(t *testing.T, seen <-chan Batch, after time.Duration) {
 
 func TestResume(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, p, c, seen := scene(t)
+		s, p, c, seen := newSessionTest(t)
 		watched := watch(t, c, "")
 		next(t, watched, "the first batch")
 		p.set(true, s)
-		p.broken()
+		p.breakAll()
 		synctest.Wait()
 		began := time.Now()
 		committed := make(chan error, 1)
@@ -108,7 +108,7 @@ func TestResume(t *testing.T) {
 			_, err := c.Commit(t.Context(), nil, []Op{{Key: "c", Owned: true}})
 			committed <- err
 		}()
-		quiet(t, seen, 200*time.Millisecond)
+		expectNoBatch(t, seen, 200*time.Millisecond)
 		p.set(false, s)
 		wantBatch(t, seen, Batch{Revision: 3, Events: []Event{{Key: "c", Create: 3}}})
 		if took := time.Since(began); took > 250*time.Millisecond {
@@ -122,7 +122,7 @@ func TestResume(t *testing.T) {
 			t.Errorf("the first batch after the interruption is %+v", first)
 		}
 		// The lease has not been renewed by that: it ends 10 s after the beginning.
-		quiet(t, seen, 9700*time.Millisecond)
+		expectNoBatch(t, seen, 9700*time.Millisecond)
 		if b := <-seen; len(b.Events) != 3 {
 			t.Errorf("batch %+v", b)
 		}
@@ -137,11 +137,11 @@ func TestResume(t *testing.T) {
 // or with a proxy. The session lives as long as its last keep-alive allows.
 func TestBrokenConnectionProvesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, p, c, seen := scene(t)
+		s, p, c, seen := newSessionTest(t)
 		p.set(true, s)
-		quiet(t, seen, 4*time.Second)
-		p.broken()
-		vanished(t, seen, 6*time.Second)
+		expectNoBatch(t, seen, 4*time.Second)
+		p.breakAll()
+		expectKeysDeleted(t, seen, 6*time.Second)
 		p.set(false, s)
 		<-c.Lost()
 		if !errors.Is(c.Err(), ErrSessionLost) {
@@ -156,14 +156,14 @@ func TestBrokenConnectionProvesNothing(t *testing.T) {
 // TestEndSession ends the session of a client that has died without a word.
 func TestEndSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, p, c, seen := scene(t)
+		s, p, c, seen := newSessionTest(t)
 		opts := DialOptions{Addr: "pipe", Conn: p.dial}
 		for _, token := range []string{"", "x", ".", string(c.Session()) + ".guess"} { // nobody learns whether there is such a session
 			if err := EndSession(t.Context(), opts, token); err != nil {
 				t.Error(err)
 			}
 		}
-		quiet(t, seen, time.Second)
+		expectNoBatch(t, seen, time.Second)
 		if err := EndSession(t.Context(), opts, c.Token()); err != nil {
 			t.Error(err)
 		}
@@ -183,15 +183,15 @@ func TestEndSession(t *testing.T) {
 
 func TestSilence(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, _, c, seen := scene(t)
-		quiet(t, seen, 9*time.Second)
+		_, _, c, seen := newSessionTest(t)
+		expectNoBatch(t, seen, 9*time.Second)
 		if err := c.KeepAlive(t.Context()); err != nil {
 			t.Error(err)
 		}
-		quiet(t, seen, 9*time.Second)
+		expectNoBatch(t, seen, 9*time.Second)
 		put(t, c, Op{Key: "a", Owned: true}) // is no keep-alive
 		next(t, seen, "a batch")
-		quiet(t, seen, time.Second-time.Millisecond)
+		expectNoBatch(t, seen, time.Second-time.Millisecond)
 		if b := <-seen; len(b.Events) != 2 {
 			t.Errorf("batch %+v", b)
 		}
@@ -205,16 +205,16 @@ func TestSilence(t *testing.T) {
 // TestPause lets the server miss that time has passed, as SIGSTOP would.
 func TestPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, _, c, seen := scene(t)
-		quiet(t, seen, 9*time.Second)
+		s, _, c, seen := newSessionTest(t)
+		expectNoBatch(t, seen, 9*time.Second)
 		s.mu.Lock()
 		s.start = s.start.Add(-time.Hour)
 		s.mu.Unlock()
-		quiet(t, seen, 900*time.Millisecond)
+		expectNoBatch(t, seen, 900*time.Millisecond)
 		if err := c.KeepAlive(t.Context()); err != nil {
 			t.Error(err)
 		}
-		vanished(t, seen, 10*time.Second)
+		expectKeysDeleted(t, seen, 10*time.Second)
 	})
 }
 
@@ -222,14 +222,14 @@ func TestPause(t *testing.T) {
 // connection that the client has.
 func TestTakenSessionIsTakenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, p, c, seen := scene(t)
-		late := greeting{opts: &DialOptions{Addr: "pipe", Conn: p.dial}, token: c.Token()}
-		got, err := late.begin(t.Context())
+		s, p, c, seen := newSessionTest(t)
+		late := attempt{opts: &DialOptions{Addr: "pipe", Conn: p.dial}, token: c.Token()}
+		got, err := late.open(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer got.nc.Close()
-		quiet(t, seen, time.Second)
+		expectNoBatch(t, seen, time.Second)
 		if err := c.KeepAlive(t.Context()); err != nil {
 			t.Error(err)
 		}
@@ -242,11 +242,11 @@ func TestTakenSessionIsTakenBack(t *testing.T) {
 // TestEndSessionAfterTheLastFrames: what a process sent before it died counts, though the word of its death may overtake it.
 func TestEndSessionAfterTheLastFrames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, p, c, seen := scene(t)
+		s, p, c, seen := newSessionTest(t)
 		there := p.ends[0]
 		ended := make(chan error, 1)
 		go func() { ended <- EndSession(t.Context(), DialOptions{Addr: "pipe", Conn: p.dial}, c.Token()) }()
-		quiet(t, seen, 100*time.Millisecond)
+		expectNoBatch(t, seen, 100*time.Millisecond)
 		p.set(true, s)
 		if _, err := there.Write(appendCommit(nil, commitRequest{request: 99, ops: []Op{{Key: "last"}}})); err != nil {
 			t.Fatal(err)
@@ -265,18 +265,18 @@ func TestEndSessionAfterTheLastFrames(t *testing.T) {
 // TestResumeBeforeTheServerKnows takes a session over from a connection that the server has no reason to doubt.
 func TestResumeBeforeTheServerKnows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, p, c, seen := scene(t)
+		s, p, c, seen := newSessionTest(t)
 		old := p.ends[0]
 		c.mu.Lock()
-		c.link.nc.(*halfOpen).stays = true         // the client sees the end of the connection, and
-		c.link.nc.SetReadDeadline(time.Unix(1, 0)) // what it would tell the server does not come
+		c.conn.nc.(*halfOpen).stays = true         // the client sees the end of the connection, and
+		c.conn.nc.SetReadDeadline(time.Unix(1, 0)) // what it would tell the server does not come
 		c.mu.Unlock()
 		synctest.Wait()
 		put(t, c, Op{Key: "c"})
 		next(t, seen, "a batch")
-		quiet(t, seen, 9*time.Second)
+		expectNoBatch(t, seen, 9*time.Second)
 		old.Close()
-		quiet(t, seen, 500*time.Millisecond)
+		expectNoBatch(t, seen, 500*time.Millisecond)
 		if s.Sessions() != 1 {
 			t.Error("the session ended with a connection that it has left")
 		}
@@ -325,11 +325,11 @@ func TestAnotherStore(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				_, p, c, _ := scene(t)
+				_, p, c, _ := newSessionTest(t)
 				other := NewServer(tc.opts)
 				defer other.Close()
 				p.set(false, other)
-				p.broken()
+				p.breakAll()
 				<-c.Lost()
 				if !errors.Is(c.Err(), ErrUnavailable) || c.Err().Error() != tc.want {
 					t.Errorf("%v, want %s", c.Err(), tc.want)
@@ -342,7 +342,7 @@ func TestAnotherStore(t *testing.T) {
 // TestReconnectPaces counts how often a client tries to come back to a store that is gone.
 func TestReconnectPaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, p, c, _ := scene(t)
+		_, p, c, _ := newSessionTest(t)
 		tries := 0
 		var mu sync.Mutex
 		c.opts.Conn = func(context.Context) (net.Conn, error) {
@@ -351,7 +351,7 @@ func TestReconnectPaces(t *testing.T) {
 			tries++
 			return nil, errors.New("nobody is there")
 		}
-		p.broken()
+		p.breakAll()
 		for _, phase := range []struct {
 			time        time.Duration
 			least, most int
@@ -383,7 +383,7 @@ func TestReconnectPaces(t *testing.T) {
 // TestCommitUnderWay breaks the connection before the answer: nobody knows whether it was done, and it is not done twice.
 func TestCommitUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, p, c, _ := scene(t)
+		s, p, c, _ := newSessionTest(t)
 		s.mu.Lock() // the server does not get to it
 		committed := make(chan error, 1)
 		go func() {
@@ -394,10 +394,10 @@ func TestCommitUnderWay(t *testing.T) {
 		go func() { kept <- c.KeepAlive(t.Context()) }() // may be done twice
 		for waiting := 0; waiting < 2; {
 			c.mu.Lock()
-			waiting = len(c.link.calls)
+			waiting = len(c.conn.calls)
 			c.mu.Unlock()
 		}
-		p.broken0()
+		p.breakAllUnlocked()
 		if err := <-committed; !errors.Is(err, ErrUnavailable) {
 			t.Errorf("commit: %v", err)
 		}
@@ -413,7 +413,7 @@ func TestCommitUnderWay(t *testing.T) {
 }
 
 // broken0 ends the connections without a lock, which their server may hold.
-func (p *pipes) broken0() {
+func (p *pipeNetwork) breakAllUnlocked() {
 	for _, nc := range p.ends {
 		nc.Close()
 	}
@@ -423,11 +423,11 @@ func (p *pipes) broken0() {
 // and nobody is told of an interruption, for there was none.
 func TestSilentWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, _, c, seen := scene(t)
+		s, _, c, seen := newSessionTest(t)
 		watched := watch(t, c, "")
 		next(t, watched, "the first batch")
 		c.mu.Lock()
-		close(c.link.nc.(*halfOpen).mute)
+		close(c.conn.nc.(*halfOpen).mute)
 		c.mu.Unlock()
 		begin := time.Now()
 		for range 4 {
@@ -441,7 +441,7 @@ func TestSilentWay(t *testing.T) {
 		if b := next(t, watched, "a batch"); !b.Resync {
 			t.Errorf("batch %+v", b)
 		}
-		quiet(t, seen, 5*time.Second)
+		expectNoBatch(t, seen, 5*time.Second)
 		if stats := s.Stats(); stats.Sessions != 1 || stats.Conns != 1 || c.Err() != nil {
 			t.Errorf("%+v; %v", stats, c.Err())
 		}

@@ -26,7 +26,7 @@ func (s *Server) Stats() Stats {
 	defer s.mu.Unlock()
 	stats := s.stats
 	stats.Received, stats.Sent = s.received.traffic(), s.sent.traffic()
-	stats.Memory = s.core.budget.stored + s.underWay
+	stats.Memory = s.core.budget.stored + s.inflight
 	stats.Conns, stats.Sessions, stats.Keys, stats.Revision = len(s.conns), s.remote, len(s.core.entries), s.core.revision
 	return stats
 }

@@ -9,7 +9,7 @@ import (
 type timer struct {
 	ends    time.Duration
 	due     time.Duration // when it is looked at: not after ends
-	place   int           // in timers; -1 if it is not there
+	index   int           // in timers; -1 if it is not there
 	session *session      // or
 	entry   *entry
 }
@@ -22,19 +22,19 @@ type timers struct{ items []*timer }
 func (ts *timers) set(t *timer, ends time.Duration) {
 	t.ends = ends
 	switch {
-	case t.place < 0:
+	case t.index < 0:
 		t.due = ends
 		heap.Push((*timerHeap)(ts), t)
 	case ends < t.due:
 		t.due = ends
-		heap.Fix((*timerHeap)(ts), t.place)
+		heap.Fix((*timerHeap)(ts), t.index)
 	}
 }
 
 // remove takes t out, if it is in.
 func (ts *timers) remove(t *timer) {
-	if t.place >= 0 {
-		heap.Remove((*timerHeap)(ts), t.place)
+	if t.index >= 0 {
+		heap.Remove((*timerHeap)(ts), t.index)
 	}
 }
 
@@ -53,7 +53,7 @@ func (ts *timers) expired(now time.Duration) *timer {
 }
 
 // next returns when a timer is due.
-func (ts *timers) next() (due time.Duration, ok bool) {
+func (ts *timers) nextDue() (due time.Duration, ok bool) {
 	if len(ts.items) == 0 {
 		return 0, false
 	}
@@ -68,12 +68,12 @@ func (h *timerHeap) Less(i, j int) bool { return h.items[i].due < h.items[j].due
 
 func (h *timerHeap) Swap(i, j int) {
 	h.items[i], h.items[j] = h.items[j], h.items[i]
-	h.items[i].place, h.items[j].place = i, j
+	h.items[i].index, h.items[j].index = i, j
 }
 
 func (h *timerHeap) Push(t any) {
 	item := t.(*timer)
-	item.place = len(h.items)
+	item.index = len(h.items)
 	h.items = append(h.items, item)
 }
 
@@ -82,6 +82,6 @@ func (h *timerHeap) Pop() any {
 	t := h.items[last]
 	h.items[last] = nil
 	h.items = h.items[:last]
-	t.place = -1
+	t.index = -1
 	return t
 }

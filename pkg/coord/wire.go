@@ -51,8 +51,8 @@ const (
 	kindReply
 	kindBatch
 	kindOver
-	kindLook
-	kindSeen
+	kindProbe
+	kindProbeReply
 )
 
 // magic begins with a byte that no torch sends first. What speaks in lines, such as HTTP, answers it at once for its end.
@@ -107,10 +107,10 @@ func readFrame(r io.Reader, limit int, scratch []byte) (kind, []byte, error) {
 }
 
 // code says how a request ended, or why a session did.
-type code byte
+type resultCode byte
 
 const (
-	codeDone code = iota
+	codeDone resultCode = iota
 	codeConflict
 	codeLost        // ErrSessionLost
 	codeUnavailable // ErrUnavailable
@@ -195,7 +195,7 @@ func (f *fields) value() []byte { return append([]byte(nil), f.bytes()...) }
 type reply struct {
 	request  int64
 	revision Revision
-	code     code
+	code     resultCode
 	line     string
 }
 
@@ -207,7 +207,7 @@ func appendReply(b []byte, r reply) []byte {
 
 func decodeReply(body []byte) (r reply, err error) {
 	in := &fields{b: body}
-	r = reply{request: in.number(), code: code(in.byte()), revision: Revision(in.number()), line: in.string()}
+	r = reply{request: in.number(), code: resultCode(in.byte()), revision: Revision(in.number()), line: in.string()}
 	return r, in.end()
 }
 
@@ -222,7 +222,7 @@ func appendNumbered(b []byte, k kind, number int64, prefix ...string) []byte {
 }
 
 // appendOver appends why it is over.
-func appendOver(b []byte, c code, line string) []byte {
+func appendOver(b []byte, c resultCode, line string) []byte {
 	begin := len(b)
 	return endFrame(appendString(append(beginFrame(b, kindOver), byte(c)), line), begin)
 }

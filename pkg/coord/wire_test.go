@@ -33,8 +33,8 @@ func frames() map[string][]byte {
 		"batch": appendBatch(nil, 5, Batch{Resync: true, Revision: 9, Events: []Event{
 			{Key: "a", Value: []byte("v"), Create: 9}, {Key: "b", Deleted: true},
 		}}, []bool{true, false}),
-		"look": look{proof: []byte{7}}.append(nil),
-		"seen": sight{version: "v1", runID: "run", agents: 3, time: 1 << 60, proof: []byte{1}}.append(nil),
+		"look": probeRequest{proof: []byte{7}}.append(nil),
+		"seen": probeReply{version: "v1", runID: "run", agents: 3, time: 1 << 60, proof: []byte{1}}.append(nil),
 		"over": appendOver(nil, codeLost, "it was silent"),
 	}
 }
@@ -67,13 +67,13 @@ func decoded(k kind, body []byte) (message any, again []byte) {
 		var m reply
 		m, err = decodeReply(body)
 		message, again = m, appendReply(nil, m)
-	case kindLook:
-		var m look
-		m, err = decodeLook(body)
+	case kindProbe:
+		var m probeRequest
+		m, err = decodeProbeRequest(body)
 		message, again = m, m.append(nil)
-	case kindSeen:
-		var m sight
-		m, err = decodeSeen(body)
+	case kindProbeReply:
+		var m probeReply
+		m, err = decodeProbeReply(body)
 		message, again = m, m.append(nil)
 	case kindBatch:
 		var m batchPart
@@ -139,7 +139,7 @@ func FuzzFrame(f *testing.F) {
 				continue
 			}
 			same, _ := decoded(k, bodyOf(again))
-			private := cmp.AllowUnexported(hello{}, challenge{}, join{}, welcome{}, look{}, sight{}, commitRequest{}, reply{}, batchPart{})
+			private := cmp.AllowUnexported(hello{}, challenge{}, join{}, welcome{}, probeRequest{}, probeReply{}, commitRequest{}, reply{}, batchPart{})
 			if diff := cmp.Diff(m, same, private, cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("kind %d changes when it is encoded again:\n%s", k, diff)
 			}
@@ -173,11 +173,11 @@ func TestProofIsWorthNothingElsewhere(t *testing.T) {
 		{name: "other bounds of frames", by: of("secret", "hellochallenge"), side: sideAgent, body: "join"},
 		{name: "another message", by: of("secret", "hello", "challenge"), side: sideAgent, body: "joim"},
 	} {
-		if got := tc.by.proves(tc.side, []byte(tc.body), proof); got != tc.want {
+		if got := tc.by.verifies(tc.side, []byte(tc.body), proof); got != tc.want {
 			t.Errorf("%s: %v, want %v", tc.name, got, tc.want)
 		}
 	}
-	if of("secret").proves(sideAgent, nil, nil) {
+	if of("secret").verifies(sideAgent, nil, nil) {
 		t.Error("no proof is one")
 	}
 }

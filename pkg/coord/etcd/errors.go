@@ -54,5 +54,5 @@ func isDeadline(err error) bool {
 }
 
 func (s *Store) refused(what, reason string) error {
-	return fmt.Errorf("%s: %w", what, &coord.RefusedError{Addr: s.asked(), Line: reason})
+	return fmt.Errorf("%s: %w", what, &coord.RefusedError{Addr: s.asked(), Message: reason})
 }

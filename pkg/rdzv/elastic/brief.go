@@ -34,7 +34,7 @@ func kindOf(err error) string {
 	var refused *coord.RefusedError
 	switch {
 	case errors.As(err, &refused):
-		return "refused: " + refused.Line
+		return "refused: " + refused.Message
 	case errors.As(err, &dial):
 		return fmt.Sprintf("obstacle %d", dial.Obstacle)
 	}

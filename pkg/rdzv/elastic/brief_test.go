@@ -19,12 +19,12 @@ func TestBrief(t *testing.T) {
 	for i := range 32 {
 		port := 29400 + i
 		addr := fmt.Sprintf("10.0.0.1:%d", port)
-		var err error = &coord.DialError{Addr: addr, Line: "nobody listens there", Obstacle: coord.ObstacleRefused, Err: syscall.ECONNREFUSED}
+		var err error = &coord.DialError{Addr: addr, Message: "nobody listens there", Obstacle: coord.ObstacleRefused, Err: syscall.ECONNREFUSED}
 		switch {
 		case i == 5:
-			err = &coord.RefusedError{Addr: addr, Reason: coord.ReasonRunID, Line: "another job\nof " + strings.Repeat("x", 5000)}
+			err = &coord.RefusedError{Addr: addr, Reason: coord.ReasonRunID, Message: "another job\nof " + strings.Repeat("x", 5000)}
 		case i > 20:
-			err = &coord.DialError{Addr: addr, Line: fmt.Sprint("something odd ", i), Obstacle: coord.ObstacleForeign}
+			err = &coord.DialError{Addr: addr, Message: fmt.Sprint("something odd ", i), Obstacle: coord.ObstacleForeign}
 		case i == 20:
 			err = errors.New("boom")
 		}

@@ -48,7 +48,7 @@ func newBoundedStore(t *testing.T, maxRuns int) *ledStore {
 	joined, ended := make(chan string), make(chan struct{})
 	s := &ledStore{t: t}
 	leaders := &Leaders{MaxRuns: maxRuns, Logger: zerolog.Nop()}
-	s.server = coord.NewServer(coord.ServerOptions{Admit: leaders.Admit, Joined: func(runID string) {
+	s.server = coord.NewServer(coord.ServerOptions{Admit: leaders.Admit, OnJoin: func(runID string) {
 		select {
 		case joined <- runID:
 		case <-ctx.Done():

@@ -11,73 +11,73 @@ import (
 )
 
 // guards tells keys apart by their create-revision alone.
-func guards(l *lab) {
+func guards(l *testEnv) {
 	a, b := l.open(), l.open()
-	first := l.must(a, []coord.Guard{l.made("k", 0)}, l.put("k", "1"))
-	l.refused(b, coord.ErrConflict, []coord.Guard{l.made("k", 0)}, l.put("k", "no"))
-	l.refused(b, coord.ErrConflict, []coord.Guard{l.made("k", first+1)}, l.put("k", "no"))
-	l.refused(b, coord.ErrConflict, []coord.Guard{l.made("none", first)}, l.put("none", "no"))
+	first := l.commit(a, []coord.Guard{l.guard("k", 0)}, l.put("k", "1"))
+	l.commitFails(b, coord.ErrConflict, []coord.Guard{l.guard("k", 0)}, l.put("k", "no"))
+	l.commitFails(b, coord.ErrConflict, []coord.Guard{l.guard("k", first+1)}, l.put("k", "no"))
+	l.commitFails(b, coord.ErrConflict, []coord.Guard{l.guard("none", first)}, l.put("none", "no"))
 
-	second := l.must(b, []coord.Guard{l.made("k", first)}, l.put("k", "2")) // a put leaves it as it is
-	l.must(a, []coord.Guard{l.made("k", first), l.made("none", 0)}, l.put("other", "guarded by keys it does not write"))
-	l.refused(a, coord.ErrConflict, []coord.Guard{l.made("k", second)}, l.put("k", "no"))
+	second := l.commit(b, []coord.Guard{l.guard("k", first)}, l.put("k", "2")) // a put leaves it as it is
+	l.commit(a, []coord.Guard{l.guard("k", first), l.guard("none", 0)}, l.put("other", "guarded by keys it does not write"))
+	l.commitFails(a, coord.ErrConflict, []coord.Guard{l.guard("k", second)}, l.put("k", "no"))
 	l.holds(a, map[string]string{"k": "2", "other": "guarded by keys it does not write"})
 
-	l.must(a, []coord.Guard{l.made("k", first)}, l.del("k"))
-	l.refused(b, coord.ErrConflict, []coord.Guard{l.made("k", first)}, l.put("k", "no"))
-	again := l.must(b, []coord.Guard{l.made("k", 0)}, l.put("k", "3"))
-	l.refused(a, coord.ErrConflict, []coord.Guard{l.made("k", first)}, l.put("k", "no")) // made anew
-	l.must(a, []coord.Guard{l.made("k", again)}, l.put("k", "4"))
+	l.commit(a, []coord.Guard{l.guard("k", first)}, l.del("k"))
+	l.commitFails(b, coord.ErrConflict, []coord.Guard{l.guard("k", first)}, l.put("k", "no"))
+	again := l.commit(b, []coord.Guard{l.guard("k", 0)}, l.put("k", "3"))
+	l.commitFails(a, coord.ErrConflict, []coord.Guard{l.guard("k", first)}, l.put("k", "no")) // made anew
+	l.commit(a, []coord.Guard{l.guard("k", again)}, l.put("k", "4"))
 	l.holds(b, map[string]string{"k": "4", "other": "guarded by keys it does not write"})
 
-	l.must(a, []coord.Guard{l.made("k", again)}) // only asks
-	l.refused(a, coord.ErrConflict, []coord.Guard{l.made("k", first)})
+	l.commit(a, []coord.Guard{l.guard("k", again)}) // only asks
+	l.commitFails(a, coord.ErrConflict, []coord.Guard{l.guard("k", first)})
 }
 
 // guardOfSession fences a writer by a key of another session.
-func guardOfSession(l *lab) {
+func guardOfSession(l *testEnv) {
 	leader, other := l.open(), l.open()
-	epoch := l.must(leader, []coord.Guard{l.made("leader", 0)}, l.own("leader", "a"))
-	l.must(leader, []coord.Guard{l.made("leader", epoch)}, l.put("k", "1"))
-	l.refused(other, coord.ErrConflict, []coord.Guard{l.made("leader", 0)}, l.own("leader", "b"))
+	epoch := l.commit(leader, []coord.Guard{l.guard("leader", 0)}, l.putOwned("leader", "a"))
+	l.commit(leader, []coord.Guard{l.guard("leader", epoch)}, l.put("k", "1"))
+	l.commitFails(other, coord.ErrConflict, []coord.Guard{l.guard("leader", 0)}, l.putOwned("leader", "b"))
 	l.close(leader)
-	next := l.must(other, []coord.Guard{l.made("leader", 0)}, l.own("leader", "b"))
+	next := l.commit(other, []coord.Guard{l.guard("leader", 0)}, l.putOwned("leader", "b"))
 	if next <= epoch {
 		l.Errorf("the second leader's create-revision is %d, the first one's was %d", next, epoch)
 	}
 	third := l.open()
-	l.refused(third, coord.ErrConflict, []coord.Guard{l.made("leader", epoch)}, l.put("k", "no"))
+	l.commitFails(third, coord.ErrConflict, []coord.Guard{l.guard("leader", epoch)}, l.put("k", "no"))
 	l.holds(third, map[string]string{"leader": "b", "k": "1"})
 }
 
-func allOrNothing(l *lab) {
+func allOrNothing(l *testEnv) {
 	a, b := l.open(), l.open()
-	rev := l.must(a, nil, l.put("k", "1"), l.put("gone", "1"))
+	rev := l.commit(a, nil, l.put("k", "1"), l.put("gone", "1"))
 	v := l.watch(b, "")
 	want := map[string]string{"k": "1", "gone": "1"}
 	v.awaitAll(want)
 	for _, guards := range [][]coord.Guard{
-		{l.made("k", 0)},
-		{l.made("k", rev), l.made("gone", 0)}, // the last one fails
-		{l.made("none", rev), l.made("k", rev)},
-		{l.made("k", rev), l.made("none", rev), l.made("gone", rev)},
+		{l.guard("k", 0)},
+		{l.guard("k", rev), l.guard("gone", 0)}, // the last one fails
+		{l.guard("none", rev), l.guard("k", rev)},
+		{l.guard("k", rev), l.guard("none", rev), l.guard("gone", rev)},
 	} {
-		l.refused(a, coord.ErrConflict, guards, l.put("k", "no"), l.own("new", "no"), l.del("gone"), l.fleeting("short", "no", l.keyTTL()))
+		l.commitFails(a, coord.ErrConflict, guards, l.put("k", "no"), l.putOwned("new", "no"), l.del("gone"), l.putTTL("short", "no", l.keyTTL()))
 	}
 	l.holds(b, want)
-	l.must(a, []coord.Guard{l.made("k", rev), l.made("gone", rev)}, l.put("k", "2"), l.own("new", "2"), l.del("gone"), l.fleeting("short", "2", 100*l.keyTTL()))
+	l.commit(a, []coord.Guard{l.guard("k", rev), l.guard("gone", rev)}, l.put("k", "2"), l.putOwned("new", "2"), l.del("gone"), l.putTTL("short", "2", 100*l.keyTTL()))
 	v.awaitAll(map[string]string{"k": "2", "new": "2", "short": "2"})
 	if n := v.count(); n != 2 {
-		l.Errorf("one commit and four refused ones were told as %q", v.told())
+		l.Errorf("one commit and four refused ones were told as %q", v.batchStrings())
 	}
 }
 
 // revisions rise with each commit, whoever makes it.
-func revisions(l *lab) {
+func revisions(l *testEnv) {
 	stores := []coord.Store{l.open(), l.open()}
 	var last coord.Revision
 	for i := range 20 {
-		rev := l.must(stores[i%2], nil, l.put("k", fmt.Sprint(i)))
+		rev := l.commit(stores[i%2], nil, l.put("k", fmt.Sprint(i)))
 		if rev <= last || rev <= 0 {
 			l.Fatalf("commit %d has revision %d, the one before had %d", i, rev, last)
 		}
@@ -104,7 +104,7 @@ func revisions(l *lab) {
 }
 
 // oneWinner lets many create a key at once.
-func oneWinner(l *lab) {
+func oneWinner(l *testEnv) {
 	var stores []coord.Store
 	for range 8 {
 		stores = append(stores, l.open())
@@ -118,7 +118,7 @@ func oneWinner(l *lab) {
 			ctx, cancel := l.bounded()
 			defer cancel()
 			me := fmt.Sprint("writer ", i)
-			rev, err := stores[i%len(stores)].Commit(ctx, []coord.Guard{l.made(key, 0)}, []coord.Op{l.put(key, me), l.put(me, key)})
+			rev, err := stores[i%len(stores)].Commit(ctx, []coord.Guard{l.guard(key, 0)}, []coord.Op{l.put(key, me), l.put(me, key)})
 			switch {
 			case err == nil:
 				mu.Lock()
@@ -134,14 +134,14 @@ func oneWinner(l *lab) {
 		}
 		for me, rev := range won {
 			v.await("the winner's commit", func(got map[string]string) bool { return got[key] == me && got[me] == key })
-			l.must(stores[1], []coord.Guard{l.made(key, rev)}, l.del(key), l.del(me))
+			l.commit(stores[1], []coord.Guard{l.guard(key, rev)}, l.del(key), l.del(me))
 		}
 	}
 	l.holds(stores[2], map[string]string{})
 }
 
 // together runs n at once and reports what they return.
-func (l *lab) together(n int, run func(i int) error) {
+func (l *testEnv) together(n int, run func(i int) error) {
 	l.Helper()
 	var group sync.WaitGroup
 	start := make(chan struct{})
@@ -160,29 +160,29 @@ func (l *lab) together(n int, run func(i int) error) {
 }
 
 // deletes of keys that are not there do nothing, and nobody sees them.
-func deletes(l *lab) {
+func deletes(l *testEnv) {
 	s := l.open()
 	v := l.watch(s, "")
 	v.awaitAll(map[string]string{})
-	l.must(s, nil, l.del("none"))
-	made := l.must(s, nil, l.put("k", "1"), l.del("none"))
+	l.commit(s, nil, l.del("none"))
+	made := l.commit(s, nil, l.put("k", "1"), l.del("none"))
 	v.awaitAll(map[string]string{"k": "1"})
 	marked := l.del("k")
 	marked.Value, marked.Owned, marked.TTL = []byte("unused"), true, l.keyTTL()
-	deleted := l.must(s, nil, marked)
+	deleted := l.commit(s, nil, marked)
 	v.awaitAll(map[string]string{})
 	want := []string{fmt.Sprintf("changes at %d: k=1 made in %d", made, made), fmt.Sprintf("changes at %d: k deleted", deleted)}
-	if got := v.told()[1:]; fmt.Sprint(got) != fmt.Sprint(want) {
+	if got := v.batchStrings()[1:]; fmt.Sprint(got) != fmt.Sprint(want) {
 		l.Errorf("the watch told %q, want %q", got, want)
 	}
-	again := l.must(s, []coord.Guard{l.made("k", 0)}, l.put("k", "2"))
+	again := l.commit(s, []coord.Guard{l.guard("k", 0)}, l.put("k", "2"))
 	if again <= deleted {
 		l.Errorf("the key was made anew in revision %d, and deleted in %d", again, deleted)
 	}
 }
 
 // anyBytes may be in keys and values.
-func anyBytes(l *lab) {
+func anyBytes(l *testEnv) {
 	s := l.open()
 	want := map[string]string{
 		"":                         "the prefix itself",
@@ -198,7 +198,7 @@ func anyBytes(l *lab) {
 	for key, value := range want {
 		ops = append(ops, l.put(key, value))
 	}
-	l.must(s, nil, ops...)
+	l.commit(s, nil, ops...)
 	l.holds(l.open(), want)
 	if got := l.first(s, "\xff").Events; len(got) != 2 {
 		l.Errorf("%d keys begin with \\xff, want 2", len(got))
@@ -206,7 +206,7 @@ func anyBytes(l *lab) {
 }
 
 // limits of a commit: what CheckCommit lets pass is done, all else is refused without a trace.
-func limits(l *lab) {
+func limits(l *testEnv) {
 	s := l.open()
 	ops := func(n int) (ops []coord.Op) {
 		for i := range n {
@@ -216,7 +216,7 @@ func limits(l *lab) {
 	}
 	absent := func(n int) (guards []coord.Guard) {
 		for i := range n {
-			guards = append(guards, l.made(fmt.Sprintf("%03d", i), 0))
+			guards = append(guards, l.guard(fmt.Sprintf("%03d", i), 0))
 		}
 		return guards
 	}
@@ -246,7 +246,7 @@ func limits(l *lab) {
 		{name: "a byte more, in many ops", ops: filled(coord.MaxCommit+1, 100), want: coord.ErrTooLarge},
 	} {
 		if c.want != nil {
-			l.refused(s, c.want, c.guards, c.ops...)
+			l.commitFails(s, c.want, c.guards, c.ops...)
 			l.holds(s, map[string]string{})
 			continue
 		}
@@ -255,14 +255,14 @@ func limits(l *lab) {
 		for _, op := range c.ops {
 			key := strings.TrimPrefix(op.Key, l.prefix)
 			want[key] = string(op.Value)
-			owned, gone = append(owned, l.own(key, want[key])), append(gone, l.del(key))
+			owned, gone = append(owned, l.putOwned(key, want[key])), append(gone, l.del(key))
 		}
 		for _, ops := range [][]coord.Op{c.ops, owned} {
-			l.must(s, c.guards, ops...)
+			l.commit(s, c.guards, ops...)
 			if !maps.Equal(want, l.list(s)) {
 				l.Errorf("%s: the store does not hold what was committed", c.name)
 			}
-			l.must(s, nil, gone...)
+			l.commit(s, nil, gone...)
 		}
 	}
 	for name, ops := range map[string][]coord.Op{

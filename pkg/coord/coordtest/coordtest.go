@@ -19,7 +19,7 @@ type Harness struct {
 	// TTL of the sessions. 0: they live as long as the store, and cases about their end by silence are left out.
 	TTL time.Duration
 	// Patience bounds each wait for what must happen; 0 is 20 s.
-	Patience time.Duration
+	Timeout time.Duration
 	// What can befall a client. Cases that need one that is nil are left out.
 	Cut   func(coord.Store) // the network swallows whatever it and the store send; no connection ends
 	Heal  func(coord.Store) // ends Cut
@@ -30,8 +30,8 @@ type Harness struct {
 // Run tests the stores of a harness.
 func Run(t *testing.T, h Harness) {
 	t.Helper()
-	if h.Patience == 0 {
-		h.Patience = 20 * time.Second
+	if h.Timeout == 0 {
+		h.Timeout = 20 * time.Second
 	}
 	for _, c := range cases() {
 		if c.needs != nil && !c.needs(h) {
@@ -39,7 +39,7 @@ func Run(t *testing.T, h Harness) {
 		}
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			c.run(&lab{TB: t, Harness: h, prefix: "coordtest-" + rand.Text() + "/"})
+			c.run(&testEnv{TB: t, Harness: h, prefix: "coordtest-" + rand.Text() + "/"})
 		})
 	}
 }
@@ -47,7 +47,7 @@ func Run(t *testing.T, h Harness) {
 type testCase struct {
 	name  string
 	needs func(Harness) bool // nil: nothing
-	run   func(*lab)
+	run   func(*testEnv)
 }
 
 func cases() []testCase {
@@ -73,7 +73,7 @@ func cases() []testCase {
 		{name: "KeyTTLRenewed", run: keyTTLRenewed},
 		{name: "KeyTTLTaken", run: keyTTLTaken},
 
-		{name: "Watch", run: watchTells},
+		{name: "Watch", run: watchBatches},
 		{name: "WatchPrefix", run: watchPrefix},
 		{name: "WatchWhole", run: watchWhole},
 		{name: "WatchOrder", run: watchOrder},
@@ -91,7 +91,7 @@ func cases() []testCase {
 }
 
 // lab is what one case works with. Keys are without its prefix in all that its methods take and return.
-type lab struct {
+type testEnv struct {
 	testing.TB
 	Harness
 
@@ -99,12 +99,12 @@ type lab struct {
 }
 
 // bounded returns a context that ends a call that hangs.
-func (l *lab) bounded() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(l.Context()), l.Patience)
+func (l *testEnv) bounded() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(l.Context()), l.Timeout)
 }
 
 // open returns a store that is kept alive until the case ends.
-func (l *lab) open() coord.Store {
+func (l *testEnv) open() coord.Store {
 	l.Helper()
 	s := l.openIdle()
 	if l.TTL == 0 {
@@ -114,7 +114,7 @@ func (l *lab) open() coord.Store {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		keep(ctx, s)
+		keepAliveUntil(ctx, s)
 	}()
 	l.Cleanup(func() {
 		cancel()
@@ -124,7 +124,7 @@ func (l *lab) open() coord.Store {
 }
 
 // keep keeps a session alive until it is lost.
-func keep(ctx context.Context, s coord.Store) {
+func keepAliveUntil(ctx context.Context, s coord.Store) {
 	ticks := time.NewTicker(s.TTL() / 5)
 	defer ticks.Stop()
 	for {
@@ -145,7 +145,7 @@ func keep(ctx context.Context, s coord.Store) {
 }
 
 // openIdle returns a store that nobody keeps alive.
-func (l *lab) openIdle() coord.Store {
+func (l *testEnv) openIdle() coord.Store {
 	l.Helper()
 	s := l.Open(l.TB)
 	l.Cleanup(func() {
@@ -157,7 +157,7 @@ func (l *lab) openIdle() coord.Store {
 }
 
 // close closes a store that can hear it.
-func (l *lab) close(s coord.Store) {
+func (l *testEnv) close(s coord.Store) {
 	l.Helper()
 	ctx, cancel := l.bounded()
 	defer cancel()
@@ -166,27 +166,27 @@ func (l *lab) close(s coord.Store) {
 	}
 }
 
-func (l *lab) put(key, value string) coord.Op {
+func (l *testEnv) put(key, value string) coord.Op {
 	return coord.Op{Key: l.prefix + key, Value: []byte(value)}
 }
 
-func (l *lab) own(key, value string) coord.Op {
+func (l *testEnv) putOwned(key, value string) coord.Op {
 	return coord.Op{Key: l.prefix + key, Value: []byte(value), Owned: true}
 }
 
-func (l *lab) fleeting(key, value string, ttl time.Duration) coord.Op {
+func (l *testEnv) putTTL(key, value string, ttl time.Duration) coord.Op {
 	return coord.Op{Key: l.prefix + key, Value: []byte(value), TTL: ttl}
 }
 
-func (l *lab) del(key string) coord.Op { return coord.Op{Key: l.prefix + key, Delete: true} }
+func (l *testEnv) del(key string) coord.Op { return coord.Op{Key: l.prefix + key, Delete: true} }
 
 // made guards that a key is still that of a revision, or, with 0, that there is none.
-func (l *lab) made(key string, create coord.Revision) coord.Guard {
+func (l *testEnv) guard(key string, create coord.Revision) coord.Guard {
 	return coord.Guard{Key: l.prefix + key, Create: create}
 }
 
 // must commits.
-func (l *lab) must(s coord.Store, guards []coord.Guard, ops ...coord.Op) coord.Revision {
+func (l *testEnv) commit(s coord.Store, guards []coord.Guard, ops ...coord.Op) coord.Revision {
 	l.Helper()
 	ctx, cancel := l.bounded()
 	defer cancel()
@@ -198,7 +198,7 @@ func (l *lab) must(s coord.Store, guards []coord.Guard, ops ...coord.Op) coord.R
 }
 
 // insist commits what may be done twice, as often as the store does not answer.
-func (l *lab) insist(s coord.Store, ops ...coord.Op) {
+func (l *testEnv) retryCommit(s coord.Store, ops ...coord.Op) {
 	l.Helper()
 	ctx, cancel := l.bounded()
 	defer cancel()
@@ -216,7 +216,7 @@ func (l *lab) insist(s coord.Store, ops ...coord.Op) {
 }
 
 // refused commits what must fail with an error.
-func (l *lab) refused(s coord.Store, want error, guards []coord.Guard, ops ...coord.Op) {
+func (l *testEnv) commitFails(s coord.Store, want error, guards []coord.Guard, ops ...coord.Op) {
 	l.Helper()
 	ctx, cancel := l.bounded()
 	defer cancel()
@@ -226,15 +226,15 @@ func (l *lab) refused(s coord.Store, want error, guards []coord.Guard, ops ...co
 }
 
 // lost checks that all that can be asked of a store says that its session is lost.
-func (l *lab) lost(s coord.Store) {
+func (l *testEnv) allCallsLost(s coord.Store) {
 	l.Helper()
-	l.refused(s, coord.ErrSessionLost, nil, l.put("of a lost session", ""))
+	l.commitFails(s, coord.ErrSessionLost, nil, l.put("of a lost session", ""))
 	ctx, cancel := l.bounded()
 	defer cancel()
 	if err := s.KeepAlive(ctx); !errors.Is(err, coord.ErrSessionLost) {
 		l.Errorf("KeepAlive returned %v, want %v", err, coord.ErrSessionLost)
 	}
-	l.told(s)
+	l.sessionLost(s)
 	see := func(coord.Batch) error { return nil }
 	if err := s.Watch(ctx, l.prefix, see); !errors.Is(err, coord.ErrSessionLost) {
 		l.Errorf("Watch returned %v, want %v", err, coord.ErrSessionLost)
@@ -242,20 +242,20 @@ func (l *lab) lost(s coord.Store) {
 }
 
 // told checks that a store knows that its session is lost.
-func (l *lab) told(s coord.Store) {
+func (l *testEnv) sessionLost(s coord.Store) {
 	l.Helper()
 	select {
 	case <-s.Lost():
 		if err := s.Err(); !errors.Is(err, coord.ErrSessionLost) {
 			l.Errorf("Err returned %v, want %v", err, coord.ErrSessionLost)
 		}
-	case <-time.After(l.Patience):
-		l.Errorf("Lost is not closed after %v", l.Patience)
+	case <-time.After(l.Timeout):
+		l.Errorf("Lost is not closed after %v", l.Timeout)
 	}
 }
 
 // alive checks that a store takes its session for alive.
-func (l *lab) alive(s coord.Store) {
+func (l *testEnv) alive(s coord.Store) {
 	l.Helper()
 	select {
 	case <-s.Lost():
@@ -267,7 +267,7 @@ func (l *lab) alive(s coord.Store) {
 	}
 }
 
-func (l *lab) opsString(ops []coord.Op) string {
+func (l *testEnv) opsString(ops []coord.Op) string {
 	if len(ops) > 5 {
 		return fmt.Sprintf("%d ops", len(ops))
 	}

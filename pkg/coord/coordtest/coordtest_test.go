@@ -34,7 +34,7 @@ func TestBug(t *testing.T) { //nolint:tparallel // it is alone in its process
 		return // TestBugs runs it in another process
 	}
 	h := newMemory(bug, ttl).harness()
-	h.Patience = 3 * ttl
+	h.Timeout = 3 * ttl
 	Run(t, h)
 }
 

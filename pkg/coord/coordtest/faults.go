@@ -12,28 +12,28 @@ import (
 )
 
 // kill ends a client without a word: its keys vanish, together.
-func kill(l *lab) {
+func kill(l *testEnv) {
 	a, b := l.openIdle(), l.open()
 	v := l.watch(b, "")
-	l.must(a, nil, l.own("k 1", "v"), l.own("k 2", "v"), l.put("plain", "v"))
+	l.commit(a, nil, l.putOwned("k 1", "v"), l.putOwned("k 2", "v"), l.put("plain", "v"))
 	v.awaitAll(map[string]string{"k 1": "v", "k 2": "v", "plain": "v"})
 	n := v.count()
 	l.Kill(a)
 	v.awaitAll(map[string]string{"plain": "v"})
-	if got := v.told()[n:]; len(got) != 1 {
+	if got := v.batchStrings()[n:]; len(got) != 1 {
 		l.Errorf("the end of a session was told as %q, want one batch", got)
 	}
 }
 
 // cutShort makes the network swallow all for less than the TTL: the session lives, and the watch hides nothing of
 // what happened meanwhile, deletes least of all.
-func cutShort(l *lab) {
+func cutShort(l *testEnv) {
 	a, b := l.open(), l.open()
-	made := l.must(b, nil, l.put("deleted", "v"), l.put("made anew", "1"), l.put("changed", "1"))
-	l.must(a, nil, l.own("own", "v"))
+	made := l.commit(b, nil, l.put("deleted", "v"), l.put("made anew", "1"), l.put("changed", "1"))
+	l.commit(a, nil, l.putOwned("own", "v"))
 	v := l.watch(a, "")
 	v.awaitAll(map[string]string{"deleted": "v", "made anew": "1", "changed": "1", "own": "v"})
-	l.keepOnce(a) // so that the session has all of its time
+	l.mustKeepAlive(a) // so that the session has all of its time
 
 	l.Cut(a)
 	healed := false
@@ -42,9 +42,9 @@ func cutShort(l *lab) {
 			l.Heal(a)
 		}
 	}()
-	l.must(b, nil, l.del("deleted"), l.del("made anew"), l.put("passing", "v"))
-	anew := l.must(b, nil, l.put("made anew", "2"), l.put("changed", "2"))
-	l.must(b, nil, l.del("passing"))
+	l.commit(b, nil, l.del("deleted"), l.del("made anew"), l.put("passing", "v"))
+	anew := l.commit(b, nil, l.put("made anew", "2"), l.put("changed", "2"))
+	l.commit(b, nil, l.del("passing"))
 	ctx, cancel := context.WithTimeout(l.Context(), l.TTL/10)
 	defer cancel()
 	start := time.Now()
@@ -61,8 +61,8 @@ func cutShort(l *lab) {
 	l.Heal(a)
 	healed = true
 
-	l.insist(a, l.put("after", "v"))
-	l.must(b, nil, l.del("cut off")) // it may have been done
+	l.retryCommit(a, l.put("after", "v"))
+	l.commit(b, nil, l.del("cut off")) // it may have been done
 	want := map[string]string{"made anew": "2", "changed": "2", "own": "v", "after": "v"}
 	v.awaitAll(want)
 	l.holds(a, want)
@@ -75,7 +75,7 @@ func cutShort(l *lab) {
 }
 
 // keepOnce renews a session, now.
-func (l *lab) keepOnce(s coord.Store) {
+func (l *testEnv) mustKeepAlive(s coord.Store) {
 	l.Helper()
 	ctx, cancel := l.bounded()
 	defer cancel()
@@ -86,29 +86,29 @@ func (l *lab) keepOnce(s coord.Store) {
 
 // cutLong makes the network swallow all until the session is over: the others see that; the client cannot know
 // before it hears from the store.
-func cutLong(l *lab) {
+func cutLong(l *testEnv) {
 	a, b := l.open(), l.open()
 	own, seen := l.watch(a, ""), l.watch(b, "")
-	l.must(a, nil, l.own("own", "v"), l.put("plain", "v"))
+	l.commit(a, nil, l.putOwned("own", "v"), l.put("plain", "v"))
 	seen.awaitAll(map[string]string{"own": "v", "plain": "v"})
 	own.awaitAll(map[string]string{"own": "v", "plain": "v"})
 	l.Cut(a)
 	seen.awaitAll(map[string]string{"plain": "v"})
 	l.alive(a)
 	l.Heal(a)
-	l.told(a)
+	l.sessionLost(a)
 	if err := own.ended(); !errors.Is(err, coord.ErrSessionLost) {
 		l.Errorf("a watch of the lost session returned %v, want %v", err, coord.ErrSessionLost)
 	}
-	l.lost(a)
+	l.allCallsLost(a)
 	l.holds(b, map[string]string{"plain": "v"})
 }
 
 // cutClose closes a client that nobody hears: that takes no longer than it may, and the session ends by silence.
-func cutClose(l *lab) {
+func cutClose(l *testEnv) {
 	a, b := l.open(), l.open()
 	v := l.watch(b, "")
-	l.must(a, nil, l.own("own", "v"))
+	l.commit(a, nil, l.putOwned("own", "v"))
 	v.awaitAll(map[string]string{"own": "v"})
 	l.Cut(a)
 	ctx, cancel := context.WithTimeout(l.Context(), l.TTL/4)
@@ -117,19 +117,19 @@ func cutClose(l *lab) {
 	if err := a.Close(ctx); err == nil {
 		l.Error("Close said that the store has heard of it, over a cut network")
 	}
-	if took := time.Since(start); took > l.Patience/2 {
+	if took := time.Since(start); took > l.Timeout/2 {
 		l.Errorf("Close took %v, and had %v", took, l.TTL/4)
 	}
-	l.told(a)
+	l.sessionLost(a)
 	v.awaitAll(map[string]string{})
 	l.Heal(a)
 }
 
 // breakOften resets a client's connections again and again while another changes keys.
-func breakOften(l *lab) {
+func breakOften(l *testEnv) {
 	a, b := l.open(), l.open()
-	l.must(a, nil, l.own("own", "v"))
-	l.must(b, nil, l.put("1", ""), l.put("2", ""))
+	l.commit(a, nil, l.putOwned("own", "v"))
+	l.commit(b, nil, l.put("1", ""), l.put("2", ""))
 	v := l.watchWith(a, "", func(got map[string]string) error {
 		if got["own"] != "v" || got["1"] != got["2"] {
 			return fmt.Errorf("a commit is split, or the session's key is gone: %v", got)
@@ -141,23 +141,23 @@ func breakOften(l *lab) {
 		value := strconv.Itoa(i)
 		want["1"], want["2"], want["k"+value] = value, value, value
 		delete(want, "k"+strconv.Itoa(i-2))
-		l.must(b, nil, l.put("1", value), l.put("2", value), l.put("k"+value, value))
+		l.commit(b, nil, l.put("1", value), l.put("2", value), l.put("k"+value, value))
 		l.Break(a)
-		l.must(b, nil, l.del("k"+strconv.Itoa(i-2)), l.put("passing", ""))
-		l.must(b, nil, l.del("passing"))
+		l.commit(b, nil, l.del("k"+strconv.Itoa(i-2)), l.put("passing", ""))
+		l.commit(b, nil, l.del("passing"))
 		if i%2 == 0 {
-			l.insist(a, l.put("by a", value))
+			l.retryCommit(a, l.put("by a", value))
 			want["by a"] = value
 		}
 		v.await("what is there", func(got map[string]string) bool { return maps.Equal(want, got) })
 		l.alive(a)
 	}
 	l.holds(a, want)
-	l.keepOnceMore(a)
+	l.retryKeepAlive(a)
 }
 
 // keepOnceMore renews a session whose connection may be new.
-func (l *lab) keepOnceMore(s coord.Store) {
+func (l *testEnv) retryKeepAlive(s coord.Store) {
 	l.Helper()
 	ctx, cancel := l.bounded()
 	defer cancel()

@@ -23,7 +23,7 @@ type memory struct {
 	keys     map[string]*entry
 	log      []coord.Batch
 	clients  int
-	told     int // watches whose see is running
+	running  int // watches whose see is running
 }
 
 type entry struct {
@@ -34,14 +34,14 @@ type entry struct {
 
 // client is a store's client. Its fields are under the memory's lock.
 type client struct {
-	m     *memory
-	id    coord.SessionID
-	timer *time.Timer // ends the session
-	over  bool        // the store has ended the session
-	known bool        // and the client knows
-	lost  chan struct{}
-	cut   bool
-	epoch int // counts broken connections
+	m         *memory
+	id        coord.SessionID
+	timer     *time.Timer // ends the session
+	ended     bool        // the store has ended the session
+	lostKnown bool        // and the client knows
+	lost      chan struct{}
+	cut       bool
+	epoch     int // counts broken connections
 }
 
 func newMemory(bug string, ttl time.Duration) *memory {
@@ -98,10 +98,10 @@ func (m *memory) announce() {
 
 // end ends a session: its keys vanish in one commit.
 func (m *memory) end(c *client) {
-	if c.over {
+	if c.ended {
 		return
 	}
-	c.over = true
+	c.ended = true
 	c.timer.Stop()
 	if m.bug == "keys outlive their session" {
 		return
@@ -179,7 +179,7 @@ func (m *memory) apply(c *client, op coord.Op) []coord.Event {
 }
 
 // held returns the first guard that fails, if one does.
-func (m *memory) held(guards []coord.Guard) (bad coord.Guard, ok bool) {
+func (m *memory) checkGuards(guards []coord.Guard) (bad coord.Guard, ok bool) {
 	for i, g := range guards {
 		var create coord.Revision
 		if e := m.keys[g.Key]; e != nil {
@@ -202,7 +202,7 @@ func (c *client) Lost() <-chan struct{}    { return c.lost }
 func (c *client) Err() error {
 	c.m.mu.Lock()
 	defer c.m.mu.Unlock()
-	if !c.known {
+	if !c.lostKnown {
 		return nil
 	}
 	return fmt.Errorf("memory: %w", coord.ErrSessionLost)
@@ -210,12 +210,12 @@ func (c *client) Err() error {
 
 // reach locks the memory once the network lets the client through. It returns without the lock, and an error, if that
 // is in vain.
-func (c *client) reach(ctx context.Context) error {
+func (c *client) lockWhenReachable(ctx context.Context) error {
 	c.m.mu.Lock()
-	for c.cut || c.m.told > 0 && c.m.bug == "a slow watch holds the store up" {
+	for c.cut || c.m.running > 0 && c.m.bug == "a slow watch holds the store up" {
 		moved := c.m.moved
 		if c.m.bug == "a cut network loses the session at once" {
-			c.learn()
+			c.markLost()
 		}
 		c.m.mu.Unlock()
 		select {
@@ -225,8 +225,8 @@ func (c *client) reach(ctx context.Context) error {
 		}
 		c.m.mu.Lock()
 	}
-	if c.over && c.m.bug != "a lost session goes on" {
-		c.learn()
+	if c.ended && c.m.bug != "a lost session goes on" {
+		c.markLost()
 		c.m.mu.Unlock()
 		return fmt.Errorf("memory: %w", coord.ErrSessionLost)
 	}
@@ -234,15 +234,15 @@ func (c *client) reach(ctx context.Context) error {
 }
 
 // learn notes that the client knows of its session's end.
-func (c *client) learn() {
-	if !c.known && c.m.bug != "Lost is never closed" {
-		c.known = true
+func (c *client) markLost() {
+	if !c.lostKnown && c.m.bug != "Lost is never closed" {
+		c.lostKnown = true
 		close(c.lost)
 	}
 }
 
 func (c *client) KeepAlive(ctx context.Context) error {
-	if err := c.reach(ctx); err != nil {
+	if err := c.lockWhenReachable(ctx); err != nil {
 		return err
 	}
 	defer c.m.mu.Unlock()
@@ -253,7 +253,7 @@ func (c *client) KeepAlive(ctx context.Context) error {
 }
 
 func (c *client) Close(ctx context.Context) error {
-	err := c.reach(ctx)
+	err := c.lockWhenReachable(ctx)
 	if err != nil {
 		c.m.mu.Lock()
 	}
@@ -261,7 +261,7 @@ func (c *client) Close(ctx context.Context) error {
 	if err == nil && c.m.bug != "Close ends nothing" {
 		c.m.end(c)
 	}
-	c.learn()
+	c.markLost()
 	c.m.announce()
 	return err
 }
@@ -270,12 +270,12 @@ func (c *client) Commit(ctx context.Context, guards []coord.Guard, ops []coord.O
 	if err := coord.CheckCommit(guards, ops); err != nil && c.m.bug != "no limits" {
 		return 0, err
 	}
-	if err := c.reach(ctx); err != nil {
+	if err := c.lockWhenReachable(ctx); err != nil {
 		return 0, err
 	}
 	m := c.m
 	defer m.mu.Unlock()
-	if g, ok := m.held(guards); !ok {
+	if g, ok := m.checkGuards(guards); !ok {
 		if m.bug == "a refused commit leaves a trace" {
 			m.commit(m.apply(c, ops[0]))
 		}

@@ -29,9 +29,9 @@ func (c *client) Watch(ctx context.Context, prefix string, see func(coord.Batch)
 		b, ok, moved := w.next(ctx)
 		var err error
 		if ok {
-			m.seeing(1)
+			m.addRunning(1)
 			err = see(b)
-			m.seeing(-1)
+			m.addRunning(-1)
 		}
 		switch {
 		case err != nil:
@@ -69,7 +69,7 @@ func (w *watcher) next(ctx context.Context) (b coord.Batch, ok bool, moved <-cha
 	c, m := w.c, w.c.m
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if ctx.Err() != nil || c.cut || c.known && m.bug != "a watch outlives its session" {
+	if ctx.Err() != nil || c.cut || c.lostKnown && m.bug != "a watch outlives its session" {
 		return b, false, m.moved
 	}
 	if w.epoch != c.epoch {
@@ -129,10 +129,10 @@ func (w *watcher) all() coord.Batch {
 var _ coord.Store = (*client)(nil)
 
 // seeing counts the watches that are being told something.
-func (m *memory) seeing(n int) {
+func (m *memory) addRunning(n int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.told += n
+	m.running += n
 	if m.bug == "a slow watch holds the store up" {
 		m.announce()
 	}

@@ -15,8 +15,8 @@ import (
 )
 
 // view is what one watch has seen. A rule that a batch breaks ends the case.
-type view struct {
-	lab    *lab
+type watchRecorder struct {
+	lab    *testEnv
 	prefix string // of the watch, the lab's included
 	busy   atomic.Bool
 
@@ -31,29 +31,29 @@ type view struct {
 }
 
 // watch returns a watch of the keys that begin with prefix, which has begun. It ends with the case.
-func (l *lab) watch(s coord.Store, prefix string) *view {
+func (l *testEnv) watch(s coord.Store, prefix string) *watchRecorder {
 	l.Helper()
 	return l.watchWith(s, prefix, func(map[string]string) error { return nil })
 }
 
 // watchWith is watch with a rule that must hold after each batch.
-func (l *lab) watchWith(s coord.Store, prefix string, rule func(map[string]string) error) *view {
+func (l *testEnv) watchWith(s coord.Store, prefix string, rule func(map[string]string) error) *watchRecorder {
 	l.Helper()
-	v := &view{
+	v := &watchRecorder{
 		lab: l, prefix: l.prefix + prefix,
 		news: make(chan struct{}), state: make(map[string]coord.Event), begun: make(chan struct{}), done: make(chan struct{}),
 	}
 	ctx, cancel := context.WithCancel(l.Context())
 	go func() {
 		defer close(v.done)
-		v.err = s.Watch(ctx, v.prefix, func(b coord.Batch) error { return v.see(b, rule) })
+		v.err = s.Watch(ctx, v.prefix, func(b coord.Batch) error { return v.handle(b, rule) })
 	}()
 	l.Cleanup(func() {
 		cancel()
 		select {
 		case <-v.done:
-		case <-time.After(l.Patience):
-			l.Errorf("Watch does not return %v after its context ended", l.Patience)
+		case <-time.After(l.Timeout):
+			l.Errorf("Watch does not return %v after its context ended", l.Timeout)
 			return
 		}
 		if broken := new(ruleError); errors.As(v.err, &broken) {
@@ -63,8 +63,8 @@ func (l *lab) watchWith(s coord.Store, prefix string, rule func(map[string]strin
 	select { // so that all later commits are changes
 	case <-v.begun:
 	case <-v.done:
-	case <-time.After(l.Patience):
-		l.Fatalf("Watch tells nothing for %v", l.Patience)
+	case <-time.After(l.Timeout):
+		l.Fatalf("Watch tells nothing for %v", l.Timeout)
 	}
 	return v
 }
@@ -74,7 +74,7 @@ type ruleError struct{ text string }
 
 func (e *ruleError) Error() string { return e.text }
 
-func (v *view) see(b coord.Batch, rule func(map[string]string) error) error {
+func (v *watchRecorder) handle(b coord.Batch, rule func(map[string]string) error) error {
 	if !v.busy.CompareAndSwap(false, true) {
 		return &ruleError{"see was called while it ran"}
 	}
@@ -107,7 +107,7 @@ func (v *view) see(b coord.Batch, rule func(map[string]string) error) error {
 }
 
 // check judges a batch by those before it.
-func (v *view) check(b coord.Batch) error {
+func (v *watchRecorder) check(b coord.Batch) error {
 	var before coord.Revision
 	if len(v.batches) == 0 {
 		if !b.Resync {
@@ -146,9 +146,9 @@ func (v *view) check(b coord.Batch) error {
 }
 
 // await waits until a view's values are right.
-func (v *view) await(what string, right func(map[string]string) bool) {
+func (v *watchRecorder) await(what string, right func(map[string]string) bool) {
 	v.lab.Helper()
-	timeout := time.NewTimer(v.lab.Patience)
+	timeout := time.NewTimer(v.lab.Timeout)
 	defer timeout.Stop()
 	for {
 		v.mu.Lock()
@@ -162,31 +162,31 @@ func (v *view) await(what string, right func(map[string]string) bool) {
 		case <-v.done:
 			v.lab.Fatalf("the watch ended before %s: %v", what, v.err)
 		case <-timeout.C:
-			v.lab.Fatalf("no %s after %v; seen in %d batches: %v", what, v.lab.Patience, n, values)
+			v.lab.Fatalf("no %s after %v; seen in %d batches: %v", what, v.lab.Timeout, n, values)
 		}
 	}
 }
 
 // awaitAll waits until a view shows exactly these values.
-func (v *view) awaitAll(want map[string]string) {
+func (v *watchRecorder) awaitAll(want map[string]string) {
 	v.lab.Helper()
 	v.await(fmt.Sprint(want), func(got map[string]string) bool { return maps.Equal(want, got) })
 }
 
 // ended returns what Watch returned.
-func (v *view) ended() error {
+func (v *watchRecorder) ended() error {
 	v.lab.Helper()
 	select {
 	case <-v.done:
 		return v.err
-	case <-time.After(v.lab.Patience):
-		v.lab.Fatalf("Watch does not return after %v", v.lab.Patience)
+	case <-time.After(v.lab.Timeout):
+		v.lab.Fatalf("Watch does not return after %v", v.lab.Timeout)
 		return nil
 	}
 }
 
 // told returns the batches so far, as text.
-func (v *view) told() []string {
+func (v *watchRecorder) batchStrings() []string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	var text []string
@@ -197,32 +197,32 @@ func (v *view) told() []string {
 }
 
 // count returns the number of batches so far.
-func (v *view) count() int {
+func (v *watchRecorder) count() int {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return len(v.batches)
 }
 
-var errEnough = errors.New("seen enough")
+var errStop = errors.New("seen enough")
 
 // first returns the first batch of a new watch.
-func (l *lab) first(s coord.Store, prefix string) coord.Batch {
+func (l *testEnv) first(s coord.Store, prefix string) coord.Batch {
 	l.Helper()
 	ctx, cancel := l.bounded()
 	defer cancel()
 	var first coord.Batch
 	err := s.Watch(ctx, l.prefix+prefix, func(b coord.Batch) error {
 		first = b
-		return errEnough
+		return errStop
 	})
-	if !errors.Is(err, errEnough) {
+	if !errors.Is(err, errStop) {
 		l.Fatalf("Watch returned %v before it called see", err)
 	}
 	return first
 }
 
 // list returns all keys of the case, by a new watch, and their values.
-func (l *lab) list(s coord.Store) map[string]string {
+func (l *testEnv) list(s coord.Store) map[string]string {
 	l.Helper()
 	state := make(map[string]coord.Event)
 	for _, e := range l.first(s, "").Events {
@@ -232,7 +232,7 @@ func (l *lab) list(s coord.Store) map[string]string {
 }
 
 // holds checks that the store has exactly these keys and values.
-func (l *lab) holds(s coord.Store, want map[string]string) {
+func (l *testEnv) holds(s coord.Store, want map[string]string) {
 	l.Helper()
 	if got := l.list(s); !maps.Equal(want, got) {
 		l.Fatalf("the store holds %v, want %v", got, want)
@@ -240,7 +240,7 @@ func (l *lab) holds(s coord.Store, want map[string]string) {
 }
 
 // values strips a state of all but keys and values.
-func (l *lab) values(state map[string]coord.Event) map[string]string {
+func (l *testEnv) values(state map[string]coord.Event) map[string]string {
 	values := make(map[string]string, len(state))
 	for key, e := range state {
 		values[strings.TrimPrefix(key, l.prefix)] = string(e.Value)
@@ -249,7 +249,7 @@ func (l *lab) values(state map[string]coord.Event) map[string]string {
 }
 
 // batchString tells all of a batch in a line, its events ordered by key.
-func (l *lab) batchString(b coord.Batch) string {
+func (l *testEnv) batchString(b coord.Batch) string {
 	var events []string
 	for _, e := range b.Events {
 		key := strings.TrimPrefix(e.Key, l.prefix)

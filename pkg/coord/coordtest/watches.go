@@ -15,10 +15,10 @@ import (
 )
 
 // watchTells waits for each batch before it commits the next change, so that all batches are known.
-func watchTells(l *lab) {
+func watchBatches(l *testEnv) {
 	a, b := l.open(), l.open()
-	made := l.must(a, nil, l.put("a", "1"), l.own("b", "1"))
-	put := l.must(b, nil, l.put("a", "2"))
+	made := l.commit(a, nil, l.put("a", "1"), l.putOwned("b", "1"))
+	put := l.commit(b, nil, l.put("a", "2"))
 	v := l.watch(b, "")
 	v.awaitAll(map[string]string{"a": "2", "b": "1"})
 	first := l.first(a, "").Revision
@@ -27,19 +27,19 @@ func watchTells(l *lab) {
 	}
 	want := []string{fmt.Sprintf("a=2 made in %d, b=1 made in %d", made, made)}
 	step := func(guards []coord.Guard, told string, values map[string]string, ops ...coord.Op) coord.Revision {
-		rev := l.must(a, guards, ops...)
+		rev := l.commit(a, guards, ops...)
 		v.awaitAll(values)
 		want = append(want, fmt.Sprintf(told, rev))
 		return rev
 	}
 	step(nil, fmt.Sprintf("changes at %%d: a=3 made in %d", made), map[string]string{"a": "3", "b": "1"}, l.put("a", "3"))
-	c := step(nil, "changes at %[1]d: c=1 made in %[1]d", map[string]string{"a": "3", "b": "1", "c": "1"}, l.own("c", "1"))
+	c := step(nil, "changes at %[1]d: c=1 made in %[1]d", map[string]string{"a": "3", "b": "1", "c": "1"}, l.putOwned("c", "1"))
 	step(nil, fmt.Sprintf("changes at %%[1]d: a deleted, b=2 made in %d, d=1 made in %%[1]d", made),
 		map[string]string{"b": "2", "c": "1", "d": "1"}, l.put("b", "2"), l.del("a"), l.put("d", "1"))
-	step([]coord.Guard{l.made("c", c)}, fmt.Sprintf("changes at %%d: c=2 made in %d", c),
+	step([]coord.Guard{l.guard("c", c)}, fmt.Sprintf("changes at %%d: c=2 made in %d", c),
 		map[string]string{"b": "2", "c": "2", "d": "1"}, l.put("c", "2"), l.del("none"))
 	step(nil, "changes at %[1]d: a=4 made in %[1]d", map[string]string{"a": "4", "b": "2", "c": "2", "d": "1"}, l.put("a", "4"))
-	got := v.told()
+	got := v.batchStrings()
 	want[0] = fmt.Sprintf("all at %d: %s", v.batches[0].Revision, want[0])
 	if !slices.Equal(want, got) {
 		l.Errorf("the watch told\n%q, want\n%q", got, want)
@@ -47,13 +47,13 @@ func watchTells(l *lab) {
 }
 
 // watchPrefix sees the keys that begin with a prefix, and no others.
-func watchPrefix(l *lab) {
+func watchPrefix(l *testEnv) {
 	s := l.open()
 	keys := []string{"", "a", "a/", "a/b", "a/\xff", "a0", "ab", "b", "\xff"}
 	prefixes := map[string][]string{
 		"": keys, "a": {"a", "a/", "a/b", "a/\xff", "a0", "ab"}, "a/": {"a/", "a/b", "a/\xff"}, "ab": {"ab"}, "abc": {}, "\xff": {"\xff"},
 	}
-	early, late := make(map[string]*view), make(map[string]*view)
+	early, late := make(map[string]*watchRecorder), make(map[string]*watchRecorder)
 	for prefix := range prefixes {
 		early[prefix] = l.watch(s, prefix)
 		early[prefix].awaitAll(map[string]string{})
@@ -61,10 +61,10 @@ func watchPrefix(l *lab) {
 	var puts, dels []coord.Op
 	for i, key := range keys {
 		puts, dels = append(puts, l.put(key, "all")), append(dels, l.del(key))
-		l.must(s, nil, l.put(key, strconv.Itoa(i)))
+		l.commit(s, nil, l.put(key, strconv.Itoa(i)))
 	}
-	l.must(s, nil, puts...)
-	check := func(views map[string]*view, value string) {
+	l.commit(s, nil, puts...)
+	check := func(views map[string]*watchRecorder, value string) {
 		for prefix, inside := range prefixes {
 			want := make(map[string]string)
 			for _, key := range inside {
@@ -80,14 +80,14 @@ func watchPrefix(l *lab) {
 		late[prefix] = l.watch(s, prefix)
 	}
 	check(late, "all")
-	l.must(s, nil, dels...)
+	l.commit(s, nil, dels...)
 	check(early, "")
 	check(late, "")
 	if n := late["abc"].count(); n != 1 {
-		l.Errorf("a prefix without keys was told of as %q", late["abc"].told())
+		l.Errorf("a prefix without keys was told of as %q", late["abc"].batchStrings())
 	}
 	// The empty prefix is that of all keys, others' too.
-	own := l.must(s, nil, l.put("k", "v"))
+	own := l.commit(s, nil, l.put("k", "v"))
 	ctx, cancel := l.bounded()
 	defer cancel()
 	found := false
@@ -95,43 +95,43 @@ func watchPrefix(l *lab) {
 		for _, e := range b.Events {
 			found = found || e.Key == l.prefix+"k" && e.Create == own
 		}
-		return errEnough
+		return errStop
 	})
-	if !errors.Is(err, errEnough) || !found {
+	if !errors.Is(err, errStop) || !found {
 		l.Errorf("a watch of all keys sees ours: %t, and returned %v", found, err)
 	}
 }
 
 // watchWhole commits three keys together, and no watch ever sees them differ.
-func watchWhole(l *lab) {
+func watchWhole(l *testEnv) {
 	a, b := l.open(), l.open()
-	l.must(a, nil, l.put("1", "0"), l.put("2", "0"), l.put("3", "0"))
+	l.commit(a, nil, l.put("1", "0"), l.put("2", "0"), l.put("3", "0"))
 	same := func(got map[string]string) error {
 		if got["1"] != got["2"] || got["1"] != got["3"] {
 			return fmt.Errorf("a commit is split: %v", got)
 		}
 		return nil
 	}
-	views := []*view{l.watchWith(a, "", same), l.watchWith(b, "", same)}
+	views := []*watchRecorder{l.watchWith(a, "", same), l.watchWith(b, "", same)}
 	const n = 150
 	for i := range n {
 		value := strconv.Itoa(i)
-		l.must(a, nil, l.put("3", value), l.put("1", value), l.put("2", value))
+		l.commit(a, nil, l.put("3", value), l.put("1", value), l.put("2", value))
 		if i%3 == 0 {
-			l.must(b, nil, l.del("2"), l.del("3"), l.del("1"))
+			l.commit(b, nil, l.del("2"), l.del("3"), l.del("1"))
 		}
 		if i%50 == 0 {
 			views = append(views, l.watchWith(b, "", same))
 		}
 	}
-	l.must(b, nil, l.put("1", "end"), l.put("2", "end"), l.put("3", "end"))
+	l.commit(b, nil, l.put("1", "end"), l.put("2", "end"), l.put("3", "end"))
 	for _, v := range views {
 		v.awaitAll(map[string]string{"1": "end", "2": "end", "3": "end"})
 	}
 }
 
 // watchOrder sees a writer's values in the order of its commits, and nothing twice.
-func watchOrder(l *lab) {
+func watchOrder(l *testEnv) {
 	a, b := l.open(), l.open()
 	last := -1
 	v := l.watchWith(b, "", func(got map[string]string) error {
@@ -147,15 +147,15 @@ func watchOrder(l *lab) {
 	})
 	const n = 200
 	for i := range n {
-		l.must(a, nil, l.put("k", strconv.Itoa(i)))
+		l.commit(a, nil, l.put("k", strconv.Itoa(i)))
 	}
 	v.awaitAll(map[string]string{"k": strconv.Itoa(n - 1)})
 }
 
 // watchSlow holds a watch up while much changes: nobody waits for it, and it misses nothing.
-func watchSlow(l *lab) {
+func watchSlow(l *testEnv) {
 	a, b := l.open(), l.open()
-	l.must(a, nil, l.put("deleted", "v"), l.put("0", "old"))
+	l.commit(a, nil, l.put("deleted", "v"), l.put("0", "old"))
 	entered, release := make(chan struct{}), make(chan struct{})
 	var once, opened sync.Once
 	open := func() { opened.Do(func() { close(release) }) }
@@ -170,18 +170,18 @@ func watchSlow(l *lab) {
 	for i := range 300 {
 		key, value := strconv.Itoa(i%100), strconv.Itoa(i)
 		want[key] = value
-		l.must([]coord.Store{a, b}[i%2], nil, l.put(key, value), l.del("deleted"))
-		l.must(b, nil, l.put("passing", value))
-		l.must(a, nil, l.del("passing"))
+		l.commit([]coord.Store{a, b}[i%2], nil, l.put(key, value), l.del("deleted"))
+		l.commit(b, nil, l.put("passing", value))
+		l.commit(a, nil, l.del("passing"))
 	}
-	l.must(b, nil, l.put("big", "v"))
+	l.commit(b, nil, l.put("big", "v"))
 	l.holds(a, want) // another watch of the same store is not held up
 	open()
 	v.awaitAll(want)
 }
 
 // watchEnds checks what ends a watch, and what it then returns.
-func watchEnds(l *lab) {
+func watchEnds(l *testEnv) {
 	s := l.open()
 	see := func(coord.Batch) error { return nil }
 
@@ -203,8 +203,8 @@ func watchEnds(l *lab) {
 		if !errors.Is(err, cause) {
 			l.Errorf("a watch whose context was cancelled returned %v, want its cause", err)
 		}
-	case <-time.After(l.Patience):
-		l.Fatalf("a watch whose context was cancelled does not return after %v", l.Patience)
+	case <-time.After(l.Timeout):
+		l.Fatalf("a watch whose context was cancelled does not return after %v", l.Timeout)
 	}
 	if err := s.Watch(ctx, l.prefix, see); !errors.Is(err, cause) {
 		l.Errorf("a watch whose context had ended returned %v, want its cause", err)
@@ -226,15 +226,15 @@ func watchEnds(l *lab) {
 				close(first)
 				return nil
 			}
-			return errEnough
+			return errStop
 		})
 	}()
 	<-first
-	l.must(s, nil, l.put("k", "1"))
-	if err := <-ended; !errors.Is(err, errEnough) {
+	l.commit(s, nil, l.put("k", "1"))
+	if err := <-ended; !errors.Is(err, errStop) {
 		l.Errorf("the watch returned %v, want the error of see", err)
 	}
-	l.must(s, nil, l.put("k", "2"))
+	l.commit(s, nil, l.put("k", "2"))
 	l.holds(s, map[string]string{"k": "2"})
 	if n := calls.Load(); n != 2 {
 		l.Errorf("see was called %d times, want 2", n)
@@ -243,9 +243,9 @@ func watchEnds(l *lab) {
 }
 
 // watches of one store do not disturb each other.
-func watches(l *lab) {
+func watches(l *testEnv) {
 	a, b := l.open(), l.open()
-	var views []*view
+	var views []*watchRecorder
 	for range 8 {
 		views = append(views, l.watch(a, ""), l.watch(a, "even/"), l.watch(b, "odd/"))
 	}
@@ -265,7 +265,7 @@ func watches(l *lab) {
 			key, part = fmt.Sprint("odd/", i), odd
 		}
 		all[key], part[key] = "v", "v"
-		l.must(b, nil, l.put(key, "v"))
+		l.commit(b, nil, l.put(key, "v"))
 	}
 	cancel()
 	for i, v := range views {
@@ -274,7 +274,7 @@ func watches(l *lab) {
 }
 
 // linearizable: a commit that has returned is in the first batch of every watch that begins later, whoever's it is.
-func linearizable(l *lab) {
+func linearizable(l *testEnv) {
 	stores := []coord.Store{l.open(), l.open(), l.open()}
 	want := make(map[string]string)
 	for i := range 30 {
@@ -282,7 +282,7 @@ func linearizable(l *lab) {
 		want[key] = value
 		gone := fmt.Sprint("k", (i+3)%7)
 		delete(want, gone)
-		rev := l.must(stores[i%3], nil, l.put(key, value), l.del(gone))
+		rev := l.commit(stores[i%3], nil, l.put(key, value), l.del(gone))
 		for j := range stores {
 			b := l.first(stores[(i+1+j)%3], "")
 			state := make(map[string]coord.Event)

@@ -128,11 +128,11 @@ func TestTLS(t *testing.T) {
 			case tc.want == "" && err != nil:
 				t.Fatalf("Open: %v", err)
 			case tc.want == "":
-				insist(t, s, put("k", "v"), owned("own", "v"))
+				mustCommit(t, s, put("k", "v"), owned("own", "v"))
 				if err := s.KeepAlive(t.Context()); err != nil {
 					t.Errorf("KeepAlive: %v", err)
 				}
-				follow(t, s, "").await(map[string]string{"k": "v", "own": "v"})
+				followWatch(t, s, "").await(map[string]string{"k": "v", "own": "v"})
 			case err == nil || !strings.Contains(err.Error(), tc.want) || strings.Contains(err.Error(), "\n"):
 				t.Errorf("Open returned %v, want one line with %q", err, tc.want)
 			case tc.passes && !errors.Is(err, coord.ErrUnavailable), !tc.passes && !errors.As(err, &refused):
@@ -145,7 +145,7 @@ func TestTLS(t *testing.T) {
 // protect makes an etcd ask for passwords, and adds the user job, who may use the keys below elasticrun/.
 func protect(t testing.TB, endpoint string) {
 	t.Helper()
-	cli := ready(t, &server{client: endpoint})
+	cli := waitReady(t, &server{client: endpoint})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	do := func(err error) {
@@ -211,8 +211,8 @@ func TestUsers(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			insist(t, s, owned("own", "v"))
-			follow(t, s, "").await(map[string]string{"k": "v", "own": "v"})
+			mustCommit(t, s, owned("own", "v"))
+			followWatch(t, s, "").await(map[string]string{"k": "v", "own": "v"})
 			if err := s.KeepAlive(t.Context()); err != nil {
 				t.Errorf("KeepAlive: %v", err)
 			}
@@ -226,8 +226,8 @@ func TestTokens(t *testing.T) {
 	endpoint := startEtcd(t, "--auth-token-ttl=1", "--bcrypt-cost=4").client
 	protect(t, endpoint)
 	s := openLinked(t, endpoint, Options{User: "job", Password: "secret", TTL: 6 * time.Second})
-	keep(t, s)
-	f := follow(t, s, "")
+	keepAliveUntilEnd(t, s)
+	f := followWatch(t, s, "")
 	f.await(map[string]string{})
 	root, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, Username: "root", Password: "secret of root", Logger: zap.NewNop()})
 	if err != nil {
@@ -241,10 +241,10 @@ func TestTokens(t *testing.T) {
 		case <-s.Lost():
 			t.Fatal(s.Err())
 		}
-		insist(t, s, put("k", ""), owned("own", ""))
+		mustCommit(t, s, put("k", ""), owned("own", ""))
 		s.link.reset()
 	}
-	insist(t, s, put("k", "end"))
+	mustCommit(t, s, put("k", "end"))
 	f.await(map[string]string{"k": "end", "own": ""})
 	// A permission that is taken away ends the watch, once it has to ask again.
 	if _, err := root.UserRevokeRole(t.Context(), "job", "jobs"); err != nil {

@@ -14,7 +14,7 @@ import (
 // BenchmarkOne measures what one agent waits for, against etcd's own program with a disk that is waited for.
 func BenchmarkOne(b *testing.B) {
 	c := startDebian(b, 1)[0]
-	ready(b, c)
+	waitReady(b, c)
 	options := Options{Endpoints: []string{c.client}}
 	b.Run("open", func(b *testing.B) {
 		for b.Loop() {
@@ -43,13 +43,13 @@ func BenchmarkOne(b *testing.B) {
 	defer cancel()
 	b.Run("commit", func(b *testing.B) {
 		for b.Loop() {
-			insist(b, s, owned("other", "v"))
+			mustCommit(b, s, owned("other", "v"))
 		}
 	})
 	b.Run("commit to watch", func(b *testing.B) {
 		for i := 0; b.Loop(); i++ {
 			value := fmt.Sprint(i)
-			insist(b, s, owned("k", value))
+			mustCommit(b, s, owned("k", value))
 			for value != <-told {
 			}
 		}
@@ -83,7 +83,7 @@ func BenchmarkMany(b *testing.B) {
 func many(b *testing.B, n int) {
 	b.Helper()
 	c := startDebian(b, 1)[0]
-	ready(b, c)
+	waitReady(b, c)
 	agents := make([]*Store, n)
 	options := Options{Endpoints: []string{c.client}, TTL: time.Minute, OpTimeout: time.Minute, DialTimeout: time.Minute}
 	// step does something for every agent at once.
@@ -154,7 +154,7 @@ func many(b *testing.B, n int) {
 		for _, s := range agents[i:min(n, i+coord.MaxOps)] {
 			ops = append(ops, put(fmt.Sprint("answer/", s.Session()), report))
 		}
-		insist(b, agents[0], ops...)
+		mustCommit(b, agents[0], ops...)
 	}
 	for i := range n {
 		<-told[i]

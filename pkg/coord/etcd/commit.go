@@ -21,9 +21,9 @@ func (s *Store) Commit(ctx context.Context, guards []coord.Guard, ops []coord.Op
 	}
 	// A lost session's commit must do nothing. A transaction with an owned put fails without the session's lease;
 	// another one is guarded by the session's own key, if etcd's limit leaves room for a guard more.
-	fence := !owns(ops) && len(guards) < coord.MaxOps
+	fence := !hasOwnedPut(ops) && len(guards) < coord.MaxOps
 	if fence {
-		if err := s.fenced.make(ctx, s); err != nil {
+		if err := s.keyOnce.make(ctx, s); err != nil {
 			return 0, err
 		}
 	}
@@ -31,28 +31,28 @@ func (s *Store) Commit(ctx context.Context, guards []coord.Guard, ops []coord.Op
 	if err != nil {
 		return 0, err
 	}
-	for last := (turn{number: -1}); ; {
-		var t turn
-		rev, done := coord.Revision(0), no
-		if t, err = s.turn(ctx); err == nil {
+	for last := (fenceEpoch{number: -1}); ; {
+		var t fenceEpoch
+		rev, done := coord.Revision(0), notApplied
+		if t, err = s.currentEpoch(ctx); err == nil {
 			rev, done, err = s.transact(ctx, t, guards, ops, leases, fence)
 		}
 		switch {
-		case errors.Is(err, errTurnOver) && t != last: // another commit's accident: this one is free to begin anew
+		case errors.Is(err, errEpochEnded) && t != last: // another commit's accident: this one is free to begin anew
 			last = t
 			continue
-		case errors.Is(err, errTurnOver): // nobody has begun another: the session's keys are gone
-			err = s.leaseGone(ctx, true)
-		case done == unknown:
-			s.doubt(t)
-		case done == no:
+		case errors.Is(err, errEpochEnded): // nobody has begun another: the session's keys are gone
+			err = s.missingLease(ctx, true)
+		case done == outcomeUnknown:
+			s.markUnknown(t)
+		case done == notApplied:
 			s.revoke(ctx, leases)
 		}
 		return rev, err
 	}
 }
 
-func owns(ops []coord.Op) bool {
+func hasOwnedPut(ops []coord.Op) bool {
 	for _, op := range ops {
 		if op.Owned && !op.Delete {
 			return true
@@ -62,59 +62,59 @@ func owns(ops []coord.Op) bool {
 }
 
 // done says whether a transaction was done.
-type done int
+type outcome int
 
 const (
-	unknown done = iota
-	yes
-	no
+	outcomeUnknown outcome = iota
+	applied
+	notApplied
 )
 
 func (s *Store) transact(
-	ctx context.Context, t turn, guards []coord.Guard, ops []coord.Op, leases map[time.Duration]clientv3.LeaseID, fence bool,
-) (coord.Revision, done, error) {
+	ctx context.Context, t fenceEpoch, guards []coord.Guard, ops []coord.Op, leases map[time.Duration]clientv3.LeaseID, fence bool,
+) (coord.Revision, outcome, error) {
 	compares := make([]clientv3.Cmp, 0, len(guards)+2)
 	for _, g := range guards {
 		compares = append(compares, clientv3.Compare(clientv3.CreateRevision(s.root+g.Key), "=", int64(g.Create)))
 	}
 	var otherwise []clientv3.Op
 	if fence {
-		compares = append(compares, clientv3.Compare(clientv3.CreateRevision(s.fence), ">", 0))
-		otherwise = append(otherwise, clientv3.OpGet(s.fence, clientv3.WithCountOnly()))
+		compares = append(compares, clientv3.Compare(clientv3.CreateRevision(s.sessionKey), ">", 0))
+		otherwise = append(otherwise, clientv3.OpGet(s.sessionKey, clientv3.WithCountOnly()))
 	}
 	turned := len(compares) < coord.MaxOps
 	if turned {
-		guard, over := s.during(t)
+		guard, over := s.epochGuard(t)
 		compares, otherwise = append(compares, guard), append(otherwise, over)
 	}
 	writes := make([]clientv3.Op, 0, len(ops))
 	for _, op := range ops {
-		writes = append(writes, s.write(op, leases))
+		writes = append(writes, s.etcdOp(op, leases))
 	}
 	bounded, cancel := s.op(ctx)
 	defer cancel()
 	answer, err := s.cli.Txn(bounded).If(compares...).Then(writes...).Else(otherwise...).Commit()
 	switch {
 	case errors.Is(err, errLeaseGone):
-		return 0, no, s.leaseGone(ctx, len(leases) > 0)
+		return 0, notApplied, s.missingLease(ctx, len(leases) > 0)
 	case err != nil:
 		err = s.explain(bounded, "commit", err)
 		if errors.Is(err, coord.ErrTooLarge) || errors.As(err, new(*coord.RefusedError)) {
-			return 0, no, err
+			return 0, notApplied, err
 		}
-		return 0, unknown, err
+		return 0, outcomeUnknown, err
 	case answer.Succeeded:
-		return coord.Revision(answer.Header.Revision), yes, nil
+		return coord.Revision(answer.Header.Revision), applied, nil
 	case fence && answer.Responses[0].GetResponseRange().Count == 0:
-		return 0, no, s.lose("its time ran out")
-	case turned && t.isOver(answer, len(otherwise)-1):
-		return 0, no, errTurnOver
+		return 0, notApplied, s.lose("its time ran out")
+	case turned && t.ended(answer, len(otherwise)-1):
+		return 0, notApplied, errEpochEnded
 	}
-	return 0, no, fmt.Errorf("commit: %w", coord.ErrConflict)
+	return 0, notApplied, fmt.Errorf("commit: %w", coord.ErrConflict)
 }
 
 // write makes an op etcd's.
-func (s *Store) write(op coord.Op, leases map[time.Duration]clientv3.LeaseID) clientv3.Op {
+func (s *Store) etcdOp(op coord.Op, leases map[time.Duration]clientv3.LeaseID) clientv3.Op {
 	key := s.root + op.Key
 	switch {
 	case op.Delete:
@@ -129,9 +129,9 @@ func (s *Store) write(op coord.Op, leases map[time.Duration]clientv3.LeaseID) cl
 
 // leaseGone finds out whose lease a transaction lacked: the session's, or one for a key's TTL, that ended before the
 // transaction came.
-func (s *Store) leaseGone(ctx context.Context, others bool) error {
+func (s *Store) missingLease(ctx context.Context, others bool) error {
 	if others {
-		ended, err := s.ended(ctx)
+		ended, err := s.leaseEnded(ctx)
 		if err != nil {
 			return err
 		}
@@ -182,29 +182,29 @@ func (s *Store) revoke(ctx context.Context, leases map[time.Duration]clientv3.Le
 }
 
 // fenced makes the session's own key when it is first needed: most agents never write a key that they do not own.
-type fenced struct {
-	turn chan struct{} // holds one token: the right to use made
+type sessionKeyOnce struct {
+	lock chan struct{} // holds one token: the right to use made
 	made bool
 }
 
-func (f *fenced) init() {
-	f.turn = make(chan struct{}, 1)
-	f.turn <- struct{}{}
+func (f *sessionKeyOnce) init() {
+	f.lock = make(chan struct{}, 1)
+	f.lock <- struct{}{}
 }
 
-func (f *fenced) make(ctx context.Context, s *Store) error {
+func (f *sessionKeyOnce) make(ctx context.Context, s *Store) error {
 	ctx, cancel := s.op(ctx)
 	defer cancel()
 	select {
-	case <-f.turn:
+	case <-f.lock:
 	case <-ctx.Done():
 		return s.explain(ctx, "commit, before it was begun", context.Cause(ctx))
 	}
-	defer func() { f.turn <- struct{}{} }()
+	defer func() { f.lock <- struct{}{} }()
 	if f.made {
 		return nil
 	}
-	_, err := s.cli.Put(ctx, s.fence, "", clientv3.WithLease(s.lease))
+	_, err := s.cli.Put(ctx, s.sessionKey, "", clientv3.WithLease(s.lease))
 	switch {
 	case errors.Is(err, errLeaseGone):
 		return s.lose("its time ran out")

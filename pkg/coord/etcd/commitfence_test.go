@@ -12,38 +12,38 @@ import (
 func TestTurns(t *testing.T) {
 	t.Parallel()
 	s := open(t, Options{Endpoints: []string{shared.endpoint(t)}, Prefix: t.Name(), TTL: time.Minute})
-	f := follow(t, s, "")
+	f := followWatch(t, s, "")
 	ctx := t.Context()
 	for round, value := range []string{"a", "b", "c"} {
-		begun, err := s.turn(ctx) // a commit takes its turn, and its request is held up
+		begun, err := s.currentEpoch(ctx) // a commit takes its turn, and its request is held up
 		if err != nil || begun.number != round {
 			t.Fatalf("turn %+v, %v", begun, err)
 		}
-		s.doubt(begun)
-		insist(t, s, owned("k", value), put("p", value))
+		s.markUnknown(begun)
+		mustCommit(t, s, owned("k", value), put("p", value))
 		f.await(map[string]string{"k": value, "p": value})
 		late := []coord.Op{owned("k", "late")}
-		if _, done, err := s.transact(ctx, begun, nil, late, nil, false); done != no || !errors.Is(err, errTurnOver) {
+		if _, done, err := s.transact(ctx, begun, nil, late, nil, false); done != notApplied || !errors.Is(err, errEpochEnded) {
 			t.Errorf("round %d: a late commit: %v, %v", round, done, err)
 		}
-		s.doubt(begun) // it says so late, too, which is of no interest any more
+		s.markUnknown(begun) // it says so late, too, which is of no interest any more
 	}
 	// One that is under way when the turn passes begins anew.
-	now, err := s.turn(ctx)
+	now, err := s.currentEpoch(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.doubt(now)
-	insist(t, s, owned("k", "d"))
+	s.markUnknown(now)
+	mustCommit(t, s, owned("k", "d"))
 	// What has passed the turn, and got no answer, is found.
-	before := s.turns.now
-	s.doubt(before)
-	if _, err := s.turn(ctx); err != nil {
+	before := s.commitFence.current
+	s.markUnknown(before)
+	if _, err := s.currentEpoch(ctx); err != nil {
 		t.Fatal(err)
 	}
-	passed := s.turns.now
-	s.turns.now, s.turns.passes = before, true
-	if again, err := s.turn(ctx); err != nil || again != passed {
+	passed := s.commitFence.current
+	s.commitFence.current, s.commitFence.mustAdvance = before, true
+	if again, err := s.currentEpoch(ctx); err != nil || again != passed {
 		t.Errorf("turn %+v, %v; want %+v", again, err, passed)
 	}
 	f.await(map[string]string{"k": "d", "p": "c"})

@@ -20,19 +20,19 @@ import (
 type conns struct {
 	addresses int // how many there are to try
 	// hopeless is called, once, when no attempt can ever succeed.
-	hopeless func()
+	onPermanentFailure func()
 
-	mu      sync.Mutex
-	open    map[*conn]struct{}
-	failed  map[string]error  // by address: how the last attempt failed
-	refuses map[string]string // by address: why no attempt can succeed
-	given   bool              // hopeless was called
+	mu        sync.Mutex
+	open      map[*conn]struct{}
+	failed    map[string]error  // by address: how the last attempt failed
+	permanent map[string]string // by address: why no attempt can succeed
+	reported  bool              // hopeless was called
 }
 
 func newConns(addresses int, hopeless func()) *conns {
 	return &conns{
-		addresses: addresses, hopeless: hopeless,
-		open: make(map[*conn]struct{}), failed: make(map[string]error), refuses: make(map[string]string),
+		addresses: addresses, onPermanentFailure: hopeless,
+		open: make(map[*conn]struct{}), failed: make(map[string]error), permanent: make(map[string]string),
 	}
 }
 
@@ -41,7 +41,7 @@ func (cs *conns) dial(ctx context.Context, address string) (net.Conn, error) {
 	var d net.Dialer
 	raw, err := d.DialContext(ctx, "tcp", address)
 	if err != nil {
-		cs.note(address, err)
+		cs.record(address, err)
 		return nil, err
 	}
 	c := &conn{Conn: raw, all: cs, address: address}
@@ -52,26 +52,26 @@ func (cs *conns) dial(ctx context.Context, address string) (net.Conn, error) {
 }
 
 // note keeps how an attempt at an address has ended; nil is well.
-func (cs *conns) note(address string, err error) {
+func (cs *conns) record(address string, err error) {
 	cs.mu.Lock()
 	delete(cs.failed, address)
-	delete(cs.refuses, address)
+	delete(cs.permanent, address)
 	if err != nil {
 		cs.failed[address] = err
 	}
-	if why := hopelessTLS(err); why != "" {
-		cs.refuses[address] = fmt.Sprintf("%s: %s", address, why)
+	if why := permanentTLSError(err); why != "" {
+		cs.permanent[address] = fmt.Sprintf("%s: %s", address, why)
 	}
-	call := len(cs.refuses) >= cs.addresses && !cs.given
-	cs.given = cs.given || call
+	call := len(cs.permanent) >= cs.addresses && !cs.reported
+	cs.reported = cs.reported || call
 	cs.mu.Unlock()
 	if call {
-		cs.hopeless()
+		cs.onPermanentFailure()
 	}
 }
 
 // last returns how the last attempt at some address failed, or nil.
-func (cs *conns) last() error {
+func (cs *conns) lastFailure() error {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
 	for _, err := range cs.failed {
@@ -81,13 +81,13 @@ func (cs *conns) last() error {
 }
 
 // refusal returns why no attempt at any address can succeed, or nothing.
-func (cs *conns) refusal() string {
+func (cs *conns) permanentFailure() string {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
-	if len(cs.refuses) < cs.addresses {
+	if len(cs.permanent) < cs.addresses {
 		return ""
 	}
-	for _, why := range cs.refuses {
+	for _, why := range cs.permanent {
 		return why
 	}
 	return ""
@@ -124,14 +124,14 @@ func (c *conn) Close() error {
 }
 
 // handshakes notes how the handshakes of a connection's credentials end.
-type handshakes struct {
+type recordingCredentials struct {
 	credentials.TransportCredentials
 
 	all *conns
 }
 
 // ClientHandshake is gRPC's.
-func (h *handshakes) ClientHandshake(ctx context.Context, authority string, raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+func (h *recordingCredentials) ClientHandshake(ctx context.Context, authority string, raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	address := authority
 	if c, ok := raw.(*conn); ok {
 		address = c.address
@@ -142,20 +142,20 @@ func (h *handshakes) ClientHandshake(ctx context.Context, authority string, raw 
 		if errors.Is(err, io.EOF) {
 			told = fmt.Errorf("the server ended the TLS handshake, as one does that speaks no TLS: %w", err)
 		}
-		h.all.note(address, told)
+		h.all.record(address, told)
 		return nil, nil, err
 	}
-	return &greeted{Conn: secure, all: h.all, address: address}, info, nil
+	return &handshakenConn{Conn: secure, all: h.all, address: address}, info, nil
 }
 
 // Clone is gRPC's.
-func (h *handshakes) Clone() credentials.TransportCredentials {
-	return &handshakes{TransportCredentials: h.TransportCredentials.Clone(), all: h.all}
+func (h *recordingCredentials) Clone() credentials.TransportCredentials {
+	return &recordingCredentials{TransportCredentials: h.TransportCredentials.Clone(), all: h.all}
 }
 
 // greeted is a connection after its handshake. Its first byte read shows that the server has taken this client: with
 // TLS 1.3 the server judges the client's certificate after the client's part of the handshake.
-type greeted struct {
+type handshakenConn struct {
 	net.Conn
 
 	all     *conns
@@ -163,25 +163,25 @@ type greeted struct {
 	once    sync.Once
 }
 
-func (g *greeted) Read(p []byte) (int, error) {
+func (g *handshakenConn) Read(p []byte) (int, error) {
 	n, err := g.Conn.Read(p)
 	g.once.Do(func() {
 		switch {
 		case n > 0 || err == nil:
-			g.all.note(g.address, nil)
-		case hopelessTLS(err) != "":
-			g.all.note(g.address, err)
+			g.all.record(g.address, nil)
+		case permanentTLSError(err) != "":
+			g.all.record(g.address, err)
 		case errors.Is(err, net.ErrClosed): // by this side, after a while
-			g.all.note(g.address, errors.New("it takes the connection, but says nothing"))
+			g.all.record(g.address, errors.New("it takes the connection, but says nothing"))
 		default:
-			g.all.note(g.address, fmt.Errorf("the server ended the connection before its first byte, as one does that wants TLS: %w", err))
+			g.all.record(g.address, fmt.Errorf("the server ended the connection before its first byte, as one does that wants TLS: %w", err))
 		}
 	})
 	return n, err
 }
 
 // hopelessTLS returns why a handshake that has ended so will always do, or nothing.
-func hopelessTLS(err error) string {
+func permanentTLSError(err error) string {
 	var certificate *tls.CertificateVerificationError
 	var header tls.RecordHeaderError
 	var remote *net.OpError

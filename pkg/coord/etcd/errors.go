@@ -33,17 +33,17 @@ func (s *Store) explain(ctx context.Context, what string, err error) error {
 	case errors.Is(err, rpctypes.ErrNoSpace):
 		return fmt.Errorf("%s: %w: %w: compact and defragment it, then disarm its alarm", what, coord.ErrUnavailable, err)
 	}
-	if refusal := s.conns.refusal(); refusal != "" {
+	if refusal := s.conns.permanentFailure(); refusal != "" {
 		return s.refused(what, refusal)
 	}
 	if cause := context.Cause(ctx); cause != nil || isDeadline(err) {
-		if last := s.conns.last(); last != nil && !errors.Is(cause, context.Canceled) {
-			return fmt.Errorf("%s: %w: no answer from etcd at %s: %w", what, coord.ErrUnavailable, s.asked(), last)
+		if last := s.conns.lastFailure(); last != nil && !errors.Is(cause, context.Canceled) {
+			return fmt.Errorf("%s: %w: no answer from etcd at %s: %w", what, coord.ErrUnavailable, s.hosts(), last)
 		}
 		if cause == nil {
 			cause = err
 		}
-		return fmt.Errorf("%s: %w: no answer from etcd at %s: %w", what, coord.ErrUnavailable, s.asked(), cause)
+		return fmt.Errorf("%s: %w: no answer from etcd at %s: %w", what, coord.ErrUnavailable, s.hosts(), cause)
 	}
 	return fmt.Errorf("%s: %w: %w", what, coord.ErrUnavailable, err)
 }
@@ -54,5 +54,5 @@ func isDeadline(err error) bool {
 }
 
 func (s *Store) refused(what, reason string) error {
-	return fmt.Errorf("%s: %w", what, &coord.RefusedError{Addr: s.asked(), Message: reason})
+	return fmt.Errorf("%s: %w", what, &coord.RefusedError{Addr: s.hosts(), Message: reason})
 }

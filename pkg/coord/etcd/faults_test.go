@@ -29,7 +29,7 @@ type follower struct {
 	done    chan struct{}
 }
 
-func follow(t testing.TB, s coord.Store, prefix string) *follower {
+func followWatch(t testing.TB, s coord.Store, prefix string) *follower {
 	t.Helper()
 	f := &follower{t: t, news: make(chan struct{}), state: make(map[string]string), done: make(chan struct{})}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -85,7 +85,7 @@ func (f *follower) await(want map[string]string) {
 }
 
 // keep keeps a session alive until the test ends.
-func keep(t testing.TB, s coord.Store) {
+func keepAliveUntilEnd(t testing.TB, s coord.Store) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
@@ -111,7 +111,7 @@ func keep(t testing.TB, s coord.Store) {
 }
 
 // insist commits until the store says that it was done.
-func insist(t testing.TB, s coord.Store, ops ...coord.Op) {
+func mustCommit(t testing.TB, s coord.Store, ops ...coord.Op) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -136,11 +136,11 @@ func owned(key, value string) coord.Op {
 func TestRestart(t *testing.T) {
 	t.Parallel()
 	c := startDebian(t, 1)[0]
-	ready(t, c)
+	waitReady(t, c)
 	s := open(t, Options{Endpoints: []string{c.client}, TTL: 10 * time.Second})
-	keep(t, s)
-	f := follow(t, s, "")
-	insist(t, s, owned("own", "1"), put("plain", "1"))
+	keepAliveUntilEnd(t, s)
+	f := followWatch(t, s, "")
+	mustCommit(t, s, owned("own", "1"), put("plain", "1"))
 	f.await(map[string]string{"own": "1", "plain": "1"})
 	for round := range 2 {
 		c.kill()
@@ -153,7 +153,7 @@ func TestRestart(t *testing.T) {
 		}
 		c.start(t)
 		value := fmt.Sprint("after ", round)
-		insist(t, s, put("plain", value))
+		mustCommit(t, s, put("plain", value))
 		f.await(map[string]string{"own": "1", "plain": value})
 		if err := s.KeepAlive(t.Context()); err != nil {
 			if err = s.KeepAlive(t.Context()); err != nil { // the first may have met the old stream
@@ -175,18 +175,18 @@ func TestRestart(t *testing.T) {
 func TestStoreGone(t *testing.T) {
 	t.Parallel()
 	c := startDebian(t, 1)[0]
-	ready(t, c)
+	waitReady(t, c)
 	s := open(t, Options{Endpoints: []string{c.client}})
-	f := follow(t, s, "")
+	f := followWatch(t, s, "")
 	for i := range 20 {
-		insist(t, s, put("k", strconv.Itoa(i)))
+		mustCommit(t, s, put("k", strconv.Itoa(i)))
 	}
 	c.kill()
 	if err := os.RemoveAll(c.data()); err != nil {
 		t.Fatal(err)
 	}
 	c.start(t)
-	ready(t, c)
+	waitReady(t, c)
 	for !errors.Is(s.KeepAlive(t.Context()), coord.ErrSessionLost) {
 		if t.Context().Err() != nil {
 			t.Fatal("the session is not lost")
@@ -204,18 +204,18 @@ func TestCompaction(t *testing.T) {
 	prefix := rand.Text()
 	s := openLinked(t, shared.endpoint(t), Options{Prefix: prefix, TTL: time.Minute, OpTimeout: time.Second})
 	other := open(t, Options{Endpoints: []string{shared.endpoint(t)}, Prefix: prefix, TTL: time.Minute})
-	f := follow(t, s, "")
-	insist(t, other, put("deleted", "1"), put("changed", "1"), put("same", "1"))
+	f := followWatch(t, s, "")
+	mustCommit(t, other, put("deleted", "1"), put("changed", "1"), put("same", "1"))
 	f.await(map[string]string{"deleted": "1", "changed": "1", "same": "1"})
 	s.link.set(func() { s.link.cut = true })
 	s.link.reset()
-	insist(t, other, coord.Op{Key: "deleted", Delete: true})
-	insist(t, other, put("changed", "2"), put("new", "2"))
+	mustCommit(t, other, coord.Op{Key: "deleted", Delete: true})
+	mustCommit(t, other, put("changed", "2"), put("new", "2"))
 	rev, err := other.Commit(t.Context(), nil, []coord.Op{put("passing", "")})
 	if err != nil {
 		t.Fatal(err)
 	}
-	insist(t, other, coord.Op{Key: "passing", Delete: true})
+	mustCommit(t, other, coord.Op{Key: "passing", Delete: true})
 	// To the very revision of a delete, which is the worst case.
 	if _, err := other.cli.Compact(t.Context(), int64(rev)+1, clientv3.WithCompactPhysical()); err != nil {
 		t.Fatal(err)
@@ -233,18 +233,18 @@ func TestCompaction(t *testing.T) {
 func TestLeaderLost(t *testing.T) {
 	t.Parallel()
 	members := startDebian(t, 3)
-	cli := ready(t, members...)
+	cli := waitReady(t, members...)
 	var endpoints []string
 	for _, m := range members {
 		endpoints = append(endpoints, m.client)
 	}
 	s := open(t, Options{Endpoints: endpoints, TTL: 10 * time.Second, OpTimeout: 2 * time.Second})
-	keep(t, s)
+	keepAliveUntilEnd(t, s)
 	var followers []*follower // on several members, by the client's round robin
 	for range 4 {
-		followers = append(followers, follow(t, s, ""))
+		followers = append(followers, followWatch(t, s, ""))
 	}
-	insist(t, s, owned("own", "1"), put("k", "1"))
+	mustCommit(t, s, owned("own", "1"), put("k", "1"))
 	for _, f := range followers {
 		f.await(map[string]string{"own": "1", "k": "1"})
 	}
@@ -259,7 +259,7 @@ func TestLeaderLost(t *testing.T) {
 		}
 	}
 	start := time.Now()
-	insist(t, s, put("k", "2"))
+	mustCommit(t, s, put("k", "2"))
 	t.Logf("the next commit was done %v after the leader's death", time.Since(start))
 	for _, f := range followers {
 		f.await(map[string]string{"own": "1", "k": "2"})
@@ -275,10 +275,10 @@ func TestLeaderLost(t *testing.T) {
 func TestMinority(t *testing.T) {
 	t.Parallel()
 	members := startDebian(t, 3)
-	ready(t, members...)
+	waitReady(t, members...)
 	s := open(t, Options{Endpoints: []string{members[0].client}, TTL: 6 * time.Second, OpTimeout: time.Second})
-	f := follow(t, s, "")
-	insist(t, s, put("k", "1"))
+	f := followWatch(t, s, "")
+	mustCommit(t, s, put("k", "1"))
 	f.await(map[string]string{"k": "1"})
 	members[1].kill()
 	members[2].kill()
@@ -302,7 +302,7 @@ func TestMinority(t *testing.T) {
 	}
 	members[1].start(t)
 	members[2].start(t)
-	insist(t, s, put("k", "3"))
+	mustCommit(t, s, put("k", "3"))
 	f.await(map[string]string{"k": "3"})
 }
 
@@ -312,10 +312,10 @@ func TestForgotten(t *testing.T) {
 	endpoint, prefix := shared.endpoint(t), rand.Text()
 	other := open(t, Options{Endpoints: []string{endpoint}, Prefix: prefix, TTL: time.Minute})
 	watcher := openLinked(t, endpoint, Options{Prefix: prefix, TTL: 6 * time.Second})
-	f := follow(t, watcher, "")
+	f := followWatch(t, watcher, "")
 	f.await(map[string]string{})
 	watcher.link.forget()
-	insist(t, other, put("k", "1"))
+	mustCommit(t, other, put("k", "1"))
 	start := time.Now()
 	f.await(map[string]string{"k": "1"}) // though nothing else is asked
 	if took := time.Since(start); took > 20*time.Second {
@@ -347,11 +347,11 @@ func TestSlow(t *testing.T) {
 	endpoint, prefix := shared.endpoint(t), rand.Text()
 	s := openLinked(t, endpoint, Options{Prefix: prefix, TTL: 9 * time.Second})
 	delay := func(d time.Duration) { s.link.set(func() { s.link.delay = d }) }
-	keep(t, s)
+	keepAliveUntilEnd(t, s)
 	delay(200 * time.Millisecond)
-	f := follow(t, s, "")
+	f := followWatch(t, s, "")
 	for i := range 3 {
-		insist(t, s, owned("k", strconv.Itoa(i)))
+		mustCommit(t, s, owned("k", strconv.Itoa(i)))
 	}
 	f.await(map[string]string{"k": "2"})
 	delay(5 * time.Second) // too slow for a request
@@ -364,7 +364,7 @@ func TestSlow(t *testing.T) {
 		t.Errorf("a commit that may take %v took %v", s.options.OpTimeout, took)
 	}
 	delay(0)
-	insist(t, s, owned("k", "end"))
+	mustCommit(t, s, owned("k", "end"))
 	f.await(map[string]string{"k": "end"})
 	if err := s.Err(); err != nil {
 		t.Errorf("the session is lost: %v", err)

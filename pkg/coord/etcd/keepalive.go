@@ -17,7 +17,7 @@ func (s *Store) KeepAlive(ctx context.Context) error {
 	}
 	ctx, cancel := s.op(ctx)
 	defer cancel()
-	left, err := s.pulse.beat(ctx)
+	left, err := s.keepAlives.renew(ctx)
 	switch {
 	case s.Err() != nil: // closed meanwhile
 		return s.Err()
@@ -30,29 +30,29 @@ func (s *Store) KeepAlive(ctx context.Context) error {
 }
 
 // pulse is the stream of keep-alives. It stays open from one to the next, and is opened anew after an error.
-type pulse struct {
-	store  *Store
-	turn   chan struct{} // holds one token: the right to use what follows
-	stream pb.Lease_LeaseKeepAliveClient
-	cancel context.CancelFunc // ends the stream
-	over   bool
+type keepAliveStream struct {
+	store   *Store
+	lock    chan struct{} // holds one token: the right to use what follows
+	stream  pb.Lease_LeaseKeepAliveClient
+	cancel  context.CancelFunc // ends the stream
+	stopped bool
 }
 
-func (p *pulse) init(s *Store) {
+func (p *keepAliveStream) init(s *Store) {
 	p.store = s
-	p.turn = make(chan struct{}, 1)
-	p.turn <- struct{}{}
+	p.lock = make(chan struct{}, 1)
+	p.lock <- struct{}{}
 }
 
 // beat renews the lease and returns how many seconds it then has: 0 if it has ended.
-func (p *pulse) beat(ctx context.Context) (seconds int64, err error) {
+func (p *keepAliveStream) renew(ctx context.Context) (seconds int64, err error) {
 	select {
-	case <-p.turn:
+	case <-p.lock:
 	case <-ctx.Done():
 		return 0, context.Cause(ctx)
 	}
-	defer func() { p.turn <- struct{}{} }()
-	if p.over {
+	defer func() { p.lock <- struct{}{} }()
+	if p.stopped {
 		return 0, context.Canceled
 	}
 	if p.stream == nil {
@@ -68,8 +68,8 @@ func (p *pulse) beat(ctx context.Context) (seconds int64, err error) {
 	}
 	if err != nil {
 		address := peerOf(p.stream.Context()) //nolint:contextcheck // it knows the peer
-		p.end()
-		if ctx.Err() != nil && time.Since(start) >= min(p.store.quiet, p.store.options.OpTimeout)*9/10 {
+		p.closeStream()
+		if ctx.Err() != nil && time.Since(start) >= min(p.store.idleTimeout, p.store.options.OpTimeout)*9/10 {
 			p.store.conns.drop(address) // nobody is there
 		}
 	}
@@ -77,7 +77,7 @@ func (p *pulse) beat(ctx context.Context) (seconds int64, err error) {
 }
 
 // open opens the stream, which outlives ctx.
-func (p *pulse) open(ctx context.Context) error {
+func (p *keepAliveStream) open(ctx context.Context) error {
 	streamCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, cancel)
 	client, options := p.store.leaseClient()
@@ -89,7 +89,7 @@ func (p *pulse) open(ctx context.Context) error {
 	}
 	p.stream, p.cancel = stream, cancel
 	if !stop() {
-		p.end()
+		p.closeStream()
 		return context.Cause(ctx)
 	}
 	return nil
@@ -110,7 +110,7 @@ func exchange(stream pb.Lease_LeaseKeepAliveClient, lease int64) (int64, error) 
 }
 
 // end ends the stream. It takes the turn for granted.
-func (p *pulse) end() {
+func (p *keepAliveStream) closeStream() {
 	if p.cancel == nil {
 		return
 	}
@@ -124,11 +124,11 @@ func (p *pulse) end() {
 }
 
 // stop ends the stream for good. A beat under way ends by its own time.
-func (p *pulse) stop() {
-	<-p.turn
-	p.over = true
-	p.end()
-	p.turn <- struct{}{}
+func (p *keepAliveStream) stop() {
+	<-p.lock
+	p.stopped = true
+	p.closeStream()
+	p.lock <- struct{}{}
 }
 
 // peerOf is who is at the other end of a stream with that context, or nil.

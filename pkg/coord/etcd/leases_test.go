@@ -16,7 +16,7 @@ import (
 func TestLeases(t *testing.T) {
 	t.Parallel()
 	endpoint := startEtcd(t).client
-	cli := ready(t, &server{client: endpoint})
+	cli := waitReady(t, &server{client: endpoint})
 	s := open(t, Options{Endpoints: []string{endpoint}, TTL: 2500 * time.Millisecond})
 	leases := func(want int) {
 		t.Helper()
@@ -44,9 +44,9 @@ func TestLeases(t *testing.T) {
 	}
 	leases(1)
 	keys()
-	insist(t, s, owned("own", "v"))
+	mustCommit(t, s, owned("own", "v"))
 	keys("elasticrun/keys/own") // an agent that writes its own keys alone needs no other
-	insist(t, s, put("plain", "v"))
+	mustCommit(t, s, put("plain", "v"))
 	fence := "elasticrun/sessions/" + string(s.Session())
 	keys("elasticrun/keys/own", "elasticrun/keys/plain", fence)
 
@@ -60,10 +60,10 @@ func TestLeases(t *testing.T) {
 		}
 	}
 	leases(1) // those of the refused commits were given back
-	insist(t, s, short, long, also)
+	mustCommit(t, s, short, long, also)
 	leases(3)
 
-	f := follow(t, s, "")
+	f := followWatch(t, s, "")
 	f.await(map[string]string{"own": "v", "plain": "v", "short": "", "long": "", "also short": ""})
 	if err := s.Close(t.Context()); err != nil {
 		t.Fatal(err)
@@ -93,9 +93,9 @@ func TestFence(t *testing.T) {
 			prefix := rand.Text()
 			options := Options{Endpoints: []string{shared.endpoint(t)}, Prefix: prefix, TTL: time.Minute}
 			s, other := open(t, options), open(t, options)
-			insist(t, other, put("keep", "v"))
+			mustCommit(t, other, put("keep", "v"))
 			if tc.warm {
-				insist(t, s, put("keep", "v"))
+				mustCommit(t, s, put("keep", "v"))
 			}
 			if _, err := other.cli.Revoke(t.Context(), s.lease); err != nil {
 				t.Fatal(err)
@@ -108,7 +108,7 @@ func TestFence(t *testing.T) {
 			default:
 				t.Error("Lost is not closed")
 			}
-			follow(t, other, "").await(map[string]string{"keep": "v"})
+			followWatch(t, other, "").await(map[string]string{"keep": "v"})
 		})
 	}
 }
@@ -121,8 +121,8 @@ func TestPrefixes(t *testing.T) {
 	b := open(t, Options{Endpoints: endpoint, Prefix: prefix + "/keys"})
 	c := open(t, Options{Endpoints: endpoint, Prefix: prefix + "2"})
 	for i, s := range []*Store{a, b, c} {
-		insist(t, s, put("k", string(rune('a'+i))))
+		mustCommit(t, s, put("k", string(rune('a'+i))))
 	}
-	follow(t, b, "").await(map[string]string{"k": "b"})
-	follow(t, c, "").await(map[string]string{"k": "c"})
+	followWatch(t, b, "").await(map[string]string{"k": "b"})
+	followWatch(t, c, "").await(map[string]string{"k": "c"})
 }

@@ -6,6 +6,6 @@ import (
 )
 
 // dieWithUs ends a process with this one, where no cleanup can.
-func dieWithUs(cmd *exec.Cmd) {
+func killWithParent(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 }

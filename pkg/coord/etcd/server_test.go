@@ -51,7 +51,7 @@ func (s *sharedServer) endpoint(t testing.TB) string {
 	if s.server == nil {
 		t.Fatal("the shared etcd server was not started: see the first test that needed it")
 	}
-	ready(t, s.server)
+	waitReady(t, s.server)
 	return s.server.client
 }
 
@@ -76,7 +76,7 @@ type server struct {
 func startEtcd(t testing.TB, args ...string) *server {
 	t.Helper()
 	s := startServers(t, testenv.EtcdServer(t), 1, append(args, "--unsafe-no-fsync")...)[0]
-	ready(t, s)
+	waitReady(t, s)
 	return s
 }
 
@@ -154,7 +154,7 @@ func (s *server) start(t testing.TB) {
 	defer log.Close()
 	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), s.args[0], s.args[1:]...)
 	cmd.Stdout, cmd.Stderr = log, log
-	dieWithUs(cmd)
+	killWithParent(cmd)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -188,7 +188,7 @@ func freeAddresses(t testing.TB, n int) []string {
 }
 
 // ready waits until the members answer.
-func ready(t testing.TB, servers ...*server) *clientv3.Client {
+func waitReady(t testing.TB, servers ...*server) *clientv3.Client {
 	t.Helper()
 	var endpoints []string
 	for _, s := range servers {

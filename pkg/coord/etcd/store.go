@@ -22,18 +22,18 @@ import (
 
 // Store is a client of an etcd cluster, with one session. Make one with Open.
 type Store struct {
-	options Options
-	cli     *clientv3.Client
-	cancel  context.CancelFunc // of the client's own context
-	conns   *conns
-	lease   clientv3.LeaseID
-	ttl     time.Duration
-	quiet   time.Duration // of silence, after which somebody is asked whether he is there
-	root    string        // of keys
-	fence   string        // the session's own key
-	pulse   pulse
-	fenced  fenced
-	turns   turns
+	options     Options
+	cli         *clientv3.Client
+	cancel      context.CancelFunc // of the client's own context
+	conns       *conns
+	lease       clientv3.LeaseID
+	ttl         time.Duration
+	idleTimeout time.Duration // of silence, after which somebody is asked whether he is there
+	root        string        // of keys
+	sessionKey  string        // the session's own key
+	keepAlives  keepAliveStream
+	keyOnce     sessionKeyOnce
+	commitFence commitFence
 
 	lost chan struct{}
 	mu   sync.Mutex
@@ -67,18 +67,18 @@ func Open(ctx context.Context, options Options) (*Store, error) {
 		return nil, err
 	}
 	s.lease, s.ttl = granted.ID, time.Duration(granted.TTL)*time.Second
-	s.quiet = s.ttl / 3
+	s.idleTimeout = s.ttl / 3
 	s.root = options.Prefix + "/keys/"
-	s.fence = options.Prefix + "/sessions/" + string(s.Session())
+	s.sessionKey = options.Prefix + "/sessions/" + string(s.Session())
 	return s, nil
 }
 
 // newStore returns a store that is not connected and has no session. hopeless is called when no connection can ever succeed.
 func newStore(options Options, hopeless func()) *Store {
 	s := &Store{options: options, conns: newConns(len(options.Endpoints), hopeless), lost: make(chan struct{})}
-	s.pulse.init(s)
-	s.fenced.init()
-	s.turns.init()
+	s.keepAlives.init(s)
+	s.keyOnce.init()
+	s.commitFence.init()
 	return s
 }
 
@@ -106,7 +106,7 @@ func (s *Store) connect(ctx context.Context) error {
 		DialKeepAliveTimeout: s.options.OpTimeout,
 		DialOptions: []grpc.DialOption{
 			grpc.WithContextDialer(s.conns.dial),
-			grpc.WithTransportCredentials(&handshakes{TransportCredentials: creds, all: s.conns}),
+			grpc.WithTransportCredentials(&recordingCredentials{TransportCredentials: creds, all: s.conns}),
 			grpc.WithConnectParams(connectParams(s.options.OpTimeout)),
 		},
 		Logger: zap.NewNop(),
@@ -123,7 +123,7 @@ func (s *Store) connect(ctx context.Context) error {
 }
 
 // asked names the endpoints, for people.
-func (s *Store) asked() string {
+func (s *Store) hosts() string {
 	var hosts []string
 	for _, endpoint := range s.options.Endpoints {
 		if u, err := url.Parse(endpoint); err == nil {
@@ -169,7 +169,7 @@ func (s *Store) op(ctx context.Context) (context.Context, context.CancelFunc) {
 }
 
 // ended asks whether the session's lease has ended, where a request has failed for want of some lease.
-func (s *Store) ended(ctx context.Context) (bool, error) {
+func (s *Store) leaseEnded(ctx context.Context) (bool, error) {
 	ctx, cancel := s.op(ctx)
 	defer cancel()
 	left, err := s.cli.TimeToLive(ctx, s.lease)
@@ -202,7 +202,7 @@ func (s *Store) close(ctx context.Context) error {
 			err = s.explain(bounded, "end the session", revoked)
 		}
 	}
-	s.pulse.stop()
+	s.keepAlives.stop()
 	defer s.cancel()
 	if closed := s.cli.Close(); closed != nil && err == nil && !errors.Is(closed, context.Canceled) {
 		err = fmt.Errorf("close the etcd client: %w", closed)

@@ -69,7 +69,7 @@ func TestStore(t *testing.T) {
 func TestStoreDebian(t *testing.T) {
 	t.Parallel()
 	c := startDebian(t, 1, "--unsafe-no-fsync")[0]
-	ready(t, c)
+	waitReady(t, c)
 	conform(t, c.client, "")
 }
 
@@ -78,7 +78,7 @@ func TestEndSession(t *testing.T) {
 	t.Parallel()
 	options := Options{Endpoints: []string{startEtcd(t).client}, TTL: time.Minute, DialTimeout: 5 * time.Second}
 	dead, other := open(t, options), open(t, options)
-	insist(t, dead, owned("own", "v"))
+	mustCommit(t, dead, owned("own", "v"))
 	gone := make(chan error, 1)
 	vanished := errors.New("the key has vanished")
 	go func() {

@@ -68,11 +68,11 @@ func (st *stream) close() {
 // one, and after more silence it, and the connection below it, are taken for dead.
 func (st *stream) recv(ctx context.Context) (*pb.WatchResponse, error) {
 	for asked := false; ; asked = true {
-		silence := time.NewTimer(st.store.quiet)
+		silence := time.NewTimer(st.store.idleTimeout)
 		select {
 		case answer := <-st.answers:
 			silence.Stop()
-			return answer, judge(answer)
+			return answer, checkResponse(answer)
 		case <-st.done:
 			silence.Stop()
 			return nil, st.store.explain(ctx, "watch", st.err)
@@ -80,7 +80,7 @@ func (st *stream) recv(ctx context.Context) (*pb.WatchResponse, error) {
 		}
 		if asked {
 			st.store.conns.drop(peerOf(st.client.Context())) //nolint:contextcheck // it knows the peer
-			return nil, fmt.Errorf("a watch was silent for %v", 2*st.store.quiet)
+			return nil, fmt.Errorf("a watch was silent for %v", 2*st.store.idleTimeout)
 		}
 		progress := &pb.WatchRequest_ProgressRequest{ProgressRequest: &pb.WatchProgressRequest{}}
 		_ = st.client.Send(&pb.WatchRequest{RequestUnion: progress}) // as above
@@ -88,7 +88,7 @@ func (st *stream) recv(ctx context.Context) (*pb.WatchResponse, error) {
 }
 
 // judge returns why a watch cannot go on after an answer, or nil.
-func judge(answer *pb.WatchResponse) error {
+func checkResponse(answer *pb.WatchResponse) error {
 	switch {
 	case answer.CompactRevision != 0:
 		return fmt.Errorf("etcd has compacted the revisions before %d", answer.CompactRevision)

@@ -32,21 +32,21 @@ func (s *Store) Watch(ctx context.Context, prefix string, see func(coord.Batch) 
 		<-done
 	}()
 
-	w := &watch{store: s, prefix: s.root + prefix, see: see}
-	for wait := firstWait; ; wait = min(2*wait, longestWait) {
-		told := w.told
+	w := &watch{store: s, prefix: s.root + prefix, handle: see}
+	for wait := minRetryWait; ; wait = min(2*wait, maxRetryWait) {
+		told := w.batches
 		err := w.follow(ctx)
 		switch {
-		case w.refused != nil:
-			return w.refused
+		case w.handleErr != nil:
+			return w.handleErr
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case errors.As(err, new(*coord.RefusedError)):
 			return err
 		}
 		s.options.Logger.Debug().Err(err).Str("prefix", prefix).Int64("next", w.next).Msg("a watch was interrupted")
-		if w.told > told {
-			wait = firstWait
+		if w.batches > told {
+			wait = minRetryWait
 		}
 		select {
 		case <-ctx.Done():
@@ -57,18 +57,18 @@ func (s *Store) Watch(ctx context.Context, prefix string, see func(coord.Batch) 
 
 // Waits between two attempts to watch.
 const (
-	firstWait   = 20 * time.Millisecond
-	longestWait = time.Second
+	minRetryWait = 20 * time.Millisecond
+	maxRetryWait = time.Second
 )
 
 // watch is one Watch, over all its interruptions.
 type watch struct {
-	store   *Store
-	prefix  string
-	see     func(coord.Batch) error
-	next    int64 // the revision that is told next; 0: all is told
-	told    int   // batches
-	refused error // by see
+	store     *Store
+	prefix    string
+	handle    func(coord.Batch) error
+	next      int64 // the revision that is told next; 0: all is told
+	batches   int   // batches
+	handleErr error // by see
 }
 
 // follow tells all, if need be, and then changes until something goes wrong.
@@ -110,7 +110,7 @@ func (w *watch) follow(ctx context.Context) error {
 			return fmt.Errorf("etcd tells of revision %d after %d", events[0].Kv.ModRevision, from-1)
 		}
 		from = events[len(events)-1].Kv.ModRevision + 1
-		if err := w.tell(events); err != nil {
+		if err := w.notify(events); err != nil {
 			return err
 		}
 	}
@@ -128,11 +128,11 @@ func (w *watch) list(ctx context.Context) error {
 	for _, kv := range all.Kvs {
 		b.Events = append(b.Events, w.put(kv))
 	}
-	return w.hand(b)
+	return w.deliver(b)
 }
 
 // tell tells events that are new.
-func (w *watch) tell(events []*mvccpb.Event) error {
+func (w *watch) notify(events []*mvccpb.Event) error {
 	b := coord.Batch{Revision: coord.Revision(events[len(events)-1].Kv.ModRevision)}
 	for _, e := range events {
 		switch {
@@ -146,14 +146,14 @@ func (w *watch) tell(events []*mvccpb.Event) error {
 	if len(b.Events) == 0 {
 		return nil
 	}
-	return w.hand(b)
+	return w.deliver(b)
 }
 
-func (w *watch) hand(b coord.Batch) error {
-	w.refused = w.see(b)
+func (w *watch) deliver(b coord.Batch) error {
+	w.handleErr = w.handle(b)
 	w.next = int64(b.Revision) + 1
-	w.told++
-	return w.refused
+	w.batches++
+	return w.handleErr
 }
 
 func (w *watch) put(kv *mvccpb.KeyValue) coord.Event {

@@ -21,7 +21,7 @@ func TestTell(t *testing.T) {
 		return coord.Event{Key: key, Value: []byte("v"), Create: create}
 	}
 	var told []coord.Batch
-	w := &watch{store: &Store{root: "root/"}, see: func(b coord.Batch) error {
+	w := &watch{store: &Store{root: "root/"}, handle: func(b coord.Batch) error {
 		told = append(told, b)
 		return nil
 	}}
@@ -31,7 +31,7 @@ func TestTell(t *testing.T) {
 		{event("a", 3, 3), event("b", 3, 3), event("a", 0, 5)},                        // a delete is
 		{event("a", 0, 5), event("a", 7, 7), event("root/c", 2, 7), event("b", 0, 9)}, // two commits
 	} {
-		if err := w.tell(events); err != nil {
+		if err := w.notify(events); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/elasticrun/elasticrun/internal/config"
 	"github.com/elasticrun/elasticrun/pkg/agent"
-	"github.com/elasticrun/elasticrun/pkg/procs"
+	"github.com/elasticrun/elasticrun/pkg/procs/guard"
 )
 
 // version is set by the linker.
@@ -70,7 +70,7 @@ func isSubcommand(args []string) bool {
 // execute runs what the arguments ask for. Flags of the launch are parsed by
 // internal/config, since pflag knows neither torchrun's spellings nor where the
 // script's own arguments begin.
-func execute(args []string, lifeline *procs.Lifeline) int {
+func execute(args []string, lifeline *guard.Lifeline) int {
 	if !isSubcommand(args) {
 		return launch(args, lifeline)
 	}

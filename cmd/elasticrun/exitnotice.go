@@ -12,7 +12,7 @@ import (
 	"github.com/elasticrun/elasticrun/internal/config"
 	"github.com/elasticrun/elasticrun/pkg/coord"
 	"github.com/elasticrun/elasticrun/pkg/coord/etcd"
-	"github.com/elasticrun/elasticrun/pkg/procs"
+	"github.com/elasticrun/elasticrun/pkg/procs/guard"
 )
 
 // exitNotice is what the guard needs to end the session of an agent that has died, once it has reaped the last process of the
@@ -33,7 +33,7 @@ type exitNotice struct {
 // session itself.
 type exitNotices struct {
 	cfg      *config.Config
-	lifeline *procs.Lifeline
+	lifeline *guard.Lifeline
 	etcd     func() etcd.Options
 	log      zerolog.Logger
 }

@@ -7,12 +7,12 @@ import (
 
 	"github.com/elasticrun/elasticrun/internal/config"
 	"github.com/elasticrun/elasticrun/pkg/agent"
-	"github.com/elasticrun/elasticrun/pkg/procs"
+	"github.com/elasticrun/elasticrun/pkg/procs/guard"
 )
 
-// guard runs the agent and ends with its exit code.
-func guard(lifeline *procs.Lifeline) int {
-	r, err := procs.Guard(lifeline, func(after time.Duration) {
+// runGuard runs the agent and ends with its exit code.
+func runGuard(lifeline *guard.Lifeline) int {
+	r, err := guard.Run(lifeline, func(after time.Duration) {
 		fmt.Fprintf(os.Stderr, "elasticrun: the agent gave no sign of life for %v: its workers were killed\n", after)
 	})
 	if err != nil {
@@ -41,7 +41,7 @@ func guard(lifeline *procs.Lifeline) int {
 
 // agentLost explains an agent that ended without saying so: it was killed, or it
 // crashed, and then its exit code is the Go runtime's and means nothing.
-func agentLost(r procs.GuardResult) ending {
+func agentLost(r guard.Result) ending {
 	end := ending{code: exitInternal, reason: config.ReasonInternal}
 	if r.Exit.Signal != 0 {
 		end = ending{code: r.Exit.ShellCode(), reason: config.ReasonSignal}

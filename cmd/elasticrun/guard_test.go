@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/elasticrun/elasticrun/pkg/procs"
+	"github.com/elasticrun/elasticrun/pkg/procs/guard"
 )
 
 func TestAgentLost(t *testing.T) {
@@ -26,7 +27,7 @@ func TestAgentLost(t *testing.T) {
 				"elasticrun: exit_code=70 reason=internal\n",
 		},
 	} {
-		if e := agentLost(procs.GuardResult{Exit: tt.exit, Swept: 3}); e.code != tt.code || e.text() != tt.want {
+		if e := agentLost(guard.Result{Exit: tt.exit, Swept: 3}); e.code != tt.code || e.text() != tt.want {
 			t.Errorf("%v: code %d, want %d:\n%swant\n%s", tt.exit, e.code, tt.code, e.text(), tt.want)
 		}
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/agent"
 	"github.com/elasticrun/elasticrun/pkg/coord"
 	"github.com/elasticrun/elasticrun/pkg/procs"
+	"github.com/elasticrun/elasticrun/pkg/procs/guard"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic"
 	"github.com/elasticrun/elasticrun/pkg/report"
@@ -30,7 +31,7 @@ import (
 )
 
 // launch runs a job and returns the launcher's exit code.
-func launch(args []string, lifeline *procs.Lifeline) int {
+func launch(args []string, lifeline *guard.Lifeline) int {
 	cfg, err := config.Load(args, machine{})
 	if err != nil {
 		return usage(err)
@@ -91,7 +92,7 @@ func tellLost(console *workerlog.Console, log zerolog.Logger) error {
 
 // runJob wires the packages together and runs the agent; the report has what the agent knows. When it returns nothing
 // of the job is left, and all of its output has been written.
-func runJob(ctx context.Context, t *told, cfg *config.Config, lifeline *procs.Lifeline, console *workerlog.Console, lines io.Writer, seen *lookout, log zerolog.Logger) (agent.RunResult, report.Report, error) {
+func runJob(ctx context.Context, t *told, cfg *config.Config, lifeline *guard.Lifeline, console *workerlog.Console, lines io.Writer, seen *lookout, log zerolog.Logger) (agent.RunResult, report.Report, error) {
 	plan, err := prepare(ctx, cfg, lifeline, seen, log)
 	if err != nil {
 		return agent.RunResult{}, report.Report{}, err

@@ -16,6 +16,7 @@ import (
 
 	"github.com/elasticrun/elasticrun/pkg/agent"
 	"github.com/elasticrun/elasticrun/pkg/procs"
+	"github.com/elasticrun/elasticrun/pkg/procs/guard"
 )
 
 // How many threads of guard and agent run Go code at once, however many CPUs there are: they have little to do, and each
@@ -28,7 +29,7 @@ const (
 func main() { os.Exit(run(os.Args[1:])) }
 
 func run(args []string) int {
-	if !procs.HasGuard() && !isSubcommand(args) {
+	if !guard.Started() && !isSubcommand(args) {
 		if err := procs.CheckRoom(boundedCPUs(runtime.GOMAXPROCS(0), agentCPUs)); err != nil { // first, because all else may take a thread
 			return fail(conclude(agent.RunResult{}, err))
 		}
@@ -36,24 +37,24 @@ func run(args []string) int {
 	// Received and dropped: a console that went away is then an error of a write,
 	// and a SIGQUIT before its handler is there does not make the runtime crash.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE, syscall.SIGQUIT)
-	part, lifeline, err := procs.OpenLifeline()
+	part, lifeline, err := guard.OpenLifeline()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "elasticrun:", err)
 		return exitUsage
 	}
 	defer lifeline.Close()
-	if part != procs.PartAgent && !isSubcommand(args) {
+	if part != guard.PartAgent && !isSubcommand(args) {
 		if code, done := spread(args); done {
 			return code
 		}
-		if procs.CanGuard() {
+		if guard.Supported() {
 			limitCPUs(guardCPUs)
-			code := guard(lifeline)
+			code := runGuard(lifeline)
 			lifeline.Announce(code)
 			return code
 		}
 	}
-	if part == procs.PartAgent {
+	if part == guard.PartAgent {
 		limitCPUs(agentCPUs)
 		procs.NameProcess("erun-agent")
 		// It is in the background of its terminal, where stty tostop would stop it.

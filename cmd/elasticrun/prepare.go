@@ -18,6 +18,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/events"
 	"github.com/elasticrun/elasticrun/pkg/evidence"
 	"github.com/elasticrun/elasticrun/pkg/procs"
+	"github.com/elasticrun/elasticrun/pkg/procs/guard"
 	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
 
@@ -33,7 +34,7 @@ type plan struct {
 
 // prepare checks the surroundings and makes what a run needs. Its errors are
 // *config.UsageError where the user can do something about them; then nothing is left behind.
-func prepare(ctx context.Context, cfg *config.Config, lifeline *procs.Lifeline, seen *lookout, log zerolog.Logger) (*plan, error) {
+func prepare(ctx context.Context, cfg *config.Config, lifeline *guard.Lifeline, seen *lookout, log zerolog.Logger) (*plan, error) {
 	p := &plan{}
 	var err error
 	if p.spec, err = workerSpec(ctx, cfg); err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/elasticrun/elasticrun/internal/config"
 	"github.com/elasticrun/elasticrun/pkg/coord"
 	"github.com/elasticrun/elasticrun/pkg/coord/etcd"
-	"github.com/elasticrun/elasticrun/pkg/procs"
+	"github.com/elasticrun/elasticrun/pkg/procs/guard"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic"
 )
@@ -35,7 +35,7 @@ func (m *meeting) close(ctx context.Context, log zerolog.Logger) {
 }
 
 // rendezvous prepares to meet the others. Nothing is connected yet.
-func rendezvous(ctx context.Context, cfg *config.Config, lifeline *procs.Lifeline, seen *lookout, log zerolog.Logger) (*meeting, error) {
+func rendezvous(ctx context.Context, cfg *config.Config, lifeline *guard.Lifeline, seen *lookout, log zerolog.Logger) (*meeting, error) {
 	m := &meeting{}
 	node := elastic.Node{Host: "localhost", Identity: "one", Hint: -1}
 	if cfg.MaxNodes > 1 {
@@ -71,7 +71,7 @@ func commandID(cfg *config.Config) string {
 }
 
 // handlerOf makes the handler of the backend that is asked for. It opens nothing.
-func handlerOf(ctx context.Context, cfg *config.Config, node elastic.Node, lifeline *procs.Lifeline, seen *lookout, log zerolog.Logger) (rdzv.Handler, error) {
+func handlerOf(ctx context.Context, cfg *config.Config, node elastic.Node, lifeline *guard.Lifeline, seen *lookout, log zerolog.Logger) (rdzv.Handler, error) {
 	var registry rdzv.Registry
 	for _, name := range []string{rdzv.BackendC10d, rdzv.BackendEtcd, rdzv.BackendStatic} {
 		if err := registry.Register(name, &backend{name: name, cfg: cfg, node: node, lifeline: lifeline, seen: seen, log: log}); err != nil {
@@ -98,7 +98,7 @@ type backend struct {
 	cfg  *config.Config
 	node elastic.Node
 	// lifeline leads to the guard, which kills the workers of an agent that cannot.
-	lifeline *procs.Lifeline
+	lifeline *guard.Lifeline
 	// seen says what the agent is doing.
 	seen *lookout
 	log  zerolog.Logger

@@ -12,6 +12,7 @@ import (
 
 	"github.com/elasticrun/elasticrun/pkg/agent"
 	"github.com/elasticrun/elasticrun/pkg/procs"
+	"github.com/elasticrun/elasticrun/pkg/procs/guard"
 )
 
 // errGuardGone is why a run ends whose guard was killed.
@@ -47,7 +48,7 @@ type told struct {
 // grace and lastResort have passed. SIGQUIT is always handled, because the Go runtime
 // would dump its stacks. SIGUSR1 and SIGUSR2 go to the workers unless they are
 // among the signals given. After any of them, and the time of an echo, one that is urgent makes it hurry.
-func listen(handle, urgent []syscall.Signal, grace time.Duration, lifeline *procs.Lifeline) (context.Context, *told) {
+func listen(handle, urgent []syscall.Signal, grace time.Duration, lifeline *guard.Lifeline) (context.Context, *told) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	t := &told{hurry: make(chan struct{}), urgent: urgent, forward: make(chan os.Signal, 8)}
 	signals := make(chan os.Signal, 16)
@@ -70,7 +71,7 @@ func listen(handle, urgent []syscall.Signal, grace time.Duration, lifeline *proc
 	return ctx, t
 }
 
-func (t *told) loop(cancel context.CancelCauseFunc, signals <-chan os.Signal, grace time.Duration, lifeline *procs.Lifeline, quit <-chan struct{}) {
+func (t *told) loop(cancel context.CancelCauseFunc, signals <-chan os.Signal, grace time.Duration, lifeline *guard.Lifeline, quit <-chan struct{}) {
 	hurry := sync.OnceFunc(func() { close(t.hurry) })
 	broken := lifeline.Broken()
 	var first time.Time

@@ -29,7 +29,7 @@ var rules = map[string]rule{
 		ours: []string{
 			"internal/boottime", "internal/config", "internal/doctor", "internal/logview", "internal/preview", "internal/scheduler", "internal/simulate", "internal/status",
 			"internal/tcplisten", "internal/topology",
-			"pkg/agent", "pkg/rdzv", "pkg/rdzv/elastic", "pkg/coord", "pkg/coord/etcd", "pkg/kvstore", "pkg/kvstore/tcpstore", "pkg/procs", "pkg/workerlog", "pkg/events", "pkg/evidence", "pkg/report",
+			"pkg/agent", "pkg/rdzv", "pkg/rdzv/elastic", "pkg/coord", "pkg/coord/etcd", "pkg/kvstore", "pkg/kvstore/tcpstore", "pkg/procs", "pkg/procs/guard", "pkg/workerlog", "pkg/events", "pkg/evidence", "pkg/report",
 		},
 		theirs: []string{"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/rs/zerolog", "golang.org/x/sys", "golang.org/x/term"},
 		why:    "the command wires concrete types together, so it may know them all, and nothing may know it",
@@ -138,9 +138,14 @@ var rules = map[string]rule{
 		why:      "the conformance suite of coordination stores",
 	},
 	"pkg/procs": {
-		ours:   []string{"internal/boottime", "pkg/procs/internal/limits", "pkg/procs/internal/proctree", "pkg/workerlog"},
+		ours:   []string{"pkg/procs/internal/limits", "pkg/procs/internal/proctree", "pkg/workerlog"},
 		theirs: []string{"github.com/rs/zerolog", "github.com/shirou/gopsutil/v3", "golang.org/x/sys"},
 		why:    "processes are started and stopped without knowing why",
+	},
+	"pkg/procs/guard": {
+		ours:   []string{"internal/boottime", "pkg/procs", "pkg/procs/internal/limits", "pkg/procs/internal/proctree"},
+		theirs: []string{"golang.org/x/sys"},
+		why:    "a guard outlives the agent because it does little: it knows processes, and nothing of the job",
 	},
 	"pkg/procs/internal/limits": {
 		ours:   []string{"internal/cgroup", "pkg/procs/internal/proctree"},

@@ -12,8 +12,7 @@ const helperEnv = "PROCS_TEST_HELPER"
 
 // helpers are the workers that tests start; each gets the program's arguments.
 var helpers = map[string]func(args []string){
-	"guarded": runGuarded,
-	"trace":   trace,
+	"trace": trace,
 }
 
 func TestMain(m *testing.M) {

@@ -1,4 +1,4 @@
-package procs
+package guard
 
 import (
 	"errors"
@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// SetExitNotice gives the guard a message, in place of the one before, which [GuardResult.ExitNotice] returns if this process
+// SetExitNotice gives the guard a message, in place of the one before, which [Result.ExitNotice] returns if this process
 // dies and nothing of the job is left then. nil withdraws it. The guard does not look into it.
 //
 // It does not block: a guard that reads nothing for long (it was stopped from its terminal) makes it fail in the end.

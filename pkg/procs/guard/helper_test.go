@@ -1,4 +1,4 @@
-package procs
+package guard
 
 import (
 	"bufio"
@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/elasticrun/elasticrun/internal/boottime"
+	"github.com/elasticrun/elasticrun/pkg/procs"
 )
 
 // exitBystander is the code of a guard that killed a child which was not the job's.
@@ -39,7 +40,7 @@ func runGuarded(args []string) {
 			os.Exit(1)
 		}
 	}
-	r, err := Guard(lifeline, func(after time.Duration) {
+	r, err := Run(lifeline, func(after time.Duration) {
 		fmt.Fprintf(os.Stderr, "silent for %v\n", after)
 		if slices.Contains(args, "mute") {
 			select {}
@@ -67,8 +68,8 @@ func runGuarded(args []string) {
 // obedient is an agent that does what it reads, a line each, and answers each with one line.
 type obedient struct {
 	lifeline *Lifeline
-	sup      *Supervisor
-	group    *Group
+	sup      *procs.Supervisor
+	group    *procs.Group
 	renew    *time.Ticker
 }
 
@@ -91,7 +92,7 @@ func (a *obedient) obey() {
 			fmt.Println(answer)
 		case <-a.lifeline.Broken():
 			if a.group != nil {
-				_ = a.group.Stop(Ladder{Signal: syscall.SIGKILL})
+				_ = a.group.Stop(procs.Ladder{Signal: syscall.SIGKILL})
 			}
 			os.Exit(1)
 		}
@@ -108,7 +109,7 @@ func (a *obedient) do(word, rest string) (answer string, err error) {
 		e := <-a.group.Exits()
 		return fmt.Sprintf("%v, by us: %v", e, e.Stopped), nil
 	case "stop":
-		return "ok", a.group.Stop(Ladder{Signal: syscall.SIGKILL})
+		return "ok", a.group.Stop(procs.Ladder{Signal: syscall.SIGKILL})
 	case "notice": // ADDRESS, or nothing to withdraw it
 		return "ok", a.lifeline.SetExitNotice([]byte(rest))
 	case "storm": // ADDRESS; it answers, and goes on
@@ -151,7 +152,7 @@ func (a *obedient) do(word, rest string) (answer string, err error) {
 		}
 		return answer, nil
 	case "sweep":
-		Sweep(10 * time.Second)
+		procs.Sweep(10 * time.Second)
 		return "ok", nil
 	case "passed":
 		return fmt.Sprint(a.lifeline.DeadlinePassed()), nil
@@ -175,10 +176,10 @@ func (a *obedient) do(word, rest string) (answer string, err error) {
 
 func (a *obedient) start(script string) (err error) {
 	if a.sup == nil {
-		if a.sup, err = NewSupervisor(Options{}); err != nil {
+		if a.sup, err = procs.NewSupervisor(procs.Options{}); err != nil {
 			return err
 		}
 	}
-	a.group, err = a.sup.Start([]Spec{{Argv: []string{"sh", "-c", script}, Env: os.Environ()}}, nil)
+	a.group, err = a.sup.Start([]procs.Spec{{Argv: []string{"sh", "-c", script}, Env: os.Environ()}}, nil)
 	return err
 }

@@ -1,4 +1,4 @@
-package procs
+package guard
 
 import (
 	"errors"
@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/elasticrun/elasticrun/pkg/procs"
 	"github.com/elasticrun/elasticrun/pkg/procs/internal/limits"
 	"github.com/elasticrun/elasticrun/pkg/procs/internal/proctree"
 )
@@ -27,7 +28,7 @@ const (
 	endBound = 10 * time.Second
 )
 
-// Guard runs this program again, with the same arguments, as a child that sees
+// Run runs this program again, with the same arguments, as a child that sees
 // itself as part says: [PartAgent], or [PartGuard] where this process has children
 // already (a shell's process substitution, say), which a sweep must not touch. It
 // passes signals on and returns when the child has ended, however it did,
@@ -37,31 +38,31 @@ const (
 // breaks the child is killed. silent is called each time that workers are killed because the agent
 // let its [Lifeline.Deadline] pass, with the time that it had set; it may be nil, and
 // it may block, as a console does.
-func Guard(lifeline *Lifeline, silent func(after time.Duration)) (GuardResult, error) {
+func Run(lifeline *Lifeline, silent func(after time.Duration)) (Result, error) {
 	part := PartAgent
 	if !proctree.NoChildren() {
 		part = PartGuard
 	} else if err := proctree.BecomeSubreaper(); err != nil {
-		return GuardResult{}, fmt.Errorf("become child subreaper: %w", err)
+		return Result{}, fmt.Errorf("become child subreaper: %w", err)
 	}
 	signals := make(chan os.Signal, 64)
-	signal.Notify(signals, NotIgnored(forwarded())...)
+	signal.Notify(signals, procs.NotIgnored(forwarded())...)
 	defer signal.Stop(signals)
 
 	if lifeline != nil { // the check of the guard above was for one guard
-		if err := CheckRoom(runtime.GOMAXPROCS(0)); err != nil {
-			return GuardResult{}, err
+		if err := procs.CheckRoom(runtime.GOMAXPROCS(0)); err != nil {
+			return Result{}, err
 		}
 	}
 	if err := guardResources(); err != nil {
-		return GuardResult{}, err
+		return Result{}, err
 	}
 	child, err := startSelf(part)
 	if err != nil {
-		return GuardResult{}, err
+		return Result{}, err
 	}
 	defer child.close()
-	ended := make(chan Exit, 1)
+	ended := make(chan procs.Exit, 1)
 	go func() { ended <- child.wait() }()
 	announced := child.link.announced
 	var overdue <-chan time.Time
@@ -84,7 +85,7 @@ func Guard(lifeline *Lifeline, silent func(after time.Duration)) (GuardResult, e
 		case <-announced:
 			announced, overdue = nil, time.After(endBound)
 		case <-overdue: // it hangs in the kernel: the sweep will tell
-			return child.conclude(Exit{PID: child.pid, Code: child.link.code, At: time.Now()}, part, toldBound, &told), nil
+			return child.conclude(procs.Exit{PID: child.pid, Code: child.link.code, At: time.Now()}, part, toldBound, &told), nil
 		case exit := <-ended:
 			return child.conclude(exit, part, guardBound, &told), nil
 		}
@@ -92,8 +93,8 @@ func Guard(lifeline *Lifeline, silent func(after time.Duration)) (GuardResult, e
 }
 
 // conclude is what there is to do when the child has ended; bound is for the sweep.
-func (g *guarded) conclude(exit Exit, part Part, bound time.Duration, told *lastWords) GuardResult {
-	result := GuardResult{Exit: exit, Reported: g.link.finish()}
+func (g *guarded) conclude(exit procs.Exit, part Part, bound time.Duration, told *lastWords) Result {
+	result := Result{Exit: exit, Reported: g.link.finish()}
 	if result.StuckTold = g.link.stuck; result.StuckTold {
 		bound = toldBound
 	}
@@ -171,25 +172,25 @@ func (g *guarded) signal(sig syscall.Signal) {
 }
 
 // wait reaps whatever ends until it is the guarded child.
-func (g *guarded) wait() Exit {
+func (g *guarded) wait() procs.Exit {
 	for {
 		var status syscall.WaitStatus
 		pid, err := syscall.Wait4(-1, &status, 0, nil)
 		switch {
 		case errors.Is(err, syscall.EINTR):
 		case err != nil:
-			return Exit{PID: g.pid, Code: 1, StartErr: err}
+			return procs.Exit{PID: g.pid, Code: 1, StartErr: err}
 		case pid != g.pid:
 		case status.Signaled():
-			return Exit{PID: pid, Signal: status.Signal(), CoreDumped: status.CoreDump(), At: time.Now()}
+			return procs.Exit{PID: pid, Signal: status.Signal(), CoreDumped: status.CoreDump(), At: time.Now()}
 		default:
-			return Exit{PID: pid, Code: status.ExitStatus(), At: time.Now()}
+			return procs.Exit{PID: pid, Code: status.ExitStatus(), At: time.Now()}
 		}
 	}
 }
 
-// CanGuard reports whether [Guard] works on this system.
-func CanGuard() bool { return true }
+// Supported reports whether [Run] works on this system.
+func Supported() bool { return true }
 
 // lastWord is how long a guard that could end waits for a console to take what it said.
 const lastWord = time.Second
@@ -215,7 +216,7 @@ func (w *lastWords) wait() {
 // files.
 func guardResources() error {
 	if problem := limits.CheckOpenFiles(); problem != "" {
-		return &ResourceError{Problem: problem, Err: syscall.EMFILE}
+		return &procs.ResourceError{Problem: problem, Err: syscall.EMFILE}
 	}
 	limits.ReserveThreads(limits.GuardThreads)
 	return nil
@@ -225,9 +226,9 @@ func guardResources() error {
 func agentNotStarted(err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return &ResourceError{Problem: "start the agent: there is no /proc/self/exe: /proc is not mounted, or belongs to another pid namespace; mount it", Err: err}
+		return &procs.ResourceError{Problem: "start the agent: there is no /proc/self/exe: /proc is not mounted, or belongs to another pid namespace; mount it", Err: err}
 	case errors.Is(err, syscall.EAGAIN):
-		return &ResourceError{Problem: fmt.Sprintf("start the agent: %v", limits.ExplainFork(err)), Err: err}
+		return &procs.ResourceError{Problem: fmt.Sprintf("start the agent: %v", limits.ExplainFork(err)), Err: err}
 	default:
 		return fmt.Errorf("start the agent: %w", err)
 	}

@@ -1,9 +1,11 @@
-package procs
+package guard
 
-// GuardResult tells how the guarded agent ended.
-type GuardResult struct {
+import "github.com/elasticrun/elasticrun/pkg/procs"
+
+// Result tells how the guarded agent ended.
+type Result struct {
 	// Exit is how the agent's process ended.
-	Exit Exit
+	Exit procs.Exit
 	// Reported says that the agent announced its exit code before it ended. One
 	// that did not was killed or crashed, whatever its exit code is.
 	Reported bool

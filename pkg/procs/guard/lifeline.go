@@ -1,11 +1,9 @@
-package procs
+package guard
 
 import (
 	"context"
 	"fmt"
 	"os"
-	"os/signal"
-	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -51,8 +49,8 @@ type Lifeline struct {
 	limit  deadline
 }
 
-// HasGuard reports whether a guard started this process, before [OpenLifeline].
-func HasGuard() bool {
+// Started reports whether a guard started this process, before [OpenLifeline].
+func Started() bool {
 	_, set := os.LookupEnv(lifelineVar)
 	return set
 }
@@ -176,17 +174,4 @@ func (l *Lifeline) Close() {
 	_ = l.link.Close()
 	<-l.broken
 	l.limit.close()
-}
-
-// NotIgnored returns those of sigs that were not ignored when the process began:
-// nohup and a shell's background jobs mean it, and children inherit it. The Go
-// runtime knows that of SIGHUP and SIGINT only.
-func NotIgnored(sigs []syscall.Signal) []os.Signal {
-	var out []os.Signal
-	for _, sig := range slices.Compact(slices.Sorted(slices.Values(sigs))) {
-		if !signal.Ignored(sig) {
-			out = append(out, sig)
-		}
-	}
-	return out
 }

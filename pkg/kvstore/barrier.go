@@ -59,7 +59,7 @@ func Barrier(ctx context.Context, store Store, opts BarrierOptions) error {
 		return fmt.Errorf("barrier %q: %w", opts.Prefix, err)
 	}
 	opts = opts.withDefaults()
-	err := opts.meet(ctx, store)
+	err := opts.run(ctx, store)
 	if opts.Trace == nil || !errors.Is(err, ErrTimeout) || ctx.Err() != nil {
 		return err
 	}
@@ -90,7 +90,7 @@ func (o BarrierOptions) withDefaults() BarrierOptions {
 }
 
 // meet is the barrier without its trace.
-func (o BarrierOptions) meet(ctx context.Context, store Store) error {
+func (o BarrierOptions) run(ctx context.Context, store Store) error {
 	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
 	last, err := arrive(ctx, store, o.WorldSize, o.Prefix)

@@ -34,7 +34,7 @@ var (
 
 // EndOf is the error of a call that ended with ctx: ErrTimeout, with the context's own error and its cause in the chain, after a deadline, and
 // otherwise the cause.
-func EndOf(ctx context.Context) error {
+func ContextError(ctx context.Context) error {
 	err, cause := ctx.Err(), context.Cause(ctx)
 	switch {
 	case !errors.Is(err, context.DeadlineExceeded):

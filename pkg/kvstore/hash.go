@@ -57,7 +57,7 @@ func (s *HashStore) Check(_ context.Context, keys ...string) (bool, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, key := range keys {
-		if !s.space.Present(key) {
+		if !s.space.Has(key) {
 			return false, nil
 		}
 	}
@@ -149,5 +149,5 @@ func (s *HashStore) MultiSet(_ context.Context, pairs ...Pair) error {
 
 // waitError says why a wait for keys ended unfulfilled when ctx did.
 func waitError(ctx context.Context, missing []string) error {
-	return fmt.Errorf("wait for %s: %w", keyspace.NameKeys(missing), EndOf(ctx))
+	return fmt.Errorf("wait for %s: %w", keyspace.NameKeys(missing), ContextError(ctx))
 }

@@ -68,9 +68,9 @@ func (e *MissingRanksError) Unwrap() error { return e.err }
 // trace turns timedOut, the error of the barrier's wait, into one that names the ranks that are missing. Where they cannot
 // be found out it stays: as it is if the rest of the trace does not come in time, else joined with the reason.
 func (o BarrierOptions) trace(ctx context.Context, store Store, timedOut error) error {
-	find := awaitGate
+	find := awaitRankZero
 	if o.Trace.Rank == 0 {
-		find = lookForOthers
+		find = findMissing
 	}
 	missing, err := find(ctx, store, o)
 	switch {
@@ -83,42 +83,42 @@ func (o BarrierOptions) trace(ctx context.Context, store Store, timedOut error) 
 }
 
 // lookForOthers is the trace of rank 0: it goes over the other ranks once and returns those that have left no trace.
-func lookForOthers(ctx context.Context, store Store, o BarrierOptions) (missing []int, err error) {
-	if err := o.put(ctx, store, o.traceOf(0)); err != nil {
+func findMissing(ctx context.Context, store Store, o BarrierOptions) (missing []int, err error) {
+	if err := o.set(ctx, store, o.traceKeyOf(0)); err != nil {
 		return nil, err
 	}
-	patience := o.Trace.Timeout
+	wait := o.Trace.Timeout
 	for rank := 1; rank < o.WorldSize && len(missing) < maxMissing; rank++ {
-		there, err := o.hasTrace(ctx, store, rank, patience)
+		there, err := o.awaitTrace(ctx, store, rank, wait)
 		switch {
 		case err != nil:
 			return nil, err
 		case !there:
 			missing = append(missing, rank)
-			patience = time.Millisecond // the others have had the time that this one was waited for
+			wait = time.Millisecond // the others have had the time that this one was waited for
 		}
 	}
-	return missing, o.put(ctx, store, o.Prefix+tracingGateKey)
+	return missing, o.set(ctx, store, o.Prefix+tracingGateKey)
 }
 
 // hasTrace waits for a rank's trace. In the end it looks again, for 1 ms can be over before the answer to a wait has come
 // over the network.
-func (o BarrierOptions) hasTrace(ctx context.Context, store Store, rank int, patience time.Duration) (bool, error) {
-	err := o.await(ctx, store, o.traceOf(rank), patience)
+func (o BarrierOptions) awaitTrace(ctx context.Context, store Store, rank int, wait time.Duration) (bool, error) {
+	err := o.waitFor(ctx, store, o.traceKeyOf(rank), wait)
 	if !errors.Is(err, ErrTimeout) || ctx.Err() != nil {
 		return err == nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
-	return store.Check(ctx, o.traceOf(rank))
+	return store.Check(ctx, o.traceKeyOf(rank))
 }
 
 // awaitGate is the trace of the other ranks: rank 0 has looked for them when it returns without an error.
-func awaitGate(ctx context.Context, store Store, o BarrierOptions) (missing []int, err error) {
-	if err := o.put(ctx, store, o.traceOf(o.Trace.Rank)); err != nil {
+func awaitRankZero(ctx context.Context, store Store, o BarrierOptions) (missing []int, err error) {
+	if err := o.set(ctx, store, o.traceKeyOf(o.Trace.Rank)); err != nil {
 		return nil, err
 	}
-	return nil, o.await(ctx, store, o.Prefix+tracingGateKey, o.Timeout)
+	return nil, o.waitFor(ctx, store, o.Prefix+tracingGateKey, o.Timeout)
 }
 
 func (o BarrierOptions) missingRanks(missing []int, timedOut error) *MissingRanksError {
@@ -137,15 +137,15 @@ func (o BarrierOptions) missingRanks(missing []int, timedOut error) *MissingRank
 	return e
 }
 
-func (o BarrierOptions) traceOf(rank int) string { return o.Prefix + strconv.Itoa(rank) + traceKey }
+func (o BarrierOptions) traceKeyOf(rank int) string { return o.Prefix + strconv.Itoa(rank) + traceKey }
 
-func (o BarrierOptions) put(ctx context.Context, store Store, key string) error {
+func (o BarrierOptions) set(ctx context.Context, store Store, key string) error {
 	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
 	return store.Set(ctx, key, valIgnored)
 }
 
-func (o BarrierOptions) await(ctx context.Context, store Store, key string, timeout time.Duration) error {
+func (o BarrierOptions) waitFor(ctx context.Context, store Store, key string, timeout time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	return store.Wait(ctx, key)

@@ -76,9 +76,9 @@ func runBarrier(ctx context.Context, s Store, opts BarrierOptions, arrivals map[
 func TestTraceNamesTheMissing(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		worldSize := rapid.IntRange(2, 60).Draw(rt, "world size")
-		patience := time.Duration(rapid.IntRange(1, 20).Draw(rt, "trace timeout")) * time.Second
+		wait := time.Duration(rapid.IntRange(1, 20).Draw(rt, "trace timeout")) * time.Second
 		// So long that the others still wait for the gate when rank 0 has looked.
-		timeout := 2*patience + time.Duration(rapid.IntRange(1, 600).Draw(rt, "timeout"))*time.Second
+		timeout := 2*wait + time.Duration(rapid.IntRange(1, 600).Draw(rt, "timeout"))*time.Second
 		absence := rapid.IntRange(0, 100).Draw(rt, "absence in percent")
 		arrivals := map[int]time.Duration{0: 0}
 		var missing []int
@@ -89,15 +89,15 @@ func TestTraceNamesTheMissing(t *testing.T) {
 				continue
 			}
 			// Whoever comes much later than rank 0 has not timed out when rank 0 looks for its trace.
-			arrivals[rank] = time.Duration(rapid.Int64Range(0, int64(patience)-1).Draw(rt, "arrival in ns"))
+			arrivals[rank] = time.Duration(rapid.Int64Range(0, int64(wait)-1).Draw(rt, "arrival in ns"))
 			last = max(last, arrivals[rank])
 		}
 		synctest.Test(t, func(t *testing.T) {
 			s, start := &countingStore{Store: NewHashStore()}, time.Now()
 			errs := runBarrier(t.Context(), s, BarrierOptions{
-				WorldSize: worldSize, Prefix: "p", Timeout: timeout, Trace: &Trace{Decode: hostOf, Timeout: patience},
+				WorldSize: worldSize, Prefix: "p", Timeout: timeout, Trace: &Trace{Decode: hostOf, Timeout: wait},
 			}, arrivals)
-			if took, most := time.Since(start), last+timeout+patience+maxMissing*time.Millisecond; took > most {
+			if took, most := time.Since(start), last+timeout+wait+maxMissing*time.Millisecond; took > most {
 				rt.Errorf("took %v, want at most %v", took, most)
 			}
 			if got, most := s.messages.Load(), int64(5*worldSize+maxMissing); got > most {

@@ -50,7 +50,7 @@ func (s *WorkerStore) Err() error {
 }
 
 // Renew closes its clients' connections and forgets everything, and goes on listening; [kvstore.ErrClosed] after Close.
-func (s *WorkerStore) Renew() error { return s.server.Renew() }
+func (s *WorkerStore) Renew() error { return s.server.Reset() }
 
 // Close ends every connection and waits for the server's goroutines. It may be called again.
 func (s *WorkerStore) Close() error {

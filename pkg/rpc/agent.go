@@ -171,7 +171,7 @@ func (a *grpcAgent) invokeSelf(ctx context.Context, function string, payload []b
 	case o := <-ran:
 		return o.answer, o.err
 	case <-ctx.Done():
-		return nil, kvstore.EndOf(ctx)
+		return nil, kvstore.ContextError(ctx)
 	case <-a.done:
 		cancel(ErrShutdown)
 		return nil, ErrShutdown

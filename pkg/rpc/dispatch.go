@@ -35,7 +35,7 @@ func (d *dispatcher) handle(ctx context.Context, from WorkerInfo, name string, p
 	select {
 	case <-d.settled:
 	case <-ctx.Done():
-		return nil, kvstore.EndOf(ctx)
+		return nil, kvstore.ContextError(ctx)
 	}
 	if d.group == nil {
 		return nil, ErrShutdown

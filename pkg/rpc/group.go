@@ -112,7 +112,7 @@ func (g *Group) Shutdown(ctx context.Context) error {
 	case <-g.ended: // both, and then the group's end counts
 		return errors.Join(g.missed, g.closeErr)
 	default:
-		return fmt.Errorf("shut down the group: %w", kvstore.EndOf(ctx))
+		return fmt.Errorf("shut down the group: %w", kvstore.ContextError(ctx))
 	}
 }
 
@@ -132,7 +132,7 @@ func (g *Group) gracefully(ctx context.Context) error {
 	select {
 	case <-g.rooted:
 	case <-ctx.Done():
-		return fmt.Errorf("calls of this worker are still under way: %w", kvstore.EndOf(ctx))
+		return fmt.Errorf("calls of this worker are still under way: %w", kvstore.ContextError(ctx))
 	}
 	return g.agent.Shutdown(ctx, true)
 }
@@ -226,7 +226,7 @@ func (g *Group) call(ctx context.Context, to, function string, payload []byte) (
 		after := max(0, deadline.Sub(begun).Round(time.Millisecond))
 		err = &timeoutError{after: after, byDefault: !limited, cause: context.Cause(ctx), err: err}
 	case ctx.Err() != nil:
-		err = kvstore.EndOf(ctx)
+		err = kvstore.ContextError(ctx)
 	}
 	switch err.(type) { //nolint:errorlint // the outermost alone counts: others are of further calls
 	case *RemoteError, *CallError:

@@ -62,7 +62,7 @@ func (m *memory) init(ctx context.Context, args InitArgs) (Agent, error) {
 	case <-m.full:
 		return a, nil
 	case <-ctx.Done():
-		return nil, kvstore.EndOf(ctx)
+		return nil, kvstore.ContextError(ctx)
 	}
 }
 
@@ -183,7 +183,7 @@ func (a *member) Shutdown(ctx context.Context, graceful bool) error {
 		select {
 		case <-idle:
 		case <-ctx.Done():
-			return fmt.Errorf("calls are under way: %w", kvstore.EndOf(ctx))
+			return fmt.Errorf("calls are under way: %w", kvstore.ContextError(ctx))
 		}
 	}
 	a.mu.Lock()

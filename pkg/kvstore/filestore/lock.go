@@ -12,11 +12,11 @@ import (
 )
 
 // fileLock is a kind of flock(2) lock.
-type fileLock int
+type lockKind int
 
 const (
-	sharedLock    fileLock = syscall.LOCK_SH
-	exclusiveLock fileLock = syscall.LOCK_EX
+	sharedLock    lockKind = syscall.LOCK_SH
+	exclusiveLock lockKind = syscall.LOCK_EX
 )
 
 // A lock that another process holds is tried again after lockRetryMin, and then after pauses that grow to
@@ -27,7 +27,7 @@ const (
 )
 
 // try takes the lock if that needs no waiting.
-func (l fileLock) try(f *os.File) (bool, error) {
+func (l lockKind) try(f *os.File) (bool, error) {
 	err := flock(f, int(l)|syscall.LOCK_NB)
 	if errors.Is(err, syscall.EWOULDBLOCK) {
 		return false, nil
@@ -65,7 +65,7 @@ func flock(f *os.File, how int) error {
 
 // lockPause waits before the lock is tried again after attempt earlier pauses. Its error says that ctx ended or
 // that stop was closed.
-func lockPause(ctx context.Context, stop <-chan struct{}, attempt int) error {
+func waitForRetry(ctx context.Context, stop <-chan struct{}, attempt int) error {
 	pause := time.NewTimer(min(lockRetryMin<<min(attempt, 16), lockRetryMax))
 	defer pause.Stop()
 	select {
@@ -75,5 +75,5 @@ func lockPause(ctx context.Context, stop <-chan struct{}, attempt int) error {
 		return kvstore.ErrClosed
 	case <-ctx.Done():
 	}
-	return fmt.Errorf("wait for the file's lock, which somebody else holds: %w", kvstore.EndOf(ctx))
+	return fmt.Errorf("wait for the file's lock, which somebody else holds: %w", kvstore.ContextError(ctx))
 }

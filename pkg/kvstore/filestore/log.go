@@ -19,24 +19,24 @@ import (
 // and means the keys that replaying them leaves: a record sets its key, or, where the key starts with "-",
 // deletes the key that follows the "-", whatever its value. A user's key k stands there as "/k".
 const (
-	userKeys   = "/"
-	deletions  = "-"
-	openStores = "refcount/" // the stores that are open now, as a decimal number
-	shutStores = "cleanup/"  // the stores that have been closed so far
+	userPrefix   = "/"
+	deletePrefix = "-"
+	refcountKey  = "refcount/" // the stores that are open now, as a decimal number
+	cleanupKey   = "cleanup/"  // the stores that have been closed so far
 )
 
 // maxFileData is how many bytes of keys and values a FileStore holds at a time. It keeps every length within a
 // u32. torch has no such bound.
-const maxFileData = 1 << 30
+const maxData = 1 << 30
 
 // fileRecord is a record of the file.
-type fileRecord struct {
+type record struct {
 	key   string // as it stands in the file
 	value []byte
 }
 
 // appendTo appends the bytes of r.
-func (r fileRecord) appendTo(b []byte) []byte {
+func (r record) appendTo(b []byte) []byte {
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(r.key)))
 	b = append(b, r.key...)
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(r.value)))
@@ -44,22 +44,22 @@ func (r fileRecord) appendTo(b []byte) []byte {
 }
 
 // fileLog is what a file has said so far. It does no I/O of its own.
-type fileLog struct {
+type recordLog struct {
 	data   map[string][]byte // by the keys as they stand in the file; values are never changed in place
 	offset int64             // of the first record that is not in data
-	held   int64             // bytes of keys and values in data
+	size   int64             // bytes of keys and values in data
 	limit  int64             // the most of them
-	waits  map[*fileWait]struct{}
+	waits  map[*keyWait]struct{}
 }
 
 // fileWait is a wait for keys. Each is taken off when a record sets it; deleting it later does not bring it
 // back.
-type fileWait struct {
+type keyWait struct {
 	missing map[string]struct{} // as they stand in the file
 }
 
-func newFileLog() *fileLog {
-	return &fileLog{data: map[string][]byte{}, limit: maxFileData, waits: map[*fileWait]struct{}{}}
+func newRecordLog() *recordLog {
+	return &recordLog{data: map[string][]byte{}, limit: maxData, waits: map[*keyWait]struct{}{}}
 }
 
 // replay reads the records between l.offset and end, the size of the file, from r. Its error is an
@@ -67,23 +67,23 @@ func newFileLog() *fileLog {
 // before it is in data.
 //
 // No memory is taken for a length that a record claims and the file does not have.
-func (l *fileLog) replay(r *bufio.Reader, end int64) error {
+func (l *recordLog) replay(r *bufio.Reader, end int64) error {
 	for l.offset < end {
 		left := end - l.offset
 		key, err := l.read(r, "key", &left, true)
 		if err != nil {
 			return err
 		}
-		deletion := strings.HasPrefix(string(key), deletions)
+		deletion := strings.HasPrefix(string(key), deletePrefix)
 		value, err := l.read(r, "value", &left, !deletion)
 		if err != nil {
 			return err
 		}
-		record := fileRecord{key: string(key), value: value}
-		if l.heldAfter(record) > l.limit {
+		rec := record{key: string(key), value: value}
+		if l.sizeAfter(rec) > l.limit {
 			return l.malformed("more than %d bytes of keys and values", l.limit)
 		}
-		l.apply(record)
+		l.apply(rec)
 		l.offset = end - left
 	}
 	return nil
@@ -91,7 +91,7 @@ func (l *fileLog) replay(r *bufio.Reader, end int64) error {
 
 // read reads a key or a value of the record at l.offset, of which, with all that follows it, left bytes are
 // still to be read. Without keep it only skips it.
-func (l *fileLog) read(r *bufio.Reader, what string, left *int64, keep bool) ([]byte, error) {
+func (l *recordLog) read(r *bufio.Reader, what string, left *int64, keep bool) ([]byte, error) {
 	var prefix [4]byte
 	if *left < int64(len(prefix)) {
 		return nil, l.malformed("the length of its %s takes %d bytes, and the file has %d more", what, len(prefix), *left)
@@ -118,13 +118,13 @@ func (l *fileLog) read(r *bufio.Reader, what string, left *int64, keep bool) ([]
 }
 
 // malformed is the error of the record at l.offset.
-func (l *fileLog) malformed(format string, args ...any) error {
+func (l *recordLog) malformed(format string, args ...any) error {
 	return fmt.Errorf("%w: the record at byte %d cannot be read: %s (a writer was killed half way, or this is no store's "+
 		"file: remove it, and start the job anew)", kvstore.ErrProtocol, l.offset, fmt.Sprintf(format, args...))
 }
 
 // unreadable is the error of a read that should have succeeded.
-func (l *fileLog) unreadable(err error) error {
+func (l *recordLog) unreadable(err error) error {
 	switch {
 	case err == nil:
 		return nil
@@ -135,13 +135,13 @@ func (l *fileLog) unreadable(err error) error {
 }
 
 // fits tells why records cannot be written.
-func (l *fileLog) fits(records []fileRecord) error {
-	after := l.held
+func (l *recordLog) checkSize(records []record) error {
+	after := l.size
 	for _, r := range records {
 		if size := int64(len(r.key)) + int64(len(r.value)); size > l.limit {
 			return fmt.Errorf("%w: a key and value of %d bytes, the most is %d", kvstore.ErrProtocol, size, l.limit)
 		}
-		after += l.heldAfter(r) - l.held
+		after += l.sizeAfter(r) - l.size
 	}
 	if after > l.limit {
 		return fmt.Errorf("%w: %d bytes of keys and values, the most is %d", kvstore.ErrProtocol, after, l.limit)
@@ -150,27 +150,27 @@ func (l *fileLog) fits(records []fileRecord) error {
 }
 
 // heldAfter returns what l.held becomes with r applied.
-func (l *fileLog) heldAfter(r fileRecord) int64 {
-	if strings.HasPrefix(r.key, deletions) {
-		return l.held
+func (l *recordLog) sizeAfter(r record) int64 {
+	if strings.HasPrefix(r.key, deletePrefix) {
+		return l.size
 	}
 	old, ok := l.data[r.key]
 	if ok {
-		return l.held - int64(len(old)) + int64(len(r.value))
+		return l.size - int64(len(old)) + int64(len(r.value))
 	}
-	return l.held + int64(len(r.key)) + int64(len(r.value))
+	return l.size + int64(len(r.key)) + int64(len(r.value))
 }
 
 // apply makes r count. It keeps r's value.
-func (l *fileLog) apply(r fileRecord) {
-	if key, deletion := strings.CutPrefix(r.key, deletions); deletion {
+func (l *recordLog) apply(r record) {
+	if key, deletion := strings.CutPrefix(r.key, deletePrefix); deletion {
 		if old, ok := l.data[key]; ok {
-			l.held -= int64(len(key)) + int64(len(old))
+			l.size -= int64(len(key)) + int64(len(old))
 			delete(l.data, key)
 		}
 		return
 	}
-	l.held = l.heldAfter(r)
+	l.size = l.sizeAfter(r)
 	l.data[r.key] = r.value
 	for w := range l.waits {
 		delete(w.missing, r.key)
@@ -179,7 +179,7 @@ func (l *fileLog) apply(r fileRecord) {
 
 // sum returns the number under key plus delta, wrapped around at 64 bits. torch's FileStore takes an empty value
 // for a missing one, as its TCPStore does not.
-func (l *fileLog) sum(key string, delta int64) (int64, error) {
+func (l *recordLog) sum(key string, delta int64) (int64, error) {
 	old := l.data[key]
 	if len(old) == 0 {
 		return delta, nil
@@ -189,7 +189,7 @@ func (l *fileLog) sum(key string, delta int64) (int64, error) {
 }
 
 // missing returns those of keys that are not there.
-func (l *fileLog) missing(keys []string) map[string]struct{} {
+func (l *recordLog) missing(keys []string) map[string]struct{} {
 	missing := map[string]struct{}{}
 	for _, key := range keys {
 		if _, ok := l.data[key]; !ok {

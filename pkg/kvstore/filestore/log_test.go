@@ -75,7 +75,7 @@ func parseFile(b []byte) (data map[string]string, offset int) {
 }
 
 // logState is what a fileLog has of a file, as text.
-func logState(l *fileLog) map[string]string {
+func logState(l *recordLog) map[string]string {
 	data := map[string]string{}
 	for key, value := range l.data {
 		data[key] = string(value)
@@ -83,7 +83,7 @@ func logState(l *fileLog) map[string]string {
 	return data
 }
 
-func replayBytes(l *fileLog, b []byte) error {
+func replayBytes(l *recordLog, b []byte) error {
 	return l.replay(bufio.NewReader(bytes.NewReader(b[l.offset:])), int64(len(b)))
 }
 
@@ -91,10 +91,10 @@ func replayBytes(l *fileLog, b []byte) error {
 func TestReplayOfCutFiles(t *testing.T) {
 	odd := rawRecords("", "", "-", "x", "--", "", "/k", "", "k", "v", "-k", "ignored", "/k", "again")
 	whole := append(specBytes(t), odd...)
-	l := newFileLog()
+	l := newRecordLog()
 	for end := range len(whole) + 1 {
 		want, offset := parseFile(whole[:end])
-		for name, l := range map[string]*fileLog{"at once": newFileLog(), "bit by bit": l} {
+		for name, l := range map[string]*recordLog{"at once": newRecordLog(), "bit by bit": l} {
 			err := replayBytes(l, whole[:end])
 			if (err == nil) != (offset == end) || err != nil && !errors.Is(err, kvstore.ErrProtocol) {
 				t.Fatalf("%s, %d bytes: %v", name, end, err)
@@ -102,14 +102,14 @@ func TestReplayOfCutFiles(t *testing.T) {
 			if diff := cmp.Diff(want, logState(l)); diff != "" || l.offset != int64(offset) {
 				t.Fatalf("%s, %d bytes: offset %d, want %d; keys (-want +got):\n%s", name, end, l.offset, offset, diff)
 			}
-			if held := heldBytes(l); l.held != held {
-				t.Fatalf("%s, %d bytes: held %d, want %d", name, end, l.held, held)
+			if held := heldBytes(l); l.size != held {
+				t.Fatalf("%s, %d bytes: held %d, want %d", name, end, l.size, held)
 			}
 		}
 	}
 }
 
-func heldBytes(l *fileLog) (n int64) {
+func heldBytes(l *recordLog) (n int64) {
 	for key, value := range l.data {
 		n += int64(len(key) + len(value))
 	}
@@ -141,7 +141,7 @@ func TestReplayErrors(t *testing.T) {
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			l := newFileLog()
+			l := newRecordLog()
 			if tt.limit > 0 {
 				l.limit = tt.limit
 			}
@@ -150,7 +150,7 @@ func TestReplayErrors(t *testing.T) {
 			}
 		})
 	}
-	l := newFileLog()
+	l := newRecordLog()
 	broken := errors.New("disk on fire")
 	err := l.replay(bufio.NewReader(iotest.ErrReader(broken)), 9)
 	if !errors.Is(err, broken) || !errors.Is(err, kvstore.ErrConnection) {
@@ -200,9 +200,9 @@ func useAnyFile(t *testing.T, path string, content []byte) {
 	if offset != len(content) {
 		t.Fatalf("opened a file that is whole only up to byte %d of %d", offset, len(content))
 	}
-	delete(data, openStores)
+	delete(data, refcountKey)
 	got := logState(s.log)
-	delete(got, openStores)
+	delete(got, refcountKey)
 	if diff := cmp.Diff(data, got); diff != "" {
 		t.Fatalf("keys (-want +got):\n%s", diff)
 	}
@@ -211,7 +211,7 @@ func useAnyFile(t *testing.T, path string, content []byte) {
 	defer cancel()
 	m := &fileModel{data: logState(s.log)}
 	v := [][]byte{[]byte("v"), []byte("w")}
-	for _, op := range []fileOp{
+	for _, op := range []storeOp{
 		{Op: "get", Keys: []string{"k"}},
 		{Op: "multi_get", Keys: []string{"k", ""}},
 		{Op: "wait", Keys: []string{"k", "k"}},
@@ -224,7 +224,7 @@ func useAnyFile(t *testing.T, path string, content []byte) {
 		{Op: "set", Keys: []string{"k"}, Values: v},
 		{Op: "multi_set", Keys: []string{"k", "l"}, Values: v},
 	} {
-		if diff := diffResults(m.do(op), doFileOp(over, s, op)); diff != "" {
+		if diff := diffResults(m.do(op), doStoreOp(over, s, op)); diff != "" {
 			t.Fatalf("%s %q (-want +got):\n%s", op.Op, op.Keys, diff)
 		}
 	}

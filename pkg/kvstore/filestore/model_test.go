@@ -20,7 +20,7 @@ import (
 )
 
 // fileOp is an operation on a store, and a request to testdata/py/stores.py.
-type fileOp struct {
+type storeOp struct {
 	Store  string   `json:"store"`
 	Op     string   `json:"op"`
 	Path   string   `json:"path,omitempty"`
@@ -30,7 +30,7 @@ type fileOp struct {
 }
 
 // fileResult is what it gave, and the answer of testdata/py/stores.py.
-type fileResult struct {
+type storeResult struct {
 	Values [][]byte `json:"values"`
 	N      int64    `json:"n"`
 	Err    string   `json:"err"`
@@ -69,10 +69,10 @@ func (m *fileModel) close(workers int64) bool {
 	return m.count("refcount/", -1) == 0 && workers > 0 && int64(shut) >= workers
 }
 
-func (m *fileModel) do(op fileOp) (r fileResult) {
+func (m *fileModel) do(op storeOp) (r storeResult) {
 	switch op.Op {
 	case "num_keys":
-		return fileResult{N: int64(len(m.data))}
+		return storeResult{N: int64(len(m.data))}
 	case "list_keys":
 		for _, key := range slices.Sorted(maps.Keys(m.data)) {
 			if key[0] == '/' {
@@ -92,9 +92,9 @@ func (m *fileModel) do(op fileOp) (r fileResult) {
 			value, ok := m.data["/"+key]
 			switch {
 			case !ok && op.Op == "check":
-				return fileResult{}
+				return storeResult{}
 			case !ok:
-				return fileResult{Err: "timeout"}
+				return storeResult{Err: "timeout"}
 			case op.Op == "multi_get" || op.Op == "get":
 				r.Values = append(r.Values, []byte(value))
 			}
@@ -132,7 +132,7 @@ func (m *fileModel) do(op fileOp) (r fileResult) {
 		if held != "" {
 			var err error
 			if n, err = keyspace.ParseInt([]byte(held)); err != nil {
-				return fileResult{Err: "number"}
+				return storeResult{Err: "number"}
 			}
 		}
 		r.N = n + op.N
@@ -144,7 +144,7 @@ func (m *fileModel) do(op fileOp) (r fileResult) {
 }
 
 // doFileOp does op on a Go store.
-func doFileOp(ctx context.Context, s *Store, op fileOp) (r fileResult) {
+func doStoreOp(ctx context.Context, s *Store, op storeOp) (r storeResult) {
 	var err error
 	var value []byte
 	switch op.Op {
@@ -193,52 +193,52 @@ func doFileOp(ctx context.Context, s *Store, op fileOp) (r fileResult) {
 	}
 	switch {
 	case errors.Is(err, kvstore.ErrNotNumber):
-		return fileResult{Err: "number"}
+		return storeResult{Err: "number"}
 	case errors.Is(err, kvstore.ErrTimeout):
-		return fileResult{Err: "timeout"}
+		return storeResult{Err: "timeout"}
 	case err != nil:
-		return fileResult{Err: err.Error()}
+		return storeResult{Err: err.Error()}
 	}
 	return r
 }
 
 var (
-	fileKeys = rapid.SampledFrom([]string{"a", "b", "", "-a", "-", "/", "refcount/", "ü", "\x00z\n"})
-	fileVals = rapid.OneOf(
+	opKeys   = rapid.SampledFrom([]string{"a", "b", "", "-a", "-", "/", "refcount/", "ü", "\x00z\n"})
+	opValues = rapid.OneOf(
 		rapid.SampledFrom([]string{
 			"", "", "x", "7", "12abc", " \n+5", "9223372036854775807", "9223372036854775808", "-", "\x00\xff",
 		}),
 		rapid.Map(rapid.IntRange(0, 9_000), func(n int) string { return string(slices.Repeat([]byte{byte(n)}, n)) }))
-	fileDeltas = rapid.OneOf(rapid.Int64(), rapid.Int64Range(-2, 2))
+	opDeltas = rapid.OneOf(rapid.Int64(), rapid.Int64Range(-2, 2))
 )
 
 // drawFileOp draws an operation for a random one of the stores, or "reopen". Those that would wait for a key in vain
 // are made rare, since they take their time.
-func drawFileOp(t *rapid.T, m *fileModel, stores []string) fileOp {
-	op := fileOp{Store: rapid.SampledFrom(stores).Draw(t, "store"), Keys: []string{fileKeys.Draw(t, "key")}, N: 5}
+func drawOp(t *rapid.T, m *fileModel, stores []string) storeOp {
+	op := storeOp{Store: rapid.SampledFrom(stores).Draw(t, "store"), Keys: []string{opKeys.Draw(t, "key")}, N: 5}
 	op.Op = rapid.SampledFrom([]string{
 		"set", "set", "get", "add", "add", "compare_set", "compare_set", "check", "num_keys", "list_keys", "delete",
 		"delete", "append", "multi_get", "multi_set", "wait", "reopen",
 	}).Draw(t, "op")
 	values := func(n int) {
 		for range n {
-			op.Values = append(op.Values, []byte(fileVals.Draw(t, "value")))
+			op.Values = append(op.Values, []byte(opValues.Draw(t, "value")))
 		}
 	}
 	switch op.Op {
 	case "set", "append":
 		values(1)
 	case "add":
-		op.N = fileDeltas.Draw(t, "delta")
+		op.N = opDeltas.Draw(t, "delta")
 	case "compare_set":
 		values(2)
 		if rapid.Bool().Draw(t, "expect what is held") {
 			op.Values[0] = []byte(m.data["/"+op.Keys[0]])
 		}
 	case "check", "multi_get", "wait":
-		op.Keys = rapid.SliceOfN(fileKeys, 0, 3).Draw(t, "keys")
+		op.Keys = rapid.SliceOfN(opKeys, 0, 3).Draw(t, "keys")
 	case "multi_set":
-		op.Keys = rapid.SliceOfN(fileKeys, 0, 3).Draw(t, "keys")
+		op.Keys = rapid.SliceOfN(opKeys, 0, 3).Draw(t, "keys")
 		values(len(op.Keys))
 	}
 	waits := op.Op == "get" || op.Op == "multi_get" || op.Op == "wait"
@@ -258,9 +258,9 @@ func openFile(t testing.TB, path string, workers int) *Store {
 	return s
 }
 
-// TestFileStoreModel compares several stores on one file with the model: every result, and every byte of
+// TestStoreModel compares several stores on one file with the model: every result, and every byte of
 // the file.
-func TestFileStoreModel(t *testing.T) {
+func TestStoreModel(t *testing.T) {
 	dir := t.TempDir()
 	files := 0
 	rapid.Check(t, func(rt *rapid.T) {
@@ -288,13 +288,13 @@ func TestFileStoreModel(t *testing.T) {
 			open(name)
 		}
 		for range rapid.IntRange(1, 40).Draw(rt, "steps") {
-			op := drawFileOp(rt, m, names)
+			op := drawOp(rt, m, names)
 			if op.Op == "reopen" {
 				closeOne(op.Store)
 				open(op.Store)
 				continue
 			}
-			if diff := diffResults(m.do(op), doFileOp(t.Context(), stores[op.Store], op)); diff != "" {
+			if diff := diffResults(m.do(op), doStoreOp(t.Context(), stores[op.Store], op)); diff != "" {
 				rt.Fatalf("%s %q (-want +got):\n%s", op.Op, op.Keys, diff)
 			}
 			compareFile(rt, path, m.file)
@@ -311,7 +311,7 @@ func TestFileStoreModel(t *testing.T) {
 }
 
 // diffResults takes no difference between nil and empty.
-func diffResults(want, got fileResult) string {
+func diffResults(want, got storeResult) string {
 	if want.N == got.N && want.Err == got.Err && slices.EqualFunc(want.Values, got.Values, bytes.Equal) {
 		return ""
 	}

@@ -15,12 +15,12 @@ import (
 
 // filePoll is how often a wait looks at the file, as torch's do. There is nothing better to wait for: the file may
 // be on NFS, where no kernel hears of what another node has written.
-const filePoll = 10 * time.Millisecond
+const pollInterval = 10 * time.Millisecond
 
 // Set implements Store.
 func (s *Store) Set(ctx context.Context, key string, value []byte) error {
 	return s.do(ctx, exclusiveLock, "set", []string{key}, func() error {
-		return s.write(fileRecord{userKeys + key, bytes.Clone(value)})
+		return s.write(record{userPrefix + key, bytes.Clone(value)})
 	})
 }
 
@@ -37,12 +37,12 @@ func (s *Store) Get(ctx context.Context, key string) ([]byte, error) {
 func (s *Store) Add(ctx context.Context, key string, delta int64) (int64, error) {
 	var sum int64
 	err := s.do(ctx, exclusiveLock, "add to", []string{key}, func() error {
-		n, err := s.log.sum(userKeys+key, delta)
+		n, err := s.log.sum(userPrefix+key, delta)
 		if err != nil {
 			return err
 		}
 		sum = n
-		return s.write(fileRecord{userKeys + key, strconv.AppendInt(nil, n, 10)})
+		return s.write(record{userPrefix + key, strconv.AppendInt(nil, n, 10)})
 	})
 	if err != nil {
 		return 0, err
@@ -54,7 +54,7 @@ func (s *Store) Add(ctx context.Context, key string, delta int64) (int64, error)
 func (s *Store) CompareSet(ctx context.Context, key string, expected, desired []byte) ([]byte, error) {
 	var result []byte
 	err := s.do(ctx, exclusiveLock, "compare and set", []string{key}, func() error {
-		held, ok := s.log.data[userKeys+key]
+		held, ok := s.log.data[userPrefix+key]
 		switch {
 		case !ok && len(expected) > 0:
 			result = bytes.Clone(expected)
@@ -64,7 +64,7 @@ func (s *Store) CompareSet(ctx context.Context, key string, expected, desired []
 			return nil
 		}
 		result = bytes.Clone(desired)
-		return s.write(fileRecord{userKeys + key, bytes.Clone(desired)})
+		return s.write(record{userPrefix + key, bytes.Clone(desired)})
 	})
 	if err != nil {
 		return nil, err
@@ -76,7 +76,7 @@ func (s *Store) CompareSet(ctx context.Context, key string, expected, desired []
 func (s *Store) Check(ctx context.Context, keys ...string) (bool, error) {
 	var all bool
 	err := s.do(ctx, sharedLock, "check", keys, func() error {
-		all = len(s.log.missing(stored(keys))) == 0
+		all = len(s.log.missing(asFileKeys(keys))) == 0
 		return nil
 	})
 	return all, err
@@ -98,7 +98,7 @@ func (s *Store) ListKeys(ctx context.Context) ([]string, error) {
 	var keys []string
 	err := s.do(ctx, sharedLock, "list keys", nil, func() error {
 		for key := range s.log.data {
-			keys = append(keys, strings.TrimPrefix(key, userKeys))
+			keys = append(keys, strings.TrimPrefix(key, userPrefix))
 		}
 		return nil
 	})
@@ -110,8 +110,8 @@ func (s *Store) ListKeys(ctx context.Context) ([]string, error) {
 func (s *Store) Delete(ctx context.Context, key string) (bool, error) {
 	var there bool
 	err := s.do(ctx, exclusiveLock, "delete", []string{key}, func() error {
-		_, there = s.log.data[userKeys+key]
-		return s.write(fileRecord{key: deletions + userKeys + key})
+		_, there = s.log.data[userPrefix+key]
+		return s.write(record{key: deletePrefix + userPrefix + key})
 	})
 	if err != nil {
 		return false, err
@@ -122,15 +122,15 @@ func (s *Store) Delete(ctx context.Context, key string) (bool, error) {
 // Append implements Store. The file takes the whole value anew.
 func (s *Store) Append(ctx context.Context, key string, value []byte) error {
 	return s.do(ctx, exclusiveLock, "append to", []string{key}, func() error {
-		return s.write(fileRecord{userKeys + key, slices.Concat(s.log.data[userKeys+key], value)})
+		return s.write(record{userPrefix + key, slices.Concat(s.log.data[userPrefix+key], value)})
 	})
 }
 
 // MultiSet implements Store.
 func (s *Store) MultiSet(ctx context.Context, pairs ...kvstore.Pair) error {
-	records := make([]fileRecord, len(pairs))
+	records := make([]record, len(pairs))
 	for i, pair := range pairs {
-		records[i] = fileRecord{userKeys + pair.Key, bytes.Clone(pair.Value)}
+		records[i] = record{userPrefix + pair.Key, bytes.Clone(pair.Value)}
 	}
 	return s.do(ctx, exclusiveLock, "set several keys", nil, func() error {
 		return s.write(records...)
@@ -141,12 +141,12 @@ func (s *Store) MultiSet(ctx context.Context, pairs ...kvstore.Pair) error {
 func (s *Store) MultiGet(ctx context.Context, keys ...string) ([][]byte, error) {
 	values := make([][]byte, len(keys))
 	err := s.poll(ctx, keys, func() map[string]struct{} {
-		missing := s.log.missing(stored(keys))
+		missing := s.log.missing(asFileKeys(keys))
 		if len(missing) > 0 {
 			return missing
 		}
 		for i, key := range keys {
-			values[i] = bytes.Clone(s.log.data[userKeys+key])
+			values[i] = bytes.Clone(s.log.data[userPrefix+key])
 		}
 		return nil
 	})
@@ -158,7 +158,7 @@ func (s *Store) MultiGet(ctx context.Context, keys ...string) ([][]byte, error) 
 
 // Wait implements Store. It looks at the file every 10 ms, and misses nothing that happens in between.
 func (s *Store) Wait(ctx context.Context, keys ...string) error {
-	var w *fileWait
+	var w *keyWait
 	defer func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -168,7 +168,7 @@ func (s *Store) Wait(ctx context.Context, keys ...string) error {
 	}()
 	return s.poll(ctx, keys, func() map[string]struct{} {
 		if w == nil {
-			w = &fileWait{missing: s.log.missing(stored(keys))}
+			w = &keyWait{missing: s.log.missing(asFileKeys(keys))}
 			s.log.waits[w] = struct{}{}
 		}
 		return w.missing
@@ -177,14 +177,14 @@ func (s *Store) Wait(ctx context.Context, keys ...string) error {
 
 // poll calls look with the shared lock held until it misses no key.
 func (s *Store) poll(ctx context.Context, keys []string, look func() (missing map[string]struct{})) error {
-	again := time.NewTicker(filePoll)
+	again := time.NewTicker(pollInterval)
 	defer again.Stop()
 	missing := keys
 	for {
-		err := s.locked(ctx, sharedLock, s.closing, func() error {
+		err := s.withLock(ctx, sharedLock, s.closing, func() error {
 			missing = missing[:0:0]
 			for key := range look() {
-				missing = append(missing, strings.TrimPrefix(key, userKeys))
+				missing = append(missing, strings.TrimPrefix(key, userPrefix))
 			}
 			return nil
 		})
@@ -197,14 +197,14 @@ func (s *Store) poll(ctx context.Context, keys []string, look func() (missing ma
 		select {
 		case <-again.C:
 		case <-ctx.Done():
-			return fmt.Errorf("file store %q: %w", s.path, fmt.Errorf("wait for %s: %w", keyspace.NameKeys(missing), kvstore.EndOf(ctx)))
+			return fmt.Errorf("file store %q: %w", s.path, fmt.Errorf("wait for %s: %w", keyspace.NameKeys(missing), kvstore.ContextError(ctx)))
 		}
 	}
 }
 
 // do calls f with the lock held and puts into its error what was done to which keys.
-func (s *Store) do(ctx context.Context, lock fileLock, what string, keys []string, f func() error) error {
-	err := s.locked(ctx, lock, s.closing, f)
+func (s *Store) do(ctx context.Context, lock lockKind, what string, keys []string, f func() error) error {
+	err := s.withLock(ctx, lock, s.closing, f)
 	if err == nil {
 		return nil
 	}
@@ -215,10 +215,10 @@ func (s *Store) do(ctx context.Context, lock fileLock, what string, keys []strin
 }
 
 // stored returns keys as they stand in the file.
-func stored(keys []string) []string {
+func asFileKeys(keys []string) []string {
 	inFile := make([]string, len(keys))
 	for i, key := range keys {
-		inFile[i] = userKeys + key
+		inFile[i] = userPrefix + key
 	}
 	return inFile
 }

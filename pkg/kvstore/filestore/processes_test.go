@@ -43,7 +43,7 @@ type linearValue struct {
 }
 
 // fileLinearModel is one key of a store, for porcupine. Whatever has been set here is a number or empty.
-var fileLinearModel = porcupine.Model{
+var linearModel = porcupine.Model{
 	Partition: func(history []porcupine.Operation) (parts [][]porcupine.Operation) {
 		byKey := map[string][]porcupine.Operation{}
 		for _, op := range history {
@@ -84,8 +84,8 @@ var fileLinearModel = porcupine.Model{
 	DescribeOperation: func(input, output any) string { return fmt.Sprintf("%+v -> %+v", input, output) },
 }
 
-// TestFileStoreLinearizable lets goroutines of several stores on one file do what they like with few keys.
-func TestFileStoreLinearizable(t *testing.T) {
+// TestStoreLinearizable lets goroutines of several stores on one file do what they like with few keys.
+func TestStoreLinearizable(t *testing.T) {
 	for range testenv.Repeat(t, 10, 1_000) {
 		path := filepath.Join(t.TempDir(), "store")
 		var mu sync.Mutex
@@ -120,7 +120,7 @@ func TestFileStoreLinearizable(t *testing.T) {
 			}
 		}
 		wg.Wait()
-		switch result := porcupine.CheckOperationsTimeout(fileLinearModel, history, 30*time.Second); result {
+		switch result := porcupine.CheckOperationsTimeout(linearModel, history, 30*time.Second); result {
 		case porcupine.Unknown:
 			t.Log("too long to check")
 		case porcupine.Illegal:
@@ -172,7 +172,7 @@ const (
 func TestFileWriterProcess(t *testing.T) {
 	path := os.Getenv(fileWriter)
 	if path == "" {
-		t.Skip("runs only as a process of TestFileStoreOfKilledWriters")
+		t.Skip("runs only as a process of TestStoreOfKilledWriters")
 	}
 	size, err := strconv.Atoi(os.Getenv(fileWriterSize))
 	if err != nil {
@@ -192,9 +192,9 @@ func TestFileWriterProcess(t *testing.T) {
 	}
 }
 
-// TestFileStoreOfKilledWriters kills Go's writers at any moment. A survivor reads on, or is told of the torn record; it
+// TestStoreOfKilledWriters kills Go's writers at any moment. A survivor reads on, or is told of the torn record; it
 // never sees a part of a value.
-func TestFileStoreOfKilledWriters(t *testing.T) {
+func TestStoreOfKilledWriters(t *testing.T) {
 	for _, size := range []int{10, 300_000} {
 		t.Run(strconv.Itoa(size), func(t *testing.T) {
 			torn := 0
@@ -215,16 +215,16 @@ func TestFileStoreOfKilledWriters(t *testing.T) {
 	}
 }
 
-// TestFileStoreOfKilledTorch is the same with torch's writers, which write each record in four pieces.
-func TestFileStoreOfKilledTorch(t *testing.T) {
+// TestStoreOfKilledTorch is the same with torch's writers, which write each record in four pieces.
+func TestStoreOfKilledTorch(t *testing.T) {
 	torn := 0
 	times := testenv.Repeat(t, 1, 100)
 	for range times {
 		path := filepath.Join(t.TempDir(), "store")
 		torch := startTorchStores(t, "2.14")
-		torch.must(t, fileOp{Store: "s", Op: "open_file", Path: path, N: -1})
+		torch.must(t, storeOp{Store: "s", Op: "open_file", Path: path, N: -1})
 		start := func() error {
-			return torch.send(fileOp{Store: "s", Op: "write_until_killed", Values: [][]byte{bytes.Repeat([]byte("x"), 10)}})
+			return torch.send(storeOp{Store: "s", Op: "write_until_killed", Values: [][]byte{bytes.Repeat([]byte("x"), 10)}})
 		}
 		if survive(t, path, torch.cmd, start, 10) {
 			torn++

@@ -56,7 +56,7 @@ type Store struct {
 	mu     sync.Mutex
 	file   *os.File // nil when closed
 	reader *bufio.Reader
-	log    *fileLog
+	log    *recordLog
 }
 
 var _ kvstore.Store = (*Store)(nil)
@@ -66,7 +66,7 @@ var errFileGone = fmt.Errorf(
 	"%w: the file was removed or replaced while in use (the last of a job's stores removes it)", kvstore.ErrConnection)
 
 // openAttempts bounds how often a file may vanish while it is being opened.
-const openAttempts = 100
+const maxOpenAttempts = 100
 
 // closeTimeout bounds how long Close waits for the file's lock.
 const closeTimeout = 10 * time.Second
@@ -85,7 +85,7 @@ func Open(ctx context.Context, path string, opts Options) (*Store, error) {
 		return nil, fmt.Errorf("open file store %q: %w", path, err)
 	}
 	// The last user of an earlier file may remove it before the lock is ours, and so may that of the next one.
-	for range openAttempts {
+	for range maxOpenAttempts {
 		s, err := open(ctx, absolute, opts)
 		if err == nil {
 			return s, nil
@@ -94,7 +94,7 @@ func Open(ctx context.Context, path string, opts Options) (*Store, error) {
 			return nil, err
 		}
 	}
-	return nil, fmt.Errorf("open file store %q, for the %dth time: %w", absolute, openAttempts, errFileGone)
+	return nil, fmt.Errorf("open file store %q, for the %dth time: %w", absolute, maxOpenAttempts, errFileGone)
 }
 
 func open(ctx context.Context, path string, opts Options) (*Store, error) {
@@ -108,10 +108,10 @@ func open(ctx context.Context, path string, opts Options) (*Store, error) {
 		closing: make(chan struct{}),
 		file:    file,
 		reader:  bufio.NewReader(nil),
-		log:     newFileLog(),
+		log:     newRecordLog(),
 	}
-	err = s.locked(ctx, exclusiveLock, s.closing, func() error {
-		opened, err := s.count(openStores, 1)
+	err = s.withLock(ctx, exclusiveLock, s.closing, func() error {
+		opened, err := s.counterRecord(refcountKey, 1)
 		if err != nil {
 			return err
 		}
@@ -136,7 +136,7 @@ func (s *Store) Close() error {
 		close(s.closing)
 		ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
 		defer cancel()
-		err := s.locked(ctx, exclusiveLock, nil, s.countOff)
+		err := s.withLock(ctx, exclusiveLock, nil, s.unregister)
 		if errors.Is(err, errFileGone) {
 			err = nil
 		}
@@ -152,12 +152,12 @@ func (s *Store) Close() error {
 
 // countOff is Close with the lock held. Whoever opens the file meanwhile waits for the lock, and then finds the file
 // gone.
-func (s *Store) countOff() error {
-	shut, err := s.count(shutStores, 1)
+func (s *Store) unregister() error {
+	shut, err := s.counterRecord(cleanupKey, 1)
 	if err != nil {
 		return err
 	}
-	open, err := s.count(openStores, -1)
+	open, err := s.counterRecord(refcountKey, -1)
 	if err != nil {
 		return err
 	}
@@ -172,30 +172,30 @@ func (s *Store) countOff() error {
 }
 
 // count returns the record that adds delta to one of the store's own numbers.
-func (s *Store) count(key string, delta int64) (fileRecord, error) {
+func (s *Store) counterRecord(key string, delta int64) (record, error) {
 	n, err := s.log.sum(key, delta)
 	if err != nil {
-		return fileRecord{}, fmt.Errorf("%w: the number of its users, %q: %w", kvstore.ErrProtocol, key, err)
+		return record{}, fmt.Errorf("%w: the number of its users, %q: %w", kvstore.ErrProtocol, key, err)
 	}
-	return fileRecord{key: key, value: strconv.AppendInt(nil, n, 10)}, nil
+	return record{key: key, value: strconv.AppendInt(nil, n, 10)}, nil
 }
 
 // locked calls f with the file's lock held and all records replayed. It waits for the lock until ctx ends or stop is
 // closed. f must not block.
-func (s *Store) locked(ctx context.Context, lock fileLock, stop <-chan struct{}, f func() error) error {
+func (s *Store) withLock(ctx context.Context, lock lockKind, stop <-chan struct{}, f func() error) error {
 	for attempt := 0; ; attempt++ {
-		done, err := s.tryLocked(lock, stop, f)
+		done, err := s.tryWithLock(lock, stop, f)
 		if done || err != nil {
 			return err
 		}
-		if err := lockPause(ctx, stop, attempt); err != nil {
+		if err := waitForRetry(ctx, stop, attempt); err != nil {
 			return err
 		}
 	}
 }
 
 // tryLocked is locked if that needs no waiting.
-func (s *Store) tryLocked(lock fileLock, stop <-chan struct{}, f func() error) (done bool, err error) {
+func (s *Store) tryWithLock(lock lockKind, stop <-chan struct{}, f func() error) (done bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	select {
@@ -242,8 +242,8 @@ func (s *Store) refresh() error {
 }
 
 // write appends records to the file, all or none, and applies them. It keeps their values.
-func (s *Store) write(records ...fileRecord) error {
-	if err := s.log.fits(records); err != nil {
+func (s *Store) write(records ...record) error {
+	if err := s.log.checkSize(records); err != nil {
 		return err
 	}
 	var b []byte

@@ -20,13 +20,13 @@ import (
 )
 
 // failer is a *testing.T or a *rapid.T.
-type failer interface {
+type fataler interface {
 	Helper()
 	Fatalf(format string, args ...any)
 }
 
 // compareFile wants the file to hold exactly that, or, with nil, to be gone.
-func compareFile(t failer, path string, want []byte) {
+func compareFile(t fataler, path string, want []byte) {
 	t.Helper()
 	got, err := os.ReadFile(path)
 	if want == nil && errors.Is(err, fs.ErrNotExist) {
@@ -42,8 +42,8 @@ func compareFile(t failer, path string, want []byte) {
 	}
 }
 
-// TestFileStoreBytes compares the file with what torch 2.14.1 has written.
-func TestFileStoreBytes(t *testing.T) {
+// TestStoreBytes compares the file with what torch 2.14.1 has written.
+func TestStoreBytes(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "store")
 	ctx := t.Context()
 	s := openFile(t, path, 2)
@@ -71,7 +71,7 @@ func TestFileStoreBytes(t *testing.T) {
 	}
 }
 
-func TestFileStoreLastWorkerRemovesTheFile(t *testing.T) {
+func TestStoreLastWorkerRemovesTheFile(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		workers int
@@ -102,25 +102,25 @@ func TestFileStoreLastWorkerRemovesTheFile(t *testing.T) {
 }
 
 // noticed is a context that says when somebody has begun to wait for its end.
-type noticed struct {
+type observedContext struct {
 	context.Context //nolint:containedctx // it is one
 	once            sync.Once
 	waited          chan struct{}
 }
 
-func (c *noticed) Done() <-chan struct{} {
+func (c *observedContext) Done() <-chan struct{} {
 	c.once.Do(func() { close(c.waited) })
 	return c.Context.Done()
 }
 
-// TestFileStoreOpenedWhileRemoved removes the file between opening and locking it.
-func TestFileStoreOpenedWhileRemoved(t *testing.T) {
+// TestStoreOpenedWhileRemoved removes the file between opening and locking it.
+func TestStoreOpenedWhileRemoved(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "store")
 	last := openFile(t, path, 1)
 	if ok, err := exclusiveLock.try(last.file); !ok || err != nil {
 		t.Fatal(ok, err)
 	}
-	ctx := &noticed{Context: t.Context(), waited: make(chan struct{})}
+	ctx := &observedContext{Context: t.Context(), waited: make(chan struct{})}
 	opened := make(chan error)
 	go func() {
 		s, err := Open(ctx, path, Options{})
@@ -139,8 +139,8 @@ func TestFileStoreOpenedWhileRemoved(t *testing.T) {
 	compareFile(t, path, rawRecords("refcount/", "1", "cleanup/", "1", "refcount/", "0"))
 }
 
-// TestFileStoreOpenedAndRemovedAtOnce opens the file again and again while other stores remove it.
-func TestFileStoreOpenedAndRemovedAtOnce(t *testing.T) {
+// TestStoreOpenedAndRemovedAtOnce opens the file again and again while other stores remove it.
+func TestStoreOpenedAndRemovedAtOnce(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "store")
 	var wg sync.WaitGroup
 	for range 4 {
@@ -194,7 +194,7 @@ func TestOpenFileStoreErrors(t *testing.T) {
 }
 
 // everyFileOp does each operation.
-func everyFileOp(ctx context.Context, s *Store, check func(name string, err error)) {
+func everyOp(ctx context.Context, s *Store, check func(name string, err error)) {
 	_, err := s.Get(ctx, "k")
 	check("Get", err)
 	_, err = s.MultiGet(ctx, "k")
@@ -217,8 +217,8 @@ func everyFileOp(ctx context.Context, s *Store, check func(name string, err erro
 	check("MultiSet", s.MultiSet(ctx, kvstore.Pair{Key: "k"}))
 }
 
-// TestFileStoreFileHarmed harms the file while the store is open.
-func TestFileStoreFileHarmed(t *testing.T) {
+// TestStoreFileHarmed harms the file while the store is open.
+func TestStoreFileHarmed(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		harm func(path string) error
@@ -252,7 +252,7 @@ func TestFileStoreFileHarmed(t *testing.T) {
 				t.Fatal(err)
 			}
 			harmed, _ := os.ReadFile(path)
-			everyFileOp(t.Context(), s, func(name string, err error) {
+			everyOp(t.Context(), s, func(name string, err error) {
 				if !errors.Is(err, tt.want) || !strings.Contains(err.Error(), tt.says) || !strings.Contains(err.Error(), path) {
 					t.Errorf("%s: error %v, want %v, %q", name, err, tt.want, tt.says)
 				}
@@ -266,8 +266,8 @@ func TestFileStoreFileHarmed(t *testing.T) {
 	}
 }
 
-// TestFileStoreTooMuch fills a store up to its bound.
-func TestFileStoreTooMuch(t *testing.T) {
+// TestStoreTooMuch fills a store up to its bound.
+func TestStoreTooMuch(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "store")
 	ctx := t.Context()
 	s := openFile(t, path, 0)
@@ -295,8 +295,8 @@ func TestFileStoreTooMuch(t *testing.T) {
 	}
 }
 
-// TestFileStoreLocked holds the file's lock while a store needs it.
-func TestFileStoreLocked(t *testing.T) {
+// TestStoreLocked holds the file's lock while a store needs it.
+func TestStoreLocked(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "store")
 	s := openFile(t, path, 0)
 	holder, err := os.Open(path)
@@ -309,7 +309,7 @@ func TestFileStoreLocked(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	everyFileOp(ctx, s, func(name string, err error) {
+	everyOp(ctx, s, func(name string, err error) {
 		if !errors.Is(err, kvstore.ErrTimeout) || !errors.Is(err, context.DeadlineExceeded) ||
 			!strings.Contains(err.Error(), "the file's lock") {
 			t.Errorf("%s = %v", name, err)
@@ -334,8 +334,8 @@ func TestFileStoreLocked(t *testing.T) {
 	}
 }
 
-// TestFileStoreCloseIsBounded closes a store whose file stays locked.
-func TestFileStoreCloseIsBounded(t *testing.T) {
+// TestStoreCloseIsBounded closes a store whose file stays locked.
+func TestStoreCloseIsBounded(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "store")
 	synctest.Test(t, func(t *testing.T) {
 		s := openFile(t, path, 1)
@@ -359,12 +359,12 @@ func TestFileStoreCloseIsBounded(t *testing.T) {
 	compareFile(t, path, rawRecords("refcount/", "1"))
 }
 
-func TestFileStoreClosed(t *testing.T) {
+func TestStoreClosed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "store")
 	s := openFile(t, path, 0)
 	waiting := make(chan error)
 	go func() { waiting <- s.Wait(t.Context(), "never") }()
-	awaitFileWait(t, s)
+	awaitWait(t, s)
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -372,7 +372,7 @@ func TestFileStoreClosed(t *testing.T) {
 		t.Errorf("Wait under way = %v", err)
 	}
 	before, _ := os.ReadFile(path)
-	everyFileOp(t.Context(), s, func(name string, err error) {
+	everyOp(t.Context(), s, func(name string, err error) {
 		if !errors.Is(err, kvstore.ErrClosed) {
 			t.Errorf("%s = %v", name, err)
 		}
@@ -381,7 +381,7 @@ func TestFileStoreClosed(t *testing.T) {
 }
 
 // awaitFileWait returns when a Wait is under way.
-func awaitFileWait(t *testing.T, s *Store) {
+func awaitWait(t *testing.T, s *Store) {
 	t.Helper()
 	for attempt := range 1000 {
 		s.mu.Lock()
@@ -390,21 +390,21 @@ func awaitFileWait(t *testing.T, s *Store) {
 		if n > 0 {
 			return
 		}
-		if err := lockPause(t.Context(), nil, attempt); err != nil {
+		if err := waitForRetry(t.Context(), nil, attempt); err != nil {
 			t.Fatal(err)
 		}
 	}
 	t.Fatal("no wait begins")
 }
 
-// TestFileStoreWaitMissesNothing sets and deletes a key between two looks at the file.
-func TestFileStoreWaitMissesNothing(t *testing.T) {
+// TestStoreWaitMissesNothing sets and deletes a key between two looks at the file.
+func TestStoreWaitMissesNothing(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "store")
 	ctx := t.Context()
 	s, other := openFile(t, path, 0), openFile(t, path, 0)
 	waiting := make(chan error)
 	go func() { waiting <- s.Wait(ctx, "a", "b") }()
-	awaitFileWait(t, s)
+	awaitWait(t, s)
 	if err := other.MultiSet(ctx, kvstore.Pair{Key: "a", Value: nil}); err != nil {
 		t.Fatal(err)
 	}
@@ -427,7 +427,7 @@ func TestFileStoreWaitMissesNothing(t *testing.T) {
 	}
 }
 
-func TestFileStoreWaitEndsWithItsContext(t *testing.T) {
+func TestStoreWaitEndsWithItsContext(t *testing.T) {
 	s := openFile(t, filepath.Join(t.TempDir(), "store"), 0)
 	if err := s.Set(t.Context(), "here", nil); err != nil {
 		t.Fatal(err)

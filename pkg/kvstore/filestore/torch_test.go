@@ -58,23 +58,23 @@ func startTorchStores(t testing.TB, version string) *torchStores {
 }
 
 // send sends a request; receive must follow.
-func (p *torchStores) send(op fileOp) error { return json.NewEncoder(p.in).Encode(op) }
+func (p *torchStores) send(op storeOp) error { return json.NewEncoder(p.in).Encode(op) }
 
-func (p *torchStores) receive() (r fileResult, err error) {
+func (p *torchStores) receive() (r storeResult, err error) {
 	if !p.answers.Scan() {
 		return r, fmt.Errorf("torch gave no answer: %w", p.answers.Err())
 	}
 	err = json.Unmarshal(p.answers.Bytes(), &r)
 	switch {
 	case strings.Contains(r.Err, "stoll"):
-		r = fileResult{Err: "number"}
+		r = storeResult{Err: "number"}
 	case strings.Contains(r.Err, "imeout"):
-		r = fileResult{Err: "timeout"}
+		r = storeResult{Err: "timeout"}
 	}
 	return r, err
 }
 
-func (p *torchStores) do(op fileOp) (r fileResult, err error) {
+func (p *torchStores) do(op storeOp) (r storeResult, err error) {
 	if err := p.send(op); err != nil {
 		return r, err
 	}
@@ -82,7 +82,7 @@ func (p *torchStores) do(op fileOp) (r fileResult, err error) {
 }
 
 // must does what has to succeed.
-func (p *torchStores) must(t failer, op fileOp) fileResult {
+func (p *torchStores) must(t fataler, op storeOp) storeResult {
 	t.Helper()
 	r, err := p.do(op)
 	if err != nil || r.Err != "" {
@@ -120,7 +120,7 @@ func testFileInTurns(t *testing.T, torch *torchStores) {
 			pair.open(t, name)
 		}
 		for range rapid.IntRange(1, 20).Draw(rt, "steps") {
-			op := drawFileOp(rt, pair.model, names)
+			op := drawOp(rt, pair.model, names)
 			if op.Op == "reopen" {
 				pair.close(op.Store)
 				pair.open(t, op.Store)
@@ -129,10 +129,10 @@ func testFileInTurns(t *testing.T, torch *torchStores) {
 			pair.step(t, op)
 		}
 		for _, name := range names {
-			pair.step(t, fileOp{Store: name, Op: "list_keys"})
+			pair.step(t, storeOp{Store: name, Op: "list_keys"})
 			for _, key := range slices.Sorted(maps.Keys(pair.model.data)) {
 				if user, ok := strings.CutPrefix(key, "/"); ok {
-					pair.step(t, fileOp{Store: name, Op: "get", Keys: []string{user}})
+					pair.step(t, storeOp{Store: name, Op: "get", Keys: []string{user}})
 				}
 			}
 		}
@@ -173,7 +173,7 @@ func (p *goAndTorch) open(t *testing.T, name string) {
 		if n == 0 {
 			n = -1 // torch's way to say that it is not fixed
 		}
-		p.torch.must(p.t, fileOp{Store: name, Op: "open_file", Path: p.path, N: n})
+		p.torch.must(p.t, storeOp{Store: name, Op: "open_file", Path: p.path, N: n})
 		p.stores[name] = nil
 		return
 	}
@@ -189,7 +189,7 @@ func (p *goAndTorch) close(name string) bool {
 	s := p.stores[name]
 	delete(p.stores, name)
 	if s == nil {
-		p.torch.must(p.t, fileOp{Store: name, Op: "close"})
+		p.torch.must(p.t, storeOp{Store: name, Op: "close"})
 	} else if err := s.Close(); err != nil {
 		p.t.Fatal(err)
 	}
@@ -199,21 +199,21 @@ func (p *goAndTorch) close(name string) bool {
 func (p *goAndTorch) abandon() {
 	for name, s := range p.stores {
 		if s == nil {
-			_, _ = p.torch.do(fileOp{Store: name, Op: "close"})
+			_, _ = p.torch.do(storeOp{Store: name, Op: "close"})
 		} else {
 			_ = s.Close()
 		}
 	}
 }
 
-func (p *goAndTorch) step(t *testing.T, op fileOp) {
+func (p *goAndTorch) step(t *testing.T, op storeOp) {
 	t.Helper()
-	var want, got fileResult
+	var want, got storeResult
 	if !torchForgetsToAppend(p, op) {
 		want = p.model.do(op)
 	}
 	if s := p.stores[op.Store]; s != nil {
-		got = doFileOp(t.Context(), s, op)
+		got = doStoreOp(t.Context(), s, op)
 	} else {
 		var err error
 		if got, err = p.torch.do(op); err != nil {
@@ -238,7 +238,7 @@ func (p *goAndTorch) step(t *testing.T, op fileOp) {
 }
 
 // torchForgetsToAppend is where torch's append does nothing: the key holds just the value.
-func torchForgetsToAppend(p *goAndTorch, op fileOp) bool {
+func torchForgetsToAppend(p *goAndTorch, op storeOp) bool {
 	return p.stores[op.Store] == nil && op.Op == "append" && len(op.Values[0]) > 0 &&
 		p.model.data["/"+op.Keys[0]] == string(op.Values[0])
 }
@@ -248,9 +248,9 @@ func testFileAddsAtOnce(t *testing.T, torch *torchStores) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "store")
 	times := testenv.Repeat(t, 2_000, 50_000)
-	torch.must(t, fileOp{Store: "sum", Op: "open_file", Path: path, N: 3})
+	torch.must(t, storeOp{Store: "sum", Op: "open_file", Path: path, N: 3})
 	a, b := openFile(t, path, 3), openFile(t, path, 3)
-	if err := torch.send(fileOp{Store: "sum", Op: "add_many", Keys: []string{"sum"}, N: int64(times)}); err != nil {
+	if err := torch.send(storeOp{Store: "sum", Op: "add_many", Keys: []string{"sum"}, N: int64(times)}); err != nil {
 		t.Fatal(err)
 	}
 	done := make(chan error, 2)
@@ -274,13 +274,13 @@ func testFileAddsAtOnce(t *testing.T, torch *torchStores) {
 		t.Fatal(err, r.Err)
 	}
 	want := int64(3 * times)
-	if got := torch.must(t, fileOp{Store: "sum", Op: "add", Keys: []string{"sum"}}); got.N != want {
+	if got := torch.must(t, storeOp{Store: "sum", Op: "add", Keys: []string{"sum"}}); got.N != want {
 		t.Errorf("torch's sum = %d, want %d", got.N, want)
 	}
 	if got, err := a.Add(t.Context(), "sum", 0); got != want || err != nil {
 		t.Errorf("Go's sum = %d, %v; want %d", got, err, want)
 	}
-	torch.must(t, fileOp{Store: "sum", Op: "close"})
+	torch.must(t, storeOp{Store: "sum", Op: "close"})
 }
 
 // testFilePrefix compares the files that Go's and torch's PrefixStore write.
@@ -288,9 +288,9 @@ func testFilePrefix(t *testing.T, torch *torchStores) {
 	t.Helper()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "torch")
-	torch.must(t, fileOp{Store: "file", Op: "open_file", Path: path, N: -1})
+	torch.must(t, storeOp{Store: "file", Op: "open_file", Path: path, N: -1})
 	prefixed(t, torch, "file")
-	torch.must(t, fileOp{Store: "file", Op: "close"})
+	torch.must(t, storeOp{Store: "file", Op: "close"})
 
 	goPath := filepath.Join(dir, "go")
 	s := openFile(t, goPath, 0)
@@ -307,7 +307,7 @@ func testFilePrefix(t *testing.T, torch *torchStores) {
 // prefixed writes through prefixes of torch on the store of that name.
 func prefixed(t *testing.T, torch *torchStores, store string) {
 	t.Helper()
-	for _, op := range []fileOp{
+	for _, op := range []storeOp{
 		{Store: "inner", Op: "prefix", Path: store, Keys: []string{"inner"}},
 		{Store: "outer", Op: "prefix", Path: "inner", Keys: []string{"outer"}},
 		{Store: "none", Op: "prefix", Path: store, Keys: []string{""}},
@@ -317,12 +317,12 @@ func prefixed(t *testing.T, torch *torchStores, store string) {
 	} {
 		torch.must(t, op)
 	}
-	all := torch.must(t, fileOp{Store: store, Op: "num_keys"})
-	if part := torch.must(t, fileOp{Store: "outer", Op: "num_keys"}); part.N != all.N {
+	all := torch.must(t, storeOp{Store: store, Op: "num_keys"})
+	if part := torch.must(t, storeOp{Store: "outer", Op: "num_keys"}); part.N != all.N {
 		t.Errorf("torch counts %d keys through the prefixes, %d without", part.N, all.N)
 	}
 	for _, name := range []string{"outer", "inner", "none"} {
-		torch.must(t, fileOp{Store: name, Op: "close"})
+		torch.must(t, storeOp{Store: name, Op: "close"})
 	}
 }
 
@@ -351,13 +351,13 @@ func testPrefixOnServer(t *testing.T, torch *torchStores) {
 	go func() { served <- server.Serve(l) }()
 	defer func() { server.Close(); <-served }()
 	port := int64(l.Addr().(*net.TCPAddr).Port)
-	torch.must(t, fileOp{Store: "tcp", Op: "open_tcp", N: port})
+	torch.must(t, storeOp{Store: "tcp", Op: "open_tcp", N: port})
 	prefixed(t, torch, "tcp")
 	for key, want := range map[string]string{"inner/outer/k": "v", "inner/outer/": "1", "/x": "y"} {
-		got := torch.must(t, fileOp{Store: "tcp", Op: "get", Keys: []string{key}})
+		got := torch.must(t, storeOp{Store: "tcp", Op: "get", Keys: []string{key}})
 		if len(got.Values) != 1 || string(got.Values[0]) != want {
 			t.Errorf("%q is %q, want %q", key, got.Values, want)
 		}
 	}
-	torch.must(t, fileOp{Store: "tcp", Op: "close"})
+	torch.must(t, storeOp{Store: "tcp", Op: "close"})
 }

@@ -21,9 +21,9 @@ func apply(c *keyspace.Space, req *request, out []byte) (_ []byte, values [][]by
 	case opPing:
 		out = binary.LittleEndian.AppendUint32(out, uint32(req.number))
 	case opSet:
-		c.Set(req.key(0), req.keep(0))
+		c.Set(req.key(0), req.takeValue(0))
 	case opCompareSet:
-		values = [][]byte{c.CompareSet(req.key(0), bytes.Clone(req.value(0)), req.keep(1))}
+		values = [][]byte{c.CompareSet(req.key(0), bytes.Clone(req.value(0)), req.takeValue(1))}
 	case opGet:
 		value, _ := c.Get(req.key(0))
 		values = [][]byte{value}
@@ -39,10 +39,10 @@ func apply(c *keyspace.Space, req *request, out []byte) (_ []byte, values [][]by
 		}
 		out = appendInt(out, sum)
 	case opCheck:
-		answer := answerReady
+		answer := replyReady
 		for i := range req.keys {
-			if !c.Present(req.key(i)) {
-				answer = answerNotReady
+			if !c.Has(req.key(i)) {
+				answer = replyNotReady
 				break
 			}
 		}
@@ -63,10 +63,10 @@ func apply(c *keyspace.Space, req *request, out []byte) (_ []byte, values [][]by
 		c.Append(req.key(0), req.value(0))
 	case opMultiSet:
 		for i := range req.keys {
-			c.Set(req.key(i), req.keep(i))
+			c.Set(req.key(i), req.takeValue(i))
 		}
 	case opQueuePush:
-		c.Push(req.key(0), req.keep(0))
+		c.Push(req.key(0), req.takeValue(0))
 	case opQueuePop:
 		value, length := c.Pop(req.key(0))
 		if out = appendInt(out, int64(length)); length > 0 {

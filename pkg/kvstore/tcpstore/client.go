@@ -18,7 +18,7 @@ type ClientOptions struct {
 	// Generation is the protocol that the server speaks. Zero means TodaysGeneration. The two cannot be told apart
 	// from the server's side of a connection, so a wrong one makes Dial try until its context ends; a server of
 	// torch 1.x takes today's greeting for the beginning of an endless key.
-	Generation Generation
+	Protocol Protocol
 
 	// Workers, if not zero, is the number of workers that join the store, as with wait_for_workers of torch's
 	// TCPStore: Dial then adds 1 to the key "init/", which NumKeys counts too. Zero means that the client does not
@@ -78,24 +78,24 @@ type Client struct {
 	opts ClientOptions
 	open func(context.Context) (net.Conn, error) // makes a connection
 
-	turn    chan struct{} // with unconfirmed: holds a token for each call under way, and has room for one
+	slot    chan struct{} // with unconfirmed: holds a token for each call under way, and has room for one
 	closing chan struct{} // closed when Close begins
 
 	mu    sync.Mutex
-	idle  []*link          // last used last
-	conns map[*link]func() // every connection made or in the making, and what ends it
-	local netip.AddrPort   // this end of the latest one that was made
+	idle  []*clientConn          // last used last
+	conns map[*clientConn]func() // every connection made or in the making, and what ends it
+	local netip.AddrPort         // this end of the latest one that was made
 }
 
 var _ kvstore.Store = (*Client)(nil)
 
 func newClient(addr string, opts ClientOptions) *Client {
-	if opts.Generation == unknownGeneration {
-		opts.Generation = TodaysGeneration
+	if opts.Protocol == protocolUnknown {
+		opts.Protocol = ProtocolV2
 	}
-	c := &Client{addr: addr, opts: opts, closing: make(chan struct{}), conns: map[*link]func(){}}
+	c := &Client{addr: addr, opts: opts, closing: make(chan struct{}), conns: map[*clientConn]func(){}}
 	if opts.unconfirmed {
-		c.turn = make(chan struct{}, 1)
+		c.slot = make(chan struct{}, 1)
 	}
 	c.open = func(ctx context.Context) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "tcp", addr)
@@ -151,28 +151,28 @@ func (c *Client) call(ctx context.Context, queries ...query) (answer, error) {
 
 func (c *Client) try(ctx context.Context, queries []query) (a answer, failed int, err error) {
 	for i := range queries {
-		if err := queries[i].check(c.opts.Generation); err != nil {
+		if err := queries[i].check(c.opts.Protocol); err != nil {
 			return a, i, err
 		}
 	}
 	if ctx.Err() != nil {
-		return a, 0, kvstore.EndOf(ctx)
+		return a, 0, kvstore.ContextError(ctx)
 	}
 	if !queries[len(queries)-1].op.answered() && !c.opts.unconfirmed {
 		queries = append(queries, c.confirmation())
 	}
-	l, err := c.take(ctx)
+	l, err := c.acquire(ctx)
 	if err != nil {
 		return a, 0, err
 	}
 	a, failed, err = l.call(ctx, queries)
-	c.give(l)
+	c.putBack(l)
 	return a, failed, c.classify(ctx, err)
 }
 
 // confirmation is a query without effect. Its answer shows that the server has carried out all before it.
 func (c *Client) confirmation() query {
-	if c.opts.Generation == FirstGeneration {
+	if c.opts.Protocol == ProtocolV1 {
 		return query{op: opCheck}
 	}
 	return query{op: opPing, number: int64(uint32(os.Getpid()))} // torch's nonce, too
@@ -186,7 +186,7 @@ func (c *Client) classify(ctx context.Context, err error) error {
 	case c.closed():
 		return kvstore.ErrClosed
 	case ctx.Err() != nil:
-		return kvstore.EndOf(ctx)
+		return kvstore.ContextError(ctx)
 	}
 	return fmt.Errorf("%w: %w", kvstore.ErrConnection, err)
 }

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/elasticrun/elasticrun/pkg/kvstore"
@@ -23,13 +24,13 @@ const (
 // link is one connection of a Client. It carries one call at a time and starts no goroutine: when the call's
 // context ends, a deadline in the past ends the read or write under way. That deadline is lifted only where
 // it is certain that it was set; a link that does not know is broken.
-type link struct {
-	nc         net.Conn
-	generation Generation
-	answers    answerReader
-	out        []byte // requests to be written
-	probe      *probe // nil where the connection has none
-	inquires   bool   // may ask which keys of a wait are missing
+type clientConn struct {
+	nc           net.Conn
+	protocol     Protocol
+	answers      replyReader
+	out          []byte // requests to be written
+	probe        *probe // nil where the connection has none
+	namesMissing bool   // may ask which keys of a wait are missing
 
 	waiting bool // a WAIT or BARRIER was sent whose answer has not come
 	pending bool // a request without an answer was sent, and none with one since
@@ -40,20 +41,20 @@ type link struct {
 }
 
 // errHungUp is the end of a connection.
-var errHungUp = errors.New("the server has closed the connection")
+var errServerClosed = errors.New("the server has closed the connection")
 
-func newLink(g Generation, inquires bool) *link {
-	l := &link{generation: g, inquires: inquires}
+func newClientConn(p Protocol, namesMissing bool) *clientConn {
+	l := &clientConn{protocol: p, namesMissing: namesMissing}
 	l.interrupt = func() { l.setDeadline(time.Unix(1, 0)) }
 	return l
 }
 
-func (l *link) attach(nc net.Conn) {
-	l.nc, l.answers, l.probe = nc, answerReader{bufio.NewReader(nc)}, newProbe(nc)
+func (l *clientConn) attach(nc net.Conn) {
+	l.nc, l.answers, l.probe = nc, replyReader{bufio.NewReader(nc)}, newProbe(nc)
 }
 
 // setDeadline fails only on a connection that is closed, where every read and write fails.
-func (l *link) setDeadline(t time.Time) {
+func (l *clientConn) setDeadline(t time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	_ = l.nc.SetDeadline(t)
@@ -62,17 +63,17 @@ func (l *link) setDeadline(t time.Time) {
 // call makes the queries one after the other. Of those that failed it returns the first. When ctx ends during a wait,
 // the wait is cancelled on the wire where the generation has a way, and then the link can be used again. Where the end
 // of the wait and its cancellation cross, the wait has succeeded: that is no error if nothing was to follow it.
-func (l *link) call(ctx context.Context, queries []query) (a answer, failed int, err error) {
+func (l *clientConn) call(ctx context.Context, queries []query) (a answer, failed int, err error) {
 	stop := func() bool { return true }
 	if ctx.Done() != nil {
 		stop = context.AfterFunc(ctx, l.interrupt)
 	}
 	failed, err = l.exchange(queries, &a)
 	l.broken = !stop() || err != nil
-	if l.waiting && l.generation == TodaysGeneration && errors.Is(err, os.ErrDeadlineExceeded) {
+	if l.waiting && l.protocol == ProtocolV2 && errors.Is(err, os.ErrDeadlineExceeded) {
 		released, cancelErr := l.cancelWait()
-		if cancelErr == nil && !released && l.inquires {
-			cancelErr = l.narrow(&queries[failed])
+		if cancelErr == nil && !released && l.namesMissing {
+			cancelErr = l.findMissing(&queries[failed])
 		}
 		l.setDeadline(time.Time{})
 		l.broken = cancelErr != nil
@@ -86,19 +87,19 @@ func (l *link) call(ctx context.Context, queries []query) (a answer, failed int,
 		l.out = nil
 	}
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		err = errHungUp
+		err = errServerClosed
 	}
 	return a, failed, err
 }
 
 // exchange writes the queries and reads their answers. A query without an answer travels with the next one that
 // has one, in one write.
-func (l *link) exchange(queries []query, a *answer) (failed int, err error) {
+func (l *clientConn) exchange(queries []query, a *answer) (failed int, err error) {
 	l.out = l.out[:0]
 	first := 0 // of those in out
 	for i := range queries {
 		q := &queries[i]
-		l.out = q.append(l.out, l.generation)
+		l.out = q.append(l.out, l.protocol)
 		if !q.op.answered() && i < len(queries)-1 {
 			continue
 		}
@@ -121,10 +122,10 @@ func (l *link) exchange(queries []query, a *answer) (failed int, err error) {
 
 // cancelWait ends a wait that the call's deadline has interrupted and tells whether the server had released it
 // before.
-func (l *link) cancelWait() (released bool, err error) {
+func (l *clientConn) cancelWait() (released bool, err error) {
 	// Whoever set the deadline has let go of mu before this one counts.
 	l.setDeadline(time.Now().Add(cancelTimeout))
-	code, _ := l.generation.code(opCancelWait)
+	code, _ := l.protocol.code(opCancelWait)
 	if _, err := l.nc.Write([]byte{code}); err != nil {
 		return false, err
 	}
@@ -134,7 +135,7 @@ func (l *link) cancelWait() (released bool, err error) {
 		if err := l.answers.read(cancel, &a); err != nil {
 			return released, err
 		}
-		if a.flag == answerWaitCanceled {
+		if a.flag == replyWaitCanceled {
 			break
 		}
 		if released {
@@ -148,14 +149,14 @@ func (l *link) cancelWait() (released bool, err error) {
 
 // narrow takes off a wait that was cancelled the keys that are present, so that its error names those that are not.
 // Of a wait for very many keys it leaves all.
-func (l *link) narrow(q *query) error {
+func (l *clientConn) findMissing(q *query) error {
 	if n := len(q.keys); q.op != opWait || n < 2 || n > maxNarrowed {
 		return nil
 	}
 	l.out = l.out[:0]
 	for i := range q.keys {
 		check := query{op: opCheck, keys: q.keys[i : i+1], raw: q.raw}
-		l.out = check.append(l.out, l.generation)
+		l.out = check.append(l.out, l.protocol)
 	}
 	if _, err := l.nc.Write(l.out); err != nil {
 		return err
@@ -166,7 +167,7 @@ func (l *link) narrow(q *query) error {
 		if err := l.answers.read(&query{op: opCheck}, &a); err != nil {
 			return err
 		}
-		if a.flag == answerNotReady {
+		if a.flag == replyNotReady {
 			absent = append(absent, key)
 		}
 	}
@@ -177,4 +178,39 @@ func (l *link) narrow(q *query) error {
 }
 
 // good tells whether an idle link can be used, as far as that can be told without a word to the server.
-func (l *link) good() bool { return l.probe == nil || l.probe.silent() }
+func (l *clientConn) usable() bool { return l.probe == nil || l.probe.quiet() }
+
+// probe looks whether anything has come on an idle connection. Nothing should: the end of the connection means
+// that the server has closed it, and bytes that nobody asked for are no answer.
+type probe struct {
+	raw  syscall.RawConn
+	read func(fd uintptr) bool
+	err  error
+}
+
+// newProbe returns nil where nc has no file descriptor.
+func newProbe(nc net.Conn) *probe {
+	sc, ok := nc.(syscall.Conn)
+	if !ok {
+		return nil
+	}
+	raw, err := sc.SyscallConn()
+	if err != nil {
+		return nil // it is closed, and every use of it will tell
+	}
+	p := &probe{raw: raw}
+	var one [1]byte
+	p.read = func(fd uintptr) bool {
+		_, p.err = syscall.Read(int(fd), one[:]) // does not block: Go's sockets never do
+		return true
+	}
+	return p
+}
+
+// silent tells that nothing has come and that the connection has not ended.
+func (p *probe) quiet() bool {
+	if err := p.raw.Read(p.read); err != nil {
+		return false
+	}
+	return errors.Is(p.err, syscall.EAGAIN) || errors.Is(p.err, syscall.EINTR)
+}

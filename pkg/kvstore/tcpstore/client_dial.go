@@ -37,7 +37,7 @@ func Dial(ctx context.Context, addr string, opts ClientOptions) (*Client, error)
 
 // start lets c connect and join.
 func start(ctx context.Context, c *Client) (*Client, error) {
-	err := c.reach(ctx)
+	err := c.dialWithRetry(ctx)
 	if err == nil && c.opts.Workers > 0 {
 		err = c.join(ctx)
 	}
@@ -49,11 +49,11 @@ func start(ctx context.Context, c *Client) (*Client, error) {
 }
 
 // reach makes the first connection.
-func (c *Client) reach(ctx context.Context) error {
+func (c *Client) dialWithRetry(ctx context.Context) error {
 	var last error
 	pause := firstPause
 	for tries := 1; ; tries++ {
-		err := c.attempt(ctx)
+		err := c.dialOnce(ctx)
 		if err == nil || errors.Is(err, kvstore.ErrProtocol) {
 			return err
 		}
@@ -64,13 +64,13 @@ func (c *Client) reach(ctx context.Context) error {
 		if !sleep(ctx, pause/2+rand.N(pause)) {
 			// last is not in the chain: one attempt's time-out is not that of ctx.
 			return fmt.Errorf("connect to store %s: %w, tried %d times, at last: %s: %w",
-				c.addr, kvstore.ErrConnection, tries, last.Error(), kvstore.EndOf(ctx))
+				c.addr, kvstore.ErrConnection, tries, last.Error(), kvstore.ContextError(ctx))
 		}
 		pause = min(2*pause, longestPause)
 	}
 }
 
-func (c *Client) attempt(ctx context.Context) error {
+func (c *Client) dialOnce(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
 	l, err := c.connect(ctx)
@@ -100,7 +100,7 @@ func (c *Client) join(ctx context.Context) error {
 		}
 		if !sleep(ctx, joinInterval) {
 			return fmt.Errorf("wait for %d workers at store %s, of which %d have joined: %w",
-				c.opts.Workers, c.addr, joined, kvstore.EndOf(ctx))
+				c.opts.Workers, c.addr, joined, kvstore.ContextError(ctx))
 		}
 	}
 	return nil

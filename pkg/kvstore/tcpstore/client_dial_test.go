@@ -17,7 +17,7 @@ import (
 // dialClient returns a client that is closed when the test ends.
 func dialClient(t testing.TB, addr string, opts ClientOptions) *Client {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
 	c, err := Dial(ctx, addr, opts)
 	if err != nil {
@@ -55,7 +55,7 @@ func refusing(opts ClientOptions, attempts int, s *scriptedServer) (*Client, *[]
 func TestDialRetries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const attempts = 15
-		s := script(TodaysGeneration)
+		s := script(ProtocolV2)
 		refused, times := refusing(ClientOptions{}, attempts, s)
 		c, err := start(t.Context(), refused)
 		if err != nil || len(*times) != attempts {
@@ -107,7 +107,7 @@ func TestDialEndsWithItsContext(t *testing.T) {
 		// A server that accepts and says nothing: every attempt times out, but Dial does not.
 		silent := scriptedClient(ClientOptions{})
 		silent.open = func(context.Context) (net.Conn, error) {
-			s := script(TodaysGeneration)
+			s := script(ProtocolV2)
 			s.limit, s.stall = 0, true
 			theirs, ours := net.Pipe()
 			go s.serve(theirs)
@@ -125,7 +125,7 @@ func TestDialEndsWithItsContext(t *testing.T) {
 }
 
 func TestDialRefusesOtherServers(t *testing.T) {
-	s := script(TodaysGeneration)
+	s := script(ProtocolV2)
 	s.turns[0].answer = []byte("HTTP/1.1 400 Bad Request\r\n\r\n")
 	_, err := start(t.Context(), scriptedClient(ClientOptions{}, s))
 	if !errors.Is(err, kvstore.ErrProtocol) || errors.Is(err, kvstore.ErrConnection) {
@@ -136,9 +136,9 @@ func TestDialRefusesOtherServers(t *testing.T) {
 
 func TestDialWaitsForWorkers(t *testing.T) {
 	for _, unconfirmed := range []bool{false, true} {
-		for _, g := range bothGenerations {
+		for _, p := range bothProtocols {
 			_, addr := startServer(t, ServerOptions{})
-			opts := ClientOptions{Generation: g, Workers: 3, unconfirmed: unconfirmed}
+			opts := ClientOptions{Protocol: p, Workers: 3, unconfirmed: unconfirmed}
 			host := opts
 			host.Host = true
 
@@ -146,9 +146,9 @@ func TestDialWaitsForWorkers(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			wg.Go(func() {
 				defer cancel() // as soon as the host has been counted
-				watcher := dial(t, addr, TodaysGeneration)
+				watcher := dial(t, addr, ProtocolV2)
 				watcher.send(opWait, 1, initKey)
-				watcher.expect(answerStopWaiting)
+				watcher.expect(replyStopWaiting)
 			})
 			_, err := Dial(ctx, addr, host)
 			wg.Wait()

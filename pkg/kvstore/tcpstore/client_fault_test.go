@@ -13,14 +13,14 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/kvstore"
 )
 
-var bothGenerations = []Generation{FirstGeneration, TodaysGeneration}
+var bothProtocols = []Protocol{ProtocolV1, ProtocolV2}
 
 func TestClientConversations(t *testing.T) {
-	for _, g := range bothGenerations {
-		for _, talk := range conversations(g) {
-			t.Run(fmt.Sprint(g, "/", talk.name), func(t *testing.T) {
-				s := script(g, append(talk.turns, talk.turns...)...)
-				c := scriptedClient(ClientOptions{Generation: g}, s)
+	for _, p := range bothProtocols {
+		for _, talk := range conversations(p) {
+			t.Run(fmt.Sprint(p, "/", talk.name), func(t *testing.T) {
+				s := script(p, append(talk.turns, talk.turns...)...)
+				c := scriptedClient(ClientOptions{Protocol: p}, s)
 				for range 2 {
 					if result, err := talk.do(t.Context(), c); err != nil || show(result) != talk.want {
 						t.Errorf("%q, %v; want %q", show(result), err, talk.want)
@@ -37,13 +37,13 @@ func TestClientConversations(t *testing.T) {
 
 // TestClientCutAnywhere ends the connection after each number of bytes of the answers.
 func TestClientCutAnywhere(t *testing.T) {
-	for _, g := range bothGenerations {
-		for _, talk := range conversations(g) {
-			t.Run(fmt.Sprint(g, "/", talk.name), func(t *testing.T) {
-				for cut := range answered(g, talk) {
-					s := script(g, talk.turns...)
+	for _, p := range bothProtocols {
+		for _, talk := range conversations(p) {
+			t.Run(fmt.Sprint(p, "/", talk.name), func(t *testing.T) {
+				for cut := range answered(p, talk) {
+					s := script(p, talk.turns...)
 					s.limit = cut
-					c := scriptedClient(ClientOptions{Generation: g}, s)
+					c := scriptedClient(ClientOptions{Protocol: p}, s)
 					_, err := talk.do(t.Context(), c)
 					if !errors.Is(err, kvstore.ErrConnection) || errors.Is(err, kvstore.ErrProtocol) {
 						t.Errorf("cut after %d bytes: %v, want ErrConnection", cut, err)
@@ -61,8 +61,8 @@ func TestClientCutAnywhere(t *testing.T) {
 }
 
 // answered counts the bytes of answers to the greeting and the call.
-func answered(g Generation, talk conversation) int {
-	n := len(greetingOf(g).answer)
+func answered(p Protocol, talk conversation) int {
+	n := len(greetingOf(p).answer)
 	for _, turn := range talk.turns {
 		n += len(turn.answer)
 	}
@@ -72,15 +72,15 @@ func answered(g Generation, talk conversation) int {
 // TestClientStalledAnywhere lets the server fall silent after each number of bytes; the call's context ends it.
 func TestClientStalledAnywhere(t *testing.T) {
 	gaveUp := errors.New("gave up")
-	for _, g := range bothGenerations {
-		for _, talk := range conversations(g) {
-			t.Run(fmt.Sprint(g, "/", talk.name), func(t *testing.T) {
+	for _, p := range bothProtocols {
+		for _, talk := range conversations(p) {
+			t.Run(fmt.Sprint(p, "/", talk.name), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					for cut := range answered(g, talk) {
+					for cut := range answered(p, talk) {
 						for _, cancelled := range []bool{false, true} {
-							s := script(g, talk.turns...)
+							s := script(p, talk.turns...)
 							s.limit, s.stall = cut, true
-							c := scriptedClient(ClientOptions{Generation: g}, s)
+							c := scriptedClient(ClientOptions{Protocol: p}, s)
 							ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 							want := kvstore.ErrTimeout
 							if cancelled {
@@ -114,19 +114,19 @@ func TestClientStalledAnywhere(t *testing.T) {
 
 // TestClientCancelsWaits ends waits by their context, and the server's release may cross that.
 func TestClientCancelsWaits(t *testing.T) {
-	const g = TodaysGeneration
+	const p = ProtocolV2
 	cancels := func(request, answer []byte) []turn {
-		return []turn{{request, nil}, {encode(g, opCancelWait), answer}}
+		return []turn{{request, nil}, {encode(p, opCancelWait), answer}}
 	}
-	waits := encode(g, opWait, 2, "/a", "/b")
-	getWaits := encode(g, opWait, 1, "/a")
-	barrier := encode(g, opBarrier, "/a", 2)
+	waits := encode(p, opWait, 2, "/a", "/b")
+	getWaits := encode(p, opWait, 1, "/a")
+	barrier := encode(p, opBarrier, "/a", 2)
 	passBarrier := func(ctx context.Context, c *Client) (any, error) { return nil, c.ServerBarrier(ctx, "a", 2) }
 	// Then it asks which key is missing.
 	asks := func(a, b byte) turn {
-		return turn{append(encode(g, opCheck, 1, "/a"), encode(g, opCheck, 1, "/b")...), said(a, b)}
+		return turn{append(encode(p, opCheck, 1, "/a"), encode(p, opCheck, 1, "/b")...), said(a, b)}
 	}
-	canceled, crossed := said(answerWaitCanceled), said(answerStopWaiting, answerWaitCanceled)
+	canceled, crossed := said(replyWaitCanceled), said(replyStopWaiting, replyWaitCanceled)
 	tests := []struct {
 		name    string
 		do      storeCall
@@ -156,10 +156,10 @@ func TestClientCancelsWaits(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				next := turn{encode(g, opAdd, "/n", 1), said(1)}
-				servers := []*scriptedServer{script(g, tt.turns...), script(g, next)}
+				next := turn{encode(p, opAdd, "/n", 1), said(1)}
+				servers := []*scriptedServer{script(p, tt.turns...), script(p, next)}
 				if !tt.closed {
-					servers = []*scriptedServer{script(g, append(tt.turns, next)...)}
+					servers = []*scriptedServer{script(p, append(tt.turns, next)...)}
 				}
 				c := scriptedClient(ClientOptions{}, servers...)
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -192,15 +192,15 @@ func TestClientCancelsWaits(t *testing.T) {
 
 // TestClientRefusesNonsense answers calls with what no server says.
 func TestClientRefusesNonsense(t *testing.T) {
-	const g = TodaysGeneration
-	get := []turn{{encode(g, opWait, 1, "/k"), said(answerStopWaiting)}, {encode(g, opGet, "/k"), nil}}
+	const p = ProtocolV2
+	get := []turn{{encode(p, opWait, 1, "/k"), said(replyStopWaiting)}, {encode(p, opGet, "/k"), nil}}
 	tests := []struct {
 		call     string
 		nonsense []byte // in place of the last answer
 	}{
 		{"set", said(byte(1), byte(2), byte(3), byte(4))},
 		{"get", said(-1)},
-		{"get", said(maxAnswered + 1)},
+		{"get", said(maxReply + 1)},
 		{"get", said(-1 << 63)},
 		{"check", said(byte(2))},
 		{"wait", said(byte(1))},
@@ -208,9 +208,9 @@ func TestClientRefusesNonsense(t *testing.T) {
 		{"delete", said(2)},
 		{"delete", said(-1)},
 		{"multi get", said("1", -1)},
-		{"multi get", said("1", maxAnswered)}, // too much in all
+		{"multi get", said("1", maxReply)}, // too much in all
 		{"try pop", said(-1)},
-		{"try pop", said(1, maxAnswered+1)},
+		{"try pop", said(1, maxReply+1)},
 		{"queue length", said(-1)},
 		{"list keys", said(-1)},
 		{"list keys", said(maxListed + 1)},
@@ -218,7 +218,7 @@ func TestClientRefusesNonsense(t *testing.T) {
 		{"barrier", said(byte(1))},
 	}
 	talks := map[string]conversation{}
-	for _, talk := range conversations(g) {
+	for _, talk := range conversations(p) {
 		talks[talk.name] = talk
 	}
 	talks["get"] = conversation{do: talks["get"].do, turns: get}
@@ -226,7 +226,7 @@ func TestClientRefusesNonsense(t *testing.T) {
 		talk := talks[tt.call]
 		turns := append([]turn{}, talk.turns...)
 		turns[len(turns)-1].answer = tt.nonsense
-		s := script(g, turns...)
+		s := script(p, turns...)
 		c := scriptedClient(ClientOptions{}, s)
 		result, err := talk.do(t.Context(), c)
 		if !errors.Is(err, kvstore.ErrProtocol) || errors.Is(err, kvstore.ErrConnection) {
@@ -240,9 +240,9 @@ func TestClientRefusesNonsense(t *testing.T) {
 
 // Bytes behind an answer would be taken for the next one, so their connection is not used again.
 func TestClientLeavesAConnectionThatSaysMore(t *testing.T) {
-	const g = TodaysGeneration
-	one := script(g, turn{encode(g, opAdd, "/n", 1), said(1, byte(7))})
-	two := script(g, turn{encode(g, opAdd, "/n", 1), said(2)})
+	const p = ProtocolV2
+	one := script(p, turn{encode(p, opAdd, "/n", 1), said(1, byte(7))})
+	two := script(p, turn{encode(p, opAdd, "/n", 1), said(2)})
 	c := scriptedClient(ClientOptions{}, one, two)
 	for want := range int64(2) {
 		if sum, err := c.Add(t.Context(), "n", 1); sum != want+1 || err != nil {
@@ -274,10 +274,10 @@ func (c *endingConn) Read(b []byte) (int, error) {
 
 // A context that ends with the call's last byte interrupts nothing, neither this call nor the next one.
 func TestClientContextEndsWithTheAnswer(t *testing.T) {
-	for _, g := range bothGenerations {
+	for _, p := range bothProtocols {
 		synctest.Test(t, func(t *testing.T) {
-			add := turn{encode(g, opAdd, "/n", 1), said(1)}
-			c := scriptedClient(ClientOptions{Generation: g}, script(g, add, add), script(g, add))
+			add := turn{encode(p, opAdd, "/n", 1), said(1)}
+			c := scriptedClient(ClientOptions{Protocol: p}, script(p, add, add), script(p, add))
 			defer c.Close()
 			ctx, cancel := context.WithCancel(t.Context())
 			open := c.open

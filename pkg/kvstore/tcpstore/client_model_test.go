@@ -28,12 +28,12 @@ func TestClientModel(t *testing.T) {
 		rapid.StringN(0, 10, -1))
 	ctx := t.Context()
 	s, addr := startServer(t, ServerOptions{})
-	dial(t, addr, TodaysGeneration).ping()
+	dial(t, addr, ProtocolV2).ping()
 	rapid.Check(t, func(t *rapid.T) {
 		s.inLoop(func(l *loop) { l.store = keyspace.New() })
 		var clients []*Client
 		for _, opts := range []ClientOptions{
-			{}, {}, {Generation: FirstGeneration}, {unconfirmed: true}, {Generation: FirstGeneration, unconfirmed: true},
+			{}, {}, {Protocol: ProtocolV1}, {unconfirmed: true}, {Protocol: ProtocolV1, unconfirmed: true},
 		} {
 			c, err := Dial(ctx, addr, opts)
 			if err != nil {
@@ -67,7 +67,7 @@ func TestClientModel(t *testing.T) {
 			"append": func(t *rapid.T) {
 				k, v := key.Draw(t, "key"), value.Draw(t, "value")
 				both(t, func(s kvstore.Store) (any, error) {
-					if c, ok := s.(*Client); ok && c.opts.Generation == FirstGeneration {
+					if c, ok := s.(*Client); ok && c.opts.Protocol == ProtocolV1 {
 						if err := c.Append(ctx, k, []byte(v)); !errors.Is(err, kvstore.ErrProtocol) {
 							t.Fatalf("Append = %v, want ErrProtocol", err)
 						}
@@ -221,9 +221,9 @@ func TestClientLinearizable(t *testing.T) {
 	rounds := testenv.Repeat(t, 15, 3000)
 	kinds := map[string][]ClientOptions{ // workers take turns with the clients
 		"one client":            {{}},
-		"one client, torch 1.x": {{Generation: FirstGeneration}},
+		"one client, torch 1.x": {{Protocol: ProtocolV1}},
 		"one client as torch's": {{unconfirmed: true}},
-		"a client each":         {{}, {}, {Generation: FirstGeneration}, {}, {Generation: FirstGeneration}},
+		"a client each":         {{}, {}, {Protocol: ProtocolV1}, {}, {Protocol: ProtocolV1}},
 	}
 	for name, kind := range kinds {
 		t.Run(name, func(t *testing.T) {

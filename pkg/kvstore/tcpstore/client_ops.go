@@ -2,6 +2,8 @@ package tcpstore
 
 import (
 	"context"
+	"fmt"
+	"strings"
 
 	"github.com/elasticrun/elasticrun/pkg/kvstore"
 )
@@ -40,7 +42,7 @@ func (c *Client) CompareSet(ctx context.Context, key string, expected, desired [
 // Check implements Store.
 func (c *Client) Check(ctx context.Context, keys ...string) (bool, error) {
 	a, err := c.call(ctx, query{op: opCheck, keys: keys})
-	return err == nil && a.flag == answerReady, err
+	return err == nil && a.flag == replyReady, err
 }
 
 // Wait implements Store.
@@ -71,7 +73,7 @@ func (c *Client) Append(ctx context.Context, key string, value []byte) error {
 // another.
 func (c *Client) MultiGet(ctx context.Context, keys ...string) ([][]byte, error) {
 	queries := []query{{op: opWait, keys: keys}}
-	if c.opts.Generation == FirstGeneration {
+	if c.opts.Protocol == ProtocolV1 {
 		for i := range keys {
 			queries = append(queries, query{op: opGet, keys: keys[i : i+1]})
 		}
@@ -88,7 +90,7 @@ func (c *Client) MultiSet(ctx context.Context, pairs ...kvstore.Pair) error {
 	for i, pair := range pairs {
 		keys[i], values[i] = pair.Key, pair.Value
 	}
-	if c.opts.Generation != FirstGeneration {
+	if c.opts.Protocol != ProtocolV1 {
 		_, err := c.call(ctx, query{op: opMultiSet, keys: keys, values: values})
 		return err
 	}
@@ -100,5 +102,73 @@ func (c *Client) MultiSet(ctx context.Context, pairs ...kvstore.Pair) error {
 		return nil
 	}
 	_, err := c.call(ctx, queries...)
+	return err
+}
+
+// What follows is in the protocol of today's torch, but not in Store. A server of torch 1.x has none of it, which
+// is an ErrProtocol; one of an earlier torch 2.x closes the connection on what it does not know, which is an
+// ErrConnection.
+
+// QueuePush puts value at the end of the queue of key. Queues are apart from the other keys: Get, Delete and
+// NumKeys do not see them; Check and Wait count a queue that is not empty as present.
+func (c *Client) QueuePush(ctx context.Context, key string, value []byte) error {
+	_, err := c.call(ctx, query{op: opQueuePush, keys: []string{key}, values: [][]byte{value}})
+	return err
+}
+
+// QueuePop takes the first value of the queue of key, as soon as there is one.
+func (c *Client) QueuePop(ctx context.Context, key string) ([]byte, error) {
+	keys := []string{key}
+	for {
+		a, err := c.call(ctx, query{op: opWait, keys: keys}, query{op: opQueuePop, keys: keys})
+		switch {
+		case err != nil:
+			return nil, err
+		case a.number > 0:
+			return a.values[0], nil
+		}
+		// Another client was quicker.
+	}
+}
+
+// TryQueuePop takes the first value of the queue of key, if there is one.
+func (c *Client) TryQueuePop(ctx context.Context, key string) ([]byte, bool, error) {
+	a, err := c.call(ctx, query{op: opQueuePop, keys: []string{key}})
+	if err != nil || a.number == 0 {
+		return nil, false, err
+	}
+	return a.values[0], true, nil
+}
+
+// QueueLen returns the number of values in the queue of key.
+func (c *Client) QueueLen(ctx context.Context, key string) (int64, error) {
+	a, err := c.call(ctx, query{op: opQueueLen, keys: []string{key}})
+	return a.number, err
+}
+
+// ListKeys returns the keys of users in no order. As in torch, the key "init/" is not among them, although NumKeys
+// counts it.
+func (c *Client) ListKeys(ctx context.Context) ([]string, error) {
+	a, err := c.call(ctx, query{op: opListKeys})
+	if err != nil {
+		return nil, err
+	}
+	keys := []string{}
+	for _, value := range a.values {
+		if key, ok := strings.CutPrefix(string(value), keyPrefix); ok {
+			keys = append(keys, key)
+		}
+	}
+	return keys, nil
+}
+
+// ServerBarrier returns when worldSize clients have called it with the same key. Unlike the function Barrier it is
+// counted by the server, in one request. An arrival whose context ends stays counted, and a key serves once: later
+// calls pass at once.
+func (c *Client) ServerBarrier(ctx context.Context, key string, worldSize int) error {
+	if worldSize < 1 {
+		return fmt.Errorf("barrier %q: world size %d, want at least 1", key, worldSize)
+	}
+	_, err := c.call(ctx, query{op: opBarrier, keys: []string{key}, number: int64(worldSize)})
 	return err
 }

@@ -16,25 +16,25 @@ import (
 const maxIdle = 64
 
 // take returns a connection for one call. give takes it back.
-func (c *Client) take(ctx context.Context) (*link, error) {
-	if c.turn != nil {
+func (c *Client) acquire(ctx context.Context) (*clientConn, error) {
+	if c.slot != nil {
 		select {
-		case c.turn <- struct{}{}:
+		case c.slot <- struct{}{}:
 		case <-ctx.Done():
-			return nil, kvstore.EndOf(ctx)
+			return nil, kvstore.ContextError(ctx)
 		case <-c.closing:
 			return nil, kvstore.ErrClosed
 		}
 	}
-	l, err := c.pick(ctx)
-	if err != nil && c.turn != nil {
-		<-c.turn
+	l, err := c.idleOrNew(ctx)
+	if err != nil && c.slot != nil {
+		<-c.slot
 	}
 	return l, err
 }
 
 // pick returns an idle connection that is good, or else a new one.
-func (c *Client) pick(ctx context.Context) (*link, error) {
+func (c *Client) idleOrNew(ctx context.Context) (*clientConn, error) {
 	for {
 		l, err := c.pop()
 		switch {
@@ -46,7 +46,7 @@ func (c *Client) pick(ctx context.Context) (*link, error) {
 				err = fmt.Errorf("%w: none was made: %w", kvstore.ErrConnection, err)
 			}
 			return l, err
-		case l.good():
+		case l.usable():
 			return l, nil
 		}
 		c.drop(l)
@@ -57,7 +57,7 @@ func (c *Client) pick(ctx context.Context) (*link, error) {
 }
 
 // pop takes the idle connection that was used last, if there is one.
-func (c *Client) pop() (*link, error) {
+func (c *Client) pop() (*clientConn, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed() {
@@ -73,17 +73,17 @@ func (c *Client) pop() (*link, error) {
 }
 
 // give ends a call's use of l.
-func (c *Client) give(l *link) {
+func (c *Client) putBack(l *clientConn) {
 	if l.broken || !c.push(l) {
 		c.drop(l)
 	}
-	if c.turn != nil {
-		<-c.turn
+	if c.slot != nil {
+		<-c.slot
 	}
 }
 
 // push makes l idle, if there is room for it.
-func (c *Client) push(l *link) bool {
+func (c *Client) push(l *clientConn) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed() || len(c.idle) == maxIdle {
@@ -94,22 +94,22 @@ func (c *Client) push(l *link) bool {
 }
 
 // drop closes l.
-func (c *Client) drop(l *link) {
-	c.disown(l)
+func (c *Client) drop(l *clientConn) {
+	c.untrack(l)
 	l.nc.Close()
 }
 
 // connect makes a connection that the server has answered. Its error is not classified yet.
-func (c *Client) connect(ctx context.Context) (*link, error) {
+func (c *Client) connect(ctx context.Context) (*clientConn, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	l := newLink(c.opts.Generation, !c.opts.unconfirmed)
-	if !c.own(l, cancel) {
+	l := newClientConn(c.opts.Protocol, !c.opts.unconfirmed)
+	if !c.track(l, cancel) {
 		return nil, kvstore.ErrClosed
 	}
 	nc, err := c.open(ctx)
 	if err != nil {
-		c.disown(l)
+		c.untrack(l)
 		// The dialer watches the clock itself and may see the deadline before ctx does.
 		if deadline, ok := ctx.Deadline(); ok && !time.Now().Before(deadline) {
 			<-ctx.Done()
@@ -117,20 +117,20 @@ func (c *Client) connect(ctx context.Context) (*link, error) {
 		return nil, err
 	}
 	l.attach(nc)
-	if !c.own(l, func() { nc.Close() }) {
+	if !c.track(l, func() { nc.Close() }) {
 		nc.Close()
 		return nil, kvstore.ErrClosed
 	}
-	if err := c.greet(ctx, l); err != nil {
+	if err := c.handshake(ctx, l); err != nil {
 		c.drop(l)
 		return nil, err
 	}
-	c.remember(nc)
+	c.storeLocalAddr(nc)
 	return l, nil
 }
 
 // remember keeps what LocalAddr returns.
-func (c *Client) remember(nc net.Conn) {
+func (c *Client) storeLocalAddr(nc net.Conn) {
 	addr, ok := nc.LocalAddr().(*net.TCPAddr)
 	if !ok {
 		return
@@ -143,23 +143,23 @@ func (c *Client) remember(nc net.Conn) {
 
 // greet begins the conversation as the generation does. Where that is without an answer, it asks for one unless
 // the client is to behave as torch's: that a port takes connections does not mean that a store is behind it.
-func (c *Client) greet(ctx context.Context, l *link) error {
+func (c *Client) handshake(ctx context.Context, l *clientConn) error {
 	greeting := []query{c.confirmation()}
 	switch {
-	case c.opts.Generation == TodaysGeneration:
+	case c.opts.Protocol == ProtocolV2:
 		greeting = []query{{op: opValidate, number: int64(magicNumber)}, c.confirmation()}
 	case c.opts.unconfirmed:
 		return nil
 	}
 	_, _, err := l.call(ctx, greeting)
 	if errors.Is(err, kvstore.ErrProtocol) {
-		return fmt.Errorf("no TCPStore for %s answers at %s: %w", c.opts.Generation, c.addr, err)
+		return fmt.Errorf("no TCPStore for %s answers at %s: %w", c.opts.Protocol, c.addr, err)
 	}
 	return err
 }
 
 // own makes Close end l by end. It returns false after Close, when the caller has to end l.
-func (c *Client) own(l *link, end func()) bool {
+func (c *Client) track(l *clientConn, end func()) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed() {
@@ -170,7 +170,7 @@ func (c *Client) own(l *link, end func()) bool {
 }
 
 // disown is the opposite of own.
-func (c *Client) disown(l *link) {
+func (c *Client) untrack(l *clientConn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.conns, l)

@@ -116,9 +116,9 @@ func TestClientReplay(t *testing.T) {
 		t.Run(version, func(t *testing.T) {
 			l := listen(t)
 			played := make(chan error, 1)
-			go func() { played <- playBack(l, calls, generationOf(version)) }()
-			opts := ClientOptions{Generation: generationOf(version), unconfirmed: true}
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			go func() { played <- playBack(l, calls, protocolOf(version)) }()
+			opts := ClientOptions{Protocol: protocolOf(version), unconfirmed: true}
+			ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 			defer cancel()
 			dialClient := func() *Client {
 				c, err := Dial(ctx, l.Addr().String(), opts)
@@ -156,7 +156,7 @@ func TestClientReplay(t *testing.T) {
 }
 
 // playBack serves recorded calls, one after another, and returns how the client differs from the recorded one.
-func playBack(l net.Listener, calls []recording, g Generation) (err error) {
+func playBack(l net.Listener, calls []recording, p Protocol) (err error) {
 	defer l.Close()
 	var nc net.Conn
 	hangUp := func() error {
@@ -170,19 +170,19 @@ func playBack(l net.Listener, calls []recording, g Generation) (err error) {
 		return nil
 	}
 	for i, call := range calls {
-		opening := i == 0 || call.Op == "connect" || strings.HasPrefix(call.Op, "clone")
+		first := i == 0 || call.Op == "connect" || strings.HasPrefix(call.Op, "clone")
 		// A wait cannot be cancelled in the first generation, so its connection is closed.
-		opening = opening || g == FirstGeneration && strings.HasSuffix(calls[i-1].Op, "(times out)")
-		if opening {
+		first = first || p == ProtocolV1 && strings.HasSuffix(calls[i-1].Op, "(times out)")
+		if first {
 			if err := hangUp(); err != nil {
 				return err
 			}
 			if nc, err = l.Accept(); err != nil {
 				return err
 			}
-			nc.SetDeadline(time.Now().Add(patience))
+			nc.SetDeadline(time.Now().Add(testTimeout))
 		}
-		for _, turn := range turns(g, call) {
+		for _, turn := range turns(p, call) {
 			got := make([]byte, len(turn.C2S))
 			if _, err := io.ReadFull(nc, got); err != nil || !bytes.Equal(got, turn.C2S) {
 				nc.Close()
@@ -197,7 +197,7 @@ func playBack(l net.Listener, calls []recording, g Generation) (err error) {
 }
 
 // turns cuts a call into what the client sends and what the server answers, in turns.
-func turns(g Generation, call recording) []recording {
+func turns(p Protocol, call recording) []recording {
 	var cut []recording
 	c2s, s2c := bytes.Clone(call.C2S), call.S2C
 	next := func(request, answer int) {
@@ -211,7 +211,7 @@ func turns(g Generation, call recording) []recording {
 		s2c = append(nonce, s2c[len(nonce):]...)
 		next(len(handshake)+1+len(nonce), len(nonce))
 	}
-	if code, _ := g.code(opWait); len(c2s) > 0 && c2s[0] == code {
+	if code, _ := p.code(opWait); len(c2s) > 0 && c2s[0] == code {
 		length := 9
 		for range binary.LittleEndian.Uint64(c2s[1:]) {
 			length += 8 + int(binary.LittleEndian.Uint64(c2s[length:]))

@@ -11,11 +11,11 @@ import (
 
 // The bounds of an answer. A value may have grown far beyond what one request can carry, by appending.
 const (
-	maxAnswered = 1 << 30 // bytes of all values of one call
-	maxListed   = 1 << 24 // keys of a LIST_KEYS
-	valueCost   = 64      // about what a value takes besides its bytes
+	maxReply  = 1 << 30 // bytes of all values of one call
+	maxListed = 1 << 24 // keys of a LIST_KEYS
+	valueCost = 64      // about what a value takes besides its bytes
 
-	firstPiece = 4 << 10 // bytes set aside for a value before any of it has come
+	firstChunk = 4 << 10 // bytes set aside for a value before any of it has come
 )
 
 // answer is what a server has said to the queries of one call.
@@ -29,21 +29,21 @@ type answer struct {
 // answerReader reads a server's answers. A length that the server claims costs no memory: what is set aside
 // at most doubles what has come. An error is an ErrProtocol where the answer makes no sense, otherwise the
 // reader's own.
-type answerReader struct {
+type replyReader struct {
 	r *bufio.Reader
 }
 
 // read reads the answer to q and adds it to a.
-func (r answerReader) read(q *query, a *answer) (err error) {
+func (r replyReader) read(q *query, a *answer) (err error) {
 	switch q.op {
 	case opPing:
 		return r.echo(uint32(q.number))
 	case opCheck:
-		a.flag, err = r.flag(answerNotReady)
+		a.flag, err = r.flag(replyNotReady)
 	case opWait, opBarrier:
-		_, err = r.flag(answerStopWaiting)
+		_, err = r.flag(replyStopWaiting)
 	case opCancelWait:
-		a.flag, err = r.flag(answerWaitCanceled)
+		a.flag, err = r.flag(replyWaitCanceled)
 	case opAdd:
 		a.number, err = r.integer()
 	case opDelete:
@@ -67,7 +67,7 @@ func (r answerReader) read(q *query, a *answer) (err error) {
 }
 
 // echo reads the answer to a PING.
-func (r answerReader) echo(nonce uint32) error {
+func (r replyReader) echo(nonce uint32) error {
 	b, err := r.r.Peek(4)
 	if err != nil {
 		return err
@@ -80,7 +80,7 @@ func (r answerReader) echo(nonce uint32) error {
 }
 
 // flag reads a byte between 0 and most.
-func (r answerReader) flag(most byte) (byte, error) {
+func (r replyReader) flag(most byte) (byte, error) {
 	b, err := r.r.ReadByte()
 	if err == nil && b > most {
 		return 0, fmt.Errorf("%w: answer %#02x, want at most %d", kvstore.ErrProtocol, b, most)
@@ -88,7 +88,7 @@ func (r answerReader) flag(most byte) (byte, error) {
 	return b, err
 }
 
-func (r answerReader) integer() (int64, error) {
+func (r replyReader) integer() (int64, error) {
 	b, err := r.r.Peek(8)
 	if err != nil {
 		return 0, err
@@ -99,7 +99,7 @@ func (r answerReader) integer() (int64, error) {
 }
 
 // count reads an integer between 0 and most.
-func (r answerReader) count(most int64) (int64, error) {
+func (r replyReader) count(most int64) (int64, error) {
 	n, err := r.integer()
 	if err == nil && (n < 0 || n > most) {
 		return 0, fmt.Errorf("%w: answer %d, want 0 to %d", kvstore.ErrProtocol, n, most)
@@ -107,9 +107,9 @@ func (r answerReader) count(most int64) (int64, error) {
 	return n, err
 }
 
-func (r answerReader) values(n int64, a *answer) error {
+func (r replyReader) values(n int64, a *answer) error {
 	for range n {
-		value, err := r.value(maxAnswered - a.size)
+		value, err := r.value(maxReply - a.size)
 		if err != nil {
 			return err
 		}
@@ -120,15 +120,15 @@ func (r answerReader) values(n int64, a *answer) error {
 }
 
 // value reads a value of no more than most bytes.
-func (r answerReader) value(most int64) ([]byte, error) {
+func (r replyReader) value(most int64) ([]byte, error) {
 	length, err := r.integer()
 	if err != nil {
 		return nil, err
 	}
 	if length < 0 || length > most {
-		return nil, fmt.Errorf("%w: a value of %d bytes in an answer that may have %d bytes in all", kvstore.ErrProtocol, length, maxAnswered)
+		return nil, fmt.Errorf("%w: a value of %d bytes in an answer that may have %d bytes in all", kvstore.ErrProtocol, length, maxReply)
 	}
-	value := make([]byte, min(int(length), firstPiece))
+	value := make([]byte, min(int(length), firstChunk))
 	for came := 0; ; {
 		n, err := io.ReadFull(r.r, value[came:])
 		if err != nil {

@@ -17,17 +17,17 @@ import (
 func readAnswer(q *query, stream []byte, pieces func(io.Reader) io.Reader) (a answer, n int, err error) {
 	source := bytes.NewReader(stream)
 	r := bufio.NewReader(pieces(source))
-	err = answerReader{r}.read(q, &a)
+	err = replyReader{r}.read(q, &a)
 	return a, len(stream) - source.Len() - r.Buffered(), err
 }
 
 func inOne(r io.Reader) io.Reader { return r }
 
 func TestAnswerInPieces(t *testing.T) {
-	for _, g := range bothGenerations {
-		for _, talk := range conversations(g) {
+	for _, p := range bothProtocols {
+		for _, talk := range conversations(p) {
 			for _, turn := range talk.turns {
-				o, ok := g.meaning(turn.request[0])
+				o, ok := p.meaning(turn.request[0])
 				if !ok || !o.answered() {
 					continue // it comes with another request, which is confirmed
 				}
@@ -52,9 +52,9 @@ func TestAnswerInPieces(t *testing.T) {
 }
 
 // meaning is the inverse of code.
-func (g Generation) meaning(b byte) (op, bool) {
+func (p Protocol) meaning(b byte) (op, bool) {
 	for o := range opBarrier + 1 {
-		if code, ok := g.code(o); ok && code == b {
+		if code, ok := p.code(o); ok && code == b {
 			return o, true
 		}
 	}
@@ -62,7 +62,7 @@ func (g Generation) meaning(b byte) (op, bool) {
 }
 
 func TestAnswerWithLargeValues(t *testing.T) {
-	for _, size := range []int{firstPiece - 1, firstPiece, firstPiece + 1, 2 * firstPiece, 1_000_003} {
+	for _, size := range []int{firstChunk - 1, firstChunk, firstChunk + 1, 2 * firstChunk, 1_000_003} {
 		want := bytes.Repeat([]byte("value"), size)[:size]
 		a, _, err := readAnswer(&query{op: opMultiGet, keys: []string{"a", "b"}}, said(string(want), "b"), inOne)
 		if err != nil || !bytes.Equal(a.values[0], want) || string(a.values[1]) != "b" {
@@ -79,11 +79,11 @@ func TestAnswerSetsNoMemoryAsideForClaims(t *testing.T) {
 		q      query
 		stream []byte
 	}{
-		"value":     {query{op: opGet}, append(said(maxAnswered), "v"...)},
-		"more":      {query{op: opGet}, append(said(maxAnswered), make([]byte, firstPiece+1)...)},
+		"value":     {query{op: opGet}, append(said(maxReply), "v"...)},
+		"more":      {query{op: opGet}, append(said(maxReply), make([]byte, firstChunk+1)...)},
 		"list":      {query{op: opListKeys}, said(maxListed, "/key")},
-		"queue":     {query{op: opQueuePop}, said(1<<62, maxAnswered)},
-		"many keys": {query{op: opMultiGet, keys: make([]string, maxKeys)}, said("v", maxAnswered/2)},
+		"queue":     {query{op: opQueuePop}, said(1<<62, maxReply)},
+		"many keys": {query{op: opMultiGet, keys: make([]string, maxKeys)}, said("v", maxReply/2)},
 	}
 	for name, claim := range claims {
 		var before, after runtime.MemStats
@@ -105,10 +105,10 @@ func TestAnswerSetsNoMemoryAsideForClaims(t *testing.T) {
 // its bounds and is what the stream holds.
 func FuzzAnswers(f *testing.F) {
 	for version, calls := range recordings(f) {
-		g := generationOf(version)
+		p := protocolOf(version)
 		for _, call := range calls {
-			for _, turn := range turns(g, call) {
-				o, _ := g.meaning(turn.C2S[0])
+			for _, turn := range turns(p, call) {
+				o, _ := p.meaning(turn.C2S[0])
 				if o == opValidate {
 					o = opPing
 				}

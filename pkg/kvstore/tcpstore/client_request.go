@@ -34,7 +34,7 @@ func (o op) answered() bool {
 func (o op) blocks() bool { return o == opWait || o == opBarrier }
 
 // doing says for an error's text what o does to its keys.
-func (o op) doing() string {
+func (o op) verb() string {
 	switch o {
 	case opSet, opMultiSet:
 		return "set"
@@ -71,9 +71,9 @@ func (o op) doing() string {
 // String describes q in an error's text.
 func (q *query) String() string {
 	if len(q.keys) == 0 {
-		return q.op.doing()
+		return q.op.verb()
 	}
-	return q.op.doing() + " " + keyspace.NameKeys(slices.Clone(q.keys))
+	return q.op.verb() + " " + keyspace.NameKeys(slices.Clone(q.keys))
 }
 
 func (q *query) prefix() string {
@@ -84,9 +84,9 @@ func (q *query) prefix() string {
 }
 
 // check returns an ErrProtocol if q does not fit into g's format or its bounds.
-func (q *query) check(g Generation) error {
-	if _, ok := g.code(q.op); !ok {
-		return fmt.Errorf("%w: %s cannot %s", kvstore.ErrProtocol, g, q.op.doing())
+func (q *query) check(p Protocol) error {
+	if _, ok := p.code(q.op); !ok {
+		return fmt.Errorf("%w: %s cannot %s", kvstore.ErrProtocol, p, q.op.verb())
 	}
 	if len(q.keys) > maxKeys {
 		return fmt.Errorf("%w: %d keys in one request, the most is %d", kvstore.ErrProtocol, len(q.keys), maxKeys)
@@ -112,8 +112,8 @@ func (q *query) check(g Generation) error {
 }
 
 // append appends q, which check found good, as g writes it.
-func (q *query) append(b []byte, g Generation) []byte {
-	code, _ := g.code(q.op)
+func (q *query) append(b []byte, p Protocol) []byte {
+	code, _ := p.code(q.op)
 	b = append(b, code)
 	fields, _ := q.op.layout()
 	keys, values, rounds := q.keys, q.values, 1

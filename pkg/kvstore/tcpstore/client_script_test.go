@@ -38,20 +38,20 @@ func said(fields ...any) []byte {
 func nonce() uint32 { return uint32(os.Getpid()) }
 
 // greetingOf is the turn with which a client of g begins.
-func greetingOf(g Generation) turn {
-	if g == FirstGeneration {
-		return turn{encode(g, opCheck, 0), said(answerReady)}
+func greetingOf(p Protocol) turn {
+	if p == ProtocolV1 {
+		return turn{encode(p, opCheck, 0), said(replyReady)}
 	}
-	ping := confirmed(g, nil)
+	ping := confirmed(p, nil)
 	return turn{append(bytes.Clone(handshake), ping.request...), ping.answer}
 }
 
 // confirmed is a request without an answer, as a client of g confirms it.
-func confirmed(g Generation, request []byte) turn {
-	if g == FirstGeneration {
-		return turn{append(request, encode(g, opCheck, 0)...), said(answerReady)}
+func confirmed(p Protocol, request []byte) turn {
+	if p == ProtocolV1 {
+		return turn{append(request, encode(p, opCheck, 0)...), said(replyReady)}
 	}
-	ping := encode(g, opPing, nonce())
+	ping := encode(p, opPing, nonce())
 	return turn{append(request, ping...), ping[1:]}
 }
 
@@ -64,30 +64,30 @@ type conversation struct {
 }
 
 // conversations has one of every call that g has.
-func conversations(g Generation) []conversation {
+func conversations(p Protocol) []conversation {
 	waits := func(keys ...any) turn {
-		return turn{encode(g, opWait, append([]any{len(keys)}, keys...)...), said(answerStopWaiting)}
+		return turn{encode(p, opWait, append([]any{len(keys)}, keys...)...), said(replyStopWaiting)}
 	}
 	all := []conversation{
 		{
 			"set", set("k", "v"),
-			[]turn{confirmed(g, encode(g, opSet, "/k", "v"))},
+			[]turn{confirmed(p, encode(p, opSet, "/k", "v"))},
 			"",
 		},
-		{"get", get("k"), []turn{waits("/k"), {encode(g, opGet, "/k"), said("value")}}, "value"},
-		{"get nothing", get("k"), []turn{waits("/k"), {encode(g, opGet, "/k"), said("")}}, ""},
-		{"add", add("n", -5), []turn{{encode(g, opAdd, "/n", -5), said(-3)}}, "-3"},
-		{"check", check("a", "b"), []turn{{encode(g, opCheck, 2, "/a", "/b"), said(answerNotReady)}}, "false"},
-		{"check none", check(), []turn{{encode(g, opCheck, 0), said(answerReady)}}, "true"},
+		{"get", get("k"), []turn{waits("/k"), {encode(p, opGet, "/k"), said("value")}}, "value"},
+		{"get nothing", get("k"), []turn{waits("/k"), {encode(p, opGet, "/k"), said("")}}, ""},
+		{"add", add("n", -5), []turn{{encode(p, opAdd, "/n", -5), said(-3)}}, "-3"},
+		{"check", check("a", "b"), []turn{{encode(p, opCheck, 2, "/a", "/b"), said(replyNotReady)}}, "false"},
+		{"check none", check(), []turn{{encode(p, opCheck, 0), said(replyReady)}}, "true"},
 		{"wait", wait("a", "b"), []turn{waits("/a", "/b")}, ""},
-		{"compare set", compareSet("k", "a", "b"), []turn{{encode(g, opCompareSet, "/k", "a", "b"), said("b")}}, "b"},
+		{"compare set", compareSet("k", "a", "b"), []turn{{encode(p, opCompareSet, "/k", "a", "b"), said("b")}}, "b"},
 		{
 			"num keys", func(ctx context.Context, c *Client) (any, error) { return c.NumKeys(ctx) },
-			[]turn{{encode(g, opNumKeys), said(17)}},
+			[]turn{{encode(p, opNumKeys), said(17)}},
 			"17",
 		},
-		{"delete", del("k"), []turn{{encode(g, opDelete, "/k"), said(1)}}, "true"},
-		{"delete nothing", del("k"), []turn{{encode(g, opDelete, "/k"), said(0)}}, "false"},
+		{"delete", del("k"), []turn{{encode(p, opDelete, "/k"), said(1)}}, "true"},
+		{"delete nothing", del("k"), []turn{{encode(p, opDelete, "/k"), said(0)}}, "false"},
 	}
 	multiSet := func(ctx context.Context, c *Client) (any, error) {
 		return nil, c.MultiSet(ctx, kvstore.Pair{Key: "a", Value: []byte("1")}, kvstore.Pair{Key: "b", Value: []byte("22")})
@@ -96,13 +96,13 @@ func conversations(g Generation) []conversation {
 		values, err := c.MultiGet(ctx, "a", "b")
 		return bytes.Join(values, []byte(" ")), err
 	}
-	if g == FirstGeneration {
+	if p == ProtocolV1 {
 		return append(all,
 			conversation{"multi set", multiSet, []turn{
-				confirmed(g, append(encode(g, opSet, "/a", "1"), encode(g, opSet, "/b", "22")...)),
+				confirmed(p, append(encode(p, opSet, "/a", "1"), encode(p, opSet, "/b", "22")...)),
 			}, ""},
 			conversation{"multi get", multiGet, []turn{
-				waits("/a", "/b"), {encode(g, opGet, "/a"), said("1")}, {encode(g, opGet, "/b"), said("22")},
+				waits("/a", "/b"), {encode(p, opGet, "/a"), said("1")}, {encode(p, opGet, "/b"), said("22")},
 			}, "1 22"})
 	}
 	pop := func(ctx context.Context, c *Client) (any, error) { return c.QueuePop(ctx, "q") }
@@ -111,33 +111,33 @@ func conversations(g Generation) []conversation {
 		return fmt.Sprintf("%s %v", value, ok), err
 	}
 	return append(all, []conversation{
-		{"multi set", multiSet, []turn{confirmed(g, encode(g, opMultiSet, 2, "/a", "1", "/b", "22"))}, ""},
-		{"multi get", multiGet, []turn{waits("/a", "/b"), {encode(g, opMultiGet, 2, "/a", "/b"), said("1", "22")}}, "1 22"},
-		{"append", appendTo("k", "v"), []turn{confirmed(g, encode(g, opAppend, "/k", "v"))}, ""},
+		{"multi set", multiSet, []turn{confirmed(p, encode(p, opMultiSet, 2, "/a", "1", "/b", "22"))}, ""},
+		{"multi get", multiGet, []turn{waits("/a", "/b"), {encode(p, opMultiGet, 2, "/a", "/b"), said("1", "22")}}, "1 22"},
+		{"append", appendTo("k", "v"), []turn{confirmed(p, encode(p, opAppend, "/k", "v"))}, ""},
 		{
 			"push", func(ctx context.Context, c *Client) (any, error) { return nil, c.QueuePush(ctx, "q", []byte("v")) },
-			[]turn{confirmed(g, encode(g, opQueuePush, "/q", "v"))},
+			[]turn{confirmed(p, encode(p, opQueuePush, "/q", "v"))},
 			"",
 		},
 		{"pop", pop, []turn{
-			waits("/q"), {encode(g, opQueuePop, "/q"), said(0)}, // another client was quicker
-			waits("/q"), {encode(g, opQueuePop, "/q"), said(2, "v")},
+			waits("/q"), {encode(p, opQueuePop, "/q"), said(0)}, // another client was quicker
+			waits("/q"), {encode(p, opQueuePop, "/q"), said(2, "v")},
 		}, "v"},
-		{"try pop", tryPop, []turn{{encode(g, opQueuePop, "/q"), said(1, "v")}}, "v true"},
-		{"try pop nothing", tryPop, []turn{{encode(g, opQueuePop, "/q"), said(0)}}, " false"},
+		{"try pop", tryPop, []turn{{encode(p, opQueuePop, "/q"), said(1, "v")}}, "v true"},
+		{"try pop nothing", tryPop, []turn{{encode(p, opQueuePop, "/q"), said(0)}}, " false"},
 		{
 			"queue length", func(ctx context.Context, c *Client) (any, error) { return c.QueueLen(ctx, "q") },
-			[]turn{{encode(g, opQueueLen, "/q"), said(3)}},
+			[]turn{{encode(p, opQueueLen, "/q"), said(3)}},
 			"3",
 		},
 		{
 			"list keys", func(ctx context.Context, c *Client) (any, error) { return c.ListKeys(ctx) },
-			[]turn{{encode(g, opListKeys), said(3, "/a", "init/", "//b")}},
+			[]turn{{encode(p, opListKeys), said(3, "/a", "init/", "//b")}},
 			"[a /b]",
 		},
 		{
 			"barrier", func(ctx context.Context, c *Client) (any, error) { return nil, c.ServerBarrier(ctx, "b", 4) },
-			[]turn{{encode(g, opBarrier, "/b", 4), said(answerStopWaiting)}},
+			[]turn{{encode(p, opBarrier, "/b", 4), said(replyStopWaiting)}},
 			"",
 		},
 	}...)
@@ -153,8 +153,8 @@ type scriptedServer struct {
 	err  error         // valid then: what the client did wrong
 }
 
-func script(g Generation, turns ...turn) *scriptedServer {
-	turns = append([]turn{greetingOf(g)}, turns...)
+func script(p Protocol, turns ...turn) *scriptedServer {
+	turns = append([]turn{greetingOf(p)}, turns...)
 	return &scriptedServer{turns: turns, limit: -1, over: make(chan struct{})}
 }
 

@@ -19,7 +19,7 @@ import (
 func TestClientBounds(t *testing.T) {
 	s, addr := startServer(t, ServerOptions{})
 	c := dialClient(t, addr, ClientOptions{})
-	first := dialClient(t, addr, ClientOptions{Generation: FirstGeneration})
+	first := dialClient(t, addr, ClientOptions{Protocol: ProtocolV1})
 	ctx := t.Context()
 	longest, large := strings.Repeat("k", maxKey-1), make([]byte, maxValue)
 	if err := c.Set(ctx, longest, large); err != nil {
@@ -64,9 +64,9 @@ func TestClientBounds(t *testing.T) {
 // TestClientBlockedCallsHoldUpNobody has many waits and other calls at the same time.
 func TestClientBlockedCallsHoldUpNobody(t *testing.T) {
 	const waits = 20
-	for _, g := range bothGenerations {
+	for _, p := range bothProtocols {
 		s, addr := startServer(t, ServerOptions{})
-		c := dialClient(t, addr, ClientOptions{Generation: g})
+		c := dialClient(t, addr, ClientOptions{Protocol: p})
 		var wg sync.WaitGroup
 		for i := range waits {
 			wg.Go(func() {
@@ -160,7 +160,7 @@ func pipedClient(t *testing.T, opts ClientOptions) *Client {
 
 func servePipe(nc net.Conn, store *keyspace.Space, mu *sync.Mutex) {
 	defer nc.Close()
-	d := decoder{generation: TodaysGeneration}
+	d := decoder{protocol: ProtocolV2}
 	var in, out []byte
 	piece := make([]byte, 4096)
 	for {
@@ -178,10 +178,10 @@ func servePipe(nc net.Conn, store *keyspace.Space, mu *sync.Mutex) {
 			switch d.req.op {
 			case opWait:
 				if w := store.Wait(d.req.allKeys(), func() {}); w == nil {
-					out = append(out, answerStopWaiting)
+					out = append(out, replyStopWaiting)
 				}
 			case opCancelWait:
-				out = append(out, answerWaitCanceled)
+				out = append(out, replyWaitCanceled)
 			default:
 				out, _, _ = apply(store, &d.req, out)
 			}
@@ -205,7 +205,7 @@ func TestClientNoticesClosedConnections(t *testing.T) {
 		s.inLoop(func(l *loop) {
 			for _, conn := range l.conns {
 				if conn != nil {
-					l.end(conn, kvstore.ErrClosed)
+					l.closeConn(conn, kvstore.ErrClosed)
 				}
 			}
 		})
@@ -224,7 +224,7 @@ func TestClientNoticesClosedConnections(t *testing.T) {
 func awaitEnd(t *testing.T, c *Client) {
 	t.Helper()
 	l := c.idle[0]
-	l.setDeadline(time.Now().Add(patience))
+	l.setDeadline(time.Now().Add(testTimeout))
 	if _, err := l.answers.r.Peek(1); err == nil {
 		t.Error("the server said something")
 	}

@@ -69,7 +69,7 @@ func TestClientWithTorch(t *testing.T) {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
 			addr, next := startTorch(t, version)
-			opts := ClientOptions{Generation: generationOf(version)}
+			opts := ClientOptions{Protocol: protocolOf(version)}
 			one := dialClient(t, addr, opts)
 			opts.unconfirmed = true
 			two := dialClient(t, addr, opts)
@@ -200,7 +200,7 @@ func testNamesMissing(t *testing.T, ctx context.Context, c *Client) {
 	defer cancel()
 	_, err := c.MultiGet(limited, "absent", "there", "gone")
 	names := `wait for key "absent", "gone" at`
-	if c.opts.Generation == FirstGeneration {
+	if c.opts.Protocol == ProtocolV1 {
 		names = `wait for key "absent", "gone", "there" at`
 	}
 	if !errors.Is(err, kvstore.ErrTimeout) || !strings.Contains(err.Error(), names) {
@@ -284,7 +284,7 @@ func TestClientOfTheOtherGeneration(t *testing.T) {
 	addr, _ := startTorch(t, "2.14")
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	_, err := Dial(ctx, addr, ClientOptions{Generation: FirstGeneration})
+	_, err := Dial(ctx, addr, ClientOptions{Protocol: ProtocolV1})
 	if !errors.Is(err, kvstore.ErrConnection) || !strings.Contains(err.Error(), addr) {
 		t.Errorf("Dial = %v, want ErrConnection", err)
 	}
@@ -296,9 +296,9 @@ func TestClientOfTheOtherGeneration(t *testing.T) {
 
 // TestClientCrossings needs no torch.
 func TestClientCrossings(t *testing.T) {
-	for _, g := range bothGenerations {
+	for _, p := range bothProtocols {
 		_, addr := startServer(t, ServerOptions{})
-		c := dialClient(t, addr, ClientOptions{Generation: g})
+		c := dialClient(t, addr, ClientOptions{Protocol: p})
 		testNamesMissing(t, t.Context(), c)
 		testCrossings(t, t.Context(), c)
 	}

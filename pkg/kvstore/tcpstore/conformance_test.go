@@ -23,14 +23,14 @@ func openClients(t storetest.Scope) []kvstore.Store {
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(l) }()
 	t.Cleanup(func() { server.Close(); <-served })
-	return dialAll(t, l.Addr().String(), TodaysGeneration)
+	return dialAll(t, l.Addr().String(), ProtocolV2)
 }
 
 // dialAll makes clients of one server.
-func dialAll(t storetest.Scope, addr string, g Generation) []kvstore.Store {
+func dialAll(t storetest.Scope, addr string, p Protocol) []kvstore.Store {
 	stores := make([]kvstore.Store, storetest.Clients)
 	for i := range stores {
-		client, err := Dial(context.Background(), addr, ClientOptions{Generation: g})
+		client, err := Dial(context.Background(), addr, ClientOptions{Protocol: p})
 		if err != nil {
 			t.Fatal(err)
 		}

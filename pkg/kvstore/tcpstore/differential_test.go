@@ -55,7 +55,7 @@ func differential(t *testing.T, version string, with storetest.Peer) {
 		}
 		t.Cleanup(func() { lane.conn.Close() })
 		dialed := func(addr string) func([]storetest.Call) ([]storetest.Outcome, error) {
-			stores := dialAll(t, addr, generationOf(version))
+			stores := dialAll(t, addr, protocolOf(version))
 			return func(calls []storetest.Call) ([]storetest.Outcome, error) {
 				return storetest.Play(t.Context(), stores, calls)
 			}

@@ -20,36 +20,36 @@ import (
 func TestKnownDifferences(t *testing.T) {
 	const closed = "" // no answer but the end of the connection
 	longKey, longValue := strings.Repeat("k", 9000), strings.Repeat("v", 9<<20)
-	manyKeys := func(g Generation) []byte {
-		return append(encode(g, opCheck, 1<<17+1), bytes.Repeat(appendValue(nil, []byte("k")), 1<<17+1)...)
+	manyKeys := func(p Protocol) []byte {
+		return append(encode(p, opCheck, 1<<17+1), bytes.Repeat(appendValue(nil, []byte("k")), 1<<17+1)...)
 	}
 	tests := []struct {
 		name        string
-		only        Generation // zero: both
-		request     func(g Generation) []byte
+		only        Protocol // zero: both
+		request     func(p Protocol) []byte
 		torch, ours string
 	}{
 		{
 			name:    "get of a missing key",
-			request: func(g Generation) []byte { return encode(g, opGet, "/missing") },
+			request: func(p Protocol) []byte { return encode(p, opGet, "/missing") },
 			torch:   closed, ours: string(appendInt(nil, 0)),
 		},
 		{
-			name: "multi_get of a missing key", only: TodaysGeneration,
-			request: func(g Generation) []byte { return encode(g, opMultiGet, 1, "/missing") },
+			name: "multi_get of a missing key", only: ProtocolV2,
+			request: func(p Protocol) []byte { return encode(p, opMultiGet, 1, "/missing") },
 			torch:   closed, ours: string(appendInt(nil, 0)),
 		},
 		{
 			name:    "a key over 8 KiB",
-			request: func(g Generation) []byte { return encode(g, opAdd, longKey, 5) },
+			request: func(p Protocol) []byte { return encode(p, opAdd, longKey, 5) },
 			torch:   string(appendInt(nil, 5)), ours: closed,
 		},
 		{
 			name:    "a value over 8 MiB",
-			request: func(g Generation) []byte { return encode(g, opCompareSet, "/long", "", longValue) },
+			request: func(p Protocol) []byte { return encode(p, opCompareSet, "/long", "", longValue) },
 			torch:   string(appendValue(nil, []byte(longValue))), ours: closed,
 		},
-		{name: "more than 128 Ki keys", request: manyKeys, torch: string([]byte{answerNotReady}), ours: closed},
+		{name: "more than 128 Ki keys", request: manyKeys, torch: string([]byte{replyNotReady}), ours: closed},
 	}
 	for _, version := range []string{"1.13", "2.14"} {
 		t.Run("torch "+version, func(t *testing.T) {
@@ -59,13 +59,13 @@ func TestKnownDifferences(t *testing.T) {
 			}
 			defer lane.conn.Close()
 			_, ours := startServer(t, ServerOptions{})
-			g := generationOf(version)
+			p := protocolOf(version)
 			for _, tt := range tests {
-				if tt.only != unknownGeneration && tt.only != g {
+				if tt.only != protocolUnknown && tt.only != p {
 					continue
 				}
 				for _, server := range []struct{ name, addr, want string }{{"torch", lane.server, tt.torch}, {"ours", ours, tt.ours}} {
-					got, err := lastAnswer(server.addr, g, tt.request(g))
+					got, err := lastAnswer(server.addr, p, tt.request(p))
 					if err != nil || got != server.want {
 						t.Errorf("%s: %s gives %s %v, want %s", tt.name, server.name, storetest.Text(got), err, storetest.Text(server.want))
 					}
@@ -76,14 +76,14 @@ func TestKnownDifferences(t *testing.T) {
 }
 
 // lastAnswer sends a request and nothing after it, and returns all that the server says until it closes the connection.
-func lastAnswer(addr string, g Generation, request []byte) (string, error) {
+func lastAnswer(addr string, p Protocol, request []byte) (string, error) {
 	nc, err := net.Dial("tcp", addr)
 	if err != nil {
 		return "", err
 	}
 	defer nc.Close()
-	nc.SetDeadline(time.Now().Add(patience))
-	if g == TodaysGeneration {
+	nc.SetDeadline(time.Now().Add(testTimeout))
+	if p == ProtocolV2 {
 		request = slices.Concat(handshake, request)
 	}
 	sent := make(chan error, 1)

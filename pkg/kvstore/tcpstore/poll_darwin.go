@@ -45,7 +45,7 @@ func (p *poller) add(fd int) error { return p.change(fd, unix.EVFILT_READ, unix.
 func (p *poller) remove(fd int) error { return p.change(fd, unix.EVFILT_READ, unix.EV_DELETE, 0) }
 
 // turn waits for fd to become writable, instead of readable, or the other way round.
-func (p *poller) turn(fd int, toWrite bool) error {
+func (p *poller) watchWrite(fd int, toWrite bool) error {
 	from, to := unix.EVFILT_WRITE, unix.EVFILT_READ
 	if toWrite {
 		from, to = to, from

@@ -51,7 +51,7 @@ func (p *poller) remove(fd int) error {
 }
 
 // turn waits for fd to become writable, instead of readable, or the other way round.
-func (p *poller) turn(fd int, toWrite bool) error {
+func (p *poller) watchWrite(fd int, toWrite bool) error {
 	event := unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)}
 	if toWrite {
 		event.Events = unix.EPOLLOUT

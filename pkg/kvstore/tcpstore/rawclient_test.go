@@ -16,7 +16,7 @@ import (
 // rawClient speaks to a server in requests and bytes.
 type rawClient struct {
 	t  testing.TB
-	g  Generation
+	p  Protocol
 	nc wire
 }
 
@@ -28,13 +28,13 @@ type wire interface {
 	Close() error
 }
 
-const patience = 10 * time.Second
+const testTimeout = 10 * time.Second
 
-func newRawClient(t testing.TB, g Generation, nc wire) *rawClient {
+func newRawClient(t testing.TB, p Protocol, nc wire) *rawClient {
 	t.Helper()
-	c := &rawClient{t: t, g: g, nc: nc}
+	c := &rawClient{t: t, p: p, nc: nc}
 	t.Cleanup(c.close)
-	if g == TodaysGeneration {
+	if p == ProtocolV2 {
 		c.write(handshake)
 	}
 	return c
@@ -51,7 +51,7 @@ func (c *rawClient) write(b []byte) {
 
 func (c *rawClient) send(o op, fields ...any) {
 	c.t.Helper()
-	c.write(encode(c.g, o, fields...))
+	c.write(encode(c.p, o, fields...))
 }
 
 // expect checks that the server's next bytes are want: strings as values, ints as i, bytes as they are.
@@ -78,13 +78,13 @@ func (c *rawClient) expect(want ...any) {
 // ping checks that the server has answered all that came before and nothing else.
 func (c *rawClient) ping() {
 	c.t.Helper()
-	if c.g == TodaysGeneration {
+	if c.p == ProtocolV2 {
 		c.send(opPing, uint32(0x1234567))
 		c.expect(uint32(0x1234567))
 		return
 	}
 	c.send(opCheck, 0)
-	c.expect(answerReady)
+	c.expect(replyReady)
 }
 
 func (c *rawClient) expectClosed() {
@@ -102,7 +102,7 @@ type tcpWire struct {
 }
 
 // dial connects over TCP.
-func dial(t testing.TB, addr string, g Generation) *rawClient {
+func dial(t testing.TB, addr string, p Protocol) *rawClient {
 	t.Helper()
 	nc, err := net.Dial("tcp", addr)
 	if err != nil {
@@ -122,12 +122,12 @@ func dial(t testing.TB, addr string, g Generation) *rawClient {
 			}
 		}
 	}()
-	return newRawClient(t, g, w)
+	return newRawClient(t, p, w)
 }
 
 func (w *tcpWire) read(t testing.TB, n int) []byte {
 	t.Helper()
-	timer := time.NewTimer(patience)
+	timer := time.NewTimer(testTimeout)
 	defer timer.Stop()
 	var got []byte
 	for len(got) < n {
@@ -175,7 +175,7 @@ func (s *Server) inLoop(f func(l *loop)) {
 	s.mu.Lock()
 	l := s.loop
 	s.mu.Unlock()
-	l.ask(func() { f(l) })
+	l.call(func() { f(l) })
 }
 
 // steppedLoop is a loop without a goroutine: it turns when one of its clients has written or reads, and when
@@ -199,10 +199,10 @@ func stepLoop(t testing.TB, opts ServerOptions) steppedLoop {
 }
 
 // turn acts on all that has happened.
-func (l steppedLoop) turn() {
+func (l steppedLoop) step() {
 	l.t.Helper()
 	for {
-		n, err := l.loop.turn(0)
+		n, err := l.loop.step(0)
 		if err != nil {
 			l.t.Fatal(err)
 		}
@@ -213,7 +213,7 @@ func (l steppedLoop) turn() {
 }
 
 // connect makes a connection.
-func (l steppedLoop) connect(g Generation) *rawClient {
+func (l steppedLoop) connect(p Protocol) *rawClient {
 	l.t.Helper()
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
 	if err != nil {
@@ -224,8 +224,8 @@ func (l steppedLoop) connect(g Generation) *rawClient {
 			l.t.Fatal(err)
 		}
 	}
-	l.admit(pair[0], &net.UnixAddr{})
-	return newRawClient(l.t, g, &steppedWire{loop: l, fd: pair[1]})
+	l.addConn(pair[0], &net.UnixAddr{})
+	return newRawClient(l.t, p, &steppedWire{loop: l, fd: pair[1]})
 }
 
 // steppedWire is the client's end of a connection of a steppedLoop.
@@ -242,7 +242,7 @@ func (w *steppedWire) Write(b []byte) (int, error) {
 		if err != nil && !wouldBlock(err) {
 			break
 		}
-		w.loop.turn()
+		w.loop.step()
 		rest = rest[n:]
 	}
 	return len(b), nil
@@ -253,7 +253,7 @@ func (w *steppedWire) read(t testing.TB, n int) []byte {
 	var got []byte
 	buf := make([]byte, n)
 	for len(got) < n {
-		w.loop.turn()
+		w.loop.step()
 		m, err := sockRead(w.fd, buf[:n-len(got)])
 		if err != nil && wouldBlock(err) {
 			t.Fatalf("no answer: %x of %d bytes came", got, n)
@@ -270,7 +270,7 @@ func (w *steppedWire) Close() error {
 	if !w.closed {
 		w.closed = true
 		unix.Close(w.fd)
-		w.loop.turn()
+		w.loop.step()
 	}
 	return nil
 }

@@ -105,7 +105,7 @@ func (s *Server) Serve(l net.Listener) error {
 			nc, err = l.Accept()
 		}
 		if err == nil {
-			if err = loop.take(nc); err == nil {
+			if err = loop.adopt(nc); err == nil {
 				nc, level = nil, zerolog.WarnLevel
 				continue
 			}
@@ -115,7 +115,7 @@ func (s *Server) Serve(l net.Listener) error {
 			return kvstore.ErrClosed
 		case errors.Is(err, net.ErrClosed), errors.Is(err, errNoSocket):
 			return fmt.Errorf("accept store connection on %s: %w", l.Addr(), err)
-		case filesShort(err) && s.relieve(loop):
+		case fileLimitReached(err) && s.freeFiles(loop):
 			err = nil
 		default: // a lack of files or memory, a firewall, a network that is down: it passes
 			s.opts.Logger.WithLevel(level).Err(err).Msg("accept store connection, try again")
@@ -156,13 +156,13 @@ func (s *Server) Stats() (stats Stats) {
 	if loop == nil {
 		return Stats{}
 	}
-	loop.ask(func() { stats = loop.stats() })
+	loop.call(func() { stats = loop.stats() })
 	return stats
 }
 
 // Renew forgets every key and closes every connection on which something was said: who connects from then on finds an empty store. It
 // listens on, and what Agents was given stays. It returns when that is done; after Shutdown or Close it is ErrClosed.
-func (s *Server) Renew() error {
+func (s *Server) Reset() error {
 	s.mu.Lock()
 	loop, closing := s.loop, s.closing()
 	s.mu.Unlock()
@@ -170,7 +170,7 @@ func (s *Server) Renew() error {
 		return nil // nobody has connected yet
 	}
 	renewed := make(chan struct{})
-	if closing || !loop.do(func() { loop.renew(); close(renewed) }) {
+	if closing || !loop.post(func() { loop.reset(); close(renewed) }) {
 		return kvstore.ErrClosed
 	}
 	<-renewed
@@ -211,7 +211,7 @@ func (s *Server) beginStop(graceful bool) <-chan struct{} {
 		close(none)
 		return none
 	}
-	s.loop.do(func() { s.loop.stop(graceful) })
+	s.loop.post(func() { s.loop.stop(graceful) })
 	return s.loop.done
 }
 
@@ -224,3 +224,38 @@ func (s *Server) closing() bool {
 		return false
 	}
 }
+
+// Reason is why a Server closed a connection on its own.
+type Reason string
+
+// The reasons. A client that ends or breaks its connection is none of them.
+const (
+	// ReasonUnknownOp is an op that is not served.
+	ReasonUnknownOp Reason = "unknown op"
+	// ReasonMalformed is a request that breaks the protocol or its bounds.
+	ReasonMalformed Reason = "malformed request"
+	// ReasonNotNumber is an ADD to a value that is no number.
+	ReasonNotNumber Reason = "add to no number"
+	// ReasonStalled is half a request that does not go on, or too slowly.
+	ReasonStalled Reason = "stalled request"
+	// ReasonMaxConns is one connection more than ServerOptions.MaxConns.
+	ReasonMaxConns Reason = "too many connections"
+	// ReasonSilent is a connection on which nothing was ever said, and whose place is needed: files run short, or
+	// ServerOptions.MaxConns is reached.
+	ReasonSilent Reason = "silent"
+	// ReasonMemory is more than ServerOptions.MaxMemory.
+	ReasonMemory Reason = "out of memory"
+)
+
+// refusal is the error that closes a connection for a Reason.
+type refusal struct {
+	reason Reason
+	err    error
+}
+
+func refuse(reason Reason, format string, args ...any) error {
+	return &refusal{reason: reason, err: fmt.Errorf(format, args...)}
+}
+
+func (r *refusal) Error() string { return r.err.Error() }
+func (r *refusal) Unwrap() error { return r.err }

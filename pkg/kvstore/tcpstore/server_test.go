@@ -20,10 +20,10 @@ import (
 
 func TestMaxConns(t *testing.T) {
 	s, addr := startServer(t, ServerOptions{MaxConns: 2})
-	one, two := dial(t, addr, TodaysGeneration), dial(t, addr, FirstGeneration)
+	one, two := dial(t, addr, ProtocolV2), dial(t, addr, ProtocolV1)
 	one.ping()
 	two.ping()
-	dial(t, addr, unknownGeneration).expectClosed()
+	dial(t, addr, protocolUnknown).expectClosed()
 	one.ping()
 	two.ping()
 	stats := s.Stats()
@@ -34,17 +34,17 @@ func TestMaxConns(t *testing.T) {
 
 func TestShutdown(t *testing.T) {
 	s, addr := startServer(t, ServerOptions{})
-	silent, idle := dial(t, addr, unknownGeneration), dial(t, addr, TodaysGeneration)
-	half, waiting := dial(t, addr, TodaysGeneration), dial(t, addr, TodaysGeneration)
-	request := encode(TodaysGeneration, opAdd, "n", 1)
+	silent, idle := dial(t, addr, protocolUnknown), dial(t, addr, ProtocolV2)
+	half, waiting := dial(t, addr, ProtocolV2), dial(t, addr, ProtocolV2)
+	request := encode(ProtocolV2, opAdd, "n", 1)
 	idle.ping()
 	for _, c := range []*rawClient{half, waiting} {
 		c.ping()
 	}
-	half.write(append(encode(TodaysGeneration, opCheck, 0), request[:5]...))
-	half.expect(answerReady) // so the half request has been read too
-	waiting.write(append(encode(TodaysGeneration, opCheck, 0), encode(TodaysGeneration, opWait, 1, "n")...))
-	waiting.expect(answerReady)
+	half.write(append(encode(ProtocolV2, opCheck, 0), request[:5]...))
+	half.expect(replyReady) // so the half request has been read too
+	waiting.write(append(encode(ProtocolV2, opCheck, 0), encode(ProtocolV2, opWait, 1, "n")...))
+	waiting.expect(replyReady)
 
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -71,11 +71,11 @@ func TestShutdown(t *testing.T) {
 // What has come before Shutdown is answered, even where the loop has not read it yet.
 func TestStopAnswersWhatHasCome(t *testing.T) {
 	l := stepLoop(t, ServerOptions{})
-	c := l.connect(TodaysGeneration)
+	c := l.connect(ProtocolV2)
 	c.ping()
-	waiting := l.connect(TodaysGeneration)
+	waiting := l.connect(ProtocolV2)
 	waiting.send(opWait, 1, "k")
-	requests := slices.Concat(encode(TodaysGeneration, opSet, "k", make([]byte, 100_000)), encode(TodaysGeneration, opAdd, "n", 1))
+	requests := slices.Concat(encode(ProtocolV2, opSet, "k", make([]byte, 100_000)), encode(ProtocolV2, opAdd, "n", 1))
 	if n, err := unix.Write(c.nc.(*steppedWire).fd, requests); err != nil || n < len(requests) { // more than one read takes
 		t.Fatalf("wrote %d bytes, %v", n, err)
 	}
@@ -90,7 +90,7 @@ func TestStopAnswersWhatHasCome(t *testing.T) {
 
 func TestClose(t *testing.T) {
 	s, addr := startServer(t, ServerOptions{})
-	half, waiting := dial(t, addr, TodaysGeneration), dial(t, addr, FirstGeneration)
+	half, waiting := dial(t, addr, ProtocolV2), dial(t, addr, ProtocolV1)
 	half.send(opSet, "k", 100)
 	waiting.send(opWait, 1, "absent")
 	if err := s.Close(); err != nil {
@@ -117,18 +117,18 @@ func TestClose(t *testing.T) {
 // A renewed server has forgotten its clients and their keys, their waits too, and serves new ones.
 func TestRenew(t *testing.T) {
 	s, addr := startServer(t, ServerOptions{})
-	half, waiting := dial(t, addr, TodaysGeneration), dial(t, addr, FirstGeneration)
+	half, waiting := dial(t, addr, ProtocolV2), dial(t, addr, ProtocolV1)
 	half.send(opSet, "k", "v")
 	half.ping()
-	half.write(encode(TodaysGeneration, opSet, "half", "v")[:8])
+	half.write(encode(ProtocolV2, opSet, "half", "v")[:8])
 	waiting.send(opWait, 1, "k2")
-	silent := dial(t, addr, unknownGeneration)
-	for deadline := time.Now().Add(patience); s.Stats().Accepted < 3; runtime.Gosched() {
+	silent := dial(t, addr, protocolUnknown)
+	for deadline := time.Now().Add(testTimeout); s.Stats().Accepted < 3; runtime.Gosched() {
 		if time.Now().After(deadline) {
 			t.Fatal("not all clients are served")
 		}
 	}
-	if err := s.Renew(); err != nil {
+	if err := s.Reset(); err != nil {
 		t.Fatal(err)
 	}
 	if stats := s.Stats(); stats.Open != 1 || stats.Keys != 0 || stats.Memory != 0 {
@@ -136,21 +136,21 @@ func TestRenew(t *testing.T) {
 	}
 	half.expectClosed()
 	waiting.expectClosed()
-	next := dial(t, addr, TodaysGeneration)
+	next := dial(t, addr, ProtocolV2)
 	next.send(opSet, "k2", "v")
 	next.send(opNumKeys)
 	next.expect(1)
-	silent.g = TodaysGeneration // who it is, it says only now
+	silent.p = ProtocolV2 // who it is, it says only now
 	silent.write(handshake)
 	silent.send(opNumKeys)
 	silent.expect(1)
 	if err := s.Close(); err != nil {
 		t.Error(err)
 	}
-	if err := s.Renew(); !errors.Is(err, kvstore.ErrClosed) {
+	if err := s.Reset(); !errors.Is(err, kvstore.ErrClosed) {
 		t.Errorf("Renew after Close = %v, want ErrClosed", err)
 	}
-	if err := NewServer(ServerOptions{}).Renew(); err != nil {
+	if err := NewServer(ServerOptions{}).Reset(); err != nil {
 		t.Errorf("Renew before Serve = %v", err)
 	}
 }
@@ -192,7 +192,7 @@ func TestRandomClients(t *testing.T) {
 	for i := range clients {
 		wg.Go(func() {
 			random := rand.New(rand.NewPCG(uint64(i), 7))
-			g := Generation(1 + random.IntN(2))
+			p := Protocol(1 + random.IntN(2))
 			nc, err := net.Dial("tcp", addr)
 			if err != nil {
 				t.Error(err)
@@ -200,19 +200,19 @@ func TestRandomClients(t *testing.T) {
 			}
 			defer nc.Close()
 			var stream []byte
-			if g == TodaysGeneration {
+			if p == ProtocolV2 {
 				stream = append(stream, handshake...)
 			}
 			for range random.IntN(20) {
 				key := fmt.Sprint("k", random.IntN(5))
 				stream = append(stream, [][]byte{
-					encode(g, opSet, key, "1"),
-					encode(g, opAdd, key, 1),
-					encode(g, opGet, key),
-					encode(g, opDelete, key),
-					encode(g, opWait, 2, key, "never"),
-					encode(g, opCheck, 1, key),
-					encode(g, opCompareSet, key, "1", "2"),
+					encode(p, opSet, key, "1"),
+					encode(p, opAdd, key, 1),
+					encode(p, opGet, key),
+					encode(p, opDelete, key),
+					encode(p, opWait, 2, key, "never"),
+					encode(p, opCheck, 1, key),
+					encode(p, opCompareSet, key, "1", "2"),
 				}[random.IntN(7)]...)
 			}
 			stream = stream[:random.IntN(len(stream)+1)]
@@ -231,11 +231,11 @@ func TestRandomClients(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	c := dial(t, addr, TodaysGeneration)
+	c := dial(t, addr, ProtocolV2)
 	c.ping()
 	c.close()
 	// All clients are gone, so nothing is in the way of a graceful end: no wait and no half request.
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
 	if err := s.Shutdown(ctx); err != nil {
 		t.Error(err)

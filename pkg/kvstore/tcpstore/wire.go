@@ -84,33 +84,33 @@ func (o op) layout() (string, bool) {
 }
 
 // Generation is a version of the protocol, and so of the op numbers.
-type Generation byte
+type Protocol byte
 
 const (
-	unknownGeneration Generation = iota
+	protocolUnknown Protocol = iota
 
 	// FirstGeneration is what torch 1.x speaks; 1.13 was looked at.
-	FirstGeneration
+	ProtocolV1
 
 	// TodaysGeneration is what torch 2.x speaks; 2.6 to 2.14 were looked at.
-	TodaysGeneration
+	ProtocolV2
 )
 
 // String names the versions of torch that speak g.
-func (g Generation) String() string {
-	switch g {
-	case FirstGeneration:
+func (p Protocol) String() string {
+	switch p {
+	case ProtocolV1:
 		return "torch 1.x"
-	case TodaysGeneration:
+	case ProtocolV2:
 		return "torch 2.x"
 	}
 	return "no known generation"
 }
 
 // op returns what op byte b means in g; false if it means nothing that is served.
-func (g Generation) op(b byte) (op, bool) {
+func (p Protocol) op(b byte) (op, bool) {
 	o := op(b)
-	if g == FirstGeneration {
+	if p == ProtocolV1 {
 		switch {
 		case b <= 0x06:
 			o++
@@ -123,9 +123,9 @@ func (g Generation) op(b byte) (op, bool) {
 }
 
 // code is the inverse of op: it returns the op byte of o in g; false if g lacks it.
-func (g Generation) code(o op) (byte, bool) {
+func (p Protocol) code(o op) (byte, bool) {
 	switch {
-	case g == TodaysGeneration || o == opDelete:
+	case p == ProtocolV2 || o == opDelete:
 		return byte(o), true
 	case o >= opSet && o < opDelete:
 		return byte(o) - 1, true
@@ -135,20 +135,20 @@ func (g Generation) code(o op) (byte, bool) {
 
 // The answers of CHECK, WAIT and CANCEL_WAIT.
 const (
-	answerReady        byte = 0
-	answerNotReady     byte = 1
-	answerStopWaiting  byte = 0
-	answerWaitCanceled byte = 1
+	replyReady        byte = 0
+	replyNotReady     byte = 1
+	replyStopWaiting  byte = 0
+	replyWaitCanceled byte = 1
 )
 
 // magicNumber is what VALIDATE carries.
 const magicNumber uint32 = 0x3C85F7CE
 
 // opening is how every connection of today's generation begins: VALIDATE.
-const opening = "\x00\xce\xf7\x85\x3c"
+const v2Prefix = "\x00\xce\xf7\x85\x3c"
 
 // agentByte is the least first byte of a connection of an agent: neither generation has such an op.
-const agentByte = 0x80
+const firstAgentByte = 0x80
 
 // The bounds of a request. Those of a key, a value and the number of keys are torch's own.
 const (

@@ -105,12 +105,12 @@ func (l location) endpoint() (endpoint, error) {
 }
 
 // generation reads which torch hosts the store.
-func (l location) generation() (tcpstore.Generation, error) {
+func (l location) generation() (tcpstore.Protocol, error) {
 	switch text, ok := l.query["generation"]; {
 	case !ok || text == "2":
-		return tcpstore.TodaysGeneration, nil
+		return tcpstore.ProtocolV2, nil
 	case text == "1":
-		return tcpstore.FirstGeneration, nil
+		return tcpstore.ProtocolV1, nil
 	default:
 		return 0, setting{name: "generation", text: text}.refuse(
 			"must be 1 or 2, the major version of the torch that hosts the store")
@@ -131,7 +131,7 @@ func (m *tcpRendezvous) join(ctx context.Context, at endpoint, self place, l loc
 		}
 	}
 	client, err := tcpstore.Dial(ctx, at.String(), tcpstore.ClientOptions{
-		Generation: generation, Workers: self.worldSize, Host: hosting,
+		Protocol: generation, Workers: self.worldSize, Host: hosting,
 	})
 	if err != nil {
 		return nil, errors.Join(err, release())

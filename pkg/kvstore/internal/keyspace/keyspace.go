@@ -56,7 +56,7 @@ func (s *Space) put(key string, value []byte) {
 
 func (s *Space) Set(key string, value []byte) {
 	s.put(key, value)
-	s.countOff(key)
+	s.arrived(key)
 }
 
 func (s *Space) Get(key string) ([]byte, bool) {
@@ -69,7 +69,7 @@ func (s *Space) Get(key string) ([]byte, bool) {
 
 // add follows Store.Add. Its error is an ErrNotNumber and leaves the value as it was.
 func (s *Space) Add(key string, delta int64) (int64, error) {
-	sum, err := s.plus(key, delta)
+	sum, err := s.sum(key, delta)
 	if err == nil {
 		s.Set(key, strconv.AppendInt(nil, sum, 10))
 	}
@@ -77,7 +77,7 @@ func (s *Space) Add(key string, delta int64) (int64, error) {
 }
 
 // plus returns the number held under key plus delta.
-func (s *Space) plus(key string, delta int64) (int64, error) {
+func (s *Space) sum(key string, delta int64) (int64, error) {
 	old, ok := s.Get(key)
 	if !ok {
 		return delta, nil
@@ -103,7 +103,7 @@ func (s *Space) CompareSet(key string, expected, desired []byte) []byte {
 }
 
 // present tells whether a wait for key is over at once: it has a value, or a queue that holds something.
-func (s *Space) Present(key string) bool {
+func (s *Space) Has(key string) bool {
 	return s.data[key] != nil || s.queues[key] != nil
 }
 
@@ -145,7 +145,7 @@ func (s *Space) Push(key string, value []byte) {
 	}
 	q.values.PushBack(value)
 	s.size += EntryCost + int64(cap(value))
-	s.countOffFirst(key)
+	s.arrivedFirst(key)
 }
 
 // pop takes the first value from queue key and returns it with the queue's length before: 0 where there
@@ -176,17 +176,17 @@ func (s *Space) QueueLen(key string) int {
 // makes it members or more releases all who wait for key, whatever they wait for it, and every later one
 // passes. It returns nil if this is such a one, else a waiter, as wait does. Its error is an ErrNotNumber.
 func (s *Space) Arrive(key string, members int64, release func()) (*Waiter, error) {
-	arrived, err := s.plus(key, 1)
+	arrived, err := s.sum(key, 1)
 	if err != nil {
 		return nil, err
 	}
 	s.put(key, strconv.AppendInt(nil, arrived, 10))
 	if arrived >= members {
-		s.countOff(key)
+		s.arrived(key)
 		return nil, nil
 	}
 	w := newWaiter(release)
-	s.enlist(w, key)
+	s.enqueue(w, key)
 	return w, nil
 }
 

@@ -123,14 +123,14 @@ func TestCoreModel(t *testing.T) {
 		model := map[string]string{}
 		queues := map[string][]string{}
 		var waits []*wait
-		countOff := func(w *wait, key string) {
+		arrived := func(w *wait, key string) {
 			delete(w.missing, key)
 			w.over = w.over || len(w.missing) == 0
 		}
 		store := func(key, value string) {
 			model[key] = value
 			for _, w := range waits {
-				countOff(w, key)
+				arrived(w, key)
 			}
 		}
 		t.Repeat(map[string]func(*rapid.T){
@@ -216,7 +216,7 @@ func TestCoreModel(t *testing.T) {
 				c.Push(k, []byte(v))
 				queues[k] = append(queues[k], v)
 				if i := slices.IndexFunc(waits, func(w *wait) bool { return w.missing[k] }); i >= 0 {
-					countOff(waits[i], k)
+					arrived(waits[i], k)
 				}
 			},
 			"pop": func(t *rapid.T) {
@@ -288,7 +288,7 @@ func TestCoreModel(t *testing.T) {
 					}
 					got, ok := c.Get(k)
 					want, there := model[k]
-					if ok != there || string(got) != want || c.Present(k) != (there || len(queues[k]) > 0) || c.QueueLen(k) != len(queues[k]) {
+					if ok != there || string(got) != want || c.Has(k) != (there || len(queues[k]) > 0) || c.QueueLen(k) != len(queues[k]) {
 						t.Fatalf("get(%q) = %q, %v; want %q, %v", k, got, ok, want, there)
 					}
 				}

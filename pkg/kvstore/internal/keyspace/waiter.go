@@ -34,19 +34,19 @@ func (w *Waiter) Size() int64 {
 func (s *Space) Wait(keys []string, release func()) *Waiter {
 	var w *Waiter
 	for _, key := range keys {
-		if s.Present(key) {
+		if s.Has(key) {
 			continue
 		}
 		if w == nil {
 			w = newWaiter(release)
 		}
-		s.enlist(w, key)
+		s.enqueue(w, key)
 	}
 	return w
 }
 
 // enlist makes w wait for key.
-func (s *Space) enlist(w *Waiter, key string) {
+func (s *Space) enqueue(w *Waiter, key string) {
 	if w.missing[key] != nil {
 		return
 	}
@@ -56,13 +56,13 @@ func (s *Space) enlist(w *Waiter, key string) {
 		queue = list.New()
 		s.waiting[key] = queue
 	} else {
-		key = queue.Front().Value.(*place).key
+		key = queue.Front().Value.(*queuePos).key
 	}
-	w.missing[key] = queue.PushBack(&place{w, key})
+	w.missing[key] = queue.PushBack(&queuePos{w, key})
 }
 
 // place is a waiter's place in the queue for one key.
-type place struct {
+type queuePos struct {
 	waiter *Waiter
 	key    string
 }
@@ -73,13 +73,13 @@ func (s *Space) Cancel(w *Waiter) []string {
 	keys := make([]string, 0, len(w.missing))
 	for key, element := range w.missing {
 		keys = append(keys, key)
-		s.leave(key, element)
+		s.dequeue(key, element)
 	}
 	return keys
 }
 
 // leave gives up a place in the queue for key.
-func (s *Space) leave(key string, element *list.Element) {
+func (s *Space) dequeue(key string, element *list.Element) {
 	queue := s.waiting[key]
 	if queue.Remove(element); queue.Len() == 0 {
 		delete(s.waiting, key)
@@ -87,29 +87,29 @@ func (s *Space) leave(key string, element *list.Element) {
 }
 
 // countOff takes key off every wait for it and releases those that miss nothing more.
-func (s *Space) countOff(key string) {
+func (s *Space) arrived(key string) {
 	queue := s.waiting[key]
 	if queue == nil {
 		return
 	}
 	delete(s.waiting, key)
 	for element := queue.Front(); element != nil; element = element.Next() {
-		element.Value.(*place).waiter.countOff(key)
+		element.Value.(*queuePos).waiter.arrived(key)
 	}
 }
 
 // countOffFirst is countOff for the one that has waited longest.
-func (s *Space) countOffFirst(key string) {
+func (s *Space) arrivedFirst(key string) {
 	queue := s.waiting[key]
 	if queue == nil {
 		return
 	}
 	first := queue.Front()
-	s.leave(key, first)
-	first.Value.(*place).waiter.countOff(key)
+	s.dequeue(key, first)
+	first.Value.(*queuePos).waiter.arrived(key)
 }
 
-func (w *Waiter) countOff(key string) {
+func (w *Waiter) arrived(key string) {
 	if delete(w.missing, key); len(w.missing) == 0 {
 		w.release()
 	}

@@ -12,7 +12,7 @@ import (
 func TestAgentsShareThePort(t *testing.T) {
 	agents := make(chan net.Conn, 1)
 	s, addr := startServer(t, ServerOptions{Agents: func(nc net.Conn) { agents <- nc }})
-	worker := dial(t, addr, TodaysGeneration)
+	worker := dial(t, addr, ProtocolV2)
 	worker.ping()
 
 	agent, err := net.Dial("tcp", addr)
@@ -28,7 +28,7 @@ func TestAgentsShareThePort(t *testing.T) {
 	}()
 	nc := <-agents
 	defer nc.Close()
-	if err := nc.SetDeadline(time.Now().Add(patience)); err != nil {
+	if err := nc.SetDeadline(time.Now().Add(testTimeout)); err != nil {
 		t.Fatal(err)
 	}
 	got := make([]byte, len(hello))

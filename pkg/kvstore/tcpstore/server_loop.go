@@ -30,17 +30,17 @@ type loop struct {
 	accepted uint64
 	refused  map[Reason]uint64
 	stopping bool // no connection is served longer than the request under way
-	turns    int
+	steps    int
 
-	scratch  []byte    // what was read last
-	out      []byte    // the answers of the connection at work
-	sent     int       // bytes of answers so far
-	released []*conn   // whose wait is over
-	again    []*conn   // who gave the others their turn
-	spare    []*conn   // again's memory, for the next turn
-	stalls   list.List // of the *conns with half a request, the one whose time ends first in front
-	held     int64     // bytes that the connections hold, each for itself
-	pins     pins      // the values that they refer to
+	scratch      []byte    // what was read last
+	out          []byte    // the answers of the connection at work
+	sent         int       // bytes of answers so far
+	released     []*conn   // whose wait is over
+	yielded      []*conn   // who gave the others their turn
+	yieldedSpare []*conn   // again's memory, for the next turn
+	stalls       list.List // of the *conns with half a request, the one whose time ends first in front
+	held         int64     // bytes that the connections hold, each for itself
+	pins         pins      // the values that they refer to
 
 	mu    sync.Mutex
 	inbox []func()
@@ -66,7 +66,7 @@ func newLoop(opts ServerOptions) (*loop, error) {
 }
 
 // do has f called in the loop's goroutine, soon. It returns false, and f is not called, if the loop has ended.
-func (l *loop) do(f func()) bool {
+func (l *loop) post(f func()) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.ended {
@@ -79,9 +79,9 @@ func (l *loop) do(f func()) bool {
 }
 
 // ask is do, and waits for f. If the loop has ended, it calls f itself.
-func (l *loop) ask(f func()) {
+func (l *loop) call(f func()) {
 	answered := make(chan struct{})
-	if l.do(func() { f(); close(answered) }) {
+	if l.post(func() { f(); close(answered) }) {
 		<-answered
 		return
 	}
@@ -93,32 +93,32 @@ func (l *loop) ask(f func()) {
 func (l *loop) run() {
 	defer close(l.done)
 	defer l.poll.close()
-	for !l.mayEnd() {
-		if _, err := l.turn(l.untilStall()); err != nil {
+	for !l.finished() {
+		if _, err := l.step(l.nextStall()); err != nil {
 			panic(fmt.Sprintf("kvstore: wait for connections: %v", err)) // only a defect here can be the cause
 		}
 	}
 }
 
-// yieldTurns is after how many turns the loop offers its CPU to other goroutines of its process. The system calls of a busy
+// yieldSteps is after how many turns the loop offers its CPU to other goroutines of its process. The system calls of a busy
 // loop do not block, so the scheduler learns nothing from them, and on a single CPU the others would starve.
-const yieldTurns = 16
+const yieldSteps = 16
 
 // turn waits for events, for timeout at most, and acts on them. It returns how many there were.
-func (l *loop) turn(timeout time.Duration) (n int, err error) {
+func (l *loop) step(timeout time.Duration) (n int, err error) {
 	var began time.Time
 	if l.stalls.Len() > 0 {
 		began = time.Now()
 	}
-	if len(l.released)+len(l.again) > 0 {
+	if len(l.released)+len(l.yielded) > 0 {
 		timeout = 0
 	}
 	n, more, err := l.poll.wait(timeout)
 	if err != nil {
 		return 0, err
 	}
-	again := l.again
-	l.again, l.spare = l.spare[:0], again
+	yielded := l.yielded
+	l.yielded, l.yieldedSpare = l.yieldedSpare[:0], yielded
 	woken := false
 	for i := range n {
 		fd := l.poll.fd(i)
@@ -128,21 +128,21 @@ func (l *loop) turn(timeout time.Duration) (n int, err error) {
 			l.serve(c)
 		}
 	}
-	l.goOn(again)
+	l.resume(yielded)
 	if !began.IsZero() {
-		l.judge(time.Since(began)-max(0, timeout), more)
+		l.expireStalls(time.Since(began)-max(0, timeout), more)
 	}
 	if woken {
 		l.readInbox()
 	}
-	if l.turns++; l.turns%yieldTurns == 0 {
+	if l.steps++; l.steps%yieldSteps == 0 {
 		runtime.Gosched()
 	}
-	return n + len(l.released) + len(l.again), nil
+	return n + len(l.released) + len(l.yielded), nil
 }
 
 // mayEnd tells whether run may return, and closes the inbox then.
-func (l *loop) mayEnd() bool {
+func (l *loop) finished() bool {
 	if !l.stopping || l.open > 0 {
 		return false
 	}
@@ -164,7 +164,7 @@ func (l *loop) readInbox() {
 }
 
 // admit serves the connection fd from now on, which must not block, or closes it.
-func (l *loop) admit(fd int, remote net.Addr) {
+func (l *loop) addConn(fd int, remote net.Addr) {
 	c := &conn{loop: l, fd: fd, remote: remote}
 	if l.stopping {
 		_ = syscall.Close(fd)
@@ -177,10 +177,10 @@ func (l *loop) admit(fd int, remote net.Addr) {
 	}
 	l.conns[fd] = c
 	l.open++
-	if l.opts.MaxConns > 0 && l.open > l.opts.MaxConns && l.shed(1, c) == 0 {
-		l.end(c, refuse(ReasonMaxConns, "%d connections are open", l.open-1))
+	if l.opts.MaxConns > 0 && l.open > l.opts.MaxConns && l.evict(1, c) == 0 {
+		l.closeConn(c, refuse(ReasonMaxConns, "%d connections are open", l.open-1))
 	} else if err := l.poll.add(fd); err != nil {
-		l.end(c, err)
+		l.closeConn(c, err)
 	}
 }
 
@@ -188,34 +188,34 @@ func (l *loop) serve(c *conn) {
 	var err error
 	switch {
 	case !c.pending.empty():
-		err = c.writable()
-	case !c.more: // else it goes on without reading first
-		_, err = c.readable()
+		err = c.onWritable()
+	case !c.yielded: // else it goes on without reading first
+		_, err = c.onReadable()
 	}
-	l.settle(c, err)
+	l.closeIfDone(c, err)
 }
 
 // settle ends c if err is not nil, and also when the loop is stopping and c is idle.
-func (l *loop) settle(c *conn, err error) {
+func (l *loop) closeIfDone(c *conn, err error) {
 	switch {
 	case err != nil:
-		l.end(c, err)
+		l.closeConn(c, err)
 	case l.stopping && c.idle():
-		l.end(c, kvstore.ErrClosed)
+		l.closeConn(c, kvstore.ErrClosed)
 	}
 }
 
 // goOn goes on with the connections whose wait is over, and with those that gave others their turn before.
-func (l *loop) goOn(again []*conn) {
-	for _, c := range again {
-		if !c.closed && c.more {
-			l.settle(c, c.work(c.in, true))
+func (l *loop) resume(yielded []*conn) {
+	for _, c := range yielded {
+		if !c.closed && c.yielded {
+			l.closeIfDone(c, c.process(c.in, true))
 		}
 	}
-	clear(again)
+	clear(yielded)
 	for i := 0; i < len(l.released); i++ { // it may grow meanwhile
 		if c := l.released[i]; !c.closed && c.waiter != nil && c.released {
-			l.settle(c, c.work(c.in, true))
+			l.closeIfDone(c, c.process(c.in, true))
 		}
 	}
 	clear(l.released)
@@ -224,11 +224,11 @@ func (l *loop) goOn(again []*conn) {
 
 // end takes leave of c, because of err. It counts and logs a refusal before it closes the connection: a client that
 // sees its end finds it counted.
-func (l *loop) end(c *conn, err error) {
+func (l *loop) closeConn(c *conn, err error) {
 	if c.closed {
 		return
 	}
-	l.tell(c, err)
+	l.logRefusal(c, err)
 	c.closed = true
 	c.cancelWait()
 	if c.stall != nil {
@@ -238,12 +238,12 @@ func (l *loop) end(c *conn, err error) {
 	l.held -= c.held
 	l.conns[c.fd] = nil
 	l.open--
-	if !errors.Is(err, errMoved) {
+	if !errors.Is(err, errHandedOver) {
 		_ = syscall.Close(c.fd)
 	}
 }
 
-func (l *loop) tell(c *conn, err error) {
+func (l *loop) logRefusal(c *conn, err error) {
 	refusal, ok := errors.AsType[*refusal](err)
 	if !ok {
 		return
@@ -258,21 +258,21 @@ func (l *loop) tell(c *conn, err error) {
 }
 
 // untilStall returns how long the loop may wait for the next event; a negative time is for ever.
-func (l *loop) untilStall() time.Duration {
+func (l *loop) nextStall() time.Duration {
 	first := l.stalls.Front()
 	if first == nil {
 		return -1
 	}
-	return max(0, l.opts.StallTimeout-time.Since(first.Value.(*conn).since))
+	return max(0, l.opts.StallTimeout-time.Since(first.Value.(*conn).stallStart))
 }
 
 // judge ends the connections that have not gone on with their request in time. late is how long the loop was not there
 // to listen, because it was at work or its process was suspended; more says that it has not heard all yet.
-func (l *loop) judge(late time.Duration, more bool) {
+func (l *loop) expireStalls(late time.Duration, more bool) {
 	if late >= time.Second {
 		for e := l.stalls.Front(); e != nil; e = e.Next() {
 			c := e.Value.(*conn)
-			c.since = c.since.Add(late)
+			c.stallStart = c.stallStart.Add(late)
 		}
 	}
 	limit := l.opts.StallTimeout
@@ -281,39 +281,39 @@ func (l *loop) judge(late time.Duration, more bool) {
 	}
 	for first := l.stalls.Front(); first != nil; first = l.stalls.Front() {
 		c := first.Value.(*conn)
-		if time.Since(c.since) < limit {
+		if time.Since(c.stallStart) < limit {
 			return
 		}
-		l.end(c, refuse(ReasonStalled, "%d bytes of a request, then less than %d in %v", c.came, fairShare, l.opts.StallTimeout))
+		l.closeConn(c, refuse(ReasonStalled, "%d bytes of a request, then less than %d in %v", c.stallSize, stallShare, l.opts.StallTimeout))
 	}
 }
 
 // claim makes sure that n more bytes may be held for c. While there is not enough room, the connection that takes most
 // is closed, so that nobody else pays for it; where none takes much, it is c.
-func (l *loop) claim(c *conn, n int64) error {
+func (l *loop) reserve(c *conn, n int64) error {
 	limit := l.opts.MaxMemory / 2
 	for l.held+l.pins.size+n > limit {
 		hog := c
 		for _, other := range l.conns {
-			if other != nil && other.takes() > hog.takes() {
+			if other != nil && other.memoryUse() > hog.memoryUse() {
 				hog = other
 			}
 		}
 		err := refuse(ReasonMemory, "the connections take %d bytes more than the limit of %d; this one takes %d",
-			l.held+l.pins.size+n-limit, limit, hog.takes())
-		if hog == c || hog.takes() < min(hogsMemory, limit/8) {
+			l.held+l.pins.size+n-limit, limit, hog.memoryUse())
+		if hog == c || hog.memoryUse() < min(minHogMemory, limit/8) {
 			return err
 		}
-		l.end(hog, err)
+		l.closeConn(hog, err)
 	}
 	return nil
 }
 
 // hogsMemory is how many bytes a connection must take to be closed for another one's sake.
-const hogsMemory = 1 << 20
+const minHogMemory = 1 << 20
 
 // claimStore makes sure that n more bytes may be stored.
-func (l *loop) claimStore(n int64) error {
+func (l *loop) checkStoreSize(n int64) error {
 	limit := l.opts.MaxMemory / 2
 	if l.store.Size()+n > limit {
 		return refuse(ReasonMemory, "the store has %d bytes, and may have %d", l.store.Size(), limit)
@@ -329,30 +329,30 @@ func (l *loop) stop(graceful bool) {
 		switch {
 		case c == nil:
 		case !graceful:
-			l.end(c, kvstore.ErrClosed)
+			l.closeConn(c, kvstore.ErrClosed)
 		default:
-			l.settle(c, c.readOn())
+			l.closeIfDone(c, c.drain())
 		}
 	}
 }
 
 // renew ends the connections of clients and begins anew with an empty store. Who has said nothing yet may be an agent, and may stay.
-func (l *loop) renew() {
+func (l *loop) reset() {
 	for _, c := range l.conns {
-		if c != nil && (c.dec.generation != unknownGeneration || len(c.in) > 0) {
-			l.end(c, kvstore.ErrClosed)
+		if c != nil && (c.dec.protocol != protocolUnknown || len(c.in) > 0) {
+			l.closeConn(c, kvstore.ErrClosed)
 		}
 	}
 	l.store = keyspace.New()
 }
 
 // readOn reads and answers what has come, as long as there is something and c may.
-func (c *conn) readOn() error {
+func (c *conn) drain() error {
 	for range 64 {
-		if !c.pending.empty() || c.more {
+		if !c.pending.empty() || c.yielded {
 			return nil
 		}
-		if n, err := c.readable(); n == 0 || err != nil {
+		if n, err := c.onReadable(); n == 0 || err != nil {
 			return err
 		}
 	}

@@ -17,8 +17,8 @@ import (
 )
 
 // encode encodes a request of g: strings and byte slices as keys or values, ints as i or n, uint32 as w.
-func encode(g Generation, o op, fields ...any) []byte {
-	if g == FirstGeneration && o != opDelete {
+func encode(p Protocol, o op, fields ...any) []byte {
+	if p == ProtocolV1 && o != opDelete {
 		o--
 	}
 	b := []byte{byte(o)}
@@ -39,7 +39,7 @@ func encode(g Generation, o op, fields ...any) []byte {
 	return b
 }
 
-var handshake = encode(TodaysGeneration, opValidate, magicNumber)
+var handshake = encode(ProtocolV2, opValidate, magicNumber)
 
 // recording is one recorded call.
 type recording struct {
@@ -82,24 +82,24 @@ func recordings(t testing.TB) map[string][]recording {
 func TestDetect(t *testing.T) {
 	tests := []struct {
 		first string // hex
-		want  Generation
+		want  Protocol
 	}{
-		{"", unknownGeneration},
-		{"00", unknownGeneration},
-		{"00ce", unknownGeneration},
-		{"00cef785", unknownGeneration},
-		{"00cef7853c", TodaysGeneration},
-		{"00cef7853c0d", TodaysGeneration},
-		{"0002", FirstGeneration},
-		{"00cef7853d", FirstGeneration},
-		{"00ce000000000000002f", FirstGeneration}, // a key of 206 bytes
-		{"03", FirstGeneration},
-		{"07", FirstGeneration},
-		{"80", FirstGeneration}, // and then an unknown op
+		{"", protocolUnknown},
+		{"00", protocolUnknown},
+		{"00ce", protocolUnknown},
+		{"00cef785", protocolUnknown},
+		{"00cef7853c", ProtocolV2},
+		{"00cef7853c0d", ProtocolV2},
+		{"0002", ProtocolV1},
+		{"00cef7853d", ProtocolV1},
+		{"00ce000000000000002f", ProtocolV1}, // a key of 206 bytes
+		{"03", ProtocolV1},
+		{"07", ProtocolV1},
+		{"80", ProtocolV1}, // and then an unknown op
 	}
 	for _, tt := range tests {
 		b, _ := hex.DecodeString(tt.first)
-		if got := detect(b); got != tt.want {
+		if got := detectProtocol(b); got != tt.want {
 			t.Errorf("detect(%s) = %v, want %v", tt.first, got, tt.want)
 		}
 	}
@@ -114,19 +114,19 @@ type plain struct {
 }
 
 func plainOf(r *request) plain {
-	p := plain{op: r.op, number: r.number}
+	req := plain{op: r.op, number: r.number}
 	for i := range r.keys {
-		p.keys = append(p.keys, strings.Clone(r.key(i)))
+		req.keys = append(req.keys, strings.Clone(r.key(i)))
 	}
 	for i := range r.values {
-		p.values = append(p.values, string(r.value(i)))
+		req.values = append(req.values, string(r.value(i)))
 	}
-	return p
+	return req
 }
 
 // decodeAll decodes stream, of which the decoder sees more and more, up to each of cuts.
-func decodeAll(g Generation, stream []byte, cuts ...int) (reqs []plain, busy bool, err error) {
-	d := decoder{generation: g}
+func decodeAll(p Protocol, stream []byte, cuts ...int) (reqs []plain, busy bool, err error) {
+	d := decoder{protocol: p}
 	start := 0
 	for _, cut := range append(cuts, len(stream)) {
 		for {
@@ -160,38 +160,38 @@ func TestDecode(t *testing.T) {
 		want   plain
 	}{
 		{"validate", handshake, plain{op: opValidate, number: uint64(magicNumber)}},
-		{"ping", encode(TodaysGeneration, opPing, uint32(7)), plain{op: opPing, number: 7}},
-		{"set", encode(TodaysGeneration, opSet, "k", long), plain{op: opSet, keys: []string{"k"}, values: []string{long}}},
-		{"set empty", encode(TodaysGeneration, opSet, "", ""), plain{op: opSet, keys: []string{""}, values: []string{""}}},
-		{"append", encode(TodaysGeneration, opAppend, "k", "v"), plain{op: opAppend, keys: []string{"k"}, values: []string{"v"}}},
+		{"ping", encode(ProtocolV2, opPing, uint32(7)), plain{op: opPing, number: 7}},
+		{"set", encode(ProtocolV2, opSet, "k", long), plain{op: opSet, keys: []string{"k"}, values: []string{long}}},
+		{"set empty", encode(ProtocolV2, opSet, "", ""), plain{op: opSet, keys: []string{""}, values: []string{""}}},
+		{"append", encode(ProtocolV2, opAppend, "k", "v"), plain{op: opAppend, keys: []string{"k"}, values: []string{"v"}}},
 		{
-			"compare set", encode(TodaysGeneration, opCompareSet, "k", "", "d"),
+			"compare set", encode(ProtocolV2, opCompareSet, "k", "", "d"),
 			plain{op: opCompareSet, keys: []string{"k"}, values: []string{"", "d"}},
 		},
-		{"get", encode(TodaysGeneration, opGet, "k"), plain{op: opGet, keys: []string{"k"}}},
-		{"delete", encode(TodaysGeneration, opDelete, "k"), plain{op: opDelete, keys: []string{"k"}}},
-		{"add", encode(TodaysGeneration, opAdd, "k", -2), plain{op: opAdd, keys: []string{"k"}, number: 1<<64 - 2}},
-		{"num keys", encode(TodaysGeneration, opNumKeys), plain{op: opNumKeys}},
-		{"cancel", encode(TodaysGeneration, opCancelWait), plain{op: opCancelWait}},
-		{"check nothing", encode(TodaysGeneration, opCheck, 0), plain{op: opCheck}},
-		{"wait", encode(TodaysGeneration, opWait, 2, "a", "bc"), plain{op: opWait, keys: []string{"a", "bc"}}},
-		{"multi get", encode(TodaysGeneration, opMultiGet, 1, "a"), plain{op: opMultiGet, keys: []string{"a"}}},
+		{"get", encode(ProtocolV2, opGet, "k"), plain{op: opGet, keys: []string{"k"}}},
+		{"delete", encode(ProtocolV2, opDelete, "k"), plain{op: opDelete, keys: []string{"k"}}},
+		{"add", encode(ProtocolV2, opAdd, "k", -2), plain{op: opAdd, keys: []string{"k"}, number: 1<<64 - 2}},
+		{"num keys", encode(ProtocolV2, opNumKeys), plain{op: opNumKeys}},
+		{"cancel", encode(ProtocolV2, opCancelWait), plain{op: opCancelWait}},
+		{"check nothing", encode(ProtocolV2, opCheck, 0), plain{op: opCheck}},
+		{"wait", encode(ProtocolV2, opWait, 2, "a", "bc"), plain{op: opWait, keys: []string{"a", "bc"}}},
+		{"multi get", encode(ProtocolV2, opMultiGet, 1, "a"), plain{op: opMultiGet, keys: []string{"a"}}},
 		{
-			"multi set", encode(TodaysGeneration, opMultiSet, 2, "a", "1", "b", ""),
+			"multi set", encode(ProtocolV2, opMultiSet, 2, "a", "1", "b", ""),
 			plain{op: opMultiSet, keys: []string{"a", "b"}, values: []string{"1", ""}},
 		},
-		{"queue push", encode(TodaysGeneration, opQueuePush, "q", "v"), plain{op: opQueuePush, keys: []string{"q"}, values: []string{"v"}}},
-		{"queue pop", encode(TodaysGeneration, opQueuePop, "q"), plain{op: opQueuePop, keys: []string{"q"}}},
-		{"queue len", encode(TodaysGeneration, opQueueLen, "q"), plain{op: opQueueLen, keys: []string{"q"}}},
-		{"list keys", encode(TodaysGeneration, opListKeys), plain{op: opListKeys}},
-		{"barrier", encode(TodaysGeneration, opBarrier, "b", 3), plain{op: opBarrier, keys: []string{"b"}, number: 3}},
+		{"queue push", encode(ProtocolV2, opQueuePush, "q", "v"), plain{op: opQueuePush, keys: []string{"q"}, values: []string{"v"}}},
+		{"queue pop", encode(ProtocolV2, opQueuePop, "q"), plain{op: opQueuePop, keys: []string{"q"}}},
+		{"queue len", encode(ProtocolV2, opQueueLen, "q"), plain{op: opQueueLen, keys: []string{"q"}}},
+		{"list keys", encode(ProtocolV2, opListKeys), plain{op: opListKeys}},
+		{"barrier", encode(ProtocolV2, opBarrier, "b", 3), plain{op: opBarrier, keys: []string{"b"}, number: 3}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			// Twice, so that the end of a request is checked too; cut once, at every place.
 			stream := append(bytes.Clone(tt.stream), tt.stream...)
 			for cut := range stream {
-				got, busy, err := decodeAll(TodaysGeneration, stream, cut)
+				got, busy, err := decodeAll(ProtocolV2, stream, cut)
 				if err != nil || busy {
 					t.Fatalf("cut at %d: busy %v, %v", cut, busy, err)
 				}
@@ -205,31 +205,31 @@ func TestDecode(t *testing.T) {
 
 func TestDecodeBounds(t *testing.T) {
 	fit := map[string][]byte{
-		"longest key":   encode(TodaysGeneration, opGet, strings.Repeat("k", maxKey)),
-		"longest value": encode(TodaysGeneration, opSet, "k", make([]byte, maxValue)),
-		"most keys":     append(encode(TodaysGeneration, opCheck, maxKeys), make([]byte, 8*maxKeys)...),
+		"longest key":   encode(ProtocolV2, opGet, strings.Repeat("k", maxKey)),
+		"longest value": encode(ProtocolV2, opSet, "k", make([]byte, maxValue)),
+		"most keys":     append(encode(ProtocolV2, opCheck, maxKeys), make([]byte, 8*maxKeys)...),
 	}
 	for name, stream := range fit {
-		if reqs, _, err := decodeAll(TodaysGeneration, stream); len(reqs) != 1 || err != nil {
+		if reqs, _, err := decodeAll(ProtocolV2, stream); len(reqs) != 1 || err != nil {
 			t.Errorf("%s: %d requests, %v", name, len(reqs), err)
 		}
 	}
 	// Only the lengths are sent: nothing more may be needed to refuse them.
 	tooMuch := map[string][]byte{
-		"key":               encode(TodaysGeneration, opGet, maxKey+1),
-		"key of 2^63":       encode(TodaysGeneration, opGet, -1<<63),
-		"key of 2^64-1":     encode(TodaysGeneration, opGet, -1),
-		"value":             encode(TodaysGeneration, opSet, "k", maxValue+1),
-		"value of 2^63":     encode(TodaysGeneration, opSet, "k", -1<<63),
-		"second value":      encode(TodaysGeneration, opCompareSet, "k", "v", maxValue+1),
-		"keys":              encode(TodaysGeneration, opWait, maxKeys+1),
-		"2^63 keys":         encode(TodaysGeneration, opMultiGet, -1<<63),
-		"2^64-1 pairs":      encode(TodaysGeneration, opMultiSet, -1),
-		"key in multi set":  encode(TodaysGeneration, opMultiSet, 2, "a", "1", maxKey+1),
-		"value in multiset": encode(TodaysGeneration, opMultiSet, 1, "a", maxValue+1),
+		"key":               encode(ProtocolV2, opGet, maxKey+1),
+		"key of 2^63":       encode(ProtocolV2, opGet, -1<<63),
+		"key of 2^64-1":     encode(ProtocolV2, opGet, -1),
+		"value":             encode(ProtocolV2, opSet, "k", maxValue+1),
+		"value of 2^63":     encode(ProtocolV2, opSet, "k", -1<<63),
+		"second value":      encode(ProtocolV2, opCompareSet, "k", "v", maxValue+1),
+		"keys":              encode(ProtocolV2, opWait, maxKeys+1),
+		"2^63 keys":         encode(ProtocolV2, opMultiGet, -1<<63),
+		"2^64-1 pairs":      encode(ProtocolV2, opMultiSet, -1),
+		"key in multi set":  encode(ProtocolV2, opMultiSet, 2, "a", "1", maxKey+1),
+		"value in multiset": encode(ProtocolV2, opMultiSet, 1, "a", maxValue+1),
 	}
 	for name, stream := range tooMuch {
-		_, _, err := decodeAll(TodaysGeneration, stream)
+		_, _, err := decodeAll(ProtocolV2, stream)
 		if r, ok := errors.AsType[*refusal](err); !ok || r.reason != ReasonMalformed {
 			t.Errorf("%s: error %v, want a malformed request", name, err)
 		}
@@ -237,9 +237,9 @@ func TestDecodeBounds(t *testing.T) {
 }
 
 func TestDecodeBoundsARequestAsAWhole(t *testing.T) {
-	d := decoder{generation: TodaysGeneration}
+	d := decoder{protocol: ProtocolV2}
 	pair := append(appendValue(nil, []byte("k")), appendValue(nil, make([]byte, maxValue))...)
-	stream := encode(TodaysGeneration, opMultiSet, maxKeys)
+	stream := encode(ProtocolV2, opMultiSet, maxKeys)
 	pairs := 0
 	for pairs < 100 {
 		if _, err := d.decode(stream); err != nil {
@@ -261,23 +261,23 @@ func TestKeep(t *testing.T) {
 		room    int // besides the request
 		given   bool
 	}{
-		{"long", encode(TodaysGeneration, opSet, "k", long), 0, true},
-		{"long, with some room", encode(TodaysGeneration, opSet, "k", long), 10_000, true},
-		{"long, in large memory", encode(TodaysGeneration, opSet, "k", long), 20_000, false},
-		{"long, not to give", encode(TodaysGeneration, opSet, "k", long), -1, false},
-		{"short", encode(TodaysGeneration, opSet, "k", long[:1000]), 0, false},
-		{"one of three", encode(TodaysGeneration, opMultiSet, 3, "k", long, "l", long, "m", long), 0, false},
+		{"long", encode(ProtocolV2, opSet, "k", long), 0, true},
+		{"long, with some room", encode(ProtocolV2, opSet, "k", long), 10_000, true},
+		{"long, in large memory", encode(ProtocolV2, opSet, "k", long), 20_000, false},
+		{"long, not to give", encode(ProtocolV2, opSet, "k", long), -1, false},
+		{"short", encode(ProtocolV2, opSet, "k", long[:1000]), 0, false},
+		{"one of three", encode(ProtocolV2, opMultiSet, 3, "k", long, "l", long, "m", long), 0, false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			d := decoder{generation: TodaysGeneration}
+			d := decoder{protocol: ProtocolV2}
 			if _, err := d.decode(tt.request); err != nil {
 				t.Fatal(err)
 			}
 			if tt.room >= 0 {
 				d.req.room = len(tt.request) + tt.room
 			}
-			value := d.req.keep(0)
+			value := d.req.takeValue(0)
 			same := &value[0] == &d.req.value(0)[0]
 			if same != tt.given || d.req.given != tt.given {
 				t.Errorf("gave its bytes: %v, says so: %v; want %v", same, d.req.given, tt.given)
@@ -289,15 +289,15 @@ func TestKeep(t *testing.T) {
 	}
 }
 
-func FuzzDecodeFirstGeneration(f *testing.F)  { fuzzDecode(f, FirstGeneration) }
-func FuzzDecodeTodaysGeneration(f *testing.F) { fuzzDecode(f, TodaysGeneration) }
+func FuzzDecodeFirstGeneration(f *testing.F)  { fuzzDecode(f, ProtocolV1) }
+func FuzzDecodeTodaysGeneration(f *testing.F) { fuzzDecode(f, ProtocolV2) }
 
 // fuzzDecode checks that any stream means the same in one piece, in two and byte by byte, and that a
 // decoded request is within its bounds and encodes to what was read.
-func fuzzDecode(f *testing.F, g Generation) {
+func fuzzDecode(f *testing.F, p Protocol) {
 	f.Helper()
 	for version, calls := range recordings(f) {
-		if strings.HasPrefix(version, "1.") != (g == FirstGeneration) {
+		if strings.HasPrefix(version, "1.") != (p == ProtocolV1) {
 			continue
 		}
 		var all []byte
@@ -308,7 +308,7 @@ func fuzzDecode(f *testing.F, g Generation) {
 		f.Add(all, uint(100))
 	}
 	f.Fuzz(func(t *testing.T, stream []byte, cut uint) {
-		whole, busy, err := decodeAll(g, stream)
+		whole, busy, err := decodeAll(p, stream)
 		each := make([]int, len(stream))
 		for i := range each {
 			each[i] = i
@@ -318,13 +318,13 @@ func fuzzDecode(f *testing.F, g Generation) {
 			if len(req.keys) > maxKeys || len(req.values) > 2*len(req.keys) {
 				t.Fatalf("%d keys and %d values", len(req.keys), len(req.values))
 			}
-			read = append(read, encodeRequest(g, req)...)
+			read = append(read, encodeRequest(p, req)...)
 		}
 		if !bytes.HasPrefix(stream, read) || (err == nil && !busy && len(read) < len(stream)) {
 			t.Fatalf("read %x from %x", read, stream)
 		}
 		for _, cuts := range [][]int{{int(cut % uint(len(stream)+1))}, each} {
-			got, gotBusy, gotErr := decodeAll(g, stream, cuts...)
+			got, gotBusy, gotErr := decodeAll(p, stream, cuts...)
 			if gotBusy != busy || fmt.Sprint(gotErr) != fmt.Sprint(err) {
 				t.Fatalf("in pieces: busy %v, %v; in one: %v, %v", gotBusy, gotErr, busy, err)
 			}
@@ -338,7 +338,7 @@ func fuzzDecode(f *testing.F, g Generation) {
 }
 
 // encodeRequest is the inverse of decode.
-func encodeRequest(g Generation, req plain) []byte {
+func encodeRequest(p Protocol, req plain) []byte {
 	var fields []any
 	switch req.op {
 	case opValidate, opPing:
@@ -360,5 +360,5 @@ func encodeRequest(g Generation, req plain) []byte {
 	if req.op == opAdd || req.op == opBarrier {
 		fields = append(fields, int(req.number))
 	}
-	return encode(g, req.op, fields...)
+	return encode(p, req.op, fields...)
 }

@@ -3,26 +3,26 @@ package tcpstore
 // answerAll answers the requests in b and returns how many bytes they took. It stops at what it cannot
 // decide yet, at what is queued behind a wait, when the client takes no more answers, and when it has done so much that the
 // others should have their turn. given says that the store has kept a part of b, which own allows.
-func (c *conn) answerAll(b []byte, own bool) (n int, given bool, err error) {
-	c.more = false
+func (c *conn) processRequests(b []byte, own bool) (n int, given bool, err error) {
+	c.yielded = false
 	start := c.loop.sent
 	for c.pending.empty() {
 		unread := b[n:]
-		if c.dec.generation == unknownGeneration {
-			if len(unread) > 0 && unread[0] >= agentByte && c.loop.opts.Agents != nil {
+		if c.dec.protocol == protocolUnknown {
+			if len(unread) > 0 && unread[0] >= firstAgentByte && c.loop.opts.Agents != nil {
 				return n, given, c.handOver(unread)
 			}
-			if c.dec.generation = detect(unread); c.dec.generation == unknownGeneration {
-				c.dec.need = len(opening)
+			if c.dec.protocol = detectProtocol(unread); c.dec.protocol == protocolUnknown {
+				c.dec.need = len(v2Prefix)
 				break
 			}
 		}
-		if c.waiter != nil && c.stillWaiting(unread) {
+		if c.waiter != nil && c.keepWaiting(unread) {
 			break
 		}
-		if n+c.loop.sent-start >= fairTurn {
-			c.more = true
-			c.loop.again = append(c.loop.again, c)
+		if n+c.loop.sent-start >= turnSize {
+			c.yielded = true
+			c.loop.yielded = append(c.loop.yielded, c)
 			break
 		}
 		size, err := c.dec.decode(unread)
@@ -31,21 +31,21 @@ func (c *conn) answerAll(b []byte, own bool) (n int, given bool, err error) {
 		}
 		n += size
 		if own && !given {
-			c.dec.req.room = c.front + cap(b)
+			c.dec.req.room = c.discarded + cap(b)
 		}
-		if err := c.answer(&c.dec.req); err != nil {
+		if err := c.handle(&c.dec.req); err != nil {
 			return n, given, err
 		}
 		given = given || c.dec.req.given
-		c.dec.req.forget()
+		c.dec.req.reset()
 	}
 	return n, given, nil
 }
 
-func (c *conn) answer(req *request) error {
+func (c *conn) handle(req *request) error {
 	l := c.loop
 	if more := growth(l.store, req); more > 0 {
-		if err := l.claimStore(more); err != nil {
+		if err := l.checkStoreSize(more); err != nil {
 			return err
 		}
 	}
@@ -61,10 +61,10 @@ func (c *conn) answer(req *request) error {
 		c.wait(w)
 		return nil
 	case opCancelWait:
-		l.out = append(l.out, answerWaitCanceled)
+		l.out = append(l.out, replyWaitCanceled)
 		return nil
 	case opListKeys:
-		return c.putKeys()
+		return c.writeKeys()
 	}
 	var values [][]byte
 	var err error
@@ -72,16 +72,16 @@ func (c *conn) answer(req *request) error {
 	if err != nil {
 		return err
 	}
-	return c.putValues(values)
+	return c.writeValues(values)
 }
 
 // putKeys puts the answer to LIST_KEYS.
-func (c *conn) putKeys() error {
+func (c *conn) writeKeys() error {
 	l := c.loop
 	l.out = appendInt(l.out, l.store.NumKeys())
 	for key := range l.store.Keys() {
 		l.out = append(appendInt(l.out, int64(len(key))), key...)
-		if len(l.out) >= writeSize {
+		if len(l.out) >= flushSize {
 			if err := c.flush(); err != nil {
 				return err
 			}
@@ -92,10 +92,10 @@ func (c *conn) putKeys() error {
 
 // putValues puts values into the answer. It writes large ones at once: an answer may refer to far more
 // bytes than it should hold in memory a second time.
-func (c *conn) putValues(values [][]byte) error {
+func (c *conn) writeValues(values [][]byte) error {
 	l := c.loop
 	for _, value := range values {
-		if len(value) < writeSize {
+		if len(value) < flushSize {
 			l.out = appendValue(l.out, value)
 		} else {
 			l.out = appendInt(l.out, int64(len(value)))
@@ -106,7 +106,7 @@ func (c *conn) putValues(values [][]byte) error {
 				return err
 			}
 		}
-		if len(l.out) >= writeSize {
+		if len(l.out) >= flushSize {
 			if err := c.flush(); err != nil {
 				return err
 			}
@@ -124,12 +124,12 @@ func (c *conn) sendValue(value []byte) error {
 		if n, err = sendSome(c.fd, value); err != nil || n == len(value) {
 			return err
 		}
-		if err := c.loop.poll.turn(c.fd, true); err != nil {
+		if err := c.loop.poll.watchWrite(c.fd, true); err != nil {
 			return err
 		}
 	}
-	c.pending.refer(value, n, &c.loop.pins)
-	return c.claimGrowth()
+	c.pending.appendRef(value, n, &c.loop.pins)
+	return c.reserveGrowth()
 }
 
 // flush sends the answers gathered, as far as the client takes them.
@@ -146,11 +146,11 @@ func (c *conn) flush() error {
 		if err != nil || n == len(out) {
 			return err
 		}
-		if err := l.poll.turn(c.fd, true); err != nil {
+		if err := l.poll.watchWrite(c.fd, true); err != nil {
 			return err
 		}
 		out = out[n:]
 	}
-	c.pending.copyOf(out)
-	return c.claimGrowth()
+	c.pending.appendCopy(out)
+	return c.reserveGrowth()
 }

@@ -9,18 +9,18 @@ import (
 // detect tells a connection's generation from its first bytes, unknownGeneration while it takes more
 // of them. Only 00 is ambiguous: VALIDATE, or the first generation's SET. A SET whose key length reads
 // like the magic number would be far above maxKey.
-func detect(b []byte) Generation {
+func detectProtocol(b []byte) Protocol {
 	if len(b) == 0 {
-		return unknownGeneration
+		return protocolUnknown
 	}
-	seen := min(len(b), len(opening))
+	seen := min(len(b), len(v2Prefix))
 	switch {
-	case string(b[:seen]) != opening[:seen]:
-		return FirstGeneration
-	case seen < len(opening):
-		return unknownGeneration
+	case string(b[:seen]) != v2Prefix[:seen]:
+		return ProtocolV1
+	case seen < len(v2Prefix):
+		return protocolUnknown
 	}
-	return TodaysGeneration
+	return ProtocolV2
 }
 
 // request is a decoded request. It refers to the bytes that it was decoded from, and is good as long as
@@ -65,7 +65,7 @@ func (r *request) value(i int) []byte {
 
 // keep returns the i-th value for somebody who keeps it: a copy, or, where the value is long and takes most of
 // the memory that it is in, the very bytes, which are the keeper's from then on.
-func (r *request) keep(i int) []byte {
+func (r *request) takeValue(i int) []byte {
 	v := r.value(i)
 	if len(v) >= 64<<10 && len(v) >= r.room/8*7 && r.room > 0 {
 		r.given = true
@@ -75,7 +75,7 @@ func (r *request) keep(i int) []byte {
 }
 
 // forget lets go of the request's bytes, and of long lists of fields: a connection at rest should not keep them.
-func (r *request) forget() {
+func (r *request) reset() {
 	keys, values := r.keys[:0], r.values[:0]
 	if cap(keys)+cap(values) > 256 {
 		keys, values = nil, nil
@@ -89,7 +89,7 @@ func (r *request) size() int { return 16 * (cap(r.keys) + cap(r.values)) }
 // decoder decodes the requests of one connection. It keeps only its place in the request under way; the
 // bytes of that are its caller's, who shows them all again, and more, each time. No byte is read twice for that.
 type decoder struct {
-	generation Generation
+	protocol Protocol
 
 	// need is how many bytes of the request under way are known to be needed, at least.
 	need int
@@ -130,11 +130,11 @@ func (d *decoder) decode(b []byte) (n int, err error) {
 }
 
 func (d *decoder) begin(b byte) error {
-	o, ok := d.generation.op(b)
+	o, ok := d.protocol.op(b)
 	if !ok {
-		return refuse(ReasonUnknownOp, "op %#02x of %s is not served", b, d.generation)
+		return refuse(ReasonUnknownOp, "op %#02x of %s is not served", b, d.protocol)
 	}
-	d.req.forget()
+	d.req.reset()
 	d.req.op = o
 	d.fields, _ = o.layout()
 	d.at = 1
@@ -167,7 +167,7 @@ func (d *decoder) field(b []byte) (complete bool, err error) {
 		return true, nil
 	default:
 		length := binary.LittleEndian.Uint64(b[d.at:])
-		if err := d.admit(kind, length); err != nil {
+		if err := d.checkLength(kind, length); err != nil {
 			return false, err
 		}
 		size += int(length)
@@ -196,7 +196,7 @@ func (d *decoder) has(b []byte, size int) bool {
 }
 
 // admit checks the length of a key or value.
-func (d *decoder) admit(kind byte, n uint64) error {
+func (d *decoder) checkLength(kind byte, n uint64) error {
 	what, most := "key", uint64(maxKey)
 	if kind == 'v' {
 		what, most = "value", maxValue

@@ -17,9 +17,9 @@ type piece struct {
 func (o *outbox) empty() bool { return len(o.pieces) == 0 }
 
 // copyOf adds a copy of b.
-func (o *outbox) copyOf(b []byte) {
+func (o *outbox) appendCopy(b []byte) {
 	last := len(o.pieces) - 1
-	if last < 0 || o.pieces[last].value != nil || o.pieces[last].size > writeSize {
+	if last < 0 || o.pieces[last].value != nil || o.pieces[last].size > flushSize {
 		o.pieces = append(o.pieces, piece{})
 		last++
 	}
@@ -30,7 +30,7 @@ func (o *outbox) copyOf(b []byte) {
 }
 
 // refer adds the end of value from byte n on. The value itself must not change any more.
-func (o *outbox) refer(value []byte, n int, pins *pins) {
+func (o *outbox) appendRef(value []byte, n int, pins *pins) {
 	o.pieces = append(o.pieces, piece{rest: value[n:], size: cap(value), value: value})
 	o.pinned += cap(value)
 	pins.add(value)

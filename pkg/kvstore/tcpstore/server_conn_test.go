@@ -11,11 +11,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/rs/zerolog"
+	"golang.org/x/sys/unix"
 )
 
 func TestBothGenerationsShareThePortAndTheKeys(t *testing.T) {
 	_, addr := startServer(t, ServerOptions{})
-	first, today := dial(t, addr, FirstGeneration), dial(t, addr, TodaysGeneration)
+	first, today := dial(t, addr, ProtocolV1), dial(t, addr, ProtocolV2)
 	clients := []*rawClient{first, today}
 	// What every worker of torch does first.
 	for i, c := range clients {
@@ -27,11 +28,11 @@ func TestBothGenerationsShareThePortAndTheKeys(t *testing.T) {
 		c.send(opSet, key, "v")
 		c.ping()
 		other.send(opWait, 1, key)
-		other.expect(answerStopWaiting)
+		other.expect(replyStopWaiting)
 		other.send(opGet, key)
 		other.expect("v")
 		other.send(opCheck, 2, key, "init/")
-		other.expect(answerReady)
+		other.expect(replyReady)
 		other.send(opCompareSet, key, "v", "w")
 		other.expect("w")
 		c.send(opCompareSet, key, "v", "x")
@@ -50,17 +51,17 @@ func TestBothGenerationsShareThePortAndTheKeys(t *testing.T) {
 }
 
 func TestWait(t *testing.T) {
-	for _, g := range []Generation{FirstGeneration, TodaysGeneration} {
-		t.Run(g.String(), func(t *testing.T) {
+	for _, p := range []Protocol{ProtocolV1, ProtocolV2} {
+		t.Run(p.String(), func(t *testing.T) {
 			l := stepLoop(t, ServerOptions{})
-			waiter, setter := l.connect(g), l.connect(TodaysGeneration)
+			waiter, setter := l.connect(p), l.connect(ProtocolV2)
 			waiter.ping()
 			// wait sends a WAIT behind a request whose answer shows that the WAIT has been read too.
 			wait := func(keys ...any) {
 				waiter.write(slices.Concat(
-					encode(g, opCheck, 0),
-					encode(g, opWait, append([]any{len(keys)}, keys...)...)))
-				waiter.expect(answerReady)
+					encode(p, opCheck, 0),
+					encode(p, opWait, append([]any{len(keys)}, keys...)...)))
+				waiter.expect(replyReady)
 			}
 
 			wait("a", "b")
@@ -68,7 +69,7 @@ func TestWait(t *testing.T) {
 			setter.send(opDelete, "a")
 			setter.expect(1)
 			setter.send(opSet, "b", "2") // each key has been set once now
-			waiter.expect(answerStopWaiting)
+			waiter.expect(replyStopWaiting)
 
 			for i, store := range []func(key string){
 				func(key string) { setter.send(opAdd, key, 1); setter.expect(1) },
@@ -83,7 +84,7 @@ func TestWait(t *testing.T) {
 				setter.send(opGet, key)
 				setter.expect("")
 				store(key)
-				waiter.expect(answerStopWaiting)
+				waiter.expect(replyStopWaiting)
 			}
 			waiter.ping()
 			if n := l.store.Awaited(); n != 0 {
@@ -95,31 +96,31 @@ func TestWait(t *testing.T) {
 
 func TestCancelWait(t *testing.T) {
 	l := stepLoop(t, ServerOptions{})
-	waiter, setter := l.connect(TodaysGeneration), l.connect(TodaysGeneration)
+	waiter, setter := l.connect(ProtocolV2), l.connect(ProtocolV2)
 
 	waiter.send(opWait, 1, "absent")
 	waiter.send(opCancelWait)
-	waiter.expect(answerWaitCanceled)
+	waiter.expect(replyWaitCanceled)
 	setter.send(opSet, "absent", "")
 	setter.ping()
 	waiter.ping() // and no STOP_WAITING before
 
 	// STOP_WAITING and CANCEL_WAIT cross each other.
-	waiter.write(append(encode(TodaysGeneration, opCheck, 0), encode(TodaysGeneration, opWait, 1, "late")...))
-	waiter.expect(answerReady)
+	waiter.write(append(encode(ProtocolV2, opCheck, 0), encode(ProtocolV2, opWait, 1, "late")...))
+	waiter.expect(replyReady)
 	setter.send(opSet, "late", "")
 	setter.ping()
 	waiter.send(opCancelWait)
-	waiter.expect(answerStopWaiting, answerWaitCanceled)
+	waiter.expect(replyStopWaiting, replyWaitCanceled)
 
 	waiter.send(opCancelWait) // of no wait
-	waiter.expect(answerWaitCanceled)
+	waiter.expect(replyWaitCanceled)
 	waiter.ping()
 }
 
 func TestFirstGenerationCancelsByGoingOn(t *testing.T) {
 	l := stepLoop(t, ServerOptions{})
-	waiter, setter := l.connect(FirstGeneration), l.connect(TodaysGeneration)
+	waiter, setter := l.connect(ProtocolV1), l.connect(ProtocolV2)
 	waiter.send(opWait, 2, "absent", "absent too")
 	waiter.send(opAdd, "n", 5)
 	waiter.expect(5)
@@ -130,20 +131,20 @@ func TestFirstGenerationCancelsByGoingOn(t *testing.T) {
 
 func TestRequestsBehindAWait(t *testing.T) {
 	l := stepLoop(t, ServerOptions{})
-	waiter, setter := l.connect(TodaysGeneration), l.connect(TodaysGeneration)
-	many := bytes.Repeat(encode(TodaysGeneration, opGet, "k"), 1000) // more than fit into one read
+	waiter, setter := l.connect(ProtocolV2), l.connect(ProtocolV2)
+	many := bytes.Repeat(encode(ProtocolV2, opGet, "k"), 1000) // more than fit into one read
 	waiter.write(slices.Concat(
-		encode(TodaysGeneration, opSet, "n", "0"),
-		encode(TodaysGeneration, opCheck, 0),
-		encode(TodaysGeneration, opWait, 1, "k"),
-		encode(TodaysGeneration, opMultiGet, 2, "k", "n"),
-		encode(TodaysGeneration, opAdd, "n", 1),
+		encode(ProtocolV2, opSet, "n", "0"),
+		encode(ProtocolV2, opCheck, 0),
+		encode(ProtocolV2, opWait, 1, "k"),
+		encode(ProtocolV2, opMultiGet, 2, "k", "n"),
+		encode(ProtocolV2, opAdd, "n", 1),
 		many))
-	waiter.expect(answerReady)
+	waiter.expect(replyReady)
 	setter.send(opAdd, "n", 10) // comes before the waiter's own add
 	setter.expect(10)
 	setter.send(opSet, "k", "v")
-	waiter.expect(answerStopWaiting, "v", "10", 11)
+	waiter.expect(replyStopWaiting, "v", "10", 11)
 	for range 1000 {
 		waiter.expect("v")
 	}
@@ -152,10 +153,10 @@ func TestRequestsBehindAWait(t *testing.T) {
 
 func TestTooMuchBehindAWait(t *testing.T) {
 	s, addr := startServer(t, ServerOptions{MaxMemory: 4 << 20})
-	c := dial(t, addr, TodaysGeneration)
+	c := dial(t, addr, ProtocolV2)
 	c.send(opWait, 1, "absent")
 	// The server may end the connection before it has read all of this.
-	c.nc.Write(bytes.Repeat(encode(TodaysGeneration, opNumKeys), 4<<20))
+	c.nc.Write(bytes.Repeat(encode(ProtocolV2, opNumKeys), 4<<20))
 	c.expectClosed()
 	expectRefused(t, s, ReasonMemory)
 }
@@ -173,16 +174,16 @@ func expectRefused(t *testing.T, s *Server, reason Reason) {
 
 func TestBadInput(t *testing.T) {
 	today := func(o op, fields ...any) []byte {
-		return slices.Concat(handshake, encode(TodaysGeneration, o, fields...))
+		return slices.Concat(handshake, encode(ProtocolV2, o, fields...))
 	}
-	first := func(o op, fields ...any) []byte { return encode(FirstGeneration, o, fields...) }
+	first := func(o op, fields ...any) []byte { return encode(ProtocolV1, o, fields...) }
 	long := strings.Repeat("k", maxKey+1)
 	tests := []struct {
 		name   string
 		stream []byte
 		want   Reason
 	}{
-		{"wrong magic number", encode(TodaysGeneration, opValidate, uint32(0xdeadbeef), uint32(1)), ReasonMalformed},
+		{"wrong magic number", encode(ProtocolV2, opValidate, uint32(0xdeadbeef), uint32(1)), ReasonMalformed},
 		{"wrong magic number later", today(opValidate, magicNumber+1), ReasonMalformed},
 		{"HTTP", []byte("GET / HTTP/1.1\r\n\r\n"), ReasonUnknownOp},
 		{"TLS", []byte("\x16\x03\x01\x02\x00\x01"), ReasonUnknownOp},
@@ -209,17 +210,17 @@ func TestBadInput(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			s, addr := startServer(t, ServerOptions{})
-			other := dial(t, addr, FirstGeneration)
+			other := dial(t, addr, ProtocolV1)
 			other.send(opSet, "word", "word")
 			other.send(opSet, "empty", "")
 			other.ping()
 
-			bad := dial(t, addr, unknownGeneration)
+			bad := dial(t, addr, protocolUnknown)
 			bad.nc.Write(tt.stream) // may fail: the server does not read on
 			bad.expectClosed()
 
 			other.ping()
-			dial(t, addr, TodaysGeneration).ping()
+			dial(t, addr, ProtocolV2).ping()
 			expectRefused(t, s, tt.want)
 		})
 	}
@@ -227,11 +228,11 @@ func TestBadInput(t *testing.T) {
 
 func TestWhatCameBeforeABadRequestIsAnswered(t *testing.T) {
 	s, addr := startServer(t, ServerOptions{})
-	c := dial(t, addr, TodaysGeneration)
-	c.write(append(encode(TodaysGeneration, opAdd, "n", 1), 0xff))
+	c := dial(t, addr, ProtocolV2)
+	c.write(append(encode(ProtocolV2, opAdd, "n", 1), 0xff))
 	c.expect(1)
 	c.expectClosed()
-	c = dial(t, addr, FirstGeneration)
+	c = dial(t, addr, ProtocolV1)
 	c.send(opGet, "n")
 	c.expect("1")
 	expectRefused(t, s, ReasonUnknownOp)
@@ -239,7 +240,7 @@ func TestWhatCameBeforeABadRequestIsAnswered(t *testing.T) {
 
 func TestStalledRequests(t *testing.T) {
 	today := func(o op, fields ...any) []byte {
-		return slices.Concat(handshake, encode(TodaysGeneration, o, fields...))
+		return slices.Concat(handshake, encode(ProtocolV2, o, fields...))
 	}
 	tests := []struct {
 		name string
@@ -260,13 +261,13 @@ func TestStalledRequests(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l := stepLoop(t, ServerOptions{})
-				c := l.connect(unknownGeneration)
+				c := l.connect(protocolUnknown)
 				c.write(tt.half)
-				if wait := l.untilStall(); wait != 30*time.Second {
+				if wait := l.nextStall(); wait != 30*time.Second {
 					t.Errorf("the loop would sleep %v, want 30s", wait)
 				}
 				<-time.After(30*time.Second - 1)
-				l.turn()
+				l.step()
 				if l.open != 1 {
 					t.Fatal("closed before its time")
 				}
@@ -285,22 +286,22 @@ func TestTrickledRequest(t *testing.T) {
 		piece int // bytes that come each second
 		ends  bool
 	}{
-		{"too slow", fairShare/30 - 10, true},
-		{"just fast enough", fairShare/29 + 1, false},
+		{"too slow", stallShare/30 - 10, true},
+		{"just fast enough", stallShare/29 + 1, false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l := stepLoop(t, ServerOptions{})
-				c := l.connect(TodaysGeneration)
-				request := encode(TodaysGeneration, opSet, "k", make([]byte, 5*fairShare))
+				c := l.connect(ProtocolV2)
+				request := encode(ProtocolV2, opSet, "k", make([]byte, 5*stallShare))
 				for len(request) > 0 && l.open > 0 {
 					n := min(tt.piece, len(request))
 					c.write(request[:n])
 					request = request[n:]
 					<-time.After(time.Second)
 				}
-				l.turn()
+				l.step()
 				if ended := l.open == 0; ended != tt.ends {
 					t.Errorf("closed: %v, want %v; %d bytes were left to send", ended, tt.ends, len(request))
 				}
@@ -313,16 +314,16 @@ func TestTrickledRequest(t *testing.T) {
 func TestSuspendedServerJudgesNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := stepLoop(t, ServerOptions{})
-		c := l.connect(TodaysGeneration)
-		c.write(encode(TodaysGeneration, opAdd, "k", 1)[:5])
+		c := l.connect(ProtocolV2)
+		c.write(encode(ProtocolV2, opAdd, "k", 1)[:5])
 		<-time.After(20 * time.Second)
-		l.judge(time.Hour, false)
+		l.expireStalls(time.Hour, false)
 		<-time.After(29*time.Second + time.Hour - 20*time.Second)
-		l.turn()
+		l.step()
 		if l.open != 1 {
 			t.Fatal("closed before its time")
 		}
-		l.judge(time.Second-1, false) // that is no suspension
+		l.expireStalls(time.Second-1, false) // that is no suspension
 		<-time.After(time.Second)
 		c.expectClosed()
 	})
@@ -331,22 +332,22 @@ func TestSuspendedServerJudgesNobody(t *testing.T) {
 func TestSilenceBetweenRequestsIsForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := stepLoop(t, ServerOptions{StallTimeout: time.Second})
-		silent := l.connect(unknownGeneration) // torch 1.13's watch connection
+		silent := l.connect(protocolUnknown) // torch 1.13's watch connection
 		var clients []*rawClient
-		for _, g := range []Generation{FirstGeneration, TodaysGeneration} {
-			idle, halves, waiting := l.connect(g), l.connect(g), l.connect(g)
-			request := encode(g, opSet, "k", "v")
+		for _, p := range []Protocol{ProtocolV1, ProtocolV2} {
+			idle, halves, waiting := l.connect(p), l.connect(p), l.connect(p)
+			request := encode(p, opSet, "k", "v")
 			halves.write(request[:7])
 			<-time.After(900 * time.Millisecond)
 			halves.write(request[7:])
 			waiting.send(opWait, 1, "late")
 			clients = append(clients, idle, halves, waiting)
 		}
-		queued := l.connect(TodaysGeneration)
-		queued.write(append(encode(TodaysGeneration, opWait, 1, "late"), byte(opSet))) // half a request behind a wait
+		queued := l.connect(ProtocolV2)
+		queued.write(append(encode(ProtocolV2, opWait, 1, "late"), byte(opSet))) // half a request behind a wait
 		<-time.After(1000 * time.Hour)
-		l.turn()
-		if wait := l.untilStall(); wait >= 0 {
+		l.step()
+		if wait := l.nextStall(); wait >= 0 {
 			t.Errorf("the loop would sleep only %v", wait)
 		}
 		for i, c := range clients {
@@ -356,27 +357,27 @@ func TestSilenceBetweenRequestsIsForEver(t *testing.T) {
 		}
 		clients[0].send(opSet, "late", "")
 		for _, c := range []*rawClient{clients[2], clients[5], queued} {
-			c.expect(answerStopWaiting)
+			c.expect(replyStopWaiting)
 		}
 		if l.open != 8 {
 			t.Errorf("%d connections open, want 8", l.open)
 		}
 		<-time.After(time.Second)
 		queued.expectClosed() // now its half request is due
-		silent.g = FirstGeneration
+		silent.p = ProtocolV1
 		silent.ping()
 	})
 }
 
 func TestClientGoneWhileItWaits(t *testing.T) {
 	l := stepLoop(t, ServerOptions{})
-	first, today, queued := l.connect(FirstGeneration), l.connect(TodaysGeneration), l.connect(TodaysGeneration)
-	barrier := l.connect(TodaysGeneration)
+	first, today, queued := l.connect(ProtocolV1), l.connect(ProtocolV2), l.connect(ProtocolV2)
+	barrier := l.connect(ProtocolV2)
 	for _, c := range []*rawClient{first, today, queued} {
 		c.send(opWait, 2, "a", "b")
 	}
 	barrier.send(opBarrier, "c", 2)
-	queued.write(bytes.Repeat(encode(TodaysGeneration, opNumKeys), 10_000))
+	queued.write(bytes.Repeat(encode(ProtocolV2, opNumKeys), 10_000))
 	for _, c := range []*rawClient{first, today, queued, barrier} {
 		c.close()
 	}
@@ -388,7 +389,7 @@ func TestClientGoneWhileItWaits(t *testing.T) {
 
 func TestSlowReaderDisturbsNobody(t *testing.T) {
 	l := stepLoop(t, ServerOptions{})
-	good, slow := l.connect(TodaysGeneration), l.connect(TodaysGeneration)
+	good, slow := l.connect(ProtocolV2), l.connect(ProtocolV2)
 	good.send(opSet, "big", bytes.Repeat([]byte("0123456789abcdef"), maxValue/16))
 	good.ping()
 	// It asks for 8 GiB, and for more behind that, and reads none of it.
@@ -396,13 +397,13 @@ func TestSlowReaderDisturbsNobody(t *testing.T) {
 	for range 1000 {
 		keys = append(keys, "big")
 	}
-	slow.write(encode(TodaysGeneration, opMultiGet, keys...))
-	slow.write(encode(TodaysGeneration, opAdd, "n", 1))
+	slow.write(encode(ProtocolV2, opMultiGet, keys...))
+	slow.write(encode(ProtocolV2, opAdd, "n", 1))
 	good.send(opSet, "big", "small")
 	good.send(opGet, "big")
 	good.expect("small")
 	good.send(opCheck, 1, "n")
-	good.expect(answerNotReady) // nothing is done for it in advance
+	good.expect(replyNotReady) // nothing is done for it in advance
 	// Then it reads some, and all of it is as it was.
 	for range 3 {
 		slow.expect(string(bytes.Repeat([]byte("0123456789abcdef"), maxValue/16)))
@@ -416,20 +417,20 @@ func TestSlowReaderDisturbsNobody(t *testing.T) {
 // A client with much to ask gives the others their turn, and is not forgotten.
 func TestFairTurns(t *testing.T) {
 	l := stepLoop(t, ServerOptions{StallTimeout: time.Second})
-	busy := l.connect(TodaysGeneration)
+	busy := l.connect(ProtocolV2)
 	busy.ping()
 	conn := l.conns[len(l.conns)-1]
-	set := encode(TodaysGeneration, opSet, "k", make([]byte, 1000))
-	conn.in = append(bytes.Repeat(set, 3*fairTurn/len(set)), encode(TodaysGeneration, opAdd, "n", 1)...)
-	if err := conn.work(conn.in, true); err != nil {
+	set := encode(ProtocolV2, opSet, "k", make([]byte, 1000))
+	conn.in = append(bytes.Repeat(set, 3*turnSize/len(set)), encode(ProtocolV2, opAdd, "n", 1)...)
+	if err := conn.process(conn.in, true); err != nil {
 		t.Fatal(err)
 	}
 	turns := 1
-	for ; len(l.again) > 0; turns++ {
-		if !conn.more || conn.idle() || conn.stall != nil {
+	for ; len(l.yielded) > 0; turns++ {
+		if !conn.yielded || conn.idle() || conn.stall != nil {
 			t.Fatal("the connection has more to do, and does not know")
 		}
-		if _, err := l.loop.turn(-1); err != nil { // it may not sleep now
+		if _, err := l.loop.step(-1); err != nil { // it may not sleep now
 			t.Fatal(err)
 		}
 	}
@@ -452,10 +453,10 @@ func TestOneLogLinePerReason(t *testing.T) {
 	var log bytes.Buffer
 	s, addr := startServer(t, ServerOptions{Logger: zerolog.New(&log).Level(zerolog.WarnLevel)})
 	for range 3 {
-		c := dial(t, addr, FirstGeneration)
+		c := dial(t, addr, ProtocolV1)
 		c.write([]byte{0x42})
 		c.expectClosed()
-		c = dial(t, addr, FirstGeneration)
+		c = dial(t, addr, ProtocolV1)
 		c.send(opGet, -1)
 		c.expectClosed()
 	}
@@ -467,4 +468,25 @@ func TestOneLogLinePerReason(t *testing.T) {
 	if len(lines) != 2 || !strings.Contains(log.String(), `"reason":"unknown op","error":"op 0x42 of torch 1.x is not served"`) {
 		t.Errorf("log:\n%s", log.String())
 	}
+}
+
+// A torch 1.13 client that goes on without the answer to its wait does not get it
+// before the answer to its next request, even where the wait was released in between.
+func TestSilentCancelCrossesRelease(t *testing.T) {
+	l := stepLoop(t, ServerOptions{})
+	c := l.connect(ProtocolV1)
+	c.send(opAdd, "init", 1)
+	c.expect(1)
+	c.send(opWait, 1, "key")
+
+	// The release and the next request come before the loop looks again.
+	l.store.Set("key", []byte("value"))
+	if len(l.released) != 1 {
+		t.Fatal("the wait was not released")
+	}
+	if _, err := unix.Write(c.nc.(*steppedWire).fd, encode(ProtocolV1, opAdd, "n", 7)); err != nil {
+		t.Fatal(err)
+	}
+	c.expect(7)
+	c.ping()
 }

@@ -17,14 +17,14 @@ import (
 var errNoSocket = errors.New("not a socket")
 
 // take serves nc from now on. It closes it, unless it fails.
-func (l *loop) take(nc net.Conn) error {
+func (l *loop) adopt(nc net.Conn) error {
 	remote := nc.RemoteAddr()
 	fd, err := socketOf(nc)
 	if err != nil {
 		return err
 	}
 	nc.Close()
-	if !l.do(func() { l.admit(fd, remote) }) {
+	if !l.post(func() { l.addConn(fd, remote) }) {
 		_ = syscall.Close(fd)
 		return kvstore.ErrClosed
 	}
@@ -57,23 +57,23 @@ func (c *conn) handOver(first []byte) error {
 	}
 	file := os.NewFile(uintptr(c.fd), "agent")
 	nc, err := net.FileConn(file)
-	if filesShort(err) && c.loop.shed(leastShed, c) > 0 {
+	if fileLimitReached(err) && c.loop.evict(evictBatch, c) > 0 {
 		nc, err = net.FileConn(file)
 	}
 	file.Close()
 	if err == nil {
-		c.loop.opts.Agents(&begunConn{Conn: nc, begin: bytes.NewReader(bytes.Clone(first))})
+		c.loop.opts.Agents(&prefixedConn{Conn: nc, begin: bytes.NewReader(bytes.Clone(first))})
 	}
-	return errors.Join(errMoved, err)
+	return errors.Join(errHandedOver, err)
 }
 
 // begunConn is a connection of which the beginning was read already.
-type begunConn struct {
+type prefixedConn struct {
 	net.Conn
 	begin *bytes.Reader
 }
 
-func (c *begunConn) Read(b []byte) (int, error) {
+func (c *prefixedConn) Read(b []byte) (int, error) {
 	if c.begin.Len() > 0 {
 		return c.begin.Read(b)
 	}

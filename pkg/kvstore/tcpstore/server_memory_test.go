@@ -10,15 +10,15 @@ import (
 func TestMemoryBound(t *testing.T) {
 	const limit = 16 << 20
 	half := func(n int) []byte {
-		return encode(TodaysGeneration, opSet, "k", make([]byte, maxValue))[:n]
+		return encode(ProtocolV2, opSet, "k", make([]byte, maxValue))[:n]
 	}
 	t.Run("half requests", func(t *testing.T) {
 		l := stepLoop(t, ServerOptions{MaxMemory: limit})
-		good := l.connect(TodaysGeneration)
-		good.write(encode(TodaysGeneration, opSet, "mine", make([]byte, 1000))[:500])
+		good := l.connect(ProtocolV2)
+		good.write(encode(ProtocolV2, opSet, "mine", make([]byte, 1000))[:500])
 		var bad []*rawClient
 		for range 10 {
-			c := l.connect(TodaysGeneration)
+			c := l.connect(ProtocolV2)
 			c.write(half(3 << 20))
 			bad = append(bad, c)
 		}
@@ -30,7 +30,7 @@ func TestMemoryBound(t *testing.T) {
 		}
 		good.write(make([]byte, 521))
 		good.send(opCheck, 1, "mine")
-		good.expect(answerReady)
+		good.expect(replyReady)
 		for _, c := range bad {
 			c.close()
 		}
@@ -40,7 +40,7 @@ func TestMemoryBound(t *testing.T) {
 	})
 	t.Run("a small bound", func(t *testing.T) {
 		l := stepLoop(t, ServerOptions{MaxMemory: 1 << 20})
-		hog, good := l.connect(TodaysGeneration), l.connect(TodaysGeneration)
+		hog, good := l.connect(ProtocolV2), l.connect(ProtocolV2)
 		hog.send(opWait, 1, "absent")
 		hog.write(half(260 << 10))
 		good.send(opSet, "mine", make([]byte, 200<<10))
@@ -49,7 +49,7 @@ func TestMemoryBound(t *testing.T) {
 	})
 	t.Run("keys", func(t *testing.T) {
 		l := stepLoop(t, ServerOptions{MaxMemory: limit})
-		c := l.connect(TodaysGeneration)
+		c := l.connect(ProtocolV2)
 		n := 0
 		for ; l.open > 0 && n < 100_000; n++ {
 			key := []byte{byte(n), byte(n >> 8), byte(n >> 16)}
@@ -61,7 +61,7 @@ func TestMemoryBound(t *testing.T) {
 			t.Errorf("the store is full with %d bytes, want about %d", l.store.Size(), limit/2)
 		}
 		// Reading and deleting go on.
-		c = l.connect(TodaysGeneration)
+		c = l.connect(ProtocolV2)
 		c.send(opDelete, []byte{0, 0, 0})
 		c.expect(1)
 		c.send(opSet, "k", "v")
@@ -69,7 +69,7 @@ func TestMemoryBound(t *testing.T) {
 	})
 	t.Run("append", func(t *testing.T) {
 		l := stepLoop(t, ServerOptions{MaxMemory: limit})
-		c := l.connect(TodaysGeneration)
+		c := l.connect(ProtocolV2)
 		for range 10 {
 			c.send(opAppend, "k", make([]byte, 1<<20))
 		}
@@ -86,7 +86,7 @@ func TestMemoryBound(t *testing.T) {
 			keys = append(keys, []byte{byte(i), byte(i >> 8), 'k'})
 		}
 		for range 5 {
-			l.connect(TodaysGeneration).send(opWait, keys...)
+			l.connect(ProtocolV2).send(opWait, keys...)
 		}
 		if l.held > limit/2 || l.refused[ReasonMemory] == 0 {
 			t.Errorf("%d bytes are held, refused %v", l.held, l.refused)
@@ -94,7 +94,7 @@ func TestMemoryBound(t *testing.T) {
 	})
 	t.Run("answers not taken", func(t *testing.T) {
 		l := stepLoop(t, ServerOptions{MaxMemory: limit})
-		good, slow := l.connect(TodaysGeneration), l.connect(TodaysGeneration)
+		good, slow := l.connect(ProtocolV2), l.connect(ProtocolV2)
 		for _, key := range []string{"a", "b", "c"} {
 			good.send(opSet, key, make([]byte, 2<<20))
 			good.ping()
@@ -108,7 +108,7 @@ func TestMemoryBound(t *testing.T) {
 			good.send(opSet, key, make([]byte, 2<<20))
 			good.ping()
 		}
-		other := l.connect(TodaysGeneration)
+		other := l.connect(ProtocolV2)
 		for range 2 {
 			other.send(opMultiGet, 3, "a", "b", "c")
 		}
@@ -119,7 +119,7 @@ func TestMemoryBound(t *testing.T) {
 	})
 	t.Run("small answers not taken", func(t *testing.T) {
 		l := stepLoop(t, ServerOptions{MaxMemory: limit})
-		good, slow := l.connect(TodaysGeneration), l.connect(TodaysGeneration)
+		good, slow := l.connect(ProtocolV2), l.connect(ProtocolV2)
 		good.send(opSet, "k", make([]byte, 30_000))
 		keys := []any{100_000}
 		for range 100_000 {
@@ -132,12 +132,12 @@ func TestMemoryBound(t *testing.T) {
 	t.Run("one answer for many", func(t *testing.T) {
 		l := stepLoop(t, ServerOptions{MaxMemory: limit})
 		value := string(make([]byte, 4<<20))
-		setter := l.connect(TodaysGeneration)
+		setter := l.connect(ProtocolV2)
 		setter.send(opSet, "k", value)
 		setter.ping()
 		var readers []*rawClient
 		for range 50 {
-			c := l.connect(TodaysGeneration)
+			c := l.connect(ProtocolV2)
 			c.send(opGet, "k")
 			readers = append(readers, c)
 		}
@@ -152,14 +152,14 @@ func TestMemoryBound(t *testing.T) {
 	t.Run("at rest", func(t *testing.T) {
 		l := stepLoop(t, ServerOptions{})
 		big := make([]byte, 1<<20)
-		c := l.connect(TodaysGeneration)
+		c := l.connect(ProtocolV2)
 		c.send(opMultiSet, 4, "a", big, "a", big, "a", big, "a", "")
 		keys := []any{100_000}
 		for range 100_000 {
 			keys = append(keys, "a")
 		}
 		c.send(opCheck, keys...)
-		c.expect(answerReady)
+		c.expect(replyReady)
 		if conn := l.conns[len(l.conns)-1]; l.held > 100 || conn.dec.req.bytes != nil || cap(conn.dec.req.keys) > 256 {
 			t.Errorf("the connection holds %d bytes, and of its last request %d and %d keys",
 				l.held, len(conn.dec.req.bytes), cap(conn.dec.req.keys))
@@ -167,10 +167,10 @@ func TestMemoryBound(t *testing.T) {
 	})
 	t.Run("a value behind much else", func(t *testing.T) {
 		l := stepLoop(t, ServerOptions{})
-		c := l.connect(TodaysGeneration)
+		c := l.connect(ProtocolV2)
 		c.write(slices.Concat(
-			encode(TodaysGeneration, opMultiSet, 2, "a", make([]byte, 4<<20), "a", ""),
-			encode(TodaysGeneration, opSet, "k", make([]byte, 100_000))))
+			encode(ProtocolV2, opMultiSet, 2, "a", make([]byte, 4<<20), "a", ""),
+			encode(ProtocolV2, opSet, "k", make([]byte, 100_000))))
 		c.ping()
 		if value, _ := l.store.Get("k"); len(value) != 100_000 || l.conns[len(l.conns)-1].in != nil {
 			t.Errorf("a value of %d bytes", len(value))

@@ -14,21 +14,21 @@ import (
 // many silent connections are left alone, the oldest, as connections of its torch 1.13 are in use.
 
 // leastShed is how many silent connections are closed at a time, when files run short, at least.
-const leastShed = 8
+const evictBatch = 8
 
 // silent tells whether nothing was ever said on c.
-func (c *conn) silent() bool { return c.dec.generation == unknownGeneration && len(c.in) == 0 }
+func (c *conn) unused() bool { return c.dec.protocol == protocolUnknown && len(c.in) == 0 }
 
 // sparable returns the silent connections that may be closed, the oldest first.
-func (l *loop) sparable() []*conn {
+func (l *loop) evictable() []*conn {
 	var silent []*conn
 	seconds := map[netip.Addr]int{} // of torch 1.13, by address
 	for _, c := range l.conns {
 		switch {
 		case c == nil:
-		case c.silent():
+		case c.unused():
 			silent = append(silent, c)
-		case c.dec.generation == FirstGeneration:
+		case c.dec.protocol == ProtocolV1:
 			seconds[addrOf(c.remote)]++
 		}
 	}
@@ -41,13 +41,13 @@ func (l *loop) sparable() []*conn {
 }
 
 // shed closes up to n silent connections, the oldest first, but not keep. It returns how many.
-func (l *loop) shed(n int, keep *conn) (closed int) {
-	for _, c := range l.sparable() {
+func (l *loop) evict(n int, keep *conn) (closed int) {
+	for _, c := range l.evictable() {
 		if closed == n {
 			break
 		}
 		if c != keep {
-			l.end(c, refuse(ReasonSilent, "nothing was said on it, and its place is needed"))
+			l.closeConn(c, refuse(ReasonSilent, "nothing was said on it, and its place is needed"))
 			closed++
 		}
 	}
@@ -64,17 +64,17 @@ func addrOf(a net.Addr) netip.Addr {
 }
 
 // filesShort tells whether err is that of a process, or a machine, that has as many files open as it may.
-func filesShort(err error) bool {
+func fileLimitReached(err error) bool {
 	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
 }
 
 // relieve closes connections on which nothing was said, those of agents that have proved nothing included, so that files can be
 // opened again. It returns whether there were any.
-func (s *Server) relieve(l *loop) bool {
+func (s *Server) freeFiles(l *loop) bool {
 	closed := 0
-	l.ask(func() { closed = l.shed(leastShed, nil) })
+	l.call(func() { closed = l.evict(evictBatch, nil) })
 	if s.opts.ShedAgents != nil {
-		closed += s.opts.ShedAgents(leastShed)
+		closed += s.opts.ShedAgents(evictBatch)
 	}
 	return closed > 0
 }

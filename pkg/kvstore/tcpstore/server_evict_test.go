@@ -10,11 +10,11 @@ import (
 
 // TestSparable tells which silent connections may be closed: the oldest first, but as many of an address as its torch 1.13 uses, none.
 func TestSparable(t *testing.T) {
-	const silent = unknownGeneration
+	const silent = protocolUnknown
 	type peer struct {
-		ip         string
-		generation Generation
-		half       bool // a part of a request has come
+		ip       string
+		protocol Protocol
+		half     bool // a part of a request has come
 	}
 	for _, tt := range []struct {
 		name  string
@@ -22,25 +22,25 @@ func TestSparable(t *testing.T) {
 		want  []uint64
 	}{
 		{"none", nil, nil},
-		{"strangers", []peer{{"10.0.0.1", silent, false}, {"10.0.0.2", TodaysGeneration, false}, {"10.0.0.2", silent, false}}, []uint64{1, 3}},
+		{"strangers", []peer{{"10.0.0.1", silent, false}, {"10.0.0.2", ProtocolV2, false}, {"10.0.0.2", silent, false}}, []uint64{1, 3}},
 		{"in the midst of its first request", []peer{{"10.0.0.1", silent, true}}, nil},
-		{"torch 1.13", []peer{{"10.0.0.1", FirstGeneration, false}, {"10.0.0.1", silent, false}, {"10.0.0.2", silent, false}}, []uint64{3}},
+		{"torch 1.13", []peer{{"10.0.0.1", ProtocolV1, false}, {"10.0.0.1", silent, false}, {"10.0.0.2", silent, false}}, []uint64{3}},
 		{
 			"beside torch 1.13",
-			[]peer{{"10.0.0.1", FirstGeneration, false}, {"10.0.0.1", silent, false}, {"10.0.0.1", silent, false}, {"10.0.0.1", silent, false}},
+			[]peer{{"10.0.0.1", ProtocolV1, false}, {"10.0.0.1", silent, false}, {"10.0.0.1", silent, false}, {"10.0.0.1", silent, false}},
 			[]uint64{3, 4},
 		},
 	} {
 		l := &loop{}
 		for i, p := range tt.peers {
 			c := &conn{loop: l, number: uint64(i + 1), remote: &net.TCPAddr{IP: net.ParseIP(p.ip), Port: i}}
-			if c.dec.generation = p.generation; p.half {
+			if c.dec.protocol = p.protocol; p.half {
 				c.in = []byte{0}
 			}
 			l.conns = slices.Insert(l.conns, 0, c) // in whatever order
 		}
 		var got []uint64
-		for _, c := range l.sparable() {
+		for _, c := range l.evictable() {
 			got = append(got, c.number)
 		}
 		if diff := cmp.Diff(tt.want, got); diff != "" {
@@ -52,9 +52,9 @@ func TestSparable(t *testing.T) {
 // Where MaxConns is reached, a newcomer takes the place of the oldest connection on which nothing was said.
 func TestMaxConnsSpareNobodyWhoIsSilent(t *testing.T) {
 	s, addr := startServer(t, ServerOptions{MaxConns: 2})
-	silent, used := dial(t, addr, unknownGeneration), dial(t, addr, TodaysGeneration)
+	silent, used := dial(t, addr, protocolUnknown), dial(t, addr, ProtocolV2)
 	used.ping()
-	newcomer := dial(t, addr, TodaysGeneration)
+	newcomer := dial(t, addr, ProtocolV2)
 	newcomer.ping()
 	silent.expectClosed()
 	used.ping()

@@ -6,11 +6,11 @@ import (
 	"testing"
 )
 
-func generationOf(version string) Generation {
+func protocolOf(version string) Protocol {
 	if strings.HasPrefix(version, "1.") {
-		return FirstGeneration
+		return ProtocolV1
 	}
-	return TodaysGeneration
+	return ProtocolV2
 }
 
 // TestReplay plays each recorded client and compares the answers with those of the recorded server.
@@ -18,18 +18,18 @@ func TestReplay(t *testing.T) {
 	for version, calls := range recordings(t) {
 		t.Run(version, func(t *testing.T) {
 			_, addr := startServer(t, ServerOptions{})
-			c := dial(t, addr, unknownGeneration)
+			c := dial(t, addr, protocolUnknown)
 			for _, call := range calls {
 				if strings.HasPrefix(call.Op, "clone") {
 					c.close()
-					c = dial(t, addr, unknownGeneration)
+					c = dial(t, addr, protocolUnknown)
 				}
 				c.write(call.C2S)
 				if got := c.nc.read(t, len(call.S2C)); !bytes.Equal(got, call.S2C) {
 					t.Fatalf("%s: server sent %x, recorded is %x", call.Op, got, call.S2C)
 				}
 			}
-			c.g = generationOf(version)
+			c.p = protocolOf(version)
 			c.ping()
 		})
 	}
@@ -47,7 +47,7 @@ func TestReplaySplit(t *testing.T) {
 			}
 			play := func(pieces ...[]byte) {
 				t.Helper()
-				c := stepLoop(t, ServerOptions{}).connect(unknownGeneration)
+				c := stepLoop(t, ServerOptions{}).connect(protocolUnknown)
 				for _, piece := range pieces {
 					c.write(piece)
 				}
@@ -55,7 +55,7 @@ func TestReplaySplit(t *testing.T) {
 					t.Fatalf("in %d pieces of which the first has %d bytes: server sent\n%x, recorded is\n%x",
 						len(pieces), len(pieces[0]), got, s2c)
 				}
-				c.g = generationOf(version)
+				c.p = protocolOf(version)
 				c.ping()
 				c.close()
 			}

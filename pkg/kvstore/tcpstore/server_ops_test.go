@@ -10,22 +10,22 @@ import (
 
 func TestQueues(t *testing.T) {
 	l := stepLoop(t, ServerOptions{})
-	c := l.connect(TodaysGeneration)
+	c := l.connect(ProtocolV2)
 	c.send(opQueueLen, "q")
 	c.expect(0)
 	c.send(opQueuePop, "q")
 	c.expect(0) // and no value
 	c.send(opCheck, 1, "q")
-	c.expect(answerNotReady)
+	c.expect(replyNotReady)
 	for _, value := range []string{"one", "", "three"} {
 		c.send(opQueuePush, "q", value)
 	}
 	c.send(opQueueLen, "q")
 	c.expect(3)
 	c.send(opCheck, 1, "q")
-	c.expect(answerReady)
+	c.expect(replyReady)
 	c.send(opWait, 1, "q")
-	c.expect(answerStopWaiting)
+	c.expect(replyStopWaiting)
 	// Keys and queues of the same name are two things.
 	c.send(opNumKeys)
 	c.expect(0)
@@ -40,7 +40,7 @@ func TestQueues(t *testing.T) {
 	c.send(opQueuePop, "q")
 	c.expect(0)
 	c.send(opCheck, 1, "q")
-	c.expect(answerNotReady)
+	c.expect(replyNotReady)
 	if l.store.Size() != 0 {
 		t.Errorf("the empty store counts %d bytes", l.store.Size())
 	}
@@ -48,17 +48,17 @@ func TestQueues(t *testing.T) {
 
 func TestQueuePushWakesOne(t *testing.T) {
 	l := stepLoop(t, ServerOptions{})
-	first, second, pusher := l.connect(TodaysGeneration), l.connect(TodaysGeneration), l.connect(TodaysGeneration)
+	first, second, pusher := l.connect(ProtocolV2), l.connect(ProtocolV2), l.connect(ProtocolV2)
 	for _, c := range []*rawClient{first, second} {
 		c.send(opWait, 1, "q")
 		c.isWaiting(t, l)
 	}
 	pusher.send(opQueuePush, "q", "a")
-	first.expect(answerStopWaiting)
+	first.expect(replyStopWaiting)
 	first.send(opQueuePop, "q")
 	first.expect(1, "a")
 	pusher.send(opQueuePush, "q", "b")
-	second.expect(answerStopWaiting)
+	second.expect(replyStopWaiting)
 	pusher.send(opQueuePop, "q") // and somebody else takes it
 	pusher.expect(1, "b")
 	second.send(opQueuePop, "q")
@@ -68,14 +68,14 @@ func TestQueuePushWakesOne(t *testing.T) {
 		c.send(opWait, 1, "q")
 	}
 	pusher.send(opSet, "q", "v")
-	first.expect(answerStopWaiting)
-	second.expect(answerStopWaiting)
+	first.expect(replyStopWaiting)
+	second.expect(replyStopWaiting)
 }
 
 // isWaiting checks that c waits.
 func (c *rawClient) isWaiting(t *testing.T, l steppedLoop) {
 	t.Helper()
-	l.turn()
+	l.step()
 	if l.store.Awaited() == 0 {
 		t.Fatal("nobody waits")
 	}
@@ -83,7 +83,7 @@ func (c *rawClient) isWaiting(t *testing.T, l steppedLoop) {
 
 func TestListKeys(t *testing.T) {
 	l := stepLoop(t, ServerOptions{})
-	c := l.connect(TodaysGeneration)
+	c := l.connect(ProtocolV2)
 	c.send(opListKeys)
 	c.expect(0)
 	c.send(opMultiSet, 2, "a", "1", "", "2")
@@ -106,42 +106,42 @@ func TestBarrierOp(t *testing.T) {
 	l := stepLoop(t, ServerOptions{})
 	var clients [3]*rawClient
 	for i := range clients {
-		clients[i] = l.connect(TodaysGeneration)
+		clients[i] = l.connect(ProtocolV2)
 	}
-	waiting := l.connect(TodaysGeneration)
+	waiting := l.connect(ProtocolV2)
 	waiting.send(opWait, 1, "b")
 
 	clients[0].send(opBarrier, "b", 3)
 	clients[0].send(opCancelWait) // its client has lost patience, and stays counted
-	clients[0].expect(answerWaitCanceled)
+	clients[0].expect(replyWaitCanceled)
 	clients[0].send(opCheck, 1, "b")
-	clients[0].expect(answerReady)
+	clients[0].expect(replyReady)
 	clients[0].send(opNumKeys)
 	clients[0].expect(1)
 	clients[1].send(opBarrier, "b", 3)
 	clients[2].send(opBarrier, "b", 3)
 	for _, c := range []*rawClient{clients[1], clients[2], waiting} {
-		c.expect(answerStopWaiting)
+		c.expect(replyStopWaiting)
 	}
 	clients[0].send(opBarrier, "b", 3) // it never resets
-	clients[0].expect(answerStopWaiting)
+	clients[0].expect(replyStopWaiting)
 	clients[0].send(opGet, "b")
 	clients[0].expect("4")
 
 	clients[0].send(opBarrier, "c", 5)
 	clients[1].send(opSet, "c", "x") // as torch's server has it: this is a wait for the key too
-	clients[0].expect(answerStopWaiting)
+	clients[0].expect(replyStopWaiting)
 	clients[0].send(opBarrier, "d", 0)
-	clients[0].expect(answerStopWaiting)
+	clients[0].expect(replyStopWaiting)
 }
 
 // Values that are big and come in pieces are stored without a further copy, and what comes behind them is not lost.
 func TestBigValues(t *testing.T) {
 	l := stepLoop(t, ServerOptions{})
-	c := l.connect(TodaysGeneration)
+	c := l.connect(ProtocolV2)
 	big := func(b byte) []byte { return bytes.Repeat([]byte{b}, 300_000) }
 	for i, key := range []string{"a", "b", "a"} {
-		c.write(slices.Concat(encode(TodaysGeneration, opSet, key, big(byte(i))), encode(TodaysGeneration, opAdd, "n", 1)))
+		c.write(slices.Concat(encode(ProtocolV2, opSet, key, big(byte(i))), encode(ProtocolV2, opAdd, "n", 1)))
 		c.expect(i + 1)
 	}
 	c.send(opAppend, "b", big(7))

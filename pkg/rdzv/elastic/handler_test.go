@@ -4,81 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
+	"strings"
 	"testing"
 	"time"
-
-	"github.com/rs/zerolog"
 
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
-// job is one that tests vary.
-func job(least, most int) Job {
-	return Job{
-		Version: "test", Min: least, Max: most, LastCall: 10 * time.Second, JoinTimeout: 20 * time.Second,
-		Rejoin: 5 * time.Second, MaxNodeLosses: 3, Grow: GrowNow, ResultTTL: time.Minute,
-	}
-}
-
-// freeTCPPort is one that nothing listened on a moment ago.
-func freeTCPPort(t *testing.T) int {
-	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	return ln.Addr().(*net.TCPAddr).Port
-}
-
-// newTestHandler makes an agent of a job whose store is at a port of this machine.
-func newTestHandler(t *testing.T, j Job, port int, name string) *Handler {
-	t.Helper()
-	log := zerolog.New(zerolog.NewTestWriter(t)).With().Str("agent", name).Logger()
-	access := &C10d{RunID: "run", Version: "test", TTL: 2 * time.Second, Host: "127.0.0.1", Ports: []int{port}, Hint: -1, Linger: 5 * time.Second, Logger: log}
-	h := New(Options{
-		Backend: "c10d", RunID: "run", Job: j, Node: Node{Host: name, Identity: name, Hint: -1, Launch: Launch{ID: "test"}}, Access: access,
-		Stores:    WorkerStores{Offers: func() []string { return []string{"127.0.0.1"} }},
-		KeepAlive: 200 * time.Millisecond, Timeout: time.Second, Logger: log,
-	})
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 10*time.Second)
-		defer cancel()
-		if err := h.Shutdown(ctx); err != nil {
-			t.Errorf("%s: Shutdown: %v", name, err)
-		}
-	})
-	return h
-}
-
-type joined struct {
-	round *rdzv.Round
-	err   error
-}
-
-// enter enters the next round.
-func enter(t *testing.T, h *Handler, f *rdzv.Failure) <-chan joined {
-	t.Helper()
-	out := make(chan joined, 1)
-	go func() {
-		r, err := h.NextRendezvous(t.Context(), rdzv.Member{Role: "r", LocalWorldSize: 2, Failure: f})
-		out <- joined{r, err}
-	}()
-	return out
-}
-
-func await[T any](t *testing.T, what string, c <-chan T) T {
-	t.Helper()
-	select {
-	case v := <-c:
-		return v
-	case <-time.After(15 * time.Second):
-		t.Fatalf("%s: nothing in 15 s", what)
-		panic("unreachable")
-	}
-}
-
+// Three agents form a round, restart after a failure, and succeed.
 func TestHandlersOverSockets(t *testing.T) {
 	port := freeTCPPort(t)
 	var hs []*Handler
@@ -101,7 +34,7 @@ func TestHandlersOverSockets(t *testing.T) {
 	f := rdzv.Failure{Host: "node1", GlobalRank: 2, ExitCode: 3}
 	hs[1].Fail(f)
 	for _, i := range []int{0, 2} {
-		if s := realStop(t, "stop", hs[i]); s.Round != 0 {
+		if s := awaitStop(t, "stop", hs[i]); s.Round != 0 {
 			t.Errorf("stop %+v", s)
 		}
 	}
@@ -131,6 +64,83 @@ func TestHandlersOverSockets(t *testing.T) {
 	got := await(t, "late joiner", enter(t, late, nil))
 	var end *rdzv.EndedError
 	if !errors.As(got.err, &end) || end.Outcome.Ending != rdzv.EndSucceeded {
-		t.Errorf("a late joiner: %v", got.err)
+		t.Errorf("late joiner: %v", got.err)
+	}
+}
+
+// Without its store a node stops its workers and gives up.
+func TestHostIsLost(t *testing.T) {
+	hs := startJob(t, job(2, 2), 2)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := hs[0].Shutdown(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for { // the leader may have sent one before it ended
+		s := awaitStop(t, "stop", hs[1])
+		if !s.KillBy.IsZero() && time.Until(s.KillBy) < 2*time.Second {
+			break
+		}
+	}
+	if got := await(t, "end", enter(t, hs[1], nil)); !errors.Is(got.err, rdzv.ErrConnection) {
+		t.Errorf("%+v", got)
+	}
+}
+
+// A failure after another node has left is not charged.
+func TestLeaveIsNoFailure(t *testing.T) {
+	hs := startJob(t, job(2, 3), 3)
+	hs[2].Leave()
+	f := rdzv.Failure{Host: "node1", GlobalRank: 2, ExitCode: 1, Grade: 2}
+	hs[1].Fail(f)
+	awaitStop(t, "stop", hs[0])
+	waits := []<-chan joined{enter(t, hs[0], nil), enter(t, hs[1], &f)}
+	if err := hs[2].Shutdown(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for i, w := range waits {
+		if got := await(t, "the others", w); got.err != nil || got.round.WorldSize != 2 || got.round.Restarts != 0 {
+			t.Errorf("node %d: %+v", i, got)
+		}
+	}
+}
+
+// An agent that does not fit the job is refused, and the job goes on.
+func TestRefused(t *testing.T) {
+	j := job(1, 2)
+	j.LastCall = 0
+	host := startJob(t, j, 1)[0]
+	port := host.opts.Access.(*C10d).Ports[0]
+	tests := []struct {
+		name string
+		make func(h *Handler)
+		want []string
+	}{
+		{"other parameters", func(h *Handler) { h.opts.Job.MaxRestarts = 3 }, []string{"max restarts is 3 here and 0 in the job"}},
+		{"other version", func(h *Handler) { h.opts.Access.(*C10d).Version = "v9" }, []string{"v9", "test"}},
+		{"a secret", func(h *Handler) { h.opts.Access.(*C10d).Secret = []byte("s") }, []string{"secret"}},
+		{"other run", func(h *Handler) { h.opts.Access.(*C10d).RunID = "walk" }, []string{`"run"`, `"walk"`}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			h := newTestHandler(t, j, port, "guest")
+			tt.make(h)
+			got := await(t, "answer", enter(t, h, nil))
+			if got.err == nil {
+				t.Fatalf("it entered a round: %+v", got.round)
+			}
+			for _, w := range tt.want {
+				if !strings.Contains(got.err.Error(), w) {
+					t.Errorf("error %q does not name %q", got.err, w)
+				}
+			}
+		})
+	}
+	select {
+	case s := <-host.Stops():
+		if s.Round != noRound {
+			t.Errorf("a refused agent stopped the job: %+v", s)
+		}
+	default:
 	}
 }

@@ -98,7 +98,7 @@ func TestHostStaysToTheEnd(t *testing.T) {
 		hs[i].opts.Stores = WorkerStores{WorkersHost: true, Ports: Ports{1, 1}, Addr: "127.0.0.1"}
 		waits[i] = enter(t, hs[i], nil)
 		if i == 0 {
-			hosting(t, hs[0])
+			awaitHost(t, hs[0])
 		}
 	}
 	for _, w := range waits {

@@ -163,7 +163,7 @@ func TestLookChangesNothing(t *testing.T) {
 		hs = append(hs, h)
 		waits = append(waits, enter(t, h, nil))
 		if i == 0 {
-			hosting(t, h)
+			awaitHost(t, h)
 		}
 	}
 	host := hs[0].opts.Access.(*C10d)

@@ -60,7 +60,7 @@ func (a *C10d) hostFirstFree(ctx context.Context, e Endpoint, choice Choice, por
 		ln, err := Bind(ctx, choice)
 		if err == nil {
 			a.logTakenPorts(taken, port)
-			return a.serve(ctx, ln, run)
+			return a.serve(ctx, a.newHost(ln, run))
 		}
 		client, found, _ := a.dial(ctx, e)
 		if client != nil {
@@ -87,7 +87,7 @@ func (a *C10d) logTakenPorts(taken *PortsTakenError, port int) {
 func (a *C10d) hostOnlyPort(ctx context.Context, e Endpoint, choice Choice) (coord.Store, error) {
 	ln, taken := Bind(ctx, choice)
 	if taken == nil {
-		return a.serve(ctx, ln, nil)
+		return a.serve(ctx, a.newHost(ln, nil))
 	}
 	if !errors.Is(taken, syscall.EADDRINUSE) && a.IsHost != nil {
 		return nil, &rdzv.ListenError{Addr: a.Host, Port: e.Port, Err: taken}

@@ -6,15 +6,15 @@ import (
 	"testing"
 )
 
-// proxy passes connections on to a port of this machine until it is told not to.
+// proxy forwards connections to a port of this machine. Tests make it fail.
 type proxy struct {
 	ln   net.Listener
 	wait sync.WaitGroup
 
 	mu     sync.Mutex
 	to     string
-	silent bool // what comes is read and kept back
-	shut   bool // connections are closed as they come
+	hold   bool // bytes are read and not forwarded
+	refuse bool // new connections are closed at once
 	conns  []net.Conn
 }
 
@@ -47,7 +47,7 @@ func (p *proxy) accept() {
 		p.mu.Unlock()
 		s, err := net.Dial("tcp", to)
 		p.mu.Lock()
-		if err != nil || p.shut {
+		if err != nil || p.refuse {
 			_ = c.Close()
 			if s != nil {
 				_ = s.Close()
@@ -71,9 +71,9 @@ func (p *proxy) copy(from, to net.Conn) {
 			return
 		}
 		p.mu.Lock()
-		silent := p.silent
+		hold := p.hold
 		p.mu.Unlock()
-		if !silent {
+		if !hold {
 			if _, err := to.Write(b[:n]); err != nil {
 				return
 			}
@@ -81,7 +81,7 @@ func (p *proxy) copy(from, to net.Conn) {
 	}
 }
 
-// reset closes every connection; new ones are served.
+// reset closes every connection. It forwards new ones.
 func (p *proxy) reset() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -91,23 +91,23 @@ func (p *proxy) reset() {
 	p.conns = nil
 }
 
-// hush keeps everything back from now on.
-func (p *proxy) hush() {
+// holdBack stops forwarding bytes.
+func (p *proxy) holdBack() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.silent = true
+	p.hold = true
 }
 
-// speak lets everything through again, over new connections.
-func (p *proxy) speak() {
+// resume forwards bytes again, over new connections.
+func (p *proxy) resume() {
 	p.mu.Lock()
-	p.silent = false
+	p.hold = false
 	p.mu.Unlock()
 	p.reset()
 }
 
-// lead passes later connections on to another port.
-func (p *proxy) lead(to string) {
+// redirect forwards later connections to another address.
+func (p *proxy) redirect(to string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.to = to

@@ -10,8 +10,8 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
-// TestRerunOutlivesTheStore: a rerun may come while an agent of the finished run still hosts its store. It begins nothing there and loses nothing with
-// it, and does not keep the host; then one of its own agents hosts.
+// A rerun may join while an agent of the finished run still hosts its store. The rerun starts no round there, does not
+// keep the host from ending, and loses nothing when it ends. Then one of its own agents hosts.
 func TestRerunOutlivesTheStore(t *testing.T) {
 	j, port := job(2, 2), freeTCPPort(t)
 	launched := func(name, launch string) *Handler {
@@ -47,16 +47,16 @@ func TestRerunOutlivesTheStore(t *testing.T) {
 	}
 	waits = nil
 	var second []*Handler
-	told := make(chan bool, 2)
+	waiting := make(chan bool, 2)
 	for _, name := range []string{"node1", "node0"} {
 		h := launched(name, "second")
 		h.log = h.log.Hook(zerolog.HookFunc(func(_ *zerolog.Event, _ zerolog.Level, line string) {
 			if strings.Contains(line, "is about to end") {
-				told <- true
+				waiting <- true
 			}
 		}))
 		waits, second = append(waits, enter(t, h, nil)), append(second, h)
-		await(t, "to be told to wait", told)
+		await(t, "the note that it waits", waiting)
 	}
 	late := await(t, "a late agent", enter(t, launched("node2", "first"), nil))
 	if end, ok := errors.AsType[*rdzv.EndedError](late.err); !ok || end.Outcome.Ending != rdzv.EndSucceeded || end.Late == nil {
@@ -72,7 +72,7 @@ func TestRerunOutlivesTheStore(t *testing.T) {
 	}
 	for _, h := range second {
 		if at := h.opts.Access.(*C10d).hosted(); at != nil && at.fresh.Predecessor {
-			t.Error("the second run's store takes agents that waited for it for some of the first run, whose workers may be alive")
+			t.Error("the second run's store counts agents of its own run as agents of an earlier store")
 		}
 	}
 }

@@ -1,0 +1,200 @@
+package elastic
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/elasticrun/elasticrun/internal/boottime"
+	"github.com/elasticrun/elasticrun/pkg/coord"
+	"github.com/elasticrun/elasticrun/pkg/kvstore/tcpstore"
+	"github.com/elasticrun/elasticrun/pkg/rdzv"
+)
+
+// host is a store that this process serves, with its leader.
+type host struct {
+	log    zerolog.Logger
+	server *coord.Server
+	front  *rdzv.WorkerStore // accepts agents and torch clients and tells them apart by their first byte; nil if nothing listens
+	resign func()            // ends the leader; nil before it has begun
+	claim  io.Closer         // reserves the run's store at this port of the machine; nil without a claim
+	run    io.Closer         // reserves the run's store on the machine, at whatever port; nil with one candidate port
+	guard  sync.WaitGroup    // watchFront
+	fresh  Fresh
+	marker *Marker // nil if nothing listens
+
+	mu             sync.Mutex
+	over           bool          // the job has ended
+	acknowledged   chan struct{} // closed when the job has ended and every other agent has gone
+	isAcknowledged bool
+}
+
+// serve starts the leader of h's store, makes this process the run's host and returns a session for the agent. If it
+// fails it closes h.
+func (a *C10d) serve(ctx context.Context, h *host) (coord.Store, error) {
+	session, err := h.lead(ctx, a.RunID)
+	if err != nil {
+		return nil, errors.Join(err, h.close(a.TTL))
+	}
+	a.mu.Lock()
+	a.host = h
+	a.mu.Unlock()
+	return session, nil
+}
+
+// newHost serves a store on ln, or on nothing if ln is nil. run is the claim to host the run's only store on this
+// machine, or nil. The host owns both.
+func (a *C10d) newHost(ln net.Listener, run io.Closer) *host {
+	h := &host{
+		log: a.Logger,
+		server: coord.NewServer(coord.ServerOptions{
+			Logger: a.Logger, Version: a.Version, RunID: a.RunID, Secret: a.Secret, SessionTTL: a.TTL,
+		}),
+		acknowledged: make(chan struct{}), run: run,
+	}
+	if ln == nil {
+		return h
+	}
+	h.front = rdzv.ServeWorkerStore(ln, tcpstore.ServerOptions{
+		Logger: a.Logger, Agents: h.server.ServeConn, ShedAgents: h.server.ShedPending,
+	})
+	h.guard.Go(h.watchFront)
+	a.Logger.Info().Stringer("address", ln.Addr()).Msg("hosting the rendezvous")
+	if run == nil {
+		var err error
+		if h.claim, err = claim(a.RunID, h.front.Port()); errors.Is(err, syscall.EADDRINUSE) {
+			a.Logger.Warn().Msg("another agent on this machine hosts a store for this run id, at the same port of another " +
+				"address: use the same endpoint for all agents of a job, and a run id of its own for each job")
+		}
+	}
+	a.createMarker(h)
+	return h
+}
+
+// lead starts the leader, which runs until close, and returns a session for the agent.
+func (h *host) lead(ctx context.Context, runID string) (coord.Store, error) {
+	leaders, err := h.localSession()
+	if err != nil {
+		return nil, err
+	}
+	session, err := h.localSession()
+	if err != nil {
+		return nil, err
+	}
+	lead := newLead(leaders, runID, h.log)
+	lead.told, lead.hosted, lead.fresh = h.leaderChanged, true, &h.fresh
+	h.resign = lead.begin(ctx)
+	return session, nil
+}
+
+// createMarker creates the marker of h's store. Its name does not depend on how the endpoint's host is spelled.
+func (a *C10d) createMarker(h *host) {
+	var err error
+	h.marker, h.fresh, err = CreateMarker(fmt.Sprintf("%s\n%v", a.RunID, a.Ports))
+	left := (h.fresh.Ended + a.TTL - boottime.Now()).Round(time.Second)
+	switch {
+	case err != nil:
+		a.Logger.Warn().Err(err).Msgf("cannot find out whether this run had an earlier store on this machine: "+
+			"the first round waits %v, until every worker of such a store has ended", left)
+	case h.fresh.Predecessor && left > 0:
+		a.Logger.Warn().Msgf("an earlier store of run %q ended on this machine while some of its agents were running: "+
+			"the first round waits %v, until all of their workers have ended", a.RunID, left)
+	}
+}
+
+// removeMarker removes the marker, or records in it when the store ended if agents of this store or of the one before
+// may be alive. The sessions that are left after the job's end and the agents' departure belong to agents that wait for
+// the next run, or to observers: neither have workers.
+func (h *host) removeMarker(ttl time.Duration) error {
+	h.mu.Lock()
+	left := h.server.Sessions() > 0 && !h.isAcknowledged
+	h.mu.Unlock()
+	if left || h.fresh.Predecessor && boottime.Now() < h.fresh.Ended+ttl {
+		return h.marker.End()
+	}
+	return h.marker.Remove()
+}
+
+// watchFront fails the store when the front stops accepting connections: this node's agent must not go on alone. It
+// returns when the store has ended.
+func (h *host) watchFront() {
+	select {
+	case <-h.front.Ended():
+		h.server.Fail(fmt.Errorf("%w: this node's store does not accept connections any more: %w",
+			coord.ErrUnavailable, h.front.Err()))
+	case <-h.server.Ended():
+	}
+}
+
+// leaderChanged records the leader's state after a decision.
+func (h *host) leaderChanged(l *leader) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.over = l.ended != nil; l.acknowledged() && !h.isAcknowledged {
+		h.isAcknowledged = true
+		close(h.acknowledged)
+	}
+}
+
+// localSession returns a session that lives as long as this process.
+func (h *host) localSession() (coord.Store, error) {
+	s, err := h.server.Local()
+	if err != nil {
+		return nil, err
+	}
+	return noExpiry{s}, nil
+}
+
+// noExpiry is a session in the store's own process. It needs no keep-alives: whatever stops the agent stops the store too.
+type noExpiry struct{ coord.Store }
+
+// TTL returns 0: the session does not expire.
+func (noExpiry) TTL() time.Duration { return 0 }
+
+// awaitAcknowledged waits, once the job has ended, until the other agents have learned of the end, at most for linger.
+func (h *host) awaitAcknowledged(ctx context.Context, linger time.Duration) {
+	h.mu.Lock()
+	wait := h.over && !h.isAcknowledged
+	h.mu.Unlock()
+	if !wait {
+		return
+	}
+	h.log.Info().Int("agents", h.server.Sessions()).Msg("waiting for the other nodes to learn that the job has ended")
+	bounded, cancel := context.WithTimeout(ctx, linger)
+	defer cancel()
+	select {
+	case <-h.acknowledged:
+	case <-bounded.Done():
+		h.log.Warn().Int("agents", h.server.Sessions()).Msg("some nodes have not learned that the job has ended")
+	}
+}
+
+// close ends the leader and the store and releases what the host holds, in an order that keeps two rules. The claim to
+// the port goes before the port is free. The claim to the run goes after: the next holder finds nothing of this store.
+func (h *host) close(ttl time.Duration) error {
+	if h.resign != nil {
+		h.resign()
+	}
+	if err := h.removeMarker(ttl); err != nil {
+		h.log.Debug().Err(err).Msg("cannot remove the store's marker")
+	}
+	if h.claim != nil {
+		_ = h.claim.Close()
+	}
+	err := h.server.Close()
+	h.guard.Wait()
+	if h.front != nil {
+		err = errors.Join(err, h.front.Close())
+	}
+	if h.run != nil {
+		_ = h.run.Close()
+	}
+	return err
+}

@@ -72,7 +72,7 @@ func isSubcommand(args []string) bool {
 // script's own arguments begin.
 func execute(args []string, lifeline *guard.Lifeline) int {
 	if !isSubcommand(args) {
-		return launch(args, lifeline)
+		return runLaunch(args, lifeline)
 	}
 	if isCompletion(args) {
 		answerCompletion(os.Stdout, args)
@@ -93,7 +93,7 @@ func execute(args []string, lifeline *guard.Lifeline) int {
 		return int(code)
 	}
 	if err != nil {
-		return usage(err)
+		return failUsage(err)
 	}
 	return 0
 }
@@ -103,8 +103,8 @@ type exitCode int
 
 func (c exitCode) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
 
-// usage answers what config.Load returned instead of a configuration.
-func usage(err error) int {
+// failUsage answers what config.Load returned instead of a configuration.
+func failUsage(err error) int {
 	switch {
 	case errors.Is(err, config.ErrHelp):
 		fmt.Fprint(os.Stdout, config.Help())

@@ -8,6 +8,8 @@ import (
 	"syscall"
 
 	"github.com/elasticrun/elasticrun/internal/config"
+	"github.com/elasticrun/elasticrun/internal/logging"
+	"github.com/elasticrun/elasticrun/internal/records"
 	"github.com/elasticrun/elasticrun/pkg/agent"
 	"github.com/elasticrun/elasticrun/pkg/coord"
 	"github.com/elasticrun/elasticrun/pkg/procs"
@@ -115,7 +117,12 @@ func (e ending) problem() string {
 	if e.err == nil {
 		return ""
 	}
-	return plainLine(e.err.Error()) // joined errors have lines
+	return logging.Line(e.err.Error()) // joined errors have lines
+}
+
+// record is the ending as the report and the error file have it.
+func (e ending) record() records.Ending {
+	return records.Ending{Code: e.code, Reason: e.reason, Problem: e.problem(), Root: e.root}
 }
 
 // text is what the launcher says last of how it ends.
@@ -135,16 +142,13 @@ func fail(e ending) int {
 	return e.code
 }
 
-// maxSummary bounds the summary in the last line, in bytes.
-const maxSummary = 300
-
 // lastLine is the last line on stderr of a launch that did not succeed, or started nothing. It is for
 // machines: a worker may have used any exit code itself.
 func lastLine(e ending) string {
 	line := fmt.Sprintf("elasticrun: exit_code=%d reason=%s", e.code, e.reason)
 	if e.root != nil {
 		line += fmt.Sprintf(" rank=%d local_rank=%d summary=%q", e.root.GlobalRank, e.root.LocalRank,
-			report.Begin(e.root.Summary(), maxSummary))
+			report.Begin(e.root.Summary(), report.MaxSummary))
 	}
 	if e.note != "" {
 		line += fmt.Sprintf(" note=%q", e.note)

@@ -5,6 +5,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/elasticrun/elasticrun/internal/backends"
 	"github.com/elasticrun/elasticrun/internal/config"
 	"github.com/elasticrun/elasticrun/pkg/agent"
 	"github.com/elasticrun/elasticrun/pkg/procs/guard"
@@ -19,11 +20,11 @@ func runGuard(lifeline *guard.Lifeline) int {
 		return fail(conclude(agent.RunResult{}, err))
 	}
 	if r.ExitNotice != nil {
-		timeout := exitNoticeTimeout
+		timeout := backends.ExitNoticeTimeout
 		if r.Reported { // it has tried itself
-			timeout = exitNoticeAttempt
+			timeout = backends.ExitNoticeAttempt
 		}
-		if err := sendExitNotice(r.ExitNotice, timeout); err != nil && !r.Reported { // else its last line stays the last
+		if err := backends.SendExitNotice(r.ExitNotice, timeout); err != nil && !r.Reported { // else its last line stays the last
 			fmt.Fprintln(os.Stderr, "elasticrun: the other nodes go on later, since the rendezvous could not be told of the agent's end:", err)
 		}
 	}

@@ -44,7 +44,7 @@ func run(args []string) int {
 	}
 	defer lifeline.Close()
 	if part != guard.PartAgent && !isSubcommand(args) {
-		if code, done := spread(args); done {
+		if code, done := execSrun(args); done {
 			return code
 		}
 		if guard.Supported() {

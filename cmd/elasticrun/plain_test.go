@@ -12,6 +12,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/elasticrun/elasticrun/internal/logging"
 	"github.com/elasticrun/elasticrun/internal/status"
 	"github.com/elasticrun/elasticrun/pkg/coord"
 )
@@ -57,7 +58,7 @@ func logged(t *testing.T, format string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	log, lines := newLogger(format, zerolog.InfoLevel, w, nil)
+	log, lines := logging.New(format, zerolog.InfoLevel, w, nil)
 	log.Warn().Err(errors.New(hostile)).Str("field", hostile).Msg("agent is refused: " + hostile)
 	_ = lines.Close()
 	_ = w.Close()

@@ -23,7 +23,7 @@ import (
 )
 
 // TestMain makes this test binary an elasticrun when it is called by that name. The
-// runGuard hands its own arguments on to the agent, name included, so the agent is one too.
+// guard hands its own arguments on to the agent, name included, so the agent is one too.
 func TestMain(m *testing.M) {
 	if filepath.Base(os.Args[0]) != "elasticrun" && signal.Ignored(syscall.SIGHUP) {
 		// The tests run under nohup: what a process ignores its children ignore too, and what it catches they do not.

@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"github.com/elasticrun/elasticrun/internal/config"
+	"github.com/elasticrun/elasticrun/internal/logging"
 	"github.com/elasticrun/elasticrun/internal/simulate"
 )
 
@@ -36,7 +37,7 @@ func simulation(args []string, stdout io.Writer) error {
 
 // simulateAgents is the agents' process. It ends when the other one closes its stdin, whatever becomes of that.
 func simulateAgents(cfg *config.Simulate) error {
-	log, lines := newLogger(cfg.LogFormat, cfg.LogLevel, os.Stderr, nil)
+	log, lines := logging.New(cfg.LogFormat, cfg.LogLevel, os.Stderr, nil)
 	defer func() { _ = lines.Close() }()
 	signal.Ignore(syscall.SIGINT, syscall.SIGHUP) // a terminal's are for both
 	return simulate.Agents(context.Background(), os.Stdin, os.Stdout, log)
@@ -44,7 +45,7 @@ func simulateAgents(cfg *config.Simulate) error {
 
 // simulateJob simulates, with swarm as the command of the agents' process.
 func simulateJob(cfg *config.Simulate, swarm []string, stdout io.Writer) error {
-	log, lines := newLogger(cfg.LogFormat, cfg.LogLevel, os.Stderr, nil)
+	log, lines := logging.New(cfg.LogFormat, cfg.LogLevel, os.Stderr, nil)
 	defer func() { _ = lines.Close() }()
 	most, err := simulate.MostAgents()
 	if err != nil {
@@ -54,8 +55,8 @@ func simulateJob(cfg *config.Simulate, swarm []string, stdout io.Writer) error {
 		return &config.UsageError{Where: fmt.Sprintf("--agents=%d", cfg.Agents), Problem: fmt.Sprintf(
 			"each of the %d agents needs an open file, and there may be %d here: see ulimit -n", n, most)}
 	}
-	ctx, told := listen(storeSignals(), storeSignals(), 0, nil)
-	defer told.stop()
+	ctx, signals := handleSignals(storeSignals(), storeSignals(), 0, nil)
+	defer signals.stop()
 	o := simulate.Options{
 		Agents: cfg.Agents, Min: cfg.MinNodes, Max: cfg.MaxNodes, Rounds: cfg.Rounds, FailAfter: cfg.FailAfter,
 		Kill: cfg.Kill, Leave: cfg.Leave, Cut: cfg.Cut, Join: cfg.Join,

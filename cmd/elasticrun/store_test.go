@@ -22,6 +22,7 @@ import (
 
 	"github.com/elasticrun/elasticrun/internal/config"
 	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
+	"github.com/elasticrun/elasticrun/internal/storeserver"
 	"github.com/elasticrun/elasticrun/pkg/agent"
 )
 
@@ -254,7 +255,7 @@ func TestStoreSignalTwice(t *testing.T) {
 		}
 	}
 	half.closed()
-	if took := time.Since(first); took < echo/2 {
+	if took := time.Since(first); took < duplicateWindow/2 {
 		t.Errorf("it ended %v after the first signal", took)
 	}
 	if code := s.end(); code != 143 || s.stderr.String() != "elasticrun: received SIGTERM\nelasticrun: exit_code=143 reason=signal\n" {
@@ -396,7 +397,7 @@ func TestStoreLeavesNoGoroutine(t *testing.T) {
 			hurry := make(chan struct{})
 			r, w := io.Pipe()
 			ended := make(chan error, 1)
-			go func() { ended <- serveStore(ctx, hurry, cfg, w) }()
+			go func() { ended <- storeserver.Serve(ctx, hurry, cfg, "test", w) }()
 			ready, err := bufio.NewReader(r).ReadString('\n')
 			if err != nil {
 				t.Fatal(err)

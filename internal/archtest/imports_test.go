@@ -27,11 +27,13 @@ type rule struct {
 var rules = map[string]rule{
 	"cmd/elasticrun": {
 		ours: []string{
-			"internal/boottime", "internal/config", "internal/doctor", "internal/logview", "internal/preview", "internal/scheduler", "internal/simulate", "internal/status",
-			"internal/tcplisten", "internal/topology",
-			"pkg/agent", "pkg/rdzv", "pkg/rdzv/elastic", "pkg/coord", "pkg/coord/etcd", "pkg/kvstore", "pkg/kvstore/tcpstore", "pkg/procs", "pkg/procs/guard", "pkg/workerlog", "pkg/events", "pkg/evidence", "pkg/report",
+			"internal/backends", "internal/config", "internal/doctor", "internal/launch", "internal/listen", "internal/logging",
+			"internal/logview", "internal/preview", "internal/records", "internal/scheduler", "internal/simulate",
+			"internal/status", "internal/storeserver", "internal/telemetry", "internal/topology",
+			"pkg/agent", "pkg/coord", "pkg/events", "pkg/evidence", "pkg/procs", "pkg/procs/guard", "pkg/rdzv", "pkg/rdzv/elastic", "pkg/report",
+			"pkg/workerlog",
 		},
-		theirs: []string{"github.com/spf13/cobra", "github.com/spf13/pflag", "github.com/rs/zerolog", "golang.org/x/sys", "golang.org/x/term"},
+		theirs: []string{"github.com/spf13/cobra", "github.com/rs/zerolog", "golang.org/x/term"},
 		why:    "the command wires concrete types together, so it may know them all, and nothing may know it",
 	},
 	"cmd/storebench": {
@@ -52,14 +54,65 @@ var rules = map[string]rule{
 		theirs: []string{"github.com/spf13/viper", "github.com/spf13/pflag", "github.com/rs/zerolog", "golang.org/x/sys"},
 		why:    "configuration becomes values of the packages it configures: signals, log levels, addresses",
 	},
+	"internal/backends": {
+		ours:   []string{"internal/config", "internal/launch", "pkg/coord", "pkg/coord/etcd", "pkg/procs/guard", "pkg/rdzv", "pkg/rdzv/elastic"},
+		theirs: []string{"github.com/rs/zerolog"},
+		why:    "a rendezvous handler is made from the configuration; it does not know the agent that uses it",
+	},
+	"internal/httpserver": {
+		theirs: []string{"github.com/rs/zerolog"},
+		why:    "it bounds what HTTP clients may take, and does not know what it serves",
+	},
+	"internal/launch": {
+		ours:   []string{"internal/config", "internal/scheduler", "internal/topology", "pkg/agent", "pkg/procs", "pkg/workerlog"},
+		theirs: []string{"github.com/rs/zerolog", "golang.org/x/sys"},
+		why:    "what a worker gets follows from the configuration and the machine, not from a rendezvous",
+	},
+	"internal/listen": {
+		ours: []string{"internal/config", "internal/tcplisten", "internal/topology", "pkg/coord", "pkg/rdzv", "pkg/rdzv/elastic"},
+		why:  "it explains errors of listeners by flags, so it knows both",
+	},
+	"internal/logging": {
+		ours:   []string{"pkg/report"},
+		theirs: []string{"github.com/rs/zerolog", "golang.org/x/term"},
+		why:    "elasticrun's own log does not know what is logged",
+	},
+	"internal/records": {
+		ours:   []string{"internal/config", "pkg/agent", "pkg/report", "pkg/workerlog"},
+		theirs: []string{"github.com/rs/zerolog", "golang.org/x/sys"},
+		why:    "the files that a launch leaves behind say how it ended; they do not decide it",
+	},
+	"internal/storeserver": {
+		ours: []string{
+			"internal/boottime", "internal/config", "internal/httpserver", "internal/listen", "internal/logging",
+			"pkg/coord", "pkg/kvstore", "pkg/kvstore/tcpstore", "pkg/rdzv", "pkg/rdzv/elastic",
+		},
+		theirs: []string{"github.com/rs/zerolog"},
+		why:    "elasticrun store serves jobs without taking part in one",
+	},
+	"internal/telemetry": {
+		ours: []string{
+			"internal/config", "internal/httpserver", "internal/listen", "internal/status", "internal/topology",
+			"pkg/agent", "pkg/events", "pkg/procs", "pkg/report", "pkg/workerlog",
+		},
+		theirs: []string{"github.com/rs/zerolog"},
+		why:    "it shows what the agent emits; the agent does not know who reads it",
+	},
 	"internal/preview": {
-		ours: []string{"internal/config", "internal/topology", "pkg/agent", "pkg/coord", "pkg/procs", "pkg/workerlog", "pkg/rdzv", "pkg/rdzv/elastic", "pkg/report"},
-		why:  "what a launch would do is told in the words of what it would use, and uses nothing of it",
+		ours: []string{
+			"internal/backends", "internal/config", "internal/launch", "internal/listen", "internal/records", "internal/topology",
+			"pkg/agent", "pkg/coord", "pkg/procs", "pkg/rdzv", "pkg/rdzv/elastic", "pkg/report", "pkg/workerlog",
+		},
+		theirs: []string{"github.com/rs/zerolog"},
+		why:    "a preview is made by the packages that a launch would use, and starts nothing",
 	},
 	"internal/doctor": {
-		ours:   []string{"internal/bytesize", "internal/cgroup", "internal/preview", "internal/topology", "pkg/evidence", "pkg/rdzv/elastic", "pkg/report"},
-		theirs: []string{"golang.org/x/sys"},
-		why:    "a machine is judged by values that were read before, what is at the endpoint among them",
+		ours: []string{
+			"internal/bytesize", "internal/cgroup", "internal/config", "internal/launch", "internal/listen", "internal/preview",
+			"internal/topology", "pkg/agent", "pkg/evidence", "pkg/rdzv/elastic", "pkg/report", "pkg/workerlog",
+		},
+		theirs: []string{"github.com/rs/zerolog", "golang.org/x/sys"},
+		why:    "a machine is judged by values that were read before; what is at the endpoint is one of them",
 	},
 	"internal/logview": {
 		ours:   []string{"pkg/workerlog"},
@@ -81,9 +134,12 @@ var rules = map[string]rule{
 		why:    "a simulation brings the real rendezvous together, without jobs and flags",
 	},
 	"internal/status": {
-		ours:   []string{"internal/bytesize", "internal/topology", "pkg/events", "pkg/procs", "pkg/report"},
-		theirs: []string{"github.com/prometheus/client_golang", "github.com/rs/zerolog"},
-		why:    "an agent is seen by the records it tells; the agent knows nothing of who looks",
+		ours: []string{
+			"internal/backends", "internal/bytesize", "internal/config", "internal/httpserver", "internal/logging",
+			"internal/topology", "pkg/coord", "pkg/events", "pkg/procs", "pkg/rdzv", "pkg/rdzv/elastic", "pkg/report",
+		},
+		theirs: []string{"github.com/prometheus/client_golang", "github.com/rs/zerolog", "golang.org/x/term"},
+		why:    "an agent is seen by the events it emits and by what its rendezvous shows; it does not know its observers",
 	},
 	"internal/topology": {
 		ours:   []string{"internal/cgroup"},

@@ -18,6 +18,7 @@ const (
 	MaxFiles    = 128      // of Attempts and FlightRecorder: the last
 	MaxText     = 64 << 10 // bytes of a Failure's Text: its end
 	MaxLine     = 4 << 10  // bytes of what is meant as one line: its begin
+	MaxSummary  = 300      // bytes of a summary in the last line of stderr and in the event log: its begin
 )
 
 // Report is how one launch ended on one node. docs/report.md describes its JSON form to users.

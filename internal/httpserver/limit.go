@@ -1,12 +1,12 @@
-package status
+package httpserver
 
 import (
 	"net"
 	"sync"
 )
 
-// limited is a listener that has so many connections open at most. Further ones are closed at once: a client that holds on to its own keeps
-// nobody waiting in line.
+// limited is a listener with a bounded number of open connections. It closes further ones at once, rather than let them
+// wait behind a client that keeps its own open.
 type limited struct {
 	net.Listener
 	slots chan struct{}
@@ -32,7 +32,7 @@ func (l *limited) Accept() (net.Conn, error) {
 	}
 }
 
-// counted is a connection that counts until it is closed.
+// counted is a connection that holds a slot until it is closed.
 type counted struct {
 	net.Conn
 	free func()

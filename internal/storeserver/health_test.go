@@ -1,4 +1,4 @@
-package main
+package storeserver
 
 import (
 	"net"
@@ -34,7 +34,7 @@ func TestHealthOfAStuckStore(t *testing.T) {
 			})
 		}
 		clients.Wait()
-		if took := time.Since(began); took != healthBound || asked.Load() != 1 {
+		if took := time.Since(began); took != replyTimeout || asked.Load() != 1 {
 			t.Errorf("answered after %v; the store was asked %d times", took, asked.Load())
 		}
 
@@ -64,7 +64,7 @@ func TestHealthOfAFailedStore(t *testing.T) {
 		{name: "told to stop", status: "stopping", begin: func() { close(stopping) }, code: http.StatusServiceUnavailable},
 	} {
 		tt.begin()
-		if code, a := h.answer(); code != tt.code || a.Status != tt.status {
+		if code, a := h.check(); code != tt.code || a.Status != tt.status {
 			t.Errorf("%s: %d %q, want %d %q", tt.name, code, a.Status, tt.code, tt.status)
 		}
 	}
@@ -86,7 +86,7 @@ func TestHealthWaitsForTheStore(t *testing.T) {
 	}
 	got.Body.Close()
 	time.AfterFunc(50*time.Millisecond, func() { answered.Store(true); close(answer) })
-	stop(t.Context())
+	stop()
 	if got.StatusCode != http.StatusServiceUnavailable || !answered.Load() {
 		t.Errorf("answer %d; stop waited for the store: %v", got.StatusCode, answered.Load())
 	}

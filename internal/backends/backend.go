@@ -1,4 +1,4 @@
-package main
+package backends
 
 import (
 	"context"
@@ -18,36 +18,48 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic"
 )
 
-// meeting is what one agent needs to meet the others of its job.
-type meeting struct {
-	handler  rdzv.Handler
-	identity *elastic.Identity // nil on one node
+// Options are what a handler needs beside the configuration.
+type Options struct {
+	Version string
+	Node    elastic.Node
+	// Lifeline leads to the guard, which kills the workers of an agent that cannot.
+	Lifeline *guard.Lifeline
+	// Status returns what the agent is doing, for elasticrun status.
+	Status func(context.Context) []byte
+	Logger zerolog.Logger
 }
 
-// close gives all of it back, after the others have heard of the job's end.
-func (m *meeting) close(ctx context.Context, log zerolog.Logger) {
-	if err := m.handler.Shutdown(ctx); err != nil {
-		log.Warn().Err(err).Msg("shutting down the rendezvous")
+// Rendezvous is what one agent needs to meet the others of its job.
+type Rendezvous struct {
+	Handler  rdzv.Handler
+	identity *elastic.Identity // nil on one node
+	log      zerolog.Logger
+}
+
+// Close gives all of it back, after the others have heard of the job's end.
+func (m *Rendezvous) Close(ctx context.Context) {
+	if err := m.Handler.Shutdown(ctx); err != nil {
+		m.log.Warn().Err(err).Msg("shutting down the rendezvous")
 	}
 	if m.identity != nil {
 		_ = m.identity.Close()
 	}
 }
 
-// rendezvous prepares to meet the others. Nothing is connected yet.
-func rendezvous(ctx context.Context, cfg *config.Config, lifeline *guard.Lifeline, seen *lookout, log zerolog.Logger) (*meeting, error) {
-	m := &meeting{}
-	node := elastic.Node{Host: "localhost", Identity: "one", Hint: -1}
+// Open prepares to meet the others. Nothing is connected yet. It sets o.Node.
+func Open(ctx context.Context, cfg *config.Config, o Options) (*Rendezvous, error) {
+	m := &Rendezvous{log: o.Logger}
+	o.Node = elastic.Node{Host: "localhost", Identity: "one", Hint: -1}
 	if cfg.MaxNodes > 1 {
 		id, err := elastic.Identify(cfg.RunID, cfg.Rendezvous.Hint)
 		if err != nil {
 			return nil, err
 		}
 		m.identity = id
-		node = nodeOf(cfg, elastic.Node{Host: id.Host, Identity: id.Name})
+		o.Node = Node(cfg, elastic.Node{Host: id.Host, Identity: id.Name})
 	}
 	var err error
-	if m.handler, err = handlerOf(ctx, cfg, node, lifeline, seen, log); err != nil && m.identity != nil {
+	if m.Handler, err = New(ctx, cfg, o); err != nil && m.identity != nil {
 		_ = m.identity.Close()
 	}
 	if err != nil {
@@ -56,8 +68,8 @@ func rendezvous(ctx context.Context, cfg *config.Config, lifeline *guard.Lifelin
 	return m, nil
 }
 
-// nodeOf adds to what the machine says of a node what the configuration says of it.
-func nodeOf(cfg *config.Config, n elastic.Node) elastic.Node {
+// Node adds to what the machine says of a node what the configuration says of it.
+func Node(cfg *config.Config, n elastic.Node) elastic.Node {
 	n.Hint, n.Command = cfg.Rendezvous.Hint, commandID(cfg)
 	n.Launch = elastic.Launch{ID: cfg.Rendezvous.LaunchID, Restarts: cfg.Rendezvous.LaunchRestarts}
 	return n
@@ -70,11 +82,11 @@ func commandID(cfg *config.Config) string {
 	return hex.EncodeToString(sum[:4])
 }
 
-// handlerOf makes the handler of the backend that is asked for. It opens nothing.
-func handlerOf(ctx context.Context, cfg *config.Config, node elastic.Node, lifeline *guard.Lifeline, seen *lookout, log zerolog.Logger) (rdzv.Handler, error) {
+// New makes the handler of the backend that is asked for. It opens nothing.
+func New(ctx context.Context, cfg *config.Config, o Options) (rdzv.Handler, error) {
 	var registry rdzv.Registry
 	for _, name := range []string{rdzv.BackendC10d, rdzv.BackendEtcd, rdzv.BackendStatic} {
-		if err := registry.Register(name, &backend{name: name, cfg: cfg, node: node, lifeline: lifeline, seen: seen, log: log}); err != nil {
+		if err := registry.Register(name, &backend{name: name, cfg: cfg, Options: o}); err != nil {
 			return nil, err
 		}
 	}
@@ -96,12 +108,7 @@ func handlerOf(ctx context.Context, cfg *config.Config, node elastic.Node, lifel
 type backend struct {
 	name string
 	cfg  *config.Config
-	node elastic.Node
-	// lifeline leads to the guard, which kills the workers of an agent that cannot.
-	lifeline *guard.Lifeline
-	// seen says what the agent is doing.
-	seen *lookout
-	log  zerolog.Logger
+	Options
 }
 
 // etcdStatusInterval is how often an agent that is looked at writes into etcd, which keeps every version on its disk until it is compacted.
@@ -114,30 +121,30 @@ const advice = "a job goes on without any of its nodes if its rendezvous is not 
 func (b *backend) Create(_ context.Context, p rdzv.Parameters) (rdzv.Handler, error) {
 	r := b.cfg.Rendezvous
 	o := elastic.Options{
-		Backend: b.name, RunID: p.RunID, Job: b.job(), Node: b.node, Watchdog: b.lifeline.Deadline, AwaitGuard: b.awaitGuard, Logger: b.log,
+		Backend: b.name, RunID: p.RunID, Job: b.job(), Node: b.Node, Watchdog: b.Lifeline.Deadline, AwaitGuard: b.awaitGuard, Logger: b.Logger,
 		KeepAlive: min(r.KeepAliveInterval, r.TTL()/4), // of a few that are lost, one arrives before the workers are stopped
 		Timeout:   min(r.HeartbeatTimeout, r.TTL()/3),
 		Stores: elastic.WorkerStores{
 			Addr: r.LocalAddr, Ports: elastic.Ports(r.WorkerStorePorts),
-			WorkersHost: workersHost(),
+			WorkersHost: WorkerHostsStore(),
 		},
 	}
 	if b.cfg.MaxNodes > 1 {
-		o.Status, o.StatusInterval = b.seen.brief, statusInterval
+		o.Status, o.StatusInterval = b.Status, StatusInterval
 	}
 	o.SharedRunID = p.RunID == config.NoRunID
 	if b.cfg.MaxNodes > 1 {
-		o.Session = (&exitNotices{cfg: b.cfg, lifeline: b.lifeline, etcd: b.etcdOptions, log: b.log}).session
+		o.Session = (&exitNotices{cfg: b.cfg, version: b.Version, lifeline: b.Lifeline, etcd: b.etcdOptions, log: b.Logger}).session
 	}
 	if b.cfg.MaxNodes > 1 && b.name == rdzv.BackendEtcd {
-		o.Access = &elastic.Elected{RunID: p.RunID, Dial: b.dialEtcd, Logger: b.log}
+		o.Access = &elastic.Elected{RunID: p.RunID, Dial: b.dialEtcd, Logger: b.Logger}
 		o.Stores.Offers = b.offers(nil)
 		o.StatusInterval = etcdStatusInterval
 		return elastic.New(o), nil
 	}
 	access := &elastic.C10d{
-		RunID: p.RunID, Version: version, Secret: []byte(r.Secret.Reveal()), TTL: r.TTL(), SingleNode: b.cfg.MaxNodes == 1,
-		IsHost: r.IsHost, Hint: r.Hint, Linger: linger(b.cfg), Logger: b.log,
+		RunID: p.RunID, Version: b.Version, Secret: []byte(r.Secret.Reveal()), TTL: r.TTL(), SingleNode: b.cfg.MaxNodes == 1,
+		IsHost: r.IsHost, Hint: r.Hint, Linger: linger(b.cfg), Logger: b.Logger,
 	}
 	if len(r.Endpoints) > 0 {
 		access.Host, access.Ports = r.Endpoints[0].Host, r.Ports
@@ -168,19 +175,19 @@ func linger(cfg *config.Config) time.Duration {
 
 // awaitGuard returns once the guard lets workers be started again.
 func (b *backend) awaitGuard(ctx context.Context) error {
-	return b.lifeline.AwaitGuard(ctx, func() {
-		b.log.Warn().Int("guard", os.Getppid()).Msg("this node waits for its guard, which has not ended the old workers in time: was it stopped, by Ctrl-Z for instance?")
+	return b.Lifeline.AwaitGuard(ctx, func() {
+		b.Logger.Warn().Int("guard", os.Getppid()).Msg("this node waits for its guard, which has not ended the old workers in time: was it stopped, by Ctrl-Z for instance?")
 	})
 }
 
-// workersHost tells whether the workers' store is a worker's matter, by torchrun's variable.
-func workersHost() bool { return os.Getenv("TORCH_DISABLE_SHARE_RDZV_TCP_STORE") == "1" }
+// WorkerHostsStore tells whether the workers' store is a worker's matter, by torchrun's variable.
+func WorkerHostsStore() bool { return os.Getenv("TORCH_DISABLE_SHARE_RDZV_TCP_STORE") == "1" }
 
 // job is what all agents must agree on.
 func (b *backend) job() elastic.Job {
 	r := b.cfg.Rendezvous
 	return elastic.Job{
-		Version: version, Min: b.cfg.MinNodes, Max: b.cfg.MaxNodes, Expected: r.Expected,
+		Version: b.Version, Min: b.cfg.MinNodes, Max: b.cfg.MaxNodes, Expected: r.Expected,
 		Static:      b.name == rdzv.BackendStatic && b.cfg.MaxNodes > 1,
 		MaxRestarts: b.cfg.MaxRestarts, RestartWindow: r.RestartWindow, MaxNodeLosses: r.MaxNodeLosses,
 		LastCall: r.LastCall, JoinTimeout: r.JoinTimeout, JoinSettle: r.JoinSettle,
@@ -193,7 +200,7 @@ func (b *backend) offers(access *elastic.C10d) func() []string {
 	return func() []string {
 		ifaces, err := elastic.Interfaces()
 		if err != nil {
-			b.log.Warn().Err(err).Msg("looking for this node's addresses")
+			b.Logger.Warn().Err(err).Msg("looking for this node's addresses")
 		}
 		return elastic.Offers(b.cfg.Rendezvous.LocalAddr, access.StoreAddr(), ifaces)
 	}
@@ -208,7 +215,7 @@ func (b *backend) etcdOptions() etcd.Options {
 	}
 	o := etcd.Options{
 		TLS:  etcd.TLS{CA: r.Etcd.CACert, Cert: r.Etcd.Cert, Key: r.Etcd.Key},
-		User: r.Etcd.User, Password: r.Etcd.Password.Reveal(), Prefix: r.Etcd.Prefix, TTL: r.TTL(), Logger: &b.log,
+		User: r.Etcd.User, Password: r.Etcd.Password.Reveal(), Prefix: r.Etcd.Prefix, TTL: r.TTL(), Logger: &b.Logger,
 	}
 	for _, e := range r.Endpoints {
 		o.Endpoints = append(o.Endpoints, scheme+e.String())

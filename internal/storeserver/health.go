@@ -1,28 +1,24 @@
-package main
+package storeserver
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
-	"log" //nolint:depguard // http.Server takes no other logger
 	"net"
 	"net/http"
-	"strings"
-	"sync"
 	"time"
 
 	"github.com/rs/zerolog"
 
+	"github.com/elasticrun/elasticrun/internal/httpserver"
 	"github.com/elasticrun/elasticrun/pkg/kvstore/tcpstore"
 )
 
 const (
 	healthPath = "/healthz"
-	// healthBound is how long the store may take to answer. Kubernetes, by default, asks with a
+	// replyTimeout is how long the store may take to answer. Kubernetes, by default, asks with a
 	// patience of a second.
-	healthBound = 500 * time.Millisecond
-	// healthPatience is how long a client of the health port may take.
-	healthPatience = 5 * time.Second
+	replyTimeout = 500 * time.Millisecond
+	// clientTimeout is how long a client of the health port may take.
+	clientTimeout = 5 * time.Second
 )
 
 // health tells over HTTP whether a store answers.
@@ -38,8 +34,8 @@ func newHealth(stats func() tcpstore.Stats, stopping <-chan struct{}) *health {
 	return &health{stats: stats, stopping: stopping, started: time.Now(), asking: make(chan struct{}, 1)}
 }
 
-// healthAnswer is the body of an answer.
-type healthAnswer struct {
+// healthReply is the body of an answer.
+type healthReply struct {
 	Status string  `json:"status"`
 	Uptime float64 `json:"uptime_seconds"`
 	*healthCounts
@@ -53,9 +49,9 @@ type healthCounts struct {
 	Memory   int64                      `json:"memory_bytes"`
 }
 
-// answer returns the status code and the body.
-func (h *health) answer() (int, healthAnswer) {
-	a := healthAnswer{Status: "ok", Uptime: time.Since(h.started).Round(time.Millisecond).Seconds()}
+// check returns the status code and the body.
+func (h *health) check() (int, healthReply) {
+	a := healthReply{Status: "ok", Uptime: time.Since(h.started).Round(time.Millisecond).Seconds()}
 	stats, ok := h.ask()
 	if !ok {
 		a.Status = "stuck"
@@ -81,7 +77,7 @@ func (h *health) answer() (int, healthAnswer) {
 
 // ask asks the store. It returns false if that did not answer in time.
 func (h *health) ask() (tcpstore.Stats, bool) {
-	bound := time.NewTimer(healthBound)
+	bound := time.NewTimer(replyTimeout)
 	defer bound.Stop()
 	select {
 	case h.asking <- struct{}{}:
@@ -102,43 +98,25 @@ func (h *health) ask() (tcpstore.Stats, bool) {
 }
 
 func (h *health) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
-	code, answer := h.answer()
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("Cache-Control", "no-store")
-	w.WriteHeader(code)
-	_ = json.NewEncoder(w).Encode(answer) // a client that has gone misses nothing
+	code, body := h.check()
+	text, err := json.Marshal(body)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	httpserver.Reply(w, code, "application/json", append(text, '\n'))
 }
 
-// warnings logs each line that is written to it.
-type warnings struct{ log zerolog.Logger }
-
-func (w warnings) Write(line []byte) (int, error) {
-	w.log.Warn().Msg(strings.TrimSpace(string(line)))
-	return len(line), nil
-}
-
-// serve answers what l accepts until stop is called, which waits for every goroutine, the store's answer included.
-func (h *health) serve(l net.Listener, logger zerolog.Logger) (stop func(context.Context)) {
+// serve serves h on l until stop is called. stop waits for every goroutine, and so for the store's reply.
+func (h *health) serve(l net.Listener, logger zerolog.Logger) (stop func()) {
 	mux := http.NewServeMux()
 	mux.Handle("GET "+healthPath, h)
-	server := &http.Server{
-		Handler: mux, ReadTimeout: healthPatience, WriteTimeout: healthPatience, MaxHeaderBytes: 8 << 10,
-		ErrorLog: log.New(warnings{logger}, "", 0),
-	}
-	server.SetKeepAlivesEnabled(false) // so that none is left idle at the end
-	var done sync.WaitGroup
-	done.Go(func() {
-		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-			logger.Error().Err(err).Msg("the store goes on without its health port")
-		}
+	server := httpserver.Serve(l, httpserver.Options{
+		Handler: mux, Name: "--health", ReadTimeout: clientTimeout, WriteTimeout: clientTimeout,
+		Logger: logger, ClientErrorLevel: zerolog.WarnLevel,
 	})
-	return func(ctx context.Context) {
-		ctx, cancel := context.WithTimeout(ctx, healthBound)
-		defer cancel()
-		if server.Shutdown(ctx) != nil { // a client that says nothing
-			_ = server.Close()
-		}
-		done.Wait()
+	return func() {
+		server.Close()
 		h.asking <- struct{}{}
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package records
 
 import (
 	"cmp"
@@ -25,21 +25,30 @@ const errorFileEnv = "TORCHELASTIC_ERROR_FILE"
 // flightRecords is the pattern of the dumps of NCCL's flight recorder in an attempt's folder.
 const flightRecords = "nccl_trace_rank_*"
 
-// records are the files that are written when the launcher ends.
-type records struct {
+// Ending is how the launcher ends.
+type Ending struct {
+	Code    int
+	Reason  config.Reason
+	Problem string         // the error in one line; empty where a worker is the cause
+	Root    *agent.Failure // the root cause, where a worker is
+}
+
+// Records are the files that are written when the launcher ends.
+type Records struct {
 	cfg       *config.Config
-	host      string
+	Host      string
+	version   string
 	started   time.Time
 	errorFile string // empty: none
 }
 
-// openRecords finds out, by check, whether the report can be written when the time comes.
-func openRecords(cfg *config.Config, now time.Time, check func(path string) error) (*records, error) {
+// Open finds out, by check, whether the report can be written when the time comes.
+func Open(cfg *config.Config, version string, now time.Time, check func(path string) error) (*Records, error) {
 	host, err := os.Hostname()
 	if err != nil {
 		return nil, fmt.Errorf("find the host name: %w", err)
 	}
-	r := &records{cfg: cfg, host: host, started: now, errorFile: os.Getenv(errorFileEnv)}
+	r := &Records{cfg: cfg, Host: host, version: version, started: now, errorFile: os.Getenv(errorFileEnv)}
 	if cfg.Report == "" {
 		return r, nil
 	}
@@ -54,18 +63,18 @@ func openRecords(cfg *config.Config, now time.Time, check func(path string) erro
 }
 
 // path is the report's, of a node of this rank.
-func (r *records) path(nodeRank string) string {
-	return workerlog.Substitute(r.cfg.Report, map[string]string{"hostname": r.host, "run_id": r.cfg.RunID, "node_rank": nodeRank})
+func (r *Records) path(nodeRank string) string {
+	return workerlog.Substitute(r.cfg.Report, map[string]string{"hostname": r.Host, "run_id": r.cfg.RunID, "node_rank": nodeRank})
 }
 
-// complete adds to what the agent knows, if there was one, what the launcher knows.
-func (r *records) complete(rep report.Report, end ending) report.Report {
-	rep.Version = version
+// Complete adds to what the agent knows, if there was one, what the launcher knows.
+func (r *Records) Complete(rep report.Report, end Ending) report.Report {
+	rep.Version = r.version
 	// The agent has said who it is, unless there was none.
-	rep.RunID, rep.Host, rep.Name = cmp.Or(rep.RunID, r.cfg.RunID), cmp.Or(rep.Host, r.host), cmp.Or(rep.Name, r.cfg.Script)
+	rep.RunID, rep.Host, rep.Name = cmp.Or(rep.RunID, r.cfg.RunID), cmp.Or(rep.Host, r.Host), cmp.Or(rep.Name, r.cfg.Script)
 	rep.Started, rep.Ended = report.Time{Time: r.started}, report.Time{Time: time.Now()}
-	rep.ExitCode, rep.Reason, rep.Error = end.code, string(end.reason), end.problem()
-	if end.reason == "" {
+	rep.ExitCode, rep.Reason, rep.Error = end.Code, string(end.Reason), end.Problem
+	if end.Reason == "" {
 		rep.Reason = "success"
 	}
 	if _, err := os.Stat(rep.LogDir); err != nil { // nothing was written to it
@@ -83,9 +92,9 @@ func (r *records) complete(rep report.Report, end ending) report.Report {
 	return rep
 }
 
-// write writes the files that somebody wants. The job has ended: what cannot be written changes nothing but the log.
-func (r *records) write(rep report.Report, end ending, log zerolog.Logger) {
-	if r.errorFile != "" && end.reason != "" && end.reason != config.ReasonNothingStarted {
+// Write writes the files that somebody wants. The job has ended: what cannot be written changes nothing but the log.
+func (r *Records) Write(rep report.Report, end Ending, log zerolog.Logger) {
+	if r.errorFile != "" && end.Reason != "" && end.Reason != config.ReasonNothingStarted {
 		if err := r.writeErrorFile(rep, end, log); err != nil {
 			log.Warn().Err(err).Str("path", r.errorFile).Msg("the error file of " + errorFileEnv + " could not be written")
 		}
@@ -107,13 +116,13 @@ func (r *records) write(rep report.Report, end ending, log zerolog.Logger) {
 }
 
 // writeErrorFile passes the root cause on to whoever started the launcher.
-func (r *records) writeErrorFile(rep report.Report, end ending, log zerolog.Logger) error {
+func (r *Records) writeErrorFile(rep report.Report, end Ending, log zerolog.Logger) error {
 	var data []byte
 	var err error
-	if end.root != nil {
-		data, err = end.root.ErrorFileData()
+	if end.Root != nil {
+		data, err = end.Root.ErrorFileData()
 	} else {
-		data, err = agent.LauncherErrorData(errorName(end.reason), rep.Error, end.code, rep.Ended.Time)
+		data, err = agent.LauncherErrorData(errorName(end.Reason), rep.Error, end.Code, rep.Ended.Time)
 	}
 	if err != nil {
 		return err

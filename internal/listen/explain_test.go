@@ -1,4 +1,4 @@
-package main
+package listen
 
 import (
 	"errors"
@@ -29,7 +29,7 @@ func TestExplainPorts(t *testing.T) {
 	cfg := &config.Config{MaxNodes: 2}
 	cfg.Rendezvous.Endpoint = "127.0.0.1"
 	other := &coord.RefusedError{Reason: coord.ReasonRunID}
-	got := explain(cfg, fmt.Errorf("join: %w", &elastic.PortsTakenError{Host: "127.0.0.1", Ports: []elastic.TakenPort{
+	got := Explain(cfg, fmt.Errorf("join: %w", &elastic.PortsTakenError{Host: "127.0.0.1", Ports: []elastic.TakenPort{
 		{Port: port, Err: fmt.Errorf("listen: %w", syscall.EADDRINUSE), Found: fmt.Errorf("connect: %w", other)},
 		{Port: 80, Err: syscall.EACCES, Found: errors.New("nobody listens there")},
 	}}))

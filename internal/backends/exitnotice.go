@@ -1,4 +1,4 @@
-package main
+package backends
 
 import (
 	"context"
@@ -33,6 +33,7 @@ type exitNotice struct {
 // session itself.
 type exitNotices struct {
 	cfg      *config.Config
+	version  string
 	lifeline *guard.Lifeline
 	etcd     func() etcd.Options
 	log      zerolog.Logger
@@ -44,7 +45,7 @@ func (n *exitNotices) session(store coord.Store) {
 	switch s := store.(type) {
 	case *coord.Client:
 		notice = exitNotice{
-			Addr: s.Addr(), RunID: n.cfg.RunID, Version: version, Secret: []byte(n.cfg.Rendezvous.Secret.Reveal()), Token: s.Token(),
+			Addr: s.Addr(), RunID: n.cfg.RunID, Version: n.version, Secret: []byte(n.cfg.Rendezvous.Secret.Reveal()), Token: s.Token(),
 		}
 	case *etcd.Store:
 		options := n.etcd()
@@ -71,14 +72,14 @@ func (n *exitNotices) set(notice []byte) {
 
 // Bounds of sending an exit notice: a job whose agent has died ends no later for it.
 const (
-	exitNoticeTimeout = 3 * time.Second
-	exitNoticeAttempt = time.Second
+	ExitNoticeTimeout = 3 * time.Second
+	ExitNoticeAttempt = time.Second
 	exitNoticePause   = 100 * time.Millisecond
 )
 
-// sendExitNotice tells the store of a dead agent that nothing of its job is left. It tries again until timeout where the store
+// SendExitNotice tells the store of a dead agent that nothing of its job is left. It tries again until timeout where the store
 // does not answer.
-func sendExitNotice(text []byte, timeout time.Duration) error {
+func SendExitNotice(text []byte, timeout time.Duration) error {
 	var notice exitNotice
 	if err := json.Unmarshal(text, &notice); err != nil {
 		return err
@@ -102,10 +103,10 @@ func sendExitNotice(text []byte, timeout time.Duration) error {
 func (n *exitNotice) send(ctx context.Context) error {
 	if n.Etcd != nil {
 		options := *n.Etcd
-		options.DialTimeout = exitNoticeAttempt
+		options.DialTimeout = ExitNoticeAttempt
 		return etcd.EndSession(ctx, options, n.Session)
 	}
 	return coord.EndSession(ctx, coord.DialOptions{
-		Addr: n.Addr, RunID: n.RunID, Version: n.Version, Secret: n.Secret, Timeout: exitNoticeAttempt,
+		Addr: n.Addr, RunID: n.RunID, Version: n.Version, Secret: n.Secret, Timeout: ExitNoticeAttempt,
 	}, n.Token)
 }

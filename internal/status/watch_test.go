@@ -1,4 +1,4 @@
-package main
+package status
 
 import (
 	"context"
@@ -11,7 +11,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/elasticrun/elasticrun/internal/config"
-	"github.com/elasticrun/elasticrun/internal/status"
 	"github.com/elasticrun/elasticrun/pkg/coord"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic"
@@ -20,7 +19,7 @@ import (
 
 // seenJob has an agent that answers, one that does not, one that is lost and one that waits.
 func seenJob() elastic.Snapshot {
-	answer, _ := json.Marshal(status.Snapshot{Schema: 1, State: status.Running})
+	answer, _ := json.Marshal(Snapshot{Schema: 1, State: Running})
 	return elastic.Snapshot{
 		Job:    &elastic.Job{MaxRestarts: 3},
 		Record: &elastic.Record{Round: 5, Restarts: 1, Members: []elastic.Participant{{Nproc: 2}, {Nproc: 2}, {Nproc: 4}}},
@@ -35,11 +34,11 @@ func seenJob() elastic.Snapshot {
 
 func TestJobOf(t *testing.T) {
 	now := time.Unix(1e9, 0)
-	want := status.Job{
+	want := Job{
 		Schema: 1, Time: report.Time{Time: now}, RunID: "run",
-		Round: &status.Round{Number: 5, Nodes: 3, WorldSize: 8, Restarts: 1, MaxRestarts: 3},
-		Nodes: []status.Node{
-			{Rank: new(0), Host: "a", Workers: 2, Status: &status.Snapshot{Schema: 1, State: status.Running}},
+		Round: &Round{Number: 5, Nodes: 3, WorldSize: 8, Restarts: 1, MaxRestarts: 3},
+		Nodes: []Node{
+			{Rank: new(0), Host: "a", Workers: 2, Status: &Snapshot{Schema: 1, State: Running}},
 			{Rank: new(1), Host: "b", Workers: 2},
 			{Rank: new(2), Workers: 4, Note: "lost"},
 			{Host: "d", Workers: 2, Note: "a spare"},
@@ -70,7 +69,7 @@ func TestShowViews(t *testing.T) {
 		bad   bool
 	}{
 		{name: "all answer", views: []elastic.Snapshot{seenJob(), complete, over}, want: []time.Duration{time.Second}, shown: true},
-		{name: "not all answer", views: []elastic.Snapshot{seenJob(), seenJob()}, want: []time.Duration{statusPatience}, shown: true},
+		{name: "not all answer", views: []elastic.Snapshot{seenJob(), seenJob()}, want: []time.Duration{agentTimeout}, shown: true},
 		{name: "no such run", views: []elastic.Snapshot{{}}, shown: true, bad: true},
 		{name: "the store goes before", views: []elastic.Snapshot{seenJob()}, lost: 2 * time.Second},
 		{
@@ -106,7 +105,7 @@ func TestShowViews(t *testing.T) {
 				}
 				begun := time.Now()
 				var at []time.Duration
-				shown, err := showViews(ctx, &config.Status{Watch: tt.watch}, views, ended, func(status.Job) error {
+				shown, err := showViews(ctx, &config.Status{Watch: tt.watch}, views, ended, func(Job) error {
 					at = append(at, time.Since(begun))
 					return nil
 				})

@@ -1,4 +1,4 @@
-package main
+package storeserver
 
 import (
 	"context"
@@ -25,8 +25,8 @@ type coordination struct {
 	log    zerolog.Logger
 }
 
-// coordinate begins it. Connections are to be handed to its server.
-func coordinate(ctx context.Context, cfg *config.Store, log zerolog.Logger) (*coordination, error) {
+// serveAgents begins it. Connections are to be handed to its server.
+func serveAgents(ctx context.Context, cfg *config.Store, version string, log zerolog.Logger) (*coordination, error) {
 	ctx, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	joined := make(chan string)
 	shares := shareMemory(cfg.MaxMemory)

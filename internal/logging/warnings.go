@@ -1,4 +1,4 @@
-package main
+package logging
 
 import (
 	"encoding/json"
@@ -14,19 +14,19 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/report"
 )
 
-// warned is a zerolog.LevelWriter that keeps the first lines of the log that warn, for the report: what was lost, could not
+// Warnings is a zerolog.LevelWriter that keeps the first lines of the log that warn, for the report: what was lost, could not
 // be seen, or went wrong on the way.
-type warned struct {
+type Warnings struct {
 	mu    sync.Mutex
 	first []report.Warning
 	count int
 }
 
 // Write implements io.Writer; a line without a level is none of ours.
-func (w *warned) Write(p []byte) (int, error) { return len(p), nil }
+func (w *Warnings) Write(p []byte) (int, error) { return len(p), nil }
 
 // WriteLevel implements zerolog.LevelWriter; p is one event as JSON.
-func (w *warned) WriteLevel(level zerolog.Level, p []byte) (int, error) {
+func (w *Warnings) WriteLevel(level zerolog.Level, p []byte) (int, error) {
 	if level < zerolog.WarnLevel || level > zerolog.PanicLevel {
 		return len(p), nil
 	}
@@ -40,8 +40,8 @@ func (w *warned) WriteLevel(level zerolog.Level, p []byte) (int, error) {
 	return len(p), nil
 }
 
-// list returns how many lines there were, and the first of them.
-func (w *warned) list() (int, []report.Warning) {
+// List returns how many lines there were, and the first of them.
+func (w *Warnings) List() (int, []report.Warning) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.count, slices.Clone(w.first)

@@ -1,4 +1,4 @@
-package main
+package logging
 
 import (
 	"fmt"
@@ -10,8 +10,8 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/report"
 )
 
-// plainLine makes a text fit for one line on a terminal: other nodes, the store and whoever reaches it may have written a part of it.
-func plainLine(s string) string {
+// Line makes a text fit for one line on a terminal: other nodes, the store and whoever reaches it may have written a part of it.
+func Line(s string) string {
 	return strings.ReplaceAll(report.Printable(s), "\n", "; ")
 }
 
@@ -19,15 +19,15 @@ func plainLine(s string) string {
 func plainFields(event map[string]any) error {
 	for key, value := range event {
 		if s, ok := value.(string); ok {
-			event[key] = plainLine(s)
+			event[key] = Line(s)
 		}
 	}
 	return nil
 }
 
-// plainJSON escapes what could steer a terminal and is yet allowed in JSON: DEL, the controls above it, and what turns the
+// JSON escapes what could steer a terminal and is yet allowed in JSON: DEL, the controls above it, and what turns the
 // direction of text. The meaning of the JSON stays the same.
-func plainJSON(b []byte) []byte {
+func JSON(b []byte) []byte {
 	odd := func(r rune) bool {
 		return r == 0x7f || r >= utf8.RuneSelf && (unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r))
 	}
@@ -49,7 +49,7 @@ func plainJSON(b []byte) []byte {
 type plainJSONWriter struct{ out io.Writer }
 
 func (w plainJSONWriter) Write(line []byte) (int, error) {
-	if _, err := w.out.Write(plainJSON(line)); err != nil {
+	if _, err := w.out.Write(JSON(line)); err != nil {
 		return 0, err
 	}
 	return len(line), nil

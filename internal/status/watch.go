@@ -1,4 +1,4 @@
-package main
+package status
 
 import (
 	"context"
@@ -10,8 +10,8 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/elasticrun/elasticrun/internal/backends"
 	"github.com/elasticrun/elasticrun/internal/config"
-	"github.com/elasticrun/elasticrun/internal/status"
 	"github.com/elasticrun/elasticrun/pkg/coord"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic"
@@ -19,17 +19,16 @@ import (
 )
 
 const (
-	visitTTL   = 10 * time.Second // how long agents go on showing what they do if this process dies
 	visitBound = 15 * time.Second
-	// statusPatience is how long agents may take to show what they do. Those that have not by then are shown without.
-	statusPatience = 4 * time.Second
+	// agentTimeout is how long agents may take to show what they do. Those that have not by then are shown without.
+	agentTimeout = 4 * time.Second
 )
 
-// watchJob shows all agents of a job, with --watch until the job has ended.
-func watchJob(ctx context.Context, cfg *config.Status, show func(status.Job) error) error {
+// WatchJob shows all agents of a job, with --watch until the job has ended.
+func WatchJob(ctx context.Context, cfg *config.Status, version string, show func(Job) error) error {
 	where := fmt.Sprintf("the store of run id %q at %s", cfg.RunID, cfg.Rendezvous.Endpoint)
 	bounded, cancel := context.WithTimeout(ctx, visitBound)
-	store, err := visit(bounded, cfg)
+	store, err := backends.Visit(bounded, cfg.Rendezvous, backends.Options{Version: version, Logger: zerolog.Nop()}, cfg.RunID, cfg.InSlurm)
 	cancel()
 	if err != nil {
 		return &noAnswer{where, err}
@@ -65,9 +64,9 @@ func watchJob(ctx context.Context, cfg *config.Status, show func(status.Job) err
 }
 
 // showViews shows what is to be shown of the views, until one is enough, or there are no more. It leaves ended as it finds it.
-func showViews(ctx context.Context, cfg *config.Status, views <-chan elastic.Snapshot, ended chan error, show func(status.Job) error) (shown bool, err error) {
+func showViews(ctx context.Context, cfg *config.Status, views <-chan elastic.Snapshot, ended chan error, show func(Job) error) (shown bool, err error) {
 	var latest *elastic.Snapshot
-	due := time.NewTimer(statusPatience)
+	due := time.NewTimer(agentTimeout)
 	defer due.Stop()
 	for {
 		now := false
@@ -96,30 +95,15 @@ func showViews(ctx context.Context, cfg *config.Status, views <-chan elastic.Sna
 		if err := show(jobOf(cfg.RunID, *latest, time.Now())); err != nil || !cfg.Watch || latest.Outcome != nil {
 			return true, err
 		}
-		due.Reset(statusInterval)
+		due.Reset(backends.StatusInterval)
 	}
-}
-
-// visit opens a session in the store of the job's agents.
-func visit(ctx context.Context, cfg *config.Status) (coord.Store, error) {
-	r := cfg.Rendezvous
-	if r.Backend == rdzv.BackendEtcd {
-		return (&backend{cfg: &config.Config{Rendezvous: r}, log: zerolog.Nop()}).dialEtcd(ctx)
-	}
-	host := r.Endpoints[0].Host
-	if cfg.InSlurm {
-		host = nodeAddr(ctx, host, zerolog.Nop())
-	}
-	return (&elastic.C10d{
-		RunID: cfg.RunID, Version: version, Host: host, Ports: r.Ports, Secret: []byte(r.Secret.Reveal()),
-	}).OpenObserver(ctx, visitTTL)
 }
 
 // jobOf puts what the rendezvous knows of a job beside what its agents say.
-func jobOf(runID string, v elastic.Snapshot, now time.Time) status.Job {
-	j := status.Job{Schema: status.Schema, Time: report.Time{Time: now}, RunID: runID, Nodes: []status.Node{}}
+func jobOf(runID string, v elastic.Snapshot, now time.Time) Job {
+	j := Job{Schema: Schema, Time: report.Time{Time: now}, RunID: runID, Nodes: []Node{}}
 	if v.Record != nil {
-		j.Round = &status.Round{Number: v.Record.Round, Nodes: len(v.Record.Members), Restarts: v.Record.Restarts}
+		j.Round = &Round{Number: v.Record.Round, Nodes: len(v.Record.Members), Restarts: v.Record.Restarts}
 		for _, m := range v.Record.Members {
 			j.Round.WorldSize += m.Nproc
 		}
@@ -134,14 +118,14 @@ func jobOf(runID string, v elastic.Snapshot, now time.Time) status.Job {
 		}
 	}
 	for _, seen := range v.Agents {
-		n := status.Node{Host: seen.Host, Note: seen.Note, Workers: seen.Nproc}
+		n := Node{Host: seen.Host, Note: seen.Note, Workers: seen.Nproc}
 		if seen.Rank >= 0 {
 			n.Rank = new(seen.Rank)
 		}
 		if seen.Lost {
 			n.Note = "lost"
 		}
-		var s status.Snapshot
+		var s Snapshot
 		if json.Unmarshal(seen.Status, &s) == nil && s.State != "" {
 			n.Status = &s
 		}
@@ -149,3 +133,33 @@ func jobOf(runID string, v elastic.Snapshot, now time.Time) status.Job {
 	}
 	return j
 }
+
+// WatchAgent shows one agent, with --watch until it is gone.
+func WatchAgent(ctx context.Context, cfg *config.Status, show func(Job) error) error {
+	for first := true; ; first = false {
+		s, err := Fetch(ctx, cfg.Addr.String())
+		switch {
+		case err != nil && first:
+			return &noAnswer{"the agent at " + cfg.Addr.String(), err}
+		case err != nil: // it has ended
+			return nil
+		}
+		if err := show(OfOne(s)); err != nil || !cfg.Watch {
+			return err
+		}
+		select {
+		case <-time.After(backends.StatusInterval):
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// noAnswer says that whom the user asked for the status does not answer.
+type noAnswer struct {
+	who string
+	err error
+}
+
+func (n *noAnswer) Error() string   { return n.who + ": " + n.err.Error() }
+func (n *noAnswer) Unwrap() []error { return []error{n.err, rdzv.ErrConnection} }

@@ -1,4 +1,4 @@
-package main
+package doctor
 
 import (
 	"context"
@@ -9,14 +9,13 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/elasticrun/elasticrun/internal/config"
-	"github.com/elasticrun/elasticrun/internal/doctor"
 	"github.com/elasticrun/elasticrun/pkg/agent"
 )
 
-// preflight checks this machine before its node joins the job. Its error, if a check failed, is an *agent.UnfitError.
-func preflight(ctx context.Context, cfg *config.Config, log zerolog.Logger) error {
+// Preflight checks this machine before its node joins the job. Its error, if a check failed, is an *agent.UnfitError.
+func Preflight(ctx context.Context, cfg *config.Config, version string, log zerolog.Logger) error {
 	if cfg.Preflight {
-		f, err := examine(ctx, cfg)
+		f, err := Examine(ctx, cfg, version)
 		switch {
 		case ctx.Err() != nil: // whatever it has led to
 			return context.Cause(ctx)
@@ -25,15 +24,15 @@ func preflight(ctx context.Context, cfg *config.Config, log zerolog.Logger) erro
 		}
 		// What the launch refuses by itself is left to it: it waits a moment for the store of a job that has just ended.
 		f.PortErr, f.Refusal = nil, nil
-		r := judge(f)
-		for _, c := range r.With(doctor.Warn) {
+		r := NewReport(f, version)
+		for _, c := range r.With(Warn) {
 			log.Warn().Str("check", c.Name).Str("advice", c.Advice).Msg(c.Value)
 		}
-		if err := unfit(r); err != nil {
+		if err := r.Err(); err != nil {
 			return err
 		}
 	}
-	if site := siteCheckOf(cfg, log); site != nil {
+	if site := NewSiteCheck(cfg, log); site != nil {
 		if err := site.Check(ctx); err != nil && ctx.Err() == nil {
 			return &agent.UnfitError{Err: err}
 		}
@@ -41,26 +40,26 @@ func preflight(ctx context.Context, cfg *config.Config, log zerolog.Logger) erro
 	return context.Cause(ctx)
 }
 
-// siteCheck is the site's own check of a machine; it implements agent.Fitness.
-type siteCheck struct {
+// SiteCheck is the site's own check of a machine; it implements agent.Fitness.
+type SiteCheck struct {
 	command string
 	bound   time.Duration
 	env     []string
 	log     zerolog.Logger
 }
 
-// siteCheckOf is nil where there is none.
-func siteCheckOf(cfg *config.Config, log zerolog.Logger) *siteCheck {
+// NewSiteCheck is nil where there is none.
+func NewSiteCheck(cfg *config.Config, log zerolog.Logger) *SiteCheck {
 	if cfg.PreflightCmd == "" {
 		return nil
 	}
-	return &siteCheck{command: cfg.PreflightCmd, bound: cfg.PreflightTimeout, env: config.WithoutSecrets(os.Environ()), log: log}
+	return &SiteCheck{command: cfg.PreflightCmd, bound: cfg.PreflightTimeout, env: config.WithoutSecrets(os.Environ()), log: log}
 }
 
 // Check runs the command. The last line of its output is shown, at any log level, whether it fails or not.
-func (s *siteCheck) Check(ctx context.Context) error {
+func (s *SiteCheck) Check(ctx context.Context) error {
 	began := time.Now()
-	last, err := doctor.Output(ctx, s.bound, s.env, "sh", "-c", s.command)
+	last, err := Output(ctx, s.bound, s.env, "sh", "-c", s.command)
 	if err != nil {
 		return fmt.Errorf("--preflight-cmd=%s: %w", s.command, err)
 	}

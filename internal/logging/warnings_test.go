@@ -1,4 +1,4 @@
-package main
+package logging
 
 import (
 	"errors"
@@ -13,15 +13,15 @@ import (
 
 // The report has what warns, whatever the level of the log on the console.
 func TestWarned(t *testing.T) {
-	var heard warned
-	log, lines := newLogger("json", zerolog.ErrorLevel, io.Discard, &heard)
+	var heard Warnings
+	log, lines := New("json", zerolog.ErrorLevel, io.Discard, &heard)
 	log.Info().Msg("no warning")
 	log.Warn().Err(errors.New("disk\nfull")).Int("rank", 3).Str("file", "/x").Msg("output is lost")
 	log.Error().Msg("worse")
 	if err := lines.Close(); err != nil {
 		t.Fatal(err)
 	}
-	count, got := heard.list()
+	count, got := heard.List()
 	for i := range got {
 		if got[i].Time.IsZero() {
 			t.Error("no time")
@@ -35,7 +35,7 @@ func TestWarned(t *testing.T) {
 	for range 3 * report.MaxWarnings {
 		log.Warn().Msg("again")
 	}
-	if count, got = heard.list(); count != 2+3*report.MaxWarnings || len(got) != report.MaxWarnings {
+	if count, got = heard.List(); count != 2+3*report.MaxWarnings || len(got) != report.MaxWarnings {
 		t.Errorf("%d warnings, %d kept", count, len(got))
 	}
 }

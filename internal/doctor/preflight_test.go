@@ -1,4 +1,4 @@
-package main
+package doctor
 
 import (
 	"context"
@@ -20,7 +20,7 @@ func TestPreflightTold(t *testing.T) {
 		Preflight: true, NoPython: true, MaxNodes: 2,
 		Rendezvous: config.Rendezvous{Backend: rdzv.BackendC10d, Endpoints: []config.HostPort{{Host: "127.0.0.1", Port: 1}}},
 	}
-	if err := preflight(ctx, cfg, zerolog.Nop()); !errors.Is(err, told) {
+	if err := Preflight(ctx, cfg, "test", zerolog.Nop()); !errors.Is(err, told) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -1,0 +1,41 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+
+	"github.com/elasticrun/elasticrun/internal/config"
+	"github.com/elasticrun/elasticrun/internal/launch"
+	"github.com/elasticrun/elasticrun/internal/scheduler"
+)
+
+// execSrun replaces this process by an srun that starts an agent on each node, if this is the batch script of a Slurm job
+// of several nodes and nothing else starts their agents. It runs before the guard, which would only stand between srun
+// and Slurm's signals. If done is false, this process goes on; else it ends with code.
+func execSrun(args []string) (code int, done bool) {
+	facts, _ := scheduler.Detect(os.LookupEnv, scheduler.Host{})
+	if facts.Launch == nil {
+		return 0, false
+	}
+	cfg, err := config.Load(args, launch.UnknownMachine{})
+	switch {
+	case err != nil:
+		return failUsage(err), true
+	case cfg.Launch == nil || cfg.DryRun:
+		return 0, false
+	}
+	srun, err := exec.LookPath(cfg.Launch[0])
+	if err != nil {
+		return failUsage(&config.UsageError{Where: facts.Nodes.Source, Problem: "an agent has to be started on each node, which takes srun: " + err.Error()}), true
+	}
+	for _, w := range cfg.Warnings {
+		fmt.Fprintln(os.Stderr, "elasticrun: warning:", w)
+	}
+	fmt.Fprintf(os.Stderr, "elasticrun: slurm job %s has %d nodes: starting an agent on each by %s\n",
+		facts.Job, facts.Nodes.Is, strings.Join(scheduler.LaunchCommand(facts.Launch, []string{"elasticrun", "..."}), " "))
+	err = syscall.Exec(srun, cfg.Launch, os.Environ())
+	return fail(ending{code: exitInternal, reason: config.ReasonInternal, err: fmt.Errorf("replace this process by %s: %w", srun, err)}), true
+}

@@ -1,0 +1,32 @@
+package backends
+
+import (
+	"context"
+	"time"
+
+	"github.com/elasticrun/elasticrun/internal/config"
+	"github.com/elasticrun/elasticrun/internal/launch"
+	"github.com/elasticrun/elasticrun/pkg/coord"
+	"github.com/elasticrun/elasticrun/pkg/rdzv"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic"
+)
+
+// VisitTTL is how long agents go on showing what they do if the process that looks at them dies.
+const VisitTTL = 10 * time.Second
+
+// StatusInterval is how often an agent that is looked at shows what it does.
+const StatusInterval = 2 * time.Second
+
+// Visit opens a session in the store of the job's agents.
+func Visit(ctx context.Context, r config.Rendezvous, o Options, runID string, inSlurm bool) (coord.Store, error) {
+	if r.Backend == rdzv.BackendEtcd {
+		return (&backend{cfg: &config.Config{Rendezvous: r}, Options: o}).dialEtcd(ctx)
+	}
+	host := r.Endpoints[0].Host
+	if inSlurm {
+		host = launch.NodeAddr(ctx, host, o.Logger)
+	}
+	return (&elastic.C10d{
+		RunID: runID, Version: o.Version, Host: host, Ports: r.Ports, Secret: []byte(r.Secret.Reveal()),
+	}).OpenObserver(ctx, VisitTTL)
+}

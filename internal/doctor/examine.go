@@ -1,0 +1,94 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/elasticrun/elasticrun/internal/config"
+	"github.com/elasticrun/elasticrun/internal/launch"
+	"github.com/elasticrun/elasticrun/internal/listen"
+	"github.com/elasticrun/elasticrun/internal/preview"
+	"github.com/elasticrun/elasticrun/internal/topology"
+	"github.com/elasticrun/elasticrun/pkg/agent"
+	"github.com/elasticrun/elasticrun/pkg/evidence"
+	"github.com/elasticrun/elasticrun/pkg/workerlog"
+)
+
+// Err is the error of a machine of which a check failed, or nil.
+func (r Report) Err() error {
+	if problems := r.Problems(); problems != "" {
+		return &agent.UnfitError{Err: errors.New(problems)}
+	}
+	return nil
+}
+
+// NewReport judges the facts.
+func NewReport(f Facts, version string) Report {
+	return Report{Version: version, Host: f.HostName.Host, Checks: Judge(f)}
+}
+
+// Examine reads what there is to know of this machine for a job. What is slow is read side by side.
+func Examine(ctx context.Context, cfg *config.Config, version string) (Facts, error) {
+	root := os.DirFS("/")
+	f := Facts{
+		Nodes: cfg.MaxNodes, Workers: cfg.NprocPerNode, Script: cfg.Script, Now: time.Now(),
+		Limits: ReadLimits(root), Memory: ReadMemory(root), Kernel: evidence.WholeKernelLog(time.Now()),
+	}
+	for _, d := range []struct{ what, path string }{
+		{"log folder", cfg.LogDir}, {"temporary files", os.TempDir()}, {ShmName, "/dev/shm"},
+	} {
+		if d.path != "" && d.path != os.DevNull {
+			path, err := filepath.Abs(d.path)
+			if err != nil {
+				return Facts{}, err
+			}
+			f.Disks = append(f.Disks, ReadDisk(d.what, path))
+		}
+	}
+	if _, err := workerlog.PlanLogDir(cfg.LogDir, cfg.RunID); err != nil { // in the first of these folders
+		f.Disks[0].Err = err
+	}
+	var reading sync.WaitGroup
+	if !cfg.NoPython {
+		reading.Go(func() { p := readPython(ctx); f.Interpreter = &p })
+		if cfg.Script != "" {
+			f.ScriptErr = launch.CheckScript(cfg)
+		}
+	} else if cfg.Script != "" {
+		f.ScriptErr = checkProgram(cfg.Script)
+	}
+	reading.Go(func() { f.HostName = ReadHostName(ctx) })
+	reading.Go(func() { f.GPUs = ReadGPUs(ctx) })
+	var err error
+	reading.Go(func() {
+		f.PortErr = listen.Explain(cfg, listen.PortsTaken(ctx, cfg))
+		if f.Endpoints, err = preview.FindEndpoints(ctx, cfg, version); err == nil {
+			f.Refusal = listen.Explain(cfg, preview.Refusal(cfg, f.Endpoints))
+		}
+	})
+	reading.Wait()
+	return f, err
+}
+
+// checkProgram finds out whether a program could be started.
+func checkProgram(name string) error {
+	if _, err := exec.LookPath(name); err != nil {
+		return fmt.Errorf("program %q: %w", name, err)
+	}
+	return nil
+}
+
+// readPython finds the interpreter and starts it.
+func readPython(ctx context.Context) Program {
+	path, _, err := topology.Python(os.LookupEnv)
+	if err != nil {
+		return Program{Path: "python", Err: err}
+	}
+	return ReadProgram(ctx, path, "-c", "pass")
+}

@@ -1,0 +1,135 @@
+package telemetry
+
+import (
+	"context"
+	"net"
+	"os"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/elasticrun/elasticrun/internal/config"
+	"github.com/elasticrun/elasticrun/internal/httpserver"
+	"github.com/elasticrun/elasticrun/internal/listen"
+	"github.com/elasticrun/elasticrun/internal/status"
+	"github.com/elasticrun/elasticrun/internal/topology"
+	"github.com/elasticrun/elasticrun/pkg/agent"
+	"github.com/elasticrun/elasticrun/pkg/events"
+	"github.com/elasticrun/elasticrun/pkg/procs"
+	"github.com/elasticrun/elasticrun/pkg/report"
+	"github.com/elasticrun/elasticrun/pkg/workerlog"
+)
+
+// Telemetry lets others see what the agent does: in the event log, and at --status-addr.
+type Telemetry struct {
+	board    status.Board
+	looker   *status.Looker
+	log      zerolog.Logger
+	last     events.Event       // what all events of the launcher's own have
+	file     *events.FileLog    // nil: nobody wants it
+	listener net.Listener       // nil: nobody wants it
+	server   *httpserver.Server // nil before Attach, or where there is no listener
+	usage    *procs.Sampler     // nil before Attach, as are these
+	agent    *agent.Agent       //
+	gpus     *topology.ComputeApps
+}
+
+// Open finds out whether the event log can be written and the status served. Its errors are *config.UsageError; then nothing
+// is left behind.
+func Open(ctx context.Context, cfg *config.Config, version, host string, log zerolog.Logger) (*Telemetry, error) {
+	t := &Telemetry{log: log, last: events.Event{RunID: cfg.RunID, Host: host}}
+	if cfg.StatusAddr != nil {
+		var err error
+		if t.listener, err = listen.On(ctx, "--status-addr", *cfg.StatusAddr); err != nil {
+			return nil, err
+		}
+	}
+	if cfg.EventLog != "" {
+		path := workerlog.Substitute(cfg.EventLog, map[string]string{"hostname": host, "run_id": cfg.RunID})
+		var err error
+		t.file, err = events.OpenFileLog(path, func(err error) {
+			log.Warn().Err(err).Str("path", path).Msg("events are missing in the event log")
+		})
+		if err != nil {
+			if t.listener != nil {
+				_ = t.listener.Close()
+			}
+			return nil, &config.UsageError{Where: "--event-log=" + cfg.EventLog, Problem: err.Error() + "; name a file that you may write"}
+		}
+	}
+	t.looker = status.NewLooker(&t.board, status.Sources{Usage: t, LastLines: t.lastLines, GPUs: t.gpuLoad, Logger: log})
+	t.Emit(events.Event{
+		Kind: events.KindLauncherStarted, Time: time.Now(), RunID: cfg.RunID, Host: host, Name: cfg.Script, Version: version,
+		Backend: cfg.Rendezvous.Backend, LocalWorldSize: cfg.NprocPerNode, PID: os.Getpid(),
+	})
+	return t, nil
+}
+
+// Attach begins to serve the status of an agent that is about to run.
+func (t *Telemetry) Attach(a *agent.Agent, gpus *topology.ComputeApps) {
+	t.agent, t.gpus, t.usage = a, gpus, procs.NewSampler()
+	if t.listener == nil {
+		return
+	}
+	t.server = status.Serve(t.listener, t.looker, t.log)
+	// As the log folder: at any level, since it was asked for, and the port may be any.
+	t.log.Log().Str(zerolog.LevelFieldName, zerolog.LevelInfoValue).Str("url", "http://"+t.listener.Addr().String()+"/status").Msg("status is served")
+}
+
+// maxBrief is the largest status that other nodes keep, in bytes.
+const maxBrief = 48 << 10
+
+// Brief is the status for whoever looks at the whole job.
+func (t *Telemetry) Brief(ctx context.Context) []byte { return t.looker.Look(ctx).Brief(maxBrief) }
+
+// Emit implements events.Sink. It does not block. Events that are logged come from one goroutine at a time.
+func (t *Telemetry) Emit(r events.Event) {
+	if !r.Kind.Logged() {
+		return
+	}
+	t.last.NodeRank, t.last.Round = r.NodeRank, r.Round
+	t.board.Emit(r)
+	if t.file != nil {
+		t.file.Emit(r)
+	}
+}
+
+// Close tells how the launcher ends, and ends the looking.
+func (t *Telemetry) Close(rep report.Report) {
+	if t == nil {
+		return
+	}
+	r := t.last
+	r.Kind, r.Time, r.ExitCode, r.Reason, r.Error = events.KindEnd, time.Now(), &rep.ExitCode, rep.Reason, report.Begin(rep.Error, report.MaxSummary)
+	r.Restarts = &rep.Restarts
+	if c := rep.RootCause; c != nil {
+		r.RootCause = &events.Culprit{
+			Host: c.Host, Rank: c.Rank, LocalRank: c.LocalRank, PID: c.PID, Cause: c.Kind, Summary: report.Begin(c.Summary, report.MaxSummary),
+		}
+	}
+	t.Emit(r)
+	if t.server != nil {
+		t.server.Close()
+	} else if t.listener != nil { // the agent was never there
+		_ = t.listener.Close()
+	}
+	t.looker.Close()
+	if t.file == nil {
+		return
+	}
+	if err := t.file.Close(); err != nil {
+		t.log.Warn().Err(err).Msg("closing the event log")
+	}
+}
+
+// Sample implements status.UsageSampler.
+func (t *Telemetry) Sample(pids map[int]int) map[int]procs.Usage { return t.usage.Sample(pids) }
+
+func (t *Telemetry) lastLines() map[int]string { return t.agent.LastLines() }
+
+func (t *Telemetry) gpuLoad(ctx context.Context) ([]topology.GPULoad, error) {
+	if t.gpus == nil {
+		return nil, nil
+	}
+	return t.gpus.Load(ctx)
+}

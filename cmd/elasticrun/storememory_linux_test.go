@@ -44,7 +44,7 @@ func TestStoreMemoryIsBounded(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := tt.fill(t, s.addr); err == nil || !strings.Contains(err.Error(), "full") && !strings.Contains(err.Error(), "as many as its memory is for") {
+			if err := tt.fill(t, s.addr); err == nil || !strings.Contains(err.Error(), "full") && !strings.Contains(err.Error(), "as many as its memory allows") {
 				t.Errorf("who fills the store is told: %v", err)
 			}
 			if _, err := first.Commit(t.Context(), nil, []coord.Op{{Key: "first", Value: make([]byte, 1000), Owned: true}}); err != nil {

@@ -111,7 +111,7 @@ func foresee(ctx context.Context, cfg *config.Config, version string) (line stri
 		return "", nil
 	}
 	defer func() { _ = store.Close(ctx) }()
-	line, refusal, err = elastic.Foresee(ctx, store, cfg.RunID, backends.Node(cfg, elastic.Node{Identity: identity}))
+	line, refusal, err = elastic.CheckFinished(ctx, store, cfg.RunID, backends.Node(cfg, elastic.Node{Identity: identity}))
 	if err != nil {
 		return "", nil
 	}

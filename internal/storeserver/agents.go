@@ -62,11 +62,11 @@ func serveAgents(ctx context.Context, cfg *config.Store, version string, log zer
 }
 
 // mark leaves the marker of a store that begins without sessions at a port that it may have had before.
-func (c *coordination) mark(cfg *config.Store, log zerolog.Logger) *elastic.Fresh {
+func (c *coordination) mark(cfg *config.Store, log zerolog.Logger) *elastic.FreshStore {
 	if cfg.Listen.Port == 0 {
-		return &elastic.Fresh{Since: boottime.Now()}
+		return &elastic.FreshStore{CreatedAt: boottime.Now()}
 	}
-	var fresh elastic.Fresh
+	var fresh elastic.FreshStore
 	var err error
 	if c.marker, fresh, err = elastic.CreateMarker(fmt.Sprintf("elasticrun store at port %d", cfg.Listen.Port)); err != nil {
 		log.Warn().Err(err).Msg("whether another store was here a moment ago is not known: no run begins before the keep-alive time is over")

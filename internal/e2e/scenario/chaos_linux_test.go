@@ -226,18 +226,18 @@ func (c *chaos) finish() {
 	c.lab.NothingLeft(5 * time.Second)
 }
 
-// complete reports whether all nodes are in a world, except those that say that they are set aside: their workers were killed a moment after they
+// complete reports whether all nodes are in a world, except those that say that they are quarantined: their workers were killed a moment after they
 // had joined the job, or they did not reach rank 0 while links were cut.
 func (c *chaos) complete(on map[string]bool) bool {
 	return len(on) > 0 && !slices.ContainsFunc(c.agents, func(s *service) bool {
-		return !on[s.name] && (s.p == nil || !strings.Contains(s.p.text(), "this node is set aside"))
+		return !on[s.name] && (s.p == nil || !strings.Contains(s.p.text(), "this node is quarantined"))
 	})
 }
 
 // healBound is far longer than any of the job's times.
 const healBound = 3 * time.Minute
 
-// healed waits until all nodes, but for those that are set aside, have been in one world for longer than any lease of the time before.
+// healed waits until all nodes, but for those that are quarantined, have been in one world for longer than any lease of the time before.
 func (c *chaos) healed() {
 	c.t.Helper()
 	last, since, begin := world{}, time.Now(), time.Now()

@@ -80,8 +80,8 @@ func TestSpareOutOfReach(t *testing.T) {
 	j.finish()
 	j.end(0, map[*program]int{gone: 128 + int(syscall.SIGKILL)}, expected{worlds: []int{3, 2}})
 	for _, a := range j.agents {
-		if a != gone && !strings.Contains(a.text(), "set aside") {
-			t.Errorf("%s does not say that the spare was set aside", a.name)
+		if a != gone && !strings.Contains(a.text(), "quarantined") {
+			t.Errorf("%s does not say that the spare was quarantined", a.name)
 		}
 	}
 }
@@ -95,7 +95,7 @@ func TestNodeDoesNotReachRank0(t *testing.T) {
 	first := j.awaitRound(-1, 3)
 	lose(t, nodes[3], j.agentOf(first, 0).host)
 	late := j.start(nodes[3])
-	late.await("set aside")
+	late.await("quarantined")
 	j.awaitRound(first.number, 3)
 	j.finish()
 	j.end(0, nil, expected{worlds: []int{3, 3}})

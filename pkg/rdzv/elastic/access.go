@@ -60,7 +60,7 @@ func (a *C10d) Open(ctx context.Context) (coord.Store, error) {
 	var last error
 	var taken time.Time // since when every attempt has failed only because the ports are taken
 	began := time.Now()
-	notice := &dialNotice{log: a.Logger, next: began.Add(firstNote)}
+	notice := &dialNotice{log: a.Logger, next: began.Add(firstNotice)}
 	for pause := dialPause; ; pause = min(2*pause, time.Second) {
 		store, err := a.attempt(ctx)
 		if err == nil {
@@ -115,7 +115,7 @@ type dialNotice struct {
 }
 
 // warn logs err if a warning is due. The first one is due once the pauses between attempts have reached a second, at the
-// latest after firstNote; nextNote spaces the others.
+// latest after firstNotice; noticePause spaces the others.
 func (n *dialNotice) warn(ctx context.Context, err error, pause time.Duration) {
 	now := time.Now()
 	if now.Before(n.next) && (n.count > 0 || pause < time.Second) {
@@ -127,7 +127,7 @@ func (n *dialNotice) warn(ctx context.Context, err error, pause time.Duration) {
 	}
 	line.Msg("cannot reach the rendezvous yet; retrying")
 	n.count++
-	n.next = now.Add(nextNote(n.count, maxNotePause))
+	n.next = now.Add(noticePause(n.count, maxNoticePause))
 }
 
 // attempt connects to the store once. It hosts the store instead if this agent may, and nobody hosts it yet.

@@ -10,16 +10,17 @@ import (
 // lossWindow is how long the loss of a node counts.
 const lossWindow = 10 * time.Minute
 
-// budget keeps the times of failures and losses that still count. The zero value is empty.
+// budget keeps the failures, losses and faults that still count. The zero value is empty.
 type budget struct {
-	charges     []time.Duration            // when failures were charged
-	losses      map[string][]time.Duration // when each identity was lost
-	parkedUntil map[string]time.Duration   // until when identities are parked
-	asides      map[string]*aside          // the identities that were set aside
+	charges          []time.Duration            // when failures were charged
+	losses           map[string][]time.Duration // when each node was lost, by identity
+	quarantinedUntil map[string]time.Duration   // by identity
+	faults           map[string]*nodeFaults     // by identity
 }
 
-// budgetOf takes over what a record says. Time that passed since its commit is not known and does not count.
-func budgetOf(r Record, j *Job, now time.Duration) budget {
+// restoreBudget takes over what a record holds. The time since the record was committed is not known and does not
+// count; shiftBack adds it later.
+func restoreBudget(r Record, j *Job, now time.Duration) budget {
 	var b budget
 	for _, age := range r.Charges {
 		b.charges = append(b.charges, now-age)
@@ -27,16 +28,16 @@ func budgetOf(r Record, j *Job, now time.Duration) budget {
 	for identity, ages := range r.Losses {
 		slices.SortFunc(ages, func(x, y time.Duration) int { return cmp.Compare(y, x) })
 		for _, age := range ages {
-			b.lose(now-age, identity, j)
+			b.recordLoss(now-age, identity, j)
 		}
 	}
-	b.restoreAsides(now, r)
-	b.release(now)
+	b.restoreFaults(r, now)
+	b.endQuarantines(now)
 	return b
 }
 
-// store writes what counts into the record of a round that is decided now.
-func (b *budget) store(now time.Duration, r *Record, j *Job) {
+// saveTo writes what still counts into the record of a round that is decided now.
+func (b *budget) saveTo(r *Record, now time.Duration, j *Job) {
 	for _, at := range b.charges {
 		if age := now - at; j.RestartWindow == 0 || age < j.RestartWindow {
 			r.Charges = append(r.Charges, age)
@@ -52,36 +53,35 @@ func (b *budget) store(now time.Duration, r *Record, j *Job) {
 			}
 		}
 	}
-	b.storeAsides(now, r)
+	b.saveFaults(r, now)
 }
 
-// shift makes everything older by d.
-func (b *budget) shift(d time.Duration) {
-	for i := range b.charges {
-		b.charges[i] -= d
-	}
-	for _, times := range b.losses {
+// shiftBack makes everything older by d.
+func (b *budget) shiftBack(d time.Duration) {
+	shift := func(times []time.Duration) {
 		for i := range times {
 			times[i] -= d
 		}
 	}
-	for identity := range b.parkedUntil {
-		b.parkedUntil[identity] -= d
+	shift(b.charges)
+	for _, times := range b.losses {
+		shift(times)
 	}
-	for _, a := range b.asides {
-		a.at, a.unreachable.at = a.at-d, a.unreachable.at-d
-		for _, times := range a.missed {
-			for i := range times {
-				times[i] -= d
-			}
+	for identity := range b.quarantinedUntil {
+		b.quarantinedUntil[identity] -= d
+	}
+	for _, f := range b.faults {
+		f.at, f.unreachable.at = f.at-d, f.unreachable.at-d
+		for _, times := range f.missed {
+			shift(times)
 		}
 	}
 }
 
-// charge notes a failure that counts.
+// charge records a failure that counts against the restart budget.
 func (b *budget) charge(now time.Duration) { b.charges = append(b.charges, now) }
 
-// charged counts the failures that are not forgiven yet.
+// charged counts the failures within window; a window of 0 is unlimited.
 func (b *budget) charged(now, window time.Duration) int {
 	if window > 0 {
 		b.charges = slices.DeleteFunc(b.charges, func(at time.Duration) bool { return now-at >= window })
@@ -89,58 +89,84 @@ func (b *budget) charged(now, window time.Duration) int {
 	return len(b.charges)
 }
 
-// lose notes the loss of a node. One that is lost too often is parked until that is lossWindow ago.
-func (b *budget) lose(at time.Duration, identity string, j *Job) {
+// recordLoss records the loss of a node. A node that is lost too often is quarantined until lossWindow after the loss.
+func (b *budget) recordLoss(at time.Duration, identity string, j *Job) {
 	if b.losses == nil {
 		b.losses = map[string][]time.Duration{}
 	}
 	recent := slices.DeleteFunc(b.losses[identity], func(t time.Duration) bool { return at-t >= lossWindow })
 	b.losses[identity] = append(recent, at)
 	if j.MaxNodeLosses > 0 && len(b.losses[identity]) >= j.MaxNodeLosses {
-		b.park(identity, at+lossWindow)
+		b.quarantineUntil(identity, at+lossWindow)
 	}
 }
 
-// park keeps a node out of rounds until then, unless it is kept out for longer.
-func (b *budget) park(identity string, until time.Duration) {
-	if b.parkedUntil == nil {
-		b.parkedUntil = map[string]time.Duration{}
+// quarantineUntil keeps a node out of rounds until then, or for longer if it is kept out for longer already.
+func (b *budget) quarantineUntil(identity string, end time.Duration) {
+	if b.quarantinedUntil == nil {
+		b.quarantinedUntil = map[string]time.Duration{}
 	}
-	if before, parked := b.parkedUntil[identity]; !parked || until > before {
-		b.parkedUntil[identity] = until
+	if before, ok := b.quarantinedUntil[identity]; !ok || end > before {
+		b.quarantinedUntil[identity] = end
 	}
 }
 
-func (b *budget) isParked(identity string) bool {
-	_, parked := b.parkedUntil[identity]
-	return parked
+func (b *budget) isQuarantined(identity string) bool {
+	_, ok := b.quarantinedUntil[identity]
+	return ok
 }
 
-// whyParked says it for people.
-func (b *budget) whyParked(identity string) string {
-	if a := b.asides[identity]; a != nil && a.times > 0 && a.until() >= b.parkedUntil[identity] {
-		return a.why
+// faultInForce returns the faults for which a node is quarantined; nil if it is quarantined for its losses.
+func (b *budget) faultInForce(identity string) *nodeFaults {
+	if f := b.faults[identity]; f != nil && f.times > 0 && f.quarantineEnd() >= b.quarantinedUntil[identity] {
+		return f
+	}
+	return nil
+}
+
+// quarantineReason says why a node is quarantined, for the other nodes.
+func (b *budget) quarantineReason(identity string) string {
+	if f := b.faultInForce(identity); f != nil {
+		return f.reason
 	}
 	return fmt.Sprintf("lost %d times in %v", len(b.losses[identity]), lossWindow)
 }
 
-// release returns the identities that are no longer parked.
-func (b *budget) release(now time.Duration) (free []string) {
-	for identity, until := range b.parkedUntil {
-		if now >= until {
-			delete(b.parkedUntil, identity)
-			free = append(free, identity)
-		}
+// quarantineNote says why a node is quarantined, for the node itself.
+func (b *budget) quarantineNote(identity string) string {
+	reason := "it was lost too often"
+	if f := b.faultInForce(identity); f != nil {
+		reason = f.reason
 	}
-	return free
+	return "this node is quarantined, and is used only if the job cannot run without it: " + reason
 }
 
-// nextRelease is when release will have something to return.
-func (b *budget) nextRelease() (m moment) {
-	for _, until := range b.parkedUntil {
-		if !m.set || until < m.at {
-			m = moment{until, true}
+// quarantinePause is how long the others wait before they use a quarantined node.
+func (b *budget) quarantinePause(now time.Duration, identity string, j *Job) time.Duration {
+	losses := 0
+	for _, at := range b.losses[identity] {
+		if now-at < lossWindow {
+			losses++
 		}
 	}
-	return m
+	return min(maxBackoff, minBackoff<<min(max(0, losses-j.MaxNodeLosses), 16))
+}
+
+// endQuarantines ends the quarantines that are over and returns the identities of their nodes.
+func (b *budget) endQuarantines(now time.Duration) (released []string) {
+	for identity, end := range b.quarantinedUntil {
+		if now >= end {
+			delete(b.quarantinedUntil, identity)
+			released = append(released, identity)
+		}
+	}
+	return released
+}
+
+// nextQuarantineEnd returns when endQuarantines has something to do next.
+func (b *budget) nextQuarantineEnd() (next optionalTime) {
+	for _, end := range b.quarantinedUntil {
+		next.takeEarlier(optionalTime{end, true})
+	}
+	return next
 }

@@ -36,7 +36,7 @@ func TestBudgetParksAfterLosses(t *testing.T) {
 		name   string
 		losses []time.Duration
 		limit  int
-		until  time.Duration // 0: not parked
+		until  time.Duration // 0: not quarantined
 	}{
 		{"one loss", []time.Duration{0}, 3, 0},
 		{"two", []time.Duration{0, minute}, 3, 0},
@@ -50,22 +50,22 @@ func TestBudgetParksAfterLosses(t *testing.T) {
 			j := &Job{MaxNodeLosses: c.limit}
 			now := time.Duration(0)
 			for _, now = range c.losses {
-				b.lose(now, "a", j)
-				b.lose(now, "b", &Job{})
+				b.recordLoss(now, "a", j)
+				b.recordLoss(now, "b", &Job{})
 			}
-			if b.isParked("b") || b.isParked("a") != (c.until > 0) {
-				t.Fatalf("parked: %v", b.parkedUntil)
+			if b.isQuarantined("b") || b.isQuarantined("a") != (c.until > 0) {
+				t.Fatalf("quarantined: %v", b.quarantinedUntil)
 			}
-			if next := b.nextRelease(); next != (moment{c.until, c.until > 0}) {
+			if next := b.nextQuarantineEnd(); next != (optionalTime{c.until, c.until > 0}) {
 				t.Fatalf("next release %v, want %v", next, c.until)
 			}
 			if c.until == 0 {
 				return
 			}
-			if free := b.release(c.until - 1); free != nil {
+			if free := b.endQuarantines(c.until - 1); free != nil {
 				t.Fatalf("%v are free too early", free)
 			}
-			if free := b.release(c.until); !slices.Equal(free, []string{"a"}) || b.isParked("a") {
+			if free := b.endQuarantines(c.until); !slices.Equal(free, []string{"a"}) || b.isQuarantined("a") {
 				t.Fatalf("free: %v", free)
 			}
 		})
@@ -81,11 +81,11 @@ func TestBudgetSurvivesALeader(t *testing.T) {
 		b.charge(at)
 	}
 	for _, at := range []time.Duration{10 * minute, 24 * minute, 25 * minute, 26 * minute} {
-		b.lose(at, "a", j)
+		b.recordLoss(at, "a", j)
 	}
-	b.lose(29*minute, "b", j)
+	b.recordLoss(29*minute, "b", j)
 	var r Record
-	b.store(30*minute, &r, j)
+	b.saveTo(&r, 30*minute, j)
 	want := Record{
 		Charges: []time.Duration{5 * minute},
 		Losses:  map[string][]time.Duration{"a": {6 * minute, 5 * minute, 4 * minute}, "b": {minute}},
@@ -93,13 +93,13 @@ func TestBudgetSurvivesALeader(t *testing.T) {
 	if diff := cmp.Diff(want, r); diff != "" {
 		t.Fatal(diff)
 	}
-	next := budgetOf(r, j, origin)
-	if !next.isParked("a") || next.isParked("b") || next.charged(origin, j.RestartWindow) != 1 {
+	next := restoreBudget(r, j, origin)
+	if !next.isQuarantined("a") || next.isQuarantined("b") || next.charged(origin, j.RestartWindow) != 1 {
 		t.Fatalf("%+v", next)
 	}
-	next.shift(4 * minute) // the record was 4 minutes old
-	if free := next.release(origin + 2*minute); !slices.Equal(free, []string{"a"}) {
-		t.Errorf("free after 6 of 6 minutes: %v, %v", free, next.parkedUntil)
+	next.shiftBack(4 * minute) // the record was 4 minutes old
+	if free := next.endQuarantines(origin + 2*minute); !slices.Equal(free, []string{"a"}) {
+		t.Errorf("free after 6 of 6 minutes: %v, %v", free, next.quarantinedUntil)
 	}
 	if got := next.charged(origin+11*minute, j.RestartWindow); got != 0 {
 		t.Errorf("%d charges are left, the last is %v old", got, 20*minute)

@@ -25,10 +25,10 @@ type driver struct {
 	m          *member
 	clock      func() time.Duration
 	origin     time.Duration // of the member's time, by clock
-	watchdogAt moment        // as deadMan was told last
+	watchdogAt optionalTime  // as deadMan was told last
 
 	watchdog func(at time.Duration) // Options.DeadMan
-	probe    func(now time.Duration) (next moment)
+	probe    func(now time.Duration) (next optionalTime)
 	status   func(context.Context) []byte // Options.Status
 	// statusInterval is how often an agent that is looked at writes what it is doing.
 	statusInterval time.Duration
@@ -50,7 +50,7 @@ func (d *driver) run(ctx context.Context) error {
 		func() error { return d.keepAliveLoop(ctx, answers, beats, proofs) },
 	}
 	if d.status != nil {
-		tasks = append(tasks, func() error { return d.show(ctx) })
+		tasks = append(tasks, func() error { return d.publishStatus(ctx) })
 	}
 	ended := make(chan error, len(tasks))
 	var running sync.WaitGroup
@@ -124,13 +124,13 @@ func (d *driver) setWatchdog() {
 }
 
 // arm sets the timer for what is due next.
-func (d *driver) arm(timer *time.Timer, now, beatAt time.Duration, probeAt moment) {
+func (d *driver) arm(timer *time.Timer, now, beatAt time.Duration, probeAt optionalTime) {
 	next := d.m.nextTick()
 	if probeAt.set && (!next.set || probeAt.at < next.at) {
 		next = probeAt
 	}
 	if d.interval > 0 && (!next.set || beatAt < next.at) {
-		next = moment{beatAt, true}
+		next = optionalTime{beatAt, true}
 	}
 	if next.set {
 		timer.Reset(max(0, next.at-now))

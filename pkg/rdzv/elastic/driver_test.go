@@ -31,7 +31,7 @@ func TestReportTellsTheAgeOfItsFailure(t *testing.T) {
 			t.Fatal(err)
 		}
 		var got Report
-		events, err := list(t.Context(), store, prefixOf("run")+prefixAgent)
+		events, err := listKeys(t.Context(), store, prefixOf("run")+prefixAgent)
 		if err = errors.Join(err, json.Unmarshal(events[0].Value, &got)); err != nil || got.Failure.Age != 5*time.Second {
 			t.Errorf("the failure is %v old, %v", got.Failure.Age, err)
 		}

@@ -11,19 +11,19 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
-// Elected is the access to a store outside of the agents, who elect a leader among them.
+// Elected is the access to a store outside of the agents. The agents elect one of themselves as the leader.
 type Elected struct {
 	RunID string
 	// Dial opens a session.
 	Dial   func(ctx context.Context) (coord.Store, error)
 	Logger zerolog.Logger
 
-	resign func() // ends the candidacy that runs; nil before the first
+	stop func() // ends the current candidacy; nil before the first
 }
 
-// Open implements Access. It is called by one goroutine at a time.
+// Open implements [Access]. Only one goroutine may call it at a time.
 func (e *Elected) Open(ctx context.Context) (coord.Store, error) {
-	e.end()
+	e.stopCandidacy()
 	var store coord.Store
 	for warned := false; ; warned = true {
 		var err error
@@ -34,29 +34,28 @@ func (e *Elected) Open(ctx context.Context) (coord.Store, error) {
 			return nil, err
 		}
 		if !warned {
-			e.Logger.Warn().Err(err).Msg("the rendezvous cannot be reached yet; trying on")
+			e.Logger.Warn().Err(err).Msg("the rendezvous cannot be reached yet; still trying")
 		}
 		select {
 		case <-time.After(dialPause):
 		case <-ctx.Done():
 		}
 	}
-	e.resign = newLead(store, e.RunID, e.Logger).begin(ctx)
+	e.stop = newLeaderDriver(store, e.RunID, e.Logger).start(ctx)
 	return store, nil
 }
 
-// end ends the candidacy, if there is one.
-func (e *Elected) end() {
-	if e.resign != nil {
-		e.resign()
+func (e *Elected) stopCandidacy() {
+	if e.stop != nil {
+		e.stop()
 	}
 }
 
-// Front implements Access.
+// Front implements [Access].
 func (e *Elected) Front() *rdzv.WorkerStore { return nil }
 
-// Close implements Access.
+// Close implements [Access].
 func (e *Elected) Close(context.Context) error {
-	e.end()
+	e.stopCandidacy()
 	return nil
 }

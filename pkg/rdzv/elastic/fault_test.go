@@ -200,7 +200,7 @@ func TestUnreachableRank0(t *testing.T) {
 	if got := await(t, "rank 0", waits[0]); got.err != nil || got.round.Rank != 0 || got.round.WorldSize != 3 {
 		t.Fatalf("node 0: %+v", got)
 	}
-	if s := awaitStop(t, "the end of the round", hs[0]); !strings.Contains(s.Why, "rank 0, was not reached by node1, node2") {
+	if s := awaitStop(t, "the end of the round", hs[0]); !strings.Contains(s.Why, "node1, node2 did not reach the worker store on node0, rank 0") {
 		t.Errorf("the round ended: %q", s.Why)
 	}
 	aside := enter(t, hs[0], nil)

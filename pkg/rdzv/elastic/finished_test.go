@@ -12,7 +12,7 @@ import (
 
 // finishedOf is a run in which these nodes were there at the end.
 func finishedOf(nodes ...Node) *finishedRun {
-	f := &finishedRun{There: map[string]int{}}
+	f := &finishedRun{Nodes: map[string]int{}}
 	for _, n := range nodes {
 		f.add(n)
 	}
@@ -32,37 +32,37 @@ func TestJudge(t *testing.T) {
 		run    *finishedRun
 		ending rdzv.Ending // empty: succeeded
 		node   Node
-		want   verdict
+		want   arrivalVerdict
 	}{
-		{name: "by hand, a node that was there", run: byHand, node: node("machine:a/0", "", false, "train"), want: anew},
-		{name: "by hand, its other agents have its slot still", run: byHand, node: node("machine:a/3", "", false, "train"), want: anew},
-		{name: "by hand, another script", run: byHand, node: node("machine:b/0", "", false, "other"), want: anew},
-		{name: "by hand, a node that was not there", run: byHand, node: node("machine:c/0", "", false, "train"), want: refused},
-		{name: "by hand, a failed run, a node that was not there", run: byHand, ending: rdzv.EndFailed, node: node("machine:c/0", "", false, "train"), want: refused},
-		{name: "a job of a scheduler after a run by hand", run: byHand, node: node("hint:0/0", "slurm-7.0", false, "train"), want: anew},
-		{name: "a late task of the step", run: step, node: node("hint:2/0", "slurm-7.0", false, "train"), want: learns},
-		{name: "a second command in the step", run: step, node: node("hint:1/0", "slurm-7.0", false, "train"), want: anew},
-		{name: "the job was requeued", run: step, node: node("hint:2/0", "slurm-7.0.r1", false, "train"), want: anew},
-		{name: "the next step", run: step, node: node("hint:1/0", "slurm-7.1", false, "train"), want: anew},
-		{name: "by hand after a step", run: step, node: node("machine:c/0", "", false, "train"), want: anew},
-		{name: "a step a node: one that is late", run: steps, node: node("machine:c/0", "slurm-7.2", false, "train"), want: refused},
-		{name: "a step a node: another task of one", run: steps, node: node("machine:c/0", "slurm-7.1", false, "train"), want: learns},
-		{name: "a step a node: a rerun", run: steps, node: node("machine:b/0", "slurm-7.3", false, "train"), want: anew},
-		{name: "a late pod", run: pods, node: node("hint:2/0", "uid", true, "train"), want: learns},
-		{name: "an extra pod of the Job, with another command", run: pods, node: node("hint:2/0", "uid", true, "eval"), want: refused},
-		{name: "a pod that was replaced", run: pods, node: node("hint:1/0", "uid", true, "train"), want: learns},
-		{name: "a pod's next command", run: pods, node: node("hint:1/0", "uid", true, "eval"), want: anew},
-		{name: "pods of another Job", run: pods, node: node("hint:1/0", "uid2", true, "train"), want: anew},
-		{name: "nobody knows who was there", node: node("machine:a/0", "", false, "train"), want: refused},
-		{name: "given up, by hand", run: byHand, ending: rdzv.EndTimeout, node: node("machine:c/0", "", false, "train"), want: anew},
-		{name: "given up, nobody knows who was there", ending: rdzv.EndTimeout, node: node("machine:c/0", "", false, "train"), want: anew},
-		{name: "closed", run: byHand, ending: rdzv.EndClosed, node: node("machine:a/0", "", false, "train"), want: learns},
+		{name: "by hand, a node that was there", run: byHand, node: node("machine:a/0", "", false, "train"), want: startRerun},
+		{name: "by hand, its other agents have its slot still", run: byHand, node: node("machine:a/3", "", false, "train"), want: startRerun},
+		{name: "by hand, another script", run: byHand, node: node("machine:b/0", "", false, "other"), want: startRerun},
+		{name: "by hand, a node that was not there", run: byHand, node: node("machine:c/0", "", false, "train"), want: refuseArrival},
+		{name: "by hand, a failed run, a node that was not there", run: byHand, ending: rdzv.EndFailed, node: node("machine:c/0", "", false, "train"), want: refuseArrival},
+		{name: "a job of a scheduler after a run by hand", run: byHand, node: node("hint:0/0", "slurm-7.0", false, "train"), want: startRerun},
+		{name: "a late task of the step", run: step, node: node("hint:2/0", "slurm-7.0", false, "train"), want: learnResult},
+		{name: "a second command in the step", run: step, node: node("hint:1/0", "slurm-7.0", false, "train"), want: startRerun},
+		{name: "the job was requeued", run: step, node: node("hint:2/0", "slurm-7.0.r1", false, "train"), want: startRerun},
+		{name: "the next step", run: step, node: node("hint:1/0", "slurm-7.1", false, "train"), want: startRerun},
+		{name: "by hand after a step", run: step, node: node("machine:c/0", "", false, "train"), want: startRerun},
+		{name: "a step a node: one that is late", run: steps, node: node("machine:c/0", "slurm-7.2", false, "train"), want: refuseArrival},
+		{name: "a step a node: another task of one", run: steps, node: node("machine:c/0", "slurm-7.1", false, "train"), want: learnResult},
+		{name: "a step a node: a rerun", run: steps, node: node("machine:b/0", "slurm-7.3", false, "train"), want: startRerun},
+		{name: "a late pod", run: pods, node: node("hint:2/0", "uid", true, "train"), want: learnResult},
+		{name: "an extra pod of the Job, with another command", run: pods, node: node("hint:2/0", "uid", true, "eval"), want: refuseArrival},
+		{name: "a pod that was replaced", run: pods, node: node("hint:1/0", "uid", true, "train"), want: learnResult},
+		{name: "a pod's next command", run: pods, node: node("hint:1/0", "uid", true, "eval"), want: startRerun},
+		{name: "pods of another Job", run: pods, node: node("hint:1/0", "uid2", true, "train"), want: startRerun},
+		{name: "nobody knows who was there", node: node("machine:a/0", "", false, "train"), want: refuseArrival},
+		{name: "given up, by hand", run: byHand, ending: rdzv.EndTimeout, node: node("machine:c/0", "", false, "train"), want: startRerun},
+		{name: "given up, nobody knows who was there", ending: rdzv.EndTimeout, node: node("machine:c/0", "", false, "train"), want: startRerun},
+		{name: "closed", run: byHand, ending: rdzv.EndClosed, node: node("machine:a/0", "", false, "train"), want: learnResult},
 	} {
 		ending := tt.ending
 		if ending == "" {
 			ending = rdzv.EndSucceeded
 		}
-		if got := tt.run.judge(tt.node, ending); got != tt.want {
+		if got := tt.run.judgeArrival(tt.node, ending); got != tt.want {
 			t.Errorf("%s: %d, want %d", tt.name, got, tt.want)
 		}
 	}
@@ -77,8 +77,8 @@ func TestPastOf(t *testing.T) {
 		}
 		return f
 	}
-	past := retire(nil, run(5, "one", ""), rdzv.Outcome{Restarts: 1}, []Launch{{ID: "two"}})
-	past = retire(past, run(9, "two", "again"), rdzv.Outcome{Restarts: 2}, []Launch{{ID: "again"}, {}})
+	past := appendPastRun(nil, run(5, "one", ""), rdzv.Outcome{Restarts: 1}, []Launch{{ID: "two"}})
+	past = appendPastRun(past, run(9, "two", "again"), rdzv.Outcome{Restarts: 2}, []Launch{{ID: "again"}, {}})
 	for _, tt := range []struct {
 		name   string
 		epoch  coord.Revision
@@ -95,7 +95,7 @@ func TestPastOf(t *testing.T) {
 		{name: "in a round of the run that is there now", epoch: 12, launch: "one"},
 	} {
 		got := 0
-		if p := pastOf(past, &Report{Node: Node{Launch: Launch{ID: tt.launch}}, Fence: Fence{Epoch: tt.epoch}}); p != nil {
+		if p := findPastRun(past, &Report{Node: Node{Launch: Launch{ID: tt.launch}}, Fence: Fence{Epoch: tt.epoch}}); p != nil {
 			got = p.Outcome.Restarts
 		}
 		if got != tt.want {
@@ -103,7 +103,7 @@ func TestPastOf(t *testing.T) {
 		}
 	}
 	for range 2 * maxPast {
-		past = retire(past, run(20), rdzv.Outcome{}, nil)
+		past = appendPastRun(past, run(20), rdzv.Outcome{}, nil)
 	}
 	if len(past) != maxPast {
 		t.Errorf("%d past runs are kept", len(past))
@@ -112,44 +112,44 @@ func TestPastOf(t *testing.T) {
 
 // TestLeaderBeginsAnew: agents that come to a finished run learn its result, begin another one, or are refused.
 func TestLeaderBeginsAnew(t *testing.T) {
-	finished := after(two,
+	finished := appendSteps(twoNodeRound,
 		step{5, "a done; b done", "result: succeeded, forget job, end: a b"},
 	)
-	gone := after(finished, step{6, "a gone; b gone", ""})
+	gone := appendSteps(finished, step{6, "a gone; b gone", ""})
 	launched := []step{
 		{0, "a ready +launch=L; b ready +launch=L", "job"},
 		{1, "", "round 0: a b (0), run0: a b"},
 		{5, "a done; b done", "result: succeeded, forget job, end: a b"},
 		{6, "a gone; b gone", ""},
 	}
-	oneRestart := ordinary()
+	oneRestart := defaultJob()
 	oneRestart.MaxRestarts = 0
-	threeRestarts := ordinary()
+	threeRestarts := defaultJob()
 	threeRestarts.MaxRestarts = 3
 	for _, c := range []struct {
 		name  string
 		job   Job
 		steps []step
 	}{
-		{"by hand, on the same nodes", ordinary(), after(gone,
+		{"by hand, on the same nodes", defaultJob(), appendSteps(gone,
 			step{7, "a2 ready +id=a", "forget result, past: 1, wait: a2, job"},
 			step{7.1, "b2 ready +id=b", ""},
 			step{8.1, "", "round 1: a2 b2 (0), run1: a2 b2"},
 			step{9, "a2 done; b2 done", "result: succeeded, forget job, end: a2 b2"},
 		)},
-		{"after a failure", oneRestart, after(two,
+		{"after a failure", oneRestart, appendSteps(twoNodeRound,
 			step{5, "a failing 1", "halt0: a b"},
 			step{6, "a ready; b ready", "result: failed by a, forget job, end: a b"},
 			step{7, "a gone; b gone; a2 ready +id=a; b2 ready +id=b", "forget result, past: 1, wait: a2 b2, job"},
 			step{8, "", "round 1: a2 b2 (0), run1: a2 b2"},
 		)},
-		{"a program that cannot be executed ends its first round, too", ordinary(), after(gone,
+		{"a program that cannot be executed ends its first round, too", defaultJob(), appendSteps(gone,
 			step{7, "a2 ready +id=a; b2 ready +id=b", "forget result, past: 1, wait: a2 b2, job"},
 			step{8, "", "round 1: a2 b2 (0), run1: a2 b2"},
 			step{9, "a2 failing 1 +final", "halt1: a2 b2"},
 			step{10, "new leader; a2 ready; b2 ready", "result: failed by a2, forget job, end: a2 b2"},
 		)},
-		{"but not a later one", threeRestarts, after(gone,
+		{"but not a later one", threeRestarts, appendSteps(gone,
 			step{7, "a2 ready +id=a; b2 ready +id=b", "forget result, past: 1, wait: a2 b2, job"},
 			step{8, "", "round 1: a2 b2 (0), run1: a2 b2"},
 			step{20, "a2 failing 1", "halt1: a2 b2"},
@@ -157,40 +157,40 @@ func TestLeaderBeginsAnew(t *testing.T) {
 			step{22, "a2 failing 1 +final", "halt2: a2 b2"},
 			step{23, "a2 ready; b2 ready", "round 3: a2 b2 (2), run3: a2 b2"},
 		)},
-		{"after a timeout, whoever comes", ordinary(), []step{
+		{"after a timeout, whoever comes", defaultJob(), []step{
 			{0, "a ready", "job"},
 			{60, "", "result: timeout, forget job, end: a"},
 			{61, "b ready", "wait: b"},
 			{62, "a gone", "forget result, past: 1, job"},
 		}},
-		{"not while an agent of the finished run is there; who waits for long is told of it", ordinary(), after(finished,
+		{"not while an agent of the finished run is there; who waits for long is told of it", defaultJob(), appendSteps(finished,
 			step{6, "a gone; a2 ready +id=a", "wait: a2"},
 			step{10.9, "", ""},
 			step{11, "", "note: a2"},
 			step{12, "", ""},
 			step{20, "b gone", "forget result, past: 1, job"},
 		)},
-		{"nor if that is seen by a new leader", ordinary(), after(finished,
+		{"nor if that is seen by a new leader", defaultJob(), appendSteps(finished,
 			step{6, "a gone; a2 ready +id=a", "wait: a2"},
 			step{7, "new leader", "wait: a2, end: b"},
 			step{8, "b gone", "forget result, past: 1, job"},
 		)},
-		{"who waited has gone", ordinary(), after(gone,
+		{"who waited has gone", defaultJob(), appendSteps(gone,
 			step{7, "a2 ready +id=a; c ready", "wait: a2, late refuse: c"},
 			step{8, "a2 gone", ""},
 			step{9, "c gone", ""},
 			step{10, "d ready", "late refuse: d"},
 		)},
-		{"a node that was not there is refused", ordinary(), after(gone,
+		{"a node that was not there is refused", defaultJob(), appendSteps(gone,
 			step{7, "c ready", "late refuse: c"},
 			step{8, "c ready", ""},
 		)},
-		{"a late agent of the launch learns the result", ordinary(), after(launched,
+		{"a late agent of the launch learns the result", defaultJob(), appendSteps(launched,
 			step{7, "c ready +launch=L", "late end: c"},
 			step{8, "c ready +launch=L", ""},
 			step{9, "c gone", ""},
 		)},
-		{"another launch begins anew, and a late agent of the former one learns its result all the same", ordinary(), after(launched,
+		{"another launch begins anew, and a late agent of the former one learns its result all the same", defaultJob(), appendSteps(launched,
 			step{7, "c ready +launch=M", "forget result, past: 1, wait: c, job"},
 			step{7.1, "d ready +launch=L", "late end: d"},
 			step{7.2, "d gone; e ready +launch=M", ""},
@@ -201,21 +201,21 @@ func TestLeaderBeginsAnew(t *testing.T) {
 			step{11, "d gone; c done; e done", "result: succeeded, forget job, end: c e"},
 			step{12, "d ready +launch=L; f ready +launch=M", "late end: d f"},
 		)},
-		{"a late agent of the former launch does not say what job the next run is", ordinary(), after(launched,
+		{"a late agent of the former launch does not say what job the next run is", defaultJob(), appendSteps(launched,
 			step{7, "c ready +launch=M", "forget result, past: 1, wait: c, job"},
 			step{8, "c gone; d ready +launch=L +max=9", "late end: d"},
 			step{9, "e ready +launch=M; f ready +launch=M", ""},
 			step{10, "", "round 1: e f (0), run1: e f"},
 		)},
-		{"an agent that was cut off when the run ended learns its result", ordinary(), after(finished,
+		{"an agent that was cut off when the run ended learns its result", defaultJob(), appendSteps(finished,
 			step{6, "a gone; b gone", ""},
 			step{7, "a done", "end: a"},
 		)},
-		{"an agent that had workers with an earlier store is no rerun", ordinary(), after(gone,
+		{"an agent that had workers with an earlier store is no rerun", defaultJob(), appendSteps(gone,
 			step{7, "a2 ready +id=a +earlier; c ready +earlier", "end: a2 c"},
 			step{8, "a2 gone; c gone; a3 ready +id=a", "forget result, past: 1, wait: a3, job"},
 		)},
-		{"closed stays closed", ordinary(), after(two,
+		{"closed stays closed", defaultJob(), appendSteps(twoNodeRound,
 			step{5, "b busy +close", "result: closed, forget job, end: a b"},
 			step{6, "a gone; b gone; a2 ready +id=a", "late end: a2"},
 		)},
@@ -226,8 +226,8 @@ func TestLeaderBeginsAnew(t *testing.T) {
 
 // TestLeaderThatGoesWithTheRun: a store that its run's agent hosts begins nothing anew. Who waits for that does not keep the host.
 func TestLeaderThatGoesWithTheRun(t *testing.T) {
-	s := play(t, ordinary(), after(two, step{5, "a done; b done", "result: succeeded, forget job, end: a b"}))
-	s.l.rerun.hosted = true
+	s := play(t, defaultJob(), appendSteps(twoNodeRound, step{5, "a done; b done", "result: succeeded, forget job, end: a b"}))
+	s.l.history.storeEndsWithRun = true
 	for _, st := range []struct {
 		do           string
 		acknowledged bool
@@ -235,8 +235,8 @@ func TestLeaderThatGoesWithTheRun(t *testing.T) {
 		s.see(6*time.Second, st.do)
 		writes, _, _ := s.l.decide(6 * time.Second)
 		s.write(writes)
-		if s.l.acknowledged() != st.acknowledged || s.l.rerun.begun {
-			t.Errorf("%s: acknowledged %v, begun %v", st.do, s.l.acknowledged(), s.l.rerun.begun)
+		if s.l.acknowledged() != st.acknowledged || s.l.history.rerunBegun {
+			t.Errorf("%s: acknowledged %v, begun %v", st.do, s.l.acknowledged(), s.l.history.rerunBegun)
 		}
 	}
 	if a := s.store[prefixAnswer+"a2"].(Answer); a.Kind != Wait || !a.Again {

@@ -1,128 +1,260 @@
 package elastic
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/elasticrun/elasticrun/pkg/coord"
-	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
-// enterForming begins the wait for the nodes of the next round.
-func (l *leader) enterForming() {
-	l.state, l.enough, l.tooFew, l.backoff, l.resort, l.recovered = forming, moment{}, moment{}, moment{}, moment{}, false
+// formation is what the leader knows of the next round while it waits for the nodes. The zero value is that of a wait
+// that has just begun.
+type formation struct {
+	enoughSince  optionalTime // since when there are enough nodes
+	tooFewSince  optionalTime // since when there are too few
+	recovering   bool         // there were too few nodes in this wait, so others may be on their way back
+	backoffUntil optionalTime // the round is not decided before
+	// useQuarantinedAt is when the round may be decided with quarantined nodes; unset if it needs none.
+	useQuarantinedAt optionalTime
 }
 
-// form decides the next round when the nodes for it are there, or gives up.
-func (l *leader) form(now time.Duration) {
-	candidates, parked, enough := l.candidates()
+// startForming begins the wait for the nodes of the next round.
+func (l *leader) startForming() { l.state, l.formation = forming, formation{} }
+
+// tryForm decides the next round once its nodes are there, or gives up.
+func (l *leader) tryForm(now time.Duration) {
+	f := &l.formation
+	choose, quarantined, enough := l.candidates()
 	if !enough {
-		l.enough, l.resort, l.recovered = moment{}, moment{}, true
-		l.tooFew.begin(now)
-		if now >= l.tooFew.at+l.job.JoinTimeout {
-			l.end(now, rdzv.Outcome{Ending: rdzv.EndTimeout, Restarts: l.restarts, Text: fmt.Sprintf(
-				"%d of at least %d nodes were there, and no more came in %v", l.eligible, l.job.Min, l.job.JoinTimeout)})
+		f.enoughSince, f.useQuarantinedAt, f.recovering = optionalTime{}, optionalTime{}, true
+		f.tooFewSince.setOnce(now)
+		if now >= f.tooFewSince.at+l.job.JoinTimeout {
+			l.endTimeout(now, "%d of at least %d nodes were there, and no more came in %v",
+				l.participants.eligible, l.job.Min, l.job.JoinTimeout)
 		}
 		return
 	}
-	l.tooFew = moment{}
-	l.enough.begin(now)
-	if !l.mayUse(now, parked) || !l.complete(now) {
+	f.tooFewSince = optionalTime{}
+	f.enoughSince.setOnce(now)
+	if !l.mayUseQuarantined(now, quarantined) || !l.waitIsOver(now) {
 		return
 	}
-	members, ok := candidates(now)
+	members, ok := choose(now)
 	if !ok {
 		l.endUnreached(now)
 		return
 	}
-	l.remark = l.remarks(parked)
-	l.commit(now, members)
+	l.commitRound(now, members, l.roundNote(quarantined))
 }
 
-// complete reports whether nobody else is to be waited for.
-func (l *leader) complete(now time.Duration) bool {
-	e := l.eligible
+// waitIsOver reports whether the leader waits for no further node.
+func (l *leader) waitIsOver(now time.Duration) bool {
+	f, n := &l.formation, l.participants.eligible
+	allExpected := l.job.Expected > 0 && n >= l.job.Expected
 	switch {
-	case l.backoff.set && now < l.backoff.at:
+	case f.backoffUntil.set && now < f.backoffUntil.at:
 		return false
-	case l.held(now, e >= l.job.Max || l.job.Expected > 0 && e >= l.job.Expected):
+	case l.mustWaitForLeases(now, n >= l.job.Max || allExpected):
 		return false
-	case e >= l.job.Max:
+	case n >= l.job.Max:
 		return true
-	case l.rounds:
-		return !l.recovered || e >= len(l.record.Members) || now >= l.enough.at+l.job.JoinSettle
+	case l.hasRound:
+		return !f.recovering || n >= len(l.record.Members) || now >= f.enoughSince.at+l.job.JoinSettle
 	default:
-		return l.job.Expected > 0 && e >= l.job.Expected || now >= l.enough.at+l.job.LastCall
+		return allExpected || now >= f.enoughSince.at+l.job.LastCall
 	}
 }
 
-// limit is how many nodes the next round may have.
-func (l *leader) limit() int {
-	if l.rounds && l.job.Grow == GrowNever {
+// maxMembers returns how many nodes the next round may have.
+func (l *leader) maxMembers() int {
+	if l.hasRound && l.job.Grow == GrowNever {
 		return max(len(l.record.Members), l.job.Min)
 	}
 	return l.job.Max
 }
 
-// commit decides the next round.
-func (l *leader) commit(now time.Duration, members []candidate) {
-	for _, p := range l.parts {
-		if p.seat == nil {
+// commitRound decides the next round.
+func (l *leader) commitRound(now time.Duration, members []candidate, note string) {
+	for _, m := range l.round.members {
+		if m.participant == nil {
 			continue
 		}
-		if p.seat.rank = -1; p.fate != stopped { // the next leader must know it, too
-			p.seat.fenced = l.record.Round
+		if m.participant.rank = -1; m.status != stopped { // recorded, so that a later leader knows it too
+			m.participant.fencedRound = l.record.Round
 		}
 	}
-	last, isNew := l.record.Round, l.newcomers(members)
-	l.record = Record{Round: l.record.Round + 1, Restarts: l.restarts, Short: l.short, Unreached: l.unreachedRounds, Members: make([]Participant, len(members))}
-	l.budget.store(now, &l.record, l.job)
-	for _, s := range l.seats {
-		if s.fenced >= 0 && l.busy(s) {
+	last, isNew := l.record.Round, l.newcomerTest(members)
+	l.record = Record{
+		Round: l.record.Round + 1, Restarts: l.restarts, Short: l.shortRounds, Unreached: l.unreachedRounds,
+		Members: make([]RecordMember, len(members)),
+	}
+	l.budget.saveTo(&l.record, now, l.job)
+	for _, p := range l.participants.byID {
+		if p.fencedRound >= 0 && l.mayHaveWorkers(p) {
 			if l.record.Fenced == nil {
 				l.record.Fenced = map[coord.SessionID]int{}
 			}
-			l.record.Fenced[s.id] = s.fenced
+			l.record.Fenced[p.id] = p.fencedRound
 		}
 	}
-	l.parts = make([]part, len(members))
-	l.active, l.done, l.alive = len(members), 0, len(members)
-	l.stuck, l.stuckSince = 0, moment{}
+	l.round = roundState{
+		members: make([]roundMember, len(members)), active: len(members), present: len(members),
+		startedAt: optionalTime{now, true}, note: note,
+	}
 	for r, c := range members {
-		s := l.seats[c.id]
-		s.rank, s.fenced = r, -1
-		l.parts[r].seat = s
-		l.record.Members[r] = Participant{ID: c.id, Identity: c.node.Identity, Role: c.node.Role, Nproc: c.node.Nproc, New: isNew(c.node.Identity)}
-	}
-	first := members[0].offer // a copy, which does not keep all members
-	l.record.Members[0].Store = &first
-	l.state, l.started, l.unreached, l.news = running, moment{now, true}, moment{}, nil
-	l.blame, l.disturbed, l.settle, l.halted, l.grown = blame{}, "", moment{}, moment{}, moment{}
-	l.out = append(l.out, write{key: roundKey(l.record.Round), value: l.record, create: true})
-	if last >= 0 {
-		l.out = append(l.out, write{key: roundKey(last)})
-	}
-	l.rounds = true
-	l.handOut()
-	for _, s := range l.seats {
-		l.review(s)
-	}
-}
-
-// release lets nodes back in whose losses are long ago.
-func (l *leader) release(now time.Duration) {
-	for _, identity := range l.budget.release(now) {
-		if s := l.identity[identity]; s != nil {
-			l.review(s)
+		p := l.participants.byID[c.id]
+		p.rank, p.fencedRound = r, -1
+		l.round.members[r].participant = p
+		l.record.Members[r] = RecordMember{
+			ID: c.id, Identity: c.node.Identity, Role: c.node.Role, Nproc: c.node.Nproc, New: isNew(c.node.Identity),
 		}
 	}
+	store := members[0].offer // copied, so that the record does not keep all members in memory
+	l.record.Members[0].Store = &store
+	l.writes = append(l.writes, write{key: roundKey(l.record.Round), value: l.record, create: true})
+	if last >= 0 {
+		l.writes = append(l.writes, write{key: roundKey(last)})
+	}
+	l.state, l.hasRound, l.announcements = running, true, nil
+	l.assignRanks()
+	for _, p := range l.participants.byID {
+		l.review(p)
+	}
 }
 
-// sessions lists the seats' ids, for the leader's own use in a resync.
-func (l *leader) sessions() []coord.SessionID {
-	ids := make([]coord.SessionID, 0, len(l.seats))
-	for id := range l.seats {
-		ids = append(ids, id)
+// A quarantined node stays out of rounds only while the job can run without it. Below min the leader uses it all the
+// same: a job that stands still is worse than one that may lose the node again. The leader pauses before each such
+// round. The pause grows with the losses, so that a node that is lost again and again does not make the others restart
+// all the time, and it gives other nodes time to come.
+
+// candidates reports whether there are enough nodes for a round, and which quarantined nodes the round would need.
+// choose returns the round's members in rank order; false if none of them can be rank 0.
+func (l *leader) candidates() (
+	choose func(now time.Duration) ([]candidate, bool), quarantined []*participant, enough bool,
+) {
+	unreachable := func(now time.Duration) func(string) bool {
+		return func(identity string) bool { return l.budget.isUnreachable(now, identity) }
 	}
-	return ids
+	if l.participants.eligible+l.participants.quarantined < l.job.Min {
+		return nil, nil, false
+	}
+	if l.job.Static {
+		members, used, ok := l.staticMembers()
+		return func(now time.Duration) ([]candidate, bool) {
+			return members, ok && !unreachable(now)(members[0].node.Identity)
+		}, used, ok
+	}
+	if missing := l.job.Min - l.participants.eligible; missing > 0 {
+		quarantined = l.quarantinedByEnd()[:missing]
+	}
+	return func(now time.Duration) ([]candidate, bool) {
+		all := l.eligibleWith(quarantined)
+		return chooseRank0(rankMembers(l.record.Members, all, l.maxMembers()), all, unreachable(now))
+	}, quarantined, true
+}
+
+// eligibleWith lists the eligible participants and those in quarantined.
+func (l *leader) eligibleWith(quarantined []*participant) []candidate {
+	out := make([]candidate, 0, l.participants.eligible+len(quarantined))
+	for _, p := range l.participants.byID {
+		if p.counted.eligible {
+			out = append(out, p.candidate())
+		}
+	}
+	for _, p := range quarantined {
+		out = append(out, p.candidate())
+	}
+	return out
+}
+
+func (p *participant) candidate() candidate {
+	return candidate{p.id, p.arrived, p.report.Node, p.report.Store}
+}
+
+// quarantinedByEnd lists the quarantined participants, the one whose quarantine ends first at the front.
+func (l *leader) quarantinedByEnd() []*participant {
+	out := make([]*participant, 0, l.participants.quarantined)
+	for _, p := range l.participants.byID {
+		if p.counted.quarantined {
+			out = append(out, p)
+		}
+	}
+	end := func(p *participant) time.Duration { return l.budget.quarantinedUntil[p.report.Node.Identity] }
+	slices.SortFunc(out, func(a, b *participant) int {
+		return cmp.Or(cmp.Compare(end(a), end(b)), cmp.Compare(a.arrived, b.arrived))
+	})
+	return out
+}
+
+// staticMembers returns the nodes of a round with static ranks. It uses quarantined nodes only for ranks that no other
+// node has.
+func (l *leader) staticMembers() (members []candidate, quarantined []*participant, ok bool) {
+	if members, ok = staticOrder(l.eligibleWith(nil), l.job.Max); ok {
+		return members, nil, true
+	}
+	for _, p := range l.quarantinedByEnd() {
+		if hint := p.report.Node.Hint; hint >= 0 && hint < len(members) && members[hint].id == "" {
+			members[hint] = p.candidate()
+			quarantined = append(quarantined, p)
+		}
+	}
+	return members, quarantined, !slices.ContainsFunc(members, func(c candidate) bool { return c.id == "" })
+}
+
+// mayUseQuarantined reports whether the pause before a round with these quarantined nodes is over. The pause starts
+// when such a round becomes possible.
+func (l *leader) mayUseQuarantined(now time.Duration, quarantined []*participant) bool {
+	at := &l.formation.useQuarantinedAt
+	if len(quarantined) == 0 {
+		*at = optionalTime{}
+		return true
+	}
+	if !at.set {
+		pause := time.Duration(0)
+		for _, p := range quarantined {
+			pause = max(pause, l.budget.quarantinePause(now, p.report.Node.Identity, l.job))
+		}
+		*at = optionalTime{now + pause, true}
+	}
+	return now >= at.at
+}
+
+// willUseQuarantined reports whether the next round will have quarantined nodes unless others come.
+func (l *leader) willUseQuarantined() bool {
+	return l.state == forming && l.formation.useQuarantinedAt.set
+}
+
+// roundNote returns what all members of the next round should know of it; empty if there is nothing.
+func (l *leader) roundNote(quarantined []*participant) string {
+	texts := l.announcements
+	if len(quarantined) > 0 {
+		var names []string
+		for _, p := range quarantined[:min(len(quarantined), maxNamed)] {
+			node := p.report.Node
+			names = append(names, fmt.Sprintf("%s (%s)", node.Host, l.budget.quarantineReason(node.Identity)))
+		}
+		texts = append(texts, fmt.Sprintf("the job needs %s nodes, so it uses quarantined ones: %s",
+			l.neededNodes(), strings.Join(names, ", ")))
+	}
+	return joinSome(texts, "; ")
+}
+
+// joinSome joins at most maxNamed texts and says how many more there are.
+func joinSome(texts []string, sep string) string {
+	if more := len(texts) - maxNamed; more > 0 {
+		texts = append(slices.Clip(texts[:maxNamed]), fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(texts, sep)
+}
+
+// endQuarantines lets the nodes back in whose quarantine is over.
+func (l *leader) endQuarantines(now time.Duration) {
+	for _, identity := range l.budget.endQuarantines(now) {
+		if p := l.participants.byIdentity[identity]; p != nil {
+			l.review(p)
+		}
+	}
 }

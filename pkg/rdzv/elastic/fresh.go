@@ -6,57 +6,59 @@ import (
 	"github.com/elasticrun/elasticrun/internal/boottime"
 )
 
-// Fresh describes a store that began without the sessions of the one before it. There may have been one: its process was killed,
-// say, and started again. Agents of that one may be cut off, and their workers live until their leases end, which nobody here knows.
-type Fresh struct {
-	// Since is when the store began, by package boottime.
-	Since time.Duration
-	// Predecessor says that there was one, or may have been, which Ended then at the latest, by package boottime.
-	Predecessor bool
-	Ended       time.Duration
+// FreshStore describes a store that began without the sessions of an earlier store of the run, for example because its
+// process was killed and started again. Agents of the earlier store may be cut off, and their workers live until their
+// leases end, which the new store does not know.
+type FreshStore struct {
+	// CreatedAt is when the store began, on the clock of package boottime.
+	CreatedAt time.Duration
+	// HasPredecessor says that there was, or may have been, an earlier store.
+	HasPredecessor bool
+	// PredecessorEnd is when the earlier store had ended at the latest, on the clock of package boottime.
+	PredecessorEnd time.Duration
 }
 
-// instance is what a leader knows of its store. The zero value is a store that keeps its sessions.
-type instance struct {
-	born  moment // by the leader's clock; set where the store was fresh then
-	ended moment // when another one did, at the latest; not set where none is known
+// storeHistory is what a leader knows of earlier stores, on the leader's clock. The zero value stands for a store that
+// keeps its sessions.
+type storeHistory struct {
+	createdAt      optionalTime // when the store began without sessions; unset if it keeps them
+	predecessorEnd optionalTime // when an earlier store had ended at the latest; unset if none is known
 }
 
-// at is what a leader of the store knows that begins now.
-func (f *Fresh) at(now time.Duration) instance {
+// history converts f to the clock of a leader that begins now.
+func (f *FreshStore) history(now time.Duration) storeHistory {
 	if f == nil {
-		return instance{}
+		return storeHistory{}
 	}
 	origin := now - boottime.Now()
-	return instance{moment{origin + f.Since, true}, moment{origin + f.Ended, f.Predecessor}}
-}
-
-// held reports whether workers of an earlier store may be alive. Where nobody has heard of one that is taken for possible as long as nodes are
-// missing: all of them at once can hardly be there beside those of an earlier store.
-func (l *leader) held(now time.Duration, complete bool) bool {
-	until := l.heldUntil(complete)
-	return until.set && now < until.at
-}
-
-// heldUntil is when the leases of the agents of an earlier store have ended.
-func (l *leader) heldUntil(complete bool) (until moment) {
-	if i := l.instance; !complete && !l.rounds {
-		until = i.born
-	} else {
-		until = i.ended
+	return storeHistory{
+		optionalTime{origin + f.CreatedAt, true}, optionalTime{origin + f.PredecessorEnd, f.HasPredecessor},
 	}
-	until.at += l.job.TTL
-	return until
 }
 
-// noteEarlier takes note of an agent that had a session in an earlier store of the run.
-func (l *leader) noteEarlier(now time.Duration, r *Report) {
-	if i := &l.instance; r.Earlier && i.born.set && (!i.ended.set || i.ended.at < i.born.at) {
-		i.ended = i.born
-	} else {
+// mustWaitForLeases reports whether workers of an earlier store may be alive. If no earlier store is known, the leader
+// assumes one while nodes are missing: nodes of an earlier store can hardly be alive if all nodes of the job are here.
+func (l *leader) mustWaitForLeases(now time.Duration, allPresent bool) bool {
+	end := l.earlierLeasesEnd(allPresent)
+	return end.set && now < end.at
+}
+
+// earlierLeasesEnd returns when the leases of agents of an earlier store have ended.
+func (l *leader) earlierLeasesEnd(allPresent bool) optionalTime {
+	if !allPresent && !l.hasRound {
+		return l.store.createdAt.add(l.job.TTL)
+	}
+	return l.store.predecessorEnd.add(l.job.TTL)
+}
+
+// recordEarlierStore learns from an agent that had a session in an earlier store of the run that there was one.
+func (l *leader) recordEarlierStore(now time.Duration, r *Report) {
+	s := &l.store
+	if !r.Earlier || !s.createdAt.set || s.predecessorEnd.set && s.predecessorEnd.at >= s.createdAt.at {
 		return
 	}
-	if l.job != nil && l.held(now, true) {
-		l.interrupt(now, "%s had a session in an earlier store of this run, whose workers may be alive", r.Node.Host)
+	s.predecessorEnd = s.createdAt
+	if l.job != nil && l.mustWaitForLeases(now, true) {
+		l.requestUnchargedStop(now, "%s had a session in an earlier store of this run, whose workers may be alive", r.Node.Host)
 	}
 }

@@ -16,7 +16,7 @@ import (
 // A store that has forgotten the sessions of the one before it decides no round while workers of that one may be alive.
 func TestFirstRoundInAFreshStore(t *testing.T) {
 	sec := time.Second
-	at := func(d time.Duration) moment { return moment{d, true} }
+	at := func(d time.Duration) optionalTime { return optionalTime{d, true} }
 	ready := func(earlier bool) Report {
 		return Report{
 			Job:   Job{Min: 1, Max: 2, LastCall: 2 * sec, JoinTimeout: 100 * sec, TTL: 15 * sec, Rejoin: 40 * sec, ResultTTL: sec},
@@ -25,40 +25,40 @@ func TestFirstRoundInAFreshStore(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		name     string
-		instance instance
+		instance storeHistory
 		agents   []Report // one joins after each second
 		want     time.Duration
 	}{
 		{name: "the store keeps its sessions", agents: []Report{ready(false)}, want: 3 * sec},
-		{name: "all nodes come to a store without a predecessor", instance: instance{born: at(0)}, agents: []Report{ready(false), ready(false)}, want: 2 * sec},
-		{name: "not all come: one of an earlier store may be cut off", instance: instance{born: at(0)}, agents: []Report{ready(false)}, want: 15 * sec},
-		{name: "not all come to a store that is old enough", instance: instance{born: at(-60 * sec)}, agents: []Report{ready(false)}, want: 3 * sec},
+		{name: "all nodes come to a store without a predecessor", instance: storeHistory{createdAt: at(0)}, agents: []Report{ready(false), ready(false)}, want: 2 * sec},
+		{name: "not all come: one of an earlier store may be cut off", instance: storeHistory{createdAt: at(0)}, agents: []Report{ready(false)}, want: 15 * sec},
+		{name: "not all come to a store that is old enough", instance: storeHistory{createdAt: at(-60 * sec)}, agents: []Report{ready(false)}, want: 3 * sec},
 		{
-			name: "it had a predecessor, which was killed", instance: instance{born: at(0), ended: at(0)},
+			name: "it had a predecessor, which was killed", instance: storeHistory{createdAt: at(0), predecessorEnd: at(0)},
 			agents: []Report{ready(false), ready(false)}, want: 15 * sec,
 		},
 		{
-			name: "it had one that ended 10 s before", instance: instance{born: at(0), ended: at(-10 * sec)},
+			name: "it had one that ended 10 s before", instance: storeHistory{createdAt: at(0), predecessorEnd: at(-10 * sec)},
 			agents: []Report{ready(false), ready(false)}, want: 5 * sec,
 		},
 		{
-			name: "an agent knows of a predecessor", instance: instance{born: at(0)},
+			name: "an agent knows of a predecessor", instance: storeHistory{createdAt: at(0)},
 			agents: []Report{ready(true), ready(false)}, want: 15 * sec,
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			l := newLeader(1, found{instance: tt.instance}, 0)
+			l := newLeader(1, savedState{storeHistory: tt.instance}, 0)
 			for i, r := range tt.agents {
 				now := time.Duration(i+1) * sec
 				r.Node = Node{Host: fmt.Sprint("n", i), Identity: fmt.Sprint("n", i), Hint: -1, Nproc: 1}
-				l.see(now, coord.SessionID(fmt.Sprint("s", i)), coord.Revision(i+1), &r)
+				l.observe(now, coord.SessionID(fmt.Sprint("s", i)), coord.Revision(i+1), &r)
 				if i < len(tt.agents)-1 {
 					l.decide(now)
 				}
 			}
 			for now := time.Duration(len(tt.agents)) * sec; ; {
 				_, wake, timed := l.decide(now)
-				if l.rounds {
+				if l.hasRound {
 					if now != tt.want {
 						t.Errorf("the round is decided after %v, want %v", now, tt.want)
 					}
@@ -77,14 +77,14 @@ func TestFirstRoundInAFreshStore(t *testing.T) {
 func TestAgentOfAnEarlierStoreComesLate(t *testing.T) {
 	sec := time.Second
 	job := Job{Min: 1, Max: 1, JoinTimeout: 100 * sec, TTL: 15 * sec, Rejoin: 40 * sec, ResultTTL: sec}
-	l := newLeader(1, found{instance: instance{born: moment{0, true}}}, 0)
+	l := newLeader(1, savedState{storeHistory: storeHistory{createdAt: optionalTime{0, true}}}, 0)
 	report := func(name string, r Report) {
 		r.Job, r.Node = job, Node{Host: name, Identity: name, Hint: -1, Nproc: 1}
-		l.see(2*sec, coord.SessionID(name), 1, &r)
+		l.observe(2*sec, coord.SessionID(name), 1, &r)
 		l.decide(2 * sec)
 	}
 	report("a", Report{Phase: Ready})
-	if !l.rounds {
+	if !l.hasRound {
 		t.Fatal("the round is not decided")
 	}
 	report("b", Report{Phase: Ready, Earlier: true})
@@ -92,17 +92,17 @@ func TestAgentOfAnEarlierStoreComesLate(t *testing.T) {
 		t.Fatal("the round goes on")
 	}
 	report("a", Report{Phase: Ready, Fence: l.fence()})
-	if l.state != forming || !l.held(14*sec, true) || l.held(15*sec, true) {
+	if l.state != forming || !l.mustWaitForLeases(14*sec, true) || l.mustWaitForLeases(15*sec, true) {
 		t.Errorf("state %d", l.state)
 	}
 }
 
 func TestMarker(t *testing.T) {
 	store := fmt.Sprintf("%s %d", t.Name(), os.Getpid())
-	leave := func(what, store string, predecessor bool) (*Marker, Fresh) {
+	leave := func(what, store string, predecessor bool) (*Marker, FreshStore) {
 		t.Helper()
 		m, fresh, err := CreateMarker(store)
-		if err != nil || fresh.Predecessor != predecessor || fresh.Ended > fresh.Since {
+		if err != nil || fresh.HasPredecessor != predecessor || fresh.PredecessorEnd > fresh.CreatedAt {
 			t.Fatalf("%s: %+v, %v", what, fresh, err)
 		}
 		return m, fresh
@@ -114,15 +114,15 @@ func TestMarker(t *testing.T) {
 	_ = first.file.Close() // it was killed
 	killed := boottime.Now()
 	second, fresh := leave("after a death", store, true)
-	if fresh.Ended < killed {
-		t.Errorf("it ended at %v, but was there at %v", fresh.Ended, killed)
+	if fresh.PredecessorEnd < killed {
+		t.Errorf("it ended at %v, but was there at %v", fresh.PredecessorEnd, killed)
 	}
 	ended := boottime.Now()
 	if err := second.End(); err != nil {
 		t.Fatal(err)
 	}
 	third, fresh := leave("after an end", store, true)
-	if fresh.Ended < ended {
+	if fresh.PredecessorEnd < ended {
 		t.Errorf("it ended at %v: %+v", ended, fresh)
 	}
 	if err := third.Remove(); err != nil {

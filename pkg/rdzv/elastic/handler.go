@@ -73,8 +73,8 @@ type Handler struct {
 	closed bool
 
 	// Of the driving goroutine.
-	roundOver chan struct{} // rdzv.Round's Over; nil once it is closed
-	probing   probing
+	roundOver  chan struct{} // rdzv.Round's Over; nil once it is closed
+	probeState probeState
 
 	// Of the goroutine that calls NextRendezvous.
 	m      *member
@@ -310,7 +310,7 @@ func (h *Handler) findWorkerStore(ctx context.Context, round int, store Offer) (
 		addr, err := reach(ctx, store)
 		switch {
 		case err == nil:
-			h.call(func(time.Duration) { h.m.reached() })
+			h.call(func(time.Duration) { h.m.storeReached() })
 			return addr, nil
 		case ctx.Err() != nil:
 			return "", context.Cause(ctx)
@@ -318,7 +318,7 @@ func (h *Handler) findWorkerStore(ctx context.Context, round int, store Offer) (
 			h.Leave()
 			return "", fmt.Errorf("%w: the worker store of round %d: %w", rdzv.ErrConnection, round, err)
 		}
-		h.call(func(time.Duration) { h.m.missed(time.Since(began), err.Error()) })
+		h.call(func(time.Duration) { h.m.storeUnreached(time.Since(began), err.Error()) })
 		h.log.Warn().Err(err).Int("round", round).Msg("the worker store is not reached yet; trying on")
 		select {
 		case s := <-h.stops:

@@ -27,7 +27,7 @@ type host struct {
 	claim  io.Closer         // reserves the run's store at this port of the machine; nil without a claim
 	run    io.Closer         // reserves the run's store on the machine, at whatever port; nil with one candidate port
 	guard  sync.WaitGroup    // watchFront
-	fresh  Fresh
+	fresh  FreshStore
 	marker *Marker // nil if nothing listens
 
 	mu             sync.Mutex
@@ -88,9 +88,9 @@ func (h *host) lead(ctx context.Context, runID string) (coord.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	lead := newLead(leaders, runID, h.log)
-	lead.told, lead.hosted, lead.fresh = h.leaderChanged, true, &h.fresh
-	h.resign = lead.begin(ctx)
+	driver := newLeaderDriver(leaders, runID, h.log)
+	driver.onDecision, driver.storeEndsWithRun, driver.freshStore = h.leaderChanged, true, &h.fresh
+	h.resign = driver.start(ctx)
 	return session, nil
 }
 
@@ -98,12 +98,12 @@ func (h *host) lead(ctx context.Context, runID string) (coord.Store, error) {
 func (a *C10d) createMarker(h *host) {
 	var err error
 	h.marker, h.fresh, err = CreateMarker(fmt.Sprintf("%s\n%v", a.RunID, a.Ports))
-	left := (h.fresh.Ended + a.TTL - boottime.Now()).Round(time.Second)
+	left := (h.fresh.PredecessorEnd + a.TTL - boottime.Now()).Round(time.Second)
 	switch {
 	case err != nil:
 		a.Logger.Warn().Err(err).Msgf("cannot find out whether this run had an earlier store on this machine: "+
 			"the first round waits %v, until every worker of such a store has ended", left)
-	case h.fresh.Predecessor && left > 0:
+	case h.fresh.HasPredecessor && left > 0:
 		a.Logger.Warn().Msgf("an earlier store of run %q ended on this machine while some of its agents were running: "+
 			"the first round waits %v, until all of their workers have ended", a.RunID, left)
 	}
@@ -116,7 +116,7 @@ func (h *host) removeMarker(ttl time.Duration) error {
 	h.mu.Lock()
 	left := h.server.Sessions() > 0 && !h.isAcknowledged
 	h.mu.Unlock()
-	if left || h.fresh.Predecessor && boottime.Now() < h.fresh.Ended+ttl {
+	if left || h.fresh.HasPredecessor && boottime.Now() < h.fresh.PredecessorEnd+ttl {
 		return h.marker.End()
 	}
 	return h.marker.Remove()
@@ -137,7 +137,7 @@ func (h *host) watchFront() {
 func (h *host) leaderChanged(l *leader) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.over = l.ended != nil; l.acknowledged() && !h.isAcknowledged {
+	if h.over = l.outcome != nil; l.acknowledged() && !h.isAcknowledged {
 		h.isAcknowledged = true
 		close(h.acknowledged)
 	}

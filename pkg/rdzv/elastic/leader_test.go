@@ -11,25 +11,25 @@ import (
 )
 
 // two is a round of a and b that runs.
-var two = []step{
+var twoNodeRound = []step{
 	{0, "a ready; b ready", "job"},
 	{1, "", "round 0: a b (0), run0: a b"},
 	{1.1, "a busy; b busy", ""},
 }
 
 // three is a round of all that may be.
-var three = []step{
+var threeNodeRound = []step{
 	{0, "a ready; b ready; c ready", "job, round 0: a b c (0), run0: a b c"},
 	{0.1, "a busy; b busy; c busy", ""},
 }
 
-func after(before []step, then ...step) []step {
+func appendSteps(before []step, then ...step) []step {
 	return append(slices.Clip(before), then...)
 }
 
 func TestLeader(t *testing.T) {
 	with := func(change func(*Job)) Job {
-		j := ordinary()
+		j := defaultJob()
 		change(&j)
 		return j
 	}
@@ -38,7 +38,7 @@ func TestLeader(t *testing.T) {
 		job   Job
 		steps []step
 	}{
-		{"first round: the most that may be", ordinary(), three},
+		{"first round: the most that may be", defaultJob(), threeNodeRound},
 		{"first round: those that are expected", with(func(j *Job) { j.Expected = 2 }), []step{
 			{0, "a ready", "job"},
 			{0.1, "b ready", "round 0: a b (0), run0: a b"},
@@ -49,20 +49,20 @@ func TestLeader(t *testing.T) {
 			{5.9, "c ready", ""},
 			{6, "", "round 0: a b c (0), run0: a b c"},
 		}},
-		{"first round: last call is cancelled below min", ordinary(), []step{
+		{"first round: last call is cancelled below min", defaultJob(), []step{
 			{0, "a ready; b ready", "job"},
 			{0.9, "b gone", ""},
 			{1.5, "c ready", ""},
 			{2.4, "", ""},
 			{2.5, "", "round 0: a c (0), run0: a c"},
 		}},
-		{"first round: too few for too long", ordinary(), []step{
+		{"first round: too few for too long", defaultJob(), []step{
 			{0, "a ready", "job"},
 			{59, "", "note: a"},
 			{60, "", "result: timeout, forget job, end: a"},
 			{61, "b ready", "wait: b"},
 		}},
-		{"a failure is charged once all have stopped", ordinary(), after(two,
+		{"a failure is charged once all have stopped", defaultJob(), appendSteps(twoNodeRound,
 			step{5, "a failing 2", "halt0: a b"},
 			step{5.1, "b failing 1 +old=1", ""},
 			step{6, "a ready", ""},
@@ -71,88 +71,88 @@ func TestLeader(t *testing.T) {
 			step{20, "b failing 1", "halt1: a b"},
 			step{21, "a ready; b ready", "result: failed by b, forget job, end: a b"},
 		)},
-		{"a program that cannot be executed on one node ends the job in its first round", ordinary(), after(three,
+		{"a program that cannot be executed on one node ends the job in its first round", defaultJob(), appendSteps(threeNodeRound,
 			step{5, "a failing 1 +final", "halt0: a b c"},
 			step{6, "a ready; b ready; c ready", "result: failed by a, forget job, end: a b c"},
 		)},
-		{"a newcomer that lacks the program is set aside", ordinary(), after(two,
+		{"a newcomer that lacks the program is quarantined", defaultJob(), appendSteps(twoNodeRound,
 			step{5, "c ready", ""},
 			step{5.5, "", "halt0: a b"},
 			step{6, "a ready; b ready", "round 1: a b c (0), run1: a b c"},
 			step{7, "a busy; b busy; c failing 1 +final", "halt1: a b c"},
 			step{8, "a ready; b ready; c ready", "round 2: a b (0), wait: c, run2: a b"},
 		)},
-		{"but not where no node can execute it", ordinary(), after(two,
+		{"but not where no node can execute it", defaultJob(), appendSteps(twoNodeRound,
 			step{5, "a failing 1", "halt0: a b"},
 			step{6, "a ready; b ready", "round 1: a b (1), run1: a b"},
 			step{7, "a failing 1 +final; b failing 1 +final", "halt1: a b"},
 			step{8, "a ready; b ready", "result: failed by a beside b, forget job, end: a b"},
 		)},
-		{"nor is the job ended while the membership changes", ordinary(), after(three,
+		{"nor is the job ended while the membership changes", defaultJob(), appendSteps(threeNodeRound,
 			step{5, "a failing 1 +final", "halt0: a b c"},
 			step{6, "a ready; b ready", ""},
 			step{8, "c gone", "round 1: a b (0), run1: a b"},
 		)},
-		{"a node's last word counts", with(func(j *Job) { j.MaxRestarts = 0 }), after(three,
+		{"a node's last word counts", with(func(j *Job) { j.MaxRestarts = 0 }), appendSteps(threeNodeRound,
 			step{5, "a failing 1", "halt0: a b c"},
 			step{5.1, "b failing 1", ""},
 			step{6, "a ready +grade=3; b ready; c ready", "result: failed by b beside a, forget job, end: a b c"},
 		)},
-		{"a worker that was stopped may be the cause", with(func(j *Job) { j.MaxRestarts = 0 }), after(three,
+		{"a worker that was stopped may be the cause", with(func(j *Job) { j.MaxRestarts = 0 }), appendSteps(threeNodeRound,
 			step{5, "a failing 3", "halt0: a b c"},
 			step{6, "a ready; b ready +shown=1; c ready", "result: failed by b beside a, forget job, end: a b c"},
 		)},
-		{"a new leader hears of all failures again", with(func(j *Job) { j.MaxRestarts = 0 }), after(three,
+		{"a new leader hears of all failures again", with(func(j *Job) { j.MaxRestarts = 0 }), appendSteps(threeNodeRound,
 			step{5, "a failing 3", "halt0: a b c"},
 			step{6, "a ready; b ready +shown=1", ""},
 			step{7, "new leader; c ready", "result: failed by b beside a, forget job, end: a b c"},
 		)},
-		{"what a worker had shown is no failure", with(func(j *Job) { j.MaxRestarts = 0 }), after(two,
+		{"what a worker had shown is no failure", with(func(j *Job) { j.MaxRestarts = 0 }), appendSteps(twoNodeRound,
 			step{5, "c ready", ""},
 			step{5.5, "", "halt0: a b"},
 			step{6, "a ready +shown=1 +old=3; b ready", "round 1: a b c (0), run1: a b c"},
 		)},
-		{"the cause is the one with the best evidence, then the first", with(func(j *Job) { j.MaxRestarts = 0 }), after(three,
+		{"the cause is the one with the best evidence, then the first", with(func(j *Job) { j.MaxRestarts = 0 }), appendSteps(threeNodeRound,
 			step{5, "a failing 2 +old=4", "halt0: a b c"},
 			step{5.1, "b failing 1 +old=0.5; c failing 1 +old=1", ""},
 			step{6, "a ready; b ready; c ready", "result: failed by c beside b beside a, forget job, end: a b c"},
 		)},
-		{"victims of a loss cost nothing", with(func(j *Job) { j.MaxRestarts = 0 }), after(three,
+		{"victims of a loss cost nothing", with(func(j *Job) { j.MaxRestarts = 0 }), appendSteps(threeNodeRound,
 			step{5, "a failing 2; b failing 2", "halt0: a b c"},
 			step{6, "a ready; b ready", ""},
 			step{8, "c gone", "round 1: a b (0), run1: a b"},
 		)},
-		{"nor do those of a node that leaves", with(func(j *Job) { j.MaxRestarts = 0 }), after(three,
+		{"nor do those of a node that leaves", with(func(j *Job) { j.MaxRestarts = 0 }), appendSteps(threeNodeRound,
 			step{5, "c busy +leaving", "halt0: a b c"},
 			step{5.1, "a failing 2", ""},
 			step{6, "a ready; b ready", ""},
 			step{8, "c gone", "round 1: a b (0), run1: a b"},
 		)},
-		{"nor those of one that heard nothing", with(func(j *Job) { j.MaxRestarts = 0 }), after(three,
+		{"nor those of one that heard nothing", with(func(j *Job) { j.MaxRestarts = 0 }), appendSteps(threeNodeRound,
 			step{5, "a failing 2; b ready", "halt0: a b c"},
 			step{6, "a ready; c ready +silent", "round 1: a b c (0), run1: a b c"},
 		)},
-		{"one that does not stop is left behind, and is a spare when it has", with(func(j *Job) { j.Grow = GrowNextRestart }), after(three,
+		{"one that does not stop is left behind, and is a spare when it has", with(func(j *Job) { j.Grow = GrowNextRestart }), appendSteps(threeNodeRound,
 			step{5, "a failing 1", "halt0: a b c"},
 			step{6, "a ready; b ready", ""},
 			step{14.9, "", "note: a b"},
 			step{15, "", "round 1: a b (0), run1: a b"},
 			step{16, "c ready", "wait: c"},
 		)},
-		{"growth: the first newcomer waits for others", ordinary(), after(two,
+		{"growth: the first newcomer waits for others", defaultJob(), appendSteps(twoNodeRound,
 			step{5, "c ready", ""},
 			step{5.4, "", ""},
 			step{5.5, "", "halt0: a b"},
 			step{6, "a ready; b failing 2", ""},
 			step{6.1, "b ready", "round 1: a b c (0), run1: a b c"},
 		)},
-		{"growth: a failure before it is charged", ordinary(), after(two,
+		{"growth: a failure before it is charged", defaultJob(), appendSteps(twoNodeRound,
 			step{5, "c ready", ""},
 			step{5.5, "", "halt0: a b"},
 			step{5.6, "a failing 1 +old=0.2", ""},
 			step{6, "a ready; b ready", "round 1: a b c (1), run1: a b c"},
 		)},
-		{"growth: the newcomer goes before it was settled", ordinary(), after(two,
+		{"growth: the newcomer goes before it was settled", defaultJob(), appendSteps(twoNodeRound,
 			step{5, "c ready", ""},
 			step{5.4, "c gone", ""},
 			step{5.5, "", ""},
@@ -160,75 +160,75 @@ func TestLeader(t *testing.T) {
 			step{6.4, "", ""},
 			step{6.5, "", "halt0: a b"},
 		)},
-		{"growth: not before the next restart", with(func(j *Job) { j.Grow = GrowNextRestart }), after(two,
+		{"growth: not before the next restart", with(func(j *Job) { j.Grow = GrowNextRestart }), appendSteps(twoNodeRound,
 			step{5, "c ready", "wait: c"},
 			step{6, "a failing 1", "halt0: a b"},
 			step{7, "a ready; b ready", "round 1: a b c (1), run1: a b c"},
 		)},
-		{"growth: never", with(func(j *Job) { j.Grow = GrowNever }), after(two,
+		{"growth: never", with(func(j *Job) { j.Grow = GrowNever }), appendSteps(twoNodeRound,
 			step{5, "c ready", "wait: c"},
 			step{6, "a failing 1", "halt0: a b"},
 			step{7, "a ready; b ready", "round 1: a b (1), wait: c, run1: a b"},
 		)},
-		{"a spare takes the place of a lost node", ordinary(), after(three,
+		{"a spare takes the place of a lost node", defaultJob(), appendSteps(threeNodeRound,
 			step{3, "d ready", "wait: d"},
 			step{5, "b gone", "halt0: a c"},
 			step{6, "a ready; c ready", "round 1: a d c (0), run1: a c d"},
 		)},
-		{"a node that comes back takes its rank before a spare", ordinary(), after(three,
+		{"a node that comes back takes its rank before a spare", defaultJob(), appendSteps(threeNodeRound,
 			step{3, "d ready", "wait: d"},
 			step{5, "b gone", "halt0: a c"},
 			step{5.5, "a ready; b2 ready +id=b", ""},
 			step{6, "c ready", "round 1: a b2 c (0), wait: d, run1: a b2 c"},
 		)},
-		{"a node that was lost too often is parked", with(func(j *Job) { j.MaxNodeLosses = 1; j.Grow = GrowNextRestart }), after(three,
+		{"a node that was lost too often is quarantined", with(func(j *Job) { j.MaxNodeLosses = 1; j.Grow = GrowNextRestart }), appendSteps(threeNodeRound,
 			step{5, "c gone; a ready; b ready", "round 1: a b (0), run1: a b"},
 			step{5.5, "a busy; b busy; c2 ready +id=c", "wait: c2"},
 			step{605, "", "note: c2"}, // for another reason: it could be in the next round again
 			step{610, "a failing 1", "halt1: a b"},
 			step{611, "a ready; b ready", "round 2: a b c2 (1), run2: a b c2"},
 		)},
-		{"other parameters are refused", ordinary(), after(two,
+		{"other parameters are refused", defaultJob(), appendSteps(twoNodeRound,
 			step{5, "c ready +max=4", "refuse: c"},
 			step{9, "", ""},
 		)},
-		{"success", ordinary(), after(two,
+		{"success", defaultJob(), appendSteps(twoNodeRound,
 			step{5, "a done", ""},
 			step{6, "c ready", "wait: c"},
 			step{7, "b done", "result: succeeded, forget job, end: a b c"},
 			step{8, "d ready", "late refuse: d"},
 		)},
-		{"a node that has done its part may go", ordinary(), after(two,
+		{"a node that has done its part may go", defaultJob(), appendSteps(twoNodeRound,
 			step{5, "a done", ""},
 			step{6, "a gone", ""},
 			step{7, "b done", "result: succeeded, forget job, end: b"},
 		)},
-		{"a failure after others succeeded restarts all", ordinary(), after(two,
+		{"a failure after others succeeded restarts all", defaultJob(), appendSteps(twoNodeRound,
 			step{5, "a done", ""},
 			step{6, "b failing 1", "halt0: a b"},
 			step{6.1, "a done", ""}, // seen again
 			step{7, "b ready", ""},
 			step{8, "a ready", "round 1: a b (1), run1: a b"},
 		)},
-		{"below min: others are waited for", ordinary(), after(two,
+		{"below min: others are waited for", defaultJob(), appendSteps(twoNodeRound,
 			step{5, "b gone", "halt0: a"},
 			step{6, "a ready", ""},
 			step{60, "", "note: a"},
 			step{65, "c ready", "round 1: a c (0), run1: a c"},
 		)},
-		{"below min: when there are enough again, still more are waited for", ordinary(), after(three,
+		{"below min: when there are enough again, still more are waited for", defaultJob(), appendSteps(threeNodeRound,
 			step{5, "a gone; b gone", "halt0: c"},
 			step{6, "c ready", ""},
 			step{65, "d ready", "note: c"},
 			step{65.4, "", ""},
 			step{65.5, "", "round 1: d c (0), run1: c d"},
 		)},
-		{"below min for too long", ordinary(), after(two,
+		{"below min for too long", defaultJob(), appendSteps(twoNodeRound,
 			step{5, "b gone", "halt0: a"},
 			step{6, "a ready", ""},
 			step{66, "", "result: timeout, forget job, end: a"},
 		)},
-		{"short rounds are spaced, from the second failure on", with(func(j *Job) { j.MaxRestarts = 9; j.MinUptime = 5 * time.Second }), after(three,
+		{"short rounds are spaced, from the second failure on", with(func(j *Job) { j.MaxRestarts = 9; j.MinUptime = 5 * time.Second }), appendSteps(threeNodeRound,
 			step{1, "a failing 1; b ready; c ready", "halt0: a b c"},
 			step{2, "a ready", "round 1: a b c (1), run1: a b c"},
 			step{3, "a failing 1; b ready; c ready", "halt1: a b c"},
@@ -241,18 +241,18 @@ func TestLeader(t *testing.T) {
 			step{20, "a failing 1; b ready; c ready", "halt3: a b c"},
 			step{21, "a ready", "round 4: a b c (4), run4: a b c"},
 		)},
-		{"another agent for the same node: the older one is replaced when it has stopped", ordinary(), after(two,
+		{"another agent for the same node: the older one is replaced when it has stopped", defaultJob(), appendSteps(twoNodeRound,
 			step{5, "b2 ready +id=b", "replace: b, halt0: a"},
 			step{6, "a ready", ""},
 			step{7, "b gone", "round 1: a b2 (0), run1: a b2"},
 		)},
-		{"another agent for a node whose workers have succeeded: the round goes on", ordinary(), after(two,
+		{"another agent for a node whose workers have succeeded: the round goes on", defaultJob(), appendSteps(twoNodeRound,
 			step{5, "b done", ""},
 			step{6, "b2 ready +id=b", "replace: b, wait: b2"},
 			step{7, "b gone", ""},
 			step{8, "a done", "result: succeeded, forget job, end: a b2"},
 		)},
-		{"an agent does not respond while the others do: the round ends", ordinary(), after(two,
+		{"an agent does not respond while the others do: the round ends", defaultJob(), appendSteps(twoNodeRound,
 			step{5, "b busy +stuck", ""},
 			step{7.4, "", ""},
 			step{7.5, "", "halt0: a b"},
@@ -261,20 +261,20 @@ func TestLeader(t *testing.T) {
 			step{17.5, "", "round 1: a c (0), run1: a c"},
 			step{40, "b ready", ""},
 		)},
-		{"an agent responds again once the round is ended for its sake: what fails meanwhile is not charged", ordinary(), after(two,
+		{"an agent responds again once the round is ended for its sake: what fails meanwhile is not charged", defaultJob(), appendSteps(twoNodeRound,
 			step{5, "b busy +stuck", ""},
 			step{7.5, "", "halt0: a b"},
 			step{8, "a failing 2", ""},
 			step{9, "a ready; b ready", "round 1: a b (0), run1: a b"},
 		)},
-		{"the last agent that is not done does not respond: the round ends, and begins again without it", ordinary(), after(two,
+		{"the last agent that is not done does not respond: the round ends, and begins again without it", defaultJob(), appendSteps(twoNodeRound,
 			step{5, "a done", ""},
 			step{6, "b busy +stuck", ""},
 			step{8.5, "", "halt0: a b"},
 			step{9, "a ready; c ready", ""},
 			step{18.5, "", "round 1: a c (0), run1: a c"},
 		)},
-		{"no agent responds, or all do again: the round goes on", ordinary(), after(two,
+		{"no agent responds, or all do again: the round goes on", defaultJob(), appendSteps(twoNodeRound,
 			step{5, "b busy +stuck", ""},
 			step{7, "a busy +stuck", ""},
 			step{20, "", ""},
@@ -284,7 +284,7 @@ func TestLeader(t *testing.T) {
 			step{62, "b done", ""},
 			step{90, "a done", "result: succeeded, forget job, end: a b"},
 		)},
-		{"closed by an agent", ordinary(), after(two,
+		{"closed by an agent", defaultJob(), appendSteps(twoNodeRound,
 			step{5, "b busy +close", "result: closed, forget job, end: a b"},
 		)},
 		{"static: ranks as given, none may be missing", with(func(j *Job) { j.Static, j.Min = true, 3 }), []step{
@@ -292,7 +292,7 @@ func TestLeader(t *testing.T) {
 			{9, "", "note: a b c"},
 			{10, "d ready +hint=1", "round 0: b d a (0), wait: c, run0: a b d"},
 		}},
-		{"all have gone: who comes with other parameters begins anew", ordinary(), after(two,
+		{"all have gone: who comes with other parameters begins anew", defaultJob(), appendSteps(twoNodeRound,
 			step{5, "a gone; b gone", ""},
 			step{6, "c ready +max=2", "job"},
 			step{7, "d ready +max=2", "round 1: c d (0), run1: c d"},
@@ -318,45 +318,45 @@ func TestLeaderTakesOver(t *testing.T) {
 			{0.9, "new leader", ""},
 			{1.9, "", "round 0: a b (0), run0: a b"},
 		}},
-		{"while a round runs: it is confirmed", after(two,
+		{"while a round runs: it is confirmed", appendSteps(twoNodeRound,
 			step{5, "new leader", "run0: a b"},
 			step{6, "a busy +up=5; b busy +up=5", ""},
 			step{7, "a failing 1", "halt0: a b"},
 			step{8, "a ready; b ready", "round 1: a b (1), run1: a b"},
 		)},
-		{"a node was lost meanwhile", after(three,
+		{"a node was lost meanwhile", appendSteps(threeNodeRound,
 			step{5, "", ""},
 			step{6, "new leader", "run0: a b c"},
 			step{6.1, "c gone", "halt0: a b"},
 			step{7, "a ready; b ready", "round 1: a b (0), run1: a b"},
 		)},
-		{"while all stop after a failure: it is charged", after(two,
+		{"while all stop after a failure: it is charged", appendSteps(twoNodeRound,
 			step{5, "a failing 1", "halt0: a b"},
 			step{6, "new leader", "halt0: a b"},
 			step{7, "a ready; b ready", "round 1: a b (1), run1: a b"},
 		)},
-		{"while all stop for a newcomer: nothing is charged", after(two,
+		{"while all stop for a newcomer: nothing is charged", appendSteps(twoNodeRound,
 			step{5, "c ready", ""},
 			step{5.5, "", "halt0: a b"},
 			step{5.6, "a failing 2", ""},
 			step{6, "new leader", "halt0: a b"},
 			step{7, "a ready; b ready", "round 1: a b c (0), run1: a b c"},
 		)},
-		{"all have stopped: the next round is decided", after(two,
+		{"all have stopped: the next round is decided", appendSteps(twoNodeRound,
 			step{5, "a failing 1", "halt0: a b"},
 			step{6, "new leader; a ready; b ready", "round 1: a b (1), run1: a b"},
 		)},
-		{"when some are done", after(two,
+		{"when some are done", appendSteps(twoNodeRound,
 			step{5, "a done", ""},
 			step{6, "new leader", "run0: b"},
 			step{7, "b done", "result: succeeded, forget job, end: a b"},
 		)},
-		{"when it has ended", after(two,
+		{"when it has ended", appendSteps(twoNodeRound,
 			step{5, "a done; b done", "result: succeeded, forget job, end: a b"},
 			step{6, "new leader", "end: a b"},
 			step{7, "c ready", "late refuse: c"},
 		)},
-		{"one that was left behind stays so", after(three,
+		{"one that was left behind stays so", appendSteps(threeNodeRound,
 			step{5, "a failing 1", "halt0: a b c"},
 			step{6, "a ready; b ready", ""},
 			step{15, "", "round 1: a b (0), run1: a b"},
@@ -365,26 +365,26 @@ func TestLeaderTakesOver(t *testing.T) {
 			step{18, "a ready; b ready", "round 2: a b (1), run2: a b"},
 			step{19, "new leader", "run2: a b"},
 		)},
-		{"the budget is known", after(two,
+		{"the budget is known", appendSteps(twoNodeRound,
 			step{5, "a failing 1", "halt0: a b"},
 			step{6, "a ready; b ready", "round 1: a b (1), run1: a b"},
 			step{7, "new leader", "run1: a b"},
 			step{8, "b failing 1", "halt1: a b"},
 			step{9, "a ready; b ready", "result: failed by b beside a, forget job, end: a b"},
 		)},
-		{"everybody of the round has gone: it begins anew, but rounds count on", after(two,
+		{"everybody of the round has gone: it begins anew, but rounds count on", appendSteps(twoNodeRound,
 			step{5, "c ready", ""},
 			step{5.1, "a gone; b gone; d ready; new leader", ""},
 			step{6.1, "", "round 1: c d (0), run1: c d"},
 		)},
 	} {
-		t.Run(c.name, func(t *testing.T) { play(t, ordinary(), c.steps) })
+		t.Run(c.name, func(t *testing.T) { play(t, defaultJob(), c.steps) })
 	}
 }
 
 // TestLeaderSaysWhy: what people read names both values, or who did it.
 func TestLeaderSaysWhy(t *testing.T) {
-	s := play(t, ordinary(), after(two,
+	s := play(t, defaultJob(), appendSteps(twoNodeRound,
 		step{5, "c ready +max=4; d ready +hint=1", "refuse: c"},
 		step{5.5, "", "halt0: a b"},
 	))
@@ -401,15 +401,15 @@ func TestLeaderSaysWhy(t *testing.T) {
 // TestLeaderSeesInConstantTime: what an event costs does not depend on how many agents there are.
 func TestLeaderSeesInConstantTime(t *testing.T) {
 	cost := func(n int) (allocs float64, writes int) {
-		job := ordinary()
+		job := defaultJob()
 		job.Min, job.Max = n, n
-		l := newLeader(1, found{}, 0)
+		l := newLeader(1, savedState{}, 0)
 		report := func(i int, phase Phase) {
 			r := Report{Job: job, Node: Node{Host: "h", Identity: strconv.Itoa(i), Nproc: 1}, Phase: phase, Fence: Fence{}}
 			if phase != Ready {
 				r.Fence = l.fence()
 			}
-			l.see(0, coord.SessionID(strconv.Itoa(i)), coord.Revision(i+2), &r)
+			l.observe(0, coord.SessionID(strconv.Itoa(i)), coord.Revision(i+2), &r)
 		}
 		for i := range n + 1 { // and a spare
 			report(i, Ready)
@@ -420,12 +420,12 @@ func TestLeaderSeesInConstantTime(t *testing.T) {
 		}
 		out, _, _ := l.decide(0)
 		writes = len(out)
-		busy := l.seats["3"].report
-		ready := l.seats[coord.SessionID(strconv.Itoa(n))]
+		busy := l.participants.byID["3"].report
+		ready := l.participants.byID[coord.SessionID(strconv.Itoa(n))]
 		again := ready.report
 		allocs = testing.AllocsPerRun(100, func() {
-			l.see(0, "3", 5, &busy)
-			l.see(0, ready.id, ready.arrived, &again)
+			l.observe(0, "3", 5, &busy)
+			l.observe(0, ready.id, ready.arrived, &again)
 			out, _, _ := l.decide(0)
 			writes += len(out)
 		})

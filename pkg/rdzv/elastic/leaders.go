@@ -3,6 +3,7 @@ package elastic
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -11,30 +12,31 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/coord"
 )
 
-// Leaders lead all runs of a store that is in a process of its own, in that process: whichever agent dies, the leader does not. A run is led
-// from when an agent joins it until, a minute after its result was forgotten, nobody is there any more, and anew when somebody joins again.
+// Leaders leads all runs of a store that is a process of its own, in that process, so that no agent's death ends a
+// leader. It leads a run from when an agent joins it until a minute after its result was forgotten and its last agent
+// has left, and again when another agent joins.
 type Leaders struct {
-	// Open returns a session of the store, for one leader; it lives as long as the store, or until it is closed.
+	// Open returns a session of the store for one leader. The session lives until the store ends or it is closed.
 	Open func() (coord.Store, error)
-	// Joined reports whether an agent of the run has a session. Who has one from then on comes by the channel of Run.
+	// Joined reports whether an agent of the run has a session. Runs of later agents come through the channel of Run.
 	Joined func(runID string) bool
-	// MaxRuns is how many runs are led at a time; 0 is no limit. [Leaders.Admit] keeps further ones out.
+	// MaxRuns is how many runs are led at a time; 0 means no limit. [Leaders.Admit] refuses further runs.
 	MaxRuns int
-	// Fresh describes the store, if it began without the sessions of another one; nil: it keeps them.
-	Fresh  *Fresh
+	// Fresh describes the store if it began without the sessions of an earlier one; nil if it keeps its sessions.
+	Fresh  *FreshStore
 	Logger zerolog.Logger
 
-	admission admission
+	admitted runSet
 }
 
-// Run leads each run whose id comes from joined, which may name it more than once, until ctx ends. It returns when no leader is left.
+// Run leads each run whose id comes from joined, which may repeat ids, until ctx ends. It returns when no leader is left.
 func (l *Leaders) Run(ctx context.Context, joined <-chan string) {
 	var running sync.WaitGroup
 	defer running.Wait()
 	led, deserted := map[string]bool{}, make(chan string)
 	begin := func(runID string) {
 		led[runID] = true
-		l.admission.begin(runID)
+		l.admitted.add(runID, 0)
 		running.Go(func() {
 			if !l.lead(ctx, runID) {
 				return
@@ -53,8 +55,8 @@ func (l *Leaders) Run(ctx context.Context, joined <-chan string) {
 			}
 		case runID := <-deserted:
 			delete(led, runID)
-			l.admission.end(runID)
-			if l.Joined(runID) { // and was taken for led before, but has not said anything yet
+			l.admitted.remove(runID)
+			if l.Joined(runID) { // an agent joined while the run was still led, but has not reported yet
 				begin(runID)
 			}
 		case <-ctx.Done():
@@ -63,7 +65,7 @@ func (l *Leaders) Run(ctx context.Context, joined <-chan string) {
 	}
 }
 
-// lead leads one run until ctx ends or, then it returns true, nobody is there for it.
+// lead leads one run until ctx ends or the run is deserted.
 func (l *Leaders) lead(ctx context.Context, runID string) (deserted bool) {
 	log := l.Logger.With().Str("run_id", runID).Logger()
 	store, err := l.open(ctx, runID, log)
@@ -71,19 +73,22 @@ func (l *Leaders) lead(ctx context.Context, runID string) (deserted bool) {
 		return errors.Is(err, errDeserted)
 	}
 	defer func() { _ = store.Close(context.WithoutCancel(ctx)) }()
-	lead := newLead(store, runID, log)
-	lead.passing, lead.fresh = true, l.Fresh
-	return errors.Is(lead.Run(ctx), errDeserted)
+	d := newLeaderDriver(store, runID, log)
+	d.endWithRun, d.freshStore = true, l.Fresh
+	return errors.Is(d.Run(ctx), errDeserted)
 }
 
-// open opens a session for the leader of a run. While the store has no memory for it, it waits, as long as somebody is there for the run.
+// fullPause is how long a leader waits before it asks a full store for memory again.
+const fullPause = time.Second
+
+// open opens a session for the leader of a run. While the store is full, open keeps trying as long as the run has agents.
 func (l *Leaders) open(ctx context.Context, runID string, log zerolog.Logger) (coord.Store, error) {
-	for said := false; ; said = true {
+	for logged := false; ; logged = true {
 		store, err := l.Open()
 		if err == nil {
 			return store, nil
 		}
-		if !said {
+		if !logged {
 			log.Error().Err(err).Msg("the run cannot be led")
 		}
 		if !errors.Is(err, coord.ErrFull) {
@@ -100,5 +105,37 @@ func (l *Leaders) open(ctx context.Context, runID string, log zerolog.Logger) (c
 	}
 }
 
-// fullPause is how long a leader waits before it asks a full store for memory again.
-const fullPause = time.Second
+// Admit returns why a client of a run cannot have a session, or "" if it can: the run is led already, or may be led from
+// now on. The caller must send the id of an admitted run to the channel of Run. Admit is for [coord.ServerOptions].
+func (l *Leaders) Admit(runID string) (refusal string) {
+	if n, ok := l.admitted.add(runID, l.MaxRuns); !ok {
+		return fmt.Sprintf("the store leads %d runs, as many as its memory allows: end some, or give it more memory", n)
+	}
+	return ""
+}
+
+// runSet is the runs that Leaders leads or has admitted. The zero value is empty.
+type runSet struct {
+	mu  sync.Mutex
+	ids map[string]bool
+}
+
+// add adds a run unless the set would exceed limit, and returns the size of the set; a limit of 0 is none.
+func (s *runSet) add(runID string, limit int) (size int, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if limit > 0 && len(s.ids) >= limit && !s.ids[runID] {
+		return len(s.ids), false
+	}
+	if s.ids == nil {
+		s.ids = map[string]bool{}
+	}
+	s.ids[runID] = true
+	return len(s.ids), true
+}
+
+func (s *runSet) remove(runID string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.ids, runID)
+}

@@ -24,9 +24,9 @@ const markerLife = time.Hour
 
 // CreateMarker leaves the marker of a store that begins now, and says what is known of one before it. store names the store among all of this user on
 // this machine. Where nothing can be known there is an error besides.
-func CreateMarker(store string) (m *Marker, fresh Fresh, err error) {
+func CreateMarker(store string) (m *Marker, fresh FreshStore, err error) {
 	now := boottime.Now()
-	fresh = Fresh{Since: now, Predecessor: true, Ended: now}
+	fresh = FreshStore{CreatedAt: now, HasPredecessor: true, PredecessorEnd: now}
 	dir, err := markerDir()
 	if err != nil {
 		return nil, fresh, fmt.Errorf("leave a marker: %w", err)
@@ -37,11 +37,11 @@ func CreateMarker(store string) (m *Marker, fresh Fresh, err error) {
 	}
 	clearMarkers(dir, now)
 	path := filepath.Join(dir, "store-"+shortHash(thisMachine(host)+"\n"+store))
-	if m, fresh.Predecessor, err = holdMarker(path); err != nil {
+	if m, fresh.HasPredecessor, err = holdMarker(path); err != nil {
 		return nil, fresh, fmt.Errorf("leave a marker: %w", err)
 	}
 	if ended, known := m.ended(); known {
-		fresh.Ended = min(now, ended)
+		fresh.PredecessorEnd = min(now, ended)
 	} // else its process was killed, at a time that nobody knows
 	if err := m.file.Truncate(0); err != nil {
 		return m, fresh, fmt.Errorf("leave a marker: %w", err)

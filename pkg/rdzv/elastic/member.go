@@ -22,14 +22,14 @@ type member struct {
 	dirty       bool          // the report was changed and is to be written
 	since       time.Duration // of the round it is in, or of its wait for one
 	stopOrdered bool          // to stop the round it is in
-	killAt      moment        // by when they must be dead
+	killAt      optionalTime  // by when they must be dead
 	workersGone bool          // no worker of the round it is in is left
 	nodes       int           // of that round
 	lastProof   time.Duration
 	over        *ending
 
-	silentSince  moment // since when the agent knows that the store is silent
-	silenceNoted bool   // the agent was told that it waits for the store
+	silentSince  optionalTime // since when the agent knows that the store is silent
+	silenceNoted bool         // the agent was told that it waits for the store
 
 	lastNote string // what the agent was told last of its wait
 	orders   []order
@@ -156,7 +156,7 @@ func (m *member) recordProof(sent time.Duration) { m.lastProof = max(m.lastProof
 // has to enter again: the one before may have been in a round by now, in which others have used its store.
 func (m *member) sessionRenewed(now time.Duration, ttl time.Duration) {
 	m.ttl, m.lastProof, m.latest, m.dirty = ttl, now, Answer{}, false
-	m.silentSince, m.silenceNoted = moment{}, false
+	m.silentSince, m.silenceNoted = optionalTime{}, false
 	m.state = outside
 	m.orders = append(m.orders, order{reenter: true})
 }
@@ -187,17 +187,17 @@ func (m *member) silent(now time.Duration) bool {
 }
 
 // unheard is until when the agent stays in line; not set where it is in none, or was told to wait there for as long as it takes.
-func (m *member) waitDeadline() moment {
+func (m *member) waitDeadline() optionalTime {
 	since := m.since
 	switch {
 	case m.state != ready || m.over != nil:
-		return moment{}
+		return optionalTime{}
 	case m.latest.Kind == Wait && m.latest.Next == 0, m.latest.Kind == Run && m.latest.Fence.Round > m.round():
-		return moment{}
+		return optionalTime{}
 	case m.latest.Kind == Wait:
 		since = max(since, m.answeredAt+m.latest.Next)
 	}
-	return moment{since + m.waitTimeout(), true}
+	return optionalTime{since + m.waitTimeout(), true}
 }
 
 // patience is how long the agent waits for a round where nobody leads. A leader is done with its own waits before.
@@ -212,15 +212,15 @@ func killTimeout(ttl time.Duration) time.Duration { return ttl * 5 / 6 }
 
 // deadline is when somebody else has to kill the workers, because others may take this agent for lost by then, or because the agent
 // was told when to have killed them and is late; not set where there are none, or no such time.
-func (m *member) deadline() (by moment) {
+func (m *member) deadline() (by optionalTime) {
 	if !m.workers() {
 		return by
 	}
 	if m.ttl > 0 {
-		by = moment{m.lastProof + killTimeout(m.ttl), true}
+		by = optionalTime{m.lastProof + killTimeout(m.ttl), true}
 	}
 	if late := m.killAt.at + m.killMargin(); m.killAt.set && (!by.set || late < by.at) {
-		by = moment{late, true}
+		by = optionalTime{late, true}
 	}
 	return by
 }
@@ -229,10 +229,10 @@ func (m *member) deadline() (by moment) {
 func (m *member) killMargin() time.Duration { return m.report.Job.Rejoin / 40 }
 
 // wake is when tick has something to do.
-func (m *member) nextTick() (next moment) {
+func (m *member) nextTick() (next optionalTime) {
 	first := func(at time.Duration) {
 		if !next.set || at < next.at {
-			next = moment{at, true}
+			next = optionalTime{at, true}
 		}
 	}
 	if m.workers() && m.ttl > 0 && !m.report.Silent {
@@ -295,7 +295,7 @@ func (m *member) evaluate(now time.Duration) {
 
 // start begins a round.
 func (m *member) start(now time.Duration, a Answer) {
-	m.state, m.since, m.fence, m.stopOrdered, m.killAt = busy, now, a.Fence, false, moment{}
+	m.state, m.since, m.fence, m.stopOrdered, m.killAt = busy, now, a.Fence, false, optionalTime{}
 	m.report.Silent, m.report.Failure, m.report.Unreached, m.lastNote, m.workersGone, m.report.Stuck = false, nil, nil, "", false, false
 	m.nodes = a.Place.Nodes
 	m.record(now, Busy)
@@ -310,7 +310,7 @@ func (m *member) stop(now time.Duration, why string, killIn time.Duration) {
 	}
 	m.stopOrdered = true
 	if sooner {
-		m.killAt = moment{now + killIn, true}
+		m.killAt = optionalTime{now + killIn, true}
 	}
 	if m.state == busy {
 		m.state = stopping

@@ -8,23 +8,23 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
-// A node that comes to a job that runs may be broken: no driver, no data, another library. Its workers then fail at once, and that must not end a job
-// that has worked without it. So such a node is set aside and nothing is charged, as long as it is new. What fails for everybody, in the first
-// round or on a node that is not new, is charged: it has another cause.
+// A node that joins a running job may be broken: no driver, no data, another library. Its workers then fail at once, and
+// that must not end a job that has worked without the node. So the leader quarantines a new node that fails, and charges
+// nothing. A failure that is not the newcomer's own is charged: one in the first round, or on a node that is not new.
 
-// newcomerTime is how long a newcomer has to run to be known to work. It is as good as any other node then.
-const newcomerTime = time.Minute
+// newcomerPeriod is how long a newcomer has to run before it is as good as any other node.
+const newcomerPeriod = time.Minute
 
-// gradePeer is the grade of failures that are the work of another node's (package evidence).
+// gradePeer is the grade of failures that another node has caused (package evidence).
 const gradePeer = 3
 
-// newcomers says which of the members of the round that is about to be decided are new: those that were not in the round before, or were
-// new there and that did not last. In a job's first round nobody is.
-func (l *leader) newcomers(members []candidate) func(identity string) bool {
-	if !l.rounds {
+// newcomerTest returns which members of the next round are new: those that were not in the round before, or were new in
+// it and it was short. In a job's first round no node is new.
+func (l *leader) newcomerTest(members []candidate) (isNew func(identity string) bool) {
+	if !l.hasRound {
 		return func(string) bool { return false }
 	}
-	short := l.halted.at-l.begin() < newcomerTime
+	short := l.round.haltedAt.at-l.roundStart() < newcomerPeriod
 	known := make(map[string]bool, len(l.record.Members))
 	for _, m := range l.record.Members {
 		if !m.New || !short {
@@ -36,42 +36,44 @@ func (l *leader) newcomers(members []candidate) func(identity string) bool {
 			return func(identity string) bool { return !known[identity] }
 		}
 	}
-	return func(string) bool { return false } // nobody is left whom they could have come to
+	return func(string) bool { return false } // all known nodes have gone: this is a new beginning
 }
 
-// begin is when the round began, as far as is known.
-func (l *leader) begin() time.Duration {
-	if l.started.set {
-		return l.started.at
+// roundStart returns when the round began, as far as the leader knows.
+func (l *leader) roundStart() time.Duration {
+	if l.round.startedAt.set {
+		return l.round.startedAt.at
 	}
-	return l.began
+	return l.termStart
 }
 
-// judgeNewcomers sets aside the newcomers whose workers have failed at once and so ended the round, and reports whether it was them.
-func (l *leader) judgeNewcomers(now time.Duration) bool {
+// quarantineNewcomers quarantines the newcomers whose failures ended the round, and reports whether there are any.
+func (l *leader) quarantineNewcomers(now time.Duration) bool {
 	ranks := l.failedNewcomers(now)
-	for _, r := range ranks {
-		one := l.blame.nodes[r]
-		after := printed(one.at - l.begin())
-		l.setAside(now, r, fmt.Sprintf("new in the job, a worker of it failed %v after the start (%s)", after, describeFailure(one.failure)))
+	for _, rank := range ranks {
+		r := l.round.failures.byRank[rank]
+		after := printed(r.at - l.roundStart())
+		l.quarantineMember(now, rank, fmt.Sprintf("new in the job, one of its workers failed %v after the start (%s)",
+			after, describeFailure(r.failure)))
 	}
 	return len(ranks) > 0
 }
 
-// failedNewcomers are the ranks of the newcomers to blame; none where the failure may be anybody's, and where a newcomer has had its chance.
+// failedNewcomers returns the ranks of the newcomers to blame. There are none if any node may have caused the failure,
+// or if a newcomer has run for newcomerPeriod or was quarantined before.
 func (l *leader) failedNewcomers(now time.Duration) (ranks []int) {
-	first, failed := l.blame.first()
+	first, failed := l.round.failures.likeliest()
 	if !failed || !l.record.Members[first].New {
 		return nil
 	}
-	for r, one := range l.blame.nodes {
-		m := l.record.Members[r]
+	for rank, r := range l.round.failures.byRank {
+		m := l.record.Members[rank]
 		switch {
-		case one.failure.OnlyStopped || one.failure.Grade >= gradePeer:
-		case !m.New, one.at >= l.begin()+newcomerTime, l.budget.isAside(now, m.Identity):
+		case r.failure.OnlyStopped || r.failure.Grade >= gradePeer:
+		case !m.New, r.at >= l.roundStart()+newcomerPeriod, l.budget.isAtFault(now, m.Identity):
 			return nil
 		default:
-			ranks = append(ranks, r)
+			ranks = append(ranks, rank)
 		}
 	}
 	slices.Sort(ranks)
@@ -82,7 +84,7 @@ func (l *leader) failedNewcomers(now time.Duration) (ranks []int) {
 func describeFailure(f rdzv.Failure) string {
 	switch {
 	case f.Summary != "":
-		return fmt.Sprintf("rank %d: %s", f.GlobalRank, shortened(f.Summary))
+		return fmt.Sprintf("rank %d: %s", f.GlobalRank, truncateReason(f.Summary))
 	case f.Signal != 0:
 		return fmt.Sprintf("rank %d: signal %d", f.GlobalRank, int(f.Signal))
 	}

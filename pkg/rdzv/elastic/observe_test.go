@@ -58,7 +58,7 @@ func TestShow(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
-		go func() { ended <- d.show(ctx) }()
+		go func() { ended <- d.publishStatus(ctx) }()
 		look := func() (stop func()) {
 			store := open()
 			ctx, cancel := context.WithCancel(ctx)
@@ -74,7 +74,7 @@ func TestShow(t *testing.T) {
 			}
 		}
 		at := func() string {
-			events, err := list(ctx, d.store, prefixOf("run")+prefixStatus)
+			events, err := listKeys(ctx, d.store, prefixOf("run")+prefixStatus)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -233,7 +233,7 @@ func TestVisitFindsThePort(t *testing.T) {
 			t.Errorf("%s: %v", tt.runID, err)
 			continue
 		}
-		found, err := list(t.Context(), store, "name/")
+		found, err := listKeys(t.Context(), store, "name/")
 		if err != nil || len(found) != 1 || found[0].Key != "name/"+tt.runID+"/0" {
 			t.Errorf("%s: the store has %v, %v", tt.runID, found, err)
 		}

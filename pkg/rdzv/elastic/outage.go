@@ -14,10 +14,10 @@ import (
 // awaitStore does what a silent store asks of an agent beside stopping its workers: it waits, says so once the session may have ended, and gives up in the end.
 func (m *member) checkStore(now time.Duration) {
 	if !m.silent(now) {
-		m.silentSince, m.silenceNoted = moment{}, false
+		m.silentSince, m.silenceNoted = optionalTime{}, false
 		return
 	}
-	m.silentSince.begin(now)
+	m.silentSince.setOnce(now)
 	giveUp := m.reconnectDeadline()
 	switch {
 	case m.over != nil:
@@ -31,19 +31,19 @@ func (m *member) checkStore(now time.Duration) {
 }
 
 // giveUp is when the agent ends because the store does not answer; not set while it does.
-func (m *member) reconnectDeadline() moment {
-	return moment{m.silentSince.at + max(m.report.Job.JoinTimeout, m.ttl-stopTimeout(m.ttl)), m.silentSince.set}
+func (m *member) reconnectDeadline() optionalTime {
+	return optionalTime{m.silentSince.at + max(m.report.Job.JoinTimeout, m.ttl-stopTimeout(m.ttl)), m.silentSince.set}
 }
 
 // nextAwait is when awaitStore has something to do.
-func (m *member) nextStoreCheck() moment {
+func (m *member) nextStoreCheck() optionalTime {
 	switch {
 	case m.ttl == 0 || m.over != nil:
-		return moment{}
+		return optionalTime{}
 	case !m.silentSince.set:
-		return moment{m.lastProof + stopTimeout(m.ttl), true}
+		return optionalTime{m.lastProof + stopTimeout(m.ttl), true}
 	case m.state == ready && !m.silenceNoted:
-		return moment{m.lastProof + m.ttl, true}
+		return optionalTime{m.lastProof + m.ttl, true}
 	}
 	return m.reconnectDeadline()
 }

@@ -158,13 +158,13 @@ type unreachableError struct {
 func (u *unreachableError) Error() string {
 	attempts := make([]attemptError, len(u.tried))
 	for i, err := range u.tried {
-		attempts[i] = attemptOf(err)
+		attempts[i] = newAttempt(err)
 	}
 	at := u.endpoint.String()
 	if len(u.ports) > 1 {
 		at = fmt.Sprintf("%s, ports %s,", u.endpoint.Host, joinPorts(u.ports))
 	}
-	return fmt.Sprintf("rendezvous endpoint %s cannot be reached: %s", at, brief(attempts))
+	return fmt.Sprintf("rendezvous endpoint %s cannot be reached: %s", at, summarizeAttempts(attempts))
 }
 
 // Unwrap returns what may pass: the store may still come there, whoever is at the other ports. It returns all where nothing may.
@@ -207,7 +207,7 @@ func (e *PortsTakenError) Error() string {
 			attempts[i].kind += kindOf(t.Found)
 		}
 	}
-	return fmt.Sprintf("no port of rendezvous endpoint %s can be had: %s", e.Host, brief(attempts))
+	return fmt.Sprintf("no port of rendezvous endpoint %s can be had: %s", e.Host, summarizeAttempts(attempts))
 }
 
 // Unwrap makes it an [rdzv.ErrConnection].

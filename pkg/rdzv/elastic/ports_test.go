@@ -113,7 +113,7 @@ func (p *party) check(run func(runID string) (agents int)) {
 		}
 		for _, s := range stores {
 			var got []string
-			found, err := list(ctx, s, "name/")
+			found, err := listKeys(ctx, s, "name/")
 			for _, e := range found {
 				got = append(got, e.Key)
 			}

@@ -76,7 +76,7 @@ type Job struct {
 }
 
 // differs says in one line how two jobs differ; empty where they do not.
-func (j Job) differs(from Job) string {
+func (j Job) differenceFrom(from Job) string {
 	if j == from { // as nearly always: each report has one
 		return ""
 	}
@@ -229,10 +229,10 @@ type Place struct {
 
 // Record is a decided round. Places follow from it alone, so that any later leader can hand them out.
 type Record struct {
-	Round    int           `json:"round"`
-	Members  []Participant `json:"members"` // in rank order
-	Restarts int           `json:"restarts"`
-	Short    int           `json:"short,omitempty"` // rounds in a row, up to the one before, that ended before MinUptime
+	Round    int            `json:"round"`
+	Members  []RecordMember `json:"members"` // in rank order
+	Restarts int            `json:"restarts"`
+	Short    int            `json:"short,omitempty"` // rounds in a row, up to the one before, that ended before MinUptime
 	// Charges are the ages of the charged failures, at the commit, that are not forgiven.
 	Charges []time.Duration `json:"charges,omitempty"`
 	// Fenced are agents whose workers of an earlier round had not been stopped at the commit, with that round.
@@ -240,27 +240,27 @@ type Record struct {
 	// Losses are the ages of the losses of each identity, at the commit, that still count.
 	Losses map[string][]time.Duration `json:"losses,omitempty"`
 	// Aside are the nodes that were set aside, by their identities.
-	Aside map[string]Aside `json:"aside,omitempty"`
+	Faults map[string]NodeFault `json:"aside,omitempty"`
 	// Unreached counts the rounds in a row, up to the one before, that came to nothing because rank 0 was not reached.
 	Unreached int `json:"unreached,omitempty"`
 }
 
 // Aside is a node that was set aside. Ages are those at the commit.
-type Aside struct {
-	Age   time.Duration `json:"age"`
-	Times int           `json:"times,omitempty"` // 0: it was not
-	Host  string        `json:"host"`
-	Why   string        `json:"why"`
+type NodeFault struct {
+	Age    time.Duration `json:"age"`
+	Times  int           `json:"times,omitempty"` // 0: it was not
+	Host   string        `json:"host"`
+	Reason string        `json:"why"`
 	// Unreachable is how long ago the others did not reach its worker store; nil: never.
 	Unreachable *time.Duration `json:"unreachable,omitempty"`
 	// Missed is how long ago it was one of two nodes that did not reach each other, by the identity of the other one.
 	Missed map[string][]time.Duration `json:"missed,omitempty"`
 	// By is the identity of the other one of two such nodes, if this one was set aside for that; else empty.
-	By string `json:"by,omitempty"`
+	PairedWith string `json:"by,omitempty"`
 }
 
 // Participant is a node of a round.
-type Participant struct {
+type RecordMember struct {
 	ID       coord.SessionID `json:"s"`
 	Identity string          `json:"i"`
 	Role     string          `json:"r"`

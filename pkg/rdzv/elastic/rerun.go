@@ -10,158 +10,165 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/coord"
 )
 
-// rerun is what a leader knows of the finished run whose result it keeps, and of the runs before.
+// runHistory is what a leader knows of the finished run whose result it keeps, and of the runs before that one.
 //
-// A run is begun anew only when no other session of the finished run is left. So no worker of it is left either, and no agent misses the result.
-// Then the leader deletes the result and ends its term: the next term has a higher epoch, and finds nothing of the finished run but its entry in past.
-type rerun struct {
-	run  *finishedRun // of the outcome; nil before there is one, and where only the outcome was found
-	past []pastRun
-	// since is the create-revision of a result that was found: who arrived before was there at the end. It is 0 for a run that ended in this term,
-	// and then there has those who were.
-	since coord.Revision
-	there map[coord.SessionID]bool
-	wall  time.Time     // when the leader's clock showed 0
-	now   time.Duration // when the leader saw or decided something last
-	// hosted says that the store goes with the run: nothing is begun anew there.
-	hosted  bool
-	waiting moment // since when somebody waits to begin the run anew
-	noted   bool   // those who wait were told who is still there
-	begun   bool   // the result was deleted: the term is to end
+// A rerun begins only when no session of the finished run is left. So none of its workers is left, and all its agents
+// have read the result. The leader then deletes the result and ends its term. The next term has a higher epoch, and
+// finds nothing of the finished run but its entry in past.
+type runHistory struct {
+	finished *finishedRun // nil until the run ends, and if only its outcome was found
+	past     []pastRun
+	// resultRevision is the create-revision of a result that was found: agents that arrived before it were present at
+	// the end. If the run ended in this term, it is 0 and presentAtEnd has those agents.
+	resultRevision coord.Revision
+	presentAtEnd   map[coord.SessionID]bool
+
+	wallOrigin       time.Time     // the wall clock when the leader's clock showed 0
+	now              time.Duration // of the leader's last observation or decision
+	storeEndsWithRun bool          // so a rerun cannot begin in this store
+	waitingSince     optionalTime  // since when agents wait to begin a rerun
+	noticeSent       bool          // they were told whom they wait for
+	rerunBegun       bool          // the result is deleted, and the term must end
 }
 
-// clock is the wall clock now.
-func (r *rerun) clock() time.Time { return r.wall.Add(r.now) }
+// wallNow returns the wall clock's time.
+func (h *runHistory) wallNow() time.Time { return h.wallOrigin.Add(h.now) }
 
-// keep notes what later agents have to know of the run that ends now.
-func (l *leader) keep() write {
-	r := &l.rerun
-	r.run = &finishedRun{Epoch: l.epoch, Round: l.record.Round, Ended: r.clock().Unix(), TTL: l.job.ResultTTL, There: map[string]int{}}
-	r.there = make(map[coord.SessionID]bool, len(l.seats))
+// recordFinished returns the write of what later agents need to know of the run that ends now.
+func (l *leader) recordFinished() write {
+	f := &finishedRun{
+		Epoch: l.epoch, Round: l.record.Round, Ended: l.history.wallNow().Unix(), TTL: l.job.ResultTTL,
+		Nodes: map[string]int{},
+	}
 	hosts := map[string]bool{}
-	for rank := range l.parts {
+	for rank := range l.round.members {
 		host := l.hostOf(rank)
 		if !hosts[host] && len(hosts) < maxNamed {
-			r.run.Hosts = append(r.run.Hosts, host)
+			f.Hosts = append(f.Hosts, host)
 		}
 		hosts[host] = true
 	}
-	r.run.HostCount = len(hosts)
-	for _, s := range slices.SortedFunc(maps.Values(l.seats), func(a, b *seat) int { return cmp.Compare(a.arrived, b.arrived) }) {
-		r.there[s.id] = true
-		r.run.add(s.report.Node)
+	f.HostCount = len(hosts)
+	byArrival := func(a, b *participant) int { return cmp.Compare(a.arrived, b.arrived) }
+	present := make(map[coord.SessionID]bool, len(l.participants.byID))
+	for _, p := range slices.SortedFunc(maps.Values(l.participants.byID), byArrival) {
+		present[p.id] = true
+		f.add(p.report.Node)
 	}
-	return write{key: keyFinished, value: *r.run, ttl: l.job.ResultTTL}
+	l.history.finished, l.history.presentAtEnd = f, present
+	return write{key: keyFinished, value: *f, ttl: l.job.ResultTTL}
 }
 
-// wasThere reports whether an agent belongs to the finished run for certain: its session is older than the result, or it was in a round, or
-// it had a session in an earlier store of the run.
-func (l *leader) wasThere(s *seat) bool {
-	return l.rerun.there[s.id] || s.arrived < l.rerun.since || s.report.Fence.Epoch != 0 || s.report.Earlier
+// belongsToFinished reports whether an agent certainly belongs to the finished run: its session is older than the
+// result, or it was in a round, or it had a session in an earlier store of the run.
+func (l *leader) belongsToFinished(p *participant) bool {
+	h := &l.history
+	return h.presentAtEnd[p.id] || p.arrived < h.resultRevision || p.report.Fence.Epoch != 0 || p.report.Earlier
 }
 
-// tellFinished tells an agent of a run that has ended what becomes of it.
-func (l *leader) tellFinished(s *seat) {
+// replyFinished answers an agent of a run that has ended.
+func (l *leader) replyFinished(p *participant) {
 	switch {
-	case l.isPast(s):
-		l.tellPast(s)
-	case l.wasThere(s):
-		l.tell(s, Answer{Kind: End, Outcome: l.ended})
-	case s.told.Kind == End, s.told.Kind == Refuse, s.told.Kind == Wait: // since the end, and that stands
+	case l.isOfPastRun(p):
+		l.replyPastRun(p)
+	case l.belongsToFinished(p):
+		l.reply(p, Answer{Kind: End, Outcome: l.outcome})
+	case p.lastAnswer.Kind == End, p.lastAnswer.Kind == Refuse, p.lastAnswer.Kind == Wait: // this answer stands
 	default:
-		l.tellJudged(s)
+		l.replyArrival(p)
 	}
 }
 
-// tellJudged tells a newcomer.
-func (l *leader) tellJudged(s *seat) {
-	r := &l.rerun
-	ended := r.run.late(r.clock())
-	switch r.run.judge(s.report.Node, l.ended.Ending) {
-	case learns:
-		l.tell(s, Answer{Kind: End, Outcome: l.ended, Late: ended})
-	case anew:
-		r.waiting.begin(r.now)
-		l.tell(s, Answer{Kind: Wait, Note: "the run before this one is about to end", Again: r.hosted})
-	case refused:
-		l.tell(s, Answer{Kind: Refuse, Note: "the run has already finished: " + string(l.ended.Ending), Outcome: l.ended, Late: ended})
+// replyArrival answers an agent that has come after the end.
+func (l *leader) replyArrival(p *participant) {
+	h := &l.history
+	late := h.finished.lateness(h.wallNow())
+	switch h.finished.judgeArrival(p.report.Node, l.outcome.Ending) {
+	case learnResult:
+		l.reply(p, Answer{Kind: End, Outcome: l.outcome, Late: late})
+	case startRerun:
+		h.waitingSince.setOnce(h.now)
+		l.reply(p, Answer{Kind: Wait, Note: "the run before this one is about to end", Again: h.storeEndsWithRun})
+	case refuseArrival:
+		note := "the run has already finished: " + string(l.outcome.Ending)
+		l.reply(p, Answer{Kind: Refuse, Note: note, Outcome: l.outcome, Late: late})
 	}
 }
 
-// isPast reports whether an agent belongs to an earlier run with this id.
-func (l *leader) isPast(s *seat) bool {
-	return len(l.rerun.past) > 0 && s.rank < 0 && pastOf(l.rerun.past, &s.report) != nil
+// isOfPastRun reports whether an agent belongs to an earlier run with this id.
+func (l *leader) isOfPastRun(p *participant) bool {
+	return len(l.history.past) > 0 && p.rank < 0 && findPastRun(l.history.past, &p.report) != nil
 }
 
-// pastNote is why an agent of an earlier run does not fit.
-const pastNote = "the launch of this node has ended"
+// pastRunMismatch is why an agent of an earlier run does not fit the job.
+const pastRunMismatch = "the launch of this node has ended"
 
-// tellPast tells an agent of an earlier run how that has ended.
-func (l *leader) tellPast(s *seat) {
-	if p := pastOf(l.rerun.past, &s.report); p != nil && s.told.Kind != End {
-		l.tell(s, Answer{Kind: End, Outcome: &p.Outcome, Late: p.Run.late(l.rerun.clock())})
+// replyPastRun answers an agent of an earlier run with that run's outcome.
+func (l *leader) replyPastRun(p *participant) {
+	if past := findPastRun(l.history.past, &p.report); past != nil && p.lastAnswer.Kind != End {
+		l.reply(p, Answer{Kind: End, Outcome: &past.Outcome, Late: past.Run.lateness(l.history.wallNow())})
 	}
 }
 
-// beginAnew begins the run anew if somebody waits for that and nobody else is there.
-func (l *leader) beginAnew() {
-	r := &l.rerun
+// beginRerun begins the run again if agents wait for that and all others have left.
+func (l *leader) beginRerun() {
+	h := &l.history
 	switch {
-	case l.ended == nil || !r.waiting.set || r.begun:
+	case l.outcome == nil || !h.waitingSince.set || h.rerunBegun:
 		return
-	case len(l.seats) == 0: // who waited has gone
-		r.waiting, r.noted = moment{}, false
+	case len(l.participants.byID) == 0: // the waiting agents have left
+		h.waitingSince, h.noticeSent = optionalTime{}, false
 		return
-	case !l.onlyWaiting():
-		l.noteOthers()
+	case !l.allAwaitRerun():
+		l.noticeRerunWaiters()
 		return
-	case r.hosted:
+	case h.storeEndsWithRun:
 		return
 	}
-	r.begun = true
+	h.rerunBegun = true
 	var launches []Launch
-	for _, s := range l.seats {
-		launches = append(launches, s.report.Node.Launch)
+	for _, p := range l.participants.byID {
+		launches = append(launches, p.report.Node.Launch)
 	}
-	l.out = append(l.out, write{key: keyResult}, write{key: keyFinished})
-	if past := retire(r.past, r.run, *l.ended, launches); len(past) > 0 {
-		l.out = append(l.out, write{key: keyPast, value: past, ttl: past[len(past)-1].Run.TTL})
+	l.writes = append(l.writes, write{key: keyResult}, write{key: keyFinished})
+	if past := appendPastRun(h.past, h.finished, *l.outcome, launches); len(past) > 0 {
+		l.writes = append(l.writes, write{key: keyPast, value: past, ttl: past[len(past)-1].Run.TTL})
 	}
 }
 
-// onlyWaiting reports whether all agents that are there, if any, wait to begin the run anew.
-func (l *leader) onlyWaiting() bool {
-	for _, s := range l.seats {
-		if s.told.Kind != Wait || l.wasThere(s) {
+// allAwaitRerun reports whether all agents that have a session wait to begin a rerun. It is true if there are none.
+func (l *leader) allAwaitRerun() bool {
+	for _, p := range l.participants.byID {
+		if p.lastAnswer.Kind != Wait || l.belongsToFinished(p) {
 			return false
 		}
 	}
 	return true
 }
 
-// noteAt is when those who wait to begin the run anew are told who is still there.
-func (r *rerun) noteAt() moment {
-	return moment{r.waiting.at + firstNote, r.waiting.set && !r.noted}
+// noticeAt returns when the agents that wait to begin a rerun are told whom they wait for.
+func (h *runHistory) noticeAt() optionalTime {
+	return optionalTime{h.waitingSince.at + firstNotice, h.waitingSince.set && !h.noticeSent}
 }
 
-// noteOthers tells those who wait to begin the run anew, once, who is still there.
-func (l *leader) noteOthers() {
-	r := &l.rerun
-	if at := r.noteAt(); !at.set || r.now < at.at {
+// noticeRerunWaiters tells the agents that wait to begin a rerun, once, which agents of the finished run are left.
+func (l *leader) noticeRerunWaiters() {
+	h := &l.history
+	if at := h.noticeAt(); !at.set || h.now < at.at {
 		return
 	}
-	r.noted = true
+	h.noticeSent = true
 	var hosts []string
-	for _, s := range l.seats {
-		if s.told.Kind != Wait && len(hosts) < maxNamed {
-			hosts = append(hosts, s.report.Node.Host)
+	for _, p := range l.participants.byID {
+		if p.lastAnswer.Kind != Wait && len(hosts) < maxNamed {
+			hosts = append(hosts, p.report.Node.Host)
 		}
 	}
 	slices.Sort(hosts)
-	note := "the run before this one has ended, but its agents are still there: " + strings.Join(hosts, ", ")
-	for _, s := range l.seats {
-		if s.told.Kind == Wait {
-			l.tell(s, Answer{Kind: Wait, Note: note, Next: maxNotePause, Again: r.hosted})
+	note := "the run before this one has ended, but some of its agents have not: " + strings.Join(hosts, ", ")
+	for _, p := range l.participants.byID {
+		if p.lastAnswer.Kind == Wait {
+			l.reply(p, Answer{Kind: Wait, Note: note, Next: maxNoticePause, Again: h.storeEndsWithRun})
 		}
 	}
 }

@@ -7,89 +7,202 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
-// handOut tells all participants of the recorded round to run it.
-func (l *leader) handOut() {
-	for rank, place := range places(&l.record) {
-		if p := l.parts[rank]; p.seat != nil && p.fate == active && p.seat.misfit == "" {
-			l.tell(p.seat, Answer{Kind: Run, Place: &place, Note: l.remark})
+// roundState is what the leader knows of the recorded round. The zero value is that of a round without members.
+type roundState struct {
+	members []roundMember // by rank
+	active  int           // members whose workers may run
+	done    int           // members whose workers have all succeeded
+	present int           // members whose agent has a session
+
+	startedAt  optionalTime // when the round was decided; after a change of leaders, what the members report
+	note       string       // for the members; may be empty
+	stopReason string       // why the round cannot go on; empty while it can
+	failures   failureReports
+	// unchargedSince is when the round was ended though no worker had failed. Failures from then on are consequences of
+	// that and are not charged.
+	unchargedSince optionalTime
+	growSince      optionalTime // when the first newcomer came to the running round
+	growAfter      optionalTime // before then the round is not ended for newcomers
+	haltedAt       optionalTime // when the members were told to stop
+	haltUnwritten  bool         // the store does not have all those answers yet
+
+	stuckCount    int // active members whose agent does not respond
+	stuckSince    optionalTime
+	stuckHost     string       // the last of them
+	storeDeadline optionalTime // when a member has tried for too long to reach the worker store
+}
+
+// roundMember is a node of the recorded round.
+type roundMember struct {
+	participant    *participant // nil once its session has ended
+	status         memberStatus
+	stuck          bool         // its agent does not respond; only while status is active
+	unreachedSince optionalTime // since when it has tried in vain to reach the worker store
+}
+
+// memberStatus is what has become of a member of the recorded round.
+type memberStatus int
+
+const (
+	active  memberStatus = iota // its workers may run
+	stopped                     // its workers have been stopped
+	done                        // all its workers have succeeded
+	left                        // its session has ended, as announced
+	lost                        // its session has ended unannounced
+	fenced                      // it did not stop in time; the others go on without it
+)
+
+// setStatus changes the status of a member of which no worker is left, or back to active.
+func (r *roundState) setStatus(m *roundMember, status memberStatus) {
+	switch m.status {
+	case active:
+		r.setStuck(0, m, false)
+		r.active--
+	case done:
+		r.done--
+	case stopped, left, lost, fenced:
+	}
+	switch status {
+	case active:
+		r.active++
+	case done:
+		r.done++
+	case stopped, left, lost, fenced:
+	}
+	m.status = status
+}
+
+// setStuck records whether a member's agent does not respond.
+func (r *roundState) setStuck(now time.Duration, m *roundMember, stuck bool) {
+	if m.stuck == stuck {
+		return
+	}
+	m.stuck = stuck
+	if !stuck {
+		if r.stuckCount--; r.stuckCount == 0 {
+			r.stuckSince = optionalTime{}
+		}
+		return
+	}
+	r.stuckCount++
+	r.stuckSince.setOnce(now)
+	r.stuckHost = m.participant.report.Node.Host
+}
+
+// stuckTimeout is how long the leader waits for an agent that does not respond, counted from the first such agent. If
+// all agents get stuck, because they share a file system, a new round would be no better; they notice one after another.
+func (l *leader) stuckTimeout() time.Duration { return l.job.Rejoin / 4 }
+
+// checkStuck ends the round if some agents do not respond while others do: the workers of the others may wait for the
+// workers of the stuck agents forever.
+func (l *leader) checkStuck(now time.Duration) {
+	r := &l.round
+	if r.stuckCount > 0 && r.stuckCount < r.active+r.done && now >= r.stuckSince.at+l.stuckTimeout() {
+		l.requestUnchargedStop(now, "the agent of %s does not respond", r.stuckHost)
+	}
+}
+
+// hostOf names a member for people.
+func (l *leader) hostOf(rank int) string {
+	if p := l.round.members[rank].participant; p != nil {
+		return p.report.Node.Host
+	}
+	return "node " + l.record.Members[rank].Identity
+}
+
+// assignRanks answers all active members of the recorded round with their place in it.
+func (l *leader) assignRanks() {
+	for rank, place := range placesOf(&l.record) {
+		if m := l.round.members[rank]; m.participant != nil && m.status == active && m.participant.mismatch == "" {
+			l.reply(m.participant, Answer{Kind: Run, Place: &place, Note: l.round.note})
 		}
 	}
 }
 
-// watch looks for a reason to end the round that runs.
-func (l *leader) watch(now time.Duration) {
-	if l.done == len(l.parts) {
-		l.end(now, rdzv.Outcome{Ending: rdzv.EndSucceeded, Restarts: l.record.Restarts})
+// checkRound ends the running round if there is a reason to.
+func (l *leader) checkRound(now time.Duration) {
+	r := &l.round
+	if r.done == len(r.members) {
+		l.endRun(now, rdzv.Outcome{Ending: rdzv.EndSucceeded, Restarts: l.record.Restarts})
 		return
 	}
-	l.watchStuck(now)
-	if l.disturbed != "" {
-		l.halt(now, l.disturbed)
+	l.checkStuck(now)
+	if r.stopReason != "" {
+		l.haltRound(now, r.stopReason)
 		return
 	}
-	if l.watchStore(now) {
+	if l.checkWorkerStore(now) {
 		return
 	}
-	if l.eligible == 0 || l.done > 0 || l.job.Static || l.job.Grow != GrowNow || len(l.parts) >= l.limit() {
-		l.settle = moment{}
-		return
-	}
-	if l.rest = l.budget.growthPause(now); l.rest.set {
-		l.settle = moment{}
-		return
-	}
-	l.settle.begin(now) // all that are eligible are newcomers: no participant is, before it stops or succeeds
-	if now >= l.settle.at+l.job.JoinSettle {
-		l.grown = moment{now, true}
-		why := fmt.Sprintf("%d nodes have come", l.eligible)
-		if l.eligible == 1 {
-			why = "a node has come"
-		}
-		l.halt(now, why)
-	}
+	l.checkGrowth(now)
 }
 
-// halt ends the round: everybody is to stop its workers.
-func (l *leader) halt(now time.Duration, why string) {
-	l.state, l.halted, l.halting, l.settle = halting, moment{now, true}, true, moment{}
-	for r := range l.parts {
-		p := &l.parts[r]
-		if p.seat == nil {
+// checkGrowth ends the running round to let newcomers in, JoinSettle after the first of them came.
+func (l *leader) checkGrowth(now time.Duration) {
+	r, newcomers := &l.round, l.participants.eligible // a member becomes eligible only when the round halts
+	if newcomers == 0 || r.done > 0 || l.job.Static || l.job.Grow != GrowNow || len(r.members) >= l.maxMembers() {
+		r.growSince = optionalTime{}
+		return
+	}
+	if r.growAfter = l.budget.growthPause(now); r.growAfter.set {
+		r.growSince = optionalTime{}
+		return
+	}
+	r.growSince.setOnce(now)
+	if now < r.growSince.at+l.job.JoinSettle {
+		return
+	}
+	r.unchargedSince = optionalTime{now, true}
+	why := "a node has come"
+	if newcomers > 1 {
+		why = fmt.Sprintf("%d nodes have come", newcomers)
+	}
+	l.haltRound(now, why)
+}
+
+// haltRound ends the running round: all members have to stop their workers.
+func (l *leader) haltRound(now time.Duration, why string) {
+	r := &l.round
+	l.state, r.haltedAt, r.haltUnwritten, r.growSince = halting, optionalTime{now, true}, true, optionalTime{}
+	for rank := range r.members {
+		m := &r.members[rank]
+		if m.participant == nil {
 			continue
 		}
-		if p.fate == done { // it has to get ready like the others
-			l.retire(p, active)
-			l.active++
+		if m.status == done { // it has to report Ready like the others
+			r.setStatus(m, active)
 		}
-		if p.seat.misfit == "" {
-			l.tell(p.seat, Answer{Kind: Halt, Note: why, Grow: l.grown.set})
+		if m.participant.mismatch == "" {
+			l.reply(m.participant, Answer{Kind: Halt, Note: why, Grow: r.unchargedSince.set})
 		}
 	}
 }
 
-// finishHalt waits until no worker of the round is left, or those that are have had their time, and passes the verdict.
+// finishHalt judges the round once all its workers are gone. A member that has not stopped after Rejoin is fenced and
+// counts as lost.
 func (l *leader) finishHalt(now time.Duration) {
-	if l.active > 0 {
-		if now < l.halted.at+l.job.Rejoin {
+	r := &l.round
+	if r.active > 0 {
+		if now < r.haltedAt.at+l.job.Rejoin {
 			return
 		}
-		for r := range l.parts {
-			if p := &l.parts[r]; p.fate == active {
-				l.retire(p, fenced)
-				p.seat.fenced = l.record.Round
-				l.budget.lose(now, l.record.Members[r].Identity, l.job)
+		for rank := range r.members {
+			if m := &r.members[rank]; m.status == active {
+				r.setStatus(m, fenced)
+				m.participant.fencedRound = l.record.Round
+				l.budget.recordLoss(now, l.record.Members[rank].Identity, l.job)
 			}
 		}
 	}
-	l.verdict(now)
+	l.judgeRound(now)
 }
 
-// verdict says what the round that has come to its end costs. Where a node was lost or has left, the failures of the others are
-// its doing, and nothing is charged; else there is one charge, however many workers failed.
-func (l *leader) verdict(now time.Duration) {
-	l.enterForming()
-	short := 0
-	unreached := l.judgeStore(now)
+// judgeRound decides what the round that has ended costs. If a node was lost or has left, the failures of the others are
+// a consequence and nothing is charged. Otherwise the round is charged once, however many workers failed.
+func (l *leader) judgeRound(now time.Duration) {
+	l.startForming()
+	r, short := &l.round, 0
+	unreached := l.judgeWorkerStore(now)
 	switch {
 	case !unreached:
 		l.unreachedRounds = 0
@@ -97,44 +210,69 @@ func (l *leader) verdict(now time.Duration) {
 		l.endUnreached(now)
 		return
 	}
-	if !unreached && l.blame.failed && !l.membershipChanged() && !l.judgeNewcomers(now) {
+	if !unreached && r.failures.anyFailed && !l.membershipChanged() && !l.quarantineNewcomers(now) {
 		l.budget.charge(now)
 		spent := l.budget.charged(now, l.job.RestartWindow) > l.job.MaxRestarts
-		if spent || l.blame.final(l.record.Round == l.first, len(l.parts)) {
+		if spent || r.failures.isFinal(l.record.Round == l.firstRound, len(r.members)) {
 			o := rdzv.Outcome{Ending: rdzv.EndFailed, Restarts: l.restarts}
 			if !spent {
-				o.Text = "the program could not be executed, which a restart does not change"
+				o.Text = "the program cannot be executed; a restart would not help"
 			}
-			o.Cause, o.Others = l.blame.outcome(now)
-			l.end(now, o)
+			o.Cause, o.Others = r.failures.causes(now)
+			l.endRun(now, o)
 			return
 		}
 		l.restarts++
-		if l.started.set && l.halted.at-l.started.at < l.job.MinUptime {
-			short = l.short + 1
+		if r.startedAt.set && r.haltedAt.at-r.startedAt.at < l.job.MinUptime {
+			short = l.shortRounds + 1
 		}
 	}
-	if l.short = short; short > 1 {
+	if l.shortRounds = short; short > 1 {
 		pause := min(maxBackoff, minBackoff<<min(short-2, 16))
-		l.backoff, l.prompt = moment{now + pause, true}, pause >= firstNote
+		l.formation.backoffUntil, l.notices.sendNow = optionalTime{now + pause, true}, pause >= firstNotice
 	}
 }
 
-// Rounds that fail too soon, one after the other, are spaced by minBackoff, then by twice as much each time.
+// The leader pauses before the next round if rounds fail too soon, one after the other: minBackoff before the third, and
+// twice as long before each further one.
 const (
 	minBackoff = time.Second
 	maxBackoff = 30 * time.Second
 )
 
-// membershipChanged reports whether a participant has gone from the round, or is about to, or has not said that it is still there.
+// membershipChanged reports whether a member has left the round, is about to leave, or has not confirmed that it is
+// still there.
 func (l *leader) membershipChanged() bool {
-	for _, p := range l.parts {
+	for _, m := range l.round.members {
+		p := m.participant
 		switch {
-		case p.fate == lost, p.fate == left, p.fate == fenced, p.seat == nil:
+		case m.status == lost, m.status == left, m.status == fenced, p == nil:
 			return true
-		case p.seat.newer, p.seat.report.Leaving, p.seat.report.Silent && p.seat.report.Fence.Round == l.record.Round:
+		case p.superseded, p.report.Leaving, p.report.Silent && p.report.Fence.Round == l.record.Round:
 			return true
 		}
 	}
 	return false
+}
+
+// removeMember ends a node's membership in the recorded round, because its session has ended. Nothing changes for a
+// member whose workers had all succeeded.
+func (l *leader) removeMember(now time.Duration, rank int, status memberStatus) {
+	m := &l.round.members[rank]
+	switch m.status {
+	case done, lost, left, fenced:
+		return
+	case active, stopped:
+	}
+	l.round.setStatus(m, status)
+	if status == left {
+		l.requestStop("%s has left", l.hostOf(rank))
+		return
+	}
+	identity := l.record.Members[rank].Identity
+	l.budget.recordLoss(now, identity, l.job)
+	if p := l.participants.byIdentity[identity]; p != nil { // its next agent may be there already
+		l.review(p)
+	}
+	l.requestStop("%s was lost", l.hostOf(rank))
 }

@@ -359,9 +359,9 @@ func (p *agentProc) pump() {
 		p.setDeadMan()
 	}
 	p.obeyAll()
-	var probeAt moment
+	var probeAt optionalTime
 	if !p.killing && !p.w.plant.noProbe {
-		probeAt = p.h.probe(now)
+		probeAt = p.h.probeAgent(now)
 		p.receiveSoon()
 	}
 	if p.m.dirty {

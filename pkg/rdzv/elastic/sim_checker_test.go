@@ -180,7 +180,7 @@ func (c *checker) committed(ses *simSession, by coord.Revision, ops []simOp) {
 	}
 }
 
-func ids(members []Participant) []coord.SessionID {
+func ids(members []RecordMember) []coord.SessionID {
 	out := make([]coord.SessionID, len(members))
 	for i, m := range members {
 		out[i] = m.ID
@@ -254,7 +254,7 @@ func (c *checker) keepOrder(before, r Record) {
 	at := map[string]int{}
 	for rank, m := range before.Members {
 		at[m.Identity] = rank + 1
-		if r.Aside[m.Identity].Unreachable != nil {
+		if r.Faults[m.Identity].Unreachable != nil {
 			at[m.Identity] = 0 // it may have had to give rank 0 away
 		}
 	}
@@ -293,7 +293,7 @@ func (c *checker) charge(rd *simRound, cost int) {
 		if recent > job.MaxRestarts {
 			c.fail("budget", "%d restarts were charged, %d allowed", recent, job.MaxRestarts)
 		}
-	case len(rd.own) > 0 && rd.trouble == "" && !rd.grown && c.w.cfg.stuck == 0 && !c.onlyNewcomers(rd, newcomerTime*103/100):
+	case len(rd.own) > 0 && rd.trouble == "" && !rd.grown && c.w.cfg.stuck == 0 && !c.onlyNewcomers(rd, newcomerPeriod*103/100):
 		c.fail("budget", "round %d was free, although %v failed by itself and nothing else happened", n, rd.own)
 	}
 }
@@ -313,7 +313,7 @@ func (c *checker) newcomers(before *simRound, r Record, epoch coord.Revision) {
 	known := map[string]bool{}
 	if before != nil && len(before.ended) < len(before.record.Members) {
 		for _, m := range before.record.Members {
-			known[m.Identity] = !m.New || before.epoch == epoch && c.w.now-before.decided > newcomerTime*103/100+2*c.w.cfg.job.Rejoin
+			known[m.Identity] = !m.New || before.epoch == epoch && c.w.now-before.decided > newcomerPeriod*103/100+2*c.w.cfg.job.Rejoin
 		}
 	}
 	old := 0
@@ -341,7 +341,7 @@ func (c *checker) justly(rd *simRound) {
 	if !rd.caused {
 		c.fail("charged justly", "round %d was charged although no worker had failed by itself", n)
 	}
-	if rd.trouble == "" && c.w.cfg.stuck == 0 && c.onlyNewcomers(rd, newcomerTime*97/100) && len(rd.record.Aside) == 0 {
+	if rd.trouble == "" && c.w.cfg.stuck == 0 && c.onlyNewcomers(rd, newcomerPeriod*97/100) && len(rd.record.Faults) == 0 {
 		c.fail("charged justly", "round %d was charged although only newcomers had failed by themselves: %v", n, rd.own)
 	}
 }
@@ -411,7 +411,7 @@ func (c *checker) justlyGivenUp() {
 // nobodyLeftOut checks that who could be in the last round was: newcomers that came in time have ended the round before.
 func (c *checker) nobodyLeftOut(rd *simRound) {
 	job := &c.w.cfg.job
-	if c.broken != nil || job.Grow != GrowNow || job.Static || job.MaxNodeLosses > 0 || len(rd.record.Members) >= job.Max || len(rd.record.Aside) > 0 {
+	if c.broken != nil || job.Grow != GrowNow || job.Static || job.MaxNodeLosses > 0 || len(rd.record.Members) >= job.Max || len(rd.record.Faults) > 0 {
 		return
 	}
 	member := map[coord.SessionID]bool{}
@@ -546,7 +546,7 @@ func (c *checker) checkCounts(id coord.SessionID) {
 	if limit := 8*(n.rounds+n.terms) + 12; n.reports-again > limit || n.answers > limit {
 		c.fail("messages", "%s: %d reports and %d answers in %d rounds and %d terms", id, n.reports, n.answers, n.rounds, n.terms)
 	}
-	if life := c.w.now - n.began; n.notes > 2+n.rounds+n.terms+int(life/firstNote) {
+	if life := c.w.now - n.began; n.notes > 2+n.rounds+n.terms+int(life/firstNotice) {
 		c.fail("messages", "%s: %d notes in %v", id, n.notes, life)
 	}
 }
@@ -558,31 +558,31 @@ func (c *checker) decided(t *term) {
 		return
 	}
 	eligible, reserve, fit := 0, 0, 0
-	for _, s := range l.seats {
+	for _, s := range l.participants.byID {
 		if s.counted.eligible {
 			eligible++
 		}
-		if s.counted.reserve {
+		if s.counted.quarantined {
 			reserve++
 		}
-		if s.counted.fit {
+		if s.counted.matching {
 			fit++
 		}
 	}
 	running, through, alive := 0, 0, 0
-	for _, p := range l.parts {
-		switch p.fate {
+	for _, p := range l.round.members {
+		switch p.status {
 		case active:
 			running++
 		case done:
 			through++
 		default:
 		}
-		if p.seat != nil {
+		if p.participant != nil {
 			alive++
 		}
 	}
-	if got, want := [6]int{l.eligible, l.reserve, l.fit, l.active, l.done, l.alive}, [6]int{eligible, reserve, fit, running, through, alive}; got != want {
+	if got, want := [6]int{l.participants.eligible, l.participants.quarantined, l.participants.matching, l.round.active, l.round.done, l.round.present}, [6]int{eligible, reserve, fit, running, through, alive}; got != want {
 		c.fail("counters", "eligible, reserve, fit, active, done, alive are %v, counted %v", got, want)
 	}
 }

@@ -102,7 +102,7 @@ func draw(seed uint64) *world {
 	w.drawFaults()
 	w.store = w.newStore()
 	if c.memory {
-		w.store.fresh.born = moment{w.store.clock.read(0), true}
+		w.store.fresh.createdAt = optionalTime{w.store.clock.read(0), true}
 	}
 	for i := range c.nodes {
 		w.nodes = append(w.nodes, w.newNode(i))
@@ -227,7 +227,7 @@ func (w *world) tidy() {
 		w.check.checkCounts(ses.id)
 	}
 	if l := w.store.term; l != nil && w.check.outcome != nil && !l.l.acknowledged() {
-		w.check.fail("liveness", "the leader does not know that everybody has gone: %v", l.l.sessions())
+		w.check.fail("liveness", "the leader does not know that everybody has gone: %v", l.l.participants.sessionIDs())
 	}
 	if left := w.store.list(prefixAnswer); w.store.term != nil && len(left) > 0 && w.store.restarts == 0 {
 		w.check.fail("tidy", "%d answers are left, the first is %s", len(left), left[0].key)

@@ -8,11 +8,11 @@ import (
 
 // deadMan is the timer that an agent shares with its guard. The kernel keeps it.
 type deadMan struct {
-	by     moment // that the agent knows it to be set to
-	turn   int    // counts settings
-	armed  bool   // and the guard has not said that it fired
-	passed bool   // no worker may be started
-	disarm bool   // it is to be disarmed once the guard has said so
+	by     optionalTime // that the agent knows it to be set to
+	turn   int          // counts settings
+	armed  bool         // and the guard has not said that it fired
+	passed bool         // no worker may be started
+	disarm bool         // it is to be disarmed once the guard has said so
 }
 
 // setDeadMan tells the guard by when to kill the workers in the agent's place.

@@ -30,10 +30,10 @@ func (s *simStore) replace(marked bool) {
 		ses.ended = true
 	}
 	s.sessions, s.keys, s.watches, s.rev = map[coord.SessionID]*simSession{}, map[string]*simKey{}, nil, 0
-	born := moment{s.clock.read(s.w.now), true}
-	s.fresh = instance{born: born}
+	born := optionalTime{s.clock.read(s.w.now), true}
+	s.fresh = storeHistory{createdAt: born}
 	if marked {
-		s.fresh.ended = born
+		s.fresh.predecessorEnd = born
 	}
 	s.w.check.replaced()
 	s.lead()
@@ -53,7 +53,7 @@ func (c *checker) foresee(rd *simRound) {
 	s, job := c.w.store, &c.w.cfg.job
 	rd.instance = s.instance
 	if n := len(rd.record.Members); rd.record.Round == 0 {
-		c.waited = s.instance == 0 || s.fresh.ended.set || n < job.Max && (job.Expected == 0 || n < job.Expected)
+		c.waited = s.instance == 0 || s.fresh.predecessorEnd.set || n < job.Max && (job.Expected == 0 || n < job.Expected)
 	}
 	rd.guarded = c.waited || c.earlier
 }

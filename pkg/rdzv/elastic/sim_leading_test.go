@@ -34,8 +34,8 @@ type simCommit struct {
 }
 
 // foundIn makes of the keys of a run what a new leader has to know.
-func foundIn(state, answers, agents []simChange) found {
-	var f found
+func foundIn(state, answers, agents []simChange) savedState {
+	var f savedState
 	for _, c := range state {
 		switch v := c.value.(type) {
 		case Job:
@@ -45,28 +45,28 @@ func foundIn(state, answers, agents []simChange) found {
 				f.record = &v
 			}
 		case rdzv.Outcome:
-			f.outcome, f.rerun.since = &v, c.create
+			f.outcome, f.history.resultRevision = &v, c.create
 		case finishedRun:
-			f.rerun.run = &v
+			f.history.finished = &v
 		case []pastRun:
-			f.rerun.past = v
+			f.history.past = v
 		}
 	}
 	for _, c := range answers {
 		if a, ok := c.value.(Answer); ok {
-			f.answers = append(f.answers, answered{coord.SessionID(strings.TrimPrefix(c.key, prefixAnswer)), a})
+			f.answers = append(f.answers, savedAnswer{coord.SessionID(strings.TrimPrefix(c.key, prefixAnswer)), a})
 		}
 	}
 	for _, c := range agents {
 		if r, ok := c.value.(Report); ok {
-			f.agents = append(f.agents, arrival{coord.SessionID(strings.TrimPrefix(c.key, prefixAgent)), c.create, r})
+			f.agents = append(f.agents, agentArrival{coord.SessionID(strings.TrimPrefix(c.key, prefixAgent)), c.create, r})
 		}
 	}
 	return f
 }
 
 // begin takes over with what is in the store.
-func (t *term) begin(f found) {
+func (t *term) begin(f savedState) {
 	t.known = map[coord.SessionID]bool{}
 	for _, a := range f.agents {
 		t.known[a.id] = true
@@ -89,7 +89,7 @@ func (t *term) batch(b simBatch) {
 		for _, c := range b.changes {
 			here[coord.SessionID(strings.TrimPrefix(c.key, prefixAgent))] = true
 		}
-		ids := t.l.sessions()
+		ids := t.l.participants.sessionIDs()
 		slices.Sort(ids)
 		for _, id := range ids {
 			if !here[id] {
@@ -115,7 +115,7 @@ func (t *term) see(now time.Duration, id coord.SessionID, created coord.Revision
 	if t.w.plant.report != nil {
 		r = t.w.plant.report(t.l, r)
 	}
-	t.l.see(now, id, created, r)
+	t.l.observe(now, id, created, r)
 }
 
 // pump lets the leader decide and carries out what it wants.
@@ -197,7 +197,7 @@ func (t *term) next() {
 			t.drop()
 			return
 		}
-		if len(t.queue) == 0 && t.l.rerun.begun {
+		if len(t.queue) == 0 && t.l.history.rerunBegun {
 			t.w.logf("%s ends epoch %d: the run is begun anew", t.name, t.epoch)
 			t.over = true
 			t.anew()
@@ -211,7 +211,7 @@ func (t *term) next() {
 // wrote tells the leader that all that it wants is written.
 func (t *term) wrote() {
 	if len(t.queue) == 0 && !t.busy {
-		t.l.wrote(t.clock.read(t.w.now))
+		t.l.writesDone(t.clock.read(t.w.now))
 	}
 }
 
@@ -246,8 +246,8 @@ func (s *simStore) lead() {
 		if first {
 			first = false
 			f := foundIn(s.list(prefixState), s.list(prefixAnswer), b.changes)
-			if f.instance = s.fresh; s.w.plant.instance != nil {
-				f.instance = s.w.plant.instance(f.instance)
+			if f.storeHistory = s.fresh; s.w.plant.instance != nil {
+				f.storeHistory = s.w.plant.instance(f.storeHistory)
 			}
 			t.begin(f)
 			return

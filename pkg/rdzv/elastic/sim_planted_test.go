@@ -22,8 +22,8 @@ type planted struct {
 	noLate      bool                                         // workers are started though the guard may be killing
 	noOver      bool                                         // workers are started for a round that is over
 	earlyNotice bool                                         // a guard says that no worker is left before that is so
-	deadline    func(m *member) moment                       // by which the guard kills
-	instance    func(i instance) instance                    // as the leader sees its store
+	deadline    func(m *member) optionalTime                 // by which the guard kills
+	instance    func(i storeHistory) storeHistory            // as the leader sees its store
 	overtaken   bool                                         // a commit that was given up may be done after later ones
 }
 
@@ -38,11 +38,11 @@ func TestSimulationFindsPlantedBugs(t *testing.T) {
 		}},
 		{"a round is decided before the workers of the last one have stopped", planted{
 			decide: func(l *leader, now time.Duration) {
-				for r := range l.parts {
-					if p := &l.parts[r]; l.state == halting && p.fate == active && p.seat != nil {
-						stopped := p.seat.report
+				for r := range l.round.members {
+					if p := &l.round.members[r]; l.state == halting && p.status == active && p.participant != nil {
+						stopped := p.participant.report
 						stopped.Phase, stopped.Fence = Ready, l.fence()
-						l.reported(now, p.seat, stopped)
+						l.handleReport(now, p.participant, stopped)
 					}
 				}
 			},
@@ -52,8 +52,8 @@ func TestSimulationFindsPlantedBugs(t *testing.T) {
 		}},
 		{"the verdict does not wait for all nodes", planted{
 			decide: func(l *leader, now time.Duration) {
-				if l.state == halting && l.blame.failed {
-					l.verdict(now)
+				if l.state == halting && l.round.failures.anyFailed {
+					l.judgeRound(now)
 				}
 			},
 		}},
@@ -69,9 +69,9 @@ func TestSimulationFindsPlantedBugs(t *testing.T) {
 		}},
 		{"workers that succeeded stay done when others fail", planted{
 			decide: func(l *leader, _ time.Duration) {
-				for r := range l.parts {
-					if p := &l.parts[r]; l.state == halting && p.fate == active && p.seat != nil && p.seat.report.Phase == Done {
-						l.retire(p, stopped)
+				for r := range l.round.members {
+					if p := &l.round.members[r]; l.state == halting && p.status == active && p.participant != nil && p.participant.report.Phase == Done {
+						l.round.setStatus(p, stopped)
 					}
 				}
 			},
@@ -88,11 +88,11 @@ func TestSimulationFindsPlantedBugs(t *testing.T) {
 			},
 		}},
 		{"failures after the end for newcomers are charged", planted{
-			decide: func(l *leader, _ time.Duration) { l.grown = moment{} },
+			decide: func(l *leader, _ time.Duration) { l.round.unchargedSince = optionalTime{} },
 		}},
-		{"nobody is set aside for a worker store that is not reached", planted{
+		{"no node is quarantined for a worker store that is not reached", planted{
 			decide: func(l *leader, _ time.Duration) {
-				l.budget.asides, l.budget.parkedUntil, l.unreachedRounds = nil, nil, 0
+				l.budget.faults, l.budget.quarantinedUntil, l.unreachedRounds = nil, nil, 0
 			},
 		}},
 		{"nodes do not tell that rank 0 is not reached", planted{
@@ -105,22 +105,22 @@ func TestSimulationFindsPlantedBugs(t *testing.T) {
 				return &same
 			},
 		}},
-		{"the first that says so is set aside, whoever is at fault", planted{
+		{"the first node to report is quarantined, whichever is at fault", planted{
 			decide: func(l *leader, now time.Duration) {
-				for r := range l.parts {
-					if p := &l.parts[r]; l.state == running && p.unreachedSince.set && p.fate == active {
-						l.setAside(now, r, "so")
-						l.disturb("%s is set aside", l.hostOf(r))
+				for r := range l.round.members {
+					if p := &l.round.members[r]; l.state == running && p.unreachedSince.set && p.status == active {
+						l.quarantineMember(now, r, "so")
+						l.requestStop("%s is quarantined", l.hostOf(r))
 						return
 					}
 				}
 			},
 		}},
-		{"parked nodes are never used", planted{
+		{"quarantined nodes are never used", planted{
 			decide: func(l *leader, _ time.Duration) {
-				for _, s := range l.seats {
-					if s.counted.reserve {
-						l.count(s, false, false, s.counted.fit)
+				for _, s := range l.participants.byID {
+					if s.counted.quarantined {
+						l.participants.count(s, false, false, s.counted.matching)
 					}
 				}
 			},
@@ -138,7 +138,7 @@ func TestSimulationFindsPlantedBugs(t *testing.T) {
 		{"a session ends when its connection breaks", planted{breakEnds: true}},
 		{"a guard says that no worker is left before that is so", planted{earlyNotice: true}},
 		{"a new store decides at once although it had a predecessor", planted{
-			instance: func(instance) instance { return instance{} },
+			instance: func(storeHistory) storeHistory { return storeHistory{} },
 		}},
 		{"agents do not tell that they know of an earlier store", planted{
 			report: func(_ *leader, r *Report) *Report {
@@ -153,9 +153,9 @@ func TestSimulationFindsPlantedBugs(t *testing.T) {
 		{"workers are started for a round that is over", planted{noOver: true}},
 		{"workers are started by an agent that is late, and its guard may have killed those before", planted{noLate: true}},
 		{"a guard knows of the lease alone, not of when the agent was told to be done", planted{
-			deadline: func(m *member) moment {
+			deadline: func(m *member) optionalTime {
 				leased := *m
-				leased.killAt = moment{}
+				leased.killAt = optionalTime{}
 				return leased.deadline()
 			},
 		}},

@@ -27,8 +27,8 @@ type simStore struct {
 	local    *simSession   // of the leader in the store's process
 	term     *term
 	restarts int
-	instance int      // counts stores, each without the memory of the one before
-	fresh    instance // what its leaders know of it
+	instance int          // counts stores, each without the memory of the one before
+	fresh    storeHistory // what its leaders know of it
 }
 
 type simKey struct {

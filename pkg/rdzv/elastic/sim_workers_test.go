@@ -85,13 +85,13 @@ func (g *group) reach(began time.Duration) {
 			if g.phase == forking && !g.proc.dead {
 				w.logf("%s does not reach the worker store of round %d", g.node.name, g.round)
 				w.check.trouble(g.node, "rank 0 was not reached")
-				g.proc.m.missed(time.Duration(float64(w.now-began)*g.node.clock.rate), "i/o timeout")
+				g.proc.m.storeUnreached(time.Duration(float64(w.now-began)*g.node.clock.rate), "i/o timeout")
 				g.proc.pump()
 			}
 			g.proc.loopTimer(w.now+time.Second, func() { g.reach(began) })
 		})
 	default:
-		g.proc.m.reached()
+		g.proc.m.storeReached()
 		g.node.agent.do(false, func() { w.after(0, g.proc.pump) })
 		g.phase = preparing
 		g.proc.loopTimer(w.now+w.between(5*time.Millisecond, 500*time.Millisecond), g.fork)

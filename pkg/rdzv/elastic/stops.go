@@ -38,15 +38,15 @@ func (h *Handler) sendStop(s rdzv.Stop) {
 // probe finds out, at intervals, whether the agent receives what it is sent while its workers run or are being started: one that
 // hangs, because a folder of its logs does, say, proves its life to the store all the same, and the other nodes would wait for
 // its workers for ever. now is the driver's time. It returns when it wants to be called again; not set where there is nothing to find out.
-func (h *Handler) probe(now time.Duration) (next moment) {
-	p := &h.probing
+func (h *Handler) probeAgent(now time.Duration) (next optionalTime) {
+	p := &h.probeState
 	if h.m.state != busy || h.m.nodes < 2 {
-		*p = probing{}
-		return moment{}
+		*p = probeState{}
+		return optionalTime{}
 	}
 	patience := h.m.report.Job.Rejoin
 	if !p.next.set {
-		p.next = moment{now + patience/4, true}
+		p.next = optionalTime{now + patience/4, true}
 	}
 	if now < p.next.at {
 		return p.next
@@ -69,7 +69,7 @@ func (h *Handler) probe(now time.Duration) (next moment) {
 }
 
 // probing is what probe remembers.
-type probing struct {
+type probeState struct {
 	sent time.Duration // when the Stop was sent that has not been received yet
-	next moment
+	next optionalTime
 }

@@ -45,7 +45,7 @@ func TestProbe(t *testing.T) {
 	h := New(Options{Logger: zerolog.Nop()})
 	h.m = newMember(memberOptions{job: Job{Rejoin: rejoin}}, 0)
 	sec := func(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }
-	if next := h.probe(0); next.set {
+	if next := h.probeAgent(0); next.set {
 		t.Errorf("an agent without workers is probed at %v", next.at)
 	}
 	h.m.enter(0, Node{}, Offer{}, nil)
@@ -72,13 +72,13 @@ func TestProbe(t *testing.T) {
 				t.Errorf("after %v s: %+v", step.at, s)
 			}
 		}
-		next := h.probe(sec(step.at))
+		next := h.probeAgent(sec(step.at))
 		if got := len(h.stops) == 1; !next.set || next.at != sec(step.next) || got != step.sent || h.m.report.Stuck != step.reported {
 			t.Errorf("after %v s: sent %v, reported %v, next at %v", step.at, got, h.m.report.Stuck, next.at)
 		}
 	}
 	h.m.nodes = 1
-	if next := h.probe(sec(90)); next.set {
+	if next := h.probeAgent(sec(90)); next.set {
 		t.Error("an agent without peers is probed")
 	}
 }

@@ -4,79 +4,111 @@ import (
 	"fmt"
 	"strings"
 	"time"
-
-	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
-// Nodes that do not reach the worker store of rank 0 say so and go on trying. The leader waits until it is certain that rank 0 is not just
-// dead. Then it ends the round, sets aside whoever is likely to be at fault, which is not charged, and goes on without. It sets aside nobody
-// whom the job needs: then it gives rank 0 to another node. Each time one node more is out of the question, so this comes to an end:
-// the job ends when nobody is left who could be rank 0.
+// Nodes that do not reach the worker store of rank 0 report so and keep trying. The leader waits until it is certain
+// that rank 0 is not simply dead. Then it ends the round and quarantines the nodes that are likely at fault, which is
+// not charged, and goes on without them. It does not quarantine nodes that the job needs; then another node becomes
+// rank 0. Each time one node more is ruled out, so this terminates: the job ends when no node can be rank 0.
 
-// storePatience is how long a node may try to reach the worker store before the round is ended for it. The session of a rank 0 that is dead
-// ends within half of Rejoin.
-func storePatience(j *Job) time.Duration { return j.Rejoin/2 + j.Rejoin/8 }
+// storeTimeout is how long a node may try to reach the worker store before the leader ends the round for it. The session
+// of a dead rank 0 ends sooner, within half of Rejoin.
+func storeTimeout(j *Job) time.Duration { return j.Rejoin/2 + j.Rejoin/8 }
 
-// maxUnreached is how many rounds in a row may come to nothing because rank 0 is not reached. Where it was rank 0's fault they count twice.
+// maxUnreached is how many rounds in a row may fail because rank 0 is not reached. A round in which rank 0 was at fault
+// counts twice.
 const maxUnreached = 6
 
-// noteUnreached takes note of whether a participant has reached the worker store.
-func (l *leader) noteUnreached(now time.Duration, p *part, u *Unreached) {
-	if u == nil {
-		p.unreachedSince = moment{}
-		return
-	}
-	if at := now - u.For; !p.unreachedSince.set || at < p.unreachedSince.at {
-		p.unreachedSince = moment{at, true}
-	}
-	l.unreached.advance(moment{p.unreachedSince.at + storePatience(l.job), true})
+// maxReason is how many bytes of an error's text travel in a report.
+const maxReason = 300
+
+func truncateReason(text string) string {
+	return strings.ToValidUTF8(text[:min(len(text), maxReason)], "")
 }
 
-// watchStore ends the round if somebody has not reached the worker store for too long.
-func (l *leader) watchStore(now time.Duration) (ended bool) {
-	if !l.unreached.set || now < l.unreached.at {
+// reason returns the error of the last attempt, for people.
+func (u *Unreached) reason() string {
+	if u == nil || u.Why == "" {
+		return "no reason given"
+	}
+	return u.Why
+}
+
+// storeUnreached records that the agent has tried in vain for that long to reach its round's worker store. Only the
+// first call makes a report due; the leader learns the final duration from the next report.
+func (m *member) storeUnreached(tried time.Duration, why string) {
+	if m.state != busy {
+		return
+	}
+	first := m.report.Unreached == nil
+	m.report.Unreached = &Unreached{For: tried, Why: truncateReason(why)}
+	m.dirty = m.dirty || first
+}
+
+// storeReached records that the agent has reached the worker store.
+func (m *member) storeReached() {
+	if m.state == busy && m.report.Unreached != nil {
+		m.report.Unreached, m.dirty = nil, true
+	}
+}
+
+// recordUnreached records whether a member has reached the worker store.
+func (l *leader) recordUnreached(now time.Duration, m *roundMember, u *Unreached) {
+	if u == nil {
+		m.unreachedSince = optionalTime{}
+		return
+	}
+	m.unreachedSince.takeEarlier(optionalTime{now - u.For, true})
+	l.round.storeDeadline.takeEarlier(m.unreachedSince.add(storeTimeout(l.job)))
+}
+
+// checkWorkerStore ends the round if a member has not reached the worker store for storeTimeout.
+func (l *leader) checkWorkerStore(now time.Duration) (halted bool) {
+	deadline := &l.round.storeDeadline
+	if !deadline.set || now < deadline.at {
 		return false
 	}
-	l.unreached = moment{}
-	for r := range l.parts {
-		if p := &l.parts[r]; p.unreachedSince.set {
-			l.unreached.advance(moment{p.unreachedSince.at + storePatience(l.job), true})
+	*deadline = optionalTime{} // it may be that of a member that has reached the store since
+	for rank := range l.round.members {
+		if m := &l.round.members[rank]; m.unreachedSince.set {
+			deadline.takeEarlier(m.unreachedSince.add(storeTimeout(l.job)))
 		}
 	}
-	if !l.unreached.set || now < l.unreached.at {
+	if !deadline.set || now < deadline.at {
 		return false
 	}
-	l.unreached = moment{}
-	reporters := l.unreachedBy(now)
-	l.halt(now, fmt.Sprintf("the worker store on %s, rank 0, was not reached by %s", l.hostOf(0), l.names(reporters)))
+	*deadline = optionalTime{}
+	reporters := l.unreachedReporters(now)
+	l.haltRound(now, fmt.Sprintf("%s did not reach the worker store on %s, rank 0", l.hostNames(reporters), l.hostOf(0)))
 	return true
 }
 
-// unreachedBy are the participants that had tried to reach the worker store for at least half of storePatience when the round was ended.
-func (l *leader) unreachedBy(ended time.Duration) (ranks []int) {
-	for r := range l.parts {
-		if p := &l.parts[r]; r > 0 && p.unreachedSince.set && p.seat != nil && ended-p.unreachedSince.at >= storePatience(l.job)/2 {
-			ranks = append(ranks, r)
+// unreachedReporters returns the ranks of the members that had tried to reach the worker store for at least half of
+// storeTimeout when the round was ended.
+func (l *leader) unreachedReporters(haltedAt time.Duration) (ranks []int) {
+	for rank := range l.round.members {
+		m := &l.round.members[rank]
+		tried := m.unreachedSince.set && haltedAt-m.unreachedSince.at >= storeTimeout(l.job)/2
+		if rank > 0 && tried && m.participant != nil {
+			ranks = append(ranks, rank)
 		}
 	}
 	return ranks
 }
 
-// names are the hosts of participants, for people.
-func (l *leader) names(ranks []int) string {
-	var names []string
-	for _, r := range ranks[:min(len(ranks), maxNamed)] {
-		names = append(names, l.hostOf(r))
+// hostNames lists the hosts of members, for people.
+func (l *leader) hostNames(ranks []int) string {
+	names := make([]string, len(ranks))
+	for i, r := range ranks {
+		names[i] = l.hostOf(r)
 	}
-	if more := len(ranks) - len(names); more > 0 {
-		names = append(names, fmt.Sprintf("%d more", more))
-	}
-	return strings.Join(names, ", ")
+	return joinSome(names, ", ")
 }
 
-// suspects says who is likely to be at fault where some of a round's nodes, reporters, do not reach rank 0: the ranks of those. Most of the others can
-// hardly be wrong. Where there is only one other, it is the one of both that has missed more nodes, or else the one that is new.
-func suspects(nodes int, reporters []int, missed func(rank int) misses, isNew func(rank int) bool) []int {
+// suspects returns the ranks of the members likely to be at fault if the reporters do not reach rank 0. If most of the
+// other members report it, rank 0 is at fault. In a round of two, the one that has missed more nodes is at fault, or
+// else the one that is new.
+func suspects(nodes int, reporters []int, missed func(rank int) missCount, isNew func(rank int) bool) []int {
 	zero, other := []int{0}, reporters[0]
 	if others := nodes - 1; others > 1 {
 		if 2*len(reporters) > others {
@@ -91,100 +123,109 @@ func suspects(nodes int, reporters []int, missed func(rank int) misses, isNew fu
 	return reporters
 }
 
-// judgeStore does what follows for the next round from a worker store that was not reached, and reports whether that is why this one came to
-// nothing. All participants that are there have stopped.
-func (l *leader) judgeStore(now time.Duration) bool {
-	reporters := l.unreachedBy(l.halted.at)
-	zero := &l.parts[0]
-	if len(reporters) == 0 || zero.fate != stopped || zero.seat == nil || zero.seat.newer || zero.seat.report.Leaving || zero.seat.report.Silent {
+// judgeWorkerStore decides what follows if the round's worker store was not reached, and reports whether the round
+// failed for that reason. All members that are still there have stopped.
+func (l *leader) judgeWorkerStore(now time.Duration) bool {
+	reporters := l.unreachedReporters(l.round.haltedAt.at)
+	zero := &l.round.members[0]
+	if p := zero.participant; len(reporters) == 0 || zero.status != stopped || p == nil || p.superseded ||
+		p.report.Leaving || p.report.Silent {
 		return false
 	}
 	l.unreachedRounds++
 	suspected := l.suspected(now, reporters)
-	unseen := fmt.Sprintf("%s did not reach its worker store (%s)", l.names(reporters), l.parts[reporters[0]].seat.report.Unreached.why())
+	why := l.unreachedReason(reporters[0])
+	fault := fmt.Sprintf("%s did not reach its worker store (%s)", l.hostNames(reporters), why)
 	switch {
 	case suspected[0] == 0:
-		l.setAside(now, 0, unseen)
-		l.notePair(0)
-	case l.needs(reporters):
-		l.news = append(l.news, fmt.Sprintf("%s is not to be rank 0: %s", l.hostOf(0), unseen))
+		l.quarantineMember(now, 0, fault)
+		l.recordPair(0)
+	case l.areNeeded(reporters):
+		l.announcements = append(l.announcements, fmt.Sprintf("%s cannot be rank 0: %s", l.hostOf(0), fault))
 	default:
-		for _, r := range reporters {
-			l.setAside(now, r, fmt.Sprintf("it did not reach the worker store on %s, rank 0 (%s)", l.hostOf(0), l.parts[r].seat.report.Unreached.why()))
+		for _, rank := range reporters {
+			l.quarantineMember(now, rank, fmt.Sprintf("it did not reach the worker store on %s, rank 0 (%s)",
+				l.hostOf(0), l.unreachedReason(rank)))
 		}
-		l.notePair(suspected[0])
+		l.recordPair(suspected[0])
 		return true
 	}
 	l.unreachedRounds++
-	l.budget.keepFromFirst(now, l.record.Members[0].Identity, l.hostOf(0), unseen)
+	l.budget.recordUnreachable(now, l.record.Members[0].Identity, l.hostOf(0), fault)
 	return true
 }
 
-// suspected are the ranks that are likely to be at fault. Of two nodes that miss each other it lets in those that were set aside for the fault of
-// the one.
+// unreachedReason returns why a member did not reach the worker store.
+func (l *leader) unreachedReason(rank int) string {
+	return l.round.members[rank].participant.report.Unreached.reason()
+}
+
+// suspected returns the ranks of the members likely to be at fault. If the fault is that of one of two nodes that miss
+// each other, the nodes that were quarantined because of that one are let in again.
 func (l *leader) suspected(now time.Duration, reporters []int) []int {
 	members := l.record.Members
-	pair := len(members) == 2
-	if pair {
-		l.budget.noteMissed(now, members[0].Identity, members[1].Identity)
+	isPair := len(members) == 2
+	if isPair {
+		l.budget.recordMissed(now, members[0].Identity, members[1].Identity)
 	}
-	missed := func(rank int) misses { return l.budget.misses(now, members[rank].Identity) }
+	missed := func(rank int) missCount { return l.budget.misses(now, members[rank].Identity) }
 	ranks := suspects(len(members), reporters, missed, func(rank int) bool { return members[rank].New })
-	if pair && missed(ranks[0]).compare(missed(1-ranks[0])) > 0 {
+	if isPair && missed(ranks[0]).compare(missed(1-ranks[0])) > 0 {
 		l.budget.readmit(members[ranks[0]].Identity)
-		for _, s := range l.seats {
-			l.review(s)
+		for _, p := range l.participants.byID {
+			l.review(p)
 		}
 	}
 	return ranks
 }
 
-// notePair notes because of whom one of two nodes was set aside.
-func (l *leader) notePair(rank int) {
+// recordPair records, in a round of two, which other node the quarantined one did not reach.
+func (l *leader) recordPair(rank int) {
 	if members := l.record.Members; len(members) == 2 {
-		l.budget.asides[members[rank].Identity].by = members[1-rank].Identity
+		l.budget.faults[members[rank].Identity].pairedWith = members[1-rank].Identity
 	}
 }
 
-// needs reports whether the job could not run without those participants, even with all others that are parked.
-func (l *leader) needs(ranks []int) bool {
-	there := l.eligible + l.reserve
-	for _, r := range ranks {
-		if c := l.parts[r].seat.counted; c.eligible || c.reserve {
-			there--
+// areNeeded reports whether the job could not run without those members, even with all quarantined nodes.
+func (l *leader) areNeeded(ranks []int) bool {
+	available := l.participants.eligible + l.participants.quarantined
+	for _, rank := range ranks {
+		if c := l.round.members[rank].participant.counted; c.eligible || c.quarantined {
+			available--
 		}
 	}
-	return l.job.Static || there < l.job.Min
+	return l.job.Static || available < l.job.Min
 }
 
-// setAside sets a participant aside. Its part in the round must be over.
-func (l *leader) setAside(now time.Duration, rank int, why string) {
-	identity := l.record.Members[rank].Identity
-	l.budget.setAside(now, identity, l.hostOf(rank), why)
-	l.news = append(l.news, fmt.Sprintf("%s is set aside for %v: %s", l.hostOf(rank), l.budget.asides[identity].until()-now, why))
-	if s := l.identity[identity]; s != nil {
-		l.review(s)
+// quarantineMember quarantines a member of a round that has ended.
+func (l *leader) quarantineMember(now time.Duration, rank int, reason string) {
+	identity, host := l.record.Members[rank].Identity, l.hostOf(rank)
+	l.budget.quarantine(now, identity, host, reason)
+	duration := l.budget.faults[identity].quarantineEnd() - now
+	l.announcements = append(l.announcements, fmt.Sprintf("%s is quarantined for %v: %s", host, duration, reason))
+	if p := l.participants.byIdentity[identity]; p != nil {
+		l.review(p)
 	}
 }
 
-// endUnreached ends the job because nobody is left who could be rank 0.
+// endUnreached ends the job because no node is left that could be rank 0.
 func (l *leader) endUnreached(now time.Duration) {
-	l.end(now, rdzv.Outcome{Ending: rdzv.EndTimeout, Restarts: l.restarts, Text: "no node is left whose worker store the others reach: check the " +
-		"firewalls between the nodes, and --worker-store-port and --local-addr"})
+	l.endTimeout(now, "no node is left whose worker store the others reach: check the firewalls between the nodes, and "+
+		"--worker-store-port and --local-addr")
 }
 
-// giveFirst gives rank 0 to the first member that may have it. Where none may, one of the other candidates takes the last member's place. It returns
-// false where there is none.
-func giveFirst(members, all []candidate, unreachable func(identity string) bool) ([]candidate, bool) {
-	may := func(c candidate) bool { return !unreachable(c.node.Identity) }
+// chooseRank0 moves the first member that can be rank 0 to the front. If no member can, one of the other candidates
+// takes the last member's place; false if no candidate can be rank 0.
+func chooseRank0(members, all []candidate, unreachable func(identity string) bool) ([]candidate, bool) {
+	can := func(c candidate) bool { return !unreachable(c.node.Identity) }
 	i := 0
-	for i < len(members) && !may(members[i]) {
+	for i < len(members) && !can(members[i]) {
 		i++
 	}
 	if i == len(members) {
 		var other *candidate
 		for j := range all {
-			if c := &all[j]; may(*c) && (other == nil || c.arrived < other.arrived) {
+			if c := &all[j]; can(*c) && (other == nil || c.arrived < other.arrived) {
 				other = c
 			}
 		}

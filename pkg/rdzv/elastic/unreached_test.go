@@ -15,7 +15,7 @@ import (
 // TestLeaderWhereRank0IsNotReached: rounds end 6.25 s after somebody does not reach the worker store.
 func TestLeaderWhereRank0IsNotReached(t *testing.T) {
 	with := func(change func(*Job)) Job {
-		j := ordinary()
+		j := defaultJob()
 		change(&j)
 		return j
 	}
@@ -25,7 +25,7 @@ func TestLeaderWhereRank0IsNotReached(t *testing.T) {
 		job   Job
 		steps []step
 	}{
-		{"a spare that nobody reaches inherits rank 0: it is set aside", ordinary(), after(three,
+		{"a spare that nobody reaches inherits rank 0: it is quarantined", defaultJob(), appendSteps(threeNodeRound,
 			step{3, "d ready", "wait: d"},
 			step{5, "a gone; b ready; c ready", "round 1: d b c (0), run1: b c d"},
 			step{6, "d busy; b busy +blind=0; c busy +blind=0.5", ""},
@@ -36,7 +36,7 @@ func TestLeaderWhereRank0IsNotReached(t *testing.T) {
 			step{20.9, "", ""},
 			step{21, "", "round 3: c d (0), run3: c d"}, // it is needed, but not as rank 0
 		)},
-		{"a node that does not reach rank 0, which others reach, is set aside", ordinary(), after(three,
+		{"a node that does not reach rank 0, which others reach, is quarantined", defaultJob(), appendSteps(threeNodeRound,
 			step{1, "c busy +blind=0", ""},
 			step{7.2, "", ""},
 			step{7.25, "", "halt0: a b c"},
@@ -45,7 +45,7 @@ func TestLeaderWhereRank0IsNotReached(t *testing.T) {
 			step{20, "", "note: c2"},
 			step{60, "", "note: c2"},
 		)},
-		{"it is let in again later, and set aside for longer", with(func(j *Job) { j.Min = 1; j.Max = 2; j.LastCall = 0 }), []step{
+		{"it is let in again later, and quarantined for longer", with(func(j *Job) { j.Min = 1; j.Max = 2; j.LastCall = 0 }), []step{
 			{0, "a ready", "job, round 0: a (0), run0: a"},
 			{1, "b ready", ""},
 			{1.5, "", "halt0: a"},
@@ -101,7 +101,7 @@ func TestLeaderWhereRank0IsNotReached(t *testing.T) {
 			{16.25, "", "halt1: a d, note: b"},
 			{17, "a ready; d ready +blind=6", "round 2: b d (0), wait: a, run2: b d"},
 		}},
-		{"rank 0 was dead", ordinary(), after(three,
+		{"rank 0 was dead", defaultJob(), appendSteps(threeNodeRound,
 			step{1, "b busy +blind=0; c busy +blind=0", ""},
 			step{5, "a gone", "halt0: b c"},
 			step{6, "b ready +blind=4; c ready +blind=4", "round 1: b c (0), run1: b c"},
@@ -109,13 +109,13 @@ func TestLeaderWhereRank0IsNotReached(t *testing.T) {
 			step{7.5, "", "halt1: b c"},
 			step{8, "b ready; c ready", "round 2: b c a2 (0), run2: a2 b c"},
 		)},
-		{"rank 0 is dying", ordinary(), after(three,
+		{"rank 0 is dying", defaultJob(), appendSteps(threeNodeRound,
 			step{1, "b busy +blind=0; c busy +blind=0", ""},
 			step{7.25, "", "halt0: a b c"},
 			step{8, "b ready +blind=6; c ready +blind=6", ""},
 			step{9, "a gone", "round 1: b c (0), run1: b c"},
 		)},
-		{"it is reached in time", ordinary(), after(three,
+		{"it is reached in time", defaultJob(), appendSteps(threeNodeRound,
 			step{1, "b busy +blind=0", ""},
 			step{6, "b busy", ""},
 			step{6.5, "c busy +blind=0", ""},
@@ -123,19 +123,19 @@ func TestLeaderWhereRank0IsNotReached(t *testing.T) {
 			step{8, "c busy", ""},
 			step{60, "", ""},
 		)},
-		{"another leader takes over while the round is ended for it", ordinary(), after(three,
+		{"another leader takes over while the round is ended for it", defaultJob(), appendSteps(threeNodeRound,
 			step{1, "c busy +blind=0", ""},
 			step{7.25, "", "halt0: a b c"},
 			step{7.5, "new leader", "run0: a b c"},
 			step{8, "a ready; b ready; c ready +blind=6", "round 1: a b (0), wait: c, run1: a b"},
 			step{9, "new leader", "wait: c, run1: a b"},
 		)},
-		{"a failure meanwhile is charged", ordinary(), after(three,
+		{"a failure meanwhile is charged", defaultJob(), appendSteps(threeNodeRound,
 			step{1, "c busy +blind=0", ""},
 			step{2, "a failing 1", "halt0: a b c"},
 			step{3, "a ready; b ready; c ready +blind=1", "round 1: a b c (1), run1: a b c"},
 		)},
-		{"the failures of the others meanwhile cost nothing", with(func(j *Job) { j.MaxRestarts = 0 }), after(three,
+		{"the failures of the others meanwhile cost nothing", with(func(j *Job) { j.MaxRestarts = 0 }), appendSteps(threeNodeRound,
 			step{1, "c busy +blind=0", ""},
 			step{6, "a failing 1", "halt0: a b c"},
 			step{7, "a ready; b ready; c ready +blind=5", "round 1: a b (0), wait: c, run1: a b"},
@@ -159,22 +159,22 @@ func TestLeaderWhereRank0IsNotReached(t *testing.T) {
 
 // TestLeaderNamesWhomItSetsAside in what all nodes of the next round hear, what the node itself hears, and how the job ends.
 func TestLeaderNamesWhomItSetsAside(t *testing.T) {
-	s := play(t, ordinary(), after(three,
+	s := play(t, defaultJob(), appendSteps(threeNodeRound,
 		step{1, "c busy +blind=0", ""},
 		step{7.25, "", "halt0: a b c"},
 	))
 	const cause = "did not reach the worker store on a, rank 0 (i/o timeout)"
-	if a := s.store[prefixAnswer+"b"].(Answer); a.Note != "the worker store on a, rank 0, was not reached by c" {
+	if a := s.store[prefixAnswer+"b"].(Answer); a.Note != "c did not reach the worker store on a, rank 0" {
 		t.Errorf("b was told to stop: %q", a.Note)
 	}
-	s.goOn([]step{{8, "a ready; b ready; c ready +blind=6", "round 1: a b (0), wait: c, run1: a b"}})
-	for id, want := range map[string]string{"b": "c is set aside for 10m0s: it " + cause, "c": "this node is set aside"} {
+	s.playMore([]step{{8, "a ready; b ready; c ready +blind=6", "round 1: a b (0), wait: c, run1: a b"}})
+	for id, want := range map[string]string{"b": "c is quarantined for 10m0s: it " + cause, "c": "this node is quarantined"} {
 		if a := s.store[prefixAnswer+id].(Answer); !strings.Contains(a.Note, want) || !strings.Contains(a.Note, cause) {
 			t.Errorf("%s was told %q", id, a.Note)
 		}
 	}
-	s.goOn([]step{{9, "a busy +close", "result: closed, forget job, end: a b c"}})
-	if o := s.store[keyResult].(rdzv.Outcome); !strings.Contains(o.Text, "c is set aside: it "+cause) {
+	s.playMore([]step{{9, "a busy +close", "result: closed, forget job, end: a b c"}})
+	if o := s.store[keyResult].(rdzv.Outcome); !strings.Contains(o.Text, "c is quarantined: it "+cause) {
 		t.Errorf("the job has ended: %q", o.Text)
 	}
 }
@@ -200,11 +200,11 @@ func TestSuspects(t *testing.T) {
 		{"more than half of the others", 4, []int{1, 3}, nil, nil, []int{0}},
 		{"all", 9, []int{1, 2, 3, 4, 5, 6, 7, 8}, nil, nil, []int{0}},
 	} {
-		got := suspects(c.nodes, c.blind, func(rank int) misses {
+		got := suspects(c.nodes, c.blind, func(rank int) missCount {
 			if c.missed == nil {
-				return misses{}
+				return missCount{}
 			}
-			return misses{nodes: c.missed[rank]}
+			return missCount{nodes: c.missed[rank]}
 		}, func(rank int) bool { return slices.Contains(c.new, rank) })
 		if diff := cmp.Diff(c.want, got); diff != "" {
 			t.Errorf("%s: %s", c.name, diff)
@@ -227,7 +227,7 @@ func TestGiveFirst(t *testing.T) {
 		{"a b", "a b c", "a b", "c a"},
 		{"a b", "a b", "a b", "none"},
 	} {
-		members, ok := giveFirst(of(c.members), of(c.all), func(identity string) bool { return slices.Contains(strings.Fields(c.shut), identity) })
+		members, ok := chooseRank0(of(c.members), of(c.all), func(identity string) bool { return slices.Contains(strings.Fields(c.shut), identity) })
 		var names []string
 		for _, m := range members {
 			names = append(names, m.node.Identity)
@@ -246,36 +246,36 @@ func TestGiveFirst(t *testing.T) {
 func TestAsidesSurviveALeader(t *testing.T) {
 	const minute, origin = time.Minute, 1000 * time.Hour
 	var b budget
-	b.setAside(0, "a", "host-a", "so")
-	b.keepFromFirst(minute, "a", "host-a", "so")
-	b.keepFromFirst(3*minute, "b", "host-b", "thus")
-	b.setAside(0, "c", "host-c", "so")
-	b.setAside(10*minute, "c", "host-c", "again")
+	b.quarantine(0, "a", "host-a", "so")
+	b.recordUnreachable(minute, "a", "host-a", "so")
+	b.recordUnreachable(3*minute, "b", "host-b", "thus")
+	b.quarantine(0, "c", "host-c", "so")
+	b.quarantine(10*minute, "c", "host-c", "again")
 	var r Record
-	b.store(12*minute, &r, &Job{})
+	b.saveTo(&r, 12*minute, &Job{})
 	shutA, shutB := 11*minute, 9*minute
-	want := map[string]Aside{
-		"a": {Age: 12 * minute, Times: 1, Host: "host-a", Why: "so", Unreachable: &shutA},
-		"b": {Age: 9 * minute, Host: "host-b", Why: "thus", Unreachable: &shutB},
-		"c": {Age: 2 * minute, Times: 2, Host: "host-c", Why: "again"},
+	want := map[string]NodeFault{
+		"a": {Age: 12 * minute, Times: 1, Host: "host-a", Reason: "so", Unreachable: &shutA},
+		"b": {Age: 9 * minute, Host: "host-b", Reason: "thus", Unreachable: &shutB},
+		"c": {Age: 2 * minute, Times: 2, Host: "host-c", Reason: "again"},
 	}
-	if diff := cmp.Diff(want, r.Aside); diff != "" {
+	if diff := cmp.Diff(want, r.Faults); diff != "" {
 		t.Fatal(diff)
 	}
-	next := budgetOf(r, &Job{}, origin)
-	if next.isParked("a") || next.isParked("b") || !next.isParked("c") {
-		t.Errorf("parked: %v", next.parkedUntil)
+	next := restoreBudget(r, &Job{}, origin)
+	if next.isQuarantined("a") || next.isQuarantined("b") || !next.isQuarantined("c") {
+		t.Errorf("quarantined: %v", next.quarantinedUntil)
 	}
-	next.shift(3 * minute)
-	if at := next.parkedUntil["c"]; at != origin+15*minute {
-		t.Errorf("parked until %v, want %v", at-origin, 15*minute)
+	next.shiftBack(3 * minute)
+	if at := next.quarantinedUntil["c"]; at != origin+15*minute {
+		t.Errorf("quarantined until %v, want %v", at-origin, 15*minute)
 	}
 	if a, b := next.isUnreachable(origin, "a"), next.isUnreachable(origin, "b"); a || b {
 		t.Errorf("kept from rank 0: %v, %v", a, b)
 	}
 	var later Record
-	next.store(origin+60*minute, &later, &Job{})
-	if later.Aside != nil {
-		t.Errorf("not forgotten: %v", later.Aside)
+	next.saveTo(&later, origin+60*minute, &Job{})
+	if later.Faults != nil {
+		t.Errorf("not forgotten: %v", later.Faults)
 	}
 }

@@ -12,17 +12,17 @@ import (
 // candidate is a node that could be in the next round.
 type candidate struct {
 	id      coord.SessionID
-	arrived coord.Revision // when its session reported for the first time
+	arrived coord.Revision // of its session's first report
 	node    Node
 	offer   Offer
 }
 
-// rank chooses the members of the next round, at most limit, and returns them in rank order.
+// rankMembers chooses the members of the next round, at most limit, and returns them in rank order.
 //
-// Survivors of the round before keep their order. The rank of a node that is gone goes to the same identity if it has
-// come back, else to the newcomer that is first in line; the gaps that remain are closed. What is left of the newcomers comes
-// last. Without a round before, the first limit to arrive are ordered by hint, host and arrival.
-func rank(before []Participant, candidates []candidate, limit int) []candidate {
+// Members of the round before keep their order. The rank of a node that has gone goes to the same identity if it has
+// come back, otherwise to the first newcomer. The gaps that remain are closed, and the rest of the newcomers come last.
+// Without a round before, the first limit candidates to arrive are ordered by hint, host and arrival.
+func rankMembers(before []RecordMember, candidates []candidate, limit int) []candidate {
 	byID := make(map[coord.SessionID]int, len(candidates))
 	byIdentity := make(map[string]int, len(candidates))
 	for i, c := range candidates {
@@ -31,45 +31,45 @@ func rank(before []Participant, candidates []candidate, limit int) []candidate {
 	}
 	taken := make([]bool, len(candidates))
 	ranks := make([]int, len(before)) // index into candidates, -1 for a gap
-	for r, p := range before {
-		i, lives := byID[p.ID]
-		if !lives {
-			i, lives = byIdentity[p.Identity]
+	for r, m := range before {
+		i, ok := byID[m.ID]
+		if !ok {
+			i, ok = byIdentity[m.Identity]
 		}
-		if ranks[r] = -1; lives && !taken[i] && limit > 0 {
+		if ranks[r] = -1; ok && !taken[i] && limit > 0 {
 			ranks[r], taken[i] = i, true
 			limit--
 		}
 	}
-	var line []int // newcomers, the first to arrive first
+	var newcomers []int // the first limit to arrive, in rank order
 	for i := range candidates {
 		if !taken[i] {
-			line = append(line, i)
+			newcomers = append(newcomers, i)
 		}
 	}
-	slices.SortFunc(line, func(a, b int) int { return cmp.Compare(candidates[a].arrived, candidates[b].arrived) })
-	line = line[:min(len(line), limit)]
-	slices.SortStableFunc(line, func(a, b int) int { return compareNodes(candidates[a].node, candidates[b].node) })
+	slices.SortFunc(newcomers, func(a, b int) int { return cmp.Compare(candidates[a].arrived, candidates[b].arrived) })
+	newcomers = newcomers[:min(len(newcomers), limit)]
+	slices.SortStableFunc(newcomers, func(a, b int) int { return compareNodes(candidates[a].node, candidates[b].node) })
 
-	out := make([]candidate, 0, len(before)+len(line))
+	out := make([]candidate, 0, len(before)+len(newcomers))
 	for _, i := range ranks {
-		if i < 0 && len(line) > 0 {
-			i, line = line[0], line[1:]
+		if i < 0 && len(newcomers) > 0 {
+			i, newcomers = newcomers[0], newcomers[1:]
 		}
 		if i >= 0 {
 			out = append(out, candidates[i])
 		}
 	}
-	for _, i := range line {
+	for _, i := range newcomers {
 		out = append(out, candidates[i])
 	}
 	return out
 }
 
-// staticOrder returns the candidates whose hints are the ranks 0 to n-1, of several with one hint the first to arrive; false while one of them
-// is missing.
-func staticOrder(candidates []candidate, n int) ([]candidate, bool) {
-	out := make([]candidate, n)
+// staticOrder returns the candidates whose hints are the ranks 0 to n-1; complete is false if one of them is missing. Of
+// several candidates with one hint the first to arrive gets the rank.
+func staticOrder(candidates []candidate, n int) (out []candidate, complete bool) {
+	out = make([]candidate, n)
 	found := 0
 	for _, c := range candidates {
 		h := c.node.Hint
@@ -84,16 +84,16 @@ func staticOrder(candidates []candidate, n int) ([]candidate, bool) {
 	return out, found == n
 }
 
-// compareNodes orders nodes by the rank they were given, those with none last, then by host name.
+// compareNodes orders nodes by hint, those without a hint last, then by host name.
 func compareNodes(a, b Node) int {
 	hint := func(n Node) uint { return uint(n.Hint) } // -1 becomes the largest
 	return cmp.Or(cmp.Compare(hint(a), hint(b)), compareNatural(a.Host, b.Host), compareNatural(a.Identity, b.Identity))
 }
 
-// compareNatural compares texts with the numbers in them as numbers: node2 is before node10.
+// compareNatural compares texts and treats the numbers in them as numbers: node2 is before node10.
 func compareNatural(a, b string) int {
 	for a != "" && b != "" {
-		na, nb := digits(a), digits(b)
+		na, nb := leadingDigits(a), leadingDigits(b)
 		if na == 0 || nb == 0 {
 			if a[0] != b[0] {
 				return cmp.Compare(a[0], b[0])
@@ -110,8 +110,8 @@ func compareNatural(a, b string) int {
 	return cmp.Compare(len(a), len(b))
 }
 
-// digits counts the digits that s begins with.
-func digits(s string) int {
+// leadingDigits counts the digits at the beginning of s.
+func leadingDigits(s string) int {
 	n := 0
 	for n < len(s) && s[n] >= '0' && s[n] <= '9' {
 		n++
@@ -119,8 +119,8 @@ func digits(s string) int {
 	return n
 }
 
-// places returns what each member of a round is told, in rank order. It follows from the record alone.
-func places(r *Record) []Place {
+// placesOf returns each member's place in a round, in rank order. The places follow from the record alone.
+func placesOf(r *Record) []Place {
 	members := make([]rdzv.Member, len(r.Members))
 	for i, m := range r.Members {
 		members[i] = rdzv.Member{Role: m.Role, LocalWorldSize: m.Nproc}

@@ -22,7 +22,7 @@ func bigRecord(n, losses int) Record {
 		r.Losses = map[string][]time.Duration{}
 	}
 	for range n {
-		m := Participant{
+		m := RecordMember{
 			ID: coord.SessionID(randomText(rng, 26, "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567")), Role: "default", Nproc: 8,
 			Identity: "machine:" + randomText(rng, 32, "0123456789abcdef") + "/0",
 		}
@@ -53,7 +53,7 @@ func TestLargeJobFits(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			lead := newLead(store, "run", zerolog.Nop())
+			lead := newLeaderDriver(store, "run", zerolog.Nop())
 			epoch, err := lead.campaign(t.Context())
 			if err != nil {
 				t.Fatal(err)
@@ -63,7 +63,7 @@ func TestLargeJobFits(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			f, err := lead.find(t.Context())
+			f, err := lead.readState(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}

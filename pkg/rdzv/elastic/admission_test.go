@@ -18,7 +18,7 @@ func TestRunsAreBounded(t *testing.T) {
 		s := newBoundedStore(t, 2)
 		a, b := s.join("a"), s.join("b")
 		also := s.join("a")
-		if err := s.refusal("c"); !strings.Contains(err.Error(), "the store leads 2 runs, as many as its memory is for") {
+		if err := s.refusal("c"); !strings.Contains(err.Error(), "the store leads 2 runs, as many as its memory allows") {
 			t.Errorf("a third run: %v", err)
 		}
 		s.leave(b)

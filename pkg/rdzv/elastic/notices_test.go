@@ -21,7 +21,7 @@ import (
 // TestNotes: what those are told who wait for long, and when.
 func TestNotes(t *testing.T) {
 	with := func(change func(*Job)) Job {
-		j := ordinary()
+		j := defaultJob()
 		change(&j)
 		return j
 	}
@@ -44,7 +44,7 @@ func TestNotes(t *testing.T) {
 				{0, "a ready", "job"},
 				{4.9, "", ""},
 				{5, "", "note: a"},
-			}, "a", "1 of at least 2 nodes are in; the job is given up in 9m55s",
+			}, "a", "1 of at least 2 nodes have joined; the job gives up in 9m55s",
 		},
 		{
 			"less and less often, until there are enough", with(func(j *Job) { j.Min, j.JoinTimeout = 3, 10*time.Minute }), []step{
@@ -71,62 +71,62 @@ func TestNotes(t *testing.T) {
 				{0.2, "a ready +hint=9", "job"}, // not among the ranks that there can be
 				{5.2, "", ""},
 				{6, "", "note: a"},
-			}, "a", "1 of at least 2 nodes are in; the job is given up in 9m55s", // 9m54.2s
+			}, "a", "1 of at least 2 nodes have joined; the job gives up in 9m55s", // 9m54.2s
 		},
 		{
 			"missing ranks", with(func(j *Job) { j.Min, j.Max = 8, 8 }), []step{
 				{0, "a ready +hint=0; b ready +hint=1; c ready +hint=3; d ready +hint=4", "job"},
 				{5, "", "note: a b c d"},
-			}, "c", "4 of 8 nodes are in, missing node ranks 2, 5-7; the job is given up in 55s",
+			}, "c", "4 of 8 nodes have joined, missing node ranks 2, 5-7; the job gives up in 55s",
 		},
 		{
 			"a rank that is there twice: no telling", with(func(j *Job) { j.Min, j.Max = 4, 4 }), []step{
 				{0, "a ready +hint=0; b ready +hint=0", "job"},
 				{5, "", "note: a b"},
-			}, "b", "2 of 4 nodes are in; the job is given up in 55s",
+			}, "b", "2 of 4 nodes have joined; the job gives up in 55s",
 		},
 		{
 			"static: twice or not, the others are missing", with(func(j *Job) { j.Static, j.Min = true, 3 }), []step{
 				{0, "a ready +hint=2; b ready +hint=2; c ready +hint=0", "job"},
 				{5, "", "note: a b c"},
-			}, "a", "3 of 3 nodes are in, missing node ranks 1; the job is given up in 55s",
+			}, "a", "3 of 3 nodes have joined, missing node ranks 1; the job gives up in 55s",
 		},
 		{
 			"last call", with(func(j *Job) { j.Max, j.LastCall, j.Expected = 9, 30*time.Second, 5 }), []step{
 				{0, "a ready +hint=0; b ready +hint=2", "job"},
 				{5, "", "note: a b"},
-			}, "a", "2 nodes are in, 9 at most, missing node ranks 1, 3-4; the round begins in 25s without more",
+			}, "a", "2 nodes have joined, 9 at most, missing node ranks 1, 3-4; the round begins in 25s unless more come",
 		},
 		{
-			"a node was lost", ordinary(), after(two,
+			"a node was lost", defaultJob(), appendSteps(twoNodeRound,
 				step{5, "b gone", "halt0: a"},
 				step{6, "a ready", ""},
 				step{11, "", "note: a"},
-			), "a", "1 of at least 2 nodes are in; the job is given up in 55s",
+			), "a", "1 of at least 2 nodes have joined; the job gives up in 55s",
 		},
 		{
-			"a node does not stop its workers", ordinary(), after(three,
+			"a node does not stop its workers", defaultJob(), appendSteps(threeNodeRound,
 				step{5, "a failing 1", "halt0: a b c"},
 				step{6, "a ready; c ready", ""},
 				step{11, "", "note: a c"},
-			), "a", "waiting for b to stop their workers, for 4s more at most",
+			), "a", "b may take up to 4s more to stop workers",
 		},
 		{
-			"settling for more", with(func(j *Job) { j.JoinSettle = 20 * time.Second }), after(three,
+			"settling for more", with(func(j *Job) { j.JoinSettle = 20 * time.Second }), appendSteps(threeNodeRound,
 				step{5, "a gone; b gone", "halt0: c"},
 				step{6, "c ready", ""},
 				step{7, "d ready", ""},
 				step{12, "", "note: c d"},
-			), "d", "2 nodes are in; the round begins in 15s unless more come",
+			), "d", "2 nodes have joined; the round begins in 15s unless more come",
 		},
 		{
-			"a newcomer, while others may come", with(func(j *Job) { j.JoinSettle = 20 * time.Second }), after(two,
+			"a newcomer, while others may come", with(func(j *Job) { j.JoinSettle = 20 * time.Second }), appendSteps(twoNodeRound,
 				step{30, "c ready", ""},
 				step{35, "", "note: c"},
-			), "c", "the job is running: it begins a round with the nodes that have come in 15s",
+			), "c", "the job is running: it begins a round with the new nodes in 15s",
 		},
 		{
-			"backoff: at once, if it is long", with(func(j *Job) { j.MaxRestarts, j.MinUptime = 9, 5*time.Second }), slices.Concat(three, failing(0, 0), []step{
+			"backoff: at once, if it is long", with(func(j *Job) { j.MaxRestarts, j.MinUptime = 9, 5*time.Second }), slices.Concat(threeNodeRound, failing(0, 0), []step{
 				{3, "a failing 1; b ready; c ready", "halt1: a b c"},
 				{4, "a ready", ""}, // 1 s
 				{5, "", "round 2: a b c (2), run2: a b c"},
@@ -141,7 +141,7 @@ func TestNotes(t *testing.T) {
 			}), "b", "the next round begins in 8s: the last 5 rounds failed within --min-uptime (5s)",
 		},
 		{
-			"a spare: at once, and then less and less often", ordinary(), after(three,
+			"a spare: at once, and then less and less often", defaultJob(), appendSteps(threeNodeRound,
 				step{10, "d ready", "wait: d"},
 				step{15, "d ready", "note: d"},
 				step{16, "d ready", ""}, // it was told all that and more
@@ -153,11 +153,11 @@ func TestNotes(t *testing.T) {
 			), "d", "the job has its 3 nodes: this one is a spare, for 2m35s so far",
 		},
 		{
-			"a node that is parked", with(func(j *Job) { j.MaxNodeLosses, j.Grow = 1, GrowNextRestart }), after(three,
+			"a node that is parked", with(func(j *Job) { j.MaxNodeLosses, j.Grow = 1, GrowNextRestart }), appendSteps(threeNodeRound,
 				step{5, "c gone; a ready; b ready", "round 1: a b (0), run1: a b"},
 				step{5.5, "a busy; b busy; c2 ready +id=c", "wait: c2"},
 				step{11, "", "note: c2"},
-			), "c2", "this node was lost too often and is used only if the job cannot run without it, for another 9m54s",
+			), "c2", "this node is quarantined, and is used only if the job cannot run without it: it was lost too often, for another 9m54s",
 		},
 		{
 			"a new leader counts anew", patient, []step{
@@ -166,7 +166,7 @@ func TestNotes(t *testing.T) {
 				{6, "new leader", ""},
 				{10.9, "", ""},
 				{11, "", "note: a"},
-			}, "a", "1 of at least 2 nodes are in; the job is given up in 9m55s",
+			}, "a", "1 of at least 2 nodes have joined; the job gives up in 9m55s",
 		},
 		{
 			"who goes before that is not told", patient, []step{
@@ -189,7 +189,7 @@ func TestNotes(t *testing.T) {
 
 // TestNotesAreDeleted: the answers that a leader before has left go with their agents.
 func TestNotesAreDeleted(t *testing.T) {
-	s := play(t, ordinary(), []step{
+	s := play(t, defaultJob(), []step{
 		{0, "a ready", "job"},
 		{5, "", "note: a"},
 		{6, "new leader", ""},
@@ -202,31 +202,31 @@ func TestNotesAreDeleted(t *testing.T) {
 
 // TestNotesAreBounded: of thousands, the first to come are told, and a note has the size of a line.
 func TestNotesAreBounded(t *testing.T) {
-	const n = 3 * maxNoted
-	j := ordinary()
+	const n = 3 * maxNoticeRecipients
+	j := defaultJob()
 	j.Min, j.Max = n, n
-	l := newLeader(1, found{}, 0)
+	l := newLeader(1, savedState{}, 0)
 	for i := range n - 1 {
 		hint := n - 1 - i
 		id := coord.SessionID(fmt.Sprintf("%05d", i))
-		l.see(0, id, coord.Revision(i), &Report{Job: j, Node: Node{Host: "h", Identity: string(id), Hint: hint, Nproc: 1}, Phase: Ready})
+		l.observe(0, id, coord.Revision(i), &Report{Job: j, Node: Node{Host: "h", Identity: string(id), Hint: hint, Nproc: 1}, Phase: Ready})
 	}
 	l.decide(0)
-	for range maxNoted {
+	for range maxNoticeRecipients {
 		id := coord.SessionID(fmt.Sprintf("%05d", n/2))
-		r := l.seats[id].report
-		l.see(time.Second, id, n/2, &r)
+		r := l.participants.byID[id].report
+		l.observe(time.Second, id, n/2, &r)
 	}
-	if out, wake, _ := l.decide(time.Second); len(out) != 0 || wake != firstNote {
+	if out, wake, _ := l.decide(time.Second); len(out) != 0 || wake != firstNotice {
 		t.Errorf("%d writes before the time, and a wake at %v", len(out), wake)
 	}
-	out, _, _ := l.decide(firstNote)
-	if len(out) != maxNoted {
-		t.Errorf("%d are told, want %d", len(out), maxNoted)
+	out, _, _ := l.decide(firstNotice)
+	if len(out) != maxNoticeRecipients {
+		t.Errorf("%d are told, want %d", len(out), maxNoticeRecipients)
 	}
 	for _, w := range out {
 		a := w.value.(Answer)
-		if w.key >= prefixAnswer+fmt.Sprintf("%05d", maxNoted) || len(a.Note) > 200 || !strings.Contains(a.Note, "missing node ranks 0;") {
+		if w.key >= prefixAnswer+fmt.Sprintf("%05d", maxNoticeRecipients) || len(a.Note) > 200 || !strings.Contains(a.Note, "missing node ranks 0;") {
 			t.Fatalf("%s is told %q", w.key, a.Note)
 		}
 	}
@@ -252,7 +252,7 @@ func TestWaitIsToldOf(t *testing.T) {
 		}
 		want := ""
 		for _, left := range []string{"55s", "45s", "25s"} {
-			want += `{"level":"warn","message":"waiting for the next round: 1 of at least 2 nodes are in; the job is given up in ` + left + `"}` + "\n"
+			want += `{"level":"warn","message":"waiting for the next round: 1 of at least 2 nodes have joined; the job gives up in ` + left + `"}` + "\n"
 		}
 		if diff := cmp.Diff(want, said.String()); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
@@ -268,7 +268,7 @@ func TestAbsent(t *testing.T) {
 		for _, r := range here {
 			all = append(all, r == '1')
 		}
-		if got := absent(all); got != want {
+		if got := absentRanks(all); got != want {
 			t.Errorf("%s: got %q, want %q", here, got, want)
 		}
 	}

@@ -9,10 +9,10 @@ import (
 
 // show writes what this agent is doing, at once and again and again, while somebody wants to see it: there is a key below
 // prefixWatcher. Otherwise it writes nothing. What goes wrong is of no consequence: the next time comes.
-func (d *driver) show(ctx context.Context) error {
+func (d *driver) publishStatus(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	looked, ended := make(chan bool), make(chan error, 1)
-	go func() { ended <- d.watchLookers(ctx, looked) }()
+	go func() { ended <- d.watchObservers(ctx, looked) }()
 	ticker := time.NewTicker(d.statusInterval)
 	ticker.Stop()
 	defer ticker.Stop()
@@ -36,7 +36,7 @@ func (d *driver) show(ctx context.Context) error {
 }
 
 // watchLookers tells whenever the first looker has come or the last has gone.
-func (d *driver) watchLookers(ctx context.Context, looked chan<- bool) error {
+func (d *driver) watchObservers(ctx context.Context, looked chan<- bool) error {
 	there, told := map[string]bool{}, false
 	return d.store.Watch(ctx, d.prefix+prefixWatcher, func(b coord.Batch) error {
 		if b.Resync {

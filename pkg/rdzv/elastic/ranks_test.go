@@ -15,7 +15,7 @@ import (
 )
 
 // nodesOf makes candidates of "identity@host#hint" in the order of their arrival; #hint may be missing.
-func nodesOf(texts ...string) []candidate {
+func candidatesOf(texts ...string) []candidate {
 	var out []candidate
 	for i, text := range texts {
 		c := candidate{arrived: coord.Revision(i + 1), node: Node{Hint: -1, Nproc: 1}}
@@ -49,30 +49,30 @@ func TestRank(t *testing.T) {
 		limit      int
 		want       string
 	}{
-		{"first round, by host", "", nodesOf("a@node10", "b@node2", "c@node1"), 9, "c b a"},
-		{"first round, hints before hosts", "", nodesOf("a@node1", "b@node2#1", "c@node3#0"), 9, "c b a"},
-		{"first round, who comes first is in", "", nodesOf("c@3", "b@2", "a@1"), 2, "b c"},
-		{"survivors keep their order", "c a b", nodesOf("a", "b", "c"), 9, "c a b"},
-		{"a gap is closed", "c a b", nodesOf("b", "c"), 9, "c b"},
-		{"a spare takes the lost rank", "c a b", nodesOf("b", "c", "x"), 9, "c x b"},
-		{"a returning identity takes its rank", "c a* b", nodesOf("x", "b", "c", "a"), 3, "c a b"},
-		{"even before a spare that came earlier", "c a* b", nodesOf("x", "b", "c", "a"), 4, "c a b x"},
-		{"newcomers come last", "b a", nodesOf("y@2", "b", "a", "x@1"), 9, "b a x y"},
-		{"no more than the limit, survivors first", "b a", nodesOf("y@2", "b", "a", "x@1"), 3, "b a y"},
-		{"nobody is left", "b a", nodesOf("y@2", "x@1"), 9, "x y"},
+		{"first round, by host", "", candidatesOf("a@node10", "b@node2", "c@node1"), 9, "c b a"},
+		{"first round, hints before hosts", "", candidatesOf("a@node1", "b@node2#1", "c@node3#0"), 9, "c b a"},
+		{"first round, who comes first is in", "", candidatesOf("c@3", "b@2", "a@1"), 2, "b c"},
+		{"survivors keep their order", "c a b", candidatesOf("a", "b", "c"), 9, "c a b"},
+		{"a gap is closed", "c a b", candidatesOf("b", "c"), 9, "c b"},
+		{"a spare takes the lost rank", "c a b", candidatesOf("b", "c", "x"), 9, "c x b"},
+		{"a returning identity takes its rank", "c a* b", candidatesOf("x", "b", "c", "a"), 3, "c a b"},
+		{"even before a spare that came earlier", "c a* b", candidatesOf("x", "b", "c", "a"), 4, "c a b x"},
+		{"newcomers come last", "b a", candidatesOf("y@2", "b", "a", "x@1"), 9, "b a x y"},
+		{"no more than the limit, survivors first", "b a", candidatesOf("y@2", "b", "a", "x@1"), 3, "b a y"},
+		{"nobody is left", "b a", candidatesOf("y@2", "x@1"), 9, "x y"},
 		{"nobody at all", "b a", nil, 9, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			var before []Participant
+			var before []RecordMember
 			for name := range strings.FieldsSeq(c.before) {
 				name, changed := strings.CutSuffix(name, "*")
-				p := Participant{ID: coord.SessionID("s-" + name), Identity: name}
+				p := RecordMember{ID: coord.SessionID("s-" + name), Identity: name}
 				if changed {
 					p.ID = "s-old"
 				}
 				before = append(before, p)
 			}
-			if got := identities(rank(before, c.candidates, c.limit)); got != c.want {
+			if got := identities(rankMembers(before, c.candidates, c.limit)); got != c.want {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
 		})
@@ -84,16 +84,16 @@ func TestRank(t *testing.T) {
 func TestRankKeepsItsPromises(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		names := rapid.Permutation(strings.Split("abcdefghijkl", "")).Draw(t, "names")
-		candidates := nodesOf(names[:rapid.IntRange(0, 9).Draw(t, "candidates")]...)
-		var before []Participant
+		candidates := candidatesOf(names[:rapid.IntRange(0, 9).Draw(t, "candidates")]...)
+		var before []RecordMember
 		for _, name := range rapid.Permutation(names).Draw(t, "before")[:rapid.IntRange(0, 6).Draw(t, "members")] {
-			before = append(before, Participant{ID: coord.SessionID("s-" + name), Identity: name})
+			before = append(before, RecordMember{ID: coord.SessionID("s-" + name), Identity: name})
 		}
-		survivors := slices.DeleteFunc(slices.Clone(before), func(p Participant) bool {
+		survivors := slices.DeleteFunc(slices.Clone(before), func(p RecordMember) bool {
 			return !slices.ContainsFunc(candidates, func(c candidate) bool { return c.id == p.ID })
 		})
 		limit := max(1, len(survivors)) + rapid.IntRange(0, 4).Draw(t, "room")
-		got := rank(before, candidates, limit)
+		got := rankMembers(before, candidates, limit)
 		if len(got) != min(limit, len(candidates)) {
 			t.Fatalf("%d members of %d candidates, limit %d", len(got), len(candidates), limit)
 		}
@@ -111,7 +111,7 @@ func TestRankKeepsItsPromises(t *testing.T) {
 			}
 			last = at[p.ID]
 		}
-		other := rank(before, rapid.Permutation(candidates).Draw(t, "listed otherwise"), limit)
+		other := rankMembers(before, rapid.Permutation(candidates).Draw(t, "listed otherwise"), limit)
 		if identities(got) != identities(other) {
 			t.Fatalf("%s, listed otherwise %s", identities(got), identities(other))
 		}
@@ -125,11 +125,11 @@ func TestStaticOrder(t *testing.T) {
 		n          int
 		want       string // empty: not complete
 	}{
-		{"by hint", nodesOf("a#2", "b#0", "c#1"), 3, "b c a"},
-		{"one is missing", nodesOf("a#2", "b#0"), 3, ""},
-		{"a hint too high", nodesOf("a#3", "b#0", "c#1"), 3, ""},
-		{"no hint", nodesOf("a", "b#0"), 2, ""},
-		{"one hint twice: who came first", nodesOf("a#1", "b#0", "c#0"), 2, "b a"},
+		{"by hint", candidatesOf("a#2", "b#0", "c#1"), 3, "b c a"},
+		{"one is missing", candidatesOf("a#2", "b#0"), 3, ""},
+		{"a hint too high", candidatesOf("a#3", "b#0", "c#1"), 3, ""},
+		{"no hint", candidatesOf("a", "b#0"), 2, ""},
+		{"one hint twice: who came first", candidatesOf("a#1", "b#0", "c#0"), 2, "b a"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for range 2 { // in any order
@@ -158,7 +158,7 @@ func TestCompareNatural(t *testing.T) {
 
 func TestPlaces(t *testing.T) {
 	offer := &Offer{Addrs: []string{"10.0.0.1"}, Port: 29500, Nonce: "n"}
-	r := Record{Round: 3, Restarts: 2, Members: []Participant{
+	r := Record{Round: 3, Restarts: 2, Members: []RecordMember{
 		{ID: "a", Role: "trainer", Nproc: 8, Store: offer}, {ID: "b", Role: "reader", Nproc: 1}, {ID: "c", Role: "trainer", Nproc: 4},
 	}}
 	want := []Place{
@@ -166,7 +166,7 @@ func TestPlaces(t *testing.T) {
 		{Rank: 1, Nodes: 3, Restarts: 2, Store: *offer, Assignment: rdzv.Assignment{GlobalBase: 8, GlobalWorldSize: 13, RoleBase: 0, RoleWorldSize: 1}},
 		{Rank: 2, Nodes: 3, Restarts: 2, Store: *offer, Assignment: rdzv.Assignment{GlobalBase: 9, GlobalWorldSize: 13, RoleBase: 8, RoleWorldSize: 12}},
 	}
-	if diff := gocmp.Diff(want, places(&r)); diff != "" {
+	if diff := gocmp.Diff(want, placesOf(&r)); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -55,7 +55,7 @@ func TestLeaderAfterAnOutage(t *testing.T) {
 			defer cancel()
 			epochs := make(chan coord.Revision, 1000)
 			leading.Go(func() {
-				lead := Lead{store: store, prefix: prefixOf("run"), log: zerolog.Nop(), told: func(l *leader) { epochs <- l.epoch }}
+				lead := leaderDriver{store: store, prefix: prefixOf("run"), log: zerolog.Nop(), onDecision: func(l *leader) { epochs <- l.epoch }}
 				_ = lead.Run(ctx)
 			})
 			first := await(t, "the first term", epochs)

@@ -5,7 +5,7 @@ import "testing"
 // TestLeaderUsesParkedNodes: a node that was lost too often is kept out of the job only while the job can run without it.
 func TestLeaderUsesParkedNodes(t *testing.T) {
 	pair := func() Job {
-		j := ordinary()
+		j := defaultJob()
 		j.Max = 2
 		return j
 	}
@@ -23,7 +23,7 @@ func TestLeaderUsesParkedNodes(t *testing.T) {
 		job   Job
 		steps []step
 	}{
-		{"it is needed: it is used, after a pause that grows", pair(), after(lost,
+		{"it is needed: it is used, after a pause that grows", pair(), appendSteps(lost,
 			step{6, "b4 ready +id=b", ""},
 			step{6.9, "", ""},
 			step{7, "", "round 3: a b4 (0), run3: a b4"},
@@ -32,11 +32,11 @@ func TestLeaderUsesParkedNodes(t *testing.T) {
 			step{10.9, "", ""},
 			step{11, "", "round 4: a b5 (0), run4: a b5"},
 		)},
-		{"another node comes in the pause", pair(), after(lost,
+		{"another node comes in the pause", pair(), appendSteps(lost,
 			step{6, "b4 ready +id=b", ""},
 			step{6.5, "c ready", "round 3: a c (0), wait: b4, run3: a c"},
 		)},
-		{"it is not needed", ordinary(), []step{
+		{"it is not needed", defaultJob(), []step{
 			{0, "a ready; b ready; c ready", "job, round 0: a b c (0), run0: a b c"},
 			{1, "b gone; a ready; c ready", "round 1: a c (0), run1: a c"},
 			{2, "b2 ready +id=b", ""},
@@ -62,7 +62,7 @@ func TestLeaderUsesParkedNodes(t *testing.T) {
 			{6, "b4 ready +id=b +hint=1", ""},
 			{7, "", "round 3: a b4 (0), run3: a b4"},
 		}},
-		{"another leader takes over in the pause", pair(), after(lost,
+		{"another leader takes over in the pause", pair(), appendSteps(lost,
 			step{6, "b4 ready +id=b", ""},
 			step{6.5, "new leader", "halt2: a, wait: b4"},
 			step{7.5, "", "round 3: a b4 (0), run3: a b4"},

@@ -37,21 +37,21 @@ type script struct {
 	l      *leader
 	epoch  coord.Revision
 	rev    coord.Revision
-	agents map[string]*arrival
+	agents map[string]*agentArrival
 	store  map[string]any
 	ended  coord.Revision // when the result was written
 }
 
 func play(t *testing.T, job Job, steps []step) *script {
 	t.Helper()
-	s := &script{t: t, job: job, agents: map[string]*arrival{}, store: map[string]any{}}
+	s := &script{t: t, job: job, agents: map[string]*agentArrival{}, store: map[string]any{}}
 	s.takeOver(0)
-	s.goOn(steps)
+	s.playMore(steps)
 	return s
 }
 
 // goOn plays more steps.
-func (s *script) goOn(steps []step) {
+func (s *script) playMore(steps []step) {
 	t := s.t
 	t.Helper()
 	for i, st := range steps {
@@ -66,7 +66,7 @@ func (s *script) goOn(steps []step) {
 			t.Errorf("step %d, %v: wants to be called again at %v", i, now, wake)
 		}
 		got := s.write(writes)
-		if s.l.rerun.begun {
+		if s.l.history.rerunBegun {
 			s.takeOver(now)
 			writes, _, _ = s.l.decide(now)
 			got += ", " + s.write(writes)
@@ -78,7 +78,7 @@ func (s *script) goOn(steps []step) {
 }
 
 func (s *script) takeOver(now time.Duration) {
-	var f found
+	var f savedState
 	for key, value := range s.store {
 		switch v := value.(type) {
 		case Job:
@@ -88,19 +88,19 @@ func (s *script) takeOver(now time.Duration) {
 				f.record = &v
 			}
 		case rdzv.Outcome:
-			f.outcome, f.rerun.since = &v, s.ended
+			f.outcome, f.history.resultRevision = &v, s.ended
 		case finishedRun:
-			f.rerun.run = &v
+			f.history.finished = &v
 		case []pastRun:
-			f.rerun.past = v
+			f.history.past = v
 		case Answer:
-			f.answers = append(f.answers, answered{coord.SessionID(strings.TrimPrefix(key, prefixAnswer)), v})
+			f.answers = append(f.answers, savedAnswer{coord.SessionID(strings.TrimPrefix(key, prefixAnswer)), v})
 		}
 	}
 	for _, a := range s.agents {
 		f.agents = append(f.agents, *a)
 	}
-	slices.SortFunc(f.answers, func(a, b answered) int { return strings.Compare(string(a.id), string(b.id)) })
+	slices.SortFunc(f.answers, func(a, b savedAnswer) int { return strings.Compare(string(a.id), string(b.id)) })
 	s.rev++
 	s.epoch = s.rev
 	s.l = newLeader(s.epoch, f, now)
@@ -117,16 +117,16 @@ func (s *script) see(now time.Duration, do string) {
 	a := s.agents[name]
 	if what == "gone" {
 		delete(s.agents, name)
-		s.l.see(now, coord.SessionID(name), 0, nil)
+		s.l.observe(now, coord.SessionID(name), 0, nil)
 		return
 	}
 	if a == nil {
-		a = &arrival{id: coord.SessionID(name), arrived: s.rev}
+		a = &agentArrival{id: coord.SessionID(name), arrived: s.rev}
 		a.report = Report{Job: s.job, Node: Node{Host: name, Identity: name, Hint: -1, Nproc: 1}}
 		s.agents[name] = a
 	}
 	r := &a.report
-	if before := slices.IndexFunc(s.l.record.Members, func(p Participant) bool { return string(p.ID) == name }); before >= 0 {
+	if before := slices.IndexFunc(s.l.record.Members, func(p RecordMember) bool { return string(p.ID) == name }); before >= 0 {
 		if r.Fence.Round != s.l.record.Round {
 			r.Unreached = nil
 		}
@@ -149,7 +149,7 @@ func (s *script) see(now time.Duration, do string) {
 		s.option(r, word)
 	}
 	report := *r
-	s.l.see(now, a.id, a.arrived, &report)
+	s.l.observe(now, a.id, a.arrived, &report)
 }
 
 func (s *script) option(r *Report, word string) {
@@ -301,7 +301,7 @@ func (s *script) writeOne(w write) string {
 }
 
 // ordinary are the parameters of most scripts.
-func ordinary() Job {
+func defaultJob() Job {
 	return Job{
 		Version: "1", Min: 2, Max: 3, MaxRestarts: 1, MaxNodeLosses: 3, LastCall: time.Second, JoinTimeout: time.Minute, JoinSettle: 500 * time.Millisecond,
 		Rejoin: 10 * time.Second, Grow: GrowNow, ResultTTL: 10 * time.Minute,

@@ -40,18 +40,18 @@ func TestBlameFindsTheCause(t *testing.T) {
 		{"one that was told to stop", []told{{0, rdzv.Failure{Grade: 3}}, {1, rdzv.Failure{Grade: 1, OnlyStopped: true}}}, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			var b blame
+			var b failureReports
 			now := 100 * sec
 			for i, one := range c.told {
 				one.f.PID = i
 				now += sec
-				b.tell(now, one.node, one.f)
+				b.record(now, one.node, one.f)
 			}
 			want := c.told[c.want].f
 			want.PID = c.want
 			want.Age += time.Duration(len(c.told)-c.want-1)*sec + 10*sec
-			cause, _ := b.outcome(now + 10*sec)
-			if diff := cmp.Diff(&want, cause); diff != "" || !b.failed {
+			cause, _ := b.causes(now + 10*sec)
+			if diff := cmp.Diff(&want, cause); diff != "" || !b.anyFailed {
 				t.Error(diff)
 			}
 		})
@@ -60,21 +60,21 @@ func TestBlameFindsTheCause(t *testing.T) {
 
 // A report that comes twice does not make its failure younger.
 func TestBlameKeepsTheTime(t *testing.T) {
-	var b blame
+	var b failureReports
 	f := rdzv.Failure{PID: 7, Age: time.Second}
-	b.tell(10*time.Second, 0, f)
-	b.tell(60*time.Second, 0, f)
-	if cause, _ := b.outcome(60 * time.Second); cause.Age != 51*time.Second {
+	b.record(10*time.Second, 0, f)
+	b.record(60*time.Second, 0, f)
+	if cause, _ := b.causes(60 * time.Second); cause.Age != 51*time.Second {
 		t.Errorf("the failure is %v old", cause.Age)
 	}
 }
 
 func TestBlameNamesOthers(t *testing.T) {
-	var b blame
+	var b failureReports
 	for node := range 40 {
-		b.tell(0, node, rdzv.Failure{GlobalRank: node, Grade: 1 + node%2, Age: time.Duration(100 - node), Text: "text", Summary: "s"})
+		b.record(0, node, rdzv.Failure{GlobalRank: node, Grade: 1 + node%2, Age: time.Duration(100 - node), Text: "text", Summary: "s"})
 	}
-	cause, others := b.outcome(0)
+	cause, others := b.causes(0)
 	if cause.GlobalRank != 0 || cause.Text != "text" || len(others) != rdzv.MaxOthers {
 		t.Fatalf("cause %+v and %d others", cause, len(others))
 	}
@@ -83,15 +83,15 @@ func TestBlameNamesOthers(t *testing.T) {
 			t.Errorf("other %d: %+v", i, o)
 		}
 	}
-	if b = (blame{}); b.failed {
+	if b = (failureReports{}); b.anyFailed {
 		t.Error("a failure of nobody")
 	}
-	b.tell(0, 1, rdzv.Failure{OnlyStopped: true})
-	if b.failed {
+	b.record(0, 1, rdzv.Failure{OnlyStopped: true})
+	if b.anyFailed {
 		t.Error("a worker that was stopped makes a failure")
 	}
-	b.tell(0, 1, rdzv.Failure{Stopped: true}) // all that a new leader may have seen
-	if !b.failed {
+	b.record(0, 1, rdzv.Failure{Stopped: true}) // all that a new leader may have seen
+	if !b.anyFailed {
 		t.Error("a failure is none, since the likeliest to have caused it was stopped")
 	}
 }

@@ -1,0 +1,358 @@
+package elastic
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/elasticrun/elasticrun/pkg/coord"
+	"github.com/elasticrun/elasticrun/pkg/rdzv"
+)
+
+// leaderDriver is a candidate for the leader of one run. It drives a [leader] during each of its terms, and waits while
+// another candidate leads.
+type leaderDriver struct {
+	store  coord.Store
+	prefix string
+	log    zerolog.Logger
+	// onDecision is called after each decision, before its writes; may be nil.
+	onDecision func(*leader)
+	// storeEndsWithRun says that the store ends when the run does.
+	storeEndsWithRun bool
+	// endWithRun lets Run return when the run is deserted: the caller starts another driver if one is needed.
+	endWithRun bool
+	// freshStore describes the store if it began without the sessions of an earlier one; nil if it keeps its sessions.
+	freshStore *FreshStore
+}
+
+func newLeaderDriver(store coord.Store, runID string, log zerolog.Logger) *leaderDriver {
+	return &leaderDriver{store: store, prefix: prefixOf(runID), log: log}
+}
+
+// start calls Run in a goroutine that outlives ctx. stop ends it and returns when it has ended.
+func (d *leaderDriver) start(ctx context.Context) (stop func()) {
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = d.Run(ctx) // which has logged why
+	}()
+	return func() {
+		cancel(errFinished)
+		<-ended
+	}
+}
+
+// retryPause is how long a candidate waits before it tries again what the store could not do.
+const retryPause = 100 * time.Millisecond
+
+// errDeserted ends the last term of a run that has no agents and no result.
+var errDeserted = errors.New("the run is deserted")
+
+// Run leads the run, term after term. It returns when ctx ends (its cause), when the store's session is lost, or, with
+// endWithRun, when the run is deserted (errDeserted).
+func (d *leaderDriver) Run(ctx context.Context) error {
+	logged := false
+	for {
+		err := d.term(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case errors.Is(err, coord.ErrSessionLost), errors.Is(err, errDeserted):
+			d.log.Debug().Err(err).Msg("no longer a candidate for the leader")
+			return err
+		}
+		level := zerolog.DebugLevel
+		if (errors.Is(err, rdzv.ErrState) || errors.Is(err, coord.ErrFull)) && !logged {
+			level, logged = zerolog.ErrorLevel, true
+		}
+		d.log.WithLevel(level).Err(err).Msg("a leader's term has ended")
+		select {
+		case <-time.After(retryPause):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// term waits until the run has no leader, becomes the leader, and leads for as long as it can. Each term creates the
+// leader's key anew and so has its own epoch: commits of an earlier term that are still under way fail.
+func (d *leaderDriver) term(ctx context.Context) error {
+	epoch, err := d.campaign(ctx)
+	if err != nil {
+		return err
+	}
+	d.log.Debug().Int64("epoch", int64(epoch)).Msg("leading")
+	err = d.lead(ctx, epoch)
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), retryPause)
+	defer cancel()
+	return errors.Join(err, d.resign(bounded, epoch))
+}
+
+// resign deletes a term's key if it still exists.
+func (d *leaderDriver) resign(ctx context.Context, epoch coord.Revision) error {
+	key := d.prefix + keyLeader
+	_, err := d.store.Commit(ctx, []coord.Guard{{Key: key, Create: epoch}}, []coord.Op{{Key: key, Delete: true}})
+	if errors.Is(err, coord.ErrConflict) {
+		return nil
+	}
+	return err
+}
+
+// errVacant ends the watch of the leader's key.
+var errVacant = errors.New("the run has no leader")
+
+// campaign becomes the leader and returns the epoch of the new term.
+func (d *leaderDriver) campaign(ctx context.Context) (coord.Revision, error) {
+	key, session := d.prefix+keyLeader, string(d.store.Session())
+	for {
+		op := coord.Op{Key: key, Value: []byte(session), Owned: true}
+		epoch, err := d.store.Commit(ctx, []coord.Guard{{Key: key}}, []coord.Op{op})
+		if !errors.Is(err, coord.ErrConflict) {
+			return epoch, err
+		}
+		var own coord.Revision // of an earlier term of this session that could not resign
+		err = d.store.Watch(ctx, key, func(b coord.Batch) error {
+			for _, e := range b.Events {
+				switch {
+				case e.Key != key || e.Deleted:
+				case string(e.Value) == session:
+					own = e.Create
+				default:
+					return nil
+				}
+			}
+			return errVacant
+		})
+		if !errors.Is(err, errVacant) {
+			return 0, err
+		}
+		if own != 0 {
+			if err := d.resign(ctx, own); err != nil {
+				return 0, err
+			}
+		}
+	}
+}
+
+// lead drives one leader until its term ends.
+func (d *leaderDriver) lead(ctx context.Context, epoch coord.Revision) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	batches := make(chan coord.Batch)
+	watched := make(chan error, 1)
+	go func() {
+		watched <- d.store.Watch(ctx, d.prefix+prefixAgent, func(b coord.Batch) error {
+			select {
+			case batches <- b:
+				return nil
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+		})
+	}()
+	stop := func(err error) error {
+		cancel()
+		if watchErr := <-watched; err == nil {
+			err = watchErr
+		}
+		return err
+	}
+	saved, err := d.readState(ctx)
+	if err != nil {
+		return stop(err)
+	}
+	var first coord.Batch
+	select {
+	case first = <-batches:
+	case err := <-watched:
+		return err
+	}
+	clock := newClock()
+	saved.storeHistory = d.freshStore.history(clock.now())
+	saved.history.storeEndsWithRun, saved.history.wallOrigin = d.storeEndsWithRun, time.Now().Add(-clock.now())
+	for _, e := range first.Events {
+		if a, ok := d.decodeReport(e); ok {
+			saved.agents = append(saved.agents, a)
+		}
+	}
+	l := newLeader(epoch, saved, clock.now())
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		writes, wake, timed := l.decide(clock.now())
+		if d.onDecision != nil { // before the writes, so that a host knows of the job's end when its own agent does
+			d.onDecision(l)
+		}
+		switch err := d.commit(ctx, epoch, writes); {
+		case errors.Is(err, coord.ErrTooLarge) && l.outcome == nil:
+			d.log.Error().Err(err).Int("nodes", len(l.record.Members)).
+				Msg("the job has too many nodes for its store, and is ended")
+			text := "the job has too many nodes for its store: " + err.Error()
+			l.endRun(clock.now(), rdzv.Outcome{Ending: rdzv.EndClosed, Text: text})
+			continue
+		case err != nil:
+			return stop(err)
+		case l.history.rerunBegun:
+			return stop(nil) // the next term finds nothing of the finished run
+		}
+		l.writesDone(clock.now())
+		clock.alarm(timer, wake, timed)
+		select {
+		case b := <-batches:
+			d.observeBatch(l, clock.now(), b)
+		case <-timer.C:
+		case err := <-watched:
+			return err
+		}
+		if l.resultExpired(clock.now()) {
+			return stop(nil) // the next term starts from nothing
+		}
+		if d.endWithRun && l.deserted(clock.now()) {
+			return stop(errDeserted)
+		}
+	}
+}
+
+// observeBatch passes a batch of the watch to the leader. In a resync, agents that do not appear have lost their session.
+func (d *leaderDriver) observeBatch(l *leader, now time.Duration, b coord.Batch) {
+	present := map[coord.SessionID]bool{}
+	for _, e := range b.Events {
+		if e.Deleted {
+			l.observe(now, d.agentOf(e), 0, nil)
+		} else if a, ok := d.decodeReport(e); ok {
+			present[a.id] = true
+			l.observe(now, a.id, a.arrived, &a.report)
+		}
+	}
+	if !b.Resync {
+		return
+	}
+	for _, id := range l.participants.sessionIDs() {
+		if !present[id] {
+			l.observe(now, id, 0, nil)
+		}
+	}
+}
+
+// agentOf returns the session of the agent whose report the event is about.
+func (d *leaderDriver) agentOf(e coord.Event) coord.SessionID {
+	return coord.SessionID(strings.TrimPrefix(e.Key, d.prefix+prefixAgent))
+}
+
+// decodeReport decodes an agent's report; false if it is malformed.
+func (d *leaderDriver) decodeReport(e coord.Event) (agentArrival, bool) {
+	a := agentArrival{id: d.agentOf(e), arrived: e.Create}
+	if err := json.Unmarshal(e.Value, &a.report); err != nil {
+		d.log.Warn().Err(err).Str("agent", string(a.id)).Msg("an agent's report is malformed")
+		return a, false
+	}
+	return a, true
+}
+
+// readState reads what earlier leaders have left in the store.
+func (d *leaderDriver) readState(ctx context.Context) (saved savedState, err error) {
+	state, err := listKeys(ctx, d.store, d.prefix+prefixState)
+	if err != nil {
+		return saved, err
+	}
+	for _, e := range state {
+		key := strings.TrimPrefix(e.Key, d.prefix)
+		switch {
+		case key == keyJob:
+			saved.job = new(Job)
+			err = json.Unmarshal(e.Value, saved.job)
+		case key == keyResult:
+			saved.outcome, saved.history.resultRevision = new(rdzv.Outcome), e.Create
+			err = json.Unmarshal(e.Value, saved.outcome)
+		case key == keyFinished:
+			err = json.Unmarshal(e.Value, &saved.history.finished)
+		case key == keyPast:
+			err = json.Unmarshal(e.Value, &saved.history.past)
+		case strings.HasPrefix(key, prefixRound):
+			r := new(Record)
+			if err = decodeRecord(e.Value, r); err == nil && (saved.record == nil || r.Round > saved.record.Round) {
+				saved.record = r
+			}
+		}
+		if err != nil {
+			return saved, fmt.Errorf("%w: %s: %w", rdzv.ErrState, e.Key, err)
+		}
+	}
+	if r := saved.record; r != nil && (saved.job == nil || len(r.Members) == 0) {
+		return saved, fmt.Errorf("%w: round %d has no job or no members", rdzv.ErrState, r.Round)
+	}
+	answers, err := listKeys(ctx, d.store, d.prefix+prefixAnswer)
+	for _, e := range answers {
+		a := savedAnswer{id: coord.SessionID(strings.TrimPrefix(e.Key, d.prefix+prefixAnswer))}
+		if err := json.Unmarshal(e.Value, &a.answer); err != nil {
+			return saved, fmt.Errorf("%w: %s: %w", rdzv.ErrState, e.Key, err)
+		}
+		saved.answers = append(saved.answers, a)
+	}
+	return saved, err
+}
+
+// errListed ends the watch of listKeys.
+var errListed = errors.New("listed")
+
+// listKeys returns the keys below prefix and their values as of now.
+func listKeys(ctx context.Context, store coord.Store, prefix string) (events []coord.Event, err error) {
+	err = store.Watch(ctx, prefix, func(b coord.Batch) error {
+		events = b.Events
+		return errListed
+	})
+	if errors.Is(err, errListed) {
+		err = nil
+	}
+	return events, err
+}
+
+// Commits of the leader stay well below coord.MaxOps and coord.MaxCommit.
+const (
+	packOps   = 100
+	packBytes = 512 << 10
+)
+
+// commit makes the writes in their order, in as few commits as can hold them, each guarded by the leader's key.
+func (d *leaderDriver) commit(ctx context.Context, epoch coord.Revision, writes []write) error {
+	isLeader := coord.Guard{Key: d.prefix + keyLeader, Create: epoch}
+	guards, size := []coord.Guard{isLeader}, 0
+	var ops []coord.Op
+	keys := map[string]bool{} // a commit can hold one write of a key
+	flush := func() error {
+		if len(ops) == 0 {
+			return nil
+		}
+		_, err := d.store.Commit(ctx, guards, ops)
+		guards, size, ops = []coord.Guard{isLeader}, 0, nil
+		clear(keys)
+		return err
+	}
+	for _, w := range writes {
+		op := coord.Op{Key: d.prefix + w.key, Delete: w.value == nil, TTL: w.ttl}
+		if w.value != nil {
+			var err error
+			if op.Value, err = encodeValue(w.value); err != nil {
+				return fmt.Errorf("write %s: %w", w.key, err)
+			}
+		}
+		if len(ops) == packOps || size+len(op.Value) > packBytes || keys[op.Key] {
+			if err := flush(); err != nil {
+				return err
+			}
+		}
+		if w.create {
+			guards = append(guards, coord.Guard{Key: op.Key})
+		}
+		keys[op.Key] = true
+		size += len(op.Key) + len(op.Value)
+		ops = append(ops, op)
+	}
+	return flush()
+}

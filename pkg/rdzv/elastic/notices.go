@@ -1,0 +1,250 @@
+package elastic
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// An agent that waits for long gets notices that say what it waits for: the first after firstNotice, the next ones after
+// pauses that double up to maxNoticePause. A spare of a running job lacks nothing, so its pauses grow to maxSparePause.
+const (
+	firstNotice    = 5 * time.Second
+	maxNoticePause = time.Minute
+	maxSparePause  = time.Hour
+)
+
+// maxNoticeRecipients is how many agents get notices; the first to arrive do. Each notice is a write and a message, and
+// nobody reads the logs of thousands of nodes.
+const maxNoticeRecipients = 1000
+
+// maxNamed is how many nodes or ranks a message lists.
+const maxNamed = 8
+
+// notices is the schedule of the notices.
+type notices struct {
+	waiters []*participant // have begun to wait since the last decide
+	timer   optionalTime   // when the next notice is due
+	sendNow bool           // all notices are due: the wait will be a long one
+}
+
+// waitState is how long a participant has waited, and which notices it got.
+type waitState struct {
+	waiting     bool         // it has no workers and waits for a round
+	since       optionalTime // set by the first decide after it began to wait
+	nextNotice  optionalTime // in whole seconds, so that one commit holds the notices of many agents
+	noticesSent int
+}
+
+// noticePause returns the pause after so many notices.
+func noticePause(sent int, longest time.Duration) time.Duration {
+	return min(longest, firstNotice<<min(sent, 20))
+}
+
+// trackWait records whether a participant waits. The next decide sets the time.
+func (n *notices) trackWait(p *participant, waiting bool) {
+	switch {
+	case !waiting:
+		p.wait = waitState{}
+	case !p.wait.waiting:
+		p.wait.waiting = true
+		n.waiters = append(n.waiters, p)
+	}
+}
+
+// startWaits sets the time of the waits that have begun since the last decide.
+func (n *notices) startWaits(now time.Duration) {
+	for _, p := range n.waiters {
+		if p.wait.waiting && !p.wait.since.set {
+			p.wait.since, p.wait.nextNotice = optionalTime{now, true}, ceilSecond(now+firstNotice)
+			n.timer.takeEarlier(p.wait.nextNotice)
+		}
+	}
+	n.waiters = nil
+}
+
+// sendNotices sends the notices that are due. It costs O(1) until the timer fires.
+func (l *leader) sendNotices(now time.Duration) {
+	n := &l.notices
+	n.startWaits(now)
+	all := n.sendNow
+	if l.outcome != nil || !all && (!n.timer.set || now < n.timer.at) {
+		return
+	}
+	n.timer, n.sendNow = optionalTime{}, false
+	longest := maxNoticePause
+	if l.state == running {
+		longest = maxSparePause
+	}
+	common := l.commonReason(now)
+	for _, p := range l.noticeRecipients() {
+		if all || now >= p.wait.nextNotice.at {
+			p.wait.noticesSent++
+			p.wait.nextNotice = ceilSecond(now + noticePause(p.wait.noticesSent, longest))
+			text := cmp.Or(l.ownReason(now, p), common)
+			l.reply(p, Answer{Kind: Wait, Note: text, Next: p.wait.nextNotice.at - now})
+		}
+		n.timer.takeEarlier(p.wait.nextNotice)
+	}
+}
+
+// ceilSecond rounds up to whole seconds.
+func ceilSecond(at time.Duration) optionalTime {
+	return optionalTime{(at + time.Second - 1).Truncate(time.Second), true}
+}
+
+// noticeRecipients lists the participants that wait and may get notices, the first to arrive at the front.
+func (l *leader) noticeRecipients() []*participant {
+	var all []*participant
+	for _, p := range l.participants.byID {
+		if p.wait.since.set {
+			all = append(all, p)
+		}
+	}
+	slices.SortFunc(all, func(a, b *participant) int { return cmp.Compare(a.arrived, b.arrived) })
+	return all[:min(len(all), maxNoticeRecipients)]
+}
+
+// ownReason says why this participant waits although others need not; empty if it waits for what all wait for.
+func (l *leader) ownReason(now time.Duration, p *participant) string {
+	identity := p.report.Node.Identity
+	if l.budget.isQuarantined(identity) && !l.willUseQuarantined() {
+		left := l.budget.quarantinedUntil[identity] - now
+		return l.budget.quarantineNote(identity) + ", for another " + formatSeconds(left)
+	}
+	if why := l.spareReason(); why != "" {
+		return why + ", for " + formatSeconds(now-p.wait.since.at) + " so far"
+	}
+	return ""
+}
+
+// spareReason says why the running round takes in no further node; empty if it does.
+func (l *leader) spareReason() string {
+	members := l.round.members
+	switch {
+	case l.state != running:
+		return ""
+	case l.round.done > 0:
+		return "some nodes of the job have finished already"
+	case len(members) >= l.maxMembers():
+		return fmt.Sprintf("the job has its %d nodes: this one is a spare", len(members))
+	case l.job.Grow != GrowNow:
+		return "the job is running: this node joins at its next restart"
+	}
+	return ""
+}
+
+// commonReason says what all nodes that could be in the next round wait for, and for how long.
+func (l *leader) commonReason(now time.Duration) string {
+	f, r, n := &l.formation, &l.round, l.participants.eligible
+	left := func(t optionalTime, d time.Duration) string { return formatSeconds(t.at + d - now) }
+	switch {
+	case l.state == running && r.growAfter.set:
+		return "the job is running: newcomers have just disturbed it, so it takes in others in " + left(r.growAfter, 0)
+	case l.state == running:
+		return "the job is running: it begins a round with the new nodes in " + left(r.growSince, l.job.JoinSettle)
+	case l.state == halting:
+		return fmt.Sprintf("%s may take up to %s more to stop workers", l.unstoppedNodes(), left(r.haltedAt, l.job.Rejoin))
+	case l.state == forming && !f.tooFewSince.set && l.mustWaitForLeases(now, n >= l.job.Max):
+		return fmt.Sprintf("%s joined; the store is new, and the round begins in %s, when no worker of an earlier store of "+
+			"this run can be left", haveNodes(n), left(l.earlierLeasesEnd(n >= l.job.Max), 0))
+	case f.tooFewSince.set:
+		return fmt.Sprintf("%d of %s nodes have joined%s; the job gives up in %s",
+			n, l.neededNodes(), l.missingRanks(), left(f.tooFewSince, l.job.JoinTimeout))
+	case l.willUseQuarantined() && now < f.useQuarantinedAt.at:
+		return fmt.Sprintf("%d of %s nodes have joined%s; the round begins with quarantined nodes in %s",
+			n, l.neededNodes(), l.missingRanks(), left(f.useQuarantinedAt, 0))
+	case f.backoffUntil.set && now < f.backoffUntil.at:
+		return fmt.Sprintf("the next round begins in %s: the last %d rounds failed within --min-uptime (%v)",
+			left(f.backoffUntil, 0), l.shortRounds, l.job.MinUptime)
+	case l.hasRound:
+		return fmt.Sprintf("%s joined; the round begins in %s unless more come",
+			haveNodes(n), left(f.enoughSince, l.job.JoinSettle))
+	default:
+		return fmt.Sprintf("%s joined, %d at most%s; the round begins in %s unless more come",
+			haveNodes(n), l.job.Max, l.missingRanks(), left(f.enoughSince, l.job.LastCall))
+	}
+}
+
+// haveNodes returns "1 node has" or "n nodes have".
+func haveNodes(n int) string {
+	if n == 1 {
+		return "1 node has"
+	}
+	return fmt.Sprintf("%d nodes have", n)
+}
+
+// neededNodes says how many nodes a round must have.
+func (l *leader) neededNodes() string {
+	if l.job.Static || l.job.Min == l.job.Max {
+		return strconv.Itoa(l.job.Max)
+	}
+	return "at least " + strconv.Itoa(l.job.Min)
+}
+
+// unstoppedNodes names nodes that have not stopped their workers yet.
+func (l *leader) unstoppedNodes() string {
+	var names []string
+	for rank := range l.round.members {
+		if l.round.members[rank].status == active && len(names) < maxNamed {
+			names = append(names, l.hostOf(rank))
+		}
+	}
+	text := strings.Join(names, ", ")
+	if more := l.round.active - len(names); more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
+}
+
+// missingRanks names the node ranks that no node has yet; empty unless the number of nodes to come and their ranks are
+// known.
+func (l *leader) missingRanks() string {
+	n := l.job.Expected
+	if l.job.Static || l.job.Min == l.job.Max {
+		n = l.job.Max
+	}
+	present := make([]bool, n)
+	for _, p := range l.participants.byID {
+		hint := p.report.Node.Hint
+		switch {
+		case !p.counted.eligible:
+		case hint >= 0 && hint < n && (!present[hint] || l.job.Static):
+			present[hint] = true
+		case !l.job.Static:
+			return "" // it has no rank, or that of another node
+		}
+	}
+	if text := absentRanks(present); text != "" {
+		return ", missing node ranks " + text
+	}
+	return ""
+}
+
+// absentRanks lists the ranks that are not present, such as "2, 5-7".
+func absentRanks(present []bool) string {
+	var texts []string
+	for i := 0; i < len(present); i++ {
+		if present[i] {
+			continue
+		}
+		if len(texts) == maxNamed {
+			texts = append(texts, "...")
+			break
+		}
+		first := i
+		for i+1 < len(present) && !present[i+1] {
+			i++
+		}
+		if texts = append(texts, strconv.Itoa(first)); i > first {
+			texts[len(texts)-1] += "-" + strconv.Itoa(i)
+		}
+	}
+	return strings.Join(texts, ", ")
+}
+
+// formatSeconds formats a duration in whole seconds, rounded up; negative ones as 0s.
+func formatSeconds(d time.Duration) string { return ceilSecond(max(0, d)).at.String() }

@@ -1,0 +1,116 @@
+package elastic
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/elasticrun/elasticrun/pkg/coord"
+	"github.com/elasticrun/elasticrun/pkg/rdzv"
+)
+
+// savedState is what a new leader finds in the store.
+type savedState struct {
+	storeHistory storeHistory
+	job          *Job
+	record       *Record
+	outcome      *rdzv.Outcome
+	answers      []savedAnswer
+	agents       []agentArrival
+	history      runHistory // of a finished run, and of the runs before it
+}
+
+// savedAnswer is the last answer that an earlier leader gave to an agent.
+type savedAnswer struct {
+	id     coord.SessionID
+	answer Answer
+}
+
+// agentArrival is an agent's report and the revision of its session's first report.
+type agentArrival struct {
+	id      coord.SessionID
+	arrived coord.Revision
+	report  Report
+}
+
+// newLeader takes over from the state in the store. Workers of the recorded round may be running on each member that
+// has not reported otherwise.
+func newLeader(epoch coord.Revision, saved savedState, now time.Duration) *leader {
+	l := &leader{
+		epoch: epoch, store: saved.storeHistory, job: saved.job, outcome: saved.outcome, record: Record{Round: -1},
+		history: saved.history, participants: newParticipantSet(len(saved.agents)),
+	}
+	l.history.now = now
+	if past := l.history.past; len(past) > 0 {
+		l.record.Round = past[len(past)-1].Run.Round
+		l.firstRound = l.record.Round + 1
+	}
+	if saved.record != nil && l.outcome == nil {
+		l.takeOverRound(now, *saved.record, saved.answers)
+	}
+	if l.outcome != nil {
+		l.state = ended
+		l.resultExpiry = optionalTime{now + outcomeTTL(l.job), true}
+	}
+	l.takeOverAgents(now, saved.agents)
+	for _, a := range saved.answers {
+		switch p := l.participants.byID[a.id]; {
+		case p == nil:
+			l.writes = append(l.writes, write{key: prefixAnswer + string(a.id)})
+		case p.lastAnswer.Kind == "": // remembered, so that it is deleted with its agent
+			p.lastAnswer = Answer{Fence: a.answer.Fence, Kind: a.answer.Kind, Note: a.answer.Note}
+		}
+	}
+	if l.state == running {
+		l.assignRanks()
+	}
+	return l
+}
+
+// takeOverRound continues a decided round.
+func (l *leader) takeOverRound(now time.Duration, r Record, answers []savedAnswer) {
+	l.record, l.hasRound, l.state, l.termStart = r, true, running, now
+	// The former leader may have failed before it deleted the record of the round before.
+	l.writes = append(l.writes, write{key: roundKey(r.Round - 1)})
+	l.budget = restoreBudget(r, l.job, now)
+	l.restarts, l.shortRounds, l.unreachedRounds = r.Restarts, r.Short, r.Unreached
+	l.round.members = make([]roundMember, len(r.Members))
+	l.round.active = len(r.Members)
+	for _, a := range answers { // the former leader may have ended the round already
+		if a.answer.Kind == Halt && a.answer.Grow && a.answer.Fence.Round == r.Round {
+			l.round.unchargedSince, l.round.stopReason = optionalTime{math.MinInt64, true}, a.answer.Note
+		}
+	}
+}
+
+// takeOverAgents adds the agents that have a session, in the order of their arrival, so that a later agent supersedes an
+// earlier one of the same node. Members of the recorded round without a session are lost.
+func (l *leader) takeOverAgents(now time.Duration, agents []agentArrival) {
+	ranks := make(map[coord.SessionID]int, len(l.round.members))
+	for r, m := range l.record.Members {
+		ranks[m.ID] = r
+	}
+	slices.SortFunc(agents, func(a, b agentArrival) int { return cmp.Compare(a.arrived, b.arrived) })
+	for _, a := range agents {
+		p := l.addParticipant(a)
+		if r, isMember := ranks[a.id]; isMember {
+			l.round.members[r].participant, p.rank = p, r
+			l.round.present++
+		}
+		if round, fenced := l.record.Fenced[a.id]; fenced {
+			p.fencedRound = round
+		}
+	}
+	if l.round.present == 0 && l.hasRound && l.outcome == nil {
+		l.abandonRun()
+	}
+	for _, a := range agents { // once all have been added
+		l.handleReport(now, l.participants.byID[a.id], a.report)
+	}
+	for r := range l.round.members {
+		if l.round.members[r].participant == nil && l.state == running {
+			l.removeMember(now, r, lost)
+		}
+	}
+}

@@ -11,9 +11,8 @@ import (
 	"testing"
 )
 
-// Binary returns the path of the elasticrun binary, built from this checkout as it
-// is released: static, without cgo. It is built once a test process, into a cache
-// folder of the user, so that nothing is left behind.
+// Binary returns the path of the elasticrun binary, built from this checkout like a release: static, without cgo. Each
+// test process builds it once, into the user's cache folder.
 func Binary(t testing.TB) string {
 	t.Helper()
 	path, err := binary()
@@ -24,8 +23,8 @@ func Binary(t testing.TB) string {
 }
 
 var binary = sync.OnceValues(func() (string, error) {
-	// Test processes run side by side, some of them of other checkouts. So the folder
-	// is the package's own, and the rename puts the whole binary there at once.
+	// Test processes of several packages and checkouts run at the same time. So each package has a folder of its own,
+	// and the rename replaces the whole binary at once.
 	wd, err := os.Getwd()
 	if err != nil {
 		return "", fmt.Errorf("build elasticrun: %w", err)

@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Disk is a small file system of its own that can be full, and can hang.
+// Disk is a small file system that a test can fill and freeze.
 type Disk struct {
-	// Path is its folder, for processes of root on this machine.
+	// Path is the folder of the disk, for processes of root on this machine.
 	Path string
 
 	t      testing.TB
@@ -21,9 +21,9 @@ type Disk struct {
 	frozen bool
 }
 
-// NewDisk makes an ext4 file system of that many MiB, at least 4, on a loop device. It is mounted in a mount namespace
-// of one thread of this process, so that the machine does not see it and it ends with the process. It needs root, loop
-// devices and mkfs.ext4.
+// NewDisk makes an ext4 file system of size MiB, at least 4, on a loop device. It mounts the file system in the mount
+// namespace of one thread of this process: the machine does not see it, and it ends with the process. It needs root,
+// loop devices and mkfs.ext4.
 func NewDisk(t testing.TB, size int) *Disk {
 	t.Helper()
 	Root(t)
@@ -34,12 +34,12 @@ func NewDisk(t testing.TB, size int) *Disk {
 	if err := os.Truncate(image, int64(size)<<20); err != nil {
 		t.Fatal(err)
 	}
-	// No block is kept for root, who fills it.
+	// -m 0 reserves no blocks for root, because root fills the disk.
 	if out, err := exec.CommandContext(t.Context(), "mkfs.ext4", "-q", "-m", "0", image).CombinedOutput(); err != nil {
 		Missing(t, "needs mkfs.ext4 (apt-get install e2fsprogs): %v %s", err, out)
 	}
 	where := mountApart(t, func() error {
-		// #nosec G204 -- the thread that starts it is the one whose namespace it must have
+		// #nosec G204 -- the command must inherit the namespace of this thread
 		if out, err := exec.CommandContext(t.Context(), "mount", "-o", "loop", image, dir).CombinedOutput(); err != nil {
 			return fmt.Errorf("mount -o loop: %w: %s", err, out)
 		}
@@ -60,7 +60,7 @@ func NewDisk(t testing.TB, size int) *Disk {
 // ioctls of linux/fs.h.
 const fiFreeze, fiThaw = 0xC0045877, 0xC0045878
 
-// Freeze makes everybody who writes to the disk hang in the kernel, where SIGKILL does not end them, until Thaw.
+// Freeze makes every process that writes to the disk hang in the kernel, where SIGKILL has no effect, until Thaw.
 func (d *Disk) Freeze() {
 	d.t.Helper()
 	if err := unix.IoctlSetInt(int(d.root.Fd()), fiFreeze, 0); err != nil {
@@ -69,7 +69,7 @@ func (d *Disk) Freeze() {
 	d.frozen = true
 }
 
-// Thaw ends Freeze.
+// Thaw undoes Freeze.
 func (d *Disk) Thaw() {
 	d.t.Helper()
 	if !d.frozen {
@@ -81,11 +81,11 @@ func (d *Disk) Thaw() {
 	d.frozen = false
 }
 
-// guard has another process thaw the disk should this one be killed: nobody could do it later.
+// guard starts a process that thaws the disk if this process is killed, because nobody could thaw it later.
 func (d *Disk) guard() {
 	d.t.Helper()
 	const thaw = "import fcntl, sys; sys.stdin.read(); fcntl.ioctl(3, 0xC0045878, 0)"
-	cmd := exec.Command("/usr/bin/python3", "-c", thaw) //nolint:noctx // it outlives the test's context
+	cmd := exec.Command("/usr/bin/python3", "-c", thaw) //nolint:noctx // the command outlives the test's context
 	cmd.ExtraFiles = []*os.File{d.root}
 	stdin, err := cmd.StdinPipe()
 	if err == nil {
@@ -96,11 +96,11 @@ func (d *Disk) guard() {
 	}
 	d.t.Cleanup(func() {
 		_ = stdin.Close()
-		_ = cmd.Wait() // it fails, since the disk is not frozen
+		_ = cmd.Wait() // returns an error, because the disk is not frozen
 	})
 }
 
-// Fill leaves no room on the disk.
+// Fill writes until the disk has no room left.
 func (d *Disk) Fill() {
 	d.t.Helper()
 	f, err := os.Create(filepath.Join(d.Path, "filler"))
@@ -120,7 +120,7 @@ func (d *Disk) Fill() {
 	}
 }
 
-// Free ends Fill.
+// Free undoes Fill.
 func (d *Disk) Free() {
 	d.t.Helper()
 	if err := os.Remove(filepath.Join(d.Path, "filler")); err != nil {

@@ -1,11 +1,10 @@
-// Package testenv tells tests what this machine offers and gives them what the
-// project builds: interpreters with a real torch, the elasticrun binary, marks
-// that find a job's processes, and the scale of long tests. Only tests import it.
+// Package testenv gives tests what they need from this machine and from this checkout: interpreters with a real torch,
+// the elasticrun binary, an etcd server, disks that fill up or hang, marks that find a job's processes, and the scale
+// of long tests. Only tests import it, and it knows nothing of the packages under test.
 //
-// Where something is missing, the test is skipped with the reason; with
-// ELASTICRUN_REQUIRE_ALL=1, which the pipeline sets, it fails instead, so that
-// nothing is skipped unseen.
+// A test that needs something that is missing is skipped with the reason. With ELASTICRUN_REQUIRE_ALL=1, which the
+// pipeline sets, the test fails instead.
 //
-// All functions are safe for concurrent use. What is costly to find out (does
-// that interpreter import torch?, the binary) is found out once a test process.
+// All functions are safe for concurrent use. Each test process builds the binary, and checks an interpreter, at most
+// once.
 package testenv

@@ -13,20 +13,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Hang is a file whose readers hang in the kernel, as those of a dead file server or a broken driver do: they are
-// in uninterruptible sleep, state D, and SIGKILL does not end them before Release.
+// Hang is a file whose readers hang in the kernel, like the readers of a dead file server: they are in uninterruptible
+// sleep, state D, and SIGKILL does not end them before Release.
 type Hang struct {
 	// Path is the file, for processes of root on this machine.
 	Path string
-	// Reading receives once for every reader that hangs: from now on it is out of reach.
+	// Reading receives once for every reader that hangs. From then on signals do not reach the reader.
 	Reading <-chan struct{}
-	// Release lets all readers go, the killed and the others, and makes the file useless. It may be called again.
+	// Release ends the wait of all readers and makes the file useless. Further calls do nothing.
 	Release func()
 }
 
-// NewHang makes such a file, a file system of its own in user space (fuse) that takes requests to read and never
-// answers. It is mounted in a mount namespace of one thread of this process, so that the machine does not see
-// it, and whatever happens to this process ends it. It needs root and /dev/fuse.
+// NewHang makes a Hang: a file system in user space (fuse) that accepts read requests and never answers them. It mounts
+// the file system in the mount namespace of one thread of this process: the machine does not see it, and it ends with
+// the process. It needs root and /dev/fuse.
 func NewHang(t testing.TB) *Hang {
 	t.Helper()
 	Root(t)
@@ -38,7 +38,8 @@ func NewHang(t testing.TB) *Hang {
 	mounted, over := make(chan mountThread), make(chan struct{})
 	var done sync.WaitGroup
 	mount := func() error {
-		return unix.Mount("hang", dir, "fuse", unix.MS_NOSUID|unix.MS_NODEV, fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0", fd))
+		options := fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0", fd)
+		return unix.Mount("hang", dir, "fuse", unix.MS_NOSUID|unix.MS_NODEV, options)
 	}
 	done.Go(func() { keepMount(mount, mounted, over) })
 	where := <-mounted
@@ -48,7 +49,7 @@ func NewHang(t testing.TB) *Hang {
 		_ = unix.Close(fd)
 		Missing(t, "needs to mount a file system of its own: %v", where.err)
 	}
-	// Only now: before the mount nobody who waits for the device is woken.
+	// NewFile comes after the mount: before it, a wait for the device is never woken.
 	s := &hangServer{device: os.NewFile(uintptr(fd), "/dev/fuse"), reading: make(chan struct{}, 64)}
 	done.Go(s.serve)
 	release := sync.OnceFunc(func() {
@@ -63,20 +64,20 @@ func NewHang(t testing.TB) *Hang {
 	}
 }
 
-// hangServer answers what the kernel asks of the file system: fuse(4), linux/fuse.h.
+// hangServer answers the kernel's requests to the file system: see fuse(4) and linux/fuse.h.
 type hangServer struct {
 	device  *os.File
 	reading chan struct{}
 }
 
-// Opcodes, and what is answered to them.
+// Opcodes of fuse, and values in the answers.
 const (
 	fuseLookup, fuseForget, fuseGetattr, fuseOpen, fuseRead = 1, 2, 3, 14, 15
 	fuseInit, fuseInterrupt, fuseBatchForget                = 26, 36, 42
 
 	fuseRoot, fuseFile = 1, 2 // the two inodes
 	fuseDirectIO       = 1    // else a reader waits for a page, which SIGKILL ends
-	fuseForHours       = 3600 // how long answers stay valid
+	fuseForHours       = 3600 // seconds for which answers stay valid
 )
 
 type fuseHeader struct {
@@ -96,7 +97,7 @@ func (s *hangServer) serve() {
 	for {
 		n, err := s.device.Read(request)
 		switch {
-		case errors.Is(err, unix.EINTR) || errors.Is(err, unix.ENOENT): // a request was taken back
+		case errors.Is(err, unix.EINTR) || errors.Is(err, unix.ENOENT): // the kernel withdrew a request
 			continue
 		case err != nil:
 			return
@@ -112,7 +113,7 @@ func (s *hangServer) answer(h fuseHeader) {
 	switch h.Opcode {
 	case fuseRead:
 		s.reading <- struct{}{}
-	case fuseForget, fuseBatchForget, fuseInterrupt: // have no answer, or need none
+	case fuseForget, fuseBatchForget, fuseInterrupt: // need no answer
 	case fuseInit:
 		s.reply(h, 0, [16]uint32{7, 31, 0, 0, 0, 4096, 1})
 	case fuseLookup:
@@ -153,5 +154,5 @@ func (s *hangServer) reply(h fuseHeader, failed unix.Errno, body any) {
 		Unique uint64
 	}{uint32(16 + wire.Size(body)), -int32(failed), h.Unique})
 	_ = wire.Write(&out, wire.LittleEndian, body)
-	_, _ = s.device.Write(out.Bytes()) // fails where the request was taken back meanwhile
+	_, _ = s.device.Write(out.Bytes()) // fails if the kernel has withdrawn the request
 }

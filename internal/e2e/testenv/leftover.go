@@ -16,29 +16,27 @@ import (
 	"time"
 )
 
-// Mark returns a variable, ELASTICRUN_TEST_JOB=<random>, for the environment of
-// what a test starts. Every process of that job inherits it, whatever session or
-// process group it moves to, so NothingLeft finds them all.
+// Mark returns a variable, ELASTICRUN_TEST_JOB=<random>, for the environment of a job that a test starts. Every process
+// of the job inherits the variable, in whatever session or process group, so NothingLeft finds all of them.
 func Mark() string {
 	return "ELASTICRUN_TEST_JOB=" + rand.Text()
 }
 
-// NothingLeft fails the test if a process that carries mark in its environment or
-// on its command line lives on. A process that is being killed needs a moment, so
-// it looks again for up to 5 s. What it reports it also kills. A zombie has neither
-// environment nor command line any more and is not seen. Linux only.
+// NothingLeft fails the test if a process with mark in its environment or on its command line is still alive. A killed
+// process needs a moment to end, so NothingLeft looks for up to 5 s. It kills the processes that it reports. It does
+// not see zombies, which have neither environment nor command line. Linux only.
 func NothingLeft(t testing.TB, mark string) {
 	t.Helper()
 	NothingLeftWithin(t, mark, 5*time.Second)
 }
 
-// NothingLeftWithin is NothingLeft with another bound than 5 s.
+// NothingLeftWithin is NothingLeft with bound in place of 5 s.
 func NothingLeftWithin(t testing.TB, mark string, bound time.Duration) {
 	t.Helper()
 	if mark == "" {
 		t.Fatal("NothingLeft: empty mark")
 	}
-	// Cleanups call this too, when the test's own context has ended.
+	// Cleanups call this after the test's own context has ended.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), bound)
 	defer cancel()
 	left, err := awaitGone(ctx, "/proc", mark)
@@ -47,7 +45,7 @@ func NothingLeftWithin(t testing.TB, mark string, bound time.Duration) {
 	}
 	for _, p := range left {
 		t.Errorf("left behind: %s", p)
-		_ = syscall.Kill(p.pid, syscall.SIGKILL) // it may have ended just now
+		_ = syscall.Kill(p.pid, syscall.SIGKILL) // fails if the process has ended since
 	}
 }
 
@@ -62,8 +60,7 @@ func (p process) String() string {
 	return fmt.Sprintf("pid %d, state %s: %s", p.pid, p.state, p.command)
 }
 
-// awaitGone looks for marked processes until there are none or ctx is done, and
-// returns the last ones seen.
+// awaitGone looks for marked processes until it finds none or ctx is done, and returns the last ones that it found.
 func awaitGone(ctx context.Context, proc, mark string) ([]process, error) {
 	again := time.NewTicker(10 * time.Millisecond)
 	defer again.Stop()
@@ -80,8 +77,8 @@ func awaitGone(ctx context.Context, proc, mark string) ([]process, error) {
 	}
 }
 
-// marked lists the processes, but for this one, whose environment has the variable
-// mark or whose command line contains it.
+// marked lists the processes, except this one, whose environment has the variable mark or whose command line contains
+// it.
 func marked(proc, mark string) ([]process, error) {
 	entries, err := os.ReadDir(proc)
 	if err != nil {
@@ -93,7 +90,7 @@ func marked(proc, mark string) ([]process, error) {
 		if err != nil || pid == os.Getpid() {
 			continue
 		}
-		// Errors below mean: ended meanwhile, or another user's and so not ours.
+		// Errors below mean that the process has ended or belongs to another user.
 		environ := environment(filepath.Join(proc, e.Name()))
 		cmdline, _ := os.ReadFile(filepath.Join(proc, e.Name(), "cmdline"))
 		if !slices.Contains(strings.Split(string(environ), "\x00"), mark) && !bytes.Contains(cmdline, []byte(mark)) {
@@ -110,8 +107,8 @@ func marked(proc, mark string) ([]process, error) {
 	return found, nil
 }
 
-// environment returns the environment of a process, given its folder. One whose first thread has ended shows it only with the
-// others.
+// environment returns the environment of the process with the folder dir. If its first thread has ended, only the
+// folders of its other threads show the environment.
 func environment(dir string) []byte {
 	environ, _ := os.ReadFile(filepath.Join(dir, "environ"))
 	if len(environ) > 0 {
@@ -126,7 +123,7 @@ func environment(dir string) []byte {
 	return environ
 }
 
-// field returns the value of a line of /proc/PID/status.
+// field returns the value of the line that begins with name in /proc/PID/status.
 func field(status []byte, name string) string {
 	for line := range strings.Lines(string(status)) {
 		if value, ok := strings.CutPrefix(line, name); ok {

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mountApart mounts something in a mount namespace of a thread of its own, and returns the path of that thread's root.
-// The mount ends with the test.
+// mountApart calls mount on a new thread with a mount namespace of its own, and returns the path of that thread's root.
+// The namespace ends with the test.
 func mountApart(t testing.TB, mount func() error) string {
 	t.Helper()
 	mounted, over := make(chan mountThread), make(chan struct{})
@@ -28,10 +28,10 @@ func mountApart(t testing.TB, mount func() error) string {
 	return fmt.Sprintf("/proc/%d/task/%d/root", os.Getpid(), where.tid)
 }
 
-// keepMount mounts and keeps its thread, which holds the namespace, until the end.
+// keepMount calls mount and keeps its thread, which holds the namespace, until over is closed.
 func keepMount(mount func() error, result chan<- mountThread, over <-chan struct{}) {
 	runtime.LockOSThread()
-	if unix.Gettid() == os.Getpid() { // this one never ends, and is what /proc/self shows
+	if unix.Gettid() == os.Getpid() { // the main thread never ends, and /proc/self shows its namespace
 		defer runtime.UnlockOSThread()
 		var other sync.WaitGroup
 		other.Go(func() { keepMount(mount, result, over) })
@@ -50,7 +50,7 @@ func keepMount(mount func() error, result chan<- mountThread, over <-chan struct
 	<-over
 }
 
-// mountThread is the thread in whose namespace something is mounted.
+// mountThread is the thread whose namespace has the mount.
 type mountThread struct {
 	tid int
 	err error

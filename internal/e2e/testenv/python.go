@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Venv returns a new virtual environment of Debian's Python, with pip, that ends with the test.
+// Venv returns the path of a new virtual environment of Debian's Python, with pip. The test's cleanup removes it.
 func Venv(t testing.TB) string {
 	t.Helper()
 	const python = "/usr/bin/python3"

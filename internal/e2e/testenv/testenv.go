@@ -14,9 +14,8 @@ import (
 	"time"
 )
 
-// Missing ends a test that lacks something of its environment: it skips the test,
-// or fails it when ELASTICRUN_REQUIRE_ALL is 1. The message names what is missing
-// and how to get it.
+// Missing ends a test whose environment lacks something: it skips the test, or fails it if ELASTICRUN_REQUIRE_ALL is 1.
+// The message names what is missing and how to get it.
 func Missing(t testing.TB, format string, args ...any) {
 	t.Helper()
 	if os.Getenv("ELASTICRUN_REQUIRE_ALL") == "1" {
@@ -25,7 +24,7 @@ func Missing(t testing.TB, format string, args ...any) {
 	t.Skipf(format, args...)
 }
 
-// Root lets a test go on only as root.
+// Root skips the test unless it runs as root.
 func Root(t testing.TB) {
 	t.Helper()
 	if os.Getuid() != 0 {
@@ -33,9 +32,8 @@ func Root(t testing.TB) {
 	}
 }
 
-// Torch returns the path of a python that imports the given torch: "1.13" (Debian
-// 12's own), "2.14" or "2.6" (roots made by scripts/torch-root.sh). Workers started
-// with it run on real torch; it is good as PYTHON_EXEC.
+// Torch returns the path of a Python interpreter that imports the given version of torch: "1.13" (Debian 12's own),
+// "2.14" or "2.6" (roots made by scripts/torch-root.sh). The path is a valid PYTHON_EXEC.
 func Torch(t testing.TB, version string) string {
 	t.Helper()
 	find, ok := torches[version]
@@ -49,7 +47,7 @@ func Torch(t testing.TB, version string) string {
 	return python
 }
 
-// torches finds, once a process, the interpreter of each torch.
+// torches finds the interpreter of each torch, once in a process.
 var torches = map[string]func() (string, error){
 	"1.13": sync.OnceValues(func() (string, error) {
 		return checkTorch("1.13", "/usr/bin/python3", "apt-get install python3-torch on Debian 12")
@@ -62,14 +60,14 @@ var torches = map[string]func() (string, error){
 	}),
 }
 
-// checkTorch returns python if it imports the wanted torch; how says what would make it so.
+// checkTorch returns python if it imports that version of torch. Its errors contain how, the command that installs it.
 func checkTorch(version, python, how string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, python, "-c", "import torch; print(torch.__version__)")
 	out, err := cmd.CombinedOutput()
 	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
-	last := lines[len(lines)-1] // of a traceback: what went wrong
+	last := lines[len(lines)-1] // the last line of a traceback names the error
 	switch {
 	case err != nil:
 		return "", fmt.Errorf("run %s: %w: %s (%s)", python, err, last, how)
@@ -79,7 +77,7 @@ func checkTorch(version, python, how string) (string, error) {
 	return python, nil
 }
 
-// cache is the folder that scripts/torch-root.sh fills too.
+// cache returns the folder that scripts/torch-root.sh fills too.
 func cache() string {
 	if dir := os.Getenv("ELASTICRUN_CACHE"); dir != "" {
 		return dir
@@ -91,9 +89,8 @@ func cache() string {
 	return filepath.Join(dir, "elasticrun")
 }
 
-// Repeat scales a test whose worth grows with its length: it returns quick, or,
-// under make soak, full times the scale in ELASTICRUN_SOAK (1 is the whole length,
-// 0.1 a tenth), and at least quick.
+// Repeat returns the length of a test that gains from length: quick, or, under make soak, full times the scale in
+// ELASTICRUN_SOAK (1 is the whole length, 0.1 a tenth), but at least quick.
 func Repeat(t testing.TB, quick, full int) int {
 	t.Helper()
 	soak := os.Getenv("ELASTICRUN_SOAK")
@@ -107,9 +104,9 @@ func Repeat(t testing.TB, quick, full int) int {
 	return max(quick, int(math.Ceil(scale*float64(full))))
 }
 
-// Whole reports whether a test with a matrix of cases is to run all of it: under make soak, as soon as ELASTICRUN_SOAK is set, whatever the
-// scale. In make test such a test runs a part, chosen so that each value of each dimension occurs in it, and each pair of values of those
-// dimensions that may depend on each other. Which part that is does not change from run to run.
+// Whole reports whether a test runs its whole matrix of cases: it does if ELASTICRUN_SOAK is set, whatever the scale.
+// Otherwise the test runs a fixed part of the matrix that has each value of each dimension, and each pair of values of
+// dimensions that can depend on each other.
 func Whole(t testing.TB) bool {
 	t.Helper()
 	return Repeat(t, 0, 1) > 0

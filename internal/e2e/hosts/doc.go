@@ -1,14 +1,11 @@
-// Package hosts makes several hosts of one machine, for tests of jobs over several
-// nodes: network namespaces with an address, a name, a machine id and a hosts file of
-// their own, whose cables end in one switch. Cables can be cut, the switch can be
-// split, a host can lose its power with all that runs on it, and be made another machine. Files are shared.
-// Only tests import it.
+// Package hosts simulates several hosts on one machine, for tests of jobs over several nodes. A host is a network
+// namespace with an address, a name, a machine id and a hosts file, connected by a cable to one switch. A test cuts
+// cables, splits the switch, powers a host off, or reinstalls it with another name. All hosts share the files of the
+// machine. Only tests import this package, and it knows nothing of the jobs on the hosts.
 //
-// It needs root, iproute2 and util-linux; where they are missing the test is skipped
-// as by testenv.Missing. Of the machine itself nothing changes but the namespaces'
-// names in /run/netns, which carry the test's process id. They and what runs in them
-// are gone when the test ends; what a killed test left is removed by the next one.
+// It needs root, iproute2 and util-linux; without them testenv.Missing skips the test. On the machine itself only names
+// in /run/netns change, which contain the test's process id. The test's cleanup kills everything on the hosts and
+// removes the namespaces. The next test removes what a killed test has left.
 //
-// Commands may run at the same time; all else is for the goroutine of the test, which
-// ends with an error of the lab.
+// Commands may run concurrently. Every other method is for the goroutine of the test, and fails the test on an error.
 package hosts

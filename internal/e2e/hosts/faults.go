@@ -2,7 +2,7 @@ package hosts
 
 import "fmt"
 
-// nowhere is the hardware address of no host: the switch floods a frame to it, and every host ignores the frame.
+// nowhere is a hardware address that no host has. The switch floods frames to it, and every host ignores them.
 const nowhere = "02:e1:a5:00:00:01"
 
 // double is the hardware address of the namespace that has the addresses of other hosts (ResetAt).
@@ -16,8 +16,7 @@ func (h *Host) DropTo(peer *Host) {
 
 // ResetAt makes peer see each of its connections with h reset, while h sees only silence: packets from peer to h go to
 // a second machine with the address of h. The kernel of that machine knows none of these connections and answers each
-// packet with a reset, which peer takes for an answer of h. Packets from h to peer still arrive. peer.Reach(h) ends
-// this.
+// packet with a reset, which peer attributes to h. Packets from h to peer still arrive. peer.Reach(h) ends this.
 func (h *Host) ResetAt(peer *Host) {
 	h.lab.t.Helper()
 	h.lab.addDouble(h)
@@ -27,17 +26,17 @@ func (h *Host) ResetAt(peer *Host) {
 // Reach ends h.DropTo(peer) and peer.ResetAt(h): packets from h to peer arrive again.
 func (h *Host) Reach(peer *Host) {
 	h.lab.t.Helper()
-	// There may be no entry.
+	// The deletion fails if there is no entry.
 	_, _ = run("", "ip", "-netns", h.namespace, "neigh", "delete", peer.Addr, "dev", "eth0")
 }
 
-// neighbor is the line of ip(8) that says where packets to a host go.
+// neighbor returns the line of ip(8) that sends packets for h to a hardware address.
 func neighbor(h *Host, hardware string) string {
 	return fmt.Sprintf("neigh replace %s lladdr %s dev eth0 nud permanent", h.Addr, hardware)
 }
 
-// addDouble makes the machine that has a second copy of the address of h. It answers no question for that address
-// (arp_ignore), so only those hosts reach it that are told to.
+// addDouble adds a machine with a second copy of the address of h. The machine answers no ARP request for that address
+// (arp_ignore), so only hosts with a neighbor entry reach it.
 func (l *Lab) addDouble(h *Host) {
 	l.t.Helper()
 	name := l.prefix + "double"

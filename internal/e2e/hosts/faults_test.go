@@ -8,8 +8,7 @@ import (
 	"testing"
 )
 
-// talker is a process that prints what it sees of one connection: "text" for what arrives, "reset", "closed" or
-// "silent".
+// talker is a process with one end of a connection. It prints each line that arrives, "closed", or the name of an error.
 type talker struct {
 	t    *testing.T
 	in   io.Writer
@@ -17,7 +16,7 @@ type talker struct {
 	name string
 }
 
-// talk is the program of both ends: a listener, or one that connects to its argument. It sends each line of its stdin.
+// talk is the program of both ends. It listens, or connects to its argument, and sends each line of its stdin.
 const talk = `
 import select, socket, sys
 if len(sys.argv) > 1:
@@ -76,7 +75,7 @@ func (k *talker) expect(want string) {
 	}
 }
 
-// talkers are two ends of a connection from the second to the first host.
+// talkers starts both ends of a connection from the second host to the first.
 func talkers(t *testing.T, l *Lab) (server, client *talker) {
 	t.Helper()
 	server = startTalker(t, l.Hosts[0])
@@ -95,7 +94,7 @@ func TestDropTo(t *testing.T) {
 	client.say("arrives")
 	server.expect("arrives")
 	l.Hosts[0].Reach(l.Hosts[1])
-	client.expect("lost for now") // TCP has sent it again
+	client.expect("lost for now") // TCP has retransmitted it
 }
 
 func TestResetAt(t *testing.T) {
@@ -105,7 +104,7 @@ func TestResetAt(t *testing.T) {
 	server.say("to the double")
 	server.expect("ConnectionResetError")
 	l.Hosts[0].Reach(l.Hosts[1])
-	// Only now, with its first packet, does the client learn of the reset.
+	// The client's first packet shows it the reset.
 	client.say("to nobody")
 	client.expect("ConnectionResetError")
 }

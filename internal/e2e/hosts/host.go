@@ -17,17 +17,17 @@ import (
 
 // Host is one machine of a lab.
 type Host struct {
-	Name string // node0, ..., which all hosts of the lab know; or what Reinstall has called it
-	Addr string // of its one interface, eth0
+	Name string // node0 and so on, which all hosts of the lab resolve, or the name that Reinstall gave
+	Addr string // address of eth0, the only interface
 
 	lab       *Lab
 	namespace string
-	port      string // the other end of its cable
-	files     string // what lies over the machine's own in /etc
+	port      string // the switch's end of the cable
+	files     string // folder of files that replace those in /etc
 }
 
-// enter becomes a command of the host: $1 its files, $2 its name, then the command. It may replace /etc, as
-// in-torch-root.sh does: that keeps a mounted /etc/hosts.
+// enter is a shell script that executes a command on the host. Its arguments are the host's folder of files, the host's
+// name and the command. The command may replace /etc, as in-torch-root.sh does, which keeps a mounted /etc/hosts.
 const enter = `
 for file in "$1"/*; do
 	[ ! -e "/etc/${file##*/}" ] || mount --bind "$file" "/etc/${file##*/}"
@@ -37,8 +37,8 @@ export HOSTNAME="$2"
 shift 2
 exec "$@"`
 
-// Command is exec.CommandContext on the host. The process that is started becomes the program itself, so its id,
-// signals and exit code are the program's.
+// Command is exec.CommandContext on the host. The started process executes program in place, so its process id, signals
+// and exit code are those of program.
 func (h *Host) Command(ctx context.Context, program string, args ...string) *exec.Cmd {
 	wrapped := []string{
 		h.entering(), "--", "unshare", "--uts", "--mount", "--",
@@ -47,19 +47,19 @@ func (h *Host) Command(ctx context.Context, program string, args ...string) *exe
 	return exec.CommandContext(ctx, "nsenter", append(wrapped, args...)...)
 }
 
-// entering is the argument by which a command is known that is not in the namespace yet.
+// entering returns the argument that identifies a command which has not entered the namespace yet.
 func (h *Host) entering() string { return "--net=" + filepath.Join(namespaceDir, h.namespace) }
 
-// PowerOff pulls the cable and kills everything on the host. It returns when nothing runs there any more; Heal
-// plugs the cable in again.
+// PowerOff cuts the cable and kills everything on the host. It returns when no process is left. Heal connects the cable
+// again.
 func (h *Host) PowerOff() {
 	h.lab.t.Helper()
 	h.Cut()
 	h.Kill()
 }
 
-// Kill kills everything on the host, whose kernel closes its connections, as that of a machine does where a container ends. It returns when
-// nothing runs there any more.
+// Kill kills everything on the host. The kernel closes the connections of the processes, as it does when a container
+// ends. Kill returns when no process is left.
 func (h *Host) Kill() {
 	h.lab.t.Helper()
 	for _, p := range h.awaitEmpty(removeBound, true) {
@@ -67,24 +67,24 @@ func (h *Host) Kill() {
 	}
 }
 
-// Cut pulls the cable out of the switch: the host sees its link go down, nobody else sees anything.
+// Cut disconnects the cable at the switch: the host sees its link go down, other hosts see nothing.
 func (h *Host) Cut() {
 	h.lab.t.Helper()
 	h.lab.ip(h.lab.prefix+switchName, "link set "+h.port+" down")
 }
 
-// Heal plugs the cable in again, into the switch where all are, and ends what Delay asked for.
+// Heal connects the cable to the main bridge again, and undoes Cut, Partition and Delay.
 func (h *Host) Heal() {
 	h.lab.t.Helper()
 	h.lab.ip(h.lab.prefix+switchName, "link set "+h.port+" master "+mainBridge+" up")
-	_, _ = run("", "tc", "-netns", h.namespace, "qdisc", "delete", "dev", "eth0", "root") // there may be none
+	_, _ = run("", "tc", "-netns", h.namespace, "qdisc", "delete", "dev", "eth0", "root") // fails if there is no delay
 }
 
-// ErrNoDelay says that the kernel cannot delay or lose packets on purpose.
+// ErrNoDelay means that the kernel lacks netem, which delays and drops packets.
 var ErrNoDelay = errors.New("the kernel has no netem")
 
-// Delay makes each packet that the host sends late by d, and loses the given share of them, 0 to 1. It returns
-// ErrNoDelay where the kernel cannot do that.
+// Delay delays each packet from the host by d, and drops the share loss of them, from 0 to 1. It returns ErrNoDelay if
+// the kernel lacks netem.
 func (h *Host) Delay(d time.Duration, loss float64) error {
 	_, err := run("", "tc", "-netns", h.namespace, "qdisc", "replace", "dev", "eth0", "root", "netem",
 		"delay", fmt.Sprintf("%dus", d.Microseconds()), "loss", fmt.Sprintf("%.3f%%", 100*loss))
@@ -94,15 +94,15 @@ func (h *Host) Delay(d time.Duration, loss float64) error {
 	return err
 }
 
-// Process is one that runs on a host.
+// Process is a process on a host.
 type Process struct {
 	PID     int
-	Command string // its arguments, joined by spaces
+	Command string // arguments, joined by spaces
 }
 
 func (p Process) String() string { return fmt.Sprintf("pid %d: %s", p.PID, p.Command) }
 
-// Processes lists what runs on the host, by process id. Zombies are not seen.
+// Processes lists the processes on the host by process id, without zombies.
 func (h *Host) Processes() []Process {
 	var on syscall.Stat_t
 	if err := syscall.Stat(filepath.Join(namespaceDir, h.namespace), &on); err != nil {
@@ -119,7 +119,7 @@ func (h *Host) Processes() []Process {
 		if err != nil {
 			continue
 		}
-		// Errors mean that it has ended. A command that does not look as if it was entering has entered.
+		// Errors mean that the process has ended. A command that has entered shows the namespace in ns/net.
 		cmdline, _ := os.ReadFile(filepath.Join("/proc", e.Name(), "cmdline"))
 		net, _ := os.Readlink(filepath.Join("/proc", e.Name(), "ns/net"))
 		if net == want || bytes.Contains(cmdline, []byte(h.entering()+"\x00")) {
@@ -130,8 +130,8 @@ func (h *Host) Processes() []Process {
 	return found
 }
 
-// awaitEmpty waits until nothing runs on the host, or for the bound, and returns what was seen last. It may kill
-// what it sees, so that what is just being started goes too.
+// awaitEmpty waits until no process runs on the host, for at most bound, and returns the processes that it saw last. With
+// kill it kills all processes that it sees, in each pass, so that it also ends processes that start meanwhile.
 func (h *Host) awaitEmpty(bound time.Duration, kill bool) []Process {
 	ctx, cancel := context.WithTimeout(context.Background(), bound)
 	defer cancel()
@@ -144,7 +144,7 @@ func (h *Host) awaitEmpty(bound time.Duration, kill bool) []Process {
 		}
 		for _, p := range left {
 			if kill {
-				_ = syscall.Kill(p.PID, syscall.SIGKILL) // it may have ended just now
+				_ = syscall.Kill(p.PID, syscall.SIGKILL) // fails if the process has ended since
 			}
 		}
 		select {

@@ -45,7 +45,7 @@ func listen(t *testing.T, l *Lab) {
 	}
 }
 
-// reach says which hosts each one can connect to, in the order of the hosts: "01" for the first two.
+// reach returns, for each host, the numbers of the hosts that it can connect to, such as "01".
 func reach(t *testing.T, l *Lab) []string {
 	t.Helper()
 	n := len(l.Hosts)
@@ -133,7 +133,7 @@ func TestDelay(t *testing.T) {
 }
 
 // startFamily starts a process on a host that has an offspring in a session of its own.
-func startFamily(t *testing.T, h *Host) *exec.Cmd {
+func startProcessTree(t *testing.T, h *Host) *exec.Cmd {
 	t.Helper()
 	cmd := h.Command(t.Context(), "/bin/sh", "-c", "setsid sleep 1000 & sleep 1001 & echo ready; wait")
 	out, err := cmd.StdoutPipe()
@@ -151,14 +151,14 @@ func startFamily(t *testing.T, h *Host) *exec.Cmd {
 
 func TestPowerOff(t *testing.T) {
 	l := New(t, 2)
-	family, other := startFamily(t, l.Hosts[0]), startFamily(t, l.Hosts[1])
+	tree, other := startProcessTree(t, l.Hosts[0]), startProcessTree(t, l.Hosts[1])
 	if before := l.Hosts[0].Processes(); len(before) != 3 {
 		t.Errorf("before: %v, want three processes", before)
 	}
 	l.Hosts[0].PowerOff()
-	_ = family.Wait()
-	if status := family.ProcessState.Sys().(syscall.WaitStatus); status.Signal() != syscall.SIGKILL {
-		t.Errorf("the command ended with %v, want SIGKILL", family.ProcessState)
+	_ = tree.Wait()
+	if status := tree.ProcessState.Sys().(syscall.WaitStatus); status.Signal() != syscall.SIGKILL {
+		t.Errorf("the command ended with %v, want SIGKILL", tree.ProcessState)
 	}
 	if left := l.Hosts[0].Processes(); len(left) > 0 {
 		t.Errorf("still there: %v", left)
@@ -175,7 +175,7 @@ func TestPowerOff(t *testing.T) {
 	_ = other.Wait()
 }
 
-// recorder is a test that notes its errors.
+// recorder is a testing.TB that records its errors.
 type recorder struct {
 	testing.TB
 

@@ -16,12 +16,12 @@ type Lab struct {
 	Hosts []*Host
 
 	t       testing.TB
-	prefix  string // of the names of its namespaces
+	prefix  string // prefix of the namespaces' names
 	doubled bool   // addDouble has been called
 }
 
-// The switch has a namespace of its own, in which host i is connected to portI. It is made of
-// two bridges: all ports are in the first but those that Partition moved.
+// The switch is a namespace in which host i is connected to portI. It has two bridges: Partition moves ports from the
+// main bridge to the side bridge.
 const (
 	switchName = "switch"
 	mainBridge = "main"
@@ -31,9 +31,8 @@ const (
 // removeBound is far longer than the kernel needs to end killed processes.
 const removeBound = 20 * time.Second
 
-// New makes a lab of n hosts, node0 at 10.75.0.1, node1 at 10.75.0.2 and so on. Labs do
-// not see one another, so they may all have these addresses. When the test ends, so does
-// all that runs on the hosts.
+// New makes a lab of n hosts, node0 at 10.75.0.1, node1 at 10.75.0.2 and so on. Labs cannot reach each other, so all
+// labs use these addresses. The test's cleanup kills everything on the hosts.
 func New(t testing.TB, n int) *Lab {
 	t.Helper()
 	testenv.Root(t)
@@ -67,7 +66,7 @@ func New(t testing.TB, n int) *Lab {
 	return l
 }
 
-// connect lays the cables.
+// connect makes the bridges and connects each host to the main bridge.
 func (l *Lab) connect() {
 	var lines []string
 	for _, bridge := range []string{mainBridge, sideBridge} {
@@ -84,8 +83,8 @@ func (l *Lab) connect() {
 	}
 }
 
-// Partition moves hosts to another switch: they see each other, the rest sees the rest.
-// Their cables stay plugged in. Heal of each moves it back.
+// Partition moves hosts to the side bridge: they reach each other, and the other hosts reach each other. Their links
+// stay up. Heal moves a host back.
 func (l *Lab) Partition(hosts ...*Host) {
 	l.t.Helper()
 	var lines []string
@@ -95,8 +94,8 @@ func (l *Lab) Partition(hosts ...*Host) {
 	l.ip(l.prefix+switchName, lines...)
 }
 
-// NothingLeft fails the test if processes run on a host. What is being killed needs a
-// moment, so it waits for up to the bound.
+// NothingLeft fails the test if processes are still running on a host after bound. A killed process needs a moment to
+// end.
 func (l *Lab) NothingLeft(bound time.Duration) {
 	l.t.Helper()
 	for _, h := range l.Hosts {
@@ -106,7 +105,7 @@ func (l *Lab) NothingLeft(bound time.Duration) {
 	}
 }
 
-// remove ends what runs on the hosts and takes the lab down. Where this fails, so does the test.
+// remove kills everything on the hosts and deletes the namespaces. An error fails the test.
 func (l *Lab) remove() {
 	for _, h := range l.Hosts {
 		for _, p := range h.awaitEmpty(removeBound, true) {
@@ -132,7 +131,7 @@ func (l *Lab) ip(namespace string, lines ...string) {
 	}
 }
 
-// writeFiles writes what the host has in place of the machine's own /etc/hosts, hostname and machine-id.
+// writeFiles writes the host's own /etc/hosts, hostname and machine-id.
 func (h *Host) writeFiles(number int, all []*Host) error {
 	hosts := []string{"127.0.0.1 localhost", "::1 localhost"}
 	for _, other := range all {
@@ -148,7 +147,7 @@ func (h *Host) writeFiles(number int, all []*Host) error {
 	})
 }
 
-// write lays files over those of these names in /etc. What the machine has no file for is left out.
+// write replaces files in the host's /etc. A name that the machine's /etc lacks has no effect.
 func (h *Host) write(etc map[string]string) error {
 	for name, text := range etc {
 		if err := os.WriteFile(filepath.Join(h.files, name), []byte(text), 0o644); err != nil { //nolint:gosec // as in /etc

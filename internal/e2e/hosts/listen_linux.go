@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ListenUDP opens a socket on the host, for a server within the test itself. The test closes it.
+// ListenUDP opens a UDP socket on the host for a server in the test process. The caller closes it.
 func (h *Host) ListenUDP(port int) *net.UDPConn {
 	h.lab.t.Helper()
 	opened := make(chan socket)
@@ -22,15 +22,16 @@ func (h *Host) ListenUDP(port int) *net.UDPConn {
 	return s.conn
 }
 
-// socket is one that has been opened, or why it has not.
+// socket is the result of opening a socket.
 type socket struct {
 	conn *net.UDPConn
 	err  error
 }
 
-// listenUDP has the thread that it runs on enter the host's namespace. It leaves the thread locked, so that this ends with the goroutine and no
-// other one gets there. It must not be the main thread, which does not end, and by which the namespace of the whole process is known: while that
-// is kept busy another one is found.
+// listenUDP moves its thread into the host's namespace and leaves the thread locked, so that the thread ends with the
+// goroutine and no other goroutine uses it. The main thread must stay outside: it never ends, and /proc shows its
+// namespace as that of the process. On the main thread listenUDP starts another goroutine and keeps the main thread
+// busy meanwhile.
 func (h *Host) listenUDP(port int) socket {
 	runtime.LockOSThread()
 	if unix.Gettid() == os.Getpid() {

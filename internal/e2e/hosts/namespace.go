@@ -14,17 +14,18 @@ import (
 	"time"
 )
 
-// namespaceDir is where ip-netns(8) keeps the names.
+// namespaceDir is the folder in which ip-netns(8) keeps the names.
 const namespaceDir = "/run/netns"
 
-// Names begin with the id and the start of the process that made them, so that it is known whether that lives.
+// allPrefix begins the names of all namespaces. The process id and start time of their owner follow, so that another
+// test can find out whether the owner is alive.
 const allPrefix = "erlab-"
 
 func newPrefix() string {
 	return fmt.Sprintf("%s%d-%s-%s-", allPrefix, os.Getpid(), startOf(os.Getpid()), rand.Text()[:6])
 }
 
-// abandoned tells that the process that made a namespace has ended.
+// abandoned reports whether the process that made a namespace has ended.
 func abandoned(name string) bool {
 	rest, ours := strings.CutPrefix(name, allPrefix)
 	fields := strings.Split(rest, "-")
@@ -35,18 +36,18 @@ func abandoned(name string) bool {
 	return err == nil && startOf(pid) != fields[1]
 }
 
-// startOf returns when a process started, in ticks since boot, or "" if it has ended.
+// startOf returns the start time of a process in ticks since boot, or "" if the process has ended.
 func startOf(pid int) string {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return ""
 	}
-	// The second field, in parentheses, may hold anything; the start is the 22nd.
+	// The second field, in parentheses, can contain spaces. The start time is field 22.
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 	return string(fields[22-3])
 }
 
-// sweep removes what tests that were killed have left.
+// sweep removes the namespaces that killed tests have left.
 func sweep(t testing.TB) {
 	t.Helper()
 	names, err := namespaces(allPrefix)
@@ -58,7 +59,7 @@ func sweep(t testing.TB) {
 			continue
 		}
 		t.Logf("removing %s, which a killed test has left", name)
-		// Another test may be doing the same.
+		// Another test can remove the same namespace meanwhile.
 		h := &Host{Name: name, namespace: name}
 		if left := h.awaitEmpty(removeBound, true); len(left) > 0 {
 			t.Fatalf("cannot kill %v", left)
@@ -90,7 +91,7 @@ func deleteNamespace(name string) error {
 	return err
 }
 
-// tools returns an error that says which program is missing.
+// tools returns an error that names the first missing program.
 func tools() error {
 	for program, debian := range map[string]string{"ip": "iproute2", "nsenter": "util-linux", "unshare": "util-linux", "mount": "mount"} {
 		if _, err := exec.LookPath(program); err != nil {
@@ -100,7 +101,7 @@ func tools() error {
 	return nil
 }
 
-// run returns what a program has written; its error says what was run and what that said.
+// run executes a program and returns its output. The error contains the command and its output.
 func run(input, program string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()

@@ -2,12 +2,12 @@ package hosts
 
 import "maps"
 
-// Reinstall makes another machine of a host on which nothing runs: one with this name and address, and with these files of /etc, such as
-// "hosts" and "resolv.conf", in place of its own. No other host hears of it.
+// Reinstall turns an idle host into another machine, with a new name, a new address and new files in /etc, such as
+// "hosts" and "resolv.conf". It does not change the hosts files of the other hosts.
 func (h *Host) Reinstall(name, addr string, etc map[string]string) {
 	h.lab.t.Helper()
 	if running := h.Processes(); len(running) > 0 {
-		h.lab.t.Fatalf("cannot reinstall %s, where there is %s", h.Name, running[0])
+		h.lab.t.Fatalf("cannot reinstall %s while it runs %s", h.Name, running[0])
 	}
 	files := map[string]string{"hostname": name + "\n"}
 	maps.Copy(files, etc)

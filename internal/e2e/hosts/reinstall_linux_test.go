@@ -11,15 +11,16 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestReinstall kills what runs on a host, gives it another name and address, and has it tell them to a server on the other one.
+// TestReinstall kills everything on a host, gives the host another name and address, and lets it report both to a server
+// on the other host.
 func TestReinstall(t *testing.T) {
 	l := New(t, 2)
 	server, h := l.Hosts[0], l.Hosts[1]
-	family := startFamily(t, h)
+	tree := startProcessTree(t, h)
 	h.Kill()
-	_ = family.Wait()
-	if status := family.ProcessState.Sys().(syscall.WaitStatus); status.Signal() != syscall.SIGKILL {
-		t.Errorf("the command ended with %v, want SIGKILL", family.ProcessState)
+	_ = tree.Wait()
+	if status := tree.ProcessState.Sys().(syscall.WaitStatus); status.Signal() != syscall.SIGKILL {
+		t.Errorf("the command ended with %v, want SIGKILL", tree.ProcessState)
 	}
 	before, err := os.ReadFile("/etc/resolv.conf")
 	if err != nil {

@@ -8,18 +8,18 @@ import (
 	"time"
 )
 
-// The keys of a barrier, after its prefix, and what they hold: those of torch's elastic agents.
+// The keys of a barrier, after its prefix, as torch's elastic agents name them.
 const (
 	numMembersKey  = "/num_members"  // counts the arrivals
 	lastMemberKey  = "/last_member"  // set by the last member to arrive
-	traceKey       = "/TRACE"        // after prefix and rank: this rank has timed out
-	tracingGateKey = "/TRACING_GATE" // set by rank 0 when it has looked for every other rank's trace
+	traceKey       = "/TRACE"        // after prefix and rank: this rank timed out
+	tracingGateKey = "/TRACING_GATE" // set by rank 0 after it looked for the trace of every other rank
 )
 
-// valIgnored is the value of every key of a barrier that only has to be there.
+// valIgnored is the value of every barrier key whose presence alone matters.
 var valIgnored = []byte("<val_ignored>")
 
-// The times that torch gives what its caller does not bound (seed 001).
+// The time limits of torch's helpers where the caller sets none.
 const (
 	defaultTimeout      = 300 * time.Second
 	defaultTraceTimeout = 10 * time.Second
@@ -30,30 +30,31 @@ type BarrierOptions struct {
 	// WorldSize is the number of members, at least 1 and the same for all.
 	WorldSize int
 
-	// Prefix names the barrier: its keys begin with it. It serves once in the life of a store, for the keys
-	// stay there: who comes to a barrier that was passed before passes at once.
+	// Prefix names the barrier: its keys begin with it. A prefix serves once in the life of a store, because the keys
+	// stay. A member that comes to a barrier that was already passed passes at once.
 	Prefix string
 
-	// Timeout bounds the arrival and the wait for the others. Zero means 300 s. The deadline of the call's
-	// context counts too where it is earlier.
+	// Timeout limits the arrival and the wait for the others. Zero means 300 s. An earlier deadline of the call's
+	// context also applies.
 	Timeout time.Duration
 
-	// Trace finds out who is missing when Timeout is over. Nil leaves it at the wait's error.
+	// Trace finds the missing ranks after Timeout. Nil returns the error of the wait.
 	Trace *Trace
 }
 
-// Barrier returns when WorldSize members have called it with the same prefix (seed 001). <prefix>/num_members counts
-// the arrivals and the last one sets <prefix>/last_member, for which all wait: two messages a member and one more, O(N)
-// for all. A member that gives up stays counted.
+// Barrier blocks until WorldSize members have called it with the same prefix (torch 2.14,
+// torch/distributed/elastic/utils/store.py, barrier). <prefix>/num_members counts the arrivals. The last member to
+// arrive sets <prefix>/last_member, for which all wait. That is two messages per member and one more, O(N) for all. A
+// member that gives up stays counted.
 //
-// After Timeout, each member with a Trace leaves <prefix><rank>/TRACE. Rank 0 waits for the others' in turn, for
-// Trace.Timeout each until the first is missing and 1 ms from then on, and opens <prefix>/TRACING_GATE, for which the
-// others wait as long as they have waited here. The error is a [*MissingRanksError] then, and up to 3 messages a member
-// more have been sent. Where the gate never opens, as when rank 0 itself is missing, or without Trace, the error
-// is that of the wait. Either is ErrTimeout. No trace is begun when ctx itself has ended.
+// After Timeout, each member with a Trace sets <prefix><rank>/TRACE. Rank 0 waits for the traces of the other ranks in
+// turn: for Trace.Timeout each until the first is missing, and for 1 ms from then on. It then sets
+// <prefix>/TRACING_GATE, for which the other ranks wait up to Timeout. The error is a [*MissingRanksError] then, and
+// each member has sent up to 3 more messages. If the gate is never set, as when rank 0 itself is missing, or without
+// Trace, Barrier returns the error of the wait. Both are ErrTimeout. Barrier starts no trace if ctx itself has ended.
 //
-// The time limit is a context derived from ctx for this call alone, which is what seed 001's store_timeout is
-// here: nothing of it is left when Barrier returns, in whichever way, so there is nothing to restore.
+// Timeout applies through a context derived from ctx for this call alone. torch instead changes the timeout of the
+// store and restores it; here there is nothing to restore.
 func Barrier(ctx context.Context, store Store, opts BarrierOptions) error {
 	if err := opts.validate(); err != nil {
 		return fmt.Errorf("barrier %q: %w", opts.Prefix, err)
@@ -89,7 +90,7 @@ func (o BarrierOptions) withDefaults() BarrierOptions {
 	return o
 }
 
-// meet is the barrier without its trace.
+// run is the barrier without its trace.
 func (o BarrierOptions) run(ctx context.Context, store Store) error {
 	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
@@ -103,14 +104,14 @@ func (o BarrierOptions) run(ctx context.Context, store Store) error {
 	return nil
 }
 
-// arrive counts a member in and returns the key that is there when all have been.
+// arrive counts a member in and returns the key that is set when all members have arrived.
 func arrive(ctx context.Context, store Store, worldSize int, prefix string) (last string, err error) {
 	arrived, err := store.Add(ctx, prefix+numMembersKey, 1)
 	if err != nil {
 		return "", fmt.Errorf("arrive at barrier %q: %w", prefix, err)
 	}
 	last = prefix + lastMemberKey
-	if arrived >= int64(worldSize) { // more than that only where somebody has tried again
+	if arrived >= int64(worldSize) { // more only if a member tried again
 		if err := store.Set(ctx, last, valIgnored); err != nil {
 			return "", fmt.Errorf("open barrier %q: %w", prefix, err)
 		}

@@ -8,32 +8,30 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/kvstore/internal/keyspace"
 )
 
-// The errors of every store, client and server of this package wrap one of these, wherever one fits. Ask with
-// [errors.Is].
+// Errors of every store, client and server wrap one of these, where one fits. Test for them with [errors.Is].
 var (
-	// ErrTimeout is an operation whose context reached its deadline. The text of a wait's error names
-	// the keys that were still missing; the context's own error is in the chain too.
+	// ErrTimeout means that the context of an operation reached its deadline. The text of a wait's error names the
+	// keys that were still missing. The error also wraps the context's own error.
 	ErrTimeout = errors.New("timed out")
 
-	// ErrClosed is an operation on something that Close or Shutdown has ended. Server.Serve always
-	// returns it after those.
+	// ErrClosed means that Close or Shutdown ended the store. A server's Serve always returns it after those.
 	ErrClosed = errors.New("store is closed")
 
-	// ErrConnection is a connection that could not be made, or that broke: whether the operation
-	// under way was carried out is not known then.
+	// ErrConnection means that a connection could not be made, or broke. It is then unknown whether the operation was
+	// carried out.
 	ErrConnection = errors.New("store connection failed")
 
-	// ErrProtocol is a peer, or a file, that does not keep to the format, or an operation that the format
-	// has no room for: a key or value over its bounds, an operation that the generation lacks.
+	// ErrProtocol means that a peer or a file does not follow the format, or that the format has no room for an
+	// operation: a key or value over its limit, or an operation that the protocol lacks.
 	ErrProtocol = errors.New("store protocol error")
 
-	// ErrNotNumber is an Add to a value that does not start with a 64-bit decimal number, where the
-	// store can tell. A torch server cannot: it closes the connection.
+	// ErrNotNumber means an Add to a value that does not start with a 64-bit decimal number, where the store can tell.
+	// A torch server cannot: it closes the connection.
 	ErrNotNumber = keyspace.ErrNotNumber
 )
 
-// EndOf is the error of a call that ended with ctx: ErrTimeout, with the context's own error and its cause in the chain, after a deadline, and
-// otherwise the cause.
+// ContextError returns the error of a call that ended with ctx. After a deadline it is an ErrTimeout that also wraps
+// the context's error and cause. Otherwise it is the cause.
 func ContextError(ctx context.Context) error {
 	err, cause := ctx.Err(), context.Cause(ctx)
 	switch {

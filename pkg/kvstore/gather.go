@@ -9,13 +9,16 @@ import (
 	"time"
 )
 
-// GetAll waits for the values of <prefix>0 to <prefix>(worldSize-1) and returns them in the order of the ranks, each
-// rank's own included (seed 001, get_all). It only reads them: Synchronize stores them too. Every member of the world
-// calls it, once a prefix. Each tells by the barrier <prefix>/finished that it has its values, and rank 0, which may
-// be the one that hosts the store, waits there until all have; the others do not. A connection that breaks
-// while another rank than 0 tells this is no error: it has its values, and rank 0 may have left.
+// GetAll waits for the values of <prefix>0 to <prefix>(worldSize-1) and returns them in rank order, the caller's own
+// included (torch 2.14, torch/distributed/elastic/utils/store.py, get_all). It only reads; Synchronize stores the
+// values too.
 //
-// It is bounded by ctx. Four messages a member, O(N) for all; see Synchronize for their bytes.
+// Every member calls GetAll once per prefix. A member reports through the barrier <prefix>/finished that it has its
+// values. Rank 0 waits there for all members, because it may host the store; the others do not wait. If the connection
+// of another rank breaks during that report, GetAll succeeds all the same: the rank has its values, and rank 0 may
+// have left.
+//
+// GetAll ends with ctx. It takes four messages per member, O(N) for all; see Synchronize for their size.
 func GetAll(ctx context.Context, store Store, rank, worldSize int, prefix string) ([][]byte, error) {
 	if worldSize < 1 {
 		return nil, fmt.Errorf("get all of %q: world size %d: must be at least 1", prefix, worldSize)
@@ -34,8 +37,8 @@ func GetAll(ctx context.Context, store Store, rank, worldSize int, prefix string
 	last, err := arrive(ctx, store, worldSize, prefix+"/finished")
 	switch {
 	case rank != 0 && errors.Is(err, ErrConnection) && !errors.Is(err, ErrTimeout):
-		// That is how it looks when rank 0 has heard of everybody and has left, and the store with it, before the
-		// store's answer came here. If it is not that, rank 0 waits in vain and tells.
+		// Rank 0 has probably heard from every member and left, and the store with it, before the store's reply
+		// arrived here. If not, rank 0 times out and reports that.
 	case err != nil:
 		return nil, fmt.Errorf("get all of %q: %w", prefix, err)
 	}
@@ -48,13 +51,15 @@ func GetAll(ctx context.Context, store Store, rank, worldSize int, prefix string
 	return values, nil
 }
 
-// Synchronize gives every rank the data of all ranks, in their order: it stores data as <prefix><rank> and
-// gets all (seed 001). timeout bounds the whole call, zero means 300 s; an earlier deadline of ctx counts
-// too. As with Barrier it is a context of this call alone. The keys stay in the store, so a second use of a prefix
-// would find the first one's data: each needs a prefix of its own.
+// Synchronize gives every rank the data of all ranks, in rank order: it stores data under <prefix><rank> and calls
+// GetAll (torch 2.14, torch/distributed/elastic/utils/store.py, synchronize). timeout limits the whole call; zero
+// means 300 s. An earlier deadline of ctx also applies.
 //
-// The messages are O(N), but each of N ranks gets N values, so the store sends N² times their size: 4 MB for
-// 64 ranks of 1 KB each, 1 GB for 1,000.
+// The keys stay in the store, and a second use of a prefix would find the data of the first: each call needs a prefix
+// of its own.
+//
+// The number of messages is O(N), but each of N ranks reads N values, so the store sends N² values: 4 MB for 64 ranks
+// of 1 KB each, 1 GB for 1,000.
 func Synchronize(
 	ctx context.Context, store Store, data []byte, rank, worldSize int, prefix string, timeout time.Duration,
 ) ([][]byte, error) {

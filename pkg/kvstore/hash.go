@@ -9,8 +9,8 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/kvstore/internal/keyspace"
 )
 
-// HashStore is a Store in the memory of this process, for goroutines of one agent. Only Get, Wait and
-// MultiGet can block, so only they look at their context.
+// HashStore is a Store in the memory of this process. Only Get, Wait and MultiGet can block, so only they use their
+// context.
 type HashStore struct {
 	mu    sync.Mutex
 	space *keyspace.Space
@@ -109,20 +109,20 @@ func (s *HashStore) Append(_ context.Context, key string, value []byte) error {
 	return nil
 }
 
-// MultiGet implements Store. The values are those of one moment.
+// MultiGet implements Store. It reads all values at one moment.
 func (s *HashStore) MultiGet(ctx context.Context, keys ...string) ([][]byte, error) {
 	for {
 		if values, ok := s.tryGet(keys); ok {
 			return values, nil
 		}
-		// A key may be deleted again before the next look, so this can take more than one wait.
+		// A key may be deleted again before the next tryGet, so this can take more than one wait.
 		if err := s.Wait(ctx, keys...); err != nil {
 			return nil, err
 		}
 	}
 }
 
-// tryGet returns copies of the values of keys, if all are present.
+// tryGet returns copies of the values of keys, or false if one is missing.
 func (s *HashStore) tryGet(keys []string) ([][]byte, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -147,7 +147,7 @@ func (s *HashStore) MultiSet(_ context.Context, pairs ...Pair) error {
 	return nil
 }
 
-// waitError says why a wait for keys ended unfulfilled when ctx did.
+// waitError returns the error of a wait that ctx ended while keys were missing.
 func waitError(ctx context.Context, missing []string) error {
 	return fmt.Errorf("wait for %s: %w", keyspace.NameKeys(missing), ContextError(ctx))
 }

@@ -5,9 +5,9 @@ import (
 	"net/netip"
 )
 
-// PrefixStore is a part of another Store: it puts a prefix and "/" before every key, as torch's PrefixStore does, and
-// leaves everything else to that store. Prefixes nest; the inner store's comes first. It has nothing to close:
-// the other store stays its owner's. Use NewPrefixStore.
+// PrefixStore is a namespace within another Store: it puts a prefix and "/" before every key, as torch's PrefixStore
+// does. Prefixes nest; the prefix of the inner store comes first. A PrefixStore has nothing to close: the other store
+// belongs to its owner. Use [NewPrefixStore].
 type PrefixStore struct {
 	prefix string
 	store  Store
@@ -15,7 +15,7 @@ type PrefixStore struct {
 
 var _ Store = (*PrefixStore)(nil)
 
-// NewPrefixStore returns the part of store whose keys begin with prefix and "/".
+// NewPrefixStore returns a store of the keys in store that begin with prefix and "/".
 func NewPrefixStore(prefix string, store Store) *PrefixStore {
 	return &PrefixStore{prefix: prefix + "/", store: store}
 }
@@ -50,7 +50,7 @@ func (s *PrefixStore) Wait(ctx context.Context, keys ...string) error {
 	return s.store.Wait(ctx, s.prefixed(keys)...)
 }
 
-// NumKeys returns the number of keys of the whole store, as torch's PrefixStore does.
+// NumKeys returns the number of keys in the whole underlying store, as torch's PrefixStore does.
 func (s *PrefixStore) NumKeys(ctx context.Context) (int64, error) {
 	return s.store.NumKeys(ctx)
 }
@@ -79,7 +79,8 @@ func (s *PrefixStore) MultiSet(ctx context.Context, pairs ...Pair) error {
 	return s.store.MultiSet(ctx, prefixed...)
 }
 
-// LocalAddr returns the other store's, as [Client.LocalAddr] does, and the zero value where it has none.
+// LocalAddr returns the LocalAddr of the underlying store, such as that of a tcpstore.Client, and the zero value if
+// that store has none.
 func (s *PrefixStore) LocalAddr() netip.AddrPort {
 	if client, ok := s.store.(interface{ LocalAddr() netip.AddrPort }); ok {
 		return client.LocalAddr()

@@ -10,42 +10,45 @@ import (
 	"time"
 )
 
-// maxMissing is how many missing ranks are named. With some 8 ranks a node it tells one lost node from several.
+// maxMissing limits how many missing ranks are named. With about 8 ranks per node, 16 tells one lost node from
+// several.
 const maxMissing = 16
 
-// Trace asks a barrier that times out for the ranks that are missing (seed 001).
+// Trace makes a barrier that times out look for the missing ranks (torch 2.14,
+// torch/distributed/elastic/utils/store.py, _try_detecting_missing_ranks).
 type Trace struct {
-	// Rank is the caller's own, in [0, WorldSize) and different for each member.
+	// Rank is the caller's own rank, in [0, WorldSize) and different for each member.
 	Rank int
 
-	// Decode says what a rank is called, such as the name of its host; several may have one name. Nil is refused
-	// before anything is stored.
+	// Decode returns the name of a rank, such as its host name. Several ranks may share a name. Barrier rejects a nil
+	// Decode before it stores anything.
 	Decode func(rank int) string
 
-	// Timeout is how long rank 0 waits for the sign of another rank until the first one is found missing;
-	// after that, 1 ms each. Zero means 10 s.
+	// Timeout is how long rank 0 waits for the trace of each rank until the first is missing. It waits 1 ms for each
+	// rank after that. Zero means 10 s.
 	Timeout time.Duration
 }
 
-// MissingRanksError is the error of a traced barrier that timed out. It wraps the error of the barrier's wait, which is
-// ErrTimeout.
+// MissingRanksError is the error of a traced barrier that timed out. It wraps the error of the barrier's wait, which
+// is an ErrTimeout.
 type MissingRanksError struct {
 	Prefix    string        // of the barrier
-	Rank      int           // of who tells
+	Rank      int           // of the member that returns the error
 	WorldSize int           // of the barrier
-	Timeout   time.Duration // after which the trace was begun
+	Timeout   time.Duration // of the barrier, before the trace began
 
-	// Missing are ranks that have not come, in ascending order: none where Rank is not 0, for only rank 0 looks for
-	// them, and 16 at most. Rank 0 counts one that comes to the barrier so late that it has not timed out itself as missing.
+	// Missing are the ranks that did not arrive, in ascending order and 16 at most. It is empty unless Rank is 0,
+	// because only rank 0 looks for them. A rank that arrives so late that it has not timed out when rank 0 looks also
+	// counts as missing.
 	Missing []int
 
-	// Names are the names of Missing, or of rank 0 where Rank is not 0, each of them once.
+	// Names are the names of Missing, each once. If Rank is not 0, it is the name of rank 0.
 	Names []string
 
 	err error
 }
 
-// Error tells rank 0 who is missing, and the other ranks to look there.
+// Error names the missing ranks on rank 0, and refers the other ranks to rank 0.
 func (e *MissingRanksError) Error() string {
 	names := strings.Join(e.Names, ", ")
 	var what string
@@ -65,8 +68,8 @@ func (e *MissingRanksError) Error() string {
 
 func (e *MissingRanksError) Unwrap() error { return e.err }
 
-// trace turns timedOut, the error of the barrier's wait, into one that names the ranks that are missing. Where they cannot
-// be found out it stays: as it is if the rest of the trace does not come in time, else joined with the reason.
+// trace turns timedOut, the error of the barrier's wait, into an error that names the missing ranks. If the trace
+// itself times out, trace returns timedOut. If the trace fails otherwise, trace joins both errors.
 func (o BarrierOptions) trace(ctx context.Context, store Store, timedOut error) error {
 	find := awaitRankZero
 	if o.Trace.Rank == 0 {
@@ -82,7 +85,8 @@ func (o BarrierOptions) trace(ctx context.Context, store Store, timedOut error) 
 	return fmt.Errorf("%w; trace the missing ranks: %w", timedOut, err)
 }
 
-// lookForOthers is the trace of rank 0: it goes over the other ranks once and returns those that have left no trace.
+// findMissing is the trace of rank 0: it looks for the trace of every other rank once and returns the ranks that have
+// none.
 func findMissing(ctx context.Context, store Store, o BarrierOptions) (missing []int, err error) {
 	if err := o.set(ctx, store, o.traceKeyOf(0)); err != nil {
 		return nil, err
@@ -95,14 +99,14 @@ func findMissing(ctx context.Context, store Store, o BarrierOptions) (missing []
 			return nil, err
 		case !there:
 			missing = append(missing, rank)
-			wait = time.Millisecond // the others have had the time that this one was waited for
+			wait = time.Millisecond // the other ranks had the time that this one was waited for
 		}
 	}
 	return missing, o.set(ctx, store, o.Prefix+tracingGateKey)
 }
 
-// hasTrace waits for a rank's trace. In the end it looks again, for 1 ms can be over before the answer to a wait has come
-// over the network.
+// awaitTrace waits for the trace of a rank. It checks once more at the end, because over a network 1 ms can pass
+// before a wait is answered.
 func (o BarrierOptions) awaitTrace(ctx context.Context, store Store, rank int, wait time.Duration) (bool, error) {
 	err := o.waitFor(ctx, store, o.traceKeyOf(rank), wait)
 	if !errors.Is(err, ErrTimeout) || ctx.Err() != nil {
@@ -113,7 +117,7 @@ func (o BarrierOptions) awaitTrace(ctx context.Context, store Store, rank int, w
 	return store.Check(ctx, o.traceKeyOf(rank))
 }
 
-// awaitGate is the trace of the other ranks: rank 0 has looked for them when it returns without an error.
+// awaitRankZero is the trace of the other ranks: it returns nil after rank 0 has looked for them.
 func awaitRankZero(ctx context.Context, store Store, o BarrierOptions) (missing []int, err error) {
 	if err := o.set(ctx, store, o.traceKeyOf(o.Trace.Rank)); err != nil {
 		return nil, err
@@ -127,7 +131,7 @@ func (o BarrierOptions) missingRanks(missing []int, timedOut error) *MissingRank
 		Timeout: o.Timeout, Missing: missing, err: timedOut,
 	}
 	if e.Rank != 0 {
-		missing = []int{0} // it is the one that is named
+		missing = []int{0} // the error names rank 0
 	}
 	for _, rank := range missing {
 		if name := o.Trace.Decode(rank); !slices.Contains(e.Names, name) {

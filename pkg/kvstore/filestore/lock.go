@@ -11,7 +11,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/kvstore"
 )
 
-// fileLock is a kind of flock(2) lock.
+// lockKind is a kind of flock(2) lock.
 type lockKind int
 
 const (
@@ -19,8 +19,8 @@ const (
 	exclusiveLock lockKind = syscall.LOCK_EX
 )
 
-// A lock that another process holds is tried again after lockRetryMin, and then after pauses that grow to
-// lockRetryMax. A thread that sleeps in flock could not be called back when the context ends.
+// A lock that another store holds is tried again after lockRetryMin, then after pauses that grow to lockRetryMax. A
+// thread that blocks in flock could not be interrupted when the context ends.
 const (
 	lockRetryMin = 50 * time.Microsecond
 	lockRetryMax = 2 * time.Millisecond
@@ -38,7 +38,7 @@ func (l lockKind) try(f *os.File) (bool, error) {
 	return true, nil
 }
 
-// unlock gives any lock back.
+// unlock releases a lock of either kind.
 func unlock(f *os.File) error {
 	if err := flock(f, syscall.LOCK_UN); err != nil {
 		return fmt.Errorf("unlock: %w: %w", kvstore.ErrConnection, err)
@@ -63,8 +63,8 @@ func flock(f *os.File, how int) error {
 	return errors.Join(err, errno)
 }
 
-// lockPause waits before the lock is tried again after attempt earlier pauses. Its error says that ctx ended or
-// that stop was closed.
+// waitForRetry pauses before the lock is tried again, after attempt earlier pauses. It fails if ctx ends or stop is
+// closed.
 func waitForRetry(ctx context.Context, stop <-chan struct{}, attempt int) error {
 	pause := time.NewTimer(min(lockRetryMin<<min(attempt, 16), lockRetryMax))
 	defer pause.Stop()

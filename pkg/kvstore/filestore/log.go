@@ -12,30 +12,29 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/kvstore/internal/keyspace"
 )
 
-// The format of torch's FileStore, settled against torch 2.14.1. A file is a sequence of records
+// The format of torch's FileStore, checked against torch 2.14.1. A file is a sequence of records:
 //
 //	u32 length, key, u32 length, value	(little-endian)
 //
-// and means the keys that replaying them leaves: a record sets its key, or, where the key starts with "-",
-// deletes the key that follows the "-", whatever its value. A user's key k stands there as "/k".
+// The content of the file is what replaying its records leaves. A record sets its key. If the key starts with "-", the
+// record deletes the key that follows the "-", and its value is ignored. The file holds a user's key k as "/k".
 const (
 	userPrefix   = "/"
 	deletePrefix = "-"
-	refcountKey  = "refcount/" // the stores that are open now, as a decimal number
-	cleanupKey   = "cleanup/"  // the stores that have been closed so far
+	refcountKey  = "refcount/" // how many stores are open now, as a decimal number
+	cleanupKey   = "cleanup/"  // how many stores have been closed so far
 )
 
-// maxFileData is how many bytes of keys and values a FileStore holds at a time. It keeps every length within a
-// u32. torch has no such bound.
+// maxData limits the bytes of keys and values that a Store holds. It keeps every length within a u32. torch has no
+// such limit.
 const maxData = 1 << 30
 
-// fileRecord is a record of the file.
+// record is a record of the file.
 type record struct {
-	key   string // as it stands in the file
+	key   string // as in the file
 	value []byte
 }
 
-// appendTo appends the bytes of r.
 func (r record) appendTo(b []byte) []byte {
 	b = binary.LittleEndian.AppendUint32(b, uint32(len(r.key)))
 	b = append(b, r.key...)
@@ -43,30 +42,29 @@ func (r record) appendTo(b []byte) []byte {
 	return append(b, r.value...)
 }
 
-// fileLog is what a file has said so far. It does no I/O of its own.
+// recordLog is the content of the file that has been read so far. It does no I/O of its own.
 type recordLog struct {
-	data   map[string][]byte // by the keys as they stand in the file; values are never changed in place
+	data   map[string][]byte // by the keys as in the file; values are never changed in place
 	offset int64             // of the first record that is not in data
 	size   int64             // bytes of keys and values in data
-	limit  int64             // the most of them
+	limit  int64             // of size
 	waits  map[*keyWait]struct{}
 }
 
-// fileWait is a wait for keys. Each is taken off when a record sets it; deleting it later does not bring it
-// back.
+// keyWait is a wait for keys. A record that sets a key takes it off; deleting the key later does not bring it back.
 type keyWait struct {
-	missing map[string]struct{} // as they stand in the file
+	missing map[string]struct{} // as in the file
 }
 
 func newRecordLog() *recordLog {
 	return &recordLog{data: map[string][]byte{}, limit: maxData, waits: map[*keyWait]struct{}{}}
 }
 
-// replay reads the records between l.offset and end, the size of the file, from r. Its error is an
-// ErrProtocol, or r's own; l.offset is then that of the record that could not be read, and what stands
-// before it is in data.
+// replay reads the records from l.offset to end, the size of the file, from r. Its error is an ErrProtocol, or that of
+// r. After an error, l.offset is the offset of the record that could not be read, and data holds the records before
+// it.
 //
-// No memory is taken for a length that a record claims and the file does not have.
+// A length that a record claims and the file does not have allocates no memory.
 func (l *recordLog) replay(r *bufio.Reader, end int64) error {
 	for l.offset < end {
 		left := end - l.offset
@@ -89,8 +87,8 @@ func (l *recordLog) replay(r *bufio.Reader, end int64) error {
 	return nil
 }
 
-// read reads a key or a value of the record at l.offset, of which, with all that follows it, left bytes are
-// still to be read. Without keep it only skips it.
+// read reads a key or a value of the record at l.offset. left is the number of bytes up to the end of the file.
+// Without keep, read skips the bytes.
 func (l *recordLog) read(r *bufio.Reader, what string, left *int64, keep bool) ([]byte, error) {
 	var prefix [4]byte
 	if *left < int64(len(prefix)) {
@@ -117,13 +115,13 @@ func (l *recordLog) read(r *bufio.Reader, what string, left *int64, keep bool) (
 	return b, l.unreadable(err)
 }
 
-// malformed is the error of the record at l.offset.
+// malformed returns an error about the record at l.offset.
 func (l *recordLog) malformed(format string, args ...any) error {
 	return fmt.Errorf("%w: the record at byte %d cannot be read: %s (a writer was killed half way, or this is no store's "+
 		"file: remove it, and start the job anew)", kvstore.ErrProtocol, l.offset, fmt.Sprintf(format, args...))
 }
 
-// unreadable is the error of a read that should have succeeded.
+// unreadable returns the error of a read that should have succeeded.
 func (l *recordLog) unreadable(err error) error {
 	switch {
 	case err == nil:
@@ -134,7 +132,7 @@ func (l *recordLog) unreadable(err error) error {
 	return fmt.Errorf("read the record at byte %d: %w: %w", l.offset, kvstore.ErrConnection, err)
 }
 
-// fits tells why records cannot be written.
+// checkSize returns an error if records are too large to be written.
 func (l *recordLog) checkSize(records []record) error {
 	after := l.size
 	for _, r := range records {
@@ -149,7 +147,7 @@ func (l *recordLog) checkSize(records []record) error {
 	return nil
 }
 
-// heldAfter returns what l.held becomes with r applied.
+// sizeAfter returns l.size as it would be after r is applied.
 func (l *recordLog) sizeAfter(r record) int64 {
 	if strings.HasPrefix(r.key, deletePrefix) {
 		return l.size
@@ -161,7 +159,7 @@ func (l *recordLog) sizeAfter(r record) int64 {
 	return l.size + int64(len(r.key)) + int64(len(r.value))
 }
 
-// apply makes r count. It keeps r's value.
+// apply carries out r in memory and keeps its value.
 func (l *recordLog) apply(r record) {
 	if key, deletion := strings.CutPrefix(r.key, deletePrefix); deletion {
 		if old, ok := l.data[key]; ok {
@@ -177,8 +175,8 @@ func (l *recordLog) apply(r record) {
 	}
 }
 
-// sum returns the number under key plus delta, wrapped around at 64 bits. torch's FileStore takes an empty value
-// for a missing one, as its TCPStore does not.
+// sum returns the number under key plus delta, wrapped around at 64 bits. An empty value counts as a missing one, as
+// in torch's FileStore and unlike in its TCPStore.
 func (l *recordLog) sum(key string, delta int64) (int64, error) {
 	old := l.data[key]
 	if len(old) == 0 {
@@ -188,7 +186,7 @@ func (l *recordLog) sum(key string, delta int64) (int64, error) {
 	return n + delta, err
 }
 
-// missing returns those of keys that are not there.
+// missing returns the keys that are not present.
 func (l *recordLog) missing(keys []string) map[string]struct{} {
 	missing := map[string]struct{}{}
 	for _, key := range keys {

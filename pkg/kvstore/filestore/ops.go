@@ -13,18 +13,18 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/kvstore/internal/keyspace"
 )
 
-// filePoll is how often a wait looks at the file, as torch's do. There is nothing better to wait for: the file may
-// be on NFS, where no kernel hears of what another node has written.
+// pollInterval is how often a wait reads the file, as in torch. There is no event to wait for: the file may be on NFS,
+// where the kernel does not learn of another node's writes.
 const pollInterval = 10 * time.Millisecond
 
-// Set implements Store.
+// Set implements [kvstore.Store].
 func (s *Store) Set(ctx context.Context, key string, value []byte) error {
 	return s.do(ctx, exclusiveLock, "set", []string{key}, func() error {
 		return s.write(record{userPrefix + key, bytes.Clone(value)})
 	})
 }
 
-// Get implements Store.
+// Get implements [kvstore.Store].
 func (s *Store) Get(ctx context.Context, key string) ([]byte, error) {
 	values, err := s.MultiGet(ctx, key)
 	if err != nil {
@@ -33,7 +33,7 @@ func (s *Store) Get(ctx context.Context, key string) ([]byte, error) {
 	return values[0], nil
 }
 
-// Add implements Store, but for an empty value, which it reads as 0.
+// Add implements [kvstore.Store], but reads an empty value as 0.
 func (s *Store) Add(ctx context.Context, key string, delta int64) (int64, error) {
 	var sum int64
 	err := s.do(ctx, exclusiveLock, "add to", []string{key}, func() error {
@@ -50,7 +50,7 @@ func (s *Store) Add(ctx context.Context, key string, delta int64) (int64, error)
 	return sum, nil
 }
 
-// CompareSet implements Store.
+// CompareSet implements [kvstore.Store].
 func (s *Store) CompareSet(ctx context.Context, key string, expected, desired []byte) ([]byte, error) {
 	var result []byte
 	err := s.do(ctx, exclusiveLock, "compare and set", []string{key}, func() error {
@@ -72,7 +72,7 @@ func (s *Store) CompareSet(ctx context.Context, key string, expected, desired []
 	return result, nil
 }
 
-// Check implements Store.
+// Check implements [kvstore.Store].
 func (s *Store) Check(ctx context.Context, keys ...string) (bool, error) {
 	var all bool
 	err := s.do(ctx, sharedLock, "check", keys, func() error {
@@ -82,7 +82,8 @@ func (s *Store) Check(ctx context.Context, keys ...string) (bool, error) {
 	return all, err
 }
 
-// NumKeys implements Store. The store's own keys count: "refcount/", and "cleanup/" once a store was closed.
+// NumKeys implements [kvstore.Store]. It also counts the store's own keys: "refcount/", and "cleanup/" once a store
+// was closed.
 func (s *Store) NumKeys(ctx context.Context) (int64, error) {
 	var n int64
 	err := s.do(ctx, sharedLock, "count keys", nil, func() error {
@@ -92,8 +93,8 @@ func (s *Store) NumKeys(ctx context.Context) (int64, error) {
 	return n, err
 }
 
-// ListKeys returns all keys, sorted, those of the store's own included; torch's cuts the first letter off those. A
-// user's "refcount/" cannot be told from the store's here.
+// ListKeys returns all keys, sorted, including the store's own. torch cuts the first letter off those. A user's key
+// "refcount/" cannot be told from the store's.
 func (s *Store) ListKeys(ctx context.Context) ([]string, error) {
 	var keys []string
 	err := s.do(ctx, sharedLock, "list keys", nil, func() error {
@@ -106,7 +107,7 @@ func (s *Store) ListKeys(ctx context.Context) ([]string, error) {
 	return keys, err
 }
 
-// Delete implements Store.
+// Delete implements [kvstore.Store].
 func (s *Store) Delete(ctx context.Context, key string) (bool, error) {
 	var there bool
 	err := s.do(ctx, exclusiveLock, "delete", []string{key}, func() error {
@@ -119,14 +120,14 @@ func (s *Store) Delete(ctx context.Context, key string) (bool, error) {
 	return there, nil
 }
 
-// Append implements Store. The file takes the whole value anew.
+// Append implements [kvstore.Store]. It writes the whole value to the file again.
 func (s *Store) Append(ctx context.Context, key string, value []byte) error {
 	return s.do(ctx, exclusiveLock, "append to", []string{key}, func() error {
 		return s.write(record{userPrefix + key, slices.Concat(s.log.data[userPrefix+key], value)})
 	})
 }
 
-// MultiSet implements Store.
+// MultiSet implements [kvstore.Store].
 func (s *Store) MultiSet(ctx context.Context, pairs ...kvstore.Pair) error {
 	records := make([]record, len(pairs))
 	for i, pair := range pairs {
@@ -137,7 +138,7 @@ func (s *Store) MultiSet(ctx context.Context, pairs ...kvstore.Pair) error {
 	})
 }
 
-// MultiGet implements Store. The values are those of one moment.
+// MultiGet implements [kvstore.Store]. It reads all values at one moment.
 func (s *Store) MultiGet(ctx context.Context, keys ...string) ([][]byte, error) {
 	values := make([][]byte, len(keys))
 	err := s.poll(ctx, keys, func() map[string]struct{} {
@@ -156,7 +157,7 @@ func (s *Store) MultiGet(ctx context.Context, keys ...string) ([][]byte, error) 
 	return values, nil
 }
 
-// Wait implements Store. It looks at the file every 10 ms, and misses nothing that happens in between.
+// Wait implements [kvstore.Store]. It reads the file every 10 ms and misses no record in between.
 func (s *Store) Wait(ctx context.Context, keys ...string) error {
 	var w *keyWait
 	defer func() {
@@ -175,7 +176,7 @@ func (s *Store) Wait(ctx context.Context, keys ...string) error {
 	})
 }
 
-// poll calls look with the shared lock held until it misses no key.
+// poll calls look, with the shared lock held, until no key is missing.
 func (s *Store) poll(ctx context.Context, keys []string, look func() (missing map[string]struct{})) error {
 	again := time.NewTicker(pollInterval)
 	defer again.Stop()
@@ -202,7 +203,7 @@ func (s *Store) poll(ctx context.Context, keys []string, look func() (missing ma
 	}
 }
 
-// do calls f with the lock held and puts into its error what was done to which keys.
+// do calls f with the lock held. Its error names the operation and the keys.
 func (s *Store) do(ctx context.Context, lock lockKind, what string, keys []string, f func() error) error {
 	err := s.withLock(ctx, lock, s.closing, f)
 	if err == nil {
@@ -214,7 +215,7 @@ func (s *Store) do(ctx context.Context, lock lockKind, what string, keys []strin
 	return fmt.Errorf("%s in file store %q: %w", what, s.path, err)
 }
 
-// stored returns keys as they stand in the file.
+// asFileKeys returns keys as the file holds them.
 func asFileKeys(keys []string) []string {
 	inFile := make([]string, len(keys))
 	for i, key := range keys {

@@ -16,66 +16,63 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/kvstore"
 )
 
-// Options are the options of a FileStore.
+// Options are the options of a Store.
 type Options struct {
-	// Workers is the number of stores, this one included, that are opened on the file during the whole job, by
-	// this process and by others. The last of them to close removes the file. Zero, or less, means that the number
-	// is not fixed: the file stays, and is the caller's to remove.
+	// Workers is the number of stores that are opened on the file during the whole job, by this process and by others,
+	// this one included. The last of them to close removes the file. Zero or less means that the number is not fixed:
+	// the file stays, and the caller removes it.
 	Workers int
 }
 
-// Store is a [kvstore.Store] in a file that several processes share, Go's and torch's: format and
-// behaviour are those of torch 2.14's FileStore. Use Open.
+// Store is a [kvstore.Store] in a file. Use [Open].
 //
-// The file only grows, by one record for each operation that changes something, until its users are done
-// with it. A file that an earlier job has left behind is not empty: every job needs one of its own.
+// The file grows by one record for each operation that changes something. It never shrinks while it is in use. A file
+// that an earlier job left behind is not empty: each job needs a file of its own.
 //
-// Where torch's FileStore goes wrong or harms its peers, this one differs:
+// Store differs from torch's FileStore where that goes wrong or harms other users of the file:
 //
-//   - A file that ends within a record, because its writer was killed half way, is an ErrProtocol in every
-//     operation, and is not written to. torch's readers spin on such a file for ever, with its lock held, and
-//     torch's Set appends to it what nobody can read.
-//   - A file that is removed or replaced while it is in use is an ErrConnection, one that is truncated an
-//     ErrProtocol. torch starts a new file, and reads on at its old offset in whatever stands there.
-//   - Append always appends. torch's does nothing where the key holds just the value that is to be appended.
+//   - A file that ends within a record, because its writer was killed midway, is an ErrProtocol in every operation,
+//     and no operation writes to it. torch's readers spin on such a file forever with its lock held, and torch's Set
+//     appends records that nobody can read.
+//   - A file that is removed or replaced while in use is an ErrConnection; one that is truncated is an ErrProtocol.
+//     torch starts a new file and reads on at its old offset.
+//   - Append always appends. torch's does nothing if the key already holds exactly the value to append.
 //   - MultiSet and MultiGet are atomic. torch's take the lock for each key.
-//   - Delete tells whether the key was there; torch says yes always. Both write the same record.
+//   - Delete reports whether the key was present; torch always says yes. Both write the same record.
 //
-// Any number of goroutines may use a FileStore. An operation holds the file's lock only while it reads
-// what is new and writes one piece; it waits for the lock until its context ends.
+// An operation holds the file's lock only while it reads new records and writes one piece. It waits for the lock until
+// its context ends.
 type Store struct {
 	path    string
 	workers int
 
 	closing chan struct{} // closed when Close begins
 	close   sync.Once
-	closed  error // what Close returns
+	closed  error // the result of Close
 
-	// mu guards what follows, and goes with the file's lock: it is held for as long as that, and never while
-	// waiting for it.
+	// mu guards the fields below. It is held together with the file's lock, and never while waiting for that.
 	mu     sync.Mutex
-	file   *os.File // nil when closed
+	file   *os.File // nil after Close
 	reader *bufio.Reader
 	log    *recordLog
 }
 
 var _ kvstore.Store = (*Store)(nil)
 
-// errFileGone is an operation on a file whose path leads elsewhere now.
+// errFileGone means that the path of an open file now leads elsewhere.
 var errFileGone = fmt.Errorf(
 	"%w: the file was removed or replaced while in use (the last of a job's stores removes it)", kvstore.ErrConnection)
 
-// openAttempts bounds how often a file may vanish while it is being opened.
+// maxOpenAttempts limits how often the file may vanish while it is being opened.
 const maxOpenAttempts = 100
 
-// closeTimeout bounds how long Close waits for the file's lock.
+// closeTimeout limits how long Close waits for the file's lock.
 const closeTimeout = 10 * time.Second
 
-// Open opens the store in the file at path and creates the file if it is not there; its folder must be.
-// Opening counts one more user of the file, for which it waits for the file's lock until ctx ends. Close
-// the store to count it off.
+// Open opens the store in the file at path. It creates the file if needed, but not its folder. Open registers one more
+// user of the file, for which it waits for the file's lock until ctx ends. Close unregisters it.
 //
-// A file that is not a store's is an ErrProtocol and stays as it is.
+// A file that does not belong to a store is an ErrProtocol and stays unchanged.
 func Open(ctx context.Context, path string, opts Options) (*Store, error) {
 	if path == "" {
 		return nil, errors.New("open file store: the path is empty")
@@ -84,7 +81,8 @@ func Open(ctx context.Context, path string, opts Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open file store %q: %w", path, err)
 	}
-	// The last user of an earlier file may remove it before the lock is ours, and so may that of the next one.
+	// The last user of an earlier file may remove that file before this store has the lock, and so may the last user
+	// of the file after that.
 	for range maxOpenAttempts {
 		s, err := open(ctx, absolute, opts)
 		if err == nil {
@@ -98,7 +96,7 @@ func Open(ctx context.Context, path string, opts Options) (*Store, error) {
 }
 
 func open(ctx context.Context, path string, opts Options) (*Store, error) {
-	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644) // as torch does; the umask takes from that
+	file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o644) // the mode that torch uses; the umask applies
 	if err != nil {
 		return nil, fmt.Errorf("open file store: %w: %w", kvstore.ErrConnection, err)
 	}
@@ -127,10 +125,10 @@ func open(ctx context.Context, path string, opts Options) (*Store, error) {
 // Path returns the absolute path of the file.
 func (s *Store) Path() string { return s.path }
 
-// Close counts this store off, and removes the file if it was the last of Workers. Operations under way and
-// later ones return ErrClosed, waits within 10 ms. Close waits up to 10 s for the file's lock; after that it is an
-// ErrTimeout, and the store stays counted. A file that is gone already is no error. A second Close returns what
-// the first one did.
+// Close unregisters this store, and removes the file if this was the last of Workers. Operations in progress and later
+// ones return ErrClosed; waits do so within 10 ms. If Close cannot get the file's lock within 10 s, it returns an
+// ErrTimeout and the store stays registered. A file that is already gone is no error. A second Close returns the
+// result of the first.
 func (s *Store) Close() error {
 	s.close.Do(func() {
 		close(s.closing)
@@ -150,8 +148,8 @@ func (s *Store) Close() error {
 	return s.closed
 }
 
-// countOff is Close with the lock held. Whoever opens the file meanwhile waits for the lock, and then finds the file
-// gone.
+// unregister is the part of Close that needs the lock. A process that opens the file meanwhile waits for the lock and
+// then finds the file gone.
 func (s *Store) unregister() error {
 	shut, err := s.counterRecord(cleanupKey, 1)
 	if err != nil {
@@ -171,7 +169,7 @@ func (s *Store) unregister() error {
 	return os.Remove(s.path)
 }
 
-// count returns the record that adds delta to one of the store's own numbers.
+// counterRecord returns the record that adds delta to one of the store's own counters.
 func (s *Store) counterRecord(key string, delta int64) (record, error) {
 	n, err := s.log.sum(key, delta)
 	if err != nil {
@@ -180,7 +178,7 @@ func (s *Store) counterRecord(key string, delta int64) (record, error) {
 	return record{key: key, value: strconv.AppendInt(nil, n, 10)}, nil
 }
 
-// locked calls f with the file's lock held and all records replayed. It waits for the lock until ctx ends or stop is
+// withLock calls f with the file's lock held and all records replayed. It waits for the lock until ctx ends or stop is
 // closed. f must not block.
 func (s *Store) withLock(ctx context.Context, lock lockKind, stop <-chan struct{}, f func() error) error {
 	for attempt := 0; ; attempt++ {
@@ -194,7 +192,7 @@ func (s *Store) withLock(ctx context.Context, lock lockKind, stop <-chan struct{
 	}
 }
 
-// tryLocked is locked if that needs no waiting.
+// tryWithLock does the same as withLock if the lock is free. Otherwise it returns false.
 func (s *Store) tryWithLock(lock lockKind, stop <-chan struct{}, f func() error) (done bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -213,8 +211,8 @@ func (s *Store) tryWithLock(lock lockKind, stop <-chan struct{}, f func() error)
 	return true, f()
 }
 
-// refresh replays what is new in the file. The lock is held, so nobody is writing, and a record that is not whole now
-// will never be.
+// refresh replays the new records of the file. The lock is held, so nobody is writing: a record that is incomplete now
+// will stay so.
 func (s *Store) refresh() error {
 	info, err := s.file.Stat()
 	if err != nil {
@@ -250,9 +248,9 @@ func (s *Store) write(records ...record) error {
 	for _, r := range records {
 		b = r.appendTo(b)
 	}
-	// One call, so that a signal or a crash seldom falls into the middle of it.
+	// A single call, so that a signal or a crash rarely falls in the middle of it.
 	if _, err := s.file.WriteAt(b, s.log.offset); err != nil {
-		// A full disk may have taken a part, with which the file would be unreadable.
+		// A full disk may have taken part of the records, which would make the file unreadable.
 		return fmt.Errorf("write: %w", errors.Join(err, s.file.Truncate(s.log.offset)))
 	}
 	for _, r := range records {

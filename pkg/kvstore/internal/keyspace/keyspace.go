@@ -12,37 +12,37 @@ import (
 	"strings"
 )
 
-// Space is the store's state machine: the keys, the queues, and those who wait for either. It does no I/O
-// and knows no time. It has one owner at a time.
+// Space is the state of a store: the keys, the queues, and the waits for either.
 //
-// Values given to Space are kept and values it returns are shared: nobody may change their bytes
-// afterwards. Space itself only ever writes behind the end of a value, in append. Of keys it keeps copies.
+// A Space keeps the values it is given and shares the values it returns: nobody may change their bytes afterwards. The
+// Space itself writes only behind the end of a value, in Append. It copies keys.
 type Space struct {
 	data   map[string]*entry
-	queues map[string]*queue // none of them is empty
-	// waiting holds, for each key that somebody waits for, its *waiters in the order they came.
+	queues map[string]*queue // none is empty
+	// waiting holds, for each key with a wait, its *queuePos elements in order of arrival.
 	waiting map[string]*list.List
-	// size is about the number of bytes that data and queues take.
+	// size is the approximate number of bytes that data and queues use.
 	size int64
 }
 
-// What a map keeps is referred to by pointers: an assignment would replace a key too, by one that Space does not own.
+// The maps hold pointers, because an assignment to a map element would also replace its key, with one that the Space
+// does not own.
 type (
 	entry struct{ value []byte }
 	queue struct{ values list.List } // of []byte
 )
 
-// ErrNotNumber is kvstore.ErrNotNumber.
+// ErrNotNumber is [kvstore.ErrNotNumber], which cannot be defined there: kvstore imports this package.
 var ErrNotNumber = errors.New("no 64-bit decimal number")
 
-// EntryCost is about what a key or a queued value takes besides its bytes.
+// EntryCost is the approximate number of bytes that a key or a queued value uses besides its own.
 const EntryCost = 128
 
 func New() *Space {
 	return &Space{data: map[string]*entry{}, queues: map[string]*queue{}, waiting: map[string]*list.List{}}
 }
 
-// put stores value under key and releases nobody.
+// put stores value under key and releases no wait.
 func (s *Space) put(key string, value []byte) {
 	e := s.data[key]
 	if e == nil {
@@ -56,7 +56,7 @@ func (s *Space) put(key string, value []byte) {
 
 func (s *Space) Set(key string, value []byte) {
 	s.put(key, value)
-	s.arrived(key)
+	s.satisfy(key)
 }
 
 func (s *Space) Get(key string) ([]byte, bool) {
@@ -67,7 +67,7 @@ func (s *Space) Get(key string) ([]byte, bool) {
 	return e.value, true
 }
 
-// add follows Store.Add. Its error is an ErrNotNumber and leaves the value as it was.
+// Add follows kvstore.Store.Add. Its error is an ErrNotNumber, and the value stays.
 func (s *Space) Add(key string, delta int64) (int64, error) {
 	sum, err := s.sum(key, delta)
 	if err == nil {
@@ -76,7 +76,7 @@ func (s *Space) Add(key string, delta int64) (int64, error) {
 	return sum, err
 }
 
-// plus returns the number held under key plus delta.
+// sum returns the number held under key plus delta.
 func (s *Space) sum(key string, delta int64) (int64, error) {
 	old, ok := s.Get(key)
 	if !ok {
@@ -89,7 +89,7 @@ func (s *Space) sum(key string, delta int64) (int64, error) {
 	return n + delta, nil
 }
 
-// compareSet follows Store.CompareSet.
+// CompareSet follows kvstore.Store.CompareSet.
 func (s *Space) CompareSet(key string, expected, desired []byte) []byte {
 	held, ok := s.Get(key)
 	switch {
@@ -102,21 +102,21 @@ func (s *Space) CompareSet(key string, expected, desired []byte) []byte {
 	return desired
 }
 
-// present tells whether a wait for key is over at once: it has a value, or a queue that holds something.
+// Has reports whether a wait for key would return at once: key has a value, or a queue that is not empty.
 func (s *Space) Has(key string) bool {
 	return s.data[key] != nil || s.queues[key] != nil
 }
 
-// NumKeys returns the number of keys, queues not counted.
+// NumKeys returns the number of keys, without queues.
 func (s *Space) NumKeys() int64 { return int64(len(s.data)) }
 
-// Keys returns the keys, in no order.
+// Keys returns the keys, in no particular order.
 func (s *Space) Keys() iter.Seq[string] { return maps.Keys(s.data) }
 
-// Size is about the number of bytes that the keys and queues take.
+// Size returns the approximate number of bytes that the keys and queues use.
 func (s *Space) Size() int64 { return s.size }
 
-// Awaited returns the number of keys that somebody waits for.
+// Awaited returns the number of keys that a wait is missing.
 func (s *Space) Awaited() int { return len(s.waiting) }
 
 func (s *Space) Delete(key string) bool {
@@ -128,14 +128,14 @@ func (s *Space) Delete(key string) bool {
 	return ok
 }
 
-// append grows the value in place where it has room. Values handed out before keep their length and
-// so do not see it.
+// Append appends value to the value of key, in place if there is room. Values returned before keep their length and so
+// do not see it.
 func (s *Space) Append(key string, value []byte) {
 	old, _ := s.Get(key)
 	s.Set(key, append(old, value...))
 }
 
-// push puts value at the end of queue key and counts key off for the first who waits for it.
+// Push appends value to the queue of key and releases the oldest wait for key from that key.
 func (s *Space) Push(key string, value []byte) {
 	q := s.queues[key]
 	if q == nil {
@@ -145,11 +145,11 @@ func (s *Space) Push(key string, value []byte) {
 	}
 	q.values.PushBack(value)
 	s.size += EntryCost + int64(cap(value))
-	s.arrivedFirst(key)
+	s.satisfyOldest(key)
 }
 
-// pop takes the first value from queue key and returns it with the queue's length before: 0 where there
-// is none.
+// Pop removes the first value from the queue of key. It returns the value and the length of the queue before; the
+// length is 0 if there was none.
 func (s *Space) Pop(key string) (value []byte, length int) {
 	q := s.queues[key]
 	if q == nil {
@@ -172,9 +172,9 @@ func (s *Space) QueueLen(key string) int {
 	return 0
 }
 
-// arrive counts one more arrival at the barrier key, under that key, as torch 2.14 does: the arrival that
-// makes it members or more releases all who wait for key, whatever they wait for it, and every later one
-// passes. It returns nil if this is such a one, else a waiter, as wait does. Its error is an ErrNotNumber.
+// Arrive counts one more arrival at the barrier key, under that key, as torch 2.14 does. An arrival that makes members
+// or more passes: Arrive returns nil, and every wait for key is released from it, whatever its purpose. Otherwise it
+// returns a Waiter, as Wait does. Its error is an ErrNotNumber.
 func (s *Space) Arrive(key string, members int64, release func()) (*Waiter, error) {
 	arrived, err := s.sum(key, 1)
 	if err != nil {
@@ -182,7 +182,7 @@ func (s *Space) Arrive(key string, members int64, release func()) (*Waiter, erro
 	}
 	s.put(key, strconv.AppendInt(nil, arrived, 10))
 	if arrived >= members {
-		s.arrived(key)
+		s.satisfy(key)
 		return nil, nil
 	}
 	w := newWaiter(release)
@@ -190,15 +190,15 @@ func (s *Space) Arrive(key string, members int64, release func()) (*Waiter, erro
 	return w, nil
 }
 
-// stoll reads a decimal number as C's stoll does in base 10: white space, a sign and digits; what
-// follows them is ignored.
+// ParseInt reads a decimal number as C's stoll does in base 10: white space, a sign and digits. It ignores what
+// follows them.
 func ParseInt(value []byte) (int64, error) {
 	text := bytes.TrimLeft(value, " \t\n\v\f\r")
 	negative := len(text) > 0 && text[0] == '-'
 	if negative || (len(text) > 0 && text[0] == '+') {
 		text = text[1:]
 	}
-	// Downwards, since there is one negative number more than there are positive ones.
+	// Negative numbers reach one further than positive ones, so this counts down.
 	n, digits := int64(0), 0
 	for ; digits < len(text) && '0' <= text[digits] && text[digits] <= '9'; digits++ {
 		digit := int64(text[digits] - '0')

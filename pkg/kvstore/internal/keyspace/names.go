@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// NameKeys sorts keys and names the first of them.
+// NameKeys sorts keys and returns a text that names the first 16 of them.
 func NameKeys(keys []string) string {
 	const most = 16
 	slices.Sort(keys)

@@ -5,21 +5,20 @@ import (
 	"strings"
 )
 
-// waiter is a wait for several keys. Each key is counted off once, when it is set; deleting it later
-// does not bring it back.
+// Waiter is a wait for several keys. A key is done once it has been set; deleting it later does not bring it back.
 type Waiter struct {
 	release func()
-	missing map[string]*list.Element // its place in Space.waiting, per key not yet set
+	missing map[string]*list.Element // by key not yet set: the element of this wait in Space.waiting
 }
 
-// waitCost is about what a wait takes for each key besides the key's bytes.
+// waitCost is the approximate number of bytes that a wait uses for each key, besides the key itself.
 const waitCost = 256
 
 func newWaiter(release func()) *Waiter {
 	return &Waiter{release: release, missing: map[string]*list.Element{}}
 }
 
-// size is about the number of bytes that w takes.
+// Size returns the approximate number of bytes that w uses.
 func (w *Waiter) Size() int64 {
 	n := int64(waitCost)
 	for key := range w.missing {
@@ -28,9 +27,8 @@ func (w *Waiter) Size() int64 {
 	return n
 }
 
-// wait returns nil if every key is present. Otherwise it returns a waiter, and release is called once,
-// within the operation that sets the last missing key, unless cancel comes first. release must not
-// block and must not call Space.
+// Wait returns nil if every key is present. Otherwise it returns a Waiter, and the operation that sets the last
+// missing key calls release, unless Cancel comes first. release must not block and must not call the Space.
 func (s *Space) Wait(keys []string, release func()) *Waiter {
 	var w *Waiter
 	for _, key := range keys {
@@ -45,7 +43,7 @@ func (s *Space) Wait(keys []string, release func()) *Waiter {
 	return w
 }
 
-// enlist makes w wait for key.
+// enqueue adds w to the waits for key.
 func (s *Space) enqueue(w *Waiter, key string) {
 	if w.missing[key] != nil {
 		return
@@ -61,14 +59,14 @@ func (s *Space) enqueue(w *Waiter, key string) {
 	w.missing[key] = queue.PushBack(&queuePos{w, key})
 }
 
-// place is a waiter's place in the queue for one key.
+// queuePos is the position of a wait in the queue for one key.
 type queuePos struct {
 	waiter *Waiter
 	key    string
 }
 
-// cancel ends a wait and returns the keys it still missed, in no order: none if it has been released
-// before. It is called once at most.
+// Cancel ends a wait and returns the keys that were still missing, in no order: none if it was already released. Call
+// it at most once.
 func (s *Space) Cancel(w *Waiter) []string {
 	keys := make([]string, 0, len(w.missing))
 	for key, element := range w.missing {
@@ -78,7 +76,7 @@ func (s *Space) Cancel(w *Waiter) []string {
 	return keys
 }
 
-// leave gives up a place in the queue for key.
+// dequeue gives up a position in the queue for key.
 func (s *Space) dequeue(key string, element *list.Element) {
 	queue := s.waiting[key]
 	if queue.Remove(element); queue.Len() == 0 {
@@ -86,30 +84,30 @@ func (s *Space) dequeue(key string, element *list.Element) {
 	}
 }
 
-// countOff takes key off every wait for it and releases those that miss nothing more.
-func (s *Space) arrived(key string) {
+// satisfy takes key off every wait for it and releases those that now miss no key.
+func (s *Space) satisfy(key string) {
 	queue := s.waiting[key]
 	if queue == nil {
 		return
 	}
 	delete(s.waiting, key)
 	for element := queue.Front(); element != nil; element = element.Next() {
-		element.Value.(*queuePos).waiter.arrived(key)
+		element.Value.(*queuePos).waiter.satisfy(key)
 	}
 }
 
-// countOffFirst is countOff for the one that has waited longest.
-func (s *Space) arrivedFirst(key string) {
+// satisfyOldest does the same as satisfy, for the oldest wait alone.
+func (s *Space) satisfyOldest(key string) {
 	queue := s.waiting[key]
 	if queue == nil {
 		return
 	}
 	first := queue.Front()
 	s.dequeue(key, first)
-	first.Value.(*queuePos).waiter.arrived(key)
+	first.Value.(*queuePos).waiter.satisfy(key)
 }
 
-func (w *Waiter) arrived(key string) {
+func (w *Waiter) satisfy(key string) {
 	if delete(w.missing, key); len(w.missing) == 0 {
 		w.release()
 	}

@@ -21,20 +21,20 @@ func runGuard(lifeline *guard.Lifeline) int {
 	}
 	if r.ExitNotice != nil {
 		timeout := backends.ExitNoticeTimeout
-		if r.Reported { // it has tried itself
+		if r.ExitAnnounced { // it has tried itself
 			timeout = backends.ExitNoticeAttempt
 		}
-		if err := backends.SendExitNotice(r.ExitNotice, timeout); err != nil && !r.Reported { // else its last line stays the last
+		if err := backends.SendExitNotice(r.ExitNotice, timeout); err != nil && !r.ExitAnnounced { // else its last line stays the last
 			fmt.Fprintln(os.Stderr, "elasticrun: the other nodes go on later, since the rendezvous could not be told of the agent's end:", err)
 		}
 	}
-	if r.StuckTold {
+	if r.StuckReported {
 		r.Stuck = nil // the agent's last line stays the last
 	}
 	for _, p := range r.Stuck {
 		fmt.Fprintln(os.Stderr, "elasticrun: a process of the job does not die:", p)
 	}
-	if r.Reported {
+	if r.ExitAnnounced {
 		return r.Exit.ShellCode()
 	}
 	return fail(agentLost(r))

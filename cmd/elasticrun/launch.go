@@ -63,7 +63,7 @@ func runLaunch(args []string, lifeline *guard.Lifeline) int {
 		result, rep, err = l.run(ctx)
 	}
 	if errors.As(err, new(*procs.StuckError)) {
-		lifeline.Stuck()
+		lifeline.ReportStuck()
 	}
 	end := conclude(result, listen.Explain(cfg, err))
 	if lost := reportLostOutput(console, log); lost != nil && end.reason == "" {
@@ -75,7 +75,7 @@ func runLaunch(args []string, lifeline *guard.Lifeline) int {
 	files.Write(rep, end.record(), log)
 	l.telemetry.Close(rep)
 	_ = lines.Close()
-	console.Conclude(rep.Text()+end.text(), consoleTimeout)
+	console.Finish(rep.Text()+end.text(), consoleTimeout)
 	return end.code
 }
 
@@ -89,7 +89,7 @@ func reportLostOutput(console *workerlog.Console, log zerolog.Logger) error {
 	if len(lost) == 0 {
 		return nil
 	}
-	err := console.TellLost(consoleTimeout)
+	err := console.ReportLost(consoleTimeout)
 	for _, loss := range lost {
 		log.Warn().Str("stream", loss.Stream).Int64("bytes", loss.Bytes).Err(loss.Err).Msg("output was lost: the console had no room")
 	}
@@ -111,7 +111,7 @@ func (l *launcher) run(ctx context.Context) (agent.RunResult, report.Report, err
 		return fail(err)
 	}
 	supervisor, err := procs.NewSupervisor(procs.Options{
-		Console: l.console, Workers: l.cfg.NprocPerNode, Logger: l.log, Track: p.gpus != nil, Late: l.lifeline.DeadlinePassed,
+		Console: l.console, Workers: l.cfg.NprocPerNode, Logger: l.log, Track: p.gpus != nil, Expired: l.lifeline.DeadlinePassed,
 	})
 	if err != nil {
 		return fail(err)

@@ -54,7 +54,7 @@ func logs(args []string, stdout io.Writer) error {
 // ends with the process, which has nothing else to do.
 func runEnd(run string, note func(string)) <-chan struct{} {
 	ended := make(chan struct{})
-	lasts, err := workerlog.RunLasts(run)
+	lasts, err := workerlog.RunActive(run)
 	switch {
 	case err != nil:
 		note("cannot see whether the run has ended, so it is followed until SIGINT: " + err.Error())

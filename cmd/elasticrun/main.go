@@ -37,37 +37,37 @@ func run(args []string) int {
 	// Received and dropped: a console that went away is then an error of a write,
 	// and a SIGQUIT before its handler is there does not make the runtime crash.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE, syscall.SIGQUIT)
-	part, lifeline, err := guard.OpenLifeline()
+	role, lifeline, err := guard.OpenLifeline()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "elasticrun:", err)
 		return exitUsage
 	}
 	defer lifeline.Close()
-	if part != guard.PartAgent && !isSubcommand(args) {
+	if role != guard.RoleAgent && !isSubcommand(args) {
 		if code, done := execSrun(args); done {
 			return code
 		}
 		if guard.Supported() {
 			limitCPUs(guardCPUs)
 			code := runGuard(lifeline)
-			lifeline.Announce(code)
+			lifeline.AnnounceExit(code)
 			return code
 		}
 	}
-	if part == guard.PartAgent {
+	if role == guard.RoleAgent {
 		limitCPUs(agentCPUs)
-		procs.NameProcess("erun-agent")
+		procs.SetProcessName("erun-agent")
 		// It is in the background of its terminal, where stty tostop would stop it.
 		signal.Ignore(syscall.SIGTTOU)
 		if err := procs.ReserveThreads(); err != nil {
 			code := fail(conclude(agent.RunResult{}, err))
-			lifeline.Announce(code)
+			lifeline.AnnounceExit(code)
 			return code
 		}
 	}
-	procs.SealDescriptors()
+	procs.CloseOnExecInherited()
 	code := execute(args, lifeline)
-	lifeline.Announce(code) // not in a defer: a panic must not come so far
+	lifeline.AnnounceExit(code) // not in a defer: a panic must not come so far
 	return code
 }
 

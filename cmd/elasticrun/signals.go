@@ -100,7 +100,7 @@ func (h *signalHandler) loop(cancel context.CancelCauseFunc, signals <-chan os.S
 		case <-unguarded:
 			procs.Sweep(lastResort / 2)
 		case <-last:
-			lifeline.Announce(code)
+			lifeline.AnnounceExit(code)
 			os.Exit(code)
 		case <-quit:
 			return

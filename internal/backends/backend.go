@@ -121,7 +121,7 @@ const advice = "a job goes on without any of its nodes if its rendezvous is not 
 func (b *backend) Create(_ context.Context, p rdzv.Parameters) (rdzv.Handler, error) {
 	r := b.cfg.Rendezvous
 	o := elastic.Options{
-		Backend: b.name, RunID: p.RunID, Job: b.job(), Node: b.Node, Watchdog: b.Lifeline.Deadline, AwaitGuard: b.awaitGuard, Logger: b.Logger,
+		Backend: b.name, RunID: p.RunID, Job: b.job(), Node: b.Node, Watchdog: b.Lifeline.SetDeadline, AwaitGuard: b.awaitGuard, Logger: b.Logger,
 		KeepAlive: min(r.KeepAliveInterval, r.TTL()/4), // of a few that are lost, one arrives before the workers are stopped
 		Timeout:   min(r.HeartbeatTimeout, r.TTL()/3),
 		Stores: elastic.WorkerStores{

@@ -99,8 +99,8 @@ func between(a, b point, offset int64) time.Time {
 // add appends the points of a mark: output that begins after a pause also tells when
 // the output before it ended.
 func (c *clock) add(m workerlog.Mark) {
-	if m.Quiet > 0 {
-		c.after = append(c.after, point{m.At.Add(-m.Quiet), m.Bytes})
+	if m.Idle > 0 {
+		c.after = append(c.after, point{m.At.Add(-m.Idle), m.Bytes})
 	}
 	c.after = append(c.after, point{m.At, m.Bytes})
 }

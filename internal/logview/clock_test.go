@@ -30,7 +30,7 @@ func TestClock(t *testing.T) {
 	marks := []workerlog.Mark{
 		{At: at(10), Bytes: 0},
 		{At: at(11), Bytes: 100},
-		{At: at(60), Bytes: 120, Quiet: 48 * time.Second}, // so the 20 were written from 11 to 12
+		{At: at(60), Bytes: 120, Idle: 48 * time.Second}, // so the 20 were written from 11 to 12
 		{At: at(61), Bytes: 120, Piece: 1},
 		{At: at(62), Bytes: 220},
 	}
@@ -81,7 +81,7 @@ func TestClockNeverGoesBack(t *testing.T) {
 		marks := rapid.SliceOfN(rapid.Custom(func(rt *rapid.T) workerlog.Mark {
 			return workerlog.Mark{
 				At: at(float64(rapid.IntRange(1, 1000).Draw(rt, "at"))), Bytes: rapid.Int64Range(0, 1000).Draw(rt, "bytes"),
-				Quiet: time.Duration(rapid.IntRange(0, 3).Draw(rt, "quiet")) * time.Second, Piece: rapid.IntRange(0, 2).Draw(rt, "piece"),
+				Idle: time.Duration(rapid.IntRange(0, 3).Draw(rt, "quiet")) * time.Second, Piece: rapid.IntRange(0, 2).Draw(rt, "piece"),
 			}
 		}), 0, 20).Draw(rt, "marks")
 		offsets := rapid.SliceOf(rapid.Int64Range(0, 1200)).Draw(rt, "offsets")

@@ -83,7 +83,7 @@ func runsIn(base, runID string) (runs []string) {
 	entries, _ := os.ReadDir(base)
 	for _, entry := range entries {
 		path := filepath.Join(base, entry.Name())
-		if entry.IsDir() && isRun(path) && (runID == "" || workerlog.RunFolderName(entry.Name(), runID)) {
+		if entry.IsDir() && isRun(path) && (runID == "" || workerlog.IsRunFolder(entry.Name(), runID)) {
 			runs = append(runs, path)
 		}
 	}
@@ -96,7 +96,7 @@ func isRun(path string) bool {
 	if len(attemptsIn(path)) > 0 {
 		return true
 	}
-	lasts, err := workerlog.RunLasts(path)
+	lasts, err := workerlog.RunActive(path)
 	return err == nil && lasts
 }
 

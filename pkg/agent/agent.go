@@ -41,11 +41,11 @@ type Launcher interface {
 type Processes interface {
 	Exits() <-chan procs.Exit
 	PIDs() map[int]int
-	Family() map[int]bool
+	ProcessTree() map[int]bool
 	Tail(localRank int) []string
 	Signal(sig syscall.Signal)
-	Stop(l procs.Ladder) error
-	Settle(ctx context.Context) bool
+	Stop(l procs.StopPolicy) error
+	WaitOutput(ctx context.Context) bool
 	Drain(ctx context.Context) error
 }
 

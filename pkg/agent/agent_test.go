@@ -119,8 +119,8 @@ func TestSignalStopsWorkers(t *testing.T) {
 		if !errors.As(err, &told) || told.Signal != syscall.SIGINT {
 			t.Errorf("error %v", err)
 		}
-		want := []procs.Ladder{{Signal: syscall.SIGINT, Grace: 30 * time.Second, Leftovers: 30 * time.Second}}
-		if diff := cmp.Diff(want, b.group().ladders, cmpopts.IgnoreFields(procs.Ladder{}, "Hurry")); diff != "" {
+		want := []procs.StopPolicy{{Signal: syscall.SIGINT, Grace: 30 * time.Second, Leftovers: 30 * time.Second}}
+		if diff := cmp.Diff(want, b.group().ladders, cmpopts.IgnoreFields(procs.StopPolicy{}, "KillNow")); diff != "" {
 			t.Errorf("ladder (-want +got):\n%s", diff)
 		}
 		if diff := cmp.Diff([]string{"rendezvous", "leave", "stop SIGINT"}, b.list()); diff != "" {

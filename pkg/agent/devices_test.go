@@ -89,7 +89,7 @@ func TestRestartWaitsForDevices(t *testing.T) {
 				var stopped, started []time.Time
 				ends := func(g *fakeGroup) {
 					started = append(started, time.Now())
-					g.onStop = func(*fakeGroup, procs.Ladder) { stopped = append(stopped, time.Now()) }
+					g.onStop = func(*fakeGroup, procs.StopPolicy) { stopped = append(stopped, time.Now()) }
 					g.exit(procs.Exit{LocalRank: 1, Code: 1})
 				}
 				b := newBench(t, WorkerSpec{MaxRestarts: 2}, ends, ends, func(g *fakeGroup) {

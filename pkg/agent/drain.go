@@ -25,7 +25,7 @@ const (
 func (a *Agent) settle(ctx context.Context, p Processes) {
 	bounded, cancel := context.WithTimeout(ctx, settleBound)
 	defer cancel()
-	if p.Settle(bounded) {
+	if p.WaitOutput(bounded) {
 		a.drained(p.Drain(bounded))
 		return
 	}
@@ -42,7 +42,7 @@ func (a *Agent) awaitReader(ctx context.Context) error {
 	taken := make(chan struct{})
 	go func() {
 		defer close(taken)
-		a.unread.Settle(waiting)
+		a.unread.WaitOutput(waiting)
 	}()
 	err := a.holdStart(ctx, taken)
 	giveUp()

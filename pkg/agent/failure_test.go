@@ -151,7 +151,7 @@ func TestStoppedWorkerIsToBlame(t *testing.T) {
 func TestErrorAfterTheStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, WorkerSpec{}, func(g *fakeGroup) {
-			g.onStop = func(g *fakeGroup, _ procs.Ladder) {
+			g.onStop = func(g *fakeGroup, _ procs.StopPolicy) {
 				<-time.After(time.Second)
 				g.says(1, "ValueError: late")
 				g.exit(procs.Exit{LocalRank: 1, Code: 1, Stopped: true})

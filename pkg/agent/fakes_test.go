@@ -51,11 +51,11 @@ type fakeGroup struct {
 	tellers sync.Mutex // of what befalls workers: guards tails and ended
 	tails   map[int][]string
 	ended   []int
-	ladders []procs.Ladder
+	ladders []procs.StopPolicy
 	signals []syscall.Signal
-	onStop  func(g *fakeGroup, l procs.Ladder)
+	onStop  func(g *fakeGroup, l procs.StopPolicy)
 	onTail  func()
-	onDrain func(ctx context.Context) // what Settle and Drain wait for; nil: all output is where it belongs
+	onDrain func(ctx context.Context) // what WaitOutput and Drain wait for; nil: all output is where it belongs
 	stopErr error
 }
 
@@ -72,7 +72,7 @@ func (g *fakeGroup) Tail(rank int) []string {
 	return g.tails[rank]
 }
 
-func (g *fakeGroup) Family() map[int]bool {
+func (g *fakeGroup) ProcessTree() map[int]bool {
 	all := map[int]bool{}
 	for _, pid := range g.pids {
 		all[pid] = true
@@ -80,7 +80,7 @@ func (g *fakeGroup) Family() map[int]bool {
 	return all
 }
 
-func (g *fakeGroup) Settle(ctx context.Context) bool {
+func (g *fakeGroup) WaitOutput(ctx context.Context) bool {
 	if g.onDrain != nil {
 		g.onDrain(ctx)
 	}
@@ -112,7 +112,7 @@ func (g *fakeGroup) exit(e procs.Exit) {
 	g.exits <- e
 }
 
-func (g *fakeGroup) Stop(l procs.Ladder) error {
+func (g *fakeGroup) Stop(l procs.StopPolicy) error {
 	g.note("stop %s", procs.SignalName(l.Signal))
 	g.ladders = append(g.ladders, l)
 	if g.onStop != nil {

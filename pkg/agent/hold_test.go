@@ -81,7 +81,7 @@ func TestHold(t *testing.T) {
 				wait := s.start(t.Context())
 				s.g = s.group()
 				begun, took := time.Now(), time.Duration(-1)
-				s.g.onStop = func(*fakeGroup, procs.Ladder) { took = time.Since(begun) }
+				s.g.onStop = func(*fakeGroup, procs.StopPolicy) { took = time.Since(begun) }
 				for _, do := range tt.do {
 					do(s)
 				}

@@ -77,7 +77,9 @@ func TestStoppedWithSuccess(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			b := newBench(t, WorkerSpec{}, func(g *fakeGroup) {
-				g.onStop = func(g *fakeGroup, _ procs.Ladder) { g.exit(procs.Exit{LocalRank: 1, Stopped: true, At: time.Now()}) }
+				g.onStop = func(g *fakeGroup, _ procs.StopPolicy) {
+					g.exit(procs.Exit{LocalRank: 1, Stopped: true, At: time.Now()})
+				}
 				g.says(1, tt.shown)
 				g.victim(0)
 			})

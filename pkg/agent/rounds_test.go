@@ -145,7 +145,7 @@ func TestFailureAndStopAtOnce(t *testing.T) {
 				b := newBench(t, WorkerSpec{MaxRestarts: 1}, runsOn, allSucceed)
 				wait := b.start(t.Context())
 				g, failed := b.group(), procs.Exit{LocalRank: 1, Code: 9}
-				g.onStop = func(*fakeGroup, procs.Ladder) {
+				g.onStop = func(*fakeGroup, procs.StopPolicy) {
 					if tt.before {
 						g.exit(failed) // it had ended before the stop began
 					} else {
@@ -225,7 +225,7 @@ func TestStopAfterSuccess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, WorkerSpec{}, nil, allSucceed)
 		b.launcher.script[0] = func(g *fakeGroup) {
-			g.onStop = func(*fakeGroup, procs.Ladder) {
+			g.onStop = func(*fakeGroup, procs.StopPolicy) {
 				b.rdzv.stops <- rdzv.Stop{Round: 0, Why: "node7 went"}
 				synctest.Wait()
 			}

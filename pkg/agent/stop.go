@@ -18,8 +18,8 @@ const leftoverGrace = 2 * time.Second
 // ladder is how the group is stopped now: by the agent's own decision, or that of the rendezvous and in its time, while
 // ctx lives; with the launcher's own signal, and the whole grace for everybody, when it was told to stop; else with
 // SIGKILL.
-func (a *Agent) ladder(ctx context.Context) procs.Ladder {
-	l := procs.Ladder{
+func (a *Agent) ladder(ctx context.Context) procs.StopPolicy {
+	l := procs.StopPolicy{
 		Signal: syscall.SIGTERM, Grace: a.opts.RestartGrace, Leftovers: leftoverGrace,
 	}
 	var told *SignalError
@@ -39,16 +39,16 @@ func (a *Agent) ladder(ctx context.Context) procs.Ladder {
 // stop ends the workers that are running, if any, and waits for their output. No grace outlasts the KillBy of a Stop,
 // not even of one that comes while it waits. Told to stop meanwhile, it goes on by the ladder, but for no longer than the
 // shutdown timeout from then on, and cuts the wait for a console that nobody reads.
-func (a *Agent) stop(ctx context.Context, l procs.Ladder) error {
+func (a *Agent) stop(ctx context.Context, l procs.StopPolicy) error {
 	if a.processes == nil {
 		return nil
 	}
 	p := a.processes
 	a.processes = nil
 	hurry := newHurry(ctx, a.opts, a.round.Number)
-	l.Hurry = hurry.now
+	l.KillNow = hurry.now
 	err := a.timed(events.StepStop, func() error { return p.Stop(l) })
-	a.family = p.Family()
+	a.family = p.ProcessTree()
 	if came := hurry.end(); came != nil && a.halt == nil {
 		a.halt = came
 	}

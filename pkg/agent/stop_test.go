@@ -16,11 +16,11 @@ import (
 )
 
 // stubborn is what a group does whose workers obey nothing but SIGKILL; it notes when that came.
-func stubborn(took *time.Duration) func(*fakeGroup, procs.Ladder) {
-	return func(_ *fakeGroup, l procs.Ladder) {
+func stubborn(took *time.Duration) func(*fakeGroup, procs.StopPolicy) {
+	return func(_ *fakeGroup, l procs.StopPolicy) {
 		begun := time.Now()
 		select {
-		case <-l.Hurry:
+		case <-l.KillNow:
 		case <-time.After(l.Grace):
 		}
 		*took = time.Since(begun)
@@ -178,7 +178,7 @@ func TestSignalToEverybody(t *testing.T) {
 					ctx, cancel := context.WithCancelCause(t.Context())
 					defer cancel(nil)
 					b := newBench(t, WorkerSpec{}, func(g *fakeGroup) {
-						g.onStop = func(*fakeGroup, procs.Ladder) { <-time.After(tt.stop) }
+						g.onStop = func(*fakeGroup, procs.StopPolicy) { <-time.After(tt.stop) }
 						g.exit(procs.Exit{LocalRank: 1, Signal: syscall.SIGTERM, At: time.Now()})
 						if tt.after == 0 {
 							cancel(told)

@@ -75,7 +75,7 @@ func TestStuckWorker(t *testing.T) {
 				b := newStuckBench(t, &w, runsOn)
 				wait := b.start(t.Context())
 				begun := time.Now()
-				b.group().onStop = func(g *fakeGroup, _ procs.Ladder) {
+				b.group().onStop = func(g *fakeGroup, _ procs.StopPolicy) {
 					g.exit(procs.Exit{LocalRank: 1, Signal: syscall.SIGKILL, Stopped: true})
 				}
 				<-time.After(10 * time.Second)

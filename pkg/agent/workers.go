@@ -96,7 +96,7 @@ func (a *Agent) withoutLogs(err error) ([]procs.Spec, error) {
 // describeLogs says in the attempt's folder whose logs these are. Logs can do without.
 func (a *Agent) describeLogs(attempt *workerlog.Attempt) {
 	g := a.group
-	err := attempt.Describe(workerlog.TimelineHead{
+	err := attempt.CreateTimeline(workerlog.TimelineHead{
 		RunID: a.opts.Rendezvous.RunID(), Round: g.Round, Host: a.hostname, NodeRank: g.GroupRank,
 		Base: g.Workers[0].GlobalRank, Workers: len(g.Workers), Role: g.Spec.Role,
 	})

@@ -20,8 +20,8 @@ func preferForOOM(int) {}
 // Sweep does nothing here.
 func Sweep(time.Duration) {}
 
-// SealDescriptors does nothing here.
-func SealDescriptors() {}
+// CloseOnExecInherited does nothing here.
+func CloseOnExecInherited() {}
 
-// NameProcess does nothing here.
-func NameProcess(string) {}
+// SetProcessName does nothing here.
+func SetProcessName(string) {}

@@ -58,9 +58,9 @@ func (g *Group) PIDs() map[int]int {
 	return pids
 }
 
-// Family holds the pids of the workers and, with [Options.Track], of every process of the job that lived when Stop
+// ProcessTree holds the pids of the workers and, with [Options.Track], of every process of the job that lived when Stop
 // began or that it has seen since. Call it after Stop.
-func (g *Group) Family() map[int]bool {
+func (g *Group) ProcessTree() map[int]bool {
 	all := maps.Clone(g.family)
 	if all == nil {
 		all = make(map[int]bool)
@@ -102,12 +102,12 @@ func (g *Group) Tail(localRank int) []string {
 // of the job has gone: somebody outside got hold of it.
 const heldOpen = 5 * time.Second
 
-// Settle waits until all output of the group is where it belongs, or until ctx ends, and reports which. It follows Stop,
+// WaitOutput waits until all output of the group is where it belongs, or until ctx ends, and reports which. It follows Stop,
 // gives nothing up, and does not stand for Drain.
-func (g *Group) Settle(ctx context.Context) bool {
+func (g *Group) WaitOutput(ctx context.Context) bool {
 	for _, w := range g.workers {
-		w.stdout.Hurry(heldOpen)
-		w.stderr.Hurry(heldOpen)
+		w.stdout.SetIdleTimeout(heldOpen)
+		w.stderr.SetIdleTimeout(heldOpen)
 	}
 	for _, w := range g.workers {
 		for _, s := range []*workerlog.Stream{w.stdout, w.stderr} {
@@ -132,8 +132,8 @@ func (g *Group) Drain(ctx context.Context) error {
 	errs := make([]error, 2*len(g.workers))
 	var done sync.WaitGroup
 	for i, w := range g.workers {
-		w.stdout.Hurry(heldOpen)
-		w.stderr.Hurry(heldOpen)
+		w.stdout.SetIdleTimeout(heldOpen)
+		w.stderr.SetIdleTimeout(heldOpen)
 		done.Go(func() { errs[2*i] = w.stdout.Wait(ctx) })
 		done.Go(func() { errs[2*i+1] = w.stderr.Wait(ctx) })
 	}
@@ -168,7 +168,7 @@ func (s *Supervisor) late(over <-chan struct{}) bool {
 	case <-over:
 		return true
 	default:
-		return s.opts.Late != nil && s.opts.Late()
+		return s.opts.Expired != nil && s.opts.Expired()
 	}
 }
 
@@ -258,10 +258,10 @@ func (g *Group) closeStreams() {
 	g.marks.Discard()
 	for _, w := range g.workers {
 		if w.stdout != nil {
-			w.stdout.Abandon()
+			w.stdout.Discard()
 		}
 		if w.stderr != nil {
-			w.stderr.Abandon()
+			w.stderr.Discard()
 		}
 	}
 }

@@ -57,7 +57,7 @@ func startGroup(t *testing.T, specs ...Spec) *Group {
 }
 
 // stopGroup stops g and waits for its output.
-func stopGroup(t *testing.T, g *Group, l Ladder) {
+func stopGroup(t *testing.T, g *Group, l StopPolicy) {
 	t.Helper()
 	if err := g.Stop(l); err != nil {
 		t.Fatal(err)
@@ -88,7 +88,7 @@ func awaitLine(t *testing.T, s Spec) string {
 	}
 }
 
-var orderly = Ladder{Signal: syscall.SIGTERM, Grace: 10 * time.Second, Leftovers: 2 * time.Second}
+var orderly = StopPolicy{Signal: syscall.SIGTERM, Grace: 10 * time.Second, Leftovers: 2 * time.Second}
 
 func TestExits(t *testing.T) {
 	notExecutable := filepath.Join(t.TempDir(), "plain")
@@ -182,17 +182,17 @@ func TestStartStopsAtFirstFailure(t *testing.T) {
 }
 
 func TestStop(t *testing.T) {
-	short := Ladder{Signal: syscall.SIGTERM, Grace: 300 * time.Millisecond, Leftovers: 200 * time.Millisecond}
+	short := StopPolicy{Signal: syscall.SIGTERM, Grace: 300 * time.Millisecond, Leftovers: 200 * time.Millisecond}
 	tests := []struct {
 		name   string
 		script string // prints a line when it is ready
-		ladder Ladder
+		ladder StopPolicy
 		signal syscall.Signal
 		code   int
 		exits  bool // by itself, before the stop
 	}{
 		{name: "obeys", script: "echo; exec sleep 100", ladder: orderly, signal: syscall.SIGTERM},
-		{name: "gets the launcher's signal", script: "trap 'exit 9' INT; echo; while :; do sleep 0.01; done", ladder: Ladder{Signal: syscall.SIGINT, Grace: 10 * time.Second, Leftovers: time.Second}, code: 9},
+		{name: "gets the launcher's signal", script: "trap 'exit 9' INT; echo; while :; do sleep 0.01; done", ladder: StopPolicy{Signal: syscall.SIGINT, Grace: 10 * time.Second, Leftovers: time.Second}, code: 9},
 		{name: "has time to clean up", script: "trap 'sleep 0.2; exit 4' TERM; echo; while :; do sleep 0.01; done", ladder: orderly, code: 4},
 		{name: "ignores the signal", script: "trap '' TERM; echo; while :; do sleep 0.01; done", ladder: short, signal: syscall.SIGKILL},
 		{name: "is stopped", script: "echo; kill -STOP $$; sleep 100", ladder: orderly, signal: syscall.SIGTERM},
@@ -201,7 +201,7 @@ func TestStop(t *testing.T) {
 		{name: "has children in sessions of their own", script: "setsid sleep 100 & setsid sh -c 'trap \"\" TERM; sleep 100' & echo; wait", ladder: short, signal: syscall.SIGTERM},
 		{name: "has daemons", script: "(setsid sh -c 'sleep 100 & sleep 100 &' &); echo; exec sleep 100", ladder: orderly, signal: syscall.SIGTERM},
 		{name: "has left already", script: "setsid sleep 100 & echo; exit 3", ladder: orderly, code: 3, exits: true},
-		{name: "no grace at all", script: "trap '' TERM; setsid sleep 100 & echo; while :; do sleep 0.01; done", ladder: Ladder{Signal: syscall.SIGKILL}, signal: syscall.SIGKILL},
+		{name: "no grace at all", script: "trap '' TERM; setsid sleep 100 & echo; while :; do sleep 0.01; done", ladder: StopPolicy{Signal: syscall.SIGKILL}, signal: syscall.SIGKILL},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -227,14 +227,14 @@ func TestStop(t *testing.T) {
 	}
 }
 
-func TestHurryEndsTheGrace(t *testing.T) {
+func TestKillNowEndsTheGrace(t *testing.T) {
 	spec := shell(t, 0, "trap '' TERM; setsid sh -c 'trap \"\" TERM; sleep 100' & echo; while :; do sleep 0.01; done")
 	g := startGroup(t, spec)
 	awaitLine(t, spec)
 	hurry := make(chan struct{})
 	close(hurry)
 	start := time.Now()
-	stopGroup(t, g, Ladder{Signal: syscall.SIGTERM, Grace: time.Minute, Leftovers: time.Minute, Hurry: hurry})
+	stopGroup(t, g, StopPolicy{Signal: syscall.SIGTERM, Grace: time.Minute, Leftovers: time.Minute, KillNow: hurry})
 	if took := time.Since(start); took > 10*time.Second {
 		t.Errorf("took %v", took)
 	}
@@ -262,7 +262,7 @@ func TestFamily(t *testing.T) {
 		<-g.Exits()
 		<-g.Exits()
 		stopGroup(t, g, orderly)
-		family := g.Family()
+		family := g.ProcessTree()
 		for rank, pid := range g.PIDs() {
 			if !family[pid] {
 				t.Errorf("worker %d is not among %v", rank, family)
@@ -296,7 +296,7 @@ func TestStopSparesOthers(t *testing.T) {
 	spec := shell(t, 0, "setsid sleep 100 & echo; sleep 100")
 	g := startGroup(t, spec)
 	awaitLine(t, spec)
-	stopGroup(t, g, Ladder{Signal: syscall.SIGTERM, Grace: 5 * time.Second, Leftovers: 300 * time.Millisecond})
+	stopGroup(t, g, StopPolicy{Signal: syscall.SIGTERM, Grace: 5 * time.Second, Leftovers: 300 * time.Millisecond})
 }
 
 // What ended before the stop is a cause, what was running is a victim, whoever
@@ -360,7 +360,7 @@ func TestStartOfARoundThatIsOver(t *testing.T) {
 		{name: "neither", over: make(chan struct{}), late: func() bool { return false }, started: 3},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			s, err := NewSupervisor(Options{Late: tt.late})
+			s, err := NewSupervisor(Options{Expired: tt.late})
 			if err != nil {
 				t.Fatal(err)
 			}

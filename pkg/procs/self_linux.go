@@ -14,9 +14,9 @@ import (
 // end its job in any other way: who waits for one of these processes loses its exit status.
 func Sweep(bound time.Duration) { _, _ = proctree.Sweep(bound) }
 
-// SealDescriptors keeps descriptors that this process inherited beyond the
+// CloseOnExecInherited keeps descriptors that this process inherited beyond the
 // standard three from its children, as torchrun's workers do not get them either.
-func SealDescriptors() {
+func CloseOnExecInherited() {
 	if unix.CloseRange(3, ^uint(0), unix.CLOSE_RANGE_CLOEXEC) == nil {
 		return
 	}
@@ -31,8 +31,8 @@ func SealDescriptors() {
 	}
 }
 
-// NameProcess sets the name that ps and killall show. The agent's differs from the
+// SetProcessName sets the name that ps and killall show. The agent's differs from the
 // guard's, so that killing either by name leaves the other to clean up.
-func NameProcess(name string) {
+func SetProcessName(name string) {
 	_ = os.WriteFile("/proc/self/comm", []byte(name), 0)
 }

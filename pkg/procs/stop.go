@@ -26,8 +26,8 @@ func (e *StuckError) Error() string {
 	return "processes do not die: " + strings.Join(e.Processes, "; ")
 }
 
-// Ladder says how a group is stopped.
-type Ladder struct {
+// StopPolicy says how a group is stopped.
+type StopPolicy struct {
 	// Signal goes to each worker's process group first.
 	Signal syscall.Signal
 	// Grace is how long workers have before SIGKILL; 0 is none.
@@ -35,15 +35,15 @@ type Ladder struct {
 	// Leftovers is how long processes that outlive their worker have, after a
 	// SIGTERM of their own; it is cut to what is left of Grace.
 	Leftovers time.Duration
-	// Hurry ends every grace when it is closed: SIGKILL at once. It may be nil.
-	Hurry <-chan struct{}
+	// KillNow ends every grace when it is closed: SIGKILL at once. It may be nil.
+	KillNow <-chan struct{}
 }
 
 // Stop ends the group and every process of the job by the ladder. It returns when
 // nothing is left, or a [*StuckError] when a process survives SIGKILL for 10 s.
 // It must be called once for every group, also for one whose workers have all
 // exited.
-func (g *Group) Stop(l Ladder) error {
+func (g *Group) Stop(l StopPolicy) error {
 	g.beginStop()
 	if g.sup.opts.Track {
 		g.track(liveJob())
@@ -75,7 +75,7 @@ func (g *Group) beginStop() {
 
 // stopWorkers returns when all workers have exited; else it returns what
 // survives SIGKILL.
-func (g *Group) stopWorkers(l Ladder) []proctree.Process {
+func (g *Group) stopWorkers(l StopPolicy) []proctree.Process {
 	g.signalWorkers(l.Signal)
 	if g.waitGone(l) {
 		return nil
@@ -128,14 +128,14 @@ func (g *Group) signalWorkers(sig syscall.Signal) {
 }
 
 // waitGone reports whether all workers exited within the grace.
-func (g *Group) waitGone(l Ladder) bool {
+func (g *Group) waitGone(l StopPolicy) bool {
 	timer := time.NewTimer(l.Grace)
 	defer timer.Stop()
 	select {
 	case <-g.gone:
 		return true
 	case <-timer.C:
-	case <-l.Hurry:
+	case <-l.KillNow:
 	}
 	return g.isGone()
 }
@@ -144,7 +144,7 @@ func (g *Group) waitGone(l Ladder) bool {
 // process of the job is a child of this process or below one; usually there
 // is none, and the kernel says so in one call. They get SIGTERM whatever the
 // workers got: what a shell started in the background ignores an interrupt.
-func (g *Group) stopLeftovers(l Ladder, grace time.Duration) []proctree.Process {
+func (g *Group) stopLeftovers(l StopPolicy, grace time.Duration) []proctree.Process {
 	timer := time.NewTimer(grace)
 	defer timer.Stop()
 	told := make(map[proctree.Process]bool) // by pid and start time
@@ -166,7 +166,7 @@ func (g *Group) stopLeftovers(l Ladder, grace time.Duration) []proctree.Process 
 		case <-g.sup.reaped:
 		case <-timer.C:
 			wait = false
-		case <-l.Hurry:
+		case <-l.KillNow:
 			wait = false
 		}
 	}

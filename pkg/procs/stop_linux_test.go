@@ -32,7 +32,7 @@ func TestThousandLeftBehind(t *testing.T) {
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	start := time.Now()
-	stopGroup(t, g, Ladder{Signal: syscall.SIGTERM, Grace: time.Minute, Leftovers: time.Second})
+	stopGroup(t, g, StopPolicy{Signal: syscall.SIGTERM, Grace: time.Minute, Leftovers: time.Second})
 	took := time.Since(start)
 	runtime.ReadMemStats(&after)
 	t.Logf("took %v", took)

@@ -46,7 +46,7 @@ func TestStopOfAStuckWorker(t *testing.T) {
 				<-g.Exits()
 			}
 			begun := time.Now()
-			err = g.Stop(Ladder{Signal: syscall.SIGTERM, Grace: 100 * time.Millisecond, Leftovers: 100 * time.Millisecond})
+			err = g.Stop(StopPolicy{Signal: syscall.SIGTERM, Grace: 100 * time.Millisecond, Leftovers: 100 * time.Millisecond})
 			took := time.Since(begun)
 			var stuck *StuckError
 			if !errors.As(err, &stuck) || len(stuck.Processes) != 1 {
@@ -64,7 +64,7 @@ func TestStopOfAStuckWorker(t *testing.T) {
 				t.Error("closed although a process lives")
 			}
 			h.Release()
-			if err := g.Stop(Ladder{Signal: syscall.SIGKILL}); err != nil {
+			if err := g.Stop(StopPolicy{Signal: syscall.SIGKILL}); err != nil {
 				t.Error(err)
 			}
 			if err := errors.Join(g.Drain(t.Context()), s.Close()); err != nil {

@@ -21,12 +21,12 @@ type Options struct {
 	Console *workerlog.Console
 	// Workers is how many workers a group has at most: the threads to attend to them are made beforehand.
 	Workers int
-	// Track makes groups remember whom they stop, for [Group.Family]. It costs one look at
+	// Track makes groups remember whom they stop, for [Group.ProcessTree]. It costs one look at
 	// all of /proc a stop.
 	Track bool
-	// Late is asked before each worker is forked; true means that none may be started any more. Nil never says so. It is for
+	// Expired is asked before each worker is forked; true means that none may be started any more. Nil never says so. It is for
 	// a process that was stopped in the middle of a start, and does not know yet what happened meanwhile.
-	Late func() bool
+	Expired func() bool
 	// Logger is the launcher's own log; the zero value discards.
 	Logger zerolog.Logger
 }
@@ -154,7 +154,7 @@ func (s *Supervisor) reapFirst() {
 // not make Start fail: its Exit says so, and the specs after it are not started.
 // An error means that nothing was started; [workerlog.ErrLogFile] is for the lack of a log file.
 //
-// Workers that are not forked yet when over is closed, or when [Options.Late] says so, are not started, and have neither a
+// Workers that are not forked yet when over is closed, or when [Options.Expired] says so, are not started, and have neither a
 // pid nor an Exit: whoever ended the round has the group stopped. over may be nil.
 func (s *Supervisor) Start(specs []Spec, over <-chan struct{}) (*Group, error) {
 	s.mu.Lock()

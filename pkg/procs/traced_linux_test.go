@@ -52,7 +52,7 @@ func TestStopOfATracedWorker(t *testing.T) {
 
 	stopped := make(chan error, 1)
 	begun := time.Now()
-	go func() { stopped <- g.Stop(Ladder{Signal: syscall.SIGKILL}) }()
+	go func() { stopped <- g.Stop(StopPolicy{Signal: syscall.SIGKILL}) }()
 	select {
 	case err = <-stopped:
 	case <-time.After(2 * killGrace):
@@ -76,7 +76,7 @@ func TestStopOfATracedWorker(t *testing.T) {
 	_ = in.Close()
 	_ = debugger.Wait()
 	if !t.Failed() {
-		if err := g.Stop(Ladder{Signal: syscall.SIGKILL}); err != nil {
+		if err := g.Stop(StopPolicy{Signal: syscall.SIGKILL}); err != nil {
 			t.Error(err)
 		}
 	} else {

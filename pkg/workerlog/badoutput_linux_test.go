@@ -30,7 +30,7 @@ func TestStreamsOnFullDisk(t *testing.T) {
 				}
 			})
 			attempt := &Attempt{dir: disk}
-			if err := attempt.Describe(TimelineHead{}); err != nil {
+			if err := attempt.CreateTimeline(TimelineHead{}); err != nil {
 				t.Fatal(err)
 			}
 			var warnings atomic.Int32

@@ -81,9 +81,9 @@ func (c *Console) Lost() []Lost {
 	return all
 }
 
-// TellLost makes sure that whoever reads the console is told of what was lost: where it was lost, or else on the other
+// ReportLost makes sure that whoever reads the console is told of what was lost: where it was lost, or else on the other
 // side. For a while it tries again; an error says that neither side has room. A reader that has gone away is none.
-func (c *Console) TellLost(patience time.Duration) error {
+func (c *Console) ReportLost(patience time.Duration) error {
 	var errs []error
 	for _, s := range c.sides() {
 		if err := s.finish(s.writer(), "", patience); err != nil {
@@ -100,9 +100,9 @@ func (c *Console) TellLost(patience time.Duration) error {
 	return other.finish(other.writer(), fmt.Sprintf("elasticrun: %v\n", errs[0]), 0)
 }
 
-// Conclude writes the launcher's last words to stderr. Where there is no room for them it tries again for a while, and
+// Finish writes the launcher's last words to stderr. Where there is no room for them it tries again for a while, and
 // then writes them to stdout. Nothing is to be written after it.
-func (c *Console) Conclude(text string, patience time.Duration) {
+func (c *Console) Finish(text string, patience time.Duration) {
 	if err := c.stderr.finish(c.launcher, text, patience); err != nil && c.stdout != c.stderr {
 		_ = c.stdout.finish(c.stdout.writer(), text, 0)
 	}

@@ -43,7 +43,7 @@ func TestConsoleWithoutRoom(t *testing.T) {
 	if diff := cmp.Diff(want, readFile(t, out.Name())); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if err := c.TellLost(0); err != nil {
+	if err := c.ReportLost(0); err != nil {
 		t.Errorf("told twice: %v", err)
 	}
 }
@@ -74,10 +74,10 @@ func TestConsoleEndsWithoutRoom(t *testing.T) {
 				put(t, c.writer(Stderr), text("E:", "1\n", false))
 			}
 			said := ""
-			if err := c.TellLost(time.Millisecond); err != nil {
+			if err := c.ReportLost(time.Millisecond); err != nil {
 				said = err.Error()
 			}
-			c.Conclude("last\n", time.Millisecond)
+			c.Finish("last\n", time.Millisecond)
 			if diff := cmp.Diff(tt.fail, said); diff != "" {
 				t.Errorf("error (-want +got):\n%s", diff)
 			}
@@ -95,8 +95,8 @@ func TestConsoleLosesNothingToAGoneReader(t *testing.T) {
 	c := NewConsole(write, write)
 	defer c.Close()
 	put(t, c.writer(Stdout), text("A:", "1\n", false))
-	c.Conclude(strings.Repeat("x", 10), time.Hour)
-	if err := c.TellLost(time.Hour); err != nil || len(c.Lost()) > 0 {
+	c.Finish(strings.Repeat("x", 10), time.Hour)
+	if err := c.ReportLost(time.Hour); err != nil || len(c.Lost()) > 0 {
 		t.Errorf("%v, %v", c.Lost(), err)
 	}
 }

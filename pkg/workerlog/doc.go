@@ -7,5 +7,5 @@
 // # Concurrency
 //
 // A [Console], a [FileWatch] and a [Timeline] may be used from any goroutine. The methods of one [Stream] follow each
-// other, except Tail, Done and Hurry. Wait and Close return once the goroutines that they belong to have ended.
+// other, except Tail, Done and SetIdleTimeout. Wait and Close return once the goroutines that they belong to have ended.
 package workerlog

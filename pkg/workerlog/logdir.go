@@ -181,9 +181,9 @@ type Attempt struct {
 // Path returns the attempt's folder, or "" if nothing is written.
 func (a *Attempt) Path() string { return a.dir }
 
-// Describe makes the attempt's timeline, to which its workers' streams then add. It
+// CreateTimeline makes the attempt's timeline, to which its workers' streams then add. It
 // is for attempts of which some stream goes to a file.
-func (a *Attempt) Describe(head TimelineHead) error {
+func (a *Attempt) CreateTimeline(head TimelineHead) error {
 	if a.dir == "" {
 		return nil
 	}
@@ -269,8 +269,8 @@ func makeUnique(base, prefix string) (string, error) {
 	}
 }
 
-// RunFolderName tells whether a folder of this name holds a run of this id.
-func RunFolderName(name, runID string) bool {
+// IsRunFolder tells whether a folder of this name holds a run of this id.
+func IsRunFolder(name, runID string) bool {
 	rest, found := strings.CutPrefix(name, folderName(runID)+"_")
 	return found && len(rest) == randomLength && strings.Trim(rest, randomLetters) == ""
 }

@@ -130,8 +130,8 @@ func TestLogDirLatestLeavesOthersAlone(t *testing.T) {
 func TestRunLasts(t *testing.T) {
 	d := openLogDir(t, t.TempDir(), "job")
 	for range 2 { // to ask changes nothing
-		if lasts, err := RunLasts(d.Path()); !lasts || err != nil {
-			t.Errorf("RunLasts = %v, %v", lasts, err)
+		if lasts, err := RunActive(d.Path()); !lasts || err != nil {
+			t.Errorf("RunActive = %v, %v", lasts, err)
 		}
 	}
 	ended := make(chan error, 1)
@@ -142,8 +142,8 @@ func TestRunLasts(t *testing.T) {
 	if err := <-ended; err != nil {
 		t.Error(err)
 	}
-	if lasts, err := RunLasts(d.Path()); lasts || err != nil {
-		t.Errorf("RunLasts = %v, %v after the end", lasts, err)
+	if lasts, err := RunActive(d.Path()); lasts || err != nil {
+		t.Errorf("RunActive = %v, %v after the end", lasts, err)
 	}
 }
 
@@ -158,8 +158,8 @@ func TestRunFolderName(t *testing.T) {
 		{"job_ABCDEFGH", "job", false},
 		{"a_b_abcd_012", "a/b", true},
 	} {
-		if got := RunFolderName(tt.name, tt.id); got != tt.want {
-			t.Errorf("RunFolderName(%q, %q) = %v", tt.name, tt.id, got)
+		if got := IsRunFolder(tt.name, tt.id); got != tt.want {
+			t.Errorf("IsRunFolder(%q, %q) = %v", tt.name, tt.id, got)
 		}
 	}
 }

@@ -27,7 +27,7 @@ func PlanLogDir(base, runID string) (LogPlan, error) {
 	case "":
 		_, err := os.Stat(os.TempDir())
 		if err == nil {
-			err = CanMake(os.TempDir())
+			err = checkWritable(os.TempDir())
 		}
 		if err != nil {
 			return LogPlan{}, fmt.Errorf("make a temporary log folder: %w; name a writable one with --log-dir", err)
@@ -38,7 +38,7 @@ func PlanLogDir(base, runID string) (LogPlan, error) {
 	if err != nil {
 		return LogPlan{}, err
 	}
-	if err := CanMake(path); err != nil {
+	if err := checkWritable(path); err != nil {
 		return LogPlan{}, fmt.Errorf("make log folder %q: %w; name a writable one with --log-dir", base, err)
 	}
 	return LogPlan{filepath.Join(path, folderName(runID)+"_"+randomMark)}, nil
@@ -52,9 +52,9 @@ func (p LogPlan) Files(localRank int) LogFiles {
 	return logFiles(filepath.Join(p.Run, "attempt_0"), localRank)
 }
 
-// CanMake tells whether this process could make files in a folder, which need not exist if it could be made. The error is the system's, with the
+// checkWritable tells whether this process could make files in a folder, which need not exist if it could be made. The error is the system's, with the
 // path that it is about.
-func CanMake(folder string) error {
+func checkWritable(folder string) error {
 	for path := folder; ; path = filepath.Dir(path) {
 		info, err := os.Stat(path)
 		switch {

@@ -19,7 +19,7 @@ const letGo = 50 * time.Millisecond
 // Stream is one output stream of one worker, from the worker to everything that
 // its [Output] names. It is opened, then its ChildFile is given to the worker,
 // then Start begins the copying, which ends by itself at end of file, when no
-// process holds the worker's end any more; Wait waits for that. Abandon releases
+// process holds the worker's end any more; Wait waits for that. Discard releases
 // a stream that was never started.
 type Stream struct {
 	child *os.File // the worker's end
@@ -83,7 +83,7 @@ func (s *Stream) WriteTimeline(t *Timeline, localRank int, std Std) {
 }
 
 // ChildFile returns what the worker gets as its file descriptor 1 or 2. It is
-// valid until Start or Abandon.
+// valid until Start or Discard.
 func (s *Stream) ChildFile() *os.File { return s.child }
 
 // Start closes the launcher's copy of the worker's end and begins to copy. It is
@@ -106,10 +106,10 @@ func (s *Stream) Start() {
 // Done is closed when the copying of the started stream has ended.
 func (s *Stream) Done() <-chan struct{} { return s.done }
 
-// Hurry says that no process is left that should write to the started stream: it
+// SetIdleTimeout says that no process is left that should write to the started stream: it
 // ends, with an error from Wait, if some other process keeps it open and
 // silent for d.
-func (s *Stream) Hurry(d time.Duration) {
+func (s *Stream) SetIdleTimeout(d time.Duration) {
 	if s.pipe != nil {
 		s.out.hurry(s.pipe, d)
 	}
@@ -159,8 +159,8 @@ func (s *Stream) Tail() []string {
 	return s.out.tail.lines()
 }
 
-// Abandon releases a stream that was never started.
-func (s *Stream) Abandon() {
+// Discard releases a stream that was never started.
+func (s *Stream) Discard() {
 	_ = s.child.Close()
 	if s.pipe != nil {
 		_ = s.pipe.Close()

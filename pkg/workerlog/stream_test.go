@@ -130,7 +130,7 @@ func TestStreamChildEndBlocks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.Abandon()
+	defer s.Discard()
 	if nonblocking(t, s.ChildFile()) {
 		t.Error("the worker's end of the pipe is non-blocking")
 	}
@@ -143,7 +143,7 @@ func TestStreamAbandoned(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.Abandon()
+		s.Discard()
 		if _, err := s.ChildFile().Stat(); !errors.Is(err, os.ErrClosed) {
 			t.Errorf("%+v: the worker's end is open: %v", out, err)
 		}

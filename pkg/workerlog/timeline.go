@@ -54,8 +54,8 @@ type Mark struct {
 	Std       Std // Stdout or Stderr
 	// Bytes is the size of the log, all its files together.
 	Bytes int64
-	// Quiet is how long the stream had written nothing; 0 where it just goes on.
-	Quiet time.Duration
+	// Idle is how long the stream had written nothing; 0 where it just goes on.
+	Idle time.Duration
 	// Piece is the number of the file that ended here; 0 where none did.
 	Piece int
 }
@@ -68,8 +68,8 @@ func (m Mark) append(b []byte) []byte {
 	for _, n := range []int64{int64(m.LocalRank), int64(m.Std), m.Bytes} {
 		b = strconv.AppendInt(append(b, ' '), n, 10)
 	}
-	if m.Quiet > 0 {
-		b = strconv.AppendInt(append(b, " quiet="...), m.Quiet.Microseconds(), 10)
+	if m.Idle > 0 {
+		b = strconv.AppendInt(append(b, " quiet="...), m.Idle.Microseconds(), 10)
 	}
 	if m.Piece > 0 {
 		b = strconv.AppendInt(append(b, " piece="...), int64(m.Piece), 10)
@@ -102,7 +102,7 @@ func ParseMark(line []byte) (Mark, bool) {
 		}
 		switch string(name) {
 		case "quiet":
-			m.Quiet = time.Duration(value) * time.Microsecond
+			m.Idle = time.Duration(value) * time.Microsecond
 		case "piece":
 			m.Piece = int(value)
 		}
@@ -139,7 +139,7 @@ func (p *pacer) step(at time.Time, bytes int64, paused bool) (m Mark, due bool) 
 	switch {
 	case first:
 	case paused:
-		m.Quiet = quiet
+		m.Idle = quiet
 	case at.Sub(p.marked) >= markEvery:
 	default:
 		return Mark{}, false

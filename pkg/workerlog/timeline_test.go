@@ -20,7 +20,7 @@ func TestMarkComesBack(t *testing.T) {
 			LocalRank: rapid.IntRange(0, 1<<20).Draw(rt, "rank"),
 			Std:       rapid.SampledFrom([]Std{Stdout, Stderr}).Draw(rt, "std"),
 			Bytes:     rapid.Int64Range(0, 1<<62).Draw(rt, "bytes"),
-			Quiet:     time.Duration(rapid.Int64Range(0, 1<<40).Draw(rt, "quiet")) * time.Microsecond,
+			Idle:      time.Duration(rapid.Int64Range(0, 1<<40).Draw(rt, "quiet")) * time.Microsecond,
 			Piece:     rapid.IntRange(0, 1<<20).Draw(rt, "piece"),
 		}
 		if got, ok := ParseMark([]byte(m.String())); !ok || got != m {
@@ -100,7 +100,7 @@ func TestTimelineOfStreams(t *testing.T) {
 	dir := t.TempDir()
 	attempt := &Attempt{dir: dir}
 	head := TimelineHead{RunID: "job", Workers: 1}
-	if err := attempt.Describe(head); err != nil {
+	if err := attempt.CreateTimeline(head); err != nil {
 		t.Fatal(err)
 	}
 	files, err := attempt.Files(0)

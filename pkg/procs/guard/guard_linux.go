@@ -29,19 +29,19 @@ const (
 )
 
 // Run runs this program again, with the same arguments, as a child that sees
-// itself as part says: [PartAgent], or [PartGuard] where this process has children
+// itself as role says: [RoleAgent], or [RoleGuard] where this process has children
 // already (a shell's process substitution, say), which a sweep must not touch. It
 // passes signals on and returns when the child has ended, however it did,
 // and no process below this one is left. Stdin, stdout and stderr are shared.
 //
 // lifeline is this process's own link to a guard above it, or nil; when it
 // breaks the child is killed. silent is called each time that workers are killed because the agent
-// let its [Lifeline.Deadline] pass, with the time that it had set; it may be nil, and
+// let its [Lifeline.SetDeadline] pass, with the time that it had set; it may be nil, and
 // it may block, as a console does.
 func Run(lifeline *Lifeline, silent func(after time.Duration)) (Result, error) {
-	part := PartAgent
+	role := RoleAgent
 	if !proctree.NoChildren() {
-		part = PartGuard
+		role = RoleGuard
 	} else if err := proctree.BecomeSubreaper(); err != nil {
 		return Result{}, fmt.Errorf("become child subreaper: %w", err)
 	}
@@ -57,7 +57,7 @@ func Run(lifeline *Lifeline, silent func(after time.Duration)) (Result, error) {
 	if err := guardResources(); err != nil {
 		return Result{}, err
 	}
-	child, err := startSelf(part)
+	child, err := startSelf(role)
 	if err != nil {
 		return Result{}, err
 	}
@@ -85,20 +85,20 @@ func Run(lifeline *Lifeline, silent func(after time.Duration)) (Result, error) {
 		case <-announced:
 			announced, overdue = nil, time.After(endBound)
 		case <-overdue: // it hangs in the kernel: the sweep will tell
-			return child.conclude(procs.Exit{PID: child.pid, Code: child.link.code, At: time.Now()}, part, toldBound, &told), nil
+			return child.conclude(procs.Exit{PID: child.pid, Code: child.link.code, At: time.Now()}, role, toldBound, &told), nil
 		case exit := <-ended:
-			return child.conclude(exit, part, guardBound, &told), nil
+			return child.conclude(exit, role, guardBound, &told), nil
 		}
 	}
 }
 
 // conclude is what there is to do when the child has ended; bound is for the sweep.
-func (g *guarded) conclude(exit procs.Exit, part Part, bound time.Duration, told *lastWords) Result {
-	result := Result{Exit: exit, Reported: g.link.finish()}
-	if result.StuckTold = g.link.stuck; result.StuckTold {
+func (g *guarded) conclude(exit procs.Exit, role Role, bound time.Duration, told *lastWords) Result {
+	result := Result{Exit: exit, ExitAnnounced: g.link.finish()}
+	if result.StuckReported = g.link.stuck; result.StuckReported {
 		bound = toldBound
 	}
-	if part == PartAgent {
+	if role == RoleAgent {
 		if result.Swept, result.Stuck = proctree.Sweep(bound); len(result.Stuck) == 0 {
 			result.ExitNotice = g.link.notice
 		}
@@ -126,7 +126,7 @@ type guarded struct {
 
 // startSelf executes this program again. The child gets a process group of its
 // own, so that a signal from the terminal reaches it once: through the guard.
-func startSelf(part Part) (*guarded, error) {
+func startSelf(role Role) (*guarded, error) {
 	link, theirs, err := newGuardLink()
 	if err != nil {
 		return nil, fmt.Errorf("make the guard's lifeline: %w", err)
@@ -139,7 +139,7 @@ func startSelf(part Part) (*guarded, error) {
 	}
 	const linkFD, timerFD = 3, 4 // in the child: their places in Files
 	g.pid, err = syscall.ForkExec("/proc/self/exe", os.Args, &syscall.ProcAttr{
-		Env:   append(os.Environ(), lifelineEnv(part, linkFD, timerFD)),
+		Env:   append(os.Environ(), lifelineEnv(role, linkFD, timerFD)),
 		Files: []uintptr{0, 1, 2, uintptr(theirs), uintptr(g.timer.fd)},
 		Sys:   &syscall.SysProcAttr{Setpgid: true, PidFD: &g.pidfd},
 	})

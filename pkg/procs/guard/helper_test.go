@@ -22,18 +22,18 @@ const exitBystander = 99
 // runGuarded is a small launcher. Its arguments change the guard: "nested" gives it a child of its
 // own beforehand, "mute" a console that takes nothing.
 func runGuarded(args []string) {
-	part, lifeline, err := OpenLifeline()
+	role, lifeline, err := OpenLifeline()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	if part == PartAgent {
+	if role == RoleAgent {
 		a := &obedient{lifeline: lifeline}
 		a.obey()
 		return
 	}
 	var bystander *exec.Cmd
-	if part == PartNone && slices.Contains(args, "nested") {
+	if role == RoleNone && slices.Contains(args, "nested") {
 		bystander = exec.Command("sleep", "1000")
 		if err := bystander.Start(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -61,7 +61,7 @@ func runGuarded(args []string) {
 			code = exitBystander
 		}
 	}
-	lifeline.Announce(code)
+	lifeline.AnnounceExit(code)
 	os.Exit(code)
 }
 
@@ -92,7 +92,7 @@ func (a *obedient) obey() {
 			fmt.Println(answer)
 		case <-a.lifeline.Broken():
 			if a.group != nil {
-				_ = a.group.Stop(procs.Ladder{Signal: syscall.SIGKILL})
+				_ = a.group.Stop(procs.StopPolicy{Signal: syscall.SIGKILL})
 			}
 			os.Exit(1)
 		}
@@ -109,7 +109,7 @@ func (a *obedient) do(word, rest string) (answer string, err error) {
 		e := <-a.group.Exits()
 		return fmt.Sprintf("%v, by us: %v", e, e.Stopped), nil
 	case "stop":
-		return "ok", a.group.Stop(procs.Ladder{Signal: syscall.SIGKILL})
+		return "ok", a.group.Stop(procs.StopPolicy{Signal: syscall.SIGKILL})
 	case "notice": // ADDRESS, or nothing to withdraw it
 		return "ok", a.lifeline.SetExitNotice([]byte(rest))
 	case "storm": // ADDRESS; it answers, and goes on
@@ -124,10 +124,10 @@ func (a *obedient) do(word, rest string) (answer string, err error) {
 		in, err := time.ParseDuration(rest)
 		deadline := func() {
 			if in == 0 {
-				a.lifeline.Deadline(0)
+				a.lifeline.SetDeadline(0)
 				return
 			}
-			a.lifeline.Deadline(boottime.Now() + in)
+			a.lifeline.SetDeadline(boottime.Now() + in)
 		}
 		deadline()
 		if word == "renew" {
@@ -159,13 +159,13 @@ func (a *obedient) do(word, rest string) (answer string, err error) {
 	case "fired": // told within DURATION?
 		in, err := time.ParseDuration(rest)
 		select {
-		case <-a.lifeline.Fired():
+		case <-a.lifeline.fired:
 			return "yes", err
 		case <-time.After(in):
 			return "no", err
 		}
 	case "end": // in order
-		a.lifeline.Announce(7)
+		a.lifeline.AnnounceExit(7)
 		os.Exit(7)
 	case "read": // FILE, which may hang
 		go func() { _, _ = os.ReadFile(rest) }()

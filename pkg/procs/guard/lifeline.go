@@ -9,22 +9,22 @@ import (
 	"syscall"
 )
 
-// Part is what a process of this program is to the job.
-type Part string
+// Role is what a process of this program is to the job.
+type Role string
 
 // The parts. The process that the user starts has none yet.
 const (
-	PartNone  Part = ""
-	PartGuard Part = "guard" // starts the agent and cleans up after it
-	PartAgent Part = "agent" // runs the job
+	RoleNone  Role = ""
+	RoleGuard Role = "guard" // starts the agent and cleans up after it
+	RoleAgent Role = "agent" // runs the job
 )
 
 // lifelineVar is the environment variable with which a guard tells its child
 // PART:GUARDPID:FD:TIMERFD.
 const lifelineVar = "ELASTICRUN_LIFELINE"
 
-func lifelineEnv(part Part, fd, timer int) string {
-	return fmt.Sprintf("%s=%s:%d:%d:%d", lifelineVar, part, os.Getpid(), fd, timer)
+func lifelineEnv(role Role, fd, timer int) string {
+	return fmt.Sprintf("%s=%s:%d:%d:%d", lifelineVar, role, os.Getpid(), fd, timer)
 }
 
 // A lifeline carries packets, whose first byte says what they are. These go to the guard:
@@ -55,31 +55,31 @@ func Started() bool {
 	return set
 }
 
-// OpenLifeline tells which part this process plays and opens its lifeline; the
-// lifeline of [PartNone] is nil. The mark is taken out of the environment, so no
+// OpenLifeline tells which role this process plays and opens its lifeline; the
+// lifeline of [RoleNone] is nil. The mark is taken out of the environment, so no
 // child inherits it. An error means that the guard died before this process got
 // so far: it must end without starting anything.
-func OpenLifeline() (Part, *Lifeline, error) {
+func OpenLifeline() (Role, *Lifeline, error) {
 	mark, set := os.LookupEnv(lifelineVar)
 	if !set {
-		return PartNone, nil, nil
+		return RoleNone, nil, nil
 	}
 	if err := os.Unsetenv(lifelineVar); err != nil {
-		return PartNone, nil, err
+		return RoleNone, nil, err
 	}
 	f := strings.Split(mark, ":")
 	if len(f) != 4 {
-		return PartNone, nil, fmt.Errorf("environment variable %s=%q is not one that elasticrun set; unset it", lifelineVar, mark)
+		return RoleNone, nil, fmt.Errorf("environment variable %s=%q is not one that elasticrun set; unset it", lifelineVar, mark)
 	}
 	fd, err1 := strconv.Atoi(f[2])
 	timer, err2 := strconv.Atoi(f[3])
 	if err1 != nil || err2 != nil || f[1] != strconv.Itoa(os.Getppid()) {
-		return PartNone, nil, fmt.Errorf("the guard, pid %s, is gone", f[1])
+		return RoleNone, nil, fmt.Errorf("the guard, pid %s, is gone", f[1])
 	}
 	syscall.CloseOnExec(fd)
 	syscall.CloseOnExec(timer)
 	if err := syscall.SetNonblock(fd, true); err != nil {
-		return PartNone, nil, fmt.Errorf("open the lifeline: %w", err)
+		return RoleNone, nil, fmt.Errorf("open the lifeline: %w", err)
 	}
 	l := &Lifeline{
 		link:   os.NewFile(uintptr(fd), "lifeline"),
@@ -88,7 +88,7 @@ func OpenLifeline() (Part, *Lifeline, error) {
 	}
 	l.limit.open(timer)
 	go l.watch()
-	return Part(f[0]), l, nil
+	return Role(f[0]), l, nil
 }
 
 // watch ends when the guard does, or when the process closes the lifeline.
@@ -117,38 +117,29 @@ func (l *Lifeline) Broken() <-chan struct{} {
 	return l.broken
 }
 
-// Announce tells the guard that the process ends now, on purpose, so that its exit
+// AnnounceExit tells the guard that the process ends now, on purpose, so that its exit
 // code is to be taken at its word. A process that crashes does not come so far. One that hangs
 // in the kernel, of which a thread writes to a dead file server, say, does not end even so; then the guard ends
 // with this code in its place.
-func (l *Lifeline) Announce(code int) {
+func (l *Lifeline) AnnounceExit(code int) {
 	if l != nil {
 		_, _ = l.link.Write([]byte{packetEnding, byte(code)})
 	}
 }
 
-// Stuck tells the guard that what outlives SIGKILL has been reported: the guard has not to wait for it as long again.
-func (l *Lifeline) Stuck() {
+// ReportStuck tells the guard that what outlives SIGKILL has been reported: the guard has not to wait for it as long again.
+func (l *Lifeline) ReportStuck() {
 	if l != nil {
 		_, _ = l.link.Write([]byte{packetStuck})
 	}
 }
 
-// Fired is readable after the guard found a [Lifeline.Deadline] passed: it tells so before
-// it sends the first SIGKILL. What is not taken is told once.
-func (l *Lifeline) Fired() <-chan struct{} {
-	if l == nil {
-		return nil
-	}
-	return l.fired
-}
-
-// AwaitGuard returns once workers may be started again: at once, unless a [Lifeline.Deadline] has passed and the guard, which may be stopped
+// AwaitGuard returns once workers may be started again: at once, unless a [Lifeline.SetDeadline] has passed and the guard, which may be stopped
 // itself, has not acted on it. Then waiting is called, which may be nil, and AwaitGuard waits until the guard has. No worker may be left. When ctx
 // ends first it returns its cause.
 func (l *Lifeline) AwaitGuard(ctx context.Context, waiting func()) error {
 	for {
-		l.Deadline(0)
+		l.SetDeadline(0)
 		if !l.DeadlinePassed() {
 			return nil
 		}

@@ -79,7 +79,7 @@ func TestLifelineIsReadToTheEnd(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		l.Announce(0)
+		l.AnnounceExit(0)
 		if !link.finish() || string(link.notice) != "99" {
 			t.Errorf("announced %v, notice %q", link.ending, link.notice)
 		}
@@ -132,12 +132,12 @@ func TestExitNoticeDoesNotBlock(t *testing.T) {
 // Without a guard nothing happens.
 func TestNoLifeline(t *testing.T) {
 	var none *Lifeline
-	none.Deadline(time.Nanosecond)
-	none.Announce(0)
+	none.SetDeadline(time.Nanosecond)
+	none.AnnounceExit(0)
 	if err := none.SetExitNotice(nil); err != nil {
 		t.Error(err)
 	}
-	if none.Fired() != nil || none.Broken() != nil {
+	if none.Broken() != nil {
 		t.Error("a lifeline that is not there can tell something")
 	}
 	none.Close()

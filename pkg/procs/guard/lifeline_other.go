@@ -7,8 +7,8 @@ import "time"
 // SetExitNotice does nothing here, where no guard runs.
 func (l *Lifeline) SetExitNotice([]byte) error { return nil }
 
-// Deadline does nothing here.
-func (l *Lifeline) Deadline(time.Duration) {}
+// SetDeadline does nothing here.
+func (l *Lifeline) SetDeadline(time.Duration) {}
 
 // DeadlinePassed reports false here.
 func (l *Lifeline) DeadlinePassed() bool { return false }

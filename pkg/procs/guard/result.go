@@ -6,9 +6,9 @@ import "github.com/elasticrun/elasticrun/pkg/procs"
 type Result struct {
 	// Exit is how the agent's process ended.
 	Exit procs.Exit
-	// Reported says that the agent announced its exit code before it ended. One
+	// ExitAnnounced says that the agent announced its exit code before it ended. One
 	// that did not was killed or crashed, whatever its exit code is.
-	Reported bool
+	ExitAnnounced bool
 	// Swept counts the processes the guard reaped after the agent's end.
 	Swept int
 	// Stuck names processes that survived SIGKILL, and where in the kernel they are.
@@ -16,6 +16,6 @@ type Result struct {
 	// ExitNotice is what the agent gave to [Lifeline.SetExitNotice] last. It is nil if the agent withdrew it, and if Stuck
 	// names processes: that it is there proves that nothing of the job is left.
 	ExitNotice []byte
-	// StuckTold says that the agent had reported such processes itself.
-	StuckTold bool
+	// StuckReported says that the agent had reported such processes itself.
+	StuckReported bool
 }

@@ -37,14 +37,14 @@ type deadline struct {
 
 func (d *deadline) open(fd int) { d.fd = fd }
 
-// Deadline tells the guard: unless another call comes before at, a time of package boottime, kill the workers. So
+// SetDeadline tells the guard: unless another call comes before at, a time of package boottime, kill the workers. So
 // they are dead soon after even if this process is stopped, hangs or is not given the CPU.
 // 0 disarms; what lies in the past has passed already. The guard tells it by [Lifeline.Fired].
 //
 // A deadline that has passed stays so: calls are not heard until Fired was told. After that one
 // call is needed before workers are started again: until then the guard may still be killing
 // what it finds.
-func (l *Lifeline) Deadline(at time.Duration) {
+func (l *Lifeline) SetDeadline(at time.Duration) {
 	if l != nil {
 		l.limit.set(at)
 	}
@@ -76,7 +76,7 @@ func (d *deadline) set(at time.Duration) {
 	d.armed = at != 0
 }
 
-// DeadlinePassed reports whether the time that [Lifeline.Deadline] has set is over: the guard kills the workers, or will once it
+// DeadlinePassed reports whether the time that [Lifeline.SetDeadline] has set is over: the guard kills the workers, or will once it
 // runs again. A process that was stopped asks it before it starts a worker.
 func (l *Lifeline) DeadlinePassed() bool {
 	if l == nil {

@@ -25,9 +25,9 @@ func lockFolder(path string) *os.File {
 	return dir
 }
 
-// RunLasts reports whether the run with this folder lasts. The error says that the
+// RunActive reports whether the run with this folder lasts. The error says that the
 // file system cannot tell.
-func RunLasts(path string) (bool, error) {
+func RunActive(path string) (bool, error) {
 	dir, err := os.Open(path)
 	if err != nil {
 		return false, err

@@ -6,16 +6,16 @@ import (
 	"strings"
 )
 
-// Nodes is how many there are: n1, n2 and n3, at 10.76.0.1 to 10.76.0.3.
+// Nodes is the number of nodes: n1, n2 and n3, at 10.76.0.1 to 10.76.0.3.
 const Nodes = 3
 
-// The controller listens here; node K at K more.
+// The controller listens on this port; node K listens on the port K above.
 const controllerPort = 17000
 
-// KillWait is the time, in seconds, from SIGTERM to SIGKILL of a job that is cancelled. Slurm's own default is 30.
+// KillWait is the time, in seconds, from SIGTERM to SIGKILL of a canceled job. Slurm's default is 30.
 const KillWait = 5
 
-// config returns slurm.conf for a cluster whose files are in dir, on a machine of that name.
+// config returns slurm.conf for a cluster with its files in dir, on the machine named host.
 func config(dir, host string) string {
 	lines := []string{
 		"ClusterName=lab",
@@ -25,7 +25,7 @@ func config(dir, host string) string {
 		"SlurmdUser=root",
 		"AuthType=auth/munge",
 		"AuthInfo=socket=" + dir + "/munge.sock",
-		// No control groups: the machine's own stay as they are.
+		// No control groups: those of the machine stay unchanged.
 		"ProctrackType=proctrack/linuxproc",
 		"TaskPlugin=task/none",
 		"MpiDefault=none",
@@ -38,7 +38,7 @@ func config(dir, host string) string {
 		"SlurmdSpoolDir=" + dir + "/spool-%n",
 		"SlurmdPidFile=" + dir + "/slurmd-%n.pid",
 		"SlurmdLogFile=" + dir + "/slurmd-%n.log",
-		// Only the backfill scheduler starts heterogeneous jobs; it looks every 30 s by default.
+		// Only the backfill scheduler starts heterogeneous jobs. By default it runs every 30 s.
 		"SchedulerParameters=batch_sched_delay=1,sched_interval=2,sched_min_interval=0,bf_interval=1",
 		fmt.Sprintf("KillWait=%d", KillWait),
 		"SlurmdTimeout=5",
@@ -50,7 +50,8 @@ func config(dir, host string) string {
 	return strings.Join(lines, "\n") + "\n"
 }
 
-// fields reads a line of scontrol --oneliner: KEY=VALUE, separated by spaces. A value with spaces keeps its first word.
+// fields parses a line of scontrol --oneliner: KEY=VALUE pairs, separated by spaces. Of a value with spaces it keeps
+// the first word.
 func fields(line string) map[string]string {
 	found := map[string]string{}
 	for field := range strings.FieldsSeq(line) {
@@ -61,7 +62,7 @@ func fields(line string) map[string]string {
 	return found
 }
 
-// listening returns the ports in state LISTEN of a table like /proc/net/tcp.
+// listening returns the ports in state LISTEN of a table in the form of /proc/net/tcp.
 func listening(table string) []int {
 	const listen = "0A"
 	var ports []int

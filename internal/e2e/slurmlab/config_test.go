@@ -18,7 +18,7 @@ func TestConfig(t *testing.T) {
 			t.Errorf("no line %s in\n%s", want, text)
 		}
 	}
-	// A file that is not named is where Debian has it.
+	// Debian's default path holds for every file that the config does not name.
 	for line := range strings.Lines(text) {
 		if key, value, _ := strings.Cut(line, "="); strings.HasPrefix(value, "/") && !strings.HasPrefix(value, "/lab/") {
 			t.Errorf("%s is outside the lab: %s", key, value)

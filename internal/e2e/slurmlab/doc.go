@@ -1,14 +1,11 @@
-// Package slurmlab makes a Slurm cluster of one machine, for tests of jobs that a
-// batch system starts: munged, slurmctld and three slurmd, the ones that a cluster
-// runs. The nodes n1 to n3 have two CPUs and an address each. As on many clusters
-// their names do not resolve; and they share the machine's host name, so that only
-// what Slurm itself says tells them apart. Only tests import it.
+// Package slurmlab starts a Slurm cluster on one machine, for tests of jobs that a batch system starts: munged,
+// slurmctld and three slurmd. The nodes n1 to n3 have two CPUs and an address each. As on many clusters their names
+// do not resolve. They share the machine's host name, so that only Slurm's own values tell them apart. Only tests
+// import this package, and it knows nothing of the jobs that it runs.
 //
-// It needs root and Debian's slurm-wlm, munge and iproute2; where they are missing the
-// test is skipped as by testenv.Missing. The cluster lives in namespaces of its own,
-// for processes, mounts and the network, and writes only below one folder of the
-// test's. When the first process of the namespaces ends the kernel kills all others,
-// so nothing is left, not even by a test that was killed.
+// It needs root and Debian's slurm-wlm, munge and iproute2; without them testenv.Missing skips the test. The cluster
+// runs in process, mount and network namespaces of its own, and writes only below one folder of the test. When the
+// first process of the namespaces ends, the kernel kills all others. So nothing is left, even if the test is killed.
 //
-// Commands may run at the same time; all else is for the goroutine of the test.
+// Commands may run concurrently. Every other method is for the goroutine of the test.
 package slurmlab

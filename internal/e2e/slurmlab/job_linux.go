@@ -13,25 +13,26 @@ import (
 	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 )
 
-// Job is one that was given to sbatch.
+// Job is a job that was submitted with sbatch.
 type Job struct {
 	ID  string
-	Dir string // where it works; empty at first
+	Dir string // working folder, empty at first
 
 	lab       *Lab
-	mark      string // in the environment of its processes
-	temporary string // its TMPDIR
+	mark      string // variable in the environment of its processes
+	temporary string // TMPDIR of the job
 }
 
-// Status is what the controller knows of a job.
+// Status is the controller's view of a job.
 type Status struct {
-	State    string // as squeue(1) lists them: "COMPLETED", ...
-	ExitCode string // of the batch script, and the signal that ended it: "0:0"
-	Restarts int    // how often it was requeued
+	State    string // as squeue(1) prints it, such as "COMPLETED"
+	ExitCode string // exit code of the batch script and the signal that ended it, such as "0:0"
+	Restarts int    // number of times that the job was requeued
 }
 
-// Submit gives a batch script to sbatch: args are sbatch's options, the script, and the script's own arguments; env is for the
-// job. When the test ends the job is cancelled if it still runs, and must have left no process and no port.
+// Submit submits a batch script: args are sbatch's options, the script, and the script's own arguments; env is the
+// environment of the job. The test's cleanup cancels the job if it still runs, and fails the test if the job has left
+// a process or a listening port.
 func (l *Lab) Submit(t testing.TB, env []string, args ...string) *Job {
 	t.Helper()
 	j := &Job{Dir: t.TempDir(), lab: l, mark: testenv.Mark(), temporary: t.TempDir()}
@@ -49,7 +50,7 @@ func (l *Lab) Submit(t testing.TB, env []string, args ...string) *Job {
 	return j
 }
 
-// Status asks the controller. Of a heterogeneous job the first component is told.
+// Status asks the controller. For a heterogeneous job it returns the status of the first component.
 func (j *Job) Status(t testing.TB) Status {
 	t.Helper()
 	first, _, _ := strings.Cut(j.lab.Run(t, "scontrol", "--oneliner", "show", "job", j.ID), "\n")
@@ -61,7 +62,7 @@ func (j *Job) Status(t testing.TB) Status {
 	return Status{State: found["JobState"], ExitCode: found["ExitCode"], Restarts: restarts}
 }
 
-// Wait returns how the job has ended.
+// Wait returns the status of the job after its end.
 func (j *Job) Wait(t testing.TB, bound time.Duration) Status {
 	t.Helper()
 	var s Status
@@ -72,9 +73,9 @@ func (j *Job) Wait(t testing.TB, bound time.Duration) Status {
 	return s
 }
 
-// Output returns what the job has written to stdout and stderr.
+// Output returns the job's stdout and stderr.
 func (j *Job) Output() string {
-	out, _ := os.ReadFile(filepath.Join(j.Dir, "out")) // not there: it has written nothing
+	out, _ := os.ReadFile(filepath.Join(j.Dir, "out")) // the file is missing if the job has written nothing
 	return string(out)
 }
 
@@ -92,26 +93,26 @@ func (j *Job) Temporary(t testing.TB) []string {
 	return names
 }
 
-// Cancel is scancel(1).
+// Cancel runs scancel(1) with options for the job.
 func (j *Job) Cancel(t testing.TB, options ...string) {
 	t.Helper()
 	j.lab.Run(t, "scancel", append(options, j.ID)...)
 }
 
-// end makes sure that the job has ended, and without a trace.
+// end makes sure that the job has ended and has left nothing.
 func (j *Job) end(t testing.TB) {
 	t.Helper()
 	if t.Failed() {
 		t.Logf("job %s wrote:\n%s", j.ID, j.Output())
 	}
-	_ = j.lab.Command(context.WithoutCancel(t.Context()), "scancel", "--quiet", j.ID).Run() // it has ended, where this fails
+	_ = j.lab.Command(context.WithoutCancel(t.Context()), "scancel", "--quiet", j.ID).Run() // fails if the job has ended
 	testenv.NothingLeftWithin(t, j.mark, (KillWait+10)*time.Second)
 	if ports := j.lab.Listening(t); len(ports) > 0 {
 		t.Errorf("after job %s somebody listens at %v", j.ID, ports)
 	}
 }
 
-// ended reports whether a job in this state will not run any more.
+// ended reports whether a job in this state will not run again.
 func ended(state string) bool {
 	return slices.Contains([]string{"BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "TIMEOUT"}, state)
 }

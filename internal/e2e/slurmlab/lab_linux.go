@@ -20,14 +20,14 @@ import (
 
 // Lab is a running cluster.
 type Lab struct {
-	dir  string // all files of the daemons
-	init int    // id of the first process of the namespaces
+	dir  string // folder of all files of the daemons
+	init int    // process id of the first process of the namespaces
 }
 
-// startBound is far longer than the daemons need to find one another, which takes a second.
+// startBound is far longer than the daemons need to connect, which takes a second.
 const startBound = 30 * time.Second
 
-// New starts a cluster and returns when all nodes are idle. It ends with the test.
+// New starts a cluster and returns when all nodes are idle. The cluster ends with the test.
 func New(t testing.TB) *Lab {
 	t.Helper()
 	testenv.Root(t)
@@ -50,8 +50,9 @@ func New(t testing.TB) *Lab {
 	return l
 }
 
-// first is the first process of the namespaces; $1 is the lab's folder. The resolver of the C library looks up no name, not even an
-// address, on a machine with no address but 127.0.0.1. Bash, unlike other shells, reaps what is orphaned while it reads.
+// first is the shell script of the first process of the namespaces; $1 is the lab's folder. The resolver of the C
+// library resolves nothing, not even an address, on a machine whose only address is 127.0.0.1, so the script adds
+// one. The script needs bash, which unlike other shells reaps orphans while it reads.
 const first = `
 mount --make-rslave /
 mount -t proc proc /proc
@@ -74,8 +75,8 @@ done
 echo started
 read -r _ || :`
 
-// start runs the daemons. The cluster ends when the pipe that its first process reads is closed, which the kernel does if the
-// test itself is killed.
+// start runs the daemons. The cluster ends when the pipe that its first process reads is closed. The kernel closes
+// the pipe even if the test is killed.
 func (l *Lab) start(t testing.TB) {
 	t.Helper()
 	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), "/bin/bash", "-euc", first, "bash", l.dir)
@@ -104,7 +105,8 @@ func (l *Lab) start(t testing.TB) {
 	}
 }
 
-// stop ends the cluster. Wait returns when the last process of the namespaces is gone: the kernel reaps them before their first one.
+// stop ends the cluster. Wait returns when every process of the namespaces has ended: the kernel reaps the first one
+// last.
 func (l *Lab) stop(t testing.TB, cmd *exec.Cmd, hold io.Closer) {
 	t.Helper()
 	if t.Failed() {
@@ -116,18 +118,18 @@ func (l *Lab) stop(t testing.TB, cmd *exec.Cmd, hold io.Closer) {
 	}
 }
 
-// Command is exec.CommandContext on the cluster's machine, outside of any job.
+// Command is exec.CommandContext on the cluster's machine, outside any job.
 func (l *Lab) Command(ctx context.Context, program string, args ...string) *exec.Cmd {
 	target := "--target=" + strconv.Itoa(l.init)
 	cmd := exec.CommandContext(ctx, "nsenter", append([]string{target, "--mount", "--pid", "--net", "--", program}, args...)...)
-	// The test itself may run as a job of another cluster.
+	// The test itself can run as a job of another cluster.
 	env := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "SLURM") || strings.HasPrefix(v, "SBATCH_") })
 	cmd.Env = append(env, "SLURM_CONF="+l.path("slurm.conf"))
 	cmd.WaitDelay = time.Second
 	return cmd
 }
 
-// Run returns what a command of the cluster wrote to stdout. One that fails ends the test.
+// Run returns the stdout of a command on the cluster. A failure of the command ends the test.
 func (l *Lab) Run(t testing.TB, program string, args ...string) string {
 	t.Helper()
 	cmd := l.Command(t.Context(), program, args...)
@@ -140,7 +142,7 @@ func (l *Lab) Run(t testing.TB, program string, args ...string) string {
 	return string(out)
 }
 
-// Await asks again and again, since Slurm announces nothing to those outside a job, and ends the test after the bound.
+// Await polls reached, because Slurm notifies only processes of a job. It ends the test after bound.
 func (l *Lab) Await(t testing.TB, what string, bound time.Duration, reached func() bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), bound)
@@ -156,7 +158,7 @@ func (l *Lab) Await(t testing.TB, what string, bound time.Duration, reached func
 	}
 }
 
-// Listening returns the TCP ports that somebody listens at, but for the daemons' own.
+// Listening returns the TCP ports in state LISTEN, without those of the daemons.
 func (l *Lab) Listening(t testing.TB) []int {
 	t.Helper()
 	var found []int
@@ -176,7 +178,7 @@ func (l *Lab) Listening(t testing.TB) []int {
 
 func (l *Lab) path(name string) string { return filepath.Join(l.dir, name) }
 
-// logs returns the ends of all logs.
+// logs returns the last lines of all logs.
 func (l *Lab) logs() string {
 	const tail = 1200
 	var all strings.Builder
@@ -188,7 +190,7 @@ func (l *Lab) logs() string {
 	return all.String()
 }
 
-// tools returns an error that says which program is missing.
+// tools returns an error that names the first missing program.
 func tools() error {
 	for program, debian := range map[string]string{
 		"slurmctld": "slurm-wlm", "slurmd": "slurm-wlm", "sbatch": "slurm-wlm", "munged": "munge", "ip": "iproute2", "nsenter": "util-linux",

@@ -15,7 +15,7 @@ import (
 	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 )
 
-// batch returns the path of a batch script.
+// batch writes a batch script and returns its path.
 func batch(t *testing.T, body string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "batch.sh")
@@ -25,7 +25,7 @@ func batch(t *testing.T, body string) string {
 	return path
 }
 
-// TestLab is one test, as the cluster takes a while to start.
+// TestLab has all checks in one test, because a cluster takes a while to start.
 func TestLab(t *testing.T) {
 	var variable string
 	t.Run("lab", func(t *testing.T) {
@@ -48,7 +48,7 @@ func TestLab(t *testing.T) {
 			t.Errorf("the name of a node resolves: %s", out)
 		}
 
-		// What runs on a node, and its slurmd, end with it; nothing else does.
+		// The processes of a node, its slurmd included, end with the node. All others stay.
 		j = l.Submit(t, nil, "--nodes=3", "--no-kill", batch(t, `srun --no-kill sh -c 'touch $SLURMD_NODENAME; exec sleep 1000'`))
 		l.Await(t, "three tasks", startBound, func() bool {
 			tasks, _ := filepath.Glob(filepath.Join(j.Dir, "n?"))
@@ -65,7 +65,7 @@ func TestLab(t *testing.T) {
 		if got := j.Status(t); got.State != "RUNNING" {
 			t.Errorf("the job is %+v", got)
 		}
-		l.Run(t, "scontrol", "update", "NodeName=n3", "State=DOWN", "Reason=killed") // cancelling would wait for it
+		l.Run(t, "scontrol", "update", "NodeName=n3", "State=DOWN", "Reason=killed") // a cancel would wait for the node
 		j.Cancel(t)
 		if got := j.Wait(t, startBound); got.State != "CANCELLED" {
 			t.Errorf("the job is %+v", got)
@@ -77,12 +77,12 @@ func TestLab(t *testing.T) {
 	testenv.NothingLeft(t, variable)
 }
 
-// TestKilled: a test that is killed cleans nothing up.
+// TestKilled checks that the kernel cleans up after a test that was killed.
 func TestKilled(t *testing.T) {
 	const hold = "ELASTICRUN_TEST_HOLD_LAB"
 	if os.Getenv(hold) != "" {
 		fmt.Println("\nheld: " + New(t).path("slurm.conf"))
-		_, _ = bufio.NewReader(os.Stdin).ReadByte() // until the test that started this one kills it
+		_, _ = bufio.NewReader(os.Stdin).ReadByte() // wait until the parent test kills this process
 		return
 	}
 	testenv.Root(t)

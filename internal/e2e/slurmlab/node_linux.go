@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// KillNode ends a node, "n3", as a crash does: its slurmd and all that runs there, with no word to the controller. The others
-// see their connections closed. The node does not come back.
+// KillNode kills a node such as "n3" as a crash does: its slurmd and all of its processes, without a message to the
+// controller. The other nodes see their connections closed. The node does not come back.
 func (l *Lab) KillNode(t testing.TB, node string) {
 	t.Helper()
 	l.Await(t, "the end of "+node, startBound, func() bool {
@@ -24,13 +24,14 @@ func (l *Lab) KillNode(t testing.TB, node string) {
 	})
 }
 
-// on lists what runs on a node. What starts tasks comes before them: killed later, it would tell how they ended.
+// on lists the processes of a node. Processes that start tasks come first: if they were killed after their tasks,
+// they would report how the tasks ended.
 func (l *Lab) on(node string) []int {
 	var daemons, tasks []int
 	paths, _ := filepath.Glob("/proc/[0-9]*")
 	for _, proc := range paths {
 		pid, _ := strconv.Atoi(filepath.Base(proc))
-		// Errors mean that it has ended.
+		// Errors mean that the process has ended.
 		environ, _ := os.ReadFile(filepath.Join(proc, "environ"))
 		variables := strings.Split(string(environ), "\x00")
 		if !slices.Contains(variables, "SLURM_CONF="+l.path("slurm.conf")) {

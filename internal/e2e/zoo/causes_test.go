@@ -4,7 +4,8 @@ import (
 	"testing"
 )
 
-// An error file that says nothing, or that cannot be used, hides nothing else: the cause is right, and the report says what is wrong with the file.
+// TestErrorFiles checks that an error file that is empty or unusable hides no other evidence. The report names the
+// right cause and the problem with the file.
 func TestErrorFiles(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -30,7 +31,7 @@ func TestErrorFiles(t *testing.T) {
 	}
 }
 
-// However a worker ends by its own doing, it is the cause, and the report says how.
+// TestCauses checks that a worker that ends by itself is named as the root cause, with its reason.
 func TestCauses(t *testing.T) {
 	t.Parallel()
 	tests := []struct {

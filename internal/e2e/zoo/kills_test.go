@@ -12,21 +12,22 @@ import (
 	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 )
 
-// victim is what a kill hits.
+// victim is the kind of process that a kill hits.
 type victim string
 
 const (
-	aWorker victim = "worker" // weighted: it is the most common
+	aWorker victim = "worker" // listed several times, because worker failures are the most common
 	anAgent victim = "agent"
 	aGuard  victim = "guard"
 	aTree   victim = "tree" // guard, agent, workers and their children
 )
 
-// between is the time from one kill in a job to the next, at least.
+// between is the least time between two kills in a job.
 const between = time.Second
 
-// Processes of real jobs are killed at random under load: workers, their children, agents, guards, whole nodes. Nothing is left
-// after any of them, and a killed worker is named as the root cause on every node, whatever its peers say when they fail.
+// TestRandomKills kills random processes of real jobs under load: workers, their children, agents, guards, whole
+// nodes. After each kill nothing is left, and every node names a killed worker as the root cause, whatever errors its
+// peers print.
 func TestRandomKills(t *testing.T) {
 	kills := testenv.Repeat(t, 4, 200)
 	seed := uint64(time.Now().UnixNano())
@@ -38,20 +39,20 @@ func TestRandomKills(t *testing.T) {
 	}
 	t.Logf("ELASTICRUN_SEED=%d repeats this choice of victims", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
-	testenv.Torch(t, "2.14") // or there is nothing to do
-	meeting := startMeeting(t)
-	burn(t, testenv.Repeat(t, 0, 2)) // beside other tests there is load enough
+	testenv.Torch(t, "2.14") // skips the test without torch
+	endpoint := startStore(t)
+	burn(t, testenv.Repeat(t, 0, 2)) // in make test the other tests are load enough
 	count := tally{}
-	// One of each comes first, so that a short run has them all.
+	// Each kind comes once first, so that a short run has all of them.
 	for first := []victim{aWorker, anAgent, aGuard, aTree}; len(first) > 0 || count.kills < kills; {
 		r := round{number: count.kills, nodes: 1 + random.IntN(2), careful: random.IntN(2) == 1, child: random.IntN(3) == 0, random: random}
 		r.victim = []victim{aWorker, aWorker, aWorker, anAgent, aGuard, aTree}[random.IntN(6)]
 		if len(first) > 0 {
 			r.victim, r.nodes, r.child, first = first[0], 2, len(first) == 4, first[1:]
 		}
-		t.Run(fmt.Sprintf("%d %s of %d nodes", r.number, r.victim, r.nodes), func(t *testing.T) { r.run(t, meeting, &count) })
+		t.Run(fmt.Sprintf("%d %s of %d nodes", r.number, r.victim, r.nodes), func(t *testing.T) { r.run(t, endpoint, &count) })
 		if t.Failed() {
-			return // what was started may be left
+			return // processes can be left after a failure
 		}
 	}
 	t.Logf("%d kills, %d of them of workers, %d of which were not named as the root cause", count.kills, count.workers, count.missed)
@@ -60,31 +61,31 @@ func TestRandomKills(t *testing.T) {
 	}
 }
 
-// tally counts what was done to all jobs.
+// tally counts the kills of all jobs.
 type tally struct{ kills, workers, missed int }
 
-// round is one job and what is done to it.
+// round is one job and its kills.
 type round struct {
 	number  int
 	nodes   int
-	careful bool // the workers leave their process group in order
-	child   bool // a worker's child is killed first, of which the job takes no notice
+	careful bool // the workers destroy their process group in an orderly way
+	child   bool // a worker's child is killed first, which must not affect the job
 	victim  victim
 	random  *rand.Rand
 }
 
-func (r round) run(t *testing.T, meeting string, count *tally) {
+func (r round) run(t *testing.T, endpoint string, count *tally) {
 	t.Helper()
 	var nodes []*node
 	var scriptArgs []string
 	if r.careful {
 		scriptArgs = []string{"--finally"}
 	}
-	// The first node has two workers, the second one.
+	// The first node has two workers, the second node one.
 	for i := range r.nodes {
 		args := []string{"--nproc-per-node=" + strconv.Itoa(2-i)}
 		if r.nodes > 1 {
-			args = append(args, "--nnodes=2", "--rdzv-endpoint="+meeting, fmt.Sprintf("--rdzv-id=kills-%d", r.number), "--node-rank="+strconv.Itoa(i), "--rdzv-backend=c10d")
+			args = append(args, "--nnodes=2", "--rdzv-endpoint="+endpoint, fmt.Sprintf("--rdzv-id=kills-%d", r.number), "--node-rank="+strconv.Itoa(i), "--rdzv-backend=c10d")
 		}
 		nodes = append(nodes, startNode(t, args, scriptArgs))
 	}
@@ -117,7 +118,7 @@ func (r round) run(t *testing.T, meeting string, count *tally) {
 	if code := hit.end(); code != 128+int(syscall.SIGKILL) {
 		t.Errorf("the node that was hit ended with %d\n%s", code, &hit.stderr)
 	}
-	// The others wait for another node.
+	// The remaining workers wait for another node.
 	for _, n := range nodes {
 		if n == hit {
 			continue
@@ -131,7 +132,7 @@ func (r round) run(t *testing.T, meeting string, count *tally) {
 	}
 }
 
-// kill kills processes that are there.
+// kill kills processes that must exist.
 func kill(t *testing.T, pids ...int) {
 	t.Helper()
 	for _, pid := range pids {
@@ -141,7 +142,7 @@ func kill(t *testing.T, pids ...int) {
 	}
 }
 
-// named waits for the end of all nodes, of whose workers that one was killed, and reports whether each names it.
+// named waits for the end of all nodes and reports whether each names the killed worker.
 func named(t *testing.T, nodes []*node, rank int) bool {
 	t.Helper()
 	all := true

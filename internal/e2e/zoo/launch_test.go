@@ -17,13 +17,13 @@ import (
 )
 
 const (
-	// bound is far longer than any job here takes, on a busy machine too.
+	// bound is far longer than any job here takes, even on a busy machine.
 	bound = 2 * time.Minute
-	// maxMemory is what guard and agent may take together, in bytes.
+	// maxMemory bounds the memory of guard and agent together, in bytes.
 	maxMemory = 100 << 20
 )
 
-// interpreter is a python3 that is no wrapper, and everybody's where there is one.
+// interpreter returns a python3 that is no wrapper script, if possible one that all users can execute.
 var interpreter = sync.OnceValues(func() (string, error) {
 	const everybodys = "/usr/bin/python3"
 	if _, err := os.Stat(everybodys); err == nil {
@@ -36,7 +36,7 @@ var interpreter = sync.OnceValues(func() (string, error) {
 	return strings.TrimSpace(string(out)), nil
 })
 
-// zooPy returns the path of the workers' program.
+// zooPy returns the path of the workers' script.
 func zooPy(t testing.TB) string {
 	t.Helper()
 	path, err := filepath.Abs("../../../testdata/zoo/zoo.py")
@@ -46,7 +46,7 @@ func zooPy(t testing.TB) string {
 	return path
 }
 
-// job is a launch of the binary.
+// job is a running launch of the binary.
 type job struct {
 	t      testing.TB
 	mark   string
@@ -54,23 +54,23 @@ type job struct {
 	stdout output
 	stderr output
 	logs   string // its --log-dir
-	held   string // a FIFO that every process of the workers has open
-	ready  string // a FIFO that a worker writes to when it is ready, and somebody reads
+	held   string // a FIFO that every worker process holds open
+	ready  string // a FIFO to which a worker writes when it is ready
 
 	begun   time.Time
 	quit    chan struct{}
-	peak    int64 // of guard and agent together, in bytes; once watched is closed
+	peak    int64 // peak of guard and agent together, in bytes; valid once watched is closed
 	watched chan struct{}
 }
 
-// launch is how a job is started.
+// launch describes how to start a job.
 type launch struct {
-	dir      string   // what the job may read and write, with the binary and zoo.py; empty: the user's own places
-	console  *os.File // stdout; nil: the job keeps what it shows
-	terminal *os.File // stdin, stdout and stderr, the session's terminal; nil: none
+	dir      string   // folder that the job may read and write, with the binary and zoo.py; empty for the user's own folders
+	console  *os.File // stdout; nil to capture it
+	terminal *os.File // stdin, stdout and stderr, the session's terminal; nil for none
 	flags    []string
-	wrap     []string // a program that executes its arguments, in front of the binary
-	args     []string // of zoo.py
+	wrap     []string // program that executes its arguments, in front of the binary
+	args     []string // arguments of zoo.py
 }
 
 // start starts a job of two workers and watches its memory.
@@ -98,7 +98,7 @@ func (l launch) start(t testing.TB) *job {
 	ctx, cancel := context.WithTimeout(t.Context(), bound)
 	t.Cleanup(cancel)
 	j.cmd = exec.CommandContext(ctx, argv[0], argv[1:]...)
-	j.cmd.WaitDelay = 10 * time.Second // then somebody has stdout or stderr who should be gone
+	j.cmd.WaitDelay = 10 * time.Second // after that, a leftover process holds stdout or stderr
 	j.cmd.Env = append(os.Environ(), j.mark, "PYTHON_EXEC="+python, "TMPDIR="+tmp, "ZOO_READY="+ready, "ZOO_HELD="+held)
 	j.cmd.Stdout, j.cmd.Stderr = &j.stdout, &j.stderr
 	if l.console != nil {
@@ -127,7 +127,7 @@ func (l launch) run(t testing.TB) *job {
 // awaitReady waits until a worker has written to the FIFO.
 func (j *job) awaitReady() {
 	j.t.Helper()
-	fifo, err := os.OpenFile(j.ready, os.O_RDWR|syscall.O_NONBLOCK, 0) // an end to write, so that it has no end
+	fifo, err := os.OpenFile(j.ready, os.O_RDWR|syscall.O_NONBLOCK, 0) // this end for writing prevents end of file
 	if err != nil {
 		j.t.Fatal(err)
 	}
@@ -138,7 +138,7 @@ func (j *job) awaitReady() {
 	}
 }
 
-// end waits for the job and judges what is true of every job.
+// end waits for the job and checks what holds for every job.
 func (j *job) end() {
 	j.t.Helper()
 	err := j.cmd.Wait()
@@ -155,8 +155,8 @@ func (j *job) end() {
 	j.t.Logf("the job took %v, guard and agent %d MiB", time.Since(j.begun).Round(time.Millisecond), j.peak>>20)
 }
 
-// nobodyHolds checks that no process has the FIFO open any more. The kernel knows, where a look at all processes may miss one that
-// forks another and exits, again and again.
+// nobodyHolds checks that no process has the FIFO open. The kernel knows for certain, while a scan of all processes
+// can miss one that forks and exits again and again.
 func (j *job) nobodyHolds() {
 	j.t.Helper()
 	fd, err := syscall.Open(j.held, syscall.O_RDONLY|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
@@ -164,12 +164,12 @@ func (j *job) nobodyHolds() {
 		j.t.Fatal(err)
 	}
 	defer func() { _ = syscall.Close(fd) }()
-	if n, err := syscall.Read(fd, make([]byte, 1)); n != 0 || err != nil { // else the end: nobody could write
+	if n, err := syscall.Read(fd, make([]byte, 1)); n != 0 || err != nil { // end of file means that no process has it open for writing
 		j.t.Errorf("a process of the job still has %s open (%v)", j.held, err)
 	}
 }
 
-// code is the exit code as a shell would see it.
+// code returns the exit code as a shell reports it.
 func (j *job) code() int {
 	status := j.cmd.ProcessState.Sys().(syscall.WaitStatus)
 	if status.Signaled() {
@@ -178,7 +178,7 @@ func (j *job) code() int {
 	return status.ExitStatus()
 }
 
-// want checks the exit code, what the last line on stderr says of the root cause, and what else stderr has.
+// want checks the exit code, the root cause in the last line of stderr, and other texts in stderr.
 func (j *job) want(code int, cause string, texts ...string) {
 	j.t.Helper()
 	if j.code() != code {
@@ -198,7 +198,7 @@ func (j *job) want(code int, cause string, texts ...string) {
 	}
 }
 
-// watch looks again and again at how much memory the guard and its child, the agent, have taken at most.
+// watch polls the peak memory of the guard and of its child, the agent.
 func (j *job) watch() {
 	defer close(j.watched)
 	again := time.NewTicker(20 * time.Millisecond)
@@ -218,7 +218,7 @@ func (j *job) watch() {
 	}
 }
 
-// peakMemory is the most that a process has had in memory, in bytes; 0 where it has gone.
+// peakMemory returns the peak memory of a process in bytes, or 0 if the process has ended.
 func peakMemory(pid int) int64 {
 	status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	_, after, _ := strings.Cut(string(status), "VmHWM:")
@@ -232,7 +232,7 @@ func childrenOf(pid int) []int {
 	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
 	var pids []int
 	for _, f := range files {
-		data, _ := os.ReadFile(f) // the thread may have ended
+		data, _ := os.ReadFile(f) // the thread can have ended
 		for field := range strings.FieldsSeq(string(data)) {
 			var child int
 			if _, err := fmt.Sscan(field, &child); err == nil {
@@ -243,7 +243,7 @@ func childrenOf(pid int) []int {
 	return pids
 }
 
-// output counts what is written to it and keeps the end.
+// output counts the bytes written to it and keeps the last ones.
 type output struct {
 	mu   sync.Mutex
 	n    int64
@@ -257,7 +257,7 @@ func (o *output) Write(p []byte) (int, error) {
 	defer o.mu.Unlock()
 	o.n += int64(len(p))
 	o.last = append(o.last, p...)
-	if len(o.last) > 2*keep { // not with every write: it is a copy
+	if len(o.last) > 2*keep { // not at every write, because it copies
 		o.last = append(o.last[:0], o.last[len(o.last)-keep:]...)
 	}
 	return len(p), nil
@@ -269,7 +269,7 @@ func (o *output) String() string {
 	return string(o.last)
 }
 
-// logFile reads a log of local rank 1, which misbehaves.
+// logFile reads a log of local rank 1, the worker that misbehaves.
 func (j *job) logFile(name string) []byte {
 	j.t.Helper()
 	path := j.logPath(name)

@@ -16,18 +16,18 @@ import (
 	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 )
 
-// node is one agent of a job of real torch, with its guard and its workers.
+// node is one agent of a job with real torch, with its guard and its workers.
 type node struct {
 	t       testing.TB
 	mark    string
 	cmd     *exec.Cmd
 	stderr  output
-	ready   chan trainer  // receives the workers as they get ready
+	ready   chan trainer  // receives each worker when it is ready
 	done    chan struct{} // closed when the guard has ended
 	workers []trainer
 }
 
-// trainer is a worker that has said that it trains.
+// trainer is a worker that has reported that it trains.
 type trainer struct{ rank, pid, child int }
 
 // startNode starts an agent with testdata/zoo/coupled.py.
@@ -36,7 +36,7 @@ func startNode(t testing.TB, args, scriptArgs []string) *node {
 	return startTorchNode(t, "2.14", "coupled.py", args, scriptArgs)
 }
 
-// startTorchNode starts an agent with a script of testdata/zoo and that torch.
+// startTorchNode starts an agent with a script in testdata/zoo and a version of torch.
 func startTorchNode(t testing.TB, version, name string, args, scriptArgs []string) *node {
 	t.Helper()
 	script, err := filepath.Abs(filepath.Join("../../../testdata/zoo", name))
@@ -69,7 +69,7 @@ func startTorchNode(t testing.TB, version, name string, args, scriptArgs []strin
 	return n
 }
 
-// await waits until that many workers are ready.
+// await waits until so many workers are ready.
 func (n *node) await(workers int) {
 	n.t.Helper()
 	late := time.After(bound)
@@ -85,7 +85,7 @@ func (n *node) await(workers int) {
 	}
 }
 
-// agentPID is the guard's only child.
+// agentPID returns the process id of the guard's only child.
 func (n *node) agentPID() int {
 	n.t.Helper()
 	children := childrenOf(n.cmd.Process.Pid)
@@ -104,7 +104,7 @@ func (n *node) tree() []int {
 	return all
 }
 
-// end waits for the guard, checks that nothing is left, and returns the exit code as a shell would see it.
+// end waits for the guard, checks that nothing is left, and returns the exit code as a shell reports it.
 func (n *node) end() int {
 	n.t.Helper()
 	select {
@@ -122,7 +122,7 @@ func (n *node) end() int {
 	return status.ExitStatus()
 }
 
-// blamed is the global rank that the last line on stderr names as the root cause, -1 where it names none.
+// blamed returns the global rank that the last line of stderr names as the root cause, or -1.
 func (n *node) blamed() int {
 	text := strings.TrimSpace(n.stderr.String())
 	_, after, found := strings.Cut(text[strings.LastIndexByte(text, '\n')+1:], " rank=")
@@ -133,8 +133,8 @@ func (n *node) blamed() int {
 	return rank
 }
 
-// startMeeting starts a store where the nodes of jobs meet, and returns its address.
-func startMeeting(t testing.TB) string {
+// startStore starts a store for the rendezvous of several nodes and returns its address.
+func startStore(t testing.TB) string {
 	t.Helper()
 	mark := testenv.Mark()
 	cmd := exec.CommandContext(t.Context(), testenv.Binary(t), "store", "--listen=127.0.0.1:0")
@@ -146,7 +146,7 @@ func startMeeting(t testing.TB) string {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { // the test's context, which kills it, has ended
+	t.Cleanup(func() { // the test's context, which would kill the store, has ended
 		_ = cmd.Wait()
 		testenv.NothingLeft(t, mark)
 	})
@@ -158,7 +158,7 @@ func startMeeting(t testing.TB) string {
 	return words[3]
 }
 
-// burn keeps that many CPUs busy until the test ends.
+// burn keeps cpus CPUs busy until the test ends.
 func burn(t testing.TB, cpus int) {
 	t.Helper()
 	for range cpus {

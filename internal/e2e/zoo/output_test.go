@@ -16,10 +16,10 @@ import (
 	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 )
 
-// Where the streams of workers may go: they take different ways through the launcher.
+// Streams take different ways through the launcher, depending on their destination.
 var ways = map[string]string{"console": "--tee=0", "file and console": "--tee=3", "file": "--redirects=3"}
 
-// A line that does not end, or a flood, arrives whole and is not kept in memory.
+// TestMuchOutput checks that an endless line and a flood of lines arrive complete and are not kept in memory.
 func TestMuchOutput(t *testing.T) {
 	t.Parallel()
 	mib := testenv.Repeat(t, 64, 1024)
@@ -43,7 +43,8 @@ func TestMuchOutput(t *testing.T) {
 	}
 }
 
-// What is no text goes through unchanged, and a report that quotes it is text all the same: it moves no cursor and clears no screen.
+// TestBytesThatAreNoText checks that binary output passes unchanged, while a report that quotes it is plain text: it
+// moves no cursor and clears no screen.
 func TestBytesThatAreNoText(t *testing.T) {
 	t.Parallel()
 	for name, flag := range ways {
@@ -72,7 +73,7 @@ func TestBytesThatAreNoText(t *testing.T) {
 	}
 }
 
-// A worker that has closed its streams runs on, and its end counts.
+// TestClosedStreams checks that a worker that closes its streams keeps running and that its end counts.
 func TestClosedStreams(t *testing.T) {
 	t.Parallel()
 	for name, flag := range ways {
@@ -83,10 +84,11 @@ func TestClosedStreams(t *testing.T) {
 	}
 }
 
-// A stream that somebody outside the job holds open does not keep the job from its end, and the log says so.
+// TestStreamHeldOutside checks that a stream that a process outside the job holds open does not delay the job's end,
+// and that the log mentions it.
 func TestStreamHeldOutside(t *testing.T) {
 	t.Parallel()
-	name := "@elasticrun-zoo-" + rand.Text() // of no file: the path of one may be too long
+	name := "@elasticrun-zoo-" + rand.Text() // an abstract socket, because the path of a file can be too long
 	var listen net.ListenConfig
 	l, err := listen.Listen(t.Context(), "unix", name)
 	if err != nil {
@@ -130,7 +132,7 @@ func takeDescriptor(t *testing.T, l net.Listener) int {
 	return fds[0]
 }
 
-// A reader of the console that stops reading does not keep a failed job from its end.
+// TestReaderThatStops checks that a console reader that stops reading does not delay the end of a failed job.
 func TestReaderThatStops(t *testing.T) {
 	t.Parallel()
 	if testenv.Repeat(t, 0, 1) == 0 {
@@ -148,7 +150,7 @@ func TestReaderThatStops(t *testing.T) {
 	j.want(3, "worker_failed rank=0", "did not reach the console")
 }
 
-// A console that nobody has open any more is no reason to end.
+// TestReaderThatGoes checks that a job survives the loss of its console reader.
 func TestReaderThatGoes(t *testing.T) {
 	t.Parallel()
 	r, w, err := os.Pipe()

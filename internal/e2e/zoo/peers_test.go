@@ -8,11 +8,12 @@ import (
 	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 )
 
-// misfits are the ways in which a rank of testdata/zoo/peers.py brings down its peers, and what the last line says of why.
-var misfits = []struct {
+// mismatches are the ways in which a rank of testdata/zoo/peers.py breaks its peers, with the reason in the last
+// line.
+var mismatches = []struct {
 	mode, text string
-	quick      string // the torch with which make test runs it on one node; empty: make soak runs it with both
-	nodes      bool   // and on two nodes
+	quick      string // version of torch that make test runs on one node; empty if only make soak runs it, with both versions
+	nodes      bool   // also runs on two nodes
 }{
 	{mode: "leaves", text: "exited with code 0 while its peers were still communicating", quick: "2.14", nodes: true},
 	{mode: "vanishes", text: "exited with code 0 while its peers were still communicating", nodes: true},
@@ -22,7 +23,8 @@ var misfits = []struct {
 	{mode: "chained", text: "ConnectionResetError: [Errno 104] Connection reset by peer (which led to RuntimeError: cannot read the batch)"},
 	{mode: "recorded", text: "ConnectionResetError: [Errno 104] Connection reset by peer (which led to RuntimeError: cannot read the batch)", nodes: true},
 	{mode: "loader", text: `"ValueError: sample 3 is broken"`},
-	// Where SIGCHLD finds the rank decides what it says of that; TestRecorded in pkg/evidence has the forms. It is never a peer's error.
+	// The moment at which SIGCHLD arrives decides the rank's words; TestRecorded in pkg/evidence has the forms. They
+	// never name a peer.
 	{mode: "loader_killed", quick: "2.14", nodes: true},
 	{mode: "spawned", text: `"ValueError: sample 3 is broken"`},
 	{mode: "newline", text: `"RuntimeError: the checkpoint is truncated"`},
@@ -33,10 +35,11 @@ var misfits = []struct {
 	{mode: "checks", text: "killed by signal 6 (SIGABRT): Check failed: loss == loss"},
 }
 
-// Whatever the victims say, and in whatever order they end, the rank that began it is named, with the reason.
-func TestPeersOfMisfits(t *testing.T) {
+// TestPeersOfMismatches checks that the rank that failed first is named with its reason, whatever its victims print
+// and in whatever order they end.
+func TestPeersOfMismatches(t *testing.T) {
 	for _, version := range []string{"1.13", "2.14"} {
-		for _, tt := range misfits {
+		for _, tt := range mismatches {
 			if tt.quick != version && !testenv.Whole(t) {
 				continue
 			}
@@ -48,13 +51,13 @@ func TestPeersOfMisfits(t *testing.T) {
 	}
 }
 
-// So it is on two nodes, each of which names the same rank.
-func TestPeersOfMisfitsElsewhere(t *testing.T) {
+// TestPeersOfMismatchesElsewhere checks the same on two nodes, each of which names the same rank.
+func TestPeersOfMismatchesElsewhere(t *testing.T) {
 	quick := []string{"leaves 1.13", "hangs 2.14"}
 	t.Setenv("GLOO_SOCKET_IFNAME", "lo")
-	meeting := startMeeting(t)
+	endpoint := startStore(t)
 	for _, version := range []string{"1.13", "2.14"} {
-		for _, tt := range misfits {
+		for _, tt := range mismatches {
 			name := tt.mode + " " + version
 			if !tt.nodes || !testenv.Whole(t) && !strings.Contains(strings.Join(quick, ","), name) {
 				continue
@@ -63,7 +66,7 @@ func TestPeersOfMisfitsElsewhere(t *testing.T) {
 				var nodes []*node
 				for rank := range 2 {
 					args := []string{
-						"--nnodes=2", "--nproc-per-node=2", fmt.Sprint("--node-rank=", rank), "--rdzv-id=" + strings.ReplaceAll(name, " ", "-"), "--rdzv-backend=c10d", "--rdzv-endpoint=" + meeting,
+						"--nnodes=2", "--nproc-per-node=2", fmt.Sprint("--node-rank=", rank), "--rdzv-id=" + strings.ReplaceAll(name, " ", "-"), "--rdzv-backend=c10d", "--rdzv-endpoint=" + endpoint,
 					}
 					nodes = append(nodes, startTorchNode(t, version, "peers.py", args, []string{tt.mode}))
 				}
@@ -75,7 +78,7 @@ func TestPeersOfMisfitsElsewhere(t *testing.T) {
 	}
 }
 
-// wantCause waits for a job and checks the root cause on the last line of its stderr.
+// wantCause waits for a job and checks the root cause in the last line of its stderr.
 func (n *node) wantCause(rank int, text string) {
 	n.t.Helper()
 	code := n.end()

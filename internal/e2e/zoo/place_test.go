@@ -13,7 +13,7 @@ import (
 	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 )
 
-// inMounts is a prefix that runs a command in a mount namespace of its own, after a shell command that mounts.
+// inMounts returns a prefix that runs a command in a mount namespace of its own, after the shell command mount.
 func inMounts(t *testing.T, mount string) []string {
 	t.Helper()
 	unshare := []string{"unshare", "--mount"}
@@ -27,8 +27,8 @@ func inMounts(t *testing.T, mount string) []string {
 	return wrap
 }
 
-// A full disk under the log folder costs what would have been on it, and not the job: the workers run to their own end, and the
-// next ones start.
+// TestFullDisk checks that a full disk under the log folder costs log files, not the job: the workers run to their
+// end, and the next workers start.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -38,7 +38,7 @@ func TestFullDisk(t *testing.T) {
 	}{
 		{"file and console", "size=512k", "--tee=3", []string{"flood", "2"}, []string{"output of a worker is being lost", "no space left on device", "is full"}},
 		{"file", "size=512k", "--redirects=3", []string{"flood", "2"}, []string{"is full"}},
-		// Room for the files of one start, and for one folder more, or for all folders of another start and no file.
+		// Room for the files of one start and one more folder, or for all folders of another start and no file.
 		{"restart", "nr_inodes=12", "--redirects=3", []string{"exits"}, []string{"the workers get no log files", "no space left on device"}},
 		{"files of a restart", "nr_inodes=14", "--redirects=3", []string{"exits"}, []string{"the workers get no log files", "no space left on device"}},
 	}
@@ -59,7 +59,7 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// So does a limit on the size of files.
+// TestFileLimit checks the same for a limit on the size of files.
 func TestFileLimit(t *testing.T) {
 	t.Parallel()
 	j := launch{wrap: []string{"sh", "-c", `ulimit -f 512; exec "$@"`, "sh"}, flags: []string{"--tee=3"}, args: []string{"flood", "2"}}.run(t)
@@ -69,7 +69,7 @@ func TestFileLimit(t *testing.T) {
 	}
 }
 
-// A terminal that goes away is a hang-up, on which the job ends, unless that is ignored: then it goes on unseen.
+// TestTerminalGoes checks that the loss of the terminal ends the job as a hang-up, unless SIGHUP is ignored.
 func TestTerminalGoes(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -94,7 +94,7 @@ func TestTerminalGoes(t *testing.T) {
 			}
 			_ = ptm.Close()
 			if tt.ignored {
-				j.awaitReady() // only now the worker goes on
+				j.awaitReady() // from here on the worker continues
 			}
 			j.end()
 			if j.code() != tt.code {
@@ -104,10 +104,10 @@ func TestTerminalGoes(t *testing.T) {
 	}
 }
 
-// What a user's /proc does not show belongs to the job all the same.
+// TestHiddenProcesses checks that processes that /proc hides from the user belong to the job.
 func TestHiddenProcesses(t *testing.T) {
 	t.Parallel()
-	testenv.Root(t) // an ordinary user cannot mount /proc like that
+	testenv.Root(t) // an ordinary user cannot mount /proc this way
 	for _, mode := range []string{"unseen", "daemon", "chain", "groups"} {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
@@ -119,7 +119,7 @@ func TestHiddenProcesses(t *testing.T) {
 	}
 }
 
-// publicDir is a folder for a job of another user: with the binary and zoo.py in it.
+// publicDir returns a folder for a job of another user, with the binary and zoo.py.
 func publicDir(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Whatever processes a worker leaves behind or hides behind, its end is the job's, and all of them end with it.
-func TestFamilies(t *testing.T) {
+// TestProcessTrees checks that all processes that a worker starts end with the job, however they hide.
+func TestProcessTrees(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		mode  string
@@ -37,8 +37,9 @@ func TestFamilies(t *testing.T) {
 	}
 }
 
-// A launcher that is told to stop does not wait for workers who never listen, longer than it was told to.
-func TestDeafWhenTold(t *testing.T) {
+// TestWorkersThatIgnoreSignals checks that a launcher that is told to stop waits no longer than its grace for workers that ignore
+// signals.
+func TestWorkersThatIgnoreSignals(t *testing.T) {
 	t.Parallel()
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
 		t.Run(sig.String(), func(t *testing.T) {

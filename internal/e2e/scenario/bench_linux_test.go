@@ -11,22 +11,22 @@ import (
 	"github.com/elasticrun/elasticrun/internal/e2e/hosts"
 )
 
-// disturbance is what a benchmark measures the end of.
+// disturbance is an event whose standstill a benchmark measures.
 type disturbance struct {
 	name string
-	// do disturbs a running job of four, whose workers are these, and returns the time at which it began.
+	// do disturbs a running job of four agents and returns the time of the disturbance.
 	do func(j *job, workers []line) float64
-	// last returns when it was over, once it is.
+	// last waits for the end of the standstill and returns its time.
 	last func(lines []line, round int) (at float64, over bool)
 }
 
-// BenchmarkStandstill measures how long a job of 2 to 5 nodes, four of which are there, stands still: in the median and
-// at worst, of -benchtime=Nx runs. The workers start and stop at once.
+// BenchmarkStandstill measures how long a job of 2 to 5 nodes, four of which are present, stands still after a
+// disturbance. It reports the median and the maximum of -benchtime=Nx runs. The workers start and stop at once.
 func BenchmarkStandstill(b *testing.B) {
 	disturbances := []disturbance{
 		{"an agent is killed", kill, restarted(3)},
 		{"a link is cut", cut, restarted(3)},
-		{"a worker fails, until its peers are stopped", fail, peersTold},
+		{"a worker fails, until its peers are stopped", fail, peersStopped},
 		{"a node comes", join, restarted(5)},
 	}
 	for _, backend := range append([]backend{{"c10d on an agent", (*job).useAgent}}, apart...) {
@@ -46,7 +46,7 @@ func BenchmarkStandstill(b *testing.B) {
 	}
 }
 
-// disturb runs a job, disturbs it once and returns how long that took, in seconds.
+// disturb runs a job, disturbs it once and returns the standstill in seconds.
 func disturb(b *testing.B, lab *hosts.Lab, backend backend, d disturbance) float64 {
 	b.Helper()
 	self, err := os.Executable()
@@ -85,7 +85,7 @@ func disturb(b *testing.B, lab *hosts.Lab, backend backend, d disturbance) float
 	return end - begin
 }
 
-// restarted is the time at which the last worker of the next round has started, of the given number.
+// restarted returns the start time of the last worker of the next round, which has that many workers.
 func restarted(world int) func([]line, int) (float64, bool) {
 	return func(lines []line, before int) (float64, bool) {
 		lines = slices.DeleteFunc(lines, func(l line) bool { return l.Round <= before || l.World != world || l.Event != "start" })
@@ -96,8 +96,8 @@ func restarted(world int) func([]line, int) (float64, bool) {
 	}
 }
 
-// peersTold is the time at which the last of three peers was told to stop.
-func peersTold(lines []line, round int) (float64, bool) {
+// peersStopped returns the time at which the last of three peers received its stop signal.
+func peersStopped(lines []line, round int) (float64, bool) {
 	lines = slices.DeleteFunc(lines, func(l line) bool { return l.Round != round || l.Event != "term" })
 	if len(lines) < 3 {
 		return 0, false

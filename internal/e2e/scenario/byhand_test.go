@@ -25,7 +25,7 @@ func (j *job) startByHand(n int, on ...*hosts.Host) []*program {
 	return workers
 }
 
-// inSoak leaves a scenario to make soak: one of which no other lacks the parts, and each takes its share of the time of make test.
+// inSoak skips a scenario outside make soak. Other scenarios of make test cover the parts of the skipped one.
 func inSoak(t *testing.T) {
 	t.Helper()
 	if !testenv.Whole(t) {
@@ -33,8 +33,9 @@ func inSoak(t *testing.T) {
 	}
 }
 
-// TestByHand plays the launcher, so that the hosts, the workers and the check of their record are known to work: a
-// worker dies and its peers fail, and a second round goes on; a worker of a third one is caught beside it.
+// TestByHand starts workers without elasticrun, to verify the hosts, the workers and the check of their record. A
+// worker dies and its peers fail; a second round continues; the check finds a worker of a third round beside the
+// second.
 func TestByHand(t *testing.T) {
 	t.Parallel()
 	inSoak(t)
@@ -45,7 +46,7 @@ func TestByHand(t *testing.T) {
 	if code := first[0].code(); code != 128+int(syscall.SIGKILL) {
 		t.Errorf("the worker without power ended with %d", code)
 	}
-	// What lost its power says nothing: its peers wait, until somebody stops them.
+	// A host without power reports nothing, so its peers wait until the test stops them.
 	for _, p := range first[1:] {
 		_ = p.cmd.Process.Signal(syscall.SIGTERM)
 		if code := p.code(); code != 128+int(syscall.SIGTERM) {
@@ -83,6 +84,6 @@ func TestByHand(t *testing.T) {
 		t.Errorf("round 3 began with step %d, want at least 10", last.steps[0].Step)
 	}
 	if left, _ := filepath.Glob(filepath.Join(j.dir, "checkpoint.pt.*")); len(left) > 1 {
-		t.Errorf("unfinished checkpoints: %v", left) // one, at most, of the worker without power
+		t.Errorf("unfinished checkpoints: %v", left) // at most one, from the worker that lost power
 	}
 }

@@ -12,11 +12,11 @@ import (
 // action is the beginning or the end of a fault.
 type action struct {
 	at    time.Duration
-	fault int // its number
+	fault int // index of the fault in the plan
 	end   bool
 }
 
-// actions returns what a plan does, in the order of time.
+// actions returns the actions of a plan, sorted by time.
 func actions(faults []fault) []action {
 	var all []action
 	for i, f := range faults {
@@ -29,7 +29,7 @@ func actions(faults []fault) []action {
 	return all
 }
 
-// begin makes something go wrong, and returns what ends that; nil: nothing.
+// begin starts a fault and returns the function that ends it, or nil if the fault has ended.
 func (c *chaos) begin(f fault) (end func()) {
 	c.t.Helper()
 	if f.node < 0 {
@@ -80,7 +80,7 @@ func (c *chaos) begin(f fault) (end func()) {
 	return nil
 }
 
-// beginOnLink is begin for the network of a node.
+// beginOnLink is begin for faults of a node's network.
 func (c *chaos) beginOnLink(f fault, host *hosts.Host) (end func(), is bool) {
 	c.t.Helper()
 	at := c.storeHost
@@ -105,7 +105,7 @@ func (c *chaos) beginOnLink(f fault, host *hosts.Host) (end func(), is bool) {
 	return nil, false
 }
 
-// beginAtStore is begin for the store.
+// beginAtStore is begin for faults of the store.
 func (c *chaos) beginAtStore(f fault) (end func()) {
 	c.t.Helper()
 	switch f.kind {
@@ -129,7 +129,7 @@ func (c *chaos) beginAtStore(f fault) (end func()) {
 	return nil
 }
 
-// beginOnWorker is begin for one of the workers on a host, if there is one.
+// beginOnWorker is begin for a fault of one worker on a host. It does nothing if the host has no worker.
 func (c *chaos) beginOnWorker(f fault, host *hosts.Host) (end func()) {
 	c.t.Helper()
 	workers := slices.DeleteFunc(c.workers(host), func(l life) bool { return !parentIsAgent(l) })
@@ -157,7 +157,7 @@ func (c *chaos) orphan(node *service) {
 	}
 	node.signal(syscall.SIGSTOP)
 	signalTo(agent, syscall.SIGKILL)
-	// The same node's next agent comes before the guard goes on.
+	// The node's next agent starts before the guard continues.
 	next := *node
 	next.p, next.again = nil, time.Time{}
 	next.keep()
@@ -168,7 +168,8 @@ func (c *chaos) orphan(node *service) {
 	node.codes[old.code()]++
 }
 
-// stopped stops a process, and returns what lets it go on. It may have ended by then, and its id may belong to another.
+// stopped stops a process and returns the function that continues it. That function checks the start time, because
+// the process id can belong to another process by then.
 func stopped(pid int) (end func()) {
 	if pid == 0 {
 		return nil

@@ -15,19 +15,19 @@ import (
 	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 )
 
-// chaos is a job of four nodes whose agents are started anew whenever they end, with faults by a plan.
+// chaos is a job of four nodes, with faults by a plan. Agents that end are restarted.
 type chaos struct {
 	*witnessJob
 
 	agents            []*service
-	store, proxy      *service // store is nil where node0's agent has it
+	store, proxy      *service // store is nil if node0's agent hosts it
 	storeHost         *hosts.Host
 	logDisk, dataDisk *testenv.Disk
 	has               setup
-	done              []string // what was done, when
+	done              []string // actions so far, with their times
 }
 
-// chaosBackends are where the job's rendezvous is.
+// chaosBackends lists the hosts of the job's rendezvous.
 var chaosBackends = []struct {
 	name string
 	use  func(c *chaos) (flags []string, endpoint string)
@@ -54,13 +54,13 @@ var chaosBackends = []struct {
 		if err != nil {
 			testenv.Missing(c.t, "needs etcd: %v (apt-get install etcd-server)", err)
 		}
-		c.dataDisk, c.has.dataDisk = testenv.NewDisk(c.t, 400), true // etcd takes 64 MB at a time
+		c.dataDisk, c.has.dataDisk = testenv.NewDisk(c.t, 400), true // etcd preallocates 64 MB at a time
 		c.store.args = etcdArgs(etcd, c.storeHost, filepath.Join(c.dataDisk.Path, "data"))
 		return []string{"--rdzv-backend=etcd"}, ":2379"
 	}},
 }
 
-// useOwnStore makes the store a process on node4, and returns its address.
+// useOwnStore starts the store as a process on node4 and returns its address.
 func (c *chaos) useOwnStore(port int) string {
 	c.storeHost, c.has.ownStore = c.lab.Hosts[4], true
 	c.store = c.service("store", c.storeHost)
@@ -77,7 +77,7 @@ func (c *chaos) service(name string, on *hosts.Host, args ...string) *service {
 		t: c.t, host: on, name: name, args: args, log: filepath.Join(dir, "output"), codes: map[int]int{}, first: map[int]string{},
 		env: []string{"PYTHON_EXEC=" + c.python, "TMPDIR=" + dir, c.mark},
 	}
-	c.t.Cleanup(func() { // the test's context, which kills it, has ended
+	c.t.Cleanup(func() { // the test's context, which would kill the store, has ended
 		if s.p != nil {
 			<-s.p.done
 		}
@@ -93,7 +93,7 @@ func newChaos(t *testing.T, backend int) *chaos {
 	t.Helper()
 	c := &chaos{
 		witnessJob: newWitnessJob(t, 5),
-		has:        setup{nodes: 4, families: []int{3}, proxied: []int{2}, disks: []int{1}},
+		has:        setup{nodes: 4, detached: []int{3}, proxied: []int{2}, disks: []int{1}},
 	}
 	c.logDisk = testenv.NewDisk(t, 64)
 	use, port := chaosBackends[backend].use(c)
@@ -126,7 +126,7 @@ func newChaos(t *testing.T, backend int) *chaos {
 	return c
 }
 
-// services are all of it, stores first.
+// services returns all services, stores first.
 func (c *chaos) services() []*service {
 	var all []*service
 	if c.store != nil {
@@ -135,7 +135,7 @@ func (c *chaos) services() []*service {
 	return append(append(all, c.proxy), c.agents...)
 }
 
-// keep starts what has ended.
+// keep restarts the services that have ended.
 func (c *chaos) keep() {
 	c.t.Helper()
 	for _, s := range c.services() {
@@ -144,13 +144,13 @@ func (c *chaos) keep() {
 }
 
 const (
-	// stepOf is how often the run looks what is due.
+	// stepOf is the interval at which the run looks for due actions.
 	stepOf = 10 * time.Millisecond
-	// judgeEvery is how often the lives so far are judged, so that a run that has failed ends soon.
+	// judgeEvery is the interval at which the run checks the lives so far, so that a failed run ends soon.
 	judgeEvery = 20 * time.Second
 )
 
-// run carries a plan out. It returns early if it has found something.
+// run executes a plan. It returns early if it finds a defect.
 func (c *chaos) run(faults []fault, length time.Duration) (bad []string) {
 	c.t.Helper()
 	begin, judged := time.Now(), time.Now()
@@ -198,7 +198,7 @@ func (c *chaos) note(what string, f fault) {
 	c.done = append(c.done, fmt.Sprintf("%.3f: %s of %s", monotonic(), what, f))
 }
 
-// finish waits until all nodes are in one world, has the workers end, and checks how all ends.
+// finish waits until all nodes are in one world, ends the workers, and checks how everything ends.
 func (c *chaos) finish() {
 	c.t.Helper()
 	c.healed()
@@ -226,18 +226,18 @@ func (c *chaos) finish() {
 	c.lab.NothingLeft(5 * time.Second)
 }
 
-// complete reports whether all nodes are in a world, except those that say that they are quarantined: their workers were killed a moment after they
-// had joined the job, or they did not reach rank 0 while links were cut.
+// complete reports whether all nodes are in a world, except the nodes that are set aside: their workers were killed
+// just after they had joined, or they did not reach rank 0 while links were cut.
 func (c *chaos) complete(on map[string]bool) bool {
 	return len(on) > 0 && !slices.ContainsFunc(c.agents, func(s *service) bool {
 		return !on[s.name] && (s.p == nil || !strings.Contains(s.p.text(), "this node is quarantined"))
 	})
 }
 
-// healBound is far longer than any of the job's times.
+// healBound is far longer than any time-out of the job.
 const healBound = 3 * time.Minute
 
-// healed waits until all nodes, but for those that are quarantined, have been in one world for longer than any lease of the time before.
+// healed waits until all nodes, except those set aside, have been in one world for longer than any earlier lease.
 func (c *chaos) healed() {
 	c.t.Helper()
 	last, since, begin := world{}, time.Now(), time.Now()
@@ -262,10 +262,10 @@ func (c *chaos) healed() {
 	}
 }
 
-// TestChaos disturbs a job in all ways that its agents must survive, by a schedule that a seed decides. At no time may
-// workers of two worlds be alive, and when all is repaired the job must come together and end in good order.
-// ELASTICRUN_SEED repeats a schedule; ELASTICRUN_CHAOS_WITHOUT leaves out the faults whose names it lists, separated by
-// commas.
+// TestChaos disturbs a job in all ways that its agents must survive, by a schedule that follows from a seed. Workers
+// of two worlds must never be alive at once. After the repair the job must form one world and end with 0.
+// ELASTICRUN_SEED repeats a schedule; ELASTICRUN_CHAOS_WITHOUT leaves out the faults whose names it lists, separated
+// by commas.
 func TestChaos(t *testing.T) {
 	t.Parallel()
 	for b, backend := range chaosBackends {
@@ -289,7 +289,7 @@ func TestChaos(t *testing.T) {
 	}
 }
 
-// What make test runs.
+// make test runs this backend only.
 const (
 	quickBackend = "store with data"
 	quickSeed    = uint64(1)

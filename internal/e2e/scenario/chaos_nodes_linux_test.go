@@ -15,25 +15,24 @@ import (
 	"github.com/elasticrun/elasticrun/internal/e2e/hosts"
 )
 
-// service is a program that a chaotic run keeps running, as an init system or a kubelet does: when it ends, it is
-// started anew.
+// service is a program that the test restarts whenever it ends, as an init system or a kubelet does.
 type service struct {
 	t    testing.TB
 	host *hosts.Host
 	name string
 	env  []string
 	args []string
-	log  string // a file, of all its lives
+	log  string // file with the output of all runs
 
-	off     bool      // it is not to be running
+	off     bool      // the program is not to run now
 	p       *program  // nil before the first start
-	again   time.Time // when it is started next
+	again   time.Time // time of the next start
 	started int
-	codes   map[int]int    // how often it has ended with each code
-	first   map[int]string // what it wrote last when it did so for the first time
+	codes   map[int]int    // number of ends by exit code
+	first   map[int]string // last output before the first end with each code
 }
 
-// restartPause is how soon what has ended is started anew.
+// restartPause is the time from the end of a service to its next start.
 const restartPause = 100 * time.Millisecond
 
 // keep starts the service, unless it runs or is off.
@@ -70,7 +69,7 @@ func (s *service) keep() {
 	s.p = p
 }
 
-// ended tells that it does not run.
+// ended reports whether the service is not running.
 func (s *service) ended() bool {
 	if s.p == nil {
 		return true
@@ -83,14 +82,14 @@ func (s *service) ended() bool {
 	}
 }
 
-// signal sends a signal to the process that was started: the guard, or a store.
+// signal sends a signal to the process that was started: the guard or a store.
 func (s *service) signal(sig syscall.Signal) {
 	if s.p != nil {
-		_ = s.p.cmd.Process.Signal(sig) // it may have ended
+		_ = s.p.cmd.Process.Signal(sig) // fails if the process has ended
 	}
 }
 
-// agent returns the agent below the guard, or 0.
+// agent returns the process id of the agent below the guard, or 0.
 func (s *service) agent() int {
 	if s.p == nil {
 		return 0
@@ -109,14 +108,14 @@ func (s *service) agent() int {
 	return 0
 }
 
-// signalTo sends a signal to a process, which may have ended; 0 is none.
+// signalTo sends a signal to a process, which can have ended. It ignores process id 0.
 func signalTo(pid int, sig syscall.Signal) {
 	if pid > 0 {
 		_ = syscall.Kill(pid, sig)
 	}
 }
 
-// tail returns the last lines that the service has written.
+// tail returns the last lines of the service's output.
 func (s *service) tail(n int) string {
 	data, err := os.ReadFile(s.log)
 	if err != nil {
@@ -126,7 +125,7 @@ func (s *service) tail(n int) string {
 	return strings.Join(lines[max(0, len(lines)-n):], "")
 }
 
-// parentIsAgent tells a worker from what it has started.
+// parentIsAgent tells a worker from a process that a worker has started.
 func parentIsAgent(l life) bool {
 	status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", l.PID))
 	for line := range strings.Lines(string(status)) {
@@ -138,7 +137,7 @@ func parentIsAgent(l life) bool {
 	return false
 }
 
-// etcdArgs are those of an etcd server with its data in that folder.
+// etcdArgs returns the arguments of an etcd server with its data in a folder.
 func etcdArgs(program string, on *hosts.Host, dir string) []string {
 	url := "http://" + on.Addr + ":2379"
 	return []string{
@@ -147,11 +146,11 @@ func etcdArgs(program string, on *hosts.Host, dir string) []string {
 	}
 }
 
-// lookEtcd returns the server's path.
+// lookEtcd returns the path of the etcd server.
 func lookEtcd() (string, error) { return exec.LookPath("etcd") }
 
-// oddCodes returns the codes, and the last words, with which an agent has no reason to end before its job does: it is
-// killed (137), told to stop (143), loses the rendezvous (75), or finds its log folder full or hung (2, 71, 72).
+// oddCodes returns the exit codes, and the last output, with which an agent must not end before its job. Expected
+// codes are 137 (killed), 143 (told to stop), 75 (lost rendezvous) and 2, 71 and 72 (full or hanging log folder).
 func oddCodes(s *service, disk bool) []string {
 	var odd []string
 	for c := range s.codes {
@@ -162,7 +161,7 @@ func oddCodes(s *service, disk bool) []string {
 	return odd
 }
 
-// codesOf says how a service has ended so far.
+// codesOf describes how often a service has ended with which exit code.
 func codesOf(s *service) string {
 	var codes []int
 	for c := range s.codes {

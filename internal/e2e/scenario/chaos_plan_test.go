@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// fault is one that a chaotic run begins at a time, and ends after another; some end at once.
+// fault is a disturbance that begins at a time and ends after a duration. Some end at once.
 type fault struct {
 	kind string
-	node int // on which it is; -1: at the store
+	node int // node of the fault, or -1 for the store
 	at   time.Duration
 	last time.Duration
 }
@@ -31,20 +31,20 @@ func (f fault) String() string {
 // faultKind is a way to disturb a job.
 type faultKind struct {
 	name string
-	// weight is how often it is chosen, compared to others.
+	// weight is the relative probability of the fault.
 	weight int
-	// takes are the parts of a node, or of the store, that no other fault disturbs meanwhile.
+	// takes lists the parts of a node, or of the store, that no other fault disturbs meanwhile.
 	takes []string
-	// min and max are how long it lasts; 0: it is over at once, and the parts are taken for settle.
+	// min and max bound the duration. With 0 the fault ends at once, and its parts are taken for settle.
 	min, max time.Duration
 	atStore  bool
 }
 
-// settle is for what a fault that is over at once leaves: an agent that is being replaced.
+// settle is the time in which an agent is replaced after a fault that ends at once.
 const settle = 500 * time.Millisecond
 
-// Parts of a node, or of the store. Of the launcher's two processes only one is disturbed at a time, or both are
-// killed. To stop the guard and then to kill the agent for longer than a lease, or to stop both, leaves nobody who
+// Parts of a node, or of the store. Of the launcher's two processes a fault disturbs only one at a time, or kills
+// both. If the guard is stopped and the agent is killed or stopped for longer than a lease, no process is left that
 // could kill the workers, which no design can prevent.
 const (
 	thePair  = "guard and agent"
@@ -108,20 +108,20 @@ var faultKinds = []faultKind{
 	{name: fullStore, weight: 2, takes: []string{itself}, min: second, max: 5 * second, atStore: true},
 }
 
-// setup is what a chaotic run has, on which its faults depend.
+// setup describes the parts of a chaos run that faults depend on.
 type setup struct {
 	nodes int
-	// families are nodes whose workers have grandchildren, which no PDEATHSIG ends: guard and agent are not killed at
-	// once there.
-	families []int
+	// detached lists the nodes whose workers have grandchildren, which PDEATHSIG does not end. Guard and agent are
+	// never killed together there.
+	detached []int
 	proxied  []int // nodes that reach the store through the proxy
 	disks    []int // nodes whose log folder is on a disk of its own
-	ownStore bool  // the store is a process of its own; else node0's agent has it
-	dataDisk bool  // and keeps its data on a disk of its own
+	ownStore bool  // the store is a process of its own, not part of node0's agent
+	dataDisk bool  // the store keeps its data on a disk of its own
 	without  []string
 }
 
-// on returns the nodes on which a fault can be; -1 is the store.
+// on returns the nodes on which a fault can happen; -1 is the store.
 func (s setup) on(k faultKind) []int {
 	var nodes []int
 	for n := range s.nodes {
@@ -134,18 +134,18 @@ func (s setup) on(k faultKind) []int {
 	case k.atStore:
 		return atStore
 	case k.name == killBoth:
-		return slices.DeleteFunc(nodes, func(n int) bool { return slices.Contains(s.families, n) })
+		return slices.DeleteFunc(nodes, func(n int) bool { return slices.Contains(s.detached, n) })
 	case k.name == killProxy:
-		return s.proxied[:min(1, len(s.proxied))] // there is one
+		return s.proxied[:min(1, len(s.proxied))] // there is one proxy
 	case k.name == fullLog || k.name == hungLog:
 		return s.disks
 	case !s.ownStore && (k.name == loseSent || k.name == loseReceived || k.name == reset):
-		return nodes[1:] // node0 is the store
+		return nodes[1:] // node0 hosts the store
 	}
 	return nodes
 }
 
-// plan returns the faults of a run, in the order of time. It is the same for the same seed.
+// plan returns the faults of a run, sorted by time. The same seed returns the same plan.
 func plan(seed uint64, length time.Duration, s setup) []fault {
 	random := rand.New(rand.NewPCG(seed, 0))
 	type part struct {
@@ -160,7 +160,7 @@ func plan(seed uint64, length time.Duration, s setup) []fault {
 		}
 	}
 	var faults []fault
-	// The first one finds a job that runs.
+	// The first fault begins after the job has started.
 	for at := 2 * second; at < length; at += second/5 + time.Duration(random.Int64N(int64(2*second))) {
 		k := kinds[random.IntN(len(kinds))]
 		on := s.on(k)
@@ -169,7 +169,7 @@ func plan(seed uint64, length time.Duration, s setup) []fault {
 		}
 		f := fault{kind: k.name, node: on[random.IntN(len(on))], at: at}
 		if k.max > 0 {
-			// Short ones more often: most of what goes wrong is about what happens within a lease.
+			// Short durations are more frequent, because most defects happen within a lease.
 			share := random.Float64()
 			f.last = k.min + time.Duration(share*share*float64(k.max-k.min))
 		}
@@ -189,7 +189,7 @@ func plan(seed uint64, length time.Duration, s setup) []fault {
 }
 
 func TestPlan(t *testing.T) {
-	s := setup{nodes: 4, families: []int{3}, proxied: []int{2}, disks: []int{1}, ownStore: true, dataDisk: true}
+	s := setup{nodes: 4, detached: []int{3}, proxied: []int{2}, disks: []int{1}, ownStore: true, dataDisk: true}
 	takes := map[string][]string{}
 	for _, k := range faultKinds {
 		takes[k.name] = k.takes

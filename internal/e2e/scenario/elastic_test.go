@@ -12,19 +12,19 @@ import (
 	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 )
 
-// backend puts the job's rendezvous somewhere, by the agents' flags.
+// backend sets the host of the job's rendezvous, by the agents' flags.
 type backend struct {
 	name string
 	use  func(j *job, on *hosts.Host)
 }
 
-// Any agent may die where none of them is the store's host.
+// any agent may die, because none of them hosts the store
 var apart = []backend{{"c10d", (*job).useStore}, {"etcd", (*job).useEtcd}}
 
-// joinTimeout is how long an agent of such a job tries to reach a store that does not answer.
+// joinTimeout is the time for which an agent of these jobs tries to reach a silent store.
 const joinTimeout = 20 * time.Second
 
-// newElastic makes a job of 2 to 4 nodes, one worker each, on node0 to node3; node4 is free.
+// newElastic makes a job of 2 to 4 nodes with one worker each, on node0 to node3. node4 is free.
 func newElastic(t testing.TB, maxRestarts int) *job {
 	t.Helper()
 	j := newJob(t, 5)
@@ -35,15 +35,15 @@ func newElastic(t testing.TB, maxRestarts int) *job {
 	return j
 }
 
-// nodes are the hosts that agents run on.
+// nodes returns the hosts of the agents.
 func (j *job) nodes() []*hosts.Host { return j.lab.Hosts[:4] }
 
-// useAgent makes the agent on node0 have the store.
+// useAgent makes the agent on node0 host the store.
 func (j *job) useAgent(*hosts.Host) {
 	j.flags = append(j.flags, "--rdzv-backend=c10d", "--rdzv-endpoint="+j.lab.Hosts[0].Addr+":29400")
 }
 
-// useStore starts elasticrun store on a host, where it may have been before.
+// useStore starts elasticrun store on a host, possibly again.
 func (j *job) useStore(on *hosts.Host) {
 	j.t.Helper()
 	const port = ":29400"
@@ -61,7 +61,7 @@ func (j *job) startStore(on *hosts.Host, flags ...string) *program {
 	return p
 }
 
-// useEtcd starts an etcd server, Debian's own, on a host.
+// useEtcd starts Debian's etcd server on a host.
 func (j *job) useEtcd(on *hosts.Host) {
 	j.t.Helper()
 	etcd, err := exec.LookPath("etcd")
@@ -76,10 +76,10 @@ func (j *job) useEtcd(on *hosts.Host) {
 	p.await("ready to serve client requests")
 }
 
-// departure is a way for a node to go.
+// departure is a way for a node to leave.
 type departure struct {
 	name string
-	// leave makes the agent's node go, and returns the code that the agent is to end with.
+	// leave makes the agent's node leave, and returns the exit code that the agent must end with.
 	leave func(j *job, a *program) int
 }
 
@@ -106,10 +106,10 @@ var departures = []departure{
 	}},
 }
 
-// exitRendezvous is the code of an agent that has lost the others.
+// exitRendezvous is the exit code of an agent that has lost the other agents.
 const exitRendezvous = 75
 
-// victims are the nodes whose going differs, by their rank.
+// victims are the nodes whose departures differ, by their rank.
 var victims = []struct {
 	name string
 	rank int
@@ -118,8 +118,8 @@ var victims = []struct {
 	{"the last node", -1},
 }
 
-// TestNodeGoes takes one of four nodes away. The job goes on with three from the checkpoint, and no restart is charged though
-// none would be left. Quickly it goes through the departures once, with all pairs of backend and victim.
+// TestNodeGoes removes one of four nodes. The job continues with three from the checkpoint, and charges no restart,
+// though its budget has none. make test runs each departure once, with all pairs of backend and victim.
 func TestNodeGoes(t *testing.T) {
 	t.Parallel()
 	for d, departure := range departures {
@@ -147,8 +147,8 @@ func TestNodeGoes(t *testing.T) {
 	}
 }
 
-// TestNodesCome lets two more nodes join a job of two, which goes on with all four after one change. Quickly it has etcd's backend alone, since
-// TestSplit has the other.
+// TestNodesCome lets two more nodes join a job of two, which continues with all four after one change. make test runs
+// it on etcd only, because TestSplit covers the other backend.
 func TestNodesCome(t *testing.T) {
 	t.Parallel()
 	for b, backend := range apart {
@@ -171,7 +171,7 @@ func TestNodesCome(t *testing.T) {
 	}
 }
 
-// TestSplit parts four nodes two and two. Both sides could form a job of two; only the store's side may.
+// TestSplit splits four nodes two and two. Both sides could form a job of two; only the store's side may.
 func TestSplit(t *testing.T) {
 	t.Parallel()
 	for i := range testenv.Repeat(t, 1, 20) {
@@ -191,7 +191,7 @@ func TestSplit(t *testing.T) {
 	}
 }
 
-// TestNodeReturns loses a node, and starts an agent on it anew once it is missed. The store is on another agent.
+// TestNodeReturns kills a node and starts an agent on it after the job has noticed. Another node hosts the store.
 func TestNodeReturns(t *testing.T) {
 	t.Parallel()
 	inSoak(t)
@@ -209,7 +209,7 @@ func TestNodeReturns(t *testing.T) {
 	j.end(0, map[*program]int{gone: 128 + int(syscall.SIGKILL)}, expected{worlds: []int{4, 3, 4}})
 }
 
-// TestUnequalNodes has nodes of one, two, one and two workers, and loses one of two.
+// TestUnequalNodes has nodes of one, two, one and two workers, and loses a node of two.
 func TestUnequalNodes(t *testing.T) {
 	t.Parallel()
 	inSoak(t)
@@ -227,7 +227,7 @@ func TestUnequalNodes(t *testing.T) {
 	j.end(0, map[*program]int{gone: 128 + int(syscall.SIGKILL)}, expected{worlds: []int{6, 4}})
 }
 
-// TestOneMachine has four agents on one host, without any flag that says so, and loses one.
+// TestOneMachine has four agents on one host, without a flag that says so, and loses one.
 func TestOneMachine(t *testing.T) {
 	t.Parallel()
 	inSoak(t)
@@ -235,7 +235,7 @@ func TestOneMachine(t *testing.T) {
 	host := j.lab.Hosts[0]
 	j.flags = append(j.flags, "--rdzv-backend=c10d", "--rdzv-endpoint=localhost:29400")
 	j.start(host)
-	// The first one has the store.
+	// The first agent hosts the store.
 	if err := host.Command(t.Context(), "timeout", "20", "bash", "-c", "until (>/dev/tcp/localhost/29400); do sleep 0.02; done").Run(); err != nil {
 		t.Fatalf("the first agent does not listen: %v", err)
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 )
 
-// A worker fails where a restart is left: all nodes go on, from the checkpoint, in a round whose workers find nothing of
-// the one before in their store.
+// TestWorkerFails makes a worker fail while a restart is left. All nodes continue from the checkpoint in a new round,
+// whose store has no keys of the round before.
 func TestWorkerFails(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -54,7 +54,8 @@ func (j *job) awaitRestart(n int) {
 	})
 }
 
-// A worker fails where no restart is left: every node ends with its code and names it. So does one of the launch that comes later.
+// TestJobFails makes a worker fail while no restart is left. Every node ends with its exit code and names it. So does
+// an agent of the same launch that starts later.
 func TestJobFails(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
@@ -100,7 +101,8 @@ func TestJobFails(t *testing.T) {
 	}
 }
 
-// TestLateJoiner starts an agent of the launch on a fresh node when the job has succeeded. TestJobFails has late joiners, too.
+// TestLateJoiner starts an agent of the launch on a new node after the job has succeeded. TestJobFails has late
+// agents too.
 func TestLateJoiner(t *testing.T) {
 	t.Parallel()
 	inSoak(t)
@@ -125,8 +127,8 @@ func TestLateJoiner(t *testing.T) {
 	}
 }
 
-// TestRerun starts all agents again when the job has ended: by hand, so that nothing but their hosts tells a rerun from late nodes. A host that was not
-// in the job is refused.
+// TestRerun starts all agents again after the job has ended. They were started by hand, so only their hosts tell a
+// rerun from late nodes. A host that was not in the job is refused.
 func TestRerun(t *testing.T) {
 	t.Parallel()
 	for _, backend := range append(slices.Clone(apart), backend{"an agent", (*job).useAgent}) {
@@ -140,13 +142,13 @@ func TestRerun(t *testing.T) {
 				j.startAll(j.nodes()...)
 				for _, a := range j.agents[before:] {
 					got := a.code()
-					ran := strings.Contains(a.text(), fmt.Sprint("run ", run)) // unless it was stopped before, since another one had failed
+					ran := strings.Contains(a.text(), fmt.Sprint("run ", run)) // unless it was stopped first, because another agent had failed
 					if got != code || code == 0 && !ran {
 						t.Errorf("run %d: %s ended with %d:\n%s", run, a.name, got, a.text())
 					}
 				}
 			}
-			if backend.name == "an agent" { // with it all knowledge of the run has gone
+			if backend.name == "an agent" { // the agent's end has removed all knowledge of the run
 				return
 			}
 			if stranger := j.start(j.lab.Hosts[4]); stranger.code() != 73 || strings.Contains(stranger.text(), "run 2") {
@@ -156,12 +158,12 @@ func TestRerun(t *testing.T) {
 	}
 }
 
-// TestStoreHostDies takes away the agent that has the store: the others end after the join timeout, with a line
-// that says how to avoid it. Quickly it goes once so that they are told, and once so that they are not.
+// TestStoreHostDies removes the agent that hosts the store. The others end after the join timeout, with a line that
+// names the alternatives. make test runs it once with and once without a notice to the others.
 func TestStoreHostDies(t *testing.T) {
 	t.Parallel()
 	for _, departure := range departures {
-		if departure.name == "SIGTERM" { // it hands over, or ends, in good order
+		if departure.name == "SIGTERM" { // this agent ends in an orderly way
 			continue
 		}
 		if !testenv.Whole(t) && departure.name == "power loss" {
@@ -186,7 +188,7 @@ func TestStoreHostDies(t *testing.T) {
 			if took := time.Since(begin); took > keepAlive+joinTimeout+10*time.Second { // a busy machine is slow; the benchmark has the figure
 				t.Errorf("the others took %v to end, want about %v at most", took, keepAlive+joinTimeout)
 			}
-			// One that was cut off goes on alone for the join timeout, which is not the matter here.
+			// A host that was cut off continues alone for the join timeout, which this test does not check.
 			_ = j.agents[0].cmd.Process.Signal(syscall.SIGTERM)
 			code := j.agents[0].code()
 			j.end(exitRendezvous, map[*program]int{j.agents[0]: code}, expected{worlds: []int{4}})
@@ -194,8 +196,8 @@ func TestStoreHostDies(t *testing.T) {
 	}
 }
 
-// TestStoreRestarts kills elasticrun store and starts it again. With its data kept nobody notices; without, all agents join the new one, and the
-// job goes on from its checkpoint.
+// TestStoreRestarts kills elasticrun store and starts it again. With its data kept the job does not notice. Without,
+// all agents join the new store, and the job continues from its checkpoint.
 func TestStoreRestarts(t *testing.T) {
 	t.Parallel()
 	for _, keeps := range []bool{true, false} {
@@ -242,7 +244,7 @@ func TestStoreRestarts(t *testing.T) {
 	}
 }
 
-// lastStep is the latest one on record.
+// lastStep returns the latest recorded step.
 func lastStep(lines []line) int {
 	last := 0
 	for _, l := range lines {

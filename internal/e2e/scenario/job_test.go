@@ -18,38 +18,38 @@ import (
 
 const (
 	torch = "2.14"
-	// bound is far longer than any wait of these tests, on a busy machine too.
+	// bound is far longer than any wait of these tests, even on a busy machine.
 	bound = 90 * time.Second
 	// keepAlive is the time after which a silent node is lost, as keepAliveConf sets it.
 	keepAlive     = 3 * time.Second
 	keepAliveConf = "keep_alive_interval=1,keep_alive_max_attempt=3"
-	// stepTime is what a step of the workers takes at least.
+	// stepTime is the least duration of a step of the workers.
 	stepTime = 50 * time.Millisecond
 	stopFile = "stop"
 )
 
-// job is a launch under test: agents on the hosts of a lab.
+// job is a launch under test: agents on simulated hosts.
 type job struct {
 	t      testing.TB
 	lab    *hosts.Lab
 	dir    string   // shared by all hosts
-	flags  []string // of every agent
+	flags  []string // flags of every agent
 	worker []string // the script and its arguments
 	agents []*program
 	others []*program // stores
 }
 
-// program is one that runs on a host.
+// program is a process on a host.
 type program struct {
 	t      testing.TB
 	host   *hosts.Host
 	name   string
 	cmd    *exec.Cmd
 	output string        // a file
-	done   chan struct{} // closed when it has ended
+	done   chan struct{} // closed when the program has ended
 }
 
-// newJob makes a lab and a job without agents, whose workers train until the job is told to finish.
+// newJob makes a lab and a job without agents. The job's workers train until finish.
 func newJob(t testing.TB, n int) *job {
 	t.Helper()
 	path, err := filepath.Abs(script)
@@ -86,7 +86,7 @@ func (j *job) startAll(on ...*hosts.Host) {
 	}
 }
 
-// run starts a program, whose output is shown if the test fails.
+// run starts a program. Its output is printed if the test fails.
 func run(t testing.TB, h *hosts.Host, name string, cmd *exec.Cmd) *program {
 	t.Helper()
 	p := &program{t: t, host: h, name: name, cmd: cmd, done: make(chan struct{})}
@@ -109,7 +109,7 @@ func run(t testing.TB, h *hosts.Host, name string, cmd *exec.Cmd) *program {
 		defer close(p.done)
 		_ = cmd.Wait()
 	}()
-	t.Cleanup(func() { // the test's context, which kills it, has ended
+	t.Cleanup(func() { // the test's context, which would kill the program, has ended
 		<-p.done
 		if t.Failed() {
 			t.Logf("---- %s (%v) wrote:\n%s", p.name, cmd.ProcessState, p.tail(60))
@@ -118,7 +118,7 @@ func run(t testing.TB, h *hosts.Host, name string, cmd *exec.Cmd) *program {
 	return p
 }
 
-// text is what the program has written so far.
+// text returns the program's output so far.
 func (p *program) text() string {
 	data, err := os.ReadFile(p.output)
 	if err != nil {
@@ -127,13 +127,13 @@ func (p *program) text() string {
 	return string(data)
 }
 
-// tail returns the last lines that the program has written.
+// tail returns the last lines of the program's output.
 func (p *program) tail(n int) string {
 	lines := strings.SplitAfter(strings.TrimSpace(p.text()), "\n")
 	return strings.Join(lines[max(0, len(lines)-n):], "")
 }
 
-// code waits for the program and returns its exit code as a shell would see it.
+// code waits for the program and returns its exit code as a shell reports it.
 func (p *program) code() int {
 	p.t.Helper()
 	select {
@@ -147,13 +147,13 @@ func (p *program) code() int {
 	return p.cmd.ProcessState.ExitCode()
 }
 
-// await waits until the program has written the text.
+// await waits until the program has printed the text.
 func (p *program) await(text string) {
 	p.t.Helper()
 	await(p.t, p.name+" to write "+text, func() bool { return strings.Contains(p.text(), text) })
 }
 
-// agentPID is the process below the one that was started, the guard, or the guard's own before it has one.
+// agentPID returns the process id of the agent below the guard, or the guard's own before the agent starts.
 func (p *program) agentPID() int {
 	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", p.cmd.Process.Pid))
 	pid := p.cmd.Process.Pid
@@ -164,7 +164,7 @@ func (p *program) agentPID() int {
 	return pid
 }
 
-// await waits for what nothing else tells of.
+// await polls a condition of which nothing notifies the test.
 func await(t testing.TB, what string, happened func() bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), bound)
@@ -180,7 +180,7 @@ func await(t testing.TB, what string, happened func() bool) {
 	}
 }
 
-// record is what the workers have written so far.
+// record returns the workers' record so far.
 func (j *job) record() []line {
 	j.t.Helper()
 	lines, err := readRecord(j.dir)
@@ -190,7 +190,8 @@ func (j *job) record() []line {
 	return lines
 }
 
-// awaitRound waits for a later round than that (-1: any), of that many workers, to make a few steps, and returns it.
+// awaitRound waits until a round later than after (-1 for any), with that many workers, has made a few steps. It
+// returns the round.
 func (j *job) awaitRound(after, world int) round {
 	j.t.Helper()
 	var found round
@@ -209,7 +210,7 @@ func (j *job) awaitRound(after, world int) round {
 	return found
 }
 
-// ended returns the agents that have.
+// ended returns the agents that have ended.
 func (j *job) ended() []*program {
 	var ended []*program
 	for _, a := range j.agents {
@@ -222,7 +223,7 @@ func (j *job) ended() []*program {
 	return ended
 }
 
-// agentOf returns the running agent of the round's node of that rank; -1 is the last one.
+// agentOf returns the running agent of the node with that rank in the round; -1 means the last rank.
 func (j *job) agentOf(r round, rank int) *program {
 	j.t.Helper()
 	var last line
@@ -240,7 +241,7 @@ func (j *job) agentOf(r round, rank int) *program {
 	return nil
 }
 
-// finish lets the workers end their training.
+// finish ends the workers' training.
 func (j *job) finish() {
 	j.t.Helper()
 	if err := os.WriteFile(filepath.Join(j.dir, stopFile), nil, 0o600); err != nil {
@@ -248,8 +249,8 @@ func (j *job) finish() {
 	}
 }
 
-// end waits for all agents, each of which must end with that code or with its own in other, stops the
-// stores, and checks that nothing is left on any host and that the record is as expected.
+// end waits for all agents and checks their exit codes: code, or the agent's own in other. It stops the stores, and
+// checks that nothing is left on any host and that the record is as expected.
 func (j *job) end(code int, other map[*program]int, want expected) {
 	j.t.Helper()
 	for _, a := range j.agents {
@@ -262,7 +263,7 @@ func (j *job) end(code int, other map[*program]int, want expected) {
 		}
 	}
 	for _, p := range j.others {
-		_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
+		_ = p.cmd.Process.Signal(syscall.SIGTERM) // fails if the process has ended
 		p.code()
 	}
 	j.lab.NothingLeft(5 * time.Second)

@@ -18,13 +18,13 @@ const (
 	someLookups = 7
 )
 
-// TestIndexedJob runs the example's command in its pods, whose names come up late.
+// TestIndexedJob runs the example's command in its pods, whose names resolve only later.
 func TestIndexedJob(t *testing.T) {
 	t.Parallel()
 	p := newPods(t)
 	p.createAll()
 	p.each("to look for the endpoint", func(h *hosts.Host) bool {
-		return h == p.lab.Hosts[0] || p.names.inVain(h, podEndpoint) >= someLookups // the first knows its own name from /etc/hosts
+		return h == p.lab.Hosts[0] || p.names.inVain(h, podEndpoint) >= someLookups // the first pod resolves its own name from /etc/hosts
 	})
 	if started := p.record(); len(started) > 0 {
 		t.Errorf("workers were started before anybody could meet: %v", started)
@@ -36,8 +36,8 @@ func TestIndexedJob(t *testing.T) {
 	p.wantWorlds(threePods)
 }
 
-// TestPodReplaced kills a pod, which comes back with its index and another address. A job that has waited gives it its rank; one that can do with
-// two pods goes on with them meanwhile, and the pod comes last.
+// TestPodReplaced kills a pod, which returns with its index and another address. A job that needs all pods waits and
+// gives the pod its old rank. A job that can run with two pods continues, and gives the pod the last rank.
 func TestPodReplaced(t *testing.T) {
 	t.Parallel()
 	inSoak(t)
@@ -74,8 +74,8 @@ func TestPodReplaced(t *testing.T) {
 	}
 }
 
-// TestFirstPodReplaced kills the pod that hosts the rendezvous, which comes back at once with another address. The other pods end their workers, join it
-// there, and the job goes on from its checkpoint.
+// TestFirstPodReplaced kills the pod that hosts the rendezvous, which returns at once with another address. The other
+// pods end their workers, join the new host, and the job continues from its checkpoint.
 func TestFirstPodReplaced(t *testing.T) {
 	t.Parallel()
 	inSoak(t)
@@ -113,7 +113,8 @@ func TestFirstPodReplaced(t *testing.T) {
 	}
 }
 
-// TestServiceEndpoint names the service, which means every pod: that of index 0 hosts, as the pods know their indexes.
+// TestServiceEndpoint uses the service's name as endpoint, which resolves to every pod. The pod of index 0 hosts the
+// rendezvous, because pods know their indexes.
 func TestServiceEndpoint(t *testing.T) {
 	t.Parallel()
 	inSoak(t)
@@ -132,7 +133,7 @@ func TestServiceEndpoint(t *testing.T) {
 	}
 }
 
-// TestStatefulSet has pods that are told nothing but --nnodes: index and endpoint follow from host name and subdomain.
+// TestStatefulSet gives its pods only --nnodes: index and endpoint follow from host name and subdomain.
 func TestStatefulSet(t *testing.T) {
 	t.Parallel()
 	inSoak(t)
@@ -141,7 +142,7 @@ func TestStatefulSet(t *testing.T) {
 	p.command = []string{"elasticrun", "--nnodes=3", "train.py"}
 	p.createAll()
 	p.each("to look for the endpoint", func(h *hosts.Host) bool {
-		return h == p.lab.Hosts[0] || p.names.inVain(h, podEndpoint) > 0 // the first knows it from /etc/hosts
+		return h == p.lab.Hosts[0] || p.names.inVain(h, podEndpoint) > 0 // the first pod resolves the name from /etc/hosts
 	})
 	p.publish()
 	p.awaitRound(-1, podCount)
@@ -150,12 +151,13 @@ func TestStatefulSet(t *testing.T) {
 	p.wantWorlds(threePods)
 }
 
-// TestIndexedJobWithoutNodes: each pod would run a job of its own.
+// TestIndexedJobWithoutNodes checks that pods without the number of nodes are refused: each would run a job of its
+// own.
 func TestIndexedJobWithoutNodes(t *testing.T) {
 	t.Parallel()
 	p := newPods(t)
 	delete(p.env, "PET_NNODES")
-	p.python = "/usr/bin/python3" // it comes to nothing
+	p.python = "/usr/bin/python3" // no worker starts, so torch is not needed
 	a := p.create(1)
 	p.publish()
 	if code := a.code(); code != 2 {

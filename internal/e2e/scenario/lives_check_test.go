@@ -12,8 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// soundLives are those of a job of two worlds of the given sizes, one worker a host, the second of which has a
-// grandchild. The worlds lie 0.1 s apart.
+// soundLives returns the lives of a job of two worlds of the given sizes, with one worker on each host, and a
+// grandchild in the second world. The worlds lie 0.1 s apart.
 func soundLives(worlds ...int) []life {
 	var lives []life
 	for i, size := range worlds {
@@ -35,7 +35,7 @@ func soundLives(worlds ...int) []life {
 }
 
 func TestCheckLives(t *testing.T) {
-	// change returns sound lives, of which those that are picked are changed.
+	// change returns sound lives, with the picked ones changed.
 	change := func(pick func(l life) bool, to func(l *life)) []life {
 		lives := soundLives(3, 2)
 		for i := range lives {
@@ -50,7 +50,7 @@ func TestCheckLives(t *testing.T) {
 	}
 	grandchild := func(l life) bool { return l.Kind == "detached" && l.Round == 0 }
 	second := func(l life) bool { return l.Round == 1 }
-	// observed adds to sound lives that the observer has seen a process of the first world's rank 2.
+	// observed adds a life that only the observer saw, of the first world's rank 2.
 	observed := func(pid int, first, last float64) []life {
 		return merge(soundLives(3, 2), []life{{
 			Job: "job", Round: 0, World: 3, Rank: 2, Group: 2, Host: "node2", PID: pid, Port: 4000, Kind: "seen",
@@ -61,7 +61,7 @@ func TestCheckLives(t *testing.T) {
 	tests := []struct {
 		name  string
 		lives []life
-		want  []string // the beginning of each line
+		want  []string // beginning of each line
 	}{
 		{name: "sound", lives: soundLives(3, 2)},
 		{name: "nothing", lives: nil},

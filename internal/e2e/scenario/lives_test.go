@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// life is what is proven of one process of a worker: it was alive from first to last, and was given this place.
+// life is what is proven of one process of a worker: it was alive from first to last, and had this place.
 type life struct {
 	Job     string `json:"job"`
 	Round   int    `json:"round"`
@@ -22,9 +22,9 @@ type life struct {
 	Rank    int    `json:"rank"`
 	Local   int    `json:"local"`
 	Group   int    `json:"group"`
-	Addr    string `json:"addr"` // of the workers' store
+	Addr    string `json:"addr"` // address of the worker store
 	Port    int    `json:"port"`
-	Kind    string `json:"kind"` // worker, child, detached, or seen: only the observer has seen it
+	Kind    string `json:"kind"` // worker, child, detached, or seen if only the observer has seen it
 	Host    string `json:"host"`
 	PID     int    `json:"pid"`
 
@@ -36,8 +36,8 @@ func (l life) String() string {
 		l.Kind, l.Rank, l.World, l.Host, l.PID, l.first, l.last)
 }
 
-// world is a set of workers that are meant to train together. Rounds begin anew with a new store, but every world has a
-// store of workers, and so a port, of its own.
+// world is a set of workers that train together. Round numbers begin again with a new store, but every world has its
+// own worker store, and so its own port.
 type world struct {
 	job         string
 	round, port int
@@ -47,8 +47,8 @@ func (w world) String() string { return fmt.Sprintf("round %d at port %d", w.rou
 
 func (l life) world() world { return world{l.Job, l.Round, l.Port} }
 
-// readLives returns what witness.py has written so far, by the time of the first proof. A worker may have been killed
-// in the midst of a line.
+// readLives returns what witness.py has recorded so far, sorted by the first proof. A killed worker can leave a
+// partial line.
 func readLives(dir string) ([]life, error) {
 	files, err := filepath.Glob(filepath.Join(dir, "lives", "*.jsonl"))
 	if err != nil {
@@ -69,7 +69,7 @@ func readLives(dir string) ([]life, error) {
 	return lives, nil
 }
 
-// readLife reads one process' file. It is false if nothing proves that the process was alive.
+// readLife reads the file of one process. It returns false if nothing proves that the process was alive.
 func readLife(in *bufio.Scanner) (l life, ok bool) {
 	if !in.Scan() || json.Unmarshal(in.Bytes(), &l) != nil {
 		return l, false
@@ -77,7 +77,7 @@ func readLife(in *bufio.Scanner) (l life, ok bool) {
 	for in.Scan() {
 		at, err := strconv.ParseFloat(in.Text(), 64)
 		if _, decimals, _ := strings.Cut(in.Text(), "."); err != nil || len(decimals) != 6 {
-			break // cut off
+			break // partial line
 		}
 		if l.first == 0 {
 			l.first = at
@@ -87,7 +87,7 @@ func readLife(in *bufio.Scanner) (l life, ok bool) {
 	return l, l.first > 0
 }
 
-// merge adds what the observer has seen to what the processes have written themselves.
+// merge adds the observer's lives to those that the processes have recorded.
 func merge(written, seen []life) []life {
 	all := slices.Clone(written)
 	for _, s := range seen {
@@ -104,8 +104,8 @@ func merge(written, seen []life) []life {
 	return all
 }
 
-// checkLives returns what is wrong with the lives of all workers of one job, one line each, however the job was
-// disturbed: at no time are processes of two worlds alive, and within a world all places fit together.
+// checkLives returns one line for each violation in the lives of all workers of one job, however the job was
+// disturbed. Processes of two worlds must never be alive at once, and the places within a world must be consistent.
 func checkLives(lives []life) []string {
 	byWorld := map[world][]life{}
 	for _, l := range lives {
@@ -128,7 +128,7 @@ func checkLives(lives []life) []string {
 	return bad
 }
 
-// overlap returns the longest time during which two processes of different worlds were alive, or "" if there was none.
+// overlap describes the longest time during which two processes of different worlds were alive, or returns "".
 func overlap(a, b []life) string {
 	longest, line := 0.0, ""
 	for _, x := range a {
@@ -141,7 +141,7 @@ func overlap(a, b []life) string {
 	return line
 }
 
-// checkWorld returns what is wrong within a world.
+// checkWorld returns the violations within a world.
 func checkWorld(lives []life) []string {
 	var bad []string
 	complain := func(format string, args ...any) { bad = append(bad, fmt.Sprintf(format, args...)) }
@@ -174,7 +174,7 @@ func checkWorld(lives []life) []string {
 	return bad
 }
 
-// liveWorlds sums up lives for the one who reads why a test failed.
+// liveWorlds summarizes lives for the reader of a failed test.
 func liveWorlds(lives []life) []string {
 	byWorld := map[world][]life{}
 	var order []world

@@ -14,16 +14,16 @@ import (
 	"github.com/elasticrun/elasticrun/internal/e2e/hosts"
 )
 
-// names is the name server of a cluster: it knows names of pods and services, and of any other name that it does not exist.
+// names is the name server of a cluster. It resolves the published names of pods and services, and denies all others.
 type names struct {
 	host *hosts.Host
 
 	mu      sync.Mutex
 	known   map[string][]netip.Addr
-	unknown map[question]int // how often a name was asked for in vain
+	unknown map[question]int // number of denied lookups of each name
 }
 
-// question is somebody's for the IPv4 address of a name.
+// question is a host's lookup of the IPv4 address of a name.
 type question struct {
 	from netip.Addr
 	name string
@@ -48,7 +48,7 @@ func serveNames(t *testing.T, on *hosts.Host) *names {
 	return n
 }
 
-// serve answers until the socket is closed, or somebody's question cannot be read.
+// serve answers until the socket is closed or a read fails.
 func (n *names) serve(conn *net.UDPConn) error {
 	buf := make([]byte, 4096)
 	for {
@@ -63,11 +63,11 @@ func (n *names) serve(conn *net.UDPConn) error {
 		if err != nil {
 			return fmt.Errorf("a question of %s: %w", from, err)
 		}
-		_, _ = conn.WriteToUDPAddrPort(answer, from) // who has asked may have been killed
+		_, _ = conn.WriteToUDPAddrPort(answer, from) // the process that asked can have been killed
 	}
 }
 
-// publish makes a name known, with these addresses alone.
+// publish replaces the addresses of a name.
 func (n *names) publish(name string, addrs ...string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -77,14 +77,14 @@ func (n *names) publish(name string, addrs ...string) {
 	}
 }
 
-// inVain says how often a host was told that there is no such name.
+// inVain returns how often a host was told that a name does not exist.
 func (n *names) inVain(h *hosts.Host, name string) int {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.unknown[question{netip.MustParseAddr(h.Addr), name}]
 }
 
-// answer is the response to a message of one question.
+// answer returns the response to a message with one question.
 func (n *names) answer(from netip.Addr, message []byte) ([]byte, error) {
 	var parser dnsmessage.Parser
 	header, err := parser.Start(message)
@@ -114,10 +114,10 @@ func (n *names) answer(from netip.Addr, message []byte) ([]byte, error) {
 	return response.Pack()
 }
 
-// find looks a name up, and takes note if it is not there.
+// find looks a name up and counts the lookup if the name does not exist.
 func (n *names) find(from netip.Addr, asked dnsmessage.Question) ([]netip.Addr, bool) {
 	name := asked.Name.String()
-	name = name[:len(name)-1] // it ends with a dot
+	name = name[:len(name)-1] // remove the final dot
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	addrs, ok := n.known[name]

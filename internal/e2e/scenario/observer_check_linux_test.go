@@ -12,8 +12,8 @@ import (
 	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 )
 
-// A process that is stopped is alive, one that was killed and not reaped is not, and one with another mark is none of
-// the job's.
+// TestObserver checks that a stopped process counts as alive, that a zombie does not, and that a process with another
+// mark does not belong to the job.
 func TestObserver(t *testing.T) {
 	t.Parallel()
 	mark := testenv.Mark()
@@ -33,7 +33,7 @@ func TestObserver(t *testing.T) {
 		return cmd
 	}
 	worker := start(mark)
-	start(testenv.Mark()) // is not seen
+	start(testenv.Mark()) // another job's process
 	if err := worker.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}

@@ -14,30 +14,29 @@ import (
 	"time"
 )
 
-// observer looks from outside which processes of workers are there, whatever they do: one that is stopped, or hangs,
-// writes nothing and is alive all the same.
+// observer watches the processes of workers from outside. A stopped or hanging process writes nothing, but it is
+// alive.
 type observer struct {
 	mark string
 
 	mu    sync.Mutex
 	lives map[process]life
-	gone  map[process]bool // those of lives that have ended
-	other map[int]bool     // ids of processes that are none of the job's
-	asked float64          // when other was made anew: an id may come to belong to another process
+	gone  map[process]bool // processes in lives that have ended
+	other map[int]bool     // ids of processes of other jobs
+	asked float64          // time at which other was rebuilt: process ids are reused
 }
 
-// process is one for ever: ids are used again.
+// process identifies a process for ever, although ids are reused.
 type process struct {
 	pid   int
-	start string // ticks since boot
+	start string // in ticks since boot
 }
 
 const (
-	// lookEvery is how often the processes that are known are looked at, and scanEvery how often new ones are looked
-	// for.
+	// lookEvery is the interval between looks at known processes, scanEvery the interval between scans for new ones.
 	lookEvery = 10 * time.Millisecond
 	scanEvery = 50 * time.Millisecond
-	// askEvery is how often those that were none of the job's are looked at again. No id comes again sooner.
+	// askEvery is the interval after which the processes in other are checked again. No id is reused sooner.
 	askEvery = time.Second
 )
 
@@ -81,7 +80,7 @@ func (o *observer) seen() []life {
 	return slices.Collect(maps.Values(o.lives))
 }
 
-// alive returns the processes that are there now.
+// alive returns the processes that are alive now.
 func (o *observer) alive() []life {
 	o.scan()
 	o.mu.Lock()
@@ -95,7 +94,7 @@ func (o *observer) alive() []life {
 	return there
 }
 
-// look looks again at the processes that are known. One that is there after a moment was alive at that moment.
+// look looks again at the known processes. A process that exists after a moment was alive at that moment.
 func (o *observer) look() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -113,7 +112,7 @@ func (o *observer) look() {
 	}
 }
 
-// scan looks for new processes, too.
+// scan looks for new processes too.
 func (o *observer) scan() {
 	o.look()
 	o.mu.Lock()
@@ -148,21 +147,21 @@ func (o *observer) scan() {
 			continue
 		}
 		if l, ok := lifeOf(pid, environ); ok {
-			// It began before it was found and ends after it was looked for: nothing more is proven until the next
-			// look.
+			// The process began before the scan found it and can end after the scan began: nothing more is proven
+			// until the next look.
 			l.first, l.last = monotonic(), now
 			o.lives[p] = l
 		}
 	}
 }
 
-// startOf returns when a process started, in ticks since boot. A zombie is not alive.
+// startOf returns the start time of a process in ticks since boot. It returns "" for a zombie, which is not alive.
 func startOf(pid int) (start string, alive bool) {
 	stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
 	if err != nil {
 		return "", false
 	}
-	// The second field, in parentheses, may hold anything; the state is the third, the start the 22nd.
+	// The second field, in parentheses, can contain spaces. The state is field 3, the start time field 22.
 	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
 	if len(fields) < 22-2 || fields[0] == "Z" || fields[0] == "X" {
 		return "", false
@@ -170,7 +169,7 @@ func startOf(pid int) (start string, alive bool) {
 	return fields[22-3], true
 }
 
-// lifeOf reads a worker's place from its environment. Agents, and what is about to become a worker, have none.
+// lifeOf reads a worker's place from its environment. Agents, and processes that will become workers, have none.
 func lifeOf(pid int, environ []byte) (life, bool) {
 	l := life{Kind: "seen", PID: pid}
 	numbers := map[string]*int{

@@ -17,7 +17,7 @@ import (
 	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 )
 
-// Where pods are, as the cluster has it.
+// Names of the cluster.
 const (
 	podNames    = "train"
 	podService  = "train.ml.svc.cluster.local"
@@ -25,7 +25,7 @@ const (
 	podCount    = 3
 )
 
-// podSpec is what a container of examples/kubernetes is started with.
+// podSpec is how a container of examples/kubernetes starts.
 type podSpec struct {
 	Command []string
 	Env     []struct {
@@ -71,7 +71,7 @@ func indexedJob(t *testing.T) podSpec {
 	}
 }
 
-// environment is the container's, with the fields of the pod that it refers to.
+// environment returns the container's environment, with the fields of the pod that it refers to.
 func (p podSpec) environment(t *testing.T) map[string]string {
 	t.Helper()
 	fields := map[string]string{"metadata.labels['batch.kubernetes.io/job-name']": podNames}
@@ -85,19 +85,20 @@ func (p podSpec) environment(t *testing.T) map[string]string {
 	return env
 }
 
-// pods are a job whose agents run in pods, which are hosts of the lab named train-INDEX; nobody knows a name but by asking the name server.
+// pods is a job whose agents run in pods: simulated hosts named train-INDEX, which resolve names only by the name
+// server.
 type pods struct {
 	*job
 
 	names   *names
 	command []string
-	env     map[string]string // of each pod, without what is another's in each
-	indexed bool              // an Indexed Job, or else a StatefulSet
-	python  string            // empty: with torch
-	created int               // pods so far, each with an address of its own
+	env     map[string]string // environment of each pod
+	indexed bool              // an Indexed Job, else a StatefulSet
+	python  string            // empty for an interpreter with torch
+	created int               // number of pods so far; each has an address of its own
 }
 
-// newPods makes the pods of the Indexed Job among the examples, three in place of four and of one worker each. None of them runs yet.
+// newPods makes the pods of the example's Indexed Job: three in place of four, with one worker each. None runs yet.
 func newPods(t *testing.T) *pods {
 	t.Helper()
 	spec := indexedJob(t)
@@ -111,7 +112,8 @@ func newPods(t *testing.T) *pods {
 	return p
 }
 
-// create makes the pod of an index, on a host where nothing runs any more, and starts its container. The pod has a new address, and no name yet.
+// create makes the pod of an index on an idle host and starts its container. The pod has a new address, and no name
+// yet.
 func (p *pods) create(index int) *program {
 	p.t.Helper()
 	h := p.lab.Hosts[index]
@@ -122,12 +124,12 @@ func (p *pods) create(index int) *program {
 		"hosts": fmt.Sprintf("# Kubernetes-managed hosts file.\n127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n%s\t%s.%s\t%[2]s\n",
 			addr, name, podService),
 		"resolv.conf": "search ml.svc.cluster.local svc.cluster.local cluster.local\nnameserver " + p.names.host.Addr + "\noptions ndots:5\n",
-		"machine-id":  strings.Repeat("0", 32) + "\n", // the image's
+		"machine-id":  strings.Repeat("0", 32) + "\n", // as in the image
 	})
 	if p.python == "" {
 		p.python = testenv.Torch(p.t, torch)
 	}
-	// What the image has: elasticrun in its PATH, and the command's train.py in its working folder.
+	// The image has elasticrun in its PATH, and the command's train.py in its working folder.
 	folder := p.t.TempDir()
 	if err := os.Symlink(p.worker[0], filepath.Join(folder, "train.py")); err != nil {
 		p.t.Fatal(err)
@@ -160,7 +162,7 @@ func (p *pods) createAll() {
 	}
 }
 
-// publish makes the names of all pods, and that of their service, known, with the addresses that they have now.
+// publish publishes the names of all pods and of their service, with their present addresses.
 func (p *pods) publish() {
 	var all []string
 	for _, h := range p.lab.Hosts[:podCount] {
@@ -170,14 +172,14 @@ func (p *pods) publish() {
 	p.names.publish(podService, all...)
 }
 
-// lose kills all that runs in a pod.
+// lose kills all processes of a pod.
 func (p *pods) lose(a *program) {
 	p.t.Helper()
 	a.host.Kill()
 	a.code()
 }
 
-// each waits for what all pods are to do.
+// each waits until a condition holds for all pods.
 func (p *pods) each(what string, happened func(h *hosts.Host) bool) {
 	p.t.Helper()
 	for _, h := range p.lab.Hosts[:podCount] {
@@ -190,7 +192,7 @@ func (p *pods) each(what string, happened func(h *hosts.Host) bool) {
 	}
 }
 
-// wantWorlds compares the groups of workers that have trained, and their ranks, in the order of time.
+// wantWorlds compares the worker groups that have trained, and their ranks, sorted by time.
 func (p *pods) wantWorlds(want ...string) {
 	p.t.Helper()
 	var worlds []string

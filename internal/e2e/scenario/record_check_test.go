@@ -10,8 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// history writes the record of a sound job: rounds of the given world sizes, ten steps each, one worker a host, of
-// which the last step of each round was not saved.
+// history writes the record of a sound job: rounds of the given world sizes, ten steps each, one worker on each host.
+// The last step of each round was not saved.
 func history(worlds ...int) []line {
 	var lines []line
 	step := 1

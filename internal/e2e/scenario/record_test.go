@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// line is one of those that testdata/workers/ddp_train.py writes.
+// line is one line of testdata/workers/ddp_train.py's record.
 type line struct {
 	Event   string  `json:"event"`
 	Time    float64 `json:"time"` // seconds of the clock that all hosts share
@@ -28,11 +28,10 @@ type line struct {
 	Step    int     `json:"step"`
 	Loss    float64 `json:"loss"`
 	Other   int     `json:"other"`  // of an overlap: the other round
-	Holder  int     `json:"holder"` // and one of its workers
+	Holder  int     `json:"holder"` // of an overlap: a worker of the other round
 }
 
-// readRecord returns what all workers have written so far, in the order of time. A worker may
-// have been killed in the midst of a line, or be in the midst of one.
+// readRecord returns what all workers have written so far, sorted by time. A worker can have left a partial line.
 func readRecord(dir string) ([]line, error) {
 	files, err := filepath.Glob(filepath.Join(dir, "log", "*.jsonl"))
 	if err != nil {
@@ -59,11 +58,11 @@ func readRecord(dir string) ([]line, error) {
 // round is what the workers of one round have written.
 type round struct {
 	number int
-	lines  []line // in the order of time
-	steps  []line // of one worker: the one that made the most of them
+	lines  []line // sorted by time
+	steps  []line // of the worker that made the most
 }
 
-// rounds sorts lines by their rounds.
+// rounds groups lines by their rounds.
 func rounds(lines []line) []round {
 	byNumber := map[int][]line{}
 	for _, l := range lines {
@@ -86,7 +85,7 @@ func rounds(lines []line) []round {
 	return all
 }
 
-// String is for the one who reads why a test failed.
+// String is for the reader of a failed test.
 func (r round) String() string {
 	first, last := r.lines[0], r.lines[len(r.lines)-1]
 	var hosts []string
@@ -110,13 +109,13 @@ func (r round) String() string {
 
 // expected is what a record must show.
 type expected struct {
-	worlds   []int     // of the rounds that made a step
-	restarts int       // charged to the job in the end
-	losses   []float64 // of an undisturbed run: losses[s] of step s
-	steps    int       // that must have been made; 0: any number
+	worlds   []int     // world sizes of the rounds that made a step
+	restarts int       // restarts charged to the job at the end
+	losses   []float64 // losses[s] is the loss of step s in an undisturbed run
+	steps    int       // number of steps, or 0 for any number
 }
 
-// check returns what is wrong with a record, one line each.
+// check returns one line for each violation in a record.
 func check(lines []line, want expected) []string {
 	var bad []string
 	complain := func(format string, args ...any) { bad = append(bad, fmt.Sprintf(format, args...)) }
@@ -141,7 +140,7 @@ func check(lines []line, want expected) []string {
 			continue
 		}
 		worlds = append(worlds, r.lines[0].World)
-		// Rank 0 puts a step on record, then saves it: the last one may be made twice.
+		// Rank 0 records a step before it saves the step, so the last step can be made twice.
 		if first := r.steps[0].Step; first != step && first != step+1 || first == 0 {
 			complain("round %d goes on with step %d after step %d", r.number, first, step)
 		}
@@ -159,7 +158,7 @@ func check(lines []line, want expected) []string {
 	return bad
 }
 
-// checkRound returns what is wrong within a round.
+// checkRound returns the violations within a round.
 func checkRound(r round, losses []float64) []string {
 	var bad []string
 	complain := func(format string, args ...any) {
@@ -167,7 +166,7 @@ func checkRound(r round, losses []float64) []string {
 	}
 	workers := map[int]line{} // by rank
 	groups := map[int]string{}
-	steps := map[int]int{} // the last one of each rank
+	steps := map[int]int{} // last step of each rank
 	for _, l := range r.lines {
 		if l.World != r.lines[0].World || l.Restart != r.lines[0].Restart {
 			complain("rank %d has world size %d and restart count %d, rank %d has %d and %d", l.Rank, l.World, l.Restart,

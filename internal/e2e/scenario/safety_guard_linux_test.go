@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// The guard is stopped and its agent killed: a grandchild in a session of its own lives on, which nobody but the guard
-// can find. A new agent on that node must not begin a round before the guard has gone on and has killed it.
+// TestAgentReplacedWhileGuardIsStopped stops the guard and kills its agent. A grandchild in a session of its own
+// survives, which only the guard can find. A new agent on that node must not begin a round before the guard has
+// continued and has killed the grandchild.
 func TestAgentReplacedWhileGuardIsStopped(t *testing.T) {
 	t.Parallel()
 	j := newWitnessJob(t, 3)
@@ -37,8 +38,8 @@ func TestAgentReplacedWhileGuardIsStopped(t *testing.T) {
 	j.stopAll()
 }
 
-// A killed agent is not waited for: its guard tells the store when the last process is gone, one in a session of its own included. Without that the others
-// go on only when its lease has ended.
+// TestKilledAgentIsNotWaitedFor checks that the others do not wait for the lease of a killed agent: its guard
+// notifies the store when the last process has ended, including one in a session of its own.
 func TestKilledAgentIsNotWaitedFor(t *testing.T) {
 	t.Parallel()
 	for _, backend := range apart {

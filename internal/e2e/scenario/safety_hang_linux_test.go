@@ -11,13 +11,12 @@ import (
 	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 )
 
-// keepsAlive has the short keep-alive time, and a grace to go with it.
+// keepsAlive has the short keep-alive time and a grace that fits it.
 var keepsAlive = []string{
 	"--rdzv-conf=last_call_timeout=2," + keepAliveConf, "--restart-grace=1", "--shutdown-timeout=1",
 }
 
-// failOn has the worker of that rank end with an error. Its node must be another one than that whose agent is to be
-// stuck.
+// failOn makes the worker of that rank end with an error. It must run on another node than the agent that will hang.
 func (j *witnessJob) failOn(rank int) {
 	j.t.Helper()
 	if err := os.WriteFile(filepath.Join(j.dir, fmt.Sprintf("fail.%d", rank)), nil, 0o600); err != nil {
@@ -25,11 +24,11 @@ func (j *witnessJob) failOn(rank int) {
 	}
 }
 
-// stuckEvents is the event log of the agent that is to be stuck.
+// stuckEvents is the path of the event log of the agent that will hang.
 func (j *witnessJob) stuckEvents() string { return filepath.Join(j.dir, "events.jsonl") }
 
-// startStuck starts a job of two nodes, of which node1 has its log folder on a disk of its own. The disk then hangs
-// while a round ends, so that the agent cannot start the next round's workers. It returns the world before.
+// startStuck starts a job of two nodes. node1 has its log folder on a disk of its own. The disk hangs while a round
+// ends, so that the agent cannot start the next round's workers. startStuck returns the world before.
 func startStuck(t *testing.T, j *witnessJob, disk *testenv.Disk) world {
 	t.Helper()
 	j.flags = append([]string{"--nnodes=1:3", "--rdzv-id=job", "--max-restarts=5"}, keepsAlive...)
@@ -45,8 +44,8 @@ func startStuck(t *testing.T, j *witnessJob, disk *testenv.Disk) world {
 	return before
 }
 
-// An agent whose log folder hangs starts no workers. Those of the other node must not wait for them for ever: the job
-// goes on without that node, within a time that follows from the keep-alive time and the grace.
+// TestJobGoesOnWithoutStuckAgent checks that the other node does not wait for ever for an agent whose log folder
+// hangs: the job continues without it, within a time that follows from the keep-alive time and the grace.
 func TestJobGoesOnWithoutStuckAgent(t *testing.T) {
 	t.Parallel()
 	j := newWitnessJob(t, 4)
@@ -58,8 +57,8 @@ func TestJobGoesOnWithoutStuckAgent(t *testing.T) {
 	j.stopAll()
 }
 
-// An agent whose log folder hangs is left behind by a round that a newcomer begins. When the folder no longer hangs the
-// agent must not start workers of the round before.
+// TestStuckAgentStartsNoOldRound lets a newcomer begin a round without an agent whose log folder hangs. When the
+// folder works again, the agent must not start the workers of the earlier round.
 func TestStuckAgentStartsNoOldRound(t *testing.T) {
 	t.Parallel()
 	j := newWitnessJob(t, 4)
@@ -86,7 +85,7 @@ func TestStuckAgentStartsNoOldRound(t *testing.T) {
 		return slices.Contains(j.ended(), j.agents[1])
 	})
 	j.safe()
-	// Such a worker may be gone before it is seen. Its agent has put it on record.
+	// Such a worker can end before the observer sees it, but its agent has recorded it.
 	events, err := os.ReadFile(j.stuckEvents())
 	if err != nil {
 		t.Fatal(err)

@@ -9,14 +9,13 @@ import (
 	"github.com/elasticrun/elasticrun/internal/e2e/hosts"
 )
 
-// longKeepAlive is a time in which an agent whose connection is lost need not be lost: a test sees clearly which of the
-// two it was.
+// longKeepAlive is long enough to tell a lost connection from a lost agent.
 const longKeepAlive = 8 * time.Second
 
 const longKeepAliveConf = "--rdzv-conf=last_call_timeout=2,keep_alive_interval=1,keep_alive_max_attempt=8"
 
-// A reset that only the store sees proves nothing about the agent: its workers are alive. No other round may begin
-// beside them.
+// TestStoreSeesResetOfLivingAgent checks that a reset that only the store sees proves nothing: the agent's workers
+// are alive, and no other round may begin beside them.
 func TestStoreSeesResetOfLivingAgent(t *testing.T) {
 	t.Parallel()
 	j := newWitnessJob(t, 4)
@@ -34,8 +33,9 @@ func TestStoreSeesResetOfLivingAgent(t *testing.T) {
 	j.stopAll()
 }
 
-// A proxy between an agent and the store that dies closes both connections. The store sees an end of the agent, the
-// agent sees a refused connection; the agent's workers are alive. No other round may begin beside them.
+// TestProxyToStoreDies kills a proxy between an agent and the store, which closes both connections. The store sees
+// the agent's connection end, the agent sees refused connections, and the workers are alive. No other round may begin
+// beside them.
 func TestProxyToStoreDies(t *testing.T) {
 	t.Parallel()
 	j := newWitnessJob(t, 4)
@@ -54,7 +54,7 @@ func TestProxyToStoreDies(t *testing.T) {
 	j.stopAll()
 }
 
-// startProxy starts a TCP proxy on a host, and returns when it listens.
+// startProxy starts a TCP proxy on a host and returns when it listens.
 func (j *witnessJob) startProxy(on *hosts.Host, listen, target string) *program {
 	j.t.Helper()
 	script, err := filepath.Abs("../../../testdata/workers/proxy.py")

@@ -5,8 +5,9 @@ import (
 	"testing"
 )
 
-// The agent that has the store is killed, and started again at once. The new store knows nothing of the other node,
-// whose workers ignore SIGTERM and may live until that agent gives up its old store. No world may begin beside them.
+// TestStoreHostReplaced kills the agent that hosts the store and starts it again at once. The new store does not know
+// the other node, whose workers ignore SIGTERM and live until their agent gives up the old store. No world may begin
+// beside them.
 func TestStoreHostReplaced(t *testing.T) {
 	t.Parallel()
 	j := newWitnessJob(t, 2)
@@ -28,8 +29,9 @@ func TestStoreHostReplaced(t *testing.T) {
 	j.stopAll()
 }
 
-// The node that is cut off from the store is replaced by another agent of the same machine while the store's agent is
-// replaced, too. The two old and the two new workers of one rank must not meet.
+// TestStoreHostReplacedWhileNodeIsCutOff replaces the store's agent, and replaces the agent of a node that is cut off
+// from the store by another agent on the same machine. The two old and the two new workers must never be alive at
+// once.
 func TestStoreHostReplacedWhileNodeIsCutOff(t *testing.T) {
 	t.Parallel()
 	j := newWitnessJob(t, 3)

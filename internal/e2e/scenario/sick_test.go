@@ -8,7 +8,7 @@ import (
 	"github.com/elasticrun/elasticrun/internal/e2e/hosts"
 )
 
-// TestStoreIsAway cuts off the store for longer than a session lives. The job goes on when it is back.
+// TestStoreIsAway cuts off the store for longer than a session lives. The job continues when the store is back.
 func TestStoreIsAway(t *testing.T) {
 	t.Parallel()
 	for _, backend := range apart {
@@ -25,7 +25,7 @@ func TestStoreIsAway(t *testing.T) {
 			j.lab.Hosts[4].Heal()
 			j.awaitRound(first.number, 4)
 			j.finish()
-			worlds := worldsWithSteps(j.record()) // they come back one by one
+			worlds := worldsWithSteps(j.record()) // the nodes return one by one
 			if worlds[0] != 4 || worlds[len(worlds)-1] != 4 {
 				t.Errorf("world sizes %v, want 4 at first and in the end", worlds)
 			}
@@ -34,7 +34,7 @@ func TestStoreIsAway(t *testing.T) {
 	}
 }
 
-// worldsWithSteps are the sizes of the rounds that made a step.
+// worldsWithSteps returns the world sizes of the rounds that made a step.
 func worldsWithSteps(lines []line) (worlds []int) {
 	for _, r := range rounds(lines) {
 		if len(r.steps) > 0 {
@@ -44,7 +44,7 @@ func worldsWithSteps(lines []line) (worlds []int) {
 	return worlds
 }
 
-// newImpatient makes a job of 2 to most nodes that finds out soon that a node does not reach another.
+// newImpatient makes a job of 2 to most nodes that quickly detects that a node does not reach another.
 func newImpatient(t *testing.T, most string) *job {
 	t.Helper()
 	j := newElastic(t, 0)
@@ -54,7 +54,7 @@ func newImpatient(t *testing.T, most string) *job {
 	return j
 }
 
-// lose lets a host send nothing to others, so that it does not answer them either.
+// lose drops all packets from a host to others, so that it does not answer them either.
 func lose(t *testing.T, h *hosts.Host, to ...*hosts.Host) {
 	t.Helper()
 	for _, other := range to {
@@ -64,7 +64,7 @@ func lose(t *testing.T, h *hosts.Host, to ...*hosts.Host) {
 	}
 }
 
-// TestSpareOutOfReach has a spare that no other node reaches take the place of a lost rank 0. The job goes on without both.
+// TestSpareOutOfReach lets a spare that no other node reaches replace a lost rank 0. The job continues without both.
 func TestSpareOutOfReach(t *testing.T) {
 	t.Parallel()
 	j := newImpatient(t, "3")
@@ -86,7 +86,7 @@ func TestSpareOutOfReach(t *testing.T) {
 	}
 }
 
-// TestNodeDoesNotReachRank0 has a node come to a running job that does not reach rank 0. The job goes on without it.
+// TestNodeDoesNotReachRank0 lets a node that does not reach rank 0 join a running job. The job continues without it.
 func TestNodeDoesNotReachRank0(t *testing.T) {
 	t.Parallel()
 	j := newImpatient(t, "4")

@@ -18,16 +18,16 @@ import (
 // slurmBound is far longer than any job here takes.
 const slurmBound = 3 * time.Minute
 
-// slurmTest is a cluster and what its jobs need.
+// slurmTest is a cluster with everything that its jobs need.
 type slurmTest struct {
 	lab      *slurmlab.Lab
-	env      []string // of each job
+	env      []string // environment of each job
 	examples string
-	worker   string // testdata/workers/ddp_train.py
+	worker   string // path of testdata/workers/ddp_train.py
 }
 
-// TestSlurm runs the batch scripts of examples/slurm, with workers that train with real torch. Nothing tells elasticrun of the nodes but
-// Slurm.
+// TestSlurm runs the batch scripts of examples/slurm with workers that train with real torch. elasticrun learns of
+// the nodes only from Slurm.
 func TestSlurm(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a cluster")
@@ -38,7 +38,7 @@ func TestSlurm(t *testing.T) {
 			"PATH=" + filepath.Dir(testenv.Binary(t)) + ":" + os.Getenv("PATH"),
 			"PYTHON_EXEC=" + testenv.Torch(t, "2.14"),
 			"OMP_NUM_THREADS=1",
-			"TORCHINDUCTOR_CACHE_DIR=" + t.TempDir(), // torch makes it, and leaves it, where temporary files are
+			"TORCHINDUCTOR_CACHE_DIR=" + t.TempDir(), // torch makes this folder where temporary files are, and leaves it
 		},
 		examples: absolute(t, "../../../examples/slurm"),
 		worker:   absolute(t, script),
@@ -54,7 +54,7 @@ func TestSlurm(t *testing.T) {
 		t.Run("heterogeneous", s.heterogeneous)
 		t.Run("heterogeneous plain", s.heterogeneousPlain)
 	}
-	t.Run("node failure", s.nodeFailure) // the last: n3 is gone then
+	t.Run("node failure", s.nodeFailure) // last, because n3 is gone afterwards
 }
 
 func absolute(t *testing.T, path string) string {
@@ -66,7 +66,7 @@ func absolute(t *testing.T, path string) string {
 	return found
 }
 
-// submit gives one of the example scripts to sbatch; its job is ddp_train.py with these arguments.
+// submit submits one of the example scripts, which runs ddp_train.py with these arguments.
 func (s *slurmTest) submit(t *testing.T, example string, sbatch, launcher []string, worker ...string) *slurmlab.Job {
 	t.Helper()
 	args := append(slices.Clone(sbatch), filepath.Join(s.examples, example))
@@ -74,7 +74,7 @@ func (s *slurmTest) submit(t *testing.T, example string, sbatch, launcher []stri
 	return s.lab.Submit(t, s.env, append(args, worker...)...)
 }
 
-// done fails the test if the job has not ended well, or not after that many requeues.
+// done fails the test unless the job has succeeded after that many requeues.
 func done(t *testing.T, j *slurmlab.Job, restarts int) {
 	t.Helper()
 	want := slurmlab.Status{State: "COMPLETED", ExitCode: "0:0", Restarts: restarts}
@@ -91,8 +91,8 @@ func nothingTemporary(t *testing.T, j *slurmlab.Job) {
 	}
 }
 
-// worldsOf returns, in the order of time, the steps at which groups of workers began to train, and who they were:
-// "0: n1=0 n2=1 n3=2" are those that began with nothing, and their ranks.
+// worldsOf returns the steps at which groups of workers began to train, and their members, sorted by time: "0: n1=0
+// n2=1 n3=2" is a group that began without a checkpoint, with its ranks.
 func worldsOf(t testing.TB, dir string) []string {
 	t.Helper()
 	lines, err := readRecord(dir)
@@ -128,7 +128,7 @@ func wantWorlds(t *testing.T, j *slurmlab.Job, want ...string) {
 	}
 }
 
-// stepMade is the highest that somebody has made.
+// stepMade returns the highest recorded step.
 func stepMade(t *testing.T, j *slurmlab.Job) int {
 	t.Helper()
 	lines, err := readRecord(j.Dir)
@@ -153,7 +153,7 @@ func (s *slurmTest) awaitStep(t *testing.T, j *slurmlab.Job, beyond int) {
 	})
 }
 
-// finish tells workers with --until=finish that it is enough.
+// finish ends the training of workers with --until=finish.
 func finish(t *testing.T, j *slurmlab.Job) {
 	t.Helper()
 	if err := os.WriteFile(filepath.Join(j.Dir, "finish"), nil, 0o600); err != nil {
@@ -175,11 +175,11 @@ func (s *slurmTest) step(t *testing.T) {
 	wantWorlds(t, j, threeNodes)
 }
 
-// cancel: what is left of the job is looked for when the test ends.
+// cancel checks a canceled job; the test's cleanup looks for leftovers.
 func (s *slurmTest) cancel(t *testing.T) {
 	j := s.submit(t, "plain.sbatch", nil, nil, "--until=never")
 	s.awaitStep(t, j, 1)
-	// Asked for within the job, nothing has to be given.
+	// Within the job, status needs no endpoint.
 	seen := s.lab.Run(t, "srun", "--overlap", "--jobid="+j.ID, "--nodes=1", "--ntasks=1", testenv.Binary(t), "status")
 	if !strings.Contains(seen, "run id slurm-"+j.ID+".0: round 0, 3 nodes, 3 workers") {
 		t.Errorf("elasticrun status says %q", seen)
@@ -194,7 +194,7 @@ func (s *slurmTest) cancel(t *testing.T) {
 func (s *slurmTest) requeue(t *testing.T) {
 	j := s.submit(t, "requeue.sbatch", nil, nil, "--stop-on-signal", "--until=finish")
 	s.awaitStep(t, j, 2)
-	j.Cancel(t, "--batch", "--signal=USR1") // what --signal=B:USR1@120 does, 120 s before the end
+	j.Cancel(t, "--batch", "--signal=USR1") // like --signal=B:USR1@120, 120 s before the end
 	s.lab.Await(t, "the job to be requeued", slurmBound, func() bool {
 		now := j.Status(t)
 		if now.State != "RUNNING" && now.State != "COMPLETING" && now.State != "PENDING" {
@@ -203,7 +203,8 @@ func (s *slurmTest) requeue(t *testing.T) {
 		return now.State == "PENDING" && now.Restarts == 1
 	})
 	stopped := stepMade(t, j)
-	// In place of two minutes. In the second of the requeue a node takes no new credential for the old job's id.
+	// Two seconds in place of two minutes. Within the second of the requeue a node accepts no new credential for the
+	// old job id.
 	s.lab.Run(t, "scontrol", "update", "JobId="+j.ID, "StartTime=now+2")
 	s.awaitStep(t, j, stopped)
 	finish(t, j)
@@ -216,7 +217,7 @@ func (s *slurmTest) nodeFailure(t *testing.T) {
 	s.awaitStep(t, j, 2)
 	s.lab.KillNode(t, "n3")
 	s.lab.Await(t, "a world of two", slurmBound, func() bool { return len(worldsOf(t, j.Dir)) > 1 })
-	// The controller finds out by itself only after minutes.
+	// The controller itself notices only after minutes.
 	s.lab.Run(t, "scontrol", "update", "NodeName=n3", "State=DOWN", "Reason=killed")
 	s.awaitStep(t, j, stepMade(t, j))
 	finish(t, j)
@@ -231,7 +232,7 @@ func (s *slurmTest) nodeFailure(t *testing.T) {
 	}
 }
 
-// twoJobs share all nodes and addresses.
+// twoJobs runs two jobs that share all nodes and addresses.
 func (s *slurmTest) twoJobs(t *testing.T) {
 	var jobs []*slurmlab.Job
 	for range 2 {
@@ -258,14 +259,14 @@ func (s *slurmTest) heterogeneous(t *testing.T) {
 	wantWorlds(t, j, "0: n1=0 n2=1 n2=2 n3=3 n3=4")
 }
 
-// heterogeneousPlain: what elasticrun itself starts reaches all components.
+// heterogeneousPlain checks that elasticrun's own srun reaches all components.
 func (s *slurmTest) heterogeneousPlain(t *testing.T) {
 	j := s.submit(t, "plain.sbatch", []string{"--nodes=1", "--cpus-per-task=1", ":", "--nodes=2", "--cpus-per-task=2"}, nil, "--steps=5")
 	done(t, j, 0)
 	wantWorlds(t, j, threeNodes)
 }
 
-// tooManyTasks: six agents on three nodes are nobody's wish.
+// tooManyTasks checks that six agents on three nodes are refused.
 func (s *slurmTest) tooManyTasks(t *testing.T) {
 	batch := filepath.Join(t.TempDir(), "tasks.sbatch")
 	if err := os.WriteFile(batch, []byte("#!/bin/sh\nsrun --nodes=3 --ntasks=6 elasticrun \"$@\"\n"), 0o600); err != nil {

@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// stampEnv names the folder of the record to which this test binary, as a worker of benchmarks, adds when it was started
-// and when it was told to stop. It does nothing else and so starts and stops at once.
+// stampEnv names the folder of the record. As a worker of benchmarks this test binary adds its start time and the
+// time of its stop signal to the record. It does nothing else, so it starts and stops at once.
 const stampEnv = "ELASTICRUN_TEST_STAMP"
 
 func TestMain(m *testing.M) {
@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// stamp is the worker. Its lines are like those of ddp_train.py.
+// stamp is the worker. Its lines have the form of ddp_train.py's.
 func stamp(dir string) int {
 	told := make(chan os.Signal, 1)
 	signal.Notify(told, syscall.SIGTERM)
@@ -59,11 +59,11 @@ func stamp(dir string) int {
 	return 128 + int(syscall.SIGTERM)
 }
 
-// monotonic is the clock that all hosts of one machine share, in seconds.
+// monotonic returns the clock that all hosts of one machine share, in seconds.
 func monotonic() float64 {
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
-		panic(err) // there is no Linux without it
+		panic(err) // every Linux has this clock
 	}
 	return float64(now.Sec) + float64(now.Nsec)/1e9
 }

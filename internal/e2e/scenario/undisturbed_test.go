@@ -17,7 +17,7 @@ const script = "../../../testdata/workers/ddp_train.py"
 // longest is more steps than any of these jobs makes before its bounds end it.
 const longest = 2000
 
-// reference is made once, for all tests.
+// reference is computed once for all tests.
 var reference struct {
 	sync.Once
 
@@ -25,12 +25,12 @@ var reference struct {
 	err    error
 }
 
-// undisturbed returns the loss of each step of a run of one worker that nothing disturbs.
+// undisturbed returns the loss of each step of an undisturbed run with one worker.
 func undisturbed(t testing.TB) []float64 {
 	t.Helper()
 	python, dir := testenv.Torch(t, torch), t.TempDir()
 	reference.Do(func() {
-		ctx, cancel := context.WithTimeout(t.Context(), 4*bound) // it runs beside two labs, on whatever is left of the machine
+		ctx, cancel := context.WithTimeout(t.Context(), 4*bound) // it runs beside two labs on a busy machine
 		defer cancel()
 		cmd := exec.CommandContext(ctx, python, script, "--dir", dir, "--steps", strconv.Itoa(longest), "--step-time", "0")
 		cmd.Env = append(os.Environ(), workerEnv(1, 1, 0, "127.0.0.1", 0)...)
@@ -51,7 +51,7 @@ func undisturbed(t testing.TB) []float64 {
 	return reference.losses
 }
 
-// workerEnv is what a launcher tells the one worker of a node.
+// workerEnv is the environment that a launcher gives the only worker of a node.
 func workerEnv(round, world, rank int, masterAddr string, masterPort int) []string {
 	return []string{
 		"ELASTICRUN_ROUND=" + strconv.Itoa(round), "TORCHELASTIC_RESTART_COUNT=0", "LOCAL_RANK=0", "GROUP_RANK=" + strconv.Itoa(rank),

@@ -14,8 +14,8 @@ import (
 	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 )
 
-// witnessJob is a job whose workers only prove when they were alive (witness.py), watched by an observer. What its
-// tests ask is whether workers of two worlds were ever alive at the same time.
+// witnessJob is a job whose workers only prove when they were alive (witness.py), watched by an observer. Its tests
+// ask whether workers of two worlds were ever alive at once.
 type witnessJob struct {
 	*job
 
@@ -50,13 +50,13 @@ func newWitnessJob(t testing.TB, n int) *witnessJob {
 	return j
 }
 
-// start starts an agent on a host, whose workers get further arguments.
+// start starts an agent on a host, with further arguments for its workers.
 func (j *witnessJob) start(h *hosts.Host, worker []string, flags ...string) *program {
 	j.t.Helper()
 	return j.startBy(h, nil, worker, flags...)
 }
 
-// startBy is start behind a program that becomes the launcher.
+// startBy is start behind a program that executes the launcher.
 func (j *witnessJob) startBy(h *hosts.Host, by, worker []string, flags ...string) *program {
 	j.t.Helper()
 	args := slices.Concat(by, []string{testenv.Binary(j.t)}, j.flags, flags, j.worker, worker)
@@ -67,7 +67,7 @@ func (j *witnessJob) startBy(h *hosts.Host, by, worker []string, flags ...string
 	return p
 }
 
-// lives is what has been proven so far.
+// lives returns what is proven so far.
 func (j *witnessJob) lives() []life {
 	written, err := readLives(j.dir)
 	if err != nil {
@@ -81,8 +81,8 @@ func (j *witnessJob) workers(h *hosts.Host) []life {
 	return slices.DeleteFunc(j.obs.alive(), func(l life) bool { return l.Host != h.Name })
 }
 
-// awaitWorld waits until all workers of another world than that have been alive for a second, on all of these hosts,
-// and returns it.
+// awaitWorld waits until all workers of a world other than old have been alive for a second, on exactly these hosts.
+// It returns that world.
 func (j *witnessJob) awaitWorld(than world, on ...*hosts.Host) world {
 	j.t.Helper()
 	var found world
@@ -99,7 +99,7 @@ func (j *witnessJob) awaitWorld(than world, on ...*hosts.Host) world {
 	return found
 }
 
-// settled returns the worlds all of whose ranks have been alive for a second, and their hosts.
+// settled returns the worlds whose ranks have all been alive for a second, and their hosts.
 func settled(alive []life) map[world]map[string]bool {
 	ranks, on := map[world]map[int]bool{}, map[world]map[string]bool{}
 	for _, l := range alive {
@@ -120,7 +120,7 @@ func settled(alive []life) map[world]map[string]bool {
 	return on
 }
 
-// safe fails the test for what checkLives finds, in all that was proven until now.
+// safe fails the test for each violation that checkLives finds in the lives so far.
 func (j *witnessJob) safe() {
 	j.t.Helper()
 	for _, bad := range checkLives(j.lives()) {
@@ -142,7 +142,7 @@ func (j *witnessJob) stopAll() {
 	j.t.Helper()
 	for _, some := range [][]*program{j.agents, j.others} {
 		for _, p := range some {
-			_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
+			_ = p.cmd.Process.Signal(syscall.SIGTERM) // fails if the process has ended
 		}
 		for _, p := range some {
 			p.code()

@@ -9,15 +9,15 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/kvstore/tcpstore"
 )
 
-// WorkerStore is a TCPStore server that forgets everything when it is closed.
+// WorkerStore is a TCPStore server on one listener. It keeps its keys in memory until Close.
 type WorkerStore struct {
 	server *tcpstore.Server
 	addr   *net.TCPAddr
-	served chan struct{} // closed when the server has ended, with err
+	served chan struct{} // closed when the server has ended, after err is set
 	err    error
 }
 
-// ServeWorkerStore serves an empty store on ln, which it owns from then on.
+// ServeWorkerStore serves an empty store on ln, a TCP listener. The store owns ln and closes it.
 func ServeWorkerStore(ln net.Listener, opts tcpstore.ServerOptions) *WorkerStore {
 	s := &WorkerStore{server: tcpstore.NewServer(opts), served: make(chan struct{}), addr: ln.Addr().(*net.TCPAddr)}
 	go func() {
@@ -27,16 +27,16 @@ func ServeWorkerStore(ln net.Listener, opts tcpstore.ServerOptions) *WorkerStore
 	return s
 }
 
-// Addr is where it listens.
-func (s *WorkerStore) Addr() net.Addr { return s.addr }
+// Addr returns the address at which the store listens.
+func (s *WorkerStore) Addr() *net.TCPAddr { return s.addr }
 
-// Port is where it listens.
+// Port returns the port at which the store listens.
 func (s *WorkerStore) Port() int { return s.addr.Port }
 
-// Ended is closed when the store serves nobody any more, because of Close or of an error that Err returns.
+// Ended returns a channel that is closed when the store has stopped serving, after Close or an error. See Err.
 func (s *WorkerStore) Ended() <-chan struct{} { return s.served }
 
-// Err returns the error that ended the store. It is nil while the store serves, and after Close.
+// Err returns the error that ended the store. It is nil while the store serves and after Close.
 func (s *WorkerStore) Err() error {
 	select {
 	case <-s.served:
@@ -49,10 +49,11 @@ func (s *WorkerStore) Err() error {
 	return s.err
 }
 
-// Renew closes its clients' connections and forgets everything, and goes on listening; [kvstore.ErrClosed] after Close.
-func (s *WorkerStore) Renew() error { return s.server.Reset() }
+// Reset closes the clients' connections and deletes all keys, and the store goes on listening. The error is
+// [kvstore.ErrClosed] after Close.
+func (s *WorkerStore) Reset() error { return s.server.Reset() }
 
-// Close ends every connection and waits for the server's goroutines. It may be called again.
+// Close closes every connection and waits for the server's goroutines. It may be called more than once.
 func (s *WorkerStore) Close() error {
 	err := s.server.Close()
 	if <-s.served; !errors.Is(s.err, kvstore.ErrClosed) {

@@ -11,7 +11,8 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/kvstore/tcpstore"
 )
 
-func TestRenewedWorkerStoreIsEmpty(t *testing.T) {
+// A store that was reset is empty and still listens.
+func TestWorkerStoreReset(t *testing.T) {
 	ln, err := tcplisten.Listen(t.Context(), "127.0.0.1", 0)
 	if err != nil {
 		t.Fatal(err)
@@ -29,7 +30,7 @@ func TestRenewedWorkerStoreIsEmpty(t *testing.T) {
 	if err := before.Set(t.Context(), "k", []byte("v")); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Renew(); err != nil {
+	if err := s.Reset(); err != nil {
 		t.Fatal(err)
 	}
 	if n, err := connect().NumKeys(t.Context()); n != 0 || err != nil {
@@ -40,8 +41,8 @@ func TestRenewedWorkerStoreIsEmpty(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if err := s.Renew(); !errors.Is(err, kvstore.ErrClosed) {
-		t.Errorf("Renew after Close: %v", err)
+	if err := s.Reset(); !errors.Is(err, kvstore.ErrClosed) {
+		t.Errorf("Reset after Close: %v", err)
 	}
 	if _, err := new(net.Dialer).DialContext(context.WithoutCancel(t.Context()), "tcp", s.Addr().String()); err == nil {
 		t.Error("it still listens")

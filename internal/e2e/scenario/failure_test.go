@@ -225,7 +225,7 @@ func TestStoreRestarts(t *testing.T) {
 					if code := a.code(); code != 0 {
 						t.Errorf("%s ended with %d", a.name, code)
 					}
-					if !strings.Contains(a.text(), "it joins anew") {
+					if !strings.Contains(a.text(), "joining again") {
 						t.Errorf("%s does not say that it has joined anew", a.name)
 					}
 				}

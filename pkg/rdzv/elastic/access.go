@@ -99,8 +99,8 @@ func permanent(err error) bool {
 		!errors.Is(err, coord.ErrUnavailable) && !errors.Is(err, rdzv.ErrConnection)
 }
 
-// portsTaken reports whether a permanent error means that others have every candidate port. One candidate counts only if
-// another job's store has it.
+// portsTaken reports whether a permanent error means that others have every candidate port. One candidate counts only
+// if another job's store has it.
 func portsTaken(err error) bool {
 	var refused *coord.RefusedError
 	return errors.As(err, new(*PortsTakenError)) || errors.As(err, new(*unreachableError)) ||
@@ -114,8 +114,8 @@ type dialNotice struct {
 	next  time.Time
 }
 
-// warn logs err if a warning is due. The first one is due once the pauses between attempts have reached a second, at the
-// latest after firstNotice; noticePause spaces the others.
+// warn logs err if a warning is due. The first one is due once the pauses between attempts have reached a second, at
+// the latest after firstNotice; noticePause spaces the others.
 func (n *dialNotice) warn(ctx context.Context, err error, pause time.Duration) {
 	now := time.Now()
 	if now.Before(n.next) && (n.count > 0 || pause < time.Second) {
@@ -187,8 +187,8 @@ func (a *C10d) Front() *rdzv.WorkerStore {
 	return nil
 }
 
-// StoreAddr returns this machine's address on the route to the store. If this process hosts the store, it is the address
-// at which most of the other agents have reached it. The result is not valid if there is no such address.
+// StoreAddr returns this machine's address on the route to the store. If this process hosts the store, it is the
+// address at which most of the other agents have reached it. The result is not valid if there is no such address.
 func (a *C10d) StoreAddr() netip.Addr {
 	if a == nil {
 		return netip.Addr{}
@@ -204,7 +204,7 @@ func (a *C10d) StoreAddr() netip.Addr {
 	if at := a.host.server.ReachedAt(); len(at) > 0 {
 		return at[0]
 	}
-	if addr := addrOf(a.host.front.Addr()); !addr.IsUnspecified() {
+	if addr := a.host.front.Addr().AddrPort().Addr().Unmap(); !addr.IsUnspecified() {
 		return addr
 	}
 	return netip.Addr{}

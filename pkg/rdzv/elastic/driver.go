@@ -13,41 +13,41 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/coord"
 )
 
-// driver connects one agent's member to one session of the store: it writes its reports, shows it the leader's answers, and
-// keeps the session alive for as long as its own loop goes round.
+// driver connects one agent's member to one session of the store. It writes the member's reports, hands it the leader's
+// answers, and keeps the session alive as long as its own loop runs.
 type driver struct {
 	store    coord.Store
 	prefix   string
-	interval time.Duration // between keep-alives; 0: the session needs none
-	timeout  time.Duration // for one answer of the store
+	interval time.Duration // between keep-alives; 0 if the session needs none
+	timeout  time.Duration // of one request to the store
 	log      zerolog.Logger
 
 	m          *member
 	clock      func() time.Duration
-	origin     time.Duration // of the member's time, by clock
-	watchdogAt optionalTime  // as deadMan was told last
+	origin     time.Duration // the zero of the member's time, on clock
+	watchdogAt optionalTime  // the deadline that watchdog was called with last
 
-	watchdog func(at time.Duration) // Options.DeadMan
+	watchdog func(at time.Duration) // Options.Watchdog
 	probe    func(now time.Duration) (next optionalTime)
 	status   func(context.Context) []byte // Options.Status
-	// statusInterval is how often an agent that is looked at writes what it is doing.
+	// statusInterval is the time between two statuses while somebody observes the run.
 	statusInterval time.Duration
-	calls          <-chan func(now time.Duration) // of the agent, to be made between the events
-	execute        func(orders []order)           // takes the orders; must not block
+	calls          <-chan func(now time.Duration) // of the agent, made by the loop
+	execute        func(orders []order)           // must not block
 }
 
 func (d *driver) now() time.Duration { return d.clock() - d.origin }
 
-// run returns when the session is lost (coord.ErrSessionLost, coord.ErrUnavailable), the member is through with it (nil), or ctx ends.
+// run drives the member until the session is lost (coord.ErrSessionLost, coord.ErrUnavailable) or ctx ends.
 func (d *driver) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	answers, reports, beats := make(chan Answer), make(chan Report, 1), make(chan struct{}, 1)
+	answers, reports, renewals := make(chan Answer), make(chan Report, 1), make(chan struct{}, 1)
 	proofs := make(chan time.Duration)
 	tasks := []func() error{
 		func() error { return d.watchAnswers(ctx, answers) },
 		func() error { return d.writeReports(ctx, reports) },
-		func() error { return d.keepAliveLoop(ctx, answers, beats, proofs) },
+		func() error { return d.keepAliveLoop(ctx, answers, renewals, proofs) },
 	}
 	if d.status != nil {
 		tasks = append(tasks, func() error { return d.publishStatus(ctx) })
@@ -57,16 +57,20 @@ func (d *driver) run(ctx context.Context) error {
 	for _, task := range tasks {
 		running.Go(func() { ended <- task() })
 	}
-	err := d.loop(ctx, answers, reports, beats, proofs, ended)
+	err := d.loop(ctx, answers, reports, renewals, proofs, ended)
 	cancel()
 	running.Wait()
 	return err
 }
 
-func (d *driver) loop(ctx context.Context, answers <-chan Answer, reports chan Report, beats chan<- struct{}, proofs <-chan time.Duration, ended <-chan error) error {
+// loop is the only goroutine that uses the member.
+func (d *driver) loop(
+	ctx context.Context, answers <-chan Answer, reports chan Report, renewals chan<- struct{},
+	proofs <-chan time.Duration, ended <-chan error,
+) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	beatAt := d.m.lastProof + d.interval
+	renewAt := d.m.lastProof + d.interval
 	var shown Answer
 	for {
 		now := d.now()
@@ -76,20 +80,20 @@ func (d *driver) loop(ctx context.Context, answers <-chan Answer, reports chan R
 		probeAt := d.probe(now)
 		if d.m.dirty {
 			d.m.dirty = false
-			select { // what was not written yet is out of date
+			select { // a report that was not written yet is out of date
 			case <-reports:
 			default:
 			}
 			reports <- d.m.report
 		}
-		if d.interval > 0 && now >= beatAt {
+		if d.interval > 0 && now >= renewAt {
 			select {
-			case beats <- struct{}{}:
-			default: // the one before is still under way
+			case renewals <- struct{}{}:
+			default: // the last keep-alive is still under way
 			}
-			beatAt = now + d.interval
+			renewAt = now + d.interval
 		}
-		d.arm(timer, now, beatAt, probeAt)
+		d.arm(timer, now, renewAt, probeAt)
 		select {
 		case call := <-d.calls:
 			call(d.now())
@@ -109,7 +113,8 @@ func (d *driver) loop(ctx context.Context, answers <-chan Answer, reports chan R
 	}
 }
 
-// setDeadMan tells who watches over this process, before any worker is started, by when to kill the workers in its place.
+// setWatchdog gives the watchdog a changed deadline, before any worker is started. The watchdog kills the workers then
+// if this process has not.
 func (d *driver) setWatchdog() {
 	by := d.m.deadline()
 	if d.watchdog == nil || by == d.watchdogAt {
@@ -123,14 +128,14 @@ func (d *driver) setWatchdog() {
 	}
 }
 
-// arm sets the timer for what is due next.
-func (d *driver) arm(timer *time.Timer, now, beatAt time.Duration, probeAt optionalTime) {
+// arm sets the timer to the next thing that is due.
+func (d *driver) arm(timer *time.Timer, now, renewAt time.Duration, probeAt optionalTime) {
 	next := d.m.nextTick()
 	if probeAt.set && (!next.set || probeAt.at < next.at) {
 		next = probeAt
 	}
-	if d.interval > 0 && (!next.set || beatAt < next.at) {
-		next = optionalTime{beatAt, true}
+	if d.interval > 0 && (!next.set || renewAt < next.at) {
+		next = optionalTime{renewAt, true}
 	}
 	if next.set {
 		timer.Reset(max(0, next.at-now))
@@ -139,7 +144,7 @@ func (d *driver) arm(timer *time.Timer, now, beatAt time.Duration, probeAt optio
 	}
 }
 
-// watch shows the leader's answers.
+// watchAnswers delivers the leader's answers.
 func (d *driver) watchAnswers(ctx context.Context, answers chan<- Answer) error {
 	key := d.answerKey()
 	return d.store.Watch(ctx, key, func(b coord.Batch) error {
@@ -155,14 +160,14 @@ func (d *driver) watchAnswers(ctx context.Context, answers chan<- Answer) error 
 	})
 }
 
-// answerKey is where the leader answers this agent.
+// answerKey returns the key of the leader's answers to this agent.
 func (d *driver) answerKey() string { return d.prefix + prefixAnswer + string(d.store.Session()) }
 
-// showAnswer shows the driving loop an answer of the leader; one that was shown before changes nothing.
+// deliverAnswer hands the loop an answer of the leader. The loop ignores an answer that it has already.
 func (d *driver) deliverAnswer(ctx context.Context, value []byte, answers chan<- Answer) error {
 	var a Answer
 	if err := json.Unmarshal(value, &a); err != nil {
-		d.log.Warn().Err(err).Msg("the leader's answer cannot be read")
+		d.log.Warn().Err(err).Msg("cannot decode the leader's answer")
 		return nil
 	}
 	select {
@@ -173,7 +178,7 @@ func (d *driver) deliverAnswer(ctx context.Context, value []byte, answers chan<-
 	}
 }
 
-// write writes each report, the latest only, until the store has it.
+// writeReports writes the latest report until the store has it.
 func (d *driver) writeReports(ctx context.Context, reports <-chan Report) error {
 	var latest Report
 	var again <-chan time.Time
@@ -194,9 +199,9 @@ func (d *driver) writeReports(ctx context.Context, reports <-chan Report) error 
 	}
 }
 
-// put writes a report.
+// putReport writes a report once.
 func (d *driver) putReport(ctx context.Context, r Report) error {
-	if r.Failure != nil { // it may have waited for the store
+	if r.Failure != nil { // the report may have waited for the store
 		f := *r.Failure
 		f.Age, r.Failure = d.now()-r.failedAt, &f
 	}
@@ -206,21 +211,22 @@ func (d *driver) putReport(ctx context.Context, r Report) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, d.timeout)
 	defer cancel()
-	_, err = d.store.Commit(ctx, nil, []coord.Op{{Key: d.prefix + prefixAgent + string(d.store.Session()), Value: value, Owned: true}})
+	op := coord.Op{Key: d.prefix + prefixAgent + string(d.store.Session()), Value: value, Owned: true}
+	_, err = d.store.Commit(ctx, nil, []coord.Op{op})
 	if ctx.Err() != nil {
 		err = coord.ErrUnavailable
 	}
 	return err
 }
 
-// lagging is a store whose watches may tell a change long after a keep-alive that came later was answered.
+// laggingWatcher is a store whose watches may report a change long after it has answered a later keep-alive.
 type laggingWatcher interface {
-	// Get returns the value of a key, nil if there is none, as of some moment between call and return.
+	// Get returns the value that a key had at some time during the call, or nil.
 	Get(ctx context.Context, key string) ([]byte, error)
 }
 
-// keepAlive proves that the agent lives. When it returns the agent has seen all answers of the leader that were there when it was called:
-// the leader counts on an agent that was told to stop and proves its life afterwards to have heard it.
+// renew renews the session once. When it returns, the agent has seen every answer that the leader had written before
+// the call. The leader relies on that: an agent that renews its session after a Halt has received the Halt.
 func (d *driver) renew(ctx context.Context, answers chan<- Answer) error {
 	ctx, cancel := context.WithTimeout(ctx, d.timeout)
 	defer cancel()
@@ -238,11 +244,13 @@ func (d *driver) renew(ctx context.Context, answers chan<- Answer) error {
 	return d.deliverAnswer(ctx, value, answers)
 }
 
-// beat proves, whenever it is asked to, that the agent lives.
-func (d *driver) keepAliveLoop(ctx context.Context, answers chan<- Answer, beats <-chan struct{}, proofs chan<- time.Duration) error {
+// keepAliveLoop renews the session whenever renewals asks for it, and sends the time of each renewal to proofs.
+func (d *driver) keepAliveLoop(
+	ctx context.Context, answers chan<- Answer, renewals <-chan struct{}, proofs chan<- time.Duration,
+) error {
 	for {
 		select {
-		case <-beats:
+		case <-renewals:
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
@@ -257,7 +265,7 @@ func (d *driver) keepAliveLoop(ctx context.Context, answers chan<- Answer, beats
 		case errors.Is(err, coord.ErrSessionLost):
 			return err
 		default:
-			d.log.Debug().Err(err).Msg("a keep-alive had no answer")
+			d.log.Debug().Err(err).Msg("a keep-alive was not answered")
 		}
 	}
 }

@@ -14,77 +14,86 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
-// Access is how a handler gets at the store of its run.
+// Access opens sessions in the store of a run.
 type Access interface {
-	// Open returns a new session, for the agent. It keeps trying until ctx ends. The first time it also makes this process the store's
-	// host or a candidate for the leader, where that is its part.
+	// Open returns a new session for the agent. It keeps trying until ctx ends. The first call also makes this process
+	// the store's host, or a candidate for the leader, if that is its role.
 	Open(ctx context.Context) (coord.Store, error)
-	// Front is where this process serves the agents and, with static, the workers too; nil where it does neither.
+	// Front returns the listener at which this process serves agents and, with the static backend, workers too. It is
+	// nil if this process hosts no store.
 	Front() *rdzv.WorkerStore
-	// Close ends what Open has begun beside the sessions, after the others have heard of the job's end, or ctx has ended.
+	// Close ends what Open has started, except the sessions. It first waits until the other agents have learned of the
+	// job's end, or ctx has ended.
 	Close(ctx context.Context) error
 }
 
-// Options are what a Handler is made of.
+// Options are the options of New.
 type Options struct {
 	Backend string
 	RunID   string
 	Job     Job
-	Node    Node // Role and Nproc come from the Member
+	Node    Node // without Role and Nproc, which come from the Member
 	Access  Access
 	Stores  WorkerStores
-	// KeepAlive is the time between keep-alives, Patience how long one answer of the store may take.
+	// KeepAlive is the time between keep-alives. Timeout bounds each request to the store.
 	KeepAlive time.Duration
 	Timeout   time.Duration
-	// AwaitGuard is called before this node says that it is ready for a round: it returns once the guard lets workers be started. Nil is not called.
+	// AwaitGuard, if not nil, is called before this node reports that it is ready for a round. It returns once the
+	// guard allows workers to start.
 	AwaitGuard func(ctx context.Context) error
-	// Session is called with each session that is opened, before it is used, and with nil when the agent has ended it. The store
-	// is one that Access has opened. Nil is not called.
+	// Session, if not nil, is called with each session that Access has opened, before it is used, and with nil when the
+	// agent has ended the session.
 	Session func(coord.Store)
-	// DeadMan is told until when, on the clock of package boottime, the workers may live unless it is told anew, because by then others may take
-	// this agent for lost: an agent that is paused cannot kill them itself. 0 is for as long as they like. Nil is not told.
+	// Watchdog, if not nil, is called with the time, on the clock of package boottime, by which the workers must be
+	// dead unless a later call moves it. Others may consider this agent lost then, and an agent that is paused cannot
+	// kill its workers itself. 0 means no deadline.
 	Watchdog func(at time.Duration)
-	// Status returns what the agent is doing, for whoever looks at the run: any text, best below 64 KiB. It is called only while somebody does, by
-	// one goroutine at a time, and is to end when ctx does. Nil: the agent shows nothing.
+	// Status, if not nil, returns what the agent is doing, for those who observe the run: any text, best below 64 KiB.
+	// It is called only while somebody observes, by one goroutine at a time, and must return when ctx ends.
 	Status func(ctx context.Context) []byte
-	// StatusInterval is how often it is called meanwhile, above 0.
+	// StatusInterval is the time between two calls of Status. It is above 0.
 	StatusInterval time.Duration
-	// SharedRunID says that other jobs may have the same run id: where another store has replaced the one of this job, it may be theirs, and the
-	// agent ends in place of joining it.
+	// SharedRunID says that other jobs may have the same run id. Another store that replaces this job's may then be
+	// theirs, so the agent ends instead of joining it.
 	SharedRunID bool
-	// Advice is said when the store is lost: how to avoid that; may be empty.
+	// Advice, which may be empty, ends the error for a lost store. It says how to avoid the loss.
 	Advice string
 	Logger zerolog.Logger
 }
 
-// Handler is one agent's part in an elastic rendezvous; see package rdzv for its contract.
+// Handler is an rdzv.Handler for elastic jobs.
+//
+// Three kinds of goroutine use a Handler. The driving goroutine (drive) owns the member and all that it decides. The
+// agent's goroutine calls NextRendezvous and Succeed. Any goroutine may call the other methods, which pass their work
+// to the driving goroutine.
 type Handler struct {
 	opts      Options
 	log       zerolog.Logger
 	calls     chan func(now time.Duration)
-	stops     chan rdzv.Stop // holds the last one, as long as the agent has not received it
-	runOrders chan runOrder  // the last order to run
-	reenter   chan struct{}  // the offer is to be made anew
+	stops     chan rdzv.Stop // holds the last Stop until the agent receives it
+	runOrders chan runOrder  // holds the last order to start a round
+	reenter   chan struct{}  // the agent has to enter again, with a new offer
 	cancel    context.CancelCauseFunc
-	driveDone chan struct{} // closed when the driving has ended; nil before the first rendezvous
+	driveDone chan struct{} // closed when drive has returned; nil before the first rendezvous
 
 	mu     sync.Mutex
-	over   *ending // why there will be no further round; set before driven is closed
+	over   *ending // why no further round will start; set before driveDone is closed
 	closed bool
 
-	// Of the driving goroutine.
+	// Owned by the driving goroutine.
 	roundOver  chan struct{} // rdzv.Round's Over; nil once it is closed
 	probeState probeState
 
-	// Of the goroutine that calls NextRendezvous.
+	// Owned by the goroutine that calls NextRendezvous. The member belongs to the driving goroutine once it has
+	// started.
 	m      *member
 	store  *workerStore
-	rounds int // that it was in
+	rounds int // number of rounds entered
 
-	current int // round; Succeed reads it, too, which is called in between
+	current int // the current round; Succeed, which the agent calls in between, reads it too
 }
 
-// New makes a handler. Nothing is opened before the first NextRendezvous.
+// New returns a handler. It opens nothing before the first NextRendezvous.
 func New(o Options) *Handler {
 	return &Handler{
 		opts: o, log: o.Logger, calls: make(chan func(time.Duration)), stops: make(chan rdzv.Stop, 1),
@@ -101,7 +110,7 @@ func (h *Handler) RunID() string { return h.opts.RunID }
 // Stops implements rdzv.Handler.
 func (h *Handler) Stops() <-chan rdzv.Stop { return h.stops }
 
-// NumNodesWaiting implements rdzv.Handler. Nodes wait at the leader, which ends the round for their sake itself.
+// NumNodesWaiting implements rdzv.Handler. It returns 0: the leader itself ends a round for the nodes that wait.
 func (h *Handler) NumNodesWaiting() int { return 0 }
 
 // NextRendezvous implements rdzv.Handler.
@@ -125,14 +134,14 @@ func (h *Handler) next(ctx context.Context, self rdzv.Member) (*rdzv.Round, erro
 	}
 	for {
 		if err := h.closeStore(); err != nil {
-			h.log.Warn().Err(err).Msg("closing the worker store of the round before")
+			h.log.Warn().Err(err).Msg("cannot close the worker store of the previous round")
 		}
 		if err := h.start(ctx); err != nil {
 			return nil, err
 		}
 		offer, err := h.offer(ctx, self)
 		switch {
-		case err != nil && h.rounds > 0: // the address was right before: that it was lost meanwhile is nobody's bad input
+		case err != nil && h.rounds > 0: // the address was valid before, so the input is not at fault
 			return nil, fmt.Errorf("%w: %s", rdzv.ErrConnection, err.Error())
 		case err != nil:
 			return nil, err
@@ -164,7 +173,7 @@ func (h *Handler) next(ctx context.Context, self rdzv.Member) (*rdzv.Round, erro
 	}
 }
 
-// drain forgets what was ordered for the round before.
+// discardOrders discards the orders for the previous round.
 func (h *Handler) discardOrders() {
 	for {
 		select {
@@ -177,7 +186,7 @@ func (h *Handler) discardOrders() {
 	}
 }
 
-// begin starts the driving, the first time.
+// start opens the first session and starts the driving goroutine, once.
 func (h *Handler) start(ctx context.Context) error {
 	if h.isClosed() {
 		return rdzv.ErrClosed
@@ -204,6 +213,7 @@ func (h *Handler) start(ctx context.Context) error {
 	return nil
 }
 
+// awaitGuard calls Options.AwaitGuard.
 func (h *Handler) awaitGuard(ctx context.Context) error {
 	if h.opts.AwaitGuard == nil {
 		return nil
@@ -211,14 +221,14 @@ func (h *Handler) awaitGuard(ctx context.Context) error {
 	return h.opts.AwaitGuard(ctx)
 }
 
-// opened tells of a session, or with nil of its end.
+// notifySession calls Options.Session with a new session, or with nil after its end.
 func (h *Handler) notifySession(store coord.Store) {
 	if h.opts.Session != nil {
 		h.opts.Session(store)
 	}
 }
 
-// call makes a call in the driving goroutine, unless that has ended.
+// call runs f in the driving goroutine, unless that has ended.
 func (h *Handler) call(f func(now time.Duration)) {
 	if h.driveDone == nil {
 		return
@@ -229,10 +239,10 @@ func (h *Handler) call(f func(now time.Duration)) {
 	}
 }
 
-// withinJoin bounds the wait for a session.
+// withinJoin bounds the wait for a session by the join timeout.
 func (h *Handler) withinJoin(ctx context.Context) (context.Context, context.CancelFunc) {
 	limit := h.opts.Job.JoinTimeout
-	return context.WithTimeoutCause(ctx, limit, fmt.Errorf("no rendezvous in %v, which is the join_timeout", limit))
+	return context.WithTimeoutCause(ctx, limit, fmt.Errorf("no rendezvous within the join_timeout, %v", limit))
 }
 
 // Fail implements rdzv.Handler.
@@ -273,7 +283,7 @@ func (h *Handler) Succeed(ctx context.Context) (*rdzv.Stop, error) {
 	return nil, err
 }
 
-// round makes the round that the leader has decided.
+// enterRound returns the round that the leader has decided, once its worker store is reachable.
 func (h *Handler) enterRound(ctx context.Context, o runOrder) (*rdzv.Round, error) {
 	a := o.answer
 	p := a.Place
@@ -282,14 +292,14 @@ func (h *Handler) enterRound(ctx context.Context, o runOrder) (*rdzv.Round, erro
 		MasterPort: p.Store.Port, UseAgentStore: !p.Store.WorkersHost, Over: o.over,
 	}
 	if len(p.Store.Addrs) == 0 {
-		return nil, fmt.Errorf("%w: node of rank 0 offers no worker store", rdzv.ErrState)
+		return nil, fmt.Errorf("%w: the node of rank 0 offers no worker store", rdzv.ErrState)
 	}
 	r.MasterAddr, h.current = p.Store.Addrs[0], r.Number
 	if p.Rank == 0 {
 		return r, nil
 	}
 	if err := h.closeStore(); err != nil {
-		h.log.Warn().Err(err).Msg("closing the worker store")
+		h.log.Warn().Err(err).Msg("cannot close this node's worker store")
 	}
 	if p.Store.Nonce == "" {
 		return r, nil
@@ -299,11 +309,12 @@ func (h *Handler) enterRound(ctx context.Context, o runOrder) (*rdzv.Round, erro
 	return r, err
 }
 
-// errRoundOver says that a round has ended before this node began it.
+// errRoundOver says that a round ended before this node had entered it.
 var errRoundOver = errors.New("the round is over")
 
-// find returns the address at which the worker store of a round is reached. Where it is not reached, its node may have died a moment ago, or one of the
-// two nodes is cut off from the other: the leader hears of it, and ends the round. Only when it has not for very long does this node leave.
+// findWorkerStore returns the address at which this node reaches the round's worker store. If no address answers, the
+// store's node may have just died, or the two nodes may be cut off from each other. The leader learns of it and ends
+// the round. This node leaves only if that takes very long.
 func (h *Handler) findWorkerStore(ctx context.Context, round int, store Offer) (string, error) {
 	began := time.Now()
 	for until := began.Add(h.opts.Job.Rejoin + h.opts.Job.JoinTimeout); ; {
@@ -319,7 +330,7 @@ func (h *Handler) findWorkerStore(ctx context.Context, round int, store Offer) (
 			return "", fmt.Errorf("%w: the worker store of round %d: %w", rdzv.ErrConnection, round, err)
 		}
 		h.call(func(time.Duration) { h.m.storeUnreached(time.Since(began), err.Error()) })
-		h.log.Warn().Err(err).Int("round", round).Msg("the worker store is not reached yet; trying on")
+		h.log.Warn().Err(err).Int("round", round).Msg("cannot reach the worker store yet; retrying")
 		select {
 		case s := <-h.stops:
 			if s.Round == round {
@@ -334,7 +345,7 @@ func (h *Handler) findWorkerStore(ctx context.Context, round int, store Offer) (
 	}
 }
 
-// offer opens the worker store that this node would have in the next round.
+// offer opens the worker store that this node hosts if it becomes rank 0 of the next round.
 func (h *Handler) offer(ctx context.Context, self rdzv.Member) (Offer, error) {
 	s, offer, err := h.opts.Stores.open(ctx, self, h.opts.Access.Front(), h.log)
 	if err != nil {
@@ -344,6 +355,7 @@ func (h *Handler) offer(ctx context.Context, self rdzv.Member) (Offer, error) {
 	return offer, nil
 }
 
+// closeStore closes this node's worker store, if it is open.
 func (h *Handler) closeStore() error {
 	if h.store == nil {
 		return nil
@@ -362,7 +374,7 @@ func (h *Handler) isClosed() bool {
 // IsClosed implements rdzv.Handler.
 func (h *Handler) IsClosed(context.Context) (bool, error) { return h.isClosed() || h.ended(), nil }
 
-// SetClosed implements rdzv.Handler: no further round will be decided, and the one that runs is stopped.
+// SetClosed implements rdzv.Handler. The current round is stopped, and no further one is decided.
 func (h *Handler) SetClosed(ctx context.Context) error {
 	if h.driveDone == nil {
 		h.mu.Lock()
@@ -379,7 +391,8 @@ func (h *Handler) SetClosed(ctx context.Context) error {
 	}
 }
 
-// Shutdown implements rdzv.Handler. Where this process hosts the run's store, it waits until the others have heard of the end.
+// Shutdown implements rdzv.Handler. A process that hosts the run's store waits until the other agents have learned of
+// the end.
 func (h *Handler) Shutdown(ctx context.Context) error {
 	h.mu.Lock()
 	h.closed = true

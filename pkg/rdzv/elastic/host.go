@@ -22,7 +22,7 @@ import (
 type host struct {
 	log    zerolog.Logger
 	server *coord.Server
-	front  *rdzv.WorkerStore // accepts agents and torch clients and tells them apart by their first byte; nil if nothing listens
+	front  *rdzv.WorkerStore // tells agents from torch clients by their first byte; nil if nothing listens
 	resign func()            // ends the leader; nil before it has begun
 	claim  io.Closer         // reserves the run's store at this port of the machine; nil without a claim
 	run    io.Closer         // reserves the run's store on the machine, at whatever port; nil with one candidate port
@@ -70,8 +70,8 @@ func (a *C10d) newHost(ln net.Listener, run io.Closer) *host {
 	if run == nil {
 		var err error
 		if h.claim, err = claim(a.RunID, h.front.Port()); errors.Is(err, syscall.EADDRINUSE) {
-			a.Logger.Warn().Msg("another agent on this machine hosts a store for this run id, at the same port of another " +
-				"address: use the same endpoint for all agents of a job, and a run id of its own for each job")
+			a.Logger.Warn().Msg("another agent on this machine hosts a store for this run id, at the same port of " +
+				"another address: use the same endpoint for all agents of a job, and a run id of its own for each job")
 		}
 	}
 	a.createMarker(h)
@@ -152,7 +152,8 @@ func (h *host) localSession() (coord.Store, error) {
 	return noExpiry{s}, nil
 }
 
-// noExpiry is a session in the store's own process. It needs no keep-alives: whatever stops the agent stops the store too.
+// noExpiry is a session in the store's own process. It needs no keep-alives: whatever stops the agent stops the store
+// too.
 type noExpiry struct{ coord.Store }
 
 // TTL returns 0: the session does not expire.

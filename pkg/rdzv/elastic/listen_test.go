@@ -191,7 +191,7 @@ func TestTwoStoresOfOneRun(t *testing.T) {
 	first, said := host("127.0.0.1", run)
 	second, warned := host("127.0.0.2", run)
 	other, quiet := host("127.0.0.3", run+"-other")
-	if !strings.Contains(warned.String(), "write the endpoint alike") {
+	if !strings.Contains(warned.String(), "use the same endpoint") {
 		t.Errorf("the second store of the run says %q", warned)
 	}
 	end(second)

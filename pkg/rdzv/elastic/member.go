@@ -7,63 +7,65 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
-// member is one agent's side of the rendezvous. It is pure: what the agent and the store say goes in, and the time; the report that
-// the store should have and the orders for the agent come out. Times are monotonic, from any origin.
+// member is the state machine of one agent. It has no clock, network or goroutine. Its inputs are the agent's calls,
+// the leader's answers and the time; its outputs are the report to write to the store and orders for the agent. Times
+// are monotonic and have any origin.
 //
-//	outside ─enter─▶ ready ─Run─▶ busy ─done─▶ finished        ready ◀─enter─ any that was told to stop
-//	                               └──fail──▶ stopping
+//	outside ─enter─▶ ready ─Run─▶ busy ─succeed─▶ finished        stopping or finished, once stopped ─enter─▶ ready
+//	                               └──fail or stop──▶ stopping
 type member struct {
-	ttl         time.Duration // of the session; 0: it lives as long as this process
+	ttl         time.Duration // of the session; 0 if it does not expire
 	state       memberState
-	fence       Fence // of the last round it was in, or was kept from; Epoch 0 before the first
+	fence       Fence // of the last round it was in or could not enter; Epoch 0 before the first
 	latest      Answer
-	answeredAt  time.Duration // when that was
+	answeredAt  time.Duration // when latest arrived
 	report      Report
-	dirty       bool          // the report was changed and is to be written
-	since       time.Duration // of the round it is in, or of its wait for one
-	stopOrdered bool          // to stop the round it is in
-	killAt      optionalTime  // by when they must be dead
-	workersGone bool          // no worker of the round it is in is left
-	nodes       int           // of that round
-	lastProof   time.Duration
-	over        *ending
+	dirty       bool          // report has changed and must be written
+	since       time.Duration // when its round, or its wait for one, began
+	stopOrdered bool          // the agent has been ordered to stop the round
+	killAt      optionalTime  // when the workers must be dead
+	workersGone bool          // every worker of the round has ended
+	nodes       int           // number of nodes of the round
+	lastProof   time.Duration // when the last answered keep-alive was sent
+	over        *ending       // nil while the agent takes part
 
-	silentSince  optionalTime // since when the agent knows that the store is silent
-	silenceNoted bool         // the agent was told that it waits for the store
+	silentSince  optionalTime // since when the agent has known that the store does not answer
+	silenceNoted bool         // the notice about that has been ordered
 
-	lastNote string // what the agent was told last of its wait
+	lastNote string // of the last notice
 	orders   []order
 }
 
-// memberState is what the agent's workers are doing.
+// memberState is the state of an agent and its workers.
 type memberState int
 
 const (
-	outside  memberState = iota // the agent has not asked for a round yet
-	ready                       // no workers, in line for the next round
-	busy                        // workers run
-	stopping                    // workers are being stopped: one has failed, or all were told to
-	finished                    // all workers exited with 0
+	outside  memberState = iota // the agent has not entered yet
+	ready                       // the agent has no workers and waits for a round
+	busy                        // the workers run
+	stopping                    // the agent stops the workers: one has failed, or the round ends
+	finished                    // all workers have exited with 0
 )
 
-// ending is why the agent is to leave the rendezvous for good.
+// ending is the reason why an agent leaves the rendezvous for good: either outcome or err is set.
 type ending struct {
 	outcome *rdzv.Outcome // the job has ended
-	late    *rdzv.Late    // with outcome: before this agent came
-	err     error         // or this agent cannot take part
+	late    *rdzv.Late    // set if the job had ended before this agent came
+	err     error         // this agent cannot take part
 }
 
-// order is what the agent is to do.
+// order is an instruction to the agent. One of the first four fields is set.
 type order struct {
 	run     *Answer    // start the round
-	notice  *Answer    // tell people why there is no round yet
-	reenter bool       // enter again, with a new offer: what was offered before was in use
+	notice  *Answer    // log why there is no round yet
+	reenter bool       // enter again with a new worker store: others have used the one before
 	stop    *rdzv.Stop // stop the workers; KillBy is not set
-	// killIn is how long from now SIGKILL must have ended the last of them at the latest; 0 is at once, below 0 leaves it to the grace.
+	// killIn belongs to stop: the time until SIGKILL must have ended the last worker. 0 means at once; below 0 the
+	// grace period decides.
 	killIn time.Duration
 }
 
-// memberOptions are what does not change in an agent's life.
+// memberOptions are the options of newMember.
 type memberOptions struct {
 	node Node
 	job  Job
@@ -74,7 +76,7 @@ func newMember(o memberOptions, now time.Duration) *member {
 	return &member{ttl: o.ttl, lastProof: now, report: Report{Node: o.node, Job: o.job}}
 }
 
-// round is the number of the last round that the agent was in, or was kept from; -1 for none.
+// round returns the number of the last round that the agent was in or could not enter, or -1.
 func (m *member) round() int {
 	if m.fence.Epoch == 0 {
 		return -1
@@ -82,8 +84,8 @@ func (m *member) round() int {
 	return m.fence.Round
 }
 
-// enter tells that no worker is left and the agent wants to be in the next round; failure is the likeliest cause among its own in the last
-// one, nil for none.
+// enter records that every worker has ended and that the agent wants to be in the next round. failure is the likeliest
+// cause among its own failures in the last round, or nil.
 func (m *member) enter(now time.Duration, node Node, offer Offer, failure *rdzv.Failure) {
 	m.report.Node, m.report.Store, m.report.Failure = node, offer, failure
 	if failure != nil {
@@ -96,51 +98,51 @@ func (m *member) enter(now time.Duration, node Node, offer Offer, failure *rdzv.
 	m.evaluate(now)
 }
 
-// fail tells that a worker has failed, while others may still run.
+// fail records that a worker has failed. Others may still run.
 func (m *member) fail(now time.Duration, f rdzv.Failure) {
 	if m.state != busy {
 		return
 	}
 	m.state, m.report.Failure, m.report.failedAt = stopping, &f, now-f.Age
-	m.report.Silent = m.report.Silent || m.silent(now) // this agent stood still, and its workers were killed for that
+	m.report.Silent = m.report.Silent || m.silent(now) // this process was paused, and its workers were killed for that
 	m.record(now, Failing)
 	m.evaluate(now)
 }
 
-// succeed tells that all workers have exited with 0.
+// succeed records that all workers have exited with 0.
 func (m *member) succeed(now time.Duration) {
 	if m.state != busy || m.stopOrdered {
-		return // the round is lost already
+		return // the round has failed already
 	}
 	m.state = finished
 	m.record(now, Done)
 	m.evaluate(now)
 }
 
-// stopped tells that no worker of the round is left.
+// stopped records that every worker of the round has ended.
 func (m *member) stopped() { m.workersGone = m.state != ready && m.state != outside }
 
 // workers reports whether workers may be alive.
 func (m *member) workers() bool { return (m.state == busy || m.state == stopping) && !m.workersGone }
 
-// unresponsive tells whether the agent, while its workers should be running, takes nothing that it is sent.
-func (m *member) setStuck(is bool) {
-	if m.state == busy && m.report.Stuck != is {
-		m.report.Stuck, m.dirty = is, true
+// setStuck records whether the agent, while its workers should run, fails to receive what it is sent.
+func (m *member) setStuck(stuck bool) {
+	if m.state == busy && m.report.Stuck != stuck {
+		m.report.Stuck, m.dirty = stuck, true
 	}
 }
 
-// leave tells that the agent is about to stop its workers and go.
+// leave records that the agent is about to stop its workers and leave.
 func (m *member) leave() {
 	m.report.Leaving, m.dirty = true, true
 }
 
-// close asks for the end of the run.
+// close asks the leader to close the run.
 func (m *member) close() {
 	m.report.Close, m.dirty = true, true
 }
 
-// answered takes note of what the leader says. Of an older decision than the last one nothing is heard.
+// handleAnswer acts on an answer of the leader, unless the answer is older than the last one.
 func (m *member) handleAnswer(now time.Duration, a Answer) {
 	if a.Fence.before(m.latest.Fence) || a.Fence.before(m.fence) {
 		return
@@ -149,11 +151,12 @@ func (m *member) handleAnswer(now time.Duration, a Answer) {
 	m.evaluate(now)
 }
 
-// proved takes note that the store has answered a keep-alive that was sent then. tick is to follow.
+// recordProof records that the store has answered a keep-alive sent at that time. The caller calls tick next.
 func (m *member) recordProof(sent time.Duration) { m.lastProof = max(m.lastProof, sent) }
 
-// renewed begins a new session, after the store has ended the one before. No worker may be left. now is when the session was asked for. The agent
-// has to enter again: the one before may have been in a round by now, in which others have used its store.
+// sessionRenewed starts a new session, requested at now, after the store has ended the one before. Every worker must
+// have ended. The agent has to enter again: the earlier session may be in a round by now, whose nodes have used its
+// worker store.
 func (m *member) sessionRenewed(now time.Duration, ttl time.Duration) {
 	m.ttl, m.lastProof, m.latest, m.dirty = ttl, now, Answer{}, false
 	m.silentSince, m.silenceNoted = optionalTime{}, false
@@ -161,16 +164,19 @@ func (m *member) sessionRenewed(now time.Duration, ttl time.Duration) {
 	m.orders = append(m.orders, order{reenter: true})
 }
 
-// abandoned takes note that the store is gone for good. Until others can have taken this agent for lost its workers may end in order.
+// storeLost records that the store is gone for good. The workers may stop gracefully until others may consider this
+// agent lost.
 func (m *member) storeLost(now time.Duration) {
 	m.stop(now, "the rendezvous is lost", max(0, m.lastProof+killTimeout(m.ttl)-now))
 }
 
-// tick does what time alone asks for: the workers must have ended before anybody may take this agent for lost.
+// tick acts on the passing of time. It stops the workers early enough that they have ended before others may consider
+// this agent lost.
 func (m *member) tick(now time.Duration) {
 	if m.workers() && m.silent(now) {
 		m.report.Silent = true
-		m.stop(now, fmt.Sprintf("the rendezvous has not answered for %v", printed(now-m.lastProof)), max(0, m.lastProof+killTimeout(m.ttl)-now))
+		why := fmt.Sprintf("the rendezvous has not answered for %v", printed(now-m.lastProof))
+		m.stop(now, why, max(0, m.lastProof+killTimeout(m.ttl)-now))
 	}
 	if m.state == ready && m.latest.Kind == Run {
 		m.evaluate(now)
@@ -181,12 +187,13 @@ func (m *member) tick(now time.Duration) {
 	}
 }
 
-// silent reports whether the store has not answered for so long that no workers may run.
+// silent reports whether the store has not answered for stopTimeout, so that no workers may run.
 func (m *member) silent(now time.Duration) bool {
 	return m.ttl > 0 && now >= m.lastProof+stopTimeout(m.ttl)
 }
 
-// unheard is until when the agent stays in line; not set where it is in none, or was told to wait there for as long as it takes.
+// waitDeadline returns when the agent gives up waiting for a round. It is not set if the agent does not wait, or if the
+// leader wants it to wait for as long as necessary.
 func (m *member) waitDeadline() optionalTime {
 	since := m.since
 	switch {
@@ -200,18 +207,18 @@ func (m *member) waitDeadline() optionalTime {
 	return optionalTime{since + m.waitTimeout(), true}
 }
 
-// patience is how long the agent waits for a round where nobody leads. A leader is done with its own waits before.
+// waitTimeout returns how long the agent waits for a round while nobody leads. A leader's own waits end earlier.
 func (m *member) waitTimeout() time.Duration {
 	return m.report.Job.JoinTimeout + m.report.Job.LastCall + m.report.Job.Rejoin + maxBackoff
 }
 
-// silence is how long a store may say nothing before the workers are stopped, lastMoment when the last of them is dead: both well within
-// the time after which others take the agent for lost.
+// stopTimeout returns how long the store may stay silent before the agent stops its workers, and killTimeout when the
+// last of them must be dead. Both are well below ttl, after which others consider the agent lost.
 func stopTimeout(ttl time.Duration) time.Duration { return ttl * 2 / 3 }
 func killTimeout(ttl time.Duration) time.Duration { return ttl * 5 / 6 }
 
-// deadline is when somebody else has to kill the workers, because others may take this agent for lost by then, or because the agent
-// was told when to have killed them and is late; not set where there are none, or no such time.
+// deadline returns when the watchdog has to kill the workers: others may consider this agent lost by then, or the agent
+// has missed the time by which it was ordered to kill them. It is not set if there are no workers or no such time.
 func (m *member) deadline() (by optionalTime) {
 	if !m.workers() {
 		return by
@@ -225,10 +232,10 @@ func (m *member) deadline() (by optionalTime) {
 	return by
 }
 
-// killMargin is how long after the time that it was told the agent may take to kill its workers. haltBound leaves twice as long.
+// killMargin returns how late the agent may be in killing its workers. haltBound leaves twice as much.
 func (m *member) killMargin() time.Duration { return m.report.Job.Rejoin / 40 }
 
-// wake is when tick has something to do.
+// nextTick returns when tick has something to do.
 func (m *member) nextTick() (next optionalTime) {
 	first := func(at time.Duration) {
 		if !next.set || at < next.at {
@@ -247,7 +254,7 @@ func (m *member) nextTick() (next optionalTime) {
 	return next
 }
 
-// evaluate does what the leader's last answer asks for in the state that the agent is in now.
+// evaluate acts on the leader's last answer in the current state.
 func (m *member) evaluate(now time.Duration) {
 	a := m.latest
 	newer := a.Fence.Round > m.round()
@@ -264,19 +271,19 @@ func (m *member) evaluate(now time.Duration) {
 		m.stop(now, a.Note, 0)
 	case Run:
 		switch {
-		case newer && m.state == ready && m.silent(now): // it would have to stop at once; tick looks again
+		case newer && m.state == ready && m.silent(now): // it would have to stop at once; tick calls evaluate again
 		case newer && m.state == ready:
 			m.start(now, a)
 		case newer && m.state != outside:
 			m.stop(now, "the others have begun another round", -1)
 		case m.fence.Round == a.Fence.Round && m.state != ready:
-			if m.fence = a.Fence; m.state == busy { // a new leader confirms the round, and wants to know its age
+			if m.fence = a.Fence; m.state == busy { // a new leader confirms the round and needs its age
 				m.record(now, Busy)
 			}
 		}
 	case Halt:
 		switch {
-		case newer && m.state == ready: // it will never be in that round; others may have been, and used its store
+		case newer && m.state == ready: // it cannot enter that round, whose nodes may have used its worker store
 			m.fence, m.state, m.report.Unreached = a.Fence, outside, nil
 			m.orders = append(m.orders, order{reenter: true})
 		case m.state != ready && m.state != outside:
@@ -293,16 +300,18 @@ func (m *member) evaluate(now time.Duration) {
 	}
 }
 
-// start begins a round.
+// start starts a round.
 func (m *member) start(now time.Duration, a Answer) {
 	m.state, m.since, m.fence, m.stopOrdered, m.killAt = busy, now, a.Fence, false, optionalTime{}
-	m.report.Silent, m.report.Failure, m.report.Unreached, m.lastNote, m.workersGone, m.report.Stuck = false, nil, nil, "", false, false
+	m.lastNote, m.workersGone = "", false
+	m.report.Silent, m.report.Failure, m.report.Unreached, m.report.Stuck = false, nil, nil, false
 	m.nodes = a.Place.Nodes
 	m.record(now, Busy)
 	m.orders = append(m.orders, order{run: &a})
 }
 
-// stop orders the agent to stop its workers, which it may be doing already: once a round, and again when there is less time than was said.
+// stop orders the agent to stop its workers, which it may be doing already. It orders once a round, and again if killIn
+// leaves less time than the order before.
 func (m *member) stop(now time.Duration, why string, killIn time.Duration) {
 	sooner := killIn >= 0 && (!m.killAt.set || now+killIn < m.killAt.at)
 	if m.state == ready || m.state == outside || !sooner && (m.stopOrdered || m.state == stopping) {
@@ -318,7 +327,7 @@ func (m *member) stop(now time.Duration, why string, killIn time.Duration) {
 	m.orders = append(m.orders, order{stop: &rdzv.Stop{Round: m.fence.Round, Why: why}, killIn: killIn})
 }
 
-// tell changes the report.
+// record changes the report's phase.
 func (m *member) record(now time.Duration, p Phase) {
 	m.report.Phase, m.report.Fence, m.dirty = p, m.fence, true
 	if m.report.Uptime = 0; m.state != ready && m.state != outside {
@@ -326,20 +335,20 @@ func (m *member) record(now time.Duration, p Phase) {
 	}
 }
 
-// haltBound is how long workers may take to stop when all are told to, so that none is left when the others go on without this node. What is
-// told may have taken the time of a silence to arrive.
+// haltBound returns how long the workers may take to stop when the leader halts the round, so that none is left when
+// the others go on without this node. The answer may have taken stopTimeout to arrive.
 func (m *member) haltBound() time.Duration {
 	return max(0, m.report.Job.Rejoin-stopTimeout(m.ttl)-m.report.Job.Rejoin/20)
 }
 
-// take returns the orders that were given since it was called last.
+// takeOrders returns the orders given since the last call.
 func (m *member) takeOrders() []order {
 	orders := m.orders
 	m.orders = nil
 	return orders
 }
 
-// refusal is the error of an agent that was refused.
+// refusal returns the error for an agent that the leader has refused.
 func refusal(a Answer) error {
 	if a.Late != nil && a.Outcome != nil {
 		return &FinishedError{Ending: a.Outcome.Ending, Late: *a.Late}
@@ -352,5 +361,5 @@ type RefusedError struct{ Why string }
 
 func (e *RefusedError) Error() string { return "the job refuses this node: " + e.Why }
 
-// Unwrap makes it an rdzv.ErrRendezvous.
+// Unwrap makes a RefusedError an rdzv.ErrRendezvous.
 func (e *RefusedError) Unwrap() error { return rdzv.ErrRendezvous }

@@ -7,11 +7,12 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
-// The store may be down for longer than a session lives. The agent stops its workers in time (silence, lastMoment) and then harms nobody, so
-// it keeps trying for the join timeout before it gives up. The time begins when the agent notices the silence, not with the last answer: an
-// agent that stood still has not tried yet.
+// The store may be down for longer than the TTL of a session. An agent that has stopped its workers in time
+// (stopTimeout, killTimeout) does no harm, so it keeps trying for the join timeout before it gives up. That time begins
+// when the agent notices the silence, not with the last answer: an agent that was paused has not tried yet.
 
-// awaitStore does what a silent store asks of an agent beside stopping its workers: it waits, says so once the session may have ended, and gives up in the end.
+// checkStore handles a silent store, apart from stopping the workers. The agent waits, logs a notice once its session
+// may have expired, and gives up at the reconnect deadline.
 func (m *member) checkStore(now time.Duration) {
 	if !m.silent(now) {
 		m.silentSince, m.silenceNoted = optionalTime{}, false
@@ -25,17 +26,19 @@ func (m *member) checkStore(now time.Duration) {
 		m.over = &ending{err: fmt.Errorf("%w: no answer for %v", rdzv.ErrConnection, now-m.lastProof)}
 	case m.state == ready && !m.silenceNoted && now >= m.lastProof+m.ttl:
 		m.silenceNoted = true
-		m.orders = append(m.orders, order{notice: &Answer{Next: giveUp.at - now, Note: fmt.Sprintf(
-			"the store has not answered for %v: this node tries for another %v", printed(now-m.lastProof), printed(giveUp.at-now))}})
+		note := fmt.Sprintf("the store has not answered for %v: this node keeps trying for another %v",
+			printed(now-m.lastProof), printed(giveUp.at-now))
+		m.orders = append(m.orders, order{notice: &Answer{Next: giveUp.at - now, Note: note}})
 	}
 }
 
-// giveUp is when the agent ends because the store does not answer; not set while it does.
+// reconnectDeadline returns when the agent gives up because the store does not answer. It is not set while the store
+// does.
 func (m *member) reconnectDeadline() optionalTime {
 	return optionalTime{m.silentSince.at + max(m.report.Job.JoinTimeout, m.ttl-stopTimeout(m.ttl)), m.silentSince.set}
 }
 
-// nextAwait is when awaitStore has something to do.
+// nextStoreCheck returns when checkStore has something to do.
 func (m *member) nextStoreCheck() optionalTime {
 	switch {
 	case m.ttl == 0 || m.over != nil:
@@ -48,9 +51,10 @@ func (m *member) nextStoreCheck() optionalTime {
 	return m.reconnectDeadline()
 }
 
-// printed rounds a duration for people.
+// printed rounds a duration for messages.
 func printed(d time.Duration) time.Duration { return d.Round(100 * time.Millisecond) }
 
-// moved forgets the rounds of a store that another one has replaced. That one counts epochs and rounds anew, and has no answer that was
-// meant for an earlier session of this agent. No worker may be left; renewed is to follow.
+// storeReplaced forgets the rounds of a store that another one has replaced. The new store counts epochs and rounds
+// from the start and has no answer for an earlier session of this agent. Every worker must have ended, and the caller
+// calls sessionRenewed next.
 func (m *member) storeReplaced() { m.fence, m.report.Earlier = Fence{}, true }

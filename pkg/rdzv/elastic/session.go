@@ -13,7 +13,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
-// connectionError makes err one of the family, unless it is.
+// connectionError makes err an rdzv.ErrConnection, unless it belongs to the family already.
 func connectionError(err error) error {
 	if errors.Is(err, rdzv.ErrRendezvous) {
 		return err
@@ -21,13 +21,14 @@ func connectionError(err error) error {
 	return fmt.Errorf("%w: %w", rdzv.ErrConnection, err)
 }
 
-// drive drives the member through one session after the other.
+// drive drives the member through its sessions, one after the other.
 func (h *Handler) drive(ctx context.Context, store coord.Store, origin time.Duration) {
 	defer close(h.driveDone)
 	for {
 		d := &driver{
 			store: store, prefix: prefixOf(h.opts.RunID), timeout: h.opts.Timeout, log: h.log,
-			m: h.m, clock: boottime.Now, origin: origin, calls: h.calls, execute: h.execute, probe: h.probeAgent, watchdog: h.opts.Watchdog, status: h.opts.Status, statusInterval: h.opts.StatusInterval,
+			m: h.m, clock: boottime.Now, origin: origin, calls: h.calls, execute: h.execute, probe: h.probeAgent,
+			watchdog: h.opts.Watchdog, status: h.opts.Status, statusInterval: h.opts.StatusInterval,
 		}
 		if store.TTL() > 0 {
 			d.interval = h.opts.KeepAlive
@@ -38,7 +39,7 @@ func (h *Handler) drive(ctx context.Context, store coord.Store, origin time.Dura
 		case ctx.Err() != nil || h.ended():
 			return
 		case h.previousStoreGone(err):
-			h.log.Info().Msg("the run before this one has ended, and its store with it: opening the rendezvous again")
+			h.log.Info().Msg("the store of the run before this one has ended: opening the rendezvous again")
 			if store = h.rejoin(ctx, d); store == nil {
 				return
 			}
@@ -56,10 +57,10 @@ func (h *Handler) drive(ctx context.Context, store coord.Store, origin time.Dura
 			return
 		}
 		if errors.Is(err, coord.ErrReplaced) {
-			h.log.Warn().Msg("the store was started again and knows nothing of this job: this node's workers are killed, and it joins anew; elasticrun store " +
-				"--data-dir keeps what it knows")
+			h.log.Warn().Msg("the store has restarted without its data: killing this node's workers and joining " +
+				"again; with --data-dir, elasticrun store keeps its data")
 		} else {
-			h.log.Warn().Err(err).Msg("the rendezvous took this node for lost: its workers are killed, and it joins anew")
+			h.log.Warn().Err(err).Msg("the rendezvous considers this node lost: killing its workers and joining again")
 		}
 		if store = h.rejoin(ctx, d); store == nil {
 			return
@@ -71,41 +72,43 @@ func (h *Handler) drive(ctx context.Context, store coord.Store, origin time.Dura
 	}
 }
 
-// mayRejoin reports whether the agent opens another session once its workers are gone: the store has ended the one that it had, or another store of the
-// same run is there now.
+// mayRejoin reports whether the agent opens another session once its workers have ended: the store has ended the
+// session, or another store of the same run has replaced it.
 func (h *Handler) mayRejoin(err error) bool {
 	return errors.Is(err, coord.ErrSessionLost) || errors.Is(err, coord.ErrReplaced) && !h.opts.SharedRunID
 }
 
-// forgetful is an Access that goes to the same store each time, until it is told to look for it again.
+// forgetter is an Access that returns to the same store each time, until Forget makes it look for the store again.
 type forgetter interface{ Forget() }
 
-// outlives reports whether a store is gone that this agent waited for to go, as it belonged to the run before. The access then looks for another one.
+// previousStoreGone reports whether the store belonged to the run before and this agent was waiting for it to end. The
+// access then looks for another store.
 func (h *Handler) previousStoreGone(err error) bool {
 	access, ok := h.opts.Access.(forgetter)
-	if !ok || errors.Is(err, coord.ErrSessionLost) || h.m.state != ready || h.m.latest.Kind != Wait || !h.m.latest.Again {
+	waits := h.m.state == ready && h.m.latest.Kind == Wait && h.m.latest.Again
+	if !ok || errors.Is(err, coord.ErrSessionLost) || !waits {
 		return false
 	}
 	access.Forget()
 	return true
 }
 
-// instanced is a store that can be told from another one at the same address.
+// identified is a store with an id that distinguishes it from another store at the same address.
 type identified interface{ InstanceID() string }
 
-// replaced reports whether a session is in another store than the one before it, which may have been lost before its store
-// was replaced.
+// replaced reports whether the session now is in another store than the session before. That session may have been lost
+// before its store was replaced.
 func replaced(before, now coord.Store) bool {
 	was, ok := before.(identified)
 	is, both := now.(identified)
 	return ok && both && was.InstanceID() != is.InstanceID()
 }
 
-// begun is a store that knows when its session began, at the latest, on the clock of package boottime.
+// startTimer is a store that knows when its session began, at the latest, on the clock of package boottime.
 type startTimer interface{ Began() time.Duration }
 
-// proofOf is when a new session was proved to live. Where that is not known no worker may run before the first keep-alive has been
-// answered.
+// firstProof returns when a new session was known to be alive. If that is unknown, the result lets no worker run before
+// the first keep-alive has been answered.
 func firstProof(store coord.Store, origin time.Duration) time.Duration {
 	if s, ok := store.(startTimer); ok {
 		return s.Began() - origin
@@ -113,9 +116,9 @@ func firstProof(store coord.Store, origin time.Duration) time.Duration {
 	return boottime.Now() - origin - stopTimeout(store.TTL())
 }
 
-// rejoin waits until no worker is left and opens another session.
+// rejoin waits until every worker has ended and opens another session. It returns nil if it cannot.
 func (h *Handler) rejoin(ctx context.Context, d *driver) coord.Store {
-	h.m.stop(d.now(), "the rendezvous took this node for lost", 0)
+	h.m.stop(d.now(), "the rendezvous considers this node lost", 0)
 	d.setWatchdog()
 	h.execute(h.m.takeOrders())
 	if !h.serve(ctx, d, func() bool { return h.m.state == ready || h.m.state == outside }) {
@@ -138,7 +141,7 @@ func (h *Handler) rejoin(ctx context.Context, d *driver) coord.Store {
 			if call(d.now()); h.m.report.Leaving {
 				cancel()
 			}
-			h.m.takeOrders() // what was ordered is for the round that is gone
+			h.m.takeOrders() // the orders belong to the round that has ended
 		case o := <-open:
 			if o.err != nil {
 				h.finish(&ending{err: connectionError(o.err)})
@@ -151,8 +154,8 @@ func (h *Handler) rejoin(ctx context.Context, d *driver) coord.Store {
 }
 
 // serve makes the agent's calls, without a session, until done returns true; it returns false if ctx ends before. The
-// workers' deadline stays as it is. It is taken back once they are gone, since the guard would also kill what the agent
-// runs then, such as the preflight command.
+// watchdog's deadline stays until the workers have ended. Then it is cleared, since the watchdog would also kill the
+// processes that the agent runs next, such as the preflight command.
 func (h *Handler) serve(ctx context.Context, d *driver, done func() bool) bool {
 	for {
 		if !h.m.workers() {
@@ -171,34 +174,35 @@ func (h *Handler) serve(ctx context.Context, d *driver, done func() bool) bool {
 	}
 }
 
-// endSession ends the session. A node that leaves says so before, or it would be taken for lost. While workers may run the
-// session is only given up, since its end proves that none is left: it ends by time. ctx ends when none is.
+// endSession ends the session. A node that leaves reports that first, since otherwise it would count as lost. While
+// workers may run, the session is not ended but left to expire, because its end proves that no worker is left. ctx ends
+// only when none is.
 func (h *Handler) endSession(ctx context.Context, d *driver) {
-	patience := h.opts.Timeout
+	timeout := h.opts.Timeout
 	workers := ctx.Err() == nil && h.m.workers()
-	if workers || h.m.silent(d.now()) { // or nobody will hear it
-		patience = 0
+	if workers || h.m.silent(d.now()) { // a silent store would not answer
+		timeout = 0
 	}
-	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 	defer cancel()
 	var err error
 	if h.m.report.Leaving && d.store.Err() == nil {
 		err = d.putReport(bounded, h.m.report)
 	}
 	if err = errors.Join(err, d.store.Close(bounded)); err != nil {
-		h.log.Debug().Err(err).Msg("ending the session")
+		h.log.Debug().Err(err).Msg("cannot end the session")
 		return
 	}
 	h.notifySession(nil)
 }
 
-// obey passes orders on to the agent.
+// execute passes orders on to the agent.
 func (h *Handler) execute(orders []order) {
 	for _, o := range orders {
 		switch {
 		case o.run != nil:
 			h.roundOver = make(chan struct{})
-			h.runOrders <- runOrder{*o.run, h.roundOver} // there is room: the agent has asked for it
+			h.runOrders <- runOrder{*o.run, h.roundOver} // there is room: the agent has entered, and waits
 		case o.notice != nil:
 			level := zerolog.InfoLevel
 			if o.notice.Next > 0 {
@@ -208,7 +212,7 @@ func (h *Handler) execute(orders []order) {
 		case o.reenter:
 			select {
 			case h.reenter <- struct{}{}:
-			default: // it was told already
+			default: // the agent has not received the last one yet
 			}
 		case o.stop != nil:
 			s := *o.stop
@@ -223,7 +227,7 @@ func (h *Handler) execute(orders []order) {
 	}
 }
 
-// finish notes the end and lets the driving end.
+// finish records the end and stops drive.
 func (h *Handler) finish(e *ending) {
 	h.mu.Lock()
 	if h.over == nil {
@@ -235,13 +239,14 @@ func (h *Handler) finish(e *ending) {
 
 var errFinished = errors.New("the rendezvous has ended")
 
+// ended reports whether the rendezvous has ended.
 func (h *Handler) ended() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.over != nil
 }
 
-// ending is the error with which the rendezvous has ended.
+// ending returns the error with which the rendezvous has ended.
 func (h *Handler) ending() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()

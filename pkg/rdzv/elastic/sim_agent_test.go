@@ -312,7 +312,7 @@ func (p *agentProc) sessionLost(id coord.SessionID, replaced bool) {
 	p.writing, p.again = false, false
 	p.calls = map[int]*simCall{}
 	if p.inRound {
-		p.m.stop(p.node.local(), "the rendezvous took this node for lost", 0)
+		p.m.stop(p.node.local(), "the rendezvous considers this node lost", 0)
 		p.obeyAll()
 	}
 	p.renewIfIdle()

@@ -62,7 +62,7 @@ func (w WorkerStores) open(ctx context.Context, self rdzv.Member, front *rdzv.Wo
 	case w.Shared && front == nil: // the node of rank 0 has it
 		return nil, Offer{}, nil
 	case w.Shared:
-		return nil, offer, front.Renew()
+		return nil, offer, front.Reset()
 	}
 	if w.WorkersHost && ports.Low != 0 {
 		return nil, offer, nil

@@ -18,12 +18,11 @@ import (
 // version is set by the linker.
 var version = "dev"
 
-// subcommands are the words that name a command; they count as such only as the
-// first argument, so that a script may have any name.
+// subcommands returns the commands. Their names count only as the first argument, so that a script may have any name.
 func subcommands() []*cobra.Command {
 	runs := map[string]func(args []string, stdout io.Writer) error{
-		"store": store, "simulate": simulation, "logs": logs, "explain": explainCommand, "doctor": checkMachine, "completion": completion,
-		"status": showStatus,
+		"store": runStore, "simulate": runSimulate, "logs": runLogs, "explain": runExplain, "doctor": runDoctor,
+		"completion": runCompletion, "status": runStatus,
 		"version": func(args []string, stdout io.Writer) error {
 			if len(args) > 0 {
 				return &config.UsageError{Where: "elasticrun version", Problem: "takes no arguments"}
@@ -39,8 +38,8 @@ func subcommands() []*cobra.Command {
 	return commands
 }
 
-// subcommand is a command of that table, which config parses and describes. run returns config.ErrHelp where help is all that was asked for, and an
-// exitCode where it has said itself how it ended.
+// subcommand makes the cobra command of s; config parses its flags and has its help. run returns config.ErrHelp if the
+// user asked for help, and an exitCode if it has already reported how it ended.
 func subcommand(s config.Subcommand, run func(args []string, stdout io.Writer) error) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: s.Name, Short: s.Short, DisableFlagParsing: true,
@@ -49,7 +48,7 @@ func subcommand(s config.Subcommand, run func(args []string, stdout io.Writer) e
 			if errors.Is(err, config.ErrHelp) {
 				return cmd.Help()
 			}
-			if _, said := errors.AsType[exitCode](err); said {
+			if _, reported := errors.AsType[exitCode](err); reported {
 				return err
 			}
 			return exitCode(fail(conclude(agent.RunResult{}, err)))
@@ -64,18 +63,21 @@ func versionLine() string {
 }
 
 func isSubcommand(args []string) bool {
-	return isCompletion(args) || len(args) > 0 && (args[0] == "help" || slices.ContainsFunc(subcommands(), func(c *cobra.Command) bool { return c.Name() == args[0] }))
+	if len(args) == 0 {
+		return false
+	}
+	named := func(c *cobra.Command) bool { return c.Name() == args[0] }
+	return isCompletion(args) || args[0] == "help" || slices.ContainsFunc(subcommands(), named)
 }
 
-// execute runs what the arguments ask for. Flags of the launch are parsed by
-// internal/config, since pflag knows neither torchrun's spellings nor where the
-// script's own arguments begin.
+// execute runs the subcommand or the launch that args ask for. internal/config parses the flags of a launch: pflag knows
+// neither torchrun's spellings nor where the script's own arguments begin.
 func execute(args []string, lifeline *guard.Lifeline) int {
 	if !isSubcommand(args) {
 		return runLaunch(args, lifeline)
 	}
 	if isCompletion(args) {
-		answerCompletion(os.Stdout, args)
+		writeCompletions(os.Stdout, args)
 		return 0
 	}
 	root := &cobra.Command{
@@ -98,12 +100,12 @@ func execute(args []string, lifeline *guard.Lifeline) int {
 	return 0
 }
 
-// exitCode is the error of a subcommand that has said itself how it ended.
+// exitCode is the error of a subcommand that has already reported how it ended.
 type exitCode int
 
 func (c exitCode) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
 
-// failUsage answers what config.Load returned instead of a configuration.
+// failUsage handles an error of config.Load: it prints the help, the version or the error, and returns the exit code.
 func failUsage(err error) int {
 	switch {
 	case errors.Is(err, config.ErrHelp):

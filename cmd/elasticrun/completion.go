@@ -14,24 +14,24 @@ import (
 	"github.com/elasticrun/elasticrun/internal/config"
 )
 
-// completion prints a shell's completion script. The script asks this program, by completeWord, what may stand
-// at the cursor.
-func completion(args []string, stdout io.Writer) error {
+// runCompletion prints a shell's completion script. The script runs this program with completeWord to learn which words
+// may follow.
+func runCompletion(args []string, stdout io.Writer) error {
 	switch {
 	case slices.Contains(args, "--help") || slices.Contains(args, "-h"):
 		return config.ErrHelp
 	case len(args) != 1:
 		return &config.UsageError{Where: "elasticrun completion", Problem: "takes one shell: " + strings.Join(config.Shells(), ", ")}
 	}
-	return completionScript(stdout, args[0])
+	return writeCompletionScript(stdout, args[0])
 }
 
-// bashCompletion is used in place of cobra's script, which needs the package bash-completion besides.
+// bashCompletion replaces cobra's script, which works only where the package bash-completion is installed.
 //
 //go:embed completion.bash
 var bashCompletion string
 
-func completionScript(w io.Writer, shell string) error {
+func writeCompletionScript(w io.Writer, shell string) error {
 	program := &cobra.Command{Use: "elasticrun"}
 	switch shell {
 	case "bash":
@@ -44,22 +44,22 @@ func completionScript(w io.Writer, shell string) error {
 	case "powershell":
 		return program.GenPowerShellCompletionWithDesc(w)
 	}
-	return &config.UsageError{Where: "elasticrun completion " + shell, Problem: "knows no such shell: give one of " + strings.Join(config.Shells(), ", ")}
+	return &config.UsageError{Where: "elasticrun completion " + shell, Problem: "is not a known shell: name one of " + strings.Join(config.Shells(), ", ")}
 }
 
-// completeWord is the first argument by which those scripts ask. What follows is the command line up to the cursor.
+// completeWord is the first argument that completion scripts give. The command line up to the cursor follows it.
 const completeWord = cobra.ShellCompRequestCmd
 
-// isCompletion tells whether a completion script asks; there is a form without descriptions.
+// isCompletion reports whether args come from a completion script. The second word asks for words without descriptions.
 func isCompletion(args []string) bool {
 	return len(args) > 0 && (args[0] == completeWord || args[0] == cobra.ShellCompNoDescRequestCmd)
 }
 
-// answerCompletion writes what may stand at the cursor, one a line with its description behind a tab, and how the shell is to
-// go on. That is the protocol of the scripts that cobra makes.
-func answerCompletion(w io.Writer, args []string) {
+// writeCompletions writes the words that may stand at the cursor, one a line, each with a tab and its description, and
+// then a directive for the shell. That is the protocol of cobra's completion scripts.
+func writeCompletions(w io.Writer, args []string) {
 	c := config.Complete(args[1:])
-	if c.Files && len(c.Words) > 0 { // the shell asks for files only where there are no words
+	if c.Files && len(c.Words) > 0 { // the shell completes file names only if there are no words
 		c.Words = append(c.Words, pythonFiles(".")...)
 	}
 	for _, word := range c.Words {
@@ -79,7 +79,7 @@ func answerCompletion(w io.Writer, args []string) {
 	fmt.Fprintf(w, ":%d\n", directive)
 }
 
-// pythonFiles returns the scripts in a folder. One that cannot be read has none.
+// pythonFiles returns the Python scripts in dir; none if dir cannot be read.
 func pythonFiles(dir string) []config.CompletionWord {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

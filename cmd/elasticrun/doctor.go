@@ -9,8 +9,8 @@ import (
 	"github.com/elasticrun/elasticrun/internal/launch"
 )
 
-// checkMachine checks this machine by the arguments.
-func checkMachine(args []string, stdout io.Writer) error {
+// runDoctor checks this machine. Its error lists the checks that failed.
+func runDoctor(args []string, stdout io.Writer) error {
 	cfg, asJSON, err := config.LoadDoctor(args, launch.Machine{})
 	if err != nil {
 		return err
@@ -20,7 +20,7 @@ func checkMachine(args []string, stdout io.Writer) error {
 		return err
 	}
 	r := doctor.NewReport(f, version)
-	if err := write(stdout, r, asJSON); err != nil {
+	if err := printResult(stdout, r, asJSON); err != nil {
 		return err
 	}
 	return r.Err()

@@ -18,30 +18,29 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/report"
 )
 
-// Exit codes of the launcher's own; docs/exit-codes.md is the table for users.
+// The launcher's own exit codes. docs/exit-codes.md is the table for users.
 const (
-	exitUsage      = 2  // bad usage or configuration, or a port held by a stranger
-	exitInternal   = 70 // a defect of elasticrun's own
-	exitStuck      = 71 // a process in the kernel's hands outlives SIGKILL: this machine is ill
+	exitUsage      = 2  // bad usage or configuration, or a port that another program holds
+	exitInternal   = 70 // a defect of elasticrun
+	exitStuck      = 71 // a process survives SIGKILL: it hangs in the kernel, or a debugger holds it
 	exitPreflight  = 72 // this machine is not fit for the job
-	exitFinished   = 73 // the run id is that of a finished run: nothing was started
-	exitOutput     = 74 // output was lost, and nobody could be told
+	exitFinished   = 73 // the run id belongs to a finished run: nothing was started
+	exitOutput     = 74 // output was lost, and the console had no room to say so
 	exitRendezvous = 75 // the rendezvous could not be formed or was lost: worth a retry
 )
 
 // ending is how the launcher ends.
 type ending struct {
 	code   int
-	reason config.Reason
-	err    error          // what to say, where that is one line
-	root   *agent.Failure // the root cause, where a worker is
-	note   string         // what to think of it; empty for nothing
+	reason config.Reason  // empty: success
+	err    error          // the error; nil if a worker is the cause
+	root   *agent.Failure // the root cause, if it is a worker
+	note   string         // a hint for the user; may be empty
 }
 
-// conclude maps what a run returned to an ending. It is the one place that
-// decides exit codes.
+// conclude maps what a run returned to an ending. No other function decides exit codes.
 func conclude(result agent.RunResult, err error) ending {
-	var told *agent.SignalError
+	var stopped *agent.SignalError
 	var busy *rdzv.ListenError
 	var bad *config.UsageError
 	var stuck *procs.StuckError
@@ -49,11 +48,11 @@ func conclude(result agent.RunResult, err error) ending {
 	lack, lacks := procs.AsResourceError(err)
 	_, failed := result.RootCause()
 	switch {
-	case errors.As(err, &told):
-		return ending{code: 128 + int(told.Signal), reason: config.ReasonSignal, err: err}
+	case errors.As(err, &stopped):
+		return ending{code: 128 + int(stopped.Signal), reason: config.ReasonSignal, err: err}
 	case errors.Is(err, errGuardGone):
 		return ending{code: 128 + int(syscall.SIGKILL), reason: config.ReasonSignal, err: err}
-	case errors.As(err, &bad), errors.As(err, &busy), misplaced(err):
+	case errors.As(err, &bad), errors.As(err, &busy), isMismatch(err):
 		return ending{code: exitUsage, reason: config.ReasonUsage, err: err}
 	case errors.As(err, &unfit):
 		return ending{code: exitPreflight, reason: config.ReasonPreflight, err: err}
@@ -61,7 +60,7 @@ func conclude(result agent.RunResult, err error) ending {
 		return ending{code: exitFinished, reason: config.ReasonFinished, err: err}
 	case errors.Is(err, rdzv.ErrRendezvous):
 		return ending{code: exitRendezvous, reason: config.ReasonRendezvous, err: err}
-	case errors.As(err, &stuck) && failed: // its siblings do not die, which is no defect
+	case errors.As(err, &stuck) && failed: // the worker's failure explains more than its siblings that survive SIGKILL
 		return blame(result, err)
 	case stuck != nil:
 		return ending{code: exitStuck, reason: config.ReasonStuck, err: err}
@@ -77,26 +76,26 @@ func conclude(result agent.RunResult, err error) ending {
 	return blame(result, nil)
 }
 
-// misplaced reports whether this agent was sent to a rendezvous that is not its own, or with parameters that are not the job's: to try
-// again would not help.
-func misplaced(err error) bool {
+// isMismatch reports whether the rendezvous belongs to another job, or its parameters differ from this agent's. A retry
+// would not help.
+func isMismatch(err error) bool {
 	var job *elastic.RefusedError
 	var store *coord.RefusedError
-	var stranger *coord.DialError
+	var unknownPeer *coord.DialError
 	return errors.As(err, &job) || errors.As(err, &store) ||
-		errors.As(err, &stranger) && !errors.Is(err, coord.ErrUnavailable) && errors.Is(err, rdzv.ErrConnection)
+		errors.As(err, &unknownPeer) && !errors.Is(err, coord.ErrUnavailable) && errors.Is(err, rdzv.ErrConnection)
 }
 
-// blame ends by the root cause, which is the same on every node of the job.
+// blame returns the ending that the root cause determines. It is the same on every node of the job.
 func blame(result agent.RunResult, err error) ending {
 	root, known := result.RootCause()
 	if !known {
 		return ending{code: 1, reason: config.ReasonWorkerFailed, err: err}
 	}
-	// A failure is never told as a success, whatever another node says of it.
+	// The code of a failure is at least 1, even if another node reports it with code 0.
 	e := ending{code: max(1, root.Exit.ShellCode()), reason: config.ReasonWorkerFailed, err: err, root: &root, note: result.Note()}
 	switch {
-	case root.Exit.Stopped: // it was failing, and then the launcher was quicker than its own end
+	case root.Exit.Stopped: // it had failed, and the launcher stopped it before it exited by itself
 		e.code = max(1, root.Exit.Code)
 	case root.Exit.Signal != 0:
 		e.reason = config.ReasonWorkerKilled
@@ -104,7 +103,7 @@ func blame(result agent.RunResult, err error) ending {
 	return e
 }
 
-// mapped is the ending with the exit code that the user wants for it.
+// mapped returns the ending with the exit code that --exit-code-map gives it.
 func (e ending) mapped(codes config.ExitCodeMap) ending {
 	if e.reason != "" {
 		e.code = codes.Apply(e.code, e.reason)
@@ -112,20 +111,20 @@ func (e ending) mapped(codes config.ExitCodeMap) ending {
 	return e
 }
 
-// problem is what there is to say, in one line; empty where a worker is the cause.
+// problem returns the error in one line; empty if a worker is the cause.
 func (e ending) problem() string {
 	if e.err == nil {
 		return ""
 	}
-	return logging.Line(e.err.Error()) // joined errors have lines
+	return logging.Line(e.err.Error()) // errors.Join separates errors by newlines
 }
 
-// record is the ending as the report and the error file have it.
+// record returns the ending in the form of the report and the error file.
 func (e ending) record() records.Ending {
 	return records.Ending{Code: e.code, Reason: e.reason, Problem: e.problem(), Root: e.root}
 }
 
-// text is what the launcher says last of how it ends.
+// text returns the launcher's last lines.
 func (e ending) text() (text string) {
 	if e.err != nil {
 		text = "elasticrun: " + e.problem() + "\n"
@@ -136,14 +135,14 @@ func (e ending) text() (text string) {
 	return text
 }
 
-// fail says how the launcher ends and returns its exit code.
+// fail prints how the launcher ends and returns its exit code.
 func fail(e ending) int {
 	_, _ = io.WriteString(os.Stderr, e.text())
 	return e.code
 }
 
-// lastLine is the last line on stderr of a launch that did not succeed, or started nothing. It is for
-// machines: a worker may have used any exit code itself.
+// lastLine returns the last line on stderr of a launch that failed or started nothing. It is for programs: a worker may
+// exit with any of the launcher's codes, and the reason tells the two apart.
 func lastLine(e ending) string {
 	line := fmt.Sprintf("elasticrun: exit_code=%d reason=%s", e.code, e.reason)
 	if e.root != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/agent"
 )
 
-// explainCommand says what the launch would do whose arguments these are.
-func explainCommand(args []string, stdout io.Writer) error {
+// runExplain prints what a launch with these arguments would do.
+func runExplain(args []string, stdout io.Writer) error {
 	cfg, asJSON, err := config.LoadExplain(args, launch.Machine{})
 	if err != nil {
 		return err
@@ -22,7 +22,8 @@ func explainCommand(args []string, stdout io.Writer) error {
 	return exitCode(explainLaunch(cfg, asJSON, stdout))
 }
 
-// explainLaunch says what a launch would do, and does nothing of it. It returns the exit code: 2, with the launch's own line, where that would be refused.
+// explainLaunch prints what a launch would do and starts nothing. It returns the exit code. If the launch would be
+// refused, the exit code and the last lines are those of the launch.
 func explainLaunch(cfg *config.Config, asJSON bool, stdout io.Writer) int {
 	plan, refusal, err := preview.Build(context.Background(), cfg, version)
 	if err != nil {
@@ -30,14 +31,14 @@ func explainLaunch(cfg *config.Config, asJSON bool, stdout io.Writer) int {
 	}
 	end := conclude(agent.RunResult{}, listen.Explain(cfg, refusal))
 	plan.Refusal = end.problem()
-	if err := write(stdout, plan, asJSON); err != nil {
+	if err := printResult(stdout, plan, asJSON); err != nil {
 		return fail(conclude(agent.RunResult{}, err))
 	}
 	return fail(end)
 }
 
-// write writes what has been found out, for people or as JSON. A reader who has gone has seen enough.
-func write(stdout io.Writer, found interface {
+// printResult prints found for people or as JSON. It is no error if the reader of stdout has gone.
+func printResult(stdout io.Writer, found interface {
 	Text() string
 	JSON() ([]byte, error)
 }, asJSON bool,

@@ -11,28 +11,29 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/procs/guard"
 )
 
-// runGuard runs the agent and ends with its exit code.
+// runGuard runs the agent, cleans up after it and returns its exit code.
 func runGuard(lifeline *guard.Lifeline) int {
 	r, err := guard.Run(lifeline, func(after time.Duration) {
-		fmt.Fprintf(os.Stderr, "elasticrun: the agent gave no sign of life for %v: its workers were killed\n", after)
+		fmt.Fprintf(os.Stderr, "elasticrun: the agent was silent for %v: its workers were killed\n", after)
 	})
 	if err != nil {
 		return fail(conclude(agent.RunResult{}, err))
 	}
 	if r.ExitNotice != nil {
 		timeout := backends.ExitNoticeTimeout
-		if r.ExitAnnounced { // it has tried itself
+		if r.ExitAnnounced { // the agent has tried itself
 			timeout = backends.ExitNoticeAttempt
 		}
-		if err := backends.SendExitNotice(r.ExitNotice, timeout); err != nil && !r.ExitAnnounced { // else its last line stays the last
-			fmt.Fprintln(os.Stderr, "elasticrun: the other nodes go on later, since the rendezvous could not be told of the agent's end:", err)
+		// If the agent has reported how it ended, its last line must stay the last.
+		if err := backends.SendExitNotice(r.ExitNotice, timeout); err != nil && !r.ExitAnnounced {
+			fmt.Fprintln(os.Stderr, "elasticrun: the rendezvous did not get notice of the agent's end, "+
+				"so the other nodes wait until its session expires:", err)
 		}
 	}
-	if r.StuckReported {
-		r.Stuck = nil // the agent's last line stays the last
-	}
-	for _, p := range r.Stuck {
-		fmt.Fprintln(os.Stderr, "elasticrun: a process of the job does not die:", p)
+	if !r.StuckReported { // else the agent's last line stays the last
+		for _, p := range r.Stuck {
+			fmt.Fprintln(os.Stderr, "elasticrun: a process of the job survives SIGKILL:", p)
+		}
 	}
 	if r.ExitAnnounced {
 		return r.Exit.ShellCode()
@@ -40,15 +41,13 @@ func runGuard(lifeline *guard.Lifeline) int {
 	return fail(agentLost(r))
 }
 
-// agentLost explains an agent that ended without saying so: it was killed, or it
-// crashed, and then its exit code is the Go runtime's and means nothing.
+// agentLost returns the ending of an agent that did not report one. It was killed, or it crashed; after a crash its exit
+// code is the Go runtime's and means nothing.
 func agentLost(r guard.Result) ending {
 	end := ending{code: exitInternal, reason: config.ReasonInternal}
-	if r.Exit.Signal != 0 {
-		end = ending{code: r.Exit.ShellCode(), reason: config.ReasonSignal}
-	}
 	how := r.Exit.String()
 	if r.Exit.Signal != 0 {
+		end = ending{code: r.Exit.ShellCode(), reason: config.ReasonSignal}
 		how = "was " + how // killed by signal 9 (SIGKILL)
 	}
 	end.err = fmt.Errorf("the agent, pid %d, %s; the job was ended, %d processes reaped", r.Exit.PID, how, r.Swept)

@@ -74,7 +74,7 @@ func TestHangingWorker(t *testing.T) {
 		<-h.Reading
 		sign(t, dir, "go")
 		n.ends(5, "processes do not die: pid ", where, "elasticrun: exit_code=5 reason=worker_failed rank=1 local_rank=1 summary=")
-		if strings.Contains(n.stderr.String(), "a process of the job does not die") || !strings.HasSuffix(n.stderr.String(), "summary=\"exited with code 5\"\n") {
+		if strings.Contains(n.stderr.String(), "a process of the job survives SIGKILL") || !strings.HasSuffix(n.stderr.String(), "summary=\"exited with code 5\"\n") {
 			t.Error("the guard says it again, after the last line")
 		}
 		h.Release()
@@ -107,7 +107,7 @@ func TestHangingWorker(t *testing.T) {
 		if err := syscall.Kill(j.agentPID(), syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
-		n.ends(137, "a process of the job does not die: pid ", where, "elasticrun: exit_code=137 reason=signal\n")
+		n.ends(137, "a process of the job survives SIGKILL: pid ", where, "elasticrun: exit_code=137 reason=signal\n")
 		h.Release()
 		testenv.NothingLeft(t, n.mark)
 	})

@@ -17,8 +17,8 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
 
-// logs shows the logs that the arguments ask for.
-func logs(args []string, stdout io.Writer) error {
+// runLogs shows the logs of a run.
+func runLogs(args []string, stdout io.Writer) error {
 	cfg, err := config.LoadLogs(args)
 	if err != nil {
 		return err
@@ -49,9 +49,8 @@ func logs(args []string, stdout io.Writer) error {
 	return err
 }
 
-// runEnd returns a channel that is closed when a run has ended, or nil where that
-// cannot be seen. The goroutine that waits for the end cannot be told to stop: it
-// ends with the process, which has nothing else to do.
+// runEnd returns a channel that is closed when a run has ended, or nil if the end cannot be seen. Its goroutine blocks in
+// a system call that nothing can interrupt, and ends with the process.
 func runEnd(run string, note func(string)) <-chan struct{} {
 	ended := make(chan struct{})
 	lasts, err := workerlog.RunActive(run)

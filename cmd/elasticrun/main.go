@@ -1,10 +1,20 @@
-// Command elasticrun starts, watches and restarts the workers of a distributed
-// training job. It is a drop-in for torchrun.
+// Command elasticrun starts, supervises and restarts the workers of a distributed training job. It replaces torchrun.
 //
-// The process that the user starts is the guard: it runs the same program again as the agent
-// and cleans up after it, however it ends. The agent reads the configuration,
-// wires the packages together and maps what they return to an exit code; nothing
-// else knows concrete types.
+// The process that the user starts becomes the guard. The guard runs the same program again as the agent, and cleans up
+// after it however it ends. The agent reads the configuration, connects the packages, runs the job and maps its result
+// to an exit code.
+//
+// This package holds main, the subcommands, the wiring of concrete types, the signals and the exit codes. What decides
+// lives in the packages that it connects:
+//
+//	internal/launch       what a worker gets: command, environment, devices, CPUs
+//	internal/backends     the rendezvous handler that --rdzv-backend names
+//	internal/telemetry    event log and --status-addr
+//	internal/records      --report and the error file
+//	internal/preview      elasticrun explain; internal/doctor: elasticrun doctor and --preflight
+//	internal/status       elasticrun status; internal/storeserver: elasticrun store
+//
+// The black-box tests of the whole command are here too, because testscript runs the main function of its own package.
 package main
 
 import (
@@ -19,8 +29,8 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/procs/guard"
 )
 
-// How many threads of guard and agent run Go code at once, however many CPUs there are: they have little to do, and each
-// such thread counts against the limits on threads that they share with the workers.
+// guardCPUs and agentCPUs bound GOMAXPROCS of guard and agent. Both have little to do, and each of their threads counts
+// against the limits on threads that they share with the workers.
 const (
 	guardCPUs = 2
 	agentCPUs = 8
@@ -30,12 +40,13 @@ func main() { os.Exit(run(os.Args[1:])) }
 
 func run(args []string) int {
 	if !guard.Started() && !isSubcommand(args) {
-		if err := procs.CheckRoom(boundedCPUs(runtime.GOMAXPROCS(0), agentCPUs)); err != nil { // first, because all else may take a thread
+		// This check comes first, because everything else may start a thread.
+		if err := procs.CheckRoom(boundedCPUs(runtime.GOMAXPROCS(0), agentCPUs)); err != nil {
 			return fail(conclude(agent.RunResult{}, err))
 		}
 	}
-	// Received and dropped: a console that went away is then an error of a write,
-	// and a SIGQUIT before its handler is there does not make the runtime crash.
+	// Both signals are received and dropped. Without SIGPIPE's default, writing to a console that has gone returns an
+	// error; without SIGQUIT's, one that comes before handleSignals does not make the runtime dump its stacks and exit.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE, syscall.SIGQUIT)
 	role, lifeline, err := guard.OpenLifeline()
 	if err != nil {
@@ -57,7 +68,7 @@ func run(args []string) int {
 	if role == guard.RoleAgent {
 		limitCPUs(agentCPUs)
 		procs.SetProcessName("erun-agent")
-		// It is in the background of its terminal, where stty tostop would stop it.
+		// The agent is in the background of its terminal, where SIGTTOU would stop it if stty tostop is set.
 		signal.Ignore(syscall.SIGTTOU)
 		if err := procs.ReserveThreads(); err != nil {
 			code := fail(conclude(agent.RunResult{}, err))
@@ -67,18 +78,18 @@ func run(args []string) int {
 	}
 	procs.CloseOnExecInherited()
 	code := execute(args, lifeline)
-	lifeline.AnnounceExit(code) // not in a defer: a panic must not come so far
+	lifeline.AnnounceExit(code) // not deferred: after a panic the guard must see that the agent crashed
 	return code
 }
 
-// limitCPUs bounds how many threads run Go code at once, unless GOMAXPROCS says it.
+// limitCPUs lowers GOMAXPROCS to n, unless the user has set it.
 func limitCPUs(n int) {
 	if now := runtime.GOMAXPROCS(0); boundedCPUs(now, n) != now {
 		runtime.GOMAXPROCS(n)
 	}
 }
 
-// boundedCPUs is how many threads run Go code at once after limitCPUs, where so many do now.
+// boundedCPUs returns what limitCPUs would make of a GOMAXPROCS of now.
 func boundedCPUs(now, n int) int {
 	if os.Getenv("GOMAXPROCS") != "" {
 		return now

@@ -15,46 +15,48 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/procs/guard"
 )
 
-// errGuardGone is why a run ends whose guard was killed.
+// errGuardGone ends a run whose guard was killed.
 var errGuardGone = errors.New("the guard was killed: the job was ended")
 
-// duplicateWindow is how long after a signal the same one is taken for a second copy of it: an
-// init system or a scheduler signals guard and agent alike, and the guard
-// passes its own copy on.
+// duplicateWindow is how long after a signal a second one counts as a copy of the first: an init system or a scheduler
+// signals guard and agent alike, and the guard passes its own copy on.
 const duplicateWindow = time.Second
 
-// lastResort is how long the launcher may take to end after it was told to, on top of
-// the workers' grace: SIGKILL and the drain of their output are bounded by 15 s, and
-// what is left is a console that nobody reads, for which nobody waits.
-const lastResort = 20 * time.Second
+// forcedExit is how long after a signal, and after the grace of the workers, the launcher exits even if something blocks
+// it. SIGKILL and the drain of the output end within 15 s; what else can block is a console that nobody reads. Tests
+// shorten it.
+var forcedExit = 20 * time.Second
 
-// guardGoneTime is how long an agent whose guard has died may take to end its job in order: one that hangs has nobody else to do it.
-const guardGoneTime = 5 * time.Second
+// guardGoneTimeout is how long an agent whose guard has died may take to end its job in order. After that it kills every
+// process of the job itself, because nothing else would if the agent hangs.
+const guardGoneTimeout = 5 * time.Second
 
-// urgentSignals are the signals that a launcher takes, when they come again, for somebody at
-// a terminal who has no patience left.
+// urgentSignals are the signals that a person at a terminal sends a second time to make a launcher stop at once.
 func urgentSignals() []syscall.Signal { return []syscall.Signal{syscall.SIGINT, syscall.SIGQUIT} }
 
-// signalHandler is what the outside world tells this process, beside the end of its context.
+// signalHandler turns signals into a canceled context, an urgent stop, and signals for the workers.
 type signalHandler struct {
-	urgent    chan struct{}    // closed at a second signal that is urgent, or when the guard is gone
-	urgentSet []syscall.Signal // those that are
-	forward   chan os.Signal   // for the workers, without any other consequence
-	stop      func()           // ends the listening and waits for it
+	urgent        chan struct{} // closed at a second, urgent signal, or when the guard has died
+	urgentSignals []syscall.Signal
+	forward       chan os.Signal // signals for the workers, which do not stop the job
+	stop          func()         // stops handling signals and waits for the handler's goroutine
 }
 
-// handleSignals handles the signals given and the loss of the guard: the context ends with
-// *agent.SignalError or errGuardGone, and so does the process, whatever holds it up, when
-// grace and lastResort have passed. SIGQUIT is always handled, because the Go runtime
-// would dump its stacks. SIGUSR1 and SIGUSR2 go to the workers unless they are
-// among the signals given. After any of them, and the time of an duplicateWindow, one that is urgent makes it killNow.
-func handleSignals(handle, urgent []syscall.Signal, grace time.Duration, lifeline *guard.Lifeline) (context.Context, *signalHandler) {
+// handleSignals handles the signals in stopSignals and the death of the guard. Either cancels the context, with
+// *agent.SignalError or errGuardGone as its cause; grace and forcedExit later the process exits, whatever blocks it.
+// After the first signal, and after duplicateWindow, a signal in urgentSignals closes urgent.
+//
+// SIGQUIT is always a stop signal, because the Go runtime would dump its stacks. SIGUSR1 and SIGUSR2 go to the workers
+// unless they are in stopSignals.
+func handleSignals(
+	stopSignals, urgentSignals []syscall.Signal, grace time.Duration, lifeline *guard.Lifeline,
+) (context.Context, *signalHandler) {
 	ctx, cancel := context.WithCancelCause(context.Background())
-	h := &signalHandler{urgent: make(chan struct{}), urgentSet: urgent, forward: make(chan os.Signal, 8)}
+	h := &signalHandler{urgent: make(chan struct{}), urgentSignals: urgentSignals, forward: make(chan os.Signal, 8)}
 	signals := make(chan os.Signal, 16)
-	signal.Notify(signals, procs.NotIgnored(append(slices.Clone(handle), syscall.SIGQUIT))...)
+	signal.Notify(signals, procs.NotIgnored(append(slices.Clone(stopSignals), syscall.SIGQUIT))...)
 	for _, sig := range []syscall.Signal{syscall.SIGUSR1, syscall.SIGUSR2} {
-		if !slices.Contains(handle, sig) {
+		if !slices.Contains(stopSignals, sig) {
 			signal.Notify(h.forward, sig)
 		}
 	}
@@ -71,15 +73,18 @@ func handleSignals(handle, urgent []syscall.Signal, grace time.Duration, lifelin
 	return ctx, h
 }
 
-func (h *signalHandler) loop(cancel context.CancelCauseFunc, signals <-chan os.Signal, grace time.Duration, lifeline *guard.Lifeline, quit <-chan struct{}) {
-	killNow := sync.OnceFunc(func() { close(h.urgent) })
-	broken := lifeline.Broken()
+func (h *signalHandler) loop(
+	cancel context.CancelCauseFunc, signals <-chan os.Signal, grace time.Duration, lifeline *guard.Lifeline,
+	quit <-chan struct{},
+) {
+	stopNow := sync.OnceFunc(func() { close(h.urgent) })
+	guardGone := lifeline.Broken()
 	var first time.Time
 	var code int
-	var last, unguarded <-chan time.Time
-	end := func(why error, within time.Duration) {
-		cancel(why)
-		code, last = conclude(agent.RunResult{}, why).code, time.After(within+lastResort)
+	var exit, sweep <-chan time.Time
+	end := func(cause error, grace time.Duration) {
+		cancel(cause)
+		code, exit = conclude(agent.RunResult{}, cause).code, time.After(grace+forcedExit)
 	}
 	for {
 		select {
@@ -89,17 +94,17 @@ func (h *signalHandler) loop(cancel context.CancelCauseFunc, signals <-chan os.S
 			case first.IsZero():
 				first = time.Now()
 				end(&agent.SignalError{Signal: sig}, grace)
-			case time.Since(first) > duplicateWindow && slices.Contains(h.urgentSet, sig):
-				killNow()
+			case time.Since(first) > duplicateWindow && slices.Contains(h.urgentSignals, sig):
+				stopNow()
 			}
-		case <-broken:
-			broken = nil
-			killNow()
+		case <-guardGone:
+			guardGone = nil
+			stopNow()
 			end(errGuardGone, 0)
-			unguarded = time.After(guardGoneTime)
-		case <-unguarded:
-			procs.Sweep(lastResort / 2)
-		case <-last:
+			sweep = time.After(guardGoneTimeout)
+		case <-sweep:
+			procs.Sweep(forcedExit / 2)
+		case <-exit:
 			lifeline.AnnounceExit(code)
 			os.Exit(code)
 		case <-quit:

@@ -18,7 +18,7 @@ func TestConsoleThatNobodyReads(t *testing.T) {
 	t.Parallel()
 	for name, sig := range map[string]syscall.Signal{"told to stop": syscall.SIGTERM, "guard killed": syscall.SIGKILL} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel() // it takes as long as lastResort
+			t.Parallel() // it takes as long as forcedExit
 			r, w, err := os.Pipe()
 			if err != nil {
 				t.Fatal(err)
@@ -37,7 +37,7 @@ func TestConsoleThatNobodyReads(t *testing.T) {
 			if err := cmd.Process.Signal(sig); err != nil {
 				t.Fatal(err)
 			}
-			bound := time.AfterFunc(2*lastResort, func() { _ = cmd.Process.Kill() })
+			bound := time.AfterFunc(2*forcedExit, func() { _ = cmd.Process.Kill() })
 			_ = cmd.Wait()
 			if !bound.Stop() {
 				t.Error("the launcher did not end")
@@ -45,7 +45,7 @@ func TestConsoleThatNobodyReads(t *testing.T) {
 			if code := shellCode(cmd.ProcessState); code != 128+int(sig) {
 				t.Errorf("exit code %d", code)
 			}
-			testenv.NothingLeftWithin(t, mark, 2*lastResort) // an agent that lost its guard ends by itself
+			testenv.NothingLeftWithin(t, mark, 2*forcedExit) // an agent that lost its guard ends by itself
 		})
 	}
 }

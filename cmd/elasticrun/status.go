@@ -12,8 +12,8 @@ import (
 	"github.com/elasticrun/elasticrun/internal/status"
 )
 
-// showStatus shows the status that the arguments ask for.
-func showStatus(args []string, stdout io.Writer) error {
+// runStatus shows the status of an agent or of a job.
+func runStatus(args []string, stdout io.Writer) error {
 	cfg, err := config.LoadStatus(args)
 	if err != nil {
 		return err
@@ -29,7 +29,7 @@ func showStatus(args []string, stdout io.Writer) error {
 	} else {
 		err = status.WatchJob(ctx, cfg, version, show)
 	}
-	if ctx.Err() != nil { // whoever watches has seen enough
+	if ctx.Err() != nil { // the user ended --watch
 		err = nil
 	}
 	return err

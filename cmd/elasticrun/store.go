@@ -8,15 +8,14 @@ import (
 	"github.com/elasticrun/elasticrun/internal/storeserver"
 )
 
-// storeSignals end the store: in order the first time, at once when one of them comes again.
+// storeSignals stop the store: the first one in order, a second one at once.
 func storeSignals() []syscall.Signal {
 	return []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT}
 }
 
-// store runs a store server until a signal comes, and returns nil when it
-// was told to stop and did so in order. A server has nothing else to succeed at, and init systems
-// and schedulers would take another code than 0 for a crash.
-func store(args []string, stdout io.Writer) error {
+// runStore runs a store until a signal comes. It returns nil after an orderly stop: init systems and schedulers would take
+// any other exit code than 0 for a crash.
+func runStore(args []string, stdout io.Writer) error {
 	cfg, err := config.LoadStore(args)
 	if err != nil {
 		return err

@@ -15,22 +15,22 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic"
 )
 
-// agent is a real rendezvous handler with simulated workers, which begin and end in no time.
+// agent is a real rendezvous handler with simulated workers, which start and exit at once.
 type agent struct {
 	number int
 	nproc  int
 	h      *elastic.Handler
-	cable  *cable
-	orders chan verb   // of what happens to its workers
-	gone   atomic.Bool // nobody is to hear of its end
+	link   *faultLink
+	orders chan verb   // what happens to its workers
+	gone   atomic.Bool // its end is not reported
 	cancel context.CancelCauseFunc
-	tell   func(news)
+	report func(update)
 }
 
-// leaveTime is how long the workers of an agent that leaves take to end.
+// leaveTime is how long the workers of a leaving agent take to exit.
 const leaveTime = 200 * time.Millisecond
 
-func newAgent(c *config, number, nproc int, tell func(news), log zerolog.Logger) (*agent, error) {
+func newAgent(c *config, number, nproc int, report func(update), log zerolog.Logger) (*agent, error) {
 	host, portText, err := net.SplitHostPort(c.Addr)
 	if err != nil {
 		return nil, fmt.Errorf("address of the store: %w", err)
@@ -39,26 +39,26 @@ func newAgent(c *config, number, nproc int, tell func(news), log zerolog.Logger)
 	if err != nil {
 		return nil, fmt.Errorf("address of the store: %w", err)
 	}
-	a := &agent{number: number, nproc: nproc, cable: new(cable), orders: make(chan verb, 4), tell: tell}
+	a := &agent{number: number, nproc: nproc, link: new(faultLink), orders: make(chan verb, 4), report: report}
 	name := "node" + strconv.Itoa(number)
-	identity := fmt.Sprintf("machine:%032x/0", number) // as long as those of machines are
+	identity := fmt.Sprintf("machine:%032x/0", number) // as long as a real one
 	hosts := false
 	a.h = elastic.New(elastic.Options{
 		Backend: rdzv.BackendC10d, RunID: runID, Job: c.Job, Node: elastic.Node{Host: name, Identity: identity, Hint: -1, Launch: elastic.Launch{ID: runID}},
 		Access: &elastic.C10d{
-			RunID: runID, TTL: attempts * c.KeepAlive, Host: host, Ports: []int{port}, IsHost: &hosts, Hint: -1, Connect: a.cable.connect, Logger: log,
+			RunID: runID, TTL: attempts * c.KeepAlive, Host: host, Ports: []int{port}, IsHost: &hosts, Hint: -1, Connect: a.link.connect, Logger: log,
 		},
-		// Nothing listens: there are no workers that would come.
+		// No worker connects, so nothing has to listen.
 		Stores:    elastic.WorkerStores{Addr: "127.0.0.1", Ports: elastic.Ports{Low: 1, High: 1}, WorkersHost: true},
 		KeepAlive: c.KeepAlive, Timeout: c.KeepAlive, Logger: log,
 	})
 	return a, nil
 }
 
-// errGone ends an agent.
-var errGone = errors.New("it was ended")
+// errGone is the cause of the canceled context of an agent that the simulation ends.
+var errGone = errors.New("the simulation ended this agent")
 
-// live takes part until the job or the agent ends.
+// live takes part in the rendezvous until the job or the agent ends.
 func (a *agent) live(ctx context.Context) {
 	self := rdzv.Member{Role: "default", LocalWorldSize: a.nproc}
 	for again := true; again; {
@@ -67,7 +67,7 @@ func (a *agent) live(ctx context.Context) {
 			a.ended(err)
 			break
 		}
-		a.tell(news{Entries: []entry{{
+		a.report(update{Entries: []entry{{
 			Agent: a.number, Round: r.Number, Rank: r.Rank, Nodes: r.WorldSize, Nproc: a.nproc,
 			Base: r.Assignment.GlobalBase, World: r.Assignment.GlobalWorldSize, Restarts: r.Restarts,
 		}}})
@@ -75,10 +75,10 @@ func (a *agent) live(ctx context.Context) {
 	}
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
-	_ = a.h.Shutdown(bounded) // it hosts nothing
+	_ = a.h.Shutdown(bounded) // it hosts no store, so Shutdown has nothing to wait for
 }
 
-// work is what happens to the workers of a round. It returns their failure, and whether the agent is to enter the next round.
+// work simulates the workers of a round. It returns their failure, and whether the agent goes on to the next round.
 func (a *agent) work(ctx context.Context, r *rdzv.Round) (f *rdzv.Failure, again bool) {
 	for {
 		select {
@@ -94,7 +94,7 @@ func (a *agent) work(ctx context.Context, r *rdzv.Round) (f *rdzv.Failure, again
 				return f, true
 			case verbLeave:
 				a.h.Leave()
-				select { // its workers take a moment to end
+				select { // its workers take a moment to exit
 				case <-a.h.Stops():
 				case <-time.After(leaveTime):
 				}
@@ -114,11 +114,11 @@ func (a *agent) work(ctx context.Context, r *rdzv.Round) (f *rdzv.Failure, again
 }
 
 func (a *agent) stop(round int) (again bool) {
-	a.tell(news{Stops: []stop{{Agent: a.number, Round: round}}})
+	a.report(update{Stops: []stop{{Agent: a.number, Round: round}}})
 	return true
 }
 
-// ended tells that the agent has left the rendezvous.
+// ended reports that the agent has left the rendezvous.
 func (a *agent) ended(err error) {
 	if a.gone.Load() {
 		return
@@ -129,5 +129,5 @@ func (a *agent) ended(err error) {
 	if !succeeded {
 		e.Err = err.Error()
 	}
-	a.tell(news{Ends: []end{e}})
+	a.report(update{Ends: []end{e}})
 }

@@ -6,11 +6,11 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic"
 )
 
-// order is what the agents' process is told, on its stdin.
+// order is what the agents' process reads from its stdin.
 type order struct {
-	Config *config // the first order has it, and nothing else
+	Config *config // only in the first order, which has nothing else
 	Verb   verb
-	Agents []int // whom it is about
+	Agents []int // the agents it applies to
 }
 
 // config is what all agents have in common.
@@ -21,21 +21,21 @@ type config struct {
 	Seed      uint64
 }
 
-// verb says what happens to agents.
+// verb is what happens to agents.
 type verb int
 
 const (
-	verbJoin    verb = iota // they are started, and enter
+	verbJoin    verb = iota // they start and enter
 	verbFail                // one of their workers fails
-	verbKill                // they are gone, with their connections
-	verbLeave               // they say that they leave, and do
-	verbCut                 // nothing that they send arrives any more, and they hear nothing
-	verbSucceed             // their workers end with 0
-	verbUsage               // the process is to say what it takes
+	verbKill                // their connections close without a word
+	verbLeave               // they announce that they leave, and leave
+	verbCut                 // nothing that they send arrives, and nothing reaches them
+	verbSucceed             // their workers exit with 0
+	verbUsage               // the process reports its resource usage
 )
 
-// news is what the agents' process says, on its stdout.
-type news struct {
+// update is what the agents' process writes to its stdout.
+type update struct {
 	Entries []entry
 	Stops   []stop
 	Ends    []end
@@ -49,11 +49,11 @@ type entry struct {
 	Restarts                  int
 }
 
-// stop is an agent that was told to stop its workers of a round, and has.
+// stop is an agent that has stopped its workers of a round because the leader asked it to.
 type stop struct{ Agent, Round int }
 
 // end is an agent that has left the rendezvous.
 type end struct {
 	Agent int
-	Err   string // empty: the job has succeeded, or it left as it was told to
+	Err   string // empty: the job has succeeded, or the agent left as ordered
 }

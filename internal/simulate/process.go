@@ -13,16 +13,16 @@ import (
 
 // process is the agents' process.
 type process struct {
-	cmd    *exec.Cmd
-	orders *gob.Encoder
-	stdin  io.Closer
-	heard  chan news
-	broken chan error // receives one error when its stdout ends
-	quit   chan struct{}
-	reader sync.WaitGroup
+	cmd     *exec.Cmd
+	orders  *gob.Encoder
+	stdin   io.Closer
+	updates chan update
+	broken  chan error // receives one error when its stdout ends
+	quit    chan struct{}
+	reader  sync.WaitGroup
 }
 
-// startProcess starts command, which is to call Agents.
+// startProcess starts this program with command as its arguments, which must make it call Agents.
 func startProcess(ctx context.Context, command []string) (*process, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -43,7 +43,7 @@ func startProcess(ctx context.Context, command []string) (*process, error) {
 	}
 	p := &process{
 		cmd: cmd, orders: gob.NewEncoder(stdin), stdin: stdin,
-		heard: make(chan news, 64), broken: make(chan error, 1), quit: make(chan struct{}),
+		updates: make(chan update, 64), broken: make(chan error, 1), quit: make(chan struct{}),
 	}
 	p.reader.Go(func() { p.read(stdout) })
 	return p, nil
@@ -52,13 +52,13 @@ func startProcess(ctx context.Context, command []string) (*process, error) {
 func (p *process) read(stdout io.Reader) {
 	in := gob.NewDecoder(stdout)
 	for {
-		var n news
+		var n update
 		if err := in.Decode(&n); err != nil {
 			p.broken <- err
 			return
 		}
 		select {
-		case p.heard <- n:
+		case p.updates <- n:
 		case <-p.quit:
 			return
 		}
@@ -67,28 +67,28 @@ func (p *process) read(stdout io.Reader) {
 
 func (p *process) send(o order) error {
 	if err := p.orders.Encode(o); err != nil {
-		return fmt.Errorf("the agents' process has ended: %w", err)
+		return fmt.Errorf("send an order to the agents' process: %w", err)
 	}
 	return nil
 }
 
-// hear returns what the process says next.
-func (p *process) hear(ctx context.Context) (news, error) {
+// receive returns the next update.
+func (p *process) receive(ctx context.Context) (update, error) {
 	select {
-	case n := <-p.heard:
+	case n := <-p.updates:
 		return n, nil
 	default:
 	}
 	select {
-	case n := <-p.heard:
+	case n := <-p.updates:
 		return n, nil
 	case err := <-p.broken:
 		if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-			err = errors.New("it ended on its own")
+			err = errors.New("it exited by itself")
 		}
-		return news{}, fmt.Errorf("the agents' process: %w", err)
+		return update{}, fmt.Errorf("the agents' process: %w", err)
 	case <-ctx.Done():
-		return news{}, context.Cause(ctx)
+		return update{}, context.Cause(ctx)
 	}
 }
 

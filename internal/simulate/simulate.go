@@ -1,5 +1,10 @@
-// Package simulate runs a large rendezvous on one machine: the real store and leader in this process, and any number of real agents' handlers
-// in another, each with a connection of its own, whose workers are simulated. It measures what that takes, and checks what they were told.
+// Package simulate runs a rendezvous of many nodes on one machine. The real store and leader are in this process; a second
+// process holds any number of real rendezvous handlers, each with its own connection. Only the workers are simulated.
+//
+// A simulation injects faults step by step, checks that every round has dense and unique ranks, and measures the time,
+// messages, CPU and memory of each step. It does not measure a network: everything runs over the loopback interface.
+//
+// A process calls Run or Agents once at a time.
 package simulate
 
 import (
@@ -14,72 +19,79 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
-// Options say what is simulated. Counts are at least 0 and leave the job its least number of nodes.
+// Options describe a simulation. Counts are at least 0, and leave the job at least Min nodes.
 type Options struct {
-	// Agents begin the job; at least 1.
+	// Agents is how many agents start the job; at least 1.
 	Agents int
-	// Min and Max are the number of nodes in a round; agents beyond Max are spares.
+	// Min and Max bound the nodes of a round; agents beyond Max are spares.
 	Min, Max int
-	// Rounds is how many times the faults below happen, one after the other.
+	// Rounds is how many times the faults below happen, in this order.
 	Rounds int
-	// FailAfter is when a worker fails, after its round has begun; nil: none does.
+	// FailAfter is how long after the start of its round a worker fails; nil: none fails.
 	FailAfter *time.Duration
-	// Kill agents vanish: their connections are closed without a word. Leave agents say so before. Cut agents fall silent, their
-	// connections open. Join agents come late.
+	// Kill agents vanish: their connections close without a word. Leave agents announce that they leave. Cut agents fall
+	// silent while their connections stay open. Join agents come late.
 	Kill, Leave, Cut, Join int
-	// KeepAlive is the time between two proofs of an agent's life; one that misses three is lost.
+	// KeepAlive is the interval of an agent's keep-alives; an agent that misses three is lost.
 	KeepAlive time.Duration
-	// Timeout is how long each step may take.
+	// Timeout bounds each step.
 	Timeout time.Duration
-	// Seed chooses who is hit, and how many workers each agent has.
+	// Seed chooses the agents that a fault hits, and how many workers each agent has.
 	Seed uint64
 	// Step is called after each step.
 	Step   func(Step)
 	Logger zerolog.Logger
 }
 
-// Step is one thing that happened to the job, and what it took until all was in order again.
+// Step is one event in the job, and the cost until every node was in a round again.
 type Step struct {
 	Name string `json:"name"`
-	// Agents is how many it happened to.
+	// Agents is how many agents it happened to.
 	Agents int `json:"agents"`
-	// Round and Nodes are what came of it.
+	// Round and Nodes describe the round at the end of the step.
 	Round int `json:"round"`
 	Nodes int `json:"nodes"`
-	// Stopped is when the last node was told to stop its workers, and Seconds when the last had its new rank; both from the beginning
-	// of the step. Connecting is included.
+	// Stopped is when the last node had stopped its workers, Seconds when the last node had its new rank. Both count from
+	// the beginning of the step, and include connecting.
 	Stopped float64 `json:"stopped_seconds,omitempty"`
 	Seconds float64 `json:"seconds"`
-	// Received and Sent are what the store had to do for it.
+	// Received and Sent are the store's traffic during the step.
 	Received coord.Traffic `json:"received"`
 	Sent     coord.Traffic `json:"sent"`
 }
 
-// Result is what a simulation has shown.
+// Result is the result of a simulation.
 type Result struct {
 	Steps []Step `json:"steps"`
-	// Store is this process with store and leader, Swarm the agents' process.
+	// Store is the usage of this process, with store and leader; Swarm is that of the agents' process.
 	Store Usage `json:"store"`
 	Swarm Usage `json:"swarm"`
 }
 
-// job is a simulation that runs.
+// job is a running simulation.
 type job struct {
-	opts   Options
-	store  *store
-	swarm  *process
-	ledger *ledger
-	random *rand.Rand
-	live   int // agents that take part, spares included
-	joined int // agents so far
-	round  int // the last that was complete
-	result Result
+	opts    Options
+	store   *store
+	swarm   *process
+	checker *checker
+	random  *rand.Rand
+	live    int // agents in the job, spares included
+	joined  int // agents started so far
+	round   int // the last complete round
+	result  Result
 }
 
-// Run simulates. When it returns, nothing that it has started is left. Its errors say what was not as it should be; when ctx ends it
-// returns its cause.
+// Run runs a simulation, with command as the command line of the agents' process. When it returns, everything it started
+// has ended. Its errors say which expectation failed. If ctx ends, Run returns its cause.
 func Run(ctx context.Context, o Options, command []string) (result Result, err error) {
-	j := &job{opts: o, ledger: newLedger(), random: rand.New(rand.NewPCG(o.Seed, 0)), round: -1}
+	most, err := maxAgents()
+	if err != nil {
+		return result, err
+	}
+	if n := o.Agents + o.Rounds*o.Join; n > most {
+		return result, &TooManyAgentsError{Agents: n, Max: most}
+	}
+	j := &job{opts: o, checker: newChecker(), random: rand.New(rand.NewPCG(o.Seed, 0)), round: -1}
 	defer func() {
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
@@ -106,7 +118,7 @@ func Run(ctx context.Context, o Options, command []string) (result Result, err e
 	return j.result, err
 }
 
-// run makes the steps.
+// run runs the steps.
 func (j *job) run(ctx context.Context) error {
 	o := j.opts
 	steps := []func(context.Context) error{j.begin}
@@ -139,7 +151,7 @@ func (j *job) join(ctx context.Context) error {
 	return j.step(ctx, "came late", j.opts.Join, j.enter)
 }
 
-// enter starts agents.
+// enter orders the agents of a step to start.
 func (j *job) enter(s *Step) (order, func() error) {
 	from := j.joined
 	j.joined += s.Agents
@@ -170,15 +182,16 @@ func (j *job) cut(ctx context.Context) error {
 	return j.lose(ctx, "fell silent", verbCut, j.opts.Cut)
 }
 
-// lose takes agents out of the round. Those that are cut off must have stopped their workers by themselves before the others go on.
+// lose takes agents out of the round. Agents that are cut off must stop their workers by themselves before the other
+// agents start a new round.
 func (j *job) lose(ctx context.Context, name string, v verb, count int) error {
 	return j.step(ctx, name, count, func(s *Step) (order, func() error) {
 		victims, round := j.victims(s), j.round
 		j.live -= s.Agents
 		check := func() error {
 			for _, v := range victims {
-				if !j.ledger.stopped(v, round) {
-					return fmt.Errorf("agent %d was cut off, and its workers of round %d ran on beside round %d", v, round, s.Round)
+				if !j.checker.hasStopped(v, round) {
+					return fmt.Errorf("agent %d was cut off, and its workers of round %d still ran in round %d", v, round, s.Round)
 				}
 			}
 			return nil
@@ -190,17 +203,18 @@ func (j *job) lose(ctx context.Context, name string, v verb, count int) error {
 	})
 }
 
-// victims are as many nodes of the round as the step is about.
+// victims chooses as many nodes of the round as the step asks for, or all of them.
 func (j *job) victims(s *Step) []int {
-	members := j.ledger.members(j.round)
+	members := j.checker.members(j.round)
 	s.Agents = min(s.Agents, len(members))
 	j.random.Shuffle(len(members), func(a, b int) { members[a], members[b] = members[b], members[a] })
 	return members[:s.Agents]
 }
 
-// step gives an order and waits until every agent that can be in the next round is in it. check, if there is one, is called then.
+// step sends an order and waits until every agent that can be in the next round is in it. It then calls check, unless it
+// is nil.
 func (j *job) step(ctx context.Context, name string, agents int, prepare func(*Step) (o order, check func() error)) error {
-	s := Step{Name: name, Agents: agents, Round: j.round, Nodes: len(j.ledger.members(j.round))}
+	s := Step{Name: name, Agents: agents, Round: j.round, Nodes: len(j.checker.members(j.round))}
 	before := j.store.stats()
 	o, check := prepare(&s)
 	want := min(j.live, j.opts.Max)
@@ -211,16 +225,16 @@ func (j *job) step(ctx context.Context, name string, agents int, prepare func(*S
 	if err := j.swarm.send(o); err != nil {
 		return err
 	}
-	full := o.Verb == verbJoin && s.Nodes == j.opts.Max // those who come are spares
+	full := o.Verb == verbJoin && s.Nodes == j.opts.Max // the new agents are spares
 	for !full && (s.Round == round || s.Nodes != want) {
-		if err := j.hear(ctx); err != nil {
+		if err := j.receive(ctx); err != nil {
 			return err
 		}
-		if s.Stopped == 0 && j.ledger.stops(round) >= s.Nodes-1 && o.Verb == verbFail {
+		if s.Stopped == 0 && j.checker.stops(round) >= s.Nodes-1 && o.Verb == verbFail {
 			s.Stopped = time.Since(began).Seconds()
 		}
-		if latest, ok := j.ledger.latest(); ok && latest > s.Round {
-			s.Round, s.Nodes = latest, len(j.ledger.members(latest))
+		if latest, ok := j.checker.latest(); ok && latest > s.Round {
+			s.Round, s.Nodes = latest, len(j.checker.members(latest))
 		}
 	}
 	s.Seconds = time.Since(began).Seconds()
@@ -232,18 +246,18 @@ func (j *job) step(ctx context.Context, name string, agents int, prepare func(*S
 	return nil
 }
 
-// finish lets all workers succeed and waits until all agents have heard of the job's end.
+// finish lets all workers succeed and waits until every agent knows that the job has ended.
 func (j *job) finish(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, j.opts.Timeout, fmt.Errorf(
-		"%w: all workers have succeeded, and %v later some agents had not heard of the job's end", rdzv.ErrTimeout, j.opts.Timeout))
+		"%w: all workers succeeded, and %v later some agents did not know that the job had ended", rdzv.ErrTimeout, j.opts.Timeout))
 	defer cancel()
-	s := Step{Name: "were told of the end", Agents: j.live, Round: j.round, Nodes: len(j.ledger.members(j.round))}
+	s := Step{Name: "were told of the end", Agents: j.live, Round: j.round, Nodes: len(j.checker.members(j.round))}
 	before, began := j.store.stats(), time.Now()
-	if err := j.swarm.send(order{Verb: verbSucceed, Agents: j.ledger.members(j.round)}); err != nil {
+	if err := j.swarm.send(order{Verb: verbSucceed, Agents: j.checker.members(j.round)}); err != nil {
 		return err
 	}
-	for j.ledger.ends < j.live {
-		if err := j.hear(ctx); err != nil {
+	for j.checker.ends < j.live {
+		if err := j.receive(ctx); err != nil {
 			return err
 		}
 	}
@@ -252,16 +266,16 @@ func (j *job) finish(ctx context.Context) error {
 	return nil
 }
 
-// hear takes note of what the agents' process says next.
-func (j *job) hear(ctx context.Context) error {
-	n, err := j.swarm.hear(ctx)
+// receive passes the next update of the agents' process to the checker.
+func (j *job) receive(ctx context.Context) error {
+	n, err := j.swarm.receive(ctx)
 	if err != nil {
 		return err
 	}
-	return j.ledger.take(n)
+	return j.checker.take(n)
 }
 
-// note adds a step to the result.
+// note adds a step to the result, with the store's traffic since before.
 func (j *job) note(s Step, before coord.Stats) {
 	after := j.store.stats()
 	s.Received, s.Sent = after.Received.Since(before.Received), after.Sent.Since(before.Sent)
@@ -271,7 +285,7 @@ func (j *job) note(s Step, before coord.Stats) {
 	}
 }
 
-// measure asks what it took.
+// measure adds the resource usage of both processes to the result.
 func (j *job) measure(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, j.opts.Timeout)
 	defer cancel()
@@ -279,7 +293,7 @@ func (j *job) measure(ctx context.Context) error {
 		return err
 	}
 	for {
-		n, err := j.swarm.hear(ctx)
+		n, err := j.swarm.receive(ctx)
 		if err != nil {
 			return err
 		}

@@ -14,7 +14,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
-// swarmArgs make this test binary the agents' process.
+// swarmArgs is the argument that makes this test binary the agents' process.
 const swarmArgs = "simulate-agents"
 
 func TestMain(m *testing.M) {
@@ -30,7 +30,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// small is a simulation that takes a second or two.
+// small returns options of a simulation that takes a second or two.
 func small() Options {
 	return Options{
 		Agents: 20, Min: 1, Max: 24, Rounds: 1, KeepAlive: time.Second, Timeout: 20 * time.Second, Seed: 7, Logger: zerolog.Nop(),
@@ -40,8 +40,8 @@ func small() Options {
 func TestRun(t *testing.T) {
 	o := small()
 	o.FailAfter, o.Kill, o.Leave, o.Cut, o.Join, o.Max = new(time.Duration), 3, 2, 2, 7, 22
-	var told []Step
-	o.Step = func(s Step) { told = append(told, s) }
+	var steps []Step
+	o.Step = func(s Step) { steps = append(steps, s) }
 	r, err := Run(t.Context(), o, []string{os.Args[0], swarmArgs})
 	if err != nil {
 		t.Fatal(err)
@@ -58,8 +58,8 @@ func TestRun(t *testing.T) {
 		{"came late", 20},
 		{"were told of the end", 20},
 	}
-	if len(r.Steps) != len(want) || len(told) != len(want) {
-		t.Fatalf("%d and %d steps, want %d", len(r.Steps), len(told), len(want))
+	if len(r.Steps) != len(want) || len(steps) != len(want) {
+		t.Fatalf("%d and %d steps, want %d", len(r.Steps), len(steps), len(want))
 	}
 	for i, s := range r.Steps {
 		if s.Name != want[i].name || s.Nodes != want[i].nodes || s.Seconds <= 0 || s.Received.Messages == 0 || s.Sent.Bytes == 0 {
@@ -79,7 +79,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// TestSpares checks that agents beyond the most nodes take the places of others.
+// TestSpares checks that agents beyond the maximum number of nodes replace lost ones.
 func TestSpares(t *testing.T) {
 	o := small()
 	o.Max, o.Kill, o.Join, o.Rounds = 12, 4, 2, 2
@@ -93,7 +93,7 @@ func TestSpares(t *testing.T) {
 		}
 	}
 	if last := r.Steps[len(r.Steps)-1]; last.Agents != 16 {
-		t.Errorf("%d agents heard of the end, want 16", last.Agents)
+		t.Errorf("%d agents learned of the end, want 16", last.Agents)
 	}
 }
 
@@ -108,9 +108,9 @@ func TestRunEndsWithItsContext(t *testing.T) {
 	}
 }
 
-func TestRunSaysWhatIsMissing(t *testing.T) {
+func TestRunReportsMissingNodes(t *testing.T) {
 	o := small()
-	o.Min, o.Max, o.Timeout = 30, 30, 500*time.Millisecond // more than there are: config refuses that
+	o.Min, o.Max, o.Timeout = 30, 30, 500*time.Millisecond // more nodes than agents, which config would refuse
 	_, err := Run(t.Context(), o, []string{os.Args[0], swarmArgs})
 	if !errors.Is(err, rdzv.ErrTimeout) || !strings.Contains(err.Error(), "20 agents joined and ranked, and 500ms later no round of 20 nodes had begun") {
 		t.Errorf("%v", err)

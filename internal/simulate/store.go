@@ -16,7 +16,7 @@ const runID = "simulate"
 // attempts is how many keep-alives an agent may miss.
 const attempts = 3
 
-// store is the job's store and its leader, in this process.
+// store is the job's coordination store and leader, in this process.
 type store struct {
 	access *elastic.C10d
 	addr   string
@@ -28,7 +28,7 @@ func openStore(ctx context.Context, o Options) (*store, error) {
 	s := &store{log: o.Logger, access: &elastic.C10d{
 		RunID: runID, TTL: attempts * o.KeepAlive, Host: "127.0.0.1", Ports: []int{0}, IsHost: &hosts, Hint: -1, Logger: o.Logger,
 	}}
-	if _, err := s.access.Open(ctx); err != nil { // the session is this process's own, and does not take part
+	if _, err := s.access.Open(ctx); err != nil { // this process's own session does not join the job
 		return nil, err
 	}
 	s.addr = s.access.Front().Addr().String()
@@ -37,16 +37,16 @@ func openStore(ctx context.Context, o Options) (*store, error) {
 
 func (s *store) stats() coord.Stats { return s.access.Server().Stats() }
 
-// close ends the store at once. The agents have heard of the job's end, or are not to.
+// close ends the store at once, without waiting until the agents have read the job's result.
 func (s *store) close(ctx context.Context) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	cancel()
 	if err := s.access.Close(ctx); err != nil && !errors.Is(err, context.Canceled) {
-		s.log.Warn().Err(err).Msg("ending the store")
+		s.log.Warn().Err(err).Msg("closing the store")
 	}
 }
 
-// elasticJob are the job's parameters. Every failure that is simulated has its restart, at once.
+// elasticJob returns the job's parameters. Each simulated failure causes a restart without delay.
 func elasticJob(o Options) elastic.Job {
 	rejoin := 2*attempts*o.KeepAlive + 10*time.Second
 	return elastic.Job{

@@ -13,7 +13,7 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// swarm is all agents of one process.
+// swarm holds all agents of the agents' process.
 type swarm struct {
 	config *config
 	agents map[int]*agent
@@ -21,32 +21,32 @@ type swarm struct {
 	log    zerolog.Logger
 	living sync.WaitGroup
 
-	mu   sync.Mutex
-	news news
-	some chan struct{} // receives a value when there is news
+	mu      sync.Mutex
+	pending update
+	queued  chan struct{} // holds one value while pending has updates
 }
 
-// Agents is the agents' process: it does what the orders that it reads from in say and writes to out what comes of it, until in ends. What is left
-// of agents a moment later ends with the process.
+// Agents runs the agents' process: it reads orders from in and writes updates to out, until in ends. It waits a second for
+// the goroutines of its agents; any that are left end with the process.
 func Agents(ctx context.Context, in io.Reader, out io.Writer, log zerolog.Logger) error {
-	orders, heard := gob.NewDecoder(in), gob.NewEncoder(out)
+	orders, replies := gob.NewDecoder(in), gob.NewEncoder(out)
 	var first order
 	if err := orders.Decode(&first); err != nil || first.Config == nil {
-		return fmt.Errorf("no configuration of the agents: %w", err)
+		return fmt.Errorf("read the configuration of the agents: %w", err)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	s := &swarm{
 		config: first.Config, agents: map[int]*agent{}, random: rand.New(rand.NewPCG(first.Config.Seed, 1)), log: log,
-		some: make(chan struct{}, 1),
+		queued: make(chan struct{}, 1),
 	}
-	var telling sync.WaitGroup
-	telling.Go(func() { s.report(ctx, heard) })
+	var sending sync.WaitGroup
+	sending.Go(func() { s.send(ctx, replies) })
 	err := s.obey(ctx, orders)
 	cancel(errGone)
 	for _, a := range s.agents {
-		a.cable.pull()
+		a.link.disconnect()
 	}
-	telling.Wait()
+	sending.Wait()
 	gone := make(chan struct{})
 	go func() {
 		defer close(gone)
@@ -59,7 +59,7 @@ func Agents(ctx context.Context, in io.Reader, out io.Writer, log zerolog.Logger
 	return err
 }
 
-// obey does what it is told to.
+// obey carries out orders until they end.
 func (s *swarm) obey(ctx context.Context, orders *gob.Decoder) error {
 	for {
 		var o order
@@ -67,7 +67,7 @@ func (s *swarm) obey(ctx context.Context, orders *gob.Decoder) error {
 			if errors.Is(err, io.EOF) {
 				return nil
 			}
-			return fmt.Errorf("read what the agents are to do: %w", err)
+			return fmt.Errorf("read an order: %w", err)
 		}
 		switch o.Verb {
 		case verbJoin:
@@ -81,7 +81,7 @@ func (s *swarm) obey(ctx context.Context, orders *gob.Decoder) error {
 			if err != nil {
 				return err
 			}
-			s.tell(news{Usage: &u})
+			s.queue(update{Usage: &u})
 		default:
 			for _, n := range o.Agents {
 				s.agents[n].do(o.Verb)
@@ -90,12 +90,12 @@ func (s *swarm) obey(ctx context.Context, orders *gob.Decoder) error {
 	}
 }
 
-// maxNproc is how many workers an agent has at most.
+// maxNproc bounds the workers of an agent.
 const maxNproc = 8
 
 // start starts an agent.
 func (s *swarm) start(ctx context.Context, n int) error {
-	a, err := newAgent(s.config, n, 1+s.random.IntN(maxNproc), s.tell, s.log)
+	a, err := newAgent(s.config, n, 1+s.random.IntN(maxNproc), s.queue, s.log)
 	if err != nil {
 		return err
 	}
@@ -105,61 +105,61 @@ func (s *swarm) start(ctx context.Context, n int) error {
 	return nil
 }
 
-// do lets something happen to an agent.
+// do applies v to the agent.
 func (a *agent) do(v verb) {
 	switch v {
 	case verbKill:
 		a.gone.Store(true)
-		a.cable.pull()
+		a.link.disconnect()
 		a.cancel(errGone)
 	case verbCut:
 		a.gone.Store(true)
-		a.cable.cut()
+		a.link.blackhole()
 	case verbLeave:
 		a.gone.Store(true)
 		fallthrough
 	default:
-		a.orders <- v // there is room: it is told one thing in a round
+		a.orders <- v // never blocks: an agent gets one order in a round
 	}
 }
 
-// tell adds to what is to be reported.
-func (s *swarm) tell(n news) {
+// queue adds n to the updates that send will write.
+func (s *swarm) queue(n update) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.news.Entries = append(s.news.Entries, n.Entries...)
-	s.news.Stops = append(s.news.Stops, n.Stops...)
-	s.news.Ends = append(s.news.Ends, n.Ends...)
+	s.pending.Entries = append(s.pending.Entries, n.Entries...)
+	s.pending.Stops = append(s.pending.Stops, n.Stops...)
+	s.pending.Ends = append(s.pending.Ends, n.Ends...)
 	if n.Usage != nil {
-		s.news.Usage = n.Usage
+		s.pending.Usage = n.Usage
 	}
 	select {
-	case s.some <- struct{}{}:
+	case s.queued <- struct{}{}:
 	default:
 	}
 }
 
-// gathering is how long news waits for more, so that the store's process is not kept from its work by every single agent.
-const gathering = time.Millisecond
+// batchDelay is how long an update waits for more, so that the other process does not wake up for each agent.
+const batchDelay = time.Millisecond
 
-// report reports what there is.
-func (s *swarm) report(ctx context.Context, out *gob.Encoder) {
+// send writes the queued updates to out until ctx ends.
+func (s *swarm) send(ctx context.Context, out *gob.Encoder) {
 	for {
 		select {
-		case <-s.some:
+		case <-s.queued:
 		case <-ctx.Done():
 			return
 		}
 		select {
-		case <-time.After(gathering):
+		case <-time.After(batchDelay):
 		case <-ctx.Done():
 		}
 		s.mu.Lock()
-		n := s.news
-		s.news = news{}
+		n := s.pending
+		s.pending = update{}
 		s.mu.Unlock()
 		if err := out.Encode(n); err != nil {
-			s.log.Debug().Err(err).Msg("nobody hears of the agents any more")
+			s.log.Debug().Err(err).Msg("the updates of the agents have no reader any more")
 			return
 		}
 	}

@@ -8,29 +8,37 @@ import (
 	"time"
 )
 
-// Usage is what a process has taken so far.
+// Usage is the resource usage of a process.
 type Usage struct {
 	CPU float64 `json:"cpu_seconds"` // user and system
 	RSS int64   `json:"peak_rss_bytes"`
 }
 
+// TooManyAgentsError is returned by Run if this process cannot have a connection to every agent.
+type TooManyAgentsError struct{ Agents, Max int }
+
+func (e *TooManyAgentsError) Error() string {
+	return fmt.Sprintf("each of the %d agents needs an open file, and the limit allows %d: raise it with ulimit -n",
+		e.Agents, e.Max)
+}
+
 func usage() (Usage, error) {
 	var r syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &r); err != nil {
-		return Usage{}, fmt.Errorf("find out what this process takes: %w", err)
+		return Usage{}, fmt.Errorf("read the resource usage of this process: %w", err)
 	}
 	rss := r.Maxrss
-	if runtime.GOOS != "darwin" { // which counts bytes, and others KiB
+	if runtime.GOOS != "darwin" { // Darwin counts bytes, other systems KiB
 		rss <<= 10
 	}
 	return Usage{CPU: (time.Duration(r.Utime.Nano()) + time.Duration(r.Stime.Nano())).Seconds(), RSS: rss}, nil
 }
 
-// MostAgents is how many agents this process can have connections to at a time, as far as its open files are concerned.
-func MostAgents() (int, error) {
-	var files syscall.Rlimit // the runtime has raised it to what is allowed
+// maxAgents returns how many agents the limit on open files of this process allows.
+func maxAgents() (int, error) {
+	var files syscall.Rlimit // the Go runtime has raised the soft limit to the hard limit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err != nil {
-		return 0, fmt.Errorf("find out how many files may be open: %w", err)
+		return 0, fmt.Errorf("read the limit on open files: %w", err)
 	}
 	const others = 64
 	return int(min(files.Cur, math.MaxInt32)) - others, nil

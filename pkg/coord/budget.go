@@ -5,49 +5,49 @@ import (
 	"fmt"
 )
 
-// ErrFull says that the store has no memory left for what was asked. What is in the store stays, and an owner may still
-// replace its keys by values that are no longer.
+// ErrFull means that the store has no memory left for a request. Existing keys stay, and an owner may still replace its
+// values by values of at most the same size.
 var ErrFull = errors.New("coordination store: it is full")
 
-// What the parts of a store are taken to cost beside their text, in bytes. The figures are measured, and rounded up.
+// The cost in bytes of each object in addition to its text. The figures are measured and rounded up.
 const (
-	entrySize   = 256      // a key: its entry, and its places in maps and in the index
-	sessionSize = 8 << 10  // a client's session, with its connection and the goroutine that serves it
+	entrySize   = 256      // a key: its entry and its places in the maps and in the index
+	sessionSize = 8 << 10  // a client's session with its connection and goroutine
 	localSize   = 8 << 10  // a session in the server's process
 	watchSize   = 512      // a watch
-	changeSize  = 128      // a key of which a watch is still to be told
-	editSize    = 128      // a write that the disk does not have yet
-	eventSize   = 96       // an event on its way to a client
-	pendingSize = 16 << 10 // a connection that has no session yet
-	defaultMax  = 1 << 30  // of ServerOptions.MaxMemory
+	changeSize  = 128      // a key that a watch has not delivered yet
+	editSize    = 128      // a write that is not on the disk yet
+	eventSize   = 96       // an event that is being sent to a client
+	pendingSize = 16 << 10 // a connection without a session
+	defaultMax  = 1 << 30  // default of ServerOptions.MaxMemory
 )
 
-// budget bounds what a core keeps. One half of the memory is for that, the other for what is under way. Its zero value
-// has no bounds.
+// budget limits the memory of a core. Half of the store's memory is for the core, the other half for requests and
+// answers in flight. The zero value has no limits.
 type budget struct {
-	limit int64 // of stored; 0: none
-	// stored is what keys, sessions and watches take.
+	limit int64 // maximum of stored; 0 means no limit
+	// stored is the size of all keys, sessions and watches.
 	stored int64
-	// lasting is the part of stored that no session owns: nothing frees it but a delete or a TTL.
+	// lasting is the part of stored that no session owns. Only a delete or a TTL frees it.
 	lasting int64
-	// changes is the number of keys of which watches are still to be told.
+	// changes is the number of undelivered keys of all watches.
 	changes    int
-	maxChanges int // 0: no limit
+	maxChanges int // 0 means no limit
 }
 
-// limitMemory sets the bounds for a store that may take about that many bytes in all.
+// limitMemory sets the limits of a store that may use about all bytes.
 func (b *budget) limitMemory(all int64) {
 	b.limit = all / 2
 	b.maxChanges = int(all / 8 / changeSize)
 }
 
-// size is what e takes.
+// size returns the bytes that the budget counts for e.
 func (e *entry) size() int64 { return int64(entrySize + len(e.key) + len(e.value)) }
 
-// lasts tells whether e outlives the session that has put it.
+// lasts reports whether e outlives the session that has put it.
 func (e *entry) lasts() bool { return e.owner == nil }
 
-// count takes e into account, or with sign -1 out of it.
+// count adds e to the budget, or with sign -1 subtracts it.
 func (b *budget) count(e *entry, sign int64) {
 	b.stored += sign * e.size()
 	if e.lasts() {
@@ -55,7 +55,7 @@ func (b *budget) count(e *entry, sign int64) {
 	}
 }
 
-// sizeOf is what a session takes.
+// sessionCost returns the bytes that the budget counts for s.
 func sessionCost(s *session) int64 {
 	if s.ttl == 0 {
 		return localSize
@@ -63,8 +63,8 @@ func sessionCost(s *session) int64 {
 	return sessionSize
 }
 
-// claim returns ErrFull if n more bytes cannot be stored. A part of the limit is kept back for running jobs, whose
-// leader and keys must not fail because of newcomers: with reserve, n must fit without that part.
+// claim returns ErrFull if n more bytes do not fit. With reserve, one eighth of the limit stays free: running jobs,
+// whose leader and keys must not fail because of newcomers, may use that part.
 func (b *budget) claim(n int64, reserve bool) error {
 	limit := b.limit
 	if reserve {
@@ -73,27 +73,29 @@ func (b *budget) claim(n int64, reserve bool) error {
 	if b.limit == 0 || n <= 0 || b.stored+n <= limit {
 		return nil
 	}
-	return fmt.Errorf("%w: it has %d bytes, may have %d, and %d more were asked for", ErrFull, b.stored, limit, n)
+	return fmt.Errorf("%w: it uses %d of %d bytes, and the request needs %d more", ErrFull, b.stored, limit, n)
 }
 
-// A session is taken to have a few watches: an agent that resumes it needs them again at once, however full the store is.
+// The cost of a session includes a few watches. An agent that resumes its session must get them back at once, even if
+// the store is full.
 const (
 	prepaidWatches = 4
 	prepaidPrefix  = 256 // bytes
 )
 
-// prepaid tells whether the next watch of c, of that prefix, was counted with its session. server.mu is held.
+// prepaid reports whether the cost of c's session already includes its next watch, which has that prefix. server.mu is
+// held.
 func (c *conn) prepaid(prefix string) bool {
 	return len(c.watches) < prepaidWatches && len(prefix) <= prepaidPrefix
 }
 
-// prepay counts w no more: it was counted with its session.
+// prepay removes w from the budget because the cost of its session includes it.
 func (c *core) prepay(w *watcher) {
 	c.budget.stored -= w.cost
 	w.cost = 0
 }
 
-// claimCommit returns ErrFull if there is no room for what ops of s would add.
+// claimCommit returns ErrFull if the store has no room for what the ops of s would add.
 func (c *core) claimCommit(s *session, ops []Op) error {
 	if c.budget.limit == 0 {
 		return nil
@@ -120,7 +122,7 @@ func (c *core) claimCommit(s *session, ops []Op) error {
 	}
 	leads := s.ttl == 0
 	if most := c.budget.limit / 4; !leads && lasting > 0 && c.budget.lasting+lasting > most {
-		return fmt.Errorf("%w: keys that outlive their session have %d bytes, may have %d, and %d more were asked for",
+		return fmt.Errorf("%w: keys without a session use %d of %d bytes, and the request needs %d more",
 			ErrFull, c.budget.lasting, most, lasting)
 	}
 	return c.budget.claim(grows, creates && !leads)

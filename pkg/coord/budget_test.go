@@ -40,7 +40,7 @@ func TestFullStore(t *testing.T) {
 
 	greedy := dial(t, DialOptions{Addr: addr})
 	lasting, err := fill(t, greedy, "lasting/", Op{}, 100_000)
-	if !errors.Is(err, ErrFull) || lasting < 15 || lasting > memory/2/4/100_000 || !strings.Contains(err.Error(), "keys that outlive their session have ") {
+	if !errors.Is(err, ErrFull) || lasting < 15 || lasting > memory/2/4/100_000 || !strings.Contains(err.Error(), "keys without a session use ") {
 		t.Errorf("%d keys that outlive their session: %v", lasting, err)
 	}
 	owned, err := fill(t, greedy, "owned/", Op{Owned: true}, 100_000)
@@ -247,7 +247,7 @@ func TestResumeInAFullStore(t *testing.T) {
 	for range prepaidWatches {
 		next(t, watch(t, greedy, "k1"), "a batch")
 	}
-	if err := greedy.Watch(t.Context(), "k1", func(Batch) error { return nil }); !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "it is full") {
+	if err := greedy.Watch(t.Context(), "k1", func(Batch) error { return nil }); !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "the store is full") {
 		t.Errorf("a watch too many: %v", err)
 	}
 }

@@ -11,11 +11,11 @@ import (
 	"github.com/elasticrun/elasticrun/internal/boottime"
 )
 
-// Client is a Store that is a Server's, elsewhere. Use Dial. Its session is kept alive by its user alone.
+// Client is a Store on a remote Server. Dial makes one. Only the caller's KeepAlive keeps its session alive.
 //
-// When its connection breaks it makes another and resumes the session, which is possible for as long as the session lives;
-// watches go on with a Resync. Calls wait for that until their ctx ends, but a commit that was under way is
-// ErrUnavailable.
+// When the connection breaks, the client reconnects and resumes its session, which is possible as long as the session
+// lives. Watches then continue with a Resync. Calls wait for the new connection until their ctx ends, but a commit that
+// was in flight returns ErrUnavailable.
 type Client struct {
 	opts     DialOptions
 	session  SessionID
@@ -23,26 +23,26 @@ type Client struct {
 	instance string
 	ttl      time.Duration
 
-	mu          sync.Mutex  // guards all that follows, and the fields of links and watches that say so
+	mu          sync.Mutex  // guards all fields below, and those fields of connections and watches that are marked so
 	conn        *clientConn // nil while the connection is broken
 	connected   chan struct{}
-	brokenSince time.Time // when it broke
-	lastNumber  int64     // requests and watches so far
-	endRequest  int64     // the request that ends the session, as soon as there is one
+	brokenSince time.Time // when the connection broke
+	lastNumber  int64     // of requests and watches
+	endRequest  int64     // the number of the request that ends the session; 0 before Close
 	watches     map[int64]*clientWatch
 	err         error
 	local       netip.AddrPort
 
 	began    time.Duration
 	lost     chan struct{}      // closed when err is set
-	suspects chan *clientConn   // over which a call is not answered
+	suspects chan *clientConn   // connections over which a call gets no answer
 	cancel   context.CancelFunc // ends run
 	running  sync.WaitGroup
 }
 
-// Dial connects to a Server and begins a session there. It tries once: what comes of an address that may be
-// somebody else's, the caller knows best. Its errors are a RefusedError, which will not pass, and a DialError, which is
-// ErrUnavailable if it may.
+// Dial connects to a Server and begins a session. It tries once; the caller decides whether to try again, because
+// another program may own the address. Its errors are a RefusedError, which will not pass, and a DialError, which
+// matches ErrUnavailable if it may pass.
 func Dial(ctx context.Context, opts DialOptions) (*Client, error) {
 	began := boottime.Now()
 	g := attempt{opts: &opts, detectTorchStore: true}
@@ -56,7 +56,7 @@ func Dial(ctx context.Context, opts DialOptions) (*Client, error) {
 		connected: make(chan struct{}), watches: map[int64]*clientWatch{},
 		lost: make(chan struct{}), suspects: make(chan *clientConn, 1),
 	}
-	// What goes on in the background ends by Close, not with ctx.
+	// Close ends the background work, not ctx.
 	background, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	c.cancel = cancel
 	l := c.attach(first)
@@ -70,19 +70,20 @@ func (c *Client) Session() SessionID { return c.session }
 // TTL returns how long the session lives without a KeepAlive.
 func (c *Client) TTL() time.Duration { return c.ttl }
 
-// Began returns a time of package boottime at which the session had not begun yet, as near to its beginning as is known.
+// Began returns a time of package boottime that is just before the session's beginning.
 func (c *Client) Began() time.Duration { return c.began }
 
-// InstanceID returns what tells the store from another one at the same address.
+// InstanceID returns the id that distinguishes the store from another one at the same address.
 func (c *Client) InstanceID() string { return c.instance }
 
 // Addr returns the store's address, HOST:PORT.
 func (c *Client) Addr() string { return c.opts.Addr }
 
-// Token lets EndSession end the session.
+// Token returns the token with which EndSession ends the session.
 func (c *Client) Token() string { return c.token }
 
-// LocalAddr returns the address of this end of the connection, or the last one; the zero value if that is none of IP.
+// LocalAddr returns the local address of the current or latest connection, or the zero value if it is not an IP
+// address.
 func (c *Client) LocalAddr() netip.AddrPort {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -92,7 +93,7 @@ func (c *Client) LocalAddr() netip.AddrPort {
 // Lost is closed when the session is lost.
 func (c *Client) Lost() <-chan struct{} { return c.lost }
 
-// Err says why Lost is closed.
+// Err returns why Lost is closed.
 func (c *Client) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -104,7 +105,7 @@ func (c *Client) KeepAlive(ctx context.Context) error {
 	return c.callUntilAnswered(ctx, kindKeepAlive)
 }
 
-// repeat makes a request, that may be made twice, until it is answered.
+// callUntilAnswered sends a request, which must be idempotent, until it gets an answer.
 func (c *Client) callUntilAnswered(ctx context.Context, k kind) error {
 	for {
 		_, err := c.call(ctx, func(request int64) []byte {
@@ -119,7 +120,7 @@ func (c *Client) callUntilAnswered(ctx context.Context, k kind) error {
 	}
 }
 
-// Commit does all ops, or none.
+// Commit applies all ops or none.
 func (c *Client) Commit(ctx context.Context, guards []Guard, ops []Op) (Revision, error) {
 	if err := CheckCommit(guards, ops); err != nil {
 		return 0, err
@@ -129,7 +130,7 @@ func (c *Client) Commit(ctx context.Context, guards []Guard, ops []Op) (Revision
 	})
 }
 
-// Close ends the session and all calls. While the connection is broken it waits for another, at most for TTL.
+// Close ends the session and all calls. While the connection is broken it waits for the next one, at most for TTL.
 func (c *Client) Close(ctx context.Context) error {
 	defer c.running.Wait()
 	ctx, cancel := context.WithTimeout(ctx, c.ttl)
@@ -138,7 +139,7 @@ func (c *Client) Close(ctx context.Context) error {
 	c.lose(errClosed)
 	c.cancel()
 	if errors.Is(err, ErrSessionLost) || errors.Is(c.Err(), ErrUnavailable) {
-		return nil // there is no session that could be ended
+		return nil // no session is left to end
 	}
 	if err != nil {
 		return fmt.Errorf("end session %s: %w", c.session, err)
@@ -146,7 +147,7 @@ func (c *Client) Close(ctx context.Context) error {
 	return nil
 }
 
-// lose ends the client for err.
+// lose ends the client with err.
 func (c *Client) lose(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -156,11 +157,11 @@ func (c *Client) lose(err error) {
 	c.err = err
 	close(c.lost)
 	if c.conn != nil {
-		c.conn.nc.Close() // its reader ends
+		c.conn.nc.Close() // makes its reader return
 	}
 }
 
-// await returns the connection, as soon as there is one.
+// waitConn returns the connection. It waits while there is none.
 func (c *Client) waitConn(ctx context.Context) (*clientConn, error) {
 	for {
 		c.mu.Lock()
@@ -198,7 +199,7 @@ func (c *Client) call(ctx context.Context, frame func(request int64) []byte) (Re
 	for waiting := true; waiting; {
 		select {
 		case r := <-replies:
-			return r.revision, errOf(r.code, r.line)
+			return r.revision, errOf(r.code, r.message)
 		case <-patience.C:
 			c.suspect(l)
 		case <-l.detached:
@@ -208,8 +209,8 @@ func (c *Client) call(ctx context.Context, frame func(request int64) []byte) (Re
 		}
 	}
 	select {
-	case r := <-replies: // it came before that
-		return r.revision, errOf(r.code, r.line)
+	case r := <-replies: // it arrived before the other event
+		return r.revision, errOf(r.code, r.message)
 	default:
 	}
 	if ctx.Err() != nil {
@@ -221,7 +222,7 @@ func (c *Client) call(ctx context.Context, frame func(request int64) []byte) (Re
 	return 0, errBroken
 }
 
-// request sends a request on the connection, as soon as there is one.
+// request sends a request. It waits while there is no connection.
 func (c *Client) request(ctx context.Context, frame func(request int64) []byte) (*clientConn, int64, chan reply, error) {
 	for {
 		l, err := c.waitConn(ctx)
@@ -235,7 +236,7 @@ func (c *Client) request(ctx context.Context, frame func(request int64) []byte) 
 	}
 }
 
-// requestOn sends a request on l. It returns no channel if that is not the connection any more.
+// requestOn sends a request on l. It returns no channel if l is not the client's connection any more.
 func (c *Client) requestOn(l *clientConn, frame func(request int64) []byte) (int64, chan reply, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -251,5 +252,5 @@ func (c *Client) requestOn(l *clientConn, frame func(request int64) []byte) (int
 	return c.lastNumber, replies, nil
 }
 
-// errBroken is that of a call during which the connection broke.
+// errBroken is returned by a call during which the connection broke.
 var errBroken = &wrapped{"the connection broke", ErrUnavailable}

@@ -8,22 +8,22 @@ import (
 	"time"
 )
 
-// link is one connection of a Client, with a goroutine that reads and one that writes.
+// clientConn is one connection of a Client. One goroutine reads from it and one writes to it.
 type clientConn struct {
 	*established
 	client   *Client
-	wake     chan struct{} // there is something to write
-	readDone chan struct{} // closed when nothing more is read
-	err      error         // why; set before ended is closed
-	detached chan struct{} // closed when it is not the client's any more
+	wake     chan struct{} // signals that out is not empty
+	readDone chan struct{} // closed when the reader has returned
+	err      error         // why the reader has returned; set before readDone is closed
+	detached chan struct{} // closed when the connection is not the client's any more
 
 	// Guarded by client.mu:
-	calls     map[int64]chan reply // by their number; each has room for its reply
-	out       []byte               // what is still to be written
-	lastFrame time.Time            // when the last frame came
+	calls     map[int64]chan reply // by request number; each channel has room for its reply
+	out       []byte               // data to write
+	lastFrame time.Time            // when the last frame arrived
 }
 
-// attach makes g the client's connection, with all that the client watches.
+// attach makes g the client's connection and restarts the client's watches on it.
 func (c *Client) attach(g *established) *clientConn {
 	l := &clientConn{
 		established: g, client: c, calls: map[int64]chan reply{}, lastFrame: time.Now(),
@@ -32,11 +32,11 @@ func (c *Client) attach(g *established) *clientConn {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.err != nil {
-		g.nc.Close() // the reader sees that
+		g.nc.Close() // makes the reader return
 	}
 	c.conn, c.brokenSince, c.local = l, time.Time{}, localAddr(g.nc)
 	for number, w := range c.watches {
-		_ = l.send(appendNumbered(nil, kindWatch, number, w.prefix)) // it is empty: it has room
+		_ = l.send(appendNumbered(nil, kindWatch, number, w.prefix)) // cannot fail: the queue is empty
 	}
 	close(c.connected)
 	c.running.Go(l.write)
@@ -47,7 +47,7 @@ func (c *Client) attach(g *established) *clientConn {
 	return l
 }
 
-// detach takes note that l has ended. mu is not held.
+// detach removes l, which has ended, from the client. The caller must not hold mu.
 func (c *Client) detach(l *clientConn) {
 	l.nc.Close()
 	c.mu.Lock()
@@ -65,7 +65,7 @@ const maxPending = 8 << 20
 // send queues a frame. client.mu is held.
 func (l *clientConn) send(frame []byte) error {
 	if len(l.out)+len(frame) > maxPending {
-		return &wrapped{"too much waits to be sent", ErrUnavailable}
+		return &wrapped{"too much data waits to be sent", ErrUnavailable}
 	}
 	l.out = append(l.out, frame...)
 	select {
@@ -75,7 +75,7 @@ func (l *clientConn) send(frame []byte) error {
 	return nil
 }
 
-// write writes what is queued until the connection ends.
+// write writes queued data until the connection ends.
 func (l *clientConn) write() {
 	for {
 		select {
@@ -88,12 +88,12 @@ func (l *clientConn) write() {
 		l.out = nil
 		l.client.mu.Unlock()
 		if _, err := l.nc.Write(out); err != nil {
-			l.nc.Close() // the reader ends
+			l.nc.Close() // makes the reader return
 		}
 	}
 }
 
-// read takes what the store sends until the connection ends.
+// read handles the store's frames until the connection ends.
 func (l *clientConn) read() error {
 	scratch := make([]byte, frameHeader)
 	for {
@@ -106,9 +106,9 @@ func (l *clientConn) read() error {
 			err = l.reply(body)
 		case kindBatch:
 			err = l.batch(body)
-		case kindOver:
-			err = l.sessionOver(body)
-		default: // from a store that is newer than its protocol's version tells
+		case kindExitNotice:
+			err = l.exitNotice(body)
+		default: // the store is newer than its protocol version says
 			err = errMalformed
 		}
 		if err != nil {
@@ -130,9 +130,9 @@ func (l *clientConn) reply(body []byte) error {
 	}
 	ended := r.request == l.client.endRequest
 	l.client.mu.Unlock()
-	if ended { // no other connection is to be made for a session that is over
+	if ended { // the session has ended: the client must not reconnect
 		l.client.lose(errClosed)
-		return errOver
+		return errEnded
 	}
 	return nil
 }
@@ -151,14 +151,14 @@ func (l *clientConn) batch(body []byte) error {
 	return nil
 }
 
-// errOver is that of a connection that the store has ended for good; errTaken that of one whose session another connection
-// of this client has: one that was given up, perhaps.
+// errEnded ends the reader of a connection whose session or store has ended. errTaken ends the reader of a connection
+// whose session this client has resumed on another connection.
 var (
-	errOver  = errors.New("it is over")
+	errEnded = errors.New("it is over")
 	errTaken = errors.New("it was taken over")
 )
 
-func (l *clientConn) sessionOver(body []byte) error {
+func (l *clientConn) exitNotice(body []byte) error {
 	in := &fields{b: body}
 	why, line := resultCode(in.byte()), in.string()
 	if err := in.end(); err != nil {
@@ -175,17 +175,17 @@ func (l *clientConn) sessionOver(body []byte) error {
 		return errMalformed
 	}
 	l.client.lose(err)
-	return errOver
+	return errEnded
 }
 
-// run sees to it that the client has a connection, of which l is the first, until it ends.
+// run keeps the client connected until it ends. l is its first connection.
 func (c *Client) run(ctx context.Context, l *clientConn) {
 	for l != nil {
 		select {
 		case <-l.readDone:
 			c.detach(l)
 			if errors.Is(l.err, errMalformed) {
-				c.lose(&wrapped{"its store does not keep to the protocol", ErrUnavailable})
+				c.lose(&wrapped{"the store does not follow the protocol", ErrUnavailable})
 			}
 			l = c.reconnect(ctx)
 		case doubted := <-c.suspects:
@@ -196,8 +196,7 @@ func (c *Client) run(ctx context.Context, l *clientConn) {
 	}
 }
 
-// again makes another connection for the session: at once, and then as pause says. It returns nil if there is none to
-// be had.
+// reconnect connects again, first at once and then after reconnectDelay. It returns nil if the client has ended.
 func (c *Client) reconnect(ctx context.Context) *clientConn {
 	c.mu.Lock()
 	since := c.brokenSince
@@ -215,8 +214,8 @@ func (c *Client) reconnect(ctx context.Context) *clientConn {
 	return nil
 }
 
-// pause is how long to wait before the next attempt when the connection has been broken for that long: little at first, when
-// the network may be back at once, more when only a store that comes back can help.
+// reconnectDelay returns how long to wait before the next attempt. The delay is short at first, because the network may
+// return at once. It grows with the time since the connection broke, when only a restarted store can help.
 func reconnectDelay(broken time.Duration) time.Duration {
 	least := 20 * time.Millisecond
 	switch {
@@ -228,7 +227,7 @@ func reconnectDelay(broken time.Duration) time.Duration {
 	return least + rand.N(3*least/2)
 }
 
-// resume tries once to make a connection for the session, and loses it where that can never be.
+// resume makes one attempt to connect and resume the session. It ends the client if no attempt can ever succeed.
 func (c *Client) resume(ctx context.Context) *established {
 	g := attempt{opts: &c.opts, token: c.token, instance: c.instance}
 	got, err := g.open(ctx)
@@ -239,17 +238,17 @@ func (c *Client) resume(ctx context.Context) *established {
 	case errors.Is(err, ErrSessionLost):
 		c.lose(err)
 	case errors.Is(err, ErrReplaced):
-		line := fmt.Sprintf("the store at %s was lost: another instance, %s, is there now", c.opts.Addr, g.instance)
+		line := fmt.Sprintf("the store at %s is gone: another instance, %s, runs there now", c.opts.Addr, g.instance)
 		c.lose(&wrapped{line, ErrReplaced})
 	case errors.As(err, &refused):
-		c.lose(&wrapped{"the store was lost: " + err.Error(), ErrUnavailable})
+		c.lose(&wrapped{"the store is gone: " + err.Error(), ErrUnavailable})
 	}
 	return nil
 }
 
-// replace tries once to have another connection than l, over which a call is not answered: the way that l takes may
-// be gone for good though there is another, and TCP does not tell. l is not closed before: it may only be slow, and the
-// attempt may fail. It returns the connection that the client has then.
+// replace makes one attempt to replace l, over which a call gets no answer. The network path of l may be gone for good
+// while another path works, which TCP does not notice. l stays open during the attempt, because l may only be slow and
+// the attempt may fail. replace returns the client's connection afterwards.
 func (c *Client) replace(ctx context.Context, l *clientConn) *clientConn {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -260,7 +259,7 @@ func (c *Client) replace(ctx context.Context, l *clientConn) *clientConn {
 	case got = <-attempts:
 	case <-l.readDone:
 		if !errors.Is(l.err, errTaken) {
-			cancel() // again begins at once
+			cancel() // reconnect tries again at once
 		}
 		got = <-attempts
 	}
@@ -271,7 +270,7 @@ func (c *Client) replace(ctx context.Context, l *clientConn) *clientConn {
 	return c.attach(got)
 }
 
-// doubt is called when a call was not answered over l for some time.
+// suspect requests a replacement of l if the store has been silent on l for a quarter of the TTL.
 func (c *Client) suspect(l *clientConn) {
 	c.mu.Lock()
 	silent := time.Since(l.lastFrame) >= c.ttl/4
@@ -281,6 +280,6 @@ func (c *Client) suspect(l *clientConn) {
 	}
 	select {
 	case c.suspects <- l:
-	default: // it is being seen to
+	default: // run is already replacing a connection
 	}
 }

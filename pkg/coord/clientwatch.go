@@ -20,8 +20,8 @@ func (w *clientWatch) notify() {
 	}
 }
 
-// Watch calls see with what is and what changes beneath prefix.
-func (c *Client) Watch(ctx context.Context, prefix string, see func(Batch) error) error {
+// Watch calls handle with all keys that begin with prefix, and then with each change.
+func (c *Client) Watch(ctx context.Context, prefix string, handle func(Batch) error) error {
 	w := &clientWatch{prefix: prefix, changed: make(chan struct{}, 1)}
 	c.mu.Lock()
 	c.lastNumber++
@@ -51,7 +51,7 @@ func (c *Client) Watch(ctx context.Context, prefix string, see func(Batch) error
 		lost := c.err != nil
 		c.mu.Unlock()
 		if ok && !lost && ctx.Err() == nil {
-			if err := see(b); err != nil {
+			if err := handle(b); err != nil {
 				return err
 			}
 		}
@@ -63,28 +63,28 @@ func (c *Client) unwatch(number int64) {
 	defer c.mu.Unlock()
 	delete(c.watches, number)
 	if c.conn != nil {
-		_ = c.conn.send(appendNumbered(nil, kindUnwatch, number)) // else what still comes is ignored
+		_ = c.conn.send(appendNumbered(nil, kindUnwatch, number)) // without it, the batches of this number are ignored
 	}
 }
 
-// gather merges batches until they are taken, a key's last change standing for all. It never holds more keys than are
-// known to who takes and than there are. Its zero value is empty.
+// batchMerger merges batches until take. It keeps only the last change of each key, so it never holds more keys than
+// the taker knows plus the store has. The zero value is empty.
 type batchMerger struct {
-	pending  bool // there is something to take
+	pending  bool // take has something to return
 	resync   bool
 	revision Revision
 	events   map[string]mergedEvent
 	seq      int
-	partial  bool // the last batch is not complete
+	partial  bool // the last batch is incomplete
 }
 
 type mergedEvent struct {
 	Event
 	seq   int
-	known bool // who takes has been told of the key
+	known bool // the taker knows the key from an earlier batch
 }
 
-// add adds a part of a batch. It returns whether there is something to take, which is not so in the midst of a batch.
+// add adds a part of a batch. It reports whether a batch can be taken, which is false until the last part.
 func (g *batchMerger) add(p batchPart) bool {
 	if p.batch.Resync && !g.partial {
 		g.events = nil
@@ -111,14 +111,14 @@ func (g *batchMerger) add(p batchPart) bool {
 	return !g.partial
 }
 
-// cut forgets a batch that did not come in full: a Resync will follow.
+// dropPartial discards an incomplete batch. A Resync must follow.
 func (g *batchMerger) dropPartial() {
 	if g.partial {
 		*g = batchMerger{}
 	}
 }
 
-// take returns all that has come as one batch; ok is false if that is nothing.
+// take returns everything that was added as one batch; ok is false if that is nothing.
 func (g *batchMerger) take() (b Batch, ok bool) {
 	if !g.pending || g.partial {
 		return Batch{}, false

@@ -10,31 +10,31 @@ import (
 	"time"
 )
 
-// conn is an agent's connection, seen from the server. One goroutine, run, reads and answers. What the agent is to be
-// told besides is written by another, write, that lives only as long as there is something; so most connections have
-// one goroutine, and small buffers.
+// conn is the server's end of an agent's connection. One goroutine, run, reads requests and answers them. Another
+// goroutine, write, sends watch batches and exists only while there is output. Therefore most connections need one
+// goroutine and small buffers.
 type conn struct {
 	server  *Server
 	nc      net.Conn
-	in      *bufio.Reader // run's
-	runID   string        // run's, after the hello
+	in      *bufio.Reader // used by run only
+	runID   string        // used by run only; set in the handshake
 	runDone chan struct{} // closed when run has ended
 
 	// Guarded by server.mu:
-	session     *session           // nil before it has one, and after it has ended
+	session     *session           // nil before the handshake and after the session has ended
 	watches     map[int64]*watcher // by the client's number
-	ready       []int64            // watches that have something to take
-	out         []byte             // frames to be sent
-	writing     bool               // write runs, or run does its work
-	closing     bool               // nothing but out is to be sent, within the farewell
+	ready       []int64            // watches with an available batch
+	out         []byte             // frames to send
+	writing     bool               // a goroutine is in write, or run will call it
+	closing     bool               // only out is still sent, within exitNoticeTimeout
 	ended       bool               // run has ended
 	inflight    inflight
-	pendingElem *list.Element // in server.pending, while it has no session yet
+	pendingElem *list.Element // element of server.pending while the connection has no session
 
-	largeRequest bool // run's: the request at work is counted in load
+	largeRequest bool // used by run only: inflight includes the current request
 }
 
-// readBuffer suffices for most requests.
+// readBuffer is large enough for most requests.
 const readBuffer = 512
 
 func newConn(s *Server, nc net.Conn) *conn {
@@ -52,20 +52,20 @@ func (c *conn) run() {
 	if told := c.server.opts.OnJoin; told != nil && c.runID != "" {
 		told(c.runID)
 	}
-	c.server.running.Go(func() { // another one, since the handshake has taken more stack than is needed from now on
+	c.server.running.Go(func() { // a new goroutine: the handshake has grown this one's stack
 		c.write()
 		c.finish(c.serve())
 	})
 }
 
-// ended gives up what the connection has.
+// finish releases what the connection holds.
 func (c *conn) finish(err error) {
 	s := c.server
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if errors.Is(err, errMalformed) && !c.closing {
 		s.stats.Malformed++
-		s.opts.Logger.Debug().Err(err).Stringer("from", c.nc.RemoteAddr()).Msg("agent's connection is closed")
+		s.opts.Logger.Debug().Err(err).Stringer("from", c.nc.RemoteAddr()).Msg("closed an agent's connection")
 	}
 	c.stopCounting()
 	s.removePending(c)
@@ -77,7 +77,7 @@ func (c *conn) finish(err error) {
 	}
 	c.watches, c.ready = nil, nil
 	if c.session != nil {
-		delete(s.sessionConns, c.session) // it may resume its session until that ends by time
+		delete(s.sessionConns, c.session) // the client may resume the session until it expires
 		c.session = nil
 	}
 	if !c.writing || !c.closing {
@@ -111,7 +111,7 @@ func (c *conn) read(limit int, scratch []byte) (kind, []byte, error) {
 	return k, body, err
 }
 
-// handle does what one frame asks for.
+// handle handles one request frame.
 func (c *conn) handle(k kind, body []byte) error {
 	in := &fields{b: body}
 	var commit commitRequest
@@ -141,14 +141,14 @@ func (c *conn) handle(k kind, body []byte) error {
 	}
 	if c.session == nil || c.closing {
 		s.mu.Unlock()
-		return nil // it has been told, or is about to be
+		return nil // the client gets, or has got, an exit notice
 	}
 	switch k {
 	case kindCommit:
 		revision, err := s.core.commit(c.session, commit.guards, commit.ops, s.clock())
 		r := reply{request: commit.request, revision: revision}
 		if err != nil {
-			r.code, r.line = codeOf(err)
+			r.code, r.message = codeOf(err)
 		}
 		s.startTicker()
 		c.out = appendReply(c.out, r)
@@ -172,7 +172,7 @@ func (c *conn) handle(k kind, body []byte) error {
 	err = c.account()
 	s.mu.Unlock()
 	if full {
-		err = errors.New("client does not take its answers")
+		err = errors.New("the client does not read its answers")
 	}
 	if err != nil {
 		return err
@@ -183,16 +183,16 @@ func (c *conn) handle(k kind, body []byte) error {
 	return nil
 }
 
-// maxOutbox is how many bytes of answers wait for a client that goes on asking.
+// maxOutbox is how many bytes of answers may wait for a client that continues to send requests.
 const maxOutbox = 1 << 20
 
-// watch begins the watch with that number, or begins it anew. server.mu is held.
+// watch begins the watch with that number, or restarts it. server.mu is held.
 func (c *conn) watch(number int64, prefix string) {
 	c.unwatch(number)
 	prepaid := c.prepaid(prefix)
 	if err := c.server.core.budget.claim(int64(watchSize+len(prefix)), true); err != nil && !prepaid {
 		_, line := codeOf(err)
-		c.closeWith(appendOver(nil, codeUnavailable, "it is full: "+line))
+		c.closeWith(appendExitNotice(nil, codeUnavailable, "the store is full: "+line))
 		return
 	}
 	if c.watches == nil {
@@ -207,7 +207,7 @@ func (c *conn) watch(number int64, prefix string) {
 	}
 }
 
-// unwatch ends a watch, if there is one. server.mu is held.
+// unwatch ends a watch if it exists. server.mu is held.
 func (c *conn) unwatch(number int64) {
 	if w := c.watches[number]; w != nil {
 		c.server.core.unwatch(w)
@@ -215,10 +215,10 @@ func (c *conn) unwatch(number int64) {
 	}
 }
 
-// pending tells whether there is something to be sent. server.mu is held.
+// hasOutput reports whether there is something to send. server.mu is held.
 func (c *conn) hasOutput() bool { return len(c.out) > 0 || len(c.ready) > 0 && !c.closing }
 
-// wake sends what is pending, in a goroutine. server.mu is held, and run has not ended.
+// startWriter starts write if there is output and nobody writes yet. server.mu is held, and run has not ended.
 func (c *conn) startWriter() {
 	if !c.writing && c.hasOutput() {
 		c.writing = true
@@ -226,10 +226,11 @@ func (c *conn) startWriter() {
 	}
 }
 
-// farewell is how long a client has to take the last frame.
+// exitNoticeTimeout is how long a client has to read the last frame.
 const exitNoticeTimeout = 200 * time.Millisecond
 
-// part sends a last frame, or none, gives the client a moment to take it, and ends the connection. server.mu is held.
+// closeWith sends a last frame, which may be empty, and closes the connection within exitNoticeTimeout. server.mu is
+// held.
 func (c *conn) closeWith(frame []byte) {
 	if c.closing || c.ended {
 		return
@@ -237,20 +238,20 @@ func (c *conn) closeWith(frame []byte) {
 	c.out = append(c.out, frame...)
 	c.closing = true
 	c.nc.SetDeadline(time.Now().Add(exitNoticeTimeout))
-	c.nc.SetReadDeadline(time.Now()) // run ends
+	c.nc.SetReadDeadline(time.Now()) // makes run return
 	if c.startWriter(); !c.writing {
 		c.nc.Close()
 	}
 }
 
-// write sends what is pending until nothing is. It is called by who has set writing.
+// write sends until there is no more output. Only the goroutine that has set writing may call it.
 func (c *conn) write() {
 	s := c.server
 	for {
 		s.mu.Lock()
 		if !c.hasOutput() {
 			c.writing, c.inflight.sending = false, 0
-			_ = c.account() // less than before
+			_ = c.account() // cannot fail: it uses less than before
 			if c.ended && c.closing {
 				c.nc.Close()
 			}
@@ -274,12 +275,12 @@ func (c *conn) write() {
 	}
 }
 
-// fail gives up a connection that takes nothing any more.
+// abort closes a connection that accepts no more data.
 func (c *conn) abort() {
 	c.server.mu.Lock()
 	defer c.server.mu.Unlock()
 	c.out, c.ready, c.closing = nil, nil, true
-	c.nc.Close() // run ends
+	c.nc.Close() // makes run return
 }
 
 // nextBatch takes a batch from the watch that has waited longest. server.mu is held.
@@ -296,10 +297,10 @@ func (c *conn) nextBatch() (number int64, b Batch, fresh []bool, ok bool) {
 	return number, b, fresh, ok
 }
 
-// sendStep is how many bytes must be taken within each StallTimeout.
+// sendChunk is how many bytes the client must read within each StallTimeout.
 const sendChunk = 64 << 10
 
-// send writes b, when what it tells is on the disk.
+// send writes b after the changes that b reports are on the disk.
 func (c *conn) send(b []byte) error {
 	s := c.server
 	s.sent.count(countFrames(b), len(b))
@@ -322,7 +323,7 @@ func (c *conn) send(b []byte) error {
 	return nil
 }
 
-// localAddr is where the client has reached the server; the zero value if that is no IP address.
+// localAddr returns the local address of nc, or the zero value if it is not an IP address.
 func localAddr(nc net.Conn) netip.AddrPort {
 	if a, ok := nc.LocalAddr().(*net.TCPAddr); ok {
 		ap := a.AddrPort()

@@ -8,41 +8,42 @@ import (
 	"time"
 )
 
-// core is the store itself, without network, clock and lock: its user calls it from one goroutine at a time. Times
-// are those of any monotonic clock. A commit costs O(ops) and what watchers it concerns; a keep-alive O(1).
+// core is the state of the store without network, clock or lock. Only one goroutine may call it at a time. Times come
+// from any monotonic clock. The cost of a commit is proportional to its ops and to the watchers of their keys; a
+// keep-alive costs O(1).
 type core struct {
 	revision   Revision
 	entries    map[string]*entry
-	order      index // entries' keys
+	order      index // the keys of entries
 	sessions   map[SessionID]*session
 	timers     timers
 	watches    watches
 	budget     budget
-	totalPause time.Duration // the sum of all pauses: the core's own time stands still in them
-	journal    *journal      // gets what must outlive the process; nil: nothing does
+	totalPause time.Duration // the sum of all pauses; the core's clock stands still during a pause
+	journal    *journal      // records what must survive the process; nil for a store in memory
 }
 
-// entry is a key. It is changed by each put.
+// entry is a key with its value. Each put modifies it in place.
 type entry struct {
 	key    string
 	value  []byte
 	create Revision
-	owner  *session // nil: it stays until it is deleted, or timer ends
+	owner  *session // nil if no session owns the key
 	ttl    time.Duration
-	timer  *timer // nil without a TTL
+	timer  *timer // deletes the key; nil without a TTL
 }
 
 func (e *entry) event() Event { return Event{Key: e.key, Value: e.value, Create: e.create} }
 
-// session is one client's proof of life. It ends TTL after the last keep-alive, or when its client ends it. What happens to
-// its connection changes nothing: a connection may break while its client lives.
+// session is one client's proof of life. It ends TTL after the last keep-alive, or when its client ends it. The state
+// of the connection does not matter: a connection may break while its client lives.
 type session struct {
 	id    SessionID
-	token string        // proves who resumes it
-	ttl   time.Duration // 0: it does not end by itself
-	timer timer         // TTL after the last keep-alive, in the core's time
+	token string        // authenticates a client that resumes the session
+	ttl   time.Duration // 0: the session does not expire
+	timer timer         // expires TTL after the last keep-alive, in core time
 	keys  map[string]*entry
-	runID string // of the client that has it, as far as that is known; "" for any
+	runID string // the run of the session's client; empty if unknown or any
 	ended bool
 }
 
@@ -50,13 +51,13 @@ func newCore() *core {
 	return &core{entries: map[string]*entry{}, sessions: map[SessionID]*session{}}
 }
 
-// time is the core's own time.
+// coreTime converts a time of the caller's clock to core time.
 func (c *core) coreTime(now time.Duration) time.Duration { return now - c.totalPause }
 
-// paused tells that the store stood still for d, so that nobody could be heard: every session and TTL is longer by that.
+// addPause extends every session and TTL by d, during which the store did not run and could not receive a keep-alive.
 func (c *core) addPause(d time.Duration) { c.totalPause += d }
 
-// open begins a session. id and token were never used before.
+// openSession begins a session. The caller must pass an id and a token that were never used before.
 func (c *core) openSession(id SessionID, token string, ttl, now time.Duration) *session {
 	s := &session{id: id, token: token, ttl: ttl}
 	s.timer = timer{index: -1, session: s}
@@ -67,7 +68,7 @@ func (c *core) openSession(id SessionID, token string, ttl, now time.Duration) *
 	return s
 }
 
-// keepAlive proves that the owner of s is alive.
+// keepAlive restarts the TTL of s.
 func (c *core) keepAlive(s *session, now time.Duration) {
 	if s.ttl == 0 || s.ended {
 		return
@@ -75,7 +76,7 @@ func (c *core) keepAlive(s *session, now time.Duration) {
 	c.timers.set(&s.timer, c.coreTime(now)+s.ttl)
 }
 
-// resume finds the session with that id, if token is its.
+// resume returns the session with that id if token is its token, or nil.
 func (c *core) resume(id SessionID, token string) *session {
 	s := c.sessions[id]
 	if s == nil || s.ttl == 0 || subtle.ConstantTimeCompare([]byte(s.token), []byte(token)) != 1 {
@@ -84,7 +85,7 @@ func (c *core) resume(id SessionID, token string) *session {
 	return s
 }
 
-// end ends s. All its keys vanish in one commit.
+// endSession ends s and deletes all its keys in one commit.
 func (c *core) endSession(s *session) {
 	if s.ended {
 		return
@@ -104,7 +105,7 @@ func (c *core) endSession(s *session) {
 	c.journal.revision(c.revision)
 }
 
-// expire ends the sessions and deletes the keys whose time has come. It returns the sessions.
+// expire ends the sessions and deletes the keys whose TTL has expired. It returns the ended sessions.
 func (c *core) expire(now time.Duration) []*session {
 	var ended []*session
 	for {
@@ -123,13 +124,14 @@ func (c *core) expire(now time.Duration) []*session {
 	}
 }
 
-// next returns when expire may have something to do.
+// nextExpiry returns the time of the earliest timer; ok is false if there is no timer. The timer may have moved by
+// then.
 func (c *core) nextExpiry() (at time.Duration, ok bool) {
 	at, ok = c.timers.nextDue()
 	return at + c.totalPause, ok
 }
 
-// commit does all ops, or none. The values are kept.
+// commit applies all ops or none. It keeps the values without copying them.
 func (c *core) commit(s *session, guards []Guard, ops []Op, now time.Duration) (Revision, error) {
 	if err := CheckCommit(guards, ops); err != nil {
 		return 0, err
@@ -164,7 +166,7 @@ func (c *core) commit(s *session, guards []Guard, ops []Op, now time.Duration) (
 	return c.revision, nil
 }
 
-// put sets a key in the commit of c.revision.
+// put sets a key, as part of the commit of c.revision.
 func (c *core) put(s *session, op Op, now time.Duration) {
 	e, existed := c.entries[op.Key]
 	if !existed {
@@ -189,7 +191,7 @@ func (c *core) put(s *session, op Op, now time.Duration) {
 	c.journal.put(e)
 }
 
-// own makes owner the owner of e; nil: nobody is.
+// setOwner makes owner the owner of e. A nil owner makes e a key without owner.
 func (c *core) setOwner(e *entry, owner *session) {
 	if e.owner == owner {
 		return
@@ -206,7 +208,7 @@ func (c *core) setOwner(e *entry, owner *session) {
 	owner.keys[e.key] = e
 }
 
-// startTTL counts the TTL of e from now on.
+// startTTL restarts the TTL of e, or stops its timer if it has none.
 func (c *core) startTTL(e *entry, now time.Duration) {
 	if e.ttl == 0 {
 		if e.timer != nil {
@@ -221,10 +223,10 @@ func (c *core) startTTL(e *entry, now time.Duration) {
 	c.timers.set(e.timer, c.coreTime(now)+min(e.ttl, maxTTL))
 }
 
-// longest is for ever, and yet can be added to a time.
+// maxTTL is practically forever, but small enough to be added to a time.
 const maxTTL = 100 * 365 * 24 * time.Hour
 
-// remove deletes e in the commit of c.revision.
+// remove deletes e, as part of the commit of c.revision.
 func (c *core) remove(e *entry) {
 	c.budget.count(e, -1)
 	c.setOwner(e, nil)

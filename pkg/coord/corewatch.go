@@ -4,34 +4,34 @@ import (
 	"slices"
 )
 
-// watcher is one watch of a core. It remembers which keys have changed, not how: what it tells is read from the
-// store when it is taken. So a slow one costs no more than the names of the keys that it knew or that there are,
-// changes are merged by themselves, and no commit is ever split.
+// watcher is one watch of a core. It records which keys have changed, not their values: take reads the values from the
+// store. Therefore a slow watch costs only the names of the keys that it has delivered or that exist, changes of one
+// key merge, and no commit is ever split.
 type watcher struct {
 	prefix string
-	// wake is called when there is something to take, once until it is taken.
+	// wake is called when a batch becomes available, once until the next take.
 	wake func()
 
-	resync   bool // all keys are to be told; changed is empty then
+	resync   bool // the next batch contains all keys; changed is then empty
 	changed  map[string]change
-	revision Revision // of the last commit that changed one
-	index    int      // in watches.by[prefix]
-	cost     int64    // what the budget counts for it
+	revision Revision // of the last commit that changed a watched key
+	index    int      // position in watches.byPrefix[prefix]
+	cost     int64    // the bytes that the budget counts for this watch
 }
 
-// change is a key of which a watcher is still to be told.
+// change is a changed key that the watch has not delivered yet.
 type change struct {
-	seq   uint64 // orders the last changes of all keys
-	known bool   // the watcher has been told of the key: it must hear if it is gone
+	seq   uint64 // orders the keys by their latest change
+	known bool   // the watch has delivered the key, so it must also deliver its deletion
 }
 
-// watches finds the watchers of a key. It looks once for each length that the watched prefixes have, so that any
-// prefix will do, and what many clients watch, each a key named by its session, costs a commit no more than what one
-// watches.
+// watches finds the watchers of a key. It makes one map lookup for each distinct length of the watched prefixes. Any
+// prefix is allowed, and thousands of prefixes of equal length, such as one key for each session, cost a commit no more
+// than one.
 type watches struct {
-	byPrefix map[string][]*watcher // by prefix
-	lengths  []int                 // of the prefixes in by, in order
-	counts   map[int]int           // how many have a length
+	byPrefix map[string][]*watcher
+	lengths  []int       // the distinct lengths of the prefixes, ascending
+	counts   map[int]int // the number of prefixes of each length
 	seq      uint64
 }
 
@@ -70,7 +70,8 @@ func (ws *watches) remove(w *watcher) {
 	}
 }
 
-// tell tells key's watchers that it has changed in the commit of that revision: whether it was there before, and is now.
+// notify records for key's watchers that the commit of revision has changed key. existed and exists tell whether the
+// key existed before the commit and exists after it.
 func (ws *watches) notify(b *budget, key string, existed, exists bool, revision Revision) {
 	ws.seq++
 	for _, n := range ws.lengths {
@@ -86,7 +87,8 @@ func (ws *watches) notify(b *budget, key string, existed, exists bool, revision 
 	}
 }
 
-// tell takes note that key has changed. It returns by how many keys w then has more, or fewer, to tell.
+// recordChange records that key has changed. It returns the change of the number of undelivered keys, which may be
+// negative.
 func (w *watcher) recordChange(key string, c change, exists bool, revision Revision) int {
 	w.revision = revision
 	if w.resync {
@@ -98,25 +100,25 @@ func (w *watcher) recordChange(key string, c change, exists bool, revision Revis
 	}
 	before, ok := w.changed[key]
 	if ok {
-		c.known = before.known // what it was told last was before that
+		c.known = before.known // the last delivery was before that change
 	}
 	had := len(w.changed)
 	if !c.known && !exists {
-		delete(w.changed, key) // it came and went
+		delete(w.changed, key) // created and deleted between two deliveries
 	} else {
 		w.changed[key] = c
 	}
 	return len(w.changed) - had
 }
 
-// forget makes w tell all keys that there are, in place of those that have changed. It returns how many those were.
+// requireResync replaces the recorded changes by a Resync. It returns how many keys were recorded.
 func (w *watcher) requireResync() int {
 	n := len(w.changed)
 	w.changed, w.resync = nil, true
 	return n
 }
 
-// watch begins a watch. The first batch, a Resync, is to be taken at once.
+// watch begins a watch. Its first batch, a Resync, is available at once.
 func (c *core) watch(prefix string, wake func()) *watcher {
 	w := &watcher{prefix: prefix, wake: wake, resync: true, revision: c.revision, cost: int64(watchSize + len(prefix))}
 	c.watches.add(w)
@@ -133,8 +135,8 @@ func (c *core) unwatch(w *watcher) {
 	w.changed = nil
 }
 
-// take returns what w is still to be told, as one batch; ok is false if that is nothing. fresh says which events make
-// a key of which w has never been told, or has been told that it is gone.
+// take returns the undelivered changes of w as one batch; ok is false if there are none. fresh marks the events of keys
+// that the watch has never delivered or has delivered as deleted.
 func (c *core) take(w *watcher) (b Batch, fresh []bool, ok bool) {
 	if w.resync {
 		b.Resync, b.Revision = true, c.revision

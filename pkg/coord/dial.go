@@ -17,42 +17,43 @@ import (
 
 // DialOptions are the options of Dial.
 type DialOptions struct {
-	// Addr is the store's address, HOST:PORT. With Conn it only stands in messages.
+	// Addr is the store's address, HOST:PORT. If Conn is set, Addr is only used in messages.
 	Addr string
-	// Conn makes a connection to the store, and will be called again when that breaks. Nil: by TCP to Addr.
+	// Conn makes a connection to the store. The client calls it again after the connection breaks. Nil connects by TCP
+	// to Addr.
 	Conn func(ctx context.Context) (net.Conn, error)
-	// Version is elasticrun's version, which must be the store's. Empty: any will do.
+	// Version is elasticrun's version, which must equal the store's. Empty accepts any.
 	Version string
-	// RunID is the run that the store must serve. Empty: any will do.
+	// RunID is the run that the store must serve. Empty accepts any.
 	RunID string
-	// Secret must be the store's; empty if it has none.
+	// Secret is the store's shared secret, or empty if the store has none.
 	Secret []byte
-	// TTL is the session's, 50 ms to 24 h. 0: the store chooses.
+	// TTL is the session's TTL, 50 ms to 24 h. 0 lets the store choose.
 	TTL time.Duration
-	// Timeout is how long an attempt may take, the connection and what is said then each. 0 means 5 s.
+	// Timeout bounds the connect and the handshake of an attempt, each separately. 0 means 5 s.
 	Timeout time.Duration
 }
 
 func (o *DialOptions) timeout() time.Duration { return cmp.Or(max(o.Timeout, 0), 5*time.Second) }
 
-// greeted is a connection with a session.
+// established is a connection with a session.
 type established struct {
 	nc net.Conn
 	in *bufio.Reader
 	welcome
 }
 
-// greeting is one attempt to get a session.
+// attempt is one attempt to get a session.
 type attempt struct {
 	opts             *DialOptions
 	token            string // of the session to resume
-	end              bool   // end it instead
-	instance         string // of the store: if set before, the one that it must be
-	detectTorchStore bool   // find out what is there if it is no store
+	end              bool   // end the session instead of resuming it
+	instance         string // of the store; if already set, the store must have this one
+	detectTorchStore bool   // if no store answers, find out whether a TCPStore does
 	proofs           transcript
 }
 
-// begin connects and says what there is to say.
+// open connects and runs the handshake.
 func (g *attempt) open(ctx context.Context) (*established, error) {
 	var w welcome
 	nc, in, err := g.exchange(ctx, func(nc net.Conn, in *bufio.Reader) (err error) {
@@ -65,7 +66,7 @@ func (g *attempt) open(ctx context.Context) (*established, error) {
 	return &established{nc: nc, in: in, welcome: w}, nil
 }
 
-// talk connects and says something, within the time for it. Its connection has no deadline any more.
+// exchange connects and calls say, both within the timeout. The returned connection has no deadline.
 func (g *attempt) exchange(ctx context.Context, say func(net.Conn, *bufio.Reader) error) (net.Conn, *bufio.Reader, error) {
 	nc, err := g.connect(ctx)
 	if err != nil {
@@ -77,7 +78,7 @@ func (g *attempt) exchange(ctx context.Context, say func(net.Conn, *bufio.Reader
 	in := bufio.NewReaderSize(nc, readBuffer)
 	err = say(nc, in)
 	if !stop() {
-		err = g.dialError(ObstacleSilent, "it accepts connections, but had not answered when it was given up", context.Cause(ctx))
+		err = g.dialError(ObstacleSilent, "it accepts connections, but had not answered when the attempt was canceled", context.Cause(ctx))
 	}
 	if err != nil {
 		nc.Close()
@@ -111,10 +112,10 @@ func (g *attempt) connect(ctx context.Context) (net.Conn, error) {
 	case errors.As(err, &timeout) && timeout.Timeout():
 		return nil, g.dialError(ObstacleTimeout, "nothing answers there", err)
 	}
-	return nil, g.dialError(ObstacleConnect, "it cannot be connected to", err)
+	return nil, g.dialError(ObstacleConnect, "no connection is possible", err)
 }
 
-// speak speaks the handshake.
+// handshake gets a session.
 func (g *attempt) handshake(nc net.Conn, in *bufio.Reader) (w welcome, err error) {
 	if err := g.challenge(nc, in); err != nil {
 		return w, err
@@ -122,7 +123,7 @@ func (g *attempt) handshake(nc net.Conn, in *bufio.Reader) (w welcome, err error
 	return g.join(nc, in)
 }
 
-// challenge is the first half of the handshake, as far as what the store asks to be proved.
+// challenge is the first half of the handshake, up to the store's challenge.
 func (g *attempt) challenge(nc net.Conn, in *bufio.Reader) error {
 	g.proofs = transcript{secret: g.opts.Secret}
 	h := hello{secret: len(g.opts.Secret) > 0, version: g.opts.Version, runID: g.opts.RunID, nonce: newNonce()}
@@ -146,7 +147,7 @@ func (g *attempt) challenge(nc net.Conn, in *bufio.Reader) error {
 		return g.protocolError(err)
 	}
 	if c.secret != h.secret {
-		return g.refused(ReasonSecret, "one of store and agent has a shared secret, and the other none: give both the same")
+		return g.refused(ReasonSecret, "only one of store and agent has a shared secret: give both the same secret")
 	}
 	before := g.instance
 	g.instance = c.instance
@@ -179,12 +180,12 @@ func (g *attempt) join(nc net.Conn, in *bufio.Reader) (w welcome, err error) {
 	proof := w.proof
 	w.proof = nil
 	if !g.proofs.verifies(sideStore, bodyOf(w.append(nil)), proof) {
-		return w, g.refused(ReasonSecret, "the store does not know the shared secret: it is not to be trusted")
+		return w, g.refused(ReasonSecret, "the store does not know the shared secret: do not trust it")
 	}
 	return w, nil
 }
 
-// listen reads the store's preamble.
+// readPreamble reads the store's preamble.
 func (g *attempt) readPreamble(in *bufio.Reader) error {
 	got, err := in.Peek(preambleSize)
 	if n := min(len(got), len(magic)); string(got[:n]) != magic[:n] {
@@ -195,12 +196,12 @@ func (g *attempt) readPreamble(in *bufio.Reader) error {
 		return g.noAnswer(err)
 	}
 	if v := binary.BigEndian.Uint16(got[len(magic):]); v != protocolVersion {
-		// The store says so itself, in a frame that does not change.
+		// The store explains the mismatch in a refusal, whose format never changes.
 		_, _ = in.Discard(preambleSize)
 		_, err := g.readFrame(in, kindRefusal)
 		if _, ok := errors.AsType[*RefusedError](err); !ok {
 			err = g.refused(ReasonProtocol, fmt.Sprintf(
-				"the store speaks version %d of the agents' protocol, the agent version %d: let all nodes run the same elasticrun",
+				"the store speaks version %d of the agents' protocol and the agent speaks version %d: run the same elasticrun on all nodes",
 				v, protocolVersion))
 		}
 		return err
@@ -210,7 +211,7 @@ func (g *attempt) readPreamble(in *bufio.Reader) error {
 	return err
 }
 
-// frame reads a frame of that kind. A refusal is an error.
+// readFrame reads a frame of kind want. It returns a refusal as an error.
 func (g *attempt) readFrame(in *bufio.Reader, want kind) ([]byte, error) {
 	k, body, err := readFrame(in, maxHandshake, make([]byte, frameHeader))
 	switch {
@@ -230,7 +231,7 @@ func (g *attempt) readFrame(in *bufio.Reader, want kind) ([]byte, error) {
 	return body, nil
 }
 
-// refused is the error of a refusal.
+// refused returns the error for a refusal.
 func (g *attempt) refused(reason Reason, line string) error {
 	switch reason {
 	case ReasonGone:
@@ -242,10 +243,10 @@ func (g *attempt) refused(reason Reason, line string) error {
 }
 
 func (g *attempt) protocolError(err error) error {
-	return g.dialError(ObstacleForeign, "what is there does not keep to the agents' protocol", err)
+	return g.dialError(ObstacleForeign, "the server there does not follow the agents' protocol", err)
 }
 
-// silence is the error of a peer that said nothing, or broke off.
+// noAnswer returns the error for a peer that sends nothing or closes the connection.
 func (g *attempt) noAnswer(err error) error {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		line := fmt.Sprintf("it accepts connections, but has not answered for %v", g.opts.timeout())
@@ -254,26 +255,27 @@ func (g *attempt) noAnswer(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		err = nil
 	}
-	return g.dialError(ObstacleClosed, "it has ended the connection without an answer", err)
+	return g.dialError(ObstacleClosed, "it closed the connection without an answer", err)
 }
 
-// foreigner says what somebody is that answers like that.
+// describePeer describes a server that begins with got.
 func describePeer(got []byte) string {
 	for _, known := range []struct{ begin, name string }{
 		{"HTTP/", "an HTTP server"}, {"SSH-", "an SSH server"}, {"\x15\x03", "a TLS server"}, {"-ERR", "a Redis server"},
 	} {
 		if bytes.HasPrefix(got, []byte(known.begin)) {
-			return known.name + " is there, and no store"
+			return known.name + " is there, not a store"
 		}
 	}
-	return fmt.Sprintf("something is there that answers %q, and no store", got[:min(len(got), 32)])
+	return fmt.Sprintf("a server that answers %q is there, not a store", got[:min(len(got), 32)])
 }
 
-// EndSession ends a session, by the [Client.Token] of a process that has died. The caller must know that nothing is left of
-// what the session stands for: an agent's guard does so once it has reaped the last process of the job. The store believes
-// whoever has the token, and the shared secret if there is one. Of opts, TTL does not count.
+// EndSession ends the session of a dead process by its [Client.Token]. The caller must know that nothing of the session
+// is left: an agent's guard calls EndSession after it has reaped the job's last process. The store trusts any client
+// with the token, and with the shared secret if there is one. EndSession ignores the TTL of opts.
 //
-// It makes one attempt, which may be repeated. A session that is over already is no error. Errors are those of [Dial].
+// It makes one attempt, which may be repeated. A session that has already ended is not an error. Errors are those of
+// [Dial].
 func EndSession(ctx context.Context, opts DialOptions, token string) error {
 	g := attempt{opts: &opts, token: token, end: true}
 	got, err := g.open(ctx)

@@ -15,30 +15,30 @@ import (
 	bolterrors "go.etcd.io/bbolt/errors"
 )
 
-// disk keeps a core's keys and sessions in a file. One goroutine, run, writes all that has gathered since its last
-// write in one transaction: however many wait, they wait for one.
+// disk keeps a core's keys and sessions in a file. One goroutine, run, writes everything that has accumulated since its
+// last write in one transaction. All waiting commits share that write.
 type disk struct {
 	db      *bbolt.DB
 	stop    chan struct{}
-	stopped chan struct{} // run has ended
+	stopped chan struct{} // closed when run has returned
 
-	// Guarded by the server's mu:
-	written  int64      // how many of the journal's edits are on the disk
-	progress *sync.Cond // it has grown, or err is set
-	err      error      // nothing can be written any more
+	// The server's mu guards these fields:
+	written  int64      // the number of journal edits that are on the disk
+	progress *sync.Cond // written has grown or err is set
+	err      error      // set after a failed write; the disk then accepts no more writes
 }
 
 const (
 	dataFile   = "coordination.db"
 	dataFormat = 1
-	// lockPatience is how long a store that was told to end may take to give the file back.
+	// lockTimeout is how long OpenServer waits for a store that is shutting down to release the file.
 	lockTimeout = time.Second
 )
 
-// OpenServer returns a store that keeps in a folder, which it makes if there is none, what must outlive its process:
-// its instance id, keys, and the sessions of clients, that resume them when it is back. They have all of their TTL
-// again then. A commit is on the disk before it is answered or seen. Two stores cannot use one folder at a time. ServerOptions.InstanceID is for a
-// new folder.
+// OpenServer returns a store that keeps in the folder dir what must survive its process: its instance id, its keys and
+// the sessions of its clients. It creates dir if necessary. Clients resume their sessions after a restart; each session
+// then has its whole TTL again. A commit is on the disk before it is answered or visible. Two stores cannot use one
+// folder at a time. ServerOptions.InstanceID applies only to a new folder.
 func OpenServer(dir string, opts ServerOptions) (*Server, error) {
 	d, err := openDisk(dir)
 	if err != nil {
@@ -62,7 +62,7 @@ func OpenServer(dir string, opts ServerOptions) (*Server, error) {
 	return s, nil
 }
 
-// openDisk opens the file, so that no other process can.
+// openDisk opens and locks the file.
 func openDisk(dir string) (*disk, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
@@ -86,11 +86,12 @@ func openDisk(dir string) (*disk, error) {
 }
 
 var (
-	errNotAStore = errors.New("it is no coordination store's file, or is damaged: move it away to begin anew")
-	errDamaged   = errors.New("its pages do not fit together")
+	errNotAStore = errors.New("it is not a coordination store's file, or it is damaged: move it away to start with an empty store")
+	errDamaged   = errors.New("its pages are inconsistent")
 )
 
-// guarded calls f, for which a damaged file, mapped into memory, may be a panic or a fault.
+// catchFaults calls f and turns a panic or memory fault into errDamaged: bbolt maps the file into memory, and a damaged
+// file can cause either.
 func catchFaults(f func() error) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
@@ -101,7 +102,7 @@ func catchFaults(f func() error) (err error) {
 	return f()
 }
 
-// load fills an empty core, and returns the instance id: the one given if the file is new.
+// load fills the empty core c and returns the instance id, which is the given one if the file is new.
 func (d *disk) load(c *core, instance string) (string, error) {
 	err := catchFaults(func() error {
 		return d.db.Update(func(tx *bbolt.Tx) error {
@@ -111,8 +112,8 @@ func (d *disk) load(c *core, instance string) (string, error) {
 			}
 			format := (&fields{b: meta.Get([]byte(metaFormat))}).number()
 			if format > dataFormat {
-				return fmt.Errorf("it was written by a newer elasticrun, in format %d, and this one knows %d: "+
-					"use that one, or another folder", format, dataFormat)
+				return fmt.Errorf("a newer elasticrun wrote it in format %d, and this one reads formats up to %d: "+
+					"use the newer one, or another folder", format, dataFormat)
 			}
 			instance = string(meta.Get([]byte(metaInstance)))
 			if format < 1 || instance == "" {
@@ -127,7 +128,7 @@ func (d *disk) load(c *core, instance string) (string, error) {
 	return instance, err
 }
 
-// initialize makes a new file's buckets.
+// initialize creates the buckets of a new file.
 func initialize(tx *bbolt.Tx, instance string) error {
 	for _, name := range []string{bucketMeta, bucketSessions, bucketKeys} {
 		if _, err := tx.CreateBucket([]byte(name)); err != nil {
@@ -172,7 +173,7 @@ func (c *core) load(tx *bbolt.Tx) error {
 		if in.malformed || e.create > c.revision || owner != "" && c.sessions[owner] == nil {
 			return errMalformed
 		}
-		e.value = append([]byte(nil), in.b...) // the file's memory is not ours
+		e.value = append([]byte(nil), in.b...) // bbolt's memory is valid only in the transaction
 		c.entries[e.key] = e
 		c.order.add(e.key)
 		c.setOwner(e, c.sessions[owner])
@@ -182,7 +183,7 @@ func (c *core) load(tx *bbolt.Tx) error {
 	})
 }
 
-// run writes what the journal gathers until the server has ended.
+// run writes the journal's edits until the server has ended.
 func (d *disk) run(s *Server) {
 	defer close(d.stopped)
 	for stopping := false; !stopping; {
@@ -206,7 +207,7 @@ func (d *disk) run(s *Server) {
 			s.core.journal.size -= size
 		} else {
 			d.err = fmt.Errorf("%w: it cannot write to its disk: %w", ErrUnavailable, err)
-			s.opts.Logger.Error().Err(err).Msg("coordination store cannot write to its disk, and ends")
+			s.opts.Logger.Error().Err(err).Msg("coordination store cannot write to its disk and ends")
 			s.fail(d.err)
 		}
 		d.progress.Broadcast()
@@ -214,7 +215,7 @@ func (d *disk) run(s *Server) {
 	}
 }
 
-// write writes edits, all or none.
+// write applies all edits or none.
 func (d *disk) write(edits []edit) error {
 	return d.db.Update(func(tx *bbolt.Tx) error {
 		for _, e := range edits {
@@ -233,7 +234,8 @@ func (d *disk) write(edits []edit) error {
 	})
 }
 
-// kept waits until all that the core has done is on the disk, if it has one. mu is held, but not while it waits.
+// waitDurable waits until all changes of the core are on the disk. It returns at once for a store in memory. The caller
+// holds mu; waitDurable releases it while it waits.
 func (s *Server) waitDurable() error {
 	d := s.disk
 	if d == nil {
@@ -247,35 +249,35 @@ func (s *Server) waitDurable() error {
 	return nil
 }
 
-// close waits until all is written.
+// close waits until all edits are written and closes the file.
 func (d *disk) close() error {
 	close(d.stop)
 	<-d.stopped
 	return d.db.Close()
 }
 
-// journal gathers what a core has changed and its disk does not have yet. The nil journal is that of a store in
-// memory.
+// journal collects the core's changes that are not on the disk yet. A nil journal belongs to a store in memory.
 //
-// What is kept, each number a uvarint and each string behind its length:
+// Layout of the file; each number is a uvarint, each string follows its length:
 //
+//	bucket    key                        value
 //	keys      k key, or h and its hash   key, create-revision, TTL, owner's id, value up to the end
 //	sessions  id                         TTL, token
 //	meta      revision                   number
-//	          format                     number, see disk.go
+//	          format                     number, see dataFormat
 //	          instance                   the store's instance id
 type journal struct {
 	edits []edit
-	count int64         // of all edits ever
-	size  int64         // about how many bytes the disk does not have yet
-	ready chan struct{} // there are edits; room for one
+	count int64         // the number of edits since the start
+	size  int64         // approximate bytes of the edits that are not on the disk
+	ready chan struct{} // signals that there are edits; capacity 1
 }
 
-// edit is one write to a disk.
+// edit is one write to the disk.
 type edit struct {
 	bucket string
 	key    string
-	value  []byte // nil: it is deleted
+	value  []byte // nil deletes the key
 }
 
 const (
@@ -301,7 +303,7 @@ func editBytes(bucket, key string, value []byte) int64 {
 	return int64(editSize + len(bucket) + len(key) + len(value))
 }
 
-// keyOnDisk is where a key is kept: disks do not take them as long as a commit does.
+// diskKey returns the key's name in the file. bbolt's limit for keys is lower than MaxCommit, so long keys are hashed.
 func diskKey(key string) string {
 	if len(key) <= 1<<10 {
 		return "k" + key
@@ -317,7 +319,7 @@ func (j *journal) put(e *entry) {
 	var owner SessionID
 	if e.owner != nil {
 		if owner = e.owner.id; e.owner.ttl == 0 {
-			j.remove(e.key) // that session ends with the process, and its keys with it
+			j.remove(e.key) // a local session, and its keys, end with the process
 			return
 		}
 	}

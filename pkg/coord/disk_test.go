@@ -189,7 +189,7 @@ func TestBadFolders(t *testing.T) {
 			return tx.Bucket([]byte(bucketMeta)).Put([]byte(key), value)
 		}
 	}
-	const notOurs = "it is no coordination store's file, or is damaged: move it away to begin anew"
+	const notOurs = "it is not a coordination store's file, or it is damaged: move it away to start with an empty store"
 	for _, tc := range []struct {
 		name string
 		dir  func() string
@@ -219,7 +219,7 @@ func TestBadFolders(t *testing.T) {
 		}},
 		{
 			name: "a newer one's", dir: func() string { return bolt(meta(metaFormat, []byte{2})) },
-			want: "it was written by a newer elasticrun, in format 2, and this one knows 1: use that one, or another folder",
+			want: "a newer elasticrun wrote it in format 2, and this one reads formats up to 1: use the newer one, or another folder",
 		},
 		{name: "no number", dir: func() string { return bolt(meta(metaRevision, []byte{0xff})) }, want: notOurs},
 		{name: "a key of nobody", want: notOurs, dir: func() string {

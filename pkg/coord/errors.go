@@ -7,21 +7,21 @@ import (
 	"strings"
 )
 
-// ErrReplaced says that the store is gone and another one is at its address. It is an ErrUnavailable.
-var ErrReplaced = fmt.Errorf("%w: there is another store now", ErrUnavailable)
+// ErrReplaced means that the store is gone and another store runs at its address. It wraps ErrUnavailable.
+var ErrReplaced = fmt.Errorf("%w: another store runs at its address", ErrUnavailable)
 
 // Reason is why a store refuses a client.
 type Reason byte
 
-// The reasons. The last two may pass; the others will not.
+// The reasons of a refusal. ReasonFull and ReasonClosing may pass; the others will not.
 const (
-	ReasonProtocol Reason = 1 + iota // it speaks another version of the agents' protocol
-	ReasonVersion                    // it is another version of elasticrun
-	ReasonRunID                      // the store is another job's
+	ReasonProtocol Reason = 1 + iota // the client speaks another version of the agents' protocol
+	ReasonVersion                    // the client is another version of elasticrun
+	ReasonRunID                      // the store belongs to another job
 	ReasonSecret                     // the shared secrets differ, or only one side has one
-	ReasonGone                       // the session to be resumed is over
-	ReasonFull                       // it has as many agents as it takes
-	ReasonClosing                    // it is about to end
+	ReasonGone                       // the session to resume has ended
+	ReasonFull                       // the store has as many agents as it can take
+	ReasonClosing                    // the store is closing
 )
 
 func (r Reason) String() string {
@@ -34,11 +34,11 @@ func (r Reason) String() string {
 	return names[r]
 }
 
-// RefusedError says that a store will not have this client, however often it tries.
+// RefusedError means that the store will never accept this client, however often it tries.
 type RefusedError struct {
 	Addr    string
 	Reason  Reason
-	Message string // for people: both sides' values, and what to do
+	Message string // for people: the values of both sides, and what to do
 }
 
 func (e *RefusedError) Error() string {
@@ -48,24 +48,24 @@ func (e *RefusedError) Error() string {
 // Obstacle is why no coordination store was reached.
 type Obstacle int
 
-// The obstacles. At all but the last two it is worth to try again.
+// The obstacles. All but the last two may pass, so a client should try again.
 const (
-	ObstacleConnect Obstacle = iota // the connection cannot be made, as for a name or a route that is not known
-	ObstacleRefused                 // nobody listens
-	ObstacleTimeout                 // nothing answers the attempt to connect
-	ObstacleSilent                  // it is connected, but nothing answers
-	ObstacleClosed                  // the connection ends before anything is said
-	ObstacleBusy                    // a store that is full or about to end
-	ObstacleTorch                   // a torch TCPStore
-	ObstacleForeign                 // something else
+	ObstacleConnect Obstacle = iota // no connection is possible, for example because of an unknown name or route
+	ObstacleRefused                 // nobody listens at the address
+	ObstacleTimeout                 // the attempt to connect gets no answer
+	ObstacleSilent                  // the peer accepts the connection but does not answer
+	ObstacleClosed                  // the peer closes the connection without an answer
+	ObstacleBusy                    // the store is full or closing
+	ObstacleTorch                   // the peer is a torch TCPStore
+	ObstacleForeign                 // the peer is something else
 )
 
-// DialError says why no coordination store was reached. It is an ErrUnavailable if that may pass.
+// DialError says why no coordination store was reached. It matches ErrUnavailable if the obstacle may pass.
 type DialError struct {
 	Addr     string
 	Obstacle Obstacle
-	Message  string // what was found there
-	Err      error  // the cause, if there is one
+	Message  string // what was found at the address
+	Err      error  // the cause; may be nil
 }
 
 func (e *DialError) Error() string {
@@ -80,12 +80,12 @@ func (e *DialError) Error() string {
 // Unwrap returns the cause.
 func (e *DialError) Unwrap() error { return e.Err }
 
-// Is makes a DialError an ErrUnavailable if it may pass.
+// Is reports whether target is ErrUnavailable and the obstacle may pass.
 func (e *DialError) Is(target error) bool {
 	return target == ErrUnavailable && e.Obstacle < ObstacleTorch
 }
 
-// errOf is the error of a code, with the line that came with it; nil for codeDone.
+// errOf returns the error for a result code and its message, or nil for codeDone.
 func errOf(c resultCode, line string) error {
 	switch {
 	case c == codeDone:
@@ -99,7 +99,7 @@ func errOf(c resultCode, line string) error {
 	return errors.New(printable(line))
 }
 
-// codeOf is the code of an error and the line that goes with it, without what the code itself says.
+// codeOf returns the result code of an error and its message. The message does not repeat what the code says.
 func codeOf(err error) (resultCode, string) {
 	for c, e := range codes {
 		if e != nil && errors.Is(err, e) {
@@ -109,10 +109,10 @@ func codeOf(err error) (resultCode, string) {
 	return codeInvalid, err.Error()
 }
 
-// errClosed is that of a session that its owner has closed.
+// errClosed is the error of a session that its owner has closed.
 var errClosed = &wrapped{"it was closed", ErrSessionLost}
 
-// wrapped is an error with a line after it.
+// wrapped is an error followed by a message.
 type wrapped struct {
 	line string
 	err  error
@@ -121,7 +121,7 @@ type wrapped struct {
 func (w *wrapped) Error() string { return w.err.Error() + ": " + w.line }
 func (w *wrapped) Unwrap() error { return w.err }
 
-// unavailable is an ErrUnavailable for the end of ctx.
+// unavailable returns an ErrUnavailable that wraps the cause of ctx.
 func unavailable(ctx context.Context) error {
 	return fmt.Errorf("%w: %w", ErrUnavailable, context.Cause(ctx))
 }

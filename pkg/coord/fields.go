@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// errMalformed is bytes that are not what they should be.
+// errMalformed means that bytes do not follow their format.
 var errMalformed = errors.New("malformed message")
 
-// fields reads the fields of a message, one after the other. After the first that is not there all are zero, and end
-// tells so.
+// fields reads the fields of a message one after the other. After the first missing field all fields are zero, and end
+// returns an error.
 type fields struct {
 	b         []byte
 	malformed bool
@@ -30,7 +30,8 @@ func (f *fields) number() int64 {
 
 func (f *fields) duration() time.Duration { return time.Duration(f.number()) }
 
-// count reads how many things of at least that many bytes follow, so that a lie costs no memory.
+// count reads the number of items that follow, each of at least that many bytes. A false count cannot make the caller
+// allocate much memory.
 func (f *fields) count(least int) int {
 	n := f.number()
 	if n > int64(len(f.b)/least) {
@@ -48,7 +49,7 @@ func (f *fields) byte() byte {
 	return b[0]
 }
 
-// take reads n bytes, that are a part of the message.
+// take reads n bytes. The result aliases the message.
 func (f *fields) take(n int64) []byte {
 	if n > int64(len(f.b)) || f.malformed {
 		f.malformed, f.b = true, nil
@@ -59,12 +60,12 @@ func (f *fields) take(n int64) []byte {
 	return b
 }
 
-// bytes reads bytes behind their length. They are a part of the message.
+// bytes reads bytes after their length. The result aliases the message.
 func (f *fields) bytes() []byte { return f.take(f.number()) }
 
 func (f *fields) string() string { return string(f.bytes()) }
 
-// end returns an error if a field was not there, or something follows.
+// end returns an error if a field is missing or bytes are left.
 func (f *fields) end() error {
 	if f.malformed || len(f.b) > 0 {
 		return errMalformed

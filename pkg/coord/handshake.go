@@ -9,9 +9,9 @@ import (
 	"unicode"
 )
 
-// hello begins a connection. Its sender's run id and version may be empty, which stands for any.
+// hello is the client's first frame. An empty run id or version means any.
 type hello struct {
-	secret  bool // it has one
+	secret  bool // the sender has a shared secret
 	version string
 	runID   string
 	nonce   []byte
@@ -49,11 +49,11 @@ func decodeChallenge(body []byte) (c challenge, err error) {
 	return c, in.end()
 }
 
-// join asks for a session. Its proof is the last field, and about all bytes before it.
+// join asks for a session. Its proof is the last field and covers all bytes before it.
 type join struct {
 	ttl   int64  // in ns
-	token string // of the session to resume; empty for a new one
-	end   bool   // end the session of token: its process is dead
+	token string // of the session to resume; empty for a new session
+	end   bool   // end the token's session instead: its process is dead
 	proof []byte
 }
 
@@ -69,7 +69,7 @@ func decodeJoin(body []byte) (j join, err error) {
 	return j, in.end()
 }
 
-// welcome gives a session.
+// welcome gives the client a session. Its proof is the last field and covers all bytes before it.
 type welcome struct {
 	instance string
 	session  SessionID
@@ -95,7 +95,7 @@ func decodeWelcome(body []byte) (w welcome, err error) {
 	return w, in.end()
 }
 
-// look asks what is there. Its proof is about all that was said before.
+// probeRequest asks the store to identify itself. Its proof covers all earlier frames.
 type probeRequest struct{ proof []byte }
 
 func (l probeRequest) append(b []byte) []byte {
@@ -109,7 +109,7 @@ func decodeProbeRequest(body []byte) (l probeRequest, err error) {
 	return l, in.end()
 }
 
-// sight is the answer. Its proof is the last field, and about all bytes before it.
+// probeReply is the answer. Its proof is the last field and covers all bytes before it.
 type probeReply struct {
 	version, runID string
 	agents         int64
@@ -129,7 +129,7 @@ func decodeProbeReply(body []byte) (a probeReply, err error) {
 	return a, in.end()
 }
 
-// appendRefusal appends a refusal with a line for people.
+// appendRefusal appends a refusal with a message for people.
 func appendRefusal(b []byte, why Reason, line string) []byte {
 	begin := len(b)
 	return endFrame(appendString(append(beginFrame(b, kindRefusal), byte(why)), line), begin)
@@ -141,7 +141,7 @@ func decodeRefusal(body []byte) (why Reason, line string, err error) {
 	return why, line, in.end()
 }
 
-// printable keeps what a peer says from being more than one line, or from steering a terminal.
+// printable makes a peer's text safe to print: it stays one line and cannot control a terminal.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) || unicode.In(r, unicode.Bidi_Control, unicode.Zl, unicode.Zp) {
@@ -158,7 +158,7 @@ func flag(set bool) byte {
 	return 0
 }
 
-// nonceSize makes it impossible that a nonce comes twice.
+// nonceSize is large enough that random nonces never repeat.
 const nonceSize = 16
 
 func newNonce() []byte {
@@ -167,26 +167,26 @@ func newNonce() []byte {
 	return nonce
 }
 
-// transcript proves knowledge of a secret that is never sent. The proof of either side is about all that both have
-// said, its own nonce and the other's included, and about who says it: it is worth nothing on another connection, nor
-// sent back to its sender.
+// transcript proves knowledge of a secret without sending it. Each side's proof covers all frames of both sides,
+// including both nonces, and the side's own name. Therefore a proof is worthless on another connection, and so is a
+// proof that is sent back to its sender.
 type transcript struct {
-	secret []byte // empty: there is none, and proofs are empty
-	frames []byte // what was said, each frame's body behind its length
+	secret []byte // empty if there is no secret; proofs are then empty
+	frames []byte // the bodies of all frames so far, each after its length
 }
 
-// add takes the body of a frame into account.
+// add adds the body of a frame.
 func (t *transcript) add(body []byte) {
 	t.frames = append(binary.BigEndian.AppendUint32(t.frames, uint32(len(body))), body...)
 }
 
-// The sides, as they call themselves in a proof.
+// The names of the two sides in a proof.
 const (
 	sideAgent = "elasticrun agent, protocol 1"
 	sideStore = "elasticrun store, protocol 1"
 )
 
-// proof is what side has to say: after all that was added, a message of which the proof itself is missing.
+// proof returns the proof of side. It covers all added frames and message, which is a frame's body without the proof.
 func (t *transcript) proof(side string, message []byte) []byte {
 	if len(t.secret) == 0 {
 		return nil
@@ -198,7 +198,7 @@ func (t *transcript) proof(side string, message []byte) []byte {
 	return mac.Sum(nil)
 }
 
-// proves tells whether proof is what side has to say.
+// verifies reports whether proof is the proof of side.
 func (t *transcript) verifies(side string, message, proof []byte) bool {
 	return hmac.Equal(t.proof(side, message), proof)
 }

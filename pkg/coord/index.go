@@ -5,15 +5,15 @@ import (
 	"strings"
 )
 
-// index holds strings in order. An addition or removal moves at most chunkSize strings and one word for each chunk, which
-// for the tens of thousands of keys of a large job is as good as a tree. Its zero value is empty.
+// index is a sorted set of strings. Adding or removing one moves at most chunkSize strings plus one word for each
+// chunk. For the tens of thousands of keys of a large job that is as fast as a tree. The zero value is an empty index.
 type index struct {
-	chunks [][]string // none is empty; all strings of one are before those of the next
+	chunks [][]string // sorted chunks; none is empty
 }
 
 const chunkSize = 256
 
-// find returns the chunk in which s is, or belongs.
+// find returns the index of the chunk that contains s or should contain it.
 func (x *index) find(s string) int {
 	n, found := slices.BinarySearchFunc(x.chunks, s, func(chunk []string, s string) int {
 		return strings.Compare(chunk[0], s)
@@ -24,7 +24,7 @@ func (x *index) find(s string) int {
 	return n
 }
 
-// add adds s, which is not there.
+// add adds s, which must not be present.
 func (x *index) add(s string) {
 	if len(x.chunks) == 0 {
 		x.chunks = [][]string{{s}}
@@ -40,7 +40,7 @@ func (x *index) add(s string) {
 	}
 }
 
-// remove removes s, which is there.
+// remove removes s, which must be present.
 func (x *index) remove(s string) {
 	n := x.find(s)
 	at, _ := slices.BinarySearch(x.chunks[n], s)

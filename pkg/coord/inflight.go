@@ -8,20 +8,22 @@ import (
 	"time"
 )
 
-// underWay is what a connection takes of the memory for requests and answers, in bytes. All of it is guarded by server.mu.
+// inflight is the memory, in bytes, that a connection uses for requests and answers in flight. server.mu guards all
+// fields.
 type inflight struct {
-	receiving int64 // of a request that has not come in full, or is at work
-	sending   int64 // of what is being written
-	counted   int64 // what Server.underWay has of this connection
-	done      bool  // the connection is ending, and counts for nothing any more
-	dropped   bool  // it ends because it took too much
+	receiving int64 // of a request that is incomplete or being handled
+	sending   int64 // of the data that is being written
+	counted   int64 // this connection's share of Server.inflight
+	done      bool  // the connection is ending and is not counted any more
+	dropped   bool  // the server closed the connection because it used too much memory
 }
 
-// leastHog is how many bytes a connection must take to be closed for another one's sake.
+// minDropBytes is how many bytes a connection must use before the server closes it in favor of another connection.
 const minDropBytes = 256 << 10
 
-// charge counts what c takes now. Where all connections together take too much, the one that takes most is closed, which
-// is an error if it is c. Its client connects anew, and resumes its session. server.mu is held.
+// account updates the bytes that c uses. If all connections together use too much, the server closes the connection
+// that uses most; account returns an error if that connection is c. The client of a closed connection reconnects and
+// resumes its session. server.mu is held.
 func (c *conn) account() error {
 	s, u := c.server, &c.inflight
 	if u.done {
@@ -42,13 +44,13 @@ func (c *conn) account() error {
 		}
 		s.stats.Dropped++
 		s.opts.Logger.Warn().Stringer("from", hog.nc.RemoteAddr()).Int64("bytes", hog.inflight.counted).
-			Msg("agent's connection is closed: its requests and answers take too much of the store's memory")
+			Msg("closed an agent's connection: its requests and answers use too much of the store's memory")
 		hog.drop()
 	}
 	return c.dropErr()
 }
 
-// whyDropped is errDropped if c was dropped. server.mu is held.
+// dropErr returns errDropped if c was dropped. server.mu is held.
 func (c *conn) dropErr() error {
 	if c.inflight.dropped {
 		return errDropped
@@ -56,28 +58,28 @@ func (c *conn) dropErr() error {
 	return nil
 }
 
-// errDropped is the end of a connection that takes too much memory.
-var errDropped = errors.New("its requests and answers take too much memory")
+// errDropped ends a connection that uses too much memory.
+var errDropped = errors.New("its requests and answers use too much memory")
 
-// drop closes c and counts it no more. server.mu is held.
+// drop closes c and stops counting it. server.mu is held.
 func (c *conn) drop() {
 	c.stopCounting()
 	c.inflight.dropped = true
 	c.out, c.ready, c.closing = nil, nil, true
-	c.nc.Close() // run ends
+	c.nc.Close() // makes run return
 }
 
-// release counts c no more, for good. server.mu is held.
+// stopCounting removes c from the accounting for good. server.mu is held.
 func (c *conn) stopCounting() {
 	c.server.inflight -= c.inflight.counted
 	c.inflight.counted, c.inflight.done = 0, true
 }
 
-// smallRequest is the size up to which a request is neither counted nor hurried.
+// smallRequest is the size up to which a request is neither counted nor subject to StallTimeout.
 const smallRequest = 4 << 10
 
-// request reads one frame of a client that has a session. A large one takes no more memory than the store has, nor more
-// time for each 64 KiB than StallTimeout. What was read before it is not in use any more.
+// readRequest reads one frame from a client that has a session. A large frame uses no more memory than the store has,
+// and each 64 KiB of it must arrive within StallTimeout. The memory of the previous request must be unused by then.
 func (c *conn) readRequest(scratch []byte) (kind, []byte, error) {
 	if c.largeRequest {
 		c.largeRequest = false
@@ -94,7 +96,7 @@ func (c *conn) readRequest(scratch []byte) (kind, []byte, error) {
 		return c.read(maxFrame, scratch)
 	}
 	c.largeRequest = true
-	_, _ = c.in.Discard(frameHeader) // they are there
+	_, _ = c.in.Discard(frameHeader) // cannot fail: the bytes are buffered
 	body, err := c.readLargeBody(int(size))
 	if err != nil {
 		return 0, nil, err
@@ -104,7 +106,7 @@ func (c *conn) readRequest(scratch []byte) (kind, []byte, error) {
 	return kind(body[0]), body[1:], nil
 }
 
-// unlessEmpty is io.EOF in the midst of a frame, or as it is.
+// unexpectedEOF replaces io.EOF by io.ErrUnexpectedEOF if a part of a frame was read.
 func unexpectedEOF(err error, have int) error {
 	if have > 0 && errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
@@ -112,8 +114,8 @@ func unexpectedEOF(err error, have int) error {
 	return err
 }
 
-// largeBody reads what is behind a frame's header. It takes memory for no more than four times what has come: a commit's
-// values are copied from there.
+// readLargeBody reads the body of a frame. It allocates at most four times the bytes that have arrived. The values of a
+// commit are copied from the body.
 func (c *conn) readLargeBody(size int) ([]byte, error) {
 	const step = 64 << 10
 	b := make([]byte, 0, min(size, step))
@@ -124,7 +126,7 @@ func (c *conn) readLargeBody(size int) ([]byte, error) {
 		c.setReadTimeout(c.server.opts.StallTimeout)
 		n, err := io.ReadFull(c.in, b[len(b):min(cap(b), len(b)+step)])
 		if b = b[:len(b)+n]; err != nil {
-			return nil, fmt.Errorf("frame that ends after %d of %d bytes: %w", len(b), size, err)
+			return nil, fmt.Errorf("frame ends after %d of %d bytes: %w", len(b), size, err)
 		}
 		switch len(b) {
 		case size:
@@ -137,7 +139,7 @@ func (c *conn) readLargeBody(size int) ([]byte, error) {
 	}
 }
 
-// receiving counts that a request takes that many bytes.
+// countReceiving sets the bytes that the current request uses.
 func (c *conn) countReceiving(n int64) error {
 	c.server.mu.Lock()
 	defer c.server.mu.Unlock()
@@ -145,12 +147,12 @@ func (c *conn) countReceiving(n int64) error {
 	return c.account()
 }
 
-// hurry lets what is to be read come within that time; 0 gives it all the time.
+// setReadTimeout sets the time within which the next read must complete; 0 means no limit.
 func (c *conn) setReadTimeout(within time.Duration) {
 	c.server.mu.Lock()
 	defer c.server.mu.Unlock()
 	if c.closing {
-		return // run is to end, by a deadline of its own
+		return // closeWith has set a deadline that ends run
 	}
 	var by time.Time
 	if within > 0 {
@@ -159,7 +161,7 @@ func (c *conn) setReadTimeout(within time.Duration) {
 	c.nc.SetReadDeadline(by)
 }
 
-// sizeOfBatch is what a batch takes on its way to a client.
+// batchSize returns the memory that a batch uses while it is being sent.
 func batchSize(b Batch) int64 {
 	n := int64(0)
 	for _, e := range b.Events {
@@ -168,7 +170,8 @@ func batchSize(b Batch) int64 {
 	return n
 }
 
-// awaitDisk waits until the disk has caught up with what commits have changed. mu is held, but not while it waits.
+// waitForBacklog waits until the writes that are not on the disk yet use at most a quarter of MaxMemory. The caller
+// holds mu; waitForBacklog releases it while it waits.
 func (s *Server) waitForBacklog() {
 	for d := s.disk; d != nil && d.err == nil && s.core.journal.size > s.opts.MaxMemory/4; {
 		d.progress.Wait()

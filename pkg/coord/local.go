@@ -14,8 +14,8 @@ type local struct {
 	err     error // set before lost is closed
 }
 
-// Local returns a store in this process, with a session that lives as long as the server, or until Close. The error is
-// ErrServerClosed or ErrFull.
+// Local returns a Store in this process. Its session does not expire; it ends with the server or with Close. The error
+// is ErrServerClosed or ErrFull.
 func (s *Server) Local() (Store, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -39,7 +39,7 @@ func (l *local) lose(err error) {
 	close(l.lost)
 }
 
-// gone returns why the store is not usable any more, nil if it is. server.mu is held.
+// lostErr returns why the session has ended, or nil. server.mu is held.
 func (l *local) lostErr() error {
 	if l.session.ended {
 		return l.err
@@ -71,7 +71,7 @@ func (l *local) Commit(ctx context.Context, guards []Guard, ops []Op) (Revision,
 	return revision, s.waitDurable()
 }
 
-func (l *local) Watch(ctx context.Context, prefix string, see func(Batch) error) error {
+func (l *local) Watch(ctx context.Context, prefix string, handle func(Batch) error) error {
 	s := l.server
 	changed := make(chan struct{}, 1)
 	s.mu.Lock()
@@ -103,7 +103,7 @@ func (l *local) Watch(ctx context.Context, prefix string, see func(Batch) error)
 		}
 		s.mu.Unlock()
 		if ok && err == nil && ctx.Err() == nil {
-			if err := see(b); err != nil {
+			if err := handle(b); err != nil {
 				return err
 			}
 		}

@@ -10,22 +10,23 @@ import (
 	"time"
 )
 
-// Sighting is what a store tells of itself to who only looks.
+// ProbeResult is what a store reports about itself to a client without a session.
 type ProbeResult struct {
-	// Version is elasticrun's; empty where the store does not say.
+	// Version is elasticrun's version; empty if the store does not report it.
 	Version string
-	// RunID is the one run that the store serves; empty: it serves any.
+	// RunID is the only run that the store serves; empty if it serves any run.
 	RunID string
-	// Agents counts the sessions of the run that was asked about, or of all runs; an agent in the store's own process is not among them.
+	// Agents is the number of sessions of the run in the options, or of all runs if it is empty. An agent in the
+	// store's own process is not counted.
 	Agents int
-	// RoundTrip is how long the last question and its answer took.
+	// RoundTrip is the duration of the last request.
 	RoundTrip time.Duration
-	// Offset is how far the store's clock is ahead of this machine's. It may be wrong by half of RoundTrip.
+	// Offset is how far the store's clock is ahead of the local clock. Its error is at most half of RoundTrip.
 	Offset time.Duration
 }
 
-// Look finds out what is at the address of a store, and leaves no trace there: it opens no session. Its errors are those of Dial: who is
-// refused here would be refused there. The option TTL does not count.
+// Probe asks the store at an address to identify itself. It opens no session and leaves no trace in the store. Its
+// errors are those of Dial: the store refuses a probe for the same reasons. Probe ignores the option TTL.
 func Probe(ctx context.Context, opts DialOptions) (ProbeResult, error) {
 	g := attempt{opts: &opts, detectTorchStore: true}
 	var s ProbeResult
@@ -42,7 +43,7 @@ func Probe(ctx context.Context, opts DialOptions) (ProbeResult, error) {
 	return s, nil
 }
 
-// look is what comes in place of join.
+// probe sends the probe request in place of join.
 func (g *attempt) probe(nc net.Conn, in *bufio.Reader) (ProbeResult, error) {
 	asked := time.Now()
 	frame := probeRequest{g.proofs.proof(sideAgent, nil)}.append(nil)
@@ -62,16 +63,16 @@ func (g *attempt) probe(nc net.Conn, in *bufio.Reader) (ProbeResult, error) {
 	proof := a.proof
 	a.proof = nil
 	if !g.proofs.verifies(sideStore, bodyOf(a.append(nil)), proof) {
-		return ProbeResult{}, g.refused(ReasonSecret, "the store does not know the shared secret: it is not to be trusted")
+		return ProbeResult{}, g.refused(ReasonSecret, "the store does not know the shared secret: do not trust it")
 	}
 	trip := now.Sub(asked)
 	return ProbeResult{
 		Version: printable(a.version), RunID: printable(a.runID), Agents: int(a.agents), RoundTrip: trip,
-		Offset: time.Unix(0, a.time).Sub(asked.Add(trip / 2).Round(0)), // wall clocks on both sides
+		Offset: time.Unix(0, a.time).Sub(asked.Add(trip / 2).Round(0)), // both are wall clocks
 	}, nil
 }
 
-// Connect finds out whether something listens at an address, and says nothing to it. Its errors are those of Dial.
+// Connect reports whether something listens at an address. It sends nothing. Its errors are those of Dial.
 func Connect(ctx context.Context, opts DialOptions) error {
 	nc, err := (&attempt{opts: &opts}).connect(ctx)
 	if err != nil {
@@ -80,12 +81,13 @@ func Connect(ctx context.Context, opts DialOptions) error {
 	return nc.Close()
 }
 
-// torchPatience is how long a TCPStore may take to show itself.
+// torchTimeout is how long a TCPStore may take to answer.
 const torchTimeout = 500 * time.Millisecond
 
-// examine adds to the error of a peer that does not answer an agent whether it is a torch TCPStore: that ends the
-// connection of an agent, and never speaks first. A store of agents answers a TCPStore's questions too, and may have begun
-// since, behind a proxy for instance: it alone answers an agent that asks again.
+// detectTorch returns the error of a silent peer, changed to ObstacleTorch if the peer is a torch TCPStore. A TCPStore
+// closes an agent's connection and never sends anything first. A store of agents also answers a TCPStore's questions,
+// and it may have started in the meantime behind a proxy. But only a store of agents then answers an agent's second
+// attempt.
 func (g *attempt) detectTorch(ctx context.Context, err error) error {
 	var obstacle *DialError
 	if !g.detectTorchStore || !errors.As(err, &obstacle) || obstacle.Obstacle != ObstacleSilent && obstacle.Obstacle != ObstacleClosed {
@@ -93,12 +95,13 @@ func (g *attempt) detectTorch(ctx context.Context, err error) error {
 	}
 	for _, try := range []struct {
 		ask    string
-		answer []byte // what it begins with; nil: anything
+		answer []byte // the expected beginning; nil accepts anything
 		size   int
 	}{
-		// VALIDATE with its magic number, and PING, which gives its own number back.
+		// torch 2.14, torch/csrc/distributed/c10d/TCPStoreBackend.hpp: VALIDATE with its magic number, and PING, which
+		// returns the number sent.
 		{ask: "\x00\xce\xf7\x85\x3c\x0d\x21\x43\x65\x07", answer: []byte("\x21\x43\x65\x07"), size: 4},
-		// GETNUMKEYS of the first generation: an i64, that is not large.
+		// torch 1.13, torch/csrc/distributed/c10d/TCPStore.cpp: GETNUMKEYS, whose answer is a small i64.
 		{ask: "\x06", size: 8},
 	} {
 		got := g.askTorch(ctx, try.ask, try.size)
@@ -112,7 +115,7 @@ func (g *attempt) detectTorch(ctx context.Context, err error) error {
 	return err
 }
 
-// refusesAgents tells whether a new connection of an agent is ended, or not answered, as the first was.
+// refusesAgents reports whether the peer also closes or ignores a second connection of an agent.
 func (g *attempt) refusesAgents(ctx context.Context) bool {
 	again := *g
 	again.detectTorchStore = false
@@ -125,7 +128,7 @@ func (g *attempt) refusesAgents(ctx context.Context) bool {
 	return ok && (obstacle.Obstacle == ObstacleSilent || obstacle.Obstacle == ObstacleClosed)
 }
 
-// ask sends that on a new connection, and returns up to size bytes of the answer.
+// askTorch sends question on a new connection and returns up to size bytes of the answer.
 func (g *attempt) askTorch(ctx context.Context, question string, size int) []byte {
 	ctx, cancel := context.WithTimeout(ctx, torchTimeout)
 	defer cancel()
@@ -141,6 +144,6 @@ func (g *attempt) askTorch(ctx context.Context, question string, size int) []byt
 		return nil
 	}
 	got := make([]byte, size)
-	n, _ := io.ReadFull(nc, got) // a peer that is no TCPStore says less
+	n, _ := io.ReadFull(nc, got) // a peer that is not a TCPStore may send less
 	return got[:n]
 }

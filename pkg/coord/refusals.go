@@ -8,36 +8,36 @@ import (
 	"time"
 )
 
-// refusals decides which refusals are logged one by one: the first of each address and reason at once, the next ones
-// as one line with their number for each interval. Its zero value is ready. It does not bound what is refused, only
-// what is said about it.
+// refusals decides which refusals are logged. The first refusal of each address and reason is logged at once; the later
+// ones are counted and logged as one line for each interval. It limits only the log, not the refusals. The zero value
+// is ready for use.
 type refusals struct {
 	tallies        map[refusalSource]*tally
-	summaryRunning bool // sumUpRefusals runs
+	summaryRunning bool // logRefusalSummaries is running
 }
 
 const (
-	// refusalInterval is how often further refusals of one address are summed up.
+	// refusalInterval is how often the further refusals of one address are logged as a summary.
 	refusalInterval = time.Minute
-	// maxTallies bounds the addresses that are told apart, and so the lines of an interval.
+	// maxTallies limits the number of addresses that are counted separately, and so the lines of an interval.
 	maxTallies = 16
 )
 
-// refusalSource is who is refused, and why. The zero value stands for all addresses beyond maxTallies.
+// refusalSource is who is refused and why. The zero value stands for all addresses beyond maxTallies.
 type refusalSource struct {
 	from   netip.Addr
 	reason Reason
 }
 
-// tally counts the refusals of one source since its last line in the log.
+// tally counts the refusals of one source since its last log line.
 type tally struct {
 	refusalSource
-	times int
-	line  string        // of the last refusal
-	until time.Duration // when the interval ends
+	times   int
+	message string        // of the last refusal
+	until   time.Duration // the end of the interval
 }
 
-// add takes a refusal into account. It reports whether the refusal is to be logged now.
+// add counts a refusal. It reports whether the caller must log the refusal now.
 func (r *refusals) add(source refusalSource, line string, now time.Duration) bool {
 	first := false
 	t := r.tallies[source]
@@ -54,14 +54,14 @@ func (r *refusals) add(source refusalSource, line string, now time.Duration) boo
 		}
 		r.tallies[source] = t
 	}
-	if t.line = line; !first {
+	if t.message = line; !first {
 		t.times++
 	}
 	return first
 }
 
-// due returns what is to be summed up by now, in a fixed order, and begins another interval for it. A source that was
-// silent for an interval is forgotten, so that its next refusal is logged at once.
+// due returns the tallies whose interval has ended, in a fixed order, and begins their next interval. It forgets
+// sources without a refusal in the interval, so their next refusal is logged at once.
 func (r *refusals) due(now time.Duration) []tally {
 	var due []tally
 	for source, t := range r.tallies {
@@ -78,7 +78,7 @@ func (r *refusals) due(now time.Duration) []tally {
 	return due
 }
 
-// next returns when due may have something to say; false: there is nothing to wait for.
+// next returns when the next interval ends; ok is false if there is no tally.
 func (r *refusals) next() (at time.Duration, ok bool) {
 	for _, t := range r.tallies {
 		if !ok || t.until < at {
@@ -88,24 +88,24 @@ func (r *refusals) next() (at time.Duration, ok bool) {
 	return at, ok
 }
 
-// noteRefusal counts a refusal, and logs it or leaves it to the next summary.
-func (s *Server) recordRefusal(nc net.Conn, no refusal) {
-	source := refusalSource{from: remoteAddr(nc), reason: no.reason}
+// recordRefusal counts a refusal. It logs the refusal now or leaves it to the next summary.
+func (s *Server) recordRefusal(nc net.Conn, why refusal) {
+	source := refusalSource{from: remoteAddr(nc), reason: why.reason}
 	s.mu.Lock()
 	s.stats.Refused++
 	now := time.Since(s.start)
-	first := s.refusals.add(source, no.line, now)
+	first := s.refusals.add(source, why.message, now)
 	if !s.refusals.summaryRunning && !s.closed {
 		s.refusals.summaryRunning = true
 		s.running.Go(s.logRefusalSummaries)
 	}
 	s.mu.Unlock()
 	if first {
-		s.opts.Logger.Warn().Stringer("from", nc.RemoteAddr()).Stringer("reason", no.reason).Msg("agent is refused: " + no.line)
+		s.opts.Logger.Warn().Stringer("from", nc.RemoteAddr()).Stringer("reason", why.reason).Msg("refused an agent: " + why.message)
 	}
 }
 
-// sumUpRefusals logs how many more refusals there were, until an interval has passed without any, or the store ends.
+// logRefusalSummaries logs summaries until an interval has passed without refusals or the store ends.
 func (s *Server) logRefusalSummaries() {
 	for open := true; open; {
 		s.mu.Lock()
@@ -118,7 +118,7 @@ func (s *Server) logRefusalSummaries() {
 		select {
 		case <-time.After(at - time.Since(s.start)):
 		case <-s.stop:
-			open = false // the last summary is due now
+			open = false // log the last summary now
 		}
 		now := time.Since(s.start)
 		if !open {
@@ -136,13 +136,13 @@ func (s *Server) logRefusalSummaries() {
 func (s *Server) logTally(t tally) {
 	line := s.opts.Logger.Warn().Int("times", t.times)
 	if t.refusalSource == (refusalSource{}) {
-		line.Msg("agents at many addresses were refused, the last one: " + t.line)
+		line.Msg("refused agents at many addresses, the last one: " + t.message)
 		return
 	}
-	line.Stringer("from", t.from).Stringer("reason", t.reason).Msg("agent was refused again: " + t.line)
+	line.Stringer("from", t.from).Stringer("reason", t.reason).Msg("refused an agent again: " + t.message)
 }
 
-// remoteAddr is a client's address without its port; the zero value if that is no IP address.
+// remoteAddr returns a client's address without its port, or the zero value if it is not an IP address.
 func remoteAddr(nc net.Conn) netip.Addr {
 	a, ok := nc.RemoteAddr().(*net.TCPAddr)
 	if !ok {

@@ -100,7 +100,7 @@ func TestRefusedAgentDoesNotFloodTheLog(t *testing.T) {
 			guess()
 		}
 		synctest.Wait()
-		if n := strings.Count(log.String(), "\n"); n != 1 || !strings.Contains(log.String(), `"message":"agent is refused: `) {
+		if n := strings.Count(log.String(), "\n"); n != 1 || !strings.Contains(log.String(), `"message":"refused an agent: `) {
 			t.Errorf("%d lines at once:\n%.500s", n, &log)
 		}
 		<-time.After(refusalInterval + time.Second)

@@ -18,40 +18,40 @@ import (
 
 // ServerOptions are the options of a Server.
 type ServerOptions struct {
-	// Logger gets a line for each session that is lost, for the first client of each address that is refused for a
-	// Reason, and for the number of those after it, once a minute. The zero Logger is silent. It must not call the Server.
+	// Logger receives one line for each lost session. It also receives one line for the first refused client of each
+	// address and Reason, and the number of further refusals once a minute. The zero Logger is silent. The logger's
+	// writer must not call the Server.
 	Logger zerolog.Logger
-	// Version is elasticrun's version, which clients must have too. Empty: any will do.
+	// Version is elasticrun's version, which clients must have too. Empty accepts any.
 	Version string
-	// RunID is the one run that the store serves. Empty: it serves any.
+	// RunID is the only run that the store serves. Empty serves any run.
 	RunID string
-	// Secret, if not empty, must be known to clients. It is not sent, but what is exchanged to prove it lets an
-	// eavesdropper try guesses: it should not be guessable.
+	// Secret, if not empty, is the shared secret that clients must know. It is never sent, but an eavesdropper can test
+	// guesses against the proofs in the handshake, so it should not be guessable.
 	Secret []byte
-	// Joined is called with the run id of each client that gets a session, or has it again, before its first request is served. It
-	// may block that client. Nil is not called.
+	// OnJoin, if not nil, is called with the run id of each client that begins or resumes a session, before the
+	// client's first request is served. It may block that client.
 	OnJoin func(runID string)
-	// Admit says why a client of that run cannot have a new session now, in a line, or "" if it can: then it gets one, and Joined is called.
-	// Who resumes a session is not asked about. Admit must not block, nor call the Server. Nil admits all.
+	// Admit, if not nil, decides whether a client of the run may begin a session now. It returns "" to admit the
+	// client, and the reason as one line of text otherwise. Clients that resume a session are always admitted. Admit
+	// must not block or call the Server.
 	Admit func(runID string) (refusal string)
-	// InstanceID tells this store from another at the same address. Empty: a random one.
+	// InstanceID distinguishes this store from any other store at the same address. Empty chooses a random id.
 	InstanceID string
-	// SessionTTL is for clients that ask for no other. 0 means 15 s.
+	// SessionTTL is the TTL of clients that ask for none. 0 means 15 s.
 	SessionTTL time.Duration
-	// MaxAgents is the number of sessions that clients may have at a time. 0 means no limit.
-	MaxAgents int
-	// MaxMemory is about the number of bytes that the store may take: one half for keys, sessions and watches, the other
-	// for requests and answers under way. What would exceed the first is ErrFull, and no newcomer gets a session; who takes
-	// most of the second is disconnected. 0 means 1 GiB.
+	// MaxMemory is approximately how many bytes the store may use: one half for keys, sessions and watches, the other
+	// half for requests and answers in flight. What exceeds the first half fails with ErrFull, and new clients get no
+	// session. When the second half is full, the server closes the connection that uses most of it. 0 means 1 GiB.
 	MaxMemory int64
 	// HandshakeTimeout is how long a client may take to get a session. 0 means 5 s.
 	HandshakeTimeout time.Duration
-	// StallTimeout is how long a client may take for each 64 KiB of what it is told; then its connection is closed.
+	// StallTimeout is how long a client may take to read or send each 64 KiB; then its connection is closed.
 	// 0 means 10 s.
 	StallTimeout time.Duration
 }
 
-// ErrServerClosed is that of a Server that has been closed.
+// ErrServerClosed is returned by methods of a closed Server.
 var ErrServerClosed = errors.New("coordination store: server closed")
 
 // Server is a coordination store. Use NewServer or OpenServer.
@@ -61,32 +61,32 @@ type Server struct {
 
 	received, sent meter
 
-	// mu guards all that follows, and all fields of conns and of local stores that say so. It is the only lock;
-	// nobody waits for anything but memory while he holds it.
+	// mu guards all fields below, and those fields of conns and of local stores that are marked so. It is the server's
+	// only lock. Nobody waits for a network, a disk or a caller while holding it.
 	mu           sync.Mutex
 	core         *core
-	disk         *disk // nil: all is in memory
+	disk         *disk // nil for a store in memory
 	conns        map[*conn]struct{}
 	sessionConns map[*session]*conn // the connection of each session that has one
 	locals       map[*local]struct{}
-	remote       int // sessions that are not local
+	remote       int // the number of sessions that are not local
 	reached      map[netip.Addr]int
 	stats        Stats
-	ticking      bool          // tick runs
-	nextTick     time.Duration // when it is to look next
-	drain        chan struct{} // closed when Shutdown has begun and no remote session is left; nil before
+	ticking      bool          // tick is running
+	nextTick     time.Duration // when tick looks next
+	drain        chan struct{} // nil until Shutdown begins; closed when no remote session is left
 	closed       bool
-	stop         chan struct{} // closed with it
+	stop         chan struct{} // closed when closed is set
 	failure      error         // why the store has ended by itself
-	fresh        bool          // it began without the sessions of another process
+	fresh        bool          // see Fresh
 	refusals     refusals
-	pending      list.List      // of the *conns without a session yet, in the order in which they came
-	inflight     int64          // bytes that connections take
-	closeDisk    sync.Once      // gives the disk back
-	running      sync.WaitGroup // connections and tick
+	pending      list.List      // of *conn: the connections without a session, oldest first
+	inflight     int64          // the bytes that all connections use
+	closeDisk    sync.Once      // closes the disk
+	running      sync.WaitGroup // the goroutines of connections, tick and logRefusalSummaries
 }
 
-// NewServer returns a store without keys, that keeps them in memory.
+// NewServer returns an empty store that keeps its keys in memory.
 func NewServer(opts ServerOptions) *Server {
 	if opts.InstanceID == "" {
 		opts.InstanceID = rand.Text()
@@ -103,14 +103,15 @@ func NewServer(opts ServerOptions) *Server {
 	}
 }
 
-// Fresh reports whether the store began without sessions that another process of it had: it keeps all in memory, or its folder was new.
+// Fresh reports whether the store began without the sessions of an earlier process: it is in memory, or its folder was
+// new.
 func (s *Server) Fresh() bool { return s.fresh }
 
-// InstanceID returns what tells this store from any other.
+// InstanceID returns the id that distinguishes this store from any other.
 func (s *Server) InstanceID() string { return s.opts.InstanceID }
 
-// ServeConn serves an agent's connection, of which nothing has been read, and owns it from then on. It does not block:
-// Close waits for what it starts. After Close it closes nc.
+// ServeConn serves a new connection of an agent and owns it from then on. It does not block; Close waits for the
+// goroutines that it starts. After Close it only closes nc.
 func (s *Server) ServeConn(nc net.Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -125,15 +126,16 @@ func (s *Server) ServeConn(nc net.Conn) {
 	s.running.Go(c.run)
 }
 
-// Sessions returns how many sessions there are, those of Local apart.
+// Sessions returns the number of sessions that are not local.
 func (s *Server) Sessions() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.remote
 }
 
-// HasSession reports whether a client of that run has a session. One that has come back after the store was opened anew counts from then on. If
-// a client has none by now, ServerOptions.Joined will be called when it has.
+// HasSession reports whether a client of the run has a session. A session that was loaded from the disk counts only
+// after its client has resumed it. If HasSession returns false, ServerOptions.OnJoin will be called as soon as a client
+// of the run has a session.
 func (s *Server) HasSession(runID string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -145,8 +147,8 @@ func (s *Server) HasSession(runID string) bool {
 	return false
 }
 
-// ReachedAt returns the addresses of this host at which clients of a run have got a session, the one that most did first. Who is of no run may
-// be anybody, who only looks.
+// ReachedAt returns the addresses of this host at which clients have got a session, the most frequent one first.
+// Clients without a run id do not count: they may be anybody, for example a probe.
 func (s *Server) ReachedAt() []netip.Addr {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -160,8 +162,8 @@ func (s *Server) ReachedAt() []netip.Addr {
 	return addrs
 }
 
-// Shutdown lets nobody in any more, waits until no client has a session, and then does what Close does. If ctx ends
-// before, it returns its cause; Close is the way to end the rest.
+// Shutdown accepts no new sessions, waits until no client has a session, and then closes the store as Close does. If
+// ctx ends first, Shutdown returns its cause and the store continues to serve the remaining clients until Close.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.mu.Lock()
 	if s.drain == nil {
@@ -178,18 +180,17 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	case <-s.stop:
 		return s.Close()
 	case <-ctx.Done():
-		return fmt.Errorf("shut down coordination store that has %d clients: %w", s.Sessions(), context.Cause(ctx))
+		return fmt.Errorf("shut down the coordination store with %d clients left: %w", s.Sessions(), context.Cause(ctx))
 	}
 }
 
-// Close ends the store: clients are told so, and lose their sessions for ErrUnavailable; those of a store on a disk
-// wait for it to come back. It returns when nothing that the server has started is left. Its error is that of the
-// disk.
+// Close ends the store. Clients of a store in memory lose their sessions with ErrUnavailable; clients of a store on a
+// disk wait for its return. Close returns when all goroutines of the server have ended. Its error is the disk's.
 func (s *Server) Close() error {
 	s.mu.Lock()
 	var last []byte
 	if s.disk == nil {
-		last = appendOver(nil, codeUnavailable, "its host has closed it")
+		last = appendExitNotice(nil, codeUnavailable, "its host has closed it")
 	}
 	s.end(last, fmt.Errorf("%w: it was closed", ErrUnavailable))
 	s.mu.Unlock()
@@ -203,7 +204,7 @@ func (s *Server) Close() error {
 	return err
 }
 
-// end begins to end the store. Clients get a last frame, local stores an error. s.mu is held.
+// end begins to end the store: it sends a last frame to clients and ends local stores with err. s.mu is held.
 func (s *Server) end(last []byte, err error) {
 	if s.closed {
 		return
@@ -222,24 +223,24 @@ func (s *Server) end(last []byte, err error) {
 	}
 }
 
-// tickInterval is how often tick looks at least, so as to notice that the process was stopped.
+// tickInterval is the longest time between two looks of tick, so that it notices a pause of the process.
 const tickInterval = 100 * time.Millisecond
 
-// clock returns the time for the core. If nobody has looked since it was due, this process did not run, or had no
-// time to: then nobody could be heard, and no session is to end for that. s.mu is held.
+// clock returns the time for the core. If tick is overdue, the process did not run, for example because it was stopped.
+// The store could not receive keep-alives during that pause, so the pause does not count towards any TTL. s.mu is held.
 func (s *Server) clock() time.Duration {
 	now := time.Since(s.start)
 	if late := now - s.nextTick; s.ticking && late > tickInterval {
 		s.core.addPause(late)
 		s.nextTick = now
 		if late > time.Second {
-			s.opts.Logger.Warn().Stringer("pause", late.Round(time.Millisecond)).Msg("coordination store did not run; its sessions live longer by that")
+			s.opts.Logger.Warn().Stringer("pause", late.Round(time.Millisecond)).Msg("coordination store was paused; its sessions are extended by the pause")
 		}
 	}
 	return now
 }
 
-// tick ends what has ended by time, until there is nothing that could.
+// tick ends expired sessions and keys until no timer is left.
 func (s *Server) tick() {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -252,8 +253,8 @@ func (s *Server) tick() {
 		s.mu.Lock()
 		now := s.clock()
 		for _, ended := range s.core.expire(now) {
-			s.opts.Logger.Warn().Str("session", string(ended.id)).Bool("connected", s.sessionConns[ended] != nil).Msg("session is lost")
-			s.sessionEnded(ended, "it was silent for too long")
+			s.opts.Logger.Warn().Str("session", string(ended.id)).Bool("connected", s.sessionConns[ended] != nil).Msg("session expired")
+			s.sessionEnded(ended, "no keep-alive arrived in time")
 		}
 		next, ok := s.core.nextExpiry()
 		if !ok {
@@ -268,7 +269,8 @@ func (s *Server) tick() {
 	}
 }
 
-// mayExpire is called when something may have come that ends by time. s.mu is held.
+// startTicker starts tick if a timer exists. It must be called after every addition of a session or a TTL. s.mu is
+// held.
 func (s *Server) startTicker() {
 	if _, ok := s.core.nextExpiry(); !ok || s.ticking || s.closed {
 		return
@@ -277,38 +279,40 @@ func (s *Server) startTicker() {
 	s.running.Go(s.tick)
 }
 
-// ended is called when a client's session has ended. Its connection, if it has one, is told why. s.mu is held.
+// sessionEnded handles the end of a client's session. It sends the reason to the session's connection, if there is one.
+// s.mu is held.
 func (s *Server) sessionEnded(session *session, why string) {
 	if c := s.sessionConns[session]; c != nil {
 		delete(s.sessionConns, session)
 		c.session = nil
-		c.closeWith(appendOver(nil, codeLost, why))
+		c.closeWith(appendExitNotice(nil, codeLost, why))
 	}
 	if s.remote--; s.remote == 0 && s.drain != nil {
 		close(s.drain)
 	}
 }
 
-// Ended is closed when the store has begun to end: because of Close, of Shutdown, or of an error that Err returns.
+// Ended returns a channel that is closed when the store begins to end, because of Close, Shutdown or the error that Err
+// returns.
 func (s *Server) Ended() <-chan struct{} { return s.stop }
 
-// Err returns the error that ended the store, such as that of a disk that cannot be written. It is nil while the store
-// runs, and after a Close that came first.
+// Err returns the error that ended the store, for example a failed write to its disk. It returns nil while the store
+// runs and after a Close that came first.
 func (s *Server) Err() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.failure
 }
 
-// Fail ends the store because of err: local sessions are lost for err, and clients look for the store again. The caller
-// still has to call Close. After the store has ended Fail does nothing.
+// Fail ends the store because of err: local sessions are lost with err, and clients try to reconnect. The caller must
+// still call Close. Fail does nothing if the store has already ended.
 func (s *Server) Fail(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fail(err)
 }
 
-// fail is Fail. s.mu is held.
+// fail implements Fail. s.mu is held.
 func (s *Server) fail(err error) {
 	if s.closed {
 		return
@@ -317,9 +321,9 @@ func (s *Server) fail(err error) {
 	s.end(nil, err)
 }
 
-// A connection is pending until it has a session: until then it has proved nothing, and is the first to be closed.
+// A connection is pending until it has a session. Pending connections have proved nothing, so they are closed first.
 
-// pend takes note of a pending connection. Where there are too many the oldest is closed. mu is held.
+// addPending adds a pending connection. It closes the oldest one if there are too many. mu is held.
 func (s *Server) addPending(c *conn) {
 	c.pendingElem = s.pending.PushBack(c)
 	if most := max(minPending, int(s.opts.MaxMemory/2/pendingSize)); s.pending.Len() > most {
@@ -327,10 +331,10 @@ func (s *Server) addPending(c *conn) {
 	}
 }
 
-// leastPending is how many connections may be in the handshake in any store.
+// minPending is the number of pending connections that every store allows.
 const minPending = 64
 
-// unpend is called when c has a session, or ends. mu is held.
+// removePending is called when c gets a session or ends. mu is held.
 func (s *Server) removePending(c *conn) {
 	if c.pendingElem != nil {
 		s.pending.Remove(c.pendingElem)
@@ -338,8 +342,8 @@ func (s *Server) removePending(c *conn) {
 	}
 }
 
-// ShedPending closes up to n connections that have no session yet, the oldest first, and returns how many. It is for
-// whoever has to open files and cannot.
+// ShedPending closes up to n connections that have no session yet, the oldest first, and returns how many it has
+// closed. Use it when the process cannot open more files.
 func (s *Server) ShedPending(n int) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -350,7 +354,7 @@ func (s *Server) shedPending(n int) (closed int) {
 	for ; closed < n && s.pending.Len() > 0; closed++ {
 		c := s.pending.Front().Value.(*conn)
 		s.removePending(c)
-		c.nc.Close() // run ends
+		c.nc.Close() // makes run return
 	}
 	return closed
 }

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// handshake gives the client a session, or refuses it. It returns false if the connection is to end, and else leaves
-// writing set.
+// handshake runs the handshake. It returns true, with writing set, if the client has a session, and false if the
+// connection must end.
 func (c *conn) handshake() (bool, error) {
 	s := c.server
 	c.nc.SetDeadline(time.Now().Add(s.opts.HandshakeTimeout))
@@ -25,13 +25,14 @@ func (c *conn) handshake() (bool, error) {
 	return joined, nil
 }
 
-// refused is the end of a handshake.
+// refusal is why the store refuses a client.
 type refusal struct {
-	reason Reason
-	line   string
+	reason  Reason
+	message string
 }
 
-// greet speaks the handshake. It returns what is still to be sent.
+// runHandshake gives the client a session, refuses it, or answers a probe. It returns the frames that are still to be
+// sent.
 func (c *conn) runHandshake() (out []byte, joined bool, err error) {
 	s := c.server
 	scratch := make([]byte, preambleSize)
@@ -39,13 +40,13 @@ func (c *conn) runHandshake() (out []byte, joined bool, err error) {
 		return nil, false, err
 	}
 	if string(scratch[:len(magic)]) != magic {
-		return nil, false, errors.New("it does not begin as an agent's")
+		return nil, false, errors.New("the connection does not begin with the agents' preamble")
 	}
 	theirs := binary.BigEndian.Uint16(scratch[len(magic):])
 	out = appendPreamble(nil)
 	if theirs != protocolVersion {
 		return c.refuse(out, refusal{ReasonProtocol, fmt.Sprintf(
-			"the agent speaks version %d of the agents' protocol, the store version %d: let all nodes run the same elasticrun",
+			"the agent speaks version %d of the agents' protocol and the store speaks version %d: run the same elasticrun on all nodes",
 			theirs, protocolVersion)})
 	}
 	k, heard, err := c.read(maxHandshake, scratch)
@@ -59,9 +60,9 @@ func (c *conn) runHandshake() (out []byte, joined bool, err error) {
 	proofs := transcript{secret: s.opts.Secret}
 	proofs.add(heard)
 	if h.secret != (len(s.opts.Secret) > 0) {
-		line := "the store has a shared secret and the agent none: give the agent the store's"
+		line := "the store has a shared secret and the agent has none: give the agent the store's secret"
 		if h.secret {
-			line = "the agent has a shared secret and the store none: give both the same"
+			line = "the agent has a shared secret and the store has none: give both the same secret"
 		}
 		return c.refuse(out, refusal{ReasonSecret, line})
 	}
@@ -86,40 +87,40 @@ func (c *conn) runHandshake() (out []byte, joined bool, err error) {
 		return nil, false, fmt.Errorf("no join: %w", errMalformed)
 	}
 	if !proofs.verifies(sideAgent, bodyOf(join{ttl: j.ttl, token: j.token, end: j.end}.append(nil)), j.proof) {
-		return c.refuse(nil, refusal{ReasonSecret, "the agent's shared secret is not the store's: give both the same"})
+		return c.refuse(nil, refusal{ReasonSecret, "the agent's shared secret differs from the store's: give both the same secret"})
 	}
 	proofs.add(heard)
 	if j.end {
-		w, no := s.endSession(h, j.token)
-		if no != nil {
-			return c.refuse(nil, *no)
+		w, why := s.endSession(h, j.token)
+		if why != nil {
+			return c.refuse(nil, *why)
 		}
 		w.proof = proofs.proof(sideStore, bodyOf(w.append(nil)))
 		return w.append(nil), false, nil
 	}
 	c.runID = h.runID
-	w, no := c.admit(h, j)
-	if no != nil {
-		return c.refuse(nil, *no)
+	w, why := c.admit(h, j)
+	if why != nil {
+		return c.refuse(nil, *why)
 	}
 	w.proof = proofs.proof(sideStore, bodyOf(w.append(nil)))
 	return w.append(nil), true, nil
 }
 
-// bodyOf is a frame without its length and kind.
+// bodyOf returns a frame without its length and kind.
 func bodyOf(frame []byte) []byte { return frame[frameHeader+1:] }
 
-// refuse ends a handshake.
-func (c *conn) refuse(out []byte, no refusal) ([]byte, bool, error) {
-	c.server.recordRefusal(c.nc, no)
-	return appendRefusal(out, no.reason, no.line), false, nil
+// refuse records the refusal and appends its frame to out.
+func (c *conn) refuse(out []byte, why refusal) ([]byte, bool, error) {
+	c.server.recordRefusal(c.nc, why)
+	return appendRefusal(out, why.reason, why.message), false, nil
 }
 
-// admit gives a client that knows the secret a session, or says why not.
+// admit gives a client that knows the secret a session, or returns why not.
 func (c *conn) admit(h hello, j join) (welcome, *refusal) {
 	s := c.server
-	if no := s.mismatch(h); no != nil {
-		return welcome{}, no
+	if why := s.mismatch(h); why != nil {
+		return welcome{}, why
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -129,19 +130,16 @@ func (c *conn) admit(h hello, j join) (welcome, *refusal) {
 	if j.token != "" {
 		return c.resume(h, j.token)
 	}
-	switch {
-	case s.drain != nil:
-		return welcome{}, &refusal{ReasonClosing, "the store is about to close"}
-	case s.opts.MaxAgents > 0 && s.remote >= s.opts.MaxAgents:
-		return welcome{}, &refusal{ReasonFull, fmt.Sprintf("the store has %d agents, as many as it may", s.remote)}
+	if s.drain != nil {
+		return welcome{}, &refusal{ReasonClosing, "the store is closing"}
 	}
 	if err := s.core.budget.claim(sessionSize, true); err != nil {
 		_, line := codeOf(err)
 		return welcome{}, &refusal{ReasonFull, "the store is full: " + line}
 	}
 	if admit := s.opts.Admit; admit != nil && h.runID != "" {
-		if no := admit(h.runID); no != "" {
-			return welcome{}, &refusal{ReasonFull, no}
+		if why := admit(h.runID); why != "" {
+			return welcome{}, &refusal{ReasonFull, why}
 		}
 	}
 	ttl := s.opts.SessionTTL
@@ -157,43 +155,43 @@ func (c *conn) admit(h hello, j join) (welcome, *refusal) {
 	return c.attachSession(h, session, false), nil
 }
 
-// misfit says why a client is wrong here, or nil.
+// mismatch returns why the client does not belong to this store, or nil.
 func (s *Server) mismatch(h hello) *refusal {
 	switch {
 	case h.version != s.opts.Version && h.version != "" && s.opts.Version != "":
 		return &refusal{ReasonVersion, fmt.Sprintf(
-			"the agent is elasticrun %s, the store %s: let all nodes run the same", printable(h.version), s.opts.Version)}
+			"the agent is elasticrun %s and the store is elasticrun %s: run the same version on all nodes", printable(h.version), s.opts.Version)}
 	case h.runID != s.opts.RunID && h.runID != "" && s.opts.RunID != "":
 		return &refusal{ReasonRunID, fmt.Sprintf(
-			"it is the store of another job, with run id %q, and the agent's is %q: give each job an endpoint of its own",
+			"the store belongs to another job: its run id is %q and the agent's is %q; give each job its own endpoint",
 			s.opts.RunID, h.runID)}
 	}
 	return nil
 }
 
-// leastTTL is the shortest a client can have.
+// minTTL is the shortest TTL that a client can have.
 const minTTL = 50 * time.Millisecond
 
-// resume gives the client the session that it had. An older connection that holds it ends. server.mu is held.
+// resume gives the client its earlier session. It closes an older connection of that session. server.mu is held.
 func (c *conn) resume(h hello, token string) (welcome, *refusal) {
 	s := c.server
-	session, no := s.sessionOf(token)
-	if no != nil {
-		return welcome{}, no
+	session, why := s.sessionOf(token)
+	if why != nil {
+		return welcome{}, why
 	}
 	if older := s.sessionConns[session]; older != nil {
 		older.session = nil
-		older.closeWith(appendOver(nil, codeTaken, "another connection has taken it over"))
+		older.closeWith(appendExitNotice(nil, codeTaken, "another connection has resumed it"))
 	}
 	return c.attachSession(h, session, true), nil
 }
 
-// hold makes session that of c. server.mu is held.
+// attachSession makes c the connection of session. server.mu is held.
 func (c *conn) attachSession(h hello, session *session, resumed bool) welcome {
 	c.session, session.runID = session, h.runID
 	c.server.removePending(c)
 	c.server.sessionConns[session] = c
-	c.writing = true // nothing else is to be sent before the welcome
+	c.writing = true // the welcome must be the first frame
 	c.nc.SetDeadline(time.Time{})
 	return welcome{
 		instance: c.server.opts.InstanceID, session: session.id, token: string(session.id) + "." + session.token,
@@ -201,32 +199,33 @@ func (c *conn) attachSession(h hello, session *session, resumed bool) welcome {
 	}
 }
 
-// sessionOf finds the session that a client has. server.mu is held.
+// sessionOf returns the session of a client's token. server.mu is held.
 func (s *Server) sessionOf(token string) (*session, *refusal) {
 	id, secret, _ := strings.Cut(token, ".")
 	if session := s.core.resume(SessionID(id), secret); session != nil {
 		return session, nil
 	}
-	return nil, &refusal{ReasonGone, "the session is over"}
+	return nil, &refusal{ReasonGone, "the session has ended"}
 }
 
-// lastFrames is how long the connection of a process that has died may take to end, so that what the process sent last counts.
+// lastFramesTimeout is how long endSession waits for the connection of a dead process to end, so that the store handles
+// what the process sent last.
 const lastFramesTimeout = 500 * time.Millisecond
 
-// endSession ends the session of a process that has died, on behalf of whoever has its token.
+// endSession ends the session of a dead process at the request of a client that has its token.
 func (s *Server) endSession(h hello, token string) (welcome, *refusal) {
-	if no := s.mismatch(h); no != nil {
-		return welcome{}, no
+	if why := s.mismatch(h); why != nil {
+		return welcome{}, why
 	}
 	s.mu.Lock()
-	session, no := s.sessionOf(token)
+	session, why := s.sessionOf(token)
 	var holder *conn
 	if session != nil {
 		holder = s.sessionConns[session]
 	}
 	s.mu.Unlock()
-	if no != nil {
-		return welcome{}, no
+	if why != nil {
+		return welcome{}, why
 	}
 	if holder != nil {
 		timer := time.NewTimer(lastFramesTimeout)
@@ -239,33 +238,34 @@ func (s *Server) endSession(h hello, token string) (welcome, *refusal) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !session.ended { // meanwhile
+	if !session.ended { // it may have ended during the wait
 		s.core.endSession(session)
 		s.sessionEnded(session, "its process has ended")
 	}
 	return welcome{instance: s.opts.InstanceID, session: session.id, resumed: true}, nil
 }
 
-// look answers a client that only looks. What does not fit is refused as it would be if it came to stay, but it is no matter for the log.
+// answerProbe answers a client that only probes the store. The client gets the same refusals as a client that joins,
+// but a mismatch is not logged.
 func (c *conn) answerProbe(h hello, heard []byte, proofs *transcript) ([]byte, bool, error) {
 	s := c.server
 	l, err := decodeProbeRequest(heard)
 	if err != nil {
-		return nil, false, fmt.Errorf("no look: %w", errMalformed)
+		return nil, false, fmt.Errorf("no probe request: %w", errMalformed)
 	}
 	if !proofs.verifies(sideAgent, nil, l.proof) {
-		return c.refuse(nil, refusal{ReasonSecret, "the agent's shared secret is not the store's: give both the same"})
+		return c.refuse(nil, refusal{ReasonSecret, "the agent's shared secret differs from the store's: give both the same secret"})
 	}
 	proofs.add(heard)
-	if no := s.mismatch(h); no != nil {
-		return appendRefusal(nil, no.reason, no.line), false, nil
+	if why := s.mismatch(h); why != nil {
+		return appendRefusal(nil, why.reason, why.message), false, nil
 	}
 	a := probeReply{version: s.opts.Version, runID: s.opts.RunID, agents: int64(s.sessionsOf(h.runID)), time: time.Now().UnixNano()}
 	a.proof = proofs.proof(sideStore, bodyOf(a.append(nil)))
 	return a.append(nil), false, nil
 }
 
-// sessionsOf counts the sessions that clients of a run have; empty is any run.
+// sessionsOf returns the number of sessions of a run's clients. An empty run id means all runs.
 func (s *Server) sessionsOf(runID string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

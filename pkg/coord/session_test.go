@@ -196,7 +196,7 @@ func TestSilence(t *testing.T) {
 			t.Errorf("batch %+v", b)
 		}
 		<-c.Lost()
-		if want := "coordination store: the session is lost: it was silent for too long"; c.Err().Error() != want {
+		if want := "coordination store: the session is lost: no keep-alive arrived in time"; c.Err().Error() != want {
 			t.Errorf("%v, want %s", c.Err(), want)
 		}
 	})
@@ -315,12 +315,12 @@ func TestAnotherStore(t *testing.T) {
 	}{
 		{
 			name: "of the same job", opts: ServerOptions{InstanceID: "second"},
-			want: "coordination store: not available: there is another store now: the store at pipe was lost: another instance, second, is there now",
+			want: "coordination store: not available: another store runs at its address: the store at pipe is gone: another instance, second, runs there now",
 		},
 		{
 			name: "of another elasticrun", opts: ServerOptions{InstanceID: "first", Secret: []byte("new")},
-			want: "coordination store: not available: the store was lost: coordination store at pipe refuses: " +
-				"the store has a shared secret and the agent none: give the agent the store's",
+			want: "coordination store: not available: the store is gone: coordination store at pipe refuses: " +
+				"the store has a shared secret and the agent has none: give the agent the store's secret",
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -5,17 +5,17 @@ import (
 	"sync/atomic"
 )
 
-// Stats is what a Server counts.
+// Stats are the counters of a Server.
 type Stats struct {
-	Conns     int // connections open now
-	Sessions  int // sessions that there are, those of Local apart
-	Keys      int // keys that there are
+	Conns     int // open connections
+	Sessions  int // current sessions, without local ones
+	Keys      int // current keys
 	Revision  Revision
-	Accepted  uint64 // connections served since the start
+	Accepted  uint64 // connections since the start
 	Refused   uint64 // connections refused for a Reason
-	Dropped   uint64 // connections closed since their requests and answers took too much memory
-	Memory    int64  // about how many bytes count towards MaxMemory
-	Malformed uint64 // connections closed since what came was not of the protocol, or not in time
+	Dropped   uint64 // connections closed because their requests and answers used too much memory
+	Memory    int64  // approximate bytes that count towards MaxMemory
+	Malformed uint64 // connections closed because their data was malformed or late
 	Received  Traffic
 	Sent      Traffic
 }
@@ -31,13 +31,13 @@ func (s *Server) Stats() Stats {
 	return stats
 }
 
-// Traffic is what has gone over connections in one direction, whole messages only.
+// Traffic counts the complete messages sent over connections in one direction.
 type Traffic struct {
 	Messages uint64 `json:"messages"`
 	Bytes    uint64 `json:"bytes"`
 }
 
-// Since returns what has come since before.
+// Since returns the traffic since an earlier count.
 func (t Traffic) Since(before Traffic) Traffic {
 	return Traffic{Messages: t.Messages - before.Messages, Bytes: t.Bytes - before.Bytes}
 }
@@ -52,7 +52,7 @@ func (m *meter) count(messages, bytes int) {
 
 func (m *meter) traffic() Traffic { return Traffic{Messages: m.messages.Load(), Bytes: m.bytes.Load()} }
 
-// countFrames counts the messages in b: frames, or a refusal behind the preamble.
+// countFrames returns the number of messages in b. A preamble and the frame behind it count as one.
 func countFrames(b []byte) (n int) {
 	for len(b) > frameHeader {
 		size := frameHeader + int64(binary.BigEndian.Uint32(b))

@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// Revision counts the commits of a store; it never falls. 0 is before the first.
+// Revision counts the commits of a store. It never decreases; 0 is the revision before the first commit.
 type Revision int64
 
-// SessionID names a session; it is never used again. Empty means no session.
+// SessionID identifies a session. A store never uses an id twice. The empty id means no session.
 type SessionID string
 
-// Guard is a condition of a commit: the key still has this create-revision, so that it was
-// neither deleted nor made anew meanwhile. Create 0 means that the key must not exist.
+// Guard is a condition of a commit: the key still has this create-revision, so nobody has deleted it or created it
+// again in the meantime. Create 0 requires that the key does not exist.
 type Guard struct {
 	Key    string
 	Create Revision
@@ -23,11 +23,12 @@ type Guard struct {
 // Op is one write of a commit.
 type Op struct {
 	Key    string
-	Value  []byte // not to be changed afterwards
-	Delete bool   // delete the key, if it is there; all else is unused
-	// Owned binds a put key to the writer's session: it vanishes with it. Other keys stay until they are deleted.
+	Value  []byte // must not be modified after the commit
+	Delete bool   // delete the key if it exists; all other fields are ignored
+	// Owned binds the key to the writer's session: the store deletes the key when the session ends. Other keys stay
+	// until a commit deletes them.
 	Owned bool
-	// TTL, above 0, deletes a put key after about that time, counted anew by each put; Owned is false then. It is for
+	// TTL above 0 makes the store delete the key about that long after its latest put. It excludes Owned. Use it for
 	// results, not for locks: a store may keep the key longer.
 	TTL time.Duration
 }
@@ -35,61 +36,61 @@ type Op struct {
 // Event is one change of a key.
 type Event struct {
 	Key     string
-	Value   []byte   // after a put; not to be changed
-	Create  Revision // the key's create-revision, which a later put leaves as it is
-	Deleted bool     // deleted, or gone with its session; Value is nil then
+	Value   []byte   // the value that was put; must not be modified
+	Create  Revision // the key's create-revision; a later put does not change it
+	Deleted bool     // the key was deleted or its session has ended; Value is nil
 }
 
-// Batch is a part of what a watch sees, in the order of commits. A commit is never split over
-// two batches.
+// Batch is a group of changes that a watch delivers, in commit order. The changes of one commit are always in one
+// batch.
 type Batch struct {
-	// Revision is that of the last commit in the batch.
+	// Revision is the revision of the last commit in the batch.
 	Revision Revision
-	// Resync says that Events are one put for each key that there is, and that what was known before is to be
-	// forgotten: the first batch of a watch, and the first after a gap.
+	// Resync means that Events holds one put for each existing key and that the receiver must discard its earlier
+	// state. The first batch of a watch is a Resync, and so is the first batch after a gap.
 	Resync bool
 	Events []Event
 }
 
 // Store is a client of a coordination store, with one session. It is safe for concurrent use.
 //
-// A store is linearizable: a commit that has returned is seen by every watch that begins later, and
-// by those under way in order.
+// A store is linearizable: every watch that begins after a commit has returned includes that commit. Running watches
+// deliver commits in order.
 type Store interface {
-	// Session is the session's id; it does not change.
+	// Session returns the session's id, which does not change.
 	Session() SessionID
-	// TTL is how long the session lives without a KeepAlive.
+	// TTL returns how long the session lives without a KeepAlive.
 	TTL() time.Duration
-	// KeepAlive proves that the session's owner is alive and returns when the store has answered. The session
-	// lives for TTL from some moment between call and return. Errors: ErrSessionLost, ErrUnavailable.
+	// KeepAlive proves that the session's owner is alive. It returns when the store has answered. The session then
+	// lives for TTL, counted from some moment between call and return. Errors: ErrSessionLost, ErrUnavailable.
 	KeepAlive(ctx context.Context) error
-	// Commit does all ops, or none where a guard fails; no key may occur twice in ops. It returns the commit's revision, which is the
-	// create-revision of keys that it made. Errors: ErrConflict, ErrSessionLost,
-	// ErrTooLarge, and ErrUnavailable, after which the commit may or may not have been done, and may
-	// still be: but never after a later commit of the same Store.
+	// Commit applies all ops, or none if a guard fails. No key may occur twice in ops. Commit returns the commit's
+	// revision, which is also the create-revision of the keys that it created. Errors: ErrConflict, ErrSessionLost,
+	// ErrTooLarge and ErrUnavailable. After ErrUnavailable the outcome is unknown: the store may have applied the
+	// commit or may still apply it, but never after a later commit of the same Store.
 	Commit(ctx context.Context, guards []Guard, ops []Op) (Revision, error)
-	// Watch calls see with a batch for all keys that begin with prefix, then with each further batch, until ctx ends,
-	// whose cause it returns, or the session is lost (ErrSessionLost), or see returns an error, which it returns. It rides out
-	// interruptions, and what it then cannot tell as changes it tells as a Resync. see is called by one goroutine at a time;
-	// while it runs, changes are gathered.
-	Watch(ctx context.Context, prefix string, see func(Batch) error) error
-	// Lost is closed when the session is known to be lost: it has been ended, or its store is gone for good. A silent
-	// network alone does not close it. Err then says why.
+	// Watch calls handle with a batch of all keys that begin with prefix, and then with a batch for each change. It
+	// returns the cause of ctx when ctx ends, ErrSessionLost when the session is lost, or the error that handle
+	// returns. Watch survives interruptions; it sends a Resync if it cannot deliver the missed changes one by one. Only
+	// one goroutine calls handle at a time. Changes that arrive during a call are collected for the next one.
+	Watch(ctx context.Context, prefix string, handle func(Batch) error) error
+	// Lost is closed when the session is known to be lost: it has ended, or its store is gone for good. A silent
+	// network alone does not close it. Err then returns the reason.
 	Lost() <-chan struct{}
-	// Err is nil until Lost is closed; then it wraps ErrSessionLost or ErrUnavailable.
+	// Err returns nil until Lost is closed. Afterwards its error wraps ErrSessionLost or ErrUnavailable.
 	Err() error
-	// Close ends the session, so that its keys vanish at once, and gives back what the client holds. It waits until the store has
-	// heard of it, or ctx ends.
+	// Close ends the session, which deletes the session's keys at once, and releases the client's resources. It waits
+	// until the store has answered or ctx ends.
 	Close(ctx context.Context) error
 }
 
-// MaxOps is the number of ops a commit may have in every store (etcd's default limit).
+// MaxOps is the number of ops that every store accepts in one commit. It is etcd's default limit.
 const MaxOps = 128
 
-// MaxCommit is the number of bytes, keys and values together, that a commit may have in every store.
+// MaxCommit is the size in bytes, keys plus values, that every store accepts in one commit.
 const MaxCommit = 1 << 20
 
-// Errors that callers tell apart.
+// Errors of a Store. Callers test for them with errors.Is.
 var (
 	ErrConflict    = errors.New("coordination store: a guard failed")
 	ErrSessionLost = errors.New("coordination store: the session is lost")
@@ -97,13 +98,13 @@ var (
 	ErrTooLarge    = errors.New("coordination store: the commit is too large")
 )
 
-// CheckCommit returns ErrTooLarge, or what else is wrong with a commit in any store.
+// CheckCommit returns an error if no store accepts the commit: ErrTooLarge, or an error about an empty or repeated key.
 func CheckCommit(guards []Guard, ops []Op) error {
 	size := 0
 	seen := make(map[string]bool, len(ops))
 	for _, op := range ops {
 		if op.Key == "" || seen[op.Key] {
-			return fmt.Errorf("coordination store: key %q is empty or twice in a commit", op.Key)
+			return fmt.Errorf("coordination store: key %q is empty or occurs twice in a commit", op.Key)
 		}
 		seen[op.Key] = true
 		size += len(op.Key) + len(op.Value)

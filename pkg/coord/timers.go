@@ -5,20 +5,20 @@ import (
 	"time"
 )
 
-// timer is the end of a session or of a key with a TTL, in the core's time.
+// timer ends a session or deletes a key with a TTL. Its times are core time.
 type timer struct {
 	ends    time.Duration
-	due     time.Duration // when it is looked at: not after ends
-	index   int           // in timers; -1 if it is not there
-	session *session      // or
+	due     time.Duration // the timer's position in the heap; never after ends
+	index   int           // position in the heap; -1 if not in it
+	session *session      // exactly one of session and entry is set
 	entry   *entry
 }
 
-// timers orders timers by when they are due. That an end moves away, as each keep-alive does it, costs nothing before
-// the timer is due by its old one.
+// timers is a heap ordered by due. Moving an end to a later time, as each keep-alive does, is O(1): the heap position
+// is corrected only when the timer's old due time comes.
 type timers struct{ items []*timer }
 
-// set lets t end at that time.
+// set makes t expire at ends.
 func (ts *timers) set(t *timer, ends time.Duration) {
 	t.ends = ends
 	switch {
@@ -31,14 +31,14 @@ func (ts *timers) set(t *timer, ends time.Duration) {
 	}
 }
 
-// remove takes t out, if it is in.
+// remove removes t if it is in the heap.
 func (ts *timers) remove(t *timer) {
 	if t.index >= 0 {
 		heap.Remove((*timerHeap)(ts), t.index)
 	}
 }
 
-// expired takes out a timer that has ended; nil: there is none.
+// expired removes and returns a timer that has expired, or returns nil.
 func (ts *timers) expired(now time.Duration) *timer {
 	for len(ts.items) > 0 && ts.items[0].due <= now {
 		t := ts.items[0]
@@ -52,7 +52,7 @@ func (ts *timers) expired(now time.Duration) *timer {
 	return nil
 }
 
-// next returns when a timer is due.
+// nextDue returns the earliest due time.
 func (ts *timers) nextDue() (due time.Duration, ok bool) {
 	if len(ts.items) == 0 {
 		return 0, false
@@ -60,7 +60,7 @@ func (ts *timers) nextDue() (due time.Duration, ok bool) {
 	return ts.items[0].due, true
 }
 
-// timerHeap is timers as package heap wants it.
+// timerHeap implements heap.Interface for timers.
 type timerHeap timers
 
 func (h *timerHeap) Len() int           { return len(h.items) }

@@ -7,34 +7,34 @@ import (
 	"time"
 )
 
-// The agents' protocol. Either side begins with the preamble: 8 bytes of magic and a u16, the protocol's version, that
-// will stay as they are for ever. Then come frames: a u32, the number of bytes after it, of which the first is the kind.
-// Integers outside of frames are big-endian; in them, numbers are uvarints, s is a string or bytes behind their
-// length, and what stands in braces comes as often as the number before it says.
+// The agents' protocol. Each side begins with the preamble: 8 bytes of magic and a u16, the protocol's version. The
+// preamble never changes. Then come frames: a u32 with the number of bytes after it, of which the first is the kind.
+// Integers outside of frames are big-endian. In a frame, numbers are uvarints, s marks a string or bytes after their
+// length, and braces repeat as often as the number before them says.
 //
 //	kind           to      layout
 //	hello          store   flags (1: has a secret), s version, s run id, s nonce
 //	challenge      client  flags (1: has a secret), s instance id, s nonce
 //	join           store   TTL in ns (0: the store's), s token of a session to resume, flags (1: end it), s proof
 //	welcome        client  s instance id, s session id, s token, TTL in ns, flags (1: resumed), s proof
-//	refusal        client  code, s line for people; then the connection ends
+//	refusal        client  code, s message for people; then the connection ends
 //
 //	keep-alive     store   request
 //	commit         store   request, number {s key, create-revision}, number {flags (1: delete, 2: owned), s key, s value, TTL}
 //	watch          store   watch, s prefix
 //	unwatch        store   watch
 //	end            store   request: end the session
-//	reply          client  request, code, revision, s line for people
+//	reply          client  request, code, revision, s message for people
 //	batch          client  watch, flags (1: resync, 2: more of it follows), revision,
 //	                       number {flags (1: deleted, 2: fresh), s key, create-revision, s value}
-//	over           client  code, s line for people: the session, or the store, has ended; then the connection ends
+//	exit notice    client  code, s message for people: the session or the store has ended; then the connection ends
 //
-//	look           store   s proof
-//	seen           client  s version, s run id (empty: any), agents of the run, Unix time in ns, s proof; then the connection ends
+//	probe request  store   s proof
+//	probe reply    client  s version, s run id (empty: any), agents of the run, Unix time in ns, s proof; then the connection ends
 //
-// The order is hello, challenge, join, welcome; a refusal may come instead of the store's part. Who only wants to see what is there says look
-// in place of join, and is given no session. Numbers of requests
-// and watches are the client's to choose.
+// The handshake is hello, challenge, join, welcome. The store may send a refusal instead of its part. A client that
+// only probes the store sends a probe request instead of join and gets no session. The client chooses the numbers of
+// requests and watches.
 type kind byte
 
 const (
@@ -50,20 +50,21 @@ const (
 	kindEnd
 	kindReply
 	kindBatch
-	kindOver
+	kindExitNotice
 	kindProbe
 	kindProbeReply
 )
 
-// magic begins with a byte that no torch sends first. What speaks in lines, such as HTTP, answers it at once for its end.
+// magic begins with a byte that no torch sends first. It ends with a line end, so that servers of line protocols such
+// as HTTP answer at once.
 const magic = "\xe5elrun\r\n"
 
 const (
 	protocolVersion = 2
 	preambleSize    = len(magic) + 2
 	frameHeader     = 4
-	maxHandshake    = 1 << 10 // bytes of a frame before the welcome
-	maxFrame        = 2 << 20 // bytes of any other
+	maxHandshake    = 1 << 10 // maximum size of a handshake frame
+	maxFrame        = 2 << 20 // maximum size of other frames
 	batchFrame      = 64 << 10
 )
 
@@ -71,7 +72,7 @@ func appendPreamble(b []byte) []byte {
 	return binary.BigEndian.AppendUint16(append(b, magic...), protocolVersion)
 }
 
-// beginFrame begins a frame, of which endFrame, with the length of b before it, sets the size.
+// beginFrame appends the header of a frame. endFrame sets its size; it needs the length of b before beginFrame.
 func beginFrame(b []byte, k kind) []byte { return append(b, 0, 0, 0, 0, byte(k)) }
 
 func endFrame(b []byte, begin int) []byte {
@@ -79,8 +80,8 @@ func endFrame(b []byte, begin int) []byte {
 	return b
 }
 
-// readFrame reads one frame of at most limit bytes. What it returns is the caller's. scratch, at least 5 bytes, is
-// for its own use. For a frame that says it is large no more is allocated than twice what has come.
+// readFrame reads one frame of at most limit bytes. The caller owns the result. scratch must have at least 5 bytes.
+// readFrame allocates at most twice the bytes that have arrived, whatever size the frame claims.
 func readFrame(r io.Reader, limit int, scratch []byte) (kind, []byte, error) {
 	head := scratch[:frameHeader]
 	if _, err := io.ReadFull(r, head); err != nil {
@@ -95,7 +96,7 @@ func readFrame(r io.Reader, limit int, scratch []byte) (kind, []byte, error) {
 	for have := 0; ; {
 		n, err := io.ReadFull(r, b[have:])
 		if err != nil {
-			return 0, nil, fmt.Errorf("frame that ends after %d of %d bytes: %w", have+n, size, io.ErrUnexpectedEOF)
+			return 0, nil, fmt.Errorf("frame ends after %d of %d bytes: %w", have+n, size, io.ErrUnexpectedEOF)
 		}
 		if have = len(b); have == int(size) {
 			return kind(b[0]), b[1:], nil
@@ -106,7 +107,7 @@ func readFrame(r io.Reader, limit int, scratch []byte) (kind, []byte, error) {
 	}
 }
 
-// code says how a request ended, or why a session did.
+// resultCode is the result of a request, or why a session has ended.
 type resultCode byte
 
 const (
@@ -115,12 +116,12 @@ const (
 	codeLost        // ErrSessionLost
 	codeUnavailable // ErrUnavailable
 	codeTooLarge
-	codeTaken // ErrSessionLost, for this connection
+	codeTaken // ErrSessionLost, for this connection only
 	codeInvalid
 	codeFull
 )
 
-// codes are the errors that have a code of their own.
+// codes are the errors with a code of their own.
 var codes = [...]error{
 	codeConflict: ErrConflict, codeLost: ErrSessionLost, codeUnavailable: ErrUnavailable, codeTooLarge: ErrTooLarge,
 	codeTaken: ErrSessionLost, codeFull: ErrFull,
@@ -137,7 +138,7 @@ const (
 	flagFresh   = 2
 )
 
-// commitRequest is a commit on the wire.
+// commitRequest is the commit frame.
 type commitRequest struct {
 	request int64
 	guards  []Guard
@@ -188,30 +189,30 @@ func decodeCommit(body []byte) (r commitRequest, err error) {
 	return r, in.end()
 }
 
-// value reads a value, which will outlive the message; nil if it is empty.
+// value reads a value into memory of its own, so that it outlives the message. It returns nil for an empty value.
 func (f *fields) value() []byte { return append([]byte(nil), f.bytes()...) }
 
-// reply is the answer to a request; err is nil, or of a code and a line.
+// reply is the answer to a request.
 type reply struct {
 	request  int64
 	revision Revision
 	code     resultCode
-	line     string
+	message  string
 }
 
 func appendReply(b []byte, r reply) []byte {
 	begin := len(b)
 	b = append(appendNumber(beginFrame(b, kindReply), r.request), byte(r.code))
-	return endFrame(appendString(appendNumber(b, r.revision), r.line), begin)
+	return endFrame(appendString(appendNumber(b, r.revision), r.message), begin)
 }
 
 func decodeReply(body []byte) (r reply, err error) {
 	in := &fields{b: body}
-	r = reply{request: in.number(), code: resultCode(in.byte()), revision: Revision(in.number()), line: in.string()}
+	r = reply{request: in.number(), code: resultCode(in.byte()), revision: Revision(in.number()), message: in.string()}
 	return r, in.end()
 }
 
-// appendNumbered appends a frame that has but the number of a request or watch, and for a watch the prefix.
+// appendNumbered appends a frame that consists of the number of a request or watch and, for a watch, the prefix.
 func appendNumbered(b []byte, k kind, number int64, prefix ...string) []byte {
 	begin := len(b)
 	b = appendNumber(beginFrame(b, k), number)
@@ -221,24 +222,24 @@ func appendNumbered(b []byte, k kind, number int64, prefix ...string) []byte {
 	return endFrame(b, begin)
 }
 
-// appendOver appends why it is over.
-func appendOver(b []byte, c resultCode, line string) []byte {
+// appendExitNotice appends an exit notice.
+func appendExitNotice(b []byte, c resultCode, line string) []byte {
 	begin := len(b)
-	return endFrame(appendString(append(beginFrame(b, kindOver), byte(c)), line), begin)
+	return endFrame(appendString(append(beginFrame(b, kindExitNotice), byte(c)), line), begin)
 }
 
-// durationLimit keeps what a peer says from overflowing.
+// durationLimit prevents an overflow by a peer's durations.
 const durationLimit = 24 * time.Hour
 
-// batchPart is one frame of a batch: of a large one the events come in several.
+// batchPart is one frame of a batch. A large batch has several.
 type batchPart struct {
 	watch int64
-	more  bool // it is not the last
+	more  bool // more parts follow
 	batch Batch
-	fresh []bool // one for each event, see core.take
+	fresh []bool // one for each event; see core.take
 }
 
-// appendBatch appends a batch, in frames of about batchFrame bytes, or of one event that is larger.
+// appendBatch appends a batch as frames of about batchFrame bytes each. A larger event gets a frame of its own.
 func appendBatch(b []byte, watch int64, batch Batch, fresh []bool) []byte {
 	for {
 		n, size := 0, 0

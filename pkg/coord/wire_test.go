@@ -29,13 +29,13 @@ func frames() map[string][]byte {
 		"watch":      appendNumbered(nil, kindWatch, 5, "agent/"),
 		"unwatch":    appendNumbered(nil, kindUnwatch, 5),
 		"end":        appendNumbered(nil, kindEnd, 6),
-		"reply":      appendReply(nil, reply{request: 3, revision: 1 << 40, code: codeConflict, line: "key"}),
+		"reply":      appendReply(nil, reply{request: 3, revision: 1 << 40, code: codeConflict, message: "key"}),
 		"batch": appendBatch(nil, 5, Batch{Resync: true, Revision: 9, Events: []Event{
 			{Key: "a", Value: []byte("v"), Create: 9}, {Key: "b", Deleted: true},
 		}}, []bool{true, false}),
 		"look": probeRequest{proof: []byte{7}}.append(nil),
 		"seen": probeReply{version: "v1", runID: "run", agents: 3, time: 1 << 60, proof: []byte{1}}.append(nil),
-		"over": appendOver(nil, codeLost, "it was silent"),
+		"over": appendExitNotice(nil, codeLost, "it was silent"),
 	}
 }
 

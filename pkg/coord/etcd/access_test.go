@@ -106,8 +106,8 @@ func TestTLS(t *testing.T) {
 		{name: "a stranger's certificate", endpoint: c.client, tls: TLS{CA: ours.file, Cert: otherCert, Key: otherKey}, want: "it ended the TLS handshake: tls: "},
 		{name: "a stranger as the authority", endpoint: c.client, tls: TLS{CA: strangers.file, Cert: cert, Key: key}, want: "its certificate is not trusted: x509: certificate signed by unknown authority"},
 		{name: "the machine's authorities", endpoint: c.client, tls: TLS{Cert: cert, Key: key}, want: "its certificate is not trusted: "},
-		{name: "https to http", endpoint: "https" + strings.TrimPrefix(plain, "http"), tls: TLS{CA: ours.file}, want: "as one does that speaks no TLS", passes: true},
-		{name: "http to https", endpoint: "http" + strings.TrimPrefix(c.client, "https"), want: "as one does that wants TLS", passes: true},
+		{name: "https to http", endpoint: "https" + strings.TrimPrefix(plain, "http"), tls: TLS{CA: ours.file}, want: "perhaps it does not speak TLS", passes: true},
+		{name: "http to https", endpoint: "http" + strings.TrimPrefix(c.client, "https"), want: "perhaps it requires TLS", passes: true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -188,7 +188,7 @@ func TestUsers(t *testing.T) {
 		{name: "right", user: "job", password: "secret"},
 		{name: "wrong password", user: "job", password: "guess", open: `user "job" or its password is wrong`},
 		{name: "unknown user", user: "nobody", password: "secret", open: `user "nobody" or its password is wrong`},
-		{name: "nobody", use: "it wants a user and a password"},
+		{name: "nobody", use: "it requires a user and a password"},
 		{name: "another prefix", user: "job", password: "secret", prefix: "others", use: `user "job" may not read and write the keys below "others/"`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

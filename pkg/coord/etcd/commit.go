@@ -11,7 +11,8 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/coord"
 )
 
-// Commit implements coord.Store. It waits for OpTimeout at most, a few times that where keys have a TTL.
+// Commit implements coord.Store. Each of its requests waits at most OpTimeout. Keys with a TTL need additional
+// requests.
 func (s *Store) Commit(ctx context.Context, guards []coord.Guard, ops []coord.Op) (coord.Revision, error) {
 	if err := coord.CheckCommit(guards, ops); err != nil {
 		return 0, err
@@ -19,8 +20,8 @@ func (s *Store) Commit(ctx context.Context, guards []coord.Guard, ops []coord.Op
 	if err := s.Err(); err != nil {
 		return 0, err
 	}
-	// A lost session's commit must do nothing. A transaction with an owned put fails without the session's lease;
-	// another one is guarded by the session's own key, if etcd's limit leaves room for a guard more.
+	// A commit of a lost session must do nothing. A transaction with an owned put fails if the session's lease is gone.
+	// Other transactions are guarded by the session's key, if etcd's limit leaves room for one more guard.
 	fence := !hasOwnedPut(ops) && len(guards) < coord.MaxOps
 	if fence {
 		if err := s.keyOnce.make(ctx, s); err != nil {
@@ -38,10 +39,10 @@ func (s *Store) Commit(ctx context.Context, guards []coord.Guard, ops []coord.Op
 			rev, done, err = s.transact(ctx, t, guards, ops, leases, fence)
 		}
 		switch {
-		case errors.Is(err, errEpochEnded) && t != last: // another commit's accident: this one is free to begin anew
+		case errors.Is(err, errEpochEnded) && t != last: // another commit's outcome was unknown; try again in the new epoch
 			last = t
 			continue
-		case errors.Is(err, errEpochEnded): // nobody has begun another: the session's keys are gone
+		case errors.Is(err, errEpochEnded): // nobody began a new epoch, so the session's keys are gone
 			err = s.missingLease(ctx, true)
 		case done == outcomeUnknown:
 			s.markUnknown(t)
@@ -61,7 +62,7 @@ func hasOwnedPut(ops []coord.Op) bool {
 	return false
 }
 
-// done says whether a transaction was done.
+// outcome says whether etcd has applied a transaction.
 type outcome int
 
 const (
@@ -106,14 +107,14 @@ func (s *Store) transact(
 	case answer.Succeeded:
 		return coord.Revision(answer.Header.Revision), applied, nil
 	case fence && answer.Responses[0].GetResponseRange().Count == 0:
-		return 0, notApplied, s.lose("its time ran out")
+		return 0, notApplied, s.lose("its lease has expired")
 	case turned && t.ended(answer, len(otherwise)-1):
 		return 0, notApplied, errEpochEnded
 	}
 	return 0, notApplied, fmt.Errorf("commit: %w", coord.ErrConflict)
 }
 
-// write makes an op etcd's.
+// etcdOp converts an op.
 func (s *Store) etcdOp(op coord.Op, leases map[time.Duration]clientv3.LeaseID) clientv3.Op {
 	key := s.root + op.Key
 	switch {
@@ -127,8 +128,8 @@ func (s *Store) etcdOp(op coord.Op, leases map[time.Duration]clientv3.LeaseID) c
 	return clientv3.OpPut(key, string(op.Value))
 }
 
-// leaseGone finds out whose lease a transaction lacked: the session's, or one for a key's TTL, that ended before the
-// transaction came.
+// missingLease returns the error of a transaction that failed because a lease was missing. The lease is the session's,
+// or one for a key's TTL that ended before the transaction arrived.
 func (s *Store) missingLease(ctx context.Context, others bool) error {
 	if others {
 		ended, err := s.leaseEnded(ctx)
@@ -136,13 +137,13 @@ func (s *Store) missingLease(ctx context.Context, others bool) error {
 			return err
 		}
 		if !ended {
-			return fmt.Errorf("commit: %w: it took longer than a key's TTL, and was not done", coord.ErrUnavailable)
+			return fmt.Errorf("commit: %w: it took longer than a key's TTL and was not applied", coord.ErrUnavailable)
 		}
 	}
-	return s.lose("its time ran out")
+	return s.lose("its lease has expired")
 }
 
-// grant gets a fresh lease for each TTL among the ops.
+// grant gets a new lease for each TTL among the ops.
 func (s *Store) grant(ctx context.Context, ops []coord.Op) (map[time.Duration]clientv3.LeaseID, error) {
 	var leases map[time.Duration]clientv3.LeaseID
 	for _, op := range ops {
@@ -153,7 +154,7 @@ func (s *Store) grant(ctx context.Context, ops []coord.Op) (map[time.Duration]cl
 		seconds := max(1, int64((op.TTL+time.Second-1)/time.Second))
 		granted, err := s.cli.Grant(bounded, seconds)
 		if err != nil {
-			err = s.explain(bounded, "commit, before it was begun", err)
+			err = s.explain(bounded, "prepare a commit", err)
 			cancel()
 			s.revoke(ctx, leases)
 			return nil, err
@@ -167,7 +168,7 @@ func (s *Store) grant(ctx context.Context, ops []coord.Op) (map[time.Duration]cl
 	return leases, nil
 }
 
-// revoke gives leases back that no key uses. Those that it cannot give back end by themselves.
+// revoke revokes leases that no key uses. Leases that it cannot revoke expire.
 func (s *Store) revoke(ctx context.Context, leases map[time.Duration]clientv3.LeaseID) {
 	if len(leases) == 0 {
 		return
@@ -176,12 +177,13 @@ func (s *Store) revoke(ctx context.Context, leases map[time.Duration]clientv3.Le
 	defer cancel()
 	for _, lease := range leases {
 		if _, err := s.cli.Revoke(ctx, lease); err != nil {
-			s.options.Logger.Debug().Err(err).Msg("a lease of etcd that is not used was not given back")
+			s.options.Logger.Debug().Err(err).Msg("cannot revoke an unused etcd lease")
 		}
 	}
 }
 
-// fenced makes the session's own key when it is first needed: most agents never write a key that they do not own.
+// sessionKeyOnce creates the session's key when it is first needed. Most agents only write keys that they own and never
+// need it.
 type sessionKeyOnce struct {
 	lock chan struct{} // holds one token: the right to use made
 	made bool
@@ -198,7 +200,7 @@ func (f *sessionKeyOnce) make(ctx context.Context, s *Store) error {
 	select {
 	case <-f.lock:
 	case <-ctx.Done():
-		return s.explain(ctx, "commit, before it was begun", context.Cause(ctx))
+		return s.explain(ctx, "prepare a commit", context.Cause(ctx))
 	}
 	defer func() { f.lock <- struct{}{} }()
 	if f.made {
@@ -207,9 +209,9 @@ func (f *sessionKeyOnce) make(ctx context.Context, s *Store) error {
 	_, err := s.cli.Put(ctx, s.sessionKey, "", clientv3.WithLease(s.lease))
 	switch {
 	case errors.Is(err, errLeaseGone):
-		return s.lose("its time ran out")
+		return s.lose("its lease has expired")
 	case err != nil:
-		return s.explain(ctx, "commit, before it was begun", err)
+		return s.explain(ctx, "prepare a commit", err)
 	}
 	f.made = true
 	return nil

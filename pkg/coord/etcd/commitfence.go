@@ -11,16 +11,18 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/coord"
 )
 
-// turns keep a commit that was given up, and may still be under way, from being done after a later one of the same client, whose key it would
-// set back. Each commit is guarded by the session's turn, and after one whose outcome is not known the turn passes before anything else is
-// committed. The first turn is that the second one's key is not there, so that a session without such an accident has no key and no request more.
+// commitFence prevents a commit with an unknown outcome from being applied after a later commit of the same client,
+// whose key it would set back. It divides the session's commits into epochs, and each commit is guarded by its epoch.
+// After a commit with an unknown outcome, the next commit first begins a new epoch. The first epoch requires that the
+// key of the second one does not exist, so a session without such an incident needs no extra key and no extra request.
 type commitFence struct {
-	lock        chan struct{} // holds one token: the right to use what follows
+	lock        chan struct{} // holds one token: the right to use the other fields
 	current     fenceEpoch
-	mustAdvance bool // a commit of this turn may be under way
+	mustAdvance bool // a commit of the current epoch has an unknown outcome
 }
 
-// turn is one of them; create is its key's create-revision, 0 for the first, which has none.
+// fenceEpoch identifies an epoch. create is the create-revision of its key; it is 0 for the first epoch, which has no
+// key.
 type fenceEpoch struct {
 	number int
 	create int64
@@ -33,19 +35,19 @@ func (ts *commitFence) init() {
 
 func (s *Store) epochKey(number int) string { return s.sessionKey + "/turn/" + strconv.Itoa(number) }
 
-// during is the guard of a turn, and over the question that tells whether that has failed.
+// epochGuard returns the guard of an epoch, and the query that tells whether the guard has failed.
 func (s *Store) epochGuard(t fenceEpoch) (guard clientv3.Cmp, over clientv3.Op) {
 	key := s.epochKey(max(t.number, 1))
 	return clientv3.Compare(clientv3.CreateRevision(key), "=", t.create), clientv3.OpGet(key)
 }
 
-// isOver reads the answer to the question of during.
+// ended reports, from the answer to epochGuard's query, whether the epoch has ended.
 func (t fenceEpoch) ended(answer *clientv3.TxnResponse, question int) bool {
 	kvs := answer.Responses[question].GetResponseRange().Kvs
 	return len(kvs) == 0 && t.create != 0 || len(kvs) > 0 && kvs[0].CreateRevision != t.create
 }
 
-// turn returns the turn for a commit; it lets the one before pass first where that is due.
+// currentEpoch returns the epoch for a commit. It begins a new epoch first if necessary.
 func (s *Store) currentEpoch(ctx context.Context) (fenceEpoch, error) {
 	ctx, cancel := s.op(ctx)
 	defer cancel()
@@ -53,7 +55,7 @@ func (s *Store) currentEpoch(ctx context.Context) (fenceEpoch, error) {
 	select {
 	case <-ts.lock:
 	case <-ctx.Done():
-		return fenceEpoch{}, s.explain(ctx, "commit, before it was begun", context.Cause(ctx))
+		return fenceEpoch{}, s.explain(ctx, "prepare a commit", context.Cause(ctx))
 	}
 	defer func() { ts.lock <- struct{}{} }()
 	if !ts.mustAdvance {
@@ -68,15 +70,15 @@ func (s *Store) currentEpoch(ctx context.Context) (fenceEpoch, error) {
 	answer, err := s.cli.Txn(ctx).If(guard).Then(writes...).Else(clientv3.OpGet(next)).Commit()
 	switch {
 	case errors.Is(err, errLeaseGone):
-		return fenceEpoch{}, s.lose("its time ran out")
+		return fenceEpoch{}, s.lose("its lease has expired")
 	case err != nil:
-		return fenceEpoch{}, s.explain(ctx, "commit, before it was begun", err)
+		return fenceEpoch{}, s.explain(ctx, "prepare a commit", err)
 	case answer.Succeeded:
 		ts.current = fenceEpoch{ts.current.number + 1, answer.Header.Revision}
-	default: // an attempt before was done, or the session's keys are gone
+	default: // an earlier attempt was applied, or the session's keys are gone
 		kvs := answer.Responses[0].GetResponseRange().Kvs
 		if len(kvs) == 0 {
-			return fenceEpoch{}, s.lose("its time ran out")
+			return fenceEpoch{}, s.lose("its lease has expired")
 		}
 		ts.current = fenceEpoch{ts.current.number + 1, kvs[0].CreateRevision}
 	}
@@ -84,7 +86,7 @@ func (s *Store) currentEpoch(ctx context.Context) (fenceEpoch, error) {
 	return ts.current, nil
 }
 
-// doubt takes note that a commit of t may still be under way.
+// markUnknown records that a commit of t has an unknown outcome.
 func (s *Store) markUnknown(t fenceEpoch) {
 	<-s.commitFence.lock
 	if s.commitFence.current == t {
@@ -93,5 +95,5 @@ func (s *Store) markUnknown(t fenceEpoch) {
 	s.commitFence.lock <- struct{}{}
 }
 
-// errTurnOver says that a commit was not done because its turn was over.
-var errEpochEnded = fmt.Errorf("%w: its turn was over", coord.ErrUnavailable)
+// errEpochEnded means that a commit was not applied because its epoch had ended.
+var errEpochEnded = fmt.Errorf("%w: its epoch has ended", coord.ErrUnavailable)

@@ -15,18 +15,18 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// conns are the client's connections, and what became of the latest attempt at each address: gRPC itself tries again
-// and again, and tells nobody why.
+// conns tracks the client's connections and the result of the latest attempt at each address. gRPC retries forever and
+// does not report why an attempt failed.
 type conns struct {
-	addresses int // how many there are to try
-	// hopeless is called, once, when no attempt can ever succeed.
+	addresses int // the number of endpoints
+	// onPermanentFailure is called once, when no attempt can ever succeed.
 	onPermanentFailure func()
 
 	mu        sync.Mutex
 	open      map[*conn]struct{}
 	failed    map[string]error  // by address: how the last attempt failed
 	permanent map[string]string // by address: why no attempt can succeed
-	reported  bool              // hopeless was called
+	reported  bool              // onPermanentFailure was called
 }
 
 func newConns(addresses int, hopeless func()) *conns {
@@ -51,7 +51,7 @@ func (cs *conns) dial(ctx context.Context, address string) (net.Conn, error) {
 	return c, nil
 }
 
-// note keeps how an attempt at an address has ended; nil is well.
+// record stores the result of an attempt at an address; nil means success.
 func (cs *conns) record(address string, err error) {
 	cs.mu.Lock()
 	delete(cs.failed, address)
@@ -70,7 +70,7 @@ func (cs *conns) record(address string, err error) {
 	}
 }
 
-// last returns how the last attempt at some address failed, or nil.
+// lastFailure returns how the last attempt at some address failed, or nil.
 func (cs *conns) lastFailure() error {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
@@ -80,7 +80,7 @@ func (cs *conns) lastFailure() error {
 	return nil
 }
 
-// refusal returns why no attempt at any address can succeed, or nothing.
+// permanentFailure returns why no attempt at any address can succeed, or "".
 func (cs *conns) permanentFailure() string {
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
@@ -93,8 +93,8 @@ func (cs *conns) permanentFailure() string {
 	return ""
 }
 
-// drop closes the connections to an address, so that gRPC makes new ones: a connection on which all is silent may stay
-// so for minutes after the network has healed, because TCP tries ever more rarely.
+// drop closes the connections to an address so that gRPC makes new ones. A silent connection may stay silent for
+// minutes after the network has healed, because TCP retransmits ever more rarely.
 func (cs *conns) drop(address net.Addr) {
 	if address == nil {
 		return
@@ -108,7 +108,7 @@ func (cs *conns) drop(address net.Addr) {
 	}
 }
 
-// conn is one connection.
+// conn is a connection that removes itself from conns when it is closed.
 type conn struct {
 	net.Conn
 
@@ -123,14 +123,14 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
-// handshakes notes how the handshakes of a connection's credentials end.
+// recordingCredentials records the results of the handshakes of its credentials.
 type recordingCredentials struct {
 	credentials.TransportCredentials
 
 	all *conns
 }
 
-// ClientHandshake is gRPC's.
+// ClientHandshake implements credentials.TransportCredentials.
 func (h *recordingCredentials) ClientHandshake(ctx context.Context, authority string, raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	address := authority
 	if c, ok := raw.(*conn); ok {
@@ -140,7 +140,7 @@ func (h *recordingCredentials) ClientHandshake(ctx context.Context, authority st
 	if err != nil {
 		told := fmt.Errorf("TLS handshake: %w", err)
 		if errors.Is(err, io.EOF) {
-			told = fmt.Errorf("the server ended the TLS handshake, as one does that speaks no TLS: %w", err)
+			told = fmt.Errorf("the server ended the TLS handshake; perhaps it does not speak TLS: %w", err)
 		}
 		h.all.record(address, told)
 		return nil, nil, err
@@ -148,13 +148,13 @@ func (h *recordingCredentials) ClientHandshake(ctx context.Context, authority st
 	return &handshakenConn{Conn: secure, all: h.all, address: address}, info, nil
 }
 
-// Clone is gRPC's.
+// Clone implements credentials.TransportCredentials.
 func (h *recordingCredentials) Clone() credentials.TransportCredentials {
 	return &recordingCredentials{TransportCredentials: h.TransportCredentials.Clone(), all: h.all}
 }
 
-// greeted is a connection after its handshake. Its first byte read shows that the server has taken this client: with
-// TLS 1.3 the server judges the client's certificate after the client's part of the handshake.
+// handshakenConn is a connection after its handshake. Its first read shows whether the server has accepted the client:
+// with TLS 1.3 the server checks the client's certificate after the client has finished its handshake.
 type handshakenConn struct {
 	net.Conn
 
@@ -171,16 +171,16 @@ func (g *handshakenConn) Read(p []byte) (int, error) {
 			g.all.record(g.address, nil)
 		case permanentTLSError(err) != "":
 			g.all.record(g.address, err)
-		case errors.Is(err, net.ErrClosed): // by this side, after a while
-			g.all.record(g.address, errors.New("it takes the connection, but says nothing"))
+		case errors.Is(err, net.ErrClosed): // closed locally, after a timeout
+			g.all.record(g.address, errors.New("it accepts the connection, but sends nothing"))
 		default:
-			g.all.record(g.address, fmt.Errorf("the server ended the connection before its first byte, as one does that wants TLS: %w", err))
+			g.all.record(g.address, fmt.Errorf("the server closed the connection before its first byte; perhaps it requires TLS: %w", err))
 		}
 	})
 	return n, err
 }
 
-// hopelessTLS returns why a handshake that has ended so will always do, or nothing.
+// permanentTLSError returns why a handshake that has failed with err will always fail, or "".
 func permanentTLSError(err error) string {
 	var certificate *tls.CertificateVerificationError
 	var header tls.RecordHeaderError
@@ -190,13 +190,13 @@ func permanentTLSError(err error) string {
 		return fmt.Sprintf("its certificate is not trusted: %v", certificate.Err)
 	case errors.As(err, &header):
 		return "it does not speak TLS: set the protocol to http"
-	case errors.As(err, &remote) && remote.Op == "remote error": // an alert of TLS
-		return fmt.Sprintf("it ended the TLS handshake: %v: see the client's certificate and key", remote.Err)
+	case errors.As(err, &remote) && remote.Op == "remote error": // a TLS alert
+		return fmt.Sprintf("it ended the TLS handshake: %v: check the client's certificate and key", remote.Err)
 	}
 	return ""
 }
 
-// connectParams make gRPC connect again soon: its own wait grows to two minutes.
+// connectParams limits gRPC's delay between connection attempts, which by default grows to two minutes.
 func connectParams(timeout time.Duration) grpc.ConnectParams {
 	return grpc.ConnectParams{
 		Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.3, MaxDelay: time.Second},

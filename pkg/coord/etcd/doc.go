@@ -1,18 +1,20 @@
-// Package etcd is the coordination store in an etcd cluster, version 3.4 or later.
+// Package etcd implements the coordination store, coord.Store, in an etcd cluster of version 3.4 or later. It is not a
+// general etcd client: it offers only what package coord defines. A Store is safe for concurrent use.
 //
-// A session is a lease; its id is the lease's, in hexadecimal. A commit is one transaction, whose guards compare
-// create-revisions. Keys lie in etcd under two prefixes of Options.Prefix:
+// A session is an etcd lease; its id is the lease's id in hexadecimal. A commit is one transaction whose guards compare
+// create-revisions. The store uses these keys below Options.Prefix:
 //
-//	PREFIX/keys/KEY         the store's keys
-//	PREFIX/sessions/LEASE   under the session's lease, where a session has written keys that it does not own
+//	PREFIX/keys/KEY                 the store's keys
+//	PREFIX/sessions/LEASE           exists with the session's lease, once the session commits without owned puts
+//	PREFIX/sessions/LEASE/turn/N    exists with the session's lease, after a commit with an unknown outcome
 //
-// Requests, token renewal and the choice of an endpoint are the etcd client's. Two things are done here, on streams of
-// the client's connection, because the client's own ways do not fit:
+// The etcd client makes the requests, renews tokens and chooses endpoints. This package implements two things itself,
+// on streams of the client's connection, because the client's own functions do not fit:
 //
-//   - The client's KeepAliveOnce opens a stream each time, and with a password each stream costs the server a
-//     password check, which is dear by design. Here one stream stays open. (Where hundreds of agents begin at once,
-//     certificates are better than a password all the same: an agent logs in about three times.)
-//   - The client's watch goes on by itself after an interruption, from the revision of the last progress
-//     notification, which older servers may send ahead of events. Here a watch goes on behind the last event that
-//     it told, and asks for progress only to learn whether somebody is there.
+//   - The client's KeepAliveOnce opens a stream for each call. With a password, the server checks the password for
+//     each stream, which is expensive by design. This package keeps one stream open. (If hundreds of agents start at
+//     once, prefer certificates to a password all the same: an agent logs in about three times.)
+//   - After an interruption, the client's Watch continues from the revision of the last progress notification. Older
+//     servers may send that notification ahead of events. This package continues after the last delivered event and
+//     uses progress requests only to find out whether the server is alive.
 package etcd

@@ -12,20 +12,20 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/coord"
 )
 
-// errLeaseGone is what etcd says of a lease that has ended.
+// errLeaseGone is etcd's error for a lease that has ended.
 var errLeaseGone = rpctypes.ErrLeaseNotFound
 
-// explain maps what a request has ended with to the errors of package coord. A RefusedError will not pass by itself:
-// wrong credentials, a certificate that does not fit, no permission. Whatever is not known for certain is ErrUnavailable.
+// explain maps the error of a request to an error of package coord. A RefusedError will not pass by itself: wrong
+// credentials, a bad certificate or a missing permission. Every other error is ErrUnavailable.
 func (s *Store) explain(ctx context.Context, what string, err error) error {
-	err = rpctypes.Error(err) // a known one, if the server has sent it
+	err = rpctypes.Error(err) // a well-known error, if the server has sent it
 	switch {
 	case errors.As(err, new(*coord.RefusedError)):
 		return err
 	case errors.Is(err, rpctypes.ErrAuthFailed):
 		return s.refused(what, fmt.Sprintf("user %q or its password is wrong", s.options.User))
 	case errors.Is(err, rpctypes.ErrUserEmpty):
-		return s.refused(what, "it wants a user and a password")
+		return s.refused(what, "it requires a user and a password")
 	case errors.Is(err, rpctypes.ErrPermissionDenied):
 		return s.refused(what, fmt.Sprintf("user %q may not read and write the keys below %q", s.options.User, s.options.Prefix+"/"))
 	case errors.Is(err, rpctypes.ErrTooManyOps), errors.Is(err, rpctypes.ErrRequestTooLarge):

@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc/peer"
 )
 
-// KeepAlive implements coord.Store. It waits for OpTimeout at most.
+// KeepAlive implements coord.Store. It waits at most OpTimeout.
 func (s *Store) KeepAlive(ctx context.Context) error {
 	if err := s.Err(); err != nil {
 		return err
@@ -19,20 +19,20 @@ func (s *Store) KeepAlive(ctx context.Context) error {
 	defer cancel()
 	left, err := s.keepAlives.renew(ctx)
 	switch {
-	case s.Err() != nil: // closed meanwhile
+	case s.Err() != nil: // closed in the meantime
 		return s.Err()
 	case err != nil:
 		return s.explain(ctx, "keep the session alive", err)
 	case left <= 0:
-		return s.lose("its time ran out")
+		return s.lose("its lease has expired")
 	}
 	return nil
 }
 
-// pulse is the stream of keep-alives. It stays open from one to the next, and is opened anew after an error.
+// keepAliveStream is the stream of keep-alive requests. It stays open between requests and is reopened after an error.
 type keepAliveStream struct {
 	store   *Store
-	lock    chan struct{} // holds one token: the right to use what follows
+	lock    chan struct{} // holds one token: the right to use the fields below
 	stream  pb.Lease_LeaseKeepAliveClient
 	cancel  context.CancelFunc // ends the stream
 	stopped bool
@@ -44,7 +44,7 @@ func (p *keepAliveStream) init(s *Store) {
 	p.lock <- struct{}{}
 }
 
-// beat renews the lease and returns how many seconds it then has: 0 if it has ended.
+// renew renews the lease and returns its remaining seconds, which are 0 if it has ended.
 func (p *keepAliveStream) renew(ctx context.Context) (seconds int64, err error) {
 	select {
 	case <-p.lock:
@@ -67,10 +67,10 @@ func (p *keepAliveStream) renew(ctx context.Context) (seconds int64, err error) 
 		err = context.Cause(ctx)
 	}
 	if err != nil {
-		address := peerOf(p.stream.Context()) //nolint:contextcheck // it knows the peer
+		address := peerOf(p.stream.Context()) //nolint:contextcheck // the stream's context has the peer
 		p.closeStream()
 		if ctx.Err() != nil && time.Since(start) >= min(p.store.idleTimeout, p.store.options.OpTimeout)*9/10 {
-			p.store.conns.drop(address) // nobody is there
+			p.store.conns.drop(address) // the server is silent
 		}
 	}
 	return seconds, err
@@ -95,9 +95,9 @@ func (p *keepAliveStream) open(ctx context.Context) error {
 	return nil
 }
 
-// exchange sends a keep-alive and waits for its answer. Nothing else is on the stream.
+// exchange sends a keep-alive request and waits for its answer. The stream carries nothing else.
 func exchange(stream pb.Lease_LeaseKeepAliveClient, lease int64) (int64, error) {
-	// What ended the stream is what Recv says, not Send.
+	// An error of Send is always io.EOF; Recv returns the reason.
 	_ = stream.Send(&pb.LeaseKeepAliveRequest{ID: lease})
 	answer, err := stream.Recv()
 	if err != nil {
@@ -109,13 +109,13 @@ func exchange(stream pb.Lease_LeaseKeepAliveClient, lease int64) (int64, error) 
 	return answer.TTL, nil
 }
 
-// end ends the stream. It takes the turn for granted.
+// closeStream ends the stream. The caller holds lock.
 func (p *keepAliveStream) closeStream() {
 	if p.cancel == nil {
 		return
 	}
 	p.cancel()
-	for { // gRPC gives a stream back when Recv has told its end
+	for { // gRPC releases a stream when Recv has returned its error
 		if _, err := p.stream.Recv(); err != nil {
 			break
 		}
@@ -123,7 +123,7 @@ func (p *keepAliveStream) closeStream() {
 	p.stream, p.cancel = nil, nil
 }
 
-// stop ends the stream for good. A beat under way ends by its own time.
+// stop ends the stream for good. It waits for a renew in progress, which ends by its own timeout.
 func (p *keepAliveStream) stop() {
 	<-p.lock
 	p.stopped = true
@@ -131,7 +131,7 @@ func (p *keepAliveStream) stop() {
 	p.lock <- struct{}{}
 }
 
-// peerOf is who is at the other end of a stream with that context, or nil.
+// peerOf returns the address of the peer of a stream with that context, or nil.
 func peerOf(stream context.Context) net.Addr {
 	if p, ok := peer.FromContext(stream); ok {
 		return p.Addr

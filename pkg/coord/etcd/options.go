@@ -12,33 +12,34 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// Options say which etcd, and how to use it.
+// Options selects the etcd cluster and how to use it.
 type Options struct {
-	// Endpoints are URLs of members, such as https://db1:2379. All have one scheme.
+	// Endpoints are URLs of members, such as https://db1:2379. All must have the same scheme.
 	Endpoints []string
-	// TLS is for endpoints whose scheme is https.
+	// TLS configures endpoints whose scheme is https.
 	TLS TLS
-	// User and Password log in; both or neither is empty.
+	// User and Password log in. Set both or neither.
 	User, Password string
-	// Prefix begins all keys in etcd, before a slash; empty is "elasticrun".
+	// Prefix and a slash begin all keys in etcd. Empty means "elasticrun".
 	Prefix string
-	// TTL of the session: etcd counts whole seconds, so it is rounded up, to 2 s at least; 0 is 15 s.
+	// TTL is the session's TTL. It is rounded up to whole seconds, which etcd counts in, and to at least 2 s. 0 means
+	// 15 s.
 	TTL time.Duration
-	// DialTimeout bounds Open; 0 is 10 s.
+	// DialTimeout bounds Open. 0 means 10 s.
 	DialTimeout time.Duration
-	// OpTimeout bounds each request; 0 is a third of the TTL, 5 s at most.
+	// OpTimeout bounds each request. 0 means a third of the TTL, at most 5 s.
 	OpTimeout time.Duration
-	// Logger tells of interruptions; the zero value says nothing.
+	// Logger receives debug messages about interruptions. Nil logs nothing.
 	Logger *zerolog.Logger
 }
 
 // TLS names PEM files.
 type TLS struct {
-	CA        string // certificates that sign the servers'; empty: those that the machine trusts
-	Cert, Key string // of this client; both or neither is empty
+	CA        string // the servers' certificate authorities; empty means the machine's
+	Cert, Key string // of this client; set both or neither
 }
 
-// withDefaults returns the options with each zero value replaced, or what is wrong with them.
+// withDefaults returns the options with defaults for zero values, or an error about an invalid option.
 func (o Options) withDefaults() (Options, error) {
 	if len(o.Endpoints) == 0 {
 		return o, errors.New("etcd: no endpoint is given")
@@ -67,12 +68,12 @@ func (o Options) withDefaults() (Options, error) {
 	return o, nil
 }
 
-// config reads the files. It returns nil where the endpoints are not to be reached by TLS.
+// config reads the files. It returns nil if the endpoints do not use TLS.
 func (f TLS) config(endpoints []string) (*tls.Config, error) {
 	secure := strings.HasPrefix(endpoints[0], "https://")
 	for _, endpoint := range endpoints {
 		if strings.HasPrefix(endpoint, "https://") != secure {
-			return nil, fmt.Errorf("etcd: endpoints %q: http and https do not go together", endpoints)
+			return nil, fmt.Errorf("etcd: endpoints %q: all must use the same scheme", endpoints)
 		}
 	}
 	if !secure {

@@ -38,7 +38,7 @@ func TestOpenOptions(t *testing.T) {
 	}{
 		{name: "none", want: "etcd: no endpoint is given"},
 		{name: "user", options: Options{Endpoints: plain, User: "job"}, want: `etcd: user "job": give both a user and a password, or neither`},
-		{name: "both", options: Options{Endpoints: append(plain, secure...)}, want: `etcd: endpoints ["http://127.0.0.1:1" "https://127.0.0.1:1"]: http and https do not go together`},
+		{name: "both", options: Options{Endpoints: append(plain, secure...)}, want: `etcd: endpoints ["http://127.0.0.1:1" "https://127.0.0.1:1"]: all must use the same scheme`},
 		{name: "not secure", options: Options{Endpoints: plain, TLS: TLS{CA: empty}}, want: "etcd: certificates are given, but the endpoint http://127.0.0.1:1 is not https: set the protocol to https"},
 		{name: "no file", options: Options{Endpoints: secure, TLS: TLS{CA: dir + "/none"}}, want: "etcd: read the CA's certificates: open " + dir + "/none: no such file or directory"},
 		{name: "no PEM", options: Options{Endpoints: secure, TLS: TLS{CA: empty}}, want: "etcd: " + empty + " holds no certificate in PEM form"},

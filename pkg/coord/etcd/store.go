@@ -20,17 +20,17 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/coord"
 )
 
-// Store is a client of an etcd cluster, with one session. Make one with Open.
+// Store is a client of an etcd cluster, with one session. Use Open.
 type Store struct {
 	options     Options
 	cli         *clientv3.Client
-	cancel      context.CancelFunc // of the client's own context
+	cancel      context.CancelFunc // ends the client's own context
 	conns       *conns
 	lease       clientv3.LeaseID
 	ttl         time.Duration
-	idleTimeout time.Duration // of silence, after which somebody is asked whether he is there
-	root        string        // of keys
-	sessionKey  string        // the session's own key
+	idleTimeout time.Duration // silence after which a stream asks whether the server is alive
+	root        string        // prefix of all store keys
+	sessionKey  string        // the key that exists as long as the session
 	keepAlives  keepAliveStream
 	keyOnce     sessionKeyOnce
 	commitFence commitFence
@@ -44,10 +44,10 @@ type Store struct {
 
 var _ coord.Store = (*Store)(nil)
 
-// Open connects, logs in and begins a session. It gives up after DialTimeout, or at once where time cannot help. Its
-// errors are a coord.RefusedError, coord.ErrUnavailable, or one about the options.
+// Open connects, logs in and begins a session. It fails after DialTimeout, or at once if no attempt can ever succeed.
+// Its errors are a coord.RefusedError, coord.ErrUnavailable, or an error about the options.
 //
-// Connections are direct: HTTP_PROXY and its like do not count.
+// Connections are direct: Open ignores HTTP_PROXY and similar variables.
 func Open(ctx context.Context, options Options) (*Store, error) {
 	options, err := options.withDefaults()
 	if err != nil {
@@ -73,7 +73,8 @@ func Open(ctx context.Context, options Options) (*Store, error) {
 	return s, nil
 }
 
-// newStore returns a store that is not connected and has no session. hopeless is called when no connection can ever succeed.
+// newStore returns a store without connection or session. It calls onPermanentFailure when no connection can ever
+// succeed.
 func newStore(options Options, hopeless func()) *Store {
 	s := &Store{options: options, conns: newConns(len(options.Endpoints), hopeless), lost: make(chan struct{})}
 	s.keepAlives.init(s)
@@ -92,7 +93,7 @@ func (s *Store) connect(ctx context.Context) error {
 	if config != nil {
 		creds = credentials.NewTLS(config)
 	}
-	// The client's own context outlives ctx, but until it has logged in, ctx ends it.
+	// The client's own context outlives ctx, but ctx cancels the login.
 	alive, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, cancel)
 	s.cli, err = clientv3.New(clientv3.Config{
@@ -102,7 +103,7 @@ func (s *Store) connect(ctx context.Context) error {
 		Username:             s.options.User,
 		Password:             s.options.Password,
 		DialTimeout:          s.options.DialTimeout,
-		DialKeepAliveTime:    10 * time.Second, // the least that gRPC does
+		DialKeepAliveTime:    10 * time.Second, // the least that gRPC accepts
 		DialKeepAliveTimeout: s.options.OpTimeout,
 		DialOptions: []grpc.DialOption{
 			grpc.WithContextDialer(s.conns.dial),
@@ -111,7 +112,7 @@ func (s *Store) connect(ctx context.Context) error {
 		},
 		Logger: zap.NewNop(),
 	})
-	if !stop() && err == nil { // ctx ended just after
+	if !stop() && err == nil { // ctx ended just after the login
 		err = errors.Join(context.Cause(ctx), s.cli.Close())
 	}
 	if err != nil {
@@ -122,7 +123,7 @@ func (s *Store) connect(ctx context.Context) error {
 	return nil
 }
 
-// asked names the endpoints, for people.
+// hosts returns the endpoints for messages.
 func (s *Store) hosts() string {
 	var hosts []string
 	for _, endpoint := range s.options.Endpoints {
@@ -139,7 +140,7 @@ func (s *Store) Session() coord.SessionID {
 	return coord.SessionID(strconv.FormatInt(int64(s.lease), 16))
 }
 
-// TTL implements coord.Store. It is what etcd has granted, which may be more than was asked for.
+// TTL implements coord.Store. It returns the TTL that etcd has granted, which may be longer than requested.
 func (s *Store) TTL() time.Duration { return s.ttl }
 
 // Lost implements coord.Store.
@@ -152,7 +153,7 @@ func (s *Store) Err() error {
 	return s.err
 }
 
-// lose notes, the first time, that the session is lost, and returns the error that says so.
+// lose records that the session is lost, unless it is already lost, and returns the error.
 func (s *Store) lose(why string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -168,7 +169,7 @@ func (s *Store) op(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, s.options.OpTimeout)
 }
 
-// ended asks whether the session's lease has ended, where a request has failed for want of some lease.
+// leaseEnded asks etcd whether the session's lease has ended.
 func (s *Store) leaseEnded(ctx context.Context) (bool, error) {
 	ctx, cancel := s.op(ctx)
 	defer cancel()
@@ -177,7 +178,7 @@ func (s *Store) leaseEnded(ctx context.Context) (bool, error) {
 	case errors.Is(err, errLeaseGone):
 		return true, nil
 	case err != nil:
-		return false, s.explain(ctx, "ask for the session", err)
+		return false, s.explain(ctx, "query the session's lease", err)
 	}
 	return left.TTL <= 0, nil
 }
@@ -210,12 +211,12 @@ func (s *Store) close(ctx context.Context) error {
 	return err
 }
 
-// streams returns the client's connection, and what its calls take on it.
+// streams returns the client's connection and the options of calls on it.
 func (s *Store) streams() (*grpc.ClientConn, []grpc.CallOption) {
 	return s.cli.ActiveConnection(), []grpc.CallOption{grpc.WaitForReady(true), grpc.MaxCallRecvMsgSize(maxMessage)}
 }
 
-// maxMessage is the size of an answer: a list of all agents' keys has no other bound.
+// maxMessage is the size limit of an answer. A list of all agents' keys has no smaller one.
 const maxMessage = 1<<31 - 1
 
 func (s *Store) leaseClient() (pb.LeaseClient, []grpc.CallOption) {
@@ -228,9 +229,9 @@ func (s *Store) watchClient() (pb.WatchClient, []grpc.CallOption) {
 	return pb.NewWatchClient(conn), options
 }
 
-// Get returns the value of a key, as of some moment between call and return; nil if there is no such key. A watch may tell it
-// later: it is served by one member, which may lag behind the others.
-// Errors: coord.ErrUnavailable and coord.ErrSessionLost.
+// Get returns the value of a key at some moment between call and return, or nil if the key does not exist. A watch may
+// deliver that value later, because the member that serves it may lag behind the others. Errors: coord.ErrUnavailable
+// and coord.ErrSessionLost.
 func (s *Store) Get(ctx context.Context, key string) ([]byte, error) {
 	if err := s.Err(); err != nil {
 		return nil, err
@@ -247,14 +248,15 @@ func (s *Store) Get(ctx context.Context, key string) ([]byte, error) {
 	return got.Kvs[0].Value, nil
 }
 
-// EndSession ends the session of a process that has died, by revoking its lease. The caller must know that nothing is left of
-// what the session stands for. options are those of the process; DialTimeout bounds the whole.
+// EndSession ends the session of a dead process by revoking its lease. The caller must know that nothing of the session
+// is left. The options are those of the process; DialTimeout bounds the whole call.
 //
-// It makes one attempt, which may be repeated. A session that is over already is no error. Errors are those of [Open].
+// It makes one attempt, which may be repeated. A session that has already ended is not an error. Errors are those of
+// [Open].
 func EndSession(ctx context.Context, options Options, session coord.SessionID) error {
 	lease, err := strconv.ParseInt(string(session), 16, 64)
 	if err != nil {
-		return fmt.Errorf("etcd: %q is no session", session)
+		return fmt.Errorf("etcd: %q is not a session id", session)
 	}
 	if options, err = options.withDefaults(); err != nil {
 		return err

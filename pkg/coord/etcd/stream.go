@@ -10,23 +10,23 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
-// stream is one watch stream of etcd, with one watcher. Nothing is buffered here: while its user is busy, the server
-// keeps what comes.
+// stream is one watch stream of etcd with one watcher. It buffers nothing: while its user is busy, the server keeps the
+// events.
 type stream struct {
 	store   *Store
 	client  pb.Watch_WatchClient
 	cancel  context.CancelFunc
 	answers chan *pb.WatchResponse
 	done    chan struct{} // closed when receive has returned
-	err     error         // why, once done is closed
+	err     error         // why receive has returned; set before done is closed
 }
 
-// openStream watches the keys with a prefix from a revision on.
+// openStream watches the keys that begin with prefix, from a revision on.
 func (s *Store) openStream(ctx context.Context, prefix string, from int64) (*stream, error) {
-	// A member that has lost its leader is to say so, and not to be silent.
+	// A member without a leader must return an error instead of staying silent.
 	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
 	watches, options := s.watchClient()
-	stop := time.AfterFunc(s.options.OpTimeout, cancel) // it waits for a connection
+	stop := time.AfterFunc(s.options.OpTimeout, cancel) // Watch waits for a connection
 	client, err := watches.Watch(ctx, options...)
 	if !stop.Stop() || err != nil {
 		cancel()
@@ -37,7 +37,8 @@ func (s *Store) openStream(ctx context.Context, prefix string, from int64) (*str
 	}
 	st := &stream{store: s, client: client, cancel: cancel, answers: make(chan *pb.WatchResponse), done: make(chan struct{})}
 	create := &pb.WatchCreateRequest{Key: []byte(prefix), RangeEnd: []byte(clientv3.GetPrefixRangeEnd(prefix)), StartRevision: from}
-	// What ended the stream is what Recv says, not Send. Fragments are not asked for: they would split commits.
+	// An error of Send is always io.EOF; Recv returns the reason. The watch does not allow fragments, which would split
+	// commits.
 	_ = client.Send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: create}})
 	go st.receive(ctx)
 	return st, nil
@@ -53,7 +54,7 @@ func (st *stream) receive(ctx context.Context) {
 		}
 		select {
 		case st.answers <- answer:
-		case <-ctx.Done(): // goes on until Recv tells the end
+		case <-ctx.Done(): // continue until Recv returns the error
 		}
 	}
 }
@@ -64,8 +65,9 @@ func (st *stream) close() {
 	<-st.done
 }
 
-// recv returns the next answer, with an error if the watch cannot go on after it; without events, it is a sign of life. A stream on which all is silent is asked for
-// one, and after more silence it, and the connection below it, are taken for dead.
+// recv returns the next response, and an error if the watch cannot continue after it. A response without events only
+// shows that the server is alive. After idleTimeout of silence recv sends a progress request. After another one it
+// gives up the stream and drops the connection below it.
 func (st *stream) recv(ctx context.Context) (*pb.WatchResponse, error) {
 	for asked := false; ; asked = true {
 		silence := time.NewTimer(st.store.idleTimeout)
@@ -79,15 +81,15 @@ func (st *stream) recv(ctx context.Context) (*pb.WatchResponse, error) {
 		case <-silence.C:
 		}
 		if asked {
-			st.store.conns.drop(peerOf(st.client.Context())) //nolint:contextcheck // it knows the peer
+			st.store.conns.drop(peerOf(st.client.Context())) //nolint:contextcheck // the stream's context has the peer
 			return nil, fmt.Errorf("a watch was silent for %v", 2*st.store.idleTimeout)
 		}
 		progress := &pb.WatchRequest_ProgressRequest{ProgressRequest: &pb.WatchProgressRequest{}}
-		_ = st.client.Send(&pb.WatchRequest{RequestUnion: progress}) // as above
+		_ = st.client.Send(&pb.WatchRequest{RequestUnion: progress}) // see openStream about the error
 	}
 }
 
-// judge returns why a watch cannot go on after an answer, or nil.
+// checkResponse returns why a watch cannot continue after a response, or nil.
 func checkResponse(answer *pb.WatchResponse) error {
 	switch {
 	case answer.CompactRevision != 0:

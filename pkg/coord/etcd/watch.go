@@ -15,7 +15,7 @@ import (
 )
 
 // Watch implements coord.Store.
-func (s *Store) Watch(ctx context.Context, prefix string, see func(coord.Batch) error) error {
+func (s *Store) Watch(ctx context.Context, prefix string, handle func(coord.Batch) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	done := make(chan struct{})
@@ -32,7 +32,7 @@ func (s *Store) Watch(ctx context.Context, prefix string, see func(coord.Batch) 
 		<-done
 	}()
 
-	w := &watch{store: s, prefix: s.root + prefix, handle: see}
+	w := &watch{store: s, prefix: s.root + prefix, handle: handle}
 	for wait := minRetryWait; ; wait = min(2*wait, maxRetryWait) {
 		told := w.batches
 		err := w.follow(ctx)
@@ -44,34 +44,34 @@ func (s *Store) Watch(ctx context.Context, prefix string, see func(coord.Batch) 
 		case errors.As(err, new(*coord.RefusedError)):
 			return err
 		}
-		s.options.Logger.Debug().Err(err).Str("prefix", prefix).Int64("next", w.next).Msg("a watch was interrupted")
+		s.options.Logger.Debug().Err(err).Str("prefix", prefix).Int64("next", w.next).Msg("watch interrupted")
 		if w.batches > told {
 			wait = minRetryWait
 		}
 		select {
 		case <-ctx.Done():
-		case <-time.After(wait/2 + rand.N(wait)): // not all agents at once
+		case <-time.After(wait/2 + rand.N(wait)): // spread the agents' retries
 		}
 	}
 }
 
-// Waits between two attempts to watch.
+// The delays between two attempts to watch.
 const (
 	minRetryWait = 20 * time.Millisecond
 	maxRetryWait = time.Second
 )
 
-// watch is one Watch, over all its interruptions.
+// watch is the state of one Watch call across interruptions.
 type watch struct {
 	store     *Store
 	prefix    string
 	handle    func(coord.Batch) error
-	next      int64 // the revision that is told next; 0: all is told
-	batches   int   // batches
-	handleErr error // by see
+	next      int64 // the next revision to deliver; 0 means list all keys first
+	batches   int   // the number of delivered batches
+	handleErr error // returned by handle
 }
 
-// follow tells all, if need be, and then changes until something goes wrong.
+// follow lists all keys if necessary, and then delivers changes until an error.
 func (w *watch) follow(ctx context.Context) error {
 	from := w.next
 	if from == 0 {
@@ -80,9 +80,9 @@ func (w *watch) follow(ctx context.Context) error {
 		}
 		from = w.next
 	} else {
-		// One revision more than needed: some servers drop the deletes of the very revision to which the history was
-		// compacted, and then a watch from there is told nothing of them. (Not so right after a list: etcd lets a
-		// watch from a revision that was wait for up to 0.1 s.)
+		// Watch from one revision earlier than necessary: some servers drop the deletes of the exact revision to which
+		// the history was compacted, so a watch from that revision would miss them. (This is not done right after a
+		// list, because etcd delays a watch of a past revision by up to 0.1 s.)
 		from--
 	}
 	stream, err := w.store.openStream(ctx, w.prefix, from)
@@ -95,19 +95,19 @@ func (w *watch) follow(ctx context.Context) error {
 		events := answer.GetEvents()
 		switch {
 		case answer != nil && err != nil:
-			w.next = 0 // a list tells what is wrong, if it still is
+			w.next = 0 // a list returns the real error if it persists
 			return err
 		case err != nil:
 			return err
 		case len(events) == 0 && !answer.Created && answer.Header.GetRevision() < w.next-1:
-			err = fmt.Errorf("etcd is at revision %d, and was at %d: it was set back", answer.Header.GetRevision(), w.next-1)
+			err = fmt.Errorf("etcd is at revision %d and was at %d: its data was rolled back", answer.Header.GetRevision(), w.next-1)
 			w.next = 0
 			return err
-		case len(events) == 0: // only a sign of life
+		case len(events) == 0: // the server is alive
 			continue
 		case events[0].Kv.ModRevision < from:
-			w.next = 0 // an answer that is split within a revision, or not in order: never seen, never trusted
-			return fmt.Errorf("etcd tells of revision %d after %d", events[0].Kv.ModRevision, from-1)
+			w.next = 0 // split within a revision or out of order: never observed, not trusted
+			return fmt.Errorf("etcd sent revision %d after %d", events[0].Kv.ModRevision, from-1)
 		}
 		from = events[len(events)-1].Kv.ModRevision + 1
 		if err := w.notify(events); err != nil {
@@ -116,7 +116,7 @@ func (w *watch) follow(ctx context.Context) error {
 	}
 }
 
-// list tells all keys.
+// list delivers all keys.
 func (w *watch) list(ctx context.Context) error {
 	ctx, cancel := w.store.op(ctx)
 	defer cancel()
@@ -131,12 +131,12 @@ func (w *watch) list(ctx context.Context) error {
 	return w.deliver(b)
 }
 
-// tell tells events that are new.
+// notify delivers the new ones among events.
 func (w *watch) notify(events []*mvccpb.Event) error {
 	b := coord.Batch{Revision: coord.Revision(events[len(events)-1].Kv.ModRevision)}
 	for _, e := range events {
 		switch {
-		case e.Kv.ModRevision < w.next: // known
+		case e.Kv.ModRevision < w.next: // already delivered
 		case e.Type == mvccpb.Event_DELETE:
 			b.Events = append(b.Events, coord.Event{Key: w.key(e.Kv), Deleted: true})
 		default:

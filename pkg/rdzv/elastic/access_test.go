@@ -83,17 +83,17 @@ func TestClientsTryAllPorts(t *testing.T) {
 		{
 			name: "all are held", ports: []int{1, 2}, there: [3]string{"other", "third", ""}, within: time.Minute, took: takenPortTimeout, reason: coord.ReasonRunID,
 			err: []string{
-				`rendezvous endpoint 10.0.0.1, ports 1, 2, cannot be reached: coordination store at 10.0.0.1:1 refuses: it is the store of another job, with run id "other"`,
-				`; coordination store at 10.0.0.1:2 refuses: it is the store of another job, with run id "third"`,
+				`rendezvous endpoint 10.0.0.1, ports 1, 2, cannot be reached: coordination store at 10.0.0.1:1 refuses: the store belongs to another job: its run id is "other"`,
+				`; coordination store at 10.0.0.1:2 refuses: the store belongs to another job: its run id is "third"`,
 			},
 		},
 		{
 			name: "one is free", ports: []int{1, 2}, there: [3]string{"other", "", ""}, within: time.Minute, took: time.Minute,
-			err: []string{`with run id "other"`, "; connect to coordination store at 10.0.0.1:2: nobody listens there", "(told to stop)"},
+			err: []string{`its run id is "other"`, "; connect to coordination store at 10.0.0.1:2: nobody listens there", "(told to stop)"},
 		},
 		{
 			name: "the only one is another job's", ports: []int{1}, there: [3]string{"other", "", ""}, within: time.Minute, took: takenPortTimeout, reason: coord.ReasonRunID,
-			err: []string{`rendezvous endpoint 10.0.0.1:1: coordination store at 10.0.0.1:1 refuses: it is the store of another job`},
+			err: []string{`rendezvous endpoint 10.0.0.1:1: coordination store at 10.0.0.1:1 refuses: the store belongs to another job`},
 		},
 		{
 			name: "the only one is free", ports: []int{2}, within: 10 * time.Second, took: 10 * time.Second,

@@ -1,16 +1,21 @@
-// Package elastic is the rendezvous of jobs whose nodes come, go and die: one algorithm over any coordination store
-// (package coord), for one node as for thousands.
+// Package elastic is the rendezvous of jobs whose nodes come, leave and die. It runs one algorithm over any
+// coordination store (package coord), for one node as for thousands.
 //
-//	agent ◀─Handler─ member ◀─driver─▶ coord.Store ◀─Lead─▶ leader
+//	agent ◀─Handler─ member ◀─driver─▶ coord.Store ◀─leaderDriver─▶ leader
 //
-// Two state machines decide everything, without clock, network or goroutine: member (what one agent may do, and must tell) and leader (who is in a
-// round, in which order, what its end costs). Events and the time go in; reports, orders and writes come out. The simulation in this package's tests
-// runs them by the thousand.
+// Two state machines make all decisions, without clock, network or goroutine. The member decides what one agent may do
+// and has to report (member.go). The leader decides who is in a round, in which order, and what the round's end costs
+// (leader.go). Events and the time go in; reports, orders and writes come out. The simulation in this package's tests
+// runs thousands of schedules of them and checks the invariants after each event.
 //
-// Around them: [Handler] is the agent's side of package rdzv's contract; it drives its member in one goroutine (session.go, driver.go), to which calls
-// are passed. [Lead] drives a leader for as long as its term lasts (lead.go). [Access] is where the store comes from: [C10d], hosted by an agent or in a
-// process of its own, where [Leaders] lead; or [Elected], outside of the agents, who elect their leader. identity.go, endpoint.go and listen.go find out
-// which node this is and who hosts, ports.go at which of the endpoint's ports; notes.go says how a long wait stands; workerstore.go is where the workers meet.
+// [Handler] is the agent's side: it implements [rdzv.Handler] and drives a member. [Access] provides the store: [C10d]
+// one that an agent or a process of its own hosts, [Elected] one outside of the agents, who elect their leader.
+// [Leaders] leads all runs of a store that is a process of its own. records.go has the keys and values in the store.
 //
-// docs/architecture.md says why it is safe.
+// The package does not start or stop workers, and knows nothing of what they do: that is the job of package agent.
+//
+// A Handler's methods may be called as package rdzv says. One goroutine drives the member and another one drives the
+// leader; member and leader are not safe for concurrent use, and calls are passed to their goroutine.
+//
+// docs/design/rendezvous.md says why the algorithm is safe.
 package elastic

@@ -10,7 +10,8 @@ import (
 )
 
 // failureReports keeps the last failure that each node of a round has reported. The last report counts, because a node
-// knows more of a failure after it has stopped its workers than when it saw the first one exit. The zero value is empty.
+// knows more of a failure after it has stopped its workers than when it saw the first one exit. The zero value is
+// empty.
 type failureReports struct {
 	byRank map[int]failureReport
 	// anyFailed says that a worker has failed by itself. Workers that were told to stop may have caused a failure, but
@@ -37,8 +38,8 @@ func (r *failureReports) record(now time.Duration, rank int, f rdzv.Failure) {
 	r.anyFailed = r.anyFailed || !f.OnlyStopped
 }
 
-// isFinal reports whether a restart cannot help, because the program cannot be executed. In the first round, a report of
-// one node is enough. Later the program has been executed before, so all nodes must report it, not just a newcomer.
+// isFinal reports whether a restart cannot help, because the program cannot be executed. In the first round, a report
+// of one node is enough. Later the program has been executed before, so all nodes must report it, not just a newcomer.
 func (r *failureReports) isFinal(firstRound bool, nodes int) bool {
 	final := 0
 	for _, report := range r.byRank {
@@ -68,8 +69,8 @@ func (r *failureReports) likeliest() (rank int, failed bool) {
 	return rank, r.anyFailed && rank >= 0
 }
 
-// causes returns the likeliest cause, with its age as of now, and at most [rdzv.MaxOthers] causes of other nodes without
-// their texts.
+// causes returns the likeliest cause, with its age as of now, and at most [rdzv.MaxOthers] causes of other nodes
+// without their texts.
 func (r *failureReports) causes(now time.Duration) (cause *rdzv.Failure, others []rdzv.Failure) {
 	all := make([]failureReport, 0, len(r.byRank))
 	for _, rank := range slices.Sorted(maps.Keys(r.byRank)) {

@@ -120,8 +120,8 @@ func (f *finishedRun) command(n Node) (command string, present bool) {
 	return f.Commands[at], true
 }
 
-// compareLaunch reports whether l is certainly the run's launch, or certainly another one. Neither is certain if several
-// launches started the run's nodes, such as one job step for each node.
+// compareLaunch reports whether l is certainly the run's launch, or certainly another one. Neither is certain if
+// several launches started the run's nodes, such as one job step for each node.
 func (f *finishedRun) compareLaunch(l Launch) (same, other bool) {
 	if f == nil {
 		return false, false
@@ -149,8 +149,8 @@ type pastRun struct {
 // maxPast is how many past runs of an id are kept.
 const maxPast = 8
 
-// appendPastRun adds a finished run to the past ones. newLaunches begin the next run, so they no longer belong to a past
-// one.
+// appendPastRun adds a finished run to the past ones. newLaunches begin the next run, so they no longer belong to a
+// past one.
 func appendPastRun(past []pastRun, run *finishedRun, outcome rdzv.Outcome, newLaunches []Launch) []pastRun {
 	var kept []pastRun
 	if run != nil {
@@ -183,8 +183,8 @@ func findPastRun(past []pastRun, r *Report) *pastRun {
 }
 
 // CheckFinished describes in one line what would become of an agent of node n that came to a finished run now; line is
-// empty if the run has not finished or does not exist. refusal is a *FinishedError if the leader would refuse the agent.
-// CheckFinished only reads from store; err is one of the store's errors.
+// empty if the run has not finished or does not exist. refusal is a *FinishedError if the leader would refuse the
+// agent. CheckFinished only reads from store; err is one of the store's errors.
 func CheckFinished(ctx context.Context, store coord.Store, runID string, n Node) (line string, refusal, err error) {
 	d := &leaderDriver{store: store, prefix: prefixOf(runID)}
 	saved, err := d.readState(ctx)

@@ -59,6 +59,7 @@ func (l *leader) recordEarlierStore(now time.Duration, r *Report) {
 	}
 	s.predecessorEnd = s.createdAt
 	if l.job != nil && l.mustWaitForLeases(now, true) {
-		l.requestUnchargedStop(now, "%s had a session in an earlier store of this run, whose workers may be alive", r.Node.Host)
+		l.requestUnchargedStop(now, "%s had a session in an earlier store of this run, whose workers may be alive",
+			r.Node.Host)
 	}
 }

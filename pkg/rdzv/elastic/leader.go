@@ -14,10 +14,9 @@ import (
 // decide, writes come out of decide. The caller guards each write with the leader's key and makes the writes in order.
 // If a write fails, the caller drops the leader; the next leader starts from what the store holds.
 //
-//	forming ──enough nodes: record──▶ running ──a failure, a loss, a newcomer──▶ halting ──all stopped: verdict──▶ forming
+//	forming ──enough nodes: record──▶ running ──a failure, a loss, a newcomer──▶ halting ──all stopped: verdict─▶ forming
 //	   │ too few for too long            │ all done                                  │ budget spent
-//	   └──────────────┬──────────────────┴──────────────────────┬────────────────────┘
-//	                  └────────────────▶ ended ◀────────────────┘
+//	   └─────────────────────────────────┴───────────▶ ended ◀───────────────────────┘
 //
 // An event costs O(1), a change of state O(nodes). Times are monotonic, from any origin.
 type leader struct {

@@ -219,7 +219,8 @@ func (d *leaderDriver) lead(ctx context.Context, epoch coord.Revision) error {
 	}
 }
 
-// observeBatch passes a batch of the watch to the leader. In a resync, agents that do not appear have lost their session.
+// observeBatch passes a batch of the watch to the leader. In a resync, agents that do not appear have lost their
+// session.
 func (d *leaderDriver) observeBatch(l *leader, now time.Duration, b coord.Batch) {
 	present := map[coord.SessionID]bool{}
 	for _, e := range b.Events {

@@ -29,7 +29,8 @@ type Leaders struct {
 	admitted runSet
 }
 
-// Run leads each run whose id comes from joined, which may repeat ids, until ctx ends. It returns when no leader is left.
+// Run leads each run whose id comes from joined, which may repeat ids, until ctx ends. It returns when no leader is
+// left.
 func (l *Leaders) Run(ctx context.Context, joined <-chan string) {
 	var running sync.WaitGroup
 	defer running.Wait()
@@ -81,7 +82,8 @@ func (l *Leaders) lead(ctx context.Context, runID string) (deserted bool) {
 // fullPause is how long a leader waits before it asks a full store for memory again.
 const fullPause = time.Second
 
-// open opens a session for the leader of a run. While the store is full, open keeps trying as long as the run has agents.
+// open opens a session for the leader of a run. While the store is full, open keeps trying as long as the run has
+// agents.
 func (l *Leaders) open(ctx context.Context, runID string, log zerolog.Logger) (coord.Store, error) {
 	for logged := false; ; logged = true {
 		store, err := l.Open()
@@ -105,8 +107,9 @@ func (l *Leaders) open(ctx context.Context, runID string, log zerolog.Logger) (c
 	}
 }
 
-// Admit returns why a client of a run cannot have a session, or "" if it can: the run is led already, or may be led from
-// now on. The caller must send the id of an admitted run to the channel of Run. Admit is for [coord.ServerOptions].
+// Admit returns why a client of a run cannot have a session, or "" if it can: the run is led already, or may be led
+// from now on. The caller must send the id of an admitted run to the channel of Run. Admit is for
+// [coord.ServerOptions].
 func (l *Leaders) Admit(runID string) (refusal string) {
 	if n, ok := l.admitted.add(runID, l.MaxRuns); !ok {
 		return fmt.Sprintf("the store leads %d runs, as many as its memory allows: end some, or give it more memory", n)

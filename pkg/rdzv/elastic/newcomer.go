@@ -8,9 +8,10 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
-// A node that joins a running job may be broken: no driver, no data, another library. Its workers then fail at once, and
-// that must not end a job that has worked without the node. So the leader quarantines a new node that fails, and charges
-// nothing. A failure that is not the newcomer's own is charged: one in the first round, or on a node that is not new.
+// A node that joins a running job may be broken: no driver, no data, another library. Its workers then fail at once,
+// and that must not end a job that has worked without the node. So the leader quarantines a new node that fails, and
+// charges nothing. A failure that is not the newcomer's own is charged: one in the first round, or on a node that is
+// not new.
 
 // newcomerPeriod is how long a newcomer has to run before it is as good as any other node.
 const newcomerPeriod = time.Minute

@@ -9,8 +9,9 @@ import (
 	"time"
 )
 
-// An agent that waits for long gets notices that say what it waits for: the first after firstNotice, the next ones after
-// pauses that double up to maxNoticePause. A spare of a running job lacks nothing, so its pauses grow to maxSparePause.
+// An agent that waits for long gets notices that say what it waits for: the first after firstNotice, the next ones
+// after pauses that double up to maxNoticePause. A spare of a running job lacks nothing, so its pauses grow to
+// maxSparePause.
 const (
 	firstNotice    = 5 * time.Second
 	maxNoticePause = time.Minute

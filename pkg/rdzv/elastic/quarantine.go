@@ -41,9 +41,9 @@ func (b *budget) recordUnreachable(now time.Duration, identity, host, reason str
 	}
 }
 
-// If two nodes do not reach each other, either may be at fault; the one that more nodes have missed probably is. Suppose
-// one of the two is quarantined, and then a third node and the other one miss each other: then the other one was at
-// fault from the start, and the first is let in again.
+// If two nodes do not reach each other, either may be at fault; the one that more nodes have missed probably is.
+// Suppose one of the two is quarantined, and then a third node and the other one miss each other: then the other one
+// was at fault from the start, and the first is let in again.
 
 // recordMissed records that two nodes do not reach each other.
 func (b *budget) recordMissed(now time.Duration, one, other string) {

@@ -66,8 +66,8 @@ func rankMembers(before []RecordMember, candidates []candidate, limit int) []can
 	return out
 }
 
-// staticOrder returns the candidates whose hints are the ranks 0 to n-1; complete is false if one of them is missing. Of
-// several candidates with one hint the first to arrive gets the rank.
+// staticOrder returns the candidates whose hints are the ranks 0 to n-1; complete is false if one of them is missing.
+// Of several candidates with one hint the first to arrive gets the rank.
 func staticOrder(candidates []candidate, n int) (out []candidate, complete bool) {
 	out = make([]candidate, n)
 	found := 0

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"compress/gzip"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -13,27 +12,28 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/coord"
 )
 
-// A record is one value of the store, so that it is written at once or not at all. That of a job of a common size is JSON, which people can read.
-// Beyond plainRecord it is packed, since a store takes coord.MaxCommit bytes: 12,000 nodes take 100 bytes each as JSON, and 43 packed, most
-// of which are random. The times of losses stand with the members, so that no identity is in it twice. They are left out of a record that still does not
-// fit: the job is worth more than the memory of who was lost.
+// A record is one value in the store, so that it is written as a whole or not at all. The record of a job of common
+// size is JSON, which people can read. A record larger than plainRecord is compressed, because a commit holds at most
+// coord.MaxCommit bytes: of 12,000 nodes, each takes 100 bytes as JSON and 43 compressed, most of them random. A
+// compressed record lists losses by rank, so that it has no identity twice. If it is still too large, the losses are
+// left out: the job is worth more than the memory of lost nodes.
 
 const (
 	plainRecord = 64 << 10
-	// maxRecord is the most that a packed record may unpack to, in bytes: that of several hundred thousand nodes.
+	// maxRecord is the largest size of a decompressed record in bytes: that of several hundred thousand nodes.
 	maxRecord = 64 << 20
-	// roomForKeys is what a commit with a record has besides, in bytes.
+	// roomForKeys is the size of a commit beside its record, in bytes.
 	roomForKeys = 4 << 10
 )
 
-// packedRecord is what a packed record unpacks to.
+// packedRecord is the content of a compressed record.
 type packedRecord struct {
 	Record Record `json:"record"`
 	// Lost are the ages of the members' losses, by rank, in milliseconds.
 	Lost [][]int64 `json:"lost,omitempty"`
 }
 
-// encodeValue writes a value of the leader's for the store.
+// encodeValue encodes a value of the leader for the store.
 func encodeValue(v any) ([]byte, error) {
 	r, ok := v.(Record)
 	if !ok {
@@ -51,6 +51,7 @@ func encodeValue(v any) ([]byte, error) {
 	return b, err
 }
 
+// encodePacked encodes a record as compressed JSON.
 func encodePacked(r Record) ([]byte, error) {
 	p := packedRecord{Record: r}
 	if r.Losses != nil {
@@ -67,10 +68,10 @@ func encodePacked(r Record) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return packed(plain)
+	return compress(plain)
 }
 
-func packed(plain []byte) ([]byte, error) {
+func compress(plain []byte) ([]byte, error) {
 	var out bytes.Buffer
 	w, err := gzip.NewWriterLevel(&out, gzip.BestSpeed)
 	if err != nil {
@@ -83,21 +84,21 @@ func packed(plain []byte) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// decodeRecord reads a record that encodeValue has written.
+// decodeRecord decodes a record that encodeValue has encoded.
 func decodeRecord(b []byte, r *Record) error {
 	if !bytes.HasPrefix(b, []byte{0x1f, 0x8b}) {
 		return json.Unmarshal(b, r)
 	}
 	in, err := gzip.NewReader(bytes.NewReader(b))
 	if err != nil {
-		return fmt.Errorf("unpack the record: %w", err)
+		return fmt.Errorf("decompress the record: %w", err)
 	}
 	plain, err := io.ReadAll(io.LimitReader(in, maxRecord+1))
 	switch {
 	case err != nil:
-		return fmt.Errorf("unpack the record: %w", err)
+		return fmt.Errorf("decompress the record: %w", err)
 	case len(plain) > maxRecord:
-		return errors.New("unpack the record: it is too large")
+		return fmt.Errorf("decompress the record: larger than %d bytes", maxRecord)
 	}
 	var p packedRecord
 	if err := json.Unmarshal(plain, &p); err != nil {

@@ -103,7 +103,7 @@ func TestRecordIsPlain(t *testing.T) {
 
 // TestRecordIsBounded: what is no record, or unpacks to far more than one, is an error.
 func TestRecordIsBounded(t *testing.T) {
-	bomb, err := packed(make([]byte, maxRecord+1))
+	bomb, err := compress(make([]byte, maxRecord+1))
 	if err != nil {
 		t.Fatal(err)
 	}

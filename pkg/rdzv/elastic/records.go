@@ -11,16 +11,16 @@ import (
 
 // Keys of one run, below its prefix.
 //
-//	leader          under the leader's session; its create-revision is the epoch, and guards every write of the leader
+//	leader          owned by the leader's session; its create-revision is the epoch and guards every write of the leader
 //	state/job       Job, written by the first leader
 //	state/round/N   Record of the latest round, N: the commit point, created once
-//	state/result    rdzv.Outcome, created once; vanishes after result_ttl
-//	state/finished  finishedRun, written with the result; vanishes with it
-//	state/past      []pastRun: earlier runs with this id; vanishes after result_ttl
-//	agent/SESSION   Report, written by that agent under its session
+//	state/result    rdzv.Outcome, created once; expires after result_ttl
+//	state/finished  finishedRun, written with the result; expires with it
+//	state/past      []pastRun: earlier runs with this id; expires after result_ttl
+//	agent/SESSION   Report, written by that agent, owned by its session
 //	answer/SESSION  Answer, written by the leader
-//	watcher/SESSION written by whoever looks at the run, under its session
-//	status/SESSION  Options.Status of that agent, written by it under its session while there is a watcher
+//	watcher/SESSION written by an observer of the run, owned by its session
+//	status/SESSION  Options.Status of that agent, written by it and owned by its session while there is an observer
 const (
 	keyLeader    = "leader"
 	keyJob       = "state/job"
@@ -36,13 +36,13 @@ const (
 	prefixStatus  = "status/"
 )
 
-// prefixOf is where the keys of a run are. Run ids hold no slash.
+// prefixOf returns the prefix of a run's keys. Run ids contain no slash.
 func prefixOf(runID string) string { return runID + "/" }
 
-// roundKey is where the record of a round is.
+// roundKey returns the key of a round's record.
 func roundKey(round int) string { return prefixRound + strconv.Itoa(round) }
 
-// Fence orders decisions: first by the leader's term, then by the round.
+// Fence orders decisions, first by the leader's term, then by the round.
 type Fence struct {
 	Epoch coord.Revision `json:"e"` // 0 only before the first decision
 	Round int            `json:"n"`
@@ -58,26 +58,26 @@ type Job struct {
 	Version       string        `json:"version"` // of elasticrun
 	Min           int           `json:"min"`
 	Max           int           `json:"max"`
-	Expected      int           `json:"expected,omitempty"` // nodes that are known to come, clamped to [Min, Max]; 0: not known
+	Expected      int           `json:"expected,omitempty"` // nodes known to come, clamped to [Min, Max]; 0: unknown
 	Static        bool          `json:"static,omitempty"`   // ranks are the nodes' hints
 	MaxRestarts   int           `json:"max_restarts"`
-	RestartWindow time.Duration `json:"restart_window,omitempty"` // failures older than that are forgiven; 0: never
-	MaxNodeLosses int           `json:"max_node_losses"`          // losses in lossWindow that park a node; 0: none does
+	RestartWindow time.Duration `json:"restart_window,omitempty"` // older failures are forgiven; 0: none is
+	MaxNodeLosses int           `json:"max_node_losses"`          // losses in lossWindow that quarantine a node; 0: none
 	LastCall      time.Duration `json:"last_call"`
 	JoinTimeout   time.Duration `json:"join_timeout"`
 	JoinSettle    time.Duration `json:"join_settle"`
-	// TTL is how long the store keeps the session of an agent that says nothing.
+	// TTL is how long the store keeps the session of a silent agent.
 	TTL time.Duration `json:"ttl,omitempty"`
-	// Rejoin is how long nodes may take to stop the workers of a round, at least twice the sessions' TTL.
+	// Rejoin is how long nodes may take to stop the workers of a round; at least twice TTL.
 	Rejoin    time.Duration `json:"rejoin_timeout"`
-	MinUptime time.Duration `json:"min_uptime"` // rounds that end sooner are spaced by backoff
+	MinUptime time.Duration `json:"min_uptime"` // failed rounds that were shorter are spaced by a pause
 	Grow      Grow          `json:"grow"`
 	ResultTTL time.Duration `json:"result_ttl"`
 }
 
-// differs says in one line how two jobs differ; empty where they do not.
+// differenceFrom describes the first difference of two jobs in one line; empty if they are equal.
 func (j Job) differenceFrom(from Job) string {
-	if j == from { // as nearly always: each report has one
+	if j == from { // nearly always, and every report has a job
 		return ""
 	}
 	for _, f := range []struct {
@@ -108,7 +108,7 @@ func (j Job) differenceFrom(from Job) string {
 	return ""
 }
 
-// Grow says when nodes that come to a running job are let in.
+// Grow is when nodes that come to a running job are let in.
 type Grow string
 
 // The values of --grow.
@@ -118,17 +118,17 @@ const (
 	GrowNever       Grow = "never"
 )
 
-// Node is what an agent says of itself once and for all.
+// Node describes an agent's node. It does not change while the agent runs.
 type Node struct {
 	Host string `json:"host"` // for people, and for the order of ranks
-	// Identity finds the node again after its agent was started anew, for the order of ranks and the budget of losses.
+	// Identity is the same after the node's agent was started again, for the order of ranks and the count of losses.
 	Identity string `json:"id"`
-	Hint     int    `json:"hint"` // rank that the node was given, -1 for none
+	Hint     int    `json:"hint"` // the node rank that was given; -1: none
 	Role     string `json:"role"`
 	Nproc    int    `json:"nproc"`
 	// Launch is what started the agent.
 	Launch Launch `json:"launch,omitzero"`
-	// Command tells the commands of workers apart; empty where it is not known.
+	// Command distinguishes the commands of workers; empty if it is not known.
 	Command string `json:"command,omitempty"`
 }
 
@@ -137,13 +137,13 @@ type Phase string
 
 // The phases.
 const (
-	Ready   Phase = "ready"   // no worker of the round in Fence, or of any before, is left
+	Ready   Phase = "ready"   // no worker of the round in Fence or of an earlier round is left
 	Busy    Phase = "busy"    // workers of the round in Fence may run
 	Failing Phase = "failing" // a worker of the round in Fence has failed; the rest are being stopped
 	Done    Phase = "done"    // all workers of the round in Fence have exited with 0
 )
 
-// Report is what an agent tells the leader.
+// Report is what an agent reports to the leader.
 type Report struct {
 	Node  Node  `json:"node"`
 	Job   Job   `json:"job"`
@@ -151,38 +151,39 @@ type Report struct {
 	Phase Phase `json:"phase"`
 	// Uptime is how long ago the agent entered that round.
 	Uptime time.Duration `json:"uptime,omitempty"`
-	// Silent tells, with Ready, that the node stopped its workers by itself, because it had not heard from the store for too long.
+	// Silent says, with Ready, that the node stopped its workers because the store had not answered for too long.
 	Silent bool `json:"silent,omitempty"`
-	// Stuck tells, with Busy, that the agent does not respond to the rendezvous: its workers may never have been started.
+	// Stuck says, with Busy, that the agent does not respond to its handler: it may never have started its workers.
 	Stuck bool `json:"stuck,omitempty"`
-	// Earlier tells that this agent had a session in another store of the run, which this one has replaced.
+	// Earlier says that this agent had a session in an earlier store of the run, which this store has replaced.
 	Earlier bool `json:"earlier,omitempty"`
-	// Leaving tells, before any worker is signalled, that the node will go.
+	// Leaving says, before any worker is signaled, that the node is about to leave.
 	Leaving bool `json:"leaving,omitempty"`
 	// Close asks the leader to end the run.
 	Close bool `json:"close,omitempty"`
-	// Unreached tells that the node has not reached the worker store of the round in Fence. It stays until the next round.
+	// Unreached says that the node has not reached the worker store of the round in Fence. It stays until the next
+	// round.
 	Unreached *Unreached `json:"unreached,omitempty"`
 	// Failure is the likeliest cause among the node's own failures in that round.
 	Failure *rdzv.Failure `json:"failure,omitempty"`
-	// failedAt is when that happened by the agent's own clock, from which its age follows when the report is written.
+	// failedAt is when the failure happened, on the agent's clock. The age in a report is as of the write.
 	failedAt time.Duration
-	// Store is where the node's worker store would be reached in the next round.
+	// Store is the worker store that the node offers for the next round.
 	Store Offer `json:"store"`
 }
 
-// Unreached says that a node does not reach the worker store of its round. It is not changed once it was reported.
+// Unreached says that a node does not reach the worker store of its round. It is immutable once it is in a report.
 type Unreached struct {
-	For time.Duration `json:"for"` // how long it has tried when it says so
-	Why string        `json:"why"` // what happened at the last attempt
+	For time.Duration `json:"for"` // how long the node had tried
+	Why string        `json:"why"` // the error of the last attempt
 }
 
-// Offer is a worker store that listens, empty.
+// Offer is an empty worker store that listens.
 type Offer struct {
-	Addrs []string `json:"addrs,omitempty"` // in the order of preference
+	Addrs []string `json:"addrs,omitempty"` // in order of preference
 	Port  int      `json:"port,omitempty"`
-	Nonce string   `json:"nonce,omitempty"` // by which it is told from another store at the same address
-	// WorkersHost says that nothing listens: the worker of rank 0 will, on that port.
+	Nonce string   `json:"nonce,omitempty"` // distinguishes the store from another one at the same address
+	// WorkersHost says that nothing listens yet: the worker of rank 0 will, on Port.
 	WorkersHost bool `json:"workers_host,omitempty"`
 }
 
@@ -191,34 +192,36 @@ type Kind string
 
 // The kinds.
 const (
-	Wait   Kind = "wait"   // for a later round; Note says why
-	Run    Kind = "run"    // the round in Fence
+	Wait   Kind = "wait"   // wait for a later round; Note says why
+	Run    Kind = "run"    // run the round in Fence
 	Halt   Kind = "halt"   // stop the workers of the round in Fence and report Ready
 	End    Kind = "end"    // the job has ended
 	Refuse Kind = "refuse" // the agent does not fit the job; Note says why
-	// Replace says that another agent has come for the same node: this one is to end.
+	// Replace says that another agent has come for the same node: this one must end.
 	Replace Kind = "replace"
 )
 
-// Answer is what the leader tells one agent.
+// Answer is the leader's answer to one agent's reports.
 type Answer struct {
 	Fence   Fence         `json:"fence"`
 	Kind    Kind          `json:"kind"`
 	Note    string        `json:"note,omitempty"`
 	Place   *Place        `json:"place,omitempty"`   // of Run
 	Outcome *rdzv.Outcome `json:"outcome,omitempty"` // of End
-	// Grow tells, with Halt, that the round ends for the sake of newcomers, or because of an agent and not of its workers: failures from then on are its doing.
+	// Grow says, with Halt, that the round ends though no worker has failed, for example to let newcomers in: failures
+	// from then on are consequences.
 	Grow bool `json:"grow,omitempty"`
-	// Next tells, with Wait, that the wait is a long one: people are to see the note, and there will be another one in that time, if there
-	// is no round.
+	// Next says, with Wait, that the wait is long: Note is for people, and another Wait follows after Next unless a round
+	// begins before.
 	Next time.Duration `json:"next,omitempty"`
-	// Late tells, with End and Refuse, that the run had finished before the agent came. With Refuse, Outcome is there too.
+	// Late says, with End and Refuse, that the run had finished before the agent came. With Refuse, Outcome is set too.
 	Late *rdzv.Late `json:"late,omitempty"`
-	// Again asks the agent, with Wait, to open the rendezvous again once this store has gone: the store goes with the run that has finished.
+	// Again asks the agent, with Wait, to open the rendezvous again once this store has ended: it ends with the finished
+	// run.
 	Again bool `json:"again,omitempty"`
 }
 
-// Place is one node's part in a round.
+// Place is one node's place in a round.
 type Place struct {
 	Rank       int             `json:"rank"`
 	Nodes      int             `json:"nodes"`
@@ -227,45 +230,46 @@ type Place struct {
 	Store      Offer           `json:"store"` // of rank 0
 }
 
-// Record is a decided round. Places follow from it alone, so that any later leader can hand them out.
+// Record is a decided round. The members' places follow from it alone, so any later leader can assign them.
 type Record struct {
 	Round    int            `json:"round"`
 	Members  []RecordMember `json:"members"` // in rank order
 	Restarts int            `json:"restarts"`
-	Short    int            `json:"short,omitempty"` // rounds in a row, up to the one before, that ended before MinUptime
-	// Charges are the ages of the charged failures, at the commit, that are not forgiven.
+	Short    int            `json:"short,omitempty"` // rounds in a row before this one that failed within MinUptime
+	// Charges are the ages, at the commit, of the charged failures that are not forgiven.
 	Charges []time.Duration `json:"charges,omitempty"`
-	// Fenced are agents whose workers of an earlier round had not been stopped at the commit, with that round.
+	// Fenced are the agents whose workers of an earlier round had not been stopped at the commit, with that round.
 	Fenced map[coord.SessionID]int `json:"fenced,omitempty"`
-	// Losses are the ages of the losses of each identity, at the commit, that still count.
+	// Losses are the ages, at the commit, of the losses of each identity that still count.
 	Losses map[string][]time.Duration `json:"losses,omitempty"`
-	// Aside are the nodes that were set aside, by their identities.
+	// Faults are the nodes that were quarantined for a fault or kept from rank 0, by identity.
 	Faults map[string]NodeFault `json:"aside,omitempty"`
-	// Unreached counts the rounds in a row, up to the one before, that came to nothing because rank 0 was not reached.
+	// Unreached counts the rounds in a row before this one that failed because rank 0 was not reached.
 	Unreached int `json:"unreached,omitempty"`
 }
 
-// Aside is a node that was set aside. Ages are those at the commit.
+// NodeFault is what a node has done to the others. Ages are those at the commit.
 type NodeFault struct {
 	Age    time.Duration `json:"age"`
-	Times  int           `json:"times,omitempty"` // 0: it was not
+	Times  int           `json:"times,omitempty"` // quarantines; 0: none
 	Host   string        `json:"host"`
 	Reason string        `json:"why"`
-	// Unreachable is how long ago the others did not reach its worker store; nil: never.
+	// Unreachable is how long ago the others failed to reach its worker store; nil: never.
 	Unreachable *time.Duration `json:"unreachable,omitempty"`
-	// Missed is how long ago it was one of two nodes that did not reach each other, by the identity of the other one.
+	// Missed is how long ago it and another node did not reach each other, by the identity of the other node.
 	Missed map[string][]time.Duration `json:"missed,omitempty"`
-	// By is the identity of the other one of two such nodes, if this one was set aside for that; else empty.
+	// PairedWith is the identity of that other node if this one was quarantined for that; otherwise empty.
 	PairedWith string `json:"by,omitempty"`
 }
 
-// Participant is a node of a round.
+// RecordMember is a node of a decided round.
 type RecordMember struct {
 	ID       coord.SessionID `json:"s"`
 	Identity string          `json:"i"`
 	Role     string          `json:"r"`
 	Nproc    int             `json:"n"`
-	// New tells that the node was not in the job before, or not long enough to be known to work. Where nobody was, nobody is new.
+	// New says that the node was not in the job before, or not long enough to be known to work. In a job's first round
+	// no node is new.
 	New   bool   `json:"w,omitempty"`
 	Store *Offer `json:"o,omitempty"` // of rank 0 only
 }

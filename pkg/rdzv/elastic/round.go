@@ -90,7 +90,8 @@ func (r *roundState) setStuck(now time.Duration, m *roundMember, stuck bool) {
 }
 
 // stuckTimeout is how long the leader waits for an agent that does not respond, counted from the first such agent. If
-// all agents get stuck, because they share a file system, a new round would be no better; they notice one after another.
+// all agents get stuck, because they share a file system, a new round would be no better; they notice one after
+// another.
 func (l *leader) stuckTimeout() time.Duration { return l.job.Rejoin / 4 }
 
 // checkStuck ends the round if some agents do not respond while others do: the workers of the others may wait for the
@@ -197,8 +198,8 @@ func (l *leader) finishHalt(now time.Duration) {
 	l.judgeRound(now)
 }
 
-// judgeRound decides what the round that has ended costs. If a node was lost or has left, the failures of the others are
-// a consequence and nothing is charged. Otherwise the round is charged once, however many workers failed.
+// judgeRound decides what the round that has ended costs. If a node was lost or has left, the failures of the others
+// are a consequence and nothing is charged. Otherwise the round is charged once, however many workers failed.
 func (l *leader) judgeRound(now time.Duration) {
 	l.startForming()
 	r, short := &l.round, 0
@@ -233,8 +234,8 @@ func (l *leader) judgeRound(now time.Duration) {
 	}
 }
 
-// The leader pauses before the next round if rounds fail too soon, one after the other: minBackoff before the third, and
-// twice as long before each further one.
+// The leader pauses before the next round if rounds fail too soon, one after the other: minBackoff before the third,
+// and twice as long before each further one.
 const (
 	minBackoff = time.Second
 	maxBackoff = 30 * time.Second

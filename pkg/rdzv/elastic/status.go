@@ -7,18 +7,18 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/coord"
 )
 
-// show writes what this agent is doing, at once and again and again, while somebody wants to see it: there is a key below
-// prefixWatcher. Otherwise it writes nothing. What goes wrong is of no consequence: the next time comes.
+// publishStatus writes what this agent is doing, at once and at intervals, while the run has an observer: a key below
+// prefixWatcher. Without an observer it writes nothing. Failed writes have no consequence; the next one replaces them.
 func (d *driver) publishStatus(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
-	looked, ended := make(chan bool), make(chan error, 1)
-	go func() { ended <- d.watchObservers(ctx, looked) }()
+	observed, ended := make(chan bool), make(chan error, 1)
+	go func() { ended <- d.watchObservers(ctx, observed) }()
 	ticker := time.NewTicker(d.statusInterval)
 	ticker.Stop()
 	defer ticker.Stop()
 	for {
 		select {
-		case is := <-looked:
+		case is := <-observed:
 			if !is {
 				ticker.Stop()
 				d.putStatus(ctx, nil)
@@ -35,27 +35,27 @@ func (d *driver) publishStatus(ctx context.Context) error {
 	}
 }
 
-// watchLookers tells whenever the first looker has come or the last has gone.
-func (d *driver) watchObservers(ctx context.Context, looked chan<- bool) error {
-	there, told := map[string]bool{}, false
+// watchObservers sends true when the first observer has come, and false when the last one has left.
+func (d *driver) watchObservers(ctx context.Context, observed chan<- bool) error {
+	observers, sent := map[string]bool{}, false
 	return d.store.Watch(ctx, d.prefix+prefixWatcher, func(b coord.Batch) error {
 		if b.Resync {
-			clear(there)
+			clear(observers)
 		}
 		for _, e := range b.Events {
 			if e.Deleted {
-				delete(there, e.Key)
+				delete(observers, e.Key)
 			} else {
-				there[e.Key] = true
+				observers[e.Key] = true
 			}
 		}
-		is := len(there) > 0
-		if is == told {
+		is := len(observers) > 0
+		if is == sent {
 			return nil
 		}
-		told = is
+		sent = is
 		select {
-		case looked <- is:
+		case observed <- is:
 			return nil
 		case <-ctx.Done():
 			return context.Cause(ctx)
@@ -67,8 +67,9 @@ func (d *driver) watchObservers(ctx context.Context, looked chan<- bool) error {
 func (d *driver) putStatus(ctx context.Context, value []byte) {
 	bounded, cancel := context.WithTimeout(ctx, d.timeout)
 	defer cancel()
-	op := coord.Op{Key: d.prefix + prefixStatus + string(d.store.Session()), Value: value, Owned: true, Delete: value == nil}
+	key := d.prefix + prefixStatus + string(d.store.Session())
+	op := coord.Op{Key: key, Value: value, Owned: true, Delete: value == nil}
 	if _, err := d.store.Commit(bounded, nil, []coord.Op{op}); err != nil && ctx.Err() == nil {
-		d.log.Debug().Err(err).Msg("the status is not written")
+		d.log.Debug().Err(err).Msg("cannot write the status")
 	}
 }

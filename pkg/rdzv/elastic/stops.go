@@ -6,7 +6,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
-// runOrder asks the agent to run a round. over is closed when no worker of it may be started any more.
+// runOrder asks the agent to run a round. over is closed when the agent must not start further workers of the round.
 type runOrder struct {
 	answer Answer
 	over   chan struct{}
@@ -15,8 +15,8 @@ type runOrder struct {
 // noRound is the round of a Stop that every agent ignores.
 const noRound = -1
 
-// sendStop sends a Stop, in place of one that the agent has not received: the newest has the least time, or is about a later round.
-// Only the driving goroutine sends.
+// sendStop sends a Stop, in place of one that the agent has not received: the newer one leaves less time, or is about a
+// later round. Only the driving goroutine sends.
 func (h *Handler) sendStop(s rdzv.Stop) {
 	if s.Round != noRound && h.roundOver != nil {
 		close(h.roundOver)
@@ -35,19 +35,24 @@ func (h *Handler) sendStop(s rdzv.Stop) {
 	}
 }
 
-// probe finds out, at intervals, whether the agent receives what it is sent while its workers run or are being started: one that
-// hangs, because a folder of its logs does, say, proves its life to the store all the same, and the other nodes would wait for
-// its workers for ever. now is the driver's time. It returns when it wants to be called again; not set where there is nothing to find out.
+// probeState is what probeAgent remembers between calls.
+type probeState struct {
+	sent time.Duration // of the last Stop
+	next optionalTime  // probe
+}
+
+// probeAgent checks at intervals, while workers run or are being started, that the agent receives what it is sent. An
+// agent that hangs, for example on a folder of its logs, still keeps its session alive, and the other nodes would wait
+// for its workers forever. now is the driver's time. probeAgent returns when to call it again; unset if there is
+// nothing to check.
 func (h *Handler) probeAgent(now time.Duration) (next optionalTime) {
 	p := &h.probeState
 	if h.m.state != busy || h.m.nodes < 2 {
 		*p = probeState{}
 		return optionalTime{}
 	}
-	patience := h.m.report.Job.Rejoin
-	if !p.next.set {
-		p.next = optionalTime{now + patience/4, true}
-	}
+	timeout := h.m.report.Job.Rejoin
+	p.next.setOnce(now + timeout/4)
 	if now < p.next.at {
 		return p.next
 	}
@@ -59,17 +64,11 @@ func (h *Handler) probeAgent(now time.Duration) (next optionalTime) {
 		h.sendStop(rdzv.Stop{Round: noRound})
 		p.sent = now
 		h.m.setStuck(false)
-	case now-p.sent >= patience && !h.m.report.Stuck:
+	case now-p.sent >= timeout && !h.m.report.Stuck:
 		h.log.Error().Stringer("for", printed(now-p.sent)).
 			Msg("the agent does not respond: a file system that it uses may hang; the other nodes will go on without it")
 		h.m.setStuck(true)
 	}
-	p.next.at = now + patience/4
+	p.next.at = now + timeout/4
 	return p.next
-}
-
-// probing is what probe remembers.
-type probeState struct {
-	sent time.Duration // when the Stop was sent that has not been received yet
-	next optionalTime
 }

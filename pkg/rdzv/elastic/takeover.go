@@ -84,8 +84,8 @@ func (l *leader) takeOverRound(now time.Duration, r Record, answers []savedAnswe
 	}
 }
 
-// takeOverAgents adds the agents that have a session, in the order of their arrival, so that a later agent supersedes an
-// earlier one of the same node. Members of the recorded round without a session are lost.
+// takeOverAgents adds the agents that have a session, in the order of their arrival, so that a later agent supersedes
+// an earlier one of the same node. Members of the recorded round without a session are lost.
 func (l *leader) takeOverAgents(now time.Duration, agents []agentArrival) {
 	ranks := make(map[coord.SessionID]int, len(l.round.members))
 	for r, m := range l.record.Members {

@@ -11,8 +11,8 @@ import (
 // not charged, and goes on without them. It does not quarantine nodes that the job needs; then another node becomes
 // rank 0. Each time one node more is ruled out, so this terminates: the job ends when no node can be rank 0.
 
-// storeTimeout is how long a node may try to reach the worker store before the leader ends the round for it. The session
-// of a dead rank 0 ends sooner, within half of Rejoin.
+// storeTimeout is how long a node may try to reach the worker store before the leader ends the round for it. The
+// session of a dead rank 0 ends sooner, within half of Rejoin.
 func storeTimeout(j *Job) time.Duration { return j.Rejoin/2 + j.Rejoin/8 }
 
 // maxUnreached is how many rounds in a row may fail because rank 0 is not reached. A round in which rank 0 was at fault

@@ -75,7 +75,7 @@ func (o BarrierOptions) validate() error {
 		return nil
 	}
 	if o.Trace.Decode == nil {
-		return errors.New("trace without Decode: it must say what a rank is called")
+		return errors.New("Trace.Decode is nil: it must return the name of a rank")
 	}
 	return validRank(o.Trace.Rank, o.WorldSize)
 }

@@ -46,7 +46,7 @@ func GetAll(ctx context.Context, store Store, rank, worldSize int, prefix string
 		return values, nil
 	}
 	if err := store.Wait(ctx, last); err != nil {
-		return nil, fmt.Errorf("get all of %q: rank 0 waits until all %d ranks have finished: %w", prefix, worldSize, err)
+		return nil, fmt.Errorf("get all of %q: rank 0 waits for all %d ranks to finish: %w", prefix, worldSize, err)
 	}
 	return values, nil
 }

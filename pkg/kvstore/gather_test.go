@@ -100,7 +100,7 @@ func TestGetAllTimesOut(t *testing.T) {
 		}
 		s.MultiSet(t.Context(), Pair{Key: "p0"}, Pair{Key: "p2"})
 		_, err = Synchronize(t.Context(), s, nil, 0, 3, "p", time.Second)
-		const rankZero = `get all of "p": rank 0 waits until all 3 ranks have finished: ` +
+		const rankZero = `get all of "p": rank 0 waits for all 3 ranks to finish: ` +
 			`wait for key "p/finished/last_member": timed out: context deadline exceeded`
 		if err == nil || err.Error() != rankZero || !errors.Is(err, ErrTimeout) {
 			t.Errorf("error %v, want %s", err, rankZero)

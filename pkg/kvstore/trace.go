@@ -54,9 +54,9 @@ func (e *MissingRanksError) Error() string {
 	var what string
 	switch {
 	case e.Rank != 0:
-		what = "check rank 0 (" + names + ") for the ranks that are missing"
+		what = "see rank 0 (" + names + ") for the missing ranks"
 	case len(e.Missing) == 0:
-		what = "no rank is missing now, the last came too late"
+		what = "no rank is missing now: the last one arrived too late"
 	case len(e.Missing) == maxMissing:
 		what = "missing ranks [" + names + "] and perhaps more"
 	default:

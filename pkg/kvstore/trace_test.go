@@ -151,7 +151,7 @@ func TestTraceTexts(t *testing.T) {
 				name: "some are missing", worldSize: 6, arrivals: map[int]time.Duration{0: 0, 3: 0},
 				want: map[int]string{
 					0: `barrier "p" of 6 members timed out on rank 0 after 1m0s: missing ranks [host0, host1, host2]`,
-					3: `barrier "p" of 6 members timed out on rank 3 after 1m0s: check rank 0 (host0) for the ranks that are missing`,
+					3: `barrier "p" of 6 members timed out on rank 3 after 1m0s: see rank 0 (host0) for the missing ranks`,
 				},
 			},
 			{
@@ -163,7 +163,7 @@ func TestTraceTexts(t *testing.T) {
 				// Rank 0 cannot know that its number of members is not the others'.
 				name: "nobody is missing any more", worldSize: 1, arrivals: map[int]time.Duration{0: 0},
 				want: map[int]string{0: `barrier "p" of 1 members timed out on rank 0 after 1m0s: ` +
-					`no rank is missing now, the last came too late`},
+					`no rank is missing now: the last one arrived too late`},
 			},
 			{
 				name: "rank 0 is missing", worldSize: 3, arrivals: map[int]time.Duration{1: 0, 2: 0},

@@ -75,5 +75,5 @@ func waitForRetry(ctx context.Context, stop <-chan struct{}, attempt int) error 
 		return kvstore.ErrClosed
 	case <-ctx.Done():
 	}
-	return fmt.Errorf("wait for the file's lock, which somebody else holds: %w", kvstore.ContextError(ctx))
+	return fmt.Errorf("wait for the file's lock: %w", kvstore.ContextError(ctx))
 }

@@ -92,7 +92,7 @@ func (l *recordLog) replay(r *bufio.Reader, end int64) error {
 func (l *recordLog) read(r *bufio.Reader, what string, left *int64, keep bool) ([]byte, error) {
 	var prefix [4]byte
 	if *left < int64(len(prefix)) {
-		return nil, l.malformed("the length of its %s takes %d bytes, and the file has %d more", what, len(prefix), *left)
+		return nil, l.malformed("the length of its %s takes %d bytes, the file has %d more", what, len(prefix), *left)
 	}
 	if _, err := io.ReadFull(r, prefix[:]); err != nil {
 		return nil, l.unreadable(err)
@@ -100,7 +100,7 @@ func (l *recordLog) read(r *bufio.Reader, what string, left *int64, keep bool) (
 	*left -= int64(len(prefix))
 	n := int64(binary.LittleEndian.Uint32(prefix[:]))
 	if n > *left {
-		return nil, l.malformed("its %s takes %d bytes, and the file has %d more", what, n, *left)
+		return nil, l.malformed("its %s takes %d bytes, the file has %d more", what, n, *left)
 	}
 	*left -= n
 	if !keep {
@@ -117,8 +117,8 @@ func (l *recordLog) read(r *bufio.Reader, what string, left *int64, keep bool) (
 
 // malformed returns an error about the record at l.offset.
 func (l *recordLog) malformed(format string, args ...any) error {
-	return fmt.Errorf("%w: the record at byte %d cannot be read: %s (a writer was killed half way, or this is no store's "+
-		"file: remove it, and start the job anew)", kvstore.ErrProtocol, l.offset, fmt.Sprintf(format, args...))
+	return fmt.Errorf("%w: the record at byte %d cannot be read: %s (a writer was killed midway, or "+
+		"this is not a store's file: remove it and restart the job)", kvstore.ErrProtocol, l.offset, fmt.Sprintf(format, args...))
 }
 
 // unreadable returns the error of a read that should have succeeded.

@@ -124,15 +124,15 @@ func TestReplayErrors(t *testing.T) {
 	}{
 		{
 			name: "length", file: append(rawRecords("/a", "b"), 1, 0),
-			want: "the record at byte 11 cannot be read: the length of its key takes 4 bytes, and the file has 2 more",
+			want: "the record at byte 11 cannot be read: the length of its key takes 4 bytes, the file has 2 more",
 		},
 		{
 			name: "key", file: []byte("\xff\xff\xff\xffabc"),
-			want: "byte 0 cannot be read: its key takes 4294967295 bytes, and the file has 3 more",
+			want: "byte 0 cannot be read: its key takes 4294967295 bytes, the file has 3 more",
 		},
 		{
 			name: "value", file: []byte("\x01\x00\x00\x00k\x00\x00\x00\x80abc"),
-			want: "its value takes 2147483648 bytes, and the file has 3 more",
+			want: "its value takes 2147483648 bytes, the file has 3 more",
 		},
 		{name: "large value", file: rawRecords("/a", "12345"), limit: 4, want: "its value takes 5 bytes, the most is 4"},
 		{

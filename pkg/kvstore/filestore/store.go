@@ -61,7 +61,7 @@ var _ kvstore.Store = (*Store)(nil)
 
 // errFileGone means that the path of an open file now leads elsewhere.
 var errFileGone = fmt.Errorf(
-	"%w: the file was removed or replaced while in use (the last of a job's stores removes it)", kvstore.ErrConnection)
+	"%w: the file was removed or replaced while in use (the last store of a job removes it)", kvstore.ErrConnection)
 
 // maxOpenAttempts limits how often the file may vanish while it is being opened.
 const maxOpenAttempts = 100
@@ -92,7 +92,7 @@ func Open(ctx context.Context, path string, opts Options) (*Store, error) {
 			return nil, err
 		}
 	}
-	return nil, fmt.Errorf("open file store %q, for the %dth time: %w", absolute, maxOpenAttempts, errFileGone)
+	return nil, fmt.Errorf("open file store %q, tried %d times: %w", absolute, maxOpenAttempts, errFileGone)
 }
 
 func open(ctx context.Context, path string, opts Options) (*Store, error) {
@@ -173,7 +173,7 @@ func (s *Store) unregister() error {
 func (s *Store) counterRecord(key string, delta int64) (record, error) {
 	n, err := s.log.sum(key, delta)
 	if err != nil {
-		return record{}, fmt.Errorf("%w: the number of its users, %q: %w", kvstore.ErrProtocol, key, err)
+		return record{}, fmt.Errorf("%w: user counter %q: %w", kvstore.ErrProtocol, key, err)
 	}
 	return record{key: key, value: strconv.AppendInt(nil, n, 10)}, nil
 }
@@ -219,7 +219,7 @@ func (s *Store) refresh() error {
 		return fmt.Errorf("%w: %w", kvstore.ErrConnection, err)
 	}
 	if !info.Mode().IsRegular() {
-		return fmt.Errorf("%w: it is no regular file: %v", kvstore.ErrProtocol, info.Mode())
+		return fmt.Errorf("%w: it is not a regular file: %v", kvstore.ErrProtocol, info.Mode())
 	}
 	switch now, err := os.Stat(s.path); {
 	case errors.Is(err, fs.ErrNotExist), err == nil && !os.SameFile(now, info):

@@ -180,7 +180,7 @@ func TestOpenFileStoreErrors(t *testing.T) {
 		{path: dir, is: syscall.EISDIR},
 		{path: filepath.Join(dir, "no", "folder"), is: fs.ErrNotExist},
 		{path: garbage, is: kvstore.ErrProtocol, says: "garbage\": store protocol error: the record at byte 0 cannot be read"},
-		{path: fifo, is: kvstore.ErrProtocol, says: "no regular file"},
+		{path: fifo, is: kvstore.ErrProtocol, says: "not a regular file"},
 	} {
 		s, err := Open(t.Context(), tt.path, Options{})
 		if err == nil {
@@ -240,7 +240,7 @@ func TestStoreFileHarmed(t *testing.T) {
 			defer f.Close()
 			_, err = f.WriteString("\x02\x00\x00\x00/")
 			return err
-		}, kvstore.ErrProtocol, "the record at byte 29 cannot be read: its key takes 2 bytes, and the file has 1 more"},
+		}, kvstore.ErrProtocol, "the record at byte 29 cannot be read: its key takes 2 bytes, the file has 1 more"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "store")

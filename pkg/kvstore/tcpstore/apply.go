@@ -9,9 +9,11 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/kvstore/internal/keyspace"
 )
 
-// apply carries out req on c, for every op but those that concern the connection's wait, WAIT, BARRIER and
-// CANCEL_WAIT, and LIST_KEYS, whose answer is made piece by piece. It appends the answer's fixed part to out; what
-// follows that in the answer are values, to be sent in order, each after its length. An error closes the connection.
+// apply carries out req on c. It appends the fixed part of the reply to out; values are sent after that, in order,
+// each after its length. An error closes the connection.
+//
+// apply does not handle WAIT, BARRIER and CANCEL_WAIT, which concern the wait of the connection, nor LIST_KEYS, whose
+// reply is written piece by piece.
 func apply(c *keyspace.Space, req *request, out []byte) (_ []byte, values [][]byte, err error) {
 	switch req.op {
 	case opValidate:
@@ -78,7 +80,7 @@ func apply(c *keyspace.Space, req *request, out []byte) (_ []byte, values [][]by
 	return out, values, nil
 }
 
-// notNumber makes an add to no number a reason to close the connection.
+// notNumber turns an ErrNotNumber into a refusal.
 func notNumber(err error) error {
 	if errors.Is(err, kvstore.ErrNotNumber) {
 		return &refusal{reason: ReasonNotNumber, err: err}
@@ -86,11 +88,11 @@ func notNumber(err error) error {
 	return err
 }
 
-// growth returns by how much carrying out req may make c bigger, at most.
+// growth returns an upper limit of the bytes by which carrying out req grows c.
 func growth(c *keyspace.Space, req *request) int64 {
 	switch req.op {
 	case opAppend:
-		// The value gets more room than it needs, lest every append copies it.
+		// Append gives a value more room than it needs, so that not every append copies it.
 		old, _ := c.Get(req.key(0))
 		return int64(len(req.bytes) + keyspace.EntryCost + cap(old)/2)
 	case opSet:

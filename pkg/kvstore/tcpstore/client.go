@@ -15,76 +15,79 @@ import (
 
 // ClientOptions are the options of a Client.
 type ClientOptions struct {
-	// Generation is the protocol that the server speaks. Zero means TodaysGeneration. The two cannot be told apart
-	// from the server's side of a connection, so a wrong one makes Dial try until its context ends; a server of
-	// torch 1.x takes today's greeting for the beginning of an endless key.
+	// Protocol is the version that the server speaks. Zero means ProtocolV2. A client cannot detect the version, so a
+	// wrong one makes Dial retry until its context ends: a torch 1.x server takes the handshake of version 2 for the
+	// start of an endless key.
 	Protocol Protocol
 
-	// Workers, if not zero, is the number of workers that join the store, as with wait_for_workers of torch's
-	// TCPStore: Dial then adds 1 to the key "init/", which NumKeys counts too. Zero means that the client does not
-	// count itself.
+	// Workers is the number of workers that join the store, as with wait_for_workers of torch's TCPStore. Dial then
+	// adds 1 to the key "init/", which NumKeys also counts. Zero means that the client does not join.
 	Workers int
 
-	// Host makes Dial return only when "init/" has reached Workers, as torch's rank 0 does, which hosts the
-	// server. Dial looks every 10 ms, because the protocol can wait for a key but not for a number. Without
-	// Workers it means nothing.
+	// Host makes Dial wait until "init/" has reached Workers, as torch's rank 0 does, which hosts the server. Dial
+	// polls every 10 ms, because the protocol can wait for a key but not for a number. Host has no effect without
+	// Workers.
 	Host bool
 
-	// unconfirmed makes the client send byte for byte what torch's own client sends: nothing confirms a Set,
-	// Append, MultiSet or QueuePush. They return when they are written and their errors are lost, except that the
-	// next call after one whose connection broke fails with ErrConnection. To keep the order of calls the client
-	// then has one connection only, as torch's has: a Wait or Get that blocks holds up every other call until it
-	// ends.
+	// unconfirmed makes the client send byte for byte what torch's own client sends: nothing confirms a Set, Append,
+	// MultiSet or QueuePush. These return when they are written, and their errors are lost, except that the next call
+	// after a broken connection fails with ErrConnection. To keep the order of calls, the client then has a single
+	// connection, as torch's has: a Wait or Get that blocks delays every other call.
 	unconfirmed bool
 }
 
-// Client is a Store on a TCPStore server: a Server or torch's own. Keys get a "/" in front on their way, as those
-// of torch's TCPStore do. Any number of goroutines may use a Client at the same time; a call that blocks holds up
-// no other. Use Dial.
+// Client is a [kvstore.Store] on a TCPStore server: a [Server] or torch's. It puts a "/" before every key, as torch's
+// TCPStore does. A call that blocks does not delay other calls. Use [Dial].
 //
 // # Connections
 //
-// A connection carries one call at a time. A call takes the idle one that was used last or dials another, in one
-// attempt that its context bounds; 64 idle ones at most are kept. Because two calls may use two connections, the
-// requests that have no answer are confirmed: a PING travels with them (torch 1.x: a CHECK of no keys), and the
-// call returns when that is answered. So a call sees what every call that returned before it did.
+// A connection carries one call at a time. A call takes the idle connection that was used last, or dials another, once
+// and bounded by its context. The client keeps up to 64 idle connections.
+//
+// Because two calls may use two connections, the client confirms requests that have no reply: it sends a PING with
+// them (torch 1.x: a CHECK of no keys), and the call returns when that is answered. So a call sees the effect of every
+// call that returned before it.
 //
 // # Failures
 //
-// Nothing is ever sent twice. A call whose connection breaks fails with ErrConnection, and whether the server has
-// carried it out is not known; the next call dials again. An idle connection that the server has closed is noticed
-// before it is used, unless the server does so in that very moment. A torch server closes the connection on an Add
-// to what is no number, and on a key or value over its bounds; the latter are refused here, with ErrProtocol,
-// before anything is sent.
+// The client never sends a request twice. A call whose connection breaks fails with ErrConnection, and it is unknown
+// whether the server carried it out. The next call dials again. The client notices an idle connection that the server
+// has closed before it uses it, unless the server closes it at that very moment.
+//
+// A torch server closes the connection on an Add to a value that is no number, and on a key or value over its limit.
+// The client rejects the latter with ErrProtocol before it sends anything.
 //
 // # Contexts
 //
-// A call ends soon after its context, with an error that names its keys and is ErrTimeout after a deadline and
-// otherwise the context's cause. A context that has ended already sends nothing. A wait that ends early is
-// cancelled on the wire, for which a server has a second; if the release of the wait crossed that, Wait and
-// ServerBarrier succeed even so, and calls that had more to ask do not. Any other call that ends early, and every
-// one of torch 1.x, closes its connection, and the server may yet carry it out.
+// A call ends soon after its context. Its error names its keys; it is ErrTimeout after a deadline and the context's
+// cause otherwise. A call whose context has already ended sends nothing.
+//
+// The client cancels a wait that ends early on the wire, for which it gives the server a second. If that crosses the
+// release of the wait, Wait and ServerBarrier succeed; calls with further requests fail. Any other call that ends
+// early, and every one to torch 1.x, closes its connection, and the server may still carry it out.
 //
 // # Differences from other stores
 //
-// A key that another client deletes in the middle of a Get or MultiGet has an empty value, or, where the server is
-// torch's without libuv, breaks the connection. The errors of Wait and MultiGet name the keys that were still
-// missing, which the client asks for when it has cancelled the wait; with torch 1.x, with unconfirmed and for more
-// than 1024 keys they name all. torch 1.x has no Append, no queues, no ListKeys and no ServerBarrier, which are an
-// ErrProtocol there; its MultiGet and MultiSet are made of single requests, between which other clients' requests
-// may come.
+// If another client deletes a key in the middle of a Get or MultiGet, the value is empty, or the connection breaks if
+// the server is torch's without libuv.
+//
+// The errors of Wait and MultiGet name the keys that were still missing: the client asks for them after it cancelled
+// the wait. With torch 1.x, and for more than 1024 keys, they name all keys.
+//
+// torch 1.x has no Append, queues, ListKeys or ServerBarrier; they return ErrProtocol. Its MultiGet and MultiSet
+// consist of single requests, between which requests of other clients may come.
 type Client struct {
 	addr string
 	opts ClientOptions
 	open func(context.Context) (net.Conn, error) // makes a connection
 
-	slot    chan struct{} // with unconfirmed: holds a token for each call under way, and has room for one
+	slot    chan struct{} // with unconfirmed: room for one token, which the call in progress holds
 	closing chan struct{} // closed when Close begins
 
 	mu    sync.Mutex
-	idle  []*clientConn          // last used last
-	conns map[*clientConn]func() // every connection made or in the making, and what ends it
-	local netip.AddrPort         // this end of the latest one that was made
+	idle  []*clientConn          // most recently used last
+	conns map[*clientConn]func() // every connection, made or being made, and the function that ends it
+	local netip.AddrPort         // this end of the latest connection
 }
 
 var _ kvstore.Store = (*Client)(nil)
@@ -106,16 +109,16 @@ func newClient(addr string, opts ClientOptions) *Client {
 // Addr returns the address that Dial was given.
 func (c *Client) Addr() string { return c.addr }
 
-// LocalAddr returns the address of this host from which the client made its latest connection: one by which those that
-// reach the same server may reach this host. It is the zero value before there was one, and without TCP.
+// LocalAddr returns the address of this host in the client's latest connection. Others that reach the same server may
+// reach this host there. It is the zero value before the first connection, and without TCP.
 func (c *Client) LocalAddr() netip.AddrPort {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.local
 }
 
-// Close closes the connections. Calls under way, and later ones, return ErrClosed. What the client has stored
-// stays in the store. Its error is always nil.
+// Close closes the connections. Calls in progress, and later ones, return ErrClosed. What the client stored stays in
+// the store. Close always returns nil.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -140,7 +143,7 @@ func (c *Client) closed() bool {
 	}
 }
 
-// call makes queries, at least one, on one connection. Its error says which of them failed.
+// call sends queries, of which there is at least one, on one connection. Its error names the query that failed.
 func (c *Client) call(ctx context.Context, queries ...query) (answer, error) {
 	a, failed, err := c.try(ctx, queries)
 	if err != nil {
@@ -170,15 +173,15 @@ func (c *Client) try(ctx context.Context, queries []query) (a answer, failed int
 	return a, failed, c.classify(ctx, err)
 }
 
-// confirmation is a query without effect. Its answer shows that the server has carried out all before it.
+// confirmation returns a query without effect. Its reply shows that the server has carried out all requests before it.
 func (c *Client) confirmation() query {
 	if c.opts.Protocol == ProtocolV1 {
 		return query{op: opCheck}
 	}
-	return query{op: opPing, number: int64(uint32(os.Getpid()))} // torch's nonce, too
+	return query{op: opPing, number: int64(uint32(os.Getpid()))} // the nonce that torch sends
 }
 
-// classify gives an error of a connection its place in the family.
+// classify wraps an error of a connection in the package's error that fits.
 func (c *Client) classify(ctx context.Context, err error) error {
 	switch {
 	case err == nil || errors.Is(err, kvstore.ErrProtocol):
@@ -191,7 +194,7 @@ func (c *Client) classify(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", kvstore.ErrConnection, err)
 }
 
-// checkAddr tells whether addr can be dialed at all.
+// checkAddr returns an error if addr cannot be dialed.
 func checkAddr(addr string) error {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {

@@ -16,31 +16,31 @@ import (
 )
 
 const (
-	cancelTimeout = time.Second // for a server to confirm that a wait is cancelled, and to say what was missing
-	maxNarrowed   = 1024        // keys of a wait that are looked for one by one when it has ended early
-	keptBuffer    = 64 << 10    // bytes of a request's buffer that an idle link keeps
+	cancelTimeout = time.Second // for a server to confirm that a wait is canceled, and to report the missing keys
+	maxNarrowed   = 1024        // keys of a canceled wait that are checked one by one
+	keptBuffer    = 64 << 10    // bytes of the request buffer that an idle connection keeps
 )
 
-// link is one connection of a Client. It carries one call at a time and starts no goroutine: when the call's
-// context ends, a deadline in the past ends the read or write under way. That deadline is lifted only where
-// it is certain that it was set; a link that does not know is broken.
+// clientConn is one connection of a Client. It carries one call at a time and starts no goroutine: when the context of
+// the call ends, a deadline in the past interrupts the read or write in progress. The deadline is lifted only if it
+// was certainly set; otherwise the connection is broken.
 type clientConn struct {
 	nc           net.Conn
 	protocol     Protocol
 	answers      replyReader
-	out          []byte // requests to be written
-	probe        *probe // nil where the connection has none
+	out          []byte // requests to write
+	probe        *probe // nil if the connection has no file descriptor
 	namesMissing bool   // may ask which keys of a wait are missing
 
-	waiting bool // a WAIT or BARRIER was sent whose answer has not come
-	pending bool // a request without an answer was sent, and none with one since
-	broken  bool // of no use any more
+	waiting bool // a WAIT or BARRIER was sent and its reply has not arrived
+	pending bool // a request without a reply was sent, and none with a reply since
+	broken  bool // must not be used again
 
-	mu        sync.Mutex // held while the deadline is moved
-	interrupt func()     // ends the read or write under way
+	mu        sync.Mutex // held while the deadline is set
+	interrupt func()     // ends the read or write in progress
 }
 
-// errHungUp is the end of a connection.
+// errServerClosed means that the server closed the connection.
 var errServerClosed = errors.New("the server has closed the connection")
 
 func newClientConn(p Protocol, namesMissing bool) *clientConn {
@@ -53,16 +53,16 @@ func (l *clientConn) attach(nc net.Conn) {
 	l.nc, l.answers, l.probe = nc, replyReader{bufio.NewReader(nc)}, newProbe(nc)
 }
 
-// setDeadline fails only on a connection that is closed, where every read and write fails.
+// setDeadline ignores the error, which only a closed connection returns: every read and write fails there too.
 func (l *clientConn) setDeadline(t time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	_ = l.nc.SetDeadline(t)
 }
 
-// call makes the queries one after the other. Of those that failed it returns the first. When ctx ends during a wait,
-// the wait is cancelled on the wire where the generation has a way, and then the link can be used again. Where the end
-// of the wait and its cancellation cross, the wait has succeeded: that is no error if nothing was to follow it.
+// call sends the queries one after another and returns the index of the first that failed. When ctx ends during a
+// wait, call cancels the wait on the wire if the protocol can, and the connection stays usable. If the release of the
+// wait crosses the cancellation, the wait has succeeded, which is no error if it was the last query.
 func (l *clientConn) call(ctx context.Context, queries []query) (a answer, failed int, err error) {
 	stop := func() bool { return true }
 	if ctx.Done() != nil {
@@ -81,7 +81,7 @@ func (l *clientConn) call(ctx context.Context, queries []query) (a answer, faile
 			err = nil
 		}
 	}
-	// Bytes that nobody asked for would be taken for the next answer.
+	// Unrequested bytes would be taken for the next reply.
 	l.broken = l.broken || l.answers.r.Buffered() > 0
 	if cap(l.out) > keptBuffer {
 		l.out = nil
@@ -92,11 +92,11 @@ func (l *clientConn) call(ctx context.Context, queries []query) (a answer, faile
 	return a, failed, err
 }
 
-// exchange writes the queries and reads their answers. A query without an answer travels with the next one that
-// has one, in one write.
+// exchange writes the queries and reads their replies. A query without a reply travels in one write with the next
+// query that has one.
 func (l *clientConn) exchange(queries []query, a *answer) (failed int, err error) {
 	l.out = l.out[:0]
-	first := 0 // of those in out
+	first := 0 // the first query in out
 	for i := range queries {
 		q := &queries[i]
 		l.out = q.append(l.out, l.protocol)
@@ -120,10 +120,10 @@ func (l *clientConn) exchange(queries []query, a *answer) (failed int, err error
 	return 0, nil
 }
 
-// cancelWait ends a wait that the call's deadline has interrupted and tells whether the server had released it
-// before.
+// cancelWait cancels a wait that the deadline interrupted. It reports whether the server had already released the
+// wait.
 func (l *clientConn) cancelWait() (released bool, err error) {
-	// Whoever set the deadline has let go of mu before this one counts.
+	// The interrupt has released mu by now, so its deadline does not replace this one.
 	l.setDeadline(time.Now().Add(cancelTimeout))
 	code, _ := l.protocol.code(opCancelWait)
 	if _, err := l.nc.Write([]byte{code}); err != nil {
@@ -147,8 +147,8 @@ func (l *clientConn) cancelWait() (released bool, err error) {
 	return released, nil
 }
 
-// narrow takes off a wait that was cancelled the keys that are present, so that its error names those that are not.
-// Of a wait for very many keys it leaves all.
+// findMissing removes the keys that are present from a canceled wait, so that its error names the missing ones. It
+// leaves a wait for very many keys as it is.
 func (l *clientConn) findMissing(q *query) error {
 	if n := len(q.keys); q.op != opWait || n < 2 || n > maxNarrowed {
 		return nil
@@ -177,18 +177,18 @@ func (l *clientConn) findMissing(q *query) error {
 	return nil
 }
 
-// good tells whether an idle link can be used, as far as that can be told without a word to the server.
+// usable reports whether an idle connection looks alive, without asking the server.
 func (l *clientConn) usable() bool { return l.probe == nil || l.probe.quiet() }
 
-// probe looks whether anything has come on an idle connection. Nothing should: the end of the connection means
-// that the server has closed it, and bytes that nobody asked for are no answer.
+// probe reports whether anything has arrived on an idle connection. Nothing should: an end means that the server
+// closed the connection, and unrequested bytes are no reply.
 type probe struct {
 	raw  syscall.RawConn
 	read func(fd uintptr) bool
 	err  error
 }
 
-// newProbe returns nil where nc has no file descriptor.
+// newProbe returns nil if nc has no file descriptor.
 func newProbe(nc net.Conn) *probe {
 	sc, ok := nc.(syscall.Conn)
 	if !ok {
@@ -196,18 +196,18 @@ func newProbe(nc net.Conn) *probe {
 	}
 	raw, err := sc.SyscallConn()
 	if err != nil {
-		return nil // it is closed, and every use of it will tell
+		return nil // it is closed; its next use fails
 	}
 	p := &probe{raw: raw}
 	var one [1]byte
 	p.read = func(fd uintptr) bool {
-		_, p.err = syscall.Read(int(fd), one[:]) // does not block: Go's sockets never do
+		_, p.err = syscall.Read(int(fd), one[:]) // does not block: Go's sockets are nonblocking
 		return true
 	}
 	return p
 }
 
-// silent tells that nothing has come and that the connection has not ended.
+// quiet reports that nothing has arrived and that the connection has not ended.
 func (p *probe) quiet() bool {
 	if err := p.raw.Read(p.read); err != nil {
 		return false

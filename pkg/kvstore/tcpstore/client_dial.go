@@ -12,22 +12,21 @@ import (
 )
 
 const (
-	firstPause     = 10 * time.Millisecond // between two attempts to connect; it doubles
+	firstPause     = 10 * time.Millisecond // between two attempts; it doubles
 	longestPause   = time.Second
-	attemptTimeout = 10 * time.Second // for a server to accept a connection and to answer the greeting
+	attemptTimeout = 10 * time.Second // for a server to accept a connection and to answer the handshake
 	joinInterval   = 10 * time.Millisecond
 )
 
-// initKey is where torch's stores count the workers that have joined. It has no keyPrefix.
+// initKey is the key under which torch's stores count the workers that have joined. It has no keyPrefix.
 const initKey = "init/"
 
-// Dial connects to the TCPStore server at addr, HOST:PORT. It tries until ctx ends, with pauses that grow
-// from 10 ms to 1 s: the server may start later than its clients, and a host's name may come to be known later. The error
-// names the address, how often it was tried and what came of it last, and is an ErrConnection and, after a
-// deadline, an ErrTimeout. Not tried again are an address that cannot be one and a peer that answers as no
-// TCPStore does (ErrProtocol).
+// Dial connects to the TCPStore server at addr, HOST:PORT. It retries until ctx ends, with pauses that grow from 10 ms
+// to 1 s, because the server may start later than its clients and its name may resolve later. The error names the
+// address, the number of attempts and the last failure. It is an ErrConnection and, after a deadline, an ErrTimeout.
+// Dial fails at once if addr is not valid, or if the peer does not reply as a TCPStore does (ErrProtocol).
 //
-// With ClientOptions.Workers Dial also joins the workers. That is not tried twice, lest a worker be counted twice.
+// With ClientOptions.Workers, Dial also joins the workers. It does so once only, so that no worker is counted twice.
 func Dial(ctx context.Context, addr string, opts ClientOptions) (*Client, error) {
 	if err := checkAddr(addr); err != nil {
 		return nil, fmt.Errorf("connect to store: %w", err)
@@ -35,7 +34,7 @@ func Dial(ctx context.Context, addr string, opts ClientOptions) (*Client, error)
 	return start(ctx, newClient(addr, opts))
 }
 
-// start lets c connect and join.
+// start connects c and joins the workers.
 func start(ctx context.Context, c *Client) (*Client, error) {
 	err := c.dialWithRetry(ctx)
 	if err == nil && c.opts.Workers > 0 {
@@ -48,7 +47,7 @@ func start(ctx context.Context, c *Client) (*Client, error) {
 	return c, nil
 }
 
-// reach makes the first connection.
+// dialWithRetry makes the first connection.
 func (c *Client) dialWithRetry(ctx context.Context) error {
 	var last error
 	pause := firstPause
@@ -58,12 +57,12 @@ func (c *Client) dialWithRetry(ctx context.Context) error {
 			return err
 		}
 		if ctx.Err() == nil || last == nil {
-			last = err // a last attempt that ctx has cut short says less than the one before
+			last = err // an attempt that ctx cut short says less than the one before
 		}
-		// Half of the pause to one and a half: clients that start together come apart.
+		// The random factor of 0.5 to 1.5 spreads clients that start together.
 		if !sleep(ctx, pause/2+rand.N(pause)) {
-			// last is not in the chain: one attempt's time-out is not that of ctx.
-			return fmt.Errorf("connect to store %s: %w, tried %d times, at last: %s: %w",
+			// last is not wrapped: the timeout of one attempt is not that of ctx.
+			return fmt.Errorf("connect to store %s: %w, tried %d times, last error: %s: %w",
 				c.addr, kvstore.ErrConnection, tries, last.Error(), kvstore.ContextError(ctx))
 		}
 		pause = min(2*pause, longestPause)
@@ -80,7 +79,7 @@ func (c *Client) dialOnce(ctx context.Context) error {
 	return err
 }
 
-// join counts this client among the workers and, for the host, waits for the others.
+// join counts this client among the workers and, on the host, waits for the others.
 func (c *Client) join(ctx context.Context) error {
 	key := []string{initKey}
 	if _, err := c.call(ctx, query{op: opAdd, keys: key, number: 1, raw: true}); err != nil {
@@ -99,7 +98,7 @@ func (c *Client) join(ctx context.Context) error {
 			return nil
 		}
 		if !sleep(ctx, joinInterval) {
-			return fmt.Errorf("wait for %d workers at store %s, of which %d have joined: %w",
+			return fmt.Errorf("wait for %d workers at store %s, %d joined: %w",
 				c.opts.Workers, c.addr, joined, kvstore.ContextError(ctx))
 		}
 	}

@@ -8,13 +8,13 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/kvstore"
 )
 
-// Set implements Store.
+// Set implements [kvstore.Store].
 func (c *Client) Set(ctx context.Context, key string, value []byte) error {
 	_, err := c.call(ctx, query{op: opSet, keys: []string{key}, values: [][]byte{value}})
 	return err
 }
 
-// Get implements Store.
+// Get implements [kvstore.Store].
 func (c *Client) Get(ctx context.Context, key string) ([]byte, error) {
 	keys := []string{key}
 	a, err := c.call(ctx, query{op: opWait, keys: keys}, query{op: opGet, keys: keys})
@@ -24,13 +24,13 @@ func (c *Client) Get(ctx context.Context, key string) ([]byte, error) {
 	return a.values[0], nil
 }
 
-// Add implements Store.
+// Add implements [kvstore.Store].
 func (c *Client) Add(ctx context.Context, key string, delta int64) (int64, error) {
 	a, err := c.call(ctx, query{op: opAdd, keys: []string{key}, number: delta})
 	return a.number, err
 }
 
-// CompareSet implements Store.
+// CompareSet implements [kvstore.Store].
 func (c *Client) CompareSet(ctx context.Context, key string, expected, desired []byte) ([]byte, error) {
 	a, err := c.call(ctx, query{op: opCompareSet, keys: []string{key}, values: [][]byte{expected, desired}})
 	if err != nil {
@@ -39,38 +39,38 @@ func (c *Client) CompareSet(ctx context.Context, key string, expected, desired [
 	return a.values[0], nil
 }
 
-// Check implements Store.
+// Check implements [kvstore.Store].
 func (c *Client) Check(ctx context.Context, keys ...string) (bool, error) {
 	a, err := c.call(ctx, query{op: opCheck, keys: keys})
 	return err == nil && a.flag == replyReady, err
 }
 
-// Wait implements Store.
+// Wait implements [kvstore.Store].
 func (c *Client) Wait(ctx context.Context, keys ...string) error {
 	_, err := c.call(ctx, query{op: opWait, keys: keys})
 	return err
 }
 
-// NumKeys implements Store. It counts the key "init/" of wait_for_workers, too.
+// NumKeys implements [kvstore.Store]. It also counts the key "init/" of wait_for_workers.
 func (c *Client) NumKeys(ctx context.Context) (int64, error) {
 	a, err := c.call(ctx, query{op: opNumKeys})
 	return a.number, err
 }
 
-// Delete implements Store.
+// Delete implements [kvstore.Store].
 func (c *Client) Delete(ctx context.Context, key string) (bool, error) {
 	a, err := c.call(ctx, query{op: opDelete, keys: []string{key}})
 	return a.number == 1, err
 }
 
-// Append implements Store. torch 1.x has no such request.
+// Append implements [kvstore.Store]. torch 1.x has no such request.
 func (c *Client) Append(ctx context.Context, key string, value []byte) error {
 	_, err := c.call(ctx, query{op: opAppend, keys: []string{key}, values: [][]byte{value}})
 	return err
 }
 
-// MultiGet implements Store. The values are those of one moment, except with torch 1.x, where they are got one after
-// another.
+// MultiGet implements [kvstore.Store]. It reads all values at one moment; from a torch 1.x server it reads them one
+// after another.
 func (c *Client) MultiGet(ctx context.Context, keys ...string) ([][]byte, error) {
 	queries := []query{{op: opWait, keys: keys}}
 	if c.opts.Protocol == ProtocolV1 {
@@ -84,7 +84,7 @@ func (c *Client) MultiGet(ctx context.Context, keys ...string) ([][]byte, error)
 	return a.values, err
 }
 
-// MultiSet implements Store. With torch 1.x the pairs are set one after another.
+// MultiSet implements [kvstore.Store]. With a torch 1.x server it sets the pairs one after another.
 func (c *Client) MultiSet(ctx context.Context, pairs ...kvstore.Pair) error {
 	keys, values := make([]string, len(pairs)), make([][]byte, len(pairs))
 	for i, pair := range pairs {
@@ -105,18 +105,17 @@ func (c *Client) MultiSet(ctx context.Context, pairs ...kvstore.Pair) error {
 	return err
 }
 
-// What follows is in the protocol of today's torch, but not in Store. A server of torch 1.x has none of it, which
-// is an ErrProtocol; one of an earlier torch 2.x closes the connection on what it does not know, which is an
-// ErrConnection.
+// The operations below are in protocol 2 but not in kvstore.Store. With a torch 1.x server they return ErrProtocol. An
+// early torch 2.x server closes the connection on a request that it does not know, which is an ErrConnection.
 
-// QueuePush puts value at the end of the queue of key. Queues are apart from the other keys: Get, Delete and
-// NumKeys do not see them; Check and Wait count a queue that is not empty as present.
+// QueuePush appends value to the queue of key. Queues are separate from the other keys: Get, Delete and NumKeys do not
+// see them. Check and Wait count a queue that is not empty as present.
 func (c *Client) QueuePush(ctx context.Context, key string, value []byte) error {
 	_, err := c.call(ctx, query{op: opQueuePush, keys: []string{key}, values: [][]byte{value}})
 	return err
 }
 
-// QueuePop takes the first value of the queue of key, as soon as there is one.
+// QueuePop removes and returns the first value from the queue of key. It blocks until there is one.
 func (c *Client) QueuePop(ctx context.Context, key string) ([]byte, error) {
 	keys := []string{key}
 	for {
@@ -127,11 +126,11 @@ func (c *Client) QueuePop(ctx context.Context, key string) ([]byte, error) {
 		case a.number > 0:
 			return a.values[0], nil
 		}
-		// Another client was quicker.
+		// Another client popped the value first.
 	}
 }
 
-// TryQueuePop takes the first value of the queue of key, if there is one.
+// TryQueuePop removes and returns the first value from the queue of key. It returns false if the queue is empty.
 func (c *Client) TryQueuePop(ctx context.Context, key string) ([]byte, bool, error) {
 	a, err := c.call(ctx, query{op: opQueuePop, keys: []string{key}})
 	if err != nil || a.number == 0 {
@@ -146,7 +145,7 @@ func (c *Client) QueueLen(ctx context.Context, key string) (int64, error) {
 	return a.number, err
 }
 
-// ListKeys returns the keys of users in no order. As in torch, the key "init/" is not among them, although NumKeys
+// ListKeys returns the keys of users, in no order. As in torch, the key "init/" is not among them, although NumKeys
 // counts it.
 func (c *Client) ListKeys(ctx context.Context) ([]string, error) {
 	a, err := c.call(ctx, query{op: opListKeys})
@@ -162,9 +161,9 @@ func (c *Client) ListKeys(ctx context.Context) ([]string, error) {
 	return keys, nil
 }
 
-// ServerBarrier returns when worldSize clients have called it with the same key. Unlike the function Barrier it is
-// counted by the server, in one request. An arrival whose context ends stays counted, and a key serves once: later
-// calls pass at once.
+// ServerBarrier returns when worldSize clients have called it with the same key. Unlike [kvstore.Barrier], it takes
+// one request, and the server counts. An arrival whose context ends stays counted. A key serves once: later calls pass
+// at once.
 func (c *Client) ServerBarrier(ctx context.Context, key string, worldSize int) error {
 	if worldSize < 1 {
 		return fmt.Errorf("barrier %q: world size %d, want at least 1", key, worldSize)

@@ -11,11 +11,11 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/kvstore"
 )
 
-// maxIdle is how many connections a Client keeps that no call is using. With fewer, a process in which many goroutines
-// make short calls would dial for most of them, and in the end run out of ports.
+// maxIdle is how many idle connections a Client keeps. With fewer, a process in which many goroutines make short calls
+// would dial for most of them and finally run out of ports.
 const maxIdle = 64
 
-// take returns a connection for one call. give takes it back.
+// acquire returns a connection for one call. The caller returns it with putBack.
 func (c *Client) acquire(ctx context.Context) (*clientConn, error) {
 	if c.slot != nil {
 		select {
@@ -33,7 +33,7 @@ func (c *Client) acquire(ctx context.Context) (*clientConn, error) {
 	return l, err
 }
 
-// pick returns an idle connection that is good, or else a new one.
+// idleOrNew returns a usable idle connection, or else a new one.
 func (c *Client) idleOrNew(ctx context.Context) (*clientConn, error) {
 	for {
 		l, err := c.pop()
@@ -43,7 +43,7 @@ func (c *Client) idleOrNew(ctx context.Context) (*clientConn, error) {
 		case l == nil:
 			l, err = c.connect(ctx)
 			if err = c.classify(ctx, err); errors.Is(err, kvstore.ErrTimeout) {
-				err = fmt.Errorf("%w: none was made: %w", kvstore.ErrConnection, err)
+				err = fmt.Errorf("%w: no connection was made: %w", kvstore.ErrConnection, err)
 			}
 			return l, err
 		case l.usable():
@@ -56,7 +56,7 @@ func (c *Client) idleOrNew(ctx context.Context) (*clientConn, error) {
 	}
 }
 
-// pop takes the idle connection that was used last, if there is one.
+// pop removes and returns the idle connection that was used last, or nil.
 func (c *Client) pop() (*clientConn, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -72,7 +72,7 @@ func (c *Client) pop() (*clientConn, error) {
 	return l, nil
 }
 
-// give ends a call's use of l.
+// putBack ends a call's use of l.
 func (c *Client) putBack(l *clientConn) {
 	if l.broken || !c.push(l) {
 		c.drop(l)
@@ -82,7 +82,7 @@ func (c *Client) putBack(l *clientConn) {
 	}
 }
 
-// push makes l idle, if there is room for it.
+// push makes l idle. It returns false if there is no room.
 func (c *Client) push(l *clientConn) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -99,7 +99,7 @@ func (c *Client) drop(l *clientConn) {
 	l.nc.Close()
 }
 
-// connect makes a connection that the server has answered. Its error is not classified yet.
+// connect makes a connection and waits for the server's first reply. Its error is not classified yet.
 func (c *Client) connect(ctx context.Context) (*clientConn, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -129,7 +129,7 @@ func (c *Client) connect(ctx context.Context) (*clientConn, error) {
 	return l, nil
 }
 
-// remember keeps what LocalAddr returns.
+// storeLocalAddr stores the address that LocalAddr returns.
 func (c *Client) storeLocalAddr(nc net.Conn) {
 	addr, ok := nc.LocalAddr().(*net.TCPAddr)
 	if !ok {
@@ -141,8 +141,8 @@ func (c *Client) storeLocalAddr(nc net.Conn) {
 	c.local = netip.AddrPortFrom(local.Addr().Unmap(), local.Port())
 }
 
-// greet begins the conversation as the generation does. Where that is without an answer, it asks for one unless
-// the client is to behave as torch's: that a port takes connections does not mean that a store is behind it.
+// handshake sends the first requests of the protocol. If these have no reply, it also asks for one, because an open
+// port is no proof of a store. An unconfirmed client does not ask, as torch's does not.
 func (c *Client) handshake(ctx context.Context, l *clientConn) error {
 	greeting := []query{c.confirmation()}
 	switch {
@@ -153,12 +153,12 @@ func (c *Client) handshake(ctx context.Context, l *clientConn) error {
 	}
 	_, _, err := l.call(ctx, greeting)
 	if errors.Is(err, kvstore.ErrProtocol) {
-		return fmt.Errorf("no TCPStore for %s answers at %s: %w", c.opts.Protocol, c.addr, err)
+		return fmt.Errorf("no TCPStore of %s answers at %s: %w", c.opts.Protocol, c.addr, err)
 	}
 	return err
 }
 
-// own makes Close end l by end. It returns false after Close, when the caller has to end l.
+// track makes Close call end for l. It returns false after Close; the caller must end l then.
 func (c *Client) track(l *clientConn, end func()) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -169,7 +169,7 @@ func (c *Client) track(l *clientConn, end func()) bool {
 	return true
 }
 
-// disown is the opposite of own.
+// untrack undoes track.
 func (c *Client) untrack(l *clientConn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -9,31 +9,30 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/kvstore"
 )
 
-// The bounds of an answer. A value may have grown far beyond what one request can carry, by appending.
+// Limits of a reply. A value may be far larger than a request can carry, because APPEND made it.
 const (
 	maxReply  = 1 << 30 // bytes of all values of one call
 	maxListed = 1 << 24 // keys of a LIST_KEYS
-	valueCost = 64      // about what a value takes besides its bytes
+	valueCost = 64      // approximate bytes of a value besides its own
 
-	firstChunk = 4 << 10 // bytes set aside for a value before any of it has come
+	firstChunk = 4 << 10 // bytes allocated for a value before any of it has arrived
 )
 
-// answer is what a server has said to the queries of one call.
+// answer collects the replies to the queries of one call.
 type answer struct {
 	flag   byte     // of the last CHECK
 	number int64    // the last i
 	values [][]byte // every v, in order
-	size   int64    // about what they take
+	size   int64    // approximate bytes of values
 }
 
-// answerReader reads a server's answers. A length that the server claims costs no memory: what is set aside
-// at most doubles what has come. An error is an ErrProtocol where the answer makes no sense, otherwise the
-// reader's own.
+// replyReader reads a server's replies. It allocates at most twice the bytes that have arrived, whatever length the
+// server claims. Its error is an ErrProtocol if the reply makes no sense, and otherwise that of r.
 type replyReader struct {
 	r *bufio.Reader
 }
 
-// read reads the answer to q and adds it to a.
+// read reads the reply to q and adds it to a.
 func (r replyReader) read(q *query, a *answer) (err error) {
 	switch q.op {
 	case opPing:
@@ -66,7 +65,7 @@ func (r replyReader) read(q *query, a *answer) (err error) {
 	return err
 }
 
-// echo reads the answer to a PING.
+// echo reads the reply to a PING.
 func (r replyReader) echo(nonce uint32) error {
 	b, err := r.r.Peek(4)
 	if err != nil {
@@ -119,7 +118,7 @@ func (r replyReader) values(n int64, a *answer) error {
 	return nil
 }
 
-// value reads a value of no more than most bytes.
+// value reads a value of at most most bytes.
 func (r replyReader) value(most int64) ([]byte, error) {
 	length, err := r.integer()
 	if err != nil {

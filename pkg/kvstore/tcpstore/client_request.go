@@ -9,19 +9,19 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/kvstore/internal/keyspace"
 )
 
-// query is a request as the client makes it.
+// query is a request of a client.
 type query struct {
 	op     op
 	keys   []string // as users name them, unless raw
 	values [][]byte
 	number int64 // the request's w or i
-	raw    bool  // keys go on the wire as they are
+	raw    bool  // keys get no keyPrefix
 }
 
-// keyPrefix is what torch's TCPStore puts before every key of a user.
+// keyPrefix is the prefix that torch's TCPStore puts before every key of a user.
 const keyPrefix = "/"
 
-// answered tells whether a server answers o.
+// answered reports whether o has a reply.
 func (o op) answered() bool {
 	switch o {
 	case opValidate, opSet, opAppend, opMultiSet, opQueuePush:
@@ -30,10 +30,10 @@ func (o op) answered() bool {
 	return true
 }
 
-// blocks tells whether a server may take any time to answer o, and a client may cancel it.
+// blocks reports whether the reply to o may take any time, and a client may cancel o.
 func (o op) blocks() bool { return o == opWait || o == opBarrier }
 
-// doing says for an error's text what o does to its keys.
+// verb describes o in the text of an error; keys may follow.
 func (o op) verb() string {
 	switch o {
 	case opSet, opMultiSet:
@@ -59,16 +59,16 @@ func (o op) verb() string {
 	case opQueuePop:
 		return "pop from queue of"
 	case opQueueLen:
-		return "measure queue of"
+		return "get queue length of"
 	case opListKeys:
 		return "list keys"
 	case opBarrier:
 		return "pass barrier of"
 	}
-	return "greet"
+	return "handshake"
 }
 
-// String describes q in an error's text.
+// String describes q in the text of an error.
 func (q *query) String() string {
 	if len(q.keys) == 0 {
 		return q.op.verb()
@@ -83,7 +83,7 @@ func (q *query) prefix() string {
 	return keyPrefix
 }
 
-// check returns an ErrProtocol if q does not fit into g's format or its bounds.
+// check returns an ErrProtocol if q does not fit into the format of p or exceeds its limits.
 func (q *query) check(p Protocol) error {
 	if _, ok := p.code(q.op); !ok {
 		return fmt.Errorf("%w: %s cannot %s", kvstore.ErrProtocol, p, q.op.verb())
@@ -111,7 +111,7 @@ func (q *query) check(p Protocol) error {
 	return nil
 }
 
-// append appends q, which check found good, as g writes it.
+// append appends q in the format of p. check must have accepted q.
 func (q *query) append(b []byte, p Protocol) []byte {
 	code, _ := p.code(q.op)
 	b = append(b, code)

@@ -84,7 +84,7 @@ const (
 		"(world_size=3, missing_ranks=[[<check rank 0 (host0) for missing rank info>]], timeout=1.5)"
 	torchTimeout = "DistStoreError: wait timeout after 1500ms, keys: /p/last_member"
 	goMissing    = `barrier "p" of 3 members timed out on rank 0 after 1.5s: missing ranks [host2]`
-	goCheck      = `barrier "p" of 3 members timed out on rank 1 after 1.5s: check rank 0 (host0) for the ranks that are missing`
+	goCheck      = `barrier "p" of 3 members timed out on rank 1 after 1.5s: see rank 0 (host0) for the missing ranks`
 )
 
 // helperJobs are complete and incomplete worlds, of torch, of Go and of both.

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// poller tells which sockets can be read from or written to, through kqueue, level-triggered. Only wake may
-// be called while another of its methods runs.
+// poller reports which sockets are readable or writable, with kqueue, level-triggered. Only wake may be called while
+// another method runs.
 type poller struct {
 	kq     int
 	events [256]unix.Kevent_t
@@ -38,13 +38,13 @@ func (p *poller) change(ident, filter, flags int, fflags uint32) error {
 	return err
 }
 
-// add waits for fd to become readable. Closing fd ends that.
+// add watches fd for reading. Closing fd ends that.
 func (p *poller) add(fd int) error { return p.change(fd, unix.EVFILT_READ, unix.EV_ADD, 0) }
 
-// remove waits for fd no more.
+// remove stops watching fd for reading.
 func (p *poller) remove(fd int) error { return p.change(fd, unix.EVFILT_READ, unix.EV_DELETE, 0) }
 
-// turn waits for fd to become writable, instead of readable, or the other way round.
+// watchWrite watches fd for writing instead of reading, or the other way round.
 func (p *poller) watchWrite(fd int, toWrite bool) error {
 	from, to := unix.EVFILT_WRITE, unix.EVFILT_READ
 	if toWrite {
@@ -56,13 +56,13 @@ func (p *poller) watchWrite(fd int, toWrite bool) error {
 	return p.change(fd, to, unix.EV_ADD, 0)
 }
 
-// wake makes the wait under way, or the next one, return.
+// wake makes the wait in progress, or the next one, return.
 func (p *poller) wake() {
 	_ = p.change(0, unix.EVFILT_USER, 0, unix.NOTE_TRIGGER) // it cannot fail while kq is open
 }
 
-// wait waits for at least one event, for timeout at most; a negative one is for ever. It returns how many there
-// are, and whether there may be more.
+// wait waits for at least one event, up to timeout; a negative timeout is forever. It returns the number of events,
+// and whether there may be more.
 func (p *poller) wait(timeout time.Duration) (n int, more bool, err error) {
 	var limit *unix.Timespec
 	if timeout >= 0 {
@@ -84,13 +84,13 @@ func (p *poller) fd(i int) int {
 	return int(p.events[i].Ident)
 }
 
-// sockRead reads what is there. fd must not block.
+// sockRead reads available bytes. fd must be nonblocking.
 func sockRead(fd int, b []byte) (int, error) { return unix.Read(fd, b) }
 
-// sockWrite writes what fits. fd must not block; b must not be empty.
+// sockWrite writes as much as fits. fd must be nonblocking; b must not be empty.
 func sockWrite(fd int, b []byte) (int, error) { return unix.Write(fd, b) }
 
-// wouldBlock tells whether err only means: not now.
+// wouldBlock reports whether err means to try again later.
 func wouldBlock(err error) bool {
 	return errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EINTR)
 }

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// poller tells which sockets can be read from or written to, through epoll, level-triggered. Only wake may
-// be called while another of its methods runs.
+// poller reports which sockets are readable or writable, with epoll, level-triggered. Only wake may be called while
+// another method runs.
 type poller struct {
 	epfd   int
 	wakeFD int // an eventfd
@@ -40,17 +40,17 @@ func (p *poller) close() {
 	_ = unix.Close(p.epfd)
 }
 
-// add waits for fd to become readable. Closing fd ends that.
+// add watches fd for reading. Closing fd ends that.
 func (p *poller) add(fd int) error {
 	return unix.EpollCtl(p.epfd, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)})
 }
 
-// remove waits for fd no more.
+// remove stops watching fd.
 func (p *poller) remove(fd int) error {
 	return unix.EpollCtl(p.epfd, unix.EPOLL_CTL_DEL, fd, nil)
 }
 
-// turn waits for fd to become writable, instead of readable, or the other way round.
+// watchWrite watches fd for writing instead of reading, or the other way round.
 func (p *poller) watchWrite(fd int, toWrite bool) error {
 	event := unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd)}
 	if toWrite {
@@ -59,17 +59,17 @@ func (p *poller) watchWrite(fd int, toWrite bool) error {
 	return unix.EpollCtl(p.epfd, unix.EPOLL_CTL_MOD, fd, &event)
 }
 
-// wake makes the wait under way, or the next one, return.
+// wake makes the wait in progress, or the next one, return.
 func (p *poller) wake() {
 	one := [8]byte{1}
-	_, _ = unix.Write(p.wakeFD, one[:]) // it fails only when it is written enough already
+	_, _ = unix.Write(p.wakeFD, one[:]) // it fails only if the counter is full, which also wakes
 }
 
-// wait waits for at least one event, for timeout at most; a negative one is for ever. It returns how many there
-// are, and whether there may be more.
+// wait waits for at least one event, up to timeout; a negative timeout is forever. It returns the number of events,
+// and whether there may be more.
 func (p *poller) wait(timeout time.Duration) (n int, more bool, err error) {
-	// Under load there is always something to do, and a system call that cannot block need not tell the
-	// scheduler.
+	// Under load there is usually an event. A raw system call, which does not inform the scheduler, is cheaper and
+	// safe here because it cannot block.
 	r, _, errno := syscall.RawSyscall6(syscall.SYS_EPOLL_PWAIT, uintptr(p.epfd),
 		uintptr(unsafe.Pointer(&p.events[0])), uintptr(len(p.events)), 0, 0, 0)
 	if n = int(r); errno != 0 || n == 0 {
@@ -96,7 +96,7 @@ func (p *poller) fd(i int) int {
 	return fd
 }
 
-// sockRead reads what is there. fd must not block, and so the scheduler need not know.
+// sockRead reads available bytes. fd must be nonblocking, so the scheduler need not know of the call.
 func sockRead(fd int, b []byte) (int, error) {
 	n, _, errno := syscall.RawSyscall(syscall.SYS_READ, uintptr(fd), uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)))
 	if errno != 0 {
@@ -105,7 +105,8 @@ func sockRead(fd int, b []byte) (int, error) {
 	return int(n), nil
 }
 
-// sockWrite writes what fits. It raises no SIGPIPE. As for sockRead, fd must not block; b must not be empty.
+// sockWrite writes as much as fits and raises no SIGPIPE. fd must be nonblocking, as for sockRead; b must not be
+// empty.
 func sockWrite(fd int, b []byte) (int, error) {
 	n, _, errno := syscall.RawSyscall6(syscall.SYS_SENDTO, uintptr(fd), uintptr(unsafe.Pointer(&b[0])), uintptr(len(b)),
 		syscall.MSG_NOSIGNAL, 0, 0)
@@ -115,7 +116,7 @@ func sockWrite(fd int, b []byte) (int, error) {
 	return int(n), nil
 }
 
-// wouldBlock tells whether err only means: not now.
+// wouldBlock reports whether err means to try again later.
 func wouldBlock(err error) bool {
 	return errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EINTR)
 }

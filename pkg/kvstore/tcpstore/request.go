@@ -6,9 +6,9 @@ import (
 	"unsafe"
 )
 
-// detect tells a connection's generation from its first bytes, unknownGeneration while it takes more
-// of them. Only 00 is ambiguous: VALIDATE, or the first generation's SET. A SET whose key length reads
-// like the magic number would be far above maxKey.
+// detectProtocol returns the protocol of a connection from its first bytes, or protocolUnknown if it needs more. Only
+// 00 is ambiguous: VALIDATE, or SET of protocol 1. A SET whose key length looks like the magic number would exceed
+// maxKey by far.
 func detectProtocol(b []byte) Protocol {
 	if len(b) == 0 {
 		return protocolUnknown
@@ -23,24 +23,23 @@ func detectProtocol(b []byte) Protocol {
 	return ProtocolV2
 }
 
-// request is a decoded request. It refers to the bytes that it was decoded from, and is good as long as
-// nobody changes them.
+// request is a decoded request. It refers to the bytes that it was decoded from and is valid until they change.
 type request struct {
 	op     op
 	number uint64 // its w or i
 
-	bytes        []byte // all of it
+	bytes        []byte // the whole request
 	keys, values []span
 
-	// room is the size of the memory that bytes is in, if that may be given away; else 0.
+	// room is the size of the allocation that bytes is in, if the store may take that over, and 0 otherwise.
 	room  int
-	given bool // keep has given it away
+	given bool // takeValue handed the allocation over
 }
 
-// span is a place in a request's bytes.
+// span is a range of a request's bytes.
 type span struct{ from, to int }
 
-// key returns the i-th key without copying it: it changes when the request's bytes do.
+// key returns the i-th key without a copy: it changes when the request's bytes do.
 func (r *request) key(i int) string {
 	k := r.keys[i]
 	if k.from == k.to {
@@ -63,8 +62,8 @@ func (r *request) value(i int) []byte {
 	return r.bytes[v.from:v.to:v.to]
 }
 
-// keep returns the i-th value for somebody who keeps it: a copy, or, where the value is long and takes most of
-// the memory that it is in, the very bytes, which are the keeper's from then on.
+// takeValue returns the i-th value for a caller that keeps it. It is a copy, or, if the value is long and uses most of
+// its allocation, the bytes themselves, which then belong to the caller.
 func (r *request) takeValue(i int) []byte {
 	v := r.value(i)
 	if len(v) >= 64<<10 && len(v) >= r.room/8*7 && r.room > 0 {
@@ -74,7 +73,7 @@ func (r *request) takeValue(i int) []byte {
 	return bytes.Clone(v)
 }
 
-// forget lets go of the request's bytes, and of long lists of fields: a connection at rest should not keep them.
+// reset drops the request's bytes, and long lists of fields, which an idle connection should not keep.
 func (r *request) reset() {
 	keys, values := r.keys[:0], r.values[:0]
 	if cap(keys)+cap(values) > 256 {
@@ -83,27 +82,26 @@ func (r *request) reset() {
 	*r = request{keys: keys, values: values}
 }
 
-// size is how many bytes the request takes besides its own.
+// size returns the bytes that the request uses besides its own.
 func (r *request) size() int { return 16 * (cap(r.keys) + cap(r.values)) }
 
-// decoder decodes the requests of one connection. It keeps only its place in the request under way; the
-// bytes of that are its caller's, who shows them all again, and more, each time. No byte is read twice for that.
+// decoder decodes the requests of one connection. It stores only its position in the current request. The caller keeps
+// the bytes and passes all of them again, and more, each time. The decoder reads no byte twice.
 type decoder struct {
 	protocol Protocol
 
-	// need is how many bytes of the request under way are known to be needed, at least.
+	// need is the number of bytes that the current request is known to need, at least.
 	need int
 
-	at     int     // how far the request under way has been decoded; 0 is none under way
-	req    request // its fields so far
-	fields string  // those still to come of this round
+	at     int     // position in the current request; 0 if there is none
+	req    request // the fields so far
+	fields string  // the remaining fields of this round
 	repeat string  // the fields of each further round
 	rounds uint64  // further rounds
 }
 
-// decode decodes the request at the start of b into d.req and returns its length, or 0 if b does not
-// have all of it yet; then b must be the start of what the next call is given. d.req is good until the
-// next call.
+// decode decodes the request at the start of b into d.req and returns its length. It returns 0 if b does not hold all
+// of it; the next call must then pass the same bytes and more. d.req is valid until the next call.
 func (d *decoder) decode(b []byte) (n int, err error) {
 	if d.at == 0 {
 		if d.need = 1; len(b) == 0 {
@@ -141,7 +139,7 @@ func (d *decoder) begin(b byte) error {
 	return nil
 }
 
-// field decodes the next field, if b has all of it.
+// field decodes the next field. It returns false if b does not hold all of it.
 func (d *decoder) field(b []byte) (complete bool, err error) {
 	kind := d.fields[0]
 	size := 8
@@ -186,7 +184,7 @@ func (d *decoder) field(b []byte) (complete bool, err error) {
 	return true, nil
 }
 
-// has tells whether b has size more bytes, and if not notes that they are needed.
+// has reports whether b has size more bytes. If not, it sets need.
 func (d *decoder) has(b []byte, size int) bool {
 	if len(b)-d.at >= size {
 		return true
@@ -195,7 +193,7 @@ func (d *decoder) has(b []byte, size int) bool {
 	return false
 }
 
-// admit checks the length of a key or value.
+// checkLength checks the length of a key or value.
 func (d *decoder) checkLength(kind byte, n uint64) error {
 	what, most := "key", uint64(maxKey)
 	if kind == 'v' {

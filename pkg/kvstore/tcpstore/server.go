@@ -15,54 +15,54 @@ import (
 
 // ServerOptions are the options of a Server.
 type ServerOptions struct {
-	// Logger gets a line at level warn for the first connection that is closed for each Reason, and one
-	// at level debug for every further one. The zero Logger is silent. It should not block, since the
-	// connections wait for it, and must not call the Server.
+	// Logger gets a line at level warn for the first connection that is closed for each Reason, and one at level debug
+	// for every further one. The zero Logger is silent. Logger should not block, because all connections wait for it,
+	// and must not call the Server.
 	Logger zerolog.Logger
 
-	// MaxConns is the number of connections that are served at a time; for a further one the oldest on which nothing was said is
-	// closed, or itself where there is none. torch 1.13 needs two for each worker, torch 2.x one. Zero means no limit but that of the
-	// process's open files.
+	// MaxConns limits the connections that are served at a time. At the limit, a new connection takes the place of the
+	// oldest on which the client never sent anything; if there is none, the new one is closed. torch 1.13 needs two
+	// connections per worker, torch 2.x one. Zero means that only the process's limit of open files applies.
 	MaxConns int
 
-	// MaxMemory is about the number of bytes that the server may take. One half of it is for what is stored: a
-	// request that would store more closes its connection. The other half is for what connections take: half
-	// requests, waits, and answers that their clients are slow to take. Where that does not suffice, the
-	// connection that takes most is closed. Zero means 2 GiB.
+	// MaxMemory is the approximate number of bytes that the server may use. One half is for the store: a request that
+	// would store more closes its connection. The other half is for connections: partial requests, waits, and replies
+	// that clients are slow to read. If it does not suffice, the connection that uses most is closed. Zero means 2
+	// GiB.
 	MaxMemory int64
 
-	// StallTimeout is how long a client may take for each 64 KiB of a request, and for the last of them;
-	// then its connection is closed. Silence between requests, or before the first, has no limit. Zero
-	// means 30 s.
+	// StallTimeout is how long a client may take for each 64 KiB of a request, and for the last part of it, before its
+	// connection is closed. Silence between requests, or before the first, has no limit. Zero means 30 s.
 	StallTimeout time.Duration
 
-	// Agents is given each connection whose first byte is 0x80 or more, which no torch sends, that byte
-	// still to be read, and owns it from then on. It must not block, nor call the Server. Such a connection counts as accepted, not as
-	// open. Nil means that they are closed for ReasonUnknownOp.
+	// Agents receives each connection whose first byte is 0x80 or more, which no torch sends. It owns the connection
+	// and still reads that byte from it. It must not block and must not call the Server. Such a connection counts as
+	// accepted, not as open. Nil means that they are closed for ReasonUnknownOp.
 	Agents func(net.Conn)
 
-	// ShedAgents closes up to n of the connections that Agents was given and that have proved nothing yet, the oldest first, and
-	// returns how many. It is called when no more files can be opened, and must not call the Server. Nil closes none.
+	// ShedAgents closes up to n of the connections that Agents received and that have not authenticated, the oldest
+	// first, and returns how many. The server calls it when no more files can be opened. It must not call the Server.
+	// Nil closes none.
 	ShedAgents func(n int) int
 }
 
-// Stats is what a Server counts.
+// Stats are the counters of a Server.
 type Stats struct {
 	Open     int               // connections open now
 	Accepted uint64            // connections accepted since the start
-	Refused  map[Reason]uint64 // connections closed by the server on its own, by their reason
-	Keys     int               // keys stored, queues not counted
-	Memory   int64             // about how many bytes count towards MaxMemory
+	Refused  map[Reason]uint64 // connections that the server closed on its own, by reason
+	Keys     int               // keys stored, without queues
+	Memory   int64             // approximate bytes that count towards MaxMemory
 }
 
-// Server is a TCPStore server for torch's clients and for Client. It starts empty and keeps its keys in
-// memory. Use NewServer.
+// Server is a TCPStore server for torch's clients and for Client. It starts empty and keeps its keys in memory. Use
+// [NewServer].
 type Server struct {
 	opts ServerOptions
 
 	mu        sync.Mutex
 	loop      *loop                      // nil before the first Serve
-	listeners map[*net.Listener]struct{} // by pointer: not every Listener can be compared
+	listeners map[*net.Listener]struct{} // by pointer, because not every Listener is comparable
 	stop      chan struct{}              // closed when Shutdown or Close begins
 }
 
@@ -77,10 +77,12 @@ func NewServer(opts ServerOptions) *Server {
 	return &Server{opts: opts, listeners: map[*net.Listener]struct{}{}, stop: make(chan struct{})}
 }
 
-// Serve serves the connections that l accepts. It blocks until Shutdown or Close, after which it returns ErrClosed, or
-// until somebody else closes l; other failures to accept pass, and it tries again, where files have run short at once, having closed
-// connections on which nothing was said. It closes l. A server may serve several listeners. The connections must be
-// sockets, as those of package net are.
+// Serve serves the connections that l accepts, which must be sockets, as those of package net are. A server may serve
+// several listeners. Serve closes l when it returns. After Shutdown or Close it returns ErrClosed. It also returns if
+// l is closed by others.
+//
+// Serve retries after other failures to accept. If the process is out of files, it first closes connections on which
+// the client never sent anything.
 func (s *Server) Serve(l net.Listener) error {
 	defer l.Close()
 	loop, err := s.begin(&l)
@@ -117,7 +119,7 @@ func (s *Server) Serve(l net.Listener) error {
 			return fmt.Errorf("accept store connection on %s: %w", l.Addr(), err)
 		case fileLimitReached(err) && s.freeFiles(loop):
 			err = nil
-		default: // a lack of files or memory, a firewall, a network that is down: it passes
+		default: // out of files or memory, a firewall, a network that is down: these pass
 			s.opts.Logger.WithLevel(level).Err(err).Msg("accept store connection, try again")
 			level = zerolog.DebugLevel
 			err = nil
@@ -129,7 +131,7 @@ func (s *Server) Serve(l net.Listener) error {
 	}
 }
 
-// begin takes note of l, and starts the loop with the first listener.
+// begin registers l, and starts the loop with the first listener.
 func (s *Server) begin(l *net.Listener) (*loop, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -160,14 +162,15 @@ func (s *Server) Stats() (stats Stats) {
 	return stats
 }
 
-// Renew forgets every key and closes every connection on which something was said: who connects from then on finds an empty store. It
-// listens on, and what Agents was given stays. It returns when that is done; after Shutdown or Close it is ErrClosed.
+// Reset deletes every key and closes every connection on which the client sent something. Clients that connect later
+// find an empty store. The server keeps listening, and the connections that Agents received stay. Reset returns when
+// that is done. After Shutdown or Close it returns ErrClosed.
 func (s *Server) Reset() error {
 	s.mu.Lock()
 	loop, closing := s.loop, s.closing()
 	s.mu.Unlock()
 	if loop == nil && !closing {
-		return nil // nobody has connected yet
+		return nil // no client has connected yet
 	}
 	renewed := make(chan struct{})
 	if closing || !loop.post(func() { loop.reset(); close(renewed) }) {
@@ -177,9 +180,9 @@ func (s *Server) Reset() error {
 	return nil
 }
 
-// Shutdown closes the listeners and every connection that is not in the midst of a request; a wait is ended
-// for that. It lets the others finish their request, and closes them then. It returns nil when no connection
-// and no goroutine is left, or the cause of ctx when ctx ends before; Close is the way to end the rest.
+// Shutdown closes the listeners and every connection that is not in the middle of a request. A wait does not count as
+// a request. The others are closed when they have finished their request. Shutdown returns nil when no connection and
+// no goroutine is left, or the cause of ctx if that ends first; Close then ends the rest.
 func (s *Server) Shutdown(ctx context.Context) error {
 	select {
 	case <-s.beginStop(true):
@@ -189,14 +192,14 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	}
 }
 
-// Close closes the listeners and all connections, and returns when none of the server's goroutines is
-// left. Serve, which is its caller's, returns soon after. Its error is always nil.
+// Close closes the listeners and all connections, and returns when none of the server's goroutines is left. Serve,
+// which runs in its caller's goroutine, returns soon after. Close always returns nil.
 func (s *Server) Close() error {
 	<-s.beginStop(false)
 	return nil
 }
 
-// beginStop closes the listeners and stops the loop. The channel it returns is closed when that has ended.
+// beginStop closes the listeners and stops the loop. The returned channel is closed when the loop has ended.
 func (s *Server) beginStop(graceful bool) <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -215,7 +218,7 @@ func (s *Server) beginStop(graceful bool) <-chan struct{} {
 	return s.loop.done
 }
 
-// closing tells whether Shutdown or Close has begun.
+// closing reports whether Shutdown or Close has begun.
 func (s *Server) closing() bool {
 	select {
 	case <-s.stop:
@@ -228,22 +231,22 @@ func (s *Server) closing() bool {
 // Reason is why a Server closed a connection on its own.
 type Reason string
 
-// The reasons. A client that ends or breaks its connection is none of them.
+// The reasons. None applies if the client ends or breaks its connection.
 const (
-	// ReasonUnknownOp is an op that is not served.
+	// ReasonUnknownOp: an op that is not served.
 	ReasonUnknownOp Reason = "unknown op"
-	// ReasonMalformed is a request that breaks the protocol or its bounds.
+	// ReasonMalformed: a request that breaks the protocol or its limits.
 	ReasonMalformed Reason = "malformed request"
-	// ReasonNotNumber is an ADD to a value that is no number.
+	// ReasonNotNumber: an ADD to a value that is no number.
 	ReasonNotNumber Reason = "add to no number"
-	// ReasonStalled is half a request that does not go on, or too slowly.
+	// ReasonStalled: a partial request that does not continue, or too slowly.
 	ReasonStalled Reason = "stalled request"
-	// ReasonMaxConns is one connection more than ServerOptions.MaxConns.
+	// ReasonMaxConns: more connections than ServerOptions.MaxConns.
 	ReasonMaxConns Reason = "too many connections"
-	// ReasonSilent is a connection on which nothing was ever said, and whose place is needed: files run short, or
-	// ServerOptions.MaxConns is reached.
+	// ReasonSilent: a connection on which the client never sent anything, and whose place is needed, because the
+	// process is out of files or ServerOptions.MaxConns is reached.
 	ReasonSilent Reason = "silent"
-	// ReasonMemory is more than ServerOptions.MaxMemory.
+	// ReasonMemory: more memory than ServerOptions.MaxMemory.
 	ReasonMemory Reason = "out of memory"
 )
 

@@ -11,43 +11,43 @@ import (
 )
 
 const (
-	minInputSize = 4 << 10  // bytes of room that a request which came in part gets at least
-	flushSize    = 32 << 10 // bytes of answers that are gathered before they are written
-	stallShare   = 64 << 10 // bytes of a request within each StallTimeout
-	turnSize     = 1 << 20  // bytes of requests and answers after which the other connections have their turn
+	minInputSize = 4 << 10  // bytes of room that a partial request gets at least
+	flushSize    = 32 << 10 // bytes of replies that are collected before they are written
+	stallShare   = 64 << 10 // bytes of a request that must arrive within each StallTimeout
+	turnSize     = 1 << 20  // bytes of requests and replies after which a connection yields to the others
 )
 
-// errMoved is the end of a connection for its loop, but not for its client.
-var errHandedOver = errors.New("connection is somebody else's now")
+// errHandedOver ends a connection for its loop, but not for its client.
+var errHandedOver = errors.New("connection was handed over")
 
-// conn is one connection of a loop, to whose goroutine it belongs. It answers what has come in full and keeps
-// the rest: part of a request, what queues up behind a wait, or what it had no time for. It reads no further while its
-// client does not take the answers. reply.go is its other half.
+// conn is one connection of a loop and belongs to the loop's goroutine. It answers every request that has arrived in
+// full and keeps the rest: part of a request, requests behind a wait, or requests for which its turn was too short. It
+// stops reading while its client does not read the replies. server_reply.go is its other half.
 type conn struct {
 	loop   *loop
 	fd     int
 	remote net.Addr
-	number uint64 // counts the connections accepted
+	number uint64 // in order of acceptance
 
 	dec       decoder
-	in        []byte // what has come and was not decoded; nil if that is nothing
-	discarded int    // bytes in front of in that are of no use any more, but take memory
-	pending   outbox // answers that the client was too slow to take
-	yielded   bool   // it has not answered all that it could: the others had to have their turn
+	in        []byte // bytes that arrived and are not decoded; nil if there are none
+	discarded int    // bytes before in that are done but still use memory
+	pending   outbox // replies that the client was too slow to read
+	yielded   bool   // it has more to answer, but yielded to the other connections
 
-	waiter   *keyspace.Waiter // the wait under way
-	released bool             // it is over
-	waitSize int64            // what it takes of the memory
+	waiter   *keyspace.Waiter // the wait in progress
+	released bool             // the wait is over
+	waitSize int64            // bytes of memory that the wait uses
 
-	stall      *list.Element // its place in loop.stalls
-	stallStart time.Time     // when its time for a fair share of the request under way began
-	stallSize  int           // the size of in at that time
+	stall      *list.Element // its element in loop.stalls
+	stallStart time.Time     // start of the current StallTimeout
+	stallSize  int           // length of in at stallStart
 
-	held   int64 // bytes that loop.held counts for it
+	held   int64 // the bytes of this conn in loop.held
 	closed bool
 }
 
-// readable reads what has come and answers it. It returns how much that was.
+// onReadable reads what has arrived and answers it. It returns the number of bytes read.
 func (c *conn) onReadable() (n int, err error) {
 	if len(c.in) == 0 {
 		n, err := c.receive(c.loop.scratch)
@@ -67,7 +67,7 @@ func (c *conn) onReadable() (n int, err error) {
 	return n, c.process(c.in, true)
 }
 
-// receive reads into b. It returns 0 and no error if there is nothing.
+// receive reads into b. It returns 0 and no error if nothing has arrived.
 func (c *conn) receive(b []byte) (int, error) {
 	n, err := sockRead(c.fd, b)
 	switch {
@@ -79,7 +79,7 @@ func (c *conn) receive(b []byte) (int, error) {
 	return n, err
 }
 
-// makeRoom makes room behind in: for as much again at most, but for a long value no more than it needs.
+// growInput makes room behind in: at most as much again, and for a long value no more than it needs.
 func (c *conn) growInput() error {
 	room := max(c.dec.need, len(c.in)+len(c.loop.scratch))
 	if c.waiter != nil {
@@ -99,14 +99,14 @@ func (c *conn) growInput() error {
 	return nil
 }
 
-// moveIn moves what has come to memory of its own, with room for that many bytes.
+// moveInput moves in to an allocation of its own with the given capacity.
 func (c *conn) moveInput(room int) {
 	in := make([]byte, len(c.in), room)
 	copy(in, c.in)
 	c.in, c.discarded = in, 0
 }
 
-// writable goes on with the answers, and when they are sent with the requests behind them.
+// onWritable continues to send replies, and after that answers the requests behind them.
 func (c *conn) onWritable() error {
 	if err := c.pending.sendTo(c.fd, &c.loop.pins); err != nil || !c.pending.empty() {
 		c.account()
@@ -118,10 +118,10 @@ func (c *conn) onWritable() error {
 	return c.process(c.in, true)
 }
 
-// work answers what b holds, and keeps the rest of it. own says that b is c.in.
+// process answers the requests in b and keeps the rest of it. own means that b is c.in.
 func (c *conn) process(b []byte, own bool) error {
 	n, given, err := c.processRequests(b, own)
-	// What was answered before a bad request is sent even so.
+	// The replies to requests before a bad one are still sent.
 	if err := errors.Join(err, c.flush()); err != nil {
 		return err
 	}
@@ -134,7 +134,7 @@ func (c *conn) process(b []byte, own bool) error {
 		c.moveInput(len(rest))
 	default:
 		c.in = rest
-		if c.discarded += n; c.discarded > len(rest) { // so that what is moved is never more than what was answered
+		if c.discarded += n; c.discarded > len(rest) { // so that moving copies no more bytes than were answered
 			c.moveInput(max(len(rest), minInputSize))
 		}
 	}
@@ -142,9 +142,9 @@ func (c *conn) process(b []byte, own bool) error {
 	return c.reserveGrowth()
 }
 
-// stillWaiting ends the wait if it was released or if the client goes on without it: today's clients
-// say so with CANCEL_WAIT, those of the first generation just send their next request. The latter do
-// not expect an answer to the wait any more, even if it was released in the same moment.
+// keepWaiting reports whether the wait continues. It ends the wait if the wait was released or the client canceled it:
+// a client of protocol 2 with CANCEL_WAIT, one of protocol 1 with its next request. The latter no longer expects a
+// reply to the wait, even if the wait was released at the same moment.
 func (c *conn) keepWaiting(unread []byte) bool {
 	switch {
 	case c.released:
@@ -160,7 +160,7 @@ func (c *conn) keepWaiting(unread []byte) bool {
 	return false
 }
 
-// wait begins the wait w, or is done with it if that is nil.
+// wait begins the wait w, or replies at once if w is nil.
 func (c *conn) wait(w *keyspace.Waiter) {
 	if w == nil {
 		c.loop.out = append(c.loop.out, replyStopWaiting)
@@ -178,14 +178,14 @@ func (c *conn) cancelWait() {
 	c.waiter, c.waitSize = nil, 0
 }
 
-// release is called by the store, in the midst of somebody's request.
+// release is called by the store while it carries out a request of any connection.
 func (c *conn) release() {
 	c.released = true
 	c.loop.released = append(c.loop.released, c)
 }
 
-// watchStall keeps account of how long the request under way takes. Silence between requests, before the
-// first one and behind a wait has no limit, nor has a client that is slow to take its answers.
+// updateStall restarts or stops the timer of the current request. Silence between requests, before the first one and
+// behind a wait has no limit. Neither has a client that is slow to read its replies.
 func (c *conn) updateStall(answered bool) {
 	partial := len(c.in) > 0 && c.waiter == nil && c.pending.empty() && !c.yielded
 	stalls := &c.loop.stalls
@@ -206,7 +206,7 @@ func (c *conn) updateStall(answered bool) {
 	c.stallStart, c.stallSize = time.Now(), len(c.in)
 }
 
-// account tells the loop how much memory c takes, and returns whether it is more than before.
+// account updates loop.held and returns whether c uses more memory than before.
 func (c *conn) account() (more bool) {
 	before := c.held
 	c.held = int64(c.discarded+cap(c.in)+c.pending.copied+c.dec.req.size()) + c.waitSize
@@ -214,7 +214,7 @@ func (c *conn) account() (more bool) {
 	return c.held > before
 }
 
-// claimGrowth makes sure that what c has come to take may be taken.
+// reserveGrowth reserves the memory that c has come to use.
 func (c *conn) reserveGrowth() error {
 	if !c.account() && c.pending.empty() {
 		return nil
@@ -222,10 +222,10 @@ func (c *conn) reserveGrowth() error {
 	return c.loop.reserve(c, 0)
 }
 
-// takes returns how many bytes would be free without c.
+// memoryUse returns the bytes that closing c would free.
 func (c *conn) memoryUse() int64 { return c.held + int64(c.pending.pinned) }
 
-// idle tells whether c may be closed without a request being lost. A wait is none: it can take for ever.
+// idle reports whether closing c loses no request. A wait is not one, because it can take forever.
 func (c *conn) idle() bool {
 	return c.pending.empty() && !c.yielded && (len(c.in) == 0 || c.waiter != nil)
 }

@@ -9,20 +9,20 @@ import (
 	"syscall"
 )
 
-// A connection on which nothing was ever said is closed only where it takes another one's place: torch 1.13 opens a
-// second connection for each worker and may never use it, and the worker spins when that is closed. So of each address as
-// many silent connections are left alone, the oldest, as connections of its torch 1.13 are in use.
+// A connection on which the client never sent anything is closed only if its place is needed. torch 1.13 opens a
+// second connection per worker and may never use it, and the worker spins if that is closed. So the server keeps, for
+// each address, as many unused connections as that address has torch 1.13 connections in use, the oldest first.
 
-// leastShed is how many silent connections are closed at a time, when files run short, at least.
+// evictBatch is how many unused connections are closed at a time when the process is out of files.
 const evictBatch = 8
 
-// silent tells whether nothing was ever said on c.
+// unused reports whether the client never sent anything.
 func (c *conn) unused() bool { return c.dec.protocol == protocolUnknown && len(c.in) == 0 }
 
-// sparable returns the silent connections that may be closed, the oldest first.
+// evictable returns the unused connections that may be closed, the oldest first.
 func (l *loop) evictable() []*conn {
 	var silent []*conn
-	seconds := map[netip.Addr]int{} // of torch 1.13, by address
+	seconds := map[netip.Addr]int{} // second connections of torch 1.13, by address
 	for _, c := range l.conns {
 		switch {
 		case c == nil:
@@ -40,21 +40,21 @@ func (l *loop) evictable() []*conn {
 	})
 }
 
-// shed closes up to n silent connections, the oldest first, but not keep. It returns how many.
+// evict closes up to n unused connections, the oldest first, but not keep. It returns how many it closed.
 func (l *loop) evict(n int, keep *conn) (closed int) {
 	for _, c := range l.evictable() {
 		if closed == n {
 			break
 		}
 		if c != keep {
-			l.closeConn(c, refuse(ReasonSilent, "nothing was said on it, and its place is needed"))
+			l.closeConn(c, refuse(ReasonSilent, "the client sent nothing, and the place is needed"))
 			closed++
 		}
 	}
 	return closed
 }
 
-// addrOf is a client's address without its port; the zero value if that is no IP address.
+// addrOf returns a client's address without its port, or the zero value if it is no IP address.
 func addrOf(a net.Addr) netip.Addr {
 	tcp, ok := a.(*net.TCPAddr)
 	if !ok {
@@ -63,13 +63,13 @@ func addrOf(a net.Addr) netip.Addr {
 	return tcp.AddrPort().Addr().Unmap()
 }
 
-// filesShort tells whether err is that of a process, or a machine, that has as many files open as it may.
+// fileLimitReached reports whether err means that the process, or the machine, has as many files open as it may.
 func fileLimitReached(err error) bool {
 	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE)
 }
 
-// relieve closes connections on which nothing was said, those of agents that have proved nothing included, so that files can be
-// opened again. It returns whether there were any.
+// freeFiles closes unused connections, and those of agents that have not authenticated, so that files can be opened
+// again. It returns whether it closed any.
 func (s *Server) freeFiles(l *loop) bool {
 	closed := 0
 	l.call(func() { closed = l.evict(evictBatch, nil) })

@@ -17,9 +17,9 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/kvstore/internal/keyspace"
 )
 
-// loop serves all connections of a Server, in one goroutine: it waits until some of them can be read from or
-// written to, and lets each do what it can. Nothing in it blocks but that wait. The store and the
-// connections belong to that goroutine; others reach it through do and ask.
+// loop serves all connections of a Server in one goroutine. It waits until some of them are readable or writable and
+// lets each do what it can. Nothing else in it blocks. The store and the connections belong to that goroutine; other
+// goroutines reach it through post and call.
 type loop struct {
 	opts ServerOptions
 	poll *poller
@@ -29,22 +29,22 @@ type loop struct {
 	open     int
 	accepted uint64
 	refused  map[Reason]uint64
-	stopping bool // no connection is served longer than the request under way
+	stopping bool // each connection ends with its current request
 	steps    int
 
-	scratch      []byte    // what was read last
-	out          []byte    // the answers of the connection at work
-	sent         int       // bytes of answers so far
-	released     []*conn   // whose wait is over
-	yielded      []*conn   // who gave the others their turn
-	yieldedSpare []*conn   // again's memory, for the next turn
-	stalls       list.List // of the *conns with half a request, the one whose time ends first in front
+	scratch      []byte    // bytes read last
+	out          []byte    // replies of the current connection
+	sent         int       // bytes of replies so far
+	released     []*conn   // connections whose wait is over
+	yielded      []*conn   // connections that yielded to the others
+	yieldedSpare []*conn   // the allocation of yielded for the next step
+	stalls       list.List // the *conns with a partial request, in the order of their deadlines
 	held         int64     // bytes that the connections hold, each for itself
-	pins         pins      // the values that they refer to
+	pins         pins      // the values that the connections refer to
 
 	mu    sync.Mutex
 	inbox []func()
-	ended bool // nothing is taken into inbox any more
+	ended bool // inbox accepts no more functions
 
 	done chan struct{} // closed when run has returned
 }
@@ -65,7 +65,7 @@ func newLoop(opts ServerOptions) (*loop, error) {
 	}, nil
 }
 
-// do has f called in the loop's goroutine, soon. It returns false, and f is not called, if the loop has ended.
+// post makes the loop's goroutine call f soon. It returns false, and f is not called, if the loop has ended.
 func (l *loop) post(f func()) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -78,7 +78,7 @@ func (l *loop) post(f func()) bool {
 	return true
 }
 
-// ask is do, and waits for f. If the loop has ended, it calls f itself.
+// call makes the loop's goroutine call f, and waits for that. If the loop has ended, call calls f itself.
 func (l *loop) call(f func()) {
 	answered := make(chan struct{})
 	if l.post(func() { f(); close(answered) }) {
@@ -95,16 +95,16 @@ func (l *loop) run() {
 	defer l.poll.close()
 	for !l.finished() {
 		if _, err := l.step(l.nextStall()); err != nil {
-			panic(fmt.Sprintf("kvstore: wait for connections: %v", err)) // only a defect here can be the cause
+			panic(fmt.Sprintf("tcpstore: wait for connections: %v", err)) // only a defect in this package can cause it
 		}
 	}
 }
 
-// yieldSteps is after how many turns the loop offers its CPU to other goroutines of its process. The system calls of a busy
-// loop do not block, so the scheduler learns nothing from them, and on a single CPU the others would starve.
+// yieldSteps is after how many steps the loop yields its CPU to other goroutines of the process. The system calls of a
+// busy loop do not block, so the scheduler learns nothing from them. On a single CPU, other goroutines would starve.
 const yieldSteps = 16
 
-// turn waits for events, for timeout at most, and acts on them. It returns how many there were.
+// step waits for events, up to timeout, and handles them. It returns how many there were.
 func (l *loop) step(timeout time.Duration) (n int, err error) {
 	var began time.Time
 	if l.stalls.Len() > 0 {
@@ -124,7 +124,7 @@ func (l *loop) step(timeout time.Duration) (n int, err error) {
 		fd := l.poll.fd(i)
 		if fd < 0 {
 			woken = true
-		} else if c := l.conns[fd]; c != nil { // nil was closed since the wait; no other has its number yet
+		} else if c := l.conns[fd]; c != nil { // nil: closed since the wait; no new connection has its number yet
 			l.serve(c)
 		}
 	}
@@ -141,7 +141,7 @@ func (l *loop) step(timeout time.Duration) (n int, err error) {
 	return n + len(l.released) + len(l.yielded), nil
 }
 
-// mayEnd tells whether run may return, and closes the inbox then.
+// finished reports whether run may return, and closes the inbox in that case.
 func (l *loop) finished() bool {
 	if !l.stopping || l.open > 0 {
 		return false
@@ -163,7 +163,7 @@ func (l *loop) readInbox() {
 	}
 }
 
-// admit serves the connection fd from now on, which must not block, or closes it.
+// addConn begins to serve the connection fd, which must be nonblocking, or closes it.
 func (l *loop) addConn(fd int, remote net.Addr) {
 	c := &conn{loop: l, fd: fd, remote: remote}
 	if l.stopping {
@@ -189,13 +189,13 @@ func (l *loop) serve(c *conn) {
 	switch {
 	case !c.pending.empty():
 		err = c.onWritable()
-	case !c.yielded: // else it goes on without reading first
+	case !c.yielded: // a connection that yielded continues without reading first
 		_, err = c.onReadable()
 	}
 	l.closeIfDone(c, err)
 }
 
-// settle ends c if err is not nil, and also when the loop is stopping and c is idle.
+// closeIfDone closes c if err is not nil, or if the loop is stopping and c is idle.
 func (l *loop) closeIfDone(c *conn, err error) {
 	switch {
 	case err != nil:
@@ -205,7 +205,7 @@ func (l *loop) closeIfDone(c *conn, err error) {
 	}
 }
 
-// goOn goes on with the connections whose wait is over, and with those that gave others their turn before.
+// resume continues with the connections whose wait is over and with those that yielded.
 func (l *loop) resume(yielded []*conn) {
 	for _, c := range yielded {
 		if !c.closed && c.yielded {
@@ -213,7 +213,7 @@ func (l *loop) resume(yielded []*conn) {
 		}
 	}
 	clear(yielded)
-	for i := 0; i < len(l.released); i++ { // it may grow meanwhile
+	for i := 0; i < len(l.released); i++ { // released may grow meanwhile
 		if c := l.released[i]; !c.closed && c.waiter != nil && c.released {
 			l.closeIfDone(c, c.process(c.in, true))
 		}
@@ -222,8 +222,8 @@ func (l *loop) resume(yielded []*conn) {
 	l.released = l.released[:0]
 }
 
-// end takes leave of c, because of err. It counts and logs a refusal before it closes the connection: a client that
-// sees its end finds it counted.
+// closeConn closes c because of err. It counts and logs a refusal first, so that a client that sees its connection end
+// finds it counted.
 func (l *loop) closeConn(c *conn, err error) {
 	if c.closed {
 		return
@@ -257,7 +257,7 @@ func (l *loop) logRefusal(c *conn, err error) {
 		Str("reason", string(refusal.reason)).Err(err).Msg("close store connection")
 }
 
-// untilStall returns how long the loop may wait for the next event; a negative time is for ever.
+// nextStall returns how long the loop may wait for the next event; a negative time is forever.
 func (l *loop) nextStall() time.Duration {
 	first := l.stalls.Front()
 	if first == nil {
@@ -266,8 +266,8 @@ func (l *loop) nextStall() time.Duration {
 	return max(0, l.opts.StallTimeout-time.Since(first.Value.(*conn).stallStart))
 }
 
-// judge ends the connections that have not gone on with their request in time. late is how long the loop was not there
-// to listen, because it was at work or its process was suspended; more says that it has not heard all yet.
+// expireStalls closes the connections whose request did not continue in time. late is how long the loop could not
+// read, because it was busy or its process was suspended. more means that there are events that it has not seen.
 func (l *loop) expireStalls(late time.Duration, more bool) {
 	if late >= time.Second {
 		for e := l.stalls.Front(); e != nil; e = e.Next() {
@@ -276,7 +276,7 @@ func (l *loop) expireStalls(late time.Duration, more bool) {
 		}
 	}
 	limit := l.opts.StallTimeout
-	if more { // a loop that never hears all has to judge all the same
+	if more { // a loop that never sees all events must expire stalls all the same
 		limit *= 2
 	}
 	for first := l.stalls.Front(); first != nil; first = l.stalls.Front() {
@@ -284,12 +284,12 @@ func (l *loop) expireStalls(late time.Duration, more bool) {
 		if time.Since(c.stallStart) < limit {
 			return
 		}
-		l.closeConn(c, refuse(ReasonStalled, "%d bytes of a request, then less than %d in %v", c.stallSize, stallShare, l.opts.StallTimeout))
+		l.closeConn(c, refuse(ReasonStalled, "%d bytes of a request arrived, then less than %d in %v", c.stallSize, stallShare, l.opts.StallTimeout))
 	}
 }
 
-// claim makes sure that n more bytes may be held for c. While there is not enough room, the connection that takes most
-// is closed, so that nobody else pays for it; where none takes much, it is c.
+// reserve makes sure that n more bytes may be held for c. While memory is short, it closes the connection that uses
+// most, so that no other pays for it. If none uses much, it returns an error, which closes c.
 func (l *loop) reserve(c *conn, n int64) error {
 	limit := l.opts.MaxMemory / 2
 	for l.held+l.pins.size+n > limit {
@@ -299,7 +299,7 @@ func (l *loop) reserve(c *conn, n int64) error {
 				hog = other
 			}
 		}
-		err := refuse(ReasonMemory, "the connections take %d bytes more than the limit of %d; this one takes %d",
+		err := refuse(ReasonMemory, "the connections use %d bytes more than the limit of %d; this one uses %d",
 			l.held+l.pins.size+n-limit, limit, hog.memoryUse())
 		if hog == c || hog.memoryUse() < min(minHogMemory, limit/8) {
 			return err
@@ -309,20 +309,20 @@ func (l *loop) reserve(c *conn, n int64) error {
 	return nil
 }
 
-// hogsMemory is how many bytes a connection must take to be closed for another one's sake.
+// minHogMemory is the least number of bytes for which a connection is closed in favor of another.
 const minHogMemory = 1 << 20
 
-// claimStore makes sure that n more bytes may be stored.
+// checkStoreSize returns an error if n more bytes may not be stored.
 func (l *loop) checkStoreSize(n int64) error {
 	limit := l.opts.MaxMemory / 2
 	if l.store.Size()+n > limit {
-		return refuse(ReasonMemory, "the store has %d bytes, and may have %d", l.store.Size(), limit)
+		return refuse(ReasonMemory, "the store holds %d bytes, the limit is %d", l.store.Size(), limit)
 	}
 	return nil
 }
 
-// stop ends the connections: all of them, or, if graceful, those that are idle, the others when they have become so. What
-// has reached this side by now is still answered, if it is no more than a few megabytes.
+// stop closes the connections. If graceful, it closes the idle ones now and the others when they become idle. Requests
+// that have already arrived are still answered, up to a few megabytes.
 func (l *loop) stop(graceful bool) {
 	l.stopping = true
 	for _, c := range l.conns {
@@ -336,7 +336,8 @@ func (l *loop) stop(graceful bool) {
 	}
 }
 
-// renew ends the connections of clients and begins anew with an empty store. Who has said nothing yet may be an agent, and may stay.
+// reset closes the connections of clients and starts with an empty store. A connection on which nothing was sent
+// stays, because it may become an agent's.
 func (l *loop) reset() {
 	for _, c := range l.conns {
 		if c != nil && (c.dec.protocol != protocolUnknown || len(c.in) > 0) {
@@ -346,7 +347,7 @@ func (l *loop) reset() {
 	l.store = keyspace.New()
 }
 
-// readOn reads and answers what has come, as long as there is something and c may.
+// drain reads and answers what has arrived, as long as c does not have to wait.
 func (c *conn) drain() error {
 	for range 64 {
 		if !c.pending.empty() || c.yielded {

@@ -1,22 +1,22 @@
 package tcpstore
 
-// outbox holds the bytes of answers that a client was too slow to take, in order. Its zero value is empty.
+// outbox holds replies that a client was too slow to read, in order. The zero value is empty.
 type outbox struct {
 	pieces []piece
-	copied int // bytes of its own that it takes
+	copied int // bytes of its own
 	pinned int // bytes of values that it refers to
 }
 
-// piece is a part of an answer.
+// piece is part of a reply.
 type piece struct {
-	rest  []byte // what is still to be sent
-	size  int    // the bytes that it takes until all is sent
-	value []byte // the value that rest is the end of; nil where the bytes are the outbox's own
+	rest  []byte // still to be sent
+	size  int    // bytes of memory until all of it is sent
+	value []byte // the value whose end rest is; nil if the bytes belong to the outbox
 }
 
 func (o *outbox) empty() bool { return len(o.pieces) == 0 }
 
-// copyOf adds a copy of b.
+// appendCopy appends a copy of b.
 func (o *outbox) appendCopy(b []byte) {
 	last := len(o.pieces) - 1
 	if last < 0 || o.pieces[last].value != nil || o.pieces[last].size > flushSize {
@@ -29,14 +29,14 @@ func (o *outbox) appendCopy(b []byte) {
 	o.copied += len(b)
 }
 
-// refer adds the end of value from byte n on. The value itself must not change any more.
+// appendRef appends value[n:] without a copy. The value must not change any more.
 func (o *outbox) appendRef(value []byte, n int, pins *pins) {
 	o.pieces = append(o.pieces, piece{rest: value[n:], size: cap(value), value: value})
 	o.pinned += cap(value)
 	pins.add(value)
 }
 
-// sendTo writes to fd what it takes.
+// sendTo writes to fd as much as fits.
 func (o *outbox) sendTo(fd int, pins *pins) error {
 	for sent := 0; len(o.pieces) > 0; {
 		n, err := sendSome(fd, o.pieces[0].rest)
@@ -50,7 +50,7 @@ func (o *outbox) sendTo(fd int, pins *pins) error {
 	return nil
 }
 
-// drop takes the first piece away.
+// drop removes the first piece.
 func (o *outbox) drop(pins *pins) {
 	p := o.pieces[0]
 	o.pieces[0] = piece{}
@@ -63,17 +63,17 @@ func (o *outbox) drop(pins *pins) {
 	pins.drop(p.value)
 }
 
-// clear takes all pieces away.
+// clear removes all pieces.
 func (o *outbox) clear(pins *pins) {
 	for !o.empty() {
 		o.drop(pins)
 	}
 }
 
-// pins counts how often each value is referred to by outboxes, so that the memory of one that many clients
-// are about to take counts once. Its zero value is not usable.
+// pins counts the references from outboxes to each value, so that a value that many clients are reading counts once.
+// The zero value is not usable.
 type pins struct {
-	values map[*byte]*pin // by the value's first byte
+	values map[*byte]*pin // by the address of the value's first byte
 	size   int64          // bytes of all values
 }
 
@@ -97,10 +97,10 @@ func (p *pins) drop(value []byte) {
 	}
 }
 
-// maxBurst is how many bytes are written to a connection in one go: the others are to have their turn.
+// maxBurst limits the bytes written to a connection at a time, so that the others get their turn.
 const maxBurst = 4 << 20
 
-// sendSome writes to fd as much of b as it takes now, up to maxBurst.
+// sendSome writes to fd as much of b as fits, up to maxBurst.
 func sendSome(fd int, b []byte) (n int, err error) {
 	for n < len(b) && n < maxBurst {
 		m, err := sockWrite(fd, b[n:min(len(b), n+maxCall)])
@@ -115,6 +115,6 @@ func sendSome(fd int, b []byte) (n int, err error) {
 	return n, nil
 }
 
-// maxCall is how many bytes one system call may move. A raw one cannot be interrupted, and the garbage collector
-// waits for it.
+// maxCall limits the bytes that one system call moves. A raw system call cannot be interrupted, and the garbage
+// collector waits for it.
 const maxCall = 256 << 10

@@ -1,8 +1,8 @@
 package tcpstore
 
-// answerAll answers the requests in b and returns how many bytes they took. It stops at what it cannot
-// decide yet, at what is queued behind a wait, when the client takes no more answers, and when it has done so much that the
-// others should have their turn. given says that the store has kept a part of b, which own allows.
+// processRequests answers the requests in b and returns how many bytes they took. It stops at an incomplete request,
+// at a wait, when the client does not read its replies, and after turnSize bytes, to yield to the other connections.
+// given means that the store has kept part of b, which only happens if own is set.
 func (c *conn) processRequests(b []byte, own bool) (n int, given bool, err error) {
 	c.yielded = false
 	start := c.loop.sent
@@ -75,7 +75,7 @@ func (c *conn) handle(req *request) error {
 	return c.writeValues(values)
 }
 
-// putKeys puts the answer to LIST_KEYS.
+// writeKeys appends the reply to LIST_KEYS.
 func (c *conn) writeKeys() error {
 	l := c.loop
 	l.out = appendInt(l.out, l.store.NumKeys())
@@ -90,8 +90,8 @@ func (c *conn) writeKeys() error {
 	return nil
 }
 
-// putValues puts values into the answer. It writes large ones at once: an answer may refer to far more
-// bytes than it should hold in memory a second time.
+// writeValues appends values to the reply. It writes large ones at once, because a reply may refer to far more bytes
+// than it should copy.
 func (c *conn) writeValues(values [][]byte) error {
 	l := c.loop
 	for _, value := range values {
@@ -115,7 +115,7 @@ func (c *conn) writeValues(values [][]byte) error {
 	return nil
 }
 
-// sendValue sends value behind what was flushed.
+// sendValue sends value after the replies that were flushed.
 func (c *conn) sendValue(value []byte) error {
 	n := 0
 	c.loop.sent += len(value)
@@ -132,7 +132,7 @@ func (c *conn) sendValue(value []byte) error {
 	return c.reserveGrowth()
 }
 
-// flush sends the answers gathered, as far as the client takes them.
+// flush sends the collected replies, as far as the client reads them.
 func (c *conn) flush() error {
 	l := c.loop
 	if len(l.out) == 0 {

@@ -13,10 +13,10 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/kvstore"
 )
 
-// errNoSocket is a connection that has no file descriptor.
+// errNoSocket means that a connection has no file descriptor.
 var errNoSocket = errors.New("not a socket")
 
-// take serves nc from now on. It closes it, unless it fails.
+// adopt begins to serve nc. It closes nc unless it fails.
 func (l *loop) adopt(nc net.Conn) error {
 	remote := nc.RemoteAddr()
 	fd, err := socketOf(nc)
@@ -31,7 +31,7 @@ func (l *loop) adopt(nc net.Conn) error {
 	return nil
 }
 
-// socketOf returns another file descriptor of nc's socket. It does not block.
+// socketOf returns a duplicate of nc's file descriptor. It does not block.
 func socketOf(nc net.Conn) (int, error) {
 	socket, ok := nc.(syscall.Conn)
 	if !ok {
@@ -50,7 +50,7 @@ func socketOf(nc net.Conn) (int, error) {
 	return fd, os.NewSyscallError("dup", err)
 }
 
-// handOver gives the connection, with its first bytes, to ServerOptions.Agents. It returns errMoved.
+// handOver passes the connection, with its first bytes, to ServerOptions.Agents. It returns errHandedOver.
 func (c *conn) handOver(first []byte) error {
 	if err := c.loop.poll.remove(c.fd); err != nil {
 		return err
@@ -67,7 +67,7 @@ func (c *conn) handOver(first []byte) error {
 	return errors.Join(errHandedOver, err)
 }
 
-// begunConn is a connection of which the beginning was read already.
+// prefixedConn is a connection whose first bytes were already read.
 type prefixedConn struct {
 	net.Conn
 	begin *bytes.Reader

@@ -2,8 +2,8 @@ package tcpstore
 
 import "encoding/binary"
 
-// The wire format of torch's TCPStore, as recorded from torch 1.13.0, 2.6.0 and 2.14.1 (testdata/wire).
-// Integers are little-endian. Every request is an op byte and the fields of its layout:
+// The wire format of torch's TCPStore, as recorded from torch 1.13.0, 2.6.0 and 2.14.1 (testdata/wire). Integers are
+// little-endian. A request is an op byte and the fields of its layout:
 //
 //	w   u32
 //	i   i64
@@ -11,31 +11,31 @@ import "encoding/binary"
 //	v   value: u64 length, bytes
 //	n   u64 count; the fields after it come that many times
 //
-//	first  today's  op            layout  answer
-//	       00       VALIDATE      w       none; w is the magic number
-//	00     01       SET           kv      none
-//	01     02       COMPARE_SET   kvv     v: the value now held; the second v is the one desired
-//	02     03       GET           k       v
-//	03     04       ADD           ki      i: the sum
-//	04     05       CHECK         nk      byte 0: all present, 1: not
-//	05     06       WAIT          nk      byte 0, once all have been set
-//	06     07       GETNUMKEYS            i
-//	08     08       DELETE_KEY    k       i: 1 if it was there, else 0
-//	       09       APPEND        kv      none
-//	       0a       MULTI_GET     nk      a v for each k
-//	       0b       MULTI_SET     nkv     none
-//	       0c       CANCEL_WAIT           byte 1
-//	       0d       PING          w       w: the same
+//	v1     v2     op            layout  reply
+//	       00     VALIDATE      w       none; w is the magic number
+//	00     01     SET           kv      none
+//	01     02     COMPARE_SET   kvv     v: the value now held; the second v is the desired one
+//	02     03     GET           k       v
+//	03     04     ADD           ki      i: the sum
+//	04     05     CHECK         nk      byte 0: all present, 1: not
+//	05     06     WAIT          nk      byte 0, once all have been set
+//	06     07     GETNUMKEYS            i
+//	08     08     DELETE_KEY    k       i: 1 if it was present, else 0
+//	       09     APPEND        kv      none
+//	       0a     MULTI_GET     nk      a v for each k
+//	       0b     MULTI_SET     nkv     none
+//	       0c     CANCEL_WAIT           byte 1
+//	       0d     PING          w       w: the same
 //
-//	       0e       QUEUE_PUSH    kv      none
-//	       0f       QUEUE_POP     k       i: the length before the pop; v if that is not 0
-//	       10       QUEUE_LEN     k       i
-//	       11       LIST_KEYS             n; a v for each key
-//	       12       BARRIER       ki      byte 0, once i clients have arrived
+//	       0e     QUEUE_PUSH    kv      none
+//	       0f     QUEUE_POP     k       i: the length before the pop; v if that is not 0
+//	       10     QUEUE_LEN     k       i
+//	       11     LIST_KEYS             n; a v for each key
+//	       12     BARRIER       ki      byte 0, once i clients have arrived
 //
-// Not served: 07 WATCH_KEY of the first generation.
+// Not served: 07 WATCH_KEY of protocol 1.
 
-// op is a request's op code, as today's generation numbers it.
+// op is the op code of a request, as protocol 2 numbers it.
 type op byte
 
 const (
@@ -60,7 +60,7 @@ const (
 	opBarrier
 )
 
-// layout returns the fields of o's request; false if o is not served.
+// layout returns the fields of o's request, or false if o is not served.
 func (o op) layout() (string, bool) {
 	switch o {
 	case opNumKeys, opCancelWait, opListKeys:
@@ -83,20 +83,20 @@ func (o op) layout() (string, bool) {
 	return "", false
 }
 
-// Generation is a version of the protocol, and so of the op numbers.
+// Protocol is a version of the wire protocol.
 type Protocol byte
 
 const (
 	protocolUnknown Protocol = iota
 
-	// FirstGeneration is what torch 1.x speaks; 1.13 was looked at.
+	// ProtocolV1 is the protocol of torch 1.x, checked against 1.13.
 	ProtocolV1
 
-	// TodaysGeneration is what torch 2.x speaks; 2.6 to 2.14 were looked at.
+	// ProtocolV2 is the protocol of torch 2.x, checked against 2.6 and 2.14.
 	ProtocolV2
 )
 
-// String names the versions of torch that speak g.
+// String names the versions of torch that speak p.
 func (p Protocol) String() string {
 	switch p {
 	case ProtocolV1:
@@ -104,10 +104,10 @@ func (p Protocol) String() string {
 	case ProtocolV2:
 		return "torch 2.x"
 	}
-	return "no known generation"
+	return "an unknown protocol"
 }
 
-// op returns what op byte b means in g; false if it means nothing that is served.
+// op returns the meaning of op byte b in p, or false if it is not served.
 func (p Protocol) op(b byte) (op, bool) {
 	o := op(b)
 	if p == ProtocolV1 {
@@ -122,7 +122,7 @@ func (p Protocol) op(b byte) (op, bool) {
 	return o, ok
 }
 
-// code is the inverse of op: it returns the op byte of o in g; false if g lacks it.
+// code is the inverse of op: it returns the op byte of o in p, or false if p lacks it.
 func (p Protocol) code(o op) (byte, bool) {
 	switch {
 	case p == ProtocolV2 || o == opDelete:
@@ -133,7 +133,7 @@ func (p Protocol) code(o op) (byte, bool) {
 	return 0, false
 }
 
-// The answers of CHECK, WAIT and CANCEL_WAIT.
+// Replies to CHECK, WAIT and CANCEL_WAIT.
 const (
 	replyReady        byte = 0
 	replyNotReady     byte = 1
@@ -141,22 +141,22 @@ const (
 	replyWaitCanceled byte = 1
 )
 
-// magicNumber is what VALIDATE carries.
+// magicNumber is the argument of VALIDATE.
 const magicNumber uint32 = 0x3C85F7CE
 
-// opening is how every connection of today's generation begins: VALIDATE.
+// v2Prefix begins every connection of protocol 2: VALIDATE.
 const v2Prefix = "\x00\xce\xf7\x85\x3c"
 
-// agentByte is the least first byte of a connection of an agent: neither generation has such an op.
+// firstAgentByte is the lowest first byte of an agent's connection. Neither protocol has such an op.
 const firstAgentByte = 0x80
 
-// The bounds of a request. Those of a key, a value and the number of keys are torch's own.
+// Limits of a request. Those of a key, a value and the number of keys are torch's.
 const (
 	maxKey      = 8 << 10   // bytes
 	maxValue    = 8 << 20   // bytes, in one request
 	maxKeys     = 128 << 10 // in one request
 	maxRequest  = 256 << 20 // bytes of one request
-	maxAppended = 64 << 20  // bytes of a value that APPEND has made: to make room for more it is copied at times
+	maxAppended = 64 << 20  // bytes of a value that APPEND made, which growing it copies at times
 )
 
 // appendInt appends an i.

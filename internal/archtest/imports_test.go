@@ -50,7 +50,7 @@ var rules = map[string]rule{
 		why:  "an example shows that a worker needs package rpc alone",
 	},
 	"internal/config": {
-		ours:   []string{"internal/bytesize", "internal/scheduler", "internal/topology", "pkg/rdzv", "pkg/workerlog"},
+		ours:   []string{"internal/bytesize", "internal/config/safefile", "internal/printable", "internal/scheduler", "internal/topology", "pkg/rdzv", "pkg/workerlog"},
 		theirs: []string{"github.com/spf13/viper", "github.com/spf13/pflag", "github.com/rs/zerolog", "golang.org/x/sys"},
 		why:    "configuration becomes values of the packages it configures: signals, log levels, addresses",
 	},
@@ -146,8 +146,14 @@ var rules = map[string]rule{
 		theirs: []string{"golang.org/x/sys"},
 		why:    "it reads the machine, and knows nothing of jobs",
 	},
-	"internal/bytesize": {why: "reading and printing a number of bytes is pure"},
-	"internal/cgroup":   {why: "it finds cgroups in files, and leaves their limits to its callers"},
+	"internal/config/safefile": {
+		ours:   []string{"internal/printable"},
+		theirs: []string{"golang.org/x/sys"},
+		why:    "it judges who could have written a file, and knows nothing of the file's content",
+	},
+	"internal/bytesize":  {why: "reading and printing a number of bytes is pure"},
+	"internal/printable": {why: "text of unknown origin is made printable by pure functions"},
+	"internal/cgroup":    {why: "it finds cgroups in files, and leaves their limits to its callers"},
 	"internal/boottime": {
 		theirs: []string{"golang.org/x/sys"},
 		why:    "leases are counted by a clock that package time does not have",

@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/elasticrun/elasticrun/internal/printable"
 )
 
-// Load returns these when the flag stands before the script.
+// Load returns these for --help and --version before the script.
 var (
 	ErrHelp    = errors.New("help requested")
 	ErrVersion = errors.New("version requested")
@@ -15,30 +17,31 @@ var (
 
 // commandLine is argv, split at the script.
 type commandLine struct {
-	// options are the flags in their one canonical form, --name=value.
+	// options are the flags in the canonical form --name=value.
 	options []string
-	// command is the script and, untouched, all that follows it; empty if there
-	// is no script.
+	// command is the script and all that follows it, unchanged; empty if there is no script.
 	command []string
 }
 
 // splitArgs splits argv, the arguments after the program's name.
 func splitArgs(argv []string) (commandLine, error) {
-	p := argParser{flags: Flags(), hint: "elasticrun --help lists them, and the script's own flags go behind the script"}
+	p := argParser{flags: Flags(), hint: launchHint}
 	return p.split(argv)
 }
 
-// argParser knows the flags of one command.
+// launchHint is argParser.hint for a launch.
+const launchHint = "elasticrun --help lists them; the script's own flags go after the script"
+
+// argParser parses the arguments of one command.
 type argParser struct {
 	flags   []Flag
-	hint    string // what to say of a flag that nothing is like
+	hint    string // the advice about an unknown flag without a similar one
 	options []string
 }
 
-// split reads argv by argparse's rules: the first argument that is no option is the script, "--" ends the
-// options before it, names may have dashes or underscores and torchrun's may be
-// cut short. Nothing after the script is looked at. Its rules follow Python 3.13;
-// TestSplitArgs names the places where it is stricter or more lenient.
+// split reads argv by the rules of Python's argparse (3.13). The first argument that is no option is the script. "--" ends
+// the options before the script. Names may have dashes or underscores, and names of torchrun may be abbreviated. Arguments
+// after the script are not examined. TestSplitArgs has the cases in which split is stricter or more lenient.
 func (p *argParser) split(argv []string) (commandLine, error) {
 	for i := 0; i < len(argv); {
 		switch arg := argv[i]; {
@@ -56,9 +59,8 @@ func (p *argParser) split(argv []string) (commandLine, error) {
 	return commandLine{options: p.options}, nil
 }
 
-// isOption tells an option from a value or script. Like argparse it takes as
-// values what looks like a negative number, a lone "-", and arguments with a
-// space in the place of the name.
+// isOption distinguishes an option from a value or script. As in argparse, a negative number, a lone "-", and an argument
+// with a space in the place of the name are values.
 func (p *argParser) isOption(arg string) bool {
 	if len(arg) < 2 || arg[0] != '-' {
 		return false
@@ -82,12 +84,7 @@ func isNegativeNumber(arg string) bool {
 	return isDigits(whole)
 }
 
-func isDigits(s string) bool {
-	return s != "" && strings.Trim(s, "0123456789") == ""
-}
-
-// option consumes the option at the head of argv and returns how many arguments
-// it took.
+// option parses the option at the start of argv and returns the number of arguments that it takes.
 func (p *argParser) option(argv []string) (int, error) {
 	if long, ok := strings.CutPrefix(argv[0], "--"); ok {
 		name, value, hasValue := strings.Cut(long, "=")
@@ -100,8 +97,8 @@ func (p *argParser) option(argv []string) (int, error) {
 	return p.cluster(argv)
 }
 
-// cluster reads short options: switches may be joined, and the first that takes
-// a value takes the rest of the argument (-mr3, -r=3) or the next one (-mr 3).
+// cluster parses short options. Switches may be joined; the first flag with a value takes the rest of the argument (-mr3,
+// -r=3) or the next argument (-mr 3).
 func (p *argParser) cluster(argv []string) (int, error) {
 	rest := argv[0][1:]
 	for {
@@ -120,8 +117,7 @@ func (p *argParser) cluster(argv []string) (int, error) {
 	}
 }
 
-// apply records one option. If its value is not in the same argument, it is the
-// next one.
+// apply records one option. A value that is not in the same argument is the next argument.
 func (p *argParser) apply(flag Flag, value string, hasValue bool, argv []string) (int, error) {
 	if !flag.Kind.takesValue() {
 		switch {
@@ -156,7 +152,7 @@ func switchOff(flag Flag) string {
 func missingValue(flag Flag, argv []string) string {
 	problem := "needs a value: --" + flag.Name + "=" + flag.Placeholder
 	if len(argv) > 1 {
-		problem += fmt.Sprintf(" (%q starts with a dash and is only taken as a value behind a =)", argv[1])
+		problem += fmt.Sprintf(" (%q starts with a dash, so it is a value only after =)", argv[1])
 	}
 	return problem
 }
@@ -169,8 +165,8 @@ func (p *argParser) short(letter byte) (Flag, bool) {
 	return p.flags[i], true
 }
 
-// long finds a flag by its name or by an unambiguous beginning of a torchrun
-// flag's name. The two spellings of one flag are one flag.
+// long finds a flag by its name, or by an unambiguous prefix of the name of a torchrun flag. The two spellings of a flag do
+// not make a prefix ambiguous.
 func (p *argParser) long(name string) (Flag, error) {
 	if flag, ok := findFlag(p.flags, name); ok {
 		return flag, nil
@@ -196,7 +192,7 @@ func (p *argParser) long(name string) (Flag, error) {
 		}
 		return Flag{}, &UsageError{Where: "--" + name, Problem: "ambiguous: it could be " + strings.Join(names, ", ")}
 	case ours != "":
-		return Flag{}, &UsageError{Where: "--" + name, Problem: "unknown flag; --" + ours + " must be spelt out"}
+		return Flag{}, &UsageError{Where: "--" + name, Problem: "unknown flag; --" + ours + " must be written in full"}
 	}
 	return Flag{}, p.unknown("--"+name, name)
 }
@@ -210,5 +206,5 @@ func (p *argParser) unknown(arg, name string) error {
 	if near := nearest(underscoreToDash(name), names); near != "" {
 		problem = "unknown flag; the nearest is --" + near
 	}
-	return &UsageError{Where: shown(arg), Problem: problem}
+	return &UsageError{Where: printable.Quote(arg), Problem: problem}
 }

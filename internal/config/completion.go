@@ -5,19 +5,19 @@ import (
 	"strings"
 )
 
-// Completion is what may stand where the cursor of a shell is.
+// Completion is what may stand at the cursor of a shell.
 type Completion struct {
-	// Words may stand there; each begins with what is there already.
+	// Words are the candidates; each begins with the text before the cursor.
 	Words []CompletionWord
-	// Files and Dirs ask the shell for names of files, or of folders alone.
+	// Files asks the shell for names of files, Dirs for names of folders only.
 	Files, Dirs bool
 }
 
-// CompletionWord is a word and what it means; Help may be empty.
+// CompletionWord is a word and its description, which may be empty.
 type CompletionWord struct{ Word, Help string }
 
-// Complete completes a command line. Args are its words after the program's name up to the cursor; the last one is
-// the word that the cursor is in, and may be empty. Of a flag with its value, --flag=value, only the value is completed.
+// Complete completes a command line. Args are the words after the program's name up to the cursor. The last one, which may
+// be empty, is the word at the cursor. For --flag=value it completes only the value.
 func Complete(args []string) Completion {
 	if len(args) == 0 {
 		args = []string{""}
@@ -44,7 +44,7 @@ func Complete(args []string) Completion {
 type completer struct {
 	parser   argParser
 	operands []string
-	runs     bool // its first operand is a script, behind which flags are the script's own
+	runs     bool // the first operand is a script, and the flags after it are the script's own
 }
 
 func (c completer) complete(args []string) Completion {
@@ -79,7 +79,7 @@ func (c completer) complete(args []string) Completion {
 	return Completion{Words: words, Files: c.runs && (word == "" || len(words) == 0)}
 }
 
-// names returns the flags that begin with a word, in the spelling that it has begun.
+// names returns the flags that begin with a word, in the word's spelling.
 func (c completer) names(word string) []CompletionWord {
 	var words []CompletionWord
 	for _, f := range c.parser.flags {
@@ -99,10 +99,10 @@ func (c completer) names(word string) []CompletionWord {
 	return words
 }
 
-// wants returns the flag whose value is to follow an option, and whether one is.
+// wants returns the flag whose value must follow an option, and whether there is one.
 func (p *argParser) wants(arg string) (Flag, bool) {
 	if long, ok := strings.CutPrefix(arg, "--"); ok {
-		flag, err := p.long(long) // with a value behind = it is none
+		flag, err := p.long(long) // fails for --name=value
 		return flag, err == nil && flag.Kind.takesValue()
 	}
 	for i := 1; i < len(arg); i++ {

@@ -9,121 +9,132 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
 
-// Config is everything the launcher was told, checked and resolved: no field
-// needs another look at flags, environment or defaults.
+// Config is the resolved configuration of a launch. No field needs another look at flags, environment or defaults.
 type Config struct {
 	// MinNodes and MaxNodes bound the number of nodes, 1 <= MinNodes <= MaxNodes.
 	MinNodes, MaxNodes int
 	// NprocPerNode is the number of workers on this node, at least 1.
 	NprocPerNode int
 	// Role is the workers' role name; not empty.
-	Role string
+	Role string `flag:"role"`
 	// VirtualLocalRank gives every worker LOCAL_RANK=0 and one visible device.
-	VirtualLocalRank bool
+	VirtualLocalRank bool `flag:"virtual-local-rank"`
 	// NumaBinding is node, socket, exclusive, core-complex, or empty for none.
-	NumaBinding string
+	NumaBinding string `flag:"numa-binding,given"`
 
-	// Standalone tells that --standalone was in force; RunID and Rendezvous reflect it.
-	Standalone bool
+	// Standalone says that --standalone was given. RunID and Rendezvous reflect it.
+	Standalone bool `flag:"standalone"`
 	// RunID identifies the job; not empty, without a slash.
 	RunID string
 	// Rendezvous is how nodes find each other.
 	Rendezvous Rendezvous
 
 	// Module runs Script as python -m does; never together with NoPython.
-	Module bool
+	Module bool `flag:"module"`
 	// NoPython runs Script as a program.
-	NoPython bool
+	NoPython bool `flag:"no-python"`
 	// Script is the script, module or program as given; not empty.
 	Script string
-	// ScriptArgs follow the script, exactly as given.
+	// ScriptArgs are the arguments of the script, exactly as given.
 	ScriptArgs []string
 
-	// LogDir is the base folder of log files: empty for a fresh temporary one,
-	// /dev/null for none.
-	LogDir string
+	// LogDir is the base folder of log files: empty for a new temporary one, /dev/null for none.
+	LogDir string `flag:"log-dir"`
 	// Redirects and Tee select the streams that go to files.
-	Redirects, Tee workerlog.StdSpec
-	// LocalRanksFilter names the workers shown on the console; nil: all.
-	LocalRanksFilter workerlog.RankSet
-	// LogLinePrefix is the template of what teed lines start with; empty for
-	// torchrun's.
-	LogLinePrefix string
-	// LogMaxSize is the size in bytes at which a new log file begins; 0 is never.
-	LogMaxSize int64
-	// LogMaxFiles is how many files of a stream are kept; 0 is all.
-	LogMaxFiles int
-	// DuplicateStdoutFilters and DuplicateStderrFilters are the texts that
-	// select lines for the filtered logs; nil: no filtered log.
-	DuplicateStdoutFilters, DuplicateStderrFilters []string
+	Redirects workerlog.StdSpec `flag:"redirects"`
+	Tee       workerlog.StdSpec `flag:"tee"`
+	// LocalRanksFilter selects the workers that the console shows; nil for all.
+	LocalRanksFilter workerlog.RankSet `flag:"local-ranks-filter"`
+	// LogLinePrefix is the template of the prefix of teed lines; empty for torchrun's.
+	LogLinePrefix string `flag:"log-line-prefix"`
+	// LogMaxSize is the size in bytes at which a new log file begins; 0 for never.
+	LogMaxSize int64 `flag:"log-max-size,given"`
+	// LogMaxFiles is the number of files that are kept of a stream; 0 for all.
+	LogMaxFiles int `flag:"log-max-files"`
+	// DuplicateStdoutFilters and DuplicateStderrFilters are the texts that select lines for the filtered logs; nil for no
+	// filtered log.
+	DuplicateStdoutFilters []string `flag:"duplicate-stdout-filters"`
+	DuplicateStderrFilters []string `flag:"duplicate-stderr-filters"`
 
 	// MaxRestarts is how often the worker group may be restarted after failures.
-	MaxRestarts int
-	// MonitorInterval is accepted for torchrun's sake and used by nothing.
-	MonitorInterval time.Duration
-	// Signals are handled by passing them on and shutting down. It may be empty.
+	MaxRestarts int `flag:"max-restarts"`
+	// MonitorInterval is accepted for torchrun's sake and not used.
+	MonitorInterval time.Duration `flag:"monitor-interval"`
+	// Signals are forwarded to the workers, and then the launcher shuts down. The list may be empty.
 	Signals []syscall.Signal
-	// SignalNames is --signals-to-handle as given, for the workers' environment
-	// (TORCHELASTIC_SIGNALS_TO_HANDLE).
-	SignalNames string
-	// ShutdownTimeout is the time between the first signal to workers and
-	// SIGKILL when the launcher is told to stop; 0 kills at once. RestartGrace is the same
-	// when they are stopped for another reason, and the job may go on.
-	ShutdownTimeout, RestartGrace time.Duration
-	// ExitBarrierTimeout is how long a finished node waits for the others, if that is longer than Rendezvous.TTL.
-	ExitBarrierTimeout time.Duration
-	// ExitCodeMap changes the launcher's exit code at the very end.
-	ExitCodeMap ExitCodeMap
-
-	// ErrorExitTimeout is how long a worker may live on after it has written its error file; 0 is for ever.
-	ErrorExitTimeout time.Duration
+	// SignalNames is --signals-to-handle as given, for the workers' TORCHELASTIC_SIGNALS_TO_HANDLE.
+	SignalNames string `flag:"signals-to-handle"`
+	// ShutdownTimeout is the time from the first signal to the workers until SIGKILL when the launcher is told to stop; 0
+	// kills at once. RestartGrace is the same when workers are stopped for a restart.
+	ShutdownTimeout time.Duration `flag:"shutdown-timeout"`
+	RestartGrace    time.Duration `flag:"restart-grace,given"`
+	// ExitBarrierTimeout is how long a finished node waits for the others. Rendezvous.TTL is the minimum.
+	ExitBarrierTimeout time.Duration `flag:"exit-barrier-timeout"`
+	// ExitCodeMap replaces the launcher's exit code.
+	ExitCodeMap ExitCodeMap `flag:"exit-code-map"`
+	// ErrorExitTimeout is how long a worker may live after it has written its error file; 0 for no limit.
+	ErrorExitTimeout time.Duration `flag:"error-exit-timeout"`
 
 	// Report is the path of the report, in which ${hostname}, ${node_rank} and ${run_id} are to be replaced; empty for
 	// none.
-	Report string
+	Report string `flag:"report"`
 	// EventLogHandler is null or console.
-	EventLogHandler string
+	EventLogHandler string `flag:"event-log-handler"`
 	// EventLog is the path of the event log, in which ${hostname} and ${run_id} are to be replaced; empty for none.
-	EventLog string
+	EventLog string `flag:"event-log"`
 	// StatusAddr is where the node's status is served; nil for nowhere. Its host is never empty.
-	StatusAddr *HostPort
-	// LogFormat is auto, console or json: the form of the launcher's own log.
-	LogFormat string
-	// LogLevel is the lowest level of the launcher's own log that is written.
-	LogLevel zerolog.Level
+	StatusAddr *HostPort `flag:"status-addr"`
+	// LogFormat is the format of the launcher's own log: auto, console or json.
+	LogFormat string `flag:"log-format"`
+	// LogLevel is the level of the launcher's own log.
+	LogLevel zerolog.Level `flag:"log-level"`
 
-	// Scheduler is what the surroundings were recognized as: slurm, kubernetes, openmpi, pmi, plain; empty for none.
+	// Scheduler is the detected scheduler: slurm, kubernetes, openmpi, pmi, plain; empty for none.
 	Scheduler string
-	// Inferred are the settings that the surroundings gave; they are in Settings too.
+	// Inferred are the settings that the scheduler provided; they are in Settings too.
 	Inferred []Setting
-	// Deadline is when the scheduler ends the job; zero where it is not known.
+	// Deadline is when the scheduler ends the job; zero if it is unknown.
 	Deadline time.Time
-	// Attempt is how often the scheduler has started the job again.
+	// Attempt is how often the scheduler has restarted the job.
 	Attempt int
-	// Launch is the command by which this process has to replace itself, since it starts this program on each
-	// node of the job; nil for a process that is an agent.
+	// Launch is the command by which this process must replace itself to start an agent on each node of the job; nil for a
+	// process that is itself an agent.
 	Launch []string
 
-	// DryRun says what would be done, and starts nothing.
-	DryRun bool
-	// Preflight checks this machine before the node joins; PreflightCmd is the site's own check, empty for none, and PreflightTimeout, above 0,
-	// how long that may take.
-	Preflight        bool
-	PreflightCmd     string
-	PreflightTimeout time.Duration
+	// DryRun prints what the launch would do, and starts nothing.
+	DryRun bool `flag:"dry-run"`
+	// Preflight checks this machine before the node joins. PreflightCmd is the user's own check, empty for none, and
+	// PreflightTimeout, above 0, limits it.
+	Preflight        bool          `flag:"preflight"`
+	PreflightCmd     string        `flag:"preflight-cmd"`
+	PreflightTimeout time.Duration `flag:"preflight-timeout"`
 
 	// ConfigFile is the absolute path of the config file that was read; empty if there was none.
 	ConfigFile string
-	// Settings are the raw values, without passwords, and where each came from, in the table's order.
+	// Settings are the raw values, without passwords, and their sources, in the table's order.
 	Settings []Setting
 	// Warnings are one line each; the launcher logs them before it starts.
 	Warnings []string
 }
 
+// Command returns the program of every worker and its arguments, as torchrun builds them: python -u [-m] SCRIPT ARGS...,
+// or with --no-python SCRIPT ARGS..., which ignores python. The caller replaces $local_rank for each worker.
+func (c *Config) Command(python string) (program string, args []string) {
+	if c.NoPython {
+		return c.Script, c.ScriptArgs
+	}
+	args = []string{"-u"}
+	if c.Module {
+		args = append(args, "-m")
+	}
+	args = append(args, c.Script)
+	return python, append(args, c.ScriptArgs...)
+}
+
 // Counter counts the devices of this machine for --nproc-per-node.
 type Counter interface {
-	// CPUs returns how many CPUs this process may use.
+	// CPUs returns the number of CPUs that this process may use.
 	CPUs() (int, error)
-	// GPUs returns how many GPUs workers would see; 0 if there is none.
+	// GPUs returns the number of GPUs that workers would see, which may be 0.
 	GPUs() (int, error)
 }

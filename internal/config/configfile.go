@@ -1,34 +1,44 @@
 package config
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
-	"syscall"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
 	"time"
+	"unicode/utf8"
 
-	"golang.org/x/sys/unix"
+	"github.com/spf13/viper"
+
+	"github.com/elasticrun/elasticrun/internal/config/safefile"
+	"github.com/elasticrun/elasticrun/internal/printable"
 )
 
-// maxConfigFile is the size of the largest config file, in bytes: a larger file is something else.
-const maxConfigFile = 1 << 20
+// FileName is the name of the config file in the working directory and, below elasticrun/, in the user's config folder
+// ([os.UserConfigDir]).
+const FileName = "elasticrun.yaml"
 
-// fifoTimeout is how long a FIFO that --config names may take to deliver the config file.
+// fifoTimeout limits how long a FIFO that --config names may take to deliver the config file.
 const fifoTimeout = 30 * time.Second
 
 // configFile is a config file that was read. The zero value is none.
 type configFile struct {
 	path     string // as the user wrote it, for messages
-	named    bool   // --config or its variable names it
-	exposure exposure
-	values   map[string]any // by the flags' names, as text
+	named    bool   // by --config or its variable
+	exposure safefile.Exposure
+	values   map[string]any // text, by the flags' names
 }
 
-// readFile finds, reads and checks the config file. A missing file is an error only if --config names it.
-func readFile(named Setting) (configFile, error) {
+// findConfigFile finds, reads and checks the config file. A missing file is an error only if --config names it.
+func findConfigFile(named Setting) (configFile, error) {
 	candidates := []string{FileName}
 	if named.Given() {
 		candidates = []string{named.Value}
@@ -36,7 +46,7 @@ func readFile(named Setting) (configFile, error) {
 		candidates = append(candidates, filepath.Join(dir, "elasticrun", FileName))
 	}
 	for _, path := range candidates {
-		where := shown(path)
+		where := printable.Quote(path)
 		if named.Given() {
 			where = named.Where()
 		}
@@ -49,7 +59,7 @@ func readFile(named Setting) (configFile, error) {
 		case named.Given() || mayExist(path):
 			return configFile{}, &UsageError{Where: where, Problem: "cannot read the config file: " + reason(err)}
 		}
-		// There is no file, or the home folder is another user's (HOME kept by setpriv or a container).
+		// The file does not exist, or the home folder is another user's (HOME kept by setpriv or a container).
 	}
 	return configFile{}, nil
 }
@@ -59,124 +69,37 @@ func isUsage(err error) bool {
 	return ok
 }
 
-// readConfigFile reads and checks one file. Its error is a *UsageError that names the file, unless the file cannot be read.
+// readConfigFile reads and checks one file. Its error is a *UsageError that names the file, unless the file cannot be
+// read.
 func readConfigFile(path string, named bool) (configFile, error) {
-	f, info, err := openConfigFile(path, named)
+	f, err := safefile.Open(path, named)
 	if err != nil {
 		return configFile{}, err
 	}
 	defer func() { _ = f.Close() }()
-	// The descriptor says who owns the file and who may write it: a path can lead elsewhere in the next moment.
-	way, end := wayTo(path)
-	if !named && (end == nil || !os.SameFile(end, info)) {
-		return configFile{}, errors.New("it was replaced while it was being read; try again")
+	file := configFile{path: path, named: named, exposure: f.Exposure}
+	if f.Exposure.Grade == safefile.ExposedToAnybody && !named {
+		return configFile{}, &UsageError{Where: printable.Quote(path), Problem: fmt.Sprintf(
+			"%s, so this config file is not used: %sname it with --config=%s to use it anyway",
+			f.Exposure.How, orRemedy(f.Exposure), printable.Quote(path))}
 	}
-	way = append(way, inodeOf(path, theFile, info))
-	file := configFile{path: path, named: named, exposure: expose(way, os.Geteuid())}
-	if file.exposure.grade == exposedToAnybody && !named {
-		return configFile{}, &UsageError{Where: shown(path), Problem: file.exposure.refuseFile(path)}
-	}
-	data, err := readBounded(f, info, fifoTimeout)
+	data, err := f.ReadAll(fifoTimeout)
 	if err != nil {
 		return configFile{}, err
 	}
-	file.values, err = parseFile(shown(path), data)
+	file.values, err = parseFile(printable.Quote(path), data)
 	return file, err
 }
 
-// openConfigFile opens a config file without waiting for anything, and returns what the descriptor is.
-func openConfigFile(path string, named bool) (*os.File, fs.FileInfo, error) {
-	info, err := os.Stat(path) // before the file is opened, since to open a device may have an effect
-	if err == nil {
-		err = readable(info, named)
+// orRemedy returns the first of two ways out, if there is one.
+func orRemedy(e safefile.Exposure) string {
+	if e.Remedy == "" {
+		return ""
 	}
-	if err != nil {
-		return nil, nil, err
-	}
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOCTTY, 0)
-	if err != nil {
-		return nil, nil, err
-	}
-	if info, err = f.Stat(); err == nil {
-		err = readable(info, named)
-	}
-	if err != nil {
-		_ = f.Close()
-		return nil, nil, err
-	}
-	return f, info, nil
+	return e.Remedy + ", or "
 }
 
-// readable refuses what is not a regular file. --config may also name a pipe, such as <(command) in a shell.
-func readable(info fs.FileInfo, named bool) error {
-	switch mode := info.Mode(); {
-	case mode.IsRegular(), mode&fs.ModeNamedPipe != 0 && named:
-		return nil
-	case mode.IsDir():
-		return syscall.EISDIR
-	case mode&fs.ModeNamedPipe != 0:
-		return errors.New("it is a FIFO, not a regular file")
-	case mode&fs.ModeSocket != 0:
-		return errors.New("it is a socket, not a regular file")
-	}
-	if null, err := os.Stat(os.DevNull); err == nil && os.SameFile(null, info) {
-		return nil
-	}
-	return errors.New("it is a device, not a regular file")
-}
-
-// readBounded reads a whole file that is not too large. A FIFO has so long to deliver it.
-func readBounded(f *os.File, info fs.FileInfo, timeout time.Duration) ([]byte, error) {
-	fifo := info.Mode()&fs.ModeNamedPipe != 0
-	if fifo {
-		if err := awaitWriter(f, timeout); err != nil {
-			return nil, err
-		}
-		_ = f.SetReadDeadline(time.Now().Add(timeout)) // fails only where the read cannot block
-	}
-	data, err := io.ReadAll(io.LimitReader(f, maxConfigFile+1))
-	switch {
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		return nil, fmt.Errorf("the FIFO was not written to its end in %v", timeout)
-	case err != nil:
-		return nil, err
-	case len(data) > maxConfigFile:
-		return nil, errors.New("it is larger than 1 MiB, which no config file is")
-	}
-	return data, nil
-}
-
-// awaitWriter waits until a FIFO has data or has lost its writer: before the first writer, a read would say end of file.
-func awaitWriter(f *os.File, timeout time.Duration) error {
-	raw, err := f.SyscallConn()
-	if err != nil {
-		return err
-	}
-	var n int
-	var pollErr error
-	err = raw.Control(func(fd uintptr) {
-		until := time.Now().Add(timeout)
-		for {
-			fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
-			n, pollErr = unix.Poll(fds, int(max(0, time.Until(until)).Milliseconds()))
-			if !errors.Is(pollErr, unix.EINTR) {
-				return
-			}
-		}
-	})
-	switch {
-	case err != nil:
-		return err
-	case pollErr != nil:
-		return pollErr
-	case n == 0:
-		return fmt.Errorf("nobody wrote to the FIFO for %v", timeout)
-	}
-	return nil
-}
-
-// mayExist reports whether path can be seen, or is hidden by something else than
-// the rights of the folders above it.
+// mayExist reports whether path is visible, or hidden by something else than the permissions of its folders.
 func mayExist(path string) bool {
 	_, err := os.Stat(path)
 	if info, linkErr := os.Lstat(path); linkErr == nil && info.Mode()&fs.ModeSymlink != 0 {
@@ -185,10 +108,10 @@ func mayExist(path string) bool {
 	return !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission)
 }
 
-// refuse returns an error if the file sets a flag that a file with its exposure must not set. A command never comes from a
-// file that others could have written; the name of a file to write does if the user named the config file.
+// refuse returns an error if the file sets a flag that a file with its exposure must not set. A command never comes from
+// a file that others could have written. The name of a file to write may, if the user named the config file.
 func (c configFile) refuse(flags []Flag, settings []Setting) error {
-	if c.exposure.grade == unexposed {
+	if c.exposure.Grade == safefile.Unexposed {
 		return nil
 	}
 	for _, s := range settings {
@@ -202,8 +125,155 @@ func (c configFile) refuse(flags []Flag, settings []Setting) error {
 			what = "a file to write"
 		}
 		if what != "" {
-			return &UsageError{Where: shown(c.path) + ": " + f.Name, Problem: c.exposure.refuseKey(what, f.Name)}
+			return &UsageError{Where: printable.Quote(c.path) + ": " + f.Name, Problem: fmt.Sprintf(
+				"this config file may not name %s, because %s: %sgive --%s on the command line",
+				what, c.exposure.How, orRemedy(c.exposure), f.Name)}
 		}
 	}
 	return nil
+}
+
+// parseFile decodes a config file, with keys as in the table and values as text. It calls the codec directly: viper's own
+// reader lower-cases keys, turns dots into nesting and drops empty values before they can be checked.
+func parseFile(path string, data []byte) (map[string]any, error) {
+	decoder, err := viper.NewCodecRegistry().Decoder("yaml")
+	if err != nil {
+		return nil, fmt.Errorf("find the YAML decoder: %w", err)
+	}
+	if err := checkText(data); err != nil {
+		return nil, &UsageError{Where: path, Problem: err.Error()}
+	}
+	raw := map[string]any{}
+	if err := decoder.Decode(data, raw); err != nil {
+		return nil, &UsageError{Where: path, Problem: yamlProblem(err.Error())}
+	}
+	values := make(map[string]any, len(raw))
+	for _, key := range slices.Sorted(maps.Keys(raw)) {
+		f, err := fileKey(key)
+		if err != nil {
+			return nil, &UsageError{Where: path + ": " + printable.Quote(key), Problem: err.Error()}
+		}
+		if _, twice := values[f.Name]; twice {
+			return nil, &UsageError{Where: path + ": " + printable.Quote(key), Problem: "given in both spellings; keep one"}
+		}
+		text, err := fileValue(f.Kind, raw[key])
+		if err != nil {
+			return nil, &UsageError{Where: path + ": " + printable.Quote(key), Problem: err.Error()}
+		}
+		values[f.Name] = text
+	}
+	return values, nil
+}
+
+// fileKey finds the flag that a key of the config file stands for.
+func fileKey(key string) (Flag, error) {
+	flags := Flags()
+	f, ok := findFlag(flags, key)
+	if ok && !f.CommandLineOnly {
+		return f, nil
+	}
+	if ok {
+		return Flag{}, errors.New("belongs on the command line, not in a config file")
+	}
+	var names []string
+	for _, f := range flags {
+		if !f.CommandLineOnly {
+			names = append(names, f.Name)
+		}
+	}
+	if near := nearest(underscoreToDash(key), names); near != "" {
+		return Flag{}, fmt.Errorf("unknown key; the nearest is %s", near)
+	}
+	return Flag{}, errors.New("unknown key; keys are the long flags without their dashes (the script is given on the command line)")
+}
+
+// fileValue checks a YAML value's type and returns its command-line form. It does not accept numbers as plain text: YAML
+// has already turned 010 into 8 and 1.10 into 1.1.
+func fileValue(kind Kind, value any) (string, error) {
+	switch v := value.(type) {
+	case string:
+		if kind == KindString || kind == KindSpec {
+			return v, nil
+		}
+	case int:
+		if kind == KindInt || kind == KindSeconds || kind == KindSpec {
+			return strconv.Itoa(v), nil
+		}
+	case float64:
+		if kind == KindSeconds {
+			return strconv.FormatFloat(v, 'g', -1, 64), nil
+		}
+	case bool:
+		if kind == KindBool {
+			return strconv.FormatBool(v), nil
+		}
+	}
+	want := map[Kind]string{
+		KindString: "text", KindSpec: "text or a whole number", KindInt: "a whole number",
+		KindSeconds: "a number of seconds", KindBool: "true or false",
+	}[kind]
+	switch v := value.(type) {
+	case nil:
+		return "", fmt.Errorf("must be %s, got nothing", want)
+	case []any:
+		return "", fmt.Errorf("must be %s, got a list", want)
+	case map[string]any, map[any]any:
+		return "", fmt.Errorf("must be %s, got a map", want)
+	case string:
+		return "", fmt.Errorf("must be %s, got %q", want, v)
+	}
+	if kind == KindString {
+		return "", fmt.Errorf("must be text, got %v: put it in quotes", value)
+	}
+	return "", fmt.Errorf("must be %s, got %v", want, value)
+}
+
+// checkText reports an error if data is not UTF-8.
+func checkText(data []byte) error {
+	for i := 0; i < len(data); {
+		r, size := utf8.DecodeRune(data[i:])
+		if r == utf8.RuneError && size == 1 {
+			return fmt.Errorf("line %d: is not UTF-8 text", 1+bytes.Count(data[:i], []byte{'\n'}))
+		}
+		i += size
+	}
+	return nil
+}
+
+// The messages of the YAML library that have a better form for users.
+var (
+	yamlWrongShape = lazily(`^line (\d+): cannot unmarshal .* into map\[string\]interface \{\}$`)
+	yamlTwice      = lazily(`^line (\d+): mapping key (".*") already defined at line (\d+)$`)
+	yamlAtLine     = lazily(`^(line \d+): (.*)$`)
+)
+
+// lazily compiles a pattern on its first use, because most launches need none.
+func lazily(pattern string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(pattern) })
+}
+
+// yamlProblem turns a message of the YAML library into one line for users.
+func yamlProblem(message string) string {
+	text := strings.TrimPrefix(message, "yaml: ")
+	text = strings.TrimPrefix(text, "unmarshal errors:\n  ")
+	text, _, _ = strings.Cut(text, "\n") // the first error only
+	text = strings.TrimSpace(text)
+	if m := yamlWrongShape().FindStringSubmatch(text); m != nil {
+		return "line " + m[1] + ": must be keys with values, such as nnodes: 2"
+	}
+	if m := yamlTwice().FindStringSubmatch(text); m != nil {
+		return fmt.Sprintf("line %s: %s is there twice, first in line %s: keep one", m[1], m[2], m[3])
+	}
+	if m := yamlAtLine().FindStringSubmatch(text); m != nil {
+		return m[1] + ": is not valid YAML: " + m[2]
+	}
+	return "is not valid YAML: " + text
+}
+
+// reason returns an error of package os without the path, which the message names already.
+func reason(err error) string {
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		return e.Err.Error()
+	}
+	return err.Error()
 }

@@ -1,19 +1,22 @@
-// Package config turns the command line, the environment and the config file
-// into one resolved [Config].
+// Package config turns the command line, the environment and the config file into one resolved [Config], and into the
+// configurations of the subcommands. It does not check whether the script exists, and it does not choose an interpreter.
 //
 // # Data flow
 //
-//	Flags (table.go) ──▶ pflag flags, environment names, config keys, Help, Reference
+//	Flags (table.go) ──▶ pflag flags, environment names, config keys, value parsers, Help, Reference
 //
 //	argv ─args.go─▶ canonical flags + script ─┐
 //	environment ──────────────────────────────┼─load.go (viper)─▶ []Setting ─resolve.go─▶ Config
-//	elasticrun.yaml ──────────────────────────┘
+//	elasticrun.yaml ─configfile.go────────────┘
 //
-// A flag beats the environment, which beats the config file, which beats the
-// default. Every [Setting] remembers where its value came from, so that an error
-// names the flag, the variable or the file's key that the user wrote.
+// A flag overrides the environment, which overrides the config file, which overrides the scheduler's value, which overrides
+// the default. Every [Setting] keeps its [Source], so that an error names the flag, variable or key that the user wrote.
 //
-// load.go alone imports viper and reads the environment, configfile.go and exposure.go the config file and who could have
-// written it, secret.go the files with secrets; the rest is pure. [Load] keeps no state and may be called from any goroutine. Whether
-// the script exists and which interpreter runs it is not decided here.
+// One table per command defines its flags. The fields of a configuration name their flags in struct tags, and the tables
+// have the parsers ([reader.decode]); only values that depend on several flags have code of their own.
+//
+// # Inputs and concurrency
+//
+// load.go reads the environment, configfile.go (with package safefile) the config file, and secret.go the files with
+// secrets. Everything else is pure. The package keeps no state, and its functions may be called concurrently.
 package config

@@ -8,22 +8,22 @@ import (
 	"strings"
 )
 
-// Reason is why the launcher ended, in one word: the reason= of its last line.
+// Reason is why the launcher exited, in one word: the reason= of its last line.
 type Reason string
 
-// The reasons that a launcher can have.
+// The reasons.
 const (
 	ReasonWorkerFailed Reason = "worker_failed" // a worker exited with a code of its own
 	ReasonWorkerKilled Reason = "worker_killed" // a worker was killed by a signal
-	ReasonUsage        Reason = "usage"         // bad input or surroundings; nothing was started
-	ReasonRendezvous   Reason = "rendezvous"    // no rendezvous could be formed, or it was lost
+	ReasonUsage        Reason = "usage"         // bad input or a bad environment; nothing was started
+	ReasonRendezvous   Reason = "rendezvous"    // no rendezvous was formed, or it was lost
 	ReasonSignal       Reason = "signal"        // the launcher was told to stop
-	ReasonStuck        Reason = "stuck"         // processes of the job outlive SIGKILL
-	ReasonPreflight    Reason = "preflight"     // this machine is not fit for the job: a check failed before it joined, or came back
-	ReasonFinished     Reason = "finished"      // the run id is that of a finished run; nothing was started
-	ReasonOutput       Reason = "output"        // the job succeeded; output of it was lost, and there was no room to say so
+	ReasonStuck        Reason = "stuck"         // processes of the job have outlived SIGKILL
+	ReasonPreflight    Reason = "preflight"     // a check of this machine failed before it joined or rejoined the job
+	ReasonFinished     Reason = "finished"      // the run id belongs to a finished run; nothing was started
+	ReasonOutput       Reason = "output"        // the job succeeded, but output was lost and the loss could not be recorded
 	ReasonInternal     Reason = "internal"      // a defect of elasticrun
-	// ReasonNothingStarted is the reason of the exit code 0 where the job has succeeded and this node had no part in it.
+	// ReasonNothingStarted belongs to exit code 0: the job had already succeeded without this node.
 	ReasonNothingStarted Reason = "nothing_started"
 )
 
@@ -41,8 +41,8 @@ type ExitCodeMap struct {
 	reasons map[Reason]int
 }
 
-// ParseExitCodeMap reads FROM=TO,..., where FROM is an exit code 1 to 255 or a
-// reason and TO an exit code 0 to 255. Success cannot be mapped.
+// ParseExitCodeMap reads FROM=TO,... where FROM is an exit code from 1 to 255 or a reason, and TO an exit code from 0 to
+// 255. Exit code 0 cannot be replaced.
 func ParseExitCodeMap(s string) (ExitCodeMap, error) {
 	m := ExitCodeMap{codes: map[int]int{}, reasons: map[Reason]int{}}
 	if strings.TrimSpace(s) == "" {
@@ -56,7 +56,7 @@ func ParseExitCodeMap(s string) (ExitCodeMap, error) {
 		}
 		code, err := strconv.Atoi(to)
 		if err != nil || code < 0 || code > 255 {
-			return ExitCodeMap{}, fmt.Errorf("%q: the code behind = must be between 0 and 255", item)
+			return ExitCodeMap{}, fmt.Errorf("%q: the code after = must be between 0 and 255", item)
 		}
 		if err := m.add(from, code); err != nil {
 			return ExitCodeMap{}, fmt.Errorf("%q: %w", item, err)
@@ -78,7 +78,7 @@ func (m ExitCodeMap) add(from string, to int) error {
 		return nil
 	}
 	if !slices.Contains(Reasons(), Reason(from)) {
-		return fmt.Errorf("before = must stand a code or one of %s", reasonList())
+		return fmt.Errorf("the text before = must be a code or one of %s", reasonList())
 	}
 	if _, ok := m.reasons[Reason(from)]; ok {
 		return twice
@@ -95,8 +95,7 @@ func reasonList() string {
 	return strings.Join(words, ", ")
 }
 
-// Apply returns the code to exit with in place of code. A rule for the code
-// itself goes before one for the reason.
+// Apply returns the exit code that replaces code. A rule for the code takes precedence over a rule for the reason.
 func (m ExitCodeMap) Apply(code int, why Reason) int {
 	if to, ok := m.codes[code]; ok {
 		return to

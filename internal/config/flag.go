@@ -8,8 +8,7 @@ import (
 // Kind is the type of a flag's value.
 type Kind int
 
-// The kinds of values. They fix what a config file may hold; the finer checks
-// are in resolve.go.
+// The kinds of values. They decide what a config file may hold; values.go has the finer checks.
 const (
 	KindString  Kind = iota // text
 	KindSpec                // text that may look like a number, such as 2, 1:4 or auto
@@ -19,55 +18,60 @@ const (
 	KindAction              // a switch that ends parsing: --help, --version
 )
 
-// takesValue tells whether the flag is followed by a value on the command line.
+// takesValue reports whether a value follows the flag on the command line.
 func (k Kind) takesValue() bool { return k != KindBool && k != KindAction }
 
 // Effect says what the launcher does with the file or command that a flag names. A config file that others could have
-// written does not decide on effects beyond Reads.
+// written must not set flags whose effect goes beyond Reads.
 type Effect int
 
 // The effects.
 const (
 	NoEffect Effect = iota // the flag names neither a file nor a command
 	Reads                  // the launcher reads a file
-	Writes                 // the launcher makes or changes files
+	Writes                 // the launcher creates or changes files
 	Executes               // the launcher executes a command
 )
 
-// Flag is one entry of the command line's table.
+// Flag is one entry of a command's flag table.
 type Flag struct {
-	// Name is the long name in its dashed spelling, without dashes in front. It
-	// is also the key in the config file.
+	// Name is the long name in its dashed spelling, without leading dashes. It is also the key in the config file.
 	Name string
 	// Short is the one-letter form; empty if there is none.
 	Short string
-	// Env lists the environment variables that set the flag; the first that is
-	// set counts. Empty if there is none.
+	// Env lists the environment variables that set the flag. The first one that is set wins.
 	Env []string
 	// Kind is the type of the value.
 	Kind Kind
 	// Default is the value, in command-line form, when nothing sets the flag.
 	Default string
-	// Placeholder names the value in help texts; empty for switches. FILE and DIR are what they say.
+	// Placeholder names the value in help texts; empty for switches. FILE and DIR also select the completion.
 	Placeholder string
-	// Values are the words that the value may be, for completion. There may be other values, such as numbers.
+	// Values are words that the completion offers. Other values, such as numbers, may be valid too.
 	Values []string
 	// Help says what the flag does, in one or a few sentences.
 	Help string
 	// Group is the heading under which help and reference list the flag.
 	Group string
-	// Torchrun marks torchrun's own flags. Only these may be abbreviated.
+	// Torchrun marks flags of torchrun. Only these may be abbreviated.
 	Torchrun bool
-	// Effect is what happens to the file or command that the value names. Every flag that names one has an effect.
+	// Effect is what happens to the file or command that the value names.
 	Effect Effect
 	// CommandLineOnly marks flags that a config file cannot hold.
 	CommandLineOnly bool
+
+	// parse checks the value and converts it; nil for switches and for plain text. See [reader.decode].
+	parse func(string) (any, error)
+}
+
+// as makes a typed parser fit [Flag].
+func as[T any](parse func(string) (T, error)) func(string) (any, error) {
+	return func(s string) (any, error) { return parse(s) }
 }
 
 // Underscored returns the flag's other spelling: nproc_per_node.
-func (f Flag) Underscored() string { return dashToUnderscore(f.Name) }
+func (f Flag) Underscored() string { return strings.ReplaceAll(f.Name, "-", "_") }
 
-func dashToUnderscore(s string) string { return strings.ReplaceAll(s, "-", "_") }
 func underscoreToDash(s string) string { return strings.ReplaceAll(s, "_", "-") }
 
 // findFlag returns the flag with this long name, in either spelling.
@@ -80,8 +84,8 @@ func findFlag(flags []Flag, name string) (Flag, bool) {
 	return flags[i], true
 }
 
-// nearest returns the candidate with the smallest edit distance to name, or ""
-// if none is close enough to be a likely typing error.
+// nearest returns the candidate with the smallest edit distance to name. It returns "" if no candidate is close enough
+// to be the likely intention.
 func nearest(name string, candidates []string) string {
 	best, bestDistance := "", len(name)/2+1
 	for _, c := range candidates {
@@ -92,8 +96,7 @@ func nearest(name string, candidates []string) string {
 	return best
 }
 
-// editDistance counts the single-byte insertions, deletions and replacements
-// that turn a into b (Levenshtein).
+// editDistance counts the single-byte insertions, deletions and replacements that turn a into b (Levenshtein).
 func editDistance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

@@ -9,27 +9,28 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
-// workerEnv is set for workers, by torchrun as well: what a worker starts is no part of the job that it belongs to.
+// workerEnv is set in workers, by torchrun too. A launch inside a worker is a job of its own, not a part of the worker's
+// job.
 const workerEnv = "TORCHELASTIC_RUN_ID"
 
-// inference fills in from the surroundings what was not given.
+// inference completes the settings with the facts of a scheduler.
 type inference struct {
 	*reader
 	config *Config
 	facts  scheduler.Facts
-	// low and high are --nnodes where that was given, and otherwise what was inferred; else 1.
+	// low and high are --nnodes if it was given, else the inferred number, else 1.
 	low, high int
 }
 
-// infer asks the surroundings for what the settings do not say, and writes it into them. It returns what the surroundings
-// know of the job. With --standalone, and in a worker of another launcher, nobody is asked.
+// infer completes the settings with the facts of the scheduler that the process runs under, and returns these facts. It
+// does nothing with --standalone, and in a worker of another launcher.
 func (c *Config) infer(r *reader, from surroundings) scheduler.Facts {
-	nodes := read(r, "nnodes", parseNodes)
+	nodes := value[nodeRange](r, "nnodes")
 	if _, inWorker := from.env(workerEnv); inWorker || r.flag("standalone") || r.err != nil {
 		return scheduler.Facts{}
 	}
 	facts, err := scheduler.Detect(from.env, from.host)
-	in := &inference{reader: r, config: c, facts: facts, low: nodes[0], high: nodes[1]}
+	in := &inference{reader: r, config: c, facts: facts, low: nodes.low, high: nodes.high}
 	if bad := (*scheduler.Problem)(nil); errors.As(err, &bad) {
 		in.problem(bad)
 	}
@@ -41,23 +42,23 @@ func (c *Config) infer(r *reader, from surroundings) scheduler.Facts {
 	return in.facts
 }
 
-// problem refuses surroundings that cannot be understood, unless all that they could tell is given.
+// problem refuses an environment that cannot be understood, unless the user gave all that would follow from it.
 func (in *inference) problem(bad *scheduler.Problem) {
 	rank := in.given("node-rank") || !in.static()
 	if in.given("nnodes") && (in.high == 1 || in.placed() && rank) {
 		in.warnings = append(in.warnings, bad.Error())
 		return
 	}
-	in.refuse(bad.Where, bad.Problem+"; or give what would follow from it: --nnodes, --rdzv-endpoint and --node-rank")
+	in.refuse(bad.Where, bad.Problem+"; or give --nnodes, --rdzv-endpoint and --node-rank")
 }
 
-// tasks decides what several processes on one node are: one agent each only if --nnodes says so.
+// tasks decides what several processes on one node are. Each is an agent only if --nnodes says so.
 func (in *inference) tasks() {
 	f := &in.facts
 	switch {
 	case !f.Tasks.Known():
 	case in.given("nnodes") && in.high == 1:
-		in.note(f.Tasks.Source, "each of these processes runs a job of its own, as the number of nodes is 1")
+		in.note(f.Tasks.Source, "each of these processes runs a job of its own, because the number of nodes is 1")
 	case in.given("nnodes") && in.high >= f.Tasks.Is:
 		f.Nodes, f.NodeRank = f.Tasks, f.TaskRank
 		f.IsHost = scheduler.Value[bool]{Is: f.TaskRank.Is == 0, Source: f.TaskRank.Source}
@@ -66,13 +67,14 @@ func (in *inference) tasks() {
 		if f.Nodes.Known() {
 			where += " " + f.Nodes.Source
 		}
-		in.refuse(where, fmt.Sprintf("several processes were started on a node, and one agent there starts all workers: "+
-			"start one a node (%s), or give --nnodes=%d to make each an agent of its own, or --standalone for a job of its own in each",
+		in.refuse(where, fmt.Sprintf("several processes were started on a node, but one agent starts all workers of a node: "+
+			"start one process per node (%s), or give --nnodes=%d to make each process an agent, or --standalone to run a job in each",
 			f.OneEach, f.Tasks.Is))
 	}
 }
 
-// launch decides whether agents have to be started on other nodes. Who names the meeting point or the rank does that himself.
+// launch decides whether agents must be started on the other nodes. A user who gives the endpoint or the rank starts the
+// agents himself.
 func (in *inference) launch(self []string) {
 	f := &in.facts
 	switch {
@@ -81,7 +83,7 @@ func (in *inference) launch(self []string) {
 		f.Nodes = scheduler.Value[int]{}
 	case in.placed() || in.given("node-rank"):
 		if !in.given("nnodes") {
-			in.note(f.Nodes.Source, "this is a job of one node, as --nnodes is not given")
+			in.note(f.Nodes.Source, "this is a job of one node, because --nnodes is not given")
 		}
 		f.Nodes, f.RunID, f.IsHost, f.Endpoint = scheduler.Value[int]{}, scheduler.Value[string]{}, scheduler.Value[bool]{}, scheduler.Value[string]{}
 	default:
@@ -89,34 +91,34 @@ func (in *inference) launch(self []string) {
 	}
 }
 
-// nodes takes in how many nodes there are, or compares it with what was given.
+// nodes infers the number of nodes, or compares it with --nnodes.
 func (in *inference) nodes() {
-	f, known := &in.facts, in.facts.Nodes
+	f, started := &in.facts, in.facts.Nodes
 	if !in.given("nnodes") || in.config.Launch != nil {
 		in.warnings = append(in.warnings, f.Notes...)
 	}
 	switch {
 	case in.err != nil:
 	case !in.given("nnodes"):
-		if known.Known() {
-			in.set("nnodes", strconv.Itoa(known.Is), known.Source)
-			in.low, in.high = known.Is, known.Is
+		if started.Known() {
+			in.set("nnodes", strconv.Itoa(started.Is), started.Source)
+			in.low, in.high = started.Is, started.Is
 		} else if f.NoNodes != nil {
 			in.refuse(f.NoNodes.Where, f.NoNodes.Problem)
 		}
-	case !known.Known():
-	case in.low > known.Is && !in.placed():
-		in.fail("nnodes", fmt.Sprintf("but there are only %d (%s): give a smaller number, or start more", known.Is, known.Source))
-	case in.low > known.Is:
-		in.warn("nnodes", fmt.Sprintf("only %d of them are started here (%s): the job waits for the others", known.Is, known.Source))
-	case in.high == 1 && known.Is > 1:
-		in.warn("nnodes", fmt.Sprintf("there are %d nodes (%s), and each runs a job of its own", known.Is, known.Source))
-	case in.high < known.Is:
-		in.warn("nnodes", fmt.Sprintf("there are %d nodes (%s): those above the maximum are spares", known.Is, known.Source))
+	case !started.Known():
+	case in.low > started.Is && !in.placed():
+		in.fail("nnodes", fmt.Sprintf("the scheduler started only %d (%s): give a smaller number, or start more", started.Is, started.Source))
+	case in.low > started.Is:
+		in.warn("nnodes", fmt.Sprintf("the scheduler started only %d (%s): the job waits for the others", started.Is, started.Source))
+	case in.high == 1 && started.Is > 1:
+		in.warn("nnodes", fmt.Sprintf("there are %d nodes (%s), and each runs a job of its own", started.Is, started.Source))
+	case in.high < started.Is:
+		in.warn("nnodes", fmt.Sprintf("there are %d nodes (%s): those above the maximum are spares", started.Is, started.Source))
 	}
 }
 
-// meeting takes in where nodes meet, and who this one is.
+// meeting infers the endpoint, the run id and the rank of this node.
 func (in *inference) meeting() {
 	f := &in.facts
 	if in.err != nil || in.high == 1 {
@@ -127,8 +129,8 @@ func (in *inference) meeting() {
 		in.set("node-rank", strconv.Itoa(f.NodeRank.Is), f.NodeRank.Source)
 	}
 	usable := !f.RunIDReturns || backend != rdzv.BackendEtcd
-	// Who says where nodes meet may have started some in another way, such as a step for each. To them the scheduler tells another id, and
-	// in a step of one node nobody knows how many there are.
+	// A user who gives the endpoint may have started other nodes in another way, such as by a step for each node. The
+	// scheduler gives those nodes another id, and in a step of one node the number of nodes is unknown.
 	elsewhere := in.placed() && in.high > f.Nodes.Is
 	if elsewhere && f.Nodes.Is == 1 {
 		f.Nodes = scheduler.Value[int]{}
@@ -161,21 +163,21 @@ func (in *inference) staticMaster(endpoint scheduler.Value[string]) {
 	}
 }
 
-// placed tells whether the user has said where nodes meet.
+// placed reports whether the user gave the endpoint or the master address.
 func (in *inference) placed() bool { return in.given("rdzv-endpoint") || in.given("master-addr") }
 
-// static tells whether the backend is static for a job of several nodes; see backendOf.
+// static reports whether the backend is static if the job has several nodes; see [rendezvousFlags.backend].
 func (in *inference) static() bool {
 	flags := rendezvousFlags{
 		MaxNodes: 2, Backend: in.text("rdzv-backend"), MasterAddr: in.text("master-addr"), MasterPort: -1, NodeRankGiven: in.given("node-rank"),
 	}
 	if in.given("master-port") {
-		flags.MasterPort = 0 // whatever it is
+		flags.MasterPort = 0 // any valid port
 	}
-	return backendOf(flags) == rdzv.BackendStatic
+	return flags.backend() == rdzv.BackendStatic
 }
 
-// set takes a value from the surroundings.
+// set records an inferred value.
 func (in *inference) set(name, value, source string) {
 	s := Setting{Name: name, Value: value, Source: Source{Kind: FromScheduler, Name: source}}
 	in.settings[name] = s
@@ -190,7 +192,7 @@ func (in *inference) refuse(where, problem string) {
 	}
 }
 
-// expectedNodes returns how many nodes will come to a job of minimum to maximum nodes, or 0 where nobody knows.
+// expectedNodes returns the number of nodes that will join a job of minimum to maximum nodes, or 0 if it is unknown.
 func expectedNodes(minimum, maximum int, started scheduler.Value[int]) int {
 	switch {
 	case minimum == maximum:
@@ -201,8 +203,8 @@ func expectedNodes(minimum, maximum int, started scheduler.Value[int]) int {
 	return min(max(started.Is, minimum), maximum)
 }
 
-// candidatePorts returns the ports of a c10d endpoint, first choice first: several where neither the user nor the backend
-// names one, so that jobs that share a machine do not get into each other's way.
+// candidatePorts returns the ports of a c10d endpoint, first choice first. There are several if the scheduler provided the
+// endpoint without a port, so that jobs on the same machine do not collide.
 func candidatePorts(r *reader, port int, key string) []int {
 	endpoint := r.settings["rdzv-endpoint"]
 	if endpoint.Source.Kind == FromScheduler && key != "" {

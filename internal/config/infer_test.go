@@ -78,7 +78,7 @@ func TestInfer(t *testing.T) {
 			"more from elsewhere", "--nnodes=4 --rdzv-endpoint=h", stepEnv, "node-rank=1",
 			[3]int{4, 4, 4},
 			HostPort{"h", 29400},
-			"--nnodes=4: only 3 of them are started here (SLURM_STEP_NUM_NODES=3): the job waits for the others",
+			"--nnodes=4: the scheduler started only 3 (SLURM_STEP_NUM_NODES=3): the job waits for the others",
 		},
 		{
 			"jobs of their own", "--nnodes=1", stepEnv, "",
@@ -99,7 +99,7 @@ func TestInfer(t *testing.T) {
 			"SLURM_JOB_ID=12 SLURM_STEP_ID=1 SLURM_STEP_NUM_NODES=1 SLURM_STEP_NODELIST=n2 SLURM_NODEID=0", "",
 			[3]int{2, 2, 2},
 			HostPort{"h", 5},
-			"--nnodes=2: only 1 of them are started here (SLURM_STEP_NUM_NODES=1): the job waits for the others",
+			"--nnodes=2: the scheduler started only 1 (SLURM_STEP_NUM_NODES=1): the job waits for the others",
 		},
 		{"agents by task", "--nnodes=6", taskEnv, "node-rank=2 rdzv-id=slurm-12.0 rdzv-endpoint=n1 guest", [3]int{6, 6, 6}, HostPort{"n1", 28932}, ""},
 		{"at most agents by task", "--nnodes=2:6", taskEnv, "node-rank=2 rdzv-id=slurm-12.0 rdzv-endpoint=n1 guest", [3]int{2, 6, 6}, HostPort{"n1", 28932}, ""},
@@ -107,7 +107,7 @@ func TestInfer(t *testing.T) {
 			"jobs by task", "--nnodes=1", taskEnv, "",
 			[3]int{1, 1, 1},
 			HostPort{"localhost", 0},
-			"SLURM_STEP_NUM_TASKS=6: each of these processes runs a job of its own, as the number of nodes is 1; " +
+			"SLURM_STEP_NUM_TASKS=6: each of these processes runs a job of its own, because the number of nodes is 1; " +
 				"--nnodes=1: there are 3 nodes (SLURM_STEP_NUM_NODES=3), and each runs a job of its own",
 		},
 		{
@@ -126,7 +126,7 @@ func TestInfer(t *testing.T) {
 			"one node by its master address", "--master-addr=h", jobEnv, "",
 			[3]int{1, 1, 1},
 			HostPort{"localhost", 0},
-			"SLURM_JOB_NUM_NODES=3: this is a job of one node, as --nnodes is not given",
+			"SLURM_JOB_NUM_NODES=3: this is a job of one node, because --nnodes is not given",
 		},
 
 		{"an Indexed Job", "--nnodes=2", podEnv, "node-rank=1 rdzv-id=kubernetes-ml-train rdzv-endpoint=train-0.train.ml.svc.cluster.local guest", [3]int{2, 2, 2}, HostPort{"train-0.train.ml.svc.cluster.local", 29400}, ""},
@@ -183,23 +183,23 @@ func TestInfer(t *testing.T) {
 }
 
 func TestInferRefuses(t *testing.T) {
-	const instead = "; or give what would follow from it: --nnodes, --rdzv-endpoint and --node-rank"
+	const instead = "; or give --nnodes, --rdzv-endpoint and --node-rank"
 	tests := []struct{ name, args, env, want string }{
-		{"tasks", "", taskEnv, "SLURM_STEP_NUM_TASKS=6 SLURM_STEP_NUM_NODES=3: several processes were started on a node, and one agent there starts all workers: " +
-			"start one a node (srun --ntasks-per-node=1 elasticrun ...), or give --nnodes=6 to make each an agent of its own, or --standalone for a job of its own in each"},
+		{"tasks", "", taskEnv, "SLURM_STEP_NUM_TASKS=6 SLURM_STEP_NUM_NODES=3: several processes were started on a node, but one agent starts all workers of a node: " +
+			"start one process per node (srun --ntasks-per-node=1 elasticrun ...), or give --nnodes=6 to make each process an agent, or --standalone to run a job in each"},
 		{"tasks beside the nodes", "--nnodes=3 --rdzv-endpoint=h", taskEnv, "SLURM_STEP_NUM_TASKS=6 SLURM_STEP_NUM_NODES=3: several processes*"},
 		{"mpirun's tasks", "", localEn, "OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_SIZE=2: several processes were started on a node*"},
-		{"too few nodes", "--nnodes=4:5", stepEnv, "--nnodes=4:5: but there are only 3 (SLURM_STEP_NUM_NODES=3): give a smaller number, or start more"},
-		{"too few nodes in the allocation", "--nnodes=4", jobEnv, "--nnodes=4: but there are only 3 (SLURM_JOB_NUM_NODES=3)*"},
+		{"too few nodes", "--nnodes=4:5", stepEnv, "--nnodes=4:5: the scheduler started only 3 (SLURM_STEP_NUM_NODES=3): give a smaller number, or start more"},
+		{"too few nodes in the allocation", "--nnodes=4", jobEnv, "--nnodes=4: the scheduler started only 3 (SLURM_JOB_NUM_NODES=3)*"},
 		{"a list", "", stepEnv + "SLURM_STEP_NODELIST=n[1-2]", "SLURM_STEP_NODELIST=n[1-2]: lists 2 nodes, but there are to be SLURM_STEP_NUM_NODES=3" + instead},
 		{"a list, and no endpoint", "--nnodes=3", stepEnv + "SLURM_STEP_NODELIST=n[1-2]", "SLURM_STEP_NODELIST=n[1-2]: lists 2*"},
 		{"a number", "--rdzv-endpoint=h", stepEnv + "SLURM_STEP_NUM_NODES=3x", "SLURM_STEP_NUM_NODES=3x: must be a whole number between 1 and 1048576" + instead},
 		{"a rank for static", "--nnodes=3 --master-addr=h", stepEnv + "SLURM_NODEID=x", "SLURM_NODEID=x: must be a whole number*"},
-		{"etcd needs an endpoint", "--rdzv-backend=etcd", stepEnv, "SLURM_STEP_NUM_NODES=3: several nodes must be told where to meet: give --rdzv-endpoint=*where etcd is"},
+		{"etcd needs an endpoint", "--rdzv-backend=etcd", stepEnv, "SLURM_STEP_NUM_NODES=3: several nodes need an endpoint at which they meet: give --rdzv-endpoint=*the address of etcd"},
 		{"an Indexed Job", "", podEnv, "JOB_COMPLETION_INDEX=1: this pod is one of an Indexed Job*"},
-		{"a run id that returns", "--nnodes=2 --rdzv-backend=etcd --rdzv-endpoint=e", podEnv, "--rdzv-id: the etcd backend needs a run id of the job's own*"},
-		{"a pod without index", "--nnodes=2", "KUBERNETES_SERVICE_HOST=10.0.0.1 JOB_COMPLETION_INDEX=7", "--nnodes=2: several nodes must be told where to meet: its pods cannot find each other*"},
-		{"mpirun without address", "", mpiEnv, "OMPI_COMM_WORLD_SIZE=2: several nodes must be told where to meet: nothing tells where rank 0 is: give it to all, as mpirun -x MASTER_ADDR=HOST ..., or as --rdzv-endpoint=HOST[:PORT]"},
+		{"a run id that returns", "--nnodes=2 --rdzv-backend=etcd --rdzv-endpoint=e", podEnv, "--rdzv-id: the etcd backend needs a run id that no other job in the same etcd has*"},
+		{"a pod without index", "--nnodes=2", "KUBERNETES_SERVICE_HOST=10.0.0.1 JOB_COMPLETION_INDEX=7", "--nnodes=2: several nodes need an endpoint at which they meet: its pods cannot find each other*"},
+		{"mpirun without address", "", mpiEnv, "OMPI_COMM_WORLD_SIZE=2: several nodes need an endpoint at which they meet: nothing tells where rank 0 is: give it to all, as mpirun -x MASTER_ADDR=HOST ..., or as --rdzv-endpoint=HOST[:PORT]"},
 		{"a bad MASTER_ADDR", "--nnodes=2", "MASTER_ADDR=a/b", `MASTER_ADDR=a/b: "a/b" is not a host name or an address`},
 		{"a bad MASTER_PORT", "--nnodes=2", "MASTER_ADDR=h MASTER_PORT=x", `MASTER_ADDR=h MASTER_PORT=x: the port "x" must be a number between 0 and 65535`},
 		{"a bad MASTER_ADDR for static", "--nnodes=2 --node-rank=0", "MASTER_ADDR=a/b", `MASTER_ADDR=a/b: "a/b" is not a host name or an address`},

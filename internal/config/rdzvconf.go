@@ -8,18 +8,19 @@ import (
 	"strings"
 	"time"
 
+	"github.com/elasticrun/elasticrun/internal/printable"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
 // confItem is one KEY=VALUE of --rdzv-conf.
 type confItem struct {
 	key, value string
-	// behindPassword says that a password stands before it, of which it may be a part: a password may hold a comma. So
-	// it is not shown.
+	// behindPassword says that a password comes before this item. The item may be a part of that password, which may
+	// contain commas, so it is never shown.
 	behindPassword bool
 }
 
-// parseConf reads key=value,key=value by torchrun's rules.
+// parseConf reads KEY=VALUE,KEY=VALUE by torchrun's rules (torch 2.14 torch/distributed/elastic/rendezvous/utils.py).
 func parseConf(s string) ([]confItem, error) {
 	if strings.TrimSpace(s) == "" {
 		return nil, nil
@@ -43,17 +44,17 @@ func parseConf(s string) ([]confItem, error) {
 	return items, nil
 }
 
-var errBehindPassword = errors.New("what stands behind the password is no option that is known " +
-	"(it is not shown, as it may be a part of the password): a password with a comma belongs into a file, password_file=FILE")
+var errBehindPassword = errors.New("the text after the password is no known option " +
+	"(it is not shown, because it may be a part of the password): put a password with a comma into a file, password_file=FILE")
 
-// isPassword recognizes keys whose values are not shown, misspelt ones too.
+// isPassword recognizes keys whose values must not be shown, including misspelled ones.
 func isPassword(key string) bool {
 	key = strings.ToLower(strings.TrimSpace(key))
 	return !strings.HasSuffix(key, "_file") &&
 		slices.ContainsFunc([]string{"pass", "pwd", "secret", "token"}, func(part string) bool { return strings.Contains(key, part) })
 }
 
-// redactConf takes a password, and all behind it, out of the text of --rdzv-conf.
+// redactConf removes a password, and all text after it, from the text of --rdzv-conf.
 func redactConf(s string) string {
 	at := 0
 	for text := range strings.SplitAfterSeq(s, ",") {
@@ -65,23 +66,23 @@ func redactConf(s string) string {
 	return s
 }
 
-// confOption is one option that --rdzv-conf may hold.
+// confOption is one option of --rdzv-conf.
 type confOption struct {
-	names    []string // by which it is known, torch's main one first
-	backends []string // that have it
+	names    []string // torch's main name first
+	backends []string // the backends that have the option
 	set      func(string) error
 	help     string
 }
 
-// spelt returns its names for people.
-func (o confOption) spelt() string {
+// allNames returns the option's names for a message.
+func (o confOption) allNames() string {
 	if len(o.names) == 1 {
 		return o.names[0]
 	}
 	return o.names[0] + " (or " + strings.Join(o.names[1:], ", ") + ")"
 }
 
-// confReader puts options into a Rendezvous.
+// confReader sets the fields of a Rendezvous from options.
 type confReader struct {
 	*Rendezvous
 	from     surroundings
@@ -89,7 +90,7 @@ type confReader struct {
 	warnings []string
 }
 
-// defaults are the values of the options that are not given.
+// defaults sets the values of options that are not given.
 func (r *Rendezvous) defaults() {
 	r.JoinTimeout, r.LastCall = 600*time.Second, 30*time.Second
 	if r.Backend == rdzv.BackendStatic {
@@ -100,36 +101,36 @@ func (r *Rendezvous) defaults() {
 	r.JoinSettle, r.ResultTTL = time.Second/2, 600*time.Second
 }
 
-// options is the table of what --rdzv-conf may hold. An option may stand there twice, for different backends.
+// options is the table of --rdzv-conf. An option may have several entries, for different backends.
 func (c *confReader) options() []confOption {
 	dynamic, etcd := []string{rdzv.BackendC10d, rdzv.BackendEtcd}, []string{rdzv.BackendEtcd}
 	c10d, static := []string{rdzv.BackendC10d}, []string{rdzv.BackendStatic}
 	all := []string{rdzv.BackendC10d, rdzv.BackendEtcd, rdzv.BackendStatic}
 	return []confOption{
-		{[]string{"join_timeout", "timeout"}, dynamic, whole(&c.JoinTimeout), "seconds a node waits for a round to be decided, or for a store that does not answer (600)"},
-		{[]string{"timeout"}, static, whole(&c.JoinTimeout), "seconds a node waits for the others (900)"},
-		{[]string{"last_call_timeout"}, dynamic, whole(&c.LastCall), "seconds the first round stays open once the minimum is in (30)"},
-		{[]string{"close_timeout"}, all, whole(&c.CloseTimeout), "seconds for closing the rendezvous (30)"},
-		{[]string{"heartbeat_timeout"}, all, whole(&c.HeartbeatTimeout), "seconds one keep-alive may take (5)"},
+		{[]string{"join_timeout", "timeout"}, dynamic, whole(&c.JoinTimeout), "seconds that a node waits for a round, or for a store that does not answer (600)"},
+		{[]string{"timeout"}, static, whole(&c.JoinTimeout), "seconds that a node waits for the others (900)"},
+		{[]string{"last_call_timeout"}, dynamic, whole(&c.LastCall), "seconds that the first round stays open after the minimum of nodes has joined (30)"},
+		{[]string{"close_timeout"}, all, whole(&c.CloseTimeout), "seconds to close the rendezvous (30)"},
+		{[]string{"heartbeat_timeout"}, all, whole(&c.HeartbeatTimeout), "seconds that one keep-alive may take (5)"},
 		{[]string{"keep_alive_interval"}, all, whole(&c.KeepAliveInterval), "seconds between keep-alives (5)"},
 		{[]string{"keep_alive_max_attempt"}, all, count(&c.KeepAliveMaxAttempt), "missed keep-alives after which a node is lost (3)"},
-		{[]string{"read_timeout"}, all, whole(&c.ReadTimeout), "seconds for one answer of the store (60)"},
-		{[]string{"join_settle"}, all, fraction(&c.JoinSettle), "seconds, 0 or decimals, a newcomer to a running job waits for others *(elasticrun's own)* (0.5)"},
-		{[]string{"result_ttl"}, all, above0(&c.ResultTTL), "seconds the job's result stays, for late agents *(elasticrun's own)* (600)"},
-		{[]string{"is_host"}, c10d, truth(&c.IsHost), "whether this node hosts the store (found out)"},
-		{[]string{"store_type"}, c10d, onlyTCP, "tcp, the only one (tcp)"},
+		{[]string{"read_timeout"}, all, whole(&c.ReadTimeout), "seconds to wait for one reply of the store (60)"},
+		{[]string{"join_settle"}, all, fraction(&c.JoinSettle), "seconds, decimals allowed, that a node which joins a running job waits for more nodes *(not in torchrun)* (0.5)"},
+		{[]string{"result_ttl"}, all, above0(&c.ResultTTL), "seconds that the job's result is kept for late agents *(not in torchrun)* (600)"},
+		{[]string{"is_host"}, c10d, truth(&c.IsHost), "whether this node hosts the store (detected)"},
+		{[]string{"store_type"}, c10d, onlyTCP, "only tcp (tcp)"},
 		{[]string{"protocol"}, etcd, c.protocol, "http or https (http)"},
-		{[]string{"ca_cert", "cacert"}, etcd, text(&c.Etcd.CACert), "file with the certificates of those who may sign etcd's (the system's)"},
-		{[]string{"ssl_cert", "cert"}, etcd, text(&c.Etcd.Cert), "file with the certificate that etcd is shown"},
-		{[]string{"ssl_cert_key", "key"}, etcd, text(&c.Etcd.Key), "file with its key"},
-		{[]string{"user"}, etcd, text(&c.Etcd.User), "user of etcd *(elasticrun's own)*"},
-		{[]string{"password"}, etcd, c.password, "the user's password, which everybody may see who can list processes *(elasticrun's own)*"},
-		{[]string{"password_file"}, etcd, c.passwordFile, "file with the user's password *(elasticrun's own)*"},
-		{[]string{"etcd_prefix"}, etcd, c.prefix, "what all keys begin with (nothing)"},
+		{[]string{"ca_cert", "cacert"}, etcd, text(&c.Etcd.CACert), "file with the certificate authorities for etcd's certificate (the system's)"},
+		{[]string{"ssl_cert", "cert"}, etcd, text(&c.Etcd.Cert), "file with the client certificate"},
+		{[]string{"ssl_cert_key", "key"}, etcd, text(&c.Etcd.Key), "file with the key of the client certificate"},
+		{[]string{"user"}, etcd, text(&c.Etcd.User), "etcd user *(not in torchrun)*"},
+		{[]string{"password"}, etcd, c.password, "the user's password; everybody who can list processes can see it *(not in torchrun)*"},
+		{[]string{"password_file"}, etcd, c.passwordFile, "file with the user's password *(not in torchrun)*"},
+		{[]string{"etcd_prefix"}, etcd, c.prefix, "prefix of all keys (none)"},
 	}
 }
 
-// read takes in the options. Those that another backend has are warned about, since they have no effect.
+// read sets the options. It warns about options of other backends, which have no effect.
 func (c *confReader) read(items []confItem) error {
 	options := c.options()
 	c.given = map[string]string{}
@@ -138,7 +139,7 @@ func (c *confReader) read(items []confItem) error {
 			return slices.Contains(o.names, item.key) && slices.Contains(o.backends, c.Backend)
 		}
 		if i := slices.IndexFunc(options, mine); i >= 0 {
-			if err := c.take(options[i], item); err != nil {
+			if err := c.set(options[i], item); err != nil {
 				return err
 			}
 			continue
@@ -152,16 +153,16 @@ func (c *confReader) read(items []confItem) error {
 		case item.behindPassword:
 			return errBehindPassword
 		default:
-			return fmt.Errorf("unknown option %s: the %s backend has %s", shown(item.key), c.Backend, namesOf(options, c.Backend))
+			return fmt.Errorf("unknown option %s: the %s backend has %s", printable.Quote(item.key), c.Backend, namesOf(options, c.Backend))
 		}
 	}
 	return c.check()
 }
 
-// take sets one option.
-func (c *confReader) take(o confOption, item confItem) error {
+// set sets one option.
+func (c *confReader) set(o confOption, item confItem) error {
 	if before, twice := c.given[o.names[0]]; twice && before != item.key {
-		return fmt.Errorf("%s and %s are one option: give one of them", before, item.key)
+		return fmt.Errorf("%s and %s are the same option: give one of them", before, item.key)
 	}
 	c.given[o.names[0]] = item.key
 	err := o.set(item.value)
@@ -171,23 +172,23 @@ func (c *confReader) take(o confOption, item confItem) error {
 	case isPassword(item.key), item.behindPassword:
 		return fmt.Errorf("%s %w", item.key, err)
 	}
-	return fmt.Errorf("%s=%s %w", item.key, shown(item.value), err)
+	return fmt.Errorf("%s=%s %w", item.key, printable.Quote(item.value), err)
 }
 
 func namesOf(options []confOption, backend string) string {
 	var names []string
 	for _, o := range options {
 		if slices.Contains(o.backends, backend) {
-			names = append(names, o.spelt())
+			names = append(names, o.allNames())
 		}
 	}
 	return strings.Join(names, ", ")
 }
 
-// etcdMinTTL is the shortest lease that etcd keeps in time.
+// etcdMinTTL is the shortest lease that etcd expires on time.
 const etcdMinTTL = 2 * time.Second
 
-// check refuses options that do not go together.
+// check refuses options that contradict each other.
 func (c *confReader) check() error {
 	const product = "keep_alive_interval × keep_alive_max_attempt"
 	one := func(name string) bool { return c.given[name] != "" }
@@ -199,7 +200,7 @@ func (c *confReader) check() error {
 	case c.TTL() < etcdMinTTL:
 		return fmt.Errorf("%s must be at least %.0f seconds with etcd", product, etcdMinTTL.Seconds())
 	case one("password") && one("password_file"):
-		return errors.New("password and password_file are one option: give one of them")
+		return errors.New("password and password_file are the same option: give one of them")
 	case one("user") != (one("password") || one("password_file")):
 		return errors.New("user and password (or password_file) belong together")
 	case one("ssl_cert") != one("ssl_cert_key"):
@@ -207,7 +208,7 @@ func (c *confReader) check() error {
 	case !c.Etcd.TLS && (one("ssl_cert") || one("ca_cert")):
 		return errors.New("certificates need protocol=https")
 	case !c.Etcd.TLS && one("user"):
-		c.warnings = append(c.warnings, "the password can be read on the network; protocol=https hides it")
+		c.warnings = append(c.warnings, "the password is sent in plain text; use protocol=https")
 	}
 	return nil
 }
@@ -231,7 +232,7 @@ func (c *confReader) password(s string) error {
 func (c *confReader) passwordFile(path string) error {
 	secret, warning, err := c.from.secret(path)
 	if warning != "" {
-		c.warnings = append(c.warnings, "password_file="+shown(path)+": "+warning)
+		c.warnings = append(c.warnings, "password_file="+printable.Quote(path)+": "+warning)
 	}
 	c.Etcd.Password = secret
 	return err
@@ -239,13 +240,13 @@ func (c *confReader) passwordFile(path string) error {
 
 func onlyTCP(s string) error {
 	if s == "file" {
-		return errors.New("is not there: leave it out, and agents meet over TCP at --rdzv-endpoint")
+		return errors.New("is not supported: leave it out, and agents meet over TCP at --rdzv-endpoint")
 	}
 	_, err := oneOf("tcp")(s)
 	return err
 }
 
-// The setters of values. torch's own seconds are whole ones.
+// The setters of values. Torch's own times are whole seconds.
 
 func text(to *string) func(string) error {
 	return func(s string) error { *to = s; return nil }
@@ -282,7 +283,7 @@ func above0(to *time.Duration) func(string) error {
 	return func(s string) (err error) { *to, err = aboveZero(s); return err }
 }
 
-// truth reads what torch takes for a truth value.
+// truth reads a truth value by torch's rules (torch 2.14 torch/distributed/elastic/rendezvous/api.py).
 func truth(to **bool) func(string) error {
 	return func(s string) error {
 		s = strings.ToLower(s)

@@ -14,17 +14,18 @@ func Help() string {
 
 Usage:
   elasticrun [flags] SCRIPT [ARGS...]
-  elasticrun explain [flags] SCRIPT   say what that would do, and start nothing
-  elasticrun doctor [flags] [SCRIPT]  check this machine; elasticrun doctor --help
-  elasticrun status [flags]           show what a job is doing; elasticrun status --help
-  elasticrun logs [flags] [RUN]       show the logs of a run; elasticrun logs --help
-  elasticrun store [flags]            serve a store of its own; elasticrun store --help
-  elasticrun simulate [flags]         try a large rendezvous here; elasticrun simulate --help
+  elasticrun explain [flags] SCRIPT   print what a launch would do, and start nothing
+  elasticrun doctor [flags] [SCRIPT]  check this machine
+  elasticrun status [flags]           show what a job is doing
+  elasticrun logs [flags] [RUN]       show the logs of a run
+  elasticrun store [flags]            run a store outside of a job
+  elasticrun simulate [flags]         simulate a large rendezvous on this machine
   elasticrun completion SHELL         completion for bash, zsh, fish or powershell
   elasticrun version                  show the version
 
-The first argument that is no flag is the script; what follows it is passed on untouched. A command
-is one only as the first argument: ./store is a script.
+elasticrun COMMAND --help describes a command. The first argument that is no flag is the script; the
+arguments after it are passed to it unchanged. A name is a command only as the first argument:
+./store is a script.
 `)
 	for _, group := range groups() {
 		fmt.Fprintf(&b, "\n%s:\n", group)
@@ -35,15 +36,15 @@ is one only as the first argument: ./store is a script.
 		}
 	}
 	b.WriteString(`
-Names may be spelt with dashes or underscores. A flag beats the environment, which beats the config
-file, which beats what a scheduler tells, which beats the default. --nproc-per-node is
-PET_NPROC_PER_NODE in the environment and nproc-per-node in the config file; elasticrun's own flags
-start with ELASTICRUN_ in the environment.
+Names may have dashes or underscores. A flag overrides the environment, which overrides the config
+file, which overrides the scheduler's value, which overrides the default. --nproc-per-node is
+PET_NPROC_PER_NODE in the environment and nproc-per-node in the config file. The variables of flags
+that torchrun does not have start with ELASTICRUN_.
 `)
 	return b.String()
 }
 
-// helpColumn is where the explanations start, helpWidth where they end.
+// The explanations start at helpColumn and end at helpWidth.
 const (
 	helpColumn = 34
 	helpWidth  = 100
@@ -58,7 +59,7 @@ func helpEntry(f Flag) string {
 		head += " " + f.Placeholder
 	}
 	text := f.Help
-	if f.Default != "" {
+	if f.Default != "" && !strings.Contains(text, "Default: ") {
 		text += " (" + f.Default + ")"
 	}
 	lines := wrap(text, helpWidth-helpColumn)
@@ -125,7 +126,7 @@ func Reference() string {
 	return strings.NewReplacer(fill...).Replace(referencePage)
 }
 
-// keysWith lists the flags with an effect, as keys of the config file.
+// keysWith lists the config file's keys that have an effect.
 func keysWith(effect Effect) string {
 	var keys []string
 	for _, f := range Flags() {
@@ -162,7 +163,7 @@ func referenceRow(f Flag) string {
 	}
 	help := f.Help
 	if !f.Torchrun && slices.Contains(groups(), f.Group) {
-		help += " *(elasticrun's own)*"
+		help += " *(not in torchrun)*"
 	}
 	cells := []string{name, env, value, help}
 	for i, cell := range cells {

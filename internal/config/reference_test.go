@@ -1,14 +1,16 @@
 package config
 
 import (
+	"cmp"
 	"flag"
 	"os"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 )
 
 var update = flag.Bool("update", false, "rewrite docs/flags.md")
@@ -24,7 +26,7 @@ func TestReferenceIsUpToDate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(Reference(), string(got)); diff != "" {
+	if diff := gocmp.Diff(Reference(), string(got)); diff != "" {
 		t.Errorf("docs/flags.md is not what the table says; go test ./internal/config -update rewrites it (-want +got):\n%s", diff)
 	}
 	if left := regexp.MustCompile(`(^|[^$])\{\w+\}`).FindString(Reference()); left != "" {
@@ -97,6 +99,68 @@ func TestTable(t *testing.T) {
 	for _, name := range torchrun {
 		if !names[name] {
 			t.Errorf("torchrun's --%s is missing", name)
+		}
+	}
+}
+
+// TestEffects checks that every flag that names a file or a command has an effect, so that a config file that others could
+// have written cannot set it.
+func TestEffects(t *testing.T) {
+	// Whether a value with this placeholder can be a path or a command.
+	names := map[string]bool{
+		"FILE": true, "DIR": true, "CMD": true,
+		"": false, "N": false, "N|MIN:MAX": false, "N|auto|cpu|gpu": false, "N|LO-HI": false, "NAME": false, "MODE": false, "ID": false, "K=V,...": false,
+		"HOST": false, "PORT": false, "HOST[:PORT]": false, "HOST:PORT": false, "METHOD": false, "STREAMS": false, "RANKS": false, "TEXT,...": false,
+		"TEMPLATE": false, "SIZE": false, "SECONDS": false, "WHEN": false, "SIG,...": false, "FROM=TO,...": false, "FORMAT": false, "LEVEL": false,
+	}
+	for _, f := range Flags() {
+		path, known := names[f.Placeholder]
+		switch {
+		case !known:
+			t.Errorf("--%s: can %s be a path or a command? Say so in this test", f.Name, f.Placeholder)
+		case path && f.Effect == NoEffect:
+			t.Errorf("--%s %s has no effect in the table: does the launcher read, write or execute it?", f.Name, f.Placeholder)
+		case !path && f.Effect != NoEffect:
+			t.Errorf("--%s %s has an effect in the table; FILE, DIR or CMD should say so", f.Name, f.Placeholder)
+		case strings.HasSuffix(f.Name, "-cmd") && f.Effect != Executes:
+			t.Errorf("--%s does not execute anything, says the table", f.Name)
+		}
+	}
+}
+
+// TestDecodeTags checks that every flag tag names a flag of the command's table, and that the table's parser returns the
+// type of the field.
+func TestDecodeTags(t *testing.T) {
+	for _, tt := range []struct {
+		target any
+		flags  []Flag
+	}{
+		{&Config{}, Flags()}, {&Rendezvous{}, Flags()}, {&Store{}, StoreFlags()}, {&Simulate{}, SimulateFlags()},
+		{&Logs{}, LogsFlags()}, {&Status{}, StatusFlags()},
+	} {
+		samples := map[string]string{"numa-binding": "node", "log-max-size": "4KiB", "stream": "stdout", "grep": "x"}
+		var settings []Setting
+		for _, f := range tt.flags {
+			s := Setting{Name: f.Name, Value: cmp.Or(f.Default, samples[f.Name]), Source: Source{Kind: FromFlag}}
+			if s.Value == "" && (f.Kind == KindInt || f.Kind == KindSeconds || strings.HasSuffix(f.Placeholder, ":PORT")) {
+				s.Value = "1"
+			}
+			if strings.HasSuffix(f.Placeholder, ":PORT") {
+				s.Value = ":1"
+			}
+			settings = append(settings, s)
+		}
+		fields := reflect.TypeOf(tt.target).Elem()
+		for i := range fields.NumField() {
+			name, _, _ := strings.Cut(fields.Field(i).Tag.Get("flag"), ",")
+			if f, ok := findFlag(tt.flags, name); name != "" && (!ok || f.Name != name) {
+				t.Errorf("%v.%s: the table has no flag %q", fields, fields.Field(i).Name, name)
+			}
+		}
+		r := newReader(tt.flags, settings)
+		r.decode(tt.target) // panics if a type differs
+		if r.err != nil {
+			t.Errorf("%v: %v", fields, r.err)
 		}
 	}
 }

@@ -4,39 +4,26 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"math"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"time"
 
-	"github.com/rs/zerolog"
-	"golang.org/x/sys/unix"
-
-	"github.com/elasticrun/elasticrun/internal/bytesize"
+	"github.com/elasticrun/elasticrun/internal/printable"
 	"github.com/elasticrun/elasticrun/internal/scheduler"
-	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
 
-// Upper bounds far beyond any real job: what is larger is a typing error.
-const (
-	maxNodes       = 1 << 20
-	maxProcPerNode = 1 << 16
-	maxRestarts    = 1 << 30
-)
-
-// surroundings are what is asked beside the settings.
+// surroundings are what resolve asks beside the settings.
 type surroundings struct {
 	Counter
 	newID func() string
 	env   scheduler.Lookup
 	host  scheduler.Host
-	// self is this program with the arguments that it was given.
+	// self is this program with its arguments.
 	self []string
 	// secret reads a file with a secret; see readSecret.
 	secret func(path string) (secret Secret, warning string, err error)
-	// noScript says that a script need not be given; it is empty then.
+	// noScript allows a command line without a script.
 	noScript bool
 }
 
@@ -50,55 +37,33 @@ func resolve(command []string, settings []Setting, from surroundings) (*Config, 
 	case command[0] == "":
 		return nil, &UsageError{Problem: "the script's name is empty: elasticrun [flags] SCRIPT [ARGS...]"}
 	}
-	r := &reader{settings: make(map[string]Setting, len(settings))}
-	for _, s := range settings {
-		r.settings[s.Name] = s
-	}
+	r := newReader(Flags(), settings)
 	c := &Config{Script: command[0], ScriptArgs: command[1:]}
 	facts := c.infer(r, from)
-	c.readSize(r, from)
+	r.decode(c)
+	r.decode(&c.Rendezvous)
+	nodes := value[nodeRange](r, "nnodes")
+	c.MinNodes, c.MaxNodes = nodes.low, nodes.high
+	c.NprocPerNode = readProcs(r, from)
 	c.readRendezvous(r, from, facts)
-	c.readCommand(r)
-	c.readOutput(r)
-	c.readLife(r)
-	c.readLauncher(r)
+	c.checkCommand(r)
+	c.checkOutput(r)
+	c.Signals = readSignals(r)
+	if !r.given("restart-grace") {
+		c.RestartGrace = c.ShutdownTimeout
+	}
+	c.Rendezvous.RejoinTimeout = c.readRejoinTimeout(r)
+	if r.given("preflight-timeout") && c.PreflightCmd == "" {
+		r.warn("preflight-timeout", "has no effect without --preflight-cmd")
+	}
 	if r.err != nil {
 		return nil, r.err
 	}
 	for _, s := range settings {
 		c.Settings = append(c.Settings, r.settings[s.Name].redacted())
 	}
-	c.Warnings = printable(r.warnings)
+	c.Warnings = r.printableWarnings()
 	return c, nil
-}
-
-func (c *Config) readSize(r *reader, counter Counter) {
-	nodes := read(r, "nnodes", parseNodes)
-	c.MinNodes, c.MaxNodes = nodes[0], nodes[1]
-	c.NprocPerNode = readProcs(r, counter)
-	c.Role = read(r, "role", notEmpty)
-	c.VirtualLocalRank = r.flag("virtual-local-rank")
-	if r.given("numa-binding") {
-		c.NumaBinding = read(r, "numa-binding", oneOf("node", "socket", "exclusive", "core-complex"))
-	}
-}
-
-// parseNodes reads N or MIN:MAX.
-func parseNodes(s string) ([2]int, error) {
-	low, high, isRange := strings.Cut(s, ":")
-	if !isRange {
-		high = low
-	}
-	one := between(1, maxNodes)
-	minimum, errLow := one(low)
-	maximum, errHigh := one(high)
-	switch {
-	case errLow != nil || errHigh != nil:
-		return [2]int{}, fmt.Errorf("must be N or MIN:MAX, each a whole number between 1 and %d", maxNodes)
-	case minimum > maximum:
-		return [2]int{}, fmt.Errorf("MIN must not be above MAX: did you mean %d:%d?", maximum, minimum)
-	}
-	return [2]int{minimum, maximum}, nil
 }
 
 // readProcs turns --nproc-per-node into a number of workers.
@@ -114,13 +79,13 @@ func readProcs(r *reader, counter Counter) int {
 			case err != nil:
 				return 0, fmt.Errorf("cannot count the GPUs (%w): give a number", err)
 			case n < 1:
-				return 0, errors.New("there is no GPU here: give a number, or cpu")
+				return 0, errors.New("there is no GPU on this machine: give a number, or cpu")
 			}
 			return n, nil
 		case "auto":
 			n, err := counter.GPUs()
 			if err != nil {
-				r.warn(name, "cannot count the GPUs, so the CPUs count: "+err.Error())
+				r.warn(name, "cannot count the GPUs, so the number of CPUs is used: "+err.Error())
 			}
 			if err == nil && n > 0 {
 				return n, nil
@@ -143,9 +108,9 @@ func countCPUs(counter Counter) (int, error) {
 	return max(n, 1), nil
 }
 
-func (c *Config) readCommand(r *reader) {
-	c.Module, c.NoPython = r.flag("module"), r.flag("no-python")
-	read(r, "start-method", oneOf("spawn", "fork", "forkserver"))
+// checkCommand applies --run-path and refuses flags that contradict each other.
+func (c *Config) checkCommand(r *reader) {
+	value[string](r, "start-method")
 	switch {
 	case r.flag("run-path"):
 		if !filepath.IsAbs(c.Script) {
@@ -157,176 +122,54 @@ func (c *Config) readCommand(r *reader) {
 	}
 }
 
-func (c *Config) readOutput(r *reader) {
-	c.LogDir = r.text("log-dir")
-	c.Redirects = read(r, "redirects", workerlog.ParseStdSpec)
-	c.Tee = read(r, "tee", workerlog.ParseStdSpec)
-	c.LocalRanksFilter = read(r, "local-ranks-filter", workerlog.ParseRanks)
-	c.LogLinePrefix = r.text("log-line-prefix")
-	if r.given("log-max-size") {
-		c.LogMaxSize = read(r, "log-max-size", parseLogSize)
-	}
-	c.LogMaxFiles = read(r, "log-max-files", between(0, math.MaxInt32))
+func (c *Config) checkOutput(r *reader) {
 	if c.LogMaxFiles > 0 && c.LogMaxSize == 0 {
-		r.fail("log-max-files", "needs --log-max-size: without it there is one file only")
+		r.fail("log-max-files", "needs --log-max-size: without it each stream has one file")
 	}
-	c.DuplicateStdoutFilters = workerlog.ParseFilters(r.text("duplicate-stdout-filters"))
-	c.DuplicateStderrFilters = workerlog.ParseFilters(r.text("duplicate-stderr-filters"))
 	if r.given("logs-specs") {
 		r.fail("logs-specs", "names a Python class, which elasticrun cannot load: use --log-dir, --redirects and --tee")
 	}
 }
 
-// minLogSize is the smallest --log-max-size: smaller files would only cost time.
-const minLogSize = 4 << 10
-
-func parseLogSize(s string) (int64, error) {
-	n, err := bytesize.Parse(s)
-	switch {
-	case err != nil:
-		return 0, err
-	case n < minLogSize:
-		return 0, errors.New("must be at least 4KiB")
-	case n > maxMemory:
-		return 0, errors.New("must be at most 1024TiB")
-	}
-	return n, nil
-}
-
-func (c *Config) readLife(r *reader) {
-	c.MaxRestarts = read(r, "max-restarts", between(0, maxRestarts))
-	c.MonitorInterval = read(r, "monitor-interval", aboveZero)
-	c.SignalNames = r.text("signals-to-handle")
-	c.Signals = read(r, "signals-to-handle", func(s string) ([]syscall.Signal, error) {
+func readSignals(r *reader) []syscall.Signal {
+	return read(r, "signals-to-handle", func(s string) ([]syscall.Signal, error) {
 		signals, unknown, err := parseSignals(s)
 		for _, name := range unknown {
-			r.warn("signals-to-handle", "unknown signal "+shown(name)+" is skipped")
+			r.warn("signals-to-handle", "skipping the unknown signal "+printable.Quote(name))
 		}
 		return signals, err
 	})
-	c.ShutdownTimeout = read(r, "shutdown-timeout", seconds)
-	c.ErrorExitTimeout = read(r, "error-exit-timeout", seconds)
-	c.RestartGrace = c.ShutdownTimeout
-	if r.given("restart-grace") {
-		c.RestartGrace = read(r, "restart-grace", seconds)
-	}
-	c.ExitBarrierTimeout = read(r, "exit-barrier-timeout", seconds)
-	c.ExitCodeMap = read(r, "exit-code-map", ParseExitCodeMap)
-	c.readMembership(r)
 }
 
-// readMembership reads what decides who stays in the job.
-func (c *Config) readMembership(r *reader) {
-	v := &c.Rendezvous
-	v.RestartWindow = read(r, "restart-window", seconds)
-	v.MaxNodeLosses = read(r, "max-node-losses", between(0, maxRestarts))
-	v.Grow = read(r, "grow", oneOf("now", "next-restart", "never"))
-	v.MinUptime = read(r, "min-uptime", seconds)
+// rejoinMargin is added to the time that a node's workers may take to stop.
+const rejoinMargin = 10 * time.Second
+
+// readRejoinTimeout reads --rejoin-timeout, whose default and bounds depend on other times.
+func (c *Config) readRejoinTimeout(r *reader) time.Duration {
 	const name = "rejoin-timeout"
-	back := c.RestartGrace // how long a node may take to come back
-	if r.text("preflight-cmd") != "" {
-		back += read(r, "preflight-timeout", aboveZero)
+	ttl := c.Rendezvous.TTL()
+	back := c.RestartGrace // how long a node may take until it rejoins
+	if c.PreflightCmd != "" {
+		back += c.PreflightTimeout
 	}
 	if !r.given(name) {
-		v.RejoinTimeout = max(back+rejoinMargin, v.TTL())
-		return
+		return max(back+rejoinMargin, ttl)
 	}
-	v.RejoinTimeout = read(r, name, seconds)
+	timeout := value[time.Duration](r, name)
 	switch {
-	case v.RejoinTimeout > c.RestartGrace && v.RejoinTimeout <= back:
-		r.warn(name, "a node that checks itself by --preflight-cmd, and takes --preflight-timeout for it, may come back too late")
-	case v.RejoinTimeout <= c.RestartGrace:
+	case timeout > c.RestartGrace && timeout <= back:
+		r.warn(name, "too short for a node that runs --preflight-cmd for the whole --preflight-timeout before it rejoins")
+	case timeout <= c.RestartGrace:
 		grace := "--restart-grace"
 		if !r.given("restart-grace") {
 			grace = "--shutdown-timeout"
 		}
-		r.fail(name, fmt.Sprintf("must be above %s, %v seconds, which workers may take to stop", grace, c.RestartGrace.Seconds()))
-	case v.RejoinTimeout < v.TTL():
+		r.fail(name, fmt.Sprintf("must be above %s (%v seconds), the time in which workers may stop", grace, c.RestartGrace.Seconds()))
+	case timeout < ttl:
 		r.fail(name, fmt.Sprintf("must be at least %v seconds (keep_alive_interval × keep_alive_max_attempt), "+
-			"the time after which a silent node is lost", v.TTL().Seconds()))
+			"the time after which a silent node is lost", ttl.Seconds()))
 	}
-}
-
-// rejoinMargin is what a node gets beyond the time that its workers may take to stop.
-const rejoinMargin = 10 * time.Second
-
-// parseSignals reads a list like SIGTERM,SIGINT. Names that this system does
-// not have are returned apart, since torchrun skips them with a warning.
-func parseSignals(s string) (signals []syscall.Signal, unknown []string, err error) {
-	if strings.TrimSpace(s) == "" {
-		return nil, nil, nil
-	}
-	for name := range strings.SplitSeq(s, ",") {
-		name = strings.TrimSpace(name)
-		switch sig := unix.SignalNum(name); {
-		case sig == 0:
-			unknown = append(unknown, name)
-		case sig == unix.SIGKILL || sig == unix.SIGSTOP:
-			return nil, nil, fmt.Errorf("%s cannot be handled by any process", name)
-		case sig == unix.SIGCHLD || sig == unix.SIGURG:
-			return nil, nil, fmt.Errorf("%s is used by the launcher itself", name)
-		case !slices.Contains(signals, sig):
-			signals = append(signals, sig)
-		}
-	}
-	return signals, unknown, nil
-}
-
-func (c *Config) readLauncher(r *reader) {
-	c.LogFormat = read(r, "log-format", logFormat())
-	c.LogLevel = read(r, "log-level", parseLevel)
-	c.Report = r.text("report")
-	c.EventLogHandler = read(r, "event-log-handler", oneOf("null", "console", "dynamic_rendezvous"))
-	if c.EventLogHandler == "dynamic_rendezvous" {
-		c.EventLogHandler = "null"
-	}
-	c.DryRun, c.Preflight = r.flag("dry-run"), r.flag("preflight")
-	c.PreflightCmd = r.text("preflight-cmd")
-	c.PreflightTimeout = read(r, "preflight-timeout", aboveZero)
-	if r.given("preflight-timeout") && c.PreflightCmd == "" {
-		r.warn("preflight-timeout", "has no effect without --preflight-cmd")
-	}
-	c.EventLog = read(r, "event-log", parseEventLog)
-	if r.given("status-addr") {
-		at := read(r, "status-addr", parseStatusAddr)
-		c.StatusAddr = &at
-	}
-}
-
-// parseEventLog checks what a path is to be filled in with.
-func parseEventLog(s string) (string, error) {
-	if workerlog.Substitute(s, nil) != workerlog.Substitute(s, map[string]string{"node_rank": ""}) {
-		return "", errors.New("the node's rank is not known yet when the log is opened: use ${hostname}, or ${run_id}")
-	}
-	return s, nil
-}
-
-func logFormat() func(string) (string, error) { return oneOf("auto", "console", "json") }
-
-// parseLevel reads a level by Python's names or zerolog's, in any case.
-func parseLevel(s string) (zerolog.Level, error) {
-	switch strings.ToLower(s) {
-	case "trace", "notset":
-		return zerolog.TraceLevel, nil
-	case "debug":
-		return zerolog.DebugLevel, nil
-	case "info":
-		return zerolog.InfoLevel, nil
-	case "warning", "warn":
-		return zerolog.WarnLevel, nil
-	case "error":
-		return zerolog.ErrorLevel, nil
-	case "critical", "fatal":
-		return zerolog.FatalLevel, nil
-	}
-	return 0, errors.New("must be one of trace, debug, info, warning, error, critical")
-}
-
-func notEmpty(s string) (string, error) {
-	if s == "" {
-		return "", errors.New("must not be empty")
-	}
-	return s, nil
+	return timeout
 }
 
 // newRunID returns a random UUID, version 4.

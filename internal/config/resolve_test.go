@@ -13,7 +13,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
 
-// defaults is the Config of a command line with no flags, without script.
+// defaults returns the Config of a command line without flags and script.
 func defaults() *Config {
 	return &Config{
 		MinNodes: 1, MaxNodes: 1, NprocPerNode: 1, Role: "default",
@@ -38,17 +38,17 @@ func defaults() *Config {
 	}
 }
 
-// resolveArgs resolves a command line on its own: no environment, no file.
+// resolveArgs resolves a command line without environment and config file.
 func resolveArgs(counter Counter, args ...string) (*Config, error) {
 	return resolveIn(surroundings{Counter: counter}, args...)
 }
 
-// vars are a process environment.
+// vars is a process environment.
 type vars map[string]string
 
 func (v vars) lookup(name string) (string, bool) { value, ok := v[name]; return value, ok }
 
-// resolveIn resolves a command line in the given surroundings, of which what is nil is not there.
+// resolveIn resolves a command line in the given surroundings. Nil fields count as empty.
 func resolveIn(from surroundings, args ...string) (*Config, error) {
 	from.newID = func() string { return "fresh" }
 	if from.Counter == nil {
@@ -99,7 +99,7 @@ func TestResolve(t *testing.T) {
 		{"nproc auto, none", []string{"--nproc-per-node", "auto"}, machine{cpus: 6}, func(c *Config) { c.NprocPerNode = 6 }},
 		{"nproc auto, unclear", []string{"--nproc-per-node", "auto"}, machine{cpus: 6, err: errors.New("no driver")}, func(c *Config) {
 			c.NprocPerNode = 6
-			c.Warnings = []string{"--nproc-per-node=auto: cannot count the GPUs, so the CPUs count: no driver"}
+			c.Warnings = []string{"--nproc-per-node=auto: cannot count the GPUs, so the number of CPUs is used: no driver"}
 		}},
 		{"role", []string{"--role", "trainer"}, machine{}, func(c *Config) { c.Role = "trainer" }},
 		{"virtual local rank", []string{"--virtual-local-rank"}, machine{}, func(c *Config) { c.VirtualLocalRank = true }},
@@ -118,7 +118,7 @@ func TestResolve(t *testing.T) {
 		{"restarts", []string{"--max-restarts", "3"}, machine{}, func(c *Config) { c.MaxRestarts = 3 }},
 		{"times", []string{"--shutdown-timeout=0", "--exit-barrier-timeout=0", "--error-exit-timeout=0", "--monitor-interval=2.5"}, machine{}, func(c *Config) {
 			c.ShutdownTimeout, c.RestartGrace, c.ExitBarrierTimeout, c.ErrorExitTimeout, c.MonitorInterval = 0, 0, 0, 0, 2500*time.Millisecond
-			c.Rendezvous.RejoinTimeout = 15 * time.Second // a silent node is lost then, and not before
+			c.Rendezvous.RejoinTimeout = 15 * time.Second // the time after which a silent node is lost
 		}},
 		{"report", []string{"--report", "r-${node_rank}.json", "--error-exit-timeout=1.5"}, machine{}, func(c *Config) {
 			c.Report, c.ErrorExitTimeout = "r-${node_rank}.json", 1500*time.Millisecond
@@ -142,8 +142,8 @@ func TestResolve(t *testing.T) {
 		{"unknown signals", []string{"--signals-to-handle=SIGTERM,SIGFOO,TERM"}, machine{}, func(c *Config) {
 			c.Signals, c.SignalNames = []syscall.Signal{syscall.SIGTERM}, "SIGTERM,SIGFOO,TERM"
 			c.Warnings = []string{
-				"--signals-to-handle=SIGTERM,SIGFOO,TERM: unknown signal SIGFOO is skipped",
-				"--signals-to-handle=SIGTERM,SIGFOO,TERM: unknown signal TERM is skipped",
+				"--signals-to-handle=SIGTERM,SIGFOO,TERM: skipping the unknown signal SIGFOO",
+				"--signals-to-handle=SIGTERM,SIGFOO,TERM: skipping the unknown signal TERM",
 			}
 		}},
 		{"no signals", []string{"--signals-to-handle="}, machine{}, func(c *Config) { c.Signals, c.SignalNames = nil, "" }},
@@ -193,7 +193,7 @@ func TestResolveRefuses(t *testing.T) {
 		{[]string{"--nproc-per-node=0", "s"}, "--nproc-per-node=0: must be auto, cpu, gpu or a number between 1 and 65536; for any other device give the number"},
 		{[]string{"--nproc=xpu", "s"}, "--nproc-per-node=xpu: must be auto, cpu, gpu or a number between 1 and 65536; for any other device give the number"},
 		{[]string{"--nproc=2.5", "s"}, "--nproc-per-node=2.5: must be auto, cpu, gpu or a number between 1 and 65536; for any other device give the number"},
-		{[]string{"--nproc=gpu", "s"}, "--nproc-per-node=gpu: there is no GPU here: give a number, or cpu"},
+		{[]string{"--nproc=gpu", "s"}, "--nproc-per-node=gpu: there is no GPU on this machine: give a number, or cpu"},
 		{[]string{"--role=", "s"}, `--role="": must not be empty`},
 		{[]string{"--node-rank", "-1", "s"}, "--node-rank=-1: must be between 0 and 1048576"},
 		{[]string{"--node-rank", "x", "s"}, "--node-rank=x: must be a whole number"},
@@ -220,8 +220,8 @@ func TestResolveRefuses(t *testing.T) {
 		{[]string{"--max-node-losses=often", "s"}, "--max-node-losses=often: must be a whole number"},
 		{[]string{"--grow=later", "s"}, "--grow=later: must be one of now, next-restart, never"},
 		{[]string{"--min-uptime=x", "s"}, "--min-uptime=x: must be a number of seconds"},
-		{[]string{"--rejoin-timeout=30", "s"}, "--rejoin-timeout=30: must be above --shutdown-timeout, 30 seconds, which workers may take to stop"},
-		{[]string{"--rejoin-timeout=40", "--restart-grace=41", "s"}, "--rejoin-timeout=40: must be above --restart-grace, 41 seconds, which workers may take to stop"},
+		{[]string{"--rejoin-timeout=30", "s"}, "--rejoin-timeout=30: must be above --shutdown-timeout (30 seconds), the time in which workers may stop"},
+		{[]string{"--rejoin-timeout=40", "--restart-grace=41", "s"}, "--rejoin-timeout=40: must be above --restart-grace (41 seconds), the time in which workers may stop"},
 		{[]string{"--restart-grace=-1", "s"}, "--restart-grace=-1: must not be negative"},
 		{[]string{"--rejoin-timeout=1", "--shutdown-timeout=0.5", "s"}, "--rejoin-timeout=1: must be at least 15 seconds (keep_alive_interval × keep_alive_max_attempt), the time after which a silent node is lost"},
 		{[]string{"--worker-store-port=0", "s"}, "--worker-store-port=0: must be N or LO-HI, each a port between 1 and 65535"},
@@ -261,8 +261,7 @@ func TestResolveRefuses(t *testing.T) {
 	}
 }
 
-// The streams' parsers are pkg/procs'; here it matters that their errors name the
-// flag.
+// TestResolveRefusesStreams checks that errors of pkg/workerlog's parsers name the flag.
 func TestResolveRefusesStreams(t *testing.T) {
 	for _, arg := range []string{"--redirects=9", "--tee=0:9", "--tee=", "--local-ranks-filter=x"} {
 		_, err := resolveArgs(machine{}, arg, "s")
@@ -272,13 +271,50 @@ func TestResolveRefusesStreams(t *testing.T) {
 	}
 }
 
-func TestParseLevel(t *testing.T) {
-	for text, want := range map[string]zerolog.Level{
-		"NOTSET": zerolog.TraceLevel, "trace": zerolog.TraceLevel, "DEBUG": zerolog.DebugLevel, "Info": zerolog.InfoLevel,
-		"WARNING": zerolog.WarnLevel, "warn": zerolog.WarnLevel, "error": zerolog.ErrorLevel, "CRITICAL": zerolog.FatalLevel, "fatal": zerolog.FatalLevel,
+func TestCommand(t *testing.T) {
+	tests := []struct {
+		name    string
+		cfg     Config
+		program string
+		args    []string
+	}{
+		{"script", Config{Script: "train.py", ScriptArgs: []string{"--lr", "0.1"}}, "/py", []string{"-u", "train.py", "--lr", "0.1"}},
+		{"module", Config{Script: "pkg.train", Module: true}, "/py", []string{"-u", "-m", "pkg.train"}},
+		{"program", Config{Script: "./run", NoPython: true, ScriptArgs: []string{"", "$local_rank"}}, "./run", []string{"", "$local_rank"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			program, args := tt.cfg.Command("/py")
+			if diff := cmp.Diff(tt.args, args); program != tt.program || diff != "" {
+				t.Errorf("program %q, args (-want +got):\n%s", program, diff)
+			}
+		})
+	}
+}
+
+// TestPreflightTime checks that --rejoin-timeout leaves time for --preflight-cmd.
+func TestPreflightTime(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		args   []string
+		rejoin time.Duration
+		warns  int
+	}{
+		{name: "no check", rejoin: 40 * time.Second},
+		{name: "a check", args: []string{"--preflight-cmd=true"}, rejoin: 100 * time.Second},
+		{name: "a short check", args: []string{"--preflight-cmd=true", "--preflight-timeout=5"}, rejoin: 45 * time.Second},
+		{name: "too late", args: []string{"--preflight-cmd=true", "--rejoin-timeout=90"}, rejoin: 90 * time.Second, warns: 1},
+		{name: "in time", args: []string{"--preflight-cmd=true", "--rejoin-timeout=91"}, rejoin: 91 * time.Second},
+		{name: "a bound of nothing", args: []string{"--preflight-timeout=5"}, rejoin: 40 * time.Second, warns: 1},
 	} {
-		if got, err := parseLevel(text); err != nil || got != want {
-			t.Errorf("%s: got %v, %v, want %v", text, got, err, want)
-		}
+		t.Run(tt.name, func(t *testing.T) {
+			c, err := resolveArgs(machine{}, append(tt.args, "t.py")...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c.Rendezvous.RejoinTimeout != tt.rejoin || len(c.Warnings) != tt.warns {
+				t.Errorf("rejoin timeout %v, want %v; warnings %q", c.Rendezvous.RejoinTimeout, tt.rejoin, c.Warnings)
+			}
+		})
 	}
 }

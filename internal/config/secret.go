@@ -12,19 +12,19 @@ import (
 // SecretEnv is the variable that holds the agents' shared secret itself.
 const SecretEnv = "PET_RDZV_SECRET"
 
-// maxSecret is the largest secret, in bytes: what is larger is some other file.
+// maxSecret is the size of the largest secret, in bytes. A larger file is not a secret.
 const maxSecret = 64 << 10
 
-// hidden stands for what is not shown.
+// hidden replaces secrets in everything that is printed.
 const hidden = "(hidden)"
 
-// Secret is text that is printed, logged and encoded as "(hidden)" only. The zero value is no secret.
+// Secret is text that fmt, loggers and encoders print as "(hidden)". The zero value is no secret.
 type Secret struct{ text string }
 
 // NewSecret returns text as a secret.
 func NewSecret(text string) Secret { return Secret{text} }
 
-// Reveal returns the text; empty for no secret.
+// Reveal returns the text, which is empty for no secret.
 func (s Secret) Reveal() string { return s.text }
 
 // Format implements [fmt.Formatter] for every verb.
@@ -33,7 +33,7 @@ func (s Secret) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, s.mask())
 // MarshalText implements [encoding.TextMarshaler].
 func (s Secret) MarshalText() ([]byte, error) { return []byte(s.mask()), nil }
 
-// Equal reports whether both are the same secret.
+// Equal reports whether s and other are the same secret.
 func (s Secret) Equal(other Secret) bool { return s == other }
 
 func (s Secret) mask() string {
@@ -43,7 +43,7 @@ func (s Secret) mask() string {
 	return hidden
 }
 
-// readSecret reads a secret from a file. warning tells that others may read it too.
+// readSecret reads a secret from a file. The warning, if any, says that other users can read the file.
 func readSecret(path string) (secret Secret, warning string, err error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -59,18 +59,18 @@ func readSecret(path string) (secret Secret, warning string, err error) {
 	case err != nil:
 		return Secret{}, "", errors.New("cannot be read: " + reason(err))
 	case len(data) > maxSecret:
-		return Secret{}, "", fmt.Errorf("is larger than %d bytes, which no secret is", maxSecret)
+		return Secret{}, "", fmt.Errorf("is larger than %d bytes, so it is no secret", maxSecret)
 	}
 	if secret, err = parseSecret(string(data)); err != nil {
 		return Secret{}, "", err
 	}
 	if info.Mode().IsRegular() && info.Mode().Perm()&0o004 != 0 {
-		warning = "every user of this machine may read the file: chmod o-r keeps the secret"
+		warning = "every user of this machine can read the file; chmod o-r protects the secret"
 	}
 	return secret, warning, nil
 }
 
-// parseSecret takes off the newline that files and variables made from them end with.
+// parseSecret removes the newline at the end of a file, or of a variable that was made from a file.
 func parseSecret(text string) (Secret, error) {
 	text = strings.TrimSuffix(strings.TrimSuffix(text, "\n"), "\r")
 	if text == "" {
@@ -79,8 +79,8 @@ func parseSecret(text string) (Secret, error) {
 	return Secret{text}, nil
 }
 
-// agentsSecret reads the secret of --rdzv-secret-file or PET_RDZV_SECRET. As elsewhere the environment goes before
-// the config file.
+// agentsSecret reads the secret of --rdzv-secret-file or PET_RDZV_SECRET. The environment overrides the config file, as for
+// every setting.
 func agentsSecret(r *reader, from surroundings) Secret {
 	const name = "rdzv-secret-file"
 	text, set := from.env(SecretEnv)
@@ -95,11 +95,6 @@ func agentsSecret(r *reader, from surroundings) Secret {
 		}
 		return secret
 	}
-	return readSecretSetting(r, name, from)
-}
-
-// readSecretSetting reads the file that a setting names.
-func readSecretSetting(r *reader, name string, from surroundings) Secret {
 	return read(r, name, func(path string) (Secret, error) {
 		secret, warning, err := from.secret(path)
 		if warning != "" {
@@ -109,8 +104,9 @@ func readSecretSetting(r *reader, name string, from surroundings) Secret {
 	})
 }
 
-// WithoutSecrets returns an environment without what only agents may know: the shared secret, and a PET_RDZV_CONF that holds a
-// password. That variable goes as a whole, since a password may hold commas, and what is behind them looks like options.
+// WithoutSecrets returns an environment without the secrets of agents: PET_RDZV_SECRET, and PET_RDZV_CONF if it holds a
+// password. It removes that variable as a whole, because a password may contain commas, and the text after a comma looks
+// like another option.
 func WithoutSecrets(env []string) []string {
 	conf, _ := findFlag(Flags(), "rdzv-conf")
 	return slices.DeleteFunc(slices.Clone(env), func(kv string) bool {

@@ -92,7 +92,7 @@ func TestSecretPrecedence(t *testing.T) {
 			if got := c.Rendezvous.Secret.Reveal(); got != tt.want {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
-			warned := strings.Contains(strings.Join(c.Warnings, " "), "every user of this machine may read")
+			warned := strings.Contains(strings.Join(c.Warnings, " "), "every user of this machine can read")
 			if warned != (tt.want == "of the file") {
 				t.Errorf("warnings %q: the file is for all to read", c.Warnings)
 			}

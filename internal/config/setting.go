@@ -2,13 +2,30 @@ package config
 
 import (
 	"errors"
-	"fmt"
-	"math"
-	"slices"
+	"reflect"
 	"strconv"
 	"strings"
-	"time"
+
+	"github.com/elasticrun/elasticrun/internal/printable"
 )
+
+// UsageError is bad input: a flag, a variable, a config file, or a combination of them. Its text is one line. The
+// launcher ends with code 2.
+type UsageError struct {
+	// Where names the input as the user wrote it: "--nnodes=4:2", "PET_NNODES=4:2" or "elasticrun.yaml: nnodes: 4:2".
+	// It is empty if the command line as a whole is wrong.
+	Where string
+	// Problem says what is wrong and what to do.
+	Problem string
+}
+
+// Error implements error. The text is printable, whatever the input holds.
+func (e *UsageError) Error() string {
+	if e.Where == "" {
+		return printable.Line(e.Problem)
+	}
+	return printable.Line(e.Where + ": " + e.Problem)
+}
 
 // SourceKind says which layer a value came from.
 type SourceKind int
@@ -25,12 +42,12 @@ const (
 // Source is where a setting's value came from.
 type Source struct {
 	Kind SourceKind
-	// Name is the variable for FromEnv, the file for FromFile, and for FromScheduler what says so, such as
-	// SLURM_NODEID=2; else empty.
+	// Name is the variable for FromEnv, the file for FromFile, and the evidence for FromScheduler, such as
+	// SLURM_NODEID=2. It is empty for the other kinds.
 	Name string
 }
 
-// String returns "default", "flag", or the name of the variable, the file or the scheduler's word.
+// String returns "default", "flag", or the source's name.
 func (s Source) String() string {
 	switch s.Kind {
 	case FromFlag:
@@ -45,18 +62,18 @@ func (s Source) String() string {
 type Setting struct {
 	// Name is the flag's name.
 	Name string
-	// Value is its text, as the command line would hold it.
+	// Value is its text, as on a command line.
 	Value string
 	// Source is the layer that won.
 	Source Source
 }
 
-// Given tells whether the user set the value, as opposed to the surroundings and the default.
+// Given reports whether the user set the value, as opposed to a scheduler or the default.
 func (s Setting) Given() bool { return s.Source.Kind > FromScheduler }
 
 // Where names the setting as the user wrote it, for messages.
 func (s Setting) Where() string {
-	value := shown(s.redacted().Value)
+	value := printable.Quote(s.redacted().Value)
 	switch s.Source.Kind {
 	case FromDefault:
 		return "--" + s.Name
@@ -73,7 +90,7 @@ func (s Setting) Where() string {
 	return "--" + s.Name + "=" + value
 }
 
-// redacted returns the setting without the password that it may hold.
+// redacted returns the setting without a password in its value.
 func (s Setting) redacted() Setting {
 	if s.Name == "rdzv-conf" {
 		s.Value = redactConf(s.Value)
@@ -81,15 +98,66 @@ func (s Setting) redacted() Setting {
 	return s
 }
 
-// reader takes typed values out of settings. It keeps the first error, after
-// which every read returns a zero value; so a run of reads is checked once.
+// reader converts the settings of one command to typed values. It keeps the first error. After an error every read
+// returns a zero value, so that a caller checks err once after many reads.
 type reader struct {
+	flags    []Flag
 	settings map[string]Setting
 	warnings []string
 	err      error
 }
 
-// read returns the setting's value as parse understands it.
+func newReader(flags []Flag, settings []Setting) *reader {
+	r := &reader{flags: flags, settings: make(map[string]Setting, len(settings))}
+	for _, s := range settings {
+		r.settings[s.Name] = s
+	}
+	return r
+}
+
+// decode fills the fields of the struct that target points to. A field's tag names its flag, and the flag's table entry
+// has the parser: `flag:"max-restarts"`. If the user did not give the flag, a pointer stays nil, and a field with the
+// tag option given stays zero: `flag:"log-max-size,given"`. Fields without a tag are left alone.
+func (r *reader) decode(target any) {
+	v := reflect.ValueOf(target).Elem()
+	for i := range v.NumField() {
+		name, option, _ := strings.Cut(v.Type().Field(i).Tag.Get("flag"), ",")
+		field := v.Field(i)
+		optional := option == "given" || field.Kind() == reflect.Pointer
+		if name == "" || optional && !r.given(name) {
+			continue
+		}
+		parsed := reflect.ValueOf(r.parsed(name))
+		if r.err != nil {
+			return
+		}
+		if field.Kind() == reflect.Pointer {
+			field.Set(reflect.New(field.Type().Elem()))
+			field = field.Elem()
+		}
+		field.Set(parsed)
+	}
+}
+
+// parsed returns the setting's value as the flag's table entry converts it.
+func (r *reader) parsed(name string) any {
+	f, _ := findFlag(r.flags, name)
+	switch {
+	case f.Kind == KindBool:
+		return r.flag(name)
+	case f.parse == nil:
+		return r.text(name)
+	}
+	return read(r, name, f.parse)
+}
+
+// value is parsed with the type that the flag's parser returns.
+func value[T any](r *reader, name string) T {
+	v, _ := r.parsed(name).(T) // nil after an error
+	return v
+}
+
+// read returns the setting's value as parse converts it.
 func read[T any](r *reader, name string, parse func(string) (T, error)) T {
 	var zero T
 	if r.err != nil {
@@ -107,8 +175,8 @@ func (r *reader) text(name string) string {
 	return read(r, name, func(s string) (string, error) { return s, nil })
 }
 
-// flag reads a switch. torchrun's rule for a variable is int(value) != 0; on the
-// command line and in a file the value is already true or false.
+// flag reads a switch. For a variable torchrun's rule is int(value) != 0 (torch 2.14 torch/distributed/argparse_util.py).
+// On the command line and in a file the value is already true or false.
 func (r *reader) flag(name string) bool {
 	return read(r, name, func(s string) (bool, error) {
 		if r.settings[name].Source.Kind != FromEnv {
@@ -124,10 +192,10 @@ func (r *reader) flag(name string) bool {
 
 func (r *reader) given(name string) bool { return r.settings[name].Given() }
 
-// inferred tells whether the surroundings set the value.
+// inferred reports whether a scheduler set the value.
 func (r *reader) inferred(name string) bool { return r.settings[name].Source.Kind == FromScheduler }
 
-// fail keeps the first error, blamed on one setting.
+// fail records an error about one setting, unless there is an error already.
 func (r *reader) fail(name, problem string) {
 	if r.err == nil {
 		r.err = &UsageError{Where: r.settings[name].Where(), Problem: problem}
@@ -139,53 +207,10 @@ func (r *reader) warn(name, problem string) {
 	r.warnings = append(r.warnings, r.settings[name].Where()+": "+problem)
 }
 
-// between parses a whole number in [low, high].
-func between(low, high int) func(string) (int, error) {
-	return func(s string) (int, error) {
-		n, err := strconv.Atoi(strings.TrimSpace(s))
-		switch {
-		case err != nil && !errors.Is(err, strconv.ErrRange):
-			return 0, errors.New("must be a whole number")
-		case err != nil || n < low || n > high:
-			return 0, fmt.Errorf("must be between %d and %d", low, high)
-		}
-		return n, nil
+// printableWarnings returns the warnings, each as one line that does nothing to a terminal.
+func (r *reader) printableWarnings() []string {
+	for i, w := range r.warnings {
+		r.warnings[i] = printable.Line(w)
 	}
-}
-
-// maxSeconds bounds times, 31 years: beyond it lies a typing error, and further
-// on the end of time.Duration.
-const maxSeconds = 1e9
-
-// seconds parses a time in seconds, 0 or more.
-func seconds(s string) (time.Duration, error) {
-	n, err := strconv.ParseFloat(strings.TrimSpace(s), 64)
-	switch {
-	case err != nil && !errors.Is(err, strconv.ErrRange), math.IsNaN(n):
-		return 0, errors.New("must be a number of seconds")
-	case n < 0:
-		return 0, errors.New("must not be negative")
-	case n > maxSeconds:
-		return 0, fmt.Errorf("must be at most %.0f seconds", maxSeconds)
-	}
-	return time.Duration(n * float64(time.Second)), nil
-}
-
-// aboveZero parses a time in seconds that is not 0.
-func aboveZero(s string) (time.Duration, error) {
-	d, err := seconds(s)
-	if err == nil && d <= 0 {
-		err = errors.New("must be above 0")
-	}
-	return d, err
-}
-
-// oneOf accepts the listed values only.
-func oneOf(values ...string) func(string) (string, error) {
-	return func(s string) (string, error) {
-		if slices.Contains(values, s) {
-			return s, nil
-		}
-		return "", errors.New("must be one of " + strings.Join(values, ", "))
-	}
+	return r.warnings
 }

@@ -8,116 +8,90 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// Simulate is everything that elasticrun simulate was told, checked and resolved.
+// Simulate is the resolved configuration of elasticrun simulate.
 type Simulate struct {
-	// Agents begin the job.
-	Agents int
+	// Agents is the number of agents that start the job.
+	Agents int `flag:"agents"`
 	// MinNodes and MaxNodes are the number of nodes in a round.
 	MinNodes, MaxNodes int
 	// Rounds is how many times the faults happen.
-	Rounds int
-	// FailAfter is when a worker fails in its round; nil for never.
-	FailAfter *time.Duration
-	// Kill, Leave, Cut and Join are how many agents vanish, say that they leave, fall silent, and come late.
-	Kill, Leave, Cut, Join int
-	// KeepAlive is the time between two proofs of an agent's life; above 0.
-	KeepAlive time.Duration
+	Rounds int `flag:"rounds"`
+	// FailAfter is the time from the start of a round until a worker fails; nil for never.
+	FailAfter *time.Duration `flag:"fail-after"`
+	// Kill agents vanish, Leave agents announce that they leave, Cut agents fall silent, and Join agents join late.
+	Kill  int `flag:"kill"`
+	Leave int `flag:"leave"`
+	Cut   int `flag:"cut"`
+	Join  int `flag:"join"`
+	// KeepAlive is the time between an agent's keep-alives; above 0.
+	KeepAlive time.Duration `flag:"keep-alive"`
 	// Timeout is how long each step may take; above 0.
-	Timeout time.Duration
-	// Seed chooses who is hit.
-	Seed int
+	Timeout time.Duration `flag:"timeout"`
+	// Seed selects the agents that the faults affect.
+	Seed int `flag:"seed"`
 	// JSON asks for one object instead of lines.
-	JSON bool
+	JSON bool `flag:"json"`
 	// LogFormat is auto, console or json.
-	LogFormat string
+	LogFormat string `flag:"log-format"`
 	// LogLevel is the lowest level that is logged.
-	LogLevel zerolog.Level
+	LogLevel zerolog.Level `flag:"log-level"`
 }
+
+// maxAgents is more than the ports of one machine.
+const maxAgents = 60_000
 
 // SimulateFlags returns the table of elasticrun simulate.
 func SimulateFlags() []Flag {
 	count := func(name, help string) Flag {
-		return Flag{Name: name, Kind: KindInt, Default: "0", Placeholder: "K", Help: help}
+		return Flag{Name: name, Kind: KindInt, Default: "0", Placeholder: "K", Help: help, parse: as(between(0, maxAgents))}
 	}
-	flags := []Flag{
-		{Name: "agents", Kind: KindInt, Default: "100", Placeholder: "N", Help: "Agents that begin the job, each with a connection of its own to the store."},
-		{
-			Name: "nnodes", Kind: KindSpec, Placeholder: "N|MIN:MAX",
-			Help: "Number of nodes of the job. Agents beyond MAX are spares. Default: 1 to as many as there are agents in the end.",
+	return commandFlags("simulate",
+		Flag{
+			Name: "agents", Kind: KindInt, Default: "100", Placeholder: "N", parse: as(between(1, maxAgents)),
+			Help: "Number of agents that start the job, each with its own connection to the store.",
 		},
-		{
-			Name: "fail-after", Kind: KindSeconds, Placeholder: "SECONDS",
-			Help: "A worker of one agent fails, that long after its round has begun, and all workers are restarted. Default: none does.",
+		Flag{
+			Name: "nnodes", Kind: KindSpec, Placeholder: "N|MIN:MAX", parse: as(parseNodes),
+			Help: "Number of nodes of the job. Agents beyond MAX are spares. Default: from 1 to the number of agents at the end.",
 		},
-		count("kill", "Agents that vanish: their connections are closed without a word."),
-		count("leave", "Agents that leave, and say so before."),
-		count("cut", "Agents whose connections stay open, but carry nothing any more. They are lost after three keep-alive times."),
-		count("join", "Agents that come late."),
-		{Name: "rounds", Kind: KindInt, Default: "1", Placeholder: "R", Help: "How many times all that happens, in this order."},
-		{Name: "keep-alive", Kind: KindSeconds, Default: "5", Placeholder: "SECONDS", Help: "Time between two proofs of an agent's life."},
-		{Name: "timeout", Kind: KindSeconds, Default: "60", Placeholder: "SECONDS", Help: "How long each step may take."},
-		{Name: "seed", Kind: KindInt, Default: "1", Placeholder: "N", Help: "Chooses which agents are hit, and how many workers each has: 1 to 8."},
-		{Name: "json", Kind: KindBool, Help: "Print one JSON object at the end instead of lines."},
-	}
-	for _, name := range []string{"log-format", "log-level", "help"} {
-		f, _ := findFlag(Flags(), name)
-		if name == "log-level" {
-			f.Default = "error" // agents that are lost are what it is about
-		}
-		flags = append(flags, f)
-	}
-	for i := range flags {
-		flags[i].Group, flags[i].CommandLineOnly = groupSimulate, true
-	}
-	return flags
+		Flag{
+			Name: "fail-after", Kind: KindSeconds, Placeholder: "SECONDS", parse: as(seconds),
+			Help: "A worker of one agent fails this long after the start of its round, and all workers are restarted. Default: no worker fails.",
+		},
+		count("kill", "Agents that vanish: their connections are closed without notice."),
+		count("leave", "Agents that announce that they leave."),
+		count("cut", "Agents whose connections stay open but carry no more data. They are lost after three keep-alive intervals."),
+		count("join", "Agents that join late."),
+		Flag{
+			Name: "rounds", Kind: KindInt, Default: "1", Placeholder: "R", parse: as(between(1, math.MaxInt16)),
+			Help: "How many times all of this happens, in this order.",
+		},
+		Flag{Name: "keep-alive", Kind: KindSeconds, Default: "5", Placeholder: "SECONDS", Help: "Time between an agent's keep-alives.", parse: as(aboveZero)},
+		Flag{Name: "timeout", Kind: KindSeconds, Default: "60", Placeholder: "SECONDS", Help: "How long each step may take.", parse: as(aboveZero)},
+		Flag{
+			Name: "seed", Kind: KindInt, Default: "1", Placeholder: "N", parse: as(between(0, math.MaxInt32)),
+			Help: "Selects the affected agents and the number of workers of each, 1 to 8.",
+		},
+		Flag{Name: "json", Kind: KindBool, Help: "Print one JSON object at the end instead of lines."},
+		inherit("log-format"),
+		inherit("log-level", func(f *Flag) { f.Default = "error" }), // warnings about lost agents are expected
+		inherit("help"),
+	)
 }
 
-// LoadSimulate resolves the arguments of elasticrun simulate, together with the log's
-// environment variables. Its errors are ErrHelp and *UsageError.
+// LoadSimulate resolves the arguments of elasticrun simulate, together with the log's environment variables. Its errors
+// are ErrHelp and *UsageError.
 func LoadSimulate(args []string) (*Simulate, error) {
-	p := argParser{flags: SimulateFlags(), hint: "elasticrun simulate --help lists them"}
-	line, err := p.split(args)
+	r, err := readFlagsOnly("simulate", SimulateFlags(), args, false)
 	if err != nil {
 		return nil, err
 	}
-	if len(line.command) > 0 {
-		return nil, &UsageError{Where: shown(line.command[0]), Problem: "elasticrun simulate takes flags only; to run a script of that name write ./simulate"}
-	}
-	l, err := newLayers(p.flags, line.options)
-	if err != nil {
-		return nil, err
-	}
-	return resolveSimulate(l.settings())
-}
-
-// maxAgents is beyond what one machine has ports for.
-const maxAgents = 60_000
-
-func resolveSimulate(settings []Setting) (*Simulate, error) {
-	r := &reader{settings: make(map[string]Setting, len(settings))}
-	for _, s := range settings {
-		r.settings[s.Name] = s
-	}
-	upTo := between(0, maxAgents)
-	c := &Simulate{
-		Agents: read(r, "agents", between(1, maxAgents)),
-		Kill:   read(r, "kill", upTo), Leave: read(r, "leave", upTo), Cut: read(r, "cut", upTo), Join: read(r, "join", upTo),
-		Rounds:    read(r, "rounds", between(1, math.MaxInt16)),
-		KeepAlive: read(r, "keep-alive", aboveZero),
-		Timeout:   read(r, "timeout", aboveZero),
-		Seed:      read(r, "seed", between(0, math.MaxInt32)),
-		JSON:      r.flag("json"),
-		LogFormat: read(r, "log-format", logFormat()),
-		LogLevel:  read(r, "log-level", parseLevel),
-	}
+	c := &Simulate{}
+	r.decode(c)
 	c.MinNodes, c.MaxNodes = 1, c.Agents+c.Rounds*c.Join
 	if r.given("nnodes") {
-		nodes := read(r, "nnodes", parseNodes)
-		c.MinNodes, c.MaxNodes = nodes[0], nodes[1]
-	}
-	if r.given("fail-after") {
-		after := read(r, "fail-after", seconds)
-		c.FailAfter = &after
+		nodes := value[nodeRange](r, "nnodes")
+		c.MinNodes, c.MaxNodes = nodes.low, nodes.high
 	}
 	if r.err == nil && c.fewest() < c.MinNodes {
 		r.fail("agents", fmt.Sprintf("too few: at some time %d would be left, and the job needs %d", max(0, c.fewest()), c.MinNodes))
@@ -128,7 +102,7 @@ func resolveSimulate(settings []Setting) (*Simulate, error) {
 	return c, nil
 }
 
-// fewest is how many agents there are when there are fewest.
+// fewest is the smallest number of agents at any time.
 func (c *Simulate) fewest() int {
 	gone := c.Kill + c.Leave + c.Cut
 	return min(c.Agents-gone, c.Agents-gone*c.Rounds+c.Join*(c.Rounds-1))

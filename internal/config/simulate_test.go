@@ -83,7 +83,7 @@ func TestSimulateTable(t *testing.T) {
 		if (f.Placeholder != "") != f.Kind.takesValue() {
 			t.Errorf("--%s: placeholder %q does not fit its kind", f.Name, f.Placeholder)
 		}
-		if f.Group != groupSimulate || strings.HasPrefix(strings.Join(f.Env, ""), "PET_") {
+		if f.Group != "elasticrun simulate" || strings.HasPrefix(strings.Join(f.Env, ""), "PET_") {
 			t.Errorf("--%s: group %q, variables %q", f.Name, f.Group, f.Env)
 		}
 	}

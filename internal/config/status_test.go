@@ -12,24 +12,8 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
-// bareStatus takes all variables away that elasticrun status reads, and goes to an empty folder.
-func bareStatus(t *testing.T) {
-	t.Helper()
-	t.Chdir(t.TempDir())
-	t.Setenv("HOME", t.TempDir())
-	t.Setenv("XDG_CONFIG_HOME", "")
-	for _, f := range StatusFlags() {
-		for _, name := range append(f.Env, SecretEnv) {
-			t.Setenv(name, "")
-			if err := os.Unsetenv(name); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-}
-
 func TestLoadStatus(t *testing.T) {
-	bareStatus(t)
+	clean(t)
 	secret := filepath.Join(t.TempDir(), "secret")
 	if err := os.WriteFile(secret, []byte("s"), 0o600); err != nil {
 		t.Fatal(err)
@@ -84,9 +68,9 @@ func TestLoadStatus(t *testing.T) {
 }
 
 func TestLoadStatusRefuses(t *testing.T) {
-	bareStatus(t)
+	clean(t)
 	for args, want := range map[string]string{
-		"":                                      "whom to ask?",
+		"":                                      "which job?",
 		"--addr=9000":                           "--addr=9000: the port is missing",
 		"--addr=:0":                             "--addr=:0: needs the port",
 		"--addr=:1 --rdzv-endpoint=x":           "--rdzv-endpoint=x: cannot be combined with --addr",
@@ -144,7 +128,7 @@ func TestStatusInfers(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			c, err := resolveStatus(settings, surroundings{env: environ(tt.env).lookup, host: podHost})
+			c, err := resolveStatus(newReader(StatusFlags(), settings), surroundings{env: environ(tt.env).lookup, host: podHost})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -156,8 +140,8 @@ func TestStatusInfers(t *testing.T) {
 			}
 		})
 	}
-	_, err := resolveStatus(nil, surroundings{env: environ("").lookup})
-	if err == nil || !strings.Contains(err.Error(), "whom to ask") {
+	_, err := resolveStatus(newReader(StatusFlags(), nil), surroundings{env: environ("").lookup})
+	if err == nil || !strings.Contains(err.Error(), "which job") {
 		t.Errorf("nothing is known: %v", err)
 	}
 }

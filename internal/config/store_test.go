@@ -87,7 +87,7 @@ func TestStoreTable(t *testing.T) {
 		if (f.Placeholder != "") != f.Kind.takesValue() {
 			t.Errorf("--%s: placeholder %q does not fit its kind", f.Name, f.Placeholder)
 		}
-		if f.Group != groupStore || strings.HasPrefix(strings.Join(f.Env, ""), "PET_") {
+		if f.Group != "elasticrun store" || strings.HasPrefix(strings.Join(f.Env, ""), "PET_") {
 			t.Errorf("--%s: group %q, variables %q", f.Name, f.Group, f.Env)
 		}
 	}

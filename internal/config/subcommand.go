@@ -5,28 +5,102 @@ import (
 	"strings"
 )
 
-// Subcommand is a command beside the launch. It is one only as the first argument.
+// Subcommand is a command besides the launch. Its name is a command only as the first argument.
 type Subcommand struct {
-	// Name is the word behind elasticrun.
+	// Name is the first argument of the command line.
 	Name string
-	// Short says what it does, in a few words.
+	// Short describes the command in a few words.
 	Short string
-	// Intro says it in whole sentences, Outro what to know besides. They are lines of at most 100 columns.
+	// Intro describes the command in whole sentences; Outro adds details. Their lines have at most 100 columns.
 	Intro, Outro string
-	// Args is what follows the name, as in a synopsis.
+	// Args is what follows the name in a synopsis.
 	Args string
-	// Operands are the words that may stand behind the name, for completion.
+	// Operands are words that may follow the name, for completion.
 	Operands []string
-	// Flags is its table.
+	// Flags is the command's own flag table.
 	Flags []Flag
-	// Launch says that it takes the launch's command line besides.
+	// Launch says that the command also takes a launch's command line.
 	Launch bool
 }
 
 // Subcommands returns the table of commands.
 func Subcommands() []Subcommand {
 	return []Subcommand{
-		explainSubcommand(), doctorSubcommand(), statusSubcommand(), logsSubcommand(), storeSubcommand(), simulateSubcommand(), completionSubcommand(),
+		{
+			Name: "explain", Short: "print what a launch would do", Args: "[--json] [flags] SCRIPT [ARGS...]", Flags: withJSON("explain"), Launch: true,
+			Intro: `Print what a launch would do, and start nothing: each setting and its source, who hosts the
+rendezvous and what is at the endpoint now, ranks, the workers' commands and environment, and where
+their output goes. It writes no file and listens on no port.
+`,
+			Outro: `Exit code: 0; 2 if the launch would be refused, with the launch's own error line.
+elasticrun --dry-run prints the same.
+`,
+		},
+		{
+			Name: "doctor", Short: "check this machine", Args: "[--json] [flags] [SCRIPT]", Flags: withJSON("doctor"), Launch: true,
+			Intro: `Check whether this machine is ready for a launch: interpreter and script, ports, names, the route
+to the store, disk, memory, GPUs and limits. It starts nothing but "python -c pass" and nvidia-smi.
+The launch's flags say what to check.
+`,
+			Outro: `Exit code: 0, also with warnings; 72 if a check failed; 2 if the flags are refused.
+`,
+		},
+		{
+			Name: "status", Short: "show what a job is doing", Args: "[flags]", Flags: StatusFlags(),
+			Intro: `Show what a job is doing: its nodes and workers, their resource use and their last lines. With
+--rdzv-endpoint it shows all nodes of a job; with --addr it shows the one node whose --status-addr
+that is.
+`,
+			Outro: `The command only reads; it does not join the job. Exit code: 0, also after SIGINT; 2 if there is no
+such job; 75 if nothing answers.
+`,
+		},
+		{
+			Name: "logs", Short: "show the logs of a run", Args: "[flags] [RUN]", Flags: LogsFlags(),
+			Intro: `Show the log files of a run's workers on this machine, merged in the order of time, during the run
+or after it.
+`,
+			Outro: `RUN is a run id or the folder of a run. Default: the run that was started last.
+
+Exit code: 0, also after SIGINT with --follow; 2 if there is no such run or nothing in it matches.
+`,
+		},
+		{
+			Name: "store", Short: "run a store outside of a job", Args: "[flags]", Flags: StoreFlags(),
+			Intro: `Run a store (torch's TCPStore) outside of a job. It also hosts the rendezvous of jobs whose
+--rdzv-endpoint it is.
+`,
+			Outro: `When the store listens it prints one line on stdout: "store listening on HOST:PORT", followed by
+"health on URL" with --health. SIGTERM and SIGINT stop it cleanly with exit code 0; a second signal,
+at least a second later, stops it at once. Workers' keys are in memory and are lost when it stops.
+`,
+		},
+		{
+			Name: "simulate", Short: "simulate a large rendezvous on this machine", Args: "[flags]", Flags: SimulateFlags(),
+			Intro: `Simulate a large rendezvous on this machine: the real store and leader in this process, and real
+agents in another, each with its own connection. Only the workers are simulated. The command prints
+how long each step took and how many messages the store handled.
+`,
+			Outro: `Exit code: 0 if after each step all nodes were in one round with dense and unique ranks; 75 if a
+step took longer than its timeout; 70 if a check failed.
+`,
+		},
+		{
+			Name: "completion", Short: "print a shell completion script", Args: strings.Join(Shells(), "|"), Operands: Shells(),
+			Intro: `Print a script that makes a shell complete elasticrun's command line: flags, their values, commands
+and files.
+`,
+			Outro: `For the current shell:
+
+  bash        source <(elasticrun completion bash)
+  zsh         source <(elasticrun completion zsh)
+  fish        elasticrun completion fish | source
+  powershell  elasticrun completion powershell | Out-String | Invoke-Expression
+
+For every new shell, put that line into its startup file. bash must be 4 or later, and zsh needs
+compinit before it.
+`,
+		},
 		{Name: "version", Short: "show the version", Intro: "Show the version.\n"},
 	}
 }
@@ -37,7 +111,7 @@ func (s Subcommand) Help() string {
 	fmt.Fprintf(&b, "%s\nUsage:\n  elasticrun %s\n", s.Intro, strings.TrimSpace(s.Name+" "+s.Args))
 	switch {
 	case s.Launch:
-		b.WriteString("\nFlags, beside those of the launch (elasticrun --help):\n")
+		b.WriteString("\nFlags, besides those of a launch (elasticrun --help):\n")
 	case len(s.Flags) > 0:
 		b.WriteString("\nFlags:\n")
 	}
@@ -50,102 +124,30 @@ func (s Subcommand) Help() string {
 	return b.String()
 }
 
-func explainSubcommand() Subcommand {
-	return Subcommand{
-		Name: "explain", Short: "say what a launch would do", Args: "[--json] [flags] SCRIPT [ARGS...]", Flags: ExplainFlags(), Launch: true,
-		Intro: `Say what a launch would do, and start nothing: each setting and where it came from, who hosts the
-rendezvous and what is at the endpoint now, ranks, the workers' commands and environment, and where
-their output goes. No file is written, and nothing listens.
-`,
-		Outro: `It ends with 0, or with 2 and the launch's own line where that would be refused.
-elasticrun --dry-run says the same.
-`,
-	}
-}
-
-func doctorSubcommand() Subcommand {
-	return Subcommand{
-		Name: "doctor", Short: "check this machine", Args: "[--json] [flags] [SCRIPT]", Flags: DoctorFlags(), Launch: true,
-		Intro: `Check whether this machine is fit for a launch: interpreter and script, ports, names, the way to the
-store, disk, memory, GPUs and limits. Nothing is started but "python -c pass" and nvidia-smi. The
-launch's flags tell it what to check.
-`,
-		Outro: `It ends with 0, also with warnings; with 72 where a check failed; with 2 where the flags are
-refused.
-`,
-	}
-}
-
-func storeSubcommand() Subcommand {
-	return Subcommand{
-		Name: "store", Short: "serve a store of its own", Args: "[flags]", Flags: StoreFlags(),
-		Intro: `Serve a store (torch's TCPStore) on its own, for jobs that want it outside of the launcher, and host
-the rendezvous of those whose --rdzv-endpoint it is.
-`,
-		Outro: `When it listens it writes one line to stdout: "store listening on HOST:PORT", and behind it, with
---health, "health on URL". SIGTERM and SIGINT stop it in order, with exit code 0; a second one, a
-second or more later, at once. Workers' keys are in memory and end with it.
-`,
-	}
-}
-
-func statusSubcommand() Subcommand {
-	return Subcommand{
-		Name: "status", Short: "show what a job is doing", Args: "[flags]", Flags: StatusFlags(),
-		Intro: `Show what a job is doing: its nodes, their workers, what these use and what they said last. With
---rdzv-endpoint it shows all nodes of a job, with --addr one, by its --status-addr.
-`,
-		Outro: `Looking changes nothing: it takes no part in the job. It ends with 0, also by SIGINT; with 2 where
-what is asked is not there; with 75 where nobody answers.
-`,
-	}
-}
-
-func logsSubcommand() Subcommand {
-	return Subcommand{
-		Name: "logs", Short: "show the logs of a run", Args: "[flags] [RUN]", Flags: LogsFlags(),
-		Intro: `Show what the workers of a run on this machine wrote to their log files: all of them merged, in the
-order of time, while the run lasts or afterwards.
-`,
-		Outro: `RUN is a run id, or the folder of a run. Default: the run that was started last.
-
-It ends with 0, also by SIGINT while it follows; with 2 where there is no such run, or nothing in it
-that is asked for.
-`,
-	}
-}
-
-func simulateSubcommand() Subcommand {
-	return Subcommand{
-		Name: "simulate", Short: "try a large rendezvous on this machine", Args: "[flags]", Flags: SimulateFlags(),
-		Intro: `Try a large rendezvous on this machine: the real store and leader in this process, and real agents
-in another, each with a connection of its own, whose workers are simulated. It says how long each
-step took, and what the store had to do for it.
-`,
-		Outro: `It ends with 0 if after each step all nodes were in one round, their ranks dense and unique; with 75
-if a step took longer than its time; with 70 if something was not as it should be.
-`,
-	}
-}
-
-// Shells returns the shells that there is completion for.
+// Shells returns the shells that have a completion script.
 func Shells() []string { return []string{"bash", "zsh", "fish", "powershell"} }
 
-func completionSubcommand() Subcommand {
-	return Subcommand{
-		Name: "completion", Short: "print what a shell needs to complete elasticrun's command line", Args: strings.Join(Shells(), "|"), Operands: Shells(),
-		Intro: `Print what a shell needs to complete elasticrun's command line: flags, their values, commands and
-files.
-`,
-		Outro: `For the shell that runs now:
+// jsonFlag is the flag that explain and doctor have besides a launch's.
+var jsonFlag = Flag{Name: "json", Kind: KindBool, Help: "Print JSON.", Env: []string{}, CommandLineOnly: true}
 
-  bash        source <(elasticrun completion bash)
-  zsh         source <(elasticrun completion zsh)
-  fish        elasticrun completion fish | source
-  powershell  elasticrun completion powershell | Out-String | Invoke-Expression
+func withJSON(command string) []Flag { return commandFlags(command, jsonFlag, inherit("help")) }
 
-For every new one, put that line into its startup file. bash must be 4 or later, and zsh needs
-compinit before it.
-`,
+// commandFlags returns the table of a command. Its flags cannot be in a config file, except as flags of the launch.
+func commandFlags(command string, flags ...Flag) []Flag {
+	for i := range flags {
+		flags[i].Group, flags[i].CommandLineOnly = "elasticrun "+command, true
 	}
+	return flags
 }
+
+// inherit returns a flag of the launch, with changes.
+func inherit(name string, changes ...func(*Flag)) Flag {
+	f, _ := findFlag(Flags(), name)
+	for _, change := range changes {
+		change(&f)
+	}
+	return f
+}
+
+// withHelp replaces a flag's help.
+func withHelp(text string) func(*Flag) { return func(f *Flag) { f.Help = text } }

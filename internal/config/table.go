@@ -1,6 +1,7 @@
 package config
 
 import (
+	"math"
 	"strings"
 
 	"github.com/elasticrun/elasticrun/pkg/workerlog"
@@ -10,100 +11,93 @@ import (
 const (
 	groupSize       = "Job size"
 	groupRendezvous = "Rendezvous"
-	groupCommand    = "What is run"
+	groupCommand    = "Command"
 	groupOutput     = "Worker output"
 	groupLife       = "Restarts and shutdown"
-	groupBefore     = "Before a job starts"
-	groupSeeing     = "Seeing what a job does"
+	groupBefore     = "Before the job starts"
+	groupObserve    = "Observing a job"
 	groupLauncher   = "The launcher itself"
-	// Commands of their own, which groups leaves out:
-	groupStore    = "elasticrun store"
-	groupSimulate = "elasticrun simulate"
-	groupLogs     = "elasticrun logs"
-	groupExplain  = "elasticrun explain"
-	groupDoctor   = "elasticrun doctor"
-	groupStatus   = "elasticrun status"
 )
 
 func groups() []string {
-	return []string{groupSize, groupRendezvous, groupCommand, groupOutput, groupLife, groupBefore, groupSeeing, groupLauncher}
+	return []string{groupSize, groupRendezvous, groupCommand, groupOutput, groupLife, groupBefore, groupObserve, groupLauncher}
 }
 
-// Flags returns the whole command line: the one table from which flags,
-// environment names, config keys and documentation are made.
+// Flags returns the flag table of a launch. Flags, environment variables, config keys, value checks and documentation
+// all come from this table.
 func Flags() []Flag {
 	return fillEnv([]Flag{
 		{
-			Name: "nnodes", Kind: KindSpec, Default: "1:1", Placeholder: "N|MIN:MAX", Group: groupSize, Torchrun: true,
-			Help: "Number of nodes, or the range within which nodes may come, go and die while the job goes on. More than one need --rdzv-endpoint, or what static needs, or a scheduler that tells. Not given, it is what the scheduler tells, if one does.",
+			Name: "nnodes", Kind: KindSpec, Default: "1:1", Placeholder: "N|MIN:MAX", Group: groupSize, Torchrun: true, parse: as(parseNodes),
+			Help: "Number of nodes. MIN:MAX lets nodes join, leave and fail while the job runs. More than one node needs --rdzv-endpoint or a scheduler that provides it. Default: the scheduler's value, or 1:1 without a scheduler.",
 		},
 		{
 			Name: "nproc-per-node", Kind: KindSpec, Default: "1", Placeholder: "N|auto|cpu|gpu", Group: groupSize, Torchrun: true,
 			Values: []string{"auto", "cpu", "gpu"},
-			Help:   "Workers on this node: a number, gpu (one per GPU), cpu (one per CPU this process may use), or auto (gpu if there is one, else cpu).",
+			Help:   "Workers on this node: a number, gpu (one per GPU), cpu (one per CPU that this process may use), or auto (gpu if there is a GPU, else cpu).",
 		},
 		{
-			Name: "role", Kind: KindString, Default: "default", Placeholder: "NAME", Group: groupSize, Torchrun: true,
-			Help: "Name of the workers' role: ROLE_NAME, metrics and the prefix of teed lines.",
+			Name: "role", Kind: KindString, Default: "default", Placeholder: "NAME", Group: groupSize, Torchrun: true, parse: as(notEmpty),
+			Help: "Role name of the workers: it is used for ROLE_NAME, for metrics and for the prefix of teed lines.",
 		},
 		{
-			Name: "node-rank", Kind: KindInt, Default: "0", Placeholder: "N", Group: groupSize, Torchrun: true,
-			Help: "Rank of this node. With static it is the rank; elsewhere a hint, by which ranks are ordered. Not given, it is what the scheduler tells, if one does.",
+			Name: "node-rank", Kind: KindInt, Default: "0", Placeholder: "N", Group: groupSize, Torchrun: true, parse: as(between(0, maxNodes)),
+			Help: "Rank of this node. With other backends than static it only orders the nodes. Default: the scheduler's value, if there is one.",
 		},
 		{
 			Name: "virtual-local-rank", Kind: KindBool, Group: groupSize, Torchrun: true,
-			Help: "Give every worker LOCAL_RANK=0 and its one device in CUDA_VISIBLE_DEVICES.",
+			Help: "Give every worker LOCAL_RANK=0 and only its own device in CUDA_VISIBLE_DEVICES.",
 		},
 		{
 			Name: "numa-binding", Kind: KindString, Placeholder: "MODE", Group: groupSize, Torchrun: true,
-			Values: []string{"node", "socket", "exclusive", "core-complex"},
-			Help:   "Bind each worker to the CPUs near its GPU: node, socket, exclusive or core-complex.",
+			Values: []string{"node", "socket", "exclusive", "core-complex"}, parse: as(oneOf("node", "socket", "exclusive", "core-complex")),
+			Help: "Bind each worker to the CPUs near its GPU: node, socket, exclusive or core-complex.",
 		},
 
 		{
 			Name: "standalone", Kind: KindBool, Group: groupRendezvous, Torchrun: true,
-			Help: "One node on its own: c10d on a free port with a fresh run id. Nobody else is asked, no scheduler either. Explicit --rdzv-backend, --rdzv-endpoint, --rdzv-id, --master-addr and --master-port are ignored.",
+			Help: "Run on this node alone: c10d on a free port with a fresh run id. Schedulers, --rdzv-backend, --rdzv-endpoint, --rdzv-id, --master-addr and --master-port are ignored.",
 		},
 		{
 			Name: "rdzv-backend", Kind: KindString, Placeholder: "NAME", Group: groupRendezvous, Torchrun: true,
 			Values: []string{"c10d", "etcd", "static"},
-			Help:   "Rendezvous backend: c10d (a store on one of the nodes, or elasticrun store), etcd (version 3) or static (ranks and master given). Default: static if --node-rank, --master-addr or --master-port is given with more than one node, else c10d.",
+			Help:   "Rendezvous backend: c10d (a store on one of the nodes, or elasticrun store), etcd (version 3) or static (fixed ranks and master address). Default: c10d; static for several nodes if --node-rank, --master-addr or --master-port is given.",
 		},
 		{
 			Name: "rdzv-endpoint", Kind: KindString, Placeholder: "HOST[:PORT]", Group: groupRendezvous, Torchrun: true,
-			Help: "Where nodes meet: with c10d the store's address, the same on all nodes, port 29400 unless given; with etcd one or more members, separated by commas, port 2379. Default on one node: a free port; on several: what the scheduler or MASTER_ADDR tells; with static: the master address.",
+			Help: "Where the nodes meet, the same on all nodes. For c10d: the address of the store, port 29400 by default. For etcd: one or more members, separated by commas, port 2379 by default. Default: a free port on one node; on several nodes the scheduler's value, or MASTER_ADDR; with static the master address.",
 		},
 		{
 			Name: "rdzv-id", Kind: KindString, Placeholder: "ID", Group: groupRendezvous, Torchrun: true,
-			Help: "Run id of the job, the same on all nodes. Default: a fresh random id on one node; on several the scheduler's, else none, which etcd refuses.",
+			Help: "Run id of the job, the same on all nodes. Default: a random id on one node; on several nodes the scheduler's value, or \"none\", which etcd refuses.",
 		},
 		{
-			Name: "launch-id", Kind: KindString, Placeholder: "ID", Group: groupRendezvous,
-			Help: "Names this launch: the same on all its agents, also on those that are started again, and on those of no other launch. By it a late agent of a run that has finished is told from a rerun under the same run id. Default: what a step of Slurm or a job of mpirun tells, else none.",
+			Name: "launch-id", Kind: KindString, Placeholder: "ID", Group: groupRendezvous, parse: as(parseLaunchID),
+			Help: "Identifies this launch: the same on all its agents, also on restarted ones, and different for every other launch. It tells a late agent of a finished run from a new run with the same run id. Default: from a Slurm step or an mpirun job, else none.",
 		},
 		{
-			Name: "rdzv-conf", Kind: KindString, Placeholder: "K=V,...", Group: groupRendezvous, Torchrun: true,
-			Help: "Further options of the rendezvous backend; docs/flags.md lists them.",
+			Name: "rdzv-conf", Kind: KindString, Placeholder: "K=V,...", Group: groupRendezvous, Torchrun: true, parse: as(parseConf),
+			Help: "More options of the rendezvous backend; docs/flags.md lists them.",
 		},
 		{
 			Name: "rdzv-secret-file", Kind: KindString, Placeholder: "FILE", Group: groupRendezvous, Effect: Reads,
-			Help: "File with a secret that all agents of the job, and its store, must share. The variable PET_RDZV_SECRET may hold the secret itself.",
+			Help: "File with a secret that all agents of the job and its store must share. PET_RDZV_SECRET can hold the secret itself.",
 		},
 		{
-			Name: "master-addr", Kind: KindString, Placeholder: "HOST", Group: groupRendezvous, Torchrun: true,
-			Help: "MASTER_ADDR: where the worker store listens with static, or with the default backend on one node. IPv6 may stand in brackets. Default: 127.0.0.1.",
+			Name: "master-addr", Kind: KindString, Placeholder: "HOST", Group: groupRendezvous, Torchrun: true, parse: as(optionalHost),
+			Help: "MASTER_ADDR: where the workers' store listens, with static, or on one node with the default backend. Default: 127.0.0.1.",
 		},
 		{
-			Name: "master-port", Kind: KindInt, Placeholder: "PORT", Group: groupRendezvous, Torchrun: true,
-			Help: "MASTER_PORT, like --master-addr; 0 chooses a free port. Default: a free port on one node, else 29500.",
+			Name: "master-port", Kind: KindInt, Placeholder: "PORT", Group: groupRendezvous, Torchrun: true, parse: as(between(0, 65535)),
+			Help: "MASTER_PORT, for the same cases as --master-addr; 0 takes a free port. Default: a free port on one node, else 29500.",
 		},
 		{
-			Name: "local-addr", Kind: KindString, Placeholder: "HOST", Group: groupRendezvous, Torchrun: true,
-			Help: "Address by which other nodes reach this one.",
+			Name: "local-addr", Kind: KindString, Placeholder: "HOST", Group: groupRendezvous, Torchrun: true, parse: as(optionalHost),
+			Help: "Address at which other nodes reach this node.",
 		},
 		{
-			Name: "worker-store-port", Kind: KindSpec, Placeholder: "N|LO-HI", Group: groupRendezvous,
-			Help: "Port for the workers' store (MASTER_PORT), or ports of which the first free one is taken, where a firewall lets only those through; one for each agent of a machine. Default: any free port. Not with static or on one node, where --master-port says it.",
+			Name: "worker-store-port", Kind: KindSpec, Placeholder: "N|LO-HI", Group: groupRendezvous, parse: as(parsePortRange),
+			Help: "Port of the workers' store (MASTER_PORT), or a range of which the first free port is taken. Use it if a firewall lets only these ports through; each agent of a machine needs one. Default: any free port. No effect with static and on one node, where --master-port applies.",
 		},
 
 		{
@@ -112,164 +106,164 @@ func Flags() []Flag {
 		},
 		{
 			Name: "no-python", Kind: KindBool, Group: groupCommand, Torchrun: true,
-			Help: "SCRIPT is a program: run it as it is, without Python in front.",
+			Help: "SCRIPT is a program: run it without Python.",
 		},
 		{
 			Name: "run-path", Kind: KindBool, Group: groupCommand, Torchrun: true,
-			Help: "SCRIPT must be an absolute path; it then runs like any other script. Wins over --no-python and --module.",
+			Help: "Require an absolute path for SCRIPT, and run it like any other script. Overrides --no-python and --module.",
 		},
 		{
 			Name: "start-method", Kind: KindString, Default: "spawn", Placeholder: "METHOD", Group: groupCommand, Torchrun: true,
-			Values: []string{"spawn", "fork", "forkserver"},
-			Help:   "Accepted (spawn, fork, forkserver) without effect: workers are always programs of their own.",
+			Values: []string{"spawn", "fork", "forkserver"}, parse: as(oneOf("spawn", "fork", "forkserver")),
+			Help: "Accepted for torchrun's sake (spawn, fork, forkserver) and ignored: every worker is a program of its own.",
 		},
 
 		{
 			Name: "log-dir", Kind: KindString, Placeholder: "DIR", Group: groupOutput, Effect: Writes, Torchrun: true,
-			Help: "Folder for log and error files; each run gets a subfolder. Default: a fresh folder in the temporary directory. /dev/null writes none.",
+			Help: "Folder for log and error files; each run gets a subfolder. /dev/null writes none. Default: a new folder in the temporary directory.",
 		},
 		{
 			Name: "redirects", Short: "r", Kind: KindSpec, Default: "0", Placeholder: "STREAMS", Group: groupOutput, Torchrun: true,
-			Values: []string{"0", "1", "2", "3"},
-			Help:   "Write streams of the workers to files instead of the console: 0 none, 1 stdout, 2 stderr, 3 both, or a map from local rank such as 0:3,1:2. Ranks may be ranges (0-7:3), and global ones with a g (g0:3,g8-15:1).",
+			Values: []string{"0", "1", "2", "3"}, parse: as(workerlog.ParseStdSpec),
+			Help: "Write the workers' output to files instead of the console: 0 none, 1 stdout, 2 stderr, 3 both. A map sets it by local rank: 0:3,1:2, or with a range 0-7:3. A g selects global ranks: g0:3,g8-15:1.",
 		},
 		{
 			Name: "tee", Short: "t", Kind: KindSpec, Default: "0", Placeholder: "STREAMS", Group: groupOutput, Torchrun: true,
-			Values: []string{"0", "1", "2", "3"},
-			Help:   "Write streams to files and, with a prefix, to the console; values as for --redirects.",
+			Values: []string{"0", "1", "2", "3"}, parse: as(workerlog.ParseStdSpec),
+			Help: "Write the workers' output to files and, with a prefix, to the console; values as for --redirects.",
 		},
 		{
-			Name: "local-ranks-filter", Kind: KindSpec, Placeholder: "RANKS", Group: groupOutput, Torchrun: true,
+			Name: "local-ranks-filter", Kind: KindSpec, Placeholder: "RANKS", Group: groupOutput, Torchrun: true, parse: as(workerlog.ParseRanks),
 			Help: "Show only these local ranks on the console, such as 0,4-7; with a g, global ranks (g0). Files are not affected.",
 		},
 		{
-			Name: "duplicate-stdout-filters", Kind: KindString, Placeholder: "TEXT,...", Group: groupOutput, Torchrun: true,
-			Help: "Also copy teed stdout lines that contain one of these texts to filtered_stdout.log. ,, stands for a comma.",
+			Name: "duplicate-stdout-filters", Kind: KindString, Placeholder: "TEXT,...", Group: groupOutput, Torchrun: true, parse: as(parseFilters),
+			Help: "Also copy teed stdout lines that contain one of these texts to filtered_stdout.log. Write ,, for a comma.",
 		},
 		{
-			Name: "duplicate-stderr-filters", Kind: KindString, Placeholder: "TEXT,...", Group: groupOutput, Torchrun: true,
+			Name: "duplicate-stderr-filters", Kind: KindString, Placeholder: "TEXT,...", Group: groupOutput, Torchrun: true, parse: as(parseFilters),
 			Help: "The same for stderr and filtered_stderr.log.",
 		},
 		{
 			Name: "log-line-prefix", Kind: KindString, Placeholder: "TEMPLATE", Group: groupOutput,
 			Env:  []string{"ELASTICRUN_LOG_LINE_PREFIX", workerlog.PrefixTemplateEnv},
-			Help: "What teed lines start with on the console; ${role_name}, ${local_rank}, ${rank}, ${node_rank}, ${hostname} and ${time} are filled in. Default: [${role_name}${local_rank}]:.",
+			Help: "Prefix of teed lines on the console. ${role_name}, ${local_rank}, ${rank}, ${node_rank}, ${hostname} and ${time} are replaced. Default: [${role_name}${local_rank}]:.",
 		},
 		{
-			Name: "log-max-size", Kind: KindSpec, Placeholder: "SIZE", Group: groupOutput,
-			Help: "Begin a new log file when one has this size, such as 100MiB, at the end of a line: stdout.log is the current file, stdout.log.1 the oldest. What is redirected passes through the launcher then. Default: one file.",
+			Name: "log-max-size", Kind: KindSpec, Placeholder: "SIZE", Group: groupOutput, parse: as(sizeFrom(minLogSize, "4KiB")),
+			Help: "Start a new log file, at the end of a line, when a file reaches this size, such as 100MiB. stdout.log is the current file and stdout.log.1 the oldest. Redirected output then passes through the launcher. Default: one file.",
 		},
 		{
-			Name: "log-max-files", Kind: KindInt, Default: "0", Placeholder: "N", Group: groupOutput,
-			Help: "With --log-max-size keep at most N files of a stream, the current one included; the oldest go. 0 keeps all.",
+			Name: "log-max-files", Kind: KindInt, Default: "0", Placeholder: "N", Group: groupOutput, parse: as(between(0, math.MaxInt32)),
+			Help: "With --log-max-size, keep the N newest files of a stream, the current one included. 0 keeps all.",
 		},
 		{
 			Name: "logs-specs", Kind: KindString, Placeholder: "NAME", Group: groupOutput, Torchrun: true,
-			Help: "Refused: it names a Python class. Use --log-dir, --redirects and --tee.",
+			Help: "Refused, because it names a Python class. Use --log-dir, --redirects and --tee.",
 		},
 
 		{
-			Name: "max-restarts", Kind: KindInt, Default: "0", Placeholder: "N", Group: groupLife, Torchrun: true,
-			Help: "How often the workers of all nodes are restarted after a failure before the job fails. A lost node is no failure. A program that cannot be executed is tried once.",
+			Name: "max-restarts", Kind: KindInt, Default: "0", Placeholder: "N", Group: groupLife, Torchrun: true, parse: as(between(0, maxRestarts)),
+			Help: "How often the workers of all nodes are restarted after a failure before the job fails. Losing a node does not count. A program that cannot be executed is not restarted.",
 		},
 		{
-			Name: "restart-window", Kind: KindSeconds, Default: "0", Placeholder: "SECONDS", Group: groupLife,
-			Help: "Count only restarts of the last SECONDS against --max-restarts. 0 counts all.",
+			Name: "restart-window", Kind: KindSeconds, Default: "0", Placeholder: "SECONDS", Group: groupLife, parse: as(seconds),
+			Help: "Count only the restarts of the last SECONDS against --max-restarts. 0 counts all.",
 		},
 		{
-			Name: "max-node-losses", Kind: KindInt, Default: "3", Placeholder: "N", Group: groupLife,
-			Help: "Keep a node out of the job once it was lost N times in 10 minutes, as long as the job can run without it. 0 never does.",
+			Name: "max-node-losses", Kind: KindInt, Default: "3", Placeholder: "N", Group: groupLife, parse: as(between(0, maxRestarts)),
+			Help: "Exclude a node that was lost N times in 10 minutes, as long as the job can run without it. 0 never excludes.",
 		},
 		{
-			Name: "rejoin-timeout", Kind: KindSeconds, Placeholder: "SECONDS", Group: groupLife,
-			Help: "How long a node may take to stop its workers when the membership changes; the job then goes on without it. Default: --restart-grace and 10 more, and --preflight-timeout where there is a --preflight-cmd, but no less than keep_alive_interval times keep_alive_max_attempt.",
+			Name: "rejoin-timeout", Kind: KindSeconds, Placeholder: "SECONDS", Group: groupLife, parse: as(seconds),
+			Help: "How long a node may take to stop its workers after a membership change; then the job goes on without the node. Default: --restart-grace plus 10, plus --preflight-timeout if there is a --preflight-cmd, and at least keep_alive_interval times keep_alive_max_attempt.",
 		},
 		{
 			Name: "grow", Kind: KindString, Default: "now", Placeholder: "WHEN", Group: groupLife,
-			Values: []string{"now", "next-restart", "never"},
-			Help:   "When nodes that come to a running job are let in, which restarts its workers: now, next-restart (whatever its cause) or never.",
+			Values: []string{"now", "next-restart", "never"}, parse: as(oneOf("now", "next-restart", "never")),
+			Help: "When a running job admits new nodes, which restarts its workers: now, next-restart (at the next restart for any reason) or never.",
 		},
 		{
-			Name: "min-uptime", Kind: KindSeconds, Default: "10", Placeholder: "SECONDS", Group: groupLife,
-			Help: "Space restarts by growing pauses while workers fail sooner than this after their start, from the second time on. 0 never does.",
+			Name: "min-uptime", Kind: KindSeconds, Default: "10", Placeholder: "SECONDS", Group: groupLife, parse: as(seconds),
+			Help: "If workers fail sooner than this after their start, pause before each further restart; the pauses grow. 0 never pauses.",
 		},
 		{
-			Name: "monitor-interval", Kind: KindSeconds, Default: "0.1", Placeholder: "SECONDS", Group: groupLife, Torchrun: true,
-			Help: "Accepted without effect: a worker's exit is seen when it happens.",
+			Name: "monitor-interval", Kind: KindSeconds, Default: "0.1", Placeholder: "SECONDS", Group: groupLife, Torchrun: true, parse: as(aboveZero),
+			Help: "Accepted for torchrun's sake and ignored: the launcher notices a worker's exit at once.",
 		},
 		{
 			Name: "signals-to-handle", Kind: KindString, Default: "SIGTERM,SIGINT,SIGHUP,SIGQUIT", Placeholder: "SIG,...", Group: groupLife, Torchrun: true,
-			Help: "Signals on which the launcher passes the signal on to the workers, waits for them and ends.",
+			Help: "On these signals the launcher forwards the signal to the workers, waits for them and exits.",
 		},
 		{
-			Name: "shutdown-timeout", Kind: KindSeconds, Default: "30", Placeholder: "SECONDS", Group: groupLife, Torchrun: true,
+			Name: "shutdown-timeout", Kind: KindSeconds, Default: "30", Placeholder: "SECONDS", Group: groupLife, Torchrun: true, parse: as(seconds),
 			Env:  []string{"PET_SHUTDOWN_TIMEOUT", "TORCH_ELASTIC_SHUTDOWN_TIMEOUT"},
-			Help: "How long workers may take to stop, when the launcher is told to, before they get SIGKILL.",
+			Help: "How long workers may take to stop before SIGKILL when the launcher is told to stop.",
 		},
 		{
-			Name: "restart-grace", Kind: KindSeconds, Placeholder: "SECONDS", Group: groupLife,
-			Help: "The same when they are stopped because of a failure or a membership change and the job may go on. Default: --shutdown-timeout.",
+			Name: "restart-grace", Kind: KindSeconds, Placeholder: "SECONDS", Group: groupLife, parse: as(seconds),
+			Help: "The same when workers are stopped for a restart, after a failure or a membership change. Default: --shutdown-timeout.",
 		},
 		{
-			Name: "error-exit-timeout", Kind: KindSeconds, Default: "60", Placeholder: "SECONDS", Group: groupLife,
-			Help: "How long a worker that has written its error file may take to end before it counts as failed. 0 waits for ever.",
+			Name: "error-exit-timeout", Kind: KindSeconds, Default: "60", Placeholder: "SECONDS", Group: groupLife, parse: as(seconds),
+			Help: "How long a worker that has written its error file may take to exit before it counts as failed. 0 waits forever.",
 		},
 		{
-			Name: "exit-barrier-timeout", Kind: KindSeconds, Default: "300", Placeholder: "SECONDS", Group: groupLife,
+			Name: "exit-barrier-timeout", Kind: KindSeconds, Default: "300", Placeholder: "SECONDS", Group: groupLife, parse: as(seconds),
 			Env:  []string{"TORCH_ELASTIC_EXIT_BARRIER_TIMEOUT"},
 			Help: "How long a node that has finished waits for the others. It always waits for the keep-alive time, so that the others learn the result.",
 		},
 		{
-			Name: "exit-code-map", Kind: KindString, Placeholder: "FROM=TO,...", Group: groupLife,
-			Help: "Change the launcher's exit code for a scheduler. FROM is a code or a reason, such as 137=75,rendezvous=99.",
+			Name: "exit-code-map", Kind: KindString, Placeholder: "FROM=TO,...", Group: groupLife, parse: as(ParseExitCodeMap),
+			Help: "Replace the launcher's exit code, for a scheduler. FROM is a code or a reason: 137=75,rendezvous=99.",
 		},
 
 		{
 			Name: "dry-run", Kind: KindBool, Group: groupBefore, Env: []string{}, CommandLineOnly: true,
-			Help: "Say what would be done, and start nothing: what elasticrun explain says. Ends with 2, or 73, where the launch would be refused.",
+			Help: "Print what the launch would do, as elasticrun explain does, and start nothing. Exit code 2 or 73 means that the launch would be refused.",
 		},
 		{
 			Name: "preflight", Kind: KindBool, Group: groupBefore,
-			Help: "Check this machine, as elasticrun doctor does, before this node joins the job. Where a check fails it does not join, and ends with 72.",
+			Help: "Check this machine, as elasticrun doctor does, before the node joins the job. If a check fails, the node does not join, and the exit code is 72.",
 		},
 		{
 			Name: "preflight-cmd", Kind: KindString, Placeholder: "CMD", Group: groupBefore, Effect: Executes,
-			Help: "The site's own check, run by sh -c before this node joins, and again before it goes on after a failure of one of its own workers. Where it does not end with 0 this node does not join, or leaves, with code 72.",
+			Help: "Your own check, run by sh -c before the node joins, and again after a failure of one of its workers. If it fails, the node does not join, or leaves, with exit code 72.",
 		},
 		{
-			Name: "preflight-timeout", Kind: KindSeconds, Default: "60", Placeholder: "SECONDS", Group: groupBefore,
+			Name: "preflight-timeout", Kind: KindSeconds, Default: "60", Placeholder: "SECONDS", Group: groupBefore, parse: as(aboveZero),
 			Help: "How long --preflight-cmd may take before it counts as failed.",
 		},
 
 		{
-			Name: "status-addr", Kind: KindString, Placeholder: "HOST:PORT", Group: groupSeeing,
-			Help: "Answer HTTP there: /healthz, /readyz, /status and /metrics say what this node is doing. :PORT is this machine alone; to answer others give an address of it, or 0.0.0.0. Port 0 takes a free one. Default: nowhere.",
+			Name: "status-addr", Kind: KindString, Placeholder: "HOST:PORT", Group: groupObserve, parse: as(parseStatusAddr),
+			Help: "Serve this node's status over HTTP: /healthz, /readyz, /status and /metrics. :PORT serves this machine only; give an address or 0.0.0.0 to serve others. Port 0 takes a free port. Default: not served.",
 		},
 		{
-			Name: "event-log", Kind: KindString, Placeholder: "FILE", Group: groupSeeing, Effect: Writes,
-			Help: "Append what happens to the job to FILE, as lines of JSON. ${hostname} and ${run_id} in it are replaced, for nodes that share a disk.",
+			Name: "event-log", Kind: KindString, Placeholder: "FILE", Group: groupObserve, Effect: Writes, parse: as(parseEventLog),
+			Help: "Append the job's events to FILE as JSON lines. ${hostname} and ${run_id} are replaced, for nodes that share a disk.",
 		},
 		{
-			Name: "report", Kind: KindString, Placeholder: "FILE", Group: groupSeeing, Effect: Writes,
-			Help: "Write how it all ended to FILE, as JSON, however it ends. ${hostname}, ${node_rank} and ${run_id} in it are replaced, for nodes that share a disk.",
+			Name: "report", Kind: KindString, Placeholder: "FILE", Group: groupObserve, Effect: Writes,
+			Help: "Write how the job ended to FILE as JSON. ${hostname}, ${node_rank} and ${run_id} are replaced, for nodes that share a disk.",
 		},
 		{
-			Name: "event-log-handler", Kind: KindString, Default: "null", Placeholder: "NAME", Group: groupSeeing, Torchrun: true,
-			Values: []string{"null", "console"},
-			Help:   "Where torch's events are written: null (nowhere) or console. dynamic_rendezvous is null.",
+			Name: "event-log-handler", Kind: KindString, Default: "null", Placeholder: "NAME", Group: groupObserve, Torchrun: true,
+			Values: []string{"null", "console"}, parse: as(parseEventHandler),
+			Help: "Where torch's events are written: null (nowhere) or console. dynamic_rendezvous means null.",
 		},
 
 		{
 			Name: "config", Kind: KindString, Placeholder: "FILE", Group: groupLauncher, Effect: Reads, CommandLineOnly: true,
-			Help: "Config file. Default: elasticrun.yaml here, else elasticrun/elasticrun.yaml in the user's config folder, if there.",
+			Help: "Config file. Default: elasticrun.yaml in the working directory, else elasticrun/elasticrun.yaml in the user's config folder, if it exists.",
 		},
 		{
 			Name: "log-format", Kind: KindString, Default: "auto", Placeholder: "FORMAT", Group: groupLauncher,
-			Values: []string{"auto", "console", "json"},
-			Help:   "Form of elasticrun's own log on stderr: console, json, or auto, which is console with colours on a terminal.",
+			Values: []string{"auto", "console", "json"}, parse: as(oneOf("auto", "console", "json")),
+			Help: "Format of elasticrun's own log on stderr: console, json, or auto, which is console with colors on a terminal.",
 		},
 		{
-			Name: "log-level", Kind: KindString, Default: "warning", Placeholder: "LEVEL", Group: groupLauncher,
+			Name: "log-level", Kind: KindString, Default: "warning", Placeholder: "LEVEL", Group: groupLauncher, parse: as(parseLevel),
 			Values: []string{"trace", "debug", "info", "warning", "error", "critical"},
 			Env:    []string{"LOGLEVEL"},
 			Help:   "Level of elasticrun's own log: trace, debug, info, warning, error or critical.",
@@ -285,9 +279,8 @@ func Flags() []Flag {
 	})
 }
 
-// fillEnv names the variable of every flag that does not name its own:
-// PET_<NAME> for torchrun's, ELASTICRUN_<NAME> for ours. torchrun gives
-// --logs-specs and --numa-binding no variable, and neither do we.
+// fillEnv sets the variable of every flag that does not name its own: PET_<NAME> for torchrun's flags, and
+// ELASTICRUN_<NAME> for the others. In torchrun --logs-specs and --numa-binding have no variable, so they have none here.
 func fillEnv(flags []Flag) []Flag {
 	for i := range flags {
 		f := &flags[i]

@@ -3,13 +3,10 @@ package config
 import (
 	"errors"
 	"testing"
-	"time"
 )
 
 func TestLoadExplain(t *testing.T) {
-	t.Chdir(t.TempDir())
-	t.Setenv("HOME", t.TempDir())
-	t.Setenv("XDG_CONFIG_HOME", "")
+	clean(t)
 	for _, tt := range []struct {
 		name   string
 		args   []string
@@ -45,32 +42,5 @@ func TestLoadExplain(t *testing.T) {
 	}
 	if _, err := Load([]string{"--json", "t.py"}, machine{}); !errors.As(err, new(*UsageError)) {
 		t.Errorf("the launch itself takes --json: %v", err)
-	}
-}
-
-// TestPreflightTime checks that the other nodes wait for one that checks itself.
-func TestPreflightTime(t *testing.T) {
-	for _, tt := range []struct {
-		name   string
-		args   []string
-		rejoin time.Duration
-		warns  int
-	}{
-		{name: "no check", rejoin: 40 * time.Second},
-		{name: "a check", args: []string{"--preflight-cmd=true"}, rejoin: 100 * time.Second},
-		{name: "a short check", args: []string{"--preflight-cmd=true", "--preflight-timeout=5"}, rejoin: 45 * time.Second},
-		{name: "too late", args: []string{"--preflight-cmd=true", "--rejoin-timeout=90"}, rejoin: 90 * time.Second, warns: 1},
-		{name: "in time", args: []string{"--preflight-cmd=true", "--rejoin-timeout=91"}, rejoin: 91 * time.Second},
-		{name: "a bound of nothing", args: []string{"--preflight-timeout=5"}, rejoin: 40 * time.Second, warns: 1},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			c, err := resolveArgs(machine{}, append(tt.args, "t.py")...)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if c.Rendezvous.RejoinTimeout != tt.rejoin || len(c.Warnings) != tt.warns {
-				t.Errorf("rejoin timeout %v, want %v; warnings %q", c.Rendezvous.RejoinTimeout, tt.rejoin, c.Warnings)
-			}
-		})
 	}
 }

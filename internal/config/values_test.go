@@ -1,6 +1,10 @@
 package config
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/rs/zerolog"
+)
 
 func TestParseEndpoint(t *testing.T) {
 	tests := []struct {
@@ -37,6 +41,17 @@ func TestParseEndpoint(t *testing.T) {
 		}
 		if message != tt.err || err == nil && (host != tt.host || port != tt.port) {
 			t.Errorf("%s: got %q, %d, %q, want %q, %d, %q", tt.in, host, port, message, tt.host, tt.port, tt.err)
+		}
+	}
+}
+
+func TestParseLevel(t *testing.T) {
+	for text, want := range map[string]zerolog.Level{
+		"NOTSET": zerolog.TraceLevel, "trace": zerolog.TraceLevel, "DEBUG": zerolog.DebugLevel, "Info": zerolog.InfoLevel,
+		"WARNING": zerolog.WarnLevel, "warn": zerolog.WarnLevel, "error": zerolog.ErrorLevel, "CRITICAL": zerolog.FatalLevel, "fatal": zerolog.FatalLevel,
+	} {
+		if got, err := parseLevel(text); err != nil || got != want {
+			t.Errorf("%s: got %v, %v, want %v", text, got, err, want)
 		}
 	}
 }

@@ -9,8 +9,61 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
+func TestMeetingPoint(t *testing.T) {
+	const one, two = 1, 2
+	tests := []struct {
+		name string
+		in   rendezvousFlags
+		want meetingPoint
+	}{
+		{"nothing given", rendezvousFlags{MaxNodes: one, MasterPort: -1}, meetingPoint{"c10d", "localhost:0", "fresh", "127.0.0.1", 0}},
+		{"own run id", rendezvousFlags{MaxNodes: one, MasterPort: -1, RunID: "job"}, meetingPoint{"c10d", "localhost:0", "job", "127.0.0.1", 0}},
+		{"the run id none", rendezvousFlags{MaxNodes: one, MasterPort: -1, RunID: "none"}, meetingPoint{"c10d", "localhost:0", "none", "127.0.0.1", 0}},
+		{"master port", rendezvousFlags{MaxNodes: one, MasterPort: 29511}, meetingPoint{"c10d", "localhost:0", "fresh", "127.0.0.1", 29511}},
+		{"master address", rendezvousFlags{MaxNodes: one, MasterPort: -1, MasterAddr: "n1"}, meetingPoint{"c10d", "localhost:0", "fresh", "n1", 0}},
+		{"master address and port", rendezvousFlags{MaxNodes: one, MasterPort: 1, MasterAddr: "::1"}, meetingPoint{"c10d", "localhost:0", "fresh", "::1", 1}},
+		{"master port 0", rendezvousFlags{MaxNodes: one, MasterPort: 0}, meetingPoint{"c10d", "localhost:0", "fresh", "127.0.0.1", 0}},
+		{"node rank", rendezvousFlags{MaxNodes: one, MasterPort: -1, NodeRankGiven: true}, meetingPoint{"c10d", "localhost:0", "fresh", "127.0.0.1", 0}},
+		{"endpoint", rendezvousFlags{MaxNodes: one, MasterPort: -1, Endpoint: "h:1"}, meetingPoint{"c10d", "h:1", "fresh", "127.0.0.1", 0}},
+		{"local address", rendezvousFlags{MaxNodes: one, MasterPort: -1, LocalAddr: "10.0.0.1"}, meetingPoint{"c10d", "localhost:0", "fresh", "10.0.0.1", 0}},
+		{"local and master address", rendezvousFlags{MaxNodes: one, MasterPort: -1, LocalAddr: "10.0.0.1", MasterAddr: "m"}, meetingPoint{"c10d", "localhost:0", "fresh", "m", 0}},
+
+		{"standalone", rendezvousFlags{Standalone: true, MaxNodes: one, MasterPort: -1}, meetingPoint{"c10d", "localhost:0", "fresh", "127.0.0.1", 0}},
+		{
+			"standalone beats all",
+			rendezvousFlags{Standalone: true, MaxNodes: one, Backend: "static", Endpoint: "h:1", RunID: "job", MasterAddr: "m", MasterPort: 2},
+			meetingPoint{"c10d", "localhost:0", "fresh", "127.0.0.1", 0},
+		},
+
+		{"c10d", rendezvousFlags{MaxNodes: one, Backend: "c10d", MasterPort: -1}, meetingPoint{"c10d", "localhost:0", "fresh", "127.0.0.1", 0}},
+		{"c10d, endpoint", rendezvousFlags{MaxNodes: one, Backend: "c10d", Endpoint: "localhost", MasterPort: -1}, meetingPoint{"c10d", "localhost", "fresh", "127.0.0.1", 0}},
+		{"c10d ignores the master port", rendezvousFlags{MaxNodes: one, Backend: "c10d", MasterPort: 2, MasterAddr: "m"}, meetingPoint{"c10d", "localhost:0", "fresh", "127.0.0.1", 0}},
+		{"another backend", rendezvousFlags{MaxNodes: one, Backend: "etcd", MasterPort: -1}, meetingPoint{"etcd", "", "fresh", "127.0.0.1", 0}},
+
+		{"static", rendezvousFlags{MaxNodes: one, Backend: "static", MasterPort: -1}, meetingPoint{"static", "127.0.0.1:0", "fresh", "127.0.0.1", 0}},
+		{"static, port", rendezvousFlags{MaxNodes: one, Backend: "static", MasterPort: 5}, meetingPoint{"static", "127.0.0.1:5", "fresh", "127.0.0.1", 5}},
+		{"static, IPv6", rendezvousFlags{MaxNodes: one, Backend: "static", MasterAddr: "::1", MasterPort: 5}, meetingPoint{"static", "[::1]:5", "fresh", "::1", 5}},
+		{"static, endpoint", rendezvousFlags{MaxNodes: one, Backend: "static", Endpoint: "[::1]:7", MasterAddr: "m", MasterPort: 5}, meetingPoint{"static", "[::1]:7", "fresh", "::1", 7}},
+
+		{"two nodes", rendezvousFlags{MaxNodes: two, Endpoint: "h:1", MasterPort: -1}, meetingPoint{"c10d", "h:1", "none", "", 0}},
+		{"two nodes, node rank", rendezvousFlags{MaxNodes: two, NodeRankGiven: true, MasterPort: -1}, meetingPoint{"static", "127.0.0.1:29500", "none", "127.0.0.1", 29500}},
+		{"two nodes, master address", rendezvousFlags{MaxNodes: two, MasterAddr: "m", MasterPort: -1}, meetingPoint{"static", "m:29500", "none", "m", 29500}},
+		{"two nodes, master port", rendezvousFlags{MaxNodes: two, MasterPort: 3}, meetingPoint{"static", "127.0.0.1:3", "none", "127.0.0.1", 3}},
+		{"two nodes, c10d with a node rank", rendezvousFlags{MaxNodes: two, Backend: "c10d", NodeRankGiven: true, Endpoint: "h", MasterPort: 3}, meetingPoint{"c10d", "h", "none", "", 0}},
+		{"two nodes, static", rendezvousFlags{MaxNodes: two, Backend: "static", MasterPort: -1, RunID: "job"}, meetingPoint{"static", "127.0.0.1:29500", "job", "127.0.0.1", 29500}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			got := tt.in.meetingPoint(func() string { return "fresh" })
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
 func TestRendezvousWarnings(t *testing.T) {
-	const loop = " is this machine, to each node another one: only agents of one machine meet there"
+	const loop = " means another machine on each node: only agents of one machine can meet there"
 	tests := []struct {
 		args []string
 		want []string
@@ -30,7 +83,7 @@ func TestRendezvousWarnings(t *testing.T) {
 		{[]string{"--rdzv-conf=timeout=120"}, nil}, // torchrun takes no notice of it
 		{[]string{"--rdzv-conf=etcd_prefix=x"}, []string{"--rdzv-conf=etcd_prefix=x: etcd_prefix has no effect with the c10d backend"}},
 		{[]string{"--rdzv-backend=own", "--rdzv-endpoint=a/b", "--rdzv-conf=own=1"}, nil},
-		{[]string{"--worker-store-port=1-2"}, []string{"--worker-store-port=1-2: has no effect on one node; --master-port has"}},
+		{[]string{"--worker-store-port=1-2"}, []string{"--worker-store-port=1-2: has no effect on one node; use --master-port"}},
 
 		{[]string{"--nnodes=2", "--rdzv-endpoint=localhost"}, []string{"--rdzv-endpoint=localhost: localhost" + loop}},
 		{[]string{"--nnodes=2", "--rdzv-endpoint=[::1]:5"}, []string{"--rdzv-endpoint=[::1]:5: ::1" + loop}},
@@ -42,7 +95,7 @@ func TestRendezvousWarnings(t *testing.T) {
 			"--worker-store-port=7: has no effect with the static backend, whose workers meet at the master address",
 		}},
 		{[]string{"--nnodes=2", "--rdzv-backend=etcd", "--rdzv-id=a", "--rdzv-endpoint=h", "--rdzv-conf=user=u,password=p"}, []string{
-			"--rdzv-conf=user=u,password=(hidden): the password can be read on the network; protocol=https hides it",
+			"--rdzv-conf=user=u,password=(hidden): the password is sent in plain text; use protocol=https",
 		}},
 	}
 	for _, tt := range tests {
@@ -87,8 +140,8 @@ func TestEndpoints(t *testing.T) {
 }
 
 func TestRendezvousRefuses(t *testing.T) {
-	const staticRank = "the static backend must be told the rank of each node: give --node-rank, from 0 on (a scheduler may say it too: SLURM_NODEID, JOB_COMPLETION_INDEX)"
-	const ownID = "the etcd backend needs a run id of the job's own, as other jobs may use the same etcd: give --rdzv-id=ID, the same on all nodes"
+	const staticRank = "the static backend needs the rank of each node: give --node-rank, from 0 on (a scheduler can provide it: SLURM_NODEID, JOB_COMPLETION_INDEX)"
+	const ownID = "the etcd backend needs a run id that no other job in the same etcd has: give --rdzv-id=ID, the same on all nodes"
 	tests := []struct {
 		args []string
 		env  vars
@@ -98,17 +151,17 @@ func TestRendezvousRefuses(t *testing.T) {
 		{[]string{"--nnodes=2"}, vars{"MASTER_PORT": "1"}, "--nnodes=2: " + noEndpoint("c10d", "")},
 		{[]string{"--nnodes=2", "--rdzv-endpoint=h:0"}, nil, "--rdzv-endpoint=h:0: several nodes need a port that they all know"},
 		{[]string{"--nnodes=2", "--rdzv-endpoint=h,i"}, nil, `--rdzv-endpoint=h,i: "h,i" is not a host name or an address`},
-		{[]string{"--nnodes=2", "--rdzv-endpoint=0.0.0.0"}, nil, "--rdzv-endpoint=0.0.0.0: 0.0.0.0 is no address that other nodes could reach: name one of this machine's, or a host"},
-		{[]string{"--nnodes=2", "--rdzv-endpoint=[::]:1"}, nil, "--rdzv-endpoint=[::]:1: :: is no address that other nodes could reach: name one of this machine's, or a host"},
+		{[]string{"--nnodes=2", "--rdzv-endpoint=0.0.0.0"}, nil, "--rdzv-endpoint=0.0.0.0: 0.0.0.0 is no address that other nodes can reach: give an address of this machine, or a host name"},
+		{[]string{"--nnodes=2", "--rdzv-endpoint=[::]:1"}, nil, "--rdzv-endpoint=[::]:1: :: is no address that other nodes can reach: give an address of this machine, or a host name"},
 		{[]string{"--nnodes=2", "--node-rank=0", "--master-port=0"}, nil, "--master-port=0: several nodes need a port that they all know"},
-		{[]string{"--nnodes=2", "--node-rank=0", "--master-addr=0.0.0.0"}, nil, "--master-addr=0.0.0.0: is no address that other nodes could reach"},
+		{[]string{"--nnodes=2", "--node-rank=0", "--master-addr=0.0.0.0"}, nil, "--master-addr=0.0.0.0: is no address that other nodes can reach"},
 		{[]string{"--nnodes=2", "--master-addr=m"}, nil, "--nnodes=2: " + staticRank},
-		{[]string{"--nnodes=2", "--master-addr=m"}, vars{"SLURM_NODEID": "x"}, "SLURM_NODEID=x: must be a whole number between 0 and 1048576; or give what would follow from it: --nnodes, --rdzv-endpoint and --node-rank"},
-		{[]string{"--nnodes=2", "--master-addr=m"}, vars{"SLURM_NODEID": "2"}, "SLURM_NODEID=2: as --node-rank is not given this is the node's rank, which must be below the number of nodes, 2"},
+		{[]string{"--nnodes=2", "--master-addr=m"}, vars{"SLURM_NODEID": "x"}, "SLURM_NODEID=x: must be a whole number between 0 and 1048576; or give --nnodes, --rdzv-endpoint and --node-rank"},
+		{[]string{"--nnodes=2", "--master-addr=m"}, vars{"SLURM_NODEID": "2"}, "SLURM_NODEID=2: is the node's rank, because --node-rank is not given; it must be below the number of nodes, 2"},
 		{[]string{"--nnodes=2", "--master-addr=m", "--node-rank=2"}, vars{"SLURM_NODEID": "0"}, "--node-rank=2: must be below the number of nodes, 2"},
 		{[]string{"--nnodes=2", "--rdzv-backend=etcd", "--rdzv-endpoint=h"}, nil, "--rdzv-id: " + ownID},
 		{[]string{"--rdzv-backend=etcd", "--rdzv-id=none"}, nil, "--rdzv-id=none: " + ownID},
-		{[]string{"--rdzv-backend=etcd-v2"}, nil, "--rdzv-backend=etcd-v2: etcd's API of version 2 is not supported, nor is it by etcd any longer; use --rdzv-backend=etcd, which speaks version 3"},
+		{[]string{"--rdzv-backend=etcd-v2"}, nil, "--rdzv-backend=etcd-v2: version 2 of etcd's API is not supported, and etcd itself has dropped it; use --rdzv-backend=etcd, which speaks version 3"},
 		{[]string{"--rdzv-backend=file"}, nil, "--rdzv-backend=file: there is no rendezvous by files; use c10d, with --rdzv-endpoint naming one of the nodes, or etcd"},
 		{[]string{"--rdzv-backend=etcd", "--rdzv-id=a", "--rdzv-endpoint=http://h:1"}, nil, `--rdzv-endpoint=http://h:1: "http://h" is not a host name or an address`},
 	}
@@ -125,7 +178,7 @@ func TestRendezvousRefuses(t *testing.T) {
 	}
 }
 
-// TestSeveralNodes holds what a job of several nodes is resolved to, field by field.
+// TestSeveralNodes checks every field of a job of several nodes.
 func TestSeveralNodes(t *testing.T) {
 	got, err := resolveArgs(machine{}, "--nnodes=2:4", "--rdzv-endpoint=node0", "--rdzv-id=job", "--local-addr=10.0.0.7", "--worker-store-port=29500-29510", "s.py")
 	if err != nil {
@@ -182,7 +235,7 @@ func TestScheduler(t *testing.T) {
 	}
 }
 
-// TestLaunchID: what is given counts, else a step of Slurm or a job of mpirun, whose processes nobody starts again.
+// TestLaunchID checks that --launch-id overrides the id of a Slurm step or an mpirun job, whose processes are never restarted.
 func TestLaunchID(t *testing.T) {
 	type launch struct {
 		ID       string

@@ -1,0 +1,349 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+
+	"github.com/elasticrun/elasticrun/internal/printable"
+	"github.com/elasticrun/elasticrun/internal/scheduler"
+	"github.com/elasticrun/elasticrun/pkg/rdzv"
+)
+
+// The default ports of the backends in torch.
+const (
+	c10dPort = 29400
+	etcdPort = 2379
+)
+
+// anyPort is the endpoint of a rendezvous whose port the launcher chooses.
+const anyPort = "localhost:0"
+
+// NoRunID is the run id of jobs that were given none. Several jobs may have it.
+const NoRunID = "none"
+
+// isKnown reports whether this package checks the backend's endpoint and options.
+func isKnown(backend string) bool {
+	return backend == rdzv.BackendC10d || backend == rdzv.BackendStatic || backend == rdzv.BackendEtcd
+}
+
+// rendezvousFlags are the flags that say where nodes meet. Empty text means not given.
+type rendezvousFlags struct {
+	Standalone               bool
+	MaxNodes                 int
+	Backend, Endpoint, RunID string
+	MasterAddr               string // without brackets
+	MasterPort               int    // -1: not given
+	NodeRankGiven            bool
+	LocalAddr                string
+	OneMachine               bool   // all agents are known to be on this machine
+	NoEndpoint               string // the scheduler's explanation of a missing endpoint; see noEndpoint
+}
+
+// meetingPoint is what follows from rendezvousFlags.
+type meetingPoint struct {
+	Backend, Endpoint, RunID string
+	MasterAddr               string
+	MasterPort               int
+}
+
+// meetingPoint applies the defaults that depend on several flags:
+//
+//	--standalone          c10d on a free port, a fresh run id
+//	no backend            c10d; static if the flags of static are given and there may be several nodes
+//	c10d on one node      endpoint and worker store on free ports; without --rdzv-backend,
+//	                      --master-addr and --master-port place the worker store
+//	static                the endpoint is the master address; unset, it is 127.0.0.1 and
+//	                      a free port on one node, else 29500
+//	no run id             a fresh one on one node, where no other node needs to know it, else "none"
+func (in rendezvousFlags) meetingPoint(newID func() string) meetingPoint {
+	oneNode := in.MaxNodes == 1
+	if in.Standalone {
+		return meetingPoint{rdzv.BackendC10d, anyPort, newID(), cmp.Or(in.LocalAddr, rdzv.StaticMasterAddr), 0}
+	}
+	out := meetingPoint{Backend: in.backend(), Endpoint: in.Endpoint, RunID: in.RunID}
+	if out.RunID == "" {
+		out.RunID = NoRunID
+		if oneNode {
+			out.RunID = newID()
+		}
+	}
+	switch {
+	case out.Backend == rdzv.BackendStatic:
+		out.MasterAddr, out.MasterPort = in.staticMaster()
+		out.Endpoint = net.JoinHostPort(out.MasterAddr, strconv.Itoa(out.MasterPort))
+	case oneNode:
+		out.MasterAddr = cmp.Or(in.LocalAddr, rdzv.StaticMasterAddr)
+		if in.Backend == "" {
+			out.MasterAddr = cmp.Or(in.MasterAddr, out.MasterAddr)
+			out.MasterPort = max(in.MasterPort, 0)
+		}
+		if out.Backend == rdzv.BackendC10d {
+			out.Endpoint = cmp.Or(out.Endpoint, anyPort)
+		}
+	}
+	return out
+}
+
+// backend returns the backend that was given or that follows from other flags.
+func (in rendezvousFlags) backend() string {
+	switch {
+	case in.Standalone:
+		return rdzv.BackendC10d
+	case in.Backend != "":
+		return in.Backend
+	case in.MaxNodes > 1 && (in.NodeRankGiven || in.MasterAddr != "" || in.MasterPort >= 0):
+		return rdzv.BackendStatic
+	}
+	return rdzv.BackendC10d
+}
+
+// staticMaster returns the worker store's address with the static backend. The endpoint is valid.
+func (in rendezvousFlags) staticMaster() (host string, port int) {
+	if in.Endpoint != "" {
+		host, port, _ = parseEndpoint(in.Endpoint)
+		return host, port
+	}
+	host = cmp.Or(in.MasterAddr, rdzv.StaticMasterAddr)
+	switch {
+	case in.MasterPort >= 0:
+		return host, in.MasterPort
+	case in.MaxNodes == 1:
+		return host, 0
+	}
+	return host, rdzv.StaticMasterPort
+}
+
+// ignored returns the flags that meetingPoint did not use, and what made them void.
+func (in rendezvousFlags) ignored(out meetingPoint) (names []string, why string) {
+	switch {
+	case in.Standalone:
+		return []string{"rdzv-backend", "rdzv-endpoint", "rdzv-id", "master-addr", "master-port"}, "--standalone"
+	case out.Backend == rdzv.BackendStatic && in.Endpoint != "":
+		return []string{"master-addr", "master-port"}, "--rdzv-endpoint"
+	case out.Backend != rdzv.BackendStatic && in.Backend != "":
+		return []string{"master-addr", "master-port"}, "the " + in.Backend + " backend"
+	}
+	return nil, ""
+}
+
+func (c *Config) readRendezvous(r *reader, from surroundings, facts scheduler.Facts) {
+	v := &c.Rendezvous
+	in := readRendezvousFlags(r, c.MaxNodes)
+	in.Standalone, in.NoEndpoint, in.OneMachine = c.Standalone, facts.NoEndpoint, facts.OneMachine
+	items := value[[]confItem](r, "rdzv-conf")
+	v.Secret = agentsSecret(r, from)
+	if v.LaunchRestarts = v.LaunchID != ""; !v.LaunchRestarts {
+		v.LaunchID = facts.LaunchID().Is
+	}
+	checkBackend(r, in)
+	endpoints := readEndpoints(r, in)
+	if r.err != nil {
+		return
+	}
+	out := in.meetingPoint(from.newID)
+	c.RunID = out.RunID
+	v.Backend, v.Endpoint, v.Endpoints = out.Backend, out.Endpoint, endpoints
+	v.MasterAddr, v.MasterPort = out.MasterAddr, out.MasterPort
+	switch {
+	case out.Backend == rdzv.BackendStatic:
+		v.Endpoints = []HostPort{{out.MasterAddr, out.MasterPort}}
+	case out.Backend == rdzv.BackendC10d && in.MaxNodes > 1:
+		v.Ports = candidatePorts(r, endpoints[0].Port, facts.PortKey)
+		v.Endpoints[0].Port = v.Ports[0]
+	}
+	v.readConf(r, items, from)
+	c.readHint(r)
+	v.Expected = expectedNodes(c.MinNodes, c.MaxNodes, facts.Nodes)
+	c.checkRendezvous(r, in, out)
+}
+
+func readRendezvousFlags(r *reader, maxNodes int) rendezvousFlags {
+	in := rendezvousFlags{
+		MaxNodes:      maxNodes,
+		Backend:       r.text("rdzv-backend"),
+		Endpoint:      strings.TrimSpace(r.text("rdzv-endpoint")),
+		RunID:         r.text("rdzv-id"),
+		MasterAddr:    value[string](r, "master-addr"),
+		MasterPort:    -1,
+		NodeRankGiven: r.given("node-rank"),
+		LocalAddr:     value[string](r, "local-addr"),
+	}
+	if r.given("master-port") || r.inferred("master-port") {
+		in.MasterPort = value[int](r, "master-port")
+	}
+	checkRunID(r, in.RunID)
+	return in
+}
+
+func checkRunID(r *reader, runID string) {
+	if r.given("rdzv-id") && strings.TrimSpace(runID) == "" || strings.Contains(runID, "/") {
+		r.fail("rdzv-id", "must not be empty or contain a slash: it is part of the log folder's name")
+	}
+}
+
+// checkBackend refuses backends of torch that do not exist here, and says what to use instead.
+func checkBackend(r *reader, in rendezvousFlags) {
+	switch {
+	case in.Standalone || !r.given("rdzv-backend"):
+	case in.Backend == "":
+		r.fail("rdzv-backend", "must not be empty")
+	case in.Backend == "etcd-v2":
+		r.fail("rdzv-backend", "version 2 of etcd's API is not supported, and etcd itself has dropped it; "+
+			"use --rdzv-backend=etcd, which speaks version 3")
+	case in.Backend == "file":
+		r.fail("rdzv-backend", "there is no rendezvous by files; use c10d, with --rdzv-endpoint naming one of the nodes, or etcd")
+	case in.Backend == rdzv.BackendEtcd && (in.RunID == NoRunID || in.RunID == "" && in.MaxNodes > 1):
+		r.fail("rdzv-id", "the etcd backend needs a run id that no other job in the same etcd has: "+
+			"give --rdzv-id=ID, the same on all nodes")
+	}
+}
+
+// readEndpoints checks and parses the endpoint. The result is nil for static, for unknown backends, and for an endpoint
+// that is not needed.
+func readEndpoints(r *reader, in rendezvousFlags) []HostPort {
+	const name = "rdzv-endpoint"
+	backend := in.backend()
+	switch {
+	case r.err != nil || !isKnown(backend):
+		return nil
+	case in.Standalone || backend == rdzv.BackendC10d && in.Endpoint == "" && in.MaxNodes == 1:
+		return []HostPort{{"localhost", 0}}
+	case in.Endpoint == "" && backend != rdzv.BackendStatic && in.MaxNodes > 1:
+		r.fail("nnodes", noEndpoint(backend, in.NoEndpoint))
+		return nil
+	case in.Endpoint == "":
+		return nil
+	}
+	var endpoints []HostPort
+	texts := []string{in.Endpoint}
+	if backend == rdzv.BackendEtcd { // several members
+		texts = strings.Split(in.Endpoint, ",")
+	}
+	for _, text := range texts {
+		host, port, err := parseEndpoint(strings.TrimSpace(text))
+		at := HostPort{host, port}
+		switch {
+		case err != nil:
+			r.fail(name, err.Error())
+		case port < 0 && backend == rdzv.BackendStatic:
+			r.fail(name, "the static backend needs HOST:PORT")
+		case port < 0:
+			at.Port = map[string]int{rdzv.BackendEtcd: etcdPort, rdzv.BackendC10d: c10dPort}[backend]
+		case port == 0 && in.MaxNodes > 1 && backend != rdzv.BackendStatic:
+			r.fail(name, "several nodes need a port that they all know")
+		}
+		if in.MaxNodes > 1 && isUnspecified(host) {
+			r.fail(name, printable.Quote(host)+" is no address that other nodes can reach: give an address of this machine, or a host name")
+		}
+		endpoints = append(endpoints, at)
+	}
+	return endpoints
+}
+
+// noEndpoint returns the error of a job of several nodes without an endpoint. reason is the scheduler's explanation, or
+// empty.
+func noEndpoint(backend, reason string) string {
+	const need = "several nodes need an endpoint at which they meet: "
+	const give = "give --rdzv-endpoint=HOST[:PORT] (or PET_RDZV_ENDPOINT, or rdzv-endpoint in the config file), "
+	switch {
+	case backend == rdzv.BackendEtcd:
+		return need + give + "the address of etcd"
+	case reason != "":
+		return need + reason
+	}
+	return need + give + "the host name or address of one node, the same on all nodes; or MASTER_ADDR in the environment"
+}
+
+// readConf applies --rdzv-conf.
+func (v *Rendezvous) readConf(r *reader, items []confItem, from surroundings) {
+	v.defaults()
+	v.Conf = make(map[string]string, len(items))
+	for _, item := range items {
+		if !isKnown(v.Backend) || !isPassword(item.key) && !item.behindPassword {
+			v.Conf[item.key] = item.value
+		}
+	}
+	if !isKnown(v.Backend) {
+		return
+	}
+	options := confReader{Rendezvous: v, from: from}
+	if err := options.read(items); err != nil {
+		r.fail("rdzv-conf", err.Error())
+	}
+	for _, warning := range options.warnings {
+		r.warn("rdzv-conf", warning)
+	}
+}
+
+// readHint reads the rank that this node was given.
+func (c *Config) readHint(r *reader) {
+	v := &c.Rendezvous
+	v.Hint = -1
+	rank := value[int](r, "node-rank")
+	if r.given("node-rank") || r.inferred("node-rank") {
+		v.Hint = rank
+	}
+	static := v.Backend == rdzv.BackendStatic
+	switch {
+	case static && c.MaxNodes > 1 && v.Hint < 0:
+		r.fail("nnodes", "the static backend needs the rank of each node: give --node-rank, from 0 on "+
+			"(a scheduler can provide it: SLURM_NODEID, JOB_COMPLETION_INDEX)")
+	case static && v.Hint >= c.MaxNodes && r.inferred("node-rank"):
+		r.fail("node-rank", fmt.Sprintf("is the node's rank, because --node-rank is not given; it must be below the number of nodes, %d",
+			c.MaxNodes))
+	case static && v.Hint >= c.MaxNodes:
+		r.fail("node-rank", fmt.Sprintf("must be below the number of nodes, %d", c.MaxNodes))
+	case static && c.MinNodes < c.MaxNodes:
+		r.warn("nnodes", fmt.Sprintf("the static backend waits for all %d nodes, whose ranks are given", c.MaxNodes))
+		c.MinNodes = c.MaxNodes
+	case c.MaxNodes == 1 && v.Hint > 0:
+		r.warn("node-rank", "has no effect: the number of nodes is 1")
+	}
+}
+
+// checkRendezvous refuses what contradicts the backend and warns about what it ignores.
+func (c *Config) checkRendezvous(r *reader, in rendezvousFlags, out meetingPoint) {
+	static := out.Backend == rdzv.BackendStatic
+	switch {
+	case in.Standalone && in.MaxNodes > 1:
+		r.fail("nnodes", "--standalone runs on one node")
+	case static && in.MaxNodes > 1 && out.MasterPort == 0:
+		r.fail("master-port", "several nodes need a port that they all know")
+	case static && in.MaxNodes > 1 && isUnspecified(out.MasterAddr):
+		r.fail("master-addr", "is no address that other nodes can reach")
+	}
+	names, why := in.ignored(out)
+	for _, name := range names {
+		if r.given(name) {
+			r.warn(name, "has no effect with "+why)
+		}
+	}
+	switch {
+	case !r.given("worker-store-port"):
+	case in.MaxNodes == 1:
+		r.warn("worker-store-port", "has no effect on one node; use --master-port")
+	case static:
+		r.warn("worker-store-port", "has no effect with the static backend, whose workers meet at the master address")
+	}
+	warnLoopback(r, in, c.Rendezvous.Endpoints)
+}
+
+// warnLoopback warns of an endpoint that only agents of this machine can reach. It is no error, because several agents of
+// one machine can form a job.
+func warnLoopback(r *reader, in rendezvousFlags, endpoints []HostPort) {
+	if in.MaxNodes == 1 || in.OneMachine {
+		return
+	}
+	name := "rdzv-endpoint"
+	if in.Endpoint == "" {
+		name = "master-addr"
+	}
+	for _, e := range endpoints {
+		if isLoopback(e.Host) {
+			r.warn(name, e.Host+" means another machine on each node: only agents of one machine can meet there")
+		}
+	}
+}

@@ -1,0 +1,360 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+	"unicode"
+
+	"github.com/rs/zerolog"
+	"golang.org/x/sys/unix"
+
+	"github.com/elasticrun/elasticrun/internal/bytesize"
+	"github.com/elasticrun/elasticrun/pkg/workerlog"
+)
+
+// This file has the parsers of single values. Their errors are clauses that follow the name of the setting.
+
+// Upper bounds far above any real job. A larger value is a typing error.
+const (
+	maxNodes       = 1 << 20
+	maxProcPerNode = 1 << 16
+	maxRestarts    = 1 << 30
+	maxSeconds     = 1e9 // 31 years; 292 years are the end of time.Duration
+	maxBytes       = 1 << 50
+)
+
+const (
+	minStoreMemory = 1 << 20 // a store with less memory is of no use
+	minLogSize     = 4 << 10 // smaller log files only cost time
+	maxLaunchID    = 256     // bytes; the ids of schedulers are much shorter
+)
+
+func isDigits(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
+
+func notEmpty(s string) (string, error) {
+	if s == "" {
+		return "", errors.New("must not be empty")
+	}
+	return s, nil
+}
+
+// oneOf accepts the listed values only.
+func oneOf(values ...string) func(string) (string, error) {
+	return func(s string) (string, error) {
+		if slices.Contains(values, s) {
+			return s, nil
+		}
+		return "", errors.New("must be one of " + strings.Join(values, ", "))
+	}
+}
+
+// between parses a whole number in [low, high].
+func between(low, high int) func(string) (int, error) {
+	return func(s string) (int, error) {
+		n, err := strconv.Atoi(strings.TrimSpace(s))
+		switch {
+		case err != nil && !errors.Is(err, strconv.ErrRange):
+			return 0, errors.New("must be a whole number")
+		case err != nil || n < low || n > high:
+			return 0, fmt.Errorf("must be between %d and %d", low, high)
+		}
+		return n, nil
+	}
+}
+
+// seconds parses a time in seconds, 0 or more.
+func seconds(s string) (time.Duration, error) {
+	n, err := strconv.ParseFloat(strings.TrimSpace(s), 64)
+	switch {
+	case err != nil && !errors.Is(err, strconv.ErrRange), math.IsNaN(n):
+		return 0, errors.New("must be a number of seconds")
+	case n < 0:
+		return 0, errors.New("must not be negative")
+	case n > maxSeconds:
+		return 0, fmt.Errorf("must be at most %.0f seconds", maxSeconds)
+	}
+	return time.Duration(n * float64(time.Second)), nil
+}
+
+// aboveZero parses a time in seconds that is not 0.
+func aboveZero(s string) (time.Duration, error) {
+	d, err := seconds(s)
+	if err == nil && d <= 0 {
+		err = errors.New("must be above 0")
+	}
+	return d, err
+}
+
+// sizeFrom parses a number of bytes of at least low; name is low in words.
+func sizeFrom(low int64, name string) func(string) (int64, error) {
+	return func(s string) (int64, error) {
+		n, err := bytesize.Parse(s)
+		switch {
+		case err != nil:
+			return 0, err
+		case n < low:
+			return 0, errors.New("must be at least " + name)
+		case n > maxBytes:
+			return 0, errors.New("must be at most 1024TiB")
+		}
+		return n, nil
+	}
+}
+
+// nodeRange is a number of nodes from low to high.
+type nodeRange struct{ low, high int }
+
+// parseNodes reads N or MIN:MAX.
+func parseNodes(s string) (nodeRange, error) {
+	low, high, err := parseRange(s, ":", between(1, maxNodes))
+	switch {
+	case err != nil:
+		return nodeRange{}, fmt.Errorf("must be N or MIN:MAX, each a whole number between 1 and %d", maxNodes)
+	case low > high:
+		return nodeRange{}, fmt.Errorf("MIN must not be above MAX: did you mean %d:%d?", high, low)
+	}
+	return nodeRange{low, high}, nil
+}
+
+// parsePortRange reads N or LO-HI; empty is no range.
+func parsePortRange(s string) (PortRange, error) {
+	if s == "" {
+		return PortRange{}, nil
+	}
+	low, high, err := parseRange(s, "-", between(1, 65535))
+	switch {
+	case err != nil:
+		return PortRange{}, errors.New("must be N or LO-HI, each a port between 1 and 65535")
+	case low > high:
+		return PortRange{}, fmt.Errorf("LO must not be above HI: did you mean %d-%d?", high, low)
+	}
+	return PortRange{low, high}, nil
+}
+
+// parseRange reads one number, or two with a separator between them.
+func parseRange(s, separator string, parse func(string) (int, error)) (low, high int, err error) {
+	first, last, isRange := strings.Cut(s, separator)
+	if !isRange {
+		last = first
+	}
+	low, errLow := parse(first)
+	high, errHigh := parse(last)
+	return low, high, errors.Join(errLow, errHigh)
+}
+
+func parseLaunchID(s string) (string, error) {
+	if len(s) > maxLaunchID {
+		return "", fmt.Errorf("must be at most %d bytes long", maxLaunchID)
+	}
+	return s, nil
+}
+
+// HostPort is an address to listen on or to connect to.
+type HostPort struct {
+	// Host is a name or an address, without brackets. For a listener, empty means every address of this machine.
+	Host string
+	// Port is the port. For a listener, 0 takes a free one.
+	Port int
+}
+
+// String returns the address in the form of package net, with an IPv6 address in brackets.
+func (a HostPort) String() string { return net.JoinHostPort(a.Host, strconv.Itoa(a.Port)) }
+
+// parseEndpoint splits HOST[:PORT]; port is -1 if it is missing. An IPv6 address with a port needs brackets. It follows
+// torch 2.14 torch/distributed/elastic/rendezvous/utils.py with two differences: an IPv6 address without brackets is a
+// host alone, and other hosts hold no colon.
+func parseEndpoint(endpoint string) (host string, port int, err error) {
+	at := strings.LastIndexByte(endpoint, ':')
+	_, noIP := netip.ParseAddr(endpoint)
+	if at < 0 || strings.HasSuffix(endpoint, "]") || noIP == nil {
+		host, err = parseHost(endpoint)
+		return host, -1, err
+	}
+	if port, err = parsePort(endpoint[at+1:]); err != nil {
+		return "", 0, err
+	}
+	host, err = parseHost(endpoint[:at])
+	return host, port, err
+}
+
+func parsePort(text string) (int, error) {
+	if len(text) > 5 || !isDigits(text) {
+		return 0, fmt.Errorf("the port %q must be a number between 0 and 65535", text)
+	}
+	port, err := between(0, 65535)(text)
+	if err != nil {
+		return 0, fmt.Errorf("the port %s %w", text, err)
+	}
+	return port, nil
+}
+
+// parseHost checks a host name or address and removes the brackets around an IPv6 address.
+func parseHost(s string) (string, error) {
+	host := strings.TrimSpace(s)
+	inner, open := strings.CutPrefix(host, "[")
+	inner, closed := strings.CutSuffix(inner, "]")
+	addr, err := netip.ParseAddr(inner)
+	switch {
+	case err == nil && open == closed && (!open || addr.Is6()):
+		return inner, nil
+	case open || closed:
+		return "", errors.New("brackets must enclose an IPv6 address, such as [::1]")
+	case host == "" || strings.ContainsFunc(host, notHostRune):
+		return "", fmt.Errorf("%q is not a host name or an address", host)
+	}
+	return host, nil
+}
+
+func notHostRune(r rune) bool {
+	return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("-_.", r)
+}
+
+// optionalHost is parseHost for a flag that may be empty.
+func optionalHost(s string) (string, error) {
+	if s == "" {
+		return "", nil
+	}
+	return parseHost(s)
+}
+
+// parseListen reads HOST:PORT, or :PORT for every address.
+func parseListen(s string) (HostPort, error) {
+	s = strings.TrimSpace(s)
+	if port, ok := strings.CutPrefix(s, ":"); ok && !strings.Contains(port, ":") {
+		n, err := parsePort(port)
+		return HostPort{Port: n}, err
+	}
+	host, port, err := parseEndpoint(s)
+	switch {
+	case err != nil:
+		return HostPort{}, err
+	case port < 0:
+		return HostPort{}, fmt.Errorf("the port is missing: %s", net.JoinHostPort(host, "PORT"))
+	}
+	return HostPort{Host: host, Port: port}, nil
+}
+
+// parseStatusAddr reads HOST:PORT. Without a host it is the loopback address: a node's status is not for everybody.
+func parseStatusAddr(s string) (HostPort, error) {
+	at, err := parseListen(s)
+	if err == nil && at.Host == "" {
+		at.Host = "127.0.0.1"
+	}
+	return at, err
+}
+
+// isLoopback recognizes localhost and the loopback addresses.
+func isLoopback(host string) bool {
+	addr, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && addr.Unmap().IsLoopback()
+}
+
+// isUnspecified recognizes 0.0.0.0 and ::.
+func isUnspecified(host string) bool {
+	addr, err := netip.ParseAddr(host)
+	return err == nil && addr.Unmap().IsUnspecified()
+}
+
+// parseGlobalRanks reads ranks that are global with and without a g.
+func parseGlobalRanks(s string) (workerlog.RankSet, error) {
+	set, err := workerlog.ParseRanks(s)
+	for i := range set {
+		set[i].Global = true
+	}
+	return set, err
+}
+
+func parseLocalRanks(s string) (workerlog.RankSet, error) {
+	set, err := workerlog.ParseRanks(s)
+	if slices.ContainsFunc(set, func(r workerlog.RankRange) bool { return r.Global }) {
+		return nil, errors.New("names local ranks: use --rank for global ones")
+	}
+	return set, err
+}
+
+// parseStream reads the name of one output stream.
+func parseStream(s string) (workerlog.Std, error) {
+	name, err := oneOf("stdout", "stderr")(s)
+	return map[string]workerlog.Std{"stdout": workerlog.Stdout, "stderr": workerlog.Stderr}[name], err
+}
+
+func parseFilters(s string) ([]string, error) { return workerlog.ParseFilters(s), nil }
+
+var attemptName = lazily(`^\d+(\.r\d+)?(\.\d+)?$`)
+
+// parseAttempt reads the name of an attempt; all attempts are "".
+func parseAttempt(s string) (string, error) {
+	switch {
+	case s == "all":
+		return "", nil
+	case !attemptName().MatchString(s):
+		return "", errors.New("must be all, a number of restarts such as 0, or the name of one attempt such as 0.r1")
+	}
+	return s, nil
+}
+
+// parseEventLog checks which variables the path uses.
+func parseEventLog(s string) (string, error) {
+	if workerlog.Substitute(s, nil) != workerlog.Substitute(s, map[string]string{"node_rank": ""}) {
+		return "", errors.New("the node's rank is not known yet when the log is opened: use ${hostname} or ${run_id}")
+	}
+	return s, nil
+}
+
+// parseEventHandler reads --event-log-handler. Torch's dynamic_rendezvous writes nothing.
+func parseEventHandler(s string) (string, error) {
+	name, err := oneOf("null", "console", "dynamic_rendezvous")(s)
+	if name == "dynamic_rendezvous" {
+		name = "null"
+	}
+	return name, err
+}
+
+// parseLevel reads a log level by its name in Python or zerolog, in any case.
+func parseLevel(s string) (zerolog.Level, error) {
+	switch strings.ToLower(s) {
+	case "trace", "notset":
+		return zerolog.TraceLevel, nil
+	case "debug":
+		return zerolog.DebugLevel, nil
+	case "info":
+		return zerolog.InfoLevel, nil
+	case "warning", "warn":
+		return zerolog.WarnLevel, nil
+	case "error":
+		return zerolog.ErrorLevel, nil
+	case "critical", "fatal":
+		return zerolog.FatalLevel, nil
+	}
+	return 0, errors.New("must be one of trace, debug, info, warning, error, critical")
+}
+
+// parseSignals reads a list such as SIGTERM,SIGINT. It returns names that this system does not have separately, because
+// torchrun skips them with a warning.
+func parseSignals(s string) (signals []syscall.Signal, unknown []string, err error) {
+	if strings.TrimSpace(s) == "" {
+		return nil, nil, nil
+	}
+	for name := range strings.SplitSeq(s, ",") {
+		name = strings.TrimSpace(name)
+		switch sig := unix.SignalNum(name); {
+		case sig == 0:
+			unknown = append(unknown, name)
+		case sig == unix.SIGKILL || sig == unix.SIGSTOP:
+			return nil, nil, fmt.Errorf("%s cannot be handled by any process", name)
+		case sig == unix.SIGCHLD || sig == unix.SIGURG:
+			return nil, nil, fmt.Errorf("%s is used by the launcher itself", name)
+		case !slices.Contains(signals, sig):
+			signals = append(signals, sig)
+		}
+	}
+	return signals, unknown, nil
+}

@@ -1,0 +1,35 @@
+// Package printable makes text of unknown origin safe to show to a user: in one line, and without characters that a
+// terminal acts on or does not display. Its functions are pure.
+package printable
+
+import (
+	"strconv"
+	"strings"
+	"unicode"
+)
+
+// Quote returns value as it is if every character is visible, and else as a quoted Go string. Values that are empty or
+// hold a blank or a quote are quoted too, since a reader could not tell where they end.
+func Quote(value string) string {
+	unclear := func(r rune) bool { return r == ' ' || r == '"' || r == unicode.ReplacementChar || !unicode.IsPrint(r) }
+	if value == "" || strings.ContainsFunc(value, unclear) {
+		return strconv.Quote(value)
+	}
+	return value
+}
+
+// Line returns text as one line. Newlines become "; ", and characters that are not printable become escapes: control
+// characters, and those that change the direction of writing.
+func Line(text string) string {
+	text = strings.ReplaceAll(text, "\n", "; ")
+	var b strings.Builder
+	for _, r := range strings.ToValidUTF8(text, "\uFFFD") {
+		if unicode.IsPrint(r) {
+			b.WriteRune(r)
+			continue
+		}
+		quoted := strconv.QuoteRune(r)
+		b.WriteString(quoted[1 : len(quoted)-1])
+	}
+	return b.String()
+}

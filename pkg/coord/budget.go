@@ -100,12 +100,12 @@ func (c *core) claimCommit(s *session, ops []Op) error {
 	if c.budget.limit == 0 {
 		return nil
 	}
-	var grows, lasting int64
+	var added, lasting int64
 	creates := false
 	for _, op := range ops {
 		e := c.entries[op.Key]
 		if e != nil {
-			grows -= e.size()
+			added -= e.size()
 			if e.lasts() {
 				lasting -= e.size()
 			}
@@ -115,15 +115,15 @@ func (c *core) claimCommit(s *session, ops []Op) error {
 		}
 		creates = creates || e == nil
 		size := int64(entrySize + len(op.Key) + len(op.Value))
-		grows += size
+		added += size
 		if !op.Owned {
 			lasting += size
 		}
 	}
-	leads := s.ttl == 0
-	if most := c.budget.limit / 4; !leads && lasting > 0 && c.budget.lasting+lasting > most {
+	local := s.ttl == 0
+	if limit := c.budget.limit / 4; !local && lasting > 0 && c.budget.lasting+lasting > limit {
 		return fmt.Errorf("%w: keys without a session use %d of %d bytes, and the request needs %d more",
-			ErrFull, c.budget.lasting, most, lasting)
+			ErrFull, c.budget.lasting, limit, lasting)
 	}
-	return c.budget.claim(grows, creates && !leads)
+	return c.budget.claim(added, creates && !local)
 }

@@ -45,8 +45,8 @@ type Client struct {
 // matches ErrUnavailable if it may pass.
 func Dial(ctx context.Context, opts DialOptions) (*Client, error) {
 	began := boottime.Now()
-	g := attempt{opts: &opts, detectTorchStore: true}
-	first, err := g.open(ctx)
+	a := attempt{opts: &opts, detectTorchStore: true}
+	first, err := a.open(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -59,8 +59,8 @@ func Dial(ctx context.Context, opts DialOptions) (*Client, error) {
 	// Close ends the background work, not ctx.
 	background, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	c.cancel = cancel
-	l := c.attach(first)
-	c.running.Go(func() { c.run(background, l) })
+	cc := c.attach(first)
+	c.running.Go(func() { c.run(background, cc) })
 	return c, nil
 }
 
@@ -165,15 +165,15 @@ func (c *Client) lose(err error) {
 func (c *Client) waitConn(ctx context.Context) (*clientConn, error) {
 	for {
 		c.mu.Lock()
-		l, linked, err := c.conn, c.connected, c.err
+		cc, linked, err := c.conn, c.connected, c.err
 		c.mu.Unlock()
 		switch {
 		case err != nil:
 			return nil, err
 		case ctx.Err() != nil:
 			return nil, unavailable(ctx)
-		case l != nil:
-			return l, nil
+		case cc != nil:
+			return cc, nil
 		}
 		select {
 		case <-linked:
@@ -185,24 +185,24 @@ func (c *Client) waitConn(ctx context.Context) (*clientConn, error) {
 
 // call sends a request and waits for the reply.
 func (c *Client) call(ctx context.Context, frame func(request int64) []byte) (Revision, error) {
-	l, number, replies, err := c.request(ctx, frame)
+	cc, number, replies, err := c.request(ctx, frame)
 	if err != nil {
 		return 0, err
 	}
 	defer func() {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		delete(l.calls, number)
+		delete(cc.calls, number)
 	}()
-	patience := time.NewTicker(max(c.ttl/4, time.Millisecond))
-	defer patience.Stop()
+	check := time.NewTicker(max(c.ttl/4, time.Millisecond))
+	defer check.Stop()
 	for waiting := true; waiting; {
 		select {
 		case r := <-replies:
 			return r.revision, errOf(r.code, r.message)
-		case <-patience.C:
-			c.suspect(l)
-		case <-l.detached:
+		case <-check.C:
+			c.suspect(cc)
+		case <-cc.detached:
 			waiting = false
 		case <-ctx.Done():
 			waiting = false
@@ -225,30 +225,30 @@ func (c *Client) call(ctx context.Context, frame func(request int64) []byte) (Re
 // request sends a request. It waits while there is no connection.
 func (c *Client) request(ctx context.Context, frame func(request int64) []byte) (*clientConn, int64, chan reply, error) {
 	for {
-		l, err := c.waitConn(ctx)
+		cc, err := c.waitConn(ctx)
 		if err != nil {
 			return nil, 0, nil, err
 		}
-		number, replies, err := c.requestOn(l, frame)
+		number, replies, err := c.requestOn(cc, frame)
 		if err != nil || replies != nil {
-			return l, number, replies, err
+			return cc, number, replies, err
 		}
 	}
 }
 
-// requestOn sends a request on l. It returns no channel if l is not the client's connection any more.
-func (c *Client) requestOn(l *clientConn, frame func(request int64) []byte) (int64, chan reply, error) {
+// requestOn sends a request on cc. It returns no channel if cc is not the client's connection any more.
+func (c *Client) requestOn(cc *clientConn, frame func(request int64) []byte) (int64, chan reply, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.conn != l {
+	if c.conn != cc {
 		return 0, nil, nil
 	}
 	c.lastNumber++
-	if err := l.send(frame(c.lastNumber)); err != nil {
+	if err := cc.send(frame(c.lastNumber)); err != nil {
 		return 0, nil, err
 	}
 	replies := make(chan reply, 1)
-	l.calls[c.lastNumber] = replies
+	cc.calls[c.lastNumber] = replies
 	return c.lastNumber, replies, nil
 }
 

@@ -24,90 +24,90 @@ type clientConn struct {
 }
 
 // attach makes g the client's connection and restarts the client's watches on it.
-func (c *Client) attach(g *established) *clientConn {
-	l := &clientConn{
-		established: g, client: c, calls: map[int64]chan reply{}, lastFrame: time.Now(),
+func (c *Client) attach(e *established) *clientConn {
+	cc := &clientConn{
+		established: e, client: c, calls: map[int64]chan reply{}, lastFrame: time.Now(),
 		wake: make(chan struct{}, 1), readDone: make(chan struct{}), detached: make(chan struct{}),
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.err != nil {
-		g.nc.Close() // makes the reader return
+		e.nc.Close() // makes the reader return
 	}
-	c.conn, c.brokenSince, c.local = l, time.Time{}, localAddr(g.nc)
+	c.conn, c.brokenSince, c.local = cc, time.Time{}, localAddr(e.nc)
 	for number, w := range c.watches {
-		_ = l.send(appendNumbered(nil, kindWatch, number, w.prefix)) // cannot fail: the queue is empty
+		_ = cc.send(appendNumbered(nil, kindWatch, number, w.prefix)) // cannot fail: the queue is empty
 	}
 	close(c.connected)
-	c.running.Go(l.write)
+	c.running.Go(cc.write)
 	c.running.Go(func() {
-		defer close(l.readDone)
-		l.err = l.read()
+		defer close(cc.readDone)
+		cc.err = cc.read()
 	})
-	return l
+	return cc
 }
 
-// detach removes l, which has ended, from the client. The caller must not hold mu.
-func (c *Client) detach(l *clientConn) {
-	l.nc.Close()
+// detach removes cc, which has ended, from the client. The caller must not hold mu.
+func (c *Client) detach(cc *clientConn) {
+	cc.nc.Close()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.conn, c.brokenSince, c.connected = nil, time.Now(), make(chan struct{})
 	for _, w := range c.watches {
 		w.merger.dropPartial()
 	}
-	close(l.detached)
+	close(cc.detached)
 }
 
 // maxPending is how many bytes may wait to be written.
 const maxPending = 8 << 20
 
 // send queues a frame. client.mu is held.
-func (l *clientConn) send(frame []byte) error {
-	if len(l.out)+len(frame) > maxPending {
+func (cc *clientConn) send(frame []byte) error {
+	if len(cc.out)+len(frame) > maxPending {
 		return &wrapped{"too much data waits to be sent", ErrUnavailable}
 	}
-	l.out = append(l.out, frame...)
+	cc.out = append(cc.out, frame...)
 	select {
-	case l.wake <- struct{}{}:
+	case cc.wake <- struct{}{}:
 	default:
 	}
 	return nil
 }
 
 // write writes queued data until the connection ends.
-func (l *clientConn) write() {
+func (cc *clientConn) write() {
 	for {
 		select {
-		case <-l.wake:
-		case <-l.detached:
+		case <-cc.wake:
+		case <-cc.detached:
 			return
 		}
-		l.client.mu.Lock()
-		out := l.out
-		l.out = nil
-		l.client.mu.Unlock()
-		if _, err := l.nc.Write(out); err != nil {
-			l.nc.Close() // makes the reader return
+		cc.client.mu.Lock()
+		out := cc.out
+		cc.out = nil
+		cc.client.mu.Unlock()
+		if _, err := cc.nc.Write(out); err != nil {
+			cc.nc.Close() // makes the reader return
 		}
 	}
 }
 
 // read handles the store's frames until the connection ends.
-func (l *clientConn) read() error {
+func (cc *clientConn) read() error {
 	scratch := make([]byte, frameHeader)
 	for {
-		k, body, err := readFrame(l.in, maxFrame, scratch)
+		k, body, err := readFrame(cc.in, maxFrame, scratch)
 		if err != nil {
 			return err
 		}
 		switch k {
 		case kindReply:
-			err = l.reply(body)
+			err = cc.reply(body)
 		case kindBatch:
-			err = l.batch(body)
+			err = cc.batch(body)
 		case kindExitNotice:
-			err = l.exitNotice(body)
+			err = cc.exitNotice(body)
 		default: // the store is newer than its protocol version says
 			err = errMalformed
 		}
@@ -117,35 +117,35 @@ func (l *clientConn) read() error {
 	}
 }
 
-func (l *clientConn) reply(body []byte) error {
+func (cc *clientConn) reply(body []byte) error {
 	r, err := decodeReply(body)
 	if err != nil {
 		return err
 	}
-	l.client.mu.Lock()
-	l.lastFrame = time.Now()
-	if call := l.calls[r.request]; call != nil {
-		delete(l.calls, r.request)
+	cc.client.mu.Lock()
+	cc.lastFrame = time.Now()
+	if call := cc.calls[r.request]; call != nil {
+		delete(cc.calls, r.request)
 		call <- r
 	}
-	ended := r.request == l.client.endRequest
-	l.client.mu.Unlock()
+	ended := r.request == cc.client.endRequest
+	cc.client.mu.Unlock()
 	if ended { // the session has ended: the client must not reconnect
-		l.client.lose(errClosed)
+		cc.client.lose(errClosed)
 		return errEnded
 	}
 	return nil
 }
 
-func (l *clientConn) batch(body []byte) error {
+func (cc *clientConn) batch(body []byte) error {
 	p, err := decodePart(body)
 	if err != nil {
 		return err
 	}
-	l.client.mu.Lock()
-	defer l.client.mu.Unlock()
-	l.lastFrame = time.Now()
-	if w := l.client.watches[p.watch]; w != nil && w.merger.add(p) {
+	cc.client.mu.Lock()
+	defer cc.client.mu.Unlock()
+	cc.lastFrame = time.Now()
+	if w := cc.client.watches[p.watch]; w != nil && w.merger.add(p) {
 		w.notify()
 	}
 	return nil
@@ -158,39 +158,39 @@ var (
 	errTaken = errors.New("it was taken over")
 )
 
-func (l *clientConn) exitNotice(body []byte) error {
+func (cc *clientConn) exitNotice(body []byte) error {
 	in := &fields{b: body}
-	why, line := resultCode(in.byte()), in.string()
+	code, message := resultCode(in.byte()), in.string()
 	if err := in.end(); err != nil {
 		return err
 	}
-	l.client.mu.Lock()
-	old := l.client.conn != l
-	l.client.mu.Unlock()
-	if old || why == codeTaken {
+	cc.client.mu.Lock()
+	old := cc.client.conn != cc
+	cc.client.mu.Unlock()
+	if old || code == codeTaken {
 		return errTaken
 	}
-	err := errOf(why, line)
+	err := errOf(code, message)
 	if !errors.Is(err, ErrSessionLost) && !errors.Is(err, ErrUnavailable) {
 		return errMalformed
 	}
-	l.client.lose(err)
+	cc.client.lose(err)
 	return errEnded
 }
 
-// run keeps the client connected until it ends. l is its first connection.
-func (c *Client) run(ctx context.Context, l *clientConn) {
-	for l != nil {
+// run keeps the client connected until it ends. cc is its first connection.
+func (c *Client) run(ctx context.Context, cc *clientConn) {
+	for cc != nil {
 		select {
-		case <-l.readDone:
-			c.detach(l)
-			if errors.Is(l.err, errMalformed) {
+		case <-cc.readDone:
+			c.detach(cc)
+			if errors.Is(cc.err, errMalformed) {
 				c.lose(&wrapped{"the store does not follow the protocol", ErrUnavailable})
 			}
-			l = c.reconnect(ctx)
-		case doubted := <-c.suspects:
-			if doubted == l {
-				l = c.replace(ctx, l)
+			cc = c.reconnect(ctx)
+		case suspected := <-c.suspects:
+			if suspected == cc {
+				cc = c.replace(ctx, cc)
 			}
 		}
 	}
@@ -229,8 +229,8 @@ func reconnectDelay(broken time.Duration) time.Duration {
 
 // resume makes one attempt to connect and resume the session. It ends the client if no attempt can ever succeed.
 func (c *Client) resume(ctx context.Context) *established {
-	g := attempt{opts: &c.opts, token: c.token, instance: c.instance}
-	got, err := g.open(ctx)
+	a := attempt{opts: &c.opts, token: c.token, instance: c.instance}
+	got, err := a.open(ctx)
 	var refused *RefusedError
 	switch {
 	case err == nil:
@@ -238,18 +238,18 @@ func (c *Client) resume(ctx context.Context) *established {
 	case errors.Is(err, ErrSessionLost):
 		c.lose(err)
 	case errors.Is(err, ErrReplaced):
-		line := fmt.Sprintf("the store at %s is gone: another instance, %s, runs there now", c.opts.Addr, g.instance)
-		c.lose(&wrapped{line, ErrReplaced})
+		message := fmt.Sprintf("the store at %s is gone: another instance, %s, runs there now", c.opts.Addr, a.instance)
+		c.lose(&wrapped{message, ErrReplaced})
 	case errors.As(err, &refused):
 		c.lose(&wrapped{"the store is gone: " + err.Error(), ErrUnavailable})
 	}
 	return nil
 }
 
-// replace makes one attempt to replace l, over which a call gets no answer. The network path of l may be gone for good
-// while another path works, which TCP does not notice. l stays open during the attempt, because l may only be slow and
+// replace makes one attempt to replace cc, over which a call gets no answer. The network path of cc may be gone for good
+// while another path works, which TCP does not notice. cc stays open during the attempt, because cc may only be slow and
 // the attempt may fail. replace returns the client's connection afterwards.
-func (c *Client) replace(ctx context.Context, l *clientConn) *clientConn {
+func (c *Client) replace(ctx context.Context, cc *clientConn) *clientConn {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	attempts := make(chan *established, 1)
@@ -257,29 +257,29 @@ func (c *Client) replace(ctx context.Context, l *clientConn) *clientConn {
 	var got *established
 	select {
 	case got = <-attempts:
-	case <-l.readDone:
-		if !errors.Is(l.err, errTaken) {
+	case <-cc.readDone:
+		if !errors.Is(cc.err, errTaken) {
 			cancel() // reconnect tries again at once
 		}
 		got = <-attempts
 	}
 	if got == nil {
-		return l
+		return cc
 	}
-	c.detach(l)
+	c.detach(cc)
 	return c.attach(got)
 }
 
-// suspect requests a replacement of l if the store has been silent on l for a quarter of the TTL.
-func (c *Client) suspect(l *clientConn) {
+// suspect requests a replacement of cc if the store has been silent on cc for a quarter of the TTL.
+func (c *Client) suspect(cc *clientConn) {
 	c.mu.Lock()
-	silent := time.Since(l.lastFrame) >= c.ttl/4
+	silent := time.Since(cc.lastFrame) >= c.ttl/4
 	c.mu.Unlock()
 	if !silent {
 		return
 	}
 	select {
-	case c.suspects <- l:
+	case c.suspects <- cc:
 	default: // run is already replacing a connection
 	}
 }

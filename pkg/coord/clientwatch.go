@@ -85,53 +85,53 @@ type mergedEvent struct {
 }
 
 // add adds a part of a batch. It reports whether a batch can be taken, which is false until the last part.
-func (g *batchMerger) add(p batchPart) bool {
-	if p.batch.Resync && !g.partial {
-		g.events = nil
-		g.resync = true
+func (m *batchMerger) add(p batchPart) bool {
+	if p.batch.Resync && !m.partial {
+		m.events = nil
+		m.resync = true
 	}
-	g.pending, g.partial = true, p.more
-	g.revision = p.batch.Revision
-	if g.events == nil {
-		g.events = make(map[string]mergedEvent, len(p.batch.Events))
+	m.pending, m.partial = true, p.more
+	m.revision = p.batch.Revision
+	if m.events == nil {
+		m.events = make(map[string]mergedEvent, len(p.batch.Events))
 	}
 	for i, e := range p.batch.Events {
 		known := !p.fresh[i]
-		if before, ok := g.events[e.Key]; ok {
+		if before, ok := m.events[e.Key]; ok {
 			known = before.known
 		}
-		known = known && !g.resync
+		known = known && !m.resync
 		if e.Deleted && !known {
-			delete(g.events, e.Key)
+			delete(m.events, e.Key)
 			continue
 		}
-		g.seq++
-		g.events[e.Key] = mergedEvent{Event: e, seq: g.seq, known: known}
+		m.seq++
+		m.events[e.Key] = mergedEvent{Event: e, seq: m.seq, known: known}
 	}
-	return !g.partial
+	return !m.partial
 }
 
 // dropPartial discards an incomplete batch. A Resync must follow.
-func (g *batchMerger) dropPartial() {
-	if g.partial {
-		*g = batchMerger{}
+func (m *batchMerger) dropPartial() {
+	if m.partial {
+		*m = batchMerger{}
 	}
 }
 
 // take returns everything that was added as one batch; ok is false if that is nothing.
-func (g *batchMerger) take() (b Batch, ok bool) {
-	if !g.pending || g.partial {
+func (m *batchMerger) take() (b Batch, ok bool) {
+	if !m.pending || m.partial {
 		return Batch{}, false
 	}
-	events := make([]mergedEvent, 0, len(g.events))
-	for _, e := range g.events {
+	events := make([]mergedEvent, 0, len(m.events))
+	for _, e := range m.events {
 		events = append(events, e)
 	}
 	slices.SortFunc(events, func(a, b mergedEvent) int { return cmp.Compare(a.seq, b.seq) })
-	b = Batch{Revision: g.revision, Resync: g.resync}
+	b = Batch{Revision: m.revision, Resync: m.resync}
 	for _, e := range events {
 		b.Events = append(b.Events, e.Event)
 	}
-	*g = batchMerger{}
+	*m = batchMerger{}
 	return b, b.Resync || len(b.Events) > 0
 }

@@ -49,8 +49,8 @@ func (c *conn) run() {
 		c.finish(err)
 		return
 	}
-	if told := c.server.opts.OnJoin; told != nil && c.runID != "" {
-		told(c.runID)
+	if onJoin := c.server.opts.OnJoin; onJoin != nil && c.runID != "" {
+		onJoin(c.runID)
 	}
 	c.server.running.Go(func() { // a new goroutine: the handshake has grown this one's stack
 		c.write()
@@ -166,8 +166,8 @@ func (c *conn) handle(k kind, body []byte) error {
 		c.session = nil
 		c.closeWith(appendReply(nil, reply{request: number}))
 	}
-	mine := !c.writing && c.hasOutput()
-	c.writing = c.writing || mine
+	isWriter := !c.writing && c.hasOutput()
+	c.writing = c.writing || isWriter
 	full := len(c.out) > maxOutbox
 	err = c.account()
 	s.mu.Unlock()
@@ -177,7 +177,7 @@ func (c *conn) handle(k kind, body []byte) error {
 	if err != nil {
 		return err
 	}
-	if mine {
+	if isWriter {
 		c.write()
 	}
 	return nil
@@ -191,8 +191,8 @@ func (c *conn) watch(number int64, prefix string) {
 	c.unwatch(number)
 	prepaid := c.prepaid(prefix)
 	if err := c.server.core.budget.claim(int64(watchSize+len(prefix)), true); err != nil && !prepaid {
-		_, line := codeOf(err)
-		c.closeWith(appendExitNotice(nil, codeUnavailable, "the store is full: "+line))
+		_, message := codeOf(err)
+		c.closeWith(appendExitNotice(nil, codeUnavailable, "the store is full: "+message))
 		return
 	}
 	if c.watches == nil {
@@ -260,13 +260,13 @@ func (c *conn) write() {
 		}
 		out := c.out
 		c.out = nil
-		number, batch, fresh, some := c.nextBatch()
+		number, batch, fresh, ok := c.nextBatch()
 		c.inflight.sending = int64(cap(out)) + batchSize(batch)
 		if c.account() != nil {
-			out, some = nil, false
+			out, ok = nil, false
 		}
 		s.mu.Unlock()
-		if some {
+		if ok {
 			out = appendBatch(out, number, batch, fresh)
 		}
 		if c.send(out) != nil {

@@ -54,10 +54,10 @@ type attempt struct {
 }
 
 // open connects and runs the handshake.
-func (g *attempt) open(ctx context.Context) (*established, error) {
+func (a *attempt) open(ctx context.Context) (*established, error) {
 	var w welcome
-	nc, in, err := g.exchange(ctx, func(nc net.Conn, in *bufio.Reader) (err error) {
-		w, err = g.handshake(nc, in)
+	nc, in, err := a.exchange(ctx, func(nc net.Conn, in *bufio.Reader) (err error) {
+		w, err = a.handshake(nc, in)
 		return err
 	})
 	if err != nil {
@@ -67,195 +67,195 @@ func (g *attempt) open(ctx context.Context) (*established, error) {
 }
 
 // exchange connects and calls say, both within the timeout. The returned connection has no deadline.
-func (g *attempt) exchange(ctx context.Context, say func(net.Conn, *bufio.Reader) error) (net.Conn, *bufio.Reader, error) {
-	nc, err := g.connect(ctx)
+func (a *attempt) exchange(ctx context.Context, do func(net.Conn, *bufio.Reader) error) (net.Conn, *bufio.Reader, error) {
+	nc, err := a.connect(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	deadline := time.Now().Add(g.opts.timeout())
+	deadline := time.Now().Add(a.opts.timeout())
 	nc.SetDeadline(deadline)
 	stop := context.AfterFunc(ctx, func() { nc.SetDeadline(time.Unix(1, 0)) })
 	in := bufio.NewReaderSize(nc, readBuffer)
-	err = say(nc, in)
+	err = do(nc, in)
 	if !stop() {
-		err = g.dialError(ObstacleSilent, "it accepts connections, but had not answered when the attempt was canceled", context.Cause(ctx))
+		err = a.dialError(ObstacleSilent, "it accepts connections, but had not answered when the attempt was canceled", context.Cause(ctx))
 	}
 	if err != nil {
 		nc.Close()
-		return nil, nil, g.detectTorch(ctx, err)
+		return nil, nil, a.detectTorch(ctx, err)
 	}
 	nc.SetDeadline(time.Time{})
 	return nc, in, nil
 }
 
-func (g *attempt) dialError(o Obstacle, line string, err error) *DialError {
-	return &DialError{Addr: g.opts.Addr, Obstacle: o, Message: line, Err: err}
+func (a *attempt) dialError(obstacle Obstacle, message string, err error) *DialError {
+	return &DialError{Addr: a.opts.Addr, Obstacle: obstacle, Message: message, Err: err}
 }
 
 // connect makes the connection.
-func (g *attempt) connect(ctx context.Context) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, g.opts.timeout())
+func (a *attempt) connect(ctx context.Context) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, a.opts.timeout())
 	defer cancel()
 	var nc net.Conn
 	var err error
-	if g.opts.Conn != nil {
-		nc, err = g.opts.Conn(ctx)
+	if a.opts.Conn != nil {
+		nc, err = a.opts.Conn(ctx)
 	} else {
-		nc, err = new(net.Dialer).DialContext(ctx, "tcp", g.opts.Addr)
+		nc, err = new(net.Dialer).DialContext(ctx, "tcp", a.opts.Addr)
 	}
 	var timeout interface{ Timeout() bool }
 	switch {
 	case err == nil:
 		return nc, nil
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return nil, g.dialError(ObstacleRefused, "nobody listens there", err)
+		return nil, a.dialError(ObstacleRefused, "nobody listens there", err)
 	case errors.As(err, &timeout) && timeout.Timeout():
-		return nil, g.dialError(ObstacleTimeout, "nothing answers there", err)
+		return nil, a.dialError(ObstacleTimeout, "nothing answers there", err)
 	}
-	return nil, g.dialError(ObstacleConnect, "no connection is possible", err)
+	return nil, a.dialError(ObstacleConnect, "no connection is possible", err)
 }
 
 // handshake gets a session.
-func (g *attempt) handshake(nc net.Conn, in *bufio.Reader) (w welcome, err error) {
-	if err := g.challenge(nc, in); err != nil {
+func (a *attempt) handshake(nc net.Conn, in *bufio.Reader) (w welcome, err error) {
+	if err := a.challenge(nc, in); err != nil {
 		return w, err
 	}
-	return g.join(nc, in)
+	return a.join(nc, in)
 }
 
 // challenge is the first half of the handshake, up to the store's challenge.
-func (g *attempt) challenge(nc net.Conn, in *bufio.Reader) error {
-	g.proofs = transcript{secret: g.opts.Secret}
-	h := hello{secret: len(g.opts.Secret) > 0, version: g.opts.Version, runID: g.opts.RunID, nonce: newNonce()}
+func (a *attempt) challenge(nc net.Conn, in *bufio.Reader) error {
+	a.proofs = transcript{secret: a.opts.Secret}
+	h := hello{secret: len(a.opts.Secret) > 0, version: a.opts.Version, runID: a.opts.RunID, nonce: newNonce()}
 	frame := h.append(nil)
 	if len(frame) > maxHandshake {
 		return fmt.Errorf("run id and version are too long: %d bytes", len(frame))
 	}
-	g.proofs.add(bodyOf(frame))
+	a.proofs.add(bodyOf(frame))
 	if _, err := nc.Write(append(appendPreamble(nil), frame...)); err != nil {
-		return g.noAnswer(err)
+		return a.noAnswer(err)
 	}
-	if err := g.readPreamble(in); err != nil {
+	if err := a.readPreamble(in); err != nil {
 		return err
 	}
-	body, err := g.readFrame(in, kindChallenge)
+	body, err := a.readFrame(in, kindChallenge)
 	if err != nil {
 		return err
 	}
 	c, err := decodeChallenge(body)
 	if err != nil {
-		return g.protocolError(err)
+		return a.protocolError(err)
 	}
 	if c.secret != h.secret {
-		return g.refused(ReasonSecret, "only one of store and agent has a shared secret: give both the same secret")
+		return a.refused(ReasonSecret, "only one of store and agent has a shared secret: give both the same secret")
 	}
-	before := g.instance
-	g.instance = c.instance
+	before := a.instance
+	a.instance = c.instance
 	if before != "" && before != c.instance {
 		return ErrReplaced
 	}
-	g.proofs.add(body)
+	a.proofs.add(body)
 	return nil
 }
 
 // join is the second half of the handshake.
-func (g *attempt) join(nc net.Conn, in *bufio.Reader) (w welcome, err error) {
-	j := join{ttl: int64(max(g.opts.TTL, 0)), token: g.token, end: g.end}
-	j.proof = g.proofs.proof(sideAgent, bodyOf(j.append(nil)))
+func (a *attempt) join(nc net.Conn, in *bufio.Reader) (w welcome, err error) {
+	j := join{ttl: int64(max(a.opts.TTL, 0)), token: a.token, end: a.end}
+	j.proof = a.proofs.proof(sideAgent, bodyOf(j.append(nil)))
 	frame := j.append(nil)
 	if len(frame) > maxHandshake {
-		return w, fmt.Errorf("the token is too long: %d bytes", len(g.token))
+		return w, fmt.Errorf("the token is too long: %d bytes", len(a.token))
 	}
-	g.proofs.add(bodyOf(frame))
+	a.proofs.add(bodyOf(frame))
 	if _, err := nc.Write(frame); err != nil {
-		return w, g.noAnswer(err)
+		return w, a.noAnswer(err)
 	}
-	body, err := g.readFrame(in, kindWelcome)
+	body, err := a.readFrame(in, kindWelcome)
 	if err != nil {
 		return w, err
 	}
-	if w, err = decodeWelcome(body); err != nil || w.instance != g.instance {
-		return w, g.protocolError(errMalformed)
+	if w, err = decodeWelcome(body); err != nil || w.instance != a.instance {
+		return w, a.protocolError(errMalformed)
 	}
 	proof := w.proof
 	w.proof = nil
-	if !g.proofs.verifies(sideStore, bodyOf(w.append(nil)), proof) {
-		return w, g.refused(ReasonSecret, "the store does not know the shared secret: do not trust it")
+	if !a.proofs.verifies(sideStore, bodyOf(w.append(nil)), proof) {
+		return w, a.refused(ReasonSecret, "the store does not know the shared secret: do not trust it")
 	}
 	return w, nil
 }
 
 // readPreamble reads the store's preamble.
-func (g *attempt) readPreamble(in *bufio.Reader) error {
+func (a *attempt) readPreamble(in *bufio.Reader) error {
 	got, err := in.Peek(preambleSize)
 	if n := min(len(got), len(magic)); string(got[:n]) != magic[:n] {
 		got, _ = in.Peek(in.Buffered())
-		return g.dialError(ObstacleForeign, describePeer(got), nil)
+		return a.dialError(ObstacleForeign, describePeer(got), nil)
 	}
 	if err != nil {
-		return g.noAnswer(err)
+		return a.noAnswer(err)
 	}
 	if v := binary.BigEndian.Uint16(got[len(magic):]); v != protocolVersion {
 		// The store explains the mismatch in a refusal, whose format never changes.
 		_, _ = in.Discard(preambleSize)
-		_, err := g.readFrame(in, kindRefusal)
+		_, err := a.readFrame(in, kindRefusal)
 		if _, ok := errors.AsType[*RefusedError](err); !ok {
-			err = g.refused(ReasonProtocol, fmt.Sprintf(
+			err = a.refused(ReasonProtocol, fmt.Sprintf(
 				"the store speaks version %d of the agents' protocol and the agent speaks version %d: run the same elasticrun on all nodes",
 				v, protocolVersion))
 		}
 		return err
 	}
-	g.detectTorchStore = false // a store is there
+	a.detectTorchStore = false // a store is there
 	_, err = in.Discard(preambleSize)
 	return err
 }
 
 // readFrame reads a frame of kind want. It returns a refusal as an error.
-func (g *attempt) readFrame(in *bufio.Reader, want kind) ([]byte, error) {
+func (a *attempt) readFrame(in *bufio.Reader, want kind) ([]byte, error) {
 	k, body, err := readFrame(in, maxHandshake, make([]byte, frameHeader))
 	switch {
 	case errors.Is(err, errMalformed):
-		return nil, g.protocolError(err)
+		return nil, a.protocolError(err)
 	case err != nil:
-		return nil, g.noAnswer(err)
+		return nil, a.noAnswer(err)
 	case k == kindRefusal:
-		reason, line, err := decodeRefusal(body)
+		reason, message, err := decodeRefusal(body)
 		if err != nil {
-			return nil, g.protocolError(err)
+			return nil, a.protocolError(err)
 		}
-		return nil, g.refused(reason, line)
+		return nil, a.refused(reason, message)
 	case k != want:
-		return nil, g.protocolError(errMalformed)
+		return nil, a.protocolError(errMalformed)
 	}
 	return body, nil
 }
 
 // refused returns the error for a refusal.
-func (g *attempt) refused(reason Reason, line string) error {
+func (a *attempt) refused(reason Reason, message string) error {
 	switch reason {
 	case ReasonGone:
-		return &wrapped{line, ErrSessionLost}
+		return &wrapped{message, ErrSessionLost}
 	case ReasonFull, ReasonClosing:
-		return g.dialError(ObstacleBusy, line, nil)
+		return a.dialError(ObstacleBusy, message, nil)
 	}
-	return &RefusedError{Addr: g.opts.Addr, Reason: reason, Message: line}
+	return &RefusedError{Addr: a.opts.Addr, Reason: reason, Message: message}
 }
 
-func (g *attempt) protocolError(err error) error {
-	return g.dialError(ObstacleForeign, "the server there does not follow the agents' protocol", err)
+func (a *attempt) protocolError(err error) error {
+	return a.dialError(ObstacleForeign, "the server there does not follow the agents' protocol", err)
 }
 
 // noAnswer returns the error for a peer that sends nothing or closes the connection.
-func (g *attempt) noAnswer(err error) error {
+func (a *attempt) noAnswer(err error) error {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		line := fmt.Sprintf("it accepts connections, but has not answered for %v", g.opts.timeout())
-		return g.dialError(ObstacleSilent, line, nil)
+		message := fmt.Sprintf("it accepts connections, but has not answered for %v", a.opts.timeout())
+		return a.dialError(ObstacleSilent, message, nil)
 	}
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		err = nil
 	}
-	return g.dialError(ObstacleClosed, "it closed the connection without an answer", err)
+	return a.dialError(ObstacleClosed, "it closed the connection without an answer", err)
 }
 
 // describePeer describes a server that begins with got.
@@ -277,8 +277,8 @@ func describePeer(got []byte) string {
 // It makes one attempt, which may be repeated. A session that has already ended is not an error. Errors are those of
 // [Dial].
 func EndSession(ctx context.Context, opts DialOptions, token string) error {
-	g := attempt{opts: &opts, token: token, end: true}
-	got, err := g.open(ctx)
+	a := attempt{opts: &opts, token: token, end: true}
+	got, err := a.open(ctx)
 	switch {
 	case errors.Is(err, ErrSessionLost):
 		return nil

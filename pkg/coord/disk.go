@@ -148,14 +148,14 @@ func (c *core) load(tx *bbolt.Tx) error {
 	if sessions == nil || keys == nil {
 		return errNotAStore
 	}
-	if kept := tx.Bucket([]byte(bucketMeta)).Get([]byte(metaRevision)); kept != nil {
-		in := &fields{b: kept}
+	if value := tx.Bucket([]byte(bucketMeta)).Get([]byte(metaRevision)); value != nil {
+		in := &fields{b: value}
 		if c.revision = Revision(in.number()); in.end() != nil {
 			return errMalformed
 		}
 	}
-	err := sessions.ForEach(func(id, kept []byte) error {
-		in := &fields{b: kept}
+	err := sessions.ForEach(func(id, value []byte) error {
+		in := &fields{b: value}
 		ttl, token := in.duration(), in.string()
 		if in.end() != nil || ttl <= 0 {
 			return errMalformed
@@ -166,8 +166,8 @@ func (c *core) load(tx *bbolt.Tx) error {
 	if err != nil {
 		return err
 	}
-	return keys.ForEach(func(_, kept []byte) error {
-		in := &fields{b: kept}
+	return keys.ForEach(func(_, value []byte) error {
+		in := &fields{b: value}
 		e := &entry{key: in.string(), create: Revision(in.number()), ttl: in.duration()}
 		owner := SessionID(in.string())
 		if in.malformed || e.create > c.revision || owner != "" && c.sessions[owner] == nil {

@@ -1,38 +1,52 @@
-// Package coord is the agents' coordination store: a small, linearizable map of keys to bytes with revisions,
-// sessions whose keys vanish with their owner, commits that happen as a whole under guards, and watches that never
-// miss a change in silence.
+// Package coord is the agents' coordination store: a small linearizable key-value store with revisions, sessions,
+// guarded commits and watches.
 //
-// [Store] is what the rendezvous needs of it; package etcd, beneath this one, has it from etcd. The store of our own is
+//   - A key may belong to a session. The store deletes a session's keys when the session ends.
+//   - A commit applies all its writes or none. Its guards compare create-revisions of keys.
+//   - A watch delivers every change below a prefix, in order. After a gap it delivers the whole state as a Resync.
 //
-//	core       what a commit, a session and a watch are; pure, time is an argument
-//	           (core.go, watcher.go, timers.go, index.go; budget.go bounds its memory)
-//	Server     connections, the clock, and Local, a Store in the server's process
-//	           (server.go, conn.go, connhello.go, local.go; for OpenServer disk.go, journal.go; what bounds clients:
-//	           underway.go, pending.go, refusals.go)
-//	Client     a Store elsewhere: one connection, made anew when it breaks
-//	           (client.go, link.go, again.go, watch.go, gather.go, dial.go, torchprobe.go)
-//	protocol   frames and their fields, the handshake
-//	           (wire.go, wirebatch.go, hello.go, fields.go)
+// [Store] is the interface that the rendezvous uses. [Server] and [Client] implement it over TCP; package etcd below
+// this one implements it in an etcd cluster. Package coordtest has the conformance tests of the interface.
+//
+// The package is not for the workers: they use the TCPStore of package kvstore. It is not a database either: all keys
+// of a store must fit in memory, and a commit has at most [MaxOps] ops and [MaxCommit] bytes.
+//
+// # Parts
+//
+//	core       the state: commits, sessions, watches and memory limits. It is pure; time is an argument.
+//	           (core.go, corewatch.go, timers.go, index.go, budget.go)
+//	Server     connections, the clock and Local, a Store in the server's process
+//	           (server.go, conn.go, serverhandshake.go, local.go, inflight.go, refusals.go, stats.go)
+//	disk       what OpenServer adds to NewServer (disk.go)
+//	Client     a Store on a remote Server; it has one connection and replaces it when it breaks
+//	           (client.go, clientconn.go, clientwatch.go, dial.go, probe.go)
+//	protocol   frames, their fields and the handshake
+//	           (wire.go, fields.go, handshake.go)
 //
 // # Sessions
 //
-// A session ends TTL after its last keep-alive, and nothing but a keep-alive counts: neither a commit nor a
-// connection proves that an agent's own loop goes on. It ends earlier when its client ends it, or whoever else has its
-// token: [EndSession] is how the death of a process is told at once. A connection that breaks proves nothing: a firewall
-// or a proxy may have ended it, and the process may live. A connection that resumes a session takes it from one that has
-// it. A server that did not run for a while, because its process or machine was stopped, lets all sessions and TTLs last
-// longer by that: it cannot have heard anybody.
+// A session ends TTL after its last keep-alive. Neither a commit nor an open connection extends it: they do not prove
+// that the agent's main loop still runs. A session ends earlier if its client ends it, or if another process with the
+// session's token calls [EndSession] because the client's process has died.
 //
-// # Locks and goroutines
+// A broken connection does not end a session: a firewall or a proxy may have closed it while the process lives. A
+// connection that resumes a session takes it over from an older connection.
 //
-// A Server has one mutex, and so has a Client; neither is held while the other is taken, nor during anything that
-// waits for a network, a disk or a caller. The functions a watcher is woken by run under the server's, and only take
-// notes.
+// If a server did not run for a while, because its process or machine was stopped, it extends all sessions and TTLs by
+// that pause: it could not receive keep-alives.
 //
-// A connection of a Server has one goroutine that reads and answers. What its client is to be told besides is written
-// by a second one, which lives as long as there is something to write. Whoever sets conn.writing writes, and nobody
-// else. Close waits for all of them.
+// # Concurrency
 //
-// A watch does not queue batches: it remembers which keys have changed, and reads them when its connection has room.
-// So a client that is slow, or takes nothing, costs the names of these keys, and holds nobody up.
+// All exported types are safe for concurrent use.
+//
+// A Server has one mutex and a Client has one mutex. Nobody takes one while holding the other, and nobody waits for a
+// network, a disk or a caller while holding one. The wake function of a watcher runs under the server's mutex and must
+// not block.
+//
+// Each connection of a Server has one goroutine that reads and answers requests. A second goroutine sends other
+// output, such as watch batches, and exists only while there is output. Only the goroutine that has set conn.writing
+// writes to the connection. Close waits for all goroutines.
+//
+// A watch does not queue batches. It records which keys have changed and reads their values when its connection has
+// room. Therefore a slow client costs only the names of these keys, and nobody waits for it.
 package coord

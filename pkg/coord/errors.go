@@ -86,17 +86,17 @@ func (e *DialError) Is(target error) bool {
 }
 
 // errOf returns the error for a result code and its message, or nil for codeDone.
-func errOf(c resultCode, line string) error {
+func errOf(c resultCode, message string) error {
 	switch {
 	case c == codeDone:
 		return nil
 	case int(c) < len(codes) && codes[c] != nil:
-		if line = printable(line); line == "" {
+		if message = printable(message); message == "" {
 			return codes[c]
 		}
-		return fmt.Errorf("%w: %s", codes[c], line)
+		return fmt.Errorf("%w: %s", codes[c], message)
 	}
-	return errors.New(printable(line))
+	return errors.New(printable(message))
 }
 
 // codeOf returns the result code of an error and its message. The message does not repeat what the code says.
@@ -114,11 +114,11 @@ var errClosed = &wrapped{"it was closed", ErrSessionLost}
 
 // wrapped is an error followed by a message.
 type wrapped struct {
-	line string
-	err  error
+	message string
+	err     error
 }
 
-func (w *wrapped) Error() string { return w.err.Error() + ": " + w.line }
+func (w *wrapped) Error() string { return w.err.Error() + ": " + w.message }
 func (w *wrapped) Unwrap() error { return w.err }
 
 // unavailable returns an ErrUnavailable that wraps the cause of ctx.

@@ -117,28 +117,28 @@ type probeReply struct {
 	proof          []byte
 }
 
-func (a probeReply) append(b []byte) []byte {
+func (r probeReply) append(b []byte) []byte {
 	begin := len(b)
-	b = appendString(appendString(beginFrame(b, kindProbeReply), a.version), a.runID)
-	return endFrame(appendBytes(appendNumber(appendNumber(b, a.agents), a.time), a.proof), begin)
+	b = appendString(appendString(beginFrame(b, kindProbeReply), r.version), r.runID)
+	return endFrame(appendBytes(appendNumber(appendNumber(b, r.agents), r.time), r.proof), begin)
 }
 
-func decodeProbeReply(body []byte) (a probeReply, err error) {
+func decodeProbeReply(body []byte) (r probeReply, err error) {
 	in := &fields{b: body}
-	a = probeReply{version: in.string(), runID: in.string(), agents: in.number(), time: in.number(), proof: in.bytes()}
-	return a, in.end()
+	r = probeReply{version: in.string(), runID: in.string(), agents: in.number(), time: in.number(), proof: in.bytes()}
+	return r, in.end()
 }
 
 // appendRefusal appends a refusal with a message for people.
-func appendRefusal(b []byte, why Reason, line string) []byte {
+func appendRefusal(b []byte, reason Reason, message string) []byte {
 	begin := len(b)
-	return endFrame(appendString(append(beginFrame(b, kindRefusal), byte(why)), line), begin)
+	return endFrame(appendString(append(beginFrame(b, kindRefusal), byte(reason)), message), begin)
 }
 
-func decodeRefusal(body []byte) (why Reason, line string, err error) {
+func decodeRefusal(body []byte) (reason Reason, message string, err error) {
 	in := &fields{b: body}
-	why, line = Reason(in.byte()), printable(in.string())
-	return why, line, in.end()
+	reason, message = Reason(in.byte()), printable(in.string())
+	return reason, message, in.end()
 }
 
 // printable makes a peer's text safe to print: it stays one line and cannot control a terminal.

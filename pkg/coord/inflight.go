@@ -29,23 +29,23 @@ func (c *conn) account() error {
 	if u.done {
 		return c.dropErr()
 	}
-	takes := u.receiving + u.sending + int64(cap(c.out))
-	s.inflight += takes - u.counted
-	u.counted = takes
+	used := u.receiving + u.sending + int64(cap(c.out))
+	s.inflight += used - u.counted
+	u.counted = used
 	for s.inflight > s.opts.MaxMemory/2 {
-		hog := c
+		largest := c
 		for other := range s.conns {
-			if other.inflight.counted > hog.inflight.counted {
-				hog = other
+			if other.inflight.counted > largest.inflight.counted {
+				largest = other
 			}
 		}
-		if hog != c && hog.inflight.counted < minDropBytes {
-			hog = c
+		if largest != c && largest.inflight.counted < minDropBytes {
+			largest = c
 		}
 		s.stats.Dropped++
-		s.opts.Logger.Warn().Stringer("from", hog.nc.RemoteAddr()).Int64("bytes", hog.inflight.counted).
+		s.opts.Logger.Warn().Stringer("from", largest.nc.RemoteAddr()).Int64("bytes", largest.inflight.counted).
 			Msg("closed an agent's connection: its requests and answers use too much of the store's memory")
-		hog.drop()
+		largest.drop()
 	}
 	return c.dropErr()
 }
@@ -132,9 +132,9 @@ func (c *conn) readLargeBody(size int) ([]byte, error) {
 		case size:
 			return b, nil
 		case cap(b):
-			more := make([]byte, len(b), min(size, 2*len(b)))
-			copy(more, b)
-			b = more
+			bigger := make([]byte, len(b), min(size, 2*len(b)))
+			copy(bigger, b)
+			b = bigger
 		}
 	}
 }

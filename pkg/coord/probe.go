@@ -28,11 +28,11 @@ type ProbeResult struct {
 // Probe asks the store at an address to identify itself. It opens no session and leaves no trace in the store. Its
 // errors are those of Dial: the store refuses a probe for the same reasons. Probe ignores the option TTL.
 func Probe(ctx context.Context, opts DialOptions) (ProbeResult, error) {
-	g := attempt{opts: &opts, detectTorchStore: true}
-	var s ProbeResult
-	nc, _, err := g.exchange(ctx, func(nc net.Conn, in *bufio.Reader) (err error) {
-		if err = g.challenge(nc, in); err == nil {
-			s, err = g.probe(nc, in)
+	a := attempt{opts: &opts, detectTorchStore: true}
+	var result ProbeResult
+	nc, _, err := a.exchange(ctx, func(nc net.Conn, in *bufio.Reader) (err error) {
+		if err = a.challenge(nc, in); err == nil {
+			result, err = a.probe(nc, in)
 		}
 		return err
 	})
@@ -40,35 +40,35 @@ func Probe(ctx context.Context, opts DialOptions) (ProbeResult, error) {
 		return ProbeResult{}, err
 	}
 	nc.Close()
-	return s, nil
+	return result, nil
 }
 
 // probe sends the probe request in place of join.
-func (g *attempt) probe(nc net.Conn, in *bufio.Reader) (ProbeResult, error) {
-	asked := time.Now()
-	frame := probeRequest{g.proofs.proof(sideAgent, nil)}.append(nil)
-	g.proofs.add(bodyOf(frame))
+func (a *attempt) probe(nc net.Conn, in *bufio.Reader) (ProbeResult, error) {
+	sentAt := time.Now()
+	frame := probeRequest{a.proofs.proof(sideAgent, nil)}.append(nil)
+	a.proofs.add(bodyOf(frame))
 	if _, err := nc.Write(frame); err != nil {
-		return ProbeResult{}, g.noAnswer(err)
+		return ProbeResult{}, a.noAnswer(err)
 	}
-	body, err := g.readFrame(in, kindProbeReply)
+	body, err := a.readFrame(in, kindProbeReply)
 	if err != nil {
 		return ProbeResult{}, err
 	}
 	now := time.Now()
-	a, err := decodeProbeReply(body)
+	r, err := decodeProbeReply(body)
 	if err != nil {
-		return ProbeResult{}, g.protocolError(err)
+		return ProbeResult{}, a.protocolError(err)
 	}
-	proof := a.proof
-	a.proof = nil
-	if !g.proofs.verifies(sideStore, bodyOf(a.append(nil)), proof) {
-		return ProbeResult{}, g.refused(ReasonSecret, "the store does not know the shared secret: do not trust it")
+	proof := r.proof
+	r.proof = nil
+	if !a.proofs.verifies(sideStore, bodyOf(r.append(nil)), proof) {
+		return ProbeResult{}, a.refused(ReasonSecret, "the store does not know the shared secret: do not trust it")
 	}
-	trip := now.Sub(asked)
+	roundTrip := now.Sub(sentAt)
 	return ProbeResult{
-		Version: printable(a.version), RunID: printable(a.runID), Agents: int(a.agents), RoundTrip: trip,
-		Offset: time.Unix(0, a.time).Sub(asked.Add(trip / 2).Round(0)), // both are wall clocks
+		Version: printable(r.version), RunID: printable(r.runID), Agents: int(r.agents), RoundTrip: roundTrip,
+		Offset: time.Unix(0, r.time).Sub(sentAt.Add(roundTrip / 2).Round(0)), // both are wall clocks
 	}, nil
 }
 
@@ -88,38 +88,38 @@ const torchTimeout = 500 * time.Millisecond
 // closes an agent's connection and never sends anything first. A store of agents also answers a TCPStore's questions,
 // and it may have started in the meantime behind a proxy. But only a store of agents then answers an agent's second
 // attempt.
-func (g *attempt) detectTorch(ctx context.Context, err error) error {
+func (a *attempt) detectTorch(ctx context.Context, err error) error {
 	var obstacle *DialError
-	if !g.detectTorchStore || !errors.As(err, &obstacle) || obstacle.Obstacle != ObstacleSilent && obstacle.Obstacle != ObstacleClosed {
+	if !a.detectTorchStore || !errors.As(err, &obstacle) || obstacle.Obstacle != ObstacleSilent && obstacle.Obstacle != ObstacleClosed {
 		return err
 	}
-	for _, try := range []struct {
-		ask    string
+	for _, question := range []struct {
+		query  string
 		answer []byte // the expected beginning; nil accepts anything
 		size   int
 	}{
 		// torch 2.14, torch/csrc/distributed/c10d/TCPStoreBackend.hpp: VALIDATE with its magic number, and PING, which
 		// returns the number sent.
-		{ask: "\x00\xce\xf7\x85\x3c\x0d\x21\x43\x65\x07", answer: []byte("\x21\x43\x65\x07"), size: 4},
+		{query: "\x00\xce\xf7\x85\x3c\x0d\x21\x43\x65\x07", answer: []byte("\x21\x43\x65\x07"), size: 4},
 		// torch 1.13, torch/csrc/distributed/c10d/TCPStore.cpp: GETNUMKEYS, whose answer is a small i64.
-		{ask: "\x06", size: 8},
+		{query: "\x06", size: 8},
 	} {
-		got := g.askTorch(ctx, try.ask, try.size)
-		if len(got) == try.size && (bytes.Equal(got, try.answer) || try.answer == nil && bytes.Equal(got[4:], make([]byte, 4))) {
-			if !g.refusesAgents(ctx) {
+		got := a.askTorch(ctx, question.query, question.size)
+		if len(got) == question.size && (bytes.Equal(got, question.answer) || question.answer == nil && bytes.Equal(got[4:], make([]byte, 4))) {
+			if !a.refusesAgents(ctx) {
 				return err
 			}
-			return g.dialError(ObstacleTorch, "a torch TCPStore is there, such as torchrun's or that of a job's workers", nil)
+			return a.dialError(ObstacleTorch, "a torch TCPStore is there, such as torchrun's or that of a job's workers", nil)
 		}
 	}
 	return err
 }
 
 // refusesAgents reports whether the peer also closes or ignores a second connection of an agent.
-func (g *attempt) refusesAgents(ctx context.Context) bool {
-	again := *g
-	again.detectTorchStore = false
-	nc, _, err := again.exchange(ctx, again.challenge)
+func (a *attempt) refusesAgents(ctx context.Context) bool {
+	second := *a
+	second.detectTorchStore = false
+	nc, _, err := second.exchange(ctx, second.challenge)
 	if err == nil {
 		nc.Close()
 		return false
@@ -129,10 +129,10 @@ func (g *attempt) refusesAgents(ctx context.Context) bool {
 }
 
 // askTorch sends question on a new connection and returns up to size bytes of the answer.
-func (g *attempt) askTorch(ctx context.Context, question string, size int) []byte {
+func (a *attempt) askTorch(ctx context.Context, query string, size int) []byte {
 	ctx, cancel := context.WithTimeout(ctx, torchTimeout)
 	defer cancel()
-	nc, err := g.connect(ctx)
+	nc, err := a.connect(ctx)
 	if err != nil {
 		return nil
 	}
@@ -140,7 +140,7 @@ func (g *attempt) askTorch(ctx context.Context, question string, size int) []byt
 	nc.SetDeadline(time.Now().Add(torchTimeout))
 	stop := context.AfterFunc(ctx, func() { nc.SetDeadline(time.Unix(1, 0)) })
 	defer stop()
-	if _, err := io.WriteString(nc, question); err != nil {
+	if _, err := io.WriteString(nc, query); err != nil {
 		return nil
 	}
 	got := make([]byte, size)

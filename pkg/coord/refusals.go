@@ -38,7 +38,7 @@ type tally struct {
 }
 
 // add counts a refusal. It reports whether the caller must log the refusal now.
-func (r *refusals) add(source refusalSource, line string, now time.Duration) bool {
+func (r *refusals) add(source refusalSource, message string, now time.Duration) bool {
 	first := false
 	t := r.tallies[source]
 	if t == nil && len(r.tallies) >= maxTallies {
@@ -54,7 +54,7 @@ func (r *refusals) add(source refusalSource, line string, now time.Duration) boo
 		}
 		r.tallies[source] = t
 	}
-	if t.message = line; !first {
+	if t.message = message; !first {
 		t.times++
 	}
 	return first
@@ -107,21 +107,21 @@ func (s *Server) recordRefusal(nc net.Conn, why refusal) {
 
 // logRefusalSummaries logs summaries until an interval has passed without refusals or the store ends.
 func (s *Server) logRefusalSummaries() {
-	for open := true; open; {
+	for running := true; running; {
 		s.mu.Lock()
-		at, some := s.refusals.next()
-		s.refusals.summaryRunning = some
+		at, ok := s.refusals.next()
+		s.refusals.summaryRunning = ok
 		s.mu.Unlock()
-		if !some {
+		if !ok {
 			return
 		}
 		select {
 		case <-time.After(at - time.Since(s.start)):
 		case <-s.stop:
-			open = false // log the last summary now
+			running = false // log the last summary now
 		}
 		now := time.Since(s.start)
-		if !open {
+		if !running {
 			now = maxTTL
 		}
 		s.mu.Lock()
@@ -134,12 +134,12 @@ func (s *Server) logRefusalSummaries() {
 }
 
 func (s *Server) logTally(t tally) {
-	line := s.opts.Logger.Warn().Int("times", t.times)
+	event := s.opts.Logger.Warn().Int("times", t.times)
 	if t.refusalSource == (refusalSource{}) {
-		line.Msg("refused agents at many addresses, the last one: " + t.message)
+		event.Msg("refused agents at many addresses, the last one: " + t.message)
 		return
 	}
-	line.Stringer("from", t.from).Stringer("reason", t.reason).Msg("refused an agent again: " + t.message)
+	event.Stringer("from", t.from).Stringer("reason", t.reason).Msg("refused an agent again: " + t.message)
 }
 
 // remoteAddr returns a client's address without its port, or the zero value if it is not an IP address.

@@ -281,11 +281,11 @@ func (s *Server) startTicker() {
 
 // sessionEnded handles the end of a client's session. It sends the reason to the session's connection, if there is one.
 // s.mu is held.
-func (s *Server) sessionEnded(session *session, why string) {
+func (s *Server) sessionEnded(session *session, reason string) {
 	if c := s.sessionConns[session]; c != nil {
 		delete(s.sessionConns, session)
 		c.session = nil
-		c.closeWith(appendExitNotice(nil, codeLost, why))
+		c.closeWith(appendExitNotice(nil, codeLost, reason))
 	}
 	if s.remote--; s.remote == 0 && s.drain != nil {
 		close(s.drain)
@@ -326,7 +326,7 @@ func (s *Server) fail(err error) {
 // addPending adds a pending connection. It closes the oldest one if there are too many. mu is held.
 func (s *Server) addPending(c *conn) {
 	c.pendingElem = s.pending.PushBack(c)
-	if most := max(minPending, int(s.opts.MaxMemory/2/pendingSize)); s.pending.Len() > most {
+	if limit := max(minPending, int(s.opts.MaxMemory/2/pendingSize)); s.pending.Len() > limit {
 		s.shedPending(1)
 	}
 }

@@ -42,29 +42,29 @@ func (c *conn) runHandshake() (out []byte, joined bool, err error) {
 	if string(scratch[:len(magic)]) != magic {
 		return nil, false, errors.New("the connection does not begin with the agents' preamble")
 	}
-	theirs := binary.BigEndian.Uint16(scratch[len(magic):])
+	version := binary.BigEndian.Uint16(scratch[len(magic):])
 	out = appendPreamble(nil)
-	if theirs != protocolVersion {
+	if version != protocolVersion {
 		return c.refuse(out, refusal{ReasonProtocol, fmt.Sprintf(
 			"the agent speaks version %d of the agents' protocol and the store speaks version %d: run the same elasticrun on all nodes",
-			theirs, protocolVersion)})
+			version, protocolVersion)})
 	}
-	k, heard, err := c.read(maxHandshake, scratch)
+	k, body, err := c.read(maxHandshake, scratch)
 	if err != nil {
 		return nil, false, err
 	}
-	h, err := decodeHello(heard)
+	h, err := decodeHello(body)
 	if err != nil || k != kindHello {
 		return nil, false, fmt.Errorf("no hello: %w", errMalformed)
 	}
 	proofs := transcript{secret: s.opts.Secret}
-	proofs.add(heard)
+	proofs.add(body)
 	if h.secret != (len(s.opts.Secret) > 0) {
-		line := "the store has a shared secret and the agent has none: give the agent the store's secret"
+		message := "the store has a shared secret and the agent has none: give the agent the store's secret"
 		if h.secret {
-			line = "the agent has a shared secret and the store has none: give both the same secret"
+			message = "the agent has a shared secret and the store has none: give both the same secret"
 		}
-		return c.refuse(out, refusal{ReasonSecret, line})
+		return c.refuse(out, refusal{ReasonSecret, message})
 	}
 
 	out = challenge{secret: h.secret, instance: s.opts.InstanceID, nonce: newNonce()}.append(out)
@@ -73,23 +73,23 @@ func (c *conn) runHandshake() (out []byte, joined bool, err error) {
 	if _, err := c.nc.Write(out); err != nil {
 		return nil, false, err
 	}
-	if k, heard, err = c.read(maxHandshake, scratch); err != nil {
+	if k, body, err = c.read(maxHandshake, scratch); err != nil {
 		if errors.Is(err, io.EOF) {
 			return nil, false, nil // the client wants another store than this one
 		}
 		return nil, false, err
 	}
 	if k == kindProbe {
-		return c.answerProbe(h, heard, &proofs)
+		return c.answerProbe(h, body, &proofs)
 	}
-	j, err := decodeJoin(heard)
+	j, err := decodeJoin(body)
 	if err != nil || k != kindJoin {
 		return nil, false, fmt.Errorf("no join: %w", errMalformed)
 	}
 	if !proofs.verifies(sideAgent, bodyOf(join{ttl: j.ttl, token: j.token, end: j.end}.append(nil)), j.proof) {
 		return c.refuse(nil, refusal{ReasonSecret, "the agent's shared secret differs from the store's: give both the same secret"})
 	}
-	proofs.add(heard)
+	proofs.add(body)
 	if j.end {
 		w, why := s.endSession(h, j.token)
 		if why != nil {
@@ -134,8 +134,8 @@ func (c *conn) admit(h hello, j join) (welcome, *refusal) {
 		return welcome{}, &refusal{ReasonClosing, "the store is closing"}
 	}
 	if err := s.core.budget.claim(sessionSize, true); err != nil {
-		_, line := codeOf(err)
-		return welcome{}, &refusal{ReasonFull, "the store is full: " + line}
+		_, message := codeOf(err)
+		return welcome{}, &refusal{ReasonFull, "the store is full: " + message}
 	}
 	if admit := s.opts.Admit; admit != nil && h.runID != "" {
 		if why := admit(h.runID); why != "" {
@@ -247,22 +247,22 @@ func (s *Server) endSession(h hello, token string) (welcome, *refusal) {
 
 // answerProbe answers a client that only probes the store. The client gets the same refusals as a client that joins,
 // but a mismatch is not logged.
-func (c *conn) answerProbe(h hello, heard []byte, proofs *transcript) ([]byte, bool, error) {
+func (c *conn) answerProbe(h hello, body []byte, proofs *transcript) ([]byte, bool, error) {
 	s := c.server
-	l, err := decodeProbeRequest(heard)
+	request, err := decodeProbeRequest(body)
 	if err != nil {
 		return nil, false, fmt.Errorf("no probe request: %w", errMalformed)
 	}
-	if !proofs.verifies(sideAgent, nil, l.proof) {
+	if !proofs.verifies(sideAgent, nil, request.proof) {
 		return c.refuse(nil, refusal{ReasonSecret, "the agent's shared secret differs from the store's: give both the same secret"})
 	}
-	proofs.add(heard)
+	proofs.add(body)
 	if why := s.mismatch(h); why != nil {
 		return appendRefusal(nil, why.reason, why.message), false, nil
 	}
-	a := probeReply{version: s.opts.Version, runID: s.opts.RunID, agents: int64(s.sessionsOf(h.runID)), time: time.Now().UnixNano()}
-	a.proof = proofs.proof(sideStore, bodyOf(a.append(nil)))
-	return a.append(nil), false, nil
+	r := probeReply{version: s.opts.Version, runID: s.opts.RunID, agents: int64(s.sessionsOf(h.runID)), time: time.Now().UnixNano()}
+	r.proof = proofs.proof(sideStore, bodyOf(r.append(nil)))
+	return r.append(nil), false, nil
 }
 
 // sessionsOf returns the number of sessions of a run's clients. An empty run id means all runs.

@@ -101,9 +101,9 @@ func readFrame(r io.Reader, limit int, scratch []byte) (kind, []byte, error) {
 		if have = len(b); have == int(size) {
 			return kind(b[0]), b[1:], nil
 		}
-		more := make([]byte, min(int(size), 2*have))
-		copy(more, b)
-		b = more
+		bigger := make([]byte, min(int(size), 2*have))
+		copy(bigger, b)
+		b = bigger
 	}
 }
 
@@ -223,9 +223,9 @@ func appendNumbered(b []byte, k kind, number int64, prefix ...string) []byte {
 }
 
 // appendExitNotice appends an exit notice.
-func appendExitNotice(b []byte, c resultCode, line string) []byte {
+func appendExitNotice(b []byte, c resultCode, message string) []byte {
 	begin := len(b)
-	return endFrame(appendString(append(beginFrame(b, kindExitNotice), byte(c)), line), begin)
+	return endFrame(appendString(append(beginFrame(b, kindExitNotice), byte(c)), message), begin)
 }
 
 // durationLimit prevents an overflow by a peer's durations.

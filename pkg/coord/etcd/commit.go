@@ -22,8 +22,8 @@ func (s *Store) Commit(ctx context.Context, guards []coord.Guard, ops []coord.Op
 	}
 	// A commit of a lost session must do nothing. A transaction with an owned put fails if the session's lease is gone.
 	// Other transactions are guarded by the session's key, if etcd's limit leaves room for one more guard.
-	fence := !hasOwnedPut(ops) && len(guards) < coord.MaxOps
-	if fence {
+	guardSession := !hasOwnedPut(ops) && len(guards) < coord.MaxOps
+	if guardSession {
 		if err := s.keyOnce.make(ctx, s); err != nil {
 			return 0, err
 		}
@@ -33,20 +33,20 @@ func (s *Store) Commit(ctx context.Context, guards []coord.Guard, ops []coord.Op
 		return 0, err
 	}
 	for last := (fenceEpoch{number: -1}); ; {
-		var t fenceEpoch
-		rev, done := coord.Revision(0), notApplied
-		if t, err = s.currentEpoch(ctx); err == nil {
-			rev, done, err = s.transact(ctx, t, guards, ops, leases, fence)
+		var epoch fenceEpoch
+		rev, result := coord.Revision(0), notApplied
+		if epoch, err = s.currentEpoch(ctx); err == nil {
+			rev, result, err = s.transact(ctx, epoch, guards, ops, leases, guardSession)
 		}
 		switch {
-		case errors.Is(err, errEpochEnded) && t != last: // another commit's outcome was unknown; try again in the new epoch
-			last = t
+		case errors.Is(err, errEpochEnded) && epoch != last: // another commit's outcome was unknown; try again in the new epoch
+			last = epoch
 			continue
 		case errors.Is(err, errEpochEnded): // nobody began a new epoch, so the session's keys are gone
 			err = s.missingLease(ctx, true)
-		case done == outcomeUnknown:
-			s.markUnknown(t)
-		case done == notApplied:
+		case result == outcomeUnknown:
+			s.markUnknown(epoch)
+		case result == notApplied:
 			s.revoke(ctx, leases)
 		}
 		return rev, err
@@ -72,43 +72,44 @@ const (
 )
 
 func (s *Store) transact(
-	ctx context.Context, t fenceEpoch, guards []coord.Guard, ops []coord.Op, leases map[time.Duration]clientv3.LeaseID, fence bool,
+	ctx context.Context, epoch fenceEpoch, guards []coord.Guard, ops []coord.Op,
+	leases map[time.Duration]clientv3.LeaseID, guardSession bool,
 ) (coord.Revision, outcome, error) {
 	compares := make([]clientv3.Cmp, 0, len(guards)+2)
 	for _, g := range guards {
 		compares = append(compares, clientv3.Compare(clientv3.CreateRevision(s.root+g.Key), "=", int64(g.Create)))
 	}
 	var otherwise []clientv3.Op
-	if fence {
+	if guardSession {
 		compares = append(compares, clientv3.Compare(clientv3.CreateRevision(s.sessionKey), ">", 0))
 		otherwise = append(otherwise, clientv3.OpGet(s.sessionKey, clientv3.WithCountOnly()))
 	}
-	turned := len(compares) < coord.MaxOps
-	if turned {
-		guard, over := s.epochGuard(t)
-		compares, otherwise = append(compares, guard), append(otherwise, over)
+	guardEpoch := len(compares) < coord.MaxOps
+	if guardEpoch {
+		guard, query := s.epochGuard(epoch)
+		compares, otherwise = append(compares, guard), append(otherwise, query)
 	}
 	writes := make([]clientv3.Op, 0, len(ops))
 	for _, op := range ops {
 		writes = append(writes, s.etcdOp(op, leases))
 	}
-	bounded, cancel := s.op(ctx)
+	opCtx, cancel := s.op(ctx)
 	defer cancel()
-	answer, err := s.cli.Txn(bounded).If(compares...).Then(writes...).Else(otherwise...).Commit()
+	resp, err := s.cli.Txn(opCtx).If(compares...).Then(writes...).Else(otherwise...).Commit()
 	switch {
 	case errors.Is(err, errLeaseGone):
 		return 0, notApplied, s.missingLease(ctx, len(leases) > 0)
 	case err != nil:
-		err = s.explain(bounded, "commit", err)
+		err = s.explain(opCtx, "commit", err)
 		if errors.Is(err, coord.ErrTooLarge) || errors.As(err, new(*coord.RefusedError)) {
 			return 0, notApplied, err
 		}
 		return 0, outcomeUnknown, err
-	case answer.Succeeded:
-		return coord.Revision(answer.Header.Revision), applied, nil
-	case fence && answer.Responses[0].GetResponseRange().Count == 0:
+	case resp.Succeeded:
+		return coord.Revision(resp.Header.Revision), applied, nil
+	case guardSession && resp.Responses[0].GetResponseRange().Count == 0:
 		return 0, notApplied, s.lose("its lease has expired")
-	case turned && t.ended(answer, len(otherwise)-1):
+	case guardEpoch && epoch.ended(resp, len(otherwise)-1):
 		return 0, notApplied, errEpochEnded
 	}
 	return 0, notApplied, fmt.Errorf("commit: %w", coord.ErrConflict)
@@ -130,8 +131,8 @@ func (s *Store) etcdOp(op coord.Op, leases map[time.Duration]clientv3.LeaseID) c
 
 // missingLease returns the error of a transaction that failed because a lease was missing. The lease is the session's,
 // or one for a key's TTL that ended before the transaction arrived.
-func (s *Store) missingLease(ctx context.Context, others bool) error {
-	if others {
+func (s *Store) missingLease(ctx context.Context, mayBeTTL bool) error {
+	if mayBeTTL {
 		ended, err := s.leaseEnded(ctx)
 		if err != nil {
 			return err
@@ -150,11 +151,11 @@ func (s *Store) grant(ctx context.Context, ops []coord.Op) (map[time.Duration]cl
 		if op.TTL <= 0 || op.Delete || op.Owned || leases[op.TTL] != clientv3.NoLease {
 			continue
 		}
-		bounded, cancel := s.op(ctx)
+		opCtx, cancel := s.op(ctx)
 		seconds := max(1, int64((op.TTL+time.Second-1)/time.Second))
-		granted, err := s.cli.Grant(bounded, seconds)
+		granted, err := s.cli.Grant(opCtx, seconds)
 		if err != nil {
-			err = s.explain(bounded, "prepare a commit", err)
+			err = s.explain(opCtx, "prepare a commit", err)
 			cancel()
 			s.revoke(ctx, leases)
 			return nil, err

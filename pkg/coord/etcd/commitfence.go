@@ -28,68 +28,68 @@ type fenceEpoch struct {
 	create int64
 }
 
-func (ts *commitFence) init() {
-	ts.lock = make(chan struct{}, 1)
-	ts.lock <- struct{}{}
+func (f *commitFence) init() {
+	f.lock = make(chan struct{}, 1)
+	f.lock <- struct{}{}
 }
 
 func (s *Store) epochKey(number int) string { return s.sessionKey + "/turn/" + strconv.Itoa(number) }
 
 // epochGuard returns the guard of an epoch, and the query that tells whether the guard has failed.
-func (s *Store) epochGuard(t fenceEpoch) (guard clientv3.Cmp, over clientv3.Op) {
-	key := s.epochKey(max(t.number, 1))
-	return clientv3.Compare(clientv3.CreateRevision(key), "=", t.create), clientv3.OpGet(key)
+func (s *Store) epochGuard(epoch fenceEpoch) (guard clientv3.Cmp, query clientv3.Op) {
+	key := s.epochKey(max(epoch.number, 1))
+	return clientv3.Compare(clientv3.CreateRevision(key), "=", epoch.create), clientv3.OpGet(key)
 }
 
 // ended reports, from the answer to epochGuard's query, whether the epoch has ended.
-func (t fenceEpoch) ended(answer *clientv3.TxnResponse, question int) bool {
-	kvs := answer.Responses[question].GetResponseRange().Kvs
-	return len(kvs) == 0 && t.create != 0 || len(kvs) > 0 && kvs[0].CreateRevision != t.create
+func (epoch fenceEpoch) ended(resp *clientv3.TxnResponse, index int) bool {
+	kvs := resp.Responses[index].GetResponseRange().Kvs
+	return len(kvs) == 0 && epoch.create != 0 || len(kvs) > 0 && kvs[0].CreateRevision != epoch.create
 }
 
 // currentEpoch returns the epoch for a commit. It begins a new epoch first if necessary.
 func (s *Store) currentEpoch(ctx context.Context) (fenceEpoch, error) {
 	ctx, cancel := s.op(ctx)
 	defer cancel()
-	ts := &s.commitFence
+	f := &s.commitFence
 	select {
-	case <-ts.lock:
+	case <-f.lock:
 	case <-ctx.Done():
 		return fenceEpoch{}, s.explain(ctx, "prepare a commit", context.Cause(ctx))
 	}
-	defer func() { ts.lock <- struct{}{} }()
-	if !ts.mustAdvance {
-		return ts.current, nil
+	defer func() { f.lock <- struct{}{} }()
+	if !f.mustAdvance {
+		return f.current, nil
 	}
-	next := s.epochKey(ts.current.number + 1)
-	guard, _ := s.epochGuard(ts.current)
+	next := s.epochKey(f.current.number + 1)
+	guard, _ := s.epochGuard(f.current)
 	writes := []clientv3.Op{clientv3.OpPut(next, "", clientv3.WithLease(s.lease))}
-	if ts.current.number > 0 {
-		writes = append(writes, clientv3.OpDelete(s.epochKey(ts.current.number)))
+	if f.current.number > 0 {
+		writes = append(writes, clientv3.OpDelete(s.epochKey(f.current.number)))
 	}
-	answer, err := s.cli.Txn(ctx).If(guard).Then(writes...).Else(clientv3.OpGet(next)).Commit()
+	resp, err := s.cli.Txn(ctx).If(guard).Then(writes...).Else(clientv3.OpGet(next)).Commit()
 	switch {
 	case errors.Is(err, errLeaseGone):
 		return fenceEpoch{}, s.lose("its lease has expired")
 	case err != nil:
 		return fenceEpoch{}, s.explain(ctx, "prepare a commit", err)
-	case answer.Succeeded:
-		ts.current = fenceEpoch{ts.current.number + 1, answer.Header.Revision}
+	case resp.Succeeded:
+		f.current = fenceEpoch{f.current.number + 1, resp.Header.Revision}
 	default: // an earlier attempt was applied, or the session's keys are gone
-		kvs := answer.Responses[0].GetResponseRange().Kvs
+		kvs := resp.Responses[0].GetResponseRange().Kvs
 		if len(kvs) == 0 {
 			return fenceEpoch{}, s.lose("its lease has expired")
 		}
-		ts.current = fenceEpoch{ts.current.number + 1, kvs[0].CreateRevision}
+		f.current = fenceEpoch{f.current.number + 1, kvs[0].CreateRevision}
 	}
-	ts.mustAdvance = false
-	return ts.current, nil
+	f.mustAdvance = false
+	return f.current, nil
 }
 
-// markUnknown records that a commit of t has an unknown outcome.
-func (s *Store) markUnknown(t fenceEpoch) {
+// markUnknown records that a commit of epoch has an unknown outcome.
+func (s *Store) markUnknown(epoch fenceEpoch) {
 	<-s.commitFence.lock
-	if s.commitFence.current == t {
+	if s.commitFence.current == epoch {
 		s.commitFence.mustAdvance = true
 	}
 	s.commitFence.lock <- struct{}{}

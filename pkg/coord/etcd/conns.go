@@ -59,13 +59,13 @@ func (cs *conns) record(address string, err error) {
 	if err != nil {
 		cs.failed[address] = err
 	}
-	if why := permanentTLSError(err); why != "" {
-		cs.permanent[address] = fmt.Sprintf("%s: %s", address, why)
+	if reason := permanentTLSError(err); reason != "" {
+		cs.permanent[address] = fmt.Sprintf("%s: %s", address, reason)
 	}
-	call := len(cs.permanent) >= cs.addresses && !cs.reported
-	cs.reported = cs.reported || call
+	report := len(cs.permanent) >= cs.addresses && !cs.reported
+	cs.reported = cs.reported || report
 	cs.mu.Unlock()
-	if call {
+	if report {
 		cs.onPermanentFailure()
 	}
 }
@@ -87,8 +87,8 @@ func (cs *conns) permanentFailure() string {
 	if len(cs.permanent) < cs.addresses {
 		return ""
 	}
-	for _, why := range cs.permanent {
-		return why
+	for _, reason := range cs.permanent {
+		return reason
 	}
 	return ""
 }
@@ -138,11 +138,11 @@ func (h *recordingCredentials) ClientHandshake(ctx context.Context, authority st
 	}
 	secure, info, err := h.TransportCredentials.ClientHandshake(ctx, authority, raw)
 	if err != nil {
-		told := fmt.Errorf("TLS handshake: %w", err)
+		failure := fmt.Errorf("TLS handshake: %w", err)
 		if errors.Is(err, io.EOF) {
-			told = fmt.Errorf("the server ended the TLS handshake; perhaps it does not speak TLS: %w", err)
+			failure = fmt.Errorf("the server ended the TLS handshake; perhaps it does not speak TLS: %w", err)
 		}
-		h.all.record(address, told)
+		h.all.record(address, failure)
 		return nil, nil, err
 	}
 	return &handshakenConn{Conn: secure, all: h.all, address: address}, info, nil

@@ -99,14 +99,14 @@ func (p *keepAliveStream) open(ctx context.Context) error {
 func exchange(stream pb.Lease_LeaseKeepAliveClient, lease int64) (int64, error) {
 	// An error of Send is always io.EOF; Recv returns the reason.
 	_ = stream.Send(&pb.LeaseKeepAliveRequest{ID: lease})
-	answer, err := stream.Recv()
+	resp, err := stream.Recv()
 	if err != nil {
 		return 0, err
 	}
-	if answer.ID != lease {
-		return 0, fmt.Errorf("the answer is about lease %x, not %x", answer.ID, lease)
+	if resp.ID != lease {
+		return 0, fmt.Errorf("the answer is about lease %x, not %x", resp.ID, lease)
 	}
-	return answer.TTL, nil
+	return resp.TTL, nil
 }
 
 // closeStream ends the stream. The caller holds lock.

@@ -75,8 +75,8 @@ func Open(ctx context.Context, options Options) (*Store, error) {
 
 // newStore returns a store without connection or session. It calls onPermanentFailure when no connection can ever
 // succeed.
-func newStore(options Options, hopeless func()) *Store {
-	s := &Store{options: options, conns: newConns(len(options.Endpoints), hopeless), lost: make(chan struct{})}
+func newStore(options Options, onPermanentFailure func()) *Store {
+	s := &Store{options: options, conns: newConns(len(options.Endpoints), onPermanentFailure), lost: make(chan struct{})}
 	s.keepAlives.init(s)
 	s.keyOnce.init()
 	s.commitFence.init()
@@ -94,10 +94,10 @@ func (s *Store) connect(ctx context.Context) error {
 		creds = credentials.NewTLS(config)
 	}
 	// The client's own context outlives ctx, but ctx cancels the login.
-	alive, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	clientCtx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, cancel)
 	s.cli, err = clientv3.New(clientv3.Config{
-		Context:              alive,
+		Context:              clientCtx,
 		Endpoints:            s.options.Endpoints,
 		TLS:                  config,
 		Username:             s.options.User,
@@ -193,20 +193,20 @@ func (s *Store) Close(ctx context.Context) error {
 }
 
 func (s *Store) close(ctx context.Context) error {
-	known := s.Err() != nil
+	alreadyLost := s.Err() != nil
 	_ = s.lose("it was closed") // ends watches
 	var err error
-	if !known {
-		bounded, cancel := s.op(ctx)
+	if !alreadyLost {
+		opCtx, cancel := s.op(ctx)
 		defer cancel()
-		if _, revoked := s.cli.Revoke(bounded, s.lease); revoked != nil && !errors.Is(revoked, errLeaseGone) {
-			err = s.explain(bounded, "end the session", revoked)
+		if _, revokeErr := s.cli.Revoke(opCtx, s.lease); revokeErr != nil && !errors.Is(revokeErr, errLeaseGone) {
+			err = s.explain(opCtx, "end the session", revokeErr)
 		}
 	}
 	s.keepAlives.stop()
 	defer s.cancel()
-	if closed := s.cli.Close(); closed != nil && err == nil && !errors.Is(closed, context.Canceled) {
-		err = fmt.Errorf("close the etcd client: %w", closed)
+	if closeErr := s.cli.Close(); closeErr != nil && err == nil && !errors.Is(closeErr, context.Canceled) {
+		err = fmt.Errorf("close the etcd client: %w", closeErr)
 	}
 	return err
 }

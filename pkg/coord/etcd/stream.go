@@ -13,12 +13,12 @@ import (
 // stream is one watch stream of etcd with one watcher. It buffers nothing: while its user is busy, the server keeps the
 // events.
 type stream struct {
-	store   *Store
-	client  pb.Watch_WatchClient
-	cancel  context.CancelFunc
-	answers chan *pb.WatchResponse
-	done    chan struct{} // closed when receive has returned
-	err     error         // why receive has returned; set before done is closed
+	store     *Store
+	client    pb.Watch_WatchClient
+	cancel    context.CancelFunc
+	responses chan *pb.WatchResponse
+	done      chan struct{} // closed when receive has returned
+	err       error         // why receive has returned; set before done is closed
 }
 
 // openStream watches the keys that begin with prefix, from a revision on.
@@ -35,11 +35,11 @@ func (s *Store) openStream(ctx context.Context, prefix string, from int64) (*str
 		}
 		return nil, s.explain(ctx, "watch", err)
 	}
-	st := &stream{store: s, client: client, cancel: cancel, answers: make(chan *pb.WatchResponse), done: make(chan struct{})}
-	create := &pb.WatchCreateRequest{Key: []byte(prefix), RangeEnd: []byte(clientv3.GetPrefixRangeEnd(prefix)), StartRevision: from}
+	st := &stream{store: s, client: client, cancel: cancel, responses: make(chan *pb.WatchResponse), done: make(chan struct{})}
+	request := &pb.WatchCreateRequest{Key: []byte(prefix), RangeEnd: []byte(clientv3.GetPrefixRangeEnd(prefix)), StartRevision: from}
 	// An error of Send is always io.EOF; Recv returns the reason. The watch does not allow fragments, which would split
 	// commits.
-	_ = client.Send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: create}})
+	_ = client.Send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: request}})
 	go st.receive(ctx)
 	return st, nil
 }
@@ -47,13 +47,13 @@ func (s *Store) openStream(ctx context.Context, prefix string, from int64) (*str
 func (st *stream) receive(ctx context.Context) {
 	defer close(st.done)
 	for {
-		answer, err := st.client.Recv()
+		resp, err := st.client.Recv()
 		if err != nil {
 			st.err = err
 			return
 		}
 		select {
-		case st.answers <- answer:
+		case st.responses <- resp:
 		case <-ctx.Done(): // continue until Recv returns the error
 		}
 	}
@@ -70,15 +70,15 @@ func (st *stream) close() {
 // gives up the stream and drops the connection below it.
 func (st *stream) recv(ctx context.Context) (*pb.WatchResponse, error) {
 	for asked := false; ; asked = true {
-		silence := time.NewTimer(st.store.idleTimeout)
+		idle := time.NewTimer(st.store.idleTimeout)
 		select {
-		case answer := <-st.answers:
-			silence.Stop()
-			return answer, checkResponse(answer)
+		case resp := <-st.responses:
+			idle.Stop()
+			return resp, checkResponse(resp)
 		case <-st.done:
-			silence.Stop()
+			idle.Stop()
 			return nil, st.store.explain(ctx, "watch", st.err)
-		case <-silence.C:
+		case <-idle.C:
 		}
 		if asked {
 			st.store.conns.drop(peerOf(st.client.Context())) //nolint:contextcheck // the stream's context has the peer
@@ -90,13 +90,13 @@ func (st *stream) recv(ctx context.Context) (*pb.WatchResponse, error) {
 }
 
 // checkResponse returns why a watch cannot continue after a response, or nil.
-func checkResponse(answer *pb.WatchResponse) error {
+func checkResponse(resp *pb.WatchResponse) error {
 	switch {
-	case answer.CompactRevision != 0:
-		return fmt.Errorf("etcd has compacted the revisions before %d", answer.CompactRevision)
-	case answer.Canceled:
-		return fmt.Errorf("etcd ended a watch: %s", answer.CancelReason)
-	case answer.Fragment:
+	case resp.CompactRevision != 0:
+		return fmt.Errorf("etcd has compacted the revisions before %d", resp.CompactRevision)
+	case resp.Canceled:
+		return fmt.Errorf("etcd ended a watch: %s", resp.CancelReason)
+	case resp.Fragment:
 		return errors.New("etcd sent a fragment, which was not asked for")
 	}
 	return nil

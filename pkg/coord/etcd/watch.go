@@ -34,7 +34,7 @@ func (s *Store) Watch(ctx context.Context, prefix string, handle func(coord.Batc
 
 	w := &watch{store: s, prefix: s.root + prefix, handle: handle}
 	for wait := minRetryWait; ; wait = min(2*wait, maxRetryWait) {
-		told := w.batches
+		before := w.batches
 		err := w.follow(ctx)
 		switch {
 		case w.handleErr != nil:
@@ -45,7 +45,7 @@ func (s *Store) Watch(ctx context.Context, prefix string, handle func(coord.Batc
 			return err
 		}
 		s.options.Logger.Debug().Err(err).Str("prefix", prefix).Int64("next", w.next).Msg("watch interrupted")
-		if w.batches > told {
+		if w.batches > before {
 			wait = minRetryWait
 		}
 		select {
@@ -91,16 +91,16 @@ func (w *watch) follow(ctx context.Context) error {
 	}
 	defer stream.close()
 	for {
-		answer, err := stream.recv(ctx)
-		events := answer.GetEvents()
+		resp, err := stream.recv(ctx)
+		events := resp.GetEvents()
 		switch {
-		case answer != nil && err != nil:
+		case resp != nil && err != nil:
 			w.next = 0 // a list returns the real error if it persists
 			return err
 		case err != nil:
 			return err
-		case len(events) == 0 && !answer.Created && answer.Header.GetRevision() < w.next-1:
-			err = fmt.Errorf("etcd is at revision %d and was at %d: its data was rolled back", answer.Header.GetRevision(), w.next-1)
+		case len(events) == 0 && !resp.Created && resp.Header.GetRevision() < w.next-1:
+			err = fmt.Errorf("etcd is at revision %d and was at %d: its data was rolled back", resp.Header.GetRevision(), w.next-1)
 			w.next = 0
 			return err
 		case len(events) == 0: // the server is alive

@@ -41,14 +41,14 @@ func TestBarrier(t *testing.T) {
 		if err != nil || passed.Load() != members || string(last[0]) != "<val_ignored>" {
 			t.Errorf("%d passed, exit/last_member holds %q", passed.Load(), last)
 		}
-		arrive() // a prefix serves once: whoever uses it again passes at once
+		arrive() // a prefix serves once: a later member passes at once
 		wg.Wait()
 	})
 }
 
-// Seed 001 changes the store's timeout for the time of the call. Here the caller's context is as it was, and so
-// is the store: the next call has the caller's own deadline.
-func TestTimeoutIsOfTheCallAlone(t *testing.T) {
+// torch changes the timeout of the store during the call. Here the caller's context and the store stay unchanged: the
+// next call has the caller's own deadline.
+func TestTimeoutIsPerCall(t *testing.T) {
 	trace := &Trace{Rank: 1, Decode: hostOf}
 	for name, fails := range map[string]func(context.Context, Store) error{
 		"barrier": func(ctx context.Context, s Store) error {
@@ -81,7 +81,7 @@ func TestTimeoutIsOfTheCallAlone(t *testing.T) {
 	}
 }
 
-// What bounds a call: its own timeout, seed 001's 300 s where it has none, or an earlier end of the context.
+// A call is limited by its own timeout, which is 300 s by default as in torch, or by an earlier end of its context.
 func TestTimeouts(t *testing.T) {
 	cause := errors.New("told to stop")
 	for _, tc := range []struct {
@@ -132,8 +132,8 @@ func TestTimeouts(t *testing.T) {
 	}
 }
 
-// What is refused leaves nothing in the store.
-func TestStoreHelpersRefuse(t *testing.T) {
+// A rejected call leaves nothing in the store.
+func TestHelpersReject(t *testing.T) {
 	s := NewHashStore()
 	trace := func(rank int) *Trace { return &Trace{Rank: rank, Decode: hostOf} }
 	barrier := func(o BarrierOptions) func(context.Context) error {

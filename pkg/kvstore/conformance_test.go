@@ -14,14 +14,16 @@ func TestHashStoreConforms(t *testing.T) { storetest.Conform(t, storetest.Calls(
 
 func TestPrefixStoreConforms(t *testing.T) { storetest.Conform(t, storetest.Calls(true), openPrefixes) }
 
-func TestHashStoreIsLinearizable(t *testing.T) { storetest.Linearizable(t, openHash) }
+func TestHashStoreIsLinearizable(t *testing.T) {
+	storetest.Linearizable(t, storetest.SharedKeys, openHash)
+}
 
 func openHash(storetest.Scope) []kvstore.Store {
 	s := kvstore.NewHashStore()
 	return []kvstore.Store{s, s, s}
 }
 
-// openPrefixes makes name spaces in one store of a server, beside which there is another.
+// openPrefixes creates namespaces in one store of a server, which also holds another namespace.
 func openPrefixes(t storetest.Scope) []kvstore.Store {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Every rank gets everybody's data, in the order of the ranks, for O(N) messages and N² values.
+// Every rank gets the data of all ranks, in rank order, with O(N) messages and N² values.
 func TestSynchronize(t *testing.T) {
 	for _, ranks := range []int{1, 2, 15} {
 		synctest.Test(t, func(t *testing.T) {
@@ -22,7 +22,7 @@ func TestSynchronize(t *testing.T) {
 			for i := range want {
 				want[i] = "data of " + strconv.Itoa(i)
 			}
-			want[ranks/2] = "" // no data is data too
+			want[ranks/2] = "" // empty data counts too
 			var wg sync.WaitGroup
 			for rank := range ranks {
 				wg.Go(func() {
@@ -48,7 +48,7 @@ func TestSynchronize(t *testing.T) {
 	}
 }
 
-// Rank 0 may be the one that hosts the store: it leaves last, and the others do not wait for each other.
+// Rank 0 may host the store, so it leaves last. The other ranks do not wait for each other.
 func TestGetAllRankZeroLeavesLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const ranks = 5
@@ -86,7 +86,7 @@ func TestGetAllRankZeroLeavesLast(t *testing.T) {
 	})
 }
 
-// Whose data is missing is in the error; the rank that lacks it has not finished, so rank 0 does not leave either.
+// The error names the missing data. A rank without all data has not finished, so rank 0 does not leave either.
 func TestGetAllTimesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := NewHashStore()
@@ -108,9 +108,9 @@ func TestGetAllTimesOut(t *testing.T) {
 	})
 }
 
-// Rank 0 leaves with the store when the last rank says that it has finished, and that may be before the store has
-// answered it.
-func TestGetAllWhenTheStoreLeaves(t *testing.T) {
+// Rank 0 leaves with the store when the last rank reports that it has finished, perhaps before the store has replied
+// to that rank.
+func TestGetAllStoreCloses(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		rank int

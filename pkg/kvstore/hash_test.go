@@ -72,7 +72,7 @@ func TestHashStoreBlocksUntilSet(t *testing.T) {
 		synctest.Wait()
 		s.Set(ctx, "a", []byte("1"))
 		s.Delete(ctx, "a")
-		s.Set(ctx, "b", []byte("2")) // ends the wait, but not MultiGet
+		s.Set(ctx, "b", []byte("2")) // ends Wait, but not MultiGet
 		synctest.Wait()
 		if len(got) != 0 {
 			t.Fatal("MultiGet returned without a value for a")

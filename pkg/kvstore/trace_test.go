@@ -16,10 +16,10 @@ import (
 	"pgregory.net/rapid"
 )
 
-// hostOf names ranks as if each node had two.
+// hostOf returns host names as if each node had two ranks.
 func hostOf(rank int) string { return fmt.Sprintf("host%d", rank/2) }
 
-// countingStore counts the messages that a client would send for what these helpers do: a MultiGet waits first.
+// countingStore counts the messages that a client would send for these helpers: a MultiGet waits first.
 type countingStore struct {
 	Store
 	messages, values atomic.Int64
@@ -51,7 +51,7 @@ func (s *countingStore) MultiGet(ctx context.Context, keys ...string) ([][]byte,
 	return s.Store.MultiGet(ctx, keys...)
 }
 
-// runBarrier lets the given ranks come to a traced barrier, each after its delay, and returns their errors.
+// runBarrier calls a traced barrier on the given ranks, each after its delay, and returns their errors.
 func runBarrier(ctx context.Context, s Store, opts BarrierOptions, arrivals map[int]time.Duration) map[int]error {
 	var mu sync.Mutex
 	errs := map[int]error{}
@@ -71,13 +71,13 @@ func runBarrier(ctx context.Context, s Store, opts BarrierOptions, arrivals map[
 	return errs
 }
 
-// Of any world, rank 0 names the ranks that are missing, the first 16 of them, and the others point to it. All is
-// over soon after the last one's timeout, and has taken O(N) messages.
-func TestTraceNamesTheMissing(t *testing.T) {
+// Rank 0 names the first 16 missing ranks of any world, and the other ranks refer to rank 0. All is over soon after
+// the last timeout, with O(N) messages.
+func TestTraceNamesMissingRanks(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		worldSize := rapid.IntRange(2, 60).Draw(rt, "world size")
 		wait := time.Duration(rapid.IntRange(1, 20).Draw(rt, "trace timeout")) * time.Second
-		// So long that the others still wait for the gate when rank 0 has looked.
+		// Long enough that the other ranks still wait for the gate when rank 0 has looked.
 		timeout := 2*wait + time.Duration(rapid.IntRange(1, 600).Draw(rt, "timeout"))*time.Second
 		absence := rapid.IntRange(0, 100).Draw(rt, "absence in percent")
 		arrivals := map[int]time.Duration{0: 0}
@@ -88,7 +88,7 @@ func TestTraceNamesTheMissing(t *testing.T) {
 				missing = append(missing, rank)
 				continue
 			}
-			// Whoever comes much later than rank 0 has not timed out when rank 0 looks for its trace.
+			// A rank that arrives much later has not timed out when rank 0 looks for its trace.
 			arrivals[rank] = time.Duration(rapid.Int64Range(0, int64(wait)-1).Draw(rt, "arrival in ns"))
 			last = max(last, arrivals[rank])
 		}
@@ -110,7 +110,7 @@ func TestTraceNamesTheMissing(t *testing.T) {
 	})
 }
 
-// checkTrace checks what Barrier returned to a rank.
+// checkTrace checks the error that Barrier returned to a rank.
 func checkTrace(t *rapid.T, rank int, err error, worldSize int, missing []int) {
 	if len(missing) == 0 {
 		if err != nil {
@@ -118,9 +118,9 @@ func checkTrace(t *rapid.T, rank int, err error, worldSize int, missing []int) {
 		}
 		return
 	}
-	told, ok := errors.AsType[*MissingRanksError](err)
-	if !ok || !errors.Is(err, ErrTimeout) || told.Rank != rank || told.WorldSize != worldSize {
-		t.Errorf("rank %d got %v (%+v)", rank, err, told)
+	helperResult, ok := errors.AsType[*MissingRanksError](err)
+	if !ok || !errors.Is(err, ErrTimeout) || helperResult.Rank != rank || helperResult.WorldSize != worldSize {
+		t.Errorf("rank %d got %v (%+v)", rank, err, helperResult)
 		return
 	}
 	want := missing[:min(len(missing), 16)]
@@ -131,15 +131,15 @@ func checkTrace(t *rapid.T, rank int, err error, worldSize int, missing []int) {
 	if rank != 0 {
 		want, names = nil, []string{hostOf(0)}
 	}
-	if diff := cmp.Diff(want, told.Missing); diff != "" {
+	if diff := cmp.Diff(want, helperResult.Missing); diff != "" {
 		t.Errorf("rank %d: missing ranks (-want +got):\n%s", rank, diff)
 	}
-	if diff := cmp.Diff(slices.Compact(names), told.Names); diff != "" {
+	if diff := cmp.Diff(slices.Compact(names), helperResult.Names); diff != "" {
 		t.Errorf("rank %d: names (-want +got):\n%s", rank, diff)
 	}
 }
 
-func TestTraceTexts(t *testing.T) {
+func TestTraceErrorText(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, tc := range []struct {
 			name      string
@@ -160,7 +160,7 @@ func TestTraceTexts(t *testing.T) {
 					`missing ranks [host0, host1, host2, host3, host4, host5, host6, host7, host8] and perhaps more`},
 			},
 			{
-				// Rank 0 cannot know that its number of members is not the others'.
+				// Rank 0 cannot know that the others expect another number of members.
 				name: "nobody is missing any more", worldSize: 1, arrivals: map[int]time.Duration{0: 0},
 				want: map[int]string{0: `barrier "p" of 1 members timed out on rank 0 after 1m0s: ` +
 					`no rank is missing now: the last one arrived too late`},
@@ -174,7 +174,7 @@ func TestTraceTexts(t *testing.T) {
 			},
 		} {
 			s := NewHashStore()
-			if tc.worldSize == 1 { // as after somebody's reset
+			if tc.worldSize == 1 { // as after a reset of the counter
 				s.Add(t.Context(), "p/num_members", -1)
 			}
 			errs := runBarrier(t.Context(), s, BarrierOptions{
@@ -194,9 +194,9 @@ func TestTraceTexts(t *testing.T) {
 	})
 }
 
-// The walk takes the trace's timeout, which is 10 s by default, for the first rank that is missing and 1 ms for each
-// other; the rest of the ranks wait for the gate as long as they have waited at the barrier.
-func TestTraceTakes(t *testing.T) {
+// The search takes Trace.Timeout, 10 s by default, for the first missing rank and 1 ms for each further one. The other
+// ranks wait for the gate as long as they waited at the barrier.
+func TestTraceDuration(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
 		trace    time.Duration
@@ -225,13 +225,13 @@ func TestTraceTakes(t *testing.T) {
 	}
 }
 
-// farStore is a store whose answers to a wait take their time.
-type farStore struct {
+// slowStore is a store that delays the reply to a wait.
+type slowStore struct {
 	Store
 	trip time.Duration
 }
 
-func (s *farStore) Wait(ctx context.Context, keys ...string) error {
+func (s *slowStore) Wait(ctx context.Context, keys ...string) error {
 	select {
 	case <-time.After(s.trip):
 		return s.Store.Wait(ctx, keys...)
@@ -240,15 +240,15 @@ func (s *farStore) Wait(ctx context.Context, keys ...string) error {
 	}
 }
 
-// Over a network an answer may take longer than the millisecond that the walk has for a rank: one that has left its trace
-// is not named all the same.
+// Over a network, a reply may take longer than the millisecond that the search allows. A rank that left its trace is
+// not reported all the same.
 func TestTraceOverSlowNetwork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &farStore{Store: NewHashStore(), trip: 20 * time.Millisecond}
+		s := &slowStore{Store: NewHashStore(), trip: 20 * time.Millisecond}
 		errs := runBarrier(t.Context(), s, BarrierOptions{WorldSize: 6, Prefix: "p", Trace: &Trace{Decode: hostOf}},
 			map[int]time.Duration{0: 0, 1: 0, 3: 0, 5: 0})
-		told, _ := errors.AsType[*MissingRanksError](errs[0])
-		if told == nil || !slices.Equal(told.Missing, []int{2, 4}) {
+		helperResult, _ := errors.AsType[*MissingRanksError](errs[0])
+		if helperResult == nil || !slices.Equal(helperResult.Missing, []int{2, 4}) {
 			t.Errorf("rank 0 got %v, want ranks 2 and 4 missing", errs[0])
 		}
 	})
@@ -277,8 +277,8 @@ func (s *brokenStore) Wait(ctx context.Context, keys ...string) error {
 	return s.Store.Wait(ctx, keys...)
 }
 
-// A trace that breaks keeps the timeout and says what broke.
-func TestTraceBreaks(t *testing.T) {
+// A trace that fails keeps the timeout and adds the failure.
+func TestTraceFails(t *testing.T) {
 	for key, rank := range map[string]int{
 		"p0/TRACE": 0, "p1/TRACE": 0, "p/TRACING_GATE": 0, "p2/TRACE": 2, "p/TRACING_GATE ": 2,
 	} {
@@ -294,7 +294,7 @@ func TestTraceBreaks(t *testing.T) {
 	}
 }
 
-// No trace is begun when the caller has no more time, and one that is under way ends with it.
+// No trace begins after the caller's context has ended, and one in progress ends with it.
 func TestTraceEndsWithItsContext(t *testing.T) {
 	for _, tc := range []struct {
 		name string
@@ -314,8 +314,8 @@ func TestTraceEndsWithItsContext(t *testing.T) {
 				err := Barrier(ctx, s, BarrierOptions{
 					WorldSize: 3, Prefix: "p", Timeout: time.Minute, Trace: &Trace{Rank: tc.rank, Decode: hostOf},
 				})
-				_, told := errors.AsType[*MissingRanksError](err)
-				if told || !errors.Is(err, ErrTimeout) || time.Since(start) != tc.ends {
+				_, helperResult := errors.AsType[*MissingRanksError](err)
+				if helperResult || !errors.Is(err, ErrTimeout) || time.Since(start) != tc.ends {
 					t.Errorf("after %v: %v", time.Since(start), err)
 				}
 				if n, _ := s.NumKeys(t.Context()); n != tc.keys {

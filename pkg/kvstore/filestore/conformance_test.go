@@ -10,10 +10,10 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/kvstore/internal/storetest"
 )
 
-// Calls(false): Add reads an empty value as 0.
+// Calls(false), because Add reads an empty value as 0.
 func TestConforms(t *testing.T) { storetest.Conform(t, storetest.Calls(false), openShared) }
 
-func TestIsLinearizable(t *testing.T) { storetest.Linearizable(t, openShared) }
+func TestIsLinearizable(t *testing.T) { storetest.Linearizable(t, storetest.SharedKeys, openShared) }
 
 // openShared opens several stores on one file.
 func openShared(t storetest.Scope) []kvstore.Store {

@@ -20,8 +20,8 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/kvstore"
 )
 
-// specFile is two stores' beginning, as recorded from torch 2.14.1 (numWorkers 2): open, set k=v1, add n 5, delete
-// k, append a=xy.
+// specFile is the start of a file that torch 2.14.1 wrote (numWorkers 2): open, set k=v1, add n 5, delete k, append
+// a=xy.
 const specFile = "09000000 726566636f756e742f 01000000 31 02000000 2f6b 02000000 7631 02000000 2f6e 01000000 35 " +
 	"03000000 2d2f6b 00000000 02000000 2f61 02000000 7879"
 
@@ -41,8 +41,8 @@ func rawRecords(pairs ...string) (b []byte) {
 	return b
 }
 
-// parseFile reads a file in the plainest way: what its whole records leave, and where the first one that is not whole
-// begins.
+// parseFile is a simple parser: it returns the content of all complete records and the offset of the first incomplete
+// one.
 func parseFile(b []byte) (data map[string]string, offset int) {
 	data = map[string]string{}
 	field := func(at int) (string, int, bool) {
@@ -74,7 +74,7 @@ func parseFile(b []byte) (data map[string]string, offset int) {
 	return data, offset
 }
 
-// logState is what a fileLog has of a file, as text.
+// logState returns the content of l as text.
 func logState(l *recordLog) map[string]string {
 	data := map[string]string{}
 	for key, value := range l.data {
@@ -161,7 +161,7 @@ func TestReplayErrors(t *testing.T) {
 	}
 }
 
-// FuzzFileRecords opens any bytes as a store's file and does every operation.
+// FuzzFileRecords opens arbitrary bytes as a store's file and performs every operation.
 func FuzzFileRecords(f *testing.F) {
 	spec := specBytes(f)
 	f.Add(spec)
@@ -206,7 +206,7 @@ func useAnyFile(t *testing.T, path string, content []byte) {
 	if diff := cmp.Diff(data, got); diff != "" {
 		t.Fatalf("keys (-want +got):\n%s", diff)
 	}
-	// It ends Get, MultiGet and Wait where a key is missing; nothing else waits.
+	// The past deadline ends Get, MultiGet and Wait if a key is missing; nothing else waits.
 	over, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
 	defer cancel()
 	m := &fileModel{data: logState(s.log)}

@@ -19,7 +19,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/kvstore/internal/keyspace"
 )
 
-// fileOp is an operation on a store, and a request to testdata/py/stores.py.
+// storeOp is an operation on a store, and a request to testdata/py/stores.py.
 type storeOp struct {
 	Store  string   `json:"store"`
 	Op     string   `json:"op"`
@@ -29,15 +29,14 @@ type storeOp struct {
 	N      int64    `json:"n"`
 }
 
-// fileResult is what it gave, and the answer of testdata/py/stores.py.
+// storeResult is its result, and the reply of testdata/py/stores.py.
 type storeResult struct {
 	Values [][]byte `json:"values"`
 	N      int64    `json:"n"`
 	Err    string   `json:"err"`
 }
 
-// fileModel is what a FileStore does, in the plainest way: the keys as they stand in the file, and the
-// file's bytes.
+// fileModel is a simple model of a Store: the keys as in the file, and the bytes of the file.
 type fileModel struct {
 	data map[string]string
 	file []byte
@@ -63,7 +62,7 @@ func (m *fileModel) count(key string, delta int) int {
 
 func (m *fileModel) open() { m.count("refcount/", 1) }
 
-// close tells whether the file is removed.
+// close reports whether the file is removed.
 func (m *fileModel) close(workers int64) bool {
 	shut := m.count("cleanup/", 1)
 	return m.count("refcount/", -1) == 0 && workers > 0 && int64(shut) >= workers
@@ -143,7 +142,7 @@ func (m *fileModel) do(op storeOp) (r storeResult) {
 	return r
 }
 
-// doFileOp does op on a Go store.
+// doStoreOp performs op on a Go store.
 func doStoreOp(ctx context.Context, s *Store, op storeOp) (r storeResult) {
 	var err error
 	var value []byte
@@ -212,8 +211,8 @@ var (
 	opDeltas = rapid.OneOf(rapid.Int64(), rapid.Int64Range(-2, 2))
 )
 
-// drawFileOp draws an operation for a random one of the stores, or "reopen". Those that would wait for a key in vain
-// are made rare, since they take their time.
+// drawOp draws an operation on a random store, or "reopen". Waits that would time out are rare, because they take
+// time.
 func drawOp(t *rapid.T, m *fileModel, stores []string) storeOp {
 	op := storeOp{Store: rapid.SampledFrom(stores).Draw(t, "store"), Keys: []string{opKeys.Draw(t, "key")}, N: 5}
 	op.Op = rapid.SampledFrom([]string{
@@ -258,9 +257,8 @@ func openFile(t testing.TB, path string, workers int) *Store {
 	return s
 }
 
-// TestStoreModel compares several stores on one file with the model: every result, and every byte of
-// the file.
-func TestStoreModel(t *testing.T) {
+// TestModel compares several stores on one file with the model: every result and every byte of the file.
+func TestModel(t *testing.T) {
 	dir := t.TempDir()
 	files := 0
 	rapid.Check(t, func(rt *rapid.T) {
@@ -310,7 +308,7 @@ func TestStoreModel(t *testing.T) {
 	})
 }
 
-// diffResults takes no difference between nil and empty.
+// diffResults treats nil and empty values as equal.
 func diffResults(want, got storeResult) string {
 	if want.N == got.N && want.Err == got.Err && slices.EqualFunc(want.Values, got.Values, bytes.Equal) {
 		return ""

@@ -4,175 +4,30 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"sync"
 	"testing"
 	"time"
-
-	"github.com/anishathalye/porcupine"
 
 	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 	"github.com/elasticrun/elasticrun/pkg/kvstore"
 )
 
-// linearOp is an operation on one key in a history.
-type linearOp struct {
-	kind  string // add, set, append, delete, swap: compare_set
-	key   string
-	value string // what is set, appended or desired
-	old   string // swap: what is expected
-	delta int64
-}
-
-// linearResult is what the store answered.
-type linearResult struct {
-	value string
-	n     int64
-	ok    bool
-}
-
-// linearValue is a key's state.
-type linearValue struct {
-	value string
-	there bool
-}
-
-// fileLinearModel is one key of a store, for porcupine. Whatever has been set here is a number or empty.
-var linearModel = porcupine.Model{
-	Partition: func(history []porcupine.Operation) (parts [][]porcupine.Operation) {
-		byKey := map[string][]porcupine.Operation{}
-		for _, op := range history {
-			key := op.Input.(linearOp).key
-			byKey[key] = append(byKey[key], op)
-		}
-		for _, part := range byKey {
-			parts = append(parts, part)
-		}
-		return parts
-	},
-	Init: func() any { return linearValue{} },
-	Step: func(state, input, output any) (bool, any) {
-		s, in, out := state.(linearValue), input.(linearOp), output.(linearResult)
-		switch in.kind {
-		case "set":
-			return true, linearValue{in.value, true}
-		case "append":
-			return true, linearValue{s.value + in.value, true}
-		case "delete":
-			return out.ok == s.there, linearValue{}
-		case "check":
-			return out.ok == s.there, s
-		case "get":
-			return s.there && out.value == s.value, s
-		case "add":
-			n, _ := strconv.ParseInt(s.value, 10, 64) // 0 where empty
-			return out.n == n+in.delta, linearValue{strconv.FormatInt(n+in.delta, 10), true}
-		}
-		switch { // swap
-		case !s.there && in.old != "":
-			return out.value == in.old, s
-		case s.value == in.old:
-			return out.value == in.value, linearValue{in.value, true}
-		}
-		return out.value == s.value, s
-	},
-	DescribeOperation: func(input, output any) string { return fmt.Sprintf("%+v -> %+v", input, output) },
-}
-
-// TestStoreLinearizable lets goroutines of several stores on one file do what they like with few keys.
-func TestStoreLinearizable(t *testing.T) {
-	for range testenv.Repeat(t, 10, 1_000) {
-		path := filepath.Join(t.TempDir(), "store")
-		var mu sync.Mutex
-		var history []porcupine.Operation
-		start := time.Now()
-		var wg sync.WaitGroup
-		for i := range 3 {
-			s := openFile(t, path, 0)
-			for j := range 2 {
-				wg.Go(func() {
-					for range 40 {
-						op := linearOp{
-							kind:  []string{"set", "append", "delete", "check", "get", "add", "swap", "swap"}[rand.IntN(8)],
-							key:   strconv.Itoa(rand.IntN(3)),
-							value: strconv.Itoa(rand.IntN(3)),
-							old:   []string{"", "0", "1", "2"}[rand.IntN(4)],
-							delta: 1,
-						}
-						called := time.Since(start)
-						result, known := doLinear(t, s, op)
-						returned := time.Since(start)
-						if !known {
-							continue // a Get that was given up: it changes nothing
-						}
-						mu.Lock()
-						history = append(history, porcupine.Operation{
-							ClientId: 2*i + j, Input: op, Output: result, Call: called.Nanoseconds(), Return: returned.Nanoseconds(),
-						})
-						mu.Unlock()
-					}
-				})
-			}
-		}
-		wg.Wait()
-		switch result := porcupine.CheckOperationsTimeout(linearModel, history, 30*time.Second); result {
-		case porcupine.Unknown:
-			t.Log("too long to check")
-		case porcupine.Illegal:
-			t.Fatalf("history of %d operations is not linearizable: %+v", len(history), history)
-		}
-	}
-}
-
-func doLinear(t *testing.T, s *Store, op linearOp) (r linearResult, known bool) {
-	t.Helper()
-	ctx := t.Context()
-	var err error
-	var value []byte
-	switch op.kind {
-	case "set":
-		err = s.Set(ctx, op.key, []byte(op.value))
-	case "append":
-		err = s.Append(ctx, op.key, []byte(op.value))
-	case "delete":
-		r.ok, err = s.Delete(ctx, op.key)
-	case "check":
-		r.ok, err = s.Check(ctx, op.key)
-	case "get":
-		ctx, cancel := context.WithTimeout(ctx, 5*time.Millisecond)
-		defer cancel()
-		if value, err = s.Get(ctx, op.key); errors.Is(err, kvstore.ErrTimeout) {
-			return r, false
-		}
-	case "add":
-		r.n, err = s.Add(ctx, op.key, op.delta)
-	case "swap":
-		value, err = s.CompareSet(ctx, op.key, []byte(op.old), []byte(op.value))
-	}
-	if err != nil {
-		t.Errorf("%+v: %v", op, err)
-	}
-	r.value = string(value)
-	return r, true
-}
-
-// fileWriter in the environment makes TestFileWriterProcess write to the file that it names, and fileWriterSize is
-// the size of its values.
+// The environment variable fileWriter makes TestWriterProcess write to the file that it names, with values of
+// fileWriterSize bytes.
 const (
 	fileWriter     = "ELASTICRUN_TEST_FILE_WRITER"
 	fileWriterSize = "ELASTICRUN_TEST_FILE_WRITER_SIZE"
 )
 
-// TestFileWriterProcess is the program of the processes that are killed.
-func TestFileWriterProcess(t *testing.T) {
+// TestWriterProcess is the program of the processes that TestKilledWriters kills.
+func TestWriterProcess(t *testing.T) {
 	path := os.Getenv(fileWriter)
 	if path == "" {
-		t.Skip("runs only as a process of TestStoreOfKilledWriters")
+		t.Skip("runs only as a process of TestKilledWriters")
 	}
 	size, err := strconv.Atoi(os.Getenv(fileWriterSize))
 	if err != nil {
@@ -192,18 +47,18 @@ func TestFileWriterProcess(t *testing.T) {
 	}
 }
 
-// TestStoreOfKilledWriters kills Go's writers at any moment. A survivor reads on, or is told of the torn record; it
-// never sees a part of a value.
-func TestStoreOfKilledWriters(t *testing.T) {
+// TestKilledWriters kills Go writers at random moments. Another store on the file then reads on or reports the torn
+// record. It never sees part of a value.
+func TestKilledWriters(t *testing.T) {
 	for _, size := range []int{10, 300_000} {
 		t.Run(strconv.Itoa(size), func(t *testing.T) {
 			torn := 0
 			times := testenv.Repeat(t, 8, 300)
 			for range times {
-				cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestFileWriterProcess$")
+				cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestWriterProcess$")
 				path := filepath.Join(t.TempDir(), "store")
 				cmd.Env = append(os.Environ(), fileWriter+"="+path, fileWriterSize+"="+strconv.Itoa(size))
-				if survive(t, path, cmd, func() error { return cmd.Start() }, size) {
+				if killWriter(t, path, cmd, func() error { return cmd.Start() }, size) {
 					torn++
 				}
 			}
@@ -215,8 +70,8 @@ func TestStoreOfKilledWriters(t *testing.T) {
 	}
 }
 
-// TestStoreOfKilledTorch is the same with torch's writers, which write each record in four pieces.
-func TestStoreOfKilledTorch(t *testing.T) {
+// TestKilledTorchWriters does the same with torch, which writes each record in four pieces.
+func TestKilledTorchWriters(t *testing.T) {
 	torn := 0
 	times := testenv.Repeat(t, 1, 100)
 	for range times {
@@ -226,16 +81,16 @@ func TestStoreOfKilledTorch(t *testing.T) {
 		start := func() error {
 			return torch.send(storeOp{Store: "s", Op: "write_until_killed", Values: [][]byte{bytes.Repeat([]byte("x"), 10)}})
 		}
-		if survive(t, path, torch.cmd, start, 10) {
+		if killWriter(t, path, torch.cmd, start, 10) {
 			torn++
 		}
 	}
 	t.Logf("%d of %d files had a torn record at their end", torn, times)
 }
 
-// survive starts a writer, kills it once it is writing, and tells whether the file is torn. A survivor has it open
-// all the time, another opens it then.
-func survive(t *testing.T, path string, cmd *exec.Cmd, start func() error, size int) (torn bool) {
+// killWriter starts a writer, kills it while it writes, and reports whether the file is torn. One store has the file
+// open all the time; another opens it afterwards.
+func killWriter(t *testing.T, path string, cmd *exec.Cmd, start func() error, size int) (torn bool) {
 	t.Helper()
 	s := openFile(t, path, 0)
 	if err := start(); err != nil {

@@ -19,13 +19,13 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/kvstore"
 )
 
-// failer is a *testing.T or a *rapid.T.
+// fataler is a *testing.T or a *rapid.T.
 type fataler interface {
 	Helper()
 	Fatalf(format string, args ...any)
 }
 
-// compareFile wants the file to hold exactly that, or, with nil, to be gone.
+// compareFile checks the content of the file. A nil want means that the file must not exist.
 func compareFile(t fataler, path string, want []byte) {
 	t.Helper()
 	got, err := os.ReadFile(path)
@@ -42,8 +42,8 @@ func compareFile(t fataler, path string, want []byte) {
 	}
 }
 
-// TestStoreBytes compares the file with what torch 2.14.1 has written.
-func TestStoreBytes(t *testing.T) {
+// TestFileBytes compares the file with one that torch 2.14.1 wrote.
+func TestFileBytes(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "store")
 	ctx := t.Context()
 	s := openFile(t, path, 2)
@@ -71,11 +71,11 @@ func TestStoreBytes(t *testing.T) {
 	}
 }
 
-func TestStoreLastWorkerRemovesTheFile(t *testing.T) {
+func TestLastWorkerRemovesFile(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		workers int
-		opened  int // one after the other is closed
+		opened  int // opened and closed one after another
 		removed bool
 	}{
 		{name: "not fixed", workers: 0, opened: 2},
@@ -101,7 +101,7 @@ func TestStoreLastWorkerRemovesTheFile(t *testing.T) {
 	}
 }
 
-// noticed is a context that says when somebody has begun to wait for its end.
+// observedContext is a context that reports when a call begins to wait for its end.
 type observedContext struct {
 	context.Context //nolint:containedctx // it is one
 	once            sync.Once
@@ -113,8 +113,8 @@ func (c *observedContext) Done() <-chan struct{} {
 	return c.Context.Done()
 }
 
-// TestStoreOpenedWhileRemoved removes the file between opening and locking it.
-func TestStoreOpenedWhileRemoved(t *testing.T) {
+// TestOpenWhileRemoved removes the file between opening and locking it.
+func TestOpenWhileRemoved(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "store")
 	last := openFile(t, path, 1)
 	if ok, err := exclusiveLock.try(last.file); !ok || err != nil {
@@ -139,8 +139,8 @@ func TestStoreOpenedWhileRemoved(t *testing.T) {
 	compareFile(t, path, rawRecords("refcount/", "1", "cleanup/", "1", "refcount/", "0"))
 }
 
-// TestStoreOpenedAndRemovedAtOnce opens the file again and again while other stores remove it.
-func TestStoreOpenedAndRemovedAtOnce(t *testing.T) {
+// TestOpenAndRemoveConcurrently opens the file repeatedly while other stores remove it.
+func TestOpenAndRemoveConcurrently(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "store")
 	var wg sync.WaitGroup
 	for range 4 {
@@ -163,7 +163,7 @@ func TestStoreOpenedAndRemovedAtOnce(t *testing.T) {
 	}
 }
 
-func TestOpenFileStoreErrors(t *testing.T) {
+func TestOpenErrors(t *testing.T) {
 	dir := t.TempDir()
 	garbage := filepath.Join(dir, "garbage")
 	fifo := filepath.Join(dir, "fifo")
@@ -193,8 +193,8 @@ func TestOpenFileStoreErrors(t *testing.T) {
 	compareFile(t, garbage, script)
 }
 
-// everyFileOp does each operation.
-func everyOp(ctx context.Context, s *Store, check func(name string, err error)) {
+// forEachOp performs each operation.
+func forEachOp(ctx context.Context, s *Store, check func(name string, err error)) {
 	_, err := s.Get(ctx, "k")
 	check("Get", err)
 	_, err = s.MultiGet(ctx, "k")
@@ -217,13 +217,13 @@ func everyOp(ctx context.Context, s *Store, check func(name string, err error)) 
 	check("MultiSet", s.MultiSet(ctx, kvstore.Pair{Key: "k"}))
 }
 
-// TestStoreFileHarmed harms the file while the store is open.
-func TestStoreFileHarmed(t *testing.T) {
+// TestFileDamaged damages the file while the store is open.
+func TestFileDamaged(t *testing.T) {
 	for _, tt := range []struct {
-		name string
-		harm func(path string) error
-		want error
-		says string
+		name   string
+		damage func(path string) error
+		want   error
+		says   string
 	}{
 		{"removed", os.Remove, kvstore.ErrConnection, "was removed or replaced"},
 		{"replaced", func(path string) error {
@@ -248,26 +248,26 @@ func TestStoreFileHarmed(t *testing.T) {
 			if err := s.Set(t.Context(), "k", []byte("v")); err != nil {
 				t.Fatal(err)
 			}
-			if err := tt.harm(path); err != nil {
+			if err := tt.damage(path); err != nil {
 				t.Fatal(err)
 			}
-			harmed, _ := os.ReadFile(path)
-			everyOp(t.Context(), s, func(name string, err error) {
+			damaged, _ := os.ReadFile(path)
+			forEachOp(t.Context(), s, func(name string, err error) {
 				if !errors.Is(err, tt.want) || !strings.Contains(err.Error(), tt.says) || !strings.Contains(err.Error(), path) {
 					t.Errorf("%s: error %v, want %v, %q", name, err, tt.want, tt.says)
 				}
 			})
-			harmless := errors.Is(tt.want, kvstore.ErrConnection) // there is nothing left to count off from
-			if err := s.Close(); (err == nil) != harmless || !harmless && !errors.Is(err, tt.want) {
+			removed := errors.Is(tt.want, kvstore.ErrConnection) // there is no file to unregister from
+			if err := s.Close(); (err == nil) != removed || !removed && !errors.Is(err, tt.want) {
 				t.Errorf("Close = %v", err)
 			}
-			compareFile(t, path, harmed)
+			compareFile(t, path, damaged)
 		})
 	}
 }
 
-// TestStoreTooMuch fills a store up to its bound.
-func TestStoreTooMuch(t *testing.T) {
+// TestSizeLimit fills a store up to its limit.
+func TestSizeLimit(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "store")
 	ctx := t.Context()
 	s := openFile(t, path, 0)
@@ -295,8 +295,8 @@ func TestStoreTooMuch(t *testing.T) {
 	}
 }
 
-// TestStoreLocked holds the file's lock while a store needs it.
-func TestStoreLocked(t *testing.T) {
+// TestLockedFile holds the file's lock while a store needs it.
+func TestLockedFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "store")
 	s := openFile(t, path, 0)
 	holder, err := os.Open(path)
@@ -309,7 +309,7 @@ func TestStoreLocked(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	everyOp(ctx, s, func(name string, err error) {
+	forEachOp(ctx, s, func(name string, err error) {
 		if !errors.Is(err, kvstore.ErrTimeout) || !errors.Is(err, context.DeadlineExceeded) ||
 			!strings.Contains(err.Error(), "the file's lock") {
 			t.Errorf("%s = %v", name, err)
@@ -334,8 +334,8 @@ func TestStoreLocked(t *testing.T) {
 	}
 }
 
-// TestStoreCloseIsBounded closes a store whose file stays locked.
-func TestStoreCloseIsBounded(t *testing.T) {
+// TestCloseTimeout closes a store whose file stays locked.
+func TestCloseTimeout(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "store")
 	synctest.Test(t, func(t *testing.T) {
 		s := openFile(t, path, 1)
@@ -359,7 +359,7 @@ func TestStoreCloseIsBounded(t *testing.T) {
 	compareFile(t, path, rawRecords("refcount/", "1"))
 }
 
-func TestStoreClosed(t *testing.T) {
+func TestClosed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "store")
 	s := openFile(t, path, 0)
 	waiting := make(chan error)
@@ -372,7 +372,7 @@ func TestStoreClosed(t *testing.T) {
 		t.Errorf("Wait under way = %v", err)
 	}
 	before, _ := os.ReadFile(path)
-	everyOp(t.Context(), s, func(name string, err error) {
+	forEachOp(t.Context(), s, func(name string, err error) {
 		if !errors.Is(err, kvstore.ErrClosed) {
 			t.Errorf("%s = %v", name, err)
 		}
@@ -380,7 +380,7 @@ func TestStoreClosed(t *testing.T) {
 	compareFile(t, path, before)
 }
 
-// awaitFileWait returns when a Wait is under way.
+// awaitWait returns when a Wait is in progress.
 func awaitWait(t *testing.T, s *Store) {
 	t.Helper()
 	for attempt := range 1000 {
@@ -397,8 +397,8 @@ func awaitWait(t *testing.T, s *Store) {
 	t.Fatal("no wait begins")
 }
 
-// TestStoreWaitMissesNothing sets and deletes a key between two looks at the file.
-func TestStoreWaitMissesNothing(t *testing.T) {
+// TestWaitMissesNothing sets and deletes a key between two reads of the file.
+func TestWaitMissesNothing(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "store")
 	ctx := t.Context()
 	s, other := openFile(t, path, 0), openFile(t, path, 0)
@@ -427,7 +427,7 @@ func TestStoreWaitMissesNothing(t *testing.T) {
 	}
 }
 
-func TestStoreWaitEndsWithItsContext(t *testing.T) {
+func TestWaitEndsWithContext(t *testing.T) {
 	s := openFile(t, filepath.Join(t.TempDir(), "store"), 0)
 	if err := s.Set(t.Context(), "here", nil); err != nil {
 		t.Fatal(err)

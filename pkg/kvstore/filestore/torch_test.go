@@ -22,7 +22,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/kvstore/tcpstore"
 )
 
-// torchStores is a process with real torch that serves testdata/py/stores.py.
+// torchStores is a torch process that runs testdata/py/stores.py.
 type torchStores struct {
 	cmd     *exec.Cmd
 	in      io.WriteCloser
@@ -81,7 +81,7 @@ func (p *torchStores) do(op storeOp) (r storeResult, err error) {
 	return p.receive()
 }
 
-// must does what has to succeed.
+// must performs an operation that has to succeed.
 func (p *torchStores) must(t fataler, op storeOp) storeResult {
 	t.Helper()
 	r, err := p.do(op)
@@ -99,8 +99,8 @@ func TestStoresWithTorch(t *testing.T) {
 	t.Run("prefix on a server", func(t *testing.T) { testPrefixOnServer(t, torch) })
 }
 
-// testFileInTurns lets Go and torch take turns on one file and compares every result, and every byte of the file,
-// with the model's.
+// testFileInTurns lets Go and torch use one file in turns, and compares every result and every byte of the file with
+// the model.
 func testFileInTurns(t *testing.T, torch *torchStores) {
 	t.Helper()
 	dir := t.TempDir()
@@ -115,7 +115,7 @@ func testFileInTurns(t *testing.T, torch *torchStores) {
 			stores:  map[string]*Store{},
 		}
 		names := []string{"torch1", "go1", "torch2", "go2"}
-		defer pair.abandon() // what a failure has left open
+		defer pair.abandon() // stores that a failure left open
 		for _, name := range names {
 			pair.open(t, name)
 		}
@@ -147,7 +147,7 @@ func testFileInTurns(t *testing.T, torch *torchStores) {
 		compareFile(rt, path, pair.model.file)
 	}
 	for files < want {
-		rapid.Check(t, sequence) // 100 of them, unless told otherwise
+		rapid.Check(t, sequence) // 100 sequences by default
 		if t.Failed() {
 			return
 		}
@@ -155,7 +155,7 @@ func testFileInTurns(t *testing.T, torch *torchStores) {
 	t.Logf("%d sequences", files)
 }
 
-// goAndTorch are Go's and torch's stores on one file, and the model of it.
+// goAndTorch holds the stores of Go and torch on one file, and the model of it.
 type goAndTorch struct {
 	t       *rapid.T
 	torch   *torchStores
@@ -171,7 +171,7 @@ func (p *goAndTorch) open(t *testing.T, name string) {
 	if strings.HasPrefix(name, "torch") {
 		n := p.workers
 		if n == 0 {
-			n = -1 // torch's way to say that it is not fixed
+			n = -1 // torch's value for a number that is not fixed
 		}
 		p.torch.must(p.t, storeOp{Store: name, Op: "open_file", Path: p.path, N: n})
 		p.stores[name] = nil
@@ -184,7 +184,7 @@ func (p *goAndTorch) open(t *testing.T, name string) {
 	p.stores[name] = s
 }
 
-// close tells whether the file should be gone.
+// close reports whether the file should be gone.
 func (p *goAndTorch) close(name string) bool {
 	s := p.stores[name]
 	delete(p.stores, name)
@@ -209,7 +209,7 @@ func (p *goAndTorch) abandon() {
 func (p *goAndTorch) step(t *testing.T, op storeOp) {
 	t.Helper()
 	var want, got storeResult
-	if !torchForgetsToAppend(p, op) {
+	if !torchSkipsAppend(p, op) {
 		want = p.model.do(op)
 	}
 	if s := p.stores[op.Store]; s != nil {
@@ -221,11 +221,11 @@ func (p *goAndTorch) step(t *testing.T, op storeOp) {
 		}
 		switch op.Op {
 		case "delete":
-			want.N = 1 // whether it was there or not
+			want.N = 1 // torch says so for a missing key too
 		case "list_keys":
 			want.Values = nil
 			for key := range p.model.data {
-				want.Values = append(want.Values, []byte(key[1:])) // the store's own are cut, too
+				want.Values = append(want.Values, []byte(key[1:])) // torch also cuts the first letter off the store's own keys
 			}
 			slices.SortFunc(want.Values, slices.Compare)
 			slices.SortFunc(got.Values, slices.Compare)
@@ -237,13 +237,13 @@ func (p *goAndTorch) step(t *testing.T, op storeOp) {
 	compareFile(p.t, p.path, p.model.file)
 }
 
-// torchForgetsToAppend is where torch's append does nothing: the key holds just the value.
-func torchForgetsToAppend(p *goAndTorch, op storeOp) bool {
+// torchSkipsAppend reports whether torch's append does nothing, because the key holds exactly the value.
+func torchSkipsAppend(p *goAndTorch, op storeOp) bool {
 	return p.stores[op.Store] == nil && op.Op == "append" && len(op.Values[0]) > 0 &&
 		p.model.data["/"+op.Keys[0]] == string(op.Values[0])
 }
 
-// testFileAddsAtOnce lets Go and torch add at the same time.
+// testFileAddsAtOnce lets Go and torch add concurrently.
 func testFileAddsAtOnce(t *testing.T, torch *torchStores) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "store")
@@ -283,7 +283,7 @@ func testFileAddsAtOnce(t *testing.T, torch *torchStores) {
 	torch.must(t, storeOp{Store: "sum", Op: "close"})
 }
 
-// testFilePrefix compares the files that Go's and torch's PrefixStore write.
+// testFilePrefix compares the files that the PrefixStores of Go and torch write.
 func testFilePrefix(t *testing.T, torch *torchStores) {
 	t.Helper()
 	dir := t.TempDir()
@@ -304,7 +304,7 @@ func testFilePrefix(t *testing.T, torch *torchStores) {
 	compareFile(t, goPath, want)
 }
 
-// prefixed writes through prefixes of torch on the store of that name.
+// prefixed writes through torch's prefix stores on the given store.
 func prefixed(t *testing.T, torch *torchStores, store string) {
 	t.Helper()
 	for _, op := range []storeOp{
@@ -326,7 +326,7 @@ func prefixed(t *testing.T, torch *torchStores, store string) {
 	}
 }
 
-// prefixedGo is prefixed in Go.
+// prefixedGo does the same as prefixed in Go.
 func prefixedGo(t *testing.T, store kvstore.Store) {
 	t.Helper()
 	ctx := t.Context()
@@ -339,7 +339,8 @@ func prefixedGo(t *testing.T, store kvstore.Store) {
 	}
 }
 
-// testPrefixOnServer looks at a Server for what torch's PrefixStore has put there. TestStoresWithTorch runs it.
+// testPrefixOnServer checks the keys that torch's PrefixStore creates on a tcpstore.Server. TestStoresWithTorch runs
+// it.
 func testPrefixOnServer(t *testing.T, torch *torchStores) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

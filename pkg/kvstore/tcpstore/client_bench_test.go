@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// BenchmarkClient measures calls to a Server on the loopback interface, with a context that can end.
+// BenchmarkClient measures calls to a Server over the loopback interface, with a context that can end.
 func BenchmarkClient(b *testing.B) {
 	_, addr := startServer(b, ServerOptions{})
 	ctx, cancel := context.WithCancel(b.Context())

@@ -37,8 +37,8 @@ func TestDialBadAddresses(t *testing.T) {
 	}
 }
 
-// refusing returns a client that nobody lets in until the given number of attempts.
-func refusing(opts ClientOptions, attempts int, s *scriptedServer) (*Client, *[]time.Time) {
+// refusedClient returns a client whose first attempts to connect are refused.
+func refusedClient(opts ClientOptions, attempts int, s *scriptedServer) (*Client, *[]time.Time) {
 	c := scriptedClient(opts, s)
 	open := c.open
 	times := new([]time.Time)
@@ -56,7 +56,7 @@ func TestDialRetries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const attempts = 15
 		s := script(ProtocolV2)
-		refused, times := refusing(ClientOptions{}, attempts, s)
+		refused, times := refusedClient(ClientOptions{}, attempts, s)
 		c, err := start(t.Context(), refused)
 		if err != nil || len(*times) != attempts {
 			t.Fatalf("%v after %d attempts, want success after %d", err, len(*times), attempts)
@@ -78,10 +78,10 @@ func TestDialRetries(t *testing.T) {
 
 func TestDialEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		refused, times := refusing(ClientOptions{}, 1000, nil)
+		refused, times := refusedClient(ClientOptions{}, 1000, nil)
 		refuse := refused.open
 		refused.open = func(ctx context.Context) (net.Conn, error) {
-			if len(*times) == 3 { // the next one is cut short, and what the others met is told
+			if len(*times) == 3 { // this attempt is cut short, so the error shows the one before
 				<-ctx.Done()
 				return nil, ctx.Err()
 			}
@@ -104,7 +104,7 @@ func TestDialEndsWithItsContext(t *testing.T) {
 		gaveUp := errors.New("gave up")
 		ctx, cancelCause := context.WithCancelCause(t.Context())
 		time.AfterFunc(time.Minute, func() { cancelCause(gaveUp) })
-		// A server that accepts and says nothing: every attempt times out, but Dial does not.
+		// A server that accepts and sends nothing: each attempt times out, but Dial does not.
 		silent := scriptedClient(ClientOptions{})
 		silent.open = func(context.Context) (net.Conn, error) {
 			s := script(ProtocolV2)
@@ -145,7 +145,7 @@ func TestDialWaitsForWorkers(t *testing.T) {
 			var wg sync.WaitGroup
 			ctx, cancel := context.WithCancel(t.Context())
 			wg.Go(func() {
-				defer cancel() // as soon as the host has been counted
+				defer cancel() // as soon as the host is counted
 				watcher := dial(t, addr, ProtocolV2)
 				watcher.send(opWait, 1, initKey)
 				watcher.expect(replyStopWaiting)
@@ -165,13 +165,13 @@ func TestDialWaitsForWorkers(t *testing.T) {
 					t.Errorf("a user's key init/ is %v, %v", present, err)
 				}
 			})
-			dialClient(t, addr, opts) // the host that gave up has been counted, too
+			dialClient(t, addr, opts) // the host that gave up is counted too
 			wg.Wait()
 		}
 	}
 }
 
-// The local address is that of a connection which the server has answered, and outlives it.
+// LocalAddr is that of a connection that the server has answered, and it outlives the connection.
 func TestClientLocalAddr(t *testing.T) {
 	s, addr := startServer(t, ServerOptions{})
 	unconnected := newClient(addr, ClientOptions{})

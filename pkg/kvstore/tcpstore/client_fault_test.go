@@ -17,13 +17,13 @@ var bothProtocols = []Protocol{ProtocolV1, ProtocolV2}
 
 func TestClientConversations(t *testing.T) {
 	for _, p := range bothProtocols {
-		for _, talk := range conversations(p) {
-			t.Run(fmt.Sprint(p, "/", talk.name), func(t *testing.T) {
-				s := script(p, append(talk.turns, talk.turns...)...)
+		for _, conv := range conversations(p) {
+			t.Run(fmt.Sprint(p, "/", conv.name), func(t *testing.T) {
+				s := script(p, append(conv.turns, conv.turns...)...)
 				c := scriptedClient(ClientOptions{Protocol: p}, s)
 				for range 2 {
-					if result, err := talk.do(t.Context(), c); err != nil || show(result) != talk.want {
-						t.Errorf("%q, %v; want %q", show(result), err, talk.want)
+					if result, err := conv.do(t.Context(), c); err != nil || show(result) != conv.want {
+						t.Errorf("%q, %v; want %q", show(result), err, conv.want)
 					}
 				}
 				c.Close()
@@ -35,16 +35,16 @@ func TestClientConversations(t *testing.T) {
 	}
 }
 
-// TestClientCutAnywhere ends the connection after each number of bytes of the answers.
+// TestClientCutAnywhere ends the connection after each possible number of reply bytes.
 func TestClientCutAnywhere(t *testing.T) {
 	for _, p := range bothProtocols {
-		for _, talk := range conversations(p) {
-			t.Run(fmt.Sprint(p, "/", talk.name), func(t *testing.T) {
-				for cut := range answered(p, talk) {
-					s := script(p, talk.turns...)
+		for _, conv := range conversations(p) {
+			t.Run(fmt.Sprint(p, "/", conv.name), func(t *testing.T) {
+				for cut := range answered(p, conv) {
+					s := script(p, conv.turns...)
 					s.limit = cut
 					c := scriptedClient(ClientOptions{Protocol: p}, s)
-					_, err := talk.do(t.Context(), c)
+					_, err := conv.do(t.Context(), c)
 					if !errors.Is(err, kvstore.ErrConnection) || errors.Is(err, kvstore.ErrProtocol) {
 						t.Errorf("cut after %d bytes: %v, want ErrConnection", cut, err)
 					}
@@ -60,25 +60,26 @@ func TestClientCutAnywhere(t *testing.T) {
 	}
 }
 
-// answered counts the bytes of answers to the greeting and the call.
-func answered(p Protocol, talk conversation) int {
-	n := len(greetingOf(p).answer)
-	for _, turn := range talk.turns {
+// answered counts the bytes of replies to the handshake and the call.
+func answered(p Protocol, conv conversation) int {
+	n := len(handshakeTurn(p).answer)
+	for _, turn := range conv.turns {
 		n += len(turn.answer)
 	}
 	return n
 }
 
-// TestClientStalledAnywhere lets the server fall silent after each number of bytes; the call's context ends it.
+// TestClientStalledAnywhere stops the server after each possible number of reply bytes. The context of the call ends
+// it.
 func TestClientStalledAnywhere(t *testing.T) {
 	gaveUp := errors.New("gave up")
 	for _, p := range bothProtocols {
-		for _, talk := range conversations(p) {
-			t.Run(fmt.Sprint(p, "/", talk.name), func(t *testing.T) {
+		for _, conv := range conversations(p) {
+			t.Run(fmt.Sprint(p, "/", conv.name), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					for cut := range answered(p, talk) {
+					for cut := range answered(p, conv) {
 						for _, cancelled := range []bool{false, true} {
-							s := script(p, talk.turns...)
+							s := script(p, conv.turns...)
 							s.limit, s.stall = cut, true
 							c := scriptedClient(ClientOptions{Protocol: p}, s)
 							ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -90,13 +91,13 @@ func TestClientStalledAnywhere(t *testing.T) {
 								time.AfterFunc(time.Minute, func() { cancelCause(gaveUp) })
 							}
 							begin := time.Now()
-							_, err := talk.do(ctx, c)
+							_, err := conv.do(ctx, c)
 							took := time.Since(begin)
 							cancel()
 							if !errors.Is(err, want) || errors.Is(err, kvstore.ErrTimeout) == cancelled {
 								t.Errorf("stall after %d bytes: %v, want %v", cut, err, want)
 							}
-							// A second more is for a server that does not confirm the end of a wait.
+							// One more second is for a server that does not confirm the cancellation of a wait.
 							if took != time.Minute && took != time.Minute+cancelTimeout {
 								t.Errorf("stall after %d bytes: took %v", cut, took)
 							}
@@ -112,7 +113,7 @@ func TestClientStalledAnywhere(t *testing.T) {
 	}
 }
 
-// TestClientCancelsWaits ends waits by their context, and the server's release may cross that.
+// TestClientCancelsWaits ends waits by their context, which the server's release may cross.
 func TestClientCancelsWaits(t *testing.T) {
 	const p = ProtocolV2
 	cancels := func(request, answer []byte) []turn {
@@ -122,11 +123,11 @@ func TestClientCancelsWaits(t *testing.T) {
 	getWaits := encode(p, opWait, 1, "/a")
 	barrier := encode(p, opBarrier, "/a", 2)
 	passBarrier := func(ctx context.Context, c *Client) (any, error) { return nil, c.ServerBarrier(ctx, "a", 2) }
-	// Then it asks which key is missing.
+	// asks is the check for the missing keys that follows a cancellation.
 	asks := func(a, b byte) turn {
-		return turn{append(encode(p, opCheck, 1, "/a"), encode(p, opCheck, 1, "/b")...), said(a, b)}
+		return turn{append(encode(p, opCheck, 1, "/a"), encode(p, opCheck, 1, "/b")...), replyOf(a, b)}
 	}
-	canceled, crossed := said(replyWaitCanceled), said(replyStopWaiting, replyWaitCanceled)
+	canceled, crossed := replyOf(replyWaitCanceled), replyOf(replyStopWaiting, replyWaitCanceled)
 	tests := []struct {
 		name    string
 		do      storeCall
@@ -156,7 +157,7 @@ func TestClientCancelsWaits(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				next := turn{encode(p, opAdd, "/n", 1), said(1)}
+				next := turn{encode(p, opAdd, "/n", 1), replyOf(1)}
 				servers := []*scriptedServer{script(p, tt.turns...), script(p, next)}
 				if !tt.closed {
 					servers = []*scriptedServer{script(p, append(tt.turns, next)...)}
@@ -175,7 +176,7 @@ func TestClientCancelsWaits(t *testing.T) {
 				if took := time.Since(begin); took != time.Minute+tt.took {
 					t.Errorf("took %v", took)
 				}
-				<-time.After(time.Hour) // no deadline is left
+				<-time.After(time.Hour) // no deadline is left over
 				if sum, err := c.Add(t.Context(), "n", 1); sum != 1 || err != nil {
 					t.Errorf("the next call: %d, %v", sum, err)
 				}
@@ -190,59 +191,59 @@ func TestClientCancelsWaits(t *testing.T) {
 	}
 }
 
-// TestClientRefusesNonsense answers calls with what no server says.
-func TestClientRefusesNonsense(t *testing.T) {
+// TestClientRejectsBadReplies sends replies that no server sends.
+func TestClientRejectsBadReplies(t *testing.T) {
 	const p = ProtocolV2
-	get := []turn{{encode(p, opWait, 1, "/k"), said(replyStopWaiting)}, {encode(p, opGet, "/k"), nil}}
+	get := []turn{{encode(p, opWait, 1, "/k"), replyOf(replyStopWaiting)}, {encode(p, opGet, "/k"), nil}}
 	tests := []struct {
 		call     string
-		nonsense []byte // in place of the last answer
+		badReply []byte // replaces the last reply
 	}{
-		{"set", said(byte(1), byte(2), byte(3), byte(4))},
-		{"get", said(-1)},
-		{"get", said(maxReply + 1)},
-		{"get", said(-1 << 63)},
-		{"check", said(byte(2))},
-		{"wait", said(byte(1))},
-		{"num keys", said(-1)},
-		{"delete", said(2)},
-		{"delete", said(-1)},
-		{"multi get", said("1", -1)},
-		{"multi get", said("1", maxReply)}, // too much in all
-		{"try pop", said(-1)},
-		{"try pop", said(1, maxReply+1)},
-		{"queue length", said(-1)},
-		{"list keys", said(-1)},
-		{"list keys", said(maxListed + 1)},
-		{"list keys", said(1, -1)},
-		{"barrier", said(byte(1))},
+		{"set", replyOf(byte(1), byte(2), byte(3), byte(4))},
+		{"get", replyOf(-1)},
+		{"get", replyOf(maxReply + 1)},
+		{"get", replyOf(-1 << 63)},
+		{"check", replyOf(byte(2))},
+		{"wait", replyOf(byte(1))},
+		{"num keys", replyOf(-1)},
+		{"delete", replyOf(2)},
+		{"delete", replyOf(-1)},
+		{"multi get", replyOf("1", -1)},
+		{"multi get", replyOf("1", maxReply)}, // too large in total
+		{"try pop", replyOf(-1)},
+		{"try pop", replyOf(1, maxReply+1)},
+		{"queue length", replyOf(-1)},
+		{"list keys", replyOf(-1)},
+		{"list keys", replyOf(maxListed + 1)},
+		{"list keys", replyOf(1, -1)},
+		{"barrier", replyOf(byte(1))},
 	}
 	talks := map[string]conversation{}
-	for _, talk := range conversations(p) {
-		talks[talk.name] = talk
+	for _, conv := range conversations(p) {
+		talks[conv.name] = conv
 	}
 	talks["get"] = conversation{do: talks["get"].do, turns: get}
 	for _, tt := range tests {
-		talk := talks[tt.call]
-		turns := append([]turn{}, talk.turns...)
-		turns[len(turns)-1].answer = tt.nonsense
+		conv := talks[tt.call]
+		turns := append([]turn{}, conv.turns...)
+		turns[len(turns)-1].answer = tt.badReply
 		s := script(p, turns...)
 		c := scriptedClient(ClientOptions{}, s)
-		result, err := talk.do(t.Context(), c)
+		result, err := conv.do(t.Context(), c)
 		if !errors.Is(err, kvstore.ErrProtocol) || errors.Is(err, kvstore.ErrConnection) {
-			t.Errorf("%s answered by %x: %q, %v; want ErrProtocol", tt.call, tt.nonsense, show(result), err)
+			t.Errorf("%s answered by %x: %q, %v; want ErrProtocol", tt.call, tt.badReply, show(result), err)
 		}
 		if <-s.over; s.err != nil || len(c.conns) > 0 {
-			t.Errorf("%s answered by %x: %v, %d connections are kept", tt.call, tt.nonsense, s.err, len(c.conns))
+			t.Errorf("%s answered by %x: %v, %d connections are kept", tt.call, tt.badReply, s.err, len(c.conns))
 		}
 	}
 }
 
-// Bytes behind an answer would be taken for the next one, so their connection is not used again.
-func TestClientLeavesAConnectionThatSaysMore(t *testing.T) {
+// Bytes after a reply would be taken for the next one, so the client does not reuse the connection.
+func TestClientDropsConnectionWithExtraBytes(t *testing.T) {
 	const p = ProtocolV2
-	one := script(p, turn{encode(p, opAdd, "/n", 1), said(1, byte(7))})
-	two := script(p, turn{encode(p, opAdd, "/n", 1), said(2)})
+	one := script(p, turn{encode(p, opAdd, "/n", 1), replyOf(1, byte(7))})
+	two := script(p, turn{encode(p, opAdd, "/n", 1), replyOf(2)})
 	c := scriptedClient(ClientOptions{}, one, two)
 	for want := range int64(2) {
 		if sum, err := c.Add(t.Context(), "n", 1); sum != want+1 || err != nil {
@@ -257,7 +258,7 @@ func TestClientLeavesAConnectionThatSaysMore(t *testing.T) {
 	}
 }
 
-// endingConn ends the call's context with the last byte of the second answer.
+// endingConn ends the call's context with the last byte of the second reply.
 type endingConn struct {
 	net.Conn
 	reads int
@@ -272,11 +273,11 @@ func (c *endingConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// A context that ends with the call's last byte interrupts nothing, neither this call nor the next one.
+// A context that ends with the last byte of a call interrupts neither this call nor the next one.
 func TestClientContextEndsWithTheAnswer(t *testing.T) {
 	for _, p := range bothProtocols {
 		synctest.Test(t, func(t *testing.T) {
-			add := turn{encode(p, opAdd, "/n", 1), said(1)}
+			add := turn{encode(p, opAdd, "/n", 1), replyOf(1)}
 			c := scriptedClient(ClientOptions{Protocol: p}, script(p, add, add), script(p, add))
 			defer c.Close()
 			ctx, cancel := context.WithCancel(t.Context())

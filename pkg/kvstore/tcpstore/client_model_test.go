@@ -44,7 +44,8 @@ func TestClientModel(t *testing.T) {
 		}
 		model := kvstore.NewHashStore()
 		client := rapid.Custom(func(t *rapid.T) *Client { return clients[rapid.IntRange(0, len(clients)-1).Draw(t, "client")] })
-		// both makes a call on a client and on the model. In either order: their contents are the same.
+		// both makes a call on a client and on the model. The order does not matter, because both have the same
+		// content.
 		both := func(t *rapid.T, call func(s kvstore.Store) (any, error)) {
 			t.Helper()
 			c := client.Draw(t, "client")
@@ -53,7 +54,7 @@ func TestClientModel(t *testing.T) {
 			if (err != nil) != (wantErr != nil) || !cmp.Equal(want, got) && err == nil {
 				t.Fatalf("%v client: %q, %v; want %q, %v", c.opts, got, err, want, wantErr)
 			}
-			keys, err := c.NumKeys(ctx) // what an unconfirmed call before it stored is there now
+			keys, err := c.NumKeys(ctx) // the server has carried out an earlier unconfirmed call by now
 			modelKeys, _ := model.NumKeys(ctx)
 			if err != nil || keys != modelKeys {
 				t.Fatalf("%d keys, %v; want %d", keys, err, modelKeys)
@@ -127,7 +128,7 @@ func TestClientModel(t *testing.T) {
 	})
 }
 
-// register is what the model of linearizability knows of one key.
+// register is the state of one key in the linearizability model.
 type register struct {
 	present bool
 	value   int64
@@ -140,12 +141,12 @@ type action struct {
 	from, to int64
 }
 
-// result of an action: what the key held for a get or a compare and set, the sum, or 1 for yes.
+// result of an action: the value after a get or a compare and set, the sum, or 1 for yes.
 type result int64
 
 const missing result = -1 << 62
 
-// registers is the model: each key is a register of its own.
+// registers is the model: each key is an independent register.
 var registers = porcupine.Model{
 	Partition: func(history []porcupine.Operation) [][]porcupine.Operation {
 		parts := make([][]porcupine.Operation, 3)
@@ -219,7 +220,7 @@ func act(ctx context.Context, c *Client, a action) (out result, err error) {
 func TestClientLinearizable(t *testing.T) {
 	const workers, actions = 5, 40
 	rounds := testenv.Repeat(t, 15, 3000)
-	kinds := map[string][]ClientOptions{ // workers take turns with the clients
+	kinds := map[string][]ClientOptions{ // workers share the clients in turn
 		"one client":            {{}},
 		"one client, torch 1.x": {{Protocol: ProtocolV1}},
 		"one client as torch's": {{unconfirmed: true}},
@@ -258,7 +259,7 @@ func checkLinearizable(t *testing.T, kind []ClientOptions, seed uint64, workers,
 					ClientId: worker, Input: a, Output: out, Call: begin, Return: clock.Add(1),
 				})
 			}
-			do(action{op: opSet, key: 2, to: 1}) // which nobody deletes, so that it can be got
+			do(action{op: opSet, key: 2, to: 1}) // nobody deletes this key, so a get never blocks
 			for range actions {
 				a := action{key: random.IntN(3), from: random.Int64N(4), to: 4 + random.Int64N(4)}
 				if a.op = []op{opSet, opAdd, opCompareSet, opCheck, opDelete}[random.IntN(5)]; a.key == 2 && a.op == opDelete {

@@ -16,7 +16,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/kvstore"
 )
 
-// recordedCalls makes each recorded call with a Client. want is what it returned to torch.
+// recordedCalls makes each recorded call with a Client. want is what torch's client returned.
 var recordedCalls = map[string]struct {
 	do   func(ctx context.Context, c *Client) (any, error)
 	want string
@@ -99,7 +99,7 @@ func appendTo(key, value string) storeCall {
 	return func(ctx context.Context, c *Client) (any, error) { return nil, c.Append(ctx, key, []byte(value)) }
 }
 
-// show writes a result as the tables do.
+// show formats a result as the tables do.
 func show(result any) string {
 	switch r := result.(type) {
 	case nil:
@@ -110,7 +110,7 @@ func show(result any) string {
 	return fmt.Sprint(result)
 }
 
-// TestClientReplay lets a client make each recorded call, to a server that knows the recorded bytes only.
+// TestClientReplay makes each recorded call to a server that only knows the recorded bytes.
 func TestClientReplay(t *testing.T) {
 	for version, calls := range recordings(t) {
 		t.Run(version, func(t *testing.T) {
@@ -155,7 +155,7 @@ func TestClientReplay(t *testing.T) {
 	}
 }
 
-// playBack serves recorded calls, one after another, and returns how the client differs from the recorded one.
+// playBack serves recorded calls one after another. Its error describes how the client differs from the recorded one.
 func playBack(l net.Listener, calls []recording, p Protocol) (err error) {
 	defer l.Close()
 	var nc net.Conn
@@ -171,7 +171,7 @@ func playBack(l net.Listener, calls []recording, p Protocol) (err error) {
 	}
 	for i, call := range calls {
 		first := i == 0 || call.Op == "connect" || strings.HasPrefix(call.Op, "clone")
-		// A wait cannot be cancelled in the first generation, so its connection is closed.
+		// Protocol 1 cannot cancel a wait, so the client closes its connection.
 		first = first || p == ProtocolV1 && strings.HasSuffix(calls[i-1].Op, "(times out)")
 		if first {
 			if err := hangUp(); err != nil {
@@ -196,7 +196,7 @@ func playBack(l net.Listener, calls []recording, p Protocol) (err error) {
 	return hangUp()
 }
 
-// turns cuts a call into what the client sends and what the server answers, in turns.
+// turns splits a call into requests and replies.
 func turns(p Protocol, call recording) []recording {
 	var cut []recording
 	c2s, s2c := bytes.Clone(call.C2S), call.S2C

@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// readAnswer reads one answer to q from stream, which may come in any pieces, and tells how much of it was read.
+// readAnswer reads one reply to q from stream, split by pieces. It returns how much of the stream was read.
 func readAnswer(q *query, stream []byte, pieces func(io.Reader) io.Reader) (a answer, n int, err error) {
 	source := bytes.NewReader(stream)
 	r := bufio.NewReader(pieces(source))
@@ -25,26 +25,26 @@ func inOne(r io.Reader) io.Reader { return r }
 
 func TestAnswerInPieces(t *testing.T) {
 	for _, p := range bothProtocols {
-		for _, talk := range conversations(p) {
-			for _, turn := range talk.turns {
+		for _, conv := range conversations(p) {
+			for _, turn := range conv.turns {
 				o, ok := p.meaning(turn.request[0])
 				if !ok || !o.answered() {
-					continue // it comes with another request, which is confirmed
+					continue // it has no reply of its own
 				}
-				q := &query{op: o, keys: make([]string, len(talk.turns[0].request)/12)}
+				q := &query{op: o, keys: make([]string, len(conv.turns[0].request)/12)}
 				if o == opMultiGet {
 					q.keys = q.keys[:2]
 				}
 				whole, n, err := readAnswer(q, turn.answer, inOne)
 				if err != nil || n != len(turn.answer) {
-					t.Errorf("%s: read %d of %x: %v", talk.name, n, turn.answer, err)
+					t.Errorf("%s: read %d of %x: %v", conv.name, n, turn.answer, err)
 				}
 				bytewise, n, err := readAnswer(q, turn.answer, iotest.OneByteReader)
 				if err != nil || n != len(turn.answer) {
-					t.Errorf("%s: read %d of %x byte by byte: %v", talk.name, n, turn.answer, err)
+					t.Errorf("%s: read %d of %x byte by byte: %v", conv.name, n, turn.answer, err)
 				}
 				if diff := cmp.Diff(whole, bytewise, cmp.AllowUnexported(answer{})); diff != "" {
-					t.Errorf("%s: in one piece and byte by byte:\n%s", talk.name, diff)
+					t.Errorf("%s: in one piece and byte by byte:\n%s", conv.name, diff)
 				}
 			}
 		}
@@ -64,7 +64,7 @@ func (p Protocol) meaning(b byte) (op, bool) {
 func TestAnswerWithLargeValues(t *testing.T) {
 	for _, size := range []int{firstChunk - 1, firstChunk, firstChunk + 1, 2 * firstChunk, 1_000_003} {
 		want := bytes.Repeat([]byte("value"), size)[:size]
-		a, _, err := readAnswer(&query{op: opMultiGet, keys: []string{"a", "b"}}, said(string(want), "b"), inOne)
+		a, _, err := readAnswer(&query{op: opMultiGet, keys: []string{"a", "b"}}, replyOf(string(want), "b"), inOne)
 		if err != nil || !bytes.Equal(a.values[0], want) || string(a.values[1]) != "b" {
 			t.Errorf("%d bytes: %v", size, err)
 		}
@@ -79,11 +79,11 @@ func TestAnswerSetsNoMemoryAsideForClaims(t *testing.T) {
 		q      query
 		stream []byte
 	}{
-		"value":     {query{op: opGet}, append(said(maxReply), "v"...)},
-		"more":      {query{op: opGet}, append(said(maxReply), make([]byte, firstChunk+1)...)},
-		"list":      {query{op: opListKeys}, said(maxListed, "/key")},
-		"queue":     {query{op: opQueuePop}, said(1<<62, maxReply)},
-		"many keys": {query{op: opMultiGet, keys: make([]string, maxKeys)}, said("v", maxReply/2)},
+		"value":     {query{op: opGet}, append(replyOf(maxReply), "v"...)},
+		"more":      {query{op: opGet}, append(replyOf(maxReply), make([]byte, firstChunk+1)...)},
+		"list":      {query{op: opListKeys}, replyOf(maxListed, "/key")},
+		"queue":     {query{op: opQueuePop}, replyOf(1<<62, maxReply)},
+		"many keys": {query{op: opMultiGet, keys: make([]string, maxKeys)}, replyOf("v", maxReply/2)},
 	}
 	for name, claim := range claims {
 		var before, after runtime.MemStats
@@ -101,8 +101,8 @@ func TestAnswerSetsNoMemoryAsideForClaims(t *testing.T) {
 	}
 }
 
-// FuzzAnswers checks that any stream means the same in one piece and byte by byte, and that what was read is within
-// its bounds and is what the stream holds.
+// FuzzAnswers checks that any stream means the same in one piece and byte by byte, and that the result is within its
+// limits and is what the stream holds.
 func FuzzAnswers(f *testing.F) {
 	for version, calls := range recordings(f) {
 		p := protocolOf(version)

@@ -12,13 +12,13 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/kvstore"
 )
 
-// turn is what a scripted server waits for and what it answers.
+// turn is a request that a scripted server expects, and its reply.
 type turn struct {
 	request, answer []byte
 }
 
-// said joins an answer: strings as values, ints as i, bytes as they are.
-func said(fields ...any) []byte {
+// replyOf joins the fields of a reply: strings as values, ints as i, bytes as they are.
+func replyOf(fields ...any) []byte {
 	b := []byte{}
 	for _, field := range fields {
 		switch f := field.(type) {
@@ -37,25 +37,25 @@ func said(fields ...any) []byte {
 
 func nonce() uint32 { return uint32(os.Getpid()) }
 
-// greetingOf is the turn with which a client of g begins.
-func greetingOf(p Protocol) turn {
+// handshakeTurn is the first turn of a client of p.
+func handshakeTurn(p Protocol) turn {
 	if p == ProtocolV1 {
-		return turn{encode(p, opCheck, 0), said(replyReady)}
+		return turn{encode(p, opCheck, 0), replyOf(replyReady)}
 	}
 	ping := confirmed(p, nil)
 	return turn{append(bytes.Clone(handshake), ping.request...), ping.answer}
 }
 
-// confirmed is a request without an answer, as a client of g confirms it.
+// confirmed is a request without a reply, as a client of p confirms it.
 func confirmed(p Protocol, request []byte) turn {
 	if p == ProtocolV1 {
-		return turn{append(request, encode(p, opCheck, 0)...), said(replyReady)}
+		return turn{append(request, encode(p, opCheck, 0)...), replyOf(replyReady)}
 	}
 	ping := encode(p, opPing, nonce())
 	return turn{append(request, ping...), ping[1:]}
 }
 
-// conversation is one call of a client and what goes over the wire for it.
+// conversation is one call of a client and its bytes on the wire.
 type conversation struct {
 	name  string
 	do    storeCall
@@ -63,10 +63,10 @@ type conversation struct {
 	want  string
 }
 
-// conversations has one of every call that g has.
+// conversations has one of every call that p supports.
 func conversations(p Protocol) []conversation {
 	waits := func(keys ...any) turn {
-		return turn{encode(p, opWait, append([]any{len(keys)}, keys...)...), said(replyStopWaiting)}
+		return turn{encode(p, opWait, append([]any{len(keys)}, keys...)...), replyOf(replyStopWaiting)}
 	}
 	all := []conversation{
 		{
@@ -74,20 +74,20 @@ func conversations(p Protocol) []conversation {
 			[]turn{confirmed(p, encode(p, opSet, "/k", "v"))},
 			"",
 		},
-		{"get", get("k"), []turn{waits("/k"), {encode(p, opGet, "/k"), said("value")}}, "value"},
-		{"get nothing", get("k"), []turn{waits("/k"), {encode(p, opGet, "/k"), said("")}}, ""},
-		{"add", add("n", -5), []turn{{encode(p, opAdd, "/n", -5), said(-3)}}, "-3"},
-		{"check", check("a", "b"), []turn{{encode(p, opCheck, 2, "/a", "/b"), said(replyNotReady)}}, "false"},
-		{"check none", check(), []turn{{encode(p, opCheck, 0), said(replyReady)}}, "true"},
+		{"get", get("k"), []turn{waits("/k"), {encode(p, opGet, "/k"), replyOf("value")}}, "value"},
+		{"get nothing", get("k"), []turn{waits("/k"), {encode(p, opGet, "/k"), replyOf("")}}, ""},
+		{"add", add("n", -5), []turn{{encode(p, opAdd, "/n", -5), replyOf(-3)}}, "-3"},
+		{"check", check("a", "b"), []turn{{encode(p, opCheck, 2, "/a", "/b"), replyOf(replyNotReady)}}, "false"},
+		{"check none", check(), []turn{{encode(p, opCheck, 0), replyOf(replyReady)}}, "true"},
 		{"wait", wait("a", "b"), []turn{waits("/a", "/b")}, ""},
-		{"compare set", compareSet("k", "a", "b"), []turn{{encode(p, opCompareSet, "/k", "a", "b"), said("b")}}, "b"},
+		{"compare set", compareSet("k", "a", "b"), []turn{{encode(p, opCompareSet, "/k", "a", "b"), replyOf("b")}}, "b"},
 		{
 			"num keys", func(ctx context.Context, c *Client) (any, error) { return c.NumKeys(ctx) },
-			[]turn{{encode(p, opNumKeys), said(17)}},
+			[]turn{{encode(p, opNumKeys), replyOf(17)}},
 			"17",
 		},
-		{"delete", del("k"), []turn{{encode(p, opDelete, "/k"), said(1)}}, "true"},
-		{"delete nothing", del("k"), []turn{{encode(p, opDelete, "/k"), said(0)}}, "false"},
+		{"delete", del("k"), []turn{{encode(p, opDelete, "/k"), replyOf(1)}}, "true"},
+		{"delete nothing", del("k"), []turn{{encode(p, opDelete, "/k"), replyOf(0)}}, "false"},
 	}
 	multiSet := func(ctx context.Context, c *Client) (any, error) {
 		return nil, c.MultiSet(ctx, kvstore.Pair{Key: "a", Value: []byte("1")}, kvstore.Pair{Key: "b", Value: []byte("22")})
@@ -102,7 +102,7 @@ func conversations(p Protocol) []conversation {
 				confirmed(p, append(encode(p, opSet, "/a", "1"), encode(p, opSet, "/b", "22")...)),
 			}, ""},
 			conversation{"multi get", multiGet, []turn{
-				waits("/a", "/b"), {encode(p, opGet, "/a"), said("1")}, {encode(p, opGet, "/b"), said("22")},
+				waits("/a", "/b"), {encode(p, opGet, "/a"), replyOf("1")}, {encode(p, opGet, "/b"), replyOf("22")},
 			}, "1 22"})
 	}
 	pop := func(ctx context.Context, c *Client) (any, error) { return c.QueuePop(ctx, "q") }
@@ -112,7 +112,7 @@ func conversations(p Protocol) []conversation {
 	}
 	return append(all, []conversation{
 		{"multi set", multiSet, []turn{confirmed(p, encode(p, opMultiSet, 2, "/a", "1", "/b", "22"))}, ""},
-		{"multi get", multiGet, []turn{waits("/a", "/b"), {encode(p, opMultiGet, 2, "/a", "/b"), said("1", "22")}}, "1 22"},
+		{"multi get", multiGet, []turn{waits("/a", "/b"), {encode(p, opMultiGet, 2, "/a", "/b"), replyOf("1", "22")}}, "1 22"},
 		{"append", appendTo("k", "v"), []turn{confirmed(p, encode(p, opAppend, "/k", "v"))}, ""},
 		{
 			"push", func(ctx context.Context, c *Client) (any, error) { return nil, c.QueuePush(ctx, "q", []byte("v")) },
@@ -120,24 +120,24 @@ func conversations(p Protocol) []conversation {
 			"",
 		},
 		{"pop", pop, []turn{
-			waits("/q"), {encode(p, opQueuePop, "/q"), said(0)}, // another client was quicker
-			waits("/q"), {encode(p, opQueuePop, "/q"), said(2, "v")},
+			waits("/q"), {encode(p, opQueuePop, "/q"), replyOf(0)}, // another client popped the value first
+			waits("/q"), {encode(p, opQueuePop, "/q"), replyOf(2, "v")},
 		}, "v"},
-		{"try pop", tryPop, []turn{{encode(p, opQueuePop, "/q"), said(1, "v")}}, "v true"},
-		{"try pop nothing", tryPop, []turn{{encode(p, opQueuePop, "/q"), said(0)}}, " false"},
+		{"try pop", tryPop, []turn{{encode(p, opQueuePop, "/q"), replyOf(1, "v")}}, "v true"},
+		{"try pop nothing", tryPop, []turn{{encode(p, opQueuePop, "/q"), replyOf(0)}}, " false"},
 		{
 			"queue length", func(ctx context.Context, c *Client) (any, error) { return c.QueueLen(ctx, "q") },
-			[]turn{{encode(p, opQueueLen, "/q"), said(3)}},
+			[]turn{{encode(p, opQueueLen, "/q"), replyOf(3)}},
 			"3",
 		},
 		{
 			"list keys", func(ctx context.Context, c *Client) (any, error) { return c.ListKeys(ctx) },
-			[]turn{{encode(p, opListKeys), said(3, "/a", "init/", "//b")}},
+			[]turn{{encode(p, opListKeys), replyOf(3, "/a", "init/", "//b")}},
 			"[a /b]",
 		},
 		{
 			"barrier", func(ctx context.Context, c *Client) (any, error) { return nil, c.ServerBarrier(ctx, "b", 4) },
-			[]turn{{encode(p, opBarrier, "/b", 4), said(replyStopWaiting)}},
+			[]turn{{encode(p, opBarrier, "/b", 4), replyOf(replyStopWaiting)}},
 			"",
 		},
 	}...)
@@ -146,15 +146,15 @@ func conversations(p Protocol) []conversation {
 // scriptedServer serves one connection by its turns.
 type scriptedServer struct {
 	turns []turn
-	limit int  // bytes of answers to send; -1: all
+	limit int  // bytes of replies to send; -1: all
 	stall bool // then leave the connection open
 
-	over chan struct{} // closed when the client has closed the connection, or the server has
-	err  error         // valid then: what the client did wrong
+	over chan struct{} // closed when either side has closed the connection
+	err  error         // valid after over: the client's mistake
 }
 
 func script(p Protocol, turns ...turn) *scriptedServer {
-	turns = append([]turn{greetingOf(p)}, turns...)
+	turns = append([]turn{handshakeTurn(p)}, turns...)
 	return &scriptedServer{turns: turns, limit: -1, over: make(chan struct{})}
 }
 
@@ -174,7 +174,7 @@ func (s *scriptedServer) serve(nc net.Conn) {
 			answer = answer[:min(len(answer), s.limit)]
 			s.limit -= len(answer)
 		}
-		nc.Write(answer) // fails if the client has gone, and then so does the next read
+		nc.Write(answer) // fails if the client has closed the connection; then the next read fails too
 		if len(answer) < len(turn.answer) {
 			break
 		}
@@ -187,7 +187,7 @@ func (s *scriptedServer) serve(nc net.Conn) {
 	}
 }
 
-// scriptedClient returns a client whose connections, made by pipes, are served by one server after another.
+// scriptedClient returns a client whose connections are pipes, served by one server after another.
 func scriptedClient(opts ClientOptions, servers ...*scriptedServer) *Client {
 	c := newClient("scripted:1", opts)
 	c.open = func(context.Context) (net.Conn, error) {

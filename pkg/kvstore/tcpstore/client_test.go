@@ -61,8 +61,8 @@ func TestClientBounds(t *testing.T) {
 	}
 }
 
-// TestClientBlockedCallsHoldUpNobody has many waits and other calls at the same time.
-func TestClientBlockedCallsHoldUpNobody(t *testing.T) {
+// TestClientBlockedCallsDelayNoOther makes many waits and other calls concurrently.
+func TestClientBlockedCallsDelayNoOther(t *testing.T) {
 	const waits = 20
 	for _, p := range bothProtocols {
 		s, addr := startServer(t, ServerOptions{})
@@ -92,7 +92,7 @@ func TestClientBlockedCallsHoldUpNobody(t *testing.T) {
 	}
 }
 
-// TestUnconfirmedClientHasOneConnection keeps the order of its calls in that way.
+// TestUnconfirmedClientHasOneConnection checks how an unconfirmed client keeps the order of its calls.
 func TestUnconfirmedClientHasOneConnection(t *testing.T) {
 	s, addr := startServer(t, ServerOptions{})
 	c := dialClient(t, addr, ClientOptions{unconfirmed: true})
@@ -116,7 +116,7 @@ func TestUnconfirmedClientHasOneConnection(t *testing.T) {
 	}
 }
 
-func TestUnconfirmedClientWaitsForItsTurn(t *testing.T) {
+func TestUnconfirmedClientSerializesCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := pipedClient(t, ClientOptions{unconfirmed: true})
 		ctx, cancel := context.WithCancel(t.Context())
@@ -138,8 +138,8 @@ func TestUnconfirmedClientWaitsForItsTurn(t *testing.T) {
 	})
 }
 
-// pipedClient returns a client of a store that nobody else uses, without the network: a wait there is never
-// released. It ends with the client.
+// pipedClient returns a client of a store of its own, without a network. A wait there is never released. The store
+// ends with the client.
 func pipedClient(t *testing.T, opts ClientOptions) *Client {
 	t.Helper()
 	var ended sync.WaitGroup
@@ -220,7 +220,7 @@ func TestClientNoticesClosedConnections(t *testing.T) {
 	}
 }
 
-// awaitEnd returns when the end of the client's idle connection has arrived.
+// awaitEnd waits for the end of the client's idle connection.
 func awaitEnd(t *testing.T, c *Client) {
 	t.Helper()
 	l := c.idle[0]
@@ -231,8 +231,8 @@ func awaitEnd(t *testing.T, c *Client) {
 	l.setDeadline(time.Time{})
 }
 
-// TestClientRepeatsNothing lets a server break the connection in the middle of a call.
-func TestClientRepeatsNothing(t *testing.T) {
+// TestClientSendsNothingTwice breaks the connection in the middle of a call.
+func TestClientSendsNothingTwice(t *testing.T) {
 	s, addr := startServer(t, ServerOptions{})
 	c := dialClient(t, addr, ClientOptions{})
 	if err := c.Set(t.Context(), "word", []byte("word")); err != nil {
@@ -259,7 +259,7 @@ func TestClientClose(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			c := pipedClient(t, ClientOptions{unconfirmed: unconfirmed})
 			errs := make(chan error)
-			for range 2 { // one beside the other, or behind it
+			for range 2 { // side by side, or one behind the other
 				go func() { errs <- c.Wait(t.Context(), "absent") }()
 			}
 			synctest.Wait()
@@ -324,7 +324,7 @@ func TestClientContextThatHasEnded(t *testing.T) {
 	}
 }
 
-// A call that cannot connect in time says so.
+// A call that cannot connect in time reports that.
 func TestClientCannotConnectInTime(t *testing.T) {
 	c := newClient("nobody:1", ClientOptions{})
 	defer c.Close()
@@ -385,7 +385,7 @@ func TestClientQueues(t *testing.T) {
 	if !slices.Equal(keys, []string{"k0", "k1", "k2"}) || err != nil {
 		t.Errorf("ListKeys = %q, %v", keys, err)
 	}
-	if n, err := c.NumKeys(t.Context()); n != 4 || err != nil { // init/ is one
+	if n, err := c.NumKeys(t.Context()); n != 4 || err != nil { // counts init/
 		t.Errorf("NumKeys = %d, %v", n, err)
 	}
 	wg.Go(func() {

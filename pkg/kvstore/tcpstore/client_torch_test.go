@@ -19,8 +19,8 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/kvstore"
 )
 
-// torchStore hosts a TCPStore and uses it itself: it stores under "torch" and prints what it finds under "go". It
-// ends with its standard input.
+// torchStore hosts a TCPStore and uses it: it sets the key "torch" and prints the value of "go". It ends with its
+// standard input.
 const torchStore = `
 import datetime, sys
 import torch.distributed as dist
@@ -62,7 +62,7 @@ func startTorch(t *testing.T, version string) (addr string, next func() string) 
 	return "127.0.0.1:" + next(), next
 }
 
-// TestClientWithTorch uses a client, of each kind, on the server of each torch.
+// TestClientWithTorch uses each kind of client on the server of each torch.
 func TestClientWithTorch(t *testing.T) {
 	t.Parallel()
 	for _, version := range []string{"1.13", "2.6", "2.14"} {
@@ -124,7 +124,7 @@ func TestClientWithTorch(t *testing.T) {
 	}
 }
 
-// testMultiple sets and gets several keys at once, or what stands for that in the first generation.
+// testMultiple sets and gets several keys at once, or one after another in protocol 1.
 func testMultiple(t *testing.T, ctx context.Context, c *Client) {
 	t.Helper()
 	if err := c.MultiSet(ctx, kvstore.Pair{Key: "x", Value: []byte("1")}, kvstore.Pair{Key: "y", Value: nil}, kvstore.Pair{Key: "x", Value: []byte("2")}); err != nil {
@@ -190,7 +190,7 @@ func testReleases(t *testing.T, ctx context.Context, c *Client) {
 	wg.Wait()
 }
 
-// testNamesMissing looks what the error of a wait says.
+// testNamesMissing checks the keys that the error of a wait names.
 func testNamesMissing(t *testing.T, ctx context.Context, c *Client) {
 	t.Helper()
 	if err := c.Set(ctx, "there", nil); err != nil {
@@ -208,8 +208,8 @@ func testNamesMissing(t *testing.T, ctx context.Context, c *Client) {
 	}
 }
 
-// testCrossings ends waits at about the time when they are released. Whichever comes first, no answer may be taken
-// for another.
+// testCrossings ends waits at about the time of their release. Whichever comes first, no reply may be taken for
+// another.
 func testCrossings(t *testing.T, ctx context.Context, c *Client) {
 	t.Helper()
 	released, ended := 0, 0
@@ -239,7 +239,7 @@ func testCrossings(t *testing.T, ctx context.Context, c *Client) {
 	t.Logf("%d waits were released, %d ended", released, ended)
 }
 
-// testNewerCalls makes the calls that torch 2.6 lacks, but for queues, which no torch of Debian has.
+// testNewerCalls makes the calls that torch 2.6 lacks, except queues, which Debian's torch does not have.
 func testNewerCalls(t *testing.T, ctx context.Context, c *Client) {
 	t.Helper()
 	keys, err := c.ListKeys(ctx)
@@ -253,7 +253,7 @@ func testNewerCalls(t *testing.T, ctx context.Context, c *Client) {
 		t.Errorf("ServerBarrier = %v, want a timeout that names its key", err)
 	}
 	var wg sync.WaitGroup
-	for range 2 { // the one that gave up stays counted
+	for range 2 { // the arrival that gave up stays counted
 		wg.Go(func() {
 			if err := c.ServerBarrier(ctx, "trio", 3); err != nil {
 				t.Error(err)
@@ -261,7 +261,7 @@ func testNewerCalls(t *testing.T, ctx context.Context, c *Client) {
 		})
 	}
 	wg.Wait()
-	// A server that lacks a call closes the connection, and nothing else.
+	// A server that lacks a call only closes the connection.
 	if err := c.QueuePush(ctx, "q", nil); !errors.Is(err, kvstore.ErrConnection) {
 		t.Errorf("QueuePush = %v, want ErrConnection", err)
 	}
@@ -278,8 +278,8 @@ func testWorkers(t *testing.T, addr string, opts ClientOptions) {
 	wg.Wait()
 }
 
-// TestClientOfTheOtherGeneration does not mistake torch 2.x for torch 1.x.
-func TestClientOfTheOtherGeneration(t *testing.T) {
+// TestClientOfOtherProtocol checks that a client of protocol 1 does not accept a torch 2.x server.
+func TestClientOfOtherProtocol(t *testing.T) {
 	t.Parallel()
 	addr, _ := startTorch(t, "2.14")
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)

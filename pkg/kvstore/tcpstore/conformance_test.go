@@ -11,9 +11,11 @@ import (
 
 func TestClientConforms(t *testing.T) { storetest.Conform(t, storetest.Calls(true), openClients) }
 
-func TestClientIsLinearizable(t *testing.T) { storetest.Linearizable(t, openClients) }
+func TestClientIsLinearizable(t *testing.T) {
+	storetest.Linearizable(t, storetest.SeparateKeys, openClients)
+}
 
-// openClients makes clients of a server of ours.
+// openClients dials clients of a new Server.
 func openClients(t storetest.Scope) []kvstore.Store {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -26,7 +28,7 @@ func openClients(t storetest.Scope) []kvstore.Store {
 	return dialAll(t, l.Addr().String(), ProtocolV2)
 }
 
-// dialAll makes clients of one server.
+// dialAll dials several clients of one server.
 func dialAll(t storetest.Scope, addr string, p Protocol) []kvstore.Store {
 	stores := make([]kvstore.Store, storetest.Clients)
 	for i := range stores {

@@ -11,22 +11,22 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/kvstore/internal/storetest"
 )
 
-// The sequences keep off where torch's own servers differ from each other and from ours, and off what depends on the
-// moment. Those marked * are checked by TestKnownDifferences.
+// The sequences avoid calls on which torch's own servers differ from each other or from this one, and calls whose
+// outcome depends on timing. TestKnownDifferences checks those marked *.
 //
-//	what                                           why no sequence has it
+//	call                                           why no sequence has it
 //	GET, MULTI_GET of a missing key *              torch's clients wait for the key first
-//	over 8 KiB a key, 8 MiB a value, 128 Ki keys * Debian's servers know no limits
-//	compare_set ends a wait for a missing key      in Debian's servers it ends none; libuv's and ours release the wait
-//	QUEUE_*                                        Debian's torch cannot: its server closes the connection
-//	LIST_KEYS                                      torch's python takes no key that is not UTF-8
-//	BARRIER                                        its callers block until all have come
+//	over 8 KiB a key, 8 MiB a value, 128 Ki keys * Debian's servers have no limits
+//	compare_set ends a wait for a missing key      Debian's servers end none; libuv's and ours release the wait
+//	QUEUE_*                                        Debian's server closes the connection
+//	LIST_KEYS                                      torch's Python accepts only keys in UTF-8
+//	BARRIER                                        its callers block until all have arrived
 //	check, append, multi_get, multi_set (1.13)     its protocol lacks them
-//	a wait times out, then its key is set (1.13)   its client does not tell the server, and misreads its next answer
-//	get, compare_set while another waits (1.13)    its python module makes objects without python's lock
-//	a set and then another client's get            a set has no answer: drive.py asks for one before another client's turn
+//	a wait times out, then its key is set (1.13)   its client does not notify the server, and misreads its next reply
+//	get, compare_set while another waits (1.13)    its Python module makes objects without the GIL
+//	a set and then another client's get            a set has no reply: drive.py asks for one before another client's turn
 
-// player plays a sequence: some clients, against some server.
+// player plays a sequence with some clients against some server.
 type player struct {
 	name string
 	play func(calls []storetest.Call) ([]storetest.Outcome, error)
@@ -38,8 +38,8 @@ func TestDifferential(t *testing.T) {
 }
 
 // differential plays random sequences with torch's clients and ours, against torch's server and ours. Several lanes
-// play at the same time, for most of a sequence's time is spent on timeouts.
-func differential(t *testing.T, version string, with storetest.Peer) {
+// run concurrently, because a sequence spends most of its time in timeouts.
+func differential(t *testing.T, version string, with storetest.Target) {
 	t.Helper()
 	const lanes = 12
 	driver := startTorchDriver(t, version)
@@ -75,22 +75,23 @@ func differential(t *testing.T, version string, with storetest.Peer) {
 	wg.Wait()
 }
 
-// laneRun is what one goroutine of a differential test plays.
+// laneRun is the part of a differential test that one goroutine plays.
 type laneRun struct {
 	t       *testing.T
-	peer    storetest.Peer
+	peer    storetest.Target
 	players []player
 	played  int
 }
 
-// compare plays the sequence of a seed. Where the players disagree, it shows the shortest part that still does.
+// compare plays the sequence of a seed. If the players disagree, it shows the shortest part of it on which they still
+// do.
 func (l *laneRun) compare(seed int) {
 	sequence := storetest.Calls(seed%32 == 0).Example(seed)
 	report, err := l.play(sequence)
 	if err == nil && report == "" {
 		return
 	}
-	enough := time.Now().Add(20 * time.Second) // where each try takes a long timeout
+	enough := time.Now().Add(20 * time.Second) // each try may take a long timeout
 	for i := 0; i < len(sequence) && err == nil && time.Now().Before(enough); {
 		shorter := slices.Delete(slices.Clone(sequence), i, i+1)
 		var still string
@@ -103,7 +104,7 @@ func (l *laneRun) compare(seed int) {
 	l.t.Errorf("-rapid.seed %d: %s %v", seed, report, err)
 }
 
-// play lets each player play a sequence and describes the first difference between them, or from the model.
+// play lets each player play a sequence. It describes the first difference from the model.
 func (l *laneRun) play(sequence []storetest.Call) (report string, err error) {
 	planned, want := storetest.Plan(l.peer, sequence)
 	if len(planned) == 0 {
@@ -122,7 +123,7 @@ func (l *laneRun) play(sequence []storetest.Call) (report string, err error) {
 	return "", nil
 }
 
-// withPrefix gives a sequence keys of its own.
+// withPrefix returns the sequence with keys of its own.
 func withPrefix(prefix string, calls []storetest.Call) []storetest.Call {
 	own := slices.Clone(calls)
 	for i, c := range own {

@@ -20,8 +20,8 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/kvstore"
 )
 
-// torchHelpers calls torch's own store helpers, one thread for each rank of each job, and writes a line of
-// JSON for each: what it got, or the error's text.
+// torchHelpers calls torch's store helpers, one thread for each rank of each job. It writes one line of JSON for each:
+// the values, or the text of the error.
 const torchHelpers = `
 import json, sys, threading
 from datetime import timedelta
@@ -39,12 +39,12 @@ def call(job, rank):
     return [v.decode() for v in helpers.get_all(store, rank, "p", job["World"])]
 
 def run(job, rank):
-    told = {"Name": job["Name"], "Rank": rank}
+    result = {"Name": job["Name"], "Rank": rank}
     try:
-        told["Values"] = call(job, rank)
+        result["Values"] = call(job, rank)
     except Exception as e:
-        told["Err"] = f"{type(e).__name__}: {e}"
-    sys.stdout.write(json.dumps(told) + "\n")
+        result["Err"] = f"{type(e).__name__}: {e}"
+    sys.stdout.write(json.dumps(result) + "\n")
     sys.stdout.flush()
 
 print("ready", flush=True)
@@ -54,28 +54,28 @@ for t in threads: t.start()
 for t in threads: t.join()
 `
 
-// helperJob is one call of a store helper by all ranks of a world that come: those of Torch call torch's, those of Go
-// call this package's.
+// helperJob is a call of one store helper by all ranks that take part: the ranks in Torch call torch's helper, those
+// in Go this module's.
 type helperJob struct {
 	Name, Call string
 	World      int
 	Torch, Go  []int
-	Timeout    float64 // seconds, of the barrier; a third of it of its trace
+	Timeout    float64 // seconds for the barrier, and a third of it for its trace
 	Port       string
 
-	want   map[int]string // what each rank must get, joined by commas, or its error
+	want   map[int]string // the expected values of each rank, joined by commas, or its error
 	server *Server
 }
 
-// told is what a rank got.
-type told struct {
+// helperResult is the result of a rank.
+type helperResult struct {
 	Name   string
 	Rank   int
 	Values []string
 	Err    string
 }
 
-func (r told) String() string { return r.Err + strings.Join(r.Values, ",") }
+func (r helperResult) String() string { return r.Err + strings.Join(r.Values, ",") }
 
 const (
 	torchMissing = "DistStoreError: Timed out waiting on barrier on rank 0, for key prefix: p " +
@@ -87,7 +87,7 @@ const (
 	goCheck      = `barrier "p" of 3 members timed out on rank 1 after 1.5s: see rank 0 (host0) for the missing ranks`
 )
 
-// helperJobs are complete and incomplete worlds, of torch, of Go and of both.
+// helperJobs returns complete and incomplete worlds, of torch, of Go and of both.
 func helperJobs() []*helperJob {
 	data, none := "data of 0,data of 1,data of 2", ""
 	all := func(s string) map[int]string { return map[int]string{0: s, 1: s, 2: s} }
@@ -123,9 +123,8 @@ func helperJobs() []*helperJob {
 	return jobs
 }
 
-// TestHelpersWithTorch lets ranks of this package and of torch 2.14 call the same helper on one TCPStore: each side
-// understands the other's keys and tells its user who is missing, and in the end the store holds what an all-torch
-// world leaves.
+// TestHelpersWithTorch lets ranks of Go and of torch 2.14 call the same helper on one TCPStore. Each side understands
+// the other's keys and names the missing ranks, and the store finally holds what a world of torch alone leaves.
 func TestHelpersWithTorch(t *testing.T) {
 	python := testenv.Torch(t, "2.14")
 	jobs := helperJobs()
@@ -164,7 +163,7 @@ func TestHelpersWithTorch(t *testing.T) {
 	}
 }
 
-// keysOf returns what is left in the store of a job.
+// keysOf returns the keys that a job left in its store.
 func keysOf(jobs []*helperJob, name string) map[string]string {
 	i := slices.IndexFunc(jobs, func(j *helperJob) bool { return j.Name == name })
 	left := map[string]string{}
@@ -177,8 +176,8 @@ func keysOf(jobs []*helperJob, name string) map[string]string {
 	return left
 }
 
-// runHelpers runs all jobs at the same time and returns what every rank got.
-func runHelpers(t *testing.T, python string, jobs []*helperJob) <-chan told {
+// runHelpers runs all jobs concurrently and returns the result of every rank.
+func runHelpers(t *testing.T, python string, jobs []*helperJob) <-chan helperResult {
 	t.Helper()
 	spec, err := json.Marshal(jobs)
 	if err != nil {
@@ -198,7 +197,7 @@ func runHelpers(t *testing.T, python string, jobs []*helperJob) <-chan told {
 		t.Errorf("torch said %q", lines.Text())
 	}
 	in.Close()
-	got := make(chan told, 100)
+	got := make(chan helperResult, 100)
 	var wg sync.WaitGroup
 	for _, j := range jobs {
 		for _, rank := range j.Go {
@@ -206,7 +205,7 @@ func runHelpers(t *testing.T, python string, jobs []*helperJob) <-chan told {
 		}
 	}
 	for lines.Scan() {
-		var r told
+		var r helperResult
 		if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
 			t.Errorf("%v: %s", err, lines.Text())
 		}
@@ -220,9 +219,9 @@ func runHelpers(t *testing.T, python string, jobs []*helperJob) <-chan told {
 	return got
 }
 
-// call is what a rank of Go does.
-func (j *helperJob) call(ctx context.Context, rank int) told {
-	r := told{Name: j.Name, Rank: rank}
+// call runs the helper on a rank of Go.
+func (j *helperJob) call(ctx context.Context, rank int) helperResult {
+	r := helperResult{Name: j.Name, Rank: rank}
 	c, err := Dial(ctx, "127.0.0.1:"+j.Port, ClientOptions{})
 	if err != nil {
 		r.Err = err.Error()

@@ -15,10 +15,10 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/kvstore/internal/storetest"
 )
 
-// TestKnownDifferences shows where our server answers otherwise than Debian's builds of torch, on both. What is known
-// of torch's own server with libuv is what ours does.
+// TestKnownDifferences shows where this server replies differently than Debian's builds of torch. It follows torch's
+// own libuv server there.
 func TestKnownDifferences(t *testing.T) {
-	const closed = "" // no answer but the end of the connection
+	const closed = "" // no reply, only the end of the connection
 	longKey, longValue := strings.Repeat("k", 9000), strings.Repeat("v", 9<<20)
 	manyKeys := func(p Protocol) []byte {
 		return append(encode(p, opCheck, 1<<17+1), bytes.Repeat(appendValue(nil, []byte("k")), 1<<17+1)...)
@@ -88,7 +88,7 @@ func lastAnswer(addr string, p Protocol, request []byte) (string, error) {
 	}
 	sent := make(chan error, 1)
 	go func() {
-		nc.Write(request) // fails where the server has closed the connection already
+		nc.Write(request) // fails if the server has already closed the connection
 		sent <- nc.(*net.TCPConn).CloseWrite()
 	}()
 	answer, err := io.ReadAll(nc)
@@ -96,5 +96,5 @@ func lastAnswer(addr string, p Protocol, request []byte) (string, error) {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return "", fmt.Errorf("the connection stays open: %w", err)
 	}
-	return string(answer), nil // a reset is an end, too
+	return string(answer), nil // a reset is an end too
 }

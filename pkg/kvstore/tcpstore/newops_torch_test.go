@@ -8,8 +8,8 @@ import (
 	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 )
 
-// newOps makes the calls that only torch's newest client has, on the server at the port given or on one of its own, and
-// prints what they do. Queues are not among them: Debian's build of torch refuses them.
+// newOps makes the calls that only torch's newest client has, on the server at the given port or on one of its own,
+// and prints their results. It leaves out queues, which Debian's build of torch rejects.
 const newOps = `
 import datetime, sys, threading, time
 import torch.distributed as dist
@@ -54,7 +54,7 @@ for i, store in enumerate([lambda k: b.set(k, "5"), lambda k: b.add(k, 1), lambd
     print(waited, b.get(key))
 `
 
-// TestNewOpsOfTorch compares what torch 2.14's client finds on this package's server and on its own.
+// TestNewOpsOfTorch compares the results of torch 2.14's client on this server and on torch's.
 func TestNewOpsOfTorch(t *testing.T) {
 	python := testenv.Torch(t, "2.14")
 	run := func(port string) string {

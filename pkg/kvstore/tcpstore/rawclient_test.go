@@ -13,7 +13,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/kvstore"
 )
 
-// rawClient speaks to a server in requests and bytes.
+// rawClient sends single requests to a server and checks the bytes of its replies.
 type rawClient struct {
 	t  testing.TB
 	p  Protocol
@@ -75,7 +75,7 @@ func (c *rawClient) expect(want ...any) {
 	}
 }
 
-// ping checks that the server has answered all that came before and nothing else.
+// ping checks that the server has answered all earlier requests and sent nothing else.
 func (c *rawClient) ping() {
 	c.t.Helper()
 	if c.p == ProtocolV2 {
@@ -94,8 +94,7 @@ func (c *rawClient) expectClosed() {
 	}
 }
 
-// tcpWire is a TCP connection. Whatever the server sends is read at once, so that the server never waits
-// for it.
+// tcpWire is a TCP connection. It reads what the server sends at once, so that the server never waits for it.
 type tcpWire struct {
 	net.Conn
 	came chan byte // closed at the end of the connection
@@ -170,7 +169,7 @@ func startServer(t testing.TB, opts ServerOptions) (*Server, string) {
 	return s, l.Addr().String()
 }
 
-// inLoop calls f in the goroutine of a server that serves already.
+// inLoop calls f in the loop of a server that serves already.
 func (s *Server) inLoop(f func(l *loop)) {
 	s.mu.Lock()
 	l := s.loop
@@ -178,8 +177,8 @@ func (s *Server) inLoop(f func(l *loop)) {
 	l.call(func() { f(l) })
 }
 
-// steppedLoop is a loop without a goroutine: it turns when one of its clients has written or reads, and when
-// it is told to. So it reads in exactly the pieces that are written, and at the time that the test says.
+// steppedLoop is a loop without a goroutine. It steps when one of its clients has written or reads, and when the test
+// says so. It therefore reads in exactly the pieces that were written, and at the time that the test chooses.
 type steppedLoop struct {
 	*loop
 	t testing.TB
@@ -198,7 +197,7 @@ func stepLoop(t testing.TB, opts ServerOptions) steppedLoop {
 	return steppedLoop{l, t}
 }
 
-// turn acts on all that has happened.
+// step handles all pending events.
 func (l steppedLoop) step() {
 	l.t.Helper()
 	for {
@@ -235,7 +234,7 @@ type steppedWire struct {
 	closed bool
 }
 
-// Write does not fail where the server has closed the connection: it may do so while it reads.
+// Write does not fail if the server has closed the connection, which it may do while it reads.
 func (w *steppedWire) Write(b []byte) (int, error) {
 	for rest := b; len(rest) > 0; {
 		n, err := sockWrite(w.fd, rest)

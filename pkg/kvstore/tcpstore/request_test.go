@@ -16,7 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// encode encodes a request of g: strings and byte slices as keys or values, ints as i or n, uint32 as w.
+// encode encodes a request of p: strings and byte slices as keys or values, ints as i or n, uint32 as w.
 func encode(p Protocol, o op, fields ...any) []byte {
 	if p == ProtocolV1 && o != opDelete {
 		o--
@@ -105,7 +105,7 @@ func TestDetect(t *testing.T) {
 	}
 }
 
-// plain is a request on its own.
+// plain is a decoded request with copies of its fields.
 type plain struct {
 	op     op
 	number uint64
@@ -124,13 +124,13 @@ func plainOf(r *request) plain {
 	return req
 }
 
-// decodeAll decodes stream, of which the decoder sees more and more, up to each of cuts.
+// decodeAll decodes stream. The decoder first sees it up to each of cuts, then all of it.
 func decodeAll(p Protocol, stream []byte, cuts ...int) (reqs []plain, busy bool, err error) {
 	d := decoder{protocol: p}
 	start := 0
 	for _, cut := range append(cuts, len(stream)) {
 		for {
-			// A copy without spare room: a decoder that keeps or overruns its input is found out.
+			// A copy without spare room detects a decoder that keeps or overruns its input.
 			seen := bytes.Clone(stream[start:max(start, cut)])
 			n, err := d.decode(seen)
 			if err != nil {
@@ -188,7 +188,7 @@ func TestDecode(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			// Twice, so that the end of a request is checked too; cut once, at every place.
+			// Twice, so that the end of a request is checked too, and cut once at every position.
 			stream := append(bytes.Clone(tt.stream), tt.stream...)
 			for cut := range stream {
 				got, busy, err := decodeAll(ProtocolV2, stream, cut)
@@ -214,7 +214,7 @@ func TestDecodeBounds(t *testing.T) {
 			t.Errorf("%s: %d requests, %v", name, len(reqs), err)
 		}
 	}
-	// Only the lengths are sent: nothing more may be needed to refuse them.
+	// The stream ends after the length, which must suffice to reject it.
 	tooMuch := map[string][]byte{
 		"key":               encode(ProtocolV2, opGet, maxKey+1),
 		"key of 2^63":       encode(ProtocolV2, opGet, -1<<63),
@@ -289,11 +289,11 @@ func TestKeep(t *testing.T) {
 	}
 }
 
-func FuzzDecodeFirstGeneration(f *testing.F)  { fuzzDecode(f, ProtocolV1) }
-func FuzzDecodeTodaysGeneration(f *testing.F) { fuzzDecode(f, ProtocolV2) }
+func FuzzDecodeProtocolV1(f *testing.F) { fuzzDecode(f, ProtocolV1) }
+func FuzzDecodeProtocolV2(f *testing.F) { fuzzDecode(f, ProtocolV2) }
 
-// fuzzDecode checks that any stream means the same in one piece, in two and byte by byte, and that a
-// decoded request is within its bounds and encodes to what was read.
+// fuzzDecode checks that any stream means the same in one piece, in two and byte by byte, and that a decoded request
+// is within its limits and encodes to the bytes that were read.
 func fuzzDecode(f *testing.F, p Protocol) {
 	f.Helper()
 	for version, calls := range recordings(f) {

@@ -14,11 +14,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestBothGenerationsShareThePortAndTheKeys(t *testing.T) {
+func TestProtocolsSharePortAndKeys(t *testing.T) {
 	_, addr := startServer(t, ServerOptions{})
 	first, today := dial(t, addr, ProtocolV1), dial(t, addr, ProtocolV2)
 	clients := []*rawClient{first, today}
-	// What every worker of torch does first.
+	// The first request of every torch worker.
 	for i, c := range clients {
 		c.send(opAdd, "init/", 1)
 		c.expect(i + 1)
@@ -56,7 +56,7 @@ func TestWait(t *testing.T) {
 			l := stepLoop(t, ServerOptions{})
 			waiter, setter := l.connect(p), l.connect(ProtocolV2)
 			waiter.ping()
-			// wait sends a WAIT behind a request whose answer shows that the WAIT has been read too.
+			// wait sends a WAIT behind a request whose reply shows that the WAIT has been read too.
 			wait := func(keys ...any) {
 				waiter.write(slices.Concat(
 					encode(p, opCheck, 0),
@@ -103,7 +103,7 @@ func TestCancelWait(t *testing.T) {
 	waiter.expect(replyWaitCanceled)
 	setter.send(opSet, "absent", "")
 	setter.ping()
-	waiter.ping() // and no STOP_WAITING before
+	waiter.ping() // and no STOP_WAITING came before
 
 	// STOP_WAITING and CANCEL_WAIT cross each other.
 	waiter.write(append(encode(ProtocolV2, opCheck, 0), encode(ProtocolV2, opWait, 1, "late")...))
@@ -113,12 +113,12 @@ func TestCancelWait(t *testing.T) {
 	waiter.send(opCancelWait)
 	waiter.expect(replyStopWaiting, replyWaitCanceled)
 
-	waiter.send(opCancelWait) // of no wait
+	waiter.send(opCancelWait) // without a wait
 	waiter.expect(replyWaitCanceled)
 	waiter.ping()
 }
 
-func TestFirstGenerationCancelsByGoingOn(t *testing.T) {
+func TestProtocolV1CancelsByNextRequest(t *testing.T) {
 	l := stepLoop(t, ServerOptions{})
 	waiter, setter := l.connect(ProtocolV1), l.connect(ProtocolV2)
 	waiter.send(opWait, 2, "absent", "absent too")
@@ -132,7 +132,7 @@ func TestFirstGenerationCancelsByGoingOn(t *testing.T) {
 func TestRequestsBehindAWait(t *testing.T) {
 	l := stepLoop(t, ServerOptions{})
 	waiter, setter := l.connect(ProtocolV2), l.connect(ProtocolV2)
-	many := bytes.Repeat(encode(ProtocolV2, opGet, "k"), 1000) // more than fit into one read
+	many := bytes.Repeat(encode(ProtocolV2, opGet, "k"), 1000) // more than one read takes
 	waiter.write(slices.Concat(
 		encode(ProtocolV2, opSet, "n", "0"),
 		encode(ProtocolV2, opCheck, 0),
@@ -141,7 +141,7 @@ func TestRequestsBehindAWait(t *testing.T) {
 		encode(ProtocolV2, opAdd, "n", 1),
 		many))
 	waiter.expect(replyReady)
-	setter.send(opAdd, "n", 10) // comes before the waiter's own add
+	setter.send(opAdd, "n", 10) // arrives before the waiter's own add
 	setter.expect(10)
 	setter.send(opSet, "k", "v")
 	waiter.expect(replyStopWaiting, "v", "10", 11)
@@ -151,7 +151,7 @@ func TestRequestsBehindAWait(t *testing.T) {
 	waiter.ping()
 }
 
-func TestTooMuchBehindAWait(t *testing.T) {
+func TestTooManyRequestsBehindAWait(t *testing.T) {
 	s, addr := startServer(t, ServerOptions{MaxMemory: 4 << 20})
 	c := dial(t, addr, ProtocolV2)
 	c.send(opWait, 1, "absent")
@@ -161,7 +161,7 @@ func TestTooMuchBehindAWait(t *testing.T) {
 	expectRefused(t, s, ReasonMemory)
 }
 
-// expectRefused checks that the server has refused one connection, and why.
+// expectRefused checks that the server refused one connection, for the given reason.
 func expectRefused(t *testing.T, s *Server, reason Reason) {
 	t.Helper()
 	if err := s.Close(); err != nil { // so that the count is final
@@ -216,7 +216,7 @@ func TestBadInput(t *testing.T) {
 			other.ping()
 
 			bad := dial(t, addr, protocolUnknown)
-			bad.nc.Write(tt.stream) // may fail: the server does not read on
+			bad.nc.Write(tt.stream) // may fail: the server stops reading
 			bad.expectClosed()
 
 			other.ping()
@@ -226,7 +226,7 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-func TestWhatCameBeforeABadRequestIsAnswered(t *testing.T) {
+func TestRequestsBeforeABadOneAreAnswered(t *testing.T) {
 	s, addr := startServer(t, ServerOptions{})
 	c := dial(t, addr, ProtocolV2)
 	c.write(append(encode(ProtocolV2, opAdd, "n", 1), 0xff))
@@ -279,11 +279,11 @@ func TestStalledRequests(t *testing.T) {
 	}
 }
 
-// A client may be slow, but not too slow: a byte now and then does not keep half a request alive.
+// A client may be slow, but not too slow: a byte now and then does not keep a partial request alive.
 func TestTrickledRequest(t *testing.T) {
 	tests := []struct {
 		name  string
-		piece int // bytes that come each second
+		piece int // bytes per second
 		ends  bool
 	}{
 		{"too slow", stallShare/30 - 10, true},
@@ -310,8 +310,8 @@ func TestTrickledRequest(t *testing.T) {
 	}
 }
 
-// A process that was suspended gives its clients the time that it was not there.
-func TestSuspendedServerJudgesNobody(t *testing.T) {
+// After a suspension, a process gives its clients the time that it missed.
+func TestSuspendedServerExpiresNoStall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := stepLoop(t, ServerOptions{})
 		c := l.connect(ProtocolV2)
@@ -323,13 +323,13 @@ func TestSuspendedServerJudgesNobody(t *testing.T) {
 		if l.open != 1 {
 			t.Fatal("closed before its time")
 		}
-		l.expireStalls(time.Second-1, false) // that is no suspension
+		l.expireStalls(time.Second-1, false) // too short for a suspension
 		<-time.After(time.Second)
 		c.expectClosed()
 	})
 }
 
-func TestSilenceBetweenRequestsIsForEver(t *testing.T) {
+func TestIdleConnectionsStayOpen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := stepLoop(t, ServerOptions{StallTimeout: time.Second})
 		silent := l.connect(protocolUnknown) // torch 1.13's watch connection
@@ -344,7 +344,7 @@ func TestSilenceBetweenRequestsIsForEver(t *testing.T) {
 			clients = append(clients, idle, halves, waiting)
 		}
 		queued := l.connect(ProtocolV2)
-		queued.write(append(encode(ProtocolV2, opWait, 1, "late"), byte(opSet))) // half a request behind a wait
+		queued.write(append(encode(ProtocolV2, opWait, 1, "late"), byte(opSet))) // a partial request behind a wait
 		<-time.After(1000 * time.Hour)
 		l.step()
 		if wait := l.nextStall(); wait >= 0 {
@@ -363,7 +363,7 @@ func TestSilenceBetweenRequestsIsForEver(t *testing.T) {
 			t.Errorf("%d connections open, want 8", l.open)
 		}
 		<-time.After(time.Second)
-		queued.expectClosed() // now its half request is due
+		queued.expectClosed() // now its partial request is due
 		silent.p = ProtocolV1
 		silent.ping()
 	})
@@ -387,12 +387,12 @@ func TestClientGoneWhileItWaits(t *testing.T) {
 	}
 }
 
-func TestSlowReaderDisturbsNobody(t *testing.T) {
+func TestSlowReaderDelaysNoOther(t *testing.T) {
 	l := stepLoop(t, ServerOptions{})
 	good, slow := l.connect(ProtocolV2), l.connect(ProtocolV2)
 	good.send(opSet, "big", bytes.Repeat([]byte("0123456789abcdef"), maxValue/16))
 	good.ping()
-	// It asks for 8 GiB, and for more behind that, and reads none of it.
+	// It asks for 8 GiB and sends another request behind that, and reads nothing.
 	keys := []any{1000}
 	for range 1000 {
 		keys = append(keys, "big")
@@ -403,8 +403,8 @@ func TestSlowReaderDisturbsNobody(t *testing.T) {
 	good.send(opGet, "big")
 	good.expect("small")
 	good.send(opCheck, 1, "n")
-	good.expect(replyNotReady) // nothing is done for it in advance
-	// Then it reads some, and all of it is as it was.
+	good.expect(replyNotReady) // the server does not work in advance
+	// It then reads some of the values, and all are as they were.
 	for range 3 {
 		slow.expect(string(bytes.Repeat([]byte("0123456789abcdef"), maxValue/16)))
 	}
@@ -414,7 +414,7 @@ func TestSlowReaderDisturbsNobody(t *testing.T) {
 	}
 }
 
-// A client with much to ask gives the others their turn, and is not forgotten.
+// A busy client yields to the others, and continues later.
 func TestFairTurns(t *testing.T) {
 	l := stepLoop(t, ServerOptions{StallTimeout: time.Second})
 	busy := l.connect(ProtocolV2)
@@ -430,7 +430,7 @@ func TestFairTurns(t *testing.T) {
 		if !conn.yielded || conn.idle() || conn.stall != nil {
 			t.Fatal("the connection has more to do, and does not know")
 		}
-		if _, err := l.loop.step(-1); err != nil { // it may not sleep now
+		if _, err := l.loop.step(-1); err != nil { // it must not sleep now
 			t.Fatal(err)
 		}
 	}
@@ -441,7 +441,7 @@ func TestFairTurns(t *testing.T) {
 	busy.ping()
 }
 
-// expectRefused checks that the loop has refused one connection, and why.
+// expectRefused checks that the loop refused one connection, for the given reason.
 func (l steppedLoop) expectRefused(reason Reason) {
 	l.t.Helper()
 	if diff := cmp.Diff(map[Reason]uint64{reason: 1}, l.refused); diff != "" {
@@ -470,8 +470,8 @@ func TestOneLogLinePerReason(t *testing.T) {
 	}
 }
 
-// A torch 1.13 client that goes on without the answer to its wait does not get it
-// before the answer to its next request, even where the wait was released in between.
+// A torch 1.13 client that continues without the reply to its wait does not get that reply before the one to its next
+// request, even if the wait was released in between.
 func TestSilentCancelCrossesRelease(t *testing.T) {
 	l := stepLoop(t, ServerOptions{})
 	c := l.connect(ProtocolV1)
@@ -479,7 +479,7 @@ func TestSilentCancelCrossesRelease(t *testing.T) {
 	c.expect(1)
 	c.send(opWait, 1, "key")
 
-	// The release and the next request come before the loop looks again.
+	// The release and the next request come before the next step of the loop.
 	l.store.Set("key", []byte("value"))
 	if len(l.released) != 1 {
 		t.Fatal("the wait was not released")

@@ -8,13 +8,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestSparable tells which silent connections may be closed: the oldest first, but as many of an address as its torch 1.13 uses, none.
-func TestSparable(t *testing.T) {
+// TestEvictable checks which unused connections may be closed: the oldest first, but for each address as many are kept
+// as it has torch 1.13 connections in use.
+func TestEvictable(t *testing.T) {
 	const silent = protocolUnknown
 	type peer struct {
 		ip       string
 		protocol Protocol
-		half     bool // a part of a request has come
+		half     bool // part of a request has arrived
 	}
 	for _, tt := range []struct {
 		name  string
@@ -37,7 +38,7 @@ func TestSparable(t *testing.T) {
 			if c.dec.protocol = p.protocol; p.half {
 				c.in = []byte{0}
 			}
-			l.conns = slices.Insert(l.conns, 0, c) // in whatever order
+			l.conns = slices.Insert(l.conns, 0, c) // in any order
 		}
 		var got []uint64
 		for _, c := range l.evictable() {
@@ -49,8 +50,8 @@ func TestSparable(t *testing.T) {
 	}
 }
 
-// Where MaxConns is reached, a newcomer takes the place of the oldest connection on which nothing was said.
-func TestMaxConnsSpareNobodyWhoIsSilent(t *testing.T) {
+// At MaxConns, a new connection takes the place of the oldest unused one.
+func TestMaxConnsEvictsUnused(t *testing.T) {
 	s, addr := startServer(t, ServerOptions{MaxConns: 2})
 	silent, used := dial(t, addr, protocolUnknown), dial(t, addr, ProtocolV2)
 	used.ping()

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// What many clients take together has a bound, and who takes most pays for it.
+// The memory of all clients together is limited, and the client that uses most pays for it.
 func TestMemoryBound(t *testing.T) {
 	const limit = 16 << 20
 	half := func(n int) []byte {
@@ -60,7 +60,7 @@ func TestMemoryBound(t *testing.T) {
 		if l.store.Size() > limit/2+100 || l.store.Size() < limit/2-10_000 {
 			t.Errorf("the store is full with %d bytes, want about %d", l.store.Size(), limit/2)
 		}
-		// Reading and deleting go on.
+		// Reading and deleting still work.
 		c = l.connect(ProtocolV2)
 		c.send(opDelete, []byte{0, 0, 0})
 		c.expect(1)
@@ -104,7 +104,7 @@ func TestMemoryBound(t *testing.T) {
 		if l.open != 2 {
 			t.Fatalf("refused: %v", l.refused)
 		}
-		for _, key := range []string{"a", "b", "c"} { // new values, while the old ones are not all taken
+		for _, key := range []string{"a", "b", "c"} { // new values, while some of the old ones are not read yet
 			good.send(opSet, key, make([]byte, 2<<20))
 			good.ping()
 		}

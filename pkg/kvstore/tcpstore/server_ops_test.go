@@ -26,7 +26,7 @@ func TestQueues(t *testing.T) {
 	c.expect(replyReady)
 	c.send(opWait, 1, "q")
 	c.expect(replyStopWaiting)
-	// Keys and queues of the same name are two things.
+	// A key and a queue of the same name are independent.
 	c.send(opNumKeys)
 	c.expect(0)
 	c.send(opDelete, "q")
@@ -59,11 +59,11 @@ func TestQueuePushWakesOne(t *testing.T) {
 	first.expect(1, "a")
 	pusher.send(opQueuePush, "q", "b")
 	second.expect(replyStopWaiting)
-	pusher.send(opQueuePop, "q") // and somebody else takes it
+	pusher.send(opQueuePop, "q") // another client takes the value
 	pusher.expect(1, "b")
 	second.send(opQueuePop, "q")
 	second.expect(0)
-	// A value, in contrast, wakes all.
+	// A value, in contrast, releases all waits.
 	for _, c := range []*rawClient{first, second} {
 		c.send(opWait, 1, "q")
 	}
@@ -72,7 +72,7 @@ func TestQueuePushWakesOne(t *testing.T) {
 	second.expect(replyStopWaiting)
 }
 
-// isWaiting checks that c waits.
+// isWaiting checks that a wait is in progress.
 func (c *rawClient) isWaiting(t *testing.T, l steppedLoop) {
 	t.Helper()
 	l.step()
@@ -112,7 +112,7 @@ func TestBarrierOp(t *testing.T) {
 	waiting.send(opWait, 1, "b")
 
 	clients[0].send(opBarrier, "b", 3)
-	clients[0].send(opCancelWait) // its client has lost patience, and stays counted
+	clients[0].send(opCancelWait) // its client gives up and stays counted
 	clients[0].expect(replyWaitCanceled)
 	clients[0].send(opCheck, 1, "b")
 	clients[0].expect(replyReady)
@@ -129,13 +129,13 @@ func TestBarrierOp(t *testing.T) {
 	clients[0].expect("4")
 
 	clients[0].send(opBarrier, "c", 5)
-	clients[1].send(opSet, "c", "x") // as torch's server has it: this is a wait for the key too
+	clients[1].send(opSet, "c", "x") // as in torch's server: a barrier is also a wait for its key
 	clients[0].expect(replyStopWaiting)
 	clients[0].send(opBarrier, "d", 0)
 	clients[0].expect(replyStopWaiting)
 }
 
-// Values that are big and come in pieces are stored without a further copy, and what comes behind them is not lost.
+// Large values that arrive in pieces are stored without another copy, and no request behind them is lost.
 func TestBigValues(t *testing.T) {
 	l := stepLoop(t, ServerOptions{})
 	c := l.connect(ProtocolV2)

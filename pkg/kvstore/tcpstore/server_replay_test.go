@@ -13,7 +13,7 @@ func protocolOf(version string) Protocol {
 	return ProtocolV2
 }
 
-// TestReplay plays each recorded client and compares the answers with those of the recorded server.
+// TestReplay plays each recorded client and compares the replies with the recorded ones.
 func TestReplay(t *testing.T) {
 	for version, calls := range recordings(t) {
 		t.Run(version, func(t *testing.T) {
@@ -35,8 +35,7 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// TestReplaySplit plays each recorded client's bytes in one piece, byte by byte and cut once at every
-// place.
+// TestReplaySplit plays the bytes of each recorded client in one piece, byte by byte, and cut once at every position.
 func TestReplaySplit(t *testing.T) {
 	for version, calls := range recordings(t) {
 		t.Run(version, func(t *testing.T) {

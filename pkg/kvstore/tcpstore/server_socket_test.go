@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// TestAgentsShareThePort checks that a connection that begins as no torch's does is handed over whole.
+// TestAgentsShareThePort checks that Agents receives a connection, with all its bytes, if it begins as no torch
+// connection does.
 func TestAgentsShareThePort(t *testing.T) {
 	agents := make(chan net.Conn, 1)
 	s, addr := startServer(t, ServerOptions{Agents: func(nc net.Conn) { agents <- nc }})
@@ -53,7 +54,7 @@ func TestAgentsShareThePort(t *testing.T) {
 	if stats := s.Stats(); stats.Open != 1 || stats.Accepted != 2 || len(stats.Refused) != 0 {
 		t.Errorf("stats: %+v", stats)
 	}
-	s.Close() // leaves the agent's connection alone
+	s.Close() // must leave the agent's connection open
 	if _, err := nc.Write([]byte("still here")); err != nil {
 		t.Error(err)
 	}

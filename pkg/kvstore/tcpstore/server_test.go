@@ -42,7 +42,7 @@ func TestShutdown(t *testing.T) {
 		c.ping()
 	}
 	half.write(append(encode(ProtocolV2, opCheck, 0), request[:5]...))
-	half.expect(replyReady) // so the half request has been read too
+	half.expect(replyReady) // so the partial request has been read too
 	waiting.write(append(encode(ProtocolV2, opCheck, 0), encode(ProtocolV2, opWait, 1, "n")...))
 	waiting.expect(replyReady)
 
@@ -68,8 +68,8 @@ func TestShutdown(t *testing.T) {
 	}
 }
 
-// What has come before Shutdown is answered, even where the loop has not read it yet.
-func TestStopAnswersWhatHasCome(t *testing.T) {
+// Shutdown answers the requests that arrived before it, even if the loop has not read them yet.
+func TestStopAnswersArrivedRequests(t *testing.T) {
 	l := stepLoop(t, ServerOptions{})
 	c := l.connect(ProtocolV2)
 	c.ping()
@@ -114,8 +114,8 @@ func TestClose(t *testing.T) {
 	}
 }
 
-// A renewed server has forgotten its clients and their keys, their waits too, and serves new ones.
-func TestRenew(t *testing.T) {
+// Reset forgets the clients, their keys and their waits, and the server accepts new ones.
+func TestReset(t *testing.T) {
 	s, addr := startServer(t, ServerOptions{})
 	half, waiting := dial(t, addr, ProtocolV2), dial(t, addr, ProtocolV1)
 	half.send(opSet, "k", "v")
@@ -140,7 +140,7 @@ func TestRenew(t *testing.T) {
 	next.send(opSet, "k2", "v")
 	next.send(opNumKeys)
 	next.expect(1)
-	silent.p = ProtocolV2 // who it is, it says only now
+	silent.p = ProtocolV2 // it only now shows its protocol
 	silent.write(handshake)
 	silent.send(opNumKeys)
 	silent.expect(1)
@@ -170,7 +170,7 @@ func (l *scriptedListener) Accept() (net.Conn, error) {
 	return nil, &net.OpError{Op: "accept", Err: err}
 }
 
-func TestServeOutlivesPassingErrors(t *testing.T) {
+func TestServeRetriesAccept(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -184,7 +184,7 @@ func TestServeOutlivesPassingErrors(t *testing.T) {
 	}
 }
 
-// TestRandomClients lets many clients come, work and vanish at random places of their requests.
+// TestRandomClients lets many clients connect, send requests, and disconnect at random positions.
 func TestRandomClients(t *testing.T) {
 	const clients = 1000
 	s, addr := startServer(t, ServerOptions{})
@@ -234,7 +234,7 @@ func TestRandomClients(t *testing.T) {
 	c := dial(t, addr, ProtocolV2)
 	c.ping()
 	c.close()
-	// All clients are gone, so nothing is in the way of a graceful end: no wait and no half request.
+	// All clients are gone, so nothing delays a graceful end: no wait and no partial request.
 	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
 	if err := s.Shutdown(ctx); err != nil {

@@ -19,14 +19,14 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/kvstore/internal/storetest"
 )
 
-// torchDriver is a process that runs testdata/py/drive.py with a real torch, until the test ends.
+// torchDriver is a process that runs testdata/py/drive.py with torch until the test ends.
 type torchDriver struct{ addr string }
 
 func startTorchDriver(t *testing.T, version string) *torchDriver {
 	t.Helper()
-	// It ends with its stdin: t's own context would kill it before that.
+	// It ends with its stdin; the test's own context would kill it before that.
 	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), testenv.Torch(t, version), "testdata/py/drive.py")
-	// Each timeout and closed connection would be a warning, and take milliseconds for a stack trace.
+	// Otherwise each timeout and each closed connection would log a warning and spend milliseconds on a stack trace.
 	cmd.Env = append(os.Environ(), "TORCH_CPP_LOG_LEVEL=ERROR", "TORCH_SHOW_CPP_STACKTRACES=0", "OMP_NUM_THREADS=1")
 	var stderr strings.Builder
 	cmd.Stderr = &stderr
@@ -56,14 +56,14 @@ func startTorchDriver(t *testing.T, version string) *torchDriver {
 	return &torchDriver{addr: "127.0.0.1:" + strings.TrimSpace(line)}
 }
 
-// torchLane is a connection to a driver: a torch server of its own, and torch clients for any server.
+// torchLane is a connection to a driver, with a torch server of its own and torch clients for any server.
 type torchLane struct {
 	conn   net.Conn
 	in     *json.Decoder
 	server string // the address of the torch server
 }
 
-// torchAnswer is a line from the driver.
+// torchAnswer is a line of output of the driver.
 type torchAnswer struct {
 	Port     int
 	Outcomes []storetest.Outcome

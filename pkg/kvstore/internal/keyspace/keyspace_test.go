@@ -101,8 +101,8 @@ func TestAppendLeavesSharedValuesAlone(t *testing.T) {
 	}
 }
 
-// TestCoreModel compares Space with a model that keeps strings in a map and looks through all waits.
-func TestCoreModel(t *testing.T) {
+// TestSpaceModel compares Space with a model that keeps strings in a map and searches all waits.
+func TestSpaceModel(t *testing.T) {
 	number := regexp.MustCompile(`^[ \t\n\v\f\r]*([+-]?[0-9]+)`)
 	wrap := new(big.Int).Lsh(big.NewInt(1), 64)
 	keys := []string{"a", "b", "c", "d"}
@@ -114,7 +114,7 @@ func TestCoreModel(t *testing.T) {
 
 	type wait struct {
 		missing map[string]bool
-		over    bool // as the model sees it
+		over    bool // in the model
 		real    *Waiter
 		calls   int // of its release
 	}
@@ -248,7 +248,7 @@ func TestCoreModel(t *testing.T) {
 					return
 				}
 				count, _ := c.Get(k)
-				model[k] = string(count) // add's test says what it is
+				model[k] = string(count) // TestAdd checks the number
 				if n, err := ParseInt(count); err != nil || (n >= members) != (arrived == nil) {
 					t.Fatalf("arrival %q of %d waits: %v", count, members, arrived != nil)
 				}
@@ -322,13 +322,13 @@ func TestWaitersAreReleasedInOrder(t *testing.T) {
 	}
 }
 
-// held returns the value of key, nil where there is none.
+// held returns the value of key, or nil.
 func held(c *Space, key string) []byte {
 	value, _ := c.Get(key)
 	return value
 }
 
-// queued returns the values of queue key.
+// queued returns the values in the queue of key.
 func (s *Space) queued(key string) (values [][]byte) {
 	if q := s.queues[key]; q != nil {
 		for e := q.values.Front(); e != nil; e = e.Next() {

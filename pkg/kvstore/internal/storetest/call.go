@@ -20,27 +20,27 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/kvstore"
 )
 
-// call is one operation of a store's client, and outcome what it gave. They are what the model, every Store
-// of this package and torch's clients are compared by; testdata/py/drive.py reads and writes them as JSON.
+// Call is one operation of a store, and Outcome its result. Tests compare the model, every Store and torch's clients
+// by them. tcpstore/testdata/py/drive.py reads and writes them as JSON.
 type Call struct {
-	Client  int    `json:"client"` // who calls: one of Clients
+	Client  int    `json:"client"` // one of Clients
 	Op      string `json:"op"`     // as torch names it
 	Keys    []Text `json:"keys"`
 	Values  []Text `json:"values"`
 	Delta   int64  `json:"delta"`
-	Later   bool   `json:"later"`   // a wait in the background, which is over by the end of the sequence
+	Later   bool   `json:"later"`   // a wait in the background, which ends before the sequence does
 	Timeout int    `json:"timeout"` // in ms
 }
 
 type Outcome struct {
 	Values []Text `json:"values"`
 	Number int64  `json:"number"`
-	// Error is "timeout"; "refused" for an add to no number, which most servers tell by closing the
-	// connection; or the text of an error that no call should have.
+	// Error is "timeout"; "refused" for an add to a value that is no number, where most servers close the connection;
+	// or the text of an unexpected error.
 	Error string `json:"error"`
 }
 
-// text is bytes: a string that JSON takes as base64.
+// Text is a string of bytes, which JSON holds as base64.
 type Text string
 
 const (
@@ -87,8 +87,8 @@ func (o Outcome) String() string {
 	return strings.TrimSpace(fmt.Sprintf("%v %d %s", o.Values, o.Number, o.Error))
 }
 
-// calls makes sequences of calls. With empty false no value that is to be stored is empty: torch's clients take
-// 200 ms to send such a one.
+// Calls generates sequences of calls. Without empty, no stored value is empty: torch's clients take 200 ms to send
+// such a value.
 func Calls(empty bool) *rapid.Generator[[]Call] {
 	key := rapid.SampledFrom([]Text{
 		"a", "b", "c", "a", "b", "c", "a/b", "", "\x00\xff\n", "ключ", Text(strings.Repeat("long", 100)),
@@ -131,7 +131,7 @@ func Calls(empty bool) *rapid.Generator[[]Call] {
 	}), 1, 24)
 }
 
-// firstSeed returns -rapid.seed, or where that is not given one by chance, and logs it.
+// FirstSeed returns the flag -rapid.seed, or a random seed if it is not set, and logs it.
 func FirstSeed(t *testing.T) uint64 {
 	t.Helper()
 	seed := rand.Uint64N(1 << 32)
@@ -142,22 +142,22 @@ func FirstSeed(t *testing.T) uint64 {
 	return seed
 }
 
-// peer is what a sequence is to be played with.
-type Peer int
+// Target is what a sequence is played against.
+type Target int
 
 const (
-	NoTorch Peer = iota // no torch
-	Torch1              // torch 1.13
-	Torch2              // torch 2.14, as Debian builds it
+	OwnStores Target = iota // no torch
+	Torch1                  // torch 1.13
+	Torch2                  // torch 2.14, as Debian builds it
 )
 
-// plan fits a sequence for playing and says what each call should give. It leaves out calls of clients that
-// wait in the background, calls whose outcome would depend on the moment, and those that the peer cannot do;
-// it gives each call its timeout; at the end it sets what the waits in the background lack.
-func Plan(with Peer, sequence []Call) (planned []Call, want []Outcome) {
+// Plan prepares a sequence for playing and returns the expected outcomes. It leaves out calls of clients that wait in
+// the background, calls whose outcome would depend on timing, and calls that the target does not support. It sets the
+// timeout of each call. At the end it sets the keys that background waits still miss.
+func Plan(with Target, sequence []Call) (planned []Call, want []Outcome) {
 	m := model{}
-	busy := map[int]bool{}     // clients that wait in the background,
-	awaited := map[Text]bool{} // and the keys that they wait for
+	busy := map[int]bool{}     // clients that wait in the background
+	awaited := map[Text]bool{} // the keys that they wait for
 	given := map[Text]bool{}   // keys of waits that timed out
 	for _, c := range sequence {
 		_, missing := m.missing(c.Keys)
@@ -169,7 +169,7 @@ func Plan(with Peer, sequence []Call) (planned []Call, want []Outcome) {
 		switch {
 		case busy[c.Client], c.Op == "delete_key" && in(awaited):
 			continue
-		case with != NoTorch && c.Op == "compare_set" && missing && in(awaited):
+		case with != OwnStores && c.Op == "compare_set" && missing && in(awaited):
 			continue
 		case with == Torch1 && slices.Contains([]string{"check", "append", "multi_get", "multi_set"}, c.Op):
 			continue
@@ -178,7 +178,7 @@ func Plan(with Peer, sequence []Call) (planned []Call, want []Outcome) {
 		case with == Torch1 && blocks && in(awaited):
 			continue
 		case with == Torch1 && len(awaited) > 0 && slices.Contains([]string{"get", "compare_set"}, c.Op):
-			continue // they make python objects without its lock, while the thread that waits may run
+			continue // its module makes Python objects without the GIL, while the waiting thread may run
 		}
 		c.Timeout = LongWait
 		var o Outcome
@@ -206,7 +206,7 @@ func Plan(with Peer, sequence []Call) (planned []Call, want []Outcome) {
 	return planned, want
 }
 
-// playOn plays a sequence, as drive.py does with torch's clients. The stores are handles on the same one.
+// Play plays a sequence, as drive.py does with torch's clients. The stores are handles on the same store.
 func Play(ctx context.Context, stores []kvstore.Store, calls []Call) ([]Outcome, error) {
 	before, err := stores[0].NumKeys(ctx)
 	if err != nil {

@@ -13,26 +13,26 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/kvstore"
 )
 
-// scope is what a store is open for: a test, or one case of a property.
+// Scope is the lifetime of a store: a test, or one case of a property.
 type Scope interface {
 	Cleanup(f func())
 	Fatal(args ...any)
 }
 
-// patience bounds every call that must succeed.
+// patience limits every call that must succeed.
 const patience = 10 * time.Second
 
-// Opener makes a new, empty store, which ends with t, and returns callClients handles on it. Where a store
-// has but one handle it returns that so many times.
+// Opener creates a new, empty store that ends with t, and returns Clients handles on it. If a store has a single
+// handle, Opener returns it that many times.
 type Opener func(t Scope) []kvstore.Store
 
-// conform checks that a store does what Store says. Every implementation calls it, with sequences that lack what
-// its documentation excepts.
+// Conform checks that a store does what kvstore.Store says. Every implementation calls it. sequences leaves out the
+// exceptions that the implementation documents.
 func Conform(t *testing.T, sequences *rapid.Generator[[]Call], open Opener) {
 	t.Helper()
 	t.Run("calls", func(t *testing.T) {
 		rapid.Check(t, func(t *rapid.T) {
-			planned, want := Plan(NoTorch, sequences.Draw(t, "calls"))
+			planned, want := Plan(OwnStores, sequences.Draw(t, "calls"))
 			got, err := Play(t.Context(), open(t), planned)
 			if err != nil {
 				t.Fatal(err)
@@ -48,7 +48,7 @@ func Conform(t *testing.T, sequences *rapid.Generator[[]Call], open Opener) {
 	t.Run("values are the caller's", func(t *testing.T) { conformOwnership(t, open(t)) })
 }
 
-// firstDifference returns the place of the first outcome that differs, or -1.
+// FirstDifference returns the index of the first outcome that differs, or -1.
 func FirstDifference(want, got []Outcome) int {
 	for i := range want {
 		if !same(want[i], got[i]) {
@@ -58,7 +58,7 @@ func FirstDifference(want, got []Outcome) int {
 	return -1
 }
 
-// describe shows a sequence up to the call at which two players of it went apart.
+// Describe shows a sequence up to the call whose outcomes differ.
 func Describe(calls []Call, at int, one string, its Outcome, other string, others Outcome) string {
 	text := "\n"
 	for _, c := range calls[:at+1] {
@@ -70,7 +70,7 @@ func Describe(calls []Call, at int, one string, its Outcome, other string, other
 	return fmt.Sprintf("%scall %d is %s:\n%s gives %s\n%s gives %s", text, at+1, calls[at], one, its, other, others)
 }
 
-// conformRelease lets each operation that stores something release a Get that began before it.
+// conformRelease checks that each operation that stores something releases an earlier Get.
 func conformRelease(t *testing.T, stores []kvstore.Store) {
 	t.Helper()
 	for name, store := range map[string]func(ctx context.Context, s kvstore.Store, key string) error{
@@ -93,7 +93,7 @@ func conformRelease(t *testing.T, stores []kvstore.Store) {
 				value, err := stores[1].Get(ctx, name)
 				got <- fmt.Sprintf("%s %v", value, err)
 			}()
-			// Nothing is stored by this, so nothing may be released.
+			// This stores nothing, so it must release nothing.
 			if held, err := stores[2].CompareSet(ctx, name, []byte("no"), []byte("1")); string(held) != "no" || err != nil {
 				t.Errorf("CompareSet = %q, %v", held, err)
 			}
@@ -107,7 +107,7 @@ func conformRelease(t *testing.T, stores []kvstore.Store) {
 	}
 }
 
-// conformWait sets and deletes a and b in turn, so that never both are there, until a Wait for them ends.
+// conformWait sets and deletes a and b in turn, so that they are never present together, until a Wait for both ends.
 func conformWait(t *testing.T, stores []kvstore.Store) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -134,7 +134,7 @@ func conformWait(t *testing.T, stores []kvstore.Store) {
 	}
 }
 
-// conformContexts ends calls that block by their contexts, and makes sure that the store is as good as before.
+// conformContexts ends blocking calls by their contexts and checks that the store still works.
 func conformContexts(t *testing.T, stores []kvstore.Store) {
 	t.Helper()
 	because := errors.New("a worker died")
@@ -166,7 +166,7 @@ func conformContexts(t *testing.T, stores []kvstore.Store) {
 	}
 }
 
-// conformOwnership changes what it gave to a store and what it got from it.
+// conformOwnership modifies the values that it passed to a store and received from it.
 func conformOwnership(t *testing.T, stores []kvstore.Store) {
 	t.Helper()
 	ctx, s := t.Context(), stores[0]

@@ -14,9 +14,21 @@ import (
 	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 )
 
-// linearizable lets several goroutines use a store at the same time and looks for an order of their calls, each
-// at some moment between its begin and its end, in which the model gives the same.
-func Linearizable(t *testing.T, open Opener) {
+// Mix says which calls of a concurrent history may use the same keys.
+type Mix int
+
+const (
+	// SeparateKeys keeps deletes and adds apart from other calls. A client's Get is a wait and then a get, between which
+	// a deleted key may vanish, and a server closes the connection on an add to a value that is no number.
+	SeparateKeys Mix = iota
+
+	// SharedKeys lets every call use every key. It is for stores whose calls are atomic.
+	SharedKeys
+)
+
+// Linearizable lets several goroutines use a store concurrently. It looks for an order of their calls, each at a
+// moment between its start and its end, in which the model has the same outcomes.
+func Linearizable(t *testing.T, mix Mix, open Opener) {
 	t.Helper()
 	const goroutines, each = 5, 12
 	seed := FirstSeed(t)
@@ -33,7 +45,7 @@ func Linearizable(t *testing.T, open Opener) {
 			random := rand.New(rand.NewPCG(seed, uint64(round*goroutines+id)))
 			wg.Go(func() {
 				for range each {
-					c := concurrentCall(random)
+					c := concurrentCall(random, mix)
 					c.Client = id % Clients
 					begin := time.Since(start)
 					got := perform(t.Context(), stores[c.Client], c)
@@ -64,10 +76,8 @@ func Linearizable(t *testing.T, open Opener) {
 	}
 }
 
-// concurrentCall makes a call that goroutines may make at the same time. Keys that are deleted are not waited for:
-// between the wait and the get of which a client's Get is made, a key may go again. An add has a key of its own, for where it
-// finds no number it may close the connection.
-func concurrentCall(random *rand.Rand) Call {
+// concurrentCall returns a random call that goroutines may make concurrently.
+func concurrentCall(random *rand.Rand, mix Mix) Call {
 	pick := func(from ...Text) Text { return from[random.IntN(len(from))] }
 	c := Call{Timeout: LongWait, Keys: []Text{pick("a", "b")}}
 	value := func() Text { return Text(fmt.Sprint(random.IntN(3))) }
@@ -99,11 +109,14 @@ func concurrentCall(random *rand.Rand) Call {
 			c.Op, c.Keys = "num_keys", nil
 		}
 	}
+	if mix == SharedKeys && len(c.Keys) == 1 {
+		c.Keys = []Text{pick("a", "b", "n")}
+	}
 	return c
 }
 
-// observed is what the checker gets of a call: the same, except that a wait for several keys that succeeded is one wait
-// for each of them, since it counts each key at a moment of its own.
+// observed returns the operations that the checker gets for a call. A wait for several keys that succeeded becomes one
+// wait per key, because each key counts at a moment of its own.
 func observed(id int, c Call, got Outcome, begin, end time.Duration) []porcupine.Operation {
 	op := porcupine.Operation{ClientId: id, Input: c, Output: got, Call: begin.Nanoseconds(), Return: end.Nanoseconds()}
 	if c.Op != "wait" || got.Error != "" {
@@ -119,7 +132,7 @@ func observed(id int, c Call, got Outcome, begin, end time.Duration) []porcupine
 	return ops
 }
 
-// storeModel is model as the checker wants it. A call that timed out had no effect and says nothing: its time may have
+// storeModel adapts model to the checker. A call that timed out had no effect and proves nothing: its time may have
 // been over before it began.
 var storeModel = porcupine.Model{
 	Init: func() any { return model{} },

@@ -6,13 +6,13 @@ import (
 	"slices"
 )
 
-// model says what a store's calls give: a map of strings, written without a look at core.go.
+// model computes the outcomes of calls with a map of strings. It shares no code with the stores.
 type model map[Text]Text
 
-// leadingNumber is what C's stoll reads of a text.
+// leadingNumber matches what C's stoll reads.
 var leadingNumber = regexp.MustCompile(`^[ \t\n\v\f\r]*([+-]?[0-9]+)`)
 
-// missing returns the values of keys, if all are there.
+// missing returns the values of keys, or true if one is missing.
 func (m model) missing(keys []Text) (values []Text, some bool) {
 	for _, key := range keys {
 		value, ok := m[key]
@@ -78,7 +78,7 @@ func (m model) add(key Text, delta int64) Outcome {
 		}
 	}
 	sum.Add(sum, big.NewInt(delta))
-	// Around at 64 bits: to [0, 2^64), and what is 2^63 or more stands for less than 0.
+	// Wrap around at 64 bits: reduce to [0, 2^64), where 2^63 and above stand for negative numbers.
 	around := new(big.Int).Lsh(big.NewInt(1), 64)
 	if sum.Mod(sum, around); !sum.IsInt64() {
 		sum.Sub(sum, around)
@@ -87,7 +87,7 @@ func (m model) add(key Text, delta int64) Outcome {
 	return Outcome{Number: sum.Int64()}
 }
 
-// same tells whether two outcomes are equal; no values are equal to an empty list of them.
+// same reports whether two outcomes are equal. Nil and empty Values are equal.
 func same(a, b Outcome) bool {
 	return slices.Equal(a.Values, b.Values) && a.Number == b.Number && a.Error == b.Error
 }

@@ -229,7 +229,7 @@ func TestStoreGrace(t *testing.T) {
 	half, _ := s.halfway()
 	s.signal(syscall.SIGINT)
 	half.closed()
-	if code := s.end(); code != 0 || !strings.Contains(s.stderr.String(), "the grace is over: connections in the midst of a request are closed connections=1") {
+	if code := s.end(); code != 0 || !strings.Contains(s.stderr.String(), "--grace is over: connections with an unfinished request are closed connections=1") {
 		t.Errorf("exit code %d\n%s", code, &s.stderr)
 	}
 }

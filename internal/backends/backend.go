@@ -18,71 +18,71 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic"
 )
 
-// Options are what a handler needs beside the configuration.
+// Options are what a handler needs besides the configuration.
 type Options struct {
 	Version string
 	Node    elastic.Node
-	// Lifeline leads to the guard, which kills the workers of an agent that cannot.
+	// Lifeline connects to the guard, which kills the workers if the agent cannot.
 	Lifeline *guard.Lifeline
-	// Status returns what the agent is doing, for elasticrun status.
+	// Status returns the agent's status, for elasticrun status.
 	Status func(context.Context) []byte
 	Logger zerolog.Logger
 }
 
-// Rendezvous is what one agent needs to meet the others of its job.
+// Rendezvous is one node's part of a job's rendezvous. Close it.
 type Rendezvous struct {
 	Handler  rdzv.Handler
 	identity *elastic.Identity // nil on one node
 	log      zerolog.Logger
 }
 
-// Close gives all of it back, after the others have heard of the job's end.
-func (m *Rendezvous) Close(ctx context.Context) {
-	if err := m.Handler.Shutdown(ctx); err != nil {
-		m.log.Warn().Err(err).Msg("shutting down the rendezvous")
+// Close shuts the handler down, which waits until the other nodes know how the job has ended, and gives up the identity.
+func (r *Rendezvous) Close(ctx context.Context) {
+	if err := r.Handler.Shutdown(ctx); err != nil {
+		r.log.Warn().Err(err).Msg("the rendezvous was not shut down in order")
 	}
-	if m.identity != nil {
-		_ = m.identity.Close()
+	if r.identity != nil {
+		_ = r.identity.Close()
 	}
 }
 
-// Open prepares to meet the others. Nothing is connected yet. It sets o.Node.
+// Open claims an identity for this node and makes its handler. It connects to nothing yet. It sets o.Node.
 func Open(ctx context.Context, cfg *config.Config, o Options) (*Rendezvous, error) {
-	m := &Rendezvous{log: o.Logger}
+	r := &Rendezvous{log: o.Logger}
 	o.Node = elastic.Node{Host: "localhost", Identity: "one", Hint: -1}
 	if cfg.MaxNodes > 1 {
 		id, err := elastic.Identify(cfg.RunID, cfg.Rendezvous.Hint)
 		if err != nil {
 			return nil, err
 		}
-		m.identity = id
+		r.identity = id
 		o.Node = Node(cfg, elastic.Node{Host: id.Host, Identity: id.Name})
 	}
 	var err error
-	if m.Handler, err = New(ctx, cfg, o); err != nil && m.identity != nil {
-		_ = m.identity.Close()
+	if r.Handler, err = New(ctx, cfg, o); err != nil && r.identity != nil {
+		_ = r.identity.Close()
 	}
 	if err != nil {
 		return nil, err
 	}
-	return m, nil
+	return r, nil
 }
 
-// Node adds to what the machine says of a node what the configuration says of it.
+// Node returns n with what the configuration says about this node.
 func Node(cfg *config.Config, n elastic.Node) elastic.Node {
 	n.Hint, n.Command = cfg.Rendezvous.Hint, commandID(cfg)
 	n.Launch = elastic.Launch{ID: cfg.Rendezvous.LaunchID, Restarts: cfg.Rendezvous.LaunchRestarts}
 	return n
 }
 
-// commandID tells the commands of workers apart: it is short, as each node's report has it.
+// commandID returns a short hash that differs for different commands of workers. Every node's report has it.
 func commandID(cfg *config.Config) string {
 	program, args := cfg.Command("python")
 	sum := sha256.Sum256([]byte(strings.Join(append([]string{program}, args...), "\x00")))
 	return hex.EncodeToString(sum[:4])
 }
 
-// New makes the handler of the backend that is asked for. It opens nothing.
+// New returns the handler of the backend that cfg names. It connects to nothing.
 func New(ctx context.Context, cfg *config.Config, o Options) (rdzv.Handler, error) {
 	var registry rdzv.Registry
 	for _, name := range []string{rdzv.BackendC10d, rdzv.BackendEtcd, rdzv.BackendStatic} {
@@ -104,25 +104,27 @@ func New(ctx context.Context, cfg *config.Config, o Options) (rdzv.Handler, erro
 	return handler, nil
 }
 
-// backend creates the handler of one backend; all run the same algorithm.
+// backend is an rdzv.Creator. All backends run the same algorithm.
 type backend struct {
 	name string
 	cfg  *config.Config
 	Options
 }
 
-// etcdStatusInterval is how often an agent that is looked at writes into etcd, which keeps every version on its disk until it is compacted.
+// etcdStatusInterval is how often an observed agent writes its status to etcd. etcd keeps every version of a value on its
+// disk until it is compacted.
 const etcdStatusInterval = 15 * time.Second
 
 // advice is for jobs that have lost their store.
-const advice = "a job goes on without any of its nodes if its rendezvous is not on one of them: see elasticrun store, or --rdzv-backend=etcd"
+const advice = "a job survives the loss of any node if its rendezvous is not on one of them: " +
+	"see elasticrun store, or --rdzv-backend=etcd"
 
 // Create implements rdzv.Creator.
 func (b *backend) Create(_ context.Context, p rdzv.Parameters) (rdzv.Handler, error) {
 	r := b.cfg.Rendezvous
 	o := elastic.Options{
 		Backend: b.name, RunID: p.RunID, Job: b.job(), Node: b.Node, Watchdog: b.Lifeline.SetDeadline, AwaitGuard: b.awaitGuard, Logger: b.Logger,
-		KeepAlive: min(r.KeepAliveInterval, r.TTL()/4), // of a few that are lost, one arrives before the workers are stopped
+		KeepAlive: min(r.KeepAliveInterval, r.TTL()/4), // so that one of several gets through before the workers are stopped
 		Timeout:   min(r.HeartbeatTimeout, r.TTL()/3),
 		Stores: elastic.WorkerStores{
 			Addr: r.LocalAddr, Ports: elastic.Ports(r.WorkerStorePorts),
@@ -148,14 +150,14 @@ func (b *backend) Create(_ context.Context, p rdzv.Parameters) (rdzv.Handler, er
 	}
 	if len(r.Endpoints) > 0 {
 		access.Host, access.Ports = r.Endpoints[0].Host, r.Ports
-		if len(r.Ports) == 0 { // not a matter of candidates
+		if len(r.Ports) == 0 { // the endpoint has one port, no candidates
 			access.Ports = []int{r.Endpoints[0].Port}
 		}
 	}
 	o.Access, o.Advice = access, advice
 	o.Stores.Offers = b.offers(access)
 	switch {
-	case access.SingleNode: // every client is local, and needs no name resolution
+	case access.SingleNode: // every client is on this node, so no name has to be looked up
 		o.Stores.Fixed = true
 		if o.Stores.Addr == "" {
 			o.Stores.Addr = rdzv.StaticMasterAddr
@@ -167,23 +169,25 @@ func (b *backend) Create(_ context.Context, p rdzv.Parameters) (rdzv.Handler, er
 	return elastic.New(o), nil
 }
 
-// linger is how long the host of the store waits until the other nodes have read the result. --exit-barrier-timeout may make it longer. It is never
-// shorter than the sessions' TTL: after that time every node has read the result, or its session has ended.
+// linger returns how long the host of the store waits for the other nodes to read the result: --exit-barrier-timeout, but
+// at least the TTL of sessions. After the TTL every node has read the result, or its session has expired.
 func linger(cfg *config.Config) time.Duration {
 	return max(cfg.ExitBarrierTimeout, cfg.Rendezvous.TTL())
 }
 
-// awaitGuard returns once the guard lets workers be started again.
+// awaitGuard waits until the guard has reaped the workers of the last round, so that new ones may be started.
 func (b *backend) awaitGuard(ctx context.Context) error {
 	return b.Lifeline.AwaitGuard(ctx, func() {
-		b.Logger.Warn().Int("guard", os.Getppid()).Msg("this node waits for its guard, which has not ended the old workers in time: was it stopped, by Ctrl-Z for instance?")
+		b.Logger.Warn().Int("guard", os.Getppid()).
+			Msg("this node waits for its guard, which has not killed the old workers in time; " +
+				"if the guard was stopped, for instance by Ctrl-Z, continue it with SIGCONT")
 	})
 }
 
-// WorkerHostsStore tells whether the workers' store is a worker's matter, by torchrun's variable.
+// WorkerHostsStore reports whether the worker of rank 0 hosts the workers' store, as torchrun's variable asks for.
 func WorkerHostsStore() bool { return os.Getenv("TORCH_DISABLE_SHARE_RDZV_TCP_STORE") == "1" }
 
-// job is what all agents must agree on.
+// job returns the parameters that all agents of a job must share.
 func (b *backend) job() elastic.Job {
 	r := b.cfg.Rendezvous
 	return elastic.Job{
@@ -195,18 +199,18 @@ func (b *backend) job() elastic.Job {
 	}
 }
 
-// offers lists where this node's worker store can be reached, as far as is known by then.
+// offers returns the addresses at which this node's worker store may be reached, best first.
 func (b *backend) offers(access *elastic.C10d) func() []string {
 	return func() []string {
 		ifaces, err := elastic.Interfaces()
 		if err != nil {
-			b.Logger.Warn().Err(err).Msg("looking for this node's addresses")
+			b.Logger.Warn().Err(err).Msg("the addresses of this node are not known")
 		}
 		return elastic.Offers(b.cfg.Rendezvous.LocalAddr, access.StoreAddr(), ifaces)
 	}
 }
 
-// etcdOptions says which etcd, and how to use it.
+// etcdOptions returns how to connect to etcd.
 func (b *backend) etcdOptions() etcd.Options {
 	r := b.cfg.Rendezvous
 	scheme := "http://"

@@ -15,8 +15,9 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/procs/guard"
 )
 
-// exitNotice is what the guard needs to end the session of an agent that has died, once it has reaped the last process of the
-// job. Without it the other nodes have to wait until the session ends by time, since nothing else proves that no worker is left.
+// exitNotice is what the guard needs to end the session of an agent that has died, after it has reaped the last process of
+// the job. Without the notice the other nodes must wait until the session expires, because nothing else proves that no
+// worker is left.
 type exitNotice struct {
 	// Of a store of elasticrun's own:
 	Addr    string `json:",omitempty"` // empty: the store is etcd
@@ -29,8 +30,8 @@ type exitNotice struct {
 	Session coord.SessionID `json:",omitempty"`
 }
 
-// exitNotices gives the guard the notice of each session that the agent opens, and withdraws it when the agent has ended the
-// session itself.
+// exitNotices gives the guard an exit notice for each session that the agent opens, and withdraws it when the agent ends
+// the session itself.
 type exitNotices struct {
 	cfg      *config.Config
 	version  string
@@ -51,13 +52,13 @@ func (n *exitNotices) session(store coord.Store) {
 		options := n.etcd()
 		options.Logger = nil
 		notice = exitNotice{Etcd: &options, Session: s.Session()}
-	default: // none, or that of a store in this process, which ends with it
+	default: // no session, or one of a store in this process, which ends with the process
 		n.set(nil)
 		return
 	}
 	text, err := json.Marshal(notice)
 	if err != nil {
-		n.log.Warn().Err(err).Msg("making the guard's exit notice")
+		n.log.Warn().Err(err).Msg("the exit notice for the guard could not be encoded")
 		return
 	}
 	n.set(text)
@@ -65,19 +66,19 @@ func (n *exitNotices) session(store coord.Store) {
 
 func (n *exitNotices) set(notice []byte) {
 	err := n.lifeline.SetExitNotice(notice)
-	if err != nil && !errors.Is(err, syscall.EPIPE) { // a guard that has died is noticed by others
-		n.log.Warn().Err(err).Msg("if this agent is killed, the other nodes go on only when its session has ended by time")
+	if err != nil && !errors.Is(err, syscall.EPIPE) { // EPIPE: the guard has died, which the lifeline reports
+		n.log.Warn().Err(err).Msg("the guard did not take the exit notice: if this agent is killed, the other nodes wait until its session expires")
 	}
 }
 
-// Bounds of sending an exit notice: a job whose agent has died ends no later for it.
+// Bounds of sending an exit notice, so that it does not delay the end of a job whose agent has died.
 const (
 	ExitNoticeTimeout = 3 * time.Second
 	ExitNoticeAttempt = time.Second
 	exitNoticePause   = 100 * time.Millisecond
 )
 
-// SendExitNotice tells the store of a dead agent that nothing of its job is left. It tries again until timeout where the store
+// SendExitNotice tells the store of a dead agent that no process of its job is left. It retries until timeout if the store
 // does not answer.
 func SendExitNotice(text []byte, timeout time.Duration) error {
 	var notice exitNotice

@@ -11,13 +11,13 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic"
 )
 
-// VisitTTL is how long agents go on showing what they do if the process that looks at them dies.
+// VisitTTL is how long agents keep sending their status if the observer dies.
 const VisitTTL = 10 * time.Second
 
-// StatusInterval is how often an agent that is looked at shows what it does.
+// StatusInterval is how often an observed agent sends its status.
 const StatusInterval = 2 * time.Second
 
-// Visit opens a session in the store of the job's agents.
+// Visit opens an observer's session in the coordination store of a job.
 func Visit(ctx context.Context, r config.Rendezvous, o Options, runID string, inSlurm bool) (coord.Store, error) {
 	if r.Backend == rdzv.BackendEtcd {
 		return (&backend{cfg: &config.Config{Rendezvous: r}, Options: o}).dialEtcd(ctx)

@@ -14,19 +14,19 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/agent"
 )
 
-// Environment is what workers get beneath torch's variables.
+// Environment returns the environment of workers, to which the agent adds torch's variables. Secrets are left out.
 func Environment(cfg *config.Config, log zerolog.Logger) []string {
 	env, applied := agent.OMPDefault(os.Environ(), cfg.NprocPerNode)
 	if applied {
-		log.Warn().Msgf("%s is set to 1 for each of the %d workers, as torchrun does; set it yourself to use more cores a worker",
+		log.Warn().Msgf("%s is set to 1 for each of the %d workers, as torchrun does; set it yourself to use more cores per worker",
 			agent.OMPThreadsEnv, cfg.NprocPerNode)
 	}
 	own := append([]string{"TORCHELASTIC_SIGNALS_TO_HANDLE=" + cfg.SignalNames}, schedulerVariables(cfg)...)
-	return with(config.WithoutSecrets(env), append(own, gpuCount(cfg)...))
+	return withVariables(config.WithoutSecrets(env), append(own, gpuCount(cfg)...))
 }
 
-// with returns an environment with these variables in place of those of the same names.
-func with(env, variables []string) []string {
+// withVariables returns env with variables in place of those of the same names.
+func withVariables(env, variables []string) []string {
 	env = slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
 		name, _, _ := strings.Cut(kv, "=")
 		return slices.ContainsFunc(variables, func(own string) bool { return strings.HasPrefix(own, name+"=") })
@@ -34,8 +34,9 @@ func with(env, variables []string) []string {
 	return append(env, variables...)
 }
 
-// gpuCount tells workers how many GPUs each of them sees: all that the launcher does, or its own one with a virtual local rank. They are
-// told nothing where the user has said it, and where only nvidia-smi knows, which may take seconds.
+// gpuCount returns the variable with the number of GPUs that a worker sees: all GPUs of the launcher, or one with
+// --virtual-local-rank. There is none if the user has set it, or if only nvidia-smi knows the number: nvidia-smi may take
+// seconds.
 func gpuCount(cfg *config.Config) []string {
 	if _, set := os.LookupEnv(agent.GPUCountEnv); set {
 		return nil
@@ -50,7 +51,7 @@ func gpuCount(cfg *config.Config) []string {
 	return []string{agent.GPUCountEnv + "=" + strconv.Itoa(count)}
 }
 
-// schedulerVariables are what workers are told of the scheduler's plans.
+// schedulerVariables returns the variables for workers that come from the scheduler.
 func schedulerVariables(cfg *config.Config) []string {
 	var env []string
 	if !cfg.Deadline.IsZero() {

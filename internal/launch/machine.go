@@ -6,18 +6,23 @@ import (
 	"github.com/elasticrun/elasticrun/internal/topology"
 )
 
-// Machine answers config's questions about the hardware.
+// Machine implements config.Counter for this machine.
 type Machine struct{}
 
+// CPUs implements config.Counter.
 func (Machine) CPUs() (int, error) { return topology.CPUs(), nil }
 
+// GPUs implements config.Counter.
 func (Machine) GPUs() (int, error) {
 	gpus, err := topology.GPUs(context.Background(), topology.GPUOptions{})
 	return len(gpus), err
 }
 
-// UnknownMachine answers config's questions about the hardware of nodes that cannot be asked from here.
+// UnknownMachine implements config.Counter for nodes whose hardware cannot be read from here. It counts one of each.
 type UnknownMachine struct{}
 
+// CPUs implements config.Counter.
 func (UnknownMachine) CPUs() (int, error) { return 1, nil }
+
+// GPUs implements config.Counter.
 func (UnknownMachine) GPUs() (int, error) { return 1, nil }

@@ -12,15 +12,16 @@ import (
 	"github.com/elasticrun/elasticrun/internal/scheduler"
 )
 
-// lookUpTimeout is how long the name of a node may take to be looked up.
+// lookUpTimeout bounds looking up the name of a node.
 const lookUpTimeout = 5 * time.Second
 
-// ResolveNode replaces the name of a Slurm node by its address where the name cannot be looked up: to Slurm it need not be a
-// host's. Without an answer the name stays, and the rendezvous tries on.
+// ResolveNode replaces the node name that was inferred as the rendezvous host by an address, if the name cannot be looked
+// up: the names of Slurm's nodes need not be host names. If Slurm does not know the address either, the name stays, and
+// the rendezvous keeps trying to look it up.
 func ResolveNode(ctx context.Context, cfg *config.Config, log zerolog.Logger) {
 	r := &cfg.Rendezvous
-	meets := func(s config.Setting) bool { return s.Name == "rdzv-endpoint" || s.Name == "master-addr" }
-	if cfg.Scheduler != scheduler.Slurm || len(r.Endpoints) != 1 || !slices.ContainsFunc(cfg.Inferred, meets) {
+	isEndpoint := func(s config.Setting) bool { return s.Name == "rdzv-endpoint" || s.Name == "master-addr" }
+	if cfg.Scheduler != scheduler.Slurm || len(r.Endpoints) != 1 || !slices.ContainsFunc(cfg.Inferred, isEndpoint) {
 		return
 	}
 	at := &r.Endpoints[0]
@@ -31,11 +32,12 @@ func ResolveNode(ctx context.Context, cfg *config.Config, log zerolog.Logger) {
 	at.Host = addr
 }
 
-// NodeAddr returns a node's name if it can be looked up, else the address that Slurm knows, or the name all the same.
+// NodeAddr returns the name of a Slurm node if it can be looked up, else the address that Slurm has for it. If Slurm has
+// none, it returns the name.
 func NodeAddr(ctx context.Context, node string, log zerolog.Logger) string {
-	asking, cancel := context.WithTimeout(ctx, lookUpTimeout)
+	bounded, cancel := context.WithTimeout(ctx, lookUpTimeout)
 	defer cancel()
-	if _, err := net.DefaultResolver.LookupHost(asking, node); err == nil {
+	if _, err := net.DefaultResolver.LookupHost(bounded, node); err == nil {
 		return node
 	}
 	addr, err := scheduler.NodeAddr(ctx, node)

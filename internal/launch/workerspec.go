@@ -13,7 +13,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
 
-// WorkerSpec resolves what to execute and where.
+// WorkerSpec returns what the agent needs to start this node's workers.
 func WorkerSpec(ctx context.Context, cfg *config.Config) (agent.WorkerSpec, error) {
 	python := ""
 	if !cfg.NoPython {
@@ -50,8 +50,8 @@ func WorkerSpec(ctx context.Context, cfg *config.Config) (agent.WorkerSpec, erro
 	return spec, nil
 }
 
-// CheckScript finds out before anything is started whether Python could read the
-// script. It does not open it: what comes through a FIFO is Python's. "-" is stdin.
+// CheckScript checks whether Python could read the script. It does not open the script, because opening a FIFO would take
+// data away from Python. A module and "-", which is stdin, are not checked.
 func CheckScript(cfg *config.Config) error {
 	if cfg.Module || cfg.Script == "-" {
 		return nil
@@ -62,8 +62,7 @@ func CheckScript(cfg *config.Config) error {
 	return nil
 }
 
-// checkDevices finds out before anything is started whether every worker gets a
-// device of its own.
+// checkDevices checks whether --virtual-local-rank can give every worker a device of its own.
 func checkDevices(cfg *config.Config) error {
 	list, set := os.LookupEnv("CUDA_VISIBLE_DEVICES")
 	if !cfg.VirtualLocalRank || !set {
@@ -78,8 +77,8 @@ func checkDevices(cfg *config.Config) error {
 		list, devices, cfg.NprocPerNode)}
 }
 
-// numaBinding computes the CPUs of every worker, so that a machine on which that
-// cannot be done is refused before anything is started.
+// numaBinding returns the CPUs of every worker. It runs before anything is started, so that a machine that cannot bind
+// workers is refused early.
 func numaBinding(ctx context.Context, cfg *config.Config) ([][]int, error) {
 	mode, err := topology.ParseNUMAMode(cfg.NumaBinding)
 	if err != nil {
@@ -103,7 +102,7 @@ func numaBinding(ctx context.Context, cfg *config.Config) ([][]int, error) {
 	return cpus, nil
 }
 
-// LogDirError is the error of a log folder that cannot be made.
+// LogDirError returns the *config.UsageError for a log folder that cannot be created because of err.
 func LogDirError(cfg *config.Config, err error) error {
 	bad := &config.UsageError{Problem: err.Error()}
 	if cfg.LogDir != "" {

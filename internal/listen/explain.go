@@ -19,11 +19,11 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic"
 )
 
-// Explain puts an address that a store cannot have into terms of the flags, and a port that is taken in terms of
-// who has it.
+// Explain turns an error about an address or a port that a store cannot use into a *config.UsageError. It names the flag
+// that chose the address or port, and the process that holds the port. Other errors are returned as they are.
 func Explain(cfg *config.Config, err error) error {
 	if taken, ok := errors.AsType[*elastic.PortsTakenError](err); ok {
-		return &config.UsageError{Where: "--rdzv-endpoint=" + cfg.Rendezvous.Endpoint, Problem: noneFree(taken)}
+		return &config.UsageError{Where: "--rdzv-endpoint=" + cfg.Rendezvous.Endpoint, Problem: describeTaken(taken)}
 	}
 	var busy *rdzv.ListenError
 	if !errors.As(err, &busy) {
@@ -50,10 +50,10 @@ func Explain(cfg *config.Config, err error) error {
 	}
 }
 
-// noneFree says who has each of the ports that the rendezvous could have been at, and what to do.
-func noneFree(taken *elastic.PortsTakenError) string {
-	const most = 4 // of the ports that are named
-	named := taken.Ports[:min(len(taken.Ports), most)]
+// describeTaken names the process that holds each of the candidate ports of the rendezvous.
+func describeTaken(taken *elastic.PortsTakenError) string {
+	const maxNamed = 4 // ports
+	named := taken.Ports[:min(len(taken.Ports), maxNamed)]
 	texts := make([]string, len(named))
 	for i, t := range named {
 		what, _ := obstacle(taken.Host, t.Port, t.Err)
@@ -66,13 +66,14 @@ func noneFree(taken *elastic.PortsTakenError) string {
 		}
 		texts[i] = what
 	}
-	if more := len(taken.Ports) - most; more > 0 {
+	if more := len(taken.Ports) - maxNamed; more > 0 {
 		texts = append(texts, fmt.Sprintf("and %d more", more))
 	}
-	return "the rendezvous can have none of its ports: " + strings.Join(texts, "; ") + "; end one of them, or name another port for all nodes"
+	return "no candidate port of the rendezvous is free: " + strings.Join(texts, "; ") +
+		"; end one of these programs, or name another port for all nodes"
 }
 
-// cannotListen says why nothing can listen on a port of a host, and what to do where the port is the cause.
+// cannotListen describes why a port of a host cannot be used, and what to do about it.
 func cannotListen(host string, port int, err error) string {
 	what, advice := obstacle(host, port, err)
 	if advice != "" {
@@ -81,12 +82,12 @@ func cannotListen(host string, port int, err error) string {
 	return what
 }
 
-// obstacle says why nothing can listen on a port of a host, and what to do; no advice where the port is not the cause.
+// obstacle describes why a port of a host cannot be used. advice is empty if another port would not help.
 func obstacle(host string, port int, err error) (what, advice string) {
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
 		holder := "the port is taken"
-		addr, _ := netip.ParseAddr(host) // a name may stand for any of this machine's
+		addr, _ := netip.ParseAddr(host) // zero for a host name, which may stand for any address of this machine
 		if owner, ownerErr := topology.PortOwner(addr, port); ownerErr == nil {
 			holder = owner.String()
 		}
@@ -100,7 +101,8 @@ func obstacle(host string, port int, err error) (what, advice string) {
 	}
 }
 
-// On listens where a flag says. A name may take long to look up, so it ends when ctx does, with ctx's cause.
+// On listens at the address that a flag names. Looking up a host name may take long: On returns the cause of ctx when ctx
+// ends. Other errors are *config.UsageError.
 func On(ctx context.Context, flag string, at config.HostPort) (net.Listener, error) {
 	l, err := tcplisten.Listen(ctx, at.Host, at.Port)
 	switch {

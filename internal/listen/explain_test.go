@@ -15,10 +15,10 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic"
 )
 
-// TestExplainPorts: where none of the ports of the rendezvous can be had, each is named with who has it.
+// TestExplainPorts checks that the error names each candidate port of the rendezvous and the process that holds it.
 func TestExplainPorts(t *testing.T) {
 	if runtime.GOOS != "linux" {
-		t.Skip("who has a port is known on Linux only")
+		t.Skip("the process that holds a port is known on Linux only")
 	}
 	ln, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -38,7 +38,7 @@ func TestExplainPorts(t *testing.T) {
 		t.Fatalf("got %v", got)
 	}
 	for _, want := range []string{
-		fmt.Sprintf("the rendezvous can have none of its ports: port %d is held by pid %d", port, os.Getpid()),
+		fmt.Sprintf("no candidate port of the rendezvous is free: port %d is held by pid %d", port, os.Getpid()),
 		", the store of another job; 80: this user may not listen there; ",
 	} {
 		if !strings.Contains(bad.Problem, want) {

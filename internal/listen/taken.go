@@ -12,11 +12,11 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic"
 )
 
-// lookUpTimeout is how long the name service may take.
+// lookUpTimeout bounds looking up a host name.
 const lookUpTimeout = 2 * time.Second
 
-// PortsTaken finds out, without listening, whether the ports are free that this node's worker store was given. The error is the one that listening
-// would have.
+// PortsTaken checks without listening whether the ports that the user gave this node's worker store are free. If none is
+// free, it returns the error that listening would return.
 func PortsTaken(ctx context.Context, cfg *config.Config) error {
 	r := cfg.Rendezvous
 	host, ports := r.LocalAddr, r.WorkerStorePorts
@@ -24,7 +24,7 @@ func PortsTaken(ctx context.Context, cfg *config.Config) error {
 	case cfg.MaxNodes == 1:
 		host, ports = r.MasterAddr, config.PortRange{Low: r.MasterPort, High: r.MasterPort}
 	case r.Backend == rdzv.BackendStatic:
-		return nil // it is at the endpoint
+		return nil // the worker store is at the endpoint
 	}
 	addr, err := ownAddr(ctx, host)
 	if err != nil {
@@ -41,7 +41,8 @@ func PortsTaken(ctx context.Context, cfg *config.Config) error {
 	return &rdzv.ListenError{Addr: host, Port: ports.Low, Err: syscall.EADDRINUSE}
 }
 
-// ownAddr is the address that host means on this machine; zero for any. It is EADDRNOTAVAIL where host is another one.
+// ownAddr returns this machine's address that host stands for; zero for any address. The error is EADDRNOTAVAIL if host is
+// another machine.
 func ownAddr(ctx context.Context, host string) (netip.Addr, error) {
 	if host == "" {
 		return netip.Addr{}, nil

@@ -12,14 +12,18 @@ import (
 	"golang.org/x/term"
 )
 
-// New makes elasticrun's own log, and the queue through which it and the
-// events take their way, so that a console nobody reads never holds up the
-// agent or the store. When the queue is full, its oldest lines are lost. Close writes out the rest.
-// What warns is told to heard as well, whatever the level, unless that is nil.
-func New(format string, level zerolog.Level, stderr io.Writer, heard *Warnings) (log zerolog.Logger, lines io.WriteCloser) {
-	stderr = struct{ io.Writer }{stderr} // which Close leaves open
+// maxQueuedLines bounds the queue of lines.
+const maxQueuedLines = 1000
+
+// New returns elasticrun's log and the queue through which its lines, and events on the console, reach stderr. The queue
+// keeps a console that nobody reads from blocking the caller: when it is full, it drops its oldest lines. Close of lines
+// writes the queued lines and leaves stderr open. If warnings is not nil, it gets every warning, whatever the level.
+func New(
+	format string, level zerolog.Level, stderr io.Writer, warnings *Warnings,
+) (log zerolog.Logger, lines io.WriteCloser) {
+	stderr = struct{ io.Writer }{stderr} // hides stderr's Close from the queue
 	queue := &lineQueue{stderr: stderr}
-	queue.Writer = diode.NewWriter(stderr, 1000, 0, func(missed int) { queue.lost.Add(int64(missed)) })
+	queue.Writer = diode.NewWriter(stderr, maxQueuedLines, 0, func(missed int) { queue.lost.Add(int64(missed)) })
 	var out io.Writer = plainJSONWriter{queue}
 	if format != "json" {
 		out = zerolog.ConsoleWriter{
@@ -27,26 +31,28 @@ func New(format string, level zerolog.Level, stderr io.Writer, heard *Warnings) 
 			FormatPrepare: plainFields,
 		}
 	}
-	if heard != nil {
-		out = zerolog.MultiLevelWriter(&zerolog.FilteredLevelWriter{Writer: zerolog.LevelWriterAdapter{Writer: out}, Level: level}, heard)
+	if warnings != nil {
+		shown := &zerolog.FilteredLevelWriter{Writer: zerolog.LevelWriterAdapter{Writer: out}, Level: level}
+		out = zerolog.MultiLevelWriter(shown, warnings)
 		level = min(level, zerolog.WarnLevel)
 	}
 	log = zerolog.New(out).Level(level).With().Timestamp().Logger()
 	return log, queue
 }
 
-// lineQueue counts what it has to drop.
+// lineQueue is a queue of lines that counts those it drops.
 type lineQueue struct {
 	diode.Writer
 	stderr io.Writer
 	lost   atomic.Int64
 }
 
-// Close writes out what is queued and says how much is not.
+// Close writes the queued lines and the number of dropped ones.
 func (q *lineQueue) Close() error {
 	err := q.Writer.Close()
 	if n := q.lost.Load(); n > 0 {
-		_, _ = fmt.Fprintf(q.stderr, "elasticrun: %d lines of elasticrun's own log and events were lost: the console was not read in time\n", n)
+		_, _ = fmt.Fprintf(q.stderr,
+			"elasticrun: %d lines of elasticrun's own log and events were lost: the console was not read in time\n", n)
 	}
 	return err
 }

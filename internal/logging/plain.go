@@ -10,12 +10,13 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/report"
 )
 
-// Line makes a text fit for one line on a terminal: other nodes, the store and whoever reaches it may have written a part of it.
+// Line makes a text safe for one line of a terminal. Other nodes, and anyone who can reach the store, may have written
+// parts of it.
 func Line(s string) string {
 	return strings.ReplaceAll(report.Printable(s), "\n", "; ")
 }
 
-// plainFields makes every text of a log event a plain line, before the console shows it.
+// plainFields applies Line to every text of a log event.
 func plainFields(event map[string]any) error {
 	for key, value := range event {
 		if s, ok := value.(string); ok {
@@ -25,18 +26,18 @@ func plainFields(event map[string]any) error {
 	return nil
 }
 
-// JSON escapes what could steer a terminal and is yet allowed in JSON: DEL, the controls above it, and what turns the
-// direction of text. The meaning of the JSON stays the same.
+// JSON escapes the characters that JSON allows and that can control a terminal: DEL, the C1 controls, and those that turn
+// the direction of text. The escaped JSON has the same meaning.
 func JSON(b []byte) []byte {
-	odd := func(r rune) bool {
+	isUnsafe := func(r rune) bool {
 		return r == 0x7f || r >= utf8.RuneSelf && (unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r))
 	}
-	if !strings.ContainsFunc(string(b), odd) {
+	if !strings.ContainsFunc(string(b), isUnsafe) {
 		return b
 	}
 	out := make([]byte, 0, len(b)+16)
 	for _, r := range string(b) {
-		if odd(r) {
+		if isUnsafe(r) {
 			out = fmt.Appendf(out, `\u%04x`, r)
 		} else {
 			out = utf8.AppendRune(out, r)
@@ -45,7 +46,7 @@ func JSON(b []byte) []byte {
 	return out
 }
 
-// plainJSONWriter writes lines of JSON that do nothing to a terminal.
+// plainJSONWriter applies JSON to each line.
 type plainJSONWriter struct{ out io.Writer }
 
 func (w plainJSONWriter) Write(line []byte) (int, error) {

@@ -14,15 +14,15 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/report"
 )
 
-// Warnings is a zerolog.LevelWriter that keeps the first lines of the log that warn, for the report: what was lost, could not
-// be seen, or went wrong on the way.
+// Warnings is a zerolog.LevelWriter that keeps the first report.MaxWarnings warnings and errors of the log, for the
+// report. Its zero value is ready.
 type Warnings struct {
 	mu    sync.Mutex
 	first []report.Warning
 	count int
 }
 
-// Write implements io.Writer; a line without a level is none of ours.
+// Write implements io.Writer. It drops p, because a line without a level is no warning.
 func (w *Warnings) Write(p []byte) (int, error) { return len(p), nil }
 
 // WriteLevel implements zerolog.LevelWriter; p is one event as JSON.
@@ -40,14 +40,14 @@ func (w *Warnings) WriteLevel(level zerolog.Level, p []byte) (int, error) {
 	return len(p), nil
 }
 
-// List returns how many lines there were, and the first of them.
+// List returns the number of warnings, and the first of them.
 func (w *Warnings) List() (int, []report.Warning) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.count, slices.Clone(w.first)
 }
 
-// warningText is an event in one line: message: error (field=value, ...).
+// warningText formats an event as "message: error (field=value, ...)".
 func warningText(event []byte) string {
 	var fields map[string]any
 	if json.Unmarshal(event, &fields) != nil {

@@ -11,17 +11,17 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/report"
 )
 
-// The report has what warns, whatever the level of the log on the console.
-func TestWarned(t *testing.T) {
-	var heard Warnings
-	log, lines := New("json", zerolog.ErrorLevel, io.Discard, &heard)
+// TestWarnings checks that Warnings gets every warning, whatever the level of the log on the console.
+func TestWarnings(t *testing.T) {
+	var warnings Warnings
+	log, lines := New("json", zerolog.ErrorLevel, io.Discard, &warnings)
 	log.Info().Msg("no warning")
 	log.Warn().Err(errors.New("disk\nfull")).Int("rank", 3).Str("file", "/x").Msg("output is lost")
 	log.Error().Msg("worse")
 	if err := lines.Close(); err != nil {
 		t.Fatal(err)
 	}
-	count, got := heard.List()
+	count, got := warnings.List()
 	for i := range got {
 		if got[i].Time.IsZero() {
 			t.Error("no time")
@@ -35,7 +35,7 @@ func TestWarned(t *testing.T) {
 	for range 3 * report.MaxWarnings {
 		log.Warn().Msg("again")
 	}
-	if count, got = heard.List(); count != 2+3*report.MaxWarnings || len(got) != report.MaxWarnings {
+	if count, got = warnings.List(); count != 2+3*report.MaxWarnings || len(got) != report.MaxWarnings {
 		t.Errorf("%d warnings, %d kept", count, len(got))
 	}
 }

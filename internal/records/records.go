@@ -19,30 +19,30 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
 
-// errorFileEnv names the file to which this launcher's own starter wants the root cause written, as torchrun does.
+// errorFileEnv names the file that gets the root cause, for the program that started this launcher. torchrun writes it too.
 const errorFileEnv = "TORCHELASTIC_ERROR_FILE"
 
-// flightRecords is the pattern of the dumps of NCCL's flight recorder in an attempt's folder.
+// flightRecords matches the dumps of NCCL's flight recorder in an attempt's folder.
 const flightRecords = "nccl_trace_rank_*"
 
 // Ending is how the launcher ends.
 type Ending struct {
 	Code    int
 	Reason  config.Reason
-	Problem string         // the error in one line; empty where a worker is the cause
-	Root    *agent.Failure // the root cause, where a worker is
+	Problem string         // the error in one line; empty if a worker is the cause
+	Root    *agent.Failure // the root cause, if it is a worker
 }
 
-// Records are the files that are written when the launcher ends.
+// Records writes the files when the launcher ends.
 type Records struct {
+	Host      string // this machine's host name
 	cfg       *config.Config
-	Host      string
 	version   string
 	started   time.Time
 	errorFile string // empty: none
 }
 
-// Open finds out, by check, whether the report can be written when the time comes.
+// Open calls check to find out whether the report can be written at the end.
 func Open(cfg *config.Config, version string, now time.Time, check func(path string) error) (*Records, error) {
 	host, err := os.Hostname()
 	if err != nil {
@@ -54,7 +54,9 @@ func Open(cfg *config.Config, version string, now time.Time, check func(path str
 	}
 	where := "--report=" + cfg.Report
 	if filepath.Dir(r.path("0")) != filepath.Dir(r.path("1")) {
-		return nil, &config.UsageError{Where: where, Problem: "${node_rank} is known at the end only, so it may stand in the file's name and not in its folder"}
+		return nil, &config.UsageError{
+			Where:   where,
+			Problem: "${node_rank} is known only at the end: use it in the name of the file, not in its folder"}
 	}
 	if err := check(r.path("0")); err != nil {
 		return nil, &config.UsageError{Where: where, Problem: err.Error() + "; name a file in a folder that you may write"}
@@ -62,22 +64,22 @@ func Open(cfg *config.Config, version string, now time.Time, check func(path str
 	return r, nil
 }
 
-// path is the report's, of a node of this rank.
+// path returns the path of the report of a node with this rank.
 func (r *Records) path(nodeRank string) string {
 	return workerlog.Substitute(r.cfg.Report, map[string]string{"hostname": r.Host, "run_id": r.cfg.RunID, "node_rank": nodeRank})
 }
 
-// Complete adds to what the agent knows, if there was one, what the launcher knows.
+// Complete adds what the launcher knows to the agent's report. rep is empty if there was no agent.
 func (r *Records) Complete(rep report.Report, end Ending) report.Report {
 	rep.Version = r.version
-	// The agent has said who it is, unless there was none.
+	// The agent's own values win.
 	rep.RunID, rep.Host, rep.Name = cmp.Or(rep.RunID, r.cfg.RunID), cmp.Or(rep.Host, r.Host), cmp.Or(rep.Name, r.cfg.Script)
 	rep.Started, rep.Ended = report.Time{Time: r.started}, report.Time{Time: time.Now()}
 	rep.ExitCode, rep.Reason, rep.Error = end.Code, string(end.Reason), end.Problem
 	if end.Reason == "" {
 		rep.Reason = "success"
 	}
-	if _, err := os.Stat(rep.LogDir); err != nil { // nothing was written to it
+	if _, err := os.Stat(rep.LogDir); err != nil { // no output was written to it
 		rep.LogDir, rep.Attempts = "", nil
 		for i := range rep.Rounds {
 			rep.Rounds[i].LogDir = ""
@@ -92,7 +94,8 @@ func (r *Records) Complete(rep report.Report, end Ending) report.Report {
 	return rep
 }
 
-// Write writes the files that somebody wants. The job has ended: what cannot be written changes nothing but the log.
+// Write writes the files that the user or the environment asked for. It logs a file that cannot be written and returns,
+// because the job has already ended.
 func (r *Records) Write(rep report.Report, end Ending, log zerolog.Logger) {
 	if r.errorFile != "" && end.Reason != "" && end.Reason != config.ReasonNothingStarted {
 		if err := r.writeErrorFile(rep, end, log); err != nil {
@@ -115,7 +118,7 @@ func (r *Records) Write(rep report.Report, end Ending, log zerolog.Logger) {
 	}
 }
 
-// writeErrorFile passes the root cause on to whoever started the launcher.
+// writeErrorFile writes the root cause for the program that started this launcher.
 func (r *Records) writeErrorFile(rep report.Report, end Ending, log zerolog.Logger) error {
 	var data []byte
 	var err error
@@ -127,14 +130,14 @@ func (r *Records) writeErrorFile(rep report.Report, end Ending, log zerolog.Logg
 	if err != nil {
 		return err
 	}
-	if old := begin(r.errorFile); len(old) > 0 {
-		log.Info().Str("path", r.errorFile).Str("content", report.Begin(string(old), report.MaxLine)).Msg("the error file is there already and will be overwritten")
+	if old := readStart(r.errorFile); len(old) > 0 {
+		log.Info().Str("path", r.errorFile).Str("content", report.Begin(string(old), report.MaxLine)).Msg("the error file exists already and will be overwritten")
 	}
 	return report.WriteFile(r.errorFile, data)
 }
 
-// begin reads the first bytes of a regular file, and nothing of any other, which might hold the reader up.
-func begin(path string) []byte {
+// readStart returns the first bytes of a regular file. It does not read other files, because reading them may block.
+func readStart(path string) []byte {
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil
@@ -147,7 +150,7 @@ func begin(path string) []byte {
 	return data
 }
 
-// errorName stands where torchrun's error files have the type of the exception.
+// errorName returns what stands in place of the exception type in torchrun's error files.
 func errorName(reason config.Reason) string {
 	switch reason {
 	case config.ReasonUsage:
@@ -164,7 +167,7 @@ func errorName(reason config.Reason) string {
 		return "PreflightError"
 	case config.ReasonOutput:
 		return "OutputError"
-	case config.ReasonWorkerFailed, config.ReasonWorkerKilled: // of a worker that is not known
+	case config.ReasonWorkerFailed, config.ReasonWorkerKilled: // a worker that is not known
 		return "ChildFailedError"
 	default:
 		return "InternalError"

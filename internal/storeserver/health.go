@@ -14,27 +14,26 @@ import (
 
 const (
 	healthPath = "/healthz"
-	// replyTimeout is how long the store may take to answer. Kubernetes, by default, asks with a
-	// patience of a second.
+	// replyTimeout bounds the store's reply. Kubernetes' probes time out after a second by default.
 	replyTimeout = 500 * time.Millisecond
-	// clientTimeout is how long a client of the health port may take.
+	// clientTimeout bounds a request to the health port.
 	clientTimeout = 5 * time.Second
 )
 
-// health tells over HTTP whether a store answers.
+// health serves over HTTP whether a store works.
 type health struct {
-	stats    func() tcpstore.Stats // asks the store; it may block
-	stopping <-chan struct{}       // closed when the store is to stop
-	failed   <-chan struct{}       // closed when the agents' store has ended, and so will this one; nil is never
+	stats    func() tcpstore.Stats // reads the store's counters; it may block
+	stopping <-chan struct{}       // closed when the store stops
+	failed   <-chan struct{}       // closed when the agents' store has failed; nil: never
 	started  time.Time
-	asking   chan struct{} // holds one element while stats runs: a store that is stuck is asked once, not for every request
+	asking   chan struct{} // full while stats runs, so that requests to a stuck store do not pile up in it
 }
 
 func newHealth(stats func() tcpstore.Stats, stopping <-chan struct{}) *health {
 	return &health{stats: stats, stopping: stopping, started: time.Now(), asking: make(chan struct{}, 1)}
 }
 
-// healthReply is the body of an answer.
+// healthReply is the body of a reply.
 type healthReply struct {
 	Status string  `json:"status"`
 	Uptime float64 `json:"uptime_seconds"`
@@ -49,7 +48,7 @@ type healthCounts struct {
 	Memory   int64                      `json:"memory_bytes"`
 }
 
-// check returns the status code and the body.
+// check returns the status code and the body of a reply.
 func (h *health) check() (int, healthReply) {
 	a := healthReply{Status: "ok", Uptime: time.Since(h.started).Round(time.Millisecond).Seconds()}
 	stats, ok := h.ask()
@@ -75,13 +74,13 @@ func (h *health) check() (int, healthReply) {
 	}
 }
 
-// ask asks the store. It returns false if that did not answer in time.
+// ask reads the store's counters. It returns false if the store did not reply in time.
 func (h *health) ask() (tcpstore.Stats, bool) {
-	bound := time.NewTimer(replyTimeout)
-	defer bound.Stop()
+	timeout := time.NewTimer(replyTimeout)
+	defer timeout.Stop()
 	select {
 	case h.asking <- struct{}{}:
-	case <-bound.C:
+	case <-timeout.C:
 		return tcpstore.Stats{}, false
 	}
 	answered := make(chan tcpstore.Stats, 1)
@@ -92,7 +91,7 @@ func (h *health) ask() (tcpstore.Stats, bool) {
 	select {
 	case stats := <-answered:
 		return stats, true
-	case <-bound.C:
+	case <-timeout.C:
 		return tcpstore.Stats{}, false
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/kvstore/tcpstore"
 )
 
-// A store that does not answer is not healthy, is asked once however many want to know, and may recover.
+// A store that does not reply is not healthy. However many requests come, it is asked once. It may recover.
 func TestHealthOfAStuckStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked atomic.Int32
@@ -49,7 +49,7 @@ func TestHealthOfAStuckStore(t *testing.T) {
 	})
 }
 
-// A store whose agents' store has ended is not healthy, and says so while its clients finish their requests.
+// A store whose agents' store has failed reports it while its clients finish their requests.
 func TestHealthOfAFailedStore(t *testing.T) {
 	failed, stopping := make(chan struct{}), make(chan struct{})
 	h := newHealth(func() tcpstore.Stats { return tcpstore.Stats{} }, stopping)
@@ -61,7 +61,7 @@ func TestHealthOfAFailedStore(t *testing.T) {
 	}{
 		{name: "healthy", status: "ok", begin: func() {}, code: http.StatusOK},
 		{name: "failed", status: "failed", begin: func() { close(failed) }, code: http.StatusServiceUnavailable},
-		{name: "told to stop", status: "stopping", begin: func() { close(stopping) }, code: http.StatusServiceUnavailable},
+		{name: "stopping", status: "stopping", begin: func() { close(stopping) }, code: http.StatusServiceUnavailable},
 	} {
 		tt.begin()
 		if code, a := h.check(); code != tt.code || a.Status != tt.status {
@@ -70,7 +70,7 @@ func TestHealthOfAFailedStore(t *testing.T) {
 	}
 }
 
-// The end waits for the store's answer, also where its client has long had another.
+// Stopping waits for the store's reply, even after the client got another one.
 func TestHealthWaitsForTheStore(t *testing.T) {
 	var answered atomic.Bool
 	answer := make(chan struct{})

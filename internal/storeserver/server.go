@@ -18,9 +18,11 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/kvstore/tcpstore"
 )
 
-// Serve runs a store until ctx ends. It returns nil if it has stopped in order then, and the cause of ctx if hurry was
-// closed meanwhile.
-func Serve(ctx context.Context, hurry <-chan struct{}, cfg *config.Store, version string, stdout io.Writer) error {
+// Serve runs a store until ctx ends. Then clients get cfg.Grace to finish their requests. Serve returns nil after such a
+// stop, and the cause of ctx if urgent was closed and made it stop at once. It prints one line to stdout when it is ready.
+func Serve(
+	ctx context.Context, urgent <-chan struct{}, cfg *config.Store, version string, stdout io.Writer,
+) error {
 	log, lines := logging.New(cfg.LogFormat, cfg.LogLevel, os.Stderr, nil)
 	defer func() { _ = lines.Close() }()
 	listener, err := listen.On(ctx, "--listen", cfg.Listen)
@@ -38,7 +40,7 @@ func Serve(ctx context.Context, hurry <-chan struct{}, cfg *config.Store, versio
 	}
 	defer agents.close()
 	server := tcpstore.NewServer(tcpstore.ServerOptions{
-		Logger: log, MaxConns: cfg.MaxConns, MaxMemory: shareMemory(cfg.MaxMemory).workers, StallTimeout: cfg.StallTimeout,
+		Logger: log, MaxConns: cfg.MaxConns, MaxMemory: divideMemory(cfg.MaxMemory).workers, StallTimeout: cfg.StallTimeout,
 		Agents: agents.server.ServeConn, ShedAgents: agents.server.ShedPending,
 	})
 	ready := fmt.Sprintf("store listening on %s", listener.Addr())
@@ -67,29 +69,31 @@ func Serve(ctx context.Context, hurry <-chan struct{}, cfg *config.Store, versio
 	case <-agents.server.Ended():
 	}
 	failure := agents.failure(cfg)
-	err = errors.Join(failure, stopStore(ctx, hurry, server, cfg.Grace, log, cmp.Or(failure, context.Cause(ctx))))
+	err = errors.Join(failure, stopStore(ctx, urgent, server, cfg.Grace, log, cmp.Or(failure, context.Cause(ctx))))
 	if failed := <-served; !errors.Is(failed, kvstore.ErrClosed) {
 		err = errors.Join(err, fmt.Errorf("serve the store: %w", failed))
 	}
 	return err
 }
 
-// stopStore ends the server, of which nothing is left then. Requests under way may take the grace to finish, or until
-// hurry is closed; the connections that have not are closed. why is the reason to stop.
-func stopStore(ctx context.Context, hurry <-chan struct{}, server *tcpstore.Server, grace time.Duration, log zerolog.Logger, why error) error {
-	log.Info().Stringer("grace", grace).Msgf("%v: stopping", why)
+// stopStore stops the server because of cause and waits until it has ended. Requests under way get grace to finish, or
+// until urgent is closed; then their connections are closed.
+func stopStore(
+	ctx context.Context, urgent <-chan struct{}, server *tcpstore.Server, grace time.Duration, log zerolog.Logger, cause error,
+) error {
+	log.Info().Stringer("grace", grace).Msgf("%v: stopping", cause)
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
 	defer cancel()
 	done := make(chan bool, 1)
 	go func() { done <- server.Shutdown(bounded) == nil }()
 	select {
-	case inOrder := <-done:
-		if !inOrder {
-			log.Warn().Int("connections", server.Stats().Open).Msg("the grace is over: connections in the midst of a request are closed")
+	case finished := <-done:
+		if !finished {
+			log.Warn().Int("connections", server.Stats().Open).Msg("--grace is over: connections with an unfinished request are closed")
 			_ = server.Close()
 		}
 		return nil
-	case <-hurry:
+	case <-urgent:
 		_ = server.Close()
 		<-done
 		return context.Cause(ctx)

@@ -20,22 +20,22 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
 
-// Telemetry lets others see what the agent does: in the event log, and at --status-addr.
+// Telemetry writes the event log and serves the status. Close it.
 type Telemetry struct {
 	board    status.Board
 	looker   *status.Looker
 	log      zerolog.Logger
-	last     events.Event       // what all events of the launcher's own have
-	file     *events.FileLog    // nil: nobody wants it
-	listener net.Listener       // nil: nobody wants it
-	server   *httpserver.Server // nil before Attach, or where there is no listener
-	usage    *procs.Sampler     // nil before Attach, as are these
+	last     events.Event       // the fields that all events of the launcher have
+	file     *events.FileLog    // nil: there is no --event-log
+	listener net.Listener       // nil: there is no --status-addr
+	server   *httpserver.Server // nil before Attach, or without a listener
+	usage    *procs.Sampler     // nil before Attach, like agent and gpus
 	agent    *agent.Agent       //
 	gpus     *topology.ComputeApps
 }
 
-// Open finds out whether the event log can be written and the status served. Its errors are *config.UsageError; then nothing
-// is left behind.
+// Open opens the event log and the listener of --status-addr. Its errors are *config.UsageError; after an error nothing is
+// left open.
 func Open(ctx context.Context, cfg *config.Config, version, host string, log zerolog.Logger) (*Telemetry, error) {
 	t := &Telemetry{log: log, last: events.Event{RunID: cfg.RunID, Host: host}}
 	if cfg.StatusAddr != nil {
@@ -48,7 +48,7 @@ func Open(ctx context.Context, cfg *config.Config, version, host string, log zer
 		path := workerlog.Substitute(cfg.EventLog, map[string]string{"hostname": host, "run_id": cfg.RunID})
 		var err error
 		t.file, err = events.OpenFileLog(path, func(err error) {
-			log.Warn().Err(err).Str("path", path).Msg("events are missing in the event log")
+			log.Warn().Err(err).Str("path", path).Msg("events are missing from the event log")
 		})
 		if err != nil {
 			if t.listener != nil {
@@ -65,21 +65,21 @@ func Open(ctx context.Context, cfg *config.Config, version, host string, log zer
 	return t, nil
 }
 
-// Attach begins to serve the status of an agent that is about to run.
+// Attach starts to serve the status of an agent, which is about to run.
 func (t *Telemetry) Attach(a *agent.Agent, gpus *topology.ComputeApps) {
 	t.agent, t.gpus, t.usage = a, gpus, procs.NewSampler()
 	if t.listener == nil {
 		return
 	}
 	t.server = status.Serve(t.listener, t.looker, t.log)
-	// As the log folder: at any level, since it was asked for, and the port may be any.
+	// The line is logged at any level: the user asked for the server, and its port may have been chosen by the system.
 	t.log.Log().Str(zerolog.LevelFieldName, zerolog.LevelInfoValue).Str("url", "http://"+t.listener.Addr().String()+"/status").Msg("status is served")
 }
 
-// maxBrief is the largest status that other nodes keep, in bytes.
+// maxBrief bounds the status that is stored for elasticrun status, in bytes.
 const maxBrief = 48 << 10
 
-// Brief is the status for whoever looks at the whole job.
+// Brief returns the status of this node as JSON, short enough to be stored for elasticrun status.
 func (t *Telemetry) Brief(ctx context.Context) []byte { return t.looker.Look(ctx).Brief(maxBrief) }
 
 // Emit implements events.Sink. It does not block. Events that are logged come from one goroutine at a time.
@@ -94,7 +94,7 @@ func (t *Telemetry) Emit(r events.Event) {
 	}
 }
 
-// Close tells how the launcher ends, and ends the looking.
+// Close emits how the launcher ended, and stops the status server.
 func (t *Telemetry) Close(rep report.Report) {
 	if t == nil {
 		return
@@ -110,7 +110,7 @@ func (t *Telemetry) Close(rep report.Report) {
 	t.Emit(r)
 	if t.server != nil {
 		t.server.Close()
-	} else if t.listener != nil { // the agent was never there
+	} else if t.listener != nil { // there was no agent
 		_ = t.listener.Close()
 	}
 	t.looker.Close()

@@ -16,20 +16,20 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic"
 )
 
-// coordination is what elasticrun store does for agents: their coordination store, and the leaders of their runs.
+// coordination is the part of a store that serves agents: their coordination store, and the leaders of their runs.
 type coordination struct {
 	server *coord.Server
 	stop   context.CancelCauseFunc
-	led    chan struct{} // closed when no leader is left
+	led    chan struct{} // closed when every leader has ended
 	marker *elastic.Marker
 	log    zerolog.Logger
 }
 
-// serveAgents begins it. Connections are to be handed to its server.
+// serveAgents starts the coordination. The caller passes the connections of agents to its server.
 func serveAgents(ctx context.Context, cfg *config.Store, version string, log zerolog.Logger) (*coordination, error) {
 	ctx, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	joined := make(chan string)
-	shares := shareMemory(cfg.MaxMemory)
+	shares := divideMemory(cfg.MaxMemory)
 	leaders := &elastic.Leaders{MaxRuns: shares.runs, Logger: log}
 	opts := coord.ServerOptions{
 		MaxMemory: shares.agents, Admit: leaders.Admit,
@@ -61,7 +61,8 @@ func serveAgents(ctx context.Context, cfg *config.Store, version string, log zer
 	return c, nil
 }
 
-// mark leaves the marker of a store that begins without sessions at a port that it may have had before.
+// mark creates the marker of a store that starts without sessions. The marker tells whether another store had the same port
+// a moment ago, whose sessions may still be alive.
 func (c *coordination) mark(cfg *config.Store, log zerolog.Logger) *elastic.FreshStore {
 	if cfg.Listen.Port == 0 {
 		return &elastic.FreshStore{CreatedAt: boottime.Now()}
@@ -69,12 +70,13 @@ func (c *coordination) mark(cfg *config.Store, log zerolog.Logger) *elastic.Fres
 	var fresh elastic.FreshStore
 	var err error
 	if c.marker, fresh, err = elastic.CreateMarker(fmt.Sprintf("elasticrun store at port %d", cfg.Listen.Port)); err != nil {
-		log.Warn().Err(err).Msg("whether another store was here a moment ago is not known: no run begins before the keep-alive time is over")
+		log.Warn().Err(err).
+			Msg("it is not known whether another store had this port a moment ago: no run starts before its sessions would expire")
 	}
 	return &fresh
 }
 
-// addMemory makes counters of the workers' store those of the whole: with the memory of the agents' store.
+// addMemory returns a function that adds the memory of the agents' store to the counters of the workers' store.
 func (c *coordination) addMemory(workers func() tcpstore.Stats) func() tcpstore.Stats {
 	return func() tcpstore.Stats {
 		stats := workers()
@@ -83,7 +85,7 @@ func (c *coordination) addMemory(workers func() tcpstore.Stats) func() tcpstore.
 	}
 }
 
-// failure returns why the agents' store has ended by itself; nil if it has not. The error ends elasticrun store.
+// failure returns why the agents' store has ended by itself, or nil if it runs. Without it elasticrun store must end.
 func (c *coordination) failure(cfg *config.Store) error {
 	err := c.server.Err()
 	if err == nil {
@@ -92,21 +94,21 @@ func (c *coordination) failure(cfg *config.Store) error {
 	return &dataDirError{dir: cfg.DataDir, err: err}
 }
 
-// dataDirError says that the folder of --data-dir cannot be written.
+// dataDirError is the error of a folder of --data-dir that cannot be written.
 type dataDirError struct {
 	dir string
 	err error
 }
 
 func (e *dataDirError) Error() string {
-	return fmt.Sprintf("the store ends because it cannot write to --data-dir=%s: %s; free space there or mend the disk, then start it again: its jobs resume",
+	return fmt.Sprintf("the store ends because it cannot write to --data-dir=%s: %s; free space there or fix the disk, then start the store again: its jobs resume",
 		e.dir, strings.TrimPrefix(e.err.Error(), coord.ErrUnavailable.Error()+": "))
 }
 
-// Unwrap makes it an [rdzv.ErrConnection].
+// Unwrap lets errors.Is find rdzv.ErrConnection.
 func (e *dataDirError) Unwrap() []error { return []error{rdzv.ErrConnection, e.err} }
 
-// close ends the agents' connections and waits for what was started.
+// close closes the agents' connections and waits for every goroutine.
 func (c *coordination) close() {
 	c.stop(errors.New("the store stops"))
 	var err error
@@ -116,7 +118,7 @@ func (c *coordination) close() {
 		err = c.marker.Remove()
 	}
 	if err != nil {
-		c.log.Debug().Err(err).Msg("taking the store's marker away")
+		c.log.Debug().Err(err).Msg("the marker of this store was not removed")
 	}
 	<-c.led
 	_ = c.server.Close()

@@ -39,7 +39,7 @@ func TestBrief(t *testing.T) {
 			"rendezvous endpoint node1, ports 29400, 29401, 29402, 29403 and 28 more, cannot be reached: connect to coordination store at 10.0.0.1:29400: nobody listens there",
 			"(and 18 more like it); coordination store at 10.0.0.1:29405 refuses: another job; of xxx", "...; boom; and 11 more",
 		}},
-		{"taken", taken.Error(), []string{"no port of rendezvous endpoint node1 can be had: 29400: address already in use, and connect to", "; and 11 more"}},
+		{"taken", taken.Error(), []string{"no port of rendezvous endpoint node1 can be used: 29400: address already in use, and connect to", "; and 11 more"}},
 	} {
 		if n := len(tt.text); n > 1000 || strings.Contains(tt.text, "\n") {
 			t.Errorf("%s has %d bytes: %s", tt.name, n, tt.text)

@@ -2,20 +2,20 @@ package elastic
 
 import "time"
 
-// clock counts the time in which this process could act. What it slept through, because it or its machine was paused, does not count, so
-// that nobody is late who had no chance to be heard.
+// clock counts the time in which this process could act. Pauses of the process or of its machine do not count: during a
+// pause the leader cannot hear the agents, so they must not count as late.
 type clock struct {
 	origin  time.Time
 	skipped time.Duration
-	due     time.Duration // when the alarm was to go off; 0: none was set
+	due     time.Duration // when the alarm is due; 0 if none is set
 }
 
-// late is how late an alarm may be before that is taken for a pause.
+// late is how late an alarm may be before the delay counts as a pause.
 const late = time.Second
 
 func newClock() *clock { return &clock{origin: time.Now()} }
 
-// now is the time since the clock was made, without pauses that an alarm has shown.
+// now returns the time since newClock, without the pauses that an alarm has revealed.
 func (c *clock) now() time.Duration {
 	now := time.Since(c.origin) - c.skipped
 	if c.due > 0 && now > c.due+late {

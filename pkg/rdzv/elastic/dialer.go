@@ -7,69 +7,70 @@ import (
 	"time"
 )
 
-// way is the way of one session to its store: the address that its endpoint had when it began. Where that has not answered for as long as a session
-// lives, the endpoint's name may have come to mean another one, as when the pod that hosts the store was replaced. Which store is there, the
-// handshake tells. It is used by one goroutine at a time.
+// endpointDialer dials the store of one session. It uses the address that the endpoint had when the session began. If
+// that address has failed for as long as a session lives, it also tries the other addresses that the endpoint's name
+// resolves to now: the pod that hosts the store may have been replaced, for example. The handshake tells which store
+// answers. An endpointDialer belongs to one goroutine at a time.
 type endpointDialer struct {
 	addr    netip.AddrPort
-	after   time.Duration // how long the address must have failed
+	after   time.Duration // how long addr must fail before other addresses are tried
 	connect func(ctx context.Context, addr string) (net.Conn, error)
-	look    func(ctx context.Context) ([]netip.Addr, error) // what the endpoint means now; nil: it cannot mean anything else
-	failing time.Time                                       // since when the address has failed
+	resolve func(ctx context.Context) ([]netip.Addr, error) // resolves the endpoint; nil if it is no name
+	failing time.Time                                       // since when addr has failed; zero while it works
 }
 
-// wayPatience is how long an address that has failed for long may take, so that there is time for others.
+// knownAddrTimeout bounds the dial of an address that has failed for long, so that time is left for the others.
 const knownAddrTimeout = 2 * time.Second
 
-// dial makes a connection. Its error is that of the address it had before.
-func (w *endpointDialer) dial(ctx context.Context) (net.Conn, error) {
-	other := w.look != nil && !w.failing.IsZero() && time.Since(w.failing) >= w.after
+// dial opens a connection. Its error is that of addr.
+func (d *endpointDialer) dial(ctx context.Context) (net.Conn, error) {
+	other := d.resolve != nil && !d.failing.IsZero() && time.Since(d.failing) >= d.after
 	first, cancel := ctx, context.CancelFunc(func() {})
 	if other {
 		first, cancel = context.WithTimeout(ctx, knownAddrTimeout)
 	}
 	defer cancel()
-	c, err := w.connect(first, w.addr.String())
+	c, err := d.connect(first, d.addr.String())
 	if err == nil {
-		w.failing = time.Time{}
+		d.failing = time.Time{}
 		return c, nil
 	}
-	if w.failing.IsZero() {
-		w.failing = time.Now()
+	if d.failing.IsZero() {
+		d.failing = time.Now()
 	}
 	if !other {
 		return nil, err
 	}
-	addrs, lookErr := w.look(ctx)
-	if lookErr != nil {
+	addrs, resolveErr := d.resolve(ctx)
+	if resolveErr != nil {
 		return nil, err
 	}
 	for _, addr := range addrs {
-		to := netip.AddrPortFrom(addr, w.addr.Port())
-		if to == w.addr {
+		to := netip.AddrPortFrom(addr, d.addr.Port())
+		if to == d.addr {
 			continue
 		}
-		if c, err := w.connect(ctx, to.String()); err == nil {
-			w.addr, w.failing = to, time.Time{}
+		if c, err := d.connect(ctx, to.String()); err == nil {
+			d.addr, d.failing = to, time.Time{}
 			return c, nil
 		}
 	}
 	return nil, err
 }
 
-// wayTo is the way to one address of an endpoint.
+// dialerTo returns a dialer for one address of an endpoint.
 func (a *C10d) dialerTo(e Endpoint, addr netip.Addr) *endpointDialer {
-	w := &endpointDialer{addr: netip.AddrPortFrom(addr, uint16(e.Port)), after: a.TTL, connect: a.Connect}
-	if w.connect == nil {
-		w.connect = func(ctx context.Context, addr string) (net.Conn, error) {
+	d := &endpointDialer{addr: netip.AddrPortFrom(addr, uint16(e.Port)), after: a.TTL, connect: a.Connect}
+	if d.connect == nil {
+		d.connect = func(ctx context.Context, addr string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "tcp", addr)
 		}
 	}
 	if isName(e.Host) {
-		w.look = func(ctx context.Context) ([]netip.Addr, error) {
+		d.resolve = func(ctx context.Context) ([]netip.Addr, error) {
 			now, err := Resolve(ctx, e.Host, e.Port)
 			return now.Addrs, err
 		}
 	}
-	return w
+	return d
 }

@@ -13,12 +13,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestWayFollowsTheName: where a store's address has failed for longer than a session lives, what its name means now is tried.
-func TestWayFollowsTheName(t *testing.T) {
+// If a store's address has failed for longer than a session lives, the dialer tries the addresses that the name has now.
+func TestDialerFollowsTheName(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		errGone := errors.New("gone")
 		up, tried := []string{"10.0.0.1:29400"}, []string(nil)
-		w := &endpointDialer{
+		d := &endpointDialer{
 			addr: netip.MustParseAddrPort("10.0.0.1:29400"), after: 15 * time.Second,
 			connect: func(_ context.Context, addr string) (net.Conn, error) {
 				if tried = append(tried, addr); slices.Contains(up, addr) {
@@ -28,14 +28,14 @@ func TestWayFollowsTheName(t *testing.T) {
 				}
 				return nil, errGone
 			},
-			look: func(context.Context) ([]netip.Addr, error) {
+			resolve: func(context.Context) ([]netip.Addr, error) {
 				return []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")}, nil
 			},
 		}
 		dial := func(want ...string) {
 			t.Helper()
 			tried = nil
-			c, err := w.dial(t.Context())
+			c, err := d.dial(t.Context())
 			if c != nil {
 				_ = c.Close()
 			} else if !errors.Is(err, errGone) {
@@ -60,7 +60,7 @@ func TestWayFollowsTheName(t *testing.T) {
 		dial("10.0.0.2:29400")
 		<-time.After(15 * time.Second)
 		dial("10.0.0.2:29400", "10.0.0.1:29400")
-		w.look = nil
+		d.resolve = nil
 		dial("10.0.0.2:29400")
 	})
 }

@@ -20,27 +20,27 @@ type Endpoint struct {
 	Host string
 	// Port is above 0.
 	Port int
-	// Addrs are Host's addresses, at least one, in the order of preference. Whether several belong to one machine or
-	// to several cannot be told.
+	// Addrs are Host's addresses, at least one, in the order of preference. Several addresses may belong to one machine
+	// or to several.
 	Addrs []netip.Addr
 }
 
-// String returns it as it was given.
+// String returns host and port as they were given.
 func (e Endpoint) String() string { return net.JoinHostPort(e.Host, strconv.Itoa(e.Port)) }
 
-// resolveTimeout is how long the name service may take.
+// resolveTimeout bounds a lookup.
 const resolveTimeout = 5 * time.Second
 
-// Resolve finds the addresses of host, a name or an address. Only names other than localhost are looked up, so
-// that a job on one machine, or one of addresses, depends on no name service. An error wraps [rdzv.ErrConnection], as the
-// name may be known later; when ctx ends it wraps its cause.
+// Resolve finds the addresses of host, a name or an address. It looks up only names other than localhost, so a job on
+// one machine, or one that uses addresses, does not depend on the name service. The error wraps [rdzv.ErrConnection],
+// since the name may be known later, or the cause of ctx if ctx ends.
 func Resolve(ctx context.Context, host string, port int) (Endpoint, error) {
 	return resolve(ctx, host, port, net.DefaultResolver.LookupNetIP)
 }
 
 func isLocalhost(host string) bool { return host == "" || strings.EqualFold(host, "localhost") }
 
-// isName tells what has to be looked up.
+// isName reports whether host has to be looked up.
 func isName(host string) bool {
 	_, err := netip.ParseAddr(host)
 	return err != nil && !isLocalhost(host)
@@ -66,15 +66,15 @@ func resolve(ctx context.Context, host string, port int, look lookupFunc) (Endpo
 	case ctx.Err() != nil:
 		return Endpoint{}, fmt.Errorf("look up %q: %w", host, context.Cause(ctx))
 	case within.Err() != nil:
-		err = fmt.Errorf("the name service gave no answer in %v", resolveTimeout)
+		err = fmt.Errorf("the name service did not answer in %v", resolveTimeout)
 	case err == nil && len(found) == 0:
 		err = errors.New("it has no address")
 	}
 	if dns, ok := errors.AsType[*net.DNSError](err); ok {
-		err = errors.New(dns.Err) // without the name, which is in the message
+		err = errors.New(dns.Err) // without the name, which the message below has
 	}
 	if err != nil {
-		return Endpoint{}, fmt.Errorf("%w: look up the endpoint's host %q: %w; check the name, or give an address",
+		return Endpoint{}, fmt.Errorf("%w: look up the endpoint's host %q: %w; check the name or use an address",
 			rdzv.ErrConnection, host, err)
 	}
 	for _, addr := range found {
@@ -103,7 +103,7 @@ func Interfaces() ([]Interface, error) {
 	for _, i := range all {
 		addrs, err := i.Addrs()
 		if err != nil {
-			continue // it has gone since
+			continue // the interface has disappeared
 		}
 		own := Interface{Name: i.Name, Up: i.Flags&net.FlagUp != 0}
 		for _, addr := range addrs {
@@ -116,13 +116,14 @@ func Interfaces() ([]Interface, error) {
 	return found, nil
 }
 
-// Local returns those of addrs that are this machine's own: addresses of interfaces that are up, and what means
-// this machine everywhere (127.0.0.0/8, ::1, 0.0.0.0, ::).
+// Local returns those of addrs that are this machine's own: the addresses of interfaces that are up, and the addresses
+// that mean this machine everywhere (127.0.0.0/8, ::1, 0.0.0.0, ::).
 func Local(addrs []netip.Addr, ifaces []Interface) []netip.Addr {
 	var local []netip.Addr
 	for _, addr := range addrs {
 		has := func(i Interface) bool {
-			return i.Up && (addr.Zone() == "" || addr.Zone() == i.Name) && slices.Contains(i.Addrs, addr.Unmap().WithZone(""))
+			inZone := addr.Zone() == "" || addr.Zone() == i.Name
+			return i.Up && inZone && slices.Contains(i.Addrs, addr.Unmap().WithZone(""))
 		}
 		if addr.Unmap().IsLoopback() || addr.Unmap().IsUnspecified() || slices.ContainsFunc(ifaces, has) {
 			local = append(local, addr)
@@ -131,13 +132,14 @@ func Local(addrs []netip.Addr, ifaces []Interface) []netip.Addr {
 	return local
 }
 
-// maxOffers bounds what every agent tells of itself.
+// maxOffers bounds the addresses in an agent's report.
 const maxOffers = 8
 
-// Offers lists the addresses under which this node's worker store may be reached, likeliest first, at most 8: localAddr
-// (--local-addr, may be empty), the address that this node's connection to the agents' store has on this side (may be
-// zero), then those of its interfaces. The interfaces' loopback addresses are there only if all others are loopback
-// too; link-local ones never are, since they mean nothing without a zone, which is each machine's own.
+// Offers lists the addresses at which other nodes may reach this node's worker store, likeliest first, at most 8. The
+// first is localAddr (--local-addr), unless it is empty. The next is storeConn, the local address of this node's
+// connection to the agents' store, unless it is zero. The others are the addresses of the interfaces. Loopback
+// addresses of interfaces are listed only if all others are loopback too. Link-local addresses are never listed, since
+// they mean nothing without a zone, and zones differ between machines.
 func Offers(localAddr string, storeConn netip.Addr, ifaces []Interface) []string {
 	var offers []string
 	add := func(s string) {

@@ -63,12 +63,12 @@ func TestResolveFails(t *testing.T) {
 	}{
 		{"unknown", func(context.Context, string, string) ([]netip.Addr, error) {
 			return nil, &net.DNSError{Err: "no such host", Name: "head", IsNotFound: true}
-		}, head + "no such host; check the name, or give an address"},
-		{"empty", func(context.Context, string, string) ([]netip.Addr, error) { return nil, nil }, head + "it has no address; check the name, or give an address"},
+		}, head + "no such host; check the name or use an address"},
+		{"empty", func(context.Context, string, string) ([]netip.Addr, error) { return nil, nil }, head + "it has no address; check the name or use an address"},
 		{"hanging", func(ctx context.Context, _, _ string) ([]netip.Addr, error) {
 			<-ctx.Done()
 			return nil, &net.DNSError{Err: "i/o timeout", Name: "head"}
-		}, head + "the name service gave no answer in 5s; check the name, or give an address"},
+		}, head + "the name service did not answer in 5s; check the name or use an address"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -6,12 +6,13 @@ import (
 	"strings"
 )
 
-// thisMachine is what a user sees in the network namespace of this boot of this kernel: that is where slots are seen. Slots are a user's own, so another
-// user, or one of another user namespace, is told apart as if it had a machine of its own.
+// thisMachine returns a name for the scope in which slots are visible: one user, in one network namespace, during one
+// boot of the kernel. Slots belong to a user, so another user, or a user of another user namespace, counts as another
+// machine.
 //
-// The boot id alone will not do, since all containers of a machine share it. /etc/machine-id will not do, since the
-// clones of an image, containers among them, share that. A namespace's inode is unique within a boot, and not used again
-// while anything, such as a slot's socket, is left of the namespace.
+// The boot id alone does not suffice, since all containers of a machine share it. /etc/machine-id does not suffice,
+// since clones of an image share it, containers among them. A namespace's inode is unique within a boot. It is not
+// reused while anything of the namespace, such as a slot's socket, exists.
 func thisMachine(host string) string {
 	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil || len(strings.TrimSpace(string(boot))) == 0 {

@@ -12,7 +12,7 @@ import (
 	"syscall"
 )
 
-// thisMachine is the temporary folder of one user in this boot: that is where slots are seen.
+// thisMachine returns a name for the scope in which slots are visible: one user's temporary folder during one boot.
 func thisMachine(host string) string {
 	boot, err := syscall.Sysctl("kern.bootsessionuuid")
 	if err != nil || boot == "" {
@@ -21,8 +21,9 @@ func thisMachine(host string) string {
 	return machineOf(host, []string{boot, strconv.Itoa(os.Getuid()), os.TempDir()})
 }
 
-// takeSlot locks a file, which stays when it is empty: whoever removed it could take it from under another's lock.
-// Workers do not inherit the lock, since os opens files close-on-exec. The error is EADDRINUSE where the slot is taken.
+// takeSlot takes a slot by locking a file. The file is never removed: removing it could break the lock of another
+// process that has just opened it. Workers do not inherit the lock, since package os opens files close-on-exec. The
+// error is EADDRINUSE if the slot is taken.
 func takeSlot(name string) (io.Closer, error) {
 	path := filepath.Join(os.TempDir(), fmt.Sprintf("elasticrun-%d-%s.lock", os.Getuid(), shortHash(name)))
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)

@@ -16,22 +16,23 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
-// Choice says whether this agent may host the store, and where it would listen.
+// Choice says whether this agent may host the store, and where it listens if it does.
 type Choice struct {
-	// Candidate tells that it may. Whether it does is decided by who binds the port first.
+	// Candidate says that the agent may host the store. The candidate that binds the port first hosts it.
 	Candidate bool
-	// Addr is where to listen; zero for every address of this machine.
+	// Addr is the address to listen at. Zero means every address of this machine.
 	Addr netip.Addr
 	Port int
 }
 
-// HostChoice finds out whether this agent may host the store at e: it may if e is this machine. Names are never compared.
-// Where e has several addresses, of which some are this machine's and some are not, the others may be another network
-// of this machine or other machines; then the node whose hint is 0 hosts, and where hints are not given (-1) the
-// error says what to do. isHost, unless nil, overrides all that.
+// HostChoice decides whether this agent may host the store at e: it may if e is this machine. It never compares names.
+// If only some of e's addresses are this machine's, the others may belong to another network of this machine or to
+// other machines. Then the node whose hint is 0 hosts, and without hints (-1) the error says what to do. isHost, unless
+// nil, overrides this rule.
 func HostChoice(e Endpoint, ifaces []Interface, isHost *bool, hint int) (Choice, error) {
 	local := Local(e.Addrs, ifaces)
-	others := slices.DeleteFunc(slices.Clone(e.Addrs), func(addr netip.Addr) bool { return slices.Contains(local, addr) })
+	isLocal := func(addr netip.Addr) bool { return slices.Contains(local, addr) }
+	others := slices.DeleteFunc(slices.Clone(e.Addrs), isLocal)
 	c := Choice{Port: e.Port}
 	switch {
 	case isHost != nil:
@@ -41,12 +42,12 @@ func HostChoice(e Endpoint, ifaces []Interface, isHost *bool, hint int) (Choice,
 		c.Candidate = true
 	case hint < 0:
 		return Choice{}, fmt.Errorf("the endpoint's host %q has addresses of this machine (%s) and others (%s), "+
-			"so it cannot be told who hosts the store: name one machine, or give --node-rank on every node (0 hosts), "+
-			"or --rdzv-conf=is_host=true on one node and is_host=false on the others",
+			"so it is not clear which node hosts the store: name one machine, or set --node-rank on every node "+
+			"(0 hosts), or --rdzv-conf=is_host=true on one node and is_host=false on the others",
 			e.Host, joinAddrs(local), joinAddrs(others))
 	}
-	// A name may mean other addresses on other machines, such as 127.0.1.1 on the one that has the name, and an address
-	// of another network elsewhere. So only an address says over which network agents come.
+	// A name may resolve to different addresses on different machines, such as 127.0.1.1 on the machine that has the
+	// name. So only an address determines the network over which agents connect.
 	if c.Candidate && !isName(e.Host) && len(local) > 0 {
 		c.Addr = local[0]
 	}
@@ -61,8 +62,8 @@ func joinAddrs(addrs []netip.Addr) string {
 	return strings.Join(texts, ", ")
 }
 
-// Bind listens as a candidate. An error wraps [rdzv.ErrConnection] and the system's: EADDRINUSE says that somebody has
-// the port already, another agent of this machine or a stranger, which dialling it will tell.
+// Bind listens as a candidate. The error wraps [rdzv.ErrConnection] and the system's error. EADDRINUSE means that
+// another agent of this machine, or another program, has the port; dialing the port tells which.
 func Bind(ctx context.Context, c Choice) (net.Listener, error) {
 	host := ""
 	if c.Addr.IsValid() {
@@ -79,16 +80,18 @@ func Bind(ctx context.Context, c Choice) (net.Listener, error) {
 	return nil, fmt.Errorf("%w: listen for agents on %s: %w", rdzv.ErrConnection, at, systemError(err))
 }
 
-// claim notes on this machine that this process hosts the store of a run at a port. The error is EADDRINUSE where another one does: at another
-// address, since both have bound theirs.
+// claim reserves, on this machine, the right to host the store of a run at a port. The error is EADDRINUSE if another
+// process has it. That process listens at another address, since both have bound the port.
 func claim(runID string, port int) (io.Closer, error) {
 	return takeSlot(slotName(runID, "store:"+strconv.Itoa(port), 0))
 }
 
-// claimRun takes, on this machine, the right to host the store of a run, at whatever port. The error is EADDRINUSE where another agent has it.
+// claimRun reserves, on this machine, the right to host the store of a run at any port. The error is EADDRINUSE if
+// another agent has it.
 func claimRun(runID string) (io.Closer, error) { return takeSlot(slotName(runID, "store", 0)) }
 
-// systemError takes off what package net says of the address, which is in the message already.
+// systemError returns the system's error without the address that package net adds. The message has the address
+// already.
 func systemError(err error) error {
 	if errno, ok := errors.AsType[syscall.Errno](err); ok {
 		return errno
@@ -96,7 +99,7 @@ func systemError(err error) error {
 	return err
 }
 
-// Ports is a range of ports, both ends in it. The zero value is any free port.
+// Ports is a range of ports that includes both ends. The zero value means any free port.
 type Ports struct{ Low, High int }
 
 // String returns N or LO-HI.
@@ -107,8 +110,8 @@ func (p Ports) String() string {
 	return fmt.Sprintf("%d-%d", p.Low, p.High)
 }
 
-// ListenWorkerStore listens on the first free port of a range, at the address bind or, where that is empty, at every
-// address of this machine. Its errors are *[rdzv.ListenError], with the range's first port where all are taken.
+// ListenWorkerStore listens on the first free port of a range, at the address bind. An empty bind means every address
+// of this machine. Its errors are *[rdzv.ListenError], with the range's first port if all ports are taken.
 func ListenWorkerStore(ctx context.Context, ports Ports, bind string) (net.Listener, error) {
 	var err error
 	for port := ports.Low; port <= ports.High; port++ {

@@ -20,8 +20,8 @@ import (
 
 func TestHostChoice(t *testing.T) {
 	yes, no := true, false
-	const several = `the endpoint's host "head" has addresses of this machine (10.0.0.1) and others (10.0.0.2, 10.0.0.3), so it cannot be told who hosts the store: ` +
-		"name one machine, or give --node-rank on every node (0 hosts), or --rdzv-conf=is_host=true on one node and is_host=false on the others"
+	const several = `the endpoint's host "head" has addresses of this machine (10.0.0.1) and others (10.0.0.2, 10.0.0.3), so it is not clear which node hosts the store: ` +
+		"name one machine, or set --node-rank on every node (0 hosts), or --rdzv-conf=is_host=true on one node and is_host=false on the others"
 	tests := []struct {
 		name   string
 		host   string

@@ -15,55 +15,58 @@ import (
 	"github.com/elasticrun/elasticrun/internal/boottime"
 )
 
-// Marker is a file of this machine which says that a store of a run is here, or was. One that is found by the store's successor tells it that
-// agents of the one before may be alive. It outlives the process, and the container of a pod, but not the machine's boot.
+// Marker is a file on this machine which says that a store of a run is here, or was. It tells the store's successor
+// that agents of the earlier store may be alive. It outlives the process and the container of a pod, but not the
+// machine's boot.
 type Marker struct{ file *os.File }
 
-// markerLife is how long a marker stays that says when its store ended: longer than any keep-alive time.
+// markerLife is how long a marker stays that says when its store ended. It is longer than any session TTL.
 const markerLife = time.Hour
 
-// CreateMarker leaves the marker of a store that begins now, and says what is known of one before it. store names the store among all of this user on
-// this machine. Where nothing can be known there is an error besides.
+// CreateMarker creates the marker of a store that begins now, and returns what is known of an earlier one. store names
+// the store among all of this user on this machine. If nothing can be known, it also returns an error, and fresh
+// assumes an earlier store that has just ended.
 func CreateMarker(store string) (m *Marker, fresh FreshStore, err error) {
 	now := boottime.Now()
 	fresh = FreshStore{CreatedAt: now, HasPredecessor: true, PredecessorEnd: now}
 	dir, err := markerDir()
 	if err != nil {
-		return nil, fresh, fmt.Errorf("leave a marker: %w", err)
+		return nil, fresh, fmt.Errorf("create the marker of the store: %w", err)
 	}
 	host, err := os.Hostname()
 	if err != nil {
-		return nil, fresh, fmt.Errorf("leave a marker: %w", err)
+		return nil, fresh, fmt.Errorf("create the marker of the store: %w", err)
 	}
 	clearMarkers(dir, now)
 	path := filepath.Join(dir, "store-"+shortHash(thisMachine(host)+"\n"+store))
 	if m, fresh.HasPredecessor, err = holdMarker(path); err != nil {
-		return nil, fresh, fmt.Errorf("leave a marker: %w", err)
+		return nil, fresh, fmt.Errorf("create the marker of the store: %w", err)
 	}
 	if ended, known := m.ended(); known {
 		fresh.PredecessorEnd = min(now, ended)
-	} // else its process was killed, at a time that nobody knows
+	} // otherwise its process was killed, and the time is unknown
 	if err := m.file.Truncate(0); err != nil {
-		return m, fresh, fmt.Errorf("leave a marker: %w", err)
+		return m, fresh, fmt.Errorf("create the marker of the store: %w", err)
 	}
 	return m, fresh, nil
 }
 
-// holdMarker opens a marker, or makes it, and holds it for as long as this process lives, so that nobody clears it away.
+// holdMarker opens or creates a marker and locks it for as long as this process lives, so that clearMarkers leaves it
+// alone.
 func holdMarker(path string) (m *Marker, there bool, err error) {
 	for {
 		file, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL|syscall.O_NOFOLLOW, 0o600)
 		if there = errors.Is(err, fs.ErrExist); there {
 			file, err = os.OpenFile(path, os.O_RDWR|syscall.O_NOFOLLOW, 0)
 		}
-		if errors.Is(err, fs.ErrNotExist) { // it was cleared away just now
+		if errors.Is(err, fs.ErrNotExist) { // clearMarkers has just removed it
 			continue
 		}
 		if err != nil {
 			return nil, there, err
 		}
 		for err = syscall.EINTR; errors.Is(err, syscall.EINTR); {
-			err = syscall.Flock(int(file.Fd()), syscall.LOCK_SH) // whoever clears has it for a moment only
+			err = syscall.Flock(int(file.Fd()), syscall.LOCK_SH) // clearMarkers locks it only for a moment
 		}
 		mine, err1 := file.Stat()
 		now, err2 := os.Lstat(path)
@@ -74,11 +77,11 @@ func holdMarker(path string) (m *Marker, there bool, err error) {
 		case err2 == nil && os.SameFile(mine, now):
 			return &Marker{file}, there, nil
 		}
-		_ = file.Close() // it was cleared away before it was held
+		_ = file.Close() // clearMarkers removed it before it was locked
 	}
 }
 
-// ended is when a marker says that its store ended.
+// ended returns when a marker says that its store ended.
 func (m *Marker) ended() (at time.Duration, known bool) {
 	text, err := io.ReadAll(io.NewSectionReader(m.file, 0, 64))
 	if err != nil {
@@ -88,13 +91,13 @@ func (m *Marker) ended() (at time.Duration, known bool) {
 	return time.Duration(n), err == nil
 }
 
-// write says in the marker when its store ended.
+// write records in the marker when its store ended.
 func (m *Marker) write(at time.Duration) error {
 	_, err := m.file.WriteAt([]byte(strconv.FormatInt(int64(at), 10)), 0)
 	return err
 }
 
-// Remove takes the marker away: none of the store's agents is left. A nil Marker has none.
+// Remove removes the marker: every agent of the store has ended. A nil Marker has no file.
 func (m *Marker) Remove() error {
 	if m == nil {
 		return nil
@@ -102,7 +105,7 @@ func (m *Marker) Remove() error {
 	return errors.Join(os.Remove(m.file.Name()), m.file.Close())
 }
 
-// End says in the marker that the store ends now, while some of its agents may be alive.
+// End records in the marker that the store ends now, while some of its agents may be alive.
 func (m *Marker) End() error {
 	if m == nil {
 		return nil
@@ -110,8 +113,8 @@ func (m *Marker) End() error {
 	return errors.Join(m.write(boottime.Now()), m.file.Close())
 }
 
-// clearMarkers removes the markers of stores that ended long ago. A store whose process was killed has left none of a time: it counts as ended now, if
-// nobody holds its marker any more, and goes the next time.
+// clearMarkers removes the markers of stores that ended long ago. If a store's process was killed, its marker has no
+// time and nobody holds it. Such a store counts as ended now, and a later call removes its marker.
 func clearMarkers(dir string, now time.Duration) {
 	names, _ := filepath.Glob(filepath.Join(dir, "store-*")) // the pattern is valid
 	for _, name := range names {
@@ -132,7 +135,8 @@ func clearMarkers(dir string, now time.Duration) {
 	}
 }
 
-// markerDir makes the folder of this user's markers. It is in memory, so that it ends with the boot, where there is such a place.
+// markerDir creates the folder of this user's markers. It is in memory, where the system offers that, so that the
+// folder ends with the boot.
 func markerDir() (string, error) {
 	for _, parent := range []string{"/dev/shm", os.TempDir()} {
 		dir := filepath.Join(parent, fmt.Sprintf("elasticrun-%d", os.Geteuid()))
@@ -147,5 +151,5 @@ func markerDir() (string, error) {
 			return dir, nil
 		}
 	}
-	return "", errors.New("this user can have no folder of its own in /dev/shm or the temporary folder")
+	return "", errors.New("this user cannot create a folder of its own in /dev/shm or in the temporary folder")
 }

@@ -15,30 +15,31 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
-// Snapshot is what somebody sees who looks at a run without taking part in it.
+// Snapshot is the state of a run as an observer sees it.
 type Snapshot struct {
-	Job     *Job          // nil before the first leader, and where there is no such run
+	Job     *Job          // nil before the first leader, and if there is no such run
 	Record  *Record       // of the last round; nil before the first
-	Outcome *rdzv.Outcome // nil while the job has not ended
-	Agents  []AgentStatus // those of the round in rank order, then the others by their host
+	Outcome *rdzv.Outcome // nil until the job has ended
+	Agents  []AgentStatus // the round's agents in rank order, then the others by host
 }
 
-// AgentStatus is an agent.
+// AgentStatus is the state of one agent.
 type AgentStatus struct {
-	Rank   int    // in the round; -1 for one that is not in it
-	Host   string // empty where only the round tells of it
+	Rank   int    // in the round; -1 if the agent is not in it
+	Host   string // empty if the agent's report is gone
 	Nproc  int
-	Lost   bool // its session has ended, though the round has it
+	Lost   bool // the agent is in the round, but its session has ended
 	Note   string
-	Status []byte // what Options.Status of the agent returned last; nil for nothing yet
+	Status []byte // what the agent's Options.Status returned last; nil before
 }
 
-// Complete reports whether every agent that is there has said what it is doing.
-func (v Snapshot) Complete() bool {
-	return len(v.Agents) > 0 && !slices.ContainsFunc(v.Agents, func(a AgentStatus) bool { return !a.Lost && a.Status == nil })
+// Complete reports whether there is an agent, and every agent that is not lost has published its status.
+func (s Snapshot) Complete() bool {
+	missing := func(a AgentStatus) bool { return !a.Lost && a.Status == nil }
+	return len(s.Agents) > 0 && !slices.ContainsFunc(s.Agents, missing)
 }
 
-// OpenObserver opens a session for Look. Of the access, what leads to the store counts.
+// OpenObserver opens a session for Observe. It uses the endpoint, the run id and the secret of a.
 func (a *C10d) OpenObserver(ctx context.Context, ttl time.Duration) (coord.Store, error) {
 	endpoint, err := Resolve(ctx, a.Host, a.Ports[0])
 	if err != nil {
@@ -46,9 +47,10 @@ func (a *C10d) OpenObserver(ctx context.Context, ttl time.Duration) (coord.Store
 	}
 	var tried []error
 	for _, endpoint.Port = range a.Ports {
-		// Without a run id the store counts nobody as an agent of the run; but then another run's store lets the visitor in, too.
+		// Without a run id the store does not count the session as an agent, but any run's store accepts it: checkRun
+		// checks the run.
 		as := &C10d{Secret: a.Secret, TTL: ttl}
-		if err := a.recognize(ctx, endpoint); err != nil {
+		if err := a.checkRun(ctx, endpoint); err != nil {
 			tried = append(tried, err)
 			continue
 		}
@@ -61,8 +63,8 @@ func (a *C10d) OpenObserver(ctx context.Context, ttl time.Duration) (coord.Store
 	return nil, &unreachableError{endpoint: endpoint, ports: a.Ports, tried: tried}
 }
 
-// recognize returns nil if the run's store is at a port, where it may be at several.
-func (a *C10d) recognize(ctx context.Context, e Endpoint) error {
+// checkRun returns nil if the run's store is at the endpoint. It does not ask if the endpoint has only one port.
+func (a *C10d) checkRun(ctx context.Context, e Endpoint) error {
 	if len(a.Ports) == 1 {
 		return nil
 	}
@@ -79,68 +81,69 @@ func (a *C10d) recognize(ctx context.Context, e Endpoint) error {
 	return errors.Join(tried...)
 }
 
-// Observe shows the run with that id to see, at first and after each change, until ctx ends, whose cause it returns, or see returns an error,
-// which it returns, or the store is gone: its other errors are those of a Store. As long as it looks, the run's agents write what they are
-// doing. The session is the looker's own, and of no other use meanwhile; it is kept alive, and left open.
+// Observe calls see with a snapshot of the run, at first and after each change. It returns see's error, or the cause of
+// ctx when ctx ends, or the error of the store. Meanwhile the run's agents publish their status. Observe keeps the
+// session of store alive and does not close it. The session must not be used otherwise.
 func Observe(ctx context.Context, store coord.Store, runID string, see func(Snapshot) error) error {
-	l := &observer{store: store, prefix: prefixOf(runID), keys: map[string][]byte{}}
+	o := &observer{store: store, prefix: prefixOf(runID), keys: map[string][]byte{}}
 	ctx, cancel := context.WithCancel(ctx)
-	var beating sync.WaitGroup
-	beating.Go(func() { l.keepAlive(ctx) })
-	defer beating.Wait()
+	var running sync.WaitGroup
+	running.Go(func() { o.keepAlive(ctx) })
+	defer running.Wait()
 	defer cancel()
-	op := coord.Op{Key: l.prefix + prefixWatcher + string(store.Session()), Value: []byte("{}"), Owned: true}
+	op := coord.Op{Key: o.prefix + prefixWatcher + string(store.Session()), Value: []byte("{}"), Owned: true}
 	if _, err := store.Commit(ctx, nil, []coord.Op{op}); err != nil {
 		return err
 	}
-	return store.Watch(ctx, l.prefix, func(b coord.Batch) error {
-		l.apply(b)
-		return see(l.snapshot())
+	return store.Watch(ctx, o.prefix, func(b coord.Batch) error {
+		o.apply(b)
+		return see(o.snapshot())
 	})
 }
 
-// observer is one look.
+// observer is one call of Observe.
 type observer struct {
 	store  coord.Store
 	prefix string
-	keys   map[string][]byte // of the run, without the prefix
-	record *Record           // the last that there was: it vanishes when the job ends
+	keys   map[string][]byte // the run's keys, without the prefix
+	record *Record           // the last one: its key is deleted when the job ends
 }
 
-// keepAlive keeps the session alive.
-func (l *observer) keepAlive(ctx context.Context) {
-	if l.store.TTL() <= 0 {
+// keepAlive keeps the session alive until ctx ends.
+func (o *observer) keepAlive(ctx context.Context) {
+	if o.store.TTL() <= 0 {
 		return
 	}
-	ticker := time.NewTicker(l.store.TTL() / 4)
+	ticker := time.NewTicker(o.store.TTL() / 4)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ticker.C:
-			_ = l.store.KeepAlive(ctx) // the watch tells when the session is lost
+			_ = o.store.KeepAlive(ctx) // the watch ends when the session is lost
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-func (l *observer) apply(b coord.Batch) {
+// apply applies a batch of the watch to the keys.
+func (o *observer) apply(b coord.Batch) {
 	if b.Resync {
-		clear(l.keys)
+		clear(o.keys)
 	}
 	for _, e := range b.Events {
-		key := strings.TrimPrefix(e.Key, l.prefix)
+		key := strings.TrimPrefix(e.Key, o.prefix)
 		if e.Deleted {
-			delete(l.keys, key)
+			delete(o.keys, key)
 		} else {
-			l.keys[key] = e.Value
+			o.keys[key] = e.Value
 		}
 	}
 }
 
-// readKey reads a key into a new T; nil where it is not there, or cannot be read.
-func readKey[T any](l *observer, key string) *T {
-	value, ok := l.keys[key]
+// readKey decodes the value of a key. It returns nil if there is no such key or its value cannot be decoded.
+func readKey[T any](o *observer, key string) *T {
+	value, ok := o.keys[key]
 	if !ok {
 		return nil
 	}
@@ -151,58 +154,58 @@ func readKey[T any](l *observer, key string) *T {
 	return t
 }
 
-// snapshot puts together what the keys say.
-func (l *observer) snapshot() Snapshot {
-	for key := range l.keys {
+// snapshot returns the state that the keys describe.
+func (o *observer) snapshot() Snapshot {
+	for key := range o.keys {
 		if strings.HasPrefix(key, prefixRound) {
-			if r := new(Record); decodeRecord(l.keys[key], r) == nil && (l.record == nil || r.Round > l.record.Round) {
-				l.record = r
+			if r := new(Record); decodeRecord(o.keys[key], r) == nil && (o.record == nil || r.Round > o.record.Round) {
+				o.record = r
 			}
 		}
 	}
-	v := Snapshot{Job: readKey[Job](l, keyJob), Record: l.record, Outcome: readKey[rdzv.Outcome](l, keyResult)}
+	s := Snapshot{Job: readKey[Job](o, keyJob), Record: o.record, Outcome: readKey[rdzv.Outcome](o, keyResult)}
 	placed := map[coord.SessionID]bool{}
-	if v.Record != nil {
-		for rank, m := range v.Record.Members {
+	if s.Record != nil {
+		for rank, m := range s.Record.Members {
 			placed[m.ID] = true
-			seen := l.agent(m.ID)
-			seen.Rank, seen.Nproc = rank, m.Nproc
-			v.Agents = append(v.Agents, seen)
+			a := o.agent(m.ID)
+			a.Rank, a.Nproc = rank, m.Nproc
+			s.Agents = append(s.Agents, a)
 		}
 	}
 	var others []AgentStatus
-	for key := range l.keys {
+	for key := range o.keys {
 		id, ok := strings.CutPrefix(key, prefixAgent)
 		if ok && !placed[coord.SessionID(id)] {
-			others = append(others, l.agent(coord.SessionID(id)))
+			others = append(others, o.agent(coord.SessionID(id)))
 		}
 	}
 	slices.SortFunc(others, func(a, b AgentStatus) int {
 		return cmp.Or(compareNatural(a.Host, b.Host), cmp.Compare(a.Nproc, b.Nproc))
 	})
-	v.Agents = append(v.Agents, others...)
-	return v
+	s.Agents = append(s.Agents, others...)
+	return s
 }
 
-// agent is what the keys say of one agent, its rank apart.
-func (l *observer) agent(id coord.SessionID) AgentStatus {
-	seen := AgentStatus{Rank: -1, Status: l.keys[prefixStatus+string(id)]}
-	r := readKey[Report](l, prefixAgent+string(id))
+// agent returns the state of one agent, without its rank.
+func (o *observer) agent(id coord.SessionID) AgentStatus {
+	status := AgentStatus{Rank: -1, Status: o.keys[prefixStatus+string(id)]}
+	r := readKey[Report](o, prefixAgent+string(id))
 	if r == nil {
-		seen.Lost = true
-		return seen
+		status.Lost = true
+		return status
 	}
-	seen.Host, seen.Nproc = r.Node.Host, r.Node.Nproc
-	if a := readKey[Answer](l, prefixAnswer+string(id)); a != nil && a.Kind != Run && a.Kind != End {
-		seen.Note = a.Note
+	status.Host, status.Nproc = r.Node.Host, r.Node.Nproc
+	if a := readKey[Answer](o, prefixAnswer+string(id)); a != nil && a.Kind != Run && a.Kind != End {
+		status.Note = a.Note
 	}
 	if r.Leaving {
-		seen.Note = "is leaving"
+		status.Note = "is leaving"
 	}
-	return seen
+	return status
 }
 
-// Empty reports whether the store has nothing of the run.
-func (v Snapshot) Empty() bool {
-	return v.Job == nil && v.Record == nil && v.Outcome == nil && len(v.Agents) == 0
+// Empty reports whether the store knows nothing of the run.
+func (s Snapshot) Empty() bool {
+	return s.Job == nil && s.Record == nil && s.Outcome == nil && len(s.Agents) == 0
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/coord"
 )
 
-// inBrief is what matters of a View in one line.
-func (v Snapshot) inBrief() string {
+// brief returns what the tests check, in one line.
+func (v Snapshot) brief() string {
 	text := "no round"
 	if v.Record != nil {
 		text = fmt.Sprintf("round %d", v.Record.Round)
@@ -37,8 +37,8 @@ func (v Snapshot) inBrief() string {
 	return text
 }
 
-// An agent shows what it does while somebody looks, and else writes nothing.
-func TestShow(t *testing.T) {
+// An agent publishes its status while somebody observes the run, and otherwise writes nothing.
+func TestStatusIsPublishedWhileObserved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := coord.NewServer(coord.ServerOptions{})
 		defer server.Close()
@@ -59,7 +59,7 @@ func TestShow(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- d.publishStatus(ctx) }()
-		look := func() (stop func()) {
+		observe := func() (stop func()) {
 			store := open()
 			ctx, cancel := context.WithCancel(ctx)
 			done := make(chan struct{})
@@ -92,18 +92,18 @@ func TestShow(t *testing.T) {
 			}
 		}
 		<-time.After(time.Minute)
-		check("nobody looks", "")
-		first := look()
-		check("somebody looks", "1")
+		check("nobody observes", "")
+		first := observe()
+		check("one observer", "1")
 		<-time.After(2*interval + time.Millisecond)
 		check("after two intervals", "3")
-		second := look()
-		check("another one looks", "3")
+		second := observe()
+		check("two observers", "3")
 		first()
 		<-time.After(interval)
-		check("the first has gone", "4")
+		check("the first has left", "4")
 		second()
-		check("both have", "")
+		check("both have left", "")
 		<-time.After(time.Minute)
 		check("long after", "")
 		if n := asked.Load(); n != 4 {
@@ -116,10 +116,11 @@ func TestShow(t *testing.T) {
 	})
 }
 
-func TestLookSeesTheRun(t *testing.T) {
+// A snapshot follows the run's keys.
+func TestSnapshot(t *testing.T) {
 	const state, answer = `{"round":3,"restarts":1,"members":[{"s":"A","n":2},{"s":"B","n":4}]}`, `{"kind":"wait","note":"a spare"}`
 	agent := func(host string) string { return fmt.Sprintf(`{"node":{"host":%q,"nproc":2},"phase":"busy"}`, host) }
-	l := &observer{prefix: "run/", keys: map[string][]byte{}}
+	o := &observer{prefix: "run/", keys: map[string][]byte{}}
 	for _, step := range []struct{ key, value, want string }{
 		{"watcher/X", "{}", "no round"},
 		{"agent/B", agent("node2"), "no round node2=-1:"},
@@ -136,23 +137,23 @@ func TestLookSeesTheRun(t *testing.T) {
 		{"state/round/3", "", "round 3 =0:lost node2=1:hello node1=-1:(a spare)"},
 		{"state/result", `{"ending":"failed"}`, "round 3 =0:lost node2=1:hello node1=-1:(a spare) failed"},
 	} {
-		l.apply(coord.Batch{Events: []coord.Event{{Key: "run/" + step.key, Value: []byte(step.value), Deleted: step.value == ""}}})
-		v := l.snapshot()
-		if diff := cmp.Diff(step.want, strings.TrimSpace(v.inBrief())); diff != "" {
+		o.apply(coord.Batch{Events: []coord.Event{{Key: "run/" + step.key, Value: []byte(step.value), Deleted: step.value == ""}}})
+		v := o.snapshot()
+		if diff := cmp.Diff(step.want, strings.TrimSpace(v.brief())); diff != "" {
 			t.Errorf("after %s (-want +got):\n%s", step.key, diff)
 		}
 		if v.Empty() != (step.want == "no round") || v.Complete() {
 			t.Errorf("after %s: empty %v, complete %v", step.key, v.Empty(), v.Complete())
 		}
 	}
-	l.apply(coord.Batch{Events: []coord.Event{{Key: "run/status/C", Value: []byte("x")}}})
-	if !l.snapshot().Complete() {
-		t.Errorf("not complete: %s", l.snapshot().inBrief())
+	o.apply(coord.Batch{Events: []coord.Event{{Key: "run/status/C", Value: []byte("x")}}})
+	if !o.snapshot().Complete() {
+		t.Errorf("not complete: %s", o.snapshot().brief())
 	}
 }
 
-// Whoever looks takes no part: no round has it, no round waits for it, and the store's host ends without it.
-func TestLookChangesNothing(t *testing.T) {
+// An observer takes no part: no round has it, no round waits for it, and the store's host ends without it.
+func TestObserveChangesNothing(t *testing.T) {
 	port := freeTCPPort(t)
 	var hs []*Handler
 	var waits []<-chan joined
@@ -167,15 +168,15 @@ func TestLookChangesNothing(t *testing.T) {
 		}
 	}
 	host := hs[0].opts.Access.(*C10d)
-	visitor := &C10d{Host: "127.0.0.1", Ports: []int{port}}
-	store, err := visitor.OpenObserver(t.Context(), 2*time.Second)
+	observer := &C10d{Host: "127.0.0.1", Ports: []int{port}}
+	store, err := observer.OpenObserver(t.Context(), 2*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
-	views, looked := make(chan string, 1000), make(chan error, 1)
+	snapshots, observed := make(chan string, 1000), make(chan error, 1)
 	go func() {
-		looked <- Observe(t.Context(), store, "run", func(v Snapshot) error {
-			views <- v.inBrief()
+		observed <- Observe(t.Context(), store, "run", func(v Snapshot) error {
+			snapshots <- v.brief()
 			return nil
 		})
 	}()
@@ -184,8 +185,8 @@ func TestLookChangesNothing(t *testing.T) {
 			t.Fatalf("%+v", got)
 		}
 	}
-	for seen := ""; seen != "round 0 node0=0:busy node1=1:busy"; {
-		seen = await(t, "a view of both", views)
+	for got := ""; got != "round 0 node0=0:busy node1=1:busy"; {
+		got = await(t, "a snapshot of both", snapshots)
 	}
 	if reached := host.Server().ReachedAt(); len(reached) != 1 {
 		t.Errorf("reached at %v", reached)
@@ -202,14 +203,14 @@ func TestLookChangesNothing(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if err := await(t, "the end of the looking", looked); !errors.Is(err, coord.ErrUnavailable) && !errors.Is(err, coord.ErrSessionLost) {
-		t.Errorf("looking ended with %v", err)
+	if err := await(t, "the end of Observe", observed); !errors.Is(err, coord.ErrUnavailable) && !errors.Is(err, coord.ErrSessionLost) {
+		t.Errorf("Observe ended with %v", err)
 	}
 	_ = store.Close(context.WithoutCancel(t.Context()))
 }
 
-// A visitor of a run with several ports looks at its store, and at no other run's.
-func TestVisitFindsThePort(t *testing.T) {
+// An observer of a run with several ports finds the run's store, and no other run's.
+func TestOpenObserverFindsThePort(t *testing.T) {
 	p := newParty(t, 3)
 	all := p.ports
 	p.ports = all[:1]
@@ -221,8 +222,8 @@ func TestVisitFindsThePort(t *testing.T) {
 		runID string
 		port  int // 0: none
 	}{{"mine", all[1]}, {"other", all[0]}, {"nobody's", 0}} {
-		visitor := &C10d{RunID: tt.runID, Version: "test", Host: "127.0.0.1", Ports: all}
-		store, err := visitor.OpenObserver(t.Context(), 2*time.Second)
+		observer := &C10d{RunID: tt.runID, Version: "test", Host: "127.0.0.1", Ports: all}
+		store, err := observer.OpenObserver(t.Context(), 2*time.Second)
 		if tt.port == 0 {
 			if err == nil {
 				t.Errorf("%s: found", tt.runID)

@@ -12,25 +12,29 @@ import (
 
 // Candidate ports
 //
-// The endpoint of a run may have several ports at which its store may be, so that jobs which share a machine need not agree on who has which. The
-// host takes the first that it can bind; a client asks at one after the other, and a store lets in only agents of its own run. So jobs never meet, and
-// agents of one run do if there is one store of theirs, no more. It is the machine of the endpoint that hosts; among its agents these rules see to it:
+// The endpoint of a run may have several candidate ports, so that jobs on one machine need not agree which job uses
+// which port. The host binds the first free candidate. A client asks at one candidate after the other, and a store
+// accepts only agents of its own run. So agents of different jobs never meet, and agents of one run meet if the run has
+// exactly one store. The machine of the endpoint hosts the store. Three rules make sure that only one of its agents
+// does:
 //
-//  1. Who binds a candidate holds the claim of the run, which one process of the machine can have, from before it binds until its port is free again. So
-//     no two agents ever host, whatever they found at the candidates, and in whichever order: an agent that would pass over a port because the store of
-//     another job is about to go from it, while its neighbour finds the port free, has no claim or has the only one. The kernel gives the claim back
-//     when its holder dies, and the port with it.
-//  2. Who does not get the claim is a client. It may find nothing yet, as its neighbour may be about to bind; then it waits and tries again, also
-//     for the claim, which its neighbour gives back if it can have no port.
-//  3. Who has the claim asks at each candidate that is taken before it binds the next: the store of the run may be there without a claim,
-//     in a process of its own (elasticrun store) or of an agent that was given that one port. Then this agent is a client.
+//  1. An agent that binds a candidate holds the claim of the run from before it binds until the port is free again.
+//     Only one process of a machine can hold the claim, so no two agents ever host. That is true whatever they find at
+//     the candidates: one agent may skip a port that another job is about to leave, while its neighbor finds that port
+//     free. The kernel releases the claim and the port when their holder dies.
+//  2. An agent that does not get the claim is a client. It may find no store yet, because its neighbor is about to
+//     bind. Then it waits and tries again, also for the claim, which the neighbor releases if it gets no port.
+//  3. An agent that has the claim asks at each taken candidate before it binds the next one. The store of the run may
+//     be there without a claim: in a separate process (elasticrun store), or in an agent that was given only that
+//     port. Then this agent is a client.
 //
-// The claim is seen where the port is: within one network namespace. On other machines nobody binds, because only agents of the endpoint's host do.
+// The claim is visible where the port is: in one network namespace. On other machines nobody binds a candidate, because
+// only agents of the endpoint's host do.
 //
-// A store that serves any run (elasticrun store) is to have the only port of its endpoint: as one of several it would be taken for the run's own by
-// whoever finds it first.
+// A store that serves every run (elasticrun store) must have the only port of its endpoint. Among several candidates,
+// the first agent to find it would mistake it for the run's own store.
 
-// candidates are the ports at which the store may be: only the one where it was found, once it was.
+// candidates returns the ports at which the store may be. Once a client has found the store, that is its port alone.
 func (a *C10d) candidates() []int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -40,18 +44,19 @@ func (a *C10d) candidates() []int {
 	return a.Ports
 }
 
-// hostOne hosts the store at the first candidate that is free, unless it is at one before or another agent of this machine hosts it.
+// hostFirstFree hosts the store at the first free candidate. It connects instead if the store is at an earlier
+// candidate, or if another agent of this machine hosts the run.
 func (a *C10d) hostFirstFree(ctx context.Context, e Endpoint, choice Choice, ports []int) (coord.Store, error) {
 	run, err := claimRun(a.RunID)
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
 		store, err := a.join(ctx, e, ports)
 		if err != nil {
-			err = fmt.Errorf("%w (another agent of this machine hosts run %q, or is about to)", err, a.RunID)
+			err = fmt.Errorf("%w (another agent on this machine hosts run %q, or is about to)", err, a.RunID)
 		}
 		return store, err
 	case err != nil:
-		return nil, fmt.Errorf("claim to be the host of run %q: %w", a.RunID, err)
+		return nil, fmt.Errorf("claim to host run %q: %w", a.RunID, err)
 	}
 	release := func() { _ = run.Close() }
 	taken := &PortsTakenError{Host: a.Host}
@@ -73,17 +78,17 @@ func (a *C10d) hostFirstFree(ctx context.Context, e Endpoint, choice Choice, por
 	return nil, taken
 }
 
-// passedOver says that the host has not got its first choice.
+// logTakenPorts logs why the host does not use its first choice.
 func (a *C10d) logTakenPorts(taken *PortsTakenError, port int) {
 	for _, t := range taken.Ports {
-		a.Logger.Info().Int("port", t.Port).Err(t.Err).AnErr("found", t.Found).Msg("somebody else has this port of the endpoint")
+		a.Logger.Info().Int("port", t.Port).Err(t.Err).AnErr("found", t.Found).Msg("this port of the endpoint is taken")
 	}
 	if len(taken.Ports) > 0 {
-		a.Logger.Info().Int("port", port).Msg("taking another one")
+		a.Logger.Info().Int("port", port).Msg("using another port of the endpoint")
 	}
 }
 
-// hostOnly hosts the store at the endpoint's only port, or connects to whoever has it.
+// hostOnlyPort hosts the store at the endpoint's only port, or connects to the store that has the port.
 func (a *C10d) hostOnlyPort(ctx context.Context, e Endpoint, choice Choice) (coord.Store, error) {
 	ln, taken := Bind(ctx, choice)
 	if taken == nil {
@@ -94,13 +99,14 @@ func (a *C10d) hostOnlyPort(ctx context.Context, e Endpoint, choice Choice) (coo
 	}
 	store, err := a.join(ctx, e, []int{e.Port})
 	if err != nil && !errors.Is(err, coord.ErrUnavailable) && !errors.As(err, new(*coord.RefusedError)) {
-		return nil, &rdzv.ListenError{Addr: a.Host, Port: e.Port, Err: fmt.Errorf("%w; and %w", syscall.EADDRINUSE, err)}
+		err = fmt.Errorf("%w; and %w", syscall.EADDRINUSE, err)
+		return nil, &rdzv.ListenError{Addr: a.Host, Port: e.Port, Err: err}
 	}
 	return store, err
 }
 
-// join connects to the store, which is at one of the ports. Its error says what happened at each; it is final (no coord.ErrUnavailable) where
-// somebody else is at each of them.
+// join connects to the store, which is at one of the ports. The error says what happened at each port. It is permanent
+// (no coord.ErrUnavailable) if somebody else has every port.
 func (a *C10d) join(ctx context.Context, e Endpoint, ports []int) (coord.Store, error) {
 	var tried []error
 	for _, port := range ports {
@@ -117,19 +123,19 @@ func (a *C10d) join(ctx context.Context, e Endpoint, ports []int) (coord.Store, 
 	return nil, &unreachableError{endpoint: e, ports: ports, tried: tried}
 }
 
-// settle notes where the store is: from now on it is nowhere else.
+// connected records where the store is. From now on the agent looks for it only there.
 func (a *C10d) connected(client *coord.Client, port int) coord.Store {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.client == nil && port != a.Ports[0] {
-		a.Logger.Info().Int("port", port).Msg("the rendezvous is at another port than the first")
+		a.Logger.Info().Int("port", port).Msg("the rendezvous is not at the first port of the endpoint")
 	}
 	a.client, a.storePort = client, port
 	return client
 }
 
-// dial tries each of the endpoint's addresses at its port. Without a client it returns what happened at each, or, as soon as one of them has refused this
-// agent for good, that alone.
+// dial tries each of the endpoint's addresses at its port. Without a client it returns the error of each address. If
+// one address refuses this agent for good, it returns that error alone.
 func (a *C10d) dial(ctx context.Context, e Endpoint) (client *coord.Client, tried []error, refused bool) {
 	for _, addr := range e.Addrs {
 		to := a.dialerTo(e, addr)
@@ -148,7 +154,7 @@ func (a *C10d) dial(ctx context.Context, e Endpoint) (client *coord.Client, trie
 	return nil, tried, false
 }
 
-// unreachable says what happened at each address and port of an endpoint.
+// unreachableError says what happened at each address and port of an endpoint.
 type unreachableError struct {
 	endpoint Endpoint
 	ports    []int
@@ -167,34 +173,36 @@ func (u *unreachableError) Error() string {
 	return fmt.Sprintf("rendezvous endpoint %s cannot be reached: %s", at, summarizeAttempts(attempts))
 }
 
-// Unwrap returns what may pass: the store may still come there, whoever is at the other ports. It returns all where nothing may.
+// Unwrap returns the errors that are temporary: the store may still start there, whoever has the other ports. It
+// returns all errors if none is temporary.
 func (u *unreachableError) Unwrap() []error {
-	var may []error
+	var temporary []error
 	for _, err := range u.tried {
 		if errors.Is(err, coord.ErrUnavailable) {
-			may = append(may, err)
+			temporary = append(temporary, err)
 		}
 	}
-	if len(may) == 0 {
+	if len(temporary) == 0 {
 		return u.tried
 	}
-	return may
+	return temporary
 }
 
-// PortsTakenError says that the host of the store can have none of the endpoint's ports, and that the run's store is at none of them.
+// PortsTakenError says that the host of the store can use none of the endpoint's ports, and that the run's store is at
+// none of them.
 type PortsTakenError struct {
-	// Host is the endpoint's, as it was given.
+	// Host is the endpoint's host, as it was given.
 	Host string
-	// Ports are all candidates, in their order.
+	// Ports are all candidates, in order.
 	Ports []TakenPort
 }
 
 // TakenPort is a port that somebody else has.
 type TakenPort struct {
 	Port int
-	// Err is why nothing can listen there: errors.Is tells syscall.EADDRINUSE, EADDRNOTAVAIL, EACCES.
+	// Err is why this agent cannot listen there, such as syscall.EADDRINUSE, EADDRNOTAVAIL or EACCES.
 	Err error
-	// Found is what came of the attempt to connect to whoever is there.
+	// Found is the error of the attempt to connect there.
 	Found error
 }
 
@@ -207,8 +215,8 @@ func (e *PortsTakenError) Error() string {
 			attempts[i].kind += kindOf(t.Found)
 		}
 	}
-	return fmt.Sprintf("no port of rendezvous endpoint %s can be had: %s", e.Host, summarizeAttempts(attempts))
+	return fmt.Sprintf("no port of rendezvous endpoint %s can be used: %s", e.Host, summarizeAttempts(attempts))
 }
 
-// Unwrap makes it an [rdzv.ErrConnection].
+// Unwrap makes the error an [rdzv.ErrConnection].
 func (e *PortsTakenError) Unwrap() error { return rdzv.ErrConnection }

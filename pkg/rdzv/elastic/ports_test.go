@@ -232,7 +232,7 @@ func TestNoPortFree(t *testing.T) {
 		t.Errorf("the second port: %+v", p)
 	}
 	for _, want := range []string{
-		fmt.Sprintf("no port of rendezvous endpoint 127.0.0.1 can be had: %d: address already in use, and connect to", last[0]),
+		fmt.Sprintf("no port of rendezvous endpoint 127.0.0.1 can be used: %d: address already in use, and connect to", last[0]),
 		fmt.Sprintf("; %d: address already in use, and coordination store at", last[1]), "the store belongs to another job",
 	} {
 		if !strings.Contains(err.Error(), want) {

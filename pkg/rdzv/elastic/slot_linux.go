@@ -17,13 +17,15 @@ import (
 
 // Slots
 //
-// A slot is an abstract unix socket: it needs no folder that all users may write, and vanishes with its last descriptor. Anybody may bind any name, so
-// a name alone proves nothing. Therefore the holder listens, and whoever finds the name taken connects and asks the kernel who listens (SO_PEERCRED).
-// Only a process of the same user, or of root, holds the slot. If another user has the name, the slot is taken under a name of its own, that
-// begins with the slot's and ends at random; nobody can have all of those.
+// A slot is an abstract unix socket. It needs no folder that all users can write, and it disappears with its last
+// descriptor. Any user can bind any name, so a name alone proves nothing. Therefore the holder listens, and a process
+// that finds the name taken connects and asks the kernel which user listens (SO_PEERCRED). Only a process of the same
+// user, or of root, holds the slot. If another user has the name, the slot is taken under another name, which begins
+// with the slot's name and ends at random. Nobody can bind all of those.
 //
-// Whoever has bound a name of a slot looks at all others before it takes the slot for its own, and gives it up if one of them is held. Of two that
-// bind at the same time at least one sees the other, so that no two hold the slot, whatever other users bind or give up meanwhile.
+// A process that has bound a name of a slot checks all other names of the slot, and releases its own if one of them is
+// held. Of two processes that bind at the same time, at least one sees the other. So no two processes hold the slot,
+// whatever other users bind or release meanwhile.
 
 // heldSlot is a slot that this process holds.
 type heldSlot struct {
@@ -33,11 +35,11 @@ type heldSlot struct {
 	running sync.WaitGroup
 }
 
-// slotTries is how often a slot is asked for that several want at the same time, all of which have given it up.
+// slotAttempts bounds the attempts at a slot that several processes want at the same time, so that each releases it.
 const slotAttempts = 4
 
-// takeSlot takes a slot. Workers do not inherit it (SOCK_CLOEXEC), as else they would hold the slot of an agent that is dead. The error is
-// EADDRINUSE where the slot is taken.
+// takeSlot takes a slot. Workers do not inherit it (SOCK_CLOEXEC): they could outlive their agent and keep its slot.
+// The error is EADDRINUSE if the slot is taken.
 func takeSlot(name string) (io.Closer, error) {
 	name = fmt.Sprintf("%s/%d", name, os.Geteuid())
 	for try := 1; ; try++ {
@@ -52,11 +54,11 @@ func takeSlot(name string) (io.Closer, error) {
 		if try == slotAttempts {
 			return nil, fmt.Errorf("bind the unix socket @%s: %w", name, syscall.EADDRINUSE)
 		}
-		<-time.After(mathrand.N(20 * time.Millisecond)) // so that those who have met do not meet again
+		<-time.After(mathrand.N(20 * time.Millisecond)) // so that the competitors do not collide again
 	}
 }
 
-// bindSlot binds a name of the slot: the first, or one at random where another user has that.
+// bindSlot binds a name of the slot: its own, or a random one if another user has bound that.
 func bindSlot(name string) (*net.UnixListener, error) {
 	for until := time.Now().Add(listenTimeout); ; <-time.After(5 * time.Millisecond) {
 		ln, err := listenUnix("@" + name)
@@ -66,16 +68,17 @@ func bindSlot(name string) (*net.UnixListener, error) {
 		switch uid, askErr := slotHolder("@" + name); {
 		case askErr == nil && trusted(uid):
 			return nil, err
-		case askErr == nil, time.Now().After(until): // else it has gone since, or is about to listen
+		case askErr == nil, time.Now().After(until): // otherwise the holder has just ended, or is about to listen
 			return listenUnix("@" + name + "/" + rand.Text()[:8])
 		}
 	}
 }
 
-// askBound is how long a process that has bound a name may take to listen; whoever does not is no holder.
+// listenTimeout is how long a process that has bound a name may take to listen. After that it does not count as a
+// holder.
 const listenTimeout = 200 * time.Millisecond
 
-// trusted tells whether a user's processes may hold slots that this process asks for.
+// trusted reports whether a process of that user can hold a slot of this process's user.
 func trusted(uid uint32) bool { return uid == uint32(os.Geteuid()) || uid == 0 }
 
 func listenUnix(name string) (*net.UnixListener, error) {
@@ -86,7 +89,8 @@ func listenUnix(name string) (*net.UnixListener, error) {
 	return ln, nil
 }
 
-// hold accepts whoever asks who holds the slot, so that the next one can ask too.
+// newHeldSlot accepts and closes the connections of processes that ask who holds the slot, so that the backlog never
+// fills.
 func newHeldSlot(ln *net.UnixListener) *heldSlot {
 	s := &heldSlot{ln: ln, closing: make(chan struct{})}
 	s.running.Go(func() {
@@ -99,7 +103,7 @@ func newHeldSlot(ln *net.UnixListener) *heldSlot {
 			case errors.Is(err, net.ErrClosed):
 				return
 			}
-			select { // no more files can be opened; that passes
+			select { // the limit of open files is reached, which is temporary
 			case <-time.After(100 * time.Millisecond):
 			case <-s.closing:
 				return
@@ -109,7 +113,7 @@ func newHeldSlot(ln *net.UnixListener) *heldSlot {
 	return s
 }
 
-// Close gives the slot up. It may be called again.
+// Close releases the slot. It may be called more than once.
 func (s *heldSlot) Close() error {
 	var err error
 	s.once.Do(func() {
@@ -120,10 +124,10 @@ func (s *heldSlot) Close() error {
 	return err
 }
 
-// SyscallConn gives access to the socket: the slot is held as long as a descriptor of it is open.
+// SyscallConn returns the socket. The slot is held as long as any descriptor of it is open.
 func (s *heldSlot) SyscallConn() (syscall.RawConn, error) { return s.ln.SyscallConn() }
 
-// slotHolder returns the user who listens at a name. It does not wait.
+// slotHolder returns the user that listens at a name. It does not block.
 func slotHolder(name string) (uint32, error) {
 	c, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: name, Net: "unix"})
 	if err != nil {
@@ -133,6 +137,7 @@ func slotHolder(name string) (uint32, error) {
 	return peerUID(c)
 }
 
+// peerUID returns the user of the process at the other end of c.
 func peerUID(c *net.UnixConn) (uint32, error) {
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -150,10 +155,10 @@ func peerUID(c *net.UnixConn) (uint32, error) {
 	return cred.Uid, nil
 }
 
-// heldElsewhere tells whether a process of this user or of root holds the slot under another name than own.
+// heldElsewhere reports whether a process of this user or of root holds the slot under a name other than own.
 func heldElsewhere(slot, own string) bool {
 	f, err := os.Open("/proc/net/unix")
-	if err != nil { // then another user can keep this one out of the slot, no more
+	if err != nil { // without the list, two processes could hold the slot only if another user has bound its name
 		return false
 	}
 	defer f.Close()

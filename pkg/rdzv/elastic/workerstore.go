@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/netip"
 	"strconv"
 	"strings"
 	"sync"
@@ -21,33 +20,36 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
-// WorkerStores say where this node's worker stores listen and how they are offered.
+// WorkerStores configures where this node's worker stores listen and which addresses it announces.
 type WorkerStores struct {
-	// Addr is the one address to announce and to listen on; empty listens on all and announces Offers.
+	// Addr is the address to listen at and to announce. If it is empty, stores listen at all addresses and announce
+	// Offers.
 	Addr string
-	// Ports are those that may be taken.
+	// Ports are the ports that a store may use.
 	Ports Ports
-	// WorkersHost leaves the hosting to the worker of rank 0 (TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1).
+	// WorkersHost makes the worker of rank 0 host the store (TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1).
 	WorkersHost bool
-	// Offers are the addresses to announce, in the order of preference, where Addr is empty.
+	// Offers returns the addresses to announce if Addr is empty, in the order of preference.
 	Offers func() []string
-	// Fixed announces Addr as it is, without a check that it leads to this store: it is where the user said.
+	// Fixed makes other nodes use Addr without checking that this store answers there: the user has chosen it.
 	Fixed bool
-	// Shared says that the store is behind the front of the node of rank 0, and nowhere else.
+	// Shared says that workers use the store that the node of rank 0 serves at the front (Access.Front).
 	Shared bool
 }
 
-// workerStore is one round's TCPStore server, or what stands for it.
+// workerStore is this node's worker store for one round.
 type workerStore struct {
-	*rdzv.WorkerStore // nil where a front or a worker serves
+	*rdzv.WorkerStore // nil if a front or a worker serves the store
 	probes            sync.WaitGroup
 }
 
-// nonceSize is the length of an offer's nonce before it is written in hexadecimal digits.
+// nonceSize is the length of an offer's nonce in bytes, before hexadecimal encoding.
 const nonceSize = 16
 
-// open makes the store that this node would have as rank 0 of the next round: empty, and listening.
-func (w WorkerStores) open(ctx context.Context, self rdzv.Member, front *rdzv.WorkerStore, log zerolog.Logger) (*workerStore, Offer, error) {
+// open opens an empty store, which listens, for this node as rank 0 of the next round.
+func (w WorkerStores) open(
+	ctx context.Context, self rdzv.Member, front *rdzv.WorkerStore, log zerolog.Logger,
+) (*workerStore, Offer, error) {
 	addr, ports := cmp.Or(self.MasterAddr, w.Addr), w.Ports
 	if self.MasterPort != 0 {
 		ports = Ports{self.MasterPort, self.MasterPort}
@@ -59,7 +61,7 @@ func (w WorkerStores) open(ctx context.Context, self rdzv.Member, front *rdzv.Wo
 		offer.Addrs = w.Offers()
 	}
 	switch {
-	case w.Shared && front == nil: // the node of rank 0 has it
+	case w.Shared && front == nil: // only the node of rank 0 serves the store
 		return nil, Offer{}, nil
 	case w.Shared:
 		return nil, offer, front.Reset()
@@ -72,7 +74,7 @@ func (w WorkerStores) open(ctx context.Context, self rdzv.Member, front *rdzv.Wo
 		return nil, Offer{}, err
 	}
 	offer.Port = ln.Addr().(*net.TCPAddr).Port
-	if w.WorkersHost { // an agent cannot hold the port for a worker
+	if w.WorkersHost { // an agent cannot keep the port for a worker
 		return nil, offer, ln.Close()
 	}
 	s := &workerStore{}
@@ -87,7 +89,7 @@ func (w WorkerStores) open(ctx context.Context, self rdzv.Member, front *rdzv.Wo
 	return s, offer, nil
 }
 
-// close ends every connection and waits for the server's goroutines.
+// close closes every connection and waits for the server's goroutines.
 func (s *workerStore) close() error {
 	if s == nil || s.WorkerStore == nil {
 		return nil
@@ -97,13 +99,15 @@ func (s *workerStore) close() error {
 	return err
 }
 
-// An agent that wants to know whether an address leads to a worker store sends probeByte and the nonce of the offer, and gets the nonce's
-// complement, which no other server can know.
+// To find out whether an address leads to a worker store, an agent sends probeByte and the nonce of the offer. The
+// store of that offer replies with the nonce's complement. No other server does: an echo server would return the nonce
+// itself.
 const (
 	probeByte    = 0x8e
 	probeTimeout = 3 * time.Second
 )
 
+// answerProbe answers the probe on c if its nonce is right, and closes c.
 func answerProbe(c net.Conn, nonce []byte) {
 	defer c.Close()
 	_ = c.SetDeadline(time.Now().Add(probeTimeout))
@@ -114,6 +118,7 @@ func answerProbe(c net.Conn, nonce []byte) {
 	_, _ = c.Write(complement(nonce))
 }
 
+// complement returns b with every bit inverted.
 func complement(b []byte) []byte {
 	out := make([]byte, len(b))
 	for i := range b {
@@ -122,8 +127,8 @@ func complement(b []byte) []byte {
 	return out
 }
 
-// reach returns the first of an offer's addresses, in their order, at which its worker store answers. All are tried at once. Its error says what
-// happened at each.
+// reach returns the first of an offer's addresses, in their order, at which its worker store answers. It tries all at
+// once. The error says what happened at each.
 func reach(ctx context.Context, o Offer) (string, error) {
 	nonce, err := hex.DecodeString(o.Nonce)
 	if err != nil {
@@ -142,19 +147,19 @@ func reach(ctx context.Context, o Offer) (string, error) {
 		err := <-results[i]
 		if err == nil && found == "" {
 			found = addr
-			cancel() // the rest need not go on, but are waited for
+			cancel() // the other probes end early, and reach waits for them
 		}
 		if err != nil && found == "" {
 			tried = append(tried, err.Error())
 		}
 	}
 	if found == "" {
-		return "", fmt.Errorf("no address of it can be reached: %s", strings.Join(tried, "; "))
+		return "", fmt.Errorf("none of its addresses answers: %s", strings.Join(tried, "; "))
 	}
 	return found, nil
 }
 
-// probe asks whether the worker store with the nonce is at addr.
+// probe returns nil if the worker store with the nonce is at addr.
 func probe(ctx context.Context, addr string, nonce []byte) error {
 	c, err := new(net.Dialer).DialContext(ctx, "tcp", addr)
 	if err != nil {
@@ -168,18 +173,9 @@ func probe(ctx context.Context, addr string, nonce []byte) error {
 		return err
 	}
 	if n, err := io.ReadFull(c, answer); err != nil && n == 0 {
-		return fmt.Errorf("%s is connected, but does not answer: %w", addr, err)
+		return fmt.Errorf("%s accepts the connection but does not answer: %w", addr, err)
 	} else if err != nil || !bytes.Equal(answer, complement(nonce)) {
 		return fmt.Errorf("%s is not the worker store of this round", addr)
 	}
 	return nil
-}
-
-// addrOf is the address of a socket, without port and zone; invalid where it has none.
-func addrOf(a net.Addr) netip.Addr {
-	tcp, ok := a.(*net.TCPAddr)
-	if !ok {
-		return netip.Addr{}
-	}
-	return tcp.AddrPort().Addr().Unmap()
 }

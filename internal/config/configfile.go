@@ -192,7 +192,8 @@ func fileKey(key string) (Flag, error) {
 func fileValue(kind Kind, value any) (string, error) {
 	switch v := value.(type) {
 	case string:
-		if kind == KindString || kind == KindSpec {
+		_, err := time.ParseDuration(v)
+		if kind == KindString || kind == KindSpec || kind == KindSeconds && err == nil {
 			return v, nil
 		}
 	case int:
@@ -210,7 +211,7 @@ func fileValue(kind Kind, value any) (string, error) {
 	}
 	want := map[Kind]string{
 		KindString: "text", KindSpec: "text or a whole number", KindInt: "a whole number",
-		KindSeconds: "a number of seconds", KindBool: "true or false",
+		KindSeconds: "a number of seconds or a duration such as 30s", KindBool: "true or false",
 	}[kind]
 	switch v := value.(type) {
 	case nil:

@@ -13,7 +13,7 @@ const (
 	KindString  Kind = iota // text
 	KindSpec                // text that may look like a number, such as 2, 1:4 or auto
 	KindInt                 // a whole number
-	KindSeconds             // seconds, with decimals
+	KindSeconds             // a time: seconds, with decimals, or a duration such as 1m30s
 	KindBool                // a switch: takes no value on the command line
 	KindAction              // a switch that ends parsing: --help, --version
 )

@@ -110,6 +110,7 @@ func TestPrecedence(t *testing.T) {
 		{"no PET_ for numa-binding", "s.py", "PET_NUMA_BINDING=node", "", Setting{"numa-binding", "", Source{FromDefault, ""}}},
 		{"text in a file is not YAML's number", "s.py", "", "tee: 0:3,1:2", Setting{"tee", "0:3,1:2", Source{FromFile, "elasticrun.yaml"}}},
 		{"range in a file is not base 60", "s.py", "", "nnodes: 1:1", Setting{"nnodes", "1:1", Source{FromFile, "elasticrun.yaml"}}},
+		{"a duration in a file", "s.py", "", "shutdown-timeout: 1m30s", Setting{"shutdown-timeout", "1m30s", Source{FromFile, "elasticrun.yaml"}}},
 		{"decimals in a file", "s.py", "", "shutdown-timeout: 0.5", Setting{"shutdown-timeout", "0.5", Source{FromFile, "elasticrun.yaml"}}},
 	}
 	for _, tt := range tests {
@@ -213,7 +214,7 @@ func TestBadInput(t *testing.T) {
 		{line: "s.py", env: "PET_START_METHOD=x", want: "PET_START_METHOD=x: must be one of spawn, fork, forkserver"},
 		{line: "s.py", env: "LOGLEVEL=loud", want: "LOGLEVEL=loud: must be one of trace, debug, info, warning, error, critical"},
 		{line: "s.py", env: "TORCH_ELASTIC_EXIT_BARRIER_TIMEOUT=-1", want: "TORCH_ELASTIC_EXIT_BARRIER_TIMEOUT=-1: must not be negative"},
-		{line: "s.py", env: "TORCH_ELASTIC_SHUTDOWN_TIMEOUT=soon", want: "TORCH_ELASTIC_SHUTDOWN_TIMEOUT=soon: must be a number of seconds"},
+		{line: "s.py", env: "TORCH_ELASTIC_SHUTDOWN_TIMEOUT=soon", want: "TORCH_ELASTIC_SHUTDOWN_TIMEOUT=soon: must be a number of seconds, or a duration such as 30s or 5m"},
 
 		{line: "--config gone.yaml s.py", want: "--config=gone.yaml: cannot read the config file: no such file or directory"},
 		{line: "--config . s.py", want: "--config=.: cannot read the config file: is a directory"},

@@ -148,6 +148,9 @@ func referenceRow(f Flag) string {
 	if f.Short != "" {
 		name = "`-" + f.Short + "`, " + name
 	}
+	if !f.Torchrun && slices.Contains(groups(), f.Group) {
+		name += " †"
+	}
 	env := "none"
 	if len(f.Env) > 0 {
 		env = "`" + strings.Join(f.Env, "`, `") + "`"
@@ -161,11 +164,7 @@ func referenceRow(f Flag) string {
 	case value != "":
 		value = "`" + value + "`"
 	}
-	help := f.Help
-	if !f.Torchrun && slices.Contains(groups(), f.Group) {
-		help += " *(not in torchrun)*"
-	}
-	cells := []string{name, env, value, help}
+	cells := []string{name, env, value, f.Help}
 	for i, cell := range cells {
 		cells[i] = strings.ReplaceAll(cell, "|", `\|`)
 	}

@@ -123,6 +123,10 @@ func TestResolve(t *testing.T) {
 		{"report", []string{"--report", "r-${node_rank}.json", "--error-exit-timeout=1.5"}, machine{}, func(c *Config) {
 			c.Report, c.ErrorExitTimeout = "r-${node_rank}.json", 1500*time.Millisecond
 		}},
+		{"durations", []string{"--shutdown-timeout=1m", "--monitor-interval= 250ms "}, machine{}, func(c *Config) {
+			c.ShutdownTimeout, c.RestartGrace, c.Rendezvous.RejoinTimeout = time.Minute, time.Minute, 70*time.Second
+			c.MonitorInterval = 250 * time.Millisecond
+		}},
 		{"decimals of seconds", []string{"--shutdown-timeout=0.25"}, machine{}, func(c *Config) {
 			c.ShutdownTimeout, c.RestartGrace, c.Rendezvous.RejoinTimeout = 250*time.Millisecond, 250*time.Millisecond, 15*time.Second
 		}},
@@ -205,12 +209,13 @@ func TestResolveRefuses(t *testing.T) {
 		{[]string{"--max-restarts=-1", "s"}, "--max-restarts=-1: must be between 0 and 1073741824"},
 		{[]string{"--max-restarts=99999999999999999999", "s"}, "--max-restarts=99999999999999999999: must be between 0 and 1073741824"},
 		{[]string{"--monitor-interval=0", "s"}, "--monitor-interval=0: must be above 0"},
-		{[]string{"--monitor-interval=nan", "s"}, "--monitor-interval=nan: must be a number of seconds"},
+		{[]string{"--monitor-interval=nan", "s"}, "--monitor-interval=nan: must be a number of seconds, or a duration such as 30s or 5m"},
 		{[]string{"--monitor-interval=1e999", "s"}, "--monitor-interval=1e999: must be at most 1000000000 seconds"},
+		{[]string{"--shutdown-timeout=-1s", "s"}, "--shutdown-timeout=-1s: must not be negative"},
 		{[]string{"--shutdown-timeout=-1", "s"}, "--shutdown-timeout=-1: must not be negative"},
-		{[]string{"--shutdown-timeout=", "s"}, `--shutdown-timeout="": must be a number of seconds`},
+		{[]string{"--shutdown-timeout=", "s"}, `--shutdown-timeout="": must be a number of seconds, or a duration such as 30s or 5m`},
 		{[]string{"--exit-barrier-timeout=-0.1", "s"}, "--exit-barrier-timeout=-0.1: must not be negative"},
-		{[]string{"--error-exit-timeout=soon", "s"}, "--error-exit-timeout=soon: must be a number of seconds"},
+		{[]string{"--error-exit-timeout=soon", "s"}, "--error-exit-timeout=soon: must be a number of seconds, or a duration such as 30s or 5m"},
 		{[]string{"--signals-to-handle=SIGTERM,SIGKILL", "s"}, "--signals-to-handle=SIGTERM,SIGKILL: SIGKILL cannot be handled by any process"},
 		{[]string{"--signals-to-handle=SIGSTOP", "s"}, "--signals-to-handle=SIGSTOP: SIGSTOP cannot be handled by any process"},
 		{[]string{"--signals-to-handle=SIGCHLD", "s"}, "--signals-to-handle=SIGCHLD: SIGCHLD is used by the launcher itself"},
@@ -219,7 +224,7 @@ func TestResolveRefuses(t *testing.T) {
 		{[]string{"--restart-window=-1", "s"}, "--restart-window=-1: must not be negative"},
 		{[]string{"--max-node-losses=often", "s"}, "--max-node-losses=often: must be a whole number"},
 		{[]string{"--grow=later", "s"}, "--grow=later: must be one of now, next-restart, never"},
-		{[]string{"--min-uptime=x", "s"}, "--min-uptime=x: must be a number of seconds"},
+		{[]string{"--min-uptime=x", "s"}, "--min-uptime=x: must be a number of seconds, or a duration such as 30s or 5m"},
 		{[]string{"--rejoin-timeout=30", "s"}, "--rejoin-timeout=30: must be above --shutdown-timeout (30 seconds), the time in which workers may stop"},
 		{[]string{"--rejoin-timeout=40", "--restart-grace=41", "s"}, "--rejoin-timeout=40: must be above --restart-grace (41 seconds), the time in which workers may stop"},
 		{[]string{"--restart-grace=-1", "s"}, "--restart-grace=-1: must not be negative"},

@@ -70,12 +70,16 @@ func between(low, high int) func(string) (int, error) {
 	}
 }
 
-// seconds parses a time in seconds, 0 or more.
+// seconds parses a time of 0 or more: a number of seconds, or a Go duration such as 1m30s.
 func seconds(s string) (time.Duration, error) {
-	n, err := strconv.ParseFloat(strings.TrimSpace(s), 64)
+	s = strings.TrimSpace(s)
+	n, err := strconv.ParseFloat(s, 64)
+	if d, durationErr := time.ParseDuration(s); err != nil && durationErr == nil {
+		n, err = d.Seconds(), nil
+	}
 	switch {
 	case err != nil && !errors.Is(err, strconv.ErrRange), math.IsNaN(n):
-		return 0, errors.New("must be a number of seconds")
+		return 0, errors.New("must be a number of seconds, or a duration such as 30s or 5m")
 	case n < 0:
 		return 0, errors.New("must not be negative")
 	case n > maxSeconds:
@@ -84,7 +88,7 @@ func seconds(s string) (time.Duration, error) {
 	return time.Duration(n * float64(time.Second)), nil
 }
 
-// aboveZero parses a time in seconds that is not 0.
+// aboveZero is seconds for times that must not be 0.
 func aboveZero(s string) (time.Duration, error) {
 	d, err := seconds(s)
 	if err == nil && d <= 0 {

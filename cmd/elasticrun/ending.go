@@ -12,6 +12,7 @@ import (
 	"github.com/elasticrun/elasticrun/internal/records"
 	"github.com/elasticrun/elasticrun/pkg/agent"
 	"github.com/elasticrun/elasticrun/pkg/coord"
+	"github.com/elasticrun/elasticrun/pkg/failure"
 	"github.com/elasticrun/elasticrun/pkg/procs"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic"
@@ -32,10 +33,10 @@ const (
 // ending is how the launcher ends.
 type ending struct {
 	code   int
-	reason config.Reason  // empty: success
-	err    error          // the error; nil if a worker is the cause
-	root   *agent.Failure // the root cause, if it is a worker
-	note   string         // a hint for the user; may be empty
+	reason config.Reason    // empty: success
+	err    error            // the error; nil if a worker is the cause
+	root   *failure.Failure // the root cause, if it is a worker
+	note   string           // a hint for the user; may be empty
 }
 
 // conclude maps what a run returned to an ending. No other function decides exit codes.
@@ -93,11 +94,11 @@ func blame(result agent.RunResult, err error) ending {
 		return ending{code: 1, reason: config.ReasonWorkerFailed, err: err}
 	}
 	// The code of a failure is at least 1, even if another node reports it with code 0.
-	e := ending{code: max(1, root.Exit.ShellCode()), reason: config.ReasonWorkerFailed, err: err, root: &root, note: result.Note()}
+	e := ending{code: max(1, root.ShellCode()), reason: config.ReasonWorkerFailed, err: err, root: &root, note: result.Note()}
 	switch {
-	case root.Exit.Stopped: // it had failed, and the launcher stopped it before it exited by itself
-		e.code = max(1, root.Exit.Code)
-	case root.Exit.Signal != 0:
+	case root.Stopped: // it had failed, and the launcher stopped it before it exited by itself
+		e.code = max(1, root.ExitCode)
+	case root.Signal != 0:
 		e.reason = config.ReasonWorkerKilled
 	}
 	return e
@@ -147,7 +148,7 @@ func lastLine(e ending) string {
 	line := fmt.Sprintf("elasticrun: exit_code=%d reason=%s", e.code, e.reason)
 	if e.root != nil {
 		line += fmt.Sprintf(" rank=%d local_rank=%d summary=%q", e.root.GlobalRank, e.root.LocalRank,
-			report.Begin(e.root.Summary(), report.MaxSummary))
+			report.Begin(e.root.Summary, report.MaxSummary))
 	}
 	if e.note != "" {
 		line += fmt.Sprintf(" note=%q", e.note)

@@ -8,21 +8,28 @@ import (
 
 	"github.com/elasticrun/elasticrun/internal/config"
 	"github.com/elasticrun/elasticrun/pkg/agent"
-	"github.com/elasticrun/elasticrun/pkg/evidence"
+	"github.com/elasticrun/elasticrun/pkg/failure"
 	"github.com/elasticrun/elasticrun/pkg/procs"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic"
 )
 
+// ended is the failure of a worker that ended with e.
+func ended(rank, localRank int, e procs.Exit) failure.Failure {
+	return failure.Failure{
+		Host: "node7", GlobalRank: rank, LocalRank: localRank, ExitCode: e.Code, Signal: e.Signal, Stopped: e.Stopped, Summary: e.String(),
+	}
+}
+
 // failed is the result of a run whose worker of rank 3 ended with e.
 func failed(e procs.Exit) agent.RunResult {
-	return agent.RunResult{State: agent.Failed, Failures: map[int]agent.Failure{3: {GlobalRank: 3, LocalRank: 1, Exit: e}}}
+	return agent.RunResult{State: agent.Failed, Failures: map[int]failure.Failure{3: ended(3, 1, e)}}
 }
 
 // elsewhere is the result of a run that ended because of a worker on another node, while rank 3 here failed too.
 func elsewhere(e procs.Exit) agent.RunResult {
 	r := failed(procs.Exit{Code: 1})
-	r.Cause = &agent.Failure{Host: "node7", GlobalRank: 60, LocalRank: 4, Exit: e}
+	r.Cause = new(ended(60, 4, e))
 	return r
 }
 
@@ -57,8 +64,8 @@ func TestConclude(t *testing.T) {
 		},
 		{
 			name: "nobody shows a fault of its own", code: 1, reason: config.ReasonWorkerFailed,
-			result: agent.RunResult{State: agent.Failed, Cause: &agent.Failure{
-				GlobalRank: 3, LocalRank: 1, Exit: procs.Exit{Code: 1}, Findings: []evidence.Finding{{Kind: evidence.PeerLost, Text: "Connection closed"}},
+			result: agent.RunResult{State: agent.Failed, Cause: &failure.Failure{
+				GlobalRank: 3, LocalRank: 1, ExitCode: 1, Kind: failure.PeerLost, Summary: "Connection closed",
 			}},
 			line: `elasticrun: exit_code=1 reason=worker_failed rank=3 local_rank=1 summary="Connection closed" note="no worker shows a fault of its own: ` +
 				`the first that lost its peer is named; look for a hang or a network fault"`,
@@ -66,7 +73,7 @@ func TestConclude(t *testing.T) {
 		{name: "another node tells of a failure with 0", result: elsewhere(procs.Exit{}), code: 1, reason: config.ReasonWorkerFailed},
 		{
 			name: "a node that the job has ended without", code: 7, reason: config.ReasonWorkerFailed,
-			result: agent.RunResult{State: agent.Failed, Cause: &agent.Failure{Host: "node7", Exit: procs.Exit{Code: 7}}},
+			result: agent.RunResult{State: agent.Failed, Cause: new(ended(0, 0, procs.Exit{Code: 7}))},
 			line:   `elasticrun: exit_code=7 reason=worker_failed rank=0 local_rank=0 summary="exited with code 7"`,
 		},
 		{
@@ -100,7 +107,7 @@ func TestConclude(t *testing.T) {
 		},
 		{
 			name: "late, and the job failed", code: 7, reason: config.ReasonWorkerFailed,
-			result: agent.RunResult{State: agent.Failed, Cause: &agent.Failure{Host: "node7", Exit: procs.Exit{Code: 7}}, NothingStarted: "nothing was started here"},
+			result: agent.RunResult{State: agent.Failed, Cause: new(ended(0, 0, procs.Exit{Code: 7})), NothingStarted: "nothing was started here"},
 			line:   `elasticrun: exit_code=7 reason=worker_failed rank=0 local_rank=0 summary="exited with code 7" note="nothing was started here"`,
 		},
 		{

@@ -9,6 +9,7 @@ import (
 
 	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 	"github.com/elasticrun/elasticrun/pkg/evidence"
+	"github.com/elasticrun/elasticrun/pkg/failure"
 )
 
 // The OOM killer takes a worker in a cgroup that is too small for it, and the report names the cgroup's limit.
@@ -18,7 +19,7 @@ func TestOOMKill(t *testing.T) {
 	by := []string{"sh", "-c", `echo $$ > "$0"/cgroup.procs && exec "$@"`, group}
 	g := startGoldenBy(t, by, "--rdzv-id=job", "--nproc-per-node=2", "fail.py", "eat", "1")
 	r, data := g.end()
-	if r.RootCause == nil || r.RootCause.Kind != string(evidence.OOMKilled) || r.ExitCode != 137 {
+	if r.RootCause == nil || r.RootCause.Kind != string(failure.OOMKilled) || r.ExitCode != 137 {
 		t.Fatalf("%s\n%s", data, &g.stderr)
 	}
 	g.unstable = append(g.unstable, group, "GROUP")
@@ -63,7 +64,7 @@ func TestOOMKillBelow(t *testing.T) {
 	const move = `echo $$$$ > "$0"/cgroup.procs && exec "$@"`
 	g := startGolden(t, "--rdzv-id=job", "--no-python", "sh", "-c", move, group, python, "fail.py", "eat", "0")
 	r, data := g.end()
-	if r.RootCause == nil || r.RootCause.Kind != string(evidence.OOMKilled) || r.ExitCode != 137 || !strings.Contains(r.RootCause.Summary, "memory limit 96 MiB of "+group) {
+	if r.RootCause == nil || r.RootCause.Kind != string(failure.OOMKilled) || r.ExitCode != 137 || !strings.Contains(r.RootCause.Summary, "memory limit 96 MiB of "+group) {
 		t.Errorf("%s\n%s", data, &g.stderr)
 	}
 }

@@ -30,7 +30,7 @@ var rules = map[string]rule{
 			"internal/backends", "internal/config", "internal/doctor", "internal/launch", "internal/listen", "internal/logging",
 			"internal/logview", "internal/preview", "internal/records", "internal/scheduler", "internal/simulate",
 			"internal/status", "internal/storeserver", "internal/telemetry", "internal/topology",
-			"pkg/agent", "pkg/coord", "pkg/events", "pkg/evidence", "pkg/procs", "pkg/procs/guard", "pkg/rdzv", "pkg/rdzv/elastic", "pkg/report",
+			"pkg/agent", "pkg/coord", "pkg/events", "pkg/evidence", "pkg/failure", "pkg/procs", "pkg/procs/guard", "pkg/rdzv", "pkg/rdzv/elastic", "pkg/report",
 			"pkg/workerlog",
 		},
 		theirs: []string{"github.com/spf13/cobra", "github.com/rs/zerolog", "golang.org/x/term"},
@@ -78,7 +78,7 @@ var rules = map[string]rule{
 		why:    "elasticrun's own log does not know what is logged",
 	},
 	"internal/records": {
-		ours:   []string{"internal/config", "pkg/agent", "pkg/report", "pkg/workerlog"},
+		ours:   []string{"internal/config", "pkg/agent", "pkg/failure", "pkg/report", "pkg/workerlog"},
 		theirs: []string{"github.com/rs/zerolog", "golang.org/x/sys"},
 		why:    "the files that a launch leaves behind say how it ended; they do not decide it",
 	},
@@ -129,7 +129,7 @@ var rules = map[string]rule{
 		why:  "a release is made of the source, by go itself",
 	},
 	"internal/simulate": {
-		ours:   []string{"pkg/coord", "pkg/rdzv", "pkg/rdzv/elastic"},
+		ours:   []string{"pkg/coord", "pkg/failure", "pkg/rdzv", "pkg/rdzv/elastic"},
 		theirs: []string{"github.com/rs/zerolog"},
 		why:    "a simulation brings the real rendezvous together, without jobs and flags",
 	},
@@ -159,19 +159,20 @@ var rules = map[string]rule{
 		why:    "leases are counted by a clock that package time does not have",
 	},
 	"internal/tcplisten": {why: "a listener is opened without knowing what it serves"},
+	"pkg/failure":        {why: "a failed worker is data that the agent, the rendezvous and reports share"},
 	"pkg/evidence": {
-		ours:   []string{"internal/bytesize", "internal/cgroup"},
+		ours:   []string{"internal/bytesize", "internal/cgroup", "pkg/failure"},
 		theirs: []string{"golang.org/x/sys"},
 		why:    "what a worker left behind is judged without knowing jobs",
 	},
 	"pkg/report": {why: "what is told of a job is a matter of its own, and data of any origin"},
 	"pkg/agent": {
-		ours:   []string{"pkg/rdzv", "pkg/procs", "pkg/workerlog", "pkg/events", "pkg/evidence", "pkg/report"},
+		ours:   []string{"pkg/events", "pkg/evidence", "pkg/failure", "pkg/procs", "pkg/rdzv", "pkg/report", "pkg/workerlog"},
 		theirs: []string{"github.com/rs/zerolog", "golang.org/x/sync"},
 		why:    "the worker group's life is decided without flags, files and sockets",
 	},
 	"pkg/rdzv": {
-		ours: []string{"pkg/kvstore", "pkg/kvstore/tcpstore"},
+		ours: []string{"pkg/failure", "pkg/kvstore", "pkg/kvstore/tcpstore"},
 		why:  "a rendezvous knows stores and ranks, not processes",
 	},
 	"pkg/rdzv/urlrdzv": {
@@ -180,7 +181,7 @@ var rules = map[string]rule{
 		why:    "workers find each other by a URL and a store, without an agent's rendezvous",
 	},
 	"pkg/rdzv/elastic": {
-		ours:   []string{"internal/boottime", "internal/tcplisten", "pkg/rdzv", "pkg/coord", "pkg/kvstore/tcpstore"},
+		ours:   []string{"internal/boottime", "internal/tcplisten", "pkg/coord", "pkg/kvstore/tcpstore", "pkg/rdzv"},
 		theirs: []string{"github.com/rs/zerolog", "golang.org/x/sync"},
 		why:    "the elastic rendezvous knows a coordination store by its interface, and ranks, not processes",
 	},

@@ -184,7 +184,7 @@ func workers(in Input) ([]Worker, error) {
 	}
 	for i, round := range rounds {
 		var err error
-		imagined[i], err = agent.Preview(in.Spec, agent.Imagined{Round: &round, RunID: ids[i], Hostname: in.Host, Env: in.Env, Files: files})
+		imagined[i], err = agent.Preview(in.Spec, agent.Hypothetical{Round: &round, RunID: ids[i], Hostname: in.Host, Env: in.Env, Files: files})
 		if err != nil {
 			return nil, err
 		}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/elasticrun/elasticrun/internal/config"
 	"github.com/elasticrun/elasticrun/pkg/agent"
+	"github.com/elasticrun/elasticrun/pkg/failure"
 	"github.com/elasticrun/elasticrun/pkg/report"
 	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
@@ -29,8 +30,8 @@ const flightRecords = "nccl_trace_rank_*"
 type Ending struct {
 	Code    int
 	Reason  config.Reason
-	Problem string         // the error in one line; empty if a worker is the cause
-	Root    *agent.Failure // the root cause, if it is a worker
+	Problem string           // the error in one line; empty if a worker is the cause
+	Root    *failure.Failure // the root cause, if it is a worker
 }
 
 // Records writes the files when the launcher ends.
@@ -123,7 +124,7 @@ func (r *Records) writeErrorFile(rep report.Report, end Ending, log zerolog.Logg
 	var data []byte
 	var err error
 	if end.Root != nil {
-		data, err = end.Root.ErrorFileData()
+		data, err = agent.ErrorFileData(*end.Root)
 	} else {
 		data, err = agent.LauncherErrorData(errorName(end.Reason), rep.Error, end.Code, rep.Ended.Time)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/elasticrun/elasticrun/pkg/failure"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic"
 )
@@ -89,7 +90,7 @@ func (a *agent) work(ctx context.Context, r *rdzv.Round) (f *rdzv.Failure, again
 		case v := <-a.orders:
 			switch v {
 			case verbFail:
-				f = &rdzv.Failure{Host: "node" + strconv.Itoa(a.number), GlobalRank: r.Assignment.GlobalBase, ExitCode: 1}
+				f = &rdzv.Failure{Failure: failure.Failure{Host: "node" + strconv.Itoa(a.number), GlobalRank: r.Assignment.GlobalBase, ExitCode: 1}}
 				a.h.Fail(*f)
 				return f, true
 			case verbLeave:

@@ -12,6 +12,7 @@ import (
 
 	"github.com/elasticrun/elasticrun/internal/config"
 	"github.com/elasticrun/elasticrun/pkg/coord"
+	"github.com/elasticrun/elasticrun/pkg/failure"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic"
 	"github.com/elasticrun/elasticrun/pkg/report"
@@ -47,7 +48,7 @@ func TestJobOf(t *testing.T) {
 	if diff := cmp.Diff(want, jobOf("run", seenJob(), now)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	ended := elastic.Snapshot{Outcome: &rdzv.Outcome{Ending: rdzv.EndFailed, Cause: &rdzv.Failure{GlobalRank: 3, Host: "a", Summary: "boom"}}}
+	ended := elastic.Snapshot{Outcome: &rdzv.Outcome{Ending: rdzv.EndFailed, Cause: &rdzv.Failure{Failure: failure.Failure{GlobalRank: 3, Host: "a", Summary: "boom"}}}}
 	if j := jobOf("run", ended, now); j.Round != nil || j.Result != "failed" || j.Why != "rank 3 on a: boom" || j.Nodes == nil {
 		t.Errorf("%+v", j)
 	}

@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/elasticrun/elasticrun/pkg/evidence"
+	"github.com/elasticrun/elasticrun/pkg/failure"
 	"github.com/elasticrun/elasticrun/pkg/procs"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 	"github.com/elasticrun/elasticrun/pkg/report"
@@ -40,14 +40,14 @@ func TestAbsence(t *testing.T) {
 		states  fakeStates // of pids 100 and up
 		do      func(g *fakeGroup)
 		root    int
-		kind    evidence.Kind
+		kind    failure.Kind
 		victims int // other failures
 		noted   bool
 	}{
-		{name: "one left early", do: func(g *fakeGroup) { left(g, 2); g.victim(0); g.victim(1); g.victim(3) }, root: 2, kind: evidence.LeftEarly, victims: 3},
+		{name: "one left early", do: func(g *fakeGroup) { left(g, 2); g.victim(0); g.victim(1); g.victim(3) }, root: 2, kind: failure.LeftEarly, victims: 3},
 		{
 			name: "one left early, after an exception",
-			do:   func(g *fakeGroup) { g.says(2, "ValueError: boom"); left(g, 2); g.victim(0) }, root: 2, kind: evidence.LeftEarly, victims: 1,
+			do:   func(g *fakeGroup) { g.says(2, "ValueError: boom"); left(g, 2); g.victim(0) }, root: 2, kind: failure.LeftEarly, victims: 1,
 		},
 		{
 			name: "one left early, and another failed",
@@ -57,30 +57,30 @@ func TestAbsence(t *testing.T) {
 				g.says(3, "ValueError: boom")
 				g.exit(procs.Exit{LocalRank: 3, Code: 1, At: time.Now()})
 			},
-			root: 3, kind: evidence.Exception, victims: 1,
+			root: 3, kind: failure.Exception, victims: 1,
 		},
-		{name: "one left, and nobody misses it", do: func(g *fakeGroup) { left(g, 2); g.exit(procs.Exit{LocalRank: 3, Code: 3, At: time.Now()}) }, root: 3, kind: evidence.Exited},
-		{name: "one is silent", do: func(g *fakeGroup) { g.tired(0); g.tired(1); g.tired(3) }, root: 2, kind: evidence.Absent, victims: 3},
-		{name: "one is silent, the others lose those who gave up", do: func(g *fakeGroup) { g.tired(1); <-time.After(ms); g.victim(0); g.victim(3) }, root: 2, kind: evidence.Absent, victims: 3},
-		{name: "one is silent, where connections are lost", do: func(g *fakeGroup) { g.victim(0); g.victim(1); g.victim(3) }, root: 0, kind: evidence.PeerLost, victims: 2, noted: true},
-		{name: "most are silent", do: func(g *fakeGroup) { g.tired(1) }, root: 1, kind: evidence.PeerLost, noted: true},
-		{name: "all gave up", do: func(g *fakeGroup) { g.tired(1); <-time.After(ms); g.tired(0); g.tired(2); g.tired(3) }, root: 1, kind: evidence.PeerLost, victims: 3, noted: true},
-		{name: "one is paused", states: fakeStates{103: 'T'}, do: func(g *fakeGroup) { g.tired(0) }, root: 3, kind: evidence.Paused, victims: 1},
-		{name: "one is paused, where connections are lost", states: fakeStates{103: 'T'}, do: func(g *fakeGroup) { g.victim(0) }, root: 3, kind: evidence.Paused, victims: 1},
+		{name: "one left, and nobody misses it", do: func(g *fakeGroup) { left(g, 2); g.exit(procs.Exit{LocalRank: 3, Code: 3, At: time.Now()}) }, root: 3, kind: failure.Exited},
+		{name: "one is silent", do: func(g *fakeGroup) { g.tired(0); g.tired(1); g.tired(3) }, root: 2, kind: failure.Absent, victims: 3},
+		{name: "one is silent, the others lose those who gave up", do: func(g *fakeGroup) { g.tired(1); <-time.After(ms); g.victim(0); g.victim(3) }, root: 2, kind: failure.Absent, victims: 3},
+		{name: "one is silent, where connections are lost", do: func(g *fakeGroup) { g.victim(0); g.victim(1); g.victim(3) }, root: 0, kind: failure.PeerLost, victims: 2, noted: true},
+		{name: "most are silent", do: func(g *fakeGroup) { g.tired(1) }, root: 1, kind: failure.PeerLost, noted: true},
+		{name: "all gave up", do: func(g *fakeGroup) { g.tired(1); <-time.After(ms); g.tired(0); g.tired(2); g.tired(3) }, root: 1, kind: failure.PeerLost, victims: 3, noted: true},
+		{name: "one is paused", states: fakeStates{103: 'T'}, do: func(g *fakeGroup) { g.tired(0) }, root: 3, kind: failure.Paused, victims: 1},
+		{name: "one is paused, where connections are lost", states: fakeStates{103: 'T'}, do: func(g *fakeGroup) { g.victim(0) }, root: 3, kind: failure.Paused, victims: 1},
 		{
 			name: "one is silent, and another shows an error", do: func(g *fakeGroup) { g.says(3, "ValueError: boom"); g.tired(0); g.tired(1) },
-			root: 3, kind: evidence.Suspected, victims: 2,
+			root: 3, kind: failure.Suspected, victims: 2,
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := newBench(t, WorkerSpec{LocalWorldSize: 4}, runsOn)
+				b := newHarness(t, WorkerSpec{LocalWorldSize: 4}, runsOn)
 				b.agent.opts.States = tt.states
 				wait := b.start(t.Context())
 				tt.do(b.group())
 				r, err := wait()
 				root, _ := r.RootCause()
-				if err != nil || root.LocalRank != tt.root || root.Kind() != tt.kind || len(r.Failures) != 1+tt.victims || (r.Note() != "") != tt.noted {
+				if err != nil || root.LocalRank != tt.root || root.Kind != tt.kind || len(r.Failures) != 1+tt.victims || (r.Note() != "") != tt.noted {
 					t.Errorf("%v, root cause %+v of %d failures, note %q", err, root, len(r.Failures), r.Note())
 				}
 				if past := b.agent.history.rounds[0].Failure; past == nil || past.LocalRank != tt.root {
@@ -100,21 +100,21 @@ func TestAbsenceElsewhere(t *testing.T) {
 		left  []int // local ranks that exit with 0
 		ago   time.Duration
 		why   string
-		want  evidence.Kind // empty: it tells of nothing
+		want  failure.Kind // empty: it tells of nothing
 	}{
-		{name: "all left early", left: []int{0, 1}, why: failed, want: evidence.LeftEarly},
-		{name: "one left early", left: []int{1}, why: failed, want: evidence.LeftEarly},
+		{name: "all left early", left: []int{0, 1}, why: failed, want: failure.LeftEarly},
+		{name: "one left early", left: []int{1}, why: failed, want: failure.LeftEarly},
 		{name: "all left long ago", left: []int{0, 1}, ago: time.Minute, why: failed},
-		{name: "all left long ago, and somebody waited", left: []int{0, 1}, ago: time.Minute, why: waited, want: evidence.Absent},
+		{name: "all left long ago, and somebody waited", left: []int{0, 1}, ago: time.Minute, why: waited, want: failure.Absent},
 		{name: "a node came", left: []int{0, 1}, why: came},
 		{name: "all are alive", why: failed},
-		{name: "all are alive, and somebody waited", why: waited, want: evidence.Absent},
-		{name: "all are paused", state: 'T', why: failed, want: evidence.Paused},
+		{name: "all are alive, and somebody waited", why: waited, want: failure.Absent},
+		{name: "all are paused", state: 'T', why: failed, want: failure.Paused},
 		{name: "all are paused, and a node came", state: 'T', why: came},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := newBench(t, WorkerSpec{}, runsOn)
+				b := newHarness(t, WorkerSpec{}, runsOn)
 				b.rdzv.nodes = 2
 				b.rdzv.endAt(1, rdzv.Outcome{Ending: rdzv.EndFailed, Cause: remote()})
 				b.agent.opts.States = fakeStates{100: max('S', tt.state), 101: max('S', tt.state)}
@@ -137,7 +137,7 @@ func TestAbsenceElsewhere(t *testing.T) {
 				if told == nil {
 					told = &rdzv.Failure{OnlyStopped: true}
 				}
-				if told.Kind != string(tt.want) || !told.OnlyStopped || told.Absent != (tt.want == evidence.Absent) {
+				if told.Kind != tt.want || !told.OnlyStopped || told.Absent != (tt.want == failure.Absent) {
 					t.Errorf("told others of %+v, want %q", told, tt.want)
 				}
 			})
@@ -152,18 +152,18 @@ func TestHoldBeforeOthersHear(t *testing.T) {
 		stop       bool // comes after half a second
 		want       time.Duration
 	}{
-		{name: "it waited", says: gaveUp, want: holdBound},
-		{name: "it waited, and so did another node's", says: gaveUp, stop: true, want: holdBound / 2},
+		{name: "it waited", says: gaveUp, want: maxStopDelay},
+		{name: "it waited, and so did another node's", says: gaveUp, stop: true, want: maxStopDelay / 2},
 		{name: "it lost a connection", says: "RuntimeError: Connection closed by peer"},
 		{name: "it failed", says: "ValueError: boom"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := newBench(t, WorkerSpec{LocalWorldSize: 1}, runsOn)
+				b := newHarness(t, WorkerSpec{LocalWorldSize: 1}, runsOn)
 				b.rdzv.nodes = 2
 				wait := b.start(t.Context())
 				if tt.stop {
-					time.AfterFunc(holdBound/2, func() { b.rdzv.stops <- rdzv.Stop{Why: rdzv.WhyWaited} })
+					time.AfterFunc(maxStopDelay/2, func() { b.rdzv.stops <- rdzv.Stop{Why: rdzv.WhyWaited} })
 				}
 				begun := time.Now()
 				b.group().says(0, tt.says)
@@ -191,7 +191,7 @@ func TestLostStoreIsNoWorkersFault(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := newBench(t, WorkerSpec{LocalWorldSize: 1}, runsOn)
+				b := newHarness(t, WorkerSpec{LocalWorldSize: 1}, runsOn)
 				b.rdzv.failAt, b.rdzv.err = 1, fmt.Errorf("%w: no answer", rdzv.ErrConnection)
 				wait := b.start(t.Context())
 				b.group().says(0, tt.says)

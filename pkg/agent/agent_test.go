@@ -22,7 +22,7 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestRunSucceeds(t *testing.T) {
-	b := newBench(t, WorkerSpec{MaxRestarts: 3}, allSucceed)
+	b := newHarness(t, WorkerSpec{MaxRestarts: 3}, allSucceed)
 	r := b.run(t)
 	if r.State != Succeeded || r.IsFailed() || r.Restarts != 0 || len(r.Failures) != 0 {
 		t.Errorf("result %+v", r)
@@ -51,13 +51,13 @@ func TestRunSucceeds(t *testing.T) {
 	if got := b.metrics.Get("run.duration.ms"); got.Count != 1 {
 		t.Errorf("run.duration.ms = %+v", got)
 	}
-	if got := b.launcher.groups[0].ladders; len(got) != 1 || got[0].Signal != syscall.SIGTERM {
+	if got := b.launcher.groups[0].policies; len(got) != 1 || got[0].Signal != syscall.SIGTERM {
 		t.Errorf("leftovers of a group that succeeded were not ended: %+v", got)
 	}
 }
 
 func TestRunRestartsOnceAndSucceeds(t *testing.T) {
-	b := newBench(t, WorkerSpec{MaxRestarts: 1}, exits(procs.Exit{LocalRank: 1, Code: 7}), allSucceed)
+	b := newHarness(t, WorkerSpec{MaxRestarts: 1}, exits(procs.Exit{LocalRank: 1, Code: 7}), allSucceed)
 	r := b.run(t)
 	if r.State != Succeeded || r.Restarts != 1 {
 		t.Errorf("result %+v", r)
@@ -83,14 +83,14 @@ func TestRunRestartsOnceAndSucceeds(t *testing.T) {
 }
 
 func TestRunFails(t *testing.T) {
-	b := newBench(t, WorkerSpec{MaxRestarts: 1, LocalWorldSize: 3},
+	b := newHarness(t, WorkerSpec{MaxRestarts: 1, LocalWorldSize: 3},
 		exits(procs.Exit{LocalRank: 0, Code: 3}), exits(procs.Exit{LocalRank: 1, Code: 7}))
 	r := b.run(t)
 	if !r.IsFailed() || r.Restarts != 1 {
 		t.Errorf("result %+v", r)
 	}
 	root, ok := r.RootCause()
-	if !ok || root.GlobalRank != 1 || root.Exit.ShellCode() != 7 || len(r.Failures) != 1 {
+	if !ok || root.GlobalRank != 1 || root.ShellCode() != 7 || len(r.Failures) != 1 {
 		t.Errorf("failures %+v: victims of the stop must not be among them", r.Failures)
 	}
 	want := []string{"TERMINATED worker 200", "FAILED worker 201", "TERMINATED worker 202", "SUCCEEDED agent"}
@@ -110,7 +110,7 @@ func TestRunFails(t *testing.T) {
 
 func TestSignalStopsWorkers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, WorkerSpec{MaxRestarts: 5}, runsOn)
+		b := newHarness(t, WorkerSpec{MaxRestarts: 5}, runsOn)
 		ctx, cancel := context.WithCancelCause(t.Context())
 		wait := b.start(ctx)
 		cancel(&SignalError{Signal: syscall.SIGINT})
@@ -120,7 +120,7 @@ func TestSignalStopsWorkers(t *testing.T) {
 			t.Errorf("error %v", err)
 		}
 		want := []procs.StopPolicy{{Signal: syscall.SIGINT, Grace: 30 * time.Second, Leftovers: 30 * time.Second}}
-		if diff := cmp.Diff(want, b.group().ladders, cmpopts.IgnoreFields(procs.StopPolicy{}, "KillNow")); diff != "" {
+		if diff := cmp.Diff(want, b.group().policies, cmpopts.IgnoreFields(procs.StopPolicy{}, "KillNow")); diff != "" {
 			t.Errorf("ladder (-want +got):\n%s", diff)
 		}
 		if diff := cmp.Diff([]string{"rendezvous", "leave", "stop SIGINT"}, b.list()); diff != "" {
@@ -137,7 +137,7 @@ func TestSignalStopsWorkers(t *testing.T) {
 
 func TestLostGuardKills(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, WorkerSpec{}, runsOn)
+		b := newHarness(t, WorkerSpec{}, runsOn)
 		ctx, cancel := context.WithCancelCause(t.Context())
 		wait := b.start(ctx)
 		gone := errors.New("guard gone")
@@ -145,7 +145,7 @@ func TestLostGuardKills(t *testing.T) {
 		if _, err := wait(); !errors.Is(err, gone) {
 			t.Errorf("error %v", err)
 		}
-		if l := b.launcher.groups[0].ladders; len(l) != 1 || l[0].Signal != syscall.SIGKILL || l[0].Grace != 0 {
+		if l := b.launcher.groups[0].policies; len(l) != 1 || l[0].Signal != syscall.SIGKILL || l[0].Grace != 0 {
 			t.Errorf("ladder %+v", l)
 		}
 	})
@@ -155,25 +155,25 @@ func TestRunErrors(t *testing.T) {
 	boom := errors.New("boom")
 	tests := []struct {
 		name   string
-		change func(b *bench)
+		change func(b *harness)
 		script []func(*fakeGroup)
 		is     error
 		state  WorkerState
 	}{
 		{
 			name:   "first rendezvous times out",
-			change: func(b *bench) { b.rdzv.err, b.rdzv.failAt = rdzv.ErrTimeout, 0 },
+			change: func(b *harness) { b.rdzv.err, b.rdzv.failAt = rdzv.ErrTimeout, 0 },
 			is:     rdzv.ErrTimeout, state: Stopped,
 		},
 		{
 			name:   "rendezvous is lost at a restart",
-			change: func(b *bench) { b.rdzv.err, b.rdzv.failAt = rdzv.ErrConnection, 1 },
+			change: func(b *harness) { b.rdzv.err, b.rdzv.failAt = rdzv.ErrConnection, 1 },
 			script: []func(*fakeGroup){exits(procs.Exit{LocalRank: 0, Code: 1})},
 			is:     rdzv.ErrConnection, state: Stopped,
 		},
 		{
 			name:   "workers cannot be launched",
-			change: func(b *bench) { b.launcher.err = boom },
+			change: func(b *harness) { b.launcher.err = boom },
 			is:     boom, state: Unknown,
 		},
 		{
@@ -184,7 +184,7 @@ func TestRunErrors(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			b := newBench(t, WorkerSpec{MaxRestarts: 1}, tt.script...)
+			b := newHarness(t, WorkerSpec{MaxRestarts: 1}, tt.script...)
 			if tt.change != nil {
 				tt.change(b)
 			}
@@ -203,7 +203,7 @@ func TestRunErrors(t *testing.T) {
 }
 
 func TestSpecsOfWorkers(t *testing.T) {
-	b := newBench(t, WorkerSpec{MasterAddr: "m", MasterPort: 5}, allSucceed)
+	b := newHarness(t, WorkerSpec{MasterAddr: "m", MasterPort: 5}, allSucceed)
 	b.rdzv.nodes, b.rdzv.rank = 3, 2
 	b.run(t)
 	if want := (rdzv.Member{Role: DefaultRole, LocalWorldSize: 2, MasterAddr: "m", MasterPort: 5}); b.rdzv.seen[0] != want {
@@ -225,7 +225,7 @@ func TestSpecsOfWorkers(t *testing.T) {
 }
 
 func TestErrorFileReachesReport(t *testing.T) {
-	b := newBench(t, WorkerSpec{}, nil)
+	b := newHarness(t, WorkerSpec{}, nil)
 	b.launcher.script[0] = func(g *fakeGroup) {
 		file := ""
 		for _, kv := range b.launcher.specs[0][1].Env {
@@ -241,7 +241,7 @@ func TestErrorFileReachesReport(t *testing.T) {
 	}
 	r := b.run(t)
 	root, _ := r.RootCause()
-	if root.Error == nil || root.Error.Message != "ValueError: no" || time.Since(root.Time) > time.Minute { // when the file says that it happened nobody ran
+	if root.RawErrorFile == "" || root.Message != "ValueError: no" || time.Since(root.Time) > time.Minute { // when the file says that it happened nobody ran
 		t.Errorf("root cause %+v", root)
 	}
 	all := b.events.list()
@@ -252,7 +252,7 @@ func TestErrorFileReachesReport(t *testing.T) {
 
 func TestLogFolderThatIsFull(t *testing.T) {
 	full := errors.New("no space left")
-	b := newBench(t, WorkerSpec{}, allSucceed)
+	b := newHarness(t, WorkerSpec{}, allSucceed)
 	b.folders.err, b.folders.optional = full, true
 	if r := b.run(t); r.State != Succeeded {
 		t.Errorf("a job that asked for no logs: %+v", r)
@@ -260,12 +260,12 @@ func TestLogFolderThatIsFull(t *testing.T) {
 	if env := b.launcher.specs[0][1].Env; !slices.Contains(env, "TORCHELASTIC_ERROR_FILE=") {
 		t.Errorf("environment %v", env)
 	}
-	b = newBench(t, WorkerSpec{}, allSucceed)
+	b = newHarness(t, WorkerSpec{}, allSucceed)
 	b.folders.err = full
 	if _, err := b.agent.Run(t.Context()); !errors.Is(err, full) {
 		t.Errorf("a job that asked for logs: %v", err)
 	}
-	b = newBench(t, WorkerSpec{MaxRestarts: 1}, exits(procs.Exit{LocalRank: 1, Code: 7}), allSucceed)
+	b = newHarness(t, WorkerSpec{MaxRestarts: 1}, exits(procs.Exit{LocalRank: 1, Code: 7}), allSucceed)
 	fails := b.launcher.script[0]
 	b.launcher.script[0] = func(g *fakeGroup) {
 		b.folders.err = full
@@ -278,15 +278,15 @@ func TestLogFolderThatIsFull(t *testing.T) {
 
 func TestForwardedSignal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, WorkerSpec{}, runsOn)
+		b := newHarness(t, WorkerSpec{}, runsOn)
 		forward := make(chan os.Signal, 1)
 		b.agent.opts.Forward = forward
 		wait := b.start(t.Context())
 		forward <- syscall.SIGUSR1
 		synctest.Wait()
 		g := b.launcher.groups[0]
-		if !slices.Equal(g.signals, []syscall.Signal{syscall.SIGUSR1}) || len(g.ladders) != 0 {
-			t.Errorf("signals %v, stops %v", g.signals, g.ladders)
+		if !slices.Equal(g.signals, []syscall.Signal{syscall.SIGUSR1}) || len(g.policies) != 0 {
+			t.Errorf("signals %v, stops %v", g.signals, g.policies)
 		}
 		allSucceed(g)
 		if _, err := wait(); err != nil {

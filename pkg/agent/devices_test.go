@@ -65,7 +65,7 @@ func (l *logLines) count(text string) int {
 
 const (
 	stillInUse = `"processes":["pid 100 (python3)"]`
-	notKnown   = "whether the GPUs are free again is not known"
+	notKnown   = "cannot find out whether the GPUs are free again"
 )
 
 // A restart, and no first start, waits until the devices of the group before are free, or for half a minute.
@@ -92,7 +92,7 @@ func TestRestartWaitsForDevices(t *testing.T) {
 					g.onStop = func(*fakeGroup, procs.StopPolicy) { stopped = append(stopped, time.Now()) }
 					g.exit(procs.Exit{LocalRank: 1, Code: 1})
 				}
-				b := newBench(t, WorkerSpec{MaxRestarts: 2}, ends, ends, func(g *fakeGroup) {
+				b := newHarness(t, WorkerSpec{MaxRestarts: 2}, ends, ends, func(g *fakeGroup) {
 					started = append(started, time.Now())
 					allSucceed(g)
 				})
@@ -125,7 +125,7 @@ func TestRestartWaitsForDevices(t *testing.T) {
 // The wait runs beside the rendezvous: a restart takes as long as the longer of them.
 func TestDevicesAndRendezvousAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, WorkerSpec{MaxRestarts: 1}, exits(procs.Exit{LocalRank: 1, Code: 1}), allSucceed)
+		b := newHarness(t, WorkerSpec{MaxRestarts: 1}, exits(procs.Exit{LocalRank: 1, Code: 1}), allSucceed)
 		b.agent.opts.Devices = &fakeDevices{free: 3 * time.Second}
 		b.agent.opts.Rendezvous = slowRendezvous{b.rdzv, 4 * time.Second}
 		begun := time.Now()
@@ -151,7 +151,7 @@ func (r slowRendezvous) NextRendezvous(ctx context.Context, self rdzv.Member) (*
 func TestWaitForDevicesEnds(t *testing.T) {
 	t.Run("the round is over", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			b := newBench(t, WorkerSpec{MaxRestarts: 1}, exits(procs.Exit{LocalRank: 1, Code: 1}), allSucceed)
+			b := newHarness(t, WorkerSpec{MaxRestarts: 1}, exits(procs.Exit{LocalRank: 1, Code: 1}), allSucceed)
 			b.agent.opts.Devices = &fakeDevices{free: 10 * time.Second}
 			begun := time.Now()
 			time.AfterFunc(4*time.Second, func() {
@@ -168,7 +168,7 @@ func TestWaitForDevicesEnds(t *testing.T) {
 	})
 	t.Run("told to stop", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			b := newBench(t, WorkerSpec{MaxRestarts: 1}, exits(procs.Exit{LocalRank: 1, Code: 1}))
+			b := newHarness(t, WorkerSpec{MaxRestarts: 1}, exits(procs.Exit{LocalRank: 1, Code: 1}))
 			b.agent.opts.Devices = &fakeDevices{free: 10 * time.Second}
 			ctx, cancel := context.WithCancelCause(t.Context())
 			begun, told := time.Now(), &SignalError{Signal: syscall.SIGTERM}
@@ -180,11 +180,11 @@ func TestWaitForDevicesEnds(t *testing.T) {
 	})
 	t.Run("the job has ended", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			b := newBench(t, WorkerSpec{}, exits(procs.Exit{LocalRank: 1, Code: 1}))
+			b := newHarness(t, WorkerSpec{}, exits(procs.Exit{LocalRank: 1, Code: 1}))
 			log := &logLines{}
 			b.agent.log, b.agent.opts.Devices = zerolog.New(log), &fakeDevices{free: -1}
 			begun := time.Now()
-			if r := b.run(t); !r.IsFailed() || time.Since(begun) > echoBound || log.count("GPU") != 0 {
+			if r := b.run(t); !r.IsFailed() || time.Since(begun) > duplicateSignalWait || log.count("GPU") != 0 {
 				t.Errorf("result %+v after %v: %s", r, time.Since(begun), &log.text)
 			}
 		})

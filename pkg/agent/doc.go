@@ -1,28 +1,30 @@
-// Package agent runs the worker group of one node from rendezvous to report
-// (seed 002, SimpleElasticAgent and LocalElasticAgent).
+// Package agent runs the worker group of one node, from the first rendezvous to the final report. It does what
+// SimpleElasticAgent and LocalElasticAgent do in torch 2.14 (torch/distributed/elastic/agent/server).
 //
-//	INIT ─rendezvous, start─▶ HEALTHY
-//	HEALTHY ─all exit 0─▶ SUCCEEDED ─every node's have─▶ end
-//	HEALTHY ─one fails, or cannot start: tell, stop─▶ FAILED ─▶ STOPPED
-//	HEALTHY, SUCCEEDED ─told to run again: stop─▶ STOPPED
-//	STOPPED ─rendezvous, start─▶ HEALTHY
-//	STOPPED, INIT ─the job has ended─▶ SUCCEEDED or FAILED, end
-//	any ─signal: tell, stop─▶ STOPPED, end            any ─defect─▶ UNKNOWN, end
+// An [Agent] joins a round, starts one process per worker, and watches them:
 //
-// The agent does not know how many restarts are left: it tells the rendezvous what
-// its workers do, and is told whether there is another round, what is charged, and
-// how the job has ended.
+//	INIT ──rendezvous, start──▶ HEALTHY
+//	HEALTHY ──all workers exit with 0──▶ SUCCEEDED ──so do those of all nodes──▶ end
+//	HEALTHY ──a worker fails or cannot start: report, stop──▶ FAILED ──▶ STOPPED
+//	HEALTHY, SUCCEEDED ──the rendezvous wants a new round: stop──▶ STOPPED
+//	STOPPED ──rendezvous, start──▶ HEALTHY
+//	STOPPED, INIT ──the job has ended──▶ SUCCEEDED or FAILED, end
+//	any ──signal: leave, stop──▶ STOPPED, end
+//	any ──defect──▶ UNKNOWN, end
 //
-// One goroutine, the caller of [Agent.Run], owns the worker group and changes
-// its state; the rest of the program sees copies. It sleeps in one select over
-// worker exits, orders of the rendezvous and the context, so nothing is polled.
-// Rendezvous and processes are behind the interfaces of this package.
+// The agent does not know how many restarts are left. It reports to the rendezvous what its workers do. The rendezvous
+// decides whether there is another round, whether it is charged, and how the job ends.
 //
-// Decisions are pure: transitions (state.go), worker environment (env.go), root
-// cause and report (failure.go, result.go, report.go; package evidence), what other nodes are told
-// (remote.go).
+// The package reads no flags and opens no sockets. It reaches the rendezvous, processes, kernel and devices through the
+// interfaces in interfaces.go. It emits each event once, to [Options].Events.
 //
-// What seed 002 has and this package has not, because workers are commands and
-// never functions: return values (a [RunResult] has none), WorkerSpec.fn, and
-// the monitor interval.
+// One goroutine, the caller of [Agent.Run], owns the worker group and all other state. It sleeps in one select over
+// exits, orders of the rendezvous, and the context. [Agent.WorkerGroup] and [Agent.LastLines] may be called at any time
+// and return copies. Call [Agent.Report] after Run.
+//
+// The decisions are pure functions: transitions (state.go), worker environment (env.go), root cause (postmortem.go,
+// result.go and package evidence), and what other nodes are sent (wire.go).
+//
+// Workers are commands and never functions. So torch's return values, WorkerSpec.fn and the monitor interval have no
+// counterpart.
 package agent

@@ -13,13 +13,13 @@ import (
 func TestSlowReaderSlowsWorkers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const reader = time.Hour
-		b := newBench(t, WorkerSpec{MaxRestarts: 1}, runsOn, allSucceed)
+		b := newHarness(t, WorkerSpec{MaxRestarts: 1}, runsOn, allSucceed)
 		wait := b.start(t.Context())
 		begun := time.Now()
 		b.group().onDrain = func(ctx context.Context) {
 			select {
 			case <-ctx.Done():
-				if time.Since(begun) > settleBound {
+				if time.Since(begun) > settleTimeout {
 					t.Error("output was given up")
 				}
 			case <-time.After(time.Until(begun.Add(reader))):
@@ -44,12 +44,12 @@ func TestUnreadConsole(t *testing.T) {
 		exit procs.Exit
 		want time.Duration
 	}{
-		{"after a failure", procs.Exit{LocalRank: 1, Code: 1}, settleBound + drainPatience + drainBound},
+		{"after a failure", procs.Exit{LocalRank: 1, Code: 1}, settleTimeout + failedDrainTimeout + drainTimeout},
 		{"after success", procs.Exit{LocalRank: 1}, reader},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := newBench(t, WorkerSpec{}, runsOn)
+				b := newHarness(t, WorkerSpec{}, runsOn)
 				wait := b.start(t.Context())
 				begun := time.Now()
 				b.group().onDrain = func(ctx context.Context) {
@@ -60,7 +60,7 @@ func TestUnreadConsole(t *testing.T) {
 				}
 				b.group().exit(procs.Exit{LocalRank: 0})
 				b.group().exit(tt.exit)
-				time.AfterFunc(settleBound+time.Second, func() {
+				time.AfterFunc(settleTimeout+time.Second, func() {
 					told := b.list()
 					if last := told[len(told)-1]; last != "rendezvous" && last != "succeed" {
 						t.Errorf("by now it was done: %v", told)

@@ -28,7 +28,7 @@ func (a *Agent) emit(e events.Event) {
 	e.Group = events.Group{
 		Role: a.opts.Spec.Role, EntryPoint: a.opts.Spec.EntrypointName(), Backend: a.opts.Rendezvous.Backend(),
 		Rank: a.group.GroupRank, WorldSize: a.group.GroupWorldSize,
-		Restarts: a.restarts, Budget: a.opts.Spec.MaxRestarts, Uptime: time.Since(a.started),
+		Restarts: a.restarts, Budget: a.opts.Spec.MaxRestarts, Uptime: time.Since(a.began),
 	}
 	a.opts.Events.Emit(e)
 }
@@ -99,9 +99,9 @@ func (a *Agent) emitRemainingExits(p Processes) {
 func (a *Agent) emitFailures() {
 	for _, f := range a.ownFailures() {
 		a.emit(events.Event{
-			Kind: events.KindFailure, Time: f.Time, Rank: new(f.GlobalRank), LocalRank: new(f.LocalRank), PID: f.Exit.PID,
-			ExitCode: new(f.Exit.ShellCode()), Stopped: f.Exit.Stopped, Cause: string(f.Kind()),
-			Summary: report.Begin(f.Summary(), maxEventText),
+			Kind: events.KindFailure, Time: f.Time, Rank: new(f.GlobalRank), LocalRank: new(f.LocalRank), PID: f.PID,
+			ExitCode: new(f.ShellCode()), Stopped: f.Stopped, Cause: string(f.Kind),
+			Summary: report.Begin(f.Summary, maxEventText),
 		})
 	}
 }
@@ -117,10 +117,7 @@ func (a *Agent) emitResults(r RunResult) {
 		f, failed := r.Failures[w.GlobalRank]
 		switch {
 		case failed:
-			e.State, e.PythonCode = Failed.String(), new(f.Exit.PythonCode())
-			if f.Error != nil {
-				e.RawError = f.Error.Raw
-			}
+			e.State, e.PythonCode, e.RawError = Failed.String(), new(f.PythonCode()), f.RawErrorFile
 		case a.done:
 			e.State = Succeeded.String()
 		default:
@@ -152,22 +149,4 @@ func (a *Agent) emitUsage(now time.Time, g WorkerGroup, pids map[int]int, sample
 			RSSBytes: u.RSS, ReadBytes: u.ReadBytes, WriteBytes: u.WriteBytes,
 		}})
 	}
-}
-
-// LastLines returns the last line that each worker of the newest start has written to stderr, by local rank, as far as
-// the launcher sees it. It may be called at any time. It may wait for a disk.
-func (a *Agent) LastLines() map[int]string {
-	a.mu.Lock()
-	p, workers := a.shown, len(a.group.Workers)
-	a.mu.Unlock()
-	if p == nil {
-		return nil
-	}
-	last := make(map[int]string)
-	for rank := range workers {
-		if tail := trimBlank(p.Tail(rank)); len(tail) > 0 {
-			last[rank] = tail[len(tail)-1]
-		}
-	}
-	return last
 }

@@ -87,7 +87,7 @@ func TestEvents(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := newBench(t, WorkerSpec{MaxRestarts: 1}, tt.script...)
+				b := newHarness(t, WorkerSpec{MaxRestarts: 1}, tt.script...)
 				wait := b.start(t.Context())
 				if tt.stop != nil {
 					b.rdzv.stops <- *tt.stop
@@ -110,7 +110,7 @@ func TestEvents(t *testing.T) {
 // TestEventsOfASignal checks that the stop by a signal is emitted too.
 func TestEventsOfASignal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, WorkerSpec{}, runsOn)
+		b := newHarness(t, WorkerSpec{}, runsOn)
 		ctx, tell := context.WithCancelCause(t.Context())
 		wait := b.start(ctx)
 		synctest.Wait()
@@ -130,7 +130,7 @@ func TestEventsOfASignal(t *testing.T) {
 }
 
 func TestLastLines(t *testing.T) {
-	b := newBench(t, WorkerSpec{}, func(g *fakeGroup) {
+	b := newHarness(t, WorkerSpec{}, func(g *fakeGroup) {
 		g.tails[1] = []string{"one", "two", " "}
 		allSucceed(g)
 	})

@@ -11,13 +11,14 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/elasticrun/elasticrun/pkg/failure"
 	"github.com/elasticrun/elasticrun/pkg/procs"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
 // remote is the root cause in the tests whose job fails on another node.
 func remote() *rdzv.Failure {
-	return &rdzv.Failure{Host: "node7", GlobalRank: 60, LocalRank: 4, PID: 4711, Signal: syscall.SIGSEGV, Text: "Signal 11"}
+	return &rdzv.Failure{Failure: failure.Failure{Host: "node7", GlobalRank: 60, LocalRank: 4, PID: 4711, Signal: syscall.SIGSEGV, Text: "Signal 11"}}
 }
 
 func failedElsewhere() rdzv.Outcome {
@@ -25,10 +26,10 @@ func failedElsewhere() rdzv.Outcome {
 }
 
 // checkRemote checks the part of a failed run that is the same on every node.
-func checkRemote(t *testing.T, b *bench, r RunResult) {
+func checkRemote(t *testing.T, b *harness, r RunResult) {
 	t.Helper()
 	root, ok := r.RootCause()
-	if !r.IsFailed() || r.Restarts != 2 || !ok || root.Exit.ShellCode() != 139 || root.Host != "node7" || root.GlobalRank != 60 {
+	if !r.IsFailed() || r.Restarts != 2 || !ok || root.ShellCode() != 139 || root.Host != "node7" || root.GlobalRank != 60 {
 		t.Errorf("result %+v, root cause %+v", r, root)
 	}
 	if b.state() != Failed {
@@ -55,7 +56,7 @@ func checkRemote(t *testing.T, b *bench, r RunResult) {
 
 func TestJobFailsElsewhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, WorkerSpec{MaxRestarts: 2}, runsOn)
+		b := newHarness(t, WorkerSpec{MaxRestarts: 2}, runsOn)
 		b.rdzv.endAt(1, failedElsewhere())
 		wait := b.start(t.Context())
 		b.rdzv.stops <- rdzv.Stop{Round: 0, Why: "a worker of node7 failed"}
@@ -73,30 +74,28 @@ func TestJobFailsElsewhere(t *testing.T) {
 
 // What failed here too is reported, but not blamed.
 func TestJobFailsElsewhereAndHere(t *testing.T) {
-	b := newBench(t, WorkerSpec{MaxRestarts: 2}, exits(procs.Exit{LocalRank: 1, Code: 3}))
+	b := newHarness(t, WorkerSpec{MaxRestarts: 2}, exits(procs.Exit{LocalRank: 1, Code: 3}))
 	outcome := failedElsewhere()
 	b.rdzv.outcome = &outcome
 	r := b.run(t)
 	checkRemote(t, b, r)
-	if all := r.ordered(); len(all) != 2 || all[1].Exit.Code != 3 || all[1].Host != b.agent.hostname {
+	if all := r.ordered(); len(all) != 2 || all[1].ExitCode != 3 || all[1].Host != b.agent.hostname {
 		t.Errorf("failures %+v", all)
 	}
 }
 
 // Of a root cause on this node more is known than what the others are told.
 func TestRootCauseIsOwn(t *testing.T) {
-	b := newBench(t, WorkerSpec{LocalWorldSize: 3}, func(g *fakeGroup) {
+	b := newHarness(t, WorkerSpec{LocalWorldSize: 3}, func(g *fakeGroup) {
 		g.tails[1], g.tails[2] = []string{"ValueError: boom"}, []string{"KeyError: 0"}
 		g.exit(procs.Exit{LocalRank: 2, Code: 4})
 		g.exit(procs.Exit{LocalRank: 1, Code: 3})
 	})
 	// The rendezvous blames the other one of the two, as it may.
-	b.rdzv.outcome = &rdzv.Outcome{Ending: rdzv.EndFailed, Cause: &rdzv.Failure{
-		Host: b.agent.hostname, GlobalRank: 2, LocalRank: 2, PID: 102, ExitCode: 4, Text: "told",
-	}}
+	b.rdzv.outcome = &rdzv.Outcome{Ending: rdzv.EndFailed, Cause: &rdzv.Failure{Failure: failure.Failure{Host: b.agent.hostname, GlobalRank: 2, LocalRank: 2, PID: 102, ExitCode: 4, Text: "told"}}}
 	r := b.run(t)
 	root, _ := r.RootCause()
-	if root.LocalRank != 2 || root.Text != "" || !slices.Equal(root.StderrTail, []string{"KeyError: 0"}) {
+	if root.LocalRank != 2 || root.Text != "last lines of stderr:\n  KeyError: 0" {
 		t.Errorf("root cause %+v", root)
 	}
 	if all := r.ordered(); len(all) != 2 || all[1].LocalRank != 1 {
@@ -107,7 +106,7 @@ func TestRootCauseIsOwn(t *testing.T) {
 // A spare that never ran, or a node that comes too late, ends as the job does.
 func TestJobEndsWithoutThisNode(t *testing.T) {
 	t.Run("it succeeded", func(t *testing.T) {
-		b := newBench(t, WorkerSpec{})
+		b := newHarness(t, WorkerSpec{})
 		b.rdzv.endAt(0, rdzv.Outcome{Ending: rdzv.EndSucceeded, Restarts: 1})
 		r := b.run(t)
 		if _, known := r.RootCause(); r.State != Succeeded || r.Restarts != 1 || known || b.state() != Succeeded {
@@ -125,7 +124,7 @@ func TestJobEndsWithoutThisNode(t *testing.T) {
 			rdzv.EndSucceeded: `nothing was started here: run "run-1" already finished (succeeded 3s ago on a)`,
 			rdzv.EndFailed:    `nothing was started here: run "run-1" already finished (failed 3s ago on a)`,
 		} {
-			b := newBench(t, WorkerSpec{})
+			b := newHarness(t, WorkerSpec{})
 			b.rdzv.failAt, b.rdzv.err = 0, &rdzv.EndedError{
 				Outcome: rdzv.Outcome{Ending: ending}, Late: &rdzv.Late{Ago: 3 * time.Second, Hosts: []string{"a"}, HostCount: 1},
 			}
@@ -136,7 +135,7 @@ func TestJobEndsWithoutThisNode(t *testing.T) {
 		}
 	})
 	t.Run("it failed", func(t *testing.T) {
-		b := newBench(t, WorkerSpec{MaxRestarts: 2})
+		b := newHarness(t, WorkerSpec{MaxRestarts: 2})
 		b.rdzv.endAt(0, failedElsewhere())
 		r := b.run(t)
 		checkRemote(t, b, r)
@@ -145,7 +144,7 @@ func TestJobEndsWithoutThisNode(t *testing.T) {
 		}
 	})
 	t.Run("it succeeded after this node was set aside", func(t *testing.T) {
-		b := newBench(t, WorkerSpec{}, exits(procs.Exit{LocalRank: 0, Code: 1}))
+		b := newHarness(t, WorkerSpec{}, exits(procs.Exit{LocalRank: 0, Code: 1}))
 		b.rdzv.outcome = &rdzv.Outcome{Ending: rdzv.EndSucceeded}
 		if r := b.run(t); r.State != Succeeded || len(r.Failures) != 0 || r.NothingStarted != "" {
 			t.Errorf("result %+v", r)
@@ -158,7 +157,7 @@ func TestJobEndsWithoutThisNode(t *testing.T) {
 
 func TestEndingsThatAreErrors(t *testing.T) {
 	for ending, kind := range map[rdzv.Ending]error{rdzv.EndTimeout: rdzv.ErrTimeout, rdzv.EndClosed: rdzv.ErrClosed} {
-		b := newBench(t, WorkerSpec{MaxRestarts: 1}, exits(procs.Exit{LocalRank: 0, Code: 1}))
+		b := newHarness(t, WorkerSpec{MaxRestarts: 1}, exits(procs.Exit{LocalRank: 0, Code: 1}))
 		b.rdzv.endAt(1, rdzv.Outcome{Ending: ending})
 		r, err := b.agent.Run(t.Context())
 		if !errors.Is(err, kind) || b.state() != Stopped {
@@ -179,7 +178,7 @@ func TestEndAfterSuccess(t *testing.T) {
 		return func(int) (*rdzv.Stop, error) { return nil, fmt.Errorf("wait: %w", &rdzv.EndedError{Outcome: o}) }
 	}
 	t.Run("another node failed for the last time", func(t *testing.T) {
-		b := newBench(t, WorkerSpec{MaxRestarts: 2}, allSucceed)
+		b := newHarness(t, WorkerSpec{MaxRestarts: 2}, allSucceed)
 		b.rdzv.succeed = ended(failedElsewhere())
 		checkRemote(t, b, b.run(t))
 		if got := b.states(); !slices.Contains(got, "SUCCEEDED worker 100") {
@@ -187,14 +186,14 @@ func TestEndAfterSuccess(t *testing.T) {
 		}
 	})
 	t.Run("told of success", func(t *testing.T) {
-		b := newBench(t, WorkerSpec{}, allSucceed)
+		b := newHarness(t, WorkerSpec{}, allSucceed)
 		b.rdzv.succeed = ended(rdzv.Outcome{Ending: rdzv.EndSucceeded})
 		if r := b.run(t); r.State != Succeeded {
 			t.Errorf("result %+v", r)
 		}
 	})
 	t.Run("the store is lost", func(t *testing.T) {
-		b := newBench(t, WorkerSpec{}, allSucceed)
+		b := newHarness(t, WorkerSpec{}, allSucceed)
 		b.rdzv.succeed = func(int) (*rdzv.Stop, error) { return nil, rdzv.ErrConnection }
 		if _, err := b.agent.Run(t.Context()); !errors.Is(err, rdzv.ErrConnection) || b.state() != Stopped {
 			t.Errorf("error %v, group left %v", err, b.state())
@@ -204,7 +203,7 @@ func TestEndAfterSuccess(t *testing.T) {
 
 // More restarts than the budget, which a restart window allows, leave none, not fewer.
 func TestRestartsBeyondBudget(t *testing.T) {
-	b := newBench(t, WorkerSpec{MaxRestarts: 1}, allSucceed)
+	b := newHarness(t, WorkerSpec{MaxRestarts: 1}, allSucceed)
 	b.rdzv.restarts = 5
 	if r := b.run(t); r.Restarts != 5 {
 		t.Errorf("result %+v", r)

@@ -9,15 +9,15 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
-// OMPThreadsEnv names the variable of the rule that [OMPDefault] applies.
+// OMPThreadsEnv is the variable that [OMPDefault] sets.
 const OMPThreadsEnv = "OMP_NUM_THREADS"
 
-// GPUCountEnv names the variable that tells a worker how many GPUs it sees, so that it need not ask the driver for it. Who
-// starts the agent sets it.
+// GPUCountEnv is the variable with the number of GPUs that a worker sees, so that the worker need not ask the driver. The
+// caller of [New] sets it in [Options].Env.
 const GPUCountEnv = "ELASTICRUN_GPU_COUNT"
 
-// OMPDefault applies torchrun's rule: with more than one worker on a node and
-// OMP_NUM_THREADS unset, it is set to 1. applied says whether it was.
+// OMPDefault applies a rule of torchrun: with more than one worker on a node, OMP_NUM_THREADS is set to 1 unless it is
+// set. applied reports whether OMPDefault has set it.
 func OMPDefault(env []string, localWorldSize int) (out []string, applied bool) {
 	if _, set := lookup(env, OMPThreadsEnv); set || localWorldSize <= 1 {
 		return env, false
@@ -25,37 +25,36 @@ func OMPDefault(env []string, localWorldSize int) (out []string, applied bool) {
 	return append(slices.Clip(env), OMPThreadsEnv+"=1"), true
 }
 
-// envInput is all that a worker's environment depends on.
+// envInput is everything that a worker's environment depends on.
 type envInput struct {
-	base         []string // the agent's environment
+	base         []string // the agent's own environment
 	spec         WorkerSpec
 	group        WorkerGroup
 	worker       Worker
 	round        *rdzv.Round
 	runID        string
 	restartCount int
-	errorFile    string // empty disables it
-	tracePrefix  string // of the flight recorder's dumps; empty leaves it alone
+	errorFile    string // empty for none
+	tracePrefix  string // of the flight recorder's dumps; empty leaves the variables alone
 }
 
-// The variables that say where NCCL's flight recorder dumps to, without the rank
-// that it adds: torch's name for it, and its older one.
+// The variables with the path prefix of the dumps of NCCL's flight recorder, which appends the rank. oldTraceEnv is
+// torch's older name.
 const (
 	traceEnv    = "TORCH_FR_DUMP_TEMP_FILE"
 	oldTraceEnv = "TORCH_NCCL_DEBUG_INFO_TEMP_FILE"
 )
 
-// ownTraces reports whether the flight recorder's dumps go where the launcher says,
-// and not where the user does.
+// ownTraces reports whether the launcher, and not the user, chooses where the flight recorder's dumps go.
 func ownTraces(env []string) bool {
 	_, set := lookup(env, traceEnv)
 	_, setOld := lookup(env, oldTraceEnv)
 	return !set && !setOld
 }
 
-// workerEnv returns the environment of one worker: the agent's own with torch's
-// variables set over it (torch 2.14, LocalElasticAgent). ELASTICRUN_ROUND, which
-// torch does not have, counts all rounds, charged or not.
+// workerEnv returns the environment of one worker: the agent's own environment with torch's variables set over it (torch
+// 2.14, torch/distributed/elastic/agent/server/local_elastic_agent.py). ELASTICRUN_ROUND is not torch's; it counts all
+// rounds, charged or not.
 func workerEnv(in envInput) ([]string, error) {
 	w := in.worker
 	vars := [][2]string{
@@ -93,8 +92,8 @@ func workerEnv(in envInput) ([]string, error) {
 	return overlay(in.base, vars), nil
 }
 
-// virtualDevice names the one device that a worker with a virtual local rank
-// sees: its entry of the inherited list, or its local rank where there is no list.
+// virtualDevice returns the one device that a worker with a virtual local rank sees: its entry in the inherited list, or
+// its local rank if there is no list.
 func virtualDevice(env []string, localRank int) (string, error) {
 	list, set := lookup(env, "CUDA_VISIBLE_DEVICES")
 	if !set {
@@ -107,8 +106,8 @@ func virtualDevice(env []string, localRank int) (string, error) {
 	return strings.TrimSpace(devices[localRank]), nil
 }
 
-// SplitDevices returns the entries of CUDA_VISIBLE_DEVICES as torchrun counts
-// them for virtual local ranks: an empty list has none.
+// SplitDevices returns the entries of CUDA_VISIBLE_DEVICES as torchrun counts them for virtual local ranks. An empty list
+// has no entries.
 func SplitDevices(list string) []string {
 	if list == "" {
 		return nil
@@ -116,7 +115,7 @@ func SplitDevices(list string) []string {
 	return strings.Split(list, ",")
 }
 
-// overlay sets vars over base; later ones win, and no name stands twice.
+// overlay sets vars over base. The last value of a name wins, and no name occurs twice.
 func overlay(base []string, vars [][2]string) []string {
 	value := make(map[string]string, len(vars))
 	var order []string
@@ -139,7 +138,7 @@ func overlay(base []string, vars [][2]string) []string {
 	return out
 }
 
-// lookup finds a variable; the last of several wins, as in a shell.
+// lookup returns the value of a variable. The last of several wins, as in a shell.
 func lookup(env []string, name string) (string, bool) {
 	for _, kv := range slices.Backward(env) {
 		if v, found := strings.CutPrefix(kv, name+"="); found {

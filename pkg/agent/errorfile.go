@@ -14,25 +14,26 @@ import (
 	"time"
 )
 
-// maxErrorFile bounds what is read of a worker's error file, in bytes.
+// maxErrorFile is the size of the largest error file that is used, in bytes.
 const maxErrorFile = 1 << 20
 
-// ErrorFile is the content of the error.json that torch's @record writes.
-type ErrorFile struct {
+// errorFile is the content of the error file that torch's @record writes (torch 2.14,
+// torch/distributed/elastic/multiprocessing/errors/error_handler.py).
+type errorFile struct {
 	Message   string    // "<Type>: <text>"
 	CallStack string    // Python's traceback; may be empty
-	Timestamp time.Time // zero where the file has none
-	Raw       string    // the file itself
+	Timestamp time.Time // zero if the file has none
+	Raw       string    // the file's content
 	Written   time.Time // when the file was last written
 }
 
-// readErrorFile reads the error file at path. It returns nil where there is none, unless a full disk may
-// be why. An empty one is an error: something was to be written, and could not be.
-func readErrorFile(path string) (*ErrorFile, error) {
+// readErrorFile reads the error file at path. If there is none, it returns nil, and an error if a full disk may be the
+// reason. An empty file is an error: its content could not be written.
+func readErrorFile(path string) (*errorFile, error) {
 	if path == "" {
 		return nil, nil
 	}
-	// Not to be held up by a FIFO that somebody put there.
+	// O_NONBLOCK: a FIFO at path must not block the agent.
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, diskFull(filepath.Dir(path))
@@ -64,23 +65,23 @@ func readErrorFile(path string) (*ErrorFile, error) {
 	return out, err
 }
 
-// diskFull returns an error if nothing more can be written to the log folder dir: the worker's stderr and error file, the
-// evidence against it, may then be incomplete.
+// diskFull returns an error if the disk of the log folder dir is full. Then the worker's stderr and error file may be
+// incomplete.
 func diskFull(dir string) error {
 	var s syscall.Statfs_t
 	if err := syscall.Statfs(dir, &s); err != nil {
-		return nil // then nothing is known
+		return nil // nothing is known
 	}
-	// Both counts are 0 where the file system does not count at all.
+	// Both totals are 0 if the file system does not count.
 	if s.Blocks > 0 && s.Bavail == 0 || s.Files > 0 && s.Ffree == 0 {
 		return fmt.Errorf("the disk of log folder %s is full: what the worker wrote last may be missing", dir)
 	}
 	return nil
 }
 
-// parseErrorFile reads both layouts that torch has written: message as an object
-// with extraInfo, and message as a text beside a top-level timestamp.
-func parseErrorFile(data []byte) (*ErrorFile, error) {
+// parseErrorFile parses both layouts that torch has written: message as an object with extraInfo, and message as a text
+// beside a top-level timestamp.
+func parseErrorFile(data []byte) (*errorFile, error) {
 	var top struct {
 		Message   json.RawMessage `json:"message"`
 		Timestamp json.RawMessage `json:"timestamp"`
@@ -88,7 +89,7 @@ func parseErrorFile(data []byte) (*ErrorFile, error) {
 	if err := json.Unmarshal(data, &top); err != nil {
 		return nil, fmt.Errorf("parse error file: %w", err)
 	}
-	out := &ErrorFile{Raw: string(data), Timestamp: parseTimestamp(top.Timestamp)}
+	out := &errorFile{Raw: string(data), Timestamp: parseTimestamp(top.Timestamp)}
 	if json.Unmarshal(top.Message, &out.Message) == nil {
 		return out, nil
 	}
@@ -109,7 +110,7 @@ func parseErrorFile(data []byte) (*ErrorFile, error) {
 	return out, nil
 }
 
-// parseTimestamp reads Unix seconds, as a text or a number. What cannot be a time is none.
+// parseTimestamp parses Unix seconds, as a text or a number. It returns zero for anything else.
 func parseTimestamp(raw json.RawMessage) time.Time {
 	var text string
 	if json.Unmarshal(raw, &text) != nil {
@@ -122,4 +123,16 @@ func parseTimestamp(raw json.RawMessage) time.Time {
 	}
 	whole := int64(sec)
 	return time.Unix(whole, int64((sec-float64(whole))*1e9))
+}
+
+// happened returns when the error probably occurred; zero if the file does not say. The time in an error file has whole
+// seconds. If the file was written within the next two, its modification time is more precise.
+func (e *errorFile) happened() time.Time {
+	if e.Timestamp.IsZero() {
+		return e.Written
+	}
+	if late := e.Written.Sub(e.Timestamp); late >= 0 && late < 2*time.Second {
+		return e.Written
+	}
+	return e.Timestamp
 }

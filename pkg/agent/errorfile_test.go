@@ -14,30 +14,30 @@ import (
 func TestParseErrorFile(t *testing.T) {
 	tests := []struct {
 		name, text string
-		want       ErrorFile
+		want       errorFile
 		err        string
 	}{
 		{
 			name: "what @record writes",
 			text: `{"message":{"message":"ValueError: no","extraInfo":{"py_callstack":"Traceback\nValueError: no\n","timestamp":"1700000000"}}}`,
-			want: ErrorFile{Message: "ValueError: no", CallStack: "Traceback\nValueError: no\n", Timestamp: time.Unix(1700000000, 0)},
+			want: errorFile{Message: "ValueError: no", CallStack: "Traceback\nValueError: no\n", Timestamp: time.Unix(1700000000, 0)},
 		},
 		{
 			name: "message is a text",
 			text: `{"message":"boom","timestamp":1700000001,"more":[1]}`,
-			want: ErrorFile{Message: "boom", Timestamp: time.Unix(1700000001, 0)},
+			want: errorFile{Message: "boom", Timestamp: time.Unix(1700000001, 0)},
 		},
-		{name: "no timestamp", text: `{"message":{"message":"m"}}`, want: ErrorFile{Message: "m"}},
-		{name: "a timestamp that is none", text: `{"message":"m","timestamp":"soon"}`, want: ErrorFile{Message: "m"}},
+		{name: "no timestamp", text: `{"message":{"message":"m"}}`, want: errorFile{Message: "m"}},
+		{name: "a timestamp that is none", text: `{"message":"m","timestamp":"soon"}`, want: errorFile{Message: "m"}},
 		{
 			name: "seconds with a fraction", text: `{"message":"m","timestamp":1700000001.5}`,
-			want: ErrorFile{Message: "m", Timestamp: time.Unix(1700000001, 5e8)},
+			want: errorFile{Message: "m", Timestamp: time.Unix(1700000001, 5e8)},
 		},
-		{name: "a timestamp beyond all time", text: `{"message":"m","timestamp":1e300}`, want: ErrorFile{Message: "m"}},
-		{name: "bytes that are no text", text: "{\"message\":\"a\xffb\"}", want: ErrorFile{Message: "a\uFFFDb"}},
-		{name: "half a surrogate", text: `{"message":"a\udcffb"}`, want: ErrorFile{Message: "a\uFFFDb"}},
+		{name: "a timestamp beyond all time", text: `{"message":"m","timestamp":1e300}`, want: errorFile{Message: "m"}},
+		{name: "bytes that are no text", text: "{\"message\":\"a\xffb\"}", want: errorFile{Message: "a\uFFFDb"}},
+		{name: "half a surrogate", text: `{"message":"a\udcffb"}`, want: errorFile{Message: "a\uFFFDb"}},
 		{name: "nested too deep", text: `{"message":` + strings.Repeat("[", 200_000), err: "parse error file"},
-		{name: "nested", text: `{"message":"m","x":` + strings.Repeat("[", 100) + strings.Repeat("]", 100) + `}`, want: ErrorFile{Message: "m"}},
+		{name: "nested", text: `{"message":"m","x":` + strings.Repeat("[", 100) + strings.Repeat("]", 100) + `}`, want: errorFile{Message: "m"}},
 		{name: "two of them", text: `{"message":"m"}{"message":"n"}`, err: "parse error file"},
 		{name: "not JSON", text: "Traceback", err: "parse error file"},
 		{name: "cut short", text: `{"message":{"message":"ValueErr`, err: "parse error file"},

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
+	"github.com/elasticrun/elasticrun/pkg/failure"
 	"github.com/elasticrun/elasticrun/pkg/procs"
 )
 
@@ -123,7 +124,7 @@ func checkPassedOn(t *testing.T, dir, name string, e procs.Exit) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ours, err := Failure{Exit: e, Error: parsed}.ErrorFileData()
+	ours, err := ErrorFileData(failure.Failure{ExitCode: e.Code, Signal: e.Signal, RawErrorFile: parsed.Raw})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -45,18 +45,18 @@ func (l *fakeLauncher) Start(specs []procs.Spec, _ <-chan struct{}) (Processes, 
 // stopped.
 type fakeGroup struct {
 	*journal
-	specs   []procs.Spec
-	pids    map[int]int
-	exits   chan procs.Exit
-	tellers sync.Mutex // of what befalls workers: guards tails and ended
-	tails   map[int][]string
-	ended   []int
-	ladders []procs.StopPolicy
-	signals []syscall.Signal
-	onStop  func(g *fakeGroup, l procs.StopPolicy)
-	onTail  func()
-	onDrain func(ctx context.Context) // what WaitOutput and Drain wait for; nil: all output is where it belongs
-	stopErr error
+	specs    []procs.Spec
+	pids     map[int]int
+	exits    chan procs.Exit
+	tellers  sync.Mutex // of what befalls workers: guards tails and ended
+	tails    map[int][]string
+	ended    []int
+	policies []procs.StopPolicy
+	signals  []syscall.Signal
+	onStop   func(g *fakeGroup, policy procs.StopPolicy)
+	onTail   func()
+	onDrain  func(ctx context.Context) // what WaitOutput and Drain wait for; nil: all output is where it belongs
+	stopErr  error
 }
 
 func (g *fakeGroup) Exits() <-chan procs.Exit  { return g.exits }
@@ -112,15 +112,15 @@ func (g *fakeGroup) exit(e procs.Exit) {
 	g.exits <- e
 }
 
-func (g *fakeGroup) Stop(l procs.StopPolicy) error {
-	g.note("stop %s", procs.SignalName(l.Signal))
-	g.ladders = append(g.ladders, l)
+func (g *fakeGroup) Stop(policy procs.StopPolicy) error {
+	g.note("stop %s", procs.SignalName(policy.Signal))
+	g.policies = append(g.policies, policy)
 	if g.onStop != nil {
-		g.onStop(g, l)
+		g.onStop(g, policy)
 	}
 	for rank := range g.pids {
 		if !slices.Contains(g.ended, rank) {
-			g.exit(procs.Exit{LocalRank: rank, Signal: l.Signal, Stopped: true})
+			g.exit(procs.Exit{LocalRank: rank, Signal: policy.Signal, Stopped: true})
 		}
 	}
 	return g.stopErr
@@ -169,8 +169,8 @@ func (f *folders) Attempt(restarts, round int, membership bool) (*workerlog.Atte
 	return f.dir.Attempt(restarts, round, membership)
 }
 
-// bench is an agent on fakes.
-type bench struct {
+// harness is an agent on fakes.
+type harness struct {
 	*journal
 	agent    *Agent
 	rdzv     *fakeRendezvous
@@ -180,10 +180,10 @@ type bench struct {
 	metrics  events.Metrics
 }
 
-func newBench(t *testing.T, spec WorkerSpec, script ...func(*fakeGroup)) *bench {
+func newHarness(t *testing.T, spec WorkerSpec, script ...func(*fakeGroup)) *harness {
 	t.Helper()
 	j := &journal{}
-	b := &bench{
+	b := &harness{
 		journal: j, rdzv: newFakeRendezvous(j, spec.MaxRestarts), launcher: &fakeLauncher{journal: j, script: script}, folders: newFolders(t),
 	}
 	if spec.Role == "" {
@@ -223,7 +223,7 @@ func (r *recorder) list() []events.Event {
 }
 
 // states lists the states and sources of torch's events.
-func (b *bench) states() (out []string) {
+func (b *harness) states() (out []string) {
 	for _, e := range b.events.list() {
 		var line bytes.Buffer
 		events.NewTorchLines(&line).Emit(e)
@@ -249,7 +249,7 @@ func (b *bench) states() (out []string) {
 }
 
 // logged lists the events of the event log in short.
-func (b *bench) logged() (out []string) {
+func (b *harness) logged() (out []string) {
 	for _, e := range b.events.list() {
 		if e.Kind.Logged() {
 			out = append(out, inBrief(e))
@@ -258,7 +258,7 @@ func (b *bench) logged() (out []string) {
 	return out
 }
 
-func (b *bench) run(t *testing.T) RunResult {
+func (b *harness) run(t *testing.T) RunResult {
 	t.Helper()
 	r, err := b.agent.Run(t.Context())
 	if err != nil {
@@ -269,7 +269,7 @@ func (b *bench) run(t *testing.T) RunResult {
 
 // start runs the agent in the background and returns, once it has nothing to do, what to call for its result. Call it
 // in a bubble of synctest.
-func (b *bench) start(ctx context.Context) (wait func() (RunResult, error)) {
+func (b *harness) start(ctx context.Context) (wait func() (RunResult, error)) {
 	var r RunResult
 	var err error
 	done := make(chan struct{})
@@ -285,8 +285,8 @@ func (b *bench) start(ctx context.Context) (wait func() (RunResult, error)) {
 }
 
 // group is the set of workers that was started last.
-func (b *bench) group() *fakeGroup { return b.launcher.groups[len(b.launcher.groups)-1] }
+func (b *harness) group() *fakeGroup { return b.launcher.groups[len(b.launcher.groups)-1] }
 
-func (b *bench) state() WorkerState {
+func (b *harness) state() WorkerState {
 	return b.agent.WorkerGroup().State
 }

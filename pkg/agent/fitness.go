@@ -2,25 +2,19 @@ package agent
 
 import "context"
 
-// Fitness tells whether this machine is fit for the job.
-type Fitness interface {
-	// Check returns why it is not, or nil. It ends soon after ctx does.
-	Check(ctx context.Context) error
-}
-
 // UnfitError says that this machine is not fit for the job.
 type UnfitError struct{ Err error }
 
 func (e *UnfitError) Error() string { return "this machine is not fit for the job: " + e.Err.Error() }
 
-// Unwrap returns why.
+// Unwrap returns the reason.
 func (e *UnfitError) Unwrap() error { return e.Err }
 
-// examine asks whether this node may go on after one of its own workers has failed. Where the failure ends the job anyway nobody is asked, so that
-// the worker's code is what the launcher ends with.
-func (a *Agent) examine(ctx context.Context) error {
+// checkFitness checks whether this node may go on after one of its own workers has failed. It checks nothing if the
+// failure ends the job anyway, so that the launcher ends with the worker's exit code.
+func (a *Agent) checkFitness(ctx context.Context) error {
 	last := a.restarts >= a.opts.Spec.MaxRestarts && !a.opts.ForgetsRestarts
-	if a.opts.Fitness == nil || last || len(byThemselves(a.failures)) == 0 {
+	if a.opts.Fitness == nil || last || len(anyByItself(a.failures)) == 0 {
 		return nil
 	}
 	err := a.opts.Fitness.Check(ctx)

@@ -52,7 +52,7 @@ func TestFitness(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := newBench(t, WorkerSpec{MaxRestarts: tt.restarts}, tt.script...)
+				b := newHarness(t, WorkerSpec{MaxRestarts: tt.restarts}, tt.script...)
 				f := &fakeFitness{journal: b.journal, bad: tt.bad}
 				b.agent.opts.Fitness, b.agent.opts.ForgetsRestarts = f, tt.forgets
 				_, err := b.agent.Run(t.Context())
@@ -74,7 +74,7 @@ func TestFitness(t *testing.T) {
 // A stop elsewhere is no failure of this node's, and asks for no check.
 func TestFitnessOfOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, WorkerSpec{MaxRestarts: 2}, func(*fakeGroup) {}, allSucceed)
+		b := newHarness(t, WorkerSpec{MaxRestarts: 2}, func(*fakeGroup) {}, allSucceed)
 		b.rdzv.nodes = 2
 		f := &fakeFitness{journal: b.journal, bad: 1}
 		b.agent.opts.Fitness = f
@@ -89,7 +89,7 @@ func TestFitnessOfOthers(t *testing.T) {
 // A signal ends the check, and says how the launcher ends.
 func TestFitnessInterrupted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, WorkerSpec{MaxRestarts: 2}, exits(procs.Exit{LocalRank: 0, Code: 1}))
+		b := newHarness(t, WorkerSpec{MaxRestarts: 2}, exits(procs.Exit{LocalRank: 0, Code: 1}))
 		b.agent.opts.Fitness = &fakeFitness{journal: b.journal, block: true}
 		ctx, cancel := context.WithCancelCause(t.Context())
 		wait := b.start(ctx)

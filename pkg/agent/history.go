@@ -4,11 +4,12 @@ import (
 	"errors"
 	"time"
 
+	"github.com/elasticrun/elasticrun/pkg/failure"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 	"github.com/elasticrun/elasticrun/pkg/report"
 )
 
-// history keeps the last rounds for the report. A round is open from begin until its first end.
+// history keeps the last rounds for the report. A round is open from begin until the first end.
 type history struct {
 	rounds []report.Round
 	count  int // of all rounds
@@ -26,7 +27,7 @@ func (h *history) begin(r *rdzv.Round, now time.Time) {
 	h.rounds = h.rounds[max(0, len(h.rounds)-report.MaxRounds):]
 }
 
-// last is the current round; nil before the first.
+// last returns the current round; nil before the first.
 func (h *history) last() *report.Round {
 	if len(h.rounds) == 0 {
 		return nil
@@ -34,56 +35,56 @@ func (h *history) last() *report.Round {
 	return &h.rounds[len(h.rounds)-1]
 }
 
-// logDir notes where the log files of the current round are.
+// logDir sets the log folder of the current round.
 func (h *history) logDir(path string) { h.last().LogDir = path }
 
 // end closes the current round, if it is open. f is this node's likeliest failure, or nil.
-func (h *history) end(how, why string, f *Failure) {
+func (h *history) end(how, why string, f *failure.Failure) {
 	r := h.last()
 	if r == nil || !r.Ended.IsZero() {
 		return
 	}
 	r.Ended, r.End, r.Why = report.Time{Time: time.Now()}, how, why
 	if f != nil {
-		told := f.report()
-		told.Text = report.End(told.Text, maxPastText)
-		r.Failure = &told
+		view := reported(*f)
+		view.Text = report.End(view.Text, maxPastText)
+		r.Failure = &view
 	}
 }
 
-// reopen takes an end back: what looked like a failure was the effect of a signal that is to end the round.
+// reopen opens the current round again. What looked like a failure was the effect of a signal that is to end the round.
 func (h *history) reopen() {
 	if r := h.last(); r != nil {
 		r.Ended, r.End, r.Why, r.Failure = report.Time{}, "", "", nil
 	}
 }
 
-// recordEnd closes the round that was ended for another one.
+// recordEnd closes a round that another round follows.
 func (a *Agent) recordEnd() {
-	var likeliest *Failure
+	var first *failure.Failure
 	if own := a.ownFailures(); len(own) > 0 {
-		likeliest = &own[0]
+		first = &own[0]
 	}
-	if byThemselves(a.failures) != nil {
-		a.history.end(report.EndFailure, likeliest.Summary(), likeliest)
+	if anyByItself(a.failures) != nil {
+		a.history.end(report.EndFailure, first.Summary, first)
 		return
 	}
 	why := ""
 	if a.halt != nil {
 		why = a.halt.Why
 	}
-	a.history.end(report.EndStopped, why, likeliest)
+	a.history.end(report.EndStopped, why, first)
 }
 
-// endOf says how a round ended that was ended by an error of the run.
-func endOf(err error) string {
-	if _, told := errors.AsType[*SignalError](err); told {
+// endAfter returns how a round has ended if the run ended with err.
+func endAfter(err error) string {
+	if _, signal := errors.AsType[*SignalError](err); signal {
 		return report.EndSignal
 	}
 	return report.EndError
 }
 
-// endOfOutcome says how a round ended that was open when the job came to its result.
+// endOfOutcome returns how a round has ended that was open when the job ended.
 func endOfOutcome(o rdzv.Outcome) string {
 	if o.Ending == rdzv.EndSucceeded {
 		return report.EndSuccess

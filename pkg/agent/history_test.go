@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/elasticrun/elasticrun/pkg/failure"
 	"github.com/elasticrun/elasticrun/pkg/procs"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 	"github.com/elasticrun/elasticrun/pkg/report"
@@ -35,7 +36,7 @@ func story(r report.Report) (out []string) {
 
 func TestHistory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, WorkerSpec{MaxRestarts: 3}, exits(procs.Exit{LocalRank: 1, Code: 7}), runsOn, allSucceed)
+		b := newHarness(t, WorkerSpec{MaxRestarts: 3}, exits(procs.Exit{LocalRank: 1, Code: 7}), runsOn, allSucceed)
 		wait := b.start(t.Context())
 		<-time.After(time.Second)
 		b.rdzv.failElsewhere(1)
@@ -70,18 +71,18 @@ func TestHistoryEnds(t *testing.T) {
 	told := &SignalError{syscall.SIGTERM}
 	for _, tt := range []struct {
 		name  string
-		setUp func(b *bench, cancel context.CancelCauseFunc)
+		setUp func(b *harness, cancel context.CancelCauseFunc)
 		want  string
 	}{
-		{"a failure", func(b *bench, _ context.CancelCauseFunc) { b.group().exit(procs.Exit{Code: 3}) }, `failure "exited with code 3" rank 0`},
-		{"a signal", func(_ *bench, cancel context.CancelCauseFunc) { cancel(told) }, `signal "received SIGTERM"`},
-		{"a signal whose effect on a worker is seen first", func(b *bench, cancel context.CancelCauseFunc) {
+		{"a failure", func(b *harness, _ context.CancelCauseFunc) { b.group().exit(procs.Exit{Code: 3}) }, `failure "exited with code 3" rank 0`},
+		{"a signal", func(_ *harness, cancel context.CancelCauseFunc) { cancel(told) }, `signal "received SIGTERM"`},
+		{"a signal whose effect on a worker is seen first", func(b *harness, cancel context.CancelCauseFunc) {
 			b.group().exit(procs.Exit{Signal: syscall.SIGTERM, At: time.Now()})
 			synctest.Wait()
 			cancel(told)
 		}, `signal "received SIGTERM"`},
-		{"the guard is gone", func(_ *bench, cancel context.CancelCauseFunc) { cancel(errors.New("no guard")) }, `error "no guard"`},
-		{"the job fails elsewhere while the others have succeeded", func(b *bench, _ context.CancelCauseFunc) {
+		{"the guard is gone", func(_ *harness, cancel context.CancelCauseFunc) { cancel(errors.New("no guard")) }, `error "no guard"`},
+		{"the job fails elsewhere while the others have succeeded", func(b *harness, _ context.CancelCauseFunc) {
 			b.rdzv.succeed = func(int) (*rdzv.Stop, error) {
 				return nil, &rdzv.EndedError{Outcome: rdzv.Outcome{Ending: rdzv.EndFailed, Text: "rank 60 failed"}}
 			}
@@ -90,7 +91,7 @@ func TestHistoryEnds(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := newBench(t, WorkerSpec{}, runsOn)
+				b := newHarness(t, WorkerSpec{}, runsOn)
 				ctx, cancel := context.WithCancelCause(t.Context())
 				defer cancel(nil)
 				wait := b.start(ctx)
@@ -121,15 +122,16 @@ func TestHistoryIsBounded(t *testing.T) {
 
 // The report puts the root cause of the whole job first, and nobody stands in it twice.
 func TestReportOthers(t *testing.T) {
-	b := newBench(t, WorkerSpec{}, runsOn)
-	own := failure(1, 100, procs.Exit{Code: 7})
-	own.ErrorFile, own.ErrorFileProblem, own.StderrTail = "/e.json", "parse error file: no", []string{"", "ValueError", ""}
-	told := own.forOthers(time.Unix(100, 0))
-	others := []Failure{fromOther(told, time.Unix(100, 0)), fromOther(*remote(), time.Unix(99, 0))}
+	b := newHarness(t, WorkerSpec{}, runsOn)
+	problem := "parse error file: no"
+	own := failureOf(1, 100, procs.Exit{Code: 7}, workerEvidence{errorFileProblem: problem, tail: []string{"", "ValueError", ""}})
+	own.ErrorFile, own.ErrorFileProblem = "/e.json", problem
+	told := outgoing(own, time.Unix(100, 0))
+	others := []failure.Failure{incoming(told, time.Unix(100, 0)), incoming(*remote(), time.Unix(99, 0))}
 	other := *remote()
 	other.GlobalRank, other.Host, other.Text, other.Summary, other.Kind, other.ErrorFile = 70, "node8", "", "ValueError: there", "error_file", "/there/error.json"
-	others = append(others, fromOther(other, time.Unix(99, 0)))
-	r := RunResult{State: Failed, Failures: map[int]Failure{1: own}, Others: others, Cause: rootCause(remote(), nil, time.Unix(99, 0))}
+	others = append(others, incoming(other, time.Unix(99, 0)))
+	r := RunResult{State: Failed, Failures: map[int]failure.Failure{1: own}, Others: others, Cause: rootCause(remote(), nil, time.Unix(99, 0))}
 	got := b.agent.Report(r)
 	at := func(sec int64) report.Time { return report.Time{Time: time.Unix(sec, 0)} }
 	want := report.Report{
@@ -153,26 +155,28 @@ func TestReportOthers(t *testing.T) {
 	}
 }
 
-func TestTraceback(t *testing.T) {
+func TestFailureText(t *testing.T) {
 	tests := []struct {
 		name string
-		f    Failure
+		x    procs.Exit
+		e    workerEvidence
 		want string
 	}{
-		{"an error file", Failure{Error: &ErrorFile{Message: "m", CallStack: "Traceback\nm\n"}, StderrTail: []string{"x"}}, "Traceback\nm"},
-		{"without a traceback", Failure{Error: &ErrorFile{Message: "m"}}, "m"},
-		{"a signal", Failure{Exit: procs.Exit{Signal: syscall.SIGKILL, PID: 7}}, "Signal 9 (SIGKILL) received by PID 7"},
-		{"nothing", Failure{Exit: procs.Exit{Code: 1}}, "<none: the worker wrote nothing to stderr and no error file>"},
-		{"another node's, which tells none", Failure{Remote: true}, ""},
+		{name: "an error file", e: workerEvidence{errorFile: &errorFile{Message: "m", CallStack: "Traceback\nm\n"}, tail: []string{"x"}}, want: "Traceback\nm"},
+		{name: "without a traceback", e: workerEvidence{errorFile: &errorFile{Message: "m"}}, want: "m"},
+		{name: "a signal", x: procs.Exit{Signal: syscall.SIGKILL, PID: 7}, want: "Signal 9 (SIGKILL) received by PID 7"},
+		{name: "nothing", x: procs.Exit{Code: 1}, want: "<none: the worker wrote nothing to stderr and no error file>"},
 		{
-			"could not be started",
-			Failure{Exit: procs.Exit{Code: 127, StartErr: errors.New("execute ./x: no such file")}},
-			"could not be executed: execute ./x: no such file",
+			name: "could not be started", x: procs.Exit{Code: 127, StartErr: errors.New("execute ./x: no such file")},
+			want: "could not be executed: execute ./x: no such file",
 		},
 	}
 	for _, tt := range tests {
-		if got := traceback(tt.f); got != tt.want {
+		if got := failureText(tt.x, tt.x.String(), tt.e); got != tt.want {
 			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
 		}
+	}
+	if got := incoming(rdzv.Failure{}, time.Now()).Text; got != "" {
+		t.Errorf("another node's failure, which has no text: %q", got)
 	}
 }

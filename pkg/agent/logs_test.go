@@ -23,7 +23,7 @@ func TestLogsByGlobalRank(t *testing.T) {
 		t.Fatal(err)
 	}
 	spec := WorkerSpec{MaxRestarts: 1, Output: workerlog.OutputRules{Tee: tee, Shown: shown}, PrefixTemplate: "$node_rank/$rank "}
-	b := newBench(t, spec, nil, allSucceed)
+	b := newHarness(t, spec, nil, allSucceed)
 	b.rdzv.nodes, b.rdzv.rank = 3, 2 // global ranks 4 and 5
 	b.launcher.script[0] = func(g *fakeGroup) {
 		b.rdzv.rank = 1 // and next 2 and 3

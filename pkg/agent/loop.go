@@ -9,13 +9,15 @@ import (
 	"time"
 
 	"github.com/elasticrun/elasticrun/pkg/events"
+	"github.com/elasticrun/elasticrun/pkg/failure"
 	"github.com/elasticrun/elasticrun/pkg/procs"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 	"github.com/elasticrun/elasticrun/pkg/report"
 )
 
-// loop runs the group round after round, until the rendezvous says that the job has ended. It is seed 002's run
-// loop without its polling, and without its budget: what follows from a failure is the rendezvous' decision.
+// loop runs round after round until the rendezvous says that the job has ended. It is _invoke_run of torch 2.14
+// (torch/distributed/elastic/agent/server/api.py) without polling. It has no budget of restarts: the rendezvous decides
+// what follows from a failure.
 func (a *Agent) loop(ctx context.Context) (RunResult, error) {
 	role := a.opts.Spec.Role
 	a.log.Info().Str("role", role).Str("entrypoint", a.opts.Spec.EntrypointName()).Msg("starting workers")
@@ -37,50 +39,50 @@ func (a *Agent) loop(ctx context.Context) (RunResult, error) {
 		}
 	}
 	if end, ok := finished(err); ok {
-		if err = a.echoed(ctx, end.Outcome); err == nil {
+		if err = a.duplicateSignalAtEnd(ctx, end.Outcome); err == nil {
 			return a.conclude(end)
 		}
 	}
 	return RunResult{}, err
 }
 
-// watch blocks until the round is over for this node: a worker has failed, which it returns, all have succeeded,
-// or the rendezvous wants them stopped (a.halt).
+// watch blocks until the round is over for this node. That is when a worker has failed, whose exit it returns; when all
+// workers have succeeded; or when the rendezvous wants them stopped (a.halt).
 func (a *Agent) watch(ctx context.Context) (failed *procs.Exit, err error) {
-	if a.halt != nil { // it was over before workers were started
+	if a.halt != nil { // the round was over before workers were started
 		return nil, nil
 	}
 	stopSampling := a.sampleUsage()
 	defer stopSampling()
-	late := a.newOverdue()
-	defer late.close(&a.closing)
+	deadline := a.newExitDeadline()
+	defer deadline.close(&a.closing)
 	for {
 		select {
-		case exit := <-a.processes.Exits():
-			a.emitExit(exit)
-			if !exit.Success() {
-				return &exit, a.setState(Failed)
+		case x := <-a.processes.Exits():
+			a.emitExit(x)
+			if !x.Success() {
+				return &x, a.setState(Failed)
 			}
-			a.left = append(a.left, exit)
-			late.ended(exit.LocalRank)
+			a.succeeded = append(a.succeeded, x)
+			deadline.cancel(x.LocalRank)
 			if a.running--; a.running == 0 {
 				a.done = true
 				return nil, a.setState(Succeeded)
 			}
-		case <-late.begin():
-			a.watchFiles(late)
-		case path := <-late.written():
-			late.expect(path, time.Now())
-		case <-late.expired():
-			if len(a.processes.Exits()) > 0 { // it may be the one that just ends
-				late.again()
+		case <-deadline.begin():
+			a.watchErrorFiles(deadline)
+		case path := <-deadline.written():
+			deadline.expect(path, time.Now())
+		case <-deadline.expired():
+			if len(a.processes.Exits()) > 0 { // the worker may have just ended
+				deadline.reset()
 				continue
 			}
-			a.stuck = late.give(a.processes.PIDs())
-			return a.stuck, a.setState(Failed)
+			a.hung = deadline.expire(a.processes.PIDs())
+			return a.hung, a.setState(Failed)
 		case stop := <-a.opts.Rendezvous.Stops():
-			if stop.Round == a.round.Number { // else it is about workers that are gone
-				a.halted(stop)
+			if stop.Round == a.round.Number { // else its workers are gone
+				a.setHalt(stop)
 				return nil, nil
 			}
 		case sig := <-a.opts.Forward:
@@ -91,14 +93,14 @@ func (a *Agent) watch(ctx context.Context) (failed *procs.Exit, err error) {
 	}
 }
 
-// halted ends the round by a Stop.
-func (a *Agent) halted(stop rdzv.Stop) {
+// setHalt records that a Stop ends the round.
+func (a *Agent) setHalt(stop rdzv.Stop) {
 	a.halt = &stop
 	a.log.Warn().Int("round", stop.Round).Str("why", stop.Why).Msg("stopping the worker group")
 }
 
-// initialize runs a rendezvous and starts the workers (seed 002,
-// _initialize_workers). Where a Stop comes between the two it sets a.halt, and starts nothing.
+// initialize runs a rendezvous and starts the workers, like _initialize_workers of torch's SimpleElasticAgent. If a Stop
+// arrives between the two, it sets a.halt and starts nothing.
 func (a *Agent) initialize(ctx context.Context) error {
 	if err := a.rendezvous(ctx); err != nil {
 		return err
@@ -146,7 +148,7 @@ func (a *Agent) rendezvous(ctx context.Context) error {
 // enter makes round the current one.
 func (a *Agent) enter(round *rdzv.Round) {
 	again := a.round != nil
-	a.membership = again && round.Restarts == a.restarts
+	a.roundState = roundState{membership: again && round.Restarts == a.restarts}
 	if again {
 		verdict := "restarting the worker group after a failure"
 		if a.membership {
@@ -156,12 +158,11 @@ func (a *Agent) enter(round *rdzv.Round) {
 			Int("max_restarts", a.opts.Spec.MaxRestarts).Msg(verdict)
 	}
 	a.round, a.restarts = round, round.Restarts
-	a.halt, a.failures, a.done, a.left, a.failedAt, a.stuck = nil, nil, false, nil, time.Time{}, nil
 	a.history.begin(round, time.Now())
 }
 
-// restart ends the round that is over for this node and enters the next (seed 002,
-// _restart_workers).
+// restart ends the round that is over for this node and enters the next one, like _restart_workers of torch's
+// SimpleElasticAgent.
 func (a *Agent) restart(ctx context.Context, failed *procs.Exit) error {
 	return a.timed(events.StepRestart, func() error {
 		if err := a.endRound(ctx, failed); err != nil {
@@ -172,62 +173,72 @@ func (a *Agent) restart(ctx context.Context, failed *procs.Exit) error {
 		if err := a.setState(Stopped); err != nil {
 			return err
 		}
-		if err := a.examine(ctx); err != nil {
+		if err := a.checkFitness(ctx); err != nil {
 			return err
 		}
-		a.devices = a.freeDevices(ctx, a.family)
+		a.devices = a.freeDevices(ctx, a.tree)
 		defer func() { a.endDeviceWait(a.devices) }()
 		return a.timed(events.StepInitialize, func() error { return a.initialize(ctx) })
 	})
 }
 
-// endRound tells of a failure, if there is one, stops the workers that are left, and keeps what failed.
+// endRound reports the failure to the rendezvous, if there is one, stops the remaining workers, and keeps the failures.
 func (a *Agent) endRound(ctx context.Context, failed *procs.Exit) error {
 	p := a.processes
-	if p == nil { // all have succeeded, and what they left behind is gone
-		a.collectLeft()
+	if p == nil { // all workers have succeeded, and what they left behind is gone
+		a.collectSucceeded()
 		return nil
 	}
-	if ctx.Err() != nil { // then the others are to hear that this node leaves, and nothing of a failure
+	if ctx.Err() != nil { // the other nodes must hear that this node leaves, and nothing about a failure
 		return context.Cause(ctx)
 	}
 	var ended []procs.Exit
 	if failed != nil {
-		first := a.inquire(p, []procs.Exit{*failed}, question{})[0]
-		ended = append(ended, *failed)
-		if a.round.WorldSize > 1 { // once others have heard of it, they stop at once
-			if ended = append(ended, a.hold(ctx, p, first)...); ctx.Err() != nil {
-				return context.Cause(ctx)
-			}
-		}
-		a.opts.Rendezvous.Fail(first.forOthers(time.Now()))
-		a.logFailure(*failed)
-		if a.round.WorldSize == 1 {
-			ended = append(ended, a.hold(ctx, p, first)...)
-		}
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
+		var err error
+		if ended, err = a.reportFailure(ctx, p, *failed); err != nil {
+			return err
 		}
 	}
 	a.emit(events.Event{Kind: events.KindStop, Why: a.stopReason(failed)})
-	a.observe(p)
-	var asked question
+	a.recordStates(p)
+	var q query
 	if failed == nil {
-		asked = a.questionOfHalt()
+		q = a.queryAfterHalt()
 	}
-	asked.stopBegan, asked.kernel = time.Now(), true
-	err := a.stop(ctx, a.ladder(ctx))
-	a.failures = a.collectFailures(p, ended, asked)
+	q.stopBegan, q.kernel = time.Now(), true
+	err := a.stop(ctx, a.stopPolicy(ctx))
+	a.failures = a.collectFailures(p, ended, q)
 	if err != nil || failed == nil {
 		return err
 	}
-	if a.failedAt = failed.At; a.round.WorldSize > 1 { // alone, it is time enough when nothing is left but to end
-		return a.echoOf(ctx)
+	if a.failedAt = failed.At; a.round.WorldSize > 1 { // a single node checks when nothing is left but to end
+		return a.checkDuplicateSignal(ctx)
 	}
 	return nil
 }
 
-// stopReason is why the group is being stopped.
+// reportFailure sends the first failure to the rendezvous and delays the stop if that may show who is to blame. It
+// returns the exits that were received so far, failed among them.
+func (a *Agent) reportFailure(ctx context.Context, p Processes, failed procs.Exit) ([]procs.Exit, error) {
+	first := a.examineExits(p, []procs.Exit{failed}, query{})[0]
+	ended := []procs.Exit{failed}
+	if a.round.WorldSize > 1 { // as soon as the other nodes know, they stop
+		if ended = append(ended, a.deferStop(ctx, p, first)...); ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+	}
+	a.opts.Rendezvous.Fail(outgoing(first, time.Now()))
+	a.logFailure(failed)
+	if a.round.WorldSize == 1 {
+		ended = append(ended, a.deferStop(ctx, p, first)...)
+	}
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	return ended, nil
+}
+
+// stopReason says why the group is being stopped.
 func (a *Agent) stopReason(failed *procs.Exit) string {
 	switch {
 	case failed != nil:
@@ -238,18 +249,18 @@ func (a *Agent) stopReason(failed *procs.Exit) string {
 	return ""
 }
 
-// echoed is echoOf for a job that ends, on its only node, with a failure.
-func (a *Agent) echoed(ctx context.Context, o rdzv.Outcome) error {
+// duplicateSignalAtEnd is checkDuplicateSignal for a job that ends, on its only node, with a failure.
+func (a *Agent) duplicateSignalAtEnd(ctx context.Context, o rdzv.Outcome) error {
 	if o.Ending != rdzv.EndFailed || a.failedAt.IsZero() || a.round.WorldSize > 1 {
 		return nil
 	}
-	return a.echoOf(ctx)
+	return a.checkDuplicateSignal(ctx)
 }
 
-// echoOf waits until the failure of this node cannot be the effect of a signal that the launcher got, too, and returns the context's cause if it
-// is.
-func (a *Agent) echoOf(ctx context.Context) error {
-	err := awaitSignal(ctx, a.failedAt)
+// checkDuplicateSignal waits until the failure of this node cannot be the effect of a signal that the launcher got, too.
+// If it is, it drops the failure and returns the context's cause.
+func (a *Agent) checkDuplicateSignal(ctx context.Context) error {
+	err := awaitDuplicateSignal(ctx, a.failedAt)
 	if err != nil {
 		a.failures = nil
 		a.history.reopen()
@@ -257,13 +268,13 @@ func (a *Agent) echoOf(ctx context.Context) error {
 	return err
 }
 
-// succeed tells that all workers have exited with 0 and waits for those of the other nodes. Where a.halt is set
-// afterwards, all have to run again.
+// succeed reports that all workers have exited with 0, and waits for the other nodes. If a.halt is set afterwards, all
+// workers must run again.
 func (a *Agent) succeed(ctx context.Context) error {
-	if err := a.stop(ctx, a.ladder(ctx)); err != nil {
+	if err := a.stop(ctx, a.stopPolicy(ctx)); err != nil {
 		return err
 	}
-	if a.halt != nil { // came meanwhile
+	if a.halt != nil { // it arrived during the stop
 		return nil
 	}
 	a.emit(events.Event{Kind: events.KindSucceeded})
@@ -275,7 +286,7 @@ func (a *Agent) succeed(ctx context.Context) error {
 	return err
 }
 
-// conclude makes the result of a job of which the rendezvous says how it has ended.
+// conclude returns the result of a job from the outcome that the rendezvous reports.
 func (a *Agent) conclude(end *rdzv.EndedError) (RunResult, error) {
 	o := end.Outcome
 	switch {
@@ -288,16 +299,17 @@ func (a *Agent) conclude(end *rdzv.EndedError) (RunResult, error) {
 	r := RunResult{State: Succeeded, Restarts: o.Restarts, NothingStarted: a.nothingStarted(end)}
 	if o.Ending == rdzv.EndFailed {
 		now := time.Now()
-		r.State, r.Failures, r.Cause, r.Others = Failed, a.failures, rootCause(o.Cause, a.failures, now), fromOthers(o.Others, now)
+		r.State, r.Failures = Failed, a.failures
+		r.Cause, r.Others = rootCause(o.Cause, a.failures, now), allIncoming(o.Others, now)
 	}
 	if root, known := r.RootCause(); known {
-		maps.DeleteFunc(r.Failures, func(_ int, f Failure) bool { return f.onlyAsCause() && !f.same(root) })
+		maps.DeleteFunc(r.Failures, func(_ int, f failure.Failure) bool { return f.OnlyAsCause() && !f.Same(root) })
 	}
 	a.history.end(endOfOutcome(o), o.Text, nil)
 	return r, a.setState(r.State)
 }
 
-// nothingStarted says why no worker was ever started here; empty where one was.
+// nothingStarted says why no worker was started on this node; empty if one was.
 func (a *Agent) nothingStarted(end *rdzv.EndedError) string {
 	id, ending := a.opts.Rendezvous.RunID(), end.Outcome.Ending
 	switch {
@@ -310,7 +322,7 @@ func (a *Agent) nothingStarted(end *rdzv.EndedError) string {
 	}
 }
 
-// finished tells whether err says that the job has come to a result, and which.
+// finished reports whether err says that the job has succeeded or failed, and returns that error.
 func finished(err error) (*rdzv.EndedError, bool) {
 	if ended, ok := errors.AsType[*rdzv.EndedError](err); ok {
 		return ended, ended.Outcome.Ending == rdzv.EndSucceeded || ended.Outcome.Ending == rdzv.EndFailed
@@ -318,12 +330,12 @@ func finished(err error) (*rdzv.EndedError, bool) {
 	return nil, false
 }
 
-func (a *Agent) logFailure(e procs.Exit) {
-	if a.stuck != nil {
-		a.log.Warn().Str("role", a.opts.Spec.Role).Int("local_rank", e.LocalRank).Int("pid", e.PID).
-			Dur("after", a.opts.ErrorExitTimeout).Msg("a worker has written its error file and does not end: stopping the worker group")
+func (a *Agent) logFailure(x procs.Exit) {
+	e := a.log.Warn().Str("role", a.opts.Spec.Role).Int("local_rank", x.LocalRank).Int("pid", x.PID)
+	if a.hung != nil {
+		e.Stringer("after", a.opts.ErrorExitTimeout).
+			Msg("a worker has written its error file and does not end: stopping the worker group")
 		return
 	}
-	a.log.Warn().Str("role", a.opts.Spec.Role).Int("local_rank", e.LocalRank).Int("pid", e.PID).
-		Stringer("exit", e).Msg("a worker has failed: stopping the worker group")
+	e.Stringer("exit", x).Msg("a worker has failed: stopping the worker group")
 }

@@ -6,20 +6,21 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
 
-// Imagined is a round that nobody has decided, of which it is asked how workers would be started in it.
-type Imagined struct {
+// Hypothetical is a round that was not decided, for [Preview].
+type Hypothetical struct {
 	Round *rdzv.Round
 	RunID string
 	// Hostname is this node's.
 	Hostname string
-	// Env is the environment that workers get beneath torch's variables.
+	// Env is the environment of the workers; torch's variables are set over it.
 	Env []string
 	// Files are the log paths of each worker, by local rank.
 	Files []workerlog.LogFiles
 }
 
-// Preview says how this node's workers would be started in a round, by local rank, and starts nothing. Its errors are those that a start would have.
-func Preview(spec WorkerSpec, in Imagined) ([]procs.Spec, error) {
+// Preview returns how this node's workers would be started in a round, by local rank. It starts nothing. Its errors are
+// those of a real start.
+func Preview(spec WorkerSpec, in Hypothetical) ([]procs.Spec, error) {
 	group := newWorkerGroup(spec)
 	group.assign(in.Round)
 	specs := make([]procs.Spec, len(group.Workers))

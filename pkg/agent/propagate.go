@@ -5,19 +5,23 @@ import (
 	"encoding/json"
 	"strconv"
 	"time"
+
+	"github.com/elasticrun/elasticrun/pkg/failure"
 )
 
-// recorded is the layout of the error files that torch's @record writes. Whoever started the launcher reads one of these from it.
-type recorded struct {
-	Message recordedMessage `json:"message"`
+// errorFileJSON is the layout of the error files that torch's @record writes (torch 2.14,
+// torch/distributed/elastic/multiprocessing/errors/error_handler.py). The process that started the launcher may read one
+// from it.
+type errorFileJSON struct {
+	Message errorFileMessage `json:"message"`
 }
 
-type recordedMessage struct {
+type errorFileMessage struct {
 	Message string `json:"message"`
 	Extra   struct {
 		CallStack string `json:"py_callstack"`
 		Timestamp string `json:"timestamp"` // whole Unix seconds
-		// These are not torch's: who failed, where that is a worker.
+		// torch does not have the fields below: which worker failed, if one did.
 		Host      string `json:"host,omitempty"`
 		Rank      *int   `json:"rank,omitempty"`
 		LocalRank *int   `json:"local_rank,omitempty"`
@@ -25,34 +29,34 @@ type recordedMessage struct {
 	ErrorCode int `json:"errorCode,omitempty"` // as Python counts it: -n for signal n
 }
 
-// ErrorFileData is the error file with which a launcher passes this root cause on: the worker's own with errorCode added, as
-// torchrun does, or, where there is none, one in the same layout from what is known.
-func (f Failure) ErrorFileData() ([]byte, error) {
-	if f.Error != nil {
-		if data, err := withErrorCode(f.Error.Raw, f.Exit.PythonCode()); err == nil {
+// ErrorFileData returns the error file with which a launcher passes on the root cause f. It is the worker's own error file
+// with errorCode added, as in torchrun. If there is none, it is one in the same layout, made from what is known.
+func ErrorFileData(f failure.Failure) ([]byte, error) {
+	if f.RawErrorFile != "" {
+		if data, err := withErrorCode(f.RawErrorFile, f.PythonCode()); err == nil {
 			return data, nil
 		}
 	}
-	var out recorded
+	var out errorFileJSON
 	m := &out.Message
-	m.Message, m.ErrorCode = f.Summary(), f.Exit.PythonCode()
-	m.Extra.CallStack, m.Extra.Timestamp = traceback(f), strconv.FormatInt(f.Time.Unix(), 10)
+	m.Message, m.ErrorCode = f.Summary, f.PythonCode()
+	m.Extra.CallStack, m.Extra.Timestamp = f.Text, strconv.FormatInt(f.Time.Unix(), 10)
 	m.Extra.Host, m.Extra.Rank, m.Extra.LocalRank = f.Host, &f.GlobalRank, &f.LocalRank
 	return encode(out)
 }
 
-// LauncherErrorData is the error file of a launcher that could not go on: name is what kind of error it was, in place of
-// the exception's type.
+// LauncherErrorData returns the error file of a launcher that could not go on. name is the kind of the error, in place of
+// the type of an exception.
 func LauncherErrorData(name, text string, code int, at time.Time) ([]byte, error) {
-	var out recorded
+	var out errorFileJSON
 	m := &out.Message
 	m.Message, m.ErrorCode = name+": "+text, code
 	m.Extra.CallStack, m.Extra.Timestamp = text, strconv.FormatInt(at.Unix(), 10)
 	return encode(out)
 }
 
-// withErrorCode sets message.errorCode in an error file and keeps all else. A message that is a text stays without one, as
-// with torchrun.
+// withErrorCode sets message.errorCode in an error file and keeps everything else. A message that is a text gets none, as
+// in torchrun.
 func withErrorCode(raw string, code int) ([]byte, error) {
 	var top, message map[string]json.RawMessage
 	if err := json.Unmarshal([]byte(raw), &top); err != nil {
@@ -69,7 +73,7 @@ func withErrorCode(raw string, code int) ([]byte, error) {
 	return encode(top)
 }
 
-// encode is JSON in one line, without the escapes that are for HTML.
+// encode returns v as JSON in one line, without HTML escapes.
 func encode(v any) ([]byte, error) {
 	var out bytes.Buffer
 	enc := json.NewEncoder(&out)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/elasticrun/elasticrun/pkg/failure"
 	"github.com/elasticrun/elasticrun/pkg/procs"
 )
 
@@ -21,24 +22,22 @@ func decode(t *testing.T, data []byte) (out map[string]any) {
 }
 
 func TestErrorFileData(t *testing.T) {
-	with := func(raw string, e procs.Exit) Failure {
-		f := failure(3, 1700000000, e)
+	with := func(raw string, e procs.Exit) failure.Failure {
+		var evidence workerEvidence
 		if raw != "" {
 			parsed, err := parseErrorFile([]byte(raw))
 			if err != nil {
 				t.Fatal(err)
 			}
-			f.Error = parsed
+			evidence.errorFile = parsed
 		}
-		return f
+		return failureOf(3, 1700000000, e, evidence)
 	}
-	silent := with("", procs.Exit{Code: 7})
-	silent.StderrTail = []string{"Traceback", "ValueError: <boom>"}
-	broken := with("", procs.Exit{Code: 1})
-	broken.ErrorFileProblem = "parse error file: no"
+	silent := failureOf(3, 1700000000, procs.Exit{Code: 7}, workerEvidence{tail: []string{"Traceback", "ValueError: <boom>"}})
+	broken := failureOf(3, 1700000000, procs.Exit{Code: 1}, workerEvidence{errorFileProblem: "parse error file: no"})
 	tests := []struct {
 		name string
-		f    Failure
+		f    failure.Failure
 		want string
 	}{
 		{
@@ -69,7 +68,7 @@ func TestErrorFileData(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got, err := tt.f.ErrorFileData()
+			got, err := ErrorFileData(tt.f)
 			if err != nil {
 				t.Fatal(err)
 			}

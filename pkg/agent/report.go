@@ -1,15 +1,12 @@
 package agent
 
 import (
-	"fmt"
-	"slices"
-	"strings"
-
+	"github.com/elasticrun/elasticrun/pkg/failure"
 	"github.com/elasticrun/elasticrun/pkg/procs"
 	"github.com/elasticrun/elasticrun/pkg/report"
 )
 
-// Report returns what the agent knows of a run that has ended with r: the rest is the launcher's. Call it after Run.
+// Report returns what the agent knows about a run that ended with r. The launcher adds the rest. Call Report after Run.
 func (a *Agent) Report(r RunResult) report.Report {
 	out := report.Report{
 		Name: a.opts.Spec.DisplayName(), Host: a.hostname, RunID: a.opts.Rendezvous.RunID(),
@@ -24,88 +21,32 @@ func (a *Agent) Report(r RunResult) report.Report {
 		}
 	}
 	for i, f := range r.ordered() {
-		told := f.report()
-		if i == 0 {
-			out.RootCause = &told
-			continue
-		}
-		if f.Remote {
-			out.OtherNodes = append(out.OtherNodes, told)
-		} else {
-			out.Failures = append(out.Failures, told)
+		view := reported(f)
+		switch {
+		case i == 0:
+			out.RootCause = &view
+		case f.Remote:
+			out.OtherNodes = append(out.OtherNodes, view)
+		default:
+			out.Failures = append(out.Failures, view)
 		}
 	}
 	return out
 }
 
-// report is the failure as reports have it.
-func (f Failure) report() report.Failure {
+// reported returns f in the form of reports. No other code builds that form.
+func reported(f failure.Failure) report.Failure {
 	out := report.Failure{
-		Host: f.Host, Rank: f.GlobalRank, LocalRank: f.LocalRank, PID: f.Exit.PID, Time: report.Time{Time: f.Time},
-		ExitCode: f.Exit.ShellCode(), PythonCode: f.Exit.PythonCode(), CoreDumped: f.Exit.CoreDumped,
-		Kind: string(f.Kind()), Summary: f.Summary(), ErrorFileProblem: f.ErrorFileProblem, LogFile: f.LogFile, Text: traceback(f),
+		Host: f.Host, Rank: f.GlobalRank, LocalRank: f.LocalRank, PID: f.PID, Time: report.Time{Time: f.Time},
+		ExitCode: f.ShellCode(), PythonCode: f.PythonCode(), CoreDumped: f.CoreDumped,
+		Kind: string(f.Kind), Summary: f.Summary, ErrorFile: f.ErrorFile, ErrorFileProblem: f.ErrorFileProblem,
+		Message: f.Message, LogFile: f.LogFile, Text: f.Text,
 	}
-	if f.Exit.Signal != 0 {
-		out.Signal = procs.SignalName(f.Exit.Signal)
+	if f.Signal != 0 {
+		out.Signal = procs.SignalName(f.Signal)
 	}
-	if f.Error != nil {
-		out.Message = f.Error.Message
-	}
-	if f.leftFile() || f.Remote {
-		out.ErrorFile = f.ErrorFile
-	}
-	for _, e := range f.Findings {
-		out.Findings = append(out.Findings, report.Finding{Kind: string(e.Kind), Time: report.Time{Time: e.Time}, Text: e.Text})
+	for _, x := range f.Findings {
+		out.Findings = append(out.Findings, report.Finding{Kind: string(x.Kind), Time: report.Time{Time: x.Time}, Text: x.Text})
 	}
 	return out
-}
-
-// traceback says what is known about why: what another node tells, the error file's traceback or message,
-// else the signal or the failed start, and the tail of stderr.
-func traceback(f Failure) string {
-	if f.Remote || f.Text != "" {
-		return f.Text
-	}
-	if f.Error != nil {
-		if f.Error.CallStack != "" {
-			return strings.TrimRight(f.Error.CallStack, "\n")
-		}
-		return f.Error.Message
-	}
-	var parts []string
-	switch {
-	case f.Exit.StartErr != nil:
-		parts = append(parts, f.Exit.String())
-	case f.Exit.Signal != 0:
-		parts = append(parts, fmt.Sprintf("Signal %d (%s) received by PID %d",
-			int(f.Exit.Signal), procs.SignalName(f.Exit.Signal), f.Exit.PID))
-		if s := f.Summary(); s != f.Exit.String() {
-			parts = append(parts, s)
-		}
-	}
-	if f.ErrorFileProblem != "" {
-		parts = append(parts, f.ErrorFileProblem)
-	}
-	if tail := trimBlank(f.StderrTail); len(tail) > 0 {
-		parts = append(parts, "last lines of stderr:")
-		for _, line := range tail {
-			parts = append(parts, "  "+line)
-		}
-	}
-	if len(parts) == 0 {
-		return "<none: the worker wrote nothing to stderr and no error file>"
-	}
-	return strings.Join(parts, "\n")
-}
-
-// trimBlank drops blank lines at both ends.
-func trimBlank(lines []string) []string {
-	blank := func(s string) bool { return strings.TrimSpace(s) == "" }
-	for len(lines) > 0 && blank(lines[0]) {
-		lines = lines[1:]
-	}
-	for len(lines) > 0 && blank(lines[len(lines)-1]) {
-		lines = lines[:len(lines)-1]
-	}
-	return slices.Clone(lines)
 }

@@ -1,85 +1,88 @@
 package agent
 
 import (
+	"errors"
 	"maps"
 	"slices"
 
-	"github.com/elasticrun/elasticrun/pkg/evidence"
+	"github.com/elasticrun/elasticrun/pkg/failure"
+	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
-// RunResult is what a run ended with (seed 002): all-or-nothing, so it is
-// Succeeded if and only if every worker of the job exited with 0. Return values, which
-// seed 002 has for workers that are functions, do not exist for commands.
+// RunResult is what a run ended with, like RunResult of torch 2.14 (torch/distributed/elastic/agent/server/api.py). It is
+// all or nothing: State is Succeeded if and only if every worker of the job exited with 0. Workers are commands, so there
+// are no return values.
 type RunResult struct {
 	State WorkerState
-	// Failures maps global ranks to this node's workers that failed in the last round it was in. Those that the agent
-	// stopped are among them only if they had shown an error of their own before.
-	Failures map[int]Failure
-	// Cause is the failure that ended the job, which may be another node's and is the same on all; nil where the
-	// rendezvous does not tell it.
-	Cause *Failure
-	// Others are the likeliest failures of other nodes beside the cause, as far as the rendezvous tells them.
-	Others []Failure
-	// Restarts counts the restarts of the job that were charged.
+	// Failures maps global ranks to this node's workers that failed in the last round that included this node. A worker
+	// that the agent stopped is among them only if it had shown an error of its own before.
+	Failures map[int]failure.Failure
+	// Cause is the failure that ended the job. It is the same on all nodes, and may be another node's. It is nil if the
+	// rendezvous does not report it.
+	Cause *failure.Failure
+	// Others are the likeliest failures of other nodes besides the cause, as far as the rendezvous reports them.
+	Others []failure.Failure
+	// Restarts counts the charged restarts of the job.
 	Restarts int
-	// NothingStarted is one line that says why no worker was ever started on this node; empty where one was.
+	// NothingStarted is one line that says why no worker was started on this node; empty if one was.
 	NothingStarted string
 }
 
 // IsFailed reports whether the run failed.
 func (r RunResult) IsFailed() bool { return r.State == Failed }
 
-// RootCause returns the failure that began it all; false where none is known.
-func (r RunResult) RootCause() (Failure, bool) {
+// RootCause returns the failure that caused all others; false if none is known.
+func (r RunResult) RootCause() (failure.Failure, bool) {
 	all := r.ordered()
 	if len(all) == 0 {
-		return Failure{}, false
+		return failure.Failure{}, false
 	}
 	return all[0], true
 }
 
-// Note is one line of what to think of the root cause; empty for nothing.
+// Note returns one line that helps to read the root cause; empty for none.
 func (r RunResult) Note() string {
 	if r.NothingStarted != "" && r.IsFailed() {
 		return r.NothingStarted
 	}
-	if root, ok := r.RootCause(); ok && root.Kind() == evidence.PeerLost {
+	if root, ok := r.RootCause(); ok && root.Kind == failure.PeerLost {
 		return "no worker shows a fault of its own: the first that lost its peer is named; look for a hang or a network fault"
 	}
 	return ""
 }
 
-// ordered returns the failures, here and elsewhere, the root cause first; then by the evidence, without those that are failures only as root causes.
-func (r RunResult) ordered() []Failure {
-	all := r.inOrder()
+// ordered returns the failures of this node and of others: the root cause first, then by evidence, without the failures
+// that only count as a root cause.
+func (r RunResult) ordered() []failure.Failure {
+	all := r.withCauseFirst()
 	if len(all) == 0 {
 		return nil
 	}
-	return append(all[:1], slices.DeleteFunc(all[1:], Failure.onlyAsCause)...)
+	return append(all[:1], slices.DeleteFunc(all[1:], failure.Failure.OnlyAsCause)...)
 }
 
-func (r RunResult) inOrder() []Failure {
+func (r RunResult) withCauseFirst() []failure.Failure {
 	all := slices.Collect(maps.Values(r.Failures))
 	for _, f := range r.Others {
-		if !slices.ContainsFunc(all, f.same) { // of this node's own more is known
+		if !slices.ContainsFunc(all, f.Same) { // this node knows more about its own failures
 			all = append(all, f)
 		}
 	}
-	slices.SortFunc(all, Failure.compare)
+	slices.SortFunc(all, failure.Compare)
 	if r.Cause == nil {
-		return accused(all)
+		return absentFirst(all)
 	}
-	all = slices.DeleteFunc(all, r.Cause.same)
+	all = slices.DeleteFunc(all, r.Cause.Same)
 	return slices.Insert(all, 0, *r.Cause)
 }
 
-// accused puts the root cause first among failures that stand in their order: if the likeliest has only waited for a peer in vain, that is one who was
-// absent, where there is one.
-func accused(all []Failure) []Failure {
-	if len(all) == 0 || !all[0].waited() {
+// absentFirst puts the root cause first among sorted failures: if the likeliest has only waited for a peer in vain, the
+// root cause is a worker that was absent, if there is one.
+func absentFirst(all []failure.Failure) []failure.Failure {
+	if len(all) == 0 || !all[0].Waited {
 		return all
 	}
-	absent := slices.IndexFunc(all, func(f Failure) bool { return f.Kind() == evidence.Absent })
+	absent := slices.IndexFunc(all, func(f failure.Failure) bool { return f.Kind == failure.Absent })
 	if absent < 0 {
 		return all
 	}
@@ -87,11 +90,32 @@ func accused(all []Failure) []Failure {
 	return slices.Insert(slices.Delete(all, absent, absent+1), 0, root)
 }
 
-// ownFailures are those of this node in the round that is over, the likeliest cause first. Where all were stopped because of another node, only that one
-// knows whether a worker of this one was to blame for what it did not do.
-func (a *Agent) ownFailures() []Failure {
+// anyByItself returns the failures if at least one worker failed by itself; nil if all were stopped. A worker that was
+// stopped may have caused a failure, but if no worker failed, it caused none.
+func anyByItself(failures map[int]failure.Failure) map[int]failure.Failure {
+	for _, f := range failures {
+		if !f.Stopped && (f.ExitCode != 0 || f.Signal != 0) || f.Kind == failure.ErrorFile {
+			return failures
+		}
+	}
+	return nil
+}
+
+// countable returns the failures of a run that ended with err. It returns none if the rendezvous was lost and all workers
+// have only lost their peers: the outage that took the store has taken those, too.
+func countable(failures map[int]failure.Failure, err error) map[int]failure.Failure {
+	root, known := RunResult{Failures: failures}.RootCause()
+	if known && errors.Is(err, rdzv.ErrRendezvous) && (root.Kind == failure.PeerLost || root.OnlyAsCause()) {
+		return nil
+	}
+	return failures
+}
+
+// ownFailures returns the failures of this node in the round that is over, the likeliest root cause first. If all workers
+// were stopped because of another node, only that node knows whether one of this node's was absent.
+func (a *Agent) ownFailures() []failure.Failure {
 	own := RunResult{Failures: a.failures}.ordered()
-	if len(own) > 0 && byThemselves(a.failures) == nil && own[0].onlyAsCause() {
+	if len(own) > 0 && anyByItself(a.failures) == nil && own[0].OnlyAsCause() {
 		return own[1:]
 	}
 	return own

@@ -8,15 +8,16 @@ import (
 	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"github.com/elasticrun/elasticrun/pkg/evidence"
+	"github.com/elasticrun/elasticrun/pkg/failure"
 	"github.com/elasticrun/elasticrun/pkg/procs"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
 // The others learn of a failure before its siblings are stopped, and the verdict is asked for when they are gone.
 func TestFailureIsToldFirst(t *testing.T) {
-	b := newBench(t, WorkerSpec{MaxRestarts: 1}, nil, allSucceed)
+	b := newHarness(t, WorkerSpec{MaxRestarts: 1}, nil, allSucceed)
 	b.launcher.script[0] = func(g *fakeGroup) {
 		g.tails[1] = []string{"ValueError: boom"}
 		g.exit(procs.Exit{LocalRank: 1, Code: 7})
@@ -31,12 +32,14 @@ func TestFailureIsToldFirst(t *testing.T) {
 	}
 	told := b.rdzv.told[0]
 	told.Age = 0
-	failure := rdzv.Failure{
-		Host: b.agent.hostname, GlobalRank: 5, LocalRank: 1, PID: 101, ExitCode: 7, Grade: evidence.GradeOwnFault,
-		Kind: "exited", Summary: "exited with code 7; its last line on stderr: ValueError: boom",
-		Text: "last lines of stderr:\n  ValueError: boom",
+	wantFailure := rdzv.Failure{
+		Failure: failure.Failure{
+			Host: b.agent.hostname, GlobalRank: 5, LocalRank: 1, PID: 101, ExitCode: 7, Kind: failure.Exited,
+			Summary: "exited with code 7; its last line on stderr: ValueError: boom", Text: "last lines of stderr:\n  ValueError: boom",
+		},
+		Grade: failure.GradeOwnFault,
 	}
-	if diff := cmp.Diff(failure, told); diff != "" {
+	if diff := cmp.Diff(wantFailure, told, cmpopts.IgnoreFields(failure.Failure{}, "Findings")); diff != "" {
 		t.Errorf("told to others (-want +got):\n%s", diff)
 	}
 	if first, second := b.rdzv.seen[0].Failure, b.rdzv.seen[1].Failure; first != nil || second == nil || second.PID != 101 {
@@ -49,17 +52,17 @@ func TestFailureIsToldFirst(t *testing.T) {
 
 // What the member says at the end names the likeliest cause, which need not be the one that was seen first.
 func TestLikeliestFailureIsTold(t *testing.T) {
-	b := newBench(t, WorkerSpec{MaxRestarts: 1}, nil, allSucceed)
+	b := newHarness(t, WorkerSpec{MaxRestarts: 1}, nil, allSucceed)
 	b.launcher.script[0] = func(g *fakeGroup) {
 		g.says(0, "RuntimeError: Connection closed by peer")
 		g.exit(procs.Exit{LocalRank: 0, Code: 1})
 		g.exit(procs.Exit{LocalRank: 1, Signal: syscall.SIGSEGV})
 	}
 	b.run(t)
-	if len(b.rdzv.told) != 1 || b.rdzv.told[0].Grade != evidence.GradePeer {
+	if len(b.rdzv.told) != 1 || b.rdzv.told[0].Grade != failure.GradePeer {
 		t.Errorf("told %+v, want the first failure alone", b.rdzv.told)
 	}
-	if f := b.rdzv.seen[1].Failure; f == nil || f.LocalRank != 1 || f.Signal != syscall.SIGSEGV || f.Grade != evidence.GradeCrash {
+	if f := b.rdzv.seen[1].Failure; f == nil || f.LocalRank != 1 || f.Signal != syscall.SIGSEGV || f.Grade != failure.GradeCrash {
 		t.Errorf("the member's failure is %+v", f)
 	}
 }
@@ -86,7 +89,7 @@ func TestStopRunsAgain(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := newBench(t, WorkerSpec{MaxRestarts: 0}, runsOn, allSucceed)
+				b := newHarness(t, WorkerSpec{MaxRestarts: 0}, runsOn, allSucceed)
 				wait := b.start(t.Context())
 				tt.stop(b.rdzv)
 				if r, err := wait(); err != nil || r.State != Succeeded || r.Restarts != b.rdzv.restarts {
@@ -115,11 +118,11 @@ func TestStopRunsAgain(t *testing.T) {
 // A Stop of an earlier round is about workers that are gone. A worker that exited with 0 before is not forgotten for it.
 func TestStaleStopIsIgnored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, WorkerSpec{MaxRestarts: 1}, exits(procs.Exit{LocalRank: 0, Code: 1}), exits(procs.Exit{LocalRank: 0}))
+		b := newHarness(t, WorkerSpec{MaxRestarts: 1}, exits(procs.Exit{LocalRank: 0, Code: 1}), exits(procs.Exit{LocalRank: 0}))
 		wait := b.start(t.Context())
 		b.rdzv.stops <- rdzv.Stop{Round: 0, Why: "late"}
 		synctest.Wait()
-		if len(b.group().ladders) != 0 {
+		if len(b.group().policies) != 0 {
 			t.Fatal("the workers of round 1 were stopped for one of round 0")
 		}
 		b.group().exit(procs.Exit{LocalRank: 1})
@@ -142,7 +145,7 @@ func TestFailureAndStopAtOnce(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := newBench(t, WorkerSpec{MaxRestarts: 1}, runsOn, allSucceed)
+				b := newHarness(t, WorkerSpec{MaxRestarts: 1}, runsOn, allSucceed)
 				wait := b.start(t.Context())
 				g, failed := b.group(), procs.Exit{LocalRank: 1, Code: 9}
 				g.onStop = func(*fakeGroup, procs.StopPolicy) {
@@ -173,7 +176,7 @@ func TestFailureAndStopAtOnce(t *testing.T) {
 }
 
 func TestSucceedTellsToRunAgain(t *testing.T) {
-	b := newBench(t, WorkerSpec{}, allSucceed, allSucceed)
+	b := newHarness(t, WorkerSpec{}, allSucceed, allSucceed)
 	b.rdzv.succeed = func(call int) (*rdzv.Stop, error) {
 		if call == 1 {
 			return &rdzv.Stop{Round: 0, Why: "node7 went"}, nil
@@ -198,7 +201,7 @@ func TestSucceedTellsToRunAgain(t *testing.T) {
 // What a round ended with is not told of a later one.
 func TestRoundsBeginAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, WorkerSpec{MaxRestarts: 1}, exits(procs.Exit{LocalRank: 0, Code: 1}), allSucceed, runsOn)
+		b := newHarness(t, WorkerSpec{MaxRestarts: 1}, exits(procs.Exit{LocalRank: 0, Code: 1}), allSucceed, runsOn)
 		b.rdzv.succeed = func(int) (*rdzv.Stop, error) { return &rdzv.Stop{Round: 1, Why: "node7 went"}, nil }
 		b.rdzv.endAt(3, failedElsewhere())
 		wait := b.start(t.Context())
@@ -223,7 +226,7 @@ func TestRoundsBeginAnew(t *testing.T) {
 // A Stop that comes while the leftovers of workers that succeeded are ended leaves nothing to wait for.
 func TestStopAfterSuccess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, WorkerSpec{}, nil, allSucceed)
+		b := newHarness(t, WorkerSpec{}, nil, allSucceed)
 		b.launcher.script[0] = func(g *fakeGroup) {
 			g.onStop = func(*fakeGroup, procs.StopPolicy) {
 				b.rdzv.stops <- rdzv.Stop{Round: 0, Why: "node7 went"}
@@ -241,9 +244,9 @@ func TestStopAfterSuccess(t *testing.T) {
 
 // Workers that cannot be executed are a failure like any other.
 func TestStartThatFails(t *testing.T) {
-	b := newBench(t, WorkerSpec{}, exits(procs.Exit{LocalRank: 0, Code: 127, StartErr: errors.New("execute ./x: not found")}))
+	b := newHarness(t, WorkerSpec{}, exits(procs.Exit{LocalRank: 0, Code: 127, StartErr: errors.New("execute ./x: not found")}))
 	r := b.run(t)
-	if root, _ := r.RootCause(); !r.IsFailed() || root.Exit.StartErr == nil || root.Exit.ShellCode() != 127 {
+	if root, _ := r.RootCause(); !r.IsFailed() || root.Kind != failure.NotFound || root.ShellCode() != 127 {
 		t.Errorf("result %+v", r)
 	}
 	if f := b.rdzv.told[0]; f.Text != "could not be executed: execute ./x: not found" || f.ExitCode != 127 {

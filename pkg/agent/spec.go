@@ -10,40 +10,35 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
 
-// DefaultRole is the role of workers whose spec names none.
+// DefaultRole is the role of workers if the user names none.
 const DefaultRole = "default"
 
-// WorkerSpec is the blueprint of one role's workers on this node (seed 002).
+// WorkerSpec describes this node's workers, like WorkerSpec of torch 2.14 (torch/distributed/elastic/agent/server/api.py).
 type WorkerSpec struct {
 	// Role names the workers; one agent runs one role.
 	Role string
-	// LocalWorldSize is the number of workers on this node; other nodes may run
-	// another number.
+	// LocalWorldSize is the number of workers on this node. Other nodes may run another number.
 	LocalWorldSize int
-	// Entrypoint is the program; it is looked up on PATH unless it has a slash.
+	// Entrypoint is the program. It is looked up on PATH unless it contains a slash.
 	Entrypoint string
-	// Args are its arguments. $local_rank and ${local_rank} are replaced in each
-	// and $$ becomes $, as torchrun does.
+	// Args are its arguments. As with torchrun, $local_rank and ${local_rank} are replaced, and $$ becomes $.
 	Args []string
-	// MaxRestarts is how often the group is restarted after a failure.
+	// MaxRestarts is the most restarts after failures.
 	MaxRestarts int
-	// MasterAddr and MasterPort fix the address of the worker store; empty and 0
-	// leave it to the rendezvous.
+	// MasterAddr and MasterPort fix the address of the worker store. Empty and 0 leave it to the rendezvous.
 	MasterAddr string
 	MasterPort int
-	// Output says where the workers' stdout and stderr go.
+	// Output controls where the workers' stdout and stderr go.
 	Output workerlog.OutputRules
-	// PrefixTemplate is the template of the prefix of teed lines; empty is
-	// torchrun's.
+	// PrefixTemplate is the template for the prefix of teed lines. Empty is torchrun's.
 	PrefixTemplate string
-	// VirtualLocalRank gives every worker LOCAL_RANK=0 and one device
-	// (torchrun's --virtual-local-rank).
+	// VirtualLocalRank gives every worker LOCAL_RANK=0 and one device, like torchrun's --virtual-local-rank.
 	VirtualLocalRank bool
-	// CPUs are the CPUs to bind each worker to, by local rank; nil binds none.
+	// CPUs are the CPUs to bind each worker to, by local rank. Nil binds none.
 	CPUs [][]int
 }
 
-// Validate reports what makes the spec unusable.
+// Validate returns an error that says why the spec cannot be used, or nil.
 func (s WorkerSpec) Validate() error {
 	switch {
 	case s.Role == "":
@@ -55,17 +50,16 @@ func (s WorkerSpec) Validate() error {
 	case s.MaxRestarts < 0:
 		return fmt.Errorf("worker spec: max restarts %d: must not be negative", s.MaxRestarts)
 	case s.CPUs != nil && len(s.CPUs) != s.LocalWorldSize:
-		return fmt.Errorf("worker spec: CPUs for %d workers of %d", len(s.CPUs), s.LocalWorldSize)
+		return fmt.Errorf("worker spec: CPUs for %d workers, but there are %d", len(s.CPUs), s.LocalWorldSize)
 	}
 	return nil
 }
 
-// EntrypointName is the base name of the program (seed 002,
-// get_entrypoint_name).
+// EntrypointName returns the base name of the program, like get_entrypoint_name of torch's WorkerSpec.
 func (s WorkerSpec) EntrypointName() string { return filepath.Base(s.Entrypoint) }
 
-// DisplayName is what reports call the job, as torchrun does: the script where
-// the program is Python, else the program.
+// DisplayName returns the name of the job in reports, as in torchrun: the script if the program is Python, else the
+// program.
 func (s WorkerSpec) DisplayName() string {
 	if !strings.HasPrefix(s.EntrypointName(), "python") {
 		return s.Entrypoint
@@ -78,7 +72,7 @@ func (s WorkerSpec) DisplayName() string {
 	return s.Entrypoint
 }
 
-// Command is the complete command of one worker.
+// Command returns the command line of one worker.
 func (s WorkerSpec) Command(localRank int) []string {
 	argv := []string{s.Entrypoint}
 	vars := map[string]string{"local_rank": strconv.Itoa(localRank)}

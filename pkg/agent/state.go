@@ -5,30 +5,29 @@ import (
 	"slices"
 )
 
-// WorkerState is the state of a worker group; workers change state as a unit
-// (seed 002).
+// WorkerState is the state of a worker group, like WorkerState of torch 2.14 (torch/distributed/elastic/agent/server/api.py).
+// All workers of a group change state together.
 type WorkerState int
 
-// The states of seed 002.
+// The states.
 const (
-	// Unknown: the agent lost track of the group; it cannot recover.
+	// Unknown means that the agent has lost track of the group and cannot recover.
 	Unknown WorkerState = iota
-	// Init: the group exists and was not started yet.
+	// Init means that the group has not been started.
 	Init
-	// Healthy: workers run.
+	// Healthy means that the workers run.
 	Healthy
-	// Unhealthy: workers run, but something is wrong with them. This agent takes
-	// such a group for failed.
+	// Unhealthy means that the workers run but have a problem. This agent never uses it: such a group counts as failed.
 	Unhealthy
-	// Stopped: workers were stopped by the agent, to be started again or to end.
+	// Stopped means that the agent has stopped the workers, to start them again or to end.
 	Stopped
-	// Succeeded: all workers exited with 0.
+	// Succeeded means that all workers exited with 0.
 	Succeeded
-	// Failed: some worker did not.
+	// Failed means that a worker did not exit with 0.
 	Failed
 )
 
-// String returns the state's name in seed 002.
+// String returns torch's name of the state.
 func (s WorkerState) String() string {
 	names := [...]string{"UNKNOWN", "INIT", "HEALTHY", "UNHEALTHY", "STOPPED", "SUCCEEDED", "FAILED"}
 	if s < 0 || int(s) >= len(names) {
@@ -37,34 +36,32 @@ func (s WorkerState) String() string {
 	return names[s]
 }
 
-// transitions lists where each state may lead. Every state may become Unknown,
-// which leads nowhere.
+// transitions returns the states that may follow from. Unknown may follow every state; nothing follows Unknown.
 func transitions(from WorkerState) []WorkerState {
 	switch from {
 	case Init:
-		return []WorkerState{Healthy, Stopped, Succeeded, Failed} // the job ended without this node
+		return []WorkerState{Healthy, Stopped, Succeeded, Failed} // the job may end without this node
 	case Healthy, Unhealthy:
 		return []WorkerState{Healthy, Unhealthy, Stopped, Succeeded, Failed}
 	case Failed:
 		return []WorkerState{Stopped}
 	case Succeeded:
-		return []WorkerState{Stopped, Succeeded, Failed} // a failure elsewhere restarts all, or ends the job
+		return []WorkerState{Stopped, Succeeded, Failed} // a failure on another node restarts all workers or ends the job
 	case Stopped:
-		return []WorkerState{Healthy, Stopped, Succeeded, Failed} // no round follows: the job has ended
+		return []WorkerState{Healthy, Stopped, Succeeded, Failed} // the job may have ended
 	default:
 		return nil
 	}
 }
 
-// StateError says that a worker group cannot go from one state to another. It is
-// a defect of the agent.
+// StateError reports a transition that is not allowed. It is a defect of the agent.
 type StateError struct{ From, To WorkerState }
 
 func (e *StateError) Error() string {
 	return fmt.Sprintf("worker group cannot go from %v to %v", e.From, e.To)
 }
 
-// next returns the state to if from may lead there, else Unknown and an error.
+// next returns to if it may follow from, else Unknown and an error.
 func next(from, to WorkerState) (WorkerState, error) {
 	if to == Unknown || slices.Contains(transitions(from), to) {
 		return to, nil

@@ -11,49 +11,50 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
-// leftoverGrace is how long processes that outlive their worker have to obey a
-// signal when the job goes on or has ended by itself.
+// leftoverGrace is the time between a signal and SIGKILL for processes that outlive their worker, when the job goes on or
+// has ended by itself.
 const leftoverGrace = 2 * time.Second
 
-// ladder is how the group is stopped now: by the agent's own decision, or that of the rendezvous and in its time, while
-// ctx lives; with the launcher's own signal, and the whole grace for everybody, when it was told to stop; else with
-// SIGKILL.
-func (a *Agent) ladder(ctx context.Context) procs.StopPolicy {
-	l := procs.StopPolicy{
+// stopPolicy returns how to stop the group now:
+//   - while ctx lives, with SIGTERM and the restart grace, but not after the KillBy of a Stop;
+//   - if the launcher was told to stop, with the launcher's signal and the shutdown timeout for all processes;
+//   - else with SIGKILL.
+func (a *Agent) stopPolicy(ctx context.Context) procs.StopPolicy {
+	policy := procs.StopPolicy{
 		Signal: syscall.SIGTERM, Grace: a.opts.RestartGrace, Leftovers: leftoverGrace,
 	}
-	var told *SignalError
+	var signal *SignalError
 	switch {
 	case ctx.Err() == nil:
-	case errors.As(context.Cause(ctx), &told):
-		l.Signal, l.Grace, l.Leftovers = told.Signal, a.opts.ShutdownTimeout, a.opts.ShutdownTimeout
+	case errors.As(context.Cause(ctx), &signal):
+		policy.Signal, policy.Grace, policy.Leftovers = signal.Signal, a.opts.ShutdownTimeout, a.opts.ShutdownTimeout
 	default:
-		l.Signal, l.Grace = syscall.SIGKILL, 0
+		policy.Signal, policy.Grace = syscall.SIGKILL, 0
 	}
 	if a.halt != nil && !a.halt.KillBy.IsZero() {
-		l.Grace = min(l.Grace, max(0, time.Until(a.halt.KillBy)))
+		policy.Grace = min(policy.Grace, max(0, time.Until(a.halt.KillBy)))
 	}
-	return l
+	return policy
 }
 
-// stop ends the workers that are running, if any, and waits for their output. No grace outlasts the KillBy of a Stop,
-// not even of one that comes while it waits. Told to stop meanwhile, it goes on by the ladder, but for no longer than the
-// shutdown timeout from then on, and cuts the wait for a console that nobody reads.
-func (a *Agent) stop(ctx context.Context, l procs.StopPolicy) error {
+// stop stops the running workers, if any, and waits for their output. No grace outlasts the KillBy of a Stop, not even of
+// one that arrives during the wait. If ctx ends meanwhile, the stop goes on by its policy, but for at most the shutdown
+// timeout, and it no longer waits for a console that nobody reads.
+func (a *Agent) stop(ctx context.Context, policy procs.StopPolicy) error {
 	if a.processes == nil {
 		return nil
 	}
 	p := a.processes
 	a.processes = nil
-	hurry := newHurry(ctx, a.opts, a.round.Number)
-	l.KillNow = hurry.now
-	err := a.timed(events.StepStop, func() error { return p.Stop(l) })
-	a.family = p.ProcessTree()
-	if came := hurry.end(); came != nil && a.halt == nil {
-		a.halt = came
+	watch := watchForKill(ctx, a.opts, a.round.Number)
+	policy.KillNow = watch.kill
+	err := a.timed(events.StepStop, func() error { return p.Stop(policy) })
+	a.tree = p.ProcessTree()
+	if stop := watch.end(); stop != nil && a.halt == nil {
+		a.halt = stop
 	}
 	if err != nil {
-		a.unread = p // of those that did end it is complete, or will be in a moment
+		a.unread = p // the output of workers that did end is complete, or will be in a moment
 		return errors.Join(err, a.setState(Unknown))
 	}
 	a.opts.Rendezvous.Stopped()
@@ -61,29 +62,28 @@ func (a *Agent) stop(ctx context.Context, l procs.StopPolicy) error {
 	return nil
 }
 
-// hurry tells a stop that is under way when there is no time left for a grace.
-type hurry struct {
-	now  chan struct{} // closed when SIGKILL is due
+// killWatch ends the grace of a stop when there is no time left for it.
+type killWatch struct {
+	kill chan struct{} // closed when SIGKILL is due
 	quit chan struct{}
 	done chan struct{}
-	came *rdzv.Stop // the last Stop of the round that came, once done is closed
+	stop *rdzv.Stop // the last Stop of the round that arrived; valid after done is closed
 }
 
-// newHurry begins to listen to the user's haste, for the end of ctx and for the Stops of a round. Call end when the
-// workers are gone.
-func newHurry(ctx context.Context, o Options, round int) *hurry {
-	h := &hurry{now: make(chan struct{}), quit: make(chan struct{}), done: make(chan struct{})}
+// watchForKill begins to watch for KillNow, the end of ctx and the Stops of a round. Call end when the workers are gone.
+func watchForKill(ctx context.Context, o Options, round int) *killWatch {
+	w := &killWatch{kill: make(chan struct{}), quit: make(chan struct{}), done: make(chan struct{})}
 	go func() {
-		defer close(h.done)
-		h.listen(ctx.Done(), o, round)
+		defer close(w.done)
+		w.run(ctx.Done(), o, round)
 	}()
-	return h
+	return w
 }
 
-func (h *hurry) listen(told <-chan struct{}, o Options, round int) {
+func (w *killWatch) run(ctxDone <-chan struct{}, o Options, round int) {
 	var killBy time.Time
 	var due <-chan time.Time
-	by := func(t time.Time) { // the earliest counts
+	killAt := func(t time.Time) { // the earliest counts
 		if killBy.IsZero() || t.Before(killBy) {
 			killBy, due = t, time.After(time.Until(t))
 		}
@@ -94,30 +94,30 @@ func (h *hurry) listen(told <-chan struct{}, o Options, round int) {
 			if stop.Round != round {
 				continue
 			}
-			h.came = &stop
+			w.stop = &stop
 			if !stop.KillBy.IsZero() {
-				by(stop.KillBy)
+				killAt(stop.KillBy)
 			}
 			continue
-		case <-told: // from now on the job does not go on
-			told = nil
-			by(time.Now().Add(o.ShutdownTimeout))
+		case <-ctxDone: // the job does not go on
+			ctxDone = nil
+			killAt(time.Now().Add(o.ShutdownTimeout))
 			continue
 		case <-due:
-		case <-o.Hurry:
-		case <-h.quit:
+		case <-o.KillNow:
+		case <-w.quit:
 			return
 		}
-		close(h.now)
+		close(w.kill)
 		return
 	}
 }
 
-// end stops listening and returns the Stop that came meanwhile, if one did.
-func (h *hurry) end() *rdzv.Stop {
-	close(h.quit)
-	<-h.done
-	return h.came
+// end ends the watch and returns the Stop that arrived meanwhile, if any.
+func (w *killWatch) end() *rdzv.Stop {
+	close(w.quit)
+	<-w.done
+	return w.stop
 }
 
 // withGrace returns a context that ends d after ctx does.
@@ -138,14 +138,14 @@ func withGrace(ctx context.Context, d time.Duration) (context.Context, context.C
 	}
 }
 
-// echoBound is how long after a worker the launcher may get its own copy of a signal that everybody got.
-const echoBound = 50 * time.Millisecond
+// duplicateSignalWait is how long after a worker the launcher may get its own copy of a signal that the whole process
+// group or control group got.
+const duplicateSignalWait = 50 * time.Millisecond
 
-// awaitSignal tells a failure from the effect of a signal that everybody in a
-// control group got, workers first: then the launcher's own copy is due any moment. It
-// returns the context's cause if that is so.
-func awaitSignal(ctx context.Context, failed time.Time) error {
-	timer := time.NewTimer(time.Until(failed.Add(echoBound)))
+// awaitDuplicateSignal tells a failure from the effect of a signal that all processes of a control group got, workers
+// first. In that case the launcher gets its own copy in a moment, and awaitDuplicateSignal returns the context's cause.
+func awaitDuplicateSignal(ctx context.Context, failed time.Time) error {
+	timer := time.NewTimer(time.Until(failed.Add(duplicateSignalWait)))
 	defer timer.Stop()
 	select {
 	case <-timer.C:

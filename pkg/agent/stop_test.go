@@ -17,11 +17,11 @@ import (
 
 // stubborn is what a group does whose workers obey nothing but SIGKILL; it notes when that came.
 func stubborn(took *time.Duration) func(*fakeGroup, procs.StopPolicy) {
-	return func(_ *fakeGroup, l procs.StopPolicy) {
+	return func(_ *fakeGroup, policy procs.StopPolicy) {
 		begun := time.Now()
 		select {
-		case <-l.KillNow:
-		case <-time.After(l.Grace):
+		case <-policy.KillNow:
+		case <-time.After(policy.Grace):
 		}
 		*took = time.Since(begun)
 	}
@@ -44,7 +44,7 @@ func TestStopKillBy(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := newBench(t, WorkerSpec{}, runsOn, allSucceed)
+				b := newHarness(t, WorkerSpec{}, runsOn, allSucceed)
 				wait := b.start(t.Context())
 				var took time.Duration
 				b.group().onStop = stubborn(&took)
@@ -73,14 +73,14 @@ func TestStopKillBy(t *testing.T) {
 func TestKillByWhileStopping(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
-		begin func(b *bench, cancel context.CancelCauseFunc)
+		begin func(b *harness, cancel context.CancelCauseFunc)
 	}{
-		{"after a failure", func(b *bench, _ context.CancelCauseFunc) { b.group().exit(procs.Exit{LocalRank: 1, Code: 1}) }},
-		{"told to stop", func(_ *bench, cancel context.CancelCauseFunc) { cancel(&SignalError{Signal: syscall.SIGTERM}) }},
+		{"after a failure", func(b *harness, _ context.CancelCauseFunc) { b.group().exit(procs.Exit{LocalRank: 1, Code: 1}) }},
+		{"told to stop", func(_ *harness, cancel context.CancelCauseFunc) { cancel(&SignalError{Signal: syscall.SIGTERM}) }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := newBench(t, WorkerSpec{}, runsOn)
+				b := newHarness(t, WorkerSpec{}, runsOn)
 				ctx, cancel := context.WithCancelCause(t.Context())
 				defer cancel(nil)
 				wait := b.start(ctx)
@@ -117,7 +117,7 @@ func TestGraces(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := newBench(t, WorkerSpec{MaxRestarts: 1}, runsOn, allSucceed)
+				b := newHarness(t, WorkerSpec{MaxRestarts: 1}, runsOn, allSucceed)
 				b.agent.opts.RestartGrace, b.agent.opts.ShutdownTimeout = tt.restart, tt.shutdown
 				ctx, cancel := context.WithCancelCause(t.Context())
 				defer cancel(nil)
@@ -141,9 +141,9 @@ func TestGraces(t *testing.T) {
 
 func TestUserInAHurry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, WorkerSpec{}, runsOn)
+		b := newHarness(t, WorkerSpec{}, runsOn)
 		hurry := make(chan struct{})
-		b.agent.opts.Hurry = hurry
+		b.agent.opts.KillNow = hurry
 		ctx, cancel := context.WithCancelCause(t.Context())
 		wait := b.start(ctx)
 		var took time.Duration
@@ -177,7 +177,7 @@ func TestSignalToEverybody(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					ctx, cancel := context.WithCancelCause(t.Context())
 					defer cancel(nil)
-					b := newBench(t, WorkerSpec{}, func(g *fakeGroup) {
+					b := newHarness(t, WorkerSpec{}, func(g *fakeGroup) {
 						g.onStop = func(*fakeGroup, procs.StopPolicy) { <-time.After(tt.stop) }
 						g.exit(procs.Exit{LocalRank: 1, Signal: syscall.SIGTERM, At: time.Now()})
 						if tt.after == 0 {
@@ -207,7 +207,7 @@ func TestLeaveComesFirst(t *testing.T) {
 	stuck := &procs.StuckError{Processes: []string{"pid 42 (python3), state D"}}
 	t.Run("told to stop, and a worker ends of it", func(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
-		b := newBench(t, WorkerSpec{}, func(g *fakeGroup) {
+		b := newHarness(t, WorkerSpec{}, func(g *fakeGroup) {
 			g.exit(procs.Exit{LocalRank: 0, Signal: syscall.SIGTERM})
 			cancel(&SignalError{Signal: syscall.SIGTERM})
 		})
@@ -219,7 +219,7 @@ func TestLeaveComesFirst(t *testing.T) {
 		}
 	})
 	t.Run("told to stop after success", func(t *testing.T) {
-		b := newBench(t, WorkerSpec{}, allSucceed)
+		b := newHarness(t, WorkerSpec{}, allSucceed)
 		told := &SignalError{Signal: syscall.SIGTERM}
 		b.rdzv.succeed = func(int) (*rdzv.Stop, error) { return nil, told }
 		if _, err := b.agent.Run(t.Context()); !errors.Is(err, told) || b.state() != Stopped {
@@ -231,10 +231,10 @@ func TestLeaveComesFirst(t *testing.T) {
 	})
 	t.Run("a process does not die", func(t *testing.T) {
 		drained := 0
-		b := newBench(t, WorkerSpec{MaxRestarts: 3}, func(g *fakeGroup) {
+		b := newHarness(t, WorkerSpec{MaxRestarts: 3}, func(g *fakeGroup) {
 			g.stopErr = stuck
 			g.onDrain = func(ctx context.Context) {
-				if by, bounded := ctx.Deadline(); bounded && time.Until(by) <= partingBound {
+				if by, bounded := ctx.Deadline(); bounded && time.Until(by) <= stuckDrainTimeout {
 					drained++
 				}
 			}
@@ -244,7 +244,7 @@ func TestLeaveComesFirst(t *testing.T) {
 		if drained != 1 {
 			t.Errorf("the others' output was waited for %d times", drained)
 		}
-		if root, ok := r.RootCause(); !errors.Is(err, stuck) || !ok || root.Exit.Code != 5 || b.state() != Unknown {
+		if root, ok := r.RootCause(); !errors.Is(err, stuck) || !ok || root.ExitCode != 5 || b.state() != Unknown {
 			t.Errorf("result %+v, %v", r, err)
 		}
 		if diff := cmp.Diff([]string{"rendezvous", "fail 1", "stop SIGTERM", "leave"}, b.list()); diff != "" {

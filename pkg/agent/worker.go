@@ -8,11 +8,10 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
 
-// Worker is one instance of a [WorkerSpec] (seed 002). Ranks are -1 before the first
-// rendezvous and may differ from round to round.
+// Worker is one instance of a [WorkerSpec]. Its ranks are -1 before the first rendezvous and may change with each round.
 type Worker struct {
-	PID           int // 0 while it has not been started
-	LocalRank     int // among the workers of this agent
+	PID           int // 0 before it is started
+	LocalRank     int // among the workers of this node
 	GlobalRank    int // among all workers
 	RoleRank      int // among all workers of the role
 	WorldSize     int // number of all workers
@@ -23,13 +22,13 @@ func (w Worker) ranks() workerlog.Ranks {
 	return workerlog.Ranks{Local: w.LocalRank, Global: w.GlobalRank}
 }
 
-// String names the ranks in seed 002's form.
+// String returns the ranks in the form of torch's Worker.
 func (w Worker) String() string {
 	return fmt.Sprintf("local_rank=%d,global_rank=%d,role_rank=%d,world_size=%d,role_world_size=%d",
 		w.LocalRank, w.GlobalRank, w.RoleRank, w.WorldSize, w.RoleWorldSize)
 }
 
-// WorkerGroup is the set of workers that an agent manages for one spec (seed 002).
+// WorkerGroup is the set of workers that an agent manages for one spec.
 type WorkerGroup struct {
 	Spec           WorkerSpec
 	Workers        []Worker // by local rank

@@ -10,24 +10,23 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
 
-// usageInterval is how often workers are sampled.
+// usageInterval is the time between two samples.
 const usageInterval = 5 * time.Second
 
-// startWorkers starts one process for each worker of the group (seed 002,
-// _start_workers).
+// startWorkers starts one process per worker, like _start_workers of torch's LocalElasticAgent.
 func (a *Agent) startWorkers() error {
 	again := a.files != nil
 	specs, err := a.buildSpecs()
 	if err != nil {
 		return err
 	}
-	a.openScene(specs)
+	a.beginEvidence(specs)
 	processes, err := a.opts.Launcher.Start(specs, a.round.Over)
-	if errors.Is(err, workerlog.ErrLogFile) && a.canLackLogs(again) {
+	if errors.Is(err, workerlog.ErrLogFile) && a.mayLackLogs(again) {
 		if specs, err = a.withoutLogs(err); err != nil {
 			return err
 		}
-		a.openScene(specs)
+		a.beginEvidence(specs)
 		processes, err = a.opts.Launcher.Start(specs, a.round.Over)
 	}
 	if err != nil {
@@ -42,7 +41,7 @@ func (a *Agent) startWorkers() error {
 	group := a.group.clone()
 	a.mu.Unlock()
 	for _, w := range group.Workers {
-		if w.PID == 0 { // it was not started
+		if w.PID == 0 { // it was not started, as its exit says
 			continue
 		}
 		a.emit(workerEvent(events.KindWorkerStarted, w))
@@ -50,12 +49,12 @@ func (a *Agent) startWorkers() error {
 	return nil
 }
 
-// buildSpecs says what to start for the current round.
+// buildSpecs returns what to start for the current round.
 func (a *Agent) buildSpecs() ([]procs.Spec, error) {
 	again := a.files != nil
 	attempt, files, err := a.logFiles()
 	if err != nil {
-		if !a.canLackLogs(again) {
+		if !a.mayLackLogs(again) {
 			return nil, err
 		}
 		return a.withoutLogs(err)
@@ -69,7 +68,7 @@ func (a *Agent) buildSpecs() ([]procs.Spec, error) {
 	return specs, err
 }
 
-// specsOf says what to start where the log paths are these.
+// specsOf returns what to start with these log paths.
 func (a *Agent) specsOf(files []workerlog.LogFiles) ([]procs.Spec, error) {
 	var specs []procs.Spec
 	for _, w := range a.group.Workers {
@@ -82,18 +81,18 @@ func (a *Agent) specsOf(files []workerlog.LogFiles) ([]procs.Spec, error) {
 	return specs, nil
 }
 
-// canLackLogs reports whether the job goes on where logs cannot be made: a folder that has filled up is no reason to end a job
-// that has run already, and a temporary one is none in any case.
-func (a *Agent) canLackLogs(again bool) bool { return again || a.opts.LogFolders.Optional() }
+// mayLackLogs reports whether the job goes on if logs cannot be made. A full folder must not end a job that has already
+// run, and a temporary folder never ends one.
+func (a *Agent) mayLackLogs(again bool) bool { return again || a.opts.LogFolders.Optional() }
 
-// withoutLogs says what to start where err keeps logs from being made.
+// withoutLogs returns what to start if err keeps logs from being made.
 func (a *Agent) withoutLogs(err error) ([]procs.Spec, error) {
 	a.log.Warn().Err(err).Msg("the workers get no log files and no error files")
 	a.files = make([]workerlog.LogFiles, a.opts.Spec.LocalWorldSize)
 	return a.specsOf(a.files)
 }
 
-// describeLogs says in the attempt's folder whose logs these are. Logs can do without.
+// describeLogs writes into the attempt's folder which workers the logs belong to. An error is only logged.
 func (a *Agent) describeLogs(attempt *workerlog.Attempt) {
 	g := a.group
 	err := attempt.CreateTimeline(workerlog.TimelineHead{
@@ -101,7 +100,7 @@ func (a *Agent) describeLogs(attempt *workerlog.Attempt) {
 		Base: g.Workers[0].GlobalRank, Workers: len(g.Workers), Role: g.Spec.Role,
 	})
 	if err != nil {
-		a.log.Warn().Err(err).Msg("elasticrun logs will not know when lines were written")
+		a.log.Warn().Err(err).Msg("cannot describe the logs: elasticrun logs will not know when lines were written")
 	}
 }
 
@@ -128,7 +127,7 @@ func (a *Agent) buildSpec(w Worker, files workerlog.LogFiles) (procs.Spec, error
 	}, a.hostname, files)
 }
 
-// startSpec says how one worker is started.
+// startSpec returns how one worker is started.
 func startSpec(in envInput, hostname string, files workerlog.LogFiles) (procs.Spec, error) {
 	s, w := in.spec, in.worker
 	env, err := workerEnv(in)
@@ -146,8 +145,8 @@ func startSpec(in envInput, hostname string, files workerlog.LogFiles) (procs.Sp
 	return spec, nil
 }
 
-// sampleUsage emits usage events while the group runs, if anybody takes them.
-// The function it returns ends the sampling and waits for it.
+// sampleUsage emits samples while the group runs, if there is a sampler. The function it returns ends the sampling and
+// waits for its goroutine.
 func (a *Agent) sampleUsage() (stop func()) {
 	if a.opts.Usage == nil {
 		return func() {}

@@ -3,6 +3,8 @@ package evidence
 import (
 	"bytes"
 	"strings"
+
+	"github.com/elasticrun/elasticrun/pkg/failure"
 )
 
 var (
@@ -40,6 +42,11 @@ func (e exception) ofPeer() bool {
 		(peerFrame().MatchString(e.frame) || peerWords().MatchString(said) && !ownNetwork().MatchString(e.text))
 }
 
+// Waited reports whether a finding only says that the worker waited for a peer in vain. That peer may be alive.
+func Waited(f failure.Finding) bool {
+	return f.Kind == failure.PeerLost && waited().MatchString(f.Text)
+}
+
 // interrupts are the exceptions by which Python reacts to a signal, or ends in order. They are no faults.
 var interrupts = lazily(`^([\w.]*\.)?(KeyboardInterrupt|SystemExit|GeneratorExit|SignalException)\b`)
 
@@ -52,18 +59,18 @@ var (
 )
 
 // kind says what a Python exception is evidence of; false says of nothing.
-func (e exception) kind() (Kind, bool) {
+func (e exception) kind() (failure.Kind, bool) {
 	switch {
 	case Interrupted(e.text):
 		return "", false
 	case gpuErrors().MatchString(e.text):
-		return CUDA, true
+		return failure.CUDA, true
 	case e.ofPeer():
-		return PeerLost, true
+		return failure.PeerLost, true
 	case ncclErrors().MatchString(e.text):
-		return NCCL, true
+		return failure.NCCL, true
 	}
-	return Exception, true
+	return failure.Exception, true
 }
 
 // A line outside of a traceback is looked at only if it has one of these. All start with a byte that is rare in logs, so that a
@@ -95,31 +102,31 @@ var (
 )
 
 // lineKind says what a line outside of a traceback is evidence of; false for nothing.
-func lineKind(line []byte) (Kind, bool) {
+func lineKind(line []byte) (failure.Kind, bool) {
 	switch {
 	case bytes.Contains(line, []byte("NCCL INFO")), bytes.Contains(line, []byte("NCCL TRACE")): // there may be floods of them
 		return "", false
 	case warning().Match(line):
 		return "", false
 	case xidLine().Match(line):
-		return Xid, true
+		return failure.Xid, true
 	case gpuAssert().Match(line), gpuErrors().Match(line), ncclFault().Match(line):
-		return CUDA, true
+		return failure.CUDA, true
 	case bytes.Contains(line, []byte("Fatal Python error")):
-		return Exception, !otherFatal().Match(line) // those are told by the signal, and may follow from a peer's end
+		return failure.Exception, !otherFatal().Match(line) // those are told by the signal, and may follow from a peer's end
 	}
 	text := string(line)
 	peers := peerWords().MatchString(text)
 	switch {
 	case peers && PeerError(text):
-		return PeerLost, true
+		return failure.PeerLost, true
 	case bytes.Contains(line, []byte("NCCL WARN")): // most are harmless
 		return "", false
 	case peers && ncclErrors().Match(line):
-		return NCCL, true
+		return failure.NCCL, true
 	}
 	if reason, aborts := abortReason(text); aborts && !networkWords().MatchString(reason) { // of whose connection nobody knows
-		return Fatal, true
+		return failure.Fatal, true
 	}
 	return "", false
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"syscall"
 	"time"
+
+	"github.com/elasticrun/elasticrun/pkg/failure"
 )
 
 const (
@@ -33,10 +35,10 @@ type Case struct {
 	// Stopped is when the launcher began to stop it, if it was running then; else zero.
 	Stopped time.Time
 	// ErrorFile tells of its error file: when it failed, and its message; ErrorWritten when that was written. nil for none.
-	ErrorFile    *Finding
+	ErrorFile    *failure.Finding
 	ErrorWritten time.Time
 	// Shown is what it had shown before: on its stderr, and of its GPU.
-	Shown []Finding
+	Shown []failure.Finding
 	// Last are the last lines of its stderr.
 	Last []string
 	// State is that of its process when the launcher began to stop it, as in proc(5); 0 where it is not known.
@@ -44,12 +46,12 @@ type Case struct {
 	// PeersLost is when the first of its peers said that it had lost one, or was known to have failed; zero if none has.
 	PeersLost time.Time
 	// OOM says that the OOM killer took it; nil if it did not. Where it was stopped nobody knows.
-	OOM *Finding
+	OOM *failure.Finding
 }
 
 // Judge weighs the evidence and returns it, strongest first. Of a worker that the launcher stopped it returns what it had shown before
 // that began, and of one that exited with 0 nothing unless its peers lost it; nothing means that it is not to blame.
-func Judge(c Case) []Finding {
+func Judge(c Case) []failure.Finding {
 	if c.inOrder() && c.Stopped.IsZero() && c.PeersLost.IsZero() {
 		return nil
 	}
@@ -57,14 +59,14 @@ func Judge(c Case) []Finding {
 	all := slices.Clone(own)
 	if f := c.ErrorFile; f != nil {
 		switch at := c.within(f.Time); {
-		case f.Kind == PeerLost || PeerError(f.Text):
-			peer = append(peer, Finding{PeerLost, at, f.Text})
+		case f.Kind == failure.PeerLost || PeerError(f.Text):
+			peer = append(peer, finding(failure.PeerLost, at, f.Text))
 		case c.Stopped.IsZero() || !Interrupted(f.Text) && !c.ErrorWritten.After(c.Stopped):
-			kind := ErrorFile
+			kind := failure.ErrorFile
 			if !c.Stopped.IsZero() && c.Stopped.Sub(c.ErrorWritten) > recent { // it went on
-				kind = Suspected
+				kind = failure.Suspected
 			}
-			all = append(all, Finding{kind, at, f.Text})
+			all = append(all, finding(kind, at, f.Text))
 		}
 	}
 	switch {
@@ -79,7 +81,7 @@ func Judge(c Case) []Finding {
 		all = append(all, suspected...)
 	case c.inOrder(): // so what it had lived with was nothing
 	case crash(c.Signal) && c.Signal != syscall.SIGABRT && len(peer) == 0: // no stop sends that; but the end of a process group may crash, and aborts often
-		suspected = append(suspected, Finding{Suspected, c.At, c.Text + ", while it was being stopped"})
+		suspected = append(suspected, finding(failure.Suspected, c.At, c.Text+", while it was being stopped"))
 		fallthrough
 	default:
 		all = append(all, suspected...)
@@ -87,16 +89,16 @@ func Judge(c Case) []Finding {
 	if !c.Stopped.IsZero() && len(peer) == 0 {
 		all = append(all, c.missed(len(all) > 0))
 	}
-	all = slices.DeleteFunc(all, func(f Finding) bool { return f.Kind == "" })
-	slices.SortStableFunc(all, func(a, b Finding) int {
-		return cmp.Or(cmp.Compare(a.Kind.Grade(), b.Kind.Grade()), cmp.Compare(a.Kind.weight(), b.Kind.weight()), a.Time.Compare(b.Time))
+	all = slices.DeleteFunc(all, func(f failure.Finding) bool { return f.Kind == "" })
+	slices.SortStableFunc(all, func(a, b failure.Finding) int {
+		return cmp.Or(cmp.Compare(a.Kind.Grade(), b.Kind.Grade()), cmp.Compare(weight(a.Kind), weight(b.Kind)), a.Time.Compare(b.Time))
 	})
 	return all
 }
 
 // shown sorts what the worker showed before it ended, or was stopped: errors of its own, those that are too old to have ended it, and
 // what it says of peers.
-func (c *Case) shown() (own, suspected, peer []Finding) {
+func (c *Case) shown() (own, suspected, peer []failure.Finding) {
 	end := c.At
 	if !c.Stopped.IsZero() {
 		end = c.Stopped
@@ -104,9 +106,9 @@ func (c *Case) shown() (own, suspected, peer []Finding) {
 	var lost, last time.Time // its peer, and an error of its own, the last time
 	for _, f := range c.Shown {
 		switch {
-		case f.Kind == PeerLost && f.Time.After(lost):
+		case f.Kind == failure.PeerLost && f.Time.After(lost):
 			lost = f.Time
-		case f.Kind != PeerLost && f.Time.After(last) && !f.Time.After(end):
+		case f.Kind != failure.PeerLost && f.Time.After(last) && !f.Time.After(end):
 			last = f.Time
 		}
 	}
@@ -114,14 +116,14 @@ func (c *Case) shown() (own, suspected, peer []Finding) {
 		f.Time = c.within(f.Time)
 		late, old := f.Time.After(end), end.Sub(f.Time) > recent
 		// One that was stopped may have logged an error that it had handled: that weighs more than a lost peer, and less than an end of its own.
-		lived := f.Kind != Xid && (lost.Sub(f.Time) > soon || last.Sub(f.Time) > burst || !c.Stopped.IsZero())
+		lived := f.Kind != failure.Xid && (lost.Sub(f.Time) > soon || last.Sub(f.Time) > burst || !c.Stopped.IsZero())
 		switch {
 		case late && !c.Stopped.IsZero() && c.Signal != syscall.SIGTERM: // of which one dies without a word, so it had spoken before
-		case f.Kind == PeerLost && !old:
+		case f.Kind == failure.PeerLost && !old:
 			peer = append(peer, f)
-		case f.Kind == PeerLost:
+		case f.Kind == failure.PeerLost:
 		case old, lived:
-			suspected = []Finding{{Suspected, f.Time, f.Text}} // the last
+			suspected = []failure.Finding{{Kind: failure.Suspected, Time: f.Time, Text: f.Text}} // the last
 		default:
 			own = append(own, f)
 		}
@@ -143,9 +145,9 @@ func (c *Case) within(t time.Time) time.Time {
 
 // end says what follows from how the worker ended by itself, if anything. shown is what it says of errors of its own, peer that it speaks of a
 // lost peer.
-func (c *Case) end(shown []Finding, peer bool) Finding {
+func (c *Case) end(shown []failure.Finding, peer bool) failure.Finding {
 	own := len(shown) > 0
-	f := Finding{Time: c.At, Text: c.Text}
+	f := failure.Finding{Time: c.At, Text: c.Text}
 	signal := c.Signal
 	if signal == 0 && c.Code > 128 && c.ErrorFile == nil { // a shell that ran the worker tells the signal so
 		signal = syscall.Signal(c.Code - 128)
@@ -157,9 +159,9 @@ func (c *Case) end(shown []Finding, peer bool) Finding {
 	}
 	switch {
 	case c.Failed && c.Code == 127:
-		f.Kind = NotFound
+		f.Kind = failure.NotFound
 	case c.Failed:
-		f.Kind = NotExecutable
+		f.Kind = failure.NotExecutable
 	case crash(signal):
 		if signal == syscall.SIGABRT && (own || !peer) {
 			if reason := abortedBy(shown, c.Last); reason != "" {
@@ -168,21 +170,21 @@ func (c *Case) end(shown []Finding, peer bool) Finding {
 		}
 		switch {
 		case peer && !own: // NCCL's watchdog aborts, and the end of a process group may crash
-			f.Kind = PeerLost
+			f.Kind = failure.PeerLost
 		case signal == syscall.SIGABRT && !own:
-			f.Kind = Signalled
+			f.Kind = failure.Signalled
 		default:
-			f.Kind = Crashed
+			f.Kind = failure.Crashed
 		}
 		if c.Core != "" {
 			f.Text += ", " + c.Core
 		}
 	case signal == syscall.SIGKILL:
-		f.Kind = Killed
+		f.Kind = failure.Killed
 	case signal != 0:
-		f.Kind = Signalled
+		f.Kind = failure.Signalled
 	case peer && !own:
-		return Finding{}
+		return failure.Finding{}
 	default:
 		return c.exited(f, own)
 	}
@@ -190,14 +192,14 @@ func (c *Case) end(shown []Finding, peer bool) Finding {
 }
 
 // exited is f of a worker that exited with a code of its own. own says that there is better evidence than its last word.
-func (c *Case) exited(f Finding, own bool) Finding {
+func (c *Case) exited(f failure.Finding, own bool) failure.Finding {
 	switch c.Code {
 	case 126:
-		f.Kind, f.Text = NotExecutable, f.Text+": a command could not be executed"
+		f.Kind, f.Text = failure.NotExecutable, f.Text+": a command could not be executed"
 	case 127:
-		f.Kind, f.Text = NotFound, f.Text+": a command, or a library it needs, was not found"
+		f.Kind, f.Text = failure.NotFound, f.Text+": a command, or a library it needs, was not found"
 	default:
-		f.Kind = Exited
+		f.Kind = failure.Exited
 	}
 	if word := lastWord(c.Last); word != "" && !own {
 		f.Text = tidy(f.Text + "; its last line on stderr: " + word)
@@ -214,11 +216,11 @@ func crash(s syscall.Signal) bool {
 }
 
 // weight orders the kinds of one grade: what tells more comes first.
-func (k Kind) weight() int {
+func weight(k failure.Kind) int {
 	switch k {
-	case OOMKilled, ErrorFile:
+	case failure.OOMKilled, failure.ErrorFile:
 		return 0
-	case Exited:
+	case failure.Exited:
 		return 2
 	default:
 		return 1
@@ -227,11 +229,15 @@ func (k Kind) weight() int {
 
 // Earliest is when the strongest evidence says that it happened: the first time among the findings of the first one's grade. It is zero where
 // there is none.
-func Earliest(findings []Finding) (first time.Time) {
+func Earliest(findings []failure.Finding) (first time.Time) {
 	for _, f := range findings {
 		if f.Kind.Grade() == findings[0].Kind.Grade() && !f.Time.IsZero() && (first.IsZero() || f.Time.Before(first)) {
 			first = f.Time
 		}
 	}
 	return first
+}
+
+func finding(k failure.Kind, at time.Time, text string) failure.Finding {
+	return failure.Finding{Kind: k, Time: at, Text: text}
 }

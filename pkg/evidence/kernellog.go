@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/elasticrun/elasticrun/pkg/failure"
 )
 
 // KernelLog is what the kernel's log says of workers.
@@ -197,14 +199,14 @@ func parseKmsg(records []string, boot, since, until time.Time) KernelLog {
 }
 
 // XidsOf returns what the driver reported of a process, and with nobodys also what it reported of none.
-func (l KernelLog) XidsOf(pid int, nobodys bool) (found []Finding) {
+func (l KernelLog) XidsOf(pid int, nobodys bool) (found []failure.Finding) {
 	for _, x := range l.Xids {
 		if x.PID == pid || nobodys && x.PID == 0 {
-			kind := Xid
+			kind := failure.Xid
 			if x.PID == 0 { // it may be of another job's GPU
-				kind = Suspected
+				kind = failure.Suspected
 			}
-			found = append(found, Finding{kind, x.Time, x.Text})
+			found = append(found, finding(kind, x.Time, x.Text))
 		}
 	}
 	return found

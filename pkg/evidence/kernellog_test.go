@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/elasticrun/elasticrun/pkg/failure"
 )
 
 func TestParseKmsg(t *testing.T) {
@@ -37,7 +39,7 @@ func TestParseKmsg(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if of := got.XidsOf(44, true); len(of) != 2 || of[0].Kind != Xid {
+	if of := got.XidsOf(44, true); len(of) != 2 || of[0].Kind != failure.Xid {
 		t.Errorf("of the process: %v", of)
 	}
 	if of := got.XidsOf(45, true); len(of) != 1 {
@@ -168,7 +170,7 @@ func TestScanFile(t *testing.T) {
 	if err := os.Chtimes(file, at(50), at(50)); err != nil {
 		t.Fatal(err)
 	}
-	want := []Finding{{Exception, time.Time{}, "KeyError: 1"}, {Exception, at(50), "KeyError: 2"}}
+	want := []failure.Finding{{Kind: failure.Exception, Time: time.Time{}, Text: "KeyError: 1"}, {Kind: failure.Exception, Time: at(50), Text: "KeyError: 2"}}
 	if diff := cmp.Diff(want, ScanFile(file)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -3,6 +3,8 @@ package evidence
 import (
 	"slices"
 	"strings"
+
+	"github.com/elasticrun/elasticrun/pkg/failure"
 )
 
 var (
@@ -35,7 +37,7 @@ func lastWord(stderr []string) string {
 
 // abortedBy returns what a worker said of why it aborted: the last such line of its stderr, else of what it had shown of errors of its own; empty
 // where it said nothing.
-func abortedBy(shown []Finding, stderr []string) string {
+func abortedBy(shown []failure.Finding, stderr []string) string {
 	for _, line := range slices.Backward(stderr) {
 		if reason, found := abortReason(line); found {
 			return reason

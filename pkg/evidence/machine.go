@@ -8,6 +8,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/elasticrun/elasticrun/pkg/failure"
 )
 
 // Machine reads the evidence of the machine that this process runs on. Its methods may be called by many at once.
@@ -75,7 +77,7 @@ const (
 )
 
 // ScanFile finds what the end of a file has of evidence, to which a worker wrote its stderr itself; nothing if it cannot be read.
-func ScanFile(name string) []Finding {
+func ScanFile(name string) []failure.Finding {
 	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil

@@ -11,6 +11,7 @@ import (
 
 	"github.com/elasticrun/elasticrun/internal/bytesize"
 	"github.com/elasticrun/elasticrun/internal/cgroup"
+	"github.com/elasticrun/elasticrun/pkg/failure"
 )
 
 // Memory is what the kernel tells of this process' memory cgroup, in which workers are, too. The zero value knows nothing.
@@ -65,7 +66,7 @@ func counter(text, name string) int64 {
 
 // OOM says whether the OOM killer took a worker that SIGKILL has ended, seen at that time. before and after are from before its
 // start and after its end, kills what the kernel's log has in between; readable says that the log could be read.
-func OOM(pid int, at time.Time, before, after Memory, kills []OOMKill, readable bool) (Finding, bool) {
+func OOM(pid int, at time.Time, before, after Memory, kills []OOMKill, readable bool) (failure.Finding, bool) {
 	counted := before.Path != "" && before.Path == after.Path
 	moved, where := after.since(before)
 	limit := ""
@@ -79,17 +80,17 @@ func OOM(pid int, at time.Time, before, after Memory, kills []OOMKill, readable 
 		if !k.Cgroup {
 			limit = "the machine is out of memory"
 		}
-		return Finding{OOMKilled, at, join("killed by the OOM killer: ", limit,
-			fmt.Sprintf("%s in use by pid %d (%s)", bytesize.Format(k.RSS), k.PID, k.Name))}, true
+		return finding(failure.OOMKilled, at, join("killed by the OOM killer: ", limit,
+			fmt.Sprintf("%s in use by pid %d (%s)", bytesize.Format(k.RSS), k.PID, k.Name))), true
 	}
 	if !counted || moved <= 0 {
-		return Finding{}, false
+		return failure.Finding{}, false
 	}
 	if readable && int64(len(kills)) >= moved { // it has taken others
-		return Finding{}, false
+		return failure.Finding{}, false
 	}
-	return Finding{OOMKilled, at, join("probably killed by the OOM killer, which has taken ",
-		fmt.Sprintf("%d processes of cgroup %s meanwhile", moved, where.Path), limit)}, true
+	return finding(failure.OOMKilled, at, join("probably killed by the OOM killer, which has taken ",
+		fmt.Sprintf("%d processes of cgroup %s meanwhile", moved, where.Path), limit)), true
 }
 
 // killedChild is how torch's DataLoader tells that one of its processes was sent SIGKILL, or has ended it does not know how.
@@ -97,7 +98,7 @@ var killedChild = lazily(`killed by signal: Killed|DataLoader worker \(pid.* exi
 
 // OOMOfChild says whether the OOM killer may have taken a process that a worker had started, and the worker has ended of that: a shell tells it by its
 // exit code, torch by an exception. workers are the pids of the workers themselves; for the rest see [OOM].
-func OOMOfChild(c Case, before, after Memory, kills []OOMKill, workers map[int]bool) (Finding, bool) {
+func OOMOfChild(c Case, before, after Memory, kills []OOMKill, workers map[int]bool) (failure.Finding, bool) {
 	speaks := c.Signal == 0 && c.Code == 128+int(syscall.SIGKILL) || c.ErrorFile != nil && killedChild().MatchString(c.ErrorFile.Text)
 	for _, f := range c.Shown {
 		speaks = speaks || killedChild().MatchString(f.Text)
@@ -109,9 +110,9 @@ func OOMOfChild(c Case, before, after Memory, kills []OOMKill, workers map[int]b
 		}
 	}
 	if !speaks || before.Path == "" || before.Path != after.Path || moved <= 0 {
-		return Finding{}, false
+		return failure.Finding{}, false
 	}
-	return Finding{OOMKilled, c.At, fmt.Sprintf("the OOM killer has probably taken a process of this worker: %d of cgroup %s meanwhile", moved, where.Path)}, true
+	return finding(failure.OOMKilled, c.At, fmt.Sprintf("the OOM killer has probably taken a process of this worker: %d of cgroup %s meanwhile", moved, where.Path)), true
 }
 
 func join(head, first, second string) string {

@@ -6,6 +6,8 @@ import (
 	"testing/fstest"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/elasticrun/elasticrun/pkg/failure"
 )
 
 // machine is a file system with these files.
@@ -110,7 +112,7 @@ func TestOOM(t *testing.T) {
 			if ok != (tt.want != "") || f.Text != tt.want {
 				t.Errorf("%v %+v, want %q", ok, f, tt.want)
 			}
-			if ok && (f.Kind != OOMKilled || !f.Time.Equal(at(7))) {
+			if ok && (f.Kind != failure.OOMKilled || !f.Time.Equal(at(7))) {
 				t.Errorf("%+v", f)
 			}
 		})
@@ -119,7 +121,7 @@ func TestOOM(t *testing.T) {
 
 func TestOOMOfChild(t *testing.T) {
 	before, after := Memory{Path: "/cg", Kills: 1}, Memory{Path: "/cg", Kills: 2}
-	loader := Finding{Exception, at(99), "RuntimeError: DataLoader worker (pid 42) is killed by signal: Killed."}
+	loader := finding(failure.Exception, at(99), "RuntimeError: DataLoader worker (pid 42) is killed by signal: Killed.")
 	for _, tt := range []struct {
 		name          string
 		c             Case
@@ -127,7 +129,7 @@ func TestOOMOfChild(t *testing.T) {
 		kills         []OOMKill
 		want          bool
 	}{
-		{"a loader's exception", Case{Code: 1, Shown: []Finding{loader}}, before, after, nil, true},
+		{"a loader's exception", Case{Code: 1, Shown: []failure.Finding{loader}}, before, after, nil, true},
 		{"in the error file", Case{Code: 1, ErrorFile: &loader}, before, after, nil, true},
 		{"a shell", Case{Code: 137}, before, after, []OOMKill{{PID: 42}}, true},
 		{"it speaks of nothing", Case{Code: 1}, before, after, nil, false},
@@ -138,7 +140,7 @@ func TestOOMOfChild(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.c.At = at(100)
 			f, ok := OOMOfChild(tt.c, tt.before, tt.after, tt.kills, map[int]bool{7: true})
-			if ok != tt.want || ok && (f.Kind != OOMKilled || !f.Time.Equal(at(100)) || !strings.Contains(f.Text, "probably taken")) {
+			if ok != tt.want || ok && (f.Kind != failure.OOMKilled || !f.Time.Equal(at(100)) || !strings.Contains(f.Text, "probably taken")) {
 				t.Errorf("%v %+v", ok, f)
 			}
 		})

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/elasticrun/elasticrun/pkg/failure"
 )
 
 const (
@@ -41,9 +43,9 @@ func (s *Scanner) Scan(p []byte, read time.Time) {
 	}
 }
 
-// Tell makes the Scanner send on c, which should have a buffer of one, when Findings may have something new. It never waits for a receiver. nil
+// Notify makes the Scanner send on c, which should have a buffer of one, when Findings may have something new. It never waits for a receiver. nil
 // ends that.
-func (s *Scanner) Tell(c chan<- struct{}) {
+func (s *Scanner) Notify(c chan<- struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.tell = c
@@ -57,7 +59,7 @@ func (s *Scanner) Used() bool {
 }
 
 // Findings returns what was found so far, in the order of the stream. A line that has no end yet counts as it is.
-func (s *Scanner) Findings() []Finding {
+func (s *Scanner) Findings() []failure.Finding {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	end := s.s
@@ -85,7 +87,7 @@ type scan struct {
 	open    bool      // it has begun
 	skipped bool      // the line before says that the next exception has no effect
 	trace   *traceback
-	found   []Finding
+	found   []failure.Finding
 	added   int // to found, ever
 }
 
@@ -191,7 +193,7 @@ func (s *scan) take(line []byte, at time.Time) {
 				return
 			}
 		}
-		s.add(Finding{Kind: kind, Time: at, Text: tidy(string(line))})
+		s.add(failure.Finding{Kind: kind, Time: at, Text: tidy(string(line))})
 	}
 }
 
@@ -216,7 +218,7 @@ func (s *scan) endTraceback() {
 }
 
 // add keeps a finding, unless one of its kind was made just before.
-func (s *scan) add(f Finding) {
+func (s *scan) add(f failure.Finding) {
 	for _, old := range slices.Backward(s.found) {
 		if old.Kind == f.Kind {
 			if f.Time.Sub(old.Time) < sameBurst {

@@ -3,6 +3,8 @@ package evidence
 import (
 	"strings"
 	"time"
+
+	"github.com/elasticrun/elasticrun/pkg/failure"
 )
 
 const (
@@ -143,27 +145,27 @@ func isException(line string) bool {
 }
 
 // finding says what the traceback is evidence of; false for nothing.
-func (t *traceback) finding() (Finding, bool) {
+func (t *traceback) finding() (failure.Finding, bool) {
 	if !t.known || t.ignored {
-		return Finding{}, false
+		return failure.Finding{}, false
 	}
 	kind, ok := t.first.kind()
 	if !ok {
-		return Finding{}, false
+		return failure.Finding{}, false
 	}
 	text := t.first.headline()
-	if last, ok := t.last.kind(); ok && (last == PeerLost) == (kind == PeerLost) {
-		if kind == Exception {
+	if last, ok := t.last.kind(); ok && (last == failure.PeerLost) == (kind == failure.PeerLost) {
+		if kind == failure.Exception {
 			kind = last
 		}
 		if end := t.last.headline(); end != text {
 			text += " (which led to " + end + ")"
 		}
 	}
-	if t.loader != "" && kind != PeerLost {
+	if t.loader != "" && kind != failure.PeerLost {
 		text = t.loader
 	}
-	return Finding{Kind: kind, Time: t.at, Text: tidy(text)}, true
+	return failure.Finding{Kind: kind, Time: t.at, Text: tidy(text)}, true
 }
 
 // headline is the exception in one line: its type, and the first line of its message that says something.
@@ -187,7 +189,7 @@ func (e exception) headline() string {
 func OfErrorFile(message, callStack string) (text string, ofPeer bool) {
 	if all := scanned(callStack); len(all) > 0 {
 		last := all[len(all)-1]
-		return last.Text, last.Kind == PeerLost
+		return last.Text, last.Kind == failure.PeerLost
 	}
 	text, more, _ := strings.Cut(message, "\n")
 	e := exception{text: text, more: "\n" + more}
@@ -195,7 +197,7 @@ func OfErrorFile(message, callStack string) (text string, ofPeer bool) {
 }
 
 // scanned returns what a whole text has of evidence.
-func scanned(text string) []Finding {
+func scanned(text string) []failure.Finding {
 	var s scan
 	s.feed([]byte(text), time.Time{})
 	s.end()

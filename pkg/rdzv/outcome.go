@@ -3,48 +3,30 @@ package rdzv
 import (
 	"fmt"
 	"strings"
-	"syscall"
 	"time"
+
+	"github.com/elasticrun/elasticrun/pkg/failure"
 )
 
-// Failure is what one worker ended with, as other nodes are told of it.
+// Failure is what a node tells the other nodes about one of its workers.
 type Failure struct {
-	Host       string         `json:"host"`
-	Round      int            `json:"round"`
-	GlobalRank int            `json:"rank"`
-	LocalRank  int            `json:"local_rank"`
-	PID        int            `json:"pid"`
-	ExitCode   int            `json:"code,omitempty"`   // where no signal ended it
-	Signal     syscall.Signal `json:"signal,omitempty"` // that ended it; 0 for none
-	// Grade orders failures by the evidence that they began it all; the lowest is the likeliest cause.
+	failure.Failure
+	// Grade orders failures by the evidence that they are the root cause: the lowest grade is the likeliest cause.
 	Grade int `json:"grade"`
-	// Waited says that the worker only tells of having waited for a peer in vain, Absent that it was alive and silent, or had long exited with 0: where the
-	// likeliest cause has waited, it is one who was absent.
-	Waited bool `json:"waited,omitempty"`
+	// Absent says that the worker was alive and silent, or had long exited with 0. If the likeliest cause has only
+	// waited for a peer, the root cause is a worker that was absent.
 	Absent bool `json:"absent,omitempty"`
-	// Age is how long ago the worker failed. It travels instead of a time because clocks differ.
+	// Age is how long ago the worker failed. It is sent instead of a time because clocks differ.
 	Age time.Duration `json:"age"`
-	// Stopped says that the worker had shown an error, but was still running when it was told to stop.
-	Stopped bool `json:"stopped,omitempty"`
-	// OnlyStopped says that no worker of its node has failed by itself: those that were told to stop may have caused a failure elsewhere, and
-	// alone they make none.
+	// OnlyStopped says that no worker of the node has failed by itself. A worker that was stopped may have caused a
+	// failure elsewhere, but is none on its own.
 	OnlyStopped bool `json:"only_stopped,omitempty"`
-	// Final says that the worker's program could not be executed, for a reason that no further attempt on that node changes.
-	Final bool `json:"final,omitempty"`
-	// Kind names the strongest evidence (package evidence), Summary tells it in one line.
-	Kind    string `json:"kind,omitempty"`
-	Summary string `json:"summary,omitempty"`
-	// ErrorFile and LogFile are paths on Host: the worker's error file and where its stderr went; empty for none.
-	ErrorFile string `json:"error_file,omitempty"`
-	LogFile   string `json:"log_file,omitempty"`
-	// Text is the traceback, or the end of stderr; at most MaxFailureText bytes.
-	Text string `json:"text,omitempty"`
 }
 
-// MaxFailureText is the largest Failure.Text that is sent to other nodes, in bytes.
+// MaxFailureText is the longest Text of a Failure that is sent to other nodes, in bytes.
 const MaxFailureText = 8 << 10
 
-// MaxOthers is the most failures beside the root cause that an [Outcome] tells of.
+// MaxOthers is the most failures beside the root cause that an [Outcome] has.
 const MaxOthers = 16
 
 // Ending says why a run id came to its end.

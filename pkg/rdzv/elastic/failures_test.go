@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/elasticrun/elasticrun/pkg/failure"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
@@ -24,18 +25,18 @@ func TestBlameFindsTheCause(t *testing.T) {
 		{"better evidence", []told{{0, rdzv.Failure{Grade: 5, Age: 9 * sec}}, {1, rdzv.Failure{Grade: 1}}}, 1},
 		{"the earlier one, though reported later", []told{{0, rdzv.Failure{Grade: 1, Age: sec}}, {1, rdzv.Failure{Grade: 1, Age: 5 * sec}}}, 1},
 		{"the earlier one, by the time and not by the age", []told{{0, rdzv.Failure{Grade: 1, Age: sec}}, {1, rdzv.Failure{Grade: 1, Age: sec + 1}}}, 0},
-		{"the lower rank", []told{{0, rdzv.Failure{GlobalRank: 4, Age: sec}}, {1, rdzv.Failure{GlobalRank: 3, Age: 2 * sec}}}, 1},
+		{"the lower rank", []told{{0, rdzv.Failure{Failure: failure.Failure{GlobalRank: 4}, Age: sec}}, {1, rdzv.Failure{Failure: failure.Failure{GlobalRank: 3}, Age: 2 * sec}}}, 1},
 		{"a node finds that its failure is a victim's", []told{
 			{0, rdzv.Failure{Grade: 1}}, {1, rdzv.Failure{Grade: 2}}, {2, rdzv.Failure{Grade: 1}}, {0, rdzv.Failure{Grade: 3, Age: 3 * sec}},
 		}, 2},
 		{"one who was absent, where one has waited", []told{
-			{0, rdzv.Failure{Grade: 4, Waited: true, Age: 5 * sec}}, {1, rdzv.Failure{Grade: 4, Age: 5 * sec}}, {2, rdzv.Failure{Grade: 4, Absent: true, OnlyStopped: true}},
+			{0, rdzv.Failure{Failure: failure.Failure{Waited: true}, Grade: 4, Age: 5 * sec}}, {1, rdzv.Failure{Grade: 4, Age: 5 * sec}}, {2, rdzv.Failure{Grade: 4, Absent: true, OnlyStopped: true}},
 		}, 2},
 		{"none who was absent, where a connection was lost", []told{
-			{0, rdzv.Failure{Grade: 4, Age: 9 * sec}}, {1, rdzv.Failure{Grade: 4, Waited: true}}, {2, rdzv.Failure{Grade: 4, Absent: true, OnlyStopped: true}},
+			{0, rdzv.Failure{Grade: 4, Age: 9 * sec}}, {1, rdzv.Failure{Failure: failure.Failure{Waited: true}, Grade: 4}}, {2, rdzv.Failure{Grade: 4, Absent: true, OnlyStopped: true}},
 		}, 0},
 		{"nor where one has failed", []told{
-			{0, rdzv.Failure{Grade: 4, Waited: true, Age: 9 * sec}}, {1, rdzv.Failure{Grade: 1}}, {2, rdzv.Failure{Grade: 4, Absent: true, OnlyStopped: true}},
+			{0, rdzv.Failure{Failure: failure.Failure{Waited: true}, Grade: 4, Age: 9 * sec}}, {1, rdzv.Failure{Grade: 1}}, {2, rdzv.Failure{Grade: 4, Absent: true, OnlyStopped: true}},
 		}, 1},
 		{"one that was told to stop", []told{{0, rdzv.Failure{Grade: 3}}, {1, rdzv.Failure{Grade: 1, OnlyStopped: true}}}, 1},
 	} {
@@ -61,7 +62,7 @@ func TestBlameFindsTheCause(t *testing.T) {
 // A report that comes twice does not make its failure younger.
 func TestBlameKeepsTheTime(t *testing.T) {
 	var b failureReports
-	f := rdzv.Failure{PID: 7, Age: time.Second}
+	f := rdzv.Failure{Failure: failure.Failure{PID: 7}, Age: time.Second}
 	b.record(10*time.Second, 0, f)
 	b.record(60*time.Second, 0, f)
 	if cause, _ := b.causes(60 * time.Second); cause.Age != 51*time.Second {
@@ -72,7 +73,7 @@ func TestBlameKeepsTheTime(t *testing.T) {
 func TestBlameNamesOthers(t *testing.T) {
 	var b failureReports
 	for node := range 40 {
-		b.record(0, node, rdzv.Failure{GlobalRank: node, Grade: 1 + node%2, Age: time.Duration(100 - node), Text: "text", Summary: "s"})
+		b.record(0, node, rdzv.Failure{Failure: failure.Failure{GlobalRank: node, Text: "text", Summary: "s"}, Grade: 1 + node%2, Age: time.Duration(100 - node)})
 	}
 	cause, others := b.causes(0)
 	if cause.GlobalRank != 0 || cause.Text != "text" || len(others) != rdzv.MaxOthers {
@@ -90,7 +91,7 @@ func TestBlameNamesOthers(t *testing.T) {
 	if b.anyFailed {
 		t.Error("a worker that was stopped makes a failure")
 	}
-	b.record(0, 1, rdzv.Failure{Stopped: true}) // all that a new leader may have seen
+	b.record(0, 1, rdzv.Failure{Failure: failure.Failure{Stopped: true}}) // all that a new leader may have seen
 	if !b.anyFailed {
 		t.Error("a failure is none, since the likeliest to have caused it was stopped")
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/elasticrun/elasticrun/pkg/failure"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
@@ -31,7 +32,7 @@ func TestHandlersOverSockets(t *testing.T) {
 			t.Fatalf("node %d: round %+v", i, r)
 		}
 	}
-	f := rdzv.Failure{Host: "node1", GlobalRank: 2, ExitCode: 3}
+	f := rdzv.Failure{Failure: failure.Failure{Host: "node1", GlobalRank: 2, ExitCode: 3}}
 	hs[1].Fail(f)
 	for _, i := range []int{0, 2} {
 		if s := awaitStop(t, "stop", hs[i]); s.Round != 0 {
@@ -91,7 +92,7 @@ func TestHostIsLost(t *testing.T) {
 func TestLeaveIsNoFailure(t *testing.T) {
 	hs := startJob(t, job(2, 3), 3)
 	hs[2].Leave()
-	f := rdzv.Failure{Host: "node1", GlobalRank: 2, ExitCode: 1, Grade: 2}
+	f := rdzv.Failure{Failure: failure.Failure{Host: "node1", GlobalRank: 2, ExitCode: 1}, Grade: 2}
 	hs[1].Fail(f)
 	awaitStop(t, "stop", hs[0])
 	waits := []<-chan joined{enter(t, hs[0], nil), enter(t, hs[1], &f)}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/elasticrun/elasticrun/pkg/coord"
+	"github.com/elasticrun/elasticrun/pkg/failure"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
@@ -142,7 +143,7 @@ func (s *script) see(now time.Duration, do string) {
 		if err != nil {
 			s.t.Fatal(err)
 		}
-		r.Failure = &rdzv.Failure{Host: name, ExitCode: 1, Grade: grade}
+		r.Failure = &rdzv.Failure{Failure: failure.Failure{Host: name, ExitCode: 1}, Grade: grade}
 		rest = rest[1:]
 	}
 	for _, word := range rest {
@@ -184,7 +185,7 @@ func (s *script) option(r *Report, word string) {
 	case "grade":
 		r.Failure.Grade = int(number)
 	case "shown":
-		r.Failure = &rdzv.Failure{Host: r.Node.Host, Grade: int(number), OnlyStopped: true}
+		r.Failure = &rdzv.Failure{Failure: failure.Failure{Host: r.Node.Host}, Grade: int(number), OnlyStopped: true}
 	case "final":
 		r.Failure.Final = true
 	case "blind":

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/elasticrun/elasticrun/pkg/failure"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
@@ -113,7 +114,7 @@ func tellMember(t *testing.T, m *member, now time.Duration, words []string) {
 	case "enter":
 		m.enter(now, Node{Host: "a"}, Offer{Nonce: now.String()}, nil)
 	case "fail":
-		m.fail(now, rdzv.Failure{ExitCode: 7})
+		m.fail(now, rdzv.Failure{Failure: failure.Failure{ExitCode: 7}})
 	case "succeed":
 		m.succeed(now)
 	case "leave":

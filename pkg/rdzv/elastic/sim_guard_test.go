@@ -3,6 +3,7 @@ package elastic
 import (
 	"time"
 
+	"github.com/elasticrun/elasticrun/pkg/failure"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
@@ -72,7 +73,7 @@ func (p *agentProc) killedByGuard(g *group) {
 	if p.leaving || p.ending || p.killing || p.m.state != busy {
 		return
 	}
-	f := rdzv.Failure{Host: p.node.name, GlobalRank: g.rank, ExitCode: -9, Grade: 1}
+	f := rdzv.Failure{Failure: failure.Failure{Host: p.node.name, GlobalRank: g.rank, ExitCode: -9}, Grade: 1}
 	p.blamed = &f
 	p.m.fail(p.node.local(), f)
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/elasticrun/elasticrun/pkg/coord"
+	"github.com/elasticrun/elasticrun/pkg/failure"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
@@ -176,7 +177,7 @@ func (g *group) fail(grade int) {
 	g.failed = true
 	g.rd.caused = g.rd.caused || grade == 1
 	at, p := g.node.local(), g.proc
-	f := rdzv.Failure{Host: g.node.name, GlobalRank: g.rank, ExitCode: 1, Grade: grade}
+	f := rdzv.Failure{Failure: failure.Failure{Host: g.node.name, GlobalRank: g.rank, ExitCode: 1}, Grade: grade}
 	g.tearDown()
 	p.onLoop(func() {
 		if g.phase != alive || p.dead || g.stopped {

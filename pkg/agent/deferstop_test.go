@@ -22,7 +22,7 @@ func (g *fakeGroup) victim(rank int) {
 func TestHold(t *testing.T) {
 	const ms = time.Millisecond
 	type scene struct {
-		*bench
+		*harness
 		g     *fakeGroup
 		files *fakeWatcher
 		hurry chan struct{}
@@ -75,8 +75,8 @@ func TestHold(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := scene{files: &fakeWatcher{}, hurry: make(chan struct{})}
-				s.bench = newBench(t, WorkerSpec{LocalWorldSize: 4}, runsOn)
-				s.agent.opts.ErrorExitTimeout, s.agent.opts.ErrorFiles, s.agent.opts.Hurry = time.Minute, s.files, s.hurry
+				s.harness = newHarness(t, WorkerSpec{LocalWorldSize: 4}, runsOn)
+				s.agent.opts.ErrorExitTimeout, s.agent.opts.ErrorFiles, s.agent.opts.KillNow = time.Minute, s.files, s.hurry
 				s.rdzv.nodes = max(1, tt.nodes)
 				wait := s.start(t.Context())
 				s.g = s.group()
@@ -111,7 +111,7 @@ func TestHold(t *testing.T) {
 func TestHoldAndSignals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		forward := make(chan os.Signal)
-		b := newBench(t, WorkerSpec{}, runsOn)
+		b := newHarness(t, WorkerSpec{}, runsOn)
 		b.agent.opts.Forward = forward
 		ctx, cancel := context.WithCancelCause(t.Context())
 		wait := b.start(ctx)

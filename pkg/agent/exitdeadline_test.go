@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/elasticrun/elasticrun/pkg/evidence"
+	"github.com/elasticrun/elasticrun/pkg/failure"
 	"github.com/elasticrun/elasticrun/pkg/procs"
 )
 
@@ -37,7 +37,7 @@ func (w *fakeWatcher) Written() <-chan string { return w.written }
 func (w *fakeWatcher) Close()                 { w.open.Add(-1) }
 
 // await returns when workers that run have been watched for a while.
-func (w *fakeWatcher) await() { <-time.After(2 * watchAfter) }
+func (w *fakeWatcher) await() { <-time.After(2 * watchDelay) }
 
 // write writes the error file of a worker, and tells of it.
 func (w *fakeWatcher) write(t *testing.T, rank int, text string) {
@@ -55,9 +55,9 @@ func (w *fakeWatcher) write(t *testing.T, rank int, text string) {
 const boom = `{"message": {"message": "ValueError: boom", "extraInfo": {"py_callstack": "Traceback\nValueError: boom\n", "timestamp": "946684810"}}}`
 
 // newStuckBench is an agent that gives workers a minute to end after they have written their error file.
-func newStuckBench(t *testing.T, w *fakeWatcher, script ...func(*fakeGroup)) *bench {
+func newStuckBench(t *testing.T, w *fakeWatcher, script ...func(*fakeGroup)) *harness {
 	t.Helper()
-	b := newBench(t, WorkerSpec{}, script...)
+	b := newHarness(t, WorkerSpec{}, script...)
 	b.agent.opts.ErrorExitTimeout, b.agent.opts.ErrorFiles = time.Minute, w
 	return b
 }
@@ -84,17 +84,17 @@ func TestStuckWorker(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if took := time.Since(begun); took != 70*time.Second+echoBound && took != 70*time.Second {
+				if took := time.Since(begun); took != 70*time.Second+duplicateSignalWait && took != 70*time.Second {
 					t.Errorf("took %v", took)
 				}
 				root, ok := r.RootCause()
-				if !ok || root.GlobalRank != 1 || root.Exit.ShellCode() != 1 || root.Exit.Signal != 0 || root.Exit.PID != 101 || root.Stuck != time.Minute {
+				if !ok || root.GlobalRank != 1 || root.ShellCode() != 1 || root.Signal != 0 || root.PID != 101 || !hung(root) {
 					t.Errorf("root cause %+v", root)
 				}
-				if len(r.Failures) != 1 || !strings.Contains(root.ErrorFileProblem, tt.problem) || !strings.Contains(root.Summary(), tt.summary) {
-					t.Errorf("failures %+v, summary %q", r.Failures, root.Summary())
+				if len(r.Failures) != 1 || !strings.Contains(root.ErrorFileProblem, tt.problem) || !strings.Contains(root.Summary, tt.summary) {
+					t.Errorf("failures %+v, summary %q", r.Failures, root.Summary)
 				}
-				if !slices.ContainsFunc(root.Findings, func(f evidence.Finding) bool { return f.Kind == evidence.Stuck }) {
+				if !slices.ContainsFunc(root.Findings, func(f failure.Finding) bool { return f.Kind == failure.Stuck }) {
 					t.Errorf("findings %v", root.Findings)
 				}
 				if w.open.Load() != 0 {
@@ -137,7 +137,7 @@ func TestNotStuck(t *testing.T) {
 				if err != nil || r.State != tt.want {
 					t.Fatalf("%+v, %v", r, err)
 				}
-				if root, ok := r.RootCause(); ok && (root.Exit.Code != 7 || root.Stuck != 0) {
+				if root, ok := r.RootCause(); ok && (root.ExitCode != 7 || hung(root)) {
 					t.Errorf("root cause %+v", root)
 				}
 			})
@@ -176,9 +176,9 @@ func TestStuckUnwatched(t *testing.T) {
 		err     error
 		asked   int
 	}{
-		{"refused", time.Minute, 2 * watchAfter, errors.New("no inotify watches left"), 1},
-		{"not wanted", 0, 2 * watchAfter, nil, 0},
-		{"over before it began", time.Minute, watchAfter / 2, nil, 0},
+		{"refused", time.Minute, 2 * watchDelay, errors.New("no inotify watches left"), 1},
+		{"not wanted", 0, 2 * watchDelay, nil, 0},
+		{"over before it began", time.Minute, watchDelay / 2, nil, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -197,4 +197,8 @@ func TestStuckUnwatched(t *testing.T) {
 			})
 		})
 	}
+}
+
+func hung(f failure.Failure) bool {
+	return slices.ContainsFunc(f.Findings, func(x failure.Finding) bool { return x.Kind == failure.Stuck })
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/elasticrun/elasticrun/pkg/evidence"
+	"github.com/elasticrun/elasticrun/pkg/failure"
 	"github.com/elasticrun/elasticrun/pkg/procs"
 	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
@@ -27,13 +28,13 @@ func (k deadKernel) Log() (none evidence.KernelLog)           { <-k.released; re
 func TestInquiryIsBounded(t *testing.T) {
 	for _, tt := range []struct {
 		name, missing, summary string
-		hang                   func(b *bench, released chan struct{})
+		hang                   func(b *harness, released chan struct{})
 	}{
-		{"the kernel", "the kernel's log and counters", "ValueError: boom", func(b *bench, released chan struct{}) {
+		{"the kernel", "the kernel's log and counters", "ValueError: boom", func(b *harness, released chan struct{}) {
 			b.agent.opts.Kernel = deadKernel{released}
 			b.group().says(1, "ValueError: boom")
 		}},
-		{"a disk", "stderr.log", "exited with code 1", func(b *bench, released chan struct{}) {
+		{"a disk", "stderr.log", "exited with code 1", func(b *harness, released chan struct{}) {
 			b.group().onTail = func() { <-released } // whoever asks again takes the bound again
 		}},
 	} {
@@ -41,7 +42,7 @@ func TestInquiryIsBounded(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				released := make(chan struct{})
 				defer close(released)
-				b := newBench(t, WorkerSpec{Output: workerlog.OutputRules{Redirects: workerlog.StdSpec{Default: workerlog.StdAll}}}, runsOn)
+				b := newHarness(t, WorkerSpec{Output: workerlog.OutputRules{Redirects: workerlog.StdSpec{Default: workerlog.StdAll}}}, runsOn)
 				var log bytes.Buffer
 				b.agent.opts.Logger = zerolog.New(&log)
 				b.agent.log = b.agent.opts.Logger
@@ -51,10 +52,10 @@ func TestInquiryIsBounded(t *testing.T) {
 				b.group().exit(procs.Exit{LocalRank: 1, Code: 1, At: time.Now()})
 				r, err := wait()
 				root, _ := r.RootCause()
-				if took := time.Since(begun); err != nil || took < inquiryBound || took > inquiryBound+echoBound {
+				if took := time.Since(begun); err != nil || took < readTimeout || took > readTimeout+duplicateSignalWait {
 					t.Errorf("%v after %v", err, took)
 				}
-				if root.LocalRank != 1 || root.Summary() != tt.summary || len(r.Failures) != 1 || !strings.Contains(root.ErrorFileProblem, "was not read") {
+				if root.LocalRank != 1 || root.Summary != tt.summary || len(r.Failures) != 1 || !strings.Contains(root.ErrorFileProblem, "was not read") {
 					t.Errorf("root cause %+v", root)
 				}
 				if text := log.String(); strings.Count(text, "evidence is incomplete") != 1 || !strings.Contains(text, tt.missing) {
@@ -76,7 +77,7 @@ func TestStoppedWithSuccess(t *testing.T) {
 		{"a peer's end", "RuntimeError: Connection reset by peer", 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			b := newBench(t, WorkerSpec{}, func(g *fakeGroup) {
+			b := newHarness(t, WorkerSpec{}, func(g *fakeGroup) {
 				g.onStop = func(g *fakeGroup, _ procs.StopPolicy) {
 					g.exit(procs.Exit{LocalRank: 1, Stopped: true, At: time.Now()})
 				}
@@ -94,16 +95,16 @@ func TestStoppedWithSuccess(t *testing.T) {
 
 // A worker of another round may have had the same pid.
 func TestSameRound(t *testing.T) {
-	f := Failure{Host: "a", Round: 1, Exit: procs.Exit{PID: 7}}
-	if there := fromOther(f.forOthers(time.Now()), time.Now()); !f.same(there) {
+	f := failure.Failure{Host: "a", Round: 1, PID: 7}
+	if there := incoming(outgoing(f, time.Now()), time.Now()); !f.Same(there) {
 		t.Errorf("%+v is not %+v", there, f)
 	}
 	other := f
 	other.Round = 2
-	if f.same(other) {
+	if f.Same(other) {
 		t.Error("the same in another round")
 	}
-	b := newBench(t, WorkerSpec{MaxRestarts: 1}, exits(procs.Exit{LocalRank: 1, Code: 7}), exits(procs.Exit{LocalRank: 1, Code: 8}))
+	b := newHarness(t, WorkerSpec{MaxRestarts: 1}, exits(procs.Exit{LocalRank: 1, Code: 7}), exits(procs.Exit{LocalRank: 1, Code: 8}))
 	b.run(t)
 	if seen := b.rdzv.seen; len(seen) != 3 || seen[1].Failure.Round != 0 || seen[2].Failure.Round != 1 {
 		t.Errorf("told others of %+v", seen)
@@ -112,13 +113,13 @@ func TestSameRound(t *testing.T) {
 
 // A process that a worker has started is killed for want of memory.
 func TestKernelIsAskedForChildren(t *testing.T) {
-	b := newBench(t, WorkerSpec{}, func(g *fakeGroup) {
+	b := newHarness(t, WorkerSpec{}, func(g *fakeGroup) {
 		g.says(1, "RuntimeError: DataLoader worker (pid 4711) is killed by signal: Killed.")
 		g.exit(procs.Exit{LocalRank: 1, Code: 1})
 	})
 	b.agent.opts.Kernel = &fakeKernel{memory: []evidence.Memory{{Path: "/cg"}, {Path: "/cg", Kills: 1}}}
 	r := b.run(t)
-	if f := r.Failures[1]; f.Kind() != evidence.OOMKilled || !strings.Contains(f.Summary(), "probably") {
+	if f := r.Failures[1]; f.Kind != failure.OOMKilled || !strings.Contains(f.Summary, "probably") {
 		t.Errorf("%+v", f)
 	}
 }

@@ -10,37 +10,52 @@ import (
 	"time"
 
 	"github.com/elasticrun/elasticrun/pkg/evidence"
+	"github.com/elasticrun/elasticrun/pkg/failure"
 	"github.com/elasticrun/elasticrun/pkg/procs"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 	"github.com/elasticrun/elasticrun/pkg/report"
 	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
 
-// by is a failure on strength of one piece of evidence.
-func by(rank int, at int64, kind evidence.Kind, text string) Failure {
-	f := failure(rank, at, procs.Exit{Code: 1})
-	f.Findings = []evidence.Finding{{Kind: kind, Time: f.Time, Text: text}}
+// failureOf returns the failure of a worker on node1.
+func failureOf(rank int, at int64, x procs.Exit, e workerEvidence) failure.Failure {
+	x.PID = 1000 + rank
+	f := failure.Failure{
+		Host: "node1", LocalRank: rank, GlobalRank: rank, PID: x.PID, ExitCode: x.Code, Signal: x.Signal, Final: x.Unexecutable(),
+		Time: time.Unix(at, 0).UTC(), Kind: kindOf(x), Summary: x.String(), Text: failureText(x, x.String(), e),
+	}
+	if e.errorFile != nil {
+		f.Message, f.RawErrorFile = e.errorFile.Message, e.errorFile.Raw
+	}
+	return f
+}
+
+// by returns a failure with one piece of evidence.
+func by(rank int, at int64, kind failure.Kind, text string) failure.Failure {
+	f := failureOf(rank, at, procs.Exit{Code: 1}, workerEvidence{})
+	f.Kind, f.Summary = kind, summary(procs.Exit{Code: 1}, []failure.Finding{{Text: text}})
+	f.Findings = []failure.Finding{{Kind: kind, Time: f.Time, Text: text}}
 	return f
 }
 
 func TestRootCause(t *testing.T) {
 	tests := []struct {
 		name     string
-		failures []Failure
+		failures []failure.Failure
 		want     int
 	}{
-		{"the first", []Failure{by(2, 101, evidence.Exited, ""), by(1, 100, evidence.Exited, "")}, 1},
-		{"lower rank at the same time", []Failure{by(2, 100, evidence.Exited, ""), by(1, 100, evidence.Exited, "")}, 1},
-		{"a crash before an exit", []Failure{by(0, 100, evidence.Exited, ""), by(1, 101, evidence.Crashed, "")}, 1},
-		{"an OOM kill before an exception", []Failure{by(0, 100, evidence.Exception, ""), by(1, 101, evidence.OOMKilled, "")}, 1},
-		{"a silent exit before the exception that followed from it", []Failure{by(0, 101, evidence.Exception, ""), by(1, 100, evidence.Exited, "")}, 1},
-		{"a peer's error is no cause", []Failure{by(0, 100, evidence.PeerLost, ""), by(1, 101, evidence.Exited, "")}, 1},
-		{"what is only suspected is likelier than a peer's error", []Failure{by(0, 100, evidence.PeerLost, ""), by(1, 101, evidence.Suspected, "")}, 1},
-		{"but no more", []Failure{by(0, 100, evidence.Suspected, ""), by(1, 101, evidence.Exited, "")}, 1},
+		{"the first", []failure.Failure{by(2, 101, failure.Exited, ""), by(1, 100, failure.Exited, "")}, 1},
+		{"lower rank at the same time", []failure.Failure{by(2, 100, failure.Exited, ""), by(1, 100, failure.Exited, "")}, 1},
+		{"a crash before an exit", []failure.Failure{by(0, 100, failure.Exited, ""), by(1, 101, failure.Crashed, "")}, 1},
+		{"an OOM kill before an exception", []failure.Failure{by(0, 100, failure.Exception, ""), by(1, 101, failure.OOMKilled, "")}, 1},
+		{"a silent exit before the exception that followed from it", []failure.Failure{by(0, 101, failure.Exception, ""), by(1, 100, failure.Exited, "")}, 1},
+		{"a peer's error is no cause", []failure.Failure{by(0, 100, failure.PeerLost, ""), by(1, 101, failure.Exited, "")}, 1},
+		{"what is only suspected is likelier than a peer's error", []failure.Failure{by(0, 100, failure.PeerLost, ""), by(1, 101, failure.Suspected, "")}, 1},
+		{"but no more", []failure.Failure{by(0, 100, failure.Suspected, ""), by(1, 101, failure.Exited, "")}, 1},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			r := RunResult{State: Failed, Failures: map[int]Failure{}}
+			r := RunResult{State: Failed, Failures: map[int]failure.Failure{}}
 			for _, f := range tt.failures {
 				r.Failures[f.GlobalRank] = f
 			}
@@ -56,10 +71,11 @@ func TestRootCause(t *testing.T) {
 
 // What other nodes name stands among this node's own failures, once.
 func TestOthersAreOrderedIn(t *testing.T) {
-	cause, mine, there := by(9, 100, evidence.Exception, "a"), by(1, 103, evidence.PeerLost, "b"), by(5, 102, evidence.PeerLost, "c")
+	cause, mine, there := by(9, 100, failure.Exception, "a"), by(1, 103, failure.PeerLost, "b"), by(5, 102, failure.PeerLost, "c")
+	cause.Text, mine.Text, there.Text = "", "", ""
 	told := mine
 	told.Text = "what others are told"
-	r := RunResult{State: Failed, Failures: map[int]Failure{1: mine}, Cause: &cause, Others: []Failure{told, there, cause}}
+	r := RunResult{State: Failed, Failures: map[int]failure.Failure{1: mine}, Cause: &cause, Others: []failure.Failure{told, there, cause}}
 	all := r.ordered()
 	var ranks []int
 	for _, f := range all {
@@ -74,14 +90,18 @@ func TestOthersAreOrderedIn(t *testing.T) {
 }
 
 func TestSummary(t *testing.T) {
-	for want, f := range map[string]Failure{
-		"ValueError: boom":                by(0, 1, evidence.Exception, "ValueError: boom\nmore"),
-		"exited with code 3":              {Exit: procs.Exit{Code: 3}},
-		"killed by signal 11 (SIGSEGV)":   {Exit: procs.Exit{Signal: syscall.SIGSEGV}},
-		"killed by signal 9 (SIGKILL), x": by(0, 1, evidence.Killed, "killed by signal 9 (SIGKILL), x"),
+	for _, tt := range []struct {
+		x    procs.Exit
+		text string // of the strongest finding
+		want string
+	}{
+		{x: procs.Exit{Code: 1}, text: "ValueError: boom\nmore", want: "ValueError: boom"},
+		{x: procs.Exit{Code: 3}, want: "exited with code 3"},
+		{x: procs.Exit{Signal: syscall.SIGSEGV}, want: "killed by signal 11 (SIGSEGV)"},
+		{x: procs.Exit{Code: 1}, text: "killed by signal 9 (SIGKILL), x", want: "killed by signal 9 (SIGKILL), x"},
 	} {
-		if got := f.Summary(); got != want {
-			t.Errorf("%q, want %q", got, want)
+		if got := summary(tt.x, []failure.Finding{{Text: tt.text}}); got != tt.want {
+			t.Errorf("%q, want %q", got, tt.want)
 		}
 	}
 }
@@ -98,12 +118,12 @@ func TestHappened(t *testing.T) {
 		{"the file is older than it says", 100_000, 90_000, 100_000},
 	}
 	for _, tt := range tests {
-		f := ErrorFile{Timestamp: at(tt.stamp), Written: at(tt.written)}
+		f := errorFile{Timestamp: at(tt.stamp), Written: at(tt.written)}
 		if got := f.happened(); !got.Equal(at(tt.want)) {
 			t.Errorf("%s: %v", tt.name, got)
 		}
 	}
-	if got := (&ErrorFile{Written: at(5)}).happened(); !got.Equal(at(5)) {
+	if got := (&errorFile{Written: at(5)}).happened(); !got.Equal(at(5)) {
 		t.Errorf("no time in the file: %v", got)
 	}
 }
@@ -132,14 +152,14 @@ func (k *fakeKernel) Core(pid int, sig syscall.Signal, _ time.Time) string {
 
 // The guilty worker ends after its victims, and is stopped on the way.
 func TestStoppedWorkerIsToBlame(t *testing.T) {
-	b := newBench(t, WorkerSpec{LocalWorldSize: 3}, func(g *fakeGroup) {
+	b := newHarness(t, WorkerSpec{LocalWorldSize: 3}, func(g *fakeGroup) {
 		g.says(1, "ValueError: boom")
 		g.says(0, "RuntimeError: Connection closed by peer")
 		g.exit(procs.Exit{LocalRank: 0, Code: 1})
 	})
 	r := b.run(t)
 	root, _ := r.RootCause()
-	if root.LocalRank != 1 || root.Summary() != "ValueError: boom" || len(r.Failures) != 2 {
+	if root.LocalRank != 1 || root.Summary != "ValueError: boom" || len(r.Failures) != 2 {
 		t.Errorf("root cause %+v of %d failures", root, len(r.Failures))
 	}
 	if f := b.rdzv.seen[len(b.rdzv.seen)-1].Failure; f == nil || !f.Stopped || f.OnlyStopped || f.LocalRank != 1 || f.Kind != "suspected" {
@@ -150,7 +170,7 @@ func TestStoppedWorkerIsToBlame(t *testing.T) {
 // An error that comes with the stop has followed from it.
 func TestErrorAfterTheStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, WorkerSpec{}, func(g *fakeGroup) {
+		b := newHarness(t, WorkerSpec{}, func(g *fakeGroup) {
 			g.onStop = func(g *fakeGroup, _ procs.StopPolicy) {
 				<-time.After(time.Second)
 				g.says(1, "ValueError: late")
@@ -165,7 +185,7 @@ func TestErrorAfterTheStop(t *testing.T) {
 }
 
 func TestKernelIsAsked(t *testing.T) {
-	b := newBench(t, WorkerSpec{LocalWorldSize: 3}, func(g *fakeGroup) {
+	b := newHarness(t, WorkerSpec{LocalWorldSize: 3}, func(g *fakeGroup) {
 		g.exit(procs.Exit{LocalRank: 0, Signal: syscall.SIGKILL})
 		g.exit(procs.Exit{LocalRank: 1, Signal: syscall.SIGSEGV, CoreDumped: true})
 	})
@@ -175,10 +195,10 @@ func TestKernelIsAsked(t *testing.T) {
 	}
 	b.agent.opts.Kernel = kernel
 	r := b.run(t)
-	if got := r.Failures[0].Kind(); got != evidence.OOMKilled {
+	if got := r.Failures[0].Kind; got != failure.OOMKilled {
 		t.Errorf("the first is %s", got)
 	}
-	if got := r.Failures[1].Summary(); got != "killed by signal 11 (SIGSEGV), core: /cores/1" {
+	if got := r.Failures[1].Summary; got != "killed by signal 11 (SIGSEGV), core: /cores/1" {
 		t.Errorf("the second was %s", got)
 	}
 	if len(r.Failures) != 2 || len(kernel.memory) != 0 {
@@ -189,7 +209,7 @@ func TestKernelIsAsked(t *testing.T) {
 // A stop that no failure is behind is survived by what a worker logged before it.
 func TestStoppedWithoutFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, WorkerSpec{}, func(g *fakeGroup) { g.says(1, "ValueError: logged") })
+		b := newHarness(t, WorkerSpec{}, func(g *fakeGroup) { g.says(1, "ValueError: logged") })
 		b.rdzv.endAt(1, rdzv.Outcome{Ending: rdzv.EndTimeout})
 		wait := b.start(t.Context())
 		<-time.After(time.Second)
@@ -210,7 +230,7 @@ func TestStoppedWithoutFailure(t *testing.T) {
 // A stream that is only redirected is looked at in its file.
 func TestRedirectedStderr(t *testing.T) {
 	spec := WorkerSpec{Output: workerlog.OutputRules{Redirects: workerlog.StdSpec{Default: workerlog.StdAll}}}
-	b := newBench(t, spec, func(g *fakeGroup) {
+	b := newHarness(t, spec, func(g *fakeGroup) {
 		text := "Traceback (most recent call last):\n  File \"train.py\", line 1\nValueError: in the file\n"
 		if err := os.WriteFile(g.specs[0].Stderr.File, []byte(text), 0o600); err != nil {
 			panic(err)
@@ -218,23 +238,23 @@ func TestRedirectedStderr(t *testing.T) {
 		g.exit(procs.Exit{LocalRank: 0, Code: 1, At: time.Now().Add(time.Second)})
 	})
 	r := b.run(t)
-	if f := r.Failures[0]; f.Kind() != evidence.Exception || f.Summary() != "ValueError: in the file" {
+	if f := r.Failures[0]; f.Kind != failure.Exception || f.Summary != "ValueError: in the file" {
 		t.Errorf("%+v", f)
 	}
 }
 
 // What a node is told of others' failures comes back as it was, but for the text.
 func TestOthersTravel(t *testing.T) {
-	b := newBench(t, WorkerSpec{}, exits(procs.Exit{LocalRank: 0, Code: 1}))
+	b := newHarness(t, WorkerSpec{}, exits(procs.Exit{LocalRank: 0, Code: 1}))
 	b.rdzv.outcome = &rdzv.Outcome{Ending: rdzv.EndFailed, Cause: remote(), Others: []rdzv.Failure{
-		{Host: "node8", GlobalRank: 70, Kind: "peer_lost", Summary: "RuntimeError: x", Grade: evidence.GradePeer, LogFile: "/l", ErrorFile: "/e", Stopped: true},
+		{Failure: failure.Failure{Host: "node8", GlobalRank: 70, Kind: "peer_lost", Summary: "RuntimeError: x", LogFile: "/l", ErrorFile: "/e", Stopped: true}, Grade: failure.GradePeer},
 	}}
 	r := b.run(t)
 	if len(r.Others) != 1 {
 		t.Fatalf("others %+v", r.Others)
 	}
 	o := r.Others[0]
-	if o.Host != "node8" || o.Kind() != evidence.PeerLost || o.Summary() != "RuntimeError: x" || o.LogFile != "/l" || o.ErrorFile != "/e" || !o.Exit.Stopped {
+	if o.Host != "node8" || o.Kind != failure.PeerLost || o.Summary != "RuntimeError: x" || o.LogFile != "/l" || o.ErrorFile != "/e" || !o.Stopped {
 		t.Errorf("%+v", o)
 	}
 }

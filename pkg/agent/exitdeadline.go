@@ -1,0 +1,136 @@
+package agent
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/elasticrun/elasticrun/pkg/procs"
+)
+
+// exitDeadline keeps deadlines for workers that have written an error file. Such a worker is about to end; one that does
+// not end hangs in its exit handlers. The zero value keeps none.
+type exitDeadline struct {
+	timeout time.Duration
+	start   *time.Timer // when to begin to watch; nil for never, or for already
+	watch   FileWatch   // nil for none
+	paths   []string    // error files, by local rank
+	ended   []int       // local ranks; the news about a file may arrive after the exit
+	pending []errorFileWrite
+	timer   *time.Timer // of the first pending one; nil for none
+}
+
+// errorFileWrite is when a worker was first seen to have written its error file. The pending ones are in order of time.
+type errorFileWrite struct {
+	rank int
+	at   time.Time
+}
+
+// watchDelay is how long workers run before their error files are watched. The kernel takes 10 ms to end a watch, which a
+// short job or round should not wait for.
+const watchDelay = time.Second
+
+// newExitDeadline returns an exitDeadline for the running workers that begins to watch after watchDelay.
+func (a *Agent) newExitDeadline() *exitDeadline {
+	d := &exitDeadline{timeout: a.opts.ErrorExitTimeout}
+	if d.timeout > 0 && a.opts.ErrorFiles != nil && !a.unwatchable {
+		d.start = time.NewTimer(min(watchDelay, d.timeout))
+	}
+	return d
+}
+
+// watchErrorFilesNow is newExitDeadline without the delay.
+func (a *Agent) watchErrorFilesNow() *exitDeadline {
+	d := a.newExitDeadline()
+	if d.start != nil && d.start.Stop() {
+		a.watchErrorFiles(d)
+	}
+	return d
+}
+
+// watchErrorFiles begins the watch. If the files cannot be watched, the job goes on without.
+func (a *Agent) watchErrorFiles(d *exitDeadline) {
+	for _, f := range a.files {
+		d.paths = append(d.paths, f.Error)
+	}
+	watched := slices.DeleteFunc(slices.Clone(d.paths), func(path string) bool { return path == "" })
+	if len(watched) == 0 {
+		return
+	}
+	watch, err := a.opts.ErrorFiles.Watch(watched)
+	if err != nil {
+		a.unwatchable = true // the next attempt would fail as well
+		a.log.Warn().Err(err).Msg("cannot watch error files: a worker that hangs after it has written its error file is not noticed")
+		return
+	}
+	d.watch = watch
+}
+
+// close ends the watch in a goroutine that closing counts. The kernel takes time to end a watch, and the failure that
+// ended the round must be reported at once.
+func (d *exitDeadline) close(closing *sync.WaitGroup) {
+	if d.watch != nil {
+		closing.Go(d.watch.Close)
+	}
+	for _, timer := range []*time.Timer{d.start, d.timer} {
+		if timer != nil {
+			timer.Stop()
+		}
+	}
+}
+
+// begin receives when the watch should begin.
+func (d *exitDeadline) begin() <-chan time.Time {
+	if d.start == nil {
+		return nil
+	}
+	return d.start.C
+}
+
+// written receives the paths of error files as they are written.
+func (d *exitDeadline) written() <-chan string {
+	if d.watch == nil {
+		return nil
+	}
+	return d.watch.Written()
+}
+
+// expired receives when the deadline of a worker has passed.
+func (d *exitDeadline) expired() <-chan time.Time {
+	if d.timer == nil {
+		return nil
+	}
+	return d.timer.C
+}
+
+// expect starts the deadline of the worker whose error file was written at that time.
+func (d *exitDeadline) expect(path string, at time.Time) {
+	if rank := slices.Index(d.paths, path); rank >= 0 && !slices.Contains(d.ended, rank) {
+		d.pending = append(d.pending, errorFileWrite{rank, at})
+		d.reset()
+	}
+}
+
+// cancel removes the deadline of a worker that has ended.
+func (d *exitDeadline) cancel(rank int) {
+	d.ended = append(d.ended, rank)
+	d.pending = slices.DeleteFunc(d.pending, func(w errorFileWrite) bool { return w.rank == rank })
+	d.reset()
+}
+
+// reset sets the timer to the first deadline.
+func (d *exitDeadline) reset() {
+	if d.timer != nil {
+		d.timer.Stop()
+		d.timer = nil
+	}
+	if len(d.pending) > 0 {
+		d.timer = time.NewTimer(time.Until(d.pending[0].at.Add(d.timeout)))
+	}
+}
+
+// expire returns an invented exit, with code 1, for the worker whose deadline has passed. Call it after expired.
+func (d *exitDeadline) expire(pids map[int]int) *procs.Exit {
+	first := d.pending[0]
+	return &procs.Exit{LocalRank: first.rank, PID: pids[first.rank], Code: 1, At: first.at}
+}

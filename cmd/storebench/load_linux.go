@@ -9,22 +9,22 @@ import (
 	"time"
 )
 
-// cell is what one server did under one load.
-type cell struct {
-	cpu      float64 // µs of the server for each operation
-	rate     float64 // operations a second
+// loadResult is the result of one server under one load.
+type loadResult struct {
+	cpu      float64 // µs of the server per operation
+	rate     float64 // operations per second
 	p50, p99 float64 // µs
-	client   float64 // µs of the load client for each operation
-	others   float64 // CPUs that others were using meanwhile
+	client   float64 // µs of the load client per operation
+	others   float64 // CPUs that other processes used meanwhile
 }
 
-// load says how much, and for how long.
+// load is the size and duration of a load.
 type load struct {
 	conns, threads int
 	warm, measured time.Duration
 }
 
-// The phases of a cell.
+// The phases of a measurement.
 const (
 	warming int32 = iota
 	measuring
@@ -32,7 +32,7 @@ const (
 )
 
 // measure puts a server under load.
-func measure(ctx context.Context, s *server, op operation, ld load) (cell, error) {
+func measure(ctx context.Context, s *server, op operation, ld load) (loadResult, error) {
 	var phase atomic.Int32
 	threads := make([]chan error, ld.threads)
 	counts := make([]histogram, ld.threads)
@@ -51,10 +51,10 @@ func measure(ctx context.Context, s *server, op operation, ld load) (cell, error
 	}
 	var before, after usage
 	if failed == nil {
-		pass(ctx, ld.warm)
+		sleep(ctx, ld.warm)
 		before, failed = use(s.pid)
 		phase.Store(measuring)
-		pass(ctx, ld.measured)
+		sleep(ctx, ld.measured)
 	}
 	phase.Store(over)
 	if failed == nil {
@@ -66,24 +66,24 @@ func measure(ctx context.Context, s *server, op operation, ld load) (cell, error
 		}
 	}
 	if failed != nil {
-		return cell{}, failed
+		return loadResult{}, failed
 	}
 	all := counts[0]
 	for _, h := range counts[1:] {
 		all.add(&h)
 	}
-	return result(&all, before, after), nil
+	return newLoadResult(&all, before, after), nil
 }
 
-// pass returns after d, or when ctx ends.
-func pass(ctx context.Context, d time.Duration) {
+// sleep returns after d, or when ctx ends.
+func sleep(ctx context.Context, d time.Duration) {
 	select {
 	case <-time.After(d):
 	case <-ctx.Done():
 	}
 }
 
-// drive runs one thread of the load: connections first to first+n-1.
+// drive runs one thread of the load, with connections first to first+n-1.
 func drive(port int, op operation, first, n int, ready chan<- error, phase *atomic.Int32, h *histogram) error {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -108,7 +108,7 @@ func drive(port int, op operation, first, n int, ready chan<- error, phase *atom
 	})
 }
 
-// usage is CPU time until now.
+// usage is the CPU time used so far.
 type usage struct {
 	at                     time.Time
 	server, client, system time.Duration
@@ -126,12 +126,12 @@ func use(server int) (u usage, err error) {
 	return u, err
 }
 
-func result(h *histogram, before, after usage) cell {
+func newLoadResult(h *histogram, before, after usage) loadResult {
 	ops := float64(h.total())
 	span := after.at.Sub(before.at)
 	server, client := after.server-before.server, after.client-before.client
 	micro := func(d time.Duration) float64 { return float64(d) / float64(time.Microsecond) }
-	return cell{
+	return loadResult{
 		cpu:    micro(server) / ops,
 		client: micro(client) / ops,
 		rate:   ops / span.Seconds(),
@@ -141,10 +141,10 @@ func result(h *histogram, before, after usage) cell {
 	}
 }
 
-// histogram counts durations in buckets that are at most 1/64 of their value wide.
+// histogram counts durations in buckets whose width is at most 1/64 of their value.
 type histogram [64 * 64]uint32
 
-const fine = 6 // bits of a duration that its bucket keeps below the highest
+const fine = 6 // bits of a duration below the highest that select its bucket
 
 func (h *histogram) record(d time.Duration) {
 	n := uint64(max(d, 1<<fine))
@@ -165,7 +165,7 @@ func (h *histogram) total() (n uint64) {
 	return n
 }
 
-// quantile returns the lower end of the bucket that holds the q-th part of all durations.
+// quantile returns the lower end of the bucket that holds the quantile q.
 func (h *histogram) quantile(q float64) time.Duration {
 	rest := int64(q * float64(h.total()))
 	for i, c := range h {

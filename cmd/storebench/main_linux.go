@@ -1,23 +1,23 @@
-// Storebench measures the store's server beside torch's own and a floor, in one run.
+// Storebench measures the store server beside torch's own and a floor, in one run.
 //
 //	go build ./cmd/storebench && ./storebench [-rounds 5] [-seconds 2] [-only ours,torch,floor] [-server NAME=COMMAND]...
 //
-// Each server is a process of its own: ours, the TCPStore server of torch 2.14 if scripts/torch-root.sh has made its
-// root, and the floor, an epoll loop in C that parses nothing and answers as many bytes as are due. The load
-// client keeps 64 or 512 connections busy: each sends an operation, awaits its answer, and sends the next.
+// Each server is a process of its own: ours; the TCPStore server of torch 2.14, if scripts/torch-root.sh has installed
+// it; and the floor, an epoll loop in C that parses nothing and sends as many bytes as the reply has. The load client
+// keeps 64 or 512 connections busy: each sends an operation, waits for its reply, and sends the next.
 //
 //	add     ADD
-//	set     SET and a CHECK of the same key in one write: a SET alone has no answer
+//	set     SET and a CHECK of the same key in one write: a SET alone has no reply
 //	get     WAIT and GET of the same key in one write
-//	get2    WAIT, and GET when that is answered, as torch's client does it: two trips, so twice the floor
+//	get2    WAIT, and GET after its reply, as torch's client does: two round trips, so twice the floor
 //
-// A round puts every server under every load, the servers one right after the other and in another order each
-// round. What is shown is the median of the rounds; a ratio is the median of each round's own ratio. Absolute
-// figures mean little on a busy machine: look at the ratios, and at how many CPUs others used meanwhile. Where a
-// server has to share a CPU with the client, an operation costs both about half, since neither wakes another CPU; so a
-// machine of two must be quiet. taskset -c 0 ./storebench keeps all on one, and varies less.
+// A round puts every server under every load, the servers one after another and in a different order each round. The
+// tables show the median of the rounds; a ratio is the median of the ratios of each round. Absolute figures mean
+// little on a busy machine: compare the ratios, and the CPUs that other processes used meanwhile. If a server shares a
+// CPU with the client, an operation costs both about half, because neither wakes another CPU. A machine with two CPUs
+// must therefore be quiet. taskset -c 0 ./storebench keeps everything on one CPU and varies less.
 //
-// Then every server is started anew for many connections: 5,000 begun at once, their memory, and 10,000 waiters.
+// Then every server is started anew for many connections: 5,000 at once, their memory, and 10,000 waiters.
 package main
 
 import (
@@ -34,15 +34,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// options are those of the command line.
+// options are the command line flags.
 type options struct {
 	rounds  int
 	conns   string
 	only    string
 	ops     string
-	crowd   bool
+	scale   bool
 	load    load
-	servers map[string][]string // more of them, or others than usual
+	servers map[string][]string // further servers, or replacements of the usual ones
 }
 
 func main() {
@@ -50,14 +50,14 @@ func main() {
 		exit(serve(os.Stdin, os.Stdout))
 	}
 	o := options{servers: map[string][]string{}, load: load{warm: 200 * time.Millisecond}}
-	seconds := flag.Float64("seconds", 2, "how long each server is under each load, in a round")
+	seconds := flag.Float64("seconds", 2, "`seconds` of each load on each server per round")
 	flag.IntVar(&o.rounds, "rounds", 5, "number of rounds")
 	flag.StringVar(&o.conns, "conns", "64,512", "numbers of connections")
-	flag.StringVar(&o.only, "only", "", "the servers to measure, all if empty")
+	flag.StringVar(&o.only, "only", "", "the servers to measure (default all)")
 	flag.StringVar(&o.ops, "ops", "add,set,get,get2", "the operations to measure")
-	flag.BoolVar(&o.crowd, "crowd", true, "measure many connections too")
+	flag.BoolVar(&o.scale, "crowd", true, "also measure many connections")
 	flag.IntVar(&o.load.threads, "threads", 1, "threads of the load client")
-	flag.Func("server", "a server more, or another for ours, as NAME=COMMAND; its first line of output ends with its port", func(v string) error {
+	flag.Func("server", "add or replace a server, as `NAME=COMMAND`; its first line of output must end with its port", func(v string) error {
 		name, command, ok := strings.Cut(v, "=")
 		if !ok || strings.TrimSpace(command) == "" {
 			return fmt.Errorf("want NAME=COMMAND")
@@ -69,15 +69,15 @@ func main() {
 	o.load.measured = time.Duration(*seconds * float64(time.Second))
 	ctx, stop := signal.NotifyContext(context.Background(), unix.SIGINT, unix.SIGTERM)
 	defer stop()
-	if err := raiseFiles(); err != nil {
+	if err := raiseFileLimit(); err != nil {
 		exit(err)
 	}
 	exit(bench(ctx, o))
 }
 
-// raiseFiles lets this process and the servers open as many files as they may. Go does that by itself, but gives
-// what it starts the old limit unless the new one was asked for.
-func raiseFiles() error {
+// raiseFileLimit lets this process and the servers open as many files as the hard limit allows. Go raises the limit
+// for itself, but gives its children the old one unless the new one is set explicitly.
+func raiseFileLimit() error {
 	var files unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err != nil {
 		return err
@@ -125,13 +125,13 @@ func bench(ctx context.Context, o options) error {
 			return err
 		}
 	}
-	if o.crowd {
-		return crowds(ctx, names, found)
+	if o.scale {
+		return measureScales(ctx, names, found)
 	}
 	return nil
 }
 
-// order puts the servers' names in that of the tables.
+// order sorts the names of the servers for the tables.
 func order(found map[string][]string) []string {
 	var names []string
 	for name := range found {
@@ -159,7 +159,7 @@ func numbers(list string) ([]int, error) {
 	return found, nil
 }
 
-// rows returns a load for each of the numbers of connections and each of the operations.
+// rows returns one row for each number of connections and each operation.
 func rows(conns []int, ops []string) []row {
 	var all []row
 	for _, n := range conns {
@@ -172,9 +172,9 @@ func rows(conns []int, ops []string) []row {
 	return all
 }
 
-// loads runs the rounds. All servers live from the first to the last, idle but for their turns.
+// loads runs the rounds. All servers run from the first round to the last, and are idle except in their turns.
 func loads(ctx context.Context, o options, names []string, commands map[string][]string, rows []row) (*table, error) {
-	t := &table{names: names, rows: rows, cells: map[place][]cell{}}
+	t := &table{names: names, rows: rows, results: map[place][]loadResult{}}
 	servers, err := startAll(ctx, names, commands)
 	if err != nil {
 		return nil, err
@@ -193,21 +193,21 @@ func loads(ctx context.Context, o options, names []string, commands map[string][
 				if err != nil {
 					return nil, fmt.Errorf("%s, %s, %d connections: %w", s.name, r.op.name, r.conns, err)
 				}
-				t.cells[r.of(s.name)] = append(t.cells[r.of(s.name)], c)
+				t.results[r.of(s.name)] = append(t.results[r.of(s.name)], c)
 			}
 		}
 	}
 	return t, nil
 }
 
-// crowds measures and shows what many connections do to each server. One that cannot serve them is said so.
-func crowds(ctx context.Context, names []string, commands map[string][]string) error {
+// measureScales measures every server with many connections and prints the results. It also prints which servers failed.
+func measureScales(ctx context.Context, names []string, commands map[string][]string) error {
 	const times = 3
-	results := map[string][]crowd{}
+	results := map[string][]scale{}
 	failed := map[string]error{}
 	for range times {
 		for _, name := range names {
-			c, err := measureCrowd(ctx, name, commands[name])
+			c, err := measureScale(ctx, name, commands[name])
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
@@ -218,5 +218,5 @@ func crowds(ctx context.Context, names []string, commands map[string][]string) e
 			results[name] = append(results[name], c)
 		}
 	}
-	return printCrowds(os.Stdout, names, results, failed)
+	return printScales(os.Stdout, names, results, failed)
 }

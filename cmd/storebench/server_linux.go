@@ -23,7 +23,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/kvstore/tcpstore"
 )
 
-// server is a store's server in a process of its own, on 127.0.0.1.
+// server is a store server in a process of its own, on 127.0.0.1.
 type server struct {
 	name  string
 	port  int
@@ -32,7 +32,7 @@ type server struct {
 	stdin io.Closer
 }
 
-// The names of the servers that the bars are about.
+// The servers that have targets, or that others are compared with.
 const (
 	ours  = "ours"
 	torch = "torch"
@@ -42,14 +42,14 @@ const (
 //go:embed floor/floor.c
 var floorSource []byte
 
-// torchServer prints its port, and ends when its standard input does.
+// torchServer prints its port and ends when its standard input does.
 const torchServer = `
 import sys, torch.distributed as dist
 store = dist.TCPStore("127.0.0.1", 0, is_master=True, use_libuv=False, wait_for_workers=False)
 print(store.port, flush=True)
 sys.stdin.read()`
 
-// serve is the server called ours: it does what the others do.
+// serve runs the server "ours". Like the others, it ends with its standard input.
 func serve(in io.Reader, out io.Writer) error {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -71,7 +71,8 @@ func serve(in io.Reader, out io.Writer) error {
 	return nil
 }
 
-// commands says how to start each server; ctx ends them. What is missing for one is said, and that one left out.
+// commands returns the command of each server; ctx ends them. It reports and leaves out a server that is not
+// available.
 func commands(ctx context.Context, dir string) (map[string][]string, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -91,14 +92,14 @@ func commands(ctx context.Context, dir string) (map[string][]string, error) {
 	if _, err := os.Stat(python); err == nil {
 		found[torch] = []string{python, "-c", torchServer}
 	} else {
-		fmt.Fprintln(os.Stderr, "no torch to compare with: make its root with scripts/torch-root.sh forky")
+		fmt.Fprintln(os.Stderr, "torch is left out: install it with scripts/torch-root.sh forky")
 	}
 
 	program := filepath.Join(dir, "floor")
 	cc := exec.CommandContext(ctx, "cc", "-O2", "-Wall", "-Wextra", "-x", "c", "-o", program, "-")
 	cc.Stdin, cc.Stderr = bytes.NewReader(floorSource), os.Stderr
 	if err := cc.Run(); err != nil {
-		fmt.Fprintln(os.Stderr, "no floor to compare with: compile it:", err)
+		fmt.Fprintln(os.Stderr, "the floor is left out: compile it:", err)
 	} else {
 		found[floor] = []string{program}
 	}
@@ -109,7 +110,7 @@ func commands(ctx context.Context, dir string) (map[string][]string, error) {
 func start(ctx context.Context, name string, command []string) (*server, error) {
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	cmd.Stderr = os.Stderr
-	cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true} // an interrupt is the bench's to handle
+	cmd.SysProcAttr = &unix.SysProcAttr{Setpgid: true} // this process handles interrupts
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, err
@@ -153,16 +154,16 @@ func stopAll(servers []*server) {
 	}
 }
 
-// stop ends the server, by force: nothing of it is needed any more.
+// stop kills the server; nothing of it is needed any more.
 func (s *server) stop() {
 	s.stdin.Close()
 	_ = s.cmd.Process.Kill()
 	_ = s.cmd.Wait()
 }
 
-// cpu returns the CPU time that all threads of a process have used, those that ended included, to the nanosecond.
+// cpu returns the CPU time that all threads of a process, ended ones included, have used, in nanoseconds.
 func cpu(pid int) (time.Duration, error) {
-	// The kernel's name for the clock of a process.
+	// The kernel's number for the CPU clock of a process.
 	clock := int32(^pid)<<3 | 2
 	var t unix.Timespec
 	if err := unix.ClockGettime(clock, &t); err != nil {
@@ -171,7 +172,7 @@ func cpu(pid int) (time.Duration, error) {
 	return time.Duration(t.Nano()), nil
 }
 
-// memory returns the resident memory of a process, and its proportional share, in bytes.
+// memory returns the resident memory of a process and its proportional share, in bytes.
 func memory(pid int) (rss, pss float64, err error) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
 	if err != nil {
@@ -190,7 +191,7 @@ func memory(pid int) (rss, pss float64, err error) {
 	return rss * 1024, pss * 1024, err
 }
 
-// busy returns the time that all CPUs of the machine have spent on anything, and that they were taken away.
+// busy returns the time that all CPUs of the machine were busy or stolen.
 func busy() (time.Duration, error) {
 	data, err := os.ReadFile("/proc/stat")
 	if err != nil {

@@ -5,13 +5,13 @@ import (
 	"fmt"
 )
 
-// step is a request that is sent in one write, and the number of bytes that answer it.
+// step is a request that is sent in one write, and the length of its reply.
 type step struct {
 	request []byte
 	answer  int
 }
 
-// valueSize is that of every value. Keys are short, and one for each connection.
+// valueSize is the size of every value. Keys are short, one per connection.
 const valueSize = 16
 
 func keyOf(conn int) string {
@@ -31,7 +31,7 @@ func add(key string) step {
 	return step{binary.LittleEndian.AppendUint64(appendString([]byte{0x04}, key), 1), 8}
 }
 
-// set has a CHECK of the key behind it: a SET alone has no answer to wait for.
+// set sends a CHECK of the key behind the SET, which has no reply.
 func set(key string) step {
 	b := appendString([]byte{0x01}, key)
 	b = appendString(b, string(make([]byte, valueSize)))
@@ -44,21 +44,21 @@ func get(key string) step {
 	return step{appendString([]byte{0x03}, key), 8 + valueSize}
 }
 
-// onKey is a request that takes a list of keys.
+// onKey returns a request with a list of one key.
 func onKey(op byte, key string) []byte {
 	return appendString(binary.LittleEndian.AppendUint64([]byte{op}, 1), key)
 }
 
-// operation is one of those whose cost is measured.
+// operation is an operation to measure.
 type operation struct {
 	name  string
-	cpu   float64 // the bar: how much of torch's CPU time it may take
+	cpu   float64 // target: how much of torch's CPU time it may use
 	steps func(key string) []step
 }
 
 func operations() []operation {
 	return []operation{
-		// Not of the key that holds a value: an ADD wants a number, or nothing yet.
+		// Not the key that holds a value: ADD needs a number, or no value yet.
 		{"add", 1, func(key string) []step { return []step{add("/n" + key)} }},
 		{"set", 1, func(key string) []step { return []step{set(key)} }},
 		{"get", 0.7, func(key string) []step {

@@ -96,7 +96,7 @@ func TestGetAllTimesOut(t *testing.T) {
 			t.Errorf("error %v, want %s", err, want)
 		}
 		if ok, _ := s.Check(t.Context(), "p/finished/num_members"); ok {
-			t.Error("a rank without its values says that it has finished")
+			t.Error("a rank without its values has reported that it finished")
 		}
 		s.MultiSet(t.Context(), Pair{Key: "p0"}, Pair{Key: "p2"})
 		_, err = Synchronize(t.Context(), s, nil, 0, 3, "p", time.Second)

@@ -1,6 +1,6 @@
-/* The least that a server can do for the load of storebench: an epoll loop that reads what came, parses nothing, and
- * answers as many bytes as the request that starts there calls for. One thread, level-triggered. It prints its port
- * and ends when its standard input does. */
+/* The least work that a server can do for the load of storebench: an epoll loop that reads a request, parses nothing
+ * but its first byte, and writes as many bytes as the reply has. One thread, level-triggered. It prints its port and
+ * ends when its standard input does. */
 #define _GNU_SOURCE /* accept4 */
 #include <arpa/inet.h>
 #include <netinet/tcp.h>
@@ -36,7 +36,7 @@ static void accept_all(int epoll, int listener) {
 	}
 }
 
-/* serve answers zeros, but for the nonce of a PING behind a VALIDATE, and the length before a value of 16 bytes. */
+/* serve replies with zeros, except for the nonce of a PING behind a VALIDATE and the length of a 16-byte value. */
 static void serve(int fd) {
 	static const char zeros[32], wait_get[25] = {0, 16}, get[24] = {16};
 	char in[4096];

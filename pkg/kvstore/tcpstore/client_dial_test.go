@@ -129,7 +129,7 @@ func TestDialRefusesOtherServers(t *testing.T) {
 	s.turns[0].answer = []byte("HTTP/1.1 400 Bad Request\r\n\r\n")
 	_, err := start(t.Context(), scriptedClient(ClientOptions{}, s))
 	if !errors.Is(err, kvstore.ErrProtocol) || errors.Is(err, kvstore.ErrConnection) {
-		t.Errorf("%v, want kvstore.ErrProtocol at once", err)
+		t.Errorf("%v, want ErrProtocol at once", err)
 	}
 	<-s.over
 }

@@ -300,7 +300,7 @@ func TestClientContextThatHasEnded(t *testing.T) {
 	c := newClient("nobody:1", ClientOptions{})
 	defer c.Close()
 	c.open = func(context.Context) (net.Conn, error) {
-		t.Error("it dials")
+		t.Error("the client dials")
 		return nil, errors.New("no")
 	}
 	ctx, cancel := context.WithDeadline(t.Context(), time.Unix(0, 0))
@@ -335,7 +335,7 @@ func TestClientCannotConnectInTime(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
 	if err := c.Wait(ctx, "k"); !errors.Is(err, kvstore.ErrTimeout) || !errors.Is(err, kvstore.ErrConnection) {
-		t.Errorf("Wait = %v, want kvstore.ErrConnection and ErrTimeout", err)
+		t.Errorf("Wait = %v, want ErrConnection and ErrTimeout", err)
 	}
 }
 

@@ -73,7 +73,7 @@ func TestServeWantsSockets(t *testing.T) {
 		t.Error("Serve took a connection that is no socket")
 	}
 	if _, err := ours.Write([]byte{0}); err == nil {
-		t.Error("that connection is open")
+		t.Error("Serve left that connection open")
 	}
 }
 

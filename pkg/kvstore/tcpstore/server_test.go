@@ -132,7 +132,7 @@ func TestReset(t *testing.T) {
 		t.Fatal(err)
 	}
 	if stats := s.Stats(); stats.Open != 1 || stats.Keys != 0 || stats.Memory != 0 {
-		t.Errorf("renewed, it has %+v", stats)
+		t.Errorf("after Reset, the server has %+v", stats)
 	}
 	half.expectClosed()
 	waiting.expectClosed()
@@ -148,10 +148,10 @@ func TestReset(t *testing.T) {
 		t.Error(err)
 	}
 	if err := s.Reset(); !errors.Is(err, kvstore.ErrClosed) {
-		t.Errorf("Renew after Close = %v, want ErrClosed", err)
+		t.Errorf("Reset after Close = %v, want ErrClosed", err)
 	}
 	if err := NewServer(ServerOptions{}).Reset(); err != nil {
-		t.Errorf("Renew before Serve = %v", err)
+		t.Errorf("Reset before Serve = %v", err)
 	}
 }
 

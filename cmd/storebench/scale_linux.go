@@ -9,11 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// crowd is what one server did with many connections.
-type crowd struct {
-	served   float64 // seconds until manyConns connections, begun all at once, have had an ADD answered
-	rss, pss float64 // KB of the process for each of these, idle
-	released float64 // seconds from a SET until manyWaiters clients that wait for its key know
+// scale is the result of one server with many connections.
+type scale struct {
+	served   float64 // seconds from the start of manyConns connections until all have had a reply to an ADD
+	rss, pss float64 // KB of the process for each idle connection
+	released float64 // seconds from a SET until manyWaiters clients that wait for its key are released
 }
 
 const (
@@ -21,18 +21,18 @@ const (
 	manyWaiters = 10000
 )
 
-// measureCrowd measures a server that has served nobody yet: memory that it has from earlier would not show.
-func measureCrowd(ctx context.Context, name string, command []string) (crowd, error) {
+// measureScale measures a new server, because memory of an earlier load would hide that of the connections.
+func measureScale(ctx context.Context, name string, command []string) (scale, error) {
 	s, err := start(ctx, name, command)
 	if err != nil {
-		return crowd{}, err
+		return scale{}, err
 	}
 	defer s.stop()
-	var c crowd
+	var c scale
 	if err := idleConns(s, &c); err != nil {
 		return c, fmt.Errorf("%d connections: %w", manyConns, err)
 	}
-	if name == floor { // keeps no keys
+	if name == floor { // it stores no keys
 		return c, nil
 	}
 	if c.released, err = release(s); err != nil {
@@ -41,8 +41,8 @@ func measureCrowd(ctx context.Context, name string, command []string) (crowd, er
 	return c, nil
 }
 
-func idleConns(s *server, c *crowd) error {
-	if err := settle(s); err != nil {
+func idleConns(s *server, c *scale) error {
+	if err := awaitIdle(s); err != nil {
 		return err
 	}
 	rss, pss, err := memory(s.pid)
@@ -59,7 +59,7 @@ func idleConns(s *server, c *crowd) error {
 		return err
 	}
 	c.served = time.Since(began).Seconds()
-	if err := settle(s); err != nil {
+	if err := awaitIdle(s); err != nil {
 		return err
 	}
 	c.rss, c.pss, err = memory(s.pid)
@@ -89,8 +89,8 @@ func release(s *server) (float64, error) {
 			return 0, err
 		}
 	}
-	// A WAIT gives no sign that it was understood; a server that does nothing any more has understood all.
-	if err := settle(s); err != nil {
+	// A WAIT has no reply until it is released. The server has read all of them when it is idle.
+	if err := awaitIdle(s); err != nil {
 		return 0, err
 	}
 	if n, err := unix.EpollWait(waiters.epoll, make([]unix.EpollEvent, 1), 0); n > 0 || err != nil {
@@ -104,8 +104,8 @@ func release(s *server) (float64, error) {
 	return time.Since(began).Seconds(), err
 }
 
-// settle returns when the server has used no CPU time to speak of for a while.
-func settle(s *server) error {
+// awaitIdle returns when the server has used almost no CPU time for a while.
+func awaitIdle(s *server) error {
 	const while, still = 300 * time.Millisecond, time.Millisecond
 	for range 50 {
 		before, err := cpu(s.pid)

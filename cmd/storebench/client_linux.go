@@ -8,35 +8,35 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// loop is a client with many connections to one server, on one thread: an epoll loop that costs less than any
-// server it measures. Not for concurrent use.
-type loop struct {
+// client has many connections to one server, on one thread: an epoll loop that costs less than any server it measures.
+// It is not safe for concurrent use.
+type client struct {
 	epoll int
 	conns []conn
 	base  time.Time
 	in    [4096]byte
 }
 
-// conn sends the steps of one operation one after the other, each when the one before has been answered.
+// conn sends the steps of one operation, each after the reply to the one before.
 type conn struct {
 	fd         int
 	connecting bool
 	steps      []step
-	next       int           // of steps
-	missing    int           // bytes of the answer
-	start      time.Duration // when the operation began, since loop.base
+	next       int           // index into steps
+	missing    int           // bytes of the reply
+	start      time.Duration // start of the operation, since client.base
 }
 
-// patience is how long a loop waits for the next answer of any connection.
-const patience = 20 * time.Second
+// replyTimeout is how long a client waits for the next reply on any connection.
+const replyTimeout = 20 * time.Second
 
-// dial begins n connections; which ones are made shows in the first run.
-func dial(port, n int) (*loop, error) {
+// dial begins n connections. The first run shows which of them succeed.
+func dial(port, n int) (*client, error) {
 	epoll, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
 		return nil, fmt.Errorf("epoll: %w", err)
 	}
-	l := &loop{epoll: epoll, conns: make([]conn, 0, n), base: time.Now()}
+	l := &client{epoll: epoll, conns: make([]conn, 0, n), base: time.Now()}
 	for i := range n {
 		fd, err := connect(port)
 		if err == nil {
@@ -67,16 +67,16 @@ func connect(port int) (int, error) {
 	return fd, nil
 }
 
-func (l *loop) close() {
+func (l *client) close() {
 	for _, c := range l.conns {
 		_ = unix.Close(c.fd)
 	}
 	_ = unix.Close(l.epoll)
 }
 
-// run lets every connection do the operation that plan gives it. When one is done, again gets the time that it took
-// and says whether to do the same once more. run returns when no connection has anything to do.
-func (l *loop) run(plan func(conn int) []step, again func(took time.Duration) bool) error {
+// run performs on every connection the operation that plan returns. When one is done, again receives its duration and
+// returns whether to repeat it. run returns when no connection has an operation left.
+func (l *client) run(plan func(conn int) []step, again func(took time.Duration) bool) error {
 	for i := range l.conns {
 		c := &l.conns[i]
 		c.steps, c.next, c.start = plan(i), 0, time.Since(l.base)
@@ -88,14 +88,14 @@ func (l *loop) run(plan func(conn int) []step, again func(took time.Duration) bo
 	}
 	events := make([]unix.EpollEvent, 512)
 	for left := len(l.conns); left > 0; {
-		n, err := unix.EpollWait(l.epoll, events, int(patience.Milliseconds()))
+		n, err := unix.EpollWait(l.epoll, events, int(replyTimeout.Milliseconds()))
 		switch {
 		case errors.Is(err, unix.EINTR):
 			continue
 		case err != nil:
 			return fmt.Errorf("epoll: %w", err)
 		case n == 0:
-			return fmt.Errorf("%d of %d connections had no answer for %v", left, len(l.conns), patience)
+			return fmt.Errorf("%d of %d connections had no reply for %v", left, len(l.conns), replyTimeout)
 		}
 		for _, e := range events[:n] {
 			c := &l.conns[e.Fd]
@@ -120,13 +120,13 @@ func (l *loop) run(plan func(conn int) []step, again func(took time.Duration) bo
 	return nil
 }
 
-// each lets every connection do its operation once.
-func (l *loop) each(plan func(conn int) []step) error {
+// each performs one operation on every connection.
+func (l *client) each(plan func(conn int) []step) error {
 	return l.run(plan, func(time.Duration) bool { return false })
 }
 
-// advance deals with one event, and tells whether the operation is done.
-func (l *loop) advance(c *conn, index int32) (bool, error) {
+// advance handles one event, and reports whether the operation is done.
+func (l *client) advance(c *conn, index int32) (bool, error) {
 	if c.connecting {
 		return false, l.connected(c, index)
 	}
@@ -139,7 +139,7 @@ func (l *loop) advance(c *conn, index int32) (bool, error) {
 	case n == 0:
 		return false, errors.New("the server closed it")
 	case n > c.missing:
-		return false, fmt.Errorf("%d bytes where %d were due", n, c.missing)
+		return false, fmt.Errorf("got %d bytes, want at most %d", n, c.missing)
 	}
 	c.missing -= n
 	if c.missing > 0 {
@@ -152,8 +152,8 @@ func (l *loop) advance(c *conn, index int32) (bool, error) {
 	return false, c.send()
 }
 
-// connected ends the making of a connection, and begins its operation.
-func (l *loop) connected(c *conn, index int32) error {
+// connected completes a connection and begins its operation.
+func (l *client) connected(c *conn, index int32) error {
 	code, err := unix.GetsockoptInt(c.fd, unix.SOL_SOCKET, unix.SO_ERROR)
 	if err == nil && code != 0 {
 		err = unix.Errno(code)
@@ -168,8 +168,8 @@ func (l *loop) connected(c *conn, index int32) error {
 	return c.send()
 }
 
-// send sends the request of the next step. Requests are far smaller than a socket's buffer, and wait for no other.
-// A step without a request waits for an answer to an earlier one.
+// send sends the request of the next step. Requests are far smaller than a socket's buffer, so a write takes all. A
+// step without a request waits for the reply to an earlier one.
 func (c *conn) send() error {
 	s := c.steps[c.next]
 	c.missing = s.answer
@@ -178,7 +178,7 @@ func (c *conn) send() error {
 	}
 	n, err := unix.Write(c.fd, s.request)
 	if err == nil && n < len(s.request) {
-		err = fmt.Errorf("took %d of %d bytes", n, len(s.request))
+		err = fmt.Errorf("wrote %d of %d bytes", n, len(s.request))
 	}
 	return err
 }

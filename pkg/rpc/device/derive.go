@@ -5,8 +5,9 @@ import (
 	"slices"
 )
 
-// Reverse returns what the worker self needs to answer those whose maps have it as their target: by their names, which of
-// its devices goes back to which of theirs. It takes workers that Validate accepts, in which no target device is taken twice.
+// Reverse returns the maps by which self answers the workers whose maps have self as their target: for each of their
+// names, the pairs from a device of self to a device of theirs. Validate must have accepted workers, so that no
+// target device occurs twice.
 func Reverse(self string, workers []Worker) map[string]Map {
 	reverse := make(map[string]Map)
 	for _, w := range workers {
@@ -22,8 +23,8 @@ func Reverse(self string, workers []Worker) map[string]Map {
 	return reverse
 }
 
-// List returns the devices of a worker, in order: those that it has declared, and else all but the CPU that its own maps
-// and its reverse maps start from.
+// List returns the devices of a worker in order: the declared ones, or else all source devices of its own maps and
+// its reverse maps, except the CPU.
 func List(declared []Device, own, reverse map[string]Map) []Device {
 	if len(declared) > 0 {
 		return slices.SortedFunc(slices.Values(declared), Compare)

@@ -9,27 +9,27 @@ import (
 	"strings"
 )
 
-// The types of device that are known, as torch names them.
+// Types of devices, with torch's names.
 const (
 	cpuType  = "cpu"
 	cudaType = "cuda"
 )
 
-// Device is a place where a worker keeps tensors, as torch.device is one. The zero value is no device.
+// Device is a place for tensors, like torch.device. The zero value is no device.
 type Device struct {
-	// Type is "cpu" or "cuda"; others can be written, but no worker has one.
+	// Type is "cpu" or "cuda". Parse accepts other types, but no worker has devices of them.
 	Type string
-	// Index is the device's number among those of its type that the worker sees, from 0. The CPU's is 0.
+	// Index is the number of the device among the visible devices of its type, from 0. The index of the CPU is 0.
 	Index int
 }
 
 // CPU is the one device that every worker has.
 func CPU() Device { return Device{Type: cpuType} }
 
-// CUDA is the GPU with this index.
+// CUDA returns the GPU with this index.
 func CUDA(index int) Device { return Device{Type: cudaType, Index: index} }
 
-// Parse reads "cpu" and "cuda:1", the form of String. A type without an index means index 0.
+// Parse parses "cpu" and "cuda:1", the form of String. A type without an index has index 0.
 func Parse(text string) (Device, error) {
 	kind, number, numbered := strings.Cut(text, ":")
 	if kind == "" {
@@ -45,7 +45,7 @@ func Parse(text string) (Device, error) {
 	return Device{Type: kind, Index: index}, nil
 }
 
-// String returns "cpu" or, of other types, type and index: "cuda:0".
+// String returns "cpu", or type and index such as "cuda:0".
 func (d Device) String() string {
 	if d.Type == cpuType && d.Index == 0 {
 		return cpuType
@@ -53,8 +53,8 @@ func (d Device) String() string {
 	return d.Type + ":" + strconv.Itoa(d.Index)
 }
 
-// MarshalText implements [encoding.TextMarshaler], so that devices can be the keys of a JSON object. A device that Parse
-// would not give back, such as the zero value, is an error of who writes it, and not of all who read it.
+// MarshalText implements [encoding.TextMarshaler], so that devices can be keys of a JSON object. It returns an error
+// for a device that Parse would not return, such as the zero value.
 func (d Device) MarshalText() ([]byte, error) {
 	text := d.String()
 	if back, err := Parse(text); err != nil {
@@ -72,15 +72,15 @@ func (d *Device) UnmarshalText(text []byte) error {
 	return err
 }
 
-// Compare orders devices by index, and those of one index by type.
+// Compare orders devices by index, and devices with the same index by type.
 func Compare(a, b Device) int {
 	return cmp.Or(cmp.Compare(a.Index, b.Index), cmp.Compare(a.Type, b.Type))
 }
 
-// Map says for devices of one worker, the source, which device of another, the target, takes what they hold.
+// Map maps devices of one worker, the source, to the devices of another, the target, that receive their tensors.
 type Map map[Device]Device
 
-// String lists the pairs in the order of the sources: "{cpu->cpu, cuda:0->cuda:1}".
+// String lists the pairs ordered by source: "{cpu->cpu, cuda:0->cuda:1}".
 func (m Map) String() string {
 	pairs := make([]string, 0, len(m))
 	for _, source := range slices.SortedFunc(maps.Keys(m), Compare) {

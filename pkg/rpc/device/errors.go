@@ -7,46 +7,49 @@ import (
 	"strings"
 )
 
-// What Validate finds, each by itself. A [*MapError] holds one of them.
+// Errors that Validate finds. A [*MapError] wraps one of them.
 var (
-	// ErrDuplicateDevices: a worker declares a device more than once.
+	// ErrDuplicateDevices means that a worker declares a device more than once.
 	ErrDuplicateDevices = errors.New("declared more than once")
-	// ErrInvalidDevices: a worker declares devices that it does not have.
+	// ErrInvalidDevices means that a worker declares devices that it does not have.
 	ErrInvalidDevices = errors.New("declared devices do not exist")
-	// ErrUnknownTarget: a map is for somebody who is not in the static group.
+	// ErrUnknownTarget means that a map's target is not in the static group.
 	ErrUnknownTarget = errors.New("no worker of the group has that name")
-	// ErrDuplicateTargets: a map gives a target device to more than one source device.
+	// ErrDuplicateTargets means that a map has more than one source for a target device.
 	ErrDuplicateTargets = errors.New("target devices have more than one source")
-	// ErrUnexpectedSources: a map starts from devices that its worker, which declares some, does not declare.
+	// ErrUnexpectedSources means that a worker's map has source devices that the worker does not declare, though it
+	// declares others.
 	ErrUnexpectedSources = errors.New("source devices are not declared")
-	// ErrInvalidSources: a map starts from devices that its worker, which declares none, does not have.
+	// ErrInvalidSources means that a map has source devices that its worker does not have. The worker declares none.
 	ErrInvalidSources = errors.New("source devices do not exist")
-	// ErrUnexpectedTargets: a map leads to devices that the target, which declares some, does not declare.
+	// ErrUnexpectedTargets means that a map has target devices that the target does not declare, though it declares
+	// others.
 	ErrUnexpectedTargets = errors.New("target devices are not declared")
-	// ErrInvalidTargets: a map leads to devices that the target, which declares none, does not have.
+	// ErrInvalidTargets means that a map has target devices that the target does not have. The target declares none.
 	ErrInvalidTargets = errors.New("target devices do not exist")
 )
 
-// MapError says which worker has told what that cannot be, of its devices or of the map for a target.
+// MapError describes an error in the devices or maps of one worker.
 type MapError struct {
 	// Err is one of the errors above.
 	Err error
-	// Worker has told it.
+	// Worker is the name of the worker with the error.
 	Worker string
-	// Target is who the map is for, and Map that map; "" and nil if it is about the devices that Worker declares.
+	// Target is the target of the map, and Map the map. They are "" and nil if the error is in the devices that
+	// Worker declares.
 	Target string
 	Map    Map
-	// Wrong are the devices that it is about, in order; none for ErrUnknownTarget.
+	// Wrong lists the wrong devices in order. It is empty for ErrUnknownTarget.
 	Wrong []Device
-	// Devices and Count are what Wrong was held against: what the worker whose devices they are, Worker or Target, declares,
-	// and how many GPUs it has.
+	// Devices and Count are the declared devices and the number of GPUs of the owner of Wrong, which is Worker or
+	// Target.
 	Devices []Device
 	Count   int
-	// Known are the group's names in its own order, for ErrUnknownTarget.
+	// Known lists the names of the group in order, for ErrUnknownTarget.
 	Known []string
 }
 
-// because returns a copy with the error and the devices that it is about.
+// because returns a copy with the error and the wrong devices.
 func (e MapError) because(err error, wrong []Device) *MapError {
 	e.Err, e.Wrong = err, wrong
 	return &e
@@ -54,7 +57,7 @@ func (e MapError) because(err error, wrong []Device) *MapError {
 
 func (e *MapError) Unwrap() error { return e.Err }
 
-// Error says who, which devices, of how many, and what to do, in one line that is always the same.
+// Error returns one line: who, which devices, of how many, and what to do. Equal errors have equal lines.
 func (e *MapError) Error() string {
 	about, advice := e.about()
 	text := fmt.Sprintf("worker %q: %s: %v", e.Worker, about, e.Err)
@@ -64,7 +67,7 @@ func (e *MapError) Error() string {
 	return text + "; " + advice
 }
 
-// about returns what the error is about, and what to do.
+// about returns the subject of the error and what to do.
 func (e *MapError) about() (what, advice string) {
 	is := func(err error) bool { return errors.Is(e.Err, err) }
 	what = fmt.Sprintf("device map %v for %q", e.Map, e.Target)
@@ -96,7 +99,7 @@ func (e *MapError) onlyExisting(worker string) string {
 	return fmt.Sprintf("worker %q has %s: name only these", worker, existing(e.Count))
 }
 
-// existing says which devices a worker with this many GPUs has.
+// existing describes the devices of a worker with this many GPUs.
 func existing(count int) string {
 	switch {
 	case count < 1:
@@ -115,7 +118,7 @@ func list(devices []Device) string {
 	return strings.Join(texts, ", ")
 }
 
-// some names the first of the workers of a group, since the line is for people, and says how many more there are.
+// some lists the first workers of a group and the number of the others.
 func some(workers []string) string {
 	const shown = 8
 	var texts []string

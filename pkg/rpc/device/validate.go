@@ -5,23 +5,24 @@ import (
 	"slices"
 )
 
-// Worker is what a member of a group has told of its devices.
+// Worker describes a member of a group.
 type Worker struct {
-	// Name is the member's; no other member has it.
+	// Name is unique in the group.
 	Name string
-	// Count is the number of GPUs that it sees.
+	// Count is the number of GPUs that the worker sees.
 	Count int
-	// Maps are its own, by the name of the target.
+	// Maps holds the worker's maps by the name of the target.
 	Maps map[string]Map
-	// Devices are those that it has declared. With none, its maps may name any device that it has.
+	// Devices lists the declared devices. If it is empty, maps may use every device that the worker has.
 	Devices []Device
 }
 
-// Validate checks what the members of a group have told, by the rules of seed 004. In a static group all members are known, so a map
-// for anybody else is refused; a dynamic group skips that, since the target may join later, and then checks it.
+// Validate checks the devices and maps of all members of a group. It follows torch 2.14
+// torch/distributed/rpc/backend_registry.py (_validate_device_maps). A static group knows all members, so it refuses
+// a map for an unknown target. A dynamic group accepts such a map and checks it when the target joins.
 //
-// Workers are checked in the order given and the maps of each in the order of the targets' names. So members that
-// were given the same find the same error, a [*MapError].
+// Validate checks workers in the given order, and the maps of each in the order of the targets' names. So members
+// with the same input find the same error, a [*MapError].
 func Validate(workers []Worker, static bool) error {
 	byName := make(map[string]Worker, len(workers))
 	for _, w := range workers {
@@ -59,7 +60,7 @@ func (w Worker) checkDeclared() error {
 	return nil
 }
 
-// checkMap checks the map for one target, whose devices are not checked if it is not known.
+// checkMap checks the map for one target. It does not check the target's devices if the target is unknown.
 func (w Worker) checkMap(name string, byName map[string]Worker) error {
 	m := w.Maps[name]
 	bad := MapError{Worker: w.Name, Target: name, Map: m}
@@ -81,12 +82,12 @@ func (w Worker) checkMap(name string, byName map[string]Worker) error {
 	return nil
 }
 
-// has tells whether a device exists at the worker: any has a CPU.
+// has reports whether the worker has the device. Every worker has a CPU.
 func (w Worker) has(d Device) bool {
 	return d == CPU() || d.Type == cudaType && 0 <= d.Index && d.Index < w.Count
 }
 
-// mayUse tells whether the worker's device may stand in a map: it was declared or, where none was, exists.
+// mayUse reports whether a map may use the worker's device: the worker declares it, or declares none and has it.
 func (w Worker) mayUse(d Device) bool {
 	if len(w.Devices) > 0 {
 		return slices.Contains(w.Devices, d)
@@ -94,7 +95,7 @@ func (w Worker) mayUse(d Device) bool {
 	return w.has(d)
 }
 
-// either returns the error of a worker that has declared devices or of one that has not.
+// either returns the first error for a worker that declares devices, else the second.
 func (w Worker) either(undeclared, missing error) error {
 	if len(w.Devices) > 0 {
 		return undeclared
@@ -102,7 +103,7 @@ func (w Worker) either(undeclared, missing error) error {
 	return missing
 }
 
-// repeated returns those that stand in devices more than once, each of them once, in order.
+// repeated returns the devices that occur more than once, each once, in order.
 func repeated(devices []Device) []Device {
 	seen := make(map[Device]int, len(devices))
 	for _, d := range devices {
@@ -112,7 +113,7 @@ func repeated(devices []Device) []Device {
 	return slices.SortedFunc(maps.Keys(seen), Compare)
 }
 
-// without returns those of devices that are not good, in order.
+// without returns the devices that are not good, in order.
 func without(devices []Device, good func(Device) bool) []Device {
 	return slices.SortedFunc(func(yield func(Device) bool) {
 		for _, d := range devices {

@@ -10,18 +10,18 @@ import (
 	"syscall"
 )
 
-// attempt is one connection that was tried. It keeps the first bytes that came, since they tell what the peer speaks: that is
-// what a user has to know of a peer that is the wrong one, or the right one with other settings.
+// attempt is one attempt to connect. It keeps the first bytes from the peer, because they show which protocol the
+// peer speaks. A user needs that to recognize a wrong peer or wrong TLS settings.
 type attempt struct {
-	net.Conn       // nil if err is not
-	err      error // of the dialling
+	net.Conn       // nil if err is set
+	err      error // error of the dial
 
 	mu    sync.Mutex
-	first []byte // what came first, up to firstBytes of it
-	left  bool   // the peer has ended the connection
+	first []byte // first bytes received, at most firstBytes
+	left  bool   // the peer has closed the connection
 }
 
-// firstBytes are enough to know a TLS record, the beginning of an HTTP/1 answer and an HTTP/2 frame's header.
+// firstBytes is enough for a TLS record, the beginning of an HTTP/1 response, and the header of an HTTP/2 frame.
 const firstBytes = 9
 
 func (a *attempt) Read(p []byte) (int, error) {
@@ -35,7 +35,8 @@ func (a *attempt) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// explain says why no call can be made over the connection, if that can be seen from what came first; secure tells that TLS was spoken to the peer.
+// explain returns why no call can use the connection, if the first bytes show it. secure means that this side spoke
+// TLS.
 func (a *attempt) explain(secure bool) error {
 	if a.err != nil {
 		return fmt.Errorf("%w: %w", ErrConnection, a.err)
@@ -44,45 +45,45 @@ func (a *attempt) explain(secure bool) error {
 	defer a.mu.Unlock()
 	switch {
 	case len(a.first) == 0 && !a.left:
-		return fmt.Errorf("%w: the peer accepts, but says nothing", ErrConnection)
+		return fmt.Errorf("%w: the peer accepts connections but sends nothing", ErrConnection)
 	case len(a.first) == 0 && !secure:
-		return fmt.Errorf("%w: the peer ended it without a word, as one does that expects TLS", ErrConnection)
+		return fmt.Errorf("%w: the peer closed it at once; does it expect TLS?", ErrConnection)
 	}
 	return explainFirst(a.first, secure)
 }
 
-// explainFirst is nil if the bytes are the beginning of what was to be expected.
+// explainFirst returns nil if the bytes are the beginning of the expected protocol.
 func explainFirst(first []byte, secure bool) error {
 	switch spoken := languageOf(first); {
 	case spoken == unclear, spoken == speaksTLS && secure, spoken == speaksHTTP2 && !secure:
 		return nil
 	case spoken == speaksTLS:
-		return fmt.Errorf("%w: the peer speaks TLS, and this side does not", ErrConnection)
+		return fmt.Errorf("%w: the peer speaks TLS, but this side does not", ErrConnection)
 	case spoken == speaksHTTP2:
-		return fmt.Errorf("%w: the peer speaks no TLS, and this side does", ErrConnection)
+		return fmt.Errorf("%w: this side speaks TLS, but the peer does not", ErrConnection)
 	default:
 		return fmt.Errorf("%w: the peer's first bytes are %q", ErrProtocol, first)
 	}
 }
 
-// language is what a peer seems to speak.
+// language is the protocol that a peer seems to speak.
 type language int
 
 const (
-	unclear language = iota // nothing, or too little to tell
+	unclear language = iota // no bytes, or too few
 	speaksTLS
 	speaksHTTP2
 	speaksOther
 )
 
-// languageOf knows a language by its first bytes.
+// languageOf recognizes a protocol by its first bytes.
 func languageOf(first []byte) language {
 	const (
 		tlsAlert, tlsHandshake = 0x15, 0x16
-		settings               = 4 // the type of the frame by which HTTP/2 begins
-		goAway                 = 7 // and of that by which it ends, also before it has begun
+		settings               = 4 // type of the frame that begins HTTP/2
+		goAway                 = 7 // type of the frame that ends HTTP/2, possibly before it has begun
 	)
-	at := func(i int, allowed ...byte) bool { return i >= len(first) || slices.Contains(allowed, first[i]) } // what has not come may be anything
+	at := func(i int, allowed ...byte) bool { return i >= len(first) || slices.Contains(allowed, first[i]) } // bytes that are still missing may have any value
 	tls := at(0, tlsAlert, tlsHandshake) && at(1, 3)
 	http2 := at(0, 0) && at(3, settings, goAway) && at(5, 0) && at(6, 0) && at(7, 0) && at(8, 0)
 	switch {

@@ -176,7 +176,7 @@ var badPeers = []struct {
 		})
 	}},
 	{name: "another service", want: ErrVersion, text: "elasticrun.rpc.v1.Worker", start: grpcStranger},
-	{name: "TLS to a plain peer", secure: true, want: ErrConnection, text: "the peer speaks no TLS", start: func(t *testing.T) string {
+	{name: "TLS to a plain peer", secure: true, want: ErrConnection, text: "this side speaks TLS, but the peer does not", start: func(t *testing.T) string {
 		t.Helper()
 		_, addr := serve(t, ServerOptions{Handle: echo})
 		return addr

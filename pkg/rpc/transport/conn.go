@@ -14,29 +14,29 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// minKeepAlive is the least that kernels count in.
+// minKeepAlive is the smallest time-out that kernels accept.
 const minKeepAlive = time.Second
 
-// conn is a connection to one peer, that gRPC makes when it is used, and again after it broke.
+// conn is a connection to one peer. gRPC dials it at its first use, and again after it has broken.
 type conn struct {
 	addr string
 	opts ClientOptions
 	grpc *grpc.ClientConn
 
-	serves atomic.Bool // the last call was answered: gRPC may still say that it is connecting, as it tells that later than it sends
+	serves atomic.Bool // the last call was answered; gRPC can still report "connecting", because it updates that state after it sends
 
-	uses   int  // calls and watches; the Pool's
-	pooled bool // further calls may use it; the Pool's
+	uses   int  // number of calls and watches; owned by the Pool
+	pooled bool // further calls may use it; owned by the Pool
 
 	mu       sync.Mutex
-	attempt  *attempt // the last one; nil before the first
-	closedBy error    // not nil once it is closed
+	attempt  *attempt // the last attempt, or nil
+	closedBy error    // set once the connection is closed
 }
 
 func newConn(addr string, opts ClientOptions, options []grpc.DialOption) (*conn, error) {
 	c := &conn{addr: addr, opts: opts}
 	var err error
-	// The address is for dial alone: nobody else resolves it, and no proxy is used.
+	// dial gets the address itself: nothing else resolves it, and no proxy is used.
 	c.grpc, err = grpc.NewClient("passthrough:///"+addr, append(slices.Clip(options), grpc.WithContextDialer(c.dial))...)
 	if err != nil {
 		return nil, c.fail(fmt.Errorf("%w: %w", ErrConnection, err))
@@ -44,7 +44,7 @@ func newConn(addr string, opts ClientOptions, options []grpc.DialOption) (*conn,
 	return c, nil
 }
 
-// dial makes the connection for gRPC. It remembers the attempt, since gRPC keeps a text of its failure only.
+// dial connects for gRPC. It stores the attempt, because gRPC keeps only the text of the error.
 func (c *conn) dial(ctx context.Context, addr string) (net.Conn, error) {
 	quiet := max(c.opts.Timeout/2, minKeepAlive)
 	dialer := net.Dialer{
@@ -66,8 +66,8 @@ func (c *conn) dial(ctx context.Context, addr string) (net.Conn, error) {
 	return c.attempt, nil
 }
 
-// close ends what is under way for the reason given. The socket is closed first, or gRPC would wait until a peer that
-// does not read has taken a farewell.
+// close ends the calls under way with the given error. It closes the socket first, because gRPC would wait for a peer
+// that does not read.
 func (c *conn) close(reason error) {
 	c.mu.Lock()
 	if c.closedBy == nil {
@@ -77,7 +77,7 @@ func (c *conn) close(reason error) {
 		c.attempt.Close()
 	}
 	c.mu.Unlock()
-	_ = c.grpc.Close() // fails only if it was closed before
+	_ = c.grpc.Close() // returns an error only if it was closed before
 }
 
 func (c *conn) call(ctx context.Context, request parts) ([]byte, error) {
@@ -101,23 +101,23 @@ func (c *conn) fits(request parts) error {
 	return nil
 }
 
-// fail adds the address.
+// fail adds the address to an error.
 func (c *conn) fail(err error) error { return &Error{Addr: c.addr, Err: err} }
 
-// reason says why gRPC has failed.
+// reason returns why gRPC has failed.
 func (c *conn) reason(ctx context.Context, err error) error {
 	c.mu.Lock()
 	last, closedBy := c.attempt, c.closedBy
 	c.mu.Unlock()
 	code := status.Code(err)
-	cut := code == codes.Canceled || code == codes.Internal // a stream that was cut off, Internal is in the middle of an answer
+	cut := code == codes.Canceled || code == codes.Internal // the connection broke; Internal means in the middle of an answer
 	_, limited := ctx.Deadline()
 	switch {
 	case ctx.Err() != nil && (cut || code == codes.DeadlineExceeded):
 		return endOf(ctx)
 	case closedBy != nil && (cut || code == codes.Unavailable):
 		return closedBy
-	case limited && code == codes.DeadlineExceeded: // the peer's clock is a little ahead: the context has not noticed yet
+	case limited && code == codes.DeadlineExceeded: // the peer's clock is slightly ahead, so the context has not expired yet
 		return fmt.Errorf("%w: %w", ErrTimeout, context.DeadlineExceeded)
 	case code == codes.Unavailable && last != nil:
 		if known := last.explain(c.opts.TLS != nil); known != nil {

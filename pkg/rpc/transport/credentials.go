@@ -23,10 +23,11 @@ func serverCredentials(config *tls.Config, logger zerolog.Logger) credentials.Tr
 	if config == nil {
 		return plainCredentials{insecure.NewCredentials()}
 	}
-	return &toldCredentials{TransportCredentials: credentials.NewTLS(config), logger: logger}
+	return &loggingCredentials{TransportCredentials: credentials.NewTLS(config), logger: logger}
 }
 
-// plainCredentials leave a connection as it is. gRPC gets it bare, or it would keep a buffer for each connection that is idle.
+// plainCredentials leaves a connection unchanged. gRPC gets the bare connection, because it keeps a buffer for each
+// wrapped one.
 type plainCredentials struct {
 	credentials.TransportCredentials
 }
@@ -39,18 +40,19 @@ func (c plainCredentials) ServerHandshake(accepted net.Conn) (net.Conn, credenti
 	return c.TransportCredentials.ServerHandshake(accepted)
 }
 
-// toldCredentials log the handshakes that fail, since gRPC keeps them to itself, and the client often learns only that the
-// connection has ended.
-type toldCredentials struct {
+// loggingCredentials logs failed TLS handshakes. gRPC does not report them, and the client often sees only a closed
+// connection.
+type loggingCredentials struct {
 	credentials.TransportCredentials
 	logger zerolog.Logger
 	told   atomic.Bool
 }
 
 // ServerHandshake implements [credentials.TransportCredentials].
-func (c *toldCredentials) ServerHandshake(accepted net.Conn) (net.Conn, credentials.AuthInfo, error) {
+func (c *loggingCredentials) ServerHandshake(accepted net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	secured, info, err := c.TransportCredentials.ServerHandshake(accepted)
-	// Who leaves at once wanted to know only whether somebody listens, and it is the server's own end that closes a connection on this side.
+	// A client that closes at once only probes whether this server listens. This server's end then closes the
+	// connection.
 	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) {
 		level := zerolog.WarnLevel
 		if c.told.Swap(true) {

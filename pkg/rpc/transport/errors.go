@@ -11,49 +11,50 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// Each error of a call, probe or watch is an [Error] that wraps one of these, or the cause of a context that was cancelled. Ask
-// with [errors.Is].
+// Each error of a call, probe or watch is an [Error]. It wraps one of these errors, or the cause of a canceled
+// context. Test with [errors.Is].
 var (
-	// ErrConnection is a connection that could not be made, or that broke, or an answer that was cut off: whether the call was carried out
-	// is not known then.
+	// ErrConnection means that a connection could not be made or has broken, or that an answer was cut off. The call
+	// may have run.
 	ErrConnection = errors.New("connection failed")
 
-	// ErrVersion is a peer that speaks gRPC, but not this version of this package's service.
+	// ErrVersion means that the peer speaks gRPC, but not this version of this service.
 	ErrVersion = errors.New("other version or service")
 
-	// ErrProtocol is a peer that for certain does not speak gRPC, or not as this package does.
+	// ErrProtocol means that the peer certainly does not speak gRPC, or not as this package does.
 	ErrProtocol = errors.New("no gRPC")
 
-	// ErrTooLarge is a request or an answer above a limit; see [SizeError].
+	// ErrTooLarge means that a request or an answer exceeds a limit. See [SizeError].
 	ErrTooLarge = errors.New("message too large")
 
-	// ErrRefused is a watch that the peer does not want; the text is the peer's.
+	// ErrRefused means that the peer refused a watch. The text is the peer's.
 	ErrRefused = errors.New("watch refused")
 
-	// ErrTimeout is a call whose context reached its deadline. [context.DeadlineExceeded] is in the chain too.
+	// ErrTimeout means that the context of a call reached its deadline. The chain also has
+	// [context.DeadlineExceeded].
 	ErrTimeout = errors.New("timed out")
 
-	// ErrClosed is a call over a Pool that was closed before or meanwhile, or a watch that ended with its Server.
+	// ErrClosed means that the Pool was closed before or during the call, or that a watch ended with its Server.
 	ErrClosed = errors.New("transport is closed")
 )
 
-// Error is what became of a call, a probe or a watch.
+// Error is the error of a call, a probe or a watch.
 type Error struct {
-	Addr string // the peer's, as it was given
+	Addr string // address of the peer, as the caller gave it
 	Err  error
 }
 
 func (e *Error) Error() string { return "peer " + e.Addr + ": " + e.Err.Error() }
 
-// Unwrap returns what happened, without the address.
+// Unwrap returns the error without the address.
 func (e *Error) Unwrap() error { return e.Err }
 
-// SizeError is a message above a limit. [ErrTooLarge] is in its chain.
+// SizeError means that a message exceeds a limit. It wraps [ErrTooLarge].
 type SizeError struct {
-	Answer bool // the answer; else the request
-	Peers  bool // the limit is the peer's; else this side's
-	Size   int  // bytes; 0 where it is not known
-	Limit  int  // bytes; 0 where it is not known
+	Answer bool // the message is the answer, else the request
+	Peers  bool // the limit is the peer's, else this side's
+	Size   int  // bytes; 0 if unknown
+	Limit  int  // bytes; 0 if unknown
 }
 
 func (e *SizeError) Error() string {
@@ -73,25 +74,27 @@ func (e *SizeError) Error() string {
 // Unwrap returns ErrTooLarge.
 func (*SizeError) Unwrap() error { return ErrTooLarge }
 
-// answerTooLarge is the text of the status by which a server tells, with code OutOfRange, that it has an answer above its limit.
+// answerTooLarge is the text of the status, with code OutOfRange, by which a server reports an answer above its
+// limit.
 const answerTooLarge = "answer of %d bytes, limit %d"
 
-// requestTooLarge is what gRPC says of a message above the receiver's limit, with code ResourceExhausted.
+// requestTooLarge is gRPC's text, with code ResourceExhausted, for a message above the receiver's limit.
 const requestTooLarge = "grpc: received message " + tooLarge + " (%d vs. %d)"
 
-// Parts of what gRPC says: of a message above a limit, and at the beginning, of an answer that is HTTP/2's but not gRPC's, or not even HTTP/2's.
+// Parts of gRPC's texts: for a message above a limit, and, at the beginning, for an answer in HTTP/2 without gRPC,
+// and for one without HTTP/2.
 const (
 	tooLarge  = "larger than max"
 	otherHTTP = "unexpected HTTP status code"
 	noHTTP    = "malformed header: missing HTTP status"
 )
 
-// explain says what a failure reported by gRPC means, for a side that takes messages of limit bytes. Contexts that have
-// ended and what is known of the connection come before it. Of the codes, this package's servers use two, gRPC itself others, and whatever
-// is on the way to the peer may use any. A code that proves nothing is ErrConnection: what cuts an answer off, a broken connection or a
-// proxy that gives up, comes as Internal, Unknown or Canceled too.
+// explain translates an error from gRPC, for a side that accepts messages of up to limit bytes. The caller has
+// checked the context and the connection first. This package's servers use two codes, gRPC uses others, and proxies
+// may use any code. A code that proves nothing becomes ErrConnection: a broken connection or a proxy that gives up
+// also yields Internal, Unknown or Canceled.
 func explain(err error, limit int) error {
-	if errors.Is(err, ErrProtocol) { // this side has noticed
+	if errors.Is(err, ErrProtocol) { // this side has detected it
 		return err
 	}
 	st := status.Convert(err)
@@ -103,9 +106,9 @@ func explain(err error, limit int) error {
 		return fmt.Errorf("%w: %s", ErrRefused, text)
 	case code == codes.OutOfRange:
 		e := &SizeError{Answer: true, Peers: true}
-		_, _ = fmt.Sscanf(text, answerTooLarge, &e.Size, &e.Limit) // without, the sizes are unknown
+		_, _ = fmt.Sscanf(text, answerTooLarge, &e.Size, &e.Limit) // if the scan fails, the sizes stay unknown
 		return e
-	case code == codes.ResourceExhausted && strings.Contains(text, tooLarge): // else it is a limit of another kind, as on the rate of calls
+	case code == codes.ResourceExhausted && strings.Contains(text, tooLarge): // otherwise another limit, such as a rate of calls
 		return sizeError(text, limit)
 	case strings.HasPrefix(text, otherHTTP), strings.HasPrefix(text, noHTTP): // the code follows from the HTTP status
 		return fmt.Errorf("%w: %s", ErrProtocol, text)
@@ -115,7 +118,7 @@ func explain(err error, limit int) error {
 	return fmt.Errorf("%w: %s: %s", ErrConnection, code, text)
 }
 
-// oneLine is what a user needs of gRPC's text: its first line, without the wrapping that connections put around it.
+// oneLine returns the first line of gRPC's text, without the prefix that connections add.
 func oneLine(text string) string {
 	text, _, _ = strings.Cut(text, "\n")
 	if quoted, wrapped := strings.CutPrefix(text, "connection error: desc = "); wrapped {
@@ -126,8 +129,8 @@ func oneLine(text string) string {
 	return text
 }
 
-// sizeError reads whose limit a message was above. A request that was sent is within this side's limit, so that the
-// limit it exceeds is smaller; an answer that came exceeds this side's own.
+// sizeError finds out whose limit a message exceeded. A request that was sent is within this side's limit, so the
+// exceeded limit is smaller. An answer that arrived exceeds this side's own limit.
 func sizeError(text string, limit int) error {
 	e := &SizeError{}
 	if n, _ := fmt.Sscanf(text, requestTooLarge, &e.Size, &e.Limit); n < 2 {
@@ -138,7 +141,7 @@ func sizeError(text string, limit int) error {
 	return e
 }
 
-// endOf is the error of a call that ended with its context.
+// endOf returns the error of a call that ended with its context.
 func endOf(ctx context.Context) error {
 	err, cause := ctx.Err(), context.Cause(ctx)
 	switch {

@@ -132,9 +132,9 @@ func TestAttemptExplain(t *testing.T) {
 		{
 			"says nothing",
 			&attempt{},
-			"connection failed: the peer accepts, but says nothing", "connection failed: the peer accepts, but says nothing",
+			"connection failed: the peer accepts connections but sends nothing", "connection failed: the peer accepts connections but sends nothing",
 		},
-		{"leaves", &attempt{left: true}, "connection failed: the peer ended it without a word, as one does that expects TLS", ""},
+		{"leaves", &attempt{left: true}, "connection failed: the peer closed it at once; does it expect TLS?", ""},
 		{
 			"speaks", &attempt{left: true, first: []byte("SSH-2.0-O")},
 			`no gRPC: the peer's first bytes are "SSH-2.0-O"`, `no gRPC: the peer's first bytes are "SSH-2.0-O"`,

@@ -16,41 +16,42 @@ import (
 )
 
 const (
-	// connectTimeout is how long a connection may take until the peer speaks gRPC.
+	// connectTimeout is the time within which a peer must speak gRPC.
 	connectTimeout = 10 * time.Second
-	// minQuiet is the least time between two signs of life that gRPC lets a client ask for.
+	// minQuiet is the shortest keep-alive interval that gRPC allows a client.
 	minQuiet = 10 * time.Second
 )
 
 // ClientOptions are the options of a Pool.
 type ClientOptions struct {
-	// TLS is spoken with every peer; nil means plain connections. Without a ServerName in it a peer's certificate must be for the host
-	// of its address.
+	// TLS is the configuration for every peer; nil means plain connections. Without a ServerName, a peer's
+	// certificate must be valid for the host of its address.
 	TLS *tls.Config
 
-	// MaxMessage is the size of a request or an answer in bytes; a call with a larger one fails with [ErrTooLarge], where it
-	// is the request before anything is sent. Zero means 64 MiB; 2 GiB is the most.
+	// MaxMessage is the largest size of a request or an answer in bytes. A call with a larger one fails with
+	// [ErrTooLarge]; a larger request is not sent. Zero means 64 MiB; the maximum is 2 GiB.
 	MaxMessage int
 
-	// Quiet is for how long a peer that owes an answer, or is watched, may say nothing until it is asked for a sign of life; zero
-	// means 10 s, the least that gRPC can do. Timeout is how long it may take for that, or for taking what was sent to it; then the
-	// connection has failed. Zero means 2 s. A peer whose kernel is silent too, a host that lost its power or its network, is
-	// noticed earlier, on Linux within about Timeout and another second.
+	// Quiet is how long a peer that owes an answer, or that is watched, may be silent until it gets a keep-alive
+	// ping. Zero means 10 s, gRPC's minimum. Timeout is how long the peer may take to answer the ping, or to
+	// acknowledge data. After that the connection has failed. Zero means 2 s. A host that lost its power or its
+	// network is detected earlier, on Linux within about Timeout and one second.
 	Quiet, Timeout time.Duration
 
-	// Logger gets a line at level debug for each connection that could not be made. The zero Logger is silent.
+	// Logger logs each failed attempt to connect at level debug. The zero Logger logs nothing.
 	Logger zerolog.Logger
 }
 
-// Pool has one connection to each peer that was called, by its address, HOST:PORT. It is safe for concurrent use. Use NewPool.
+// Pool keeps one connection to each peer that was called, by its address HOST:PORT. It is safe for concurrent use.
+// Use NewPool.
 type Pool struct {
 	opts ClientOptions
 	dial []grpc.DialOption
 
 	mu     sync.Mutex
 	closed bool
-	peers  map[string]*conn   // those that calls use
-	conns  map[*conn]struct{} // all, with those of probes, and those that were given up but have calls yet
+	peers  map[string]*conn   // connections that calls use, by address
+	conns  map[*conn]struct{} // all connections, including those of probes, and abandoned ones that still have calls
 }
 
 // NewPool returns a Pool without connections.
@@ -63,14 +64,14 @@ func NewPool(opts ClientOptions) *Pool {
 	return &Pool{opts: opts, dial: dialOptions(opts), peers: map[string]*conn{}, conns: map[*conn]struct{}{}}
 }
 
-// dialOptions are what all connections of a pool have in common.
+// dialOptions returns the options that all connections of a pool share.
 func dialOptions(opts ClientOptions) []grpc.DialOption {
 	return []grpc.DialOption{
 		grpc.WithTransportCredentials(clientCredentials(opts.TLS)),
 		grpc.WithDisableRetry(),
 		grpc.WithDisableServiceConfig(),
 		grpc.WithDisableHealthCheck(),
-		// Who has failed to connect is given up before gRPC tries again by itself, which it does after a second.
+		// Pool abandons a connection that failed before gRPC retries it, which gRPC does after a second.
 		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.DefaultConfig, MinConnectTimeout: connectTimeout}),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: opts.Quiet, Timeout: opts.Timeout}),
 		grpc.WithMaxHeaderListSize(maxHeaders),
@@ -78,9 +79,9 @@ func dialOptions(opts ClientOptions) []grpc.DialOption {
 	}
 }
 
-// Call sends a request, whose parts are sent one after the other, and returns the answer, which is the caller's. Nobody may
-// change the parts before Call has returned, nor, when it has failed, after: they may still be on their way. Without a deadline
-// the call lasts until it is answered or the peer is lost.
+// Call sends a request and returns the answer, which belongs to the caller. It sends the parts of the request one
+// after the other. Nobody may change the parts before Call has returned, nor after it has failed, because they can
+// still be under way. Without a deadline the call lasts until the peer answers or is lost.
 func (p *Pool) Call(ctx context.Context, addr string, request ...[]byte) ([]byte, error) {
 	c, err := p.acquire(addr)
 	if err != nil {
@@ -90,7 +91,8 @@ func (p *Pool) Call(ctx context.Context, addr string, request ...[]byte) ([]byte
 	return c.call(ctx, request)
 }
 
-// Probe is a Call over a connection of its own, which is closed afterwards: what it finds is new.
+// Probe is Call over a new connection, which it closes afterwards. So its result does not depend on earlier
+// connections.
 func (p *Pool) Probe(ctx context.Context, addr string, request ...[]byte) ([]byte, error) {
 	p.mu.Lock()
 	c, err := p.connect(addr)
@@ -102,7 +104,7 @@ func (p *Pool) Probe(ctx context.Context, addr string, request ...[]byte) ([]byt
 	return c.call(ctx, request)
 }
 
-// Keep forgets, as Forget does, all peers whose address is not in addrs.
+// Keep calls Forget for all peers whose address is not in addrs.
 func (p *Pool) Keep(addrs map[string]bool) {
 	p.mu.Lock()
 	var former []string
@@ -117,8 +119,8 @@ func (p *Pool) Keep(addrs map[string]bool) {
 	}
 }
 
-// Forget lets no further call use the connection to a peer, if there is one. It is closed when the last call or watch over it has ended, at
-// once where there is none. A call that is made nevertheless makes a new one.
+// Forget makes further calls use a new connection to the peer. The present connection closes when its last call or
+// watch has ended.
 func (p *Pool) Forget(addr string) {
 	p.mu.Lock()
 	c := p.peers[addr]
@@ -134,8 +136,8 @@ func (p *Pool) Forget(addr string) {
 	}
 }
 
-// Close closes all connections, without a goodbye: watches that shall end with one have to be ended first. What is under way
-// fails with [ErrClosed], and so does every later call. The error is always nil.
+// Close closes all connections without a goodbye; callers end their watches first if they want one. Calls under way
+// and later calls fail with [ErrClosed]. The error is always nil.
 func (p *Pool) Close() error {
 	p.mu.Lock()
 	p.closed = true
@@ -149,7 +151,7 @@ func (p *Pool) Close() error {
 	return nil
 }
 
-// acquire returns the connection to a peer, which the caller has to release.
+// acquire returns the connection to a peer. The caller must release it.
 func (p *Pool) acquire(addr string) (*conn, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -158,7 +160,7 @@ func (p *Pool) acquire(addr string) (*conn, error) {
 		c.uses++
 		return c, nil
 	}
-	if c != nil { // those who saw it fail have not released it yet, and will close it
+	if c != nil { // callers that saw it fail have not released it yet, and will close it
 		p.giveUp(c)
 	}
 	c, err := p.connect(addr)
@@ -169,7 +171,7 @@ func (p *Pool) acquire(addr string) (*conn, error) {
 	return c, err
 }
 
-// connect returns a connection for one use. It is made when it is used first. The pool's lock is held.
+// connect returns a connection for one use. gRPC dials it at the first use. The caller holds the pool's lock.
 func (p *Pool) connect(addr string) (*conn, error) {
 	if p.closed {
 		return nil, &Error{Addr: addr, Err: ErrClosed}
@@ -183,7 +185,7 @@ func (p *Pool) connect(addr string) (*conn, error) {
 	return c, nil
 }
 
-// release ends one use of a connection, and closes it after the last one, if it is of no more use.
+// release ends one use of a connection. It closes an abandoned connection after the last use.
 func (p *Pool) release(c *conn) {
 	p.mu.Lock()
 	c.uses--
@@ -197,7 +199,8 @@ func (p *Pool) release(c *conn) {
 	}
 }
 
-// part takes a connection out that is of no more use, and tells whether it was there: then it is to be closed. The lock is held.
+// part removes an abandoned connection and reports whether it was there; then the caller closes it. The caller holds
+// the lock.
 func (p *Pool) part(c *conn) bool {
 	_, open := p.conns[c]
 	last := open && c.uses == 0 && !c.pooled
@@ -207,7 +210,7 @@ func (p *Pool) part(c *conn) bool {
 	return last
 }
 
-// giveUp lets later calls make a new connection. Those that use this one go on. The lock is held.
+// giveUp makes later calls use a new connection. Present calls continue. The caller holds the lock.
 func (p *Pool) giveUp(c *conn) {
 	c.pooled = false
 	if p.peers[c.addr] == c {
@@ -215,8 +218,9 @@ func (p *Pool) giveUp(c *conn) {
 	}
 }
 
-// failed tells that the last attempt to connect has failed: gRPC would hold that against all calls until it has tried again by itself.
+// failed reports whether the last attempt to connect has failed. gRPC would fail all calls until its own next
+// attempt.
 func (c *conn) failed() bool { return c.grpc.GetState() == connectivity.TransientFailure }
 
-// unmade tells that gRPC is connecting: it would go on, and try again for ever, for nobody.
+// unmade reports whether gRPC is connecting. Without users it would retry for ever.
 func (c *conn) unmade() bool { return !c.serves.Load() && c.grpc.GetState() == connectivity.Connecting }

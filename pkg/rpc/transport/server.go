@@ -15,37 +15,40 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// handshakeTimeout is how long a client may take until it speaks gRPC.
+// handshakeTimeout is the time within which a client must speak gRPC.
 const handshakeTimeout = 10 * time.Second
 
-// Handler answers one call. The request is the handler's to keep. The parts of the answer are sent one after the other, as they
-// are: nobody may change them any more. The context ends with the caller's deadline, with the caller, with its connection and with
-// Server.Close. Handlers run concurrently, and must not panic.
+// Handler answers one call. It owns the request. The server sends the parts of the answer one after the other, and
+// nobody may change them afterwards. The context ends with the caller's deadline, with the caller, with its
+// connection and with Server.Close. Handlers run concurrently and must not panic.
 type Handler func(ctx context.Context, request []byte) (answer [][]byte)
 
 // ServerOptions are the options of a Server.
 type ServerOptions struct {
-	// TLS is spoken with every client; nil means plain connections. Whether clients must show a certificate is said in it.
+	// TLS is the configuration for every client, including whether clients must show a certificate. Nil means plain
+	// connections.
 	TLS *tls.Config
 
-	// MaxMessage is the size of a request or an answer in bytes; a call with a larger one fails with [ErrTooLarge]. Zero means
-	// 64 MiB; 2 GiB is the most.
+	// MaxMessage is the largest size of a request or an answer in bytes. A call with a larger one fails with
+	// [ErrTooLarge]. Zero means 64 MiB; the maximum is 2 GiB.
 	MaxMessage int
 
-	// Quiet is for how long a client may say nothing until it is asked for a sign of life, and Timeout how long it may take for
-	// that, or for taking what was sent to it; then it is lost. Zero means 1 s, the least that gRPC can do, and 2 s.
+	// Quiet is how long a client may be silent until it gets a keep-alive ping. Zero means 1 s, gRPC's minimum.
+	// Timeout is how long the client may take to answer the ping, or to acknowledge data, before it counts as lost.
+	// Zero means 2 s.
 	Quiet, Timeout time.Duration
 
-	// Handle answers calls. Nil means that they are answered with nothing.
+	// Handle answers calls. Nil answers every call with an empty message.
 	Handle Handler
 
-	// Watched is told of each watch that a client begins, with the hello of that client, which is Watched's to keep. An error refuses
-	// the watch, and its text, up to 1 KiB of it, is told to the client. Else ended is called when the watch has ended: with nil if the
-	// client has said goodbye, with ErrConnection if it was lost, and with ErrClosed if this server ends. Nil means that watches are refused.
+	// Watched is called for each watch that a client begins, with the client's hello, which Watched owns. An error
+	// refuses the watch, and the client gets up to 1 KiB of its text. Otherwise ended is called at the end of the
+	// watch: with nil after the client's goodbye, with ErrConnection if the client was lost, and with ErrClosed if
+	// this server ends. Nil refuses all watches.
 	Watched func(hello []byte) (ended func(error), err error)
 
-	// Logger gets a line at level warn for the first client whose TLS handshake fails, and one at level debug for further ones. The
-	// zero Logger is silent.
+	// Logger logs the first client whose TLS handshake fails at level warn, and further ones at level debug. The zero
+	// Logger logs nothing.
 	Logger zerolog.Logger
 }
 
@@ -54,19 +57,19 @@ type Server struct {
 	opts    ServerOptions
 	grpc    *grpc.Server
 	sockets *sockets
-	served  chan struct{} // closed when the listener is
+	served  chan struct{} // closed when the listener is closed
 
-	hearing sync.WaitGroup // for words of clients, in watches
+	hearing sync.WaitGroup // goroutines that receive messages of clients in watches
 	leaving chan struct{}  // closed by Shutdown
 
 	mu     sync.Mutex
-	ending bool // by Shutdown or by Close
+	ending bool // Shutdown or Close has begun
 	left   bool // leaving is closed
 
 	stopped bool // a Shutdown has been waited for
 }
 
-// Serve answers the clients that ln accepts until Shutdown or Close, and owns ln.
+// Serve answers the clients that ln accepts until Shutdown or Close. It owns ln.
 func Serve(ln net.Listener, opts ServerOptions) *Server {
 	opts.MaxMessage = messageLimit(opts.MaxMessage)
 	if opts.Quiet <= 0 {
@@ -96,14 +99,14 @@ func Serve(ln net.Listener, opts ServerOptions) *Server {
 	}, s)
 	go func() {
 		defer close(s.served)
-		if err := s.grpc.Serve(s.sockets); err != nil && !errors.Is(err, grpc.ErrServerStopped) { // which is a Close that was quicker
+		if err := s.grpc.Serve(s.sockets); err != nil && !errors.Is(err, grpc.ErrServerStopped) { // ErrServerStopped: Close came first
 			opts.Logger.Error().Err(err).Stringer("address", ln.Addr()).Msg("no further connections are accepted")
 		}
 	}()
 	return s
 }
 
-// answer is the call's method.
+// answer is the method for calls.
 func answer(srv any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) { //nolint:revive // the form is gRPC's
 	s := srv.(*Server)
 	var request []byte
@@ -120,13 +123,14 @@ func answer(srv any, ctx context.Context, decode func(any) error, _ grpc.UnarySe
 	return out, nil
 }
 
-// Shutdown accepts no more calls, says goodbye to whoever watches this server, and waits until the handlers have returned. Clients that have
-// not spoken gRPC yet are not waited for. When ctx ends first, the rest is as with Close, and the context's cause is returned.
+// Shutdown accepts no more calls, says goodbye to every client that watches this server, and waits until the handlers
+// have returned. It does not wait for clients that have not spoken gRPC yet. If ctx ends first, Shutdown closes
+// everything as Close does and returns the context's cause.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.leave()
 	s.sockets.end()
 	done := make(chan struct{})
-	go func() { // outlives this call only where a handler ignores the end of its context
+	go func() { // outlives this call only if a handler ignores the end of its context
 		defer close(done)
 		s.grpc.GracefulStop()
 		s.hearing.Wait()
@@ -144,9 +148,9 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	}
 }
 
-// Close closes the listener and all connections, without a goodbye, and ends the contexts of handlers. It waits for no handler:
-// one that ignores its context goes on, and its answer is lost. While a Shutdown waits for handlers, Close has only begun that when it
-// returns. The error is always nil.
+// Close closes the listener and all connections without a goodbye, and ends the contexts of handlers. It does not
+// wait for handlers: a handler that ignores its context continues, and its answer is lost. If a Shutdown waits for
+// handlers, Close returns before the connections are closed. The error is always nil.
 func (s *Server) Close() error {
 	s.mu.Lock()
 	left := s.left && !s.stopped
@@ -154,7 +158,8 @@ func (s *Server) Close() error {
 	s.mu.Unlock()
 	s.sockets.end()
 	if left {
-		// A Shutdown waits for handlers with gRPC's lock held, which Stop takes again when it has closed the connections.
+		// A Shutdown waits for handlers while it holds gRPC's lock, which Stop needs after it has closed the
+		// connections.
 		go s.grpc.Stop()
 		return nil
 	}

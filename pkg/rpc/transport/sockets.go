@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// sockets is a listener that knows which of its connections are not over with gRPC's handshake: a client that connects and does not speak.
-// gRPC waits for these, up to handshakeTimeout, before it ends, gracefully or not.
+// sockets is a listener that knows which of its connections have not finished gRPC's handshake. gRPC waits for these,
+// up to handshakeTimeout, before it ends.
 type sockets struct {
 	net.Listener
-	timeout time.Duration // for taking what was sent
+	timeout time.Duration // time within which peers must acknowledge data
 
 	mu      sync.Mutex
 	ended   bool
@@ -22,7 +22,7 @@ func newSockets(ln net.Listener, timeout time.Duration) *sockets {
 	return &sockets{Listener: ln, timeout: timeout, shaking: map[*socket]struct{}{}}
 }
 
-// Accept implements [net.Listener]. After the end it accepts nobody, and returns when the listener is closed.
+// Accept implements [net.Listener]. After the end it accepts no connection, and returns when the listener is closed.
 func (s *sockets) Accept() (net.Conn, error) {
 	for {
 		c, err := s.Listener.Accept()
@@ -37,7 +37,8 @@ func (s *sockets) Accept() (net.Conn, error) {
 	}
 }
 
-// limit does what gRPC does only to a bare socket. It fails only where the connection is gone, which the handshake finds out.
+// limit sets socket options that gRPC sets only on a bare socket. It fails only if the connection is gone, which the
+// handshake finds out.
 func (s *sockets) limit(c net.Conn) {
 	bare, ok := c.(syscall.Conn)
 	if !ok {
@@ -63,7 +64,7 @@ func (s *sockets) remove(c *socket) {
 	delete(s.shaking, c)
 }
 
-// end closes the connections whose handshake is not over, and any that is accepted from now on.
+// end closes the connections whose handshake is not finished, and all connections that are accepted later.
 func (s *sockets) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -74,13 +75,14 @@ func (s *sockets) end() {
 	clear(s.shaking)
 }
 
-// socket is a connection as it was accepted.
+// socket is an accepted connection.
 type socket struct {
 	net.Conn
 	of *sockets
 }
 
-// SetDeadline implements [net.Conn]. gRPC sets a deadline for the handshake, and takes it away when that has ended, well or not.
+// SetDeadline implements [net.Conn]. gRPC sets a deadline for the handshake and removes it when the handshake has
+// ended.
 func (c *socket) SetDeadline(t time.Time) error {
 	if t.IsZero() {
 		c.of.remove(c)

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// giveUpAfter lets the kernel give up a connection whose peer's kernel takes nothing, and answers nothing, for so long. gRPC does the same, but only
-// with a bare socket.
+// giveUpAfter makes the kernel close a connection whose peer acknowledges nothing for that time. gRPC does the same,
+// but only for a bare socket.
 func giveUpAfter(limit time.Duration) func(network, address string, socket syscall.RawConn) error {
 	return func(_, _ string, socket syscall.RawConn) error {
 		var err error

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// giveUpAfter is for Linux; elsewhere the keep-alive alone finds out.
+// giveUpAfter does nothing outside Linux, where only the keep-alive pings detect a lost peer.
 func giveUpAfter(time.Duration) func(network, address string, socket syscall.RawConn) error {
 	return func(_, _ string, _ syscall.RawConn) error { return nil }
 }

@@ -10,10 +10,11 @@ import (
 	"time"
 )
 
-// LoadTLS reads what a member of a group shows, and what it trusts: the PEM files of its certificate (those that lead to the CA may
-// follow it), of its key, and of the CA that all members share. Both ends show a certificate; TLS 1.3 is spoken. serverName is the name
-// that each peer's certificate must be for; empty means the host of the peer's address. What could not work is told at once: a file that cannot be
-// read, a key of another certificate, a certificate that is not valid now, that the CA did not issue, or that is not for both ends.
+// LoadTLS returns the TLS configurations of a member of a group. It reads the PEM files of the member's certificate
+// (intermediate certificates may follow it), of its key, and of the CA that all members share. Both ends show a
+// certificate and speak TLS 1.3. serverName is the name in each peer's certificate; empty means the host of the
+// peer's address. LoadTLS returns an error for a file that it cannot read, a key of another certificate, and a
+// certificate that is expired, that the CA did not issue, or that is not for both ends.
 func LoadTLS(cert, key, ca, serverName string) (server, client *tls.Config, err error) {
 	return loadTLS(cert, key, ca, serverName, time.Now())
 }
@@ -37,7 +38,7 @@ func loadTLS(cert, key, ca, serverName string, now time.Time) (server, client *t
 	return server, client, nil
 }
 
-// loadCA reads certificates that are trusted.
+// loadCA reads the trusted certificates.
 func loadCA(path string, now time.Time) (*x509.CertPool, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -81,7 +82,7 @@ func loadPair(cert, key string) (tls.Certificate, error) {
 	return pair, nil
 }
 
-// checkCertificate tells whether peers that trust roots would take the certificate, at both ends of a connection.
+// checkCertificate checks that peers that trust roots accept the certificate at both ends of a connection.
 func checkCertificate(pair tls.Certificate, roots *x509.CertPool, now time.Time) error {
 	between := x509.NewCertPool()
 	for _, der := range pair.Certificate[1:] {

@@ -10,10 +10,10 @@ import (
 	"google.golang.org/grpc"
 )
 
-// Watch tells a peer hello and lasts until one of the two ends it, or is lost. begun, if not nil, is called when the peer has
-// agreed. It returns nil when the peer has said goodbye. When ctx ends, this side says goodbye, so that the peer sees an orderly
-// end, and Watch returns the context's cause, or [ErrTimeout] for a deadline. [ErrRefused] is a peer that does not want the watch. A peer that
-// is lost is [ErrConnection], and so is one that could not be reached.
+// Watch sends hello to a peer and lasts until one end ends it or is lost. If begun is not nil, Watch calls it when
+// the peer has accepted. Watch returns nil after the peer's goodbye. When ctx ends, Watch says goodbye, so that the
+// peer sees an orderly end, and returns the context's cause, or [ErrTimeout] for a deadline. It returns [ErrRefused]
+// if the peer refuses the watch, and [ErrConnection] if the peer is lost or was not reached.
 func (p *Pool) Watch(ctx context.Context, addr string, hello []byte, begun func()) error {
 	c, err := p.acquire(addr)
 	if err != nil {
@@ -31,7 +31,7 @@ func (p *Pool) Watch(ctx context.Context, addr string, hello []byte, begun func(
 }
 
 func (c *conn) watch(ctx context.Context, hello []byte, begun func()) error {
-	// The stream outlives ctx by the goodbye. Before the peer has agreed there is none to be said.
+	// The stream outlives ctx by the goodbye. Before the peer has accepted, there is no goodbye.
 	streaming, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	unagreed := context.AfterFunc(ctx, cancel)
@@ -40,7 +40,7 @@ func (c *conn) watch(ctx context.Context, hello []byte, begun func()) error {
 	if err == nil {
 		err = stream.SendMsg(parts{hello})
 	}
-	if errors.Is(err, io.EOF) { // ended by the peer: what it says is to be received
+	if errors.Is(err, io.EOF) { // the peer has ended the stream: receive its status
 		err = nil
 	}
 	var word []byte
@@ -64,7 +64,7 @@ func (c *conn) watch(ctx context.Context, hello []byte, begun func()) error {
 	return c.attend(ctx, stream, cancel)
 }
 
-// attend waits for the end of a watch that the peer has agreed to.
+// attend waits for the end of an accepted watch.
 func (c *conn) attend(ctx context.Context, stream grpc.ClientStream, cancel func()) error {
 	var failed error
 	ended := make(chan struct{})
@@ -83,15 +83,15 @@ func (c *conn) attend(ctx context.Context, stream grpc.ClientStream, cancel func
 		return c.reason(ctx, failed)
 	case <-ctx.Done():
 	}
-	// Nobody else does this: gRPC forbids it at the same time. To the peer's goodbye no answer is owed.
+	// No other goroutine sends: gRPC forbids concurrent sends. The peer's goodbye needs no answer.
 	_ = stream.CloseSend() // always nil
 	patience := time.AfterFunc(c.opts.Timeout, cancel)
 	defer patience.Stop()
-	<-ended // whether the peer has answered the goodbye makes no difference
+	<-ended // the peer's answer to the goodbye makes no difference
 	return endOf(ctx)
 }
 
-// strange is a word that no peer says in a watch.
+// strange returns the error for a message that no peer sends in a watch.
 func strange(word []byte) error {
 	return fmt.Errorf("%w: the peer says %q in a watch", ErrProtocol, word)
 }

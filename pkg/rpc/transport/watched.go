@@ -12,10 +12,10 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// maxRefusal is how much of the reason for a refusal is sent, in bytes: it goes into a header.
+// maxRefusal is the longest reason for a refusal in bytes, because it is sent in a header.
 const maxRefusal = 1 << 10
 
-// beWatched is the watch's method. It lasts as long as the watch: to return nil is to say goodbye.
+// beWatched is the method for watches. It lasts as long as the watch. Returning nil says goodbye.
 func beWatched(srv any, stream grpc.ServerStream) error {
 	s := srv.(*Server)
 	hello, err := s.hear(stream)
@@ -40,7 +40,7 @@ func beWatched(srv any, stream grpc.ServerStream) error {
 	return nil
 }
 
-// hold keeps the watch until it ends, and says how it did, as ServerOptions.Watched wants it.
+// hold keeps the watch until it ends, and returns the error for ServerOptions.Watched.
 func (s *Server) hold(stream grpc.ServerStream) error {
 	err := stream.SendMsg(parts{[]byte(watchBegun)})
 	if err == nil {
@@ -62,8 +62,8 @@ func (s *Server) hold(stream grpc.ServerStream) error {
 	return fmt.Errorf("watched from %s: %w without goodbye: %s", from, ErrConnection, status.Convert(err).Message())
 }
 
-// hear returns a client's next word, or ErrClosed when this server leaves: it waits for no client then, not even for one that has opened a
-// watch and says nothing. A receiving that goes on ends with the stream, when the watch's method has returned.
+// hear returns a client's next message, or ErrClosed when this server leaves: then it waits for no client. The
+// receiving goroutine ends with the stream, when beWatched has returned.
 func (s *Server) hear(stream grpc.ServerStream) ([]byte, error) {
 	var word []byte
 	heard := make(chan error, 1)

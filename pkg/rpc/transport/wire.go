@@ -9,7 +9,7 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-// What both ends agree on. Whoever changes what messages mean counts the version up.
+// The protocol that both ends share. A change of the meaning of messages increments the version.
 const (
 	service     = "elasticrun.rpc.v1.Worker"
 	callMethod  = "Call"
@@ -18,10 +18,11 @@ const (
 	watchPath   = "/" + service + "/" + watchMethod
 )
 
-// watchBegun is all that a server says in a watch, as a client says only its hello. To end the stream in order is goodbye, for both.
+// watchBegun is the only message of a server in a watch; a client sends only its hello. To end the stream in order is
+// the goodbye of either end.
 const watchBegun = "b"
 
-// Limits, the same at both ends, in bytes. gRPC's own buffers and windows are kept: larger ones gained nothing.
+// Limits in bytes, the same at both ends. gRPC's default buffers and windows stay: larger ones gained nothing.
 const (
 	defaultMaxMessage = 64 << 20
 	maxHeaders        = 16 << 10
@@ -30,7 +31,7 @@ const (
 // watchStream describes the watch to both ends.
 var watchStream = grpc.StreamDesc{StreamName: watchMethod, ServerStreams: true, ClientStreams: true}
 
-// parts is a message on its way out. Its parts are sent one after the other, as they are.
+// parts is an outgoing message. Its parts are sent one after the other, without copying.
 type parts [][]byte
 
 func (p parts) size() int {
@@ -41,7 +42,7 @@ func (p parts) size() int {
 	return n
 }
 
-// rawCodec passes bytes through: parts out, and one slice of its own in.
+// rawCodec passes bytes through: parts out, one slice of its own in.
 type rawCodec struct{}
 
 var _ encoding.CodecV2 = rawCodec{}
@@ -61,7 +62,7 @@ func (rawCodec) Marshal(v any) (mem.BufferSlice, error) {
 	return buffers, nil
 }
 
-// Unmarshal copies once, since gRPC takes its buffers back.
+// Unmarshal copies once, because gRPC reuses its buffers.
 func (rawCodec) Unmarshal(data mem.BufferSlice, v any) error {
 	in, ok := v.(*[]byte)
 	if !ok {
@@ -74,7 +75,7 @@ func (rawCodec) Unmarshal(data mem.BufferSlice, v any) error {
 // Name is a part of the content type.
 func (rawCodec) Name() string { return "elasticrun" }
 
-// messageLimit is the limit that an option means: 0 the default, and nothing above what gRPC can number.
+// messageLimit returns the limit for an option: the default for 0, and at most what gRPC can represent.
 func messageLimit(option int) int {
 	if option <= 0 {
 		return defaultMaxMessage

@@ -223,13 +223,14 @@ func TestHalfRequestIsGivenUp(t *testing.T) {
 	})
 }
 
-// An agent resumes its session, with its watches, in a store that has become full meanwhile; who wants many watches is told why it gets none.
+// An agent resumes its session, with its watches, in a store that has become full meanwhile; who wants many watches is
+// told why it gets none.
 func TestResumeInAFullStore(t *testing.T) {
 	_, addr := startServer(t, ServerOptions{MaxMemory: 4 << 20})
 	if s := NewServer(ServerOptions{}); s.core.budget.limit != 512<<20 {
 		t.Errorf("a store without MaxMemory may have %d bytes", s.core.budget.limit)
 	}
-	network := newFaultyNetwork(addr)
+	network := newFaultyTCP(addr)
 	agent := dial(t, DialOptions{Addr: addr, Conn: network.dial, TTL: time.Minute})
 	seen := watch(t, agent, "agent")
 	next(t, seen, "the first batch")

@@ -246,9 +246,9 @@ func (c *Client) resume(ctx context.Context) *established {
 	return nil
 }
 
-// replace makes one attempt to replace cc, over which a call gets no answer. The network path of cc may be gone for good
-// while another path works, which TCP does not notice. cc stays open during the attempt, because cc may only be slow and
-// the attempt may fail. replace returns the client's connection afterwards.
+// replace makes one attempt to replace cc, over which a call gets no answer. The network path of cc may be gone for
+// good while another path works, which TCP does not notice. cc stays open during the attempt, because cc may only be
+// slow and the attempt may fail. replace returns the client's connection afterwards.
 func (c *Client) replace(ctx context.Context, cc *clientConn) *clientConn {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

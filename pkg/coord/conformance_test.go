@@ -2,6 +2,7 @@ package coord_test
 
 import (
 	"context"
+	"net"
 	"sync"
 	"testing"
 	"time"
@@ -11,23 +12,47 @@ import (
 )
 
 func TestLocalConforms(t *testing.T) {
-	s := coord.NewServer(coord.ServerOptions{})
-	t.Cleanup(func() { _ = s.Close() })
-	coordtest.Run(t, coordtest.Harness{
-		Open: func(t testing.TB) coord.Store {
-			t.Helper()
-			l, err := s.Local()
-			if err != nil {
-				t.Fatal(err)
-			}
-			return l
-		},
+	coordtest.RunInBubble(t, func(t testing.TB) coordtest.Harness {
+		s := coord.NewServer(coord.ServerOptions{})
+		t.Cleanup(func() { _ = s.Close() })
+		return coordtest.Harness{
+			Open: func(t testing.TB) coord.Store {
+				t.Helper()
+				l, err := s.Local()
+				if err != nil {
+					t.Fatal(err)
+				}
+				return l
+			},
+		}
 	})
 }
 
+// TestClientConforms runs all cases over pipes, which need no real time.
 func TestClientConforms(t *testing.T) {
-	const ttl = time.Second
+	coordtest.RunInBubble(t, func(t testing.TB) coordtest.Harness {
+		s := coord.NewServer(coord.ServerOptions{Secret: []byte("secret")})
+		t.Cleanup(func() { _ = s.Close() })
+		return clientHarness(time.Second, func(context.Context) (net.Conn, error) {
+			here, there := net.Pipe()
+			s.ServeConn(there)
+			return here, nil
+		})
+	})
+}
+
+// TestClientConformsOverTCP leaves out the cases that wait for the end of a session.
+func TestClientConformsOverTCP(t *testing.T) {
 	_, addr := coord.StartServer(t, coord.ServerOptions{Secret: []byte("secret")})
+	h := clientHarness(time.Hour, func(ctx context.Context) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "tcp", addr)
+	})
+	h.TTL, h.KeyTTL = 0, 500*time.Millisecond
+	coordtest.Run(t, h)
+}
+
+// clientHarness returns a harness of clients, each with a network of its own.
+func clientHarness(ttl time.Duration, connect func(context.Context) (net.Conn, error)) coordtest.Harness {
 	var mu sync.Mutex
 	networks := map[coord.Store]*coord.FaultyNetwork{}
 	of := func(s coord.Store) *coord.FaultyNetwork {
@@ -35,14 +60,16 @@ func TestClientConforms(t *testing.T) {
 		defer mu.Unlock()
 		return networks[s]
 	}
-	coordtest.Run(t, coordtest.Harness{
+	return coordtest.Harness{
 		TTL: ttl,
 		Open: func(t testing.TB) coord.Store {
 			t.Helper()
-			network := coord.NewFaultyNetwork(addr)
+			network := coord.NewFaultyNetwork(connect)
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 			defer cancel()
-			c, err := coord.Dial(ctx, coord.DialOptions{Addr: addr, Conn: network.Dial, Secret: []byte("secret"), TTL: ttl})
+			c, err := coord.Dial(ctx, coord.DialOptions{
+				Addr: "store", Conn: network.Dial, Secret: []byte("secret"), TTL: ttl,
+			})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -55,5 +82,5 @@ func TestClientConforms(t *testing.T) {
 		Heal:  func(s coord.Store) { of(s).Heal() },
 		Break: func(s coord.Store) { of(s).Reset() },
 		Kill:  func(s coord.Store) { of(s).Kill() },
-	})
+	}
 }

@@ -204,7 +204,8 @@ func BenchmarkConnections(b *testing.B) {
 	b.Log(fmt.Sprint(n, " connections, each with a key of 500 bytes and a watch; both ends in one process"))
 }
 
-// pendingAt connects to a store, and says nothing. It returns a channel that is closed when the store ends the connection.
+// pendingAt connects to a store, and says nothing. It returns a channel that is closed when the store ends the
+// connection.
 func servePending(s *Server) (<-chan struct{}, func()) {
 	here, there := net.Pipe()
 	s.ServeConn(there)

@@ -67,7 +67,9 @@ func (a *attempt) open(ctx context.Context) (*established, error) {
 }
 
 // exchange connects and calls say, both within the timeout. The returned connection has no deadline.
-func (a *attempt) exchange(ctx context.Context, do func(net.Conn, *bufio.Reader) error) (net.Conn, *bufio.Reader, error) {
+func (a *attempt) exchange(
+	ctx context.Context, do func(net.Conn, *bufio.Reader) error,
+) (net.Conn, *bufio.Reader, error) {
 	nc, err := a.connect(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -78,7 +80,8 @@ func (a *attempt) exchange(ctx context.Context, do func(net.Conn, *bufio.Reader)
 	in := bufio.NewReaderSize(nc, readBuffer)
 	err = do(nc, in)
 	if !stop() {
-		err = a.dialError(ObstacleSilent, "it accepts connections, but had not answered when the attempt was canceled", context.Cause(ctx))
+		message := "it accepts connections, but had not answered when the attempt was canceled"
+		err = a.dialError(ObstacleSilent, message, context.Cause(ctx))
 	}
 	if err != nil {
 		nc.Close()
@@ -201,8 +204,8 @@ func (a *attempt) readPreamble(in *bufio.Reader) error {
 		_, err := a.readFrame(in, kindRefusal)
 		if _, ok := errors.AsType[*RefusedError](err); !ok {
 			err = a.refused(ReasonProtocol, fmt.Sprintf(
-				"the store speaks version %d of the agents' protocol and the agent speaks version %d: run the same elasticrun on all nodes",
-				v, protocolVersion))
+				"the store speaks version %d of the agents' protocol and the agent speaks version %d: "+
+					"run the same elasticrun on all nodes", v, protocolVersion))
 		}
 		return err
 	}

@@ -208,8 +208,8 @@ func (l *lateListener) Accept() (net.Conn, error) {
 	return nc, err
 }
 
-// TestStoreBeginsBehindProxy connects to a store that begins after the agent's connection was ended, and before it asks what
-// is there. The store answers a TCPStore's questions, and is none.
+// TestStoreBeginsBehindProxy connects to a store that begins after the agent's connection was ended, and before it asks
+// what is there. The store answers a TCPStore's questions, and is none.
 func TestStoreBeginsBehindProxy(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -86,8 +86,9 @@ func openDisk(dir string) (*disk, error) {
 }
 
 var (
-	errNotAStore = errors.New("it is not a coordination store's file, or it is damaged: move it away to start with an empty store")
-	errDamaged   = errors.New("its pages are inconsistent")
+	errNotAStore = errors.New("it is not a coordination store's file, or it is damaged: " +
+		"move it away to start with an empty store")
+	errDamaged = errors.New("its pages are inconsistent")
 )
 
 // catchFaults calls f and turns a panic or memory fault into errDamaged: bbolt maps the file into memory, and a damaged

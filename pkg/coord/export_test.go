@@ -6,16 +6,18 @@ import (
 	"testing"
 )
 
-// StartServer is for tests that stand outside of the package.
+// StartServer gives startServer to tests of package coord_test.
 func StartServer(t testing.TB, opts ServerOptions) (*Server, string) {
 	t.Helper()
 	return startServer(t, opts)
 }
 
-// FaultyNetwork is faultyNetwork for them.
+// FaultyNetwork gives faultyNetwork to tests of package coord_test.
 type FaultyNetwork struct{ f *faultyNetwork }
 
-func NewFaultyNetwork(addr string) *FaultyNetwork { return &FaultyNetwork{newFaultyNetwork(addr)} }
+func NewFaultyNetwork(connect func(context.Context) (net.Conn, error)) *FaultyNetwork {
+	return &FaultyNetwork{newFaultyNetwork(connect)}
+}
 
 func (n *FaultyNetwork) Dial(ctx context.Context) (net.Conn, error) { return n.f.dial(ctx) }
 

@@ -9,20 +9,26 @@ import (
 	"time"
 )
 
-// faultyNetwork is what lies between one client and a store at an address.
+// faultyNetwork is the network between one client and a store.
 type faultyNetwork struct {
-	addr string
+	connect func(context.Context) (net.Conn, error)
 
 	mu      sync.Mutex
-	cut     bool // what is sent is held up
+	cut     bool // data is held up
 	dead    bool // nobody can connect
 	changed chan struct{}
 	conns   map[*faultyConn]struct{}
-	dials   int
 }
 
-func newFaultyNetwork(addr string) *faultyNetwork {
-	return &faultyNetwork{addr: addr, changed: make(chan struct{}), conns: map[*faultyConn]struct{}{}}
+func newFaultyNetwork(connect func(context.Context) (net.Conn, error)) *faultyNetwork {
+	return &faultyNetwork{connect: connect, changed: make(chan struct{}), conns: map[*faultyConn]struct{}{}}
+}
+
+// newFaultyTCP returns the network of a client that connects to addr.
+func newFaultyTCP(addr string) *faultyNetwork {
+	return newFaultyNetwork(func(ctx context.Context) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "tcp", addr)
+	})
 }
 
 // set changes the network.
@@ -34,23 +40,25 @@ func (f *faultyNetwork) set(change func()) {
 	f.changed = make(chan struct{})
 }
 
-// reset breaks all connections, as a RST would.
+// reset breaks all connections, those of TCP with a RST.
 func (f *faultyNetwork) reset() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for c := range f.conns {
-		_ = c.Conn.(*net.TCPConn).SetLinger(0)
+		if tcp, ok := c.Conn.(*net.TCPConn); ok {
+			_ = tcp.SetLinger(0)
+		}
 		c.Conn.Close()
 	}
 }
 
-// kill breaks all connections, and lets no other come.
+// kill breaks all connections and allows no others.
 func (f *faultyNetwork) kill() {
 	f.set(func() { f.dead = true })
 	f.reset()
 }
 
-// pass waits until the network is not cut.
+// waitUncut waits until the network is not cut. It returns false if done is closed first.
 func (f *faultyNetwork) waitUncut(done <-chan struct{}) bool {
 	for {
 		f.mu.Lock()
@@ -67,11 +75,10 @@ func (f *faultyNetwork) waitUncut(done <-chan struct{}) bool {
 	}
 }
 
-// dial is a DialOptions.Conn.
+// dial implements DialOptions.Conn.
 func (f *faultyNetwork) dial(ctx context.Context) (net.Conn, error) {
 	f.mu.Lock()
 	dead := f.dead
-	f.dials++
 	f.mu.Unlock()
 	if dead {
 		return nil, errors.New("the network is dead")
@@ -79,7 +86,7 @@ func (f *faultyNetwork) dial(ctx context.Context) (net.Conn, error) {
 	if !f.waitUncut(ctx.Done()) {
 		return nil, ctx.Err()
 	}
-	nc, err := new(net.Dialer).DialContext(ctx, "tcp", f.addr)
+	nc, err := f.connect(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -94,7 +101,7 @@ func (f *faultyNetwork) dial(ctx context.Context) (net.Conn, error) {
 type faultyConn struct {
 	net.Conn
 	network *faultyNetwork
-	late    chan struct{} // closed when a deadline in the past was set, or the connection closed
+	late    chan struct{} // closed by Close or by a deadline in the past
 	once    sync.Once
 }
 

@@ -90,7 +90,7 @@ const torchTimeout = 500 * time.Millisecond
 // attempt.
 func (a *attempt) detectTorch(ctx context.Context, err error) error {
 	var obstacle *DialError
-	if !a.detectTorchStore || !errors.As(err, &obstacle) || obstacle.Obstacle != ObstacleSilent && obstacle.Obstacle != ObstacleClosed {
+	if !a.detectTorchStore || !errors.As(err, &obstacle) || !obstacle.noAnswer() {
 		return err
 	}
 	for _, question := range []struct {
@@ -105,7 +105,8 @@ func (a *attempt) detectTorch(ctx context.Context, err error) error {
 		{query: "\x06", size: 8},
 	} {
 		got := a.askTorch(ctx, question.query, question.size)
-		if len(got) == question.size && (bytes.Equal(got, question.answer) || question.answer == nil && bytes.Equal(got[4:], make([]byte, 4))) {
+		smallNumber := question.answer == nil && len(got) == 8 && bytes.Equal(got[4:], make([]byte, 4))
+		if len(got) == question.size && (bytes.Equal(got, question.answer) || smallNumber) {
 			if !a.refusesAgents(ctx) {
 				return err
 			}
@@ -125,7 +126,12 @@ func (a *attempt) refusesAgents(ctx context.Context) bool {
 		return false
 	}
 	obstacle, ok := errors.AsType[*DialError](err)
-	return ok && (obstacle.Obstacle == ObstacleSilent || obstacle.Obstacle == ObstacleClosed)
+	return ok && obstacle.noAnswer()
+}
+
+// noAnswer reports whether the peer accepted the connection and did not answer.
+func (e *DialError) noAnswer() bool {
+	return e.Obstacle == ObstacleSilent || e.Obstacle == ObstacleClosed
 }
 
 // askTorch sends question on a new connection and returns up to size bytes of the answer.

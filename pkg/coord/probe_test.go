@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// TestLook looks at stores that would take the agent in, and at those that would not: the words are the same as for one that comes to stay.
+// TestLook looks at stores that would take the agent in, and at those that would not: the words are the same as for one
+// that comes to stay.
 func TestLook(t *testing.T) {
 	t.Parallel()
 	secret := []byte("secret")

@@ -101,7 +101,8 @@ func (s *Server) recordRefusal(nc net.Conn, why refusal) {
 	}
 	s.mu.Unlock()
 	if first {
-		s.opts.Logger.Warn().Stringer("from", nc.RemoteAddr()).Stringer("reason", why.reason).Msg("refused an agent: " + why.message)
+		s.opts.Logger.Warn().Stringer("from", nc.RemoteAddr()).Stringer("reason", why.reason).
+			Msg("refused an agent: " + why.message)
 	}
 }
 

@@ -99,7 +99,8 @@ func NewServer(opts ServerOptions) *Server {
 	core.budget.limitMemory(opts.MaxMemory)
 	return &Server{
 		opts: opts, fresh: true, start: time.Now(), core: core, stop: make(chan struct{}),
-		conns: map[*conn]struct{}{}, sessionConns: map[*session]*conn{}, locals: map[*local]struct{}{}, reached: map[netip.Addr]int{},
+		conns: map[*conn]struct{}{}, sessionConns: map[*session]*conn{}, locals: map[*local]struct{}{},
+		reached: map[netip.Addr]int{},
 	}
 }
 
@@ -234,7 +235,8 @@ func (s *Server) clock() time.Duration {
 		s.core.addPause(late)
 		s.nextTick = now
 		if late > time.Second {
-			s.opts.Logger.Warn().Stringer("pause", late.Round(time.Millisecond)).Msg("coordination store was paused; its sessions are extended by the pause")
+			s.opts.Logger.Warn().Stringer("pause", late.Round(time.Millisecond)).
+				Msg("coordination store was paused; its sessions are extended by the pause")
 		}
 	}
 	return now
@@ -253,7 +255,8 @@ func (s *Server) tick() {
 		s.mu.Lock()
 		now := s.clock()
 		for _, ended := range s.core.expire(now) {
-			s.opts.Logger.Warn().Str("session", string(ended.id)).Bool("connected", s.sessionConns[ended] != nil).Msg("session expired")
+			s.opts.Logger.Warn().Str("session", string(ended.id)).Bool("connected", s.sessionConns[ended] != nil).
+				Msg("session expired")
 			s.sessionEnded(ended, "no keep-alive arrived in time")
 		}
 		next, ok := s.core.nextExpiry()

@@ -31,6 +31,8 @@ type refusal struct {
 	message string
 }
 
+var wrongSecret = refusal{ReasonSecret, "the agent's shared secret differs from the store's: give both the same secret"}
+
 // runHandshake gives the client a session, refuses it, or answers a probe. It returns the frames that are still to be
 // sent.
 func (c *conn) runHandshake() (out []byte, joined bool, err error) {
@@ -46,8 +48,8 @@ func (c *conn) runHandshake() (out []byte, joined bool, err error) {
 	out = appendPreamble(nil)
 	if version != protocolVersion {
 		return c.refuse(out, refusal{ReasonProtocol, fmt.Sprintf(
-			"the agent speaks version %d of the agents' protocol and the store speaks version %d: run the same elasticrun on all nodes",
-			version, protocolVersion)})
+			"the agent speaks version %d of the agents' protocol and the store speaks version %d: "+
+				"run the same elasticrun on all nodes", version, protocolVersion)})
 	}
 	k, body, err := c.read(maxHandshake, scratch)
 	if err != nil {
@@ -87,7 +89,7 @@ func (c *conn) runHandshake() (out []byte, joined bool, err error) {
 		return nil, false, fmt.Errorf("no join: %w", errMalformed)
 	}
 	if !proofs.verifies(sideAgent, bodyOf(join{ttl: j.ttl, token: j.token, end: j.end}.append(nil)), j.proof) {
-		return c.refuse(nil, refusal{ReasonSecret, "the agent's shared secret differs from the store's: give both the same secret"})
+		return c.refuse(nil, wrongSecret)
 	}
 	proofs.add(body)
 	if j.end {
@@ -160,7 +162,8 @@ func (s *Server) mismatch(h hello) *refusal {
 	switch {
 	case h.version != s.opts.Version && h.version != "" && s.opts.Version != "":
 		return &refusal{ReasonVersion, fmt.Sprintf(
-			"the agent is elasticrun %s and the store is elasticrun %s: run the same version on all nodes", printable(h.version), s.opts.Version)}
+			"the agent is elasticrun %s and the store is elasticrun %s: run the same version on all nodes",
+			printable(h.version), s.opts.Version)}
 	case h.runID != s.opts.RunID && h.runID != "" && s.opts.RunID != "":
 		return &refusal{ReasonRunID, fmt.Sprintf(
 			"the store belongs to another job: its run id is %q and the agent's is %q; give each job its own endpoint",
@@ -254,13 +257,15 @@ func (c *conn) answerProbe(h hello, body []byte, proofs *transcript) ([]byte, bo
 		return nil, false, fmt.Errorf("no probe request: %w", errMalformed)
 	}
 	if !proofs.verifies(sideAgent, nil, request.proof) {
-		return c.refuse(nil, refusal{ReasonSecret, "the agent's shared secret differs from the store's: give both the same secret"})
+		return c.refuse(nil, wrongSecret)
 	}
 	proofs.add(body)
 	if why := s.mismatch(h); why != nil {
 		return appendRefusal(nil, why.reason, why.message), false, nil
 	}
-	r := probeReply{version: s.opts.Version, runID: s.opts.RunID, agents: int64(s.sessionsOf(h.runID)), time: time.Now().UnixNano()}
+	r := probeReply{
+		version: s.opts.Version, runID: s.opts.RunID, agents: int64(s.sessionsOf(h.runID)), time: time.Now().UnixNano(),
+	}
 	r.proof = proofs.proof(sideStore, bodyOf(r.append(nil)))
 	return r.append(nil), false, nil
 }

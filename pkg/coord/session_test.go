@@ -133,8 +133,8 @@ func TestResume(t *testing.T) {
 	})
 }
 
-// TestBrokenConnectionProvesNothing: a connection may break while its client lives, by a reset that only one end receives,
-// or with a proxy. The session lives as long as its last keep-alive allows.
+// TestBrokenConnectionProvesNothing: a connection may break while its client lives, by a reset that only one end
+// receives, or with a proxy. The session lives as long as its last keep-alive allows.
 func TestBrokenConnectionProvesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, p, c, seen := newSessionTest(t)
@@ -218,8 +218,8 @@ func TestPause(t *testing.T) {
 	})
 }
 
-// TestTakenSessionIsTakenBack: an attempt to resume that the client has given up may arrive late, and take the session from the
-// connection that the client has.
+// TestTakenSessionIsTakenBack: an attempt to resume that the client has given up may arrive late, and take the session
+// from the connection that the client has.
 func TestTakenSessionIsTakenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, p, c, seen := newSessionTest(t)
@@ -239,7 +239,8 @@ func TestTakenSessionIsTakenBack(t *testing.T) {
 	})
 }
 
-// TestEndSessionAfterTheLastFrames: what a process sent before it died counts, though the word of its death may overtake it.
+// TestEndSessionAfterTheLastFrames: what a process sent before it died counts, though the word of its death may
+// overtake it.
 func TestEndSessionAfterTheLastFrames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, p, c, seen := newSessionTest(t)
@@ -380,7 +381,8 @@ func TestReconnectPaces(t *testing.T) {
 	})
 }
 
-// TestCommitUnderWay breaks the connection before the answer: nobody knows whether it was done, and it is not done twice.
+// TestCommitUnderWay breaks the connection before the answer: nobody knows whether it was done, and it is not done
+// twice.
 func TestCommitUnderWay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, p, c, _ := newSessionTest(t)

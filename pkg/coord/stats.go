@@ -27,7 +27,8 @@ func (s *Server) Stats() Stats {
 	stats := s.stats
 	stats.Received, stats.Sent = s.received.traffic(), s.sent.traffic()
 	stats.Memory = s.core.budget.stored + s.inflight
-	stats.Conns, stats.Sessions, stats.Keys, stats.Revision = len(s.conns), s.remote, len(s.core.entries), s.core.revision
+	stats.Conns, stats.Sessions = len(s.conns), s.remote
+	stats.Keys, stats.Revision = len(s.core.entries), s.core.revision
 	return stats
 }
 

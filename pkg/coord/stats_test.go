@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestTraffic counts what a client and its store say, from the first message to the last. It also shows that nobody connects
-// anew for a session that was ended in order.
+// TestTraffic counts what a client and its store say, from the first message to the last. It also shows that nobody
+// connects anew for a session that was ended in order.
 func TestTraffic(t *testing.T) {
 	s, addr := startServer(t, ServerOptions{})
 	const clients = 50

@@ -20,7 +20,8 @@ import (
 //	refusal        client  code, s message for people; then the connection ends
 //
 //	keep-alive     store   request
-//	commit         store   request, number {s key, create-revision}, number {flags (1: delete, 2: owned), s key, s value, TTL}
+//	commit         store   request, number {s key, create-revision},
+//	                       number {flags (1: delete, 2: owned), s key, s value, TTL}
 //	watch          store   watch, s prefix
 //	unwatch        store   watch
 //	end            store   request: end the session
@@ -30,7 +31,8 @@ import (
 //	exit notice    client  code, s message for people: the session or the store has ended; then the connection ends
 //
 //	probe request  store   s proof
-//	probe reply    client  s version, s run id (empty: any), agents of the run, Unix time in ns, s proof; then the connection ends
+//	probe reply    client  s version, s run id (empty: any), agents of the run, Unix time in ns, s proof;
+//	                       then the connection ends
 //
 // The handshake is hello, challenge, join, welcome. The store may send a refusal instead of its part. A client that
 // only probes the store sends a probe request instead of join and gets no session. The client chooses the numbers of

@@ -11,88 +11,88 @@ import (
 )
 
 // guards tells keys apart by their create-revision alone.
-func guards(l *testEnv) {
-	a, b := l.open(), l.open()
-	first := l.commit(a, []coord.Guard{l.guard("k", 0)}, l.put("k", "1"))
-	l.commitFails(b, coord.ErrConflict, []coord.Guard{l.guard("k", 0)}, l.put("k", "no"))
-	l.commitFails(b, coord.ErrConflict, []coord.Guard{l.guard("k", first+1)}, l.put("k", "no"))
-	l.commitFails(b, coord.ErrConflict, []coord.Guard{l.guard("none", first)}, l.put("none", "no"))
+func guards(env *testEnv) {
+	a, b := env.open(), env.open()
+	first := env.commit(a, []coord.Guard{env.guard("k", 0)}, env.put("k", "1"))
+	env.commitFails(b, coord.ErrConflict, []coord.Guard{env.guard("k", 0)}, env.put("k", "no"))
+	env.commitFails(b, coord.ErrConflict, []coord.Guard{env.guard("k", first+1)}, env.put("k", "no"))
+	env.commitFails(b, coord.ErrConflict, []coord.Guard{env.guard("none", first)}, env.put("none", "no"))
 
-	second := l.commit(b, []coord.Guard{l.guard("k", first)}, l.put("k", "2")) // a put leaves it as it is
-	l.commit(a, []coord.Guard{l.guard("k", first), l.guard("none", 0)}, l.put("other", "guarded by keys it does not write"))
-	l.commitFails(a, coord.ErrConflict, []coord.Guard{l.guard("k", second)}, l.put("k", "no"))
-	l.holds(a, map[string]string{"k": "2", "other": "guarded by keys it does not write"})
+	second := env.commit(b, []coord.Guard{env.guard("k", first)}, env.put("k", "2")) // a put leaves it as it is
+	env.commit(a, []coord.Guard{env.guard("k", first), env.guard("none", 0)}, env.put("other", "guarded by keys it does not write"))
+	env.commitFails(a, coord.ErrConflict, []coord.Guard{env.guard("k", second)}, env.put("k", "no"))
+	env.holds(a, map[string]string{"k": "2", "other": "guarded by keys it does not write"})
 
-	l.commit(a, []coord.Guard{l.guard("k", first)}, l.del("k"))
-	l.commitFails(b, coord.ErrConflict, []coord.Guard{l.guard("k", first)}, l.put("k", "no"))
-	again := l.commit(b, []coord.Guard{l.guard("k", 0)}, l.put("k", "3"))
-	l.commitFails(a, coord.ErrConflict, []coord.Guard{l.guard("k", first)}, l.put("k", "no")) // made anew
-	l.commit(a, []coord.Guard{l.guard("k", again)}, l.put("k", "4"))
-	l.holds(b, map[string]string{"k": "4", "other": "guarded by keys it does not write"})
+	env.commit(a, []coord.Guard{env.guard("k", first)}, env.del("k"))
+	env.commitFails(b, coord.ErrConflict, []coord.Guard{env.guard("k", first)}, env.put("k", "no"))
+	again := env.commit(b, []coord.Guard{env.guard("k", 0)}, env.put("k", "3"))
+	env.commitFails(a, coord.ErrConflict, []coord.Guard{env.guard("k", first)}, env.put("k", "no")) // made anew
+	env.commit(a, []coord.Guard{env.guard("k", again)}, env.put("k", "4"))
+	env.holds(b, map[string]string{"k": "4", "other": "guarded by keys it does not write"})
 
-	l.commit(a, []coord.Guard{l.guard("k", again)}) // only asks
-	l.commitFails(a, coord.ErrConflict, []coord.Guard{l.guard("k", first)})
+	env.commit(a, []coord.Guard{env.guard("k", again)}) // only asks
+	env.commitFails(a, coord.ErrConflict, []coord.Guard{env.guard("k", first)})
 }
 
 // guardOfSession fences a writer by a key of another session.
-func guardOfSession(l *testEnv) {
-	leader, other := l.open(), l.open()
-	epoch := l.commit(leader, []coord.Guard{l.guard("leader", 0)}, l.putOwned("leader", "a"))
-	l.commit(leader, []coord.Guard{l.guard("leader", epoch)}, l.put("k", "1"))
-	l.commitFails(other, coord.ErrConflict, []coord.Guard{l.guard("leader", 0)}, l.putOwned("leader", "b"))
-	l.close(leader)
-	next := l.commit(other, []coord.Guard{l.guard("leader", 0)}, l.putOwned("leader", "b"))
+func guardOfSession(env *testEnv) {
+	leader, other := env.open(), env.open()
+	epoch := env.commit(leader, []coord.Guard{env.guard("leader", 0)}, env.putOwned("leader", "a"))
+	env.commit(leader, []coord.Guard{env.guard("leader", epoch)}, env.put("k", "1"))
+	env.commitFails(other, coord.ErrConflict, []coord.Guard{env.guard("leader", 0)}, env.putOwned("leader", "b"))
+	env.close(leader)
+	next := env.commit(other, []coord.Guard{env.guard("leader", 0)}, env.putOwned("leader", "b"))
 	if next <= epoch {
-		l.Errorf("the second leader's create-revision is %d, the first one's was %d", next, epoch)
+		env.Errorf("the second leader's create-revision is %d, the first one's was %d", next, epoch)
 	}
-	third := l.open()
-	l.commitFails(third, coord.ErrConflict, []coord.Guard{l.guard("leader", epoch)}, l.put("k", "no"))
-	l.holds(third, map[string]string{"leader": "b", "k": "1"})
+	third := env.open()
+	env.commitFails(third, coord.ErrConflict, []coord.Guard{env.guard("leader", epoch)}, env.put("k", "no"))
+	env.holds(third, map[string]string{"leader": "b", "k": "1"})
 }
 
-func allOrNothing(l *testEnv) {
-	a, b := l.open(), l.open()
-	rev := l.commit(a, nil, l.put("k", "1"), l.put("gone", "1"))
-	v := l.watch(b, "")
+func allOrNothing(env *testEnv) {
+	a, b := env.open(), env.open()
+	rev := env.commit(a, nil, env.put("k", "1"), env.put("gone", "1"))
+	v := env.watch(b, "")
 	want := map[string]string{"k": "1", "gone": "1"}
 	v.awaitAll(want)
 	for _, guards := range [][]coord.Guard{
-		{l.guard("k", 0)},
-		{l.guard("k", rev), l.guard("gone", 0)}, // the last one fails
-		{l.guard("none", rev), l.guard("k", rev)},
-		{l.guard("k", rev), l.guard("none", rev), l.guard("gone", rev)},
+		{env.guard("k", 0)},
+		{env.guard("k", rev), env.guard("gone", 0)}, // the last one fails
+		{env.guard("none", rev), env.guard("k", rev)},
+		{env.guard("k", rev), env.guard("none", rev), env.guard("gone", rev)},
 	} {
-		l.commitFails(a, coord.ErrConflict, guards, l.put("k", "no"), l.putOwned("new", "no"), l.del("gone"), l.putTTL("short", "no", l.keyTTL()))
+		env.commitFails(a, coord.ErrConflict, guards, env.put("k", "no"), env.putOwned("new", "no"), env.del("gone"), env.putTTL("short", "no", env.KeyTTL))
 	}
-	l.holds(b, want)
-	l.commit(a, []coord.Guard{l.guard("k", rev), l.guard("gone", rev)}, l.put("k", "2"), l.putOwned("new", "2"), l.del("gone"), l.putTTL("short", "2", 100*l.keyTTL()))
+	env.holds(b, want)
+	env.commit(a, []coord.Guard{env.guard("k", rev), env.guard("gone", rev)}, env.put("k", "2"), env.putOwned("new", "2"), env.del("gone"), env.putTTL("short", "2", 100*env.KeyTTL))
 	v.awaitAll(map[string]string{"k": "2", "new": "2", "short": "2"})
 	if n := v.count(); n != 2 {
-		l.Errorf("one commit and four refused ones were told as %q", v.batchStrings())
+		env.Errorf("one commit and four refused ones were told as %q", v.batchStrings())
 	}
 }
 
 // revisions rise with each commit, whoever makes it.
-func revisions(l *testEnv) {
-	stores := []coord.Store{l.open(), l.open()}
+func revisions(env *testEnv) {
+	stores := []coord.Store{env.open(), env.open()}
 	var last coord.Revision
 	for i := range 20 {
-		rev := l.commit(stores[i%2], nil, l.put("k", fmt.Sprint(i)))
+		rev := env.commit(stores[i%2], nil, env.put("k", fmt.Sprint(i)))
 		if rev <= last || rev <= 0 {
-			l.Fatalf("commit %d has revision %d, the one before had %d", i, rev, last)
+			env.Fatalf("commit %d has revision %d, the one before had %d", i, rev, last)
 		}
 		last = rev
-		if b := l.first(stores[(i+1)%2], ""); b.Revision < rev {
-			l.Fatalf("a watch begins at revision %d, after a commit that returned %d", b.Revision, rev)
+		if b := env.first(stores[(i+1)%2], ""); b.Revision < rev {
+			env.Fatalf("a watch begins at revision %d, after a commit that returned %d", b.Revision, rev)
 		}
 	}
 	const n = 64
 	var mu sync.Mutex
 	seen := make(map[coord.Revision]bool)
-	l.together(n, func(i int) error {
-		ctx, cancel := l.bounded()
+	env.together(n, func(i int) error {
+		ctx, cancel := env.bounded()
 		defer cancel()
-		rev, err := stores[i%2].Commit(ctx, nil, []coord.Op{l.put(fmt.Sprint("at once ", i), "")})
+		rev, err := stores[i%2].Commit(ctx, nil, []coord.Op{env.put(fmt.Sprint("at once ", i), "")})
 		mu.Lock()
 		defer mu.Unlock()
 		if err == nil && (seen[rev] || rev <= last) {
@@ -104,21 +104,21 @@ func revisions(l *testEnv) {
 }
 
 // oneWinner lets many create a key at once.
-func oneWinner(l *testEnv) {
+func oneWinner(env *testEnv) {
 	var stores []coord.Store
 	for range 8 {
-		stores = append(stores, l.open())
+		stores = append(stores, env.open())
 	}
-	v := l.watch(stores[0], "")
+	v := env.watch(stores[0], "")
 	for round := range 3 {
 		key := fmt.Sprint("key ", round)
 		var mu sync.Mutex
 		won := make(map[string]coord.Revision)
-		l.together(64, func(i int) error {
-			ctx, cancel := l.bounded()
+		env.together(64, func(i int) error {
+			ctx, cancel := env.bounded()
 			defer cancel()
 			me := fmt.Sprint("writer ", i)
-			rev, err := stores[i%len(stores)].Commit(ctx, []coord.Guard{l.guard(key, 0)}, []coord.Op{l.put(key, me), l.put(me, key)})
+			rev, err := stores[i%len(stores)].Commit(ctx, []coord.Guard{env.guard(key, 0)}, []coord.Op{env.put(key, me), env.put(me, key)})
 			switch {
 			case err == nil:
 				mu.Lock()
@@ -130,19 +130,19 @@ func oneWinner(l *testEnv) {
 			return nil
 		})
 		if len(won) != 1 {
-			l.Fatalf("%d of 64 created the key: %v", len(won), won)
+			env.Fatalf("%d of 64 created the key: %v", len(won), won)
 		}
 		for me, rev := range won {
 			v.await("the winner's commit", func(got map[string]string) bool { return got[key] == me && got[me] == key })
-			l.commit(stores[1], []coord.Guard{l.guard(key, rev)}, l.del(key), l.del(me))
+			env.commit(stores[1], []coord.Guard{env.guard(key, rev)}, env.del(key), env.del(me))
 		}
 	}
-	l.holds(stores[2], map[string]string{})
+	env.holds(stores[2], map[string]string{})
 }
 
 // together runs n at once and reports what they return.
-func (l *testEnv) together(n int, run func(i int) error) {
-	l.Helper()
+func (env *testEnv) together(n int, run func(i int) error) {
+	env.Helper()
 	var group sync.WaitGroup
 	start := make(chan struct{})
 	errs := make([]error, n)
@@ -155,35 +155,35 @@ func (l *testEnv) together(n int, run func(i int) error) {
 	close(start)
 	group.Wait()
 	if err := errors.Join(errs...); err != nil {
-		l.Fatal(err)
+		env.Fatal(err)
 	}
 }
 
 // deletes of keys that are not there do nothing, and nobody sees them.
-func deletes(l *testEnv) {
-	s := l.open()
-	v := l.watch(s, "")
+func deletes(env *testEnv) {
+	s := env.open()
+	v := env.watch(s, "")
 	v.awaitAll(map[string]string{})
-	l.commit(s, nil, l.del("none"))
-	made := l.commit(s, nil, l.put("k", "1"), l.del("none"))
+	env.commit(s, nil, env.del("none"))
+	made := env.commit(s, nil, env.put("k", "1"), env.del("none"))
 	v.awaitAll(map[string]string{"k": "1"})
-	marked := l.del("k")
-	marked.Value, marked.Owned, marked.TTL = []byte("unused"), true, l.keyTTL()
-	deleted := l.commit(s, nil, marked)
+	marked := env.del("k")
+	marked.Value, marked.Owned, marked.TTL = []byte("unused"), true, env.KeyTTL
+	deleted := env.commit(s, nil, marked)
 	v.awaitAll(map[string]string{})
 	want := []string{fmt.Sprintf("changes at %d: k=1 made in %d", made, made), fmt.Sprintf("changes at %d: k deleted", deleted)}
 	if got := v.batchStrings()[1:]; fmt.Sprint(got) != fmt.Sprint(want) {
-		l.Errorf("the watch told %q, want %q", got, want)
+		env.Errorf("the watch told %q, want %q", got, want)
 	}
-	again := l.commit(s, []coord.Guard{l.guard("k", 0)}, l.put("k", "2"))
+	again := env.commit(s, []coord.Guard{env.guard("k", 0)}, env.put("k", "2"))
 	if again <= deleted {
-		l.Errorf("the key was made anew in revision %d, and deleted in %d", again, deleted)
+		env.Errorf("the key was made anew in revision %d, and deleted in %d", again, deleted)
 	}
 }
 
 // anyBytes may be in keys and values.
-func anyBytes(l *testEnv) {
-	s := l.open()
+func anyBytes(env *testEnv) {
+	s := env.open()
 	want := map[string]string{
 		"":                         "the prefix itself",
 		"empty":                    "",
@@ -196,27 +196,27 @@ func anyBytes(l *testEnv) {
 	}
 	var ops []coord.Op
 	for key, value := range want {
-		ops = append(ops, l.put(key, value))
+		ops = append(ops, env.put(key, value))
 	}
-	l.commit(s, nil, ops...)
-	l.holds(l.open(), want)
-	if got := l.first(s, "\xff").Events; len(got) != 2 {
-		l.Errorf("%d keys begin with \\xff, want 2", len(got))
+	env.commit(s, nil, ops...)
+	env.holds(env.open(), want)
+	if got := env.first(s, "\xff").Events; len(got) != 2 {
+		env.Errorf("%d keys begin with \\xff, want 2", len(got))
 	}
 }
 
 // limits of a commit: what CheckCommit lets pass is done, all else is refused without a trace.
-func limits(l *testEnv) {
-	s := l.open()
+func limits(env *testEnv) {
+	s := env.open()
 	ops := func(n int) (ops []coord.Op) {
 		for i := range n {
-			ops = append(ops, l.put(fmt.Sprintf("%03d", i), "v"))
+			ops = append(ops, env.put(fmt.Sprintf("%03d", i), "v"))
 		}
 		return ops
 	}
 	absent := func(n int) (guards []coord.Guard) {
 		for i := range n {
-			guards = append(guards, l.guard(fmt.Sprintf("%03d", i), 0))
+			guards = append(guards, env.guard(fmt.Sprintf("%03d", i), 0))
 		}
 		return guards
 	}
@@ -225,7 +225,7 @@ func limits(l *testEnv) {
 		for i := range n {
 			key := fmt.Sprintf("f%d", i)
 			share := size / (n - i)
-			ops = append(ops, l.put(key, strings.Repeat("v", share-len(l.prefix)-len(key))))
+			ops = append(ops, env.put(key, strings.Repeat("v", share-len(env.prefix)-len(key))))
 			size -= share
 		}
 		return ops
@@ -246,36 +246,36 @@ func limits(l *testEnv) {
 		{name: "a byte more, in many ops", ops: filled(coord.MaxCommit+1, 100), want: coord.ErrTooLarge},
 	} {
 		if c.want != nil {
-			l.commitFails(s, c.want, c.guards, c.ops...)
-			l.holds(s, map[string]string{})
+			env.commitFails(s, c.want, c.guards, c.ops...)
+			env.holds(s, map[string]string{})
 			continue
 		}
 		want := make(map[string]string)
 		owned, gone := make([]coord.Op, 0, len(c.ops)), make([]coord.Op, 0, len(c.ops))
 		for _, op := range c.ops {
-			key := strings.TrimPrefix(op.Key, l.prefix)
+			key := strings.TrimPrefix(op.Key, env.prefix)
 			want[key] = string(op.Value)
-			owned, gone = append(owned, l.putOwned(key, want[key])), append(gone, l.del(key))
+			owned, gone = append(owned, env.putOwned(key, want[key])), append(gone, env.del(key))
 		}
 		for _, ops := range [][]coord.Op{c.ops, owned} {
-			l.commit(s, c.guards, ops...)
-			if !maps.Equal(want, l.list(s)) {
-				l.Errorf("%s: the store does not hold what was committed", c.name)
+			env.commit(s, c.guards, ops...)
+			if !maps.Equal(want, env.list(s)) {
+				env.Errorf("%s: the store does not hold what was committed", c.name)
 			}
-			l.commit(s, nil, gone...)
+			env.commit(s, nil, gone...)
 		}
 	}
 	for name, ops := range map[string][]coord.Op{
-		"an empty key": {l.put("k", ""), {Value: []byte("v")}},
-		"a key twice":  {l.put("k", "1"), l.put("other", ""), l.put("k", "2")},
-		"put, deleted": {l.put("k", "1"), l.del("k")},
+		"an empty key": {env.put("k", ""), {Value: []byte("v")}},
+		"a key twice":  {env.put("k", "1"), env.put("other", ""), env.put("k", "2")},
+		"put, deleted": {env.put("k", "1"), env.del("k")},
 	} {
-		ctx, cancel := l.bounded()
+		ctx, cancel := env.bounded()
 		if _, err := s.Commit(ctx, nil, ops); err == nil || errors.Is(err, coord.ErrUnavailable) || errors.Is(err, coord.ErrSessionLost) {
-			l.Errorf("%s: Commit returned %v", name, err)
+			env.Errorf("%s: Commit returned %v", name, err)
 		}
 		cancel()
 	}
-	l.holds(s, map[string]string{})
-	l.alive(s)
+	env.holds(s, map[string]string{})
+	env.alive(s)
 }

@@ -1,11 +1,13 @@
 package coordtest
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/elasticrun/elasticrun/pkg/coord"
@@ -18,29 +20,42 @@ type Harness struct {
 	Open func(t testing.TB) coord.Store
 	// TTL of the sessions. 0: they live as long as the store, and cases about their end by silence are left out.
 	TTL time.Duration
-	// Patience bounds each wait for what must happen; 0 is 20 s.
+	// KeyTTL is a short TTL of keys that the store can keep exactly. 0 means 2 s, which every store can keep.
+	KeyTTL time.Duration
+	// Timeout bounds each wait for something that must happen. 0 means 20 s.
 	Timeout time.Duration
-	// What can befall a client. Cases that need one that is nil are left out.
-	Cut   func(coord.Store) // the network swallows whatever it and the store send; no connection ends
+	// The faults of a client. Cases that need a nil fault are left out.
+	Cut   func(coord.Store) // the network drops what client and store send; no connection ends
 	Heal  func(coord.Store) // ends Cut
-	Break func(coord.Store) // its connections are reset; it can connect again at once, and keeps its session
-	Kill  func(coord.Store) // its process is dead: nothing more is heard of it; Close then only gives back memory
+	Break func(coord.Store) // the client's connections are reset; it can reconnect at once and keeps its session
+	Kill  func(coord.Store) // the client's process is dead and sends nothing; Close then only releases memory
 }
 
-// Run tests the stores of a harness.
+// Run runs the suite on the stores of a harness.
 func Run(t *testing.T, h Harness) {
 	t.Helper()
-	if h.Timeout == 0 {
-		h.Timeout = 20 * time.Second
-	}
 	for _, c := range cases() {
-		if c.needs != nil && !c.needs(h) {
-			continue
+		if c.needs == nil || c.needs(h) {
+			t.Run(c.name, func(t *testing.T) {
+				t.Parallel()
+				c.run(newTestEnv(t, h))
+			})
 		}
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			c.run(&testEnv{TB: t, Harness: h, prefix: "coordtest-" + rand.Text() + "/"})
-		})
+	}
+}
+
+// RunInBubble runs the suite in synctest bubbles, whose time passes at once. It is for stores that use no sockets. Each
+// case has a harness of its own, which newHarness makes in the case's bubble.
+func RunInBubble(t *testing.T, newHarness func(testing.TB) Harness) {
+	t.Helper()
+	sample := newHarness(t)
+	for _, c := range cases() {
+		if c.needs == nil || c.needs(sample) {
+			t.Run(c.name, func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) { c.run(newTestEnv(t, newHarness(t))) })
+			})
+		}
 	}
 }
 
@@ -98,25 +113,31 @@ type testEnv struct {
 	prefix string
 }
 
+func newTestEnv(t testing.TB, h Harness) *testEnv {
+	h.Timeout = cmp.Or(h.Timeout, 20*time.Second)
+	h.KeyTTL = cmp.Or(h.KeyTTL, 2*time.Second)
+	return &testEnv{TB: t, Harness: h, prefix: "coordtest-" + rand.Text() + "/"}
+}
+
 // bounded returns a context that ends a call that hangs.
-func (l *testEnv) bounded() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(l.Context()), l.Timeout)
+func (env *testEnv) bounded() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(env.Context()), env.Timeout)
 }
 
 // open returns a store that is kept alive until the case ends.
-func (l *testEnv) open() coord.Store {
-	l.Helper()
-	s := l.openIdle()
-	if l.TTL == 0 {
+func (env *testEnv) open() coord.Store {
+	env.Helper()
+	s := env.openIdle()
+	if env.TTL == 0 {
 		return s
 	}
-	ctx, cancel := context.WithCancel(l.Context())
+	ctx, cancel := context.WithCancel(env.Context())
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
 		keepAliveUntil(ctx, s)
 	}()
-	l.Cleanup(func() {
+	env.Cleanup(func() {
 		cancel()
 		<-ended
 	})
@@ -145,11 +166,11 @@ func keepAliveUntil(ctx context.Context, s coord.Store) {
 }
 
 // openIdle returns a store that nobody keeps alive.
-func (l *testEnv) openIdle() coord.Store {
-	l.Helper()
-	s := l.Open(l.TB)
-	l.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(l.Context()), time.Second)
+func (env *testEnv) openIdle() coord.Store {
+	env.Helper()
+	s := env.Open(env.TB)
+	env.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(env.Context()), time.Second)
 		defer cancel()
 		_ = s.Close(ctx) // the case may have closed or killed it
 	})
@@ -157,50 +178,50 @@ func (l *testEnv) openIdle() coord.Store {
 }
 
 // close closes a store that can hear it.
-func (l *testEnv) close(s coord.Store) {
-	l.Helper()
-	ctx, cancel := l.bounded()
+func (env *testEnv) close(s coord.Store) {
+	env.Helper()
+	ctx, cancel := env.bounded()
 	defer cancel()
 	if err := s.Close(ctx); err != nil {
-		l.Fatalf("close: %v", err)
+		env.Fatalf("close: %v", err)
 	}
 }
 
-func (l *testEnv) put(key, value string) coord.Op {
-	return coord.Op{Key: l.prefix + key, Value: []byte(value)}
+func (env *testEnv) put(key, value string) coord.Op {
+	return coord.Op{Key: env.prefix + key, Value: []byte(value)}
 }
 
-func (l *testEnv) putOwned(key, value string) coord.Op {
-	return coord.Op{Key: l.prefix + key, Value: []byte(value), Owned: true}
+func (env *testEnv) putOwned(key, value string) coord.Op {
+	return coord.Op{Key: env.prefix + key, Value: []byte(value), Owned: true}
 }
 
-func (l *testEnv) putTTL(key, value string, ttl time.Duration) coord.Op {
-	return coord.Op{Key: l.prefix + key, Value: []byte(value), TTL: ttl}
+func (env *testEnv) putTTL(key, value string, ttl time.Duration) coord.Op {
+	return coord.Op{Key: env.prefix + key, Value: []byte(value), TTL: ttl}
 }
 
-func (l *testEnv) del(key string) coord.Op { return coord.Op{Key: l.prefix + key, Delete: true} }
+func (env *testEnv) del(key string) coord.Op { return coord.Op{Key: env.prefix + key, Delete: true} }
 
 // made guards that a key is still that of a revision, or, with 0, that there is none.
-func (l *testEnv) guard(key string, create coord.Revision) coord.Guard {
-	return coord.Guard{Key: l.prefix + key, Create: create}
+func (env *testEnv) guard(key string, create coord.Revision) coord.Guard {
+	return coord.Guard{Key: env.prefix + key, Create: create}
 }
 
 // must commits.
-func (l *testEnv) commit(s coord.Store, guards []coord.Guard, ops ...coord.Op) coord.Revision {
-	l.Helper()
-	ctx, cancel := l.bounded()
+func (env *testEnv) commit(s coord.Store, guards []coord.Guard, ops ...coord.Op) coord.Revision {
+	env.Helper()
+	ctx, cancel := env.bounded()
 	defer cancel()
 	rev, err := s.Commit(ctx, guards, ops)
 	if err != nil {
-		l.Fatalf("commit of %s: %v", l.opsString(ops), err)
+		env.Fatalf("commit of %s: %v", env.opsString(ops), err)
 	}
 	return rev
 }
 
 // insist commits what may be done twice, as often as the store does not answer.
-func (l *testEnv) retryCommit(s coord.Store, ops ...coord.Op) {
-	l.Helper()
-	ctx, cancel := l.bounded()
+func (env *testEnv) retryCommit(s coord.Store, ops ...coord.Op) {
+	env.Helper()
+	ctx, cancel := env.bounded()
 	defer cancel()
 	for {
 		once, cancelOnce := context.WithTimeout(ctx, 5*time.Second)
@@ -210,70 +231,70 @@ func (l *testEnv) retryCommit(s coord.Store, ops ...coord.Op) {
 		case err == nil:
 			return
 		case ctx.Err() != nil || !errors.Is(err, coord.ErrUnavailable):
-			l.Fatalf("commit of %s: %v", l.opsString(ops), err)
+			env.Fatalf("commit of %s: %v", env.opsString(ops), err)
 		}
 	}
 }
 
 // refused commits what must fail with an error.
-func (l *testEnv) commitFails(s coord.Store, want error, guards []coord.Guard, ops ...coord.Op) {
-	l.Helper()
-	ctx, cancel := l.bounded()
+func (env *testEnv) commitFails(s coord.Store, want error, guards []coord.Guard, ops ...coord.Op) {
+	env.Helper()
+	ctx, cancel := env.bounded()
 	defer cancel()
 	if rev, err := s.Commit(ctx, guards, ops); !errors.Is(err, want) {
-		l.Fatalf("commit of %s returned %d, %v; want %v", l.opsString(ops), rev, err, want)
+		env.Fatalf("commit of %s returned %d, %v; want %v", env.opsString(ops), rev, err, want)
 	}
 }
 
 // lost checks that all that can be asked of a store says that its session is lost.
-func (l *testEnv) allCallsLost(s coord.Store) {
-	l.Helper()
-	l.commitFails(s, coord.ErrSessionLost, nil, l.put("of a lost session", ""))
-	ctx, cancel := l.bounded()
+func (env *testEnv) allCallsLost(s coord.Store) {
+	env.Helper()
+	env.commitFails(s, coord.ErrSessionLost, nil, env.put("of a lost session", ""))
+	ctx, cancel := env.bounded()
 	defer cancel()
 	if err := s.KeepAlive(ctx); !errors.Is(err, coord.ErrSessionLost) {
-		l.Errorf("KeepAlive returned %v, want %v", err, coord.ErrSessionLost)
+		env.Errorf("KeepAlive returned %v, want %v", err, coord.ErrSessionLost)
 	}
-	l.sessionLost(s)
+	env.sessionLost(s)
 	see := func(coord.Batch) error { return nil }
-	if err := s.Watch(ctx, l.prefix, see); !errors.Is(err, coord.ErrSessionLost) {
-		l.Errorf("Watch returned %v, want %v", err, coord.ErrSessionLost)
+	if err := s.Watch(ctx, env.prefix, see); !errors.Is(err, coord.ErrSessionLost) {
+		env.Errorf("Watch returned %v, want %v", err, coord.ErrSessionLost)
 	}
 }
 
 // told checks that a store knows that its session is lost.
-func (l *testEnv) sessionLost(s coord.Store) {
-	l.Helper()
+func (env *testEnv) sessionLost(s coord.Store) {
+	env.Helper()
 	select {
 	case <-s.Lost():
 		if err := s.Err(); !errors.Is(err, coord.ErrSessionLost) {
-			l.Errorf("Err returned %v, want %v", err, coord.ErrSessionLost)
+			env.Errorf("Err returned %v, want %v", err, coord.ErrSessionLost)
 		}
-	case <-time.After(l.Timeout):
-		l.Errorf("Lost is not closed after %v", l.Timeout)
+	case <-time.After(env.Timeout):
+		env.Errorf("Lost is not closed after %v", env.Timeout)
 	}
 }
 
 // alive checks that a store takes its session for alive.
-func (l *testEnv) alive(s coord.Store) {
-	l.Helper()
+func (env *testEnv) alive(s coord.Store) {
+	env.Helper()
 	select {
 	case <-s.Lost():
-		l.Fatalf("the session is lost: %v", s.Err())
+		env.Fatalf("the session is lost: %v", s.Err())
 	default:
 		if err := s.Err(); err != nil {
-			l.Fatalf("Err returned %v before Lost was closed", err)
+			env.Fatalf("Err returned %v before Lost was closed", err)
 		}
 	}
 }
 
-func (l *testEnv) opsString(ops []coord.Op) string {
+func (env *testEnv) opsString(ops []coord.Op) string {
 	if len(ops) > 5 {
 		return fmt.Sprintf("%d ops", len(ops))
 	}
 	var text []string
 	for _, op := range ops {
-		text = append(text, fmt.Sprintf("%.40q", op.Key[min(len(l.prefix), len(op.Key)):]))
+		text = append(text, fmt.Sprintf("%.40q", op.Key[min(len(env.prefix), len(op.Key)):]))
 	}
 	return fmt.Sprint(text)
 }

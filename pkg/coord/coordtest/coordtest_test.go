@@ -15,14 +15,15 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestRun(t *testing.T) {
 	t.Parallel()
-	Run(t, newMemory("", ttl).harness())
+	RunInBubble(t, func(testing.TB) Harness { return newMemory("", ttl).harness() })
 }
 
 // TestRunWithout runs the suite on a store to which nothing can happen.
 func TestRunWithout(t *testing.T) {
 	t.Parallel()
-	m := newMemory("", time.Hour)
-	Run(t, Harness{Open: m.harness().Open})
+	RunInBubble(t, func(testing.TB) Harness {
+		return Harness{Open: newMemory("", time.Hour).harness().Open}
+	})
 }
 
 // bugEnv makes a test binary run the suite on a memory with a bug.
@@ -33,9 +34,11 @@ func TestBug(t *testing.T) { //nolint:tparallel // it is alone in its process
 	if bug == "" {
 		return // TestBugs runs it in another process
 	}
-	h := newMemory(bug, ttl).harness()
-	h.Timeout = 3 * ttl
-	Run(t, h)
+	RunInBubble(t, func(testing.TB) Harness {
+		h := newMemory(bug, ttl).harness()
+		h.Timeout = 3 * ttl
+		return h
+	})
 }
 
 // TestBugs gives the suite stores that are wrong, each in a process of its own, whose tests must fail.

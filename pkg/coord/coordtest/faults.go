@@ -12,125 +12,125 @@ import (
 )
 
 // kill ends a client without a word: its keys vanish, together.
-func kill(l *testEnv) {
-	a, b := l.openIdle(), l.open()
-	v := l.watch(b, "")
-	l.commit(a, nil, l.putOwned("k 1", "v"), l.putOwned("k 2", "v"), l.put("plain", "v"))
+func kill(env *testEnv) {
+	a, b := env.openIdle(), env.open()
+	v := env.watch(b, "")
+	env.commit(a, nil, env.putOwned("k 1", "v"), env.putOwned("k 2", "v"), env.put("plain", "v"))
 	v.awaitAll(map[string]string{"k 1": "v", "k 2": "v", "plain": "v"})
 	n := v.count()
-	l.Kill(a)
+	env.Kill(a)
 	v.awaitAll(map[string]string{"plain": "v"})
 	if got := v.batchStrings()[n:]; len(got) != 1 {
-		l.Errorf("the end of a session was told as %q, want one batch", got)
+		env.Errorf("the end of a session was told as %q, want one batch", got)
 	}
 }
 
 // cutShort makes the network swallow all for less than the TTL: the session lives, and the watch hides nothing of
 // what happened meanwhile, deletes least of all.
-func cutShort(l *testEnv) {
-	a, b := l.open(), l.open()
-	made := l.commit(b, nil, l.put("deleted", "v"), l.put("made anew", "1"), l.put("changed", "1"))
-	l.commit(a, nil, l.putOwned("own", "v"))
-	v := l.watch(a, "")
+func cutShort(env *testEnv) {
+	a, b := env.open(), env.open()
+	made := env.commit(b, nil, env.put("deleted", "v"), env.put("made anew", "1"), env.put("changed", "1"))
+	env.commit(a, nil, env.putOwned("own", "v"))
+	v := env.watch(a, "")
 	v.awaitAll(map[string]string{"deleted": "v", "made anew": "1", "changed": "1", "own": "v"})
-	l.mustKeepAlive(a) // so that the session has all of its time
+	env.mustKeepAlive(a) // so that the session has all of its time
 
-	l.Cut(a)
+	env.Cut(a)
 	healed := false
 	defer func() {
 		if !healed {
-			l.Heal(a)
+			env.Heal(a)
 		}
 	}()
-	l.commit(b, nil, l.del("deleted"), l.del("made anew"), l.put("passing", "v"))
-	anew := l.commit(b, nil, l.put("made anew", "2"), l.put("changed", "2"))
-	l.commit(b, nil, l.del("passing"))
-	ctx, cancel := context.WithTimeout(l.Context(), l.TTL/10)
+	env.commit(b, nil, env.del("deleted"), env.del("made anew"), env.put("passing", "v"))
+	anew := env.commit(b, nil, env.put("made anew", "2"), env.put("changed", "2"))
+	env.commit(b, nil, env.del("passing"))
+	ctx, cancel := context.WithTimeout(env.Context(), env.TTL/10)
 	defer cancel()
 	start := time.Now()
 	if err := a.KeepAlive(ctx); !errors.Is(err, coord.ErrUnavailable) {
-		l.Errorf("KeepAlive over a cut network returned %v, want %v", err, coord.ErrUnavailable)
+		env.Errorf("KeepAlive over a cut network returned %v, want %v", err, coord.ErrUnavailable)
 	}
-	if _, err := a.Commit(ctx, nil, []coord.Op{l.put("cut off", "v")}); !errors.Is(err, coord.ErrUnavailable) {
-		l.Errorf("Commit over a cut network returned %v, want %v", err, coord.ErrUnavailable)
+	if _, err := a.Commit(ctx, nil, []coord.Op{env.put("cut off", "v")}); !errors.Is(err, coord.ErrUnavailable) {
+		env.Errorf("Commit over a cut network returned %v, want %v", err, coord.ErrUnavailable)
 	}
-	if took := time.Since(start); took > l.TTL/2 {
-		l.Fatalf("two calls whose time was up after %v took %v", l.TTL/10, took)
+	if took := time.Since(start); took > env.TTL/2 {
+		env.Fatalf("two calls whose time was up after %v took %v", env.TTL/10, took)
 	}
-	l.alive(a)
-	l.Heal(a)
+	env.alive(a)
+	env.Heal(a)
 	healed = true
 
-	l.retryCommit(a, l.put("after", "v"))
-	l.commit(b, nil, l.del("cut off")) // it may have been done
+	env.retryCommit(a, env.put("after", "v"))
+	env.commit(b, nil, env.del("cut off")) // it may have been done
 	want := map[string]string{"made anew": "2", "changed": "2", "own": "v", "after": "v"}
 	v.awaitAll(want)
-	l.holds(a, want)
+	env.holds(a, want)
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if got := v.state[l.prefix+"made anew"].Create; got != anew || anew <= made {
-		l.Errorf("the watch says that the key was made in %d, want %d", got, anew)
+	if got := v.state[env.prefix+"made anew"].Create; got != anew || anew <= made {
+		env.Errorf("the watch says that the key was made in %d, want %d", got, anew)
 	}
-	l.alive(a)
+	env.alive(a)
 }
 
 // keepOnce renews a session, now.
-func (l *testEnv) mustKeepAlive(s coord.Store) {
-	l.Helper()
-	ctx, cancel := l.bounded()
+func (env *testEnv) mustKeepAlive(s coord.Store) {
+	env.Helper()
+	ctx, cancel := env.bounded()
 	defer cancel()
 	if err := s.KeepAlive(ctx); err != nil {
-		l.Fatalf("KeepAlive: %v", err)
+		env.Fatalf("KeepAlive: %v", err)
 	}
 }
 
 // cutLong makes the network swallow all until the session is over: the others see that; the client cannot know
 // before it hears from the store.
-func cutLong(l *testEnv) {
-	a, b := l.open(), l.open()
-	own, seen := l.watch(a, ""), l.watch(b, "")
-	l.commit(a, nil, l.putOwned("own", "v"), l.put("plain", "v"))
+func cutLong(env *testEnv) {
+	a, b := env.open(), env.open()
+	own, seen := env.watch(a, ""), env.watch(b, "")
+	env.commit(a, nil, env.putOwned("own", "v"), env.put("plain", "v"))
 	seen.awaitAll(map[string]string{"own": "v", "plain": "v"})
 	own.awaitAll(map[string]string{"own": "v", "plain": "v"})
-	l.Cut(a)
+	env.Cut(a)
 	seen.awaitAll(map[string]string{"plain": "v"})
-	l.alive(a)
-	l.Heal(a)
-	l.sessionLost(a)
+	env.alive(a)
+	env.Heal(a)
+	env.sessionLost(a)
 	if err := own.ended(); !errors.Is(err, coord.ErrSessionLost) {
-		l.Errorf("a watch of the lost session returned %v, want %v", err, coord.ErrSessionLost)
+		env.Errorf("a watch of the lost session returned %v, want %v", err, coord.ErrSessionLost)
 	}
-	l.allCallsLost(a)
-	l.holds(b, map[string]string{"plain": "v"})
+	env.allCallsLost(a)
+	env.holds(b, map[string]string{"plain": "v"})
 }
 
 // cutClose closes a client that nobody hears: that takes no longer than it may, and the session ends by silence.
-func cutClose(l *testEnv) {
-	a, b := l.open(), l.open()
-	v := l.watch(b, "")
-	l.commit(a, nil, l.putOwned("own", "v"))
+func cutClose(env *testEnv) {
+	a, b := env.open(), env.open()
+	v := env.watch(b, "")
+	env.commit(a, nil, env.putOwned("own", "v"))
 	v.awaitAll(map[string]string{"own": "v"})
-	l.Cut(a)
-	ctx, cancel := context.WithTimeout(l.Context(), l.TTL/4)
+	env.Cut(a)
+	ctx, cancel := context.WithTimeout(env.Context(), env.TTL/4)
 	defer cancel()
 	start := time.Now()
 	if err := a.Close(ctx); err == nil {
-		l.Error("Close said that the store has heard of it, over a cut network")
+		env.Error("Close said that the store has heard of it, over a cut network")
 	}
-	if took := time.Since(start); took > l.Timeout/2 {
-		l.Errorf("Close took %v, and had %v", took, l.TTL/4)
+	if took := time.Since(start); took > env.Timeout/2 {
+		env.Errorf("Close took %v, and had %v", took, env.TTL/4)
 	}
-	l.sessionLost(a)
+	env.sessionLost(a)
 	v.awaitAll(map[string]string{})
-	l.Heal(a)
+	env.Heal(a)
 }
 
 // breakOften resets a client's connections again and again while another changes keys.
-func breakOften(l *testEnv) {
-	a, b := l.open(), l.open()
-	l.commit(a, nil, l.putOwned("own", "v"))
-	l.commit(b, nil, l.put("1", ""), l.put("2", ""))
-	v := l.watchWith(a, "", func(got map[string]string) error {
+func breakOften(env *testEnv) {
+	a, b := env.open(), env.open()
+	env.commit(a, nil, env.putOwned("own", "v"))
+	env.commit(b, nil, env.put("1", ""), env.put("2", ""))
+	v := env.watchWith(a, "", func(got map[string]string) error {
 		if got["own"] != "v" || got["1"] != got["2"] {
 			return fmt.Errorf("a commit is split, or the session's key is gone: %v", got)
 		}
@@ -141,25 +141,25 @@ func breakOften(l *testEnv) {
 		value := strconv.Itoa(i)
 		want["1"], want["2"], want["k"+value] = value, value, value
 		delete(want, "k"+strconv.Itoa(i-2))
-		l.commit(b, nil, l.put("1", value), l.put("2", value), l.put("k"+value, value))
-		l.Break(a)
-		l.commit(b, nil, l.del("k"+strconv.Itoa(i-2)), l.put("passing", ""))
-		l.commit(b, nil, l.del("passing"))
+		env.commit(b, nil, env.put("1", value), env.put("2", value), env.put("k"+value, value))
+		env.Break(a)
+		env.commit(b, nil, env.del("k"+strconv.Itoa(i-2)), env.put("passing", ""))
+		env.commit(b, nil, env.del("passing"))
 		if i%2 == 0 {
-			l.retryCommit(a, l.put("by a", value))
+			env.retryCommit(a, env.put("by a", value))
 			want["by a"] = value
 		}
 		v.await("what is there", func(got map[string]string) bool { return maps.Equal(want, got) })
-		l.alive(a)
+		env.alive(a)
 	}
-	l.holds(a, want)
-	l.retryKeepAlive(a)
+	env.holds(a, want)
+	env.retryKeepAlive(a)
 }
 
 // keepOnceMore renews a session whose connection may be new.
-func (l *testEnv) retryKeepAlive(s coord.Store) {
-	l.Helper()
-	ctx, cancel := l.bounded()
+func (env *testEnv) retryKeepAlive(s coord.Store) {
+	env.Helper()
+	ctx, cancel := env.bounded()
 	defer cancel()
 	for {
 		err := s.KeepAlive(ctx)
@@ -167,7 +167,7 @@ func (l *testEnv) retryKeepAlive(s coord.Store) {
 			return
 		}
 		if ctx.Err() != nil || !errors.Is(err, coord.ErrUnavailable) {
-			l.Fatalf("KeepAlive: %v", err)
+			env.Fatalf("KeepAlive: %v", err)
 		}
 	}
 }

@@ -10,195 +10,192 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/coord"
 )
 
-func sessionIDs(l *testEnv) {
+func sessionIDs(env *testEnv) {
 	seen := make(map[coord.SessionID]bool)
 	for i := range 6 {
-		s := l.open()
+		s := env.open()
 		id := s.Session()
 		if id == "" || seen[id] {
-			l.Fatalf("session %d has the id %q, which is empty or was there before", i, id)
+			env.Fatalf("session %d has the id %q, which is empty or was there before", i, id)
 		}
 		seen[id] = true
-		if l.TTL > 0 && s.TTL() != l.TTL {
-			l.Errorf("TTL returned %v, the harness says %v", s.TTL(), l.TTL)
+		if env.TTL > 0 && s.TTL() != env.TTL {
+			env.Errorf("TTL returned %v, the harness says %v", s.TTL(), env.TTL)
 		}
-		l.commit(s, nil, l.putOwned("k", "v"))
+		env.commit(s, nil, env.putOwned("k", "v"))
 		if again := s.Session(); again != id {
-			l.Errorf("the session's id changed from %q to %q", id, again)
+			env.Errorf("the session's id changed from %q to %q", id, again)
 		}
-		l.alive(s)
+		env.alive(s)
 		if i%2 == 0 {
-			l.close(s)
+			env.close(s)
 		}
 	}
 }
 
 // closeEndsSession checks that all keys of a closed session vanish at once, together, and that it is of no more use.
-func closeEndsSession(l *testEnv) {
-	a, b := l.open(), l.open()
-	l.commit(a, nil, l.putOwned("own 1", "v"), l.put("plain", "v"))
-	l.commit(a, nil, l.putOwned("own 2", "v"), l.putOwned("own 3", "v"))
-	l.commit(a, nil, l.putOwned("deleted before", "v"))
-	l.commit(a, nil, l.del("deleted before"))
-	l.commit(b, nil, l.putOwned("of another", "v"))
-	seen, own := l.watch(b, ""), l.watch(a, "")
+func closeEndsSession(env *testEnv) {
+	a, b := env.open(), env.open()
+	env.commit(a, nil, env.putOwned("own 1", "v"), env.put("plain", "v"))
+	env.commit(a, nil, env.putOwned("own 2", "v"), env.putOwned("own 3", "v"))
+	env.commit(a, nil, env.putOwned("deleted before", "v"))
+	env.commit(a, nil, env.del("deleted before"))
+	env.commit(b, nil, env.putOwned("of another", "v"))
+	seen, own := env.watch(b, ""), env.watch(a, "")
 	all := map[string]string{"own 1": "v", "own 2": "v", "own 3": "v", "plain": "v", "of another": "v"}
 	seen.awaitAll(all)
 	own.awaitAll(all)
 	before := seen.count()
 
-	l.close(a)
+	env.close(a)
 	left := map[string]string{"plain": "v", "of another": "v"}
-	l.holds(b, left) // before the watch, which may be behind
+	env.holds(b, left) // before the watch, which may be behind
 	seen.awaitAll(left)
 	if got := seen.batchStrings()[before:]; len(got) != 1 {
-		l.Errorf("the end of a session was told as %q, want one batch", got)
+		env.Errorf("the end of a session was told as %q, want one batch", got)
 	}
 	if err := own.ended(); !errors.Is(err, coord.ErrSessionLost) {
-		l.Errorf("a watch of the closed session returned %v, want %v", err, coord.ErrSessionLost)
+		env.Errorf("a watch of the closed session returned %v, want %v", err, coord.ErrSessionLost)
 	}
-	l.allCallsLost(a)
-	l.holds(b, left)
-	ctx, cancel := l.bounded()
+	env.allCallsLost(a)
+	env.holds(b, left)
+	ctx, cancel := env.bounded()
 	defer cancel()
 	_ = a.Close(ctx) // does not hang, does no harm
-	l.alive(b)
+	env.alive(b)
 }
 
 // owners checks that a key is its latest writer's.
-func owners(l *testEnv) {
-	a, b, other := l.open(), l.open(), l.open()
-	l.commit(a, nil, l.putOwned("taken over", "a"), l.putOwned("freed", "a"), l.put("bound", "nobody's"))
-	l.commit(b, nil, l.putOwned("taken over", "b"), l.put("freed", "nobody's"))
-	l.commit(a, nil, l.putOwned("bound", "a"))
-	l.close(a)
-	l.holds(other, map[string]string{"taken over": "b", "freed": "nobody's"})
-	l.close(b)
-	l.holds(other, map[string]string{"freed": "nobody's"})
+func owners(env *testEnv) {
+	a, b, other := env.open(), env.open(), env.open()
+	env.commit(a, nil, env.putOwned("taken over", "a"), env.putOwned("freed", "a"), env.put("bound", "nobody's"))
+	env.commit(b, nil, env.putOwned("taken over", "b"), env.put("freed", "nobody's"))
+	env.commit(a, nil, env.putOwned("bound", "a"))
+	env.close(a)
+	env.holds(other, map[string]string{"taken over": "b", "freed": "nobody's"})
+	env.close(b)
+	env.holds(other, map[string]string{"freed": "nobody's"})
 }
 
-func keepAlive(l *testEnv) {
-	a, b := l.open(), l.open()
-	v := l.watch(b, "")
-	l.commit(a, nil, l.putOwned("k", "v"))
+func keepAlive(env *testEnv) {
+	a, b := env.open(), env.open()
+	v := env.watch(b, "")
+	env.commit(a, nil, env.putOwned("k", "v"))
 	v.awaitAll(map[string]string{"k": "v"})
 	n := v.count()
 	select { // a promise about time
-	case <-time.After(4 * l.TTL):
+	case <-time.After(5 * env.TTL / 2):
 	case <-a.Lost():
 	}
-	l.alive(a)
-	l.commit(b, nil, l.put("marker", ""))
+	env.alive(a)
+	env.commit(b, nil, env.put("marker", ""))
 	v.awaitAll(map[string]string{"k": "v", "marker": ""})
 	if got := v.batchStrings()[n:]; len(got) != 1 {
-		l.Errorf("a session that was kept alive was told of as %q", got)
+		env.Errorf("a session that was kept alive was told of as %q", got)
 	}
 }
 
 // expiry ends a session that is silent: not before its time, and then all its keys together.
-func expiry(l *testEnv) {
-	a, b := l.openIdle(), l.open()
-	seen := l.watch(b, "")
-	l.commit(a, nil, l.putOwned("k 1", "v"), l.putOwned("k 2", "v"), l.put("plain", "v"))
+func expiry(env *testEnv) {
+	a, b := env.openIdle(), env.open()
+	seen := env.watch(b, "")
+	env.commit(a, nil, env.putOwned("k 1", "v"), env.putOwned("k 2", "v"), env.put("plain", "v"))
 	all := map[string]string{"k 1": "v", "k 2": "v", "plain": "v"}
 	seen.awaitAll(all)
 	n := seen.count()
 
-	ctx, cancel := l.bounded()
+	ctx, cancel := env.bounded()
 	defer cancel()
 	start := time.Now()
 	if err := a.KeepAlive(ctx); err != nil {
-		l.Fatalf("KeepAlive: %v", err)
+		env.Fatalf("KeepAlive: %v", err)
 	}
 	seen.awaitAll(map[string]string{"plain": "v"})
-	if lived := time.Since(start); lived < l.TTL {
-		l.Errorf("the session lived for %v after KeepAlive, want %v", lived, l.TTL)
+	if lived := time.Since(start); lived < env.TTL {
+		env.Errorf("the session lived for %v after KeepAlive, want %v", lived, env.TTL)
 	}
 	if got := seen.batchStrings()[n:]; len(got) != 1 {
-		l.Errorf("the end of a session was told as %q, want one batch", got)
+		env.Errorf("the end of a session was told as %q, want one batch", got)
 	}
-	l.commitFails(a, coord.ErrSessionLost, nil, l.put("plain", "no"))
-	l.commitFails(a, coord.ErrSessionLost, nil, l.putOwned("k 1", "no"))
-	l.allCallsLost(a)
-	l.holds(b, map[string]string{"plain": "v"})
+	env.commitFails(a, coord.ErrSessionLost, nil, env.put("plain", "no"))
+	env.commitFails(a, coord.ErrSessionLost, nil, env.putOwned("k 1", "no"))
+	env.allCallsLost(a)
+	env.holds(b, map[string]string{"plain": "v"})
 }
 
 // expiryAsked asks a session that is lost nothing but to be kept alive, and watches.
-func expiryAsked(l *testEnv) {
-	a, b := l.openIdle(), l.open()
-	own, seen := l.watch(a, ""), l.watch(b, "")
-	l.commit(a, nil, l.putOwned("k", "v"))
+func expiryAsked(env *testEnv) {
+	a, b := env.openIdle(), env.open()
+	own, seen := env.watch(a, ""), env.watch(b, "")
+	env.commit(a, nil, env.putOwned("k", "v"))
 	seen.awaitAll(map[string]string{"k": "v"})
 	seen.awaitAll(map[string]string{})
-	ctx, cancel := l.bounded()
+	ctx, cancel := env.bounded()
 	defer cancel()
 	if err := a.KeepAlive(ctx); !errors.Is(err, coord.ErrSessionLost) {
-		l.Errorf("KeepAlive returned %v, want %v", err, coord.ErrSessionLost)
+		env.Errorf("KeepAlive returned %v, want %v", err, coord.ErrSessionLost)
 	}
-	l.sessionLost(a)
+	env.sessionLost(a)
 	if err := own.ended(); !errors.Is(err, coord.ErrSessionLost) {
-		l.Errorf("a watch of the lost session returned %v, want %v", err, coord.ErrSessionLost)
+		env.Errorf("a watch of the lost session returned %v, want %v", err, coord.ErrSessionLost)
 	}
 }
 
-// keyTTL is a short TTL of keys, in whole seconds, which every store can keep.
-func (l *testEnv) keyTTL() time.Duration { return 2 * time.Second }
-
 // keyTTL checks that a key vanishes after its TTL, whatever becomes of its writer.
-func keyTTL(l *testEnv) {
-	a, b := l.open(), l.open()
-	v := l.watch(b, "")
+func keyTTL(env *testEnv) {
+	a, b := env.open(), env.open()
+	v := env.watch(b, "")
 	start := time.Now()
-	l.commit(a, nil, l.putTTL("short", "v", l.keyTTL()), l.putTTL("long", "v", time.Hour), l.put("plain", "v"))
-	l.close(a)
+	env.commit(a, nil, env.putTTL("short", "v", env.KeyTTL), env.putTTL("long", "v", time.Hour), env.put("plain", "v"))
+	env.close(a)
 	v.awaitAll(map[string]string{"short": "v", "long": "v", "plain": "v"})
 	v.awaitAll(map[string]string{"long": "v", "plain": "v"})
-	if lived := time.Since(start); lived < l.keyTTL()*9/10 {
-		l.Errorf("a key with a TTL of %v lived for %v", l.keyTTL(), lived)
+	if lived := time.Since(start); lived < env.KeyTTL*9/10 {
+		env.Errorf("a key with a TTL of %v lived for %v", env.KeyTTL, lived)
 	}
-	l.commit(b, []coord.Guard{l.guard("short", 0)}, l.put("short", "again"))
+	env.commit(b, []coord.Guard{env.guard("short", 0)}, env.put("short", "again"))
 }
 
 // keyTTLRenewed checks that each put counts the TTL anew.
-func keyTTLRenewed(l *testEnv) {
-	s := l.open()
-	v := l.watch(s, "")
-	made := l.commit(s, nil, l.putTTL("k", "0", l.keyTTL()))
+func keyTTLRenewed(env *testEnv) {
+	s := env.open()
+	v := env.watch(s, "")
+	made := env.commit(s, nil, env.putTTL("k", "0", env.KeyTTL))
 	const puts = 4
 	var start time.Time
 	for i := range puts {
 		select { // a promise about time
-		case <-time.After(l.keyTTL() / 2):
-		case <-l.Context().Done():
+		case <-time.After(env.KeyTTL / 2):
+		case <-env.Context().Done():
 		}
 		start = time.Now()
-		l.commit(s, []coord.Guard{l.guard("k", made)}, l.putTTL("k", fmt.Sprint(i+1), l.keyTTL()))
+		env.commit(s, []coord.Guard{env.guard("k", made)}, env.putTTL("k", fmt.Sprint(i+1), env.KeyTTL))
 	}
 	v.awaitAll(map[string]string{"k": fmt.Sprint(puts)})
 	v.awaitAll(map[string]string{})
-	if lived := time.Since(start); lived < l.keyTTL()*9/10 {
-		l.Errorf("a key with a TTL of %v lived for %v after its last put", l.keyTTL(), lived)
+	if lived := time.Since(start); lived < env.KeyTTL*9/10 {
+		env.Errorf("a key with a TTL of %v lived for %v after its last put", env.KeyTTL, lived)
 	}
 	for _, told := range v.batchStrings()[1:] {
 		if !strings.Contains(told, fmt.Sprintf("made in %d", made)) && !strings.Contains(told, "k deleted") {
-			l.Errorf("a put with a TTL changed the create-revision %d: %s", made, told)
+			env.Errorf("a put with a TTL changed the create-revision %d: %s", made, told)
 		}
 	}
 }
 
 // keyTTLTaken checks that a put without a TTL takes it away, and a session that takes the key over too.
-func keyTTLTaken(l *testEnv) {
-	a, b := l.open(), l.open()
-	v := l.watch(b, "")
-	l.commit(a, nil, l.putTTL("freed", "v", l.keyTTL()), l.putTTL("owned", "v", l.keyTTL()), l.putOwned("given", "v"))
-	l.commit(a, nil, l.put("freed", "v"), l.putOwned("owned", "v"), l.putTTL("given", "v", time.Hour))
-	l.commit(b, nil, l.putTTL("clock", "v", l.keyTTL()*2))
+func keyTTLTaken(env *testEnv) {
+	a, b := env.open(), env.open()
+	v := env.watch(b, "")
+	env.commit(a, nil, env.putTTL("freed", "v", env.KeyTTL), env.putTTL("owned", "v", env.KeyTTL), env.putOwned("given", "v"))
+	env.commit(a, nil, env.put("freed", "v"), env.putOwned("owned", "v"), env.putTTL("given", "v", time.Hour))
+	env.commit(b, nil, env.putTTL("clock", "v", env.KeyTTL*2))
 	v.await("the clock's key", func(got map[string]string) bool { return got["clock"] == "v" })
 	v.await("end of the clock's key", func(got map[string]string) bool { return got["clock"] == "" })
 	want := map[string]string{"freed": "v", "owned": "v", "given": "v"}
-	if got := l.list(b); !maps.Equal(want, got) {
-		l.Errorf("the store holds %v, want %v", got, want)
+	if got := env.list(b); !maps.Equal(want, got) {
+		env.Errorf("the store holds %v, want %v", got, want)
 	}
-	l.close(a)
-	l.holds(b, map[string]string{"freed": "v", "given": "v"})
+	env.close(a)
+	env.holds(b, map[string]string{"freed": "v", "given": "v"})
 }

@@ -16,7 +16,7 @@ import (
 
 // view is what one watch has seen. A rule that a batch breaks ends the case.
 type watchRecorder struct {
-	lab    *testEnv
+	env    *testEnv
 	prefix string // of the watch, the lab's included
 	busy   atomic.Bool
 
@@ -31,40 +31,40 @@ type watchRecorder struct {
 }
 
 // watch returns a watch of the keys that begin with prefix, which has begun. It ends with the case.
-func (l *testEnv) watch(s coord.Store, prefix string) *watchRecorder {
-	l.Helper()
-	return l.watchWith(s, prefix, func(map[string]string) error { return nil })
+func (env *testEnv) watch(s coord.Store, prefix string) *watchRecorder {
+	env.Helper()
+	return env.watchWith(s, prefix, func(map[string]string) error { return nil })
 }
 
 // watchWith is watch with a rule that must hold after each batch.
-func (l *testEnv) watchWith(s coord.Store, prefix string, rule func(map[string]string) error) *watchRecorder {
-	l.Helper()
+func (env *testEnv) watchWith(s coord.Store, prefix string, rule func(map[string]string) error) *watchRecorder {
+	env.Helper()
 	v := &watchRecorder{
-		lab: l, prefix: l.prefix + prefix,
+		env: env, prefix: env.prefix + prefix,
 		news: make(chan struct{}), state: make(map[string]coord.Event), begun: make(chan struct{}), done: make(chan struct{}),
 	}
-	ctx, cancel := context.WithCancel(l.Context())
+	ctx, cancel := context.WithCancel(env.Context())
 	go func() {
 		defer close(v.done)
 		v.err = s.Watch(ctx, v.prefix, func(b coord.Batch) error { return v.handle(b, rule) })
 	}()
-	l.Cleanup(func() {
+	env.Cleanup(func() {
 		cancel()
 		select {
 		case <-v.done:
-		case <-time.After(l.Timeout):
-			l.Errorf("Watch does not return %v after its context ended", l.Timeout)
+		case <-time.After(env.Timeout):
+			env.Errorf("Watch does not return %v after its context ended", env.Timeout)
 			return
 		}
 		if broken := new(ruleError); errors.As(v.err, &broken) {
-			l.Error(v.err)
+			env.Error(v.err)
 		}
 	})
 	select { // so that all later commits are changes
 	case <-v.begun:
 	case <-v.done:
-	case <-time.After(l.Timeout):
-		l.Fatalf("Watch tells nothing for %v", l.Timeout)
+	case <-time.After(env.Timeout):
+		env.Fatalf("Watch tells nothing for %v", env.Timeout)
 	}
 	return v
 }
@@ -82,7 +82,7 @@ func (v *watchRecorder) handle(b coord.Batch, rule func(map[string]string) error
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if err := v.check(b); err != nil {
-		return &ruleError{fmt.Sprintf("batch %d, %s: %v", len(v.batches)+1, v.lab.batchString(b), err)}
+		return &ruleError{fmt.Sprintf("batch %d, %s: %v", len(v.batches)+1, v.env.batchString(b), err)}
 	}
 	if len(v.batches) == 0 {
 		close(v.begun)
@@ -100,8 +100,8 @@ func (v *watchRecorder) handle(b coord.Batch, rule func(map[string]string) error
 	v.batches = append(v.batches, b)
 	close(v.news)
 	v.news = make(chan struct{})
-	if err := rule(v.lab.values(v.state)); err != nil {
-		return &ruleError{fmt.Sprintf("after batch %d, %s: %v", len(v.batches), v.lab.batchString(b), err)}
+	if err := rule(v.env.values(v.state)); err != nil {
+		return &ruleError{fmt.Sprintf("after batch %d, %s: %v", len(v.batches), v.env.batchString(b), err)}
 	}
 	return nil
 }
@@ -147,12 +147,12 @@ func (v *watchRecorder) check(b coord.Batch) error {
 
 // await waits until a view's values are right.
 func (v *watchRecorder) await(what string, right func(map[string]string) bool) {
-	v.lab.Helper()
-	timeout := time.NewTimer(v.lab.Timeout)
+	v.env.Helper()
+	timeout := time.NewTimer(v.env.Timeout)
 	defer timeout.Stop()
 	for {
 		v.mu.Lock()
-		values, n, news := v.lab.values(v.state), len(v.batches), v.news
+		values, n, news := v.env.values(v.state), len(v.batches), v.news
 		v.mu.Unlock()
 		if n > 0 && right(values) {
 			return
@@ -160,27 +160,27 @@ func (v *watchRecorder) await(what string, right func(map[string]string) bool) {
 		select {
 		case <-news:
 		case <-v.done:
-			v.lab.Fatalf("the watch ended before %s: %v", what, v.err)
+			v.env.Fatalf("the watch ended before %s: %v", what, v.err)
 		case <-timeout.C:
-			v.lab.Fatalf("no %s after %v; seen in %d batches: %v", what, v.lab.Timeout, n, values)
+			v.env.Fatalf("no %s after %v; seen in %d batches: %v", what, v.env.Timeout, n, values)
 		}
 	}
 }
 
 // awaitAll waits until a view shows exactly these values.
 func (v *watchRecorder) awaitAll(want map[string]string) {
-	v.lab.Helper()
+	v.env.Helper()
 	v.await(fmt.Sprint(want), func(got map[string]string) bool { return maps.Equal(want, got) })
 }
 
 // ended returns what Watch returned.
 func (v *watchRecorder) ended() error {
-	v.lab.Helper()
+	v.env.Helper()
 	select {
 	case <-v.done:
 		return v.err
-	case <-time.After(v.lab.Timeout):
-		v.lab.Fatalf("Watch does not return after %v", v.lab.Timeout)
+	case <-time.After(v.env.Timeout):
+		v.env.Fatalf("Watch does not return after %v", v.env.Timeout)
 		return nil
 	}
 }
@@ -191,7 +191,7 @@ func (v *watchRecorder) batchStrings() []string {
 	defer v.mu.Unlock()
 	var text []string
 	for _, b := range v.batches {
-		text = append(text, v.lab.batchString(b))
+		text = append(text, v.env.batchString(b))
 	}
 	return text
 }
@@ -206,53 +206,53 @@ func (v *watchRecorder) count() int {
 var errStop = errors.New("seen enough")
 
 // first returns the first batch of a new watch.
-func (l *testEnv) first(s coord.Store, prefix string) coord.Batch {
-	l.Helper()
-	ctx, cancel := l.bounded()
+func (env *testEnv) first(s coord.Store, prefix string) coord.Batch {
+	env.Helper()
+	ctx, cancel := env.bounded()
 	defer cancel()
 	var first coord.Batch
-	err := s.Watch(ctx, l.prefix+prefix, func(b coord.Batch) error {
+	err := s.Watch(ctx, env.prefix+prefix, func(b coord.Batch) error {
 		first = b
 		return errStop
 	})
 	if !errors.Is(err, errStop) {
-		l.Fatalf("Watch returned %v before it called see", err)
+		env.Fatalf("Watch returned %v before it called see", err)
 	}
 	return first
 }
 
 // list returns all keys of the case, by a new watch, and their values.
-func (l *testEnv) list(s coord.Store) map[string]string {
-	l.Helper()
+func (env *testEnv) list(s coord.Store) map[string]string {
+	env.Helper()
 	state := make(map[string]coord.Event)
-	for _, e := range l.first(s, "").Events {
+	for _, e := range env.first(s, "").Events {
 		state[e.Key] = e
 	}
-	return l.values(state)
+	return env.values(state)
 }
 
 // holds checks that the store has exactly these keys and values.
-func (l *testEnv) holds(s coord.Store, want map[string]string) {
-	l.Helper()
-	if got := l.list(s); !maps.Equal(want, got) {
-		l.Fatalf("the store holds %v, want %v", got, want)
+func (env *testEnv) holds(s coord.Store, want map[string]string) {
+	env.Helper()
+	if got := env.list(s); !maps.Equal(want, got) {
+		env.Fatalf("the store holds %v, want %v", got, want)
 	}
 }
 
 // values strips a state of all but keys and values.
-func (l *testEnv) values(state map[string]coord.Event) map[string]string {
+func (env *testEnv) values(state map[string]coord.Event) map[string]string {
 	values := make(map[string]string, len(state))
 	for key, e := range state {
-		values[strings.TrimPrefix(key, l.prefix)] = string(e.Value)
+		values[strings.TrimPrefix(key, env.prefix)] = string(e.Value)
 	}
 	return values
 }
 
 // batchString tells all of a batch in a line, its events ordered by key.
-func (l *testEnv) batchString(b coord.Batch) string {
+func (env *testEnv) batchString(b coord.Batch) string {
 	var events []string
 	for _, e := range b.Events {
-		key := strings.TrimPrefix(e.Key, l.prefix)
+		key := strings.TrimPrefix(e.Key, env.prefix)
 		if e.Deleted {
 			events = append(events, key+" deleted")
 		} else {

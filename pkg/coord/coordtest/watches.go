@@ -15,55 +15,55 @@ import (
 )
 
 // watchTells waits for each batch before it commits the next change, so that all batches are known.
-func watchBatches(l *testEnv) {
-	a, b := l.open(), l.open()
-	made := l.commit(a, nil, l.put("a", "1"), l.putOwned("b", "1"))
-	put := l.commit(b, nil, l.put("a", "2"))
-	v := l.watch(b, "")
+func watchBatches(env *testEnv) {
+	a, b := env.open(), env.open()
+	made := env.commit(a, nil, env.put("a", "1"), env.putOwned("b", "1"))
+	put := env.commit(b, nil, env.put("a", "2"))
+	v := env.watch(b, "")
 	v.awaitAll(map[string]string{"a": "2", "b": "1"})
-	first := l.first(a, "").Revision
+	first := env.first(a, "").Revision
 	if first < put {
-		l.Errorf("a watch begins at %d, after a commit of revision %d", first, put)
+		env.Errorf("a watch begins at %d, after a commit of revision %d", first, put)
 	}
 	want := []string{fmt.Sprintf("a=2 made in %d, b=1 made in %d", made, made)}
 	step := func(guards []coord.Guard, told string, values map[string]string, ops ...coord.Op) coord.Revision {
-		rev := l.commit(a, guards, ops...)
+		rev := env.commit(a, guards, ops...)
 		v.awaitAll(values)
 		want = append(want, fmt.Sprintf(told, rev))
 		return rev
 	}
-	step(nil, fmt.Sprintf("changes at %%d: a=3 made in %d", made), map[string]string{"a": "3", "b": "1"}, l.put("a", "3"))
-	c := step(nil, "changes at %[1]d: c=1 made in %[1]d", map[string]string{"a": "3", "b": "1", "c": "1"}, l.putOwned("c", "1"))
+	step(nil, fmt.Sprintf("changes at %%d: a=3 made in %d", made), map[string]string{"a": "3", "b": "1"}, env.put("a", "3"))
+	c := step(nil, "changes at %[1]d: c=1 made in %[1]d", map[string]string{"a": "3", "b": "1", "c": "1"}, env.putOwned("c", "1"))
 	step(nil, fmt.Sprintf("changes at %%[1]d: a deleted, b=2 made in %d, d=1 made in %%[1]d", made),
-		map[string]string{"b": "2", "c": "1", "d": "1"}, l.put("b", "2"), l.del("a"), l.put("d", "1"))
-	step([]coord.Guard{l.guard("c", c)}, fmt.Sprintf("changes at %%d: c=2 made in %d", c),
-		map[string]string{"b": "2", "c": "2", "d": "1"}, l.put("c", "2"), l.del("none"))
-	step(nil, "changes at %[1]d: a=4 made in %[1]d", map[string]string{"a": "4", "b": "2", "c": "2", "d": "1"}, l.put("a", "4"))
+		map[string]string{"b": "2", "c": "1", "d": "1"}, env.put("b", "2"), env.del("a"), env.put("d", "1"))
+	step([]coord.Guard{env.guard("c", c)}, fmt.Sprintf("changes at %%d: c=2 made in %d", c),
+		map[string]string{"b": "2", "c": "2", "d": "1"}, env.put("c", "2"), env.del("none"))
+	step(nil, "changes at %[1]d: a=4 made in %[1]d", map[string]string{"a": "4", "b": "2", "c": "2", "d": "1"}, env.put("a", "4"))
 	got := v.batchStrings()
 	want[0] = fmt.Sprintf("all at %d: %s", v.batches[0].Revision, want[0])
 	if !slices.Equal(want, got) {
-		l.Errorf("the watch told\n%q, want\n%q", got, want)
+		env.Errorf("the watch told\n%q, want\n%q", got, want)
 	}
 }
 
 // watchPrefix sees the keys that begin with a prefix, and no others.
-func watchPrefix(l *testEnv) {
-	s := l.open()
+func watchPrefix(env *testEnv) {
+	s := env.open()
 	keys := []string{"", "a", "a/", "a/b", "a/\xff", "a0", "ab", "b", "\xff"}
 	prefixes := map[string][]string{
 		"": keys, "a": {"a", "a/", "a/b", "a/\xff", "a0", "ab"}, "a/": {"a/", "a/b", "a/\xff"}, "ab": {"ab"}, "abc": {}, "\xff": {"\xff"},
 	}
 	early, late := make(map[string]*watchRecorder), make(map[string]*watchRecorder)
 	for prefix := range prefixes {
-		early[prefix] = l.watch(s, prefix)
+		early[prefix] = env.watch(s, prefix)
 		early[prefix].awaitAll(map[string]string{})
 	}
 	var puts, dels []coord.Op
 	for i, key := range keys {
-		puts, dels = append(puts, l.put(key, "all")), append(dels, l.del(key))
-		l.commit(s, nil, l.put(key, strconv.Itoa(i)))
+		puts, dels = append(puts, env.put(key, "all")), append(dels, env.del(key))
+		env.commit(s, nil, env.put(key, strconv.Itoa(i)))
 	}
-	l.commit(s, nil, puts...)
+	env.commit(s, nil, puts...)
 	check := func(views map[string]*watchRecorder, value string) {
 		for prefix, inside := range prefixes {
 			want := make(map[string]string)
@@ -77,64 +77,64 @@ func watchPrefix(l *testEnv) {
 	}
 	check(early, "all")
 	for prefix := range prefixes {
-		late[prefix] = l.watch(s, prefix)
+		late[prefix] = env.watch(s, prefix)
 	}
 	check(late, "all")
-	l.commit(s, nil, dels...)
+	env.commit(s, nil, dels...)
 	check(early, "")
 	check(late, "")
 	if n := late["abc"].count(); n != 1 {
-		l.Errorf("a prefix without keys was told of as %q", late["abc"].batchStrings())
+		env.Errorf("a prefix without keys was told of as %q", late["abc"].batchStrings())
 	}
 	// The empty prefix is that of all keys, others' too.
-	own := l.commit(s, nil, l.put("k", "v"))
-	ctx, cancel := l.bounded()
+	own := env.commit(s, nil, env.put("k", "v"))
+	ctx, cancel := env.bounded()
 	defer cancel()
 	found := false
 	err := s.Watch(ctx, "", func(b coord.Batch) error {
 		for _, e := range b.Events {
-			found = found || e.Key == l.prefix+"k" && e.Create == own
+			found = found || e.Key == env.prefix+"k" && e.Create == own
 		}
 		return errStop
 	})
 	if !errors.Is(err, errStop) || !found {
-		l.Errorf("a watch of all keys sees ours: %t, and returned %v", found, err)
+		env.Errorf("a watch of all keys sees ours: %t, and returned %v", found, err)
 	}
 }
 
 // watchWhole commits three keys together, and no watch ever sees them differ.
-func watchWhole(l *testEnv) {
-	a, b := l.open(), l.open()
-	l.commit(a, nil, l.put("1", "0"), l.put("2", "0"), l.put("3", "0"))
+func watchWhole(env *testEnv) {
+	a, b := env.open(), env.open()
+	env.commit(a, nil, env.put("1", "0"), env.put("2", "0"), env.put("3", "0"))
 	same := func(got map[string]string) error {
 		if got["1"] != got["2"] || got["1"] != got["3"] {
 			return fmt.Errorf("a commit is split: %v", got)
 		}
 		return nil
 	}
-	views := []*watchRecorder{l.watchWith(a, "", same), l.watchWith(b, "", same)}
+	views := []*watchRecorder{env.watchWith(a, "", same), env.watchWith(b, "", same)}
 	const n = 150
 	for i := range n {
 		value := strconv.Itoa(i)
-		l.commit(a, nil, l.put("3", value), l.put("1", value), l.put("2", value))
+		env.commit(a, nil, env.put("3", value), env.put("1", value), env.put("2", value))
 		if i%3 == 0 {
-			l.commit(b, nil, l.del("2"), l.del("3"), l.del("1"))
+			env.commit(b, nil, env.del("2"), env.del("3"), env.del("1"))
 		}
 		if i%50 == 0 {
-			views = append(views, l.watchWith(b, "", same))
+			views = append(views, env.watchWith(b, "", same))
 		}
 	}
-	l.commit(b, nil, l.put("1", "end"), l.put("2", "end"), l.put("3", "end"))
+	env.commit(b, nil, env.put("1", "end"), env.put("2", "end"), env.put("3", "end"))
 	for _, v := range views {
 		v.awaitAll(map[string]string{"1": "end", "2": "end", "3": "end"})
 	}
 }
 
 // watchOrder sees a writer's values in the order of its commits, and nothing twice.
-func watchOrder(l *testEnv) {
-	a, b := l.open(), l.open()
+func watchOrder(env *testEnv) {
+	a, b := env.open(), env.open()
 	last := -1
-	v := l.watchWith(b, "", func(got map[string]string) error {
+	v := env.watchWith(b, "", func(got map[string]string) error {
 		if got["k"] == "" {
 			return nil
 		}
@@ -147,20 +147,20 @@ func watchOrder(l *testEnv) {
 	})
 	const n = 200
 	for i := range n {
-		l.commit(a, nil, l.put("k", strconv.Itoa(i)))
+		env.commit(a, nil, env.put("k", strconv.Itoa(i)))
 	}
 	v.awaitAll(map[string]string{"k": strconv.Itoa(n - 1)})
 }
 
 // watchSlow holds a watch up while much changes: nobody waits for it, and it misses nothing.
-func watchSlow(l *testEnv) {
-	a, b := l.open(), l.open()
-	l.commit(a, nil, l.put("deleted", "v"), l.put("0", "old"))
+func watchSlow(env *testEnv) {
+	a, b := env.open(), env.open()
+	env.commit(a, nil, env.put("deleted", "v"), env.put("0", "old"))
 	entered, release := make(chan struct{}), make(chan struct{})
 	var once, opened sync.Once
 	open := func() { opened.Do(func() { close(release) }) }
 	defer open()
-	v := l.watchWith(a, "", func(map[string]string) error {
+	v := env.watchWith(a, "", func(map[string]string) error {
 		once.Do(func() { close(entered) })
 		<-release
 		return nil
@@ -170,28 +170,28 @@ func watchSlow(l *testEnv) {
 	for i := range 300 {
 		key, value := strconv.Itoa(i%100), strconv.Itoa(i)
 		want[key] = value
-		l.commit([]coord.Store{a, b}[i%2], nil, l.put(key, value), l.del("deleted"))
-		l.commit(b, nil, l.put("passing", value))
-		l.commit(a, nil, l.del("passing"))
+		env.commit([]coord.Store{a, b}[i%2], nil, env.put(key, value), env.del("deleted"))
+		env.commit(b, nil, env.put("passing", value))
+		env.commit(a, nil, env.del("passing"))
 	}
-	l.commit(b, nil, l.put("big", "v"))
-	l.holds(a, want) // another watch of the same store is not held up
+	env.commit(b, nil, env.put("big", "v"))
+	env.holds(a, want) // another watch of the same store is not held up
 	open()
 	v.awaitAll(want)
 }
 
 // watchEnds checks what ends a watch, and what it then returns.
-func watchEnds(l *testEnv) {
-	s := l.open()
+func watchEnds(env *testEnv) {
+	s := env.open()
 	see := func(coord.Batch) error { return nil }
 
-	ctx, cancel := context.WithCancelCause(l.Context())
+	ctx, cancel := context.WithCancelCause(env.Context())
 	cause := errors.New("a cause of the test's own")
 	seen := make(chan struct{})
 	var once sync.Once
 	ended := make(chan error, 1)
 	go func() {
-		ended <- s.Watch(ctx, l.prefix, func(coord.Batch) error {
+		ended <- s.Watch(ctx, env.prefix, func(coord.Batch) error {
 			once.Do(func() { close(seen) })
 			return nil
 		})
@@ -201,27 +201,27 @@ func watchEnds(l *testEnv) {
 	select {
 	case err := <-ended:
 		if !errors.Is(err, cause) {
-			l.Errorf("a watch whose context was cancelled returned %v, want its cause", err)
+			env.Errorf("a watch whose context was cancelled returned %v, want its cause", err)
 		}
-	case <-time.After(l.Timeout):
-		l.Fatalf("a watch whose context was cancelled does not return after %v", l.Timeout)
+	case <-time.After(env.Timeout):
+		env.Fatalf("a watch whose context was cancelled does not return after %v", env.Timeout)
 	}
-	if err := s.Watch(ctx, l.prefix, see); !errors.Is(err, cause) {
-		l.Errorf("a watch whose context had ended returned %v, want its cause", err)
+	if err := s.Watch(ctx, env.prefix, see); !errors.Is(err, cause) {
+		env.Errorf("a watch whose context had ended returned %v, want its cause", err)
 	}
-	short, cancelShort := context.WithTimeout(l.Context(), 50*time.Millisecond)
+	short, cancelShort := context.WithTimeout(env.Context(), 50*time.Millisecond)
 	defer cancelShort()
-	if err := s.Watch(short, l.prefix, see); !errors.Is(err, context.DeadlineExceeded) {
-		l.Errorf("a watch whose time was up returned %v, want %v", err, context.DeadlineExceeded)
+	if err := s.Watch(short, env.prefix, see); !errors.Is(err, context.DeadlineExceeded) {
+		env.Errorf("a watch whose time was up returned %v, want %v", err, context.DeadlineExceeded)
 	}
 
 	// An error of see, of a later batch than the first, and no call after it.
-	other, cancelOther := l.bounded()
+	other, cancelOther := env.bounded()
 	defer cancelOther()
 	var calls atomic.Int32
 	first := make(chan struct{})
 	go func() {
-		ended <- s.Watch(other, l.prefix, func(coord.Batch) error {
+		ended <- s.Watch(other, env.prefix, func(coord.Batch) error {
 			if calls.Add(1) == 1 {
 				close(first)
 				return nil
@@ -230,34 +230,34 @@ func watchEnds(l *testEnv) {
 		})
 	}()
 	<-first
-	l.commit(s, nil, l.put("k", "1"))
+	env.commit(s, nil, env.put("k", "1"))
 	if err := <-ended; !errors.Is(err, errStop) {
-		l.Errorf("the watch returned %v, want the error of see", err)
+		env.Errorf("the watch returned %v, want the error of see", err)
 	}
-	l.commit(s, nil, l.put("k", "2"))
-	l.holds(s, map[string]string{"k": "2"})
+	env.commit(s, nil, env.put("k", "2"))
+	env.holds(s, map[string]string{"k": "2"})
 	if n := calls.Load(); n != 2 {
-		l.Errorf("see was called %d times, want 2", n)
+		env.Errorf("see was called %d times, want 2", n)
 	}
-	l.alive(s)
+	env.alive(s)
 }
 
 // watches of one store do not disturb each other.
-func watches(l *testEnv) {
-	a, b := l.open(), l.open()
+func watches(env *testEnv) {
+	a, b := env.open(), env.open()
 	var views []*watchRecorder
 	for range 8 {
-		views = append(views, l.watch(a, ""), l.watch(a, "even/"), l.watch(b, "odd/"))
+		views = append(views, env.watch(a, ""), env.watch(a, "even/"), env.watch(b, "odd/"))
 	}
-	ctx, cancel := context.WithCancel(l.Context())
+	ctx, cancel := context.WithCancel(env.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- a.Watch(ctx, l.prefix, func(coord.Batch) error { return nil }) }()
+	go func() { ended <- a.Watch(ctx, env.prefix, func(coord.Batch) error { return nil }) }()
 	all, even, odd := make(map[string]string), make(map[string]string), make(map[string]string)
 	for i := range 60 {
 		if i == 30 { // one of many ends
 			cancel()
 			if err := <-ended; !errors.Is(err, context.Canceled) {
-				l.Errorf("a watch that was cancelled: %v", err)
+				env.Errorf("a watch that was cancelled: %v", err)
 			}
 		}
 		key, part := fmt.Sprint("even/", i), even
@@ -265,7 +265,7 @@ func watches(l *testEnv) {
 			key, part = fmt.Sprint("odd/", i), odd
 		}
 		all[key], part[key] = "v", "v"
-		l.commit(b, nil, l.put(key, "v"))
+		env.commit(b, nil, env.put(key, "v"))
 	}
 	cancel()
 	for i, v := range views {
@@ -274,23 +274,23 @@ func watches(l *testEnv) {
 }
 
 // linearizable: a commit that has returned is in the first batch of every watch that begins later, whoever's it is.
-func linearizable(l *testEnv) {
-	stores := []coord.Store{l.open(), l.open(), l.open()}
+func linearizable(env *testEnv) {
+	stores := []coord.Store{env.open(), env.open(), env.open()}
 	want := make(map[string]string)
 	for i := range 30 {
 		key, value := fmt.Sprint("k", i%7), strconv.Itoa(i)
 		want[key] = value
 		gone := fmt.Sprint("k", (i+3)%7)
 		delete(want, gone)
-		rev := l.commit(stores[i%3], nil, l.put(key, value), l.del(gone))
+		rev := env.commit(stores[i%3], nil, env.put(key, value), env.del(gone))
 		for j := range stores {
-			b := l.first(stores[(i+1+j)%3], "")
+			b := env.first(stores[(i+1+j)%3], "")
 			state := make(map[string]coord.Event)
 			for _, e := range b.Events {
 				state[e.Key] = e
 			}
-			if got := l.values(state); b.Revision < rev || !maps.Equal(want, got) {
-				l.Fatalf("after the commit of revision %d a watch began with %v at %d, want %v", rev, got, b.Revision, want)
+			if got := env.values(state); b.Revision < rev || !maps.Equal(want, got) {
+				env.Fatalf("after the commit of revision %d a watch began with %v at %d, want %v", rev, got, b.Revision, want)
 			}
 		}
 	}

@@ -39,7 +39,8 @@ func (s *Store) Commit(ctx context.Context, guards []coord.Guard, ops []coord.Op
 			rev, result, err = s.transact(ctx, epoch, guards, ops, leases, guardSession)
 		}
 		switch {
-		case errors.Is(err, errEpochEnded) && epoch != last: // another commit's outcome was unknown; try again in the new epoch
+		case errors.Is(err, errEpochEnded) && epoch != last:
+			// Another commit's outcome was unknown. Try again in the new epoch.
 			last = epoch
 			continue
 		case errors.Is(err, errEpochEnded): // nobody began a new epoch, so the session's keys are gone

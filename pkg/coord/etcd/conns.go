@@ -131,7 +131,9 @@ type recordingCredentials struct {
 }
 
 // ClientHandshake implements credentials.TransportCredentials.
-func (h *recordingCredentials) ClientHandshake(ctx context.Context, authority string, raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+func (h *recordingCredentials) ClientHandshake(
+	ctx context.Context, authority string, raw net.Conn,
+) (net.Conn, credentials.AuthInfo, error) {
 	address := authority
 	if c, ok := raw.(*conn); ok {
 		address = c.address
@@ -174,7 +176,8 @@ func (g *handshakenConn) Read(p []byte) (int, error) {
 		case errors.Is(err, net.ErrClosed): // closed locally, after a timeout
 			g.all.record(g.address, errors.New("it accepts the connection, but sends nothing"))
 		default:
-			g.all.record(g.address, fmt.Errorf("the server closed the connection before its first byte; perhaps it requires TLS: %w", err))
+			closed := fmt.Errorf("the server closed the connection before its first byte; perhaps it requires TLS: %w", err)
+			g.all.record(g.address, closed)
 		}
 	})
 	return n, err
@@ -199,7 +202,9 @@ func permanentTLSError(err error) string {
 // connectParams limits gRPC's delay between connection attempts, which by default grows to two minutes.
 func connectParams(timeout time.Duration) grpc.ConnectParams {
 	return grpc.ConnectParams{
-		Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.3, MaxDelay: time.Second},
+		Backoff: backoff.Config{
+			BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.3, MaxDelay: time.Second,
+		},
 		MinConnectTimeout: timeout,
 	}
 }

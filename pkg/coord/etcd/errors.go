@@ -27,7 +27,8 @@ func (s *Store) explain(ctx context.Context, what string, err error) error {
 	case errors.Is(err, rpctypes.ErrUserEmpty):
 		return s.refused(what, "it requires a user and a password")
 	case errors.Is(err, rpctypes.ErrPermissionDenied):
-		return s.refused(what, fmt.Sprintf("user %q may not read and write the keys below %q", s.options.User, s.options.Prefix+"/"))
+		return s.refused(what, fmt.Sprintf("user %q may not read and write the keys below %q",
+			s.options.User, s.options.Prefix+"/"))
 	case errors.Is(err, rpctypes.ErrTooManyOps), errors.Is(err, rpctypes.ErrRequestTooLarge):
 		return fmt.Errorf("%s: %w: %w; see its --max-txn-ops and --max-request-bytes", what, coord.ErrTooLarge, err)
 	case errors.Is(err, rpctypes.ErrNoSpace):

@@ -78,7 +78,8 @@ func (f TLS) config(endpoints []string) (*tls.Config, error) {
 	}
 	if !secure {
 		if f != (TLS{}) {
-			return nil, fmt.Errorf("etcd: certificates are given, but the endpoint %s is not https: set the protocol to https", endpoints[0])
+			return nil, fmt.Errorf("etcd: certificates are given, but the endpoint %s is not https: "+
+				"set the protocol to https", endpoints[0])
 		}
 		return nil, nil
 	}

@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"net"
 	"os"
@@ -20,6 +21,10 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	// The tests wait for timeouts far more than they compute. An explicit -parallel flag, parsed later, overrides this.
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		panic(err)
+	}
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
 		shared.stop()
 		os.Exit(code)

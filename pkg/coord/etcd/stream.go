@@ -35,8 +35,12 @@ func (s *Store) openStream(ctx context.Context, prefix string, from int64) (*str
 		}
 		return nil, s.explain(ctx, "watch", err)
 	}
-	st := &stream{store: s, client: client, cancel: cancel, responses: make(chan *pb.WatchResponse), done: make(chan struct{})}
-	request := &pb.WatchCreateRequest{Key: []byte(prefix), RangeEnd: []byte(clientv3.GetPrefixRangeEnd(prefix)), StartRevision: from}
+	st := &stream{
+		store: s, client: client, cancel: cancel, responses: make(chan *pb.WatchResponse), done: make(chan struct{}),
+	}
+	request := &pb.WatchCreateRequest{
+		Key: []byte(prefix), RangeEnd: []byte(clientv3.GetPrefixRangeEnd(prefix)), StartRevision: from,
+	}
 	// An error of Send is always io.EOF; Recv returns the reason. The watch does not allow fragments, which would split
 	// commits.
 	_ = client.Send(&pb.WatchRequest{RequestUnion: &pb.WatchRequest_CreateRequest{CreateRequest: request}})

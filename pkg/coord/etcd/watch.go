@@ -100,7 +100,8 @@ func (w *watch) follow(ctx context.Context) error {
 		case err != nil:
 			return err
 		case len(events) == 0 && !resp.Created && resp.Header.GetRevision() < w.next-1:
-			err = fmt.Errorf("etcd is at revision %d and was at %d: its data was rolled back", resp.Header.GetRevision(), w.next-1)
+			err = fmt.Errorf("etcd is at revision %d and was at %d: its data was rolled back",
+				resp.Header.GetRevision(), w.next-1)
 			w.next = 0
 			return err
 		case len(events) == 0: // the server is alive
@@ -124,7 +125,8 @@ func (w *watch) list(ctx context.Context) error {
 	if err != nil {
 		return w.store.explain(ctx, "list keys", err)
 	}
-	b := coord.Batch{Revision: coord.Revision(all.Header.Revision), Resync: true, Events: make([]coord.Event, 0, len(all.Kvs))}
+	b := coord.Batch{Revision: coord.Revision(all.Header.Revision), Resync: true}
+	b.Events = make([]coord.Event, 0, len(all.Kvs))
 	for _, kv := range all.Kvs {
 		b.Events = append(b.Events, w.put(kv))
 	}

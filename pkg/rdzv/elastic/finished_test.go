@@ -126,11 +126,7 @@ func TestLeaderBeginsAnew(t *testing.T) {
 	oneRestart.MaxRestarts = 0
 	threeRestarts := defaultJob()
 	threeRestarts.MaxRestarts = 3
-	for _, c := range []struct {
-		name  string
-		job   Job
-		steps []step
-	}{
+	playAll(t, []leaderTest{
 		{"by hand, on the same nodes", defaultJob(), appendSteps(gone,
 			step{7, "a2 ready +id=a", "forget result, past: 1, wait: a2, job"},
 			step{7.1, "b2 ready +id=b", ""},
@@ -166,7 +162,7 @@ func TestLeaderBeginsAnew(t *testing.T) {
 		{"not while an agent of the finished run is there; who waits for long is told of it", defaultJob(), appendSteps(finished,
 			step{6, "a gone; a2 ready +id=a", "wait: a2"},
 			step{10.9, "", ""},
-			step{11, "", "note: a2"},
+			step{11, "", "notice: a2"},
 			step{12, "", ""},
 			step{20, "b gone", "forget result, past: 1, job"},
 		)},
@@ -219,9 +215,7 @@ func TestLeaderBeginsAnew(t *testing.T) {
 			step{5, "b busy +close", "result: closed, forget job, end: a b"},
 			step{6, "a gone; b gone; a2 ready +id=a", "late end: a2"},
 		)},
-	} {
-		t.Run(c.name, func(t *testing.T) { play(t, c.job, c.steps) })
-	}
+	})
 }
 
 // TestLeaderThatGoesWithTheRun: a store that its run's agent hosts begins nothing anew. Who waits for that does not keep the host.
@@ -232,7 +226,7 @@ func TestLeaderThatGoesWithTheRun(t *testing.T) {
 		do           string
 		acknowledged bool
 	}{{"a2 ready +id=a", false}, {"a gone", false}, {"b gone", true}} {
-		s.see(6*time.Second, st.do)
+		s.event(6*time.Second, st.do)
 		writes, _, _ := s.l.decide(6 * time.Second)
 		s.write(writes)
 		if s.l.acknowledged() != st.acknowledged || s.l.history.rerunBegun {

@@ -13,34 +13,99 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
-// step is a moment in a leader's life: what it sees then, and what it writes.
+// leaderTest is a script of events and the leader's writes.
+type leaderTest struct {
+	name  string
+	job   Job
+	steps []step
+}
+
+// playAll runs each script as a subtest.
+func playAll(t *testing.T, tests []leaderTest) {
+	t.Helper()
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) { play(t, tt.job, tt.steps) })
+	}
+}
+
+// step is events at one time, and the writes of the leader's next decision.
 //
-//	a ready | busy | failing G | done     what agent a reports of the recorded round; G grades its failure, which is as old as the step.
-//	                                      An agent that was not there before joins; +id=b, +stuck, +max=N, +hint=N, +silent, +leaving, +close, +old=S,
-//	                                      +launch=ID, +restarts, +command=C, +earlier,
-//	                                      +grade=G and +final (of a failure), +shown=G (what a worker had shown before it was stopped), +up=S (since the round
-//	                                      began), +blind=S (since when it has not reached the worker store) change what it says.
-//	a gone                                its session has ended
-//	new leader                            another one takes over, with what the store holds; that comes by itself where a run is begun anew
+// do has the events, separated by ";":
 //
-// want has the writes in order, answers that follow each other sorted: "round 2: a b (1)" is a record and its restarts, "run2: a b" are
-// answers, "late: a" is an End or Refuse for an agent that came after the end, "note: a" is a Wait that people are to see, "result: ..." is the outcome, "forget ..." a deletion.
+//	a ready | busy | failing G | done   what agent a reports of the recorded round. G is the grade of its failure, which is
+//	                                    as old as the step. An agent that is not there yet joins.
+//	a gone                              the session of agent a ends
+//	new leader                          another leader takes over from the store. This also happens when a rerun begins.
+//
+// These options change an agent's report; most of them last:
+//
+//	+id=b +hint=N +launch=ID +restarts +command=C   its node
+//	+max=N                                          its job
+//	+leaving +close +earlier +silent                flags of the report
+//	+stuck                                          its agent does not respond; until its next report
+//	+old=S +grade=G +final                          age, grade and finality of its failure
+//	+shown=G                                        a worker had shown a failure of that grade before it was stopped
+//	+up=S                                           the round began S seconds ago
+//	+unreached=S                                    it has not reached the worker store for S seconds
+//
+// want has the writes in order. Answers in a row are sorted, and grouped by kind:
+//
+//	job                        the job's parameters
+//	round 2: a b (1)           the record of round 2, its members, and the restarts charged
+//	run2: a b, halt2: a b      Run and Halt for that round
+//	wait: a, notice: a         a Wait, and one that is for people
+//	end: a, late end: a        an End, and one for an agent that came after the end; likewise refuse
+//	result: failed by a        the outcome and its cause; "beside b" names another one
+//	past: 1                    the earlier runs
+//	forget job, forget result  a deletion
 type step struct {
 	at   float64 // seconds
-	do   string  // several by ";"
+	do   string
 	want string
 }
 
-// script plays steps.
+// defaultJob returns the parameters of most scripts.
+func defaultJob() Job {
+	return Job{
+		Version: "1", Min: 2, Max: 3, MaxRestarts: 1, MaxNodeLosses: 3, LastCall: time.Second, JoinTimeout: time.Minute,
+		JoinSettle: 500 * time.Millisecond, Rejoin: 10 * time.Second, Grow: GrowNow, ResultTTL: 10 * time.Minute,
+	}
+}
+
+// jobWith returns defaultJob with a change.
+func jobWith(change func(*Job)) Job {
+	j := defaultJob()
+	change(&j)
+	return j
+}
+
+// twoNodeRound is a running round of a and b; a third node may join.
+var twoNodeRound = []step{
+	{0, "a ready; b ready", "job"},
+	{1, "", "round 0: a b (0), run0: a b"},
+	{1.1, "a busy; b busy", ""},
+}
+
+// threeNodeRound is a running round of as many nodes as may be.
+var threeNodeRound = []step{
+	{0, "a ready; b ready; c ready", "job, round 0: a b c (0), run0: a b c"},
+	{0.1, "a busy; b busy; c busy", ""},
+}
+
+func appendSteps(before []step, then ...step) []step {
+	return append(slices.Clip(before), then...)
+}
+
+// script plays steps to a leader and keeps what it writes.
 type script struct {
-	t      *testing.T
-	job    Job
-	l      *leader
-	epoch  coord.Revision
-	rev    coord.Revision
-	agents map[string]*agentArrival
-	store  map[string]any
-	ended  coord.Revision // when the result was written
+	t           *testing.T
+	job         Job
+	l           *leader
+	epoch       coord.Revision
+	rev         coord.Revision
+	agents      map[string]*agentArrival
+	store       map[string]any
+	resultWrite coord.Revision
 }
 
 func play(t *testing.T, job Job, steps []step) *script {
@@ -51,7 +116,6 @@ func play(t *testing.T, job Job, steps []step) *script {
 	return s
 }
 
-// goOn plays more steps.
 func (s *script) playMore(steps []step) {
 	t := s.t
 	t.Helper()
@@ -59,12 +123,12 @@ func (s *script) playMore(steps []step) {
 		now := time.Duration(st.at * float64(time.Second))
 		for do := range strings.SplitSeq(st.do, ";") {
 			if do = strings.TrimSpace(do); do != "" {
-				s.see(now, do)
+				s.event(now, do)
 			}
 		}
 		writes, wake, timed := s.l.decide(now)
 		if timed && wake <= now {
-			t.Errorf("step %d, %v: wants to be called again at %v", i, now, wake)
+			t.Errorf("step %d, %v: decide wants to be called again at %v", i, now, wake)
 		}
 		got := s.write(writes)
 		if s.l.history.rerunBegun {
@@ -78,38 +142,47 @@ func (s *script) playMore(steps []step) {
 	}
 }
 
+// answerTo returns the last answer to an agent.
+func (s *script) answerTo(name string) Answer {
+	a, _ := s.store[prefixAnswer+name].(Answer)
+	return a
+}
+
+// takeOver starts a new leader from the store.
 func (s *script) takeOver(now time.Duration) {
-	var f savedState
+	var saved savedState
 	for key, value := range s.store {
 		switch v := value.(type) {
 		case Job:
-			f.job = &v
+			saved.job = &v
 		case Record:
-			if f.record == nil || v.Round > f.record.Round {
-				f.record = &v
+			if saved.record == nil || v.Round > saved.record.Round {
+				saved.record = &v
 			}
 		case rdzv.Outcome:
-			f.outcome, f.history.resultRevision = &v, s.ended
+			saved.outcome, saved.history.resultRevision = &v, s.resultWrite
 		case finishedRun:
-			f.history.finished = &v
+			saved.history.finished = &v
 		case []pastRun:
-			f.history.past = v
+			saved.history.past = v
 		case Answer:
-			f.answers = append(f.answers, savedAnswer{coord.SessionID(strings.TrimPrefix(key, prefixAnswer)), v})
+			id := coord.SessionID(strings.TrimPrefix(key, prefixAnswer))
+			saved.answers = append(saved.answers, savedAnswer{id, v})
 		}
 	}
 	for _, a := range s.agents {
-		f.agents = append(f.agents, *a)
+		saved.agents = append(saved.agents, *a)
 	}
-	slices.SortFunc(f.answers, func(a, b savedAnswer) int { return strings.Compare(string(a.id), string(b.id)) })
+	slices.SortFunc(saved.answers, func(a, b savedAnswer) int { return strings.Compare(string(a.id), string(b.id)) })
 	s.rev++
 	s.epoch = s.rev
-	s.l = newLeader(s.epoch, f, now)
+	s.l = newLeader(s.epoch, saved, now)
 }
 
-func (s *script) see(now time.Duration, do string) {
+// event plays one event.
+func (s *script) event(now time.Duration, do string) {
 	words := strings.Fields(do)
-	name, what := words[0], words[1]
+	name, what, options := words[0], words[1], words[2:]
 	if do == "new leader" {
 		s.takeOver(now)
 		return
@@ -127,7 +200,7 @@ func (s *script) see(now time.Duration, do string) {
 		s.agents[name] = a
 	}
 	r := &a.report
-	if before := slices.IndexFunc(s.l.record.Members, func(p RecordMember) bool { return string(p.ID) == name }); before >= 0 {
+	if slices.ContainsFunc(s.l.record.Members, func(m RecordMember) bool { return string(m.ID) == name }) {
 		if r.Fence.Round != s.l.record.Round {
 			r.Unreached = nil
 		}
@@ -137,24 +210,24 @@ func (s *script) see(now time.Duration, do string) {
 	if r.Phase == Busy {
 		r.Failure, r.Unreached = nil, nil
 	}
-	rest := words[2:]
 	if r.Phase == Failing {
-		grade, err := strconv.Atoi(rest[0])
+		grade, err := strconv.Atoi(options[0])
 		if err != nil {
 			s.t.Fatal(err)
 		}
 		r.Failure = &rdzv.Failure{Failure: failure.Failure{Host: name, ExitCode: 1}, Grade: grade}
-		rest = rest[1:]
+		options = options[1:]
 	}
-	for _, word := range rest {
-		s.option(r, word)
+	for _, option := range options {
+		s.option(r, option)
 	}
 	report := *r
 	s.l.observe(now, a.id, a.arrived, &report)
 }
 
-func (s *script) option(r *Report, word string) {
-	key, value, _ := strings.Cut(strings.TrimPrefix(word, "+"), "=")
+// option applies one option to a report.
+func (s *script) option(r *Report, option string) {
+	key, value, _ := strings.Cut(strings.TrimPrefix(option, "+"), "=")
 	number, _ := strconv.ParseFloat(value, 64)
 	seconds := time.Duration(number * float64(time.Second))
 	switch key {
@@ -188,35 +261,38 @@ func (s *script) option(r *Report, word string) {
 		r.Failure = &rdzv.Failure{Failure: failure.Failure{Host: r.Node.Host}, Grade: int(number), OnlyStopped: true}
 	case "final":
 		r.Failure.Final = true
-	case "blind":
+	case "unreached":
 		r.Unreached = &Unreached{For: seconds, Why: "i/o timeout"}
 	case "up":
 		r.Uptime = seconds
 	default:
-		s.t.Fatalf("%q: what is that?", word)
+		s.t.Fatalf("unknown option %q", option)
 	}
 }
 
-// lateFor goes before an answer to an agent that came after the end.
-const lateFor = "late "
+// lateAnswer goes before the kind of an answer to an agent that came after the end.
+const lateAnswer = "late "
 
-// note is a Wait that is to be shown to people.
-const note = "note"
+// noticeAnswer is the kind of a Wait that is for people.
+const noticeAnswer = "notice"
 
-// write does the writes and tells them.
+// write stores the writes and returns them as text.
 func (s *script) write(writes []write) string {
-	var out []string
-	var who []string
+	var out, agents []string
 	var last string
 	flush := func() {
 		if last != "" {
-			slices.Sort(who)
-			out = append(out, last+": "+strings.Join(who, " "))
+			slices.Sort(agents)
+			out = append(out, last+": "+strings.Join(agents, " "))
 		}
-		who, last = nil, ""
+		agents, last = nil, ""
 	}
 	sortAnswers(writes)
-	for _, kind := range []string{"", string(Replace), string(Refuse), string(Halt), string(Wait), note, string(Run), string(End), lateFor + string(End), lateFor + string(Refuse)} {
+	kinds := []string{
+		"", string(Replace), string(Refuse), string(Halt), string(Wait), noticeAnswer, string(Run), string(End),
+		lateAnswer + string(End), lateAnswer + string(Refuse),
+	}
+	for _, kind := range kinds {
 		for _, w := range writes {
 			id, isAnswer := strings.CutPrefix(w.key, prefixAnswer)
 			a, _ := w.value.(Answer)
@@ -233,10 +309,10 @@ func (s *script) write(writes []write) string {
 			}
 			is := string(a.Kind)
 			if a.Next > 0 {
-				is = note
+				is = noticeAnswer
 			}
 			if a.Late != nil {
-				is = lateFor + is
+				is = lateAnswer + is
 			}
 			if !isAnswer || is != kind {
 				continue
@@ -250,21 +326,22 @@ func (s *script) write(writes []write) string {
 				flush()
 				last = label
 			}
-			who = append(who, id)
+			agents = append(agents, id)
 		}
 		flush()
 	}
 	return strings.Join(out, ", ")
 }
 
+// writeOne stores a write other than an answer and returns it as text.
 func (s *script) writeOne(w write) string {
 	if w.value == nil {
-		_, there := s.store[w.key]
+		_, existed := s.store[w.key]
 		delete(s.store, w.key)
 		switch {
-		case there && w.key == keyJob:
+		case existed && w.key == keyJob:
 			return "forget job"
-		case there && w.key == keyResult:
+		case existed && w.key == keyResult:
 			return "forget result"
 		}
 		return ""
@@ -286,7 +363,7 @@ func (s *script) writeOne(w write) string {
 	case []pastRun:
 		return fmt.Sprintf("past: %d", len(v))
 	case rdzv.Outcome:
-		s.ended = s.rev + 1
+		s.resultWrite = s.rev + 1
 		text := "result: " + string(v.Ending)
 		if v.Cause != nil {
 			text += " by " + v.Cause.Host
@@ -298,13 +375,5 @@ func (s *script) writeOne(w write) string {
 	case Job:
 		return "job"
 	}
-	return "?"
-}
-
-// ordinary are the parameters of most scripts.
-func defaultJob() Job {
-	return Job{
-		Version: "1", Min: 2, Max: 3, MaxRestarts: 1, MaxNodeLosses: 3, LastCall: time.Second, JoinTimeout: time.Minute, JoinSettle: 500 * time.Millisecond,
-		Rejoin: 10 * time.Second, Grow: GrowNow, ResultTTL: 10 * time.Minute,
-	}
+	return fmt.Sprintf("unknown %T", w.value)
 }

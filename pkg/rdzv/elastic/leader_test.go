@@ -1,7 +1,6 @@
 package elastic
 
 import (
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -10,42 +9,16 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/coord"
 )
 
-// two is a round of a and b that runs.
-var twoNodeRound = []step{
-	{0, "a ready; b ready", "job"},
-	{1, "", "round 0: a b (0), run0: a b"},
-	{1.1, "a busy; b busy", ""},
-}
-
-// three is a round of all that may be.
-var threeNodeRound = []step{
-	{0, "a ready; b ready; c ready", "job, round 0: a b c (0), run0: a b c"},
-	{0.1, "a busy; b busy; c busy", ""},
-}
-
-func appendSteps(before []step, then ...step) []step {
-	return append(slices.Clip(before), then...)
-}
-
 func TestLeader(t *testing.T) {
-	with := func(change func(*Job)) Job {
-		j := defaultJob()
-		change(&j)
-		return j
-	}
-	for _, c := range []struct {
-		name  string
-		job   Job
-		steps []step
-	}{
+	playAll(t, []leaderTest{
 		{"first round: the most that may be", defaultJob(), threeNodeRound},
-		{"first round: those that are expected", with(func(j *Job) { j.Expected = 2 }), []step{
+		{"first round: those that are expected", jobWith(func(j *Job) { j.Expected = 2 }), []step{
 			{0, "a ready", "job"},
 			{0.1, "b ready", "round 0: a b (0), run0: a b"},
 		}},
-		{"first round: last call, which a newcomer does not extend", with(func(j *Job) { j.Max = 9 }), []step{
+		{"first round: last call, which a newcomer does not extend", jobWith(func(j *Job) { j.Max = 9 }), []step{
 			{0, "a ready", "job"},
-			{5, "b ready", "note: a"},
+			{5, "b ready", "notice: a"},
 			{5.9, "c ready", ""},
 			{6, "", "round 0: a b c (0), run0: a b c"},
 		}},
@@ -58,7 +31,7 @@ func TestLeader(t *testing.T) {
 		}},
 		{"first round: too few for too long", defaultJob(), []step{
 			{0, "a ready", "job"},
-			{59, "", "note: a"},
+			{59, "", "notice: a"},
 			{60, "", "result: timeout, forget job, end: a"},
 			{61, "b ready", "wait: b"},
 		}},
@@ -93,49 +66,49 @@ func TestLeader(t *testing.T) {
 			step{6, "a ready; b ready", ""},
 			step{8, "c gone", "round 1: a b (0), run1: a b"},
 		)},
-		{"a node's last word counts", with(func(j *Job) { j.MaxRestarts = 0 }), appendSteps(threeNodeRound,
+		{"a node's last word counts", jobWith(func(j *Job) { j.MaxRestarts = 0 }), appendSteps(threeNodeRound,
 			step{5, "a failing 1", "halt0: a b c"},
 			step{5.1, "b failing 1", ""},
 			step{6, "a ready +grade=3; b ready; c ready", "result: failed by b beside a, forget job, end: a b c"},
 		)},
-		{"a worker that was stopped may be the cause", with(func(j *Job) { j.MaxRestarts = 0 }), appendSteps(threeNodeRound,
+		{"a worker that was stopped may be the cause", jobWith(func(j *Job) { j.MaxRestarts = 0 }), appendSteps(threeNodeRound,
 			step{5, "a failing 3", "halt0: a b c"},
 			step{6, "a ready; b ready +shown=1; c ready", "result: failed by b beside a, forget job, end: a b c"},
 		)},
-		{"a new leader hears of all failures again", with(func(j *Job) { j.MaxRestarts = 0 }), appendSteps(threeNodeRound,
+		{"a new leader hears of all failures again", jobWith(func(j *Job) { j.MaxRestarts = 0 }), appendSteps(threeNodeRound,
 			step{5, "a failing 3", "halt0: a b c"},
 			step{6, "a ready; b ready +shown=1", ""},
 			step{7, "new leader; c ready", "result: failed by b beside a, forget job, end: a b c"},
 		)},
-		{"what a worker had shown is no failure", with(func(j *Job) { j.MaxRestarts = 0 }), appendSteps(twoNodeRound,
+		{"what a worker had shown is no failure", jobWith(func(j *Job) { j.MaxRestarts = 0 }), appendSteps(twoNodeRound,
 			step{5, "c ready", ""},
 			step{5.5, "", "halt0: a b"},
 			step{6, "a ready +shown=1 +old=3; b ready", "round 1: a b c (0), run1: a b c"},
 		)},
-		{"the cause is the one with the best evidence, then the first", with(func(j *Job) { j.MaxRestarts = 0 }), appendSteps(threeNodeRound,
+		{"the cause is the one with the best evidence, then the first", jobWith(func(j *Job) { j.MaxRestarts = 0 }), appendSteps(threeNodeRound,
 			step{5, "a failing 2 +old=4", "halt0: a b c"},
 			step{5.1, "b failing 1 +old=0.5; c failing 1 +old=1", ""},
 			step{6, "a ready; b ready; c ready", "result: failed by c beside b beside a, forget job, end: a b c"},
 		)},
-		{"victims of a loss cost nothing", with(func(j *Job) { j.MaxRestarts = 0 }), appendSteps(threeNodeRound,
+		{"victims of a loss cost nothing", jobWith(func(j *Job) { j.MaxRestarts = 0 }), appendSteps(threeNodeRound,
 			step{5, "a failing 2; b failing 2", "halt0: a b c"},
 			step{6, "a ready; b ready", ""},
 			step{8, "c gone", "round 1: a b (0), run1: a b"},
 		)},
-		{"nor do those of a node that leaves", with(func(j *Job) { j.MaxRestarts = 0 }), appendSteps(threeNodeRound,
+		{"nor do those of a node that leaves", jobWith(func(j *Job) { j.MaxRestarts = 0 }), appendSteps(threeNodeRound,
 			step{5, "c busy +leaving", "halt0: a b c"},
 			step{5.1, "a failing 2", ""},
 			step{6, "a ready; b ready", ""},
 			step{8, "c gone", "round 1: a b (0), run1: a b"},
 		)},
-		{"nor those of one that heard nothing", with(func(j *Job) { j.MaxRestarts = 0 }), appendSteps(threeNodeRound,
+		{"nor those of one that heard nothing", jobWith(func(j *Job) { j.MaxRestarts = 0 }), appendSteps(threeNodeRound,
 			step{5, "a failing 2; b ready", "halt0: a b c"},
 			step{6, "a ready; c ready +silent", "round 1: a b c (0), run1: a b c"},
 		)},
-		{"one that does not stop is left behind, and is a spare when it has", with(func(j *Job) { j.Grow = GrowNextRestart }), appendSteps(threeNodeRound,
+		{"one that does not stop is left behind, and is a spare when it has", jobWith(func(j *Job) { j.Grow = GrowNextRestart }), appendSteps(threeNodeRound,
 			step{5, "a failing 1", "halt0: a b c"},
 			step{6, "a ready; b ready", ""},
-			step{14.9, "", "note: a b"},
+			step{14.9, "", "notice: a b"},
 			step{15, "", "round 1: a b (0), run1: a b"},
 			step{16, "c ready", "wait: c"},
 		)},
@@ -160,12 +133,12 @@ func TestLeader(t *testing.T) {
 			step{6.4, "", ""},
 			step{6.5, "", "halt0: a b"},
 		)},
-		{"growth: not before the next restart", with(func(j *Job) { j.Grow = GrowNextRestart }), appendSteps(twoNodeRound,
+		{"growth: not before the next restart", jobWith(func(j *Job) { j.Grow = GrowNextRestart }), appendSteps(twoNodeRound,
 			step{5, "c ready", "wait: c"},
 			step{6, "a failing 1", "halt0: a b"},
 			step{7, "a ready; b ready", "round 1: a b c (1), run1: a b c"},
 		)},
-		{"growth: never", with(func(j *Job) { j.Grow = GrowNever }), appendSteps(twoNodeRound,
+		{"growth: never", jobWith(func(j *Job) { j.Grow = GrowNever }), appendSteps(twoNodeRound,
 			step{5, "c ready", "wait: c"},
 			step{6, "a failing 1", "halt0: a b"},
 			step{7, "a ready; b ready", "round 1: a b (1), wait: c, run1: a b"},
@@ -181,10 +154,10 @@ func TestLeader(t *testing.T) {
 			step{5.5, "a ready; b2 ready +id=b", ""},
 			step{6, "c ready", "round 1: a b2 c (0), wait: d, run1: a b2 c"},
 		)},
-		{"a node that was lost too often is quarantined", with(func(j *Job) { j.MaxNodeLosses = 1; j.Grow = GrowNextRestart }), appendSteps(threeNodeRound,
+		{"a node that was lost too often is quarantined", jobWith(func(j *Job) { j.MaxNodeLosses = 1; j.Grow = GrowNextRestart }), appendSteps(threeNodeRound,
 			step{5, "c gone; a ready; b ready", "round 1: a b (0), run1: a b"},
 			step{5.5, "a busy; b busy; c2 ready +id=c", "wait: c2"},
-			step{605, "", "note: c2"}, // for another reason: it could be in the next round again
+			step{605, "", "notice: c2"}, // for another reason: it could be in the next round again
 			step{610, "a failing 1", "halt1: a b"},
 			step{611, "a ready; b ready", "round 2: a b c2 (1), run2: a b c2"},
 		)},
@@ -213,13 +186,13 @@ func TestLeader(t *testing.T) {
 		{"below min: others are waited for", defaultJob(), appendSteps(twoNodeRound,
 			step{5, "b gone", "halt0: a"},
 			step{6, "a ready", ""},
-			step{60, "", "note: a"},
+			step{60, "", "notice: a"},
 			step{65, "c ready", "round 1: a c (0), run1: a c"},
 		)},
 		{"below min: when there are enough again, still more are waited for", defaultJob(), appendSteps(threeNodeRound,
 			step{5, "a gone; b gone", "halt0: c"},
 			step{6, "c ready", ""},
-			step{65, "d ready", "note: c"},
+			step{65, "d ready", "notice: c"},
 			step{65.4, "", ""},
 			step{65.5, "", "round 1: d c (0), run1: c d"},
 		)},
@@ -228,7 +201,7 @@ func TestLeader(t *testing.T) {
 			step{6, "a ready", ""},
 			step{66, "", "result: timeout, forget job, end: a"},
 		)},
-		{"short rounds are spaced, from the second failure on", with(func(j *Job) { j.MaxRestarts = 9; j.MinUptime = 5 * time.Second }), appendSteps(threeNodeRound,
+		{"short rounds are spaced, from the second failure on", jobWith(func(j *Job) { j.MaxRestarts = 9; j.MinUptime = 5 * time.Second }), appendSteps(threeNodeRound,
 			step{1, "a failing 1; b ready; c ready", "halt0: a b c"},
 			step{2, "a ready", "round 1: a b c (1), run1: a b c"},
 			step{3, "a failing 1; b ready; c ready", "halt1: a b c"},
@@ -257,7 +230,7 @@ func TestLeader(t *testing.T) {
 			step{7.4, "", ""},
 			step{7.5, "", "halt0: a b"},
 			step{8, "a ready; c ready", ""},
-			step{17.4, "", "note: a c"},
+			step{17.4, "", "notice: a c"},
 			step{17.5, "", "round 1: a c (0), run1: a c"},
 			step{40, "b ready", ""},
 		)},
@@ -287,9 +260,9 @@ func TestLeader(t *testing.T) {
 		{"closed by an agent", defaultJob(), appendSteps(twoNodeRound,
 			step{5, "b busy +close", "result: closed, forget job, end: a b"},
 		)},
-		{"static: ranks as given, none may be missing", with(func(j *Job) { j.Static, j.Min = true, 3 }), []step{
+		{"static: ranks as given, none may be missing", jobWith(func(j *Job) { j.Static, j.Min = true, 3 }), []step{
 			{0, "a ready +hint=2; b ready +hint=0; c ready", "job"},
-			{9, "", "note: a b c"},
+			{9, "", "notice: a b c"},
 			{10, "d ready +hint=1", "round 0: b d a (0), wait: c, run0: a b d"},
 		}},
 		{"all have gone: who comes with other parameters begins anew", defaultJob(), appendSteps(twoNodeRound,
@@ -297,66 +270,61 @@ func TestLeader(t *testing.T) {
 			step{6, "c ready +max=2", "job"},
 			step{7, "d ready +max=2", "round 1: c d (0), run1: c d"},
 		)},
-	} {
-		t.Run(c.name, func(t *testing.T) { play(t, c.job, c.steps) })
-	}
+	})
 }
 
 // TestLeaderTakesOver lets another leader go on, in each state.
 func TestLeaderTakesOver(t *testing.T) {
-	for _, c := range []struct {
-		name  string
-		steps []step
-	}{
-		{"before there was anybody", []step{
+	playAll(t, []leaderTest{
+		{"before there was anybody", defaultJob(), []step{
 			{0, "", ""},
 			{1, "new leader", ""},
 			{2, "a ready; b ready; c ready", "job, round 0: a b c (0), run0: a b c"},
 		}},
-		{"while the first round forms", []step{
+		{"while the first round forms", defaultJob(), []step{
 			{0, "a ready; b ready", "job"},
 			{0.9, "new leader", ""},
 			{1.9, "", "round 0: a b (0), run0: a b"},
 		}},
-		{"while a round runs: it is confirmed", appendSteps(twoNodeRound,
+		{"while a round runs: it is confirmed", defaultJob(), appendSteps(twoNodeRound,
 			step{5, "new leader", "run0: a b"},
 			step{6, "a busy +up=5; b busy +up=5", ""},
 			step{7, "a failing 1", "halt0: a b"},
 			step{8, "a ready; b ready", "round 1: a b (1), run1: a b"},
 		)},
-		{"a node was lost meanwhile", appendSteps(threeNodeRound,
+		{"a node was lost meanwhile", defaultJob(), appendSteps(threeNodeRound,
 			step{5, "", ""},
 			step{6, "new leader", "run0: a b c"},
 			step{6.1, "c gone", "halt0: a b"},
 			step{7, "a ready; b ready", "round 1: a b (0), run1: a b"},
 		)},
-		{"while all stop after a failure: it is charged", appendSteps(twoNodeRound,
+		{"while all stop after a failure: it is charged", defaultJob(), appendSteps(twoNodeRound,
 			step{5, "a failing 1", "halt0: a b"},
 			step{6, "new leader", "halt0: a b"},
 			step{7, "a ready; b ready", "round 1: a b (1), run1: a b"},
 		)},
-		{"while all stop for a newcomer: nothing is charged", appendSteps(twoNodeRound,
+		{"while all stop for a newcomer: nothing is charged", defaultJob(), appendSteps(twoNodeRound,
 			step{5, "c ready", ""},
 			step{5.5, "", "halt0: a b"},
 			step{5.6, "a failing 2", ""},
 			step{6, "new leader", "halt0: a b"},
 			step{7, "a ready; b ready", "round 1: a b c (0), run1: a b c"},
 		)},
-		{"all have stopped: the next round is decided", appendSteps(twoNodeRound,
+		{"all have stopped: the next round is decided", defaultJob(), appendSteps(twoNodeRound,
 			step{5, "a failing 1", "halt0: a b"},
 			step{6, "new leader; a ready; b ready", "round 1: a b (1), run1: a b"},
 		)},
-		{"when some are done", appendSteps(twoNodeRound,
+		{"when some are done", defaultJob(), appendSteps(twoNodeRound,
 			step{5, "a done", ""},
 			step{6, "new leader", "run0: b"},
 			step{7, "b done", "result: succeeded, forget job, end: a b"},
 		)},
-		{"when it has ended", appendSteps(twoNodeRound,
+		{"when it has ended", defaultJob(), appendSteps(twoNodeRound,
 			step{5, "a done; b done", "result: succeeded, forget job, end: a b"},
 			step{6, "new leader", "end: a b"},
 			step{7, "c ready", "late refuse: c"},
 		)},
-		{"one that was left behind stays so", appendSteps(threeNodeRound,
+		{"one that was left behind stays so", defaultJob(), appendSteps(threeNodeRound,
 			step{5, "a failing 1", "halt0: a b c"},
 			step{6, "a ready; b ready", ""},
 			step{15, "", "round 1: a b (0), run1: a b"},
@@ -365,21 +333,19 @@ func TestLeaderTakesOver(t *testing.T) {
 			step{18, "a ready; b ready", "round 2: a b (1), run2: a b"},
 			step{19, "new leader", "run2: a b"},
 		)},
-		{"the budget is known", appendSteps(twoNodeRound,
+		{"the budget is known", defaultJob(), appendSteps(twoNodeRound,
 			step{5, "a failing 1", "halt0: a b"},
 			step{6, "a ready; b ready", "round 1: a b (1), run1: a b"},
 			step{7, "new leader", "run1: a b"},
 			step{8, "b failing 1", "halt1: a b"},
 			step{9, "a ready; b ready", "result: failed by b beside a, forget job, end: a b"},
 		)},
-		{"everybody of the round has gone: it begins anew, but rounds count on", appendSteps(twoNodeRound,
+		{"everybody of the round has gone: it begins anew, but rounds count on", defaultJob(), appendSteps(twoNodeRound,
 			step{5, "c ready", ""},
 			step{5.1, "a gone; b gone; d ready; new leader", ""},
 			step{6.1, "", "round 1: c d (0), run1: c d"},
 		)},
-	} {
-		t.Run(c.name, func(t *testing.T) { play(t, defaultJob(), c.steps) })
-	}
+	})
 }
 
 // TestLeaderSaysWhy: what people read names both values, or who did it.

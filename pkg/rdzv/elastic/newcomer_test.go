@@ -14,11 +14,7 @@ func TestLeaderAndNewcomersThatFail(t *testing.T) {
 		step{101, "a ready; b ready", "round 1: a b c (0), run1: a b c"},
 		step{101.1, "a busy; b busy; c busy", ""},
 	)
-	for _, c := range []struct {
-		name  string
-		job   Job
-		steps []step
-	}{
+	playAll(t, []leaderTest{
 		{"it is quarantined, and nothing is charged", strict, appendSteps(grown,
 			step{103, "c failing 1", "halt1: a b c"},
 			step{104, "a ready; b ready; c ready", "round 2: a b (0), wait: c, run2: a b"},
@@ -88,18 +84,16 @@ func TestLeaderAndNewcomersThatFail(t *testing.T) {
 			step{103, "c failing 1", "halt1: a b c"},
 			step{104, "a ready; b ready; c ready", "round 2: a b (0), wait: c, run2: a b"},
 			step{105, "d ready", ""},
-			step{163, "", "note: c d"},
+			step{163, "", "notice: c d"},
 			step{164, "", ""},
 			step{164.5, "", "halt2: a b"},
 			step{165, "a ready; b ready", "round 3: a b d (0), wait: c, run3: a b d"},
 			step{166, "d failing 1", "halt3: a b d"},
 			step{167, "a ready; b ready; d ready", "round 4: a b (0), wait: c d, run4: a b"},
 			step{168, "e ready", ""},
-			step{286, "", "note: c d e"},
+			step{286, "", "notice: c d e"},
 			step{287, "", ""},
 			step{287.5, "", "halt4: a b"},
 		)},
-	} {
-		t.Run(c.name, func(t *testing.T) { play(t, c.job, c.steps) })
-	}
+	})
 }

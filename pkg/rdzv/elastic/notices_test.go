@@ -20,12 +20,7 @@ import (
 
 // TestNotes: what those are told who wait for long, and when.
 func TestNotes(t *testing.T) {
-	with := func(change func(*Job)) Job {
-		j := defaultJob()
-		change(&j)
-		return j
-	}
-	patient := with(func(j *Job) { j.JoinTimeout = 10 * time.Minute })
+	patient := jobWith(func(j *Job) { j.JoinTimeout = 10 * time.Minute })
 	failing := func(at float64, round int) []step { // a round that fails a second after it began, which was at at
 		return []step{
 			{at + 1, "a failing 1; b ready; c ready", fmt.Sprintf("halt%d: a b c", round)},
@@ -43,25 +38,25 @@ func TestNotes(t *testing.T) {
 			"too few", patient, []step{
 				{0, "a ready", "job"},
 				{4.9, "", ""},
-				{5, "", "note: a"},
+				{5, "", "notice: a"},
 			}, "a", "1 of at least 2 nodes have joined; the job gives up in 9m55s",
 		},
 		{
-			"less and less often, until there are enough", with(func(j *Job) { j.Min, j.JoinTimeout = 3, 10*time.Minute }), []step{
+			"less and less often, until there are enough", jobWith(func(j *Job) { j.Min, j.JoinTimeout = 3, 10*time.Minute }), []step{
 				{0, "a ready", "job"},
-				{5, "", "note: a"},
+				{5, "", "notice: a"},
 				{14.9, "b ready", ""},
-				{15, "", "note: a"},
-				{20, "", "note: b"},
-				{30, "", "note: b"},
-				{35, "", "note: a"},
-				{50, "", "note: b"},
-				{75, "", "note: a"},
-				{90, "", "note: b"},
+				{15, "", "notice: a"},
+				{20, "", "notice: b"},
+				{30, "", "notice: b"},
+				{35, "", "notice: a"},
+				{50, "", "notice: b"},
+				{75, "", "notice: a"},
+				{90, "", "notice: b"},
 				{134, "", ""},
-				{135, "", "note: a"},
-				{150, "", "note: b"},
-				{195, "", "note: a"},
+				{135, "", "notice: a"},
+				{150, "", "notice: b"},
+				{195, "", "notice: a"},
 				{196, "c ready", "round 0: a b c (0), run0: a b c"},
 				{300, "", ""},
 			}, "", "",
@@ -70,63 +65,63 @@ func TestNotes(t *testing.T) {
 			"all that came within a second in one go", patient, []step{
 				{0.2, "a ready +hint=9", "job"}, // not among the ranks that there can be
 				{5.2, "", ""},
-				{6, "", "note: a"},
+				{6, "", "notice: a"},
 			}, "a", "1 of at least 2 nodes have joined; the job gives up in 9m55s", // 9m54.2s
 		},
 		{
-			"missing ranks", with(func(j *Job) { j.Min, j.Max = 8, 8 }), []step{
+			"missing ranks", jobWith(func(j *Job) { j.Min, j.Max = 8, 8 }), []step{
 				{0, "a ready +hint=0; b ready +hint=1; c ready +hint=3; d ready +hint=4", "job"},
-				{5, "", "note: a b c d"},
+				{5, "", "notice: a b c d"},
 			}, "c", "4 of 8 nodes have joined, missing node ranks 2, 5-7; the job gives up in 55s",
 		},
 		{
-			"a rank that is there twice: no telling", with(func(j *Job) { j.Min, j.Max = 4, 4 }), []step{
+			"a rank that is there twice: no telling", jobWith(func(j *Job) { j.Min, j.Max = 4, 4 }), []step{
 				{0, "a ready +hint=0; b ready +hint=0", "job"},
-				{5, "", "note: a b"},
+				{5, "", "notice: a b"},
 			}, "b", "2 of 4 nodes have joined; the job gives up in 55s",
 		},
 		{
-			"static: twice or not, the others are missing", with(func(j *Job) { j.Static, j.Min = true, 3 }), []step{
+			"static: twice or not, the others are missing", jobWith(func(j *Job) { j.Static, j.Min = true, 3 }), []step{
 				{0, "a ready +hint=2; b ready +hint=2; c ready +hint=0", "job"},
-				{5, "", "note: a b c"},
+				{5, "", "notice: a b c"},
 			}, "a", "3 of 3 nodes have joined, missing node ranks 1; the job gives up in 55s",
 		},
 		{
-			"last call", with(func(j *Job) { j.Max, j.LastCall, j.Expected = 9, 30*time.Second, 5 }), []step{
+			"last call", jobWith(func(j *Job) { j.Max, j.LastCall, j.Expected = 9, 30*time.Second, 5 }), []step{
 				{0, "a ready +hint=0; b ready +hint=2", "job"},
-				{5, "", "note: a b"},
+				{5, "", "notice: a b"},
 			}, "a", "2 nodes have joined, 9 at most, missing node ranks 1, 3-4; the round begins in 25s unless more come",
 		},
 		{
 			"a node was lost", defaultJob(), appendSteps(twoNodeRound,
 				step{5, "b gone", "halt0: a"},
 				step{6, "a ready", ""},
-				step{11, "", "note: a"},
+				step{11, "", "notice: a"},
 			), "a", "1 of at least 2 nodes have joined; the job gives up in 55s",
 		},
 		{
 			"a node does not stop its workers", defaultJob(), appendSteps(threeNodeRound,
 				step{5, "a failing 1", "halt0: a b c"},
 				step{6, "a ready; c ready", ""},
-				step{11, "", "note: a c"},
+				step{11, "", "notice: a c"},
 			), "a", "b may take up to 4s more to stop workers",
 		},
 		{
-			"settling for more", with(func(j *Job) { j.JoinSettle = 20 * time.Second }), appendSteps(threeNodeRound,
+			"settling for more", jobWith(func(j *Job) { j.JoinSettle = 20 * time.Second }), appendSteps(threeNodeRound,
 				step{5, "a gone; b gone", "halt0: c"},
 				step{6, "c ready", ""},
 				step{7, "d ready", ""},
-				step{12, "", "note: c d"},
+				step{12, "", "notice: c d"},
 			), "d", "2 nodes have joined; the round begins in 15s unless more come",
 		},
 		{
-			"a newcomer, while others may come", with(func(j *Job) { j.JoinSettle = 20 * time.Second }), appendSteps(twoNodeRound,
+			"a newcomer, while others may come", jobWith(func(j *Job) { j.JoinSettle = 20 * time.Second }), appendSteps(twoNodeRound,
 				step{30, "c ready", ""},
-				step{35, "", "note: c"},
+				step{35, "", "notice: c"},
 			), "c", "the job is running: it begins a round with the new nodes in 15s",
 		},
 		{
-			"backoff: at once, if it is long", with(func(j *Job) { j.MaxRestarts, j.MinUptime = 9, 5*time.Second }), slices.Concat(threeNodeRound, failing(0, 0), []step{
+			"backoff: at once, if it is long", jobWith(func(j *Job) { j.MaxRestarts, j.MinUptime = 9, 5*time.Second }), slices.Concat(threeNodeRound, failing(0, 0), []step{
 				{3, "a failing 1; b ready; c ready", "halt1: a b c"},
 				{4, "a ready", ""}, // 1 s
 				{5, "", "round 2: a b c (2), run2: a b c"},
@@ -137,35 +132,35 @@ func TestNotes(t *testing.T) {
 				{11, "a ready", ""}, // 4 s
 				{15, "", "round 4: a b c (4), run4: a b c"},
 				{16, "a failing 1; b ready; c ready", "halt4: a b c"},
-				{17, "a ready", "note: a b c"},
+				{17, "a ready", "notice: a b c"},
 			}), "b", "the next round begins in 8s: the last 5 rounds failed within --min-uptime (5s)",
 		},
 		{
 			"a spare: at once, and then less and less often", defaultJob(), appendSteps(threeNodeRound,
 				step{10, "d ready", "wait: d"},
-				step{15, "d ready", "note: d"},
+				step{15, "d ready", "notice: d"},
 				step{16, "d ready", ""}, // it was told all that and more
-				step{25, "", "note: d"},
-				step{45, "", "note: d"},
-				step{85, "", "note: d"},
-				step{165, "", "note: d"},
+				step{25, "", "notice: d"},
+				step{45, "", "notice: d"},
+				step{85, "", "notice: d"},
+				step{165, "", "notice: d"},
 				step{324, "", ""},
 			), "d", "the job has its 3 nodes: this one is a spare, for 2m35s so far",
 		},
 		{
-			"a node that is parked", with(func(j *Job) { j.MaxNodeLosses, j.Grow = 1, GrowNextRestart }), appendSteps(threeNodeRound,
+			"a node that is parked", jobWith(func(j *Job) { j.MaxNodeLosses, j.Grow = 1, GrowNextRestart }), appendSteps(threeNodeRound,
 				step{5, "c gone; a ready; b ready", "round 1: a b (0), run1: a b"},
 				step{5.5, "a busy; b busy; c2 ready +id=c", "wait: c2"},
-				step{11, "", "note: c2"},
+				step{11, "", "notice: c2"},
 			), "c2", "this node is quarantined, and is used only if the job cannot run without it: it was lost too often, for another 9m54s",
 		},
 		{
 			"a new leader counts anew", patient, []step{
 				{0, "a ready", "job"},
-				{5, "", "note: a"},
+				{5, "", "notice: a"},
 				{6, "new leader", ""},
 				{10.9, "", ""},
-				{11, "", "note: a"},
+				{11, "", "notice: a"},
 			}, "a", "1 of at least 2 nodes have joined; the job gives up in 9m55s",
 		},
 		{
@@ -174,7 +169,7 @@ func TestNotes(t *testing.T) {
 				{4, "a gone", ""},
 				{5, "b ready", ""},
 				{9, "", ""},
-				{10, "", "note: b"},
+				{10, "", "notice: b"},
 			}, "", "",
 		},
 	} {
@@ -191,7 +186,7 @@ func TestNotes(t *testing.T) {
 func TestNotesAreDeleted(t *testing.T) {
 	s := play(t, defaultJob(), []step{
 		{0, "a ready", "job"},
-		{5, "", "note: a"},
+		{5, "", "notice: a"},
 		{6, "new leader", ""},
 		{7, "a gone; b ready", ""},
 	})

@@ -18,11 +18,7 @@ func TestLeaderUsesParkedNodes(t *testing.T) {
 		{4, "b3 ready +id=b", "round 2: a b3 (0), run2: a b3"},
 		{5, "b3 gone; a ready", "halt2: a"},
 	}
-	for _, c := range []struct {
-		name  string
-		job   Job
-		steps []step
-	}{
+	playAll(t, []leaderTest{
 		{"it is needed: it is used, after a pause that grows", pair(), appendSteps(lost,
 			step{6, "b4 ready +id=b", ""},
 			step{6.9, "", ""},
@@ -48,7 +44,7 @@ func TestLeaderUsesParkedNodes(t *testing.T) {
 			{6, "a ready; c ready", "round 4: a c b3 (0), run4: a b3 c"},
 			{7, "b3 gone; a ready; c ready", "round 5: a c (0), run5: a c"},
 			{8, "b4 ready +id=b", "wait: b4"},
-			{20, "c gone; a ready", "halt5: a, note: b4"}, // now it is
+			{20, "c gone; a ready", "halt5: a, notice: b4"}, // now it is
 			{20.9, "", ""},
 			{21, "", "round 6: a b4 (0), run6: a b4"},
 		}},
@@ -67,7 +63,5 @@ func TestLeaderUsesParkedNodes(t *testing.T) {
 			step{6.5, "new leader", "halt2: a, wait: b4"},
 			step{7.5, "", "round 3: a b4 (0), run3: a b4"},
 		)},
-	} {
-		t.Run(c.name, func(t *testing.T) { play(t, c.job, c.steps) })
-	}
+	})
 }

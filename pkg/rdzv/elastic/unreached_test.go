@@ -14,160 +14,149 @@ import (
 
 // TestLeaderWhereRank0IsNotReached: rounds end 6.25 s after somebody does not reach the worker store.
 func TestLeaderWhereRank0IsNotReached(t *testing.T) {
-	with := func(change func(*Job)) Job {
-		j := defaultJob()
-		change(&j)
-		return j
-	}
-	pair := with(func(j *Job) { j.Max = 2 })
-	for _, c := range []struct {
-		name  string
-		job   Job
-		steps []step
-	}{
+	pair := jobWith(func(j *Job) { j.Max = 2 })
+	playAll(t, []leaderTest{
 		{"a spare that nobody reaches inherits rank 0: it is quarantined", defaultJob(), appendSteps(threeNodeRound,
 			step{3, "d ready", "wait: d"},
 			step{5, "a gone; b ready; c ready", "round 1: d b c (0), run1: b c d"},
-			step{6, "d busy; b busy +blind=0; c busy +blind=0.5", ""},
+			step{6, "d busy; b busy +unreached=0; c busy +unreached=0.5", ""},
 			step{11, "", ""},
 			step{11.75, "", "halt1: b c d"}, // 6.25 s after c's first attempt
-			step{12, "d ready; b ready +blind=5.7; c ready +blind=6.2", "round 2: b c (0), wait: d, run2: b c"},
-			step{20, "b gone; c ready", "halt2: c, note: d"},
+			step{12, "d ready; b ready +unreached=5.7; c ready +unreached=6.2", "round 2: b c (0), wait: d, run2: b c"},
+			step{20, "b gone; c ready", "halt2: c, notice: d"},
 			step{20.9, "", ""},
 			step{21, "", "round 3: c d (0), run3: c d"}, // it is needed, but not as rank 0
 		)},
 		{"a node that does not reach rank 0, which others reach, is quarantined", defaultJob(), appendSteps(threeNodeRound,
-			step{1, "c busy +blind=0", ""},
+			step{1, "c busy +unreached=0", ""},
 			step{7.2, "", ""},
 			step{7.25, "", "halt0: a b c"},
-			step{8, "a ready; b ready; c ready +blind=6", "round 1: a b (0), wait: c, run1: a b"},
+			step{8, "a ready; b ready; c ready +unreached=6", "round 1: a b (0), wait: c, run1: a b"},
 			step{9, "c gone; c2 ready +id=c", "wait: c2"}, // nor is its next agent a newcomer
-			step{20, "", "note: c2"},
-			step{60, "", "note: c2"},
+			step{20, "", "notice: c2"},
+			step{60, "", "notice: c2"},
 		)},
-		{"it is let in again later, and quarantined for longer", with(func(j *Job) { j.Min = 1; j.Max = 2; j.LastCall = 0 }), []step{
+		{"it is let in again later, and quarantined for longer", jobWith(func(j *Job) { j.Min = 1; j.Max = 2; j.LastCall = 0 }), []step{
 			{0, "a ready", "job, round 0: a (0), run0: a"},
 			{1, "b ready", ""},
 			{1.5, "", "halt0: a"},
 			{2, "a ready", "round 1: a b (0), run1: a b"},
-			{3, "b busy +blind=0", ""},
+			{3, "b busy +unreached=0", ""},
 			{9.25, "", "halt1: a b"},
-			{10, "a ready; b ready +blind=6", "round 2: a (0), wait: b, run2: a"},
-			{609, "", "note: b"},
+			{10, "a ready; b ready +unreached=6", "round 2: a (0), wait: b, run2: a"},
+			{609, "", "notice: b"},
 			{610, "", ""},
 			{610.5, "", "halt2: a"},
 			{611, "a ready", "round 3: a b (0), run3: a b"},
-			{612, "b busy +blind=0", ""},
+			{612, "b busy +unreached=0", ""},
 			{618.25, "", "halt3: a b"},
-			{619, "a ready; b ready +blind=6", "round 4: a (0), wait: b, run4: a"},
-			{1300, "", "note: b"},
-			{1818, "", "note: b"},
+			{619, "a ready; b ready +unreached=6", "round 4: a (0), wait: b, run4: a"},
+			{1300, "", "notice: b"},
+			{1818, "", "notice: b"},
 			{1819, "", ""},
 			{1819.5, "", "halt4: a"},
 		}},
 		{"both are needed: another one becomes rank 0", pair, []step{
 			{0, "a ready; b ready", "job, round 0: a b (0), run0: a b"},
-			{1, "a busy; b busy +blind=0", ""},
+			{1, "a busy; b busy +unreached=0", ""},
 			{7.25, "", "halt0: a b"},
-			{8, "a ready; b ready +blind=6", "round 1: b a (0), run1: a b"},
+			{8, "a ready; b ready +unreached=6", "round 1: b a (0), run1: a b"},
 			{9, "a busy; b busy", ""},
 			{100, "b done; a done", "result: succeeded, forget job, end: a b"},
 		}},
 		{"nor does that one reach the other: the job cannot run", pair, []step{
 			{0, "a ready; b ready", "job, round 0: a b (0), run0: a b"},
-			{1, "a busy; b busy +blind=0", ""},
+			{1, "a busy; b busy +unreached=0", ""},
 			{7.25, "", "halt0: a b"},
-			{8, "a ready; b ready +blind=6", "round 1: b a (0), run1: a b"},
-			{9, "b busy; a busy +blind=0", ""},
+			{8, "a ready; b ready +unreached=6", "round 1: b a (0), run1: a b"},
+			{9, "b busy; a busy +unreached=0", ""},
 			{15.25, "", "halt1: a b"},
-			{16, "b ready; a ready +blind=6", "result: timeout, forget job, end: a b"},
+			{16, "b ready; a ready +unreached=6", "result: timeout, forget job, end: a b"},
 		}},
 		{"of two, the one that is new is at fault", pair, []step{
 			{0, "a ready; b ready", "job, round 0: a b (0), run0: a b"},
 			{1, "d ready", "wait: d"},
 			{100, "a gone; b ready", "round 1: d b (0), run1: b d"},
-			{101, "d busy; b busy +blind=0", ""},
+			{101, "d busy; b busy +unreached=0", ""},
 			{107.25, "", "halt1: b d"},
-			{108, "b ready +blind=6; d ready", ""},
+			{108, "b ready +unreached=6; d ready", ""},
 			{109, "", "round 2: b d (0), run2: b d"},
 		}},
 		{"of two, it is the one that a third does not reach either", pair, []step{
 			{0, "a ready; b ready", "job, round 0: a b (0), run0: a b"},
 			{1, "d ready", "wait: d"},
-			{2, "a busy; b busy +blind=0", ""}, // whatever rank 0 is
-			{8.25, "", "halt0: a b, note: d"},
-			{9, "a ready; b ready +blind=6", "round 1: a d (0), wait: b, run1: a d"},
-			{10, "a busy; d busy +blind=0", ""},
-			{16.25, "", "halt1: a d, note: b"},
-			{17, "a ready; d ready +blind=6", "round 2: b d (0), wait: a, run2: b d"},
+			{2, "a busy; b busy +unreached=0", ""}, // whatever rank 0 is
+			{8.25, "", "halt0: a b, notice: d"},
+			{9, "a ready; b ready +unreached=6", "round 1: a d (0), wait: b, run1: a d"},
+			{10, "a busy; d busy +unreached=0", ""},
+			{16.25, "", "halt1: a d, notice: b"},
+			{17, "a ready; d ready +unreached=6", "round 2: b d (0), wait: a, run2: b d"},
 		}},
 		{"rank 0 was dead", defaultJob(), appendSteps(threeNodeRound,
-			step{1, "b busy +blind=0; c busy +blind=0", ""},
+			step{1, "b busy +unreached=0; c busy +unreached=0", ""},
 			step{5, "a gone", "halt0: b c"},
-			step{6, "b ready +blind=4; c ready +blind=4", "round 1: b c (0), run1: b c"},
+			step{6, "b ready +unreached=4; c ready +unreached=4", "round 1: b c (0), run1: b c"},
 			step{7, "a2 ready +id=a", ""},
 			step{7.5, "", "halt1: b c"},
 			step{8, "b ready; c ready", "round 2: b c a2 (0), run2: a2 b c"},
 		)},
 		{"rank 0 is dying", defaultJob(), appendSteps(threeNodeRound,
-			step{1, "b busy +blind=0; c busy +blind=0", ""},
+			step{1, "b busy +unreached=0; c busy +unreached=0", ""},
 			step{7.25, "", "halt0: a b c"},
-			step{8, "b ready +blind=6; c ready +blind=6", ""},
+			step{8, "b ready +unreached=6; c ready +unreached=6", ""},
 			step{9, "a gone", "round 1: b c (0), run1: b c"},
 		)},
 		{"it is reached in time", defaultJob(), appendSteps(threeNodeRound,
-			step{1, "b busy +blind=0", ""},
+			step{1, "b busy +unreached=0", ""},
 			step{6, "b busy", ""},
-			step{6.5, "c busy +blind=0", ""},
+			step{6.5, "c busy +unreached=0", ""},
 			step{7.25, "", ""},
 			step{8, "c busy", ""},
 			step{60, "", ""},
 		)},
 		{"another leader takes over while the round is ended for it", defaultJob(), appendSteps(threeNodeRound,
-			step{1, "c busy +blind=0", ""},
+			step{1, "c busy +unreached=0", ""},
 			step{7.25, "", "halt0: a b c"},
 			step{7.5, "new leader", "run0: a b c"},
-			step{8, "a ready; b ready; c ready +blind=6", "round 1: a b (0), wait: c, run1: a b"},
+			step{8, "a ready; b ready; c ready +unreached=6", "round 1: a b (0), wait: c, run1: a b"},
 			step{9, "new leader", "wait: c, run1: a b"},
 		)},
 		{"a failure meanwhile is charged", defaultJob(), appendSteps(threeNodeRound,
-			step{1, "c busy +blind=0", ""},
+			step{1, "c busy +unreached=0", ""},
 			step{2, "a failing 1", "halt0: a b c"},
-			step{3, "a ready; b ready; c ready +blind=1", "round 1: a b c (1), run1: a b c"},
+			step{3, "a ready; b ready; c ready +unreached=1", "round 1: a b c (1), run1: a b c"},
 		)},
-		{"the failures of the others meanwhile cost nothing", with(func(j *Job) { j.MaxRestarts = 0 }), appendSteps(threeNodeRound,
-			step{1, "c busy +blind=0", ""},
+		{"the failures of the others meanwhile cost nothing", jobWith(func(j *Job) { j.MaxRestarts = 0 }), appendSteps(threeNodeRound,
+			step{1, "c busy +unreached=0", ""},
 			step{6, "a failing 1", "halt0: a b c"},
-			step{7, "a ready; b ready; c ready +blind=5", "round 1: a b (0), wait: c, run1: a b"},
+			step{7, "a ready; b ready; c ready +unreached=5", "round 1: a b (0), wait: c, run1: a b"},
 		)},
-		{"nobody reaches anybody: the job ends after three attempts", with(func(j *Job) { j.Max, j.Expected = 9, 5 }), []step{
+		{"nobody reaches anybody: the job ends after three attempts", jobWith(func(j *Job) { j.Max, j.Expected = 9, 5 }), []step{
 			{0, "a ready; b ready; c ready; d ready; e ready", "job, round 0: a b c d e (0), run0: a b c d e"},
-			{1, "b busy +blind=0; c busy +blind=0; d busy +blind=0; e busy +blind=0", ""},
+			{1, "b busy +unreached=0; c busy +unreached=0; d busy +unreached=0; e busy +unreached=0", ""},
 			{7.25, "", "halt0: a b c d e"},
-			{8, "a ready; b ready +blind=6; c ready +blind=6; d ready +blind=6; e ready +blind=6", "round 1: b c d e (0), wait: a, run1: b c d e"},
-			{9, "c busy +blind=0; d busy +blind=0; e busy +blind=0", ""},
-			{15.25, "", "halt1: b c d e, note: a"},
-			{16, "b ready; c ready +blind=6; d ready +blind=6; e ready +blind=6", "round 2: c d e (0), wait: a b, run2: c d e"},
-			{17, "d busy +blind=0; e busy +blind=0", ""},
-			{23.25, "", "halt2: c d e, note: b"},
-			{24, "c ready; d ready +blind=6; e ready +blind=6", "result: timeout, forget job, end: a b c d e"},
+			{8, "a ready; b ready +unreached=6; c ready +unreached=6; d ready +unreached=6; e ready +unreached=6", "round 1: b c d e (0), wait: a, run1: b c d e"},
+			{9, "c busy +unreached=0; d busy +unreached=0; e busy +unreached=0", ""},
+			{15.25, "", "halt1: b c d e, notice: a"},
+			{16, "b ready; c ready +unreached=6; d ready +unreached=6; e ready +unreached=6", "round 2: c d e (0), wait: a b, run2: c d e"},
+			{17, "d busy +unreached=0; e busy +unreached=0", ""},
+			{23.25, "", "halt2: c d e, notice: b"},
+			{24, "c ready; d ready +unreached=6; e ready +unreached=6", "result: timeout, forget job, end: a b c d e"},
 		}},
-	} {
-		t.Run(c.name, func(t *testing.T) { play(t, c.job, c.steps) })
-	}
+	})
 }
 
 // TestLeaderNamesWhomItSetsAside in what all nodes of the next round hear, what the node itself hears, and how the job ends.
 func TestLeaderNamesWhomItSetsAside(t *testing.T) {
 	s := play(t, defaultJob(), appendSteps(threeNodeRound,
-		step{1, "c busy +blind=0", ""},
+		step{1, "c busy +unreached=0", ""},
 		step{7.25, "", "halt0: a b c"},
 	))
 	const cause = "did not reach the worker store on a, rank 0 (i/o timeout)"
 	if a := s.store[prefixAnswer+"b"].(Answer); a.Note != "c did not reach the worker store on a, rank 0" {
 		t.Errorf("b was told to stop: %q", a.Note)
 	}
-	s.playMore([]step{{8, "a ready; b ready; c ready +blind=6", "round 1: a b (0), wait: c, run1: a b"}})
+	s.playMore([]step{{8, "a ready; b ready; c ready +unreached=6", "round 1: a b (0), wait: c, run1: a b"}})
 	for id, want := range map[string]string{"b": "c is quarantined for 10m0s: it " + cause, "c": "this node is quarantined"} {
 		if a := s.store[prefixAnswer+id].(Answer); !strings.Contains(a.Note, want) || !strings.Contains(a.Note, cause) {
 			t.Errorf("%s was told %q", id, a.Note)

@@ -11,8 +11,8 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/coord"
 )
 
-// However many addresses and ports were tried, what came of it is one short line, which names each kind of failure.
-func TestBrief(t *testing.T) {
+// TestSummarizeAttempts checks that the failures of many attempts fit into one short line that names each kind of failure.
+func TestSummarizeAttempts(t *testing.T) {
 	e := Endpoint{Host: "node1", Port: 29400, Addrs: []netip.Addr{netip.MustParseAddr("10.0.0.1")}}
 	u := &unreachableError{endpoint: e}
 	taken := &PortsTakenError{Host: "node1"}

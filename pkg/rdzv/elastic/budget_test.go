@@ -30,7 +30,7 @@ func TestBudgetForgivesOldFailures(t *testing.T) {
 	}
 }
 
-func TestBudgetParksAfterLosses(t *testing.T) {
+func TestBudgetQuarantinesAfterLosses(t *testing.T) {
 	const minute = time.Minute
 	for _, c := range []struct {
 		name   string
@@ -63,16 +63,17 @@ func TestBudgetParksAfterLosses(t *testing.T) {
 				return
 			}
 			if free := b.endQuarantines(c.until - 1); free != nil {
-				t.Fatalf("%v are free too early", free)
+				t.Fatalf("%v is released too early", free)
 			}
 			if free := b.endQuarantines(c.until); !slices.Equal(free, []string{"a"}) || b.isQuarantined("a") {
-				t.Fatalf("free: %v", free)
+				t.Fatalf("released: %v", free)
 			}
 		})
 	}
 }
 
-// TestBudgetSurvivesALeader: what a record holds means the same to the next leader, whose clock has another origin.
+// TestBudgetSurvivesALeader checks that charges and losses in a record mean the same to the next leader, whose clock has
+// another origin.
 func TestBudgetSurvivesALeader(t *testing.T) {
 	const minute, origin = time.Minute, 1000 * time.Hour
 	j := &Job{MaxNodeLosses: 3, RestartWindow: 20 * minute}

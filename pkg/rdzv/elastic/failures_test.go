@@ -10,72 +10,90 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
-func TestBlameFindsTheCause(t *testing.T) {
+func TestLikeliestCause(t *testing.T) {
 	const sec = time.Second
-	type told struct {
+	type reported = rdzv.Failure
+	waited := failure.Failure{Waited: true}
+	type report struct {
 		node int
-		f    rdzv.Failure
+		f    reported
 	}
 	for _, c := range []struct {
-		name string
-		told []told // one second after the other
-		want int    // index
+		name    string
+		reports []report // one second apart
+		want    int      // index
 	}{
-		{"one", []told{{0, rdzv.Failure{Grade: 5}}}, 0},
-		{"better evidence", []told{{0, rdzv.Failure{Grade: 5, Age: 9 * sec}}, {1, rdzv.Failure{Grade: 1}}}, 1},
-		{"the earlier one, though reported later", []told{{0, rdzv.Failure{Grade: 1, Age: sec}}, {1, rdzv.Failure{Grade: 1, Age: 5 * sec}}}, 1},
-		{"the earlier one, by the time and not by the age", []told{{0, rdzv.Failure{Grade: 1, Age: sec}}, {1, rdzv.Failure{Grade: 1, Age: sec + 1}}}, 0},
-		{"the lower rank", []told{{0, rdzv.Failure{Failure: failure.Failure{GlobalRank: 4}, Age: sec}}, {1, rdzv.Failure{Failure: failure.Failure{GlobalRank: 3}, Age: 2 * sec}}}, 1},
-		{"a node finds that its failure is a victim's", []told{
-			{0, rdzv.Failure{Grade: 1}}, {1, rdzv.Failure{Grade: 2}}, {2, rdzv.Failure{Grade: 1}}, {0, rdzv.Failure{Grade: 3, Age: 3 * sec}},
-		}, 2},
-		{"one who was absent, where one has waited", []told{
-			{0, rdzv.Failure{Failure: failure.Failure{Waited: true}, Grade: 4, Age: 5 * sec}}, {1, rdzv.Failure{Grade: 4, Age: 5 * sec}}, {2, rdzv.Failure{Grade: 4, Absent: true, OnlyStopped: true}},
-		}, 2},
-		{"none who was absent, where a connection was lost", []told{
-			{0, rdzv.Failure{Grade: 4, Age: 9 * sec}}, {1, rdzv.Failure{Failure: failure.Failure{Waited: true}, Grade: 4}}, {2, rdzv.Failure{Grade: 4, Absent: true, OnlyStopped: true}},
-		}, 0},
-		{"nor where one has failed", []told{
-			{0, rdzv.Failure{Failure: failure.Failure{Waited: true}, Grade: 4, Age: 9 * sec}}, {1, rdzv.Failure{Grade: 1}}, {2, rdzv.Failure{Grade: 4, Absent: true, OnlyStopped: true}},
+		{"one", []report{{0, reported{Grade: 5}}}, 0},
+		{"better evidence", []report{{0, reported{Grade: 5, Age: 9 * sec}}, {1, reported{Grade: 1}}}, 1},
+		{"the earlier one, reported later", []report{
+			{0, reported{Grade: 1, Age: sec}},
+			{1, reported{Grade: 1, Age: 5 * sec}},
 		}, 1},
-		{"one that was told to stop", []told{{0, rdzv.Failure{Grade: 3}}, {1, rdzv.Failure{Grade: 1, OnlyStopped: true}}}, 1},
+		{"the earlier one, by the time and not by the age", []report{
+			{0, reported{Grade: 1, Age: sec}},
+			{1, reported{Grade: 1, Age: sec + 1}},
+		}, 0},
+		{"the lower rank", []report{
+			{0, reported{Failure: failure.Failure{GlobalRank: 4}, Age: sec}},
+			{1, reported{Failure: failure.Failure{GlobalRank: 3}, Age: 2 * sec}},
+		}, 1},
+		{"a node reports later that its failure is a consequence", []report{
+			{0, reported{Grade: 1}}, {1, reported{Grade: 2}}, {2, reported{Grade: 1}}, {0, reported{Grade: 3, Age: 3 * sec}},
+		}, 2},
+		{"an absent worker, if another one has waited", []report{
+			{0, reported{Failure: waited, Grade: 4, Age: 5 * sec}},
+			{1, reported{Grade: 4, Age: 5 * sec}},
+			{2, reported{Grade: 4, Absent: true, OnlyStopped: true}},
+		}, 2},
+		{"not an absent worker, if a connection was lost", []report{
+			{0, reported{Grade: 4, Age: 9 * sec}},
+			{1, reported{Failure: waited, Grade: 4}},
+			{2, reported{Grade: 4, Absent: true, OnlyStopped: true}},
+		}, 0},
+		{"not an absent worker, if another one has failed", []report{
+			{0, reported{Failure: waited, Grade: 4, Age: 9 * sec}},
+			{1, reported{Grade: 1}},
+			{2, reported{Grade: 4, Absent: true, OnlyStopped: true}},
+		}, 1},
+		{"a worker that was told to stop", []report{{0, reported{Grade: 3}}, {1, reported{Grade: 1, OnlyStopped: true}}}, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			var b failureReports
+			var r failureReports
 			now := 100 * sec
-			for i, one := range c.told {
+			for i, one := range c.reports {
 				one.f.PID = i
 				now += sec
-				b.record(now, one.node, one.f)
+				r.record(now, one.node, one.f)
 			}
-			want := c.told[c.want].f
+			want := c.reports[c.want].f
 			want.PID = c.want
-			want.Age += time.Duration(len(c.told)-c.want-1)*sec + 10*sec
-			cause, _ := b.causes(now + 10*sec)
-			if diff := cmp.Diff(&want, cause); diff != "" || !b.anyFailed {
+			want.Age += time.Duration(len(c.reports)-c.want-1)*sec + 10*sec
+			cause, _ := r.causes(now + 10*sec)
+			if diff := cmp.Diff(&want, cause); diff != "" || !r.anyFailed {
 				t.Error(diff)
 			}
 		})
 	}
 }
 
-// A report that comes twice does not make its failure younger.
-func TestBlameKeepsTheTime(t *testing.T) {
-	var b failureReports
+// TestRepeatedReport checks that a repeated report does not make its failure younger.
+func TestRepeatedReport(t *testing.T) {
+	var r failureReports
 	f := rdzv.Failure{Failure: failure.Failure{PID: 7}, Age: time.Second}
-	b.record(10*time.Second, 0, f)
-	b.record(60*time.Second, 0, f)
-	if cause, _ := b.causes(60 * time.Second); cause.Age != 51*time.Second {
+	r.record(10*time.Second, 0, f)
+	r.record(60*time.Second, 0, f)
+	if cause, _ := r.causes(60 * time.Second); cause.Age != 51*time.Second {
 		t.Errorf("the failure is %v old", cause.Age)
 	}
 }
 
-func TestBlameNamesOthers(t *testing.T) {
-	var b failureReports
+func TestOtherCauses(t *testing.T) {
+	var r failureReports
 	for node := range 40 {
-		b.record(0, node, rdzv.Failure{Failure: failure.Failure{GlobalRank: node, Text: "text", Summary: "s"}, Grade: 1 + node%2, Age: time.Duration(100 - node)})
+		f := failure.Failure{GlobalRank: node, Text: "text", Summary: "s"}
+		r.record(0, node, rdzv.Failure{Failure: f, Grade: 1 + node%2, Age: time.Duration(100 - node)})
 	}
-	cause, others := b.causes(0)
+	cause, others := r.causes(0)
 	if cause.GlobalRank != 0 || cause.Text != "text" || len(others) != rdzv.MaxOthers {
 		t.Fatalf("cause %+v and %d others", cause, len(others))
 	}
@@ -84,15 +102,15 @@ func TestBlameNamesOthers(t *testing.T) {
 			t.Errorf("other %d: %+v", i, o)
 		}
 	}
-	if b = (failureReports{}); b.anyFailed {
-		t.Error("a failure of nobody")
+	if r = (failureReports{}); r.anyFailed {
+		t.Error("failed without a report")
 	}
-	b.record(0, 1, rdzv.Failure{OnlyStopped: true})
-	if b.anyFailed {
-		t.Error("a worker that was stopped makes a failure")
+	r.record(0, 1, rdzv.Failure{OnlyStopped: true})
+	if r.anyFailed {
+		t.Error("failed because of a stopped worker")
 	}
-	b.record(0, 1, rdzv.Failure{Failure: failure.Failure{Stopped: true}}) // all that a new leader may have seen
-	if !b.anyFailed {
-		t.Error("a failure is none, since the likeliest to have caused it was stopped")
+	r.record(0, 1, rdzv.Failure{Failure: failure.Failure{Stopped: true}}) // a new leader may know no other report
+	if !r.anyFailed {
+		t.Error("not failed, because the likeliest cause was stopped")
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
-// finishedOf is a run in which these nodes were there at the end.
-func finishedOf(nodes ...Node) *finishedRun {
+// newFinishedRun returns a run at whose end these nodes were present.
+func newFinishedRun(nodes ...Node) *finishedRun {
 	f := &finishedRun{Nodes: map[string]int{}}
 	for _, n := range nodes {
 		f.add(n)
@@ -19,14 +19,15 @@ func finishedOf(nodes ...Node) *finishedRun {
 	return f
 }
 
-func TestJudge(t *testing.T) {
+// TestJudgeArrival checks what becomes of an agent that comes to a finished run.
+func TestJudgeArrival(t *testing.T) {
 	node := func(identity, launch string, restarts bool, command string) Node {
 		return Node{Identity: identity, Launch: Launch{launch, restarts}, Command: command}
 	}
-	byHand := finishedOf(node("machine:a/0", "", false, "train"), node("machine:b/0", "", false, "train"))
-	step := finishedOf(node("hint:0/0", "slurm-7.0", false, "train"), node("hint:1/0", "slurm-7.0", false, "train"))
-	steps := finishedOf(node("machine:a/0", "slurm-7.0", false, "train"), node("machine:b/0", "slurm-7.1", false, "train"))
-	pods := finishedOf(node("hint:0/0", "uid", true, "train"), node("hint:1/0", "uid", true, "train"))
+	byHand := newFinishedRun(node("machine:a/0", "", false, "train"), node("machine:b/0", "", false, "train"))
+	step := newFinishedRun(node("hint:0/0", "slurm-7.0", false, "train"), node("hint:1/0", "slurm-7.0", false, "train"))
+	steps := newFinishedRun(node("machine:a/0", "slurm-7.0", false, "train"), node("machine:b/0", "slurm-7.1", false, "train"))
+	pods := newFinishedRun(node("hint:0/0", "uid", true, "train"), node("hint:1/0", "uid", true, "train"))
 	for _, tt := range []struct {
 		name   string
 		run    *finishedRun
@@ -34,28 +35,28 @@ func TestJudge(t *testing.T) {
 		node   Node
 		want   arrivalVerdict
 	}{
-		{name: "by hand, a node that was there", run: byHand, node: node("machine:a/0", "", false, "train"), want: startRerun},
-		{name: "by hand, its other agents have its slot still", run: byHand, node: node("machine:a/3", "", false, "train"), want: startRerun},
+		{name: "by hand, a node that was present", run: byHand, node: node("machine:a/0", "", false, "train"), want: startRerun},
+		{name: "by hand, another agent on a node that was present", run: byHand, node: node("machine:a/3", "", false, "train"), want: startRerun},
 		{name: "by hand, another script", run: byHand, node: node("machine:b/0", "", false, "other"), want: startRerun},
-		{name: "by hand, a node that was not there", run: byHand, node: node("machine:c/0", "", false, "train"), want: refuseArrival},
-		{name: "by hand, a failed run, a node that was not there", run: byHand, ending: rdzv.EndFailed, node: node("machine:c/0", "", false, "train"), want: refuseArrival},
+		{name: "by hand, a node that was not present", run: byHand, node: node("machine:c/0", "", false, "train"), want: refuseArrival},
+		{name: "by hand, a failed run, a node that was not present", run: byHand, ending: rdzv.EndFailed, node: node("machine:c/0", "", false, "train"), want: refuseArrival},
 		{name: "a job of a scheduler after a run by hand", run: byHand, node: node("hint:0/0", "slurm-7.0", false, "train"), want: startRerun},
 		{name: "a late task of the step", run: step, node: node("hint:2/0", "slurm-7.0", false, "train"), want: learnResult},
 		{name: "a second command in the step", run: step, node: node("hint:1/0", "slurm-7.0", false, "train"), want: startRerun},
 		{name: "the job was requeued", run: step, node: node("hint:2/0", "slurm-7.0.r1", false, "train"), want: startRerun},
 		{name: "the next step", run: step, node: node("hint:1/0", "slurm-7.1", false, "train"), want: startRerun},
 		{name: "by hand after a step", run: step, node: node("machine:c/0", "", false, "train"), want: startRerun},
-		{name: "a step a node: one that is late", run: steps, node: node("machine:c/0", "slurm-7.2", false, "train"), want: refuseArrival},
-		{name: "a step a node: another task of one", run: steps, node: node("machine:c/0", "slurm-7.1", false, "train"), want: learnResult},
-		{name: "a step a node: a rerun", run: steps, node: node("machine:b/0", "slurm-7.3", false, "train"), want: startRerun},
+		{name: "a step for each node: a late one", run: steps, node: node("machine:c/0", "slurm-7.2", false, "train"), want: refuseArrival},
+		{name: "a step for each node: another task of one step", run: steps, node: node("machine:c/0", "slurm-7.1", false, "train"), want: learnResult},
+		{name: "a step for each node: a rerun", run: steps, node: node("machine:b/0", "slurm-7.3", false, "train"), want: startRerun},
 		{name: "a late pod", run: pods, node: node("hint:2/0", "uid", true, "train"), want: learnResult},
 		{name: "an extra pod of the Job, with another command", run: pods, node: node("hint:2/0", "uid", true, "eval"), want: refuseArrival},
 		{name: "a pod that was replaced", run: pods, node: node("hint:1/0", "uid", true, "train"), want: learnResult},
 		{name: "a pod's next command", run: pods, node: node("hint:1/0", "uid", true, "eval"), want: startRerun},
 		{name: "pods of another Job", run: pods, node: node("hint:1/0", "uid2", true, "train"), want: startRerun},
-		{name: "nobody knows who was there", node: node("machine:a/0", "", false, "train"), want: refuseArrival},
-		{name: "given up, by hand", run: byHand, ending: rdzv.EndTimeout, node: node("machine:c/0", "", false, "train"), want: startRerun},
-		{name: "given up, nobody knows who was there", ending: rdzv.EndTimeout, node: node("machine:c/0", "", false, "train"), want: startRerun},
+		{name: "the nodes of the run are not known", node: node("machine:a/0", "", false, "train"), want: refuseArrival},
+		{name: "timed out, by hand", run: byHand, ending: rdzv.EndTimeout, node: node("machine:c/0", "", false, "train"), want: startRerun},
+		{name: "timed out, the nodes of the run are not known", ending: rdzv.EndTimeout, node: node("machine:c/0", "", false, "train"), want: startRerun},
 		{name: "closed", run: byHand, ending: rdzv.EndClosed, node: node("machine:a/0", "", false, "train"), want: learnResult},
 	} {
 		ending := tt.ending
@@ -68,8 +69,9 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// TestPastOf: agents of an earlier run are found by its rounds or by its launch, unless the launch has begun another run.
-func TestPastOf(t *testing.T) {
+// TestFindPastRun checks that an agent belongs to an earlier run by its round or its launch, unless the launch has begun
+// another run.
+func TestFindPastRun(t *testing.T) {
 	run := func(epoch coord.Revision, launches ...string) *finishedRun {
 		f := &finishedRun{Epoch: epoch}
 		for _, l := range launches {
@@ -83,16 +85,16 @@ func TestPastOf(t *testing.T) {
 		name   string
 		epoch  coord.Revision
 		launch string
-		want   int // the run's number; 0 for none
+		want   int // the run's number; 0: none
 	}{
-		{name: "nothing is known"},
-		{name: "a launch that was never there", launch: "three"},
+		{name: "no launch and no round"},
+		{name: "an unknown launch", launch: "three"},
 		{name: "late for the first run", launch: "one", want: 1},
 		{name: "late for the second run", launch: "two", want: 2},
 		{name: "a launch that has begun another run", launch: "again"},
 		{name: "cut off when the first run ended", epoch: 4, want: 1},
 		{name: "cut off when the second run ended", epoch: 9, want: 2},
-		{name: "in a round of the run that is there now", epoch: 12, launch: "one"},
+		{name: "in a round of the current run", epoch: 12, launch: "one"},
 	} {
 		got := 0
 		if p := findPastRun(past, &Report{Node: Node{Launch: Launch{ID: tt.launch}}, Fence: Fence{Epoch: tt.epoch}}); p != nil {
@@ -106,12 +108,12 @@ func TestPastOf(t *testing.T) {
 		past = appendPastRun(past, run(20), rdzv.Outcome{}, nil)
 	}
 	if len(past) != maxPast {
-		t.Errorf("%d past runs are kept", len(past))
+		t.Errorf("%d past runs are kept, want %d", len(past), maxPast)
 	}
 }
 
-// TestLeaderBeginsAnew: agents that come to a finished run learn its result, begin another one, or are refused.
-func TestLeaderBeginsAnew(t *testing.T) {
+// TestRerun checks that agents that come to a finished run learn its result, begin a rerun, or are refused.
+func TestRerun(t *testing.T) {
 	finished := appendSteps(twoNodeRound,
 		step{5, "a done; b done", "result: succeeded, forget job, end: a b"},
 	)
@@ -122,30 +124,28 @@ func TestLeaderBeginsAnew(t *testing.T) {
 		{5, "a done; b done", "result: succeeded, forget job, end: a b"},
 		{6, "a gone; b gone", ""},
 	}
-	oneRestart := defaultJob()
-	oneRestart.MaxRestarts = 0
-	threeRestarts := defaultJob()
-	threeRestarts.MaxRestarts = 3
+	noRestart := jobWith(func(j *Job) { j.MaxRestarts = 0 })
+	threeRestarts := jobWith(func(j *Job) { j.MaxRestarts = 3 })
 	playAll(t, []leaderTest{
-		{"by hand, on the same nodes", defaultJob(), appendSteps(gone,
+		{"by hand on the same nodes: a rerun", defaultJob(), appendSteps(gone,
 			step{7, "a2 ready +id=a", "forget result, past: 1, wait: a2, job"},
 			step{7.1, "b2 ready +id=b", ""},
 			step{8.1, "", "round 1: a2 b2 (0), run1: a2 b2"},
 			step{9, "a2 done; b2 done", "result: succeeded, forget job, end: a2 b2"},
 		)},
-		{"after a failure", oneRestart, appendSteps(twoNodeRound,
+		{"after a failure: a rerun", noRestart, appendSteps(twoNodeRound,
 			step{5, "a failing 1", "halt0: a b"},
 			step{6, "a ready; b ready", "result: failed by a, forget job, end: a b"},
 			step{7, "a gone; b gone; a2 ready +id=a; b2 ready +id=b", "forget result, past: 1, wait: a2 b2, job"},
 			step{8, "", "round 1: a2 b2 (0), run1: a2 b2"},
 		)},
-		{"a program that cannot be executed ends its first round, too", defaultJob(), appendSteps(gone,
+		{"a program that cannot be executed ends the first round of a rerun", defaultJob(), appendSteps(gone,
 			step{7, "a2 ready +id=a; b2 ready +id=b", "forget result, past: 1, wait: a2 b2, job"},
 			step{8, "", "round 1: a2 b2 (0), run1: a2 b2"},
 			step{9, "a2 failing 1 +final", "halt1: a2 b2"},
 			step{10, "new leader; a2 ready; b2 ready", "result: failed by a2, forget job, end: a2 b2"},
 		)},
-		{"but not a later one", threeRestarts, appendSteps(gone,
+		{"a program that cannot be executed on one node does not end a later round of a rerun", threeRestarts, appendSteps(gone,
 			step{7, "a2 ready +id=a; b2 ready +id=b", "forget result, past: 1, wait: a2 b2, job"},
 			step{8, "", "round 1: a2 b2 (0), run1: a2 b2"},
 			step{20, "a2 failing 1", "halt1: a2 b2"},
@@ -153,25 +153,25 @@ func TestLeaderBeginsAnew(t *testing.T) {
 			step{22, "a2 failing 1 +final", "halt2: a2 b2"},
 			step{23, "a2 ready; b2 ready", "round 3: a2 b2 (2), run3: a2 b2"},
 		)},
-		{"after a timeout, whoever comes", defaultJob(), []step{
+		{"after a timeout any node begins a rerun", defaultJob(), []step{
 			{0, "a ready", "job"},
 			{60, "", "result: timeout, forget job, end: a"},
 			{61, "b ready", "wait: b"},
 			{62, "a gone", "forget result, past: 1, job"},
 		}},
-		{"not while an agent of the finished run is there; who waits for long is told of it", defaultJob(), appendSteps(finished,
+		{"no rerun while an agent of the finished run has a session; waiting agents get a notice", defaultJob(), appendSteps(finished,
 			step{6, "a gone; a2 ready +id=a", "wait: a2"},
 			step{10.9, "", ""},
 			step{11, "", "notice: a2"},
 			step{12, "", ""},
 			step{20, "b gone", "forget result, past: 1, job"},
 		)},
-		{"nor if that is seen by a new leader", defaultJob(), appendSteps(finished,
+		{"no rerun while an agent of the finished run has a session, with a new leader", defaultJob(), appendSteps(finished,
 			step{6, "a gone; a2 ready +id=a", "wait: a2"},
 			step{7, "new leader", "wait: a2, end: b"},
 			step{8, "b gone", "forget result, past: 1, job"},
 		)},
-		{"who waited has gone", defaultJob(), appendSteps(gone,
+		{"the waiting agent leaves", defaultJob(), appendSteps(gone,
 			step{7, "a2 ready +id=a; c ready", "wait: a2, late refuse: c"},
 			step{8, "a2 gone", ""},
 			step{9, "c gone", ""},
@@ -186,7 +186,7 @@ func TestLeaderBeginsAnew(t *testing.T) {
 			step{8, "c ready +launch=L", ""},
 			step{9, "c gone", ""},
 		)},
-		{"another launch begins anew, and a late agent of the former one learns its result all the same", defaultJob(), appendSteps(launched,
+		{"another launch begins a rerun, and a late agent of the former launch still learns its result", defaultJob(), appendSteps(launched,
 			step{7, "c ready +launch=M", "forget result, past: 1, wait: c, job"},
 			step{7.1, "d ready +launch=L", "late end: d"},
 			step{7.2, "d gone; e ready +launch=M", ""},
@@ -197,7 +197,7 @@ func TestLeaderBeginsAnew(t *testing.T) {
 			step{11, "d gone; c done; e done", "result: succeeded, forget job, end: c e"},
 			step{12, "d ready +launch=L; f ready +launch=M", "late end: d f"},
 		)},
-		{"a late agent of the former launch does not say what job the next run is", defaultJob(), appendSteps(launched,
+		{"a late agent of the former launch does not decide the next run's parameters", defaultJob(), appendSteps(launched,
 			step{7, "c ready +launch=M", "forget result, past: 1, wait: c, job"},
 			step{8, "c gone; d ready +launch=L +max=9", "late end: d"},
 			step{9, "e ready +launch=M; f ready +launch=M", ""},
@@ -207,19 +207,20 @@ func TestLeaderBeginsAnew(t *testing.T) {
 			step{6, "a gone; b gone", ""},
 			step{7, "a done", "end: a"},
 		)},
-		{"an agent that had workers with an earlier store is no rerun", defaultJob(), appendSteps(gone,
+		{"an agent that had a session in an earlier store is no rerun", defaultJob(), appendSteps(gone,
 			step{7, "a2 ready +id=a +earlier; c ready +earlier", "end: a2 c"},
 			step{8, "a2 gone; c gone; a3 ready +id=a", "forget result, past: 1, wait: a3, job"},
 		)},
-		{"closed stays closed", defaultJob(), appendSteps(twoNodeRound,
+		{"a closed run stays closed", defaultJob(), appendSteps(twoNodeRound,
 			step{5, "b busy +close", "result: closed, forget job, end: a b"},
 			step{6, "a gone; b gone; a2 ready +id=a", "late end: a2"},
 		)},
 	})
 }
 
-// TestLeaderThatGoesWithTheRun: a store that its run's agent hosts begins nothing anew. Who waits for that does not keep the host.
-func TestLeaderThatGoesWithTheRun(t *testing.T) {
+// TestNoRerunInHostedStore checks that a store that ends with its run begins no rerun, and that agents that wait for one
+// do not keep the host.
+func TestNoRerunInHostedStore(t *testing.T) {
 	s := play(t, defaultJob(), appendSteps(twoNodeRound, step{5, "a done; b done", "result: succeeded, forget job, end: a b"}))
 	s.l.history.storeEndsWithRun = true
 	for _, st := range []struct {
@@ -233,12 +234,12 @@ func TestLeaderThatGoesWithTheRun(t *testing.T) {
 			t.Errorf("%s: acknowledged %v, begun %v", st.do, s.l.acknowledged(), s.l.history.rerunBegun)
 		}
 	}
-	if a := s.store[prefixAnswer+"a2"].(Answer); a.Kind != Wait || !a.Again {
-		t.Errorf("a2 was told %+v", a)
+	if a := s.answerTo("a2"); a.Kind != Wait || !a.Again {
+		t.Errorf("the answer to a2 is %+v", a)
 	}
 }
 
-// TestFinishedError: people read one line.
+// TestFinishedError checks the message.
 func TestFinishedError(t *testing.T) {
 	for want, err := range map[string]*FinishedError{
 		`run "job7" already finished (succeeded 3s ago on a, b and 2 more), and this node was not in it when it ended; nothing was started. Use a new --rdzv-id to start another run.`: {

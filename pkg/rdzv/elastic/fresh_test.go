@@ -31,14 +31,14 @@ func TestFirstRoundInAFreshStore(t *testing.T) {
 	}{
 		{name: "the store keeps its sessions", agents: []Report{ready(false)}, want: 3 * sec},
 		{name: "all nodes come to a store without a predecessor", instance: storeHistory{createdAt: at(0)}, agents: []Report{ready(false), ready(false)}, want: 2 * sec},
-		{name: "not all come: one of an earlier store may be cut off", instance: storeHistory{createdAt: at(0)}, agents: []Report{ready(false)}, want: 15 * sec},
-		{name: "not all come to a store that is old enough", instance: storeHistory{createdAt: at(-60 * sec)}, agents: []Report{ready(false)}, want: 3 * sec},
+		{name: "a node is missing: it may be cut off in an earlier store", instance: storeHistory{createdAt: at(0)}, agents: []Report{ready(false)}, want: 15 * sec},
+		{name: "a node is missing in a store that is old enough", instance: storeHistory{createdAt: at(-60 * sec)}, agents: []Report{ready(false)}, want: 3 * sec},
 		{
-			name: "it had a predecessor, which was killed", instance: storeHistory{createdAt: at(0), predecessorEnd: at(0)},
+			name: "the predecessor was killed", instance: storeHistory{createdAt: at(0), predecessorEnd: at(0)},
 			agents: []Report{ready(false), ready(false)}, want: 15 * sec,
 		},
 		{
-			name: "it had one that ended 10 s before", instance: storeHistory{createdAt: at(0), predecessorEnd: at(-10 * sec)},
+			name: "the predecessor ended 10 s before", instance: storeHistory{createdAt: at(0), predecessorEnd: at(-10 * sec)},
 			agents: []Report{ready(false), ready(false)}, want: 5 * sec,
 		},
 		{

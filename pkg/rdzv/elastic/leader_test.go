@@ -11,25 +11,25 @@ import (
 
 func TestLeader(t *testing.T) {
 	playAll(t, []leaderTest{
-		{"first round: the most that may be", defaultJob(), threeNodeRound},
-		{"first round: those that are expected", jobWith(func(j *Job) { j.Expected = 2 }), []step{
+		{"the first round begins at once with the maximum", defaultJob(), threeNodeRound},
+		{"the first round begins at once with all expected nodes", jobWith(func(j *Job) { j.Expected = 2 }), []step{
 			{0, "a ready", "job"},
 			{0.1, "b ready", "round 0: a b (0), run0: a b"},
 		}},
-		{"first round: last call, which a newcomer does not extend", jobWith(func(j *Job) { j.Max = 9 }), []step{
+		{"the first round begins after the last call, which a newcomer does not extend", jobWith(func(j *Job) { j.Max = 9 }), []step{
 			{0, "a ready", "job"},
 			{5, "b ready", "notice: a"},
 			{5.9, "c ready", ""},
 			{6, "", "round 0: a b c (0), run0: a b c"},
 		}},
-		{"first round: last call is cancelled below min", defaultJob(), []step{
+		{"below min the last call is canceled", defaultJob(), []step{
 			{0, "a ready; b ready", "job"},
 			{0.9, "b gone", ""},
 			{1.5, "c ready", ""},
 			{2.4, "", ""},
 			{2.5, "", "round 0: a c (0), run0: a c"},
 		}},
-		{"first round: too few for too long", defaultJob(), []step{
+		{"too few nodes for the first round end the run", defaultJob(), []step{
 			{0, "a ready", "job"},
 			{59, "", "notice: a"},
 			{60, "", "result: timeout, forget job, end: a"},
@@ -55,32 +55,32 @@ func TestLeader(t *testing.T) {
 			step{7, "a busy; b busy; c failing 1 +final", "halt1: a b c"},
 			step{8, "a ready; b ready; c ready", "round 2: a b (0), wait: c, run2: a b"},
 		)},
-		{"but not where no node can execute it", defaultJob(), appendSteps(twoNodeRound,
+		{"a program that no node can execute ends the job in any round", defaultJob(), appendSteps(twoNodeRound,
 			step{5, "a failing 1", "halt0: a b"},
 			step{6, "a ready; b ready", "round 1: a b (1), run1: a b"},
 			step{7, "a failing 1 +final; b failing 1 +final", "halt1: a b"},
 			step{8, "a ready; b ready", "result: failed by a beside b, forget job, end: a b"},
 		)},
-		{"nor is the job ended while the membership changes", defaultJob(), appendSteps(threeNodeRound,
+		{"a program that cannot be executed is not charged if the membership changes", defaultJob(), appendSteps(threeNodeRound,
 			step{5, "a failing 1 +final", "halt0: a b c"},
 			step{6, "a ready; b ready", ""},
 			step{8, "c gone", "round 1: a b (0), run1: a b"},
 		)},
-		{"a node's last word counts", jobWith(func(j *Job) { j.MaxRestarts = 0 }), appendSteps(threeNodeRound,
+		{"a node's last report counts", jobWith(func(j *Job) { j.MaxRestarts = 0 }), appendSteps(threeNodeRound,
 			step{5, "a failing 1", "halt0: a b c"},
 			step{5.1, "b failing 1", ""},
 			step{6, "a ready +grade=3; b ready; c ready", "result: failed by b beside a, forget job, end: a b c"},
 		)},
-		{"a worker that was stopped may be the cause", jobWith(func(j *Job) { j.MaxRestarts = 0 }), appendSteps(threeNodeRound,
+		{"a stopped worker may be the cause", jobWith(func(j *Job) { j.MaxRestarts = 0 }), appendSteps(threeNodeRound,
 			step{5, "a failing 3", "halt0: a b c"},
 			step{6, "a ready; b ready +shown=1; c ready", "result: failed by b beside a, forget job, end: a b c"},
 		)},
-		{"a new leader hears of all failures again", jobWith(func(j *Job) { j.MaxRestarts = 0 }), appendSteps(threeNodeRound,
+		{"a new leader learns of all failures again", jobWith(func(j *Job) { j.MaxRestarts = 0 }), appendSteps(threeNodeRound,
 			step{5, "a failing 3", "halt0: a b c"},
 			step{6, "a ready; b ready +shown=1", ""},
 			step{7, "new leader; c ready", "result: failed by b beside a, forget job, end: a b c"},
 		)},
-		{"what a worker had shown is no failure", jobWith(func(j *Job) { j.MaxRestarts = 0 }), appendSteps(twoNodeRound,
+		{"what a stopped worker had shown is no failure", jobWith(func(j *Job) { j.MaxRestarts = 0 }), appendSteps(twoNodeRound,
 			step{5, "c ready", ""},
 			step{5.5, "", "halt0: a b"},
 			step{6, "a ready +shown=1 +old=3; b ready", "round 1: a b c (0), run1: a b c"},
@@ -90,22 +90,22 @@ func TestLeader(t *testing.T) {
 			step{5.1, "b failing 1 +old=0.5; c failing 1 +old=1", ""},
 			step{6, "a ready; b ready; c ready", "result: failed by c beside b beside a, forget job, end: a b c"},
 		)},
-		{"victims of a loss cost nothing", jobWith(func(j *Job) { j.MaxRestarts = 0 }), appendSteps(threeNodeRound,
+		{"failures after a loss are not charged", jobWith(func(j *Job) { j.MaxRestarts = 0 }), appendSteps(threeNodeRound,
 			step{5, "a failing 2; b failing 2", "halt0: a b c"},
 			step{6, "a ready; b ready", ""},
 			step{8, "c gone", "round 1: a b (0), run1: a b"},
 		)},
-		{"nor do those of a node that leaves", jobWith(func(j *Job) { j.MaxRestarts = 0 }), appendSteps(threeNodeRound,
+		{"failures after a node leaves are not charged", jobWith(func(j *Job) { j.MaxRestarts = 0 }), appendSteps(threeNodeRound,
 			step{5, "c busy +leaving", "halt0: a b c"},
 			step{5.1, "a failing 2", ""},
 			step{6, "a ready; b ready", ""},
 			step{8, "c gone", "round 1: a b (0), run1: a b"},
 		)},
-		{"nor those of one that heard nothing", jobWith(func(j *Job) { j.MaxRestarts = 0 }), appendSteps(threeNodeRound,
+		{"failures are not charged if a node lost contact with the store", jobWith(func(j *Job) { j.MaxRestarts = 0 }), appendSteps(threeNodeRound,
 			step{5, "a failing 2; b ready", "halt0: a b c"},
 			step{6, "a ready; c ready +silent", "round 1: a b c (0), run1: a b c"},
 		)},
-		{"one that does not stop is left behind, and is a spare when it has", jobWith(func(j *Job) { j.Grow = GrowNextRestart }), appendSteps(threeNodeRound,
+		{"a node that does not stop is fenced, and is a spare once it has stopped", jobWith(func(j *Job) { j.Grow = GrowNextRestart }), appendSteps(threeNodeRound,
 			step{5, "a failing 1", "halt0: a b c"},
 			step{6, "a ready; b ready", ""},
 			step{14.9, "", "notice: a b"},
@@ -119,13 +119,13 @@ func TestLeader(t *testing.T) {
 			step{6, "a ready; b failing 2", ""},
 			step{6.1, "b ready", "round 1: a b c (0), run1: a b c"},
 		)},
-		{"growth: a failure before it is charged", defaultJob(), appendSteps(twoNodeRound,
+		{"growth: an earlier failure is charged", defaultJob(), appendSteps(twoNodeRound,
 			step{5, "c ready", ""},
 			step{5.5, "", "halt0: a b"},
 			step{5.6, "a failing 1 +old=0.2", ""},
 			step{6, "a ready; b ready", "round 1: a b c (1), run1: a b c"},
 		)},
-		{"growth: the newcomer goes before it was settled", defaultJob(), appendSteps(twoNodeRound,
+		{"growth: the newcomer leaves before the round ends for it", defaultJob(), appendSteps(twoNodeRound,
 			step{5, "c ready", ""},
 			step{5.4, "c gone", ""},
 			step{5.5, "", ""},
@@ -157,7 +157,7 @@ func TestLeader(t *testing.T) {
 		{"a node that was lost too often is quarantined", jobWith(func(j *Job) { j.MaxNodeLosses = 1; j.Grow = GrowNextRestart }), appendSteps(threeNodeRound,
 			step{5, "c gone; a ready; b ready", "round 1: a b (0), run1: a b"},
 			step{5.5, "a busy; b busy; c2 ready +id=c", "wait: c2"},
-			step{605, "", "notice: c2"}, // for another reason: it could be in the next round again
+			step{605, "", "notice: c2"}, // for another reason: its quarantine has ended
 			step{610, "a failing 1", "halt1: a b"},
 			step{611, "a ready; b ready", "round 2: a b c2 (1), run2: a b c2"},
 		)},
@@ -171,32 +171,32 @@ func TestLeader(t *testing.T) {
 			step{7, "b done", "result: succeeded, forget job, end: a b c"},
 			step{8, "d ready", "late refuse: d"},
 		)},
-		{"a node that has done its part may go", defaultJob(), appendSteps(twoNodeRound,
+		{"a node whose workers have succeeded may leave", defaultJob(), appendSteps(twoNodeRound,
 			step{5, "a done", ""},
 			step{6, "a gone", ""},
 			step{7, "b done", "result: succeeded, forget job, end: b"},
 		)},
-		{"a failure after others succeeded restarts all", defaultJob(), appendSteps(twoNodeRound,
+		{"a failure after others have succeeded restarts all", defaultJob(), appendSteps(twoNodeRound,
 			step{5, "a done", ""},
 			step{6, "b failing 1", "halt0: a b"},
-			step{6.1, "a done", ""}, // seen again
+			step{6.1, "a done", ""}, // repeated
 			step{7, "b ready", ""},
 			step{8, "a ready", "round 1: a b (1), run1: a b"},
 		)},
-		{"below min: others are waited for", defaultJob(), appendSteps(twoNodeRound,
+		{"below min: the leader waits for other nodes", defaultJob(), appendSteps(twoNodeRound,
 			step{5, "b gone", "halt0: a"},
 			step{6, "a ready", ""},
 			step{60, "", "notice: a"},
 			step{65, "c ready", "round 1: a c (0), run1: a c"},
 		)},
-		{"below min: when there are enough again, still more are waited for", defaultJob(), appendSteps(threeNodeRound,
+		{"below min: once there are enough nodes again, the leader waits for more", defaultJob(), appendSteps(threeNodeRound,
 			step{5, "a gone; b gone", "halt0: c"},
 			step{6, "c ready", ""},
 			step{65, "d ready", "notice: c"},
 			step{65.4, "", ""},
 			step{65.5, "", "round 1: d c (0), run1: c d"},
 		)},
-		{"below min for too long", defaultJob(), appendSteps(twoNodeRound,
+		{"below min for too long: the run ends", defaultJob(), appendSteps(twoNodeRound,
 			step{5, "b gone", "halt0: a"},
 			step{6, "a ready", ""},
 			step{66, "", "result: timeout, forget job, end: a"},
@@ -234,13 +234,13 @@ func TestLeader(t *testing.T) {
 			step{17.5, "", "round 1: a c (0), run1: a c"},
 			step{40, "b ready", ""},
 		)},
-		{"an agent responds again once the round is ended for its sake: what fails meanwhile is not charged", defaultJob(), appendSteps(twoNodeRound,
+		{"an agent responds again after the round was ended for it: failures meanwhile are not charged", defaultJob(), appendSteps(twoNodeRound,
 			step{5, "b busy +stuck", ""},
 			step{7.5, "", "halt0: a b"},
 			step{8, "a failing 2", ""},
 			step{9, "a ready; b ready", "round 1: a b (0), run1: a b"},
 		)},
-		{"the last agent that is not done does not respond: the round ends, and begins again without it", defaultJob(), appendSteps(twoNodeRound,
+		{"the last active agent does not respond: the round ends, and the next one begins without it", defaultJob(), appendSteps(twoNodeRound,
 			step{5, "a done", ""},
 			step{6, "b busy +stuck", ""},
 			step{8.5, "", "halt0: a b"},
@@ -265,7 +265,7 @@ func TestLeader(t *testing.T) {
 			{9, "", "notice: a b c"},
 			{10, "d ready +hint=1", "round 0: b d a (0), wait: c, run0: a b d"},
 		}},
-		{"all have gone: who comes with other parameters begins anew", defaultJob(), appendSteps(twoNodeRound,
+		{"all nodes have left: an agent with other parameters starts again", defaultJob(), appendSteps(twoNodeRound,
 			step{5, "a gone; b gone", ""},
 			step{6, "c ready +max=2", "job"},
 			step{7, "d ready +max=2", "round 1: c d (0), run1: c d"},
@@ -273,10 +273,10 @@ func TestLeader(t *testing.T) {
 	})
 }
 
-// TestLeaderTakesOver lets another leader go on, in each state.
+// TestLeaderTakesOver checks that another leader continues in each state.
 func TestLeaderTakesOver(t *testing.T) {
 	playAll(t, []leaderTest{
-		{"before there was anybody", defaultJob(), []step{
+		{"before the first agent", defaultJob(), []step{
 			{0, "", ""},
 			{1, "new leader", ""},
 			{2, "a ready; b ready; c ready", "job, round 0: a b c (0), run0: a b c"},
@@ -292,7 +292,7 @@ func TestLeaderTakesOver(t *testing.T) {
 			step{7, "a failing 1", "halt0: a b"},
 			step{8, "a ready; b ready", "round 1: a b (1), run1: a b"},
 		)},
-		{"a node was lost meanwhile", defaultJob(), appendSteps(threeNodeRound,
+		{"a node is lost after the change", defaultJob(), appendSteps(threeNodeRound,
 			step{5, "", ""},
 			step{6, "new leader", "run0: a b c"},
 			step{6.1, "c gone", "halt0: a b"},
@@ -314,17 +314,17 @@ func TestLeaderTakesOver(t *testing.T) {
 			step{5, "a failing 1", "halt0: a b"},
 			step{6, "new leader; a ready; b ready", "round 1: a b (1), run1: a b"},
 		)},
-		{"when some are done", defaultJob(), appendSteps(twoNodeRound,
+		{"when some members have succeeded", defaultJob(), appendSteps(twoNodeRound,
 			step{5, "a done", ""},
 			step{6, "new leader", "run0: b"},
 			step{7, "b done", "result: succeeded, forget job, end: a b"},
 		)},
-		{"when it has ended", defaultJob(), appendSteps(twoNodeRound,
+		{"when the run has ended", defaultJob(), appendSteps(twoNodeRound,
 			step{5, "a done; b done", "result: succeeded, forget job, end: a b"},
 			step{6, "new leader", "end: a b"},
 			step{7, "c ready", "late refuse: c"},
 		)},
-		{"one that was left behind stays so", defaultJob(), appendSteps(threeNodeRound,
+		{"a fenced agent stays fenced", defaultJob(), appendSteps(threeNodeRound,
 			step{5, "a failing 1", "halt0: a b c"},
 			step{6, "a ready; b ready", ""},
 			step{15, "", "round 1: a b (0), run1: a b"},
@@ -333,14 +333,14 @@ func TestLeaderTakesOver(t *testing.T) {
 			step{18, "a ready; b ready", "round 2: a b (1), run2: a b"},
 			step{19, "new leader", "run2: a b"},
 		)},
-		{"the budget is known", defaultJob(), appendSteps(twoNodeRound,
+		{"the budget is kept", defaultJob(), appendSteps(twoNodeRound,
 			step{5, "a failing 1", "halt0: a b"},
 			step{6, "a ready; b ready", "round 1: a b (1), run1: a b"},
 			step{7, "new leader", "run1: a b"},
 			step{8, "b failing 1", "halt1: a b"},
 			step{9, "a ready; b ready", "result: failed by b beside a, forget job, end: a b"},
 		)},
-		{"everybody of the round has gone: it begins anew, but rounds count on", defaultJob(), appendSteps(twoNodeRound,
+		{"all members have left: the run starts again, and the round numbers continue", defaultJob(), appendSteps(twoNodeRound,
 			step{5, "c ready", ""},
 			step{5.1, "a gone; b gone; d ready; new leader", ""},
 			step{6.1, "", "round 1: c d (0), run1: c d"},
@@ -348,8 +348,8 @@ func TestLeaderTakesOver(t *testing.T) {
 	})
 }
 
-// TestLeaderSaysWhy: what people read names both values, or who did it.
-func TestLeaderSaysWhy(t *testing.T) {
+// TestLeaderGivesReasons checks that a refusal names both values, and that a Halt names its cause.
+func TestLeaderGivesReasons(t *testing.T) {
 	s := play(t, defaultJob(), appendSteps(twoNodeRound,
 		step{5, "c ready +max=4; d ready +hint=1", "refuse: c"},
 		step{5.5, "", "halt0: a b"},
@@ -358,14 +358,14 @@ func TestLeaderSaysWhy(t *testing.T) {
 		"c": "max nodes is 4 here and 3 in the job",
 		"a": "a node has come",
 	} {
-		if a := s.store[prefixAnswer+id].(Answer); !strings.Contains(a.Note, want) {
-			t.Errorf("%s was told %q, want %q", id, a.Note, want)
+		if got := s.answerTo(id).Note; !strings.Contains(got, want) {
+			t.Errorf("the answer to %s says %q, want %q", id, got, want)
 		}
 	}
 }
 
-// TestLeaderSeesInConstantTime: what an event costs does not depend on how many agents there are.
-func TestLeaderSeesInConstantTime(t *testing.T) {
+// TestLeaderObservesInConstantTime checks that the cost of an event does not depend on the number of agents.
+func TestLeaderObservesInConstantTime(t *testing.T) {
 	cost := func(n int) (allocs float64, writes int) {
 		job := defaultJob()
 		job.Min, job.Max = n, n
@@ -399,7 +399,7 @@ func TestLeaderSeesInConstantTime(t *testing.T) {
 	}
 	few, writes := cost(300)
 	many, manyWrites := cost(3000)
-	if many > few+2 || writes != 0 || manyWrites != 0 { // 28 allocations would be those of one comparison of parameters
+	if many > few+2 || writes != 0 || manyWrites != 0 { // a comparison of all parameters makes 28 allocations
 		t.Errorf("%v allocations and %d writes with 300 agents, %v and %d with 3,000", few, writes, many, manyWrites)
 	}
 }

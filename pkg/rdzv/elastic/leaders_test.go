@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -17,36 +18,31 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/coord"
 )
 
-// ledStore is, in a bubble, a store in a process of its own, with its leaders.
-type ledStore struct {
+// storeWithLeaders is a store and its Leaders, in a synctest bubble.
+type storeWithLeaders struct {
 	t       *testing.T
 	server  *coord.Server
-	leaders atomic.Int64 // that have a session
-	begun   atomic.Int64
+	leaders atomic.Int64 // that have a session now
+	started atomic.Int64 // in all
 }
 
-// counted is a leader's session.
-type counted struct {
+// countedSession is a leader's session.
+type countedSession struct {
 	coord.Store
 	leaders *atomic.Int64
 }
 
-func (c counted) Close(ctx context.Context) error {
+func (c countedSession) Close(ctx context.Context) error {
 	c.leaders.Add(-1)
 	return c.Store.Close(ctx)
 }
 
-func newLedStore(t *testing.T) *ledStore {
-	t.Helper()
-	return newBoundedStore(t, 0)
-}
-
-// newBoundedStore is a store that leads so many runs at most.
-func newBoundedStore(t *testing.T, maxRuns int) *ledStore {
+// newStoreWithLeaders starts a store that leads at most maxRuns runs; 0 means no limit.
+func newStoreWithLeaders(t *testing.T, maxRuns int) *storeWithLeaders {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	joined, ended := make(chan string), make(chan struct{})
-	s := &ledStore{t: t}
+	s := &storeWithLeaders{t: t}
 	leaders := &Leaders{MaxRuns: maxRuns, Logger: zerolog.Nop()}
 	s.server = coord.NewServer(coord.ServerOptions{Admit: leaders.Admit, OnJoin: func(runID string) {
 		select {
@@ -57,8 +53,8 @@ func newBoundedStore(t *testing.T, maxRuns int) *ledStore {
 	open := func() (coord.Store, error) {
 		store, err := s.server.Local()
 		s.leaders.Add(1)
-		s.begun.Add(1)
-		return counted{store, &s.leaders}, err
+		s.started.Add(1)
+		return countedSession{store, &s.leaders}, err
 	}
 	go func() {
 		defer close(ended)
@@ -76,7 +72,7 @@ func newBoundedStore(t *testing.T, maxRuns int) *ledStore {
 }
 
 // join opens an agent's session.
-func (s *ledStore) join(runID string) *driver {
+func (s *storeWithLeaders) join(runID string) *driver {
 	s.t.Helper()
 	client, err := coord.Dial(s.t.Context(), coord.DialOptions{Addr: "pipe", RunID: runID, TTL: time.Hour, Conn: func(context.Context) (net.Conn, error) {
 		here, there := net.Pipe()
@@ -90,8 +86,8 @@ func (s *ledStore) join(runID string) *driver {
 	return &driver{store: client, prefix: prefixOf(runID), timeout: time.Second}
 }
 
-// answered reports, and wants the leader's answer.
-func (s *ledStore) answered(d *driver, r Report) {
+// report writes a report and waits for the leader's answer.
+func (s *storeWithLeaders) report(d *driver, r Report) {
 	s.t.Helper()
 	if r.Job = job(1, 2); r.Phase == "" {
 		r.Phase = Ready
@@ -113,16 +109,16 @@ func (s *ledStore) answered(d *driver, r Report) {
 	}
 }
 
-func (s *ledStore) leave(d *driver) {
+func (s *storeWithLeaders) leave(d *driver) {
 	if err := d.store.Close(s.t.Context()); err != nil {
 		s.t.Error(err)
 	}
 }
 
-// Of runs that have come to their end nothing is left, whatever the end was.
+// TestLeadersEndWithTheirRuns checks that nothing is left of runs that have ended, however they ended.
 func TestLeadersEndWithTheirRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newLedStore(t)
+		s := newStoreWithLeaders(t, 0)
 		synctest.Wait()
 		before := runtime.NumGoroutine()
 		for batch := range 3 {
@@ -131,10 +127,10 @@ func TestLeadersEndWithTheirRuns(t *testing.T) {
 				agents.Go(func() {
 					a := s.join(fmt.Sprintf("run-%d-%d", batch, i))
 					switch i % 3 {
-					case 0: // it has a result, for a minute
-						s.answered(a, Report{Close: true})
-					case 1: // it has a round, and is given up for lack of agents
-						s.answered(a, Report{})
+					case 0: // the run has a result, for a minute
+						s.report(a, Report{Close: true})
+					case 1: // the run has a round, and times out for lack of agents
+						s.report(a, Report{})
 					}
 					s.leave(a)
 				})
@@ -146,20 +142,20 @@ func TestLeadersEndWithTheirRuns(t *testing.T) {
 			<-time.After(job(1, 2).JoinTimeout + job(1, 2).ResultTTL + 5*time.Minute)
 			synctest.Wait()
 			if led, keys := s.leaders.Load(), s.server.Stats().Keys; led != 0 || keys != 0 {
-				t.Errorf("%d runs are led, and there are %d keys, though nobody is there", led, keys)
+				t.Errorf("%d runs are led and %d keys exist without any agent", led, keys)
 			}
-			if now := runtime.NumGoroutine(); now >= before+60 { // one for each run; a few may be others'
-				t.Errorf("there are %d goroutines, and were %d before the first run", now, before)
+			if now := runtime.NumGoroutine(); now >= before+60 { // a leak has one for each run; a few may be of other tests
+				t.Errorf("%d goroutines, and %d before the first run", now, before)
 			}
 		}
 	})
 }
 
-// A run that is not led any more is led anew with whoever joins, also where that happens as the leader ends, or where the agent joined
-// long before it has something to say.
-func TestWhoJoinsIsLed(t *testing.T) {
+// TestJoinedRunIsLed checks that a run is led again when an agent joins, even if its leader is about to end, or if the
+// agent joins long before it reports.
+func TestJoinedRunIsLed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newLedStore(t)
+		s := newStoreWithLeaders(t, 0)
 		var agents sync.WaitGroup
 		const runs = 60
 		for i := range runs {
@@ -176,13 +172,79 @@ func TestWhoJoinsIsLed(t *testing.T) {
 				if i%3 == 2 {
 					<-time.After(10 * unusedTime)
 				}
-				s.answered(a, Report{})
+				s.report(a, Report{})
 				s.leave(a)
 			})
 		}
 		agents.Wait()
-		if begun := s.begun.Load(); begun <= runs {
-			t.Errorf("%d leaders have begun, for %d runs: none of them anew", begun, runs)
+		if started := s.started.Load(); started <= runs {
+			t.Errorf("%d leaders have started for %d runs: no run is led again", started, runs)
+		}
+	})
+}
+
+// TestRunsAreBounded checks that Leaders refuses runs beyond MaxRuns, but not further agents of the runs that it leads,
+// until one of these has ended.
+func TestRunsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStoreWithLeaders(t, 2)
+		a, b := s.join("a"), s.join("b")
+		also := s.join("a")
+		if err := s.refusal("c"); !strings.Contains(err.Error(), "the store leads 2 runs, as many as its memory allows") {
+			t.Errorf("a third run: %v", err)
+		}
+		s.leave(b)
+		synctest.Wait()
+		if err := s.refusal("c"); err == nil {
+			t.Error("a third run is led while the second one's leader is there")
+		}
+		again := s.join("b")
+		s.leave(again)
+		<-time.After(2 * unusedTime)
+		c := s.join("c")
+		s.report(c, Report{})
+		for _, d := range []*driver{a, also, c} {
+			s.leave(d)
+		}
+	})
+}
+
+// refusal returns the error of an agent that the store refuses.
+func (s *storeWithLeaders) refusal(runID string) error {
+	s.t.Helper()
+	client, err := coord.Dial(s.t.Context(), coord.DialOptions{Addr: "pipe", RunID: runID, Conn: func(context.Context) (net.Conn, error) {
+		here, there := net.Pipe()
+		s.server.ServeConn(there)
+		return here, nil
+	}})
+	if err == nil {
+		s.t.Errorf("%s is admitted", runID)
+		_ = client.Close(s.t.Context())
+		return errors.New("none")
+	}
+	if !errors.Is(err, coord.ErrUnavailable) {
+		s.t.Errorf("%s is refused permanently: %v", runID, err)
+	}
+	return err
+}
+
+// TestLeaderWaitsForMemory checks that a leader waits while the store is full, as long as the run has agents.
+func TestLeaderWaitsForMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		fullUntil, joined := time.Now().Add(10*time.Second), true
+		l := &Leaders{Open: func() (coord.Store, error) {
+			if time.Now().Before(fullUntil) {
+				return nil, coord.ErrFull
+			}
+			return nil, nil
+		}, Joined: func(string) bool { return joined }}
+		began := time.Now()
+		if _, err := l.open(t.Context(), "r", l.Logger); err != nil || time.Since(began) < 10*time.Second {
+			t.Errorf("a session after %v: %v", time.Since(began), err)
+		}
+		fullUntil, joined = time.Now().Add(10*time.Second), false
+		if _, err := l.open(t.Context(), "r", l.Logger); !errors.Is(err, errDeserted) {
+			t.Errorf("a deserted run: %v", err)
 		}
 	})
 }

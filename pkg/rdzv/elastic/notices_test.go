@@ -18,10 +18,10 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
-// TestNotes: what those are told who wait for long, and when.
-func TestNotes(t *testing.T) {
+// TestNotices checks which notices waiting agents get, and when.
+func TestNotices(t *testing.T) {
 	patient := jobWith(func(j *Job) { j.JoinTimeout = 10 * time.Minute })
-	failing := func(at float64, round int) []step { // a round that fails a second after it began, which was at at
+	failing := func(at float64, round int) []step { // a round that begins at at, and fails a second later
 		return []step{
 			{at + 1, "a failing 1; b ready; c ready", fmt.Sprintf("halt%d: a b c", round)},
 			{at + 2, "a ready", fmt.Sprintf("round %d: a b c (%d), run%d: a b c", round+1, round+1, round+1)},
@@ -31,8 +31,8 @@ func TestNotes(t *testing.T) {
 		name  string
 		job   Job
 		steps []step
-		who   string // is told last
-		want  string
+		agent string
+		want  string // the last answer to agent
 	}{
 		{
 			"too few", patient, []step{
@@ -42,7 +42,7 @@ func TestNotes(t *testing.T) {
 			}, "a", "1 of at least 2 nodes have joined; the job gives up in 9m55s",
 		},
 		{
-			"less and less often, until there are enough", jobWith(func(j *Job) { j.Min, j.JoinTimeout = 3, 10*time.Minute }), []step{
+			"ever longer pauses, until there are enough nodes", jobWith(func(j *Job) { j.Min, j.JoinTimeout = 3, 10*time.Minute }), []step{
 				{0, "a ready", "job"},
 				{5, "", "notice: a"},
 				{14.9, "b ready", ""},
@@ -62,8 +62,8 @@ func TestNotes(t *testing.T) {
 			}, "", "",
 		},
 		{
-			"all that came within a second in one go", patient, []step{
-				{0.2, "a ready +hint=9", "job"}, // not among the ranks that there can be
+			"all that came within a second at once", patient, []step{
+				{0.2, "a ready +hint=9", "job"}, // no possible rank
 				{5.2, "", ""},
 				{6, "", "notice: a"},
 			}, "a", "1 of at least 2 nodes have joined; the job gives up in 9m55s", // 9m54.2s
@@ -75,13 +75,13 @@ func TestNotes(t *testing.T) {
 			}, "c", "4 of 8 nodes have joined, missing node ranks 2, 5-7; the job gives up in 55s",
 		},
 		{
-			"a rank that is there twice: no telling", jobWith(func(j *Job) { j.Min, j.Max = 4, 4 }), []step{
+			"a rank that two nodes have: the missing ranks are unknown", jobWith(func(j *Job) { j.Min, j.Max = 4, 4 }), []step{
 				{0, "a ready +hint=0; b ready +hint=0", "job"},
 				{5, "", "notice: a b"},
 			}, "b", "2 of 4 nodes have joined; the job gives up in 55s",
 		},
 		{
-			"static: twice or not, the others are missing", jobWith(func(j *Job) { j.Static, j.Min = true, 3 }), []step{
+			"static: a rank that two nodes have, and a missing one", jobWith(func(j *Job) { j.Static, j.Min = true, 3 }), []step{
 				{0, "a ready +hint=2; b ready +hint=2; c ready +hint=0", "job"},
 				{5, "", "notice: a b c"},
 			}, "a", "3 of 3 nodes have joined, missing node ranks 1; the job gives up in 55s",
@@ -107,7 +107,7 @@ func TestNotes(t *testing.T) {
 			), "a", "b may take up to 4s more to stop workers",
 		},
 		{
-			"settling for more", jobWith(func(j *Job) { j.JoinSettle = 20 * time.Second }), appendSteps(threeNodeRound,
+			"join settle after a loss", jobWith(func(j *Job) { j.JoinSettle = 20 * time.Second }), appendSteps(threeNodeRound,
 				step{5, "a gone; b gone", "halt0: c"},
 				step{6, "c ready", ""},
 				step{7, "d ready", ""},
@@ -115,13 +115,13 @@ func TestNotes(t *testing.T) {
 			), "d", "2 nodes have joined; the round begins in 15s unless more come",
 		},
 		{
-			"a newcomer, while others may come", jobWith(func(j *Job) { j.JoinSettle = 20 * time.Second }), appendSteps(twoNodeRound,
+			"join settle for a newcomer", jobWith(func(j *Job) { j.JoinSettle = 20 * time.Second }), appendSteps(twoNodeRound,
 				step{30, "c ready", ""},
 				step{35, "", "notice: c"},
 			), "c", "the job is running: it begins a round with the new nodes in 15s",
 		},
 		{
-			"backoff: at once, if it is long", jobWith(func(j *Job) { j.MaxRestarts, j.MinUptime = 9, 5*time.Second }), slices.Concat(threeNodeRound, failing(0, 0), []step{
+			"a long backoff: at once", jobWith(func(j *Job) { j.MaxRestarts, j.MinUptime = 9, 5*time.Second }), slices.Concat(threeNodeRound, failing(0, 0), []step{
 				{3, "a failing 1; b ready; c ready", "halt1: a b c"},
 				{4, "a ready", ""}, // 1 s
 				{5, "", "round 2: a b c (2), run2: a b c"},
@@ -136,10 +136,10 @@ func TestNotes(t *testing.T) {
 			}), "b", "the next round begins in 8s: the last 5 rounds failed within --min-uptime (5s)",
 		},
 		{
-			"a spare: at once, and then less and less often", defaultJob(), appendSteps(threeNodeRound,
+			"a spare: at once, then ever longer pauses", defaultJob(), appendSteps(threeNodeRound,
 				step{10, "d ready", "wait: d"},
 				step{15, "d ready", "notice: d"},
-				step{16, "d ready", ""}, // it was told all that and more
+				step{16, "d ready", ""}, // the answer stands
 				step{25, "", "notice: d"},
 				step{45, "", "notice: d"},
 				step{85, "", "notice: d"},
@@ -148,14 +148,14 @@ func TestNotes(t *testing.T) {
 			), "d", "the job has its 3 nodes: this one is a spare, for 2m35s so far",
 		},
 		{
-			"a node that is parked", jobWith(func(j *Job) { j.MaxNodeLosses, j.Grow = 1, GrowNextRestart }), appendSteps(threeNodeRound,
+			"a quarantined node", jobWith(func(j *Job) { j.MaxNodeLosses, j.Grow = 1, GrowNextRestart }), appendSteps(threeNodeRound,
 				step{5, "c gone; a ready; b ready", "round 1: a b (0), run1: a b"},
 				step{5.5, "a busy; b busy; c2 ready +id=c", "wait: c2"},
 				step{11, "", "notice: c2"},
 			), "c2", "this node is quarantined, and is used only if the job cannot run without it: it was lost too often, for another 9m54s",
 		},
 		{
-			"a new leader counts anew", patient, []step{
+			"a new leader starts the waits again", patient, []step{
 				{0, "a ready", "job"},
 				{5, "", "notice: a"},
 				{6, "new leader", ""},
@@ -164,7 +164,7 @@ func TestNotes(t *testing.T) {
 			}, "a", "1 of at least 2 nodes have joined; the job gives up in 9m55s",
 		},
 		{
-			"who goes before that is not told", patient, []step{
+			"an agent that leaves before gets none", patient, []step{
 				{0, "a ready", "job"},
 				{4, "a gone", ""},
 				{5, "b ready", ""},
@@ -175,15 +175,15 @@ func TestNotes(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := play(t, c.job, c.steps)
-			if a, _ := s.store[prefixAnswer+c.who].(Answer); a.Note != c.want {
-				t.Errorf("%s was told %q, want %q", c.who, a.Note, c.want)
+			if got := s.answerTo(c.agent).Note; got != c.want {
+				t.Errorf("the answer to %s says %q, want %q", c.agent, got, c.want)
 			}
 		})
 	}
 }
 
-// TestNotesAreDeleted: the answers that a leader before has left go with their agents.
-func TestNotesAreDeleted(t *testing.T) {
+// TestNoticesAreDeleted checks that answers of an earlier leader are deleted with their agents.
+func TestNoticesAreDeleted(t *testing.T) {
 	s := play(t, defaultJob(), []step{
 		{0, "a ready", "job"},
 		{5, "", "notice: a"},
@@ -195,8 +195,8 @@ func TestNotesAreDeleted(t *testing.T) {
 	}
 }
 
-// TestNotesAreBounded: of thousands, the first to come are told, and a note has the size of a line.
-func TestNotesAreBounded(t *testing.T) {
+// TestNoticesAreBounded checks that of thousands of agents the first to arrive get notices, and that a notice is one line.
+func TestNoticesAreBounded(t *testing.T) {
 	const n = 3 * maxNoticeRecipients
 	j := defaultJob()
 	j.Min, j.Max = n, n
@@ -217,26 +217,26 @@ func TestNotesAreBounded(t *testing.T) {
 	}
 	out, _, _ := l.decide(firstNotice)
 	if len(out) != maxNoticeRecipients {
-		t.Errorf("%d are told, want %d", len(out), maxNoticeRecipients)
+		t.Errorf("%d notices, want %d", len(out), maxNoticeRecipients)
 	}
 	for _, w := range out {
 		a := w.value.(Answer)
 		if w.key >= prefixAnswer+fmt.Sprintf("%05d", maxNoticeRecipients) || len(a.Note) > 200 || !strings.Contains(a.Note, "missing node ranks 0;") {
-			t.Fatalf("%s is told %q", w.key, a.Note)
+			t.Fatalf("%s: %q", w.key, a.Note)
 		}
 	}
 }
 
-// TestWaitIsToldOf: the agent's own log has the notes, as warnings.
-func TestWaitIsToldOf(t *testing.T) {
+// TestNoticesAreLogged checks that the agent logs notices as warnings.
+func TestNoticesAreLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var said bytes.Buffer
+		var log bytes.Buffer
 		j := job(2, 3)
 		j.JoinTimeout = time.Minute
 		h := New(Options{
 			Backend: "c10d", RunID: "run", Job: j, Node: Node{Host: "a", Identity: "a", Hint: 1}, Access: &C10d{RunID: "run", SingleNode: true},
 			Stores: WorkerStores{Addr: "127.0.0.1", Ports: Ports{1, 1}, WorkersHost: true}, KeepAlive: time.Second, Timeout: time.Second,
-			Logger: zerolog.New(&said).Level(zerolog.WarnLevel),
+			Logger: zerolog.New(&log).Level(zerolog.WarnLevel),
 		})
 		_, err := h.NextRendezvous(t.Context(), rdzv.Member{Role: "r", LocalWorldSize: 1})
 		if end, ok := errors.AsType[*rdzv.EndedError](err); !ok || end.Outcome.Ending != rdzv.EndTimeout {
@@ -249,22 +249,22 @@ func TestWaitIsToldOf(t *testing.T) {
 		for _, left := range []string{"55s", "45s", "25s"} {
 			want += `{"level":"warn","message":"waiting for the next round: 1 of at least 2 nodes have joined; the job gives up in ` + left + `"}` + "\n"
 		}
-		if diff := cmp.Diff(want, said.String()); diff != "" {
+		if diff := cmp.Diff(want, log.String()); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 	})
 }
 
-func TestAbsent(t *testing.T) {
-	for here, want := range map[string]string{
+func TestAbsentRanks(t *testing.T) {
+	for present, want := range map[string]string{
 		"": "", "1": "", "0": "0", "000": "0-2", "11011000": "2, 5-7", "0101": "0, 2", "01010101010101010101": "0, 2, 4, 6, 8, 10, 12, 14, ...",
 	} {
 		var all []bool
-		for _, r := range here {
+		for _, r := range present {
 			all = append(all, r == '1')
 		}
 		if got := absentRanks(all); got != want {
-			t.Errorf("%s: got %q, want %q", here, got, want)
+			t.Errorf("%s: got %q, want %q", present, got, want)
 		}
 	}
 }

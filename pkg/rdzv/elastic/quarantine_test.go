@@ -2,14 +2,12 @@ package elastic
 
 import "testing"
 
-// TestLeaderUsesParkedNodes: a node that was lost too often is kept out of the job only while the job can run without it.
-func TestLeaderUsesParkedNodes(t *testing.T) {
-	pair := func() Job {
-		j := defaultJob()
-		j.Max = 2
-		return j
-	}
-	// lost is a job of two, one of which was lost three times.
+// TestQuarantinedNodesAreUsed checks that a node that was lost too often is kept out only while the job can run without
+// it.
+func TestQuarantinedNodesAreUsed(t *testing.T) {
+	pair := jobWith(func(j *Job) { j.Max = 2 })
+	staticPair := jobWith(func(j *Job) { j.Max, j.Static = 2, true })
+	// lost is a job of two nodes, one of which was lost three times.
 	lost := []step{
 		{0, "a ready; b ready", "job, round 0: a b (0), run0: a b"},
 		{1, "b gone; a ready", "halt0: a"},
@@ -19,7 +17,7 @@ func TestLeaderUsesParkedNodes(t *testing.T) {
 		{5, "b3 gone; a ready", "halt2: a"},
 	}
 	playAll(t, []leaderTest{
-		{"it is needed: it is used, after a pause that grows", pair(), appendSteps(lost,
+		{"a needed node is used, after a pause that grows", pair, appendSteps(lost,
 			step{6, "b4 ready +id=b", ""},
 			step{6.9, "", ""},
 			step{7, "", "round 3: a b4 (0), run3: a b4"},
@@ -28,11 +26,11 @@ func TestLeaderUsesParkedNodes(t *testing.T) {
 			step{10.9, "", ""},
 			step{11, "", "round 4: a b5 (0), run4: a b5"},
 		)},
-		{"another node comes in the pause", pair(), appendSteps(lost,
+		{"another node comes during the pause", pair, appendSteps(lost,
 			step{6, "b4 ready +id=b", ""},
 			step{6.5, "c ready", "round 3: a c (0), wait: b4, run3: a c"},
 		)},
-		{"it is not needed", defaultJob(), []step{
+		{"a node that is not needed is not used", defaultJob(), []step{
 			{0, "a ready; b ready; c ready", "job, round 0: a b c (0), run0: a b c"},
 			{1, "b gone; a ready; c ready", "round 1: a c (0), run1: a c"},
 			{2, "b2 ready +id=b", ""},
@@ -44,11 +42,11 @@ func TestLeaderUsesParkedNodes(t *testing.T) {
 			{6, "a ready; c ready", "round 4: a c b3 (0), run4: a b3 c"},
 			{7, "b3 gone; a ready; c ready", "round 5: a c (0), run5: a c"},
 			{8, "b4 ready +id=b", "wait: b4"},
-			{20, "c gone; a ready", "halt5: a, notice: b4"}, // now it is
+			{20, "c gone; a ready", "halt5: a, notice: b4"}, // now it is needed
 			{20.9, "", ""},
 			{21, "", "round 6: a b4 (0), run6: a b4"},
 		}},
-		{"static ranks", func() Job { j := pair(); j.Static = true; return j }(), []step{
+		{"static ranks", staticPair, []step{
 			{0, "a ready +hint=0; b ready +hint=1", "job, round 0: a b (0), run0: a b"},
 			{1, "b gone; a ready", "halt0: a"},
 			{2, "b2 ready +id=b +hint=1", "round 1: a b2 (0), run1: a b2"},
@@ -58,7 +56,7 @@ func TestLeaderUsesParkedNodes(t *testing.T) {
 			{6, "b4 ready +id=b +hint=1", ""},
 			{7, "", "round 3: a b4 (0), run3: a b4"},
 		}},
-		{"another leader takes over in the pause", pair(), appendSteps(lost,
+		{"another leader takes over during the pause", pair, appendSteps(lost,
 			step{6, "b4 ready +id=b", ""},
 			step{6.5, "new leader", "halt2: a, wait: b4"},
 			step{7.5, "", "round 3: a b4 (0), run3: a b4"},

@@ -12,11 +12,12 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
-// TestLeaderWhereRank0IsNotReached: rounds end 6.25 s after somebody does not reach the worker store.
-func TestLeaderWhereRank0IsNotReached(t *testing.T) {
+// TestRank0IsNotReached checks what follows if nodes do not reach the worker store. The round ends 6.25 s after the first
+// attempt.
+func TestRank0IsNotReached(t *testing.T) {
 	pair := jobWith(func(j *Job) { j.Max = 2 })
 	playAll(t, []leaderTest{
-		{"a spare that nobody reaches inherits rank 0: it is quarantined", defaultJob(), appendSteps(threeNodeRound,
+		{"a spare that no node reaches becomes rank 0: it is quarantined", defaultJob(), appendSteps(threeNodeRound,
 			step{3, "d ready", "wait: d"},
 			step{5, "a gone; b ready; c ready", "round 1: d b c (0), run1: b c d"},
 			step{6, "d busy; b busy +unreached=0; c busy +unreached=0.5", ""},
@@ -25,18 +26,18 @@ func TestLeaderWhereRank0IsNotReached(t *testing.T) {
 			step{12, "d ready; b ready +unreached=5.7; c ready +unreached=6.2", "round 2: b c (0), wait: d, run2: b c"},
 			step{20, "b gone; c ready", "halt2: c, notice: d"},
 			step{20.9, "", ""},
-			step{21, "", "round 3: c d (0), run3: c d"}, // it is needed, but not as rank 0
+			step{21, "", "round 3: c d (0), run3: c d"}, // d is needed, but not as rank 0
 		)},
 		{"a node that does not reach rank 0, which others reach, is quarantined", defaultJob(), appendSteps(threeNodeRound,
 			step{1, "c busy +unreached=0", ""},
 			step{7.2, "", ""},
 			step{7.25, "", "halt0: a b c"},
 			step{8, "a ready; b ready; c ready +unreached=6", "round 1: a b (0), wait: c, run1: a b"},
-			step{9, "c gone; c2 ready +id=c", "wait: c2"}, // nor is its next agent a newcomer
+			step{9, "c gone; c2 ready +id=c", "wait: c2"}, // its next agent is no newcomer
 			step{20, "", "notice: c2"},
 			step{60, "", "notice: c2"},
 		)},
-		{"it is let in again later, and quarantined for longer", jobWith(func(j *Job) { j.Min = 1; j.Max = 2; j.LastCall = 0 }), []step{
+		{"the second quarantine is longer", jobWith(func(j *Job) { j.Min = 1; j.Max = 2; j.LastCall = 0 }), []step{
 			{0, "a ready", "job, round 0: a (0), run0: a"},
 			{1, "b ready", ""},
 			{1.5, "", "halt0: a"},
@@ -56,7 +57,7 @@ func TestLeaderWhereRank0IsNotReached(t *testing.T) {
 			{1819, "", ""},
 			{1819.5, "", "halt4: a"},
 		}},
-		{"both are needed: another one becomes rank 0", pair, []step{
+		{"both nodes are needed: the other one becomes rank 0", pair, []step{
 			{0, "a ready; b ready", "job, round 0: a b (0), run0: a b"},
 			{1, "a busy; b busy +unreached=0", ""},
 			{7.25, "", "halt0: a b"},
@@ -64,7 +65,7 @@ func TestLeaderWhereRank0IsNotReached(t *testing.T) {
 			{9, "a busy; b busy", ""},
 			{100, "b done; a done", "result: succeeded, forget job, end: a b"},
 		}},
-		{"nor does that one reach the other: the job cannot run", pair, []step{
+		{"neither of two nodes reaches the other: the job cannot run", pair, []step{
 			{0, "a ready; b ready", "job, round 0: a b (0), run0: a b"},
 			{1, "a busy; b busy +unreached=0", ""},
 			{7.25, "", "halt0: a b"},
@@ -73,7 +74,7 @@ func TestLeaderWhereRank0IsNotReached(t *testing.T) {
 			{15.25, "", "halt1: a b"},
 			{16, "b ready; a ready +unreached=6", "result: timeout, forget job, end: a b"},
 		}},
-		{"of two, the one that is new is at fault", pair, []step{
+		{"of two nodes, the new one is at fault", pair, []step{
 			{0, "a ready; b ready", "job, round 0: a b (0), run0: a b"},
 			{1, "d ready", "wait: d"},
 			{100, "a gone; b ready", "round 1: d b (0), run1: b d"},
@@ -82,10 +83,10 @@ func TestLeaderWhereRank0IsNotReached(t *testing.T) {
 			{108, "b ready +unreached=6; d ready", ""},
 			{109, "", "round 2: b d (0), run2: b d"},
 		}},
-		{"of two, it is the one that a third does not reach either", pair, []step{
+		{"of two nodes, the one that a third does not reach either is at fault", pair, []step{
 			{0, "a ready; b ready", "job, round 0: a b (0), run0: a b"},
 			{1, "d ready", "wait: d"},
-			{2, "a busy; b busy +unreached=0", ""}, // whatever rank 0 is
+			{2, "a busy; b busy +unreached=0", ""}, // not because of rank 0
 			{8.25, "", "halt0: a b, notice: d"},
 			{9, "a ready; b ready +unreached=6", "round 1: a d (0), wait: b, run1: a d"},
 			{10, "a busy; d busy +unreached=0", ""},
@@ -106,7 +107,7 @@ func TestLeaderWhereRank0IsNotReached(t *testing.T) {
 			step{8, "b ready +unreached=6; c ready +unreached=6", ""},
 			step{9, "a gone", "round 1: b c (0), run1: b c"},
 		)},
-		{"it is reached in time", defaultJob(), appendSteps(threeNodeRound,
+		{"rank 0 is reached in time", defaultJob(), appendSteps(threeNodeRound,
 			step{1, "b busy +unreached=0", ""},
 			step{6, "b busy", ""},
 			step{6.5, "c busy +unreached=0", ""},
@@ -114,24 +115,24 @@ func TestLeaderWhereRank0IsNotReached(t *testing.T) {
 			step{8, "c busy", ""},
 			step{60, "", ""},
 		)},
-		{"another leader takes over while the round is ended for it", defaultJob(), appendSteps(threeNodeRound,
+		{"another leader takes over while the round stops", defaultJob(), appendSteps(threeNodeRound,
 			step{1, "c busy +unreached=0", ""},
 			step{7.25, "", "halt0: a b c"},
 			step{7.5, "new leader", "run0: a b c"},
 			step{8, "a ready; b ready; c ready +unreached=6", "round 1: a b (0), wait: c, run1: a b"},
 			step{9, "new leader", "wait: c, run1: a b"},
 		)},
-		{"a failure meanwhile is charged", defaultJob(), appendSteps(threeNodeRound,
+		{"a failure of a worker meanwhile is charged", defaultJob(), appendSteps(threeNodeRound,
 			step{1, "c busy +unreached=0", ""},
 			step{2, "a failing 1", "halt0: a b c"},
 			step{3, "a ready; b ready; c ready +unreached=1", "round 1: a b c (1), run1: a b c"},
 		)},
-		{"the failures of the others meanwhile cost nothing", jobWith(func(j *Job) { j.MaxRestarts = 0 }), appendSteps(threeNodeRound,
+		{"failures of the others in a round that rank 0 failed are not charged", jobWith(func(j *Job) { j.MaxRestarts = 0 }), appendSteps(threeNodeRound,
 			step{1, "c busy +unreached=0", ""},
 			step{6, "a failing 1", "halt0: a b c"},
 			step{7, "a ready; b ready; c ready +unreached=5", "round 1: a b (0), wait: c, run1: a b"},
 		)},
-		{"nobody reaches anybody: the job ends after three attempts", jobWith(func(j *Job) { j.Max, j.Expected = 9, 5 }), []step{
+		{"no node reaches any other: the job ends after three attempts", jobWith(func(j *Job) { j.Max, j.Expected = 9, 5 }), []step{
 			{0, "a ready; b ready; c ready; d ready; e ready", "job, round 0: a b c d e (0), run0: a b c d e"},
 			{1, "b busy +unreached=0; c busy +unreached=0; d busy +unreached=0; e busy +unreached=0", ""},
 			{7.25, "", "halt0: a b c d e"},
@@ -146,36 +147,37 @@ func TestLeaderWhereRank0IsNotReached(t *testing.T) {
 	})
 }
 
-// TestLeaderNamesWhomItSetsAside in what all nodes of the next round hear, what the node itself hears, and how the job ends.
-func TestLeaderNamesWhomItSetsAside(t *testing.T) {
+// TestQuarantineIsNamed checks that the quarantined node and the reason are named to all nodes of the next round, to the
+// node itself, and in the outcome.
+func TestQuarantineIsNamed(t *testing.T) {
 	s := play(t, defaultJob(), appendSteps(threeNodeRound,
 		step{1, "c busy +unreached=0", ""},
 		step{7.25, "", "halt0: a b c"},
 	))
 	const cause = "did not reach the worker store on a, rank 0 (i/o timeout)"
-	if a := s.store[prefixAnswer+"b"].(Answer); a.Note != "c did not reach the worker store on a, rank 0" {
-		t.Errorf("b was told to stop: %q", a.Note)
+	if a := s.answerTo("b"); a.Note != "c did not reach the worker store on a, rank 0" {
+		t.Errorf("the Halt for b says %q", a.Note)
 	}
 	s.playMore([]step{{8, "a ready; b ready; c ready +unreached=6", "round 1: a b (0), wait: c, run1: a b"}})
 	for id, want := range map[string]string{"b": "c is quarantined for 10m0s: it " + cause, "c": "this node is quarantined"} {
-		if a := s.store[prefixAnswer+id].(Answer); !strings.Contains(a.Note, want) || !strings.Contains(a.Note, cause) {
-			t.Errorf("%s was told %q", id, a.Note)
+		if a := s.answerTo(id); !strings.Contains(a.Note, want) || !strings.Contains(a.Note, cause) {
+			t.Errorf("the answer to %s says %q", id, a.Note)
 		}
 	}
 	s.playMore([]step{{9, "a busy +close", "result: closed, forget job, end: a b c"}})
 	if o := s.store[keyResult].(rdzv.Outcome); !strings.Contains(o.Text, "c is quarantined: it "+cause) {
-		t.Errorf("the job has ended: %q", o.Text)
+		t.Errorf("the outcome says %q", o.Text)
 	}
 }
 
 func TestSuspects(t *testing.T) {
 	for _, c := range []struct {
-		name   string
-		nodes  int
-		blind  []int
-		new    []int
-		missed []int // by rank
-		want   []int
+		name      string
+		nodes     int
+		reporters []int
+		isNew     []int
+		missed    []int // by rank
+		want      []int
 	}{
 		{"one of two", 2, []int{1}, nil, nil, []int{1}},
 		{"one of two, rank 0 is new", 2, []int{1}, []int{0}, nil, []int{0}},
@@ -189,26 +191,26 @@ func TestSuspects(t *testing.T) {
 		{"more than half of the others", 4, []int{1, 3}, nil, nil, []int{0}},
 		{"all", 9, []int{1, 2, 3, 4, 5, 6, 7, 8}, nil, nil, []int{0}},
 	} {
-		got := suspects(c.nodes, c.blind, func(rank int) missCount {
+		got := suspects(c.nodes, c.reporters, func(rank int) missCount {
 			if c.missed == nil {
 				return missCount{}
 			}
 			return missCount{nodes: c.missed[rank]}
-		}, func(rank int) bool { return slices.Contains(c.new, rank) })
+		}, func(rank int) bool { return slices.Contains(c.isNew, rank) })
 		if diff := cmp.Diff(c.want, got); diff != "" {
 			t.Errorf("%s: %s", c.name, diff)
 		}
 	}
 }
 
-func TestGiveFirst(t *testing.T) {
+func TestChooseRank0(t *testing.T) {
 	of := func(names string) (out []candidate) {
 		for i, name := range strings.Fields(names) {
 			out = append(out, candidate{node: Node{Identity: name}, arrived: coord.Revision(i)})
 		}
 		return out
 	}
-	for _, c := range []struct{ members, all, shut, want string }{
+	for _, c := range []struct{ members, all, unreachable, want string }{
 		{"a b c", "a b c", "", "a b c"},
 		{"a b c", "a b c", "b", "a b c"},
 		{"a b c", "a b c", "a", "b a c"},
@@ -216,7 +218,7 @@ func TestGiveFirst(t *testing.T) {
 		{"a b", "a b c", "a b", "c a"},
 		{"a b", "a b", "a b", "none"},
 	} {
-		members, ok := chooseRank0(of(c.members), of(c.all), func(identity string) bool { return slices.Contains(strings.Fields(c.shut), identity) })
+		members, ok := chooseRank0(of(c.members), of(c.all), func(identity string) bool { return slices.Contains(strings.Fields(c.unreachable), identity) })
 		var names []string
 		for _, m := range members {
 			names = append(names, m.node.Identity)
@@ -226,27 +228,28 @@ func TestGiveFirst(t *testing.T) {
 			got = "none"
 		}
 		if got != c.want {
-			t.Errorf("%s of %s without %s: %s, want %s", c.members, c.all, c.shut, got, c.want)
+			t.Errorf("%s of %s without %s: %s, want %s", c.members, c.all, c.unreachable, got, c.want)
 		}
 	}
 }
 
-// TestAsidesSurviveALeader: what a record holds means the same to the next leader.
-func TestAsidesSurviveALeader(t *testing.T) {
+// TestFaultsSurviveALeader checks that faults in a record mean the same to the next leader, whose clock has another
+// origin.
+func TestFaultsSurviveALeader(t *testing.T) {
 	const minute, origin = time.Minute, 1000 * time.Hour
 	var b budget
-	b.quarantine(0, "a", "host-a", "so")
-	b.recordUnreachable(minute, "a", "host-a", "so")
-	b.recordUnreachable(3*minute, "b", "host-b", "thus")
-	b.quarantine(0, "c", "host-c", "so")
-	b.quarantine(10*minute, "c", "host-c", "again")
+	b.quarantine(0, "a", "host-a", "first")
+	b.recordUnreachable(minute, "a", "host-a", "first")
+	b.recordUnreachable(3*minute, "b", "host-b", "second")
+	b.quarantine(0, "c", "host-c", "first")
+	b.quarantine(10*minute, "c", "host-c", "third")
 	var r Record
 	b.saveTo(&r, 12*minute, &Job{})
-	shutA, shutB := 11*minute, 9*minute
+	ageA, ageB := 11*minute, 9*minute
 	want := map[string]NodeFault{
-		"a": {Age: 12 * minute, Times: 1, Host: "host-a", Reason: "so", Unreachable: &shutA},
-		"b": {Age: 9 * minute, Host: "host-b", Reason: "thus", Unreachable: &shutB},
-		"c": {Age: 2 * minute, Times: 2, Host: "host-c", Reason: "again"},
+		"a": {Age: 12 * minute, Times: 1, Host: "host-a", Reason: "first", Unreachable: &ageA},
+		"b": {Age: 9 * minute, Host: "host-b", Reason: "second", Unreachable: &ageB},
+		"c": {Age: 2 * minute, Times: 2, Host: "host-c", Reason: "third"},
 	}
 	if diff := cmp.Diff(want, r.Faults); diff != "" {
 		t.Fatal(diff)
@@ -260,11 +263,11 @@ func TestAsidesSurviveALeader(t *testing.T) {
 		t.Errorf("quarantined until %v, want %v", at-origin, 15*minute)
 	}
 	if a, b := next.isUnreachable(origin, "a"), next.isUnreachable(origin, "b"); a || b {
-		t.Errorf("kept from rank 0: %v, %v", a, b)
+		t.Errorf("unreachable: %v, %v", a, b)
 	}
 	var later Record
 	next.saveTo(&later, origin+60*minute, &Job{})
 	if later.Faults != nil {
-		t.Errorf("not forgotten: %v", later.Faults)
+		t.Errorf("faults that are not forgiven: %v", later.Faults)
 	}
 }

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// forkWorker forks and executes one worker on the calling thread. The kernel
-// kills the worker when that thread, and so this process, ends.
+// forkWorker forks and executes one worker on the calling thread. The kernel kills the worker when that thread, and
+// so this process, ends.
 func forkWorker(path string, w *worker) (pid int, err error) {
 	restore, err := bindThread(w.spec.CPUs)
 	if err != nil {
@@ -17,7 +17,7 @@ func forkWorker(path string, w *worker) (pid int, err error) {
 	return w.forkExec(path, &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL})
 }
 
-// bindThread restricts the calling thread, and what it forks, to cpus.
+// bindThread restricts the calling thread, and its future children, to cpus.
 func bindThread(cpus []int) (restore func(), err error) {
 	if cpus == nil {
 		return func() {}, nil

@@ -17,11 +17,11 @@ func forkWorker(path string, w *worker) (pid int, err error) {
 
 func preferForOOM(int) {}
 
-// Sweep does nothing here.
+// Sweep does nothing on this system.
 func Sweep(time.Duration) {}
 
-// CloseOnExecInherited does nothing here.
+// CloseOnExecInherited does nothing on this system.
 func CloseOnExecInherited() {}
 
-// SetProcessName does nothing here.
+// SetProcessName does nothing on this system.
 func SetProcessName(string) {}

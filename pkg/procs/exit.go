@@ -13,37 +13,37 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/procs/internal/proctree"
 )
 
-// Exit codes for commands that could not be executed, as shells use them.
+// Exit codes of commands that could not be executed, as in shells.
 const (
 	CodeNotExecutable = 126
 	CodeNotFound      = 127
 )
 
-// Exit tells how one worker ended.
+// Exit says how one worker ended.
 type Exit struct {
 	LocalRank int
-	PID       int // 0 where the worker could not be started
-	// Code is the exit code; 126 or 127 where StartErr is set, 0 where Signal is.
+	PID       int // 0 if the worker could not be started
+	// Code is the exit code. It is 126 or 127 if StartErr is set, and 0 if Signal is set.
 	Code int
-	// Signal killed the worker; 0 where it exited by itself.
+	// Signal is the signal that killed the worker, or 0 if the worker exited.
 	Signal syscall.Signal
-	// CoreDumped says that the signal left a core file or would have.
+	// CoreDumped says that the signal dumped a core, or would have if core files were allowed.
 	CoreDumped bool
-	// At is when the launcher saw it.
+	// At is when the launcher saw the exit.
 	At time.Time
-	// Stopped says that the worker was still running when the launcher began
-	// to stop its group: it is a victim, not a cause.
+	// Stopped says that the worker was still running when the launcher began to stop its group. Then it is a victim,
+	// not a cause.
 	Stopped bool
 	// StartErr is why the worker could not be executed.
 	StartErr error
 }
 
-// Success reports whether the worker exited with 0.
+// Success reports whether the worker exited with code 0.
 func (e Exit) Success() bool { return e.Code == 0 && e.Signal == 0 }
 
-// Unexecutable reports whether the worker could not be executed for a reason that lasts: the program, or the interpreter that
-// it names, is missing, may not be executed by this user, or is no program. A lack of processes or memory, a program that is
-// being written, and a disk that fails may pass.
+// Unexecutable reports whether the worker could not be executed for a permanent reason: the program, or the
+// interpreter that it names, is missing, may not be executed by this user, or is not a program. Temporary reasons are
+// a lack of processes or memory, a program file that is being written, and a failing disk.
 func (e Exit) Unexecutable() bool {
 	for _, lasting := range []error{
 		exec.ErrNotFound, fs.ErrNotExist, fs.ErrPermission, syscall.ENOEXEC, syscall.ENOTDIR, syscall.EISDIR, syscall.ELOOP,
@@ -56,8 +56,7 @@ func (e Exit) Unexecutable() bool {
 	return false
 }
 
-// PythonCode is the exit code as Python's multiprocessing and torchrun count it:
-// negative for a signal.
+// PythonCode returns the exit code as Python's multiprocessing and torchrun report it: negative for a signal.
 func (e Exit) PythonCode() int {
 	if e.Signal != 0 {
 		return -int(e.Signal)
@@ -65,7 +64,7 @@ func (e Exit) PythonCode() int {
 	return e.Code
 }
 
-// ShellCode is the exit code as shells count it: 128+n for signal n.
+// ShellCode returns the exit code as shells report it: 128+n for signal n.
 func (e Exit) ShellCode() int {
 	if e.Signal != 0 {
 		return 128 + int(e.Signal)
@@ -73,7 +72,7 @@ func (e Exit) ShellCode() int {
 	return e.Code
 }
 
-// String describes the end in words.
+// String describes the exit in words.
 func (e Exit) String() string {
 	switch {
 	case e.StartErr != nil:
@@ -85,7 +84,7 @@ func (e Exit) String() string {
 	}
 }
 
-// SignalName returns a signal's symbolic name, as SIGTERM.
+// SignalName returns the symbolic name of sig, such as SIGTERM.
 func SignalName(sig syscall.Signal) string {
 	if name := unix.SignalName(sig); name != "" {
 		return name
@@ -93,12 +92,12 @@ func SignalName(sig syscall.Signal) string {
 	return fmt.Sprintf("SIG%d", int(sig))
 }
 
-// awaitExit blocks until the child pid has exited. On Linux it leaves it a zombie.
+// awaitExit blocks until the child pid has exited. On Linux it leaves the child a zombie.
 func awaitExit(pid int) Exit {
 	status, err := proctree.AwaitExit(pid)
 	switch {
 	case err != nil:
-		// Somebody else reaped our child: its status is lost.
+		// Another caller reaped the child, so its status is lost.
 		return Exit{Code: 1, StartErr: err}
 	case status.Signaled():
 		return Exit{Signal: status.Signal(), CoreDumped: status.CoreDump()}
@@ -107,7 +106,7 @@ func awaitExit(pid int) Exit {
 	}
 }
 
-// startExit is the exit of a worker that could not be executed.
+// startExit returns the exit of a worker that could not be executed.
 func startExit(localRank int, err error, at time.Time) Exit {
 	code := CodeNotExecutable
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, exec.ErrNotFound) {

@@ -8,16 +8,16 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/procs/internal/proctree"
 )
 
-// When memory runs out the kernel is to choose a worker, which is restarted, and not the agent
-// or the guard, who are there to tell. It chooses by size and by this value, from -1000 to 1000.
+// When memory runs out, the kernel must choose a worker, which is restarted, and not the agent or the guard, which
+// report it. The kernel chooses by memory size and by oom_score_adj, from -1000 to 1000.
 const (
-	workerOOM = 100 // what a worker gets more than the agent: a tenth of the memory there is
+	workerOOM = 100 // added to the agent's value: counts like a tenth of all memory
 	maxOOM    = 1000
 )
 
-// preferForOOM raises the score of a worker that was just started; to raise it needs no privilege. One that has
-// set its own by now keeps that. Where it cannot be done (/proc is not writable, the program is not
-// the user's to inspect) the kernel chooses by size alone.
+// preferForOOM raises the score of a worker that was just started, which needs no privilege. A worker that has
+// already set its own score keeps it. If the score cannot be raised (/proc is read-only, or the program is not the
+// user's to inspect), the kernel chooses by size alone.
 func preferForOOM(pid int) {
 	if !proctree.ProcIsOurs() {
 		return

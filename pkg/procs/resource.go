@@ -9,10 +9,10 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/procs/internal/limits"
 )
 
-// ResourceError says that the machine lacks something that the launcher needs, or has used it up: processes, open files,
-// room in a file system, /proc. Nothing is wrong with the job or with the program.
+// ResourceError says that the machine lacks a resource that the launcher needs: processes, open files, room in a file
+// system, /proc. The job and the program are not at fault.
 type ResourceError struct {
-	// Problem says what is missing, which limit says so, and what to do, in one line.
+	// Problem says in one line what is missing, which limit applies, and what to do.
 	Problem string
 	// Err is the system's own error.
 	Err error
@@ -23,7 +23,7 @@ func (e *ResourceError) Error() string { return e.Problem }
 // Unwrap returns the system's own error.
 func (e *ResourceError) Unwrap() error { return e.Err }
 
-// AsResourceError finds out whether the machine lacks what err was about, and says so.
+// AsResourceError returns err as a [*ResourceError] if its cause is a resource that the machine lacks.
 func AsResourceError(err error) (*ResourceError, bool) {
 	if lack, ok := errors.AsType[*ResourceError](err); ok {
 		return lack, true
@@ -33,18 +33,19 @@ func AsResourceError(err error) (*ResourceError, bool) {
 	case errors.Is(err, syscall.EMFILE):
 		advice = limits.OpenFiles()
 	case errors.Is(err, syscall.ENFILE):
-		advice = "the machine has as many as it may (fs.file-max)"
+		advice = "the machine has reached its limit on open files (fs.file-max)"
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
-		advice = "make room; df and df -i show which file system has none"
+		advice = "make room; df and df -i show which file system is full"
 	case errors.Is(err, syscall.ENOMEM):
-		advice = "the machine, or this cgroup, has no memory left"
+		advice = "the machine or this cgroup has no memory left"
 	default:
 		return nil, false
 	}
 	return &ResourceError{Problem: fmt.Sprintf("%v: %s", err, advice), Err: err}, true
 }
 
-// explainStart says what is missing where a process could not be started, as far as that can be seen.
+// explainStart adds to the error of a process that could not be started which limit was reached, if that can be found
+// out.
 func explainStart(err error) error {
 	if errors.Is(err, syscall.EMFILE) {
 		return fmt.Errorf("%w: %s", err, limits.OpenFiles())
@@ -52,17 +53,18 @@ func explainStart(err error) error {
 	return limits.ExplainFork(err)
 }
 
-// CheckRoom returns a [*ResourceError] where a limit on processes and threads has no room for a guard and an agent, of
-// which cpus threads run Go code. A guard calls it before anything that takes a thread. The workers are not known yet.
-// Package guard calls it only below another guard.
+// CheckRoom returns a [*ResourceError] if a limit on processes and threads has no room for a guard and an agent, of
+// which cpus threads run Go code. The number of workers is not known yet. A guard calls it before anything that makes
+// a thread. Package guard calls it only below another guard.
 func CheckRoom(cpus int) error { return checkRoom(limits.Need{Guard: true, CPUs: cpus}) }
 
-// ReserveThreads makes the threads that any agent needs. [NewSupervisor] makes those for the workers. Early in a process
-// they cost less memory. It returns a [*ResourceError] where a limit has no room for them.
+// ReserveThreads makes the threads that every agent needs. [NewSupervisor] adds those for the workers. Threads that
+// are made early in a process cost less memory. ReserveThreads returns a [*ResourceError] if a limit has no room for
+// them.
 func ReserveThreads() error { return reserveForWorkers(0) }
 
-// reserveForWorkers adds the threads for so many workers to those of [ReserveThreads]. It returns a [*ResourceError]
-// where a limit has no room for them and for the workers' processes.
+// reserveForWorkers adds the threads for this many workers to those of [ReserveThreads]. It returns a
+// [*ResourceError] if a limit has no room for them and for the workers' processes.
 func reserveForWorkers(workers int) error {
 	cpus := runtime.GOMAXPROCS(0)
 	if err := checkRoom(limits.Need{CPUs: cpus, Workers: workers}); err != nil {

@@ -10,12 +10,13 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/procs/internal/proctree"
 )
 
-// Sweep kills and reaps all descendants of this process, until none is left or bound is over. It is for an agent whose guard has died and that cannot
-// end its job in any other way: who waits for one of these processes loses its exit status.
-func Sweep(bound time.Duration) { _, _ = proctree.Sweep(bound) }
+// Sweep kills and reaps all descendants of this process until none is left or timeout is over. It is for an agent
+// whose guard has died and that cannot end its job in any other way: another caller that waits for one of these
+// processes loses its exit status.
+func Sweep(timeout time.Duration) { _, _ = proctree.Sweep(timeout) }
 
-// CloseOnExecInherited keeps descriptors that this process inherited beyond the
-// standard three from its children, as torchrun's workers do not get them either.
+// CloseOnExecInherited marks the descriptors beyond stdin, stdout and stderr that this process inherited as
+// close-on-exec. So its children do not get them, as torchrun's workers do not.
 func CloseOnExecInherited() {
 	if unix.CloseRange(3, ^uint(0), unix.CLOSE_RANGE_CLOEXEC) == nil {
 		return
@@ -31,8 +32,8 @@ func CloseOnExecInherited() {
 	}
 }
 
-// SetProcessName sets the name that ps and killall show. The agent's differs from the
-// guard's, so that killing either by name leaves the other to clean up.
+// SetProcessName sets the name that ps and killall show. The agent's name differs from the guard's, so that killall
+// with either name leaves the other process to clean up.
 func SetProcessName(name string) {
 	_ = os.WriteFile("/proc/self/comm", []byte(name), 0)
 }

@@ -4,9 +4,8 @@ import (
 	"runtime"
 )
 
-// spawner runs functions on one operating-system thread that lives as long as
-// the spawner does. Workers are forked there: PDEATHSIG fires when the forking
-// thread ends, and CPU affinity is a property of that thread.
+// spawner runs functions on one operating-system thread that lives as long as the spawner. Workers are forked there
+// for two reasons: PDEATHSIG fires when the forking thread ends, and CPU affinity is a property of that thread.
 type spawner struct {
 	work chan func()
 	done chan struct{}
@@ -16,8 +15,7 @@ func newSpawner() *spawner {
 	s := &spawner{work: make(chan func()), done: make(chan struct{})}
 	go func() {
 		defer close(s.done)
-		// Never unlocked: the thread, whose affinity may have been changed, ends
-		// with the goroutine.
+		// The thread is never unlocked. It ends with the goroutine, because its affinity may have been changed.
 		runtime.LockOSThread()
 		for f := range s.work {
 			f()

@@ -8,29 +8,29 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/procs/internal/proctree"
 )
 
-// Usage is what one worker and all its proctree.Descendants use together.
+// Usage is what one worker and all its descendants use together.
 type Usage struct {
-	// Processes is how many there are, the worker included.
+	// Processes is the number of processes, including the worker.
 	Processes int
-	// CPU is the share since the previous sample, in cores: 1.5 is one and a half
+	// CPU is the CPU time since the previous sample divided by the time between the samples: 1.5 means one and a half
 	// cores busy. It is 0 in a worker's first sample.
 	CPU float64
-	// RSS is resident memory in bytes; pages that processes share count in each.
+	// RSS is resident memory in bytes. A page that several processes share counts once for each.
 	RSS uint64
-	// ReadBytes and WriteBytes count what went from and to storage since the worker
-	// started, as far as samples saw it: the last of a process that ended between
-	// two samples is missing. They stay 0 where the system does not tell.
+	// ReadBytes and WriteBytes count the bytes read from and written to storage since the worker started, as far as
+	// samples saw them. The last I/O of a process that exits between two samples is missing. They stay 0 if the
+	// system does not report them.
 	ReadBytes, WriteBytes uint64
 }
 
-// Sampler measures workers. It has no goroutine and is not for concurrent use; a
-// sample reads the process table once, for all workers.
+// Sampler measures workers. It has no goroutine and is not safe for concurrent use. A sample reads the process table
+// once, for all workers.
 type Sampler struct {
 	at      time.Time // of the previous sample
 	workers map[int]*sampledWorker
 }
 
-// sampledWorker is what the previous sample knew of one worker.
+// sampledWorker is the state of one worker at the previous sample.
 type sampledWorker struct {
 	root        int32
 	processes   map[int32]counters
@@ -39,21 +39,21 @@ type sampledWorker struct {
 
 // counters are the running totals of one process.
 type counters struct {
-	created     int64 // tells a process from an earlier one of the same pid
+	created     int64 // distinguishes a process from an earlier one with the same pid
 	cpu         float64
 	read, write uint64
 }
 
-// NewSampler makes a sampler; its first sample has no CPU shares.
+// NewSampler makes a sampler. Its first sample has no CPU shares.
 func NewSampler() *Sampler {
-	// Otherwise the library reads the boot time again for every process it looks at.
+	// Without the cache gopsutil reads the boot time again for each process.
 	gops.EnableBootTimeCache(true)
 	return &Sampler{workers: map[int]*sampledWorker{}}
 }
 
-// Sample measures the workers whose pids are given by local rank. One that is gone
-// is missing in the result; one with a new pid starts anew. Where /proc is missing or belongs to another pid namespace
-// the result is empty.
+// Sample measures the workers whose pids are given by local rank. A worker that has exited is missing from the
+// result. A worker with a new pid starts again from 0. The result is empty if /proc is missing or belongs to another
+// pid namespace.
 func (s *Sampler) Sample(pids map[int]int) map[int]Usage {
 	if !proctree.ProcIsOurs() {
 		return nil
@@ -77,7 +77,7 @@ func (s *Sampler) Sample(pids map[int]int) map[int]Usage {
 	return usage
 }
 
-// sample adds up the worker's tree.
+// sample adds up the worker's process tree.
 func (w *sampledWorker) sample(children map[int32][]int32, elapsed float64) Usage {
 	var u Usage
 	var cpu float64
@@ -92,7 +92,7 @@ func (w *sampledWorker) sample(children map[int32][]int32, elapsed float64) Usag
 		}
 		before := w.processes[pid]
 		if before.created != now.created {
-			before = counters{} // new since the previous sample: all of it counts
+			before = counters{} // new since the previous sample: its whole total counts
 		}
 		processes[pid] = now
 		u.Processes++
@@ -109,7 +109,7 @@ func (w *sampledWorker) sample(children map[int32][]int32, elapsed float64) Usag
 	return u
 }
 
-// readCounters reads one process; not ok means that it is gone.
+// readCounters reads one process. ok is false if the process is gone.
 func readCounters(pid int32) (c counters, rss uint64, ok bool) {
 	p := &gops.Process{Pid: pid}
 	var err error
@@ -133,10 +133,10 @@ func processTree() map[int32][]int32 {
 	children := map[int32][]int32{}
 	pids, err := gops.Pids()
 	if err != nil {
-		return children // then only the workers themselves are measured
+		return children // only the workers themselves are measured
 	}
 	for _, pid := range pids {
-		// Not Children(): it runs pgrep.
+		// gopsutil's Children is no alternative: it runs pgrep.
 		if parent, err := (&gops.Process{Pid: pid}).Ppid(); err == nil {
 			children[parent] = append(children[parent], pid)
 		}

@@ -2,8 +2,8 @@
 
 package limits
 
-// Check finds no problem: the limits are not known here.
+// Check returns "": the limits are not known on this system.
 func (Need) Check() (problem string) { return "" }
 
-// ExplainFork returns err.
+// ExplainFork returns err unchanged.
 func ExplainFork(err error) error { return err }

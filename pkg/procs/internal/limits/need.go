@@ -2,34 +2,36 @@ package limits
 
 import "fmt"
 
-// The Go runtime ends the program when the kernel refuses it a thread, and workers may use up whatever limit there is on
-// threads. So guard and agent make the threads that they will need before the first worker starts. The runtime keeps a
-// thread that has nothing to do and takes it before it makes another one.
+// The Go runtime ends the program when the kernel refuses it a thread, and workers may use up any limit on threads.
+// So guard and agent make the threads that they need before the first worker starts. The runtime keeps an idle
+// thread, and uses it before it makes another one.
 
 const (
-	// GuardThreads are for signals, the wait for children, the console, and Go code beside them.
+	// GuardThreads are for signals, the wait for children, the console, and Go code.
 	GuardThreads = 5
-	// spareThreads are for what blocks in the kernel of an agent beside its workers' affairs: signals, stores, the console,
-	// the log, files, programs that it runs.
+	// spareThreads are for system calls of an agent that block and do not belong to its workers: signals, stores, the
+	// console, the log, files, programs that it runs.
 	spareThreads = 5
-	// streamThreads bounds those for workers' streams whose file takes its time; a hanging file server may need more.
+	// streamThreads is the limit on threads for workers' streams whose files are slow. A hanging file server may need
+	// more.
 	streamThreads = 16
 )
 
-// runtimeThreads is how many threads guard and agent each have besides those that they reserve: the Go runtime's own, and
-// one to spare, because other programs come and go between the check of a limit and its use.
+// runtimeThreads is how many threads guard and agent each have besides those that they reserve. They are the Go
+// runtime's own, and one to spare, because other programs start and exit between the check of a limit and its use.
 const runtimeThreads = 8
 
-// AgentThreads is how many threads an agent of so many workers needs, where cpus threads run Go code: for that, to wait
-// for each worker, to write its streams, and spare ones.
+// AgentThreads returns how many threads an agent of this many workers needs if cpus threads run Go code. They run Go
+// code, wait for each worker and write its streams; some are spare.
 func AgentThreads(cpus, workers int) int {
 	return cpus + spareThreads + workers + min(workers, streamThreads)
 }
 
-// Need is how many processes and threads (tasks) a process needs together with those that it will start.
+// Need says which process counts its tasks (processes and threads), including the tasks of the processes that it will
+// start.
 type Need struct {
-	Guard   bool // the process is a guard, which will start an agent
-	CPUs    int  // how many threads of the agent run Go code
+	Guard   bool // the process is a guard, which starts an agent
+	CPUs    int  // number of the agent's threads that run Go code
 	Workers int  // 0: not known yet
 }
 
@@ -41,14 +43,14 @@ func (n Need) total() int {
 	return all
 }
 
-// perWorker is what each worker adds to a total, at most: its process, and two threads of the agent.
+// perWorker is the most that each worker adds to a total: its process, and two threads of the agent.
 const perWorker = 3
 
-// adviceSpare is added to the limit that a message advises: the runtimes of two launches differ by a thread or two, and
-// the user should have to raise the limit once.
+// adviceSpare is added to the limit that a message recommends. The runtimes of two launches differ by a thread or
+// two, and the user should have to raise the limit only once.
 const adviceSpare = 4
 
-// advice says how to raise a limit, of which so many tasks are in use and so many more are needed.
+// advice says how to raise a limit of which used tasks are in use, when more tasks are needed.
 func (n Need) advice(used, more int) string {
 	least := used + more + adviceSpare
 	if n.Workers == 0 {

@@ -14,7 +14,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/procs/internal/proctree"
 )
 
-// pidLimit is a limit on processes and threads: a cgroup's, or the user's.
+// pidLimit is a limit on processes and threads, of a cgroup or of the user.
 type pidLimit struct {
 	cgroup    string // its folder; empty for the user's limit
 	max, used int
@@ -29,7 +29,7 @@ func (l pidLimit) String() string {
 	return fmt.Sprintf("cgroup %s allows %d processes and threads (pids.max), of which %d are in use", l.cgroup, l.max, l.used)
 }
 
-// tightestPIDLimit returns the limit with the least room of those that the cgroup of this process and those above have.
+// tightestPIDLimit returns the limit with the least room among the cgroup of this process and the cgroups above it.
 // root is the machine's file system.
 func tightestPIDLimit(root fs.FS) (tightest pidLimit, found bool) {
 	groups := cgroup.Find(root, "pids")
@@ -50,8 +50,8 @@ func tightestPIDLimit(root fs.FS) (tightest pidLimit, found bool) {
 	return tightest, found
 }
 
-// Check returns a problem where a limit has no room for those of the needed tasks that this process has not
-// made yet, or "". A limit that it cannot see it lets pass.
+// Check returns a problem, in one line, if a limit has no room for the needed tasks that this process has not made
+// yet; otherwise it returns "". A limit that it cannot read counts as no limit.
 func (n Need) Check() (problem string) {
 	more := n.total() - proctree.OwnThreads()
 	if l, limited := tightestPIDLimit(os.DirFS("/")); limited && l.room() < more {
@@ -63,12 +63,12 @@ func (n Need) Check() (problem string) {
 	return ""
 }
 
-// noRoom is the problem of a limit that has no room for so many more tasks.
+// noRoom returns the problem of a limit that has no room for more tasks.
 func noRoom(l pidLimit, need Need, more int) string {
 	return fmt.Sprintf("%v; %s", l, need.advice(l.used, more))
 }
 
-// ExplainFork adds to the error of a fork which limit it has met, as far as that can be seen.
+// ExplainFork adds to the error of a failed fork which limit was reached, if that can be found out.
 func ExplainFork(err error) error {
 	if !errors.Is(err, syscall.EAGAIN) {
 		return err
@@ -81,10 +81,10 @@ func ExplainFork(err error) error {
 	return fmt.Errorf("%w: %s", err, forkLimit(l, limited, user))
 }
 
-// nearLimit is how much room a limit may have after it refused a process: some have ended since.
+// nearLimit is how much room a limit may have after it refused a process, because some processes have exited since.
 const nearLimit = 16
 
-// forkLimit names the limit that has refused a process: of the cgroup l, if limited, or of the user.
+// forkLimit names the limit that refused a process: that of the cgroup l, if limited, or that of the user.
 func forkLimit(l pidLimit, limited bool, user uint64) string {
 	switch {
 	case limited && (l.room() <= nearLimit || user == unix.RLIM_INFINITY):

@@ -5,14 +5,14 @@ import (
 	"sync"
 )
 
-// ReserveThreads makes the runtime have n threads that can run goroutines.
+// ReserveThreads makes the Go runtime have at least n threads.
 func ReserveThreads(n int) {
 	var ready, done sync.WaitGroup
 	release := make(chan struct{})
 	ready.Add(n)
 	for range n {
 		done.Go(func() {
-			runtime.LockOSThread() // while it waits nobody else runs on its thread, so the next one needs another
+			runtime.LockOSThread() // no other goroutine can run on a locked thread, so the next one needs another thread
 			defer runtime.UnlockOSThread()
 			ready.Done()
 			<-release

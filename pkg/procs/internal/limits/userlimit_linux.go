@@ -15,16 +15,17 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/procs/internal/proctree"
 )
 
-// The kernel counts the tasks (processes, threads and zombies) of each real user id against RLIMIT_NPROC of the process
-// that makes another task. It does so for the whole machine or container, and tells nobody the count.
+// The kernel counts the tasks (processes, threads and zombies) of each real user id. When a process makes another
+// task, the kernel compares the count with the RLIMIT_NPROC of that process. The count covers the whole machine or
+// container, and no system call returns it.
 
-// userTaskMax returns how many tasks the user may have, if the kernel limits this process at all.
+// userTaskMax returns how many tasks the user may have. limited is false if the kernel does not limit this process.
 func userTaskMax() (most int, limited bool) {
 	most, limited = taskRlimit()
 	return most, limited && !isExempt()
 }
 
-// taskRlimit returns RLIMIT_NPROC where it is finite.
+// taskRlimit returns RLIMIT_NPROC if it is finite.
 func taskRlimit() (most int, finite bool) {
 	var limit unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_NPROC, &limit) != nil || limit.Cur == unix.RLIM_INFINITY {
@@ -43,9 +44,9 @@ func isExempt() bool {
 	return mayExceed(os.Getuid(), status, uids, err == nil)
 }
 
-// mayExceed reports whether the kernel lets a process of user uid exceed RLIMIT_NPROC, as copy_process in the kernel's
-// kernel/fork.c decides. status and uids are the process's /proc/self/status and, if mapped, /proc/self/uid_map: in a
-// user namespace other than the first one only the machine's root is exempt.
+// mayExceed reports whether the kernel lets a process of user uid exceed RLIMIT_NPROC. It follows copy_process in the
+// kernel's kernel/fork.c. status is the process's /proc/self/status. uids is its /proc/self/uid_map, if mapped is
+// true. In a user namespace other than the initial one only the machine's root is exempt.
 func mayExceed(uid int, status, uids []byte, mapped bool) bool {
 	first := !mapped
 	root := !mapped
@@ -71,8 +72,8 @@ func statusField(status []byte, name string) string {
 	return ""
 }
 
-// tightUserLimit returns the user's limit where n more tasks might not fit in it. It counts the user's tasks only
-// where the machine has so many tasks that the limit could matter: the count reads much of /proc. The count misses the
+// tightUserLimit returns the user's limit if n more tasks might exceed it. It counts the user's tasks only if the
+// machine has so many tasks that the limit could matter, because the count reads much of /proc. The count misses the
 // user's tasks in other pid namespaces, and those of programs that changed their user (sudo).
 func tightUserLimit(n int) (l pidLimit, found bool) {
 	most, finite := taskRlimit()
@@ -87,7 +88,7 @@ func tightUserLimit(n int) (l pidLimit, found bool) {
 	return pidLimit{max: most, used: used}, err == nil
 }
 
-// machineTasks finds in /proc/loadavg (proc(5)) how many tasks there are.
+// machineTasks reads the number of tasks of the machine from the text of /proc/loadavg (proc(5)).
 func machineTasks(load string) (n int, known bool) {
 	f := strings.Fields(load) // 0.20 0.18 0.12 1/80 11206
 	if len(f) < 4 {
@@ -98,7 +99,7 @@ func machineTasks(load string) (n int, known bool) {
 	return n, err == nil && n > 0
 }
 
-// userTasks counts the tasks of a real user id that the file system proc shows.
+// userTasks counts the tasks of a real user id in the file system proc.
 func userTasks(proc string, uid int) (n int, err error) {
 	dir, err := os.Open(proc)
 	if err != nil {
@@ -114,13 +115,13 @@ func userTasks(proc string, uid int) (n int, err error) {
 			continue
 		}
 		at := path.Join(proc, name)
-		var st syscall.Stat_t // its owner is the effective user id, and quicker to learn than the real one
+		var st syscall.Stat_t // the owner is the effective user id, which is faster to read than the real one
 		if syscall.Stat(at, &st) != nil || int(st.Uid) != uid {
 			continue
 		}
 		status, err := os.ReadFile(path.Join(at, "status"))
 		if err != nil || statusField(status, "Uid:") != strconv.Itoa(uid) {
-			continue // it has ended, or is another's
+			continue // it has exited, or belongs to another user
 		}
 		if threads, err := strconv.Atoi(statusField(status, "Threads:")); err == nil {
 			n += threads

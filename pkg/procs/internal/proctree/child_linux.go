@@ -10,13 +10,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// BecomeSubreaper makes orphaned Descendants children of this process.
+// BecomeSubreaper makes orphaned descendants become children of this process.
 func BecomeSubreaper() error {
 	return unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 }
 
-// childInfo is the layout that waitid fills in for a child on the 64-bit
-// architectures this builds for: siginfo_t's _sigchld.
+// childInfo is the layout that waitid fills in for a child on 64-bit architectures: siginfo_t's _sigchld.
 type childInfo struct {
 	signo, errno, code int32
 	_                  int32
@@ -31,10 +30,10 @@ const (
 	cldDumped = 3
 )
 
-// coreFlag is the bit of a wait status that says that a core was dumped (wait(2)).
+// coreFlag is the bit of a wait status that reports a core dump (wait(2)).
 const coreFlag = 0x80
 
-// waitChild is waitid for one child, without reaping it.
+// waitChild calls waitid for one child, without reaping it.
 func waitChild(pid, options int) (childInfo, error) {
 	var info childInfo
 	for {
@@ -60,14 +59,14 @@ func AwaitExit(pid int) (syscall.WaitStatus, error) {
 	}
 }
 
-// HasExited reports whether the child pid is a zombie already.
+// HasExited reports whether the child pid is a zombie.
 func HasExited(pid int) bool {
 	info, err := waitChild(pid, unix.WNOHANG)
 	return err == nil && info.pid == int32(pid)
 }
 
-// Reap takes the exit status of a child that has exited; it reports whether it
-// could. What a tracer holds it cannot.
+// Reap takes the exit status of a child that has exited, and reports whether it could. It cannot take the status of a
+// child that a debugger traces.
 func Reap(pid int) bool {
 	for {
 		got, err := syscall.Wait4(pid, nil, syscall.WNOHANG, nil)
@@ -77,16 +76,14 @@ func Reap(pid int) bool {
 	}
 }
 
-// NoChildren reports whether this process has no child at all; for a subreaper
-// that means no descendant either.
+// NoChildren reports whether this process has no child. A subreaper without children has no descendants either.
 func NoChildren() bool {
 	err := unix.Waitid(unix.P_ALL, 0, nil, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil)
 	return errors.Is(err, unix.ECHILD)
 }
 
-// AdoptedChildren lists the children of this process, dead or alive, that are the
-// job's and not kept. Children in this process's own session were started by
-// somebody else here, who waits for them.
+// AdoptedChildren lists the children of this process, dead or alive, that are not kept and not in its session.
+// Children in its session were started by other code of this program, which waits for them.
 func AdoptedChildren(kept func(pid int) bool) ([]Process, error) {
 	session, err := unix.Getsid(0)
 	if err != nil {
@@ -109,11 +106,11 @@ func AdoptedChildren(kept func(pid int) bool) ([]Process, error) {
 	return adopted, nil
 }
 
-// ReadChild reads the child pid; not ok means that it is no child any more.
+// ReadChild reads the child pid. ok is false if it is no longer a child.
 func ReadChild(pid int) (p Process, ok bool) { return readChild(pid, ProcIsOurs()) }
 
-// readChild reads a child from /proc, if [ProcIsOurs], or, where it is hidden there (a program with the rights of another
-// user, under hidepid), tells what the kernel says of every child.
+// readChild reads a child from /proc, if /proc is ours. If the child is hidden there (a program with another user's
+// rights, under hidepid), it returns what the kernel tells of every child.
 func readChild(pid int, procOurs bool) (Process, bool) {
 	if procOurs {
 		if p, ok := Read(pid); ok {
@@ -121,7 +118,7 @@ func readChild(pid int, procOurs bool) (Process, bool) {
 		}
 	}
 	info, err := waitChild(pid, unix.WNOHANG)
-	if err != nil { // it is no child any more
+	if err != nil { // it is no longer a child
 		return Process{}, false
 	}
 	session, err := unix.Getsid(pid)
@@ -138,7 +135,7 @@ func readChild(pid int, procOurs bool) (Process, bool) {
 // hiddenChildren lists the children of this process that /proc does not show.
 func hiddenChildren() []Process {
 	var hidden []Process
-	pids, _ := childPIDs(func(int) bool { return true }) // the caller looks again and again
+	pids, _ := childPIDs(func(int) bool { return true }) // the caller repeats the call
 	ours := ProcIsOurs()
 	for _, pid := range pids {
 		if p, ok := readChild(pid, ours); ok && p.hidden() {

@@ -8,8 +8,10 @@ import (
 	"time"
 )
 
-// Without a subreaper, descendants that leave their session are out of reach.
+// Without a subreaper, descendants that leave their session are out of reach. So there are no adopted children to find, and
+// most functions do nothing.
 
+// BecomeSubreaper does nothing.
 func BecomeSubreaper() error { return nil }
 
 // AwaitExit blocks until the child pid has exited, and reaps it.
@@ -22,15 +24,38 @@ func AwaitExit(pid int) (syscall.WaitStatus, error) {
 	}
 }
 
-func HasExited(int) bool                                { return false }
-func IsEnding(int) bool                                 { return false }
-func Reap(int) bool                                     { return true }
-func NoChildren() bool                                  { return true }
-func FirstDeadOrphan(func(int) bool) int                { return 0 }
+// HasExited returns false.
+func HasExited(int) bool { return false }
+
+// IsEnding returns false.
+func IsEnding(int) bool { return false }
+
+// Reap returns true: AwaitExit reaps.
+func Reap(int) bool { return true }
+
+// NoChildren returns true.
+func NoChildren() bool { return true }
+
+// FirstDeadOrphan returns 0.
+func FirstDeadOrphan(func(int) bool) int { return 0 }
+
+// AdoptedChildren returns no process.
 func AdoptedChildren(func(int) bool) ([]Process, error) { return nil, nil }
-func ReadChild(int) (Process, bool)                     { return Process{}, false }
-func Job() ([]Process, error)                           { return nil, nil }
-func (Process) Signal(syscall.Signal)                   {}
-func DescribeStuck([]Process) []string                  { return nil }
-func ProcIsOurs() bool                                  { return true }
-func Sweep(time.Duration) (int, []string)               { return 0, nil }
+
+// ReadChild returns false.
+func ReadChild(int) (Process, bool) { return Process{}, false }
+
+// Job returns no process.
+func Job() ([]Process, error) { return nil, nil }
+
+// Signal does nothing.
+func (Process) Signal(syscall.Signal) {}
+
+// DescribeStuck returns nothing.
+func DescribeStuck([]Process) []string { return nil }
+
+// ProcIsOurs returns true.
+func ProcIsOurs() bool { return true }
+
+// Sweep does nothing.
+func Sweep(time.Duration) (int, []string) { return 0, nil }

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Process is one entry of /proc as one look saw it. Start, in clock ticks since
-// boot, tells it from a later process with the same pid.
+// Process is one entry of /proc at the time of a scan. Start, in clock ticks since boot, distinguishes it from a
+// later process with the same pid.
 type Process struct {
 	PID, PPID, Session int
 	State              byte
@@ -15,24 +15,24 @@ type Process struct {
 	Comm               string
 }
 
-// KillInterval is the pause between two rounds of SIGKILL, for children that
-// were being forked during the round before.
+// KillInterval is the pause between two rounds of SIGKILL. The second round is for children that were being forked
+// during the first.
 const KillInterval = 20 * time.Millisecond
 
-// Dead reports whether only the exit status is left. A process whose first
-// thread has ended shows state Z too while its other threads run on.
+// Dead reports whether only the exit status is left. A process whose first thread has ended also shows state Z while
+// its other threads still run.
 func (p Process) Dead() bool { return p.State == 'X' || p.State == 'Z' && p.Threads <= 1 }
 
-// hidden says that /proc does not show the process, which is a child of this one.
+// hidden reports whether /proc does not show the process, which is a child of this one.
 func (p Process) hidden() bool { return p.Start == "" }
 
-// String names the process for a report.
+// String identifies the process in a report.
 func (p Process) String() string {
 	return fmt.Sprintf("pid %d (%s), state %c", p.PID, p.Comm, p.State)
 }
 
-// Descendants returns the processes of all below root that are reached through
-// processes for which in holds.
+// Descendants returns the descendants of root among all that are reached only through processes for which in returns
+// true.
 func Descendants(root int, all []Process, in func(Process) bool) []Process {
 	children := make(map[int][]Process)
 	for _, p := range all {

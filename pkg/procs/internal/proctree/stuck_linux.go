@@ -12,16 +12,16 @@ import (
 	"time"
 )
 
-// What is told of a process that outlives SIGKILL.
+// Limits of the report on a process that survives SIGKILL.
 const (
 	maxStuckThreads = 4
 	maxStuckFrames  = 20
-	// stuckLook bounds the look: where a process hangs in the middle of execve, the kernel makes who asks
-	// for its stack wait too.
-	stuckLook = 2 * time.Second
+	// stuckTimeout limits how long the report may take: if a process hangs in the middle of execve, the kernel also
+	// blocks whoever reads its stack.
+	stuckTimeout = 2 * time.Second
 )
 
-// DescribeStuck names processes that do not die, and where in the kernel they are.
+// DescribeStuck describes processes that do not die, and where in the kernel they wait, one line each.
 func DescribeStuck(ps []Process) []string {
 	out := make([]string, 0, len(ps))
 	for _, p := range ps {
@@ -35,27 +35,27 @@ func DescribeStuck(ps []Process) []string {
 		text string
 	}
 	places := make(chan place, len(ps))
-	go func() { // nobody waits for it where the kernel does not let it go
+	go func() { // it may block in the kernel, so DescribeStuck does not wait for it
 		defer close(places)
 		for i, p := range ps {
 			places <- place{i, stuckIn("/proc", p)}
 		}
 	}()
-	for bound := time.After(stuckLook); ; {
+	for timeout := time.After(stuckTimeout); ; {
 		select {
 		case at, more := <-places:
 			if !more {
 				return out
 			}
 			out[at.i] += at.text
-		case <-bound:
+		case <-timeout:
 			return out
 		}
 	}
 }
 
-// stuckIn says in which function of the kernel each thread of p in uninterruptible sleep waits, and how it came
-// there; ", …" or nothing. It says so where the kernel does not tell.
+// stuckIn says in which function of the kernel each thread of p in uninterruptible sleep waits, and the kernel stack
+// that led there. The result starts with ", ", or is "". If the kernel does not tell, the result says so.
 func stuckIn(proc string, p Process) string {
 	if errors.Is(syscall.Kill(p.PID, 0), syscall.EPERM) {
 		return ", which this user may not signal"
@@ -65,8 +65,8 @@ func stuckIn(proc string, p Process) string {
 	if err != nil {
 		return ""
 	}
-	var told strings.Builder
-	told.WriteString(tracerOf(proc, p.PID))
+	var text strings.Builder
+	text.WriteString(tracerOf(proc, p.PID))
 	n := 0
 	for _, t := range threads {
 		data, err := os.ReadFile(filepath.Join(dir, t.Name(), "stat"))
@@ -81,15 +81,15 @@ func stuckIn(proc string, p Process) string {
 		if stat.PID != p.PID {
 			who = fmt.Sprintf(", thread %d (%s)", stat.PID, stat.Comm)
 		}
-		fmt.Fprintf(&told, "%s in uninterruptible sleep %s, %s", who, waitChannel(dir, t.Name()), kernelStack(dir, t.Name()))
+		fmt.Fprintf(&text, "%s in uninterruptible sleep %s, %s", who, waitChannel(dir, t.Name()), kernelStack(dir, t.Name()))
 	}
 	if n > maxStuckThreads {
-		fmt.Fprintf(&told, ", and %d more threads", n-maxStuckThreads)
+		fmt.Fprintf(&text, ", and %d more threads", n-maxStuckThreads)
 	}
-	return told.String()
+	return text.String()
 }
 
-// waitChannel tells the function in which a thread sleeps. The kernel has 0 for what it does not tell.
+// waitChannel names the function in which a thread sleeps. The kernel writes 0 if it does not tell.
 func waitChannel(dir, thread string) string {
 	data, err := os.ReadFile(filepath.Join(dir, thread, "wchan"))
 	if name := strings.TrimSpace(string(data)); err == nil && name != "" && name != "0" {
@@ -98,7 +98,7 @@ func waitChannel(dir, thread string) string {
 	return "(the kernel does not say where)"
 }
 
-// kernelStack tells the functions through which a thread came where it sleeps, the innermost first.
+// kernelStack returns the functions on a thread's kernel stack, the innermost first.
 func kernelStack(dir, thread string) string {
 	data, err := os.ReadFile(filepath.Join(dir, thread, "stack"))
 	switch {
@@ -123,7 +123,8 @@ func kernelStack(dir, thread string) string {
 	return "kernel stack: " + strings.Join(frames, " < ")
 }
 
-// tracerOf names the debugger of a process, to which alone the kernel tells how it ends; ", …" or nothing.
+// tracerOf names the debugger of a process; only the debugger learns how the process exits. The result starts with ",
+// ", or is "".
 func tracerOf(proc string, pid int) string {
 	status, _ := os.ReadFile(filepath.Join(proc, strconv.Itoa(pid), "status"))
 	for line := range strings.Lines(string(status)) {

@@ -8,12 +8,13 @@ import (
 	"time"
 )
 
-// Sweep kills and reaps all Descendants. ECHILD is the proof that none is left; what is after bound is told.
-func Sweep(bound time.Duration) (swept int, stuck []string) {
+// Sweep kills and reaps all descendants of this process until none is left, which ECHILD proves, or until timeout is
+// over. It returns how many it reaped, and a description of those that are left.
+func Sweep(timeout time.Duration) (swept int, stuck []string) {
 	exited := make(chan os.Signal, 1)
 	signal.Notify(exited, syscall.SIGCHLD)
 	defer signal.Stop(exited)
-	for deadline := time.Now().Add(bound); ; {
+	for deadline := time.Now().Add(timeout); ; {
 		pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil)
 		switch {
 		case errors.Is(err, syscall.EINTR):
@@ -24,11 +25,11 @@ func Sweep(bound time.Duration) (swept int, stuck []string) {
 			swept++
 			continue
 		}
-		all, _ := All() // tried again until the deadline
+		all, _ := All() // repeated until the deadline
 		left := append(Descendants(os.Getpid(), all, func(Process) bool { return true }), hiddenChildren()...)
 		if time.Now().After(deadline) {
 			if len(left) == 0 {
-				return swept, []string{"children that cannot be found"}
+				return swept, []string{"children that /proc does not show"}
 			}
 			return swept, DescribeStuck(left)
 		}
@@ -37,7 +38,7 @@ func Sweep(bound time.Duration) (swept int, stuck []string) {
 		}
 		select {
 		case <-exited:
-		case <-time.After(KillInterval): // a child may have been forked during the look
+		case <-time.After(KillInterval): // a child may have been forked during the scan
 		}
 	}
 }

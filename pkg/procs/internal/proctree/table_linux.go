@@ -13,10 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Signal sends sig to exactly this process: the pidfd pins whatever holds the
-// pid now, and a second look tells whether it is still the one that was seen.
-// Where there are no pidfds (an old kernel, a container's filter, no descriptor left)
-// the second look has to do.
+// Signal sends sig to exactly this process: a pidfd pins the process that has the pid now, and a second read tells
+// whether it is the same process as in the scan. If there are no pidfds (an old kernel, a container's filter, no free
+// descriptor), the second read must suffice.
 func (p Process) Signal(sig syscall.Signal) {
 	fd, err := unix.PidfdOpen(p.PID, 0)
 	if errors.Is(err, unix.ESRCH) {
@@ -36,8 +35,7 @@ func (p Process) Signal(sig syscall.Signal) {
 	_ = syscall.Kill(p.PID, sig)
 }
 
-// Job lists the job's processes, zombies included: the Descendants of
-// this process that are not in its session.
+// Job lists the processes of the job, including zombies: the descendants of this process that are not in its session.
 func Job() ([]Process, error) {
 	session, err := unix.Getsid(0)
 	if err != nil {
@@ -50,7 +48,7 @@ func Job() ([]Process, error) {
 	return Descendants(os.Getpid(), all, func(p Process) bool { return p.Session != session }), nil
 }
 
-// All reads every process that /proc shows, where it is this namespace's.
+// All reads every process of /proc. It fails if /proc does not show this pid namespace.
 func All() ([]Process, error) {
 	if !ProcIsOurs() {
 		return nil, errForeignProc
@@ -77,6 +75,7 @@ func All() ([]Process, error) {
 	return all, nil
 }
 
+// Read reads the process pid from /proc.
 func Read(pid int) (Process, bool) {
 	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
@@ -85,7 +84,7 @@ func Read(pid int) (Process, bool) {
 	return parseStat(data)
 }
 
-// OwnThreads is how many threads this process has; 0 where it is not known.
+// OwnThreads returns the number of threads of this process, or 0 if it is not known.
 func OwnThreads() int {
 	stat, err := os.ReadFile("/proc/self/stat")
 	if err != nil {
@@ -95,8 +94,8 @@ func OwnThreads() int {
 	return p.Threads
 }
 
-// parseStat reads /proc/PID/stat (proc(5)): pid (comm) state ppid pgrp session …
-// starttime, the 22nd field. comm may hold anything, parentheses and blanks too.
+// parseStat parses /proc/PID/stat (proc(5)): pid (comm) state ppid pgrp session … starttime, the 22nd field. comm may
+// hold any character, including parentheses and blanks.
 func parseStat(data []byte) (Process, bool) {
 	open, end := bytes.IndexByte(data, '('), bytes.LastIndexByte(data, ')')
 	if open < 1 || end < open {
@@ -119,8 +118,7 @@ func parseStat(data []byte) (Process, bool) {
 	}, true
 }
 
-// childPIDs lists the children of this process that are wanted, zombies included. The kernel
-// keeps them by thread; without CONFIG_PROC_CHILDREN all of /proc is read.
+// childPIDs lists the children of this process for which wanted returns true, including zombies.
 func childPIDs(wanted func(pid int) bool) ([]int, error) {
 	if !ProcIsOurs() {
 		return probeChildPIDs(wanted), nil
@@ -129,7 +127,8 @@ func childPIDs(wanted func(pid int) bool) ([]int, error) {
 	return slices.DeleteFunc(pids, func(pid int) bool { return !wanted(pid) }), err
 }
 
-// listedChildPIDs is childPIDs by /proc.
+// listedChildPIDs lists the children of this process from /proc. The kernel has one list for each thread. Without
+// CONFIG_PROC_CHILDREN there are no lists, and all of /proc is read.
 func listedChildPIDs() ([]int, error) {
 	threads, err := os.ReadDir("/proc/self/task")
 	if err != nil {
@@ -154,8 +153,7 @@ func listedChildPIDs() ([]int, error) {
 	return pids, nil
 }
 
-// readWhole reads a file of /proc in one call where it can: between two, entries
-// may move.
+// readWhole reads a file of /proc in one system call if possible, because entries may move between two.
 func readWhole(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {

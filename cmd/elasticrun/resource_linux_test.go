@@ -26,7 +26,7 @@ func TestMachineLacks(t *testing.T) {
 		},
 		{
 			"proc", `exec unshare --mount sh -c 'mount -t tmpfs none /proc && exec "$@"' sh "$@"`, true, "1",
-			"elasticrun: start the agent: there is no /proc/self/exe: /proc is not mounted, or belongs to another pid namespace; mount it\n",
+			"elasticrun: start the agent: /proc/self/exe does not exist because /proc is not mounted or belongs to another pid namespace; mount /proc\n",
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -15,23 +15,23 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
 
-// Group is one set of running workers.
+// Group is one set of running workers. [Supervisor.Start] makes it.
 type Group struct {
 	sup     *Supervisor
 	workers []*worker
 	exits   chan Exit
-	marks   *workerlog.Timeline // of the log files; nil: none
+	marks   *workerlog.Timeline // when the log files were written; nil: not recorded
 
 	gone     chan struct{} // closed when every started worker has exited
 	watchers sync.WaitGroup
-	family   map[int]bool // what Stop saw of the job; nil unless it is tracked
+	tree     map[int]bool // pids of the job that Stop saw; nil without Options.Track
 
 	mu       sync.Mutex
 	stopping bool
 	running  int
 }
 
-// worker is one process of a group. pid is 0 until it was forked.
+// worker is one process of a group. pid is 0 until it is forked.
 type worker struct {
 	spec           Spec
 	pid            int
@@ -39,12 +39,11 @@ type worker struct {
 	stdout, stderr *workerlog.Stream
 
 	exited bool // guarded by Group.mu
-	early  bool // guarded by Group.mu: it had ended before the stop began
+	early  bool // guarded by Group.mu: it had exited, or was exiting, before the stop began
 }
 
-// Exits delivers one [Exit] for each worker that was started or could not be, in
-// the order in which the ends were seen. It holds them all without a reader and
-// is never closed.
+// Exits delivers one [Exit] for each worker that was started or could not be started, in the order in which the exits
+// were seen. The channel has room for all of them and is never closed.
 func (g *Group) Exits() <-chan Exit { return g.exits }
 
 // PIDs maps local ranks to the pids of the workers that were started.
@@ -58,10 +57,10 @@ func (g *Group) PIDs() map[int]int {
 	return pids
 }
 
-// ProcessTree holds the pids of the workers and, with [Options.Track], of every process of the job that lived when Stop
-// began or that it has seen since. Call it after Stop.
+// ProcessTree returns the pids of the workers. With [Options.Track] it also returns the pids of every process of the
+// job that lived when Stop began or that Stop saw later. Call it after Stop.
 func (g *Group) ProcessTree() map[int]bool {
-	all := maps.Clone(g.family)
+	all := maps.Clone(g.tree)
 	if all == nil {
 		all = make(map[int]bool)
 	}
@@ -73,22 +72,22 @@ func (g *Group) ProcessTree() map[int]bool {
 	return all
 }
 
-// track remembers processes of the job, and returns them.
+// track records processes of the job, and returns them.
 func (g *Group) track(ps []proctree.Process) []proctree.Process {
 	if !g.sup.opts.Track {
 		return ps
 	}
-	if g.family == nil {
-		g.family = make(map[int]bool)
+	if g.tree == nil {
+		g.tree = make(map[int]bool)
 	}
 	for _, p := range ps {
-		g.family[p.PID] = true
+		g.tree[p.PID] = true
 	}
 	return ps
 }
 
-// Tail returns the last lines that a worker wrote to its stderr, as far as the
-// launcher saw them. Call it after [Group.Drain].
+// Tail returns the last lines that a worker wrote to its stderr, as far as the launcher saw them. Call it after
+// [Group.Drain].
 func (g *Group) Tail(localRank int) []string {
 	for _, w := range g.workers {
 		if w.spec.LocalRank == localRank {
@@ -98,16 +97,15 @@ func (g *Group) Tail(localRank int) []string {
 	return nil
 }
 
-// heldOpen is how long a stream may stay open and silent after the last process
-// of the job has gone: somebody outside got hold of it.
-const heldOpen = 5 * time.Second
+// defaultOutputTimeout is the default of [Options.OutputTimeout].
+const defaultOutputTimeout = 5 * time.Second
 
-// WaitOutput waits until all output of the group is where it belongs, or until ctx ends, and reports which. It follows Stop,
-// gives nothing up, and does not stand for Drain.
+// WaitOutput waits until all output of the group is in its files and on the console, or until ctx ends. It reports
+// whether all output is there. Call it after Stop. It gives nothing up, and Drain must still be called.
 func (g *Group) WaitOutput(ctx context.Context) bool {
 	for _, w := range g.workers {
-		w.stdout.SetIdleTimeout(heldOpen)
-		w.stderr.SetIdleTimeout(heldOpen)
+		w.stdout.SetIdleTimeout(g.sup.opts.OutputTimeout)
+		w.stderr.SetIdleTimeout(g.sup.opts.OutputTimeout)
 	}
 	for _, w := range g.workers {
 		for _, s := range []*workerlog.Stream{w.stdout, w.stderr} {
@@ -126,14 +124,14 @@ func (g *Group) WaitOutput(ctx context.Context) bool {
 	return true
 }
 
-// Drain waits until all output of the group is where it belongs. It follows Stop.
-// When ctx ends first, what is still unread is given up and the error says so.
+// Drain waits until all output of the group is in its files and on the console. Call it after Stop. When ctx ends
+// first, Drain gives up what is still unread, and the error says so.
 func (g *Group) Drain(ctx context.Context) error {
 	errs := make([]error, 2*len(g.workers))
 	var done sync.WaitGroup
 	for i, w := range g.workers {
-		w.stdout.SetIdleTimeout(heldOpen)
-		w.stderr.SetIdleTimeout(heldOpen)
+		w.stdout.SetIdleTimeout(g.sup.opts.OutputTimeout)
+		w.stderr.SetIdleTimeout(g.sup.opts.OutputTimeout)
 		done.Go(func() { errs[2*i] = w.stdout.Wait(ctx) })
 		done.Go(func() { errs[2*i+1] = w.stderr.Wait(ctx) })
 	}
@@ -142,11 +140,11 @@ func (g *Group) Drain(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// fork starts the workers; it runs on the supervisor's thread. It ends at the
-// first worker that cannot be executed, or may not be started.
-func (g *Group) fork(over <-chan struct{}) {
+// fork starts the workers; it runs on the supervisor's thread. It ends at the first worker that cannot be executed or
+// may not be started any more.
+func (g *Group) fork(canceled <-chan struct{}) {
 	for _, w := range g.workers {
-		if g.sup.late(over) {
+		if g.sup.canceled(canceled) {
 			return
 		}
 		path, err := exec.LookPath(w.spec.Argv[0])
@@ -162,10 +160,10 @@ func (g *Group) fork(over <-chan struct{}) {
 	}
 }
 
-// late reports whether no worker may be started any more.
-func (s *Supervisor) late(over <-chan struct{}) bool {
+// canceled reports whether no further worker may be started.
+func (s *Supervisor) canceled(canceled <-chan struct{}) bool {
 	select {
-	case <-over:
+	case <-canceled:
 		return true
 	default:
 		return s.opts.Expired != nil && s.opts.Expired()
@@ -196,7 +194,7 @@ func (g *Group) watch() {
 		case w.startErr != nil:
 			g.exits <- startExit(w.spec.LocalRank, w.startErr, time.Now())
 		case w.pid != 0:
-			g.watchers.Go(func() { g.ended(w, awaitExit(w.pid)) })
+			g.watchers.Go(func() { g.exited(w, awaitExit(w.pid)) })
 		}
 	}
 	g.mu.Lock()
@@ -215,8 +213,8 @@ func (g *Group) isGone() bool {
 	}
 }
 
-// ended publishes the exit of w.
-func (g *Group) ended(w *worker, e Exit) {
+// exited publishes the exit of w.
+func (g *Group) exited(w *worker, e Exit) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	e.LocalRank = w.spec.LocalRank
@@ -230,7 +228,7 @@ func (g *Group) ended(w *worker, e Exit) {
 	}
 }
 
-// openTimeline opens the timeline that the workers' outputs name, which is one.
+// openTimeline opens the timeline that the workers' outputs name. All outputs of a group name the same one.
 func (g *Group) openTimeline(specs []Spec, warn func(error)) {
 	for _, spec := range specs {
 		if path := cmp.Or(spec.Stdout.Timeline, spec.Stderr.Timeline); path != "" {
@@ -253,7 +251,7 @@ func (w *worker) openStreams(console *workerlog.Console, marks *workerlog.Timeli
 	return nil
 }
 
-// closeStreams gives up the streams of workers that were never started.
+// closeStreams releases the streams of workers that were never started.
 func (g *Group) closeStreams() {
 	g.marks.Discard()
 	for _, w := range g.workers {

@@ -483,7 +483,7 @@ func TestOutputHeldOpenByAnother(t *testing.T) {
 	}
 	defer func() { _ = r.Close() }()
 	console := workerlog.NewConsole(w, w)
-	s, err := NewSupervisor(Options{Console: console})
+	s, err := NewSupervisor(Options{Console: console, OutputTimeout: 300 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,14 +11,13 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/procs/internal/proctree"
 )
 
-// killGrace is how long a process may take to vanish after SIGKILL; only one
-// in uninterruptible sleep takes that long.
-const killGrace = 10 * time.Second
+// defaultKillTimeout is the default of [Options.KillTimeout].
+const defaultKillTimeout = 10 * time.Second
 
-// StuckError names processes that are still there after SIGKILL.
+// StuckError names processes that survived SIGKILL.
 type StuckError struct {
-	// Processes are one line each: "pid 42 (python3), state D, in uninterruptible sleep in
-	// fuse_get_req, kernel stack: fuse_get_req < …", as far as the kernel tells.
+	// Processes has one line for each process: "pid 42 (python3), state D, in uninterruptible sleep in fuse_get_req,
+	// kernel stack: fuse_get_req < …", as far as the kernel tells.
 	Processes []string
 }
 
@@ -28,32 +27,31 @@ func (e *StuckError) Error() string {
 
 // StopPolicy says how a group is stopped.
 type StopPolicy struct {
-	// Signal goes to each worker's process group first.
+	// Signal is sent to each worker's process group first.
 	Signal syscall.Signal
-	// Grace is how long workers have before SIGKILL; 0 is none.
+	// Grace is how long workers may take to exit before SIGKILL. 0 means SIGKILL at once.
 	Grace time.Duration
-	// Leftovers is how long processes that outlive their worker have, after a
-	// SIGTERM of their own; it is cut to what is left of Grace.
+	// Leftovers is how long processes that outlive their worker may take to exit after SIGTERM. It is at most what is
+	// left of Grace.
 	Leftovers time.Duration
-	// KillNow ends every grace when it is closed: SIGKILL at once. It may be nil.
+	// KillNow ends every grace period when it is closed: SIGKILL at once. It may be nil.
 	KillNow <-chan struct{}
 }
 
-// Stop ends the group and every process of the job by the ladder. It returns when
-// nothing is left, or a [*StuckError] when a process survives SIGKILL for 10 s.
-// It must be called once for every group, also for one whose workers have all
-// exited.
-func (g *Group) Stop(l StopPolicy) error {
+// Stop ends the group and every process of the job as policy says. It returns when no process is left, or a [*StuckError]
+// if a process survives SIGKILL for [Options.KillTimeout]. Call it once for every group, even if all its workers have
+// exited. After a StuckError it may be called again.
+func (g *Group) Stop(policy StopPolicy) error {
 	g.beginStop()
 	if g.sup.opts.Track {
 		g.track(liveJob())
 	}
-	deadline := time.Now().Add(l.Grace)
-	left := g.stopWorkers(l)
+	deadline := time.Now().Add(policy.Grace)
+	left := g.stopWorkers(policy)
 	if len(left) == 0 {
 		g.watchers.Wait()
 		g.sup.reap(g.workers)
-		left = g.stopLeftovers(l, min(l.Leftovers, time.Until(deadline)))
+		left = g.stopLeftovers(policy, min(policy.Leftovers, time.Until(deadline)))
 	}
 	if len(left) > 0 {
 		return fmt.Errorf("stop workers: %w", &StuckError{Processes: proctree.DescribeStuck(left)})
@@ -62,8 +60,8 @@ func (g *Group) Stop(l StopPolicy) error {
 	return nil
 }
 
-// beginStop draws the line between causes and victims: a worker that is a zombie
-// by now, or on its way to become one, ended by itself, even if nobody was told yet.
+// beginStop separates causes from victims. A worker that is a zombie by now, or that is exiting, ended by itself,
+// even if its exit was not delivered yet.
 func (g *Group) beginStop() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -73,29 +71,28 @@ func (g *Group) beginStop() {
 	g.stopping = true
 }
 
-// stopWorkers returns when all workers have exited; else it returns what
-// survives SIGKILL.
-func (g *Group) stopWorkers(l StopPolicy) []proctree.Process {
-	g.signalWorkers(l.Signal)
-	if g.waitGone(l) {
+// stopWorkers returns once all workers have exited. Otherwise it returns the processes that survived SIGKILL.
+func (g *Group) stopWorkers(policy StopPolicy) []proctree.Process {
+	g.signalWorkers(policy.Signal)
+	if g.waitGone(policy) {
 		return nil
 	}
-	if l.Signal != syscall.SIGKILL {
-		g.sup.opts.Logger.Warn().Str("after", SignalName(l.Signal)).Stringer("grace", l.Grace.Round(time.Millisecond)).Msg("workers still run: sending SIGKILL")
+	if policy.Signal != syscall.SIGKILL {
+		g.sup.opts.Logger.Warn().Str("after", SignalName(policy.Signal)).Stringer("grace", policy.Grace.Round(time.Millisecond)).Msg("workers still run: sending SIGKILL")
 	}
-	left := killAll(g.gone, g.isGone, func() []proctree.Process {
+	left := g.sup.killAll(g.gone, g.isGone, func() []proctree.Process {
 		g.signalWorkers(syscall.SIGKILL)
 		return g.track(liveJob())
 	})
 	if g.isGone() {
 		return left
 	}
-	return append(left, g.unseenEnds(left)...)
+	return append(left, g.unreportedExits(left)...)
 }
 
-// unseenEnds lists the workers, but those in seen, whose end the kernel does not tell: a debugger keeps it to itself, or
-// /proc does not show that they live.
-func (g *Group) unseenEnds(seen []proctree.Process) (held []proctree.Process) {
+// unreportedExits lists the workers, except those in seen, whose exit the kernel does not report: a debugger holds
+// the exit status, or /proc does not show the worker.
+func (g *Group) unreportedExits(seen []proctree.Process) (held []proctree.Process) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, w := range g.workers {
@@ -111,8 +108,8 @@ func (g *Group) unseenEnds(seen []proctree.Process) (held []proctree.Process) {
 	return held
 }
 
-// signalWorkers signals the process group of every worker. That of an exited
-// worker too: its children may live, and the zombie keeps the number its own.
+// signalWorkers signals the process group of every worker, also of a worker that has exited: its children may live,
+// and the zombie keeps the process group's number from being reused.
 func (g *Group) signalWorkers(sig syscall.Signal) {
 	for _, w := range g.workers {
 		if w.pid == 0 {
@@ -120,44 +117,43 @@ func (g *Group) signalWorkers(sig syscall.Signal) {
 		}
 		err := syscall.Kill(-w.pid, sig)
 		if err != nil && !errors.Is(err, syscall.ESRCH) && !errors.Is(err, syscall.EPERM) {
-			g.sup.opts.Logger.Warn().Err(err).Int("pid", w.pid).Msg("signalling a worker's process group")
+			g.sup.opts.Logger.Warn().Err(err).Int("pid", w.pid).Msg("cannot signal a worker's process group")
 		}
-		// A stopped process acts on sig only once it is continued.
+		// A stopped process acts on sig only once it continues.
 		_ = syscall.Kill(-w.pid, syscall.SIGCONT)
 	}
 }
 
-// waitGone reports whether all workers exited within the grace.
-func (g *Group) waitGone(l StopPolicy) bool {
-	timer := time.NewTimer(l.Grace)
+// waitGone reports whether all workers exited within the grace period.
+func (g *Group) waitGone(policy StopPolicy) bool {
+	timer := time.NewTimer(policy.Grace)
 	defer timer.Stop()
 	select {
 	case <-g.gone:
 		return true
 	case <-timer.C:
-	case <-l.KillNow:
+	case <-policy.KillNow:
 	}
 	return g.isGone()
 }
 
-// stopLeftovers ends what the workers left behind. The workers are reaped, so every
-// process of the job is a child of this process or below one; usually there
-// is none, and the kernel says so in one call. They get SIGTERM whatever the
-// workers got: what a shell started in the background ignores an interrupt.
-func (g *Group) stopLeftovers(l StopPolicy, grace time.Duration) []proctree.Process {
+// stopLeftovers ends the processes that the workers left behind. The workers have been reaped, so every process of
+// the job is a child or a descendant of this process. Usually there is none, and one system call tells. Leftovers get
+// SIGTERM whatever signal the workers got, because a shell's background processes ignore SIGINT.
+func (g *Group) stopLeftovers(policy StopPolicy, grace time.Duration) []proctree.Process {
 	timer := time.NewTimer(grace)
 	defer timer.Stop()
-	told := make(map[proctree.Process]bool) // by pid and start time
-	for wait := l.Signal != syscall.SIGKILL; wait; {
+	signaled := make(map[proctree.Process]bool) // by pid and start time
+	for wait := policy.Signal != syscall.SIGKILL; wait; {
 		left := g.track(g.sup.leftovers())
 		if len(left) == 0 {
 			return nil
 		}
 		for _, p := range left {
-			// One that was being forked during the look before is new in this one:
-			// its parent's end has woken us.
-			if who := (proctree.Process{PID: p.PID, Start: p.Start}); !told[who] {
-				told[who] = true
+			// A process that was being forked during the previous scan is new in this one: its parent's exit has
+			// woken this loop.
+			if who := (proctree.Process{PID: p.PID, Start: p.Start}); !signaled[who] {
+				signaled[who] = true
 				p.Signal(syscall.SIGTERM)
 				p.Signal(syscall.SIGCONT)
 			}
@@ -166,21 +162,20 @@ func (g *Group) stopLeftovers(l StopPolicy, grace time.Duration) []proctree.Proc
 		case <-g.sup.reaped:
 		case <-timer.C:
 			wait = false
-		case <-l.KillNow:
+		case <-policy.KillNow:
 			wait = false
 		}
 	}
 	if len(g.sup.leftovers()) == 0 {
 		return nil
 	}
-	return killAll(g.sup.reaped, func() bool { return len(g.sup.leftovers()) == 0 }, func() []proctree.Process { return g.track(g.sup.leftovers()) })
+	return g.sup.killAll(g.sup.reaped, func() bool { return len(g.sup.leftovers()) == 0 }, func() []proctree.Process { return g.track(g.sup.leftovers()) })
 }
 
-// killAll sends SIGKILL to what targets lists, again and again, until done or
-// until killGrace has passed; then it returns what is left. wake tells it when to
-// look.
-func killAll(wake <-chan struct{}, done func() bool, targets func() []proctree.Process) []proctree.Process {
-	deadline := time.NewTimer(killGrace)
+// killAll sends SIGKILL to all targets, repeatedly, until done reports true or the kill timeout has passed. Then it
+// returns the targets that are left. A receive from wake makes it check again at once.
+func (s *Supervisor) killAll(wake <-chan struct{}, done func() bool, targets func() []proctree.Process) []proctree.Process {
+	deadline := time.NewTimer(s.opts.KillTimeout)
 	defer deadline.Stop()
 	again := time.NewTicker(proctree.KillInterval)
 	defer again.Stop()
@@ -200,7 +195,7 @@ func killAll(wake <-chan struct{}, done func() bool, targets func() []proctree.P
 	}
 }
 
-// Signal delivers sig to every worker that still runs, and to no other process.
+// Signal sends sig to every worker that still runs, and to no other process.
 func (g *Group) Signal(sig syscall.Signal) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -1,6 +1,7 @@
 package procs
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -8,6 +9,7 @@ import (
 	"slices"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/rs/zerolog"
 
@@ -17,21 +19,28 @@ import (
 
 // Options configure a [Supervisor].
 type Options struct {
-	// Console shows the workers' output; nil shows nothing.
+	// Console shows the workers' output. Nil shows nothing.
 	Console *workerlog.Console
-	// Workers is how many workers a group has at most: the threads to attend to them are made beforehand.
+	// Workers is the largest number of workers in a group. Their threads are made in advance.
 	Workers int
-	// Track makes groups remember whom they stop, for [Group.ProcessTree]. It costs one look at
-	// all of /proc a stop.
+	// Track makes groups record which processes they stop, for [Group.ProcessTree]. It costs one scan of /proc for
+	// each Stop.
 	Track bool
-	// Expired is asked before each worker is forked; true means that none may be started any more. Nil never says so. It is for
-	// a process that was stopped in the middle of a start, and does not know yet what happened meanwhile.
+	// Expired is called before each worker is forked. If it returns true, no further worker is started. Nil means
+	// never. It is for a process that was stopped (SIGSTOP) while it started workers, and cannot know how much time
+	// has passed since.
 	Expired func() bool
-	// Logger is the launcher's own log; the zero value discards.
+	// KillTimeout is how long a process may take to vanish after SIGKILL before Stop gives up. Only a process in
+	// uninterruptible sleep, or one held by a debugger, takes long. 0 means 10 s.
+	KillTimeout time.Duration
+	// OutputTimeout is how long a stream may stay open and silent after the last process of the job has gone, because a
+	// process outside the job inherited it. 0 means 5 s.
+	OutputTimeout time.Duration
+	// Logger is the launcher's own log. The zero value discards everything.
 	Logger zerolog.Logger
 }
 
-// foreignProc says what is worse where /proc shows no process of this pid namespace.
+// foreignProc is the warning for a /proc that shows no process of this pid namespace.
 const foreignProc = "/proc is missing or belongs to another pid namespace: elasticrun signals only its own children, so what workers " +
 	"leave behind ends one generation after another, which may take seconds, and neither CPU nor memory of workers is measured; " +
 	"mount /proc anew (unshare --mount-proc)"
@@ -42,7 +51,7 @@ type Supervisor struct {
 	spawner *spawner
 
 	sigchld chan os.Signal
-	reaped  chan struct{} // receives after orphans may have been reaped; merges
+	reaped  chan struct{} // receives after orphans may have been reaped; capacity 1
 	done    chan struct{}
 
 	mu   sync.Mutex
@@ -50,9 +59,9 @@ type Supervisor struct {
 	busy bool         // a group is live
 }
 
-// NewSupervisor makes this process a child subreaper and starts the goroutines
-// that fork workers and reap adopted orphans. Close it when its last group has been stopped. It returns a [*ResourceError]
-// where there is no room for its threads.
+// NewSupervisor makes this process a child subreaper and starts the goroutines that fork workers and reap adopted
+// orphans. Close it after its last group has been stopped. It returns a [*ResourceError] if there is no room for its
+// threads.
 func NewSupervisor(opts Options) (*Supervisor, error) {
 	if err := reserveForWorkers(opts.Workers); err != nil {
 		return nil, err
@@ -60,6 +69,8 @@ func NewSupervisor(opts Options) (*Supervisor, error) {
 	if err := proctree.BecomeSubreaper(); err != nil {
 		return nil, fmt.Errorf("become child subreaper: %w", err)
 	}
+	opts.KillTimeout = cmp.Or(opts.KillTimeout, defaultKillTimeout)
+	opts.OutputTimeout = cmp.Or(opts.OutputTimeout, defaultOutputTimeout)
 	s := &Supervisor{
 		opts:    opts,
 		spawner: newSpawner(),
@@ -91,13 +102,12 @@ func (s *Supervisor) Close() error {
 	return nil
 }
 
-// reapOrphans takes the exit status of adopted processes, as init would have
-// done, whenever the kernel says that some child ended.
+// reapOrphans reaps adopted processes, as init would have done, whenever a child exits.
 func (s *Supervisor) reapOrphans() {
 	defer close(s.done)
 	for range s.sigchld {
 		if proctree.ProcIsOurs() {
-			_, _ = s.reapAdopted() // what could not be seen now is tried again at a stop
+			_, _ = s.reapAdopted() // Stop tries again after an error
 		} else {
 			s.reapFirst()
 		}
@@ -108,15 +118,13 @@ func (s *Supervisor) reapOrphans() {
 	}
 }
 
-// reapAdopted reaps what was adopted and has exited, and returns the adopted
-// children that live. It holds the lock meanwhile, so that a worker forked just now
-// is not mistaken for an orphan, and so that the kernel's lists of children
-// only grow while they are read.
+// reapAdopted reaps adopted children that have exited, and returns those that live. It holds the lock meanwhile for
+// two reasons: a worker that was just forked must not be mistaken for an orphan, and the kernel's lists of children
+// must only grow while they are read.
 //
-// There is a list for each thread, so one look is no snapshot: a child that dies
-// in the middle hands its own children to a list that was read already. But then
-// it is seen dead, and where one was, another look is due. So an empty answer
-// means that no adopted child lived when the last look began.
+// The kernel has one list for each thread, so one scan is no snapshot: a child that exits during the scan may hand
+// its own children to a list that was already read. But then the scan sees that child dead, and reapAdopted scans
+// again after each dead child. So an empty result means that no adopted child lived when the last scan began.
 func (s *Supervisor) reapAdopted() (alive []proctree.Process, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -137,8 +145,8 @@ func (s *Supervisor) reapAdopted() (alive []proctree.Process, err error) {
 	return alive, nil
 }
 
-// reapFirst reaps adopted children that have exited, as far as the kernel shows them first. Where /proc is not ours a
-// look at all children is too slow for each SIGCHLD; the rest is reaped at a stop.
+// reapFirst reaps exited orphans until the first exited child that the kernel reports is not an orphan. Without a
+// usable /proc a scan of all children is too slow for each SIGCHLD. Stop reaps the rest.
 func (s *Supervisor) reapFirst() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -150,17 +158,17 @@ func (s *Supervisor) reapFirst() {
 	}
 }
 
-// Start starts one worker for each spec. A worker that cannot be executed does
-// not make Start fail: its Exit says so, and the specs after it are not started.
-// An error means that nothing was started; [workerlog.ErrLogFile] is for the lack of a log file.
+// Start starts one worker for each spec. If a worker cannot be executed, Start does not fail: the worker's [Exit]
+// says so, and the specs after it are not started. An error means that nothing was started. It is
+// [workerlog.ErrLogFile] if a log file cannot be opened.
 //
-// Workers that are not forked yet when over is closed, or when [Options.Expired] says so, are not started, and have neither a
-// pid nor an Exit: whoever ended the round has the group stopped. over may be nil.
-func (s *Supervisor) Start(specs []Spec, over <-chan struct{}) (*Group, error) {
+// Once canceled is closed, or [Options.Expired] returns true, no further worker is forked. Workers that were not
+// forked have neither a pid nor an Exit; the caller that canceled the start stops the group. canceled may be nil.
+func (s *Supervisor) Start(specs []Spec, canceled <-chan struct{}) (*Group, error) {
 	s.mu.Lock()
 	if s.busy {
 		s.mu.Unlock()
-		return nil, errors.New("start workers: the group before has not been stopped")
+		return nil, errors.New("start workers: the previous group has not been stopped")
 	}
 	s.busy = true
 	s.mu.Unlock()
@@ -170,12 +178,12 @@ func (s *Supervisor) Start(specs []Spec, over <-chan struct{}) (*Group, error) {
 		s.release()
 		return nil, err
 	}
-	s.spawner.do(func() { g.fork(over) })
+	s.spawner.do(func() { g.fork(canceled) })
 	g.watch()
 	return g, nil
 }
 
-// release lets the next group start.
+// release allows the next group to start.
 func (s *Supervisor) release() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -190,11 +198,11 @@ func (s *Supervisor) newGroup(specs []Spec) (*Group, error) {
 		gone:  make(chan struct{}),
 	}
 	g.openTimeline(specs, func(err error) {
-		s.opts.Logger.Warn().Err(err).Msg("elasticrun logs will not know when every line was written")
+		s.opts.Logger.Warn().Err(err).Msg("the log timeline is incomplete: elasticrun logs cannot order every line by time")
 	})
 	for _, spec := range specs {
 		warn := func(err error) {
-			s.opts.Logger.Warn().Int("local_rank", spec.LocalRank).Err(err).Msg("output of a worker is being lost")
+			s.opts.Logger.Warn().Int("local_rank", spec.LocalRank).Err(err).Msg("worker output is being lost")
 		}
 		spec.Stdout.Warn, spec.Stderr.Warn = warn, warn
 		w := &worker{spec: spec}
@@ -207,7 +215,7 @@ func (s *Supervisor) newGroup(specs []Spec) (*Group, error) {
 	return g, nil
 }
 
-// forkKept marks the pid as a worker's before anybody else can see its exit.
+// forkKept forks a worker and records its pid before the orphan reaper can see its exit.
 func (s *Supervisor) forkKept(fork func() (int, error)) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -218,7 +226,7 @@ func (s *Supervisor) forkKept(fork func() (int, error)) (int, error) {
 	return pid, err
 }
 
-// reap takes the exit status of the workers given and forgets them.
+// reap reaps the given workers and forgets them.
 func (s *Supervisor) reap(workers []*worker) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -230,11 +238,10 @@ func (s *Supervisor) reap(workers []*worker) {
 	}
 }
 
-// leftovers lists what lives of a job whose workers have been reaped. Every such
-// process is an adopted child or below one, so there is none exactly when no
-// adopted child lives. A look at all of /proc could not tell: it takes time, and
-// an orphan that changes parents meanwhile seems to belong to nobody. Where
-// nothing can be seen there is an entry that says so, as long as there are children.
+// leftovers lists the live processes of a job whose workers have been reaped. Each of them is an adopted child or a
+// descendant of one, so none is left exactly when no adopted child lives. A scan of all of /proc could not tell: it
+// takes time, and an orphan that changes parents during the scan seems to have no parent. If the scan fails while
+// there are children, the result has one entry with the error.
 func (s *Supervisor) leftovers() []proctree.Process {
 	if proctree.NoChildren() {
 		return nil
@@ -253,8 +260,8 @@ func (s *Supervisor) leftovers() []proctree.Process {
 	return append(adopted, slices.DeleteFunc(liveJob(), func(p proctree.Process) bool { return known[p.PID] })...)
 }
 
-// liveJob lists the job's processes that live, as far as they can be seen.
+// liveJob lists the live processes of the job, as far as /proc shows them.
 func liveJob() []proctree.Process {
-	all, _ := proctree.Job() // the callers look again and again
+	all, _ := proctree.Job() // the callers repeat the call
 	return slices.DeleteFunc(all, proctree.Process.Dead)
 }

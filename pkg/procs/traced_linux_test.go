@@ -30,7 +30,7 @@ func trace(args []string) {
 
 // A debugger keeps the end of a process to itself. A stop is bounded all the same and names both.
 func TestStopOfATracedWorker(t *testing.T) {
-	s, err := NewSupervisor(Options{})
+	s, err := NewSupervisor(Options{KillTimeout: killTimeout})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +55,7 @@ func TestStopOfATracedWorker(t *testing.T) {
 	go func() { stopped <- g.Stop(StopPolicy{Signal: syscall.SIGKILL}) }()
 	select {
 	case err = <-stopped:
-	case <-time.After(2 * killGrace):
+	case <-time.After(2 * killTimeout):
 		t.Error("the stop is not bounded")
 	}
 	took := time.Since(begun)
@@ -69,7 +69,7 @@ func TestStopOfATracedWorker(t *testing.T) {
 		if !strings.Contains(stuck.Processes[0], want) {
 			t.Errorf("%q lacks %q", stuck.Processes[0], want)
 		}
-		if took < killGrace {
+		if took < killTimeout {
 			t.Errorf("took %v", took)
 		}
 	}

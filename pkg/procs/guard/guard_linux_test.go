@@ -21,7 +21,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/procs/internal/proctree"
 )
 
-// guardedJob is a guard with an obedient agent.
+// guardedJob is a guard with a scripted agent.
 type guardedJob struct {
 	t      *testing.T
 	guard  *exec.Cmd
@@ -63,8 +63,8 @@ func startGuarded(t *testing.T, args ...string) *guardedJob {
 	return j
 }
 
-// tell sends a line to the agent.
-func (j *guardedJob) tell(line string) {
+// send sends a command to the agent.
+func (j *guardedJob) send(line string) {
 	j.t.Helper()
 	if _, err := fmt.Fprintln(j.in, line); err != nil {
 		j.t.Fatal(err)
@@ -73,7 +73,7 @@ func (j *guardedJob) tell(line string) {
 
 func (j *guardedJob) ask(line string) string {
 	j.t.Helper()
-	j.tell(line)
+	j.send(line)
 	if !j.out.Scan() {
 		_ = j.guard.Wait()
 		j.t.Fatalf("no answer to %q: %v\n%s", line, j.out.Err(), &j.stderr)
@@ -88,8 +88,7 @@ func (j *guardedJob) want(line, answer string) {
 	}
 }
 
-// workers starts a worker that ignores SIGTERM and has children that left it, and
-// returns all of them.
+// workers starts a worker that ignores SIGTERM and has children in other sessions. It returns all these processes.
 func (j *guardedJob) workers() []proctree.Process {
 	j.t.Helper()
 	ready := filepath.Join(j.t.TempDir(), "ready")
@@ -118,7 +117,7 @@ func (j *guardedJob) family() []proctree.Process {
 	return slices.DeleteFunc(proctree.Descendants(j.agent, all, func(proctree.Process) bool { return true }), proctree.Process.Dead)
 }
 
-// living are those of ps that are there; zombies count only if asked for.
+// living returns those of ps that exist. Zombies count only if zombies is set.
 func living(ps []proctree.Process, zombies bool) []proctree.Process {
 	var left []proctree.Process
 	for _, p := range ps {
@@ -157,7 +156,7 @@ func (j *guardedJob) signalGuard(sig syscall.Signal) {
 	}
 }
 
-// ends waits for the guard and checks its code.
+// ends waits for the guard and checks its exit code.
 func (j *guardedJob) ends(code int) {
 	j.t.Helper()
 	_ = j.guard.Wait()
@@ -166,7 +165,7 @@ func (j *guardedJob) ends(code int) {
 	}
 }
 
-// peer takes exit notices: a guard of these tests dials the address that its agent gave.
+// peer receives exit notices: a guard of these tests dials the address that its agent gave.
 type peer struct {
 	net.Listener
 	t *testing.T
@@ -182,7 +181,7 @@ func newPeer(t *testing.T) *peer {
 	return &peer{Listener: l, t: t}
 }
 
-// noticed reports whether a notice comes within the time given.
+// noticed reports whether a notice arrives within the given time.
 func (p *peer) noticed(within time.Duration) bool {
 	p.t.Helper()
 	if err := p.Listener.(*net.TCPListener).SetDeadline(time.Now().Add(within)); err != nil {
@@ -197,12 +196,13 @@ func (p *peer) noticed(within time.Duration) bool {
 }
 
 const (
-	long  = 10 * time.Second       // for what is to happen
-	short = 100 * time.Millisecond // for what is not
+	long  = 10 * time.Second       // for events that must happen
+	short = 100 * time.Millisecond // for events that must not
 )
 
-// The agent is killed: its exit notice comes once every worker is gone, zombies included.
+// The agent is killed. Its exit notice arrives once every worker is gone, zombies included.
 func TestExitNoticeComesAfterTheSweep(t *testing.T) {
+	t.Parallel()
 	for _, args := range [][]string{nil, {"nested"}} {
 		t.Run(strings.Join(append(args, "guard"), " "), func(t *testing.T) {
 			for range testenv.Repeat(t, 5, 100) {
@@ -221,8 +221,9 @@ func TestExitNoticeComesAfterTheSweep(t *testing.T) {
 	}
 }
 
-// The last notice counts, until it is withdrawn; workers have inherited none of the agent's descriptors.
+// The last notice counts, until it is withdrawn. Workers inherit none of the agent's descriptors.
 func TestExitNoticeIsReplacedAndWithdrawn(t *testing.T) {
+	t.Parallel()
 	for _, withdraw := range []bool{false, true} {
 		j := startGuarded(t)
 		first, last := newPeer(t), newPeer(t)
@@ -239,7 +240,7 @@ func TestExitNoticeIsReplacedAndWithdrawn(t *testing.T) {
 			}
 		}
 		j.want("stop", "ok")
-		j.tell("end")
+		j.send("end")
 		j.ends(7)
 		if first.noticed(short) || last.noticed(short) == withdraw {
 			t.Errorf("withdrawn %v: the wrong notice came", withdraw)
@@ -247,19 +248,20 @@ func TestExitNoticeIsReplacedAndWithdrawn(t *testing.T) {
 	}
 }
 
-// An agent that has nobody else to do it ends everything below it.
+// procs.Sweep ends every descendant of an agent.
 func TestSweep(t *testing.T) {
+	t.Parallel()
 	j := startGuarded(t)
 	ps := j.workers()
 	j.want("sweep", "ok")
 	if left := living(ps, true); len(left) > 0 {
 		t.Errorf("left: %v", left)
 	}
-	j.tell("end")
+	j.send("end")
 	j.ends(7)
 }
 
-// descriptors lists what a process has open.
+// descriptors lists the open files of a process.
 func descriptors(t *testing.T, pid int) []string {
 	t.Helper()
 	dir := fmt.Sprintf("/proc/%d/fd/", pid)
@@ -275,8 +277,9 @@ func descriptors(t *testing.T, pid int) []string {
 	return all
 }
 
-// The agent is killed while it gives one notice after another: the guard has a whole one.
+// The agent is killed while it sets one notice after another. The guard has a complete one.
 func TestAgentDiesGivingNotices(t *testing.T) {
+	t.Parallel()
 	for range testenv.Repeat(t, 5, 100) {
 		j := startGuarded(t)
 		p := newPeer(t)
@@ -289,14 +292,14 @@ func TestAgentDiesGivingNotices(t *testing.T) {
 	}
 }
 
-// An agent that is stopped loses its workers by the deadline, and learns why when it goes on.
-func TestDeadline(t *testing.T) {
+// An agent that is stopped loses its workers at the deadline, and learns why when it continues.
+func TestDeadline(t *testing.T) { // it measures, so it is not parallel
 	const in = 300 * time.Millisecond
 	for _, args := range [][]string{nil, {"nested"}} {
 		t.Run(strings.Join(append(args, "guard"), " "), func(t *testing.T) {
 			j := startGuarded(t, args...)
 			best := time.Hour
-			for range 3 { // it can fire again and again
+			for range 3 { // the deadline can pass repeatedly
 				ps := j.workers()
 				start := time.Now()
 				j.want("deadline "+in.String(), "ok")
@@ -308,7 +311,7 @@ func TestDeadline(t *testing.T) {
 				}
 				best = min(best, time.Since(set)-in)
 				j.signalAgent(syscall.SIGCONT)
-				j.want("fired 10s", "yes")
+				j.want("killed 10s", "yes")
 				j.want("exit", "killed by signal 9 (SIGKILL), by us: false")
 				j.want("stop", "ok")
 				j.want("deadline 1m", "ok")
@@ -317,8 +320,8 @@ func TestDeadline(t *testing.T) {
 			if best > 200*time.Millisecond { // the best of some: the machine may be busy
 				t.Errorf("dead %v after the deadline at the earliest", best)
 			}
-			j.want("fired 100ms", "no")
-			j.tell("end")
+			j.want("killed 100ms", "no")
+			j.send("end")
 			j.ends(7)
 			if n := strings.Count(j.stderr.String(), "silent for 300ms\n"); n != 3 {
 				t.Errorf("said %d times that the agent was silent", n)
@@ -327,8 +330,9 @@ func TestDeadline(t *testing.T) {
 	}
 }
 
-// What was renewed, or disarmed, does not fire: not even if the guard was stopped at the time.
+// A deadline that was renewed or cleared does not fire, not even if the guard was stopped at the time.
 func TestDeadlineIsKept(t *testing.T) {
+	t.Parallel()
 	const in = time.Second
 	j := startGuarded(t)
 	ps := j.workers()
@@ -337,7 +341,7 @@ func TestDeadlineIsKept(t *testing.T) {
 	j.signalGuard(syscall.SIGSTOP)
 	<-time.After(in + in/2)
 	j.signalGuard(syscall.SIGCONT)
-	j.want("fired 100ms", "no")
+	j.want("killed 100ms", "no")
 	if left := living(ps, false); len(left) != len(ps) {
 		t.Errorf("%d of %d processes left", len(left), len(ps))
 	}
@@ -346,15 +350,15 @@ func TestDeadlineIsKept(t *testing.T) {
 	ps = j.workers()
 	j.want("deadline 500ms", "ok")
 	j.want("deadline 0", "ok")
-	j.want("fired 700ms", "no")
+	j.want("killed 700ms", "no")
 	if left := living(ps, false); len(left) != len(ps) {
 		t.Errorf("%d of %d processes left", len(left), len(ps))
 	}
 }
 
-// The whole node stood still, and the agent is the first to go on: a sign of life comes
-// too late.
+// The whole node was suspended, and the agent continues first: its renewal comes too late.
 func TestDeadlineStaysPassed(t *testing.T) {
+	t.Parallel()
 	for _, late := range []string{"10s", "0"} {
 		j := startGuarded(t)
 		ps := j.workers()
@@ -363,28 +367,30 @@ func TestDeadlineStaysPassed(t *testing.T) {
 		j.signalAgent(syscall.SIGSTOP)
 		<-time.After(400 * time.Millisecond)
 		j.signalAgent(syscall.SIGCONT)
-		j.want("passed", "true") // and so it starts no worker
+		j.want("passed", "true") // so it starts no worker
 		j.want("deadline "+late, "ok")
 		j.signalGuard(syscall.SIGCONT)
 		awaitDead(t, ps)
-		j.want("fired 10s", "yes")
+		j.want("killed 10s", "yes")
 		j.want("stop", "ok")
 
 		j.want("deadline 1m", "ok")
 		j.want("passed", "false")
-		ps = j.workers() // all is as at the beginning
-		j.want("fired 100ms", "no")
+		ps = j.workers() // the state is as at the beginning
+		j.want("killed 100ms", "no")
 		if left := living(ps, false); len(left) != len(ps) {
 			t.Errorf("%d of %d processes left", len(left), len(ps))
 		}
 		j.want("deadline -1s", "ok")
 		awaitDead(t, ps)
-		j.want("fired 10s", "yes")
+		j.want("killed 10s", "yes")
 	}
 }
 
-// Guard and agent stood still past the deadline, and the agent goes on first: it starts no workers before the guard has acted on the deadline, and may then.
+// Guard and agent were stopped past the deadline, and the agent continues first. It may start workers only after the guard has
+// acted on the deadline.
 func TestAwaitGuard(t *testing.T) {
+	t.Parallel()
 	j := startGuarded(t)
 	j.want("await 10s", "at once")
 	ps := j.workers()
@@ -395,7 +401,7 @@ func TestAwaitGuard(t *testing.T) {
 	j.signalAgent(syscall.SIGCONT)
 	j.want("stop", "ok")
 	j.want("await 300ms", "no")
-	j.tell("await 10s")
+	j.send("await 10s")
 	j.signalGuard(syscall.SIGCONT)
 	if !j.out.Scan() || j.out.Text() != "in the end" {
 		t.Errorf("%q", j.out.Text())
@@ -405,16 +411,17 @@ func TestAwaitGuard(t *testing.T) {
 	}
 	j.want("deadline 1m", "ok")
 	ps = j.workers()
-	j.want("await 10s", "at once") // it takes the deadline back
+	j.want("await 10s", "at once") // it clears the deadline
 	j.want("passed", "false")
 	if left := living(ps, false); len(left) != len(ps) {
 		t.Errorf("%d of %d processes left", len(left), len(ps))
 	}
 }
 
-// Workers that fork while they are killed are killed too. Not for ever: on a busy machine they
-// would take it over.
+// Workers that fork while they are killed are killed too. They fork a limited number of times: on a busy machine they would
+// otherwise take it over.
 func TestDeadlineOfAForkingJob(t *testing.T) {
+	t.Parallel()
 	for range testenv.Repeat(t, 3, 50) {
 		j := startGuarded(t)
 		j.want(`start for i in $(seq 300); do setsid sleep 1000 & done; wait`, "ok")
@@ -434,14 +441,15 @@ func TestDeadlineOfAForkingJob(t *testing.T) {
 	}
 }
 
-// A console that takes nothing does not keep the guard from its work.
+// A blocked console does not delay the guard.
 func TestDeadlineOnAMuteConsole(t *testing.T) {
+	t.Parallel()
 	j := startGuarded(t, "mute")
 	for range 2 {
 		ps := j.workers()
 		j.want("deadline 50ms", "ok")
 		awaitDead(t, ps)
-		j.want("fired 10s", "yes")
+		j.want("killed 10s", "yes")
 		j.want("stop", "ok")
 		j.want("deadline 0", "ok")
 	}
@@ -453,18 +461,19 @@ func TestDeadlineOnAMuteConsole(t *testing.T) {
 	}
 }
 
-// An agent that has announced its end, and hangs in the kernel with one of its threads, does not keep the guard from ending. It
-// keeps back the exit notice, which would prove that nothing is left.
+// An agent that announced its exit hangs in the kernel with one of its threads. The guard exits all the same. It holds back the
+// exit notice, which would prove that nothing is left.
 func TestStuckAgent(t *testing.T) {
+	t.Parallel()
 	h := testenv.NewHang(t)
-	j := startGuarded(t)
+	j := startGuarded(t, "impatient")
 	p := newPeer(t)
 	j.want("notice "+p.Addr().String(), "ok")
-	j.guard.WaitDelay = time.Second // what hangs has stderr open
+	j.guard.WaitDelay = time.Second // the hanging process has stderr open
 	ps := j.workers()
 	j.want("read "+h.Path, "ok")
 	<-h.Reading
-	j.tell("end")
+	j.send("end")
 	j.ends(1)
 	if p.noticed(0) {
 		t.Error("an exit notice came")
@@ -480,8 +489,9 @@ func TestStuckAgent(t *testing.T) {
 	h.Release()
 }
 
-// A guard that cannot see the workers of an agent that missed its deadline kills the agent, and so them.
+// A guard that cannot see the workers of an agent that missed its deadline kills the agent, and so the workers.
 func TestDeadlineInForeignProc(t *testing.T) {
+	t.Parallel()
 	testenv.Root(t) // to make a pid namespace without a /proc of its own
 	mark := testenv.Mark()
 	cmd := exec.Command("unshare", "--fork", "--pid", "--kill-child", os.Args[0])

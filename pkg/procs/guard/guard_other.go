@@ -4,14 +4,13 @@ package guard
 
 import (
 	"errors"
-	"time"
+	"fmt"
 )
 
-// ErrUnsupported says that this system has no child subreaper, which a guard needs.
-var ErrUnsupported = errors.New("start the guard: not supported on this system")
-
-// Run is not supported here; the program runs the agent itself.
-func Run(*Lifeline, func(time.Duration)) (Result, error) { return Result{}, ErrUnsupported }
+// Run is not supported on this system, which has no child subreaper. It returns [errors.ErrUnsupported].
+func Run(Options) (Result, error) {
+	return Result{}, fmt.Errorf("start the guard: %w", errors.ErrUnsupported)
+}
 
 // Supported reports whether [Run] works on this system.
 func Supported() bool { return false }

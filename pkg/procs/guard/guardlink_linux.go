@@ -11,23 +11,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// SetExitNotice gives the guard a message, in place of the one before, which [Result.ExitNotice] returns if this process
-// dies and nothing of the job is left then. nil withdraws it. The guard does not look into it.
+// SetExitNotice gives the guard a message, in place of the previous one. [Result.ExitNotice] returns the message if
+// this process dies and nothing of the job is left then. Nil withdraws it. The guard does not interpret it.
 //
-// It does not block: a guard that reads nothing for long (it was stopped from its terminal) makes it fail in the end.
+// SetExitNotice does not block. If the guard reads nothing for long, because it was stopped from its terminal,
+// SetExitNotice fails in the end.
 func (l *Lifeline) SetExitNotice(notice []byte) error {
 	if l == nil {
 		return nil
 	}
 	if len(notice) > maxExitNotice {
-		return fmt.Errorf("give the guard an exit notice: it has %d bytes, at most %d are possible", len(notice), maxExitNotice)
+		return fmt.Errorf("set the exit notice: it has %d bytes; at most %d are allowed", len(notice), maxExitNotice)
 	}
 	raw, err := l.link.SyscallConn()
 	if err == nil {
 		err = sendPacket(raw, append([]byte{packetNotice}, notice...))
 	}
 	if err != nil {
-		return fmt.Errorf("give the guard an exit notice: %w", err)
+		return fmt.Errorf("set the exit notice: %w", err)
 	}
 	return nil
 }
@@ -45,21 +46,21 @@ func sendPacket(raw syscall.RawConn, packet []byte) (err error) {
 	return errors.Join(ctl, err)
 }
 
-// guardLink is the guard's end of a lifeline. A goroutine reads it, so that whatever the
-// other end does, or leaves half done, holds nothing else up.
+// guardLink is the guard's end of a lifeline. Its own goroutine reads it, so that nothing that the child sends, or
+// fails to send, delays the guard.
 type guardLink struct {
 	file *os.File
 	raw  syscall.RawConn
-	done chan struct{} // closed when the goroutine has ended; the fields below are its own until then
+	done chan struct{} // closed when the goroutine has ended, which owns the fields below until then
 
-	ending    bool          // the child announced its end
-	code      int           // with this exit code
-	announced chan struct{} // closed when code is there
+	exiting   bool          // the child announced its exit
+	code      int           // the exit code that it announced
+	announced chan struct{} // closed when code is set
 	stuck     bool          // the child reported processes that do not die
 	notice    []byte        // the child's exit notice; nil: none
 }
 
-// newGuardLink makes a lifeline, whose packets arrive whole or not at all; theirs, the child's end, is the caller's to close.
+// newGuardLink makes a lifeline, whose packets arrive whole or not at all. The caller closes theirs, the child's end.
 func newGuardLink() (k *guardLink, theirs int, err error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
@@ -89,7 +90,7 @@ func (k *guardLink) listen() {
 	}
 }
 
-// receive takes one packet. It does not block.
+// receive reads one packet. It does not block.
 func (k *guardLink) receive(fd int) error {
 	packet := make([]byte, 1+maxExitNotice)
 	n, _, err := unix.Recvfrom(fd, packet, unix.MSG_DONTWAIT)
@@ -102,9 +103,9 @@ func (k *guardLink) receive(fd int) error {
 		return io.EOF
 	}
 	switch body := packet[1:n]; packet[0] {
-	case packetEnding:
-		if len(body) == 1 && !k.ending {
-			k.ending, k.code = true, int(body[0])
+	case packetExit:
+		if len(body) == 1 && !k.exiting {
+			k.exiting, k.code = true, int(body[0])
 			close(k.announced)
 		}
 	case packetStuck:
@@ -115,20 +116,19 @@ func (k *guardLink) receive(fd int) error {
 	return nil
 }
 
-// finish takes all that a child which has ended had sent, and reports whether it
-// announced its end.
-func (k *guardLink) finish() (ending bool) {
-	_ = k.file.SetReadDeadline(time.Unix(1, 0)) // end of file may be late: a worker in the middle of its fork has the other end too
+// finish reads everything that a child which has exited had sent. It reports whether the child announced its exit.
+func (k *guardLink) finish() (exiting bool) {
+	_ = k.file.SetReadDeadline(time.Unix(1, 0)) // end of file may be late: a worker that is being forked still has the other end
 	<-k.done
 	_ = k.raw.Control(func(fd uintptr) {
-		for k.receive(int(fd)) == nil { // until it is empty, which is an error too
+		for k.receive(int(fd)) == nil { // an empty socket is an error too
 		}
 	})
-	return k.ending
+	return k.exiting
 }
 
-// fired tells the child that the deadline has passed. One that is stopped has it when it wakes up.
-func (k *guardLink) fired() { _ = sendPacket(k.raw, []byte{packetFired}) }
+// notifyKilled tells the child that the deadline has passed. A stopped child receives it when it continues.
+func (k *guardLink) notifyKilled() { _ = sendPacket(k.raw, []byte{packetKilled}) }
 
 func (k *guardLink) close() {
 	_ = k.file.Close()

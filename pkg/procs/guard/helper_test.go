@@ -16,11 +16,11 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/procs"
 )
 
-// exitBystander is the code of a guard that killed a child which was not the job's.
+// exitBystander is the exit code of a guard that killed a child which does not belong to the job.
 const exitBystander = 99
 
-// runGuarded is a small launcher. Its arguments change the guard: "nested" gives it a child of its
-// own beforehand, "mute" a console that takes nothing.
+// runGuarded is a small launcher. Its arguments change the guard: "nested" gives it a child of its own beforehand, "mute"
+// a console that takes nothing, "impatient" short timeouts.
 func runGuarded(args []string) {
 	role, lifeline, err := OpenLifeline()
 	if err != nil {
@@ -28,8 +28,8 @@ func runGuarded(args []string) {
 		os.Exit(1)
 	}
 	if role == RoleAgent {
-		a := &obedient{lifeline: lifeline}
-		a.obey()
+		a := &scriptedAgent{lifeline: lifeline}
+		a.serve()
 		return
 	}
 	var bystander *exec.Cmd
@@ -40,12 +40,16 @@ func runGuarded(args []string) {
 			os.Exit(1)
 		}
 	}
-	r, err := Run(lifeline, func(after time.Duration) {
+	opts := Options{Lifeline: lifeline, OnDeadline: func(after time.Duration) {
 		fmt.Fprintf(os.Stderr, "silent for %v\n", after)
 		if slices.Contains(args, "mute") {
 			select {}
 		}
-	})
+	}}
+	if slices.Contains(args, "impatient") {
+		opts.ExitTimeout, opts.ShortSweepTimeout = time.Second, time.Second
+	}
+	r, err := Run(opts)
 	code := r.Exit.ShellCode()
 	if r.ExitNotice != nil { // an address
 		if c, err := net.Dial("tcp", strings.TrimRight(string(r.ExitNotice), " ")); err == nil {
@@ -65,16 +69,16 @@ func runGuarded(args []string) {
 	os.Exit(code)
 }
 
-// obedient is an agent that does what it reads, a line each, and answers each with one line.
-type obedient struct {
+// scriptedAgent is an agent that reads one command a line and answers each with one line.
+type scriptedAgent struct {
 	lifeline *Lifeline
 	sup      *procs.Supervisor
 	group    *procs.Group
 	renew    *time.Ticker
 }
 
-// obey ends when the guard is gone, as an agent does.
-func (a *obedient) obey() {
+// serve executes commands. It exits when the guard has died, as an agent does.
+func (a *scriptedAgent) serve() {
 	lines := make(chan string)
 	go func() {
 		for in := bufio.NewScanner(os.Stdin); in.Scan(); {
@@ -99,7 +103,7 @@ func (a *obedient) obey() {
 	}
 }
 
-func (a *obedient) do(word, rest string) (answer string, err error) {
+func (a *scriptedAgent) do(word, rest string) (answer string, err error) {
 	switch word {
 	case "pid":
 		return fmt.Sprint(os.Getpid()), nil
@@ -112,7 +116,7 @@ func (a *obedient) do(word, rest string) (answer string, err error) {
 		return "ok", a.group.Stop(procs.StopPolicy{Signal: syscall.SIGKILL})
 	case "notice": // ADDRESS, or nothing to withdraw it
 		return "ok", a.lifeline.SetExitNotice([]byte(rest))
-	case "storm": // ADDRESS; it answers, and goes on
+	case "storm": // ADDRESS; it answers, and continues to set notices
 		err := a.lifeline.SetExitNotice([]byte(rest))
 		go func() {
 			for i := 0; ; i++ { // spaces make notices of all lengths
@@ -120,7 +124,7 @@ func (a *obedient) do(word, rest string) (answer string, err error) {
 			}
 		}()
 		return "ok", err
-	case "deadline", "renew": // DURATION; renew goes on with it
+	case "deadline", "renew": // DURATION; renew repeats it
 		in, err := time.ParseDuration(rest)
 		deadline := func() {
 			if in == 0 {
@@ -156,25 +160,25 @@ func (a *obedient) do(word, rest string) (answer string, err error) {
 		return "ok", nil
 	case "passed":
 		return fmt.Sprint(a.lifeline.DeadlinePassed()), nil
-	case "fired": // told within DURATION?
+	case "killed": // does the guard report a kill within DURATION?
 		in, err := time.ParseDuration(rest)
 		select {
-		case <-a.lifeline.fired:
+		case <-a.lifeline.killed:
 			return "yes", err
 		case <-time.After(in):
 			return "no", err
 		}
-	case "end": // in order
+	case "end": // announce the exit, and exit
 		a.lifeline.AnnounceExit(7)
 		os.Exit(7)
 	case "read": // FILE, which may hang
 		go func() { _, _ = os.ReadFile(rest) }()
 		return "ok", nil
 	}
-	return "", fmt.Errorf("what is %q?", word)
+	return "", fmt.Errorf("unknown command %q", word)
 }
 
-func (a *obedient) start(script string) (err error) {
+func (a *scriptedAgent) start(script string) (err error) {
 	if a.sup == nil {
 		if a.sup, err = procs.NewSupervisor(procs.Options{}); err != nil {
 			return err

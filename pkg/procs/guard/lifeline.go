@@ -9,72 +9,70 @@ import (
 	"syscall"
 )
 
-// Role is what a process of this program is to the job.
+// Role is what a process of this program does for the job.
 type Role string
 
-// The parts. The process that the user starts has none yet.
+// The roles. The process that the user starts has none yet.
 const (
 	RoleNone  Role = ""
 	RoleGuard Role = "guard" // starts the agent and cleans up after it
 	RoleAgent Role = "agent" // runs the job
 )
 
-// lifelineVar is the environment variable with which a guard tells its child
-// PART:GUARDPID:FD:TIMERFD.
+// lifelineVar is the environment variable in which a guard passes ROLE:GUARDPID:FD:TIMERFD to its child.
 const lifelineVar = "ELASTICRUN_LIFELINE"
 
 func lifelineEnv(role Role, fd, timer int) string {
 	return fmt.Sprintf("%s=%s:%d:%d:%d", lifelineVar, role, os.Getpid(), fd, timer)
 }
 
-// A lifeline carries packets, whose first byte says what they are. These go to the guard:
+// A lifeline carries packets. The first byte of a packet is its kind. The child sends these kinds:
 const (
-	packetEnding = 1 // with the exit code, which is to be taken at its word, in the next byte
-	packetStuck  = 2 // processes that outlive SIGKILL have been reported
-	packetNotice = 3 // with an exit notice; empty withdraws it
+	packetExit   = 1 // the child exits on purpose; the next byte is its exit code
+	packetStuck  = 2 // the child has reported processes that survive SIGKILL
+	packetNotice = 3 // an exit notice follows; an empty one withdraws the last
 )
 
-// maxExitNotice is the size of the longest exit notice in bytes.
+// maxExitNotice is the size watchdog of an exit notice in bytes.
 const maxExitNotice = 32 << 10
 
-// packetFired is all that a guard ever sends: the deadline has passed.
-const packetFired = 1
+// packetKilled is the only kind that a guard sends: the deadline has passed.
+const packetKilled = 1
 
-// Lifeline connects a process to the guard that started it. A nil lifeline is that
-// of a process without a guard: its methods do nothing. They may be used concurrently.
+// Lifeline connects a process to the guard that started it. The methods of a nil Lifeline do nothing; a process
+// without a guard has one. They may be called concurrently.
 type Lifeline struct {
-	link   *os.File
-	broken chan struct{}
-	fired  chan struct{}
-	limit  deadline
+	link     *os.File
+	broken   chan struct{}
+	killed   chan struct{}
+	watchdog watchdog
 }
 
-// Started reports whether a guard started this process, before [OpenLifeline].
+// Started reports whether a guard started this process. Call it before [OpenLifeline].
 func Started() bool {
 	_, set := os.LookupEnv(lifelineVar)
 	return set
 }
 
-// OpenLifeline tells which role this process plays and opens its lifeline; the
-// lifeline of [RoleNone] is nil. The mark is taken out of the environment, so no
-// child inherits it. An error means that the guard died before this process got
-// so far: it must end without starting anything.
+// OpenLifeline returns the role of this process and opens its lifeline, which is nil for [RoleNone]. It removes the
+// lifeline's variable from the environment, so that no child inherits it. An error means that the guard has already
+// died: the process must exit without starting anything.
 func OpenLifeline() (Role, *Lifeline, error) {
-	mark, set := os.LookupEnv(lifelineVar)
+	value, set := os.LookupEnv(lifelineVar)
 	if !set {
 		return RoleNone, nil, nil
 	}
 	if err := os.Unsetenv(lifelineVar); err != nil {
 		return RoleNone, nil, err
 	}
-	f := strings.Split(mark, ":")
+	f := strings.Split(value, ":")
 	if len(f) != 4 {
-		return RoleNone, nil, fmt.Errorf("environment variable %s=%q is not one that elasticrun set; unset it", lifelineVar, mark)
+		return RoleNone, nil, fmt.Errorf("environment variable %s=%q was not set by elasticrun; unset it", lifelineVar, value)
 	}
 	fd, err1 := strconv.Atoi(f[2])
 	timer, err2 := strconv.Atoi(f[3])
 	if err1 != nil || err2 != nil || f[1] != strconv.Itoa(os.Getppid()) {
-		return RoleNone, nil, fmt.Errorf("the guard, pid %s, is gone", f[1])
+		return RoleNone, nil, fmt.Errorf("the guard (pid %s) has exited", f[1])
 	}
 	syscall.CloseOnExec(fd)
 	syscall.CloseOnExec(timer)
@@ -84,14 +82,14 @@ func OpenLifeline() (Role, *Lifeline, error) {
 	l := &Lifeline{
 		link:   os.NewFile(uintptr(fd), "lifeline"),
 		broken: make(chan struct{}),
-		fired:  make(chan struct{}, 1),
+		killed: make(chan struct{}, 1),
 	}
-	l.limit.open(timer)
+	l.watchdog.open(timer)
 	go l.watch()
 	return Role(f[0]), l, nil
 }
 
-// watch ends when the guard does, or when the process closes the lifeline.
+// watch returns when the guard exits or this process closes the lifeline.
 func (l *Lifeline) watch() {
 	defer close(l.broken)
 	for {
@@ -99,17 +97,17 @@ func (l *Lifeline) watch() {
 		if _, err := l.link.Read(b[:]); err != nil {
 			return
 		}
-		if b[0] == packetFired {
-			l.limit.answered()
+		if b[0] == packetKilled {
+			l.watchdog.acknowledged()
 			select {
-			case l.fired <- struct{}{}:
-			default: // nobody has taken the last one yet
+			case l.killed <- struct{}{}:
+			default: // the previous one has not been received yet
 			}
 		}
 	}
 }
 
-// Broken is closed when the guard has died; nil lifelines never break.
+// Broken returns a channel that is closed when the guard has died. It is nil, so never closed, for a nil Lifeline.
 func (l *Lifeline) Broken() <-chan struct{} {
 	if l == nil {
 		return nil
@@ -117,26 +115,27 @@ func (l *Lifeline) Broken() <-chan struct{} {
 	return l.broken
 }
 
-// AnnounceExit tells the guard that the process ends now, on purpose, so that its exit
-// code is to be taken at its word. A process that crashes does not come so far. One that hangs
-// in the kernel, of which a thread writes to a dead file server, say, does not end even so; then the guard ends
-// with this code in its place.
+// AnnounceExit tells the guard that the process exits now, on purpose, with this code. The guard takes the exit code
+// of a process that did not announce it for that of a crash. A process may announce its exit and still not vanish,
+// for example because a thread of it writes to a dead file server. Then the guard exits with code in its place.
 func (l *Lifeline) AnnounceExit(code int) {
 	if l != nil {
-		_, _ = l.link.Write([]byte{packetEnding, byte(code)})
+		_, _ = l.link.Write([]byte{packetExit, byte(code)})
 	}
 }
 
-// ReportStuck tells the guard that what outlives SIGKILL has been reported: the guard has not to wait for it as long again.
+// ReportStuck tells the guard that processes which survive SIGKILL have been reported, so that it waits for them only
+// briefly.
 func (l *Lifeline) ReportStuck() {
 	if l != nil {
 		_, _ = l.link.Write([]byte{packetStuck})
 	}
 }
 
-// AwaitGuard returns once workers may be started again: at once, unless a [Lifeline.SetDeadline] has passed and the guard, which may be stopped
-// itself, has not acted on it. Then waiting is called, which may be nil, and AwaitGuard waits until the guard has. No worker may be left. When ctx
-// ends first it returns its cause.
+// AwaitGuard clears the deadline and returns once workers may be started again. It returns at once, unless a
+// [Lifeline.SetDeadline] has passed and the guard, which may itself have been stopped, has not acted on it. Then
+// AwaitGuard calls waiting, which may be nil, and waits for the guard. No worker may be left. When ctx ends first it
+// returns the context's cause.
 func (l *Lifeline) AwaitGuard(ctx context.Context, waiting func()) error {
 	for {
 		l.SetDeadline(0)
@@ -148,21 +147,21 @@ func (l *Lifeline) AwaitGuard(ctx context.Context, waiting func()) error {
 			waiting = nil
 		}
 		select {
-		case <-l.fired:
+		case <-l.killed:
 		case <-l.broken:
-			return nil // and so is this process about to end
+			return nil // the guard has died, so this process is about to exit
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 	}
 }
 
-// Close ends the watching and waits for it.
+// Close closes the lifeline and waits for its goroutine to end.
 func (l *Lifeline) Close() {
 	if l == nil {
 		return
 	}
 	_ = l.link.Close()
 	<-l.broken
-	l.limit.close()
+	l.watchdog.close()
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/elasticrun/elasticrun/internal/boottime"
 )
 
-// What passed fires once, and is not undone by a call that comes before the answer; after it
-// one is heard.
+// A deadline that passed fires once. A call before the acknowledgment does not undo it; the first call after it counts.
 func TestDeadlineFiresOnce(t *testing.T) {
+	t.Parallel()
 	timer, err := newGuardTimer()
 	if err != nil {
 		t.Fatal(err)
@@ -23,7 +23,7 @@ func TestDeadlineFiresOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var d deadline
+	var d watchdog
 	d.open(fd)
 	defer d.close()
 	fires := func(within time.Duration) bool {
@@ -53,9 +53,9 @@ func TestDeadlineFiresOnce(t *testing.T) {
 			}
 		}
 		set(time.Minute)
-		d.answered()
+		d.acknowledged()
 		if _, passed := timer.passed(); !passed {
-			t.Errorf("%v: what was not heard counts after the answer", in)
+			t.Errorf("%v: a call before the acknowledgment counts after it", in)
 		}
 		for _, next := range []time.Duration{0, time.Minute, 0} {
 			set(next)
@@ -66,8 +66,9 @@ func TestDeadlineFiresOnce(t *testing.T) {
 	}
 }
 
-// All that a dead agent had sent counts, though somebody else has its end of the lifeline open.
+// Everything that a dead agent had sent counts, even if another process has its end of the lifeline open.
 func TestLifelineIsReadToTheEnd(t *testing.T) {
+	t.Parallel()
 	for range 20 {
 		link, theirs, err := newGuardLink()
 		if err != nil {
@@ -81,17 +82,18 @@ func TestLifelineIsReadToTheEnd(t *testing.T) {
 		}
 		l.AnnounceExit(0)
 		if !link.finish() || string(link.notice) != "99" {
-			t.Errorf("announced %v, notice %q", link.ending, link.notice)
+			t.Errorf("announced %v, notice %q", link.exiting, link.notice)
 		}
 		link.close()
 		_ = l.link.Close()
 		if err := l.SetExitNotice(nil); err == nil {
-			t.Error("a closed lifeline took a notice")
+			t.Error("a closed lifeline accepted a notice")
 		}
 	}
 }
 
 func TestExitNoticeTooLong(t *testing.T) {
+	t.Parallel()
 	link, theirs, err := newGuardLink()
 	if err != nil {
 		t.Fatal(err)
@@ -103,15 +105,16 @@ func TestExitNoticeTooLong(t *testing.T) {
 		t.Errorf("the longest: %v", err)
 	}
 	if err := l.SetExitNotice(make([]byte, maxExitNotice+1)); err == nil {
-		t.Error("a longer one was taken")
+		t.Error("a longer notice was accepted")
 	}
 	if link.finish(); len(link.notice) != maxExitNotice {
 		t.Errorf("%d bytes arrived", len(link.notice))
 	}
 }
 
-// A guard that reads nothing does not stop the agent.
+// A guard that reads nothing does not block the agent.
 func TestExitNoticeDoesNotBlock(t *testing.T) {
+	t.Parallel()
 	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_SEQPACKET, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -126,11 +129,12 @@ func TestExitNoticeDoesNotBlock(t *testing.T) {
 			return
 		}
 	}
-	t.Error("there is room for everything")
+	t.Error("the socket never fills up")
 }
 
-// Without a guard nothing happens.
+// The methods of a nil lifeline do nothing.
 func TestNoLifeline(t *testing.T) {
+	t.Parallel()
 	var none *Lifeline
 	none.SetDeadline(time.Nanosecond)
 	none.AnnounceExit(0)
@@ -138,7 +142,7 @@ func TestNoLifeline(t *testing.T) {
 		t.Error(err)
 	}
 	if none.Broken() != nil {
-		t.Error("a lifeline that is not there can tell something")
+		t.Error("a nil lifeline can break")
 	}
 	none.Close()
 }

@@ -4,17 +4,17 @@ package guard
 
 import "time"
 
-// SetExitNotice does nothing here, where no guard runs.
+// SetExitNotice does nothing: there is no guard on this system.
 func (l *Lifeline) SetExitNotice([]byte) error { return nil }
 
-// SetDeadline does nothing here.
+// SetDeadline does nothing: there is no guard on this system.
 func (l *Lifeline) SetDeadline(time.Duration) {}
 
-// DeadlinePassed reports false here.
+// DeadlinePassed returns false.
 func (l *Lifeline) DeadlinePassed() bool { return false }
 
-type deadline struct{}
+type watchdog struct{}
 
-func (*deadline) open(int)  {}
-func (*deadline) answered() {}
-func (*deadline) close()    {}
+func (*watchdog) open(int)      {}
+func (*watchdog) acknowledged() {}
+func (*watchdog) close()        {}

@@ -13,44 +13,44 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/procs/internal/proctree"
 )
 
-// The dead man's switch is one timer that guard and agent share: the agent sets it, and
-// the guard waits for it. So a renewal costs the guard nothing, and one that it
-// could not look at yet (it was stopped from its terminal, say) counts all the same.
-// The clock is CLOCK_BOOTTIME: it goes on while the machine is suspended.
+// The watchdog is one timer that guard and agent share: the agent sets it, and the guard waits for it. So a renewal
+// costs the guard nothing. A renewal also counts if the guard could not see it yet, for example because it was
+// stopped from its terminal. The clock is CLOCK_BOOTTIME, which advances while the machine is suspended.
 
-// once makes the timer fire once only: it is what is added to the timer's period. So the period
-// tells what was armed, and a time left of more than half of it that the deadline passed.
-const once = (1 << 30) * time.Second // 34 years
+// oneShot makes the timer fire only once. It is added to the time that was set to give the timer's period. So the
+// period tells which time was set, and a remaining time of more than half of oneShot tells that the deadline has
+// passed.
+const oneShot = (1 << 30) * time.Second // 34 years
 
-// passed reports whether the deadline of a timer has passed, and how long it had been.
+// passed reports whether the deadline of a timer has passed, and the time that had been set.
 func passed(t unix.ItimerSpec) (after time.Duration, yes bool) {
-	return (time.Duration(t.Interval.Nano()) - once).Round(time.Millisecond), time.Duration(t.Value.Nano()) > once/2
+	return (time.Duration(t.Interval.Nano()) - oneShot).Round(time.Millisecond), time.Duration(t.Value.Nano()) > oneShot/2
 }
 
-// deadline is the agent's side of the timer.
-type deadline struct {
+// watchdog is the agent's side of the timer.
+type watchdog struct {
 	mu     sync.Mutex
 	fd     int
-	armed  bool // and the guard has not said that it fired
-	disarm bool // it is to be disarmed once the guard has said so
+	armed  bool // set, and the guard has not acknowledged that it passed
+	disarm bool // disarm it once the guard has acknowledged
 }
 
-func (d *deadline) open(fd int) { d.fd = fd }
+func (d *watchdog) open(fd int) { d.fd = fd }
 
-// SetDeadline tells the guard: unless another call comes before at, a time of package boottime, kill the workers. So
-// they are dead soon after even if this process is stopped, hangs or is not given the CPU.
-// 0 disarms; what lies in the past has passed already. The guard tells it by [Lifeline.Fired].
+// SetDeadline tells the guard to kill the workers at the time at, on the clock of package boottime, unless another
+// call comes before. So the workers die soon after at, even if this process is stopped, hangs or gets no CPU time. 0
+// clears the deadline. A time in the past has passed at once.
 //
-// A deadline that has passed stays so: calls are not heard until Fired was told. After that one
-// call is needed before workers are started again: until then the guard may still be killing
-// what it finds.
+// A deadline that has passed stays passed: calls have no effect until the guard has acted on it; see
+// [Lifeline.AwaitGuard]. After that, call SetDeadline once before workers are started again, because until then the
+// guard may still kill what it finds.
 func (l *Lifeline) SetDeadline(at time.Duration) {
 	if l != nil {
-		l.limit.set(at)
+		l.watchdog.set(at)
 	}
 }
 
-func (d *deadline) set(at time.Duration) {
+func (d *watchdog) set(at time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var spec, old unix.ItimerSpec
@@ -61,13 +61,13 @@ func (d *deadline) set(at time.Duration) {
 		d.disarm = at == 0
 		return
 	}
-	if at != 0 { // the time itself, not what is left until then: this process may be stopped before the call
+	if at != 0 { // an absolute time, because this process may be stopped just before the call
 		spec.Value = unix.NsecToTimespec(int64(max(at, 1)))
-		spec.Interval = unix.NsecToTimespec(int64(once + min(max(at-boottime.Now(), 0), once/4)))
+		spec.Interval = unix.NsecToTimespec(int64(oneShot + min(max(at-boottime.Now(), 0), oneShot/4)))
 	}
 	_ = unix.TimerfdSettime(d.fd, unix.TFD_TIMER_ABSTIME, &spec, &old) // the arguments are valid
 	if _, late := passed(old); late && d.armed {
-		// It passed between the two calls, and the guard may not have seen that.
+		// The deadline passed between the two calls, and the guard may not have seen it.
 		old.Value = unix.NsecToTimespec(1)
 		_ = unix.TimerfdSettime(d.fd, 0, &old, nil)
 		d.disarm = at == 0
@@ -76,24 +76,24 @@ func (d *deadline) set(at time.Duration) {
 	d.armed = at != 0
 }
 
-// DeadlinePassed reports whether the time that [Lifeline.SetDeadline] has set is over: the guard kills the workers, or will once it
-// runs again. A process that was stopped asks it before it starts a worker.
+// DeadlinePassed reports whether the time of [Lifeline.SetDeadline] is over: the guard kills the workers now, or as
+// soon as it runs again. A process that was stopped (SIGSTOP) asks before it starts a worker.
 func (l *Lifeline) DeadlinePassed() bool {
 	if l == nil {
 		return false
 	}
-	l.limit.mu.Lock()
-	defer l.limit.mu.Unlock()
+	l.watchdog.mu.Lock()
+	defer l.watchdog.mu.Unlock()
 	var now unix.ItimerSpec
-	if unix.TimerfdGettime(l.limit.fd, &now) != nil {
+	if unix.TimerfdGettime(l.watchdog.fd, &now) != nil {
 		return false
 	}
 	_, over := passed(now)
 	return over
 }
 
-// answered says that the guard has told that it fired.
-func (d *deadline) answered() {
+// acknowledged records that the guard has acted on the deadline.
+func (d *watchdog) acknowledged() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.armed = false
@@ -103,7 +103,7 @@ func (d *deadline) answered() {
 	}
 }
 
-func (d *deadline) close() {
+func (d *watchdog) close() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	_ = unix.Close(d.fd)
@@ -112,9 +112,9 @@ func (d *deadline) close() {
 
 // guardTimer is the guard's side of the timer.
 type guardTimer struct {
-	fd      int // the file's; File.Fd would make it block
+	fd      int // of file; File.Fd would make it blocking
 	file    *os.File
-	expired chan struct{} // receives when the deadline has passed
+	expired chan struct{} // receives when the deadline passes
 	done    chan struct{}
 }
 
@@ -142,7 +142,7 @@ func (t *guardTimer) wait() {
 	}
 }
 
-// passed reports whether the deadline passed and nothing was heard since.
+// passed reports whether the deadline has passed and was not set again since, and the time that had been set.
 func (t *guardTimer) passed() (after time.Duration, yes bool) {
 	var now unix.ItimerSpec
 	_ = unix.TimerfdGettime(t.fd, &now) // the arguments are valid
@@ -154,53 +154,52 @@ func (t *guardTimer) close() {
 	<-t.done
 }
 
-// maxKillPause bounds the pause between two looks for workers that do not die.
+// maxKillPause is the longest pause between two scans for workers that do not die.
 const maxKillPause = time.Second
 
-// killing ends the workers of an agent that missed its deadline. The agent may be
-// stopped, so what is dead stays a zombie, and ECHILD cannot be the proof that nothing is left.
-// The zero value does nothing.
-type killing struct {
-	child *guarded         // the agent
-	again <-chan time.Time // when to look again; nil once the agent was heard of
+// workerKiller kills the workers of an agent that missed its deadline. The agent may be stopped, so dead workers stay
+// zombies, and ECHILD cannot prove that nothing is left. The zero value does nothing.
+type workerKiller struct {
+	child *child           // the agent
+	again <-chan time.Time // when to scan again; nil once the agent has set its deadline again
 	pause time.Duration
 }
 
-// begin tells the agent, kills, and returns how many processes it found alive. It looks before
-// it tells: an agent that was told may start workers anew. Where /proc does not show the workers, the agent is killed,
-// which ends them as well.
-func (k *killing) begin(child *guarded) int {
-	*k = killing{child: child, pause: proctree.KillInterval}
+// begin kills the workers, notifies the agent, and returns how many live processes it found. It scans before it
+// notifies, because an agent that was notified may start new workers. If /proc does not show the workers, begin kills
+// the agent, which ends them as well.
+func (k *workerKiller) begin(c *child) int {
+	*k = workerKiller{child: c, pause: proctree.KillInterval}
 	if !proctree.ProcIsOurs() {
-		child.signal(syscall.SIGKILL)
+		c.signal(syscall.SIGKILL)
 		return 1
 	}
-	left := k.look()
-	child.link.fired()
+	left := k.scan()
+	c.link.notifyKilled()
 	k.kill(left)
 	return len(left)
 }
 
-// goOn kills what is found now, unless the agent was heard of again: then the workers are its
-// business, and there may be new ones. That is asked after the look, so none of those is in it. It goes on until then: an agent
-// that was stopped in the middle of a start may fork once more when it runs again.
-func (k *killing) goOn() {
-	left := k.look()
+// repeat kills the processes that it finds now, unless the agent has set its deadline again: then the workers are the
+// agent's, and there may be new ones. It checks that after the scan, so the scan has none of the new ones. It repeats
+// until then, because an agent that was stopped in the middle of a start may fork once more when it continues.
+func (k *workerKiller) repeat() {
+	left := k.scan()
 	k.again = nil
-	if _, unheard := k.child.timer.passed(); unheard {
+	if _, missed := k.child.timer.passed(); missed {
 		k.kill(left)
 	}
 }
 
-// look finds every live descendant but the agent. One look may miss a process whose parent is reaped meanwhile.
-func (k *killing) look() []proctree.Process {
-	all, _ := proctree.All() // the next look tries again
+// scan finds every live descendant except the agent. One scan may miss a process whose parent is reaped meanwhile.
+func (k *workerKiller) scan() []proctree.Process {
+	all, _ := proctree.All() // the next scan tries again
 	left := proctree.Descendants(os.Getpid(), all, func(proctree.Process) bool { return true })
 	return slices.DeleteFunc(left, func(p proctree.Process) bool { return p.PID == k.child.pid || p.Dead() })
 }
 
-// kill sends SIGKILL, and has the next look made soon if there was something to kill.
-func (k *killing) kill(left []proctree.Process) {
+// kill sends SIGKILL to left. If left has processes, the next scan comes soon.
+func (k *workerKiller) kill(left []proctree.Process) {
 	for _, p := range left {
 		p.Signal(syscall.SIGKILL)
 	}

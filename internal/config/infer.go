@@ -128,7 +128,7 @@ func (in *inference) meeting() {
 	if f.NodeRank.Known() && !in.given("node-rank") {
 		in.set("node-rank", strconv.Itoa(f.NodeRank.Is), f.NodeRank.Source)
 	}
-	usable := !f.RunIDReturns || backend != rdzv.BackendEtcd
+	usable := !f.RunIDReused || backend != rdzv.BackendEtcd
 	// A user who gives the endpoint may have started other nodes in another way, such as by a step for each node. The
 	// scheduler gives those nodes another id, and in a step of one node the number of nodes is unknown.
 	elsewhere := in.placed() && in.high > f.Nodes.Is

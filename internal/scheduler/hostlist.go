@@ -6,16 +6,16 @@ import (
 	"strings"
 )
 
-// Bounds on what a host list may stand for; a name of a host is shorter in the DNS too.
+// Limits on a host list. The DNS limits a name to 255 characters, too.
 const (
 	maxHosts  = 1 << 20
 	maxName   = 255
 	maxDigits = 18
 )
 
-// Expand returns the hosts that a host list of Slurm's stands for, in its order: gpu[001-003,7],r[1-2]n[01-04],login1.
-// Of several brackets in one name the last counts fastest. Zeros in front of a range's first number are kept.
-// Errors name the list and the place in it, counted in bytes from 1.
+// Expand returns the hosts of a Slurm host list in their order: gpu[001-003,7],r[1-2]n[01-04],login1. If a name has several
+// brackets, the last one varies fastest. Numbers keep the leading zeros of the range's first number. Errors name the list
+// and the position in it, in bytes from 1.
 func Expand(list string) ([]string, error) {
 	p := &hostlist{text: list}
 	var hosts []string
@@ -32,7 +32,7 @@ func Expand(list string) ([]string, error) {
 	}
 }
 
-// hostlist is a list that is being read.
+// hostlist is the parser of a host list.
 type hostlist struct {
 	text string
 	at   int
@@ -42,7 +42,7 @@ func (p *hostlist) fail(at int, format string, args ...any) error {
 	return fmt.Errorf("host list %q, character %d: %s", p.text, at+1, fmt.Sprintf(format, args...))
 }
 
-// next returns the byte that comes next, or 0 at the end.
+// next returns the next byte, or 0 at the end.
 func (p *hostlist) next() byte {
 	if p.at == len(p.text) {
 		return 0
@@ -50,7 +50,7 @@ func (p *hostlist) next() byte {
 	return p.text[p.at]
 }
 
-// name reads up to a comma outside of brackets, or the end. It must not stand for more than room hosts.
+// name reads one name with its brackets, up to a comma or the end. It must not expand to more than room hosts.
 func (p *hostlist) name(room int) ([]string, error) {
 	begin, names := p.at, []string{""}
 	for {
@@ -72,7 +72,7 @@ func (p *hostlist) name(room int) ([]string, error) {
 			if len(parts)*len(names) > room {
 				return nil, p.fail(at, "more than %d hosts", maxHosts)
 			}
-			if names = times(names, parts); len(names[len(names)-1]) > maxName {
+			if names = combine(names, parts); len(names[len(names)-1]) > maxName {
 				return nil, p.fail(at, "a host name is too long")
 			}
 		case c == ']':
@@ -94,8 +94,8 @@ func (p *hostlist) name(room int) ([]string, error) {
 	}
 }
 
-// times returns each name with each of the parts behind it.
-func times(names, parts []string) []string {
+// combine appends each of the parts to each of the names.
+func combine(names, parts []string) []string {
 	out := make([]string, 0, len(names)*len(parts))
 	for _, name := range names {
 		for _, part := range parts {
@@ -105,7 +105,7 @@ func times(names, parts []string) []string {
 	return out
 }
 
-// bracket reads [N,LO-HI,...] and returns the numbers as they are written out.
+// bracket reads [N,LO-HI,...] and returns the numbers as text.
 func (p *hostlist) bracket() ([]string, error) {
 	open := p.at
 	var numbers []string
@@ -140,7 +140,7 @@ func (p *hostlist) bracket() ([]string, error) {
 	}
 }
 
-// digits reads a number; open is where its bracket began.
+// digits reads a number. open is the position of its bracket.
 func (p *hostlist) digits(open int) (string, error) {
 	from := p.at
 	for c := p.next(); c >= '0' && c <= '9'; c = p.next() {
@@ -159,7 +159,7 @@ func (p *hostlist) digits(open int) (string, error) {
 	return "", p.fail(p.at, "a number is missing")
 }
 
-// count appends first to last, written as wide as first is; at is the place to blame.
+// count appends the numbers from first to last, padded to the width of first. at is the position for errors.
 func (p *hostlist) count(numbers []string, first, last string, at int) ([]string, error) {
 	if first == last {
 		return append(numbers, first), nil
@@ -168,7 +168,7 @@ func (p *hostlist) count(numbers []string, first, last string, at int) ([]string
 	high, _ := strconv.ParseInt(last, 10, 64)
 	switch {
 	case low > high:
-		return nil, p.fail(at, "the range %s-%s runs backwards", first, last)
+		return nil, p.fail(at, "the range %s-%s is reversed", first, last)
 	case high-low >= int64(maxHosts-len(numbers)):
 		return nil, p.fail(at, "more than %d hosts", maxHosts)
 	}

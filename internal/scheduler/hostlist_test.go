@@ -66,7 +66,7 @@ func TestExpandRefuses(t *testing.T) {
 		{"n[1;2]", 4, "';' cannot be in brackets"},
 		{"n[1-2-3]", 6, "'-' cannot be in brackets"},
 		{"n1]", 3, "] without ["},
-		{"n[3-1]", 4, "the range 3-1 runs backwards"},
+		{"n[3-1]", 4, "the range 3-1 is reversed"},
 		{"n1 n2", 3, "' ' cannot be in a host name"},
 		{"n[0-1048576]", 4, "more than 1048576 hosts"},
 		{"a[0-1023]b[0-1024]", 11, "more than 1048576 hosts"},

@@ -7,18 +7,17 @@ import (
 	"strings"
 )
 
-// ordinal matches a pod's host name: the name of what it belongs to, and its number.
+// ordinal matches the host name of a numbered pod: its owner's name and its number.
 var ordinal = regexp.MustCompile(`^(.+)-(0|[1-9][0-9]{0,5})$`)
 
-// kubernetes asks the pod that this process is in. Kubernetes numbers the pods of an Indexed Job and of a StatefulSet,
-// and gives each a name of its own where it has a subdomain with a headless service; it does not tell a pod how many
-// there are.
+// kubernetes reads the facts of the pod. Kubernetes numbers the pods of an Indexed Job and of a StatefulSet, and gives each
+// a DNS name if it has a subdomain with a headless service. A pod cannot find out how many pods there are.
 func kubernetes(env Lookup, host Host) (*Facts, error) {
 	v := &variables{env: env}
 	if !v.set("KUBERNETES_SERVICE_HOST") && !v.set("JOB_COMPLETION_INDEX") {
 		return nil, nil
 	}
-	f := &Facts{Name: Kubernetes, RunIDReturns: true, NodeRank: v.number(0, "JOB_COMPLETION_INDEX")}
+	f := &Facts{Name: Kubernetes, RunIDReused: true, NodeRank: v.number(0, "JOB_COMPLETION_INDEX")}
 	indexed := v.set("JOB_COMPLETION_INDEX")
 	pod, _, _ := strings.Cut(host.Name, ".")
 	full, hostName := fullName(host.Hosts, pod), "the host name "+pod
@@ -28,8 +27,8 @@ func kubernetes(env Lookup, host Host) (*Facts, error) {
 	}
 	if !indexed && numbered && full != "" {
 		f.NodeRank = Value[int]{number, hostName}
-		if number > 0 { // the first may be the only one, as the pod of a notebook
-			f.Notes = append(f.Notes, hostName+": this pod is not the only one of its StatefulSet, but its job has one node, as --nnodes is not given")
+		if number > 0 { // pod 0 may be the only one, such as the pod of a notebook
+			f.Notes = append(f.Notes, hostName+": this pod is not the only one of its StatefulSet, but its job has one node, because --nnodes is not given")
 		}
 	}
 	mine := numbered && f.NodeRank.Known() && f.NodeRank.Is == number
@@ -42,8 +41,8 @@ func kubernetes(env Lookup, host Host) (*Facts, error) {
 		f.RunID = Value[string]{strings.Join(parts, "-"), hostName}
 	}
 	if indexed && f.NodeRank.Known() {
-		f.NoNodes = &Problem{f.NodeRank.Source, "this pod is one of an Indexed Job, and Kubernetes does not tell it of how many: " +
-			"give --nnodes=N, or PET_NNODES in the pod's environment; --nnodes=1 if the pods work apart"}
+		f.NoNodes = &Problem{f.NodeRank.Source, "this pod belongs to an Indexed Job, and Kubernetes does not say how many pods that has: " +
+			"give --nnodes=N, or PET_NNODES in the pod's environment; --nnodes=1 if each pod is a job of its own"}
 	}
 	if !f.Endpoint.Known() {
 		f.NoEndpoint = noPodEndpoint(f, full)
@@ -51,7 +50,7 @@ func kubernetes(env Lookup, host Host) (*Facts, error) {
 	return f, v.err
 }
 
-// splitOrdinal splits a host name that ends with a number, as NAME-2 does.
+// splitOrdinal splits a host name that ends with a number, such as NAME-2.
 func splitOrdinal(pod string) (name string, number int, ok bool) {
 	parts := ordinal.FindStringSubmatch(pod)
 	if parts == nil {
@@ -61,24 +60,24 @@ func splitOrdinal(pod string) (name string, number int, ok bool) {
 	return parts[1], number, err == nil
 }
 
-// noPodEndpoint says what the pod lacks to find the others.
+// noPodEndpoint says what the pod needs to find the other pods.
 func noPodEndpoint(f *Facts, full string) string {
 	var missing []string
 	if !f.NodeRank.Known() {
-		missing = append(missing, "no index (a Job with completionMode: Indexed gives one, or a StatefulSet)")
+		missing = append(missing, "no index (a Job with completionMode: Indexed or a StatefulSet provides one)")
 	}
 	if full == "" {
-		missing = append(missing, "no name that the others can look up (subdomain: NAME in its spec gives one, and a headless service NAME)")
+		missing = append(missing, "no name that other pods can look up (subdomain: NAME in its spec and a headless service NAME provide one)")
 	}
 	if missing == nil {
 		missing = []string{"a host name that does not end with its index"}
 	}
-	return "its pods cannot find each other, as this one has " + strings.Join(missing, " and ") +
+	return "its pods cannot find each other, because this one has " + strings.Join(missing, " and ") +
 		": add that, or give --rdzv-endpoint=HOST[:PORT], the same in all pods"
 }
 
-// fullName finds the pod's own name with its domain in /etc/hosts, where the kubelet writes it: address, full name, name.
-// It is empty if the pod has no subdomain.
+// fullName finds the pod's name with its domain in /etc/hosts. The kubelet writes it there: address, full name, name. It is
+// empty if the pod has no subdomain.
 func fullName(hosts, pod string) string {
 	for line := range strings.Lines(hosts) {
 		line, _, _ = strings.Cut(line, "#")
@@ -96,7 +95,7 @@ func fullName(hosts, pod string) string {
 	return ""
 }
 
-// namespace returns the pod's namespace; empty where its name does not have it.
+// namespace returns the namespace in the pod's full name, or "".
 func namespace(full string) string {
 	labels := strings.Split(full, ".")
 	if len(labels) < 3 {

@@ -2,7 +2,7 @@ package scheduler
 
 import "strings"
 
-// mpirun asks Open MPI's launcher, or Hydra (MPICH, Intel MPI): they have started this very process.
+// mpirun reads the facts of Open MPI's mpirun, or of Hydra (MPICH, Intel MPI).
 func mpirun(env Lookup, _ Host) (*Facts, error) {
 	v := &variables{env: env}
 	switch {
@@ -22,7 +22,7 @@ func mpirun(env Lookup, _ Host) (*Facts, error) {
 	return nil, nil
 }
 
-// pmi asks another process manager that speaks PMI or PMIx.
+// pmi reads the facts of another process manager with PMI or PMIx.
 func pmi(env Lookup, _ Host) (*Facts, error) {
 	v := &variables{env: env}
 	if !v.set("PMI_SIZE") && !v.set("PMIX_RANK") {
@@ -31,26 +31,26 @@ func pmi(env Lookup, _ Host) (*Facts, error) {
 	f := &Facts{Name: PMI}
 	f.Job, _ = v.text("PMIX_NAMESPACE", "PMI_JOBID")
 	f.tasks(v, v.number(1, "PMI_SIZE"), v.number(0, "PMI_RANK", "PMIX_RANK"), v.number(1, "PMI_LOCAL_SIZE", "PALS_LOCAL_SIZE"),
-		"one process a node", "MASTER_ADDR=HOST in the environment of all")
+		"one process per node", "MASTER_ADDR=HOST in the environment of all")
 	return f, v.err
 }
 
-// tasks takes in what all these managers tell: how many processes there are, which one this is, and how many of them are
-// on this node. oneEach is the command that starts one a node, export the one that hands on MASTER_ADDR.
+// tasks sets the facts that all these managers provide: the number of processes, the rank of this one, and the number on
+// this node. oneEach is a command that starts one process per node, and export one that passes MASTER_ADDR on.
 func (f *Facts) tasks(v *variables, size, rank, local Value[int], oneEach, export string) {
 	f.OneEach = oneEach
 	if f.Job != "" {
-		// Open MPI's names may hold slashes and blanks; a run id is part of a folder's name.
+		// Open MPI's names may hold slashes and blanks, but the run id is part of a folder's name.
 		id := strings.Map(func(r rune) rune {
 			if strings.ContainsRune("/ @~", r) {
 				return '-'
 			}
 			return r
 		}, f.Job)
-		f.RunID, f.RunIDReturns = Value[string]{f.Name + "-" + id, "the job's name " + f.Job}, true
+		f.RunID, f.RunIDReused = Value[string]{f.Name + "-" + id, "the job's name " + f.Job}, true
 		f.PortKey = f.Job
 	}
-	f.NoEndpoint = "nothing tells where rank 0 is: give it to all, as " + export + ", or as --rdzv-endpoint=HOST[:PORT]"
+	f.NoEndpoint = "the host of rank 0 is unknown: give it to all processes, by " + export + ", or by --rdzv-endpoint=HOST[:PORT]"
 	if rank.Known() && size.Known() && rank.Is >= size.Is {
 		name, text, _ := strings.Cut(rank.Source, "=")
 		v.fail(problem(name, text, "must be below %s", size.Source))
@@ -66,8 +66,8 @@ func (f *Facts) tasks(v *variables, size, rank, local Value[int], oneEach, expor
 		f.Nodes, f.NodeRank = size, rank
 	default:
 		f.NodeRank = rank
-		f.NoNodes = &Problem{rank.Source, "nothing tells how many nodes the job has, and whether each has one such process: " +
-			"give --nnodes=N, or --standalone for a job of its own in each"}
+		f.NoNodes = &Problem{rank.Source, "the number of nodes is unknown, and whether each has one such process: " +
+			"give --nnodes=N, or --standalone to run a job in each process"}
 		if size.Known() {
 			f.NoNodes.Where = size.Source
 		}

@@ -9,22 +9,22 @@ const (
 )
 
 func TestKubernetes(t *testing.T) {
-	const lacks = "its pods cannot find each other, as this one has "
+	const lacks = "its pods cannot find each other, because this one has "
 	const add = ": add that, or give --rdzv-endpoint=HOST[:PORT], the same in all pods"
-	const noIndex = "no index (a Job with completionMode: Indexed gives one, or a StatefulSet)"
-	const noName = "no name that the others can look up (subdomain: NAME in its spec gives one, and a headless service NAME)"
-	const noCount = "this pod is one of an Indexed Job, and Kubernetes does not tell it of how many: " +
-		"give --nnodes=N, or PET_NNODES in the pod's environment; --nnodes=1 if the pods work apart"
+	const noIndex = "no index (a Job with completionMode: Indexed or a StatefulSet provides one)"
+	const noName = "no name that other pods can look up (subdomain: NAME in its spec and a headless service NAME provide one)"
+	const noCount = "this pod belongs to an Indexed Job, and Kubernetes does not say how many pods that has: " +
+		"give --nnodes=N, or PET_NNODES in the pod's environment; --nnodes=1 if each pod is a job of its own"
 	const self = "the full name train-2.train.ml.svc.cluster.local in /etc/hosts"
 	index := value(2, "JOB_COMPLETION_INDEX=2")
 	indexed := Facts{
-		Name: "kubernetes", Job: "train", RunID: value("kubernetes-ml-train", "the host name train-2"), RunIDReturns: true, NodeRank: index,
+		Name: "kubernetes", Job: "train", RunID: value("kubernetes-ml-train", "the host name train-2"), RunIDReused: true, NodeRank: index,
 		Endpoint: value("train-0.train.ml.svc.cluster.local", self), IsHost: value(false, index.Source),
 		NoNodes: &Problem{index.Source, noCount},
 	}
 	set := indexed
 	set.RunID, set.NoNodes, set.NodeRank, set.IsHost.Source = Value[string]{}, nil, value(2, "the host name train-2"), "the host name train-2"
-	set.Notes = []string{"the host name train-2: this pod is not the only one of its StatefulSet, but its job has one node, as --nnodes is not given"}
+	set.Notes = []string{"the host name train-2: this pod is not the only one of its StatefulSet, but its job has one node, because --nnodes is not given"}
 	tests := []struct {
 		name string
 		env  map[string]string
@@ -35,25 +35,25 @@ func TestKubernetes(t *testing.T) {
 		{"an Indexed Job", vars(pod, "JOB_COMPLETION_INDEX=2"), Host{"train-2", hosts}, indexed, ""},
 		{"the host name is the full one", vars(pod, "JOB_COMPLETION_INDEX=2"), Host{"train-2.train.ml.svc.cluster.local", hosts}, indexed, ""},
 		{"an Indexed Job without subdomain", vars(pod, "JOB_COMPLETION_INDEX=2"), Host{"train-2", bare}, Facts{
-			Name: "kubernetes", Job: "train", RunID: value("kubernetes-train", "the host name train-2"), RunIDReturns: true, NodeRank: index,
+			Name: "kubernetes", Job: "train", RunID: value("kubernetes-train", "the host name train-2"), RunIDReused: true, NodeRank: index,
 			NoNodes: &Problem{index.Source, noCount}, NoEndpoint: lacks + noName + add,
 		}, ""},
 		{"a StatefulSet", vars(pod), Host{"train-2", hosts}, set, ""},
 		{"a StatefulSet without subdomain", vars(pod), Host{"train-2", bare}, Facts{
-			Name: "kubernetes", Job: "train", RunIDReturns: true, NoEndpoint: lacks + noIndex + " and " + noName + add,
+			Name: "kubernetes", Job: "train", RunIDReused: true, NoEndpoint: lacks + noIndex + " and " + noName + add,
 		}, ""},
 		{"a Deployment", vars(pod), Host{"web-7d4b9c-x2x4z", bare}, Facts{
-			Name: "kubernetes", Job: "web-7d4b9c-x2x4z", RunIDReturns: true, NoEndpoint: lacks + noIndex + " and " + noName + add,
+			Name: "kubernetes", Job: "web-7d4b9c-x2x4z", RunIDReused: true, NoEndpoint: lacks + noIndex + " and " + noName + add,
 		}, ""},
 		{"another pod's name", vars(pod), Host{"train", "10.1.2.3 train-2.train.ml.svc.cluster.local train-2\n"}, Facts{
-			Name: "kubernetes", Job: "train", RunIDReturns: true, NoEndpoint: lacks + noIndex + " and " + noName + add,
+			Name: "kubernetes", Job: "train", RunIDReused: true, NoEndpoint: lacks + noIndex + " and " + noName + add,
 		}, ""},
 		{"an index and another host name", vars(pod, "JOB_COMPLETION_INDEX=2"), Host{"worker", "10.1.2.3 worker.train.ml.svc.cluster.local worker"}, Facts{
-			Name: "kubernetes", Job: "worker", RunIDReturns: true, NodeRank: index,
+			Name: "kubernetes", Job: "worker", RunIDReused: true, NodeRank: index,
 			NoNodes: &Problem{index.Source, noCount}, NoEndpoint: lacks + "a host name that does not end with its index" + add,
 		}, ""},
 		{"an index that is none", vars(pod, "JOB_COMPLETION_INDEX=two"), Host{"web", bare}, Facts{
-			Name: "kubernetes", Job: "web", RunIDReturns: true, NoEndpoint: lacks + noIndex + " and " + noName + add,
+			Name: "kubernetes", Job: "web", RunIDReused: true, NoEndpoint: lacks + noIndex + " and " + noName + add,
 		}, "JOB_COMPLETION_INDEX=two: must be a whole number between 0 and 1048576"},
 	}
 	for _, tt := range tests {
@@ -69,10 +69,10 @@ func TestKubernetes(t *testing.T) {
 }
 
 func TestMPI(t *testing.T) {
-	const open = "nothing tells where rank 0 is: give it to all, as mpirun -x MASTER_ADDR=HOST ..., or as --rdzv-endpoint=HOST[:PORT]"
-	const hydra = "nothing tells where rank 0 is: give it to all, as mpiexec -genv MASTER_ADDR HOST ..., or as --rdzv-endpoint=HOST[:PORT]"
-	const other = "nothing tells where rank 0 is: give it to all, as MASTER_ADDR=HOST in the environment of all, or as --rdzv-endpoint=HOST[:PORT]"
-	const unclear = "nothing tells how many nodes the job has, and whether each has one such process: give --nnodes=N, or --standalone for a job of its own in each"
+	const open = "the host of rank 0 is unknown: give it to all processes, by mpirun -x MASTER_ADDR=HOST ..., or by --rdzv-endpoint=HOST[:PORT]"
+	const hydra = "the host of rank 0 is unknown: give it to all processes, by mpiexec -genv MASTER_ADDR HOST ..., or by --rdzv-endpoint=HOST[:PORT]"
+	const other = "the host of rank 0 is unknown: give it to all processes, by MASTER_ADDR=HOST in the environment of all, or by --rdzv-endpoint=HOST[:PORT]"
+	const unclear = "the number of nodes is unknown, and whether each has one such process: give --nnodes=N, or --standalone to run a job in each process"
 	const ompi = "OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_RANK=3 OMPI_COMM_WORLD_LOCAL_RANK=0"
 	const ppr, ppn = "mpirun --map-by ppr:1:node elasticrun ...", "mpiexec -ppn 1 elasticrun ..."
 	tests := []struct {
@@ -82,7 +82,7 @@ func TestMPI(t *testing.T) {
 		err  string
 	}{
 		{"one a node", vars(ompi, "OMPI_COMM_WORLD_LOCAL_SIZE=1 PMIX_NAMESPACE=prterun-a-7@1"), Facts{
-			Name: "openmpi", Job: "prterun-a-7@1", RunID: value("openmpi-prterun-a-7-1", "the job's name prterun-a-7@1"), RunIDReturns: true, PortKey: "prterun-a-7@1",
+			Name: "openmpi", Job: "prterun-a-7@1", RunID: value("openmpi-prterun-a-7-1", "the job's name prterun-a-7@1"), RunIDReused: true, PortKey: "prterun-a-7@1",
 			Nodes: value(4, "OMPI_COMM_WORLD_SIZE=4"), NodeRank: value(3, "OMPI_COMM_WORLD_RANK=3"), OneEach: ppr, NoEndpoint: open,
 		}, ""},
 		{"two a node", vars(ompi, "OMPI_COMM_WORLD_LOCAL_SIZE=2"), Facts{
@@ -111,13 +111,13 @@ func TestMPI(t *testing.T) {
 			Name: "pmi", Tasks: value(4, "PMI_SIZE=4 MPI_LOCALNRANKS=2"), TaskRank: value(1, "PMI_RANK=1"), OneEach: ppn, NoEndpoint: hydra,
 		}, ""},
 		{"PMI alone", vars("PMI_SIZE=4 PMI_RANK=1"), Facts{
-			Name: "pmi", NodeRank: value(1, "PMI_RANK=1"), OneEach: "one process a node", NoEndpoint: other, NoNodes: &Problem{"PMI_SIZE=4", unclear},
+			Name: "pmi", NodeRank: value(1, "PMI_RANK=1"), OneEach: "one process per node", NoEndpoint: other, NoNodes: &Problem{"PMI_SIZE=4", unclear},
 		}, ""},
 		{"PMI on a Cray", vars("PMI_SIZE=4 PMI_RANK=1 PMI_LOCAL_SIZE=1"), Facts{
-			Name: "pmi", Nodes: value(4, "PMI_SIZE=4"), NodeRank: value(1, "PMI_RANK=1"), OneEach: "one process a node", NoEndpoint: other,
+			Name: "pmi", Nodes: value(4, "PMI_SIZE=4"), NodeRank: value(1, "PMI_RANK=1"), OneEach: "one process per node", NoEndpoint: other,
 		}, ""},
 		{"PMIx alone", vars("PMIX_RANK=1"), Facts{
-			Name: "pmi", NodeRank: value(1, "PMIX_RANK=1"), OneEach: "one process a node", NoEndpoint: other, NoNodes: &Problem{"PMIX_RANK=1", unclear},
+			Name: "pmi", NodeRank: value(1, "PMIX_RANK=1"), OneEach: "one process per node", NoEndpoint: other, NoNodes: &Problem{"PMIX_RANK=1", unclear},
 		}, ""},
 	}
 	for _, tt := range tests {

@@ -1,31 +1,26 @@
-// Package scheduler says what the surroundings of a launcher know of its job: Slurm, Kubernetes, Open MPI, another
-// process manager that speaks PMI, or MASTER_ADDR alone.
-//
-// # Data flow
-//
-//	environment, host name, /etc/hosts ─adapter─▶ Facts ─internal/config─▶ what was not given
-//
-// Each scheduler has one adapter, a pure function. An adapter tells what it finds and where it stands; it
-// decides nothing, since it does not know what the user has given. nodeaddr.go alone runs a program.
 package scheduler
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 )
 
 // Lookup returns a variable of the environment, and whether it is set.
 type Lookup func(name string) (string, bool)
 
-// Host is what is asked beside the environment.
+// Host is what the adapters read besides the environment.
 type Host struct {
-	// Name is this machine's own name (os.Hostname).
+	// Name is the host name of this machine ([os.Hostname]).
 	Name string
-	// Hosts is the content of /etc/hosts; empty if there is none.
+	// Hosts is the content of /etc/hosts; empty if it does not exist.
 	Hosts string
 }
 
-// Names of schedulers, as [Facts] has them.
+// The values of [Facts].Name.
 const (
 	Slurm      = "slurm"
 	Kubernetes = "kubernetes"
@@ -34,60 +29,61 @@ const (
 	Plain      = "plain"
 )
 
-// Value is something known, and where it stands.
+// Value is a fact and its source.
 type Value[T any] struct {
 	Is T
-	// Source is what says so, for people: "SLURM_NODEID=2". Empty: the value is not known.
+	// Source is the evidence, for people: "SLURM_NODEID=2". It is empty if the value is unknown.
 	Source string
 }
 
-// Known tells whether there is a value.
+// Known reports whether there is a value.
 func (v Value[T]) Known() bool { return v.Source != "" }
 
-// Facts is what the surroundings say of the job and of this node.
+// Facts is what the environment says about the job and this node.
 type Facts struct {
 	// Name is the scheduler's name; empty if there is none.
 	Name string
-	// Job is the scheduler's own name of the job, for messages; may be empty.
+	// Job is the scheduler's name of the job, for messages; may be empty.
 	Job string
-	// RunID is the same on all nodes of a job, and no other job of its time has it.
+	// RunID is the same on all nodes of a job, and different from that of every other job that runs at the same time.
 	RunID Value[string]
-	// RunIDReturns says that a later job may have the same RunID: it is none for a store that outlives the job.
-	RunIDReturns bool
-	// Endpoint is HOST or HOST:PORT, where the nodes may meet.
+	// RunIDReused says that a later job may have the same RunID, so that it cannot be used with a store that outlives the
+	// job.
+	RunIDReused bool
+	// Endpoint is HOST or HOST:PORT, where the nodes can meet.
 	Endpoint Value[string]
 	// IsHost says whether this node is the endpoint's host.
 	IsHost Value[bool]
 	// OneMachine says that all processes of the job were started on this machine.
 	OneMachine bool
-	// NodeRank is this node's rank, from 0 on.
+	// NodeRank is this node's rank, starting at 0.
 	NodeRank Value[int]
-	// Nodes is the number of agents that are started, one a node.
+	// Nodes is the number of agents that were started, one per node.
 	Nodes Value[int]
-	// Tasks is how many processes like this one were started where it is more than one a node; then TaskRank is this
-	// one's rank among them, and OneEach says how to start one a node.
+	// Tasks is the number of processes that were started, if there are several per node. TaskRank is the rank of this
+	// process among them, and OneEach is a command that starts one per node.
 	Tasks    Value[int]
 	TaskRank Value[int]
 	OneEach  string
-	// NoNodes says why a job that is not told its number of nodes cannot be run; empty: it has one node.
+	// NoNodes says why a job without --nnodes cannot run. If it is nil, such a job has one node.
 	NoNodes *Problem
-	// NoEndpoint says what to do where several nodes are told of no endpoint; empty: nothing special.
+	// NoEndpoint is the advice for several nodes without an endpoint; empty for no special advice.
 	NoEndpoint string
-	// Attempt is how often the scheduler has started the job again.
+	// Attempt is how often the scheduler has restarted the job.
 	Attempt Value[int]
 	// Deadline is when the scheduler ends the job.
 	Deadline Value[time.Time]
-	// PortKey is what candidate ports are derived from, see [Ports]; empty: the backend's own port.
+	// PortKey is the key for [Ports]. If it is empty, the backend's default port is used.
 	PortKey string
-	// Launch is for a process on one of several nodes where nobody starts the others: the options of srun that start an
-	// agent on each, a list for each component of a heterogeneous job. Nil if not needed.
+	// Launch has the options of srun that start an agent on each node, a list for each component of a heterogeneous job. It
+	// is nil if the scheduler has started this process on every node.
 	Launch [][]string
 	// Notes are warnings about what was found, one line each.
 	Notes []string
 }
 
-// LaunchID is the same in all processes that were started together, and in no others; none of them is started again. That is so in a step of Slurm
-// and in a job of mpirun. The pods of a Job of Kubernetes may be replaced, and another Job may have its name.
+// LaunchID identifies the processes that were started together and that are never restarted: those of a Slurm step or an
+// mpirun job. Kubernetes has none: it may replace the pods of a Job, and a later Job may have the same name.
 func (f *Facts) LaunchID() Value[string] {
 	if f.PortKey == "" {
 		return Value[string]{}
@@ -95,7 +91,7 @@ func (f *Facts) LaunchID() Value[string] {
 	return f.RunID
 }
 
-// Problem is something in the surroundings that cannot be used.
+// Problem is a variable with a value that cannot be used.
 type Problem struct {
 	// Where is the variable with its value: "SLURM_NODEID=x".
 	Where string
@@ -106,16 +102,16 @@ type Problem struct {
 // Error implements error.
 func (p *Problem) Error() string { return p.Where + ": " + p.Problem }
 
-// adapter asks one scheduler. It returns nil facts where that is not here. Facts beside an error are what could be
-// found out all the same.
+// adapter reads the facts of one scheduler. It returns nil if the process does not run under that scheduler. Facts that
+// accompany an error are valid, but incomplete.
 type adapter func(env Lookup, host Host) (*Facts, error)
 
-// Detect returns what the first scheduler that is here says; its error is a *Problem, and then the facts are what is
-// known all the same. mpirun goes first: started in a Slurm job it starts its processes
-// through steps of its own, whose variables say nothing of them. A bare PMI comes after Slurm, whose srun speaks it too.
+// Detect returns the facts of the first scheduler that it finds. Its error is a *Problem; the facts that accompany an
+// error are valid, but incomplete. mpirun comes first: in a Slurm job it starts its processes through steps of its own,
+// whose variables do not describe them. Plain PMI comes after Slurm, because srun sets PMI's variables too.
 func Detect(env Lookup, host Host) (Facts, error) {
-	for _, ask := range []adapter{mpirun, slurm, kubernetes, pmi} {
-		if f, err := ask(env, host); f != nil {
+	for _, detect := range []adapter{mpirun, slurm, kubernetes, pmi} {
+		if f, err := detect(env, host); f != nil {
 			masterAddr(env, f)
 			return *f, err
 		}
@@ -127,8 +123,39 @@ func Detect(env Lookup, host Host) (Facts, error) {
 	return f, nil
 }
 
-func told(name, text string) string { return name + "=" + text }
+// assignment is the source of a fact from one variable.
+func assignment(name, text string) string { return name + "=" + text }
 
 func problem(name, text, format string, args ...any) *Problem {
-	return &Problem{Where: told(name, text), Problem: fmt.Sprintf(format, args...)}
+	return &Problem{Where: assignment(name, text), Problem: fmt.Sprintf(format, args...)}
+}
+
+// PortKey returns the key of a Slurm job for [Ports], given the run id that the job's agents inferred. It is empty for
+// other run ids.
+func PortKey(runID string) string {
+	key, found := strings.CutPrefix(runID, Slurm+"-")
+	job, step, steps := strings.Cut(key, ".")
+	step, _, _ = strings.Cut(step, ".") // the rest is the number of requeues
+	if !found || !steps || !digits(job) || !digits(step) {
+		return ""
+	}
+	return job + "." + step
+}
+
+func digits(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
+
+// Ports returns 8 different ports that depend on the key alone. All nodes of a job try the same ports in the same order, and
+// two jobs on one machine hardly ever share them. They are in 20000-29999, below the ports that Linux assigns to outgoing
+// connections (32768 and up). Torch's 29400 and 29500 are not among them.
+func Ports(key string) []int {
+	const count, low, high = 8, 20000, 29999
+	ports := make([]int, 0, count)
+	for round := uint64(0); len(ports) < count; round++ {
+		sum := sha256.Sum256(binary.BigEndian.AppendUint64([]byte(key), round))
+		port := low + int(binary.BigEndian.Uint64(sum[:8])%(high-low+1))
+		if port != 29400 && port != 29500 && !slices.Contains(ports, port) {
+			ports = append(ports, port)
+		}
+	}
+	return ports
 }

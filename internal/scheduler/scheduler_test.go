@@ -111,7 +111,7 @@ func TestSlurmStep(t *testing.T) {
 		}, "SLURM_PROCID=6: must be below the number of tasks, SLURM_STEP_NUM_TASKS=6"},
 		{"too short a list", vars(step3, "SLURM_STEP_NODELIST=n[1-2]"), whole, func(f *Facts) {
 			f.Endpoint, f.IsHost = Value[string]{}, Value[bool]{}
-		}, "SLURM_STEP_NODELIST=n[1-2]: lists 2 nodes, but there are to be SLURM_STEP_NUM_NODES=3"},
+		}, "SLURM_STEP_NODELIST=n[1-2]: lists 2 nodes, but the step has SLURM_STEP_NUM_NODES=3"},
 		{"a broken list", vars(step3, "SLURM_STEP_NODELIST=n[1-3"), whole, func(f *Facts) {
 			f.Endpoint, f.IsHost = Value[string]{}, Value[bool]{}
 		}, `SLURM_STEP_NODELIST=n[1-3: host list "n[1-3", character 2: [ is not closed`},
@@ -164,18 +164,18 @@ func TestSlurmAllocation(t *testing.T) {
 		{"the shell of salloc, on a node", vars(batch, "SLURM_STEP_ID=4294967290 SLURM_STEP_NUM_NODES=1 SLURM_STEP_NODELIST=n1"), size3 + options, ""},
 		{"the shell of salloc, elsewhere", vars("SLURM_JOB_ID=12 SLURM_JOB_NUM_NODES=3 SLURM_JOB_NODELIST=n[1-3]"), size3 + options, ""},
 		{"one node", vars(batch, "SLURM_JOB_NUM_NODES=1 SLURM_JOB_NODELIST=n1"), "", ""},
-		{"one node, elsewhere", vars("SLURM_JOB_ID=12 SLURM_JOB_NUM_NODES=1 SLURM_JOB_NODELIST=n1"), "", "slurm job 12 has the node n1, and this need not be it: srun --ntasks=1 elasticrun ... starts there"},
+		{"one node, elsewhere", vars("SLURM_JOB_ID=12 SLURM_JOB_NUM_NODES=1 SLURM_JOB_NODELIST=n1"), "", "slurm job 12 has the node n1, which may not be this machine: srun --ntasks=1 elasticrun ... starts there"},
 		{"CPUs by task", vars(batch, "SLURM_CPUS_PER_TASK=4"), size3 + options + " --cpus-per-task=8", ""},
 		{"CPUs by task, for srun", vars(batch, "SRUN_CPUS_PER_TASK=4"), size3 + options + " --cpus-per-task=8", ""},
 		{
 			"CPUs by task, uneven", vars(batch, "SLURM_CPUS_PER_TASK=4 SLURM_JOB_CPUS_PER_NODE=8(x2),4"), size3 + options,
-			"SLURM_CPUS_PER_TASK=4: each agent may get no more than these CPUs of its node, as nodes have different numbers of them",
+			"SLURM_CPUS_PER_TASK=4: an agent may get only this number of its node's CPUs, because the nodes have different numbers of CPUs",
 		},
 		{"GPUs by task", vars(batch, "SLURM_GPUS_PER_TASK=2"), size3 + options + " --gpus-per-node=4", ""},
 		{"GPUs of a kind by task", vars(batch, "SLURM_GPUS_PER_TASK=a100:1"), size3 + options + " --gpus-per-node=a100:2", ""},
 		{
 			"GPUs by task, uneven", vars(batch, "SLURM_GPUS_PER_TASK=1 SLURM_TASKS_PER_NODE=2(x2),1"), size3 + options,
-			"SLURM_GPUS_PER_TASK=1: each agent may get no more than these GPUs of its node; --gpus-per-node asks for them by node",
+			"SLURM_GPUS_PER_TASK=1: an agent may get only this number of its node's GPUs; use --gpus-per-node instead",
 		},
 		{
 			"a heterogeneous job",
@@ -254,7 +254,7 @@ func TestMasterAddr(t *testing.T) {
 		{"IPv6 in brackets", vars("MASTER_ADDR=[fd00::1] MASTER_PORT=5"), "[fd00::1]:5 MASTER_ADDR=[fd00::1] MASTER_PORT=5", "plain", false},
 		{"a port alone", vars("MASTER_PORT=29511"), " ", "", false},
 		{"empty", vars("MASTER_ADDR="), " ", "", false},
-		{"before Slurm's", vars(step3, "MASTER_ADDR=h"), "h MASTER_ADDR=h, before SLURM_STEP_NODELIST=n[1-3]", "slurm", false},
+		{"before Slurm's", vars(step3, "MASTER_ADDR=h"), "h MASTER_ADDR=h, overriding SLURM_STEP_NODELIST=n[1-3]", "slurm", false},
 		{"the same as Slurm's", vars(step3, "MASTER_ADDR=n1 MASTER_PORT=7"), "n1:7 MASTER_ADDR=n1 MASTER_PORT=7", "slurm", true},
 	}
 	for _, tt := range tests {

@@ -8,20 +8,20 @@ import (
 	"time"
 )
 
-// slurm asks Slurm. A step (srun) tells where each of its processes is. A batch script, or the shell of salloc, is on one
-// of the allocation's nodes, or on none, and nobody has started anything on the others.
+// slurm reads the facts of a Slurm job. In a step (srun) every process knows its node. A batch script, or the shell of
+// salloc, runs on one node of the allocation or on none, and nothing has been started on the other nodes.
 func slurm(env Lookup, _ Host) (*Facts, error) {
 	v := &variables{env: env}
 	if !slices.ContainsFunc([]string{"SLURM_JOB_ID", "SLURM_JOBID", "SLURM_STEP_ID", "SLURM_NODEID"}, v.set) {
 		return nil, nil
 	}
 	f := &Facts{Name: Slurm, NodeRank: v.number(0, "SLURM_NODEID"), Attempt: v.number(0, "SLURM_RESTART_COUNT")}
-	// All components of a heterogeneous job have ids of their own, but their steps tell the first one's.
+	// Every component of a heterogeneous job has its own id, but all steps have the id of the first component.
 	job, jobName := v.text("SLURM_HET_JOB_ID", "SLURM_JOB_ID", "SLURM_JOBID")
 	f.Job = job
 	if end, name := v.text("SLURM_JOB_END_TIME"); name != "" {
 		if seconds, err := strconv.ParseInt(end, 10, 64); err == nil && seconds > 0 {
-			f.Deadline = Value[time.Time]{time.Unix(seconds, 0), told(name, end)}
+			f.Deadline = Value[time.Time]{time.Unix(seconds, 0), assignment(name, end)}
 		}
 	}
 	step, stepName := v.text("SLURM_STEP_ID", "SLURM_STEPID")
@@ -30,13 +30,13 @@ func slurm(env Lookup, _ Host) (*Facts, error) {
 		return f, v.err
 	}
 	if job != "" {
-		f.RunID, f.PortKey = stepID(f, step, told(jobName, job)+" "+told(stepName, step)), job+"."+step
+		f.RunID, f.PortKey = stepID(f, step, assignment(jobName, job)+" "+assignment(stepName, step)), job+"."+step
 	}
 	v.step(f)
 	return f, v.err
 }
 
-// stepID is the run id of the job that a step is, and source what says so.
+// stepID returns the run id of a step. source is its evidence.
 func stepID(f *Facts, step, source string) Value[string] {
 	id := Slurm + "-" + f.Job + "." + step
 	if f.Attempt.Is > 0 {
@@ -46,26 +46,26 @@ func stepID(f *Facts, step, source string) Value[string] {
 	return Value[string]{id, source}
 }
 
-// FirstStep makes of the facts of a Slurm job what agents infer in its first step, as long as that is on all of its nodes: a batch script that
-// starts nothing before has them there. Only where they meet, and the run id, are of use then.
+// FirstStep replaces the endpoint and the run id in the facts of a Slurm job by those that agents infer in the job's first
+// step. The step must be on all nodes of the job, as that of a batch script is. The other facts are not valid for the step.
 func FirstStep(env Lookup, f Facts) Facts {
 	v := &variables{env: env}
 	first := v.components()[0]
 	if hosts := v.hosts(first.list, first.listName); hosts != nil && f.Job != "" {
-		f.Endpoint = Value[string]{hosts[0], told(first.listName, first.list)}
+		f.Endpoint = Value[string]{hosts[0], assignment(first.listName, first.list)}
 		f.RunID = stepID(&f, "0", "the first step of Slurm's job "+f.Job)
 	}
 	return f
 }
 
-// isStep tells whether a step of this id is one of srun's: a batch script, and the shell that salloc starts on a node,
-// are steps of their own to Slurm, with names, or with numbers from the end of 32 bits.
+// isStep reports whether a step id belongs to srun. To Slurm a batch script, and the shell that salloc starts on a node, are
+// steps too, with names or with numbers near the end of 32 bits.
 func isStep(id string) bool {
 	n, err := strconv.ParseUint(id, 10, 64)
 	return err == nil && n < 0xfffffff0
 }
 
-// step reads what srun tells its processes.
+// step reads the variables that srun sets.
 func (v *variables) step(f *Facts) {
 	f.Nodes = v.number(1, "SLURM_STEP_NUM_NODES", "SLURM_JOB_NUM_NODES", "SLURM_NNODES")
 	if f.NodeRank.Known() && f.Nodes.Known() && f.NodeRank.Is >= f.Nodes.Is {
@@ -80,7 +80,7 @@ func (v *variables) step(f *Facts) {
 	v.stepHosts(f)
 }
 
-// stepTasks finds out whether several processes were started on a node.
+// stepTasks detects several processes on one node.
 func (v *variables) stepTasks(f *Facts) {
 	tasks := v.number(1, "SLURM_STEP_NUM_TASKS")
 	each, name := v.text("SLURM_STEP_TASKS_PER_NODE")
@@ -92,7 +92,7 @@ func (v *variables) stepTasks(f *Facts) {
 		for _, c := range counts {
 			tasks.Is += c.value * c.times
 		}
-		tasks.Source = told(name, each)
+		tasks.Source = assignment(name, each)
 	}
 	if !f.Nodes.Known() || tasks.Is <= f.Nodes.Is {
 		return
@@ -105,8 +105,8 @@ func (v *variables) stepTasks(f *Facts) {
 	f.OneEach = "srun --ntasks-per-node=1 elasticrun ..."
 }
 
-// stepHosts finds the first of the step's nodes and which of them is this one. Where each is in the list decides, not
-// SLURM_NODEID: it is the list that all nodes have alike.
+// stepHosts finds the first node of the step and the position of this node. The position in the list overrides
+// SLURM_NODEID, because the list is the same on all nodes.
 func (v *variables) stepHosts(f *Facts) {
 	list, name := v.text("SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST", "SLURM_NODELIST")
 	if name == "" || !f.Nodes.Known() {
@@ -117,11 +117,11 @@ func (v *variables) stepHosts(f *Facts) {
 		return
 	}
 	if len(hosts) != f.Nodes.Is {
-		v.fail(problem(name, list, "lists %d nodes, but there are to be %s", len(hosts), f.Nodes.Source))
+		v.fail(problem(name, list, "lists %d nodes, but the step has %s", len(hosts), f.Nodes.Source))
 		return
 	}
 	hosts = v.componentOrder(hosts)
-	source := told(name, list)
+	source := assignment(name, list)
 	f.Endpoint = Value[string]{hosts[0], source}
 	if self, name := v.text("SLURMD_NODENAME"); name != "" {
 		at := slices.Index(hosts, self)
@@ -130,7 +130,7 @@ func (v *variables) stepHosts(f *Facts) {
 			return
 		}
 		if !f.NodeRank.Known() || f.NodeRank.Is != at {
-			f.NodeRank = Value[int]{at, told(name, self) + " " + source}
+			f.NodeRank = Value[int]{at, assignment(name, self) + " " + source}
 		}
 	}
 	if f.NodeRank.Known() {
@@ -138,7 +138,7 @@ func (v *variables) stepHosts(f *Facts) {
 	}
 }
 
-// hosts expands the list of a variable; it is nil where that cannot be done, or there is no such variable.
+// hosts expands the host list of a variable. It is nil if there is no variable, or if the list is invalid.
 func (v *variables) hosts(list, name string) []string {
 	if name == "" {
 		return nil
@@ -150,9 +150,8 @@ func (v *variables) hosts(list, name string) []string {
 	return hosts
 }
 
-// componentOrder puts the hosts of a step over several components of a heterogeneous job into the order of the
-// components, in which Slurm numbers the nodes: the step's own list is sorted by name. Hosts that the components do not have, or not once
-// each, stay as they are.
+// componentOrder sorts the hosts of a step by the components of a heterogeneous job, because Slurm numbers the nodes in this
+// order, but sorts the step's list by name. If the components do not have each host exactly once, the order stays.
 func (v *variables) componentOrder(hosts []string) []string {
 	components := v.components()
 	if len(components) < 2 {
@@ -177,14 +176,14 @@ func (v *variables) componentOrder(hosts []string) []string {
 	return ordered
 }
 
-// component is a part of a job whose nodes are alike; most jobs have one only.
+// component is a part of a heterogeneous job. Other jobs have one.
 type component struct {
 	suffix         string // of its variables
 	nodes          Value[int]
 	list, listName string
 }
 
-// components lists those of the job, in their order.
+// components returns the components of the job in their order.
 func (v *variables) components() []component {
 	size := v.number(1, "SLURM_HET_SIZE")
 	if size.Is < 2 {

@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// allocation reads what a batch script, or the shell of salloc, is told: all nodes of the job, and nothing of who runs on them.
+// allocation reads the variables of a batch script or the shell of salloc: the nodes of the job, but nothing about processes
+// on them.
 func (v *variables) allocation(f *Facts) {
 	components := v.components()
 	for i, c := range components {
@@ -23,7 +24,7 @@ func (v *variables) allocation(f *Facts) {
 	first := components[0]
 	if f.Nodes.Is == 1 {
 		if f.NodeRank = (Value[int]{}); first.list != "" && !v.set("SLURMD_NODENAME") {
-			f.Notes = append(f.Notes, fmt.Sprintf("slurm job %s has the node %s, and this need not be it: srun --ntasks=1 elasticrun ... starts there", f.Job, first.list))
+			f.Notes = append(f.Notes, fmt.Sprintf("slurm job %s has the node %s, which may not be this machine: srun --ntasks=1 elasticrun ... starts there", f.Job, first.list))
 		}
 		return
 	}
@@ -31,7 +32,7 @@ func (v *variables) allocation(f *Facts) {
 		f.RunID = Value[string]{Slurm + "-" + f.Job, "the job " + f.Job}
 	}
 	if hosts := v.hosts(first.list, first.listName); hosts != nil {
-		f.Endpoint = Value[string]{hosts[0], told(first.listName, first.list)}
+		f.Endpoint = Value[string]{hosts[0], assignment(first.listName, first.list)}
 	}
 	for i, c := range components {
 		options := v.launch(f, c)
@@ -42,12 +43,12 @@ func (v *variables) allocation(f *Facts) {
 	}
 }
 
-// launch returns the options with which srun starts one agent on each of a component's nodes: the step goes on, whatever
-// becomes of one agent or of a node, since the agents decide that among them; and each agent has all CPUs of the
-// job on its node, bound to none.
+// launch returns the options with which srun starts one agent on each node of a component. The step continues when an agent
+// or a node fails, because the agents decide what to do. Each agent has all CPUs of the job on its node, without binding.
 //
-// Without --cpus-per-task a step has all of a node's CPUs, however few tasks it starts. But srun takes the number from the environment
-// too, where it was meant for the tasks of the batch script; the same holds of GPUs. Both are then given for the whole node.
+// Without --cpus-per-task a step has all CPUs of a node, even if it starts few tasks. But srun also reads that number from
+// the environment, where it was meant for the tasks of the batch script. The same holds for GPUs. In these cases launch asks
+// for the CPUs and GPUs of the whole node.
 func (v *variables) launch(f *Facts, c component) []string {
 	n := strconv.Itoa(c.nodes.Is)
 	options := []string{
@@ -59,7 +60,7 @@ func (v *variables) launch(f *Facts, c component) []string {
 		if each, ok := uniform(cpus); ok {
 			options = append(options, "--cpus-per-task="+strconv.Itoa(each))
 		} else {
-			f.Notes = append(f.Notes, told(name, text)+": each agent may get no more than these CPUs of its node, as nodes have different numbers of them")
+			f.Notes = append(f.Notes, assignment(name, text)+": an agent may get only this number of its node's CPUs, because the nodes have different numbers of CPUs")
 		}
 	}
 	if text, name := v.text("SLURM_GPUS_PER_TASK"+c.suffix, "SLURM_GPUS_PER_TASK"); name != "" {
@@ -72,19 +73,19 @@ func (v *variables) launch(f *Facts, c component) []string {
 		if gpus, err := strconv.Atoi(count); ok && err == nil && gpus > 0 {
 			options = append(options, fmt.Sprintf("--gpus-per-node=%s%d", kind, gpus*each))
 		} else {
-			f.Notes = append(f.Notes, told(name, text)+": each agent may get no more than these GPUs of its node; --gpus-per-node asks for them by node")
+			f.Notes = append(f.Notes, assignment(name, text)+": an agent may get only this number of its node's GPUs; use --gpus-per-node instead")
 		}
 	}
 	return options
 }
 
-// LaunchCommand returns the command that starts a program, with its arguments, on each node, or nil where launch
-// (see [Facts]) is empty.
+// LaunchCommand returns the command that starts a program, with its arguments, on each node, or nil if launch is empty. See
+// [Facts] for launch.
 func LaunchCommand(launch [][]string, program []string) []string {
 	if len(launch) == 0 {
 		return nil
 	}
-	if slices.Contains(program, ":") { // to srun the next component begins there
+	if slices.Contains(program, ":") { // srun takes a lone colon as the start of the next component
 		program = []string{"/bin/sh", "-c", "exec " + shellWords(program)}
 	}
 	command := []string{"srun"}
@@ -97,7 +98,7 @@ func LaunchCommand(launch [][]string, program []string) []string {
 	return command
 }
 
-// shellWords writes words as a shell reads them.
+// shellWords quotes words for a shell.
 func shellWords(words []string) string {
 	quoted := make([]string, len(words))
 	for i, word := range words {
@@ -106,10 +107,10 @@ func shellWords(words []string) string {
 	return strings.Join(quoted, " ")
 }
 
-// counted is a number that holds for some nodes in a row.
+// counted is a number that is valid for several consecutive nodes.
 type counted struct{ value, times int }
 
-// parseCounts reads numbers for each node as Slurm writes them: 8(x2),4.
+// parseCounts reads Slurm's notation for one number per node: 8(x2),4.
 func parseCounts(s string) ([]counted, error) {
 	var counts []counted
 	total := 0
@@ -133,7 +134,7 @@ func parseCounts(s string) ([]counted, error) {
 	return counts, nil
 }
 
-// uniform returns the one number that holds for all nodes.
+// uniform returns the number, if it is the same for all nodes.
 func uniform(s string) (int, bool) {
 	counts, err := parseCounts(s)
 	if err != nil {

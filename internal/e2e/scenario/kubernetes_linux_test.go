@@ -163,8 +163,8 @@ func TestIndexedJobWithoutNodes(t *testing.T) {
 	if code := a.code(); code != 2 {
 		t.Errorf("it ended with %d, want 2", code)
 	}
-	want := "elasticrun: JOB_COMPLETION_INDEX=1: this pod is one of an Indexed Job, and Kubernetes does not tell it of how many: " +
-		"give --nnodes=N, or PET_NNODES in the pod's environment; --nnodes=1 if the pods work apart\n" +
+	want := "elasticrun: JOB_COMPLETION_INDEX=1: this pod belongs to an Indexed Job, and Kubernetes does not say how many pods that has: " +
+		"give --nnodes=N, or PET_NNODES in the pod's environment; --nnodes=1 if each pod is a job of its own\n" +
 		"elasticrun: exit_code=2 reason=usage\n"
 	if diff := cmp.Diff(want, a.text()); diff != "" {
 		t.Errorf("it wrote (-want +got):\n%s", diff)

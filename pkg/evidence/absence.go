@@ -7,17 +7,17 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/failure"
 )
 
-// inOrder says that the worker's end was a success.
-func (c *Case) inOrder() bool { return c.Signal == 0 && c.Code == 0 && !c.Failed }
+// succeeded reports whether the worker exited with 0.
+func (c *Case) succeeded() bool { return c.Signal == 0 && c.Code == 0 && !c.Failed }
 
-// left says what is to be thought of a worker that exited with 0 by itself, and whose peers had lost somebody. own is what it had shown of errors of
-// its own, which did not keep it from a success; peer that it had lost a peer itself.
-func (c *Case) left(own []failure.Finding, peer bool) []failure.Finding {
+// leftEarly judges a worker that exited with 0 by itself while its peers lost a peer. own are errors of its own, which it
+// survived. peer says that it had lost a peer itself.
+func (c *Case) leftEarly(own []failure.Finding, peer bool) []failure.Finding {
 	if peer {
 		return nil
 	}
 	f := failure.Finding{Kind: failure.LeftEarly, Time: c.At, Text: "exited with code 0 while its peers were still communicating"}
-	if before := c.PeersLost.Sub(c.At); before > soon { // a connection that it had would have been lost at once
+	if before := c.PeersLost.Sub(c.At); before > soon { // its peers would have lost a connection at once
 		f = failure.Finding{Kind: failure.Absent, Time: c.PeersLost, Text: fmt.Sprintf("had exited with code 0 %v before its peers gave up waiting", before.Round(time.Second))}
 	}
 	all := []failure.Finding{f}
@@ -31,9 +31,9 @@ func (c *Case) left(own []failure.Finding, peer bool) []failure.Finding {
 	return all
 }
 
-// missed says what is to be thought of a worker that the launcher stopped, that had not lost a peer, and whose peers had lost one; a finding
-// without a kind for nothing. own says that it had shown errors of its own.
-func (c *Case) missed(own bool) failure.Finding {
+// absent judges a worker that the launcher stopped and that had not lost a peer, while its peers lost one. It returns a
+// finding without a kind if there is no evidence. own says that the worker had shown errors of its own.
+func (c *Case) absent(own bool) failure.Finding {
 	switch {
 	case c.PeersLost.IsZero():
 	case c.State == 'T':

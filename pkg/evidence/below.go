@@ -9,65 +9,66 @@ import (
 	"github.com/elasticrun/elasticrun/internal/cgroup"
 )
 
-// maxGroups bounds how many cgroups below this process' own are looked at.
+// maxGroups is the most cgroups below this process's own that are read.
 const maxGroups = 256
 
-// groupKills is what is known of a cgroup below this process' own, as one that a worker has made for a part of its work.
+// groupKills is what is known about a cgroup below this process's own. A worker may have made it for a part of its work.
 type groupKills struct {
 	Kills int64
 	Limit int64 // its own, in bytes; 0 for none
 }
 
-// killsBelow reads the cgroups below dir of which the OOM killer has taken processes. The file of counts there tells of a cgroup's own alone.
+// killsBelow returns the cgroups below dir in which the OOM killer has killed processes. The counts in the events file of a
+// cgroup exclude the cgroups below it.
 func killsBelow(root fs.FS, dir, events, limit string) map[string]groupKills {
 	found := map[string]groupKills{}
-	looked := 0
-	var look func(dir string)
-	look = func(dir string) {
+	read := 0
+	var walk func(dir string)
+	walk = func(dir string) {
 		entries, err := fs.ReadDir(root, strings.TrimPrefix(dir, "/"))
 		if err != nil {
 			return
 		}
 		for _, e := range entries {
-			if !e.IsDir() || looked == maxGroups {
+			if !e.IsDir() || read == maxGroups {
 				continue
 			}
-			looked++
+			read++
 			group := path.Join(dir, e.Name())
 			if kills := counter(cgroup.Read(root, group, events), "oom_kill"); kills > 0 {
 				found[group] = groupKills{Kills: kills, Limit: limitOf(root, group, limit)}
 			}
-			look(group)
+			walk(group)
 		}
 	}
-	look(dir)
+	walk(dir)
 	if len(found) == 0 {
 		return nil
 	}
 	return found
 }
 
-// limitOf reads a cgroup's own limit in bytes; 0 for none.
+// limitOf returns a cgroup's own limit in bytes; 0 for none.
 func limitOf(root fs.FS, group, file string) int64 {
-	n, err := strconv.ParseInt(cgroup.Read(root, group, file), 10, 64) // "max" is none
-	if err != nil || n >= 1<<60 {                                      // version 1 has a huge number for none
+	n, err := strconv.ParseInt(cgroup.Read(root, group, file), 10, 64) // "max" means no limit
+	if err != nil || n >= 1<<60 {                                      // in version 1 a huge number means no limit
 		return 0
 	}
 	return n
 }
 
-// since tells how many processes an OOM killer has taken since before, which was read of the same cgroup: moved in all, of which where is the cgroup
-// that has lost most, and its limit is tightest. A cgroup that has gone meanwhile tells nothing.
-func (m Memory) since(before Memory) (moved int64, where Memory) {
+// since returns how many processes the OOM killer has killed since before, which was read from the same cgroup. where is the
+// cgroup that lost most of them, with its tightest limit. Kills in a cgroup that is gone are not counted.
+func (m Memory) since(before Memory) (kills int64, where Memory) {
 	own := m.Kills - before.Kills
-	moved, where = max(0, own), m
-	most := moved
+	kills, where = max(0, own), m
+	most := kills
 	for group, k := range m.Below {
 		n := k.Kills - before.Below[group].Kills
 		if n <= 0 {
 			continue
 		}
-		moved += n
+		kills += n
 		if n < most || n == most && group > where.Path {
 			continue
 		}
@@ -78,5 +79,5 @@ func (m Memory) since(before Memory) (moved int64, where Memory) {
 			where.Limit, where.Owner = m.Limit, m.Owner
 		}
 	}
-	return moved, where
+	return kills, where
 }

@@ -8,34 +8,34 @@ import (
 )
 
 var (
-	// lostPhrases are what only torch.distributed, gloo, NCCL and UCC say in a process whose peer has gone, or does not answer.
+	// lostPhrases match messages that only torch.distributed, gloo, NCCL and UCC write, in a process whose peer is gone or does not answer.
 	lostPhrases = lazily(`(?i)nccl ?remote ?error|remote process exited or there was a network error|failed to recv, got 0 bytes|recvValue failed|` +
 		`the client socket has timed out|wait timeout after \d+ ?ms|timed out after .* waiting for clients|` +
 		`timed out waiting \d+ ?ms for (recv|send) operation|timeout caused pair closure|failed to pass monitoredBarrier|connectFullMesh failed|` +
 		`collective (operation )?timeout|ProcessGroup\w+('s)? watchdog (hang|got stuck)|DistStoreError|` +
 		`^(RuntimeError: )?(Socket Timeout|Connection (closed|reset) by peer|Broken pipe)$`)
-	// networkWords are what any program says of any connection. They tell of a peer only in the mouth of those above.
+	// networkWords match messages about any connection of any program. They are about a peer only if a library above writes them.
 	networkWords = lazily(`(?i)(closed|reset) by (remote )?peer|connection (refused|was likely closed)|broken pipe|remote error|remote process exited|got 0 bytes|` +
 		`(socket|operation|wait) timeout|\bstore.*timeout|timed out|watchdog.*timeout|` +
 		`No route to host|Network is unreachable|got completion (from peer|with status)`)
-	// peerWords are names of those who talk with peers.
+	// peerWords match the names of libraries that communicate with peers.
 	peerWords = lazily(`(?i:\bgloo\b|nccl|rccl|\bc10d\b|torch\.distributed\.|\bDist(Store|Network|Backend)Error)|ProcessGroup|\bUC[CXP]\b|\bucc_|monitoredBarrier`)
-	// peerFrame is a line of a traceback that is of torch.distributed's own code, where that talks with peers.
+	// peerFrame matches a line of a traceback in the code of torch.distributed that communicates with peers.
 	peerFrame = lazily(`File "[^"]*[/\\]torch[/\\]distributed[/\\]([^"/\\]+\.py|(rpc|nn|fsdp|tensor|_tensor|pipelining|algorithms|_composable|_symmetric_memory|device_mesh)[/\\])`)
-	// ownNetwork are the exceptions of Python, and of libraries that fetch data, for connections of the program's own. A name in their
-	// text, as in an address, makes them nothing else.
+	// ownNetwork matches exceptions of Python, and of libraries that fetch data, about the program's own connections. The name of a
+	// library in their text, as in an address, does not make them errors of a peer.
 	ownNetwork = lazily(`^(Connection\w*Error|BrokenPipeError|OSError|IOError|EOFError|(socket|ssl|http|urllib|urllib3|requests|aiohttp|httpx|httpcore|botocore|grpc|redis)\.)`)
-	// waited are the peer errors of those who have waited in vain: their peer may be alive.
+	// waited matches the peer errors of workers that have waited in vain. Their peer may be alive.
 	waited = lazily(`(?i)time[ds]?[ -]?out|failed to pass monitoredBarrier|watchdog (hang|got stuck)`)
 )
 
-// PeerError reports whether a message only says that a peer is gone, or has not answered.
-func PeerError(message string) bool { return exception{text: message}.ofPeer() }
+// peerError reports whether a message only says that a peer is gone or has not answered.
+func peerError(message string) bool { return exception{text: message}.ofPeer() }
 
-// ofPeer says whether an exception only tells of a peer.
+// ofPeer reports whether an exception is only about a peer.
 func (e exception) ofPeer() bool {
 	said := e.headline()
-	if ncclErrors().MatchString(said) || strings.Contains(e.more, "Original exception:") { // the rest of the message has it
+	if ncclErrors().MatchString(said) || strings.Contains(e.more, "Original exception:") { // the message goes on in the next lines
 		said += e.more
 	}
 	return lostPhrases().MatchString(e.text) || networkWords().MatchString(said) &&
@@ -47,21 +47,21 @@ func Waited(f failure.Finding) bool {
 	return f.Kind == failure.PeerLost && waited().MatchString(f.Text)
 }
 
-// interrupts are the exceptions by which Python reacts to a signal, or ends in order. They are no faults.
+// interrupts matches the exceptions with which Python reacts to a signal or exits on purpose. They are no faults.
 var interrupts = lazily(`^([\w.]*\.)?(KeyboardInterrupt|SystemExit|GeneratorExit|SignalException)\b`)
 
-// Interrupted reports whether a message, "<Type>: <text>", tells of a reaction to a signal.
-func Interrupted(message string) bool { return interrupts().MatchString(message) }
+// interrupted reports whether a message, "<Type>: <text>", is a reaction to a signal or an exit on purpose.
+func interrupted(message string) bool { return interrupts().MatchString(message) }
 
 var (
 	gpuErrors  = lazily(`CUDA error|HIP error|(CUDA|HIP) out of memory|OutOfMemoryError|cuDNN error|CUDNN_STATUS_|CUBLAS_STATUS_|device-side assert`)
 	ncclErrors = lazily(`NCCL error|RCCL error|nccl[A-Z]\w*(Error|Usage|Argument)|DistBackendError`)
 )
 
-// kind says what a Python exception is evidence of; false says of nothing.
+// kind returns what a Python exception is evidence of; false for nothing.
 func (e exception) kind() (failure.Kind, bool) {
 	switch {
-	case Interrupted(e.text):
+	case interrupted(e.text):
 		return "", false
 	case gpuErrors().MatchString(e.text):
 		return failure.CUDA, true
@@ -73,9 +73,9 @@ func (e exception) kind() (failure.Kind, bool) {
 	return failure.Exception, true
 }
 
-// A line outside of a traceback is looked at only if it has one of these. All start with a byte that is rare in logs, so that a
-// search for them all costs little.
-var notable = [][]byte{
+// notable are the texts of which a line outside a traceback must contain one to be examined. All start with a byte that is
+// rare in logs, so a search for all of them costs little.
+var notable = [...][]byte{
 	[]byte(tracebackHeader),
 	[]byte("Exception ignored"),
 	[]byte("CUDA"),
@@ -96,15 +96,15 @@ var (
 	xidLine    = lazily(`NVRM: Xid \(`)
 	gpuAssert  = lazily("block: \\[.*Assertion `")
 	otherFatal = lazily(`Fatal Python error: (Aborted|Segmentation fault|Bus error|Illegal instruction|Floating)`)
-	// aborting is what C, C++ and their libraries say before they abort; the group is what they say of why.
+	// aborting matches what C, C++ and their libraries write before they abort; the groups match the reason.
 	aborting = lazily(`^ *(what\(\): .*)|(Assertion .* failed\b.*)|((?:Check|CHECK) failed: .*)|^(terminate called (?:without|recursively).*|pure virtual method called|` +
 		`(?:free|malloc|realloc|calloc|munmap_chunk|malloc_consolidate|unlink_chunk)\(\): .*|double free or corruption.*|corrupted .*|\*\*\* .* \*\*\*: terminated|Fatal glibc error: .*)`)
 )
 
-// lineKind says what a line outside of a traceback is evidence of; false for nothing.
+// lineKind returns what a line outside a traceback is evidence of; false for nothing.
 func lineKind(line []byte) (failure.Kind, bool) {
 	switch {
-	case bytes.Contains(line, []byte("NCCL INFO")), bytes.Contains(line, []byte("NCCL TRACE")): // there may be floods of them
+	case bytes.Contains(line, []byte("NCCL INFO")), bytes.Contains(line, []byte("NCCL TRACE")): // there may be many of them
 		return "", false
 	case warning().Match(line):
 		return "", false
@@ -113,25 +113,25 @@ func lineKind(line []byte) (failure.Kind, bool) {
 	case gpuAssert().Match(line), gpuErrors().Match(line), ncclFault().Match(line):
 		return failure.CUDA, true
 	case bytes.Contains(line, []byte("Fatal Python error")):
-		return failure.Exception, !otherFatal().Match(line) // those are told by the signal, and may follow from a peer's end
+		return failure.Exception, !otherFatal().Match(line) // the signal tells these, and they may follow from the end of a peer
 	}
 	text := string(line)
 	peers := peerWords().MatchString(text)
 	switch {
-	case peers && PeerError(text):
+	case peers && peerError(text):
 		return failure.PeerLost, true
 	case bytes.Contains(line, []byte("NCCL WARN")): // most are harmless
 		return "", false
 	case peers && ncclErrors().Match(line):
 		return failure.NCCL, true
 	}
-	if reason, aborts := abortReason(text); aborts && !networkWords().MatchString(reason) { // of whose connection nobody knows
+	if reason, aborts := abortReason(text); aborts && !networkWords().MatchString(reason) { // it may be any connection
 		return failure.Fatal, true
 	}
 	return "", false
 }
 
-// abortReason finds in a line what a program says before it aborts; false where it says nothing.
+// abortReason returns the reason for an abort in a line; false if there is none.
 func abortReason(line string) (string, bool) {
 	m := aborting().FindStringSubmatch(line)
 	if m == nil {
@@ -140,10 +140,10 @@ func abortReason(line string) (string, bool) {
 	return strings.TrimSpace(m[1] + m[2] + m[3] + m[4]), true
 }
 
-// maxText is how much of a line a Finding keeps, in bytes.
+// maxText is how much of a line a finding keeps, in bytes.
 const maxText = 400
 
-// tidy makes one short printable line.
+// tidy returns s as one short printable line.
 func tidy(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if r < ' ' || r == 0x7f || r == '\uFFFD' {

@@ -1,10 +1,11 @@
-// Package evidence says why a worker has failed. Readers at the edge gather what the worker, its cgroup and the kernel
-// left behind; everything that is decided from it is a pure function, so that it can be tested by tables.
+// Package evidence finds out why a worker has failed. Functions that read disks and the kernel collect what the worker,
+// its cgroup and the kernel left behind. Pure functions judge it, so tables test them.
 //
-//	stderr ─▶ Scanner ──────────────▶┐
-//	error file, exit ───────────────▶│ Case ─▶ Judge ─▶ []Finding, strongest first
-//	Memory before and after, Kernel ▶┘
+//	stderr ─▶ Scanner ───────────────────▶┐
+//	error file, exit ────────────────────▶│ Case ─▶ Judge ─▶ []failure.Finding, strongest first
+//	Memory before and after, kernel log ─▶┘
 //
-// A [Finding] is one piece of evidence. Its kind has a grade: the lower the grade, the likelier the worker began it all.
-// Everything here may be used from any goroutine, unless a type says otherwise.
+// The package knows nothing about jobs, rounds and other nodes. Package agent decides which worker is the root cause.
+//
+// Everything here may be used by several goroutines, unless a type says otherwise.
 package evidence

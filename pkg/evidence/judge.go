@@ -11,67 +11,68 @@ import (
 )
 
 const (
-	// recent is how long before its end a worker may have written what ended it. An older error it has lived with: it was logged and went
-	// by, or the worker hung from then on.
+	// recent is how long before its end a worker may have written the error that ended it. It survived an older error: either
+	// it only logged the error, or it hung from then on.
 	recent = time.Minute
-	// soon is the same for an error before the worker lost its peer, or was stopped, which may have ended it just as well.
+	// soon is the same limit for a worker that also lost its peer or was stopped, which may have ended it just as well.
 	soon = 10 * time.Second
-	// burst is how long the last error takes, which may have several lines: what was shown before it was lived with.
+	// burst is how long the lines of the last error may take. The worker survived what it wrote before them.
 	burst = 2 * time.Second
 )
 
-// Case is all that is known of a worker that did not end with success.
+// Case is everything that is known about a worker that has ended.
 type Case struct {
-	Code   int            // 0 where a signal ended it
-	Signal syscall.Signal // 0 where it exited by itself
-	At     time.Time      // when that was seen
-	Began  time.Time      // when it was started. No evidence is older than that, or younger than At, whatever a clock says.
-	// Text tells the end in words, for the kinds that follow from it.
+	Code   int            // 0 if a signal ended it
+	Signal syscall.Signal // 0 if it exited by itself
+	At     time.Time      // when the end was seen
+	Began  time.Time      // when it was started; all evidence is between Began and At, whatever clocks say
+	// Text describes the end, for the kinds that follow from it.
 	Text string
-	// Failed says that it could not be executed.
+	// Failed says that the program could not be executed.
 	Failed bool
-	// Core says where its memory is; empty for nowhere.
+	// Core says where its memory was dumped; empty for nowhere.
 	Core string
-	// Stopped is when the launcher began to stop it, if it was running then; else zero.
+	// Stopped is when the launcher began to stop it, if it was running then; zero otherwise.
 	Stopped time.Time
-	// ErrorFile tells of its error file: when it failed, and its message; ErrorWritten when that was written. nil for none.
+	// ErrorFile has the time and message of its error file; nil for none. ErrorWritten is when the file was written.
 	ErrorFile    *failure.Finding
 	ErrorWritten time.Time
-	// Shown is what it had shown before: on its stderr, and of its GPU.
+	// Shown is what was found on its stderr, and about its GPU.
 	Shown []failure.Finding
 	// Last are the last lines of its stderr.
 	Last []string
-	// State is that of its process when the launcher began to stop it, as in proc(5); 0 where it is not known.
+	// State is the state of its process when the launcher began to stop it, as in proc(5); 0 if unknown.
 	State byte
-	// PeersLost is when the first of its peers said that it had lost one, or was known to have failed; zero if none has.
+	// PeersLost is when the first of its peers reported a lost peer, or was known to have failed; zero if none has.
 	PeersLost time.Time
-	// OOM says that the OOM killer took it; nil if it did not. Where it was stopped nobody knows.
+	// OOM says that the OOM killer killed it; nil if it did not, or if the worker was stopped, because then nobody knows.
 	OOM *failure.Finding
 }
 
-// Judge weighs the evidence and returns it, strongest first. Of a worker that the launcher stopped it returns what it had shown before
-// that began, and of one that exited with 0 nothing unless its peers lost it; nothing means that it is not to blame.
+// Judge weighs the evidence and returns it, strongest first. A worker without findings is not to blame. For a worker that the
+// launcher stopped, only what it had shown before the stop counts. A worker that exited with 0 has no findings unless its
+// peers lost it.
 func Judge(c Case) []failure.Finding {
-	if c.inOrder() && c.Stopped.IsZero() && c.PeersLost.IsZero() {
+	if c.succeeded() && c.Stopped.IsZero() && c.PeersLost.IsZero() {
 		return nil
 	}
 	own, suspected, peer := c.shown()
 	all := slices.Clone(own)
 	if f := c.ErrorFile; f != nil {
 		switch at := c.within(f.Time); {
-		case f.Kind == failure.PeerLost || PeerError(f.Text):
+		case f.Kind == failure.PeerLost || peerError(f.Text):
 			peer = append(peer, finding(failure.PeerLost, at, f.Text))
-		case c.Stopped.IsZero() || !Interrupted(f.Text) && !c.ErrorWritten.After(c.Stopped):
+		case c.Stopped.IsZero() || !interrupted(f.Text) && !c.ErrorWritten.After(c.Stopped):
 			kind := failure.ErrorFile
-			if !c.Stopped.IsZero() && c.Stopped.Sub(c.ErrorWritten) > recent { // it went on
+			if !c.Stopped.IsZero() && c.Stopped.Sub(c.ErrorWritten) > recent { // it survived the error
 				kind = failure.Suspected
 			}
 			all = append(all, finding(kind, at, f.Text))
 		}
 	}
 	switch {
-	case c.inOrder() && c.Stopped.IsZero():
-		all = c.left(all, len(peer) > 0)
+	case c.succeeded() && c.Stopped.IsZero():
+		all = c.leftEarly(all, len(peer) > 0)
 	case c.Stopped.IsZero():
 		all = append(all, c.end(all, len(peer) > 0))
 		all = append(all, peer...)
@@ -79,15 +80,15 @@ func Judge(c Case) []failure.Finding {
 			all = append(all, *c.OOM)
 		}
 		all = append(all, suspected...)
-	case c.inOrder(): // so what it had lived with was nothing
-	case crash(c.Signal) && c.Signal != syscall.SIGABRT && len(peer) == 0: // no stop sends that; but the end of a process group may crash, and aborts often
+	case c.succeeded(): // what it had survived does not count
+	case crash(c.Signal) && c.Signal != syscall.SIGABRT && len(peer) == 0: // a stop sends no such signal; the end of a process group may crash, and often aborts
 		suspected = append(suspected, finding(failure.Suspected, c.At, c.Text+", while it was being stopped"))
 		fallthrough
 	default:
 		all = append(all, suspected...)
 	}
 	if !c.Stopped.IsZero() && len(peer) == 0 {
-		all = append(all, c.missed(len(all) > 0))
+		all = append(all, c.absent(len(all) > 0))
 	}
 	all = slices.DeleteFunc(all, func(f failure.Finding) bool { return f.Kind == "" })
 	slices.SortStableFunc(all, func(a, b failure.Finding) int {
@@ -96,14 +97,14 @@ func Judge(c Case) []failure.Finding {
 	return all
 }
 
-// shown sorts what the worker showed before it ended, or was stopped: errors of its own, those that are too old to have ended it, and
-// what it says of peers.
+// shown sorts what the worker showed before it ended or was stopped: errors of its own, errors that are too old to have ended
+// it, and reports about peers.
 func (c *Case) shown() (own, suspected, peer []failure.Finding) {
 	end := c.At
 	if !c.Stopped.IsZero() {
 		end = c.Stopped
 	}
-	var lost, last time.Time // its peer, and an error of its own, the last time
+	var lost, last time.Time // of the last lost peer, and of the last error of its own
 	for _, f := range c.Shown {
 		switch {
 		case f.Kind == failure.PeerLost && f.Time.After(lost):
@@ -115,15 +116,15 @@ func (c *Case) shown() (own, suspected, peer []failure.Finding) {
 	for _, f := range c.Shown {
 		f.Time = c.within(f.Time)
 		late, old := f.Time.After(end), end.Sub(f.Time) > recent
-		// One that was stopped may have logged an error that it had handled: that weighs more than a lost peer, and less than an end of its own.
-		lived := f.Kind != failure.Xid && (lost.Sub(f.Time) > soon || last.Sub(f.Time) > burst || !c.Stopped.IsZero())
+		// A worker that was stopped may have logged an error that it had handled. That weighs more than a lost peer, and less than an end of its own.
+		survived := f.Kind != failure.Xid && (lost.Sub(f.Time) > soon || last.Sub(f.Time) > burst || !c.Stopped.IsZero())
 		switch {
-		case late && !c.Stopped.IsZero() && c.Signal != syscall.SIGTERM: // of which one dies without a word, so it had spoken before
+		case late && !c.Stopped.IsZero() && c.Signal != syscall.SIGTERM: // SIGTERM ends a worker without output, so the output came before it
 		case f.Kind == failure.PeerLost && !old:
 			peer = append(peer, f)
 		case f.Kind == failure.PeerLost:
-		case old, lived:
-			suspected = []failure.Finding{{Kind: failure.Suspected, Time: f.Time, Text: f.Text}} // the last
+		case old, survived:
+			suspected = []failure.Finding{{Kind: failure.Suspected, Time: f.Time, Text: f.Text}} // only the last one
 		default:
 			own = append(own, f)
 		}
@@ -131,10 +132,10 @@ func (c *Case) shown() (own, suspected, peer []failure.Finding) {
 	return own, suspected, peer
 }
 
-// within is the time, or the nearest one at which the worker lived: clocks are set, and file servers have their own.
+// within returns t, limited to the time in which the worker lived. Clocks may be adjusted, and file servers have their own.
 func (c *Case) within(t time.Time) time.Time {
 	switch {
-	case t.IsZero(): // not known
+	case t.IsZero(): // unknown
 	case t.Before(c.Began):
 		return c.Began
 	case t.After(c.At) && !c.At.IsZero():
@@ -143,18 +144,18 @@ func (c *Case) within(t time.Time) time.Time {
 	return t
 }
 
-// end says what follows from how the worker ended by itself, if anything. shown is what it says of errors of its own, peer that it speaks of a
-// lost peer.
+// end returns what follows from how the worker ended by itself, if anything. shown are errors of its own. peer says that it
+// reports a lost peer.
 func (c *Case) end(shown []failure.Finding, peer bool) failure.Finding {
 	own := len(shown) > 0
 	f := failure.Finding{Time: c.At, Text: c.Text}
 	signal := c.Signal
-	if signal == 0 && c.Code > 128 && c.ErrorFile == nil { // a shell that ran the worker tells the signal so
+	if signal == 0 && c.Code > 128 && c.ErrorFile == nil { // a shell that ran the worker encodes the signal this way
 		signal = syscall.Signal(c.Code - 128)
 		if !crash(signal) && signal != syscall.SIGKILL {
 			signal = 0
 		} else {
-			f.Text += fmt.Sprintf(" (a shell's way to tell signal %d)", int(signal))
+			f.Text += fmt.Sprintf(" (a shell's code for signal %d)", int(signal))
 		}
 	}
 	switch {
@@ -165,7 +166,7 @@ func (c *Case) end(shown []failure.Finding, peer bool) failure.Finding {
 	case crash(signal):
 		if signal == syscall.SIGABRT && (own || !peer) {
 			if reason := abortedBy(shown, c.Last); reason != "" {
-				f.Text, own = tidy(f.Text+": "+reason), own || !networkWords().MatchString(reason) // of whose connection nobody knows
+				f.Text, own = tidy(f.Text+": "+reason), own || !networkWords().MatchString(reason) // it may be any connection
 			}
 		}
 		switch {
@@ -191,7 +192,7 @@ func (c *Case) end(shown []failure.Finding, peer bool) failure.Finding {
 	return f
 }
 
-// exited is f of a worker that exited with a code of its own. own says that there is better evidence than its last word.
+// exited completes f for a worker that exited with a code of its own. own says that there is better evidence than its last line.
 func (c *Case) exited(f failure.Finding, own bool) failure.Finding {
 	switch c.Code {
 	case 126:
@@ -201,8 +202,8 @@ func (c *Case) exited(f failure.Finding, own bool) failure.Finding {
 	default:
 		f.Kind = failure.Exited
 	}
-	if word := lastWord(c.Last); word != "" && !own {
-		f.Text = tidy(f.Text + "; its last line on stderr: " + word)
+	if line := lastLine(c.Last); line != "" && !own {
+		f.Text = tidy(f.Text + "; its last line on stderr: " + line)
 	}
 	return f
 }
@@ -215,7 +216,7 @@ func crash(s syscall.Signal) bool {
 	return false
 }
 
-// weight orders the kinds of one grade: what tells more comes first.
+// weight orders kinds of the same grade: the more specific one comes first.
 func weight(k failure.Kind) int {
 	switch k {
 	case failure.OOMKilled, failure.ErrorFile:
@@ -227,8 +228,8 @@ func weight(k failure.Kind) int {
 	}
 }
 
-// Earliest is when the strongest evidence says that it happened: the first time among the findings of the first one's grade. It is zero where
-// there is none.
+// Earliest returns when the failure happened according to the strongest evidence: the first time among the findings with the
+// grade of findings[0]. It is zero if there is none.
 func Earliest(findings []failure.Finding) (first time.Time) {
 	for _, f := range findings {
 		if f.Kind.Grade() == findings[0].Kind.Grade() && !f.Time.IsZero() && (first.IsZero() || f.Time.Before(first)) {

@@ -163,7 +163,7 @@ func TestJudgeTimes(t *testing.T) {
 func TestJudgeTexts(t *testing.T) {
 	for want, c := range map[string]Case{
 		"killed by signal 11 (SIGSEGV), core: /x":                {Signal: syscall.SIGSEGV, Text: "killed by signal 11 (SIGSEGV)", Core: "core: /x"},
-		"exited with code 139 (a shell's way to tell signal 11)": {Code: 139, Text: "exited with code 139"},
+		"exited with code 139 (a shell's code for signal 11)": {Code: 139, Text: "exited with code 139"},
 		"exited with code 126: a command could not be executed":  {Code: 126, Text: "exited with code 126"},
 		"could not be executed: no":                              {Code: 127, Failed: true, Text: "could not be executed: no"},
 		"exited with code 1; its last line on stderr: no data":   {Code: 1, Text: "exited with code 1", Last: []string{"step 1", "no data", ""}},

@@ -15,45 +15,46 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/failure"
 )
 
-// KernelLog is what the kernel's log says of workers.
+// KernelLog is what the kernel's log says about workers.
 type KernelLog struct {
 	Readable bool
 	Kills    []OOMKill
 	Xids     []XidEvent
 }
 
-// OOMKill is one process that the OOM killer took.
+// OOMKill is one process that the OOM killer has killed.
 type OOMKill struct {
 	Time   time.Time
-	PID    int // in the machine's first pid namespace
+	PID    int // in the machine's initial pid namespace
 	Name   string
 	RSS    int64 // in bytes
-	Cgroup bool  // because of a cgroup's limit, not for want of memory in the machine
+	Cgroup bool  // because of a cgroup's limit, not because the machine is out of memory
 }
 
 // XidEvent is a fault that NVIDIA's driver has reported.
 type XidEvent struct {
 	Time time.Time
-	PID  int // 0 where the driver does not tell
+	PID  int // 0 if the driver names none
 	Text string
 }
 
-// firstPIDs is the name of the machine's first pid namespace.
-const firstPIDs = "pid:[4026531836]"
+// initialPIDNamespace is the name of the machine's initial pid namespace.
+const initialPIDNamespace = "pid:[4026531836]"
 
-// maxKernelLog bounds what is read of the kernel's log, in records.
+// maxKernelLog is the most records of the kernel's log that are read.
 const maxKernelLog = 1 << 16
 
-// kernelTail reads what the kernel logs after a mark. All of a machine's log may be thousands of records and take tens of milliseconds, which a
-// restart has not got.
+// kernelTail reads what the kernel logs after a mark. The whole log may have thousands of records, which take tens of
+// milliseconds to read: too long for a restart.
 type kernelTail struct {
-	kmsg   *os.File // nil: it may not be read
+	kmsg   *os.File // nil if it may not be read
 	marked time.Time
 }
 
-// openKernelTail opens the log at its end. Without a right to it, or where its pids are not those that we know, nothing will be readable.
+// openKernelTail opens the log at its end. Nothing is readable if this user may not read the log, or if its pids belong to
+// another pid namespace.
 func openKernelTail(name string, root fs.FS) *kernelTail {
-	if ns, err := fs.ReadLink(root, "proc/self/ns/pid"); err == nil && ns != firstPIDs {
+	if ns, err := fs.ReadLink(root, "proc/self/ns/pid"); err == nil && ns != initialPIDNamespace {
 		return &kernelTail{}
 	}
 	kmsg, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
@@ -65,7 +66,7 @@ func openKernelTail(name string, root fs.FS) *kernelTail {
 	return t
 }
 
-// mark forgets what was logged so far.
+// mark skips what was logged so far.
 func (t *kernelTail) mark() {
 	t.marked = time.Now()
 	if t.kmsg == nil {
@@ -99,7 +100,7 @@ func (t *kernelTail) read(root fs.FS, now time.Time) KernelLog {
 	return parseKmsg(records, boot, t.marked, now)
 }
 
-// WholeKernelLog returns all that the kernel has logged, as far as it is still there. That may take tens of milliseconds.
+// WholeKernelLog returns everything in the kernel's log. That may take tens of milliseconds.
 func WholeKernelLog(now time.Time) KernelLog { return wholeLog("/dev/kmsg", os.DirFS("/"), now) }
 
 func wholeLog(name string, root fs.FS, now time.Time) KernelLog {
@@ -107,12 +108,12 @@ func wholeLog(name string, root fs.FS, now time.Time) KernelLog {
 	if err != nil {
 		return KernelLog{}
 	}
-	t := kernelTail{kmsg: kmsg} // from its beginning
+	t := kernelTail{kmsg: kmsg} // at its beginning
 	defer t.close()
 	return t.read(root, now)
 }
 
-// bootTime is when the machine's clock of uptime was 0.
+// bootTime returns when the machine's uptime was 0.
 func bootTime(root fs.FS, now time.Time) (time.Time, error) {
 	uptime, err := fs.ReadFile(root, "proc/uptime")
 	if err != nil {
@@ -126,7 +127,8 @@ func bootTime(root fs.FS, now time.Time) (time.Time, error) {
 	return now.Add(-time.Duration(up * float64(time.Second))), nil
 }
 
-// records returns the records that are there and may be of use; each read of the file returns one. The runtime's poller would wait for more.
+// records returns the relevant records; each read of the file returns one record. It avoids Go's poller, which would wait for
+// more records.
 func (t *kernelTail) records() (records []string, err error) {
 	conn, err := t.kmsg.SyscallConn()
 	if err != nil {
@@ -140,7 +142,7 @@ func (t *kernelTail) records() (records []string, err error) {
 			return nil, err
 		}
 		switch {
-		case errors.Is(readErr, syscall.EPIPE), errors.Is(readErr, syscall.EINTR): // a record was overwritten meanwhile
+		case errors.Is(readErr, syscall.EPIPE), errors.Is(readErr, syscall.EINTR): // EPIPE: a record was overwritten meanwhile
 		case errors.Is(readErr, syscall.EAGAIN), readErr == nil && n <= 0:
 			return records, nil
 		case readErr != nil:
@@ -158,8 +160,8 @@ var (
 	xidPID     = lazily(`pid='?(\d+)`)
 )
 
-// parseKmsg reads records of /dev/kmsg, "priority,sequence,microseconds,flags;text", that were written between since and until. boot is when the
-// kernel's clock was 0. The log's own clock is never adjusted, and drifts by a second a day or so.
+// parseKmsg parses records of /dev/kmsg, "priority,sequence,microseconds,flags;text", that were written between since and
+// until. boot is when the kernel's clock was 0. The log's clock is never adjusted, and drifts by about a second a day.
 func parseKmsg(records []string, boot, since, until time.Time) KernelLog {
 	out := KernelLog{Readable: true}
 	for _, r := range records {
@@ -198,12 +200,12 @@ func parseKmsg(records []string, boot, since, until time.Time) KernelLog {
 	return out
 }
 
-// XidsOf returns what the driver reported of a process, and with nobodys also what it reported of none.
-func (l KernelLog) XidsOf(pid int, nobodys bool) (found []failure.Finding) {
+// XidsOf returns what the driver reported about a process and, with unattributed, the reports that name no process.
+func (l KernelLog) XidsOf(pid int, unattributed bool) (found []failure.Finding) {
 	for _, x := range l.Xids {
-		if x.PID == pid || nobodys && x.PID == 0 {
+		if x.PID == pid || unattributed && x.PID == 0 {
 			kind := failure.Xid
-			if x.PID == 0 { // it may be of another job's GPU
+			if x.PID == 0 { // it may be about the GPU of another job
 				kind = failure.Suspected
 			}
 			found = append(found, finding(kind, x.Time, x.Text))

@@ -12,13 +12,13 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/failure"
 )
 
-// Machine reads the evidence of the machine that this process runs on. Its methods may be called by many at once.
+// Machine reads evidence from the machine that this process runs on. Its methods may be called concurrently.
 type Machine struct {
 	mu  sync.Mutex
 	log *kernelTail
 }
 
-// NewMachine opens the machine's kernel log where this user may read it. Close it.
+// NewMachine opens the machine's kernel log if this user may read it. Call Close when done.
 func NewMachine() *Machine { return &Machine{log: openKernelTail("/dev/kmsg", os.DirFS("/"))} }
 
 // Close closes the kernel log.
@@ -28,10 +28,10 @@ func (m *Machine) Close() {
 	m.log.close()
 }
 
-// Memory is [ReadMemory] of the machine.
+// Memory calls [ReadMemory] for the machine.
 func (*Machine) Memory() Memory { return ReadMemory(os.DirFS("/")) }
 
-// Mark makes Log forget what the kernel has logged so far.
+// Mark makes Log skip what the kernel has logged so far.
 func (m *Machine) Mark() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -45,7 +45,7 @@ func (m *Machine) Log() KernelLog {
 	return m.log.read(os.DirFS("/"), time.Now())
 }
 
-// Core is [Core] of a process that ran in this process' folder.
+// Core calls [Core] for a process that ran in this process's working directory.
 func (*Machine) Core(pid int, sig syscall.Signal, since time.Time) string {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -54,9 +54,9 @@ func (*Machine) Core(pid int, sig syscall.Signal, since time.Time) string {
 	return Core(os.DirFS("/"), pid, sig, dir, since)
 }
 
-// State is that of a process, as in proc(5), as T where a signal has stopped it; 0 where it is not known.
+// State returns the state of a process, as in proc(5): T if a signal has stopped it. It is 0 if unknown.
 func (*Machine) State(pid int) byte {
-	if self, err := os.Readlink("/proc/self"); err != nil || self != strconv.Itoa(os.Getpid()) { // it shows other processes by these pids
+	if self, err := os.Readlink("/proc/self"); err != nil || self != strconv.Itoa(os.Getpid()) { // /proc belongs to another pid namespace
 		return 0
 	}
 	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
@@ -70,13 +70,14 @@ func (*Machine) State(pid int) byte {
 }
 
 const (
-	// fileEnd is how much of a file is looked at, in bytes.
+	// fileEnd is how much of the end of a file is read, in bytes.
 	fileEnd = 1 << 20
-	// fileLast is how much of its end is taken for as old as the last write. When the rest was written is not known.
+	// fileLast is how much of its end counts as written by the last write. The time of the rest is unknown.
 	fileLast = 16 << 10
 )
 
-// ScanFile finds what the end of a file has of evidence, to which a worker wrote its stderr itself; nothing if it cannot be read.
+// ScanFile returns the evidence at the end of a file to which a worker wrote its stderr itself. It returns nothing if the
+// file cannot be read.
 func ScanFile(name string) []failure.Finding {
 	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -92,7 +93,7 @@ func ScanFile(name string) []failure.Finding {
 	if err != nil {
 		return nil
 	}
-	if skip > 0 { // it begins within a line
+	if skip > 0 { // the data begins within a line
 		_, data, _ = bytes.Cut(data, []byte("\n"))
 	}
 	last := max(0, len(data)-fileLast)

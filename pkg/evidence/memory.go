@@ -14,13 +14,14 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/failure"
 )
 
-// Memory is what the kernel tells of this process' memory cgroup, in which workers are, too. The zero value knows nothing.
+// Memory is what the kernel reports about the memory cgroup of this process and its workers. The zero value is for an unknown
+// cgroup.
 type Memory struct {
-	Path  string // of the cgroup in the file system; empty where none is known
-	Kills int64  // processes of it that an OOM killer has taken so far
+	Path  string // of the cgroup in the file system; empty if unknown
+	Kills int64  // processes in it that the OOM killer has killed so far
 	Limit int64  // the tightest limit of the cgroup and those above, in bytes; 0 for none
 	Owner string // the cgroup that has the limit
-	// Below are the cgroups below it of which an OOM killer has taken processes that Kills does not count.
+	// Below are the cgroups below it in which the OOM killer has killed processes that Kills does not count.
 	Below map[string]groupKills
 }
 
@@ -52,7 +53,7 @@ func ReadMemory(root fs.FS) Memory {
 	return m
 }
 
-// counter returns the number after name in lines of names and numbers; -1 where it is not there.
+// counter returns the number after name in lines of names and numbers; -1 if there is none.
 func counter(text, name string) int64 {
 	for line := range strings.Lines(text) {
 		if f := strings.Fields(line); len(f) == 2 && f[0] == name {
@@ -64,17 +65,18 @@ func counter(text, name string) int64 {
 	return -1
 }
 
-// OOM says whether the OOM killer took a worker that SIGKILL has ended, seen at that time. before and after are from before its
-// start and after its end, kills what the kernel's log has in between; readable says that the log could be read.
+// OOM reports whether the OOM killer killed a worker that SIGKILL ended at the given time. before was read before its start,
+// after was read after its end. kills are the kills in the kernel's log between the two; readable says that the log could be
+// read.
 func OOM(pid int, at time.Time, before, after Memory, kills []OOMKill, readable bool) (failure.Finding, bool) {
 	counted := before.Path != "" && before.Path == after.Path
-	moved, where := after.since(before)
+	killed, where := after.since(before)
 	limit := ""
 	if where.Limit > 0 {
 		limit = fmt.Sprintf("memory limit %s of %s", bytesize.Format(where.Limit), where.Owner)
 	}
 	for _, k := range kills {
-		if k.PID != pid || counted && moved <= 0 { // the log has the pids of the machine, which in a container are others'
+		if k.PID != pid || counted && killed <= 0 { // in a container, the machine's pids belong to other processes
 			continue
 		}
 		if !k.Cgroup {
@@ -83,36 +85,38 @@ func OOM(pid int, at time.Time, before, after Memory, kills []OOMKill, readable 
 		return finding(failure.OOMKilled, at, join("killed by the OOM killer: ", limit,
 			fmt.Sprintf("%s in use by pid %d (%s)", bytesize.Format(k.RSS), k.PID, k.Name))), true
 	}
-	if !counted || moved <= 0 {
+	if !counted || killed <= 0 {
 		return failure.Finding{}, false
 	}
-	if readable && int64(len(kills)) >= moved { // it has taken others
+	if readable && int64(len(kills)) >= killed { // it has killed others
 		return failure.Finding{}, false
 	}
-	return finding(failure.OOMKilled, at, join("probably killed by the OOM killer, which has taken ",
-		fmt.Sprintf("%d processes of cgroup %s meanwhile", moved, where.Path), limit)), true
+	return finding(failure.OOMKilled, at, join("probably killed by the OOM killer, which killed ",
+		fmt.Sprintf("%d processes in cgroup %s meanwhile", killed, where.Path), limit)), true
 }
 
-// killedChild is how torch's DataLoader tells that one of its processes was sent SIGKILL, or has ended it does not know how.
+// killedChild matches how torch's DataLoader reports that one of its processes got SIGKILL or ended for an unknown reason
+// (torch 2.14, torch/utils/data/dataloader.py).
 var killedChild = lazily(`killed by signal: Killed|DataLoader worker \(pid.* exited unexpectedly|^` + goneLoader)
 
-// OOMOfChild says whether the OOM killer may have taken a process that a worker had started, and the worker has ended of that: a shell tells it by its
-// exit code, torch by an exception. workers are the pids of the workers themselves; for the rest see [OOM].
+// OOMOfChild reports whether a worker has probably ended because the OOM killer killed a process that it had started. A shell
+// reports that with its exit code, torch with an exception. workers are the pids of the workers themselves. The other
+// parameters are those of [OOM].
 func OOMOfChild(c Case, before, after Memory, kills []OOMKill, workers map[int]bool) (failure.Finding, bool) {
-	speaks := c.Signal == 0 && c.Code == 128+int(syscall.SIGKILL) || c.ErrorFile != nil && killedChild().MatchString(c.ErrorFile.Text)
+	reported := c.Signal == 0 && c.Code == 128+int(syscall.SIGKILL) || c.ErrorFile != nil && killedChild().MatchString(c.ErrorFile.Text)
 	for _, f := range c.Shown {
-		speaks = speaks || killedChild().MatchString(f.Text)
+		reported = reported || killedChild().MatchString(f.Text)
 	}
-	moved, where := after.since(before)
+	killed, where := after.since(before)
 	for _, k := range kills {
 		if workers[k.PID] {
-			moved--
+			killed--
 		}
 	}
-	if !speaks || before.Path == "" || before.Path != after.Path || moved <= 0 {
+	if !reported || before.Path == "" || before.Path != after.Path || killed <= 0 {
 		return failure.Finding{}, false
 	}
-	return finding(failure.OOMKilled, c.At, fmt.Sprintf("the OOM killer has probably taken a process of this worker: %d of cgroup %s meanwhile", moved, where.Path)), true
+	return finding(failure.OOMKilled, c.At, fmt.Sprintf("the OOM killer has probably killed a process of this worker: %d in cgroup %s meanwhile", killed, where.Path)), true
 }
 
 func join(head, first, second string) string {

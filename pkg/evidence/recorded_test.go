@@ -231,7 +231,7 @@ func TestLastWord(t *testing.T) {
 				"[rank0]:[W1121 19:00:21.388607476 ProcessGroupNCCL.cpp:1250] Warning: WARNING: destroy_process_group() was not called before program exit\n", "data is missing",
 		},
 	} {
-		if got := lastWord(strings.Split(tt.stderr, "\n")); got != tt.want {
+		if got := lastLine(strings.Split(tt.stderr, "\n")); got != tt.want {
 			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
 		}
 	}

@@ -10,24 +10,25 @@ import (
 )
 
 const (
-	// maxLine is how much of a line is looked at, in bytes.
+	// maxLine is how much of a line is examined, in bytes.
 	maxLine = 4 << 10
-	// A Scanner keeps so many findings, the latest. Of one kind there is at most one in sameBurst, the first.
+	// maxFindings is the most findings that a Scanner keeps. It drops the oldest.
 	maxFindings = 16
-	sameBurst   = 4 * time.Second
+	// sameBurst is the time in which a Scanner keeps only the first finding of a kind.
+	sameBurst = 4 * time.Second
 )
 
-// Scanner finds what a worker's stderr has of evidence, with the time when it was read. It holds a few KiB however much it is
-// fed, and nothing that it finds depends on how the stream is cut. The zero value is ready. It may be used by several goroutines,
-// of which one feeds it.
+// Scanner finds evidence in a worker's stderr, with the time when it was read. It keeps a few KiB however long the stream is.
+// What it finds does not depend on how the stream is split. The zero value is ready to use. Several goroutines may use it, but
+// only one may call Scan.
 type Scanner struct {
 	mu   sync.Mutex
 	s    scan
 	used bool
-	tell chan<- struct{} // nil: nobody
+	news chan<- struct{} // nil for none
 }
 
-// Scan takes the next bytes of the stream, read at that time. It keeps nothing of p.
+// Scan examines the next bytes of the stream, which were read at the given time. It does not keep p.
 func (s *Scanner) Scan(p []byte, read time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -38,27 +39,27 @@ func (s *Scanner) Scan(p []byte, read time.Time) {
 		return
 	}
 	select {
-	case s.tell <- struct{}{}:
-	default: // nobody wants to know, or will soon
+	case s.news <- struct{}{}:
+	default: // no receiver, or a notification is pending
 	}
 }
 
-// Notify makes the Scanner send on c, which should have a buffer of one, when Findings may have something new. It never waits for a receiver. nil
-// ends that.
+// Notify makes the Scanner send on c when Findings may have changed. It never waits for a receiver, so c should have a buffer
+// of one. Nil ends the notifications.
 func (s *Scanner) Notify(c chan<- struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.tell = c
+	s.news = c
 }
 
-// Used reports whether anything was fed.
+// Used reports whether Scan has got any bytes.
 func (s *Scanner) Used() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.used
 }
 
-// Findings returns what was found so far, in the order of the stream. A line that has no end yet counts as it is.
+// Findings returns what was found so far, in the order of the stream. It examines an unfinished line as it is.
 func (s *Scanner) Findings() []failure.Finding {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -72,7 +73,7 @@ func (s *Scanner) Findings() []failure.Finding {
 	return end.found
 }
 
-// end takes the stream for complete.
+// end examines what is left at the end of the stream.
 func (s *scan) end() {
 	if len(s.line) > 0 {
 		s.take(s.line, s.lineAt)
@@ -80,18 +81,18 @@ func (s *scan) end() {
 	s.endTraceback()
 }
 
-// scan is a Scanner's state.
+// scan is the state of a Scanner.
 type scan struct {
-	line    []byte    // the line whose end is still to come, at most maxLine of it
+	line    []byte    // the unfinished line, at most maxLine of it
 	lineAt  time.Time // when its first byte was read
-	open    bool      // it has begun
-	skipped bool      // the line before says that the next exception has no effect
+	open    bool      // the line has begun
+	ignored bool      // the line before says that the next exception is ignored
 	trace   *traceback
 	found   []failure.Finding
-	added   int // to found, ever
+	added   int // number of findings ever added
 }
 
-// shown counts what was found, an exception from its first whole line on.
+// shown counts the findings so far. An exception counts from its first complete line on.
 func (s *scan) shown() int {
 	if s.trace != nil && s.trace.known {
 		return s.added + 1
@@ -99,13 +100,18 @@ func (s *scan) shown() int {
 	return s.added
 }
 
+// offsets holds where each of notable occurs next in the data; -1 before the first search. An offset is searched again only
+// when the scan has passed it.
+type offsets [len(notable)]int
+
+// feed examines the next bytes of the stream.
 func (s *scan) feed(p []byte, at time.Time) {
-	var next [16]int // where each of notable comes next in p: looked for again only once it is behind
+	var next offsets
 	for i := range notable {
 		next[i] = -1
 	}
 	for pos := 0; pos < len(p); {
-		if !s.open && s.trace == nil && !s.skipped {
+		if !s.open && s.trace == nil && !s.ignored {
 			pos = s.jump(p, pos, &next)
 			if pos == len(p) {
 				return
@@ -125,9 +131,9 @@ func (s *scan) feed(p []byte, at time.Time) {
 	}
 }
 
-// jump returns the start of the first line from pos, itself a start, that may be of interest: it has something notable,
-// or no end.
-func (s *scan) jump(p []byte, pos int, next *[16]int) int {
+// jump returns the start of the first line from pos on that contains something notable or is unfinished. pos is the start of a
+// line.
+func (s *scan) jump(p []byte, pos int, next *offsets) int {
 	first := len(p)
 	for i, text := range notable {
 		if next[i] < pos {
@@ -154,20 +160,20 @@ func lineEnd(p []byte) int {
 	return end
 }
 
-// Python and pytest colour what they write where they are told to, by control sequences.
 const escape = 0x1b
 
-var colours = lazily(`\x1b\[[0-9;]*[mK]`)
+// colors matches the control sequences with which Python and pytest color their output.
+var colors = lazily(`\x1b\[[0-9;]*[mK]`)
 
-// take judges one line.
+// take examines one line.
 func (s *scan) take(line []byte, at time.Time) {
-	skipped := s.skipped
-	s.skipped = false
+	ignored := s.ignored
+	s.ignored = false
 	if bytes.IndexByte(line, escape) >= 0 {
-		line = colours().ReplaceAll(line, nil)
+		line = colors().ReplaceAll(line, nil)
 	}
 	if bytes.Contains(line, []byte(tracebackHeader)) {
-		s.header(line, at, skipped)
+		s.header(line, at, ignored)
 		return
 	}
 	if s.trace != nil {
@@ -181,15 +187,15 @@ func (s *scan) take(line []byte, at time.Time) {
 	}
 	if bytes.HasPrefix(line, []byte("Exception ignored")) {
 		s.endTraceback()
-		s.skipped = true
+		s.ignored = true
 		return
 	}
-	if !slices.ContainsFunc(notable, func(text []byte) bool { return bytes.Contains(line, text) }) {
+	if !slices.ContainsFunc(notable[:], func(text []byte) bool { return bytes.Contains(line, text) }) {
 		return
 	}
 	if kind, ok := lineKind(line); ok {
 		if s.trace != nil {
-			if f, known := s.trace.finding(); known && f.Kind == kind { // it is of the exception's message
+			if f, known := s.trace.finding(); known && f.Kind == kind { // the line belongs to the exception's message
 				return
 			}
 		}
@@ -206,7 +212,7 @@ func (s *scan) header(line []byte, at time.Time, ignored bool) {
 	s.trace.begin(string(line), at)
 }
 
-// endTraceback takes the traceback, if there is one, for complete.
+// endTraceback ends the traceback, if there is one, and keeps its finding.
 func (s *scan) endTraceback() {
 	if s.trace == nil {
 		return
@@ -217,7 +223,7 @@ func (s *scan) endTraceback() {
 	s.trace = nil
 }
 
-// add keeps a finding, unless one of its kind was made just before.
+// add keeps a finding, unless there is one of its kind within sameBurst.
 func (s *scan) add(f failure.Finding) {
 	for _, old := range slices.Backward(s.found) {
 		if old.Kind == f.Kind {

@@ -8,60 +8,61 @@ import (
 )
 
 const (
-	// Beyond so many lines a traceback that has not come to its exception, or a message, is given up.
+	// maxFrames is the most lines of a traceback before its exception, maxMessage the most lines of a message. Longer ones are
+	// given up.
 	maxFrames  = 2000
 	maxMessage = 200
-	// maxMore is how much is kept of what follows the first line of a message, in bytes.
+	// maxMore is how much of a message is kept after its first line, in bytes.
 	maxMore = 1 << 10
 )
 
-// traceback reads one Python traceback, with those that it is chained to and those that its messages quote. A chain begins with what went
-// wrong first: that decides the kind, and comes first in the text. So does what a message quotes, as that of torch's DataLoader, of an error in
-// another process.
+// traceback reads one Python traceback, with the ones that are chained to it and the ones that its messages quote. A chain
+// begins with what went wrong first: that decides the kind and comes first in the text. The same holds for a quoted traceback,
+// as torch's DataLoader quotes an error in another process.
 type traceback struct {
-	at      time.Time // when its first line was read; zero where that is not known
-	prefix  string    // what stands before "Traceback", and before each of its lines, as torch's "[rank0]: "
-	group   bool      // it is of an exception group, whose lines have a margin
-	ignored bool      // Python says that the exception had no effect
+	at      time.Time // when its first line was read; zero if unknown
+	prefix  string    // the text before "Traceback" and before each of its lines, such as torch's "[rank0]: "
+	group   bool      // it belongs to an exception group, whose lines have a margin
+	ignored bool      // Python says that the exception was ignored
 	lines   int       // since the header, or the exception
-	inside  bool      // the exception is still to come
-	frame   string    // the innermost so far
-	fetches bool      // a DataLoader's is among them
+	inside  bool      // the line with the exception has not come yet
+	frame   string    // the innermost frame so far
+	fetches bool      // a frame of a DataLoader is among them
 
 	first, last exception
-	loader      string // what a DataLoader says of the death of a process; empty: nothing
+	loader      string // what a DataLoader says about the end of a process; empty for nothing
 	known       bool   // first is set
 	linked      bool   // the next header belongs to the same chain
 	quotes      bool   // the next header is in the message of last
-	quoted      bool   // the next exception is what the last one quotes
+	quoted      bool   // the next exception is quoted by the last one
 }
 
-// exception is one of a chain.
+// exception is one exception of a chain.
 type exception struct {
 	text  string
-	more  string // the lines of the message that follow
-	frame string // the line of the traceback that tells where it was raised
+	more  string // the further lines of the message
+	frame string // the line of the traceback with the place where it was raised
 }
 
-// goneLoader is how a finding begins of a DataLoader that has lost a process.
+// goneLoader begins the finding about a DataLoader that has lost a process.
 const goneLoader = "a process of a DataLoader is gone: "
 
 var (
 	exceptionLine = lazily(`^([A-Za-z_][\w.]*)(: |:?$)`)
 	groupMargin   = lazily(`^ *[|+][-+]*( |$)`)
-	// dumpedLine is how Python ends a traceback when a signal handler raises while it writes it.
+	// dumpedLine matches how Python ends a traceback if a signal handler raises while Python writes it.
 	dumpedLine = lazily(`^object repr     : ([A-Za-z_][\w.]*)\((.*)\)$`)
 	chainMark  = lazily(`^(During handling of the above exception|The above exception was the direct cause)`)
-	// quoteMark is how torch.multiprocessing begins to quote, and quoteHeader how its DataLoader does.
+	// quoteMark matches how torch.multiprocessing begins a quote. quoteHeader is how torch's DataLoader does.
 	quoteMark   = lazily(`^-- Process \d+ terminated with the following error:$`)
 	quoteHeader = "Original " + tracebackHeader
-	// killedLoader is how a DataLoader says that a process of its own has died, which it has noticed by another exception.
+	// killedLoader matches how a DataLoader reports that one of its processes has died, which it noticed through another exception.
 	killedLoader = lazily(`DataLoader worker \(pid.*(is (killed by signal)|exited unexpectedly)`)
 	fetchFrame   = lazily(`[/\\]multiprocessing[/\\](connection|resource_sharer|queues|reduction)\.py`)
 	fetchError   = lazily(`^(Connection\w*Error|BrokenPipeError|EOFError|FileNotFoundError)\b`)
 )
 
-// begin takes a line with a header; false if it does not belong to the chain.
+// begin takes a line with a header. It returns false if the header does not belong to the chain.
 func (t *traceback) begin(line string, at time.Time) bool {
 	quoted := t.known && !t.inside && (t.quotes || strings.Contains(line, quoteHeader))
 	switch {
@@ -78,7 +79,7 @@ func (t *traceback) begin(line string, at time.Time) bool {
 	return true
 }
 
-// add takes the next line; false when it says that the traceback has come to its end.
+// add takes the next line. It returns false if the traceback has ended.
 func (t *traceback) add(line string) bool {
 	t.lines++
 	line = strings.TrimPrefix(line, t.prefix)
@@ -102,18 +103,18 @@ func (t *traceback) add(line string) bool {
 	}
 	t.inside, t.lines = false, 1
 	next := exception{text: line, frame: t.frame}
-	group := strings.Contains(strings.SplitN(t.first.text, ":", 2)[0], "ExceptionGroup") // only a shell of what went wrong
+	group := strings.Contains(strings.SplitN(t.first.text, ":", 2)[0], "ExceptionGroup") // it only wraps what went wrong
 	if !t.known || group || t.quoted && t.first == t.last {
 		t.first, t.known = next, true
 	}
 	t.last = next
-	t.ofLoader(next, dumped != nil)
+	t.noteLoader(next, dumped != nil)
 	return true
 }
 
-// ofLoader takes note of an exception by which a DataLoader tells that a process of its own has died. Where it fetched from it at that moment, it only
-// tells of a connection. cut says that Python has not come to the innermost frame.
-func (t *traceback) ofLoader(e exception, cut bool) {
+// noteLoader notes an exception with which a DataLoader reports that one of its processes has died. If it was fetching from
+// that process, the exception is only about a connection. cut says that the innermost frame is missing.
+func (t *traceback) noteLoader(e exception, cut bool) {
 	if m := killedLoader().FindStringSubmatch(e.text); m != nil && (t.loader == "" || m[2] != "") {
 		t.loader = e.text
 	} else if t.loader == "" && t.fetches && (cut || fetchFrame().MatchString(e.frame)) && fetchError().MatchString(e.text) {
@@ -121,7 +122,7 @@ func (t *traceback) ofLoader(e exception, cut bool) {
 	}
 }
 
-// addMore takes a line after the exception: of its message, or of what is between two of a chain.
+// addMore takes a line after the exception. It belongs to the message, or stands between two exceptions of a chain.
 func (t *traceback) addMore(line string) {
 	switch {
 	case chainMark().MatchString(line):
@@ -138,13 +139,14 @@ func (t *traceback) addMore(line string) {
 	}
 }
 
-// isException tells the line with the exception from source code and from what other threads write in between, as "WARNING: ...".
+// isException distinguishes the line with the exception from source code and from the output of other threads, such as
+// "WARNING: ...".
 func isException(line string) bool {
 	m := exceptionLine().FindStringSubmatch(line)
 	return m != nil && m[1] != strings.ToUpper(m[1])
 }
 
-// finding says what the traceback is evidence of; false for nothing.
+// finding returns what the traceback is evidence of; false for nothing.
 func (t *traceback) finding() (failure.Finding, bool) {
 	if !t.known || t.ignored {
 		return failure.Finding{}, false
@@ -168,7 +170,7 @@ func (t *traceback) finding() (failure.Finding, bool) {
 	return failure.Finding{Kind: kind, Time: t.at, Text: tidy(text)}, true
 }
 
-// headline is the exception in one line: its type, and the first line of its message that says something.
+// headline returns the exception in one line: its type, and the first line of its message that is not blank.
 func (e exception) headline() string {
 	if kind, message, found := strings.Cut(e.text, ":"); found && strings.TrimSpace(message) == "" {
 		for line := range strings.Lines(e.more) {
@@ -184,8 +186,8 @@ func (e exception) headline() string {
 	return e.text
 }
 
-// OfErrorFile is what an error file says of the failure, in one line, by its message, "<Type>: <text>", and its traceback, which may be empty;
-// ofPeer that it only tells of a peer.
+// OfErrorFile returns in one line what an error file says about the failure. message is "<Type>: <text>"; callStack is a
+// traceback and may be empty. ofPeer reports whether the file is only about a peer.
 func OfErrorFile(message, callStack string) (text string, ofPeer bool) {
 	if all := scanned(callStack); len(all) > 0 {
 		last := all[len(all)-1]
@@ -196,7 +198,7 @@ func OfErrorFile(message, callStack string) (text string, ofPeer bool) {
 	return e.headline(), e.ofPeer()
 }
 
-// scanned returns what a whole text has of evidence.
+// scanned returns the evidence in a complete text.
 func scanned(text string) []failure.Finding {
 	var s scan
 	s.feed([]byte(text), time.Time{})

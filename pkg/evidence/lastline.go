@@ -1,0 +1,54 @@
+package evidence
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/elasticrun/elasticrun/pkg/failure"
+)
+
+var (
+	// noise matches lines that are written at the end whatever the reason: warnings, and the source line that Python shows with one.
+	noise = lazily(`Warning\b|warnings\.warn\(|\[[WI]\d{4} |\[[WI] \w+\.cpp`)
+	// boxEnd matches the lower edge of the box that the library rich draws around a traceback. The exception follows it.
+	boxEnd = lazily(`^\s*╰─+╯\s*$`)
+)
+
+// lastLine returns the line at the end of a stderr that best explains why the worker exited: the text of sys.exit, a usage
+// error, or the exception of a traceback in a custom form. It is empty if there is none.
+func lastLine(stderr []string) string {
+	var lines []string
+	for _, line := range stderr {
+		line = strings.TrimSpace(colors().ReplaceAllString(line, ""))
+		if line != "" && !noise().MatchString(line) {
+			lines = append(lines, line)
+		}
+	}
+	for i, line := range slices.Backward(lines) {
+		if boxEnd().MatchString(line) && i+1 < len(lines) {
+			return lines[i+1] // the lines after it continue a long message
+		}
+	}
+	if len(lines) == 0 {
+		return ""
+	}
+	return lines[len(lines)-1]
+}
+
+// abortedBy returns the reason that a worker wrote before it aborted: the last such line of its stderr, else of its own
+// errors. It is empty if there is none.
+func abortedBy(shown []failure.Finding, stderr []string) string {
+	for _, line := range slices.Backward(stderr) {
+		if reason, found := abortReason(line); found {
+			return reason
+		}
+	}
+	if len(shown) == 0 {
+		return ""
+	}
+	reason, found := abortReason(shown[len(shown)-1].Text)
+	if !found {
+		reason = shown[len(shown)-1].Text
+	}
+	return reason
+}

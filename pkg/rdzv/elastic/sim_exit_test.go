@@ -20,19 +20,19 @@ func (p *agentProc) terminate() {
 	p.m.leave()
 	p.pump()
 	p.loopTimer(p.w.now+500*time.Millisecond, func() { // the store may not be there
-		if !p.told {
-			p.told = true
-			p.goAway()
+		if !p.leaveWritten {
+			p.leaveWritten = true
+			p.stopAndExit()
 		}
 	})
 }
 
 // goAway stops the workers, then ends the session.
-func (p *agentProc) goAway() {
+func (p *agentProc) stopAndExit() {
 	switch {
-	case p.dead || !p.leaving || !p.told:
-	case p.job != nil:
-		p.job.stop(-1)
+	case p.dead || !p.leaving || !p.leaveWritten:
+	case p.group != nil:
+		p.group.stop(-1)
 	default:
 		p.exit()
 	}
@@ -42,7 +42,7 @@ func (p *agentProc) goAway() {
 func (p *agentProc) end() {
 	p.ending = true
 	if o := p.m.over.outcome; o != nil {
-		p.w.check.learned(p, o)
+		p.w.check.outcomeSeen(p, o)
 		text := fmt.Sprintf("%s/%d", o.Ending, o.Restarts)
 		p.node.outcome = &text
 	} else {
@@ -50,10 +50,10 @@ func (p *agentProc) end() {
 		p.w.check.gaveUp(p, p.m.over.err)
 	}
 	p.onLoop(func() {
-		if p.job == nil {
+		if p.group == nil {
 			p.exit()
 		} else if p.m.over.outcome == nil {
-			p.job.kill()
+			p.group.kill()
 		}
 	})
 }
@@ -83,7 +83,7 @@ func (p *agentProc) exit() {
 		again = true
 	}
 	if again && !p.node.gone {
-		p.node.comeBack(w.between(100*time.Millisecond, w.cfg.comeBack))
+		p.node.restartAfter(w.between(100*time.Millisecond, w.cfg.restartDelay))
 	} else {
 		p.node.gone = true
 	}
@@ -95,32 +95,33 @@ func (p *agentProc) die() {
 		return
 	}
 	p.dead = true
-	if p.cand != nil {
-		p.cand.stop()
+	if p.elector != nil {
+		p.elector.stop()
 	}
 	if c := p.conn; c != nil {
 		c.clientGone = true
-		p.w.send(c, up, func() { p.w.store.broke(c) })
+		p.w.send(c, up, func() { p.w.store.connectionBroken(c) })
 		c.broken = true
 	}
 	p.node.proc = nil
 	p.w.check.died(p)
 }
 
-// nextLaunch puts the node into the next launch, whose agents may be started again: each launch has one outcome, whoever comes back.
+// nextLaunch puts the node into the next launch, whose agents may be started again: each launch has one outcome,
+// whoever comes back.
 func (n *simNode) nextLaunch() {
 	n.launches++
 	n.node.Launch = Launch{ID: fmt.Sprint("launch", n.launches), Restarts: true}
 }
 
 // comeBack starts a new agent on the node after a while.
-func (n *simNode) comeBack(d time.Duration) {
-	if n.awaited {
+func (n *simNode) restartAfter(d time.Duration) {
+	if n.restartPending {
 		return
 	}
-	n.awaited = true
+	n.restartPending = true
 	n.w.after(d, func() {
-		n.awaited = false
+		n.restartPending = false
 		n.start()
 	})
 }

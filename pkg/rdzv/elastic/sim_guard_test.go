@@ -8,7 +8,7 @@ import (
 )
 
 // deadMan is the timer that an agent shares with its guard. The kernel keeps it.
-type deadMan struct {
+type simWatchdog struct {
 	by     optionalTime // that the agent knows it to be set to
 	turn   int          // counts settings
 	armed  bool         // and the guard has not said that it fired
@@ -17,8 +17,8 @@ type deadMan struct {
 }
 
 // setDeadMan tells the guard by when to kill the workers in the agent's place.
-func (p *agentProc) setDeadMan() {
-	d, by := &p.switches, p.m.deadline()
+func (p *agentProc) setWatchdog() {
+	d, by := &p.watchdog, p.m.deadline()
 	if p.w.plant.deadline != nil {
 		by = p.w.plant.deadline(p.m)
 	}
@@ -46,16 +46,16 @@ func (p *agentProc) setDeadMan() {
 
 // guardKills is what the guard does once the deadline has passed.
 func (p *agentProc) guardKills() {
-	d := &p.switches
+	d := &p.watchdog
 	if p.dead || !d.passed {
 		return
 	}
 	w, n := p.w, p.node
-	for _, g := range n.leftover {
+	for _, g := range n.liveGroups {
 		if g.proc == p && g.phase == alive && !g.byGuard {
 			w.logf("%s: the guard kills the workers of round %d", n.name, g.round)
-			w.fired++
-			w.check.trouble(n, "killed by the guard")
+			w.watchdogKills++
+			w.check.forgive(n, "killed by the guard")
 			g.byGuard = true
 			g.kill()
 		}
@@ -74,7 +74,7 @@ func (p *agentProc) killedByGuard(g *group) {
 		return
 	}
 	f := rdzv.Failure{Failure: failure.Failure{Host: p.node.name, GlobalRank: g.rank, ExitCode: -9}, Grade: 1}
-	p.blamed = &f
+	p.failure = &f
 	p.m.fail(p.node.local(), f)
 }
 
@@ -92,19 +92,20 @@ func (g *group) late() bool {
 		g.proc.receiveSoon()
 		return true
 	}
-	if g.proc.switches.passed && !g.w.plant.noLate { // the guard may still be killing what it finds
+	if g.proc.watchdog.passed && !g.w.plant.noLate { // the guard may still be killing what it finds
 		g.proc.loopTimer(g.w.now+100*time.Millisecond, g.fork)
 		return true
 	}
 	return false
 }
 
-// unguarded returns until when workers of the node may outlive their lease, because guard and agent stand still together, or have a moment ago.
+// unguarded returns until when workers of the node may outlive their lease, because guard and agent stand still
+// together, or have a moment ago.
 func (n *simNode) unguarded() time.Duration {
 	if n.guard.frozen && (n.agent.frozen || n.hung()) {
-		n.rogue = n.w.now + time.Second
+		n.unguardedUntil = n.w.now + time.Second
 	}
-	return n.rogue
+	return n.unguardedUntil
 }
 
 // freezeGuard lets a guard stand still, and sometimes its agent too.
@@ -129,8 +130,8 @@ func killBoth(w *world) {
 		return
 	}
 	w.logf("%s agent %d and its guard are killed", n.name, n.proc.pid)
-	w.check.trouble(n, "killed")
+	w.check.forgive(n, "killed")
 	n.proc.orphan(5*time.Millisecond, func() {})
 	n.proc.die()
-	n.comeBack(w.between(50*time.Millisecond, w.cfg.comeBack))
+	n.restartAfter(w.between(50*time.Millisecond, w.cfg.restartDelay))
 }

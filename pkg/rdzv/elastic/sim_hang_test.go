@@ -34,7 +34,7 @@ func (p *agentProc) receiveSoon() {
 // receive does what the newest Stop asks for.
 func (p *agentProc) receive() {
 	p.receives = false
-	if p.job != nil && p.job.phase == preparing {
+	if p.group != nil && p.group.phase == preparing {
 		return
 	}
 	select {
@@ -45,8 +45,8 @@ func (p *agentProc) receive() {
 		}
 		switch {
 		case s.Round == noRound:
-		case p.job != nil:
-			p.job.stop(killIn)
+		case p.group != nil:
+			p.group.stop(killIn)
 		case !p.ending && p.m.over == nil:
 			p.enterSoon()
 		}
@@ -78,7 +78,7 @@ func (p *agentProc) hang(d time.Duration) {
 		}
 	}
 	w.logf("the agent of %s hangs for %v", n.name, d)
-	w.check.trouble(n, "hangs")
+	w.check.forgive(n, "hangs")
 	p.loop.frozen, p.loop.until = true, w.now+d
 	n.unguarded()
 	w.check.watchHang(p)

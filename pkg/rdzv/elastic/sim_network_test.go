@@ -4,7 +4,7 @@ import "time"
 
 func cut(w *world) {
 	if n := w.victim(); n != nil {
-		w.check.trouble(n, "cut")
+		w.check.forgive(n, "cut")
 		d := w.outage()
 		w.cutLink(n, up, d)
 		w.cutLink(n, down, d)
@@ -13,7 +13,7 @@ func cut(w *world) {
 
 func halfCut(w *world) {
 	if n := w.victim(); n != nil {
-		w.check.trouble(n, "cut")
+		w.check.forgive(n, "cut")
 		w.cutLink(n, w.rng.IntN(2), w.outage())
 	}
 }
@@ -41,14 +41,14 @@ func (w *world) breakConn(n *simNode) {
 		return
 	}
 	c := p.conn
-	w.check.trouble(n, "reset")
+	w.check.forgive(n, "reset")
 	w.logf("%s connection reset", n.name)
 	c.broken = true
-	w.after(w.between(0, 150*time.Millisecond), func() { n.agent.do(false, func() { p.connBroke(c) }) })
+	w.after(w.between(0, 150*time.Millisecond), func() { n.agent.do(false, func() { p.connectionBroken(c) }) })
 	w.after(w.between(0, 150*time.Millisecond), func() {
 		w.store.actor.do(false, func() {
 			if w.store.up {
-				w.store.broke(c)
+				w.store.connectionBroken(c)
 			}
 		})
 	})
@@ -61,19 +61,19 @@ func resetOneSide(w *world) {
 		return
 	}
 	p, c := n.proc, n.proc.conn
-	w.check.trouble(n, "reset")
+	w.check.forgive(n, "reset")
 	c.broken = true
 	if w.chance(0.5) {
 		w.logf("%s connection reset, which the store sees", n.name)
 		w.store.actor.do(false, func() {
 			if w.store.up {
-				w.store.broke(c)
+				w.store.connectionBroken(c)
 			}
 		})
 		return
 	}
 	w.logf("%s connection reset, which the agent sees", n.name)
-	n.agent.do(false, func() { p.connBroke(c) })
+	n.agent.do(false, func() { p.connectionBroken(c) })
 }
 
 // proxyDies breaks the connections that go through a proxy, of one node or of all, and lets none be made for a while.
@@ -89,7 +89,7 @@ func proxyDies(w *world) {
 	d := w.outage()
 	for _, n := range through {
 		w.logf("%s has no way to the store for %v", n.name, d)
-		w.check.trouble(n, "proxy")
+		w.check.forgive(n, "proxy")
 		n.refusing = max(n.refusing, w.now+d)
 		w.breakConn(n)
 	}

@@ -27,7 +27,8 @@ type planted struct {
 	overtaken   bool                                         // a commit that was given up may be done after later ones
 }
 
-// TestSimulationFindsPlantedBugs breaks what the design's rules protect, one at a time: the suite must notice each of them.
+// TestSimulationFindsPlantedBugs breaks what the design's rules protect, one at a time: the suite must notice each of
+// them.
 func TestSimulationFindsPlantedBugs(t *testing.T) {
 	for _, bug := range []struct {
 		name  string
@@ -162,7 +163,7 @@ func TestSimulationFindsPlantedBugs(t *testing.T) {
 		{"nobody finds out that an agent hangs", planted{noProbe: true}},
 	} {
 		t.Run(bug.name, func(t *testing.T) {
-			bad, _ := explore(1000, bug.plant)
+			bad, _ := simulateSeeds(1000, bug.plant)
 			if bad == nil {
 				t.Fatal("1,000 seeds have not found it")
 			}

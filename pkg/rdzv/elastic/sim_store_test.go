@@ -47,7 +47,7 @@ type simSession struct {
 	due      bool          // a timer runs
 	instance int           // of the store
 	ended    bool
-	turn     int // commits of an earlier turn come too late
+	abandonedCalls     int // commits of an earlier turn come too late
 }
 
 type simWatch struct {
@@ -113,18 +113,18 @@ func (s *simStore) setEnd(ses *simSession, at time.Duration) {
 	ses.ends = at
 	if !ses.due || sooner {
 		ses.due = true
-		s.actor.timer(s.clock.when(at+s.skipped), func() { s.lapse(ses) })
+		s.actor.timer(s.clock.when(at+s.skipped), func() { s.expire(ses) })
 	}
 }
 
 // lapse ends a session whose lease is over.
-func (s *simStore) lapse(ses *simSession) {
+func (s *simStore) expire(ses *simSession) {
 	switch {
 	case ses.ended || !s.up:
 	case s.time() >= ses.ends:
 		s.end(ses, "its time is over")
 	default:
-		s.actor.timer(s.clock.when(ses.ends+s.skipped), func() { s.lapse(ses) })
+		s.actor.timer(s.clock.when(ses.ends+s.skipped), func() { s.expire(ses) })
 	}
 }
 
@@ -151,7 +151,7 @@ func (s *simStore) end(ses *simSession, why string) {
 	}
 	for _, k := range mine {
 		delete(s.keys, k.key)
-		s.tell(simChange{key: k.key, deleted: true})
+		s.notify(simChange{key: k.key, deleted: true})
 	}
 	s.watches = slices.DeleteFunc(s.watches, func(x *simWatch) bool { return x.session == ses })
 	if c := ses.conn; c != nil {
@@ -160,7 +160,7 @@ func (s *simStore) end(ses *simSession, why string) {
 }
 
 // broke takes note that a connection is gone. That proves nothing of the session.
-func (s *simStore) broke(c *simConn) {
+func (s *simStore) connectionBroken(c *simConn) {
 	c.storeGone = true
 	for _, ses := range s.sorted() {
 		if ses.conn == c {
@@ -183,7 +183,7 @@ func (s *simStore) sorted() []*simSession {
 }
 
 // ofCommit finds the session of a commit. What belongs to no session needs none that lives.
-func (s *simStore) ofCommit(id coord.SessionID, by coord.Revision) *simSession {
+func (s *simStore) sessionForCommit(id coord.SessionID, by coord.Revision) *simSession {
 	if by != 0 && s.w.cfg.etcd {
 		return s.all[id]
 	}
@@ -228,7 +228,7 @@ func (s *simStore) apply(ses *simSession, op simOp) {
 	if op.del {
 		if k != nil {
 			delete(s.keys, op.key)
-			s.tell(simChange{key: op.key, deleted: true})
+			s.notify(simChange{key: op.key, deleted: true})
 		}
 		return
 	}
@@ -236,7 +236,7 @@ func (s *simStore) apply(ses *simSession, op simOp) {
 		k = &simKey{key: op.key, create: s.rev}
 		s.keys[op.key] = k
 	}
-	k.value, k.owner, k.changed = s.w.wire(op.value), nil, s.rev
+	k.value, k.owner, k.changed = s.w.encoded(op.value), nil, s.rev
 	if op.owned {
 		k.owner = ses
 	}
@@ -246,15 +246,15 @@ func (s *simStore) apply(ses *simSession, op simOp) {
 			if k := s.keys[op.key]; k != nil && k.changed == rev && s.instance == instance {
 				s.rev++
 				delete(s.keys, op.key)
-				s.tell(simChange{key: op.key, deleted: true})
+				s.notify(simChange{key: op.key, deleted: true})
 			}
 		})
 	}
-	s.tell(simChange{key: op.key, value: k.value, create: k.create})
+	s.notify(simChange{key: op.key, value: k.value, create: k.create})
 }
 
 // tell queues a change for all who watch its key.
-func (s *simStore) tell(c simChange) {
+func (s *simStore) notify(c simChange) {
 	for _, x := range s.watches {
 		if x.closed || x.resync || !strings.HasPrefix(c.key, x.prefix) {
 			continue
@@ -350,7 +350,7 @@ func (s *simStore) resume(id coord.SessionID, c *simConn) bool {
 }
 
 // wire takes a value through its encoding, for some seeds.
-func (w *world) wire(v any) any {
+func (w *world) encoded(v any) any {
 	if !w.cfg.encode {
 		return v
 	}

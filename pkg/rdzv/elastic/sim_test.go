@@ -13,7 +13,7 @@ import (
 	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 )
 
-// TestSimulation lives through many jobs with faults. To see one again:
+// TestSimulation simulates many jobs with faults. To replay one seed:
 //
 //	ELASTICRUN_SEED=N go test -run TestSimulation ./pkg/rdzv/elastic
 func TestSimulation(t *testing.T) {
@@ -22,23 +22,23 @@ func TestSimulation(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w := draw(seed)
+		w := newWorld(seed)
 		w.tracing = true
-		w.live()
+		w.simulate()
 		t.Logf("%+v\n%s", w.cfg, strings.Join(w.trace, "\n"))
 		if w.check.broken != nil {
-			t.Fatalf("seed %d breaks %s: %s", seed, w.check.broken.invariant, w.check.broken.text)
+			t.Fatalf("seed %d violates %s: %s", seed, w.check.broken.invariant, w.check.broken.text)
 		}
 		return
 	}
-	bad, seen := explore(testenv.Repeat(t, 1000, 10000), planted{})
+	bad, seen := simulateSeeds(testenv.Repeat(t, 1000, 10000), planted{})
 	t.Logf("%+v", seen)
 	if bad != nil {
 		t.Fatal(replay(bad.seed))
 	}
 }
 
-// simSum says what the seeds have been through.
+// simSum adds up what happened in the seeds.
 type simSum struct {
 	seeds, events, rounds, charges, terms, sessions, agents, rogue, thaws int
 	places, reports, answers, notes, anew, unknown, fired, stuck, stores  int
@@ -54,16 +54,16 @@ func (s *simSum) add(w *world) {
 	s.seeds, s.events, s.rounds, s.charges = s.seeds+1, s.events+w.events, s.rounds+c.rounds, s.charges+len(c.charges)
 	s.places, s.reports, s.answers = s.places+c.places, s.reports+c.reports, s.answers+c.answers
 	s.notes, s.anew = s.notes+c.notes, s.anew+len(c.past)
-	s.unknown, s.fired, s.stuck, s.stores = s.unknown+c.unknown, s.fired+w.fired, s.stuck+c.stuck, s.stores+w.store.instance
+	s.unknown, s.fired, s.stuck, s.stores = s.unknown+c.unknownOverlaps, s.fired+w.watchdogKills, s.stuck+c.stuck, s.stores+w.store.instance
 	s.terms, s.sessions, s.agents = s.terms+c.terms, s.sessions+w.sessions, s.agents+w.pids
-	s.rogue, s.thaws, s.simulated = s.rogue+c.rogue, s.thaws+c.thaws, s.simulated+w.now
+	s.rogue, s.thaws, s.simulated = s.rogue+c.unguardedOverlaps, s.thaws+c.thawOverlaps, s.simulated+w.now
 	if c.outcome != nil {
 		s.endings[string(c.outcome.Ending)]++
 	}
 }
 
-// explore lives through seeds 0 to n-1, until one breaks an invariant, which it returns.
-func explore(n int, plant planted) (bad *world, seen simSum) {
+// simulateSeeds simulates seeds 0 to n-1 until one violates an invariant, and returns that one.
+func simulateSeeds(n int, plant planted) (bad *world, seen simSum) {
 	var next atomic.Int64
 	var mu sync.Mutex
 	var wg sync.WaitGroup
@@ -77,9 +77,9 @@ func explore(n int, plant planted) (bad *world, seen simSum) {
 				if stop {
 					return
 				}
-				w := draw(uint64(seed))
+				w := newWorld(uint64(seed))
 				w.plant = plant
-				w.live()
+				w.simulate()
 				mu.Lock()
 				seen.add(w)
 				if w.check.broken != nil && (bad == nil || w.seed < bad.seed) {
@@ -93,12 +93,12 @@ func explore(n int, plant planted) (bad *world, seen simSum) {
 	return bad, seen
 }
 
-// replay lives through a seed again and tells how it ends.
+// replay simulates a seed again and returns its violation and the end of its trace.
 func replay(seed uint64) string {
-	w := draw(seed)
+	w := newWorld(seed)
 	w.tracing = true
-	w.live()
-	text := "no invariant was broken"
+	w.simulate()
+	text := "no violation"
 	if b := w.check.broken; b != nil {
 		text = b.invariant + ": " + b.text
 	}
@@ -106,11 +106,11 @@ func replay(seed uint64) string {
 		" go test -run 'TestSimulation$' ./pkg/rdzv/elastic\n" + strings.Join(w.trace[max(0, len(w.trace)-100):], "\n")
 }
 
-// TestSimulationIsReplayable: a seed tells everything, byte for byte.
+// A seed determines the trace, byte for byte.
 func TestSimulationIsReplayable(t *testing.T) {
 	for seed := range uint64(len(simProfiles)) {
 		if a, b := replay(seed), replay(seed); a != b {
-			t.Errorf("seed %d goes two ways:\n%s\n\n%s", seed, a, b)
+			t.Errorf("seed %d gives two traces:\n%s\n\n%s", seed, a, b)
 		}
 	}
 }

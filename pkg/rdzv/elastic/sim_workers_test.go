@@ -31,7 +31,7 @@ type simRound struct {
 	ended     map[coord.SessionID]bool
 	firstExit time.Duration
 	exited    map[int]bool // by rank: all workers exited with 0
-	trouble   string       // why a failure may be forgiven; empty for no reason
+	forgiven  string       // why a failure may be forgiven; empty for no reason
 	grown     bool         // it was ended for newcomers
 	accepted  map[coord.SessionID]bool
 }
@@ -85,7 +85,7 @@ func (g *group) reach(began time.Duration) {
 		g.proc.loopTimer(w.now+w.between(time.Millisecond, 3*time.Second), func() {
 			if g.phase == forking && !g.proc.dead {
 				w.logf("%s does not reach the worker store of round %d", g.node.name, g.round)
-				w.check.trouble(g.node, "rank 0 was not reached")
+				w.check.forgive(g.node, "rank 0 was not reached")
 				g.proc.m.storeUnreached(time.Duration(float64(w.now-began)*g.node.clock.rate), "i/o timeout")
 				g.proc.pump()
 			}
@@ -103,7 +103,7 @@ func (g *group) reach(began time.Duration) {
 func (w *world) reaches(from *simNode, id coord.SessionID, nonce string) bool {
 	n := w.check.owner[id]
 	p := n.proc
-	return !from.mute && !n.deaf && p != nil && p.session == id && p.offer.Nonce == nonce && !n.agent.frozen
+	return !from.outboundBlocked && !n.inboundBlocked && p != nil && p.session == id && p.offer.Nonce == nonce && !n.agent.frozen
 }
 
 func (g *group) fork() {
@@ -114,13 +114,13 @@ func (g *group) fork() {
 	g.proc.receiveSoon()
 	g.w.logf("%s workers of round %d start", g.node.name, g.round)
 	g.w.check.workersStart(g)
-	g.node.leftover = append(g.node.leftover, g)
+	g.node.liveGroups = append(g.node.liveGroups, g)
 	rd := g.rd
 	rd.groups[g.rank] = g
 	rd.forked++
 	switch {
 	case rd.broken:
-		g.suffer()
+		g.peerLost()
 	case rd.forked == len(rd.groups):
 		rd.begin(g.w)
 	}
@@ -162,7 +162,7 @@ func (g *group) failByItself() {
 }
 
 // suffer lets a worker fail because a peer on another node is gone, or hang.
-func (g *group) suffer() {
+func (g *group) peerLost() {
 	if g.w.chance(g.w.cfg.victims) {
 		g.node.workers.timer(g.w.now+g.w.between(0, 500*time.Millisecond), func() {
 			if g.phase == alive && !g.stopped && !g.failed {
@@ -178,13 +178,13 @@ func (g *group) fail(grade int) {
 	g.rd.caused = g.rd.caused || grade == 1
 	at, p := g.node.local(), g.proc
 	f := rdzv.Failure{Failure: failure.Failure{Host: g.node.name, GlobalRank: g.rank, ExitCode: 1}, Grade: grade}
-	g.tearDown()
+	g.breakPeers()
 	p.onLoop(func() {
 		if g.phase != alive || p.dead || g.stopped {
 			return
 		}
 		f.Age = g.node.local() - at
-		if grade == 1 && p.job == g {
+		if grade == 1 && p.group == g {
 			g.rd.own[g.rank], g.rd.ownAt[g.rank] = f, g.w.now
 		}
 		p.workerFailed(g, f)
@@ -192,11 +192,11 @@ func (g *group) fail(grade int) {
 }
 
 // tearDown lets the peers on other nodes notice.
-func (g *group) tearDown() {
+func (g *group) breakPeers() {
 	g.rd.broken = true
 	for _, other := range g.rd.groups {
 		if other != nil && other != g && other.phase == alive {
-			other.suffer()
+			other.peerLost()
 		}
 	}
 }
@@ -251,19 +251,19 @@ func (g *group) finish(ok bool) {
 	was := g.phase
 	g.phase = gone
 	n := g.node
-	n.leftover = slices.DeleteFunc(n.leftover, func(x *group) bool { return x == g })
+	n.liveGroups = slices.DeleteFunc(n.liveGroups, func(x *group) bool { return x == g })
 	if was == alive && !ok {
-		g.tearDown()
+		g.breakPeers()
 	}
 	if was == alive {
 		g.w.logf("%s workers of round %d are gone, success %v", n.name, g.round, ok)
 	}
 	p := g.proc
 	p.onLoop(func() {
-		if g.byGuard && p.job == g {
+		if g.byGuard && p.group == g {
 			p.killedByGuard(g)
 		}
-		p.workersGone(g, ok)
+		p.workersEnded(g, ok)
 	})
 }
 

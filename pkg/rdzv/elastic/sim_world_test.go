@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// world is one simulated job: its nodes, their workers, the network and the coordination store, in one goroutine. All that happens
-// follows from the seed.
+// world simulates one job in one goroutine: its nodes, their workers, the network and the coordination store. The seed
+// determines everything that happens.
 type world struct {
 	seed  uint64
 	cfg   simConfig
@@ -22,26 +22,26 @@ type world struct {
 	check  *checker
 	plant  planted
 
-	wavers   bool // some nodes did not reach each other for a while
-	calm     bool // faults are over: workers succeed, the network is good
-	ended    time.Duration
-	tracing  bool
-	trace    []string
-	events   int
-	sessions int
-	nonces   int
-	pids     int
-	fired    int // how often a guard had to kill in an agent's place
+	hadBlocked    bool // some nodes could not reach each other for a while
+	calm          bool // the faults are over: workers succeed and the network works
+	ended         time.Duration
+	tracing       bool
+	trace         []string
+	events        int
+	sessions      int
+	nonces        int
+	pids          int
+	watchdogKills int // how often a guard killed workers in an agent's place
 }
 
-// simEvent is something that will happen.
+// simTimed is a scheduled event.
 type simTimed struct {
 	at  time.Duration
 	seq uint64
 	do  func()
 }
 
-// simQueue is a heap of what will happen, the first at the top.
+// simQueue is a heap of events, the earliest on top.
 type simQueue []simTimed
 
 func (q simQueue) less(i, j int) bool {
@@ -82,16 +82,16 @@ func (q *simQueue) pop() simTimed {
 	}
 }
 
-// at lets something happen at that time.
+// at schedules do for time t.
 func (w *world) at(t time.Duration, do func()) {
 	w.seq++
 	w.queue.push(simTimed{max(t, w.now), w.seq, do})
 }
 
-// after lets something happen in d.
+// after schedules do for d from now.
 func (w *world) after(d time.Duration, do func()) { w.at(w.now+d, do) }
 
-// run lets everything happen up to that time, or until an invariant is broken or stop says so.
+// run executes the events up to that time. It ends early if an invariant is violated or stop returns true.
 func (w *world) run(until time.Duration, stop func() bool) {
 	for len(w.queue) > 0 && w.queue[0].at <= until && w.check.broken == nil && !stop() {
 		e := w.queue.pop()
@@ -104,9 +104,10 @@ func (w *world) run(until time.Duration, stop func() bool) {
 	}
 }
 
+// chance returns true with probability p.
 func (w *world) chance(p float64) bool { return p > 0 && w.rng.Float64() < p }
 
-// between draws a time evenly.
+// between draws a duration from [lo, hi) evenly.
 func (w *world) between(lo, hi time.Duration) time.Duration {
 	if hi <= lo {
 		return lo
@@ -114,13 +115,14 @@ func (w *world) between(lo, hi time.Duration) time.Duration {
 	return lo + time.Duration(w.rng.Int64N(int64(hi-lo)))
 }
 
+// logf adds a line to the trace.
 func (w *world) logf(format string, args ...any) {
 	if w.tracing {
 		w.trace = append(w.trace, fmt.Sprintf("%12.6f ", w.now.Seconds())+fmt.Sprintf(format, args...))
 	}
 }
 
-// simClock is a machine's monotonic clock: it has any origin and goes up to 1 % wrong.
+// simClock is a machine's monotonic clock. It has any origin and runs up to 1 % fast or slow.
 type simClock struct {
 	origin time.Duration
 	rate   float64
@@ -134,39 +136,40 @@ func (c simClock) read(now time.Duration) time.Duration {
 	return c.origin + time.Duration(float64(now)*c.rate)
 }
 
-// when is the time at which the clock shows at least that.
+// when returns the time at which the clock shows at least local.
 func (c simClock) when(local time.Duration) time.Duration {
 	return time.Duration(float64(local-c.origin)/c.rate) + 2
 }
 
-// actor is what can be frozen: a process, or a node's workers.
+// actor is something that can be paused: a process, or a node's workers.
 type actor struct {
 	w       *world
 	frozen  bool
 	until   time.Duration
-	backlog []simHeld
+	backlog []simDelayed
 }
 
-type simHeld struct {
+// simDelayed is work of a paused actor.
+type simDelayed struct {
 	timer bool
 	do    func()
 }
 
-// do lets the actor do something now, or once it goes on.
+// do runs the function now, or once the actor resumes.
 func (a *actor) do(timer bool, do func()) {
 	if a.frozen {
-		a.backlog = append(a.backlog, simHeld{timer, do})
+		a.backlog = append(a.backlog, simDelayed{timer, do})
 		return
 	}
 	do()
 }
 
-// timer lets the actor do something then.
+// timer schedules do as a timer of the actor.
 func (a *actor) timer(at time.Duration, do func()) {
 	a.w.at(at, func() { a.do(true, do) })
 }
 
-// freeze stops the actor for d. What it missed comes in order, but either timers or messages may come first.
+// freeze pauses the actor for d. Then its delayed work runs in order, but either all timers or all messages come first.
 func (a *actor) freeze(d time.Duration) {
 	if a.frozen {
 		return
@@ -175,7 +178,7 @@ func (a *actor) freeze(d time.Duration) {
 	a.w.after(d, a.thaw)
 }
 
-// thaw lets the actor go on.
+// thaw resumes the actor.
 func (a *actor) thaw() {
 	timersFirst := a.w.chance(0.5)
 	a.frozen = false
@@ -193,11 +196,11 @@ func (a *actor) thaw() {
 // simConn is a connection of an agent to the store.
 type simConn struct {
 	node       *simNode
-	broken     bool // what is sent from now on is lost
-	storeGone  bool // the store does not read it any more
-	clientGone bool // nor does the agent
+	broken     bool // messages sent from now on are lost
+	storeGone  bool // the store has stopped reading it
+	clientGone bool // the agent has stopped reading it
 	arrives    [2]time.Duration
-	heard      time.Duration // when the agent heard of the store last
+	heard      time.Duration // when the agent last received something from the store
 }
 
 // The directions of a connection.
@@ -206,7 +209,7 @@ const (
 	down = 1
 )
 
-// delay draws how long a message takes.
+// delay draws the latency of a message.
 func (w *world) delay() time.Duration {
 	if !w.calm && w.chance(w.cfg.spikes) {
 		return w.between(5*time.Millisecond, 400*time.Millisecond)
@@ -214,7 +217,7 @@ func (w *world) delay() time.Duration {
 	return w.between(50*time.Microsecond, 3*time.Millisecond)
 }
 
-// send takes a message over a connection, in order. A cut link holds it; a broken connection loses it.
+// send delivers messages over a connection in order. A cut link delays them, a broken connection loses them.
 func (w *world) send(c *simConn, dir int, do func()) {
 	if c.broken {
 		return
@@ -224,13 +227,14 @@ func (w *world) send(c *simConn, dir int, do func()) {
 	w.at(at, func() { w.arrive(c, dir, do) })
 }
 
-// sendAside takes a message that may be overtaken.
+// sendAside delivers a message out of order.
 func (w *world) sendAside(c *simConn, dir int, late time.Duration, do func()) {
 	if !c.broken {
 		w.at(w.now+late, func() { w.arrive(c, dir, do) })
 	}
 }
 
+// arrive hands a message to its receiver.
 func (w *world) arrive(c *simConn, dir int, do func()) {
 	if c.node.cut[dir] {
 		c.node.held[dir] = append(c.node.held[dir], simMessage{c, do})
@@ -254,13 +258,13 @@ func (w *world) arrive(c *simConn, dir int, do func()) {
 	})
 }
 
-// simMessage is one that a cut link holds.
+// simMessage is a message that a cut link delays.
 type simMessage struct {
 	conn *simConn
 	do   func()
 }
 
-// cutLink holds what goes in that direction, for d.
+// cutLink delays the messages in that direction for d.
 func (w *world) cutLink(n *simNode, dir int, d time.Duration) {
 	if n.cut[dir] {
 		return
@@ -270,6 +274,7 @@ func (w *world) cutLink(n *simNode, dir int, d time.Duration) {
 	w.after(d, func() { w.heal(n, dir) })
 }
 
+// heal ends a cut.
 func (w *world) heal(n *simNode, dir int) {
 	if !n.cut[dir] {
 		return
@@ -287,28 +292,28 @@ func (w *world) heal(n *simNode, dir int) {
 
 // simNode is a machine.
 type simNode struct {
-	w        *world
-	name     string
-	node     Node
-	job      Job
-	clock    simClock
-	agent    actor // the agent process
-	guard    actor
-	workers  actor
-	cut      [2]bool
-	held     [2][]simMessage
-	proc     *agentProc
-	outcome  *string // how the job ended for it
-	gone     bool    // it does not come back
-	launches int     // that it was in
-	awaited  bool    // it is to be started again
-	thawed   time.Duration
-	deaf     bool          // nobody reaches its worker store
-	mute     bool          // it reaches nobody's
-	sick     bool          // and that does not pass
-	refusing time.Duration // until when no new connection reaches the store
-	rogue    time.Duration // until when its workers may overlap: guard and agent stand still, or did
-	leftover []*group
+	w               *world
+	name            string
+	node            Node
+	job             Job
+	clock           simClock
+	agent           actor // the agent process
+	guard           actor
+	workers         actor
+	cut             [2]bool
+	held            [2][]simMessage
+	proc            *agentProc
+	outcome         *string // the outcome that its agent has learned
+	gone            bool    // no agent will be started any more
+	launches        int     // number of launches it was in
+	restartPending  bool    // an agent will be started
+	thawed          time.Duration
+	inboundBlocked  bool          // no node reaches its worker store
+	outboundBlocked bool          // it reaches no other node's worker store
+	blockedForGood  bool          // the block lasts for the whole run
+	refusing        time.Duration // no new connection reaches the store until then
+	unguardedUntil  time.Duration // its workers may overlap with others until then: guard and agent are or were paused together
+	liveGroups      []*group
 }
 
 func (n *simNode) local() time.Duration { return n.clock.read(n.w.now) }

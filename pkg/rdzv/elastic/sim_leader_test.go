@@ -12,20 +12,20 @@ import (
 
 // term is a leader machine with what carries out its writes: strictly in order, one commit at a time.
 type term struct {
-	w      *world
-	name   string
-	host   *actor
-	clock  simClock
-	epoch  coord.Revision
-	l      *leader
-	commit func(by coord.Revision, guards []coord.Guard, ops []simOp, done func(coord.Revision, error))
-	drop   func() // a write could not be done
-	anew   func() // the next term is to begin
-	known  map[coord.SessionID]bool
-	queue  []simCommit
-	busy   bool
-	over   bool
-	wake   time.Duration
+	w       *world
+	name    string
+	host    *actor
+	clock   simClock
+	epoch   coord.Revision
+	l       *leader
+	commit  func(by coord.Revision, guards []coord.Guard, ops []simOp, done func(coord.Revision, error))
+	abort   func() // a write could not be done
+	restart func() // the next term is to begin
+	known   map[coord.SessionID]bool
+	queue   []simCommit
+	busy    bool
+	over    bool
+	wake    time.Duration
 }
 
 type simCommit struct {
@@ -34,7 +34,7 @@ type simCommit struct {
 }
 
 // foundIn makes of the keys of a run what a new leader has to know.
-func foundIn(state, answers, agents []simChange) savedState {
+func savedStateOf(state, answers, agents []simChange) savedState {
 	var f savedState
 	for _, c := range state {
 		switch v := c.value.(type) {
@@ -142,7 +142,8 @@ func (t *term) pump() {
 	}
 }
 
-// sortAnswers puts answers that follow each other in the order of their keys, so that the order in which a map was walked does not matter.
+// sortAnswers puts answers that follow each other in the order of their keys, so that the order in which a map was
+// walked does not matter.
 func sortAnswers(writes []write) {
 	answer := func(x write) bool { return strings.HasPrefix(x.key, prefixAnswer) }
 	for i := 0; i < len(writes); {
@@ -194,13 +195,13 @@ func (t *term) next() {
 		if err != nil {
 			t.w.logf("%s drops epoch %d: %v", t.name, t.epoch, err)
 			t.over = true
-			t.drop()
+			t.abort()
 			return
 		}
 		if len(t.queue) == 0 && t.l.history.rerunBegun {
 			t.w.logf("%s ends epoch %d: the run is begun anew", t.name, t.epoch)
 			t.over = true
-			t.anew()
+			t.restart()
 			return
 		}
 		t.wrote()
@@ -232,8 +233,8 @@ func (s *simStore) lead() {
 			}
 		})
 	}
-	t.drop = func() { s.w.check.fail("leader", "the store's own leader could not write") }
-	t.anew = func() {
+	t.abort = func() { s.w.check.fail("leader", "the store's own leader could not write") }
+	t.restart = func() {
 		s.end(s.local, "")
 		s.lead()
 	}
@@ -245,7 +246,7 @@ func (s *simStore) lead() {
 		}
 		if first {
 			first = false
-			f := foundIn(s.list(prefixState), s.list(prefixAnswer), b.changes)
+			f := savedStateOf(s.list(prefixState), s.list(prefixAnswer), b.changes)
 			if f.storeHistory = s.fresh; s.w.plant.instance != nil {
 				f.storeHistory = s.w.plant.instance(f.storeHistory)
 			}
@@ -254,153 +255,4 @@ func (s *simStore) lead() {
 		}
 		t.batch(b)
 	}})
-}
-
-// elector is an agent that leads if nobody else does. It watches the leader's key, makes it where it is not there, and leads with
-// a machine of its own for each key that it made.
-type elector struct {
-	p       *agentProc
-	ses     *simSession
-	key     coord.Revision // of the leader's key, 0 while there is none
-	mine    bool           // it is this session's
-	asked   bool           // a commit of the key is on its way
-	term    *term
-	watches []*simWatch
-	over    bool
-}
-
-func newElector(p *agentProc, ses *simSession) *elector {
-	c := &elector{p: p, ses: ses}
-	c.watch(keyLeader, c.see)
-	return c
-}
-
-func (c *elector) watch(prefix string, see func(simBatch)) *simWatch {
-	x := &simWatch{prefix: prefix, see: func(b simBatch) {
-		if !c.over && !c.p.dead {
-			see(b)
-		}
-	}}
-	c.watches = append(c.watches, x)
-	c.p.watch(x)
-	return x
-}
-
-// see takes note of who has the leader's key.
-func (c *elector) see(b simBatch) {
-	if b.resync {
-		c.key, c.mine = 0, false
-	}
-	for _, x := range b.changes {
-		c.key, c.mine = x.create, x.value == string(c.ses.id)
-	}
-	if t := c.term; t != nil && c.key != t.epoch && b.revision >= t.epoch {
-		c.w().logf("%s sees that epoch %d is over", c.p.node.name, t.epoch)
-		c.forget()
-	}
-	c.act()
-}
-
-func (c *elector) w() *world { return c.p.w }
-
-// act campaigns, or gives back a key that no machine goes with.
-func (c *elector) act() {
-	switch {
-	case c.over || c.asked || c.p.dead || c.p.leaving || c.p.ending || c.term != nil:
-	case c.key == 0:
-		c.asked = true
-		c.p.commit(0, []coord.Guard{{Key: keyLeader}}, []simOp{{key: keyLeader, value: string(c.ses.id), owned: true}},
-			func(rev coord.Revision, err error) {
-				c.asked = false
-				switch {
-				case c.over:
-				case err == nil:
-					c.key, c.mine = rev, true
-					c.lead(rev)
-				default:
-					c.later()
-				}
-			})
-	case c.mine:
-		c.asked = true
-		c.p.commit(0, []coord.Guard{{Key: keyLeader, Create: c.key}}, []simOp{{key: keyLeader, del: true}},
-			func(_ coord.Revision, _ error) {
-				c.asked = false
-				c.later()
-			})
-	}
-}
-
-// later looks again, in case that nothing changes by which it would see it.
-func (c *elector) later() {
-	c.p.later(c.w().between(20*time.Millisecond, 100*time.Millisecond), c.act)
-}
-
-// lead begins a term.
-func (c *elector) lead(epoch coord.Revision) {
-	w := c.w()
-	t := &term{w: w, name: c.p.node.name, host: &c.p.node.agent, clock: c.p.node.clock, epoch: epoch, commit: c.p.commit}
-	t.drop = func() {
-		c.forget()
-		c.later()
-	}
-	t.anew = t.drop // which gives the key back
-	c.term = t
-	w.check.newLeader()
-	if c.p.conn == nil {
-		t.over = true
-		t.drop()
-		return
-	}
-	var all [3][]simChange
-	var have [3]bool
-	for i, prefix := range []string{prefixState, prefixAnswer, prefixAgent} {
-		var x *simWatch
-		x = c.watch(prefix, func(b simBatch) {
-			switch {
-			case c.term != t || t.over:
-			case t.l != nil:
-				t.batch(b)
-			default:
-				all[i], have[i] = merge(all[i], b), true
-				x.closed = prefix != prefixAgent
-				if have[0] && have[1] && have[2] {
-					t.begin(foundIn(all[0], all[1], all[2]))
-				}
-			}
-		})
-	}
-}
-
-// merge takes a batch into what is known.
-func merge(known []simChange, b simBatch) []simChange {
-	if b.resync {
-		return b.changes
-	}
-	for _, c := range b.changes {
-		known = slices.DeleteFunc(slices.Clone(known), func(k simChange) bool { return k.key == c.key })
-		if !c.deleted {
-			known = append(known, c)
-		}
-	}
-	return known
-}
-
-// forget drops the machine.
-func (c *elector) forget() {
-	if c.term != nil {
-		c.term.over = true
-		c.term = nil
-	}
-	for _, x := range c.watches[1:] {
-		x.closed = true
-	}
-	c.watches = c.watches[:1]
-}
-
-// stop ends the candidate with its session.
-func (c *elector) stop() {
-	c.forget()
-	c.over = true
-	c.watches[0].closed = true
 }

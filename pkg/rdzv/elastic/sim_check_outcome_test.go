@@ -1,0 +1,140 @@
+package elastic
+
+import (
+	"errors"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/elasticrun/elasticrun/pkg/coord"
+	"github.com/elasticrun/elasticrun/pkg/rdzv"
+)
+
+// result checks how the job ended.
+func (c *checker) result(o rdzv.Outcome) {
+	if c.outcome != nil {
+		c.fail("one outcome", "%v after %v", o, *c.outcome)
+		return
+	}
+	c.outcome = &o
+	rd, job := c.current, &c.w.cfg.job
+	switch o.Ending {
+	case rdzv.EndSucceeded:
+		if rd == nil || len(rd.exited) != len(rd.record.Members) {
+			c.fail("success", "not every worker of round %d has exited with 0", c.last)
+		}
+		c.checkLeftOut(rd)
+	case rdzv.EndFailed:
+		c.checkCharged(rd)
+		recent := 1
+		for _, at := range c.charges {
+			if job.RestartWindow == 0 || c.w.now-at < job.RestartWindow*105/100+10*time.Second*time.Duration(c.terms) {
+				recent++
+			}
+		}
+		if recent <= job.MaxRestarts {
+			c.fail("budget", "failed after %d failures that count, %d restarts were allowed", recent, job.MaxRestarts)
+		}
+		if o.Cause == nil {
+			c.fail("cause", "no cause")
+			return
+		}
+		if len(rd.own) == 0 { // its agent hung, and another node named what followed
+			return
+		}
+		for rank, f := range rd.own {
+			if f.Host == o.Cause.Host && o.Cause.GlobalRank == rank && o.Cause.Grade == 1 {
+				return
+			}
+		}
+		c.fail("cause", "%+v was not what failed by itself in round %d", *o.Cause, c.last)
+	case rdzv.EndTimeout:
+		c.checkGivenUp()
+	case rdzv.EndClosed:
+	}
+}
+
+// justlyGivenUp checks that a job that is given up could not have run.
+func (c *checker) checkGivenUp() {
+	cfg := &c.w.cfg
+	if c.w.now < cfg.faults+2*cfg.restartDelay+5*cfg.ttl+10*time.Second || cfg.job.Static {
+		return
+	}
+	here := map[string]bool{}
+	for _, n := range c.w.nodes {
+		if !n.gone && !n.blockedForGood && n.job == cfg.job && !n.hung() {
+			here[n.node.Identity] = true
+		}
+	}
+	// Who is at fault cannot always be told where the way between healthy nodes fails for a while, too.
+	if ambiguous := c.w.hadBlocked && strings.HasPrefix(c.outcome.Text, "no node is left"); len(here) >= cfg.job.Min && !ambiguous {
+		c.fail("liveness", "the job was given up although %d healthy nodes are there: %s", len(here), c.outcome.Text)
+	}
+}
+
+// nobodyLeftOut checks that who could be in the last round was: newcomers that came in time have ended the round
+// before.
+func (c *checker) checkLeftOut(rd *simRound) {
+	job := &c.w.cfg.job
+	if c.broken != nil || job.Grow != GrowNow || job.Static || job.MaxNodeLosses > 0 || len(rd.record.Members) >= job.Max || len(rd.record.Faults) > 0 {
+		return
+	}
+	member := map[coord.SessionID]bool{}
+	for _, m := range rd.record.Members {
+		member[m.ID] = true
+	}
+	in := max(rd.decided, c.lastTerm)
+	for _, ses := range c.w.store.sorted() {
+		n := c.counts[ses.id]
+		if n == nil || n.ready == 0 || member[ses.id] || c.owner[ses.id].proc == nil || c.owner[ses.id].proc.session != ses.id {
+			continue
+		}
+		if rd.firstExit > max(in, n.ready)+job.JoinSettle+2*time.Second && rd.forgiven == "" {
+			c.fail("liveness", "%s of %s was in line since %v and was left out of round %d, decided at %v, which had room", ses.id, ses.node.name, n.ready,
+				rd.record.Round, rd.decided)
+		}
+	}
+}
+
+// begunAnew takes note that a finished run is begun anew.
+func (c *checker) rerunBegun() {
+	if c.outcome == nil {
+		return
+	}
+	c.w.logf("the run is begun anew after %+v", *c.outcome)
+	for _, ses := range c.w.store.sorted() {
+		if p := c.owner[ses.id]; p != nil && p.proc != nil && p.proc.session == ses.id && p.proc.group != nil {
+			c.fail("no overlap", "the run is begun anew while workers of it may run on %s", p.name)
+		}
+	}
+	c.past, c.outcome, c.current, c.charges = append(c.past, *c.outcome), nil, nil, nil
+}
+
+// learned checks the outcome that an agent was told.
+func (c *checker) outcomeSeen(p *agentProc, o *rdzv.Outcome) {
+	if slices.ContainsFunc(c.past, func(of rdzv.Outcome) bool { return reflect.DeepEqual(*o, of) }) {
+		return
+	}
+	if c.outcome == nil || !reflect.DeepEqual(*o, *c.outcome) {
+		c.fail("one outcome", "%s was told %+v, the outcome is %+v", p.node.name, o, c.outcome)
+	}
+}
+
+// gaveUp checks the reason for which an agent ends by itself. Where nodes enough for a round are there, none may have
+// waited in vain.
+func (c *checker) gaveUp(p *agentProc, err error) {
+	if !errors.Is(err, rdzv.ErrTimeout) || !c.w.calm {
+		return
+	}
+	here := map[string]bool{}
+	for _, n := range c.w.nodes {
+		if !n.gone && !n.hung() {
+			here[n.node.Identity] = true
+		}
+	}
+	if len(here) >= c.w.cfg.job.Min && c.w.now > c.w.cfg.faults+c.w.cfg.job.JoinTimeout {
+		c.fail("liveness", "%s gave up waiting, although nodes enough are there: %v", p.node.name, err)
+	}
+	p.node.gone = true // whoever started it is told
+}

@@ -1,0 +1,157 @@
+package elastic
+
+import (
+	"slices"
+	"time"
+
+	"github.com/elasticrun/elasticrun/pkg/coord"
+)
+
+// elector is an agent that leads if nobody else does. It watches the leader's key, makes it where it is not there, and
+// leads with a machine of its own for each key that it made.
+type elector struct {
+	p       *agentProc
+	ses     *simSession
+	key     coord.Revision // of the leader's key, 0 while there is none
+	mine    bool           // it is this session's
+	asked   bool           // a commit of the key is on its way
+	term    *term
+	watches []*simWatch
+	over    bool
+}
+
+func newElector(p *agentProc, ses *simSession) *elector {
+	c := &elector{p: p, ses: ses}
+	c.watch(keyLeader, c.keyChanged)
+	return c
+}
+
+func (c *elector) watch(prefix string, see func(simBatch)) *simWatch {
+	x := &simWatch{prefix: prefix, see: func(b simBatch) {
+		if !c.over && !c.p.dead {
+			see(b)
+		}
+	}}
+	c.watches = append(c.watches, x)
+	c.p.watch(x)
+	return x
+}
+
+// see takes note of who has the leader's key.
+func (c *elector) keyChanged(b simBatch) {
+	if b.resync {
+		c.key, c.mine = 0, false
+	}
+	for _, x := range b.changes {
+		c.key, c.mine = x.create, x.value == string(c.ses.id)
+	}
+	if t := c.term; t != nil && c.key != t.epoch && b.revision >= t.epoch {
+		c.w().logf("%s sees that epoch %d is over", c.p.node.name, t.epoch)
+		c.dropTerm()
+	}
+	c.campaign()
+}
+
+func (c *elector) w() *world { return c.p.w }
+
+// act campaigns, or gives back a key that no machine goes with.
+func (c *elector) campaign() {
+	switch {
+	case c.over || c.asked || c.p.dead || c.p.leaving || c.p.ending || c.term != nil:
+	case c.key == 0:
+		c.asked = true
+		c.p.commit(0, []coord.Guard{{Key: keyLeader}}, []simOp{{key: keyLeader, value: string(c.ses.id), owned: true}},
+			func(rev coord.Revision, err error) {
+				c.asked = false
+				switch {
+				case c.over:
+				case err == nil:
+					c.key, c.mine = rev, true
+					c.lead(rev)
+				default:
+					c.retry()
+				}
+			})
+	case c.mine:
+		c.asked = true
+		c.p.commit(0, []coord.Guard{{Key: keyLeader, Create: c.key}}, []simOp{{key: keyLeader, del: true}},
+			func(_ coord.Revision, _ error) {
+				c.asked = false
+				c.retry()
+			})
+	}
+}
+
+// later looks again, in case that nothing changes by which it would see it.
+func (c *elector) retry() {
+	c.p.later(c.w().between(20*time.Millisecond, 100*time.Millisecond), c.campaign)
+}
+
+// lead begins a term.
+func (c *elector) lead(epoch coord.Revision) {
+	w := c.w()
+	t := &term{w: w, name: c.p.node.name, host: &c.p.node.agent, clock: c.p.node.clock, epoch: epoch, commit: c.p.commit}
+	t.abort = func() {
+		c.dropTerm()
+		c.retry()
+	}
+	t.restart = t.abort // which gives the key back
+	c.term = t
+	w.check.newLeader()
+	if c.p.conn == nil {
+		t.over = true
+		t.abort()
+		return
+	}
+	var all [3][]simChange
+	var have [3]bool
+	for i, prefix := range []string{prefixState, prefixAnswer, prefixAgent} {
+		var x *simWatch
+		x = c.watch(prefix, func(b simBatch) {
+			switch {
+			case c.term != t || t.over:
+			case t.l != nil:
+				t.batch(b)
+			default:
+				all[i], have[i] = merge(all[i], b), true
+				x.closed = prefix != prefixAgent
+				if have[0] && have[1] && have[2] {
+					t.begin(savedStateOf(all[0], all[1], all[2]))
+				}
+			}
+		})
+	}
+}
+
+// merge takes a batch into what is known.
+func merge(known []simChange, b simBatch) []simChange {
+	if b.resync {
+		return b.changes
+	}
+	for _, c := range b.changes {
+		known = slices.DeleteFunc(slices.Clone(known), func(k simChange) bool { return k.key == c.key })
+		if !c.deleted {
+			known = append(known, c)
+		}
+	}
+	return known
+}
+
+// forget drops the machine.
+func (c *elector) dropTerm() {
+	if c.term != nil {
+		c.term.over = true
+		c.term = nil
+	}
+	for _, x := range c.watches[1:] {
+		x.closed = true
+	}
+	c.watches = c.watches[:1]
+}
+
+// stop ends the candidate with its session.
+func (c *elector) stop() {
+	c.dropTerm()
+	c.over = true
+	c.watches[0].closed = true
+}

@@ -1,0 +1,268 @@
+package elastic
+
+import (
+	"errors"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/elasticrun/elasticrun/pkg/coord"
+	"github.com/elasticrun/elasticrun/pkg/rdzv"
+)
+
+// simCall is a commit without an answer yet.
+type simCall struct {
+	conn *simConn
+	done func(coord.Revision, error)
+}
+
+// connect opens a connection and a session, or resumes a session.
+func (p *agentProc) connect(resume coord.SessionID) {
+	w := p.w
+	p.attempt++
+	attempt := p.attempt
+	if p.dead {
+		return
+	}
+	if !w.store.up || w.now < p.node.refusing {
+		p.later(w.between(50*time.Millisecond, 150*time.Millisecond), func() {
+			if p.attempt == attempt {
+				p.connect(resume)
+			}
+		})
+		return
+	}
+	c := &simConn{node: p.node}
+	answered, sent := false, p.node.local() // the lease begins after sent
+	w.send(c, up, func() {
+		if resume != "" {
+			ok, replaced := w.store.resume(resume, c), p.instance != w.store.instance
+			w.send(c, down, func() {
+				answered = true
+				if p.dead || p.attempt != attempt {
+					return
+				}
+				if !ok {
+					p.sessionLost(resume, replaced)
+					return
+				}
+				w.logf("%s resumed %s", p.node.name, resume)
+				p.conn, c.heard = c, w.now
+				for _, x := range p.watches {
+					p.askToWatch(x)
+				}
+				if p.again {
+					p.write()
+				}
+				p.pump()
+			})
+			return
+		}
+		ses := w.store.open(p.node, c)
+		w.send(c, down, func() {
+			answered = true
+			if !p.dead && p.attempt == attempt {
+				p.conn, c.heard = c, w.now
+				p.begin(ses, sent)
+			}
+		})
+	})
+	p.later(w.between(80*time.Millisecond, time.Second), func() {
+		if !answered && p.attempt == attempt {
+			c.broken, c.clientGone = true, true
+			p.connect(resume)
+		}
+	})
+}
+
+// begin starts to use a new session.
+func (p *agentProc) begin(ses *simSession, sent time.Duration) {
+	w := p.w
+	p.moved = p.m != nil && p.instance != ses.instance
+	p.session, p.instance = ses.id, ses.instance
+	w.check.sessionBegan(ses, p)
+	w.logf("%s agent %d has session %s", p.node.name, p.pid, ses.id)
+	first := p.m == nil
+	if first {
+		p.m = newMember(memberOptions{node: p.node.node, job: p.node.job, ttl: w.cfg.ttl}, sent)
+		p.h = &Handler{m: p.m, stops: make(chan rdzv.Stop, 1), log: zerolog.Nop()}
+	} else {
+		if p.replaced || p.moved {
+			p.m.storeReplaced()
+			p.acted = Fence{}
+		}
+		p.replaced, p.moved = false, false
+		p.m.sessionRenewed(sent, w.cfg.ttl)
+	}
+	p.writing, p.again = false, false // unwritten reports belonged to the last session
+	p.watches = nil
+	p.watch(&simWatch{prefix: prefixAnswer + string(ses.id), see: p.answerChanged})
+	if w.cfg.etcd {
+		p.elector = newElector(p, ses)
+	}
+	p.keepAlive(ses.id)
+	if first || p.m.state != ready {
+		p.enterSoon()
+	}
+	p.pump()
+}
+
+// watch starts a watch that survives reconnects.
+func (p *agentProc) watch(x *simWatch) {
+	p.watches = append(p.watches, x)
+	p.askToWatch(x)
+}
+
+// askToWatch sends the watch to the store.
+func (p *agentProc) askToWatch(x *simWatch) {
+	w, id := p.w, p.session
+	if p.conn != nil && x.session == nil && !x.closed {
+		w.send(p.conn, up, func() {
+			if ses := w.store.sessions[id]; ses != nil && x.session == nil {
+				w.store.watch(ses, x)
+			}
+		})
+	}
+}
+
+// keepAlive renews the session periodically.
+func (p *agentProc) keepAlive(id coord.SessionID) {
+	if p.session != id {
+		return
+	}
+	w, sent := p.w, p.node.local()
+	if c := p.conn; c != nil {
+		w.send(c, up, func() {
+			ses := w.store.sessions[id]
+			if ses == nil {
+				w.send(c, down, func() { p.sessionLost(id, false) })
+				return
+			}
+			w.store.keepAlive(ses)
+			for _, x := range w.store.watches {
+				if x.session == ses {
+					w.store.deliver(x)
+				}
+			}
+			w.send(c, down, func() {
+				if !p.dead && p.session == id {
+					p.m.recordProof(sent)
+					p.pump()
+				}
+			})
+		})
+	}
+	if c := p.conn; c != nil {
+		p.later(w.cfg.ttl/4, func() { p.checkConnection(c) })
+	}
+	p.later(w.cfg.ttl/5, func() { p.keepAlive(id) })
+}
+
+// checkConnection abandons a connection that has been silent for long: it may be broken without a reset.
+func (p *agentProc) checkConnection(c *simConn) {
+	if p.conn == c && p.w.now-c.heard >= p.w.cfg.ttl/4 {
+		p.connectionBroken(c)
+	}
+}
+
+// commit sends a commit to the store. With etcd, a commit without an answer is abandoned after giveUp.
+func (p *agentProc) commit(by coord.Revision, guards []coord.Guard, ops []simOp, done func(coord.Revision, error)) {
+	w, c, id := p.w, p.conn, p.session
+	if c == nil || id == "" {
+		p.later(10*time.Millisecond, func() { done(0, coord.ErrUnavailable) })
+		return
+	}
+	p.nextCall++
+	n := p.nextCall
+	p.calls[n] = &simCall{c, done}
+	answer := func(rev coord.Revision, err error) {
+		if call := p.calls[n]; call != nil && !p.dead {
+			delete(p.calls, n)
+			if errors.Is(err, coord.ErrUnavailable) {
+				p.abandonedCalls++
+			}
+			call.done(rev, err)
+		}
+	}
+	turn := p.abandonedCalls
+	do := func() {
+		rev, err := coord.Revision(0), coord.ErrSessionLost
+		if ses := w.store.sessionForCommit(id, by); ses != nil {
+			if turn < ses.abandonedCalls && !w.plant.overtaken {
+				return // this call was abandoned, and a later one has been executed
+			}
+			ses.abandonedCalls = turn
+			rev, err = w.store.commit(ses, by, guards, ops)
+		}
+		w.send(c, down, func() { answer(rev, err) })
+	}
+	if !w.cfg.etcd {
+		w.send(c, up, do)
+		return
+	}
+	if !w.calm && w.chance(w.cfg.stuck) {
+		w.sendAside(c, up, w.between(10*time.Millisecond, 15*time.Second), do)
+	} else {
+		w.send(c, up, do)
+	}
+	p.later(w.cfg.giveUp, func() { answer(0, coord.ErrUnavailable) })
+}
+
+// connectionBroken handles the loss of the connection.
+func (p *agentProc) connectionBroken(c *simConn) {
+	c.clientGone = true
+	if p.dead || p.conn != c {
+		return
+	}
+	p.w.logf("%s notices that its connection is broken", p.node.name)
+	p.conn = nil
+	for n := 1; n <= p.nextCall; n++ {
+		if call := p.calls[n]; call != nil && call.conn == c {
+			delete(p.calls, n)
+			p.abandonedCalls++
+			call.done(0, coord.ErrUnavailable)
+		}
+	}
+	p.pump()
+	if !p.dead && p.session != "" {
+		p.connect(p.session)
+	}
+}
+
+// sessionLost handles the end of the session in the store: the agent kills its workers at once, then opens a new
+// session.
+func (p *agentProc) sessionLost(id coord.SessionID, replaced bool) {
+	if p == nil || p.dead || p.session != id {
+		return
+	}
+	p.w.logf("%s learns that session %s is lost, store replaced %v", p.node.name, id, replaced)
+	p.session, p.killing, p.replaced = "", true, replaced
+	p.attempt++
+	if p.elector != nil {
+		p.elector.stop()
+		p.elector = nil
+	}
+	if c := p.conn; c != nil {
+		c.broken, c.clientGone = true, true
+		p.conn = nil
+	}
+	p.writing, p.again = false, false
+	p.calls = map[int]*simCall{}
+	if p.inRound {
+		p.m.stop(p.node.local(), "the rendezvous considers this node lost", 0)
+		p.executeAll()
+	}
+	p.renewIfIdle()
+}
+
+// renewIfIdle opens a new session once every worker has ended.
+func (p *agentProc) renewIfIdle() {
+	if p.killing && !p.inRound && !p.dead {
+		p.killing = false
+		if p.leaving || p.ending {
+			p.exit()
+			return
+		}
+		p.connect("")
+	}
+}

@@ -1,0 +1,102 @@
+package elastic
+
+import (
+	"time"
+
+	"github.com/elasticrun/elasticrun/pkg/coord"
+)
+
+func freezeStore(w *world) {
+	s := w.store
+	if s.actor.frozen || !s.up {
+		return
+	}
+	d := w.outage()
+	w.logf("the store stands still for %v", d)
+	w.check.forgive(nil, "store frozen")
+	before := s.clock.read(w.now)
+	w.after(d, func() { s.skipped += s.clock.read(w.now) - before }) // before the thaw
+	s.actor.freeze(d)
+}
+
+func restartStore(w *world) {
+	if w.store.goDown() {
+		w.after(w.between(20*time.Millisecond, w.cfg.ttl), w.store.restart)
+	}
+}
+
+// goDown ends the store's process.
+func (s *simStore) goDown() bool {
+	w := s.w
+	if s.actor.frozen || !s.up {
+		return false
+	}
+	w.logf("the store is down")
+	w.check.forgive(nil, "store down")
+	s.up = false
+	s.term.over = true
+	for _, ses := range s.sorted() {
+		c, n := ses.conn, ses.node
+		if c == nil {
+			continue
+		}
+		c.broken, c.storeGone = true, true
+		if p := n.proc; p != nil && !n.cut[down] {
+			w.after(w.between(0, 150*time.Millisecond), func() { n.agent.do(false, func() { p.connectionBroken(c) }) })
+		}
+	}
+	return true
+}
+
+// restart begins the store's process anew, with what was on its disk.
+func (s *simStore) restart() {
+	s.w.logf("the store is back")
+	s.up = true
+	s.restarts++
+	for _, x := range s.watches {
+		x.session, x.flush = nil, false
+	}
+	s.watches = nil
+	s.rev++
+	delete(s.keys, keyLeader)
+	for _, ses := range s.sorted() {
+		if ses.node == nil {
+			ses.ended = true
+			delete(s.sessions, ses.id)
+			continue
+		}
+		ses.conn, ses.due = nil, false
+		s.keepAlive(ses)
+	}
+	s.lead()
+}
+
+// replaceStore kills a store that has all in memory. After a while there is an empty one in its place. Sometimes a
+// marker tells that it has a predecessor.
+func replaceStore(w *world) {
+	s := w.store
+	if !s.goDown() {
+		return
+	}
+	w.after(w.between(20*time.Millisecond, w.cfg.ttl), func() {
+		s.replace(w.chance(0.5))
+	})
+}
+
+// replace begins an empty store.
+func (s *simStore) replace(marked bool) {
+	s.up = true
+	s.instance++
+	s.w.logf("another store, %d, is there; it knows of its predecessor: %v", s.instance, marked)
+	for _, ses := range s.sorted() {
+		ses.ended = true
+	}
+	s.sessions, s.keys, s.watches, s.rev = map[coord.SessionID]*simSession{}, map[string]*simKey{}, nil, 0
+	born := optionalTime{s.clock.read(s.w.now), true}
+	s.fresh = storeHistory{createdAt: born}
+	if marked {
+		s.fresh.predecessorEnd = born
+	}
+	s.w.check.storeReplaced()
+	s.lead()
+}

@@ -162,7 +162,8 @@ func (l *client) connected(c *conn, index int32) error {
 		return fmt.Errorf("connect: %w", err)
 	}
 	c.connecting = false
-	if err := unix.EpollCtl(l.epoll, unix.EPOLL_CTL_MOD, c.fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: index}); err != nil {
+	event := &unix.EpollEvent{Events: unix.EPOLLIN, Fd: index}
+	if err := unix.EpollCtl(l.epoll, unix.EPOLL_CTL_MOD, c.fd, event); err != nil {
 		return fmt.Errorf("epoll: %w", err)
 	}
 	return c.send()

@@ -57,7 +57,8 @@ func main() {
 	flag.StringVar(&o.ops, "ops", "add,set,get,get2", "the operations to measure")
 	flag.BoolVar(&o.scale, "crowd", true, "also measure many connections")
 	flag.IntVar(&o.load.threads, "threads", 1, "threads of the load client")
-	flag.Func("server", "add or replace a server, as `NAME=COMMAND`; its first line of output must end with its port", func(v string) error {
+	const serverUsage = "add or replace a server, as `NAME=COMMAND`; its first line of output must end with its port"
+	flag.Func("server", serverUsage, func(v string) error {
 		name, command, ok := strings.Cut(v, "=")
 		if !ok || strings.TrimSpace(command) == "" {
 			return fmt.Errorf("want NAME=COMMAND")
@@ -200,7 +201,7 @@ func loads(ctx context.Context, o options, names []string, commands map[string][
 	return t, nil
 }
 
-// measureScales measures every server with many connections and prints the results. It also prints which servers failed.
+// measureScales measures every server with many connections and prints the results and the failures.
 func measureScales(ctx context.Context, names []string, commands map[string][]string) error {
 	const times = 3
 	results := map[string][]scale{}

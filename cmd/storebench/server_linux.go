@@ -198,7 +198,8 @@ func busy() (time.Duration, error) {
 		return 0, err
 	}
 	var user, nice, system, idle, iowait, irq, softirq, steal int64
-	_, err = fmt.Sscanf(string(data), "cpu %d %d %d %d %d %d %d %d", &user, &nice, &system, &idle, &iowait, &irq, &softirq, &steal)
+	_, err = fmt.Sscanf(string(data), "cpu %d %d %d %d %d %d %d %d",
+		&user, &nice, &system, &idle, &iowait, &irq, &softirq, &steal)
 	const tick = 10 * time.Millisecond
 	return time.Duration(user+nice+system+irq+softirq+steal) * tick, err
 }

@@ -83,7 +83,7 @@ func TestTimeoutIsPerCall(t *testing.T) {
 
 // A call is limited by its own timeout, which is 300 s by default as in torch, or by an earlier end of its context.
 func TestTimeouts(t *testing.T) {
-	cause := errors.New("told to stop")
+	cause := errors.New("stopped")
 	for _, tc := range []struct {
 		name             string
 		timeout, ctxEnds time.Duration

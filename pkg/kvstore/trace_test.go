@@ -114,7 +114,7 @@ func TestTraceNamesMissingRanks(t *testing.T) {
 func checkTrace(t *rapid.T, rank int, err error, worldSize int, missing []int) {
 	if len(missing) == 0 {
 		if err != nil {
-			t.Errorf("nobody is missing, but rank %d got: %v", rank, err)
+			t.Errorf("no rank is missing, but rank %d got: %v", rank, err)
 		}
 		return
 	}
@@ -161,7 +161,7 @@ func TestTraceErrorText(t *testing.T) {
 			},
 			{
 				// Rank 0 cannot know that the others expect another number of members.
-				name: "nobody is missing any more", worldSize: 1, arrivals: map[int]time.Duration{0: 0},
+				name: "no rank is missing any more", worldSize: 1, arrivals: map[int]time.Duration{0: 0},
 				want: map[int]string{0: `barrier "p" of 1 members timed out on rank 0 after 1m0s: ` +
 					`no rank is missing now: the last one arrived too late`},
 			},

@@ -118,7 +118,8 @@ func (l *recordLog) read(r *bufio.Reader, what string, left *int64, keep bool) (
 // malformed returns an error about the record at l.offset.
 func (l *recordLog) malformed(format string, args ...any) error {
 	return fmt.Errorf("%w: the record at byte %d cannot be read: %s (a writer was killed midway, or "+
-		"this is not a store's file: remove it and restart the job)", kvstore.ErrProtocol, l.offset, fmt.Sprintf(format, args...))
+		"this is not a store's file: remove it and restart the job)",
+		kvstore.ErrProtocol, l.offset, fmt.Sprintf(format, args...))
 }
 
 // unreadable returns the error of a read that should have succeeded.

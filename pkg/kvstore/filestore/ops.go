@@ -178,8 +178,8 @@ func (s *Store) Wait(ctx context.Context, keys ...string) error {
 
 // poll calls look, with the shared lock held, until no key is missing.
 func (s *Store) poll(ctx context.Context, keys []string, look func() (missing map[string]struct{})) error {
-	again := time.NewTicker(pollInterval)
-	defer again.Stop()
+	ticker := time.NewTicker(pollInterval)
+	defer ticker.Stop()
 	missing := keys
 	for {
 		err := s.withLock(ctx, sharedLock, s.closing, func() error {
@@ -196,9 +196,9 @@ func (s *Store) poll(ctx context.Context, keys []string, look func() (missing ma
 			return nil
 		}
 		select {
-		case <-again.C:
+		case <-ticker.C:
 		case <-ctx.Done():
-			return fmt.Errorf("file store %q: %w", s.path, fmt.Errorf("wait for %s: %w", keyspace.NameKeys(missing), kvstore.ContextError(ctx)))
+			return fmt.Errorf("file store %q: wait for %s: %w", s.path, keyspace.NameKeys(missing), kvstore.ContextError(ctx))
 		}
 	}
 }

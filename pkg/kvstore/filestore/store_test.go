@@ -11,8 +11,6 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -295,70 +293,6 @@ func TestSizeLimit(t *testing.T) {
 	}
 }
 
-// TestLockedFile holds the file's lock while a store needs it.
-func TestLockedFile(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "store")
-	s := openFile(t, path, 0)
-	holder, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer holder.Close()
-	if ok, err := exclusiveLock.try(holder); !ok || err != nil {
-		t.Fatal(ok, err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-	defer cancel()
-	forEachOp(ctx, s, func(name string, err error) {
-		if !errors.Is(err, kvstore.ErrTimeout) || !errors.Is(err, context.DeadlineExceeded) ||
-			!strings.Contains(err.Error(), "the file's lock") {
-			t.Errorf("%s = %v", name, err)
-		}
-	})
-	because := errors.New("a worker died")
-	dead, die := context.WithCancelCause(t.Context())
-	die(because)
-	if err := s.Set(dead, "k", nil); !errors.Is(err, because) || errors.Is(err, kvstore.ErrTimeout) {
-		t.Errorf("Set = %v, want one that is %v", err, because)
-	}
-	if _, err := Open(dead, path, Options{}); !errors.Is(err, because) {
-		t.Errorf("open = %v", err)
-	}
-	done := make(chan error)
-	go func() { done <- s.Set(t.Context(), "k", nil) }()
-	if err := unlock(holder); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-done; err != nil {
-		t.Errorf("Set after the unlock: %v", err)
-	}
-}
-
-// TestCloseTimeout closes a store whose file stays locked.
-func TestCloseTimeout(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "store")
-	synctest.Test(t, func(t *testing.T) {
-		s := openFile(t, path, 1)
-		holder, err := os.Open(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer holder.Close()
-		if ok, err := sharedLock.try(holder); !ok || err != nil {
-			t.Fatal(ok, err)
-		}
-		start := time.Now()
-		err = s.Close()
-		if took := time.Since(start); !errors.Is(err, kvstore.ErrTimeout) || took.Round(time.Second) != closeTimeout {
-			t.Errorf("Close = %v after %v", err, took)
-		}
-		if again := s.Close(); !errors.Is(again, kvstore.ErrTimeout) {
-			t.Errorf("second Close = %v", again)
-		}
-	})
-	compareFile(t, path, rawRecords("refcount/", "1"))
-}
-
 func TestClosed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "store")
 	s := openFile(t, path, 0)
@@ -369,7 +303,7 @@ func TestClosed(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := <-waiting; !errors.Is(err, kvstore.ErrClosed) || !strings.Contains(err.Error(), `wait for key "never"`) {
-		t.Errorf("Wait under way = %v", err)
+		t.Errorf("Wait in progress = %v", err)
 	}
 	before, _ := os.ReadFile(path)
 	forEachOp(t.Context(), s, func(name string, err error) {
@@ -378,73 +312,4 @@ func TestClosed(t *testing.T) {
 		}
 	})
 	compareFile(t, path, before)
-}
-
-// awaitWait returns when a Wait is in progress.
-func awaitWait(t *testing.T, s *Store) {
-	t.Helper()
-	for attempt := range 1000 {
-		s.mu.Lock()
-		n := len(s.log.waits)
-		s.mu.Unlock()
-		if n > 0 {
-			return
-		}
-		if err := waitForRetry(t.Context(), nil, attempt); err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Fatal("no wait begins")
-}
-
-// TestWaitMissesNothing sets and deletes a key between two reads of the file.
-func TestWaitMissesNothing(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "store")
-	ctx := t.Context()
-	s, other := openFile(t, path, 0), openFile(t, path, 0)
-	waiting := make(chan error)
-	go func() { waiting <- s.Wait(ctx, "a", "b") }()
-	awaitWait(t, s)
-	if err := other.MultiSet(ctx, kvstore.Pair{Key: "a", Value: nil}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := other.Delete(ctx, "a"); err != nil {
-		t.Fatal(err)
-	}
-	if err := other.Set(ctx, "b", nil); err != nil {
-		t.Fatal(err)
-	}
-	if err := <-waiting; err != nil {
-		t.Error(err)
-	}
-	if ok, err := s.Check(ctx, "a", "b"); ok || err != nil {
-		t.Errorf("Check = %v, %v", ok, err)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.log.waits) != 0 {
-		t.Error("the wait is left")
-	}
-}
-
-func TestWaitEndsWithContext(t *testing.T) {
-	s := openFile(t, filepath.Join(t.TempDir(), "store"), 0)
-	if err := s.Set(t.Context(), "here", nil); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-	defer cancel()
-	for name, wait := range map[string]func(keys ...string) error{
-		"Wait":     func(keys ...string) error { return s.Wait(ctx, keys...) },
-		"MultiGet": func(keys ...string) error { _, err := s.MultiGet(ctx, keys...); return err },
-	} {
-		err := wait("b", "here", "a")
-		if !errors.Is(err, kvstore.ErrTimeout) || !errors.Is(err, context.DeadlineExceeded) ||
-			!strings.Contains(err.Error(), `wait for key "a", "b": timed out`) {
-			t.Errorf("%s = %v", name, err)
-		}
-		if err := wait("here"); err != nil {
-			t.Errorf("%s of a present key: %v", name, err)
-		}
-	}
 }

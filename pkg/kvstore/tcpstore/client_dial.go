@@ -92,7 +92,8 @@ func (c *Client) join(ctx context.Context) error {
 		}
 		joined, err := strconv.ParseInt(string(a.values[0]), 10, 64)
 		if err != nil {
-			return fmt.Errorf("wait for %d workers at store %s: key %q: %w: %w", c.opts.Workers, c.addr, initKey, kvstore.ErrProtocol, err)
+			return fmt.Errorf("wait for %d workers at store %s: key %q: %w: %w",
+				c.opts.Workers, c.addr, initKey, kvstore.ErrProtocol, err)
 		}
 		if joined >= int64(c.opts.Workers) {
 			return nil

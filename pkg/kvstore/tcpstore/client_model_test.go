@@ -43,7 +43,7 @@ func TestClientModel(t *testing.T) {
 			clients = append(clients, c)
 		}
 		model := kvstore.NewHashStore()
-		client := rapid.Custom(func(t *rapid.T) *Client { return clients[rapid.IntRange(0, len(clients)-1).Draw(t, "client")] })
+		client := rapid.SampledFrom(clients)
 		// both makes a call on a client and on the model. The order does not matter, because both have the same
 		// content.
 		both := func(t *rapid.T, call func(s kvstore.Store) (any, error)) {

@@ -144,14 +144,14 @@ func (c *Client) storeLocalAddr(nc net.Conn) {
 // handshake sends the first requests of the protocol. If these have no reply, it also asks for one, because an open
 // port is no proof of a store. An unconfirmed client does not ask, as torch's does not.
 func (c *Client) handshake(ctx context.Context, l *clientConn) error {
-	greeting := []query{c.confirmation()}
+	requests := []query{c.confirmation()}
 	switch {
 	case c.opts.Protocol == ProtocolV2:
-		greeting = []query{{op: opValidate, number: int64(magicNumber)}, c.confirmation()}
+		requests = []query{{op: opValidate, number: int64(magicNumber)}, c.confirmation()}
 	case c.opts.unconfirmed:
 		return nil
 	}
-	_, _, err := l.call(ctx, greeting)
+	_, _, err := l.call(ctx, requests)
 	if errors.Is(err, kvstore.ErrProtocol) {
 		return fmt.Errorf("no TCPStore of %s answers at %s: %w", c.opts.Protocol, c.addr, err)
 	}

@@ -125,7 +125,9 @@ func (r replyReader) value(most int64) ([]byte, error) {
 		return nil, err
 	}
 	if length < 0 || length > most {
-		return nil, fmt.Errorf("%w: a value of %d bytes in an answer that may have %d bytes in all", kvstore.ErrProtocol, length, maxReply)
+		return nil, fmt.Errorf(
+			"%w: a value of %d bytes; the most for all values of a reply is %d", kvstore.ErrProtocol, length, maxReply,
+		)
 	}
 	value := make([]byte, min(int(length), firstChunk))
 	for came := 0; ; {

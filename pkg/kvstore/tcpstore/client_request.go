@@ -106,7 +106,8 @@ func (q *query) check(p Protocol) error {
 		size += len(value)
 	}
 	if size > maxRequest {
-		return fmt.Errorf("%w: %d bytes of keys and values in one request, the most is %d", kvstore.ErrProtocol, size, maxRequest)
+		return fmt.Errorf("%w: %d bytes of keys and values in one request, the most is %d",
+			kvstore.ErrProtocol, size, maxRequest)
 	}
 	return nil
 }

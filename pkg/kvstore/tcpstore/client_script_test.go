@@ -112,7 +112,9 @@ func conversations(p Protocol) []conversation {
 	}
 	return append(all, []conversation{
 		{"multi set", multiSet, []turn{confirmed(p, encode(p, opMultiSet, 2, "/a", "1", "/b", "22"))}, ""},
-		{"multi get", multiGet, []turn{waits("/a", "/b"), {encode(p, opMultiGet, 2, "/a", "/b"), replyOf("1", "22")}}, "1 22"},
+		{"multi get", multiGet, []turn{
+			waits("/a", "/b"), {encode(p, opMultiGet, 2, "/a", "/b"), replyOf("1", "22")},
+		}, "1 22"},
 		{"append", appendTo("k", "v"), []turn{confirmed(p, encode(p, opAppend, "/k", "v"))}, ""},
 		{
 			"push", func(ctx context.Context, c *Client) (any, error) { return nil, c.QueuePush(ctx, "q", []byte("v")) },

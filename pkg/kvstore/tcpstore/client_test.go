@@ -239,7 +239,8 @@ func TestClientSendsNothingTwice(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := c.Add(t.Context(), "word", 1) // the server closes the connection
-	if !errors.Is(err, kvstore.ErrConnection) || !strings.Contains(err.Error(), `"word"`) || !strings.Contains(err.Error(), addr) {
+	if !errors.Is(err, kvstore.ErrConnection) ||
+		!strings.Contains(err.Error(), `"word"`) || !strings.Contains(err.Error(), addr) {
 		t.Errorf("Add to a word = %v", err)
 	}
 	if sum, err := c.Add(t.Context(), "n", 1); sum != 1 || err != nil {
@@ -280,7 +281,7 @@ func TestClientClose(t *testing.T) {
 }
 
 func TestClientCloseEndsDialing(t *testing.T) {
-	c := newClient("nobody:1", ClientOptions{})
+	c := newClient("unused:1", ClientOptions{})
 	dialing := make(chan struct{})
 	c.open = func(ctx context.Context) (net.Conn, error) {
 		close(dialing)
@@ -297,7 +298,7 @@ func TestClientCloseEndsDialing(t *testing.T) {
 }
 
 func TestClientContextThatHasEnded(t *testing.T) {
-	c := newClient("nobody:1", ClientOptions{})
+	c := newClient("unused:1", ClientOptions{})
 	defer c.Close()
 	c.open = func(context.Context) (net.Conn, error) {
 		t.Error("the client dials")
@@ -326,7 +327,7 @@ func TestClientContextThatHasEnded(t *testing.T) {
 
 // A call that cannot connect in time reports that.
 func TestClientCannotConnectInTime(t *testing.T) {
-	c := newClient("nobody:1", ClientOptions{})
+	c := newClient("unused:1", ClientOptions{})
 	defer c.Close()
 	c.open = func(ctx context.Context) (net.Conn, error) {
 		<-ctx.Done()

@@ -127,7 +127,8 @@ func TestClientWithTorch(t *testing.T) {
 // testMultiple sets and gets several keys at once, or one after another in protocol 1.
 func testMultiple(t *testing.T, ctx context.Context, c *Client) {
 	t.Helper()
-	if err := c.MultiSet(ctx, kvstore.Pair{Key: "x", Value: []byte("1")}, kvstore.Pair{Key: "y", Value: nil}, kvstore.Pair{Key: "x", Value: []byte("2")}); err != nil {
+	one, two := kvstore.Pair{Key: "x", Value: []byte("1")}, kvstore.Pair{Key: "x", Value: []byte("2")}
+	if err := c.MultiSet(ctx, one, kvstore.Pair{Key: "y"}, two); err != nil {
 		t.Error(err)
 	}
 	values, err := c.MultiGet(ctx, "x", "y", "x")
@@ -249,7 +250,8 @@ func testNewerCalls(t *testing.T, ctx context.Context, c *Client) {
 	}
 	limited, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
 	defer cancel()
-	if err := c.ServerBarrier(limited, "trio", 3); !errors.Is(err, kvstore.ErrTimeout) || !strings.Contains(err.Error(), `"trio"`) {
+	err = c.ServerBarrier(limited, "trio", 3)
+	if !errors.Is(err, kvstore.ErrTimeout) || !strings.Contains(err.Error(), `"trio"`) {
 		t.Errorf("ServerBarrier = %v, want a timeout that names its key", err)
 	}
 	var wg sync.WaitGroup

@@ -61,8 +61,12 @@ func differential(t *testing.T, version string, with storetest.Target) {
 			}
 		}
 		l := &laneRun{t: t, peer: with, players: []player{
-			{"torch's client, torch's server", func(calls []storetest.Call) ([]storetest.Outcome, error) { return lane.play(lane.server, calls) }},
-			{"torch's client, our server", func(calls []storetest.Call) ([]storetest.Outcome, error) { return lane.play(ours, calls) }},
+			{"torch's client, torch's server", func(calls []storetest.Call) ([]storetest.Outcome, error) {
+				return lane.play(lane.server, calls)
+			}},
+			{"torch's client, our server", func(calls []storetest.Call) ([]storetest.Outcome, error) {
+				return lane.play(ours, calls)
+			}},
 			{"our client, torch's server", dialed(lane.server)},
 			{"our client, our server", dialed(ours)},
 		}}

@@ -29,7 +29,8 @@ from torch.distributed import TCPStore
 from torch.distributed.elastic.utils import store as helpers
 
 def call(job, rank):
-    store = TCPStore("127.0.0.1", int(job["Port"]), None, False, timedelta(seconds=60), wait_for_workers=False, use_libuv=False)
+    store = TCPStore("127.0.0.1", int(job["Port"]), None, False, timedelta(seconds=60), wait_for_workers=False,
+                     use_libuv=False)
     if job["Call"] == "barrier":
         helpers.barrier(store, job["World"], "p", job["Timeout"], rank, lambda r: f"host{r}", job["Timeout"] / 3)
         return []
@@ -49,7 +50,8 @@ def run(job, rank):
 
 print("ready", flush=True)
 sys.stdin.readline()
-threads = [threading.Thread(target=run, args=(job, rank)) for job in json.loads(sys.argv[1]) for rank in job["Torch"] or []]
+calls = [(job, rank) for job in json.loads(sys.argv[1]) for rank in job["Torch"] or []]
+threads = [threading.Thread(target=run, args=call) for call in calls]
 for t in threads: t.start()
 for t in threads: t.join()
 `
@@ -234,7 +236,9 @@ func (j *helperJob) call(ctx context.Context, rank int) helperResult {
 	case "barrier":
 		err = kvstore.Barrier(ctx, c, kvstore.BarrierOptions{
 			WorldSize: j.World, Prefix: "p", Timeout: timeout,
-			Trace: &kvstore.Trace{Rank: rank, Decode: func(rank int) string { return fmt.Sprintf("host%d", rank) }, Timeout: timeout / 3},
+			Trace: &kvstore.Trace{
+				Rank: rank, Decode: func(rank int) string { return fmt.Sprintf("host%d", rank) }, Timeout: timeout / 3,
+			},
 		})
 	case "synchronize":
 		values, err = kvstore.Synchronize(ctx, c, data, rank, j.World, "p", 0)

@@ -64,10 +64,13 @@ func TestKnownDifferences(t *testing.T) {
 				if tt.only != protocolUnknown && tt.only != p {
 					continue
 				}
-				for _, server := range []struct{ name, addr, want string }{{"torch", lane.server, tt.torch}, {"ours", ours, tt.ours}} {
+				for _, server := range []struct{ name, addr, want string }{
+					{"torch", lane.server, tt.torch}, {"ours", ours, tt.ours},
+				} {
 					got, err := lastAnswer(server.addr, p, tt.request(p))
 					if err != nil || got != server.want {
-						t.Errorf("%s: %s gives %s %v, want %s", tt.name, server.name, storetest.Text(got), err, storetest.Text(server.want))
+						t.Errorf("%s: %s gives %s %v, want %s",
+							tt.name, server.name, storetest.Text(got), err, storetest.Text(server.want))
 					}
 				}
 			}

@@ -180,7 +180,10 @@ func TestDecode(t *testing.T) {
 			"multi set", encode(ProtocolV2, opMultiSet, 2, "a", "1", "b", ""),
 			plain{op: opMultiSet, keys: []string{"a", "b"}, values: []string{"1", ""}},
 		},
-		{"queue push", encode(ProtocolV2, opQueuePush, "q", "v"), plain{op: opQueuePush, keys: []string{"q"}, values: []string{"v"}}},
+		{
+			"queue push", encode(ProtocolV2, opQueuePush, "q", "v"),
+			plain{op: opQueuePush, keys: []string{"q"}, values: []string{"v"}},
+		},
 		{"queue pop", encode(ProtocolV2, opQueuePop, "q"), plain{op: opQueuePop, keys: []string{"q"}}},
 		{"queue len", encode(ProtocolV2, opQueueLen, "q"), plain{op: opQueueLen, keys: []string{"q"}}},
 		{"list keys", encode(ProtocolV2, opListKeys), plain{op: opListKeys}},

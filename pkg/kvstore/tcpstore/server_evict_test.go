@@ -11,7 +11,6 @@ import (
 // TestEvictable checks which unused connections may be closed: the oldest first, but for each address as many are kept
 // as it has torch 1.13 connections in use.
 func TestEvictable(t *testing.T) {
-	const silent = protocolUnknown
 	type peer struct {
 		ip       string
 		protocol Protocol
@@ -23,12 +22,12 @@ func TestEvictable(t *testing.T) {
 		want  []uint64
 	}{
 		{"none", nil, nil},
-		{"strangers", []peer{{"10.0.0.1", silent, false}, {"10.0.0.2", ProtocolV2, false}, {"10.0.0.2", silent, false}}, []uint64{1, 3}},
-		{"in the midst of its first request", []peer{{"10.0.0.1", silent, true}}, nil},
-		{"torch 1.13", []peer{{"10.0.0.1", ProtocolV1, false}, {"10.0.0.1", silent, false}, {"10.0.0.2", silent, false}}, []uint64{3}},
+		{"unknown peers", []peer{{ip: "10.0.0.1"}, {"10.0.0.2", ProtocolV2, false}, {ip: "10.0.0.2"}}, []uint64{1, 3}},
+		{"part of the first request", []peer{{ip: "10.0.0.1", half: true}}, nil},
+		{"torch 1.13", []peer{{"10.0.0.1", ProtocolV1, false}, {ip: "10.0.0.1"}, {ip: "10.0.0.2"}}, []uint64{3}},
 		{
 			"beside torch 1.13",
-			[]peer{{"10.0.0.1", ProtocolV1, false}, {"10.0.0.1", silent, false}, {"10.0.0.1", silent, false}, {"10.0.0.1", silent, false}},
+			[]peer{{"10.0.0.1", ProtocolV1, false}, {ip: "10.0.0.1"}, {ip: "10.0.0.1"}, {ip: "10.0.0.1"}},
 			[]uint64{3, 4},
 		},
 	} {

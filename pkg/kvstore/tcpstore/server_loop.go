@@ -284,7 +284,8 @@ func (l *loop) expireStalls(late time.Duration, more bool) {
 		if time.Since(c.stallStart) < limit {
 			return
 		}
-		l.closeConn(c, refuse(ReasonStalled, "%d bytes of a request arrived, then less than %d in %v", c.stallSize, stallShare, l.opts.StallTimeout))
+		l.closeConn(c, refuse(ReasonStalled, "%d bytes of a request arrived, then less than %d in %v",
+			c.stallSize, stallShare, l.opts.StallTimeout))
 	}
 }
 

@@ -77,7 +77,7 @@ func (c *rawClient) isWaiting(t *testing.T, l steppedLoop) {
 	t.Helper()
 	l.step()
 	if l.store.Awaited() == 0 {
-		t.Fatal("nobody waits")
+		t.Fatal("no wait is in progress")
 	}
 }
 

@@ -76,7 +76,8 @@ func TestStopAnswersArrivedRequests(t *testing.T) {
 	waiting := l.connect(ProtocolV2)
 	waiting.send(opWait, 1, "k")
 	requests := slices.Concat(encode(ProtocolV2, opSet, "k", make([]byte, 100_000)), encode(ProtocolV2, opAdd, "n", 1))
-	if n, err := unix.Write(c.nc.(*steppedWire).fd, requests); err != nil || n < len(requests) { // more than one read takes
+	// More than one read takes.
+	if n, err := unix.Write(c.nc.(*steppedWire).fd, requests); err != nil || n < len(requests) {
 		t.Fatalf("wrote %d bytes, %v", n, err)
 	}
 	l.stop(true)

@@ -288,7 +288,8 @@ func TestSpaceModel(t *testing.T) {
 					}
 					got, ok := c.Get(k)
 					want, there := model[k]
-					if ok != there || string(got) != want || c.Has(k) != (there || len(queues[k]) > 0) || c.QueueLen(k) != len(queues[k]) {
+					has := there || len(queues[k]) > 0
+					if ok != there || string(got) != want || c.Has(k) != has || c.QueueLen(k) != len(queues[k]) {
 						t.Fatalf("get(%q) = %q, %v; want %q, %v", k, got, ok, want, there)
 					}
 				}

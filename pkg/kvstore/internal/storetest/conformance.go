@@ -19,8 +19,8 @@ type Scope interface {
 	Fatal(args ...any)
 }
 
-// patience limits every call that must succeed.
-const patience = 10 * time.Second
+// testTimeout limits every call that must succeed.
+const testTimeout = 10 * time.Second
 
 // Opener creates a new, empty store that ends with t, and returns Clients handles on it. If a store has a single
 // handle, Opener returns it that many times.
@@ -86,7 +86,7 @@ func conformRelease(t *testing.T, stores []kvstore.Store) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 			defer cancel()
 			got := make(chan string, 1)
 			go func() {
@@ -110,7 +110,7 @@ func conformRelease(t *testing.T, stores []kvstore.Store) {
 // conformWait sets and deletes a and b in turn, so that they are never present together, until a Wait for both ends.
 func conformWait(t *testing.T, stores []kvstore.Store) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
 	waited := make(chan error, 1)
 	go func() { waited <- stores[1].Wait(ctx, "a", "b") }()
@@ -118,7 +118,7 @@ func conformWait(t *testing.T, stores []kvstore.Store) {
 		select {
 		case err := <-waited:
 			if err != nil || ctx.Err() != nil {
-				t.Errorf("after %d rounds, and %v: %v", round, patience, err)
+				t.Errorf("after %d rounds, and %v: %v", round, testTimeout, err)
 			}
 			return
 		default:
@@ -176,7 +176,8 @@ func conformOwnership(t *testing.T, stores []kvstore.Store) {
 		t.Fatal(err)
 	}
 	stored[0] = 'X'
-	err = errors.Join(err, s.Set(ctx, "set", mine), s.Append(ctx, "appended", mine), s.MultiSet(ctx, kvstore.Pair{Key: "multi", Value: mine}))
+	err = errors.Join(err, s.Set(ctx, "set", mine), s.Append(ctx, "appended", mine),
+		s.MultiSet(ctx, kvstore.Pair{Key: "multi", Value: mine}))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,6 @@
-"""Serves stores of real torch: a JSON request a line on stdin, a JSON answer a line on stdout.
+"""Serves torch's stores: one JSON request per line on stdin, one JSON reply per line on stdout.
 
-Keys are text, values base64. An error answers {"err": its type and text}.
+Keys are text, values base64. The reply to a failed request is {"err": type and text}.
 """
 
 import base64

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Plays sequences of store calls through torch's TCPStore, for the tests of this package (torchdriver_test.go).
 
-It prints a port and serves it until its stdin ends. Each connection is a lane: it gets a process and in that a TCPStore
-server of its own, whose port is the first line of JSON sent back. After that every line that comes is a sequence to be played against some
-server, {"address": ..., "calls": [...]}, and is answered with {"outcomes": [...]}. call_test.go has the fields of
-calls and outcomes; keys and values are base64.
+It prints a port and serves it until its stdin ends. Each connection is a lane: it gets a process with a TCPStore
+server of its own, whose port is the first line of JSON sent back. Every line that arrives after that is a sequence to
+play against some server, {"address": ..., "calls": [...]}. The reply is {"outcomes": [...]}. See Call and Outcome in
+pkg/kvstore/internal/storetest for their fields; keys and values are base64.
 """
 
 import base64
@@ -33,7 +33,7 @@ def call_get(get, store, key, timeout):
     return get(key)
 
 
-# What each call does with a store, keys, values, the number to add and the timeout.
+# Each call takes a store, keys, values, the number to add and the timeout.
 CALLS = {
     "set": lambda s, k, v, n, t: s.set(k[0], v[0]),
     "get": lambda s, k, v, n, t: [call_get(s.get, s, k[0], t)],
@@ -47,7 +47,7 @@ CALLS = {
     "multi_get": lambda s, k, v, n, t: call_get(s.multi_get, s, k, t),
     "multi_set": lambda s, k, v, n, t: s.multi_set(k, v),
 }
-UNANSWERED = {"set", "append", "multi_set"}
+WITHOUT_REPLY = {"set", "append", "multi_set"}
 
 
 def error_class(error):
@@ -67,7 +67,7 @@ def perform(store, call):
         got = CALLS[call["op"]](store, keys, values, call["delta"], timeout)
     except Exception as error:
         if error_class(error) == "timeout" and not BACKEND:
-            # torch 1.13 keeps a wait's timeout for the answers to all that follows.
+            # torch 1.13 uses the timeout of a wait for all later replies too.
             store.wait([], datetime.timedelta(seconds=60))
         return {"error": error_class(error)}
     if isinstance(got, list):
@@ -76,19 +76,19 @@ def perform(store, call):
 
 
 class Players:
-    """Clients of one server. They are kept for all sequences, for a connection costs."""
+    """Clients of one server. All sequences share them, because a connection is expensive."""
 
     def __init__(self, address):
         host, port = address.rsplit(":", 1)
         self.open = lambda: open_store(host, int(port), False)
         self.stores = [self.open() for _ in range(CLIENTS)]
-        self.unanswered = None  # the client whose last call had no answer
+        self.no_reply = None  # the client whose last call had no reply
 
     def settle(self, client=None):
-        """Makes sure that what other clients sent has been carried out."""
-        if self.unanswered not in (None, client):
-            self.stores[self.unanswered].num_keys()
-            self.unanswered = None
+        """Makes sure that the server has carried out the calls of other clients."""
+        if self.no_reply not in (None, client):
+            self.stores[self.no_reply].num_keys()
+            self.no_reply = None
 
     def play(self, calls):
         before = self.stores[0].num_keys()
@@ -111,7 +111,7 @@ class Players:
                 outcomes[i]["number"] -= before
             if outcomes[i].get("error") == "refused":
                 self.stores[client] = self.open()
-            self.unanswered = client if call["op"] in UNANSWERED else None
+            self.no_reply = client if call["op"] in WITHOUT_REPLY else None
         self.settle()
         for thread in threads:
             thread.join()
@@ -121,7 +121,7 @@ class Players:
 class Lane(socketserver.StreamRequestHandler):
     def handle(self):
         server = open_store("127.0.0.1", 0, True)
-        self.tell({"port": server.port})
+        self.reply({"port": server.port})
         players = {}
         for line in self.rfile:
             sequence = json.loads(line)
@@ -129,16 +129,16 @@ class Lane(socketserver.StreamRequestHandler):
             try:
                 if address not in players:
                     players[address] = Players(address)
-                self.tell({"outcomes": players[address].play(sequence["calls"])})
+                self.reply({"outcomes": players[address].play(sequence["calls"])})
             except Exception:
-                self.tell({"failure": traceback.format_exc()})
+                self.reply({"failure": traceback.format_exc()})
 
-    def tell(self, answer):
-        self.wfile.write(json.dumps(answer).encode() + b"\n")
+    def reply(self, message):
+        self.wfile.write(json.dumps(message).encode() + b"\n")
 
 
 class Lanes(socketserver.ForkingTCPServer):
-    """One process for each lane: torch 1.13 makes its results without holding python's lock."""
+    """One process per lane: torch 1.13 makes its results without holding the GIL."""
 
     request_queue_size = 64
 

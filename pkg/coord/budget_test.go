@@ -14,7 +14,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// fill puts keys of that size until the store takes no more. It returns how many there are, and the error.
+// fill puts keys of that size until the store returns an error. It returns the number of keys and the error.
 func fill(t *testing.T, s Store, prefix string, op Op, size int) (n int, err error) {
 	t.Helper()
 	for ; n < 100_000; n++ {
@@ -27,7 +27,8 @@ func fill(t *testing.T, s Store, prefix string, op Op, size int) (n int, err err
 	return n, nil
 }
 
-// A store that is full says so to whoever would add to it; running jobs, their leader above all, and who deletes go on.
+// TestFullStore fills a store. New data must fail with ErrFull, but running jobs, above all their leader, and deletes
+// must still work.
 func TestFullStore(t *testing.T) {
 	const memory = 16 << 20
 	s, addr := startServer(t, ServerOptions{MaxMemory: memory})
@@ -82,7 +83,7 @@ func fillSessions(t *testing.T, addr string) {
 	t.Error("sessions have no bound")
 }
 
-// What is counted is what is there, whatever was done to it.
+// TestBudgetIsExact compares the budget with the contents of the core after random operations.
 func TestBudgetIsExact(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := newCore()
@@ -134,7 +135,7 @@ func TestBudgetIsExact(t *testing.T) {
 	})
 }
 
-// Watches of which nobody takes anything cost no more than their share, and are told all in the end.
+// TestWatchBacklogIsBounded checks that watches without a reader have a bounded backlog and still deliver everything.
 func TestWatchBacklogIsBounded(t *testing.T) {
 	c := newCore()
 	c.budget.limitMemory(2 << 20)
@@ -164,8 +165,8 @@ func TestWatchBacklogIsBounded(t *testing.T) {
 	}
 }
 
-// A client that sends much and ends nothing pays for it itself, and those that do not take what they are told.
-func TestRequestsUnderWayAreBounded(t *testing.T) {
+// TestInflightIsBounded checks that clients with large incomplete requests are dropped and do not disturb others.
+func TestInflightIsBounded(t *testing.T) {
 	const memory = 16 << 20
 	s, addr := startServer(t, ServerOptions{MaxMemory: memory, StallTimeout: time.Minute})
 	good := dial(t, DialOptions{Addr: addr})
@@ -196,8 +197,8 @@ func TestRequestsUnderWayAreBounded(t *testing.T) {
 	put(t, good, Op{Key: "good", Value: make([]byte, 100_000), Owned: true})
 }
 
-// A request of which the rest does not come is given up.
-func TestHalfRequestIsGivenUp(t *testing.T) {
+// TestIncompleteRequest checks that a connection whose request does not arrive completely is closed.
+func TestIncompleteRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := NewServer(ServerOptions{StallTimeout: 10 * time.Second})
 		defer s.Close()
@@ -223,8 +224,8 @@ func TestHalfRequestIsGivenUp(t *testing.T) {
 	})
 }
 
-// An agent resumes its session, with its watches, in a store that has become full meanwhile; who wants many watches is
-// told why it gets none.
+// TestResumeInAFullStore checks that an agent can resume its session and watches in a full store, and that a client
+// with too many watches is told why it gets no more.
 func TestResumeInAFullStore(t *testing.T) {
 	_, addr := startServer(t, ServerOptions{MaxMemory: 4 << 20})
 	if s := NewServer(ServerOptions{}); s.core.budget.limit != 512<<20 {
@@ -253,8 +254,8 @@ func TestResumeInAFullStore(t *testing.T) {
 	}
 }
 
-// What was under way is counted no more when it is done.
-func TestIdleConnectionTakesNothing(t *testing.T) {
+// TestIdleConnectionIsNotCounted checks that an idle connection does not count as memory in flight.
+func TestIdleConnectionIsNotCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := NewServer(ServerOptions{})
 		defer s.Close()

@@ -7,14 +7,15 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestGatherLosesNothing lets a watch on the wire and a slow taker at its end know at last what the store holds.
-func TestGatherLosesNothing(t *testing.T) {
+// TestBatchMergerLosesNothing connects a core's watch to a slow taker, through parts and interruptions. In the end the
+// taker must know the contents of the store.
+func TestBatchMergerLosesNothing(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := newCore()
 		s := c.openSession("s", "", 0, 0)
 		w := c.watch("", func() {})
 		var g batchMerger
-		sent := map[string]Event{} // what has been sent
+		sent := map[string]Event{} // what was sent
 		known := map[string]Event{}
 		apply := func(to map[string]Event, b Batch) {
 			if b.Resync {
@@ -95,7 +96,7 @@ func TestGatherLosesNothing(t *testing.T) {
 	})
 }
 
-// entriesAsEvents are all keys.
+// entriesAsEvents returns all keys.
 func (c *core) entriesAsEvents() map[string]Event {
 	all := map[string]Event{}
 	for key, e := range c.entries {
@@ -104,7 +105,7 @@ func (c *core) entriesAsEvents() map[string]Event {
 	return all
 }
 
-func TestGatherKeepsOrder(t *testing.T) {
+func TestBatchMergerKeepsOrder(t *testing.T) {
 	var g batchMerger
 	for i, key := range []string{"c", "a", "b", "a"} {
 		g.add(batchPart{batch: Batch{Revision: Revision(i + 1), Events: []Event{{Key: key, Create: 1}}}, fresh: []bool{true}})

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// rawAgent has a session, and speaks frames.
+// dialRaw returns a connection with a session, for tests that send frames themselves.
 func dialRaw(t testing.TB, addr string) (net.Conn, *bufio.Reader) {
 	t.Helper()
 	g := attempt{opts: &DialOptions{Addr: addr}}
@@ -25,7 +25,7 @@ func dialRaw(t testing.TB, addr string) (net.Conn, *bufio.Reader) {
 	return got.nc, got.in
 }
 
-// counted waits until the server has counted that many malformed connections, and has but that many left.
+// waitMalformed waits until the server has counted that many malformed connections and has conns connections left.
 func waitMalformed(t *testing.T, s *Server, malformed uint64, conns int) {
 	t.Helper()
 	for end := time.Now().Add(testTimeout); ; runtime.Gosched() {
@@ -39,7 +39,7 @@ func waitMalformed(t *testing.T, s *Server, malformed uint64, conns int) {
 	}
 }
 
-// TestGarbage sends a server what is no message, before and after the handshake.
+// TestGarbage sends malformed data before and after the handshake.
 func TestGarbage(t *testing.T) {
 	s, addr := startServer(t, ServerOptions{})
 	well := dial(t, DialOptions{Addr: addr})
@@ -73,8 +73,8 @@ func TestGarbage(t *testing.T) {
 	put(t, well, Op{Key: "k"})
 }
 
-// TestHandshakeTakesItsTime lets clients stop in the midst of the handshake.
-func TestHandshakeTakesItsTime(t *testing.T) {
+// TestHandshakeTimeout lets clients stop in the middle of the handshake.
+func TestHandshakeTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := NewServer(ServerOptions{})
 		defer s.Close()
@@ -104,8 +104,8 @@ func TestHandshakeTakesItsTime(t *testing.T) {
 	})
 }
 
-// TestStuckReader has a client that watches and takes nothing. Others do not wait for it, and it costs little until
-// it is closed.
+// TestStuckReader has a client that watches and does not read. Others must not wait for it, and it must use little
+// memory until it is closed.
 func TestStuckReader(t *testing.T) {
 	s, addr := startServer(t, ServerOptions{StallTimeout: 500 * time.Millisecond, SessionTTL: time.Hour})
 	nc, _ := dialRaw(t, addr)
@@ -133,15 +133,15 @@ func TestStuckReader(t *testing.T) {
 	}
 }
 
-// TestUnansweredAsker asks on and on while it takes nothing: there is a bound to the answers that wait.
-func TestUnansweredAsker(t *testing.T) {
+// TestAnswersAreBounded sends requests without reading the answers. The number of waiting answers must be bounded.
+func TestAnswersAreBounded(t *testing.T) {
 	s := NewServer(ServerOptions{})
 	here, there := net.Pipe()
 	defer here.Close()
 	defer there.Close()
 	c := newConn(s, there)
 	c.session = s.core.openSession("s", "token", time.Hour, 0)
-	c.writing = true // somebody does, and does not come to an end
+	c.writing = true // a writer that never ends
 	body := bodyOf(appendNumbered(nil, kindKeepAlive, 1))
 	for n := 0; c.handle(kindKeepAlive, body) == nil; n++ {
 		if len(c.out) > 2*maxOutbox {
@@ -150,7 +150,8 @@ func TestUnansweredAsker(t *testing.T) {
 	}
 }
 
-// BenchmarkConnections measures how soon 2,000 clients have a session, and what each costs the server.
+// BenchmarkConnections measures how long 2,000 clients take to get a session and how much memory each uses in the
+// server.
 func BenchmarkConnections(b *testing.B) {
 	const n = 2000
 	for b.Loop() {
@@ -204,8 +205,7 @@ func BenchmarkConnections(b *testing.B) {
 	b.Log(fmt.Sprint(n, " connections, each with a key of 500 bytes and a watch; both ends in one process"))
 }
 
-// pendingAt connects to a store, and says nothing. It returns a channel that is closed when the store ends the
-// connection.
+// servePending makes a silent connection. It returns a channel that is closed when the store closes the connection.
 func servePending(s *Server) (<-chan struct{}, func()) {
 	here, there := net.Pipe()
 	s.ServeConn(there)
@@ -227,7 +227,8 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// Connections without a session are bounded, and give way in the order in which they came; those with one stay.
+// TestPendingConnections checks that connections without a session are bounded and closed oldest first, and that those
+// with a session stay.
 func TestPendingConnections(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := NewServer(ServerOptions{MaxMemory: 1 << 20})

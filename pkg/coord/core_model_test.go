@@ -13,7 +13,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// model is a core without any index: what it is asked it finds by looking at everything.
+// model is a core without an index: it searches everything.
 type model struct {
 	revision Revision
 	keys     map[string]modelKey
@@ -25,12 +25,12 @@ type modelKey struct {
 	value  string
 	create Revision
 	owner  SessionID
-	ends   time.Duration // 0: not by time
+	ends   time.Duration // 0 without a TTL
 }
 
 type modelSession struct{ ttl, lease time.Duration }
 
-// expire ends what has ended.
+// expire ends what has expired.
 func (m *model) expire(now time.Duration) {
 	now -= m.shift
 	for id, s := range m.sessions {
@@ -89,7 +89,7 @@ func (m *model) commit(id SessionID, guards []Guard, ops []Op, now time.Duration
 	return m.revision, nil
 }
 
-// seen is what a watch that takes every batch knows.
+// modelWatch is the state of a watch that takes every batch.
 type modelWatch struct {
 	prefix string
 	w      *watcher
@@ -99,7 +99,7 @@ type modelWatch struct {
 	keys   map[string]modelKey
 }
 
-// take takes one batch and checks that it fits what is known.
+// take takes one batch and checks it against the state.
 func (s *modelWatch) take(t *rapid.T, c *core) {
 	b, fresh, ok := c.take(s.w)
 	if !ok {
@@ -125,9 +125,9 @@ func (s *modelWatch) take(t *rapid.T, c *core) {
 	}
 }
 
-// TestCoreIsItsModel does the same to a core and to a model, and lets watches that take batches now and then know all
-// keys.
-func TestCoreIsItsModel(t *testing.T) {
+// TestCoreMatchesModel applies random operations to a core and to a model. Watches that take their batches at random
+// times must know all keys in the end.
+func TestCoreMatchesModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const ttl = 10 * time.Second
 		c := newCore()
@@ -222,7 +222,7 @@ func TestCoreIsItsModel(t *testing.T) {
 	})
 }
 
-// commits draws a commit, the guards of which hold as a rule.
+// commits draws a commit whose guards usually hold.
 func commits(t *rapid.T, key *rapid.Generator[string], m *model) (guards []Guard, ops []Op) {
 	for range rapid.IntRange(0, 2).Draw(t, "guards") {
 		g := Guard{Key: key.Draw(t, "guard")}
@@ -247,7 +247,7 @@ func commits(t *rapid.T, key *rapid.Generator[string], m *model) (guards []Guard
 	return guards, ops
 }
 
-// compare checks that c and m hold the same, and that no watch that has nothing to take misses anything.
+// compare checks that c and m have the same contents, and that every watch without a pending batch knows them.
 func compare(t *rapid.T, c *core, m *model, watches []*modelWatch) {
 	got := map[string]modelKey{}
 	var order []string

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestSessionEndsInOneBatch checks that all keys of a session vanish in one commit, and one batch.
+// TestSessionEndsInOneBatch checks that the end of a session deletes all its keys in one commit and one batch.
 func TestSessionEndsInOneBatch(t *testing.T) {
 	c := newCore()
 	s := c.openSession("s", "token", 10*time.Second, 0)
@@ -38,7 +38,7 @@ func TestSessionEndsInOneBatch(t *testing.T) {
 	}
 }
 
-// TestWatchersAreFoundByLength counts what a commit looks at among many watches.
+// TestWatchersAreFoundByLength counts the lookups of a commit in a store with many watches.
 func TestWatchersAreFoundByLength(t *testing.T) {
 	c := newCore()
 	s := c.openSession("s", "token", 0, 0)
@@ -71,7 +71,7 @@ func TestWatchersAreFoundByLength(t *testing.T) {
 	}
 }
 
-// TestSlowWatchMerges checks what a watch is told that slept through many commits.
+// TestSlowWatchMerges checks what a watch delivers after many commits.
 func TestSlowWatchMerges(t *testing.T) {
 	c := newCore()
 	s := c.openSession("s", "token", 0, 0)

@@ -53,7 +53,7 @@ func TestRefusals(t *testing.T) {
 			line: "the agent has a shared secret and the store has none: give both the same secret",
 		},
 		{
-			// A stranger does not hear whose store it is.
+			// A client without the secret must not learn the store's run id.
 			name: "secret first", server: ServerOptions{Secret: secret, RunID: "a"},
 			client: DialOptions{Secret: []byte("other"), RunID: "b"},
 			reason: ReasonSecret, line: "the agent's shared secret differs from the store's: give both the same secret",
@@ -81,7 +81,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// listen lets handle serve connections until the test ends.
+// listen calls handle for each connection until the test ends.
 func listen(t *testing.T, handle func(net.Conn)) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -107,7 +107,7 @@ func listen(t *testing.T, handle func(net.Conn)) string {
 	return l.Addr().String()
 }
 
-// TestObstacles connects to what is no store.
+// TestObstacles connects to servers that are not stores.
 func TestObstacles(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
@@ -192,7 +192,7 @@ func TestObstacles(t *testing.T) {
 	}
 }
 
-// lateListener ends its first connection, as a proxy does whose store has not begun.
+// lateListener closes its first connection, like a proxy whose store has not started.
 type lateListener struct {
 	net.Listener
 	begun bool
@@ -208,8 +208,8 @@ func (l *lateListener) Accept() (net.Conn, error) {
 	return nc, err
 }
 
-// TestStoreBeginsBehindProxy connects to a store that begins after the agent's connection was ended, and before it asks
-// what is there. The store answers a TCPStore's questions, and is none.
+// TestStoreBeginsBehindProxy has a store that starts after the agent's connection was closed and before the agent
+// checks for a TCPStore. The store answers a TCPStore's questions but must not be taken for one.
 func TestStoreBeginsBehindProxy(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -235,7 +235,7 @@ func checkObstacle(t *testing.T, err error, want Obstacle, passes bool, line str
 	}
 }
 
-// TestSilentObstacles connects to what does not answer, in a bubble's time.
+// TestSilentObstacles connects to servers that do not answer.
 func TestSilentObstacles(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
@@ -250,7 +250,7 @@ func TestSilentObstacles(t *testing.T) {
 		},
 		{
 			name: "hello", obstacle: ObstacleSilent, line: "has not answered for 5s",
-			after: 6 * time.Second, // with the questions to a TCPStore
+			after: 6 * time.Second, // includes the questions to a TCPStore
 			conn: func(context.Context) (net.Conn, error) {
 				here, there := net.Pipe()
 				go func() { _, _ = io.Copy(io.Discard, there) }()
@@ -291,7 +291,7 @@ func TestSilentObstacles(t *testing.T) {
 	}
 }
 
-// TestOtherProtocol lets both sides meet one of the future.
+// TestOtherProtocol lets a client and a server meet a future version of the protocol.
 func TestOtherProtocol(t *testing.T) {
 	_, addr := startServer(t, ServerOptions{})
 	nc, err := net.Dial("tcp", addr)
@@ -320,8 +320,8 @@ func TestOtherProtocol(t *testing.T) {
 	}
 }
 
-// TestFalseStore tells a client what a store says that does not know the secret.
-func TestFalseStore(t *testing.T) {
+// TestStoreWithoutSecret answers a client as a store does that does not know the secret.
+func TestStoreWithoutSecret(t *testing.T) {
 	for name, prove := range map[string]func(j join) []byte{
 		"none":       func(join) []byte { return nil },
 		"sent back":  func(j join) []byte { return j.proof },

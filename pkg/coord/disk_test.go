@@ -19,7 +19,7 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// openServer opens a store in dir, that is closed when the test ends.
+// openServer opens a store in dir and closes it when the test ends.
 func openServer(t testing.TB, dir string, opts ServerOptions) *Server {
 	t.Helper()
 	s, err := OpenServer(dir, opts)
@@ -34,7 +34,7 @@ func openServer(t testing.TB, dir string, opts ServerOptions) *Server {
 	return s
 }
 
-// all returns what a new watch of all keys is told first.
+// all returns the first batch of a new watch of all keys.
 func all(t testing.TB, s Store) Batch {
 	t.Helper()
 	var first Batch
@@ -45,7 +45,7 @@ func all(t testing.TB, s Store) Batch {
 	return first
 }
 
-// TestRestart closes a store and opens it again: but for what belonged to the process, all is as it was.
+// TestRestart closes a store and opens it again. Everything but the local session's data must be unchanged.
 func TestRestart(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "made", "by the store")
 	s := openServer(t, dir, ServerOptions{})
@@ -65,7 +65,7 @@ func TestRestart(t *testing.T) {
 	put(t, c, Op{Key: "deleted", Delete: true})
 	put(t, gone, Op{Key: "agent/gone", Owned: true})
 	put(t, c, Op{Key: "leader", Owned: true})
-	put(t, leader, Op{Key: "leader", Owned: true}) // takes it over, and will end with the process
+	put(t, leader, Op{Key: "leader", Owned: true}) // takes the key over; the local session ends with the process
 	closeStore(t, gone)
 	want := all(t, c)
 	instance := s.InstanceID()
@@ -104,8 +104,8 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// checkKilled opens a copy of the file, as it would be found if the store were killed now. It holds all but the
-// leader's key, which was that of the killed process.
+// checkKilled opens a copy of the file, which is what a killed store would leave. It must hold everything but the
+// leader's key, which belonged to the killed process.
 func checkKilled(t *testing.T, dir string, want Batch) {
 	t.Helper()
 	file, err := os.ReadFile(filepath.Join(dir, dataFile))
@@ -126,7 +126,7 @@ func checkKilled(t *testing.T, dir string, want Batch) {
 	}
 }
 
-// TestRestartEndsSessions checks that a session whose client does not come back ends its TTL after the restart.
+// TestRestartEndsSessions checks that a session whose client does not return ends its TTL after the restart.
 func TestRestartEndsSessions(t *testing.T) {
 	dir := t.TempDir()
 	s := openServer(t, dir, ServerOptions{})
@@ -160,7 +160,7 @@ func TestRestartEndsSessions(t *testing.T) {
 	}
 }
 
-// TestBadFolders opens what cannot be a store's.
+// TestBadFolders opens folders and files that cannot be a store's.
 func TestBadFolders(t *testing.T) {
 	file := func(content []byte) string {
 		dir := t.TempDir()
@@ -245,7 +245,7 @@ func TestBadFolders(t *testing.T) {
 	}
 }
 
-// TestDiskFails takes the file away from a store that runs: nothing more is acknowledged, and the store ends.
+// TestDiskFails closes the file of a running store. The store must acknowledge nothing more, and end.
 func TestDiskFails(t *testing.T) {
 	s, err := OpenServer(t.TempDir(), ServerOptions{})
 	if err != nil {
@@ -268,22 +268,21 @@ func TestDiskFails(t *testing.T) {
 	if !strings.Contains(l.Err().Error(), "it cannot write to its disk: database not open") {
 		t.Error(l.Err())
 	}
-	c.lose(errClosed) // it would wait for the store
+	c.lose(errClosed) // Close would wait for the store
 	_ = s.Close()
 }
 
-// storeEnv makes the test binary a store in that folder. It prints its address and, for each commit, what was
-// acknowledged.
+// storeEnv makes the test binary a store in that folder. It prints its address and each acknowledged commit.
 const storeEnv = "ELASTICRUN_TEST_COORD_STORE"
 
-// acknowledged is a commit of the helper's.
+// acknowledged is a commit of the child process.
 type acknowledged struct {
 	Addr     string
 	Key      string
 	Revision Revision
 }
 
-// TestKilledStore is a store that commits until it is killed; TestKill runs it in another process.
+// TestKilledStore is the child process of TestKill: a store that commits until it is killed.
 func TestKilledStore(t *testing.T) {
 	dir := os.Getenv(storeEnv)
 	if dir == "" {
@@ -327,8 +326,8 @@ func TestKilledStore(t *testing.T) {
 	writers.Wait()
 }
 
-// TestKill kills a store in the midst of commits, again and again: what it has acknowledged is there, no commit is
-// there by half, revisions never come again, and meanwhile nobody else can have its folder.
+// TestKill kills a store during commits, again and again. Acknowledged commits must survive, no commit may be half
+// applied, revisions must not repeat, and no other process may open the folder of a running store.
 func TestKill(t *testing.T) {
 	dir := t.TempDir()
 	told := map[string]Revision{}
@@ -364,7 +363,7 @@ func TestKill(t *testing.T) {
 			highest = max(highest, a.Revision)
 		}
 		_ = cmd.Process.Kill()
-		for lines.Scan() { // it was acknowledged before that
+		for lines.Scan() { // acknowledged before the kill
 			var a acknowledged
 			if json.Unmarshal(lines.Bytes(), &a) == nil {
 				told[a.Key] = a.Revision
@@ -398,8 +397,8 @@ func TestKill(t *testing.T) {
 	}
 }
 
-// TestRideOutKill lets a client outlive the death of a store's process.
-func TestRideOutKill(t *testing.T) {
+// TestClientSurvivesRestart checks that a client survives a restart of its store.
+func TestClientSurvivesRestart(t *testing.T) {
 	dir := t.TempDir()
 	s := openServer(t, dir, ServerOptions{})
 	way := &pipeNetwork{server: s}
@@ -416,10 +415,10 @@ func TestRideOutKill(t *testing.T) {
 	}
 	way.set(false, openServer(t, dir, ServerOptions{}))
 	wantBatch(t, seen, Batch{Resync: true, Revision: 1, Events: []Event{{Key: "k", Create: 1}}})
-	closeStore(t, c) // before its store
+	closeStore(t, c) // before its store closes
 }
 
-// BenchmarkDisk measures commits that wait for the disk, by many clients at once.
+// BenchmarkDisk measures durable commits by many clients at once.
 func BenchmarkDisk(b *testing.B) {
 	s, err := OpenServer(b.TempDir(), ServerOptions{})
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestIndexIsASortedSet does to an index, in chunks that split and vanish, what it does to a map.
+// TestIndexIsASortedSet compares an index, whose chunks split and vanish, with a map.
 func TestIndexIsASortedSet(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var x index

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// TestLook looks at stores that would take the agent in, and at those that would not: the words are the same as for one
-// that comes to stay.
-func TestLook(t *testing.T) {
+// TestProbe probes stores that would accept the agent and stores that would not. Probe and Dial must return the same
+// errors.
+func TestProbe(t *testing.T) {
 	t.Parallel()
 	secret := []byte("secret")
 	for _, tc := range []struct {

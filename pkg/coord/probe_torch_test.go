@@ -12,7 +12,7 @@ import (
 	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 )
 
-// serveTorch is a torch's server that ends with its stdin. Its arguments are those of TCPStore besides the port's.
+// serveTorch is a torch server that ends with its stdin. Its argument is the TCPStore's further arguments.
 const serveTorch = `
 import sys, torch.distributed as d
 s = d.TCPStore("127.0.0.1", 0, 1, True, **eval(sys.argv[1]))
@@ -20,8 +20,8 @@ print(s.port, flush=True)
 sys.stdin.read()
 `
 
-// TestTorchIsTold connects to a TCPStore of each torch.
-func TestTorchIsTold(t *testing.T) {
+// TestDetectTorch connects to a TCPStore of each torch version.
+func TestDetectTorch(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ version, args string }{
 		{"1.13", "{}"}, {"2.6", "{'use_libuv': False}"}, {"2.14", "{'use_libuv': False}"},

@@ -47,7 +47,7 @@ func TestRefusalTallies(t *testing.T) {
 	}
 }
 
-// logBuffer is a log that may be read while it is written.
+// logBuffer is a log that is safe for concurrent use.
 type logBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -65,7 +65,7 @@ func (l *logBuffer) String() string {
 	return l.b.String()
 }
 
-// However many addresses are refused, the lines of an interval are bounded.
+// TestRefusalsOfManyAddresses checks that the log lines of an interval are bounded for any number of addresses.
 func TestRefusalsOfManyAddresses(t *testing.T) {
 	var r refusals
 	addr, lines := netip.MustParseAddr("10.0.0.1"), 0
@@ -81,7 +81,8 @@ func TestRefusalsOfManyAddresses(t *testing.T) {
 	}
 }
 
-// A client that does not know the secret, and tries again and again, costs a line at once and one for each minute.
+// TestRefusedAgentDoesNotFloodTheLog checks that a client that retries with a wrong secret causes one log line at once
+// and then one for each minute.
 func TestRefusedAgentDoesNotFloodTheLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log logBuffer

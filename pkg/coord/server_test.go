@@ -16,17 +16,17 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/kvstore/tcpstore"
 )
 
-// patience is how long a test waits for what comes at once.
+// testTimeout bounds waits for events that happen at once.
 const testTimeout = 20 * time.Second
 
-// startServer serves agents at a port of this machine until the test ends.
+// startServer serves agents on a local port until the test ends.
 func startServer(t testing.TB, opts ServerOptions) (*Server, string) {
 	t.Helper()
 	s := NewServer(opts)
 	return s, serve(t, s, "127.0.0.1:0")
 }
 
-// serve lets s serve what connects to addr until the test ends. It returns the address.
+// serve lets s serve connections to addr until the test ends. It returns the address.
 func serve(t testing.TB, s *Server, addr string) string {
 	t.Helper()
 	l, err := net.Listen("tcp", addr)
@@ -63,7 +63,7 @@ func dial(t testing.TB, opts DialOptions) *Client {
 	return c
 }
 
-// closeStore closes a store when t.Context has ended.
+// closeStore closes a store. It works after t.Context has ended.
 func closeStore(t testing.TB, s Store) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), testTimeout)
@@ -83,7 +83,7 @@ func put(t testing.TB, s Store, op Op) Revision {
 	return r
 }
 
-// watch begins a watch, that ends with the test, and returns its batches as they come.
+// watch starts a watch, which ends with the test, and returns a channel of its batches.
 func watch(t testing.TB, s Store, prefix string) <-chan Batch {
 	t.Helper()
 	batches := make(chan Batch)
@@ -106,7 +106,7 @@ func watch(t testing.TB, s Store, prefix string) <-chan Batch {
 	return batches
 }
 
-// next returns the next of something.
+// next returns the next value of a channel.
 func next[T any](t testing.TB, from <-chan T, what string) T {
 	t.Helper()
 	select {
@@ -124,7 +124,7 @@ func next[T any](t testing.TB, from <-chan T, what string) T {
 
 func wantBatch(t testing.TB, from <-chan Batch, want Batch) {
 	t.Helper()
-	// cmp is slow with large values.
+	// cmp is slow for large values.
 	same := cmp.Comparer(func(a, b []byte) bool { return bytes.Equal(a, b) })
 	if diff := cmp.Diff(want, next(t, from, "a batch"), same); diff != "" {
 		t.Errorf("batch (-want +got):\n%s", diff)
@@ -177,7 +177,7 @@ func TestClientsSeeEachOther(t *testing.T) {
 	}
 }
 
-// TestLargeBatch sends more than fits one frame, and sees it as one batch.
+// TestLargeBatch checks that a batch of several frames arrives as one batch.
 func TestLargeBatch(t *testing.T) {
 	s, addr := startServer(t, ServerOptions{})
 	leader, err := s.Local()
@@ -203,7 +203,7 @@ func TestLargeBatch(t *testing.T) {
 	}
 }
 
-// TestClose checks what clients and local stores hear of the end of a server.
+// TestClose checks what clients and local stores report after the end of a server.
 func TestClose(t *testing.T) {
 	s, addr := startServer(t, ServerOptions{})
 	leader, err := s.Local()
@@ -245,7 +245,7 @@ func TestClose(t *testing.T) {
 	}
 }
 
-// TestShutdown ends when the last client has.
+// TestShutdown checks that Shutdown returns after the last client has closed.
 func TestShutdown(t *testing.T) {
 	s, addr := startServer(t, ServerOptions{})
 	a, b := dial(t, DialOptions{Addr: addr}), dial(t, DialOptions{Addr: addr})
@@ -263,8 +263,8 @@ func TestShutdown(t *testing.T) {
 	}
 }
 
-// TestBehindTheWorkersPort reaches the store through a TCPStore's port, which hands agents over.
-func TestBehindTheWorkersPort(t *testing.T) {
+// TestSharedPort reaches the store through the port of a TCPStore server, which hands agents over.
+func TestSharedPort(t *testing.T) {
 	s := NewServer(ServerOptions{})
 	front := tcpstore.NewServer(tcpstore.ServerOptions{Agents: s.ServeConn})
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// pipes connects one client with a server in the same bubble.
+// pipeNetwork connects one client and a server in the same bubble.
 type pipeNetwork struct {
 	mu     sync.Mutex
 	server *Server
-	ends   []net.Conn // the client's
+	ends   []net.Conn // the client's ends
 	down   bool
 }
 
@@ -30,14 +30,14 @@ func (p *pipeNetwork) dial(context.Context) (net.Conn, error) {
 	return &halfOpen{Conn: here, mute: make(chan struct{})}, nil
 }
 
-// set lets new connections come about, or not.
+// set changes the server and whether connections are possible.
 func (p *pipeNetwork) set(down bool, server *Server) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.down, p.server = down, server
 }
 
-// broken ends all connections.
+// breakAll closes all connections.
 func (p *pipeNetwork) breakAll() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -47,7 +47,7 @@ func (p *pipeNetwork) breakAll() {
 	p.ends = nil
 }
 
-// scene is, in a bubble, a server, a client that owns two keys, and a watch at the server that has seen them.
+// newSessionTest returns a server, a client that owns two keys, and a local watch that has delivered them.
 func newSessionTest(t *testing.T) (*Server, *pipeNetwork, *Client, <-chan Batch) {
 	t.Helper()
 	s := NewServer(ServerOptions{InstanceID: "first"})
@@ -60,7 +60,7 @@ func newSessionTest(t *testing.T) (*Server, *pipeNetwork, *Client, <-chan Batch)
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Second)
 		defer cancel()
-		_ = c.Close(ctx) // the test may have ended its store
+		_ = c.Close(ctx) // the test may have closed its store
 	})
 	l, err := s.Local()
 	if err != nil {
@@ -73,7 +73,7 @@ func newSessionTest(t *testing.T) (*Server, *pipeNetwork, *Client, <-chan Batch)
 	return s, p, c, seen
 }
 
-// quiet checks that nothing is told for a while.
+// expectNoBatch checks that no batch arrives for a time.
 func expectNoBatch(t *testing.T, seen <-chan Batch, d time.Duration) {
 	t.Helper()
 	select {
@@ -83,7 +83,7 @@ func expectNoBatch(t *testing.T, seen <-chan Batch, d time.Duration) {
 	}
 }
 
-// vanished checks that both keys of bubble's client vanish at once, after that time at least and not much later.
+// expectKeysDeleted checks that both keys of the client are deleted together, after that time and not much later.
 func expectKeysDeleted(t *testing.T, seen <-chan Batch, after time.Duration) {
 	t.Helper()
 	begin := time.Now()
@@ -104,7 +104,7 @@ func TestResume(t *testing.T) {
 		synctest.Wait()
 		began := time.Now()
 		committed := make(chan error, 1)
-		go func() { // it waits for the connection
+		go func() { // waits for the connection
 			_, err := c.Commit(t.Context(), nil, []Op{{Key: "c", Owned: true}})
 			committed <- err
 		}()
@@ -121,7 +121,7 @@ func TestResume(t *testing.T) {
 		if !first.Resync || len(first.Events) < 2 {
 			t.Errorf("the first batch after the interruption is %+v", first)
 		}
-		// The lease has not been renewed by that: it ends 10 s after the beginning.
+		// The reconnect has not extended the session: it ends 10 s after its beginning.
 		expectNoBatch(t, seen, 9700*time.Millisecond)
 		if b := <-seen; len(b.Events) != 3 {
 			t.Errorf("batch %+v", b)
@@ -133,9 +133,9 @@ func TestResume(t *testing.T) {
 	})
 }
 
-// TestBrokenConnectionProvesNothing: a connection may break while its client lives, by a reset that only one end
-// receives, or with a proxy. The session lives as long as its last keep-alive allows.
-func TestBrokenConnectionProvesNothing(t *testing.T) {
+// TestBrokenConnectionKeepsSession breaks the connection of a living client, as a proxy or a reset that only one end
+// receives can. The session must live until its TTL ends.
+func TestBrokenConnectionKeepsSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, p, c, seen := newSessionTest(t)
 		p.set(true, s)
@@ -153,12 +153,12 @@ func TestBrokenConnectionProvesNothing(t *testing.T) {
 	})
 }
 
-// TestEndSession ends the session of a client that has died without a word.
+// TestEndSession ends the session of a dead client.
 func TestEndSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, p, c, seen := newSessionTest(t)
 		opts := DialOptions{Addr: "pipe", Conn: p.dial}
-		for _, token := range []string{"", "x", ".", string(c.Session()) + ".guess"} { // nobody learns whether there is such a session
+		for _, token := range []string{"", "x", ".", string(c.Session()) + ".guess"} { // the answer does not reveal whether the session exists
 			if err := EndSession(t.Context(), opts, token); err != nil {
 				t.Error(err)
 			}
@@ -181,7 +181,7 @@ func TestEndSession(t *testing.T) {
 	})
 }
 
-func TestSilence(t *testing.T) {
+func TestKeepAlive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, _, c, seen := newSessionTest(t)
 		expectNoBatch(t, seen, 9*time.Second)
@@ -189,7 +189,7 @@ func TestSilence(t *testing.T) {
 			t.Error(err)
 		}
 		expectNoBatch(t, seen, 9*time.Second)
-		put(t, c, Op{Key: "a", Owned: true}) // is no keep-alive
+		put(t, c, Op{Key: "a", Owned: true}) // not a keep-alive
 		next(t, seen, "a batch")
 		expectNoBatch(t, seen, time.Second-time.Millisecond)
 		if b := <-seen; len(b.Events) != 2 {
@@ -202,7 +202,7 @@ func TestSilence(t *testing.T) {
 	})
 }
 
-// TestPause lets the server miss that time has passed, as SIGSTOP would.
+// TestPause stops the server's clock for a while, as SIGSTOP would.
 func TestPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _, c, seen := newSessionTest(t)
@@ -218,8 +218,8 @@ func TestPause(t *testing.T) {
 	})
 }
 
-// TestTakenSessionIsTakenBack: an attempt to resume that the client has given up may arrive late, and take the session
-// from the connection that the client has.
+// TestTakenSessionIsTakenBack has a late attempt to resume, which the client has given up, take the session from the
+// client's current connection. The client must take it back.
 func TestTakenSessionIsTakenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, p, c, seen := newSessionTest(t)
@@ -239,8 +239,8 @@ func TestTakenSessionIsTakenBack(t *testing.T) {
 	})
 }
 
-// TestEndSessionAfterTheLastFrames: what a process sent before it died counts, though the word of its death may
-// overtake it.
+// TestEndSessionAfterTheLastFrames checks that the store handles what a process sent before it died, even if EndSession
+// arrives first.
 func TestEndSessionAfterTheLastFrames(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, p, c, seen := newSessionTest(t)
@@ -263,14 +263,14 @@ func TestEndSessionAfterTheLastFrames(t *testing.T) {
 	})
 }
 
-// TestResumeBeforeTheServerKnows takes a session over from a connection that the server has no reason to doubt.
-func TestResumeBeforeTheServerKnows(t *testing.T) {
+// TestResumeReplacesConnection resumes a session whose old connection still looks healthy to the server.
+func TestResumeReplacesConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, p, c, seen := newSessionTest(t)
 		old := p.ends[0]
 		c.mu.Lock()
-		c.conn.nc.(*halfOpen).stays = true         // the client sees the end of the connection, and
-		c.conn.nc.SetReadDeadline(time.Unix(1, 0)) // what it would tell the server does not come
+		c.conn.nc.(*halfOpen).stays = true         // the client closes the connection,
+		c.conn.nc.SetReadDeadline(time.Unix(1, 0)) // but the server does not hear of it
 		c.mu.Unlock()
 		synctest.Wait()
 		put(t, c, Op{Key: "c"})
@@ -284,11 +284,11 @@ func TestResumeBeforeTheServerKnows(t *testing.T) {
 	})
 }
 
-// halfOpen is a connection of whose end the other side may not hear.
+// halfOpen is a connection whose end the other side may not notice.
 type halfOpen struct {
 	net.Conn
 	stays bool
-	mute  chan struct{} // closed when what is sent gets lost
+	mute  chan struct{} // closed when written data is lost
 }
 
 func (h *halfOpen) Write(b []byte) (int, error) {
@@ -307,8 +307,8 @@ func (h *halfOpen) Close() error {
 	return h.Conn.Close()
 }
 
-// TestAnotherStore comes back to an address where another store is now.
-func TestAnotherStore(t *testing.T) {
+// TestStoreReplaced reconnects to an address where another store runs.
+func TestStoreReplaced(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		opts ServerOptions
@@ -340,8 +340,8 @@ func TestAnotherStore(t *testing.T) {
 	}
 }
 
-// TestReconnectPaces counts how often a client tries to come back to a store that is gone.
-func TestReconnectPaces(t *testing.T) {
+// TestReconnectDelay counts how often a client tries to reconnect to a dead store.
+func TestReconnectDelay(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, p, c, _ := newSessionTest(t)
 		tries := 0
@@ -381,19 +381,19 @@ func TestReconnectPaces(t *testing.T) {
 	})
 }
 
-// TestCommitUnderWay breaks the connection before the answer: nobody knows whether it was done, and it is not done
-// twice.
-func TestCommitUnderWay(t *testing.T) {
+// TestCommitInFlight breaks the connection before the answer. The commit's outcome is unknown, and the store must not
+// apply it twice.
+func TestCommitInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, p, c, _ := newSessionTest(t)
-		s.mu.Lock() // the server does not get to it
+		s.mu.Lock() // blocks the server
 		committed := make(chan error, 1)
 		go func() {
 			_, err := c.Commit(t.Context(), nil, []Op{{Key: "c", Owned: true}})
 			committed <- err
 		}()
 		kept := make(chan error, 1)
-		go func() { kept <- c.KeepAlive(t.Context()) }() // may be done twice
+		go func() { kept <- c.KeepAlive(t.Context()) }() // idempotent
 		for waiting := 0; waiting < 2; {
 			c.mu.Lock()
 			waiting = len(c.conn.calls)
@@ -414,16 +414,16 @@ func TestCommitUnderWay(t *testing.T) {
 	})
 }
 
-// broken0 ends the connections without a lock, which their server may hold.
+// breakAllUnlocked closes the connections without the lock, which the server may hold.
 func (p *pipeNetwork) breakAllUnlocked() {
 	for _, nc := range p.ends {
 		nc.Close()
 	}
 }
 
-// TestSilentWay lets the way of a connection be gone, without a word, while another is there: the session takes it,
-// and nobody is told of an interruption, for there was none.
-func TestSilentWay(t *testing.T) {
+// TestDeadPath silently kills the network path of a connection while another path works. The client must move its
+// session there without an error.
+func TestDeadPath(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, _, c, seen := newSessionTest(t)
 		watched := watch(t, c, "")

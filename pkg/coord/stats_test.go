@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// TestTraffic counts what a client and its store say, from the first message to the last. It also shows that nobody
-// connects anew for a session that was ended in order.
+// TestTraffic counts the messages of clients and store. It also shows that a client does not reconnect after Close.
 func TestTraffic(t *testing.T) {
 	s, addr := startServer(t, ServerOptions{})
 	const clients = 50
@@ -42,7 +41,7 @@ func TestTraffic(t *testing.T) {
 	}
 }
 
-// TestRefusalIsCounted counts a refusal that comes with the preamble.
+// TestRefusalIsCounted counts a refusal that follows the preamble.
 func TestRefusalIsCounted(t *testing.T) {
 	s, addr := startServer(t, ServerOptions{})
 	nc, err := net.Dial("tcp", addr)
@@ -54,7 +53,7 @@ func TestRefusalIsCounted(t *testing.T) {
 		t.Fatal(err)
 	}
 	for b := make([]byte, 512); err == nil; {
-		_, err = nc.Read(b) // until the store closes
+		_, err = nc.Read(b) // until the store closes the connection
 	}
 	if stats := s.Stats(); stats.Refused != 1 || stats.Sent.Messages == 0 {
 		t.Errorf("%+v", stats)

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// frames has one of each kind.
+// frames returns one frame of each kind.
 func frames() map[string][]byte {
 	return map[string][]byte{
 		"hello":     hello{secret: true, version: "v1", runID: "run", nonce: []byte("0123456789abcdef")}.append(nil),
@@ -39,7 +39,7 @@ func frames() map[string][]byte {
 	}
 }
 
-// decoded is what a frame's body says, and that body made anew; nil for what is no message.
+// decoded decodes a frame's body and encodes it again. It returns nil for a malformed body.
 func decoded(k kind, body []byte) (message any, again []byte) {
 	var err error
 	switch k {
@@ -88,8 +88,8 @@ func decoded(k kind, body []byte) (message any, again []byte) {
 	return message, again
 }
 
-// TestFramesComeBack decodes what was encoded, byte by byte, and cut short.
-func TestFramesComeBack(t *testing.T) {
+// TestFramesRoundTrip decodes encoded frames, also byte by byte and truncated.
+func TestFramesRoundTrip(t *testing.T) {
 	for name, frame := range frames() {
 		t.Run(name, func(t *testing.T) {
 			k, body, err := readFrame(iotest.OneByteReader(bytes.NewReader(frame)), maxFrame, make([]byte, frameHeader))
@@ -120,7 +120,8 @@ func TestFramesComeBack(t *testing.T) {
 	}
 }
 
-// FuzzFrame reads anything as frames: nothing panics, takes much memory for a lie, or changes when it is encoded again.
+// FuzzFrame decodes arbitrary bytes. Nothing may panic, allocate much for a false length, or change when it is encoded
+// again.
 func FuzzFrame(f *testing.F) {
 	for _, frame := range frames() {
 		f.Add(frame)
@@ -147,8 +148,8 @@ func FuzzFrame(f *testing.F) {
 	})
 }
 
-// TestProofIsWorthNothingElsewhere checks what a proof is about.
-func TestProofIsWorthNothingElsewhere(t *testing.T) {
+// TestProof checks that a proof is valid only for its secret, side, frames and message.
+func TestProof(t *testing.T) {
 	of := func(secret string, heard ...string) *transcript {
 		p := &transcript{secret: []byte(secret)}
 		for _, body := range heard {
@@ -182,7 +183,7 @@ func TestProofIsWorthNothingElsewhere(t *testing.T) {
 	}
 }
 
-// What a peer says is one line, and does nothing to the terminal that shows it.
+// TestPrintable checks that a peer's text stays one line and cannot control a terminal.
 func TestPrintable(t *testing.T) {
 	for in, want := range map[string]string{
 		"Zürich 東京": "Zürich 東京", "a\nb\tc": "a?b?c", "\x1b[2J\u009bx\x7f": "?[2J?x?", "a\u202eb\u2066c\u2028d": "a?b?c?d", "\xff": "?",

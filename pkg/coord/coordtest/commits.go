@@ -10,7 +10,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/coord"
 )
 
-// guards tells keys apart by their create-revision alone.
+// guards checks that guards compare the create-revision only.
 func guards(env *testEnv) {
 	a, b := env.open(), env.open()
 	first := env.commit(a, []coord.Guard{env.guard("k", 0)}, env.put("k", "1"))
@@ -18,7 +18,7 @@ func guards(env *testEnv) {
 	env.commitFails(b, coord.ErrConflict, []coord.Guard{env.guard("k", first+1)}, env.put("k", "no"))
 	env.commitFails(b, coord.ErrConflict, []coord.Guard{env.guard("none", first)}, env.put("none", "no"))
 
-	second := env.commit(b, []coord.Guard{env.guard("k", first)}, env.put("k", "2")) // a put leaves it as it is
+	second := env.commit(b, []coord.Guard{env.guard("k", first)}, env.put("k", "2")) // a put does not change the create-revision
 	env.commit(a, []coord.Guard{env.guard("k", first), env.guard("none", 0)}, env.put("other", "guarded by keys it does not write"))
 	env.commitFails(a, coord.ErrConflict, []coord.Guard{env.guard("k", second)}, env.put("k", "no"))
 	env.holds(a, map[string]string{"k": "2", "other": "guarded by keys it does not write"})
@@ -26,15 +26,15 @@ func guards(env *testEnv) {
 	env.commit(a, []coord.Guard{env.guard("k", first)}, env.del("k"))
 	env.commitFails(b, coord.ErrConflict, []coord.Guard{env.guard("k", first)}, env.put("k", "no"))
 	again := env.commit(b, []coord.Guard{env.guard("k", 0)}, env.put("k", "3"))
-	env.commitFails(a, coord.ErrConflict, []coord.Guard{env.guard("k", first)}, env.put("k", "no")) // made anew
+	env.commitFails(a, coord.ErrConflict, []coord.Guard{env.guard("k", first)}, env.put("k", "no")) // the key was created again
 	env.commit(a, []coord.Guard{env.guard("k", again)}, env.put("k", "4"))
 	env.holds(b, map[string]string{"k": "4", "other": "guarded by keys it does not write"})
 
-	env.commit(a, []coord.Guard{env.guard("k", again)}) // only asks
+	env.commit(a, []coord.Guard{env.guard("k", again)}) // a commit without ops only checks its guards
 	env.commitFails(a, coord.ErrConflict, []coord.Guard{env.guard("k", first)})
 }
 
-// guardOfSession fences a writer by a key of another session.
+// guardOfSession guards a writer by the key of another session.
 func guardOfSession(env *testEnv) {
 	leader, other := env.open(), env.open()
 	epoch := env.commit(leader, []coord.Guard{env.guard("leader", 0)}, env.putOwned("leader", "a"))
@@ -58,7 +58,7 @@ func allOrNothing(env *testEnv) {
 	v.awaitAll(want)
 	for _, guards := range [][]coord.Guard{
 		{env.guard("k", 0)},
-		{env.guard("k", rev), env.guard("gone", 0)}, // the last one fails
+		{env.guard("k", rev), env.guard("gone", 0)}, // the last guard fails
 		{env.guard("none", rev), env.guard("k", rev)},
 		{env.guard("k", rev), env.guard("none", rev), env.guard("gone", rev)},
 	} {
@@ -68,11 +68,11 @@ func allOrNothing(env *testEnv) {
 	env.commit(a, []coord.Guard{env.guard("k", rev), env.guard("gone", rev)}, env.put("k", "2"), env.putOwned("new", "2"), env.del("gone"), env.putTTL("short", "2", 100*env.KeyTTL))
 	v.awaitAll(map[string]string{"k": "2", "new": "2", "short": "2"})
 	if n := v.count(); n != 2 {
-		env.Errorf("one commit and four refused ones were told as %q", v.batchStrings())
+		env.Errorf("one commit and four refused ones arrived as %q", v.batchStrings())
 	}
 }
 
-// revisions rise with each commit, whoever makes it.
+// revisions checks that revisions increase with each commit of any client.
 func revisions(env *testEnv) {
 	stores := []coord.Store{env.open(), env.open()}
 	var last coord.Revision
@@ -103,7 +103,7 @@ func revisions(env *testEnv) {
 	})
 }
 
-// oneWinner lets many create a key at once.
+// oneWinner lets many clients create a key at the same time.
 func oneWinner(env *testEnv) {
 	var stores []coord.Store
 	for range 8 {
@@ -140,7 +140,7 @@ func oneWinner(env *testEnv) {
 	env.holds(stores[2], map[string]string{})
 }
 
-// together runs n at once and reports what they return.
+// together calls run n times concurrently and fails the case if a call returns an error.
 func (env *testEnv) together(n int, run func(i int) error) {
 	env.Helper()
 	var group sync.WaitGroup
@@ -159,7 +159,7 @@ func (env *testEnv) together(n int, run func(i int) error) {
 	}
 }
 
-// deletes of keys that are not there do nothing, and nobody sees them.
+// deletes checks that deletes of missing keys change nothing and reach no watch.
 func deletes(env *testEnv) {
 	s := env.open()
 	v := env.watch(s, "")
@@ -173,7 +173,7 @@ func deletes(env *testEnv) {
 	v.awaitAll(map[string]string{})
 	want := []string{fmt.Sprintf("changes at %d: k=1 made in %d", made, made), fmt.Sprintf("changes at %d: k deleted", deleted)}
 	if got := v.batchStrings()[1:]; fmt.Sprint(got) != fmt.Sprint(want) {
-		env.Errorf("the watch told %q, want %q", got, want)
+		env.Errorf("the watch delivered %q, want %q", got, want)
 	}
 	again := env.commit(s, []coord.Guard{env.guard("k", 0)}, env.put("k", "2"))
 	if again <= deleted {
@@ -181,7 +181,7 @@ func deletes(env *testEnv) {
 	}
 }
 
-// anyBytes may be in keys and values.
+// anyBytes checks that keys and values may contain any bytes.
 func anyBytes(env *testEnv) {
 	s := env.open()
 	want := map[string]string{
@@ -205,7 +205,7 @@ func anyBytes(env *testEnv) {
 	}
 }
 
-// limits of a commit: what CheckCommit lets pass is done, all else is refused without a trace.
+// limits checks that a store applies what CheckCommit accepts and refuses everything else without a trace.
 func limits(env *testEnv) {
 	s := env.open()
 	ops := func(n int) (ops []coord.Op) {
@@ -220,7 +220,7 @@ func limits(env *testEnv) {
 		}
 		return guards
 	}
-	// filled has ops whose keys and values together are of a size.
+	// filled returns n ops whose keys and values have size bytes together.
 	filled := func(size, n int) (ops []coord.Op) {
 		for i := range n {
 			key := fmt.Sprintf("f%d", i)

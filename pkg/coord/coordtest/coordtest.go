@@ -13,12 +13,13 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/coord"
 )
 
-// Harness gives the suite stores of one implementation.
+// Harness gives the suite access to the stores of one implementation.
 type Harness struct {
-	// Open returns a new client, with a session of its own; all share one store. It ends the test where it
-	// cannot. The suite closes what it has opened, and opens from several tests at a time.
+	// Open returns a new client with a session of its own. All clients share one store. Open ends the test if it fails.
+	// The suite closes the clients, and calls Open from several tests at the same time.
 	Open func(t testing.TB) coord.Store
-	// TTL of the sessions. 0: they live as long as the store, and cases about their end by silence are left out.
+	// TTL is the TTL of the sessions. 0 means that sessions live as long as the store; the suite then leaves out the
+	// cases about expiry.
 	TTL time.Duration
 	// KeyTTL is a short TTL of keys that the store can keep exactly. 0 means 2 s, which every store can keep.
 	KeyTTL time.Duration
@@ -61,7 +62,7 @@ func RunInBubble(t *testing.T, newHarness func(testing.TB) Harness) {
 
 type testCase struct {
 	name  string
-	needs func(Harness) bool // nil: nothing
+	needs func(Harness) bool // nil means nothing
 	run   func(*testEnv)
 }
 
@@ -105,7 +106,7 @@ func cases() []testCase {
 	}
 }
 
-// lab is what one case works with. Keys are without its prefix in all that its methods take and return.
+// testEnv is the environment of one case. The keys in arguments and results of its methods do not include its prefix.
 type testEnv struct {
 	testing.TB
 	Harness
@@ -119,7 +120,7 @@ func newTestEnv(t testing.TB, h Harness) *testEnv {
 	return &testEnv{TB: t, Harness: h, prefix: "coordtest-" + rand.Text() + "/"}
 }
 
-// bounded returns a context that ends a call that hangs.
+// bounded returns a context that ends a hanging call.
 func (env *testEnv) bounded() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(env.Context()), env.Timeout)
 }
@@ -144,7 +145,7 @@ func (env *testEnv) open() coord.Store {
 	return s
 }
 
-// keep keeps a session alive until it is lost.
+// keepAliveUntil keeps a session alive until ctx ends or the session is lost.
 func keepAliveUntil(ctx context.Context, s coord.Store) {
 	ticks := time.NewTicker(s.TTL() / 5)
 	defer ticks.Stop()
@@ -156,7 +157,7 @@ func keepAliveUntil(ctx context.Context, s coord.Store) {
 			return
 		case <-ticks.C:
 			once, cancel := context.WithTimeout(ctx, s.TTL())
-			err := s.KeepAlive(once) // a network that is cut is the case's business
+			err := s.KeepAlive(once) // the case may have cut the network
 			cancel()
 			if errors.Is(err, coord.ErrSessionLost) {
 				return
@@ -165,7 +166,7 @@ func keepAliveUntil(ctx context.Context, s coord.Store) {
 	}
 }
 
-// openIdle returns a store that nobody keeps alive.
+// openIdle returns a store that is not kept alive.
 func (env *testEnv) openIdle() coord.Store {
 	env.Helper()
 	s := env.Open(env.TB)
@@ -177,7 +178,7 @@ func (env *testEnv) openIdle() coord.Store {
 	return s
 }
 
-// close closes a store that can hear it.
+// close closes a store that is reachable.
 func (env *testEnv) close(s coord.Store) {
 	env.Helper()
 	ctx, cancel := env.bounded()
@@ -201,12 +202,12 @@ func (env *testEnv) putTTL(key, value string, ttl time.Duration) coord.Op {
 
 func (env *testEnv) del(key string) coord.Op { return coord.Op{Key: env.prefix + key, Delete: true} }
 
-// made guards that a key is still that of a revision, or, with 0, that there is none.
+// guard requires that a key has a create-revision, or with 0 that it does not exist.
 func (env *testEnv) guard(key string, create coord.Revision) coord.Guard {
 	return coord.Guard{Key: env.prefix + key, Create: create}
 }
 
-// must commits.
+// commit commits and fails the case on an error.
 func (env *testEnv) commit(s coord.Store, guards []coord.Guard, ops ...coord.Op) coord.Revision {
 	env.Helper()
 	ctx, cancel := env.bounded()
@@ -218,7 +219,7 @@ func (env *testEnv) commit(s coord.Store, guards []coord.Guard, ops ...coord.Op)
 	return rev
 }
 
-// insist commits what may be done twice, as often as the store does not answer.
+// retryCommit repeats an idempotent commit until the store answers.
 func (env *testEnv) retryCommit(s coord.Store, ops ...coord.Op) {
 	env.Helper()
 	ctx, cancel := env.bounded()
@@ -236,7 +237,7 @@ func (env *testEnv) retryCommit(s coord.Store, ops ...coord.Op) {
 	}
 }
 
-// refused commits what must fail with an error.
+// commitFails commits ops and fails the case unless the error is want.
 func (env *testEnv) commitFails(s coord.Store, want error, guards []coord.Guard, ops ...coord.Op) {
 	env.Helper()
 	ctx, cancel := env.bounded()
@@ -246,7 +247,7 @@ func (env *testEnv) commitFails(s coord.Store, want error, guards []coord.Guard,
 	}
 }
 
-// lost checks that all that can be asked of a store says that its session is lost.
+// allCallsLost checks that every call reports the lost session.
 func (env *testEnv) allCallsLost(s coord.Store) {
 	env.Helper()
 	env.commitFails(s, coord.ErrSessionLost, nil, env.put("of a lost session", ""))
@@ -256,13 +257,13 @@ func (env *testEnv) allCallsLost(s coord.Store) {
 		env.Errorf("KeepAlive returned %v, want %v", err, coord.ErrSessionLost)
 	}
 	env.sessionLost(s)
-	see := func(coord.Batch) error { return nil }
-	if err := s.Watch(ctx, env.prefix, see); !errors.Is(err, coord.ErrSessionLost) {
+	handle := func(coord.Batch) error { return nil }
+	if err := s.Watch(ctx, env.prefix, handle); !errors.Is(err, coord.ErrSessionLost) {
 		env.Errorf("Watch returned %v, want %v", err, coord.ErrSessionLost)
 	}
 }
 
-// told checks that a store knows that its session is lost.
+// sessionLost checks that a store reports the lost session.
 func (env *testEnv) sessionLost(s coord.Store) {
 	env.Helper()
 	select {
@@ -275,7 +276,7 @@ func (env *testEnv) sessionLost(s coord.Store) {
 	}
 }
 
-// alive checks that a store takes its session for alive.
+// alive checks that a store does not report a lost session.
 func (env *testEnv) alive(s coord.Store) {
 	env.Helper()
 	select {

@@ -18,15 +18,15 @@ func TestRun(t *testing.T) {
 	RunInBubble(t, func(testing.TB) Harness { return newMemory("", ttl).harness() })
 }
 
-// TestRunWithout runs the suite on a store to which nothing can happen.
-func TestRunWithout(t *testing.T) {
+// TestRunWithoutExpiry runs the suite on a store without expiry and faults.
+func TestRunWithoutExpiry(t *testing.T) {
 	t.Parallel()
 	RunInBubble(t, func(testing.TB) Harness {
 		return Harness{Open: newMemory("", time.Hour).harness().Open}
 	})
 }
 
-// bugEnv makes a test binary run the suite on a memory with a bug.
+// bugEnv makes a test binary run the suite on a memory store with that bug.
 const bugEnv = "ELASTICRUN_TEST_COORD_BUG"
 
 func TestBug(t *testing.T) { //nolint:tparallel // it is alone in its process
@@ -41,19 +41,19 @@ func TestBug(t *testing.T) { //nolint:tparallel // it is alone in its process
 	})
 }
 
-// TestBugs gives the suite stores that are wrong, each in a process of its own, whose tests must fail.
+// TestBugs runs the suite on faulty stores, each in a process of its own, and checks that it fails.
 func TestBugs(t *testing.T) {
 	t.Parallel()
-	for bug, caught := range map[string]string{ // by a case
+	for bug, caught := range map[string]string{ // the case that fails
 		"only the first guard counts":                "AllOrNothing",
 		"a guard asks only whether the key is there": "Guards",
 		"guards are checked before the lock":         "OneWinner",
 		"a refused commit leaves a trace":            "AllOrNothing",
-		"revisions stand still":                      "Revisions",
+		"revisions do not increase":                  "Revisions",
 		"a put moves the create-revision":            "Guards",
-		"deletes of nothing are told":                "Deletes",
+		"deletes of missing keys are delivered":      "Deletes",
 		"no limits":                                  "Limits",
-		"session ids come again":                     "SessionIDs",
+		"session ids repeat":                         "SessionIDs",
 		"Close ends nothing":                         "Close",
 		"keys outlive their session":                 "Expiry",
 		"keys of a session vanish one by one":        "Close",
@@ -66,11 +66,11 @@ func TestBugs(t *testing.T) {
 		"a put does not renew the TTL":               "KeyTTLRenewed",
 		"a TTL stays for good":                       "KeyTTLTaken",
 		"a commit is split":                          "WatchWhole",
-		"all commits are told":                       "WatchPrefix",
+		"all commits are delivered":                  "WatchPrefix",
 		"a prefix is a folder":                       "WatchPrefix",
-		"a slow watch holds the store up":            "WatchSlow",
+		"a slow watch blocks the store":              "WatchSlow",
 		"a slow watch loses changes":                 "WatchSlow",
-		"see is called twice at a time":              "WatchSlow",
+		"handle is called concurrently":              "WatchSlow",
 		"the cause is forgotten":                     "WatchEnds",
 		"no Resync":                                  "Watch",
 		"lists are stale":                            "Linearizable",

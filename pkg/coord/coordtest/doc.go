@@ -1,5 +1,6 @@
-// Package coordtest is the conformance suite of coordination stores: what package coord's
-// Store promises, as tests that each implementation runs with Run.
+// Package coordtest has the conformance tests of coordination stores. They check what the interface coord.Store
+// promises; each implementation runs them with Run or, if it uses no sockets, with RunInBubble.
 //
-// A case waits for what a watch sees, never for time to pass, but where a promise is about time.
+// A case waits for events of a watch. It waits for time to pass only if the promise is about time. The cases run in
+// parallel, so all functions of a Harness must be safe for concurrent use.
 package coordtest

@@ -11,7 +11,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/coord"
 )
 
-// kill ends a client without a word: its keys vanish, together.
+// kill checks that the keys of a dead client are deleted together.
 func kill(env *testEnv) {
 	a, b := env.openIdle(), env.open()
 	v := env.watch(b, "")
@@ -21,19 +21,19 @@ func kill(env *testEnv) {
 	env.Kill(a)
 	v.awaitAll(map[string]string{"plain": "v"})
 	if got := v.batchStrings()[n:]; len(got) != 1 {
-		env.Errorf("the end of a session was told as %q, want one batch", got)
+		env.Errorf("the end of a session arrived as %q, want one batch", got)
 	}
 }
 
-// cutShort makes the network swallow all for less than the TTL: the session lives, and the watch hides nothing of
-// what happened meanwhile, deletes least of all.
+// cutShort cuts the network for less than the TTL. The session must survive, and the watch must deliver everything that
+// happened meanwhile, including deletes.
 func cutShort(env *testEnv) {
 	a, b := env.open(), env.open()
 	made := env.commit(b, nil, env.put("deleted", "v"), env.put("made anew", "1"), env.put("changed", "1"))
 	env.commit(a, nil, env.putOwned("own", "v"))
 	v := env.watch(a, "")
 	v.awaitAll(map[string]string{"deleted": "v", "made anew": "1", "changed": "1", "own": "v"})
-	env.mustKeepAlive(a) // so that the session has all of its time
+	env.mustKeepAlive(a) // restart the session's TTL
 
 	env.Cut(a)
 	healed := false
@@ -62,7 +62,7 @@ func cutShort(env *testEnv) {
 	healed = true
 
 	env.retryCommit(a, env.put("after", "v"))
-	env.commit(b, nil, env.del("cut off")) // it may have been done
+	env.commit(b, nil, env.del("cut off")) // it may have been applied
 	want := map[string]string{"made anew": "2", "changed": "2", "own": "v", "after": "v"}
 	v.awaitAll(want)
 	env.holds(a, want)
@@ -74,7 +74,7 @@ func cutShort(env *testEnv) {
 	env.alive(a)
 }
 
-// keepOnce renews a session, now.
+// mustKeepAlive renews a session.
 func (env *testEnv) mustKeepAlive(s coord.Store) {
 	env.Helper()
 	ctx, cancel := env.bounded()
@@ -84,7 +84,7 @@ func (env *testEnv) mustKeepAlive(s coord.Store) {
 	}
 }
 
-// cutLong makes the network swallow all until the session is over: the others see that; the client cannot know
+// cutLong cuts the network until the session has ended. The other clients must see that. The cut client cannot know
 // before it hears from the store.
 func cutLong(env *testEnv) {
 	a, b := env.open(), env.open()
@@ -104,7 +104,7 @@ func cutLong(env *testEnv) {
 	env.holds(b, map[string]string{"plain": "v"})
 }
 
-// cutClose closes a client that nobody hears: that takes no longer than it may, and the session ends by silence.
+// cutClose closes a client without a network. Close must return in time, and the session must expire.
 func cutClose(env *testEnv) {
 	a, b := env.open(), env.open()
 	v := env.watch(b, "")
@@ -125,7 +125,7 @@ func cutClose(env *testEnv) {
 	env.Heal(a)
 }
 
-// breakOften resets a client's connections again and again while another changes keys.
+// breakOften repeatedly resets a client's connections while another client changes keys.
 func breakOften(env *testEnv) {
 	a, b := env.open(), env.open()
 	env.commit(a, nil, env.putOwned("own", "v"))
@@ -156,7 +156,7 @@ func breakOften(env *testEnv) {
 	env.retryKeepAlive(a)
 }
 
-// keepOnceMore renews a session whose connection may be new.
+// retryKeepAlive renews a session whose connection may be new.
 func (env *testEnv) retryKeepAlive(s coord.Store) {
 	env.Helper()
 	ctx, cancel := env.bounded()

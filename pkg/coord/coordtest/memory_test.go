@@ -11,44 +11,43 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/coord"
 )
 
-// memory is a store that is as plain as can be: one lock, one log of all commits, and timers. The suite is tried on
-// it, and on what a bug makes of it.
+// memory is a simple store: one lock, one log of all commits, and timers. Tests run the suite on it, also with bugs.
 type memory struct {
 	bug string
 	ttl time.Duration
 
 	mu       sync.Mutex
-	moved    chan struct{} // closed and replaced when something has changed
+	moved    chan struct{} // closed and replaced on each change
 	revision coord.Revision
 	keys     map[string]*entry
 	log      []coord.Batch
 	clients  int
-	running  int // watches whose see is running
+	running  int // number of running watch handlers
 }
 
 type entry struct {
 	event coord.Event
 	owner *client
-	timer *time.Timer // of a TTL
+	timer *time.Timer // deletes a key with a TTL
 }
 
-// client is a store's client. Its fields are under the memory's lock.
+// client is a client of a memory store. The memory's lock guards its fields.
 type client struct {
 	m         *memory
 	id        coord.SessionID
 	timer     *time.Timer // ends the session
 	ended     bool        // the store has ended the session
-	lostKnown bool        // and the client knows
+	lostKnown bool        // the client knows that the session has ended
 	lost      chan struct{}
 	cut       bool
-	epoch     int // counts broken connections
+	epoch     int // number of broken connections
 }
 
 func newMemory(bug string, ttl time.Duration) *memory {
 	return &memory{bug: bug, ttl: ttl, moved: make(chan struct{}), keys: make(map[string]*entry)}
 }
 
-// harness gives the suite clients of the memory.
+// harness returns a harness of clients of the memory.
 func (m *memory) harness() Harness {
 	set := func(do func(*client)) func(coord.Store) {
 		return func(s coord.Store) {
@@ -73,7 +72,7 @@ func (m *memory) open() *client {
 	defer m.mu.Unlock()
 	m.clients++
 	c := &client{m: m, id: coord.SessionID(fmt.Sprint("session ", m.clients)), lost: make(chan struct{})}
-	if m.bug == "session ids come again" {
+	if m.bug == "session ids repeat" {
 		c.id = coord.SessionID(fmt.Sprint("session ", m.clients%5))
 	}
 	c.timer = time.AfterFunc(m.lifetime(), func() {
@@ -96,7 +95,7 @@ func (m *memory) announce() {
 	m.moved = make(chan struct{})
 }
 
-// end ends a session: its keys vanish in one commit.
+// end ends a session and deletes its keys in one commit.
 func (m *memory) end(c *client) {
 	if c.ended {
 		return
@@ -136,11 +135,11 @@ func (m *memory) commit(events []coord.Event) {
 	m.announce()
 }
 
-// apply does one op of the commit with the next revision.
+// apply applies one op as part of the commit with the next revision.
 func (m *memory) apply(c *client, op coord.Op) []coord.Event {
 	old := m.keys[op.Key]
 	if op.Delete {
-		if old == nil && m.bug != "deletes of nothing are told" {
+		if old == nil && m.bug != "deletes of missing keys are delivered" {
 			return nil
 		}
 		if old == nil {
@@ -178,7 +177,7 @@ func (m *memory) apply(c *client, op coord.Op) []coord.Event {
 	return []coord.Event{e.event}
 }
 
-// held returns the first guard that fails, if one does.
+// checkGuards returns a failing guard, or ok if there is none.
 func (m *memory) checkGuards(guards []coord.Guard) (bad coord.Guard, ok bool) {
 	for i, g := range guards {
 		var create coord.Revision
@@ -208,11 +207,11 @@ func (c *client) Err() error {
 	return fmt.Errorf("memory: %w", coord.ErrSessionLost)
 }
 
-// reach locks the memory once the network lets the client through. It returns without the lock, and an error, if that
-// is in vain.
+// lockWhenReachable locks the memory when the network is not cut. It returns an error, without the lock, if ctx ends or
+// the session is lost.
 func (c *client) lockWhenReachable(ctx context.Context) error {
 	c.m.mu.Lock()
-	for c.cut || c.m.running > 0 && c.m.bug == "a slow watch holds the store up" {
+	for c.cut || c.m.running > 0 && c.m.bug == "a slow watch blocks the store" {
 		moved := c.m.moved
 		if c.m.bug == "a cut network loses the session at once" {
 			c.markLost()
@@ -233,7 +232,7 @@ func (c *client) lockWhenReachable(ctx context.Context) error {
 	return nil
 }
 
-// learn notes that the client knows of its session's end.
+// markLost records that the client knows of its session's end.
 func (c *client) markLost() {
 	if !c.lostKnown && c.m.bug != "Lost is never closed" {
 		c.lostKnown = true
@@ -286,7 +285,7 @@ func (c *client) Commit(ctx context.Context, guards []coord.Guard, ops []coord.O
 		time.Sleep(time.Millisecond) //nolint:forbidigo // the bug needs a gap
 		m.mu.Lock()
 	}
-	if m.bug == "revisions stand still" {
+	if m.bug == "revisions do not increase" {
 		m.revision--
 	}
 	var events []coord.Event

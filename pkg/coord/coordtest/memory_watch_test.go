@@ -10,12 +10,12 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/coord"
 )
 
-func (c *client) Watch(ctx context.Context, prefix string, see func(coord.Batch) error) error {
+func (c *client) Watch(ctx context.Context, prefix string, handle func(coord.Batch) error) error {
 	m := c.m
 	w := &watcher{c: c, prefix: prefix, epoch: -1}
-	if m.bug == "see is called twice at a time" {
-		before := see
-		see = func(b coord.Batch) error {
+	if m.bug == "handle is called concurrently" {
+		before := handle
+		handle = func(b coord.Batch) error {
 			begun := make(chan struct{})
 			go func() {
 				close(begun)
@@ -30,7 +30,7 @@ func (c *client) Watch(ctx context.Context, prefix string, see func(coord.Batch)
 		var err error
 		if ok {
 			m.addRunning(1)
-			err = see(b)
+			err = handle(b)
 			m.addRunning(-1)
 		}
 		switch {
@@ -60,11 +60,11 @@ func (c *client) Watch(ctx context.Context, prefix string, see func(coord.Batch)
 type watcher struct {
 	c      *client
 	prefix string
-	epoch  int // of the connection that it last read over
-	at     int // place in the log
+	epoch  int // of the connection that it used last
+	at     int // position in the log
 }
 
-// next returns the next batch, if there is one, and what tells of a change.
+// next returns the next batch, if there is one, and a channel that is closed on the next change.
 func (w *watcher) next(ctx context.Context) (b coord.Batch, ok bool, moved <-chan struct{}) {
 	c, m := w.c, w.c.m
 	m.mu.Lock()
@@ -92,7 +92,7 @@ func (w *watcher) next(ctx context.Context) (b coord.Batch, ok bool, moved <-cha
 			w.at = len(m.log) - 20
 		}
 		b.Events = slices.DeleteFunc(slices.Clone(b.Events), func(e coord.Event) bool { return !w.within(e.Key) })
-		if len(b.Events) > 0 || m.bug == "all commits are told" {
+		if len(b.Events) > 0 || m.bug == "all commits are delivered" {
 			return b, true, m.moved
 		}
 	}
@@ -128,15 +128,15 @@ func (w *watcher) all() coord.Batch {
 
 var _ coord.Store = (*client)(nil)
 
-// seeing counts the watches that are being told something.
+// addRunning changes the number of running watch handlers.
 func (m *memory) addRunning(n int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.running += n
-	if m.bug == "a slow watch holds the store up" {
+	if m.bug == "a slow watch blocks the store" {
 		m.announce()
 	}
 }
 
-// ttl of the memory's sessions, which tests wait for.
+// ttl is the TTL of the memory's sessions.
 const ttl = time.Second

@@ -33,7 +33,7 @@ func sessionIDs(env *testEnv) {
 	}
 }
 
-// closeEndsSession checks that all keys of a closed session vanish at once, together, and that it is of no more use.
+// closeEndsSession checks that Close deletes all keys of a session in one batch and makes the store unusable.
 func closeEndsSession(env *testEnv) {
 	a, b := env.open(), env.open()
 	env.commit(a, nil, env.putOwned("own 1", "v"), env.put("plain", "v"))
@@ -49,10 +49,10 @@ func closeEndsSession(env *testEnv) {
 
 	env.close(a)
 	left := map[string]string{"plain": "v", "of another": "v"}
-	env.holds(b, left) // before the watch, which may be behind
+	env.holds(b, left) // before the watch, which may lag behind
 	seen.awaitAll(left)
 	if got := seen.batchStrings()[before:]; len(got) != 1 {
-		env.Errorf("the end of a session was told as %q, want one batch", got)
+		env.Errorf("the end of a session arrived as %q, want one batch", got)
 	}
 	if err := own.ended(); !errors.Is(err, coord.ErrSessionLost) {
 		env.Errorf("a watch of the closed session returned %v, want %v", err, coord.ErrSessionLost)
@@ -61,11 +61,11 @@ func closeEndsSession(env *testEnv) {
 	env.holds(b, left)
 	ctx, cancel := env.bounded()
 	defer cancel()
-	_ = a.Close(ctx) // does not hang, does no harm
+	_ = a.Close(ctx) // must not hang or do harm
 	env.alive(b)
 }
 
-// owners checks that a key is its latest writer's.
+// owners checks that a key belongs to the session that wrote it last.
 func owners(env *testEnv) {
 	a, b, other := env.open(), env.open(), env.open()
 	env.commit(a, nil, env.putOwned("taken over", "a"), env.putOwned("freed", "a"), env.put("bound", "nobody's"))
@@ -83,7 +83,7 @@ func keepAlive(env *testEnv) {
 	env.commit(a, nil, env.putOwned("k", "v"))
 	v.awaitAll(map[string]string{"k": "v"})
 	n := v.count()
-	select { // a promise about time
+	select { // the promise is about time
 	case <-time.After(5 * env.TTL / 2):
 	case <-a.Lost():
 	}
@@ -91,11 +91,11 @@ func keepAlive(env *testEnv) {
 	env.commit(b, nil, env.put("marker", ""))
 	v.awaitAll(map[string]string{"k": "v", "marker": ""})
 	if got := v.batchStrings()[n:]; len(got) != 1 {
-		env.Errorf("a session that was kept alive was told of as %q", got)
+		env.Errorf("a session that was kept alive changed keys: %q", got)
 	}
 }
 
-// expiry ends a session that is silent: not before its time, and then all its keys together.
+// expiry checks that an idle session ends after its TTL, not earlier, and that its keys are deleted together.
 func expiry(env *testEnv) {
 	a, b := env.openIdle(), env.open()
 	seen := env.watch(b, "")
@@ -115,7 +115,7 @@ func expiry(env *testEnv) {
 		env.Errorf("the session lived for %v after KeepAlive, want %v", lived, env.TTL)
 	}
 	if got := seen.batchStrings()[n:]; len(got) != 1 {
-		env.Errorf("the end of a session was told as %q, want one batch", got)
+		env.Errorf("the end of a session arrived as %q, want one batch", got)
 	}
 	env.commitFails(a, coord.ErrSessionLost, nil, env.put("plain", "no"))
 	env.commitFails(a, coord.ErrSessionLost, nil, env.putOwned("k 1", "no"))
@@ -123,7 +123,7 @@ func expiry(env *testEnv) {
 	env.holds(b, map[string]string{"plain": "v"})
 }
 
-// expiryAsked asks a session that is lost nothing but to be kept alive, and watches.
+// expiryAsked checks what KeepAlive and Watch of an expired session return.
 func expiryAsked(env *testEnv) {
 	a, b := env.openIdle(), env.open()
 	own, seen := env.watch(a, ""), env.watch(b, "")
@@ -141,7 +141,7 @@ func expiryAsked(env *testEnv) {
 	}
 }
 
-// keyTTL checks that a key vanishes after its TTL, whatever becomes of its writer.
+// keyTTL checks that a key is deleted after its TTL, even if its writer has closed.
 func keyTTL(env *testEnv) {
 	a, b := env.open(), env.open()
 	v := env.watch(b, "")
@@ -156,7 +156,7 @@ func keyTTL(env *testEnv) {
 	env.commit(b, []coord.Guard{env.guard("short", 0)}, env.put("short", "again"))
 }
 
-// keyTTLRenewed checks that each put counts the TTL anew.
+// keyTTLRenewed checks that each put restarts the TTL.
 func keyTTLRenewed(env *testEnv) {
 	s := env.open()
 	v := env.watch(s, "")
@@ -164,7 +164,7 @@ func keyTTLRenewed(env *testEnv) {
 	const puts = 4
 	var start time.Time
 	for i := range puts {
-		select { // a promise about time
+		select { // the promise is about time
 		case <-time.After(env.KeyTTL / 2):
 		case <-env.Context().Done():
 		}
@@ -176,14 +176,14 @@ func keyTTLRenewed(env *testEnv) {
 	if lived := time.Since(start); lived < env.KeyTTL*9/10 {
 		env.Errorf("a key with a TTL of %v lived for %v after its last put", env.KeyTTL, lived)
 	}
-	for _, told := range v.batchStrings()[1:] {
-		if !strings.Contains(told, fmt.Sprintf("made in %d", made)) && !strings.Contains(told, "k deleted") {
-			env.Errorf("a put with a TTL changed the create-revision %d: %s", made, told)
+	for _, batch := range v.batchStrings()[1:] {
+		if !strings.Contains(batch, fmt.Sprintf("made in %d", made)) && !strings.Contains(batch, "k deleted") {
+			env.Errorf("a put with a TTL changed the create-revision %d: %s", made, batch)
 		}
 	}
 }
 
-// keyTTLTaken checks that a put without a TTL takes it away, and a session that takes the key over too.
+// keyTTLTaken checks that a put without a TTL, or by an owner, removes the TTL.
 func keyTTLTaken(env *testEnv) {
 	a, b := env.open(), env.open()
 	v := env.watch(b, "")

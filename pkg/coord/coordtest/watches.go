@@ -14,7 +14,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/coord"
 )
 
-// watchTells waits for each batch before it commits the next change, so that all batches are known.
+// watchBatches waits for each batch before it commits the next change, so that the batches are predictable.
 func watchBatches(env *testEnv) {
 	a, b := env.open(), env.open()
 	made := env.commit(a, nil, env.put("a", "1"), env.putOwned("b", "1"))
@@ -42,11 +42,11 @@ func watchBatches(env *testEnv) {
 	got := v.batchStrings()
 	want[0] = fmt.Sprintf("all at %d: %s", v.batches[0].Revision, want[0])
 	if !slices.Equal(want, got) {
-		env.Errorf("the watch told\n%q, want\n%q", got, want)
+		env.Errorf("the watch delivered\n%q, want\n%q", got, want)
 	}
 }
 
-// watchPrefix sees the keys that begin with a prefix, and no others.
+// watchPrefix checks that a watch delivers exactly the keys that begin with its prefix.
 func watchPrefix(env *testEnv) {
 	s := env.open()
 	keys := []string{"", "a", "a/", "a/b", "a/\xff", "a0", "ab", "b", "\xff"}
@@ -72,7 +72,7 @@ func watchPrefix(env *testEnv) {
 					want[key] = value
 				}
 			}
-			views[prefix].awaitAll(want) // view checks that each key has the prefix
+			views[prefix].awaitAll(want) // watchRecorder checks that each key has the prefix
 		}
 	}
 	check(early, "all")
@@ -84,9 +84,9 @@ func watchPrefix(env *testEnv) {
 	check(early, "")
 	check(late, "")
 	if n := late["abc"].count(); n != 1 {
-		env.Errorf("a prefix without keys was told of as %q", late["abc"].batchStrings())
+		env.Errorf("a prefix without keys got batches: %q", late["abc"].batchStrings())
 	}
-	// The empty prefix is that of all keys, others' too.
+	// The empty prefix matches all keys, also those of other cases.
 	own := env.commit(s, nil, env.put("k", "v"))
 	ctx, cancel := env.bounded()
 	defer cancel()
@@ -102,7 +102,7 @@ func watchPrefix(env *testEnv) {
 	}
 }
 
-// watchWhole commits three keys together, and no watch ever sees them differ.
+// watchWhole commits three keys together and checks that no watch sees them differ.
 func watchWhole(env *testEnv) {
 	a, b := env.open(), env.open()
 	env.commit(a, nil, env.put("1", "0"), env.put("2", "0"), env.put("3", "0"))
@@ -130,7 +130,7 @@ func watchWhole(env *testEnv) {
 	}
 }
 
-// watchOrder sees a writer's values in the order of its commits, and nothing twice.
+// watchOrder checks that a watch delivers a writer's values in commit order and none twice.
 func watchOrder(env *testEnv) {
 	a, b := env.open(), env.open()
 	last := -1
@@ -152,7 +152,7 @@ func watchOrder(env *testEnv) {
 	v.awaitAll(map[string]string{"k": strconv.Itoa(n - 1)})
 }
 
-// watchSlow holds a watch up while much changes: nobody waits for it, and it misses nothing.
+// watchSlow blocks a watch while much changes. Nobody must wait for it, and it must miss nothing.
 func watchSlow(env *testEnv) {
 	a, b := env.open(), env.open()
 	env.commit(a, nil, env.put("deleted", "v"), env.put("0", "old"))
@@ -175,15 +175,15 @@ func watchSlow(env *testEnv) {
 		env.commit(a, nil, env.del("passing"))
 	}
 	env.commit(b, nil, env.put("big", "v"))
-	env.holds(a, want) // another watch of the same store is not held up
+	env.holds(a, want) // another watch of the same store is not blocked
 	open()
 	v.awaitAll(want)
 }
 
-// watchEnds checks what ends a watch, and what it then returns.
+// watchEnds checks what ends a watch and what Watch then returns.
 func watchEnds(env *testEnv) {
 	s := env.open()
-	see := func(coord.Batch) error { return nil }
+	handle := func(coord.Batch) error { return nil }
 
 	ctx, cancel := context.WithCancelCause(env.Context())
 	cause := errors.New("a cause of the test's own")
@@ -206,16 +206,16 @@ func watchEnds(env *testEnv) {
 	case <-time.After(env.Timeout):
 		env.Fatalf("a watch whose context was cancelled does not return after %v", env.Timeout)
 	}
-	if err := s.Watch(ctx, env.prefix, see); !errors.Is(err, cause) {
+	if err := s.Watch(ctx, env.prefix, handle); !errors.Is(err, cause) {
 		env.Errorf("a watch whose context had ended returned %v, want its cause", err)
 	}
 	short, cancelShort := context.WithTimeout(env.Context(), 50*time.Millisecond)
 	defer cancelShort()
-	if err := s.Watch(short, env.prefix, see); !errors.Is(err, context.DeadlineExceeded) {
+	if err := s.Watch(short, env.prefix, handle); !errors.Is(err, context.DeadlineExceeded) {
 		env.Errorf("a watch whose time was up returned %v, want %v", err, context.DeadlineExceeded)
 	}
 
-	// An error of see, of a later batch than the first, and no call after it.
+	// An error of handle for a later batch ends the watch, and handle is not called again.
 	other, cancelOther := env.bounded()
 	defer cancelOther()
 	var calls atomic.Int32
@@ -232,17 +232,17 @@ func watchEnds(env *testEnv) {
 	<-first
 	env.commit(s, nil, env.put("k", "1"))
 	if err := <-ended; !errors.Is(err, errStop) {
-		env.Errorf("the watch returned %v, want the error of see", err)
+		env.Errorf("the watch returned %v, want the error of handle", err)
 	}
 	env.commit(s, nil, env.put("k", "2"))
 	env.holds(s, map[string]string{"k": "2"})
 	if n := calls.Load(); n != 2 {
-		env.Errorf("see was called %d times, want 2", n)
+		env.Errorf("handle was called %d times, want 2", n)
 	}
 	env.alive(s)
 }
 
-// watches of one store do not disturb each other.
+// watches checks that the watches of one store are independent.
 func watches(env *testEnv) {
 	a, b := env.open(), env.open()
 	var views []*watchRecorder
@@ -273,7 +273,7 @@ func watches(env *testEnv) {
 	}
 }
 
-// linearizable: a commit that has returned is in the first batch of every watch that begins later, whoever's it is.
+// linearizable checks that every watch that begins after a commit has returned includes the commit in its first batch.
 func linearizable(env *testEnv) {
 	stores := []coord.Store{env.open(), env.open(), env.open()}
 	want := make(map[string]string)

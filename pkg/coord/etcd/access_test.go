@@ -42,7 +42,7 @@ func newAuthority(t testing.TB, name string) *authority {
 	return a
 }
 
-// issue returns the files of a certificate, for servers and clients on this machine, and of its key.
+// issue returns the files of a certificate for local servers and clients, and of its key.
 func (a *authority) issue(t testing.TB, name string) (cert, key string) {
 	t.Helper()
 	cert, key, _, _ = a.sign(t, &x509.Certificate{
@@ -61,7 +61,7 @@ func (a *authority) sign(t testing.TB, template *x509.Certificate) (certFile, ke
 		t.Fatal(err)
 	}
 	parent, signer := a.cert, a.key
-	if parent == nil { // its own
+	if parent == nil { // self-signed
 		parent, signer = template, key
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, parent, &key.PublicKey, signer)
@@ -85,7 +85,7 @@ func (a *authority) sign(t testing.TB, template *x509.Certificate) (certFile, ke
 	return write("cert.pem", "CERTIFICATE", der), write("key.pem", "EC PRIVATE KEY", keyDER), cert, key
 }
 
-// TestTLS opens a store of a server that wants certificates, with all that can be wrong.
+// TestTLS opens a store of a server that requires client certificates, with correct and wrong settings.
 func TestTLS(t *testing.T) {
 	t.Parallel()
 	ours, strangers := newAuthority(t, "ours"), newAuthority(t, "strangers")
@@ -98,8 +98,8 @@ func TestTLS(t *testing.T) {
 		name     string
 		endpoint string
 		tls      TLS
-		want     string // in the error; empty: none
-		passes   bool   // by itself, as far as anybody knows
+		want     string // part of the error; empty means no error
+		passes   bool   // the error may pass by itself
 	}{
 		{name: "right", endpoint: c.client, tls: TLS{CA: ours.file, Cert: cert, Key: key}},
 		{name: "no certificate", endpoint: c.client, tls: TLS{CA: ours.file}, want: "it ended the TLS handshake: tls: "},
@@ -142,7 +142,7 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// protect makes an etcd ask for passwords, and adds the user job, who may use the keys below elasticrun/.
+// protect enables passwords and adds the user job, who may use the keys below elasticrun/.
 func protect(t testing.TB, endpoint string) {
 	t.Helper()
 	cli := waitReady(t, &server{client: endpoint})
@@ -172,7 +172,7 @@ func protect(t testing.TB, endpoint string) {
 	do(err)
 }
 
-// TestUsers opens a store that asks for a password.
+// TestUsers opens a store that requires a password.
 func TestUsers(t *testing.T) {
 	t.Parallel()
 	c := startDebian(t, 1)[0]
@@ -220,7 +220,7 @@ func TestUsers(t *testing.T) {
 	}
 }
 
-// TestTokens lets the tokens run out that stand for a password.
+// TestTokens lets the tokens expire that the server gives out for a password.
 func TestTokens(t *testing.T) {
 	t.Parallel()
 	endpoint := startEtcd(t, "--auth-token-ttl=1", "--bcrypt-cost=4").client
@@ -235,7 +235,7 @@ func TestTokens(t *testing.T) {
 	}
 	defer root.Close()
 	for range 3 {
-		gone := time.After(2 * time.Second) // tokens are swept every second
+		gone := time.After(2 * time.Second) // the server removes expired tokens every second
 		select {
 		case <-gone:
 		case <-s.Lost():
@@ -246,7 +246,7 @@ func TestTokens(t *testing.T) {
 	}
 	mustCommit(t, s, put("k", "end"))
 	f.await(map[string]string{"k": "end", "own": ""})
-	// A permission that is taken away ends the watch, once it has to ask again.
+	// The loss of a permission ends the watch when it makes its next request.
 	if _, err := root.UserRevokeRole(t.Context(), "job", "jobs"); err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/coord"
 )
 
-// BenchmarkOne measures what one agent waits for, against etcd's own program with a disk that is waited for.
+// BenchmarkOne measures the calls of one agent against Debian's etcd with durable writes.
 func BenchmarkOne(b *testing.B) {
 	c := startDebian(b, 1)[0]
 	waitReady(b, c)
@@ -68,8 +68,8 @@ func BenchmarkOne(b *testing.B) {
 	})
 }
 
-// BenchmarkMany measures the steps of many agents' rendezvous, all agents at once: sessions, reports, watches,
-// and a leader's answers. Run it with -benchtime=1x.
+// BenchmarkMany measures the steps of a rendezvous with all agents at once: sessions, reports, watches and a leader's
+// answers. Run it with -benchtime=1x.
 func BenchmarkMany(b *testing.B) {
 	for _, n := range []int{100, 1000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
@@ -86,7 +86,7 @@ func many(b *testing.B, n int) {
 	waitReady(b, c)
 	agents := make([]*Store, n)
 	options := Options{Endpoints: []string{c.client}, TTL: time.Minute, OpTimeout: time.Minute, DialTimeout: time.Minute}
-	// step does something for every agent at once.
+	// step runs do for every agent at once.
 	step := func(name string, do func(ctx context.Context, i int) error) {
 		ctx, cancel := context.WithTimeout(b.Context(), 2*time.Minute)
 		defer cancel()
@@ -161,7 +161,7 @@ func many(b *testing.B, n int) {
 	}
 	b.ReportMetric(time.Since(start).Seconds()*1000, "answers-ms")
 	b.Logf("%-28s %5d ms in all", "answers", time.Since(start).Milliseconds())
-	for range 2 { // the first opens its stream
+	for range 2 { // the first opens the stream
 		step("keep-alive", func(ctx context.Context, i int) error { return agents[i].KeepAlive(ctx) })
 	}
 	step("list-all", func(ctx context.Context, i int) error {

@@ -8,14 +8,14 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/coord"
 )
 
-// A commit whose outcome is not known is not done after a later one, however late it comes.
-func TestTurns(t *testing.T) {
+// TestCommitFence checks that a commit with an unknown outcome is never applied after a later commit.
+func TestCommitFence(t *testing.T) {
 	t.Parallel()
 	s := open(t, Options{Endpoints: []string{shared.endpoint(t)}, Prefix: t.Name(), TTL: time.Minute})
 	f := followWatch(t, s, "")
 	ctx := t.Context()
 	for round, value := range []string{"a", "b", "c"} {
-		begun, err := s.currentEpoch(ctx) // a commit takes its turn, and its request is held up
+		begun, err := s.currentEpoch(ctx) // a commit whose request is delayed
 		if err != nil || begun.number != round {
 			t.Fatalf("turn %+v, %v", begun, err)
 		}
@@ -26,16 +26,16 @@ func TestTurns(t *testing.T) {
 		if _, done, err := s.transact(ctx, begun, nil, late, nil, false); done != notApplied || !errors.Is(err, errEpochEnded) {
 			t.Errorf("round %d: a late commit: %v, %v", round, done, err)
 		}
-		s.markUnknown(begun) // it says so late, too, which is of no interest any more
+		s.markUnknown(begun) // a late report of the unknown outcome has no effect
 	}
-	// One that is under way when the turn passes begins anew.
+	// A commit that is in flight when the epoch ends begins again in the new one.
 	now, err := s.currentEpoch(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
 	s.markUnknown(now)
 	mustCommit(t, s, owned("k", "d"))
-	// What has passed the turn, and got no answer, is found.
+	// An epoch that was begun without getting an answer is found.
 	before := s.commitFence.current
 	s.markUnknown(before)
 	if _, err := s.currentEpoch(ctx); err != nil {
@@ -50,7 +50,7 @@ func TestTurns(t *testing.T) {
 	if _, err := s.Commit(ctx, []coord.Guard{{Key: "k"}}, []coord.Op{put("p", "x")}); !errors.Is(err, coord.ErrConflict) {
 		t.Errorf("a guard that fails: %v", err)
 	}
-	// When the lease is gone, so is the turn, and a commit says what is the matter.
+	// Without its lease the session has no epoch, and a commit reports the lost session.
 	if _, err := s.cli.Revoke(ctx, s.lease); err != nil {
 		t.Fatal(err)
 	}

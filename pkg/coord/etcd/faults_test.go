@@ -63,7 +63,7 @@ func (f *follower) see(b coord.Batch) error {
 	return nil
 }
 
-// await waits until the keys are exactly these.
+// await waits until the keys are exactly want.
 func (f *follower) await(want map[string]string) {
 	f.t.Helper()
 	late := time.After(time.Minute)
@@ -84,7 +84,7 @@ func (f *follower) await(want map[string]string) {
 	}
 }
 
-// keep keeps a session alive until the test ends.
+// keepAliveUntilEnd keeps a session alive until the test ends.
 func keepAliveUntilEnd(t testing.TB, s coord.Store) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -110,7 +110,7 @@ func keepAliveUntilEnd(t testing.TB, s coord.Store) {
 	})
 }
 
-// insist commits until the store says that it was done.
+// mustCommit repeats an idempotent commit until the store has applied it.
 func mustCommit(t testing.TB, s coord.Store, ops ...coord.Op) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -132,7 +132,7 @@ func owned(key, value string) coord.Op {
 	return coord.Op{Key: key, Value: []byte(value), Owned: true}
 }
 
-// TestRestart kills etcd and starts it again: sessions and watches go on.
+// TestRestart kills etcd and starts it again. Sessions and watches must continue.
 func TestRestart(t *testing.T) {
 	t.Parallel()
 	c := startDebian(t, 1)[0]
@@ -148,7 +148,7 @@ func TestRestart(t *testing.T) {
 		if err := s.KeepAlive(t.Context()); !errors.Is(err, coord.ErrUnavailable) {
 			t.Errorf("KeepAlive without etcd returned %v, want %v", err, coord.ErrUnavailable)
 		}
-		if took := time.Since(start); took > s.options.OpTimeout+10*time.Second { // busy machines are slow
+		if took := time.Since(start); took > s.options.OpTimeout+10*time.Second { // tolerates a busy machine
 			t.Errorf("KeepAlive without etcd took %v", took)
 		}
 		c.start(t)
@@ -156,7 +156,7 @@ func TestRestart(t *testing.T) {
 		mustCommit(t, s, put("plain", value))
 		f.await(map[string]string{"own": "1", "plain": value})
 		if err := s.KeepAlive(t.Context()); err != nil {
-			if err = s.KeepAlive(t.Context()); err != nil { // the first may have met the old stream
+			if err = s.KeepAlive(t.Context()); err != nil { // the first may have used the old stream
 				t.Errorf("KeepAlive after the restart: %v", err)
 			}
 		}
@@ -171,7 +171,7 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// TestStoreGone replaces etcd by an empty one: the session is lost, and so are its watches.
+// TestStoreGone replaces etcd by an empty one. The session and its watches must be lost.
 func TestStoreGone(t *testing.T) {
 	t.Parallel()
 	c := startDebian(t, 1)[0]
@@ -198,7 +198,7 @@ func TestStoreGone(t *testing.T) {
 	}
 }
 
-// TestCompaction cuts a watcher off while the history that it wants is compacted.
+// TestCompaction cuts a watch off while etcd compacts the history that the watch needs.
 func TestCompaction(t *testing.T) {
 	t.Parallel()
 	prefix := rand.Text()
@@ -216,7 +216,7 @@ func TestCompaction(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustCommit(t, other, coord.Op{Key: "passing", Delete: true})
-	// To the very revision of a delete, which is the worst case.
+	// The revision of a delete is the worst case.
 	if _, err := other.cli.Compact(t.Context(), int64(rev)+1, clientv3.WithCompactPhysical()); err != nil {
 		t.Fatal(err)
 	}
@@ -270,8 +270,8 @@ func TestLeaderLost(t *testing.T) {
 	}
 }
 
-// TestMinority cuts one member of three off from the others, by ending them: what is asked of it fails in bounded
-// time, and its watch is not taken for alive.
+// TestMinority isolates one of three members by killing the others. Its requests must fail in bounded time, and its
+// watch must not look alive.
 func TestMinority(t *testing.T) {
 	t.Parallel()
 	members := startDebian(t, 3)
@@ -290,7 +290,7 @@ func TestMinority(t *testing.T) {
 	if took := time.Since(start); took > 12*time.Second {
 		t.Errorf("a commit without a quorum took %v", took)
 	}
-	for deadline := time.After(time.Minute); ; { // a leader answers until it knows that it is none any more
+	for deadline := time.After(time.Minute); ; { // a leader answers until it notices that it has lost its majority
 		if err := s.KeepAlive(t.Context()); errors.Is(err, coord.ErrUnavailable) {
 			break
 		}
@@ -306,8 +306,8 @@ func TestMinority(t *testing.T) {
 	f.await(map[string]string{"k": "3"})
 }
 
-// TestForgotten makes the network forget the connections, so that nothing passes them and nobody is told.
-func TestForgotten(t *testing.T) {
+// TestDroppedConnections makes the network drop the connections silently.
+func TestDroppedConnections(t *testing.T) {
 	t.Parallel()
 	endpoint, prefix := shared.endpoint(t), rand.Text()
 	other := open(t, Options{Endpoints: []string{endpoint}, Prefix: prefix, TTL: time.Minute})
@@ -317,11 +317,11 @@ func TestForgotten(t *testing.T) {
 	watcher.link.forget()
 	mustCommit(t, other, put("k", "1"))
 	start := time.Now()
-	f.await(map[string]string{"k": "1"}) // though nothing else is asked
+	f.await(map[string]string{"k": "1"}) // without any other request
 	if took := time.Since(start); took > 20*time.Second {
 		t.Errorf("the watch was silent for %v", took)
 	}
-	// One KeepAlive fails, and soon another has a new connection, while the session lasts.
+	// One KeepAlive fails. Soon another one uses a new connection, and the session survives.
 	fresh := openLinked(t, endpoint, Options{Prefix: prefix, TTL: 9 * time.Second})
 	if err := fresh.KeepAlive(t.Context()); err != nil {
 		t.Fatal(err)
@@ -330,7 +330,7 @@ func TestForgotten(t *testing.T) {
 	if err := fresh.KeepAlive(t.Context()); !errors.Is(err, coord.ErrUnavailable) {
 		t.Errorf("KeepAlive over a dead connection returned %v", err)
 	}
-	for deadline := time.Now().Add(fresh.TTL() / 3); ; { // the next may still meet the connection as it is being dropped
+	for deadline := time.Now().Add(fresh.TTL() / 3); ; { // the next call may still meet the old connection
 		err := fresh.KeepAlive(t.Context())
 		if err == nil {
 			break
@@ -341,7 +341,7 @@ func TestForgotten(t *testing.T) {
 	}
 }
 
-// TestSlow delays all that passes.
+// TestSlow delays all traffic.
 func TestSlow(t *testing.T) {
 	t.Parallel()
 	endpoint, prefix := shared.endpoint(t), rand.Text()
@@ -360,7 +360,7 @@ func TestSlow(t *testing.T) {
 	if !errors.Is(err, coord.ErrUnavailable) {
 		t.Errorf("a commit that is too slow returned %v", err)
 	}
-	if took := time.Since(start); took > s.options.OpTimeout+10*time.Second { // busy machines are slow
+	if took := time.Since(start); took > s.options.OpTimeout+10*time.Second { // tolerates a busy machine
 		t.Errorf("a commit that may take %v took %v", s.options.OpTimeout, took)
 	}
 	delay(0)

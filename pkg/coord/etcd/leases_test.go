@@ -12,7 +12,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/coord"
 )
 
-// TestLeases looks at the leases and keys that a store makes, from outside.
+// TestLeases checks the leases and keys that a store makes in etcd.
 func TestLeases(t *testing.T) {
 	t.Parallel()
 	endpoint := startEtcd(t).client
@@ -45,7 +45,7 @@ func TestLeases(t *testing.T) {
 	leases(1)
 	keys()
 	mustCommit(t, s, owned("own", "v"))
-	keys("elasticrun/keys/own") // an agent that writes its own keys alone needs no other
+	keys("elasticrun/keys/own") // an agent that only writes its own keys needs no other key
 	mustCommit(t, s, put("plain", "v"))
 	fence := "elasticrun/sessions/" + string(s.Session())
 	keys("elasticrun/keys/own", "elasticrun/keys/plain", fence)
@@ -59,7 +59,7 @@ func TestLeases(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	leases(1) // those of the refused commits were given back
+	leases(1) // the leases of the refused commits were revoked
 	mustCommit(t, s, short, long, also)
 	leases(3)
 
@@ -72,13 +72,13 @@ func TestLeases(t *testing.T) {
 	leases(2)
 }
 
-// TestFence ends a session behind its client's back, who then commits what it does not own.
-func TestFence(t *testing.T) {
+// TestLostSession ends a session without its client's knowledge. The client then commits keys that it does not own.
+func TestLostSession(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		name string
 		ops  []coord.Op
-		warm bool // whether the session has its own key
+		warm bool // the session's key exists
 	}{
 		{name: "plain, first", ops: []coord.Op{put("k", "no")}},
 		{name: "plain", ops: []coord.Op{put("k", "no")}, warm: true},
@@ -113,7 +113,7 @@ func TestFence(t *testing.T) {
 	}
 }
 
-// TestPrefixes keeps users of one etcd apart.
+// TestPrefixes checks that stores with different prefixes are separate.
 func TestPrefixes(t *testing.T) {
 	t.Parallel()
 	endpoint, prefix := []string{shared.endpoint(t)}, rand.Text()

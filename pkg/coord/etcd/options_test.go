@@ -23,7 +23,7 @@ func errorText(err error) string {
 	return err.Error()
 }
 
-// TestOpenOptions opens stores with options that cannot be right, which nobody has to be asked about.
+// TestOpenOptions opens stores with options that are wrong without asking a server.
 func TestOpenOptions(t *testing.T) {
 	dir := t.TempDir()
 	empty := filepath.Join(dir, "empty.pem")
@@ -68,10 +68,10 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// TestOpenNobody opens stores where nothing answers.
-func TestOpenNobody(t *testing.T) {
+// TestOpenUnreachable opens stores where nothing answers.
+func TestOpenUnreachable(t *testing.T) {
 	t.Parallel()
-	silent, err := net.Listen("tcp", "127.0.0.1:0") // takes connections and says nothing
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // accepts connections and sends nothing
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,23 +8,23 @@ import (
 	"time"
 )
 
-// proxy is a network of one link that a test can cut, break and slow down.
+// proxy is a network link that a test can cut, break and slow down.
 type proxy struct {
 	target string
 
 	mu      sync.Mutex
-	changed chan struct{} // closed and replaced when one of the next two is
-	cut     bool          // bytes wait; connections stay, and new ones are taken
-	delay   time.Duration // of each piece, each way
+	changed chan struct{} // closed and replaced when cut or delay changes
+	cut     bool          // data waits; connections stay, and new ones are accepted
+	delay   time.Duration // of each piece of data, each way
 	conns   map[net.Conn]struct{}
-	dead    map[net.Conn]bool // nothing passes them any more, and nobody is told
+	dead    map[net.Conn]bool // connections that drop everything silently
 	closed  bool
 
 	listener net.Listener
 	group    sync.WaitGroup
 }
 
-// newProxy returns a proxy to an address, which ends with the test.
+// newProxy returns a proxy to an address. It ends with the test.
 func newProxy(t testing.TB, target string) *proxy {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -58,7 +58,7 @@ func (p *proxy) set(change func()) {
 	p.changed = make(chan struct{})
 }
 
-// reset ends all connections with RST.
+// reset closes all connections with RST.
 func (p *proxy) reset() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -70,7 +70,7 @@ func (p *proxy) reset() {
 	}
 }
 
-// forget makes the link forget its connections, as a firewall does: new ones can be made.
+// forget makes the link drop its connections silently, as a firewall does. New connections are possible.
 func (p *proxy) forget() {
 	p.set(func() {
 		for c := range p.conns {
@@ -116,7 +116,7 @@ func (p *proxy) serve() {
 	}
 }
 
-// pump copies one way.
+// pump copies one direction.
 func (p *proxy) pump(to, from net.Conn) {
 	defer to.Close()
 	defer from.Close()
@@ -130,13 +130,13 @@ func (p *proxy) pump(to, from net.Conn) {
 			}
 		}
 		if err != nil {
-			p.wait(from) // a cut link does not tell of an end either
+			p.wait(from) // a cut link does not report an end either
 			return
 		}
 	}
 }
 
-// wait returns when the link lets bytes of a connection through.
+// wait waits until the link lets data of a connection pass.
 func (p *proxy) wait(c net.Conn) {
 	p.mu.Lock()
 	delay := p.delay

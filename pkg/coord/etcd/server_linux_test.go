@@ -5,7 +5,7 @@ import (
 	"syscall"
 )
 
-// dieWithUs ends a process with this one, where no cleanup can.
+// killWithParent kills the process when this one dies without cleanup.
 func killWithParent(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 }

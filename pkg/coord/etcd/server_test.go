@@ -173,7 +173,7 @@ func (s *server) kill() {
 	s.cmd = nil
 }
 
-// freeAddresses returns addresses that nobody listens at.
+// freeAddresses returns addresses without a listener.
 func freeAddresses(t testing.TB, n int) []string {
 	t.Helper()
 	var addresses []string
@@ -192,7 +192,7 @@ func freeAddresses(t testing.TB, n int) []string {
 	return addresses
 }
 
-// ready waits until the members answer.
+// waitReady waits until the members answer.
 func waitReady(t testing.TB, servers ...*server) *clientv3.Client {
 	t.Helper()
 	var endpoints []string

@@ -10,7 +10,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/coord/coordtest"
 )
 
-// sessionTTL is the least that etcd grants.
+// sessionTTL is the shortest TTL that etcd grants.
 const sessionTTL = 2 * time.Second
 
 // linked is a store behind a proxy of its own.
@@ -65,7 +65,7 @@ func TestStore(t *testing.T) {
 	conform(t, shared.endpoint(t), "conformance/")
 }
 
-// TestStoreDebian runs the suite against etcd 3.4, the oldest one that is supported.
+// TestStoreDebian runs the suite against Debian's etcd, which is the oldest supported version.
 func TestStoreDebian(t *testing.T) {
 	t.Parallel()
 	c := startDebian(t, 1, "--unsafe-no-fsync")[0]
@@ -73,7 +73,7 @@ func TestStoreDebian(t *testing.T) {
 	conform(t, c.client, "")
 }
 
-// TestEndSession ends the session of another client, which stands for a process that has died.
+// TestEndSession ends the session of another client, which stands for a dead process.
 func TestEndSession(t *testing.T) {
 	t.Parallel()
 	options := Options{Endpoints: []string{startEtcd(t).client}, TTL: time.Minute, DialTimeout: 5 * time.Second}

@@ -9,8 +9,8 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/coord"
 )
 
-// TestTell gives a watch answers that begin with what it knows, as they do after an interruption.
-func TestTell(t *testing.T) {
+// TestWatchNotify gives a watch responses that begin with known events, as after an interruption.
+func TestWatchNotify(t *testing.T) {
 	event := func(key string, create, mod int64) *mvccpb.Event {
 		if create == 0 {
 			return &mvccpb.Event{Type: mvccpb.Event_DELETE, Kv: &mvccpb.KeyValue{Key: []byte("root/" + key), ModRevision: mod}}
@@ -28,7 +28,7 @@ func TestTell(t *testing.T) {
 	for _, events := range [][]*mvccpb.Event{
 		{event("a", 3, 3), event("b", 3, 3)},
 		{event("a", 3, 3), event("b", 3, 3)},                                          // nothing new
-		{event("a", 3, 3), event("b", 3, 3), event("a", 0, 5)},                        // a delete is
+		{event("a", 3, 3), event("b", 3, 3), event("a", 0, 5)},                        // the delete is new
 		{event("a", 0, 5), event("a", 7, 7), event("root/c", 2, 7), event("b", 0, 9)}, // two commits
 	} {
 		if err := w.notify(events); err != nil {

@@ -14,10 +14,10 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/coord"
 )
 
-// view is what one watch has seen. A rule that a batch breaks ends the case.
+// watchRecorder records the batches of one watch. A batch that violates a rule ends the case.
 type watchRecorder struct {
 	env    *testEnv
-	prefix string // of the watch, the lab's included
+	prefix string // of the watch, including the case's prefix
 	busy   atomic.Bool
 
 	mu      sync.Mutex
@@ -25,18 +25,18 @@ type watchRecorder struct {
 	batches []coord.Batch
 	state   map[string]coord.Event
 
-	begun chan struct{} // closed when the first batch has come
+	begun chan struct{} // closed when the first batch has arrived
 	done  chan struct{} // closed when Watch has returned
-	err   error         // that it returned, once done is closed
+	err   error         // what Watch returned; set before done is closed
 }
 
-// watch returns a watch of the keys that begin with prefix, which has begun. It ends with the case.
+// watch starts a watch of the keys that begin with prefix and waits for its first batch. It ends with the case.
 func (env *testEnv) watch(s coord.Store, prefix string) *watchRecorder {
 	env.Helper()
 	return env.watchWith(s, prefix, func(map[string]string) error { return nil })
 }
 
-// watchWith is watch with a rule that must hold after each batch.
+// watchWith is like watch, with a rule that must hold after each batch.
 func (env *testEnv) watchWith(s coord.Store, prefix string, rule func(map[string]string) error) *watchRecorder {
 	env.Helper()
 	v := &watchRecorder{
@@ -64,19 +64,19 @@ func (env *testEnv) watchWith(s coord.Store, prefix string, rule func(map[string
 	case <-v.begun:
 	case <-v.done:
 	case <-time.After(env.Timeout):
-		env.Fatalf("Watch tells nothing for %v", env.Timeout)
+		env.Fatalf("Watch delivers nothing for %v", env.Timeout)
 	}
 	return v
 }
 
-// ruleError says how a batch is wrong.
+// ruleError says which rule a batch violates.
 type ruleError struct{ text string }
 
 func (e *ruleError) Error() string { return e.text }
 
 func (v *watchRecorder) handle(b coord.Batch, rule func(map[string]string) error) error {
 	if !v.busy.CompareAndSwap(false, true) {
-		return &ruleError{"see was called while it ran"}
+		return &ruleError{"handle was called while it ran"}
 	}
 	defer v.busy.Store(false)
 	v.mu.Lock()
@@ -106,7 +106,7 @@ func (v *watchRecorder) handle(b coord.Batch, rule func(map[string]string) error
 	return nil
 }
 
-// check judges a batch by those before it.
+// check checks a batch against the earlier ones.
 func (v *watchRecorder) check(b coord.Batch) error {
 	var before coord.Revision
 	if len(v.batches) == 0 {
@@ -120,7 +120,7 @@ func (v *watchRecorder) check(b coord.Batch) error {
 		return fmt.Errorf("its revision does not follow %d", before)
 	}
 	if !b.Resync && len(b.Events) == 0 {
-		return errors.New("it tells nothing")
+		return errors.New("it has no events")
 	}
 	seen := make(map[string]bool)
 	for _, e := range b.Events {
@@ -138,14 +138,14 @@ func (v *watchRecorder) check(b coord.Batch) error {
 		case have && e.Create < known.Create:
 			return fmt.Errorf("the create-revision of %q falls from %d to %d", e.Key, known.Create, e.Create)
 		case !have && !b.Resync && !seen[e.Key] && e.Create <= before:
-			return fmt.Errorf("key %q was made in revision %d and not told then", e.Key, e.Create)
+			return fmt.Errorf("key %q was made in revision %d and not delivered then", e.Key, e.Create)
 		}
 		seen[e.Key] = true
 	}
 	return nil
 }
 
-// await waits until a view's values are right.
+// await waits until the recorded values satisfy right.
 func (v *watchRecorder) await(what string, right func(map[string]string) bool) {
 	v.env.Helper()
 	timeout := time.NewTimer(v.env.Timeout)
@@ -167,13 +167,13 @@ func (v *watchRecorder) await(what string, right func(map[string]string) bool) {
 	}
 }
 
-// awaitAll waits until a view shows exactly these values.
+// awaitAll waits until the recorded values are exactly want.
 func (v *watchRecorder) awaitAll(want map[string]string) {
 	v.env.Helper()
 	v.await(fmt.Sprint(want), func(got map[string]string) bool { return maps.Equal(want, got) })
 }
 
-// ended returns what Watch returned.
+// ended waits until Watch has returned and returns its error.
 func (v *watchRecorder) ended() error {
 	v.env.Helper()
 	select {
@@ -185,7 +185,7 @@ func (v *watchRecorder) ended() error {
 	}
 }
 
-// told returns the batches so far, as text.
+// batchStrings returns the batches so far as text.
 func (v *watchRecorder) batchStrings() []string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -216,12 +216,12 @@ func (env *testEnv) first(s coord.Store, prefix string) coord.Batch {
 		return errStop
 	})
 	if !errors.Is(err, errStop) {
-		env.Fatalf("Watch returned %v before it called see", err)
+		env.Fatalf("Watch returned %v before it called handle", err)
 	}
 	return first
 }
 
-// list returns all keys of the case, by a new watch, and their values.
+// list returns the values of all keys of the case, read by a new watch.
 func (env *testEnv) list(s coord.Store) map[string]string {
 	env.Helper()
 	state := make(map[string]coord.Event)
@@ -239,7 +239,7 @@ func (env *testEnv) holds(s coord.Store, want map[string]string) {
 	}
 }
 
-// values strips a state of all but keys and values.
+// values reduces a state to keys and values.
 func (env *testEnv) values(state map[string]coord.Event) map[string]string {
 	values := make(map[string]string, len(state))
 	for key, e := range state {
@@ -248,7 +248,7 @@ func (env *testEnv) values(state map[string]coord.Event) map[string]string {
 	return values
 }
 
-// batchString tells all of a batch in a line, its events ordered by key.
+// batchString formats a batch as one line, with its events sorted by key.
 func (env *testEnv) batchString(b coord.Batch) string {
 	var events []string
 	for _, e := range b.Events {

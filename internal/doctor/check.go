@@ -7,10 +7,10 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/report"
 )
 
-// Schema is the version of the JSON form. It changes when a field goes or changes its meaning, not when one is added.
+// Schema is the version of the JSON form. It changes when a field is removed or changes its meaning, not when one is added.
 const Schema = 1
 
-// Status is what a check has come to.
+// Status is the result of a check.
 type Status string
 
 // The statuses, best first.
@@ -24,13 +24,13 @@ const (
 type Check struct {
 	Name   string `json:"name"`
 	Status Status `json:"status"`
-	// Value is what was found, in one line.
+	// Value is what was found; one line.
 	Value string `json:"value"`
-	// Advice is what to do, in one line; empty where there is nothing to do.
+	// Advice is what to do; one line, or empty.
 	Advice string `json:"advice,omitempty"`
 }
 
-// Report is all checks of a machine.
+// Report holds all checks of a machine.
 type Report struct {
 	Schema  int     `json:"schema"`
 	Version string  `json:"elasticrun_version"`
@@ -38,7 +38,7 @@ type Report struct {
 	Checks  []Check `json:"checks"`
 }
 
-// Problems describes the failed checks in one line; empty where none failed.
+// Problems describes the failed checks in one line; empty if none failed.
 func (r Report) Problems() string {
 	var lines []string
 	for _, c := range r.Checks {
@@ -49,7 +49,7 @@ func (r Report) Problems() string {
 	return strings.Join(lines, "; ")
 }
 
-// With returns the checks that have a status.
+// With returns the checks with this status.
 func (r Report) With(s Status) []Check {
 	var found []Check
 	for _, c := range r.Checks {
@@ -68,7 +68,7 @@ func (c Check) line() string {
 	return report.OneLine(line)
 }
 
-// Text describes the checks for people, one in a line, and counts them.
+// Text lists the checks for people, and counts them.
 func (r Report) Text() string {
 	var b strings.Builder
 	for _, c := range r.Checks {

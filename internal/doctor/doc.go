@@ -1,6 +1,8 @@
-// Package doctor checks whether a machine is fit for a launch.
+// Package doctor checks whether a machine is fit for a job, for elasticrun doctor and --preflight.
 //
-// What is read ([Facts]) and what is thought of it ([Judge]) are apart: judgements are pure functions over values, and readers only read. Each
-// judgement is a [Check]: its name, ok, warn or fail, the value, and what to do. A check fails only where a launch is sure to fail, or would train on broken
-// hardware; what may be meant so, or may pass, is a warning.
+// Examine reads the machine into [Facts]; [Judge] turns facts into checks and is a pure function. A [Check] has a name, a
+// status, a value and advice. It fails only if a launch is sure to fail, or would train on broken hardware; what may be
+// intended, or may pass, is a warning. The package changes nothing on the machine.
+//
+// The functions may be called from any goroutine. Examine may replace a host name in the configuration by an address.
 package doctor

@@ -20,7 +20,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
 
-// Err is the error of a machine of which a check failed, or nil.
+// Err returns an *agent.UnfitError with the failed checks, or nil.
 func (r Report) Err() error {
 	if problems := r.Problems(); problems != "" {
 		return &agent.UnfitError{Err: errors.New(problems)}
@@ -28,12 +28,12 @@ func (r Report) Err() error {
 	return nil
 }
 
-// NewReport judges the facts.
+// NewReport judges the facts and returns the report.
 func NewReport(f Facts, version string) Report {
 	return Report{Version: version, Host: f.HostName.Host, Checks: Judge(f)}
 }
 
-// Examine reads what there is to know of this machine for a job. What is slow is read side by side.
+// Examine reads the facts of this machine that matter for a job. Slow readers run concurrently.
 func Examine(ctx context.Context, cfg *config.Config, version string) (Facts, error) {
 	root := os.DirFS("/")
 	f := Facts{
@@ -51,7 +51,7 @@ func Examine(ctx context.Context, cfg *config.Config, version string) (Facts, er
 			f.Disks = append(f.Disks, ReadDisk(d.what, path))
 		}
 	}
-	if _, err := workerlog.PlanLogDir(cfg.LogDir, cfg.RunID); err != nil { // in the first of these folders
+	if _, err := workerlog.PlanLogDir(cfg.LogDir, cfg.RunID); err != nil { // an error needs --log-dir, whose disk is the first
 		f.Disks[0].Err = err
 	}
 	var reading sync.WaitGroup
@@ -68,7 +68,7 @@ func Examine(ctx context.Context, cfg *config.Config, version string) (Facts, er
 	var err error
 	reading.Go(func() {
 		f.PortErr = listen.Explain(cfg, listen.PortsTaken(ctx, cfg))
-		if f.Endpoints, err = preview.FindEndpoints(ctx, cfg, version); err == nil {
+		if f.Endpoints, err = preview.ProbeEndpoints(ctx, cfg, version); err == nil {
 			f.Refusal = listen.Explain(cfg, preview.Refusal(cfg, f.Endpoints))
 		}
 	})
@@ -76,7 +76,7 @@ func Examine(ctx context.Context, cfg *config.Config, version string) (Facts, er
 	return f, err
 }
 
-// checkProgram finds out whether a program could be started.
+// checkProgram checks whether a program could be started.
 func checkProgram(name string) error {
 	if _, err := exec.LookPath(name); err != nil {
 		return fmt.Errorf("program %q: %w", name, err)

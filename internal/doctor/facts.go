@@ -9,20 +9,20 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/evidence"
 )
 
-// Facts is what was read of a machine, with a job in mind.
+// Facts is what Examine has read about a machine and a job.
 type Facts struct {
-	// Nodes is the most that the job may have, Workers how many are on this one.
+	// Nodes is the job's maximum number of nodes, Workers the number of workers on this one.
 	Nodes, Workers int
-	// Interpreter is the Python that is to run the script; nil for none.
+	// Interpreter is the Python that would run the script; nil with --no-python.
 	Interpreter *Program
-	// Script is what is to be run; empty where none was given. ScriptErr is why it cannot be.
+	// Script is the script or program; it may be empty. ScriptErr says why it cannot be run.
 	Script    string
 	ScriptErr error
-	// PortErr is why the ports that this node was given cannot be listened on; nil where they can, or none were given.
+	// PortErr says why none of this node's given ports can be used; nil if one can, or if none were given.
 	PortErr error
-	// HostName is this machine's, and what it resolves to.
+	// HostName is this machine's name and its addresses.
 	HostName Name
-	// Endpoints is what is where the nodes meet; Refusal is why the job would be turned away there.
+	// Endpoints is what was found at the rendezvous endpoints; Refusal says why the job would be refused there.
 	Endpoints []preview.Endpoint
 	Refusal   error
 	Disks     []Disk
@@ -33,59 +33,60 @@ type Facts struct {
 	Now       time.Time
 }
 
-// Program is a program that was started to see whether it starts.
+// Program is a program that was started as a test.
 type Program struct {
 	Path string
 	Took time.Duration
-	Err  error // nil: it has ended with 0
+	Err  error // nil: it exited with 0
 }
 
 // Name is a host name and what it resolves to.
 type Name struct {
 	Host  string
 	Addrs []netip.Addr
-	// Local are those of Addrs that are this machine's.
+	// Local holds those of Addrs that are this machine's.
 	Local []netip.Addr
 	Err   error
 }
 
-// Disk is the file system that a folder is on.
+// Disk is the file system of a folder.
 type Disk struct {
-	// What says what it is for; Path is the folder that was asked about.
+	// What is the purpose of the folder, Path the folder.
 	What, Path  string
 	Total, Free uint64 // in bytes, for this user
-	// Files and FreeFiles count what it can hold; Files is 0 where it has no limit.
+	// Files is the number of files that it can hold, 0 for no limit; FreeFiles is how many more it can hold.
 	Files, FreeFiles uint64
 	Err              error
 }
 
-// GPUs are what nvidia-smi says.
+// GPUs is what nvidia-smi reports.
 type GPUs struct {
-	// Program is nvidia-smi's path; empty where there is none.
+	// Program is the path of nvidia-smi; empty if it is not installed.
 	Program string
 	Health  []topology.GPUHealth
 	Err     error
-	// Visible is how many a worker would see.
+	// Visible is the number of GPUs that workers would see.
 	Visible int
 }
 
-// Unlimited is a limit that is none.
+// Unlimited stands for no limit.
 const Unlimited = ^uint64(0)
 
-// Limits are those of processes. Zero is not known, but for Core.
+// Limits are the limits of processes. Zero means unknown, except in Core.
 type Limits struct {
-	// NoFile is the hard limit of open files, MemLock of locked memory in bytes, Core of core files in bytes.
+	// NoFile, MemLock and Core are the hard limits on open files, on locked memory and on core files, the last two in bytes.
 	NoFile, MemLock, Core uint64
 	CorePattern           string
-	// PIDMax is the kernel's last pid; CgroupPIDs is how many processes and threads this cgroup may have, CgroupPIDsUsed how many it has.
+	// PIDMax is the kernel's highest pid. CgroupPIDs bounds the processes and threads of this cgroup; CgroupPIDsUsed is their
+	// number.
 	PIDMax, CgroupPIDs, CgroupPIDsUsed uint64
-	// RDMA says that there are InfiniBand or RoCE devices.
+	// RDMA reports whether there are InfiniBand or RoCE devices.
 	RDMA bool
 }
 
-// Memory is in bytes. Zero is not known.
+// Memory is the machine's memory in bytes. Zero means unknown.
 type Memory struct {
 	Total, Available uint64
-	// CgroupMax is this cgroup's limit, CgroupUsed what it has taken of it.
+	// CgroupMax is this cgroup's limit, CgroupUsed its usage.
 	CgroupMax, CgroupUsed uint64
 }

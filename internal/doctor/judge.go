@@ -16,7 +16,7 @@ const (
 	gib = 1 << 30
 )
 
-// Judge says what to think of the facts.
+// Judge returns the checks that follow from the facts.
 func Judge(f Facts) []Check {
 	var checks []Check
 	if f.Interpreter != nil {
@@ -35,7 +35,7 @@ func Judge(f Facts) []Check {
 	return append(append(checks, limits(f.Limits, f.Workers)...), memory(f.Memory, f.Workers))
 }
 
-// slowStart is what no interpreter takes from a local disk.
+// slowStart is longer than any interpreter on a local disk takes to start.
 const slowStart = 5 * time.Second
 
 func interpreter(p Program) Check {
@@ -45,14 +45,14 @@ func interpreter(p Program) Check {
 		c.Status, c.Value = Fail, fmt.Sprintf("%s -c pass: %v", p.Path, p.Err)
 		c.Advice = "repair it, or set PYTHON_EXEC to another one"
 	case p.Took > slowStart:
-		c.Status, c.Advice = Warn, "each worker takes as long: is it on a file server that is slow?"
+		c.Status, c.Advice = Warn, "every worker takes this long: move the interpreter from a slow file server to a local disk"
 	}
 	return c
 }
 
 func script(name string, err error) Check {
 	if err != nil {
-		return Check{"script", Fail, err.Error(), "every node needs it at the same place"}
+		return Check{"script", Fail, err.Error(), "put it at the same path on every node"}
 	}
 	return Check{Name: "script", Status: OK, Value: name + " can be read"}
 }
@@ -61,12 +61,12 @@ func ports(err error) Check {
 	if err != nil {
 		return Check{Name: "ports", Status: Fail, Value: err.Error()}
 	}
-	return Check{Name: "ports", Status: OK, Value: "those that were given are free"}
+	return Check{Name: "ports", Status: OK, Value: "the given ports are free"}
 }
 
 func hostName(n Name, nodes int) Check {
 	c := Check{Name: "host name", Status: OK, Value: n.Host}
-	const advice = "torch's gloo looks it up: put it into /etc/hosts with this machine's address, or set GLOO_SOCKET_IFNAME to a network interface"
+	const advice = "gloo looks it up: add it to /etc/hosts with this machine's address, or set GLOO_SOCKET_IFNAME to a network interface"
 	var addrs []string
 	loopback := true
 	for _, a := range n.Addrs {
@@ -78,34 +78,34 @@ func hostName(n Name, nodes int) Check {
 		c.Status, c.Value, c.Advice = Warn, fmt.Sprintf("%s: %v", n.Host, n.Err), advice
 		return c
 	case len(n.Local) == 0:
-		c.Status, c.Advice = Warn, "none of these is an address of this machine's; "+advice
+		c.Status, c.Advice = Warn, "none of these addresses belongs to this machine; "+advice
 	case loopback && nodes > 1:
-		c.Status, c.Advice = Warn, "other nodes cannot reach that; "+advice
+		c.Status, c.Advice = Warn, "other nodes cannot reach a loopback address; "+advice
 	}
 	c.Value += " is " + strings.Join(addrs, ", ")
 	return c
 }
 
-// clockBound is how far clocks may be apart, beyond what a round trip leaves open.
+// clockBound is the largest harmless difference of two clocks, beyond the uncertainty of half a round trip.
 const clockBound = time.Second
 
-// endpoints judges the places where nodes meet. What is not there yet may come.
+// endpoints judges the rendezvous endpoints. A store that is missing now may start later, so that is a warning.
 func endpoints(at []preview.Endpoint, refusal error) []Check {
 	var checks []Check
 	for _, e := range at {
 		name := fmt.Sprintf("%s:%d", e.Host, e.Port)
 		if e.Problem != "" {
-			checks = append(checks, Check{"endpoint", Warn, e.Problem, "it has to resolve until join_timeout is over"})
+			checks = append(checks, Check{"endpoint", Warn, e.Problem, "correct the name or the name service; the launch retries until join_timeout"})
 		}
 		for _, a := range e.Addresses {
 			checks = append(checks, endpoint(name, a))
-			if a.Seen != nil {
-				checks = append(checks, clock(*a.Seen))
+			if a.Store != nil {
+				checks = append(checks, clock(*a.Store))
 			}
 		}
 	}
 	if refusal != nil {
-		checks = append(checks, Check{"rendezvous", Fail, refusal.Error(), "give each job an endpoint of its own, and all of its nodes the same"})
+		checks = append(checks, Check{"rendezvous", Fail, refusal.Error(), "give each job its own endpoint, the same on all of its nodes"})
 	}
 	return checks
 }
@@ -119,49 +119,49 @@ func endpoint(name string, a preview.Address) Check {
 			c.Status, c.Advice = Warn, "its node may not have started yet"
 		}
 	case preview.StateTimedOut, preview.StateUnreachable, preview.StateSilent:
-		c.Status, c.Advice = Warn, "is that machine up, and does a firewall let this port through?"
+		c.Status, c.Advice = Warn, "check that the machine is up and that no firewall blocks the port"
 	default:
-		c.Status, c.Advice = Warn, "no store of this job's is there"
+		c.Status, c.Advice = Warn, "this is not the store of this job; give the job another endpoint"
 	}
 	return c
 }
 
-func clock(s preview.Seen) Check {
+func clock(s preview.StoreInfo) Check {
 	offset, trip := seconds(s.ClockOffset), seconds(s.RoundTrip)
-	c := Check{Name: "clock", Status: OK, Value: fmt.Sprintf("the store's host is ahead by %v, give or take %v; round trip %v",
+	c := Check{Name: "clock", Status: OK, Value: fmt.Sprintf("the store's host is ahead by %v ± %v; round trip %v",
 		offset.Round(100*time.Microsecond), (trip / 2).Round(100*time.Microsecond), trip.Round(100*time.Microsecond))}
 	if offset.Abs() > clockBound+trip/2 {
-		c.Status, c.Advice = Warn, "times in logs and reports of several nodes will not fit together: let both keep time by NTP"
+		c.Status, c.Advice = Warn, "times in the logs and reports of different nodes will not match: synchronize both clocks by NTP"
 	}
 	return c
 }
 
 func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
 
-// disk judges room. Shared memory is a disk, too.
+// disk judges the free space of a file system. Shared memory is one too.
 func disk(d Disk) Check {
 	c := Check{Name: d.What, Status: OK, Value: fmt.Sprintf("%s: %s free of %s", d.Path, size(d.Free), size(d.Total))}
 	shm := d.What == ShmName
 	switch {
 	case d.Err != nil && shm:
-		c.Status, c.Value, c.Advice = Warn, d.Err.Error(), "data loaders and NCCL share memory by it"
+		c.Status, c.Value, c.Advice = Warn, d.Err.Error(), "data loaders and NCCL need it: mount a tmpfs there"
 	case d.Err != nil:
-		c.Status, c.Value, c.Advice = Fail, d.Err.Error(), "name a folder that can be written"
+		c.Status, c.Value, c.Advice = Fail, d.Err.Error(), "name a folder that this user can write"
 	case shm && d.Free < 16*mib:
-		c.Status, c.Advice = Fail, "NCCL needs more: remove what dead processes have left there, or give the container more (docker run --shm-size)"
+		c.Status, c.Advice = Fail, "NCCL needs more: delete the files of dead processes, or give the container more (docker run --shm-size)"
 	case shm && d.Free < gib:
-		c.Status, c.Advice = Warn, "data loaders and NCCL share memory by it: give the container more (docker run --shm-size; an emptyDir with medium Memory)"
+		c.Status, c.Advice = Warn, "data loaders and NCCL need it: give the container more (docker run --shm-size; an emptyDir with medium Memory)"
 	case d.Free < 16*mib:
-		c.Status, c.Advice = Fail, "make room, or name another folder"
+		c.Status, c.Advice = Fail, "free space, or name another folder"
 	case d.Files > 0 && d.FreeFiles < 100:
-		c.Status, c.Value, c.Advice = Fail, fmt.Sprintf("%s: room for %d more files", d.Path, d.FreeFiles), "make room, or name another folder"
+		c.Status, c.Value, c.Advice = Fail, fmt.Sprintf("%s: room for %d more files", d.Path, d.FreeFiles), "free space, or name another folder"
 	case d.Free < gib && !shm:
-		c.Status, c.Advice = Warn, "logs, error files and dumps may fill it"
+		c.Status, c.Advice = Warn, "logs, error files and dumps may fill it: free space"
 	}
 	return c
 }
 
-// ShmName is the What of the disk that is shared memory.
+// ShmName is the What of the disk that holds shared memory.
 const ShmName = "shared memory"
 
 // hot is the temperature at which GPUs begin to slow down, in degrees Celsius.
@@ -174,11 +174,11 @@ func gpus(g GPUs, workers int) []Check {
 	case g.Program == "" && g.Visible == 0:
 		return []Check{{Name: "GPUs", Status: OK, Value: "none"}}
 	case g.Program == "":
-		return []Check{{"GPUs", Warn, fmt.Sprintf("%d, whose state is not known", g.Visible), "put nvidia-smi on PATH"}}
+		return []Check{{"GPUs", Warn, fmt.Sprintf("%d, their state is not known", g.Visible), "put nvidia-smi on PATH"}}
 	}
-	checks := []Check{{Name: "GPUs", Status: OK, Value: fmt.Sprintf("%d, of which a worker would see %d", len(g.Health), g.Visible)}}
+	checks := []Check{{Name: "GPUs", Status: OK, Value: fmt.Sprintf("%d, of which workers would see %d", len(g.Health), g.Visible)}}
 	if g.Visible > 0 && g.Visible < workers {
-		checks[0].Status, checks[0].Advice = Warn, fmt.Sprintf("there are %d workers: some would share one", workers)
+		checks[0].Status, checks[0].Advice = Warn, fmt.Sprintf("there are %d workers: some would share a GPU", workers)
 	}
 	for _, h := range g.Health {
 		checks = append(checks, gpu(h))
@@ -193,23 +193,23 @@ func gpu(h topology.GPUHealth) Check {
 	}
 	switch {
 	case h.Broken != "":
-		c.Status, c.Value, c.Advice = Fail, h.Broken, "it does not answer: restart the machine, and keep it out of service if that does not help"
+		c.Status, c.Value, c.Advice = Fail, h.Broken, "the GPU does not answer: restart the machine, and take it out of service if that does not help"
 	case h.RemapFailed:
-		c.Status, c.Value, c.Advice = Fail, c.Value+", memory that can be remapped no more", "have it replaced"
+		c.Status, c.Value, c.Advice = Fail, c.Value+", remapping its memory failed", "replace the GPU"
 	case h.ResetPending:
-		c.Status, c.Value, c.Advice = Fail, c.Value+", memory that waits for a reset to be remapped or retired", "reset it (nvidia-smi --gpu-reset), or restart the machine"
+		c.Status, c.Value, c.Advice = Fail, c.Value+", a reset is pending to remap or retire memory", "reset the GPU (nvidia-smi --gpu-reset), or restart the machine"
 	case h.UncorrectedErrors > 0:
-		c.Status, c.Value = Warn, fmt.Sprintf("%s, %d ECC errors that could not be corrected since the driver was loaded", c.Value, h.UncorrectedErrors)
-		c.Advice = "reset it; have it replaced if they come again"
+		c.Status, c.Value = Warn, fmt.Sprintf("%s, %d uncorrectable ECC errors since the driver was loaded", c.Value, h.UncorrectedErrors)
+		c.Advice = "reset the GPU; replace it if more errors come"
 	case len(h.Slowdowns) > 0:
-		c.Status, c.Value, c.Advice = Warn, c.Value+", slowed down: "+strings.Join(h.Slowdowns, ", "), "one slow GPU slows the whole job down: look at cooling and power"
+		c.Status, c.Value, c.Advice = Warn, c.Value+", slowed down: "+strings.Join(h.Slowdowns, ", "), "one slow GPU slows the whole job: check cooling and power"
 	case h.Temperature >= hot:
-		c.Status, c.Advice = Warn, "it will slow down: look at the cooling"
+		c.Status, c.Advice = Warn, "the GPU will slow down: check its cooling"
 	}
 	return c
 }
 
-// xidBound is how old a fault of a GPU may be to matter. lostGPU is one that only a restart of the machine mends.
+// xidBound is how long a fault of a GPU matters. lostGPU matches a fault that only a restart of the machine fixes.
 const xidBound = time.Hour
 
 var lostGPU = regexp.MustCompile(`NVRM: Xid \([^)]*\): 79,`)
@@ -229,7 +229,7 @@ func kernelLog(log evidence.KernelLog, now time.Time) Check {
 		}
 	}
 	if n := len(recent); n > 0 {
-		return Check{name, Warn, fmt.Sprintf("%d Xid messages in the last hour, the last: %s", n, recent[n-1].Text), "look up their numbers: a program's own fault, or hardware"}
+		return Check{name, Warn, fmt.Sprintf("%d Xid messages in the last hour, the last: %s", n, recent[n-1].Text), "look up their numbers in NVIDIA's Xid list: some are faults of a program, others of the hardware"}
 	}
 	return Check{Name: name, Status: OK, Value: "no fault of a GPU in the last hour"}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/evidence"
 )
 
-// fit is a machine of which there is nothing to say.
+// fit returns the facts of a machine without any problem.
 func fit() Facts {
 	own := []netip.Addr{netip.MustParseAddr("10.0.0.1")}
 	return Facts{
@@ -22,7 +22,7 @@ func fit() Facts {
 		Script:      "train.py",
 		HostName:    Name{Host: "node1", Addrs: own, Local: own},
 		Endpoints: []preview.Endpoint{{Host: "node1", Port: 29400, Addresses: []preview.Address{
-			{Addr: own[0], Local: true, State: preview.StateThisRun, Seen: &preview.Seen{RoundTrip: 0.001, ClockOffset: 0.2}},
+			{Addr: own[0], Local: true, State: preview.StateThisRun, Store: &preview.StoreInfo{RoundTrip: 0.001, ClockOffset: 0.2}},
 		}}},
 		Disks: []Disk{
 			{What: "temporary files", Path: "/tmp", Total: 100 * gib, Free: 50 * gib, Files: 1e6, FreeFiles: 1e5},
@@ -37,7 +37,7 @@ func fit() Facts {
 	}
 }
 
-// TestJudge changes one thing of a machine that is fit, and looks at what is said of it.
+// TestJudge changes one fact of a fit machine, and checks which check notices it.
 func TestJudge(t *testing.T) {
 	t.Parallel()
 	xid := func(age time.Duration, text string) evidence.KernelLog {
@@ -47,9 +47,9 @@ func TestJudge(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		change func(f *Facts)
-		check  string // the one that is not ok; empty for none
+		check  string // the check that is not ok; empty for none
 		status Status
-		value  string // is in it
+		value  string // in the check's value
 	}{
 		{name: "nothing", change: func(*Facts) {}},
 		{name: "no python", change: func(f *Facts) { f.Interpreter = nil }},
@@ -66,13 +66,13 @@ func TestJudge(t *testing.T) {
 			f.Nodes, f.HostName.Addrs = 1, []netip.Addr{netip.MustParseAddr("127.0.1.1")}
 		}},
 		{"endpoint without an address", func(f *Facts) { f.Endpoints = []preview.Endpoint{{Problem: "no such host"}} }, "endpoint", Warn, "no such host"},
-		{"endpoint behind a firewall", func(f *Facts) { at(f).State, at(f).Seen = preview.StateTimedOut, nil }, "endpoint", Warn, "10.0.0.1"},
-		{"endpoint not there yet", func(f *Facts) { at(f).State, at(f).Seen, at(f).Local = preview.StateNobody, nil, false }, "endpoint", Warn, "10.0.0.1"},
-		{name: "endpoint to be hosted here", change: func(f *Facts) { at(f).State, at(f).Seen = preview.StateNobody, nil }},
-		{"stranger", func(f *Facts) { at(f).State, at(f).Seen = preview.StateStranger, nil }, "endpoint", Warn, "10.0.0.1"},
+		{"endpoint behind a firewall", func(f *Facts) { at(f).State, at(f).Store = preview.StateTimedOut, nil }, "endpoint", Warn, "10.0.0.1"},
+		{"endpoint not there yet", func(f *Facts) { at(f).State, at(f).Store, at(f).Local = preview.StateNobody, nil, false }, "endpoint", Warn, "10.0.0.1"},
+		{name: "endpoint to be hosted here", change: func(f *Facts) { at(f).State, at(f).Store = preview.StateNobody, nil }},
+		{"stranger", func(f *Facts) { at(f).State, at(f).Store = preview.StateUnknownProgram, nil }, "endpoint", Warn, "10.0.0.1"},
 		{"refused", func(f *Facts) { f.Refusal = errors.New("another job's") }, "rendezvous", Fail, "another job's"},
-		{"clocks apart", func(f *Facts) { at(f).Seen.ClockOffset = -1.1 }, "clock", Warn, "ahead by -1.1s"},
-		{name: "clocks apart by no more than the way takes", change: func(f *Facts) { at(f).Seen.ClockOffset, at(f).Seen.RoundTrip = 1.1, 0.3 }},
+		{"clocks apart", func(f *Facts) { at(f).Store.ClockOffset = -1.1 }, "clock", Warn, "ahead by -1.1s"},
+		{name: "clocks apart by no more than the way takes", change: func(f *Facts) { at(f).Store.ClockOffset, at(f).Store.RoundTrip = 1.1, 0.3 }},
 		{"little room", func(f *Facts) { f.Disks[0].Free = gib - 1 }, "temporary files", Warn, "1023 MiB free of 100 GiB"},
 		{"no room", func(f *Facts) { f.Disks[0].Free = mib }, "temporary files", Fail, "1.0 MiB free"},
 		{"no room for files", func(f *Facts) { f.Disks[0].FreeFiles = 5 }, "temporary files", Fail, "5 more files"},
@@ -82,11 +82,11 @@ func TestJudge(t *testing.T) {
 		{"no shared memory", func(f *Facts) { f.Disks[1].Err = errors.New("no such file") }, ShmName, Warn, "no such file"},
 		{name: "no GPUs", change: func(f *Facts) { f.GPUs = GPUs{} }},
 		{"driver that fails", func(f *Facts) { f.GPUs.Err = errors.New("no answer") }, "GPUs", Fail, "no answer"},
-		{"no nvidia-smi", func(f *Facts) { f.GPUs = GPUs{Visible: 8} }, "GPUs", Warn, "8, whose state"},
+		{"no nvidia-smi", func(f *Facts) { f.GPUs = GPUs{Visible: 8} }, "GPUs", Warn, "8, their state"},
 		{"workers that share", func(f *Facts) { f.GPUs.Visible = 4 }, "GPUs", Warn, "would see 4"},
-		{"ECC errors", func(f *Facts) { f.GPUs.Health[1].UncorrectedErrors = 2 }, "GPU 1", Warn, "2 ECC errors"},
-		{"reset pending", func(f *Facts) { f.GPUs.Health[1].ResetPending = true }, "GPU 1", Fail, "waits for a reset"},
-		{"rows used up", func(f *Facts) { f.GPUs.Health[1].RemapFailed = true }, "GPU 1", Fail, "remapped no more"},
+		{"ECC errors", func(f *Facts) { f.GPUs.Health[1].UncorrectedErrors = 2 }, "GPU 1", Warn, "2 uncorrectable ECC errors"},
+		{"reset pending", func(f *Facts) { f.GPUs.Health[1].ResetPending = true }, "GPU 1", Fail, "a reset is pending"},
+		{"rows used up", func(f *Facts) { f.GPUs.Health[1].RemapFailed = true }, "GPU 1", Fail, "remapping its memory failed"},
 		{"lost", func(f *Facts) { f.GPUs.Health[1].Broken = "ERR!" }, "GPU 1", Fail, "ERR!"},
 		{"hot", func(f *Facts) { f.GPUs.Health[1].Temperature = 90 }, "GPU 1", Warn, "90 °C"},
 		{"slow", func(f *Facts) { f.GPUs.Health[1].Slowdowns = []string{"a power brake"} }, "GPU 1", Warn, "a power brake"},
@@ -100,7 +100,7 @@ func TestJudge(t *testing.T) {
 		{"few pids", func(f *Facts) { f.Limits.PIDMax = 1000 }, "processes", Warn, "pids up to 1000"},
 		{"few pids left in the cgroup", func(f *Facts) { f.Limits.CgroupPIDs, f.Limits.CgroupPIDsUsed = 4096, 3000 }, "processes", Warn, "3000 of this cgroup's 4096"},
 		{"little memory", func(f *Facts) { f.Memory.Available = 7 * gib }, "memory", Warn, "7.0 GiB available of 512 GiB"},
-		{"little memory in the cgroup", func(f *Facts) { f.Memory.CgroupMax, f.Memory.CgroupUsed = 8*gib, gib }, "memory", Warn, "may have 8.0 GiB, of which 7.0 GiB"},
+		{"little memory in the cgroup", func(f *Facts) { f.Memory.CgroupMax, f.Memory.CgroupUsed = 8*gib, gib }, "memory", Warn, "limit is 8.0 GiB, of which 7.0 GiB"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()

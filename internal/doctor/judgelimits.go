@@ -9,18 +9,18 @@ import (
 )
 
 const (
-	// fewFiles is what a worker with data loaders soon has open.
+	// fewFiles is fewer open files than a worker with data loaders may need.
 	fewFiles = 4096
-	// threadsPerWorker is what a worker of torch has with its libraries' threads and a few data loaders.
+	// threadsPerWorker estimates the threads of a torch worker with its libraries and a few data loaders.
 	threadsPerWorker = 256
-	// littleLocked is too little memory to be registered with a network device.
+	// littleLocked is too little locked memory for RDMA, which registers memory with the device.
 	littleLocked = 64 * mib
 )
 
 func limits(l Limits, workers int) []Check {
 	files := Check{Name: "open files", Status: OK, Value: "at most " + count(l.NoFile)}
 	if l.NoFile > 0 && l.NoFile < fewFiles {
-		files.Status, files.Advice = Warn, "raise the hard limit (ulimit -Hn): each data loader and each connection takes some"
+		files.Status, files.Advice = Warn, "raise the hard limit (ulimit -Hn): data loaders and connections need files"
 	}
 	locked := Check{Name: "locked memory", Status: OK, Value: "at most " + size(l.MemLock)}
 	if l.RDMA && l.MemLock < littleLocked {
@@ -33,7 +33,7 @@ func limits(l Limits, workers int) []Check {
 	return []Check{files, locked, cores, processes(l, workers)}
 }
 
-// processes judges the room for processes and threads, which are the same to the kernel.
+// processes judges the limits on processes and threads, which the kernel counts together.
 func processes(l Limits, workers int) Check {
 	c := Check{Name: "processes", Status: OK, Value: "pids up to " + count(l.PIDMax)}
 	free, advice := l.PIDMax, "raise kernel.pid_max"
@@ -49,13 +49,13 @@ func processes(l Limits, workers int) Check {
 	return c
 }
 
-// memory judges what workers can have. The OOM killer of a cgroup is the commonest end of a job.
+// memory judges the memory for workers. The OOM killer of a cgroup is the most common cause of a failed job.
 func memory(m Memory, workers int) Check {
 	c := Check{Name: "memory", Status: OK, Value: fmt.Sprintf("%s available of %s", size(m.Available), size(m.Total))}
-	free, advice := m.Available, "the kernel kills workers when it is used up: start fewer, or end what else runs here"
+	free, advice := m.Available, "the kernel kills workers when it is used up: start fewer workers, or end other programs"
 	if m.CgroupMax > 0 && m.CgroupMax < m.Total {
 		left := m.CgroupMax - min(m.CgroupMax, m.CgroupUsed)
-		c.Value += fmt.Sprintf("; this cgroup may have %s, of which %s are left", size(m.CgroupMax), size(left))
+		c.Value += fmt.Sprintf("; this cgroup's limit is %s, of which %s are free", size(m.CgroupMax), size(left))
 		if left < free || free == 0 {
 			free, advice = left, "the kernel kills workers when it is used up: raise the container's or the job's limit"
 		}
@@ -69,7 +69,7 @@ func memory(m Memory, workers int) Check {
 func count(n uint64) string {
 	switch n {
 	case 0:
-		return "a number that is not known"
+		return "an unknown number"
 	case Unlimited:
 		return "any number"
 	}

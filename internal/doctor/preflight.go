@@ -12,17 +12,19 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/agent"
 )
 
-// Preflight checks this machine before its node joins the job. Its error, if a check failed, is an *agent.UnfitError.
+// Preflight runs the checks of --preflight and --preflight-cmd before this node joins the job. If a check fails it returns
+// an *agent.UnfitError.
 func Preflight(ctx context.Context, cfg *config.Config, version string, log zerolog.Logger) error {
 	if cfg.Preflight {
 		f, err := Examine(ctx, cfg, version)
 		switch {
-		case ctx.Err() != nil: // whatever it has led to
+		case ctx.Err() != nil: // it may have caused err
 			return context.Cause(ctx)
 		case err != nil:
 			return err
 		}
-		// What the launch refuses by itself is left to it: it waits a moment for the store of a job that has just ended.
+		// The launch itself reports ports and stores that it cannot use: it first waits a moment for the store of a job that
+		// has just ended.
 		f.PortErr, f.Refusal = nil, nil
 		r := NewReport(f, version)
 		for _, c := range r.With(Warn) {
@@ -40,29 +42,30 @@ func Preflight(ctx context.Context, cfg *config.Config, version string, log zero
 	return context.Cause(ctx)
 }
 
-// SiteCheck is the site's own check of a machine; it implements agent.Fitness.
+// SiteCheck runs --preflight-cmd. It implements agent.Fitness.
 type SiteCheck struct {
 	command string
-	bound   time.Duration
+	timeout time.Duration
 	env     []string
 	log     zerolog.Logger
 }
 
-// NewSiteCheck is nil where there is none.
+// NewSiteCheck returns nil if there is no --preflight-cmd.
 func NewSiteCheck(cfg *config.Config, log zerolog.Logger) *SiteCheck {
 	if cfg.PreflightCmd == "" {
 		return nil
 	}
-	return &SiteCheck{command: cfg.PreflightCmd, bound: cfg.PreflightTimeout, env: config.WithoutSecrets(os.Environ()), log: log}
+	return &SiteCheck{command: cfg.PreflightCmd, timeout: cfg.PreflightTimeout, env: config.WithoutSecrets(os.Environ()), log: log}
 }
 
-// Check runs the command. The last line of its output is shown, at any log level, whether it fails or not.
+// Check runs the command. It logs the last line of a successful command at any level; the error of a failed one has it.
 func (s *SiteCheck) Check(ctx context.Context) error {
 	began := time.Now()
-	last, err := Output(ctx, s.bound, s.env, "sh", "-c", s.command)
+	last, err := Output(ctx, s.timeout, s.env, "sh", "-c", s.command)
 	if err != nil {
 		return fmt.Errorf("--preflight-cmd=%s: %w", s.command, err)
 	}
-	s.log.Log().Str(zerolog.LevelFieldName, zerolog.LevelInfoValue).Stringer("took", time.Since(began).Round(time.Millisecond)).Str("output", last).Msg("the preflight command has ended with 0")
+	s.log.Log().Str(zerolog.LevelFieldName, zerolog.LevelInfoValue).
+		Stringer("took", time.Since(began).Round(time.Millisecond)).Str("output", last).Msg("the preflight command succeeded")
 	return nil
 }

@@ -23,24 +23,25 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/report"
 )
 
-// startBound is how long an interpreter may take to start and end, nameBound how long the name service.
+// startBound bounds starting and ending an interpreter, nameBound a name lookup.
 const (
 	startBound = 30 * time.Second
 	nameBound  = 2 * time.Second
 )
 
-// ReadProgram starts a program with arguments with which it does nothing and ends.
+// ReadProgram runs a program with arguments that make it exit at once.
 func ReadProgram(ctx context.Context, path string, args ...string) Program {
 	began := time.Now()
 	_, err := Output(ctx, startBound, os.Environ(), path, args...)
 	return Program{Path: path, Took: time.Since(began), Err: err}
 }
 
-// killGrace is how long a killed program may take to end before it is left behind: one that hangs in the kernel outlives SIGKILL.
+// killGrace is how long Output waits for a killed program. A program that hangs in the kernel survives SIGKILL and is left
+// behind.
 const killGrace = 2 * time.Second
 
-// Output runs a program within a time and returns the last line that it writes. Its error is one line. When the time is over, or ctx ends, the program
-// is killed with its process group. What it has started and left behind in other cases is its own matter, or its subreaper's.
+// Output runs a program and returns the last line of its output. Its error is one line. After bound, or when ctx ends, it
+// kills the program's process group. Children that outlive a program that exited by itself are left alone.
 func Output(ctx context.Context, bound time.Duration, env []string, program string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, bound, fmt.Errorf("no end within %v", bound))
 	defer cancel()
@@ -59,13 +60,13 @@ func Output(ctx context.Context, bound time.Duration, env []string, program stri
 		select {
 		case err = <-ended:
 		case <-time.After(killGrace):
-			return "", fmt.Errorf("%w, and SIGKILL does not end it: it hangs in the kernel", context.Cause(ctx))
+			return "", fmt.Errorf("%w, and it survives SIGKILL: it hangs in the kernel", context.Cause(ctx))
 		}
 	}
 	switch {
 	case ctx.Err() != nil:
 		err = context.Cause(ctx)
-	case errors.Is(err, exec.ErrWaitDelay): // it has ended with 0, and something that it has started holds its output
+	case errors.Is(err, exec.ErrWaitDelay): // it exited with 0, and a child holds its output open
 		err = nil
 	}
 	last := out.lastLine()
@@ -75,7 +76,7 @@ func Output(ctx context.Context, bound time.Duration, env []string, program stri
 	return last, err
 }
 
-// lastBytes keeps the end of what is written to it.
+// lastBytes is a writer that keeps the last keptBytes.
 type lastBytes struct{ kept []byte }
 
 const keptBytes = 4 << 10
@@ -86,7 +87,7 @@ func (l *lastBytes) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// lastLine is the last line that is not empty, shortened.
+// lastLine returns the last non-empty line, shortened.
 func (l *lastBytes) lastLine() string {
 	text := strings.TrimSpace(string(l.kept))
 	text = text[strings.LastIndexByte(text, '\n')+1:]
@@ -116,7 +117,7 @@ func ReadHostName(ctx context.Context) (n Name) {
 	return n
 }
 
-// ReadDisk looks at the file system of a folder, or of the nearest one above it that there is.
+// ReadDisk reads the file system of a folder, or of its nearest existing parent.
 func ReadDisk(what, folder string) Disk {
 	d := Disk{What: what, Path: folder}
 	var s unix.Statfs_t
@@ -130,7 +131,7 @@ func ReadDisk(what, folder string) Disk {
 		d.Err = fmt.Errorf("%s: %w", folder, d.Err)
 		return d
 	}
-	block := uint64(s.Bsize) // of the platform's type, and above 0
+	block := uint64(s.Bsize) // its type differs by platform; it is positive
 	d.Total, d.Free = s.Blocks*block, s.Bavail*block
 	d.Files, d.FreeFiles = s.Files, s.Ffree
 	return d
@@ -148,7 +149,7 @@ func ReadGPUs(ctx context.Context) (g GPUs) {
 	return g
 }
 
-// ReadLimits reads the limits of this process, and the kernel's in root, which is that of the file system.
+// ReadLimits reads the limits of this process, and those of the kernel below root, the root of the file system.
 func ReadLimits(root fs.FS) Limits {
 	l := Limits{
 		NoFile: rlimit(unix.RLIMIT_NOFILE), MemLock: rlimit(unix.RLIMIT_MEMLOCK), Core: rlimit(unix.RLIMIT_CORE),
@@ -163,7 +164,7 @@ func ReadLimits(root fs.FS) Limits {
 	return l
 }
 
-// ReadMemory reads what memory there is.
+// ReadMemory reads the memory of the machine and of this cgroup below root, the root of the file system.
 func ReadMemory(root fs.FS) (m Memory) {
 	for line := range strings.Lines(text(root, "proc/meminfo")) {
 		name, value, _ := strings.Cut(line, ":")
@@ -194,7 +195,7 @@ func ownCgroup(root fs.FS, controller string) string {
 	return ""
 }
 
-// rlimit is the hard limit; Unlimited where there is none.
+// rlimit returns the hard limit on a resource.
 func rlimit(resource int) uint64 {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(resource, &limit); err != nil {
@@ -206,13 +207,13 @@ func rlimit(resource int) uint64 {
 	return limit.Max
 }
 
-// text is a small file's, or empty.
+// text returns the content of a small file, or nothing.
 func text(root fs.FS, name string) string {
 	data, _ := fs.ReadFile(root, name)
 	return strings.TrimSpace(string(data))
 }
 
-// number reads a number, or "max"; 0 where it is neither.
+// number parses a number or "max"; it returns 0 for anything else.
 func number(s string) uint64 {
 	if s == "max" {
 		return Unlimited

@@ -25,7 +25,7 @@ func TestOutput(t *testing.T) {
 		{name: "a signal", script: "kill -9 $$", err: "signal: killed"},
 		{name: "no end", script: "echo begun; sleep 100", bound: 50 * time.Millisecond, last: "begun", err: "no end within 50ms (begun)"},
 		{name: "a lot", script: "yes | head -c 100000; echo; echo end", last: "end"},
-		{name: "colours", script: `printf '\033[31mred'`, last: "?[31mred"},
+		{name: "colors", script: `printf '\033[31mred'`, last: "?[31mred"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -44,7 +44,7 @@ func TestOutput(t *testing.T) {
 	}
 }
 
-// TestOutputLeavesNothing checks that what a program has started ends with it when its time is over.
+// TestOutputLeavesNothing checks that the children of a program end with it when its time is over.
 func TestOutputLeavesNothing(t *testing.T) {
 	t.Parallel()
 	pipe := filepath.Join(t.TempDir(), "pipe")

@@ -16,24 +16,25 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
 
-// Input is what a plan is assembled from.
+// Input is what Assemble makes a Plan from.
 type Input struct {
 	Version, Host string
 	Config        *config.Config
-	// Spec is what the agent would get.
+	// Spec is what the agent would be given.
 	Spec        agent.WorkerSpec
 	Interpreter *Interpreter
-	// Env is what workers would get beneath torch's variables; Inherited is the launcher's own environment, of which nothing is shown.
+	// Env is the workers' environment without torch's variables. Inherited is the launcher's own environment; a plan does
+	// not show it.
 	Env, Inherited []string
 	Logs           workerlog.LogPlan
 	// WorkersHost says that the worker of rank 0 hosts the workers' store.
 	WorkersHost bool
 	Endpoints   []Endpoint
-	// Finished says that the run id is that of a finished run, and what follows; empty for nothing.
+	// Finished says that a finished run has this run id, and what the launch would do; else it is empty.
 	Finished string
 }
 
-// Assemble makes the plan. Its errors are those that a start of the workers would have.
+// Assemble makes the plan. Its errors are those of starting the workers.
 func Assemble(in Input) (Plan, error) {
 	c := in.Config
 	p := Plan{
@@ -64,36 +65,36 @@ func Assemble(in Input) (Plan, error) {
 	return p, err
 }
 
-// FreshRunID tells whether each launch takes a run id of its own.
+// FreshRunID reports whether each launch gets a new run id.
 func FreshRunID(c *config.Config) bool {
 	given := slices.ContainsFunc(c.Settings, func(s config.Setting) bool { return s.Name == "rdzv-id" && s.Given() })
 	return c.Standalone || c.MaxNodes == 1 && !given
 }
 
-// rendezvous says how the nodes would meet.
-func rendezvous(c *config.Config, at []Endpoint) Rendezvous {
+// rendezvous describes how the nodes would find each other.
+func rendezvous(c *config.Config, endpoints []Endpoint) Rendezvous {
 	r := Rendezvous{
 		Backend: c.Rendezvous.Backend, Endpoint: c.Rendezvous.Endpoint, WorkerStore: workerStore(c),
-		JoinTimeout: c.Rendezvous.JoinTimeout.Seconds(), Endpoints: at,
+		JoinTimeout: c.Rendezvous.JoinTimeout.Seconds(), Endpoints: endpoints,
 	}
-	r.Hosts, r.HostsWhy = hosting(c, at)
+	r.Hosts, r.HostsWhy = hosting(c, endpoints)
 	return r
 }
 
-// hosting says who would host the store of the rendezvous, and why.
-func hosting(c *config.Config, at []Endpoint) (who, why string) {
+// hosting returns who would host the coordination store, and why.
+func hosting(c *config.Config, endpoints []Endpoint) (who, why string) {
 	switch {
 	case c.MaxNodes == 1:
-		return HostsAlone, "there is one node: the rendezvous is in the launcher, and nothing listens for it"
+		return HostsAlone, "there is one node: the rendezvous runs inside the launcher and does not listen"
 	case c.Rendezvous.Backend == rdzv.BackendEtcd:
-		return HostsElection, "the rendezvous is in etcd, and the agents elect who leads it"
-	case len(at) == 0:
+		return HostsElection, "the rendezvous is in etcd, and the agents elect its leader"
+	case len(endpoints) == 0:
 		return HostsUnknown, "the endpoint is not known"
 	}
-	e := meetingPort(at)
+	e := rendezvousPort(endpoints)
 	for _, a := range e.Addresses {
-		if a.Seen != nil {
-			return HostsNo, "a store is there already"
+		if a.Store != nil {
+			return HostsNo, "a store already listens there"
 		}
 	}
 	may, err := mayHost(c, e)
@@ -102,39 +103,39 @@ func hosting(c *config.Config, at []Endpoint) (who, why string) {
 		return HostsUnknown, e.Problem
 	case err != nil:
 		return HostsUnknown, err.Error()
-	case may && taken(e):
-		return HostsNo, "somebody else has the port on this machine"
+	case may && portTaken(e):
+		return HostsNo, "another program on this machine holds the port"
 	case c.Rendezvous.Backend == rdzv.BackendStatic && may:
 		return HostsYes, "its rank is 0"
 	case c.Rendezvous.Backend == rdzv.BackendStatic:
-		return HostsNo, "static has it on the node of rank 0"
+		return HostsNo, "the static backend hosts it on the node of rank 0"
 	case !may && c.Rendezvous.IsHost != nil:
-		return HostsNo, "is_host, or the scheduler, says that another node does"
+		return HostsNo, "is_host or the scheduler names another node"
 	case !may:
 		return HostsNo, "the endpoint is another machine"
 	case c.Rendezvous.IsHost != nil:
-		return HostsYes, "is_host, or the scheduler, says so"
+		return HostsYes, "is_host or the scheduler names this node"
 	}
-	return HostsYes, "the endpoint is this machine; the first of its agents that binds the port does"
+	return HostsYes, "the endpoint is this machine; the first of its agents that binds the port hosts the store"
 }
 
-// meetingPort returns that of an endpoint's candidate ports at which the nodes would meet: where the store of this run is, else the first that nobody has on
-// this machine, else the first.
-func meetingPort(at []Endpoint) Endpoint {
-	for _, e := range at {
+// rendezvousPort returns the candidate endpoint that the nodes would use: the one with the store of this run, else the
+// first whose port is free on this machine, else the first.
+func rendezvousPort(endpoints []Endpoint) Endpoint {
+	for _, e := range endpoints {
 		if slices.ContainsFunc(e.Addresses, func(a Address) bool { return a.State == StateThisRun }) {
 			return e
 		}
 	}
-	for _, e := range at {
-		if !taken(e) {
+	for _, e := range endpoints {
+		if !portTaken(e) {
 			return e
 		}
 	}
-	return at[0]
+	return endpoints[0]
 }
 
-// mayHost tells whether this node is one that would host the store at an endpoint.
+// mayHost reports whether this node could host the store at an endpoint.
 func mayHost(c *config.Config, e Endpoint) (bool, error) {
 	isHost := c.Rendezvous.IsHost
 	if c.Rendezvous.Backend == rdzv.BackendStatic {
@@ -154,7 +155,7 @@ func mayHost(c *config.Config, e Endpoint) (bool, error) {
 	return choice.Candidate, err
 }
 
-// workerStore says where MASTER_ADDR and MASTER_PORT would lead.
+// workerStore describes what MASTER_ADDR and MASTER_PORT would be.
 func workerStore(c *config.Config) string {
 	v := c.Rendezvous
 	port := "a free port"
@@ -170,10 +171,10 @@ func workerStore(c *config.Config) string {
 	return fmt.Sprintf("%s, %s", v.MasterAddr, port)
 }
 
-// workers says how this node's workers would be started.
+// workers describes how this node's workers would be started.
 func workers(in Input) ([]Worker, error) {
-	var imagined [2][]procs.Spec
-	rounds := imagine(in.Config, in.WorkersHost)
+	var hypothetical [2][]procs.Spec
+	rounds := hypotheticalRounds(in.Config, in.WorkersHost)
 	ids := [2]string{in.Config.RunID, in.Config.RunID}
 	if FreshRunID(in.Config) {
 		ids[1] += " or another"
@@ -184,16 +185,16 @@ func workers(in Input) ([]Worker, error) {
 	}
 	for i, round := range rounds {
 		var err error
-		imagined[i], err = agent.Preview(in.Spec, agent.Hypothetical{Round: &round, RunID: ids[i], Hostname: in.Host, Env: in.Env, Files: files})
+		hypothetical[i], err = agent.Preview(in.Spec, agent.Hypothetical{Round: &round, RunID: ids[i], Hostname: in.Host, Env: in.Env, Files: files})
 		if err != nil {
 			return nil, err
 		}
 	}
 	out := make([]Worker, in.Spec.LocalWorldSize)
 	for i := range out {
-		a, b := imagined[0][i], imagined[1][i]
+		a, b := hypothetical[0][i], hypothetical[1][i]
 		out[i] = Worker{
-			LocalRank: i, Command: a.Argv, CPUs: topology.FormatCPUList(a.CPUs), Env: settled(a.Env, b.Env, in.Inherited),
+			LocalRank: i, Command: a.Argv, CPUs: topology.FormatCPUList(a.CPUs), Env: known(a.Env, b.Env, in.Inherited),
 			Stdout: stream(a.Stdout, b.Stdout), Stderr: stream(a.Stderr, b.Stderr),
 		}
 		if base := rounds[0].Assignment.GlobalBase; base == rounds[1].Assignment.GlobalBase {
@@ -204,8 +205,8 @@ func workers(in Input) ([]Worker, error) {
 	return out, nil
 }
 
-// imagine returns two first rounds that are alike in all that is known before, and in nothing else.
-func imagine(c *config.Config, workersHost bool) [2]rdzv.Round {
+// hypotheticalRounds returns two first rounds that agree in what is known before the rendezvous and differ in the rest.
+func hypotheticalRounds(c *config.Config, workersHost bool) [2]rdzv.Round {
 	v, nproc, nodes := c.Rendezvous, c.NprocPerNode, c.MaxNodes
 	var out [2]rdzv.Round
 	for i := range out {
@@ -226,7 +227,7 @@ func imagine(c *config.Config, workersHost bool) [2]rdzv.Round {
 		if r.MasterPort == 0 {
 			r.MasterPort = 1 + i
 		}
-		// Other nodes may have other numbers of workers; ranksNote says that it is taken for granted that they have not.
+		// This assumes that all nodes have the same number of workers, and ranksNote says so.
 		r.Assignment = rdzv.Assignment{
 			GlobalBase: r.Rank * nproc, GlobalWorldSize: r.WorldSize * nproc, RoleBase: r.Rank * nproc, RoleWorldSize: r.WorldSize * nproc,
 		}
@@ -235,27 +236,27 @@ func imagine(c *config.Config, workersHost bool) [2]rdzv.Round {
 	return out
 }
 
-// ranksNote says how far the ranks are known.
+// ranksNote describes which ranks are known.
 func ranksNote(c *config.Config) string {
-	v, alike := c.Rendezvous, fmt.Sprintf("if each node has %d workers, as this one", c.NprocPerNode)
-	order := "nodes are ordered by the names of their hosts"
+	v, alike := c.Rendezvous, fmt.Sprintf("if every node has %d workers like this one", c.NprocPerNode)
+	order := "nodes are ordered by host name"
 	if v.Hint >= 0 {
-		order = fmt.Sprintf("nodes are ordered by the rank that they were given, which is %d here", v.Hint)
+		order = fmt.Sprintf("nodes are ordered by their given ranks, here %d", v.Hint)
 	}
 	switch {
 	case c.MaxNodes == 1:
 		return "known: there is one node"
 	case v.Backend == rdzv.BackendStatic:
-		return "known, " + alike
+		return "known " + alike
 	case c.MinNodes == c.MaxNodes:
-		return "decided by the rendezvous: " + order + "; the world size is known, " + alike
+		return "decided by the rendezvous: " + order + "; the world size is known " + alike
 	}
-	return "decided by the rendezvous: " + order + ", and as many are in a round as come"
+	return "decided by the rendezvous: " + order + "; the number of nodes is open"
 }
 
-// settled lists what elasticrun sets for a worker, which the launcher's own environment has not. What the two rounds make of a variable
-// differently is not known.
-func settled(a, b, inherited []string) []Variable {
+// known lists the variables that elasticrun sets for a worker and that the launcher's own environment does not have with
+// the same value. A value that differs in the two rounds is unknown.
+func known(a, b, inherited []string) []Variable {
 	own := make(map[string]bool, len(inherited))
 	for _, kv := range inherited {
 		own[kv] = true
@@ -276,7 +277,7 @@ func settled(a, b, inherited []string) []Variable {
 	return out
 }
 
-// stream says where a stream goes, if both rounds agree on it.
+// stream describes where a stream goes, if both rounds agree.
 func stream(a, b workerlog.Output) Stream {
 	if a.Console != b.Console || a.File != b.File || !slices.Equal(a.Prefix, b.Prefix) {
 		return Stream{}
@@ -284,5 +285,5 @@ func stream(a, b workerlog.Output) Stream {
 	return Stream{Known: true, Console: a.Console, Prefix: prefix(a.Prefix), File: a.File, FilteredFile: a.FilteredFile}
 }
 
-// prefix is a line's prefix, with ${time} for the time at which it is written.
+// prefix formats the prefix of a line, with ${time} for its time.
 func prefix(p workerlog.Prefix) string { return strings.Join(p, "${time}") }

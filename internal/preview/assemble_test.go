@@ -13,13 +13,13 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
 
-// TestKnownVariables assembles plans of several kinds of jobs and looks at what is known of a worker's environment.
+// TestKnownVariables checks which of a worker's variables the plans of several kinds of jobs know.
 func TestKnownVariables(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		name string
 		job  config.Config
-		want string // what is known and what not, of the second worker, of these variables
+		want string // these variables of the second worker; ? for unknown
 	}{
 		{
 			name: "one node", want: "RANK=1 WORLD_SIZE=2 GROUP_RANK=0 MASTER_ADDR=127.0.0.1 MASTER_PORT=? TORCHELASTIC_RUN_ID=?",
@@ -30,7 +30,7 @@ func TestKnownVariables(t *testing.T) {
 			job: config.Config{MinNodes: 4, MaxNodes: 4, Rendezvous: config.Rendezvous{Backend: rdzv.BackendStatic, MasterAddr: "a", MasterPort: 7, Hint: 2}},
 		},
 		{
-			name: "so many nodes", want: "RANK=? WORLD_SIZE=8 GROUP_RANK=? MASTER_ADDR=? MASTER_PORT=? TORCHELASTIC_RUN_ID=job",
+			name: "fixed number of nodes", want: "RANK=? WORLD_SIZE=8 GROUP_RANK=? MASTER_ADDR=? MASTER_PORT=? TORCHELASTIC_RUN_ID=job",
 			job: config.Config{MinNodes: 4, MaxNodes: 4, Rendezvous: config.Rendezvous{Backend: rdzv.BackendC10d, Hint: 2}},
 		},
 		{
@@ -58,7 +58,7 @@ func TestKnownVariables(t *testing.T) {
 				}
 			}
 			want := tc.want
-			if tc.name == "one node" { // it is in the launcher's environment already, with this value
+			if tc.name == "one node" { // the launcher's environment has it with this value
 				want = strings.TrimPrefix(want, "RANK=1 ")
 			}
 			if diff := cmp.Diff(want, strings.Join(got, " ")); diff != "" {
@@ -73,13 +73,13 @@ func TestKnownVariables(t *testing.T) {
 	}
 }
 
-// TestHosting says who hosts the store where other things are found at the endpoint.
+// TestHosting checks which node hosts the store, by what is found at the endpoint.
 func TestHosting(t *testing.T) {
 	t.Parallel()
 	yes := true
 	here := Address{Addr: netip.MustParseAddr("10.0.0.1"), Local: true, State: StateNobody}
 	there := Address{Addr: netip.MustParseAddr("10.0.0.2"), State: StateNobody}
-	served := Address{Addr: netip.MustParseAddr("10.0.0.1"), Local: true, State: StateThisRun, Seen: &Seen{}}
+	served := Address{Addr: netip.MustParseAddr("10.0.0.1"), Local: true, State: StateThisRun, Store: &StoreInfo{}}
 	for _, tc := range []struct {
 		name   string
 		nodes  int
@@ -97,7 +97,7 @@ func TestHosting(t *testing.T) {
 		{name: "some of its addresses", nodes: 2, at: []Address{here, there}, hint: -1, want: HostsUnknown},
 		{name: "some, and the first rank", nodes: 2, at: []Address{here, there}, hint: 0, want: HostsYes},
 		{name: "served already", nodes: 2, at: []Address{served}, hint: -1, want: HostsNo},
-		{name: "taken", nodes: 2, at: []Address{{Addr: here.Addr, Local: true, State: StateStranger}}, hint: -1, want: HostsNo},
+		{name: "taken", nodes: 2, at: []Address{{Addr: here.Addr, Local: true, State: StateUnknownProgram}}, hint: -1, want: HostsNo},
 		{name: "not found", nodes: 2, hint: -1, want: HostsUnknown},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

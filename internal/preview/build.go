@@ -20,7 +20,8 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
 
-// Build assembles the plan of a launch. err is why there is none; refusal is why the launch would end at once, although there is one.
+// Build returns the plan of a launch. err says why there is none. refusal says why the launch would be refused although
+// there is a plan.
 func Build(ctx context.Context, cfg *config.Config, version string) (plan Plan, refusal, err error) {
 	files, err := records.Open(cfg, version, time.Now(), report.LookFile)
 	if err != nil {
@@ -50,36 +51,36 @@ func Build(ctx context.Context, cfg *config.Config, version string) (plan Plan, 
 	if in.Logs, err = workerlog.PlanLogDir(cfg.LogDir, runID); err != nil {
 		return plan, nil, launch.LogDirError(cfg, err)
 	}
-	if in.Endpoints, err = FindEndpoints(ctx, cfg, version); err != nil {
+	if in.Endpoints, err = ProbeEndpoints(ctx, cfg, version); err != nil {
 		return plan, nil, err
 	}
 	if refusal = Refusal(cfg, in.Endpoints); refusal == nil {
 		refusal = listen.PortsTaken(ctx, cfg)
 	}
-	if StoreThere(in.Endpoints) && refusal == nil {
-		in.Finished, refusal = foresee(ctx, cfg, version)
+	if StoreFound(in.Endpoints) && refusal == nil {
+		in.Finished, refusal = checkFinished(ctx, cfg, version)
 	}
 	plan, err = Assemble(in)
 	return plan, refusal, err
 }
 
-// FindEndpoints finds out what is where the nodes of a job meet. A job of one node meets nobody.
-func FindEndpoints(ctx context.Context, cfg *config.Config, version string) ([]Endpoint, error) {
+// ProbeEndpoints finds out what listens at each candidate endpoint of the rendezvous. A job of one node has none.
+func ProbeEndpoints(ctx context.Context, cfg *config.Config, version string) ([]Endpoint, error) {
 	launch.ResolveNode(ctx, cfg, zerolog.Nop())
 	r := cfg.Rendezvous
 	if cfg.MaxNodes == 1 {
 		return nil, nil
 	}
-	ask := Connects
+	prober := Connect
 	if r.Backend != rdzv.BackendEtcd {
-		ask = func(ctx context.Context, addr string) (coord.ProbeResult, error) {
+		prober = func(ctx context.Context, addr string) (coord.ProbeResult, error) {
 			return coord.Probe(ctx, coord.DialOptions{
-				Addr: addr, Version: version, RunID: cfg.RunID, Secret: []byte(r.Secret.Reveal()), Timeout: LookBound,
+				Addr: addr, Version: version, RunID: cfg.RunID, Secret: []byte(r.Secret.Reveal()), Timeout: ProbeTimeout,
 			})
 		}
 	}
 	at := r.Endpoints
-	if len(at) == 0 && r.MasterAddr != "" { // static, by the master address
+	if len(at) == 0 && r.MasterAddr != "" { // the static backend by --master-addr
 		at = []config.HostPort{{Host: r.MasterAddr, Port: r.MasterPort}}
 	}
 	if len(at) == 1 && len(r.Ports) > 1 {
@@ -89,12 +90,13 @@ func FindEndpoints(ctx context.Context, cfg *config.Config, version string) ([]E
 			at = append(at, config.HostPort{Host: host, Port: port})
 		}
 	}
-	return Look(ctx, at, ask)
+	return Probe(ctx, at, prober)
 }
 
-// foresee finds out whether the run id is that of a finished run, and what this launch would do then. What cannot be found out is left out.
-func foresee(ctx context.Context, cfg *config.Config, version string) (line string, refusal error) {
-	ctx, cancel := context.WithTimeout(ctx, LookBound)
+// checkFinished finds out whether a finished run has this run id, and what this launch would do then. It returns nothing if
+// the store does not answer in time.
+func checkFinished(ctx context.Context, cfg *config.Config, version string) (line string, refusal error) {
+	ctx, cancel := context.WithTimeout(ctx, ProbeTimeout)
 	defer cancel()
 	identity, err := elastic.PredictIdentity(cfg.Rendezvous.Hint)
 	if err != nil {

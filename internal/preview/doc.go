@@ -1,9 +1,13 @@
-// Package preview says what a launch would do, and does nothing of it.
+// Package preview describes what a launch would do, for elasticrun explain and --dry-run. It starts nothing.
 //
-// A [Plan] is assembled from what was read before: the resolved configuration, what of the surroundings a launch asks for, and what was
-// found at the endpoint ([Look], the one part that talks to anybody). [Assemble] is a pure function. [Plan.Text] and [Plan.JSON] tell people and programs
-// the same.
+//	Build      reads the configuration and the machine, probes the endpoint, and returns a Plan   (build.go)
+//	Assemble   makes the Plan from what was read; a pure function                                 (assemble.go)
+//	Probe      finds out what listens at the endpoint; the only part that connects to anything    (probe.go)
+//	Refusal    why a launch would be refused at the endpoint                                      (refusal.go)
+//	Plan       the result, with Text for people and JSON for programs                             (plan.go, text.go)
 //
-// What only a rendezvous decides, such as ranks of a job on several nodes, is not guessed: workers are imagined in two rounds that differ in
-// all that is not known yet, and what comes out differently is left open.
+// What only a rendezvous decides, such as the ranks of a job on several nodes, is not guessed. Assemble prepares the workers
+// of two hypothetical rounds that differ in everything still unknown, and shows only what is equal in both.
+//
+// The functions may be called from any goroutine. Build may replace a host name in the configuration by an address.
 package preview

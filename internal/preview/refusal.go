@@ -12,19 +12,19 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
-// Refusal is why a launch would be turned away for good where it meets the others, or nil: a port that a stranger has, or a store that is not for
-// this job. It follows the order in which an agent tries. What may pass, such as a host that does not answer yet, is none, nor is somebody at one of
-// several candidate ports.
-func Refusal(c *config.Config, at []Endpoint) error {
-	if c.MaxNodes == 1 || c.Rendezvous.Backend == rdzv.BackendEtcd || len(at) != 1 {
+// Refusal returns the error with which a launch would be refused for good at its endpoint, or nil: another program holds the
+// port, or the store belongs to another job. It follows the order in which an agent tries. What may pass, such as a host
+// that does not reply yet, is no refusal, nor is a program at one of several candidate ports.
+func Refusal(c *config.Config, endpoints []Endpoint) error {
+	if c.MaxNodes == 1 || c.Rendezvous.Backend == rdzv.BackendEtcd || len(endpoints) != 1 {
 		return nil
 	}
-	e := at[0]
+	e := endpoints[0]
 	may, err := mayHost(c, e)
 	if e.Problem != "" || err != nil {
 		return nil
 	}
-	if may && !taken(e) {
+	if may && !portTaken(e) {
 		return nil
 	}
 	name := net.JoinHostPort(e.Host, strconv.Itoa(e.Port))
@@ -44,8 +44,8 @@ func Refusal(c *config.Config, at []Endpoint) error {
 	return nil
 }
 
-// taken tells whether somebody has the port on this machine.
-func taken(e Endpoint) bool {
+// portTaken reports whether a program on this machine holds the port.
+func portTaken(e Endpoint) bool {
 	for _, a := range e.Addresses {
 		if a.Local && a.State != StateNobody {
 			return true

@@ -5,12 +5,13 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode"
 
 	"github.com/elasticrun/elasticrun/pkg/report"
 )
 
-// unknown stands for a value that is decided at the start only.
+// unknown stands for a value that is decided only at the start.
 const unknown = "?"
 
 // Text describes the plan for people.
@@ -25,7 +26,7 @@ func (p Plan) Text() string {
 		}
 	}
 	if len(p.StartedBy) > 0 {
-		section("started by", pasted(p.StartedBy), "what follows is as seen from here: that step has a run id and a port of its own")
+		section("started by", shellCommand(p.StartedBy), "the rest is as seen from here: the step of srun has its own run id and port")
 	}
 	section("settings"+from(p.ConfigFile), p.settingLines()...)
 	section("job", p.jobLines()...)
@@ -45,7 +46,7 @@ func from(file string) string {
 	return " (with the config file " + shown(file) + ")"
 }
 
-// shown makes a value fit for a line of its own, in which it can neither act on the terminal nor turn the direction of writing.
+// shown makes a value safe for one line of a terminal: it can neither control the terminal nor turn the direction of text.
 func shown(value string) string {
 	return strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
@@ -55,7 +56,7 @@ func shown(value string) string {
 	}, report.OneLine(value))
 }
 
-// settingLines are a table.
+// settingLines formats the settings as a table.
 func (p Plan) settingLines() []string {
 	var lines []string
 	for _, s := range p.Settings {
@@ -72,12 +73,12 @@ func (p Plan) jobLines() []string {
 	j := p.Job
 	runID, nodes := j.RunID, strconv.Itoa(j.MinNodes)
 	if runID == "" {
-		runID = "a fresh one for each launch"
+		runID = "a new one for each launch"
 	}
 	if j.MaxNodes > j.MinNodes {
 		nodes += " to " + strconv.Itoa(j.MaxNodes)
 		if j.ExpectedNodes != nil {
-			nodes += fmt.Sprintf(", of which %d are known to come", *j.ExpectedNodes)
+			nodes += fmt.Sprintf(", %d of them expected", *j.ExpectedNodes)
 		}
 	}
 	lines := []string{"run id       " + runID, "nodes        " + nodes}
@@ -86,7 +87,7 @@ func (p Plan) jobLines() []string {
 	}
 	return append(lines,
 		fmt.Sprintf("workers here %d, role %s", j.NprocPerNode, j.Role),
-		fmt.Sprintf("restarts     %d at most", j.MaxRestarts),
+		fmt.Sprintf("restarts     at most %d", j.MaxRestarts),
 		"ranks        "+p.RanksNote)
 }
 
@@ -96,7 +97,7 @@ func (p Plan) rendezvousLines() []string {
 		"backend      " + r.Backend, "endpoint     " + r.Endpoint,
 		fmt.Sprintf("hosted here  %s: %s", r.Hosts, r.HostsWhy),
 		"worker store " + r.WorkerStore,
-		fmt.Sprintf("join timeout %v s", r.JoinTimeout),
+		fmt.Sprintf("join timeout %v", time.Duration(r.JoinTimeout*float64(time.Second))),
 	}
 	if r.Finished != "" {
 		lines = append(lines, "finished     "+r.Finished)
@@ -119,8 +120,8 @@ func (a Address) line() string {
 		where = "this machine"
 	}
 	line := fmt.Sprintf("%s (%s): %s: %s", a.Addr, where, a.State, a.Detail)
-	if a.Seen != nil {
-		line += fmt.Sprintf("; round trip %.1f ms, its clock is ahead by %.1f ms", a.Seen.RoundTrip*1e3, a.Seen.ClockOffset*1e3)
+	if a.Store != nil {
+		line += fmt.Sprintf("; round trip %.1f ms, its clock is ahead by %.1f ms", a.Store.RoundTrip*1e3, a.Store.ClockOffset*1e3)
 	}
 	return line
 }
@@ -130,12 +131,12 @@ func (p Plan) logLines() []string {
 	case p.Logs.Folder == "":
 		return []string{"none are written"}
 	case p.Logs.Temporary:
-		return []string{p.Logs.Folder, "it is removed at the end if nothing was written to it"}
+		return []string{p.Logs.Folder, "removed at the end if nothing was written to it"}
 	}
 	return []string{p.Logs.Folder}
 }
 
-// workerLines say first what is the same for all workers, and then the rest of each.
+// workerLines describes first what all workers share, and then the rest of each worker.
 func (p Plan) workerLines() []string {
 	if len(p.Workers) == 0 {
 		return nil
@@ -145,15 +146,15 @@ func (p Plan) workerLines() []string {
 		lines = append(lines, fmt.Sprintf("interpreter  %s (from %s)", p.Interpreter.Path, p.Interpreter.Source))
 	}
 	first := p.Workers[0]
-	every := func(of func(Worker) string) bool {
+	same := func(of func(Worker) string) bool {
 		return !slices.ContainsFunc(p.Workers, func(w Worker) bool { return of(w) != of(first) })
 	}
-	sameCommand := every(Worker.command)
+	sameCommand := same(Worker.command)
 	if sameCommand {
 		lines = append(lines, "command      "+first.command())
 	}
 	shared := p.sharedEnv()
-	lines = append(lines, "environment  (what elasticrun sets; "+unknown+" is decided at the start)")
+	lines = append(lines, "environment  (what elasticrun sets; "+unknown+" is decided only at the start)")
 	for _, kv := range shared {
 		lines = append(lines, "  "+kv)
 	}
@@ -176,7 +177,7 @@ func (p Plan) workerLines() []string {
 	return lines
 }
 
-// sharedEnv are the variables that are the same for all workers.
+// sharedEnv returns the variables that all workers have with the same value.
 func (p Plan) sharedEnv() []string {
 	var shared []string
 	for _, v := range p.Workers[0].Env {
@@ -204,19 +205,19 @@ func orUnknown(n *int) string {
 	return strconv.Itoa(*n)
 }
 
-func (w Worker) command() string { return pasted(w.Command) }
+func (w Worker) command() string { return shellCommand(w.Command) }
 
-// pasted is a command as it could be pasted into a shell.
-func pasted(command []string) string {
+// shellCommand quotes a command for a shell.
+func shellCommand(command []string) string {
 	words := make([]string, len(command))
 	for i, word := range command {
-		words[i] = quoted(word)
+		words[i] = shellQuote(word)
 	}
 	return strings.Join(words, " ")
 }
 
-// quoted is a word as a shell reads it.
-func quoted(word string) string {
+// shellQuote quotes a word for a shell.
+func shellQuote(word string) string {
 	plain := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_./=:,@%+", r)
 	}
@@ -242,7 +243,7 @@ func (s Stream) text() string {
 		to = append(to, console)
 	}
 	if s.FilteredFile != "" {
-		to = append(to, "what a filter selects to "+s.FilteredFile)
+		to = append(to, "filtered lines to "+s.FilteredFile)
 	}
 	if len(to) == 0 {
 		return "nowhere"

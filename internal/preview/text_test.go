@@ -6,7 +6,7 @@ import (
 	"unicode"
 )
 
-// TestTextIsPrintable: nothing that a plan holds moves a cursor, turns the direction of writing or begins a line of its own.
+// TestTextIsPrintable checks that no value in a plan can control the terminal, turn the direction of text or start a line.
 func TestTextIsPrintable(t *testing.T) {
 	t.Parallel()
 	const nasty = "\x1b[2Jx\x9b\u202e\u2066\nsecond\r\x07\u200f"

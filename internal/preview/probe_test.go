@@ -14,8 +14,8 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
-// TestJudge tells what an answer means, and whether a launch would be turned away by it.
-func TestJudge(t *testing.T) {
+// TestClassify checks the state of each result of a probe, and whether a launch would be refused.
+func TestClassify(t *testing.T) {
 	t.Parallel()
 	obstacle := func(o coord.Obstacle) error { return &coord.DialError{Addr: "a", Obstacle: o, Message: "line"} }
 	refusal := func(r coord.Reason) error { return &coord.RefusedError{Addr: "a", Reason: r, Message: "line"} }
@@ -34,8 +34,8 @@ func TestJudge(t *testing.T) {
 		{name: "another protocol's", err: refusal(coord.ReasonProtocol), state: StateOtherVersion, refused: true},
 		{name: "another secret's", err: refusal(coord.ReasonSecret), state: StateOtherSecret, refused: true},
 		{name: "torch", err: obstacle(coord.ObstacleTorch), state: StateTorch, refused: true},
-		{name: "a stranger", err: obstacle(coord.ObstacleForeign), state: StateStranger, refused: true},
-		{name: "closed", err: obstacle(coord.ObstacleClosed), state: StateStranger},
+		{name: "another program", err: obstacle(coord.ObstacleForeign), state: StateUnknownProgram, refused: true},
+		{name: "closed", err: obstacle(coord.ObstacleClosed), state: StateUnknownProgram},
 		{name: "nobody", err: obstacle(coord.ObstacleRefused), state: StateNobody},
 		{name: "time", err: obstacle(coord.ObstacleTimeout), state: StateTimedOut},
 		{name: "silence", err: obstacle(coord.ObstacleSilent), state: StateSilent},
@@ -45,7 +45,7 @@ func TestJudge(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			a := judge(netip.MustParseAddr("10.0.0.2"), false, tc.seen, tc.err)
+			a := classify(netip.MustParseAddr("10.0.0.2"), false, tc.seen, tc.err)
 			if a.State != tc.state || a.Detail == "" {
 				t.Errorf("state %q (%s), want %q", a.State, a.Detail, tc.state)
 			}
@@ -58,17 +58,18 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// TestLookAsksEachAddress asks both addresses of localhost, and says why a name has none.
-func TestLookAsksEachAddress(t *testing.T) {
+// TestProbeAsksEachAddress checks that both addresses of localhost are probed, and that a name without addresses has a
+// problem.
+func TestProbeAsksEachAddress(t *testing.T) {
 	t.Parallel()
 	ask := func(_ context.Context, addr string) (coord.ProbeResult, error) {
 		return coord.ProbeResult{RunID: addr, RoundTrip: time.Second}, nil
 	}
-	found, err := Look(t.Context(), []config.HostPort{{Host: "localhost", Port: 29400}, {Host: "name.invalid", Port: 1}}, ask)
+	found, err := Probe(t.Context(), []config.HostPort{{Host: "localhost", Port: 29400}, {Host: "name.invalid", Port: 1}}, ask)
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := fmt.Sprint(found[0].Addresses[0].Seen.RunID, " ", found[0].Addresses[1].Seen.RunID, " ", found[0].Addresses[1].Local)
+	got := fmt.Sprint(found[0].Addresses[0].Store.RunID, " ", found[0].Addresses[1].Store.RunID, " ", found[0].Addresses[1].Local)
 	if want := "127.0.0.1:29400 [::1]:29400 true"; got != want {
 		t.Errorf("asked %s, want %s", got, want)
 	}
@@ -77,21 +78,21 @@ func TestLookAsksEachAddress(t *testing.T) {
 	}
 }
 
-// TestConnects tells what listens from what does not, and says nothing to it.
-func TestConnects(t *testing.T) {
+// TestConnect checks that Connect finds out whether something listens, and sends nothing.
+func TestConnect(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	addr := l.Addr().String()
-	if seen, err := Connects(t.Context(), addr); err != nil || seen != (coord.ProbeResult{}) {
+	if seen, err := Connect(t.Context(), addr); err != nil || seen != (coord.ProbeResult{}) {
 		t.Errorf("%+v, %v where something listens", seen, err)
 	}
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	_, err = Connects(t.Context(), addr)
+	_, err = Connect(t.Context(), addr)
 	if state, _ := stateOf(err); state != StateNobody {
 		t.Errorf("%s (%v) where nobody listens", state, err)
 	}

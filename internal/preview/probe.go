@@ -1,0 +1,181 @@
+package preview
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/elasticrun/elasticrun/internal/config"
+	"github.com/elasticrun/elasticrun/pkg/coord"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic"
+)
+
+// ProbeTimeout bounds a name lookup, a connection and a reply, each.
+const ProbeTimeout = 2 * time.Second
+
+// Endpoint is a candidate endpoint of the rendezvous, and what was found there.
+type Endpoint struct {
+	Host string `json:"host"`
+	Port int    `json:"port"`
+	// Problem says why the host has no addresses; empty if it has some.
+	Problem   string    `json:"problem,omitempty"`
+	Addresses []Address `json:"addresses"`
+}
+
+// Address is one address of an endpoint.
+type Address struct {
+	Addr netip.Addr `json:"address"`
+	// Local reports whether the address is this machine's.
+	Local bool `json:"local"`
+	// State is one of the State constants; Detail is one line for people.
+	State  string `json:"state"`
+	Detail string `json:"detail"`
+	// Store describes the store of elasticrun that replied; nil if none did.
+	Store *StoreInfo `json:"store,omitempty"`
+	// Err is the error that a launch would get when it connects; nil for none.
+	Err error `json:"-"`
+}
+
+// StoreInfo describes a coordination store.
+type StoreInfo struct {
+	Version string `json:"elasticrun_version"`
+	RunID   string `json:"run_id"` // empty: it serves any run
+	Agents  int    `json:"agents"` // of this run, without one in the store's own process
+	// RoundTrip and ClockOffset are in seconds. The store's clock is ahead of this machine's by ClockOffset, plus or minus
+	// half of RoundTrip.
+	RoundTrip   float64 `json:"round_trip"`
+	ClockOffset float64 `json:"clock_offset"`
+}
+
+// States of an address.
+const (
+	StateThisRun        = "this-run"
+	StateAnyRun         = "any-run" // elasticrun store
+	StateOtherRun       = "other-run"
+	StateOtherVersion   = "other-version" // of elasticrun, or of its protocol
+	StateOtherSecret    = "other-secret"
+	StateNobody         = "nobody" // the connection is refused
+	StateTimedOut       = "timed-out"
+	StateSilent         = "silent" // connected, but no reply
+	StateBusy           = "busy"
+	StateTorch          = "torch-store"
+	StateUnknownProgram = "stranger"
+	StateUnreachable    = "unreachable"
+	StateListens        = "listens"        // etcd, which gets no further request
+	stateNotClassified  = "not-classified" // an error without a case of its own
+)
+
+// Prober finds out what listens at an address, HOST:PORT. The real one is [coord.Probe] with the job's options; every
+// error is one of its errors.
+type Prober func(ctx context.Context, addr string) (coord.ProbeResult, error)
+
+// Connect is an Prober that only connects.
+func Connect(ctx context.Context, addr string) (coord.ProbeResult, error) {
+	return coord.ProbeResult{}, coord.Connect(ctx, coord.DialOptions{Addr: addr, Timeout: ProbeTimeout})
+}
+
+// Probe finds out what listens at the endpoints now: at all addresses at once, each within a few seconds. It joins nothing.
+func Probe(ctx context.Context, at []config.HostPort, prober Prober) ([]Endpoint, error) {
+	ifaces, err := elastic.Interfaces()
+	if err != nil {
+		return nil, err
+	}
+	found := make([]Endpoint, len(at))
+	var probes sync.WaitGroup
+	for i, e := range at {
+		probes.Go(func() { found[i] = probeEndpoint(ctx, e, ifaces, prober) })
+	}
+	probes.Wait()
+	return found, ctx.Err()
+}
+
+func probeEndpoint(ctx context.Context, at config.HostPort, ifaces []elastic.Interface, prober Prober) Endpoint {
+	e := Endpoint{Host: at.Host, Port: at.Port, Addresses: []Address{}}
+	bounded, cancel := context.WithTimeoutCause(ctx, ProbeTimeout, fmt.Errorf("the name service did not reply within %v", ProbeTimeout))
+	defer cancel()
+	resolved, err := elastic.Resolve(bounded, at.Host, at.Port)
+	if err != nil {
+		e.Problem = err.Error()
+		return e
+	}
+	e.Addresses = make([]Address, len(resolved.Addrs))
+	var probes sync.WaitGroup
+	for i, addr := range resolved.Addrs {
+		local := len(elastic.Local([]netip.Addr{addr}, ifaces)) > 0
+		probes.Go(func() {
+			found, err := prober(ctx, net.JoinHostPort(addr.String(), strconv.Itoa(at.Port)))
+			e.Addresses[i] = classify(addr, local, found, err)
+		})
+	}
+	probes.Wait()
+	return e
+}
+
+// StoreFound reports whether one of the endpoints has a store that would admit this run's agents.
+func StoreFound(endpoints []Endpoint) bool {
+	for _, e := range endpoints {
+		for _, a := range e.Addresses {
+			if a.State == StateThisRun || a.State == StateAnyRun {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// classify turns the result of a probe into an Address.
+func classify(addr netip.Addr, local bool, s coord.ProbeResult, err error) Address {
+	a := Address{Addr: addr, Local: local, Err: err}
+	if err != nil {
+		a.State, a.Detail = stateOf(err)
+		return a
+	}
+	if s == (coord.ProbeResult{}) {
+		a.State, a.Detail = StateListens, "something listens there"
+		return a
+	}
+	a.Store = &StoreInfo{
+		Version: s.Version, RunID: s.RunID, Agents: s.Agents,
+		RoundTrip: s.RoundTrip.Seconds(), ClockOffset: s.Offset.Seconds(),
+	}
+	a.State, a.Detail = StateThisRun, fmt.Sprintf("the store of this run, with %s besides its host", agents(s.Agents))
+	if s.RunID == "" {
+		a.State, a.Detail = StateAnyRun, fmt.Sprintf("a store for any run; it has %s of this one", agents(s.Agents))
+	}
+	return a
+}
+
+func agents(n int) string {
+	if n == 1 {
+		return "1 agent"
+	}
+	return fmt.Sprintf("%d agents", n)
+}
+
+// stateOf classifies the error that a launch would get.
+func stateOf(err error) (state, detail string) {
+	if refused, ok := errors.AsType[*coord.RefusedError](err); ok {
+		state = map[coord.Reason]string{
+			coord.ReasonRunID: StateOtherRun, coord.ReasonVersion: StateOtherVersion, coord.ReasonProtocol: StateOtherVersion,
+			coord.ReasonSecret: StateOtherSecret,
+		}[refused.Reason]
+		return state, refused.Message
+	}
+	if obstacle, ok := errors.AsType[*coord.DialError](err); ok {
+		state = map[coord.Obstacle]string{
+			coord.ObstacleConnect: StateUnreachable, coord.ObstacleRefused: StateNobody, coord.ObstacleTimeout: StateTimedOut,
+			coord.ObstacleSilent: StateSilent, coord.ObstacleClosed: StateUnknownProgram, coord.ObstacleBusy: StateBusy,
+			coord.ObstacleTorch: StateTorch, coord.ObstacleForeign: StateUnknownProgram,
+		}[obstacle.Obstacle]
+		if state == StateUnreachable && obstacle.Err != nil {
+			return state, obstacle.Message + ": " + obstacle.Err.Error()
+		}
+		return state, obstacle.Message
+	}
+	return stateNotClassified, err.Error()
+}

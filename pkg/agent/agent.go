@@ -127,8 +127,8 @@ func New(opts Options) (*Agent, error) {
 	return a, nil
 }
 
-// WorkerGroup returns a copy of the worker group, like get_worker_group of torch's SimpleElasticAgent. It may be called at
-// any time.
+// WorkerGroup returns a copy of the worker group, like get_worker_group of torch's SimpleElasticAgent. It may be called
+// at any time.
 func (a *Agent) WorkerGroup() WorkerGroup {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -159,9 +159,9 @@ func (a *Agent) LastLines() map[int]string {
 // workers get that signal and the shutdown timeout, else SIGKILL.
 //
 // Any other error says that the rendezvous could not be formed or was lost ([rdzv.ErrRendezvous]), that this machine is
-// not fit ([*UnfitError]), that a process does not die ([*procs.StuckError]), that a log folder could not be written, or
-// that the agent has a defect. The last three leave the group Unknown. With an error, the result holds only this node's
-// failures of the last round.
+// not fit ([*UnfitError]), that a process does not die ([*procs.StuckError]), that a log folder could not be written,
+// or that the agent has a defect. The last three leave the group Unknown. With an error, the result holds only this
+// node's failures of the last round.
 //
 // When Run returns, no worker is left except those that the error names.
 func (a *Agent) Run(ctx context.Context) (RunResult, error) {

@@ -14,13 +14,14 @@ import (
 // maxStopDelay is how long deferStop lets the remaining workers run.
 const maxStopDelay = time.Second
 
-// deferStop delays the stop of the remaining workers while no worker has shown a fault of its own, and returns the exits
-// that it has received meanwhile. first is the failure that ended the round.
+// deferStop delays the stop of the remaining workers while no worker has shown a fault of its own, and returns the
+// exits that it has received meanwhile. first is the failure that ended the round.
 //
-// It delays only if first has merely lost its peer. That peer may still run its "finally" blocks or exit handlers when its
-// victims are gone, and a stop would end it before it reports anything. If the job has several nodes, all of them stop at
-// once and wait for each other, so there is no delay. The exception is a first that has waited for a peer in vain: then
-// every node lets its workers run until they have waited, too, and the worker that stays silent is the lost peer.
+// It delays only if first has merely lost its peer. That peer may still run its "finally" blocks or exit handlers when
+// its victims are gone, and a stop would end it before it reports anything. If the job has several nodes, all of them
+// stop at once and wait for each other, so there is no delay. The exception is a first that has waited for a peer in
+// vain: then every node lets its workers run until they have waited, too, and the worker that stays silent is the lost
+// peer.
 func (a *Agent) deferStop(ctx context.Context, p Processes, first failure.Failure) (ended []procs.Exit) {
 	alone := a.round.WorldSize == 1
 	if a.hung != nil || first.Kind.Grade() != failure.GradePeer || !alone && !first.Waited {

@@ -18,7 +18,8 @@ func (g *fakeGroup) victim(rank int) {
 	g.exit(procs.Exit{LocalRank: rank, Code: 1, At: time.Now()})
 }
 
-// Worker 0 loses its peer. What befalls the three others within a second decides how long they are let run, and who is named.
+// Worker 0 loses its peer. What befalls the three others within a second decides how long they are let run, and who is
+// named.
 func TestHold(t *testing.T) {
 	const ms = time.Millisecond
 	type scene struct {
@@ -57,18 +58,23 @@ func TestHold(t *testing.T) {
 		{name: "the guilty one speaks", do: []func(scene){after(500*ms, says)}, want: 500 * ms, root: 1},
 		{name: "it had spoken", do: []func(scene){says}, want: 0, root: 1},
 		{name: "too late", do: []func(scene){after(1500*ms, says)}, want: time.Second},
-		{name: "others are victims, too", do: []func(scene){after(300*ms, func(s scene) { s.g.victim(2) }), after(600*ms, says)}, want: 600 * ms, root: 1},
-		{name: "another ends by itself", do: []func(scene){after(200*ms, func(s scene) { s.g.exit(procs.Exit{LocalRank: 2, Code: 3, At: time.Now()}) })}, want: 200 * ms, root: 2},
-		{name: "another succeeds", do: []func(scene){after(200*ms, func(s scene) { s.g.exit(procs.Exit{LocalRank: 2, At: time.Now()}) })}, want: time.Second, root: 2},
+		{name: "others are victims, too", do: []func(scene){after(300*ms, func(s scene) { s.g.victim(2) }),
+			after(600*ms, says)}, want: 600 * ms, root: 1},
+		{name: "another ends by itself", do: []func(scene){after(200*ms,
+			func(s scene) { s.g.exit(procs.Exit{LocalRank: 2, Code: 3, At: time.Now()}) })}, want: 200 * ms, root: 2},
+		{name: "another succeeds", do: []func(scene){after(200*ms,
+			func(s scene) { s.g.exit(procs.Exit{LocalRank: 2, At: time.Now()}) })}, want: time.Second, root: 2},
 		{name: "all are victims", do: []func(scene){after(400*ms, func(s scene) {
 			for rank := 1; rank < 4; rank++ {
 				s.g.victim(rank)
 			}
 		})}, want: 400 * ms},
-		{name: "an error file is written", do: []func(scene){after(300*ms, func(s scene) { s.files.write(t, 3, boom) })}, want: 300 * ms, root: 3},
+		{name: "an error file is written", do: []func(scene){after(300*ms, func(s scene) { s.files.write(t, 3, boom) })},
+			want: 300 * ms, root: 3},
 		{name: "the first has a fault of its own", first: procs.Exit{LocalRank: 3, Code: 3}, want: 0, root: 3},
 		{name: "there are other nodes", nodes: 2, want: 0},
-		{name: "the rendezvous has heard of it", do: []func(scene){after(100*ms, stops(0)), after(200*ms, stops(30*time.Second))}, want: time.Second},
+		{name: "the rendezvous has heard of it", do: []func(scene){after(100*ms, stops(0)),
+			after(200*ms, stops(30*time.Second))}, want: time.Second},
 		{name: "the rendezvous presses", do: []func(scene){after(100*ms, stops(5*time.Second))}, want: 100 * ms},
 		{name: "the user is in a hurry", do: []func(scene){after(100*ms, func(s scene) { close(s.hurry) })}, want: 100 * ms},
 	} {

@@ -13,15 +13,16 @@ const (
 	devicesInterval = 250 * time.Millisecond
 )
 
-// deviceWait is a wait for the devices of a group that was stopped. The processes are dead, as the stop has proved. But a
-// driver may be slow to release what they held, and the next workers would find it in use.
+// deviceWait is a wait for the devices of a group that was stopped. The processes are dead, as the stop has proved. But
+// a driver may be slow to release what they held, and the next workers would find it in use.
 type deviceWait struct {
 	cancel context.CancelFunc
 	over   chan struct{} // closed when the devices are free or the wait was given up
 	err    error         // why the devices cannot be asked; valid after over is closed
 }
 
-// freeDevices begins to wait for the devices that the processes held, while the next round is formed. Call endDeviceWait.
+// freeDevices begins to wait for the devices that the processes held, while the next round is formed. Call
+// endDeviceWait.
 func (a *Agent) freeDevices(ctx context.Context, pids map[int]bool) *deviceWait {
 	w := &deviceWait{over: make(chan struct{})}
 	if a.opts.Devices == nil || a.deviceless {

@@ -81,7 +81,8 @@ func TestRestartWaitsForDevices(t *testing.T) {
 		{name: "free at once", want: 0, asked: 2},
 		{name: "a slow look", devices: fakeDevices{each: 2 * time.Second}, want: 2 * time.Second, asked: 2},
 		{name: "a slow driver", devices: fakeDevices{free: 3 * time.Second}, want: 3 * time.Second, asked: 2},
-		{name: "never free", devices: fakeDevices{free: -1}, want: 30 * time.Second, inUse: 1, asked: 2}, // one of them with this pid
+		// one of them with this pid
+		{name: "never free", devices: fakeDevices{free: -1}, want: 30 * time.Second, inUse: 1, asked: 2},
 		{name: "nobody answers", devices: fakeDevices{err: errors.New("no answer")}, want: 0, unknown: 1, asked: 1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -146,8 +147,8 @@ func (r slowRendezvous) NextRendezvous(ctx context.Context, self rdzv.Member) (*
 	return r.fakeRendezvous.NextRendezvous(ctx, self)
 }
 
-// A round that is over before its workers could be started starts none; a launcher that is told to stop does not wait, nor
-// one whose job has ended.
+// A round that is over before its workers could be started starts none; a launcher that is told to stop does not wait,
+// nor one whose job has ended.
 func TestWaitForDevicesEnds(t *testing.T) {
 	t.Run("the round is over", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {

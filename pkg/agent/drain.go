@@ -56,8 +56,8 @@ func (a *Agent) awaitReader(ctx context.Context) error {
 	return err
 }
 
-// drain waits until the output of all workers is written, and gives up on what the console does not take. A job that has
-// succeeded waits for its reader until the launcher is told to stop. err is what the run ends with.
+// drain waits until the output of all workers is written, and gives up on what the console does not take. A job that
+// has succeeded waits for its reader until the launcher is told to stop. err is what the run ends with.
 func (a *Agent) drain(ctx context.Context, succeeded bool, err error) {
 	if a.unread == nil {
 		return

@@ -35,8 +35,8 @@ func TestSlowReaderSlowsWorkers(t *testing.T) {
 	})
 }
 
-// A console that nobody reads does not keep the rendezvous from hearing that the workers are gone, and holds up the end of a job that
-// has failed for a bounded time. One that has succeeded waits for its reader.
+// A console that nobody reads does not keep the rendezvous from hearing that the workers are gone, and holds up the end
+// of a job that has failed for a bounded time. One that has succeeded waits for its reader.
 func TestUnreadConsole(t *testing.T) {
 	const reader = time.Hour // it comes back then
 	for _, tt := range []struct {

@@ -71,7 +71,8 @@ func (a *Agent) emitRound(begun time.Time) {
 // workerEvent returns an event about w.
 func workerEvent(k events.Kind, w Worker) events.Event {
 	return events.Event{
-		Kind: k, Rank: new(w.GlobalRank), LocalRank: new(w.LocalRank), PID: w.PID, RoleRank: w.RoleRank, RoleWorldSize: w.RoleWorldSize,
+		Kind: k, Rank: new(w.GlobalRank), LocalRank: new(w.LocalRank), PID: w.PID, RoleRank: w.RoleRank,
+		RoleWorldSize: w.RoleWorldSize,
 	}
 }
 
@@ -106,8 +107,8 @@ func (a *Agent) emitFailures() {
 	}
 }
 
-// emitResults emits how each worker of the last round has ended, if this node was in a round. A worker that did not fail
-// was stopped by the agent (torch's TERMINATED), unless all of this node's workers exited with 0.
+// emitResults emits how each worker of the last round has ended, if this node was in a round. A worker that did not
+// fail was stopped by the agent (torch's TERMINATED), unless all of this node's workers exited with 0.
 func (a *Agent) emitResults(r RunResult) {
 	if a.round == nil {
 		return

@@ -22,7 +22,8 @@ func inBrief(r events.Event) string {
 		text += fmt.Sprintf(" round=%d/%d", *r.Round, *r.NodeRank)
 	}
 	if r.Verdict != "" {
-		text += fmt.Sprintf(" %s nodes=%d world=%d restarts=%d/%d", r.Verdict, r.Nodes, r.WorldSize, *r.Restarts, *r.MaxRestarts)
+		text += fmt.Sprintf(" %s nodes=%d world=%d restarts=%d/%d", r.Verdict, r.Nodes, r.WorldSize, *r.Restarts,
+			*r.MaxRestarts)
 	}
 	if r.Rank != nil {
 		text += fmt.Sprintf(" rank=%d/%d pid=%d", *r.Rank, *r.LocalRank, r.PID)

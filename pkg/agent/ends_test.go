@@ -18,7 +18,8 @@ import (
 
 // remote is the root cause in the tests whose job fails on another node.
 func remote() *rdzv.Failure {
-	return &rdzv.Failure{Failure: failure.Failure{Host: "node7", GlobalRank: 60, LocalRank: 4, PID: 4711, Signal: syscall.SIGSEGV, Text: "Signal 11"}}
+	return &rdzv.Failure{Failure: failure.Failure{Host: "node7", GlobalRank: 60, LocalRank: 4, PID: 4711,
+		Signal: syscall.SIGSEGV, Text: "Signal 11"}}
 }
 
 func failedElsewhere() rdzv.Outcome {
@@ -29,7 +30,8 @@ func failedElsewhere() rdzv.Outcome {
 func checkRemote(t *testing.T, b *harness, r RunResult) {
 	t.Helper()
 	root, ok := r.RootCause()
-	if !r.IsFailed() || r.Restarts != 2 || !ok || root.ShellCode() != 139 || root.Host != "node7" || root.GlobalRank != 60 {
+	if !r.IsFailed() || r.Restarts != 2 || !ok || root.ShellCode() != 139 || root.Host != "node7" ||
+		root.GlobalRank != 60 {
 		t.Errorf("result %+v, root cause %+v", r, root)
 	}
 	if b.state() != Failed {
@@ -40,8 +42,9 @@ func checkRemote(t *testing.T, b *harness, r RunResult) {
 		t.Errorf("the last event counts %d restarts", last.Group.Restarts)
 	}
 	for name, want := range map[string]float64{
-		"workers.default.run_failed_with_retries": 1, "workers.default.run_success_no_retries": 0, "workers.default.flakiness": 100,
-		"run.success": 1,
+		"workers.default.run_failed_with_retries": 1, "workers.default.run_success_no_retries": 0,
+		"workers.default.flakiness": 100,
+		"run.success":               1,
 	} {
 		if got := b.metrics.Get(name); got.Count != 1 || got.Last != want {
 			t.Errorf("metric %s = %+v, want %v", name, got, want)
@@ -92,7 +95,9 @@ func TestRootCauseIsOwn(t *testing.T) {
 		g.exit(procs.Exit{LocalRank: 1, Code: 3})
 	})
 	// The rendezvous blames the other one of the two, as it may.
-	b.rdzv.outcome = &rdzv.Outcome{Ending: rdzv.EndFailed, Cause: &rdzv.Failure{Failure: failure.Failure{Host: b.agent.hostname, GlobalRank: 2, LocalRank: 2, PID: 102, ExitCode: 4, Text: "told"}}}
+	b.rdzv.outcome = &rdzv.Outcome{Ending: rdzv.EndFailed,
+		Cause: &rdzv.Failure{Failure: failure.Failure{Host: b.agent.hostname, GlobalRank: 2, LocalRank: 2, PID: 102,
+			ExitCode: 4, Text: "told"}}}
 	r := b.run(t)
 	root, _ := r.RootCause()
 	if root.LocalRank != 2 || root.Text != "last lines of stderr:\n  KeyError: 0" {
@@ -115,7 +120,8 @@ func TestJobEndsWithoutThisNode(t *testing.T) {
 		if diff := cmp.Diff([]string{"SUCCEEDED agent"}, b.states()); diff != "" {
 			t.Errorf("events of workers that never were (-want +got):\n%s", diff)
 		}
-		if want := `nothing was started here: run "run-1" succeeded without this node`; r.NothingStarted != want || r.Note() != "" {
+		if want := `nothing was started here: run "run-1" succeeded without this node`; r.NothingStarted != want ||
+			r.Note() != "" {
 			t.Errorf("%q, note %q", r.NothingStarted, r.Note())
 		}
 	})

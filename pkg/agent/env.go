@@ -12,8 +12,8 @@ import (
 // OMPThreadsEnv is the variable that [OMPDefault] sets.
 const OMPThreadsEnv = "OMP_NUM_THREADS"
 
-// GPUCountEnv is the variable with the number of GPUs that a worker sees, so that the worker need not ask the driver. The
-// caller of [New] sets it in [Options].Env.
+// GPUCountEnv is the variable with the number of GPUs that a worker sees, so that the worker need not ask the driver.
+// The caller of [New] sets it in [Options].Env.
 const GPUCountEnv = "ELASTICRUN_GPU_COUNT"
 
 // OMPDefault applies a rule of torchrun: with more than one worker on a node, OMP_NUM_THREADS is set to 1 unless it is
@@ -52,9 +52,9 @@ func ownTraces(env []string) bool {
 	return !set && !setOld
 }
 
-// workerEnv returns the environment of one worker: the agent's own environment with torch's variables set over it (torch
-// 2.14, torch/distributed/elastic/agent/server/local_elastic_agent.py). ELASTICRUN_ROUND is not torch's; it counts all
-// rounds, charged or not.
+// workerEnv returns the environment of one worker: the agent's own environment with torch's variables set over it
+// (torch 2.14, torch/distributed/elastic/agent/server/local_elastic_agent.py). ELASTICRUN_ROUND is not torch's; it
+// counts all rounds, charged or not.
 func workerEnv(in envInput) ([]string, error) {
 	w := in.worker
 	vars := [][2]string{
@@ -92,8 +92,8 @@ func workerEnv(in envInput) ([]string, error) {
 	return overlay(in.base, vars), nil
 }
 
-// virtualDevice returns the one device that a worker with a virtual local rank sees: its entry in the inherited list, or
-// its local rank if there is no list.
+// virtualDevice returns the one device that a worker with a virtual local rank sees: its entry in the inherited list,
+// or its local rank if there is no list.
 func virtualDevice(env []string, localRank int) (string, error) {
 	list, set := lookup(env, "CUDA_VISIBLE_DEVICES")
 	if !set {
@@ -101,13 +101,14 @@ func virtualDevice(env []string, localRank int) (string, error) {
 	}
 	devices := SplitDevices(list)
 	if localRank >= len(devices) {
-		return "", fmt.Errorf("--virtual-local-rank: CUDA_VISIBLE_DEVICES=%q has no device for local rank %d", list, localRank)
+		return "", fmt.Errorf("--virtual-local-rank: CUDA_VISIBLE_DEVICES=%q has no device for local rank %d", list,
+			localRank)
 	}
 	return strings.TrimSpace(devices[localRank]), nil
 }
 
-// SplitDevices returns the entries of CUDA_VISIBLE_DEVICES as torchrun counts them for virtual local ranks. An empty list
-// has no entries.
+// SplitDevices returns the entries of CUDA_VISIBLE_DEVICES as torchrun counts them for virtual local ranks. An empty
+// list has no entries.
 func SplitDevices(list string) []string {
 	if list == "" {
 		return nil

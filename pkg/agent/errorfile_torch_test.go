@@ -17,8 +17,8 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/procs"
 )
 
-// recordDriver fails under torch's @record in each of its ways, each with an error file of its own in the folder that it
-// is given, and then passes two of them on as torchrun's agent does.
+// recordDriver fails under torch's @record in each of its ways, each with an error file of its own in the folder that
+// it is given, and then passes two of them on as torchrun's agent does.
 const recordDriver = `
 import os, sys
 from torch.distributed.elastic.multiprocessing.errors import record
@@ -96,7 +96,8 @@ func TestErrorFileTorch(t *testing.T) {
 					t.Errorf("%s: %v, %v", tt.name, got, err)
 					continue
 				}
-				if got.Message != tt.message || !strings.HasPrefix(got.CallStack, "Traceback (most recent call last):\n") || !strings.Contains(got.CallStack, tt.stack) {
+				if got.Message != tt.message || !strings.HasPrefix(got.CallStack, "Traceback (most recent call last):\n") ||
+					!strings.Contains(got.CallStack, tt.stack) {
 					t.Errorf("%s: %.300q\n%.300q", tt.name, got.Message, got.CallStack)
 				}
 				if got.Timestamp.Before(begun) || got.Timestamp.After(time.Now()) {
@@ -108,7 +109,8 @@ func TestErrorFileTorch(t *testing.T) {
 					t.Errorf("%s: torch wrote %+v, %v", none, got, err)
 				}
 			}
-			if got, err := readErrorFile(filepath.Join(dir, "huge")); got != nil || err == nil || !strings.Contains(err.Error(), "not used") {
+			if got, err := readErrorFile(filepath.Join(dir, "huge")); got != nil || err == nil ||
+				!strings.Contains(err.Error(), "not used") {
 				t.Errorf("huge: %v, %v", got, err)
 			}
 			checkPassedOn(t, dir, "plain", procs.Exit{Signal: 11})

@@ -70,8 +70,8 @@ func (a *Agent) queryAfterHalt() query {
 	return query{stopBegan: time.Now(), elsewhere: waited || strings.HasPrefix(a.halt.Why, rdzv.WhyFailed), waited: waited}
 }
 
-// collectSucceeded collects the evidence against workers that have all exited with 0, in a round that is stopped all the
-// same.
+// collectSucceeded collects the evidence against workers that have all exited with 0, in a round that is stopped all
+// the same.
 func (a *Agent) collectSucceeded() {
 	q := a.queryAfterHalt()
 	if !q.elsewhere || len(a.succeeded) == 0 {
@@ -132,8 +132,8 @@ func withoutBystanders(all []failure.Failure, waitedElsewhere bool) (kept []fail
 // server, must not delay the job.
 const readTimeout = 2 * time.Second
 
-// examineExits finds out how and why workers have ended. A worker without findings is not to blame. Evidence that cannot
-// be read in time is left out, with a warning.
+// examineExits finds out how and why workers have ended. A worker without findings is not to blame. Evidence that
+// cannot be read in time is left out, with a warning.
 func (a *Agent) examineExits(p Processes, exits []procs.Exit, q query) []failure.Failure {
 	if len(exits) == 0 {
 		return nil
@@ -176,8 +176,8 @@ func peersLost(all []failure.Failure, q query) (first time.Time) {
 	return first
 }
 
-// readInTime reads the evidence of exits into found, in order, and returns how many it read in time. If those are not all,
-// the reading goroutine is abandoned, because nothing ends a wait for a disk. It reads nothing that others write.
+// readInTime reads the evidence of exits into found, in order, and returns how many it read in time. If those are not
+// all, the reading goroutine is abandoned, because nothing ends a wait for a disk. It reads nothing that others write.
 func readInTime(pm *postmortem, exits []procs.Exit, found []workerEvidence, askKernel bool) (n int) {
 	read := make(chan workerEvidence, len(exits))
 	go func() {

@@ -8,8 +8,8 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/procs"
 )
 
-// exitDeadline keeps deadlines for workers that have written an error file. Such a worker is about to end; one that does
-// not end hangs in its exit handlers. The zero value keeps none.
+// exitDeadline keeps deadlines for workers that have written an error file. Such a worker is about to end; one that
+// does not end hangs in its exit handlers. The zero value keeps none.
 type exitDeadline struct {
 	timeout time.Duration
 	start   *time.Timer // when to begin to watch; nil for never, or for already
@@ -26,8 +26,8 @@ type errorFileWrite struct {
 	at   time.Time
 }
 
-// watchDelay is how long workers run before their error files are watched. The kernel takes 10 ms to end a watch, which a
-// short job or round should not wait for.
+// watchDelay is how long workers run before their error files are watched. The kernel takes 10 ms to end a watch, which
+// a short job or round should not wait for.
 const watchDelay = time.Second
 
 // newExitDeadline returns an exitDeadline for the running workers that begins to watch after watchDelay.

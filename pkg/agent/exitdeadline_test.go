@@ -91,7 +91,8 @@ func TestStuckWorker(t *testing.T) {
 				if !ok || root.GlobalRank != 1 || root.ShellCode() != 1 || root.Signal != 0 || root.PID != 101 || !hung(root) {
 					t.Errorf("root cause %+v", root)
 				}
-				if len(r.Failures) != 1 || !strings.Contains(root.ErrorFileProblem, tt.problem) || !strings.Contains(root.Summary, tt.summary) {
+				if len(r.Failures) != 1 || !strings.Contains(root.ErrorFileProblem, tt.problem) ||
+					!strings.Contains(root.Summary, tt.summary) {
 					t.Errorf("failures %+v, summary %q", r.Failures, root.Summary)
 				}
 				if !slices.ContainsFunc(root.Findings, func(f failure.Finding) bool { return f.Kind == failure.Stuck }) {

@@ -31,7 +31,8 @@ func (l *fakeLauncher) Start(specs []procs.Spec, _ <-chan struct{}) (Processes, 
 	if l.err != nil {
 		return nil, l.err
 	}
-	g := &fakeGroup{journal: l.journal, pids: map[int]int{}, exits: make(chan procs.Exit, len(specs)), tails: map[int][]string{}, specs: specs}
+	g := &fakeGroup{journal: l.journal, pids: map[int]int{}, exits: make(chan procs.Exit, len(specs)),
+		tails: map[int][]string{}, specs: specs}
 	for _, s := range specs {
 		g.pids[s.LocalRank] = 100*(len(l.groups)+1) + s.LocalRank
 	}
@@ -184,7 +185,8 @@ func newHarness(t *testing.T, spec WorkerSpec, script ...func(*fakeGroup)) *harn
 	t.Helper()
 	j := &journal{}
 	b := &harness{
-		journal: j, rdzv: newFakeRendezvous(j, spec.MaxRestarts), launcher: &fakeLauncher{journal: j, script: script}, folders: newFolders(t),
+		journal: j, rdzv: newFakeRendezvous(j, spec.MaxRestarts), launcher: &fakeLauncher{journal: j, script: script},
+		folders: newFolders(t),
 	}
 	if spec.Role == "" {
 		spec.Role = DefaultRole

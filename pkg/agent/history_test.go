@@ -22,7 +22,8 @@ import (
 // story tells of each round how it ended, why, and whose failure it was.
 func story(r report.Report) (out []string) {
 	for _, round := range r.Rounds {
-		line := fmt.Sprintf("round %d after %d restarts of %d workers: %s %q", round.Number, round.Restarts, round.Workers, round.End, round.Why)
+		line := fmt.Sprintf("round %d after %d restarts of %d workers: %s %q", round.Number, round.Restarts, round.Workers,
+			round.End, round.Why)
 		if round.Failure != nil {
 			line += fmt.Sprintf(" rank %d", round.Failure.Rank)
 		}
@@ -53,7 +54,8 @@ func TestHistory(t *testing.T) {
 		if diff := cmp.Diff(want, story(got)); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
-		if got.RootCause != nil || got.Restarts != 2 || *got.Round != 2 || *got.NodeRank != 0 || got.RoundCount != 3 || got.RunID != "run-1" {
+		if got.RootCause != nil || got.Restarts != 2 || *got.Round != 2 || *got.NodeRank != 0 || got.RoundCount != 3 ||
+			got.RunID != "run-1" {
 			t.Errorf("%+v", got)
 		}
 		var attempts []string
@@ -74,14 +76,16 @@ func TestHistoryEnds(t *testing.T) {
 		setUp func(b *harness, cancel context.CancelCauseFunc)
 		want  string
 	}{
-		{"a failure", func(b *harness, _ context.CancelCauseFunc) { b.group().exit(procs.Exit{Code: 3}) }, `failure "exited with code 3" rank 0`},
+		{"a failure", func(b *harness, _ context.CancelCauseFunc) { b.group().exit(procs.Exit{Code: 3}) },
+			`failure "exited with code 3" rank 0`},
 		{"a signal", func(_ *harness, cancel context.CancelCauseFunc) { cancel(told) }, `signal "received SIGTERM"`},
 		{"a signal whose effect on a worker is seen first", func(b *harness, cancel context.CancelCauseFunc) {
 			b.group().exit(procs.Exit{Signal: syscall.SIGTERM, At: time.Now()})
 			synctest.Wait()
 			cancel(told)
 		}, `signal "received SIGTERM"`},
-		{"the guard is gone", func(_ *harness, cancel context.CancelCauseFunc) { cancel(errors.New("no guard")) }, `error "no guard"`},
+		{"the guard is gone", func(_ *harness, cancel context.CancelCauseFunc) { cancel(errors.New("no guard")) },
+			`error "no guard"`},
 		{"the job fails elsewhere while the others have succeeded", func(b *harness, _ context.CancelCauseFunc) {
 			b.rdzv.succeed = func(int) (*rdzv.Stop, error) {
 				return nil, &rdzv.EndedError{Outcome: rdzv.Outcome{Ending: rdzv.EndFailed, Text: "rank 60 failed"}}
@@ -115,7 +119,8 @@ func TestHistoryIsBounded(t *testing.T) {
 		h.end(report.EndStopped, "", nil)
 		h.end(report.EndSuccess, "", nil) // too late
 	}
-	if h.count != 3*report.MaxRounds || len(h.rounds) != report.MaxRounds || h.last().Number != h.count-1 || h.last().End != report.EndStopped {
+	if h.count != 3*report.MaxRounds || len(h.rounds) != report.MaxRounds || h.last().Number != h.count-1 ||
+		h.last().End != report.EndStopped {
 		t.Errorf("%d rounds, %d kept, the last %+v", h.count, len(h.rounds), h.last())
 	}
 }
@@ -124,14 +129,17 @@ func TestHistoryIsBounded(t *testing.T) {
 func TestReportOthers(t *testing.T) {
 	b := newHarness(t, WorkerSpec{}, runsOn)
 	problem := "parse error file: no"
-	own := failureOf(1, 100, procs.Exit{Code: 7}, workerEvidence{errorFileProblem: problem, tail: []string{"", "ValueError", ""}})
+	own := failureOf(1, 100, procs.Exit{Code: 7}, workerEvidence{errorFileProblem: problem,
+		tail: []string{"", "ValueError", ""}})
 	own.ErrorFile, own.ErrorFileProblem = "/e.json", problem
 	told := outgoing(own, time.Unix(100, 0))
 	others := []failure.Failure{incoming(told, time.Unix(100, 0)), incoming(*remote(), time.Unix(99, 0))}
 	other := *remote()
-	other.GlobalRank, other.Host, other.Text, other.Summary, other.Kind, other.ErrorFile = 70, "node8", "", "ValueError: there", "error_file", "/there/error.json"
+	other.GlobalRank, other.Host, other.Text, other.Summary, other.Kind, other.ErrorFile = 70, "node8", "",
+		"ValueError: there", "error_file", "/there/error.json"
 	others = append(others, incoming(other, time.Unix(99, 0)))
-	r := RunResult{State: Failed, Failures: map[int]failure.Failure{1: own}, Others: others, Cause: rootCause(remote(), nil, time.Unix(99, 0))}
+	r := RunResult{State: Failed, Failures: map[int]failure.Failure{1: own}, Others: others,
+		Cause: rootCause(remote(), nil, time.Unix(99, 0))}
 	got := b.agent.Report(r)
 	at := func(sec int64) report.Time { return report.Time{Time: time.Unix(sec, 0)} }
 	want := report.Report{
@@ -141,8 +149,10 @@ func TestReportOthers(t *testing.T) {
 			Kind: "killed", Summary: "killed by signal 11 (SIGSEGV)", Text: "Signal 11",
 		},
 		Failures: []report.Failure{{
-			Host: "node1", Rank: 1, LocalRank: 1, PID: 1001, Time: at(100), ExitCode: 7, PythonCode: 7, Kind: "exited", Summary: "exited with code 7",
-			ErrorFile: "/e.json", ErrorFileProblem: "parse error file: no", Text: "parse error file: no\nlast lines of stderr:\n  ValueError",
+			Host: "node1", Rank: 1, LocalRank: 1, PID: 1001, Time: at(100), ExitCode: 7, PythonCode: 7, Kind: "exited",
+			Summary:   "exited with code 7",
+			ErrorFile: "/e.json", ErrorFileProblem: "parse error file: no",
+			Text: "parse error file: no\nlast lines of stderr:\n  ValueError",
 		}},
 		OtherNodes: []report.Failure{{
 			Host: "node8", Rank: 70, LocalRank: 4, PID: 4711, Time: at(99), ExitCode: 139, PythonCode: -11, Signal: "SIGSEGV",
@@ -162,7 +172,8 @@ func TestFailureText(t *testing.T) {
 		e    workerEvidence
 		want string
 	}{
-		{name: "an error file", e: workerEvidence{errorFile: &errorFile{Message: "m", CallStack: "Traceback\nm\n"}, tail: []string{"x"}}, want: "Traceback\nm"},
+		{name: "an error file", e: workerEvidence{errorFile: &errorFile{Message: "m", CallStack: "Traceback\nm\n"},
+			tail: []string{"x"}}, want: "Traceback\nm"},
 		{name: "without a traceback", e: workerEvidence{errorFile: &errorFile{Message: "m"}}, want: "m"},
 		{name: "a signal", x: procs.Exit{Signal: syscall.SIGKILL, PID: 7}, want: "Signal 9 (SIGKILL) received by PID 7"},
 		{name: "nothing", x: procs.Exit{Code: 1}, want: "<none: the worker wrote nothing to stderr and no error file>"},

@@ -99,8 +99,8 @@ func (a *Agent) setHalt(stop rdzv.Stop) {
 	a.log.Warn().Int("round", stop.Round).Str("why", stop.Why).Msg("stopping the worker group")
 }
 
-// initialize runs a rendezvous and starts the workers, like _initialize_workers of torch's SimpleElasticAgent. If a Stop
-// arrives between the two, it sets a.halt and starts nothing.
+// initialize runs a rendezvous and starts the workers, like _initialize_workers of torch's SimpleElasticAgent. If a
+// Stop arrives between the two, it sets a.halt and starts nothing.
 func (a *Agent) initialize(ctx context.Context) error {
 	if err := a.rendezvous(ctx); err != nil {
 		return err
@@ -257,8 +257,8 @@ func (a *Agent) duplicateSignalAtEnd(ctx context.Context, o rdzv.Outcome) error 
 	return a.checkDuplicateSignal(ctx)
 }
 
-// checkDuplicateSignal waits until the failure of this node cannot be the effect of a signal that the launcher got, too.
-// If it is, it drops the failure and returns the context's cause.
+// checkDuplicateSignal waits until the failure of this node cannot be the effect of a signal that the launcher got,
+// too. If it is, it drops the failure and returns the context's cause.
 func (a *Agent) checkDuplicateSignal(ctx context.Context) error {
 	err := awaitDuplicateSignal(ctx, a.failedAt)
 	if err != nil {

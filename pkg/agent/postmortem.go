@@ -16,8 +16,8 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
 
-// postmortem finds out why workers have failed. Its reading goroutine may outlive the wait for it, so a postmortem shares
-// nothing with the agent that is still written to.
+// postmortem finds out why workers have failed. Its reading goroutine may outlive the wait for it, so a postmortem
+// shares nothing with the agent that is still written to.
 type postmortem struct {
 	processes   Processes
 	stopBegan   time.Time
@@ -36,7 +36,8 @@ type postmortem struct {
 
 func (a *Agent) newPostmortem(p Processes, stopBegan time.Time) *postmortem {
 	return &postmortem{
-		processes: p, stopBegan: stopBegan, evidence: a.evidence, kernel: a.opts.Kernel, host: a.hostname, round: a.round.Number,
+		processes: p, stopBegan: stopBegan, evidence: a.evidence, kernel: a.opts.Kernel, host: a.hostname,
+		round:   a.round.Number,
 		workers: slices.Clone(a.group.Workers), files: a.files, output: a.opts.Spec.Output,
 		hung: a.hung, exitTimeout: a.opts.ErrorExitTimeout,
 	}
@@ -168,7 +169,8 @@ func withHang(findings []failure.Finding, at time.Time, timeout time.Duration) [
 // caseOf assembles the evidence about a worker.
 func (pm *postmortem) caseOf(x procs.Exit, e workerEvidence) evidence.Case {
 	c := evidence.Case{
-		Code: x.Code, Signal: x.Signal, At: x.At, Began: pm.evidence.started, Text: x.String(), Failed: x.StartErr != nil, Core: e.core,
+		Code: x.Code, Signal: x.Signal, At: x.At, Began: pm.evidence.started, Text: x.String(), Failed: x.StartErr != nil,
+		Core: e.core,
 		Last: e.tail, PeersLost: pm.peersLost,
 	}
 	if x.Stopped {
@@ -233,8 +235,8 @@ func summary(x procs.Exit, findings []failure.Finding) string {
 	return x.String()
 }
 
-// failureText returns the error file's traceback or message if there is one, else the signal or the failed start, and the
-// tail of stderr.
+// failureText returns the error file's traceback or message if there is one, else the signal or the failed start, and
+// the tail of stderr.
 func failureText(x procs.Exit, summary string, e workerEvidence) string {
 	if file := e.errorFile; file != nil {
 		if file.CallStack != "" {
@@ -247,7 +249,8 @@ func failureText(x procs.Exit, summary string, e workerEvidence) string {
 	case x.StartErr != nil:
 		parts = append(parts, x.String())
 	case x.Signal != 0:
-		parts = append(parts, fmt.Sprintf("Signal %d (%s) received by PID %d", int(x.Signal), procs.SignalName(x.Signal), x.PID))
+		parts = append(parts, fmt.Sprintf("Signal %d (%s) received by PID %d", int(x.Signal), procs.SignalName(x.Signal),
+			x.PID))
 		if summary != x.String() {
 			parts = append(parts, summary)
 		}

@@ -42,7 +42,8 @@ func TestInquiryIsBounded(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				released := make(chan struct{})
 				defer close(released)
-				b := newHarness(t, WorkerSpec{Output: workerlog.OutputRules{Redirects: workerlog.StdSpec{Default: workerlog.StdAll}}}, runsOn)
+				b := newHarness(t,
+					WorkerSpec{Output: workerlog.OutputRules{Redirects: workerlog.StdSpec{Default: workerlog.StdAll}}}, runsOn)
 				var log bytes.Buffer
 				b.agent.opts.Logger = zerolog.New(&log)
 				b.agent.log = b.agent.opts.Logger
@@ -55,7 +56,8 @@ func TestInquiryIsBounded(t *testing.T) {
 				if took := time.Since(begun); err != nil || took < readTimeout || took > readTimeout+duplicateSignalWait {
 					t.Errorf("%v after %v", err, took)
 				}
-				if root.LocalRank != 1 || root.Summary != tt.summary || len(r.Failures) != 1 || !strings.Contains(root.ErrorFileProblem, "was not read") {
+				if root.LocalRank != 1 || root.Summary != tt.summary || len(r.Failures) != 1 ||
+					!strings.Contains(root.ErrorFileProblem, "was not read") {
 					t.Errorf("root cause %+v", root)
 				}
 				if text := log.String(); strings.Count(text, "evidence is incomplete") != 1 || !strings.Contains(text, tt.missing) {
@@ -104,7 +106,8 @@ func TestSameRound(t *testing.T) {
 	if f.Same(other) {
 		t.Error("the same in another round")
 	}
-	b := newHarness(t, WorkerSpec{MaxRestarts: 1}, exits(procs.Exit{LocalRank: 1, Code: 7}), exits(procs.Exit{LocalRank: 1, Code: 8}))
+	b := newHarness(t, WorkerSpec{MaxRestarts: 1}, exits(procs.Exit{LocalRank: 1, Code: 7}),
+		exits(procs.Exit{LocalRank: 1, Code: 8}))
 	b.run(t)
 	if seen := b.rdzv.seen; len(seen) != 3 || seen[1].Failure.Round != 0 || seen[2].Failure.Round != 1 {
 		t.Errorf("told others of %+v", seen)

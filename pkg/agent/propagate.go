@@ -10,8 +10,8 @@ import (
 )
 
 // errorFileJSON is the layout of the error files that torch's @record writes (torch 2.14,
-// torch/distributed/elastic/multiprocessing/errors/error_handler.py). The process that started the launcher may read one
-// from it.
+// torch/distributed/elastic/multiprocessing/errors/error_handler.py). The process that started the launcher may read
+// one from it.
 type errorFileJSON struct {
 	Message errorFileMessage `json:"message"`
 }
@@ -29,8 +29,8 @@ type errorFileMessage struct {
 	ErrorCode int `json:"errorCode,omitempty"` // as Python counts it: -n for signal n
 }
 
-// ErrorFileData returns the error file with which a launcher passes on the root cause f. It is the worker's own error file
-// with errorCode added, as in torchrun. If there is none, it is one in the same layout, made from what is known.
+// ErrorFileData returns the error file with which a launcher passes on the root cause f. It is the worker's own error
+// file with errorCode added, as in torchrun. If there is none, it is one in the same layout, made from what is known.
 func ErrorFileData(f failure.Failure) ([]byte, error) {
 	if f.RawErrorFile != "" {
 		if data, err := withErrorCode(f.RawErrorFile, f.PythonCode()); err == nil {
@@ -45,8 +45,8 @@ func ErrorFileData(f failure.Failure) ([]byte, error) {
 	return encode(out)
 }
 
-// LauncherErrorData returns the error file of a launcher that could not go on. name is the kind of the error, in place of
-// the type of an exception.
+// LauncherErrorData returns the error file of a launcher that could not go on. name is the kind of the error, in place
+// of the type of an exception.
 func LauncherErrorData(name, text string, code int, at time.Time) ([]byte, error) {
 	var out errorFileJSON
 	m := &out.Message
@@ -55,8 +55,8 @@ func LauncherErrorData(name, text string, code int, at time.Time) ([]byte, error
 	return encode(out)
 }
 
-// withErrorCode sets message.errorCode in an error file and keeps everything else. A message that is a text gets none, as
-// in torchrun.
+// withErrorCode sets message.errorCode in an error file and keeps everything else. A message that is a text gets none,
+// as in torchrun.
 func withErrorCode(raw string, code int) ([]byte, error) {
 	var top, message map[string]json.RawMessage
 	if err := json.Unmarshal([]byte(raw), &top); err != nil {

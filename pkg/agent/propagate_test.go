@@ -33,7 +33,8 @@ func TestErrorFileData(t *testing.T) {
 		}
 		return failureOf(3, 1700000000, e, evidence)
 	}
-	silent := failureOf(3, 1700000000, procs.Exit{Code: 7}, workerEvidence{tail: []string{"Traceback", "ValueError: <boom>"}})
+	silent := failureOf(3, 1700000000, procs.Exit{Code: 7},
+		workerEvidence{tail: []string{"Traceback", "ValueError: <boom>"}})
 	broken := failureOf(3, 1700000000, procs.Exit{Code: 1}, workerEvidence{errorFileProblem: "parse error file: no"})
 	tests := []struct {
 		name string
@@ -46,10 +47,12 @@ func TestErrorFileData(t *testing.T) {
 			`{"message":{"errorCode":3,"extraInfo":{"py_callstack": "c", "timestamp": "17"},"message":"m <&>","more":[1.0]},"x":{"y":"\udcff"}}`,
 		},
 		{
-			"of a signal, in place of an older one", with(`{"message":{"message":"m","errorCode":1}}`, procs.Exit{Signal: syscall.SIGKILL}),
+			"of a signal, in place of an older one", with(`{"message":{"message":"m","errorCode":1}}`,
+				procs.Exit{Signal: syscall.SIGKILL}),
 			`{"message":{"errorCode":-9,"message":"m"}}`,
 		},
-		{"a message that is a text stays as it is", with(`{"message":"m","timestamp":1}`, procs.Exit{Code: 3}), `{"message":"m","timestamp":1}`},
+		{"a message that is a text stays as it is", with(`{"message":"m","timestamp":1}`, procs.Exit{Code: 3}),
+			`{"message":"m","timestamp":1}`},
 		{
 			"no error file", silent,
 			`{"message":{"message":"exited with code 7","extraInfo":{"py_callstack":"last lines of stderr:\n  Traceback\n  ValueError: <boom>",

@@ -9,9 +9,9 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
-// RunResult is what a run ended with, like RunResult of torch 2.14 (torch/distributed/elastic/agent/server/api.py). It is
-// all or nothing: State is Succeeded if and only if every worker of the job exited with 0. Workers are commands, so there
-// are no return values.
+// RunResult is what a run ended with, like RunResult of torch 2.14 (torch/distributed/elastic/agent/server/api.py). It
+// is all or nothing: State is Succeeded if and only if every worker of the job exited with 0. Workers are commands, so
+// there are no return values.
 type RunResult struct {
 	State WorkerState
 	// Failures maps global ranks to this node's workers that failed in the last round that included this node. A worker
@@ -101,8 +101,8 @@ func anyByItself(failures map[int]failure.Failure) map[int]failure.Failure {
 	return nil
 }
 
-// countable returns the failures of a run that ended with err. It returns none if the rendezvous was lost and all workers
-// have only lost their peers: the outage that took the store has taken those, too.
+// countable returns the failures of a run that ended with err. It returns none if the rendezvous was lost and all
+// workers have only lost their peers: the outage that took the store has taken those, too.
 func countable(failures map[int]failure.Failure, err error) map[int]failure.Failure {
 	root, known := RunResult{Failures: failures}.RootCause()
 	if known && errors.Is(err, rdzv.ErrRendezvous) && (root.Kind == failure.PeerLost || root.OnlyAsCause()) {
@@ -111,8 +111,8 @@ func countable(failures map[int]failure.Failure, err error) map[int]failure.Fail
 	return failures
 }
 
-// ownFailures returns the failures of this node in the round that is over, the likeliest root cause first. If all workers
-// were stopped because of another node, only that node knows whether one of this node's was absent.
+// ownFailures returns the failures of this node in the round that is over, the likeliest root cause first. If all
+// workers were stopped because of another node, only that node knows whether one of this node's was absent.
 func (a *Agent) ownFailures() []failure.Failure {
 	own := RunResult{Failures: a.failures}.ordered()
 	if len(own) > 0 && anyByItself(a.failures) == nil && own[0].OnlyAsCause() {

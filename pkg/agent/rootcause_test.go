@@ -21,8 +21,9 @@ import (
 func failureOf(rank int, at int64, x procs.Exit, e workerEvidence) failure.Failure {
 	x.PID = 1000 + rank
 	f := failure.Failure{
-		Host: "node1", LocalRank: rank, GlobalRank: rank, PID: x.PID, ExitCode: x.Code, Signal: x.Signal, Final: x.Unexecutable(),
-		Time: time.Unix(at, 0).UTC(), Kind: kindOf(x), Summary: x.String(), Text: failureText(x, x.String(), e),
+		Host: "node1", LocalRank: rank, GlobalRank: rank, PID: x.PID, ExitCode: x.Code, Signal: x.Signal,
+		Final: x.Unexecutable(),
+		Time:  time.Unix(at, 0).UTC(), Kind: kindOf(x), Summary: x.String(), Text: failureText(x, x.String(), e),
 	}
 	if e.errorFile != nil {
 		f.Message, f.RawErrorFile = e.errorFile.Message, e.errorFile.Raw
@@ -47,10 +48,14 @@ func TestRootCause(t *testing.T) {
 		{"the first", []failure.Failure{by(2, 101, failure.Exited, ""), by(1, 100, failure.Exited, "")}, 1},
 		{"lower rank at the same time", []failure.Failure{by(2, 100, failure.Exited, ""), by(1, 100, failure.Exited, "")}, 1},
 		{"a crash before an exit", []failure.Failure{by(0, 100, failure.Exited, ""), by(1, 101, failure.Crashed, "")}, 1},
-		{"an OOM kill before an exception", []failure.Failure{by(0, 100, failure.Exception, ""), by(1, 101, failure.OOMKilled, "")}, 1},
-		{"a silent exit before the exception that followed from it", []failure.Failure{by(0, 101, failure.Exception, ""), by(1, 100, failure.Exited, "")}, 1},
-		{"a peer's error is no cause", []failure.Failure{by(0, 100, failure.PeerLost, ""), by(1, 101, failure.Exited, "")}, 1},
-		{"what is only suspected is likelier than a peer's error", []failure.Failure{by(0, 100, failure.PeerLost, ""), by(1, 101, failure.Suspected, "")}, 1},
+		{"an OOM kill before an exception", []failure.Failure{by(0, 100, failure.Exception, ""),
+			by(1, 101, failure.OOMKilled, "")}, 1},
+		{"a silent exit before the exception that followed from it",
+			[]failure.Failure{by(0, 101, failure.Exception, ""), by(1, 100, failure.Exited, "")}, 1},
+		{"a peer's error is no cause", []failure.Failure{by(0, 100, failure.PeerLost, ""), by(1, 101, failure.Exited, "")},
+			1},
+		{"what is only suspected is likelier than a peer's error",
+			[]failure.Failure{by(0, 100, failure.PeerLost, ""), by(1, 101, failure.Suspected, "")}, 1},
 		{"but no more", []failure.Failure{by(0, 100, failure.Suspected, ""), by(1, 101, failure.Exited, "")}, 1},
 	}
 	for _, tt := range tests {
@@ -71,11 +76,13 @@ func TestRootCause(t *testing.T) {
 
 // What other nodes name stands among this node's own failures, once.
 func TestOthersAreOrderedIn(t *testing.T) {
-	cause, mine, there := by(9, 100, failure.Exception, "a"), by(1, 103, failure.PeerLost, "b"), by(5, 102, failure.PeerLost, "c")
+	cause, mine, there := by(9, 100, failure.Exception, "a"), by(1, 103, failure.PeerLost, "b"),
+		by(5, 102, failure.PeerLost, "c")
 	cause.Text, mine.Text, there.Text = "", "", ""
 	told := mine
 	told.Text = "what others are told"
-	r := RunResult{State: Failed, Failures: map[int]failure.Failure{1: mine}, Cause: &cause, Others: []failure.Failure{told, there, cause}}
+	r := RunResult{State: Failed, Failures: map[int]failure.Failure{1: mine}, Cause: &cause,
+		Others: []failure.Failure{told, there, cause}}
 	all := r.ordered()
 	var ranks []int
 	for _, f := range all {
@@ -162,7 +169,8 @@ func TestStoppedWorkerIsToBlame(t *testing.T) {
 	if root.LocalRank != 1 || root.Summary != "ValueError: boom" || len(r.Failures) != 2 {
 		t.Errorf("root cause %+v of %d failures", root, len(r.Failures))
 	}
-	if f := b.rdzv.seen[len(b.rdzv.seen)-1].Failure; f == nil || !f.Stopped || f.OnlyStopped || f.LocalRank != 1 || f.Kind != "suspected" {
+	if f := b.rdzv.seen[len(b.rdzv.seen)-1].Failure; f == nil || !f.Stopped || f.OnlyStopped || f.LocalRank != 1 ||
+		f.Kind != "suspected" {
 		t.Errorf("told others of %+v", f)
 	}
 }
@@ -191,7 +199,8 @@ func TestKernelIsAsked(t *testing.T) {
 	})
 	kernel := &fakeKernel{
 		memory: []evidence.Memory{{Path: "/cg"}, {Path: "/cg", Kills: 1}},
-		log:    evidence.KernelLog{Readable: true, Kills: []evidence.OOMKill{{PID: 100, Name: "python3", RSS: 5 << 20, Cgroup: true}}},
+		log: evidence.KernelLog{Readable: true, Kills: []evidence.OOMKill{{PID: 100, Name: "python3", RSS: 5 << 20,
+			Cgroup: true}}},
 	}
 	b.agent.opts.Kernel = kernel
 	r := b.run(t)
@@ -218,7 +227,8 @@ func TestStoppedWithoutFailure(t *testing.T) {
 		if !errors.Is(err, rdzv.ErrTimeout) || len(r.Failures) != 0 {
 			t.Errorf("%v, failures %+v", err, r.Failures)
 		}
-		if past := b.agent.history.rounds[0]; past.End != report.EndStopped || past.Why != "a node came" || past.Failure == nil {
+		if past := b.agent.history.rounds[0]; past.End != report.EndStopped || past.Why != "a node came" ||
+			past.Failure == nil {
 			t.Errorf("the round was kept as %+v", past)
 		}
 		if f := b.rdzv.seen[1].Failure; f == nil || !f.Stopped || !f.OnlyStopped {
@@ -247,14 +257,16 @@ func TestRedirectedStderr(t *testing.T) {
 func TestOthersTravel(t *testing.T) {
 	b := newHarness(t, WorkerSpec{}, exits(procs.Exit{LocalRank: 0, Code: 1}))
 	b.rdzv.outcome = &rdzv.Outcome{Ending: rdzv.EndFailed, Cause: remote(), Others: []rdzv.Failure{
-		{Failure: failure.Failure{Host: "node8", GlobalRank: 70, Kind: "peer_lost", Summary: "RuntimeError: x", LogFile: "/l", ErrorFile: "/e", Stopped: true}, Grade: failure.GradePeer},
+		{Failure: failure.Failure{Host: "node8", GlobalRank: 70, Kind: "peer_lost", Summary: "RuntimeError: x", LogFile: "/l",
+			ErrorFile: "/e", Stopped: true}, Grade: failure.GradePeer},
 	}}
 	r := b.run(t)
 	if len(r.Others) != 1 {
 		t.Fatalf("others %+v", r.Others)
 	}
 	o := r.Others[0]
-	if o.Host != "node8" || o.Kind != failure.PeerLost || o.Summary != "RuntimeError: x" || o.LogFile != "/l" || o.ErrorFile != "/e" || !o.Stopped {
+	if o.Host != "node8" || o.Kind != failure.PeerLost || o.Summary != "RuntimeError: x" || o.LogFile != "/l" ||
+		o.ErrorFile != "/e" || !o.Stopped {
 		t.Errorf("%+v", o)
 	}
 }

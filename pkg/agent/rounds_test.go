@@ -35,14 +35,16 @@ func TestFailureIsToldFirst(t *testing.T) {
 	wantFailure := rdzv.Failure{
 		Failure: failure.Failure{
 			Host: b.agent.hostname, GlobalRank: 5, LocalRank: 1, PID: 101, ExitCode: 7, Kind: failure.Exited,
-			Summary: "exited with code 7; its last line on stderr: ValueError: boom", Text: "last lines of stderr:\n  ValueError: boom",
+			Summary: "exited with code 7; its last line on stderr: ValueError: boom",
+			Text:    "last lines of stderr:\n  ValueError: boom",
 		},
 		Grade: failure.GradeOwnFault,
 	}
 	if diff := cmp.Diff(wantFailure, told, cmpopts.IgnoreFields(failure.Failure{}, "Findings")); diff != "" {
 		t.Errorf("told to others (-want +got):\n%s", diff)
 	}
-	if first, second := b.rdzv.seen[0].Failure, b.rdzv.seen[1].Failure; first != nil || second == nil || second.PID != 101 {
+	if first, second := b.rdzv.seen[0].Failure, b.rdzv.seen[1].Failure; first != nil || second == nil ||
+		second.PID != 101 {
 		t.Errorf("failures of members: %v, %v", first, second)
 	}
 	if diff := cmp.Diff([]string{"0/0/false", "1/1/false"}, b.folders.names); diff != "" {
@@ -62,7 +64,8 @@ func TestLikeliestFailureIsTold(t *testing.T) {
 	if len(b.rdzv.told) != 1 || b.rdzv.told[0].Grade != failure.GradePeer {
 		t.Errorf("told %+v, want the first failure alone", b.rdzv.told)
 	}
-	if f := b.rdzv.seen[1].Failure; f == nil || f.LocalRank != 1 || f.Signal != syscall.SIGSEGV || f.Grade != failure.GradeCrash {
+	if f := b.rdzv.seen[1].Failure; f == nil || f.LocalRank != 1 || f.Signal != syscall.SIGSEGV ||
+		f.Grade != failure.GradeCrash {
 		t.Errorf("the member's failure is %+v", f)
 	}
 }
@@ -115,10 +118,12 @@ func TestStopRunsAgain(t *testing.T) {
 	}
 }
 
-// A Stop of an earlier round is about workers that are gone. A worker that exited with 0 before is not forgotten for it.
+// A Stop of an earlier round is about workers that are gone. A worker that exited with 0 before is not forgotten for
+// it.
 func TestStaleStopIsIgnored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newHarness(t, WorkerSpec{MaxRestarts: 1}, exits(procs.Exit{LocalRank: 0, Code: 1}), exits(procs.Exit{LocalRank: 0}))
+		b := newHarness(t, WorkerSpec{MaxRestarts: 1}, exits(procs.Exit{LocalRank: 0, Code: 1}),
+			exits(procs.Exit{LocalRank: 0}))
 		wait := b.start(t.Context())
 		b.rdzv.stops <- rdzv.Stop{Round: 0, Why: "late"}
 		synctest.Wait()
@@ -140,7 +145,8 @@ func TestFailureAndStopAtOnce(t *testing.T) {
 		before bool // the Stop is there when the worker fails
 		want   []string
 	}{
-		{"the failure first", false, []string{"rendezvous", "fail 1", "stop SIGTERM", "rendezvous", "stop SIGTERM", "succeed"}},
+		{"the failure first", false, []string{"rendezvous", "fail 1", "stop SIGTERM", "rendezvous", "stop SIGTERM",
+			"succeed"}},
 		{"the stop first", true, []string{"rendezvous", "stop SIGTERM", "rendezvous", "stop SIGTERM", "succeed"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -244,7 +250,8 @@ func TestStopAfterSuccess(t *testing.T) {
 
 // Workers that cannot be executed are a failure like any other.
 func TestStartThatFails(t *testing.T) {
-	b := newHarness(t, WorkerSpec{}, exits(procs.Exit{LocalRank: 0, Code: 127, StartErr: errors.New("execute ./x: not found")}))
+	b := newHarness(t, WorkerSpec{}, exits(procs.Exit{LocalRank: 0, Code: 127,
+		StartErr: errors.New("execute ./x: not found")}))
 	r := b.run(t)
 	if root, _ := r.RootCause(); !r.IsFailed() || root.Kind != failure.NotFound || root.ShellCode() != 127 {
 		t.Errorf("result %+v", r)

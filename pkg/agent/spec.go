@@ -13,7 +13,8 @@ import (
 // DefaultRole is the role of workers if the user names none.
 const DefaultRole = "default"
 
-// WorkerSpec describes this node's workers, like WorkerSpec of torch 2.14 (torch/distributed/elastic/agent/server/api.py).
+// WorkerSpec describes this node's workers, like WorkerSpec of torch 2.14
+// (torch/distributed/elastic/agent/server/api.py).
 type WorkerSpec struct {
 	// Role names the workers; one agent runs one role.
 	Role string

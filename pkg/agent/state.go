@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// WorkerState is the state of a worker group, like WorkerState of torch 2.14 (torch/distributed/elastic/agent/server/api.py).
-// All workers of a group change state together.
+// WorkerState is the state of a worker group, like WorkerState of torch 2.14
+// (torch/distributed/elastic/agent/server/api.py). All workers of a group change state together.
 type WorkerState int
 
 // The states.

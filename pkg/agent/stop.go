@@ -11,8 +11,8 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
-// leftoverGrace is the time between a signal and SIGKILL for processes that outlive their worker, when the job goes on or
-// has ended by itself.
+// leftoverGrace is the time between a signal and SIGKILL for processes that outlive their worker, when the job goes on
+// or has ended by itself.
 const leftoverGrace = 2 * time.Second
 
 // stopPolicy returns how to stop the group now:
@@ -37,9 +37,9 @@ func (a *Agent) stopPolicy(ctx context.Context) procs.StopPolicy {
 	return policy
 }
 
-// stop stops the running workers, if any, and waits for their output. No grace outlasts the KillBy of a Stop, not even of
-// one that arrives during the wait. If ctx ends meanwhile, the stop goes on by its policy, but for at most the shutdown
-// timeout, and it no longer waits for a console that nobody reads.
+// stop stops the running workers, if any, and waits for their output. No grace outlasts the KillBy of a Stop, not even
+// of one that arrives during the wait. If ctx ends meanwhile, the stop goes on by its policy, but for at most the
+// shutdown timeout, and it no longer waits for a console that nobody reads.
 func (a *Agent) stop(ctx context.Context, policy procs.StopPolicy) error {
 	if a.processes == nil {
 		return nil
@@ -70,7 +70,8 @@ type killWatch struct {
 	stop *rdzv.Stop // the last Stop of the round that arrived; valid after done is closed
 }
 
-// watchForKill begins to watch for KillNow, the end of ctx and the Stops of a round. Call end when the workers are gone.
+// watchForKill begins to watch for KillNow, the end of ctx and the Stops of a round. Call end when the workers are
+// gone.
 func watchForKill(ctx context.Context, o Options, round int) *killWatch {
 	w := &killWatch{kill: make(chan struct{}), quit: make(chan struct{}), done: make(chan struct{})}
 	go func() {

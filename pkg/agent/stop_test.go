@@ -75,7 +75,10 @@ func TestKillByWhileStopping(t *testing.T) {
 		name  string
 		begin func(b *harness, cancel context.CancelCauseFunc)
 	}{
-		{"after a failure", func(b *harness, _ context.CancelCauseFunc) { b.group().exit(procs.Exit{LocalRank: 1, Code: 1}) }},
+		{"after a failure", func(b *harness, _ context.CancelCauseFunc) {
+			b.group().exit(procs.Exit{LocalRank: 1,
+				Code: 1})
+		}},
 		{"told to stop", func(_ *harness, cancel context.CancelCauseFunc) { cancel(&SignalError{Signal: syscall.SIGTERM}) }},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -111,9 +114,12 @@ func TestGraces(t *testing.T) {
 	}{
 		{name: "a failure", restart: 5 * time.Second, shutdown: time.Minute, want: 5 * time.Second},
 		{name: "a failure, no grace", shutdown: time.Minute, want: 0},
-		{name: "told to stop", restart: 5 * time.Second, shutdown: time.Minute, told: time.Second, before: true, want: time.Minute},
-		{name: "told to stop after a failure", restart: time.Minute, shutdown: 7 * time.Second, told: 3 * time.Second, want: 10 * time.Second},
-		{name: "told to stop after a failure, soon enough", restart: 5 * time.Second, shutdown: 7 * time.Second, told: 3 * time.Second, want: 5 * time.Second},
+		{name: "told to stop", restart: 5 * time.Second, shutdown: time.Minute, told: time.Second, before: true,
+			want: time.Minute},
+		{name: "told to stop after a failure", restart: time.Minute, shutdown: 7 * time.Second, told: 3 * time.Second,
+			want: 10 * time.Second},
+		{name: "told to stop after a failure, soon enough", restart: 5 * time.Second, shutdown: 7 * time.Second,
+			told: 3 * time.Second, want: 5 * time.Second},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -156,8 +162,8 @@ func TestUserInAHurry(t *testing.T) {
 	})
 }
 
-// A signal that everybody got: the worker's end is seen before the launcher's own copy comes. With other nodes there is no verdict before it is
-// due; a node alone need not wait unless the verdict is its end.
+// A signal that everybody got: the worker's end is seen before the launcher's own copy comes. With other nodes there is
+// no verdict before it is due; a node alone need not wait unless the verdict is its end.
 func TestSignalToEverybody(t *testing.T) {
 	told := &SignalError{Signal: syscall.SIGTERM}
 	for _, tt := range []struct {

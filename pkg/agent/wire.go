@@ -61,8 +61,8 @@ func allIncoming(sent []rdzv.Failure, now time.Time) (all []failure.Failure) {
 	return all
 }
 
-// rootCause returns the failure that ended the job: one of this node's own if it is the same, because more is known about
-// it, else what the rendezvous sends. It is nil if the rendezvous sends none.
+// rootCause returns the failure that ended the job: one of this node's own if it is the same, because more is known
+// about it, else what the rendezvous sends. It is nil if the rendezvous sends none.
 func rootCause(sent *rdzv.Failure, own map[int]failure.Failure, now time.Time) *failure.Failure {
 	if sent == nil {
 		return nil

@@ -8,7 +8,8 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
 
-// Worker is one instance of a [WorkerSpec]. Its ranks are -1 before the first rendezvous and may change with each round.
+// Worker is one instance of a [WorkerSpec]. Its ranks are -1 before the first rendezvous and may change with each
+// round.
 type Worker struct {
 	PID           int // 0 before it is started
 	LocalRank     int // among the workers of this node

@@ -30,9 +30,11 @@ func example() []Event {
 		first(worker(1, 4011, Event{Kind: KindWorkerEnded, ExitCode: new(1)})),
 		first(Event{Kind: KindStop, Why: "local rank 1: exited with code 1"}),
 		first(worker(0, 4010, Event{Kind: KindWorkerEnded, ExitCode: new(143), Signal: "SIGTERM", Stopped: true})),
-		first(worker(1, 4011, Event{Kind: KindFailure, ExitCode: new(1), Cause: "exception", Summary: "ValueError: loss is not finite"})),
+		first(worker(1, 4011, Event{Kind: KindFailure, ExitCode: new(1), Cause: "exception",
+			Summary: "ValueError: loss is not finite"})),
 		first(Event{Kind: KindWaiting}),
-		second(Event{Kind: KindRound, Verdict: VerdictRestart, Nodes: 1, WorldSize: 2, Restarts: new(1), MaxRestarts: new(3)}),
+		second(Event{Kind: KindRound, Verdict: VerdictRestart, Nodes: 1, WorldSize: 2, Restarts: new(1),
+			MaxRestarts: new(3)}),
 		second(worker(0, 4020, Event{Kind: KindWorkerStarted})),
 		second(worker(1, 4021, Event{Kind: KindWorkerStarted})),
 		second(worker(0, 4020, Event{Kind: KindWorkerEnded, ExitCode: new(0)})),
@@ -96,7 +98,8 @@ func TestEveryFieldIsDescribed(t *testing.T) {
 		}
 	}
 	for _, kind := range []Kind{
-		KindLauncherStarted, KindWaiting, KindRound, KindWorkerStarted, KindWorkerEnded, KindStop, KindFailure, KindSucceeded, KindEnd,
+		KindLauncherStarted, KindWaiting, KindRound, KindWorkerStarted, KindWorkerEnded, KindStop, KindFailure, KindSucceeded,
+		KindEnd,
 	} {
 		described(string(kind))
 	}

@@ -45,7 +45,8 @@ func OpenFileLog(path string, warn func(error)) (*FileLog, error) {
 		flags |= syscall.O_NOFOLLOW
 	}
 	f, err := os.OpenFile(path, flags, 0o600)
-	if info, lstatErr := os.Lstat(path); errors.Is(err, syscall.ELOOP) && lstatErr == nil && info.Mode()&fs.ModeSymlink != 0 {
+	if info, lstatErr := os.Lstat(path); errors.Is(err, syscall.ELOOP) && lstatErr == nil &&
+		info.Mode()&fs.ModeSymlink != 0 {
 		return nil, errors.New("a symbolic link, which is not followed: name the file itself")
 	}
 	if errors.Is(err, syscall.ENXIO) {

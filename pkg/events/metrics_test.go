@@ -36,7 +36,8 @@ func TestMetrics(t *testing.T) {
 	}
 	m.Emit(Event{Kind: KindRun, State: "SUCCEEDED", Group: group})
 	for name, want := range map[string]float64{
-		"run_total": 1, "run_success_with_retries": 1, "run_success_no_retries": 0, "run_failed_with_retries": 0, "flakiness": 25,
+		"run_total": 1, "run_success_with_retries": 1, "run_success_no_retries": 0, "run_failed_with_retries": 0,
+		"flakiness": 25,
 	} {
 		if got := m.Get("workers.default." + name); got.Last != want {
 			t.Errorf("%s = %+v, want %v", name, got, want)

@@ -10,15 +10,17 @@ import (
 // succeeded reports whether the worker exited with 0.
 func (c *Case) succeeded() bool { return c.Signal == 0 && c.Code == 0 && !c.Failed }
 
-// leftEarly judges a worker that exited with 0 by itself while its peers lost a peer. own are errors of its own, which it
-// survived. peer says that it had lost a peer itself.
+// leftEarly judges a worker that exited with 0 by itself while its peers lost a peer. own are errors of its own, which
+// it survived. peer says that it had lost a peer itself.
 func (c *Case) leftEarly(own []failure.Finding, peer bool) []failure.Finding {
 	if peer {
 		return nil
 	}
-	f := failure.Finding{Kind: failure.LeftEarly, Time: c.At, Text: "exited with code 0 while its peers were still communicating"}
+	f := failure.Finding{Kind: failure.LeftEarly, Time: c.At,
+		Text: "exited with code 0 while its peers were still communicating"}
 	if before := c.PeersLost.Sub(c.At); before > soon { // its peers would have lost a connection at once
-		f = failure.Finding{Kind: failure.Absent, Time: c.PeersLost, Text: fmt.Sprintf("had exited with code 0 %v before its peers gave up waiting", before.Round(time.Second))}
+		f = failure.Finding{Kind: failure.Absent, Time: c.PeersLost,
+			Text: fmt.Sprintf("had exited with code 0 %v before its peers gave up waiting", before.Round(time.Second))}
 	}
 	all := []failure.Finding{f}
 	for _, shown := range own {
@@ -42,9 +44,11 @@ func (c *Case) absent(own bool) failure.Finding {
 		return finding(failure.Paused, c.PeersLost, "was held by a debugger (state t) when its peers lost it")
 	case own:
 	case c.State == 'D':
-		return finding(failure.Absent, c.PeersLost, "was alive and silent, in uninterruptible sleep (state D), when its peers gave up waiting")
+		return finding(failure.Absent, c.PeersLost,
+			"was alive and silent, in uninterruptible sleep (state D), when its peers gave up waiting")
 	default:
-		return finding(failure.Absent, c.PeersLost, "was alive and silent when its peers gave up waiting: it hangs, or is too slow")
+		return finding(failure.Absent, c.PeersLost,
+			"was alive and silent when its peers gave up waiting: it hangs, or is too slow")
 	}
 	return failure.Finding{}
 }

@@ -12,14 +12,15 @@ import (
 // maxGroups is the most cgroups below this process's own that are read.
 const maxGroups = 256
 
-// groupKills is what is known about a cgroup below this process's own. A worker may have made it for a part of its work.
+// groupKills is what is known about a cgroup below this process's own. A worker may have made it for a part of its
+// work.
 type groupKills struct {
 	Kills int64
 	Limit int64 // its own, in bytes; 0 for none
 }
 
-// killsBelow returns the cgroups below dir in which the OOM killer has killed processes. The counts in the events file of a
-// cgroup exclude the cgroups below it.
+// killsBelow returns the cgroups below dir in which the OOM killer has killed processes. The counts in the events file
+// of a cgroup exclude the cgroups below it.
 func killsBelow(root fs.FS, dir, events, limit string) map[string]groupKills {
 	found := map[string]groupKills{}
 	read := 0
@@ -57,8 +58,8 @@ func limitOf(root fs.FS, group, file string) int64 {
 	return n
 }
 
-// since returns how many processes the OOM killer has killed since before, which was read from the same cgroup. where is the
-// cgroup that lost most of them, with its tightest limit. Kills in a cgroup that is gone are not counted.
+// since returns how many processes the OOM killer has killed since before, which was read from the same cgroup. where
+// is the cgroup that lost most of them, with its tightest limit. Kills in a cgroup that is gone are not counted.
 func (m Memory) since(before Memory) (kills int64, where Memory) {
 	own := m.Kills - before.Kills
 	kills, where = max(0, own), m

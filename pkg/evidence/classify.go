@@ -8,13 +8,15 @@ import (
 )
 
 var (
-	// lostPhrases match messages that only torch.distributed, gloo, NCCL and UCC write, in a process whose peer is gone or does not answer.
+	// lostPhrases match messages that only torch.distributed, gloo, NCCL and UCC write, in a process whose peer is gone or
+	// does not answer.
 	lostPhrases = lazily(`(?i)nccl ?remote ?error|remote process exited or there was a network error|failed to recv, got 0 bytes|recvValue failed|` +
 		`the client socket has timed out|wait timeout after \d+ ?ms|timed out after .* waiting for clients|` +
 		`timed out waiting \d+ ?ms for (recv|send) operation|timeout caused pair closure|failed to pass monitoredBarrier|connectFullMesh failed|` +
 		`collective (operation )?timeout|ProcessGroup\w+('s)? watchdog (hang|got stuck)|DistStoreError|` +
 		`^(RuntimeError: )?(Socket Timeout|Connection (closed|reset) by peer|Broken pipe)$`)
-	// networkWords match messages about any connection of any program. They are about a peer only if a library above writes them.
+	// networkWords match messages about any connection of any program. They are about a peer only if a library above
+	// writes them.
 	networkWords = lazily(`(?i)(closed|reset) by (remote )?peer|connection (refused|was likely closed)|broken pipe|remote error|remote process exited|got 0 bytes|` +
 		`(socket|operation|wait) timeout|\bstore.*timeout|timed out|watchdog.*timeout|` +
 		`No route to host|Network is unreachable|got completion (from peer|with status)`)
@@ -22,8 +24,8 @@ var (
 	peerWords = lazily(`(?i:\bgloo\b|nccl|rccl|\bc10d\b|torch\.distributed\.|\bDist(Store|Network|Backend)Error)|ProcessGroup|\bUC[CXP]\b|\bucc_|monitoredBarrier`)
 	// peerFrame matches a line of a traceback in the code of torch.distributed that communicates with peers.
 	peerFrame = lazily(`File "[^"]*[/\\]torch[/\\]distributed[/\\]([^"/\\]+\.py|(rpc|nn|fsdp|tensor|_tensor|pipelining|algorithms|_composable|_symmetric_memory|device_mesh)[/\\])`)
-	// ownNetwork matches exceptions of Python, and of libraries that fetch data, about the program's own connections. The name of a
-	// library in their text, as in an address, does not make them errors of a peer.
+	// ownNetwork matches exceptions of Python, and of libraries that fetch data, about the program's own connections. The
+	// name of a library in their text, as in an address, does not make them errors of a peer.
 	ownNetwork = lazily(`^(Connection\w*Error|BrokenPipeError|OSError|IOError|EOFError|(socket|ssl|http|urllib|urllib3|requests|aiohttp|httpx|httpcore|botocore|grpc|redis)\.)`)
 	// waited matches the peer errors of workers that have waited in vain. Their peer may be alive.
 	waited = lazily(`(?i)time[ds]?[ -]?out|failed to pass monitoredBarrier|watchdog (hang|got stuck)`)
@@ -35,7 +37,8 @@ func peerError(message string) bool { return exception{text: message}.ofPeer() }
 // ofPeer reports whether an exception is only about a peer.
 func (e exception) ofPeer() bool {
 	said := e.headline()
-	if ncclErrors().MatchString(said) || strings.Contains(e.more, "Original exception:") { // the message goes on in the next lines
+	// the message goes on in the next lines
+	if ncclErrors().MatchString(said) || strings.Contains(e.more, "Original exception:") {
 		said += e.more
 	}
 	return lostPhrases().MatchString(e.text) || networkWords().MatchString(said) &&
@@ -73,8 +76,8 @@ func (e exception) kind() (failure.Kind, bool) {
 	return failure.Exception, true
 }
 
-// notable are the texts of which a line outside a traceback must contain one to be examined. All start with a byte that is
-// rare in logs, so a search for all of them costs little.
+// notable are the texts of which a line outside a traceback must contain one to be examined. All start with a byte that
+// is rare in logs, so a search for all of them costs little.
 var notable = [...][]byte{
 	[]byte(tracebackHeader),
 	[]byte("Exception ignored"),
@@ -104,7 +107,8 @@ var (
 // lineKind returns what a line outside a traceback is evidence of; false for nothing.
 func lineKind(line []byte) (failure.Kind, bool) {
 	switch {
-	case bytes.Contains(line, []byte("NCCL INFO")), bytes.Contains(line, []byte("NCCL TRACE")): // there may be many of them
+	case bytes.Contains(line, []byte("NCCL INFO")), bytes.Contains(line, []byte("NCCL TRACE")):
+		// there may be many of them
 		return "", false
 	case warning().Match(line):
 		return "", false
@@ -113,7 +117,8 @@ func lineKind(line []byte) (failure.Kind, bool) {
 	case gpuAssert().Match(line), gpuErrors().Match(line), ncclFault().Match(line):
 		return failure.CUDA, true
 	case bytes.Contains(line, []byte("Fatal Python error")):
-		return failure.Exception, !otherFatal().Match(line) // the signal tells these, and they may follow from the end of a peer
+		// the signal tells these, and they may follow from the end of a peer
+		return failure.Exception, !otherFatal().Match(line)
 	}
 	text := string(line)
 	peers := peerWords().MatchString(text)

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// Core says where the kernel has dumped the memory of a process that a signal ended. dir is the process's working directory,
-// since is when it started, and root is the file system of the machine.
+// Core says where the kernel has dumped the memory of a process that a signal ended. dir is the process's working
+// directory, since is when it started, and root is the file system of the machine.
 func Core(root fs.FS, pid int, sig syscall.Signal, dir string, since time.Time) string {
 	pattern, err := fs.ReadFile(root, "proc/sys/kernel/core_pattern")
 	if err != nil {
@@ -39,8 +39,8 @@ func Core(root fs.FS, pid int, sig syscall.Signal, dir string, since time.Time) 
 	return "core: " + newest
 }
 
-// coreGlob turns a core_pattern, see core(5), into a pattern for file names, with a star for each unknown part. It is empty
-// if the kernel writes no file. text says what is known without looking for the file.
+// coreGlob turns a core_pattern, see core(5), into a pattern for file names, with a star for each unknown part. It is
+// empty if the kernel writes no file. text says what is known without looking for the file.
 func coreGlob(pattern string, usesPID bool, pid int, sig syscall.Signal) (glob, text string) {
 	if program, piped := strings.CutPrefix(pattern, "|"); piped {
 		name, _, _ := strings.Cut(strings.TrimSpace(program), " ")

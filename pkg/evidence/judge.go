@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// recent is how long before its end a worker may have written the error that ended it. It survived an older error: either
-	// it only logged the error, or it hung from then on.
+	// recent is how long before its end a worker may have written the error that ended it. It survived an older error:
+	// either it only logged the error, or it hung from then on.
 	recent = time.Minute
 	// soon is the same limit for a worker that also lost its peer or was stopped, which may have ended it just as well.
 	soon = 10 * time.Second
@@ -49,9 +49,9 @@ type Case struct {
 	OOM *failure.Finding
 }
 
-// Judge weighs the evidence and returns it, strongest first. A worker without findings is not to blame. For a worker that the
-// launcher stopped, only what it had shown before the stop counts. A worker that exited with 0 has no findings unless its
-// peers lost it.
+// Judge weighs the evidence and returns it, strongest first. A worker without findings is not to blame. For a worker
+// that the launcher stopped, only what it had shown before the stop counts. A worker that exited with 0 has no findings
+// unless its peers lost it.
 func Judge(c Case) []failure.Finding {
 	if c.succeeded() && c.Stopped.IsZero() && c.PeersLost.IsZero() {
 		return nil
@@ -81,7 +81,8 @@ func Judge(c Case) []failure.Finding {
 		}
 		all = append(all, suspected...)
 	case c.succeeded(): // what it had survived does not count
-	case crash(c.Signal) && c.Signal != syscall.SIGABRT && len(peer) == 0: // a stop sends no such signal; the end of a process group may crash, and often aborts
+	case crash(c.Signal) && c.Signal != syscall.SIGABRT && len(peer) == 0:
+		// a stop sends no such signal; the end of a process group may crash, and often aborts
 		suspected = append(suspected, finding(failure.Suspected, c.At, c.Text+", while it was being stopped"))
 		fallthrough
 	default:
@@ -92,13 +93,14 @@ func Judge(c Case) []failure.Finding {
 	}
 	all = slices.DeleteFunc(all, func(f failure.Finding) bool { return f.Kind == "" })
 	slices.SortStableFunc(all, func(a, b failure.Finding) int {
-		return cmp.Or(cmp.Compare(a.Kind.Grade(), b.Kind.Grade()), cmp.Compare(weight(a.Kind), weight(b.Kind)), a.Time.Compare(b.Time))
+		return cmp.Or(cmp.Compare(a.Kind.Grade(), b.Kind.Grade()), cmp.Compare(weight(a.Kind), weight(b.Kind)),
+			a.Time.Compare(b.Time))
 	})
 	return all
 }
 
-// shown sorts what the worker showed before it ended or was stopped: errors of its own, errors that are too old to have ended
-// it, and reports about peers.
+// shown sorts what the worker showed before it ended or was stopped: errors of its own, errors that are too old to have
+// ended it, and reports about peers.
 func (c *Case) shown() (own, suspected, peer []failure.Finding) {
 	end := c.At
 	if !c.Stopped.IsZero() {
@@ -116,10 +118,12 @@ func (c *Case) shown() (own, suspected, peer []failure.Finding) {
 	for _, f := range c.Shown {
 		f.Time = c.within(f.Time)
 		late, old := f.Time.After(end), end.Sub(f.Time) > recent
-		// A worker that was stopped may have logged an error that it had handled. That weighs more than a lost peer, and less than an end of its own.
+		// A worker that was stopped may have logged an error that it had handled. That weighs more than a lost peer, and less
+		// than an end of its own.
 		survived := f.Kind != failure.Xid && (lost.Sub(f.Time) > soon || last.Sub(f.Time) > burst || !c.Stopped.IsZero())
 		switch {
-		case late && !c.Stopped.IsZero() && c.Signal != syscall.SIGTERM: // SIGTERM ends a worker without output, so the output came before it
+		case late && !c.Stopped.IsZero() && c.Signal != syscall.SIGTERM:
+			// SIGTERM ends a worker without output, so the output came before it
 		case f.Kind == failure.PeerLost && !old:
 			peer = append(peer, f)
 		case f.Kind == failure.PeerLost:
@@ -132,7 +136,8 @@ func (c *Case) shown() (own, suspected, peer []failure.Finding) {
 	return own, suspected, peer
 }
 
-// within returns t, limited to the time in which the worker lived. Clocks may be adjusted, and file servers have their own.
+// within returns t, limited to the time in which the worker lived. Clocks may be adjusted, and file servers have their
+// own.
 func (c *Case) within(t time.Time) time.Time {
 	switch {
 	case t.IsZero(): // unknown
@@ -144,8 +149,8 @@ func (c *Case) within(t time.Time) time.Time {
 	return t
 }
 
-// end returns what follows from how the worker ended by itself, if anything. shown are errors of its own. peer says that it
-// reports a lost peer.
+// end returns what follows from how the worker ended by itself, if anything. shown are errors of its own. peer says
+// that it reports a lost peer.
 func (c *Case) end(shown []failure.Finding, peer bool) failure.Finding {
 	own := len(shown) > 0
 	f := failure.Finding{Time: c.At, Text: c.Text}
@@ -192,7 +197,8 @@ func (c *Case) end(shown []failure.Finding, peer bool) failure.Finding {
 	return f
 }
 
-// exited completes f for a worker that exited with a code of its own. own says that there is better evidence than its last line.
+// exited completes f for a worker that exited with a code of its own. own says that there is better evidence than its
+// last line.
 func (c *Case) exited(f failure.Finding, own bool) failure.Finding {
 	switch c.Code {
 	case 126:
@@ -228,8 +234,8 @@ func weight(k failure.Kind) int {
 	}
 }
 
-// Earliest returns when the failure happened according to the strongest evidence: the first time among the findings with the
-// grade of findings[0]. It is zero if there is none.
+// Earliest returns when the failure happened according to the strongest evidence: the first time among the findings
+// with the grade of findings[0]. It is zero if there is none.
 func Earliest(findings []failure.Finding) (first time.Time) {
 	for _, f := range findings {
 		if f.Kind.Grade() == findings[0].Kind.Grade() && !f.Time.IsZero() && (first.IsZero() || f.Time.Before(first)) {

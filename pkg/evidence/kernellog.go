@@ -51,8 +51,8 @@ type kernelTail struct {
 	marked time.Time
 }
 
-// openKernelTail opens the log at its end. Nothing is readable if this user may not read the log, or if its pids belong to
-// another pid namespace.
+// openKernelTail opens the log at its end. Nothing is readable if this user may not read the log, or if its pids belong
+// to another pid namespace.
 func openKernelTail(name string, root fs.FS) *kernelTail {
 	if ns, err := fs.ReadLink(root, "proc/self/ns/pid"); err == nil && ns != initialPIDNamespace {
 		return &kernelTail{}
@@ -127,8 +127,8 @@ func bootTime(root fs.FS, now time.Time) (time.Time, error) {
 	return now.Add(-time.Duration(up * float64(time.Second))), nil
 }
 
-// records returns the relevant records; each read of the file returns one record. It avoids Go's poller, which would wait for
-// more records.
+// records returns the relevant records; each read of the file returns one record. It avoids Go's poller, which would
+// wait for more records.
 func (t *kernelTail) records() (records []string, err error) {
 	conn, err := t.kmsg.SyscallConn()
 	if err != nil {
@@ -142,7 +142,8 @@ func (t *kernelTail) records() (records []string, err error) {
 			return nil, err
 		}
 		switch {
-		case errors.Is(readErr, syscall.EPIPE), errors.Is(readErr, syscall.EINTR): // EPIPE: a record was overwritten meanwhile
+		case errors.Is(readErr, syscall.EPIPE), errors.Is(readErr, syscall.EINTR):
+			// EPIPE: a record was overwritten meanwhile
 		case errors.Is(readErr, syscall.EAGAIN), readErr == nil && n <= 0:
 			return records, nil
 		case readErr != nil:
@@ -160,8 +161,9 @@ var (
 	xidPID     = lazily(`pid='?(\d+)`)
 )
 
-// parseKmsg parses records of /dev/kmsg, "priority,sequence,microseconds,flags;text", that were written between since and
-// until. boot is when the kernel's clock was 0. The log's clock is never adjusted, and drifts by about a second a day.
+// parseKmsg parses records of /dev/kmsg, "priority,sequence,microseconds,flags;text", that were written between since
+// and until. boot is when the kernel's clock was 0. The log's clock is never adjusted, and drifts by about a second a
+// day.
 func parseKmsg(records []string, boot, since, until time.Time) KernelLog {
 	out := KernelLog{Readable: true}
 	for _, r := range records {

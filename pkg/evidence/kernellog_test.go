@@ -52,7 +52,8 @@ func TestParseKmsg(t *testing.T) {
 
 // A log that cannot be read is no log.
 func TestKernelLogIsNotThere(t *testing.T) {
-	if got := openKernelTail(filepath.Join(t.TempDir(), "kmsg"), machine(nil)).read(machine(nil), time.Now()); got.Readable {
+	if got := openKernelTail(filepath.Join(t.TempDir(), "kmsg"), machine(nil)).read(machine(nil),
+		time.Now()); got.Readable {
 		t.Error("readable, and not there")
 	}
 	file := filepath.Join(t.TempDir(), "kmsg")
@@ -119,10 +120,10 @@ func TestCoreGlob(t *testing.T) {
 		usesPID    bool
 		glob, text string
 	}{
-		{"core", false, "core", `core dumped by the pattern "core", and not found`},
-		{"core", true, "core.42", `core dumped by the pattern "core", and not found`},
-		{"/c/%e.%p.%s.%t%%%", true, "/c/*.42.11.*%", `core dumped by the pattern "/c/%e.%p.%s.%t%%%", and not found`},
-		{"/c/[a]*?%h", false, `/c/\[a]\*\?*`, `core dumped by the pattern "/c/[a]*?%h", and not found`},
+		{"core", false, "core", `core dumped by the pattern "core", but not found`},
+		{"core", true, "core.42", `core dumped by the pattern "core", but not found`},
+		{"/c/%e.%p.%s.%t%%%", true, "/c/*.42.11.*%", `core dumped by the pattern "/c/%e.%p.%s.%t%%%", but not found`},
+		{"/c/[a]*?%h", false, `/c/\[a]\*\?*`, `core dumped by the pattern "/c/[a]*?%h", but not found`},
 		{"|/usr/lib/systemd/systemd-coredump %P %u", false, "", "core: coredumpctl info 42"},
 		{"|/usr/share/apport/apport -p%p", false, "", "core piped to /usr/share/apport/apport"},
 	} {
@@ -140,7 +141,8 @@ func TestCore(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	root := machine(map[string]string{"proc/sys/kernel/core_pattern": "core.%e.%p\n", "proc/sys/kernel/core_uses_pid": "0\n"})
+	root := machine(map[string]string{"proc/sys/kernel/core_pattern": "core.%e.%p\n",
+		"proc/sys/kernel/core_uses_pid": "0\n"})
 	long := time.Now().Add(-time.Hour)
 	if got, want := Core(root, 42, 11, dir, long), "core: "+filepath.Join(dir, "core.python3.42"); got != want {
 		t.Errorf("%q, want %q", got, want)
@@ -149,7 +151,7 @@ func TestCore(t *testing.T) {
 		"of another process": Core(root, 43, 11, dir, long),
 		"of before":          Core(root, 42, 11, dir, time.Now().Add(time.Hour)),
 	} {
-		if got != `core dumped by the pattern "core.%e.%p", and not found` {
+		if got != `core dumped by the pattern "core.%e.%p", but not found` {
 			t.Errorf("%s: %q", name, got)
 		}
 	}
@@ -170,7 +172,8 @@ func TestScanFile(t *testing.T) {
 	if err := os.Chtimes(file, at(50), at(50)); err != nil {
 		t.Fatal(err)
 	}
-	want := []failure.Finding{{Kind: failure.Exception, Time: time.Time{}, Text: "KeyError: 1"}, {Kind: failure.Exception, Time: at(50), Text: "KeyError: 2"}}
+	want := []failure.Finding{{Kind: failure.Exception, Time: time.Time{}, Text: "KeyError: 1"},
+		{Kind: failure.Exception, Time: at(50), Text: "KeyError: 2"}}
 	if diff := cmp.Diff(want, ScanFile(file)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -182,7 +185,8 @@ func TestScanFile(t *testing.T) {
 // All that the kernel has logged is read, whoever's pids it names.
 func TestWholeKernelLog(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "kmsg")
-	if err := os.WriteFile(file, []byte("3,1,1000000,-;NVRM: Xid (PCI:0000:01:00): 79, pid=7, GPU has fallen off the bus."), 0o600); err != nil {
+	if err := os.WriteFile(file,
+		[]byte("3,1,1000000,-;NVRM: Xid (PCI:0000:01:00): 79, pid=7, GPU has fallen off the bus."), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	root := machine(map[string]string{"proc/uptime": "1000.5 2000.0\n"})

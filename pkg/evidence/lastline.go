@@ -8,14 +8,15 @@ import (
 )
 
 var (
-	// noise matches lines that are written at the end whatever the reason: warnings, and the source line that Python shows with one.
+	// noise matches lines that are written at the end whatever the reason: warnings, and the source line that Python shows
+	// with one.
 	noise = lazily(`Warning\b|warnings\.warn\(|\[[WI]\d{4} |\[[WI] \w+\.cpp`)
 	// boxEnd matches the lower edge of the box that the library rich draws around a traceback. The exception follows it.
 	boxEnd = lazily(`^\s*╰─+╯\s*$`)
 )
 
-// lastLine returns the line at the end of a stderr that best explains why the worker exited: the text of sys.exit, a usage
-// error, or the exception of a traceback in a custom form. It is empty if there is none.
+// lastLine returns the line at the end of a stderr that best explains why the worker exited: the text of sys.exit, a
+// usage error, or the exception of a traceback in a custom form. It is empty if there is none.
 func lastLine(stderr []string) string {
 	var lines []string
 	for _, line := range stderr {

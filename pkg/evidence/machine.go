@@ -56,7 +56,8 @@ func (*Machine) Core(pid int, sig syscall.Signal, since time.Time) string {
 
 // State returns the state of a process, as in proc(5): T if a signal has stopped it. It is 0 if unknown.
 func (*Machine) State(pid int) byte {
-	if self, err := os.Readlink("/proc/self"); err != nil || self != strconv.Itoa(os.Getpid()) { // /proc belongs to another pid namespace
+	// /proc belongs to another pid namespace
+	if self, err := os.Readlink("/proc/self"); err != nil || self != strconv.Itoa(os.Getpid()) {
 		return 0
 	}
 	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
@@ -76,8 +77,8 @@ const (
 	fileLast = 16 << 10
 )
 
-// ScanFile returns the evidence at the end of a file to which a worker wrote its stderr itself. It returns nothing if the
-// file cannot be read.
+// ScanFile returns the evidence at the end of a file to which a worker wrote its stderr itself. It returns nothing if
+// the file cannot be read.
 func ScanFile(name string) []failure.Finding {
 	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {

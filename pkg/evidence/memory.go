@@ -14,8 +14,8 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/failure"
 )
 
-// Memory is what the kernel reports about the memory cgroup of this process and its workers. The zero value is for an unknown
-// cgroup.
+// Memory is what the kernel reports about the memory cgroup of this process and its workers. The zero value is for an
+// unknown cgroup.
 type Memory struct {
 	Path  string // of the cgroup in the file system; empty if unknown
 	Kills int64  // processes in it that the OOM killer has killed so far
@@ -65,9 +65,9 @@ func counter(text, name string) int64 {
 	return -1
 }
 
-// OOM reports whether the OOM killer killed a worker that SIGKILL ended at the given time. before was read before its start,
-// after was read after its end. kills are the kills in the kernel's log between the two; readable says that the log could be
-// read.
+// OOM reports whether the OOM killer killed a worker that SIGKILL ended at the given time. before was read before its
+// start, after was read after its end. kills are the kills in the kernel's log between the two; readable says that the
+// log could be read.
 func OOM(pid int, at time.Time, before, after Memory, kills []OOMKill, readable bool) (failure.Finding, bool) {
 	counted := before.Path != "" && before.Path == after.Path
 	killed, where := after.since(before)
@@ -95,15 +95,16 @@ func OOM(pid int, at time.Time, before, after Memory, kills []OOMKill, readable 
 		fmt.Sprintf("%d processes in cgroup %s meanwhile", killed, where.Path), limit)), true
 }
 
-// killedChild matches how torch's DataLoader reports that one of its processes got SIGKILL or ended for an unknown reason
-// (torch 2.14, torch/utils/data/dataloader.py).
+// killedChild matches how torch's DataLoader reports that one of its processes got SIGKILL or ended for an unknown
+// reason (torch 2.14, torch/utils/data/dataloader.py).
 var killedChild = lazily(`killed by signal: Killed|DataLoader worker \(pid.* exited unexpectedly|^` + goneLoader)
 
-// OOMOfChild reports whether a worker has probably ended because the OOM killer killed a process that it had started. A shell
-// reports that with its exit code, torch with an exception. workers are the pids of the workers themselves. The other
-// parameters are those of [OOM].
+// OOMOfChild reports whether a worker has probably ended because the OOM killer killed a process that it had started. A
+// shell reports that with its exit code, torch with an exception. workers are the pids of the workers themselves. The
+// other parameters are those of [OOM].
 func OOMOfChild(c Case, before, after Memory, kills []OOMKill, workers map[int]bool) (failure.Finding, bool) {
-	reported := c.Signal == 0 && c.Code == 128+int(syscall.SIGKILL) || c.ErrorFile != nil && killedChild().MatchString(c.ErrorFile.Text)
+	reported := c.Signal == 0 && c.Code == 128+int(syscall.SIGKILL) || c.ErrorFile != nil &&
+		killedChild().MatchString(c.ErrorFile.Text)
 	for _, f := range c.Shown {
 		reported = reported || killedChild().MatchString(f.Text)
 	}
@@ -116,7 +117,9 @@ func OOMOfChild(c Case, before, after Memory, kills []OOMKill, workers map[int]b
 	if !reported || before.Path == "" || before.Path != after.Path || killed <= 0 {
 		return failure.Finding{}, false
 	}
-	return finding(failure.OOMKilled, c.At, fmt.Sprintf("the OOM killer has probably killed a process of this worker: %d in cgroup %s meanwhile", killed, where.Path)), true
+	return finding(failure.OOMKilled, c.At,
+		fmt.Sprintf("the OOM killer has probably killed a process of this worker: %d in cgroup %s meanwhile", killed,
+			where.Path)), true
 }
 
 func join(head, first, second string) string {

@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// pattern is a regular expression that is compiled on first use. Most launches never examine an error, and should not pay for
-// the compilation.
+// pattern is a regular expression that is compiled on first use. Most launches never examine an error, and should not
+// pay for the compilation.
 type pattern func() *regexp.Regexp
 
 // lazily returns the pattern for expr.

@@ -18,9 +18,9 @@ const (
 	sameBurst = 4 * time.Second
 )
 
-// Scanner finds evidence in a worker's stderr, with the time when it was read. It keeps a few KiB however long the stream is.
-// What it finds does not depend on how the stream is split. The zero value is ready to use. Several goroutines may use it, but
-// only one may call Scan.
+// Scanner finds evidence in a worker's stderr, with the time when it was read. It keeps a few KiB however long the
+// stream is. What it finds does not depend on how the stream is split. The zero value is ready to use. Several
+// goroutines may use it, but only one may call Scan.
 type Scanner struct {
 	mu   sync.Mutex
 	s    scan
@@ -44,8 +44,8 @@ func (s *Scanner) Scan(p []byte, read time.Time) {
 	}
 }
 
-// Notify makes the Scanner send on c when Findings may have changed. It never waits for a receiver, so c should have a buffer
-// of one. Nil ends the notifications.
+// Notify makes the Scanner send on c when Findings may have changed. It never waits for a receiver, so c should have a
+// buffer of one. Nil ends the notifications.
 func (s *Scanner) Notify(c chan<- struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -100,8 +100,8 @@ func (s *scan) shown() int {
 	return s.added
 }
 
-// offsets holds where each of notable occurs next in the data; -1 before the first search. An offset is searched again only
-// when the scan has passed it.
+// offsets holds where each of notable occurs next in the data; -1 before the first search. An offset is searched again
+// only when the scan has passed it.
 type offsets [len(notable)]int
 
 // feed examines the next bytes of the stream.
@@ -131,8 +131,8 @@ func (s *scan) feed(p []byte, at time.Time) {
 	}
 }
 
-// jump returns the start of the first line from pos on that contains something notable or is unfinished. pos is the start of a
-// line.
+// jump returns the start of the first line from pos on that contains something notable or is unfinished. pos is the
+// start of a line.
 func (s *scan) jump(p []byte, pos int, next *offsets) int {
 	first := len(p)
 	for i, text := range notable {

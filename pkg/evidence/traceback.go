@@ -8,17 +8,17 @@ import (
 )
 
 const (
-	// maxFrames is the most lines of a traceback before its exception, maxMessage the most lines of a message. Longer ones are
-	// given up.
+	// maxFrames is the most lines of a traceback before its exception, maxMessage the most lines of a message. Longer ones
+	// are given up.
 	maxFrames  = 2000
 	maxMessage = 200
 	// maxMore is how much of a message is kept after its first line, in bytes.
 	maxMore = 1 << 10
 )
 
-// traceback reads one Python traceback, with the ones that are chained to it and the ones that its messages quote. A chain
-// begins with what went wrong first: that decides the kind and comes first in the text. The same holds for a quoted traceback,
-// as torch's DataLoader quotes an error in another process.
+// traceback reads one Python traceback, with the ones that are chained to it and the ones that its messages quote. A
+// chain begins with what went wrong first: that decides the kind and comes first in the text. The same holds for a
+// quoted traceback, as torch's DataLoader quotes an error in another process.
 type traceback struct {
 	at      time.Time // when its first line was read; zero if unknown
 	prefix  string    // the text before "Traceback" and before each of its lines, such as torch's "[rank0]: "
@@ -56,7 +56,8 @@ var (
 	// quoteMark matches how torch.multiprocessing begins a quote. quoteHeader is how torch's DataLoader does.
 	quoteMark   = lazily(`^-- Process \d+ terminated with the following error:$`)
 	quoteHeader = "Original " + tracebackHeader
-	// killedLoader matches how a DataLoader reports that one of its processes has died, which it noticed through another exception.
+	// killedLoader matches how a DataLoader reports that one of its processes has died, which it noticed through another
+	// exception.
 	killedLoader = lazily(`DataLoader worker \(pid.*(is (killed by signal)|exited unexpectedly)`)
 	fetchFrame   = lazily(`[/\\]multiprocessing[/\\](connection|resource_sharer|queues|reduction)\.py`)
 	fetchError   = lazily(`^(Connection\w*Error|BrokenPipeError|EOFError|FileNotFoundError)\b`)
@@ -112,12 +113,13 @@ func (t *traceback) add(line string) bool {
 	return true
 }
 
-// noteLoader notes an exception with which a DataLoader reports that one of its processes has died. If it was fetching from
-// that process, the exception is only about a connection. cut says that the innermost frame is missing.
+// noteLoader notes an exception with which a DataLoader reports that one of its processes has died. If it was fetching
+// from that process, the exception is only about a connection. cut says that the innermost frame is missing.
 func (t *traceback) noteLoader(e exception, cut bool) {
 	if m := killedLoader().FindStringSubmatch(e.text); m != nil && (t.loader == "" || m[2] != "") {
 		t.loader = e.text
-	} else if t.loader == "" && t.fetches && (cut || fetchFrame().MatchString(e.frame)) && fetchError().MatchString(e.text) {
+	} else if t.loader == "" && t.fetches && (cut || fetchFrame().MatchString(e.frame)) &&
+		fetchError().MatchString(e.text) {
 		t.loader = goneLoader + e.text
 	}
 }
@@ -186,8 +188,8 @@ func (e exception) headline() string {
 	return e.text
 }
 
-// OfErrorFile returns in one line what an error file says about the failure. message is "<Type>: <text>"; callStack is a
-// traceback and may be empty. ofPeer reports whether the file is only about a peer.
+// OfErrorFile returns in one line what an error file says about the failure. message is "<Type>: <text>"; callStack is
+// a traceback and may be empty. ofPeer reports whether the file is only about a peer.
 func OfErrorFile(message, callStack string) (text string, ofPeer bool) {
 	if all := scanned(callStack); len(all) > 0 {
 		last := all[len(all)-1]

@@ -72,7 +72,8 @@ func Compare(f, g Failure) int {
 
 // Same reports whether f and g are about the same process. A container may reuse a pid in the next round.
 func (f Failure) Same(g Failure) bool {
-	return f.Host == g.Host && f.Round == g.Round && f.PID == g.PID && f.GlobalRank == g.GlobalRank && f.LocalRank == g.LocalRank
+	return f.Host == g.Host && f.Round == g.Round && f.PID == g.PID && f.GlobalRank == g.GlobalRank &&
+		f.LocalRank == g.LocalRank
 }
 
 // OnlyAsCause reports whether the worker is the root cause or has not failed at all; see [Kind.OnlyAsCause].

@@ -7,10 +7,11 @@ type Kind string
 
 // The kinds.
 const (
-	OOMKilled     Kind = "oom_killed"     // the kernel's OOM killer ended it
-	Crashed       Kind = "crashed"        // SIGSEGV, SIGBUS, SIGILL, SIGFPE; SIGABRT after an error of its own
-	Killed        Kind = "killed"         // SIGKILL that the launcher did not send
-	Signalled     Kind = "signalled"      // another signal that the launcher did not send, or SIGABRT without a reason on stderr
+	OOMKilled Kind = "oom_killed" // the kernel's OOM killer ended it
+	Crashed   Kind = "crashed"    // SIGSEGV, SIGBUS, SIGILL, SIGFPE; SIGABRT after an error of its own
+	Killed    Kind = "killed"     // SIGKILL that the launcher did not send
+	// another signal that the launcher did not send, or SIGABRT without a reason on stderr
+	Signalled     Kind = "signalled"
 	ErrorFile     Kind = "error_file"     // it wrote an error file
 	Exception     Kind = "exception"      // a Python traceback on stderr
 	Fatal         Kind = "fatal"          // a message of C or C++ on stderr before an abort
@@ -21,11 +22,13 @@ const (
 	NotFound      Kind = "not_found"      // exit code 127, or the program does not exist
 	Stuck         Kind = "stuck"          // it wrote an error file and did not end
 	Exited        Kind = "exited"         // an exit code other than 0, and no other evidence
-	LeftEarly     Kind = "left_early"     // it exited with 0 while its peers, as they reported soon after, still communicated
-	Paused        Kind = "paused"         // a signal or a debugger had stopped it when its peers lost it
-	Suspected     Kind = "suspected"      // an error on stderr long before its end, or a crash during the stop
-	PeerLost      Kind = "peer_lost"      // it only reports that a peer is gone
-	Absent        Kind = "absent"         // it was alive and silent, or had long exited with 0, when its peers gave up waiting
+	// it exited with 0 while its peers, as they reported soon after, still communicated
+	LeftEarly Kind = "left_early"
+	Paused    Kind = "paused"    // a signal or a debugger had stopped it when its peers lost it
+	Suspected Kind = "suspected" // an error on stderr long before its end, or a crash during the stop
+	PeerLost  Kind = "peer_lost" // it only reports that a peer is gone
+	// it was alive and silent, or had long exited with 0, when its peers gave up waiting
+	Absent Kind = "absent"
 )
 
 // Finding is one piece of evidence against a worker.

@@ -1,8 +1,11 @@
-// Package report says how a launch ended: [Report] holds all that is known, [Report.JSON] is what programs read
-// (--report) and [Report.Text] what people read. Both are pure functions.
+// Package report formats how a launch ended. A [Report] holds everything that is known. [Report.JSON] is for programs
+// (--report, docs/report.md), and [Report.Text] is for people. Both are pure functions.
 //
-// [CheckFile] finds out before anything is started whether the file can be written, and [WriteFile] replaces it as a
-// whole, so that no reader sees half of it.
+// [CheckFile] checks before the start whether the file can be written. [WriteFile] replaces the whole file at once, so
+// that no reader sees half of it.
 //
-// Everything here may be used from any goroutine, as long as nobody changes the Report.
+// The package does not decide who is to blame; package agent does. It is a leaf and imports no other package of this
+// module that knows jobs.
+//
+// Everything here may be used by several goroutines, as long as none of them changes the Report.
 package report

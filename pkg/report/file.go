@@ -10,8 +10,8 @@ import (
 	"syscall"
 )
 
-// CheckFile finds out whether the file at path can be written when the time comes: its folder must exist and take a new
-// file. What is at path stays as it is.
+// CheckFile checks whether [WriteFile] will be able to write the file at path: its folder must exist and accept a new
+// file. It does not change the file at path.
 func CheckFile(path string) error {
 	path, mode, err := resolve(path)
 	if err != nil {
@@ -24,7 +24,7 @@ func CheckFile(path string) error {
 	return errors.Join(probe.Close(), os.Remove(probe.Name()))
 }
 
-// LookFile is CheckFile for who may not make a file: it looks at the rights alone.
+// LookFile is [CheckFile] without a trial: it checks permissions only, and makes no file.
 func LookFile(path string) error {
 	path, _, err := resolve(path)
 	if err != nil {
@@ -38,10 +38,10 @@ func LookFile(path string) error {
 	return nil
 }
 
-// WriteFile makes data the whole content of the file at path, at once unless the file is a mount point. An error leaves
-// what was there before. What is not a regular file is refused, because it would be replaced, and so is a symbolic link:
-// in a folder that others may write it may lead anywhere. A new file is for its owner alone; one of this user's own keeps
-// its mode.
+// WriteFile replaces the content of the file at path with data, in one step unless the file is a mount point. After an
+// error the old content remains. WriteFile refuses a file that is not regular, because it would replace it. It also
+// refuses a symbolic link, because in a folder that other users may write a link may lead anywhere. A new file gets
+// mode 0600. A file that this user owns keeps its mode.
 func WriteFile(path string, data []byte) error {
 	path, mode, err := resolve(path)
 	if err != nil {
@@ -57,7 +57,7 @@ func WriteFile(path string, data []byte) error {
 	if err != nil {
 		_ = os.Remove(f.Name())
 	}
-	if errors.Is(err, syscall.EBUSY) { // a file that is mounted there, as container runtimes do, has to stay
+	if errors.Is(err, syscall.EBUSY) { // a file that a container runtime has mounted cannot be replaced
 		return overwrite(path, data)
 	}
 	return err
@@ -71,10 +71,10 @@ func overwrite(path string, data []byte) error {
 	return fill(f, data)
 }
 
-// private is the mode of a new file: reports have arguments of scripts and what workers wrote last.
+// private is the mode of a new file. Reports contain arguments of scripts and output of workers.
 const private fs.FileMode = 0o600
 
-// resolve returns the absolute path of the file, and the mode that it is to have.
+// resolve returns the absolute path of the file and its future mode.
 func resolve(path string) (string, fs.FileMode, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -97,8 +97,8 @@ func resolve(path string) (string, fs.FileMode, error) {
 	return path, private, nil
 }
 
-// fill writes data to f and closes it. It is on the disk before it gets its name, so that a crash of the machine does
-// not leave an empty file.
+// fill writes data to f, syncs and closes it. The data must be on the disk before the file is renamed, so that a crash
+// of the machine does not leave an empty file.
 func fill(f *os.File, data []byte) error {
 	_, err := f.Write(data)
 	if err == nil {
@@ -107,8 +107,8 @@ func fill(f *os.File, data []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-// create makes the file that is to become the one at path. A name may be as long as the file system allows, so no more
-// than a part of it is in the temporary one.
+// create makes a temporary file beside path. The name of path may be as long as the file system allows, so the
+// temporary name contains only a part of it.
 func create(path string, mode fs.FileMode) (*os.File, error) {
 	folder, name := filepath.Split(path)
 	for {
@@ -118,7 +118,7 @@ func create(path string, mode fs.FileMode) (*os.File, error) {
 			continue
 		}
 		if err == nil && mode != private {
-			_ = f.Chmod(mode) // where that is not possible it stays private
+			_ = f.Chmod(mode) // if that fails, the file stays private
 		}
 		if bad, ok := errors.AsType[*fs.PathError](err); ok {
 			return nil, fmt.Errorf("make a file in %s: %w", folder, bad.Err)

@@ -65,7 +65,8 @@ func TestWriteFile(t *testing.T) {
 
 func TestFileRefused(t *testing.T) {
 	dir := t.TempDir()
-	fifo, dangling, link, file := filepath.Join(dir, "fifo"), filepath.Join(dir, "dangling"), filepath.Join(dir, "link"), filepath.Join(dir, "file")
+	fifo, dangling, link, file := filepath.Join(dir, "fifo"), filepath.Join(dir, "dangling"), filepath.Join(dir, "link"),
+		filepath.Join(dir, "file")
 	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
 		t.Fatal(err)
 	}

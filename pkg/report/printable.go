@@ -7,35 +7,36 @@ import (
 	"unicode"
 )
 
-// escapes are what moves cursors and sets colours and titles on a terminal (ECMA-48: control sequences, and control strings with
-// their end).
+// escapes matches what moves the cursor or sets colors and titles on a terminal: control sequences and complete control
+// strings of ECMA-48.
 var escapes = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`\x1b\[[0-?]*[ -/]*[@-~]|\x1b[P\]X^_][^\x07\x1b\n]*(\x07|\x1b\\)?`)
 })
 
-// Printable makes what a worker wrote fit to be quoted: the report is text in UTF-8, and does nothing to the terminal that
+// Printable makes output of a worker safe to quote. The result is valid UTF-8, and has no effect on the terminal that
 // shows it.
 func Printable(s string) string {
 	s = escapes().ReplaceAllLiteralString(strings.ToValidUTF8(s, "\uFFFD"), "")
 	return strings.Map(func(r rune) rune {
-		if steers(r) && r != '\n' && r != '\t' {
+		if isControl(r) && r != '\n' && r != '\t' {
 			return -1
 		}
 		return r
 	}, s)
 }
 
-// OneLine makes a value fit for a line of its own: it is never more than that, and does nothing to the terminal that shows it.
+// OneLine makes a value safe to print in one line. The result has no line ends, and no effect on the terminal that
+// shows it.
 func OneLine(s string) string {
 	return strings.Map(func(r rune) rune {
-		if steers(r) {
+		if isControl(r) {
 			return '?'
 		}
 		return r
 	}, strings.ToValidUTF8(s, "?"))
 }
 
-// steers tells whether r is a control character, or turns the direction of text, or ends a line.
-func steers(r rune) bool {
+// isControl reports whether r is a control character, changes the direction of text, or ends a line.
+func isControl(r rune) bool {
 	return unicode.IsControl(r) || unicode.In(r, unicode.Bidi_Control, unicode.Zl, unicode.Zp)
 }

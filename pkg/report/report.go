@@ -8,112 +8,113 @@ import (
 	"time"
 )
 
-// Schema is the version of the JSON form. It changes when a field goes or changes its meaning, not when one is added.
+// Schema is the version of the JSON format. It changes when a field is removed or changes its meaning, not when a field
+// is added.
 const Schema = 1
 
-// What a report holds at most; the counts beside the lists tell how many there were.
+// The limits of a report. RoundCount and WarningCount count all rounds and warnings.
 const (
 	MaxRounds   = 100      // of Rounds: the last
 	MaxWarnings = 100      // of Warnings: the first
 	MaxFiles    = 128      // of Attempts and FlightRecorder: the last
-	MaxText     = 64 << 10 // bytes of a Failure's Text: its end
-	MaxLine     = 4 << 10  // bytes of what is meant as one line: its begin
+	MaxText     = 64 << 10 // bytes of a Failure's Text: the end
+	MaxLine     = 4 << 10  // bytes of one line: the beginning
 	MaxSummary  = 300      // bytes of a summary in the last line of stderr and in the event log: its begin
 )
 
-// Report is how one launch ended on one node. docs/report.md describes its JSON form to users.
+// Report is how one launch ended on one node. docs/report.md describes its JSON format.
 type Report struct {
 	Schema  int    `json:"schema"`
 	Version string `json:"elasticrun_version"`
 	RunID   string `json:"run_id"`
-	// Name is the script or program, as the text report is headed.
+	// Name is the script or program. It heads the text report.
 	Name string `json:"name"`
 	Host string `json:"host"`
-	// NodeRank and Round are those of the last round this node was in; nil where it was in none.
+	// NodeRank and Round belong to the last round that included this node; nil if there was none.
 	NodeRank *int `json:"node_rank"`
 	Round    *int `json:"round"`
 	Started  Time `json:"started"`
 	Ended    Time `json:"ended"`
-	// Duration is the time between, in seconds; it is computed.
+	// Duration is the time from Started to Ended, in seconds. JSON and Text compute it.
 	Duration float64 `json:"duration"`
-	// ExitCode is what the launcher ends with, after --exit-code-map.
+	// ExitCode is the launcher's exit code, after --exit-code-map.
 	ExitCode int `json:"exit_code"`
 	// Reason is the reason= of the last line on stderr, or "success".
 	Reason string `json:"reason"`
-	// Error is what the launcher itself had to say; empty where a worker is the cause.
+	// Error is the launcher's own error; empty if a worker is the cause.
 	Error string `json:"error,omitempty"`
-	// Restarts counts the restarts of the job that were charged.
+	// Restarts counts the charged restarts of the job.
 	Restarts int `json:"restarts"`
-	// RoundCount is how many rounds this node was in; Rounds holds the last of them.
+	// RoundCount is the number of rounds that included this node. Rounds holds the last ones.
 	RoundCount int     `json:"round_count"`
 	Rounds     []Round `json:"rounds"`
-	// RootCause is the failure that ended the job, on whatever node; nil where none is known.
+	// RootCause is the failure that ended the job, on any node; nil if none is known.
 	RootCause *Failure `json:"root_cause"`
-	// Note is one line of what to think of the root cause; empty for nothing.
+	// Note is one line that helps to read the root cause; empty for none.
 	Note string `json:"note,omitempty"`
-	// Failures are the others of this node's workers that failed in the last round; OtherNodes are what other nodes
-	// name as theirs.
+	// Failures are the other workers of this node that failed in the last round. OtherNodes are failures that other nodes
+	// report.
 	Failures   []Failure `json:"failures"`
 	OtherNodes []Failure `json:"other_nodes"`
-	// LogDir is the run's log folder and Attempts its folders of each start; empty where nothing was kept.
+	// LogDir is the run's log folder, and Attempts are its folders for each start. They are empty if no logs were kept.
 	LogDir   string   `json:"log_dir,omitempty"`
 	Attempts []string `json:"attempt_dirs"`
-	// FlightRecorder are the dumps of NCCL's flight recorder.
+	// FlightRecorder lists the dumps of NCCL's flight recorder.
 	FlightRecorder []string `json:"flight_recorder"`
-	// WarningCount is how many warnings there were; Warnings holds the first of them.
+	// WarningCount is the number of warnings. Warnings holds the first ones.
 	WarningCount int       `json:"warning_count"`
 	Warnings     []Warning `json:"warnings"`
 }
 
-// How a round ends for a node.
+// The ways in which a round ends for a node.
 const (
 	EndSuccess = "success" // the job has succeeded
 	EndFailure = "failure" // a worker of this node failed
-	EndStopped = "stopped" // something elsewhere failed, came or went
+	EndStopped = "stopped" // a worker elsewhere failed, or nodes came or went
 	EndSignal  = "signal"  // the launcher was told to stop
 	EndError   = "error"   // the launcher could not go on
 )
 
-// Round is one round that this node was in.
+// Round is one round that included this node.
 type Round struct {
 	Number   int  `json:"round"`
-	Restarts int  `json:"restarts"` // charged until it began
+	Restarts int  `json:"restarts"` // charged before it began
 	Nodes    int  `json:"nodes"`
 	NodeRank int  `json:"node_rank"`
 	Workers  int  `json:"workers"` // of all nodes
 	Started  Time `json:"started"`
 	Ended    Time `json:"ended"`
-	// End is one of EndSuccess and its like.
+	// End is EndSuccess, EndFailure, EndStopped, EndSignal or EndError.
 	End string `json:"end"`
 	// Why is one line for people.
 	Why string `json:"why,omitempty"`
-	// LogDir is the folder of its log files; empty for none.
+	// LogDir is the folder with its log files; empty for none.
 	LogDir string `json:"log_dir,omitempty"`
-	// Failure is the likeliest of this node's own, of workers that were stopped, too; nil where there is none.
+	// Failure is this node's likeliest failure, which may be of a worker that was stopped; nil if there is none.
 	Failure *Failure `json:"failure"`
 }
 
-// Failure is one worker that failed.
+// Failure is the JSON view of a worker that failed. Package agent builds it from a failure.Failure.
 type Failure struct {
 	Host      string `json:"host"`
 	Rank      int    `json:"rank"`
 	LocalRank int    `json:"local_rank"`
-	PID       int    `json:"pid,omitempty"` // 0 where it could not be started
+	PID       int    `json:"pid,omitempty"` // 0 if it could not be started
 	Time      Time   `json:"time,omitzero"`
-	// ExitCode is counted as shells do, 128+n for signal n; PythonCode as torchrun does, -n.
+	// ExitCode is counted as in shells, 128+n for signal n. PythonCode is counted as in torchrun, -n.
 	ExitCode   int    `json:"exit_code"`
 	PythonCode int    `json:"python_exit_code"`
-	Signal     string `json:"signal,omitempty"` // SIGKILL; empty where none killed it
+	Signal     string `json:"signal,omitempty"` // such as SIGKILL; empty if it exited
 	CoreDumped bool   `json:"core_dumped,omitempty"`
-	// Kind names the strongest evidence, and Summary is the reason in one line.
+	// Kind is the kind of the strongest evidence. Summary is the reason in one line.
 	Kind     string    `json:"kind,omitempty"`
 	Summary  string    `json:"summary"`
 	Findings []Finding `json:"findings,omitempty"`
-	// ErrorFile is the file that the worker wrote, ErrorFileProblem why it could not be used.
+	// ErrorFile is the error file that the worker wrote. ErrorFileProblem says why it could not be used.
 	ErrorFile        string `json:"error_file,omitempty"`
 	ErrorFileProblem string `json:"error_file_problem,omitempty"`
 	Message          string `json:"message,omitempty"` // of the error file
-	// LogFile is where its stderr went.
+	// LogFile is the file with its stderr.
 	LogFile string `json:"log_file,omitempty"`
 	// Text is the traceback of the error file, else the last lines of stderr.
 	Text string `json:"text,omitempty"`
@@ -126,17 +127,17 @@ type Finding struct {
 	Text string `json:"text"`
 }
 
-// Warning is one line of the launcher's own log, from level warn on.
+// Warning is one line of the launcher's own log, of level warn or above.
 type Warning struct {
 	Time  Time   `json:"time"`
 	Level string `json:"level"`
 	Text  string `json:"text"`
 }
 
-// Time is a time in RFC 3339, UTC, with milliseconds.
+// Time is a time whose JSON is RFC 3339 in UTC, with milliseconds.
 type Time struct{ time.Time }
 
-// MarshalJSON implements json.Marshaler. A time that is not known is null.
+// MarshalJSON implements json.Marshaler. The zero time is null.
 func (t Time) MarshalJSON() ([]byte, error) {
 	if t.IsZero() {
 		return []byte("null"), nil
@@ -144,13 +145,14 @@ func (t Time) MarshalJSON() ([]byte, error) {
 	return []byte(t.UTC().Format(`"2006-01-02T15:04:05.000Z"`)), nil
 }
 
-// JSON returns the report as one indented object. What is not UTF-8 is replaced, what is too long is cut, and lists are never null.
+// JSON returns the report as one indented object. It replaces invalid UTF-8 and cuts what is too long. Lists are never
+// null.
 func (r Report) JSON() ([]byte, error) {
 	r.bound()
 	return Indented(r)
 }
 
-// Indented returns v as JSON for programs that people read, too: with indents, and <, > and & as they are.
+// Indented returns v as indented JSON without HTML escapes.
 func Indented(v any) ([]byte, error) {
 	var out bytes.Buffer
 	enc := json.NewEncoder(&out)
@@ -162,10 +164,10 @@ func Indented(v any) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// bound fills in what follows from the rest and cuts what is too long. It changes no slice that the caller has.
+// bound computes the derived fields and cuts what is too long. It copies the slices that it changes.
 func (r *Report) bound() {
 	r.Schema = Schema
-	r.Duration = math.Round(r.Ended.Sub(r.Started.Time).Seconds()*1000) / 1000 // to milliseconds, as times are
+	r.Duration = math.Round(r.Ended.Sub(r.Started.Time).Seconds()*1000) / 1000 // milliseconds, like times
 	r.Error = Begin(r.Error, MaxLine)
 	r.RoundCount = max(r.RoundCount, len(r.Rounds))
 	r.WarningCount = max(r.WarningCount, len(r.Warnings))
@@ -197,7 +199,8 @@ func (f *Failure) bounded() *Failure {
 		return nil
 	}
 	g := *f
-	g.Summary, g.Message, g.ErrorFileProblem = Begin(g.Summary, MaxLine), Begin(g.Message, MaxLine), Begin(g.ErrorFileProblem, MaxLine)
+	g.Summary, g.Message, g.ErrorFileProblem = Begin(g.Summary, MaxLine), Begin(g.Message, MaxLine),
+		Begin(g.ErrorFileProblem, MaxLine)
 	g.Text = End(g.Text, MaxText)
 	g.Findings = append([]Finding(nil), g.Findings...)
 	for i := range g.Findings {
@@ -206,10 +209,10 @@ func (f *Failure) bounded() *Failure {
 	return &g
 }
 
-// cut stands where text was left out.
+// cut marks where text was left out.
 const cut = "[...]"
 
-// Begin returns s as valid UTF-8, or as much of its begin as fits into limit bytes.
+// Begin returns s as valid UTF-8, or its beginning if s is longer than limit bytes.
 func Begin(s string, limit int) string {
 	s = strings.ToValidUTF8(s, "\uFFFD")
 	if len(s) <= limit {
@@ -218,7 +221,8 @@ func Begin(s string, limit int) string {
 	return strings.ToValidUTF8(s[:limit-len(cut)], "") + cut
 }
 
-// End returns s as valid UTF-8, or as many of its last lines as fit into limit bytes: the end of a traceback says the most.
+// End returns s as valid UTF-8, or its last lines if s is longer than limit bytes. The end of a traceback says the
+// most.
 func End(s string, limit int) string {
 	s = strings.ToValidUTF8(s, "\uFFFD")
 	if len(s) <= limit {

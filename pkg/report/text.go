@@ -9,16 +9,16 @@ import (
 // width is the longest rule of the report, in columns.
 const width = 60
 
-// maxEntries is how many failures the text shows beside the root cause, of this node and of the others each, and
-// maxDumps how many dumps.
+// maxEntries is how many failures of this node, and how many of other nodes, the text shows beside the root cause.
+// maxDumps is how many dumps it shows.
 const (
 	maxEntries = 16
 	maxDumps   = 8
 )
 
-// Text describes a failed run for people: the root cause first, then the other failures of this node, then those that
-// other nodes name, and what had ended earlier attempts. It keeps the headings and field names of torchrun's report (ChildFailedError). It is empty
-// where no worker is known to have failed.
+// Text describes a failed run for people: the root cause, the other failures of this node, failures of other nodes, and
+// what ended earlier attempts. It keeps the headings and field names of torchrun's report (torch 2.14, ChildFailedError
+// in torch/distributed/elastic/multiprocessing/errors/__init__.py). It is empty if no worker is known to have failed.
 func (r Report) Text() string {
 	if r.RootCause == nil {
 		return ""
@@ -42,10 +42,11 @@ func (r Report) Text() string {
 	}
 	columns = min(columns, width)
 	double, single := strings.Repeat("=", columns), strings.Repeat("-", columns)
-	return Printable(double + "\n" + title + "\n" + single + "\n" + strings.Join(sections, "\n"+single+"\n") + "\n" + double + "\n")
+	return Printable(double + "\n" + title + "\n" + single + "\n" + strings.Join(sections, "\n"+single+"\n") + "\n" +
+		double + "\n")
 }
 
-// others lists the failures beside the root cause.
+// others lists the failures besides the root cause.
 func (r Report) others() string {
 	if len(r.Failures)+len(r.OtherNodes) == 0 {
 		return "  <NO_OTHER_FAILURES>"
@@ -66,7 +67,7 @@ func (r Report) others() string {
 	return strings.Join(entries, "\n")
 }
 
-// places says where there is more to read.
+// places lists the files with more information.
 func (r Report) places() string {
 	var lines []string
 	if r.LogDir != "" {
@@ -82,7 +83,8 @@ func (r Report) places() string {
 	return strings.Join(lines, "\n")
 }
 
-// earlier describes the attempts before the last that have failed, in two lines each, the latest last; empty where there was none.
+// earlier describes the failed attempts before the last one, in two lines each, the newest last; empty if there was
+// none.
 func (r Report) earlier() string {
 	var entries []string
 	for i, round := range r.Rounds[:max(0, len(r.Rounds)-1)] {
@@ -97,10 +99,10 @@ func (r Report) earlier() string {
 	return strings.Join(entries, "\n")
 }
 
-// maxReason is how much of a reason an earlier attempt shows, in bytes.
+// maxReason is the longest reason of an earlier attempt, in bytes.
 const maxReason = 300
 
-// attempt describes a failed attempt: who failed, and why.
+// attempt describes a failed attempt: which worker failed, and why.
 func (r Round) attempt() string {
 	at, who, why := r.Ended, "", r.Why
 	if f := r.Failure; f != nil && r.End == EndFailure {
@@ -118,7 +120,7 @@ func (r Round) attempt() string {
 	return fmt.Sprintf("  attempt %-2d: %s%s\n  reason    : %s", r.Restarts, when, who, Begin(orNone(why), maxReason))
 }
 
-// entry describes one failure; the root cause has index 0.
+// entry describes one failure. The root cause has index 0.
 func (f Failure) entry(index int) string {
 	at := "<N/A>"
 	if !f.Time.IsZero() {
@@ -151,5 +153,5 @@ func orNone(s string) string {
 	return s
 }
 
-// indent keeps continuation lines inside their entry.
+// indent indents continuation lines to keep them inside their entry.
 func indent(s string) string { return strings.ReplaceAll(s, "\n", "\n  ") }

@@ -3,7 +3,6 @@ package kvstore_test
 import (
 	"context"
 	"fmt"
-	"log"
 	"time"
 
 	"github.com/elasticrun/elasticrun/pkg/kvstore"
@@ -17,16 +16,16 @@ func Example() {
 
 	go func() {
 		if err := job.Set(ctx, "master", []byte("node0:29500")); err != nil {
-			log.Print(err)
+			panic(err)
 		}
 	}()
 	master, err := job.Get(ctx, "master") // blocks until the key is set
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	restarts, err := job.Add(ctx, "restarts", 1)
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	fmt.Printf("%s, restart %d\n", master, restarts)
 	// Output: node0:29500, restart 1
@@ -40,7 +39,7 @@ func ExampleSynchronize() {
 		go func() {
 			all, err := kvstore.Synchronize(ctx, store, fmt.Appendf(nil, "node%d", rank), rank, worldSize, "hosts/", time.Minute)
 			if err != nil {
-				log.Print(err)
+				panic(err)
 			}
 			hosts <- all
 		}()

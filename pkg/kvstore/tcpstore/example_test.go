@@ -3,7 +3,6 @@ package tcpstore_test
 import (
 	"context"
 	"fmt"
-	"log"
 	"net"
 	"time"
 
@@ -14,7 +13,7 @@ import (
 func Example() {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	server := tcpstore.NewServer(tcpstore.ServerOptions{})
 	served := make(chan error, 1)
@@ -24,14 +23,14 @@ func Example() {
 	defer cancel()
 	client, err := tcpstore.Dial(ctx, listener.Addr().String(), tcpstore.ClientOptions{})
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	if err := client.Set(ctx, "color", []byte("green")); err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	color, err := client.Get(ctx, "color")
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	fmt.Printf("%s\n", color)
 

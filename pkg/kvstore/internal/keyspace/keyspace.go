@@ -38,6 +38,7 @@ var ErrNotNumber = errors.New("no 64-bit decimal number")
 // EntryCost is the approximate number of bytes that a key or a queued value uses besides its own.
 const EntryCost = 128
 
+// New returns an empty Space.
 func New() *Space {
 	return &Space{data: map[string]*entry{}, queues: map[string]*queue{}, waiting: map[string]*list.List{}}
 }
@@ -54,11 +55,13 @@ func (s *Space) put(key string, value []byte) {
 	e.value = value
 }
 
+// Set stores value under key and releases the waits for key from it.
 func (s *Space) Set(key string, value []byte) {
 	s.put(key, value)
 	s.satisfy(key)
 }
 
+// Get returns the value of key, or false if key is missing.
 func (s *Space) Get(key string) ([]byte, bool) {
 	e, ok := s.data[key]
 	if !ok {
@@ -119,6 +122,7 @@ func (s *Space) Size() int64 { return s.size }
 // Awaited returns the number of keys that a wait is missing.
 func (s *Space) Awaited() int { return len(s.waiting) }
 
+// Delete removes key and reports whether it was present.
 func (s *Space) Delete(key string) bool {
 	e, ok := s.data[key]
 	if ok {
@@ -165,6 +169,7 @@ func (s *Space) Pop(key string) (value []byte, length int) {
 	return value, length
 }
 
+// QueueLen returns the number of values in the queue of key.
 func (s *Space) QueueLen(key string) int {
 	if q := s.queues[key]; q != nil {
 		return q.values.Len()

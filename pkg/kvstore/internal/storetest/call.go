@@ -20,8 +20,8 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/kvstore"
 )
 
-// Call is one operation of a store, and Outcome its result. Tests compare the model, every Store and torch's clients
-// by them. tcpstore/testdata/py/drive.py reads and writes them as JSON.
+// Call is one operation of a store. Tests play the same calls with the model, every Store and torch's clients, and
+// compare the outcomes. tcpstore/testdata/py/drive.py reads and writes both as JSON.
 type Call struct {
 	Client  int    `json:"client"` // one of Clients
 	Op      string `json:"op"`     // as torch names it
@@ -32,6 +32,7 @@ type Call struct {
 	Timeout int    `json:"timeout"` // in ms
 }
 
+// Outcome is the result of a Call.
 type Outcome struct {
 	Values []Text `json:"values"`
 	Number int64  `json:"number"`
@@ -43,16 +44,21 @@ type Outcome struct {
 // Text is a string of bytes, which JSON holds as base64.
 type Text string
 
+// Clients is the number of clients that share a store in a sequence of calls.
+const Clients = 3
+
+// The timeouts of calls, in ms.
 const (
-	Clients   = 3
-	ShortWait = 5      // ms, for a key that will not come
-	LongWait  = 10_000 // ms, for one that is there or will come
+	ShortWait = 5      // for a key that will not be set
+	LongWait  = 10_000 // for a key that is or will be present
 )
 
+// MarshalText implements [encoding.TextMarshaler].
 func (s Text) MarshalText() ([]byte, error) {
 	return base64.StdEncoding.AppendEncode(nil, []byte(s)), nil
 }
 
+// UnmarshalText implements [encoding.TextUnmarshaler].
 func (s *Text) UnmarshalText(b []byte) error {
 	raw, err := base64.StdEncoding.AppendDecode(nil, b)
 	*s = Text(raw)
@@ -145,6 +151,7 @@ func FirstSeed(t *testing.T) uint64 {
 // Target is what a sequence is played against.
 type Target int
 
+// The targets differ in the calls that they support.
 const (
 	OwnStores Target = iota // no torch
 	Torch1                  // torch 1.13
@@ -156,9 +163,9 @@ const (
 // timeout of each call. At the end it sets the keys that background waits still miss.
 func Plan(with Target, sequence []Call) (planned []Call, want []Outcome) {
 	m := model{}
-	busy := map[int]bool{}     // clients that wait in the background
-	awaited := map[Text]bool{} // the keys that they wait for
-	given := map[Text]bool{}   // keys of waits that timed out
+	busy := map[int]bool{}      // clients that wait in the background
+	awaited := map[Text]bool{}  // the keys that they wait for
+	timedOut := map[Text]bool{} // keys of waits that timed out
 	for _, c := range sequence {
 		_, missing := m.missing(c.Keys)
 		in := func(keys map[Text]bool) bool {
@@ -173,7 +180,7 @@ func Plan(with Target, sequence []Call) (planned []Call, want []Outcome) {
 			continue
 		case with == Torch1 && slices.Contains([]string{"check", "append", "multi_get", "multi_set"}, c.Op):
 			continue
-		case with == Torch1 && (slices.Contains([]string{"set", "add", "compare_set"}, c.Op) || c.Later) && in(given):
+		case with == Torch1 && (slices.Contains([]string{"set", "add", "compare_set"}, c.Op) || c.Later) && in(timedOut):
 			continue
 		case with == Torch1 && blocks && in(awaited):
 			continue
@@ -189,7 +196,7 @@ func Plan(with Target, sequence []Call) (planned []Call, want []Outcome) {
 			if c.Later {
 				awaited[key] = true
 			}
-			given[key] = given[key] || blocks
+			timedOut[key] = timedOut[key] || blocks
 		}
 		busy[c.Client] = c.Later
 		if blocks {

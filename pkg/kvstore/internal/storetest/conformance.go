@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -60,14 +61,16 @@ func FirstDifference(want, got []Outcome) int {
 
 // Describe shows a sequence up to the call whose outcomes differ.
 func Describe(calls []Call, at int, one string, its Outcome, other string, others Outcome) string {
-	text := "\n"
+	var b strings.Builder
+	b.WriteByte('\n')
 	for _, c := range calls[:at+1] {
-		text += fmt.Sprintln(c)
+		fmt.Fprintln(&b, c)
 	}
 	for _, c := range calls[at+1:] {
-		text += fmt.Sprintln("(then)", c)
+		fmt.Fprintln(&b, "(then)", c)
 	}
-	return fmt.Sprintf("%scall %d is %s:\n%s gives %s\n%s gives %s", text, at+1, calls[at], one, its, other, others)
+	fmt.Fprintf(&b, "call %d is %s:\n%s gives %s\n%s gives %s", at+1, calls[at], one, its, other, others)
+	return b.String()
 }
 
 // conformRelease checks that each operation that stores something releases an earlier Get.

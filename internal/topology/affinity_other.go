@@ -4,7 +4,7 @@ package topology
 
 import "runtime"
 
-// Affinity returns every CPU of the machine: this system has no affinity that a process can read.
+// Affinity returns all CPUs of the machine, because a process cannot read its affinity on this system.
 func Affinity() ([]int, error) {
 	cpus := make([]int, runtime.NumCPU())
 	for i := range cpus {

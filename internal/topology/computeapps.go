@@ -16,8 +16,8 @@ type ComputeApps struct {
 	timeout time.Duration
 }
 
-// FindComputeApps returns nil where that costs time for nothing: there is no nvidia-smi on PATH, the driver lists
-// no GPU, or CUDA_VISIBLE_DEVICES hides all of them. It runs nothing. Of the options NeedPCI does not count.
+// FindComputeApps finds nvidia-smi on PATH. It returns nil if there is no nvidia-smi, if the driver lists no GPU, or if
+// CUDA_VISIBLE_DEVICES hides all GPUs. It runs nothing, and it ignores the option NeedPCI.
 func FindComputeApps(opts GPUOptions) *ComputeApps {
 	root, env := opts.Root, opts.Env
 	if root == nil {
@@ -39,8 +39,8 @@ func FindComputeApps(opts GPUOptions) *ComputeApps {
 	return &ComputeApps{program: program, timeout: cmp.Or(opts.Timeout, 10*time.Second)}
 }
 
-// InUse names those of pids that use a GPU, as "pid 42 (python3)". nvidia-smi gets the options' timeout; an error says
-// that it did not answer by then, or failed.
+// InUse returns the processes among pids that use a GPU, as "pid 42 (python3)". It fails if nvidia-smi fails, or exceeds the
+// timeout of the options.
 func (c *ComputeApps) InUse(ctx context.Context, pids map[int]bool) ([]string, error) {
 	out, err := runSMI(ctx, c.program, c.timeout, "--query-compute-apps=pid,process_name")
 	if err != nil {
@@ -49,8 +49,8 @@ func (c *ComputeApps) InUse(ctx context.Context, pids map[int]bool) ([]string, e
 	return parseComputeApps(out, pids), nil
 }
 
-// parseComputeApps reads lines of "pid, process name". A process has a line for each of its GPUs. In a container
-// pids may be missing, or those of another pid namespace: such lines say nothing here.
+// parseComputeApps reads lines of "pid, process name". A process has a line for each of its GPUs. In a container a pid may
+// be missing, or belong to another pid namespace; parseComputeApps skips such lines.
 func parseComputeApps(out string, pids map[int]bool) []string {
 	var using []string
 	seen := make(map[int]bool)

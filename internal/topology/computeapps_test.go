@@ -43,7 +43,7 @@ esac`
 	}
 }
 
-// Where there is nobody to ask, or nothing to ask about, nothing is ever run.
+// TestFindComputeApps checks that nvidia-smi is not used without GPUs, and that nothing is run.
 func TestFindComputeApps(t *testing.T) {
 	smi := fakeSMI(t, "exit 3")
 	for _, tt := range []struct {

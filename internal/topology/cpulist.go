@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// maxCPU bounds the CPU numbers that ParseCPUList takes, so that a damaged list cannot ask for
-// gigabytes. Linux knows at most 8192 CPUs (NR_CPUS on x86).
+// maxCPU limits the CPU numbers that ParseCPUList accepts, so that a damaged list cannot allocate gigabytes. Linux supports
+// at most 8192 CPUs (NR_CPUS on x86).
 const maxCPU = 1<<16 - 1
 
-// ParseCPUList reads the kernel's notation for a set of CPUs or nodes, such as "0-3,8", and returns the
-// numbers in ascending order, each once. White space around the list is ignored; an empty list is an
-// empty set. The error names the list and the part that is wrong.
+// ParseCPUList reads the kernel's notation for a set of CPUs or nodes, such as "0-3,8". It returns the numbers in ascending
+// order, each once. White space around the list is ignored, and an empty list is an empty set. The error names the list and
+// the part that is wrong.
 func ParseCPUList(list string) ([]int, error) {
 	trimmed := strings.TrimSpace(list)
 	if trimmed == "" {
@@ -54,7 +54,7 @@ func parseCPURange(part string) (first, last int, err error) {
 		return 0, 0, err
 	}
 	if last < first {
-		return 0, 0, fmt.Errorf("range %q runs backwards", part)
+		return 0, 0, fmt.Errorf("range %q is reversed", part)
 	}
 	return first, last, nil
 }
@@ -70,8 +70,8 @@ func parseCPU(text string) (int, error) {
 	return int(cpu), nil
 }
 
-// FormatCPUList writes a set of CPUs in the kernel's notation, shortest form: [0 1 2 3 8] is "0-3,8".
-// Order and repetition in cpus do not matter.
+// FormatCPUList returns a set of CPUs in the kernel's notation, in its shortest form: [0 1 2 3 8] is "0-3,8". Order and
+// repetition in cpus do not matter.
 func FormatCPUList(cpus []int) string {
 	sorted := slices.Compact(slices.Sorted(slices.Values(cpus)))
 	var out strings.Builder

@@ -23,7 +23,7 @@ func TestParseCPUList(t *testing.T) {
 		{in: "8,0-1", want: []int{0, 1, 8}},
 		{in: "1-3,2-4,3", want: []int{1, 2, 3, 4}},
 		{in: "5-5", want: []int{5}},
-		{in: "3-1", err: `parse CPU list "3-1": range "3-1" runs backwards`},
+		{in: "3-1", err: `parse CPU list "3-1": range "3-1" is reversed`},
 		{in: "1,,2", err: `parse CPU list "1,,2": "" is not a CPU number`},
 		{in: "1-", err: `parse CPU list "1-": "" is not a CPU number`},
 		{in: "-1", err: `parse CPU list "-1": "" is not a CPU number`},

@@ -10,11 +10,11 @@ import (
 	"github.com/elasticrun/elasticrun/internal/cgroup"
 )
 
-// CPUs returns how many CPUs a job started by this process may use at a time, at least 1: the smaller of
-// its affinity and the CPU quota of its cgroup and of every cgroup above that one (versions 1 and 2), a
-// fraction of a CPU counted as a whole one. torchrun's `--nproc-per-node cpu` counts the machine's CPUs instead,
-// which starts 128 workers in a container that may use four. Go's GOMAXPROCS will not do either: it is
-// never 1 because of a quota, and users set it.
+// CPUs returns the number of CPUs that a job of this process may use at a time, at least 1. That is the minimum of its
+// affinity and of the CPU quotas of its cgroup and all cgroups above (versions 1 and 2). A fraction of a CPU counts as one.
+//
+// torchrun's --nproc-per-node cpu counts the machine's CPUs instead, which starts 128 workers in a container that may use
+// four. Go's GOMAXPROCS is not suitable either: a quota never reduces it to 1, and users set it.
 func CPUs() int {
 	count := runtime.NumCPU()
 	if cpus, err := Affinity(); err == nil {
@@ -23,8 +23,8 @@ func CPUs() int {
 	return limitCPUs(os.DirFS("/"), count)
 }
 
-// limitCPUs lowers count to the quotas found under root, the root of the file system. Files that are absent
-// or unreadable limit nothing.
+// limitCPUs reduces count to the quotas below root, the root of the file system. Files that are missing or unreadable do
+// not limit it.
 func limitCPUs(root fs.FS, count int) int {
 	for _, group := range cgroup.Find(root, "cpu") {
 		for dir := range group.Dirs() {
@@ -54,7 +54,7 @@ func quota(root fs.FS, dir string, v2 bool) (int, bool) {
 	return (used-1)/each + 1, true
 }
 
-// readString reads a small file whose absence means the same as its emptiness.
+// readString returns the content of a small file, or "" if it cannot be read.
 func readString(fsys fs.FS, name string) string {
 	data, err := fs.ReadFile(fsys, name)
 	if err != nil {

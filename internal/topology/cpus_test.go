@@ -71,7 +71,7 @@ func TestLimitCPUs(t *testing.T) {
 			"proc/self/mountinfo":   strings.Replace(v2Mount, " / /sys", " /../.. /sys", 1),
 			"sys/fs/cgroup/cpu.max": "250000 100000\n",
 		}, 3},
-		{"v2 mount of a stranger's cgroup", map[string]string{
+		{"v2 mount of another cgroup", map[string]string{
 			"proc/self/cgroup":      "0::/mine\n",
 			"proc/self/mountinfo":   strings.Replace(v2Mount, " / /sys", " /theirs /sys", 1),
 			"sys/fs/cgroup/cpu.max": "250000 100000\n",
@@ -115,7 +115,7 @@ func TestCPUsIsAtMostTheAffinity(t *testing.T) {
 	}
 }
 
-// A process started with one CPU counts one: the test runs itself under taskset.
+// TestAffinityIsSeen checks that a process with an affinity of one CPU counts one: the test runs itself under taskset.
 func TestAffinityIsSeen(t *testing.T) {
 	if os.Getenv("TOPOLOGY_PRINT_CPUS") != "" {
 		affinity, err := Affinity()

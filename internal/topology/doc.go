@@ -1,13 +1,11 @@
-// Package topology answers what the launcher must know about its machine before it starts workers:
-// how many CPUs and which GPUs a job may use, which CPUs belong to a GPU, who holds a TCP port, and
-// which Python interpreter runs the script.
+// Package topology reads the facts about a machine that the launcher needs before it starts workers: how many CPUs and
+// which GPUs a job may use, which CPUs are near a GPU, which process holds a TCP port, and which Python interpreter runs
+// the script. It does not change the machine, and it knows nothing about jobs.
 //
-// Everything is read from files (/proc, /sys, /dev) through an fs.FS, so that a test can describe a
-// machine as a map of files; the exported functions without such an argument read the real machine.
-// The one process ever started is nvidia-smi, and only when the files do not say which GPUs there are.
-// The environment is read through a function with the signature of os.LookupEnv.
+// Facts come from files (/proc, /sys, /dev) through an [io/fs.FS], so that a test can describe a machine as a map of files.
+// Exported functions without such an argument read the real machine. The environment is read through a function with the
+// signature of [os.LookupEnv]. The only program that runs is nvidia-smi, where files do not have the answer.
 //
-// Nothing is cached and no state is kept: all functions may be called concurrently. The one goroutine
-// that is ever started waits for nvidia-smi and has ended when GPUs returns, unless the kernel itself
-// keeps that process from ending (see GPUs).
+// The package caches nothing and keeps no state, so all functions may be called concurrently. One goroutine waits for
+// nvidia-smi. It has ended when the function returns, unless the kernel prevents nvidia-smi from ending (see [GPUs]).
 package topology

@@ -7,18 +7,18 @@ import (
 	"strings"
 )
 
-// GPULoad is what one GPU of this machine has to do.
+// GPULoad is the load of one GPU.
 type GPULoad struct {
-	// Index is nvidia-smi's.
+	// Index is the GPU's index in nvidia-smi.
 	Index int
-	// Utilization is the share of the last moments in which it was busy, in percent; -1 where the driver does not tell.
+	// Utilization is the share of recent time in which the GPU was busy, in percent; -1 if unknown.
 	Utilization int
-	// MemoryUsed and MemoryTotal are in bytes; -1 where the driver does not tell.
+	// MemoryUsed and MemoryTotal are in bytes; -1 if unknown.
 	MemoryUsed, MemoryTotal int64
 }
 
-// Load asks nvidia-smi what all GPUs of the machine have to do. It gets the options' timeout; an error says that it did not answer by then, or
-// failed.
+// Load asks nvidia-smi for the load of all GPUs of the machine. It fails if nvidia-smi fails, or exceeds the timeout of the
+// options.
 func (c *ComputeApps) Load(ctx context.Context) ([]GPULoad, error) {
 	out, err := runSMI(ctx, c.program, c.timeout, "--query-gpu=index,utilization.gpu,memory.used,memory.total")
 	if err == nil {
@@ -30,7 +30,7 @@ func (c *ComputeApps) Load(ctx context.Context) ([]GPULoad, error) {
 	return nil, fmt.Errorf("ask %s for the GPUs' load: %w", c.program, err)
 }
 
-// parseLoad reads lines of "0, 34 %, 1024 MiB, 81559 MiB", in which [N/A] and the like stand for what is not known.
+// parseLoad reads lines of "0, 34 %, 1024 MiB, 81559 MiB". Text such as [N/A] stands for an unknown value.
 func parseLoad(out string) ([]GPULoad, error) {
 	var gpus []GPULoad
 	for line := range strings.Lines(out) {
@@ -53,7 +53,7 @@ func parseLoad(out string) ([]GPULoad, error) {
 	return gpus, nil
 }
 
-// quantity reads a number with a unit; -1 for anything else.
+// quantity reads a number with a unit. It returns -1 for any other text.
 func quantity(field, unit string, scale int64) int64 {
 	number, ok := strings.CutSuffix(strings.TrimSpace(field), unit)
 	n, err := strconv.ParseUint(number, 10, 31)

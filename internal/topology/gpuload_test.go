@@ -1,8 +1,6 @@
 package topology
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -54,15 +52,8 @@ func FuzzParseLoad(f *testing.F) {
 }
 
 func TestLoad(t *testing.T) {
-	dir := t.TempDir()
-	script := "#!/bin/sh\n[ \"$1\" = --query-gpu=index,utilization.gpu,memory.used,memory.total ] && echo '0, 7 %, 3 MiB, 8 MiB'\n"
-	if err := os.WriteFile(filepath.Join(dir, "nvidia-smi"), []byte(script), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	env := func(name string) (string, bool) {
-		return map[string]string{"PATH": dir + ":/bin:/usr/bin"}[name], name == "PATH"
-	}
-	c := FindComputeApps(GPUOptions{Root: fstest.MapFS{}, Env: env})
+	dir := fakeSMI(t, `[ "$1" = --query-gpu=index,utilization.gpu,memory.used,memory.total ] && echo '0, 7 %, 3 MiB, 8 MiB'`)
+	c := FindComputeApps(GPUOptions{Root: fstest.MapFS{}, Env: environment(map[string]string{"PATH": dir})})
 	if c == nil {
 		t.Fatal("no nvidia-smi")
 	}

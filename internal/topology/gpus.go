@@ -16,58 +16,57 @@ import (
 
 // GPU is one NVIDIA device that a worker can use.
 type GPU struct {
-	// ID is what names the device in CUDA_VISIBLE_DEVICES: as written there, else its index.
+	// ID is the device's name for CUDA_VISIBLE_DEVICES: as written there, else its index.
 	ID string
-	// PCI is the bus address as in /sys/bus/pci/devices, "0000:65:00.0"; "" if it is not known.
+	// PCI is the bus address as in /sys/bus/pci/devices, "0000:65:00.0"; "" if it is unknown.
 	PCI string
-	// UUID is the device's own name, "GPU-…"; "" if it is not known. A MIG instance shows its GPU's.
+	// UUID is the device's UUID, "GPU-…"; "" if it is unknown. A MIG instance has the UUID of its GPU.
 	UUID string
 }
 
-// GPUOptions say how GPUs are looked for. The zero value is right for counting them on this machine.
+// GPUOptions configure the search for GPUs. The zero value counts the GPUs of this machine.
 type GPUOptions struct {
 	// Root is the file system's root; nil means os.DirFS("/").
 	Root fs.FS
 	// Env reads the environment, PATH included; nil means os.LookupEnv.
 	Env func(string) (string, bool)
-	// NeedPCI asks for the PCI addresses even where only nvidia-smi knows them and CUDA_VISIBLE_DEVICES
-	// would have been enough to count.
+	// NeedPCI asks for the PCI addresses, even if only nvidia-smi knows them and CUDA_VISIBLE_DEVICES is enough to count
+	// the GPUs.
 	NeedPCI bool
-	// Timeout bounds nvidia-smi; 0 means 10 s. It takes seconds on a machine without persistence mode
-	// and for ever on one whose driver hangs.
+	// Timeout limits nvidia-smi; 0 means 10 s. nvidia-smi takes seconds on a machine without persistence mode, and never ends
+	// if the driver hangs.
 	Timeout time.Duration
 }
 
-// GPUs returns the GPUs that a worker started now would see, in CUDA's order, so that the GPU of a
-// worker is the one at its local rank. None is an empty list and no error. Sources, the cheap first:
+// GPUs returns the GPUs that a new worker would see, in CUDA's order, so that a worker's GPU is the one at its local rank. No
+// GPU is an empty list and no error. It uses these sources, cheap ones first:
 //
-//  1. CUDA_VISIBLE_DEVICES, if set, picks and orders the devices, read as CUDA reads it: entries after
-//     the first invalid one do not count. "", "-1" and "NoDevFiles" are no devices, and nothing else is
-//     read. What 2 and 3 find tells which entries are invalid; without them the entries are believed.
-//  2. /proc/driver/nvidia/gpus, less the devices for which this container has no /dev/nvidia* node.
-//  3. nvidia-smi from PATH, if 2 does not exist (WSL) or all its device nodes are missing. Not asked if
-//     the list of 1 is enough. An error is returned if it fails or does not answer in time.
+//  1. CUDA_VISIBLE_DEVICES, if set, selects and orders the devices. As in CUDA, entries after the first invalid one are
+//     ignored. "", "-1" and "NoDevFiles" mean no devices, and then no other source is read. Sources 2 and 3 show which
+//     entries are invalid; without them all entries are accepted.
+//  2. /proc/driver/nvidia/gpus, without the devices for which this container has no /dev/nvidia* node.
+//  3. nvidia-smi from PATH, if source 2 does not exist (WSL) or all its device nodes are missing, and if source 1 is not
+//     enough. GPUs fails if nvidia-smi fails or exceeds the timeout.
 //
-// Indices follow the PCI bus, as in nvidia-smi and in CUDA with equal GPUs or CUDA_DEVICE_ORDER=PCI_BUS_ID.
-// MIG instances count only when CUDA_VISIBLE_DEVICES lists them, each as one GPU.
+// Indices follow the PCI bus, as in nvidia-smi, and as in CUDA with equal GPUs or CUDA_DEVICE_ORDER=PCI_BUS_ID. MIG instances
+// count only if CUDA_VISIBLE_DEVICES lists them; then each counts as one GPU.
 //
-// nvidia-smi is killed, with all it has started, when the time is over or ctx ends. If even SIGKILL does
-// not end it (a driver stuck in the kernel), GPUs returns its error all the same and leaves behind the
-// goroutine that waits for it.
+// On a timeout, and when ctx ends, GPUs kills nvidia-smi with all processes that it has started. If SIGKILL does not end
+// nvidia-smi, because its driver hangs in the kernel, GPUs returns its error anyway and leaves a goroutine that waits.
 func GPUs(ctx context.Context, opts GPUOptions) ([]GPU, error) {
 	return findGPUs(opts, func(program string) ([]GPU, error) {
 		return askSMI(ctx, program, cmp.Or(opts.Timeout, 10*time.Second))
 	})
 }
 
-// CountGPUs returns how many GPUs would be found by GPUs, but runs nothing. It is false where only nvidia-smi knows, or may know,
-// that there are any.
+// CountGPUs returns the number of GPUs that [GPUs] would find, but runs nothing. known is false if only nvidia-smi can find
+// out.
 func CountGPUs(opts GPUOptions) (count int, known bool) {
 	gpus, err := findGPUs(opts, func(string) ([]GPU, error) { return nil, errors.New("nvidia-smi is not asked") })
 	return len(gpus), err == nil
 }
 
-// findGPUs asks nvidia-smi by ask, which gets its path.
+// findGPUs implements GPUs. ask runs the nvidia-smi at a path.
 func findGPUs(opts GPUOptions, ask func(program string) ([]GPU, error)) ([]GPU, error) {
 	root, env := opts.Root, opts.Env
 	if root == nil {
@@ -97,11 +96,11 @@ func findGPUs(opts GPUOptions, ask func(program string) ([]GPU, error)) ([]GPU, 
 	case known:
 		return selectVisible(entries, installed), nil
 	}
-	return believeVisible(entries), nil
+	return assumeVisible(entries), nil
 }
 
-// procGPUs reads the driver's list of devices, in the order of the PCI bus. It is false if the list does
-// not say which GPUs can be used here.
+// procGPUs reads the driver's list of devices, in the order of the PCI bus. It returns false if the list does not show which
+// GPUs can be used.
 func procGPUs(root fs.FS) ([]GPU, bool) {
 	const dir = "proc/driver/nvidia/gpus"
 	entries, err := fs.ReadDir(root, dir)
@@ -119,7 +118,7 @@ func procGPUs(root fs.FS) ([]GPU, bool) {
 		if info.excluded {
 			continue
 		}
-		// Containers see the list of the whole machine, but only their own device nodes.
+		// A container sees the list of the whole machine, but only its own device nodes.
 		if info.minor != "" && !exists(root, "dev/nvidia"+info.minor) {
 			missing++
 			continue
@@ -127,8 +126,8 @@ func procGPUs(root fs.FS) ([]GPU, bool) {
 		gpus = append(gpus, GPU{PCI: pci, UUID: info.uuid})
 	}
 	if len(gpus) == 0 && missing > 0 {
-		// No node at all: either a container without GPUs, or a machine on which no one has used them
-		// since it was started. nvidia-smi makes the nodes in the second case.
+		// All nodes are missing: either this is a container without GPUs, or no process has used the GPUs since the machine
+		// was started. In the second case nvidia-smi creates the nodes.
 		return nil, false
 	}
 	slices.SortFunc(gpus, func(a, b GPU) int {
@@ -145,9 +144,9 @@ func exists(root fs.FS, name string) bool {
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-// information is what /proc/driver/nvidia/gpus/*/information says about one device.
+// information is the content of /proc/driver/nvidia/gpus/*/information.
 type information struct {
-	uuid     string // "" until the driver has talked to the device: it prints question marks
+	uuid     string // "" while the driver prints question marks, before it has initialized the device
 	minor    string // the number of its device node
 	excluded bool   // by the driver's own list
 }
@@ -173,8 +172,8 @@ func parseInformation(text string) information {
 	return info
 }
 
-// normalizePCI returns a PCI address as sysfs writes it: nvidia-smi prints the domain with eight digits
-// and everything in capitals, "00000000:65:00.0".
+// normalizePCI returns a PCI address in the form of sysfs. nvidia-smi prints the domain with eight digits and in capitals,
+// "00000000:65:00.0".
 func normalizePCI(addr string) (string, error) {
 	domain, rest, ok := strings.Cut(strings.ToLower(strings.TrimSpace(addr)), ":")
 	bus, slot, ok1 := strings.Cut(rest, ":")

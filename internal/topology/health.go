@@ -10,29 +10,31 @@ import (
 	"time"
 )
 
-// GPUHealth is what nvidia-smi says of the state of one GPU. What it does not know, or the GPU has not, is 0, -1 or false.
+// GPUHealth is the state of one GPU. Values that nvidia-smi does not know, or that the GPU does not have, are 0, -1 or
+// false.
 type GPUHealth struct {
 	Index, UUID, Name string
-	// Broken is what it said in place of values where the GPU does not answer; empty where it does.
+	// Broken is the text that nvidia-smi printed instead of values because the GPU does not respond; empty if it responds.
 	Broken string
-	// Temperature is in degrees Celsius; -1 is not known.
+	// Temperature is in degrees Celsius; -1 if unknown.
 	Temperature int
-	// UncorrectedErrors counts ECC errors since the driver was loaded.
+	// UncorrectedErrors is the number of ECC errors since the driver was loaded.
 	UncorrectedErrors int
-	// ResetPending says that pages are to be retired, or rows to be remapped, by the next reset; RemapFailed that there are no more rows.
+	// ResetPending says that the next reset will retire pages or remap rows. RemapFailed says that no spare rows are left.
 	ResetPending, RemapFailed bool
-	// Slowdowns are why its clocks are held down now, other than by the power limit that was set.
+	// Slowdowns are the reasons, other than the configured power limit, why the clocks are reduced now.
 	Slowdowns []string
 }
 
-// healthFields are those of --query-gpu, in the order of parseHealth. Drivers before 535 know the last three by another name.
+// healthFields are the fields of --query-gpu in the order of parseHealth. Drivers before 535 have other names for the last
+// three.
 const healthFields = "index,uuid,name,temperature.gpu,ecc.errors.uncorrected.volatile.total,retired_pages.pending," +
 	"clocks_event_reasons.hw_thermal_slowdown,clocks_event_reasons.hw_power_brake_slowdown,clocks_event_reasons.sw_thermal_slowdown"
 
-// slowdowns say what the last fields of healthFields mean.
+// slowdowns are the meanings of the last fields of healthFields.
 var slowdowns = [...]string{"the hardware is too hot", "a power brake", "it is too hot"}
 
-// FindSMI returns the path of nvidia-smi, or "" where PATH has none. env is os.LookupEnv or a test's own.
+// FindSMI returns the path of nvidia-smi, or "" if it is not on PATH. env has the signature of [os.LookupEnv].
 func FindSMI(env func(string) (string, bool)) string {
 	program, err := lookPath(env, "nvidia-smi")
 	if err != nil {
@@ -41,8 +43,8 @@ func FindSMI(env func(string) (string, bool)) string {
 	return program
 }
 
-// Health asks nvidia-smi how all of this machine's GPUs are. The options' Env says where to find it; their Timeout counts for each of its calls.
-// None is an empty list, as is a machine without nvidia-smi.
+// Health asks nvidia-smi for the state of all GPUs of this machine. It uses the options Env and Timeout; the timeout applies
+// to each call of nvidia-smi. The list is empty if there is no GPU or no nvidia-smi.
 func Health(ctx context.Context, opts GPUOptions) ([]GPUHealth, error) {
 	env, timeout := opts.Env, cmp.Or(opts.Timeout, 10*time.Second)
 	if env == nil {
@@ -63,7 +65,7 @@ func Health(ctx context.Context, opts GPUOptions) ([]GPUHealth, error) {
 	if err != nil {
 		return nil, fmt.Errorf("ask %s for the state of the GPUs: %w", program, err)
 	}
-	// Older GPUs have no rows that could be remapped, and older drivers no such question: then nothing is known of them.
+	// Older GPUs cannot remap rows, and older drivers do not have this query.
 	if out, err = runSMI(ctx, program, timeout, "--query-remapped-rows=gpu_uuid,remapped_rows.pending,remapped_rows.failure"); err == nil {
 		addRemapped(all, out)
 	}
@@ -117,10 +119,10 @@ func addRemapped(all []GPUHealth, out string) {
 	}
 }
 
-// yes reads a switch, that is written in words or as a number.
+// yes reads a switch that is printed as a word or as a number.
 func yes(value string) bool { return value == "Yes" || value == "1" }
 
-// lost tells whether a value stands for a GPU that does not answer.
+// lost reports whether a value means that the GPU does not respond.
 func lost(value string) bool {
 	return strings.Contains(value, "ERR!") || strings.Contains(value, "Unknown Error") || strings.Contains(value, "GPU is lost") ||
 		strings.Contains(value, "GPU requires reset")

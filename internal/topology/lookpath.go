@@ -8,12 +8,12 @@ import (
 	"path/filepath"
 )
 
-// defaultPath is searched when PATH is not set at all, as the C library does.
+// defaultPath is searched if PATH is not set, as in the C library.
 const defaultPath = "/bin:/usr/bin"
 
 // lookPath finds the program name in the directories of env's PATH and returns its absolute path.
-// Links are not resolved: a virtual environment's interpreter knows itself by the link's place. A
-// relative directory in PATH counts, as in a shell; it is the user's own choice.
+// It does not resolve links, because the interpreter of a virtual environment finds its environment by the link's path. A
+// relative directory in PATH counts, as in a shell.
 func lookPath(env func(string) (string, bool), name string) (string, error) {
 	for _, dir := range filepath.SplitList(searchPath(env)) {
 		if found, err := executable(filepath.Join(dir, name)); err == nil {
@@ -30,13 +30,13 @@ func searchPath(env func(string) (string, bool)) string {
 	return defaultPath
 }
 
-// executable returns the absolute form of file if this user can execute it, else the bare reason.
+// executable returns the absolute path of file if this user can execute it. The error is the reason alone.
 func executable(file string) (string, error) {
 	abs, err := filepath.Abs(file)
 	if err != nil {
 		return "", err
 	}
-	// Given a path with a slash LookPath searches nowhere: it checks that one file.
+	// LookPath does not search for a path with a slash; it only checks the file.
 	_, err = exec.LookPath(abs)
 	if e, ok := errors.AsType[*exec.Error](err); ok {
 		err = e.Err

@@ -11,7 +11,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// files describes a machine: path to content.
+// files returns the file system of a machine, from path to content.
 func files(content map[string]string) fstest.MapFS {
 	fsys := fstest.MapFS{}
 	for name, text := range content {
@@ -20,7 +20,7 @@ func files(content map[string]string) fstest.MapFS {
 	return fsys
 }
 
-// environment is an os.LookupEnv over a map.
+// environment returns an os.LookupEnv that reads a map.
 func environment(vars map[string]string) func(string) (string, bool) {
 	return func(name string) (string, bool) {
 		value, ok := vars[name]
@@ -28,7 +28,7 @@ func environment(vars map[string]string) func(string) (string, bool) {
 	}
 }
 
-// errorText is "" for no error, so that a table can name the error it wants.
+// errorText returns the text of err, or "" for nil, so that a table can name the error.
 func errorText(err error) string {
 	if err == nil {
 		return ""

@@ -11,7 +11,8 @@ import (
 	"strings"
 )
 
-// NUMAMode says which CPUs near its GPU a worker is bound to. The names are torchrun's (torch 2.14).
+// NUMAMode selects the CPUs near its GPU to which a worker is bound. The names are those of torchrun (torch 2.14
+// torch/numa/binding.py).
 type NUMAMode string
 
 const (
@@ -19,10 +20,10 @@ const (
 	NUMANode NUMAMode = "node"
 	// NUMASocket binds to all CPUs of all nodes on the GPU's socket.
 	NUMASocket NUMAMode = "socket"
-	// NUMAExclusive shares out the physical cores of a node among its GPUs, none to two of them.
+	// NUMAExclusive divides the physical cores of a node among its GPUs, so that no two GPUs share a core.
 	NUMAExclusive NUMAMode = "exclusive"
-	// NUMACoreComplex binds to the CPUs that share one last-level cache, another for each GPU of the node
-	// while there are enough.
+	// NUMACoreComplex binds to the CPUs that share one last-level cache. Each GPU of the node gets its own cache while there
+	// are enough.
 	NUMACoreComplex NUMAMode = "core-complex"
 )
 
@@ -35,25 +36,25 @@ func ParseNUMAMode(text string) (NUMAMode, error) {
 	return "", fmt.Errorf("NUMA binding %q is not one of node, socket, exclusive, core-complex", text)
 }
 
-// Binder computes the CPUs of workers from a description of the machine. It reads files only.
+// Binder computes the CPUs of workers. It only reads files.
 type Binder struct {
 	// Sys is the root of sysfs, os.DirFS("/sys").
 	Sys fs.FS
 	// GPUs are the GPUs of the workers by local rank, as GPUs returns them with NeedPCI.
 	GPUs []GPU
-	// Affinity are the CPUs this process may use, as Affinity returns them; no worker gets another.
+	// Affinity are the CPUs that this process may use, as [Affinity] returns them. Workers get no other CPUs.
 	Affinity []int
 }
 
-// Binding returns the CPUs that the worker of this local rank is to be bound to, ascending and never
-// empty. Its GPU is the one at index localRank. Memory is not bound: the kernel's first-touch rule
-// places it near the CPUs. In detail, as torchrun does (torch 2.14):
+// Binding returns the CPUs for the worker of this local rank, ascending and never empty. The worker's GPU is the one at index
+// localRank. Memory is not bound, because the kernel's first-touch rule places it near the CPUs. The rules are those of
+// torchrun (torch 2.14 torch/numa/binding.py):
 //
-//   - A GPU whose node is unknown to the kernel (-1) belongs to node 0.
-//   - exclusive: GPUs of a node by index; each gets the same number of neighbouring cores, with all their
-//     hardware threads, and the first ones get one more while cores are left over.
-//   - core-complex: caches with the most usable CPUs first, then by lowest CPU; GPUs of the node by index
-//     take one after the other and start again at the first.
+//   - A GPU without a known node (-1) belongs to node 0.
+//   - exclusive: the GPUs of a node, by index, get the same number of adjacent cores with all their hardware threads. The
+//     first GPUs get one more core each while cores are left.
+//   - core-complex: caches are sorted by the number of usable CPUs, largest first, then by the lowest CPU. The GPUs of the
+//     node, by index, take one cache each and start again at the first.
 func (b Binder) Binding(mode NUMAMode, localRank int) ([]int, error) {
 	cpus, err := b.binding(mode, localRank)
 	if err == nil && len(cpus) == 0 {
@@ -108,7 +109,7 @@ func (b Binder) nodeCPUs(node int) ([]int, error) {
 	return slices.DeleteFunc(cpus, func(cpu int) bool { return !slices.Contains(b.Affinity, cpu) }), nil
 }
 
-// socketCPUs returns the usable CPUs of all nodes that are on the same socket as this one.
+// socketCPUs returns the usable CPUs of all nodes on the same socket as this node.
 func (b Binder) socketCPUs(node int) ([]int, error) {
 	own, err := b.nodeSocket(node)
 	if err != nil {
@@ -140,10 +141,10 @@ func (b Binder) socketCPUs(node int) ([]int, error) {
 	return cpus, nil
 }
 
-// errNoCPUs marks a node of memory only.
+// errNoCPUs is the error of a node that has only memory.
 var errNoCPUs = errors.New("the node has no CPUs")
 
-// nodeSocket returns the package id that the CPUs of a node have in common.
+// nodeSocket returns the package id of a node's CPUs.
 func (b Binder) nodeSocket(node int) (int, error) {
 	cpus, err := b.readList(path.Join(nodeDir, "node"+strconv.Itoa(node), "cpulist"))
 	if err == nil && len(cpus) == 0 {
@@ -161,7 +162,7 @@ func (b Binder) exclusiveCPUs(node, index int) ([]int, error) {
 	if err != nil {
 		return nil, err
 	}
-	// A core is known by the lowest of its threads, whether this process may use that one or not.
+	// The lowest thread identifies a core, even if this process may not use that thread.
 	cores, err := group(cpus, func(cpu int) (int, error) {
 		threads, err := b.readList(path.Join(cpuDir(cpu), "topology/thread_siblings_list"))
 		if err != nil || len(threads) == 0 {
@@ -184,7 +185,7 @@ func (b Binder) exclusiveCPUs(node, index int) ([]int, error) {
 	return flatten(cores[first:last]), nil
 }
 
-// complexCPUs returns the CPUs of the last-level cache that is this GPU's turn.
+// complexCPUs returns the CPUs of this GPU's last-level cache.
 func (b Binder) complexCPUs(node, index int) ([]int, error) {
 	cpus, position, _, err := b.share(node, index)
 	if err != nil || len(cpus) == 0 {
@@ -200,8 +201,8 @@ func (b Binder) complexCPUs(node, index int) ([]int, error) {
 	return complexes[position%len(complexes)], nil
 }
 
-// share returns the usable CPUs of a node, how many GPUs share them, and which of those the GPU at this
-// index is.
+// share returns the usable CPUs of a node, the number of GPUs that share them, and the position of the GPU at index among
+// these GPUs.
 func (b Binder) share(node, index int) (cpus []int, position, count int, err error) {
 	if cpus, err = b.nodeCPUs(node); err != nil {
 		return nil, 0, 0, err
@@ -222,7 +223,7 @@ func (b Binder) share(node, index int) (cpus []int, position, count int, err err
 	return cpus, position, count, nil
 }
 
-// lastCache returns the lowest CPU that shares this CPU's data cache of the highest level.
+// lastCache returns the lowest CPU that shares this CPU's highest-level data cache.
 func (b Binder) lastCache(cpu int) (int, error) {
 	dir := path.Join(cpuDir(cpu), "cache")
 	entries, err := fs.ReadDir(b.Sys, dir)
@@ -305,7 +306,7 @@ func (b Binder) readList(name string) ([]int, error) {
 	return cpus, nil
 }
 
-// group sorts ascending cpus into classes with the same key, in ascending order of the key.
+// group divides ascending cpus into classes with the same key, in ascending order of the key.
 func group(cpus []int, key func(int) (int, error)) ([][]int, error) {
 	classes := map[int][]int{}
 	var keys []int

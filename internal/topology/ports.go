@@ -10,27 +10,26 @@ import (
 	"slices"
 )
 
-// Owner says who holds a TCP port, as far as this user can see. Its String is one line for an error message.
+// Owner is the holder of a TCP port, as far as it is visible to this user. Its String is one line for an error message.
 type Owner struct {
 	Port int
-	// State is the kernel's name for the state of the socket that holds the port, LISTEN as a rule.
-	// "" if no such socket was seen; Addr, UID, PID and Command are then unset too.
+	// State is the kernel's name for the state of the socket that holds the port, usually LISTEN. If no such socket was
+	// found, State is "", and Addr, UID, PID and Command are not set.
 	State string
 	// Addr is the local address the socket is bound to.
 	Addr netip.Addr
 	// UID is the user who owns the socket.
 	UID int
-	// PID is the process that has the socket open, the lowest if several have; 0 if none is visible: it is
-	// another user's, or outside this PID namespace.
+	// PID is the process that has the socket open, the lowest if there are several. It is 0 if the process belongs to another
+	// user or is outside this PID namespace.
 	PID int
 	// Command is that process's command line, shortened; "" if it could not be read.
 	Command string
 }
 
-// PortOwner finds who keeps a TCP port of a local address, or, where addr is not valid, of any, from being bound: who holds
-// the same port of another address does not count. It is meant for the
-// moment after bind has answered "address already in use". The error is set only when the kernel's
-// socket table exists and cannot be read; a system without such a table gives an Owner with no State.
+// PortOwner finds the process that prevents bind from using a TCP port of a local address. If addr is not valid, it looks at
+// all addresses. Call it after bind has failed with "address already in use". It fails only if the kernel's socket table
+// exists and cannot be read. On a system without such a table the Owner has no State.
 func PortOwner(addr netip.Addr, port int) (Owner, error) {
 	return portOwner(os.DirFS("/proc"), addr, port)
 }
@@ -65,15 +64,15 @@ func portOwner(proc fs.FS, addr netip.Addr, port int) (Owner, error) {
 	return owner, nil
 }
 
-// Listens tells that the port is listened on, and not only used for a connection.
+// Listens reports whether the port is used to listen, and not only for a connection.
 func (o Owner) Listens() bool { return o.State == listening }
 
 // String returns one line such as "port 29500 is held by pid 1234 (python3 train.py)".
 func (o Owner) String() string {
 	switch {
 	case o.State == "":
-		// A socket that is bound and not yet listening is in no table.
-		return fmt.Sprintf("port %d is held by a process that the system does not name", o.Port)
+		// The table does not contain a socket that is bound but not yet listening.
+		return fmt.Sprintf("port %d is held by an unknown process", o.Port)
 	case o.State == timeWait:
 		return fmt.Sprintf("port %d is not free yet: a connection that was closed in the last minute still blocks it", o.Port)
 	case o.PID == 0:
@@ -84,7 +83,7 @@ func (o Owner) String() string {
 	return fmt.Sprintf("port %d is held by pid %d (%s)%s", o.Port, o.PID, o.Command, o.purpose())
 }
 
-// purpose says what a port is used for when it is not, as usual, listened on.
+// purpose describes the use of a port that is not used to listen.
 func (o Owner) purpose() string {
 	if o.State == listening {
 		return ""

@@ -43,7 +43,7 @@ func TestPortOwnerFromTables(t *testing.T) {
 	}{
 		{name: "listener", tcp: tcpLine("00000000:733C", "0A", 1000, 77), want: "port 29500 is held by pid 1234 (python3 -u train.py)"},
 		{name: "listener of IPv6", tcp6: tcpLine("00000000000000000000000000000000:733C", "0A", 1000, 77), want: "port 29500 is held by pid 1234 (python3 -u train.py)"},
-		{name: "other port", tcp: tcpLine("00000000:733D", "0A", 1000, 77), want: "port 29500 is held by a process that the system does not name"},
+		{name: "other port", tcp: tcpLine("00000000:733D", "0A", 1000, 77), want: "port 29500 is held by an unknown process"},
 		{name: "other user", tcp: tcpLine("00000000:733C", "0A", 1001, 99), want: "port 29500 is held by uid 1001's process, which this user cannot see"},
 		{
 			name: "listener before connections",
@@ -72,7 +72,7 @@ func TestPortOwnerFromTables(t *testing.T) {
 			want: "port 29500 is held by pid 1234 (python3 -u train.py)",
 		},
 		{name: "inherited by a child", tcp: tcpLine("00000000:733C", "0A", 1000, 80), want: "port 29500 is held by pid 9 (server)"},
-		{name: "no tables", want: "port 29500 is held by a process that the system does not name"},
+		{name: "no tables", want: "port 29500 is held by an unknown process"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -7,19 +7,18 @@ import (
 	"strings"
 )
 
-// Python returns the absolute path of the interpreter that runs the training script. torchrun is itself
-// a Python program and uses its own interpreter unless PYTHON_EXEC is set; a launcher that is not looks
-// for, in this order:
+// Python returns the absolute path of the interpreter that runs the training script. torchrun is a Python program and uses
+// its own interpreter unless PYTHON_EXEC is set. Python tries, in this order:
 //
 //   - PYTHON_EXEC, a path or a name to be found on PATH. If it is set, nothing else is tried.
-//   - the interpreter of the virtual environment that this program is installed in, if it is in one: what torchrun would use. One that pipx or uv
-//     made for this program alone has no torch, and does not count.
+//   - the interpreter of the virtual environment in which this program is installed, which torchrun would use. An environment
+//     that pipx or uv made for this program alone has no torch and is skipped.
 //   - bin/python in VIRTUAL_ENV
 //   - python3 on PATH
 //   - python on PATH
 //
-// source says which of these it is. An empty variable counts as unset. env is os.LookupEnv or a test's own. The error is one line that
-// says what was tried.
+// source says which of these it is. An empty variable counts as unset. env has the signature of [os.LookupEnv]. The error is
+// one line that lists what was tried.
 func Python(env func(string) (string, bool)) (path, source string, err error) {
 	if chosen, _ := env("PYTHON_EXEC"); chosen != "" {
 		path, err = chosenPython(env, chosen)
@@ -46,11 +45,12 @@ func Python(env func(string) (string, bool)) (path, source string, err error) {
 		}
 		tried = append(tried, name)
 	}
-	return "", "", fmt.Errorf("find a python interpreter: tried %s on PATH (%s): set PYTHON_EXEC to one, or start a program that is not python with --no-python",
+	return "", "", fmt.Errorf("find a python interpreter: tried %s on PATH (%s): set PYTHON_EXEC to one, or use --no-python if the script is a program",
 		strings.Join(tried, ", "), searchPath(env))
 }
 
-// besideProgram returns the interpreter of the virtual environment whose bin folder the program is in, unless that was made for programs only.
+// besideProgram returns the interpreter of the virtual environment whose bin folder contains the program, unless pipx or uv
+// made the environment for programs only.
 func besideProgram(program string) (string, bool) {
 	bin := filepath.Dir(program)
 	has := func(name string) bool {

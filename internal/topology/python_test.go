@@ -81,7 +81,7 @@ func TestPython(t *testing.T) {
 			name: "nothing",
 			env:  map[string]string{"PATH": "@/noexec", "VIRTUAL_ENV": "@/gone"},
 			err: "find a python interpreter: tried @/gone/bin/python (no such file or directory), python3, python on PATH (@/noexec): " +
-				"set PYTHON_EXEC to one, or start a program that is not python with --no-python",
+				"set PYTHON_EXEC to one, or use --no-python if the script is a program",
 		},
 	}
 	expand := func(text string) string { return strings.ReplaceAll(text, "@", dir) }

@@ -14,10 +14,10 @@ import (
 	"time"
 )
 
-// killGrace is how long a killed nvidia-smi may take to end before it is left behind.
+// killGrace is how long bounded waits for nvidia-smi to end after SIGKILL.
 const killGrace = 2 * time.Second
 
-// askSMI asks nvidia-smi, the program at this path, for the GPUs it lists, by index.
+// askSMI runs nvidia-smi, the program at this path, and returns the GPUs by index.
 func askSMI(ctx context.Context, program string, timeout time.Duration) ([]GPU, error) {
 	out, err := runSMI(ctx, program, timeout, "--query-gpu=index,pci.bus_id,uuid")
 	switch {
@@ -36,16 +36,16 @@ func askSMI(ctx context.Context, program string, timeout time.Duration) ([]GPU, 
 	return gpus, nil
 }
 
-// errSilent says that nvidia-smi did not answer in time.
+// errSilent means that nvidia-smi exceeded its timeout.
 var errSilent = errors.New("no answer")
 
-// runSMI runs one query of nvidia-smi, the program at this path, and returns what it prints: nothing where there are no GPUs.
-// It is killed, with all it has started, when the timeout is over or ctx ends.
+// runSMI runs one query of nvidia-smi, the program at this path, and returns its output, which is empty without GPUs. When
+// the timeout expires or ctx ends, it kills nvidia-smi and all processes that nvidia-smi has started.
 func runSMI(ctx context.Context, program string, timeout time.Duration, query string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program, query, "--format=csv,noheader")
-	// A process group of its own, so that a wrapper script's children are killed with it.
+	// With its own process group, the children of a wrapper script are killed too.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = killGrace / 2
@@ -72,8 +72,8 @@ func runSMI(ctx context.Context, program string, timeout time.Duration, query st
 	return string(out), nil
 }
 
-// bounded runs the function and reports whether it has returned: at the latest, grace after ctx has ended.
-// A process that hangs in the kernel outlives SIGKILL, and no wait for it can be interrupted.
+// bounded runs the function and reports whether it has returned. It gives up when grace has passed after the end of ctx: a
+// process that hangs in the kernel survives SIGKILL, and waiting for it cannot be interrupted.
 func bounded(ctx context.Context, grace time.Duration, run func()) bool {
 	done := make(chan struct{})
 	go func() {
@@ -93,12 +93,12 @@ func bounded(ctx context.Context, grace time.Duration, run func()) bool {
 	}
 }
 
-// noDevices recognizes the answer of a working driver without GPUs, whatever the exit status.
+// noDevices recognizes the output of a working driver without GPUs. The exit status varies.
 func noDevices(out []byte) bool {
 	return bytes.HasPrefix(bytes.TrimSpace(out), []byte("No devices were found"))
 }
 
-// complaint returns the first line that a failed nvidia-smi printed, ready to be appended to its error.
+// complaint returns the first line that a failed nvidia-smi printed, for the end of its error.
 func complaint(out []byte, err error) string {
 	if e, ok := errors.AsType[*exec.ExitError](err); ok {
 		out = append(append(bytes.TrimSpace(e.Stderr), '\n'), out...)

@@ -15,10 +15,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// fakeSMI writes an nvidia-smi with this body into a folder of its own and returns the folder.
+// fakeSMI writes a script nvidia-smi with this body into a new folder and returns the folder.
 func fakeSMI(t *testing.T, body string) string {
 	t.Helper()
 	dir := t.TempDir()
+	// No process may be forked while the file is open for writing: it would inherit the descriptor, and executing the file
+	// would fail with "text file busy" until that process executes its own program (golang/go#22315).
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
 	if err := os.WriteFile(filepath.Join(dir, "nvidia-smi"), []byte("#!/bin/sh\n"+body+"\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -87,7 +91,7 @@ esac`
 	}
 }
 
-// CountGPUs runs nothing, and says where it would have to.
+// TestCountGPUs checks that CountGPUs runs nothing, and says when it would have to.
 func TestCountGPUs(t *testing.T) {
 	noNodes := files(map[string]string{"proc/driver/nvidia/gpus/0000:17:00.0/information": gpuInformation("GPU-a", "0", "No")})
 	for _, tt := range []struct {
@@ -134,8 +138,8 @@ func TestSMITimeout(t *testing.T) {
 	}
 }
 
-// When the context ends, everything that nvidia-smi has started ends with it: the pipe that only they
-// hold for writing reaches its end.
+// TestSMIKillsItsChildren checks that the end of the context kills all processes that nvidia-smi has started: a pipe that only
+// they hold for writing reaches its end.
 func TestSMIKillsItsChildren(t *testing.T) {
 	fifo := filepath.Join(t.TempDir(), "fifo")
 	if err := syscall.Mkfifo(fifo, 0o600); err != nil {

@@ -19,8 +19,8 @@ const (
 	timeWait  = "TIME_WAIT"
 )
 
-// socketState names the states of include/net/tcp_states.h. Any of them can keep bind from succeeding:
-// a client's connection blocks its local port too, unless both sides asked for address reuse.
+// socketState returns the name of a state of include/net/tcp_states.h. A socket in any state can make bind fail: a client's
+// connection blocks its local port too, unless both sockets allow address reuse.
 func socketState(code uint64) string {
 	names := []string{
 		1: "ESTABLISHED", "SYN_SENT", "SYN_RECV", "FIN_WAIT1", "FIN_WAIT2", timeWait,
@@ -37,10 +37,10 @@ type socket struct {
 	local netip.AddrPort
 	state string
 	uid   int
-	inode uint64 // 0 when no process has it: TIME_WAIT, or a connection not yet accepted
+	inode uint64 // 0 if no process has it: TIME_WAIT, or a connection that is not yet accepted
 }
 
-// weight orders sockets by how likely they are what blocks a bind, the likeliest first.
+// weight orders sockets by how likely they block a bind, the most likely first.
 func (s socket) weight() int {
 	switch {
 	case s.state == listening:
@@ -51,7 +51,7 @@ func (s socket) weight() int {
 	return 2
 }
 
-// parseSockets reads the text of /proc/net/tcp or tcp6. Lines it cannot read (the heading) are left out.
+// parseSockets reads the text of /proc/net/tcp or tcp6. It skips lines that it cannot read, such as the heading.
 func parseSockets(text string) []socket {
 	var sockets []socket
 	for line := range strings.Lines(text) {
@@ -72,8 +72,8 @@ func parseSockets(text string) []socket {
 	return sockets
 }
 
-// parseHexAddr reads "0100007F:733C". The kernel prints an address as one or four 32-bit words, each the
-// network-order bytes read as a number of this machine, and the port as a plain number.
+// parseHexAddr reads "0100007F:733C". The kernel prints an address as one or four 32-bit words. Each word is the network-order
+// bytes as a number in the byte order of this machine. The port is a plain number.
 func parseHexAddr(text string) (netip.AddrPort, error) {
 	hexAddr, hexPort, _ := strings.Cut(text, ":")
 	raw, err := hex.DecodeString(hexAddr)
@@ -96,8 +96,8 @@ func parseHexAddr(text string) (netip.AddrPort, error) {
 	return netip.AddrPortFrom(addr.Unmap(), uint16(port)), nil
 }
 
-// conflict reports whether a socket bound to held can block the port of wanted. "::" also takes the IPv4
-// addresses, as it does by default; the table does not show who has asked otherwise.
+// conflict reports whether a socket that is bound to held can block the port of wanted. It assumes that "::" also covers the
+// IPv4 addresses, which is the default; the table does not show sockets with the option IPV6_V6ONLY.
 func conflict(wanted, held netip.Addr) bool {
 	wanted, held = wanted.Unmap(), held.Unmap()
 	switch {
@@ -109,7 +109,7 @@ func conflict(wanted, held netip.Addr) bool {
 	return wanted == netip.IPv6Unspecified() || held == netip.IPv6Unspecified()
 }
 
-// socketHolder returns the lowest pid that has the socket open, 0 if no visible process has.
+// socketHolder returns the lowest pid that has the socket open, or 0 if there is no visible one.
 func socketHolder(proc fs.FS, inode uint64) int {
 	if inode == 0 {
 		return 0
@@ -134,8 +134,8 @@ func socketHolder(proc fs.FS, inode uint64) int {
 	return 0
 }
 
-// hasOpen reports whether one of the process's file descriptors is a link to target. Another user's
-// descriptors, and those of a process that has just ended, cannot be listed: that counts as no.
+// hasOpen reports whether one of the process's file descriptors is a link to target. It returns false for processes whose
+// descriptors cannot be listed: those of another user, and those that have just ended.
 func hasOpen(proc fs.FS, pid int, target string) bool {
 	dir := path.Join(strconv.Itoa(pid), "fd")
 	fds, err := fs.ReadDir(proc, dir)
@@ -148,11 +148,11 @@ func hasOpen(proc fs.FS, pid int, target string) bool {
 	})
 }
 
-// maxCommand is the length in characters at which a command line is cut in an error message.
+// maxCommand limits a command line in an error message, in characters.
 const maxCommand = 120
 
-// command returns the process's command line as one printable line; a process that has cleared its own
-// is named by its executable.
+// command returns the process's command line as one printable line, or the name of its executable if the process has cleared
+// its command line.
 func command(proc fs.FS, pid int) string {
 	if pid == 0 {
 		return ""
@@ -169,7 +169,7 @@ func command(proc fs.FS, pid int) string {
 	return string(runes)
 }
 
-// printable keeps control characters of another process's command line off the user's terminal.
+// printable replaces characters of another process's command line that a terminal would act on.
 func printable(r rune) rune {
 	if unicode.IsPrint(r) {
 		return r

@@ -11,10 +11,10 @@ const (
 	migPrefix = "MIG-"
 )
 
-// parseVisible splits the value of CUDA_VISIBLE_DEVICES into the entries that CUDA takes to be well
-// formed. As torch 2.14 describes CUDA's reading: the first entry decides whether the list is one of
-// indices, GPU UUIDs or MIG UUIDs, and the first entry of another kind ends it; a number ends where its
-// digits end, so "1st" is 1; a device named twice makes the whole list empty.
+// parseVisible splits the value of CUDA_VISIBLE_DEVICES into the entries that CUDA accepts, by the rules in torch 2.14
+// torch/cuda/__init__.py. The first entry decides whether the list has indices, GPU UUIDs or MIG UUIDs, and the first entry
+// of another kind ends the list. A number ends with its digits, so "1st" is 1. A device that is named twice makes the list
+// empty.
 func parseVisible(value string) []string {
 	parse := parseIndex
 	for _, prefix := range []string{gpuPrefix, migPrefix} {
@@ -36,7 +36,7 @@ func parseVisible(value string) []string {
 	return entries
 }
 
-// parseIndex reads the number at the start of entry and returns it in its shortest form.
+// parseIndex returns the number at the start of entry in its shortest form.
 func parseIndex(entry string) (string, bool) {
 	digits := strings.TrimPrefix(entry, "+")
 	if end := strings.IndexFunc(digits, func(r rune) bool { return r < '0' || r > '9' }); end >= 0 {
@@ -49,8 +49,7 @@ func parseIndex(entry string) (string, bool) {
 	return strconv.FormatUint(index, 10), true
 }
 
-// selectVisible returns the installed GPUs that entries name, in the order of entries and up to the first
-// that names none.
+// selectVisible returns the installed GPUs that entries name, in the order of entries, up to the first entry without a GPU.
 func selectVisible(entries []string, installed []GPU) []GPU {
 	var visible []GPU
 	for _, entry := range entries {
@@ -64,9 +63,9 @@ func selectVisible(entries []string, installed []GPU) []GPU {
 	return visible
 }
 
-// findVisible returns the GPU that one entry names. A GPU UUID may be cut short as long as only one GPU
-// fits. Where the list of installed GPUs does not say (a UUID not known, an instance of MIG), the
-// entry is believed and the GPU's address stays unknown.
+// findVisible returns the GPU that one entry names. A GPU UUID may be abbreviated if only one GPU matches. If the list of
+// installed GPUs cannot confirm the entry (an unknown UUID, or a MIG instance), the entry is accepted, and the GPU's address
+// is unknown.
 func findVisible(entry string, installed []GPU) (GPU, bool) {
 	if index, err := strconv.Atoi(entry); err == nil {
 		if index >= len(installed) {
@@ -98,8 +97,8 @@ func findVisible(entry string, installed []GPU) (GPU, bool) {
 	return GPU{}, len(found) == 0 && (unknown || isMIG)
 }
 
-// believeVisible takes every entry for a GPU, where nothing tells which GPUs there are.
-func believeVisible(entries []string) []GPU {
+// assumeVisible returns a GPU for every entry. It is used if no source lists the installed GPUs.
+func assumeVisible(entries []string) []GPU {
 	gpus := make([]GPU, len(entries))
 	for i, entry := range entries {
 		gpus[i].ID = entry

@@ -84,7 +84,7 @@ func TestHashStoreBlocksUntilSet(t *testing.T) {
 	})
 }
 
-func TestHashStoreOfManyGoroutines(t *testing.T) {
+func TestHashStoreConcurrent(t *testing.T) {
 	ctx := t.Context()
 	s := NewHashStore()
 	var wg sync.WaitGroup

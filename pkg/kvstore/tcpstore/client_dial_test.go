@@ -124,7 +124,7 @@ func TestDialEndsWithItsContext(t *testing.T) {
 	})
 }
 
-func TestDialRefusesOtherServers(t *testing.T) {
+func TestDialRejectsOtherServers(t *testing.T) {
 	s := script(ProtocolV2)
 	s.turns[0].answer = []byte("HTTP/1.1 400 Bad Request\r\n\r\n")
 	_, err := start(t.Context(), scriptedClient(ClientOptions{}, s))

@@ -13,8 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// readAnswer reads one reply to q from stream, split by pieces. It returns how much of the stream was read.
-func readAnswer(q *query, stream []byte, pieces func(io.Reader) io.Reader) (a answer, n int, err error) {
+// readReply reads one reply to q from stream, split by pieces. It returns how much of the stream was read.
+func readReply(q *query, stream []byte, pieces func(io.Reader) io.Reader) (a answer, n int, err error) {
 	source := bytes.NewReader(stream)
 	r := bufio.NewReader(pieces(source))
 	err = replyReader{r}.read(q, &a)
@@ -23,7 +23,7 @@ func readAnswer(q *query, stream []byte, pieces func(io.Reader) io.Reader) (a an
 
 func inOne(r io.Reader) io.Reader { return r }
 
-func TestAnswerInPieces(t *testing.T) {
+func TestReplyInPieces(t *testing.T) {
 	for _, p := range bothProtocols {
 		for _, conv := range conversations(p) {
 			for _, turn := range conv.turns {
@@ -35,11 +35,11 @@ func TestAnswerInPieces(t *testing.T) {
 				if o == opMultiGet {
 					q.keys = q.keys[:2]
 				}
-				whole, n, err := readAnswer(q, turn.answer, inOne)
+				whole, n, err := readReply(q, turn.answer, inOne)
 				if err != nil || n != len(turn.answer) {
 					t.Errorf("%s: read %d of %x: %v", conv.name, n, turn.answer, err)
 				}
-				bytewise, n, err := readAnswer(q, turn.answer, iotest.OneByteReader)
+				bytewise, n, err := readReply(q, turn.answer, iotest.OneByteReader)
 				if err != nil || n != len(turn.answer) {
 					t.Errorf("%s: read %d of %x byte by byte: %v", conv.name, n, turn.answer, err)
 				}
@@ -61,10 +61,10 @@ func (p Protocol) meaning(b byte) (op, bool) {
 	return 0, false
 }
 
-func TestAnswerWithLargeValues(t *testing.T) {
+func TestReplyWithLargeValues(t *testing.T) {
 	for _, size := range []int{firstChunk - 1, firstChunk, firstChunk + 1, 2 * firstChunk, 1_000_003} {
 		want := bytes.Repeat([]byte("value"), size)[:size]
-		a, _, err := readAnswer(&query{op: opMultiGet, keys: []string{"a", "b"}}, replyOf(string(want), "b"), inOne)
+		a, _, err := readReply(&query{op: opMultiGet, keys: []string{"a", "b"}}, replyOf(string(want), "b"), inOne)
 		if err != nil || !bytes.Equal(a.values[0], want) || string(a.values[1]) != "b" {
 			t.Errorf("%d bytes: %v", size, err)
 		}
@@ -74,7 +74,7 @@ func TestAnswerWithLargeValues(t *testing.T) {
 	}
 }
 
-func TestAnswerSetsNoMemoryAsideForClaims(t *testing.T) {
+func TestReplyAllocatesNothingForClaims(t *testing.T) {
 	claims := map[string]struct {
 		q      query
 		stream []byte
@@ -89,7 +89,7 @@ func TestAnswerSetsNoMemoryAsideForClaims(t *testing.T) {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		for range 100 {
-			_, _, err := readAnswer(&claim.q, claim.stream, inOne)
+			_, _, err := readReply(&claim.q, claim.stream, inOne)
 			if !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 				t.Fatalf("%s: %v, want the end of the stream", name, err)
 			}
@@ -101,9 +101,9 @@ func TestAnswerSetsNoMemoryAsideForClaims(t *testing.T) {
 	}
 }
 
-// FuzzAnswers checks that any stream means the same in one piece and byte by byte, and that the result is within its
+// FuzzReplies checks that any stream means the same in one piece and byte by byte, and that the result is within its
 // limits and is what the stream holds.
-func FuzzAnswers(f *testing.F) {
+func FuzzReplies(f *testing.F) {
 	for version, calls := range recordings(f) {
 		p := protocolOf(version)
 		for _, call := range calls {
@@ -118,8 +118,8 @@ func FuzzAnswers(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, o, keys byte, stream []byte) {
 		q := &query{op: op(o), keys: make([]string, keys), number: int64(nonce())}
-		whole, n, err := readAnswer(q, stream, inOne)
-		bytewise, m, bytewiseErr := readAnswer(q, stream, iotest.OneByteReader)
+		whole, n, err := readReply(q, stream, inOne)
+		bytewise, m, bytewiseErr := readReply(q, stream, iotest.OneByteReader)
 		if fmt.Sprint(err) != fmt.Sprint(bytewiseErr) || err == nil && n != m {
 			t.Fatalf("read %d bytes, %v; byte by byte %d, %v", n, err, m, bytewiseErr)
 		}

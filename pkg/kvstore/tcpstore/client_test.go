@@ -16,10 +16,10 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/kvstore/internal/keyspace"
 )
 
-func TestClientBounds(t *testing.T) {
+func TestClientLimits(t *testing.T) {
 	s, addr := startServer(t, ServerOptions{})
 	c := dialClient(t, addr, ClientOptions{})
-	first := dialClient(t, addr, ClientOptions{Protocol: ProtocolV1})
+	v1 := dialClient(t, addr, ClientOptions{Protocol: ProtocolV1})
 	ctx := t.Context()
 	longest, large := strings.Repeat("k", maxKey-1), make([]byte, maxValue)
 	if err := c.Set(ctx, longest, large); err != nil {
@@ -37,20 +37,20 @@ func TestClientBounds(t *testing.T) {
 	}
 	_, getErr := c.Get(ctx, longest+"k")
 	_, checkErr := c.Check(ctx, make([]string, maxKeys+1)...)
-	_, popErr := first.QueuePop(ctx, "q")
-	_, lenErr := first.QueueLen(ctx, "q")
-	_, listErr := first.ListKeys(ctx)
+	_, popErr := v1.QueuePop(ctx, "q")
+	_, lenErr := v1.QueueLen(ctx, "q")
+	_, listErr := v1.ListKeys(ctx)
 	for name, err := range map[string]error{
 		"key":                  getErr,
 		"keys":                 checkErr,
 		"value":                c.Set(ctx, "k", make([]byte, maxValue+1)),
 		"all together":         c.MultiSet(ctx, many...),
-		"append, torch 1.x":    first.Append(ctx, "k", nil),
-		"push, torch 1.x":      first.QueuePush(ctx, "q", nil),
+		"append, torch 1.x":    v1.Append(ctx, "k", nil),
+		"push, torch 1.x":      v1.QueuePush(ctx, "q", nil),
 		"pop, torch 1.x":       popErr,
 		"length, torch 1.x":    lenErr,
 		"list keys, torch 1.x": listErr,
-		"barrier, torch 1.x":   first.ServerBarrier(ctx, "b", 1),
+		"barrier, torch 1.x":   v1.ServerBarrier(ctx, "b", 1),
 	} {
 		if !errors.Is(err, kvstore.ErrProtocol) {
 			t.Errorf("%s: %v, want ErrProtocol", name, err)
@@ -297,7 +297,7 @@ func TestClientCloseEndsDialing(t *testing.T) {
 	}
 }
 
-func TestClientContextThatHasEnded(t *testing.T) {
+func TestClientEndedContext(t *testing.T) {
 	c := newClient("unused:1", ClientOptions{})
 	defer c.Close()
 	c.open = func(context.Context) (net.Conn, error) {

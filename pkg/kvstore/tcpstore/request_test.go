@@ -79,7 +79,7 @@ func recordings(t testing.TB) map[string][]recording {
 	return versions
 }
 
-func TestDetect(t *testing.T) {
+func TestDetectProtocol(t *testing.T) {
 	tests := []struct {
 		first string // hex
 		want  Protocol
@@ -206,7 +206,7 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-func TestDecodeBounds(t *testing.T) {
+func TestDecodeLimits(t *testing.T) {
 	fit := map[string][]byte{
 		"longest key":   encode(ProtocolV2, opGet, strings.Repeat("k", maxKey)),
 		"longest value": encode(ProtocolV2, opSet, "k", make([]byte, maxValue)),
@@ -239,7 +239,7 @@ func TestDecodeBounds(t *testing.T) {
 	}
 }
 
-func TestDecodeBoundsARequestAsAWhole(t *testing.T) {
+func TestDecodeLimitsWholeRequest(t *testing.T) {
 	d := decoder{protocol: ProtocolV2}
 	pair := append(appendValue(nil, []byte("k")), appendValue(nil, make([]byte, maxValue))...)
 	stream := encode(ProtocolV2, opMultiSet, maxKeys)
@@ -256,7 +256,7 @@ func TestDecodeBoundsARequestAsAWhole(t *testing.T) {
 	}
 }
 
-func TestKeep(t *testing.T) {
+func TestTakeValue(t *testing.T) {
 	long := make([]byte, 100_000)
 	tests := []struct {
 		name    string

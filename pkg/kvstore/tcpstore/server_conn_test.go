@@ -14,8 +14,8 @@ import (
 
 func TestProtocolsSharePortAndKeys(t *testing.T) {
 	_, addr := startServer(t, ServerOptions{})
-	first, today := dial(t, addr, ProtocolV1), dial(t, addr, ProtocolV2)
-	clients := []*rawClient{first, today}
+	v1, v2 := dial(t, addr, ProtocolV1), dial(t, addr, ProtocolV2)
+	clients := []*rawClient{v1, v2}
 	// The first request of every torch worker.
 	for i, c := range clients {
 		c.send(opAdd, "init/", 1)
@@ -36,16 +36,16 @@ func TestProtocolsSharePortAndKeys(t *testing.T) {
 		c.send(opCompareSet, key, "v", "x")
 		c.expect("w")
 	}
-	first.send(opNumKeys)
-	first.expect(3)
-	today.send(opDelete, "/k0")
-	today.expect(1)
-	first.send(opDelete, "/k0")
-	first.expect(0)
-	first.send(opGet, "/k0")
-	first.expect("")
-	today.send(opMultiGet, 3, "/k0", "/k1", "init/")
-	today.expect("", "w", "2")
+	v1.send(opNumKeys)
+	v1.expect(3)
+	v2.send(opDelete, "/k0")
+	v2.expect(1)
+	v1.send(opDelete, "/k0")
+	v1.expect(0)
+	v1.send(opGet, "/k0")
+	v1.expect("")
+	v2.send(opMultiGet, 3, "/k0", "/k1", "init/")
+	v2.expect("", "w", "2")
 }
 
 // expectRefused checks that the server refused one connection, for the given reason.
@@ -60,10 +60,10 @@ func expectRefused(t *testing.T, s *Server, reason Reason) {
 }
 
 func TestBadInput(t *testing.T) {
-	today := func(o op, fields ...any) []byte {
+	v2 := func(o op, fields ...any) []byte {
 		return slices.Concat(handshake, encode(ProtocolV2, o, fields...))
 	}
-	first := func(o op, fields ...any) []byte { return encode(ProtocolV1, o, fields...) }
+	v1 := func(o op, fields ...any) []byte { return encode(ProtocolV1, o, fields...) }
 	long := strings.Repeat("k", maxKey+1)
 	tests := []struct {
 		name   string
@@ -71,28 +71,28 @@ func TestBadInput(t *testing.T) {
 		want   Reason
 	}{
 		{"wrong magic number", encode(ProtocolV2, opValidate, uint32(0xdeadbeef), uint32(1)), ReasonMalformed},
-		{"wrong magic number later", today(opValidate, magicNumber+1), ReasonMalformed},
+		{"wrong magic number later", v2(opValidate, magicNumber+1), ReasonMalformed},
 		{"HTTP", []byte("GET / HTTP/1.1\r\n\r\n"), ReasonUnknownOp},
 		{"TLS", []byte("\x16\x03\x01\x02\x00\x01"), ReasonUnknownOp},
 		{"first byte of an agent", []byte{0x80}, ReasonUnknownOp},
 		{"WATCH_KEY", slices.Concat([]byte{7}, appendValue(nil, []byte("/k"))), ReasonUnknownOp},
-		{"op 9 of the first generation", []byte{9}, ReasonUnknownOp},
-		{"PING of the first generation", []byte{0x0d, 1, 2, 3, 4}, ReasonUnknownOp},
-		{"op 13", today(0x13), ReasonUnknownOp},
-		{"queue key too long", today(opQueuePush, long), ReasonMalformed},
-		{"barrier on a word", today(opBarrier, "word", 1), ReasonNotNumber},
-		{"op ff", today(0xff), ReasonUnknownOp},
-		{"key too long", today(opGet, long), ReasonMalformed},
-		{"key too long, first generation", first(opGet, long), ReasonMalformed},
-		{"key of 2^63 bytes", today(opSet, -1<<63), ReasonMalformed},
-		{"key of 2^63 bytes, first generation", first(opSet, -1<<63), ReasonMalformed},
-		{"value too long", today(opSet, "k", maxValue+1), ReasonMalformed},
-		{"value of 2^64-1 bytes, first generation", first(opSet, "k", -1), ReasonMalformed},
-		{"too many keys", today(opWait, maxKeys+1), ReasonMalformed},
-		{"2^63 keys", today(opMultiSet, -1<<63), ReasonMalformed},
-		{"2^63 keys, first generation", first(opCheck, -1<<63), ReasonMalformed},
-		{"add to a word", today(opAdd, "word", 1), ReasonNotNumber},
-		{"add to nothing", first(opAdd, "empty", 1), ReasonNotNumber},
+		{"op 9 of protocol 1", []byte{9}, ReasonUnknownOp},
+		{"PING of protocol 1", []byte{0x0d, 1, 2, 3, 4}, ReasonUnknownOp},
+		{"op 13", v2(0x13), ReasonUnknownOp},
+		{"queue key too long", v2(opQueuePush, long), ReasonMalformed},
+		{"barrier on a word", v2(opBarrier, "word", 1), ReasonNotNumber},
+		{"op ff", v2(0xff), ReasonUnknownOp},
+		{"key too long", v2(opGet, long), ReasonMalformed},
+		{"key too long, protocol 1", v1(opGet, long), ReasonMalformed},
+		{"key of 2^63 bytes", v2(opSet, -1<<63), ReasonMalformed},
+		{"key of 2^63 bytes, protocol 1", v1(opSet, -1<<63), ReasonMalformed},
+		{"value too long", v2(opSet, "k", maxValue+1), ReasonMalformed},
+		{"value of 2^64-1 bytes, protocol 1", v1(opSet, "k", -1), ReasonMalformed},
+		{"too many keys", v2(opWait, maxKeys+1), ReasonMalformed},
+		{"2^63 keys", v2(opMultiSet, -1<<63), ReasonMalformed},
+		{"2^63 keys, protocol 1", v1(opCheck, -1<<63), ReasonMalformed},
+		{"add to a word", v2(opAdd, "word", 1), ReasonNotNumber},
+		{"add to nothing", v1(opAdd, "empty", 1), ReasonNotNumber},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -173,7 +173,7 @@ func TestFairTurns(t *testing.T) {
 		}
 	}
 	if turns != 3 && turns != 4 {
-		t.Errorf("%d turns for thrice the share of one", turns)
+		t.Errorf("%d turns for three times the share of one", turns)
 	}
 	busy.expect(1)
 	busy.ping()

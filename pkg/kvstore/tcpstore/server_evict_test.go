@@ -14,7 +14,7 @@ func TestEvictable(t *testing.T) {
 	type peer struct {
 		ip       string
 		protocol Protocol
-		half     bool // part of a request has arrived
+		partial  bool // part of a request has arrived
 	}
 	for _, tt := range []struct {
 		name  string
@@ -23,7 +23,7 @@ func TestEvictable(t *testing.T) {
 	}{
 		{"none", nil, nil},
 		{"unknown peers", []peer{{ip: "10.0.0.1"}, {"10.0.0.2", ProtocolV2, false}, {ip: "10.0.0.2"}}, []uint64{1, 3}},
-		{"part of the first request", []peer{{ip: "10.0.0.1", half: true}}, nil},
+		{"part of the first request", []peer{{ip: "10.0.0.1", partial: true}}, nil},
 		{"torch 1.13", []peer{{"10.0.0.1", ProtocolV1, false}, {ip: "10.0.0.1"}, {ip: "10.0.0.2"}}, []uint64{3}},
 		{
 			"beside torch 1.13",
@@ -34,7 +34,7 @@ func TestEvictable(t *testing.T) {
 		l := &loop{}
 		for i, p := range tt.peers {
 			c := &conn{loop: l, number: uint64(i + 1), remote: &net.TCPAddr{IP: net.ParseIP(p.ip), Port: i}}
-			if c.dec.protocol = p.protocol; p.half {
+			if c.dec.protocol = p.protocol; p.partial {
 				c.in = []byte{0}
 			}
 			l.conns = slices.Insert(l.conns, 0, c) // in any order

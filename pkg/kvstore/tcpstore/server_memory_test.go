@@ -9,17 +9,17 @@ import (
 // The memory of all clients together is limited, and the client that uses most pays for it.
 func TestMemoryBound(t *testing.T) {
 	const limit = 16 << 20
-	half := func(n int) []byte {
+	partial := func(n int) []byte {
 		return encode(ProtocolV2, opSet, "k", make([]byte, maxValue))[:n]
 	}
-	t.Run("half requests", func(t *testing.T) {
+	t.Run("partial requests", func(t *testing.T) {
 		l := stepLoop(t, ServerOptions{MaxMemory: limit})
 		good := l.connect(ProtocolV2)
 		good.write(encode(ProtocolV2, opSet, "mine", make([]byte, 1000))[:500])
 		var bad []*rawClient
 		for range 10 {
 			c := l.connect(ProtocolV2)
-			c.write(half(3 << 20))
+			c.write(partial(3 << 20))
 			bad = append(bad, c)
 		}
 		if l.held > limit/2 {
@@ -42,7 +42,7 @@ func TestMemoryBound(t *testing.T) {
 		l := stepLoop(t, ServerOptions{MaxMemory: 1 << 20})
 		hog, good := l.connect(ProtocolV2), l.connect(ProtocolV2)
 		hog.send(opWait, 1, "absent")
-		hog.write(half(260 << 10))
+		hog.write(partial(260 << 10))
 		good.send(opSet, "mine", make([]byte, 200<<10))
 		good.ping()
 		hog.expectClosed()

@@ -60,7 +60,7 @@ func TestAgentsShareThePort(t *testing.T) {
 	}
 }
 
-func TestServeWantsSockets(t *testing.T) {
+func TestServeRejectsNonSockets(t *testing.T) {
 	theirs, ours := net.Pipe()
 	defer ours.Close()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -8,30 +8,30 @@ import (
 )
 
 func TestStalledRequests(t *testing.T) {
-	today := func(o op, fields ...any) []byte {
+	v2 := func(o op, fields ...any) []byte {
 		return slices.Concat(handshake, encode(ProtocolV2, o, fields...))
 	}
 	tests := []struct {
-		name string
-		half []byte
+		name    string
+		partial []byte
 	}{
 		{"00", handshake[:1]},
-		{"half a handshake", handshake[:3]},
-		{"op of the first generation", []byte{3}},
-		{"op", today(opSet)},
-		{"half a length", today(opSet, "k")[:10]},
-		{"half a key", today(opSet, "key")[:16]},
-		{"half a value", today(opSet, "k", "value")[:26]},
-		{"most of a value", today(opSet, "k", make([]byte, maxValue))[:maxValue]},
-		{"first key of two", today(opWait, 2, "a")},
-		{"half a ping", today(opPing)},
+		{"part of a handshake", handshake[:3]},
+		{"op of protocol 1", []byte{3}},
+		{"op", v2(opSet)},
+		{"part of a length", v2(opSet, "k")[:10]},
+		{"part of a key", v2(opSet, "key")[:16]},
+		{"part of a value", v2(opSet, "k", "value")[:26]},
+		{"most of a value", v2(opSet, "k", make([]byte, maxValue))[:maxValue]},
+		{"first key of two", v2(opWait, 2, "a")},
+		{"part of a ping", v2(opPing)},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				l := stepLoop(t, ServerOptions{})
 				c := l.connect(protocolUnknown)
-				c.write(tt.half)
+				c.write(tt.partial)
 				if wait := l.nextStall(); wait != 30*time.Second {
 					t.Errorf("the loop would sleep %v, want 30s", wait)
 				}

@@ -35,14 +35,14 @@ func TestMaxConns(t *testing.T) {
 func TestShutdown(t *testing.T) {
 	s, addr := startServer(t, ServerOptions{})
 	silent, idle := dial(t, addr, protocolUnknown), dial(t, addr, ProtocolV2)
-	half, waiting := dial(t, addr, ProtocolV2), dial(t, addr, ProtocolV2)
+	partial, waiting := dial(t, addr, ProtocolV2), dial(t, addr, ProtocolV2)
 	request := encode(ProtocolV2, opAdd, "n", 1)
 	idle.ping()
-	for _, c := range []*rawClient{half, waiting} {
+	for _, c := range []*rawClient{partial, waiting} {
 		c.ping()
 	}
-	half.write(append(encode(ProtocolV2, opCheck, 0), request[:5]...))
-	half.expect(replyReady) // so the partial request has been read too
+	partial.write(append(encode(ProtocolV2, opCheck, 0), request[:5]...))
+	partial.expect(replyReady) // so the partial request has been read too
 	waiting.write(append(encode(ProtocolV2, opCheck, 0), encode(ProtocolV2, opWait, 1, "n")...))
 	waiting.expect(replyReady)
 
@@ -55,11 +55,11 @@ func TestShutdown(t *testing.T) {
 	idle.expectClosed()
 	waiting.expectClosed()
 	if open := s.Stats().Open; open != 1 {
-		t.Fatalf("%d connections open, want the one with half a request", open)
+		t.Fatalf("%d connections open, want the one with part of a request", open)
 	}
-	half.write(request[5:])
-	half.expect(1)
-	half.expectClosed()
+	partial.write(request[5:])
+	partial.expect(1)
+	partial.expectClosed()
 	if err := s.Shutdown(t.Context()); err != nil {
 		t.Errorf("Shutdown = %v", err)
 	}
@@ -91,13 +91,13 @@ func TestStopAnswersArrivedRequests(t *testing.T) {
 
 func TestClose(t *testing.T) {
 	s, addr := startServer(t, ServerOptions{})
-	half, waiting := dial(t, addr, ProtocolV2), dial(t, addr, ProtocolV1)
-	half.send(opSet, "k", 100)
+	partial, waiting := dial(t, addr, ProtocolV2), dial(t, addr, ProtocolV1)
+	partial.send(opSet, "k", 100)
 	waiting.send(opWait, 1, "absent")
 	if err := s.Close(); err != nil {
 		t.Error(err)
 	}
-	half.expectClosed()
+	partial.expectClosed()
 	waiting.expectClosed()
 	if _, err := net.Dial("tcp", addr); err == nil {
 		t.Error("the port still listens")
@@ -118,10 +118,10 @@ func TestClose(t *testing.T) {
 // Reset forgets the clients, their keys and their waits, and the server accepts new ones.
 func TestReset(t *testing.T) {
 	s, addr := startServer(t, ServerOptions{})
-	half, waiting := dial(t, addr, ProtocolV2), dial(t, addr, ProtocolV1)
-	half.send(opSet, "k", "v")
-	half.ping()
-	half.write(encode(ProtocolV2, opSet, "half", "v")[:8])
+	partial, waiting := dial(t, addr, ProtocolV2), dial(t, addr, ProtocolV1)
+	partial.send(opSet, "k", "v")
+	partial.ping()
+	partial.write(encode(ProtocolV2, opSet, "half", "v")[:8])
 	waiting.send(opWait, 1, "k2")
 	silent := dial(t, addr, protocolUnknown)
 	for deadline := time.Now().Add(testTimeout); s.Stats().Accepted < 3; runtime.Gosched() {
@@ -135,7 +135,7 @@ func TestReset(t *testing.T) {
 	if stats := s.Stats(); stats.Open != 1 || stats.Keys != 0 || stats.Memory != 0 {
 		t.Errorf("after Reset, the server has %+v", stats)
 	}
-	half.expectClosed()
+	partial.expectClosed()
 	waiting.expectClosed()
 	next := dial(t, addr, ProtocolV2)
 	next.send(opSet, "k2", "v")
@@ -247,7 +247,7 @@ func TestRandomClients(t *testing.T) {
 	}
 	l := s.loop // its goroutine has ended
 	if l.store.Awaited() != 0 || l.held != 0 || l.stalls.Len() != 0 || len(l.released) != 0 {
-		t.Errorf("waits for %d keys, %d bytes, %d half requests and %d released waits are left",
+		t.Errorf("waits for %d keys, %d bytes, %d partial requests and %d released waits are left",
 			l.store.Awaited(), l.held, l.stalls.Len(), len(l.released))
 	}
 }

@@ -143,18 +143,18 @@ func TestTooManyRequestsBehindAWait(t *testing.T) {
 
 func TestClientGoneWhileItWaits(t *testing.T) {
 	l := stepLoop(t, ServerOptions{})
-	first, today, queued := l.connect(ProtocolV1), l.connect(ProtocolV2), l.connect(ProtocolV2)
+	v1, v2, queued := l.connect(ProtocolV1), l.connect(ProtocolV2), l.connect(ProtocolV2)
 	barrier := l.connect(ProtocolV2)
-	for _, c := range []*rawClient{first, today, queued} {
+	for _, c := range []*rawClient{v1, v2, queued} {
 		c.send(opWait, 2, "a", "b")
 	}
 	barrier.send(opBarrier, "c", 2)
 	queued.write(bytes.Repeat(encode(ProtocolV2, opNumKeys), 10_000))
-	for _, c := range []*rawClient{first, today, queued, barrier} {
+	for _, c := range []*rawClient{v1, v2, queued, barrier} {
 		c.close()
 	}
 	if l.open != 0 || l.store.Awaited() != 0 || l.held != 0 || l.stalls.Len() != 0 {
-		t.Errorf("%d connections, waits for %d keys, %d bytes and %d half requests are left",
+		t.Errorf("%d connections, waits for %d keys, %d bytes and %d partial requests are left",
 			l.open, l.store.Awaited(), l.held, l.stalls.Len())
 	}
 }

@@ -1,12 +1,12 @@
-// Package status says what an agent and its workers are doing, to whoever looks.
+// Package status describes what an agent and its workers are doing, and shows it to people and programs.
 //
-//	Snapshot   what one agent knows of itself; its form is described in docs/status.md   (snapshot.go)
-//	Board      folds the agent's records into a Snapshot; pure but for a lock              (board.go)
-//	Looker     adds what is only asked for while somebody looks: CPU, memory, GPUs, lines  (looker.go, probe.go)
-//	Server     serves it over HTTP, as JSON and as metrics                                 (server.go, limit.go, metrics.go)
-//	Fetch      asks such a server                                                          (fetch.go)
-//	Text       shows the nodes of a job to people                                          (text.go)
+//	Snapshot   what one agent knows about itself; docs/status.md describes its JSON form    (snapshot.go)
+//	Tracker    turns the agent's events into a Snapshot                                     (tracker.go)
+//	Observer   adds what is measured on demand: CPU, memory, GPUs, last lines               (observer.go, probe.go)
+//	Serve      serves it over HTTP, as JSON and as metrics                                  (server.go, metrics.go)
+//	Job        all nodes of a job; Text shows it to people                                  (job.go, text.go)
+//	Watch...   elasticrun status: asks one agent, or the store of a job                     (watch.go, fetch.go, printer.go)
 //
-// A Board and a Looker may be used by any number of goroutines. Nothing here can hold up the agent: a Board only takes notes, and what
-// may take long is done by goroutines of the lookers.
+// A Tracker and an Observer may be used from any goroutine. Neither can block the agent: a Tracker only stores what the
+// events say, and slow measurements run in goroutines that are started on demand.
 package status

@@ -13,14 +13,14 @@ import (
 )
 
 const (
-	// fetchBound is how long an agent may take to answer; maxAnswer is what it may say at most, in bytes.
-	fetchBound = 5 * time.Second
-	maxAnswer  = 16 << 20
+	// fetchTimeout bounds an agent's reply, maxReply its size in bytes.
+	fetchTimeout = 5 * time.Second
+	maxReply     = 16 << 20
 )
 
-// Fetch asks the agent whose --status-addr is addr, HOST:PORT. Its error says in one line what is there instead.
+// Fetch requests the status of the agent whose --status-addr is addr, HOST:PORT. Its error is one line.
 func Fetch(ctx context.Context, addr string) (Snapshot, error) {
-	ctx, cancel := context.WithTimeout(ctx, fetchBound)
+	ctx, cancel := context.WithTimeout(ctx, fetchTimeout)
 	defer cancel()
 	var s Snapshot
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/status", nil)
@@ -30,38 +30,38 @@ func Fetch(ctx context.Context, addr string) (Snapshot, error) {
 	client := &http.Client{Transport: &http.Transport{Proxy: nil, DisableKeepAlives: true, DialContext: new(net.Dialer).DialContext}}
 	res, err := client.Do(req)
 	if err != nil {
-		return s, why(err)
+		return s, describe(err)
 	}
 	defer res.Body.Close()
 	if res.StatusCode != http.StatusOK {
-		return s, fmt.Errorf("it answers %q: no agent's --status-addr is there", res.Status)
+		return s, fmt.Errorf("the reply is %q: this is not the --status-addr of an agent", res.Status)
 	}
-	data, err := io.ReadAll(io.LimitReader(res.Body, maxAnswer))
+	data, err := io.ReadAll(io.LimitReader(res.Body, maxReply))
 	if err != nil {
-		return s, why(err)
+		return s, describe(err)
 	}
 	return parse(data)
 }
 
-// parse reads a Snapshot.
+// parse decodes a Snapshot.
 func parse(data []byte) (Snapshot, error) {
 	var s Snapshot
 	if err := json.Unmarshal(data, &s); err != nil || s.Schema < 1 || s.State == "" {
-		return Snapshot{}, errors.New("it answers, but not as an agent does")
+		return Snapshot{}, errors.New("the reply is not the status of an agent")
 	}
 	return s, nil
 }
 
-// why says in a few words why nobody answers.
-func why(err error) error {
+// describe turns an error of net/http into one for people.
+func describe(err error) error {
 	var timeout interface{ Timeout() bool }
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):
-		return errors.New("nobody listens there: give the --status-addr of a job that runs")
+		return errors.New("nothing listens there: give the --status-addr of a running job")
 	case errors.As(err, &timeout) && timeout.Timeout():
-		return fmt.Errorf("no answer within %v", fetchBound)
+		return fmt.Errorf("no reply within %v", fetchTimeout)
 	case errors.Is(err, io.EOF), errors.Is(err, syscall.ECONNRESET):
-		return errors.New("it ends the connection without an answer")
+		return errors.New("the connection was closed without a reply")
 	}
 	return err
 }

@@ -2,21 +2,21 @@ package status
 
 import "github.com/elasticrun/elasticrun/pkg/report"
 
-// Job is what is known of a job by asking its agents.
+// Job is the status of a job, as its agents report it.
 type Job struct {
 	Schema int         `json:"schema"`
 	Time   report.Time `json:"time"`
 	RunID  string      `json:"run_id"`
-	// Round is the last one that was decided; null before the first.
+	// Round is the latest decided round; null before the first.
 	Round *Round `json:"round"`
-	// Result says how the job has ended, and Why says more: empty while it has not.
+	// Result says how the job has ended, Why gives the reason. Both are empty while it runs.
 	Result string `json:"result,omitempty"`
 	Why    string `json:"why,omitempty"`
-	// Nodes are those of the round in rank order, then those that are in none.
+	// Nodes holds the nodes of the round in rank order, then those that are in no round.
 	Nodes []Node `json:"nodes"`
 }
 
-// Round is a decided one.
+// Round is a decided round.
 type Round struct {
 	Number      int `json:"number"`
 	Nodes       int `json:"nodes"`
@@ -27,18 +27,18 @@ type Round struct {
 
 // Node is a node of a job.
 type Node struct {
-	Rank *int   `json:"rank"` // in the round; null for one that is not in it
-	Host string `json:"host"` // empty where it is not known
-	// Note is what the rendezvous knows of it: why it waits, or that it is lost.
+	Rank *int   `json:"rank"` // in the round; null if the node is not in it
+	Host string `json:"host"` // empty if unknown
+	// Note is what the rendezvous knows about the node: why it waits, or that it is lost.
 	Note string `json:"note,omitempty"`
-	// Workers is how many it has.
+	// Workers is the number of its workers.
 	Workers int `json:"workers"`
-	// Status is what the node says of itself; null where it has not answered.
+	// Status is what the node's agent reports; null if it has not replied.
 	Status *Snapshot `json:"status"`
 }
 
-// OfOne is the job as one of its agents sees it.
-func OfOne(s Snapshot) Job {
+// OfAgent returns the status of a job as one of its agents sees it.
+func OfAgent(s Snapshot) Job {
 	j := Job{Schema: Schema, Time: s.Time, RunID: s.RunID, Nodes: []Node{{Rank: s.NodeRank, Host: s.Host, Workers: s.LocalWorldSize, Status: &s}}}
 	if s.Round != nil {
 		j.Round = &Round{Number: *s.Round, Nodes: s.Nodes, WorldSize: s.WorldSize, Restarts: s.Restarts, MaxRestarts: s.MaxRestarts}

@@ -8,7 +8,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/report"
 )
 
-// metrics makes Prometheus' metrics of a Snapshot. Labels have few values: states, local ranks, and the indexes of GPUs.
+// metrics is a prometheus.Collector for one Snapshot. Its labels have few values: states, local ranks and GPU indexes.
 type metrics struct {
 	s Snapshot
 
@@ -30,24 +30,24 @@ func newMetrics(s Snapshot) *metrics {
 		s:          s,
 		info:       desc("info", "The version of elasticrun and the rendezvous backend; always 1.", "version", "rdzv_backend"),
 		start:      desc("start_time_seconds", "When the launcher was started, as Unix time."),
-		state:      desc("state", "1 for the state that the node is in, else 0.", "state"),
-		since:      desc("state_start_time_seconds", "Since when it is in that state, as Unix time."),
-		round:      desc("round", "Number of the last round that the node was in."),
+		state:      desc("state", "1 for the current state of the node, else 0.", "state"),
+		since:      desc("state_start_time_seconds", "When the node entered that state, as Unix time."),
+		round:      desc("round", "Number of the node's latest round."),
 		nodeRank:   desc("node_rank", "Rank of the node in that round."),
 		nodes:      desc("nodes", "Number of nodes in that round."),
 		world:      desc("world_size", "Number of workers in that round, of all nodes."),
-		rounds:     desc("rounds_total", "Rounds that this node was in."),
-		restarts:   desc("restarts_total", "Restarts of the job that were charged, as this node knows."),
+		rounds:     desc("rounds_total", "Rounds that this node took part in."),
+		restarts:   desc("restarts_total", "Restarts charged to the job, as far as this node knows."),
 		most:       desc("max_restarts", "How many restarts may be charged before the job fails."),
-		membership: desc("membership_changes_total", "Rounds of this node, the first apart, that no failure had begun."),
+		membership: desc("membership_changes_total", "Rounds of this node that no failure caused, without the first."),
 		failures:   desc("worker_failures_total", "Workers of this node that failed."),
 		up:         desc("worker_up", "Whether the worker runs.", "local_rank"),
 		rank:       desc("worker_rank", "Rank of the worker in the whole job.", "local_rank"),
 		began:      desc("worker_start_time_seconds", "When the worker was started, as Unix time, while it runs.", "local_rank"),
-		cpu:        desc("worker_cpu_cores", "CPU use of the worker and its descendants since somebody looked before, in cores.", "local_rank"),
+		cpu:        desc("worker_cpu_cores", "CPU usage of the worker and its descendants since the previous measurement, in cores.", "local_rank"),
 		rss:        desc("worker_resident_memory_bytes", "Resident memory of the worker and its descendants.", "local_rank"),
-		procs:      desc("worker_processes", "The worker and its descendants.", "local_rank"),
-		gpuBusy:    desc("gpu_utilization_ratio", "Share of the last moments in which the GPU was busy, 0 to 1.", "gpu"),
+		procs:      desc("worker_processes", "Number of processes: the worker and its descendants.", "local_rank"),
+		gpuBusy:    desc("gpu_utilization_ratio", "Share of recent time in which the GPU was busy, 0 to 1.", "gpu"),
 		gpuUsed:    desc("gpu_memory_used_bytes", "Memory of the GPU in use.", "gpu"),
 		gpuTotal:   desc("gpu_memory_total_bytes", "Memory of the GPU.", "gpu"),
 	}
@@ -130,7 +130,7 @@ func truth(is bool) float64 {
 	return 0
 }
 
-// seconds is Unix time.
+// seconds returns t as Unix time; 0 for the zero time.
 func seconds(t report.Time) float64 {
 	if t.IsZero() {
 		return 0

@@ -6,25 +6,26 @@ import (
 	"time"
 )
 
-// probe asks something that may take long, for whoever wants to know: only while somebody does, never twice at a time, and no more often than
-// it is worth.
+// probe caches a slow measurement. It measures only on demand, never twice at the same time, and not before the last result
+// is old enough.
 type probe[T any] struct {
 	ask   func(ctx context.Context) (T, error)
-	every time.Duration // an answer of that age is good enough
-	// failed is told the first error, after which nothing is asked any more.
+	every time.Duration // a result of up to this age is used again
+	// failed is called with the first error, which ends all measurements.
 	failed func(error)
 
-	mu    sync.Mutex
-	last  T
-	at    time.Time     // of last
-	busy  chan struct{} // closed when what is being asked was answered; nil while nothing is
-	given bool          // it is given up
+	mu      sync.Mutex
+	last    T
+	at      time.Time     // of last
+	busy    chan struct{} // closed when the running measurement ends; nil if none runs
+	stopped bool          // a measurement has failed
 }
 
-// get returns the last answer, or waits for a new one until ctx ends, and then returns the last. life bounds the asking.
+// get returns a result that is not too old. If it must measure and ctx ends first, it returns the last result. life bounds
+// the measurement, which may outlive ctx.
 func (p *probe[T]) get(ctx, life context.Context) T {
 	p.mu.Lock()
-	if p.busy == nil && !p.given && life.Err() == nil && (p.at.IsZero() || time.Since(p.at) >= p.every) {
+	if p.busy == nil && !p.stopped && life.Err() == nil && (p.at.IsZero() || time.Since(p.at) >= p.every) {
 		p.busy = make(chan struct{})
 		go p.run(life)
 	}
@@ -51,12 +52,12 @@ func (p *probe[T]) run(life context.Context) {
 	case err == nil:
 		p.last, p.at = answer, time.Now()
 	case life.Err() == nil:
-		p.given = true
+		p.stopped = true
 		p.failed(err)
 	}
 }
 
-// wait waits for what is being asked, until ctx ends.
+// wait waits for a running measurement, until ctx ends.
 func (p *probe[T]) wait(ctx context.Context) {
 	p.mu.Lock()
 	busy := p.busy

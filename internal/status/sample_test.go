@@ -18,7 +18,7 @@ var update = flag.Bool("update", false, "rewrite the examples in docs/status.md"
 
 // sample is the node of life while its workers run, in the third round.
 func sample() Snapshot {
-	var b Board
+	var b Tracker
 	records, _ := life()
 	for _, r := range records[:15] {
 		b.Emit(r)
@@ -92,7 +92,7 @@ func sampleJob() Job {
 }
 
 func TestText(t *testing.T) {
-	one := OfOne(sample())
+	one := OfAgent(sample())
 	one.Nodes[0].Host = "node3\x1b[2J\tx\n"
 	const want = `run id job7: round 2, 3 nodes, 6 workers, 1 of 2 restarts
 

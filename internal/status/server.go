@@ -27,27 +27,27 @@ const (
 //	/readyz    200 while the node runs its workers or has finished (State.Ready), else 503
 //	/status    the Snapshot as JSON
 //	/metrics   metrics for Prometheus
-func Serve(l net.Listener, looker *Looker, logger zerolog.Logger) *httpserver.Server {
+func Serve(l net.Listener, observer *Observer, logger zerolog.Logger) *httpserver.Server {
 	return httpserver.Serve(l, httpserver.Options{
-		Handler: handler(looker), Name: "--status-addr", ReadTimeout: requestTimeout, WriteTimeout: replyTimeout,
+		Handler: handler(observer), Name: "--status-addr", ReadTimeout: requestTimeout, WriteTimeout: replyTimeout,
 		MaxConns: maxConns, Logger: logger,
 	})
 }
 
-func handler(looker *Looker) http.Handler {
+func handler(observer *Observer) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) {
 		httpserver.Reply(w, http.StatusOK, "text/plain; charset=utf-8", []byte("ok\n"))
 	})
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
-		state, code := looker.board.Snapshot().State, http.StatusServiceUnavailable
+		state, code := observer.tracker.Snapshot().State, http.StatusServiceUnavailable
 		if state.Ready() {
 			code = http.StatusOK
 		}
 		httpserver.Reply(w, code, "text/plain; charset=utf-8", fmt.Appendln(nil, state))
 	})
 	mux.HandleFunc("GET /status", func(w http.ResponseWriter, r *http.Request) {
-		data, err := json.MarshalIndent(looker.Look(r.Context()), "", "  ")
+		data, err := json.MarshalIndent(observer.Observe(r.Context()), "", "  ")
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusInternalServerError)
 			return
@@ -55,8 +55,8 @@ func handler(looker *Looker) http.Handler {
 		httpserver.Reply(w, http.StatusOK, "application/json", append(data, '\n'))
 	})
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
-		registry := prometheus.NewRegistry() // one for each request, so that its metrics are of one look, and end with the request
-		registry.MustRegister(newMetrics(looker.Look(r.Context())))
+		registry := prometheus.NewRegistry() // one per request, so that all metrics come from the same Snapshot
+		registry.MustRegister(newMetrics(observer.Observe(r.Context())))
 		promhttp.HandlerFor(registry, promhttp.HandlerOpts{DisableCompression: true}).ServeHTTP(w, r)
 	})
 	return mux

@@ -58,7 +58,7 @@ func TestMetrics(t *testing.T) {
 			t.Errorf("%q is in\n%s", free, text)
 		}
 	}
-	if text = exposed(t, (&Board{}).Snapshot()); strings.Contains(text, "elasticrun_round ") {
+	if text = exposed(t, (&Tracker{}).Snapshot()); strings.Contains(text, "elasticrun_round ") {
 		t.Errorf("a round before the first:\n%s", text)
 	}
 }
@@ -75,18 +75,18 @@ func TestPromtool(t *testing.T) {
 	}
 }
 
-// served serves a board.
-func served(t *testing.T, b *Board) string {
+// served serves a tracker.
+func served(t *testing.T, b *Tracker) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	looker := NewLooker(b, Sources{Usage: &fakeSampler{}, Logger: zerolog.Nop()})
-	s := Serve(l, looker, zerolog.Nop())
+	observer := NewObserver(b, Sources{Usage: &fakeSampler{}, Logger: zerolog.Nop()})
+	s := Serve(l, observer, zerolog.Nop())
 	t.Cleanup(func() {
 		s.Close()
-		looker.Close()
+		observer.Close()
 	})
 	return l.Addr().String()
 }
@@ -224,10 +224,10 @@ func TestFetchOfOthers(t *testing.T) {
 	}
 	_ = closed.Close()
 	for _, tt := range []struct{ addr, want string }{
-		{closed.Addr().String(), "nobody listens there"},
-		{answers(""), "ends the connection"},
-		{answers("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"), `it answers "404 Not Found"`},
-		{answers("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"), "not as an agent does"},
+		{closed.Addr().String(), "nothing listens there"},
+		{answers(""), "closed without a reply"},
+		{answers("HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n"), `the reply is "404 Not Found"`},
+		{answers("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"), "not the status of an agent"},
 		{answers("SSH-2.0-OpenSSH\r\n"), "malformed HTTP"},
 	} {
 		if _, err := Fetch(context.WithoutCancel(t.Context()), tt.addr); err == nil || !strings.Contains(err.Error(), tt.want) {

@@ -7,7 +7,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/report"
 )
 
-// Schema is the version of the form of a Snapshot. Fields may be added to it; none changes its meaning.
+// Schema is the version of the JSON form. Fields may be added; none changes its meaning.
 const Schema = 1
 
 // State is what an agent is doing.
@@ -15,18 +15,18 @@ type State string
 
 // The states.
 const (
-	Starting State = "starting" // the agent prepares, or a round was decided and its workers are about to be started
-	Waiting  State = "waiting"  // no worker; it waits for a round: for other nodes, for a verdict, or as a spare
+	Starting State = "starting" // the agent prepares, or is about to start the workers of a round
+	Waiting  State = "waiting"  // no worker runs; the node waits for other nodes, for a verdict, or as a spare
 	Running  State = "running"  // workers run
 	Stopping State = "stopping" // workers are being stopped
-	Finished State = "finished" // all workers of this node have exited with 0; it waits for the other nodes
+	Finished State = "finished" // all workers of this node exited with 0; it waits for the other nodes
 	Ended    State = "ended"    // the launcher is about to end
 )
 
-// States lists them all.
+// States returns all states.
 func States() []State { return []State{Starting, Waiting, Running, Stopping, Finished, Ended} }
 
-// Ready reports whether the node does what it is there for.
+// Ready reports whether the node runs its workers or has finished them.
 func (s State) Ready() bool { return s == Running || s == Finished }
 
 // WorkerState is what a worker is doing.
@@ -41,7 +41,7 @@ const (
 	WorkerStopped   WorkerState = "stopped" // by the launcher
 )
 
-// Snapshot is what an agent knows of itself at a time.
+// Snapshot is what an agent knows about itself at one time.
 type Snapshot struct {
 	Schema  int         `json:"schema"`
 	Time    report.Time `json:"time"`
@@ -55,15 +55,15 @@ type Snapshot struct {
 
 	State State       `json:"state"`
 	Since report.Time `json:"since"`         // of the state
-	Why   string      `json:"why,omitempty"` // workers are being stopped, or the launcher ends
+	Why   string      `json:"why,omitempty"` // why workers are stopped, or why the launcher ends
 
 	Round          *int `json:"round"`     // null before the first
 	NodeRank       *int `json:"node_rank"` // in that round
 	Nodes          int  `json:"nodes"`
 	WorldSize      int  `json:"world_size"`
 	LocalWorldSize int  `json:"local_world_size"`
-	// Restarts are the charged ones of the job, Rounds what the node was in, MembershipChanges those of them that were not begun by a failure, the
-	// first apart; Failures are workers of this node that failed.
+	// Restarts counts the restarts charged to the job. Rounds counts the rounds of this node, MembershipChanges those of
+	// them that no failure caused, without the first. Failures counts the workers of this node that failed.
 	Restarts          int      `json:"restarts"`
 	MaxRestarts       int      `json:"max_restarts"`
 	Rounds            int      `json:"rounds"`
@@ -72,9 +72,9 @@ type Snapshot struct {
 	LastFailure       *Failure `json:"last_failure"`
 
 	Workers []Worker `json:"workers"` // by local rank
-	// WorkersLeftOut is how many workers are missing in Workers, because there are too many for where the Snapshot was written to.
+	// WorkersLeftOut is the number of workers missing from Workers because of the size limit of Brief.
 	WorkersLeftOut int   `json:"workers_left_out,omitempty"`
-	GPUs           []GPU `json:"gpus"` // of the machine; empty where there is no nvidia-smi that answers
+	GPUs           []GPU `json:"gpus"` // of the machine; empty without a working nvidia-smi
 }
 
 // Failure is a worker of this node that failed.
@@ -93,22 +93,22 @@ type Worker struct {
 	PID       int         `json:"pid"` // 0 before it was started
 	State     WorkerState `json:"state"`
 	Since     report.Time `json:"since"`
-	ExitCode  *int        `json:"exit_code"` // as shells count it; null while it runs
+	ExitCode  *int        `json:"exit_code"` // as in a shell; null while it runs
 	Signal    string      `json:"signal,omitempty"`
-	// Usage is of the worker and all of its descendants; null while it is not known.
+	// Usage is that of the worker and all of its descendants; null if unknown.
 	Usage *Usage `json:"usage"`
-	// LastLine is what it wrote to stderr last, as far as the launcher sees it.
+	// LastLine is the last line of its stderr that passed through the launcher.
 	LastLine string `json:"last_line,omitempty"`
 }
 
-// Usage is what a worker and its descendants use.
+// Usage is the resource usage of a worker and its descendants.
 type Usage struct {
 	Processes  int      `json:"processes"`
-	CPUPercent *float64 `json:"cpu_percent"` // 100 is one core, since somebody looked before; null while that is not known
+	CPUPercent *float64 `json:"cpu_percent"` // 100 is one core; since the previous measurement; null if unknown
 	RSSBytes   uint64   `json:"rss_bytes"`
 }
 
-// GPU is a GPU of the machine. What the driver does not tell is null.
+// GPU is a GPU of the machine. A value that the driver does not report is null.
 type GPU struct {
 	Index              int    `json:"index"`
 	UtilizationPercent *int   `json:"utilization_percent"`
@@ -116,7 +116,7 @@ type GPU struct {
 	MemoryTotalBytes   *int64 `json:"memory_total_bytes"`
 }
 
-// Brief is s as JSON in limit bytes at most: without as many of the last workers as do not fit.
+// Brief returns s as JSON of at most limit bytes. It leaves out the last workers if they do not fit.
 func (s Snapshot) Brief(limit int) []byte {
 	all := s.Workers
 	for keep := len(all); ; keep /= 2 {
@@ -128,7 +128,7 @@ func (s Snapshot) Brief(limit int) []byte {
 	}
 }
 
-// clone returns a copy whose lists may be changed.
+// clone returns a copy with its own lists.
 func (s Snapshot) clone() Snapshot {
 	s.Workers, s.GPUs = slices.Clone(s.Workers), slices.Clone(s.GPUs)
 	return s

@@ -13,10 +13,10 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/report"
 )
 
-// maxText is how much of a line of a worker's, or of a reason, is shown to people, in bytes.
+// maxText bounds a cell of text, in bytes.
 const maxText = 60
 
-// Text shows a job to people.
+// Text shows the job to people.
 func (j Job) Text() string {
 	var b strings.Builder
 	b.WriteString(j.headline() + "\n")
@@ -37,7 +37,7 @@ func (j Job) Text() string {
 	return b.String()
 }
 
-// headline is what is said of the whole job.
+// headline describes the whole job in one line.
 func (j Job) headline() string {
 	line := "run id " + clean(j.RunID) + ": "
 	if r := j.Round; r == nil {
@@ -52,7 +52,7 @@ func (j Job) headline() string {
 	return line
 }
 
-// lastFailure is the youngest that is known, and where it was.
+// lastFailure returns the latest known failure and its host.
 func (j Job) lastFailure() (last *Failure, host string) {
 	for _, n := range j.Nodes {
 		if n.Status == nil || n.Status.LastFailure == nil {
@@ -78,7 +78,7 @@ func table(b *strings.Builder, head string, rows int, row func(i int) string) {
 	}
 }
 
-// nodeRow is a node in one line, its cells between tabs.
+// nodeRow formats a node as cells.
 func nodeRow(n Node, now time.Time) string {
 	rank := "-"
 	if n.Rank != nil {
@@ -86,7 +86,7 @@ func nodeRow(n Node, now time.Time) string {
 	}
 	s := n.Status
 	if s == nil {
-		return cells(rank, clean(n.Host), cmp.Or(clean(n.Note), "no answer"), "", fmt.Sprintf("?/%d", n.Workers), "", "", "", "")
+		return cells(rank, clean(n.Host), cmp.Or(clean(n.Note), "no reply"), "", fmt.Sprintf("?/%d", n.Workers), "", "", "", "")
 	}
 	up := 0
 	for _, w := range s.Workers {
@@ -94,14 +94,14 @@ func nodeRow(n Node, now time.Time) string {
 			up++
 		}
 	}
-	cpu, rss := uses(s.Workers)
-	said := cmp.Or(s.Why, n.Note, lastLine(s.Workers))
+	cpu, rss := totalUsage(s.Workers)
+	text := cmp.Or(s.Why, n.Note, lastLine(s.Workers))
 	return cells(rank, clean(n.Host), clean(string(s.State)), age(now, s.Since), fmt.Sprintf("%d/%d", up, max(n.Workers, s.LocalWorldSize)),
-		cpu, rss, busiest(s.GPUs), clean(said))
+		cpu, rss, gpuSummary(s.GPUs), clean(text))
 }
 
-// uses says what workers use together; - stands for what is not known of any.
-func uses(workers []Worker) (cpu, memory string) {
+// totalUsage returns the CPU and memory of all workers; "-" if unknown.
+func totalUsage(workers []Worker) (cpu, memory string) {
 	cpu, memory = "-", "-"
 	percent, bytes := 0.0, uint64(0)
 	for _, w := range workers {
@@ -121,7 +121,7 @@ func uses(workers []Worker) (cpu, memory string) {
 // cells joins the cells of a row.
 func cells(all ...string) string { return strings.Join(all, "\t") }
 
-// lastLine is that of the lowest rank which has said something.
+// lastLine returns the last line of the lowest rank that has one.
 func lastLine(workers []Worker) string {
 	i := slices.IndexFunc(workers, func(w Worker) bool { return w.LastLine != "" })
 	if i < 0 {
@@ -130,8 +130,8 @@ func lastLine(workers []Worker) string {
 	return workers[i].LastLine
 }
 
-// busiest says how busy the GPUs are on average, and how full the fullest is.
-func busiest(gpus []GPU) string {
+// gpuSummary returns the average utilization of the GPUs, and how full the fullest one is.
+func gpuSummary(gpus []GPU) string {
 	sum, n, full := 0, 0, 0.0
 	for _, g := range gpus {
 		if g.UtilizationPercent != nil {
@@ -152,7 +152,7 @@ func workerRow(w Worker, now time.Time) string {
 	if w.Rank >= 0 {
 		rank = strconv.Itoa(w.Rank)
 	}
-	cpu, rss := uses([]Worker{w})
+	cpu, rss := totalUsage([]Worker{w})
 	state := clean(string(w.State))
 	switch {
 	case w.Signal != "":
@@ -163,7 +163,7 @@ func workerRow(w Worker, now time.Time) string {
 	return cells(rank, strconv.Itoa(w.LocalRank), strconv.Itoa(w.PID), state, age(now, w.Since), cpu, rss, clean(w.LastLine))
 }
 
-// clean makes a text of another node's, or of a worker's, fit for a cell.
+// clean makes text of other nodes and of workers safe for a cell.
 func clean(s string) string {
 	return report.Begin(strings.Join(strings.Fields(report.Printable(s)), " "), maxText)
 }
@@ -175,7 +175,7 @@ func count(n int, what string) string {
 	return fmt.Sprintf("%d %s", n, what)
 }
 
-// age is how long ago something was. Clocks of two machines may differ.
+// age formats the time since then. It is never negative, because the clocks of two machines may differ.
 func age(now time.Time, then report.Time) string {
 	if then.IsZero() {
 		return "-"

@@ -19,76 +19,79 @@ import (
 )
 
 const (
-	visitBound = 15 * time.Second
-	// agentTimeout is how long agents may take to show what they do. Those that have not by then are shown without.
+	visitTimeout = 15 * time.Second
+	// agentTimeout bounds the wait for the status of all agents. Agents without one are shown without.
 	agentTimeout = 4 * time.Second
 )
 
-// WatchJob shows all agents of a job, with --watch until the job has ended.
+// WatchJob shows all agents of a job once, or with --watch until the job has ended.
 func WatchJob(ctx context.Context, cfg *config.Status, version string, show func(Job) error) error {
 	where := fmt.Sprintf("the store of run id %q at %s", cfg.RunID, cfg.Rendezvous.Endpoint)
-	bounded, cancel := context.WithTimeout(ctx, visitBound)
+	bounded, cancel := context.WithTimeout(ctx, visitTimeout)
 	store, err := backends.Visit(bounded, cfg.Rendezvous, backends.Options{Version: version, Logger: zerolog.Nop()}, cfg.RunID, cfg.InSlurm)
 	cancel()
 	if err != nil {
-		return &noAnswer{where, err}
+		return &noReplyError{where, err}
 	}
 	defer func() {
 		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
-		_ = store.Close(bounded) // or its session ends after visitTTL
+		_ = store.Close(bounded) // after an error the session expires after backends.VisitTTL
 	}()
 	ctx, cancel = context.WithCancel(ctx)
-	views, ended := make(chan elastic.Snapshot), make(chan error, 1)
+	snapshots, ended := make(chan elastic.Snapshot), make(chan error, 1)
 	go func() {
 		ended <- elastic.Observe(ctx, store, cfg.RunID, func(v elastic.Snapshot) error {
 			select {
-			case views <- v:
+			case snapshots <- v:
 				return nil
 			case <-ctx.Done():
 				return context.Cause(ctx)
 			}
 		})
 	}()
-	shown, err := showViews(ctx, cfg, views, ended, show)
+	shown, err := showSnapshots(ctx, cfg, snapshots, ended, show)
 	cancel()
 	lost := <-ended
 	switch {
 	case err != nil:
 	case !shown:
-		err = &noAnswer{where, lost}
-	case cfg.Watch && errors.Is(lost, coord.ErrUnavailable): // which does not wait for whoever looks
-		fmt.Fprintln(os.Stderr, "elasticrun: the job's store has gone: the job has ended, or has lost it")
+		err = &noReplyError{where, lost}
+	case cfg.Watch && errors.Is(lost, coord.ErrUnavailable): // the store does not wait for observers when it ends
+		fmt.Fprintln(os.Stderr, "elasticrun: the job's store has gone: the job has ended, or it has lost its store")
 	}
 	return err
 }
 
-// showViews shows what is to be shown of the views, until one is enough, or there are no more. It leaves ended as it finds it.
-func showViews(ctx context.Context, cfg *config.Status, views <-chan elastic.Snapshot, ended chan error, show func(Job) error) (shown bool, err error) {
+// showSnapshots shows snapshots until one is enough or there are no more. A value that it receives from ended it puts back.
+func showSnapshots(
+	ctx context.Context, cfg *config.Status, snapshots <-chan elastic.Snapshot, ended chan error, show func(Job) error,
+) (shown bool, err error) {
 	var latest *elastic.Snapshot
 	due := time.NewTimer(agentTimeout)
 	defer due.Stop()
 	for {
-		now := false
+		complete := false // enough to show
 		select {
-		case v := <-views:
+		case v := <-snapshots:
 			if v.Empty() {
 				return true, &config.UsageError{
-					Where:   "--rdzv-id=" + cfg.RunID,
-					Problem: fmt.Sprintf("the store at %s has nothing of such a run: it has another run id, or has not begun, or has ended", cfg.Rendezvous.Endpoint),
+					Where: "--rdzv-id=" + cfg.RunID,
+					Problem: fmt.Sprintf("the store at %s has no such run: check the run id; the run may not have started, or have ended",
+						cfg.Rendezvous.Endpoint),
 				}
 			}
-			now = v.Outcome != nil || !shown && v.Complete()
+			complete = v.Outcome != nil || !shown && v.Complete()
 			latest = &v
 		case <-due.C:
-			now = latest != nil
+			complete = latest != nil
 		case lost := <-ended:
 			ended <- lost
 			return shown, nil
 		case <-ctx.Done():
 			return true, nil
 		}
-		if !now {
+		if !complete {
 			continue
 		}
 		shown = true
@@ -99,7 +102,7 @@ func showViews(ctx context.Context, cfg *config.Status, views <-chan elastic.Sna
 	}
 }
 
-// jobOf puts what the rendezvous knows of a job beside what its agents say.
+// jobOf combines what the rendezvous knows about a job with what its agents report.
 func jobOf(runID string, v elastic.Snapshot, now time.Time) Job {
 	j := Job{Schema: Schema, Time: report.Time{Time: now}, RunID: runID, Nodes: []Node{}}
 	if v.Record != nil {
@@ -117,16 +120,16 @@ func jobOf(runID string, v elastic.Snapshot, now time.Time) Job {
 			j.Why = fmt.Sprintf("rank %d on %s: %s", c.GlobalRank, c.Host, c.Summary)
 		}
 	}
-	for _, seen := range v.Agents {
-		n := Node{Host: seen.Host, Note: seen.Note, Workers: seen.Nproc}
-		if seen.Rank >= 0 {
-			n.Rank = new(seen.Rank)
+	for _, a := range v.Agents {
+		n := Node{Host: a.Host, Note: a.Note, Workers: a.Nproc}
+		if a.Rank >= 0 {
+			n.Rank = new(a.Rank)
 		}
-		if seen.Lost {
+		if a.Lost {
 			n.Note = "lost"
 		}
 		var s Snapshot
-		if json.Unmarshal(seen.Status, &s) == nil && s.State != "" {
+		if json.Unmarshal(a.Status, &s) == nil && s.State != "" {
 			n.Status = &s
 		}
 		j.Nodes = append(j.Nodes, n)
@@ -134,17 +137,17 @@ func jobOf(runID string, v elastic.Snapshot, now time.Time) Job {
 	return j
 }
 
-// WatchAgent shows one agent, with --watch until it is gone.
+// WatchAgent shows one agent once, or with --watch until it has ended.
 func WatchAgent(ctx context.Context, cfg *config.Status, show func(Job) error) error {
 	for first := true; ; first = false {
 		s, err := Fetch(ctx, cfg.Addr.String())
 		switch {
 		case err != nil && first:
-			return &noAnswer{"the agent at " + cfg.Addr.String(), err}
-		case err != nil: // it has ended
+			return &noReplyError{"the agent at " + cfg.Addr.String(), err}
+		case err != nil: // the agent has ended
 			return nil
 		}
-		if err := show(OfOne(s)); err != nil || !cfg.Watch {
+		if err := show(OfAgent(s)); err != nil || !cfg.Watch {
 			return err
 		}
 		select {
@@ -155,11 +158,11 @@ func WatchAgent(ctx context.Context, cfg *config.Status, show func(Job) error) e
 	}
 }
 
-// noAnswer says that whom the user asked for the status does not answer.
-type noAnswer struct {
+// noReplyError reports that an agent or a store does not reply.
+type noReplyError struct {
 	who string
 	err error
 }
 
-func (n *noAnswer) Error() string   { return n.who + ": " + n.err.Error() }
-func (n *noAnswer) Unwrap() []error { return []error{n.err, rdzv.ErrConnection} }
+func (n *noReplyError) Error() string   { return n.who + ": " + n.err.Error() }
+func (n *noReplyError) Unwrap() []error { return []error{n.err, rdzv.ErrConnection} }

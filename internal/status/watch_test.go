@@ -55,39 +55,39 @@ func TestJobOf(t *testing.T) {
 }
 
 // What is shown when: at once where all have answered, after a while where not, and then every two seconds until the end.
-func TestShowViews(t *testing.T) {
+func TestShowSnapshots(t *testing.T) {
 	complete := seenJob()
 	complete.Agents = complete.Agents[:1]
 	over := complete
 	over.Outcome = &rdzv.Outcome{Ending: rdzv.EndSucceeded}
 	for _, tt := range []struct {
-		name  string
-		watch bool
-		views []elastic.Snapshot // one a second
-		lost  time.Duration      // when the store goes; 0: never
-		want  []time.Duration
-		shown bool
-		bad   bool
+		name      string
+		watch     bool
+		snapshots []elastic.Snapshot // one a second
+		lost      time.Duration      // when the store goes; 0: never
+		want      []time.Duration
+		shown     bool
+		bad       bool
 	}{
-		{name: "all answer", views: []elastic.Snapshot{seenJob(), complete, over}, want: []time.Duration{time.Second}, shown: true},
-		{name: "not all answer", views: []elastic.Snapshot{seenJob(), seenJob()}, want: []time.Duration{agentTimeout}, shown: true},
-		{name: "no such run", views: []elastic.Snapshot{{}}, shown: true, bad: true},
-		{name: "the store goes before", views: []elastic.Snapshot{seenJob()}, lost: 2 * time.Second},
+		{name: "all answer", snapshots: []elastic.Snapshot{seenJob(), complete, over}, want: []time.Duration{time.Second}, shown: true},
+		{name: "not all answer", snapshots: []elastic.Snapshot{seenJob(), seenJob()}, want: []time.Duration{agentTimeout}, shown: true},
+		{name: "no such run", snapshots: []elastic.Snapshot{{}}, shown: true, bad: true},
+		{name: "the store goes before", snapshots: []elastic.Snapshot{seenJob()}, lost: 2 * time.Second},
 		{
-			name: "watched", watch: true, views: []elastic.Snapshot{complete, complete, complete, complete, complete, over}, shown: true,
+			name: "watched", watch: true, snapshots: []elastic.Snapshot{complete, complete, complete, complete, complete, over}, shown: true,
 			want: []time.Duration{0, 2 * time.Second, 4 * time.Second, 5 * time.Second},
 		},
-		{name: "watched until the store goes", watch: true, views: []elastic.Snapshot{complete}, lost: time.Second, want: []time.Duration{0}, shown: true},
+		{name: "watched until the store goes", watch: true, snapshots: []elastic.Snapshot{complete}, lost: time.Second, want: []time.Duration{0}, shown: true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
-				views, ended := make(chan elastic.Snapshot), make(chan error, 1)
+				snapshots, ended := make(chan elastic.Snapshot), make(chan error, 1)
 				go func() {
-					for _, v := range tt.views {
+					for _, v := range tt.snapshots {
 						select {
-						case views <- v:
+						case snapshots <- v:
 						case <-ctx.Done():
 							return
 						}
@@ -106,7 +106,7 @@ func TestShowViews(t *testing.T) {
 				}
 				begun := time.Now()
 				var at []time.Duration
-				shown, err := showViews(ctx, &config.Status{Watch: tt.watch}, views, ended, func(Job) error {
+				shown, err := showSnapshots(ctx, &config.Status{Watch: tt.watch}, snapshots, ended, func(Job) error {
 					at = append(at, time.Since(begun))
 					return nil
 				})

@@ -22,8 +22,8 @@ import (
 
 // Telemetry writes the event log and serves the status. Close it.
 type Telemetry struct {
-	board    status.Board
-	looker   *status.Looker
+	tracker  status.Tracker
+	observer *status.Observer
 	log      zerolog.Logger
 	last     events.Event       // the fields that all events of the launcher have
 	file     *events.FileLog    // nil: there is no --event-log
@@ -57,7 +57,7 @@ func Open(ctx context.Context, cfg *config.Config, version, host string, log zer
 			return nil, &config.UsageError{Where: "--event-log=" + cfg.EventLog, Problem: err.Error() + "; name a file that you may write"}
 		}
 	}
-	t.looker = status.NewLooker(&t.board, status.Sources{Usage: t, LastLines: t.lastLines, GPUs: t.gpuLoad, Logger: log})
+	t.observer = status.NewObserver(&t.tracker, status.Sources{Usage: t, LastLines: t.lastLines, GPUs: t.gpuLoad, Logger: log})
 	t.Emit(events.Event{
 		Kind: events.KindLauncherStarted, Time: time.Now(), RunID: cfg.RunID, Host: host, Name: cfg.Script, Version: version,
 		Backend: cfg.Rendezvous.Backend, LocalWorldSize: cfg.NprocPerNode, PID: os.Getpid(),
@@ -71,7 +71,7 @@ func (t *Telemetry) Attach(a *agent.Agent, gpus *topology.ComputeApps) {
 	if t.listener == nil {
 		return
 	}
-	t.server = status.Serve(t.listener, t.looker, t.log)
+	t.server = status.Serve(t.listener, t.observer, t.log)
 	// The line is logged at any level: the user asked for the server, and its port may have been chosen by the system.
 	t.log.Log().Str(zerolog.LevelFieldName, zerolog.LevelInfoValue).Str("url", "http://"+t.listener.Addr().String()+"/status").Msg("status is served")
 }
@@ -80,7 +80,7 @@ func (t *Telemetry) Attach(a *agent.Agent, gpus *topology.ComputeApps) {
 const maxBrief = 48 << 10
 
 // Brief returns the status of this node as JSON, short enough to be stored for elasticrun status.
-func (t *Telemetry) Brief(ctx context.Context) []byte { return t.looker.Look(ctx).Brief(maxBrief) }
+func (t *Telemetry) Brief(ctx context.Context) []byte { return t.observer.Observe(ctx).Brief(maxBrief) }
 
 // Emit implements events.Sink. It does not block. Events that are logged come from one goroutine at a time.
 func (t *Telemetry) Emit(r events.Event) {
@@ -88,7 +88,7 @@ func (t *Telemetry) Emit(r events.Event) {
 		return
 	}
 	t.last.NodeRank, t.last.Round = r.NodeRank, r.Round
-	t.board.Emit(r)
+	t.tracker.Emit(r)
 	if t.file != nil {
 		t.file.Emit(r)
 	}
@@ -113,7 +113,7 @@ func (t *Telemetry) Close(rep report.Report) {
 	} else if t.listener != nil { // there was no agent
 		_ = t.listener.Close()
 	}
-	t.looker.Close()
+	t.observer.Close()
 	if t.file == nil {
 		return
 	}

@@ -7,14 +7,14 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/report"
 )
 
-// Board is an events.Sink that follows an agent. Its zero value is ready.
-type Board struct {
+// Tracker is an events.Sink that derives an agent's Snapshot from its events. Its zero value is ready.
+type Tracker struct {
 	mu sync.Mutex
 	s  Snapshot
 }
 
-// Emit takes an event. It does not block. A Board ignores kinds that the event log leaves out.
-func (b *Board) Emit(r events.Event) {
+// Emit applies an event. It does not block. It ignores the kinds of events that the event log leaves out.
+func (b *Tracker) Emit(r events.Event) {
 	if !r.Kind.Logged() {
 		return
 	}
@@ -23,8 +23,8 @@ func (b *Board) Emit(r events.Event) {
 	b.s.apply(r)
 }
 
-// Snapshot returns what follows from the events so far.
-func (b *Board) Snapshot() Snapshot {
+// Snapshot returns the state after the events so far.
+func (b *Tracker) Snapshot() Snapshot {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s := b.s.clone()
@@ -41,7 +41,7 @@ func (b *Board) Snapshot() Snapshot {
 	return s
 }
 
-// apply makes s what it is after r.
+// apply applies an event.
 func (s *Snapshot) apply(r events.Event) {
 	if r.Round != nil {
 		s.Round, s.NodeRank = r.Round, r.NodeRank
@@ -73,14 +73,14 @@ func (s *Snapshot) apply(r events.Event) {
 	}
 }
 
-// enter changes the state, unless it is that already.
+// enter changes the state. Since stays the same if s is in that state already.
 func (s *Snapshot) enter(state State, r events.Event, why string) {
 	if s.Why = why; s.State != state {
 		s.State, s.Since = state, report.Time{Time: r.Time}
 	}
 }
 
-// begin places the workers in a round.
+// begin applies the start of a round.
 func (s *Snapshot) begin(r events.Event) {
 	s.enter(Starting, r, "")
 	s.Nodes, s.WorldSize = r.Nodes, r.WorldSize
@@ -97,7 +97,7 @@ func (s *Snapshot) begin(r events.Event) {
 	}
 }
 
-// worker is the one that r is about, if there is one.
+// worker returns the worker that r belongs to, or nil.
 func (s *Snapshot) worker(r events.Event) *Worker {
 	if r.LocalRank == nil || r.Rank == nil || *r.LocalRank < 0 || *r.LocalRank >= len(s.Workers) {
 		return nil
@@ -105,7 +105,7 @@ func (s *Snapshot) worker(r events.Event) *Worker {
 	return &s.Workers[*r.LocalRank]
 }
 
-// end ends a worker.
+// end applies the end of a worker.
 func (s *Snapshot) end(r events.Event) {
 	w := s.worker(r)
 	if w == nil {
@@ -122,7 +122,7 @@ func (s *Snapshot) end(r events.Event) {
 	}
 }
 
-// fail counts a failure. Of those of a round the first is the likeliest.
+// fail counts a failure. It keeps the first failure of a round, because the others are often its consequences.
 func (s *Snapshot) fail(r events.Event) {
 	s.Failures++
 	if r.Round == nil || r.Rank == nil || s.LastFailure != nil && s.LastFailure.Round == *r.Round {

@@ -11,11 +11,12 @@ import (
 	"github.com/elasticrun/elasticrun/internal/logging"
 )
 
-// NewPrinter writes what is to be shown: the latest alone on a terminal, else one after the other.
+// NewPrinter returns a function that prints a Job. On a terminal --watch shows only the latest, elsewhere one after the
+// other.
 func NewPrinter(cfg *config.Status, stdout io.Writer) func(Job) error {
-	again := "\n"
+	separator := "\n"
 	if f, ok := stdout.(*os.File); ok && term.IsTerminal(int(f.Fd())) {
-		again = "\x1b[H\x1b[2J"
+		separator = "\x1b[H\x1b[2J"
 	}
 	shown := false
 	return func(j Job) error {
@@ -26,8 +27,8 @@ func NewPrinter(cfg *config.Status, stdout io.Writer) func(Job) error {
 			text, err = json.Marshal(j)
 		case cfg.JSON:
 			text, err = json.MarshalIndent(j, "", "  ")
-		case shown || again != "\n" && cfg.Watch:
-			text = []byte(again + j.Text())
+		case shown || separator != "\n" && cfg.Watch:
+			text = []byte(separator + j.Text())
 		default:
 			text = []byte(j.Text())
 		}

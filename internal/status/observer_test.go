@@ -26,9 +26,9 @@ func (f *fakeSampler) Sample(pids map[int]int) map[int]procs.Usage {
 	return all
 }
 
-// running is a board on which two workers run.
-func running() *Board {
-	b := &Board{}
+// running is a tracker on which two workers run.
+func running() *Tracker {
+	b := &Tracker{}
 	records, _ := life()
 	for _, r := range records[:5] {
 		b.Emit(r)
@@ -36,10 +36,10 @@ func running() *Board {
 	return b
 }
 
-func TestLooker(t *testing.T) {
+func TestObserver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sampler, gpuAsked, hang := &fakeSampler{}, 0, false
-		l := NewLooker(running(), Sources{
+		l := NewObserver(running(), Sources{
 			Usage:     sampler,
 			LastLines: func() map[int]string { return map[int]string{1: "\x1b[31mloss 0.5\x1b[0m\r"} },
 			GPUs: func(ctx context.Context) ([]topology.GPULoad, error) {
@@ -57,7 +57,7 @@ func TestLooker(t *testing.T) {
 			t.Error("asked although nobody looked")
 		}
 		begun := time.Now()
-		s := l.Look(t.Context())
+		s := l.Observe(t.Context())
 		if took := time.Since(begun); took != firstSpan {
 			t.Errorf("the first look took %v", took)
 		}
@@ -71,7 +71,7 @@ func TestLooker(t *testing.T) {
 			t.Errorf("GPUs (-want +got):\n%s", diff)
 		}
 		for range 10 {
-			l.Look(t.Context())
+			l.Observe(t.Context())
 		}
 		if sampler.asked != 2 || gpuAsked != 1 {
 			t.Errorf("asked %d and %d times", sampler.asked, gpuAsked)
@@ -79,12 +79,12 @@ func TestLooker(t *testing.T) {
 		hang = true
 		<-time.After(gpuAge)
 		begun = time.Now()
-		if s = l.Look(t.Context()); time.Since(begun) != lookBound || len(s.GPUs) != 1 {
+		if s = l.Observe(t.Context()); time.Since(begun) != observeTimeout || len(s.GPUs) != 1 {
 			t.Errorf("with a driver that hangs: %v, %v", time.Since(begun), s.GPUs)
 		}
 		l.Close()
 		synctest.Wait()
-		if s = l.Look(t.Context()); len(s.Workers) != 2 {
+		if s = l.Observe(t.Context()); len(s.Workers) != 2 {
 			t.Errorf("after Close: %+v", s)
 		}
 	})

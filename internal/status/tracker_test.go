@@ -93,8 +93,8 @@ func inBrief(s Snapshot) string {
 	return text
 }
 
-func TestBoard(t *testing.T) {
-	var b Board
+func TestTracker(t *testing.T) {
+	var b Tracker
 	if s := b.Snapshot(); s.State != Starting || s.Workers == nil || s.GPUs == nil {
 		t.Errorf("before anything: %+v", s)
 	}
@@ -117,8 +117,8 @@ func TestBoard(t *testing.T) {
 }
 
 // Records that do not fit, as of a defect, change nothing.
-func TestBoardTakesAnything(t *testing.T) {
-	var b Board
+func TestTrackerTakesAnything(t *testing.T) {
+	var b Tracker
 	for _, r := range []events.Event{
 		{Kind: "unknown"},
 		{Kind: events.KindWorkerEnded},

@@ -1,7 +1,7 @@
 package rdzv
 
-// Assignment places one node's workers among all workers of a round: local rank
-// i has global rank GlobalBase+i and role rank RoleBase+i.
+// Assignment gives the ranks of one node's workers in a round: local rank i has global rank GlobalBase+i and role rank
+// RoleBase+i.
 type Assignment struct {
 	GlobalBase      int // workers on nodes of lower group rank
 	GlobalWorldSize int // workers on all nodes
@@ -9,9 +9,10 @@ type Assignment struct {
 	RoleWorldSize   int // workers of the same role on all nodes
 }
 
-// Assign computes every node's assignment; members are in group-rank order. It
-// is the algorithm of seed 002 (_assign_worker_ranks): global ranks follow the
-// group rank, role ranks follow it within the role. Linear in the number of nodes.
+// Assign returns the assignment of each member. The members are in the order of their group ranks. Global ranks follow
+// the group ranks, and role ranks follow them within a role, as in torch 2.14,
+// torch/distributed/elastic/agent/server/api.py (_assign_worker_ranks). Assign takes time linear in the number of
+// nodes.
 func Assign(members []Member) []Assignment {
 	out := make([]Assignment, len(members))
 	global := 0

@@ -1,21 +1,17 @@
-// Package rdzv answers one question for an agent: who is in this round, and
-// which rank am I?
+// Package rdzv defines how the agents of a job agree on rounds: which nodes take part, and which rank each node has.
 //
-// A [Handler] runs rendezvous for one run id. The agent calls
-// [Handler.NextRendezvous] to enter a round and gets a [Round]: its group rank,
-// the ranks of its workers, the restarts charged so far and the address of the
-// worker store, which listens before the call returns. While a round runs,
-// [Handler.Stops] tells the agent when it is over, and the agent tells what its
-// workers do: [Handler.Fail], [Handler.Succeed], [Handler.Leave]. What follows from
-// that, a restart that is charged or not, or the job's end ([Outcome]), is decided
-// behind the interface, for all nodes alike.
+// A [Handler] runs the rendezvous of one run id. [Handler.NextRendezvous] enters a round and returns a [Round]: the
+// rank of the node, the ranks of its workers, the restarts charged so far, and the address of the worker store, which
+// already listens. During a round, [Handler.Stops] tells the agent when to stop its workers, and the agent reports what
+// they do with [Handler.Fail], [Handler.Succeed] and [Handler.Leave]. The handler decides for all nodes alike whether a
+// failure costs a restart, and how the job ends ([Outcome]).
 //
-// Backends are chosen by name from a [Registry]; package elastic, beneath this one, has those of elasticrun. Decisions
-// ([Assign], [Parameters]) are pure; sockets are confined to workerstore.go and the schemes' files.
+// A [Registry] creates handlers by the name of their backend. Package elastic implements elasticrun's backends.
+// [Assign] and [Parameters] are pure; only [WorkerStore] uses sockets.
 //
-// Workers meet in another way, [Schemes]: a URL such as env:// becomes a store, a rank and a world size (seed 003), as with
-// torch.distributed, so that workers in Go and in Python can be of one job.
+// This package is for the agents of nodes. It does not start workers, and workers do not use it: they find each other
+// by a URL, with package urlrdzv.
 //
-// The API of the agents' part follows seed 000. Handlers are safe for concurrent use; NextRendezvous
-// itself is called by one goroutine at a time.
+// The API follows torch 2.14, torch/distributed/elastic/rendezvous/api.py. The methods of a Handler are safe for
+// concurrent use, but only one goroutine at a time calls NextRendezvous.
 package rdzv

@@ -2,26 +2,25 @@ package rdzv
 
 import "errors"
 
-// The error family of seed 000. Errors of this package that concern a
-// rendezvous wrap exactly one of the four; each of the four is also an
-// [ErrRendezvous], so errors.Is tells both the family and the kind.
+// The errors of a rendezvous, as in torch 2.14, torch/distributed/elastic/rendezvous/api.py. An error that concerns a
+// rendezvous wraps exactly one of the five kinds below ErrRendezvous. Each kind is also an [ErrRendezvous], so
+// errors.Is finds both the family and the kind.
 var (
-	// ErrRendezvous is the base of the family.
+	// ErrRendezvous is the base of the other errors.
 	ErrRendezvous = errors.New("rendezvous")
-	// ErrClosed says that the run id was closed: no further round will form.
+	// ErrClosed says that the run id is closed: no further round will form.
 	ErrClosed error = &kind{"rendezvous is closed"}
 	// ErrTimeout says that the rendezvous did not complete in time.
 	ErrTimeout error = &kind{"rendezvous timed out"}
-	// ErrConnection says that the backend could not be reached or was lost.
+	// ErrConnection says that the backend cannot be reached or was lost.
 	ErrConnection error = &kind{"rendezvous backend connection"}
-	// ErrState says that the state held by the backend is corrupt.
+	// ErrState says that the backend's state is corrupt.
 	ErrState error = &kind{"rendezvous state is corrupt"}
-	// ErrGracefulExit says that a node which was only kept as a spare is no
-	// longer needed (torch 2.14's RendezvousGracefulExitError).
+	// ErrGracefulExit says that a spare node is no longer needed (torch's RendezvousGracefulExitError).
 	ErrGracefulExit error = &kind{"rendezvous ended without this node"}
 )
 
-// kind is one member of the family; it unwraps to the base.
+// kind is one kind of ErrRendezvous.
 type kind struct{ text string }
 
 func (k *kind) Error() string { return k.text }

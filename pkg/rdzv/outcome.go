@@ -29,10 +29,10 @@ const MaxFailureText = 8 << 10
 // MaxOthers is the most failures beside the root cause that an [Outcome] has.
 const MaxOthers = 16
 
-// Ending says why a run id came to its end.
+// Ending says how a run id ended.
 type Ending string
 
-// The endings.
+// The ways in which a run id ends.
 const (
 	EndSucceeded Ending = "succeeded" // every worker of every node exited with 0
 	EndFailed    Ending = "failed"    // workers failed and no restart was left
@@ -43,26 +43,27 @@ const (
 // Outcome is how a job ended, the same on every node.
 type Outcome struct {
 	Ending Ending `json:"ending"`
-	// Cause is the root cause of EndFailed; nil where it is not known.
+	// Cause is the root cause of EndFailed, or nil if it is unknown.
 	Cause *Failure `json:"cause,omitempty"`
-	// Others are the likeliest causes that other nodes named for themselves, most suspect first, without their Text; at most MaxOthers.
+	// Others are the likeliest causes on the other nodes, likeliest first and without their Text. There are at most
+	// MaxOthers.
 	Others []Failure `json:"others,omitempty"`
-	// Restarts counts the restarts that were charged.
+	// Restarts counts the charged restarts.
 	Restarts int `json:"restarts"`
-	// Text is one line for people; may be empty.
+	// Text is one line for people. It may be empty.
 	Text string `json:"text,omitempty"`
 }
 
-// Late tells an agent of a run that had finished before the agent came.
+// Late describes a run that had finished before the agent joined.
 type Late struct {
 	// Ago is how long ago the run finished, as far as clocks agree.
 	Ago time.Duration `json:"ago"`
-	// Hosts are the first of the hosts that it ran on, HostCount is how many there were.
+	// Hosts are the first hosts that the run used. HostCount counts all of them.
 	Hosts     []string `json:"hosts,omitempty"`
 	HostCount int      `json:"host_count,omitempty"`
 }
 
-// Describe says how, when and where the run finished: "succeeded 3s ago on node1, node2 and 2 more".
+// Describe says how, when and where the run finished, such as "succeeded 3s ago on node1, node2 and 2 more".
 func (l Late) Describe(e Ending) string {
 	text := fmt.Sprintf("%s %v ago", e, l.Ago.Round(time.Second))
 	if e == EndTimeout {
@@ -77,10 +78,10 @@ func (l Late) Describe(e Ending) string {
 	return text
 }
 
-// EndedError says that the run id has ended. It is an [ErrTimeout] for EndTimeout, else an [ErrClosed].
+// EndedError says that the run id has ended. It wraps [ErrTimeout] for EndTimeout, and [ErrClosed] otherwise.
 type EndedError struct {
 	Outcome Outcome
-	// Late is nil where the agent was there when the run ended.
+	// Late is nil if the agent had joined before the run ended.
 	Late *Late
 }
 
@@ -91,7 +92,7 @@ func (e *EndedError) Error() string {
 	return fmt.Sprintf("the job has ended (%s)", e.Outcome.Ending)
 }
 
-// Unwrap makes it one of the error family.
+// Unwrap returns [ErrTimeout] or [ErrClosed].
 func (e *EndedError) Unwrap() error {
 	if e.Outcome.Ending == EndTimeout {
 		return ErrTimeout
@@ -99,19 +100,20 @@ func (e *EndedError) Unwrap() error {
 	return ErrClosed
 }
 
-// What Stop.Why begins with where a worker of some node has failed, and where it only tells of having waited for a peer in vain: then every node looks
-// for one who was absent.
+// The beginnings of Stop.Why after a failure. WhyWaited says that the worker reports only that it waited for a peer in
+// vain. Every node then looks for a worker that was absent.
 const (
 	WhyFailed = "a worker has failed"
 	WhyWaited = "a worker has waited for a peer in vain"
 )
 
-// Stop says that the workers of the round that runs must be stopped, after which the agent enters the
-// next with [Handler.NextRendezvous].
+// Stop orders an agent to stop its workers in a round. The agent then enters the next round with
+// [Handler.NextRendezvous].
 type Stop struct {
 	Round int
-	// Why is one line for people.
+	// Why is the reason, one line for people.
 	Why string
-	// KillBy is when SIGKILL must have ended the last of them, whatever their grace; zero leaves that to the grace.
+	// KillBy is when SIGKILL must have ended the last worker, whatever the grace period. Zero means that the grace
+	// period decides.
 	KillBy time.Time
 }

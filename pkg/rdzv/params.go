@@ -7,23 +7,22 @@ import (
 	"strings"
 )
 
-// Parameters configure a [Handler] (seed 000, RendezvousParameters). Make them
-// with [NewParameters], which validates.
+// Parameters configures a [Handler], like torch's RendezvousParameters. [NewParameters] validates it.
 type Parameters struct {
 	// Backend is the registered name of the backend.
 	Backend string
-	// Endpoint is host[:port] as the backend understands it; may be empty.
+	// Endpoint is host[:port]. Its meaning depends on the backend; it may be empty.
 	Endpoint string
 	// RunID identifies the job.
 	RunID string
-	// MinNodes and MaxNodes bound the membership, 1 <= MinNodes <= MaxNodes.
+	// MinNodes and MaxNodes bound the number of nodes: 1 <= MinNodes <= MaxNodes.
 	MinNodes int
 	MaxNodes int
-	// Config holds the backend's own options (--rdzv-conf).
+	// Config has the backend's own options (--rdzv-conf).
 	Config map[string]string
 }
 
-// NewParameters validates p as seed 000 does and returns it.
+// NewParameters returns p if it is valid, by the rules of torch's RendezvousParameters.
 func NewParameters(p Parameters) (Parameters, error) {
 	switch {
 	case p.Backend == "":
@@ -36,7 +35,7 @@ func NewParameters(p Parameters) (Parameters, error) {
 	return p, nil
 }
 
-// Get returns the option key, or fallback where it is not given.
+// Get returns the option key, or fallback if it is not set.
 func (p Parameters) Get(key, fallback string) string {
 	if v, ok := p.Config[key]; ok {
 		return v
@@ -44,8 +43,8 @@ func (p Parameters) Get(key, fallback string) string {
 	return fallback
 }
 
-// Bool returns the option key as a truth value: 1, true, t, yes, y or 0, false,
-// f, no, n in any case; fallback where it is not given.
+// Bool returns the option key as a truth value, or fallback if it is not set. It accepts 1, true, t, yes and y, and 0,
+// false, f, no and n, in any case.
 func (p Parameters) Bool(key string, fallback bool) (bool, error) {
 	v, ok := p.Config[key]
 	if !ok {
@@ -60,8 +59,7 @@ func (p Parameters) Bool(key string, fallback bool) (bool, error) {
 	return false, fmt.Errorf("rendezvous option %s=%q: not a truth value; use true or false", key, v)
 }
 
-// Int returns the option key as a decimal integer, which blanks may surround;
-// fallback where it is not given.
+// Int returns the option key as a decimal integer, or fallback if it is not set. Blanks around the number are ignored.
 func (p Parameters) Int(key string, fallback int) (int, error) {
 	v, ok := p.Config[key]
 	if !ok {

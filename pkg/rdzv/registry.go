@@ -10,23 +10,21 @@ import (
 	"strings"
 )
 
-// Creator makes handlers of one backend. Creators are comparable values, so
-// that a registry can tell a repeated registration from a conflicting one;
-// a struct without fields, or with comparable ones, will do.
+// Creator creates the handlers of one backend. A creator is a comparable value, such as a struct with comparable
+// fields, so that a registry can distinguish a repeated registration from a conflicting one.
 type Creator interface {
+	// Create returns a handler for p.
 	Create(ctx context.Context, p Parameters) (Handler, error)
 }
 
-// Registry finds backends by name (seed 000, RendezvousHandlerRegistry). The zero
-// value is empty and ready. It is filled before it is used: Register is not safe
-// beside other calls.
+// Registry finds backends by name, like torch's RendezvousHandlerRegistry. The zero value is empty and ready to use.
+// Register must not run beside other calls.
 type Registry struct {
 	creators map[string]Creator
 }
 
-// Register adds a backend. The same creator may be registered again; another
-// one under a taken name is refused, and so are an empty name and a creator that
-// cannot be compared.
+// Register adds a backend. Registering the same creator again has no effect. Register refuses another creator under a
+// registered name, an empty name, and a creator that is not comparable.
 func (r *Registry) Register(backend string, c Creator) error {
 	if backend == "" {
 		return errors.New("register rendezvous backend: the name is empty")
@@ -35,7 +33,7 @@ func (r *Registry) Register(backend string, c Creator) error {
 		return fmt.Errorf("register rendezvous backend %q: creator %T is not a comparable value", backend, c)
 	}
 	if old, ok := r.creators[backend]; ok && old != c {
-		return fmt.Errorf("register rendezvous backend %q with %T: it is registered already with %T", backend, c, old)
+		return fmt.Errorf("register rendezvous backend %q with %T: already registered with %T", backend, c, old)
 	}
 	if r.creators == nil {
 		r.creators = make(map[string]Creator)
@@ -49,8 +47,8 @@ func (r *Registry) Backends() []string {
 	return slices.Sorted(maps.Keys(r.creators))
 }
 
-// Create makes a handler of the backend that p names. A handler that reports
-// another backend name than the one asked for is shut down and refused.
+// Create creates a handler of the backend that p names. If the handler reports another backend, Create shuts it down
+// and returns an error.
 func (r *Registry) Create(ctx context.Context, p Parameters) (Handler, error) {
 	c, ok := r.creators[p.Backend]
 	if !ok {
@@ -62,7 +60,7 @@ func (r *Registry) Create(ctx context.Context, p Parameters) (Handler, error) {
 	}
 	if got := h.Backend(); got != p.Backend {
 		return nil, errors.Join(
-			fmt.Errorf("create rendezvous backend %q: the handler says it is %q", p.Backend, got),
+			fmt.Errorf("create rendezvous backend %q: the handler reports backend %q", p.Backend, got),
 			h.Shutdown(ctx))
 	}
 	return h, nil

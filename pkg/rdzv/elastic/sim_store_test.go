@@ -40,14 +40,14 @@ type simKey struct {
 }
 
 type simSession struct {
-	id       coord.SessionID
-	node     *simNode // nil: the store's own
-	conn     *simConn
-	ends     time.Duration // when it ends, by the store's clock without pauses
-	due      bool          // a timer runs
-	instance int           // of the store
-	ended    bool
-	abandonedCalls     int // commits of an earlier turn come too late
+	id             coord.SessionID
+	node           *simNode // nil: the store's own
+	conn           *simConn
+	ends           time.Duration // when it ends, by the store's clock without pauses
+	due            bool          // a timer runs
+	instance       int           // of the store
+	ended          bool
+	abandonedCalls int // commits of an earlier turn come too late
 }
 
 type simWatch struct {

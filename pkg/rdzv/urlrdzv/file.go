@@ -8,7 +8,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/kvstore/filestore"
 )
 
-// fileRendezvous handles file://.
+// fileRendezvous is the Handler of file://.
 func fileRendezvous(ctx context.Context, url string) (*Result, error) {
 	l, err := parseURL(url)
 	switch {
@@ -19,7 +19,7 @@ func fileRendezvous(ctx context.Context, url string) (*Result, error) {
 	case l.path == "":
 		return nil, errors.New("path missing; write file:///PATH")
 	}
-	at, err := findPlace(l.parameter)
+	at, err := parsePosition(l.parameter)
 	if err != nil {
 		return nil, err
 	}

@@ -10,8 +10,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-// TestMain makes this test binary a worker where the variable has a URL: what a launcher is to start can only be a
-// program.
+// TestMain runs this test binary as a worker if the variable workerURL is set, so that a launcher can start it.
 func TestMain(m *testing.M) {
 	url := os.Getenv(workerURL)
 	if url == "" {
@@ -26,7 +25,7 @@ func TestMain(m *testing.M) {
 
 const workerURL = "ELASTICRUN_TEST_WORKER_URL"
 
-// worker meets the others, works with them and tells what it has got.
+// worker performs the rendezvous of url, works with the other workers and prints the result.
 func worker(url string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()

@@ -15,25 +15,24 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
-// Handler meets the other workers in the way of one URL scheme and returns what this one has found. It is
-// given the whole URL, as its user wrote it.
+// Handler performs the rendezvous of one URL scheme for this worker. It gets the whole URL, as the user wrote it.
 type Handler func(ctx context.Context, url string) (*Result, error)
 
-// Result is where a worker has met the others of its job.
+// Result is what a worker has learned about its job.
 type Result struct {
-	// Store is the one that all workers share.
+	// Store is shared by all workers.
 	Store kvstore.Store
-	// Rank is this worker's, in [0, WorldSize).
+	// Rank is this worker's rank, in [0, WorldSize).
 	Rank int
 	// WorldSize is the number of workers.
 	WorldSize int
-	// Release, if not nil, gives back what Store is made of.
+	// Release, if not nil, closes Store and what belongs to it.
 	Release func() error
 }
 
-// Close gives the store back: the connection to it, and the server where this process hosts one. The host must leave
-// last, for its server takes the others' store with it: [kvstore.GetAll] and [kvstore.Synchronize], as the last that all
-// do, see to that for rank 0, which hosts; [kvstore.Barrier] does not.
+// Close closes the connection to the store, and the server if this process hosts it. The host must close last, since
+// the others lose their store with the server. If [kvstore.GetAll] or [kvstore.Synchronize] is the last call of every
+// worker, rank 0, which hosts, returns from it last. [kvstore.Barrier] does not ensure that.
 func (r *Result) Close() error {
 	if r.Release == nil {
 		return nil
@@ -41,58 +40,58 @@ func (r *Result) Close() error {
 	return r.Release()
 }
 
-// Schemes are the ways in which the workers of a job meet, by the scheme of a URL (seed 003). Unlike a [Registry],
-// which serves the agents of nodes, they serve the workers, and follow torch.distributed's own rendezvous, so that
-// workers in Go and in Python meet in one store. Register is not safe beside other calls, all else is.
+// Schemes performs the rendezvous of workers by the scheme of a URL. See the package comment for its concurrency rules.
 type Schemes struct {
 	handlers map[string]Handler
 }
 
 // Options are the options of [NewSchemes].
 type Options struct {
-	// Lookup finds a variable of the environment; nil means [os.LookupEnv].
+	// Lookup returns an environment variable. Nil means [os.LookupEnv].
 	Lookup func(name string) (value string, ok bool)
-	// Logger is for the server that a worker of rank 0 hosts. The zero Logger is silent.
+	// Logger is used by the server that a worker of rank 0 hosts. The zero Logger discards everything.
 	Logger zerolog.Logger
 }
 
-// NewSchemes returns the schemes that torch has; more can be registered:
+// NewSchemes returns the schemes of torch. More can be registered.
 //
 //	file:///PATH?rank=R&world_size=W     a file on a file system that all workers share; see [filestore.Store]
 //	tcp://HOST:PORT?rank=R&world_size=W  a TCPStore that rank 0 hosts at this address
 //	env://                               the same, from RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT
 //
-// With env://, rank and world_size in the query count before the environment. Under an agent, elasticrun or torchrun,
-// which hosts the store itself, nobody does: TORCHELASTIC_USE_AGENT_STORE is True and the address that of MASTER_ADDR
-// and MASTER_PORT. Rank 0, where it hosts, waits until all workers have connected; they are counted in the key "init/".
-// Rank 0 listens on all of its host's addresses, and two rendezvous of one Schemes at one port share the server.
+// With env://, rank and world_size in the query take precedence over the environment.
 //
-// These are the rules of torch 2.14. Torch 1.13 keeps its keys elsewhere under an agent: [kvstore.NewPrefixStore]
-// with "/worker/attempt_" and TORCHELASTIC_RESTART_COUNT finds them. A tcp:// or env:// query may have
-// generation=1, for a store that torch 1.x hosts; torch ignores it, as it does all that it does not know, and
-// use_libuv=0 or 1, which chooses among torch's servers, is ignored here.
+// Rank 0 hosts the store unless an agent, elasticrun or torchrun, hosts it already: TORCHELASTIC_USE_AGENT_STORE is
+// True and the store's address is that of MASTER_ADDR and MASTER_PORT. If rank 0 hosts, it listens on all addresses of
+// its machine and waits until all workers have connected, which the key "init/" counts. Two rendezvous of one Schemes
+// at one port share the server.
+//
+// These are the rules of torch 2.14. Under an agent, torch 1.13 adds a prefix to its keys, which a store from
+// [kvstore.NewPrefixStore] with "/worker/attempt_" and TORCHELASTIC_RESTART_COUNT adds too. The query of tcp:// and
+// env:// may have generation=1, for a store that torch 1.x hosts; torch ignores that parameter. It may have use_libuv=0
+// or 1, which selects one of torch's servers and has no effect here.
 func NewSchemes(opts Options) *Schemes {
 	if opts.Lookup == nil {
 		opts.Lookup = os.LookupEnv
 	}
-	m := &tcpRendezvous{lookup: opts.Lookup, hosts: hosts{log: opts.Logger, open: map[int]*tenancy{}}}
-	return &Schemes{handlers: map[string]Handler{"file": fileRendezvous, "tcp": m.tcp, "env": m.env}}
+	r := &tcpRendezvous{lookup: opts.Lookup, servers: sharedServers{log: opts.Logger, open: map[int]*sharedServer{}}}
+	return &Schemes{handlers: map[string]Handler{"file": fileRendezvous, "tcp": r.tcp, "env": r.env}}
 }
 
-// Register adds a scheme, such as "etcd". One that is taken is refused.
+// Register adds a scheme, such as "etcd". It refuses a scheme that is registered already.
 func (s *Schemes) Register(scheme string, handler Handler) error {
 	scheme = strings.ToLower(scheme)
 	switch {
 	case scheme == "" || handler == nil:
-		return fmt.Errorf("register rendezvous handler for %s://: the scheme is empty or the handler nil", scheme)
+		return fmt.Errorf("register rendezvous handler for %s://: the scheme is empty or the handler is nil", scheme)
 	case s.handlers[scheme] != nil:
-		return fmt.Errorf("register rendezvous handler for %s://: one is registered already", scheme)
+		return fmt.Errorf("register rendezvous handler for %s://: already registered", scheme)
 	}
 	s.handlers[scheme] = handler
 	return nil
 }
 
-// Rendezvous returns the rendezvous that url describes. Nothing is tried before its Next.
+// Rendezvous returns the rendezvous that url describes. It connects to nothing: its Next does.
 func (s *Schemes) Rendezvous(url string) (*Rendezvous, error) {
 	scheme, _, ok := strings.Cut(url, "://")
 	scheme = strings.ToLower(scheme)
@@ -107,7 +106,7 @@ func (s *Schemes) Rendezvous(url string) (*Rendezvous, error) {
 	return &Rendezvous{scheme: scheme, url: url, handler: handler}, nil
 }
 
-// Rendezvous is the rendezvous of a URL. It is not safe for concurrent use.
+// Rendezvous is the rendezvous of one worker by a URL. It is not safe for concurrent use.
 type Rendezvous struct {
 	scheme  string
 	url     string
@@ -115,13 +114,13 @@ type Rendezvous struct {
 	called  bool
 }
 
-// Next meets the other workers and returns where. It waits as long as ctx lets it; torch does for 30 minutes by default.
-// The Result is the caller's to close.
+// Next performs the rendezvous. It waits as long as ctx allows; torch waits 30 minutes by default. The caller closes
+// the Result.
 //
-// It can be called once: a second call fails with [rdzv.ErrClosed], also after a failure, for then this worker may
-// have been counted already. Of the package's errors a failure wraps [rdzv.ErrTimeout] where the others did not come,
-// [rdzv.ErrConnection] where the store could not be reached or hosted, and [rdzv.ErrState] where it is no store. Bad input is
-// none of them.
+// Next can be called once. A second call fails with [rdzv.ErrClosed], even after a failure, since the store may have
+// counted this worker already. The error wraps [rdzv.ErrTimeout] if other workers did not come, [rdzv.ErrConnection] if
+// the store could not be reached or hosted, and [rdzv.ErrState] if the peer or the file is not a store. It wraps none
+// of them for invalid input.
 func (r *Rendezvous) Next(ctx context.Context) (*Result, error) {
 	if r.called {
 		return nil, fmt.Errorf("unable to perform re-rendezvous using %s:// method: %w", r.scheme, rdzv.ErrClosed)
@@ -134,7 +133,7 @@ func (r *Rendezvous) Next(ctx context.Context) (*Result, error) {
 	return result, nil
 }
 
-// inFamily gives an error of a store its place among those of a rendezvous.
+// inFamily wraps an error of a store in the error of package rdzv that matches it.
 func inFamily(err error) error {
 	switch {
 	case errors.Is(err, rdzv.ErrRendezvous):

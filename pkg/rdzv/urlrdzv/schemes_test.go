@@ -16,7 +16,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
-// environ makes a lookup of a map.
+// environ returns a lookup of the variables in a map.
 func environ(vars map[string]string) func(string) (string, bool) {
 	return func(name string) (string, bool) {
 		value, ok := vars[name]
@@ -24,8 +24,8 @@ func environ(vars map[string]string) func(string) (string, bool) {
 	}
 }
 
-// meet makes a rendezvous by a URL, as a process with this environment.
-func meet(ctx context.Context, url string, vars map[string]string) (*Result, error) {
+// rendezvous performs the rendezvous of a URL, as a process with these variables.
+func rendezvous(ctx context.Context, url string, vars map[string]string) (*Result, error) {
 	r, err := NewSchemes(Options{Lookup: environ(vars)}).Rendezvous(url)
 	if err != nil {
 		return nil, err
@@ -33,7 +33,7 @@ func meet(ctx context.Context, url string, vars map[string]string) (*Result, err
 	return r.Next(ctx)
 }
 
-// Every mistake in a URL or in the environment is one line that names it, and nothing is tried.
+// A mistake in the URL or in the environment gives an error of one line that names it, before any connection or file.
 func TestBadInput(t *testing.T) {
 	folder := t.TempDir()
 	whole := map[string]string{"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}
@@ -95,18 +95,18 @@ func TestBadInput(t *testing.T) {
 		{url: "env://", vars: with("MASTER_PORT", "99999"), want: `env:// rendezvous: MASTER_PORT="99999": must be a whole number from 1 to 65535`},
 		{url: "env://", vars: with("MASTER_ADDR", "a b"), want: `env:// rendezvous: MASTER_ADDR="a b": must be the name or address of rank 0's host`},
 		{url: "env://", vars: with("MASTER_ADDR", "tcp://h"), want: `env:// rendezvous: MASTER_ADDR="tcp://h": must be the name or address of rank 0's host`},
-		// The query counts before the environment.
+		// The query takes precedence over the environment.
 		{url: "env://?rank=7", vars: whole, want: `env:// rendezvous: rank="7": must be at least 0 and below the world size, 2`},
 		{url: "env://?world_size=no", vars: whole, want: `env:// rendezvous: world_size="no": must be a whole number`},
 		{url: "env://?rank=1&world_size=2", want: `env:// rendezvous: environment variable MASTER_ADDR` + unset},
 	} {
-		_, err := meet(t.Context(), tc.url, tc.vars)
+		_, err := rendezvous(t.Context(), tc.url, tc.vars)
 		if err == nil || err.Error() != tc.want || errors.Is(err, rdzv.ErrRendezvous) {
 			t.Errorf("%q:\n got %v\nwant %s", tc.url, err, tc.want)
 		}
 	}
 	nowhere := filepath.Join(folder, "none", "file")
-	_, err := meet(t.Context(), "file://"+nowhere+"?rank=0&world_size=1", nil)
+	_, err := rendezvous(t.Context(), "file://"+nowhere+"?rank=0&world_size=1", nil)
 	if !errors.Is(err, os.ErrNotExist) || !errors.Is(err, rdzv.ErrConnection) || !strings.HasPrefix(err.Error(), "file:// rendezvous: ") || !strings.Contains(err.Error(), nowhere) {
 		t.Errorf("a path whose folder is missing: %v", err)
 	}
@@ -115,6 +115,7 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
+// Schemes calls the registered handler with the URL as written, and only once.
 func TestSchemes(t *testing.T) {
 	s := NewSchemes(Options{})
 	store := kvstore.NewHashStore()
@@ -124,9 +125,9 @@ func TestSchemes(t *testing.T) {
 		return &Result{Store: store, Rank: 1, WorldSize: 3}, nil
 	}
 	for scheme, want := range map[string]string{
-		"tcp": `register rendezvous handler for tcp://: one is registered already`,
-		"ENV": `register rendezvous handler for env://: one is registered already`,
-		"":    `register rendezvous handler for ://: the scheme is empty or the handler nil`,
+		"tcp": `register rendezvous handler for tcp://: already registered`,
+		"ENV": `register rendezvous handler for env://: already registered`,
+		"":    `register rendezvous handler for ://: the scheme is empty or the handler is nil`,
 	} {
 		if err := s.Register(scheme, handler); err == nil || err.Error() != want {
 			t.Errorf("Register(%q) = %v, want %s", scheme, err, want)
@@ -140,7 +141,7 @@ func TestSchemes(t *testing.T) {
 	}
 	r, err := s.Rendezvous("oWn://a/b?c=%20#d")
 	if err != nil || got != nil {
-		t.Fatalf("Rendezvous: %v; it has called the handler: %q", err, got)
+		t.Fatalf("Rendezvous: %v; the handler was called with %q", err, got)
 	}
 	result, err := r.Next(t.Context())
 	if err != nil || result.Store != kvstore.Store(store) || result.Rank != 1 || result.WorldSize != 3 || result.Close() != nil {
@@ -155,7 +156,7 @@ func TestSchemes(t *testing.T) {
 	}
 }
 
-// A failure is not tried again: this worker may have been counted.
+// Next does not run again after a failure: the store may have counted this worker.
 func TestNextOnceEvenAfterFailure(t *testing.T) {
 	r, err := NewSchemes(Options{}).Rendezvous("tcp://127.0.0.1:1")
 	if err != nil {
@@ -169,7 +170,7 @@ func TestNextOnceEvenAfterFailure(t *testing.T) {
 	}
 }
 
-// The path is taken as it stands: torch unescapes nothing.
+// The path is not unescaped, as in torch.
 func TestFileURL(t *testing.T) {
 	folder := t.TempDir()
 	path := filepath.Join(folder, "a%20b c=d;e")
@@ -178,7 +179,7 @@ func TestFileURL(t *testing.T) {
 		"file://" + path + "?rank=0&world_size=2#fragment",
 		"FILE://localhost" + path + "?&world_size=2&other=x&rank=1",
 	} {
-		r, err := meet(t.Context(), url, nil)
+		r, err := rendezvous(t.Context(), url, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -212,7 +213,7 @@ func TestFileURLOfNoStore(t *testing.T) {
 	if err := os.WriteFile(path, []byte("this is not a store's file, but a long text"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := meet(t.Context(), "file://"+path+"?rank=0&world_size=1", nil); !errors.Is(err, rdzv.ErrState) {
+	if _, err := rendezvous(t.Context(), "file://"+path+"?rank=0&world_size=1", nil); !errors.Is(err, rdzv.ErrState) {
 		t.Errorf("a file that is no store: %v", err)
 	}
 }

@@ -11,45 +11,45 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
-// hosts are the servers that rank 0 hosts in this process, by their port: several rendezvous at one port share
-// one, as those of torch do in one process.
-type hosts struct {
+// sharedServers are the servers that this process hosts as rank 0, by port. Several rendezvous at one port share a
+// server, as in one process of torch.
+type sharedServers struct {
 	log zerolog.Logger
 
 	mu   sync.Mutex
-	open map[int]*tenancy
+	open map[int]*sharedServer
 }
 
-// tenancy is a server and the number of those that share it.
-type tenancy struct {
-	store   *rdzv.WorkerStore
-	tenants int
+// sharedServer is a server and the number of its users.
+type sharedServer struct {
+	store *rdzv.WorkerStore
+	users int
 }
 
-// take makes sure that a server listens at port, on all addresses of this host. The last release ends it.
-func (h *hosts) take(ctx context.Context, port int) (release func() error, err error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	t := h.open[port]
+// acquire makes sure that a server listens at port, on all addresses of this machine. The last release closes it.
+func (s *sharedServers) acquire(ctx context.Context, port int) (release func() error, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := s.open[port]
 	if t == nil {
 		ln, err := tcplisten.Listen(ctx, "", port)
 		if err != nil {
 			return nil, &rdzv.ListenError{Port: port, Err: err}
 		}
-		t = &tenancy{store: rdzv.ServeWorkerStore(ln, tcpstore.ServerOptions{Logger: h.log})}
-		h.open[port] = t
+		t = &sharedServer{store: rdzv.ServeWorkerStore(ln, tcpstore.ServerOptions{Logger: s.log})}
+		s.open[port] = t
 	}
-	t.tenants++
-	return sync.OnceValue(func() error { return h.leave(port, t) }), nil
+	t.users++
+	return sync.OnceValue(func() error { return s.release(port, t) }), nil
 }
 
-// leave ends the server with its last tenant.
-func (h *hosts) leave(port int, t *tenancy) error {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if t.tenants--; t.tenants > 0 {
+// release closes the server after its last user.
+func (s *sharedServers) release(port int, t *sharedServer) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t.users--; t.users > 0 {
 		return nil
 	}
-	delete(h.open, port)
+	delete(s.open, port)
 	return t.store.Close()
 }

@@ -11,13 +11,13 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/kvstore/tcpstore"
 )
 
-// tcpRendezvous handles tcp:// and env://, which differ in where the address comes from.
+// tcpRendezvous has the Handlers of tcp:// and env://, which differ in the source of the address.
 type tcpRendezvous struct {
-	lookup func(name string) (string, bool)
-	hosts  hosts
+	lookup  func(name string) (string, bool)
+	servers sharedServers
 }
 
-// endpoint is where the store of a tcpRendezvous is.
+// endpoint is the address of the store.
 type endpoint struct {
 	host string
 	port int
@@ -25,7 +25,8 @@ type endpoint struct {
 
 func (e endpoint) String() string { return net.JoinHostPort(e.host, strconv.Itoa(e.port)) }
 
-func (m *tcpRendezvous) tcp(ctx context.Context, url string) (*Result, error) {
+// tcp is the Handler of tcp://.
+func (r *tcpRendezvous) tcp(ctx context.Context, url string) (*Result, error) {
 	l, err := parseURL(url)
 	if err != nil {
 		return nil, err
@@ -34,15 +35,15 @@ func (m *tcpRendezvous) tcp(ctx context.Context, url string) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	self, err := findPlace(l.parameter)
+	self, err := parsePosition(l.parameter)
 	if err != nil {
 		return nil, err
 	}
-	return m.join(ctx, at, self, l)
+	return r.connect(ctx, at, self, l)
 }
 
-// env takes what the query does not say from the environment.
-func (m *tcpRendezvous) env(ctx context.Context, url string) (*Result, error) {
+// env is the Handler of env://. It reads from the environment what the query does not have.
+func (r *tcpRendezvous) env(ctx context.Context, url string) (*Result, error) {
 	l, err := parseURL(url)
 	switch {
 	case err != nil:
@@ -50,20 +51,20 @@ func (m *tcpRendezvous) env(ctx context.Context, url string) (*Result, error) {
 	case l.authority != "" || l.path != "" && l.path != "/":
 		return nil, fmt.Errorf("%q names an address, which MASTER_ADDR and MASTER_PORT are for; write env://", url)
 	}
-	self, err := findPlace(func(name string) (setting, error) {
+	self, err := parsePosition(func(name string) (setting, error) {
 		if value, ok := l.query[name]; ok {
 			return setting{name: name, text: value}, nil
 		}
-		return m.variable(strings.ToUpper(name))
+		return r.variable(strings.ToUpper(name))
 	})
 	if err != nil {
 		return nil, err
 	}
-	addr, err := m.variable("MASTER_ADDR")
+	addr, err := r.variable("MASTER_ADDR")
 	if err != nil {
 		return nil, err
 	}
-	text, err := m.variable("MASTER_PORT")
+	text, err := r.variable("MASTER_PORT")
 	if err != nil {
 		return nil, err
 	}
@@ -71,24 +72,24 @@ func (m *tcpRendezvous) env(ctx context.Context, url string) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	host := bare(addr.text)
+	host := trimBrackets(addr.text)
 	if host == "" || strings.ContainsAny(host, "@/ ") {
-		return nil, addr.refuse("must be the name or address of rank 0's host")
+		return nil, addr.invalid("must be the name or address of rank 0's host")
 	}
-	return m.join(ctx, endpoint{host: host, port: port}, self, l)
+	return r.connect(ctx, endpoint{host: host, port: port}, self, l)
 }
 
-// variable finds a setting in the environment. An empty one counts as not set, as in torch.
-func (m *tcpRendezvous) variable(name string) (setting, error) {
-	value, _ := m.lookup(name)
+// variable returns a setting of the environment. As in torch, an empty variable counts as not set.
+func (r *tcpRendezvous) variable(name string) (setting, error) {
+	value, _ := r.lookup(name)
 	if value == "" {
 		return setting{}, fmt.Errorf("environment variable %s expected, but not set: elasticrun and torchrun set it", name)
 	}
 	return setting{name: name, text: value}, nil
 }
 
-// endpoint reads HOST:PORT.
-func (l location) endpoint() (endpoint, error) {
+// endpoint parses HOST:PORT.
+func (l parsedURL) endpoint() (endpoint, error) {
 	host, text, err := net.SplitHostPort(l.authority)
 	if err != nil || text == "" {
 		return endpoint{}, fmt.Errorf("port number missing in %q; write tcp://HOST:PORT, and an IPv6 address in brackets",
@@ -104,29 +105,29 @@ func (l location) endpoint() (endpoint, error) {
 	return endpoint{host: host, port: port}, err
 }
 
-// generation reads which torch hosts the store.
-func (l location) generation() (tcpstore.Protocol, error) {
+// generation returns the protocol version of the torch that hosts the store.
+func (l parsedURL) generation() (tcpstore.Protocol, error) {
 	switch text, ok := l.query["generation"]; {
 	case !ok || text == "2":
 		return tcpstore.ProtocolV2, nil
 	case text == "1":
 		return tcpstore.ProtocolV1, nil
 	default:
-		return 0, setting{name: "generation", text: text}.refuse(
+		return 0, setting{name: "generation", text: text}.invalid(
 			"must be 1 or 2, the major version of the torch that hosts the store")
 	}
 }
 
-// join connects this worker to the store, which it hosts itself if it has to.
-func (m *tcpRendezvous) join(ctx context.Context, at endpoint, self place, l location) (*Result, error) {
+// connect connects this worker to the store, and hosts the store if that is its task.
+func (r *tcpRendezvous) connect(ctx context.Context, at endpoint, self position, l parsedURL) (*Result, error) {
 	generation, err := l.generation()
 	if err != nil {
 		return nil, err
 	}
 	release := func() error { return nil }
-	hosting := self.rank == 0 && !m.agentServes(at)
+	hosting := self.rank == 0 && !r.agentServes(at)
 	if hosting {
-		if release, err = m.hosts.take(ctx, at.port); err != nil {
+		if release, err = r.servers.acquire(ctx, at.port); err != nil {
 			return nil, err
 		}
 	}
@@ -142,17 +143,17 @@ func (m *tcpRendezvous) join(ctx context.Context, at endpoint, self place, l loc
 	}, nil
 }
 
-// agentServes tells whether an agent hosts a store at this endpoint. As in torch 2.14 the variable speaks of the
-// agent's own address only: at any other, rank 0 hosts.
-func (m *tcpRendezvous) agentServes(at endpoint) bool {
-	use, _ := m.lookup("TORCHELASTIC_USE_AGENT_STORE")
-	addr, _ := m.lookup("MASTER_ADDR")
-	text, _ := m.lookup("MASTER_PORT")
+// agentServes reports whether an agent hosts the store at this endpoint. As in torch 2.14, the variable concerns only
+// the agent's own address. At any other address rank 0 hosts the store.
+func (r *tcpRendezvous) agentServes(at endpoint) bool {
+	use, _ := r.lookup("TORCHELASTIC_USE_AGENT_STORE")
+	addr, _ := r.lookup("MASTER_ADDR")
+	text, _ := r.lookup("MASTER_PORT")
 	port, err := strconv.Atoi(text)
-	return use == "True" && strings.EqualFold(bare(addr), at.host) && err == nil && port == at.port
+	return use == "True" && strings.EqualFold(trimBrackets(addr), at.host) && err == nil && port == at.port
 }
 
-// bare returns the host in a variable: an IPv6 address may have brackets.
-func bare(addr string) string {
+// trimBrackets returns a variable's host. An IPv6 address may have brackets.
+func trimBrackets(addr string) string {
 	return strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(addr), "["), "]")
 }

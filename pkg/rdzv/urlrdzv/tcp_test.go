@@ -19,8 +19,8 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
-// aPort names a port for a worker to host on: one that was free a moment ago.
-func aPort(t *testing.T) int {
+// freePort returns a port that was free a moment ago, for a worker to host a store at.
+func freePort(t *testing.T) int {
 	t.Helper()
 	ln, err := tcplisten.Listen(t.Context(), "", 0)
 	if err != nil {
@@ -30,7 +30,7 @@ func aPort(t *testing.T) int {
 	return ln.Addr().(*net.TCPAddr).Port
 }
 
-// agentStore is a store as an agent hosts it, and the variables that it gives its workers.
+// agentStore starts a store like that of an agent. It returns the variables that the agent gives its workers.
 func agentStore(t *testing.T) map[string]string {
 	t.Helper()
 	ln, err := tcplisten.Listen(t.Context(), "127.0.0.1", 0)
@@ -48,7 +48,7 @@ func agentStore(t *testing.T) map[string]string {
 	}
 }
 
-// work is what a worker does with what it has found.
+// work uses the store with the other workers, and says what this worker has received.
 func work(ctx context.Context, r *Result) (string, error) {
 	err := kvstore.Barrier(ctx, r.Store, kvstore.BarrierOptions{
 		WorldSize: r.WorldSize, Prefix: "start",
@@ -68,16 +68,16 @@ func work(ctx context.Context, r *Result) (string, error) {
 	return fmt.Sprintf("rank %d of %d has %s", r.Rank, r.WorldSize, strings.Join(data, ", ")), nil
 }
 
-// processes runs a worker for each rank, the last one first, each as a process of its own would. url and vars get the
-// rank.
-func processes(t *testing.T, worldSize int, url func(rank int) string, vars func(rank int) map[string]string) {
+// runWorkers runs a worker for each rank, the last rank first. Each worker behaves like a process of its own. url and
+// vars return the URL and the variables of a rank.
+func runWorkers(t *testing.T, worldSize int, url func(rank int) string, vars func(rank int) map[string]string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var wg sync.WaitGroup
 	for rank := worldSize - 1; rank >= 0; rank-- {
 		wg.Go(func() {
-			r, err := meet(ctx, url(rank), vars(rank))
+			r, err := rendezvous(ctx, url(rank), vars(rank))
 			if err != nil {
 				t.Errorf("rank %d: %v", rank, err)
 				return
@@ -95,55 +95,56 @@ func processes(t *testing.T, worldSize int, url func(rank int) string, vars func
 	wg.Wait()
 }
 
-func none(int) map[string]string { return nil }
+// noVars returns no variables.
+func noVars(int) map[string]string { return nil }
 
 func TestTCP(t *testing.T) {
 	for _, host := range []string{"127.0.0.1", "localhost", "[::1]"} {
-		port := aPort(t)
+		port := freePort(t)
 		if l, err := net.Listen("tcp", host+":0"); err != nil {
 			t.Logf("not on %s: %v", host, err)
 			continue
 		} else if l.Close() != nil {
 			t.Fatal("close")
 		}
-		for range 2 { // the host gives the port back
-			processes(t, 5, func(rank int) string {
+		for range 2 { // the port is free again after the first time
+			runWorkers(t, 5, func(rank int) string {
 				return fmt.Sprintf("tcp://%s:%d?rank=%d&world_size=5&use_libuv=0", host, port, rank)
-			}, none)
+			}, noVars)
 		}
 	}
 }
 
-// Any rank may be a client of the first generation, for it may be torch 1.x that hosts.
-func TestTCPFirstGeneration(t *testing.T) {
-	port := aPort(t)
-	processes(t, 3, func(rank int) string {
+// Any rank may use protocol version 1, in case torch 1.x hosts the store.
+func TestTCPProtocolV1(t *testing.T) {
+	port := freePort(t)
+	runWorkers(t, 3, func(rank int) string {
 		return fmt.Sprintf("tcp://127.0.0.1:%d?rank=%d&world_size=3&generation=%d", port, rank, 1+rank%2)
-	}, none)
+	}, noVars)
 }
 
 func TestEnv(t *testing.T) {
-	port := strconv.Itoa(aPort(t))
+	port := strconv.Itoa(freePort(t))
 	vars := func(rank int) map[string]string {
 		return map[string]string{
 			"RANK": strconv.Itoa(rank), "WORLD_SIZE": "3", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port,
 			"TORCHELASTIC_USE_AGENT_STORE": "False",
 		}
 	}
-	processes(t, 3, func(int) string { return "env://" }, vars)
-	// The query counts before the environment, also for who hosts.
-	processes(t, 2, func(rank int) string { return fmt.Sprintf("env://?rank=%d&world_size=2", rank) }, vars)
+	runWorkers(t, 3, func(int) string { return "env://" }, vars)
+	// The rank in the query also decides who hosts.
+	runWorkers(t, 2, func(rank int) string { return fmt.Sprintf("env://?rank=%d&world_size=2", rank) }, vars)
 }
 
-// Under an agent nobody hosts, and nobody waits: rank 0 may be alone so far.
+// Under an agent no worker hosts the store, and rank 0 does not wait for the others.
 func TestEnvUnderAgent(t *testing.T) {
 	vars := agentStore(t)
-	r, err := meet(t.Context(), "env://?rank=0&world_size=2", vars)
+	r, err := rendezvous(t.Context(), "env://?rank=0&world_size=2", vars)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer r.Close()
-	late, err := meet(t.Context(), "env://?rank=1&world_size=2", vars)
+	late, err := rendezvous(t.Context(), "env://?rank=1&world_size=2", vars)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,31 +155,31 @@ func TestEnvUnderAgent(t *testing.T) {
 	if ok, err := late.Store.Check(t.Context(), "k"); err != nil || !ok {
 		t.Errorf("rank 1 sees rank 0's key: %v, %v", ok, err)
 	}
-	if n, err := r.Store.NumKeys(t.Context()); err != nil || n != 2 { // init/ too
+	if n, err := r.Store.NumKeys(t.Context()); err != nil || n != 2 { // with init/
 		t.Errorf("%d keys, %v", n, err)
 	}
-	// At the agent's own address tcp:// is no other.
+	// tcp:// at the agent's own address uses the agent's store too.
 	url := fmt.Sprintf("tcp://127.0.0.1:%s?rank=0&world_size=2", vars["MASTER_PORT"])
-	r, err = meet(t.Context(), url, vars)
+	r, err = rendezvous(t.Context(), url, vars)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer r.Close()
 }
 
-// The agent's store is that at its own address: at another one rank 0 hosts.
+// The agent's store is the one at the agent's address. At another address rank 0 hosts the store.
 func TestTCPElsewhereUnderAgent(t *testing.T) {
 	vars := agentStore(t)
-	port := aPort(t)
-	processes(t, 2, func(rank int) string {
+	port := freePort(t)
+	runWorkers(t, 2, func(rank int) string {
 		return fmt.Sprintf("tcp://127.0.0.1:%d?rank=%d&world_size=2", port, rank)
 	}, func(int) map[string]string { return vars })
 	for name, value := range map[string]string{"TORCHELASTIC_USE_AGENT_STORE": "true", "MASTER_ADDR": "localhost"} {
 		other := maps.Clone(vars)
 		other[name] = value
-		// Rank 0 wants to host where the agent does.
+		// Rank 0 tries to host at the agent's address.
 		url := fmt.Sprintf("tcp://127.0.0.1:%s?rank=0&world_size=1", vars["MASTER_PORT"])
-		_, err := meet(t.Context(), url, other)
+		_, err := rendezvous(t.Context(), url, other)
 		var taken *rdzv.ListenError
 		if !errors.As(err, &taken) || !errors.Is(err, syscall.EADDRINUSE) || !errors.Is(err, rdzv.ErrConnection) {
 			t.Errorf("%s=%s: %v", name, value, err)
@@ -186,19 +187,19 @@ func TestTCPElsewhereUnderAgent(t *testing.T) {
 	}
 }
 
-// Rank 0 waits for all workers, and the error tells for how many; the port is free again after that.
+// Rank 0 waits for all workers. The error says for how many, and the port is free again afterwards.
 func TestHostWaitsForAll(t *testing.T) {
-	port := aPort(t)
+	port := freePort(t)
 	url := func(rank int) string { return fmt.Sprintf("tcp://127.0.0.1:%d?rank=%d&world_size=3", port, rank) }
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		if _, err := meet(ctx, url(0), nil); !errors.Is(err, context.Canceled) {
+		if _, err := rendezvous(ctx, url(0), nil); !errors.Is(err, context.Canceled) {
 			t.Errorf("rank 0: %v", err)
 		}
 	})
-	r, err := meet(t.Context(), url(1), nil)
+	r, err := rendezvous(t.Context(), url(1), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -211,21 +212,21 @@ func TestHostWaitsForAll(t *testing.T) {
 
 	ctx, cancel = context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	_, err = meet(ctx, url(0), nil)
+	_, err = rendezvous(ctx, url(0), nil)
 	if !errors.Is(err, rdzv.ErrTimeout) || errors.Is(err, rdzv.ErrConnection) || !strings.Contains(err.Error(), "3 workers") {
 		t.Errorf("rank 0 alone: %v", err)
 	}
 	ctx, cancel = context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	if _, err = meet(ctx, url(1), nil); !errors.Is(err, rdzv.ErrConnection) {
+	if _, err = rendezvous(ctx, url(1), nil); !errors.Is(err, rdzv.ErrConnection) {
 		t.Errorf("rank 1 without a host: %v", err)
 	}
 }
 
-// In one process, several rendezvous at one port share the server, which lives as long as the last of them.
+// In one process, several rendezvous at one port share a server, which the last of them closes.
 func TestHostIsShared(t *testing.T) {
 	s := NewSchemes(Options{Lookup: environ(nil)})
-	url := fmt.Sprintf("tcp://127.0.0.1:%d?rank=0&world_size=1", aPort(t))
+	url := fmt.Sprintf("tcp://127.0.0.1:%d?rank=0&world_size=1", freePort(t))
 	var results []*Result
 	for range 2 {
 		r, err := s.Rendezvous(url)
@@ -241,7 +242,7 @@ func TestHostIsShared(t *testing.T) {
 	if err := results[0].Store.Set(t.Context(), "k", []byte("v")); err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // the second Close changes nothing
+	for range 2 { // the second Close has no effect
 		if err := results[0].Close(); err != nil {
 			t.Error(err)
 		}
@@ -252,7 +253,7 @@ func TestHostIsShared(t *testing.T) {
 	if err := results[1].Close(); err != nil {
 		t.Error(err)
 	}
-	again, err := s.Rendezvous(url) // nothing is left of the first server
+	again, err := s.Rendezvous(url) // with a new server
 	if err != nil {
 		t.Fatal(err)
 	}

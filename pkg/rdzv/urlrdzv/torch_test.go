@@ -19,8 +19,8 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/kvstore"
 )
 
-// torchWorker is worker in Python, with torch's own rendezvous. It does by hand what torch's store helpers do, because
-// those of 1.13 are called otherwise; package kvstore's tests call the real ones.
+// torchWorker is the function worker in Python, with torch's rendezvous. It implements torch's store helpers itself,
+// because those of torch 1.13 have other names. The tests of package kvstore call the real ones.
 const torchWorker = `
 import os, sys
 from torch.distributed.rendezvous import rendezvous
@@ -38,27 +38,27 @@ data = [store.get(f"data{i}").decode() for i in range(world_size)]
 arrive("data/finished")
 if rank == 0:
     store.wait(["data/finished/last_member"])
-# In one piece, for both workers may write to one pipe.
+# In one write, since both workers may share the pipe.
 os.write(1, f"torch rank {rank} of {world_size} has {', '.join(data)}\n".encode())
 `
 
-// crew runs the workers of a job, some of them Go, some torch.
-type crew struct {
+// jobWorkers runs the workers of a job, some in Go and some with torch.
+type jobWorkers struct {
 	t     *testing.T
 	mu    sync.Mutex
 	mark  string
 	lines []string
 }
 
-func newCrew(t *testing.T) *crew {
+func newJobWorkers(t *testing.T) *jobWorkers {
 	t.Helper()
-	c := &crew{t: t, mark: testenv.Mark()}
+	c := &jobWorkers{t: t, mark: testenv.Mark()}
 	t.Cleanup(func() { testenv.NothingLeft(t, c.mark) })
 	return c
 }
 
-// run runs a command and keeps what it writes to stdout.
-func (c *crew) run(vars []string, name string, args ...string) {
+// run runs a command and keeps its stdout.
+func (c *jobWorkers) run(vars []string, name string, args ...string) {
 	ctx, cancel := context.WithTimeout(c.t.Context(), 2*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, name, args...)
@@ -73,8 +73,8 @@ func (c *crew) run(vars []string, name string, args ...string) {
 	c.lines = append(c.lines, strings.Split(strings.TrimSpace(out.String()), "\n")...)
 }
 
-// expect checks that each of the two workers has got both's data: kinds says, by rank, which it was.
-func (c *crew) expect(kinds ...string) {
+// expect checks that both workers have received the data of both. kinds has the kind of worker by rank.
+func (c *jobWorkers) expect(kinds ...string) {
 	c.t.Helper()
 	var want []string
 	for rank, kind := range kinds {
@@ -87,7 +87,7 @@ func (c *crew) expect(kinds ...string) {
 	}
 }
 
-// self returns the path of this test binary, which is a worker where it is told to be.
+// self returns the path of this test binary, which runs as a worker if the variable workerURL is set.
 func self(t *testing.T) string {
 	t.Helper()
 	path, err := os.Executable()
@@ -97,7 +97,7 @@ func self(t *testing.T) string {
 	return path
 }
 
-// launched returns the command line of a worker that is Go or torch by its rank.
+// launched returns the command line of a worker whose rank decides whether it is in Go or torch.
 func launched(t *testing.T, python string, kinds []string) []string {
 	t.Helper()
 	const choose = `case $RANK in $1) exec "$2" -c "$3" env://;; esac; exec "$4"`
@@ -105,8 +105,8 @@ func launched(t *testing.T, python string, kinds []string) []string {
 	return []string{"sh", "-c", choose, "sh", fmt.Sprint(torch), python, torchWorker, self(t)}
 }
 
-// Go workers, and Go and torch workers of one job, meet by env:// under elasticrun, in the store that it hosts and in
-// one that rank 0 hosts.
+// Go workers, and Go and torch workers of one job, find each other by env:// under elasticrun, in the agent's store and
+// in a store of rank 0.
 func TestWorkersUnderElasticrun(t *testing.T) {
 	for _, kinds := range [][]string{{"Go", "Go"}, {"torch", "Go"}, {"Go", "torch"}} {
 		for own, name := range map[string]string{"0": "the agent's store", "1": "a store of rank 0"} {
@@ -115,7 +115,7 @@ func TestWorkersUnderElasticrun(t *testing.T) {
 				if slices.Contains(kinds, "torch") {
 					python = testenv.Torch(t, "2.14")
 				}
-				c := newCrew(t)
+				c := newJobWorkers(t)
 				args := []string{"--nproc-per-node", "2", "--no-python"}
 				c.run([]string{workerURL + "=env://", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE=" + own},
 					testenv.Binary(t), append(args, launched(t, python, kinds)...)...)
@@ -125,12 +125,12 @@ func TestWorkersUnderElasticrun(t *testing.T) {
 	}
 }
 
-// The same under torchrun, whose agent hosts the store.
+// They also do under torchrun, whose agent hosts the store.
 func TestWorkersUnderTorchrun(t *testing.T) {
 	python := testenv.Torch(t, "2.14")
 	for _, kinds := range [][]string{{"Go", "Go"}, {"torch", "Go"}} {
 		t.Run(strings.Join(kinds, " and "), func(t *testing.T) {
-			c := newCrew(t)
+			c := newJobWorkers(t)
 			args := []string{"-m", "torch.distributed.run", "--standalone", "--no-python", "--nproc-per-node", "2"}
 			c.run([]string{workerURL + "=env://"}, python, append(args, launched(t, "/usr/bin/python3", kinds)...)...)
 			c.expect(kinds...)
@@ -138,11 +138,11 @@ func TestWorkersUnderTorchrun(t *testing.T) {
 	}
 }
 
-// Without a launcher, by tcp:// and by file://, whoever of the two is rank 0; and with torch 1.13 as the host, which
-// speaks the first generation of the protocol.
+// They also do without a launcher, by tcp:// and by file://, whichever of the two is rank 0, and with a store of torch
+// 1.13, which uses protocol version 1.
 func TestWorkersAlone(t *testing.T) {
 	for _, tc := range []struct {
-		name, torch, url, golang string // golang: what the Go worker's URL has besides
+		name, torch, url, golang string // golang: added to the Go worker's URL
 		torchRank                int
 	}{
 		{name: "torch hosts", torch: "2.14", url: "tcp://localhost:PORT"},
@@ -155,8 +155,8 @@ func TestWorkersAlone(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			python := testenv.Torch(t, tc.torch)
 			folder := t.TempDir()
-			url := strings.NewReplacer("PORT", fmt.Sprint(aPort(t)), "FOLDER", folder).Replace(tc.url) + "?world_size=2&rank="
-			c := newCrew(t)
+			url := strings.NewReplacer("PORT", fmt.Sprint(freePort(t)), "FOLDER", folder).Replace(tc.url) + "?world_size=2&rank="
+			c := newJobWorkers(t)
 			var wg sync.WaitGroup
 			wg.Go(func() { c.run(nil, python, "-c", torchWorker, url+fmt.Sprint(tc.torchRank)) })
 			wg.Go(func() { c.run([]string{workerURL + "=" + url + fmt.Sprint(1-tc.torchRank) + tc.golang}, self(t)) })
@@ -171,12 +171,12 @@ func TestWorkersAlone(t *testing.T) {
 	}
 }
 
-// Under an agent torch 1.13 keeps its keys where the comment of NewSchemes says.
+// Under an agent, torch 1.13 adds the prefix to its keys that the comment of NewSchemes describes.
 func TestFirstTorchUnderAgent(t *testing.T) {
 	python := testenv.Torch(t, "1.13")
 	vars := agentStore(t)
 	maps.Copy(vars, map[string]string{"RANK": "0", "WORLD_SIZE": "2", "TORCHELASTIC_RESTART_COUNT": "3"})
-	c := newCrew(t)
+	c := newJobWorkers(t)
 	var environment []string
 	for name, value := range vars {
 		environment = append(environment, name+"="+value)
@@ -185,7 +185,7 @@ func TestFirstTorchUnderAgent(t *testing.T) {
 		`from torch.distributed.rendezvous import rendezvous; next(rendezvous("env://"))[0].set("k", "v")`)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	r, err := meet(ctx, "env://?rank=1", vars)
+	r, err := rendezvous(ctx, "env://?rank=1", vars)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -202,7 +202,7 @@ func (s *Supervisor) newGroup(specs []Spec) (*Group, error) {
 	})
 	for _, spec := range specs {
 		warn := func(err error) {
-			s.opts.Logger.Warn().Int("local_rank", spec.LocalRank).Err(err).Msg("worker output is being lost")
+			s.opts.Logger.Warn().Int("local_rank", spec.LocalRank).Err(err).Msg("output of a worker is being lost")
 		}
 		spec.Stdout.Warn, spec.Stderr.Warn = warn, warn
 		w := &worker{spec: spec}

@@ -9,19 +9,16 @@ import (
 	"time"
 )
 
-// Console puts the streams of all workers, and the launcher's own lines, on the
-// launcher's stdout and stderr, so that lines never mix: where a stream has left
-// a line unfinished and another one writes, a newline goes first, and the first
-// stream starts its next piece with its prefix again. A line left behind by "\r",
-// a progress bar, is overwritten instead. If stdout and stderr are the same file
-// (a terminal, 2>&1), that holds across both.
+// Console writes the streams of all workers, and the launcher's own lines, to the launcher's stdout and stderr. Lines
+// never mix: if a stream has left a line unfinished and another stream writes, a newline is written first, and the
+// first stream starts its next piece with its prefix again. A line that ends in "\r", as of a progress bar, is
+// overwritten instead. If stdout and stderr are the same file (a terminal, 2>&1), this holds across both.
 //
-// A slow reader slows the workers down; nothing is dropped. When a write fails for want of room (a full disk, a quota,
-// a limit on the size of files), its bytes are lost and counted, and the next write tries again; see Lost. When one fails
-// because the reader went away, that side is given up and the job goes on:
-// workers can still write, and Err tells. For this a write to a closed pipe must
-// return EPIPE, so the program has to receive SIGPIPE (signal.Notify; with
-// signal.Ignore the workers would inherit it).
+// A slow reader slows the workers down; nothing is dropped. A write may fail for lack of space: a full disk, a quota,
+// a limit on the size of files. Then its bytes are lost and counted, and the next write tries again; see
+// [Console.Lost]. If a write fails because the reader has gone, the console gives up that side, the job continues and
+// Err returns the error. For this a write to a closed pipe must return EPIPE, so the program must receive SIGPIPE
+// with signal.Notify. With signal.Ignore the workers would inherit the ignored signal.
 //
 // All methods may be called from any goroutine.
 type Console struct {
@@ -29,8 +26,8 @@ type Console struct {
 	launcher       *consoleWriter
 }
 
-// NewConsole makes the console of the two files, usually os.Stdout and os.Stderr.
-// They stay the caller's; Close releases what the console opened on its own.
+// NewConsole makes the console of two files, usually os.Stdout and os.Stderr. The caller still owns them; Close
+// releases what the console opened itself.
 func NewConsole(stdout, stderr *os.File) *Console {
 	c := &Console{stdout: newSink("stdout", stdout)}
 	c.stderr = c.stdout
@@ -41,9 +38,8 @@ func NewConsole(stdout, stderr *os.File) *Console {
 	return c
 }
 
-// Stderr returns the writer for the launcher's own log and reports, on stderr.
-// Every write should be whole lines: they do not land inside a worker's line. It
-// never returns an error: see Err.
+// Stderr returns the writer for the launcher's own log and reports, on stderr. Every write should be whole lines:
+// they never land inside a worker's line. Write never returns an error; see [Console.Err].
 func (c *Console) Stderr() io.Writer { return c.launcher }
 
 // Err returns why the console, or one side of it, is no longer written to, or nil.
@@ -54,7 +50,7 @@ func (c *Console) Err() error {
 	return errors.Join(c.stdout.lost(), c.stderr.lost())
 }
 
-// Close releases the console's resources, after the last write.
+// Close releases the console's resources. Call it after the last write.
 func (c *Console) Close() error {
 	err := c.stdout.close()
 	if c.stdout != c.stderr {
@@ -83,16 +79,16 @@ func (w *consoleWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// sink is one open file of the console and the state of the line on it.
+// sink is one open file of the console, and the state of its current line.
 type sink struct {
 	name   string
 	file   *os.File
-	opened bool          // file is the console's own
-	busy   chan struct{} // holds a token while somebody writes: a lock that a context can end the wait for
+	opened bool          // the console opened file itself
+	busy   chan struct{} // a lock: holds a token during a write. The wait for it can end with a context
 	err    atomic.Pointer[error]
 
 	// Guarded by busy.
-	owner *consoleWriter // who left a line unfinished; nil: the next byte starts a line
+	owner *consoleWriter // the writer that left a line unfinished; nil: the next byte starts a line
 	cr    bool           // that line ended in "\r"
 	loss  loss
 }
@@ -108,9 +104,8 @@ func newSink(name string, file *os.File) *sink {
 
 func (s *sink) writer() *consoleWriter { return &consoleWriter{sink: s} }
 
-// put writes a batch for w. It waits until the file takes it; the error is that
-// of ctx if that ends first, and then a part of the batch may be out. A file that
-// cannot be written to is no error here.
+// put writes a batch for w. It waits until the file accepts it. If ctx ends first it returns the context's error, and
+// a part of the batch may have been written. A file that cannot be written to is no error here.
 func (s *sink) put(ctx context.Context, w *consoleWriter, b batch) error {
 	if len(b.buf) == 0 {
 		return nil
@@ -134,8 +129,8 @@ func (s *sink) put(ctx context.Context, w *consoleWriter, b batch) error {
 	case s.owner != nil && s.owner != w && !s.cr:
 		skip = 0
 	}
-	if s.loss.untold > 0 {
-		if err := s.tellLoss(ctx); ctx.Err() != nil {
+	if s.loss.unreported > 0 {
+		if err := s.reportLoss(ctx); ctx.Err() != nil {
 			return ctx.Err()
 		} else if err != nil {
 			s.failed(err, len(b.buf)-1)
@@ -144,7 +139,7 @@ func (s *sink) put(ctx context.Context, w *consoleWriter, b batch) error {
 		skip = 1
 	}
 	n, err := s.write(ctx, b.buf[skip:])
-	s.leave(w, b.buf[skip:skip+n])
+	s.endWrite(w, b.buf[skip:skip+n])
 	if err == nil || ctx.Err() != nil {
 		return err
 	}
@@ -152,8 +147,8 @@ func (s *sink) put(ctx context.Context, w *consoleWriter, b batch) error {
 	return nil
 }
 
-// leave notes the state of the line after w has written p.
-func (s *sink) leave(w *consoleWriter, p []byte) {
+// endWrite records the state of the line after w has written p.
+func (s *sink) endWrite(w *consoleWriter, p []byte) {
 	if len(p) == 0 {
 		return
 	}
@@ -164,7 +159,7 @@ func (s *sink) leave(w *consoleWriter, p []byte) {
 	}
 }
 
-// write is file.Write, ended by ctx where the file knows deadlines.
+// write is file.Write. It ends with ctx if the file supports deadlines.
 func (s *sink) write(ctx context.Context, p []byte) (int, error) {
 	if ctx.Done() == nil {
 		return s.file.Write(p)

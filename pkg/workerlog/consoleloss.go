@@ -9,38 +9,38 @@ import (
 	"time"
 )
 
-// loss counts what one side of the console could not write for want of room.
+// loss counts what one side of the console could not write for lack of space.
 type loss struct {
-	bytes  atomic.Int64          // in all
-	err    atomic.Pointer[error] // the last reason
-	untold int64                 // bytes since the last notice that was written; guarded by the sink's busy
+	bytes      atomic.Int64          // in all
+	err        atomic.Pointer[error] // the last reason
+	unreported int64                 // bytes lost since the last notice; guarded by sink.busy
 }
 
 func (l *loss) add(n int, err error) {
 	l.bytes.Add(int64(n))
-	l.untold += int64(n)
+	l.unreported += int64(n)
 	err = cause(err)
 	l.err.Store(&err)
 }
 
-// Lost says what one side of the console could not write for want of room.
+// Lost says what one side of the console could not write for lack of space.
 type Lost struct {
-	// Stream is "stdout" or "stderr"; "stdout" where both are the same file.
+	// Stream is "stdout" or "stderr", or "stdout" if both are the same file.
 	Stream string
-	// Bytes is how many.
+	// Bytes is the number of lost bytes.
 	Bytes int64
-	// Err is the last reason.
+	// Err is the error of the last failed write.
 	Err error
 }
 
-// lacksRoom reports whether a write may succeed later, when somebody has made room.
-func lacksRoom(err error) bool {
+// isNoSpace reports whether a write may succeed later, when space has been freed.
+func isNoSpace(err error) bool {
 	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EFBIG)
 }
 
-// failed notes a write that failed with n bytes left.
+// failed records a write that failed with n bytes left.
 func (s *sink) failed(err error, n int) {
-	if lacksRoom(err) {
+	if isNoSpace(err) {
 		s.loss.add(n, err)
 		return
 	}
@@ -48,21 +48,21 @@ func (s *sink) failed(err error, n int) {
 	s.err.Store(&err)
 }
 
-// tellLoss writes, on a line of its own, how much was lost before it.
-func (s *sink) tellLoss(ctx context.Context) error {
-	notice := fmt.Sprintf("elasticrun: %d bytes of output are missing here: %v\n", s.loss.untold, *s.loss.err.Load())
+// reportLoss writes, on a line of its own, how much was lost before it.
+func (s *sink) reportLoss(ctx context.Context) error {
+	notice := fmt.Sprintf("elasticrun: %d bytes of output are missing here: %v\n", s.loss.unreported, *s.loss.err.Load())
 	if s.owner != nil {
 		notice = "\n" + notice
 	}
 	n, err := s.write(ctx, []byte(notice))
-	s.leave(nil, []byte(notice)[:n])
+	s.endWrite(nil, []byte(notice)[:n])
 	if err == nil {
-		s.loss.untold = 0
+		s.loss.unreported = 0
 	}
 	return err
 }
 
-// cause is the system's own error, without the operation and the file's name.
+// cause returns the system's own error, without the operation and the file's name.
 func cause(err error) error {
 	if errno, ok := errors.AsType[syscall.Errno](err); ok {
 		return errno
@@ -70,7 +70,7 @@ func cause(err error) error {
 	return err
 }
 
-// Lost returns what each side of the console has lost so far for want of room. It does not wait for a write.
+// Lost returns what each side of the console has lost so far for lack of space. It does not wait for a write.
 func (c *Console) Lost() []Lost {
 	var all []Lost
 	for _, s := range c.sides() {
@@ -81,12 +81,12 @@ func (c *Console) Lost() []Lost {
 	return all
 }
 
-// ReportLost makes sure that whoever reads the console is told of what was lost: where it was lost, or else on the other
-// side. For a while it tries again; an error says that neither side has room. A reader that has gone away is none.
-func (c *Console) ReportLost(patience time.Duration) error {
+// ReportLost writes a notice of what was lost to the side that lost it, or else to the other side. It retries until
+// timeout. An error means that neither side has space. A reader that has gone is no error.
+func (c *Console) ReportLost(timeout time.Duration) error {
 	var errs []error
 	for _, s := range c.sides() {
-		if err := s.finish(s.writer(), "", patience); err != nil {
+		if err := s.finish(s.writer(), "", timeout); err != nil {
 			errs = append(errs, err)
 		}
 	}
@@ -94,32 +94,32 @@ func (c *Console) ReportLost(patience time.Duration) error {
 		return errors.Join(errs...)
 	}
 	other := c.stdout
-	if other.untold() {
+	if other.hasUnreported() {
 		other = c.stderr
 	}
 	return other.finish(other.writer(), fmt.Sprintf("elasticrun: %v\n", errs[0]), 0)
 }
 
-// Finish writes the launcher's last words to stderr. Where there is no room for them it tries again for a while, and
-// then writes them to stdout. Nothing is to be written after it.
-func (c *Console) Finish(text string, patience time.Duration) {
-	if err := c.stderr.finish(c.launcher, text, patience); err != nil && c.stdout != c.stderr {
+// Finish writes the launcher's last text to stderr. If there is no space it retries until timeout, and then writes
+// the text to stdout. Nothing may be written after it.
+func (c *Console) Finish(text string, timeout time.Duration) {
+	if err := c.stderr.finish(c.launcher, text, timeout); err != nil && c.stdout != c.stderr {
 		_ = c.stdout.finish(c.stdout.writer(), text, 0)
 	}
 }
 
-// retryRoom is the pause between two tries to write where there was no room: nothing tells when there is.
-const retryRoom = 50 * time.Millisecond
+// retryInterval is the pause between two attempts to write when there is no space. No event tells when there is.
+const retryInterval = 50 * time.Millisecond
 
-// finish writes text, after a notice of what was lost before it, and tries again for that long while there is no room.
-func (s *sink) finish(w *consoleWriter, text string, patience time.Duration) error {
+// finish writes text, after a notice of what was lost before it. It retries until timeout while there is no space.
+func (s *sink) finish(w *consoleWriter, text string, timeout time.Duration) error {
 	s.busy <- struct{}{}
 	defer func() { <-s.busy }()
 	ctx, rest := context.Background(), []byte(text)
-	for until := time.Now().Add(patience); s.lost() == nil; <-time.After(retryRoom) {
+	for until := time.Now().Add(timeout); s.lost() == nil; <-time.After(retryInterval) {
 		var err error
-		if s.loss.untold > 0 {
-			err = s.tellLoss(ctx)
+		if s.loss.unreported > 0 {
+			err = s.reportLoss(ctx)
 		}
 		if err == nil && len(rest) > 0 {
 			if len(rest) == len(text) && s.owner != nil && !s.cr {
@@ -127,13 +127,13 @@ func (s *sink) finish(w *consoleWriter, text string, patience time.Duration) err
 			}
 			var n int
 			n, err = s.write(ctx, rest)
-			s.leave(w, rest[:n])
+			s.endWrite(w, rest[:n])
 			rest = rest[n:]
 		}
 		switch {
 		case err == nil:
 			return nil
-		case !lacksRoom(err):
+		case !isNoSpace(err):
 			s.failed(err, len(rest))
 		case time.Now().After(until):
 			s.failed(err, len(rest))
@@ -143,14 +143,14 @@ func (s *sink) finish(w *consoleWriter, text string, patience time.Duration) err
 	return nil
 }
 
-// untold reports whether something was lost of which no notice was written.
-func (s *sink) untold() bool {
+// hasUnreported reports whether anything was lost without a notice.
+func (s *sink) hasUnreported() bool {
 	s.busy <- struct{}{}
 	defer func() { <-s.busy }()
-	return s.loss.untold > 0
+	return s.loss.unreported > 0
 }
 
-// sides are the files of the console, each once.
+// sides returns the files of the console, each once.
 func (c *Console) sides() []*sink {
 	if c.stdout == c.stderr {
 		return []*sink{c.stdout}

@@ -12,22 +12,21 @@ import (
 )
 
 const (
-	// readSize is how much is read, and shown, at once: with it the data of several
-	// streams stays in a core's cache on its way.
+	// readSize is how much is read and shown at once. With this size the data of several streams stays in a core's
+	// cache.
 	readSize = 128 << 10
-	// fileSize is how much is written to a file at once. Larger writes make the page
-	// cache look for larger pieces of memory, which took up to twice the CPU time.
+	// fileSize is how much is written to a file at once. With larger writes the page cache allocates larger pieces of
+	// memory, which took up to twice the CPU time.
 	fileSize = 8 << 10
-	// quiet is how long a stream pauses before its unfinished line is shown.
-	quiet = 50 * time.Millisecond
-	// After burst bytes without such a pause the writer may be held up by the full
-	// pipe in the middle of a line, and needs CPU time first to go on: the pause has
-	// to be quietAfterBurst.
-	burst           = 64 << 10
-	quietAfterBurst = 250 * time.Millisecond
+	// flushDelay is how long a stream pauses before its unfinished line is shown.
+	flushDelay = 50 * time.Millisecond
+	// After burst bytes without such a pause, the full pipe may have blocked the writer in the middle of a line, and
+	// the writer needs CPU time to continue. Then the pause must be flushDelayAfterBurst.
+	burst                = 64 << 10
+	flushDelayAfterBurst = 250 * time.Millisecond
 )
 
-// copier moves the bytes of one stream, in one goroutine; only tail is shared.
+// copier moves the bytes of one stream, in one goroutine. Only tail, and the fields guarded by mu, are shared.
 type copier struct {
 	name    string
 	file    *logFile       // nil: none
@@ -35,24 +34,23 @@ type copier struct {
 	console *consoleWriter // nil: not shown
 	lines   *lineSplitter  // with console
 	tail    tail
-	scan    Scanner // nil: nobody
+	scan    Scanner // nil: none
 	warn    func(error)
 
-	timeline *Timeline // of what file gets; nil: none
+	timeline *Timeline // records when file is written; nil: none
 	pace     pacer     // with timeline
 
-	mu       sync.Mutex    // orders read deadlines set by the two goroutines
-	patience time.Duration // guarded by mu: how long a silent pipe is still read; 0: for ever
-	since    time.Time     // guarded by mu: when the last bytes were passed on
+	mu          sync.Mutex    // orders the read deadlines that two goroutines set
+	idleTimeout time.Duration // guarded by mu: how long a silent pipe is still read; 0: forever
+	since       time.Time     // guarded by mu: when the last bytes were read
 
-	armed  bool  // the pipe has a read deadline
-	run    int   // bytes since the unfinished line was last seen whole
+	armed  bool  // the pipe has a read deadline for the unfinished line
+	run    int   // bytes since the stream last had no unfinished line
 	failed error // the first failed write to a file
-	unseen int64 // bytes that the console did not get
+	unseen int64 // bytes that the console did not receive
 }
 
-// copy reads until end of file, or until pipe is closed. When ctx ends the
-// console gets nothing more.
+// copy reads until end of file, or until pipe is closed. After ctx ends, the console receives nothing more.
 func (c *copier) copy(ctx context.Context, pipe *os.File) error {
 	buf := make([]byte, readSize)
 	var readErr error
@@ -60,7 +58,7 @@ func (c *copier) copy(ctx context.Context, pipe *os.File) error {
 		var n int
 		n, readErr = pipe.Read(buf)
 		c.take(ctx, buf[:n])
-		if errors.Is(readErr, os.ErrDeadlineExceeded) && !c.outOfPatience() {
+		if errors.Is(readErr, os.ErrDeadlineExceeded) && !c.isIdle() {
 			readErr = nil
 			if c.console != nil {
 				c.show(ctx, c.lines.flush())
@@ -84,8 +82,8 @@ func (c *copier) copy(ctx context.Context, pipe *os.File) error {
 	return errors.Join(append(lost, c.failed)...)
 }
 
-// take passes one chunk on. A file that fails is tried again with the next chunk:
-// a full disk may be cleaned up.
+// take passes one chunk on. After a failed write to a file it tries again with the next chunk, because space on a
+// full disk may be freed.
 func (c *copier) take(ctx context.Context, p []byte) {
 	if len(p) == 0 {
 		return
@@ -100,11 +98,11 @@ func (c *copier) take(ctx context.Context, p []byte) {
 		}
 		for part := range slices.Chunk(p, fileSize) {
 			_, err := c.file.Write(part)
-			c.note(err)
+			c.recordError(err)
 		}
 	}
 	if c.filter != nil {
-		c.note(c.filter.feed(p))
+		c.recordError(c.filter.feed(p))
 	}
 	if c.console == nil {
 		return
@@ -122,23 +120,23 @@ func (c *copier) show(ctx context.Context, b batch) {
 	}
 }
 
-// hurry says that nobody is left who should write: a pipe that stays open and
-// silent for d is held by a process that has nothing to do with the job.
-func (c *copier) hurry(pipe *os.File, d time.Duration) {
+// setIdleTimeout says that no process is left that should write. A pipe that stays open and silent for d is held by a
+// process outside the job.
+func (c *copier) setIdleTimeout(pipe *os.File, d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.patience = d
+	c.idleTimeout = d
 	_ = pipe.SetReadDeadline(time.Now().Add(d))
 }
 
-func (c *copier) outOfPatience() bool {
+func (c *copier) isIdle() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.patience > 0 && time.Since(c.since) >= c.patience
+	return c.idleTimeout > 0 && time.Since(c.since) >= c.idleTimeout
 }
 
-// arm sets the time at which the unfinished line will be shown, if there is one
-// after a read of n bytes, or else the time at which patience ends.
+// arm sets the read deadline after a read of n bytes. If there is an unfinished line, it is the time at which the
+// line is shown; otherwise it is the end of the idle timeout.
 func (c *copier) arm(pipe *os.File, n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -148,13 +146,13 @@ func (c *copier) arm(pipe *os.File, n int) {
 	switch {
 	case c.console != nil && len(c.lines.pending) > 0:
 		c.run += n
-		pause := quiet
+		pause := flushDelay
 		if c.run >= burst {
-			pause = quietAfterBurst
+			pause = flushDelayAfterBurst
 		}
 		c.armed = pipe.SetReadDeadline(time.Now().Add(pause)) == nil
-	case c.patience > 0:
-		_ = pipe.SetReadDeadline(time.Now().Add(c.patience))
+	case c.idleTimeout > 0:
+		_ = pipe.SetReadDeadline(time.Now().Add(c.idleTimeout))
 	case c.armed:
 		c.armed = false
 		_ = pipe.SetReadDeadline(time.Time{})
@@ -164,8 +162,8 @@ func (c *copier) arm(pipe *os.File, n int) {
 	}
 }
 
-// note remembers the first failed write to a file.
-func (c *copier) note(err error) {
+// recordError records the first failed write to a file.
+func (c *copier) recordError(err error) {
 	if err == nil || c.failed != nil {
 		return
 	}
@@ -181,9 +179,9 @@ func (c *copier) close() {
 		if c.timeline != nil {
 			c.timeline.put(c.pace.end(c.file.total))
 		}
-		c.note(c.file.Close())
+		c.recordError(c.file.Close())
 	}
 	if c.filter != nil {
-		c.note(c.filter.close())
+		c.recordError(c.filter.close())
 	}
 }

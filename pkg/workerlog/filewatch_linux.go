@@ -11,10 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// FileWatch waits for the first bytes of files that others write. The kernel tells of them; nothing is polled.
+// FileWatch waits for the first bytes of files that other processes write. The kernel notifies it; it does not poll.
 //
-// It asks for less than a library would: a folder tells of new names only, and a file of its bytes only until there
-// are some. With an event for each write in the folder, a worker that writes its own log there took twice as long.
+// It watches less than a library would: a folder only for new names, and a file only until it has bytes. With an
+// event for each write in the folder, a worker that writes its own log there took twice as long.
 type FileWatch struct {
 	inotify *os.File
 	written chan string
@@ -22,12 +22,12 @@ type FileWatch struct {
 
 	// Owned by run.
 	folders map[int32]string // by watch
-	files   map[int32]string // by watch; they are there, and empty
-	waiting map[string]bool  // not there yet, or empty
+	files   map[int32]string // by watch; they exist and are empty
+	waiting map[string]bool  // missing or empty
 }
 
-// WatchFiles begins to wait for the files at paths, whose folders must exist. An error, as the kernel gives one where
-// a user watches too much, means that none is watched. End the wait with [FileWatch.Close].
+// WatchFiles begins to wait for the files at paths, whose folders must exist. It watches all of them or returns an
+// error, for example when the user watches too many files. End the wait with [FileWatch.Close].
 func WatchFiles(paths []string) (*FileWatch, error) {
 	fd, err := unix.InotifyInit1(unix.IN_NONBLOCK | unix.IN_CLOEXEC)
 	if err != nil {
@@ -51,8 +51,8 @@ func WatchFiles(paths []string) (*FileWatch, error) {
 	return w, nil
 }
 
-// Written receives the path of each file once, when it is first seen with something in it. It holds them all without a
-// reader and is never closed.
+// Written delivers the path of each file once, when the file first has bytes. The channel has room for all paths and
+// is never closed.
 func (w *FileWatch) Written() <-chan string { return w.written }
 
 // Close ends the wait.
@@ -63,7 +63,7 @@ func (w *FileWatch) Close() {
 
 func (w *FileWatch) run() {
 	defer close(w.done)
-	w.lookAtAll() // what was there before the watch began
+	w.checkAll() // files that existed before the watch began
 	buf := make([]byte, 16<<10)
 	for {
 		n, err := w.inotify.Read(buf)
@@ -73,63 +73,63 @@ func (w *FileWatch) run() {
 		for events := buf[:n]; len(events) >= unix.SizeofInotifyEvent; {
 			watch, mask := int32(binary.NativeEndian.Uint32(events)), binary.NativeEndian.Uint32(events[4:])
 			end := unix.SizeofInotifyEvent + int(binary.NativeEndian.Uint32(events[12:]))
-			w.take(watch, mask, strings.TrimRight(string(events[unix.SizeofInotifyEvent:end]), "\x00"))
+			w.handle(watch, mask, strings.TrimRight(string(events[unix.SizeofInotifyEvent:end]), "\x00"))
 			events = events[end:]
 		}
 	}
 }
 
-// take acts on one event; name is that of the file, where the watch is a folder's.
-func (w *FileWatch) take(watch int32, mask uint32, name string) {
+// handle handles one event. name is the file's name if the watch is a folder's.
+func (w *FileWatch) handle(watch int32, mask uint32, name string) {
 	switch {
 	case mask&unix.IN_Q_OVERFLOW != 0: // events were lost
-		w.lookAtAll()
-	case mask&unix.IN_IGNORED != 0: // the file is gone, or was given up below
+		w.checkAll()
+	case mask&unix.IN_IGNORED != 0: // the file is gone, or unwatch removed its watch
 		delete(w.files, watch)
 		delete(w.folders, watch)
 	case w.files[watch] != "":
-		if w.look(w.files[watch]) {
+		if w.hasBytes(w.files[watch]) {
 			w.unwatch(watch)
 		}
 	case w.folders[watch] != "":
-		w.meet(filepath.Join(w.folders[watch], name))
+		w.checkPath(filepath.Join(w.folders[watch], name))
 	}
 }
 
-func (w *FileWatch) lookAtAll() {
+func (w *FileWatch) checkAll() {
 	for path := range w.waiting {
-		w.meet(path)
+		w.checkPath(path)
 	}
 }
 
-// meet looks at a path, and has the kernel tell of what is written to it if it is there and empty.
-func (w *FileWatch) meet(path string) {
-	if !w.waiting[path] || w.look(path) {
+// checkPath checks a path. If the file exists and is empty, it starts to watch the file for writes.
+func (w *FileWatch) checkPath(path string) {
+	if !w.waiting[path] || w.hasBytes(path) {
 		return
 	}
 	var watch int
-	err := w.ask(func(fd int) (err error) {
+	err := w.withInotify(func(fd int) (err error) {
 		watch, err = unix.InotifyAddWatch(fd, path, unix.IN_MODIFY)
 		return err
 	})
-	if err != nil { // it is not there: its folder will tell
+	if err != nil { // the file does not exist: the folder's watch reports it
 		return
 	}
 	w.files[int32(watch)] = path
-	if w.look(path) { // in between
+	if w.hasBytes(path) { // written before it was watched
 		w.unwatch(int32(watch))
 	}
 }
 
 func (w *FileWatch) unwatch(watch int32) {
-	_ = w.ask(func(fd int) error {
+	_ = w.withInotify(func(fd int) error {
 		_, err := unix.InotifyRmWatch(fd, uint32(watch))
 		return err
 	})
 }
 
-// ask calls the kernel with the descriptor, which Close may close any time, but not meanwhile.
-func (w *FileWatch) ask(call func(fd int) error) error {
+// withInotify calls call with the descriptor. Close may close the descriptor at any other time, but not during call.
+func (w *FileWatch) withInotify(call func(fd int) error) error {
 	conn, err := w.inotify.SyscallConn()
 	if err != nil {
 		return err
@@ -138,8 +138,8 @@ func (w *FileWatch) ask(call func(fd int) error) error {
 	return errors.Join(conn.Control(func(fd uintptr) { callErr = call(int(fd)) }), callErr)
 }
 
-// look tells of the file at path, once, if it has something in it.
-func (w *FileWatch) look(path string) (written bool) {
+// hasBytes reports whether the file at path has bytes, and delivers its path the first time.
+func (w *FileWatch) hasBytes(path string) (written bool) {
 	info, err := os.Stat(path)
 	if err != nil || info.Size() == 0 || !info.Mode().IsRegular() {
 		return false

@@ -7,15 +7,15 @@ import (
 	"fmt"
 )
 
-// FileWatch waits for the first bytes of files that others write, on Linux.
+// FileWatch is not supported on this system.
 type FileWatch struct{}
 
-// WatchFiles fails.
+// WatchFiles returns [errors.ErrUnsupported].
 func WatchFiles([]string) (*FileWatch, error) {
 	return nil, fmt.Errorf("watch files: %w on this system", errors.ErrUnsupported)
 }
 
-// Written receives nothing.
+// Written returns nil.
 func (*FileWatch) Written() <-chan string { return nil }
 
 // Close does nothing.

@@ -6,10 +6,10 @@ import (
 	"os"
 )
 
-// lineFilter copies the lines of one stream that hold one of its needles to a
-// file that several streams share. Unlike on the console every line is judged and
-// written whole, and ends with "\n". The file is opened for appending and each
-// write holds whole lines, so the kernel's lock on the file keeps them apart.
+// lineFilter copies the lines of one stream that contain one of its needles to a file that several streams share.
+// Unlike on the console, every line is checked and written whole, and ends with "\n". The file is opened for
+// appending and each write holds whole lines, so the kernel's lock on the file keeps lines of different streams
+// apart.
 type lineFilter struct {
 	file    *os.File
 	prefix  stampedPrefix
@@ -66,30 +66,30 @@ func (f *lineFilter) close() error {
 	return err
 }
 
-// hold appends to the unfinished line; one that gets too long ends there.
+// hold appends to the unfinished line. A line that gets too long ends there.
 func (f *lineFilter) hold(p []byte) {
 	for len(f.pending)+len(p) > maxLine {
 		n := maxLine - len(f.pending)
-		f.judge(append(f.pending, p[:n]...))
+		f.check(append(f.pending, p[:n]...))
 		f.pending = f.pending[:0]
 		p = p[n:]
 	}
 	f.pending = append(f.pending, p...)
 }
 
-// end completes the unfinished line with rest and judges it.
+// end completes the unfinished line with rest and checks it.
 func (f *lineFilter) end(rest []byte) {
 	if len(f.pending) == 0 {
-		f.judge(rest)
+		f.check(rest)
 		return
 	}
 	f.hold(rest)
-	f.judge(f.pending)
+	f.check(f.pending)
 	f.pending = f.pending[:0]
 }
 
-// judge adds a whole line, given without its end, to out if it matches.
-func (f *lineFilter) judge(line []byte) {
+// check adds a whole line, without its line end, to out if it matches.
+func (f *lineFilter) check(line []byte) {
 	for _, needle := range f.needles {
 		if bytes.Contains(line, needle) {
 			f.out = append(append(append(f.out, f.prefix.text...), line...), '\n')

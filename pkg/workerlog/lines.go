@@ -3,49 +3,47 @@ package workerlog
 import "bytes"
 
 const (
-	// maxLine bounds, in bytes, how much of a line is held back until its end.
+	// maxLine is how many bytes of a line are held back until its end.
 	maxLine = 1 << 20
-	// batchSize is the size at which a batch goes out although more lines are there.
+	// batchSize is the size at which a batch is written although more lines are available.
 	batchSize = 256 << 10
 	// splitMark ends a piece of a line longer than maxLine.
-	splitMark = "[line goes on: split at 1 MiB]\n"
+	splitMark = "[line continues: split at 1 MiB]\n"
 )
 
-// batch is what one write puts on the console: '\n', the prefix, then text in
-// which every line but the first has its own prefix. The console leaves away what
-// its state makes superfluous: the newline where nobody's line has to be broken
-// off, the prefix where the text continues its stream's own line. So a batch goes
-// out in one write, without a copy, whatever the state is.
+// batch is what one write puts on the console: '\n', the prefix, then text in which every line but the first has its
+// own prefix. The console omits what its state makes superfluous: the newline if no other stream's line must be
+// broken off, the prefix if the text continues its stream's own line. So a batch takes one write and no copy,
+// whatever the state is.
 type batch struct {
 	buf       []byte
-	prefix    int  // its length
-	continues bool // the text continues a line of which a part is already out
+	prefix    int  // length of the prefix
+	continues bool // the text continues a line of which a part was already written
 }
 
-// lineSplitter turns the chunks of one stream into batches of whole lines. A line
-// ends with "\n", "\r\n" or a lone "\r" (a progress bar). The start of a line
-// whose end is missing stays pending until feed sees the end, flush puts it out
-// as it is, or it is longer than maxLine. It is then split; with a prefix every
-// piece is a marked line of its own, without one nothing is added to the stream.
+// lineSplitter turns the chunks of one stream into batches of whole lines. A line ends with "\n", "\r\n" or a lone
+// "\r" (a progress bar). The start of an unfinished line stays pending until feed sees its end, flush writes it as it
+// is, or it is longer than maxLine. Then it is split: with a prefix every piece is a marked line of its own, without
+// a prefix nothing is added to the stream.
 //
-// The text of all batches, less prefixes and marks, is the input, byte by byte.
+// The text of all batches, without prefixes and marks, is the input, byte by byte.
 type lineSplitter struct {
 	prefix  stampedPrefix
 	pending []byte
-	// begun says that a part of the unfinished line is out, cr that it ends in
-	// "\r": only "\n" would still belong to that line.
+	// begun says that a part of the unfinished line was written. cr says that this part ends in "\r": then only "\n"
+	// would still belong to the line.
 	begun, cr bool
 	out       batch // reused; valid until the next call
 }
 
-// feed takes bytes from p and returns the lines they complete (no bytes if none)
-// and how many it took: fewer than all when the batch is full.
+// feed takes bytes from p. It returns the lines that they complete (no bytes if none) and how many bytes it took:
+// fewer than all if the batch is full.
 func (l *lineSplitter) feed(p []byte) (out batch, taken int) {
 	l.reset()
 	if len(p) == 0 {
 		return l.out, 0
 	}
-	if p[0] != '\n' { // a "\r" at the end of the last chunk was a line end after all
+	if p[0] != '\n' { // then a "\r" at the end of the last chunk was a line end
 		if bytes.HasSuffix(l.pending, []byte{'\r'}) {
 			l.put(nil)
 			l.begun = false
@@ -54,7 +52,7 @@ func (l *lineSplitter) feed(p []byte) (out batch, taken int) {
 	}
 	l.cr = false
 
-	// Each search runs on only once its last find is used up: linear in all.
+	// Each search continues only after its last result was used, so the total is linear.
 	newline, cr := -1, -1
 	for taken < len(p) && len(l.out.buf) < batchSize {
 		if newline < taken {
@@ -78,7 +76,7 @@ func (l *lineSplitter) feed(p []byte) (out batch, taken int) {
 	return l.out, taken
 }
 
-// flush puts out the start of the unfinished line.
+// flush returns the start of the unfinished line.
 func (l *lineSplitter) flush() batch {
 	l.reset()
 	if len(l.pending) > 0 {
@@ -89,13 +87,13 @@ func (l *lineSplitter) flush() batch {
 	return l.out
 }
 
-// split puts out pieces of a line, of which tail is the last chunk, while it is
-// longer than maxLine without its line end, and returns what is left of tail.
+// split writes pieces of a line, of which tail is the last chunk, while the line is longer than maxLine without its
+// line end. It returns the rest of tail.
 func (l *lineSplitter) split(tail []byte) []byte {
 	for len(l.pending)+len(tail) > maxLine {
 		n := maxLine - len(l.pending)
 		if n < 0 || len(bytes.TrimRight(tail[n:], "\r\n")) == 0 {
-			break // only the line end is too much
+			break // only the line end exceeds maxLine
 		}
 		l.put(tail[:n])
 		if l.begun = len(l.prefix.text) == 0; !l.begun {
@@ -120,8 +118,7 @@ func (l *lineSplitter) put(p []byte) {
 	l.pending = l.pending[:0]
 }
 
-// reset begins a batch. The time in the prefix is that of the batch, since its lines
-// go out in one write.
+// reset begins a batch. All its prefixes have the time of the batch, because its lines are written at once.
 func (l *lineSplitter) reset() {
 	l.prefix.stamp()
 	l.out = batch{buf: l.out.buf[:0], prefix: len(l.prefix.text)}

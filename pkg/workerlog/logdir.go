@@ -25,26 +25,25 @@ import (
 //	<base>/latest -> <run id>_<8 random>
 //
 // The last form of attempt is for a round that a membership change began, which is
-// not charged as a restart. No existing file or folder is ever reused or deleted,
+// not charged as a restart. No checkBase file or folder is ever reused or deleted,
 // except by [LogDir.Cleanup] and by rotation.
 type LogDir struct {
 	run  string   // the folder of this run; empty: nothing is written
-	temp string   // the temporary folder around it; empty: the user named one
-	live *os.File // the folder, locked while the run lasts; nil where that cannot be
+	temp string   // the temporary folder around it; empty: the user named a folder
+	lock *os.File // the folder, locked while the run is active; nil if locks are not supported
 }
 
-// LogFiles are the log paths of one worker; all are empty where nothing is
-// written. The files need not exist.
+// LogFiles are the log paths of one worker. All are empty if nothing is written. The files need not exist.
 type LogFiles struct {
 	Stdout, Stderr, Error          string
 	FilteredStdout, FilteredStderr string // shared by the workers of the attempt
-	Timeline                       string // shared, too; see [Mark]
-	TracePrefix                    string // of NCCL's flight recorder, which adds the global rank
+	Timeline                       string // shared by the workers of the attempt; see [TimelineName]
+	TracePrefix                    string // NCCL's flight recorder appends the global rank
 }
 
-// OpenLogDir makes the folder of one run under base, which is made if missing.
-// An empty base is a new folder in the system's temporary folder, where error
-// files go if nothing else does; /dev/null is a LogDir that writes nothing.
+// OpenLogDir makes the folder of one run under base, and base if it is missing. An empty base means a new folder in
+// the system's temporary folder, which holds error files if nothing else. /dev/null returns a LogDir that writes
+// nothing.
 func OpenLogDir(base, runID string) (*LogDir, error) {
 	d := &LogDir{}
 	var err error
@@ -64,7 +63,7 @@ func OpenLogDir(base, runID string) (*LogDir, error) {
 	if d.run, err = makeUnique(base, folderName(runID)+"_"); err != nil {
 		return nil, fmt.Errorf("make a folder in log folder %q: %w; name a writable one with --log-dir", base, err)
 	}
-	d.live = lockFolder(d.run)
+	d.lock = lockFolder(d.run)
 	return d, nil
 }
 
@@ -74,13 +73,12 @@ const tempPrefix = "torchelastic_"
 // Path returns the folder of this run, or "" if nothing is written.
 func (d *LogDir) Path() string { return d.run }
 
-// Optional reports whether the user named no folder: then a job can do without.
+// Optional reports whether the user named no folder, so that a job can run without it.
 func (d *LogDir) Optional() bool { return d.temp != "" }
 
-// Attempt makes the folder for one start of the worker group: restarts counts the
-// charged restarts so far, and membershipChange says that round was not begun by
-// a charged restart. A folder is never used again: a rendezvous whose store was replaced counts anew, and then the folder's name ends
-// with .2, or the next number that is free.
+// Attempt makes the folder for one start of the worker group. restarts is the number of charged restarts so far.
+// membershipChange says that no charged restart began the round. No folder is used twice: if the rendezvous store was
+// replaced and counts again from 0, the folder's name gets the suffix .2, or the next free number.
 func (d *LogDir) Attempt(restarts, round int, membershipChange bool) (*Attempt, error) {
 	if d.run == "" {
 		return &Attempt{}, nil
@@ -101,18 +99,17 @@ func (d *LogDir) Attempt(restarts, round int, membershipChange bool) (*Attempt, 
 	return &Attempt{dir: dir}, nil
 }
 
-// LinkLatest makes the link "latest" in the folder that the user named point to this
-// run. Of several runs the last to call it wins. Whatever else has that name is left
-// alone, with an error.
+// LinkLatest makes the link "latest" in the folder that the user named point to this run. Of several runs the last
+// caller wins. If the name belongs to anything but a link, LinkLatest leaves it alone and returns an error.
 func (d *LogDir) LinkLatest() error {
 	if d.run == "" || d.temp != "" {
 		return nil
 	}
 	link := filepath.Join(filepath.Dir(d.run), LatestLink)
 	if info, err := os.Lstat(link); err == nil && info.Mode()&fs.ModeSymlink == 0 {
-		return fmt.Errorf("%s is no link: it is left as it is", link)
+		return fmt.Errorf("%s is not a link and was left unchanged", link)
 	}
-	// A rename replaces the link at once; the name beside it is this run's alone.
+	// A rename replaces the link atomically. No other run uses the temporary name.
 	name := filepath.Base(d.run)
 	fresh := filepath.Join(filepath.Dir(d.run), "."+name)
 	err := os.Symlink(name, fresh)
@@ -130,11 +127,11 @@ func (d *LogDir) LinkLatest() error {
 // LatestLink is the name of the link to the run that was started last.
 const LatestLink = "latest"
 
-// Cleanup ends the run: it can be seen as ended, and it removes the temporary folder if there is one and nothing but folders is
-// in it. A folder that the user named is left as it is.
+// Cleanup ends the run: [RunActive] returns false from then on. It removes the temporary folder, if there is one and
+// it contains only folders. It leaves a folder that the user named unchanged.
 func (d *LogDir) Cleanup() error {
-	if d.live != nil {
-		_ = d.live.Close()
+	if d.lock != nil {
+		_ = d.lock.Close()
 	}
 	if d.temp == "" {
 		return nil
@@ -143,7 +140,7 @@ func (d *LogDir) Cleanup() error {
 	if errors.Is(err, errNotEmpty) || errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	// Deepest first; a folder that has got a file since then refuses to go.
+	// Deepest folder first. Removing a folder fails if a file was created in it since.
 	for _, folder := range slices.Backward(folders) {
 		if err == nil {
 			err = os.Remove(folder)
@@ -155,8 +152,8 @@ func (d *LogDir) Cleanup() error {
 	return nil
 }
 
-// onlyFolders lists the folders of a tree, each before what is in it. The error is
-// errNotEmpty where there is anything else.
+// onlyFolders lists the folders of a tree, each before its contents. It returns errNotEmpty if the tree has anything
+// else.
 func onlyFolders(root string) (folders []string, err error) {
 	err = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		switch {
@@ -181,8 +178,8 @@ type Attempt struct {
 // Path returns the attempt's folder, or "" if nothing is written.
 func (a *Attempt) Path() string { return a.dir }
 
-// CreateTimeline makes the attempt's timeline, to which its workers' streams then add. It
-// is for attempts of which some stream goes to a file.
+// CreateTimeline creates the attempt's timeline, to which its workers' streams add. Call it for attempts with at
+// least one stream that goes to a file.
 func (a *Attempt) CreateTimeline(head TimelineHead) error {
 	if a.dir == "" {
 		return nil
@@ -193,7 +190,7 @@ func (a *Attempt) CreateTimeline(head TimelineHead) error {
 		err = errors.Join(err, file.Close())
 	}
 	if err != nil {
-		return fmt.Errorf("make the timeline of the logs: %w", err)
+		return fmt.Errorf("create the log timeline: %w", err)
 	}
 	return nil
 }
@@ -210,7 +207,7 @@ func (a *Attempt) Files(localRank int) (LogFiles, error) {
 	return logFiles(a.dir, localRank), nil
 }
 
-// logFiles are the log paths of one worker in the folder of an attempt.
+// logFiles returns the log paths of one worker in the folder of an attempt.
 func logFiles(attempt string, localRank int) LogFiles {
 	dir := filepath.Join(attempt, strconv.Itoa(localRank))
 	return LogFiles{
@@ -224,10 +221,10 @@ func logFiles(attempt string, localRank int) LogFiles {
 	}
 }
 
-// makeBase makes the folder that the user named and returns its absolute path,
-// because workers get paths in it and may run in another folder.
+// makeBase makes the folder that the user named and returns its absolute path, because workers receive paths in it
+// and may run in another folder.
 func makeBase(base string) (string, error) {
-	path, err := existing(base)
+	path, err := checkBase(base)
 	if err != nil {
 		return "", err
 	}
@@ -237,8 +234,8 @@ func makeBase(base string) (string, error) {
 	return path, nil
 }
 
-// existing returns the absolute path of base, if that is a folder or nothing yet.
-func existing(base string) (string, error) {
+// checkBase returns the absolute path of base, if base is a folder or does not exist yet.
+func checkBase(base string) (string, error) {
 	path, err := filepath.Abs(base)
 	if err != nil {
 		return "", fmt.Errorf("find log folder %q: %w", base, err)
@@ -254,8 +251,7 @@ const (
 	randomLength  = 8
 )
 
-// makeUnique makes a folder whose name is prefix and 8 random characters. Like
-// torchrun's it is private to the user.
+// makeUnique makes a folder whose name is prefix and 8 random characters. Like torchrun's it is private to the user.
 func makeUnique(base, prefix string) (string, error) {
 	for {
 		random := make([]byte, randomLength)
@@ -269,14 +265,14 @@ func makeUnique(base, prefix string) (string, error) {
 	}
 }
 
-// IsRunFolder tells whether a folder of this name holds a run of this id.
+// IsRunFolder reports whether a folder of this name is that of a run with this id.
 func IsRunFolder(name, runID string) bool {
 	rest, found := strings.CutPrefix(name, folderName(runID)+"_")
 	return found && len(rest) == randomLength && strings.Trim(rest, randomLetters) == ""
 }
 
-// folderName makes a run id usable as part of one path element: no separators, no
-// control characters, and short enough for the random part behind it.
+// folderName makes a run id usable as part of one path element: no separators, no control characters, and short
+// enough for the random part after it.
 func folderName(runID string) string {
 	const maxBytes = 200
 	name := strings.Map(func(r rune) rune {

@@ -10,16 +10,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// LogPlan is where the logs of a run would be. Nothing is made by it.
+// LogPlan says where the logs of a run would be. It creates nothing.
 type LogPlan struct {
-	// Run is the folder of the run, with randomMark where the name will have random characters; empty: nothing would be written.
+	// Run is the folder of the run, with randomMark in place of random characters. It is empty if nothing would be
+	// written.
 	Run string
 }
 
 // randomMark stands for the random characters of a name.
 const randomMark = "XXXXXXXX"
 
-// PlanLogDir finds out what [OpenLogDir] would make. Its errors are the same, as far as that can be seen without making anything.
+// PlanLogDir returns what [OpenLogDir] would create. It returns the same errors, as far as they can be found without
+// creating anything.
 func PlanLogDir(base, runID string) (LogPlan, error) {
 	switch base {
 	case os.DevNull:
@@ -34,7 +36,7 @@ func PlanLogDir(base, runID string) (LogPlan, error) {
 		}
 		return LogPlan{filepath.Join(os.TempDir(), tempPrefix+randomMark, folderName(runID)+"_"+randomMark)}, nil
 	}
-	path, err := existing(base)
+	path, err := checkBase(base)
 	if err != nil {
 		return LogPlan{}, err
 	}
@@ -44,7 +46,7 @@ func PlanLogDir(base, runID string) (LogPlan, error) {
 	return LogPlan{filepath.Join(path, folderName(runID)+"_"+randomMark)}, nil
 }
 
-// Files are the log paths of one worker of the first attempt.
+// Files returns the log paths of one worker of the first attempt.
 func (p LogPlan) Files(localRank int) LogFiles {
 	if p.Run == "" {
 		return LogFiles{}
@@ -52,8 +54,8 @@ func (p LogPlan) Files(localRank int) LogFiles {
 	return logFiles(filepath.Join(p.Run, "attempt_0"), localRank)
 }
 
-// checkWritable tells whether this process could make files in a folder, which need not exist if it could be made. The error is the system's, with the
-// path that it is about.
+// checkWritable checks whether this process could create files in folder. The folder need not exist if it could be
+// created. The error is the system's own, with the path that it is about.
 func checkWritable(folder string) error {
 	for path := folder; ; path = filepath.Dir(path) {
 		info, err := os.Stat(path)

@@ -2,58 +2,57 @@ package workerlog
 
 import "time"
 
-// Output says where one stream of a worker goes. The zero value shows it nowhere;
-// it is still read, so that its tail can be reported. A File without anything
-// else, rotation included, is handed to the worker itself; everything else passes through a pipe.
+// Output says where one stream of a worker goes. The zero value shows it nowhere, but the stream is still read, so
+// that its tail can be reported. If only File is set, without rotation, the worker writes the file itself. Everything
+// else passes through a pipe.
 type Output struct {
-	// File gets every byte unchanged; empty is no file.
+	// File receives every byte unchanged. Empty means no file.
 	File string
-	// Rotation bounds File. Where it does, the bytes pass through the launcher.
+	// Rotation limits the size of File. With a limit, the bytes pass through the launcher.
 	Rotation Rotation
-	// Timeline is the file that gets marks of what is written to File when, where it
-	// exists. The workers of a group share it. Empty is none.
+	// Timeline is the file that records when File was written; see [TimelineName]. It must exist already. The workers
+	// of a group share it. Empty means none.
 	Timeline string
-	// Console shows the stream on the launcher's stream of the same kind.
+	// Console shows the stream on the launcher's stdout or stderr.
 	Console bool
 	// Prefix starts every line on the console and in FilteredFile.
 	Prefix Prefix
-	// Filters are substrings: a line with any of them also goes to FilteredFile,
-	// which the workers of a node share. None, or no FilteredFile, is no copy.
+	// Filters are substrings: a line with any of them is also copied to FilteredFile, which the workers of a node
+	// share. Without Filters or FilteredFile nothing is copied.
 	Filters      []string
 	FilteredFile string
-	// Scan, if set, is shown every byte that passes through a pipe. Of a stream that the worker writes to a file by itself it sees nothing.
+	// Scan, if set, receives every byte that passes through a pipe. It sees nothing of a stream that the worker
+	// writes to a file itself.
 	Scan Scanner
-	// Warn, if set, is told the first time that a file cannot be written, while the
-	// worker runs, from the stream's own goroutine.
+	// Warn, if set, is called the first time that a file cannot be written, while the worker runs, from the stream's
+	// own goroutine.
 	Warn func(error)
 }
 
-// Scanner looks at what a worker writes. It is called from the stream's own goroutine, which it holds up, with bytes that it must not
-// keep, and when they were read.
+// Scanner examines what a worker writes. Scan is called from the stream's own goroutine, which it delays. It must not
+// keep p. read is the time at which p was read.
 type Scanner interface {
 	Scan(p []byte, read time.Time)
 }
 
-// OutputRules are the options that decide where the output of workers goes, with
-// torchrun's meaning. The zero value shows everything on the console.
+// OutputRules are the options that decide where the output of workers goes, with torchrun's meaning. The zero value
+// shows everything on the console.
 type OutputRules struct {
 	// Redirects selects the streams that go to files only.
 	Redirects StdSpec
-	// Tee selects those that go to files and, with a prefix, to the console; it
-	// wins over Redirects.
+	// Tee selects the streams that go to files and, with a prefix, to the console. It has priority over Redirects.
 	Tee StdSpec
-	// Shown are the workers that the console shows; nil is all.
+	// Shown are the workers that the console shows. Nil means all.
 	Shown RankSet
-	// Rotation is for the files of both streams.
+	// Rotation applies to the files of both streams.
 	Rotation Rotation
 	// StdoutFilters and StderrFilters select lines of teed and shown streams for
 	// the filtered files.
 	StdoutFilters, StderrFilters []string
 }
 
-// Outputs derives both outputs of one worker in one round. Where files has no path (the log
-// folder is /dev/null) nothing is written: a redirected stream is dropped, a teed
-// one goes to the console only.
+// Outputs returns both outputs of one worker in one round. If files has no paths (the log folder is /dev/null)
+// nothing is written: a redirected stream is dropped, and a teed stream goes to the console only.
 func (r OutputRules) Outputs(w Ranks, prefix Prefix, files LogFiles) (stdout, stderr Output) {
 	shown := r.Shown.Has(w)
 	derive := func(std Std, file string, filters []string, filteredFile string) Output {

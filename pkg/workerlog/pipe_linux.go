@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// growPipe asks for a larger pipe, so that reader and writer take turns less
-// often. The kernel may refuse, and f may be no pipe; it then stays as it is.
+// growPipe asks for a larger pipe, so that reader and writer alternate less often. If the kernel refuses, or f is not
+// a pipe, nothing changes.
 func growPipe(f *os.File, bytes int) {
 	conn, err := f.SyscallConn()
 	if err != nil {
@@ -23,9 +23,9 @@ func growPipe(f *os.File, bytes int) {
 	})
 }
 
-// reopenForDeadlines opens the pipe or terminal behind f once more, non-blocking,
-// so that a write to it can be ended. The flag belongs to the open file, which f
-// shares with other processes; the new one is this process's alone.
+// reopenForDeadlines opens the pipe or terminal behind f again, non-blocking, so that a write to it can be ended. The
+// non-blocking flag belongs to the open file, which f shares with other processes; the new open file belongs to this
+// process alone.
 func reopenForDeadlines(f *os.File) (*os.File, error) {
 	info, err := f.Stat()
 	if err != nil {

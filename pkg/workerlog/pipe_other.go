@@ -7,8 +7,8 @@ import (
 	"os"
 )
 
-// growPipe does nothing: the size of a pipe cannot be set here.
+// growPipe does nothing: the size of a pipe cannot be set on this system.
 func growPipe(*os.File, int) {}
 
-// reopenForDeadlines is not possible here: a console write cannot be ended.
+// reopenForDeadlines fails: a console write cannot be ended on this system.
 func reopenForDeadlines(*os.File) (*os.File, error) { return nil, errors.ErrUnsupported }

@@ -6,37 +6,36 @@ import (
 	"time"
 )
 
-// PrefixTemplateEnv names the environment variable that torchrun reads a line
-// prefix template from.
+// PrefixTemplateEnv is the environment variable from which torchrun reads a line prefix template.
 const PrefixTemplateEnv = "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE"
 
 const defaultPrefixTemplate = "[${role_name}${local_rank}]:"
 
-// PrefixVars are the values that a line prefix template can name. ${time} is the
-// time of day at which a line goes out.
+// PrefixVars are the values that a line prefix template can name. ${time} is the time of day at which a line is
+// written.
 type PrefixVars struct {
 	Role      string // ${role_name}
 	LocalRank int    // ${local_rank}
 	Rank      int    // ${rank}, the global rank
 	NodeRank  int    // ${node_rank}
 	Hostname  string // ${hostname}
-	Stream    string // ${stream}; empty leaves it as it is, for a console that shows the streams apart
+	Stream    string // ${stream}; if it is empty, the template keeps ${stream} unchanged
 }
 
-// Prefix is what lines start with: text, with the time of day between its parts.
-// Nil is no prefix, one part one without a time.
+// Prefix is what lines start with: text parts, with the time of day between them. Nil means no prefix; a single part
+// has no time.
 type Prefix []string
 
-// timeOfDay is the form of ${time}, local time. What it makes has the same length.
+// timeOfDay is the layout of ${time}, in local time. All its values have the same length.
 const timeOfDay = "15:04:05.000"
 
-// LinePrefix returns what a teed line starts with on the console. An empty
-// template is torchrun's default, "[${role_name}${local_rank}]:".
+// LinePrefix returns what a teed line starts with on the console. An empty template means torchrun's default,
+// "[${role_name}${local_rank}]:".
 func LinePrefix(template string, v PrefixVars) Prefix {
 	if template == "" {
 		template = defaultPrefixTemplate
 	}
-	const timeHere = "\x00" // in no variable, argument or host name
+	const timeHere = "\x00" // occurs in no variable, argument or host name
 	vars := map[string]string{
 		"role_name":  v.Role,
 		"local_rank": strconv.Itoa(v.LocalRank),
@@ -51,7 +50,7 @@ func LinePrefix(template string, v PrefixVars) Prefix {
 	return strings.Split(Substitute(template, vars), timeHere)
 }
 
-// At returns the prefix of a line that goes out at t.
+// At returns the prefix of a line that is written at t.
 func (p Prefix) At(t time.Time) string {
 	if len(p) < 2 {
 		return strings.Join(p, "")
@@ -69,7 +68,7 @@ func newStampedPrefix(p Prefix) stampedPrefix {
 	return stampedPrefix{p, []byte(p.At(time.Time{}))}
 }
 
-// stamp puts the time of now into text, whose length stays.
+// stamp puts the current time into text, which keeps its length.
 func (s *stampedPrefix) stamp() {
 	if len(s.parts) < 2 {
 		return
@@ -81,11 +80,9 @@ func (s *stampedPrefix) stamp() {
 	}
 }
 
-// Substitute replaces $name and ${name} by vars[name] and $$ by $. A name is an
-// ASCII letter or underscore, then letters, digits and underscores. What is
-// unknown or malformed is left as it is. These are the rules of the
-// safe_substitute of Python's string.Template, which torchrun applies to worker
-// arguments and to line prefixes.
+// Substitute replaces $name and ${name} with vars[name], and $$ with $. A name is an ASCII letter or underscore,
+// followed by letters, digits and underscores. Unknown and malformed placeholders stay unchanged. These are the rules
+// of safe_substitute of Python's string.Template, which torchrun applies to worker arguments and line prefixes.
 func Substitute(template string, vars map[string]string) string {
 	var out strings.Builder
 	for {
@@ -110,8 +107,8 @@ func Substitute(template string, vars map[string]string) string {
 	}
 }
 
-// placeholder returns the name that s, the text behind a "$", starts with, bare
-// or in braces, and the length of it all in s. No name is "".
+// placeholder returns the name, bare or in braces, at the start of s, which is the text after a "$", and its length
+// in s including braces. The name is "" if there is none.
 func placeholder(s string) (name string, length int) {
 	rest, braced := strings.CutPrefix(s, "{")
 	n := 0

@@ -11,18 +11,18 @@ import (
 // Ranks are the two ranks of one worker in one round.
 type Ranks struct {
 	Local  int // among the workers of its node
-	Global int // among all workers; another round may give it another
+	Global int // among all workers; may change with each round
 }
 
-// RankRange names the workers whose rank lies in First to Last, both included: the
-// local rank, or the global one. Which workers a range of global ranks means is
-// known once a round has given them.
+// RankRange selects the workers whose rank lies in First to Last, inclusive. The rank is the local rank, or the
+// global rank if Global is set. Which workers a range of global ranks selects is known once a round has assigned
+// them.
 type RankRange struct {
 	Global      bool
 	First, Last int
 }
 
-// Has reports whether the range names the worker.
+// Has reports whether the range selects the worker.
 func (r RankRange) Has(w Ranks) bool {
 	rank := w.Local
 	if r.Global {
@@ -31,7 +31,7 @@ func (r RankRange) Has(w Ranks) bool {
 	return r.First <= rank && rank <= r.Last
 }
 
-// String returns the form in which options hold the range: 3, 0-7, g0, g8-15.
+// String returns the range as options write it: 3, 0-7, g0, g8-15.
 func (r RankRange) String() string {
 	kind := ""
 	if r.Global {
@@ -50,8 +50,7 @@ func (r RankRange) kind() string {
 	return "local"
 }
 
-// first returns the first rank that both ranges name as the same kind of rank,
-// and false where there is none.
+// first returns the first rank that both ranges select, if they select the same kind of rank and overlap.
 func (r RankRange) first(o RankRange) (rank int, overlap bool) {
 	rank = max(r.First, o.First)
 	return rank, r.Global == o.Global && rank <= min(r.Last, o.Last)
@@ -68,11 +67,11 @@ func (r RankRange) compare(o RankRange) int {
 	return cmp.Or(cmp.Compare(r.First, o.First), cmp.Compare(r.Last, o.Last))
 }
 
-// RankSet names workers; nil names all of them.
+// RankSet selects workers. Nil selects all of them.
 type RankSet []RankRange
 
-// ParseRanks reads --local-ranks-filter, a list of ranks like "0,4-7,g12". The
-// empty string is nil: no filter.
+// ParseRanks parses --local-ranks-filter, a list of ranks such as "0,4-7,g12". The empty string returns nil: no
+// filter.
 func ParseRanks(s string) (RankSet, error) {
 	if s == "" {
 		return nil, nil
@@ -89,12 +88,12 @@ func ParseRanks(s string) (RankSet, error) {
 	return slices.Compact(set), nil
 }
 
-// Has reports whether the set names the worker.
+// Has reports whether the set selects the worker.
 func (s RankSet) Has(w Ranks) bool {
 	return s == nil || slices.ContainsFunc(s, func(r RankRange) bool { return r.Has(w) })
 }
 
-// String returns the form that ParseRanks reads.
+// String returns the form that ParseRanks parses.
 func (s RankSet) String() string {
 	items := make([]string, len(s))
 	for i, r := range s {
@@ -103,7 +102,7 @@ func (s RankSet) String() string {
 	return strings.Join(items, ",")
 }
 
-// parseRankRange reads N, N-M, gN or gN-M.
+// parseRankRange parses N, N-M, gN or gN-M.
 func parseRankRange(s string) (RankRange, bool) {
 	s, global := strings.CutPrefix(s, "g")
 	low, high, isRange := strings.Cut(s, "-")

@@ -9,37 +9,34 @@ import (
 	"strconv"
 )
 
-// Rotation bounds the log file of one stream. The zero value does not.
+// Rotation limits the size of the log file of one stream. The zero value means no limit.
 type Rotation struct {
-	// MaxSize is the size in bytes at which a file is put aside and a new one
-	// begins; 0 is never.
+	// MaxSize is the size in bytes at which a file is rotated: it is renamed, and a new one begins. 0 means never.
 	MaxSize int64
-	// MaxFiles is how many files are kept, the current one included; 0 is all.
+	// MaxFiles is how many files are kept, including the current one. 0 means all.
 	MaxFiles int
 }
 
-// logFile is the log file of one stream. With a rotation it is the current one of
-// several: what was put aside is path.1, the oldest, path.2 and so on, and keeps
-// its name. A file ends at the end of a line. It is at most MaxSize bytes long, but
-// where a line was begun in it that no longer fits: it goes on to the end of that
-// line, or, if that is longer than MaxSize, to as much of it.
+// logFile is the log file of one stream. With a rotation it is the current one of several. Rotated files are path.1
+// (the oldest), path.2 and so on, and keep their names. A file ends at the end of a line. It has at most MaxSize
+// bytes, with one exception: a line that began in it and no longer fits is written to its end, or, if the line itself
+// is longer than MaxSize, up to MaxSize bytes of it.
 //
-// Where a file cannot be put aside, the stream goes on in it, and the next try is
-// after another MaxSize bytes.
+// If a file cannot be rotated, the stream continues in it, and the next attempt is after another MaxSize bytes.
 type logFile struct {
 	path     string
 	rotation Rotation
-	aside    func(piece int, total int64) // told of each file put aside, if not nil
-	warn     func(error)                  // told the first time that one cannot be
+	onRotate func(piece int, total int64) // called after each rotation, if not nil
+	warn     func(error)                  // called the first time that a rotation fails
 
 	file  *os.File
-	piece int   // files put aside
+	piece int   // number of rotated files
 	total int64 // bytes written to all files
-	size  int64 // of the current file, as far as it counts against MaxSize
-	line  int64 // of that, what belongs to a line whose end is missing
+	size  int64 // bytes of the current file that count against MaxSize
+	line  int64 // bytes of them that belong to an unfinished line
 }
 
-// openLogFile opens a worker's log file, empty; no path is no file.
+// openLogFile opens a worker's log file and truncates it. It returns nil if path is empty.
 func openLogFile(path string, rotation Rotation, warn func(error)) (*logFile, error) {
 	if path == "" {
 		return nil, nil
@@ -51,7 +48,7 @@ func openLogFile(path string, rotation Rotation, warn func(error)) (*logFile, er
 	return &logFile{path: path, rotation: rotation, warn: warn, file: file}, nil
 }
 
-// Write writes all of p, to several files if need be, or returns why not.
+// Write writes all of p, to several files if necessary, or returns an error.
 func (l *logFile) Write(p []byte) (n int, err error) {
 	for len(p) > 0 && err == nil {
 		part := p
@@ -71,8 +68,8 @@ func (l *logFile) Write(p []byte) (n int, err error) {
 	return n, err
 }
 
-// fitting returns how much of p the current file takes, and whether it is full
-// then. It takes nothing where p begins a line that does not fit.
+// fitting returns how much of p fits in the current file, and whether the file is full then. It returns nothing if p
+// begins a line that does not fit.
 func (l *logFile) fitting(p []byte) (part []byte, cut bool) {
 	room := max(0, l.rotation.MaxSize-l.size)
 	if int64(len(p)) <= room {
@@ -84,7 +81,7 @@ func (l *logFile) fitting(p []byte) (part []byte, cut bool) {
 	if l.line == 0 && l.size > 0 {
 		return nil, true
 	}
-	// The line that was begun here: to its end, unless it is too long for a file.
+	// The line began in this file: write it to its end, unless it is too long for a file.
 	most := min(l.rotation.MaxSize-l.line, int64(len(p)))
 	if end := bytes.IndexByte(p[:most], '\n'); end >= 0 {
 		return p[:end+1], true
@@ -92,7 +89,7 @@ func (l *logFile) fitting(p []byte) (part []byte, cut bool) {
 	return p[:most], l.line+most == l.rotation.MaxSize
 }
 
-// count keeps the books on bytes that were written.
+// count updates the sizes after p was written.
 func (l *logFile) count(p []byte) {
 	l.total += int64(len(p))
 	l.size += int64(len(p))
@@ -103,28 +100,28 @@ func (l *logFile) count(p []byte) {
 	}
 }
 
-// rotate puts the current file aside and begins a new one.
+// rotate renames the current file and begins a new one.
 func (l *logFile) rotate() {
 	l.size, l.line = 0, 0
-	next, err := l.putAside()
+	next, err := l.openNext()
 	if err != nil {
-		l.complain(fmt.Errorf("begin a new log file: %w; output goes on into the old one", err))
+		l.warnOnce(fmt.Errorf("begin a new log file: %w; output continues in the old one", err))
 		return
 	}
-	_ = l.file.Close() // a pending error was for bytes that Write had counted
+	_ = l.file.Close() // a pending error would be about bytes that Write has counted
 	l.file = next
-	if l.aside != nil {
-		l.aside(l.piece, l.total)
+	if l.onRotate != nil {
+		l.onRotate(l.piece, l.total)
 	}
 	if oldest := l.piece - l.rotation.MaxFiles + 1; l.rotation.MaxFiles > 0 && oldest > 0 {
 		if err := os.Remove(l.name(oldest)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			l.complain(fmt.Errorf("remove an old log file: %w", err))
+			l.warnOnce(fmt.Errorf("remove an old log file: %w", err))
 		}
 	}
 }
 
-// putAside renames the current file and opens its successor, or leaves all as it was.
-func (l *logFile) putAside() (*os.File, error) {
+// openNext renames the current file and opens its successor, or leaves everything unchanged.
+func (l *logFile) openNext() (*os.File, error) {
 	old := l.name(l.piece + 1)
 	if err := os.Rename(l.path, old); err != nil {
 		return nil, err
@@ -139,7 +136,7 @@ func (l *logFile) putAside() (*os.File, error) {
 
 func (l *logFile) name(piece int) string { return l.path + "." + strconv.Itoa(piece) }
 
-func (l *logFile) complain(err error) {
+func (l *logFile) warnOnce(err error) {
 	if l.warn != nil {
 		l.warn(err)
 		l.warn = nil

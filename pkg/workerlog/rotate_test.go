@@ -152,7 +152,7 @@ func TestRotationThatFails(t *testing.T) {
 			if diff := cmp.Diff(strings.Repeat("abc\n", 5), all.String()); diff != "" {
 				t.Errorf("the old file (-want +got):\n%s", diff)
 			}
-			if len(warnings) != 1 || !strings.Contains(warnings[0].Error(), "goes on into the old one") {
+			if len(warnings) != 1 || !strings.Contains(warnings[0].Error(), "continues in the old one") {
 				t.Errorf("warnings %q, want one", warnings)
 			}
 		})

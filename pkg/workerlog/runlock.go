@@ -8,11 +8,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A run that lasts has its folder locked (flock). The kernel gives the lock back
-// when the launcher ends, however it does, and a lock leaves no file behind.
+// An active run has its folder locked (flock). The kernel releases the lock when the launcher exits, however it
+// exits, and a lock leaves no file behind.
 
-// lockFolder locks the folder of a run until the file is closed. It returns nil
-// where that cannot be, as on some network file systems.
+// lockFolder locks the folder of a run until the file is closed. It returns nil if the file system does not support
+// locks, as some network file systems do not.
 func lockFolder(path string) *os.File {
 	dir, err := os.Open(path)
 	if err != nil {
@@ -25,14 +25,14 @@ func lockFolder(path string) *os.File {
 	return dir
 }
 
-// RunActive reports whether the run with this folder lasts. The error says that the
-// file system cannot tell.
+// RunActive reports whether the run with this folder is still active. An error means that the file system cannot
+// tell.
 func RunActive(path string) (bool, error) {
 	dir, err := os.Open(path)
 	if err != nil {
 		return false, err
 	}
-	defer dir.Close() // and with it goes the lock
+	defer dir.Close() // which releases the lock
 	err = flock(dir, unix.LOCK_EX|unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) {
 		return true, nil
@@ -40,8 +40,7 @@ func RunActive(path string) (bool, error) {
 	return false, err
 }
 
-// AwaitRunEnd blocks until the run with this folder has ended. Nothing can make it
-// return sooner.
+// AwaitRunEnd blocks until the run with this folder has ended. Nothing can interrupt it.
 func AwaitRunEnd(path string) error {
 	dir, err := os.Open(path)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 // Std is a set of a worker's standard output streams, with torchrun's numbers.
 type Std uint8
 
-// The sets that --redirects and --tee can name.
+// The sets that --redirects and --tee can select.
 const (
 	StdNone Std = 0
 	Stdout  Std = 1
@@ -21,7 +21,7 @@ const (
 // Has reports whether all streams of t are in s.
 func (s Std) Has(t Std) bool { return s&t == t }
 
-// String names the set for messages.
+// String names the set in messages.
 func (s Std) String() string {
 	switch s {
 	case StdNone:
@@ -36,13 +36,12 @@ func (s Std) String() string {
 	return fmt.Sprintf("Std(%d)", uint8(s))
 }
 
-// StdSpec is a value of --redirects or --tee: a set of streams for each worker.
-// The zero value selects nothing.
+// StdSpec is a value of --redirects or --tee: a set of streams for each worker. The zero value selects nothing.
 type StdSpec struct {
-	// Default is for every worker, unless ByRank is set.
+	// Default applies to every worker, unless ByRank is set.
 	Default Std
-	// ByRank holds the sets of some workers, first those named by local rank, in
-	// ascending order. Those that are not named have StdNone.
+	// ByRank holds the sets of some workers, in ascending order, with those selected by local rank first. All other
+	// workers have StdNone.
 	ByRank []StdRange
 }
 
@@ -52,10 +51,9 @@ type StdRange struct {
 	Std Std
 }
 
-// ParseStdSpec reads one number for all workers ("3"), or a map from ranks to
-// numbers ("0:3,1:2"). 0 is none, 1 stdout, 2 stderr, 3 both. That is torchrun's
-// syntax; beyond it, ranks may have several digits, be ranges ("0-7:3"), and be
-// global ("g12-15:1").
+// ParseStdSpec parses one number for all workers ("3"), or a map from ranks to numbers ("0:3,1:2"). 0 is none, 1
+// stdout, 2 stderr, 3 both. That is torchrun's syntax. Beyond it, ranks may have several digits, be ranges ("0-7:3"),
+// and be global ("g12-15:1").
 func ParseStdSpec(s string) (StdSpec, error) {
 	if std, ok := parseStd(s); ok {
 		return StdSpec{Default: std}, nil
@@ -79,8 +77,8 @@ func ParseStdSpec(s string) (StdSpec, error) {
 	return StdSpec{ByRank: byRank}, nil
 }
 
-// Of returns the streams selected for one worker. One that is named by its local
-// and by its global rank gets what either selects.
+// Of returns the streams selected for one worker. A worker that is selected both by its local and by its global rank
+// gets the streams of both.
 func (s StdSpec) Of(w Ranks) Std {
 	if s.ByRank == nil {
 		return s.Default
@@ -99,7 +97,7 @@ func (s StdSpec) Any() bool {
 	return s.Default != StdNone || slices.ContainsFunc(s.ByRank, func(r StdRange) bool { return r.Std != StdNone })
 }
 
-// String returns the form that ParseStdSpec reads.
+// String returns the form that ParseStdSpec parses.
 func (s StdSpec) String() string {
 	if len(s.ByRank) == 0 {
 		return strconv.Itoa(int(s.Default))
@@ -111,9 +109,8 @@ func (s StdSpec) String() string {
 	return strings.Join(items, ",")
 }
 
-// ParseFilters reads the substrings of --duplicate-stdout-filters: they are
-// separated by commas, and ",," stands for a comma within one. Empty substrings
-// are dropped, since they would match every line.
+// ParseFilters parses the substrings of --duplicate-stdout-filters. They are separated by commas, and ",," stands for
+// a comma within a substring. Empty substrings are dropped, because they would match every line.
 func ParseFilters(s string) []string {
 	var (
 		filters []string

@@ -8,36 +8,32 @@ import (
 	"time"
 )
 
-// pipeSize is the size asked for, in bytes, of the pipes between workers, launcher
-// and the console's reader. A larger one gained nothing, and uses up the user's
-// quota, beyond which the kernel makes all their new pipes tiny.
+// pipeSize is the requested size, in bytes, of the pipes between workers, launcher and the console's reader. A larger
+// one gained nothing, and uses up the user's quota, beyond which the kernel makes all new pipes of the user tiny.
 const pipeSize = 256 << 10
 
-// letGo bounds each step by which Wait ends the copying once its context has ended.
-const letGo = 50 * time.Millisecond
+// giveUpStep limits each step by which Wait ends the copying after its context has ended.
+const giveUpStep = 50 * time.Millisecond
 
-// Stream is one output stream of one worker, from the worker to everything that
-// its [Output] names. It is opened, then its ChildFile is given to the worker,
-// then Start begins the copying, which ends by itself at end of file, when no
-// process holds the worker's end any more; Wait waits for that. Discard releases
-// a stream that was never started.
+// Stream is one output stream of one worker, from the worker to every destination of its [Output]. Open it, give its
+// ChildFile to the worker, then call Start, which begins the copying. The copying ends at end of file, when no
+// process has the worker's end open any more; Wait waits for that. Discard releases a stream that was never started.
 type Stream struct {
 	child *os.File // the worker's end
 	pipe  *os.File // the other end; nil: the worker writes the file itself
-	path  string   // that file
+	path  string   // of the file that the worker writes itself
 	out   copier
 
 	cancel context.CancelFunc // gives up the console
-	done   chan struct{}      // closed when the copying has ended; err is set then
+	done   chan struct{}      // closed when the copying has ended and err is set
 	err    error
 }
 
 // ErrLogFile says that a log file could not be opened, so that no worker was started.
 var ErrLogFile = errors.New("open log file")
 
-// OpenStream opens the files of out, and a pipe if bytes have to pass through.
-// std is the stream, Stdout or Stderr; console shows it if out says so, and nil
-// shows nothing.
+// OpenStream opens the files of out, and a pipe if bytes must pass through the launcher. std is the stream, Stdout or
+// Stderr. The stream appears on console if out.Console is set and console is not nil.
 func OpenStream(out Output, console *Console, std Std) (*Stream, error) {
 	s := &Stream{done: make(chan struct{})}
 	file, err := openLogFile(out.File, out.Rotation, out.Warn)
@@ -69,8 +65,7 @@ func OpenStream(out Output, console *Console, std Std) (*Stream, error) {
 	return s, nil
 }
 
-// WriteTimeline makes t tell when the stream writes to its file, if it has one. It is called
-// before Start.
+// WriteTimeline makes t record when the stream's file is written, if it has one. Call it before Start.
 func (s *Stream) WriteTimeline(t *Timeline, localRank int, std Std) {
 	switch {
 	case s.pipe == nil:
@@ -78,16 +73,15 @@ func (s *Stream) WriteTimeline(t *Timeline, localRank int, std Std) {
 	case s.out.file != nil && t != nil:
 		s.out.timeline = t
 		s.out.pace = pacer{localRank: localRank, std: std}
-		s.out.file.aside = func(piece int, total int64) { t.put(s.out.pace.ended(piece, total), true) }
+		s.out.file.onRotate = func(piece int, total int64) { t.put(s.out.pace.ended(piece, total), true) }
 	}
 }
 
-// ChildFile returns what the worker gets as its file descriptor 1 or 2. It is
-// valid until Start or Discard.
+// ChildFile returns the file that the worker gets as its file descriptor 1 or 2. It is valid until Start or Discard.
 func (s *Stream) ChildFile() *os.File { return s.child }
 
-// Start closes the launcher's copy of the worker's end and begins to copy. It is
-// called once, after the worker was started.
+// Start closes the launcher's copy of the worker's end and begins to copy. Call it once, after the worker was
+// started.
 func (s *Stream) Start() {
 	_ = s.child.Close()
 	if s.pipe == nil {
@@ -106,36 +100,34 @@ func (s *Stream) Start() {
 // Done is closed when the copying of the started stream has ended.
 func (s *Stream) Done() <-chan struct{} { return s.done }
 
-// SetIdleTimeout says that no process is left that should write to the started stream: it
-// ends, with an error from Wait, if some other process keeps it open and
-// silent for d.
+// SetIdleTimeout says that no process is left that should write to the started stream. If another process then keeps
+// the stream open and silent for d, the stream ends, and Wait returns an error.
 func (s *Stream) SetIdleTimeout(d time.Duration) {
 	if s.pipe != nil {
-		s.out.hurry(s.pipe, d)
+		s.out.setIdleTimeout(s.pipe, d)
 	}
 }
 
-// Wait returns when every byte of the started stream is where it belongs. The
-// error is what could not be written to a file, if anything. When ctx ends first,
-// what is in the pipe still goes to the file, but the console and the pipe are
-// given up within 0.2 s, and the error says what is lost.
+// Wait returns when every byte of the started stream has been written. The error says what could not be written to a
+// file. If ctx ends first, the content of the pipe still goes to the file, but within 0.2 s the console and the pipe
+// are given up, and the error says what is lost.
 func (s *Stream) Wait(ctx context.Context) error {
 	if s.ends(ctx) {
 		return s.err
 	}
 	for _, giveUp := range []func(){s.cancel, func() { _ = s.pipe.Close() }} {
 		giveUp()
-		bound, cancel := context.WithTimeout(context.WithoutCancel(ctx), letGo)
+		bound, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveUpStep)
 		ended := s.ends(bound)
 		cancel()
 		if ended {
 			return s.err
 		}
 	}
-	return fmt.Errorf("give up %s: its file or the console does not take a write", s.out.name)
+	return fmt.Errorf("give up %s: a write to its file or to the console hangs", s.out.name)
 }
 
-// ends waits for the end of the copying, until ctx ends.
+// ends waits for the end of the copying, or for the end of ctx.
 func (s *Stream) ends(ctx context.Context) bool {
 	select {
 	case <-s.done:
@@ -150,8 +142,7 @@ func (s *Stream) ends(ctx context.Context) bool {
 	}
 }
 
-// Tail returns the last lines of the stream: at most 20 lines and 8 KiB. It may
-// be called at any time.
+// Tail returns the last lines of the stream, at most 20 lines and 8 KiB. It may be called at any time.
 func (s *Stream) Tail() []string {
 	if s.pipe == nil {
 		return fileTail(s.path)
@@ -168,13 +159,12 @@ func (s *Stream) Discard() {
 	}
 }
 
-// openPipe makes a pipe whose read end knows deadlines and whose write end blocks
-// like a worker expects it.
+// openPipe makes a pipe whose read end supports deadlines. Its write end blocks, as a worker expects.
 func openPipe() (read, write *os.File, err error) {
 	if read, write, err = os.Pipe(); err != nil {
 		return nil, nil, err
 	}
 	growPipe(read, pipeSize)
-	write.Fd() // switches it back to blocking
+	write.Fd() // makes it blocking again
 	return read, write, nil
 }

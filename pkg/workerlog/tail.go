@@ -8,18 +8,17 @@ import (
 	"sync"
 )
 
-// A tail, what a failure report shows of a stream's end, is at most so much.
+// Limits of a tail, which is what a failure report shows of a stream's end.
 const (
 	tailBytes = 8 << 10
 	tailLines = 20
 )
 
-// tail keeps the last bytes of a stream. Adding costs one copy of at most
-// tailBytes, however many lines there are.
+// tail keeps the last bytes of a stream. Adding costs one copy of at most tailBytes, whatever the number of lines.
 type tail struct {
 	mu   sync.Mutex
 	ring [tailBytes]byte
-	seen int64 // bytes added so far; the next goes to ring[seen%tailBytes]
+	seen int64 // bytes added so far; the next one goes to ring[seen%tailBytes]
 }
 
 func (t *tail) add(p []byte) {
@@ -46,7 +45,7 @@ func (t *tail) lines() []string {
 	return lastLines(append(bytes.Clone(t.ring[at:]), t.ring[:at]...), true)
 }
 
-// fileTail is the tail of what the file at path holds, nil if it cannot be read.
+// fileTail returns the tail of the file at path, or nil if it cannot be read.
 func fileTail(path string) []string {
 	f, err := os.Open(path)
 	if err != nil {
@@ -65,10 +64,9 @@ func fileTail(path string) []string {
 	return lastLines(data, skip > 0)
 }
 
-// lastLines splits the end of a stream into its last lines, without line ends; of
-// a line that a progress bar redrew, the last state. cut says that the stream has
-// more before data: its first line is then dropped as incomplete, unless it is
-// the only one.
+// lastLines splits the end of a stream into its last lines, without line ends. Of a line that a progress bar redrew
+// it returns the last state. cut says that the stream has more bytes before data. Then the first line is incomplete
+// and is dropped, unless it is the only one.
 func lastLines(data []byte, cut bool) []string {
 	data = bytes.TrimRight(data, "\r\n")
 	if len(data) == 0 {

@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// TimelineName is the name of an attempt's timeline, which tells when its workers
-// wrote what:
+// TimelineName is the name of an attempt's timeline, the file that records when its workers wrote their logs:
 //
 //	# {"run_id":"job7","round":0,"host":"node0","node_rank":0,"base":0,"workers":8,"role":"default"}
 //	1763752174000000 3 1 0
@@ -17,11 +16,11 @@ import (
 //	1763752190000042 3 1 90112 quiet=14200331
 //	1763752191000007 3 1 104857600 piece=1
 //
-// The first line is a [TimelineHead], each other one a [Mark]. Marks of one stream
-// are in order. A line that cannot be read is to be skipped: a disk may have been full.
+// The first line is a [TimelineHead], each other line a [Mark]. The marks of one stream are in order. A reader skips
+// lines that it cannot parse, because the disk may have been full.
 const TimelineName = "timeline"
 
-// TimelineHead says whose timeline it is.
+// TimelineHead identifies the attempt of a timeline.
 type TimelineHead struct {
 	RunID    string `json:"run_id"`
 	Round    int    `json:"round"`
@@ -35,13 +34,13 @@ type TimelineHead struct {
 // headMark begins the line of the head.
 const headMark = "# "
 
-// String returns the line, without its end.
+// String returns the head's line, without its line end.
 func (h TimelineHead) String() string {
-	line, _ := json.Marshal(h) // strings and numbers can be
+	line, _ := json.Marshal(h) // strings and numbers always marshal
 	return headMark + string(line)
 }
 
-// ParseTimelineHead reads what String returns.
+// ParseTimelineHead parses what String returns.
 func ParseTimelineHead(line string) (h TimelineHead, ok bool) {
 	text, ok := strings.CutPrefix(line, headMark)
 	return h, ok && json.Unmarshal([]byte(text), &h) == nil
@@ -52,15 +51,15 @@ type Mark struct {
 	At        time.Time // to the microsecond
 	LocalRank int
 	Std       Std // Stdout or Stderr
-	// Bytes is the size of the log, all its files together.
+	// Bytes is the size of the log, including its rotated files.
 	Bytes int64
-	// Idle is how long the stream had written nothing; 0 where it just goes on.
+	// Idle is how long the stream had written nothing, or 0 if it did not pause.
 	Idle time.Duration
-	// Piece is the number of the file that ended here; 0 where none did.
+	// Piece is the number of the file that was rotated here, or 0.
 	Piece int
 }
 
-// String returns the mark's line, without its end.
+// String returns the mark's line, without its line end.
 func (m Mark) String() string { return string(m.append(nil)) }
 
 func (m Mark) append(b []byte) []byte {
@@ -77,7 +76,7 @@ func (m Mark) append(b []byte) []byte {
 	return b
 }
 
-// ParseMark reads what String returns. Fields that it does not know are skipped.
+// ParseMark parses what String returns. It ignores fields that it does not know.
 func ParseMark(line []byte) (Mark, bool) {
 	fields := bytes.Fields(line)
 	if len(fields) < 4 {
@@ -111,27 +110,26 @@ func ParseMark(line []byte) (Mark, bool) {
 }
 
 const (
-	// silence is how long a stream pauses before its next output gets a mark.
-	silence = 100 * time.Millisecond
-	// markEvery is how often a stream that goes on without such a pause gets one.
-	markEvery = time.Second
+	// idleGap is the pause of a stream after which its next output gets a mark.
+	idleGap = 100 * time.Millisecond
+	// markInterval is how often a stream without such a pause gets a mark.
+	markInterval = time.Second
 )
 
 // pacer decides which output of one stream gets a mark.
 type pacer struct {
 	localRank int
 	std       Std
-	last      time.Time // when the stream wrote; zero before it did
-	marked    time.Time // when it last got a mark
+	last      time.Time // last write; zero before the first
+	marked    time.Time // last mark
 }
 
-// writes says that the stream writes at a time, when its log has so many bytes. It
-// returns the mark that is due, if one is.
+// writes records that the stream writes at a time when its log has bytes bytes. It returns a mark if one is due.
 func (p *pacer) writes(at time.Time, bytes int64) (m Mark, due bool) {
-	return p.step(at, bytes, at.Sub(p.last) >= silence)
+	return p.step(at, bytes, at.Sub(p.last) >= idleGap)
 }
 
-// step is writes for those who know themselves whether the stream had paused.
+// step is writes for callers that know whether the stream had paused.
 func (p *pacer) step(at time.Time, bytes int64, paused bool) (m Mark, due bool) {
 	quiet, first := at.Sub(p.last), p.last.IsZero()
 	p.last = at
@@ -140,7 +138,7 @@ func (p *pacer) step(at time.Time, bytes int64, paused bool) (m Mark, due bool) 
 	case first:
 	case paused:
 		m.Idle = quiet
-	case at.Sub(p.marked) >= markEvery:
+	case at.Sub(p.marked) >= markInterval:
 	default:
 		return Mark{}, false
 	}
@@ -148,15 +146,14 @@ func (p *pacer) step(at time.Time, bytes int64, paused bool) (m Mark, due bool) 
 	return m, true
 }
 
-// ended is the mark of a file of the log that ended now with so many bytes.
+// ended returns the mark of a file of the log that was rotated now, at this size of the log.
 func (p *pacer) ended(piece int, bytes int64) Mark {
 	m := p.mark(p.last, bytes)
 	m.Piece = piece
 	return m
 }
 
-// end is the mark of the stream's end, so that its last lines have a time. A
-// stream that wrote nothing has none.
+// end returns the mark of the stream's end, which gives its last lines a time. A stream that wrote nothing has none.
 func (p *pacer) end(bytes int64) (m Mark, due bool) {
 	return p.mark(p.last, bytes), !p.last.IsZero()
 }

@@ -189,11 +189,11 @@ func TestTimelineOfFilesThatGrow(t *testing.T) {
 		if err := os.WriteFile(log, make([]byte, 10*(i+1)), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		at := time.UnixMicro(0).Add(time.Duration(i) * lookEvery)
+		at := time.UnixMicro(0).Add(time.Duration(i) * checkInterval)
 		if err := os.Chtimes(log, at, at); err != nil {
 			t.Fatal(err)
 		}
-		if f.grows = tl.grew(log, f); !f.grows {
+		if f.growing = tl.grew(log, f); !f.growing {
 			t.Fatal("it grew")
 		}
 	}

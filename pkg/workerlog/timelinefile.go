@@ -11,9 +11,8 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// Timeline writes the marks of one worker group, in one goroutine that close waits
-// for. It is a help for reading logs: whatever it lacks, the job goes on, and one
-// warning says so. Nil is a timeline that writes nothing.
+// Timeline writes the marks of one worker group, in one goroutine that Close waits for. It only helps to read logs:
+// if it cannot be written, the job continues, and one warning says so. A nil Timeline writes nothing.
 type Timeline struct {
 	file *os.File // nil once it cannot be written
 	warn func(error)
@@ -27,26 +26,26 @@ type Timeline struct {
 
 // watchedFile is a log that a worker writes itself.
 //
-// An event for every write would cost as much as the writing. So while a file grows
-// it is not watched but looked at every lookEvery, and once it rests it is watched
-// again: the cost has a bound, and a worker that is silent costs nothing.
+// An event for every write would cost as much as the writing. So a file that grows is not watched but checked every
+// checkInterval. When it stops growing it is watched again. So the cost has a limit, and a silent worker costs
+// nothing.
 type watchedFile struct {
-	pace  pacer
-	size  int64
-	grows bool
+	pace    pacer
+	size    int64
+	growing bool
 }
 
-// lookEvery is longer than silence by more than the grain of a file's times.
-const lookEvery = silence + 20*time.Millisecond
+// checkInterval is longer than idleGap by more than the resolution of a file's times.
+const checkInterval = idleGap + 20*time.Millisecond
 
-// OpenTimeline opens the timeline at path, which has its head already. It returns
-// nil where there is none, or, after a warning, where it cannot be opened.
+// OpenTimeline opens the timeline at path, which has its head already. It returns nil if there is none, or, after a
+// warning, if it cannot be opened.
 func OpenTimeline(path string, warn func(error)) *Timeline {
 	if path == "" {
 		return nil
 	}
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
-	if errors.Is(err, fs.ErrNotExist) { // its maker has warned
+	if errors.Is(err, fs.ErrNotExist) { // CreateTimeline's caller has warned
 		return nil
 	}
 	t := &Timeline{
@@ -55,13 +54,13 @@ func OpenTimeline(path string, warn func(error)) *Timeline {
 		quit: make(chan struct{}), done: make(chan struct{}),
 	}
 	if err != nil {
-		t.complain(err)
+		t.warnOnce(err)
 		return nil
 	}
 	return t
 }
 
-// follow makes marks for a file that a worker writes itself. It is called before start.
+// follow makes marks for a file that a worker writes itself. It is called before Start.
 func (t *Timeline) follow(path string, localRank int, std Std) {
 	if t != nil {
 		t.files[path] = &watchedFile{pace: pacer{localRank: localRank, std: std}}
@@ -78,13 +77,13 @@ func (t *Timeline) Start() {
 		t.watch, err = fsnotify.NewWatcher()
 	}
 	if err != nil {
-		t.complain(fmt.Errorf("watch the log files: %w", err))
+		t.warnOnce(fmt.Errorf("watch the log files: %w", err))
 		clear(t.files)
 	}
 	go t.run()
 }
 
-// put hands a mark over. It never waits: where the disk is that slow a mark is lost.
+// put queues a mark. It never blocks: if the disk is too slow, the mark is lost.
 func (t *Timeline) put(m Mark, due bool) {
 	if t == nil || !due {
 		return
@@ -95,8 +94,8 @@ func (t *Timeline) put(m Mark, due bool) {
 	}
 }
 
-// Close writes what is left and waits for the end of the goroutine that start began;
-// where the disk does not take a write, no longer than ctx lasts.
+// Close writes the remaining marks and waits for the end of the goroutine that Start began. If a write hangs, Close
+// waits no longer than ctx.
 func (t *Timeline) Close(ctx context.Context) {
 	if t == nil {
 		return
@@ -109,7 +108,7 @@ func (t *Timeline) Close(ctx context.Context) {
 	}
 	select {
 	case <-t.done:
-	case <-time.After(letGo):
+	case <-time.After(giveUpStep):
 	}
 }
 
@@ -129,9 +128,9 @@ func (t *Timeline) run() {
 		defer func() { _ = t.watch.Close() }()
 		events, lost = t.watch.Events, t.watch.Errors
 	}
-	again := time.NewTicker(lookEvery)
+	again := time.NewTicker(checkInterval)
 	defer again.Stop()
-	t.look(again, true)
+	t.check(again, true)
 	for {
 		select {
 		case m := <-t.marks:
@@ -140,15 +139,15 @@ func (t *Timeline) run() {
 			if f := t.files[e.Name]; f != nil && e.Has(fsnotify.Write) {
 				_ = t.watch.Remove(e.Name)
 				t.grew(e.Name, f)
-				f.grows = true
-				again.Reset(lookEvery)
+				f.growing = true
+				again.Reset(checkInterval)
 			}
 		case err := <-lost:
-			if err != nil { // events were dropped, of whatever file
-				t.look(again, true)
+			if err != nil { // events of unknown files were dropped
+				t.check(again, true)
 			}
 		case <-again.C:
-			t.look(again, false)
+			t.check(again, false)
 		case <-t.quit:
 			t.end()
 			return
@@ -156,37 +155,36 @@ func (t *Timeline) run() {
 	}
 }
 
-// look looks at the files that grow, or at all of them, and watches those that rest.
-func (t *Timeline) look(again *time.Ticker, all bool) {
+// check checks the files that grow, or all files, and watches those that do not grow.
+func (t *Timeline) check(again *time.Ticker, all bool) {
 	growing := 0
 	for path, f := range t.files {
-		if !f.grows && !all {
+		if !f.growing && !all {
 			continue
 		}
-		if f.grows = t.grew(path, f); !f.grows {
+		if f.growing = t.grew(path, f); !f.growing {
 			if err := t.watch.Add(path); err != nil {
 				if !errors.Is(err, fs.ErrNotExist) {
-					t.complain(fmt.Errorf("watch a log file: %w", err))
+					t.warnOnce(fmt.Errorf("watch a log file: %w", err))
 				}
 				delete(t.files, path)
 				continue
 			}
-			if f.grows = t.grew(path, f); f.grows { // in between
+			if f.growing = t.grew(path, f); f.growing { // it grew before it was watched
 				_ = t.watch.Remove(path)
 			}
 		}
-		if f.grows {
+		if f.growing {
 			growing++
 		}
 	}
 	again.Stop()
 	if growing > 0 {
-		again.Reset(lookEvery)
+		again.Reset(checkInterval)
 	}
 }
 
-// grew reports whether the file has more bytes than when it was last looked at, and
-// marks that.
+// grew reports whether the file has more bytes than at the last check, and marks that.
 func (t *Timeline) grew(path string, f *watchedFile) bool {
 	info, err := os.Stat(path)
 	if err != nil || info.Size() <= f.size {
@@ -196,8 +194,8 @@ func (t *Timeline) grew(path string, f *watchedFile) bool {
 	if at.Before(f.pace.last) {
 		at = f.pace.last
 	}
-	// From look to look a file that grows is not seen to pause.
-	paused := !f.grows && at.Sub(f.pace.last) >= silence
+	// A file that grew at every check has not paused.
+	paused := !f.growing && at.Sub(f.pace.last) >= idleGap
 	if m, due := f.pace.step(at, f.size, paused); due {
 		t.write(m)
 	}
@@ -218,7 +216,7 @@ func (t *Timeline) end() {
 	}
 }
 
-// write writes one mark. A file that cannot be written is given up.
+// write writes one mark. After a failed write it gives the timeline up.
 func (t *Timeline) write(m Mark) {
 	if t.file == nil {
 		return
@@ -226,11 +224,11 @@ func (t *Timeline) write(m Mark) {
 	if _, err := t.file.Write(append(m.append(nil), '\n')); err != nil {
 		_ = t.file.Close()
 		t.file = nil
-		t.complain(err)
+		t.warnOnce(err)
 	}
 }
 
-func (t *Timeline) complain(err error) {
+func (t *Timeline) warnOnce(err error) {
 	if t.warn != nil {
 		t.warn(err)
 		t.warn = nil

@@ -32,24 +32,24 @@ type Options struct {
 	Events events.Sink
 	// Usage samples the workers every 5 s into Events. Nil samples nothing.
 	Usage UsageSampler
-	// Kernel answers why a worker was killed. Nil asks nobody.
+	// Kernel answers why a worker was killed. Nil leaves that open.
 	Kernel Kernel
-	// States answers what workers do when they are about to be stopped. Nil asks nobody.
+	// States answers what workers do when they are about to be stopped. Nil leaves that open.
 	States States
 	// Devices answers whether a restart must wait for the devices that the workers held. Nil never waits.
 	Devices Devices
 	// Fitness checks this machine after a worker of its own has failed and the workers are stopped. If the machine is not
 	// fit, the agent leaves the job and Run returns an [*UnfitError]. Nil checks nothing.
 	Fitness Fitness
-	// ForgetsRestarts says that restarts are forgotten in time, so Spec.MaxRestarts does not tell which failure is the
+	// ForgetsRestarts says that restarts are forgotten in time, so Spec.MaxRestarts does not say which failure is the
 	// last one.
 	ForgetsRestarts bool
 	// Forward delivers signals that are passed on to the workers without any other consequence. It may be nil.
 	Forward <-chan os.Signal
 	// KillNow is closed when there is no time left for a grace: the current or next stop uses SIGKILL. It may be nil.
 	KillNow <-chan struct{}
-	// ShutdownTimeout is the time between a signal and SIGKILL if the launcher was told to stop. RestartGrace is that time
-	// for every other stop, after which the job may go on.
+	// ShutdownTimeout is the time between a signal and SIGKILL if the launcher received a stop signal. RestartGrace is
+	// that time for every other stop, after which the job may go on.
 	ShutdownTimeout, RestartGrace time.Duration
 	// ErrorExitTimeout is how long a worker that has written its error file may take to end before it counts as failed; 0
 	// is forever. ErrorFiles watches the files. Nil watches none.
@@ -59,8 +59,8 @@ type Options struct {
 	Logger zerolog.Logger
 }
 
-// SignalError is the cause of the context of [Agent.Run] when the launcher was told to stop. The workers get the same
-// signal.
+// SignalError is the cause of the context of [Agent.Run] when the launcher received a stop signal. The workers get the
+// same signal.
 type SignalError struct{ Signal syscall.Signal }
 
 func (e *SignalError) Error() string { return "received " + procs.SignalName(e.Signal) }

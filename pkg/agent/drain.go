@@ -13,10 +13,10 @@ const (
 	// that they are gone. It must stay well below the 10 s by which --rejoin-timeout exceeds the grace. Otherwise a node
 	// whose console nobody reads would count as lost.
 	settleTimeout = 5 * time.Second
-	// drainTimeout is how long the output may take after the launcher was told to stop.
+	// drainTimeout is how long the output may take after the launcher received a stop signal.
 	drainTimeout = 5 * time.Second
-	// failedDrainTimeout is how long it may take at the end of a failed job, because somebody waits for its end. There is
-	// no limit for a job that has succeeded: its reader may be paging through the output.
+	// failedDrainTimeout is how long it may take at the end of a failed job, because a person or a scheduler waits for its
+	// end. There is no limit for a job that has succeeded: its reader may be paging through the output.
 	failedDrainTimeout = time.Minute
 	// stuckDrainTimeout is how long it may take if a process that does not die holds its streams open.
 	stuckDrainTimeout = 2 * time.Second
@@ -57,7 +57,7 @@ func (a *Agent) awaitReader(ctx context.Context) error {
 }
 
 // drain waits until the output of all workers is written, and gives up on what the console does not take. A job that
-// has succeeded waits for its reader until the launcher is told to stop. err is what the run ends with.
+// has succeeded waits for its reader until the launcher receives a stop signal. err is what the run ends with.
 func (a *Agent) drain(ctx context.Context, succeeded bool, err error) {
 	if a.unread == nil {
 		return

@@ -60,7 +60,8 @@ func (a *Agent) watchErrorFiles(d *exitDeadline) {
 	watch, err := a.opts.ErrorFiles.Watch(watched)
 	if err != nil {
 		a.unwatchable = true // the next attempt would fail as well
-		a.log.Warn().Err(err).Msg("cannot watch error files: a worker that hangs after it has written its error file is not noticed")
+		a.log.Warn().Err(err).
+			Msg("cannot watch error files: a worker that hangs after it has written its error file is not noticed")
 		return
 	}
 	d.watch = watch

@@ -17,7 +17,7 @@ const leftoverGrace = 2 * time.Second
 
 // stopPolicy returns how to stop the group now:
 //   - while ctx lives, with SIGTERM and the restart grace, but not after the KillBy of a Stop;
-//   - if the launcher was told to stop, with the launcher's signal and the shutdown timeout for all processes;
+//   - if the launcher received a stop signal, with the launcher's signal and the shutdown timeout for all processes;
 //   - else with SIGKILL.
 func (a *Agent) stopPolicy(ctx context.Context) procs.StopPolicy {
 	policy := procs.StopPolicy{
@@ -143,8 +143,9 @@ func withGrace(ctx context.Context, d time.Duration) (context.Context, context.C
 // group or control group got.
 const duplicateSignalWait = 50 * time.Millisecond
 
-// awaitDuplicateSignal tells a failure from the effect of a signal that all processes of a control group got, workers
-// first. In that case the launcher gets its own copy in a moment, and awaitDuplicateSignal returns the context's cause.
+// awaitDuplicateSignal distinguishes a failure from the effect of a signal that all processes of a control group got,
+// workers first. In that case the launcher gets its own copy in a moment, and awaitDuplicateSignal returns the
+// context's cause.
 func awaitDuplicateSignal(ctx context.Context, failed time.Time) error {
 	timer := time.NewTimer(time.Until(failed.Add(duplicateSignalWait)))
 	defer timer.Stop()

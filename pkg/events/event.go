@@ -108,7 +108,7 @@ type Event struct {
 	Usage                   *Usage `json:"-"`
 }
 
-// Group is what torch's events and metrics tell about the worker group of the agent that emits an event.
+// Group is what torch's events and metrics say about the worker group of the agent that emits an event.
 type Group struct {
 	Role       string
 	EntryPoint string // base name of the command

@@ -10,23 +10,29 @@ import (
 var (
 	// lostPhrases match messages that only torch.distributed, gloo, NCCL and UCC write, in a process whose peer is gone or
 	// does not answer.
-	lostPhrases = lazily(`(?i)nccl ?remote ?error|remote process exited or there was a network error|failed to recv, got 0 bytes|recvValue failed|` +
+	lostPhrases = lazily(`(?i)nccl ?remote ?error|remote process exited or there was a network error|` +
+		`failed to recv, got 0 bytes|recvValue failed|` +
 		`the client socket has timed out|wait timeout after \d+ ?ms|timed out after .* waiting for clients|` +
-		`timed out waiting \d+ ?ms for (recv|send) operation|timeout caused pair closure|failed to pass monitoredBarrier|connectFullMesh failed|` +
+		`timed out waiting \d+ ?ms for (recv|send) operation|timeout caused pair closure|failed to pass monitoredBarrier|` +
+		`connectFullMesh failed|` +
 		`collective (operation )?timeout|ProcessGroup\w+('s)? watchdog (hang|got stuck)|DistStoreError|` +
 		`^(RuntimeError: )?(Socket Timeout|Connection (closed|reset) by peer|Broken pipe)$`)
 	// networkWords match messages about any connection of any program. They are about a peer only if a library above
 	// writes them.
-	networkWords = lazily(`(?i)(closed|reset) by (remote )?peer|connection (refused|was likely closed)|broken pipe|remote error|remote process exited|got 0 bytes|` +
+	networkWords = lazily(`(?i)(closed|reset) by (remote )?peer|connection (refused|was likely closed)|broken pipe|` +
+		`remote error|remote process exited|got 0 bytes|` +
 		`(socket|operation|wait) timeout|\bstore.*timeout|timed out|watchdog.*timeout|` +
 		`No route to host|Network is unreachable|got completion (from peer|with status)`)
 	// peerWords match the names of libraries that communicate with peers.
-	peerWords = lazily(`(?i:\bgloo\b|nccl|rccl|\bc10d\b|torch\.distributed\.|\bDist(Store|Network|Backend)Error)|ProcessGroup|\bUC[CXP]\b|\bucc_|monitoredBarrier`)
+	peerWords = lazily(`(?i:\bgloo\b|nccl|rccl|\bc10d\b|torch\.distributed\.|\bDist(Store|Network|Backend)Error)|` +
+		`ProcessGroup|\bUC[CXP]\b|\bucc_|monitoredBarrier`)
 	// peerFrame matches a line of a traceback in the code of torch.distributed that communicates with peers.
-	peerFrame = lazily(`File "[^"]*[/\\]torch[/\\]distributed[/\\]([^"/\\]+\.py|(rpc|nn|fsdp|tensor|_tensor|pipelining|algorithms|_composable|_symmetric_memory|device_mesh)[/\\])`)
+	peerFrame = lazily(`File "[^"]*[/\\]torch[/\\]distributed[/\\]([^"/\\]+\.py|(rpc|nn|fsdp|tensor|_tensor|pipelining|` +
+		`algorithms|_composable|_symmetric_memory|device_mesh)[/\\])`)
 	// ownNetwork matches exceptions of Python, and of libraries that fetch data, about the program's own connections. The
 	// name of a library in their text, as in an address, does not make them errors of a peer.
-	ownNetwork = lazily(`^(Connection\w*Error|BrokenPipeError|OSError|IOError|EOFError|(socket|ssl|http|urllib|urllib3|requests|aiohttp|httpx|httpcore|botocore|grpc|redis)\.)`)
+	ownNetwork = lazily(`^(Connection\w*Error|BrokenPipeError|OSError|IOError|EOFError|(socket|ssl|http|urllib|urllib3|` +
+		`requests|aiohttp|httpx|httpcore|botocore|grpc|redis)\.)`)
 	// waited matches the peer errors of workers that have waited in vain. Their peer may be alive.
 	waited = lazily(`(?i)time[ds]?[ -]?out|failed to pass monitoredBarrier|watchdog (hang|got stuck)`)
 )
@@ -57,7 +63,8 @@ var interrupts = lazily(`^([\w.]*\.)?(KeyboardInterrupt|SystemExit|GeneratorExit
 func interrupted(message string) bool { return interrupts().MatchString(message) }
 
 var (
-	gpuErrors  = lazily(`CUDA error|HIP error|(CUDA|HIP) out of memory|OutOfMemoryError|cuDNN error|CUDNN_STATUS_|CUBLAS_STATUS_|device-side assert`)
+	gpuErrors = lazily(`CUDA error|HIP error|(CUDA|HIP) out of memory|OutOfMemoryError|cuDNN error|CUDNN_STATUS_|` +
+		`CUBLAS_STATUS_|device-side assert`)
 	ncclErrors = lazily(`NCCL error|RCCL error|nccl[A-Z]\w*(Error|Usage|Argument)|DistBackendError`)
 )
 
@@ -100,8 +107,10 @@ var (
 	gpuAssert  = lazily("block: \\[.*Assertion `")
 	otherFatal = lazily(`Fatal Python error: (Aborted|Segmentation fault|Bus error|Illegal instruction|Floating)`)
 	// aborting matches what C, C++ and their libraries write before they abort; the groups match the reason.
-	aborting = lazily(`^ *(what\(\): .*)|(Assertion .* failed\b.*)|((?:Check|CHECK) failed: .*)|^(terminate called (?:without|recursively).*|pure virtual method called|` +
-		`(?:free|malloc|realloc|calloc|munmap_chunk|malloc_consolidate|unlink_chunk)\(\): .*|double free or corruption.*|corrupted .*|\*\*\* .* \*\*\*: terminated|Fatal glibc error: .*)`)
+	aborting = lazily(`^ *(what\(\): .*)|(Assertion .* failed\b.*)|((?:Check|CHECK) failed: .*)|` +
+		`^(terminate called (?:without|recursively).*|pure virtual method called|` +
+		`(?:free|malloc|realloc|calloc|munmap_chunk|malloc_consolidate|unlink_chunk)\(\): .*|double free or corruption.*|` +
+		`corrupted .*|\*\*\* .* \*\*\*: terminated|Fatal glibc error: .*)`)
 )
 
 // lineKind returns what a line outside a traceback is evidence of; false for nothing.
@@ -117,7 +126,7 @@ func lineKind(line []byte) (failure.Kind, bool) {
 	case gpuAssert().Match(line), gpuErrors().Match(line), ncclFault().Match(line):
 		return failure.CUDA, true
 	case bytes.Contains(line, []byte("Fatal Python error")):
-		// the signal tells these, and they may follow from the end of a peer
+		// the signal identifies these, and they may follow from the end of a peer
 		return failure.Exception, !otherFatal().Match(line)
 	}
 	text := string(line)

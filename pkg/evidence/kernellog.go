@@ -156,9 +156,10 @@ func (t *kernelTail) records() (records []string, err error) {
 }
 
 var (
-	killedLine = lazily(`(Memory cgroup out|Out) of memory: Killed process (\d+) \((.*)\)[^()]*anon-rss:(\d+)kB(?:, file-rss:(\d+)kB)?(?:, shmem-rss:(\d+)kB)?`)
-	nvrmLine   = lazily(`NVRM: Xid \([^)]*\): .*`)
-	xidPID     = lazily(`pid='?(\d+)`)
+	killedLine = lazily(`(Memory cgroup out|` +
+		`Out) of memory: Killed process (\d+) \((.*)\)[^()]*anon-rss:(\d+)kB(?:, file-rss:(\d+)kB)?(?:, shmem-rss:(\d+)kB)?`)
+	nvrmLine = lazily(`NVRM: Xid \([^)]*\): .*`)
+	xidPID   = lazily(`pid='?(\d+)`)
 )
 
 // parseKmsg parses records of /dev/kmsg, "priority,sequence,microseconds,flags;text", that were written between since

@@ -71,7 +71,7 @@ const (
 	EndSuccess = "success" // the job has succeeded
 	EndFailure = "failure" // a worker of this node failed
 	EndStopped = "stopped" // a worker elsewhere failed, or nodes came or went
-	EndSignal  = "signal"  // the launcher was told to stop
+	EndSignal  = "signal"  // the launcher received a stop signal
 	EndError   = "error"   // the launcher could not go on
 )
 

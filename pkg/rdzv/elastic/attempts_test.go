@@ -11,7 +11,8 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/coord"
 )
 
-// TestSummarizeAttempts checks that the failures of many attempts fit into one short line that names each kind of failure.
+// TestSummarizeAttempts checks that the failures of many attempts fit into one short line that names each kind of
+// failure.
 func TestSummarizeAttempts(t *testing.T) {
 	e := Endpoint{Host: "node1", Port: 29400, Addrs: []netip.Addr{netip.MustParseAddr("10.0.0.1")}}
 	u := &unreachableError{endpoint: e}
@@ -19,10 +20,13 @@ func TestSummarizeAttempts(t *testing.T) {
 	for i := range 32 {
 		port := 29400 + i
 		addr := fmt.Sprintf("10.0.0.1:%d", port)
-		var err error = &coord.DialError{Addr: addr, Message: "nobody listens there", Obstacle: coord.ObstacleRefused, Err: syscall.ECONNREFUSED}
+		var err error = &coord.DialError{
+			Addr: addr, Message: "nobody listens there", Obstacle: coord.ObstacleRefused, Err: syscall.ECONNREFUSED,
+		}
 		switch {
 		case i == 5:
-			err = &coord.RefusedError{Addr: addr, Reason: coord.ReasonRunID, Message: "another job\nof " + strings.Repeat("x", 5000)}
+			message := "another job\nof " + strings.Repeat("x", 5000)
+			err = &coord.RefusedError{Addr: addr, Reason: coord.ReasonRunID, Message: message}
 		case i > 20:
 			err = &coord.DialError{Addr: addr, Message: fmt.Sprint("something odd ", i), Obstacle: coord.ObstacleForeign}
 		case i == 20:
@@ -36,10 +40,14 @@ func TestSummarizeAttempts(t *testing.T) {
 		want       []string
 	}{
 		{"unreachable", u.Error(), []string{
-			"rendezvous endpoint node1, ports 29400, 29401, 29402, 29403 and 28 more, cannot be reached: connect to coordination store at 10.0.0.1:29400: nobody listens there",
+			"rendezvous endpoint node1, ports 29400, 29401, 29402, 29403 and 28 more, cannot be reached: " +
+				"connect to coordination store at 10.0.0.1:29400: nobody listens there",
 			"(and 18 more like it); coordination store at 10.0.0.1:29405 refuses: another job; of xxx", "...; boom; and 11 more",
 		}},
-		{"taken", taken.Error(), []string{"no port of rendezvous endpoint node1 can be used: 29400: address already in use, and connect to", "; and 11 more"}},
+		{"taken", taken.Error(), []string{
+			"no port of rendezvous endpoint node1 can be used: 29400: address already in use, and connect to",
+			"; and 11 more",
+		}},
 	} {
 		if n := len(tt.text); n > 1000 || strings.Contains(tt.text, "\n") {
 			t.Errorf("%s has %d bytes: %s", tt.name, n, tt.text)

@@ -72,8 +72,8 @@ func TestBudgetQuarantinesAfterLosses(t *testing.T) {
 	}
 }
 
-// TestBudgetSurvivesALeader checks that charges and losses in a record mean the same to the next leader, whose clock has
-// another origin.
+// TestBudgetSurvivesALeader checks that charges and losses in a record mean the same to the next leader, whose clock
+// has another origin.
 func TestBudgetSurvivesALeader(t *testing.T) {
 	const minute, origin = time.Minute, 1000 * time.Hour
 	j := &Job{MaxNodeLosses: 3, RestartWindow: 20 * minute}

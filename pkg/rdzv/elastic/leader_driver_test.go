@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -12,32 +11,32 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/elasticrun/elasticrun/pkg/coord"
-	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
-// unsteady is a store that can be told to answer no commit, although it may do it.
-type unsteady struct {
+// unreliableStore is a store whose commits can be made to fail, whether they are done or not.
+type unreliableStore struct {
 	coord.Store
-	down   atomic.Bool
-	does   atomic.Bool
-	failed chan struct{} // a value for each that was not answered
+	down    atomic.Bool
+	commits atomic.Bool   // while it is down
+	failed  chan struct{} // a value for each commit that failed
 }
 
-func (u *unsteady) Commit(ctx context.Context, guards []coord.Guard, ops []coord.Op) (coord.Revision, error) {
-	if !u.down.Load() {
-		return u.Store.Commit(ctx, guards, ops)
+func (s *unreliableStore) Commit(ctx context.Context, guards []coord.Guard, ops []coord.Op) (coord.Revision, error) {
+	if !s.down.Load() {
+		return s.Store.Commit(ctx, guards, ops)
 	}
-	if u.does.Load() {
-		_, _ = u.Store.Commit(ctx, guards, ops)
+	if s.commits.Load() {
+		_, _ = s.Store.Commit(ctx, guards, ops)
 	}
-	u.failed <- struct{}{}
+	s.failed <- struct{}{}
 	return 0, coord.ErrUnavailable
 }
 
-// A leader whose store is away for longer than it takes to resign leads again, or another does.
+// TestLeaderAfterAnOutage checks that a new term begins after the store was down for longer than a leader takes to
+// resign.
 func TestLeaderAfterAnOutage(t *testing.T) {
-	for _, does := range []bool{false, true} {
-		t.Run(fmt.Sprintf("commits are done: %v", does), func(t *testing.T) {
+	for _, commits := range []bool{false, true} {
+		t.Run(fmt.Sprintf("failed commits are done: %v", commits), func(t *testing.T) {
 			server := coord.NewServer(coord.ServerOptions{})
 			defer server.Close()
 			open := func() coord.Store {
@@ -47,16 +46,17 @@ func TestLeaderAfterAnOutage(t *testing.T) {
 				}
 				return s
 			}
-			store := &unsteady{Store: open(), failed: make(chan struct{}, 1000)}
-			store.does.Store(does)
+			store := &unreliableStore{Store: open(), failed: make(chan struct{}, 1000)}
+			store.commits.Store(commits)
 			ctx, cancel := context.WithCancel(t.Context())
 			var leading sync.WaitGroup
 			defer leading.Wait()
 			defer cancel()
 			epochs := make(chan coord.Revision, 1000)
 			leading.Go(func() {
-				lead := leaderDriver{store: store, prefix: prefixOf("run"), log: zerolog.Nop(), onDecision: func(l *leader) { epochs <- l.epoch }}
-				_ = lead.Run(ctx)
+				d := newLeaderDriver(store, "run", zerolog.Nop())
+				d.onDecision = func(l *leader) { epochs <- l.epoch }
+				_ = d.Run(ctx)
 			})
 			first := await(t, "the first term", epochs)
 			store.down.Store(true)
@@ -66,8 +66,8 @@ func TestLeaderAfterAnOutage(t *testing.T) {
 			if err := agent.putReport(ctx, Report{Phase: Ready, Job: soon, Node: Node{Identity: "a", Nproc: 1}}); err != nil {
 				t.Fatal(err)
 			}
-			for range 4 { // the decision, the resignation, and what comes after
-				await(t, "a commit that is not answered", store.failed)
+			for range 4 { // the decision, the resignation, and attempts after it
+				await(t, "a failed commit", store.failed)
 			}
 			store.down.Store(false)
 			for epoch := first; epoch <= first; {
@@ -86,7 +86,8 @@ func TestLeaderAfterAnOutage(t *testing.T) {
 	}
 }
 
-// The host of the store stays until everybody has heard of the end, also where that takes the leader many commits.
+// TestHostStaysToTheEnd checks that the host of the store stays until all agents have read the outcome, even if the
+// leader needs many commits to write it.
 func TestHostStaysToTheEnd(t *testing.T) {
 	const n = 300
 	hs := make([]*Handler, n)
@@ -118,40 +119,4 @@ func TestHostStaysToTheEnd(t *testing.T) {
 		})
 	}
 	ends.Wait()
-}
-
-// A worker store that is not reached is not this node's end if the round turns out to be over.
-func TestWorkerStoreIsNotReached(t *testing.T) {
-	h := New(Options{Job: job(2, 3)})
-	h.driveDone = make(chan struct{})
-	h.m = newMember(memberOptions{}, 0)
-	h.m.state = busy
-	var driving sync.WaitGroup
-	driving.Go(func() {
-		for {
-			select {
-			case call := <-h.calls:
-				call(0)
-			case <-h.driveDone:
-				return
-			}
-		}
-	})
-	go func() {
-		h.stops <- rdzv.Stop{Round: 2} // an older one
-		h.stops <- rdzv.Stop{Round: 3}
-	}()
-	nowhere := Offer{Addrs: []string{"127.0.0.1"}, Port: freeTCPPort(t), Nonce: "00"}
-	if addr, err := h.findWorkerStore(t.Context(), 3, nowhere); !errors.Is(err, errRoundOver) {
-		t.Errorf("reached %q, %v", addr, err)
-	}
-	close(h.driveDone)
-	driving.Wait()
-	if u := h.m.report.Unreached; u == nil || !strings.Contains(u.Why, "refused") || !h.m.dirty {
-		t.Errorf("it was told to report %+v", u)
-	}
-	h.opts.Job.Rejoin, h.opts.Job.JoinTimeout = 0, 0
-	if addr, err := h.findWorkerStore(t.Context(), 3, nowhere); !errors.Is(err, rdzv.ErrConnection) || !strings.Contains(err.Error(), "refused") {
-		t.Errorf("reached %q, %v", addr, err)
-	}
 }

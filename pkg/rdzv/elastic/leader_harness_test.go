@@ -32,8 +32,8 @@ func playAll(t *testing.T, tests []leaderTest) {
 //
 // do has the events, separated by ";":
 //
-//	a ready | busy | failing G | done   what agent a reports of the recorded round. G is the grade of its failure, which is
-//	                                    as old as the step. An agent that is not there yet joins.
+//	a ready | busy | failing G | done   what agent a reports of the recorded round. G is the grade of its failure,
+//	                                    which is as old as the step. An agent that is not there yet joins.
 //	a gone                              the session of agent a ends
 //	new leader                          another leader takes over from the store. This also happens when a rerun begins.
 //
@@ -92,7 +92,7 @@ var threeNodeRound = []step{
 	{0.1, "a busy; b busy; c busy", ""},
 }
 
-func appendSteps(before []step, then ...step) []step {
+func after(before []step, then ...step) []step {
 	return append(slices.Clip(before), then...)
 }
 

@@ -71,14 +71,20 @@ func newStoreWithLeaders(t *testing.T, maxRuns int) *storeWithLeaders {
 	return s
 }
 
+// dialOptions connects to the store by a pipe.
+func (s *storeWithLeaders) dialOptions(runID string) coord.DialOptions {
+	conn := func(context.Context) (net.Conn, error) {
+		client, server := net.Pipe()
+		s.server.ServeConn(server)
+		return client, nil
+	}
+	return coord.DialOptions{Addr: "pipe", RunID: runID, TTL: time.Hour, Conn: conn}
+}
+
 // join opens an agent's session.
 func (s *storeWithLeaders) join(runID string) *driver {
 	s.t.Helper()
-	client, err := coord.Dial(s.t.Context(), coord.DialOptions{Addr: "pipe", RunID: runID, TTL: time.Hour, Conn: func(context.Context) (net.Conn, error) {
-		here, there := net.Pipe()
-		s.server.ServeConn(there)
-		return here, nil
-	}})
+	client, err := coord.Dial(s.t.Context(), s.dialOptions(runID))
 	if err != nil {
 		s.t.Errorf("%s: %v", runID, err)
 		return nil
@@ -212,11 +218,7 @@ func TestRunsAreBounded(t *testing.T) {
 // refusal returns the error of an agent that the store refuses.
 func (s *storeWithLeaders) refusal(runID string) error {
 	s.t.Helper()
-	client, err := coord.Dial(s.t.Context(), coord.DialOptions{Addr: "pipe", RunID: runID, Conn: func(context.Context) (net.Conn, error) {
-		here, there := net.Pipe()
-		s.server.ServeConn(there)
-		return here, nil
-	}})
+	client, err := coord.Dial(s.t.Context(), s.dialOptions(runID))
 	if err == nil {
 		s.t.Errorf("%s is admitted", runID)
 		_ = client.Close(s.t.Context())

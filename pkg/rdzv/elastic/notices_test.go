@@ -42,7 +42,8 @@ func TestNotices(t *testing.T) {
 			}, "a", "1 of at least 2 nodes have joined; the job gives up in 9m55s",
 		},
 		{
-			"ever longer pauses, until there are enough nodes", jobWith(func(j *Job) { j.Min, j.JoinTimeout = 3, 10*time.Minute }), []step{
+			"ever longer pauses, until there are enough nodes",
+			jobWith(func(j *Job) { j.Min, j.JoinTimeout = 3, 10*time.Minute }), []step{
 				{0, "a ready", "job"},
 				{5, "", "notice: a"},
 				{14.9, "b ready", ""},
@@ -93,21 +94,21 @@ func TestNotices(t *testing.T) {
 			}, "a", "2 nodes have joined, 9 at most, missing node ranks 1, 3-4; the round begins in 25s unless more come",
 		},
 		{
-			"a node was lost", defaultJob(), appendSteps(twoNodeRound,
+			"a node was lost", defaultJob(), after(twoNodeRound,
 				step{5, "b gone", "halt0: a"},
 				step{6, "a ready", ""},
 				step{11, "", "notice: a"},
 			), "a", "1 of at least 2 nodes have joined; the job gives up in 55s",
 		},
 		{
-			"a node does not stop its workers", defaultJob(), appendSteps(threeNodeRound,
+			"a node does not stop its workers", defaultJob(), after(threeNodeRound,
 				step{5, "a failing 1", "halt0: a b c"},
 				step{6, "a ready; c ready", ""},
 				step{11, "", "notice: a c"},
 			), "a", "b may take up to 4s more to stop workers",
 		},
 		{
-			"join settle after a loss", jobWith(func(j *Job) { j.JoinSettle = 20 * time.Second }), appendSteps(threeNodeRound,
+			"join settle after a loss", jobWith(func(j *Job) { j.JoinSettle = 20 * time.Second }), after(threeNodeRound,
 				step{5, "a gone; b gone", "halt0: c"},
 				step{6, "c ready", ""},
 				step{7, "d ready", ""},
@@ -115,13 +116,14 @@ func TestNotices(t *testing.T) {
 			), "d", "2 nodes have joined; the round begins in 15s unless more come",
 		},
 		{
-			"join settle for a newcomer", jobWith(func(j *Job) { j.JoinSettle = 20 * time.Second }), appendSteps(twoNodeRound,
+			"join settle for a newcomer", jobWith(func(j *Job) { j.JoinSettle = 20 * time.Second }), after(twoNodeRound,
 				step{30, "c ready", ""},
 				step{35, "", "notice: c"},
 			), "c", "the job is running: it begins a round with the new nodes in 15s",
 		},
 		{
-			"a long backoff: at once", jobWith(func(j *Job) { j.MaxRestarts, j.MinUptime = 9, 5*time.Second }), slices.Concat(threeNodeRound, failing(0, 0), []step{
+			"a long backoff: at once", jobWith(func(j *Job) { j.MaxRestarts, j.MinUptime = 9, 5*time.Second }),
+			slices.Concat(threeNodeRound, failing(0, 0), []step{
 				{3, "a failing 1; b ready; c ready", "halt1: a b c"},
 				{4, "a ready", ""}, // 1 s
 				{5, "", "round 2: a b c (2), run2: a b c"},
@@ -136,7 +138,7 @@ func TestNotices(t *testing.T) {
 			}), "b", "the next round begins in 8s: the last 5 rounds failed within --min-uptime (5s)",
 		},
 		{
-			"a spare: at once, then ever longer pauses", defaultJob(), appendSteps(threeNodeRound,
+			"a spare: at once, then ever longer pauses", defaultJob(), after(threeNodeRound,
 				step{10, "d ready", "wait: d"},
 				step{15, "d ready", "notice: d"},
 				step{16, "d ready", ""}, // the answer stands
@@ -148,11 +150,13 @@ func TestNotices(t *testing.T) {
 			), "d", "the job has its 3 nodes: this one is a spare, for 2m35s so far",
 		},
 		{
-			"a quarantined node", jobWith(func(j *Job) { j.MaxNodeLosses, j.Grow = 1, GrowNextRestart }), appendSteps(threeNodeRound,
+			"a quarantined node", jobWith(func(j *Job) { j.MaxNodeLosses, j.Grow = 1, GrowNextRestart }),
+			after(threeNodeRound,
 				step{5, "c gone; a ready; b ready", "round 1: a b (0), run1: a b"},
 				step{5.5, "a busy; b busy; c2 ready +id=c", "wait: c2"},
 				step{11, "", "notice: c2"},
-			), "c2", "this node is quarantined, and is used only if the job cannot run without it: it was lost too often, for another 9m54s",
+			), "c2", "this node is quarantined, and is used only if the job cannot run without it: " +
+				"it was lost too often, for another 9m54s",
 		},
 		{
 			"a new leader starts the waits again", patient, []step{
@@ -195,7 +199,8 @@ func TestNoticesAreDeleted(t *testing.T) {
 	}
 }
 
-// TestNoticesAreBounded checks that of thousands of agents the first to arrive get notices, and that a notice is one line.
+// TestNoticesAreBounded checks that of thousands of agents the first to arrive get notices, and that a notice is one
+// line.
 func TestNoticesAreBounded(t *testing.T) {
 	const n = 3 * maxNoticeRecipients
 	j := defaultJob()
@@ -204,7 +209,8 @@ func TestNoticesAreBounded(t *testing.T) {
 	for i := range n - 1 {
 		hint := n - 1 - i
 		id := coord.SessionID(fmt.Sprintf("%05d", i))
-		l.observe(0, id, coord.Revision(i), &Report{Job: j, Node: Node{Host: "h", Identity: string(id), Hint: hint, Nproc: 1}, Phase: Ready})
+		node := Node{Host: "h", Identity: string(id), Hint: hint, Nproc: 1}
+		l.observe(0, id, coord.Revision(i), &Report{Job: j, Node: node, Phase: Ready})
 	}
 	l.decide(0)
 	for range maxNoticeRecipients {
@@ -221,7 +227,8 @@ func TestNoticesAreBounded(t *testing.T) {
 	}
 	for _, w := range out {
 		a := w.value.(Answer)
-		if w.key >= prefixAnswer+fmt.Sprintf("%05d", maxNoticeRecipients) || len(a.Note) > 200 || !strings.Contains(a.Note, "missing node ranks 0;") {
+		isLate := w.key >= prefixAnswer+fmt.Sprintf("%05d", maxNoticeRecipients)
+		if isLate || len(a.Note) > 200 || !strings.Contains(a.Note, "missing node ranks 0;") {
 			t.Fatalf("%s: %q", w.key, a.Note)
 		}
 	}
@@ -234,8 +241,10 @@ func TestNoticesAreLogged(t *testing.T) {
 		j := job(2, 3)
 		j.JoinTimeout = time.Minute
 		h := New(Options{
-			Backend: "c10d", RunID: "run", Job: j, Node: Node{Host: "a", Identity: "a", Hint: 1}, Access: &C10d{RunID: "run", SingleNode: true},
-			Stores: WorkerStores{Addr: "127.0.0.1", Ports: Ports{1, 1}, WorkersHost: true}, KeepAlive: time.Second, Timeout: time.Second,
+			Backend: "c10d", RunID: "run", Job: j, Node: Node{Host: "a", Identity: "a", Hint: 1},
+			Access:    &C10d{RunID: "run", SingleNode: true},
+			Stores:    WorkerStores{Addr: "127.0.0.1", Ports: Ports{1, 1}, WorkersHost: true},
+			KeepAlive: time.Second, Timeout: time.Second,
 			Logger: zerolog.New(&log).Level(zerolog.WarnLevel),
 		})
 		_, err := h.NextRendezvous(t.Context(), rdzv.Member{Role: "r", LocalWorldSize: 1})
@@ -247,7 +256,8 @@ func TestNoticesAreLogged(t *testing.T) {
 		}
 		want := ""
 		for _, left := range []string{"55s", "45s", "25s"} {
-			want += `{"level":"warn","message":"waiting for the next round: 1 of at least 2 nodes have joined; the job gives up in ` + left + `"}` + "\n"
+			want += `{"level":"warn","message":"waiting for the next round: 1 of at least 2 nodes have joined; ` +
+				`the job gives up in ` + left + `"}` + "\n"
 		}
 		if diff := cmp.Diff(want, log.String()); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
@@ -257,7 +267,8 @@ func TestNoticesAreLogged(t *testing.T) {
 
 func TestAbsentRanks(t *testing.T) {
 	for present, want := range map[string]string{
-		"": "", "1": "", "0": "0", "000": "0-2", "11011000": "2, 5-7", "0101": "0, 2", "01010101010101010101": "0, 2, 4, 6, 8, 10, 12, 14, ...",
+		"": "", "1": "", "0": "0", "000": "0-2", "11011000": "2, 5-7", "0101": "0, 2",
+		"01010101010101010101": "0, 2, 4, 6, 8, 10, 12, 14, ...",
 	} {
 		var all []bool
 		for _, r := range present {

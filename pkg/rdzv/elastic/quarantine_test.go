@@ -17,7 +17,7 @@ func TestQuarantinedNodesAreUsed(t *testing.T) {
 		{5, "b3 gone; a ready", "halt2: a"},
 	}
 	playAll(t, []leaderTest{
-		{"a needed node is used, after a pause that grows", pair, appendSteps(lost,
+		{"a needed node is used, after a pause that grows", pair, after(lost,
 			step{6, "b4 ready +id=b", ""},
 			step{6.9, "", ""},
 			step{7, "", "round 3: a b4 (0), run3: a b4"},
@@ -26,7 +26,7 @@ func TestQuarantinedNodesAreUsed(t *testing.T) {
 			step{10.9, "", ""},
 			step{11, "", "round 4: a b5 (0), run4: a b5"},
 		)},
-		{"another node comes during the pause", pair, appendSteps(lost,
+		{"another node comes during the pause", pair, after(lost,
 			step{6, "b4 ready +id=b", ""},
 			step{6.5, "c ready", "round 3: a c (0), wait: b4, run3: a c"},
 		)},
@@ -56,7 +56,7 @@ func TestQuarantinedNodesAreUsed(t *testing.T) {
 			{6, "b4 ready +id=b +hint=1", ""},
 			{7, "", "round 3: a b4 (0), run3: a b4"},
 		}},
-		{"another leader takes over during the pause", pair, appendSteps(lost,
+		{"another leader takes over during the pause", pair, after(lost,
 			step{6, "b4 ready +id=b", ""},
 			step{6.5, "new leader", "halt2: a, wait: b4"},
 			step{7.5, "", "round 3: a b4 (0), run3: a b4"},

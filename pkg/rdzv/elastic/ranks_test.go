@@ -14,7 +14,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
-// nodesOf makes candidates of "identity@host#hint" in the order of their arrival; #hint may be missing.
+// candidatesOf makes candidates of "identity@host#hint" in the order of their arrival; #hint may be missing.
 func candidatesOf(texts ...string) []candidate {
 	var out []candidate
 	for i, text := range texts {
@@ -41,26 +41,26 @@ func identities(cs []candidate) string {
 	return strings.Join(out, " ")
 }
 
-func TestRank(t *testing.T) {
+func TestRankMembers(t *testing.T) {
 	for _, c := range []struct {
 		name       string
-		before     string // identities; "x*" has another session now
+		before     string // identities; "x*" now has another session
 		candidates []candidate
 		limit      int
 		want       string
 	}{
 		{"first round, by host", "", candidatesOf("a@node10", "b@node2", "c@node1"), 9, "c b a"},
 		{"first round, hints before hosts", "", candidatesOf("a@node1", "b@node2#1", "c@node3#0"), 9, "c b a"},
-		{"first round, who comes first is in", "", candidatesOf("c@3", "b@2", "a@1"), 2, "b c"},
+		{"first round, the first to arrive are in", "", candidatesOf("c@3", "b@2", "a@1"), 2, "b c"},
 		{"survivors keep their order", "c a b", candidatesOf("a", "b", "c"), 9, "c a b"},
 		{"a gap is closed", "c a b", candidatesOf("b", "c"), 9, "c b"},
 		{"a spare takes the lost rank", "c a b", candidatesOf("b", "c", "x"), 9, "c x b"},
 		{"a returning identity takes its rank", "c a* b", candidatesOf("x", "b", "c", "a"), 3, "c a b"},
-		{"even before a spare that came earlier", "c a* b", candidatesOf("x", "b", "c", "a"), 4, "c a b x"},
+		{"a returning identity, before a spare that came earlier", "c a* b", candidatesOf("x", "b", "c", "a"), 4, "c a b x"},
 		{"newcomers come last", "b a", candidatesOf("y@2", "b", "a", "x@1"), 9, "b a x y"},
 		{"no more than the limit, survivors first", "b a", candidatesOf("y@2", "b", "a", "x@1"), 3, "b a y"},
-		{"nobody is left", "b a", candidatesOf("y@2", "x@1"), 9, "x y"},
-		{"nobody at all", "b a", nil, 9, ""},
+		{"no member is left", "b a", candidatesOf("y@2", "x@1"), 9, "x y"},
+		{"no candidates", "b a", nil, 9, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var before []RecordMember
@@ -79,9 +79,9 @@ func TestRank(t *testing.T) {
 	}
 }
 
-// TestRankKeepsItsPromises: no candidate twice, as many as fit, survivors all in and in their order, and the order in which the candidates are
-// listed does not matter.
-func TestRankKeepsItsPromises(t *testing.T) {
+// TestRankMembersProperties checks that no candidate appears twice, that as many as possible are in, that members of
+// the round before are in and keep their order, and that the order of the candidates does not matter.
+func TestRankMembersProperties(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		names := rapid.Permutation(strings.Split("abcdefghijkl", "")).Draw(t, "names")
 		candidates := candidatesOf(names[:rapid.IntRange(0, 9).Draw(t, "candidates")]...)
@@ -111,9 +111,9 @@ func TestRankKeepsItsPromises(t *testing.T) {
 			}
 			last = at[p.ID]
 		}
-		other := rankMembers(before, rapid.Permutation(candidates).Draw(t, "listed otherwise"), limit)
+		other := rankMembers(before, rapid.Permutation(candidates).Draw(t, "reordered"), limit)
 		if identities(got) != identities(other) {
-			t.Fatalf("%s, listed otherwise %s", identities(got), identities(other))
+			t.Fatalf("%s, reordered %s", identities(got), identities(other))
 		}
 	})
 }
@@ -129,10 +129,10 @@ func TestStaticOrder(t *testing.T) {
 		{"one is missing", candidatesOf("a#2", "b#0"), 3, ""},
 		{"a hint too high", candidatesOf("a#3", "b#0", "c#1"), 3, ""},
 		{"no hint", candidatesOf("a", "b#0"), 2, ""},
-		{"one hint twice: who came first", candidatesOf("a#1", "b#0", "c#0"), 2, "b a"},
+		{"one hint twice: the first to arrive", candidatesOf("a#1", "b#0", "c#0"), 2, "b a"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			for range 2 { // in any order
+			for range 2 { // in both orders
 				got, ok := staticOrder(c.candidates, c.n)
 				if ok != (c.want != "") || ok && identities(got) != c.want {
 					t.Errorf("got %q %v, want %q", identities(got), ok, c.want)
@@ -145,7 +145,8 @@ func TestStaticOrder(t *testing.T) {
 
 func TestCompareNatural(t *testing.T) {
 	sorted := []string{
-		"", "7", "007a", "node", "node1", "node2", "node10", "node10-2", "node10-11", "node11", "node99999999999999999999998", "node99999999999999999999999", "nodes",
+		"", "7", "007a", "node", "node1", "node2", "node10", "node10-2", "node10-11", "node11",
+		"node99999999999999999999998", "node99999999999999999999999", "nodes",
 	}
 	for i, a := range sorted {
 		for j, b := range sorted {
@@ -156,15 +157,20 @@ func TestCompareNatural(t *testing.T) {
 	}
 }
 
-func TestPlaces(t *testing.T) {
+func TestPlacesOf(t *testing.T) {
 	offer := &Offer{Addrs: []string{"10.0.0.1"}, Port: 29500, Nonce: "n"}
 	r := Record{Round: 3, Restarts: 2, Members: []RecordMember{
-		{ID: "a", Role: "trainer", Nproc: 8, Store: offer}, {ID: "b", Role: "reader", Nproc: 1}, {ID: "c", Role: "trainer", Nproc: 4},
+		{ID: "a", Role: "trainer", Nproc: 8, Store: offer},
+		{ID: "b", Role: "reader", Nproc: 1},
+		{ID: "c", Role: "trainer", Nproc: 4},
 	}}
+	place := func(rank int, a rdzv.Assignment) Place {
+		return Place{Rank: rank, Nodes: 3, Restarts: 2, Store: *offer, Assignment: a}
+	}
 	want := []Place{
-		{Rank: 0, Nodes: 3, Restarts: 2, Store: *offer, Assignment: rdzv.Assignment{GlobalBase: 0, GlobalWorldSize: 13, RoleBase: 0, RoleWorldSize: 12}},
-		{Rank: 1, Nodes: 3, Restarts: 2, Store: *offer, Assignment: rdzv.Assignment{GlobalBase: 8, GlobalWorldSize: 13, RoleBase: 0, RoleWorldSize: 1}},
-		{Rank: 2, Nodes: 3, Restarts: 2, Store: *offer, Assignment: rdzv.Assignment{GlobalBase: 9, GlobalWorldSize: 13, RoleBase: 8, RoleWorldSize: 12}},
+		place(0, rdzv.Assignment{GlobalBase: 0, GlobalWorldSize: 13, RoleBase: 0, RoleWorldSize: 12}),
+		place(1, rdzv.Assignment{GlobalBase: 8, GlobalWorldSize: 13, RoleBase: 0, RoleWorldSize: 1}),
+		place(2, rdzv.Assignment{GlobalBase: 9, GlobalWorldSize: 13, RoleBase: 8, RoleWorldSize: 12}),
 	}
 	if diff := gocmp.Diff(want, placesOf(&r)); diff != "" {
 		t.Error(diff)

@@ -14,7 +14,8 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/coord"
 )
 
-// bigRecord is a round of n nodes with identities as machines have them, each of which was lost that often and has come back.
+// bigRecord returns a round of n nodes with identities like those of machines, each of which was lost that many times
+// and has come back.
 func bigRecord(n, losses int) Record {
 	rng := rand.New(rand.NewPCG(1, 2))
 	r := Record{Round: 7, Restarts: 3}
@@ -28,22 +29,24 @@ func bigRecord(n, losses int) Record {
 		}
 		r.Members = append(r.Members, m)
 		for range losses {
-			r.Losses[m.Identity] = append(r.Losses[m.Identity], time.Duration(rng.Int64N(lossWindow.Milliseconds()))*time.Millisecond)
+			age := time.Duration(rng.Int64N(lossWindow.Milliseconds())) * time.Millisecond
+			r.Losses[m.Identity] = append(r.Losses[m.Identity], age)
 		}
 	}
 	r.Members[0].Store = &Offer{Addrs: []string{"10.0.0.1"}, Port: 29501, Nonce: "0123"}
 	return r
 }
 
-func randomText(rng *rand.Rand, n int, of string) string {
+// randomText returns n random bytes of the alphabet.
+func randomText(rng *rand.Rand, n int, alphabet string) string {
 	out := make([]byte, n)
 	for i := range out {
-		out[i] = of[rng.IntN(len(of))]
+		out[i] = alphabet[rng.IntN(len(alphabet))]
 	}
 	return string(out)
 }
 
-// TestLargeJobFits: the leader commits rounds of any size that a job has, and the next leader reads them.
+// TestLargeJobFits checks that the leader can commit the rounds of large jobs, and that the next leader can read them.
 func TestLargeJobFits(t *testing.T) {
 	for _, c := range []struct{ nodes, losses int }{{3, 1}, {9000, 1}, {12000, 0}, {12000, 1}, {12000, 2}, {20000, 0}} {
 		t.Run(fmt.Sprintf("%d nodes, each lost %d times", c.nodes, c.losses), func(t *testing.T) {
@@ -53,28 +56,31 @@ func TestLargeJobFits(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			lead := newLeaderDriver(store, "run", zerolog.Nop())
-			epoch, err := lead.campaign(t.Context())
+			d := newLeaderDriver(store, "run", zerolog.Nop())
+			epoch, err := d.campaign(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
 			want := bigRecord(c.nodes, c.losses)
-			err = lead.commit(t.Context(), epoch, []write{{key: keyJob, value: Job{Min: 1}}, {key: roundKey(want.Round), value: want, create: true}})
+			err = d.commit(t.Context(), epoch, []write{
+				{key: keyJob, value: Job{Min: 1}},
+				{key: roundKey(want.Round), value: want, create: true},
+			})
 			if err != nil {
 				t.Fatal(err)
 			}
-			f, err := lead.readState(t.Context())
+			saved, err := d.readState(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(want, *f.record); diff != "" && c.nodes < 100 {
+			if diff := cmp.Diff(want, *saved.record); diff != "" && c.nodes < 100 {
 				t.Error(diff)
 			} else if diff != "" {
-				t.Error("the record that was read is another one")
+				t.Error("the record differs from the one committed")
 			}
 			view := seeOnce(t, store)
 			if view.Record == nil || len(view.Record.Members) != c.nodes {
-				t.Error("who looks at the run does not see the round")
+				t.Error("an observer does not see the round")
 			}
 		})
 	}
@@ -93,7 +99,7 @@ func seeOnce(t *testing.T, store coord.Store) (v Snapshot) {
 	return v
 }
 
-// TestRecordIsPlain: the record of a job of a common size can be read by people.
+// TestRecordIsPlain checks that the record of a job of common size is JSON, which people can read.
 func TestRecordIsPlain(t *testing.T) {
 	b, err := encodeValue(bigRecord(100, 1))
 	if err != nil || !json.Valid(b) {
@@ -101,7 +107,7 @@ func TestRecordIsPlain(t *testing.T) {
 	}
 }
 
-// TestRecordIsBounded: what is no record, or unpacks to far more than one, is an error.
+// TestRecordIsBounded checks that malformed records, and those that would decompress to too much, are errors.
 func TestRecordIsBounded(t *testing.T) {
 	bomb, err := compress(make([]byte, maxRecord+1))
 	if err != nil {
@@ -111,15 +117,17 @@ func TestRecordIsBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, b := range map[string][]byte{"too large": bomb, "cut": big[:len(big)/2], "empty": nil, "not packed": {0x1f, 0x8b}} {
+	for name, b := range map[string][]byte{
+		"too large": bomb, "cut": big[:len(big)/2], "empty": nil, "not compressed": {0x1f, 0x8b},
+	} {
 		if err := decodeRecord(b, new(Record)); err == nil {
 			t.Errorf("%s: no error", name)
 		}
 	}
 }
 
-// TestRecordThatDoesNotFit: the times of losses are dispensable, the job is not.
-func TestRecordThatDoesNotFit(t *testing.T) {
+// TestRecordTooLarge checks that a record that is too large is written without its losses.
+func TestRecordTooLarge(t *testing.T) {
 	r := bigRecord(12000, 25)
 	b, err := encodeValue(r)
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
-// A Stop that was not received gives way to the next, which has less time or is about a later round; and the round is over for whoever
-// is starting its workers before the Stop can be received.
+// TestSendStop checks that a Stop replaces one that was not received, and that it closes the round's over channel, so
+// that no further worker is started before the agent receives the Stop.
 func TestSendStop(t *testing.T) {
 	h := New(Options{})
 	over := make(chan struct{})
@@ -30,7 +30,7 @@ func TestSendStop(t *testing.T) {
 		t.Error("the round is not over")
 	}
 	if s := <-h.stops; s.KillBy != time.Unix(95, 0) {
-		t.Errorf("the agent is told to have killed its workers by %v", s.KillBy)
+		t.Errorf("KillBy is %v", s.KillBy)
 	}
 	select {
 	case s := <-h.stops:
@@ -39,8 +39,9 @@ func TestSendStop(t *testing.T) {
 	}
 }
 
-// An agent whose workers should run is sent a Stop of no round now and then. One that does not receive it for the rejoin time is reported.
-func TestProbe(t *testing.T) {
+// TestProbeAgent checks that an agent with workers is probed at intervals, and that an agent that does not receive a
+// probe for the rejoin timeout is reported.
+func TestProbeAgent(t *testing.T) {
 	rejoin := 40 * time.Second
 	h := New(Options{Logger: zerolog.Nop()})
 	h.m = newMember(memberOptions{job: Job{Rejoin: rejoin}}, 0)
@@ -73,8 +74,9 @@ func TestProbe(t *testing.T) {
 			}
 		}
 		next := h.probeAgent(sec(step.at))
-		if got := len(h.stops) == 1; !next.set || next.at != sec(step.next) || got != step.sent || h.m.report.Stuck != step.reported {
-			t.Errorf("after %v s: sent %v, reported %v, next at %v", step.at, got, h.m.report.Stuck, next.at)
+		sent, reported := len(h.stops) == 1, h.m.report.Stuck
+		if !next.set || next.at != sec(step.next) || sent != step.sent || reported != step.reported {
+			t.Errorf("after %v s: sent %v, reported %v, next at %v", step.at, sent, reported, next.at)
 		}
 	}
 	h.m.nodes = 1

@@ -1,8 +1,10 @@
 package elastic
 
 import (
+	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -12,12 +14,14 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
-// TestRank0IsNotReached checks what follows if nodes do not reach the worker store. The round ends 6.25 s after the first
-// attempt.
+// TestRank0IsNotReached checks what follows if nodes do not reach the worker store. The round ends 6.25 s after the
+// first attempt.
 func TestRank0IsNotReached(t *testing.T) {
+	fiveExpected := jobWith(func(j *Job) { j.Max, j.Expected = 9, 5 })
+	noRestarts := jobWith(func(j *Job) { j.MaxRestarts = 0 })
 	pair := jobWith(func(j *Job) { j.Max = 2 })
 	playAll(t, []leaderTest{
-		{"a spare that no node reaches becomes rank 0: it is quarantined", defaultJob(), appendSteps(threeNodeRound,
+		{"a spare that no node reaches becomes rank 0: it is quarantined", defaultJob(), after(threeNodeRound,
 			step{3, "d ready", "wait: d"},
 			step{5, "a gone; b ready; c ready", "round 1: d b c (0), run1: b c d"},
 			step{6, "d busy; b busy +unreached=0; c busy +unreached=0.5", ""},
@@ -28,7 +32,7 @@ func TestRank0IsNotReached(t *testing.T) {
 			step{20.9, "", ""},
 			step{21, "", "round 3: c d (0), run3: c d"}, // d is needed, but not as rank 0
 		)},
-		{"a node that does not reach rank 0, which others reach, is quarantined", defaultJob(), appendSteps(threeNodeRound,
+		{"a node that does not reach rank 0, which others reach, is quarantined", defaultJob(), after(threeNodeRound,
 			step{1, "c busy +unreached=0", ""},
 			step{7.2, "", ""},
 			step{7.25, "", "halt0: a b c"},
@@ -93,7 +97,7 @@ func TestRank0IsNotReached(t *testing.T) {
 			{16.25, "", "halt1: a d, notice: b"},
 			{17, "a ready; d ready +unreached=6", "round 2: b d (0), wait: a, run2: b d"},
 		}},
-		{"rank 0 was dead", defaultJob(), appendSteps(threeNodeRound,
+		{"rank 0 was dead", defaultJob(), after(threeNodeRound,
 			step{1, "b busy +unreached=0; c busy +unreached=0", ""},
 			step{5, "a gone", "halt0: b c"},
 			step{6, "b ready +unreached=4; c ready +unreached=4", "round 1: b c (0), run1: b c"},
@@ -101,13 +105,13 @@ func TestRank0IsNotReached(t *testing.T) {
 			step{7.5, "", "halt1: b c"},
 			step{8, "b ready; c ready", "round 2: b c a2 (0), run2: a2 b c"},
 		)},
-		{"rank 0 is dying", defaultJob(), appendSteps(threeNodeRound,
+		{"rank 0 is dying", defaultJob(), after(threeNodeRound,
 			step{1, "b busy +unreached=0; c busy +unreached=0", ""},
 			step{7.25, "", "halt0: a b c"},
 			step{8, "b ready +unreached=6; c ready +unreached=6", ""},
 			step{9, "a gone", "round 1: b c (0), run1: b c"},
 		)},
-		{"rank 0 is reached in time", defaultJob(), appendSteps(threeNodeRound,
+		{"rank 0 is reached in time", defaultJob(), after(threeNodeRound,
 			step{1, "b busy +unreached=0", ""},
 			step{6, "b busy", ""},
 			step{6.5, "c busy +unreached=0", ""},
@@ -115,31 +119,37 @@ func TestRank0IsNotReached(t *testing.T) {
 			step{8, "c busy", ""},
 			step{60, "", ""},
 		)},
-		{"another leader takes over while the round stops", defaultJob(), appendSteps(threeNodeRound,
+		{"another leader takes over while the round stops", defaultJob(), after(threeNodeRound,
 			step{1, "c busy +unreached=0", ""},
 			step{7.25, "", "halt0: a b c"},
 			step{7.5, "new leader", "run0: a b c"},
 			step{8, "a ready; b ready; c ready +unreached=6", "round 1: a b (0), wait: c, run1: a b"},
 			step{9, "new leader", "wait: c, run1: a b"},
 		)},
-		{"a failure of a worker meanwhile is charged", defaultJob(), appendSteps(threeNodeRound,
+		{"a failure of a worker meanwhile is charged", defaultJob(), after(threeNodeRound,
 			step{1, "c busy +unreached=0", ""},
 			step{2, "a failing 1", "halt0: a b c"},
 			step{3, "a ready; b ready; c ready +unreached=1", "round 1: a b c (1), run1: a b c"},
 		)},
-		{"failures of the others in a round that rank 0 failed are not charged", jobWith(func(j *Job) { j.MaxRestarts = 0 }), appendSteps(threeNodeRound,
+		{"failures of the others in a round that rank 0 failed are not charged", noRestarts, after(threeNodeRound,
 			step{1, "c busy +unreached=0", ""},
 			step{6, "a failing 1", "halt0: a b c"},
 			step{7, "a ready; b ready; c ready +unreached=5", "round 1: a b (0), wait: c, run1: a b"},
 		)},
-		{"no node reaches any other: the job ends after three attempts", jobWith(func(j *Job) { j.Max, j.Expected = 9, 5 }), []step{
+		{"no node reaches any other: the job ends after three attempts", fiveExpected, []step{
 			{0, "a ready; b ready; c ready; d ready; e ready", "job, round 0: a b c d e (0), run0: a b c d e"},
 			{1, "b busy +unreached=0; c busy +unreached=0; d busy +unreached=0; e busy +unreached=0", ""},
 			{7.25, "", "halt0: a b c d e"},
-			{8, "a ready; b ready +unreached=6; c ready +unreached=6; d ready +unreached=6; e ready +unreached=6", "round 1: b c d e (0), wait: a, run1: b c d e"},
+			{
+				8, "a ready; b ready +unreached=6; c ready +unreached=6; d ready +unreached=6; e ready +unreached=6",
+				"round 1: b c d e (0), wait: a, run1: b c d e",
+			},
 			{9, "c busy +unreached=0; d busy +unreached=0; e busy +unreached=0", ""},
 			{15.25, "", "halt1: b c d e, notice: a"},
-			{16, "b ready; c ready +unreached=6; d ready +unreached=6; e ready +unreached=6", "round 2: c d e (0), wait: a b, run2: c d e"},
+			{
+				16, "b ready; c ready +unreached=6; d ready +unreached=6; e ready +unreached=6",
+				"round 2: c d e (0), wait: a b, run2: c d e",
+			},
 			{17, "d busy +unreached=0; e busy +unreached=0", ""},
 			{23.25, "", "halt2: c d e, notice: b"},
 			{24, "c ready; d ready +unreached=6; e ready +unreached=6", "result: timeout, forget job, end: a b c d e"},
@@ -147,10 +157,10 @@ func TestRank0IsNotReached(t *testing.T) {
 	})
 }
 
-// TestQuarantineIsNamed checks that the quarantined node and the reason are named to all nodes of the next round, to the
-// node itself, and in the outcome.
+// TestQuarantineIsNamed checks that the quarantined node and the reason are named to all nodes of the next round, to
+// the node itself, and in the outcome.
 func TestQuarantineIsNamed(t *testing.T) {
-	s := play(t, defaultJob(), appendSteps(threeNodeRound,
+	s := play(t, defaultJob(), after(threeNodeRound,
 		step{1, "c busy +unreached=0", ""},
 		step{7.25, "", "halt0: a b c"},
 	))
@@ -159,7 +169,9 @@ func TestQuarantineIsNamed(t *testing.T) {
 		t.Errorf("the Halt for b says %q", a.Note)
 	}
 	s.playMore([]step{{8, "a ready; b ready; c ready +unreached=6", "round 1: a b (0), wait: c, run1: a b"}})
-	for id, want := range map[string]string{"b": "c is quarantined for 10m0s: it " + cause, "c": "this node is quarantined"} {
+	for id, want := range map[string]string{
+		"b": "c is quarantined for 10m0s: it " + cause, "c": "this node is quarantined",
+	} {
 		if a := s.answerTo(id); !strings.Contains(a.Note, want) || !strings.Contains(a.Note, cause) {
 			t.Errorf("the answer to %s says %q", id, a.Note)
 		}
@@ -218,7 +230,9 @@ func TestChooseRank0(t *testing.T) {
 		{"a b", "a b c", "a b", "c a"},
 		{"a b", "a b", "a b", "none"},
 	} {
-		members, ok := chooseRank0(of(c.members), of(c.all), func(identity string) bool { return slices.Contains(strings.Fields(c.unreachable), identity) })
+		members, ok := chooseRank0(of(c.members), of(c.all), func(identity string) bool {
+			return slices.Contains(strings.Fields(c.unreachable), identity)
+		})
 		var names []string
 		for _, m := range members {
 			names = append(names, m.node.Identity)
@@ -269,5 +283,43 @@ func TestFaultsSurviveALeader(t *testing.T) {
 	next.saveTo(&later, origin+60*minute, &Job{})
 	if later.Faults != nil {
 		t.Errorf("faults that are not forgiven: %v", later.Faults)
+	}
+}
+
+// TestFindWorkerStore checks that an agent that does not reach the worker store reports it, and returns once the round
+// is over or the time is up.
+func TestFindWorkerStore(t *testing.T) {
+	h := New(Options{Job: job(2, 3)})
+	h.driveDone = make(chan struct{})
+	h.m = newMember(memberOptions{}, 0)
+	h.m.state = busy
+	var driving sync.WaitGroup
+	driving.Go(func() {
+		for {
+			select {
+			case call := <-h.calls:
+				call(0)
+			case <-h.driveDone:
+				return
+			}
+		}
+	})
+	go func() {
+		h.stops <- rdzv.Stop{Round: 2} // of an earlier round
+		h.stops <- rdzv.Stop{Round: 3}
+	}()
+	nowhere := Offer{Addrs: []string{"127.0.0.1"}, Port: freeTCPPort(t), Nonce: "00"}
+	if addr, err := h.findWorkerStore(t.Context(), 3, nowhere); !errors.Is(err, errRoundOver) {
+		t.Errorf("reached %q, %v", addr, err)
+	}
+	close(h.driveDone)
+	driving.Wait()
+	if u := h.m.report.Unreached; u == nil || !strings.Contains(u.Why, "refused") || !h.m.dirty {
+		t.Errorf("the report has %+v", u)
+	}
+	h.opts.Job.Rejoin, h.opts.Job.JoinTimeout = 0, 0
+	addr, err := h.findWorkerStore(t.Context(), 3, nowhere)
+	if !errors.Is(err, rdzv.ErrConnection) || !strings.Contains(err.Error(), "refused") {
+		t.Errorf("reached %q, %v", addr, err)
 	}
 }

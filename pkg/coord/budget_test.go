@@ -23,7 +23,7 @@ func fill(t *testing.T, s Store, prefix string, op Op, size int) (n int, err err
 			return n, err
 		}
 	}
-	t.Fatal("the store has no bound")
+	t.Fatal("the store is not bounded")
 	return n, nil
 }
 
@@ -41,7 +41,8 @@ func TestFullStore(t *testing.T) {
 
 	greedy := dial(t, DialOptions{Addr: addr})
 	lasting, err := fill(t, greedy, "lasting/", Op{}, 100_000)
-	if !errors.Is(err, ErrFull) || lasting < 15 || lasting > memory/2/4/100_000 || !strings.Contains(err.Error(), "keys without a session use ") {
+	if !errors.Is(err, ErrFull) || lasting < 15 || lasting > memory/2/4/100_000 ||
+		!strings.Contains(err.Error(), "keys without a session use ") {
 		t.Errorf("%d keys that outlive their session: %v", lasting, err)
 	}
 	owned, err := fill(t, greedy, "owned/", Op{Owned: true}, 100_000)
@@ -75,12 +76,13 @@ func fillSessions(t *testing.T, addr string) {
 			open = append(open, c)
 			continue
 		}
-		if busy, ok := errors.AsType[*DialError](err); !ok || busy.Obstacle != ObstacleBusy || !strings.Contains(busy.Message, "the store is full: ") {
+		if busy, ok := errors.AsType[*DialError](err); !ok || busy.Obstacle != ObstacleBusy ||
+			!strings.Contains(busy.Message, "the store is full: ") {
 			t.Errorf("a session too many: %v", err)
 		}
 		return
 	}
-	t.Error("sessions have no bound")
+	t.Error("sessions are not bounded")
 }
 
 // TestBudgetIsExact compares the budget with the contents of the core after random operations.
@@ -88,7 +90,10 @@ func TestBudgetIsExact(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := newCore()
 		c.budget.limitMemory(rapid.SampledFrom([]int64{1 << 20, 64 << 20}).Draw(t, "memory"))
-		sessions := []*session{c.openSession("a", "", time.Minute, 0), c.openSession("b", "", time.Minute, 0), c.openSession("c", "", 0, 0)}
+		sessions := []*session{
+			c.openSession("a", "", time.Minute, 0), c.openSession("b", "", time.Minute, 0),
+			c.openSession("c", "", 0, 0),
+		}
 		var watchers []*watcher
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			s := rapid.SampledFrom(sessions).Draw(t, "session")
@@ -110,7 +115,8 @@ func TestBudgetIsExact(t *testing.T) {
 			default:
 				op := Op{Key: key, Value: make([]byte, rapid.IntRange(0, 100_000).Draw(t, "size"))}
 				op.Delete, op.Owned = rapid.Bool().Draw(t, "delete"), rapid.Bool().Draw(t, "owned")
-				if _, err := c.commit(s, nil, []Op{op}, 0); err != nil && !errors.Is(err, ErrFull) && !errors.Is(err, ErrSessionLost) {
+				if _, err := c.commit(s, nil, []Op{op}, 0); err != nil && !errors.Is(err, ErrFull) &&
+					!errors.Is(err, ErrSessionLost) {
 					t.Fatal(err)
 				}
 			}
@@ -152,7 +158,7 @@ func TestWatchBacklogIsBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 		if c.budget.changes > c.budget.maxChanges {
-			t.Fatalf("%d keys are to be told, want %d at most", c.budget.changes, c.budget.maxChanges)
+			t.Fatalf("%d undelivered keys, want at most %d", c.budget.changes, c.budget.maxChanges)
 		}
 	}
 	for _, w := range watchers {
@@ -161,7 +167,7 @@ func TestWatchBacklogIsBounded(t *testing.T) {
 		}
 	}
 	if c.budget.changes != 0 {
-		t.Errorf("%d keys are to be told when all are taken", c.budget.changes)
+		t.Errorf("%d undelivered keys after all batches are taken", c.budget.changes)
 	}
 }
 
@@ -187,7 +193,7 @@ func TestInflightIsBounded(t *testing.T) {
 	for s.Stats().Dropped == 0 {
 		select {
 		case <-deadline:
-			t.Fatalf("nobody was dropped: %+v", s.Stats())
+			t.Fatalf("no connection was dropped: %+v", s.Stats())
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
@@ -211,13 +217,14 @@ func TestIncompleteRequest(t *testing.T) {
 			t.Fatal(err)
 		}
 		c.mu.Lock()
-		_ = c.conn.send(appendCommit(nil, commitRequest{request: 1, ops: []Op{{Key: "k", Value: bytes.Repeat([]byte("v"), 100_000)}}})[:80_000])
+		half := commitRequest{request: 1, ops: []Op{{Key: "k", Value: bytes.Repeat([]byte("v"), 100_000)}}}
+		_ = c.conn.send(appendCommit(nil, half)[:80_000])
 		first := c.conn
 		c.mu.Unlock()
 		began := time.Now()
 		<-first.detached
 		if took := time.Since(began); took < 10*time.Second || took > 21*time.Second {
-			t.Errorf("given up after %v", took)
+			t.Errorf("closed after %v", took)
 		}
 		put(t, c, Op{Key: "k", Value: make([]byte, 1<<20-10), Owned: true}) // on the next connection
 		closeStore(t, c)
@@ -249,7 +256,8 @@ func TestResumeInAFullStore(t *testing.T) {
 	for range prepaidWatches {
 		next(t, watch(t, greedy, "k1"), "a batch")
 	}
-	if err := greedy.Watch(t.Context(), "k1", func(Batch) error { return nil }); !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "the store is full") {
+	if err := greedy.Watch(t.Context(), "k1", func(Batch) error { return nil }); !errors.Is(err, ErrUnavailable) ||
+		!strings.Contains(err.Error(), "the store is full") {
 		t.Errorf("a watch too many: %v", err)
 	}
 }
@@ -270,12 +278,12 @@ func TestIdleConnectionIsNotCounted(t *testing.T) {
 		left := s.inflight
 		s.mu.Unlock()
 		if left > 1000 {
-			t.Errorf("%d bytes are counted when all is done", left)
+			t.Errorf("%d bytes are counted after the requests", left)
 		}
 		closeStore(t, c)
 		synctest.Wait()
 		if got := s.Stats().Memory; got != 0 {
-			t.Errorf("%d bytes are counted when nobody is there", got)
+			t.Errorf("%d bytes are counted without connections", got)
 		}
 	})
 }

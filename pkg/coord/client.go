@@ -223,7 +223,9 @@ func (c *Client) call(ctx context.Context, frame func(request int64) []byte) (Re
 }
 
 // request sends a request. It waits while there is no connection.
-func (c *Client) request(ctx context.Context, frame func(request int64) []byte) (*clientConn, int64, chan reply, error) {
+func (c *Client) request(
+	ctx context.Context, frame func(request int64) []byte,
+) (*clientConn, int64, chan reply, error) {
 	for {
 		cc, err := c.waitConn(ctx)
 		if err != nil {

@@ -71,7 +71,7 @@ func TestBatchMergerLosesNothing(t *testing.T) {
 				if b, ok := g.take(); ok {
 					for _, e := range b.Events {
 						if _, have := known[e.Key]; e.Deleted && !have {
-							t.Fatalf("%q, of which nobody knew, is deleted", e.Key)
+							t.Fatalf("unknown key %q is deleted", e.Key)
 						}
 					}
 					apply(known, b)

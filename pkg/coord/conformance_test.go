@@ -13,6 +13,7 @@ import (
 
 func TestLocalConforms(t *testing.T) {
 	coordtest.RunInBubble(t, func(t testing.TB) coordtest.Harness {
+		t.Helper()
 		s := coord.NewServer(coord.ServerOptions{})
 		t.Cleanup(func() { _ = s.Close() })
 		return coordtest.Harness{
@@ -31,6 +32,7 @@ func TestLocalConforms(t *testing.T) {
 // TestClientConforms runs all cases over pipes, which need no real time.
 func TestClientConforms(t *testing.T) {
 	coordtest.RunInBubble(t, func(t testing.TB) coordtest.Harness {
+		t.Helper()
 		s := coord.NewServer(coord.ServerOptions{Secret: []byte("secret")})
 		t.Cleanup(func() { _ = s.Close() })
 		return clientHarness(time.Second, func(context.Context) (net.Conn, error) {

@@ -47,7 +47,8 @@ func TestGarbage(t *testing.T) {
 	n := uint64(0)
 	for _, garbage := range [][]byte{
 		[]byte("\x80"), []byte(magic), appendPreamble(nil), bytes.Repeat([]byte{0xe5}, 100),
-		append(appendPreamble(nil), huge...), append(appendPreamble(nil), 0, 0, 0, 0), append(appendPreamble(nil), 0, 0, 4, 1, 1),
+		append(appendPreamble(nil), huge...), append(appendPreamble(nil), 0, 0, 0, 0),
+		append(appendPreamble(nil), 0, 0, 4, 1, 1),
 		append(appendPreamble(nil), frames()["commit"]...), append(appendPreamble(nil), frames()["join"]...),
 	} {
 		nc, err := net.Dial("tcp", addr)
@@ -122,7 +123,7 @@ func TestStuckReader(t *testing.T) {
 			t.Errorf("a batch of %d events", len(b.Events))
 		}
 		if time.Since(begin) > testTimeout {
-			t.Fatal("a client that takes nothing is not closed")
+			t.Fatal("a client that reads nothing is not closed")
 		}
 	}
 	var mem runtime.MemStats
@@ -177,7 +178,8 @@ func BenchmarkConnections(b *testing.B) {
 						return
 					}
 					own := "agent/" + string(got.session)
-					got.nc.Write(appendCommit(nil, commitRequest{request: 1, ops: []Op{{Key: own, Owned: true, Value: make([]byte, 500)}}}))
+					put := commitRequest{request: 1, ops: []Op{{Key: own, Owned: true, Value: make([]byte, 500)}}}
+					got.nc.Write(appendCommit(nil, put))
 					got.nc.Write(appendNumbered(nil, kindWatch, 2, "answer/"+string(got.session)))
 					for range 2 {
 						if _, _, err := readFrame(got.in, maxFrame, make([]byte, frameHeader)); err != nil {
@@ -242,7 +244,7 @@ func TestPendingConnections(t *testing.T) {
 			pending = append(pending, ended)
 		}
 		if !isClosed(pending[0]) || isClosed(pending[1]) {
-			t.Error("not the oldest is closed, or not it alone")
+			t.Error("want exactly the oldest connection closed")
 		}
 		if n := s.ShedPending(2); n != 2 || !isClosed(pending[2]) || isClosed(pending[3]) {
 			t.Errorf("%d are closed", n)
@@ -251,7 +253,7 @@ func TestPendingConnections(t *testing.T) {
 		<-time.After(s.opts.HandshakeTimeout)
 		for i, p := range pending {
 			if !isClosed(p) {
-				t.Errorf("connection %d may be silent for ever", i)
+				t.Errorf("connection %d is not closed after HandshakeTimeout", i)
 			}
 		}
 		if n := s.ShedPending(1); n != 0 {

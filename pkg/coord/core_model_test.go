@@ -178,7 +178,7 @@ func TestCoreMatchesModel(t *testing.T) {
 				c.expire(now)
 				m.expire(now)
 				if at, ok := c.nextExpiry(); ok && at <= now {
-					t.Fatalf("at %v expire has left something to do at %v", now, at)
+					t.Fatalf("expire at %v left a timer due at %v", now, at)
 				}
 			},
 			"watch": func(t *rapid.T) {

@@ -24,7 +24,7 @@ func TestSessionEndsInOneBatch(t *testing.T) {
 	w := c.watch("k/", func() {})
 	c.take(w)
 	if ended := c.expire(10*time.Second - 1); ended != nil {
-		t.Errorf("too early ended %v", ended)
+		t.Errorf("ended too early: %v", ended)
 	}
 	if ended := c.expire(10 * time.Second); len(ended) != 1 || ended[0] != s {
 		t.Errorf("ended %v", ended)
@@ -97,7 +97,7 @@ func TestSlowWatchMerges(t *testing.T) {
 		t.Errorf("batch (-want +got):\n%s, fresh %v", diff, fresh)
 	}
 	if _, _, ok := c.take(w); ok {
-		t.Error("there is more to take")
+		t.Error("a second batch is available")
 	}
 }
 
@@ -108,7 +108,7 @@ func TestLongTTL(t *testing.T) {
 		t.Fatal(err)
 	}
 	if c.expire(2 * time.Hour); c.entries["k"] == nil {
-		t.Error("a TTL for ever is over")
+		t.Error("a key with the maximum TTL has expired")
 	}
 }
 

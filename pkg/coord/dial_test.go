@@ -71,7 +71,8 @@ func TestRefusals(t *testing.T) {
 				return
 			}
 			var refused *RefusedError
-			if !errors.As(err, &refused) || refused.Reason != tc.reason || refused.Message != tc.line || errors.Is(err, ErrUnavailable) {
+			if !errors.As(err, &refused) || refused.Reason != tc.reason || refused.Message != tc.line ||
+				errors.Is(err, ErrUnavailable) {
 				t.Errorf("%v, want %v: %s", err, tc.reason, tc.line)
 			}
 			if stats := s.Stats(); stats.Refused != 1 || stats.Sessions != 0 {
@@ -141,7 +142,10 @@ func TestObstacles(t *testing.T) {
 		{
 			name: "TLS", obstacle: ObstacleForeign, line: "a TLS server is there, not a store",
 			addr: func() string {
-				return listen(t, func(nc net.Conn) { io.WriteString(nc, "\x15\x03\x01\x00\x02\x02\x46"); nc.Read(make([]byte, 99)) })
+				return listen(t, func(nc net.Conn) {
+					io.WriteString(nc, "\x15\x03\x01\x00\x02\x02\x46")
+					nc.Read(make([]byte, 99))
+				})
 			},
 		},
 		{
@@ -195,13 +199,13 @@ func TestObstacles(t *testing.T) {
 // lateListener closes its first connection, like a proxy whose store has not started.
 type lateListener struct {
 	net.Listener
-	begun bool
+	closedOne bool
 }
 
 func (l *lateListener) Accept() (net.Conn, error) {
 	nc, err := l.Listener.Accept()
-	if err == nil && !l.begun {
-		l.begun = true
+	if err == nil && !l.closedOne {
+		l.closedOne = true
 		nc.Close()
 		return l.Listener.Accept()
 	}
@@ -301,13 +305,17 @@ func TestOtherProtocol(t *testing.T) {
 	defer nc.Close()
 	nc.Write([]byte(magic + "\x00\x03whatever they will say"))
 	got, err := io.ReadAll(nc)
-	line := "the agent speaks version 3 of the agents' protocol and the store speaks version 2: run the same elasticrun on all nodes"
+	line := "the agent speaks version 3 of the agents' protocol and the store speaks version 2: " +
+		"run the same elasticrun on all nodes"
 	if want := string(appendRefusal(appendPreamble(nil), ReasonProtocol, line)); string(got) != want {
 		t.Errorf("the server says %q, %v", got, err)
 	}
 
 	future := magic + "\x00\x03"
-	for _, answer := range []string{string(appendRefusal([]byte(future), ReasonProtocol, line)), future + "something else"} {
+	for _, answer := range []string{
+		string(appendRefusal([]byte(future), ReasonProtocol, line)),
+		future + "something else",
+	} {
 		addr := listen(t, func(nc net.Conn) {
 			nc.Read(make([]byte, 99))
 			io.WriteString(nc, answer)

@@ -140,7 +140,7 @@ func TestRestartEndsSessions(t *testing.T) {
 	way.set(true, nil)
 	_ = s.Close()
 	if err := c.Close(t.Context()); !errors.Is(err, ErrUnavailable) {
-		t.Errorf("close of a client whose store is away: %v", err)
+		t.Errorf("close without the store: %v", err)
 	}
 	begin := time.Now()
 	s = openServer(t, dir, ServerOptions{})
@@ -219,10 +219,11 @@ func TestBadFolders(t *testing.T) {
 		}},
 		{
 			name: "a newer one's", dir: func() string { return bolt(meta(metaFormat, []byte{2})) },
-			want: "a newer elasticrun wrote it in format 2, and this one reads formats up to 1: use the newer one, or another folder",
+			want: "a newer elasticrun wrote it in format 2, and this one reads formats up to 1: " +
+				"use the newer one, or another folder",
 		},
 		{name: "no number", dir: func() string { return bolt(meta(metaRevision, []byte{0xff})) }, want: notOurs},
-		{name: "a key of nobody", want: notOurs, dir: func() string {
+		{name: "a key of an unknown session", want: notOurs, dir: func() string {
 			return bolt(func(tx *bbolt.Tx) error {
 				if err := meta(metaRevision, []byte{9})(tx); err != nil {
 					return err
@@ -236,7 +237,7 @@ func TestBadFolders(t *testing.T) {
 			s, err := OpenServer(tc.dir(), ServerOptions{})
 			if err == nil {
 				_ = s.Close()
-				t.Fatal("it was opened")
+				t.Fatal("OpenServer succeeded")
 			}
 			if !strings.Contains(err.Error(), tc.want) || strings.Contains(err.Error(), "\n") {
 				t.Errorf("%v, want %q", err, tc.want)
@@ -295,12 +296,12 @@ func TestKilledStore(t *testing.T) {
 	addr := serve(t, s, "127.0.0.1:0")
 	var mu sync.Mutex
 	out := json.NewEncoder(os.Stdout)
-	tell := func(a acknowledged) {
+	report := func(a acknowledged) {
 		mu.Lock()
 		defer mu.Unlock()
 		_ = out.Encode(a)
 	}
-	tell(acknowledged{Addr: addr})
+	report(acknowledged{Addr: addr})
 	local, err := s.Local()
 	if err != nil {
 		t.Fatal(err)
@@ -319,7 +320,7 @@ func TestKilledStore(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				tell(acknowledged{Key: key, Revision: r})
+				report(acknowledged{Key: key, Revision: r})
 			}
 		})
 	}
@@ -330,7 +331,7 @@ func TestKilledStore(t *testing.T) {
 // applied, revisions must not repeat, and no other process may open the folder of a running store.
 func TestKill(t *testing.T) {
 	dir := t.TempDir()
-	told := map[string]Revision{}
+	acknowledgedAt := map[string]Revision{}
 	var highest Revision
 	for round := range 4 {
 		cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestKilledStore$")
@@ -357,16 +358,16 @@ func TestKill(t *testing.T) {
 				continue
 			}
 			if a.Revision <= before {
-				t.Errorf("revision %d came again, after %d", a.Revision, before)
+				t.Errorf("revision %d is not above %d", a.Revision, before)
 			}
-			told[a.Key] = a.Revision
+			acknowledgedAt[a.Key] = a.Revision
 			highest = max(highest, a.Revision)
 		}
 		_ = cmd.Process.Kill()
 		for lines.Scan() { // acknowledged before the kill
 			var a acknowledged
 			if json.Unmarshal(lines.Bytes(), &a) == nil {
-				told[a.Key] = a.Revision
+				acknowledgedAt[a.Key] = a.Revision
 				highest = max(highest, a.Revision)
 			}
 		}
@@ -381,7 +382,7 @@ func TestKill(t *testing.T) {
 	for _, e := range all(t, l).Events {
 		there[e.Key] = e
 	}
-	for key, r := range told {
+	for key, r := range acknowledgedAt {
 		a, b := there[key+"a"], there[key+"b"]
 		if a.Create != r || string(a.Value) != key || b.Create != r && !strings.Contains(key, "/0/") {
 			t.Errorf("commit %d of %s has left %+v and %+v", r, key, a, b)
@@ -392,8 +393,8 @@ func TestKill(t *testing.T) {
 			t.Errorf("of the commit of %s only half is there", pair)
 		}
 	}
-	if r := all(t, l).Revision; r < highest || len(told) < 100 || s.Sessions() != 12 {
-		t.Errorf("revision %d after %d, %d commits, %d sessions", r, highest, len(told), s.Sessions())
+	if r := all(t, l).Revision; r < highest || len(acknowledgedAt) < 100 || s.Sessions() != 12 {
+		t.Errorf("revision %d after %d, %d commits, %d sessions", r, highest, len(acknowledgedAt), s.Sessions())
 	}
 }
 
@@ -411,7 +412,7 @@ func TestClientSurvivesRestart(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if err := c.KeepAlive(ctx); !errors.Is(err, ErrUnavailable) {
-		t.Errorf("keep-alive of a store that is away: %v", err)
+		t.Errorf("keep-alive without the store: %v", err)
 	}
 	way.set(false, openServer(t, dir, ServerOptions{}))
 	wantBatch(t, seen, Batch{Resync: true, Revision: 1, Events: []Event{{Key: "k", Create: 1}}})

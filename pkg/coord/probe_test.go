@@ -33,18 +33,18 @@ func TestProbe(t *testing.T) {
 			tc.client.Addr = addr
 			got, lookErr := Probe(t.Context(), tc.client)
 			if stats := s.Stats(); stats.Sessions != 0 || stats.Keys != 0 {
-				t.Errorf("a look has left a trace: %+v", stats)
+				t.Errorf("a probe has left a trace: %+v", stats)
 			}
 			c, err := Dial(t.Context(), tc.client)
 			if err == nil {
 				defer closeStore(t, c)
 			}
 			if (err == nil) != (lookErr == nil) || err != nil && err.Error() != lookErr.Error() {
-				t.Fatalf("looking: %v\ndialling: %v", lookErr, err)
+				t.Fatalf("Probe: %v\nDial: %v", lookErr, err)
 			}
 			if err != nil {
 				if !errors.As(lookErr, new(*RefusedError)) {
-					t.Errorf("%v is no refusal", lookErr)
+					t.Errorf("%v is not a RefusedError", lookErr)
 				}
 				return
 			}

@@ -28,7 +28,8 @@ func TestDetectTorch(t *testing.T) {
 	} {
 		t.Run(tc.version+" "+tc.args, func(t *testing.T) {
 			t.Parallel()
-			cmd := exec.CommandContext(context.WithoutCancel(t.Context()), testenv.Torch(t, tc.version), "-c", serveTorch, tc.args)
+			cmd := exec.CommandContext(context.WithoutCancel(t.Context()), testenv.Torch(t, tc.version), "-c", serveTorch,
+				tc.args)
 			cmd.Env = append(os.Environ(), "OMP_NUM_THREADS=1", "TORCH_CPP_LOG_LEVEL=ERROR")
 			stdin, err := cmd.StdinPipe()
 			if err != nil {

@@ -18,7 +18,10 @@ import (
 
 func TestRefusalTallies(t *testing.T) {
 	var r refusals
-	a, b := refusalSource{netip.MustParseAddr("10.0.0.1"), ReasonRunID}, refusalSource{netip.MustParseAddr("10.0.0.1"), ReasonSecret}
+	a, b := refusalSource{netip.MustParseAddr("10.0.0.1"), ReasonRunID}, refusalSource{
+		netip.MustParseAddr("10.0.0.1"),
+		ReasonSecret,
+	}
 	if !r.add(a, "one", 0) || !r.add(b, "other", time.Second) {
 		t.Error("the first refusal of an address and reason is not logged")
 	}
@@ -88,11 +91,14 @@ func TestRefusedAgentDoesNotFloodTheLog(t *testing.T) {
 		var log logBuffer
 		s := NewServer(ServerOptions{Secret: []byte("right"), Logger: zerolog.New(&log)})
 		guess := func() {
-			_, err := Dial(t.Context(), DialOptions{Addr: "pipe", Secret: []byte("wrong"), Conn: func(context.Context) (net.Conn, error) {
-				here, there := net.Pipe()
-				s.ServeConn(there)
-				return here, nil
-			}})
+			_, err := Dial(t.Context(), DialOptions{
+				Addr: "pipe", Secret: []byte("wrong"),
+				Conn: func(context.Context) (net.Conn, error) {
+					here, there := net.Pipe()
+					s.ServeConn(there)
+					return here, nil
+				},
+			})
 			if refused, ok := errors.AsType[*RefusedError](err); !ok || refused.Reason != ReasonSecret {
 				t.Fatal(err)
 			}
@@ -101,7 +107,8 @@ func TestRefusedAgentDoesNotFloodTheLog(t *testing.T) {
 			guess()
 		}
 		synctest.Wait()
-		if n := strings.Count(log.String(), "\n"); n != 1 || !strings.Contains(log.String(), `"message":"refused an agent: `) {
+		if n := strings.Count(log.String(), "\n"); n != 1 ||
+			!strings.Contains(log.String(), `"message":"refused an agent: `) {
 			t.Errorf("%d lines at once:\n%.500s", n, &log)
 		}
 		<-time.After(refusalInterval + time.Second)

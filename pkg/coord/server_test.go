@@ -117,7 +117,7 @@ func next[T any](t testing.TB, from <-chan T, what string) T {
 		}
 		return b
 	case <-time.After(testTimeout):
-		t.Fatalf("%s does not come", what)
+		t.Fatalf("no %s arrived", what)
 		panic("unreachable")
 	}
 }
@@ -141,7 +141,8 @@ func TestClientsSeeEachOther(t *testing.T) {
 	}
 	defer closeStore(t, leader)
 	if a.InstanceID() != "store" || a.TTL() != 10*time.Second || a.Session() == b.Session() || s.Sessions() != 2 {
-		t.Errorf("instance %q, TTL %v, sessions %q and %q of %d", a.InstanceID(), a.TTL(), a.Session(), b.Session(), s.Sessions())
+		t.Errorf("instance %q, TTL %v, sessions %q and %q of %d", a.InstanceID(), a.TTL(), a.Session(), b.Session(),
+			s.Sessions())
 	}
 	home := netip.MustParseAddrPort(addr).Addr()
 	if got := s.ReachedAt(); !slices.Equal(got, []netip.Addr{home}) {
@@ -194,11 +195,15 @@ func TestLargeBatch(t *testing.T) {
 	put(t, leader, Op{Key: "l", Value: big})
 	c := dial(t, DialOptions{Addr: addr})
 	wantBatch(t, watch(t, c, "k/"), Batch{Resync: true, Revision: 101, Events: want})
-	wantBatch(t, watch(t, c, "l"), Batch{Resync: true, Revision: 101, Events: []Event{{Key: "l", Value: big, Create: 101}}})
+	wantBatch(t, watch(t, c, "l"), Batch{
+		Resync: true, Revision: 101,
+		Events: []Event{{Key: "l", Value: big, Create: 101}},
+	})
 	if r := put(t, c, Op{Key: "m", Value: big}); r != 102 {
 		t.Errorf("revision %d", r)
 	}
-	if _, err := c.Commit(t.Context(), nil, []Op{{Key: "m", Value: make([]byte, MaxCommit)}}); !errors.Is(err, ErrTooLarge) {
+	if _, err := c.Commit(t.Context(), nil, []Op{{Key: "m", Value: make([]byte, MaxCommit)}}); !errors.Is(err,
+		ErrTooLarge) {
 		t.Errorf("commit that is too large: %v", err)
 	}
 }
@@ -217,7 +222,8 @@ func TestClose(t *testing.T) {
 		t.Errorf("shutdown while there is a client: %v", err)
 	}
 	var dialErr *DialError
-	if _, err := Dial(t.Context(), DialOptions{Addr: addr}); !errors.As(err, &dialErr) || dialErr.Obstacle != ObstacleBusy {
+	if _, err := Dial(t.Context(), DialOptions{Addr: addr}); !errors.As(err, &dialErr) ||
+		dialErr.Obstacle != ObstacleBusy {
 		t.Errorf("dial while it shuts down: %v", err)
 	}
 	put(t, c, Op{Key: "k"})
@@ -229,7 +235,10 @@ func TestClose(t *testing.T) {
 	for _, store := range []Store{c, leader} {
 		next(t, store.Lost(), "the loss")
 		_, err := store.Commit(t.Context(), nil, []Op{{Key: "l"}})
-		for _, err := range []error{store.Err(), err, store.KeepAlive(t.Context()), next(t, watched, "the end of the watch")} {
+		for _, err := range []error{
+			store.Err(), err, store.KeepAlive(t.Context()),
+			next(t, watched, "the end of the watch"),
+		} {
 			if !errors.Is(err, ErrUnavailable) || errors.Is(err, ErrSessionLost) {
 				t.Errorf("%T after the store's end: %v", store, err)
 			}
@@ -280,7 +289,7 @@ func TestSharedPort(t *testing.T) {
 	})
 	dial(t, DialOptions{Addr: l.Addr().String()})
 	if got := s.ReachedAt(); len(got) != 0 {
-		t.Errorf("a client of no run has reached it at %v", got)
+		t.Errorf("a client without a run id counts as reached at %v", got)
 	}
 	c := dial(t, DialOptions{Addr: l.Addr().String(), RunID: "run"})
 	put(t, c, Op{Key: "k", Value: make([]byte, 100_000)})
@@ -295,14 +304,14 @@ func TestSharedPort(t *testing.T) {
 func TestHasSession(t *testing.T) {
 	s, addr := startServer(t, ServerOptions{})
 	if s.HasSession("a") {
-		t.Error("it has a session before any client")
+		t.Error("HasSession without a client")
 	}
 	c := dial(t, DialOptions{Addr: addr, RunID: "a"})
 	if !s.HasSession("a") || s.HasSession("b") {
-		t.Error("the client's session is not that of its run alone")
+		t.Error("HasSession does not distinguish runs")
 	}
 	closeStore(t, c)
 	if s.HasSession("a") {
-		t.Error("it has a session that was closed")
+		t.Error("HasSession after the session was closed")
 	}
 }

@@ -90,7 +90,7 @@ func expectKeysDeleted(t *testing.T, seen <-chan Batch, after time.Duration) {
 	expectNoBatch(t, seen, after-time.Millisecond)
 	wantBatch(t, seen, Batch{Revision: 3, Events: []Event{{Key: "a", Deleted: true}, {Key: "b", Deleted: true}}})
 	if took := time.Since(begin); took > after+tickInterval {
-		t.Errorf("the keys vanished after %v, want %v", took, after)
+		t.Errorf("the keys were deleted after %v, want %v", took, after)
 	}
 }
 
@@ -158,7 +158,8 @@ func TestEndSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, p, c, seen := newSessionTest(t)
 		opts := DialOptions{Addr: "pipe", Conn: p.dial}
-		for _, token := range []string{"", "x", ".", string(c.Session()) + ".guess"} { // the answer does not reveal whether the session exists
+		for _, token := range []string{"", "x", ".", string(c.Session()) + ".guess"} {
+			// the answer does not reveal whether the session exists
 			if err := EndSession(t.Context(), opts, token); err != nil {
 				t.Error(err)
 			}
@@ -172,7 +173,7 @@ func TestEndSession(t *testing.T) {
 			t.Errorf("%d sessions are left", n)
 		}
 		if err := EndSession(t.Context(), opts, c.Token()); err != nil {
-			t.Errorf("a session that is over: %v", err)
+			t.Errorf("a session that has ended: %v", err)
 		}
 		p.set(true, s)
 		if err := EndSession(t.Context(), opts, c.Token()); !errors.Is(err, ErrUnavailable) {
@@ -279,7 +280,7 @@ func TestResumeReplacesConnection(t *testing.T) {
 		old.Close()
 		expectNoBatch(t, seen, 500*time.Millisecond)
 		if s.Sessions() != 1 {
-			t.Error("the session ended with a connection that it has left")
+			t.Error("the session ended with its old connection")
 		}
 	})
 }
@@ -316,7 +317,8 @@ func TestStoreReplaced(t *testing.T) {
 	}{
 		{
 			name: "of the same job", opts: ServerOptions{InstanceID: "second"},
-			want: "coordination store: not available: another store runs at its address: the store at pipe is gone: another instance, second, runs there now",
+			want: "coordination store: not available: another store runs at its address: " +
+				"the store at pipe is gone: another instance, second, runs there now",
 		},
 		{
 			name: "of another elasticrun", opts: ServerOptions{InstanceID: "first", Secret: []byte("new")},
@@ -350,7 +352,7 @@ func TestReconnectDelay(t *testing.T) {
 			mu.Lock()
 			defer mu.Unlock()
 			tries++
-			return nil, errors.New("nobody is there")
+			return nil, errors.New("nothing listens")
 		}
 		p.breakAll()
 		for _, phase := range []struct {
@@ -372,11 +374,11 @@ func TestReconnectDelay(t *testing.T) {
 		}
 		select {
 		case <-c.Lost():
-			t.Errorf("silence alone has closed Lost: %v", c.Err())
+			t.Errorf("a lost connection alone has closed Lost: %v", c.Err())
 		default:
 		}
 		if err := c.Close(t.Context()); !errors.Is(err, ErrUnavailable) {
-			t.Errorf("close, which nobody hears: %v", err)
+			t.Errorf("Close without a connection: %v", err)
 		}
 	})
 }
@@ -438,7 +440,7 @@ func TestDeadPath(t *testing.T) {
 			}
 		}
 		if took := time.Since(begin); took != 2500*time.Millisecond {
-			t.Errorf("it took %v to find another way", took)
+			t.Errorf("it took %v to replace the connection", took)
 		}
 		if b := next(t, watched, "a batch"); !b.Resync {
 			t.Errorf("batch %+v", b)

@@ -33,9 +33,9 @@ func frames() map[string][]byte {
 		"batch": appendBatch(nil, 5, Batch{Resync: true, Revision: 9, Events: []Event{
 			{Key: "a", Value: []byte("v"), Create: 9}, {Key: "b", Deleted: true},
 		}}, []bool{true, false}),
-		"look": probeRequest{proof: []byte{7}}.append(nil),
-		"seen": probeReply{version: "v1", runID: "run", agents: 3, time: 1 << 60, proof: []byte{1}}.append(nil),
-		"over": appendExitNotice(nil, codeLost, "it was silent"),
+		"probe request": probeRequest{proof: []byte{7}}.append(nil),
+		"probe reply":   probeReply{version: "v1", runID: "run", agents: 3, time: 1 << 60, proof: []byte{1}}.append(nil),
+		"exit notice":   appendExitNotice(nil, codeLost, "expired"),
 	}
 }
 
@@ -115,7 +115,8 @@ func TestFramesRoundTrip(t *testing.T) {
 			}
 		})
 	}
-	if _, _, err := readFrame(bytes.NewReader(frames()["hello"]), 5, make([]byte, frameHeader)); !errors.Is(err, errMalformed) {
+	if _, _, err := readFrame(bytes.NewReader(frames()["hello"]), 5, make([]byte, frameHeader)); !errors.Is(err,
+		errMalformed) {
 		t.Errorf("a frame that is too long: %v", err)
 	}
 }
@@ -140,7 +141,8 @@ func FuzzFrame(f *testing.F) {
 				continue
 			}
 			same, _ := decoded(k, bodyOf(again))
-			private := cmp.AllowUnexported(hello{}, challenge{}, join{}, welcome{}, probeRequest{}, probeReply{}, commitRequest{}, reply{}, batchPart{})
+			private := cmp.AllowUnexported(hello{}, challenge{}, join{}, welcome{}, probeRequest{}, probeReply{},
+				commitRequest{}, reply{}, batchPart{})
 			if diff := cmp.Diff(m, same, private, cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("kind %d changes when it is encoded again:\n%s", k, diff)
 			}
@@ -179,14 +181,15 @@ func TestProof(t *testing.T) {
 		}
 	}
 	if of("secret").verifies(sideAgent, nil, nil) {
-		t.Error("no proof is one")
+		t.Error("an empty proof is accepted without a secret")
 	}
 }
 
 // TestPrintable checks that a peer's text stays one line and cannot control a terminal.
 func TestPrintable(t *testing.T) {
 	for in, want := range map[string]string{
-		"Zürich 東京": "Zürich 東京", "a\nb\tc": "a?b?c", "\x1b[2J\u009bx\x7f": "?[2J?x?", "a\u202eb\u2066c\u2028d": "a?b?c?d", "\xff": "?",
+		"Zürich 東京": "Zürich 東京", "a\nb\tc": "a?b?c",
+		"\x1b[2J\u009bx\x7f": "?[2J?x?", "a\u202eb\u2066c\u2028d": "a?b?c?d", "\xff": "?",
 	} {
 		if got := printable(in); got != want {
 			t.Errorf("%q: %q, want %q", in, got, want)

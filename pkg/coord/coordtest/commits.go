@@ -18,15 +18,18 @@ func guards(env *testEnv) {
 	env.commitFails(b, coord.ErrConflict, []coord.Guard{env.guard("k", first+1)}, env.put("k", "no"))
 	env.commitFails(b, coord.ErrConflict, []coord.Guard{env.guard("none", first)}, env.put("none", "no"))
 
-	second := env.commit(b, []coord.Guard{env.guard("k", first)}, env.put("k", "2")) // a put does not change the create-revision
-	env.commit(a, []coord.Guard{env.guard("k", first), env.guard("none", 0)}, env.put("other", "guarded by keys it does not write"))
+	// a put does not change the create-revision
+	second := env.commit(b, []coord.Guard{env.guard("k", first)}, env.put("k", "2"))
+	env.commit(a, []coord.Guard{env.guard("k", first), env.guard("none", 0)},
+		env.put("other", "guarded by keys it does not write"))
 	env.commitFails(a, coord.ErrConflict, []coord.Guard{env.guard("k", second)}, env.put("k", "no"))
 	env.holds(a, map[string]string{"k": "2", "other": "guarded by keys it does not write"})
 
 	env.commit(a, []coord.Guard{env.guard("k", first)}, env.del("k"))
 	env.commitFails(b, coord.ErrConflict, []coord.Guard{env.guard("k", first)}, env.put("k", "no"))
 	again := env.commit(b, []coord.Guard{env.guard("k", 0)}, env.put("k", "3"))
-	env.commitFails(a, coord.ErrConflict, []coord.Guard{env.guard("k", first)}, env.put("k", "no")) // the key was created again
+	// the key was created again
+	env.commitFails(a, coord.ErrConflict, []coord.Guard{env.guard("k", first)}, env.put("k", "no"))
 	env.commit(a, []coord.Guard{env.guard("k", again)}, env.put("k", "4"))
 	env.holds(b, map[string]string{"k": "4", "other": "guarded by keys it does not write"})
 
@@ -62,10 +65,12 @@ func allOrNothing(env *testEnv) {
 		{env.guard("none", rev), env.guard("k", rev)},
 		{env.guard("k", rev), env.guard("none", rev), env.guard("gone", rev)},
 	} {
-		env.commitFails(a, coord.ErrConflict, guards, env.put("k", "no"), env.putOwned("new", "no"), env.del("gone"), env.putTTL("short", "no", env.KeyTTL))
+		env.commitFails(a, coord.ErrConflict, guards, env.put("k", "no"), env.putOwned("new", "no"), env.del("gone"),
+			env.putTTL("short", "no", env.KeyTTL))
 	}
 	env.holds(b, want)
-	env.commit(a, []coord.Guard{env.guard("k", rev), env.guard("gone", rev)}, env.put("k", "2"), env.putOwned("new", "2"), env.del("gone"), env.putTTL("short", "2", 100*env.KeyTTL))
+	env.commit(a, []coord.Guard{env.guard("k", rev), env.guard("gone", rev)}, env.put("k", "2"), env.putOwned("new", "2"),
+		env.del("gone"), env.putTTL("short", "2", 100*env.KeyTTL))
 	v.awaitAll(map[string]string{"k": "2", "new": "2", "short": "2"})
 	if n := v.count(); n != 2 {
 		env.Errorf("one commit and four refused ones arrived as %q", v.batchStrings())
@@ -118,7 +123,8 @@ func oneWinner(env *testEnv) {
 			ctx, cancel := env.bounded()
 			defer cancel()
 			me := fmt.Sprint("writer ", i)
-			rev, err := stores[i%len(stores)].Commit(ctx, []coord.Guard{env.guard(key, 0)}, []coord.Op{env.put(key, me), env.put(me, key)})
+			rev, err := stores[i%len(stores)].Commit(ctx, []coord.Guard{env.guard(key, 0)},
+				[]coord.Op{env.put(key, me), env.put(me, key)})
 			switch {
 			case err == nil:
 				mu.Lock()
@@ -171,13 +177,16 @@ func deletes(env *testEnv) {
 	marked.Value, marked.Owned, marked.TTL = []byte("unused"), true, env.KeyTTL
 	deleted := env.commit(s, nil, marked)
 	v.awaitAll(map[string]string{})
-	want := []string{fmt.Sprintf("changes at %d: k=1 made in %d", made, made), fmt.Sprintf("changes at %d: k deleted", deleted)}
+	want := []string{
+		fmt.Sprintf("changes at %d: k=1 made in %d", made, made),
+		fmt.Sprintf("changes at %d: k deleted", deleted),
+	}
 	if got := v.batchStrings()[1:]; fmt.Sprint(got) != fmt.Sprint(want) {
 		env.Errorf("the watch delivered %q, want %q", got, want)
 	}
 	again := env.commit(s, []coord.Guard{env.guard("k", 0)}, env.put("k", "2"))
 	if again <= deleted {
-		env.Errorf("the key was made anew in revision %d, and deleted in %d", again, deleted)
+		env.Errorf("the key was created again in revision %d, and deleted in %d", again, deleted)
 	}
 }
 
@@ -271,7 +280,8 @@ func limits(env *testEnv) {
 		"put, deleted": {env.put("k", "1"), env.del("k")},
 	} {
 		ctx, cancel := env.bounded()
-		if _, err := s.Commit(ctx, nil, ops); err == nil || errors.Is(err, coord.ErrUnavailable) || errors.Is(err, coord.ErrSessionLost) {
+		if _, err := s.Commit(ctx, nil, ops); err == nil || errors.Is(err, coord.ErrUnavailable) ||
+			errors.Is(err, coord.ErrSessionLost) {
 			env.Errorf("%s: Commit returned %v", name, err)
 		}
 		cancel()

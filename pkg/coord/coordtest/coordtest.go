@@ -115,6 +115,7 @@ type testEnv struct {
 }
 
 func newTestEnv(t testing.TB, h Harness) *testEnv {
+	t.Helper()
 	h.Timeout = cmp.Or(h.Timeout, 20*time.Second)
 	h.KeyTTL = cmp.Or(h.KeyTTL, 2*time.Second)
 	return &testEnv{TB: t, Harness: h, prefix: "coordtest-" + rand.Text() + "/"}

@@ -109,7 +109,7 @@ func (m *memory) end(c *client) {
 	for key, e := range m.keys {
 		if e.owner == c {
 			events = append(events, m.remove(key))
-			if m.bug == "keys of a session vanish one by one" {
+			if m.bug == "keys of a session are deleted one by one" {
 				m.commit(events)
 				events = nil
 			}

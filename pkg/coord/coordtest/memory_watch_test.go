@@ -16,12 +16,12 @@ func (c *client) Watch(ctx context.Context, prefix string, handle func(coord.Bat
 	if m.bug == "handle is called concurrently" {
 		before := handle
 		handle = func(b coord.Batch) error {
-			begun := make(chan struct{})
+			started := make(chan struct{})
 			go func() {
-				close(begun)
+				close(started)
 				_ = before(b)
 			}()
-			<-begun
+			<-started
 			return before(b)
 		}
 	}

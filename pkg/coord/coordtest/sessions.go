@@ -187,7 +187,8 @@ func keyTTLRenewed(env *testEnv) {
 func keyTTLTaken(env *testEnv) {
 	a, b := env.open(), env.open()
 	v := env.watch(b, "")
-	env.commit(a, nil, env.putTTL("freed", "v", env.KeyTTL), env.putTTL("owned", "v", env.KeyTTL), env.putOwned("given", "v"))
+	env.commit(a, nil, env.putTTL("freed", "v", env.KeyTTL), env.putTTL("owned", "v", env.KeyTTL),
+		env.putOwned("given", "v"))
 	env.commit(a, nil, env.put("freed", "v"), env.putOwned("owned", "v"), env.putTTL("given", "v", time.Hour))
 	env.commit(b, nil, env.putTTL("clock", "v", env.KeyTTL*2))
 	v.await("the clock's key", func(got map[string]string) bool { return got["clock"] == "v" })

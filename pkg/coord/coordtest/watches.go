@@ -26,19 +26,22 @@ func watchBatches(env *testEnv) {
 		env.Errorf("a watch begins at %d, after a commit of revision %d", first, put)
 	}
 	want := []string{fmt.Sprintf("a=2 made in %d, b=1 made in %d", made, made)}
-	step := func(guards []coord.Guard, told string, values map[string]string, ops ...coord.Op) coord.Revision {
+	step := func(guards []coord.Guard, format string, values map[string]string, ops ...coord.Op) coord.Revision {
 		rev := env.commit(a, guards, ops...)
 		v.awaitAll(values)
-		want = append(want, fmt.Sprintf(told, rev))
+		want = append(want, fmt.Sprintf(format, rev))
 		return rev
 	}
-	step(nil, fmt.Sprintf("changes at %%d: a=3 made in %d", made), map[string]string{"a": "3", "b": "1"}, env.put("a", "3"))
-	c := step(nil, "changes at %[1]d: c=1 made in %[1]d", map[string]string{"a": "3", "b": "1", "c": "1"}, env.putOwned("c", "1"))
+	step(nil, fmt.Sprintf("changes at %%d: a=3 made in %d", made), map[string]string{"a": "3", "b": "1"},
+		env.put("a", "3"))
+	c := step(nil, "changes at %[1]d: c=1 made in %[1]d", map[string]string{"a": "3", "b": "1", "c": "1"},
+		env.putOwned("c", "1"))
 	step(nil, fmt.Sprintf("changes at %%[1]d: a deleted, b=2 made in %d, d=1 made in %%[1]d", made),
 		map[string]string{"b": "2", "c": "1", "d": "1"}, env.put("b", "2"), env.del("a"), env.put("d", "1"))
 	step([]coord.Guard{env.guard("c", c)}, fmt.Sprintf("changes at %%d: c=2 made in %d", c),
 		map[string]string{"b": "2", "c": "2", "d": "1"}, env.put("c", "2"), env.del("none"))
-	step(nil, "changes at %[1]d: a=4 made in %[1]d", map[string]string{"a": "4", "b": "2", "c": "2", "d": "1"}, env.put("a", "4"))
+	step(nil, "changes at %[1]d: a=4 made in %[1]d", map[string]string{"a": "4", "b": "2", "c": "2", "d": "1"},
+		env.put("a", "4"))
 	got := v.batchStrings()
 	want[0] = fmt.Sprintf("all at %d: %s", v.batches[0].Revision, want[0])
 	if !slices.Equal(want, got) {
@@ -51,7 +54,8 @@ func watchPrefix(env *testEnv) {
 	s := env.open()
 	keys := []string{"", "a", "a/", "a/b", "a/\xff", "a0", "ab", "b", "\xff"}
 	prefixes := map[string][]string{
-		"": keys, "a": {"a", "a/", "a/b", "a/\xff", "a0", "ab"}, "a/": {"a/", "a/b", "a/\xff"}, "ab": {"ab"}, "abc": {}, "\xff": {"\xff"},
+		"": keys, "a": {"a", "a/", "a/b", "a/\xff", "a0", "ab"}, "a/": {"a/", "a/b", "a/\xff"},
+		"ab": {"ab"}, "abc": {}, "\xff": {"\xff"},
 	}
 	early, late := make(map[string]*watchRecorder), make(map[string]*watchRecorder)
 	for prefix := range prefixes {

@@ -25,9 +25,9 @@ type watchRecorder struct {
 	batches []coord.Batch
 	state   map[string]coord.Event
 
-	begun chan struct{} // closed when the first batch has arrived
-	done  chan struct{} // closed when Watch has returned
-	err   error         // what Watch returned; set before done is closed
+	started chan struct{} // closed when the first batch has arrived
+	done    chan struct{} // closed when Watch has returned
+	err     error         // what Watch returned; set before done is closed
 }
 
 // watch starts a watch of the keys that begin with prefix and waits for its first batch. It ends with the case.
@@ -41,7 +41,8 @@ func (env *testEnv) watchWith(s coord.Store, prefix string, rule func(map[string
 	env.Helper()
 	v := &watchRecorder{
 		env: env, prefix: env.prefix + prefix,
-		news: make(chan struct{}), state: make(map[string]coord.Event), begun: make(chan struct{}), done: make(chan struct{}),
+		news: make(chan struct{}), state: make(map[string]coord.Event),
+		started: make(chan struct{}), done: make(chan struct{}),
 	}
 	ctx, cancel := context.WithCancel(env.Context())
 	go func() {
@@ -61,7 +62,7 @@ func (env *testEnv) watchWith(s coord.Store, prefix string, rule func(map[string
 		}
 	})
 	select { // so that all later commits are changes
-	case <-v.begun:
+	case <-v.started:
 	case <-v.done:
 	case <-time.After(env.Timeout):
 		env.Fatalf("Watch delivers nothing for %v", env.Timeout)
@@ -85,7 +86,7 @@ func (v *watchRecorder) handle(b coord.Batch, rule func(map[string]string) error
 		return &ruleError{fmt.Sprintf("batch %d, %s: %v", len(v.batches)+1, v.env.batchString(b), err)}
 	}
 	if len(v.batches) == 0 {
-		close(v.begun)
+		close(v.started)
 	}
 	if b.Resync {
 		clear(v.state)

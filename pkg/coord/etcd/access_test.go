@@ -54,7 +54,9 @@ func (a *authority) issue(t testing.TB, name string) (cert, key string) {
 	return cert, key
 }
 
-func (a *authority) sign(t testing.TB, template *x509.Certificate) (certFile, keyFile string, cert *x509.Certificate, key *ecdsa.PrivateKey) {
+func (a *authority) sign(
+	t testing.TB, template *x509.Certificate,
+) (certFile, keyFile string, cert *x509.Certificate, key *ecdsa.PrivateKey) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -88,11 +90,12 @@ func (a *authority) sign(t testing.TB, template *x509.Certificate) (certFile, ke
 // TestTLS opens a store of a server that requires client certificates, with correct and wrong settings.
 func TestTLS(t *testing.T) {
 	t.Parallel()
-	ours, strangers := newAuthority(t, "ours"), newAuthority(t, "strangers")
+	ours, others := newAuthority(t, "ours"), newAuthority(t, "others")
 	serverCert, serverKey := ours.issue(t, "server")
 	cert, key := ours.issue(t, "job")
-	otherCert, otherKey := strangers.issue(t, "job")
-	c := startDebian(t, 1, "--cert-file="+serverCert, "--key-file="+serverKey, "--client-cert-auth", "--trusted-ca-file="+ours.file)[0]
+	otherCert, otherKey := others.issue(t, "job")
+	c := startDebian(t, 1, "--cert-file="+serverCert, "--key-file="+serverKey, "--client-cert-auth",
+		"--trusted-ca-file="+ours.file)[0]
 	plain := shared.endpoint(t)
 	for _, tc := range []struct {
 		name     string
@@ -103,11 +106,26 @@ func TestTLS(t *testing.T) {
 	}{
 		{name: "right", endpoint: c.client, tls: TLS{CA: ours.file, Cert: cert, Key: key}},
 		{name: "no certificate", endpoint: c.client, tls: TLS{CA: ours.file}, want: "it ended the TLS handshake: tls: "},
-		{name: "a stranger's certificate", endpoint: c.client, tls: TLS{CA: ours.file, Cert: otherCert, Key: otherKey}, want: "it ended the TLS handshake: tls: "},
-		{name: "a stranger as the authority", endpoint: c.client, tls: TLS{CA: strangers.file, Cert: cert, Key: key}, want: "its certificate is not trusted: x509: certificate signed by unknown authority"},
-		{name: "the machine's authorities", endpoint: c.client, tls: TLS{Cert: cert, Key: key}, want: "its certificate is not trusted: "},
-		{name: "https to http", endpoint: "https" + strings.TrimPrefix(plain, "http"), tls: TLS{CA: ours.file}, want: "perhaps it does not speak TLS", passes: true},
-		{name: "http to https", endpoint: "http" + strings.TrimPrefix(c.client, "https"), want: "perhaps it requires TLS", passes: true},
+		{
+			name: "another authority's certificate", endpoint: c.client,
+			tls: TLS{CA: ours.file, Cert: otherCert, Key: otherKey}, want: "it ended the TLS handshake: tls: ",
+		},
+		{
+			name: "another authority for the server", endpoint: c.client, tls: TLS{CA: others.file, Cert: cert, Key: key},
+			want: "its certificate is not trusted: x509: certificate signed by unknown authority",
+		},
+		{
+			name: "the machine's authorities", endpoint: c.client, tls: TLS{Cert: cert, Key: key},
+			want: "its certificate is not trusted: ",
+		},
+		{
+			name: "https to http", endpoint: "https" + strings.TrimPrefix(plain, "http"), tls: TLS{CA: ours.file},
+			want: "perhaps it does not speak TLS", passes: true,
+		},
+		{
+			name: "http to https", endpoint: "http" + strings.TrimPrefix(c.client, "https"), want: "perhaps it requires TLS",
+			passes: true,
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -116,12 +134,15 @@ func TestTLS(t *testing.T) {
 				timeout = 3 * time.Second
 			}
 			start := time.Now()
-			s, err := Open(t.Context(), Options{Endpoints: []string{tc.endpoint}, TLS: tc.tls, Prefix: tc.name, DialTimeout: timeout})
+			s, err := Open(t.Context(), Options{
+				Endpoints: []string{tc.endpoint}, TLS: tc.tls, Prefix: tc.name,
+				DialTimeout: timeout,
+			})
 			if err == nil {
 				defer s.Close(t.Context())
 			}
 			if took := time.Since(start); !tc.passes && took > timeout*3/4 {
-				t.Errorf("Open took %v, though time cannot help", took)
+				t.Errorf("Open took %v, though the error is permanent", took)
 			}
 			var refused *coord.RefusedError
 			switch {
@@ -136,7 +157,7 @@ func TestTLS(t *testing.T) {
 			case err == nil || !strings.Contains(err.Error(), tc.want) || strings.Contains(err.Error(), "\n"):
 				t.Errorf("Open returned %v, want one line with %q", err, tc.want)
 			case tc.passes && !errors.Is(err, coord.ErrUnavailable), !tc.passes && !errors.As(err, &refused):
-				t.Errorf("Open returned %#v; that it passes by itself: %t", err, tc.passes)
+				t.Errorf("Open returned %#v; it may pass: %t", err, tc.passes)
 			}
 		})
 	}
@@ -162,7 +183,8 @@ func protect(t testing.TB, endpoint string) {
 	do(err)
 	_, err = cli.RoleAdd(ctx, "jobs")
 	do(err)
-	_, err = cli.RoleGrantPermission(ctx, "jobs", "elasticrun/", clientv3.GetPrefixRangeEnd("elasticrun/"), clientv3.PermissionType(clientv3.PermReadWrite))
+	_, err = cli.RoleGrantPermission(ctx, "jobs", "elasticrun/", clientv3.GetPrefixRangeEnd("elasticrun/"),
+		clientv3.PermissionType(clientv3.PermReadWrite))
 	do(err)
 	_, err = cli.UserAdd(ctx, "job", "secret")
 	do(err)
@@ -188,12 +210,18 @@ func TestUsers(t *testing.T) {
 		{name: "right", user: "job", password: "secret"},
 		{name: "wrong password", user: "job", password: "guess", open: `user "job" or its password is wrong`},
 		{name: "unknown user", user: "nobody", password: "secret", open: `user "nobody" or its password is wrong`},
-		{name: "nobody", use: "it requires a user and a password"},
-		{name: "another prefix", user: "job", password: "secret", prefix: "others", use: `user "job" may not read and write the keys below "others/"`},
+		{name: "no user", use: "it requires a user and a password"},
+		{
+			name: "another prefix", user: "job", password: "secret", prefix: "others",
+			use: `user "job" may not read and write the keys below "others/"`,
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			s, err := Open(t.Context(), Options{Endpoints: []string{c.client}, User: tc.user, Password: tc.password, Prefix: tc.prefix})
+			s, err := Open(t.Context(), Options{
+				Endpoints: []string{c.client}, User: tc.user, Password: tc.password,
+				Prefix: tc.prefix,
+			})
 			if tc.open != "" {
 				refusal(t, err, tc.open)
 				return
@@ -229,15 +257,18 @@ func TestTokens(t *testing.T) {
 	keepAliveUntilEnd(t, s)
 	f := followWatch(t, s, "")
 	f.await(map[string]string{})
-	root, err := clientv3.New(clientv3.Config{Endpoints: []string{endpoint}, Username: "root", Password: "secret of root", Logger: zap.NewNop()})
+	root, err := clientv3.New(clientv3.Config{
+		Endpoints: []string{endpoint}, Username: "root", Password: "secret of root",
+		Logger: zap.NewNop(),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer root.Close()
 	for range 3 {
-		gone := time.After(2 * time.Second) // the server removes expired tokens every second
+		expired := time.After(2 * time.Second) // the server removes expired tokens every second
 		select {
-		case <-gone:
+		case <-expired:
 		case <-s.Lost():
 			t.Fatal(s.Err())
 		}

@@ -28,13 +28,13 @@ func BenchmarkOne(b *testing.B) {
 		}
 	})
 	s := open(b, options)
-	told := make(chan string, 1)
+	values := make(chan string, 1)
 	ctx, cancel := context.WithCancel(b.Context())
 	var watch sync.WaitGroup
 	watch.Go(func() {
 		s.Watch(ctx, "k", func(batch coord.Batch) error {
 			for _, e := range batch.Events {
-				told <- string(e.Value)
+				values <- string(e.Value)
 			}
 			return nil
 		})
@@ -50,7 +50,7 @@ func BenchmarkOne(b *testing.B) {
 		for i := 0; b.Loop(); i++ {
 			value := fmt.Sprint(i)
 			mustCommit(b, s, owned("k", value))
-			for value != <-told {
+			for value != <-values {
 			}
 		}
 	})
@@ -95,11 +95,11 @@ func many(b *testing.B, n int) {
 		start := time.Now()
 		for i := range n {
 			group.Go(func() {
-				begun := time.Now()
+				start := time.Now()
 				if err := do(ctx, i); err != nil {
 					b.Errorf("%s, agent %d: %v", name, i, err)
 				}
-				took[i] = time.Since(begun)
+				took[i] = time.Since(start)
 			})
 		}
 		group.Wait()
@@ -115,27 +115,27 @@ func many(b *testing.B, n int) {
 	if b.Failed() {
 		return
 	}
-	told := make([]chan string, n)
+	values := make([]chan string, n)
 	ended, stop := context.WithCancel(b.Context())
 	var watches sync.WaitGroup
-	begin := func(s *Store, key string, tell chan<- string) <-chan struct{} {
-		begun := make(chan struct{})
+	begin := func(s *Store, key string, out chan<- string) <-chan struct{} {
+		started := make(chan struct{})
 		watches.Go(func() {
 			s.Watch(ended, key, func(batch coord.Batch) error {
 				if batch.Resync {
-					close(begun)
+					close(started)
 				}
 				for _, e := range batch.Events {
-					tell <- string(e.Value)
+					out <- string(e.Value)
 				}
 				return nil
 			})
 		})
-		return begun
+		return started
 	}
 	step("begin-watch", func(_ context.Context, i int) error {
-		told[i] = make(chan string, 1)
-		<-begin(agents[i], fmt.Sprint("answer/", agents[i].Session()), told[i])
+		values[i] = make(chan string, 1)
+		<-begin(agents[i], fmt.Sprint("answer/", agents[i].Session()), values[i])
 		return nil
 	})
 	reports := make(chan string, n)
@@ -157,7 +157,7 @@ func many(b *testing.B, n int) {
 		mustCommit(b, agents[0], ops...)
 	}
 	for i := range n {
-		<-told[i]
+		<-values[i]
 	}
 	b.ReportMetric(time.Since(start).Seconds()*1000, "answers-ms")
 	b.Logf("%-28s %5d ms in all", "answers", time.Since(start).Milliseconds())

@@ -15,18 +15,19 @@ func TestCommitFence(t *testing.T) {
 	f := followWatch(t, s, "")
 	ctx := t.Context()
 	for round, value := range []string{"a", "b", "c"} {
-		begun, err := s.currentEpoch(ctx) // a commit whose request is delayed
-		if err != nil || begun.number != round {
-			t.Fatalf("turn %+v, %v", begun, err)
+		epoch, err := s.currentEpoch(ctx) // a commit whose request is delayed
+		if err != nil || epoch.number != round {
+			t.Fatalf("epoch %+v, %v", epoch, err)
 		}
-		s.markUnknown(begun)
+		s.markUnknown(epoch)
 		mustCommit(t, s, owned("k", value), put("p", value))
 		f.await(map[string]string{"k": value, "p": value})
 		late := []coord.Op{owned("k", "late")}
-		if _, done, err := s.transact(ctx, begun, nil, late, nil, false); done != notApplied || !errors.Is(err, errEpochEnded) {
-			t.Errorf("round %d: a late commit: %v, %v", round, done, err)
+		if _, result, err := s.transact(ctx, epoch, nil, late, nil, false); result != notApplied ||
+			!errors.Is(err, errEpochEnded) {
+			t.Errorf("round %d: a late commit: %v, %v", round, result, err)
 		}
-		s.markUnknown(begun) // a late report of the unknown outcome has no effect
+		s.markUnknown(epoch) // a late report of the unknown outcome has no effect
 	}
 	// A commit that is in flight when the epoch ends begins again in the new one.
 	now, err := s.currentEpoch(ctx)
@@ -44,7 +45,7 @@ func TestCommitFence(t *testing.T) {
 	passed := s.commitFence.current
 	s.commitFence.current, s.commitFence.mustAdvance = before, true
 	if again, err := s.currentEpoch(ctx); err != nil || again != passed {
-		t.Errorf("turn %+v, %v; want %+v", again, err, passed)
+		t.Errorf("epoch %+v, %v; want %+v", again, err, passed)
 	}
 	f.await(map[string]string{"k": "d", "p": "c"})
 	if _, err := s.Commit(ctx, []coord.Guard{{Key: "k"}}, []coord.Op{put("p", "x")}); !errors.Is(err, coord.ErrConflict) {

@@ -35,7 +35,7 @@ func followWatch(t testing.TB, s coord.Store, prefix string) *follower {
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
 		defer close(f.done)
-		f.err = s.Watch(ctx, prefix, f.see)
+		f.err = s.Watch(ctx, prefix, f.handle)
 	}()
 	t.Cleanup(func() {
 		cancel()
@@ -44,7 +44,7 @@ func followWatch(t testing.TB, s coord.Store, prefix string) *follower {
 	return f
 }
 
-func (f *follower) see(b coord.Batch) error {
+func (f *follower) handle(b coord.Batch) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if b.Resync {
@@ -162,7 +162,7 @@ func TestRestart(t *testing.T) {
 		}
 		f.mu.Lock()
 		if f.resyncs != 1 {
-			t.Errorf("the watch began anew %d times, though nothing was lost", f.resyncs-1)
+			t.Errorf("the watch started again %d times, though nothing was lost", f.resyncs-1)
 		}
 		f.mu.Unlock()
 	}
@@ -225,7 +225,7 @@ func TestCompaction(t *testing.T) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.resyncs != 2 {
-		t.Errorf("the watch has begun %d times, want 2", f.resyncs)
+		t.Errorf("the watch started %d times, want 2", f.resyncs)
 	}
 }
 
@@ -264,7 +264,7 @@ func TestLeaderLost(t *testing.T) {
 	for _, f := range followers {
 		f.await(map[string]string{"own": "1", "k": "2"})
 	}
-	t.Logf("the watches told of it %v after the leader's death", time.Since(start))
+	t.Logf("the watches delivered it %v after the leader's death", time.Since(start))
 	if err := s.Err(); err != nil {
 		t.Errorf("the session is lost: %v", err)
 	}
@@ -319,7 +319,7 @@ func TestDroppedConnections(t *testing.T) {
 	start := time.Now()
 	f.await(map[string]string{"k": "1"}) // without any other request
 	if took := time.Since(start); took > 20*time.Second {
-		t.Errorf("the watch was silent for %v", took)
+		t.Errorf("the watch delivered nothing for %v", took)
 	}
 	// One KeepAlive fails. Soon another one uses a new connection, and the session survives.
 	fresh := openLinked(t, endpoint, Options{Prefix: prefix, TTL: 9 * time.Second})

@@ -37,13 +37,35 @@ func TestOpenOptions(t *testing.T) {
 		want    string
 	}{
 		{name: "none", want: "etcd: no endpoint is given"},
-		{name: "user", options: Options{Endpoints: plain, User: "job"}, want: `etcd: user "job": give both a user and a password, or neither`},
-		{name: "both", options: Options{Endpoints: append(plain, secure...)}, want: `etcd: endpoints ["http://127.0.0.1:1" "https://127.0.0.1:1"]: all must use the same scheme`},
-		{name: "not secure", options: Options{Endpoints: plain, TLS: TLS{CA: empty}}, want: "etcd: certificates are given, but the endpoint http://127.0.0.1:1 is not https: set the protocol to https"},
-		{name: "no file", options: Options{Endpoints: secure, TLS: TLS{CA: dir + "/none"}}, want: "etcd: read the CA's certificates: open " + dir + "/none: no such file or directory"},
-		{name: "no PEM", options: Options{Endpoints: secure, TLS: TLS{CA: empty}}, want: "etcd: " + empty + " holds no certificate in PEM form"},
-		{name: "no key", options: Options{Endpoints: secure, TLS: TLS{Cert: empty}}, want: fmt.Sprintf(`etcd: certificate %q, key "": give both, or neither`, empty)},
-		{name: "no certificate", options: Options{Endpoints: secure, TLS: TLS{Cert: empty, Key: empty}}, want: fmt.Sprintf("etcd: read certificate %s and key %s: tls: failed to find any PEM data in certificate input", empty, empty)},
+		{
+			name: "user", options: Options{Endpoints: plain, User: "job"},
+			want: `etcd: user "job": give both a user and a password, or neither`,
+		},
+		{
+			name: "both", options: Options{Endpoints: append(plain, secure...)},
+			want: `etcd: endpoints ["http://127.0.0.1:1" "https://127.0.0.1:1"]: all must use the same scheme`,
+		},
+		{
+			name: "not secure", options: Options{Endpoints: plain, TLS: TLS{CA: empty}},
+			want: "etcd: certificates are given, but the endpoint http://127.0.0.1:1 is not https: set the protocol to https",
+		},
+		{
+			name: "no file", options: Options{Endpoints: secure, TLS: TLS{CA: dir + "/none"}},
+			want: "etcd: read the CA's certificates: open " + dir + "/none: no such file or directory",
+		},
+		{
+			name: "no PEM", options: Options{Endpoints: secure, TLS: TLS{CA: empty}},
+			want: "etcd: " + empty + " holds no certificate in PEM form",
+		},
+		{
+			name: "no key", options: Options{Endpoints: secure, TLS: TLS{Cert: empty}},
+			want: fmt.Sprintf(`etcd: certificate %q, key "": give both, or neither`, empty),
+		},
+		{
+			name: "no certificate", options: Options{Endpoints: secure, TLS: TLS{Cert: empty, Key: empty}},
+			want: fmt.Sprintf("etcd: read certificate %s and key %s: tls: failed to find any PEM data "+
+				"in certificate input", empty, empty),
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			_, err := Open(t.Context(), tc.options)
@@ -63,7 +85,8 @@ func TestDefaults(t *testing.T) {
 	} {
 		o, err := Options{Endpoints: []string{"http://db:1"}, TTL: tc.ttl, Prefix: "/a/"}.withDefaults()
 		if err != nil || o.TTL != tc.want || o.OpTimeout != tc.op || o.Prefix != "/a" {
-			t.Errorf("TTL %v became %v, with requests of %v, below %q (%v); want %v, %v", tc.ttl, o.TTL, o.OpTimeout, o.Prefix, err, tc.want, tc.op)
+			t.Errorf("TTL %v became %v, with requests of %v, below %q (%v); want %v, %v", tc.ttl, o.TTL, o.OpTimeout, o.Prefix,
+				err, tc.want, tc.op)
 		}
 	}
 }
@@ -86,7 +109,8 @@ func TestOpenUnreachable(t *testing.T) {
 			start := time.Now()
 			_, err := Open(t.Context(), Options{Endpoints: []string{"http://" + tc.address}, DialTimeout: time.Second})
 			want := "begin a session: coordination store: not available: no answer from etcd at " + tc.address
-			if !errors.Is(err, coord.ErrUnavailable) || !strings.HasPrefix(errorText(err), want) || !strings.Contains(err.Error(), tc.want) {
+			if !errors.Is(err, coord.ErrUnavailable) || !strings.HasPrefix(errorText(err), want) ||
+				!strings.Contains(err.Error(), tc.want) {
 				t.Errorf("Open returned\n%v, want\n%s...%s", err, want, tc.want)
 			}
 			if took := time.Since(start); took > 12*time.Second {
@@ -94,7 +118,7 @@ func TestOpenUnreachable(t *testing.T) {
 			}
 		})
 	}
-	t.Run("told to stop", func(t *testing.T) {
+	t.Run("canceled", func(t *testing.T) {
 		t.Parallel()
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()

@@ -31,7 +31,10 @@ func newProxy(t testing.TB, target string) *proxy {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &proxy{target: target, changed: make(chan struct{}), conns: make(map[net.Conn]struct{}), dead: make(map[net.Conn]bool), listener: listener}
+	p := &proxy{
+		target: target, changed: make(chan struct{}), conns: make(map[net.Conn]struct{}),
+		dead: make(map[net.Conn]bool), listener: listener,
+	}
 	p.group.Go(p.serve)
 	t.Cleanup(p.close)
 	return p

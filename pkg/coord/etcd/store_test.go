@@ -79,12 +79,12 @@ func TestEndSession(t *testing.T) {
 	options := Options{Endpoints: []string{startEtcd(t).client}, TTL: time.Minute, DialTimeout: 5 * time.Second}
 	dead, other := open(t, options), open(t, options)
 	mustCommit(t, dead, owned("own", "v"))
-	gone := make(chan error, 1)
-	vanished := errors.New("the key has vanished")
+	watchEnded := make(chan error, 1)
+	errDeleted := errors.New("the key was deleted")
 	go func() {
-		gone <- other.Watch(t.Context(), "own", func(b coord.Batch) error {
+		watchEnded <- other.Watch(t.Context(), "own", func(b coord.Batch) error {
 			if len(b.Events) == 0 || b.Events[0].Deleted {
-				return vanished
+				return errDeleted
 			}
 			return nil
 		})
@@ -93,21 +93,21 @@ func TestEndSession(t *testing.T) {
 		t.Fatal(err)
 	}
 	select {
-	case err := <-gone:
-		if !errors.Is(err, vanished) {
+	case err := <-watchEnded:
+		if !errors.Is(err, errDeleted) {
 			t.Error(err)
 		}
 	case <-time.After(10 * time.Second):
 		t.Error("the keys of the ended session are still there")
 	}
 	if err := EndSession(t.Context(), options, dead.Session()); err != nil {
-		t.Errorf("a session that is over: %v", err)
+		t.Errorf("a session that has ended: %v", err)
 	}
 	if err := EndSession(t.Context(), options, "no number"); err == nil {
-		t.Error("ended what is no session")
+		t.Error("EndSession accepted an invalid session id")
 	}
 	options.Endpoints, options.DialTimeout = []string{"http://127.0.0.1:1"}, time.Second
 	if err := EndSession(t.Context(), options, dead.Session()); !errors.Is(err, coord.ErrUnavailable) {
-		t.Errorf("nobody is there: %v", err)
+		t.Errorf("no server: %v", err)
 	}
 }

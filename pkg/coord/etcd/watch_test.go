@@ -15,14 +15,17 @@ func TestWatchNotify(t *testing.T) {
 		if create == 0 {
 			return &mvccpb.Event{Type: mvccpb.Event_DELETE, Kv: &mvccpb.KeyValue{Key: []byte("root/" + key), ModRevision: mod}}
 		}
-		return &mvccpb.Event{Kv: &mvccpb.KeyValue{Key: []byte("root/" + key), Value: []byte("v"), CreateRevision: create, ModRevision: mod}}
+		return &mvccpb.Event{Kv: &mvccpb.KeyValue{
+			Key: []byte("root/" + key), Value: []byte("v"), CreateRevision: create,
+			ModRevision: mod,
+		}}
 	}
 	put := func(key string, create coord.Revision) coord.Event {
 		return coord.Event{Key: key, Value: []byte("v"), Create: create}
 	}
-	var told []coord.Batch
+	var got []coord.Batch
 	w := &watch{store: &Store{root: "root/"}, handle: func(b coord.Batch) error {
-		told = append(told, b)
+		got = append(got, b)
 		return nil
 	}}
 	for _, events := range [][]*mvccpb.Event{
@@ -40,7 +43,7 @@ func TestWatchNotify(t *testing.T) {
 		{Revision: 5, Events: []coord.Event{{Key: "a", Deleted: true}}},
 		{Revision: 9, Events: []coord.Event{put("a", 7), put("root/c", 2), {Key: "b", Deleted: true}}},
 	}
-	if diff := cmp.Diff(want, told); diff != "" {
+	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("batches (-want +got):\n%s", diff)
 	}
 	if w.next != 10 {

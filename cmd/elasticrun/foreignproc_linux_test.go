@@ -40,6 +40,7 @@ read -r line <"$GO"
 // Where /proc shows another pid namespace, its numbers are those of strangers here. A launcher whose guard or agent
 // has to end what is left of a job touches none of them, and still leaves nothing of the job behind.
 func TestForeignProc(t *testing.T) {
+	t.Parallel()
 	testenv.Root(t) // to make a pid namespace without a /proc of its own
 	for _, tt := range []struct {
 		name string

@@ -18,6 +18,7 @@ const flood = `i=0; while [ $i -lt 8000 ]; do echo "$i 0123456789012345678901234
 // A full disk under stdout or stderr costs what would have been on it and no more: the launcher says how much, shows all
 // that follows once there is room, and does not end with 0 where nobody could be told.
 func TestFullDiskUnderConsole(t *testing.T) {
+	t.Parallel()
 	testenv.Root(t) // to mount
 	const lost = "of output are missing here: no space left on device\n"
 	for _, tt := range []struct {

@@ -176,6 +176,7 @@ func (g *golden) matches(name, got string) {
 
 // What people and programs are told of each kind of failure, by real processes.
 func TestGolden(t *testing.T) {
+	t.Parallel()
 	two := []string{"--rdzv-id=job", "--nproc-per-node=2"}
 	logs := append(two[:2:2], "--log-dir=logs", "--redirects=3")
 	for _, tt := range []struct {
@@ -230,6 +231,7 @@ func TestGolden(t *testing.T) {
 
 // A failure on one node as another one tells of it.
 func TestGoldenElsewhere(t *testing.T) {
+	t.Parallel()
 	store := startStore(t)
 	node := func(rank int) *golden {
 		return startGolden(t, "--rdzv-id=job", "--nnodes=2", "--rdzv-backend=c10d", "--rdzv-endpoint="+store.addr, "--node-rank="+strconv.Itoa(rank), "fail.py", "exception", "0")

@@ -13,9 +13,12 @@ import (
 
 // runGuard runs the agent, cleans up after it and returns its exit code.
 func runGuard(lifeline *guard.Lifeline) int {
-	r, err := guard.Run(guard.Options{Lifeline: lifeline, OnDeadline: func(after time.Duration) {
-		fmt.Fprintf(os.Stderr, "elasticrun: the agent was silent for %v: its workers were killed\n", after)
-	}})
+	r, err := guard.Run(guard.Options{
+		Lifeline: lifeline, SweepTimeout: killTimeout, ShortSweepTimeout: killTimeout,
+		OnDeadline: func(after time.Duration) {
+			fmt.Fprintf(os.Stderr, "elasticrun: the agent was silent for %v: its workers were killed\n", after)
+		},
+	})
 	if err != nil {
 		return fail(conclude(agent.RunResult{}, err))
 	}

@@ -27,8 +27,8 @@ func startNode(t *testing.T, dir string, h *testenv.Hang, script string, flags .
 	t.Helper()
 	n := &node{t: t, mark: testenv.Mark(), begun: time.Now()}
 	script = `await() { while [ ! -e "$DIR/$1" ]; do sleep 0.02; done; }; ` + script
-	n.cmd = exec.Command(testenv.Binary(t), append(flags, "--no-python", "sh", "-c", script)...)
-	n.cmd.Env = append(os.Environ(), n.mark, "HANG="+h.Path, "DIR="+dir, "TMPDIR="+t.TempDir())
+	n.cmd = exec.Command(testBinary(t), append(flags, "--no-python", "sh", "-c", script)...)
+	n.cmd.Env = append(os.Environ(), n.mark, shortTimeouts, "HANG="+h.Path, "DIR="+dir, "TMPDIR="+t.TempDir())
 	n.cmd.Stderr = &n.stderr
 	if err := n.cmd.Start(); err != nil {
 		t.Fatal(err)

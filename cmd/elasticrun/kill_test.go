@@ -28,14 +28,20 @@ type job struct {
 // are all there.
 func startJob(t *testing.T, flags ...string) *job {
 	t.Helper()
+	return startJobOf(t, testenv.Binary(t), flags...)
+}
+
+// startJobOf starts a given binary with shortTimeouts.
+func startJobOf(t *testing.T, binary string, flags ...string) *job {
+	t.Helper()
 	tree, err := filepath.Abs("../../testdata/workers/tree.sh")
 	if err != nil {
 		t.Fatal(err)
 	}
 	j := &job{t: t, mark: testenv.Mark()}
 	args := append([]string{"--no-python", "--nproc-per-node=2"}, flags...)
-	j.cmd = exec.Command(testenv.Binary(t), append(args, tree)...)
-	j.cmd.Env = append(os.Environ(), j.mark, "TMPDIR="+t.TempDir())
+	j.cmd = exec.Command(binary, append(args, tree)...)
+	j.cmd.Env = append(os.Environ(), j.mark, shortTimeouts, "TMPDIR="+t.TempDir())
 	j.cmd.Stderr = &j.stderr
 	pipe, err := j.cmd.StdoutPipe()
 	if err != nil {
@@ -90,6 +96,7 @@ func (j *job) end() int {
 
 // However a job is killed, none of its processes is left.
 func TestNothingIsLeftBehind(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name   string
 		kill   func(j *job) error
@@ -104,6 +111,7 @@ func TestNothingIsLeftBehind(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
 			for i := range testenv.Repeat(t, 50, 500) {
 				j := startJob(t)
 				if err := tt.kill(j); err != nil {

@@ -73,6 +73,7 @@ func TestLauncherInALauncher(t *testing.T) {
 
 // What the inner launcher says of its job is what the outer one says of its worker.
 func TestCodesOfALauncherInALauncher(t *testing.T) {
+	t.Parallel()
 	j := startJob(t, "--nproc-per-node=1", testenv.Binary(t), "--no-python", "--nproc-per-node=2")
 	if err := syscall.Kill(j.workers[1], syscall.SIGSEGV); err != nil {
 		t.Fatal(err)

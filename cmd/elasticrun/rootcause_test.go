@@ -20,6 +20,7 @@ import (
 // The rank that failed is named, though its victims often end first: with destroy_process_group() in a "finally" they lose their peer before
 // Python has said anything, and with a slow exit handler it is still there when they have gone.
 func TestRootCauseOfGloo(t *testing.T) {
+	t.Parallel()
 	script, err := filepath.Abs("../../testdata/workers/gloo_fail.py")
 	if err != nil {
 		t.Fatal(err)

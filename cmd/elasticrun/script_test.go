@@ -29,7 +29,31 @@ func TestMain(m *testing.M) {
 		// The tests run under nohup: what a process ignores its children ignore too, and what it catches they do not.
 		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	}
-	testscript.Main(m, map[string]func(){"elasticrun": main})
+	testscript.Main(m, map[string]func(){"elasticrun": func() {
+		shortenTimeouts()
+		main()
+	}})
+}
+
+// shortTimeouts is a variable of the environment that shortens timeouts of the test binary's elasticrun.
+const shortTimeouts = "ELASTICRUN_TEST_SHORT_TIMEOUTS=1"
+
+// shortenTimeouts shortens what the launcher waits for consoles that nobody reads and for processes that survive SIGKILL.
+func shortenTimeouts() {
+	name, value, _ := strings.Cut(shortTimeouts, "=")
+	if os.Getenv(name) == value {
+		forcedExit, killTimeout = 5*time.Second, 2*time.Second
+	}
+}
+
+// testBinary returns the path of the elasticrun that testscript makes of this test binary, which obeys shortTimeouts.
+func testBinary(t *testing.T) string {
+	t.Helper()
+	path, err := exec.LookPath("elasticrun")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
 }
 
 // TestScript runs the command line's cases, one file each. Beside testscript's own

@@ -27,6 +27,10 @@ const duplicateWindow = time.Second
 // shorten it.
 var forcedExit = 20 * time.Second
 
+// killTimeout is how long agent and guard wait for processes that survive SIGKILL. Zero stands for the defaults of
+// packages procs and guard. Tests shorten it.
+var killTimeout time.Duration
+
 // guardGoneTimeout is how long an agent whose guard has died may take to end its job in order. After that it kills every
 // process of the job itself, because nothing else would if the agent hangs.
 const guardGoneTimeout = 5 * time.Second

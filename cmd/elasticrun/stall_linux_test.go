@@ -12,22 +12,21 @@ import (
 	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 )
 
-// A launcher whose stdout and stderr nobody reads still ends when it is told to, or
-// when its guard is killed, and takes the job with it.
+// A launcher whose stdout and stderr nobody reads still ends after SIGTERM, or after its guard was killed, and ends the job.
 func TestConsoleThatNobodyReads(t *testing.T) {
 	t.Parallel()
-	for name, sig := range map[string]syscall.Signal{"told to stop": syscall.SIGTERM, "guard killed": syscall.SIGKILL} {
+	for name, sig := range map[string]syscall.Signal{"SIGTERM": syscall.SIGTERM, "guard killed": syscall.SIGKILL} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel() // it takes as long as forcedExit
+			t.Parallel()
 			r, w, err := os.Pipe()
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer func() { _ = r.Close() }()
 			mark := testenv.Mark()
-			cmd := exec.Command(testenv.Binary(t), "--shutdown-timeout=0", "--event-log-handler=console", "--nproc-per-node=2",
+			cmd := exec.Command(testBinary(t), "--shutdown-timeout=0", "--event-log-handler=console", "--nproc-per-node=2",
 				"--no-python", "sh", "-c", "trap '' TERM; yes flood")
-			cmd.Env = append(os.Environ(), mark, "TMPDIR="+t.TempDir())
+			cmd.Env = append(os.Environ(), mark, shortTimeouts, "TMPDIR="+t.TempDir())
 			cmd.Stdout, cmd.Stderr = w, w
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)

@@ -194,6 +194,7 @@ func (s *storeProcess) halfway() (storeClient, []byte) {
 
 // Told to stop, a store ends waits and idle connections, says so, lets the request under way finish and ends with 0.
 func TestStoreStops(t *testing.T) {
+	t.Parallel()
 	s := startStore(t)
 	idle, waiting := s.dial(), s.dial()
 	idle.send(add("n", 0))
@@ -225,6 +226,7 @@ func TestStoreStops(t *testing.T) {
 
 // Half a request holds up the stop for the grace at most, and the log tells who was cut off.
 func TestStoreGrace(t *testing.T) {
+	t.Parallel()
 	s := startStore(t, "--grace=0.1")
 	half, _ := s.halfway()
 	s.signal(syscall.SIGINT)
@@ -236,6 +238,7 @@ func TestStoreGrace(t *testing.T) {
 
 // A second signal, a second after the first, does not wait for the grace; the same signal at once is a copy of the first.
 func TestStoreSignalTwice(t *testing.T) {
+	t.Parallel()
 	s := startStore(t, "--grace=10000")
 	half, _ := s.halfway()
 	s.signal(syscall.SIGTERM)
@@ -265,6 +268,7 @@ func TestStoreSignalTwice(t *testing.T) {
 
 // What does not fit into the memory is refused, counted and logged, and the store goes on.
 func TestStoreMemoryLimit(t *testing.T) {
+	t.Parallel()
 	s := startStore(t, "--max-memory=1MiB")
 	one, greedy := s.dial(), s.dial()
 	one.send(add("n", 5))
@@ -339,6 +343,7 @@ func (s *storeProcess) expectLine(c *torchClient, want string) {
 
 // Real torch clients of both generations share the store, and one that is killed while it waits harms nobody.
 func TestStoreTorch(t *testing.T) {
+	t.Parallel()
 	for _, v := range []string{"1.13", "2.14"} {
 		testenv.Torch(t, v)
 	}

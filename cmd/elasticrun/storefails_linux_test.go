@@ -24,6 +24,7 @@ func onSmallDisk(t *testing.T, dir, size string) []string {
 
 // A store whose disk is full ends with an error: no job begins in a store that no agent can use, and its health says so while a worker finishes its request.
 func TestStoreDiskFull(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	s := startWrappedStore(t, onSmallDisk(t, dir, "512k"), "--data-dir="+dir)
 	half, rest := s.halfway()

@@ -47,6 +47,7 @@ func ddp(t *testing.T, torch string, workers int, flags, scriptFlags []string) (
 
 // Real DistributedDataParallel jobs over gloo, on the worker store.
 func TestTorch(t *testing.T) {
+	t.Parallel()
 	for _, torch := range []string{"1.13", "2.6", "2.14"} {
 		whole := testenv.Whole(t)
 		if torch != "2.14" && !whole { // the store's own tests have all generations

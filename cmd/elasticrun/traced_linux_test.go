@@ -12,7 +12,8 @@ import (
 // A debugger that holds a worker which was to be stopped does not hold up the end of the job, and the failure that ended
 // it stays a failure, however long the nodes had to come back: no restart was allowed.
 func TestTracedWorker(t *testing.T) {
-	j := startJob(t, "--max-restarts=0", "--restart-grace=1")
+	t.Parallel()
+	j := startJobOf(t, testBinary(t), "--max-restarts=0", "--restart-grace=1")
 	attached, ended := make(chan error), make(chan struct{})
 	go func() {
 		runtime.LockOSThread() // the debugger is this thread, which ends with the goroutine

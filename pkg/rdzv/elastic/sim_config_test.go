@@ -6,40 +6,41 @@ import (
 	"time"
 )
 
-// simConfig is what a seed draws before anything happens.
+// simConfig is drawn from the seed before anything happens.
 type simConfig struct {
 	profile      string
-	etcd         bool // the agents elect the leader; else it is in the store's process
+	etcd         bool // the agents elect the leader; otherwise it runs in the store's process
 	memory       bool // the store loses everything when its process ends
 	nodes        int
 	job          Job
 	ttl          time.Duration
-	grace        time.Duration // that workers have to stop
-	gather       time.Duration // for which the store gathers changes
-	merges       bool          // a watch sees the last of several changes only
+	grace        time.Duration // grace period of the workers
+	gather       time.Duration // how long the store batches changes
+	merges       bool          // a watch delivers only the last of several changes
 	encode       bool          // values are encoded and decoded
 	spikes       float64       // probability of a slow message
 	resyncs      float64       // of a gap in a watch
 	stuck        float64       // of a commit that others overtake
-	giveUp       time.Duration // after which a commit is given up
+	giveUp       time.Duration // when an agent abandons a commit
 	stubborn     float64       // of workers that ignore SIGTERM
-	victims      float64       // that workers fail when their peers are gone
+	victims      float64       // of workers that fail when a peer is lost
 	failures     float64       // of rounds in which a worker fails by itself
 	slowEnter    float64
-	success      float64       // that a round without a failure comes to its end before the faults do
+	success      float64       // of a round without a failure that ends before the faults do
 	length       time.Duration // of rounds
 	calmLength   time.Duration
 	restartDelay time.Duration
-	faults       time.Duration // how long they go on
-	joins        time.Duration // in which the nodes come
-	gap          time.Duration // between faults; 0: there are none
-	launches     int           // one after the other, with one run id: a node that has learned how one ended is in the next
+	faults       time.Duration // how long faults happen
+	joins        time.Duration // in which the nodes join
+	gap          time.Duration // between faults; 0 for no faults
+	launches     int           // number of launches with one run id: a node that has learned the end of one starts the next
 	kinds        []fault
 }
 
+// simProfiles are the kinds of runs. A seed determines its profile.
 var simProfiles = []string{"calm", "failures", "churn", "partitions", "leader", "store", "everything", "frozen agents", "worker stores", "hung agents", "lost stores"}
 
-// draw makes a world of a seed.
+// newWorld returns the world of a seed.
 func newWorld(seed uint64) *world {
 	w := &world{seed: seed, rng: rand.New(rand.NewPCG(seed, 4)), rounds: map[simRoundID]*simRound{}}
 	w.check = newChecker(w)
@@ -106,6 +107,7 @@ func newWorld(seed uint64) *world {
 	return w
 }
 
+// newNode returns a node that no agent has been started on.
 func (w *world) newNode(i int) *simNode {
 	n := &simNode{w: w, name: fmt.Sprint("node", i), clock: w.newClock(), job: w.cfg.job, thawed: -time.Hour}
 	n.agent.w, n.guard.w, n.workers.w = w, w, w
@@ -117,7 +119,7 @@ func (w *world) newNode(i int) *simNode {
 		n.node.Role = "reader"
 	}
 	if i > 0 && w.cfg.gap > 0 && w.chance(0.02) {
-		n.job.LastCall++ // it does not fit
+		n.job.LastCall++ // the leader refuses it
 	}
 	if w.cfg.job.Static {
 		n.node.Hint = w.cfg.nodes - 1 - i
@@ -125,6 +127,7 @@ func (w *world) newNode(i int) *simNode {
 	return n
 }
 
+// drawFaults draws the faults that the profile allows.
 func (w *world) drawFaults() {
 	c := &w.cfg
 	ms, sec := time.Millisecond, time.Second
@@ -181,7 +184,7 @@ func (w *world) drawFaults() {
 	}
 }
 
-// patient is a bound on how long a job takes to get going, or to end, once nothing more goes wrong.
+// recoveryBound returns how long a job may take to end once no more faults happen.
 func (c *simConfig) recoveryBound() time.Duration {
 	return time.Duration(c.launches) * (c.job.JoinTimeout + 8*c.job.Rejoin + c.job.LastCall + 6*c.ttl + 2*c.restartDelay + c.calmLength + 30*time.Second)
 }

@@ -7,14 +7,14 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/coord"
 )
 
-// elector is an agent that leads if nobody else does. It watches the leader's key, makes it where it is not there, and
-// leads with a machine of its own for each key that it made.
+// elector makes an agent the leader if nobody else leads. It watches the leader's key and creates it if it does not
+// exist. Each key that it creates starts a term with a new leader.
 type elector struct {
 	p       *agentProc
 	ses     *simSession
-	key     coord.Revision // of the leader's key, 0 while there is none
-	mine    bool           // it is this session's
-	asked   bool           // a commit of the key is on its way
+	key     coord.Revision // revision of the leader's key; 0 without one
+	mine    bool           // the key belongs to this session
+	asked   bool           // a commit of the key is under way
 	term    *term
 	watches []*simWatch
 	over    bool
@@ -26,6 +26,7 @@ func newElector(p *agentProc, ses *simSession) *elector {
 	return c
 }
 
+// watch watches keys until the elector stops.
 func (c *elector) watch(prefix string, see func(simBatch)) *simWatch {
 	x := &simWatch{prefix: prefix, see: func(b simBatch) {
 		if !c.over && !c.p.dead {
@@ -37,7 +38,7 @@ func (c *elector) watch(prefix string, see func(simBatch)) *simWatch {
 	return x
 }
 
-// see takes note of who has the leader's key.
+// keyChanged records who has the leader's key.
 func (c *elector) keyChanged(b simBatch) {
 	if b.resync {
 		c.key, c.mine = 0, false
@@ -46,7 +47,7 @@ func (c *elector) keyChanged(b simBatch) {
 		c.key, c.mine = x.create, x.value == string(c.ses.id)
 	}
 	if t := c.term; t != nil && c.key != t.epoch && b.revision >= t.epoch {
-		c.w().logf("%s sees that epoch %d is over", c.p.node.name, t.epoch)
+		c.w().logf("%s notices that epoch %d is over", c.p.node.name, t.epoch)
 		c.dropTerm()
 	}
 	c.campaign()
@@ -54,7 +55,7 @@ func (c *elector) keyChanged(b simBatch) {
 
 func (c *elector) w() *world { return c.p.w }
 
-// act campaigns, or gives back a key that no machine goes with.
+// campaign tries to create the leader's key, or deletes its own key if no term belongs to it.
 func (c *elector) campaign() {
 	switch {
 	case c.over || c.asked || c.p.dead || c.p.leaving || c.p.ending || c.term != nil:
@@ -82,12 +83,12 @@ func (c *elector) campaign() {
 	}
 }
 
-// later looks again, in case that nothing changes by which it would see it.
+// retry campaigns again later, in case the key does not change meanwhile.
 func (c *elector) retry() {
 	c.p.later(c.w().between(20*time.Millisecond, 100*time.Millisecond), c.campaign)
 }
 
-// lead begins a term.
+// lead starts a term.
 func (c *elector) lead(epoch coord.Revision) {
 	w := c.w()
 	t := &term{w: w, name: c.p.node.name, host: &c.p.node.agent, clock: c.p.node.clock, epoch: epoch, commit: c.p.commit}
@@ -95,7 +96,7 @@ func (c *elector) lead(epoch coord.Revision) {
 		c.dropTerm()
 		c.retry()
 	}
-	t.restart = t.abort // which gives the key back
+	t.restart = t.abort // deletes the key
 	c.term = t
 	w.check.newLeader()
 	if c.p.conn == nil {
@@ -123,7 +124,7 @@ func (c *elector) lead(epoch coord.Revision) {
 	}
 }
 
-// merge takes a batch into what is known.
+// merge applies a batch to known keys.
 func merge(known []simChange, b simBatch) []simChange {
 	if b.resync {
 		return b.changes
@@ -137,7 +138,7 @@ func merge(known []simChange, b simBatch) []simChange {
 	return known
 }
 
-// forget drops the machine.
+// dropTerm drops the leader of the term.
 func (c *elector) dropTerm() {
 	if c.term != nil {
 		c.term.over = true
@@ -149,7 +150,7 @@ func (c *elector) dropTerm() {
 	c.watches = c.watches[:1]
 }
 
-// stop ends the candidate with its session.
+// stop ends the elector with its session.
 func (c *elector) stop() {
 	c.dropTerm()
 	c.over = true

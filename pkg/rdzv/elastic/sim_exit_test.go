@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// terminate is SIGTERM.
+// terminate handles SIGTERM.
 func (p *agentProc) terminate() {
 	if p.dead || p.leaving || p.ending {
 		return
@@ -19,7 +19,7 @@ func (p *agentProc) terminate() {
 	}
 	p.m.leave()
 	p.pump()
-	p.loopTimer(p.w.now+500*time.Millisecond, func() { // the store may not be there
+	p.loopTimer(p.w.now+500*time.Millisecond, func() { // the store may be down
 		if !p.leaveWritten {
 			p.leaveWritten = true
 			p.stopAndExit()
@@ -27,7 +27,7 @@ func (p *agentProc) terminate() {
 	})
 }
 
-// goAway stops the workers, then ends the session.
+// stopAndExit stops the workers, then exits. The report that the agent leaves has been written.
 func (p *agentProc) stopAndExit() {
 	switch {
 	case p.dead || !p.leaving || !p.leaveWritten:
@@ -38,7 +38,7 @@ func (p *agentProc) stopAndExit() {
 	}
 }
 
-// end is what over asks for.
+// end handles the end of the rendezvous for this agent.
 func (p *agentProc) end() {
 	p.ending = true
 	if o := p.m.over.outcome; o != nil {
@@ -58,7 +58,7 @@ func (p *agentProc) end() {
 	})
 }
 
-// exit ends the process. Its session is closed if the store can be reached.
+// exit ends the process. It closes the session if it can reach the store.
 func (p *agentProc) exit() {
 	if p.dead {
 		return
@@ -89,7 +89,7 @@ func (p *agentProc) exit() {
 	}
 }
 
-// die ends the process without a word.
+// die ends the process at once.
 func (p *agentProc) die() {
 	if p.dead {
 		return
@@ -107,14 +107,13 @@ func (p *agentProc) die() {
 	p.w.check.died(p)
 }
 
-// nextLaunch puts the node into the next launch, whose agents may be started again: each launch has one outcome,
-// whoever comes back.
+// nextLaunch moves the node to the next launch. Each launch has one outcome, whichever of its agents are restarted.
 func (n *simNode) nextLaunch() {
 	n.launches++
 	n.node.Launch = Launch{ID: fmt.Sprint("launch", n.launches), Restarts: true}
 }
 
-// comeBack starts a new agent on the node after a while.
+// restartAfter starts a new agent on the node after d.
 func (n *simNode) restartAfter(d time.Duration) {
 	if n.restartPending {
 		return

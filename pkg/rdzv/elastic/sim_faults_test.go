@@ -6,7 +6,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/coord"
 )
 
-// fault is one thing that can go wrong.
+// fault is something that can go wrong.
 type fault struct {
 	name string
 	do   func(w *world)
@@ -30,7 +30,7 @@ func (w *world) outage() time.Duration {
 	return w.between(time.Second, 3*w.cfg.ttl)
 }
 
-// twin starts an agent with the identity of one that may be alive, on another machine.
+// startDuplicate starts, on another machine, an agent with the identity of one that may be alive.
 func startDuplicate(w *world) {
 	n := w.victim()
 	if n == nil || len(w.nodes) >= 2*w.cfg.nodes || w.cfg.job.Static && w.chance(0.5) {
@@ -38,7 +38,7 @@ func startDuplicate(w *world) {
 	}
 	other := w.newNode(len(w.nodes))
 	other.node.Identity, other.node.Hint = n.node.Identity, n.node.Hint
-	w.logf("%s comes with the identity of %s", other.name, n.name)
+	w.logf("%s joins with the identity of %s", other.name, n.name)
 	w.nodes = append(w.nodes, other)
 	w.check.forgive(n, "replaced")
 	other.start()
@@ -50,12 +50,13 @@ func kill(w *world) {
 	}
 }
 
+// kill kills the node's agent. The guard kills the workers and ends the session.
 func (w *world) kill(n *simNode) {
 	p := n.proc
 	w.logf("%s agent %d is killed", n.name, p.pid)
 	w.check.forgive(n, "killed")
 	sweep := 50 * time.Millisecond
-	if !w.calm && w.chance(0.1) { // something hangs in the kernel for a while
+	if !w.calm && w.chance(0.1) { // the kernel takes long to end a process
 		sweep = w.cfg.ttl / 8
 	}
 	notice := func() { n.guard.do(false, func() { n.noticeExit(p.session) }) }
@@ -68,8 +69,8 @@ func (w *world) kill(n *simNode) {
 	n.restartAfter(w.between(50*time.Millisecond, w.cfg.restartDelay))
 }
 
-// noticeExit is what the guard does once it has reaped the last process of a job whose agent has died: it tries for a
-// while to end the agent's session.
+// noticeExit tries for a while to end the agent's session. The guard does that once it has reaped the last process of
+// a job whose agent has died.
 func (n *simNode) noticeExit(id coord.SessionID) {
 	w := n.w
 	until := w.now + 3*time.Second
@@ -91,7 +92,7 @@ func (n *simNode) noticeExit(id coord.SessionID) {
 	}
 }
 
-// orphan lets the workers of an agent that dies go with it, then calls done.
+// orphan ends the workers of an agent that dies, within a time, then calls done.
 func (p *agentProc) orphan(within time.Duration, done func()) {
 	if g := p.group; g != nil {
 		g.orphan = true
@@ -109,6 +110,7 @@ func (p *agentProc) orphan(within time.Duration, done func()) {
 	done()
 }
 
+// losePower ends everything on a node at once.
 func losePower(w *world) {
 	n := w.victim()
 	if n == nil {
@@ -121,6 +123,7 @@ func losePower(w *world) {
 	n.restartAfter(w.between(time.Second, 4*w.cfg.ttl))
 }
 
+// terminateAgent sends SIGTERM to an agent.
 func terminateAgent(w *world) {
 	if n := w.victim(); n != nil {
 		w.check.forgive(n, "term")
@@ -129,17 +132,17 @@ func terminateAgent(w *world) {
 	}
 }
 
-// deafen lets nobody reach the worker stores of a node.
+// blockInbound blocks connections to a node's worker store for a while.
 func blockInbound(w *world) {
 	if n := w.victim(); n != nil && !n.inboundBlocked {
 		d := w.between(time.Second, 3*w.cfg.job.Rejoin)
-		w.logf("nobody reaches the worker stores of %s for %v", n.name, d)
+		w.logf("no node reaches the worker stores of %s for %v", n.name, d)
 		n.inboundBlocked, w.hadBlocked = true, true
 		w.after(d, func() { n.inboundBlocked = n.blockedForGood && n.inboundBlocked })
 	}
 }
 
-// mute lets a node reach no worker store.
+// blockOutbound blocks a node's connections to worker stores for a while.
 func blockOutbound(w *world) {
 	if n := w.victim(); n != nil && !n.outboundBlocked {
 		d := w.between(time.Second, 3*w.cfg.job.Rejoin)
@@ -149,6 +152,7 @@ func blockOutbound(w *world) {
 	}
 }
 
+// closeJob closes the run, as SetClosed does.
 func closeJob(w *world) {
 	if n := w.victim(); n != nil {
 		p := n.proc
@@ -161,10 +165,11 @@ func closeJob(w *world) {
 	}
 }
 
+// freezeNode pauses a machine.
 func freezeNode(w *world) {
 	if n := w.victim(); n != nil && !n.agent.frozen {
 		d := w.outage()
-		w.logf("%s stands still for %v", n.name, d)
+		w.logf("%s is paused for %v", n.name, d)
 		w.check.forgive(n, "frozen")
 		n.thawed = w.now + d
 		n.workers.freeze(d)
@@ -179,6 +184,7 @@ func freezeNode(w *world) {
 	}
 }
 
+// freezeAgent pauses an agent.
 func freezeAgent(w *world) {
 	if n := w.victim(); n != nil {
 		freezeAgentOf(n)
@@ -188,7 +194,7 @@ func freezeAgent(w *world) {
 func freezeAgentOf(n *simNode) {
 	if w := n.w; !n.agent.frozen {
 		d := w.outage()
-		w.logf("the agent of %s stands still for %v", n.name, d)
+		w.logf("the agent of %s is paused for %v", n.name, d)
 		w.check.forgive(n, "frozen")
 		n.agent.freeze(d)
 		n.unguarded()
@@ -211,7 +217,7 @@ func cutLeader(w *world) {
 	}
 }
 
-// leading is the node whose agent leads.
+// leading returns the node whose agent leads, or any.
 func (w *world) leading() *simNode {
 	for _, n := range w.nodes {
 		if p := n.proc; p != nil && p.elector != nil && p.elector.term != nil {

@@ -7,16 +7,16 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
-// deadMan is the timer that an agent shares with its guard. The kernel keeps it.
+// simWatchdog is the timer that an agent shares with its guard. The kernel keeps it.
 type simWatchdog struct {
-	by     optionalTime // that the agent knows it to be set to
-	turn   int          // counts settings
-	armed  bool         // and the guard has not said that it fired
-	passed bool         // no worker may be started
-	disarm bool         // it is to be disarmed once the guard has said so
+	by     optionalTime // the deadline as the agent knows it
+	turn   int          // counts the settings
+	armed  bool         // the guard has not reported that it fired
+	passed bool         // the deadline has passed: no worker may be started
+	disarm bool         // to be disarmed once the guard has reported
 }
 
-// setDeadMan tells the guard by when to kill the workers in the agent's place.
+// setWatchdog sets when the guard kills the workers in the agent's place.
 func (p *agentProc) setWatchdog() {
 	d, by := &p.watchdog, p.m.deadline()
 	if p.w.plant.deadline != nil {
@@ -44,7 +44,7 @@ func (p *agentProc) setWatchdog() {
 	})
 }
 
-// guardKills is what the guard does once the deadline has passed.
+// guardKills kills the workers, which the guard does at the deadline.
 func (p *agentProc) guardKills() {
 	d := &p.watchdog
 	if p.dead || !d.passed {
@@ -68,7 +68,7 @@ func (p *agentProc) guardKills() {
 	})
 }
 
-// killedByGuard takes note of the end of workers that the agent has not stopped.
+// killedByGuard records the end of workers that the agent has not stopped.
 func (p *agentProc) killedByGuard(g *group) {
 	if p.leaving || p.ending || p.killing || p.m.state != busy {
 		return
@@ -87,20 +87,20 @@ func (g *group) late() bool {
 	default:
 	}
 	if over {
-		g.w.logf("%s does not start workers of round %d any more", g.node.name, g.round)
-		g.phase = forking // and hears why
+		g.w.logf("%s does not start the workers of round %d, which is over", g.node.name, g.round)
+		g.phase = forking // it receives the Stop
 		g.proc.receiveSoon()
 		return true
 	}
-	if g.proc.watchdog.passed && !g.w.plant.noLate { // the guard may still be killing what it finds
+	if g.proc.watchdog.passed && !g.w.plant.noLate { // the guard may still be killing workers
 		g.proc.loopTimer(g.w.now+100*time.Millisecond, g.fork)
 		return true
 	}
 	return false
 }
 
-// unguarded returns until when workers of the node may outlive their lease, because guard and agent stand still
-// together, or have a moment ago.
+// unguarded returns until when workers of the node may outlive their lease, because guard and agent are paused
+// together, or were a moment ago.
 func (n *simNode) unguarded() time.Duration {
 	if n.guard.frozen && (n.agent.frozen || n.hung()) {
 		n.unguardedUntil = n.w.now + time.Second
@@ -108,14 +108,14 @@ func (n *simNode) unguarded() time.Duration {
 	return n.unguardedUntil
 }
 
-// freezeGuard lets a guard stand still, and sometimes its agent too.
+// freezeGuard pauses a guard, and sometimes its agent too.
 func freezeGuard(w *world) {
 	n := w.victim()
 	if n == nil || n.guard.frozen {
 		return
 	}
 	d := w.outage()
-	w.logf("the guard of %s stands still for %v", n.name, d)
+	w.logf("the guard of %s is paused for %v", n.name, d)
 	n.guard.freeze(d)
 	w.after(d-1, func() { n.unguarded() })
 	if w.chance(0.2) {
@@ -123,7 +123,7 @@ func freezeGuard(w *world) {
 	}
 }
 
-// killBoth kills agent and guard at the same instant: the kernel kills the workers, and nobody tells the store.
+// killBoth kills agent and guard at the same time. The kernel kills the workers, and nobody ends the session.
 func killBoth(w *world) {
 	n := w.victim()
 	if n == nil {

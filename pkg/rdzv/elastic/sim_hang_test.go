@@ -2,12 +2,12 @@ package elastic
 
 import "time"
 
-// onLoop lets the agent do something once it runs and does not hang.
+// onLoop runs do in the agent's loop, once the agent neither is paused nor hangs.
 func (p *agentProc) onLoop(do func()) {
 	p.node.agent.do(false, func() { p.inLoop(false, do) })
 }
 
-// loopTimer lets the agent do something then, or later if it hangs.
+// loopTimer schedules do in the agent's loop. It runs late if the agent hangs.
 func (p *agentProc) loopTimer(at time.Duration, do func()) {
 	p.node.agent.timer(at, func() { p.inLoop(true, do) })
 }
@@ -23,7 +23,7 @@ func (p *agentProc) inLoop(timer bool, do func()) {
 // hung reports whether the node's agent hangs.
 func (n *simNode) hung() bool { return n.proc != nil && n.proc.loop.frozen }
 
-// receiveSoon lets the agent receive what was sent to it.
+// receiveSoon lets the agent receive a Stop that waits.
 func (p *agentProc) receiveSoon() {
 	if !p.receives && p.h != nil && len(p.h.stops) > 0 {
 		p.receives = true
@@ -31,7 +31,7 @@ func (p *agentProc) receiveSoon() {
 	}
 }
 
-// receive does what the newest Stop asks for.
+// receive acts on the newest Stop.
 func (p *agentProc) receive() {
 	p.receives = false
 	if p.group != nil && p.group.phase == preparing {
@@ -54,26 +54,26 @@ func (p *agentProc) receive() {
 	}
 }
 
-// hang lets an agent hang, as if a folder of its logs did. Its session goes on.
+// hang makes an agent hang, as a hanging file system does. Its session stays alive.
 func hang(w *world) {
 	n := w.victim()
 	if n == nil || n.agent.frozen {
 		return
 	}
 	d := w.between(10*time.Millisecond, 4*w.cfg.job.Rejoin)
-	if w.chance(0.5) { // before it starts workers, in the folder of their logs, say
+	if w.chance(0.5) { // when it starts its next workers
 		n.proc.hangsNext = d
 		return
 	}
 	n.proc.hang(d)
 }
 
-// hang lets the agent hang for d.
+// hang makes the agent hang for d.
 func (p *agentProc) hang(d time.Duration) {
 	w, n := p.w, p.node
 	p.hangsNext = 0
 	for _, other := range w.nodes {
-		if other.hung() { // where all hang the leader waits
+		if other.hung() { // if all hang, the leader waits
 			return
 		}
 	}
@@ -106,7 +106,7 @@ func (c *checker) watchHang(p *agentProc) {
 		goesOn := c.current == rd && c.term == t && !t.over && t.l.state == running && !rd.started
 		quiet := c.faults == troubled || w.cfg.profile == "hung agents"
 		if goesOn && quiet && n.proc == p && p.loop.frozen {
-			c.fail("liveness", "the agent of %s has not responded for %v, and round %v goes on", n.name, found, round)
+			c.fail("liveness", "the agent of %s has not responded for %v, and round %v still runs", n.name, found, round)
 		}
 	})
 }

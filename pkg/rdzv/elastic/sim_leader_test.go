@@ -10,7 +10,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
-// term is a leader machine with what carries out its writes: strictly in order, one commit at a time.
+// term is a leader with the commits of its writes, one at a time and in order.
 type term struct {
 	w       *world
 	name    string
@@ -19,8 +19,8 @@ type term struct {
 	epoch   coord.Revision
 	l       *leader
 	commit  func(by coord.Revision, guards []coord.Guard, ops []simOp, done func(coord.Revision, error))
-	abort   func() // a write could not be done
-	restart func() // the next term is to begin
+	abort   func() // called when a write fails
+	restart func() // starts the next term
 	known   map[coord.SessionID]bool
 	queue   []simCommit
 	busy    bool
@@ -33,7 +33,7 @@ type simCommit struct {
 	ops    []simOp
 }
 
-// foundIn makes of the keys of a run what a new leader has to know.
+// savedStateOf returns the state that a new leader reads from the run's keys.
 func savedStateOf(state, answers, agents []simChange) savedState {
 	var f savedState
 	for _, c := range state {
@@ -65,7 +65,7 @@ func savedStateOf(state, answers, agents []simChange) savedState {
 	return f
 }
 
-// begin takes over with what is in the store.
+// begin starts the leader with the state in the store.
 func (t *term) begin(f savedState) {
 	t.known = map[coord.SessionID]bool{}
 	for _, a := range f.agents {
@@ -78,7 +78,7 @@ func (t *term) begin(f savedState) {
 	t.pump()
 }
 
-// batch takes note of what the watch of the agents tells.
+// batch handles a batch of the watch of the agents.
 func (t *term) batch(b simBatch) {
 	if t.over {
 		return
@@ -108,6 +108,7 @@ func (t *term) batch(b simBatch) {
 	t.pump()
 }
 
+// see hands the leader an agent's report.
 func (t *term) see(now time.Duration, id coord.SessionID, created coord.Revision, r *Report) {
 	if r != nil && r.Earlier {
 		t.w.check.earlier = true
@@ -118,7 +119,7 @@ func (t *term) see(now time.Duration, id coord.SessionID, created coord.Revision
 	t.l.observe(now, id, created, r)
 }
 
-// pump lets the leader decide and carries out what it wants.
+// pump lets the leader decide and queues its writes.
 func (t *term) pump() {
 	if t.over {
 		return
@@ -142,8 +143,7 @@ func (t *term) pump() {
 	}
 }
 
-// sortAnswers puts answers that follow each other in the order of their keys, so that the order in which a map was
-// walked does not matter.
+// sortAnswers sorts adjacent answers by key, so that the iteration order of a map does not matter.
 func sortAnswers(writes []write) {
 	answer := func(x write) bool { return strings.HasPrefix(x.key, prefixAnswer) }
 	for i := 0; i < len(writes); {
@@ -156,7 +156,8 @@ func sortAnswers(writes []write) {
 	}
 }
 
-// commits packs writes into commits: in order, as many as a commit may have, a record first in its own.
+// commits packs writes into commits, in order and as many as a commit may have. A record is the first write of its own
+// commit.
 func (t *term) commits(writes []write) []simCommit {
 	var out []simCommit
 	full := true
@@ -176,6 +177,7 @@ func (t *term) commits(writes []write) []simCommit {
 	return out
 }
 
+// next sends the next commit.
 func (t *term) next() {
 	if t.busy || t.over || len(t.queue) == 0 {
 		return
@@ -209,14 +211,14 @@ func (t *term) next() {
 	})
 }
 
-// wrote tells the leader that all that it wants is written.
+// wrote notifies the leader if everything is written.
 func (t *term) wrote() {
 	if len(t.queue) == 0 && !t.busy {
 		t.l.writesDone(t.clock.read(t.w.now))
 	}
 }
 
-// lead begins a term in the store's process.
+// lead starts a term in the store's process.
 func (s *simStore) lead() {
 	s.local = s.open(nil, nil)
 	rev, err := s.commit(s.local, 0, []coord.Guard{{Key: keyLeader}}, []simOp{{key: keyLeader, value: string(s.local.id), owned: true}})

@@ -2,6 +2,7 @@ package elastic
 
 import "time"
 
+// cut cuts both directions of a node's link.
 func cut(w *world) {
 	if n := w.victim(); n != nil {
 		w.check.forgive(n, "cut")
@@ -11,6 +12,7 @@ func cut(w *world) {
 	}
 }
 
+// halfCut cuts one direction of a node's link.
 func halfCut(w *world) {
 	if n := w.victim(); n != nil {
 		w.check.forgive(n, "cut")
@@ -18,7 +20,7 @@ func halfCut(w *world) {
 	}
 }
 
-// flap breaks a connection and lets nothing through for about as long as it can be resumed.
+// flap breaks a connection and cuts the link for about as long as a session can be resumed.
 func flap(w *world) {
 	if n := w.victim(); n != nil {
 		w.breakConn(n)
@@ -28,7 +30,7 @@ func flap(w *world) {
 	}
 }
 
-// reset breaks a connection: both sides see it, not at the same time.
+// reset breaks a connection. Both sides notice, at different times.
 func reset(w *world) {
 	if n := w.victim(); n != nil {
 		w.breakConn(n)
@@ -54,7 +56,7 @@ func (w *world) breakConn(n *simNode) {
 	})
 }
 
-// resetOneSide breaks a connection, which one side only sees.
+// resetOneSide breaks a connection, which only one side notices.
 func resetOneSide(w *world) {
 	n := w.victim()
 	if n == nil || n.proc.conn == nil {
@@ -64,7 +66,7 @@ func resetOneSide(w *world) {
 	w.check.forgive(n, "reset")
 	c.broken = true
 	if w.chance(0.5) {
-		w.logf("%s connection reset, which the store sees", n.name)
+		w.logf("%s connection reset, which the store notices", n.name)
 		w.store.actor.do(false, func() {
 			if w.store.up {
 				w.store.connectionBroken(c)
@@ -72,11 +74,11 @@ func resetOneSide(w *world) {
 		})
 		return
 	}
-	w.logf("%s connection reset, which the agent sees", n.name)
+	w.logf("%s connection reset, which the agent notices", n.name)
 	n.agent.do(false, func() { p.connectionBroken(c) })
 }
 
-// proxyDies breaks the connections that go through a proxy, of one node or of all, and lets none be made for a while.
+// proxyDies breaks the connections of one node or of all, and refuses new ones for a while.
 func proxyDies(w *world) {
 	n := w.victim()
 	if n == nil {
@@ -88,7 +90,7 @@ func proxyDies(w *world) {
 	}
 	d := w.outage()
 	for _, n := range through {
-		w.logf("%s has no way to the store for %v", n.name, d)
+		w.logf("%s cannot reach the store for %v", n.name, d)
 		w.check.forgive(n, "proxy")
 		n.refusing = max(n.refusing, w.now+d)
 		w.breakConn(n)

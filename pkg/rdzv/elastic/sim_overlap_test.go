@@ -2,10 +2,10 @@ package elastic
 
 import "time"
 
-// simRoundID tells rounds of different stores apart, which count alike.
+// simRoundID identifies a round. Rounds of different stores have the same numbers.
 type simRoundID struct{ instance, round int }
 
-// replaced takes note that there is another store.
+// storeReplaced records that another store has replaced the last one.
 func (c *checker) storeReplaced() {
 	if c.outcome != nil {
 		c.past = append(c.past, *c.outcome)
@@ -14,8 +14,8 @@ func (c *checker) storeReplaced() {
 	c.earlier, c.waited = false, false
 }
 
-// foresee says whether a round may meet workers of an earlier store. Where nothing is known of one, all nodes that come
-// at once may begin.
+// notePredecessor records whether workers of an earlier store may run beside the round. If nothing is known of an
+// earlier store, a complete set of nodes may start at once.
 func (c *checker) notePredecessor(rd *simRound) {
 	s, job := c.w.store, &c.w.cfg.job
 	rd.instance = s.instance
@@ -25,7 +25,7 @@ func (c *checker) notePredecessor(rd *simRound) {
 	rd.guarded = c.waited || c.earlier
 }
 
-// later is the one of two rounds that was decided by the later store.
+// later returns the round of the later store.
 func later(a, b *simRound) *simRound {
 	if a.instance > b.instance {
 		return a
@@ -33,7 +33,7 @@ func later(a, b *simRound) *simRound {
 	return b
 }
 
-// overlap checks that workers of one round only are running.
+// overlap checks that only the workers of one round run.
 func (c *checker) overlap(g *group) {
 	for _, n := range c.w.nodes {
 		for _, x := range n.liveGroups {
@@ -46,7 +46,7 @@ func (c *checker) overlap(g *group) {
 			case !later(x.rd, g.rd).guarded:
 				c.unknownOverlaps++
 			case c.w.now < n.thawed+thawGrace || c.w.now < g.node.thawed+thawGrace:
-				c.thawOverlaps++ // it was frozen for longer than its session lived, and is about to be killed
+				c.thawOverlaps++ // its machine was paused for longer than its session lives, and its guard is about to kill them
 			default:
 				c.fail("no overlap", "workers of round %d/%d run on %s while those of round %d/%d run on %s", x.rd.instance, x.round, n.name,
 					g.rd.instance, g.round, g.node.name)
@@ -55,10 +55,10 @@ func (c *checker) overlap(g *group) {
 	}
 }
 
-// thawGrace is how long workers may go on after their whole machine stood still: nobody can stop them before it runs
-// again.
+// thawGrace is how long workers may run after their whole machine was paused: nobody can stop them before it resumes.
 const thawGrace = 50 * time.Millisecond
 
+// thawed checks for overlaps after a pause of a machine.
 func (c *checker) thawed(n *simNode) {
 	for _, g := range n.liveGroups {
 		if g.phase == alive {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// live runs a seed to its end.
+// simulate simulates the seed to the end of the job.
 func (w *world) simulate() {
 	c := &w.cfg
 	if !c.etcd {
@@ -28,7 +28,7 @@ func (w *world) simulate() {
 	w.checkLeftovers()
 }
 
-// tidy checks what is left once everybody has gone.
+// checkLeftovers checks what is left in the store once every agent has ended.
 func (w *world) checkLeftovers() {
 	if w.check.broken != nil {
 		return
@@ -45,6 +45,7 @@ func (w *world) checkLeftovers() {
 	}
 }
 
+// nextFault schedules the next fault.
 func (w *world) nextFault() {
 	w.after(w.between(0, 2*w.cfg.gap), func() {
 		if !w.calm {
@@ -55,7 +56,7 @@ func (w *world) nextFault() {
 	})
 }
 
-// calmDown heals everything.
+// calmDown ends all faults.
 func (w *world) calmDown() {
 	w.logf("--- calm")
 	w.calm = true
@@ -77,6 +78,7 @@ func (w *world) calmDown() {
 	}
 }
 
+// allEnded reports whether no node will have an agent any more.
 func (w *world) allEnded() bool {
 	for _, n := range w.nodes {
 		if !n.gone {
@@ -86,7 +88,7 @@ func (w *world) allEnded() bool {
 	return true
 }
 
-// standing says who waits for what.
+// status says what each node is waiting for.
 func (w *world) status() string {
 	var b strings.Builder
 	for _, n := range w.nodes {

@@ -6,26 +6,28 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/coord"
 )
 
+// freezeStore pauses the store's process.
 func freezeStore(w *world) {
 	s := w.store
 	if s.actor.frozen || !s.up {
 		return
 	}
 	d := w.outage()
-	w.logf("the store stands still for %v", d)
+	w.logf("the store is paused for %v", d)
 	w.check.forgive(nil, "store frozen")
 	before := s.clock.read(w.now)
 	w.after(d, func() { s.skipped += s.clock.read(w.now) - before }) // before the thaw
 	s.actor.freeze(d)
 }
 
+// restartStore restarts a store that keeps its data on disk.
 func restartStore(w *world) {
 	if w.store.goDown() {
 		w.after(w.between(20*time.Millisecond, w.cfg.ttl), w.store.restart)
 	}
 }
 
-// goDown ends the store's process.
+// goDown ends the store's process. It returns false if the process cannot end now.
 func (s *simStore) goDown() bool {
 	w := s.w
 	if s.actor.frozen || !s.up {
@@ -48,7 +50,7 @@ func (s *simStore) goDown() bool {
 	return true
 }
 
-// restart begins the store's process anew, with what was on its disk.
+// restart starts the store's process with the data on its disk.
 func (s *simStore) restart() {
 	s.w.logf("the store is back")
 	s.up = true
@@ -71,8 +73,8 @@ func (s *simStore) restart() {
 	s.lead()
 }
 
-// replaceStore kills a store that has all in memory. After a while there is an empty one in its place. Sometimes a
-// marker tells that it has a predecessor.
+// replaceStore ends a store that keeps its data in memory, and starts an empty one later. Sometimes a marker tells the
+// new store of its predecessor.
 func replaceStore(w *world) {
 	s := w.store
 	if !s.goDown() {
@@ -83,11 +85,11 @@ func replaceStore(w *world) {
 	})
 }
 
-// replace begins an empty store.
+// replace starts an empty store.
 func (s *simStore) replace(marked bool) {
 	s.up = true
 	s.instance++
-	s.w.logf("another store, %d, is there; it knows of its predecessor: %v", s.instance, marked)
+	s.w.logf("store %d replaces the last one; it knows of its predecessor: %v", s.instance, marked)
 	for _, ses := range s.sorted() {
 		ses.ended = true
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv/urlrdzv"
 )
 
-// A worker in Go meets the other workers of its job, whatever they are written in, under elasticrun and under torchrun:
+// A worker in Go joins the other workers of its job, in Go or in Python, under elasticrun or torchrun:
 //
 //	elasticrun --nproc-per-node 4 --no-python ./worker
 func ExampleNewSchemes() {
@@ -34,7 +34,7 @@ func worker(ctx context.Context) error {
 	}
 	defer self.Close()
 
-	// All are here, or the error says who is not.
+	// Wait for all workers. The error names those that are missing.
 	err = kvstore.Barrier(ctx, self.Store, kvstore.BarrierOptions{
 		WorldSize: self.WorldSize, Prefix: "start", Timeout: time.Minute,
 		Trace: &kvstore.Trace{Rank: self.Rank, Decode: strconv.Itoa},
@@ -49,4 +49,27 @@ func worker(ctx context.Context) error {
 	}
 	fmt.Printf("rank %d of %d, on %s\n", self.Rank, self.WorldSize, hosts)
 	return nil
+}
+
+// A worker that is alone needs no launcher.
+func ExampleSchemes_Rendezvous() {
+	dir, err := os.MkdirTemp("", "example")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer os.RemoveAll(dir)
+	rendezvous, err := urlrdzv.NewSchemes(urlrdzv.Options{}).Rendezvous("file://" + dir + "/store?rank=0&world_size=1")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	self, err := rendezvous.Next(context.Background())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer self.Close()
+	fmt.Printf("rank %d of %d\n", self.Rank, self.WorldSize)
+	// Output: rank 0 of 1
 }

@@ -7,5 +7,5 @@ import "time"
 // start is the origin of Now.
 var start = time.Now()
 
-// Now returns the time since the process began; it may stand still while the machine is suspended.
+// Now returns the time since the process began. The clock may stop while the machine is suspended.
 func Now() time.Duration { return time.Since(start) }

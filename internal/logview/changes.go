@@ -8,11 +8,11 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// changes tells that something in the folders of a run has changed. Nil tells nothing.
+// changes reports that something in the watched folders of a run has changed. Nil never reports anything.
 type changes struct {
 	watcher *fsnotify.Watcher
 	seen    chan struct{} // holds one value after a change
-	created atomic.Bool   // something was, since grown was asked
+	created atomic.Bool   // a file or folder was created since the last call of grown
 	done    chan struct{}
 }
 
@@ -38,7 +38,7 @@ func watchChanges(path string) (*changes, error) {
 	return c, nil
 }
 
-// watch adds a folder. One that has been removed is none to watch.
+// watch adds a folder. It ignores a folder that has been removed.
 func (c *changes) watch(path string) error {
 	if c == nil {
 		return nil
@@ -49,15 +49,14 @@ func (c *changes) watch(path string) error {
 	return nil
 }
 
-// run merges events until the watcher is closed, so that the kernel never waits for
-// their reader.
+// run merges events until the watcher is closed, so that the kernel's queue never fills up.
 func (c *changes) run() {
 	defer close(c.done)
 	for {
 		e, open := fsnotify.Event{Op: fsnotify.Create}, false
 		select {
 		case e, open = <-c.watcher.Events:
-		case _, open = <-c.watcher.Errors: // events were lost: something has changed
+		case _, open = <-c.watcher.Errors: // events were lost, so something has changed
 		}
 		if !open {
 			return
@@ -72,7 +71,7 @@ func (c *changes) run() {
 	}
 }
 
-// grown reports whether files or folders may have come since it was asked last.
+// grown reports whether files or folders may have been created since the last call.
 func (c *changes) grown() bool { return c == nil || c.created.Swap(false) }
 
 func (c *changes) close() {

@@ -11,24 +11,24 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
 
-// point says that a stream had so many bytes at a time.
+// point says how many bytes a stream had at a time.
 type point struct {
 	at    time.Time
 	bytes int64
 }
 
-// clock tells when the bytes of one stream were written: between two marks of its
-// timeline, evenly. It reads the timeline once, forward, as far as it must.
+// clock returns when the bytes of one stream were written. Between two marks of the timeline it assumes that the
+// bytes were written evenly. It reads the timeline once, forward, as far as necessary.
 type clock struct {
-	timeline  *bufio.Reader // nil: nothing tells
+	timeline  *bufio.Reader // nil: no times are known
 	localRank int
 	std       workerlog.Std
-	tag       []byte // what every mark of the stream holds
-	partial   []byte // a line of the timeline whose end is missing
-	ended     bool   // there was no more when it was read last
+	tag       []byte // contained in every mark of the stream
+	partial   []byte // an unfinished line of the timeline
+	ended     bool   // the last read reached the end
 
-	before point   // the last one at or before the offset asked for; zero: none
-	after  []point // those read beyond it, at most two
+	before point   // the last point at or before the requested offset; zero: none
+	after  []point // the points read after it, at most two
 	last   time.Time
 }
 
@@ -40,19 +40,19 @@ func newClock(timeline io.Reader, localRank int, std workerlog.Std) *clock {
 	return c
 }
 
-// again lets the clock look for marks that were added.
-func (c *clock) again() { c.ended = false }
+// reread lets the clock look for marks that were added.
+func (c *clock) reread() { c.ended = false }
 
-// saw says that the stream, which had ended at p.bytes, went on at p.at. It is for
-// readers that are faster than the timeline.
+// saw records that the stream, which had ended at p.bytes, continued at p.at. It is for readers that are faster than
+// the timeline.
 func (c *clock) saw(p point) {
 	if len(c.after) == 0 && p.bytes >= c.before.bytes {
 		c.before = p
 	}
 }
 
-// when returns the time of the byte at offset; offsets never go back. now is what is
-// known of the stream's end. The time is zero where nothing tells.
+// when returns the time of the byte at offset. Offsets never decrease. now is the known end of the stream. The time
+// is zero if it is not known.
 func (c *clock) when(offset int64, now point) (time.Time, error) {
 	for {
 		if len(c.after) == 0 {
@@ -87,7 +87,7 @@ func (c *clock) when(offset int64, now point) (time.Time, error) {
 	return c.last, nil
 }
 
-// between is the time of the byte at offset if those from a to b were written evenly.
+// between returns the time of the byte at offset if the bytes from a to b were written evenly.
 func between(a, b point, offset int64) time.Time {
 	if b.bytes <= a.bytes || offset <= a.bytes || !b.at.After(a.at) {
 		return a.at
@@ -96,8 +96,7 @@ func between(a, b point, offset int64) time.Time {
 	return a.at.Add(time.Duration(share * float64(b.at.Sub(a.at))))
 }
 
-// add appends the points of a mark: output that begins after a pause also tells when
-// the output before it ended.
+// add appends the points of a mark. Output that begins after a pause also tells when the output before it ended.
 func (c *clock) add(m workerlog.Mark) {
 	if m.Idle > 0 {
 		c.after = append(c.after, point{m.At.Add(-m.Idle), m.Bytes})
@@ -105,9 +104,9 @@ func (c *clock) add(m workerlog.Mark) {
 	c.after = append(c.after, point{m.At, m.Bytes})
 }
 
-// skip goes on to the end of the piece of that number and returns the offset there,
-// which is where the next file of the log begins. Where that is not known it returns
-// that of the last piece before. It is called before when, for offsets behind it.
+// skip reads to the end of the file with number piece, and returns the offset there, where the next file of the log
+// begins. If that is not known it returns the offset of the last known file before. It is called before when, for
+// offsets after it.
 func (c *clock) skip(piece int) (offset int64, err error) {
 	for {
 		m, found, err := c.mark()
@@ -124,8 +123,7 @@ func (c *clock) skip(piece int) (offset int64, err error) {
 	}
 }
 
-// lastPiece returns the number of the last piece that a timeline tells of, or 0. It
-// reads it to its end.
+// lastPiece reads the timeline to its end. It returns the number of the last rotated file in it, or 0.
 func (c *clock) lastPiece() (last int, err error) {
 	for {
 		m, found, err := c.mark()
@@ -136,7 +134,7 @@ func (c *clock) lastPiece() (last int, err error) {
 	}
 }
 
-// mark returns the stream's next mark, and false where there is none for now.
+// mark returns the stream's next mark, or false if there is none for now.
 func (c *clock) mark() (workerlog.Mark, bool, error) {
 	for c.timeline != nil && !c.ended {
 		text, err := c.timeline.ReadSlice('\n')

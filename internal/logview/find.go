@@ -17,13 +17,13 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
 
-// Find returns the folder of a run. run is a run id, the folder of a run, or a folder
-// in which runs are; empty is the latest run. base is the log folder; empty stands
-// for all temporary ones of this user's jobs that were given none: what anybody may make in the folder for temporary files is
-// nothing to trust. The error says what is not there.
+// Find returns the folder of a run. run is a run id, the folder of a run, or a folder that contains runs; empty means
+// the latest run. base is the log folder. An empty base means the temporary log folders that belong to this user:
+// folders that other users made in the system's temporary folder cannot be trusted. The error says what was not
+// found.
 func Find(base, run string) (string, error) {
 	if base == os.DevNull {
-		return "", errors.New("the log folder is /dev/null, where nothing is kept: name another one with --log-dir")
+		return "", errors.New("the log folder is /dev/null, which keeps nothing: name another one with --log-dir")
 	}
 	bases := []string{base}
 	if base == "" {
@@ -47,7 +47,7 @@ func Find(base, run string) (string, error) {
 			}
 		}
 		found := runsIn(b, run)
-		if base == "" && run == "" { // most temporary folders have error files alone
+		if base == "" && run == "" { // most temporary folders have only error files
 			found = slices.DeleteFunc(found, func(run string) bool { return !hasLogs(run) })
 		}
 		runs = append(runs, found...)
@@ -63,11 +63,11 @@ func Find(base, run string) (string, error) {
 		return "", fmt.Errorf("there is %s in %s: name a run id or the folder of a run, or its log folder with --log-dir",
 			what, cmp.Or(base, filepath.Join(os.TempDir(), "torchelastic_*")))
 	}
-	return slices.MaxFunc(runs, func(a, b string) int { return begun(a).Compare(begun(b)) }), nil
+	return slices.MaxFunc(runs, func(a, b string) int { return lastChange(a).Compare(lastChange(b)) }), nil
 }
 
-// linked returns the run that the link in base is about. Like the launcher's own, it leads to a folder beside it and nowhere
-// else: where others may write, it could be theirs.
+// linked returns the run to which the link in base points. The link must lead to a folder beside it, as the
+// launcher's own links do: where others may write, a link could lead to a folder of theirs.
 func linked(base string) (run string, ok bool) {
 	name, err := os.Readlink(filepath.Join(base, workerlog.LatestLink))
 	if err != nil || name != filepath.Base(name) || name == ".." || name == "." {
@@ -78,7 +78,7 @@ func linked(base string) (run string, ok bool) {
 	return run, err == nil && info.IsDir() && isRun(run)
 }
 
-// runsIn lists the folders of runs in base; runID, if not empty, is theirs.
+// runsIn lists the folders of runs in base, or only those of runID if it is not empty.
 func runsIn(base, runID string) (runs []string) {
 	entries, _ := os.ReadDir(base)
 	for _, entry := range entries {
@@ -90,24 +90,24 @@ func runsIn(base, runID string) (runs []string) {
 	return runs
 }
 
-// isRun reports whether a folder is that of a run: it holds attempts, or it is locked
-// by a launcher that has yet to make the first.
+// isRun reports whether a folder is that of a run: it holds attempts, or a launcher that has not made the first
+// attempt yet has locked it.
 func isRun(path string) bool {
 	if len(attemptsIn(path)) > 0 {
 		return true
 	}
-	lasts, err := workerlog.RunActive(path)
-	return err == nil && lasts
+	active, err := workerlog.RunActive(path)
+	return err == nil && active
 }
 
-// hasLogs reports whether some stream of the run goes to a file.
+// hasLogs reports whether a stream of the run goes to a file.
 func hasLogs(run string) bool {
 	logs, _ := fs.Glob(os.DirFS(run), attemptPrefix+"*/*/std*.log")
 	return len(logs) > 0
 }
 
-// begun is when the run's folder got its last attempt; later runs have later ones.
-func begun(run string) time.Time {
+// lastChange returns when the run's folder got its last attempt. Later runs have later times.
+func lastChange(run string) time.Time {
 	info, err := os.Stat(run)
 	if err != nil {
 		return time.Time{}
@@ -118,11 +118,11 @@ func begun(run string) time.Time {
 // attempt is the folder of one start of the workers.
 type attempt struct {
 	path            string
-	restarts, round int // round is 0 where the name has none
-	again           int // 2 and more where the numbers were used before; 0: they were not
+	restarts, round int // round is 0 if the name has none
+	again           int // 2 or more if the same numbers were used before, else 0
 }
 
-// name is what --attempt calls it: 0, or 0.r1.
+// name returns the attempt's name for --attempt: 0, or 0.r1.
 func (a attempt) name() string { return strings.TrimPrefix(filepath.Base(a.path), attemptPrefix) }
 
 const attemptPrefix = "attempt_"
@@ -132,7 +132,7 @@ var attemptName = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`^` + attemptPrefix + `(\d+)(?:\.r(\d+))?(?:\.(\d+))?$`)
 })
 
-// attemptsIn lists the attempts of a run in their order.
+// attemptsIn lists the attempts of a run in order.
 func attemptsIn(run string) (found []attempt) {
 	entries, _ := os.ReadDir(run)
 	for _, entry := range entries {

@@ -5,20 +5,20 @@ import (
 	"time"
 )
 
-// line is one line of a stream, without its end.
+// line is one line of a stream, without its line end.
 type line struct {
-	at   time.Time // when it was written; zero where nothing tells
-	text []byte    // valid until its source is asked for the next one
+	at   time.Time // when it was written; zero if that is not known
+	text []byte    // valid until the next call of its source
 }
 
-// source gives the lines of one stream in their order; their times never go back.
+// source returns the lines of one stream in order. Their times never decrease.
 type source interface {
-	// next returns the next line, and false where there is none for now.
+	// next returns the next line, or false if there is none for now.
 	next() (line, bool, error)
 }
 
-// merge passes on the lines of all sources in the order of their times, until no
-// source has one. Lines of the same time are in the order of the sources.
+// merge emits the lines of all sources in the order of their times, until no source has one. Lines of the same time
+// are in the order of the sources.
 func merge[S source](sources []S, emit func(S, line) error) error {
 	var heads heads[S]
 	for i, s := range sources {
@@ -57,7 +57,7 @@ type head[S source] struct {
 	order  int
 }
 
-// heads is a heap of them.
+// heads is a heap of head.
 type heads[S source] []head[S]
 
 func (h heads[S]) Len() int      { return len(h) }

@@ -7,11 +7,11 @@ import (
 	"syscall"
 )
 
-// ErrNoLogFile says that something else than a log file has the name of one.
+// ErrNoLogFile says that a path that should be a log file is something else.
 var ErrNoLogFile = errors.New("no log file")
 
-// openLog opens a file that nobody has named. It follows no symbolic link, which could lead to any file, and waits for
-// nothing, as a FIFO would have it.
+// openLog opens a file whose path no user has given. It follows no symbolic link, which could lead to any file, and
+// does not block, as opening a FIFO would.
 func openLog(path string) (*os.File, error) {
 	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK|syscall.O_NOCTTY, 0)
 	switch {
@@ -33,7 +33,7 @@ func openLog(path string) (*os.File, error) {
 	return file, nil
 }
 
-// isOwn reports whether path is a folder of this user's, and no link to one.
+// isOwn reports whether path is a folder that belongs to this user, and not a link to one.
 func isOwn(path string) bool {
 	info, err := os.Lstat(path)
 	if err != nil || !info.IsDir() {

@@ -16,14 +16,14 @@ import (
 )
 
 const (
-	// maxLine bounds, in bytes, how much of a line is held; a longer one is shown as several.
+	// maxLine is the longest line, in bytes. A longer one is shown as several lines.
 	maxLine = 1 << 20
 	// readSize is how much is read at once.
 	readSize = 64 << 10
 )
 
-// stream reads the log of one stream of one worker: what rotation put aside, then
-// the current file, as far as it was written.
+// stream reads the log of one stream of one worker: the rotated files, then the current file, as far as it was
+// written.
 type stream struct {
 	path      string // of the current file
 	localRank int
@@ -32,20 +32,20 @@ type stream struct {
 	clock     *clock
 	timeline  *os.File // the clock's; nil: none
 
-	file   *os.File // being read; nil: none yet
-	number int      // of the file if it is, or will be, put aside
-	aside  bool     // it was put aside, so that it no longer grows
-	end    point    // of the stream, as far as it is known
-	final  bool     // what has no line end now is a line
-	rests  bool     // it had nothing more when it was read last
+	file    *os.File // being read; nil: none yet
+	number  int      // the number of file once it is rotated
+	rotated bool     // file was rotated, so it no longer grows
+	end     point    // the known end of the stream
+	final   bool     // no more bytes follow: unfinished text is a line
+	atEnd   bool     // the last read found nothing more
 
-	buf    []byte // read and not yet returned
+	buf    []byte // read but not yet returned
 	offset int64  // of buf[0] in the stream
-	taken  int    // bytes at the start of buf that were returned last
-	seen   int    // bytes of buf in which no line ends
+	taken  int    // bytes at the start of buf that the last call returned
+	seen   int    // bytes of buf that contain no line end
 }
 
-// close releases the stream's files.
+// close closes the stream's files.
 func (s *stream) close() {
 	if s.file != nil {
 		_ = s.file.Close()
@@ -81,14 +81,14 @@ func (s *stream) next() (line, bool, error) {
 	}
 }
 
-// take returns the first n bytes of what was read as a line; with its end it has used.
+// take returns the first n bytes of buf as a line. With its line end the line uses used bytes.
 func (s *stream) take(n, used int) (line, bool, error) {
 	at, err := s.clock.when(s.offset, s.end)
 	s.taken, s.seen = used, 0
 	return line{at, s.buf[:n]}, err == nil, err
 }
 
-// fill reads on, and reports whether there was more or may be.
+// fill reads more bytes, and reports whether there were any or may be any.
 func (s *stream) fill() (bool, error) {
 	if s.file == nil {
 		return s.first()
@@ -99,25 +99,25 @@ func (s *stream) fill() (bool, error) {
 	n, err := s.file.Read(s.buf[len(s.buf) : len(s.buf)+readSize])
 	if n > 0 {
 		s.buf = s.buf[:len(s.buf)+n]
-		s.clock.again()
-		if info, err := s.file.Stat(); err == nil && !s.aside {
+		s.clock.reread()
+		if info, err := s.file.Stat(); err == nil && !s.rotated {
 			s.end = point{info.ModTime(), s.offset + int64(len(s.buf))}
-			if s.rests {
+			if s.atEnd {
 				s.clock.saw(point{s.end.at, s.end.bytes - int64(n)})
 			}
 		}
-		s.rests = false
+		s.atEnd = false
 		return true, nil
 	}
 	if err != nil && !errors.Is(err, io.EOF) {
 		return false, err
 	}
 	more, err := s.advance()
-	s.rests = !more
+	s.atEnd = !more
 	return more, err
 }
 
-// first opens the oldest file that is there.
+// first opens the oldest file that exists.
 func (s *stream) first() (bool, error) {
 	numbers, err := s.pieces()
 	if err != nil {
@@ -141,7 +141,7 @@ func (s *stream) first() (bool, error) {
 	return true, err
 }
 
-// lastPiece asks the timeline for the number of the file that was put aside last.
+// lastPiece returns the number of the last rotated file in the timeline.
 func (s *stream) lastPiece() (int, error) {
 	if s.timeline == nil {
 		return 0, nil
@@ -150,8 +150,7 @@ func (s *stream) lastPiece() (int, error) {
 	return newClock(whole, s.localRank, s.std).lastPiece()
 }
 
-// advance goes on to the file after the one that was read to its end, if that was
-// put aside.
+// advance opens the next file, if the current one was read to its end and was rotated.
 func (s *stream) advance() (bool, error) {
 	info, err := s.file.Stat()
 	if err != nil {
@@ -160,8 +159,8 @@ func (s *stream) advance() (bool, error) {
 	if current, err := os.Stat(s.path); err != nil || os.SameFile(info, current) {
 		return false, ignoreMissing(err)
 	}
-	if !s.aside { // it may have grown in between
-		s.aside = true
+	if !s.rotated { // it may have grown before it was rotated
+		s.rotated = true
 		return true, nil
 	}
 	numbers, err := s.pieces()
@@ -181,8 +180,8 @@ func (s *stream) advance() (bool, error) {
 		return false, err
 	}
 	_ = old.Close()
-	s.aside = false
-	if next > number+1 { // what was between has been removed
+	s.rotated = false
+	if next > number+1 { // the files between were removed
 		start, err := s.clock.skip(next - 1)
 		s.offset = max(s.offset, start-int64(len(s.buf)))
 		return true, err
@@ -190,8 +189,8 @@ func (s *stream) advance() (bool, error) {
 	return true, nil
 }
 
-// open opens the file of s.number: under its number, or as the current one. It
-// reports false where it is not there; that will be told.
+// open opens the file of s.number: under its number, or as the current file. It reports false if the file does not
+// exist; then an event follows once it does.
 func (s *stream) open(numbered bool) (bool, error) {
 	path := s.path
 	if numbered {
@@ -205,7 +204,7 @@ func (s *stream) open(numbered bool) (bool, error) {
 		s.file = file
 		return true, nil
 	}
-	// It is the one of that number only if none was put aside meanwhile.
+	// The current file has that number only if no file was rotated meanwhile.
 	if info, err := os.Stat(s.path + "." + strconv.Itoa(s.number)); err == nil {
 		if mine, err := file.Stat(); err != nil || !os.SameFile(info, mine) {
 			_ = file.Close()
@@ -216,7 +215,7 @@ func (s *stream) open(numbered bool) (bool, error) {
 	return true, nil
 }
 
-// pieces lists the numbers of the files that were put aside, ascending.
+// pieces lists the numbers of the rotated files, ascending.
 func (s *stream) pieces() ([]int, error) {
 	entries, err := os.ReadDir(filepath.Dir(s.path))
 	if err != nil {
@@ -233,8 +232,7 @@ func (s *stream) pieces() ([]int, error) {
 	return numbers, nil
 }
 
-// ignoreMissing drops the error of a file that is not there: it was rotated away, or
-// somebody removed it.
+// ignoreMissing drops the error of a file that does not exist: it was rotated away, or a user removed it.
 func ignoreMissing(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -10,14 +10,16 @@ import (
 	"unicode/utf8"
 )
 
-// colors matches what sets colours and weights of text (ECMA-48, SGR), which does nothing else to a terminal.
+// colors matches sequences that set the color and weight of text (ECMA-48, SGR) and have no other effect on a
+// terminal.
 var colors = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^\x1b\[[0-9;:]{0,64}m`) })
 
-// resetColors ends the colours of a line, which would run into the next one.
+// resetColors ends the colors of a line, which would otherwise continue in the next one.
 const resetColors = "\x1b[0m"
 
-// forTerminal makes a line harmless for the terminal that shows it: what would move the cursor, set a title, send keys or turn
-// the direction of writing is shown as text. Tabs and colours stay; a line that sets a colour ends it.
+// forTerminal makes a line safe for the terminal that shows it. Characters that would move the cursor, set a title,
+// send keys or change the direction of writing are shown as text. Tabs and colors stay; a line that sets a color is
+// followed by a reset.
 func forTerminal(text []byte) []byte {
 	if !bytes.ContainsFunc(text, acts) && utf8.Valid(text) {
 		return text
@@ -35,7 +37,7 @@ func forTerminal(text []byte) []byte {
 			shown = fmt.Appendf(shown, `\x%02x`, text[0])
 		case !acts(r):
 			shown = append(shown, text[:size]...)
-		case r < ' ': // as cat -v shows it
+		case r < ' ': // like cat -v
 			shown = append(shown, '^', byte(r)+'@')
 		case r == 0x7f:
 			shown = append(shown, "^?"...)
@@ -50,10 +52,11 @@ func forTerminal(text []byte) []byte {
 	return shown
 }
 
-// acts reports whether a terminal does something else with a character than to show it.
+// acts reports whether a terminal does anything but show the character.
 func acts(r rune) bool {
 	return r != '\t' && unicode.IsControl(r) || strings.ContainsRune(directions, r)
 }
 
-// directions are the characters that turn the direction of writing, and those that end a line or a paragraph (UAX #9).
+// directions are the characters that change the direction of writing, and those that end a line or a paragraph (UAX
+// #9).
 const directions = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u2028\u2029"

@@ -20,37 +20,35 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
 
-// DefaultPrefix is the template of what lines start with.
+// DefaultPrefix is the default template of line prefixes.
 const DefaultPrefix = "${time} [${rank}] "
 
-// Options say what of a run is shown. The zero value shows all there is.
+// Options say which part of a run is shown. The zero value shows everything.
 type Options struct {
-	// Ranks and LocalRanks name workers; nil names all. The ranges of Ranks are of
-	// global ranks, those of LocalRanks of local ones.
+	// Ranks and LocalRanks select workers; nil selects all. Ranks has ranges of global ranks, LocalRanks of local
+	// ones.
 	Ranks, LocalRanks workerlog.RankSet
-	// Std are the streams; StdNone is both.
+	// Std selects the streams. StdNone means both.
 	Std workerlog.Std
-	// Pattern is what lines must match; nil takes all.
+	// Pattern must match a line for it to be shown. Nil matches all lines.
 	Pattern *regexp.Regexp
-	// Attempt is a number of restarts, or the name of an attempt, such as 0.r1; empty
-	// is all.
+	// Attempt is a number of restarts, or the name of an attempt, such as 0.r1. Empty means all attempts.
 	Attempt string
-	// Tail is how many lines are shown of those that are there at the start; 0 is all.
+	// Tail is how many of the lines that exist at the start are shown. 0 means all.
 	Tail int
-	// Prefix is the template of what lines start with; see [workerlog.LinePrefix], and
-	// ${stream}. Empty is none.
+	// Prefix is the template of line prefixes; see [workerlog.LinePrefix], and ${stream}. Empty means no prefix.
 	Prefix string
-	// Terminal says that a terminal shows the lines: what it would act on, other than colours, is shown as text.
+	// Terminal says that a terminal shows the lines. Then control characters, other than colors, are shown as text.
 	Terminal bool
-	// Follow shows what is written until Ended is closed or the context ends.
+	// Follow continues to show new lines until Ended is closed or the context ends.
 	Follow bool
-	// Ended is closed when the run has ended; nil never is.
+	// Ended is closed when the run has ended. Nil means never.
 	Ended <-chan struct{}
-	// Note is told, once for each attempt, what is not known of it; may be nil.
+	// Note is called once for each attempt of which something is not known. It may be nil.
 	Note func(text string)
 }
 
-// View shows the logs of one run.
+// View shows the logs of one run. Only one goroutine may use it.
 type View struct {
 	opts Options
 	run  string
@@ -58,24 +56,24 @@ type View struct {
 
 	current string // the attempt that is open; empty: none
 	head    workerlog.TimelineHead
-	known   bool      // head is what its timeline says
-	noted   bool      // that it is not
+	known   bool      // head was read from its timeline
+	noted   bool      // Note was called for it
 	streams []*stream // its streams, by rank, stdout first
-	matched bool      // some stream was shown
-	held    []string  // the last lines, while there are more than Tail may be
-	live    bool      // lines go out at once
+	matched bool      // a stream was shown
+	held    []string  // the last lines, at most 2*Tail, until live
+	live    bool      // lines are written at once
 }
 
-// New makes a view of the run in a folder, which writes to out.
+// New makes a view of the run in folder run, which writes to out.
 func New(run string, out io.Writer, opts Options) *View {
 	return &View{opts: opts, run: run, out: bufio.NewWriterSize(out, readSize), live: opts.Tail == 0}
 }
 
-// ErrNothing says that a run has no log that the options ask for.
+// ErrNothing says that a run has no log that the options select.
 var ErrNothing = errors.New("no log")
 
-// Run shows the logs. A reader of out that went away, and the end of ctx while it follows, are no errors. The
-// error is ErrNothing where nothing could be shown.
+// Run shows the logs. It returns nil if the reader of out has gone, or if ctx ends while it follows. It returns
+// [ErrNothing] if nothing could be shown.
 func (v *View) Run(ctx context.Context) error {
 	defer v.closeAttempt()
 	var changes *changes
@@ -102,16 +100,16 @@ func (v *View) Run(ctx context.Context) error {
 // missing says why nothing was shown.
 func (v *View) missing() string {
 	if v.opts.Ranks != nil || v.opts.LocalRanks != nil || v.opts.Std != workerlog.StdNone || v.opts.Attempt != "" {
-		return "none of what is there has the rank, stream or attempt that is asked for"
+		return "none of its logs has the requested rank, stream or attempt"
 	}
-	return "its workers' output went to the console alone; --redirects or --tee keep it"
+	return "its workers' output went only to the console; keep it with --redirects or --tee"
 }
 
-// show goes through the attempts, and on as long as the run lasts where it follows.
+// show shows the attempts in order. If it follows it continues until the run ends.
 func (v *View) show(ctx context.Context, changes *changes) error {
 	done := 0
 	for {
-		ended := !v.opts.Follow || isClosed(v.opts.Ended) // before looking, so that nothing is missed
+		ended := !v.opts.Follow || isClosed(v.opts.Ended) // read before the attempts, so that nothing is missed
 		grown := changes.grown()
 		attempts := v.attempts()
 		for ; done < len(attempts); done++ {
@@ -148,15 +146,15 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// attempts lists those that are asked for.
+// attempts lists the selected attempts.
 func (v *View) attempts() []attempt {
 	return slices.DeleteFunc(attemptsIn(v.run), func(a attempt) bool {
 		return v.opts.Attempt != "" && v.opts.Attempt != a.name() && v.opts.Attempt != strconv.Itoa(a.restarts)
 	})
 }
 
-// showAttempt shows what an attempt has more than when it was shown last. final says
-// that nothing will follow, grown that there may be new files.
+// showAttempt shows the new lines of an attempt. final says that no more will follow, grown that there may be new
+// files.
 func (v *View) showAttempt(a attempt, final, grown bool, changes *changes) error {
 	if v.current != a.path || grown {
 		if err := changes.watch(a.path); err != nil {
@@ -172,7 +170,7 @@ func (v *View) showAttempt(a attempt, final, grown bool, changes *changes) error
 	return merge(v.streams, v.emit)
 }
 
-// openStreams opens the streams of an attempt that are asked for and not open yet.
+// openStreams opens the selected streams of an attempt that are not open yet.
 func (v *View) openStreams(a attempt, changes *changes) error {
 	v.current = a.path
 	folders, _ := os.ReadDir(a.path)
@@ -197,8 +195,7 @@ func (v *View) openStreams(a attempt, changes *changes) error {
 	return nil
 }
 
-// readHead finds out what the attempt's timeline says of it, which is there before
-// the first log file.
+// readHead reads the head of the attempt's timeline, which exists before the first log file.
 func (v *View) readHead(a attempt) {
 	if v.known {
 		return
@@ -209,13 +206,13 @@ func (v *View) readHead(a attempt) {
 	v.noted = true
 }
 
-// wants reports whether a worker is asked for.
+// wants reports whether a worker is selected.
 func (v *View) wants(rank int) bool {
 	w := workerlog.Ranks{Local: rank, Global: v.head.Base + rank}
 	return v.opts.LocalRanks.Has(w) && (v.opts.Ranks == nil || v.known && v.opts.Ranks.Has(w))
 }
 
-// openStream opens one stream, if it is asked for and has a log.
+// openStream opens one stream, if it is selected and has a log.
 func (v *View) openStream(a attempt, path string, rank int, std workerlog.Std) error {
 	isOpen := slices.ContainsFunc(v.streams, func(s *stream) bool { return s.path == path })
 	if isOpen || v.opts.Std != workerlog.StdNone && v.opts.Std != std {
@@ -250,7 +247,7 @@ func (v *View) openStream(a attempt, path string, rank int, std workerlog.Std) e
 	return nil
 }
 
-// readHead reads what the timeline of an attempt says of it.
+// readHead reads the head of an attempt's timeline.
 func readHead(path string) (workerlog.TimelineHead, bool) {
 	file, err := openLog(filepath.Join(path, workerlog.TimelineName))
 	if err != nil {
@@ -271,10 +268,10 @@ func (v *View) closeAttempt() {
 	v.streams, v.current, v.known, v.noted = nil, "", false, false
 }
 
-// unknownTime stands for ${time} where it is not known.
+// unknownTime replaces ${time} if the time is not known.
 const unknownTime = "--:--:--.---"
 
-// emit shows one line, if it is asked for.
+// emit shows one line, if it is selected.
 func (v *View) emit(s *stream, l line) error {
 	if v.opts.Pattern != nil && !v.opts.Pattern.Match(l.text) {
 		return nil
@@ -313,7 +310,7 @@ func (v *View) hold(text string) {
 	v.held = append(v.held, text)
 }
 
-// flush puts out what was held back and what is buffered.
+// flush writes the held lines, and the buffer.
 func (v *View) flush() error {
 	for _, text := range v.held[max(0, len(v.held)-v.opts.Tail):] {
 		if err := v.print("", []byte(text)); err != nil {

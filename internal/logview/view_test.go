@@ -135,7 +135,7 @@ func TestViewOfNothing(t *testing.T) {
 		run, want string
 		opts      Options
 	}{
-		{empty, "console alone", Options{}},
+		{empty, "only to the console", Options{}},
 		{run, "rank, stream or attempt", Options{LocalRanks: ranks(t, "5")}},
 		{run, "rank, stream or attempt", Options{Ranks: ranks(t, "g0")}},
 		{run, "rank, stream or attempt", Options{Attempt: "7"}},

@@ -11,7 +11,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
-// result checks how the job ended.
+// result checks the outcome of the job.
 func (c *checker) result(o rdzv.Outcome) {
 	if c.outcome != nil {
 		c.fail("one outcome", "%v after %v", o, *c.outcome)
@@ -40,7 +40,7 @@ func (c *checker) result(o rdzv.Outcome) {
 			c.fail("cause", "no cause")
 			return
 		}
-		if len(rd.own) == 0 { // its agent hung, and another node named what followed
+		if len(rd.own) == 0 { // its agent hung, and another node reported the consequence
 			return
 		}
 		for rank, f := range rd.own {
@@ -55,7 +55,7 @@ func (c *checker) result(o rdzv.Outcome) {
 	}
 }
 
-// justlyGivenUp checks that a job that is given up could not have run.
+// checkGivenUp checks that a job that was given up could not have run.
 func (c *checker) checkGivenUp() {
 	cfg := &c.w.cfg
 	if c.w.now < cfg.faults+2*cfg.restartDelay+5*cfg.ttl+10*time.Second || cfg.job.Static {
@@ -67,14 +67,14 @@ func (c *checker) checkGivenUp() {
 			here[n.node.Identity] = true
 		}
 	}
-	// Who is at fault cannot always be told where the way between healthy nodes fails for a while, too.
+	// If healthy nodes could not reach each other for a while either, it is not always clear which node is at fault.
 	if ambiguous := c.w.hadBlocked && strings.HasPrefix(c.outcome.Text, "no node is left"); len(here) >= cfg.job.Min && !ambiguous {
-		c.fail("liveness", "the job was given up although %d healthy nodes are there: %s", len(here), c.outcome.Text)
+		c.fail("liveness", "the job was given up although there are %d healthy nodes: %s", len(here), c.outcome.Text)
 	}
 }
 
-// nobodyLeftOut checks that who could be in the last round was: newcomers that came in time have ended the round
-// before.
+// checkLeftOut checks that the last round has every node that could be in it: newcomers that came in time have ended
+// the round before.
 func (c *checker) checkLeftOut(rd *simRound) {
 	job := &c.w.cfg.job
 	if c.broken != nil || job.Grow != GrowNow || job.Static || job.MaxNodeLosses > 0 || len(rd.record.Members) >= job.Max || len(rd.record.Faults) > 0 {
@@ -91,38 +91,38 @@ func (c *checker) checkLeftOut(rd *simRound) {
 			continue
 		}
 		if rd.firstExit > max(in, n.ready)+job.JoinSettle+2*time.Second && rd.forgiven == "" {
-			c.fail("liveness", "%s of %s was in line since %v and was left out of round %d, decided at %v, which had room", ses.id, ses.node.name, n.ready,
+			c.fail("liveness", "%s of %s has waited since %v and was left out of round %d, decided at %v, which had room", ses.id, ses.node.name, n.ready,
 				rd.record.Round, rd.decided)
 		}
 	}
 }
 
-// begunAnew takes note that a finished run is begun anew.
+// rerunBegun checks the start of a new run after a finished one.
 func (c *checker) rerunBegun() {
 	if c.outcome == nil {
 		return
 	}
-	c.w.logf("the run is begun anew after %+v", *c.outcome)
+	c.w.logf("a rerun begins after %+v", *c.outcome)
 	for _, ses := range c.w.store.sorted() {
 		if p := c.owner[ses.id]; p != nil && p.proc != nil && p.proc.session == ses.id && p.proc.group != nil {
-			c.fail("no overlap", "the run is begun anew while workers of it may run on %s", p.name)
+			c.fail("no overlap", "a rerun begins while workers of the run may run on %s", p.name)
 		}
 	}
 	c.past, c.outcome, c.current, c.charges = append(c.past, *c.outcome), nil, nil, nil
 }
 
-// learned checks the outcome that an agent was told.
+// outcomeSeen checks the outcome that an agent has received.
 func (c *checker) outcomeSeen(p *agentProc, o *rdzv.Outcome) {
 	if slices.ContainsFunc(c.past, func(of rdzv.Outcome) bool { return reflect.DeepEqual(*o, of) }) {
 		return
 	}
 	if c.outcome == nil || !reflect.DeepEqual(*o, *c.outcome) {
-		c.fail("one outcome", "%s was told %+v, the outcome is %+v", p.node.name, o, c.outcome)
+		c.fail("one outcome", "%s received %+v, the outcome is %+v", p.node.name, o, c.outcome)
 	}
 }
 
-// gaveUp checks the reason for which an agent ends by itself. Where nodes enough for a round are there, none may have
-// waited in vain.
+// gaveUp checks the error with which an agent ends. No agent may give up waiting while there are enough nodes for a
+// round.
 func (c *checker) gaveUp(p *agentProc, err error) {
 	if !errors.Is(err, rdzv.ErrTimeout) || !c.w.calm {
 		return
@@ -134,7 +134,7 @@ func (c *checker) gaveUp(p *agentProc, err error) {
 		}
 	}
 	if len(here) >= c.w.cfg.job.Min && c.w.now > c.w.cfg.faults+c.w.cfg.job.JoinTimeout {
-		c.fail("liveness", "%s gave up waiting, although nodes enough are there: %v", p.node.name, err)
+		c.fail("liveness", "%s gave up waiting, although there are enough nodes: %v", p.node.name, err)
 	}
-	p.node.gone = true // whoever started it is told
+	p.node.gone = true // nobody starts it again
 }

@@ -7,20 +7,20 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/coord"
 )
 
-// record checks a decided round against the one before.
+// record checks a decided round against the last one.
 func (c *checker) record(r Record, epoch coord.Revision) {
 	if r.Round <= c.last {
 		c.fail("one membership a round", "round %d is decided after round %d", r.Round, c.last)
 		return
 	}
 	c.oneOfEach(r)
-	if left := c.w.store.list(prefixRound); len(left) > 2 { // the latest, and the one before until it is deleted
+	if left := c.w.store.list(prefixRound); len(left) > 2 { // the last one, and the one before until it is deleted
 		c.fail("tidy", "%d records are in the store", len(left))
 	}
 	before := c.current
 	c.newcomers(before, r, epoch)
 	if before != nil {
-		if len(before.ended) < len(before.record.Members) { // else it begins anew
+		if len(before.ended) < len(before.record.Members) { // otherwise the order begins anew
 			c.keepOrder(before.record, r)
 		}
 		c.charge(before, r.Restarts-before.record.Restarts)
@@ -55,12 +55,12 @@ func (c *checker) oneOfEach(r Record) {
 	for rank, m := range r.Members {
 		n := c.owner[m.ID]
 		if n == nil || seen[string(m.ID)] || seen["i"+m.Identity] {
-			c.fail("ranks dense and unique", "round %d: rank %d is twice or not there", r.Round, rank)
+			c.fail("ranks dense and unique", "round %d: rank %d is duplicate or unknown", r.Round, rank)
 			return
 		}
 		seen[string(m.ID)], seen["i"+m.Identity] = true, true
 		if n.node.Identity != m.Identity || n.node.Nproc != m.Nproc || n.node.Role != m.Role {
-			c.fail("ranks dense and unique", "round %d: rank %d is not what %s is", r.Round, rank, n.name)
+			c.fail("ranks dense and unique", "round %d: rank %d does not match node %s", r.Round, rank, n.name)
 		}
 		if cfg.job.Static && n.node.Hint != rank {
 			c.fail("ranks dense and unique", "round %d: rank %d went to %s with hint %d", r.Round, rank, n.name, n.node.Hint)
@@ -68,13 +68,13 @@ func (c *checker) oneOfEach(r Record) {
 	}
 }
 
-// keepOrder checks that nodes which were in the round before keep their order, even if their agents were started anew.
+// keepOrder checks that nodes of the last round keep their order, even if their agents were restarted.
 func (c *checker) keepOrder(before, r Record) {
 	at := map[string]int{}
 	for rank, m := range before.Members {
 		at[m.Identity] = rank + 1
 		if r.Faults[m.Identity].Unreachable != nil {
-			at[m.Identity] = 0 // it may have had to give rank 0 away
+			at[m.Identity] = 0 // it may have had to give up rank 0
 		}
 	}
 	last := 0
@@ -87,7 +87,7 @@ func (c *checker) keepOrder(before, r Record) {
 	}
 }
 
-// charge checks what a round has cost.
+// charge checks whether the end of a round was charged correctly.
 func (c *checker) charge(rd *simRound, cost int) {
 	n, job := rd.record.Round, &c.w.cfg.job
 	switch {
@@ -117,8 +117,8 @@ func (c *checker) charge(rd *simRound, cost int) {
 	}
 }
 
-// onlyNewcomers reports whether all workers that failed by themselves were on new nodes, that long after the round was
-// decided at most.
+// onlyNewcomers reports whether every worker that failed by itself was on a new node, and failed at most within after
+// the decision.
 func (c *checker) onlyNewcomers(rd *simRound, within time.Duration) bool {
 	for rank := range rd.own {
 		if !rd.record.Members[rank].New || rd.ownAt[rank] > rd.decided+within {
@@ -128,7 +128,7 @@ func (c *checker) onlyNewcomers(rd *simRound, within time.Duration) bool {
 	return len(rd.own) > 0
 }
 
-// newcomers checks which members are said to be new.
+// newcomers checks which members count as new.
 func (c *checker) newcomers(before *simRound, r Record, epoch coord.Revision) {
 	known := map[string]bool{}
 	if before != nil && len(before.ended) < len(before.record.Members) {
@@ -141,20 +141,20 @@ func (c *checker) newcomers(before *simRound, r Record, epoch coord.Revision) {
 		if !m.New {
 			old++
 		} else if known[m.Identity] {
-			c.fail("newcomers", "round %d: %s is said to be new", r.Round, m.Identity)
+			c.fail("newcomers", "round %d: %s counts as new", r.Round, m.Identity)
 		}
 	}
 	if old == 0 {
-		c.fail("newcomers", "round %d: everybody is said to be new", r.Round)
+		c.fail("newcomers", "round %d: every member counts as new", r.Round)
 	}
 }
 
-// justly checks that a round may be charged at all.
+// checkCharged checks that a charged round could be charged.
 func (c *checker) checkCharged(rd *simRound) {
 	n := rd.record.Round
 	for r, m := range rd.record.Members {
 		if !rd.ready[m.ID] {
-			c.fail("charged justly", "round %d was charged although rank %d, %s on %s, had not said that its workers have stopped", n, r, m.ID,
+			c.fail("charged justly", "round %d was charged although rank %d, %s on %s, had not reported that its workers have stopped", n, r, m.ID,
 				c.owner[m.ID].name)
 		}
 	}
@@ -177,7 +177,7 @@ func (c *checker) accepted(p *agentProc, a *Answer) {
 	id := simRoundID{p.instance, a.Fence.Round}
 	rd := c.w.rounds[id]
 	if rd == nil || a.Place == nil || a.Place.Rank >= len(rd.record.Members) {
-		c.fail("one membership a round", "%s was told of round %d, which nobody decided", p.node.name, a.Fence.Round)
+		c.fail("one membership a round", "%s starts round %d, which nobody decided", p.node.name, a.Fence.Round)
 		return
 	}
 	members := rd.record.Members
@@ -199,7 +199,7 @@ func (c *checker) accepted(p *agentProc, a *Answer) {
 		}
 	}
 	if !reflect.DeepEqual(want, *a.Place) {
-		c.fail("ranks dense and unique", "%s was told %+v, want %+v", p.node.name, *a.Place, want)
+		c.fail("ranks dense and unique", "%s got place %+v, want %+v", p.node.name, *a.Place, want)
 	}
 	nonce := a.Place.Store.Nonce
 	if n, used := c.nonces[nonce]; used && n != id {
@@ -214,15 +214,16 @@ func (c *checker) accepted(p *agentProc, a *Answer) {
 	rd.accepted[p.session] = true
 }
 
+// workersStart checks the start of workers.
 func (c *checker) workersStart(g *group) {
 	c.nonces[g.nonce] = simRoundID{g.rd.instance, g.round}
 	if g.proc.stoppedRound == g.rd {
-		c.fail("no start of a round that is over", "%s starts workers of round %d/%d, which it was told to stop", g.node.name, g.rd.instance, g.round)
+		c.fail("no start of a round that is over", "%s starts workers of round %d/%d, which it was ordered to stop", g.node.name, g.rd.instance, g.round)
 	}
 	c.overlap(g)
 }
 
-// latest checks that what an agent acts on does not go back.
+// latest checks that an agent never acts on an older decision.
 func (c *checker) latest(p *agentProc, before Fence) {
 	if p.m.latest.Fence.before(before) {
 		c.fail("fence", "%s acts on %v after %v", p.node.name, p.m.latest.Fence, before)

@@ -9,7 +9,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
-// checker knows what must hold, and what has happened.
+// checker follows what happens and checks the invariants.
 type checker struct {
 	w                 *world
 	broken            *violation
@@ -18,17 +18,17 @@ type checker struct {
 	nonces            map[string]simRoundID
 	owner             map[coord.SessionID]*simNode
 	outcome           *rdzv.Outcome
-	past              []rdzv.Outcome // of runs that were begun anew
+	past              []rdzv.Outcome // of earlier runs and stores
 	charges           []time.Duration
 	counts            map[coord.SessionID]*simCounts
 	terms             int
 	lastTerm          time.Duration
-	term              *term // the last one
-	earlier           bool  // the leader was told of an earlier store
-	waited            bool  // this store's first round had to wait until no worker of an earlier one could be left
+	term              *term // the current or last term
+	earlier           bool  // the leader knows of an earlier store
+	waited            bool  // this store's first round had to wait until every worker of an earlier store had ended
 	rounds            int
-	unknownOverlaps   int // overlaps with the workers of an earlier store that nobody knew of
-	unguardedOverlaps int // overlaps while guard and agent stood still, which nobody can prevent
+	unknownOverlaps   int // overlaps with workers of an unknown earlier store
+	unguardedOverlaps int // overlaps while guard and agent were paused, which nobody can prevent
 	thawOverlaps      int
 	faults            int
 	stuck             int // reports of an agent that does not respond
@@ -39,21 +39,22 @@ type checker struct {
 	notes             int
 }
 
-// simCounts are messages of one session.
+// simCounts counts the messages of one session.
 type simCounts struct {
 	reports, answers, rounds, terms int
-	notes                           int           // of its waits
+	notes                           int           // about its waits
 	began                           time.Duration // the session
-	ready                           time.Duration // since when it has been in line; 0 while it is not
+	ready                           time.Duration // since when it has waited for a round; 0 while it does not
 }
 
-// violation is a broken invariant.
+// violation is a violated invariant.
 type violation struct{ invariant, text string }
 
 func newChecker(w *world) *checker {
 	return &checker{w: w, last: -1, nonces: map[string]simRoundID{}, owner: map[coord.SessionID]*simNode{}, counts: map[coord.SessionID]*simCounts{}}
 }
 
+// fail records a violation, the first one only.
 func (c *checker) fail(invariant, format string, args ...any) {
 	if c.broken == nil {
 		c.broken = &violation{invariant, fmt.Sprintf(format, args...)}
@@ -61,7 +62,8 @@ func (c *checker) fail(invariant, format string, args ...any) {
 	}
 }
 
-// trouble notes that something happened to a node, nil for all, for which a failure may be forgiven.
+// forgive records an event that may excuse a failure in the current round. It concerns a node, or all nodes if n is
+// nil.
 func (c *checker) forgive(n *simNode, why string) {
 	rd := c.current
 	if rd == nil || rd.forgiven != "" {
@@ -103,7 +105,7 @@ func (c *checker) sessionEnded(ses *simSession) {
 	c.checkCounts(ses.id)
 }
 
-// slow takes note that an agent takes its time to enter.
+// slow records that an agent takes long to enter.
 func (c *checker) slow(p *agentProc) {
 	c.forgive(p.node, "slow to enter")
 	if n := c.counts[p.session]; n != nil {
@@ -113,7 +115,7 @@ func (c *checker) slow(p *agentProc) {
 
 func (c *checker) died(p *agentProc) { c.forgive(p.node, "agent ended") }
 
-// committing checks a commit that the store is about to do.
+// committing checks a commit before the store executes it.
 func (c *checker) committing(by coord.Revision, ops []simOp) {
 	if by == 0 {
 		return
@@ -124,7 +126,7 @@ func (c *checker) committing(by coord.Revision, ops []simOp) {
 	}
 }
 
-// committed looks at what was written.
+// committed checks what a commit has written.
 func (c *checker) committed(ses *simSession, by coord.Revision, ops []simOp) {
 	for _, op := range ops {
 		if op.del && op.key == keyResult {
@@ -191,7 +193,7 @@ func (c *checker) checkCounts(id coord.SessionID) {
 	if n == nil {
 		return
 	}
-	// A report is written again while a store that stands still does not answer, for three times a session's life at
+	// A report is written again while a paused store does not answer, for three times a session's life at
 	// most (outage).
 	again := int(3*c.w.cfg.ttl/c.w.cfg.giveUp) + 1
 	if limit := 8*(n.rounds+n.terms) + 12; n.reports-again > limit || n.answers > limit {
@@ -202,7 +204,7 @@ func (c *checker) checkCounts(id coord.SessionID) {
 	}
 }
 
-// decided checks that the leader's counters are right.
+// decided checks the leader's counters.
 func (c *checker) decided(t *term) {
 	l := t.l
 	if c.decides++; c.decides%8 != 0 {

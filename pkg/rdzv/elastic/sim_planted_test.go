@@ -7,28 +7,27 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/coord"
 )
 
-// planted are bugs on purpose, each at a seam between a machine and the world; the zero value has none.
+// planted are deliberate bugs, each at an interface between a state machine and the world. The zero value has none.
 type planted struct {
-	guards      func([]coord.Guard) []coord.Guard            // those of a leader's commit
-	report      func(l *leader, r *Report) *Report           // as the leader sees it
-	decide      func(l *leader, now time.Duration)           // before the leader decides
-	batch       func(w *world, x *simWatch, b simBatch) bool // true: it is lost, and nobody hears of it
-	member      func(m *member, now time.Duration)           // before the member does what time asks for
-	answer      func(m *member, a Answer)                    // before the member is shown an answer
-	noBound     bool                                         // stops are not bounded
-	slowWatch   bool                                         // what a watch tells may come long after a keep-alive's answer
+	guards      func([]coord.Guard) []coord.Guard            // changes the guards of a leader's commit
+	report      func(l *leader, r *Report) *Report           // changes what the leader sees
+	decide      func(l *leader, now time.Duration)           // runs before the leader decides
+	batch       func(w *world, x *simWatch, b simBatch) bool // true loses the batch without a resync
+	member      func(m *member, now time.Duration)           // runs before tick
+	answer      func(m *member, a Answer)                    // runs before handleAnswer
+	noBound     bool                                         // a stop ignores its bound
+	slowWatch   bool                                         // a watch may deliver long after a later keep-alive is answered
 	breakEnds   bool                                         // a session ends with its connection
-	noProbe     bool                                         // nobody finds out that an agent hangs
-	noLate      bool                                         // workers are started though the guard may be killing
-	noOver      bool                                         // workers are started for a round that is over
-	earlyNotice bool                                         // a guard says that no worker is left before that is so
-	deadline    func(m *member) optionalTime                 // by which the guard kills
-	instance    func(i storeHistory) storeHistory            // as the leader sees its store
-	overtaken   bool                                         // a commit that was given up may be done after later ones
+	noProbe     bool                                         // a hanging agent is not detected
+	noLate      bool                                         // workers start while the guard may be killing
+	noOver      bool                                         // workers start for a round that is over
+	earlyNotice bool                                         // a guard ends the session before the workers have ended
+	deadline    func(m *member) optionalTime                 // replaces the deadline of the guard
+	instance    func(i storeHistory) storeHistory            // changes what the leader seess store
+	overtaken   bool                                         // an abandoned commit may be executed after later ones
 }
 
-// TestSimulationFindsPlantedBugs breaks what the design's rules protect, one at a time: the suite must notice each of
-// them.
+// TestSimulationFindsPlantedBugs breaks the rules of the design, one at a time. The simulation must notice each.
 func TestSimulationFindsPlantedBugs(t *testing.T) {
 	for _, bug := range []struct {
 		name  string
@@ -48,7 +47,7 @@ func TestSimulationFindsPlantedBugs(t *testing.T) {
 				}
 			},
 		}},
-		{"an agent that the store does not answer goes on", planted{
+		{"an agent goes on while the store does not answer", planted{
 			member: func(m *member, now time.Duration) { m.lastProof = now },
 		}},
 		{"the verdict does not wait for all nodes", planted{
@@ -58,14 +57,14 @@ func TestSimulationFindsPlantedBugs(t *testing.T) {
 				}
 			},
 		}},
-		{"an agent starts a round again that it has left", planted{
+		{"an agent starts a round that it has left again", planted{
 			answer: func(m *member, a Answer) {
 				if a.Kind == Run && m.state == ready {
 					m.fence, m.latest = Fence{}, Answer{}
 				}
 			},
 		}},
-		{"a watch has a gap and says nothing", planted{
+		{"a watch has a gap without a resync", planted{
 			batch: func(w *world, _ *simWatch, b simBatch) bool { return !b.resync && w.chance(0.02) },
 		}},
 		{"workers that succeeded stay done when others fail", planted{
@@ -96,7 +95,7 @@ func TestSimulationFindsPlantedBugs(t *testing.T) {
 				l.budget.faults, l.budget.quarantinedUntil, l.unreachedRounds = nil, nil, 0
 			},
 		}},
-		{"nodes do not tell that rank 0 is not reached", planted{
+		{"nodes do not report that they cannot reach rank 0", planted{
 			report: func(_ *leader, r *Report) *Report {
 				if r == nil {
 					return nil
@@ -106,7 +105,7 @@ func TestSimulationFindsPlantedBugs(t *testing.T) {
 				return &same
 			},
 		}},
-		{"the first node to report is quarantined, whichever is at fault", planted{
+		{"the first node to report is quarantined, whichever node is at fault", planted{
 			decide: func(l *leader, now time.Duration) {
 				for r := range l.round.members {
 					if p := &l.round.members[r]; l.state == running && p.unreachedSince.set && p.status == active {
@@ -133,15 +132,15 @@ func TestSimulationFindsPlantedBugs(t *testing.T) {
 				}
 			},
 		}},
-		{"an agent takes its time to stop workers, whatever it was told", planted{noBound: true}},
-		{"a keep-alive is answered before what was to be told", planted{slowWatch: true}},
-		{"a commit that was given up is done after a later one", planted{overtaken: true}},
+		{"an agent ignores the bound of a stop", planted{noBound: true}},
+		{"a keep-alive is answered before earlier changes are delivered", planted{slowWatch: true}},
+		{"an abandoned commit is executed after a later one", planted{overtaken: true}},
 		{"a session ends when its connection breaks", planted{breakEnds: true}},
-		{"a guard says that no worker is left before that is so", planted{earlyNotice: true}},
+		{"a guard ends the session before the workers have ended", planted{earlyNotice: true}},
 		{"a new store decides at once although it had a predecessor", planted{
 			instance: func(storeHistory) storeHistory { return storeHistory{} },
 		}},
-		{"agents do not tell that they know of an earlier store", planted{
+		{"agents do not report an earlier store", planted{
 			report: func(_ *leader, r *Report) *Report {
 				if r == nil {
 					return nil
@@ -151,21 +150,21 @@ func TestSimulationFindsPlantedBugs(t *testing.T) {
 				return &same
 			},
 		}},
-		{"workers are started for a round that is over", planted{noOver: true}},
-		{"workers are started by an agent that is late, and its guard may have killed those before", planted{noLate: true}},
-		{"a guard knows of the lease alone, not of when the agent was told to be done", planted{
+		{"workers start for a round that is over", planted{noOver: true}},
+		{"an agent starts workers after the guard's deadline", planted{noLate: true}},
+		{"a guard knows the lease, but not the bound of a stop", planted{
 			deadline: func(m *member) optionalTime {
 				leased := *m
 				leased.killAt = optionalTime{}
 				return leased.deadline()
 			},
 		}},
-		{"nobody finds out that an agent hangs", planted{noProbe: true}},
+		{"a hanging agent is not detected", planted{noProbe: true}},
 	} {
 		t.Run(bug.name, func(t *testing.T) {
 			bad, _ := simulateSeeds(1000, bug.plant)
 			if bad == nil {
-				t.Fatal("1,000 seeds have not found it")
+				t.Fatal("1,000 seeds do not find it")
 			}
 			t.Logf("%q (%s) after %d seeds", bad.check.broken.invariant, bad.check.broken.text, bad.seed+1)
 		})

@@ -12,7 +12,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
-// simStore is a model of a coord.Store's server: one linear history, sessions with leases, watches.
+// simStore is a model of a coordination store: one linear history, sessions with leases, and watches.
 type simStore struct {
 	w        *world
 	actor    actor
@@ -21,14 +21,14 @@ type simStore struct {
 	rev      coord.Revision
 	keys     map[string]*simKey
 	sessions map[coord.SessionID]*simSession
-	all      map[coord.SessionID]*simSession // with those that have ended
+	all      map[coord.SessionID]*simSession // including ended sessions
 	watches  []*simWatch
-	skipped  time.Duration // pauses, which prolong all leases
-	local    *simSession   // of the leader in the store's process
+	skipped  time.Duration // sum of pauses, which extend all leases
+	local    *simSession   // session of the leader in the store's process
 	term     *term
 	restarts int
-	instance int          // counts stores, each without the memory of the one before
-	fresh    storeHistory // what its leaders know of it
+	instance int          // number of stores that this one has replaced
+	fresh    storeHistory // what its leaders know of earlier stores
 }
 
 type simKey struct {
@@ -41,13 +41,13 @@ type simKey struct {
 
 type simSession struct {
 	id             coord.SessionID
-	node           *simNode // nil: the store's own
+	node           *simNode // nil for the store's own session
 	conn           *simConn
-	ends           time.Duration // when it ends, by the store's clock without pauses
-	due            bool          // a timer runs
+	ends           time.Duration // when its lease expires, on the store's clock without pauses
+	due            bool          // its timer is set
 	instance       int           // of the store
 	ended          bool
-	abandonedCalls int // commits of an earlier turn come too late
+	abandonedCalls int // commits sent before the last abandoned one come too late
 }
 
 type simWatch struct {
@@ -56,11 +56,11 @@ type simWatch struct {
 	see     func(simBatch)
 	resync  bool
 	pending []simChange
-	flush   bool // is on its way
+	flush   bool // a delivery is scheduled
 	closed  bool
 }
 
-// simChange is a coord.Event. The value is not encoded, but for some seeds.
+// simChange is a coord.Event. Its value is encoded only for some seeds.
 type simChange struct {
 	key     string
 	value   any
@@ -93,7 +93,7 @@ func (w *world) newStore() *simStore {
 
 func (s *simStore) time() time.Duration { return s.clock.read(s.w.now) - s.skipped }
 
-// open begins a session.
+// open opens a session.
 func (s *simStore) open(n *simNode, c *simConn) *simSession {
 	s.w.sessions++
 	ses := &simSession{id: coord.SessionID(fmt.Sprintf("%02x-%d", s.w.rng.IntN(256), s.w.sessions)), node: n, conn: c, instance: s.instance}
@@ -117,18 +117,18 @@ func (s *simStore) setEnd(ses *simSession, at time.Duration) {
 	}
 }
 
-// lapse ends a session whose lease is over.
+// expire ends a session whose lease has expired.
 func (s *simStore) expire(ses *simSession) {
 	switch {
 	case ses.ended || !s.up:
 	case s.time() >= ses.ends:
-		s.end(ses, "its time is over")
+		s.end(ses, "its lease has expired")
 	default:
 		s.actor.timer(s.clock.when(ses.ends+s.skipped), func() { s.expire(ses) })
 	}
 }
 
-// end ends a session; its keys vanish.
+// end ends a session and deletes its keys.
 func (s *simStore) end(ses *simSession, why string) {
 	if ses.ended {
 		return
@@ -159,7 +159,7 @@ func (s *simStore) end(ses *simSession, why string) {
 	}
 }
 
-// broke takes note that a connection is gone. That proves nothing of the session.
+// connectionBroken handles the loss of a connection, which does not end the session.
 func (s *simStore) connectionBroken(c *simConn) {
 	c.storeGone = true
 	for _, ses := range s.sorted() {
@@ -182,7 +182,7 @@ func (s *simStore) sorted() []*simSession {
 	return out
 }
 
-// ofCommit finds the session of a commit. What belongs to no session needs none that lives.
+// sessionForCommit returns the session of a commit. With etcd, a leader's commit needs no live session.
 func (s *simStore) sessionForCommit(id coord.SessionID, by coord.Revision) *simSession {
 	if by != 0 && s.w.cfg.etcd {
 		return s.all[id]
@@ -190,7 +190,7 @@ func (s *simStore) sessionForCommit(id coord.SessionID, by coord.Revision) *simS
 	return s.sessions[id]
 }
 
-// commit does all ops or none. by is the epoch of the leader that asks for it, 0 for an agent.
+// commit executes all ops or none. by is the epoch of the leader that commits, or 0 for an agent.
 func (s *simStore) commit(ses *simSession, by coord.Revision, guards []coord.Guard, ops []simOp) (coord.Revision, error) {
 	if ses.ended && by == 0 {
 		return 0, coord.ErrSessionLost
@@ -253,7 +253,7 @@ func (s *simStore) apply(ses *simSession, op simOp) {
 	s.notify(simChange{key: op.key, value: k.value, create: k.create})
 }
 
-// tell queues a change for all who watch its key.
+// notify queues a change for every watch of its key.
 func (s *simStore) notify(c simChange) {
 	for _, x := range s.watches {
 		if x.closed || x.resync || !strings.HasPrefix(c.key, x.prefix) {
@@ -278,7 +278,7 @@ func (s *simStore) schedule(x *simWatch) {
 	})
 }
 
-// deliver sends what a watch has not been told.
+// deliver sends a watch what it has not received.
 func (s *simStore) deliver(x *simWatch) {
 	ses := x.session
 	if x.closed || ses.ended || ses.node != nil && ses.conn == nil || !x.resync && len(x.pending) == 0 {
@@ -320,7 +320,7 @@ func (s *simStore) list(prefix string) []simChange {
 	return out
 }
 
-// watch begins a watch.
+// watch starts a watch.
 func (s *simStore) watch(ses *simSession, x *simWatch) {
 	if ses.ended {
 		return
@@ -330,7 +330,7 @@ func (s *simStore) watch(ses *simSession, x *simWatch) {
 	s.deliver(x)
 }
 
-// resume gives a session a new connection, in place of any old one.
+// resume gives a session a new connection, which replaces the old one.
 func (s *simStore) resume(id coord.SessionID, c *simConn) bool {
 	ses := s.sessions[id]
 	if ses == nil {
@@ -349,7 +349,7 @@ func (s *simStore) resume(id coord.SessionID, c *simConn) bool {
 	return true
 }
 
-// wire takes a value through its encoding, for some seeds.
+// encoded encodes and decodes a value, for some seeds.
 func (w *world) encoded(v any) any {
 	if !w.cfg.encode {
 		return v

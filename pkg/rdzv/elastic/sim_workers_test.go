@@ -9,29 +9,29 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
-// simRound is what the simulator knows of a round: what was decided, and what has really happened.
+// simRound is what the simulator knows of a round: the decision and what has really happened.
 type simRound struct {
-	caused   bool // a worker has failed by itself, whether or not its agent learned of it
-	instance int  // of the store
-	guarded  bool // no worker of an earlier store's round may be alive
+	caused   bool // a worker has failed by itself, even if its agent has not learned of it
+	instance int  // instance of the store
+	guarded  bool // no worker of an earlier store's round may run
 	record   Record
 	epoch    coord.Revision
 	decided  time.Duration
 	length   time.Duration // how long the workers compute once all have started
-	fails    int           // the rank that fails by itself, -1 for none
-	failsAt  time.Duration // after the start; above length: while the others exit
+	fails    int           // the rank that fails by itself, or -1
+	failsAt  time.Duration // when it fails after the start; above length, it fails while the others exit
 	groups   []*group      // by rank, nil before they start
 	forked   int
-	broken   bool // a worker has died otherwise than by exiting with 0
+	broken   bool // a worker has not exited with 0
 	started  bool
 
 	ownAt     map[int]time.Duration
-	own       map[int]rdzv.Failure // by rank: groups with a worker that failed by itself, and whose agent learned of it
+	own       map[int]rdzv.Failure // by rank: failures by themselves of which the agent has learned
 	ready     map[coord.SessionID]bool
 	ended     map[coord.SessionID]bool
 	firstExit time.Duration
 	exited    map[int]bool // by rank: all workers exited with 0
-	forgiven  string       // why a failure may be forgiven; empty for no reason
+	forgiven  string       // why a failure need not be charged; empty for no reason
 	grown     bool         // it was ended for newcomers
 	accepted  map[coord.SessionID]bool
 }
@@ -47,7 +47,7 @@ type group struct {
 	nonce    string
 	phase    groupPhase
 	stubborn bool // ignores SIGTERM
-	stopped  bool // was told to stop: its failures are nobody's fault
+	stopped  bool // was stopped: its failures do not count
 	failed   bool // a worker has failed
 	killAt   time.Duration
 	orphan   bool // its agent has died
@@ -64,7 +64,7 @@ const (
 	gone
 )
 
-// newGroup starts workers for a round that was accepted.
+// newGroup starts the workers of a round that the agent has accepted.
 func newGroup(p *agentProc, a *Answer, instance int, over <-chan struct{}) *group {
 	w := p.w
 	rd := w.rounds[simRoundID{instance, a.Fence.Round}]
@@ -76,7 +76,7 @@ func newGroup(p *agentProc, a *Answer, instance int, over <-chan struct{}) *grou
 	return g
 }
 
-// reach tries to reach the worker store until it is reached, or the round is over, and starts the workers.
+// reach tries to reach the worker store until that succeeds or the round is over, then starts the workers.
 func (g *group) reach(began time.Duration) {
 	w := g.w
 	switch {
@@ -126,7 +126,7 @@ func (g *group) fork() {
 	}
 }
 
-// begin lets the workers compute, once they are all there.
+// begin lets the workers compute once all have started.
 func (rd *simRound) begin(w *world) {
 	rd.started = true
 	length := rd.length
@@ -161,7 +161,7 @@ func (g *group) failByItself() {
 	}
 }
 
-// suffer lets a worker fail because a peer on another node is gone, or hang.
+// peerLost makes a worker fail, or hang, because a peer on another node is gone.
 func (g *group) peerLost() {
 	if g.w.chance(g.w.cfg.victims) {
 		g.node.workers.timer(g.w.now+g.w.between(0, 500*time.Millisecond), func() {
@@ -172,7 +172,7 @@ func (g *group) peerLost() {
 	}
 }
 
-// fail is the first failure in the group. The rest lives on until the agent stops it.
+// fail is the first failure in the group. The other workers live until the agent stops them.
 func (g *group) fail(grade int) {
 	g.failed = true
 	g.rd.caused = g.rd.caused || grade == 1
@@ -191,7 +191,7 @@ func (g *group) fail(grade int) {
 	})
 }
 
-// tearDown lets the peers on other nodes notice.
+// breakPeers lets the peers on other nodes notice a loss.
 func (g *group) breakPeers() {
 	g.rd.broken = true
 	for _, other := range g.rd.groups {
@@ -201,7 +201,7 @@ func (g *group) breakPeers() {
 	}
 }
 
-// stop is SIGTERM, and SIGKILL after the grace, or in killIn if that is sooner and not below 0.
+// stop sends SIGTERM, and SIGKILL after the grace period, or after killIn if that is shorter and not below 0.
 func (g *group) stop(killIn time.Duration) {
 	if g.w.plant.noBound {
 		killIn = -1
@@ -231,7 +231,7 @@ func (g *group) stop(killIn time.Duration) {
 	}
 }
 
-// kill is SIGKILL.
+// kill sends SIGKILL.
 func (g *group) kill() {
 	switch g.phase {
 	case forking, preparing:
@@ -243,7 +243,7 @@ func (g *group) kill() {
 	}
 }
 
-// finish is the end of the last worker.
+// finish handles the end of the last worker.
 func (g *group) finish(ok bool) {
 	if g.phase == gone {
 		return
@@ -267,7 +267,7 @@ func (g *group) finish(ok bool) {
 	})
 }
 
-// plan says how a round will go, as it is decided.
+// plan draws how a round will go, when it is decided.
 func (w *world) plan(rec Record, epoch coord.Revision) *simRound {
 	rd := &simRound{
 		record: rec, epoch: epoch, decided: w.now, fails: -1, groups: make([]*group, len(rec.Members)),

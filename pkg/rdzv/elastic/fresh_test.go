@@ -34,7 +34,9 @@ func TestFirstRoundInAFreshStore(t *testing.T) {
 		{"the predecessor ended 10 s before", storeHistory{createdAt: at(0), predecessorEnd: at(-10 * sec)}, two, 5 * sec},
 		{
 			"an agent knows of a predecessor",
-			storeHistory{createdAt: at(0)}, []Report{ready(true), ready(false)}, 15 * sec,
+			storeHistory{createdAt: at(0)},
+			[]Report{ready(true), ready(false)},
+			15 * sec,
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -20,7 +20,7 @@ func TestLeader(t *testing.T) {
 			{0, "a ready", "job"},
 			{0.1, "b ready", "round 0: a b (0), run0: a b"},
 		}},
-		{"the first round begins after the last call, whoever comes", jobWith(func(j *Job) { j.Max = 9 }), []step{
+		{"the first round begins after the last call, even if a node joins", jobWith(func(j *Job) { j.Max = 9 }), []step{
 			{0, "a ready", "job"},
 			{5, "b ready", "notice: a"},
 			{5.9, "c ready", ""},

@@ -202,7 +202,7 @@ func TestRunsAreBounded(t *testing.T) {
 		s.leave(b)
 		synctest.Wait()
 		if err := s.refusal("c"); err == nil {
-			t.Error("a third run is led while the second one's leader is there")
+			t.Error("a third run is led while the second run still has a leader")
 		}
 		again := s.join("b")
 		s.leave(again)

@@ -43,7 +43,8 @@ func TestNotices(t *testing.T) {
 		},
 		{
 			"ever longer pauses, until there are enough nodes",
-			jobWith(func(j *Job) { j.Min, j.JoinTimeout = 3, 10*time.Minute }), []step{
+			jobWith(func(j *Job) { j.Min, j.JoinTimeout = 3, 10*time.Minute }),
+			[]step{
 				{0, "a ready", "job"},
 				{5, "", "notice: a"},
 				{14.9, "b ready", ""},
@@ -60,7 +61,8 @@ func TestNotices(t *testing.T) {
 				{195, "", "notice: a"},
 				{196, "c ready", "round 0: a b c (0), run0: a b c"},
 				{300, "", ""},
-			}, "", "",
+			},
+			"", "",
 		},
 		{
 			"all that came within a second at once", patient, []step{

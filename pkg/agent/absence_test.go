@@ -15,13 +15,13 @@ import (
 
 const gaveUp = "RuntimeError: [./gloo/transport/tcp/unbound_buffer.cc:81] Timed out waiting 6000ms for recv operation to complete"
 
-// tired ends one worker as one that has waited for a peer in vain.
+// tired ends one worker that has waited for a peer in vain.
 func (g *fakeGroup) tired(rank int) {
 	g.says(rank, gaveUp)
 	g.exit(procs.Exit{LocalRank: rank, Code: 1, At: time.Now()})
 }
 
-// fakeStates are the states of processes by pid; those of all others are S.
+// fakeStates are the states of processes by pid. All other processes are in state S.
 type fakeStates map[int]byte
 
 func (s fakeStates) State(pid int) byte {
@@ -31,7 +31,8 @@ func (s fakeStates) State(pid int) byte {
 	return 'S'
 }
 
-// On a job's only node: whom the others lost or waited for is named, though it has shown no fault, unless somebody has.
+// TestAbsence checks a job on one node. The worker that the others lost or waited for is named without a fault of its
+// own, unless another worker shows one.
 func TestAbsence(t *testing.T) {
 	const ms = time.Millisecond
 	left := func(g *fakeGroup, rank int) { g.exit(procs.Exit{LocalRank: rank, At: time.Now()}) }
@@ -105,8 +106,8 @@ func TestAbsence(t *testing.T) {
 	}
 }
 
-// Where another node's failure has ended the round, a node tells of workers that may have been missed there. It tells
-// of none where nobody has failed.
+// If a failure on another node has ended the round, a node reports workers that may have been absent. It reports none
+// if no worker has failed.
 func TestAbsenceElsewhere(t *testing.T) {
 	const failed, waited, came = rdzv.WhyFailed + " on node7", rdzv.WhyWaited + " on node7", "node8 came"
 	for _, tt := range []struct {
@@ -115,7 +116,7 @@ func TestAbsenceElsewhere(t *testing.T) {
 		left  []int // local ranks that exit with 0
 		ago   time.Duration
 		why   string
-		want  failure.Kind // empty: it tells of nothing
+		want  failure.Kind // empty: it reports nothing
 	}{
 		{name: "all left early", left: []int{0, 1}, why: failed, want: failure.LeftEarly},
 		{name: "one left early", left: []int{1}, why: failed, want: failure.LeftEarly},
@@ -149,19 +150,19 @@ func TestAbsenceElsewhere(t *testing.T) {
 				if past := b.agent.history.rounds[0]; past.End != report.EndStopped || past.Failure != nil {
 					t.Errorf("the round was kept as %+v", past)
 				}
-				told := b.rdzv.seen[1].Failure
-				if told == nil {
-					told = &rdzv.Failure{OnlyStopped: true}
+				sent := b.rdzv.seen[1].Failure
+				if sent == nil {
+					sent = &rdzv.Failure{OnlyStopped: true}
 				}
-				if told.Kind != tt.want || !told.OnlyStopped || told.Absent != (tt.want == failure.Absent) {
-					t.Errorf("told others of %+v, want %q", told, tt.want)
+				if sent.Kind != tt.want || !sent.OnlyStopped || sent.Absent != (tt.want == failure.Absent) {
+					t.Errorf("sent to others: %+v, want %q", sent, tt.want)
 				}
 			})
 		})
 	}
 }
 
-// Where a worker has waited in vain, other nodes hear of it once those who waited, too, have had the time to say so.
+// If a worker has waited in vain, other nodes learn of it after the other waiting workers have had time to report.
 func TestHoldBeforeOthersHear(t *testing.T) {
 	for _, tt := range []struct {
 		name, says string
@@ -187,15 +188,15 @@ func TestHoldBeforeOthersHear(t *testing.T) {
 				if _, err := wait(); err != nil {
 					t.Fatal(err)
 				}
-				if told := b.rdzv.told; len(told) != 1 || told[0].Age != tt.want || told[0].Waited != (tt.says == gaveUp) {
-					t.Errorf("told others of %+v, want it after %v", told, tt.want)
+				if sent := b.rdzv.sent; len(sent) != 1 || sent[0].Age != tt.want || sent[0].Waited != (tt.says == gaveUp) {
+					t.Errorf("sent to others: %+v, want it after %v", sent, tt.want)
 				}
 			})
 		})
 	}
 }
 
-// Where the rendezvous is lost, workers that have only lost their peers are victims of the same.
+// If the rendezvous is lost, workers that have only lost their peers are victims of the same outage.
 func TestLostStoreIsNoWorkersFault(t *testing.T) {
 	for _, tt := range []struct {
 		name, says string

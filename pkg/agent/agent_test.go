@@ -115,8 +115,8 @@ func TestSignalStopsWorkers(t *testing.T) {
 		wait := b.start(ctx)
 		cancel(&SignalError{Signal: syscall.SIGINT})
 		_, err := wait()
-		var told *SignalError
-		if !errors.As(err, &told) || told.Signal != syscall.SIGINT {
+		var cause *SignalError
+		if !errors.As(err, &cause) || cause.Signal != syscall.SIGINT {
 			t.Errorf("error %v", err)
 		}
 		want := []procs.StopPolicy{{Signal: syscall.SIGINT, Grace: 30 * time.Second, Leftovers: 30 * time.Second}}
@@ -244,7 +244,7 @@ func TestErrorFileReachesReport(t *testing.T) {
 	}
 	r := b.run(t)
 	root, _ := r.RootCause()
-	// when the file says that it happened nobody ran
+	// No worker ran at the time in the file.
 	if root.RawErrorFile == "" || root.Message != "ValueError: no" || time.Since(root.Time) > time.Minute {
 		t.Errorf("root cause %+v", root)
 	}

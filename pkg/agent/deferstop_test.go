@@ -12,33 +12,33 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
-// victim ends one worker as one that has lost its peer.
+// victim ends one worker that has lost its peer.
 func (g *fakeGroup) victim(rank int) {
 	g.says(rank, "RuntimeError: Connection closed by peer")
 	g.exit(procs.Exit{LocalRank: rank, Code: 1, At: time.Now()})
 }
 
-// Worker 0 loses its peer. What befalls the three others within a second decides how long they are let run, and who is
-// named.
-func TestHold(t *testing.T) {
+// Worker 0 loses its peer. What happens to the other three workers within a second decides how long they may run, and
+// which worker is named.
+func TestDeferStop(t *testing.T) {
 	const ms = time.Millisecond
-	type scene struct {
+	type setup struct {
 		*harness
 		g     *fakeGroup
 		files *fakeWatcher
 		hurry chan struct{}
 	}
-	after := func(d time.Duration, do func(s scene)) func(scene) {
-		return func(s scene) {
+	after := func(d time.Duration, do func(s setup)) func(setup) {
+		return func(s setup) {
 			time.AfterFunc(d, func() {
 				synctest.Wait()
 				do(s)
 			})
 		}
 	}
-	says := func(s scene) { s.g.says(1, "ValueError: boom") }
-	stops := func(killIn time.Duration) func(scene) {
-		return func(s scene) {
+	says := func(s setup) { s.g.says(1, "ValueError: boom") }
+	stops := func(killIn time.Duration) func(setup) {
+		return func(s setup) {
 			stop := rdzv.Stop{Round: 0, Why: "a worker has failed"}
 			if killIn > 0 {
 				stop.KillBy = time.Now().Add(killIn)
@@ -50,37 +50,37 @@ func TestHold(t *testing.T) {
 		name  string
 		nodes int // 0 is 1
 		first procs.Exit
-		do    []func(s scene)
+		do    []func(s setup)
 		want  time.Duration // until the stop; below 0: there is none
 		root  int
 	}{
 		{name: "nothing", want: time.Second},
-		{name: "the guilty one speaks", do: []func(scene){after(500*ms, says)}, want: 500 * ms, root: 1},
-		{name: "it had spoken", do: []func(scene){says}, want: 0, root: 1},
-		{name: "too late", do: []func(scene){after(1500*ms, says)}, want: time.Second},
-		{name: "others are victims, too", do: []func(scene){after(300*ms, func(s scene) { s.g.victim(2) }),
+		{name: "the guilty one speaks", do: []func(setup){after(500*ms, says)}, want: 500 * ms, root: 1},
+		{name: "it had spoken", do: []func(setup){says}, want: 0, root: 1},
+		{name: "too late", do: []func(setup){after(1500*ms, says)}, want: time.Second},
+		{name: "others are victims, too", do: []func(setup){after(300*ms, func(s setup) { s.g.victim(2) }),
 			after(600*ms, says)}, want: 600 * ms, root: 1},
-		{name: "another ends by itself", do: []func(scene){after(200*ms,
-			func(s scene) { s.g.exit(procs.Exit{LocalRank: 2, Code: 3, At: time.Now()}) })}, want: 200 * ms, root: 2},
-		{name: "another succeeds", do: []func(scene){after(200*ms,
-			func(s scene) { s.g.exit(procs.Exit{LocalRank: 2, At: time.Now()}) })}, want: time.Second, root: 2},
-		{name: "all are victims", do: []func(scene){after(400*ms, func(s scene) {
+		{name: "another ends by itself", do: []func(setup){after(200*ms,
+			func(s setup) { s.g.exit(procs.Exit{LocalRank: 2, Code: 3, At: time.Now()}) })}, want: 200 * ms, root: 2},
+		{name: "another succeeds", do: []func(setup){after(200*ms,
+			func(s setup) { s.g.exit(procs.Exit{LocalRank: 2, At: time.Now()}) })}, want: time.Second, root: 2},
+		{name: "all are victims", do: []func(setup){after(400*ms, func(s setup) {
 			for rank := 1; rank < 4; rank++ {
 				s.g.victim(rank)
 			}
 		})}, want: 400 * ms},
-		{name: "an error file is written", do: []func(scene){after(300*ms, func(s scene) { s.files.write(t, 3, boom) })},
+		{name: "an error file is written", do: []func(setup){after(300*ms, func(s setup) { s.files.write(t, 3, boom) })},
 			want: 300 * ms, root: 3},
 		{name: "the first has a fault of its own", first: procs.Exit{LocalRank: 3, Code: 3}, want: 0, root: 3},
 		{name: "there are other nodes", nodes: 2, want: 0},
-		{name: "the rendezvous has heard of it", do: []func(scene){after(100*ms, stops(0)),
+		{name: "the rendezvous has heard of it", do: []func(setup){after(100*ms, stops(0)),
 			after(200*ms, stops(30*time.Second))}, want: time.Second},
-		{name: "the rendezvous presses", do: []func(scene){after(100*ms, stops(5*time.Second))}, want: 100 * ms},
-		{name: "the user is in a hurry", do: []func(scene){after(100*ms, func(s scene) { close(s.hurry) })}, want: 100 * ms},
+		{name: "the rendezvous presses", do: []func(setup){after(100*ms, stops(5*time.Second))}, want: 100 * ms},
+		{name: "the user is in a hurry", do: []func(setup){after(100*ms, func(s setup) { close(s.hurry) })}, want: 100 * ms},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := scene{files: &fakeWatcher{}, hurry: make(chan struct{})}
+				s := setup{files: &fakeWatcher{}, hurry: make(chan struct{})}
 				s.harness = newHarness(t, WorkerSpec{LocalWorldSize: 4}, runsOn)
 				s.agent.opts.ErrorExitTimeout, s.agent.opts.ErrorFiles, s.agent.opts.KillNow = time.Minute, s.files, s.hurry
 				s.rdzv.nodes = max(1, tt.nodes)
@@ -105,15 +105,16 @@ func TestHold(t *testing.T) {
 				if s.files.open.Load() != 0 {
 					t.Errorf("%d watches are left", s.files.open.Load())
 				}
-				if told := s.rdzv.told; len(told) != 1 || told[0].Age != 0 {
-					t.Errorf("the failure was told as %+v", told)
+				if sent := s.rdzv.sent; len(sent) != 1 || sent[0].Age != 0 {
+					t.Errorf("the failure was sent as %+v", sent)
 				}
 			})
 		})
 	}
 }
 
-// A signal of the user's ends it: then the node leaves before its workers are signalled. Others are passed on.
+// A stop signal of the user ends the delay: then the node leaves before its workers are signaled. Other signals are
+// forwarded.
 func TestHoldAndSignals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		forward := make(chan os.Signal)

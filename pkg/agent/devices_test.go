@@ -20,7 +20,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
-// fakeDevices let go of the old group after a while.
+// fakeDevices release what the old group held after a while.
 type fakeDevices struct {
 	free  time.Duration // how long after the first look; below 0 for never
 	each  time.Duration // how long a look takes
@@ -68,7 +68,8 @@ const (
 	notKnown   = "cannot find out whether the GPUs are free again"
 )
 
-// A restart, and no first start, waits until the devices of the group before are free, or for half a minute.
+// A restart waits until the devices of the previous group are free, but at most half a minute. A first start does not
+// wait.
 func TestRestartWaitsForDevices(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
@@ -123,7 +124,7 @@ func TestRestartWaitsForDevices(t *testing.T) {
 	}
 }
 
-// The wait runs beside the rendezvous: a restart takes as long as the longer of them.
+// The wait and the rendezvous run at the same time: a restart takes as long as the longer of the two.
 func TestDevicesAndRendezvousAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newHarness(t, WorkerSpec{MaxRestarts: 1}, exits(procs.Exit{LocalRank: 1, Code: 1}), allSucceed)
@@ -147,8 +148,8 @@ func (r slowRendezvous) NextRendezvous(ctx context.Context, self rdzv.Member) (*
 	return r.fakeRendezvous.NextRendezvous(ctx, self)
 }
 
-// A round that is over before its workers could be started starts none; a launcher that is told to stop does not wait,
-// nor one whose job has ended.
+// A round that is over before its workers are started starts none. A launcher that receives a stop signal does not
+// wait, nor does one whose job has ended.
 func TestWaitForDevicesEnds(t *testing.T) {
 	t.Run("the round is over", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
@@ -172,9 +173,9 @@ func TestWaitForDevicesEnds(t *testing.T) {
 			b := newHarness(t, WorkerSpec{MaxRestarts: 1}, exits(procs.Exit{LocalRank: 1, Code: 1}))
 			b.agent.opts.Devices = &fakeDevices{free: 10 * time.Second}
 			ctx, cancel := context.WithCancelCause(t.Context())
-			begun, told := time.Now(), &SignalError{Signal: syscall.SIGTERM}
-			time.AfterFunc(4*time.Second, func() { cancel(told) })
-			if _, err := b.agent.Run(ctx); !errors.Is(err, told) || time.Since(begun) != 4*time.Second {
+			begun, cause := time.Now(), &SignalError{Signal: syscall.SIGTERM}
+			time.AfterFunc(4*time.Second, func() { cancel(cause) })
+			if _, err := b.agent.Run(ctx); !errors.Is(err, cause) || time.Since(begun) != 4*time.Second {
 				t.Errorf("error %v after %v", err, time.Since(begun))
 			}
 		})

@@ -9,7 +9,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/procs"
 )
 
-// Before the next workers start, the output of those before is where it belongs, however long its reader takes.
+// The output of the previous workers is written before the next ones start, however long its reader takes.
 func TestSlowReaderSlowsWorkers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const reader = time.Hour
@@ -35,8 +35,8 @@ func TestSlowReaderSlowsWorkers(t *testing.T) {
 	})
 }
 
-// A console that nobody reads does not keep the rendezvous from hearing that the workers are gone, and holds up the end
-// of a job that has failed for a bounded time. One that has succeeded waits for its reader.
+// A console that nobody reads does not delay the report that the workers are gone, and delays the end of a failed job
+// for a limited time. A job that has succeeded waits for its reader.
 func TestUnreadConsole(t *testing.T) {
 	const reader = time.Hour // it comes back then
 	for _, tt := range []struct {
@@ -61,9 +61,9 @@ func TestUnreadConsole(t *testing.T) {
 				b.group().exit(procs.Exit{LocalRank: 0})
 				b.group().exit(tt.exit)
 				time.AfterFunc(settleTimeout+time.Second, func() {
-					told := b.list()
-					if last := told[len(told)-1]; last != "rendezvous" && last != "succeed" {
-						t.Errorf("by now it was done: %v", told)
+					calls := b.list()
+					if last := calls[len(calls)-1]; last != "rendezvous" && last != "succeed" {
+						t.Errorf("by now it was done: %v", calls)
 					}
 				})
 				if _, err := wait(); err != nil {

@@ -16,7 +16,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
-// remote is the root cause in the tests whose job fails on another node.
+// remote returns the root cause in tests whose job fails on another node.
 func remote() *rdzv.Failure {
 	return &rdzv.Failure{Failure: failure.Failure{Host: "node7", GlobalRank: 60, LocalRank: 4, PID: 4711,
 		Signal: syscall.SIGSEGV, Text: "Signal 11"}}
@@ -75,7 +75,7 @@ func TestJobFailsElsewhere(t *testing.T) {
 	})
 }
 
-// What failed here too is reported, but not blamed.
+// A failure on this node is reported, too, but is not the root cause.
 func TestJobFailsElsewhereAndHere(t *testing.T) {
 	b := newHarness(t, WorkerSpec{MaxRestarts: 2}, exits(procs.Exit{LocalRank: 1, Code: 3}))
 	outcome := failedElsewhere()
@@ -87,17 +87,17 @@ func TestJobFailsElsewhereAndHere(t *testing.T) {
 	}
 }
 
-// Of a root cause on this node more is known than what the others are told.
+// A node knows more about a root cause of its own than the other nodes do.
 func TestRootCauseIsOwn(t *testing.T) {
 	b := newHarness(t, WorkerSpec{LocalWorldSize: 3}, func(g *fakeGroup) {
 		g.tails[1], g.tails[2] = []string{"ValueError: boom"}, []string{"KeyError: 0"}
 		g.exit(procs.Exit{LocalRank: 2, Code: 4})
 		g.exit(procs.Exit{LocalRank: 1, Code: 3})
 	})
-	// The rendezvous blames the other one of the two, as it may.
+	// The rendezvous may name the other one of the two.
 	b.rdzv.outcome = &rdzv.Outcome{Ending: rdzv.EndFailed,
 		Cause: &rdzv.Failure{Failure: failure.Failure{Host: b.agent.hostname, GlobalRank: 2, LocalRank: 2, PID: 102,
-			ExitCode: 4, Text: "told"}}}
+			ExitCode: 4, Text: "sent"}}}
 	r := b.run(t)
 	root, _ := r.RootCause()
 	if root.LocalRank != 2 || root.Text != "last lines of stderr:\n  KeyError: 0" {
@@ -108,7 +108,7 @@ func TestRootCauseIsOwn(t *testing.T) {
 	}
 }
 
-// A spare that never ran, or a node that comes too late, ends as the job does.
+// A spare that never ran, or a node that arrives too late, ends like the job.
 func TestJobEndsWithoutThisNode(t *testing.T) {
 	t.Run("it succeeded", func(t *testing.T) {
 		b := newHarness(t, WorkerSpec{})
@@ -178,7 +178,7 @@ func TestEndingsThatAreErrors(t *testing.T) {
 	}
 }
 
-// After its own success a node ends as the others do.
+// After its own success a node ends like the other nodes.
 func TestEndAfterSuccess(t *testing.T) {
 	ended := func(o rdzv.Outcome) func(int) (*rdzv.Stop, error) {
 		return func(int) (*rdzv.Stop, error) { return nil, fmt.Errorf("wait: %w", &rdzv.EndedError{Outcome: o}) }
@@ -207,7 +207,7 @@ func TestEndAfterSuccess(t *testing.T) {
 	})
 }
 
-// More restarts than the budget, which a restart window allows, leave none, not fewer.
+// A restart window allows more restarts than the budget. Then the number of remaining restarts is 0, not negative.
 func TestRestartsBeyondBudget(t *testing.T) {
 	b := newHarness(t, WorkerSpec{MaxRestarts: 1}, allSucceed)
 	b.rdzv.restarts = 5

@@ -10,7 +10,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
-// input is a worker of local rank 1 on the second of two nodes.
+// input describes the worker with local rank 1 on the second of two nodes.
 func input(base ...string) envInput {
 	spec := WorkerSpec{Role: "trainer", LocalWorldSize: 2, MaxRestarts: 3}
 	round := &rdzv.Round{

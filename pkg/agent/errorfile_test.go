@@ -88,7 +88,7 @@ func TestReadErrorFileOdd(t *testing.T) {
 	if err := syscall.Mkfifo(fifo, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// Root may read everything, but not what is below a file.
+	// Even root cannot read a path below a file.
 	for _, path := range []string{empty, huge, dir, fifo, filepath.Join(empty, "error.json")} {
 		if f, err := readErrorFile(path); f != nil || err == nil {
 			t.Errorf("%q: %v, %v", path, f, err)

@@ -17,8 +17,8 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/procs"
 )
 
-// recordDriver fails under torch's @record in each of its ways, each with an error file of its own in the folder that
-// it is given, and then passes two of them on as torchrun's agent does.
+// recordDriver fails under torch's @record in several ways, each with its own error file in the given folder. Then it
+// passes two of the files on as torchrun's agent does.
 const recordDriver = `
 import os, sys
 from torch.distributed.elastic.multiprocessing.errors import record
@@ -73,7 +73,7 @@ for name, code in (("plain", -11), ("odd_text", 7)):
     handler.dump_error_file(os.path.join(folder, name), code)
 `
 
-// What real torch writes is understood, and passed on as torchrun passes it on.
+// The agent reads what real torch writes, and passes it on as torchrun does.
 func TestErrorFileTorch(t *testing.T) {
 	for _, torch := range []string{"1.13", "2.6", "2.14"} {
 		t.Run("torch "+torch, func(t *testing.T) {
@@ -119,7 +119,7 @@ func TestErrorFileTorch(t *testing.T) {
 	}
 }
 
-// checkPassedOn compares what torchrun made of an error file with what we make of it.
+// checkPassedOn compares the error file that torchrun passes on with ours.
 func checkPassedOn(t *testing.T, dir, name string, e procs.Exit) {
 	t.Helper()
 	parsed, err := readErrorFile(filepath.Join(dir, name))

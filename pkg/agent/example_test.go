@@ -27,7 +27,8 @@ func (*oneNode) Leave()                  {}
 // NextRendezvous charges a restart for each failure, and ends the job when no restart is left.
 func (n *oneNode) NextRendezvous(_ context.Context, self rdzv.Member) (*rdzv.Round, error) {
 	if n.rounds > n.maxRestarts {
-		return nil, &rdzv.EndedError{Outcome: rdzv.Outcome{Ending: rdzv.EndFailed, Cause: self.Failure, Restarts: n.maxRestarts}}
+		return nil, &rdzv.EndedError{Outcome: rdzv.Outcome{Ending: rdzv.EndFailed, Cause: self.Failure,
+			Restarts: n.maxRestarts}}
 	}
 	n.rounds++
 	return &rdzv.Round{

@@ -15,7 +15,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/procs"
 )
 
-// fakeWatcher tells of files when the test says so.
+// fakeWatcher reports files when the test tells it to.
 type fakeWatcher struct {
 	err     error
 	asked   int
@@ -36,10 +36,10 @@ func (w *fakeWatcher) Watch(paths []string) (FileWatch, error) {
 func (w *fakeWatcher) Written() <-chan string { return w.written }
 func (w *fakeWatcher) Close()                 { w.open.Add(-1) }
 
-// await returns when workers that run have been watched for a while.
+// await returns when running workers have been watched for a while.
 func (w *fakeWatcher) await() { <-time.After(2 * watchDelay) }
 
-// write writes the error file of a worker, and tells of it.
+// write writes the error file of a worker, and reports it.
 func (w *fakeWatcher) write(t *testing.T, rank int, text string) {
 	t.Helper()
 	synctest.Wait() // for the watch
@@ -54,16 +54,16 @@ func (w *fakeWatcher) write(t *testing.T, rank int, text string) {
 
 const boom = `{"message": {"message": "ValueError: boom", "extraInfo": {"py_callstack": "Traceback\nValueError: boom\n", "timestamp": "946684810"}}}`
 
-// newStuckBench is an agent that gives workers a minute to end after they have written their error file.
-func newStuckBench(t *testing.T, w *fakeWatcher, script ...func(*fakeGroup)) *harness {
+// newHangHarness returns an agent that gives workers a minute to end after they have written their error file.
+func newHangHarness(t *testing.T, w *fakeWatcher, script ...func(*fakeGroup)) *harness {
 	t.Helper()
 	b := newHarness(t, WorkerSpec{}, script...)
 	b.agent.opts.ErrorExitTimeout, b.agent.opts.ErrorFiles = time.Minute, w
 	return b
 }
 
-// A worker that has written its error file and does not end is the root cause, with the code 1; what it ends with when
-// it is stopped says nothing.
+// A worker that has written its error file and does not end is the root cause, with exit code 1. Its exit code after
+// the stop does not count.
 func TestStuckWorker(t *testing.T) {
 	for _, tt := range []struct{ name, text, problem, summary string }{
 		{"a whole file", boom, "", "ValueError: boom"},
@@ -72,7 +72,7 @@ func TestStuckWorker(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var w fakeWatcher
-				b := newStuckBench(t, &w, runsOn)
+				b := newHangHarness(t, &w, runsOn)
 				wait := b.start(t.Context())
 				begun := time.Now()
 				b.group().onStop = func(g *fakeGroup, _ procs.StopPolicy) {
@@ -106,7 +106,7 @@ func TestStuckWorker(t *testing.T) {
 	}
 }
 
-// Whoever ends in time is judged by its end alone.
+// A worker that ends in time is judged by its exit alone.
 func TestNotStuck(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -119,7 +119,7 @@ func TestNotStuck(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var w fakeWatcher
-				b := newStuckBench(t, &w, runsOn)
+				b := newHangHarness(t, &w, runsOn)
 				wait := b.start(t.Context())
 				w.await()
 				w.write(t, 0, boom)
@@ -146,11 +146,11 @@ func TestNotStuck(t *testing.T) {
 	}
 }
 
-// Two clocks run at the same time, and a worker that has ended stops its own only.
+// Two deadlines run at the same time. The exit of a worker cancels only its own.
 func TestStuckSecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var w fakeWatcher
-		b := newStuckBench(t, &w, runsOn)
+		b := newHangHarness(t, &w, runsOn)
 		wait := b.start(t.Context())
 		w.await()
 		begun := time.Now()
@@ -168,7 +168,7 @@ func TestStuckSecond(t *testing.T) {
 	})
 }
 
-// Without a watch, be it the kernel's refusal or the user's wish, the job goes on.
+// Without a watch, because the kernel refuses it or the user disabled it, the job goes on.
 func TestStuckUnwatched(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
@@ -184,7 +184,7 @@ func TestStuckUnwatched(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := fakeWatcher{err: tt.err}
-				b := newStuckBench(t, &w, runsOn)
+				b := newHangHarness(t, &w, runsOn)
 				b.agent.opts.ErrorExitTimeout = tt.timeout
 				wait := b.start(t.Context())
 				g := b.group()

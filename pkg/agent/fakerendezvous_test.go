@@ -9,7 +9,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
-// journal notes what the agent asks of its surroundings, in order.
+// journal records the calls of the agent to its fakes, in order.
 type journal struct {
 	mu      sync.Mutex
 	entries []string
@@ -27,8 +27,8 @@ func (j *journal) list() []string {
 	return slices.Clone(j.entries)
 }
 
-// fakeRendezvous answers each call with the next of its rounds. It charges the failures it is told of, and ends the
-// job when no restart is left.
+// fakeRendezvous answers each call with the next of its rounds. It charges the failures that it
+// receives, and ends the job when no restart is left.
 type fakeRendezvous struct {
 	*journal
 
@@ -45,7 +45,7 @@ type fakeRendezvous struct {
 	succeeded   int // calls of Succeed
 	stops       chan rdzv.Stop
 	seen        []rdzv.Member
-	told        []rdzv.Failure
+	sent        []rdzv.Failure
 }
 
 func newFakeRendezvous(j *journal, maxRestarts int) *fakeRendezvous {
@@ -87,7 +87,7 @@ func (f *fakeRendezvous) Stops() <-chan rdzv.Stop { return f.stops }
 
 func (f *fakeRendezvous) Fail(failure rdzv.Failure) {
 	f.note("fail %d", failure.GlobalRank)
-	f.told = append(f.told, failure)
+	f.sent = append(f.sent, failure)
 }
 
 func (f *fakeRendezvous) Leave() { f.note("leave") }
@@ -106,7 +106,7 @@ func (f *fakeRendezvous) Succeed(ctx context.Context) (*rdzv.Stop, error) {
 	return f.succeed(f.succeeded)
 }
 
-// failElsewhere charges a failure of another node and stops the round for it.
+// failElsewhere charges a failure of another node and stops the round because of it.
 func (f *fakeRendezvous) failElsewhere(round int) {
 	f.mu.Lock()
 	f.restarts++
@@ -114,7 +114,7 @@ func (f *fakeRendezvous) failElsewhere(round int) {
 	f.stops <- rdzv.Stop{Round: round, Why: "a worker of node7 failed"}
 }
 
-// endAt makes the call numbered call, and all later ones, tell that the job has ended.
+// endAt makes the call with this number, and all later ones, report that the job has ended.
 func (f *fakeRendezvous) endAt(call int, o rdzv.Outcome) {
 	f.failAt, f.err = call, fmt.Errorf("join: %w", &rdzv.EndedError{Outcome: o})
 }

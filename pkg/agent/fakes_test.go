@@ -18,7 +18,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
 
-// fakeLauncher starts fakeGroups and lets a test script each of them.
+// fakeLauncher starts fakeGroups. A test scripts each of them.
 type fakeLauncher struct {
 	*journal
 	script []func(g *fakeGroup) // one for each start
@@ -42,14 +42,13 @@ func (l *fakeLauncher) Start(specs []procs.Spec, _ <-chan struct{}) (Processes, 
 	return g, nil
 }
 
-// fakeGroup is a group of workers that end when the test says so or when they are
-// stopped.
+// fakeGroup is a group of workers that end when the test ends them or when they are stopped.
 type fakeGroup struct {
 	*journal
 	specs    []procs.Spec
 	pids     map[int]int
 	exits    chan procs.Exit
-	tellers  sync.Mutex // of what befalls workers: guards tails and ended
+	mu       sync.Mutex // guards tails and ended
 	tails    map[int][]string
 	ended    []int
 	policies []procs.StopPolicy
@@ -68,8 +67,8 @@ func (g *fakeGroup) Tail(rank int) []string {
 	if g.onTail != nil {
 		g.onTail()
 	}
-	g.tellers.Lock()
-	defer g.tellers.Unlock()
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	return g.tails[rank]
 }
 
@@ -98,18 +97,18 @@ func (g *fakeGroup) Drain(ctx context.Context) error {
 // says makes one worker write a traceback with that exception to its stderr.
 func (g *fakeGroup) says(rank int, exception string) {
 	text := "Traceback (most recent call last):\n  File \"train.py\", line 1\n" + exception + "\n"
-	g.tellers.Lock()
+	g.mu.Lock()
 	g.tails[rank] = strings.Split(strings.TrimSpace(text), "\n")
-	g.tellers.Unlock()
+	g.mu.Unlock()
 	g.specs[rank].Stderr.Scan.Scan([]byte(text), time.Now())
 }
 
 // exit ends one worker.
 func (g *fakeGroup) exit(e procs.Exit) {
 	e.PID = g.pids[e.LocalRank]
-	g.tellers.Lock()
+	g.mu.Lock()
 	g.ended = append(g.ended, e.LocalRank)
-	g.tellers.Unlock()
+	g.mu.Unlock()
 	g.exits <- e
 }
 
@@ -141,7 +140,7 @@ func exits(e procs.Exit) func(*fakeGroup) {
 
 func runsOn(*fakeGroup) {}
 
-// folders makes attempts in a temporary folder and notes their names.
+// folders makes attempts in a temporary folder and records their names.
 type folders struct {
 	t     *testing.T
 	dir   *workerlog.LogDir
@@ -170,7 +169,7 @@ func (f *folders) Attempt(restarts, round int, membership bool) (*workerlog.Atte
 	return f.dir.Attempt(restarts, round, membership)
 }
 
-// harness is an agent on fakes.
+// harness is an agent with fakes.
 type harness struct {
 	*journal
 	agent    *Agent
@@ -250,7 +249,7 @@ func (b *harness) states() (out []string) {
 	return out
 }
 
-// logged lists the events of the event log in short.
+// logged lists the events of the event log in brief.
 func (b *harness) logged() (out []string) {
 	for _, e := range b.events.list() {
 		if e.Kind.Logged() {
@@ -269,8 +268,8 @@ func (b *harness) run(t *testing.T) RunResult {
 	return r
 }
 
-// start runs the agent in the background and returns, once it has nothing to do, what to call for its result. Call it
-// in a bubble of synctest.
+// start runs the agent in the background and returns when the agent is idle. The function it returns waits for the
+// result. Call start in a bubble of synctest.
 func (b *harness) start(ctx context.Context) (wait func() (RunResult, error)) {
 	var r RunResult
 	var err error

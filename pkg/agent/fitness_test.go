@@ -11,7 +11,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/procs"
 )
 
-// fakeFitness is a machine that is not fit with the check of this number.
+// fakeFitness is a machine that fails the check with this number.
 type fakeFitness struct {
 	*journal
 	bad   int
@@ -32,7 +32,7 @@ func (f *fakeFitness) Check(ctx context.Context) error {
 	return nil
 }
 
-// A node is checked after each failure of its own that is not the last, and leaves where it is not fit.
+// A node is checked after each failure of its own except the last, and leaves if it is not fit.
 func TestFitness(t *testing.T) {
 	fails := exits(procs.Exit{LocalRank: 1, Code: 7})
 	for _, tt := range []struct {
@@ -72,7 +72,7 @@ func TestFitness(t *testing.T) {
 	}
 }
 
-// A stop elsewhere is no failure of this node's, and asks for no check.
+// A stop because of another node is no failure of this node, so it needs no check.
 func TestFitnessOfOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newHarness(t, WorkerSpec{MaxRestarts: 2}, func(*fakeGroup) {}, allSucceed)
@@ -87,7 +87,7 @@ func TestFitnessOfOthers(t *testing.T) {
 	})
 }
 
-// A signal ends the check, and says how the launcher ends.
+// A signal ends the check and decides how the launcher ends.
 func TestFitnessInterrupted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newHarness(t, WorkerSpec{MaxRestarts: 2}, exits(procs.Exit{LocalRank: 0, Code: 1}))

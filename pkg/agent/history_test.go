@@ -19,7 +19,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/report"
 )
 
-// story tells of each round how it ended, why, and whose failure it was.
+// story describes for each round how it ended, why, and which worker failed.
 func story(r report.Report) (out []string) {
 	for _, round := range r.Rounds {
 		line := fmt.Sprintf("round %d after %d restarts of %d workers: %s %q", round.Number, round.Restarts, round.Workers,
@@ -68,9 +68,9 @@ func TestHistory(t *testing.T) {
 	})
 }
 
-// However a run ends, its last round has an end.
+// The last round has an end, however the run ends.
 func TestHistoryEnds(t *testing.T) {
-	told := &SignalError{syscall.SIGTERM}
+	cause := &SignalError{syscall.SIGTERM}
 	for _, tt := range []struct {
 		name  string
 		setUp func(b *harness, cancel context.CancelCauseFunc)
@@ -78,11 +78,11 @@ func TestHistoryEnds(t *testing.T) {
 	}{
 		{"a failure", func(b *harness, _ context.CancelCauseFunc) { b.group().exit(procs.Exit{Code: 3}) },
 			`failure "exited with code 3" rank 0`},
-		{"a signal", func(_ *harness, cancel context.CancelCauseFunc) { cancel(told) }, `signal "received SIGTERM"`},
+		{"a signal", func(_ *harness, cancel context.CancelCauseFunc) { cancel(cause) }, `signal "received SIGTERM"`},
 		{"a signal whose effect on a worker is seen first", func(b *harness, cancel context.CancelCauseFunc) {
 			b.group().exit(procs.Exit{Signal: syscall.SIGTERM, At: time.Now()})
 			synctest.Wait()
-			cancel(told)
+			cancel(cause)
 		}, `signal "received SIGTERM"`},
 		{"the guard is gone", func(_ *harness, cancel context.CancelCauseFunc) { cancel(errors.New("no guard")) },
 			`error "no guard"`},
@@ -125,15 +125,15 @@ func TestHistoryIsBounded(t *testing.T) {
 	}
 }
 
-// The report puts the root cause of the whole job first, and nobody stands in it twice.
+// The report puts the root cause of the whole job first, and lists no worker twice.
 func TestReportOthers(t *testing.T) {
 	b := newHarness(t, WorkerSpec{}, runsOn)
 	problem := "parse error file: no"
 	own := failureOf(1, 100, procs.Exit{Code: 7}, workerEvidence{errorFileProblem: problem,
 		tail: []string{"", "ValueError", ""}})
 	own.ErrorFile, own.ErrorFileProblem = "/e.json", problem
-	told := outgoing(own, time.Unix(100, 0))
-	others := []failure.Failure{incoming(told, time.Unix(100, 0)), incoming(*remote(), time.Unix(99, 0))}
+	sent := outgoing(own, time.Unix(100, 0))
+	others := []failure.Failure{incoming(sent, time.Unix(100, 0)), incoming(*remote(), time.Unix(99, 0))}
 	other := *remote()
 	other.GlobalRank, other.Host, other.Text, other.Summary, other.Kind, other.ErrorFile = 70, "node8", "",
 		"ValueError: there", "error_file", "/there/error.json"

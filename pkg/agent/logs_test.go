@@ -12,7 +12,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
 
-// Streams that are chosen by global rank are those of each round.
+// Streams that are selected by global rank are selected anew in each round.
 func TestLogsByGlobalRank(t *testing.T) {
 	tee, err := workerlog.ParseStdSpec("g5:3")
 	if err != nil {
@@ -51,7 +51,7 @@ func TestLogsByGlobalRank(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	// The attempt with a log has a timeline that says whose it is, the other has none.
+	// The attempt with a log has a timeline that describes it. The other attempt has none.
 	file, err := os.Open(filepath.Join(b.folders.dir.Path(), "attempt_0", workerlog.TimelineName))
 	if err != nil {
 		t.Fatal(err)

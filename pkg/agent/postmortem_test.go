@@ -16,22 +16,22 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
 
-// deadKernel does not answer before it is released.
-type deadKernel struct{ released chan struct{} }
+// hangingKernel does not answer until it is released.
+type hangingKernel struct{ released chan struct{} }
 
-func (deadKernel) Memory() evidence.Memory                    { return evidence.Memory{} }
-func (deadKernel) Core(int, syscall.Signal, time.Time) string { return "" }
-func (deadKernel) Mark()                                      {}
-func (k deadKernel) Log() (none evidence.KernelLog)           { <-k.released; return none }
+func (hangingKernel) Memory() evidence.Memory                    { return evidence.Memory{} }
+func (hangingKernel) Core(int, syscall.Signal, time.Time) string { return "" }
+func (hangingKernel) Mark()                                      {}
+func (k hangingKernel) Log() (none evidence.KernelLog)           { <-k.released; return none }
 
-// What hangs while the evidence is gathered delays the job once, and the rest of the evidence counts.
-func TestInquiryIsBounded(t *testing.T) {
+// A source of evidence that hangs delays the job once, and the rest of the evidence counts.
+func TestPostmortemIsBounded(t *testing.T) {
 	for _, tt := range []struct {
 		name, missing, summary string
 		hang                   func(b *harness, released chan struct{})
 	}{
 		{"the kernel", "the kernel's log and counters", "ValueError: boom", func(b *harness, released chan struct{}) {
-			b.agent.opts.Kernel = deadKernel{released}
+			b.agent.opts.Kernel = hangingKernel{released}
 			b.group().says(1, "ValueError: boom")
 		}},
 		{"a disk", "stderr.log", "exited with code 1", func(b *harness, released chan struct{}) {
@@ -68,7 +68,7 @@ func TestInquiryIsBounded(t *testing.T) {
 	}
 }
 
-// A worker that obeys a stop in good order, with 0, is not to blame for what it had shown before.
+// A worker that obeys a stop and exits with 0 is not to blame for what it had shown before.
 func TestStoppedWithSuccess(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
@@ -110,11 +110,11 @@ func TestSameRound(t *testing.T) {
 		exits(procs.Exit{LocalRank: 1, Code: 8}))
 	b.run(t)
 	if seen := b.rdzv.seen; len(seen) != 3 || seen[1].Failure.Round != 0 || seen[2].Failure.Round != 1 {
-		t.Errorf("told others of %+v", seen)
+		t.Errorf("sent to others: %+v", seen)
 	}
 }
 
-// A process that a worker has started is killed for want of memory.
+// The OOM killer kills a process that a worker has started.
 func TestKernelIsAskedForChildren(t *testing.T) {
 	b := newHarness(t, WorkerSpec{}, func(g *fakeGroup) {
 		g.says(1, "RuntimeError: DataLoader worker (pid 4711) is killed by signal: Killed.")

@@ -74,21 +74,21 @@ func TestRootCause(t *testing.T) {
 	}
 }
 
-// What other nodes name stands among this node's own failures, once.
+// Failures of other nodes are sorted among this node's own, each once.
 func TestOthersAreOrderedIn(t *testing.T) {
 	cause, mine, there := by(9, 100, failure.Exception, "a"), by(1, 103, failure.PeerLost, "b"),
 		by(5, 102, failure.PeerLost, "c")
 	cause.Text, mine.Text, there.Text = "", "", ""
-	told := mine
-	told.Text = "what others are told"
+	sent := mine
+	sent.Text = "what others get"
 	r := RunResult{State: Failed, Failures: map[int]failure.Failure{1: mine}, Cause: &cause,
-		Others: []failure.Failure{told, there, cause}}
+		Others: []failure.Failure{sent, there, cause}}
 	all := r.ordered()
 	var ranks []int
 	for _, f := range all {
 		ranks = append(ranks, f.GlobalRank)
 		if f.Text != "" {
-			t.Error("of its own failure a node has only what others are told")
+			t.Error("a node reports its own failure in the form that others get")
 		}
 	}
 	if !slices.Equal(ranks, []int{9, 5, 1}) {
@@ -120,7 +120,7 @@ func TestHappened(t *testing.T) {
 		stamp, written int64
 		want           int64
 	}{
-		{"the file tells the fraction", 100_000, 100_700, 100_700},
+		{"the file's modification time has the fraction", 100_000, 100_700, 100_700},
 		{"the file was touched later", 100_000, 104_000, 100_000},
 		{"the file is older than it says", 100_000, 90_000, 100_000},
 	}
@@ -135,7 +135,7 @@ func TestHappened(t *testing.T) {
 	}
 }
 
-// fakeKernel knows one machine.
+// fakeKernel is the kernel of one machine.
 type fakeKernel struct {
 	memory []evidence.Memory // what is read in turn
 	log    evidence.KernelLog
@@ -157,7 +157,7 @@ func (k *fakeKernel) Core(pid int, sig syscall.Signal, _ time.Time) string {
 	return "core: /cores/1"
 }
 
-// The guilty worker ends after its victims, and is stopped on the way.
+// The root cause ends after its victims, because it is stopped.
 func TestStoppedWorkerIsToBlame(t *testing.T) {
 	b := newHarness(t, WorkerSpec{LocalWorldSize: 3}, func(g *fakeGroup) {
 		g.says(1, "ValueError: boom")
@@ -171,11 +171,11 @@ func TestStoppedWorkerIsToBlame(t *testing.T) {
 	}
 	if f := b.rdzv.seen[len(b.rdzv.seen)-1].Failure; f == nil || !f.Stopped || f.OnlyStopped || f.LocalRank != 1 ||
 		f.Kind != "suspected" {
-		t.Errorf("told others of %+v", f)
+		t.Errorf("sent to others: %+v", f)
 	}
 }
 
-// An error that comes with the stop has followed from it.
+// An error after the stop began is a consequence of the stop.
 func TestErrorAfterTheStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newHarness(t, WorkerSpec{}, func(g *fakeGroup) {
@@ -215,7 +215,7 @@ func TestKernelIsAsked(t *testing.T) {
 	}
 }
 
-// A stop that no failure is behind is survived by what a worker logged before it.
+// What a worker logged before a stop without a failure is kept.
 func TestStoppedWithoutFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newHarness(t, WorkerSpec{}, func(g *fakeGroup) { g.says(1, "ValueError: logged") })
@@ -232,12 +232,12 @@ func TestStoppedWithoutFailure(t *testing.T) {
 			t.Errorf("the round was kept as %+v", past)
 		}
 		if f := b.rdzv.seen[1].Failure; f == nil || !f.Stopped || !f.OnlyStopped {
-			t.Errorf("told others of %+v", f)
+			t.Errorf("sent to others: %+v", f)
 		}
 	})
 }
 
-// A stream that is only redirected is looked at in its file.
+// A stream that is only redirected is examined in its file.
 func TestRedirectedStderr(t *testing.T) {
 	spec := WorkerSpec{Output: workerlog.OutputRules{Redirects: workerlog.StdSpec{Default: workerlog.StdAll}}}
 	b := newHarness(t, spec, func(g *fakeGroup) {
@@ -253,7 +253,7 @@ func TestRedirectedStderr(t *testing.T) {
 	}
 }
 
-// What a node is told of others' failures comes back as it was, but for the text.
+// The failures of other nodes arrive as they were sent, except for the text.
 func TestOthersTravel(t *testing.T) {
 	b := newHarness(t, WorkerSpec{}, exits(procs.Exit{LocalRank: 0, Code: 1}))
 	b.rdzv.outcome = &rdzv.Outcome{Ending: rdzv.EndFailed, Cause: remote(), Others: []rdzv.Failure{

@@ -15,7 +15,8 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
-// The others learn of a failure before its siblings are stopped, and the verdict is asked for when they are gone.
+// The other nodes learn of a failure before its siblings are stopped. The agent joins the next round after they are
+// gone.
 func TestFailureIsToldFirst(t *testing.T) {
 	b := newHarness(t, WorkerSpec{MaxRestarts: 1}, nil, allSucceed)
 	b.launcher.script[0] = func(g *fakeGroup) {
@@ -30,8 +31,8 @@ func TestFailureIsToldFirst(t *testing.T) {
 	if diff := cmp.Diff(want, b.list()); diff != "" {
 		t.Errorf("what was done (-want +got):\n%s", diff)
 	}
-	told := b.rdzv.told[0]
-	told.Age = 0
+	sent := b.rdzv.sent[0]
+	sent.Age = 0
 	wantFailure := rdzv.Failure{
 		Failure: failure.Failure{
 			Host: b.agent.hostname, GlobalRank: 5, LocalRank: 1, PID: 101, ExitCode: 7, Kind: failure.Exited,
@@ -40,8 +41,8 @@ func TestFailureIsToldFirst(t *testing.T) {
 		},
 		Grade: failure.GradeOwnFault,
 	}
-	if diff := cmp.Diff(wantFailure, told, cmpopts.IgnoreFields(failure.Failure{}, "Findings")); diff != "" {
-		t.Errorf("told to others (-want +got):\n%s", diff)
+	if diff := cmp.Diff(wantFailure, sent, cmpopts.IgnoreFields(failure.Failure{}, "Findings")); diff != "" {
+		t.Errorf("sent to others (-want +got):\n%s", diff)
 	}
 	if first, second := b.rdzv.seen[0].Failure, b.rdzv.seen[1].Failure; first != nil || second == nil ||
 		second.PID != 101 {
@@ -52,7 +53,7 @@ func TestFailureIsToldFirst(t *testing.T) {
 	}
 }
 
-// What the member says at the end names the likeliest cause, which need not be the one that was seen first.
+// The failure that the member sends at the end is the likeliest cause, which need not be the first that was seen.
 func TestLikeliestFailureIsTold(t *testing.T) {
 	b := newHarness(t, WorkerSpec{MaxRestarts: 1}, nil, allSucceed)
 	b.launcher.script[0] = func(g *fakeGroup) {
@@ -61,8 +62,8 @@ func TestLikeliestFailureIsTold(t *testing.T) {
 		g.exit(procs.Exit{LocalRank: 1, Signal: syscall.SIGSEGV})
 	}
 	b.run(t)
-	if len(b.rdzv.told) != 1 || b.rdzv.told[0].Grade != failure.GradePeer {
-		t.Errorf("told %+v, want the first failure alone", b.rdzv.told)
+	if len(b.rdzv.sent) != 1 || b.rdzv.sent[0].Grade != failure.GradePeer {
+		t.Errorf("sent %+v, want the first failure alone", b.rdzv.sent)
 	}
 	if f := b.rdzv.seen[1].Failure; f == nil || f.LocalRank != 1 || f.Signal != syscall.SIGSEGV ||
 		f.Grade != failure.GradeCrash {
@@ -103,7 +104,7 @@ func TestStopRunsAgain(t *testing.T) {
 					t.Errorf("what was done (-want +got):\n%s", diff)
 				}
 				if f := b.rdzv.seen[1].Failure; f != nil {
-					t.Errorf("a victim of the stop was told as a failure: %+v", f)
+					t.Errorf("a victim of the stop was sent as a failure: %+v", f)
 				}
 				if diff := cmp.Diff(tt.folders, b.folders.names); diff != "" {
 					t.Errorf("attempt folders (-want +got):\n%s", diff)
@@ -118,8 +119,8 @@ func TestStopRunsAgain(t *testing.T) {
 	}
 }
 
-// A Stop of an earlier round is about workers that are gone. A worker that exited with 0 before is not forgotten for
-// it.
+// A Stop of an earlier round is ignored, because its workers are gone. The agent still knows which workers exited with
+// 0 before.
 func TestStaleStopIsIgnored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newHarness(t, WorkerSpec{MaxRestarts: 1}, exits(procs.Exit{LocalRank: 0, Code: 1}),
@@ -137,7 +138,8 @@ func TestStaleStopIsIgnored(t *testing.T) {
 	})
 }
 
-// A failure and a Stop at the same time: whichever is seen first, the failure is not lost, and one stop serves both.
+// A failure and a Stop arrive at the same time. Whichever is seen first, the failure is not lost, and there is one
+// stop.
 func TestFailureAndStopAtOnce(t *testing.T) {
 	stop := rdzv.Stop{Round: 0, Why: "a worker of node7 failed"}
 	for _, tt := range []struct {
@@ -204,7 +206,7 @@ func TestSucceedTellsToRunAgain(t *testing.T) {
 	}
 }
 
-// What a round ended with is not told of a later one.
+// The failure of a round is not reported for a later one.
 func TestRoundsBeginAnew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newHarness(t, WorkerSpec{MaxRestarts: 1}, exits(procs.Exit{LocalRank: 0, Code: 1}), allSucceed, runsOn)
@@ -229,7 +231,8 @@ func TestRoundsBeginAnew(t *testing.T) {
 	})
 }
 
-// A Stop that comes while the leftovers of workers that succeeded are ended leaves nothing to wait for.
+// After a Stop that arrives while the leftovers of successful workers are stopped, the agent does not wait for other
+// nodes.
 func TestStopAfterSuccess(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newHarness(t, WorkerSpec{}, nil, allSucceed)
@@ -248,7 +251,7 @@ func TestStopAfterSuccess(t *testing.T) {
 	})
 }
 
-// Workers that cannot be executed are a failure like any other.
+// A worker that cannot be executed is a failure like any other.
 func TestStartThatFails(t *testing.T) {
 	b := newHarness(t, WorkerSpec{}, exits(procs.Exit{LocalRank: 0, Code: 127,
 		StartErr: errors.New("execute ./x: not found")}))
@@ -256,7 +259,7 @@ func TestStartThatFails(t *testing.T) {
 	if root, _ := r.RootCause(); !r.IsFailed() || root.Kind != failure.NotFound || root.ShellCode() != 127 {
 		t.Errorf("result %+v", r)
 	}
-	if f := b.rdzv.told[0]; f.Text != "could not be executed: execute ./x: not found" || f.ExitCode != 127 {
-		t.Errorf("told %+v", f)
+	if f := b.rdzv.sent[0]; f.Text != "could not be executed: execute ./x: not found" || f.ExitCode != 127 {
+		t.Errorf("sent %+v", f)
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
-// stubborn is what a group does whose workers obey nothing but SIGKILL; it notes when that came.
+// stubborn returns the behavior of workers that only SIGKILL ends. It records when SIGKILL came.
 func stubborn(took *time.Duration) func(*fakeGroup, procs.StopPolicy) {
 	return func(_ *fakeGroup, policy procs.StopPolicy) {
 		begun := time.Now()
@@ -27,7 +27,7 @@ func stubborn(took *time.Duration) func(*fakeGroup, procs.StopPolicy) {
 	}
 }
 
-// SIGKILL comes at the time that the rendezvous has set, or after the grace, whichever is first.
+// SIGKILL comes at the time that the rendezvous has set or after the grace, whichever is first.
 func TestStopKillBy(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -69,7 +69,7 @@ func TestStopKillBy(t *testing.T) {
 	}
 }
 
-// Whatever the workers are being stopped for, a store that falls silent meanwhile sets an end to it.
+// A store that falls silent during a stop limits the stop, whatever its reason.
 func TestKillByWhileStopping(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
@@ -103,23 +103,23 @@ func TestKillByWhileStopping(t *testing.T) {
 	}
 }
 
-// What workers have to obey depends on whether the job may go on. It may no longer once the launcher is told to stop.
+// The signal and the grace depend on whether the job may go on. It may not after a stop signal to the launcher.
 func TestGraces(t *testing.T) {
 	for _, tt := range []struct {
 		name              string
 		restart, shutdown time.Duration
-		told              time.Duration // when the launcher is; 0 for never
+		cause             time.Duration // when the launcher is; 0 for never
 		before            bool          // then there is no failure
 		want              time.Duration
 	}{
 		{name: "a failure", restart: 5 * time.Second, shutdown: time.Minute, want: 5 * time.Second},
 		{name: "a failure, no grace", shutdown: time.Minute, want: 0},
-		{name: "told to stop", restart: 5 * time.Second, shutdown: time.Minute, told: time.Second, before: true,
+		{name: "told to stop", restart: 5 * time.Second, shutdown: time.Minute, cause: time.Second, before: true,
 			want: time.Minute},
-		{name: "told to stop after a failure", restart: time.Minute, shutdown: 7 * time.Second, told: 3 * time.Second,
+		{name: "told to stop after a failure", restart: time.Minute, shutdown: 7 * time.Second, cause: 3 * time.Second,
 			want: 10 * time.Second},
 		{name: "told to stop after a failure, soon enough", restart: 5 * time.Second, shutdown: 7 * time.Second,
-			told: 3 * time.Second, want: 5 * time.Second},
+			cause: 3 * time.Second, want: 5 * time.Second},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -130,8 +130,8 @@ func TestGraces(t *testing.T) {
 				wait := b.start(ctx)
 				var took time.Duration
 				b.group().onStop = stubborn(&took)
-				if tt.told != 0 {
-					time.AfterFunc(tt.told, func() { cancel(&SignalError{Signal: syscall.SIGTERM}) })
+				if tt.cause != 0 {
+					time.AfterFunc(tt.cause, func() { cancel(&SignalError{Signal: syscall.SIGTERM}) })
 				}
 				if !tt.before {
 					b.group().exit(procs.Exit{LocalRank: 1, Code: 1})
@@ -162,10 +162,10 @@ func TestUserInAHurry(t *testing.T) {
 	})
 }
 
-// A signal that everybody got: the worker's end is seen before the launcher's own copy comes. With other nodes there is
-// no verdict before it is due; a node alone need not wait unless the verdict is its end.
+// All processes got a signal, and the exit of a worker is seen before the launcher's own copy arrives. With several
+// nodes the agent waits for the copy before it joins the next round. A single node waits only if the job ends.
 func TestSignalToEverybody(t *testing.T) {
-	told := &SignalError{Signal: syscall.SIGTERM}
+	cause := &SignalError{Signal: syscall.SIGTERM}
 	for _, tt := range []struct {
 		name   string
 		after  time.Duration // the launcher's copy, after the worker's end
@@ -187,15 +187,15 @@ func TestSignalToEverybody(t *testing.T) {
 						g.onStop = func(*fakeGroup, procs.StopPolicy) { <-time.After(tt.stop) }
 						g.exit(procs.Exit{LocalRank: 1, Signal: syscall.SIGTERM, At: time.Now()})
 						if tt.after == 0 {
-							cancel(told)
+							cancel(cause)
 						} else {
-							time.AfterFunc(tt.after, func() { cancel(told) })
+							time.AfterFunc(tt.after, func() { cancel(cause) })
 						}
 					})
 					b.rdzv.nodes = nodes
 					r, err := b.agent.Run(ctx)
 					switch {
-					case tt.signal && (!errors.Is(err, told) || len(r.Failures) != 0):
+					case tt.signal && (!errors.Is(err, cause) || len(r.Failures) != 0):
 						t.Errorf("result %+v, %v, want that it was told to stop", r, err)
 					case !tt.signal && (err != nil || !r.IsFailed()):
 						t.Errorf("result %+v, %v, want a failure", r, err)
@@ -208,7 +208,7 @@ func TestSignalToEverybody(t *testing.T) {
 	}
 }
 
-// A node that goes says so before it signals its workers, whatever makes it go.
+// A node that leaves reports that before it signals its workers, whatever the reason.
 func TestLeaveComesFirst(t *testing.T) {
 	stuck := &procs.StuckError{Processes: []string{"pid 42 (python3), state D"}}
 	t.Run("told to stop, and a worker ends of it", func(t *testing.T) {
@@ -226,9 +226,9 @@ func TestLeaveComesFirst(t *testing.T) {
 	})
 	t.Run("told to stop after success", func(t *testing.T) {
 		b := newHarness(t, WorkerSpec{}, allSucceed)
-		told := &SignalError{Signal: syscall.SIGTERM}
-		b.rdzv.succeed = func(int) (*rdzv.Stop, error) { return nil, told }
-		if _, err := b.agent.Run(t.Context()); !errors.Is(err, told) || b.state() != Stopped {
+		cause := &SignalError{Signal: syscall.SIGTERM}
+		b.rdzv.succeed = func(int) (*rdzv.Stop, error) { return nil, cause }
+		if _, err := b.agent.Run(t.Context()); !errors.Is(err, cause) || b.state() != Stopped {
 			t.Errorf("error %v, state %v", err, b.state())
 		}
 		if diff := cmp.Diff([]string{"rendezvous", "stop SIGTERM", "succeed", "leave"}, b.list()); diff != "" {

@@ -13,7 +13,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
-// What a node tells of its failure comes back, as far as it is told, on another one.
+// A failure that a node sends arrives on another node, except for the fields that are not sent.
 func TestFailureTravels(t *testing.T) {
 	now := time.Unix(1000, 0)
 	f := failureOf(3, 990, procs.Exit{Signal: syscall.SIGSEGV}, workerEvidence{})
@@ -22,8 +22,8 @@ func TestFailureTravels(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var told rdzv.Failure
-	if err := json.Unmarshal(data, &told); err != nil {
+	var sent rdzv.Failure
+	if err := json.Unmarshal(data, &sent); err != nil {
 		t.Fatal(err)
 	}
 	want := rdzv.Failure{
@@ -33,20 +33,20 @@ func TestFailureTravels(t *testing.T) {
 		},
 		Grade: failure.GradeCrash, Age: 10 * time.Second,
 	}
-	if diff := cmp.Diff(want, told); diff != "" {
-		t.Errorf("told (-want +got):\n%s", diff)
+	if diff := cmp.Diff(want, sent); diff != "" {
+		t.Errorf("sent (-want +got):\n%s", diff)
 	}
 	later := now.Add(time.Hour) // by a clock that has nothing to do with the first
-	back := rootCause(&told, nil, later)
-	if !back.Same(f) || !back.Time.Equal(later.Add(-10*time.Second)) || back.ShellCode() != 139 || back.Text != told.Text {
+	back := rootCause(&sent, nil, later)
+	if !back.Same(f) || !back.Time.Equal(later.Add(-10*time.Second)) || back.ShellCode() != 139 || back.Text != sent.Text {
 		t.Errorf("came back as %+v", back)
 	}
 	if f.Time = now.Add(time.Minute); outgoing(f, now).Age != 0 { // an error file may tell any time
 		t.Error("a failure in the future")
 	}
 	missing := failureOf(3, 990, procs.Exit{Code: 127, StartErr: syscall.ENOENT}, workerEvidence{})
-	if told := outgoing(missing, now); !told.Final || told.ExitCode != 127 {
-		t.Errorf("told %+v of a program that is not there", told)
+	if sent := outgoing(missing, now); !sent.Final || sent.ExitCode != 127 {
+		t.Errorf("sent %+v of a program that is not there", sent)
 	}
 	const wire = `{"host":"node1","round":0,"rank":11,"local_rank":3,"pid":1003,"signal":11,"kind":"killed",` +
 		`"summary":"killed by signal 11 (SIGSEGV)","text":"Signal 11 (SIGSEGV) received by PID 1003","grade":0,"age":10000000000}`
@@ -54,6 +54,6 @@ func TestFailureTravels(t *testing.T) {
 		t.Errorf("sent %s\nwant %s", data, wire)
 	}
 	if rootCause(nil, map[int]failure.Failure{11: f}, now) != nil {
-		t.Error("a root cause that nobody told")
+		t.Error("a root cause that nobody sent")
 	}
 }

@@ -16,7 +16,7 @@ var update = flag.Bool("update", false, "rewrite the example in docs/events.md")
 
 const page = "../../docs/events.md"
 
-// example is a job with one failure.
+// example returns the events of a job with one failure.
 func example() []Event {
 	first := func(r Event) Event { r.NodeRank, r.Round = new(0), new(0); return r }
 	second := func(r Event) Event { r.NodeRank, r.Round = new(0), new(1); return r }

@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// disk fails for a while, after a part of a line.
+// disk is a file whose writes fail for a while, after part of a line.
 type disk struct {
 	strings.Builder
 	full   map[int]int // number of the write: how many bytes of it are taken

@@ -10,7 +10,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/failure"
 )
 
-// at is a time in seconds.
+// at returns a time in seconds.
 func at(sec int64) time.Time { return time.Unix(sec, 0) }
 
 func TestJudge(t *testing.T) {
@@ -169,7 +169,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// Evidence is as old as the worker at most, and no younger than its end, whatever a clock or a file server says.
+// The time of evidence is within the life of the worker, whatever a clock or a file server says.
 func TestJudgeTimes(t *testing.T) {
 	for _, tt := range []struct {
 		name        string

@@ -50,7 +50,7 @@ func TestParseKmsg(t *testing.T) {
 	}
 }
 
-// A log that cannot be read is no log.
+// A log that cannot be read counts as missing.
 func TestKernelLogIsNotThere(t *testing.T) {
 	if got := openKernelTail(filepath.Join(t.TempDir(), "kmsg"), machine(nil)).read(machine(nil),
 		time.Now()); got.Readable {
@@ -74,7 +74,7 @@ func TestKernelLogIsNotThere(t *testing.T) {
 	}
 }
 
-// What was logged before the mark is over, what is logged after it is read once.
+// Records before the mark are skipped. Records after it are read once.
 func TestKernelTail(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "kmsg")
 	write := func(text string) {
@@ -182,7 +182,7 @@ func TestScanFile(t *testing.T) {
 	}
 }
 
-// All that the kernel has logged is read, whoever's pids it names.
+// The whole log is read, whatever pids it names.
 func TestWholeKernelLog(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "kmsg")
 	if err := os.WriteFile(file,

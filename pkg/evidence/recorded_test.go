@@ -11,20 +11,20 @@ import (
 
 const dist = "/usr/lib/python3/dist-packages/torch/"
 
-// inFrame is a traceback whose innermost frame is in that file.
+// inFrame returns a traceback whose innermost frame is in that file.
 func inFrame(file string, lines ...string) string {
 	return "Traceback (most recent call last):\n  File \"/job/train.py\", line 9, in <module>\n    main()\n  File \"" +
 		file +
 		"\", line 57, in f\n    g()\n    ~^^\n" + strings.Join(lines, "\n") + "\n"
 }
 
-// recorded are stderrs, or their ends, as torch 1.13 and 2.14, CPython 3.11 and 3.14, and NCCL wrote them, some
-// shortened in the middle.
+// recorded are complete stderrs or their ends, as torch 1.13 and 2.14, CPython 3.11 and 3.14, and NCCL wrote them. Some
+// are shortened in the middle.
 var recorded = []struct {
 	name, text string
 	want       []failure.Finding
 }{
-	// A connection of the rank's own.
+	// The worker's own connection.
 	{
 		"its data source resets", inFrame("/job/train.py", "ConnectionResetError: [Errno 104] Connection reset by peer"),
 		[]failure.Finding{{Kind: failure.Exception, Text: "ConnectionResetError: [Errno 104] Connection reset by peer"}},
@@ -66,7 +66,7 @@ var recorded = []struct {
 			{Kind: failure.Exception, Text: "ValueError: boom"},
 		}},
 
-	// A peer's.
+	// A peer's connection.
 	{
 		"1.13, the store", inFrame(dist+"distributed/rendezvous.py", "RuntimeError: Connection reset by peer"),
 		[]failure.Finding{{Kind: failure.PeerLost, Text: "RuntimeError: Connection reset by peer"}},
@@ -82,7 +82,7 @@ var recorded = []struct {
 			Text: "RuntimeError: [Rank 1][ProcessGroupUCC-0][WORK] collective failed: Connection reset by remote peer"}},
 	},
 
-	// NCCL's bystanders, torch 2.5 and 2.9.
+	// Bystanders of an NCCL error, torch 2.5 and 2.9.
 	{
 		"dump signal",
 		"[rank5]:[E723 01:58:45.667329643 ProcessGroupNCCL.cpp:1743] [PG ID 0 PG GUID 0(default_pg) Rank 5] Received a dump signal due to a collective timeout from  rank 2 and we will try our best " +
@@ -106,7 +106,7 @@ var recorded = []struct {
 			Text: "[rank0]:[E1229 20:37:12.0 ProcessGroupNCCL.cpp:1375] [PG ID 0 PG GUID 0 Rank 0] ProcessGroupNCCL's watchdog got stuck for 480 seconds without making progress in monitoring enqueued collectives."}},
 	},
 
-	// What a message quotes.
+	// Quotes in a message.
 	{
 		"a DataLoader's process raises", inFrame(dist+"_utils.py",
 			"ValueError: Caught ValueError in DataLoader worker process 0.", "Original Traceback (most recent call last):",
@@ -154,7 +154,8 @@ var recorded = []struct {
 	},
 	{
 		"and its death is noticed while Python writes that, 1.13",
-		"Traceback (most recent call last):\n  File \"/job/train.py\", line 116, in loader\n    for _ in loader:\n  File \"" + dist +
+		"Traceback (most recent call last):\n  File \"/job/train.py\", line 116, in loader\n    for _ in loader:\n  File \"" +
+			dist +
 			"utils/data/dataloader.py\", line 1282, in _get_data\n    success, data = self._try_get_data()\n                    ^object address  : 0x7fa0cdc8ea40\nobject refcount : 2\n" +
 			"object type     : 0x9ec680\nobject type name: ConnectionResetError\nobject repr     : ConnectionResetError(104, 'Connection reset by peer')\nlost sys.stderr\n",
 		[]failure.Finding{{Kind: failure.Exception,
@@ -202,7 +203,7 @@ func TestRecorded(t *testing.T) {
 	}
 }
 
-// Who has waited in vain may have been waiting for somebody who is alive.
+// A worker that has waited in vain may have been waiting for a peer that is alive.
 func TestWaited(t *testing.T) {
 	for text, want := range map[string]bool{
 		"RuntimeError: [./gloo/transport/tcp/unbound_buffer.cc:81] Timed out waiting 6000ms for recv operation to complete":                                                 true,

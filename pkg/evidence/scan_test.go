@@ -14,7 +14,7 @@ import (
 
 var read = time.Unix(1000, 0)
 
-// found scans a whole stderr at once and tells what it found, without times.
+// found scans a whole stderr at once and returns the findings without times.
 func found(text string) []failure.Finding {
 	var s Scanner
 	s.Scan([]byte(text), read)
@@ -25,7 +25,7 @@ func found(text string) []failure.Finding {
 	return all
 }
 
-// trace is a traceback that ends with the given lines.
+// trace returns a traceback that ends with the given lines.
 func trace(lines ...string) string {
 	return "Traceback (most recent call last):\n  File \"train.py\", line 3, in <module>\n    main()\n    ~~~~^^\n" +
 		strings.Join(lines, "\n") + "\n"
@@ -262,7 +262,7 @@ func TestScanner(t *testing.T) {
 	}
 }
 
-// Evidence has the time when its first line was read, and of one kind the first in a burst counts.
+// A finding has the time when its first line was read. Of one kind, the first in a burst counts.
 func TestScannerStamps(t *testing.T) {
 	at := func(sec int64) time.Time { return time.Unix(sec, 0) }
 	var s Scanner
@@ -289,7 +289,7 @@ func TestScannerStamps(t *testing.T) {
 	}
 }
 
-// To ask in the middle of a traceback changes nothing.
+// A call of Findings in the middle of a traceback changes nothing.
 func TestScannerAskedInBetween(t *testing.T) {
 	var s Scanner
 	s.Scan([]byte("Traceback (most recent call last):\n  File \"x\"\nValueErr"), read)
@@ -301,7 +301,7 @@ func TestScannerAskedInBetween(t *testing.T) {
 	}
 }
 
-// A scanner tells of an exception as soon as its line is whole, and of nothing twice.
+// A scanner reports an exception as soon as its line is complete, and nothing twice.
 func TestScannerTells(t *testing.T) {
 	var s Scanner
 	told := make(chan struct{}, 1)
@@ -331,7 +331,7 @@ func TestScannerTells(t *testing.T) {
 	}
 }
 
-// pieces are what streams are made of in the property below.
+// pieces are the parts of the streams in the property test below.
 func pieces() []string {
 	all := []string{
 		"Traceback (most recent call last):", "[rank0]: ", "  File \"x\"\n", "ValueError: boom", "\n", "\r", "\r\n",
@@ -344,7 +344,7 @@ func pieces() []string {
 	return all
 }
 
-// Nothing depends on how the stream is cut.
+// The findings do not depend on how the stream is split.
 func TestScannerChunks(t *testing.T) {
 	all := pieces()
 	rapid.Check(t, func(t *rapid.T) {
@@ -384,7 +384,7 @@ func FuzzScanner(f *testing.F) {
 	})
 }
 
-// BenchmarkScanner is the scanner alone, on lines of 80 bytes as a training script logs them.
+// BenchmarkScanner measures the scanner alone, on lines of 80 bytes like those of a training script.
 func BenchmarkScanner(b *testing.B) {
 	line := "2026-11-21 19:00:28,410 INFO train.py:117] step 1580 loss 0.2831 lr 3.0e-4 it/s\n"
 	chunk := bytes.Repeat([]byte(line), 128<<10/len(line))

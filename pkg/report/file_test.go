@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// entries lists what is in a folder.
+// entries lists the files in a folder.
 func entries(t *testing.T, dir string) (names []string) {
 	t.Helper()
 	all, err := os.ReadDir(dir)
@@ -80,7 +80,7 @@ func TestFileRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	before := entries(t, dir)
-	// Nothing in here may be what the machine needs: code that fails this test has replaced it.
+	// Do not use files that the machine needs: code that fails this test has replaced them.
 	for _, tt := range []struct{ path, want string }{
 		{fifo, "is not a regular file"},
 		{dir, "is not a regular file"},

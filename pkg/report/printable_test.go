@@ -21,7 +21,7 @@ func TestPrintable(t *testing.T) {
 	}
 }
 
-// A title that is not ended takes no more than its line.
+// An unfinished title removes no more than its line.
 func TestPrintableUnended(t *testing.T) {
 	for s, want := range map[string]string{
 		"a\x1b]0;job 7\nboom":   "a\nboom",

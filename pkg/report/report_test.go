@@ -17,12 +17,13 @@ import (
 
 var update = flag.Bool("update", false, "rewrite golden files and the example of docs/report.md")
 
-// at is so many milliseconds after the start of the example, in a zone of its own: reports are in UTC.
+// at returns a time in milliseconds after the start of the example. Its time zone is not UTC, unlike that of reports.
 func at(ms int) Time {
 	return Time{time.Date(2026, 3, 1, 13, 0, 0, 0, time.FixedZone("", 3600)).Add(time.Duration(ms) * time.Millisecond)}
 }
 
-// example is a job of two nodes as node0 reports it: it lost a worker to a signal once, and then failed on node1.
+// example returns the report of node0 in a job of two nodes: a signal killed a worker once, and then a worker failed on
+// node1.
 func example() Report {
 	nodeRank, round := 0, 1
 	const logs = "/logs/job7_x2k9q0ab"
@@ -63,7 +64,7 @@ func example() Report {
 	}
 }
 
-// docs/report.md shows the example as it is, and names every field.
+// docs/report.md contains the example verbatim and describes every field.
 func TestDocumentation(t *testing.T) {
 	const path, begin, end = "../../docs/report.md", "<!-- example -->\n```json\n", "```\n<!-- end of the example -->"
 	want, err := example().JSON()
@@ -106,7 +107,7 @@ func TestJSONOfNothing(t *testing.T) {
 	golden(t, "nothing.json", string(got))
 }
 
-// What workers write has no bounds; the report has.
+// The output of workers has no limit, but the report has.
 func TestBounds(t *testing.T) {
 	long := strings.Repeat("\xff<é\n", 1<<20)
 	f := Failure{Text: long, Summary: long, Message: long, ErrorFileProblem: long, Findings: []Finding{{Text: long}}}

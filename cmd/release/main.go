@@ -1,4 +1,4 @@
-// Command release makes the files of a release in dist, from the source in the working directory: see internal/release.
+// Command release builds the files of a release from the source in the working directory. See package internal/release.
 package main
 
 import (
@@ -15,10 +15,10 @@ import (
 )
 
 func main() {
-	out := flag.String("out", "dist", "the folder to write to")
-	version := flag.String("version", "dev", "what git describe --tags --always --dirty says")
-	man := flag.Bool("man", false, "make the manual pages alone")
-	host := flag.Bool("host", false, "for this machine's platform alone")
+	out := flag.String("out", "dist", "folder for the output")
+	version := flag.String("version", "dev", "output of git describe --tags --always --dirty")
+	man := flag.Bool("man", false, "only build the manual pages")
+	host := flag.Bool("host", false, "only build for this machine's platform")
 	flag.Parse()
 	if err := run(*out, *version, *man, *host); err != nil {
 		fmt.Fprintln(os.Stderr, "release:", err)
@@ -41,15 +41,15 @@ func run(out, version string, man, host bool) error {
 	return release.Run(context.Background(), o)
 }
 
-// sourceDate is SOURCE_DATE_EPOCH, in seconds since 1970, or else the date of the commit.
+// sourceDate returns SOURCE_DATE_EPOCH, in seconds since 1970, or the date of the commit if the variable is not set.
 func sourceDate() (time.Time, error) {
 	text, set := os.LookupEnv("SOURCE_DATE_EPOCH")
 	if !set {
-		said, err := exec.CommandContext(context.Background(), "git", "log", "-1", "--format=%ct").Output()
+		out, err := exec.CommandContext(context.Background(), "git", "log", "-1", "--format=%ct").Output()
 		if err != nil {
 			return time.Time{}, fmt.Errorf("ask git for the date of the commit (or set SOURCE_DATE_EPOCH): %w", err)
 		}
-		text = strings.TrimSpace(string(said))
+		text = strings.TrimSpace(string(out))
 	}
 	seconds, err := strconv.ParseInt(text, 10, 64)
 	if err != nil {

@@ -10,9 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// The outcomes were compared by hand with Python 3.11's, 3.12's and 3.13's
-// argparse, given torchrun's options in both spellings. "differs" marks the cases
-// where elasticrun does something else on purpose.
+// The results were compared by hand with argparse of Python 3.11, 3.12 and 3.13, with torchrun's options in both spellings.
+// "differs" marks the cases in which elasticrun deliberately does something else.
 func TestSplitArgs(t *testing.T) {
 	words := func(s ...string) []string { return s }
 	tests := []struct {
@@ -181,8 +180,8 @@ func TestSplitArgsHelp(t *testing.T) {
 	}
 }
 
-// FuzzSplitArgs checks that whatever follows the script comes back verbatim and
-// that the options are in a form that pflag reads as meant.
+// FuzzSplitArgs checks that the arguments after the script are unchanged, and that pflag reads the canonical options with the
+// same values.
 func FuzzSplitArgs(f *testing.F) {
 	for _, seed := range []string{
 		"", "s.py", "--nproc=2\ns.py\n--nproc=3", "-mr3\n--\n--\n", "--log-dir\n-a b\n\n-", "-r\n-1\n-1\nx", "--\xff=\n-\xff",
@@ -220,7 +219,7 @@ func FuzzSplitArgs(f *testing.F) {
 	})
 }
 
-// withoutSwitchValues undoes the =true that canonical switches carry for pflag.
+// withoutSwitchValues removes the =true of canonical switches.
 func withoutSwitchValues(options []string) []string {
 	out := make([]string, len(options))
 	for i, o := range options {

@@ -77,7 +77,7 @@ func names(flags []Flag) []string {
 	return all
 }
 
-// What completion offers is accepted.
+// The launcher accepts the words that completion offers.
 func TestValues(t *testing.T) {
 	alsoNeeds := map[string][]string{"static": {"--master-addr=127.0.0.1"}, "etcd": {"--rdzv-endpoint=etcd1", "--rdzv-id=job"}}
 	for _, f := range Flags() {
@@ -97,7 +97,7 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// FuzzComplete completes without a panic, and offers only what begins with the word under the cursor.
+// FuzzComplete checks that completion does not panic, and that its words begin with the word at the cursor.
 func FuzzComplete(f *testing.F) {
 	for _, line := range []string{"", "-", "--", "--=", "-=", "-r", "store --", "--log-dir=", "-mr=3", "completion x"} {
 		f.Add(line)

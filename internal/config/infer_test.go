@@ -12,7 +12,7 @@ import (
 	"github.com/elasticrun/elasticrun/internal/scheduler"
 )
 
-// environ is an environment, written NAME=VALUE NAME=VALUE.
+// environ returns an environment from text such as NAME=VALUE NAME=VALUE.
 func environ(text ...string) vars {
 	env := vars{}
 	for v := range strings.FieldsSeq(strings.Join(text, " ")) {
@@ -22,7 +22,7 @@ func environ(text ...string) vars {
 	return env
 }
 
-// The surroundings of these tests: a node of a step of Slurm's, a batch script, a pod, a process of mpirun's.
+// The environments of these tests: a node of a Slurm step, a batch script, a pod, a process of mpirun.
 const (
 	stepEnv = "SLURM_JOB_ID=12 SLURM_STEP_ID=0 SLURM_STEP_NUM_NODES=3 SLURM_STEP_NODELIST=n[1-3] SLURM_NODEID=1 SLURMD_NODENAME=n2 SLURM_STEP_NUM_TASKS=3 SLURM_PROCID=1 "
 	taskEnv = stepEnv + "SLURM_STEP_NUM_TASKS=6 SLURM_PROCID=2 "
@@ -34,8 +34,8 @@ const (
 
 var podHost = scheduler.Host{Name: "train-1", Hosts: "10.1.2.3 train-1.train.ml.svc.cluster.local train-1\n"}
 
-// told is what is inferred, as a line of words.
-func told(c *Config) string {
+// inferred returns the inferred settings as one line.
+func inferred(c *Config) string {
 	var words []string
 	for _, s := range c.Inferred {
 		words = append(words, s.Name+"="+s.Value)
@@ -158,7 +158,7 @@ func TestInfer(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := told(c); got != tt.want {
+			if got := inferred(c); got != tt.want {
 				t.Errorf("inferred\n%s, want\n%s", got, tt.want)
 			}
 			if got := [3]int{c.MinNodes, c.MaxNodes, c.Rendezvous.Expected}; got != tt.size {

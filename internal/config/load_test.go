@@ -21,8 +21,7 @@ type machine struct {
 func (m machine) CPUs() (int, error) { return m.cpus, nil }
 func (m machine) GPUs() (int, error) { return m.gpus, m.err }
 
-// clean gives the test an empty working directory and config folder, and takes
-// away every variable that the table knows.
+// clean gives the test an empty working directory and config folder, and unsets every variable of the table.
 func clean(t *testing.T) {
 	t.Helper()
 	names := []string{SecretEnv, workerEnv}
@@ -69,7 +68,7 @@ func write(t *testing.T, path, text string) {
 	chmod(t, path, 0o644)
 }
 
-// load is Load of a command line written as one line.
+// load calls Load with a command line in one string.
 func load(line string) (*Config, error) {
 	return Load(strings.Fields(line), machine{cpus: 4, gpus: 2})
 }
@@ -176,8 +175,7 @@ func TestConfigFileChoice(t *testing.T) {
 	}
 }
 
-// TestBadInput holds one line for each kind of bad input, with the place named
-// as the user wrote it.
+// TestBadInput has the error line of each kind of bad input, which names the input as the user wrote it.
 func TestBadInput(t *testing.T) {
 	tests := []struct {
 		line string
@@ -281,8 +279,7 @@ func TestHelpAndVersion(t *testing.T) {
 	}
 }
 
-// TestEveryFlagFromEveryLayer sets each flag in turn by flag, variable and file
-// and looks for the value in the settings.
+// TestEveryFlagFromEveryLayer sets each flag by command line, variable and file, and checks the settings.
 func TestEveryFlagFromEveryLayer(t *testing.T) {
 	sample := map[Kind][3]string{ // flag, variable, file
 		KindString:  {"--%=a", "a", "%: a"},
@@ -357,7 +354,7 @@ func TestDefaults(t *testing.T) {
 	}
 }
 
-// TestSwitchInEnvironment pins torchrun's bool(int(value)).
+// TestSwitchInEnvironment checks torchrun's rule, bool(int(value)).
 func TestSwitchInEnvironment(t *testing.T) {
 	for value, want := range map[string]bool{"0": false, "00": false, " 0 ": false, "1": true, "2": true, "-1": true} {
 		clean(t)
@@ -369,7 +366,7 @@ func TestSwitchInEnvironment(t *testing.T) {
 	}
 }
 
-// schedulerVariables are those of the environment by which a scheduler could be found.
+// schedulerVariables returns the variables of the environment that could indicate a scheduler.
 func schedulerVariables() []string {
 	var names []string
 	for _, v := range os.Environ() {

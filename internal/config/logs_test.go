@@ -55,7 +55,7 @@ func TestLoadLogs(t *testing.T) {
 	}
 }
 
-// The log folder is where the launcher would put it.
+// TestLoadLogsFolder checks that logs finds the launcher's log folder.
 func TestLoadLogsFolder(t *testing.T) {
 	t.Chdir(t.TempDir())
 	file := filepath.Join(t.TempDir(), "e.yaml")

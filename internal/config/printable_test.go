@@ -7,11 +7,10 @@ import (
 	"unicode"
 )
 
-// nasty is text that would move a cursor, change a title, turn the direction of writing, or make a second line.
+// nasty is text that would move a cursor, change a title, change the direction of writing, or add a line.
 const nasty = "\x1b[2Jx\x9b\u202e\u2066\nsecond\r\x07\u200f"
 
-// TestErrorsArePrintable: whatever the input holds, an error or a warning is one line, and does nothing to the terminal that
-// shows it.
+// TestErrorsArePrintable checks that for any input an error or warning is one line that does nothing to a terminal.
 func TestErrorsArePrintable(t *testing.T) {
 	check := func(t *testing.T, text string) {
 		t.Helper()

@@ -98,8 +98,7 @@ func TestConfRefuses(t *testing.T) {
 	}
 }
 
-// TestConfHidesPasswords holds that nothing which may be part of a password is in an error, a warning, the settings or
-// a printed Config.
+// TestConfHidesPasswords checks that no part of a password is in an error, a warning, the settings or a printed Config.
 func TestConfHidesPasswords(t *testing.T) {
 	for _, conf := range []string{
 		"user=u,password=hush",

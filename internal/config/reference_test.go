@@ -58,7 +58,7 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// TestTable holds what the rest of the package relies on.
+// TestTable checks what the rest of the package relies on.
 func TestTable(t *testing.T) {
 	torchrun := strings.Fields(`nnodes nproc-per-node rdzv-backend rdzv-endpoint rdzv-id rdzv-conf standalone max-restarts
 		monitor-interval start-method event-log-handler role module no-python run-path log-dir redirects tee local-ranks-filter

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// printed returns v as fmt and as encoding/json show it.
+// printed returns v as fmt and encoding/json print it.
 func printed(t *testing.T, v any) (text, encoded string) {
 	t.Helper()
 	data, err := json.Marshal(v)
@@ -64,8 +64,8 @@ func TestReadSecret(t *testing.T) {
 	}
 }
 
-// TestSecretPrecedence holds that a flag beats the environment, which beats the config file, though the variables
-// are two.
+// TestSecretPrecedence checks that a flag overrides the environment, which overrides the config file, although there are two
+// variables.
 func TestSecretPrecedence(t *testing.T) {
 	tests := []struct{ name, line, env, file, want string }{
 		{"none", "s.py", "", "", ""},

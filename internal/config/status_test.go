@@ -113,7 +113,7 @@ func TestParseEventLog(t *testing.T) {
 	}
 }
 
-// Within a job of a scheduler's nothing has to be given.
+// TestStatusInfers checks that in a scheduler's job no flag is needed.
 func TestStatusInfers(t *testing.T) {
 	const job = "SLURM_JOB_ID=12 SLURM_JOB_NUM_NODES=3 SLURM_JOB_NODELIST=n[1-3] "
 	for _, tt := range []struct{ name, args, env, want string }{

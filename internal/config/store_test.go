@@ -72,23 +72,3 @@ func TestLoadStore(t *testing.T) {
 		t.Errorf("%s: %v, want the secret", SecretEnv, err)
 	}
 }
-
-// TestStoreTable holds of the store's table what TestTable holds of the launcher's.
-func TestStoreTable(t *testing.T) {
-	names := map[string]bool{}
-	for _, f := range StoreFlags() {
-		if names[f.Name] {
-			t.Errorf("--%s: the name is taken", f.Name)
-		}
-		names[f.Name] = true
-		if f.Name != strings.ToLower(f.Name) || strings.ContainsAny(f.Name, "_. =") || !strings.HasSuffix(f.Help, ".") {
-			t.Errorf("--%s: bad name or help", f.Name)
-		}
-		if (f.Placeholder != "") != f.Kind.takesValue() {
-			t.Errorf("--%s: placeholder %q does not fit its kind", f.Name, f.Placeholder)
-		}
-		if f.Group != "elasticrun store" || strings.HasPrefix(strings.Join(f.Env, ""), "PET_") {
-			t.Errorf("--%s: group %q, variables %q", f.Name, f.Group, f.Env)
-		}
-	}
-}

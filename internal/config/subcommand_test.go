@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"strings"
 	"testing"
 )
 
@@ -42,5 +43,28 @@ func TestLoadExplain(t *testing.T) {
 	}
 	if _, err := Load([]string{"--json", "t.py"}, machine{}); !errors.As(err, new(*UsageError)) {
 		t.Errorf("the launch itself takes --json: %v", err)
+	}
+}
+
+// TestSubcommandTables checks the tables of the subcommands as TestTable checks the launch's.
+func TestSubcommandTables(t *testing.T) {
+	for _, command := range Subcommands() {
+		names := map[string]bool{}
+		for _, f := range command.Flags {
+			if names[f.Name] {
+				t.Errorf("%s --%s: the name is taken", command.Name, f.Name)
+			}
+			names[f.Name] = true
+			if f.Name != strings.ToLower(f.Name) || strings.ContainsAny(f.Name, "_. =") || !strings.HasSuffix(f.Help, ".") {
+				t.Errorf("%s --%s: bad name or help", command.Name, f.Name)
+			}
+			if (f.Placeholder != "") != f.Kind.takesValue() {
+				t.Errorf("%s --%s: placeholder %q does not fit its kind", command.Name, f.Name, f.Placeholder)
+			}
+			_, inherited := findFlag(Flags(), f.Name)
+			if f.Group != "elasticrun "+command.Name || !f.CommandLineOnly || !inherited && len(f.Env) > 0 {
+				t.Errorf("%s --%s: group %q, variables %q", command.Name, f.Name, f.Group, f.Env)
+			}
+		}
 	}
 }

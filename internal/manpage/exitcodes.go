@@ -8,7 +8,7 @@ import (
 // exitCode is a row of a table of docs/exit-codes.md.
 type exitCode struct{ code, reason, meaning string }
 
-// exitCodes reads the table below a heading of that page, or the first table of all for no heading.
+// exitCodes reads the table below a heading of that page, or the page's first table if heading is empty.
 func exitCodes(markdown, heading string) ([]exitCode, error) {
 	rest := markdown
 	if heading != "" {
@@ -26,7 +26,7 @@ func exitCodes(markdown, heading string) ([]exitCode, error) {
 	for row := range strings.Lines(rows) {
 		cells := strings.Split(strings.TrimSpace(row), "|") // the first and the last are empty
 		switch {
-		case !strings.HasPrefix(row, "| "): // the rest of the rule above, or the end
+		case !strings.HasPrefix(row, "| "): // the rest of the ruler line, or the end of the table
 			if len(codes) > 0 {
 				return codes, nil
 			}

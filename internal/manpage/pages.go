@@ -8,18 +8,18 @@ import (
 	"github.com/elasticrun/elasticrun/internal/config"
 )
 
-// Options say which program the pages are of.
+// Options describe the program.
 type Options struct {
-	// Version is the program's.
+	// Version is the version of the program.
 	Version string
-	// Date is the pages'.
+	// Date is the date in the pages' footers.
 	Date time.Time
-	// ExitCodes is docs/exit-codes.md.
+	// ExitCodes is the text of docs/exit-codes.md.
 	ExitCodes string
 }
 
-// Pages returns the manual pages by the names of their files: elasticrun.1, and one for each command that has flags. It
-// fails where the tables of exit codes cannot be read.
+// Pages returns the manual pages by file name: elasticrun.1, and one page for each command with flags. It fails if it cannot
+// read the tables of exit codes.
 func Pages(o Options) (map[string]string, error) {
 	names := []string{"elasticrun"}
 	for _, s := range config.Subcommands() {
@@ -58,35 +58,35 @@ func launchPage(o Options, others []string) (string, error) {
 		p.WriteString(".br\n" + synopsis(s) + "\n")
 	}
 	p.section("DESCRIPTION")
-	p.text("`elasticrun` starts the workers of a training job, watches them, restarts all of them when one fails, and reports what went wrong. " +
-		"It takes the command line of torchrun and gives workers the environment of torchrun. " +
-		"The same command, typed on each of several nodes, runs one job over all of them, which goes on when nodes come, go and die.")
-	p.text("The first argument that is no flag is the script; what follows it is passed on untouched. " +
-		"A command is one only as the first argument: `./store` is a script.")
-	p.text("Names of flags may be spelt with dashes or underscores, and those of torchrun may be cut short. " +
-		"A flag beats the environment, which beats the config file, which beats what a scheduler tells, which beats the default.")
+	p.text("`elasticrun` starts the workers of a training job, watches them, restarts all of them when one fails, and reports the root cause. " +
+		"It has the command line of torchrun and gives workers the environment of torchrun. " +
+		"The same command on each of several nodes runs one job on all of them, which continues when nodes join, leave and fail.")
+	p.text("The first argument that is no flag is the script; the arguments after it are passed to it unchanged. " +
+		"A name is a command only as the first argument: `./store` is a script.")
+	p.text("Names of flags may have dashes or underscores, and flags of torchrun may be abbreviated. " +
+		"A flag overrides the environment, which overrides the config file, which overrides the scheduler's value, which overrides the default.")
 	p.section("OPTIONS")
 	p.flags(config.Flags(), true)
 	p.section("ENVIRONMENT")
-	p.text("Flags are set by these variables too:")
+	p.text("These variables set flags:")
 	for _, f := range config.Flags() {
 		for _, name := range f.Env {
 			p.entry(bold(name), "`--"+f.Name+"`")
 		}
 	}
-	p.text("Besides, these are read:")
+	p.text("elasticrun also reads these variables:")
 	for _, v := range variables() {
 		p.entry(bold(v.name), v.meaning)
 	}
 	p.section("FILES")
-	p.entry(bold("elasticrun.yaml"), "The config file, in the working directory, or below `elasticrun/` in the config folder of the user. "+
-		"It is a flat map from names of flags, without dashes in front, to values.")
+	p.entry(bold("elasticrun.yaml"), "The config file, in the working directory or in `elasticrun/` in the user's config folder. "+
+		"It is a flat map from names of flags, without leading dashes, to values.")
 	codes, err := exitCodes(o.ExitCodes, "")
 	if err != nil {
 		return "", err
 	}
 	p.exitStatus(codes)
-	p.text("Unless the job succeeded, the last line on stderr is for machines: `exit_code=`, `reason=` and what else is known.")
+	p.text("Unless the job succeeded, the last line on stderr is machine-readable: `exit_code=`, `reason=` and more fields.")
 	p.section("EXAMPLES")
 	p.block("elasticrun --nproc-per-node 4 --max-restarts 1 train.py --lr 0.1\n" +
 		"elasticrun --nnodes 2:4 --rdzv-endpoint node0 --rdzv-id job7 --nproc-per-node gpu train.py\n")
@@ -94,17 +94,17 @@ func launchPage(o Options, others []string) (string, error) {
 	return p.String(), nil
 }
 
-// variables are those that no flag has.
+// variables returns the variables that are not those of a flag.
 func variables() []struct{ name, meaning string } {
 	return []struct{ name, meaning string }{
-		{config.SecretEnv, "The secret that `--rdzv-secret-file` names a file of."},
+		{config.SecretEnv, "The secret itself, instead of `--rdzv-secret-file`."},
 		{"PYTHON_EXEC", "The interpreter that runs the script."},
-		{"VIRTUAL_ENV", "The virtual environment whose interpreter runs the script, unless PYTHON_EXEC is set or elasticrun is installed in one itself."},
-		{"CUDA_VISIBLE_DEVICES", "Which GPUs count for `--nproc-per-node`, and are given out by `--virtual-local-rank`."},
-		{"OMP_NUM_THREADS", "Is set to 1 for workers where it is not set and a node has several of them."},
-		{"ELASTICRUN_GPU_COUNT", "The number of GPUs that a worker sees. It is set for workers where it is not set, unless only nvidia-smi could tell."},
-		{"TORCHELASTIC_ERROR_FILE", "Where the launcher itself writes the root cause of a failure, as torchrun does."},
-		{"TMPDIR", "Where the temporary folders of jobs without `--log-dir` are."},
+		{"VIRTUAL_ENV", "The virtual environment whose interpreter runs the script, unless PYTHON_EXEC is set or elasticrun itself is installed in a virtual environment."},
+		{"CUDA_VISIBLE_DEVICES", "The GPUs that `--nproc-per-node` counts and `--virtual-local-rank` distributes."},
+		{"OMP_NUM_THREADS", "Set to 1 for workers if it is not set and a node has several workers."},
+		{"ELASTICRUN_GPU_COUNT", "The number of GPUs that a worker sees. Set for workers if it is not set, unless only nvidia-smi knows the number."},
+		{"TORCHELASTIC_ERROR_FILE", "The file to which the launcher writes the root cause of a failure, as torchrun does."},
+		{"TMPDIR", "The folder for the temporary log folders of jobs without `--log-dir`."},
 	}
 }
 
@@ -136,7 +136,7 @@ func synopsis(s config.Subcommand) string {
 	return line
 }
 
-// flags writes a table of flags, with or without the headings of their groups.
+// flags writes a table of flags; grouped adds the headings of their groups.
 func (p *page) flags(flags []config.Flag, grouped bool) {
 	group := ""
 	for _, f := range flags {
@@ -152,7 +152,7 @@ func (p *page) flags(flags []config.Flag, grouped bool) {
 			term += " " + italic(f.Placeholder)
 		}
 		help := f.Help
-		if f.Default != "" {
+		if f.Default != "" && !strings.Contains(help, "Default: ") {
 			help += " Default: " + f.Default + "."
 		}
 		p.entry(term, help)

@@ -28,7 +28,7 @@ func testPages(t *testing.T) map[string]string {
 	return pages
 }
 
-// rendered is a page as people see it, on a line of its own for each paragraph.
+// rendered returns a page as man shows it, with one line for each paragraph.
 func rendered(t *testing.T, page string) string {
 	t.Helper()
 	groff, err := exec.LookPath("groff")
@@ -45,7 +45,7 @@ func rendered(t *testing.T, page string) string {
 	return string(out)
 }
 
-// Every page is free of warnings and shows each flag, its whole help included.
+// The pages have no roff warnings and show the whole help of each flag.
 func TestPages(t *testing.T) {
 	pages := testPages(t)
 	want := map[string][]config.Flag{
@@ -68,7 +68,7 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// man itself has no warnings either, in the width of a terminal.
+// man has no warnings either, at the width of a terminal.
 func TestMan(t *testing.T) {
 	man, err := exec.LookPath("man")
 	if err != nil {
@@ -113,7 +113,7 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
-// No text can become a command or an escape of roff.
+// No text becomes a command or an escape of roff.
 func TestEscape(t *testing.T) {
 	for in, want := range map[string]string{
 		".TH": `\&.TH`, "'x": `\(aqx`, `a\b`: `a\eb`, "--x": `\-\-x`, "": "",

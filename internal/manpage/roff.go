@@ -5,18 +5,18 @@ import (
 	"strings"
 )
 
-// page is a manual page under construction, in the macros of man(7).
+// page builds a manual page with the macros of man(7).
 type page struct{ strings.Builder }
 
-// newPage begins one of section 1. Date is YYYY-MM-DD.
+// newPage starts a page of section 1. The date is YYYY-MM-DD.
 func newPage(name, date, version string) *page {
 	p := &page{}
 	p.macro("TH", strings.ToUpper(name), "1", date, "elasticrun "+version, "User Commands")
-	p.WriteString(".nh\n.ad l\n") // no name is broken, and no line stretched
+	p.WriteString(".nh\n.ad l\n") // no hyphenation and no justification
 	return p
 }
 
-// macro writes a macro and its arguments.
+// macro writes a macro with its arguments.
 func (p *page) macro(name string, args ...string) {
 	p.WriteString("." + name)
 	for _, a := range args {
@@ -27,20 +27,20 @@ func (p *page) macro(name string, args ...string) {
 
 func (p *page) section(title string) { p.macro("SH", title) }
 
-// text writes a paragraph, in which `words` are bold.
+// text writes a paragraph. Text in backquotes becomes bold.
 func (p *page) text(text string) {
 	p.macro("PP")
 	p.flow(text)
 }
 
-// entry writes a term, which is roff, and what it means.
+// entry writes a term, which is roff, and its description.
 func (p *page) entry(term, text string) {
 	p.macro("TP")
 	p.WriteString(term + "\n")
 	p.flow(text)
 }
 
-// flow writes text that is filled.
+// flow writes running text.
 func (p *page) flow(text string) {
 	for i, part := range strings.Split(strings.Join(strings.Fields(text), " "), "`") {
 		if i%2 == 1 {
@@ -52,7 +52,7 @@ func (p *page) flow(text string) {
 	p.WriteString("\n")
 }
 
-// block writes lines as they are.
+// block writes lines verbatim.
 func (p *page) block(lines string) {
 	p.macro("PP")
 	p.WriteString(".nf\n")
@@ -67,7 +67,7 @@ func (p *page) block(lines string) {
 func bold(s string) string   { return `\fB` + escape(s) + `\fR` }
 func italic(s string) string { return `\fI` + escape(s) + `\fR` }
 
-// escape makes plain text roff: no character of it is a command, and dashes and quotes can be copied from the page.
+// escape turns plain text into roff. No character becomes a command, and dashes and quotes can be copied from the page.
 func escape(s string) string {
 	s = strings.NewReplacer(`\`, `\e`, `-`, `\-`, `'`, `\(aq`, "`", `\(ga`, `^`, `\(ha`, `~`, `\(ti`).Replace(s)
 	if strings.HasPrefix(s, ".") {

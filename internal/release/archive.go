@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// file is a file of an archive or a wheel.
+// file is one file in an archive or a wheel.
 type file struct {
 	name       string // slash-separated
 	executable bool
@@ -28,9 +28,9 @@ func byName(files []file) []file {
 	return slices.SortedFunc(slices.Values(files), func(a, b file) int { return cmp.Compare(a.name, b.name) })
 }
 
-// writeArchive writes the files below one folder, sorted, as root's and all of the same date.
+// writeArchive writes a tar.gz with the files in one folder, sorted by name. All files belong to root and have the same date.
 func writeArchive(w io.Writer, folder string, files []file, date time.Time) error {
-	zipped := gzip.NewWriter(w) // its header has neither date nor name
+	zipped := gzip.NewWriter(w) // the gzip header has neither date nor name
 	archive := tar.NewWriter(zipped)
 	for _, f := range byName(files) {
 		err := archive.WriteHeader(&tar.Header{

@@ -11,7 +11,7 @@ import (
 	"github.com/elasticrun/elasticrun/internal/config"
 )
 
-// Target is a platform, by Go's names.
+// Target is a platform in Go's names.
 type Target struct{ OS, Arch string }
 
 // Targets returns the platforms of a release.
@@ -25,8 +25,9 @@ func Host() Target { return Target{runtime.GOOS, runtime.GOARCH} }
 // String returns OS-ARCH.
 func (t Target) String() string { return t.OS + "-" + t.Arch }
 
-// wheelTags are Python's names of the platform. The binary is static, so it needs neither glibc nor musl; Linux with glibc has
-// its old name too, for pip before 20.3. The versions of macOS are the oldest with such wheels; Go itself needs macOS 12.
+// wheelTags returns Python's names of the platform. The binary is static, so it needs neither glibc nor musl. Linux with
+// glibc also has its old name, for pip before 20.3. The macOS versions are the oldest in wheel tags; Go itself needs
+// macOS 12.
 func (t Target) wheelTags() ([]string, error) {
 	switch t {
 	case Target{"linux", "amd64"}:
@@ -41,8 +42,8 @@ func (t Target) wheelTags() ([]string, error) {
 	return nil, fmt.Errorf("make a wheel for %s: there is no such platform in the release", t)
 }
 
-// build builds the binary for a platform. Nothing of this machine gets into it: no paths, no version control, no cgo, and no
-// setting of its environment.
+// build builds the binary for a platform. The result does not depend on this machine: it has no paths and no version control
+// data, and ignores cgo and Go's environment variables.
 func build(ctx context.Context, root, version string, t Target) ([]byte, error) {
 	dir, err := os.MkdirTemp("", "elasticrun-release-")
 	if err != nil {
@@ -64,7 +65,7 @@ func build(ctx context.Context, root, version string, t Target) ([]byte, error) 
 	return binary, nil
 }
 
-// completionName is where each shell's completion is in an archive; the names are those that the shells look for.
+// completionName returns the path of a shell's completion in the archive. The file names are those that the shells expect.
 func completionName(shell string) string {
 	switch shell {
 	case "zsh":
@@ -75,7 +76,7 @@ func completionName(shell string) string {
 	return "completions/elasticrun." + shell
 }
 
-// completions asks a binary of this machine's platform for the scripts of all shells.
+// completions runs a binary for this machine to get the completion scripts of all shells.
 func completions(ctx context.Context, binary []byte) ([]file, error) {
 	dir, err := os.MkdirTemp("", "elasticrun-release-")
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 )
 
-// githubScripts are the shell scripts of a workflow's only job, in their order.
+// githubScripts returns the shell scripts of a workflow's only job, in their order.
 func githubScripts(t *testing.T, text string) []string {
 	t.Helper()
 	var workflow struct {
@@ -47,7 +47,7 @@ func githubScripts(t *testing.T, text string) []string {
 	return scripts
 }
 
-// gitlabScripts is the one script that the lines of a job are.
+// gitlabScripts returns the lines of a job as one script.
 func gitlabScripts(t *testing.T, text string) []string {
 	t.Helper()
 	var pipeline map[string]struct {
@@ -70,7 +70,7 @@ func decode(t *testing.T, text string, into any) {
 	}
 }
 
-// testExamples runs the examples for CI as they are, but for the port, which other tests may have.
+// testExamples runs the CI examples unchanged, except for the port, which other tests may use.
 func testExamples(t *testing.T, dist string) {
 	t.Helper()
 	e := newEnvironment(t)
@@ -89,7 +89,7 @@ func testExamples(t *testing.T, dist string) {
 					t.Errorf("not one line %q in\n%s", line, out)
 				}
 			}
-			// A failure of the training must fail the job.
+			// A failed training must fail the job.
 			e.script("raise SystemExit(3)")
 			cmd := e.command(all[len(all)-1])
 			if out, _ := cmd.CombinedOutput(); cmd.ProcessState.ExitCode() != 3 {
@@ -99,7 +99,7 @@ func testExamples(t *testing.T, dist string) {
 	}
 }
 
-// shell runs a script as the services do, which must succeed, and returns what it wrote.
+// shell runs a script like the CI services and returns its output. The script must succeed.
 func (e *environment) shell(script string) string {
 	e.t.Helper()
 	out, err := e.command(script).CombinedOutput()

@@ -14,19 +14,19 @@ import (
 	"github.com/elasticrun/elasticrun/internal/manpage"
 )
 
-// Options say what is made, and of what.
+// Options configure a release.
 type Options struct {
-	// Root is the folder of the source.
+	// Root is the root folder of the repository.
 	Root string
-	// Out is the folder that files are written to; it is made if it is missing.
+	// Out is the folder for the output; it is created if it does not exist.
 	Out string
-	// Version is what git describe --tags --always --dirty says.
+	// Version is the output of git describe --tags --always --dirty.
 	Version string
-	// Date is the date of everything, that of the commit.
+	// Date is the date of all files, usually that of the commit.
 	Date time.Time
 	// Targets are the platforms.
 	Targets []Target
-	// Progress gets a line for each file that is written.
+	// Progress receives the path of each file that is written, one per line.
 	Progress io.Writer
 }
 
@@ -37,7 +37,7 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	binaries := make(map[Target][]byte)
-	for _, t := range append(slices.Clone(o.Targets), Host()) { // this machine's makes the completions
+	for _, t := range append(slices.Clone(o.Targets), Host()) { // the host's binary makes the completions
 		if binaries[t] != nil {
 			continue
 		}
@@ -64,7 +64,7 @@ func Run(ctx context.Context, o Options) error {
 	return o.save(append(written, file{name: "SHA256SUMS", data: sums.Bytes()}))
 }
 
-// pack makes a platform's archive and wheel.
+// pack makes the archive and the wheel of a platform.
 func (o Options) pack(t Target, python string, binary []byte, common []file) ([]file, error) {
 	folder := "elasticrun-" + o.Version + "-" + t.String()
 	var archive, pythonArchive bytes.Buffer
@@ -79,7 +79,7 @@ func (o Options) pack(t Target, python string, binary []byte, common []file) ([]
 	for _, f := range common {
 		switch f.name {
 		case "LICENSE":
-			w.licence = f.data
+			w.license = f.data
 		case "README.md":
 			w.readme = f.data
 		}
@@ -90,7 +90,7 @@ func (o Options) pack(t Target, python string, binary []byte, common []file) ([]
 	return []file{{name: folder + ".tar.gz", data: archive.Bytes()}, {name: w.name(), data: pythonArchive.Bytes()}}, nil
 }
 
-// commonFiles are those of every archive.
+// commonFiles returns the files that are the same in every archive.
 func (o Options) commonFiles(ctx context.Context, host []byte) ([]file, error) {
 	files, err := completions(ctx, host)
 	if err != nil {
@@ -107,7 +107,7 @@ func (o Options) commonFiles(ctx context.Context, host []byte) ([]file, error) {
 	return append(files, pages...), err
 }
 
-// pages are the manual pages.
+// pages returns the manual pages.
 func (o Options) pages() ([]file, error) {
 	codes, err := os.ReadFile(filepath.Join(o.Root, "docs", "exit-codes.md"))
 	if err != nil {
@@ -124,7 +124,7 @@ func (o Options) pages() ([]file, error) {
 	return files, nil
 }
 
-// Man writes the manual pages alone, into man/man1.
+// Man writes only the manual pages, to man/man1.
 func Man(o Options) error {
 	pages, err := o.pages()
 	if err != nil {

@@ -22,7 +22,7 @@ import (
 
 const testVersion = "v1.2.3-4-gabcdef0"
 
-// One release for this machine is made, because that takes a while, and all is tried on it.
+// TestRelease builds one release for this machine, because that takes time, and runs all checks on it.
 func TestRelease(t *testing.T) {
 	dist := makeRelease(t)
 	t.Run("sums", func(t *testing.T) { testSums(t, dist) })
@@ -54,7 +54,7 @@ func read(t *testing.T, dir, name string) string {
 	return string(data)
 }
 
-// onlyFile returns the path of the one file that matches.
+// onlyFile returns the path of the only file that matches.
 func onlyFile(t *testing.T, dir, pattern string) string {
 	t.Helper()
 	found, err := filepath.Glob(filepath.Join(dir, pattern))
@@ -126,7 +126,7 @@ func testArchive(t *testing.T, dist string) {
 	}
 }
 
-// tryBinary runs the binary of an archive.
+// tryBinary runs the binary from an archive.
 func tryBinary(t *testing.T, from io.Reader) {
 	t.Helper()
 	var binary bytes.Buffer
@@ -157,7 +157,7 @@ func TestPythonVersion(t *testing.T) {
 	}
 }
 
-// A wheel's tags fit its platform, and each platform of a release has some.
+// Every platform of a release has wheel tags for that platform.
 func TestWheelTags(t *testing.T) {
 	for _, target := range Targets() {
 		tags, err := target.wheelTags()
@@ -174,7 +174,7 @@ func TestWheelTags(t *testing.T) {
 	}
 }
 
-// Files come in one order whatever order they were collected in, and a date before zip's first one does no harm.
+// The output does not depend on the order in which files were collected, and dates before the first one of zip are accepted.
 func TestOrder(t *testing.T) {
 	files := []file{{name: "b", data: []byte("2")}, {name: "a", data: []byte("1"), executable: true}}
 	turned := []file{files[1], files[0]}

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// The Python package, with which python -m elasticrun finds the binary.
+// The Python package lets python -m elasticrun find the binary.
 var (
 	//go:embed python/__init__.py
 	pythonInit []byte
@@ -20,22 +20,22 @@ var (
 	pythonMain []byte
 )
 
-// wheel is a Python package for one platform. Its form is that of
+// wheel is a Python package for one platform, in the format of
 // https://packaging.python.org/en/latest/specifications/binary-distribution-format/.
 type wheel struct {
-	version string   // by PythonVersion
+	version string   // from PythonVersion
 	tags    []string // of the platform
 	binary  []byte
-	licence []byte
+	license []byte
 	readme  []byte
 }
 
-// name is the file's name, from which installers read what it fits.
+// name returns the file name, which tells installers the supported platforms.
 func (w wheel) name() string {
 	return fmt.Sprintf("elasticrun-%s-py3-none-%s.whl", w.version, strings.Join(w.tags, "."))
 }
 
-// files are all but RECORD. What is in scripts goes to the folder of programs.
+// files returns all files but RECORD. Installers copy the folder scripts to the folder of programs.
 func (w wheel) files() []file {
 	stem := "elasticrun-" + w.version
 	tags := "Tag: py3-none-" + strings.Join(w.tags, "\nTag: py3-none-") + "\n"
@@ -53,15 +53,15 @@ Description-Content-Type: text/markdown
 		{name: "elasticrun/__init__.py", data: pythonInit},
 		{name: "elasticrun/__main__.py", data: pythonMain},
 		{name: stem + ".data/scripts/elasticrun", data: w.binary, executable: true},
-		{name: stem + ".dist-info/LICENSE", data: w.licence},
+		{name: stem + ".dist-info/LICENSE", data: w.license},
 		{name: stem + ".dist-info/METADATA", data: append([]byte(metadata), w.readme...)},
 		{name: stem + ".dist-info/WHEEL", data: []byte("Wheel-Version: 1.0\nGenerator: elasticrun\nRoot-Is-Purelib: false\n" + tags)},
 	}
 }
 
-// write writes it, RECORD last as the format asks for.
+// write writes the wheel. The format requires RECORD to be the last file.
 func (w wheel) write(to io.Writer, date time.Time) error {
-	if first := time.Date(1980, 1, 1, 0, 0, 0, 0, time.UTC); date.Before(first) { // there is no earlier one in a zip file
+	if first := time.Date(1980, 1, 1, 0, 0, 0, 0, time.UTC); date.Before(first) { // a zip file cannot hold earlier dates
 		date = first
 	}
 	record := file{name: "elasticrun-" + w.version + ".dist-info/RECORD"}

@@ -15,7 +15,7 @@ import (
 	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 )
 
-// environment is a virtual environment that the wheel is tried in, and a folder with a script.
+// environment is a virtual environment for testing the wheel, and a folder with a script.
 type environment struct {
 	t    *testing.T
 	venv string
@@ -24,7 +24,7 @@ type environment struct {
 	env  []string
 }
 
-// worker checks that it is one of two.
+// worker is a script that checks that it is one of two workers.
 const worker = `
 import os, sys
 assert os.environ["WORLD_SIZE"] == "2", os.environ["WORLD_SIZE"]
@@ -58,7 +58,7 @@ func (e *environment) script(text string) {
 	}
 }
 
-// run runs a program of the virtual environment, which must succeed, and returns what it wrote.
+// run runs a program of the virtual environment and returns its output. The program must succeed.
 func (e *environment) run(program string, args ...string) string {
 	e.t.Helper()
 	cmd := exec.CommandContext(e.t.Context(), filepath.Join(e.venv, "bin", program), args...)
@@ -70,7 +70,7 @@ func (e *environment) run(program string, args ...string) string {
 	return string(out)
 }
 
-// files lists what is in the virtual environment.
+// files lists the files in the virtual environment.
 func (e *environment) files() []string {
 	e.t.Helper()
 	var all []string
@@ -84,8 +84,8 @@ func (e *environment) files() []string {
 	return all
 }
 
-// The wheel puts elasticrun on PATH, python -m elasticrun works, both run scripts with the environment's own Python, and
-// nothing stays when it is removed.
+// The wheel puts elasticrun on PATH, and python -m elasticrun works. Both run scripts with the environment's own Python.
+// Uninstalling leaves no file.
 func testWheel(t *testing.T, dist string) {
 	t.Helper()
 	e := newEnvironment(t)
@@ -114,7 +114,7 @@ func testWheel(t *testing.T, dist string) {
 		t.Errorf("what is left of it (-before +after):\n%s", diff)
 	}
 
-	// Into a folder of the user's choice.
+	// pip install --target
 	target := filepath.Join(e.work, "target")
 	e.run("python", "-m", "pip", "install", "--target", target, onlyFile(t, dist, "*.whl"))
 	e.env = append(e.env, "PYTHONPATH="+target)
@@ -126,7 +126,7 @@ func testWheel(t *testing.T, dist string) {
 	}
 	cmd := exec.CommandContext(t.Context(), filepath.Join(e.venv, "bin", "python"), "-m", "elasticrun", "--version")
 	cmd.Dir, cmd.Env = e.work, e.env
-	if out, err := cmd.CombinedOutput(); err == nil || bytes.Count(out, []byte("\n")) != 1 || !bytes.Contains(out, []byte("install it again")) {
+	if out, err := cmd.CombinedOutput(); err == nil || bytes.Count(out, []byte("\n")) != 1 || !bytes.Contains(out, []byte("reinstall the package")) {
 		t.Errorf("without the binary: %v\n%s", err, out)
 	}
 }

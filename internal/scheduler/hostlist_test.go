@@ -36,7 +36,7 @@ func TestExpand(t *testing.T) {
 	}
 }
 
-// TestExpandMost holds that the largest list is one.
+// TestExpandMost checks that the largest list is accepted.
 func TestExpandMost(t *testing.T) {
 	hosts, err := Expand("n[0-1048575]")
 	if err != nil || len(hosts) != 1<<20 || hosts[1<<20-1] != "n1048575" {
@@ -84,7 +84,7 @@ func TestExpandRefuses(t *testing.T) {
 	}
 }
 
-// FuzzExpand holds that what a list stands for is bounded, and that its hosts, written one by one, are a list of the same.
+// FuzzExpand checks that the expansion of a list is bounded, and that a list of its hosts expands to the same hosts.
 func FuzzExpand(f *testing.F) {
 	for _, list := range []string{"n1", "gpu[001-003,7],login1", "r[1-2]n[01-04]-x", "n[1-", "n[3-1]", "a,,b", "n[0-4095]", "[][", "é[1-2]"} {
 		f.Add(list)

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// vars are an environment, written NAME=VALUE NAME=VALUE.
+// vars returns an environment from text such as NAME=VALUE NAME=VALUE.
 func vars(text ...string) map[string]string {
 	env := map[string]string{}
 	for v := range strings.FieldsSeq(strings.Join(text, " ")) {
@@ -27,8 +27,8 @@ func value[T any](is T, source string) Value[T] { return Value[T]{is, source} }
 
 const step3 = "SLURM_JOB_ID=12 SLURM_STEP_ID=0 SLURM_STEP_NUM_NODES=3 SLURM_STEP_NODELIST=n[1-3] SLURM_NODEID=1 SLURMD_NODENAME=n2 SLURM_STEP_NUM_TASKS=3 SLURM_PROCID=1"
 
-// het is a step over both components of a heterogeneous job as Slurm tells it to the process on n1: the step's list is sorted, and the
-// nodes are numbered by component.
+// het has the variables of a process on n1 in a step over both components of a heterogeneous job: the step's list is sorted,
+// and the nodes are numbered by component.
 const het = "SLURM_JOB_ID=5 SLURM_STEP_ID=0 SLURM_HET_SIZE=2 SLURM_STEP_NUM_NODES=3 SLURM_STEP_NODELIST=n[1-3] SLURM_JOB_NODELIST=n[1-3] SLURM_JOB_NUM_NODES=3 " +
 	"SLURM_JOB_NUM_NODES_HET_GROUP_0=1 SLURM_JOB_NODELIST_HET_GROUP_0=n3 SLURM_JOB_NUM_NODES_HET_GROUP_1=2 SLURM_JOB_NODELIST_HET_GROUP_1=n[1-2] " +
 	"SLURM_STEP_NUM_TASKS=3 SLURM_NODEID=1 SLURMD_NODENAME=n1"
@@ -147,7 +147,7 @@ func check(t *testing.T, want, got Facts, problem string, err error) {
 	}
 }
 
-// options are what every step is started with, behind its size.
+// options are the options of every step, after its size.
 const options = "--ntasks-per-node=1 --kill-on-bad-exit=0 --no-kill --wait=0 --cpu-bind=none"
 
 func TestSlurmAllocation(t *testing.T) {
@@ -209,7 +209,7 @@ func TestSlurmAllocation(t *testing.T) {
 	}
 }
 
-// To srun a colon alone begins the next component of the job, wherever it stands.
+// For srun a lone colon starts the next component of the job, at any position.
 func TestLaunchCommandColon(t *testing.T) {
 	const script = `printf '<%s>' "$0" "$@"`
 	command := LaunchCommand([][]string{{"--nodes=2"}, {"--nodes=1"}}, []string{"sh", "-c", script, "it's", "", "a b", ":", "$x"})
@@ -289,7 +289,7 @@ func TestPorts(t *testing.T) {
 			own[p] = true
 		}
 	}
-	// All releases must come to the same ports, since agents of different ones may meet.
+	// Agents of different releases may meet, so all releases must compute the same ports.
 	if diff := cmp.Diff([]int{28932, 22538, 21004, 22822, 23351, 23947, 29374, 24074}, Ports("12.0")); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -63,7 +63,7 @@ func TestFormatCPUList(t *testing.T) {
 	}
 }
 
-// A list that was formatted reads back as the same set, whatever order the set came in.
+// A formatted list parses to the same set, in any order of the input.
 func TestCPUListRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		set := rapid.SliceOfDistinct(rapid.IntRange(0, 300), rapid.ID).Draw(t, "set")
@@ -77,7 +77,7 @@ func TestCPUListRoundTrip(t *testing.T) {
 	})
 }
 
-// Whatever parses is ascending, without repetition, within bounds, and its shortest form is stable.
+// Every parsed list is ascending, without repetition and within bounds, and formatting it is stable.
 func FuzzParseCPUList(f *testing.F) {
 	for _, seed := range []string{"", "0-3,8", "3-1", "0-65535", "1,,2", "00-01", " 5 ", "4294967296", "0-1,1-2,9"} {
 		f.Add(seed)

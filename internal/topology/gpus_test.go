@@ -8,14 +8,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// gpuInformation is the driver's file about one device.
+// gpuInformation returns the driver's file about one device.
 func gpuInformation(uuid, minor, excluded string) string {
 	return "Model: \t\t NVIDIA H100 80GB HBM3\nIRQ:   \t\t 240\nGPU UUID: \t " + uuid +
 		"\nVideo BIOS: \t ??.??.??.??.??\nBus Type: \t PCIe\nBus Location: \t 0000:65:00.0\nDevice Minor: \t " + minor +
 		"\nGPU Excluded:\t " + excluded + "\n"
 }
 
-// fourGPUs is a machine whose device minors are not in the order of the PCI bus.
+// fourGPUs returns a machine whose device minors are not in the order of the PCI bus.
 func fourGPUs() fstest.MapFS {
 	return files(map[string]string{
 		"proc/driver/nvidia/gpus/0000:65:00.0/information":  gpuInformation("GPU-bbbb1111-0000", "0", "No"),

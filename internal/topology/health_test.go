@@ -6,7 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestHealth asks nvidia-smis of several kinds.
+// TestHealth checks the output of several kinds of nvidia-smi.
 func TestHealth(t *testing.T) {
 	const remapped = `*remapped-rows*) echo "GPU-b, Yes, No"; echo "GPU-a, 0, 1";;`
 	for _, tc := range []struct {

@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// numaMachine describes a machine for sysfs. Core c has the hardware threads c and, with SMT, c + all
+// numaMachine returns the sysfs of a machine. Core c has the hardware threads c and, with SMT, c + all
 // cores; consecutive cores share nodes, and consecutive nodes share sockets.
 type numaMachine struct {
 	sockets, nodesPerSocket, coresPerNode int
@@ -217,7 +217,7 @@ func TestBindingErrors(t *testing.T) {
 	}
 }
 
-// A node of memory only, as with CXL or on Grace Hopper, is no socket's and breaks nothing.
+// TestSocketBesideMemoryNode checks that a node without CPUs, as with CXL or on Grace Hopper, belongs to no socket.
 func TestSocketBesideMemoryNode(t *testing.T) {
 	machine := numaMachine{sockets: 2, nodesPerSocket: 1, coresPerNode: 2, gpuNodes: []int{1, 2}}
 	sys := machine.sys()
@@ -233,8 +233,8 @@ func TestSocketBesideMemoryNode(t *testing.T) {
 	}
 }
 
-// On any machine: exclusive sets of one node have no CPU in common, leave none unused, hold whole cores
-// and differ by at most one core, the larger ones first.
+// TestExclusiveIsAFairPartition checks on random machines that the exclusive sets of a node have no CPU in common, use all
+// CPUs, consist of whole cores, and differ by at most one core, the larger sets first.
 func TestExclusiveIsAFairPartition(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		machine := numaMachine{

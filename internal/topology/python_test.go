@@ -114,7 +114,7 @@ func TestPythonSource(t *testing.T) {
 	}
 }
 
-// With no PATH at all the C library's default is searched, where every system has sh.
+// Without PATH, lookPath searches the C library's default path, in which every system has sh.
 func TestLookPathWithoutPath(t *testing.T) {
 	got, err := lookPath(environment(nil), "sh")
 	if err != nil || got != "/bin/sh" {
@@ -122,7 +122,7 @@ func TestLookPathWithoutPath(t *testing.T) {
 	}
 }
 
-// A program in a virtual environment's bin uses that environment's interpreter, and no other does.
+// Only a program in the bin folder of a virtual environment uses that environment's interpreter.
 func TestBesideProgram(t *testing.T) {
 	venv := t.TempDir()
 	launcher, python := filepath.Join(venv, "bin", "elasticrun"), filepath.Join(venv, "bin", "python")
@@ -132,7 +132,7 @@ func TestBesideProgram(t *testing.T) {
 	for _, step := range []struct {
 		file string
 		mode os.FileMode
-		// alone says that the environment is for this program only, as long as the file is there
+		// alone says that the file marks the environment as made for this program only
 		alone bool
 		want  string
 	}{

@@ -1,1 +1,1 @@
-"""elasticrun, a launcher for distributed training: one binary, which this package was installed with."""
+"""elasticrun, a launcher for distributed training. This package contains its binary."""

@@ -20,7 +20,8 @@ type changes struct {
 var ErrCannotFollow = errors.New("cannot follow the logs")
 
 func cannotFollow(err error) error {
-	return fmt.Errorf("%w: %w; raise fs.inotify.max_user_watches and max_user_instances, or leave out --follow", ErrCannotFollow, err)
+	return fmt.Errorf("%w: %w; raise fs.inotify.max_user_watches and max_user_instances, or leave out --follow",
+		ErrCannotFollow, err)
 }
 
 // watchChanges begins to watch a folder.

@@ -12,7 +12,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
 
-// timeline has a mark for each, between others' and lines that cannot be read.
+// timeline has each mark, between marks of other streams and lines that cannot be parsed.
 func timeline(marks ...workerlog.Mark) *strings.Reader {
 	var b strings.Builder
 	b.WriteString(workerlog.TimelineHead{RunID: "x"}.String() + "\n")
@@ -75,7 +75,7 @@ func TestClockWithoutTimeline(t *testing.T) {
 	}
 }
 
-// Times never go back, whatever the timeline says, and lie between its first and the end.
+// Times never decrease, whatever the timeline says, and lie between its first mark and the end.
 func TestClockNeverGoesBack(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		marks := rapid.SliceOfN(rapid.Custom(func(rt *rapid.T) workerlog.Mark {
@@ -98,7 +98,7 @@ func TestClockNeverGoesBack(t *testing.T) {
 	})
 }
 
-// A reader that is faster than the timeline knows when output began again.
+// A reader that is faster than the timeline knows when output continued.
 func TestClockOfWhatWasSeen(t *testing.T) {
 	c := newClock(strings.NewReader("10000000 3 2 0\n"), 3, workerlog.Stderr)
 	var got []int64

@@ -10,7 +10,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
 
-// folder makes a run of an age, in minutes.
+// folder makes a run that is age minutes old.
 func folder(t *testing.T, age int, path ...string) string {
 	t.Helper()
 	run := filepath.Join(path...)
@@ -75,8 +75,7 @@ func TestFind(t *testing.T) {
 	}
 }
 
-// TestFindOnlyOwn: what others may place in the folder for temporary files, or in a log folder that is shared, is not found
-// without being named.
+// TestFindOnlyOwn: runs that others place in the temporary folder, or in a shared log folder, are found only by name.
 func TestFindOnlyOwn(t *testing.T) {
 	tmp, elsewhere := t.TempDir(), t.TempDir()
 	t.Setenv("TMPDIR", tmp)
@@ -127,7 +126,7 @@ func TestFindOnlyOwn(t *testing.T) {
 	}
 }
 
-// A run that has just begun has no attempt yet, but lasts.
+// A run that has just begun has no attempt yet, but is active.
 func TestFindOneThatBegins(t *testing.T) {
 	base := t.TempDir()
 	d, err := workerlog.OpenLogDir(base, "job")

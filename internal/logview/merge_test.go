@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// list is a source of lines that are there; err comes behind them.
+// list is a source of given lines, followed by err.
 type list struct {
 	lines []line
 	err   error
@@ -26,8 +26,8 @@ func (l *list) next() (line, bool, error) {
 	return first, true, nil
 }
 
-// Every line comes out once, those of a source in their order, all in the order of
-// time, and those of one time in the order of the sources.
+// Every line is emitted once. The lines of one source keep their order, all are in the order of time, and lines of
+// the same time are in the order of the sources.
 func TestMerge(t *testing.T) {
 	type tagged struct {
 		at     time.Time

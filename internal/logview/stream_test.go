@@ -53,7 +53,7 @@ func (l *log) open() *stream {
 	return s
 }
 
-// rest reads all lines that are there now.
+// rest reads all lines that exist now.
 func rest(t interface{ Fatal(...any) }, s *stream) (lines []string) {
 	for {
 		l, ok, err := s.next()
@@ -67,7 +67,7 @@ func rest(t interface{ Fatal(...any) }, s *stream) (lines []string) {
 	}
 }
 
-// However the log is written, rotated and read meanwhile, no line is lost, doubled or cut.
+// However the log is written, rotated and read, no line is lost, duplicated or cut.
 func TestStreamReadsEverything(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		l := newLog(t)
@@ -122,7 +122,7 @@ func TestStreamCutsLongLines(t *testing.T) {
 	}
 }
 
-// Files that were removed are gone, and times fit to what is left.
+// Removed files are skipped, and the times fit the remaining ones.
 func TestStreamAfterRemovedPieces(t *testing.T) {
 	for _, keep := range []int{0, 1} { // pieces that are left
 		l := newLog(t)
@@ -168,7 +168,7 @@ func TestStreamAfterRemovedPieces(t *testing.T) {
 	}
 }
 
-// A reader that was overtaken by the removal of old files goes on with what is left.
+// A reader whose next files were removed continues with the remaining ones.
 func TestStreamOvertaken(t *testing.T) {
 	l := newLog(t)
 	l.write("one\n")

@@ -35,7 +35,7 @@ func write(t testing.TB, text string, path ...string) {
 }
 
 // exampleRun is a run of two workers, global ranks 8 and 9, that was restarted once.
-// A line is written every second, first of all by the one that begins with a.
+// A line is written every second, starting with the one that begins with a.
 func exampleRun(t *testing.T) string {
 	t.Helper()
 	run := filepath.Join(t.TempDir(), "job_abcdefgh")
@@ -147,7 +147,7 @@ func TestViewOfNothing(t *testing.T) {
 	}
 }
 
-// follower follows a run and hands out its lines one by one.
+// follower follows a run and returns its lines one by one.
 type follower struct {
 	lines chan string
 	done  chan error
@@ -188,8 +188,7 @@ func (f *follower) expect(t *testing.T, want ...string) {
 	}
 }
 
-// What a run writes is shown as it comes: in files that are there, new ones, rotated
-// ones and those of new attempts.
+// A view that follows shows new output of existing files, new files, rotated files and new attempts.
 func TestViewFollows(t *testing.T) {
 	run := exampleRun(t)
 	f := follow(t, t.Context(), run, Options{Tail: 2})
@@ -214,7 +213,7 @@ func TestViewFollows(t *testing.T) {
 	}
 }
 
-// A run that has written nothing yet can be followed; the user ends that.
+// A run that has written nothing yet can be followed until the user ends it.
 func TestViewFollowIsInterrupted(t *testing.T) {
 	run := t.TempDir()
 	ctx, interrupt := context.WithCancel(t.Context())
@@ -252,7 +251,7 @@ func TestViewReaderGone(t *testing.T) {
 	}
 }
 
-// TestOnlyLogFiles: a link or a FIFO in the place of a log is refused, and neither followed nor waited for.
+// TestOnlyLogFiles: a link or a FIFO in place of a log is refused. It is neither followed nor does opening it block.
 func TestOnlyLogFiles(t *testing.T) {
 	for _, name := range []string{"timeline", "0/stdout.log", "0/stdout.log.1"} {
 		for what, place := range map[string]func(path string) error{
@@ -276,7 +275,8 @@ func TestOnlyLogFiles(t *testing.T) {
 	}
 }
 
-// TestTerminalOption: what reaches a terminal is harmless, the prefix and held lines included; what reaches a pipe is as it was written.
+// TestTerminalOption: output to a terminal is harmless, including the prefix and held lines; output to a pipe is
+// unchanged.
 func TestTerminalOption(t *testing.T) {
 	run := filepath.Join(t.TempDir(), "job_abcdefgh")
 	head := workerlog.TimelineHead{RunID: "job", Workers: 1, Role: "r\x1b[2J"}.String() + "\n"

@@ -31,8 +31,8 @@ func shell(t *testing.T, localRank int, script string) Spec {
 	}
 }
 
-// startGroup starts workers whose environment carries mark, and checks in the end
-// that nothing of them is left.
+// startGroup starts workers whose environment carries a mark, and checks at the end of the test that none of their
+// processes is left.
 func startGroup(t *testing.T, specs ...Spec) *Group {
 	t.Helper()
 	mark := testenv.Mark()
@@ -148,7 +148,7 @@ func TestExits(t *testing.T) {
 	}
 }
 
-// What may pass does not make a worker one that can never be executed.
+// A temporary reason does not make a worker unexecutable.
 func TestUnexecutable(t *testing.T) {
 	for err, want := range map[error]bool{
 		nil: false, syscall.EAGAIN: false, syscall.ENOMEM: false, syscall.ETXTBSY: false, syscall.EIO: false, syscall.ESTALE: false, syscall.EMFILE: false,
@@ -164,8 +164,8 @@ func TestUnexecutable(t *testing.T) {
 	}
 }
 
-// A worker that cannot be executed fails the group; those before it were started
-// and are stopped, those after it were not.
+// A worker that cannot be executed fails the group. The workers before it were started and are stopped; those after
+// it were not started.
 func TestStartStopsAtFirstFailure(t *testing.T) {
 	bad := Spec{LocalRank: 1, Argv: []string{"/no/such/program"}}
 	g := startGroup(t, shell(t, 0, "exec sleep 100"), bad, shell(t, 2, "exec sleep 100"))
@@ -240,7 +240,8 @@ func TestKillNowEndsTheGrace(t *testing.T) {
 	}
 }
 
-// What a stop ends is known afterwards, where it is asked for: workers that had ended, their children, and daemons of theirs.
+// With Options.Track, ProcessTree knows what a stop ended: workers that had exited, their children, and their
+// daemons.
 func TestFamily(t *testing.T) {
 	spec := shell(t, 0, `sleep 1000 & a=$!; (setsid sh -c 'sleep 1000 & echo $$ $! >pids; sleep 1000' &) ; while [ ! -s pids ]; do :; done; echo $a $(cat pids)`)
 	spec.Dir = t.TempDir()
@@ -262,15 +263,15 @@ func TestFamily(t *testing.T) {
 		<-g.Exits()
 		<-g.Exits()
 		stopGroup(t, g, orderly)
-		family := g.ProcessTree()
+		tree := g.ProcessTree()
 		for rank, pid := range g.PIDs() {
-			if !family[pid] {
-				t.Errorf("worker %d is not among %v", rank, family)
+			if !tree[pid] {
+				t.Errorf("worker %d is not among %v", rank, tree)
 			}
 		}
 		for _, pid := range want {
-			if family[pid] != track {
-				t.Errorf("pid %d of %v is among %v: %v, tracking: %v", pid, want, family, family[pid], track)
+			if tree[pid] != track {
+				t.Errorf("pid %d of %v is among %v: %v, tracking: %v", pid, want, tree, tree[pid], track)
 			}
 		}
 		if err := errors.Join(s.Close(), os.Remove(spec.Stdout.File), os.Remove(spec.Dir+"/pids")); err != nil {
@@ -279,8 +280,8 @@ func TestFamily(t *testing.T) {
 	}
 }
 
-// Nothing but the job is signalled: not a child that somebody else in this
-// process started, not even while the job has to be searched for leftovers.
+// Only processes of the job are signaled, not a child that other code of this process started, not even while Stop
+// searches for leftovers.
 func TestStopSparesOthers(t *testing.T) {
 	other := exec.Command("sleep", "100")
 	if err := other.Start(); err != nil {
@@ -299,8 +300,8 @@ func TestStopSparesOthers(t *testing.T) {
 	stopGroup(t, g, StopPolicy{Signal: syscall.SIGTERM, Grace: 5 * time.Second, Leftovers: 300 * time.Millisecond})
 }
 
-// What ended before the stop is a cause, what was running is a victim, whoever
-// noticed first.
+// A worker that exited before the stop is a cause; a worker that was running is a victim, whichever exit was seen
+// first.
 func TestVictims(t *testing.T) {
 	for range testenv.Repeat(t, 20, 500) {
 		g := startGroup(t, shell(t, 0, "exit 1"), shell(t, 1, "exec sleep 100"))
@@ -342,7 +343,8 @@ func TestOneGroupAtATime(t *testing.T) {
 	}
 }
 
-// A round may end while its workers are being started: the rest is not started, and the group can be stopped like any other.
+// A start may be canceled halfway: the remaining workers are not started, and the group can be stopped like any
+// other.
 func TestStartOfARoundThatIsOver(t *testing.T) {
 	over := make(chan struct{})
 	close(over)
@@ -473,8 +475,7 @@ func TestWorkersAreBoundToCPUs(t *testing.T) {
 	}
 }
 
-// A process outside the job that got hold of a worker's stdout does not keep the job
-// from ending, and what was written is not lost.
+// A process outside the job that opened a worker's stdout does not keep the job from ending, and no output is lost.
 func TestOutputHeldOpenByAnother(t *testing.T) {
 	spec := shell(t, 0, "echo before; sleep 100")
 	r, w, err := os.Pipe()

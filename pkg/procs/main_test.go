@@ -10,7 +10,7 @@ import (
 // helperEnv makes the test binary a worker: its value names one of the helpers.
 const helperEnv = "PROCS_TEST_HELPER"
 
-// helpers are the workers that tests start; each gets the program's arguments.
+// helpers are the programs that tests start, by name. Each gets the program's arguments.
 var helpers = map[string]func(args []string){
 	"trace": trace,
 }

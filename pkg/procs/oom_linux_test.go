@@ -8,7 +8,8 @@ import (
 	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 )
 
-// ownOOM is this process's own value. Workers wait until theirs is another: it is set after they were started.
+// ownOOM returns this process's own value. Workers of these tests wait until their value differs, because it is set
+// after their start.
 func ownOOM(t *testing.T) int {
 	t.Helper()
 	own, ok := oomScoreAdj("self")
@@ -20,8 +21,7 @@ func ownOOM(t *testing.T) int {
 
 const untilRaised = `while [ "$(cat /proc/self/oom_score_adj)" = %d ]; do :; done; `
 
-// The kernel takes a worker before the agent, whatever the agent's own value is, and what a worker
-// starts before the agent too.
+// The kernel kills a worker, or a process that a worker started, before the agent, whatever the agent's own value is.
 func TestWorkersGoFirstWhenMemoryRunsOut(t *testing.T) {
 	own := ownOOM(t)
 	spec := shell(t, 0, fmt.Sprintf(untilRaised, own)+`sh -c 'cat /proc/self/oom_score_adj'`)
@@ -36,7 +36,7 @@ func TestWorkersGoFirstWhenMemoryRunsOut(t *testing.T) {
 	}
 }
 
-// A worker that was quicker than the agent keeps what it has set.
+// A worker that sets its own value before the agent does keeps it.
 func TestOwnOOMScoreIsKept(t *testing.T) {
 	own := ownOOM(t)
 	theirs := min(own+workerOOM+1, maxOOM)

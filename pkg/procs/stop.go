@@ -38,9 +38,9 @@ type StopPolicy struct {
 	KillNow <-chan struct{}
 }
 
-// Stop ends the group and every process of the job as policy says. It returns when no process is left, or a [*StuckError]
-// if a process survives SIGKILL for [Options.KillTimeout]. Call it once for every group, even if all its workers have
-// exited. After a StuckError it may be called again.
+// Stop ends the group and every process of the job as policy says. It returns when no process is left, or a
+// [*StuckError] if a process survives SIGKILL for [Options.KillTimeout]. Call it once for every group, even if all its
+// workers have exited. After a StuckError it may be called again.
 func (g *Group) Stop(policy StopPolicy) error {
 	g.beginStop()
 	if g.sup.opts.Track {
@@ -78,7 +78,9 @@ func (g *Group) stopWorkers(policy StopPolicy) []proctree.Process {
 		return nil
 	}
 	if policy.Signal != syscall.SIGKILL {
-		g.sup.opts.Logger.Warn().Str("after", SignalName(policy.Signal)).Stringer("grace", policy.Grace.Round(time.Millisecond)).Msg("workers still run: sending SIGKILL")
+		g.sup.opts.Logger.Warn().Str("after", SignalName(policy.Signal)).
+			Stringer("grace", policy.Grace.Round(time.Millisecond)).
+			Msg("workers still run: sending SIGKILL")
 	}
 	left := g.sup.killAll(g.gone, g.isGone, func() []proctree.Process {
 		g.signalWorkers(syscall.SIGKILL)
@@ -169,12 +171,16 @@ func (g *Group) stopLeftovers(policy StopPolicy, grace time.Duration) []proctree
 	if len(g.sup.leftovers()) == 0 {
 		return nil
 	}
-	return g.sup.killAll(g.sup.reaped, func() bool { return len(g.sup.leftovers()) == 0 }, func() []proctree.Process { return g.track(g.sup.leftovers()) })
+	return g.sup.killAll(g.sup.reaped,
+		func() bool { return len(g.sup.leftovers()) == 0 },
+		func() []proctree.Process { return g.track(g.sup.leftovers()) })
 }
 
 // killAll sends SIGKILL to all targets, repeatedly, until done reports true or the kill timeout has passed. Then it
 // returns the targets that are left. A receive from wake makes it check again at once.
-func (s *Supervisor) killAll(wake <-chan struct{}, done func() bool, targets func() []proctree.Process) []proctree.Process {
+func (s *Supervisor) killAll(
+	wake <-chan struct{}, done func() bool, targets func() []proctree.Process,
+) []proctree.Process {
 	deadline := time.NewTimer(s.opts.KillTimeout)
 	defer deadline.Stop()
 	again := time.NewTicker(proctree.KillInterval)

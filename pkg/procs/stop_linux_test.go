@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A worker that was sent SIGKILL just before the stop began is a cause, though it is no zombie yet.
+// A worker that was sent SIGKILL just before the stop began is a cause, although it is no zombie yet.
 func TestKilledBeforeTheStop(t *testing.T) {
 	for range 10 {
 		t.Run("", func(t *testing.T) {
@@ -23,8 +23,8 @@ func TestKilledBeforeTheStop(t *testing.T) {
 	}
 }
 
-// A thousand processes in sessions of their own, half of which ignore SIGTERM: to end them takes hardly longer than the
-// time that they are given, and no more memory than to end a few.
+// A thousand processes in sessions of their own, half of which ignore SIGTERM: ending them takes hardly longer than
+// their grace period, and no more memory than ending a few.
 func TestThousandLeftBehind(t *testing.T) {
 	spec := shell(t, 0, `i=0; while [ $i -lt 500 ]; do setsid sleep 1000 & setsid sh -c 'trap "" TERM; exec sleep 1000' & i=$((i+1)); done; echo; exit 3`)
 	g := startGroup(t, spec)

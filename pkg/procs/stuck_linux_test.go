@@ -15,8 +15,8 @@ import (
 // killTimeout is short, because these tests wait for it.
 const killTimeout = time.Second
 
-// A process in uninterruptible sleep outlives SIGKILL: the stop ends all the same, within its bound, and says where
-// in the kernel it hangs. Once the kernel lets go nothing is left of it.
+// A process in uninterruptible sleep survives SIGKILL. Stop returns within its timeout, and says where in the kernel
+// the process hangs. Once the kernel releases it nothing is left.
 func TestStopOfAStuckWorker(t *testing.T) {
 	for _, tt := range []struct{ name, script, comm string }{
 		{"the worker itself", `exec cat "$HANG"`, "(cat)"},

@@ -28,7 +28,7 @@ func trace(args []string) {
 	_, _ = io.Copy(io.Discard, os.Stdin)
 }
 
-// A debugger keeps the end of a process to itself. A stop is bounded all the same and names both.
+// A debugger holds the exit status of a process. Stop returns within its timeout, and names both.
 func TestStopOfATracedWorker(t *testing.T) {
 	s, err := NewSupervisor(Options{KillTimeout: killTimeout})
 	if err != nil {

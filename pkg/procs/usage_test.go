@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// startShell runs a script that reads commands from the returned function, which
-// waits until each has printed a line.
+// startShell runs a script that reads commands from the returned function. The function waits until each command has
+// printed a line.
 func startShell(t *testing.T, script string) (pid int, step func(line string)) {
 	t.Helper()
 	cmd := exec.Command("sh", "-c", script)
@@ -74,14 +74,14 @@ func TestSamplerSumsTheTree(t *testing.T) {
 		t.Errorf("totals went back: %+v, then %+v", first[0], second[0])
 	}
 
-	// What a process used before the last sample does not count again.
+	// CPU time before the last sample does not count again.
 	s.at = s.at.Add(-time.Hour)
 	third := s.Sample(pids)
 	if seconds := third[0].CPU * 3600; seconds > 0.05 {
 		t.Errorf("idle now, but used %v s of CPU", seconds)
 	}
 
-	// Under the same rank another process starts anew.
+	// Another process under the same rank starts again from 0.
 	if again := s.Sample(map[int]int{0: idle}); again[0].CPU != 0 || again[0].Processes != 1 {
 		t.Errorf("after a restart: %+v", again[0])
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 )
 
-// A disk that fills up costs the logs, and neither the console nor the job: the
-// worker goes on writing, and what is lost is told once, while it runs.
+// A full disk loses log bytes, but does not affect the console or the job: the worker continues to write, and one
+// warning reports the loss while the worker runs.
 func TestStreamsOnFullDisk(t *testing.T) {
 	testenv.Root(t)
 	for name, rotation := range map[string]Rotation{"one file": {}, "rotated": {MaxSize: 16 << 10}} {
@@ -72,7 +72,7 @@ func TestStreamsOnFullDisk(t *testing.T) {
 	}
 }
 
-// Output without any line end takes bounded memory, wherever it goes.
+// Output without line ends takes a limited amount of memory, wherever it goes.
 func TestStreamWithoutLineEnds(t *testing.T) {
 	dir := t.TempDir()
 	null, err := os.OpenFile(os.DevNull, os.O_WRONLY, 0)

@@ -86,7 +86,7 @@ func TestConsoleSharesOneFile(t *testing.T) {
 	}
 }
 
-// A console whose reader went away takes everything and says why it shows nothing.
+// A console whose reader has gone accepts every write, and Err says why it shows nothing.
 func TestConsoleReaderGone(t *testing.T) {
 	read, write := newPipe(t)
 	read.Close()
@@ -110,8 +110,8 @@ func TestConsoleReaderGone(t *testing.T) {
 	}
 }
 
-// A stalled console, a pipe or a terminal, does not hold a writer whose context
-// ends, neither the one that writes nor one that waits for it.
+// A stalled console (a pipe or a terminal) does not block a writer whose context ends, whether it writes or waits for
+// another writer.
 func TestConsoleStalled(t *testing.T) {
 	pipeRead, pipeWrite := newPipe(t)
 	terminal, tty, err := pty.Open()
@@ -145,7 +145,7 @@ func TestConsoleStalled(t *testing.T) {
 				t.Errorf("the console is lost: %v", err)
 			}
 
-			// It goes on for others once it is read again, on a new line.
+			// Once it is read again, others continue on a new line.
 			go func() { results <- c.writer(Stdout).put(t.Context(), text("", "next\n", false)) }()
 			var got strings.Builder
 			for !strings.Contains(got.String(), "next") {
@@ -165,7 +165,7 @@ func TestConsoleStalled(t *testing.T) {
 	}
 }
 
-// The flags of the console's open files are shared with the shell: they stay.
+// The flags of the console's open files are shared with the shell, so they must not change.
 func TestConsoleLeavesFlagsAlone(t *testing.T) {
 	read, write := newPipe(t)
 	defer read.Close()

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// fullDevice takes no byte, as a full disk does.
+// fullDevice accepts no byte, like a full disk.
 func fullDevice(t *testing.T) *os.File {
 	t.Helper()
 	f, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
@@ -21,7 +21,8 @@ func fullDevice(t *testing.T) *os.File {
 	return f
 }
 
-// What has no room is counted, told where it was lost once there is room again, and does not end the console.
+// Bytes that find no space are counted, a notice stands where they are missing once there is space again, and the
+// console continues.
 func TestConsoleWithoutRoom(t *testing.T) {
 	out := newFile(t)
 	c := NewConsole(out, out)
@@ -48,7 +49,7 @@ func TestConsoleWithoutRoom(t *testing.T) {
 	}
 }
 
-// At the end the other side says what one has lost, and the last words go to the one that has room.
+// At the end the other side reports the loss, and the last text goes to the side that has space.
 func TestConsoleEndsWithoutRoom(t *testing.T) {
 	for _, tt := range []struct {
 		name       string
@@ -88,7 +89,7 @@ func TestConsoleEndsWithoutRoom(t *testing.T) {
 	}
 }
 
-// A reader that went away is no lack of room.
+// A reader that has gone is not a lack of space.
 func TestConsoleLosesNothingToAGoneReader(t *testing.T) {
 	read, write := newPipe(t)
 	read.Close()

@@ -78,7 +78,7 @@ func TestWatchFiles(t *testing.T) {
 	}
 }
 
-// Nobody has to take what the watch tells, and what is no file is none.
+// Close does not need a reader of Written, and only regular files count.
 func TestWatchFilesUnread(t *testing.T) {
 	dir := t.TempDir()
 	a, b, fifo := filepath.Join(dir, "a"), filepath.Join(dir, "b"), filepath.Join(dir, "fifo")

@@ -56,7 +56,7 @@ func TestLineFilter(t *testing.T) {
 	}
 }
 
-// How a stream is cut into chunks does not matter.
+// The chunks of a stream do not affect the result.
 func TestLineFilterIgnoresChunks(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		piece := rapid.SampledFrom([]string{"keep", "ke", "ep", "a,b", "\n", "\r\n", "\r", "zz"})

@@ -11,11 +11,11 @@ import (
 	"pgregory.net/rapid"
 )
 
-// pause among the chunks of a stream is a flush, as after 50 ms of quiet.
+// pause among the chunks of a stream is a flush, as after an idle time of 50 ms.
 const pause = "·"
 
-// splitAll feeds the chunks of one stream to a splitter, then its end, and returns
-// what its batches add up to on a console of its own: text[i] belongs to batch i.
+// splitAll feeds the chunks of one stream and then its end to a splitter. It returns the text of its batches on a
+// console of its own.
 func splitAll(t testing.TB, prefix string, chunks ...string) string {
 	t.Helper()
 	out := newMemoryConsole(t)

@@ -126,7 +126,7 @@ func TestLogDirLatestLeavesOthersAlone(t *testing.T) {
 	}
 }
 
-// Others see whether a run lasts, and when it ends.
+// Other processes see whether a run is active, and when it ends.
 func TestRunLasts(t *testing.T) {
 	d := openLogDir(t, t.TempDir(), "job")
 	for range 2 { // to ask changes nothing

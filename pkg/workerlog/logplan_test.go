@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestPlanLogDir compares what is planned with what is made then.
+// TestPlanLogDir compares the plan with what OpenLogDir then creates.
 func TestPlanLogDir(t *testing.T) {
 	temp := t.TempDir()
 	t.Setenv("TMPDIR", temp)

@@ -40,7 +40,8 @@ func reopenForDeadlines(f *os.File) (*os.File, error) {
 	}
 	var own int
 	controlErr := conn.Control(func(fd uintptr) {
-		own, err = unix.Open(fmt.Sprintf("/proc/self/fd/%d", fd), unix.O_WRONLY|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
+		const flags = unix.O_WRONLY | unix.O_NONBLOCK | unix.O_NOCTTY | unix.O_CLOEXEC
+		own, err = unix.Open(fmt.Sprintf("/proc/self/fd/%d", fd), flags, 0)
 	})
 	if err := errors.Join(controlErr, err); err != nil {
 		return nil, err

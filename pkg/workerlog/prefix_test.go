@@ -72,7 +72,7 @@ func TestLinePrefix(t *testing.T) {
 	}
 }
 
-// The time is that at which a line goes out, not that at which its stream was opened.
+// The time in a prefix is that at which the line is written, not that at which its stream was opened.
 func TestLinePrefixTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start := time.Now()

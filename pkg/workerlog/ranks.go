@@ -80,7 +80,8 @@ func ParseRanks(s string) (RankSet, error) {
 	for item := range strings.SplitSeq(s, ",") {
 		ranks, ok := parseRankRange(strings.TrimSpace(item))
 		if !ok {
-			return nil, fmt.Errorf("%q is not a list of ranks: use numbers and ranges with commas between, like 0,4-7, and g0 for a global rank", s)
+			return nil, fmt.Errorf("%q is not a list of ranks: "+
+				"use numbers and ranges with commas between, like 0,4-7, and g0 for a global rank", s)
 		}
 		set = append(set, ranks)
 	}

@@ -80,8 +80,8 @@ func TestRotation(t *testing.T) {
 	}
 }
 
-// Whatever is written, the files add up to it, each ends with a line, and none is
-// longer than allowed unless a line begun in it takes it beyond.
+// The files together hold everything that was written. Each ends with a line, and none is longer than allowed except
+// for the rest of a line that began in it.
 func TestRotationKeepsEverything(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		most := rapid.Int64Range(1, 40).Draw(rt, "max")
@@ -104,7 +104,7 @@ func TestRotationKeepsEverything(t *testing.T) {
 	})
 }
 
-// What cannot be put aside goes on growing, and one warning says so.
+// A file that cannot be rotated continues to grow, and one warning says so.
 func TestRotationThatFails(t *testing.T) {
 	for _, tt := range []struct {
 		name  string

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// witness is a Scanner that keeps what it is shown.
+// witness is a Scanner that records what it receives.
 type witness struct {
 	text string
 	last time.Time
@@ -14,7 +14,7 @@ type witness struct {
 
 func (w *witness) Scan(p []byte, read time.Time) { w.text, w.last = w.text+string(p), read }
 
-// Whoever scans a stream sees every byte of it, and when it was read, wherever else it goes.
+// A Scanner receives every byte of a stream, and when it was read, wherever else the bytes go.
 func TestStreamIsScanned(t *testing.T) {
 	for name, out := range map[string]Output{
 		"dropped": {},

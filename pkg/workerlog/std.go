@@ -64,7 +64,8 @@ func ParseStdSpec(s string) (StdSpec, error) {
 		ranks, okRanks := parseRankRange(left)
 		std, okStd := parseStd(right)
 		if !okRanks || !okStd {
-			return StdSpec{}, fmt.Errorf("%q selects no streams: use 0 (none), 1 (stdout), 2 (stderr) or 3 (both), or a map from ranks to these like 0:3,1:2 or 0-7:1,g0:3", s)
+			return StdSpec{}, fmt.Errorf("%q selects no streams: use 0 (none), 1 (stdout), 2 (stderr) or 3 (both), "+
+				"or a map from ranks to these like 0:3,1:2 or 0-7:1,g0:3", s)
 		}
 		for _, r := range byRank {
 			if twice, overlap := r.first(ranks); overlap {

@@ -159,8 +159,7 @@ func TestOpenStreamRefuses(t *testing.T) {
 	}
 }
 
-// A prompt appears although its line is not finished, and so does a progress bar;
-// what follows continues the line.
+// A prompt appears although its line is unfinished, and so does a progress bar. Later output continues the line.
 func TestStreamShowsUnfinishedLines(t *testing.T) {
 	read, screen := newPipe(t)
 	c := NewConsole(screen, screen)
@@ -264,8 +263,7 @@ func TestStreamTeeOfManyWorkers(t *testing.T) {
 	}
 }
 
-// The file cannot be written: that is told once, at once, and the console still
-// gets everything.
+// If the file cannot be written, one warning says so at once, and the console still receives everything.
 func TestStreamFullDisk(t *testing.T) {
 	if _, err := os.Stat("/dev/full"); err != nil {
 		testenv.Missing(t, "needs /dev/full")
@@ -294,7 +292,7 @@ func TestStreamFullDisk(t *testing.T) {
 	}
 }
 
-// The console's reader goes away: workers go on and their files are complete.
+// If the console's reader goes away, workers continue and their files are complete.
 func TestStreamOutlivesConsole(t *testing.T) {
 	read, screen := newPipe(t)
 	c := NewConsole(screen, screen)
@@ -317,8 +315,8 @@ func TestStreamOutlivesConsole(t *testing.T) {
 	}
 }
 
-// A process that outlives the job holds the worker's end: Wait ends in time, and
-// what was written before is in the file.
+// A process that outlives the job holds the worker's end. Wait ends in time, and the file has everything written
+// before.
 func TestStreamWaitGivesUpPipe(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
 	screen := newFile(t)
@@ -340,8 +338,8 @@ func TestStreamWaitGivesUpPipe(t *testing.T) {
 	}
 }
 
-// Nobody reads the console: Wait ends in time, the file gets what the pipe still
-// held, and the error counts what was not shown.
+// Nothing reads the console. Wait ends in time, the file receives the rest of the pipe, and the error counts what was
+// not shown.
 func TestStreamWaitGivesUpConsole(t *testing.T) {
 	_, screen := newPipe(t)
 	c := NewConsole(screen, screen)

@@ -95,7 +95,7 @@ func TestPacerBounds(t *testing.T) {
 	}
 }
 
-// A worker's two streams, one that passes through and one that it writes itself.
+// One stream of the worker passes through the launcher; the worker writes the other one itself.
 func TestTimelineOfStreams(t *testing.T) {
 	dir := t.TempDir()
 	attempt := &Attempt{dir: dir}
@@ -151,7 +151,7 @@ func TestTimelineOfStreams(t *testing.T) {
 	}
 }
 
-// A file that rests is watched, not looked at: what is written then is seen all the same.
+// A file that does not grow is watched, not polled, and later writes are still seen.
 func TestTimelineSeesFilesGrow(t *testing.T) {
 	dir := t.TempDir()
 	path, log := filepath.Join(dir, "timeline"), filepath.Join(dir, "log")
@@ -177,7 +177,7 @@ func TestTimelineSeesFilesGrow(t *testing.T) {
 	}
 }
 
-// A file that grows from look to look gets a mark a second, and none is called a pause.
+// A file that grows at every check gets a mark a second, and no mark records a pause.
 func TestTimelineOfFilesThatGrow(t *testing.T) {
 	dir := t.TempDir()
 	path, log := filepath.Join(dir, "timeline"), filepath.Join(dir, "log")
@@ -203,7 +203,7 @@ func TestTimelineOfFilesThatGrow(t *testing.T) {
 	}
 }
 
-// await waits until something is so that nothing tells of.
+// await polls until a condition holds that no event reports.
 func await(t *testing.T, what string, so func() bool) {
 	t.Helper()
 	tick := time.NewTicker(time.Millisecond)
@@ -217,7 +217,7 @@ func await(t *testing.T, what string, so func() bool) {
 	}
 }
 
-// What cannot be written or watched costs the job nothing but one warning.
+// A timeline that cannot be written or watched costs the job nothing but one warning.
 func TestTimelineWithoutDisk(t *testing.T) {
 	dir := t.TempDir()
 	if tl := OpenTimeline(filepath.Join(dir, "missing"), func(err error) { t.Error(err) }); tl != nil {

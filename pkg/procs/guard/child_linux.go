@@ -101,7 +101,11 @@ func reserveResources() error {
 func agentNotStarted(err error) error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return &procs.ResourceError{Problem: "start the agent: /proc/self/exe does not exist because /proc is not mounted or belongs to another pid namespace; mount /proc", Err: err}
+		return &procs.ResourceError{
+			Problem: "start the agent: /proc/self/exe does not exist because /proc is not mounted " +
+				"or belongs to another pid namespace; mount /proc",
+			Err: err,
+		}
 	case errors.Is(err, syscall.EAGAIN):
 		return &procs.ResourceError{Problem: fmt.Sprintf("start the agent: %v", limits.ExplainFork(err)), Err: err}
 	default:

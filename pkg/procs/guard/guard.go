@@ -34,8 +34,8 @@ type Result struct {
 	Swept int
 	// Stuck names processes that survived SIGKILL, and where in the kernel they are.
 	Stuck []string
-	// ExitNotice is what the agent gave to [Lifeline.SetExitNotice] last. It proves that nothing of the job is left: it is
-	// nil if Stuck names processes, or if the agent withdrew it.
+	// ExitNotice is what the agent gave to [Lifeline.SetExitNotice] last. It proves that nothing of the job is left: it
+	// is nil if Stuck names processes, or if the agent withdrew it.
 	ExitNotice []byte
 	// StuckReported says that the agent had reported such processes itself.
 	StuckReported bool

@@ -17,11 +17,11 @@ import (
 // Supported reports whether [Run] works on this system.
 func Supported() bool { return true }
 
-// Run runs this program again, with the same arguments, as a child. The child's role is [RoleAgent], or [RoleGuard] if this
-// process already has children that a sweep must not touch, such as a shell's process substitution.
+// Run runs this program again, with the same arguments, as a child. The child's role is [RoleAgent], or [RoleGuard] if
+// this process already has children that a sweep must not touch, such as a shell's process substitution.
 //
-// Run passes signals on. It returns when the child has exited, however it exited, and no process below this one is left.
-// The child shares stdin, stdout and stderr.
+// Run passes signals on. It returns when the child has exited, however it exited, and no process below this one is
+// left. The child shares stdin, stdout and stderr.
 func Run(opts Options) (Result, error) {
 	opts.ExitTimeout = cmp.Or(opts.ExitTimeout, 10*time.Second)
 	opts.SweepTimeout = cmp.Or(opts.SweepTimeout, 30*time.Second)

@@ -205,6 +205,7 @@ func TestExitNoticeComesAfterTheSweep(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{nil, {"nested"}} {
 		t.Run(strings.Join(append(args, "guard"), " "), func(t *testing.T) {
+			t.Parallel()
 			for range testenv.Repeat(t, 5, 100) {
 				j := startGuarded(t, args...)
 				p := newPeer(t)
@@ -387,8 +388,8 @@ func TestDeadlineStaysPassed(t *testing.T) {
 	}
 }
 
-// Guard and agent were stopped past the deadline, and the agent continues first. It may start workers only after the guard has
-// acted on the deadline.
+// Guard and agent were stopped past the deadline, and the agent continues first. It may start workers only after the
+// guard has acted on the deadline.
 func TestAwaitGuard(t *testing.T) {
 	t.Parallel()
 	j := startGuarded(t)
@@ -418,8 +419,8 @@ func TestAwaitGuard(t *testing.T) {
 	}
 }
 
-// Workers that fork while they are killed are killed too. They fork a limited number of times: on a busy machine they would
-// otherwise take it over.
+// Workers that fork while they are killed are killed too. They fork a limited number of times: on a busy machine they
+// would otherwise take it over.
 func TestDeadlineOfAForkingJob(t *testing.T) {
 	t.Parallel()
 	for range testenv.Repeat(t, 3, 50) {
@@ -461,8 +462,8 @@ func TestDeadlineOnAMuteConsole(t *testing.T) {
 	}
 }
 
-// An agent that announced its exit hangs in the kernel with one of its threads. The guard exits all the same. It holds back the
-// exit notice, which would prove that nothing is left.
+// An agent that announced its exit hangs in the kernel with one of its threads. The guard exits all the same. It holds
+// back the exit notice, which would prove that nothing is left.
 func TestStuckAgent(t *testing.T) {
 	t.Parallel()
 	h := testenv.NewHang(t)

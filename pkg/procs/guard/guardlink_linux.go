@@ -66,7 +66,9 @@ func newGuardLink() (k *guardLink, theirs int, err error) {
 	if err != nil {
 		return nil, -1, err
 	}
-	k = &guardLink{file: os.NewFile(uintptr(fds[0]), "lifeline"), done: make(chan struct{}), announced: make(chan struct{})}
+	k = &guardLink{
+		file: os.NewFile(uintptr(fds[0]), "lifeline"), done: make(chan struct{}), announced: make(chan struct{}),
+	}
 	if k.raw, err = k.file.SyscallConn(); err != nil {
 		_ = k.file.Close()
 		_ = unix.Close(fds[1])
@@ -118,7 +120,8 @@ func (k *guardLink) receive(fd int) error {
 
 // finish reads everything that a child which has exited had sent. It reports whether the child announced its exit.
 func (k *guardLink) finish() (exiting bool) {
-	_ = k.file.SetReadDeadline(time.Unix(1, 0)) // end of file may be late: a worker that is being forked still has the other end
+	// End of file may be late, because a worker that is being forked still has the other end.
+	_ = k.file.SetReadDeadline(time.Unix(1, 0))
 	<-k.done
 	_ = k.raw.Control(func(fd uintptr) {
 		for k.receive(int(fd)) == nil { // an empty socket is an error too

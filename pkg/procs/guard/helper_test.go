@@ -19,8 +19,8 @@ import (
 // exitBystander is the exit code of a guard that killed a child which does not belong to the job.
 const exitBystander = 99
 
-// runGuarded is a small launcher. Its arguments change the guard: "nested" gives it a child of its own beforehand, "mute"
-// a console that takes nothing, "impatient" short timeouts.
+// runGuarded is a small launcher. Its arguments change the guard: "nested" gives it a child of its own beforehand,
+// "mute" a console that takes nothing, "impatient" short timeouts.
 func runGuarded(args []string) {
 	role, lifeline, err := OpenLifeline()
 	if err != nil {

@@ -123,7 +123,9 @@ func newGuardTimer() (*guardTimer, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &guardTimer{fd: fd, file: os.NewFile(uintptr(fd), "timer"), expired: make(chan struct{}, 1), done: make(chan struct{})}
+	t := &guardTimer{
+		fd: fd, file: os.NewFile(uintptr(fd), "timer"), expired: make(chan struct{}, 1), done: make(chan struct{}),
+	}
 	go t.wait()
 	return t, nil
 }

@@ -54,8 +54,10 @@ const adviceSpare = 4
 func (n Need) advice(used, more int) string {
 	least := used + more + adviceSpare
 	if n.Workers == 0 {
-		return fmt.Sprintf("elasticrun needs %d more, plus %d for each worker: raise the limit to at least %d plus %d for each worker",
+		return fmt.Sprintf("elasticrun needs %d more, plus %d for each worker: "+
+			"raise the limit to at least %d plus %d for each worker",
 			more, perWorker, least, perWorker)
 	}
-	return fmt.Sprintf("elasticrun and its workers (%d on this node) need %d more: raise the limit to at least %d", n.Workers, more, least)
+	return fmt.Sprintf("elasticrun and its workers (%d on this node) need %d more: raise the limit to at least %d",
+		n.Workers, more, least)
 }

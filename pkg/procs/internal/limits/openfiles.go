@@ -17,7 +17,8 @@ func openFiles() uint64 {
 
 // OpenFiles names the limit on open files, and says how many elasticrun needs.
 func OpenFiles() string {
-	return fmt.Sprintf("a process may have %d open files (ulimit -n), and elasticrun needs %d and %d for each worker; raise the limit",
+	return fmt.Sprintf("a process may have %d open files (ulimit -n), "+
+		"and elasticrun needs %d and %d for each worker; raise the limit",
 		openFiles(), leastOpenFiles, workerOpenFiles)
 }
 

@@ -26,7 +26,8 @@ func (l pidLimit) String() string {
 	if l.cgroup == "" {
 		return fmt.Sprintf("the user may have %d processes and threads (ulimit -u), of which %d are in use", l.max, l.used)
 	}
-	return fmt.Sprintf("cgroup %s allows %d processes and threads (pids.max), of which %d are in use", l.cgroup, l.max, l.used)
+	return fmt.Sprintf("cgroup %s allows %d processes and threads (pids.max), of which %d are in use",
+		l.cgroup, l.max, l.used)
 }
 
 // tightestPIDLimit returns the limit with the least room among the cgroup of this process and the cgroups above it.

@@ -81,7 +81,8 @@ func tightUserLimit(n int) (l pidLimit, found bool) {
 		return pidLimit{}, false
 	}
 	load, err := os.ReadFile("/proc/loadavg")
-	if all, known := machineTasks(string(load)); err == nil && known && most-all >= n || isExempt() || !proctree.ProcIsOurs() {
+	all, known := machineTasks(string(load))
+	if err == nil && known && most-all >= n || isExempt() || !proctree.ProcIsOurs() {
 		return pidLimit{}, false
 	}
 	used, err := userTasks("/proc", os.Getuid())

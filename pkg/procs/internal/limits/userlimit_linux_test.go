@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// A limit's line says how much room elasticrun needs, and the limit that is enough.
+// The message of a limit says how much room elasticrun needs, and which limit is enough.
 func TestNoRoom(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -40,7 +40,7 @@ func TestNoRoom(t *testing.T) {
 	}
 }
 
-// What the advice counts for each worker is what the workers add to the need.
+// The advice counts for each worker what the worker adds to the need.
 func TestPerWorker(t *testing.T) {
 	for workers := 1; workers <= 2*streamThreads; workers++ {
 		added := Need{CPUs: 8, Workers: workers}.total() - Need{CPUs: 8}.total()
@@ -103,7 +103,7 @@ func TestMachineTasks(t *testing.T) {
 	}
 }
 
-// The threads of a user's processes count, and those of a process that changed its real user do not.
+// The threads of a user's processes count. Those of a process that changed its real user do not.
 func TestUserTasks(t *testing.T) {
 	proc := t.TempDir()
 	for name, status := range map[string]string{
@@ -126,7 +126,7 @@ func TestUserTasks(t *testing.T) {
 	}
 }
 
-// writeStatus makes the folder of a process, whose status has the user id of this test at {UID}.
+// writeStatus makes the folder of a process. {UID} in status stands for the user id of this test.
 func writeStatus(t *testing.T, dir, status string) {
 	t.Helper()
 	if err := os.Mkdir(dir, 0o755); err != nil {

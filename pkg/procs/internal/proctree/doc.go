@@ -1,14 +1,14 @@
 // Package proctree reads the process table, and signals, reaps and kills descendants of this process.
 //
-// Package procs uses it to stop a worker group, and package guard to kill whatever an agent left behind. It does not know
-// which children are workers: the caller says which children it must leave alone.
+// Package procs uses it to stop a worker group, and package guard to kill whatever an agent left behind. It does not
+// know which children are workers: the caller says which children it must leave alone.
 //
 // # A foreign /proc
 //
 // If /proc is missing, or was mounted for another pid namespace (unshare --pid without --mount-proc), its numbers mean
-// other processes to kill(2) and waitid(2). Then the package uses nothing that /proc says of a pid. The kernel still tells
-// of each pid whether it is a child of this process, and a child's pid cannot be reused before this process reaps it. A
-// subreaper that kills its children adopts theirs, so generation by generation it reaches every descendant.
+// other processes to kill(2) and waitid(2). Then the package uses nothing that /proc says of a pid. The kernel still
+// tells of each pid whether it is a child of this process, and a child's pid cannot be reused before this process reaps
+// it. A subreaper that kills its children adopts theirs, so generation by generation it reaches every descendant.
 //
 // # Concurrency
 //

@@ -27,7 +27,7 @@ func TestOneNamespace(t *testing.T) {
 	}
 }
 
-// The kernel tells the same children as /proc does.
+// waitid and /proc report the same children.
 func TestProbeChildPIDs(t *testing.T) {
 	dead, alive := exec.Command("sh", "-c", "exit 3"), exec.Command("sleep", "1000")
 	for _, cmd := range []*exec.Cmd{dead, alive} {

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Without a subreaper, descendants that leave their session are out of reach. So there are no adopted children to find, and
-// most functions do nothing.
+// Without a subreaper, descendants that leave their session are out of reach. So there are no adopted children to find,
+// and most functions do nothing.
 
 // BecomeSubreaper does nothing.
 func BecomeSubreaper() error { return nil }

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// What the kernel shows of threads, and does not.
+// The report contains what the kernel shows of threads, and says what it does not show.
 func TestStuckIn(t *testing.T) {
 	const rest = " 7 8 9 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 3 0 12345 100 200"
 	self := Process{PID: os.Getpid(), Comm: "python3", State: 'D'}

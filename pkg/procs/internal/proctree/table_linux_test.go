@@ -59,7 +59,7 @@ func TestDescendants(t *testing.T) {
 		p(1, 0, 1), p(10, 1, 1), // 10 is the agent, in session 1
 		p(20, 10, 20), p(21, 20, 20), p(22, 21, 22), // a worker, its child, a child with its own session
 		p(30, 10, 1), p(31, 30, 1), // a helper of the agent and its child
-		p(40, 1, 40), // a stranger
+		p(40, 1, 40), // an unrelated process
 	}
 	var got []int
 	for _, d := range Descendants(10, all, func(p Process) bool { return p.Session != 1 }) {

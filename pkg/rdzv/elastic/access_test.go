@@ -19,14 +19,14 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/coord"
 )
 
-// network has stores at the ports of one machine, in memory.
-type network struct {
+// fakeNetwork has stores at the ports of one machine, in memory.
+type fakeNetwork struct {
 	mu     sync.Mutex
 	stores map[int]*coord.Server
 	dialed []int
 }
 
-func (n *network) connect(_ context.Context, addr string) (net.Conn, error) {
+func (n *fakeNetwork) connect(_ context.Context, addr string) (net.Conn, error) {
 	at, err := net.ResolveTCPAddr("tcp", addr)
 	if err != nil {
 		return nil, err
@@ -43,10 +43,11 @@ func (n *network) connect(_ context.Context, addr string) (net.Conn, error) {
 	return near, nil
 }
 
-// client is an agent of run "mine" that hosts nothing.
-func (n *network) client(log zerolog.Logger, ports ...int) *C10d {
+// client returns the access of an agent of run "mine" that hosts nothing.
+func (n *fakeNetwork) client(log zerolog.Logger, ports ...int) *C10d {
 	no := false
-	return &C10d{RunID: "mine", TTL: time.Minute, Host: "10.0.0.1", Ports: ports, IsHost: &no, Hint: -1, Connect: n.connect, Logger: log}
+	return &C10d{RunID: "mine", TTL: time.Minute, Host: "10.0.0.1", Ports: ports, IsHost: &no, Hint: -1,
+		Connect: n.connect, Logger: log}
 }
 
 func storeOf(t *testing.T, runID string) *coord.Server {
@@ -56,43 +57,51 @@ func storeOf(t *testing.T, runID string) *coord.Server {
 	return s
 }
 
+// A client tries all candidate ports and says what it has found at each.
 func TestClientsTryAllPorts(t *testing.T) {
 	for _, tt := range []struct {
 		name  string
 		ports []int
-		// there are the run ids of the stores at 1, 2, 3; empty for none. later is when that of "mine" comes, at which port.
+		// there has the run ids of the stores at ports 1, 2 and 3, or "" for no store. The store of "mine" starts after
+		// later, at port at.
 		there  [3]string
 		later  time.Duration
 		at     int
 		within time.Duration // the join timeout
-		took   time.Duration // at least; a second more at most
+		took   time.Duration // at least; at most a second more
 		err    []string      // in the error's text; nil for none
-		reason coord.Reason  // of the refusal that the error is
+		reason coord.Reason  // of the refusal, if the error is one
 	}{
 		{name: "the first", ports: []int{1, 2, 3}, there: [3]string{"mine", "", ""}, within: time.Minute},
 		{name: "behind another job", ports: []int{1, 2, 3}, there: [3]string{"other", "mine", ""}, within: time.Minute},
 		{name: "behind a free port", ports: []int{1, 2, 3}, there: [3]string{"", "other", "mine"}, within: time.Minute},
 		{
-			name: "it comes later", ports: []int{1, 2}, there: [3]string{"other", "", ""}, within: time.Minute, later: 30 * time.Second, at: 2,
+			name: "starts later", ports: []int{1, 2}, there: [3]string{"other", "", ""}, within: time.Minute,
+			later: 30 * time.Second, at: 2,
 			took: 30 * time.Second,
 		},
 		{
-			name: "all are held, for a moment", ports: []int{1, 2}, there: [3]string{"other", "third", ""}, within: time.Minute, later: 2 * time.Second, at: 2,
+			name: "all are taken, for a moment", ports: []int{1, 2}, there: [3]string{"other", "third", ""},
+			within: time.Minute, later: 2 * time.Second, at: 2,
 			took: 2 * time.Second,
 		},
 		{
-			name: "all are held", ports: []int{1, 2}, there: [3]string{"other", "third", ""}, within: time.Minute, took: takenPortTimeout, reason: coord.ReasonRunID,
+			name: "all are taken", ports: []int{1, 2}, there: [3]string{"other", "third", ""}, within: time.Minute,
+			took: takenPortTimeout, reason: coord.ReasonRunID,
 			err: []string{
 				`rendezvous endpoint 10.0.0.1, ports 1, 2, cannot be reached: coordination store at 10.0.0.1:1 refuses: the store belongs to another job: its run id is "other"`,
 				`; coordination store at 10.0.0.1:2 refuses: the store belongs to another job: its run id is "third"`,
 			},
 		},
 		{
-			name: "one is free", ports: []int{1, 2}, there: [3]string{"other", "", ""}, within: time.Minute, took: time.Minute,
-			err: []string{`its run id is "other"`, "; connect to coordination store at 10.0.0.1:2: nobody listens there", "(told to stop)"},
+			name: "one is free", ports: []int{1, 2}, there: [3]string{"other", "", ""}, within: time.Minute,
+			took: time.Minute,
+			err: []string{`its run id is "other"`,
+				"; connect to coordination store at 10.0.0.1:2: nobody listens there", "(told to stop)"},
 		},
 		{
-			name: "the only one is another job's", ports: []int{1}, there: [3]string{"other", "", ""}, within: time.Minute, took: takenPortTimeout, reason: coord.ReasonRunID,
+			name: "the only one is another job's", ports: []int{1}, there: [3]string{"other", "", ""},
+			within: time.Minute, took: takenPortTimeout, reason: coord.ReasonRunID,
 			err: []string{`rendezvous endpoint 10.0.0.1:1: coordination store at 10.0.0.1:1 refuses: the store belongs to another job`},
 		},
 		{
@@ -102,7 +111,7 @@ func TestClientsTryAllPorts(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				n := &network{stores: map[int]*coord.Server{}}
+				n := &fakeNetwork{stores: map[int]*coord.Server{}}
 				for i, runID := range tt.there {
 					if runID != "" {
 						n.stores[i+1] = storeOf(t, runID)
@@ -143,10 +152,10 @@ func TestClientsTryAllPorts(t *testing.T) {
 	}
 }
 
-// TestReconnectGoesToTheSettledPort: a second session is asked for where the first one was, though a port before that is nearer by now.
-func TestReconnectGoesToTheSettledPort(t *testing.T) {
+// A second session goes to the port of the first, even if the store of the run could now be at an earlier port.
+func TestReconnectUsesTheSamePort(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := &network{stores: map[int]*coord.Server{1: storeOf(t, "other"), 2: storeOf(t, "mine")}}
+		n := &fakeNetwork{stores: map[int]*coord.Server{1: storeOf(t, "other"), 2: storeOf(t, "mine")}}
 		a := n.client(zerolog.Nop(), 1, 2)
 		for range 2 {
 			store, err := a.Open(t.Context())
@@ -163,13 +172,13 @@ func TestReconnectGoesToTheSettledPort(t *testing.T) {
 	})
 }
 
-// TestComplaints: who cannot reach the store says so, less and less often, and how long it will go on.
-func TestComplaints(t *testing.T) {
+// An agent that cannot reach the store warns less and less often, and says how long it will keep trying.
+func TestDialNotices(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var said bytes.Buffer
-		n := &network{}
+		var logged bytes.Buffer
+		n := &fakeNetwork{}
 		began := time.Now()
-		log := zerolog.New(&said).Hook(zerolog.HookFunc(func(e *zerolog.Event, _ zerolog.Level, _ string) {
+		log := zerolog.New(&logged).Hook(zerolog.HookFunc(func(e *zerolog.Event, _ zerolog.Level, _ string) {
 			e.Int("at", int(time.Since(began).Seconds()))
 		}))
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Second)
@@ -182,7 +191,7 @@ func TestComplaints(t *testing.T) {
 			Left string
 		}
 		var got []line
-		for text := range strings.Lines(said.String()) {
+		for text := range strings.Lines(logged.String()) {
 			var l line
 			if err := json.Unmarshal([]byte(text), &l); err != nil {
 				t.Fatal(err)

@@ -13,7 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// If a store's address has failed for longer than a session lives, the dialer tries the addresses that the name has now.
+// If a store's address has failed for longer than a session lives, the dialer tries the addresses that the name has
+// now.
 func TestDialerFollowsTheName(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		errGone := errors.New("gone")

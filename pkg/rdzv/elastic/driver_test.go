@@ -12,8 +12,8 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
-// A failure is as old as it is when the store gets the report, however long that waited.
-func TestReportTellsTheAgeOfItsFailure(t *testing.T) {
+// A report has the age of its failure at the time when the store gets it, however long it has waited.
+func TestReportHasTheAgeOfItsFailure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		server := coord.NewServer(coord.ServerOptions{})
@@ -22,7 +22,8 @@ func TestReportTellsTheAgeOfItsFailure(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		d := &driver{store: store, prefix: prefixOf("run"), timeout: probeTimeout, clock: func() time.Duration { return time.Since(began) }}
+		d := &driver{store: store, prefix: prefixOf("run"), timeout: probeTimeout,
+			clock: func() time.Duration { return time.Since(began) }}
 		m := newMember(memberOptions{}, d.now())
 		m.state = busy
 		m.fail(d.now(), rdzv.Failure{Age: time.Second})
@@ -32,16 +33,17 @@ func TestReportTellsTheAgeOfItsFailure(t *testing.T) {
 		}
 		var got Report
 		events, err := listKeys(t.Context(), store, prefixOf("run")+prefixAgent)
-		if err = errors.Join(err, json.Unmarshal(events[0].Value, &got)); err != nil || got.Failure.Age != 5*time.Second {
+		if err = errors.Join(err, json.Unmarshal(events[0].Value, &got)); err != nil ||
+			got.Failure.Age != 5*time.Second {
 			t.Errorf("the failure is %v old, %v", got.Failure.Age, err)
 		}
 		if m.report.Failure.Age != time.Second {
-			t.Error("writing a report changes it")
+			t.Error("writing a report changed it")
 		}
 	})
 }
 
-// laggingStore is one whose watches tell nothing for now.
+// laggingStore is a store whose watches deliver nothing for now.
 type laggingStore struct {
 	coord.Store
 	value []byte
@@ -57,22 +59,22 @@ func (s *laggingStore) Get(_ context.Context, key string) ([]byte, error) {
 	return s.value, s.err
 }
 
-// A keep-alive proves that the agent has heard what it was told before, though the watch of it lags behind.
-func TestKeepAliveShowsTheAnswer(t *testing.T) {
+// A renewed session proves that the agent has received the earlier answers, even if its watch lags behind.
+func TestRenewDeliversTheAnswer(t *testing.T) {
 	halt, err := json.Marshal(Answer{Kind: Halt, Fence: Fence{Epoch: 1, Round: 3}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	unavailable := errors.New("not available")
 	for _, tt := range []struct {
-		name  string
-		store laggingStore
-		shown bool
-		err   error
+		name      string
+		store     laggingStore
+		delivered bool
+		err       error
 	}{
-		{name: "an answer", store: laggingStore{value: halt}, shown: true},
+		{name: "an answer", store: laggingStore{value: halt}, delivered: true},
 		{name: "none yet"},
-		{name: "it cannot be read", store: laggingStore{err: unavailable}, err: unavailable},
+		{name: "the store is unavailable", store: laggingStore{err: unavailable}, err: unavailable},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			d := &driver{store: &tt.store, prefix: prefixOf("run"), timeout: time.Minute}
@@ -80,8 +82,8 @@ func TestKeepAliveShowsTheAnswer(t *testing.T) {
 			if err := d.renew(t.Context(), answers); !errors.Is(err, tt.err) {
 				t.Errorf("%v, want %v", err, tt.err)
 			}
-			if got := len(answers) == 1; got != tt.shown {
-				t.Errorf("shown: %v", got)
+			if got := len(answers) == 1; got != tt.delivered {
+				t.Errorf("delivered: %v", got)
 			}
 		})
 	}

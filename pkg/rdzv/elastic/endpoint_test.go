@@ -64,7 +64,8 @@ func TestResolveFails(t *testing.T) {
 		{"unknown", func(context.Context, string, string) ([]netip.Addr, error) {
 			return nil, &net.DNSError{Err: "no such host", Name: "head", IsNotFound: true}
 		}, head + "no such host; check the name or use an address"},
-		{"empty", func(context.Context, string, string) ([]netip.Addr, error) { return nil, nil }, head + "it has no address; check the name or use an address"},
+		{"empty", func(context.Context, string, string) ([]netip.Addr, error) { return nil, nil },
+			head + "it has no address; check the name or use an address"},
 		{"hanging", func(ctx context.Context, _, _ string) ([]netip.Addr, error) {
 			<-ctx.Done()
 			return nil, &net.DNSError{Err: "i/o timeout", Name: "head"}
@@ -87,7 +88,10 @@ func TestResolveFails(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	told := errors.New("told to stop")
 	cancel(told)
-	_, err := resolve(ctx, "head", 1, func(ctx context.Context, _, _ string) ([]netip.Addr, error) { return nil, ctx.Err() })
+	_, err := resolve(ctx, "head", 1, func(ctx context.Context, _, _ string) ([]netip.Addr, error) {
+		return nil,
+			ctx.Err()
+	})
 	if !errors.Is(err, told) || errors.Is(err, rdzv.ErrConnection) {
 		t.Errorf("told to stop: %v", err)
 	}
@@ -109,7 +113,7 @@ func TestInterfaces(t *testing.T) {
 	t.Errorf("no interface that is up has 127.0.0.1: %+v", ifaces)
 }
 
-// twoNetworks has an address in each of two networks, and an interface that is down.
+// twoNetworks are the interfaces of a machine in two networks, with one interface down.
 func twoNetworks() []Interface {
 	return []Interface{
 		{Name: "lo", Up: true, Addrs: addrs("127.0.0.1", "::1")},
@@ -121,7 +125,8 @@ func twoNetworks() []Interface {
 
 func TestLocal(t *testing.T) {
 	for in, want := range map[string]bool{
-		"10.0.0.1": true, "192.168.0.1": true, "10.0.0.2": false, "10.9.0.1": false, "::ffff:10.0.0.1": true, "fd00::1": true, "fd00::2": false,
+		"10.0.0.1": true, "192.168.0.1": true, "10.0.0.2": false, "10.9.0.1": false, "::ffff:10.0.0.1": true,
+		"fd00::1": true, "fd00::2": false,
 		"127.0.0.1": true, "127.0.1.1": true, "::1": true, "0.0.0.0": true, "::": true,
 		"fe80::1%eth0": true, "fe80::1%ib0": false, "fe80::1": true,
 	} {
@@ -129,7 +134,8 @@ func TestLocal(t *testing.T) {
 			t.Errorf("%s: local %v, want %v", in, got, want)
 		}
 	}
-	if diff := cmp.Diff(addrs("192.168.0.1", "10.0.0.1"), Local(addrs("10.0.0.3", "192.168.0.1", "10.0.0.2", "10.0.0.1"), twoNetworks()), sameAddr); diff != "" {
+	if diff := cmp.Diff(addrs("192.168.0.1", "10.0.0.1"), Local(addrs("10.0.0.3", "192.168.0.1", "10.0.0.2",
+		"10.0.0.1"), twoNetworks()), sameAddr); diff != "" {
 		t.Errorf("of several (-want +got):\n%s", diff)
 	}
 	if got := Local(addrs("10.0.0.1"), nil); got != nil {
@@ -152,11 +158,14 @@ func TestOffers(t *testing.T) {
 		want      []string
 	}{
 		{"the connection's first", "", "192.168.0.1", twoNetworks(), []string{"192.168.0.1", "10.0.0.1", "fd00::1"}},
-		{"--local-addr before it", "node7", "192.168.0.1", twoNetworks(), []string{"node7", "192.168.0.1", "10.0.0.1", "fd00::1"}},
-		{"--local-addr is the connection's", "192.168.0.1", "::ffff:192.168.0.1", twoNetworks(), []string{"192.168.0.1", "10.0.0.1", "fd00::1"}},
+		{"--local-addr before it", "node7", "192.168.0.1", twoNetworks(),
+			[]string{"node7", "192.168.0.1", "10.0.0.1", "fd00::1"}},
+		{"--local-addr is the connection's", "192.168.0.1", "::ffff:192.168.0.1", twoNetworks(),
+			[]string{"192.168.0.1", "10.0.0.1", "fd00::1"}},
 		{"no connection", "", "", twoNetworks(), []string{"10.0.0.1", "fd00::1", "192.168.0.1"}},
 		{"bound to every address", "", "0.0.0.0", twoNetworks(), []string{"10.0.0.1", "fd00::1", "192.168.0.1"}},
-		{"agents of one machine", "", "127.0.0.1", twoNetworks(), []string{"127.0.0.1", "10.0.0.1", "fd00::1", "192.168.0.1"}},
+		{"agents of one machine", "", "127.0.0.1", twoNetworks(),
+			[]string{"127.0.0.1", "10.0.0.1", "fd00::1", "192.168.0.1"}},
 		{"no network", "", "", alone, []string{"127.0.0.1", "::1"}},
 		{"no network, IPv6", "", "::1", alone, []string{"::1", "127.0.0.1"}},
 		{"no network, --local-addr", "127.0.0.5", "", alone, []string{"127.0.0.5", "127.0.0.1", "::1"}},
@@ -164,7 +173,8 @@ func TestOffers(t *testing.T) {
 		{"a network that has gone", "", "10.0.0.1", alone, []string{"10.0.0.1"}},
 		{"link-local", "", "", linkLocal, []string{"127.0.0.1", "::1"}},
 		{"link-local in use", "", "169.254.0.1", linkLocal, []string{"169.254.0.1"}},
-		{"many", "", "10.0.0.3", many, []string{"10.0.0.3", "10.0.0.0", "10.0.0.1", "10.0.0.2", "10.0.0.4", "10.0.0.5", "10.0.0.6", "10.0.0.7"}},
+		{"many", "", "10.0.0.3", many, []string{"10.0.0.3", "10.0.0.0", "10.0.0.1", "10.0.0.2", "10.0.0.4", "10.0.0.5",
+			"10.0.0.6", "10.0.0.7"}},
 		{"nothing at all", "", "", nil, nil},
 	}
 	for _, tt := range tests {

@@ -53,7 +53,8 @@ func TestSilentStoreStopsWorkers(t *testing.T) {
 	if since := time.Since(began); since < ttl*5/6 {
 		t.Errorf("the guest counted as lost after %v, before its workers had to be dead", since)
 	}
-	if got := await(t, "the host alone", enter(t, host, nil)); got.err != nil || got.round.WorldSize != 1 || got.round.Restarts != 0 {
+	if got := await(t, "the host alone", enter(t, host, nil)); got.err != nil || got.round.WorldSize != 1 ||
+		got.round.Restarts != 0 {
 		t.Errorf("host: %+v", got)
 	}
 	if got := await(t, "the guest's end", in); !errors.Is(got.err, rdzv.ErrConnection) {
@@ -152,8 +153,8 @@ func TestReplacedStoreOfASharedRunID(t *testing.T) {
 	}
 }
 
-// The watchdog has no deadline once the workers have ended. It would also kill the processes that the agent starts then,
-// such as the preflight command.
+// The watchdog has no deadline once the workers have ended. It would also kill the processes that the agent starts
+// then, such as the preflight command.
 func TestWatchdogIsClearedAfterTheStop(t *testing.T) {
 	for _, tt := range []struct {
 		name string
@@ -200,12 +201,14 @@ func TestUnreachableRank0(t *testing.T) {
 	if got := await(t, "rank 0", waits[0]); got.err != nil || got.round.Rank != 0 || got.round.WorldSize != 3 {
 		t.Fatalf("node 0: %+v", got)
 	}
-	if s := awaitStop(t, "the end of the round", hs[0]); !strings.Contains(s.Why, "node1, node2 did not reach the worker store on node0, rank 0") {
+	if s := awaitStop(t, "the end of the round", hs[0]); !strings.Contains(s.Why,
+		"node1, node2 did not reach the worker store on node0, rank 0") {
 		t.Errorf("the round ended: %q", s.Why)
 	}
 	aside := enter(t, hs[0], nil)
 	for i, w := range waits[1:] {
-		if got := await(t, "the round without node 0", w); got.err != nil || got.round.Rank != i || got.round.WorldSize != 2 || got.round.Restarts != 0 {
+		if got := await(t, "the round without node 0", w); got.err != nil || got.round.Rank != i ||
+			got.round.WorldSize != 2 || got.round.Restarts != 0 {
 			t.Fatalf("node %d: %+v", i+1, got)
 		}
 	}
@@ -246,7 +249,8 @@ func TestUnreachableStore(t *testing.T) {
 	no := false
 	h.opts.Access.(*C10d).IsHost = &no
 	got := await(t, "answer", enter(t, h, nil))
-	if !errors.Is(got.err, rdzv.ErrConnection) || !errors.Is(got.err, coord.ErrUnavailable) || !strings.Contains(got.err.Error(), "127.0.0.1") {
+	if !errors.Is(got.err, rdzv.ErrConnection) || !errors.Is(got.err, coord.ErrUnavailable) ||
+		!strings.Contains(got.err.Error(), "127.0.0.1") {
 		t.Errorf("%v", got.err)
 	}
 }

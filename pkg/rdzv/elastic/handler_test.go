@@ -28,7 +28,8 @@ func TestHandlersOverSockets(t *testing.T) {
 		if got.err != nil {
 			t.Fatal(got.err)
 		}
-		if r := got.round; r.Rank != i || r.WorldSize != 3 || r.Assignment.GlobalBase != 2*i || r.Number != 0 || r.MasterAddr != "127.0.0.1" {
+		if r := got.round; r.Rank != i || r.WorldSize != 3 || r.Assignment.GlobalBase != 2*i || r.Number != 0 ||
+			r.MasterAddr != "127.0.0.1" {
 			t.Fatalf("node %d: round %+v", i, r)
 		}
 	}
@@ -117,7 +118,8 @@ func TestRefused(t *testing.T) {
 		make func(h *Handler)
 		want []string
 	}{
-		{"other parameters", func(h *Handler) { h.opts.Job.MaxRestarts = 3 }, []string{"max restarts is 3 here and 0 in the job"}},
+		{"other parameters", func(h *Handler) { h.opts.Job.MaxRestarts = 3 },
+			[]string{"max restarts is 3 here and 0 in the job"}},
 		{"other version", func(h *Handler) { h.opts.Access.(*C10d).Version = "v9" }, []string{"v9", "test"}},
 		{"a secret", func(h *Handler) { h.opts.Access.(*C10d).Secret = []byte("s") }, []string{"secret"}},
 		{"other run", func(h *Handler) { h.opts.Access.(*C10d).RunID = "walk" }, []string{`"run"`, `"walk"`}},

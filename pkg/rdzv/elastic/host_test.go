@@ -20,7 +20,7 @@ func TestServeReleasesEverythingOnFailure(t *testing.T) {
 		oneOfAll bool // the port is one of several candidates, which takes the claim to the run
 	}{{"only port", false}, {"one of several ports", true}} {
 		t.Run(tt.name, func(t *testing.T) {
-			runID, ln := ownRun(t), listenAt(t, 0)
+			runID, ln := uniqueRunID(t), listenAt(t, 0)
 			port := portOf(ln)
 			take := func() (io.Closer, error) { return claim(runID, port) }
 			var run io.Closer
@@ -61,13 +61,14 @@ func TestHostLosesItsStore(t *testing.T) {
 		name, text string
 		end        func(a *C10d, stopListening func())
 	}{
-		{"the port is gone", "does not accept connections any more", func(_ *C10d, stopListening func()) { stopListening() }},
+		{"the port is gone", "does not accept connections any more",
+			func(_ *C10d, stopListening func()) { stopListening() }},
 		{"the store has ended", "no space left", func(a *C10d, _ func()) {
 			a.Server().Fail(errors.Join(coord.ErrUnavailable, errors.New("no space left")))
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			a := &C10d{RunID: ownRun(t), Version: "test", TTL: 10 * time.Second, Logger: zerolog.Nop()}
+			a := &C10d{RunID: uniqueRunID(t), Version: "test", TTL: 10 * time.Second, Logger: zerolog.Nop()}
 			ln := listenAt(t, 0)
 			session, err := a.serve(t.Context(), a.newHost(ln, nil))
 			if err != nil {

@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// ownRun is a run id that no other test, and no other process of this machine, has.
-func ownRun(t *testing.T) string {
+// uniqueRunID returns a run id that no other test, and no other process of this machine, has.
+func uniqueRunID(t *testing.T) string {
 	t.Helper()
 	return fmt.Sprintf("%s-%d", strings.ReplaceAll(t.Name(), "/", "-"), os.Getpid())
 }
@@ -28,11 +28,12 @@ func identify(t *testing.T, runID string, hint int) *Identity {
 	return id
 }
 
-// slotOf is what stands behind the last slash of a name.
+// slotOf returns the part of a name after the last slash.
 func slotOf(id *Identity) string { return id.Name[strings.LastIndexByte(id.Name, '/')+1:] }
 
+// An agent gets the lowest free slot of its run.
 func TestIdentify(t *testing.T) {
-	run := ownRun(t)
+	run := uniqueRunID(t)
 	first, second := identify(t, run, -1), identify(t, run, -1)
 	host, err := os.Hostname()
 	if err != nil {
@@ -56,10 +57,9 @@ func TestIdentify(t *testing.T) {
 	}
 }
 
-// TestIdentifyWithHints holds that each hint has slots of its own: agents of one machine that are started anew in
-// another order must find their names again.
+// Each hint has slots of its own: agents of one machine that restart in another order must get their names again.
 func TestIdentifyWithHints(t *testing.T) {
-	run := ownRun(t)
+	run := uniqueRunID(t)
 	none, zero, one, also := identify(t, run, -1), identify(t, run, 0), identify(t, run, 1), identify(t, run, 1)
 	for want, id := range map[string]*Identity{"hint:0/0": zero, "hint:1/0": one, "hint:1/1": also} {
 		if id.Name != want {
@@ -72,7 +72,7 @@ func TestIdentifyWithHints(t *testing.T) {
 }
 
 func TestIdentifyWithLongRunIDs(t *testing.T) {
-	run := strings.Repeat("x", 5000) + ownRun(t)
+	run := strings.Repeat("x", 5000) + uniqueRunID(t)
 	if a, b := identify(t, run, 1), identify(t, run, 1); slotOf(a) != "0" || slotOf(b) != "1" {
 		t.Errorf("the slots are %s and %s", slotOf(a), slotOf(b))
 	}
@@ -81,10 +81,10 @@ func TestIdentifyWithLongRunIDs(t *testing.T) {
 	}
 }
 
-// holdSlot is the variable that makes TestSlotHolder hold a slot of the run that it names.
+// holdSlot is the variable with the run of which TestSlotHolder holds a slot.
 const holdSlot = "ELASTICRUN_TEST_HOLD_SLOT"
 
-// TestSlotHolder is another process's part of the tests below.
+// TestSlotHolder runs in another process for the tests below.
 func TestSlotHolder(t *testing.T) {
 	run := os.Getenv(holdSlot)
 	if run == "" {
@@ -95,9 +95,9 @@ func TestSlotHolder(t *testing.T) {
 	_, _ = io.Copy(io.Discard, os.Stdin)
 }
 
-// TestSlotOfDeadProcess holds that a slot is another's only once its holder is dead.
+// A slot is free only once its holder is dead.
 func TestSlotOfDeadProcess(t *testing.T) {
-	run := ownRun(t)
+	run := uniqueRunID(t)
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestSlotHolder$")
 	cmd.Env = append(os.Environ(), holdSlot+"="+run)
 	if _, err := cmd.StdinPipe(); err != nil {
@@ -127,9 +127,9 @@ func TestSlotOfDeadProcess(t *testing.T) {
 	}
 }
 
-// TestSlotIsNotInherited holds that a worker which outlives its agent does not hold the agent's slot.
+// A worker that outlives its agent does not hold the agent's slot.
 func TestSlotIsNotInherited(t *testing.T) {
-	run := ownRun(t)
+	run := uniqueRunID(t)
 	id := identify(t, run, -1)
 	worker := exec.CommandContext(t.Context(), "cat")
 	stdin, err := worker.StdinPipe()

@@ -28,7 +28,7 @@ func TestHostChoice(t *testing.T) {
 		addrs  []netip.Addr
 		isHost *bool
 		hint   int
-		want   string // empty: not a candidate; *: every address
+		want   string // empty if not a candidate; * for every address
 		err    string
 	}{
 		{name: "own address", host: "10.0.0.1", addrs: addrs("10.0.0.1"), want: "10.0.0.1"},
@@ -36,22 +36,26 @@ func TestHostChoice(t *testing.T) {
 		{name: "another's address, hint 0", host: "10.0.0.2", addrs: addrs("10.0.0.2")},
 		{name: "own address, not host", host: "10.0.0.1", addrs: addrs("10.0.0.1"), isHost: &no},
 		{name: "own address, host", host: "10.0.0.1", addrs: addrs("10.0.0.1"), isHost: &yes, want: "10.0.0.1"},
-		{name: "address before which stands a gateway", host: "203.0.113.1", addrs: addrs("203.0.113.1"), isHost: &yes, want: "*"},
+		{name: "address before which stands a gateway", host: "203.0.113.1", addrs: addrs("203.0.113.1"), isHost: &yes,
+			want: "*"},
 		{name: "localhost", host: "localhost", addrs: addrs("127.0.0.1", "::1"), hint: -1, want: "127.0.0.1"},
 		{name: "loopback address", host: "::1", addrs: addrs("::1"), want: "::1"},
 		{name: "own name", host: "head", addrs: addrs("10.0.0.1"), want: "*"},
 		{name: "own name, which is 127.0.1.1 here", host: "head", addrs: addrs("127.0.1.1"), want: "*"},
 		{name: "own name, two networks", host: "head", addrs: addrs("10.0.0.1", "192.168.0.1"), want: "*"},
 		{name: "another's name", host: "head", addrs: addrs("10.0.0.2", "10.0.0.3")},
-		{name: "several machines", host: "head", addrs: addrs("10.0.0.2", "10.0.0.1", "10.0.0.3"), hint: -1, err: several},
+		{name: "several machines", host: "head", addrs: addrs("10.0.0.2", "10.0.0.1", "10.0.0.3"), hint: -1,
+			err: several},
 		{name: "several machines, hint 0", host: "head", addrs: addrs("10.0.0.2", "10.0.0.1"), hint: 0, want: "*"},
 		{name: "several machines, hint 1", host: "head", addrs: addrs("10.0.0.2", "10.0.0.1"), hint: 1},
-		{name: "several machines, host", host: "head", addrs: addrs("10.0.0.2", "10.0.0.1"), hint: 1, isHost: &yes, want: "*"},
+		{name: "several machines, host", host: "head", addrs: addrs("10.0.0.2", "10.0.0.1"), hint: 1, isHost: &yes,
+			want: "*"},
 		{name: "several machines, not host", host: "head", addrs: addrs("10.0.0.2", "10.0.0.1"), hint: -1, isHost: &no},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got, err := HostChoice(Endpoint{Host: tt.host, Port: 29400, Addrs: tt.addrs}, twoNetworks(), tt.isHost, tt.hint)
+			got, err := HostChoice(Endpoint{Host: tt.host, Port: 29400, Addrs: tt.addrs}, twoNetworks(), tt.isHost,
+				tt.hint)
 			if tt.err != "" {
 				if err == nil || err.Error() != tt.err {
 					t.Fatalf("got %v, want %s", err, tt.err)
@@ -71,7 +75,8 @@ func TestHostChoice(t *testing.T) {
 
 func portOf(l net.Listener) int { return l.Addr().(*net.TCPAddr).Port }
 
-func closing(t *testing.T, l net.Listener) {
+// closeAtEnd closes l at the end of the test.
+func closeAtEnd(t *testing.T, l net.Listener) {
 	t.Helper()
 	t.Cleanup(func() { _ = l.Close() })
 }
@@ -82,11 +87,11 @@ func TestBind(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	closing(t, l)
+	closeAtEnd(t, l)
 	if got := l.Addr().(*net.TCPAddr).AddrPort().Addr(); got != loopback {
 		t.Errorf("it listens on %v", got)
 	}
-	for _, addr := range []netip.Addr{loopback, {}} { // the port is taken for every address too
+	for _, addr := range []netip.Addr{loopback, {}} { // the port is taken at every address too
 		_, err = Bind(t.Context(), Choice{Candidate: true, Addr: addr, Port: portOf(l)})
 		if !errors.Is(err, syscall.EADDRINUSE) || !errors.Is(err, rdzv.ErrConnection) {
 			t.Errorf("a second listener at %v: %v", addr, err)
@@ -100,33 +105,33 @@ func TestBind(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	closing(t, every)
+	closeAtEnd(t, every)
 	if !every.Addr().(*net.TCPAddr).IP.IsUnspecified() {
 		t.Errorf("it listens on %v", every.Addr())
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
-	told := errors.New("told to stop")
-	cancel(told)
+	stop := errors.New("stopped")
+	cancel(stop)
 	if l, err := Bind(ctx, Choice{Candidate: true, Addr: loopback}); err == nil {
-		closing(t, l)
-	} else if !errors.Is(err, told) {
-		t.Errorf("told to stop: %v", err)
+		closeAtEnd(t, l)
+	} else if !errors.Is(err, stop) {
+		t.Errorf("after cancel: %v", err)
 	}
 }
 
-// twoPorts holds two ports in a row, and returns the first.
-func twoPorts(t *testing.T) int {
+// takenPorts takes two adjacent ports and returns the first.
+func takenPorts(t *testing.T) int {
 	t.Helper()
 	for range 100 {
 		first, err := ListenWorkerStore(t.Context(), Ports{}, "127.0.0.1")
 		if err != nil {
 			t.Fatal(err)
 		}
-		closing(t, first)
+		closeAtEnd(t, first)
 		low := portOf(first)
 		second, err := ListenWorkerStore(t.Context(), Ports{low + 1, low + 1}, "127.0.0.1")
 		if err == nil {
-			closing(t, second)
+			closeAtEnd(t, second)
 			return low
 		}
 	}
@@ -135,73 +140,79 @@ func twoPorts(t *testing.T) int {
 }
 
 func TestListenWorkerStore(t *testing.T) {
-	low := twoPorts(t)
+	low := takenPorts(t)
 	ports := Ports{low, low + 1}
 	l, err := ListenWorkerStore(t.Context(), Ports{low, low + 100}, "127.0.0.1")
 	if err != nil {
 		t.Fatal(err)
 	}
-	closing(t, l)
+	closeAtEnd(t, l)
 	if got := portOf(l); got <= low+1 || got > low+100 {
 		t.Errorf("the first free port of %d-%d is %d, though the first two are taken", low, low+100, got)
 	}
 	_, err = ListenWorkerStore(t.Context(), ports, "127.0.0.1")
-	want := &rdzv.ListenError{Addr: "127.0.0.1", Port: low, Err: fmt.Errorf("no port of %d-%d is free: %w", low, low+1, syscall.EADDRINUSE)}
-	if got, ok := errors.AsType[*rdzv.ListenError](err); !ok || got.Addr != want.Addr || got.Port != want.Port || got.Error() != want.Error() || !errors.Is(err, syscall.EADDRINUSE) {
+	want := &rdzv.ListenError{Addr: "127.0.0.1", Port: low, Err: fmt.Errorf("no port of %d-%d is free: %w", low, low+1,
+		syscall.EADDRINUSE)}
+	if got, ok := errors.AsType[*rdzv.ListenError](err); !ok || got.Addr != want.Addr || got.Port != want.Port ||
+		got.Error() != want.Error() || !errors.Is(err, syscall.EADDRINUSE) {
 		t.Errorf("got %v, want %v", err, want)
 	}
 	_, err = ListenWorkerStore(t.Context(), Ports{low, low}, "127.0.0.1")
-	if want := fmt.Sprintf("listen for the worker store on 127.0.0.1:%d: address already in use", low); err == nil || err.Error() != want {
+	if want := fmt.Sprintf("listen for the worker store on 127.0.0.1:%d: address already in use", low); err == nil ||
+		err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 	_, err = ListenWorkerStore(t.Context(), ports, "192.0.2.1")
-	if got, ok := errors.AsType[*rdzv.ListenError](err); !ok || !errors.Is(err, syscall.EADDRNOTAVAIL) || strings.Contains(got.Error(), "no port of") {
+	if got, ok := errors.AsType[*rdzv.ListenError](err); !ok || !errors.Is(err, syscall.EADDRNOTAVAIL) ||
+		strings.Contains(got.Error(), "no port of") {
 		t.Errorf("a foreign address: %v", err)
 	}
 	every, err := ListenWorkerStore(t.Context(), Ports{}, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	closing(t, every)
+	closeAtEnd(t, every)
 	if !every.Addr().(*net.TCPAddr).IP.IsUnspecified() {
 		t.Errorf("it listens on %v", every.Addr())
 	}
 }
 
-// Two spellings of one machine's endpoint make two stores, which is told; a store that has taken another's place is not such a case.
+// Two spellings of one machine's endpoint make two stores, which gives a warning. A store that replaces another does
+// not.
 func TestTwoStoresOfOneRun(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("needs more than one loopback address")
 	}
 	port := freeTCPPort(t)
 	host := func(addr, runID string) (*C10d, *bytes.Buffer) {
-		said := &bytes.Buffer{}
-		a := &C10d{RunID: runID, Host: addr, Ports: []int{port}, Hint: -1, Logger: zerolog.New(said).Level(zerolog.WarnLevel)}
+		firstLog := &bytes.Buffer{}
+		a := &C10d{RunID: runID, Host: addr, Ports: []int{port}, Hint: -1,
+			Logger: zerolog.New(firstLog).Level(zerolog.WarnLevel)}
 		if _, err := a.Open(t.Context()); err != nil || a.Server() == nil {
 			t.Fatalf("%s does not host: %v", addr, err)
 		}
-		return a, said
+		return a, firstLog
 	}
 	end := func(a *C10d) {
 		if err := a.Close(t.Context()); err != nil {
 			t.Error(err)
 		}
 	}
-	run := ownRun(t)
-	first, said := host("127.0.0.1", run)
-	second, warned := host("127.0.0.2", run)
-	other, quiet := host("127.0.0.3", run+"-other")
-	if !strings.Contains(warned.String(), "use the same endpoint") {
-		t.Errorf("the second store of the run says %q", warned)
+	run := uniqueRunID(t)
+	first, firstLog := host("127.0.0.1", run)
+	second, secondLog := host("127.0.0.2", run)
+	other, otherLog := host("127.0.0.3", run+"-other")
+	if !strings.Contains(secondLog.String(), "use the same endpoint") {
+		t.Errorf("the second store of the run logs %q", secondLog)
 	}
 	end(second)
 	end(first)
-	again, after := host("127.0.0.1", run)
+	again, againLog := host("127.0.0.1", run)
 	end(again)
 	end(other)
-	for _, b := range []*bytes.Buffer{said, quiet, after} {
+	for _, b := range []*bytes.Buffer{firstLog, otherLog, againLog} {
 		if b.Len() > 0 {
-			t.Errorf("warned without a cause: %q", b)
+			t.Errorf("unexpected warning: %q", b)
 		}
 	}
 }

@@ -12,22 +12,23 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
-// moments of an agent: what happens then, and what the member orders and reports.
+// memberStep is an event of an agent, with the orders and the report that it causes.
 //
-//	enter | fail | succeed | leave | close        the agent says so
+//	enter | fail | succeed | leave | close        a call of the agent
 //	run E N | halt E N | wait E N | note E N | end | refuse | replace    the leader's answer, with epoch and round
 //	proof S                                       a keep-alive sent at S was answered
-//	renewed                                       a new session was asked for now
+//	renewed                                       a new session was requested now
 //
-// want has the orders, then the report if it is to be written: "run 0, busy 1/0"; "over: ..." is why the agent is to end.
+// want has the orders, then the report if it has to be written, such as "run 0, busy 1/0". "over: ..." is the reason
+// why the agent ends.
 type memberStep struct {
 	at   float64
 	do   string
 	want string
 }
 
-// Members in these tests have a lease of 12 s, so that they stop at 8 and are dead by 10, and are told to stop workers by 20 - 8 - 1 = 11 s
-// after a Halt.
+// playMember runs the steps on a member whose sessions live 12s. So it stops its workers after 8s of silence and they
+// are dead after 10s. After a Halt they are dead within 20 - 8 - 1 = 11s.
 func playMember(t *testing.T, steps []memberStep) {
 	t.Helper()
 	job := Job{JoinTimeout: 100 * time.Second, LastCall: time.Second, Rejoin: 20 * time.Second}
@@ -36,7 +37,7 @@ func playMember(t *testing.T, steps []memberStep) {
 	for i, st := range steps {
 		now := time.Duration(st.at * float64(time.Second))
 		for do := range strings.SplitSeq(st.do, ";") {
-			tellMember(t, m, now, strings.Fields(do))
+			feedMember(t, m, now, strings.Fields(do))
 		}
 		m.tick(now)
 		var out []string
@@ -45,9 +46,9 @@ func playMember(t *testing.T, steps []memberStep) {
 			case o.run != nil:
 				out = append(out, fmt.Sprintf("run %d", o.run.Fence.Round))
 			case o.notice != nil:
-				out = append(out, "say "+o.notice.Note)
+				out = append(out, "notice "+o.notice.Note)
 			case o.reenter:
-				out = append(out, "anew")
+				out = append(out, "reenter")
 			case o.killIn < 0:
 				out = append(out, fmt.Sprintf("stop %d", o.stop.Round))
 			default:
@@ -91,7 +92,8 @@ func playMember(t *testing.T, steps []memberStep) {
 	}
 }
 
-func tellMember(t *testing.T, m *member, now time.Duration, words []string) {
+// feedMember performs one event of a step.
+func feedMember(t *testing.T, m *member, now time.Duration, words []string) {
 	t.Helper()
 	if len(words) == 0 {
 		return
@@ -158,7 +160,7 @@ func TestMember(t *testing.T) {
 		)},
 		{"another node failed", after(
 			memberStep{2, "halt 1 0", "stop 0 in 11s"},
-			memberStep{2.1, "fail", ""}, // it was being stopped
+			memberStep{2.1, "fail", ""}, // the workers are being stopped
 			memberStep{3, "enter", "ready 1/0"},
 		)},
 		{"success", after(
@@ -182,34 +184,34 @@ func TestMember(t *testing.T) {
 			memberStep{12.5, "", "stop 0 in 2s"},
 			memberStep{13, "enter", "ready 1/0 silent"},
 			memberStep{16.4, "", ""},
-			memberStep{16.5, "", "say the store has not answered for 12s: this node keeps trying for another 1m36s"},
+			memberStep{16.5, "", "notice the store has not answered for 12s: this node keeps trying for another 1m36s"},
 			memberStep{112.4, "", ""},
 			memberStep{112.5, "", "over: rendezvous backend connection: no answer for 1m48s"},
 		)},
 		{"the store answers again after the end of the lease, and has kept the session", after(
 			memberStep{8, "", "stop 0 in 2s"},
 			memberStep{9, "enter", "ready 1/0 silent"},
-			memberStep{12, "", "say the store has not answered for 12s: this node keeps trying for another 1m36s"},
+			memberStep{12, "", "notice the store has not answered for 12s: this node keeps trying for another 1m36s"},
 			memberStep{40, "proof 39.9", ""},
 			memberStep{41, "run 1 1", "run 1, busy 1/1"},
 			memberStep{47.8, "", ""},
 			memberStep{47.9, "", "stop 1 in 2s"},
 			memberStep{48, "enter", "ready 1/1 silent"},
-			memberStep{52, "", "say the store has not answered for 12.1s: this node keeps trying for another 1m35.9s"},
+			memberStep{52, "", "notice the store has not answered for 12.1s: this node keeps trying for another 1m35.9s"},
 			memberStep{147.8, "", ""},
 			memberStep{147.9, "", "over: rendezvous backend connection: no answer for 1m48s"},
 		)},
 		{"the store answers again with another session", after(
 			memberStep{8, "", "stop 0 in 2s"},
 			memberStep{9, "enter", "ready 1/0 silent"},
-			memberStep{60, "renewed", "anew"},
+			memberStep{60, "renewed", "reenter"},
 			memberStep{60.1, "enter", "ready 1/0 silent"},
 			memberStep{61, "run 1 1", "run 1, busy 1/1"},
 		)},
 		{"an agent that stood still gets its time to join again", after(
 			memberStep{1000, "", "stop 0 in 0s"},
-			memberStep{1001, "enter", "say the store has not answered for 16m41s: this node keeps trying for another 1m39s, ready 1/0 silent"},
-			memberStep{1002, "renewed", "anew"},
+			memberStep{1001, "enter", "notice the store has not answered for 16m41s: this node keeps trying for another 1m39s, ready 1/0 silent"},
+			memberStep{1002, "renewed", "reenter"},
 			memberStep{1003, "enter; run 1 1", "run 1, busy 1/1"},
 		)},
 		{"silence is over in time: the next round is an ordinary one", after(
@@ -234,7 +236,7 @@ func TestMember(t *testing.T) {
 		}},
 		{"halted before it saw the round: never in it, and its store is of no use", []memberStep{
 			{0, "enter", "ready 0/0"},
-			{1, "halt 1 3", "anew"},
+			{1, "halt 1 3", "reenter"},
 			{1.1, "run 1 3", ""},
 			{1.2, "enter", "ready 1/3"},
 			{1.3, "run 1 3", ""},
@@ -258,7 +260,7 @@ func TestMember(t *testing.T) {
 		)},
 		{"told to wait for a later round than its own", after(
 			memberStep{4, "wait 1 1", "stop 0"},
-			memberStep{5, "enter", "say so, ready 1/0"},
+			memberStep{5, "enter", "notice so, ready 1/0"},
 		)},
 		{"leaving", after(
 			memberStep{4, "leave", "busy 1/0 leaving"},
@@ -274,7 +276,7 @@ func TestMember(t *testing.T) {
 		{"another session begins without a round", after(
 			memberStep{4, "halt 1 0", "stop 0 in 11s"},
 			memberStep{5, "enter", "ready 1/0"},
-			memberStep{6, "renewed", "anew"},
+			memberStep{6, "renewed", "reenter"},
 			memberStep{6.1, "run 1 1", ""},
 			memberStep{6.2, "enter", "run 1, busy 1/1"},
 			memberStep{14, "", "stop 1 in 2s"},
@@ -286,25 +288,25 @@ func TestMember(t *testing.T) {
 		}},
 		{"told to wait, it does", []memberStep{
 			{0, "enter", "ready 0/0"},
-			{1, "wait 1 0", "say so"},
+			{1, "wait 1 0", "notice so"},
 			{2, "wait 1 0", ""},
-			{999, "proof 991; run 1 1", ""}, // which it cannot begin yet
+			{999, "proof 991; run 1 1", ""}, // it cannot start the round yet
 			{1000, "proof 999", "run 1, busy 1/1"},
 		}},
 		{"told of a long wait, it does not wait for ever either", []memberStep{
 			{0, "enter", "ready 0/0"},
-			{5, "note 1 0", "say at 5s"},
-			{15, "proof 15; note 1 0", "say at 15s"},
+			{5, "note 1 0", "notice at 5s"},
+			{15, "proof 15; note 1 0", "notice at 15s"},
 			{225.9, "proof 225", ""}, // 60 s after the last word there was to be another one
 			{226, "", "over: rendezvous timed out: no round in 2m31s"},
 		}},
 		{"a note that it has heard before is said again of another round", after(
 			memberStep{4, "halt 1 0", "stop 0 in 11s"},
 			memberStep{5, "enter", "ready 1/0"},
-			memberStep{6, "wait 1 0", "say so"},
+			memberStep{6, "wait 1 0", "notice so"},
 			memberStep{7, "proof 7; run 1 1", "run 1, busy 1/1"},
 			memberStep{8, "halt 1 1", "stop 1 in 11s"},
-			memberStep{9, "enter; wait 1 1", "say so, ready 1/1"},
+			memberStep{9, "enter; wait 1 1", "notice so, ready 1/1"},
 		)},
 	} {
 		t.Run(c.name, func(t *testing.T) { playMember(t, c.steps) })

@@ -118,7 +118,8 @@ func TestStatusIsPublishedWhileObserved(t *testing.T) {
 
 // A snapshot follows the run's keys.
 func TestSnapshot(t *testing.T) {
-	const state, answer = `{"round":3,"restarts":1,"members":[{"s":"A","n":2},{"s":"B","n":4}]}`, `{"kind":"wait","note":"a spare"}`
+	const state, answer = `{"round":3,"restarts":1,"members":[{"s":"A","n":2},{"s":"B","n":4}]}`,
+		`{"kind":"wait","note":"a spare"}`
 	agent := func(host string) string { return fmt.Sprintf(`{"node":{"host":%q,"nproc":2},"phase":"busy"}`, host) }
 	o := &observer{prefix: "run/", keys: map[string][]byte{}}
 	for _, step := range []struct{ key, value, want string }{
@@ -137,7 +138,8 @@ func TestSnapshot(t *testing.T) {
 		{"state/round/3", "", "round 3 =0:lost node2=1:hello node1=-1:(a spare)"},
 		{"state/result", `{"ending":"failed"}`, "round 3 =0:lost node2=1:hello node1=-1:(a spare) failed"},
 	} {
-		o.apply(coord.Batch{Events: []coord.Event{{Key: "run/" + step.key, Value: []byte(step.value), Deleted: step.value == ""}}})
+		o.apply(coord.Batch{Events: []coord.Event{{Key: "run/" + step.key, Value: []byte(step.value),
+			Deleted: step.value == ""}}})
 		v := o.snapshot()
 		if diff := cmp.Diff(step.want, strings.TrimSpace(v.brief())); diff != "" {
 			t.Errorf("after %s (-want +got):\n%s", step.key, diff)
@@ -203,7 +205,8 @@ func TestObserveChangesNothing(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if err := await(t, "the end of Observe", observed); !errors.Is(err, coord.ErrUnavailable) && !errors.Is(err, coord.ErrSessionLost) {
+	if err := await(t, "the end of Observe", observed); !errors.Is(err, coord.ErrUnavailable) &&
+		!errors.Is(err, coord.ErrSessionLost) {
 		t.Errorf("Observe ended with %v", err)
 	}
 	_ = store.Close(context.WithoutCancel(t.Context()))
@@ -211,7 +214,7 @@ func TestObserveChangesNothing(t *testing.T) {
 
 // An observer of a run with several ports finds the run's store, and no other run's.
 func TestOpenObserverFindsThePort(t *testing.T) {
-	p := newParty(t, 3)
+	p := newMachine(t, 3)
 	all := p.ports
 	p.ports = all[:1]
 	p.open("other")

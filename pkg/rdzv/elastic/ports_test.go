@@ -20,11 +20,11 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
-// freePorts are ports of this machine that nothing listened on a moment ago.
+// freePorts returns ports of this machine that were free a moment ago.
 func freePorts(t *testing.T, n int) []int {
 	t.Helper()
 	ports, held := make([]int, n), make([]net.Listener, n)
-	for i := range ports { // all at once, so that they are different
+	for i := range ports { // open all at once, so that they differ
 		held[i] = listenAt(t, 0)
 		ports[i] = portOf(held[i])
 	}
@@ -43,8 +43,8 @@ func listenAt(t *testing.T, port int) net.Listener {
 	return ln
 }
 
-// stranger listens at a port, and ends every connection without a word; one that is silent leaves them open.
-func stranger(t *testing.T, port int, silent bool) (leave func()) {
+// unknownPeer listens at a port and closes every connection at once, or, if silent, leaves connections open.
+func unknownPeer(t *testing.T, port int, silent bool) (leave func()) {
 	t.Helper()
 	ln := listenAt(t, port)
 	var serving sync.WaitGroup
@@ -65,8 +65,8 @@ func stranger(t *testing.T, port int, silent bool) (leave func()) {
 	})
 }
 
-// party is what the agents of several runs, which have the same candidate ports, find on one machine.
-type party struct {
+// machine has agents of several runs on one machine, with the same candidate ports.
+type machine struct {
 	t      *testing.T
 	ports  []int
 	mu     sync.Mutex
@@ -74,15 +74,16 @@ type party struct {
 	stores map[string][]coord.Store // by run id
 }
 
-func newParty(t *testing.T, candidates int) *party {
+func newMachine(t *testing.T, candidates int) *machine {
 	t.Helper()
-	return &party{t: t, ports: freePorts(t, candidates), stores: map[string][]coord.Store{}}
+	return &machine{t: t, ports: freePorts(t, candidates), stores: map[string][]coord.Store{}}
 }
 
 // open starts an agent of a run.
-func (p *party) open(runID string) {
+func (p *machine) open(runID string) {
 	a := &C10d{
-		RunID: runID, Version: "test", TTL: 10 * time.Second, Host: "127.0.0.1", Ports: p.ports, Hint: -1, Logger: zerolog.Nop(),
+		RunID: runID, Version: "test", TTL: 10 * time.Second, Host: "127.0.0.1", Ports: p.ports, Hint: -1,
+		Logger: zerolog.Nop(),
 	}
 	store, err := a.Open(p.t.Context())
 	p.mu.Lock()
@@ -94,8 +95,8 @@ func (p *party) open(runID string) {
 	p.agents, p.stores[runID] = append(p.agents, a), append(p.stores[runID], store)
 }
 
-// check has every agent leave its name in the store that it has got, and find those of its run there, and no others.
-func (p *party) check(run func(runID string) (agents int)) {
+// check writes the name of every agent to the agent's store. Each store must then have the names of its own run only.
+func (p *machine) check(run func(runID string) (agents int)) {
 	p.t.Helper()
 	ctx := p.t.Context()
 	for runID, stores := range p.stores {
@@ -103,7 +104,8 @@ func (p *party) check(run func(runID string) (agents int)) {
 			p.t.Errorf("%d agents of %s, want %d", len(stores), runID, run(runID))
 		}
 		for i, s := range stores {
-			if _, err := s.Commit(ctx, nil, []coord.Op{{Key: fmt.Sprintf("name/%s/%d", runID, i), Value: []byte("here")}}); err != nil {
+			if _, err := s.Commit(ctx, nil, []coord.Op{{Key: fmt.Sprintf("name/%s/%d", runID, i),
+				Value: []byte("here")}}); err != nil {
 				p.t.Fatal(err)
 			}
 		}
@@ -119,14 +121,14 @@ func (p *party) check(run func(runID string) (agents int)) {
 			}
 			slices.Sort(got)
 			if diff := cmp.Diff(want, got); err != nil || diff != "" {
-				p.t.Fatalf("an agent of %s meets others (-want +got), %v:\n%s", runID, err, diff)
+				p.t.Fatalf("an agent of %s finds others (-want +got), %v:\n%s", runID, err, diff)
 			}
 		}
 	}
 }
 
-// close ends all of it, the clients first.
-func (p *party) close() {
+// close closes everything, the clients first.
+func (p *machine) close() {
 	for _, stores := range p.stores {
 		for _, s := range stores {
 			_ = s.Close(p.t.Context())
@@ -139,18 +141,18 @@ func (p *party) close() {
 	}
 }
 
-// TestCandidatePorts: the agents of each run find each other, and nobody else, whoever comes first and whoever has one of the ports.
+// The agents of each run find each other and no others, whichever starts first and whoever has one of the ports.
 func TestCandidatePorts(t *testing.T) {
 	const agents = 4
 	for i := range testenv.Repeat(t, 40, 400) {
-		p := newParty(t, 5)
+		p := newMachine(t, 5)
 		random := rand.New(rand.NewPCG(1, uint64(i)))
 		leave := func() {}
 		switch random.IntN(3) {
 		case 0:
-			leave = stranger(t, p.ports[random.IntN(2)], false)
+			leave = unknownPeer(t, p.ports[random.IntN(2)], false)
 		case 1: // a job that is about to end has the first port
-			p.open(fmt.Sprint(ownRun(t), "-before-", i))
+			p.open(fmt.Sprint(uniqueRunID(t), "-before-", i))
 			last := p.agents[0]
 			p.agents = nil
 			clear(p.stores)
@@ -160,7 +162,7 @@ func TestCandidatePorts(t *testing.T) {
 				}
 			})
 		}
-		a, b := fmt.Sprint(ownRun(t), "-a-", i), fmt.Sprint(ownRun(t), "-b-", i)
+		a, b := fmt.Sprint(uniqueRunID(t), "-a-", i), fmt.Sprint(uniqueRunID(t), "-b-", i)
 		line := append(slices.Repeat([]string{a}, agents), slices.Repeat([]string{b}, agents)...)
 		random.Shuffle(len(line), func(i, j int) { line[i], line[j] = line[j], line[i] })
 		leaves := random.IntN(len(line))
@@ -172,39 +174,39 @@ func TestCandidatePorts(t *testing.T) {
 			}
 		}
 		running.Wait()
-		p.open(a) // comes late: a port before the one where its store is may be free by now
+		p.open(a) // comes late: a port before that of its store may be free by now
 		p.open(b)
 		p.check(func(string) int { return agents + 1 })
 		p.close()
 		if t.Failed() {
-			t.Fatalf("in turn %d, %v", i, line)
+			t.Fatalf("repetition %d, %v", i, line)
 		}
 	}
 }
 
-// TestSilentStranger: whoever has the first port takes connections and says nothing.
-func TestSilentStranger(t *testing.T) {
-	t.Parallel() // it takes as long as a store may take to answer
-	p := newParty(t, 2)
-	t.Cleanup(stranger(t, p.ports[0], true))
+// A program that has the first port accepts connections and sends nothing.
+func TestSilentPeer(t *testing.T) {
+	t.Parallel() // takes as long as a store may take to answer
+	p := newMachine(t, 2)
+	t.Cleanup(unknownPeer(t, p.ports[0], true))
 	var running sync.WaitGroup
 	for range 3 {
-		running.Go(func() { p.open(ownRun(t)) })
+		running.Go(func() { p.open(uniqueRunID(t)) })
 	}
 	running.Wait()
 	p.check(func(string) int { return 3 })
 	p.close()
 }
 
-// TestOwnStoreAtACandidate: the store of the run has no claim, as it was started apart, and is at the second port. The first is taken.
+// The store of the run was started separately, so it has no claim, and is at the second port. The first port is taken.
 func TestOwnStoreAtACandidate(t *testing.T) {
-	p := newParty(t, 3)
-	t.Cleanup(stranger(t, p.ports[0], false))
+	p := newMachine(t, 3)
+	t.Cleanup(unknownPeer(t, p.ports[0], false))
 	all := p.ports
 	p.ports = all[1:2]
-	p.open(ownRun(t))
+	p.open(uniqueRunID(t))
 	p.ports = all
-	p.open(ownRun(t))
+	p.open(uniqueRunID(t))
 	p.check(func(string) int { return 2 })
 	if p.agents[1].Server() != nil {
 		t.Error("the second agent hosts a store of its own")
@@ -212,28 +214,32 @@ func TestOwnStoreAtACandidate(t *testing.T) {
 	p.close()
 }
 
-// TestNoPortFree: the host says who has each of the ports.
+// The host says who has each of the ports.
 func TestNoPortFree(t *testing.T) {
-	p := newParty(t, 2)
-	leave := stranger(t, p.ports[0], false)
+	p := newMachine(t, 2)
+	leave := unknownPeer(t, p.ports[0], false)
 	defer leave()
 	last := p.ports
 	p.ports = last[1:]
-	p.open(ownRun(t) + "-other")
+	p.open(uniqueRunID(t) + "-other")
 	p.ports = last
-	a := &C10d{RunID: ownRun(t), Host: "127.0.0.1", Ports: p.ports, Hint: -1, Logger: zerolog.Nop()}
+	a := &C10d{RunID: uniqueRunID(t), Host: "127.0.0.1", Ports: p.ports, Hint: -1, Logger: zerolog.Nop()}
 	_, err := a.attempt(t.Context())
 	var taken *PortsTakenError
-	if !errors.As(err, &taken) || !errors.Is(err, rdzv.ErrConnection) || !permanent(err) || !portsTaken(err) || len(taken.Ports) != 2 {
+	if !errors.As(err, &taken) || !errors.Is(err, rdzv.ErrConnection) || !permanent(err) || !portsTaken(err) ||
+		len(taken.Ports) != 2 {
 		t.Fatalf("got %v", err)
 	}
 	var other *coord.RefusedError
-	if p := taken.Ports[1]; p.Port != last[1] || !errors.Is(p.Err, syscall.EADDRINUSE) || !errors.As(p.Found, &other) || other.Reason != coord.ReasonRunID {
+	if p := taken.Ports[1]; p.Port != last[1] || !errors.Is(p.Err, syscall.EADDRINUSE) ||
+		!errors.As(p.Found, &other) || other.Reason != coord.ReasonRunID {
 		t.Errorf("the second port: %+v", p)
 	}
 	for _, want := range []string{
-		fmt.Sprintf("no port of rendezvous endpoint 127.0.0.1 can be used: %d: address already in use, and connect to", last[0]),
-		fmt.Sprintf("; %d: address already in use, and coordination store at", last[1]), "the store belongs to another job",
+		fmt.Sprintf("no port of rendezvous endpoint 127.0.0.1 can be used: %d: address already in use, and connect to",
+			last[0]),
+		fmt.Sprintf("; %d: address already in use, and coordination store at", last[1]),
+		"the store belongs to another job",
 	} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("%v does not say %q", err, want)
@@ -241,12 +247,12 @@ func TestNoPortFree(t *testing.T) {
 	}
 	leave()
 	p.ports = last
-	p.open(ownRun(t)) // the claim was given back
-	if _, err := claimRun(ownRun(t)); !errors.Is(err, syscall.EADDRINUSE) {
+	p.open(uniqueRunID(t)) // the claim has been released
+	if _, err := claimRun(uniqueRunID(t)); !errors.Is(err, syscall.EADDRINUSE) {
 		t.Errorf("a second claim: %v", err)
 	}
 	p.close()
-	again, err := claimRun(ownRun(t))
+	again, err := claimRun(uniqueRunID(t))
 	if err != nil {
 		t.Fatal(err)
 	}

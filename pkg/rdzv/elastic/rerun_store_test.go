@@ -59,7 +59,8 @@ func TestRerunOutlivesTheStore(t *testing.T) {
 		await(t, "the note that it waits", waiting)
 	}
 	late := await(t, "a late agent", enter(t, launched("node2", "first"), nil))
-	if end, ok := errors.AsType[*rdzv.EndedError](late.err); !ok || end.Outcome.Ending != rdzv.EndSucceeded || end.Late == nil {
+	if end, ok := errors.AsType[*rdzv.EndedError](late.err); !ok || end.Outcome.Ending != rdzv.EndSucceeded ||
+		end.Late == nil {
 		t.Errorf("a late agent: %v", late.err)
 	}
 	if err := host.Shutdown(t.Context()); err != nil {

@@ -177,30 +177,32 @@ func (p *agentProc) write() {
 	}
 	p.writing, p.again, p.m.dirty = true, false, false
 	r, id := p.m.report, p.session
-	p.w.logf("%s reports %s round %d/%d silent=%v leaving=%v", p.node.name, r.Phase, r.Fence.Epoch, r.Fence.Round, r.Silent, r.Leaving)
-	p.commit(0, nil, []simOp{{key: prefixAgent + string(id), value: r, owned: true}}, func(_ coord.Revision, err error) {
-		if p.session != id {
-			return
-		}
-		p.writing = false
-		switch {
-		case errors.Is(err, coord.ErrSessionLost):
-			p.sessionLost(id, false)
-		case err != nil:
-			p.m.dirty = true
-			if p.conn != nil {
-				p.write()
+	p.w.logf("%s reports %s round %d/%d silent=%v leaving=%v", p.node.name, r.Phase, r.Fence.Epoch, r.Fence.Round,
+		r.Silent, r.Leaving)
+	p.commit(0, nil, []simOp{{key: prefixAgent + string(id), value: r, owned: true}},
+		func(_ coord.Revision, err error) {
+			if p.session != id {
+				return
 			}
-		case r.Leaving:
-			p.leaveWritten = true
-			p.onLoop(p.stopAndExit)
-			fallthrough
-		default:
-			if p.m.dirty || p.again {
-				p.write()
+			p.writing = false
+			switch {
+			case errors.Is(err, coord.ErrSessionLost):
+				p.sessionLost(id, false)
+			case err != nil:
+				p.m.dirty = true
+				if p.conn != nil {
+					p.write()
+				}
+			case r.Leaving:
+				p.leaveWritten = true
+				p.onLoop(p.stopAndExit)
+				fallthrough
+			default:
+				if p.m.dirty || p.again {
+					p.write()
+				}
 			}
-		}
-	})
+		})
 }
 
 // enterSoon enters the next round with a new offer, after a short time.

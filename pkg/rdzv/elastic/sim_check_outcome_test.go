@@ -68,7 +68,8 @@ func (c *checker) checkGivenUp() {
 		}
 	}
 	// If healthy nodes could not reach each other for a while either, it is not always clear which node is at fault.
-	if ambiguous := c.w.hadBlocked && strings.HasPrefix(c.outcome.Text, "no node is left"); len(here) >= cfg.job.Min && !ambiguous {
+	if ambiguous := c.w.hadBlocked && strings.HasPrefix(c.outcome.Text, "no node is left"); len(here) >= cfg.job.Min &&
+		!ambiguous {
 		c.fail("liveness", "the job was given up although there are %d healthy nodes: %s", len(here), c.outcome.Text)
 	}
 }
@@ -77,7 +78,8 @@ func (c *checker) checkGivenUp() {
 // the round before.
 func (c *checker) checkLeftOut(rd *simRound) {
 	job := &c.w.cfg.job
-	if c.broken != nil || job.Grow != GrowNow || job.Static || job.MaxNodeLosses > 0 || len(rd.record.Members) >= job.Max || len(rd.record.Faults) > 0 {
+	if c.broken != nil || job.Grow != GrowNow || job.Static || job.MaxNodeLosses > 0 ||
+		len(rd.record.Members) >= job.Max || len(rd.record.Faults) > 0 {
 		return
 	}
 	member := map[coord.SessionID]bool{}
@@ -87,11 +89,13 @@ func (c *checker) checkLeftOut(rd *simRound) {
 	in := max(rd.decided, c.lastTerm)
 	for _, ses := range c.w.store.sorted() {
 		n := c.counts[ses.id]
-		if n == nil || n.ready == 0 || member[ses.id] || c.owner[ses.id].proc == nil || c.owner[ses.id].proc.session != ses.id {
+		if n == nil || n.ready == 0 || member[ses.id] || c.owner[ses.id].proc == nil ||
+			c.owner[ses.id].proc.session != ses.id {
 			continue
 		}
 		if rd.firstExit > max(in, n.ready)+job.JoinSettle+2*time.Second && rd.forgiven == "" {
-			c.fail("liveness", "%s of %s has waited since %v and was left out of round %d, decided at %v, which had room", ses.id, ses.node.name, n.ready,
+			c.fail("liveness", "%s of %s has waited since %v; round %d, decided at %v, had room without it", ses.id,
+				ses.node.name, n.ready,
 				rd.record.Round, rd.decided)
 		}
 	}

@@ -39,7 +39,8 @@ func (c *checker) record(r Record, epoch coord.Revision) {
 		if c.w.store.sessions[m.ID] == nil {
 			rd.ended[m.ID], rd.forgiven = true, "a member's session had ended before"
 		}
-		if p := n.proc; p == nil || p.session != m.ID || p.leaving || p.conn == nil || n.cut[up] || n.cut[down] || n.agent.frozen || n.workers.frozen || n.hung() || c.w.now < n.refusing {
+		if p := n.proc; p == nil || p.session != m.ID || p.leaving || p.conn == nil || n.cut[up] || n.cut[down] ||
+			n.agent.frozen || n.workers.frozen || n.hung() || c.w.now < n.refusing {
 			rd.forgiven = "a member was in trouble before"
 		}
 	}
@@ -63,7 +64,8 @@ func (c *checker) oneOfEach(r Record) {
 			c.fail("ranks dense and unique", "round %d: rank %d does not match node %s", r.Round, rank, n.name)
 		}
 		if cfg.job.Static && n.node.Hint != rank {
-			c.fail("ranks dense and unique", "round %d: rank %d went to %s with hint %d", r.Round, rank, n.name, n.node.Hint)
+			c.fail("ranks dense and unique", "round %d: rank %d went to %s with hint %d", r.Round, rank, n.name,
+				n.node.Hint)
 		}
 	}
 }
@@ -112,7 +114,8 @@ func (c *checker) charge(rd *simRound, cost int) {
 		if recent > job.MaxRestarts {
 			c.fail("budget", "%d restarts were charged, %d allowed", recent, job.MaxRestarts)
 		}
-	case len(rd.own) > 0 && rd.forgiven == "" && !rd.grown && c.w.cfg.stuck == 0 && !c.onlyNewcomers(rd, newcomerPeriod*103/100):
+	case len(rd.own) > 0 && rd.forgiven == "" && !rd.grown && c.w.cfg.stuck == 0 &&
+		!c.onlyNewcomers(rd, newcomerPeriod*103/100):
 		c.fail("budget", "round %d was free, although %v failed by itself and nothing else happened", n, rd.own)
 	}
 }
@@ -133,7 +136,8 @@ func (c *checker) newcomers(before *simRound, r Record, epoch coord.Revision) {
 	known := map[string]bool{}
 	if before != nil && len(before.ended) < len(before.record.Members) {
 		for _, m := range before.record.Members {
-			known[m.Identity] = !m.New || before.epoch == epoch && c.w.now-before.decided > newcomerPeriod*103/100+2*c.w.cfg.job.Rejoin
+			known[m.Identity] = !m.New || before.epoch == epoch &&
+				c.w.now-before.decided > newcomerPeriod*103/100+2*c.w.cfg.job.Rejoin
 		}
 	}
 	old := 0
@@ -154,14 +158,15 @@ func (c *checker) checkCharged(rd *simRound) {
 	n := rd.record.Round
 	for r, m := range rd.record.Members {
 		if !rd.ready[m.ID] {
-			c.fail("charged justly", "round %d was charged although rank %d, %s on %s, had not reported that its workers have stopped", n, r, m.ID,
+			c.fail("charged justly", "round %d was charged although rank %d, %s on %s, had not reported the end of its workers", n, r, m.ID,
 				c.owner[m.ID].name)
 		}
 	}
 	if !rd.caused {
 		c.fail("charged justly", "round %d was charged although no worker had failed by itself", n)
 	}
-	if rd.forgiven == "" && c.w.cfg.stuck == 0 && c.onlyNewcomers(rd, newcomerPeriod*97/100) && len(rd.record.Faults) == 0 {
+	if rd.forgiven == "" && c.w.cfg.stuck == 0 && c.onlyNewcomers(rd, newcomerPeriod*97/100) &&
+		len(rd.record.Faults) == 0 {
 		c.fail("charged justly", "round %d was charged although only newcomers had failed by themselves: %v", n, rd.own)
 	}
 }
@@ -182,7 +187,8 @@ func (c *checker) accepted(p *agentProc, a *Answer) {
 	}
 	members := rd.record.Members
 	if members[a.Place.Rank].ID != p.session {
-		c.fail("one membership a round", "%s has rank %d of round %d, which is %s's", p.session, a.Place.Rank, a.Fence.Round, members[a.Place.Rank].ID)
+		c.fail("one membership a round", "%s has rank %d of round %d, which is %s's", p.session, a.Place.Rank,
+			a.Fence.Round, members[a.Place.Rank].ID)
 	}
 	want := Place{Rank: a.Place.Rank, Nodes: len(members), Restarts: rd.record.Restarts, Store: *members[0].Store}
 	as := &want.Assignment
@@ -206,7 +212,8 @@ func (c *checker) accepted(p *agentProc, a *Answer) {
 		c.fail("fresh store", "the store %s of round %v was used in round %v", nonce, id, n)
 	}
 	if a.Place.Rank == 0 && nonce != p.offer.Nonce {
-		c.fail("fresh store", "the store %s of round %d is not the one that rank 0 has open, %s", nonce, a.Fence.Round, p.offer.Nonce)
+		c.fail("fresh store", "the store %s of round %d is not the one that rank 0 has open, %s", nonce, a.Fence.Round,
+			p.offer.Nonce)
 	}
 	if rd.accepted[p.session] {
 		c.fail("fence", "%s starts round %d twice", p.node.name, a.Fence.Round)
@@ -218,7 +225,8 @@ func (c *checker) accepted(p *agentProc, a *Answer) {
 func (c *checker) workersStart(g *group) {
 	c.nonces[g.nonce] = simRoundID{g.rd.instance, g.round}
 	if g.proc.stoppedRound == g.rd {
-		c.fail("no start of a round that is over", "%s starts workers of round %d/%d, which it was ordered to stop", g.node.name, g.rd.instance, g.round)
+		c.fail("no start of a round that is over", "%s starts workers of round %d/%d, which it was ordered to stop",
+			g.node.name, g.rd.instance, g.round)
 	}
 	c.overlap(g)
 }

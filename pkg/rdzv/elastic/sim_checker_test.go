@@ -51,7 +51,8 @@ type simCounts struct {
 type violation struct{ invariant, text string }
 
 func newChecker(w *world) *checker {
-	return &checker{w: w, last: -1, nonces: map[string]simRoundID{}, owner: map[coord.SessionID]*simNode{}, counts: map[coord.SessionID]*simCounts{}}
+	return &checker{w: w, last: -1, nonces: map[string]simRoundID{}, owner: map[coord.SessionID]*simNode{},
+		counts: map[coord.SessionID]*simCounts{}}
 }
 
 // fail records a violation, the first one only.
@@ -137,7 +138,8 @@ func (c *checker) committed(ses *simSession, by coord.Revision, ops []simOp) {
 		}
 		switch v := op.value.(type) {
 		case Record:
-			c.w.logf("round %d decided by epoch %d: %d members, restarts %d: %v", v.Round, by, len(v.Members), v.Restarts, ids(v.Members))
+			c.w.logf("round %d decided by epoch %d: %d members, restarts %d: %v", v.Round, by, len(v.Members),
+				v.Restarts, ids(v.Members))
 			c.record(v, by)
 		case rdzv.Outcome:
 			c.w.logf("outcome: %s after %d restarts, cause known: %v, %s", v.Ending, v.Restarts, v.Cause != nil, v.Text)
@@ -166,7 +168,8 @@ func (c *checker) committed(ses *simSession, by coord.Revision, ops []simOp) {
 			} else if n.ready == 0 {
 				n.ready = c.w.now
 			}
-			if rd := c.current; rd != nil && v.Phase == Ready && v.Fence.Epoch != 0 && v.Fence.Round == rd.record.Round && !v.Silent && !v.Leaving {
+			if rd := c.current; rd != nil && v.Phase == Ready && v.Fence.Epoch != 0 &&
+				v.Fence.Round == rd.record.Round && !v.Silent && !v.Leaving {
 				rd.ready[ses.id] = true
 			}
 			if v.Stuck {
@@ -197,7 +200,8 @@ func (c *checker) checkCounts(id coord.SessionID) {
 	// most (outage).
 	again := int(3*c.w.cfg.ttl/c.w.cfg.giveUp) + 1
 	if limit := 8*(n.rounds+n.terms) + 12; n.reports-again > limit || n.answers > limit {
-		c.fail("messages", "%s: %d reports and %d answers in %d rounds and %d terms", id, n.reports, n.answers, n.rounds, n.terms)
+		c.fail("messages", "%s: %d reports and %d answers in %d rounds and %d terms", id, n.reports, n.answers,
+			n.rounds, n.terms)
 	}
 	if life := c.w.now - n.began; n.notes > 2+n.rounds+n.terms+int(life/firstNotice) {
 		c.fail("messages", "%s: %d notes in %v", id, n.notes, life)
@@ -235,7 +239,11 @@ func (c *checker) decided(t *term) {
 			alive++
 		}
 	}
-	if got, want := [6]int{l.participants.eligible, l.participants.quarantined, l.participants.matching, l.round.active, l.round.done, l.round.present}, [6]int{eligible, reserve, fit, running, through, alive}; got != want {
+	got := [6]int{
+		l.participants.eligible, l.participants.quarantined, l.participants.matching, l.round.active, l.round.done,
+		l.round.present,
+	}
+	if want := [6]int{eligible, reserve, fit, running, through, alive}; got != want {
 		c.fail("counters", "eligible, reserve, fit, active, done, alive are %v, counted %v", got, want)
 	}
 }

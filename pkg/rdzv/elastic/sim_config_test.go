@@ -33,12 +33,13 @@ type simConfig struct {
 	faults       time.Duration // how long faults happen
 	joins        time.Duration // in which the nodes join
 	gap          time.Duration // between faults; 0 for no faults
-	launches     int           // number of launches with one run id: a node that has learned the end of one starts the next
+	launches     int           // with one run id, one after the other: a node that has learned the end of one starts the next
 	kinds        []fault
 }
 
 // simProfiles are the kinds of runs. A seed determines its profile.
-var simProfiles = []string{"calm", "failures", "churn", "partitions", "leader", "store", "everything", "frozen agents", "worker stores", "hung agents", "lost stores"}
+var simProfiles = []string{"calm", "failures", "churn", "partitions", "leader", "store", "everything", "frozen agents",
+	"worker stores", "hung agents", "lost stores"}
 
 // newWorld returns the world of a seed.
 func newWorld(seed uint64) *world {
@@ -70,7 +71,8 @@ func newWorld(seed uint64) *world {
 	c.faults = w.between(20*sec, 250*sec)
 	c.stubborn, c.victims = 0.6*w.rng.Float64(), 0.9
 	c.job = Job{
-		Version: "1", TTL: c.ttl, MaxRestarts: w.rng.IntN(1 + w.rng.IntN(15)), JoinTimeout: w.between(15*sec, 40*sec), LastCall: w.between(100*ms, 4*sec),
+		Version: "1", TTL: c.ttl, MaxRestarts: w.rng.IntN(1 + w.rng.IntN(15)), JoinTimeout: w.between(15*sec, 40*sec),
+		LastCall:   w.between(100*ms, 4*sec),
 		JoinSettle: w.between(0, sec), Rejoin: 2*c.ttl + w.between(0, 5*sec), MinUptime: w.between(0, 3*sec),
 		Grow: []Grow{GrowNow, GrowNow, GrowNow, GrowNextRestart, GrowNever}[w.rng.IntN(5)], ResultTTL: 600 * sec,
 	}
@@ -131,9 +133,12 @@ func (w *world) newNode(i int) *simNode {
 func (w *world) drawFaults() {
 	c := &w.cfg
 	ms, sec := time.Millisecond, time.Second
-	agents := []fault{{"kill", kill}, {"kill", kill}, {"power", losePower}, {"kill both", killBoth}, {"term", terminateAgent}, {"twin", startDuplicate}}
-	network := []fault{{"cut", cut}, {"cut", cut}, {"half cut", halfCut}, {"reset", reset}, {"one-sided reset", resetOneSide}, {"proxy", proxyDies}, {"flap", flap}, {"flap", flap}}
-	frozen := []fault{{"freeze node", freezeNode}, {"freeze agent", freezeAgent}, {"freeze guard", freezeGuard}, {"hang", hang}}
+	agents := []fault{{"kill", kill}, {"kill", kill}, {"power", losePower}, {"kill both", killBoth},
+		{"term", terminateAgent}, {"twin", startDuplicate}}
+	network := []fault{{"cut", cut}, {"cut", cut}, {"half cut", halfCut}, {"reset", reset},
+		{"one-sided reset", resetOneSide}, {"proxy", proxyDies}, {"flap", flap}, {"flap", flap}}
+	frozen := []fault{{"freeze node", freezeNode}, {"freeze agent", freezeAgent}, {"freeze guard", freezeGuard},
+		{"hang", hang}}
 	store := []fault{{"freeze store", freezeStore}}
 	if c.profile == "leader" {
 		c.etcd = true
@@ -156,9 +161,11 @@ func (w *world) drawFaults() {
 	case "partitions":
 		c.kinds, c.gap = network, w.between(200*ms, 3*sec)
 	case "leader":
-		c.kinds, c.gap = []fault{{"kill leader", killLeader}, {"cut leader", cutLeader}, {"flap", flap}, {"kill", kill}, {"power", losePower}}, w.between(300*ms, 4*sec)
+		c.kinds, c.gap = []fault{{"kill leader", killLeader}, {"cut leader", cutLeader}, {"flap", flap},
+			{"kill", kill}, {"power", losePower}}, w.between(300*ms, 4*sec)
 	case "store":
-		c.kinds, c.gap = append(store, fault{"kill", kill}, fault{"power", losePower}, fault{"flap", flap}), w.between(500*ms, 6*sec)
+		c.kinds, c.gap = append(store, fault{"kill", kill}, fault{"power", losePower}, fault{"flap", flap}),
+			w.between(500*ms, 6*sec)
 	case "everything":
 		c.kinds, c.gap = append(append(append(network, agents...), frozen...), store...), w.between(200*ms, 3*sec)
 		c.kinds = append(c.kinds, fault{"deafen", blockInbound}, fault{"mute", blockOutbound})
@@ -167,11 +174,14 @@ func (w *world) drawFaults() {
 			c.kinds = append(c.kinds, fault{"deafen", blockInbound}, fault{"mute", blockOutbound})
 		}
 	case "frozen agents":
-		c.kinds, c.gap = []fault{{"freeze agent", freezeAgent}, {"freeze agent", freezeAgent}, {"freeze node", freezeNode}, {"freeze guard", freezeGuard}, {"kill", kill}}, w.between(sec, 6*sec)
+		c.kinds, c.gap = []fault{{"freeze agent", freezeAgent}, {"freeze agent", freezeAgent},
+			{"freeze node", freezeNode}, {"freeze guard", freezeGuard}, {"kill", kill}}, w.between(sec, 6*sec)
 	case "hung agents":
-		c.kinds, c.gap = []fault{{"hang", hang}, {"hang", hang}, {"hang", hang}, {"kill", kill}}, w.between(2*sec, 10*sec)
+		c.kinds, c.gap = []fault{{"hang", hang}, {"hang", hang}, {"hang", hang}, {"kill", kill}},
+			w.between(2*sec, 10*sec)
 	case "lost stores":
-		c.kinds, c.gap = []fault{{"replace store", replaceStore}, {"cut", cut}, {"cut", cut}, {"kill", kill}, {"freeze agent", freezeAgent}}, w.between(sec, 6*sec)
+		c.kinds, c.gap = []fault{{"replace store", replaceStore}, {"cut", cut}, {"cut", cut}, {"kill", kill},
+			{"freeze agent", freezeAgent}}, w.between(sec, 6*sec)
 	}
 	c.success = 0.04
 	c.failures, c.slowEnter = 0.6*w.rng.Float64(), 0.05*w.rng.Float64()
@@ -186,5 +196,6 @@ func (w *world) drawFaults() {
 
 // recoveryBound returns how long a job may take to end once no more faults happen.
 func (c *simConfig) recoveryBound() time.Duration {
-	return time.Duration(c.launches) * (c.job.JoinTimeout + 8*c.job.Rejoin + c.job.LastCall + 6*c.ttl + 2*c.restartDelay + c.calmLength + 30*time.Second)
+	launch := c.job.JoinTimeout + 8*c.job.Rejoin + c.job.LastCall + 6*c.ttl + 2*c.restartDelay + c.calmLength
+	return time.Duration(c.launches) * (launch + 30*time.Second)
 }

@@ -106,7 +106,8 @@ func (c *checker) watchHang(p *agentProc) {
 		goesOn := c.current == rd && c.term == t && !t.over && t.l.state == running && !rd.started
 		quiet := c.faults == troubled || w.cfg.profile == "hung agents"
 		if goesOn && quiet && n.proc == p && p.loop.frozen {
-			c.fail("liveness", "the agent of %s has not responded for %v, and round %v still runs", n.name, found, round)
+			c.fail("liveness", "the agent of %s has not responded for %v, and round %v still runs", n.name, found,
+				round)
 		}
 	})
 }

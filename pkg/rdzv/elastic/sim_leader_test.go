@@ -59,7 +59,8 @@ func savedStateOf(state, answers, agents []simChange) savedState {
 	}
 	for _, c := range agents {
 		if r, ok := c.value.(Report); ok {
-			f.agents = append(f.agents, agentArrival{coord.SessionID(strings.TrimPrefix(c.key, prefixAgent)), c.create, r})
+			f.agents = append(f.agents, agentArrival{coord.SessionID(strings.TrimPrefix(c.key, prefixAgent)), c.create,
+				r})
 		}
 	}
 	return f
@@ -73,7 +74,8 @@ func (t *term) begin(f savedState) {
 	}
 	t.w.check.term = t
 	t.l = newLeader(t.epoch, f, t.clock.read(t.w.now))
-	t.w.logf("%s leads, epoch %d: record %v, job %v, outcome %v, %d agents", t.name, t.epoch, f.record != nil, f.job != nil, f.outcome,
+	t.w.logf("%s leads, epoch %d: record %v, job %v, outcome %v, %d agents", t.name, t.epoch, f.record != nil,
+		f.job != nil, f.outcome,
 		len(f.agents))
 	t.pump()
 }
@@ -221,7 +223,8 @@ func (t *term) wrote() {
 // lead starts a term in the store's process.
 func (s *simStore) lead() {
 	s.local = s.open(nil, nil)
-	rev, err := s.commit(s.local, 0, []coord.Guard{{Key: keyLeader}}, []simOp{{key: keyLeader, value: string(s.local.id), owned: true}})
+	rev, err := s.commit(s.local, 0, []coord.Guard{{Key: keyLeader}},
+		[]simOp{{key: keyLeader, value: string(s.local.id), owned: true}})
 	if err != nil {
 		panic("the store's own leader: " + err.Error() + strconv.Itoa(len(s.keys)))
 	}

@@ -20,7 +20,8 @@ func (c *checker) notePredecessor(rd *simRound) {
 	s, job := c.w.store, &c.w.cfg.job
 	rd.instance = s.instance
 	if n := len(rd.record.Members); rd.record.Round == 0 {
-		c.waited = s.instance == 0 || s.fresh.predecessorEnd.set || n < job.Max && (job.Expected == 0 || n < job.Expected)
+		c.waited = s.instance == 0 || s.fresh.predecessorEnd.set || n < job.Max &&
+			(job.Expected == 0 || n < job.Expected)
 	}
 	rd.guarded = c.waited || c.earlier
 }
@@ -46,9 +47,11 @@ func (c *checker) overlap(g *group) {
 			case !later(x.rd, g.rd).guarded:
 				c.unknownOverlaps++
 			case c.w.now < n.thawed+thawGrace || c.w.now < g.node.thawed+thawGrace:
-				c.thawOverlaps++ // its machine was paused for longer than its session lives, and its guard is about to kill them
+				// its machine was paused for longer than its session lives, and its guard is about to kill them
+				c.thawOverlaps++
 			default:
-				c.fail("no overlap", "workers of round %d/%d run on %s while those of round %d/%d run on %s", x.rd.instance, x.round, n.name,
+				c.fail("no overlap", "workers of round %d/%d run on %s while those of round %d/%d run on %s",
+					x.rd.instance, x.round, n.name,
 					g.rd.instance, g.round, g.node.name)
 			}
 		}

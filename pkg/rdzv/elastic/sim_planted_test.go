@@ -16,7 +16,7 @@ type planted struct {
 	member      func(m *member, now time.Duration)           // runs before tick
 	answer      func(m *member, a Answer)                    // runs before handleAnswer
 	noBound     bool                                         // a stop ignores its bound
-	slowWatch   bool                                         // a watch may deliver long after a later keep-alive is answered
+	slowWatch   bool                                         // a watch may deliver long after a later keep-alive
 	breakEnds   bool                                         // a session ends with its connection
 	noProbe     bool                                         // a hanging agent is not detected
 	noLate      bool                                         // workers start while the guard may be killing
@@ -70,7 +70,8 @@ func TestSimulationFindsPlantedBugs(t *testing.T) {
 		{"workers that succeeded stay done when others fail", planted{
 			decide: func(l *leader, _ time.Duration) {
 				for r := range l.round.members {
-					if p := &l.round.members[r]; l.state == halting && p.status == active && p.participant != nil && p.participant.report.Phase == Done {
+					if p := &l.round.members[r]; l.state == halting && p.status == active && p.participant != nil &&
+						p.participant.report.Phase == Done {
 						l.round.setStatus(p, stopped)
 					}
 				}

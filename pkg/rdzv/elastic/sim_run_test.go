@@ -98,7 +98,8 @@ func (w *world) status() string {
 		case p == nil || p.m == nil:
 			fmt.Fprintf(&b, " %s not there;", n.name)
 		default:
-			fmt.Fprintf(&b, " %s %s state %d round %d answer %s %v workers %v;", n.name, p.session, p.m.state, p.m.round(), p.m.latest.Kind, p.m.latest.Fence, p.group != nil)
+			fmt.Fprintf(&b, " %s %s state %d round %d answer %s %v workers %v;", n.name, p.session, p.m.state,
+				p.m.round(), p.m.latest.Kind, p.m.latest.Fence, p.group != nil)
 		}
 	}
 	return b.String()

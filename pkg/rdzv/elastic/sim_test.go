@@ -1,6 +1,7 @@
 package elastic
 
 import (
+	"fmt"
 	"os"
 	"runtime"
 	"strconv"
@@ -54,7 +55,8 @@ func (s *simSum) add(w *world) {
 	s.seeds, s.events, s.rounds, s.charges = s.seeds+1, s.events+w.events, s.rounds+c.rounds, s.charges+len(c.charges)
 	s.places, s.reports, s.answers = s.places+c.places, s.reports+c.reports, s.answers+c.answers
 	s.notes, s.anew = s.notes+c.notes, s.anew+len(c.past)
-	s.unknown, s.fired, s.stuck, s.stores = s.unknown+c.unknownOverlaps, s.fired+w.watchdogKills, s.stuck+c.stuck, s.stores+w.store.instance
+	s.unknown, s.fired = s.unknown+c.unknownOverlaps, s.fired+w.watchdogKills
+	s.stuck, s.stores = s.stuck+c.stuck, s.stores+w.store.instance
 	s.terms, s.sessions, s.agents = s.terms+c.terms, s.sessions+w.sessions, s.agents+w.pids
 	s.rogue, s.thaws, s.simulated = s.rogue+c.unguardedOverlaps, s.thaws+c.thawOverlaps, s.simulated+w.now
 	if c.outcome != nil {
@@ -102,8 +104,8 @@ func replay(seed uint64) string {
 	if b := w.check.broken; b != nil {
 		text = b.invariant + ": " + b.text
 	}
-	return "seed " + strconv.FormatUint(seed, 10) + " (" + w.cfg.profile + "): " + text + "\nreplay: ELASTICRUN_SEED=" + strconv.FormatUint(seed, 10) +
-		" go test -run 'TestSimulation$' ./pkg/rdzv/elastic\n" + strings.Join(w.trace[max(0, len(w.trace)-100):], "\n")
+	return fmt.Sprintf("seed %d (%s): %s\nreplay: ELASTICRUN_SEED=%d go test -run 'TestSimulation$' ./pkg/rdzv/elastic\n%s",
+		seed, w.cfg.profile, text, seed, strings.Join(w.trace[max(0, len(w.trace)-100):], "\n"))
 }
 
 // A seed determines the trace, byte for byte.

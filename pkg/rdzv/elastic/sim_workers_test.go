@@ -69,7 +69,8 @@ func newGroup(p *agentProc, a *Answer, instance int, over <-chan struct{}) *grou
 	w := p.w
 	rd := w.rounds[simRoundID{instance, a.Fence.Round}]
 	g := &group{
-		w: w, node: p.node, proc: p, rd: rd, round: a.Fence.Round, rank: a.Place.Rank, nonce: a.Place.Store.Nonce, over: over,
+		w: w, node: p.node, proc: p, rd: rd, round: a.Fence.Round, rank: a.Place.Rank, nonce: a.Place.Store.Nonce,
+		over:     over,
 		stubborn: w.chance(w.cfg.stubborn), killAt: -1,
 	}
 	g.reach(w.now)
@@ -103,7 +104,8 @@ func (g *group) reach(began time.Duration) {
 func (w *world) reaches(from *simNode, id coord.SessionID, nonce string) bool {
 	n := w.check.owner[id]
 	p := n.proc
-	return !from.outboundBlocked && !n.inboundBlocked && p != nil && p.session == id && p.offer.Nonce == nonce && !n.agent.frozen
+	return !from.outboundBlocked && !n.inboundBlocked && p != nil && p.session == id && p.offer.Nonce == nonce &&
+		!n.agent.frozen
 }
 
 func (g *group) fork() {
@@ -271,7 +273,8 @@ func (g *group) finish(ok bool) {
 func (w *world) plan(rec Record, epoch coord.Revision) *simRound {
 	rd := &simRound{
 		record: rec, epoch: epoch, decided: w.now, fails: -1, groups: make([]*group, len(rec.Members)),
-		own: map[int]rdzv.Failure{}, ownAt: map[int]time.Duration{}, ready: map[coord.SessionID]bool{}, ended: map[coord.SessionID]bool{}, exited: map[int]bool{},
+		own: map[int]rdzv.Failure{}, ownAt: map[int]time.Duration{}, ready: map[coord.SessionID]bool{},
+		ended: map[coord.SessionID]bool{}, exited: map[int]bool{},
 		accepted: map[coord.SessionID]bool{},
 	}
 	if w.calm {

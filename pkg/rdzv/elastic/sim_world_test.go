@@ -312,7 +312,7 @@ type simNode struct {
 	outboundBlocked bool          // it reaches no other node's worker store
 	blockedForGood  bool          // the block lasts for the whole run
 	refusing        time.Duration // no new connection reaches the store until then
-	unguardedUntil  time.Duration // its workers may overlap with others until then: guard and agent are or were paused together
+	unguardedUntil  time.Duration // workers may overlap until then: guard and agent are or were paused
 	liveGroups      []*group
 }
 

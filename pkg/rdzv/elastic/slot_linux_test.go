@@ -16,15 +16,16 @@ import (
 	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 )
 
-// squat binds an abstract name as another user, and listens there with that backlog, or, with a negative one, does not.
-func squat(t *testing.T, name string, backlog int) (leave func()) {
+// bindAsOtherUser binds an abstract name as another user. It listens with that backlog, or does not if backlog is
+// negative.
+func bindAsOtherUser(t *testing.T, name string, backlog int) (leave func()) {
 	t.Helper()
 	testenv.Root(t)
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	runtime.LockOSThread() // of which alone the user is changed
+	runtime.LockOSThread() // only this thread changes its user
 	defer runtime.UnlockOSThread()
 	const keep, nobody = ^uintptr(0), 65534
 	if _, _, errno := unix.RawSyscall(unix.SYS_SETRESUID, keep, nobody, keep); errno != 0 {
@@ -45,19 +46,20 @@ func squat(t *testing.T, name string, backlog int) (leave func()) {
 	return leave
 }
 
-// A name that another user has bound keeps nobody from a slot, however that user holds it, and a slot has one holder all the same.
-func TestSquattedSlot(t *testing.T) {
+// Another user that has bound the name prevents nobody from taking the slot, however it holds the name. The slot has
+// one holder all the same.
+func TestSlotBoundByOtherUser(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
 		backlog int
-		fill    int // connections that nobody accepts
+		fill    int // number of connections that nobody accepts
 	}{
 		{"bound", -1, 0}, {"listening", 16, 0}, {"listening, and full", 0, 1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			slot := slotName(ownRun(t), "store", 0)
+			slot := slotName(uniqueRunID(t), "store", 0)
 			bound := fmt.Sprintf("%s/%d", slot, os.Geteuid())
-			leave := squat(t, bound, tt.backlog)
+			leave := bindAsOtherUser(t, bound, tt.backlog)
 			for range tt.fill {
 				fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 				if err != nil {
@@ -70,23 +72,24 @@ func TestSquattedSlot(t *testing.T) {
 			}
 			first, err := takeSlot(slot)
 			if err != nil {
-				t.Fatalf("beside a squatter: %v", err)
+				t.Fatalf("beside another user: %v", err)
 			}
 			wantTaken(t, slot, "a second time")
 			leave()
-			wantTaken(t, slot, "when the squatter has gone")
+			wantTaken(t, slot, "after the other user has left")
 			if err := first.Close(); err != nil {
 				t.Error(err)
 			}
 			again, err := takeSlot(slot)
 			if err != nil {
-				t.Fatalf("a slot that was given up: %v", err)
+				t.Fatalf("a released slot: %v", err)
 			}
 			_ = again.Close()
 		})
 	}
 }
 
+// wantTaken checks that the slot is taken.
 func wantTaken(t *testing.T, slot, when string) {
 	t.Helper()
 	if s, err := takeSlot(slot); !errors.Is(err, syscall.EADDRINUSE) {
@@ -97,11 +100,11 @@ func wantTaken(t *testing.T, slot, when string) {
 	}
 }
 
-// An agent beside squatters of many slots has the identity that it would have without them.
-func TestIdentifyBesideSquatters(t *testing.T) {
-	run := ownRun(t)
+// An agent has the same identity if another user has bound the names of many slots.
+func TestIdentifyBesideOtherUser(t *testing.T) {
+	run := uniqueRunID(t)
 	for n := range 5 {
-		squat(t, fmt.Sprintf("%s/%d", slotName(run, "-", n), os.Geteuid()), 16)
+		bindAsOtherUser(t, fmt.Sprintf("%s/%d", slotName(run, "-", n), os.Geteuid()), 16)
 	}
 	for want := range 2 {
 		if id := identify(t, run, -1); slotOf(id) != fmt.Sprint(want) {
@@ -110,12 +113,12 @@ func TestIdentifyBesideSquatters(t *testing.T) {
 	}
 }
 
-// However many want a slot at once, beside a squatter who comes and goes, one at a time has it.
+// However many processes want a slot at once, while another user binds and releases the name, only one holds it.
 func TestSlotHasOneHolder(t *testing.T) {
 	testenv.Root(t)
-	slot := slotName(ownRun(t), "store", 0)
+	slot := slotName(uniqueRunID(t), "store", 0)
 	bound := fmt.Sprintf("%s/%d", slot, os.Geteuid())
-	leave := squat(t, bound, 16)
+	leave := bindAsOtherUser(t, bound, 16)
 	var holders, taken atomic.Int32
 	var contenders sync.WaitGroup
 	for n := range 8 {
@@ -153,14 +156,15 @@ func TestSlotHasOneHolder(t *testing.T) {
 	_ = s.Close()
 }
 
-// Names stay within what the kernel takes, whatever the run.
+// Names are never longer than the kernel allows.
 func TestSlotNamesFit(t *testing.T) {
 	s, err := takeSlot(slotName(strings.Repeat("r", maxRunIDInName), "store:65535", maxSlots))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	if n := len(slotName(strings.Repeat("r", maxRunIDInName), "store:65535", maxSlots) + "/4294967294/12345678"); n > 107 {
+	if n := len(slotName(strings.Repeat("r", maxRunIDInName), "store:65535",
+		maxSlots) + "/4294967294/12345678"); n > 107 {
 		t.Errorf("a name has %d bytes", n)
 	}
 }

@@ -45,8 +45,10 @@ func TestAbsence(t *testing.T) {
 		victims int // other failures
 		noted   bool
 	}{
-		{name: "one left early", do: func(g *fakeGroup) { left(g, 2); g.victim(0); g.victim(1); g.victim(3) }, root: 2,
-			kind: failure.LeftEarly, victims: 3},
+		{
+			name: "one left early", do: func(g *fakeGroup) { left(g, 2); g.victim(0); g.victim(1); g.victim(3) }, root: 2,
+			kind: failure.LeftEarly, victims: 3,
+		},
 		{
 			name: "one left early, after an exception",
 			do:   func(g *fakeGroup) { g.says(2, "ValueError: boom"); left(g, 2); g.victim(0) }, root: 2,
@@ -66,20 +68,32 @@ func TestAbsence(t *testing.T) {
 			left(g, 2)
 			g.exit(procs.Exit{LocalRank: 3, Code: 3, At: time.Now()})
 		}, root: 3, kind: failure.Exited},
-		{name: "one is silent", do: func(g *fakeGroup) { g.tired(0); g.tired(1); g.tired(3) }, root: 2, kind: failure.Absent,
-			victims: 3},
-		{name: "one is silent, the others lose those who gave up",
-			do: func(g *fakeGroup) { g.tired(1); <-time.After(ms); g.victim(0); g.victim(3) }, root: 2, kind: failure.Absent,
-			victims: 3},
-		{name: "one is silent, where connections are lost", do: func(g *fakeGroup) { g.victim(0); g.victim(1); g.victim(3) },
-			root: 0, kind: failure.PeerLost, victims: 2, noted: true},
+		{
+			name: "one is silent", do: func(g *fakeGroup) { g.tired(0); g.tired(1); g.tired(3) }, root: 2, kind: failure.Absent,
+			victims: 3,
+		},
+		{
+			name: "one is silent, the others lose those who gave up",
+			do:   func(g *fakeGroup) { g.tired(1); <-time.After(ms); g.victim(0); g.victim(3) }, root: 2, kind: failure.Absent,
+			victims: 3,
+		},
+		{
+			name: "one is silent, where connections are lost", do: func(g *fakeGroup) { g.victim(0); g.victim(1); g.victim(3) },
+			root: 0, kind: failure.PeerLost, victims: 2, noted: true,
+		},
 		{name: "most are silent", do: func(g *fakeGroup) { g.tired(1) }, root: 1, kind: failure.PeerLost, noted: true},
-		{name: "all gave up", do: func(g *fakeGroup) { g.tired(1); <-time.After(ms); g.tired(0); g.tired(2); g.tired(3) },
-			root: 1, kind: failure.PeerLost, victims: 3, noted: true},
-		{name: "one is paused", states: fakeStates{103: 'T'}, do: func(g *fakeGroup) { g.tired(0) }, root: 3,
-			kind: failure.Paused, victims: 1},
-		{name: "one is paused, where connections are lost", states: fakeStates{103: 'T'},
-			do: func(g *fakeGroup) { g.victim(0) }, root: 3, kind: failure.Paused, victims: 1},
+		{
+			name: "all gave up", do: func(g *fakeGroup) { g.tired(1); <-time.After(ms); g.tired(0); g.tired(2); g.tired(3) },
+			root: 1, kind: failure.PeerLost, victims: 3, noted: true,
+		},
+		{
+			name: "one is paused", states: fakeStates{103: 'T'}, do: func(g *fakeGroup) { g.tired(0) }, root: 3,
+			kind: failure.Paused, victims: 1,
+		},
+		{
+			name: "one is paused, where connections are lost", states: fakeStates{103: 'T'},
+			do: func(g *fakeGroup) { g.victim(0) }, root: 3, kind: failure.Paused, victims: 1,
+		},
 		{
 			name: "one is silent, and another shows an error",
 			do:   func(g *fakeGroup) { g.says(3, "ValueError: boom"); g.tired(0); g.tired(1) },
@@ -121,8 +135,10 @@ func TestAbsenceElsewhere(t *testing.T) {
 		{name: "all left early", left: []int{0, 1}, why: failed, want: failure.LeftEarly},
 		{name: "one left early", left: []int{1}, why: failed, want: failure.LeftEarly},
 		{name: "all left long ago", left: []int{0, 1}, ago: time.Minute, why: failed},
-		{name: "all left long ago, and somebody waited", left: []int{0, 1}, ago: time.Minute, why: waited,
-			want: failure.Absent},
+		{
+			name: "all left long ago, and somebody waited", left: []int{0, 1}, ago: time.Minute, why: waited,
+			want: failure.Absent,
+		},
 		{name: "a node came", left: []int{0, 1}, why: came},
 		{name: "all are alive", why: failed},
 		{name: "all are alive, and somebody waited", why: waited, want: failure.Absent},

@@ -206,16 +206,20 @@ func TestSpecsOfWorkers(t *testing.T) {
 	b := newHarness(t, WorkerSpec{MasterAddr: "m", MasterPort: 5}, allSucceed)
 	b.rdzv.nodes, b.rdzv.rank = 3, 2
 	b.run(t)
-	if want := (rdzv.Member{Role: DefaultRole, LocalWorldSize: 2, MasterAddr: "m",
-		MasterPort: 5}); b.rdzv.seen[0] != want {
+	if want := (rdzv.Member{
+		Role: DefaultRole, LocalWorldSize: 2, MasterAddr: "m",
+		MasterPort: 5,
+	}); b.rdzv.seen[0] != want {
 		t.Errorf("joined as %+v, want %+v", b.rdzv.seen[0], want)
 	}
 	spec := b.launcher.specs[0][1]
 	if diff := cmp.Diff([]string{"/usr/bin/python3", "-u", "train.py", "--rank=1"}, spec.Argv); diff != "" {
 		t.Errorf("argv (-want +got):\n%s", diff)
 	}
-	for _, want := range []string{"RANK=5", "LOCAL_RANK=1", "WORLD_SIZE=6", "GROUP_RANK=2", "HOME=/h",
-		"MASTER_PORT=1234"} {
+	for _, want := range []string{
+		"RANK=5", "LOCAL_RANK=1", "WORLD_SIZE=6", "GROUP_RANK=2", "HOME=/h",
+		"MASTER_PORT=1234",
+	} {
 		if !slices.Contains(spec.Env, want) {
 			t.Errorf("environment lacks %s: %v", want, spec.Env)
 		}

@@ -58,8 +58,10 @@ func TestDeferStop(t *testing.T) {
 		{name: "the guilty one speaks", do: []func(setup){after(500*ms, says)}, want: 500 * ms, root: 1},
 		{name: "it had spoken", do: []func(setup){says}, want: 0, root: 1},
 		{name: "too late", do: []func(setup){after(1500*ms, says)}, want: time.Second},
-		{name: "others are victims, too", do: []func(setup){after(300*ms, func(s setup) { s.g.victim(2) }),
-			after(600*ms, says)}, want: 600 * ms, root: 1},
+		{name: "others are victims, too", do: []func(setup){
+			after(300*ms, func(s setup) { s.g.victim(2) }),
+			after(600*ms, says),
+		}, want: 600 * ms, root: 1},
 		{name: "another ends by itself", do: []func(setup){after(200*ms,
 			func(s setup) { s.g.exit(procs.Exit{LocalRank: 2, Code: 3, At: time.Now()}) })}, want: 200 * ms, root: 2},
 		{name: "another succeeds", do: []func(setup){after(200*ms,
@@ -69,12 +71,16 @@ func TestDeferStop(t *testing.T) {
 				s.g.victim(rank)
 			}
 		})}, want: 400 * ms},
-		{name: "an error file is written", do: []func(setup){after(300*ms, func(s setup) { s.files.write(t, 3, boom) })},
-			want: 300 * ms, root: 3},
+		{
+			name: "an error file is written", do: []func(setup){after(300*ms, func(s setup) { s.files.write(t, 3, boom) })},
+			want: 300 * ms, root: 3,
+		},
 		{name: "the first has a fault of its own", first: procs.Exit{LocalRank: 3, Code: 3}, want: 0, root: 3},
 		{name: "there are other nodes", nodes: 2, want: 0},
-		{name: "the rendezvous has heard of it", do: []func(setup){after(100*ms, stops(0)),
-			after(200*ms, stops(30*time.Second))}, want: time.Second},
+		{name: "the rendezvous has heard of it", do: []func(setup){
+			after(100*ms, stops(0)),
+			after(200*ms, stops(30*time.Second)),
+		}, want: time.Second},
 		{name: "the rendezvous presses", do: []func(setup){after(100*ms, stops(5*time.Second))}, want: 100 * ms},
 		{name: "the user is in a hurry", do: []func(setup){after(100*ms, func(s setup) { close(s.hurry) })}, want: 100 * ms},
 	} {

@@ -18,8 +18,10 @@ import (
 
 // remote returns the root cause in tests whose job fails on another node.
 func remote() *rdzv.Failure {
-	return &rdzv.Failure{Failure: failure.Failure{Host: "node7", GlobalRank: 60, LocalRank: 4, PID: 4711,
-		Signal: syscall.SIGSEGV, Text: "Signal 11"}}
+	return &rdzv.Failure{Failure: failure.Failure{
+		Host: "node7", GlobalRank: 60, LocalRank: 4, PID: 4711,
+		Signal: syscall.SIGSEGV, Text: "Signal 11",
+	}}
 }
 
 func failedElsewhere() rdzv.Outcome {
@@ -95,9 +97,13 @@ func TestRootCauseIsOwn(t *testing.T) {
 		g.exit(procs.Exit{LocalRank: 1, Code: 3})
 	})
 	// The rendezvous may name the other one of the two.
-	b.rdzv.outcome = &rdzv.Outcome{Ending: rdzv.EndFailed,
-		Cause: &rdzv.Failure{Failure: failure.Failure{Host: b.agent.hostname, GlobalRank: 2, LocalRank: 2, PID: 102,
-			ExitCode: 4, Text: "sent"}}}
+	b.rdzv.outcome = &rdzv.Outcome{
+		Ending: rdzv.EndFailed,
+		Cause: &rdzv.Failure{Failure: failure.Failure{
+			Host: b.agent.hostname, GlobalRank: 2, LocalRank: 2, PID: 102,
+			ExitCode: 4, Text: "sent",
+		}},
+	}
 	r := b.run(t)
 	root, _ := r.RootCause()
 	if root.LocalRank != 2 || root.Text != "last lines of stderr:\n  KeyError: 0" {

@@ -14,8 +14,10 @@ import (
 func input(base ...string) envInput {
 	spec := WorkerSpec{Role: "trainer", LocalWorldSize: 2, MaxRestarts: 3}
 	round := &rdzv.Round{
-		Number: 5, Rank: 1, WorldSize: 2, Assignment: rdzv.Assignment{GlobalBase: 4, GlobalWorldSize: 6, RoleBase: 1,
-			RoleWorldSize: 3},
+		Number: 5, Rank: 1, WorldSize: 2, Assignment: rdzv.Assignment{
+			GlobalBase: 4, GlobalWorldSize: 6, RoleBase: 1,
+			RoleWorldSize: 3,
+		},
 		MasterAddr: "10.0.0.1", MasterPort: 4321, UseAgentStore: true,
 	}
 	group := newWorkerGroup(spec)
@@ -54,32 +56,52 @@ func TestWorkerEnvVariants(t *testing.T) {
 		wantNot []string // names that must not
 		err     string
 	}{
-		{name: "NCCL's setting is inherited", base: []string{"TORCH_NCCL_ASYNC_ERROR_HANDLING=0"},
-			want: []string{"TORCH_NCCL_ASYNC_ERROR_HANDLING=0"}},
-		{name: "a worker hosts the store", change: func(in *envInput) { in.round.UseAgentStore = false },
-			want: []string{"TORCHELASTIC_USE_AGENT_STORE=False"}},
-		{name: "no log folder", base: []string{"TORCHELASTIC_ERROR_FILE=/the/launchers/own"},
-			change: func(in *envInput) { in.errorFile = "" }, want: []string{"TORCHELASTIC_ERROR_FILE="}},
-		{name: "flight recorder", change: traced, want: []string{"TORCH_FR_DUMP_TEMP_FILE=/logs/trace_",
-			"TORCH_NCCL_DEBUG_INFO_TEMP_FILE=/logs/trace_"}},
-		{name: "flight recorder of the user's", base: []string{"TORCH_FR_DUMP_TEMP_FILE=x"}, change: traced,
-			want: []string{"TORCH_FR_DUMP_TEMP_FILE=x"}, wantNot: []string{"TORCH_NCCL_DEBUG_INFO_TEMP_FILE"}},
-		{name: "by its older name", base: []string{"TORCH_NCCL_DEBUG_INFO_TEMP_FILE="}, change: traced,
-			want: []string{"TORCH_NCCL_DEBUG_INFO_TEMP_FILE="}, wantNot: []string{"TORCH_FR_DUMP_TEMP_FILE"}},
-		{name: "no place for the flight recorder", wantNot: []string{"TORCH_FR_DUMP_TEMP_FILE",
-			"TORCH_NCCL_DEBUG_INFO_TEMP_FILE"}},
-		{name: "devices are left alone", base: []string{"CUDA_VISIBLE_DEVICES=4,5"},
-			want: []string{"CUDA_VISIBLE_DEVICES=4,5", "LOCAL_RANK=1"}},
+		{
+			name: "NCCL's setting is inherited", base: []string{"TORCH_NCCL_ASYNC_ERROR_HANDLING=0"},
+			want: []string{"TORCH_NCCL_ASYNC_ERROR_HANDLING=0"},
+		},
+		{
+			name: "a worker hosts the store", change: func(in *envInput) { in.round.UseAgentStore = false },
+			want: []string{"TORCHELASTIC_USE_AGENT_STORE=False"},
+		},
+		{
+			name: "no log folder", base: []string{"TORCHELASTIC_ERROR_FILE=/the/launchers/own"},
+			change: func(in *envInput) { in.errorFile = "" }, want: []string{"TORCHELASTIC_ERROR_FILE="},
+		},
+		{name: "flight recorder", change: traced, want: []string{
+			"TORCH_FR_DUMP_TEMP_FILE=/logs/trace_",
+			"TORCH_NCCL_DEBUG_INFO_TEMP_FILE=/logs/trace_",
+		}},
+		{
+			name: "flight recorder of the user's", base: []string{"TORCH_FR_DUMP_TEMP_FILE=x"}, change: traced,
+			want: []string{"TORCH_FR_DUMP_TEMP_FILE=x"}, wantNot: []string{"TORCH_NCCL_DEBUG_INFO_TEMP_FILE"},
+		},
+		{
+			name: "by its older name", base: []string{"TORCH_NCCL_DEBUG_INFO_TEMP_FILE="}, change: traced,
+			want: []string{"TORCH_NCCL_DEBUG_INFO_TEMP_FILE="}, wantNot: []string{"TORCH_FR_DUMP_TEMP_FILE"},
+		},
+		{name: "no place for the flight recorder", wantNot: []string{
+			"TORCH_FR_DUMP_TEMP_FILE",
+			"TORCH_NCCL_DEBUG_INFO_TEMP_FILE",
+		}},
+		{
+			name: "devices are left alone", base: []string{"CUDA_VISIBLE_DEVICES=4,5"},
+			want: []string{"CUDA_VISIBLE_DEVICES=4,5", "LOCAL_RANK=1"},
+		},
 		{name: "no devices", wantNot: []string{"CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS"}},
 		{
 			name: "virtual rank, list", base: []string{"CUDA_VISIBLE_DEVICES=4, 5"}, change: virtual,
 			want: []string{"CUDA_VISIBLE_DEVICES=5", "LOCAL_RANK=0", "RANK=5"},
 		},
 		{name: "virtual rank, no list", change: virtual, want: []string{"CUDA_VISIBLE_DEVICES=1", "LOCAL_RANK=0"}},
-		{name: "virtual rank, short list", base: []string{"CUDA_VISIBLE_DEVICES=4"}, change: virtual,
-			err: `CUDA_VISIBLE_DEVICES="4"`},
-		{name: "virtual rank, empty list", base: []string{"CUDA_VISIBLE_DEVICES="}, change: virtual,
-			err: "no device for local rank 1"},
+		{
+			name: "virtual rank, short list", base: []string{"CUDA_VISIBLE_DEVICES=4"}, change: virtual,
+			err: `CUDA_VISIBLE_DEVICES="4"`,
+		},
+		{
+			name: "virtual rank, empty list", base: []string{"CUDA_VISIBLE_DEVICES="}, change: virtual,
+			err: "no device for local rank 1",
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -153,11 +175,20 @@ func TestCommandAndNames(t *testing.T) {
 		command          []string
 		base, display    string
 	}{
-		{"script", "/usr/bin/python3", []string{"-u", "train.py", "--r=${local_rank}", "$$x"},
-			[]string{"/usr/bin/python3", "-u", "train.py", "--r=4", "$x"}, "python3", "train.py"},
+		{
+			"script", "/usr/bin/python3",
+			[]string{"-u", "train.py", "--r=${local_rank}", "$$x"},
+			[]string{"/usr/bin/python3", "-u", "train.py", "--r=4", "$x"},
+			"python3", "train.py",
+		},
 		{"module", "python", []string{"-u", "-m", "pkg.mod"}, []string{"python", "-u", "-m", "pkg.mod"}, "python", "pkg.mod"},
-		{"program", "./bin/run$local_rank", []string{"a"}, []string{"./bin/run$local_rank", "a"}, "run$local_rank",
-			"./bin/run$local_rank"},
+		{
+			"program", "./bin/run$local_rank",
+			[]string{"a"},
+			[]string{"./bin/run$local_rank", "a"},
+			"run$local_rank",
+			"./bin/run$local_rank",
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -20,8 +20,10 @@ func TestParseErrorFile(t *testing.T) {
 		{
 			name: "what @record writes",
 			text: `{"message":{"message":"ValueError: no","extraInfo":{"py_callstack":"Traceback\nValueError: no\n","timestamp":"1700000000"}}}`,
-			want: errorFile{Message: "ValueError: no", CallStack: "Traceback\nValueError: no\n",
-				Timestamp: time.Unix(1700000000, 0)},
+			want: errorFile{
+				Message: "ValueError: no", CallStack: "Traceback\nValueError: no\n",
+				Timestamp: time.Unix(1700000000, 0),
+			},
 		},
 		{
 			name: "message is a text",
@@ -38,8 +40,10 @@ func TestParseErrorFile(t *testing.T) {
 		{name: "bytes that are no text", text: "{\"message\":\"a\xffb\"}", want: errorFile{Message: "a\uFFFDb"}},
 		{name: "half a surrogate", text: `{"message":"a\udcffb"}`, want: errorFile{Message: "a\uFFFDb"}},
 		{name: "nested too deep", text: `{"message":` + strings.Repeat("[", 200_000), err: "parse error file"},
-		{name: "nested", text: `{"message":"m","x":` + strings.Repeat("[", 100) + strings.Repeat("]", 100) + `}`,
-			want: errorFile{Message: "m"}},
+		{
+			name: "nested", text: `{"message":"m","x":` + strings.Repeat("[", 100) + strings.Repeat("]", 100) + `}`,
+			want: errorFile{Message: "m"},
+		},
 		{name: "two of them", text: `{"message":"m"}{"message":"n"}`, err: "parse error file"},
 		{name: "not JSON", text: "Traceback", err: "parse error file"},
 		{name: "cut short", text: `{"message":{"message":"ValueErr`, err: "parse error file"},

@@ -3,7 +3,6 @@ package agent_test
 import (
 	"context"
 	"fmt"
-	"log"
 	"os"
 	"time"
 
@@ -27,8 +26,10 @@ func (*oneNode) Leave()                  {}
 // NextRendezvous charges a restart for each failure, and ends the job when no restart is left.
 func (n *oneNode) NextRendezvous(_ context.Context, self rdzv.Member) (*rdzv.Round, error) {
 	if n.rounds > n.maxRestarts {
-		return nil, &rdzv.EndedError{Outcome: rdzv.Outcome{Ending: rdzv.EndFailed, Cause: self.Failure,
-			Restarts: n.maxRestarts}}
+		return nil, &rdzv.EndedError{Outcome: rdzv.Outcome{
+			Ending: rdzv.EndFailed, Cause: self.Failure,
+			Restarts: n.maxRestarts,
+		}}
 	}
 	n.rounds++
 	return &rdzv.Round{
@@ -62,16 +63,16 @@ func (printer) Emit(e events.Event) {
 func Example() {
 	dir, err := os.MkdirTemp("", "example")
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	logs, err := workerlog.OpenLogDir(dir, "job7")
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	sup, err := procs.NewSupervisor(procs.Options{Workers: 2})
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	a, err := agent.New(agent.Options{
 		Spec: agent.WorkerSpec{
@@ -82,15 +83,15 @@ func Example() {
 		Events: printer{}, ShutdownTimeout: 10 * time.Second, RestartGrace: 10 * time.Second,
 	})
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	result, err := a.Run(context.Background())
 	if err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	fmt.Printf("%v after %d restart\n", result.State, result.Restarts)
 	if err := sup.Close(); err != nil {
-		log.Fatal(err)
+		panic(err)
 	}
 	// Output:
 	// round 0 (first): 2 workers

@@ -31,8 +31,10 @@ func (l *fakeLauncher) Start(specs []procs.Spec, _ <-chan struct{}) (Processes, 
 	if l.err != nil {
 		return nil, l.err
 	}
-	g := &fakeGroup{journal: l.journal, pids: map[int]int{}, exits: make(chan procs.Exit, len(specs)),
-		tails: map[int][]string{}, specs: specs}
+	g := &fakeGroup{
+		journal: l.journal, pids: map[int]int{}, exits: make(chan procs.Exit, len(specs)),
+		tails: map[int][]string{}, specs: specs,
+	}
 	for _, s := range specs {
 		g.pids[s.LocalRank] = 100*(len(l.groups)+1) + s.LocalRank
 	}

@@ -48,8 +48,10 @@ func TestFitness(t *testing.T) {
 		{name: "fit", restarts: 2, script: []func(*fakeGroup){fails, fails, allSucceed}, calls: 2},
 		{name: "not fit", restarts: 2, bad: 2, script: []func(*fakeGroup){fails, fails, allSucceed}, calls: 2, unfit: true},
 		{name: "the last failure", restarts: 1, bad: 2, script: []func(*fakeGroup){fails, fails}, calls: 1},
-		{name: "the last, for all one knows", restarts: 1, forgets: true, bad: 2, script: []func(*fakeGroup){fails, fails},
-			calls: 2, unfit: true},
+		{
+			name: "the last, for all one knows", restarts: 1, forgets: true, bad: 2, script: []func(*fakeGroup){fails, fails},
+			calls: 2, unfit: true,
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -76,16 +76,20 @@ func TestHistoryEnds(t *testing.T) {
 		setUp func(b *harness, cancel context.CancelCauseFunc)
 		want  string
 	}{
-		{"a failure", func(b *harness, _ context.CancelCauseFunc) { b.group().exit(procs.Exit{Code: 3}) },
-			`failure "exited with code 3" rank 0`},
+		{
+			"a failure", func(b *harness, _ context.CancelCauseFunc) { b.group().exit(procs.Exit{Code: 3}) },
+			`failure "exited with code 3" rank 0`,
+		},
 		{"a signal", func(_ *harness, cancel context.CancelCauseFunc) { cancel(cause) }, `signal "received SIGTERM"`},
 		{"a signal whose effect on a worker is seen first", func(b *harness, cancel context.CancelCauseFunc) {
 			b.group().exit(procs.Exit{Signal: syscall.SIGTERM, At: time.Now()})
 			synctest.Wait()
 			cancel(cause)
 		}, `signal "received SIGTERM"`},
-		{"the guard is gone", func(_ *harness, cancel context.CancelCauseFunc) { cancel(errors.New("no guard")) },
-			`error "no guard"`},
+		{
+			"the guard is gone", func(_ *harness, cancel context.CancelCauseFunc) { cancel(errors.New("no guard")) },
+			`error "no guard"`,
+		},
 		{"the job fails elsewhere while the others have succeeded", func(b *harness, _ context.CancelCauseFunc) {
 			b.rdzv.succeed = func(int) (*rdzv.Stop, error) {
 				return nil, &rdzv.EndedError{Outcome: rdzv.Outcome{Ending: rdzv.EndFailed, Text: "rank 60 failed"}}
@@ -129,8 +133,10 @@ func TestHistoryIsBounded(t *testing.T) {
 func TestReportOthers(t *testing.T) {
 	b := newHarness(t, WorkerSpec{}, runsOn)
 	problem := "parse error file: no"
-	own := failureOf(1, 100, procs.Exit{Code: 7}, workerEvidence{errorFileProblem: problem,
-		tail: []string{"", "ValueError", ""}})
+	own := failureOf(1, 100, procs.Exit{Code: 7}, workerEvidence{
+		errorFileProblem: problem,
+		tail:             []string{"", "ValueError", ""},
+	})
 	own.ErrorFile, own.ErrorFileProblem = "/e.json", problem
 	sent := outgoing(own, time.Unix(100, 0))
 	others := []failure.Failure{incoming(sent, time.Unix(100, 0)), incoming(*remote(), time.Unix(99, 0))}
@@ -138,8 +144,10 @@ func TestReportOthers(t *testing.T) {
 	other.GlobalRank, other.Host, other.Text, other.Summary, other.Kind, other.ErrorFile = 70, "node8", "",
 		"ValueError: there", "error_file", "/there/error.json"
 	others = append(others, incoming(other, time.Unix(99, 0)))
-	r := RunResult{State: Failed, Failures: map[int]failure.Failure{1: own}, Others: others,
-		Cause: rootCause(remote(), nil, time.Unix(99, 0))}
+	r := RunResult{
+		State: Failed, Failures: map[int]failure.Failure{1: own}, Others: others,
+		Cause: rootCause(remote(), nil, time.Unix(99, 0)),
+	}
 	got := b.agent.Report(r)
 	at := func(sec int64) report.Time { return report.Time{Time: time.Unix(sec, 0)} }
 	want := report.Report{
@@ -172,8 +180,10 @@ func TestFailureText(t *testing.T) {
 		e    workerEvidence
 		want string
 	}{
-		{name: "an error file", e: workerEvidence{errorFile: &errorFile{Message: "m", CallStack: "Traceback\nm\n"},
-			tail: []string{"x"}}, want: "Traceback\nm"},
+		{name: "an error file", e: workerEvidence{
+			errorFile: &errorFile{Message: "m", CallStack: "Traceback\nm\n"},
+			tail:      []string{"x"},
+		}, want: "Traceback\nm"},
 		{name: "without a traceback", e: workerEvidence{errorFile: &errorFile{Message: "m"}}, want: "m"},
 		{name: "a signal", x: procs.Exit{Signal: syscall.SIGKILL, PID: 7}, want: "Signal 9 (SIGKILL) received by PID 7"},
 		{name: "nothing", x: procs.Exit{Code: 1}, want: "<none: the worker wrote nothing to stderr and no error file>"},

@@ -22,8 +22,10 @@ func TestLogsByGlobalRank(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	spec := WorkerSpec{MaxRestarts: 1, Output: workerlog.OutputRules{Tee: tee, Shown: shown},
-		PrefixTemplate: "$node_rank/$rank "}
+	spec := WorkerSpec{
+		MaxRestarts: 1, Output: workerlog.OutputRules{Tee: tee, Shown: shown},
+		PrefixTemplate: "$node_rank/$rank ",
+	}
 	b := newHarness(t, spec, nil, allSucceed)
 	b.rdzv.nodes, b.rdzv.rank = 3, 2 // global ranks 4 and 5
 	b.launcher.script[0] = func(g *fakeGroup) {
@@ -64,8 +66,10 @@ func TestLogsByGlobalRank(t *testing.T) {
 		t.Fatal(err)
 	}
 	head, _ := workerlog.ParseTimelineHead(lines.Text())
-	if want := (workerlog.TimelineHead{RunID: "run-1", Host: host, NodeRank: 2, Base: 4, Workers: 2,
-		Role: DefaultRole}); head != want {
+	if want := (workerlog.TimelineHead{
+		RunID: "run-1", Host: host, NodeRank: 2, Base: 4, Workers: 2,
+		Role: DefaultRole,
+	}); head != want {
 		t.Errorf("head %+v, want %+v", head, want)
 	}
 	if _, err := os.Stat(filepath.Join(b.folders.dir.Path(), "attempt_1", workerlog.TimelineName)); err == nil {

@@ -51,8 +51,10 @@ func TestErrorFileData(t *testing.T) {
 				procs.Exit{Signal: syscall.SIGKILL}),
 			`{"message":{"errorCode":-9,"message":"m"}}`,
 		},
-		{"a message that is a text stays as it is", with(`{"message":"m","timestamp":1}`, procs.Exit{Code: 3}),
-			`{"message":"m","timestamp":1}`},
+		{
+			"a message that is a text stays as it is", with(`{"message":"m","timestamp":1}`, procs.Exit{Code: 3}),
+			`{"message":"m","timestamp":1}`,
+		},
 		{
 			"no error file", silent,
 			`{"message":{"message":"exited with code 7","extraInfo":{"py_callstack":"last lines of stderr:\n  Traceback\n  ValueError: <boom>",

@@ -46,8 +46,10 @@ func reported(f failure.Failure) report.Failure {
 		out.Signal = procs.SignalName(f.Signal)
 	}
 	for _, x := range f.Findings {
-		out.Findings = append(out.Findings, report.Finding{Kind: string(x.Kind), Time: report.Time{Time: x.Time},
-			Text: x.Text})
+		out.Findings = append(out.Findings, report.Finding{
+			Kind: string(x.Kind), Time: report.Time{Time: x.Time},
+			Text: x.Text,
+		})
 	}
 	return out
 }

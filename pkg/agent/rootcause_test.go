@@ -48,14 +48,25 @@ func TestRootCause(t *testing.T) {
 		{"the first", []failure.Failure{by(2, 101, failure.Exited, ""), by(1, 100, failure.Exited, "")}, 1},
 		{"lower rank at the same time", []failure.Failure{by(2, 100, failure.Exited, ""), by(1, 100, failure.Exited, "")}, 1},
 		{"a crash before an exit", []failure.Failure{by(0, 100, failure.Exited, ""), by(1, 101, failure.Crashed, "")}, 1},
-		{"an OOM kill before an exception", []failure.Failure{by(0, 100, failure.Exception, ""),
-			by(1, 101, failure.OOMKilled, "")}, 1},
-		{"a silent exit before the exception that followed from it",
-			[]failure.Failure{by(0, 101, failure.Exception, ""), by(1, 100, failure.Exited, "")}, 1},
-		{"a peer's error is no cause", []failure.Failure{by(0, 100, failure.PeerLost, ""), by(1, 101, failure.Exited, "")},
-			1},
-		{"what is only suspected is likelier than a peer's error",
-			[]failure.Failure{by(0, 100, failure.PeerLost, ""), by(1, 101, failure.Suspected, "")}, 1},
+		{"an OOM kill before an exception", []failure.Failure{
+			by(0, 100, failure.Exception, ""),
+			by(1, 101, failure.OOMKilled, ""),
+		}, 1},
+		{
+			"a silent exit before the exception that followed from it",
+			[]failure.Failure{by(0, 101, failure.Exception, ""), by(1, 100, failure.Exited, "")},
+			1,
+		},
+		{
+			"a peer's error is no cause",
+			[]failure.Failure{by(0, 100, failure.PeerLost, ""), by(1, 101, failure.Exited, "")},
+			1,
+		},
+		{
+			"what is only suspected is likelier than a peer's error",
+			[]failure.Failure{by(0, 100, failure.PeerLost, ""), by(1, 101, failure.Suspected, "")},
+			1,
+		},
 		{"but no more", []failure.Failure{by(0, 100, failure.Suspected, ""), by(1, 101, failure.Exited, "")}, 1},
 	}
 	for _, tt := range tests {
@@ -81,8 +92,10 @@ func TestOthersAreOrderedIn(t *testing.T) {
 	cause.Text, mine.Text, there.Text = "", "", ""
 	sent := mine
 	sent.Text = "what others get"
-	r := RunResult{State: Failed, Failures: map[int]failure.Failure{1: mine}, Cause: &cause,
-		Others: []failure.Failure{sent, there, cause}}
+	r := RunResult{
+		State: Failed, Failures: map[int]failure.Failure{1: mine}, Cause: &cause,
+		Others: []failure.Failure{sent, there, cause},
+	}
 	all := r.ordered()
 	var ranks []int
 	for _, f := range all {
@@ -199,8 +212,10 @@ func TestKernelIsAsked(t *testing.T) {
 	})
 	kernel := &fakeKernel{
 		memory: []evidence.Memory{{Path: "/cg"}, {Path: "/cg", Kills: 1}},
-		log: evidence.KernelLog{Readable: true, Kills: []evidence.OOMKill{{PID: 100, Name: "python3", RSS: 5 << 20,
-			Cgroup: true}}},
+		log: evidence.KernelLog{Readable: true, Kills: []evidence.OOMKill{{
+			PID: 100, Name: "python3", RSS: 5 << 20,
+			Cgroup: true,
+		}}},
 	}
 	b.agent.opts.Kernel = kernel
 	r := b.run(t)
@@ -257,8 +272,10 @@ func TestRedirectedStderr(t *testing.T) {
 func TestOthersTravel(t *testing.T) {
 	b := newHarness(t, WorkerSpec{}, exits(procs.Exit{LocalRank: 0, Code: 1}))
 	b.rdzv.outcome = &rdzv.Outcome{Ending: rdzv.EndFailed, Cause: remote(), Others: []rdzv.Failure{
-		{Failure: failure.Failure{Host: "node8", GlobalRank: 70, Kind: "peer_lost", Summary: "RuntimeError: x", LogFile: "/l",
-			ErrorFile: "/e", Stopped: true}, Grade: failure.GradePeer},
+		{Failure: failure.Failure{
+			Host: "node8", GlobalRank: 70, Kind: "peer_lost", Summary: "RuntimeError: x", LogFile: "/l",
+			ErrorFile: "/e", Stopped: true,
+		}, Grade: failure.GradePeer},
 	}}
 	r := b.run(t)
 	if len(r.Others) != 1 {

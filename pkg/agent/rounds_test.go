@@ -147,8 +147,10 @@ func TestFailureAndStopAtOnce(t *testing.T) {
 		before bool // the Stop is there when the worker fails
 		want   []string
 	}{
-		{"the failure first", false, []string{"rendezvous", "fail 1", "stop SIGTERM", "rendezvous", "stop SIGTERM",
-			"succeed"}},
+		{"the failure first", false, []string{
+			"rendezvous", "fail 1", "stop SIGTERM", "rendezvous", "stop SIGTERM",
+			"succeed",
+		}},
 		{"the stop first", true, []string{"rendezvous", "stop SIGTERM", "rendezvous", "stop SIGTERM", "succeed"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -253,8 +255,10 @@ func TestStopAfterSuccess(t *testing.T) {
 
 // A worker that cannot be executed is a failure like any other.
 func TestStartThatFails(t *testing.T) {
-	b := newHarness(t, WorkerSpec{}, exits(procs.Exit{LocalRank: 0, Code: 127,
-		StartErr: errors.New("execute ./x: not found")}))
+	b := newHarness(t, WorkerSpec{}, exits(procs.Exit{
+		LocalRank: 0, Code: 127,
+		StartErr: errors.New("execute ./x: not found"),
+	}))
 	r := b.run(t)
 	if root, _ := r.RootCause(); !r.IsFailed() || root.Kind != failure.NotFound || root.ShellCode() != 127 {
 		t.Errorf("result %+v", r)

@@ -76,8 +76,10 @@ func TestKillByWhileStopping(t *testing.T) {
 		begin func(b *harness, cancel context.CancelCauseFunc)
 	}{
 		{"after a failure", func(b *harness, _ context.CancelCauseFunc) {
-			b.group().exit(procs.Exit{LocalRank: 1,
-				Code: 1})
+			b.group().exit(procs.Exit{
+				LocalRank: 1,
+				Code:      1,
+			})
 		}},
 		{"told to stop", func(_ *harness, cancel context.CancelCauseFunc) { cancel(&SignalError{Signal: syscall.SIGTERM}) }},
 	} {
@@ -114,12 +116,18 @@ func TestGraces(t *testing.T) {
 	}{
 		{name: "a failure", restart: 5 * time.Second, shutdown: time.Minute, want: 5 * time.Second},
 		{name: "a failure, no grace", shutdown: time.Minute, want: 0},
-		{name: "told to stop", restart: 5 * time.Second, shutdown: time.Minute, cause: time.Second, before: true,
-			want: time.Minute},
-		{name: "told to stop after a failure", restart: time.Minute, shutdown: 7 * time.Second, cause: 3 * time.Second,
-			want: 10 * time.Second},
-		{name: "told to stop after a failure, soon enough", restart: 5 * time.Second, shutdown: 7 * time.Second,
-			cause: 3 * time.Second, want: 5 * time.Second},
+		{
+			name: "told to stop", restart: 5 * time.Second, shutdown: time.Minute, cause: time.Second, before: true,
+			want: time.Minute,
+		},
+		{
+			name: "told to stop after a failure", restart: time.Minute, shutdown: 7 * time.Second, cause: 3 * time.Second,
+			want: 10 * time.Second,
+		},
+		{
+			name: "told to stop after a failure, soon enough", restart: 5 * time.Second, shutdown: 7 * time.Second,
+			cause: 3 * time.Second, want: 5 * time.Second,
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

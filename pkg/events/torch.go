@@ -149,6 +149,8 @@ func torchView(e Event) any {
 	}
 	text, _ := json.Marshal(detail) //nolint:errchkjson // numbers and texts
 	meta.Detail = string(text)
-	return torchEvent{Name: "torchelastic.worker.status." + state, Source: source, Timestamp: e.Time.Unix(),
-		Metadata: meta}
+	return torchEvent{
+		Name: "torchelastic.worker.status." + state, Source: source, Timestamp: e.Time.Unix(),
+		Metadata: meta,
+	}
 }

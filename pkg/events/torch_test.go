@@ -14,8 +14,10 @@ import (
 func TestTorchStatus(t *testing.T) {
 	base := Event{
 		Time: time.Unix(1700000000, 5e8), RunID: "run", Host: "h",
-		Group: Group{Role: "default", EntryPoint: "python3", Backend: "c10d", Rank: 1, WorldSize: 2, Restarts: 3,
-			Uptime: 2500 * time.Millisecond},
+		Group: Group{
+			Role: "default", EntryPoint: "python3", Backend: "c10d", Rank: 1, WorldSize: 2, Restarts: 3,
+			Uptime: 2500 * time.Millisecond,
+		},
 	}
 	worker, step := base, base
 	worker.Kind, worker.State, worker.RawError, worker.PythonCode = KindResult, "FAILED", `{"message":"m"}`, new(-9)

@@ -16,11 +16,15 @@ func (c *Case) leftEarly(own []failure.Finding, peer bool) []failure.Finding {
 	if peer {
 		return nil
 	}
-	f := failure.Finding{Kind: failure.LeftEarly, Time: c.At,
-		Text: "exited with code 0 while its peers were still communicating"}
+	f := failure.Finding{
+		Kind: failure.LeftEarly, Time: c.At,
+		Text: "exited with code 0 while its peers were still communicating",
+	}
 	if before := c.PeersLost.Sub(c.At); before > soon { // its peers would have lost a connection at once
-		f = failure.Finding{Kind: failure.Absent, Time: c.PeersLost,
-			Text: fmt.Sprintf("had exited with code 0 %v before its peers gave up waiting", before.Round(time.Second))}
+		f = failure.Finding{
+			Kind: failure.Absent, Time: c.PeersLost,
+			Text: fmt.Sprintf("had exited with code 0 %v before its peers gave up waiting", before.Round(time.Second)),
+		}
 	}
 	all := []failure.Finding{f}
 	for _, shown := range own {

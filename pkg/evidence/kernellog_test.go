@@ -141,8 +141,10 @@ func TestCore(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	root := machine(map[string]string{"proc/sys/kernel/core_pattern": "core.%e.%p\n",
-		"proc/sys/kernel/core_uses_pid": "0\n"})
+	root := machine(map[string]string{
+		"proc/sys/kernel/core_pattern":  "core.%e.%p\n",
+		"proc/sys/kernel/core_uses_pid": "0\n",
+	})
 	long := time.Now().Add(-time.Hour)
 	if got, want := Core(root, 42, 11, dir, long), "core: "+filepath.Join(dir, "core.python3.42"); got != want {
 		t.Errorf("%q, want %q", got, want)
@@ -172,8 +174,10 @@ func TestScanFile(t *testing.T) {
 	if err := os.Chtimes(file, at(50), at(50)); err != nil {
 		t.Fatal(err)
 	}
-	want := []failure.Finding{{Kind: failure.Exception, Time: time.Time{}, Text: "KeyError: 1"},
-		{Kind: failure.Exception, Time: at(50), Text: "KeyError: 2"}}
+	want := []failure.Finding{
+		{Kind: failure.Exception, Time: time.Time{}, Text: "KeyError: 1"},
+		{Kind: failure.Exception, Time: at(50), Text: "KeyError: 2"},
+	}
 	if diff := cmp.Diff(want, ScanFile(file)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

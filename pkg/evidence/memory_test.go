@@ -56,8 +56,10 @@ func TestReadMemory(t *testing.T) {
 				"cgroup2 rw,memory_localevents", 1),
 			"sys/fs/cgroup/a/memory.events": "oom_kill 1\n", "sys/fs/cgroup/a/b/memory.events": "oom_kill 2\n",
 			"sys/fs/cgroup/a/b/memory.max": "4096\n",
-		}, Memory{Path: "/sys/fs/cgroup/a", Kills: 1, Below: map[string]groupKills{"/sys/fs/cgroup/a/b": {Kills: 2,
-			Limit: 4096}}}},
+		}, Memory{Path: "/sys/fs/cgroup/a", Kills: 1, Below: map[string]groupKills{"/sys/fs/cgroup/a/b": {
+			Kills: 2,
+			Limit: 4096,
+		}}}},
 		{"version 2", map[string]string{
 			"proc/self/cgroup": "0::/job.slice/a\n", "proc/self/mountinfo": v2,
 			"sys/fs/cgroup/job.slice/a/memory.events": "low 0\nhigh 0\nmax 7\noom 2\noom_kill 2\noom_group_kill 0\n",
@@ -68,8 +70,11 @@ func TestReadMemory(t *testing.T) {
 			"proc/self/cgroup": "0::/docker/abc\n", "proc/self/mountinfo": strings.Replace(v2, " / ", " /docker/abc ", 1),
 			"sys/fs/cgroup/memory.events": "oom_kill 0\n",
 		}, Memory{Path: "/sys/fs/cgroup"}},
-		{"version 2 without the controller", map[string]string{"proc/self/cgroup": "0::/a\n", "proc/self/mountinfo": v2},
-			Memory{}},
+		{
+			"version 2 without the controller",
+			map[string]string{"proc/self/cgroup": "0::/a\n", "proc/self/mountinfo": v2},
+			Memory{},
+		},
 		{"nothing", nil, Memory{}},
 		{"rubbish", map[string]string{"proc/self/cgroup": "x\n::\n", "proc/self/mountinfo": "\n - \n1 2 - 3\n"}, Memory{}},
 	} {
@@ -99,18 +104,42 @@ func TestOOM(t *testing.T) {
 		readable      bool
 		want          string
 	}{
-		{"the log has it", before, after, []OOMKill{other, mine}, true,
-			"killed by the OOM killer: memory limit 64 MiB of /cg; 62 MiB in use by pid 42 (python3)"},
-		{"the log alone", Memory{}, Memory{}, []OOMKill{mine}, true,
-			"killed by the OOM killer: 62 MiB in use by pid 42 (python3)"},
-		{"the machine", Memory{}, Memory{}, []OOMKill{global}, true,
-			"killed by the OOM killer: the machine is out of memory; 62 MiB in use by pid 42 (python3)"},
-		{"the counter alone", before, after, nil, false,
-			"probably killed by the OOM killer, which killed 1 processes in cgroup /cg meanwhile; memory limit 64 MiB of /cg"},
-		{"the counter of a cgroup below", before, below, nil, false,
-			"probably killed by the OOM killer, which killed 1 processes in cgroup /cg/worker meanwhile; memory limit 1.0 MiB of /cg/worker"},
-		{"the log, and the counter of a cgroup below", before, below, []OOMKill{mine}, true,
-			"killed by the OOM killer: memory limit 1.0 MiB of /cg/worker; 62 MiB in use by pid 42 (python3)"},
+		{
+			"the log has it", before, after,
+			[]OOMKill{other, mine},
+			true,
+			"killed by the OOM killer: memory limit 64 MiB of /cg; 62 MiB in use by pid 42 (python3)",
+		},
+		{
+			"the log alone",
+			Memory{},
+			Memory{},
+			[]OOMKill{mine},
+			true,
+			"killed by the OOM killer: 62 MiB in use by pid 42 (python3)",
+		},
+		{
+			"the machine",
+			Memory{},
+			Memory{},
+			[]OOMKill{global},
+			true,
+			"killed by the OOM killer: the machine is out of memory; 62 MiB in use by pid 42 (python3)",
+		},
+		{
+			"the counter alone", before, after, nil, false,
+			"probably killed by the OOM killer, which killed 1 processes in cgroup /cg meanwhile; memory limit 64 MiB of /cg",
+		},
+		{
+			"the counter of a cgroup below", before, below, nil, false,
+			"probably killed by the OOM killer, which killed 1 processes in cgroup /cg/worker meanwhile; memory limit 1.0 MiB of /cg/worker",
+		},
+		{
+			"the log, and the counter of a cgroup below", before, below,
+			[]OOMKill{mine},
+			true,
+			"killed by the OOM killer: memory limit 1.0 MiB of /cg/worker; 62 MiB in use by pid 42 (python3)",
+		},
 		{"a cgroup below has gone", below, before, nil, false, ""},
 		{"another process was taken", before, after, []OOMKill{other}, true, ""},
 		{"nobody was", before, before, nil, true, ""},

@@ -34,22 +34,28 @@ var recorded = []struct {
 			"ConnectionRefusedError: [Errno 111] Connection refused") + during +
 			inFrame("/usr/lib/python3.11/urllib/request.py",
 				"urllib.error.URLError: <urlopen error [Errno 111] Connection refused>"),
-		[]failure.Finding{{Kind: failure.Exception,
-			Text: "ConnectionRefusedError: [Errno 111] Connection refused (which led to urllib.error.URLError: <urlopen error [Errno 111] Connection refused>)"}},
+		[]failure.Finding{{
+			Kind: failure.Exception,
+			Text: "ConnectionRefusedError: [Errno 111] Connection refused (which led to urllib.error.URLError: <urlopen error [Errno 111] Connection refused>)",
+		}},
 	},
 	{
 		"a path with a name of ours", inFrame("/usr/lib/python3/dist-packages/requests/adapters.py",
 			"requests.exceptions.ConnectionError: HTTPConnectionPool(host='minio', port=9000): "+
 				"Max retries exceeded with url: /nccl/tests (Caused by NewConnectionError('Failed to establish a new connection: [Errno 111] Connection refused'))"),
-		[]failure.Finding{{Kind: failure.Exception,
+		[]failure.Finding{{
+			Kind: failure.Exception,
 			Text: "requests.exceptions.ConnectionError: HTTPConnectionPool(host='minio', port=9000): " +
-				"Max retries exceeded with url: /nccl/tests (Caused by NewConnectionError('Failed to establish a new connection: [Errno 111] Connection refused'))"}},
+				"Max retries exceeded with url: /nccl/tests (Caused by NewConnectionError('Failed to establish a new connection: [Errno 111] Connection refused'))",
+		}},
 	},
 	{
 		"chained by from", inFrame("/job/train.py", "ConnectionResetError: [Errno 104] Connection reset by peer") + direct +
 			inFrame("/job/train.py", "RuntimeError: cannot read the batch"),
-		[]failure.Finding{{Kind: failure.Exception,
-			Text: "ConnectionResetError: [Errno 104] Connection reset by peer (which led to RuntimeError: cannot read the batch)"}},
+		[]failure.Finding{{
+			Kind: failure.Exception,
+			Text: "ConnectionResetError: [Errno 104] Connection reset by peer (which led to RuntimeError: cannot read the batch)",
+		}},
 	},
 	{
 		"under torch's own launcher", inFrame(dist+"distributed/elastic/multiprocessing/errors/__init__.py",
@@ -60,11 +66,13 @@ var recorded = []struct {
 		"a checkpoint's", inFrame(dist+"distributed/checkpoint/filesystem.py", "BrokenPipeError: [Errno 32] Broken pipe"),
 		[]failure.Finding{{Kind: failure.Exception, Text: "BrokenPipeError: [Errno 32] Broken pipe"}},
 	},
-	{"an exception, and then lines of others", trace("ValueError: boom") + "[gloo] Connection reset by peer\n",
+	{
+		"an exception, and then lines of others", trace("ValueError: boom") + "[gloo] Connection reset by peer\n",
 		[]failure.Finding{
 			{Kind: failure.PeerLost, Text: "[gloo] Connection reset by peer"},
 			{Kind: failure.Exception, Text: "ValueError: boom"},
-		}},
+		},
+	},
 
 	// A peer's connection.
 	{
@@ -78,8 +86,10 @@ var recorded = []struct {
 	{
 		"UCC", inFrame("/job/train.py",
 			"RuntimeError: [Rank 1][ProcessGroupUCC-0][WORK] collective failed: Connection reset by remote peer"),
-		[]failure.Finding{{Kind: failure.PeerLost,
-			Text: "RuntimeError: [Rank 1][ProcessGroupUCC-0][WORK] collective failed: Connection reset by remote peer"}},
+		[]failure.Finding{{
+			Kind: failure.PeerLost,
+			Text: "RuntimeError: [Rank 1][ProcessGroupUCC-0][WORK] collective failed: Connection reset by remote peer",
+		}},
 	},
 
 	// Bystanders of an NCCL error, torch 2.5 and 2.9.
@@ -87,23 +97,29 @@ var recorded = []struct {
 		"dump signal",
 		"[rank5]:[E723 01:58:45.667329643 ProcessGroupNCCL.cpp:1743] [PG ID 0 PG GUID 0(default_pg) Rank 5] Received a dump signal due to a collective timeout from  rank 2 and we will try our best " +
 			"to dump the debug info. Last enqueued NCCL work: 136, last completed NCCL work: 136.\n",
-		[]failure.Finding{{Kind: failure.PeerLost,
+		[]failure.Finding{{
+			Kind: failure.PeerLost,
 			Text: "[rank5]:[E723 01:58:45.667329643 ProcessGroupNCCL.cpp:1743] [PG ID 0 PG GUID 0(default_pg) Rank 5] Received a dump signal due to a collective timeout from  rank 2 and we will try our best " +
-				"to dump the debug info. Last enqueued NCCL work: 136, last completed NCCL work: 136."}},
+				"to dump the debug info. Last enqueued NCCL work: 136, last completed NCCL work: 136.",
+		}},
 	},
 	{
 		"watchdog hang",
 		"[rank2]:[F1229 20:37:13.091528310 ProcessGroupNCCL.cpp:1306] [PG ID 0 PG GUID 0(default_pg) Rank 2] [PG ID 0 PG GUID 0(default_pg) Rank 2] Terminating the process after attempting to dump debug info, " +
 			"due to ProcessGroupNCCL watchdog hang.\n",
-		[]failure.Finding{{Kind: failure.PeerLost,
+		[]failure.Finding{{
+			Kind: failure.PeerLost,
 			Text: "[rank2]:[F1229 20:37:13.091528310 ProcessGroupNCCL.cpp:1306] [PG ID 0 PG GUID 0(default_pg) Rank 2] [PG ID 0 PG GUID 0(default_pg) Rank 2] Terminating the process after attempting to dump debug info, " +
-				"due to ProcessGroupNCCL watchdog hang."}},
+				"due to ProcessGroupNCCL watchdog hang.",
+		}},
 	},
 	{
 		"watchdog stuck",
 		"[rank0]:[E1229 20:37:12.0 ProcessGroupNCCL.cpp:1375] [PG ID 0 PG GUID 0 Rank 0] ProcessGroupNCCL's watchdog got stuck for 480 seconds without making progress in monitoring enqueued collectives.\n",
-		[]failure.Finding{{Kind: failure.PeerLost,
-			Text: "[rank0]:[E1229 20:37:12.0 ProcessGroupNCCL.cpp:1375] [PG ID 0 PG GUID 0 Rank 0] ProcessGroupNCCL's watchdog got stuck for 480 seconds without making progress in monitoring enqueued collectives."}},
+		[]failure.Finding{{
+			Kind: failure.PeerLost,
+			Text: "[rank0]:[E1229 20:37:12.0 ProcessGroupNCCL.cpp:1375] [PG ID 0 PG GUID 0 Rank 0] ProcessGroupNCCL's watchdog got stuck for 480 seconds without making progress in monitoring enqueued collectives.",
+		}},
 	},
 
 	// Quotes in a message.
@@ -134,23 +150,29 @@ var recorded = []struct {
 			"ConnectionResetError: [Errno 104] Connection reset by peer") + during +
 			inFrame(dist+"utils/data/_utils/signal_handling.py",
 				"RuntimeError: DataLoader worker (pid 25666) is killed by signal: Killed. "),
-		[]failure.Finding{{Kind: failure.Exception,
-			Text: "RuntimeError: DataLoader worker (pid 25666) is killed by signal: Killed."}},
+		[]failure.Finding{{
+			Kind: failure.Exception,
+			Text: "RuntimeError: DataLoader worker (pid 25666) is killed by signal: Killed.",
+		}},
 	},
 	{
 		"and says it once more", inFrame(dist+"utils/data/_utils/signal_handling.py",
 			"RuntimeError: DataLoader worker (pid 25666) is killed by signal: Killed. ") + direct +
 			inFrame(dist+"utils/data/dataloader.py", "RuntimeError: DataLoader worker (pid(s) 25666) exited unexpectedly"),
-		[]failure.Finding{{Kind: failure.Exception,
-			Text: "RuntimeError: DataLoader worker (pid 25666) is killed by signal: Killed."}},
+		[]failure.Finding{{
+			Kind: failure.Exception,
+			Text: "RuntimeError: DataLoader worker (pid 25666) is killed by signal: Killed.",
+		}},
 	},
 	{
 		"a DataLoader's process is killed, 2.14",
 		ranked("Traceback (most recent call last):\n  File \"/job/train.py\", line 116, in loader\n    for _ in loader:\n  File \"" + dist +
 			"utils/data/dataloader.py\", line 1293, in _try_get_data\n    data = self._data_queue.get(timeout=timeout)\n  File \"/usr/lib/python3.14/multiprocessing/connection.py\", line 416, in _recv\n" +
 			"    chunk = read(handle, to_read)\nConnectionResetError: [Errno 104] Connection reset by peer\n"),
-		[]failure.Finding{{Kind: failure.Exception,
-			Text: "a process of a DataLoader is gone: ConnectionResetError: [Errno 104] Connection reset by peer"}},
+		[]failure.Finding{{
+			Kind: failure.Exception,
+			Text: "a process of a DataLoader is gone: ConnectionResetError: [Errno 104] Connection reset by peer",
+		}},
 	},
 	{
 		"and its death is noticed while Python writes that, 1.13",
@@ -158,8 +180,10 @@ var recorded = []struct {
 			dist +
 			"utils/data/dataloader.py\", line 1282, in _get_data\n    success, data = self._try_get_data()\n                    ^object address  : 0x7fa0cdc8ea40\nobject refcount : 2\n" +
 			"object type     : 0x9ec680\nobject type name: ConnectionResetError\nobject repr     : ConnectionResetError(104, 'Connection reset by peer')\nlost sys.stderr\n",
-		[]failure.Finding{{Kind: failure.Exception,
-			Text: "a process of a DataLoader is gone: ConnectionResetError: 104, 'Connection reset by peer'"}},
+		[]failure.Finding{{
+			Kind: failure.Exception,
+			Text: "a process of a DataLoader is gone: ConnectionResetError: 104, 'Connection reset by peer'",
+		}},
 	},
 	{
 		"torch.multiprocessing", inFrame(dist+"multiprocessing/spawn.py",
@@ -176,18 +200,28 @@ var recorded = []struct {
 			inFrame("/usr/lib/python3.11/multiprocessing/pool.py", "ValueError: boom"),
 		[]failure.Finding{{Kind: failure.Exception, Text: "ValueError: boom"}},
 	},
-	{"a message that begins with an empty line", trace("RuntimeError: ", "", "  the checkpoint is truncated", ""),
-		[]failure.Finding{{Kind: failure.Exception, Text: "RuntimeError: the checkpoint is truncated"}}},
-	{"no message, and then lines of others", trace("KeyError") + "step 2\n",
-		[]failure.Finding{{Kind: failure.Exception, Text: "KeyError"}}},
-	{"no message, and a chain", trace("KeyError", "") + strings.TrimPrefix(during, "\n") + trace("RuntimeError: b"),
-		[]failure.Finding{{Kind: failure.Exception, Text: "KeyError (which led to RuntimeError: b)"}}},
+	{
+		"a message that begins with an empty line", trace("RuntimeError: ", "", "  the checkpoint is truncated", ""),
+		[]failure.Finding{{Kind: failure.Exception, Text: "RuntimeError: the checkpoint is truncated"}},
+	},
+	{
+		"no message, and then lines of others", trace("KeyError") + "step 2\n",
+		[]failure.Finding{{Kind: failure.Exception, Text: "KeyError"}},
+	},
+	{
+		"no message, and a chain", trace("KeyError", "") + strings.TrimPrefix(during, "\n") + trace("RuntimeError: b"),
+		[]failure.Finding{{Kind: failure.Exception, Text: "KeyError (which led to RuntimeError: b)"}},
+	},
 
 	// Before an abort.
-	{"assert", "python3: loss.c:7: step: Assertion `loss == loss' failed.\n",
-		[]failure.Finding{{Kind: failure.Fatal, Text: "python3: loss.c:7: step: Assertion `loss == loss' failed."}}},
-	{"std::system_error, nobody knows whose",
-		"terminate called after throwing an instance of 'std::system_error'\n  what():  Connection reset by peer\n", nil},
+	{
+		"assert", "python3: loss.c:7: step: Assertion `loss == loss' failed.\n",
+		[]failure.Finding{{Kind: failure.Fatal, Text: "python3: loss.c:7: step: Assertion `loss == loss' failed."}},
+	},
+	{
+		"std::system_error, nobody knows whose",
+		"terminate called after throwing an instance of 'std::system_error'\n  what():  Connection reset by peer\n", nil,
+	},
 }
 
 func TestRecorded(t *testing.T) {
@@ -232,8 +266,10 @@ func TestOfErrorFile(t *testing.T) {
 		ofPeer                         bool
 	}{
 		{name: "a message alone", message: "ValueError: no", want: "ValueError: no"},
-		{name: "a message of a peer", message: "RuntimeError: [gloo] Connection reset by peer",
-			want: "RuntimeError: [gloo] Connection reset by peer", ofPeer: true},
+		{
+			name: "a message of a peer", message: "RuntimeError: [gloo] Connection reset by peer",
+			want: "RuntimeError: [gloo] Connection reset by peer", ofPeer: true,
+		},
 		{name: "a message that begins with an empty line", message: "RuntimeError: \n\nno", want: "RuntimeError: no"},
 		{name: "empty"},
 		{name: "a traceback", message: "ValueError: no", callStack: trace("ValueError: no"), want: "ValueError: no"},
@@ -248,8 +284,10 @@ func TestOfErrorFile(t *testing.T) {
 			callStack: inFrame(dist+"distributed/distributed_c10d.py", "RuntimeError: Broken pipe (32)"),
 			want:      "RuntimeError: Broken pipe (32)", ofPeer: true,
 		},
-		{name: "an interrupt", message: "KeyboardInterrupt: ", callStack: trace("KeyboardInterrupt"),
-			want: "KeyboardInterrupt: "},
+		{
+			name: "an interrupt", message: "KeyboardInterrupt: ", callStack: trace("KeyboardInterrupt"),
+			want: "KeyboardInterrupt: ",
+		},
 	} {
 		if got, ofPeer := OfErrorFile(tt.message, tt.callStack); got != tt.want || ofPeer != tt.ofPeer {
 			t.Errorf("%s: %q, %v", tt.name, got, ofPeer)
@@ -263,10 +301,14 @@ func TestLastWord(t *testing.T) {
 	}{
 		{"nothing", "", ""},
 		{"sys.exit", "step 1\ndata is missing\n", "data is missing"},
-		{"argparse", "usage: train.py [-h] --lr LR\ntrain.py: error: the following arguments are required: --lr\n",
-			"train.py: error: the following arguments are required: --lr"},
-		{"no syntax", "  File \"/job/train.py\", line 1\n    def f(\n         ^\nSyntaxError: '(' was never closed\n",
-			"SyntaxError: '(' was never closed"},
+		{
+			"argparse", "usage: train.py [-h] --lr LR\ntrain.py: error: the following arguments are required: --lr\n",
+			"train.py: error: the following arguments are required: --lr",
+		},
+		{
+			"no syntax", "  File \"/job/train.py\", line 1\n    def f(\n         ^\nSyntaxError: '(' was never closed\n",
+			"SyntaxError: '(' was never closed",
+		},
 		{"no module", "/usr/bin/python3: No module named trane\n", "/usr/bin/python3: No module named trane"},
 		{
 			"prefixes with times",
@@ -300,23 +342,47 @@ func TestAbortedBy(t *testing.T) {
 	}{
 		{"nothing", nil, nil, ""},
 		{"ordinary lines", []string{"step 1"}, nil, ""},
-		{"C++", []string{"terminate called after throwing an instance of 'std::length_error'",
-			"  what():  the batch is too long"}, nil, "what():  the batch is too long"},
-		{"C++, and frames", []string{"  what():  CUDA is lost",
-			"Exception raised from f at a.cpp:1 (most recent call first):", "frame #0: c10::Error"}, nil,
-			"what():  CUDA is lost"},
-		{"assert", []string{"python3: loss.c:7: step: Assertion `loss == loss' failed."}, nil,
-			"Assertion `loss == loss' failed."},
-		{"glog", []string{"F0312 10:00:00.000000 123 loss.cc:42] Check failed: loss == loss (nan vs. nan) ",
-			"*** Check failure stack trace: ***"}, nil, "Check failed: loss == loss (nan vs. nan)"},
+		{"C++", []string{
+			"terminate called after throwing an instance of 'std::length_error'",
+			"  what():  the batch is too long",
+		}, nil, "what():  the batch is too long"},
+		{
+			"C++, and frames",
+			[]string{
+				"  what():  CUDA is lost",
+				"Exception raised from f at a.cpp:1 (most recent call first):", "frame #0: c10::Error",
+			},
+			nil,
+			"what():  CUDA is lost",
+		},
+		{
+			"assert",
+			[]string{"python3: loss.c:7: step: Assertion `loss == loss' failed."},
+			nil,
+			"Assertion `loss == loss' failed.",
+		},
+		{"glog", []string{
+			"F0312 10:00:00.000000 123 loss.cc:42] Check failed: loss == loss (nan vs. nan) ",
+			"*** Check failure stack trace: ***",
+		}, nil, "Check failed: loss == loss (nan vs. nan)"},
 		{"the heap", []string{"free(): invalid pointer"}, nil, "free(): invalid pointer"},
 		{"the heap again", []string{"double free or corruption (!prev)"}, nil, "double free or corruption (!prev)"},
-		{"the stack", []string{"*** stack smashing detected ***: terminated"}, nil,
-			"*** stack smashing detected ***: terminated"},
-		{"no exception", []string{"terminate called without an active exception"}, nil,
-			"terminate called without an active exception"},
-		{"what it had shown", []string{"step 1"}, []failure.Finding{{Kind: failure.Exception, Time: at(1),
-			Text: "KeyError: 1"}, {Kind: failure.Exception, Time: at(2), Text: "ValueError: boom"}}, "ValueError: boom"},
+		{
+			"the stack",
+			[]string{"*** stack smashing detected ***: terminated"},
+			nil,
+			"*** stack smashing detected ***: terminated",
+		},
+		{
+			"no exception",
+			[]string{"terminate called without an active exception"},
+			nil,
+			"terminate called without an active exception",
+		},
+		{"what it had shown", []string{"step 1"}, []failure.Finding{{
+			Kind: failure.Exception, Time: at(1),
+			Text: "KeyError: 1",
+		}, {Kind: failure.Exception, Time: at(2), Text: "ValueError: boom"}}, "ValueError: boom"},
 	} {
 		if got := abortedBy(tt.shown, tt.stderr); got != tt.want {
 			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)

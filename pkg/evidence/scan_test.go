@@ -50,32 +50,48 @@ var streams = []struct {
 	{"ordinary output", "step 1\nloss 0.3 [rank0] INFO all fine\n", nil},
 	{"an exception", trace("ValueError: boom"), []failure.Finding{{Kind: failure.Exception, Text: "ValueError: boom"}}},
 	{"without a message", trace("KeyError"), []failure.Finding{{Kind: failure.Exception, Text: "KeyError"}}},
-	{"a message of several lines", trace("ValueError: boom", "second line of it"),
-		[]failure.Finding{{Kind: failure.Exception, Text: "ValueError: boom"}}},
-	{"no line end", strings.TrimSuffix(trace("ValueError: boom"), "\n"),
-		[]failure.Finding{{Kind: failure.Exception, Text: "ValueError: boom"}}},
-	{"carriage returns", strings.ReplaceAll(trace("ValueError: boom"), "\n", "\r\n"),
-		[]failure.Finding{{Kind: failure.Exception, Text: "ValueError: boom"}}},
-	{"after a progress bar", "\r 10%|█  | 1/10\r 20%|██ | 2/10" + trace("ValueError: boom"),
-		[]failure.Finding{{Kind: failure.Exception, Text: "ValueError: boom"}}},
-	{"a rank's prefix", ranked(trace("ValueError: boom")),
-		[]failure.Finding{{Kind: failure.Exception, Text: "ValueError: boom"}}},
+	{
+		"a message of several lines", trace("ValueError: boom", "second line of it"),
+		[]failure.Finding{{Kind: failure.Exception, Text: "ValueError: boom"}},
+	},
+	{
+		"no line end", strings.TrimSuffix(trace("ValueError: boom"), "\n"),
+		[]failure.Finding{{Kind: failure.Exception, Text: "ValueError: boom"}},
+	},
+	{
+		"carriage returns", strings.ReplaceAll(trace("ValueError: boom"), "\n", "\r\n"),
+		[]failure.Finding{{Kind: failure.Exception, Text: "ValueError: boom"}},
+	},
+	{
+		"after a progress bar", "\r 10%|█  | 1/10\r 20%|██ | 2/10" + trace("ValueError: boom"),
+		[]failure.Finding{{Kind: failure.Exception, Text: "ValueError: boom"}},
+	},
+	{
+		"a rank's prefix", ranked(trace("ValueError: boom")),
+		[]failure.Finding{{Kind: failure.Exception, Text: "ValueError: boom"}},
+	},
 	{
 		"colours",
 		"Traceback (most recent call last):\n  File \x1b[35m\"t.py\"\x1b[0m, line \x1b[35m1\x1b[0m\n    \x1b[31mf\x1b[0m\x1b[1;31m()\x1b[0m\n" +
 			"\x1b[1;35mValueError\x1b[0m: \x1b[35mboom\x1b[0m\n",
 		[]failure.Finding{{Kind: failure.Exception, Text: "ValueError: boom"}},
 	},
-	{"other threads write in between",
+	{
+		"other threads write in between",
 		"Traceback (most recent call last):\n  File \"t.py\", line 1\nWARNING: slow\nINFO\n    f()\nValueError: boom\n",
-		[]failure.Finding{{Kind: failure.Exception, Text: "ValueError: boom"}}},
+		[]failure.Finding{{Kind: failure.Exception, Text: "ValueError: boom"}},
+	},
 	{"cut off in the middle", "Traceback (most recent call last):\n  File \"t.py\", line 1\n", nil},
-	{"no text", "\xff\xfe\x00" + trace("ValueError: b\xffd \x1b[0m"),
-		[]failure.Finding{{Kind: failure.Exception, Text: "ValueError: b?d"}}},
+	{
+		"no text", "\xff\xfe\x00" + trace("ValueError: b\xffd \x1b[0m"),
+		[]failure.Finding{{Kind: failure.Exception, Text: "ValueError: b?d"}},
+	},
 	{"an interrupt", trace("KeyboardInterrupt"), nil},
 	{"an end in order", trace("SystemExit: 3"), nil},
-	{"a signal that torch's handler tells",
-		trace("torch.distributed.elastic.multiprocessing.api.SignalException: Process 7 got signal: 15"), nil},
+	{
+		"a signal that torch's handler tells",
+		trace("torch.distributed.elastic.multiprocessing.api.SignalException: Process 7 got signal: 15"), nil,
+	},
 	{"ignored by Python", "Exception ignored in: <function f at 0x7f>\n" + trace("ValueError: late"), nil},
 	{"not the one after it", "Exception ignored in: <function f at 0x7f>\n" + trace("ValueError: late") +
 		trace("KeyError: 1"), []failure.Finding{{Kind: failure.Exception, Text: "KeyError: 1"}}},
@@ -86,8 +102,10 @@ var streams = []struct {
 		[]failure.Finding{{Kind: failure.Exception, Text: "ValueError: boom"}},
 	},
 
-	{"wrapped", trace("KeyError: 'lr'") + direct + trace("ConfigError: no learning rate"),
-		[]failure.Finding{{Kind: failure.Exception, Text: "KeyError: 'lr' (which led to ConfigError: no learning rate)"}}},
+	{
+		"wrapped", trace("KeyError: 'lr'") + direct + trace("ConfigError: no learning rate"),
+		[]failure.Finding{{Kind: failure.Exception, Text: "KeyError: 'lr' (which led to ConfigError: no learning rate)"}},
+	},
 	{
 		"then the end of the group fails, too", trace("ValueError: boom") + during +
 			trace("RuntimeError: [./gloo/transport/tcp/pair.cc:547] Connection closed by peer [127.0.0.1]:413"),
@@ -97,8 +115,10 @@ var streams = []struct {
 		"a peer's end, wrapped",
 		trace("RuntimeError: [./gloo/transport/tcp/pair.cc:547] Connection closed by peer [127.0.0.1]:413") + direct +
 			trace("TrainingFailed: step 7"),
-		[]failure.Finding{{Kind: failure.PeerLost,
-			Text: "RuntimeError: [./gloo/transport/tcp/pair.cc:547] Connection closed by peer [127.0.0.1]:413"}},
+		[]failure.Finding{{
+			Kind: failure.PeerLost,
+			Text: "RuntimeError: [./gloo/transport/tcp/pair.cc:547] Connection closed by peer [127.0.0.1]:413",
+		}},
 	},
 	{"two that have nothing to do with each other", trace("RuntimeError: Connection reset by peer") + "on we go\n" +
 		trace("ValueError: boom"), []failure.Finding{
@@ -109,64 +129,86 @@ var streams = []struct {
 	{
 		"gloo 2.14, SIGKILL or exit of a peer",
 		ranked(trace("RuntimeError: [./gloo/transport/tcp/pair.cc:547] Connection closed by peer [127.0.0.1]:413")),
-		[]failure.Finding{{Kind: failure.PeerLost,
-			Text: "RuntimeError: [./gloo/transport/tcp/pair.cc:547] Connection closed by peer [127.0.0.1]:413"}},
+		[]failure.Finding{{
+			Kind: failure.PeerLost,
+			Text: "RuntimeError: [./gloo/transport/tcp/pair.cc:547] Connection closed by peer [127.0.0.1]:413",
+		}},
 	},
 	{
 		"gloo 2.6",
 		trace("RuntimeError: [./gloo/transport/tcp/pair.cc:525] Read error [127.0.0.1]:28892: Connection reset by peer"),
-		[]failure.Finding{{Kind: failure.PeerLost,
-			Text: "RuntimeError: [./gloo/transport/tcp/pair.cc:525] Read error [127.0.0.1]:28892: Connection reset by peer"}},
+		[]failure.Finding{{
+			Kind: failure.PeerLost,
+			Text: "RuntimeError: [./gloo/transport/tcp/pair.cc:525] Read error [127.0.0.1]:28892: Connection reset by peer",
+		}},
 	},
 	{
 		"gloo, a peer hangs",
 		trace("RuntimeError: [./gloo/transport/tcp/unbound_buffer.cc:81] Timed out waiting 6000ms for recv operation to complete"),
-		[]failure.Finding{{Kind: failure.PeerLost,
-			Text: "RuntimeError: [./gloo/transport/tcp/unbound_buffer.cc:81] Timed out waiting 6000ms for recv operation to complete"}},
+		[]failure.Finding{{
+			Kind: failure.PeerLost,
+			Text: "RuntimeError: [./gloo/transport/tcp/unbound_buffer.cc:81] Timed out waiting 6000ms for recv operation to complete",
+		}},
 	},
 	{
 		"gloo, monitored barrier",
 		"[rank0]:[E1121 19:00:28.410768053 ProcessGroupGloo.cpp:68] [Rank 0]: Rank 1 failed to pass monitoredBarrier in 60000 ms\n" +
 			trace("RuntimeError: [Rank 0]: Rank 1 failed to pass monitoredBarrier in 60000 ms", " Original exception: ",
 				"[./gloo/transport/tcp/pair.cc:547] Connection closed by peer [127.0.0.1]:43653"),
-		[]failure.Finding{{Kind: failure.PeerLost,
-			Text: "RuntimeError: [Rank 0]: Rank 1 failed to pass monitoredBarrier in 60000 ms"}},
+		[]failure.Finding{{
+			Kind: failure.PeerLost,
+			Text: "RuntimeError: [Rank 0]: Rank 1 failed to pass monitoredBarrier in 60000 ms",
+		}},
 	},
 	{
 		"gloo, in C++",
 		"terminate called after throwing an instance of 'gloo::IoException'\n  what():  [gloo/transport/tcp/pair.cc:589] Read error [10.0.0.1]:31290: Connection reset by peer\n",
-		[]failure.Finding{{Kind: failure.PeerLost,
-			Text: "what():  [gloo/transport/tcp/pair.cc:589] Read error [10.0.0.1]:31290: Connection reset by peer"}},
+		[]failure.Finding{{
+			Kind: failure.PeerLost,
+			Text: "what():  [gloo/transport/tcp/pair.cc:589] Read error [10.0.0.1]:31290: Connection reset by peer",
+		}},
 	},
 	{
 		"the store's host goes, 2.14",
 		"[rank1]:[W1121 19:00:21.388607476 TCPStore.cpp:138] [c10d] recvValueWithTimeout failed on SocketImpl(fd=5): Failed to recv, got 0 bytes. Connection was likely closed.\n" +
 			"Exception raised from recvBytes at ./torch/csrc/distributed/c10d/Utils.hpp:790 (most recent call first):\nframe #0: c10::Error::Error\n\n" +
 			trace("torch.distributed.DistNetworkError: Failed to recv, got 0 bytes. Connection was likely closed. Did the remote server shutdown or crash?"),
-		[]failure.Finding{{Kind: failure.PeerLost,
-			Text: "torch.distributed.DistNetworkError: Failed to recv, got 0 bytes. Connection was likely closed. Did the remote server shutdown or crash?"}},
+		[]failure.Finding{{
+			Kind: failure.PeerLost,
+			Text: "torch.distributed.DistNetworkError: Failed to recv, got 0 bytes. Connection was likely closed. Did the remote server shutdown or crash?",
+		}},
 	},
 	{
 		"a wait for a key", trace("torch.distributed.DistStoreError: wait timeout after 6000ms, keys: /default_pg/0//never"),
-		[]failure.Finding{{Kind: failure.PeerLost,
-			Text: "torch.distributed.DistStoreError: wait timeout after 6000ms, keys: /default_pg/0//never"}},
+		[]failure.Finding{{
+			Kind: failure.PeerLost,
+			Text: "torch.distributed.DistStoreError: wait timeout after 6000ms, keys: /default_pg/0//never",
+		}},
 	},
 	{
 		"a rank never comes",
 		trace("torch.distributed.DistStoreError: Timed out after 7 seconds waiting for clients. 1/2 clients joined."),
-		[]failure.Finding{{Kind: failure.PeerLost,
-			Text: "torch.distributed.DistStoreError: Timed out after 7 seconds waiting for clients. 1/2 clients joined."}},
+		[]failure.Finding{{
+			Kind: failure.PeerLost,
+			Text: "torch.distributed.DistStoreError: Timed out after 7 seconds waiting for clients. 1/2 clients joined.",
+		}},
 	},
-	{"1.13, a rank never comes", trace("RuntimeError: Socket Timeout"),
-		[]failure.Finding{{Kind: failure.PeerLost, Text: "RuntimeError: Socket Timeout"}}},
+	{
+		"1.13, a rank never comes", trace("RuntimeError: Socket Timeout"),
+		[]failure.Finding{{Kind: failure.PeerLost, Text: "RuntimeError: Socket Timeout"}},
+	},
 	{
 		"1.13, the store never comes",
 		trace("TimeoutError: The client socket has timed out after 20s while trying to connect to (127.0.0.1, 22342)."),
-		[]failure.Finding{{Kind: failure.PeerLost,
-			Text: "TimeoutError: The client socket has timed out after 20s while trying to connect to (127.0.0.1, 22342)."}},
+		[]failure.Finding{{
+			Kind: failure.PeerLost,
+			Text: "TimeoutError: The client socket has timed out after 20s while trying to connect to (127.0.0.1, 22342).",
+		}},
 	},
-	{"a start that is only slow",
-		"[W1121 18:53:37.522844192 TCPStore.cpp:330] [c10d] TCP client failed to connect/validate to host 127.0.0.1:25039 - retrying: Connection refused\n", nil},
+	{
+		"a start that is only slow",
+		"[W1121 18:53:37.522844192 TCPStore.cpp:330] [c10d] TCP client failed to connect/validate to host 127.0.0.1:25039 - retrying: Connection refused\n", nil,
+	},
 	{"the user's own words", "retry 1: Connection reset by peer\n", nil},
 
 	{
@@ -174,78 +216,114 @@ var streams = []struct {
 		ranked(trace("torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:3763, remote process exited or there was a network error, NCCL version 2.28.8",
 			"ncclRemoteError: A call failed possibly due to a network error or a remote process exiting prematurely.",
 			"Last error:", "x")),
-		[]failure.Finding{{Kind: failure.PeerLost,
-			Text: "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:3763, remote process exited or there was a network error, NCCL version 2.28.8"}},
+		[]failure.Finding{{
+			Kind: failure.PeerLost,
+			Text: "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:3763, remote process exited or there was a network error, NCCL version 2.28.8",
+		}},
 	},
 	{
 		"NCCL, the same, as an internal error",
 		trace("torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:1275, internal error, NCCL version 2.14.3",
 			"ncclInternalError: Internal check failed.", "Last error:", "Net : Connection closed by remote peer user<50260>"),
-		[]failure.Finding{{Kind: failure.PeerLost,
-			Text: "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:1275, internal error, NCCL version 2.14.3"}},
+		[]failure.Finding{{
+			Kind: failure.PeerLost,
+			Text: "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:1275, internal error, NCCL version 2.14.3",
+		}},
 	},
 	{
 		"NCCL, its own",
 		trace("torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:1287, invalid usage, NCCL version 2.17.1",
 			"ncclInvalidUsage: This usually reflects invalid usage of NCCL library.", "Last error:",
 			"Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 2000"),
-		[]failure.Finding{{Kind: failure.NCCL,
-			Text: "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:1287, invalid usage, NCCL version 2.17.1"}},
+		[]failure.Finding{{
+			Kind: failure.NCCL,
+			Text: "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:1287, invalid usage, NCCL version 2.17.1",
+		}},
 	},
 	{
 		"NCCL, watchdog",
 		"[rank0]:[E321 02:07:08.408271257 ProcessGroupNCCL.cpp:607] [Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=1580, OpType=ALLREDUCE, Timeout(ms)=600000) ran for 600060 milliseconds before timing out.\n",
-		[]failure.Finding{{Kind: failure.PeerLost,
-			Text: "[rank0]:[E321 02:07:08.408271257 ProcessGroupNCCL.cpp:607] [Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=1580, OpType=ALLREDUCE, Timeout(ms)=600000) ran for 600060 milliseconds before timing out."}},
+		[]failure.Finding{{
+			Kind: failure.PeerLost,
+			Text: "[rank0]:[E321 02:07:08.408271257 ProcessGroupNCCL.cpp:607] [Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=1580, OpType=ALLREDUCE, Timeout(ms)=600000) ran for 600060 milliseconds before timing out.",
+		}},
 	},
 	{
 		"NCCL, a peer's socket",
 		"n1:183006:183181 [1] misc/socket.cc:538 NCCL WARN Net : Connection closed by remote peer n2<47861>\n",
-		[]failure.Finding{{Kind: failure.PeerLost,
-			Text: "n1:183006:183181 [1] misc/socket.cc:538 NCCL WARN Net : Connection closed by remote peer n2<47861>"}},
+		[]failure.Finding{{
+			Kind: failure.PeerLost,
+			Text: "n1:183006:183181 [1] misc/socket.cc:538 NCCL WARN Net : Connection closed by remote peer n2<47861>",
+		}},
 	},
-	{"NCCL, harmless",
-		"n1:1:2 [0] NCCL INFO Using network Socket, Connection refused\nn1:1:2 [0] graph/topo.cc:1 NCCL WARN Missing iommu=pt\n", nil},
+	{
+		"NCCL, harmless",
+		"n1:1:2 [0] NCCL INFO Using network Socket, Connection refused\nn1:1:2 [0] graph/topo.cc:1 NCCL WARN Missing iommu=pt\n", nil,
+	},
 	{
 		"NCCL, the GPU fails", "n1:1:2 [0] enqueue.cc:99 NCCL WARN Cuda failure 'an illegal memory access was encountered'\n",
-		[]failure.Finding{{Kind: failure.CUDA,
-			Text: "n1:1:2 [0] enqueue.cc:99 NCCL WARN Cuda failure 'an illegal memory access was encountered'"}},
+		[]failure.Finding{{
+			Kind: failure.CUDA,
+			Text: "n1:1:2 [0] enqueue.cc:99 NCCL WARN Cuda failure 'an illegal memory access was encountered'",
+		}},
 	},
 	{
 		"the watchdog tells of a CUDA error",
 		"[E ProcessGroupNCCL.cpp:915] [Rank 0] NCCL watchdog thread terminated with exception: CUDA error: an illegal memory access was encountered\n",
-		[]failure.Finding{{Kind: failure.CUDA,
-			Text: "[E ProcessGroupNCCL.cpp:915] [Rank 0] NCCL watchdog thread terminated with exception: CUDA error: an illegal memory access was encountered"}},
+		[]failure.Finding{{
+			Kind: failure.CUDA,
+			Text: "[E ProcessGroupNCCL.cpp:915] [Rank 0] NCCL watchdog thread terminated with exception: CUDA error: an illegal memory access was encountered",
+		}},
 	},
 
-	{"CUDA out of memory", trace("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB."),
-		[]failure.Finding{{Kind: failure.CUDA,
-			Text: "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB."}}},
-	{"CUDA error", trace("RuntimeError: CUDA error: device-side assert triggered",
-		"CUDA kernel errors might be asynchronously reported"),
-		[]failure.Finding{{Kind: failure.CUDA, Text: "RuntimeError: CUDA error: device-side assert triggered"}}},
-	{"HIP error", trace("torch.AcceleratorError: HIP error: invalid device function"),
-		[]failure.Finding{{Kind: failure.CUDA, Text: "torch.AcceleratorError: HIP error: invalid device function"}}},
-	{"cuDNN", trace("RuntimeError: cuDNN error: CUDNN_STATUS_EXECUTION_FAILED"),
-		[]failure.Finding{{Kind: failure.CUDA, Text: "RuntimeError: cuDNN error: CUDNN_STATUS_EXECUTION_FAILED"}}},
+	{
+		"CUDA out of memory", trace("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB."),
+		[]failure.Finding{{
+			Kind: failure.CUDA,
+			Text: "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB.",
+		}},
+	},
+	{
+		"CUDA error", trace("RuntimeError: CUDA error: device-side assert triggered",
+			"CUDA kernel errors might be asynchronously reported"),
+		[]failure.Finding{{Kind: failure.CUDA, Text: "RuntimeError: CUDA error: device-side assert triggered"}},
+	},
+	{
+		"HIP error", trace("torch.AcceleratorError: HIP error: invalid device function"),
+		[]failure.Finding{{Kind: failure.CUDA, Text: "torch.AcceleratorError: HIP error: invalid device function"}},
+	},
+	{
+		"cuDNN", trace("RuntimeError: cuDNN error: CUDNN_STATUS_EXECUTION_FAILED"),
+		[]failure.Finding{{Kind: failure.CUDA, Text: "RuntimeError: cuDNN error: CUDNN_STATUS_EXECUTION_FAILED"}},
+	},
 	{
 		"the kernel's assertion",
 		"/w/IndexKernel.cu:92: operator(): block: [0,0,0], thread: [0,0,0] Assertion `index out of bounds` failed.\n",
-		[]failure.Finding{{Kind: failure.CUDA,
-			Text: "/w/IndexKernel.cu:92: operator(): block: [0,0,0], thread: [0,0,0] Assertion `index out of bounds` failed."}},
+		[]failure.Finding{{
+			Kind: failure.CUDA,
+			Text: "/w/IndexKernel.cu:92: operator(): block: [0,0,0], thread: [0,0,0] Assertion `index out of bounds` failed.",
+		}},
 	},
-	{"Xid", "NVRM: Xid (PCI:0000:3b:00): 79, pid=7, GPU has fallen off the bus.\n",
-		[]failure.Finding{{Kind: failure.Xid, Text: "NVRM: Xid (PCI:0000:3b:00): 79, pid=7, GPU has fallen off the bus."}}},
-	{"the interpreter cannot start", "Fatal Python error: init_import_site: Failed to import the site module\n",
-		[]failure.Finding{{Kind: failure.Exception,
-			Text: "Fatal Python error: init_import_site: Failed to import the site module"}}},
+	{
+		"Xid", "NVRM: Xid (PCI:0000:3b:00): 79, pid=7, GPU has fallen off the bus.\n",
+		[]failure.Finding{{Kind: failure.Xid, Text: "NVRM: Xid (PCI:0000:3b:00): 79, pid=7, GPU has fallen off the bus."}},
+	},
+	{
+		"the interpreter cannot start", "Fatal Python error: init_import_site: Failed to import the site module\n",
+		[]failure.Finding{{
+			Kind: failure.Exception,
+			Text: "Fatal Python error: init_import_site: Failed to import the site module",
+		}},
+	},
 	{"faulthandler", "Fatal Python error: Aborted\n\nThread 0x00007f (most recent call first):\n", nil},
 	{"beyond what is looked at", strings.Repeat("x", maxLine) + " CUDA error: no\n", nil},
 	{
 		"just within", strings.Repeat("x", 9) + " CUDA error: yes" + strings.Repeat("y", maxLine) + "\n" +
 			trace("KeyError: 1"),
-		[]failure.Finding{{Kind: failure.CUDA, Text: "xxxxxxxxx CUDA error: yes" + strings.Repeat("y", maxText-3-25) + "..."},
-			{Kind: failure.Exception, Text: "KeyError: 1"}},
+		[]failure.Finding{
+			{Kind: failure.CUDA, Text: "xxxxxxxxx CUDA error: yes" + strings.Repeat("y", maxText-3-25) + "..."},
+			{Kind: failure.Exception, Text: "KeyError: 1"},
+		},
 	},
 }
 
@@ -273,8 +351,10 @@ func TestScannerStamps(t *testing.T) {
 	s.Scan([]byte(" call last):\n  File"), at(2))
 	s.Scan([]byte(" \"x\"\nValueError: a\n"+trace("KeyError: b")), at(3))
 	s.Scan([]byte(trace("KeyError: c")), at(60))
-	want := []failure.Finding{{Kind: failure.Exception, Time: at(1), Text: "ValueError: a"},
-		{Kind: failure.Exception, Time: at(60), Text: "KeyError: c"}}
+	want := []failure.Finding{
+		{Kind: failure.Exception, Time: at(1), Text: "ValueError: a"},
+		{Kind: failure.Exception, Time: at(60), Text: "KeyError: c"},
+	}
 	if diff := cmp.Diff(want, s.Findings()); diff != "" || !s.Used() {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -45,22 +45,30 @@ func example() Report {
 		ErrorFile: logs + "/attempt_1/0/error.json", ErrorFileProblem: "parse error file: unexpected end of JSON input",
 		Text: "last lines of stderr:\n  RuntimeError: Connection closed by peer",
 	}
-	third := Failure{Host: "node2", Rank: 16, PID: 77, Time: at(95_900), ExitCode: 134, PythonCode: -6, Signal: "SIGABRT",
-		CoreDumped: true, Kind: "peer_lost", Summary: "NCCL watchdog: a peer is gone"}
+	third := Failure{
+		Host: "node2", Rank: 16, PID: 77, Time: at(95_900), ExitCode: 134, PythonCode: -6, Signal: "SIGABRT",
+		CoreDumped: true, Kind: "peer_lost", Summary: "NCCL watchdog: a peer is gone",
+	}
 	return Report{
 		Version: "1.0.0", RunID: "job7", Name: "train.py", Host: "node0", NodeRank: &nodeRank, Round: &round,
 		Started: at(0), Ended: at(97_123), ExitCode: 1, Reason: "worker_failed", Restarts: 1,
 		Rounds: []Round{
-			{Number: 0, Nodes: 3, Workers: 24, Started: at(1_000), Ended: at(61_600), End: EndFailure, Why: killed.Summary,
-				LogDir: logs + "/attempt_0", Failure: &killed},
-			{Number: 1, Restarts: 1, Nodes: 3, Workers: 24, Started: at(62_000), Ended: at(97_000), End: EndStopped,
-				Why: "rank 9 on node1 failed", LogDir: logs + "/attempt_1"},
+			{
+				Number: 0, Nodes: 3, Workers: 24, Started: at(1_000), Ended: at(61_600), End: EndFailure, Why: killed.Summary,
+				LogDir: logs + "/attempt_0", Failure: &killed,
+			},
+			{
+				Number: 1, Restarts: 1, Nodes: 3, Workers: 24, Started: at(62_000), Ended: at(97_000), End: EndStopped,
+				Why: "rank 9 on node1 failed", LogDir: logs + "/attempt_1",
+			},
 		},
 		RootCause: &root, Failures: []Failure{victim}, OtherNodes: []Failure{third},
 		LogDir: logs, Attempts: []string{logs + "/attempt_0", logs + "/attempt_1"},
 		FlightRecorder: []string{logs + "/attempt_1/nccl_trace_rank_0"},
-		Warnings: []Warning{{at(62_001), "warn",
-			"output of a worker is being lost: write /logs/x: no space left on device (local_rank=2)"}},
+		Warnings: []Warning{{
+			at(62_001), "warn",
+			"output of a worker is being lost: write /logs/x: no space left on device (local_rank=2)",
+		}},
 	}
 }
 
@@ -155,8 +163,10 @@ func TestText(t *testing.T) {
 
 	many := example()
 	for i := range 40 {
-		many.Failures = append(many.Failures, Failure{Host: "node0", Rank: i, Summary: "exited with code 1", ExitCode: 1,
-			PythonCode: 1})
+		many.Failures = append(many.Failures, Failure{
+			Host: "node0", Rank: i, Summary: "exited with code 1", ExitCode: 1,
+			PythonCode: 1,
+		})
 		many.FlightRecorder = append(many.FlightRecorder, fmt.Sprintf("/logs/nccl_trace_rank_%d", i))
 	}
 	for i := range 20 {

@@ -30,7 +30,8 @@ func NewParameters(p Parameters) (Parameters, error) {
 	case p.MinNodes < 1:
 		return Parameters{}, fmt.Errorf("rendezvous min nodes %d: must be at least 1", p.MinNodes)
 	case p.MaxNodes < p.MinNodes:
-		return Parameters{}, fmt.Errorf("rendezvous max nodes %d: must be at least min nodes, %d", p.MaxNodes, p.MinNodes)
+		return Parameters{}, fmt.Errorf("rendezvous max nodes %d: must be at least min nodes, %d", p.MaxNodes,
+			p.MinNodes)
 	}
 	return p, nil
 }

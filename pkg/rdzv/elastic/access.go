@@ -88,7 +88,7 @@ func (a *C10d) Open(ctx context.Context) (coord.Store, error) {
 	}
 }
 
-// takenPortTimeout is how long Open waits for whoever has the ports to leave: another job there may just have ended.
+// takenPortTimeout is how long Open waits for taken ports to become free: the job that has them may just have ended.
 const takenPortTimeout = 3 * time.Second
 
 // permanent reports whether another attempt cannot help, unless somebody leaves a port.

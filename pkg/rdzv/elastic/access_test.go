@@ -97,7 +97,7 @@ func TestClientsTryAllPorts(t *testing.T) {
 			name: "one is free", ports: []int{1, 2}, there: [3]string{"other", "", ""}, within: time.Minute,
 			took: time.Minute,
 			err: []string{`its run id is "other"`,
-				"; connect to coordination store at 10.0.0.1:2: nobody listens there", "(told to stop)"},
+				"; connect to coordination store at 10.0.0.1:2: nobody listens there", "(stopped)"},
 		},
 		{
 			name: "the only one is another job's", ports: []int{1}, there: [3]string{"other", "", ""},
@@ -125,7 +125,7 @@ func TestClientsTryAllPorts(t *testing.T) {
 						n.stores[tt.at] = mine
 					}).Stop()
 				}
-				ctx, cancel := context.WithTimeoutCause(t.Context(), tt.within, errors.New("told to stop"))
+				ctx, cancel := context.WithTimeoutCause(t.Context(), tt.within, errors.New("stopped"))
 				defer cancel()
 				began := time.Now()
 				store, err := n.client(zerolog.Nop(), tt.ports...).Open(ctx)

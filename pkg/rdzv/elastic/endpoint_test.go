@@ -86,14 +86,14 @@ func TestResolveFails(t *testing.T) {
 		})
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())
-	told := errors.New("told to stop")
-	cancel(told)
+	stop := errors.New("stopped")
+	cancel(stop)
 	_, err := resolve(ctx, "head", 1, func(ctx context.Context, _, _ string) ([]netip.Addr, error) {
 		return nil,
 			ctx.Err()
 	})
-	if !errors.Is(err, told) || errors.Is(err, rdzv.ErrConnection) {
-		t.Errorf("told to stop: %v", err)
+	if !errors.Is(err, stop) || errors.Is(err, rdzv.ErrConnection) {
+		t.Errorf("after cancel: %v", err)
 	}
 }
 

@@ -50,7 +50,7 @@ func TestIdentify(t *testing.T) {
 		t.Fatal(err)
 	}
 	if again := identify(t, run, -1); again.Name != second.Name {
-		t.Errorf("whoever takes the place of %+v is %+v, beside %+v", second, again, third)
+		t.Errorf("the agent that replaces %+v is %+v, beside %+v", second, again, third)
 	}
 	if other := identify(t, run+"-other", -1); other.Name != first.Name {
 		t.Errorf("another run's first is %+v, want a run to know nothing of others", other)

@@ -258,7 +258,7 @@ func TestMember(t *testing.T) {
 			memberStep{4, "run 1 1", "stop 0"},
 			memberStep{5, "enter", "run 1, busy 1/1"},
 		)},
-		{"told to wait for a later round than its own", after(
+		{"a wait for a later round than its own", after(
 			memberStep{4, "wait 1 1", "stop 0"},
 			memberStep{5, "enter", "notice so, ready 1/0"},
 		)},
@@ -286,14 +286,14 @@ func TestMember(t *testing.T) {
 			{150, "proof 150", ""},
 			{151, "", "over: rendezvous timed out: no round in 2m31s"},
 		}},
-		{"told to wait, it does", []memberStep{
+		{"a wait without a limit", []memberStep{
 			{0, "enter", "ready 0/0"},
 			{1, "wait 1 0", "notice so"},
 			{2, "wait 1 0", ""},
 			{999, "proof 991; run 1 1", ""}, // it cannot start the round yet
 			{1000, "proof 999", "run 1, busy 1/1"},
 		}},
-		{"told of a long wait, it does not wait for ever either", []memberStep{
+		{"a wait with a limit", []memberStep{
 			{0, "enter", "ready 0/0"},
 			{5, "note 1 0", "notice at 5s"},
 			{15, "proof 15; note 1 0", "notice at 15s"},

@@ -71,7 +71,8 @@ func (a *C10d) checkRun(ctx context.Context, e Endpoint) error {
 	var tried []error
 	for _, addr := range e.Addrs {
 		_, err := coord.Probe(ctx, coord.DialOptions{
-			Addr: netip.AddrPortFrom(addr, uint16(e.Port)).String(), Version: a.Version, RunID: a.RunID, Secret: a.Secret,
+			Addr: netip.AddrPortFrom(addr, uint16(e.Port)).String(), Version: a.Version, RunID: a.RunID,
+			Secret: a.Secret,
 		})
 		if err == nil {
 			return nil

@@ -20,7 +20,7 @@ func (c *checker) record(r Record, epoch coord.Revision) {
 	before := c.current
 	c.newcomers(before, r, epoch)
 	if before != nil {
-		if len(before.ended) < len(before.record.Members) { // otherwise the order begins anew
+		if len(before.ended) < len(before.record.Members) { // otherwise there is no order to keep
 			c.keepOrder(before.record, r)
 		}
 		c.charge(before, r.Restarts-before.record.Restarts)

@@ -203,7 +203,7 @@ func (t *term) next() {
 			return
 		}
 		if len(t.queue) == 0 && t.l.history.rerunBegun {
-			t.w.logf("%s ends epoch %d: the run is begun anew", t.name, t.epoch)
+			t.w.logf("%s ends epoch %d for a rerun", t.name, t.epoch)
 			t.over = true
 			t.restart()
 			return

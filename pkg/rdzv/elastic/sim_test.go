@@ -41,10 +41,10 @@ func TestSimulation(t *testing.T) {
 
 // simSum adds up what happened in the seeds.
 type simSum struct {
-	seeds, events, rounds, charges, terms, sessions, agents, rogue, thaws int
-	places, reports, answers, notes, anew, unknown, fired, stuck, stores  int
-	endings                                                               map[string]int
-	simulated                                                             time.Duration
+	seeds, events, rounds, charges, terms, sessions, agents, rogue, thaws  int
+	places, reports, answers, notes, reruns, unknown, fired, stuck, stores int
+	endings                                                                map[string]int
+	simulated                                                              time.Duration
 }
 
 func (s *simSum) add(w *world) {
@@ -54,7 +54,7 @@ func (s *simSum) add(w *world) {
 	}
 	s.seeds, s.events, s.rounds, s.charges = s.seeds+1, s.events+w.events, s.rounds+c.rounds, s.charges+len(c.charges)
 	s.places, s.reports, s.answers = s.places+c.places, s.reports+c.reports, s.answers+c.answers
-	s.notes, s.anew = s.notes+c.notes, s.anew+len(c.past)
+	s.notes, s.reruns = s.notes+c.notes, s.reruns+len(c.past)
 	s.unknown, s.fired = s.unknown+c.unknownOverlaps, s.fired+w.watchdogKills
 	s.stuck, s.stores = s.stuck+c.stuck, s.stores+w.store.instance
 	s.terms, s.sessions, s.agents = s.terms+c.terms, s.sessions+w.sessions, s.agents+w.pids

@@ -59,44 +59,64 @@ func TestBadInput(t *testing.T) {
 		{url: "etcd://h:1", want: `rendezvous URL "etcd://h:1": no rendezvous handler for etcd://; known: env, file, tcp`},
 
 		{url: "file://?rank=0&world_size=1", want: `file:// rendezvous: path missing; write file:///PATH`},
-		{url: "file://tmp/f?rank=0&world_size=1", want: `file:// rendezvous: "tmp" is a host, not a folder; write three slashes, file:///PATH`},
+		{url: "file://tmp/f?rank=0&world_size=1",
+			want: `file:// rendezvous: "tmp" is a host, not a folder; write three slashes, file:///PATH`},
 		{url: "file:///f?world_size=1", want: `file:// rendezvous: rank parameter missing: add rank=NUMBER to the URL's query`},
 		{url: "file:///f?rank=0", want: `file:// rendezvous: world size parameter missing: add world_size=NUMBER to the URL's query`},
 		{url: "file:///f?rank=x&world_size=1", want: `file:// rendezvous: rank="x": must be a whole number`},
 		{url: "file:///f?rank", want: `file:// rendezvous: query parameter "rank" has no value; write rank=VALUE`},
 
-		{url: "tcp://h?rank=0&world_size=1", want: `tcp:// rendezvous: port number missing in "h"; write tcp://HOST:PORT, and an IPv6 address in brackets`},
-		{url: "tcp://h:?rank=0&world_size=1", want: `tcp:// rendezvous: port number missing in "h:"; write tcp://HOST:PORT, and an IPv6 address in brackets`},
-		{url: "tcp://::1:5?rank=0&world_size=1", want: `tcp:// rendezvous: port number missing in "::1:5"; write tcp://HOST:PORT, and an IPv6 address in brackets`},
-		{url: "tcp://:5?rank=0&world_size=1", want: `tcp:// rendezvous: host missing in ":5"; write tcp://HOST:PORT with rank 0's address`},
-		{url: "tcp://me@h:5?rank=0&world_size=1", want: `tcp:// rendezvous: "me@h" is no host; write tcp://HOST:PORT with rank 0's address`},
-		{url: "tcp://h:x?rank=0&world_size=1", want: `tcp:// rendezvous: port="x": must be a whole number from 1 to 65535`},
-		{url: "tcp://h:0?rank=0&world_size=1", want: `tcp:// rendezvous: port="0": must be a whole number from 1 to 65535`},
-		{url: "tcp://h:65536?rank=0&world_size=1", want: `tcp:// rendezvous: port="65536": must be a whole number from 1 to 65535`},
+		{url: "tcp://h?rank=0&world_size=1",
+			want: `tcp:// rendezvous: port number missing in "h"; write tcp://HOST:PORT, and an IPv6 address in brackets`},
+		{url: "tcp://h:?rank=0&world_size=1",
+			want: `tcp:// rendezvous: port number missing in "h:"; write tcp://HOST:PORT, and an IPv6 address in brackets`},
+		{url: "tcp://::1:5?rank=0&world_size=1",
+			want: `tcp:// rendezvous: port number missing in "::1:5"; write tcp://HOST:PORT, and an IPv6 address in brackets`},
+		{url: "tcp://:5?rank=0&world_size=1",
+			want: `tcp:// rendezvous: host missing in ":5"; write tcp://HOST:PORT with rank 0's address`},
+		{url: "tcp://me@h:5?rank=0&world_size=1",
+			want: `tcp:// rendezvous: "me@h" is no host; write tcp://HOST:PORT with rank 0's address`},
+		{url: "tcp://h:x?rank=0&world_size=1",
+			want: `tcp:// rendezvous: port="x": must be a whole number from 1 to 65535`},
+		{url: "tcp://h:0?rank=0&world_size=1",
+			want: `tcp:// rendezvous: port="0": must be a whole number from 1 to 65535`},
+		{url: "tcp://h:65536?rank=0&world_size=1",
+			want: `tcp:// rendezvous: port="65536": must be a whole number from 1 to 65535`},
 		{url: "tcp://h:5", want: `tcp:// rendezvous: rank parameter missing: add rank=NUMBER to the URL's query`},
 		{url: "tcp://h:5?rank=1", want: `tcp:// rendezvous: world size parameter missing: add world_size=NUMBER to the URL's query`},
 		{url: "tcp://h:5?rank=&world_size=1", want: `tcp:// rendezvous: rank="": must be a whole number`},
 		{url: "tcp://h:5?rank=0&world_size=1.5", want: `tcp:// rendezvous: world_size="1.5": must be a whole number`},
-		{url: "tcp://h:5?rank=-1&world_size=2", want: `tcp:// rendezvous: rank="-1": must be at least 0 and below the world size, 2`},
-		{url: "tcp://h:5?rank=2&world_size=2", want: `tcp:// rendezvous: rank="2": must be at least 0 and below the world size, 2`},
+		{url: "tcp://h:5?rank=-1&world_size=2",
+			want: `tcp:// rendezvous: rank="-1": must be at least 0 and below the world size, 2`},
+		{url: "tcp://h:5?rank=2&world_size=2",
+			want: `tcp:// rendezvous: rank="2": must be at least 0 and below the world size, 2`},
 		{url: "tcp://h:5?rank=0&world_size=0", want: `tcp:// rendezvous: world_size="0": must be at least 1`},
 		{url: "tcp://h:5?rank=0&world_size=-1", want: `tcp:// rendezvous: world_size="-1": must be at least 1`},
-		{url: "tcp://h:5?rank=0&world_size=1&generation=3", want: `tcp:// rendezvous: generation="3": must be 1 or 2, the major version of the torch that hosts the store`},
+		{url: "tcp://h:5?rank=0&world_size=1&generation=3",
+			want: `tcp:// rendezvous: generation="3": must be 1 or 2, the major version of the torch that hosts the store`},
 
 		{url: "env://h:5", vars: whole, want: `env:// rendezvous: "env://h:5" names an address, which MASTER_ADDR and MASTER_PORT are for; write env://`},
 		{url: "env://", vars: without("RANK"), want: `env:// rendezvous: environment variable RANK` + unset},
 		{url: "env://", vars: with("RANK", ""), want: `env:// rendezvous: environment variable RANK` + unset},
-		{url: "env://", vars: without("WORLD_SIZE"), want: `env:// rendezvous: environment variable WORLD_SIZE` + unset},
-		{url: "env://", vars: without("MASTER_ADDR"), want: `env:// rendezvous: environment variable MASTER_ADDR` + unset},
-		{url: "env://", vars: without("MASTER_PORT"), want: `env:// rendezvous: environment variable MASTER_PORT` + unset},
+		{url: "env://", vars: without("WORLD_SIZE"),
+			want: `env:// rendezvous: environment variable WORLD_SIZE` + unset},
+		{url: "env://", vars: without("MASTER_ADDR"),
+			want: `env:// rendezvous: environment variable MASTER_ADDR` + unset},
+		{url: "env://", vars: without("MASTER_PORT"),
+			want: `env:// rendezvous: environment variable MASTER_PORT` + unset},
 		{url: "env://", vars: with("RANK", "one"), want: `env:// rendezvous: RANK="one": must be a whole number`},
-		{url: "env://", vars: with("RANK", "2"), want: `env:// rendezvous: RANK="2": must be at least 0 and below the world size, 2`},
+		{url: "env://", vars: with("RANK", "2"),
+			want: `env:// rendezvous: RANK="2": must be at least 0 and below the world size, 2`},
 		{url: "env://", vars: with("WORLD_SIZE", "0"), want: `env:// rendezvous: WORLD_SIZE="0": must be at least 1`},
-		{url: "env://", vars: with("MASTER_PORT", "99999"), want: `env:// rendezvous: MASTER_PORT="99999": must be a whole number from 1 to 65535`},
-		{url: "env://", vars: with("MASTER_ADDR", "a b"), want: `env:// rendezvous: MASTER_ADDR="a b": must be the name or address of rank 0's host`},
-		{url: "env://", vars: with("MASTER_ADDR", "tcp://h"), want: `env:// rendezvous: MASTER_ADDR="tcp://h": must be the name or address of rank 0's host`},
+		{url: "env://", vars: with("MASTER_PORT", "99999"),
+			want: `env:// rendezvous: MASTER_PORT="99999": must be a whole number from 1 to 65535`},
+		{url: "env://", vars: with("MASTER_ADDR", "a b"),
+			want: `env:// rendezvous: MASTER_ADDR="a b": must be the name or address of rank 0's host`},
+		{url: "env://", vars: with("MASTER_ADDR", "tcp://h"),
+			want: `env:// rendezvous: MASTER_ADDR="tcp://h": must be the name or address of rank 0's host`},
 		// The query takes precedence over the environment.
-		{url: "env://?rank=7", vars: whole, want: `env:// rendezvous: rank="7": must be at least 0 and below the world size, 2`},
+		{url: "env://?rank=7", vars: whole,
+			want: `env:// rendezvous: rank="7": must be at least 0 and below the world size, 2`},
 		{url: "env://?world_size=no", vars: whole, want: `env:// rendezvous: world_size="no": must be a whole number`},
 		{url: "env://?rank=1&world_size=2", want: `env:// rendezvous: environment variable MASTER_ADDR` + unset},
 	} {
@@ -107,7 +127,8 @@ func TestBadInput(t *testing.T) {
 	}
 	nowhere := filepath.Join(folder, "none", "file")
 	_, err := rendezvous(t.Context(), "file://"+nowhere+"?rank=0&world_size=1", nil)
-	if !errors.Is(err, os.ErrNotExist) || !errors.Is(err, rdzv.ErrConnection) || !strings.HasPrefix(err.Error(), "file:// rendezvous: ") || !strings.Contains(err.Error(), nowhere) {
+	if !errors.Is(err, os.ErrNotExist) || !errors.Is(err, rdzv.ErrConnection) ||
+		!strings.HasPrefix(err.Error(), "file:// rendezvous: ") || !strings.Contains(err.Error(), nowhere) {
 		t.Errorf("a path whose folder is missing: %v", err)
 	}
 	if left, _ := os.ReadDir(folder); len(left) > 0 {
@@ -144,11 +165,13 @@ func TestSchemes(t *testing.T) {
 		t.Fatalf("Rendezvous: %v; the handler was called with %q", err, got)
 	}
 	result, err := r.Next(t.Context())
-	if err != nil || result.Store != kvstore.Store(store) || result.Rank != 1 || result.WorldSize != 3 || result.Close() != nil {
+	if err != nil || result.Store != kvstore.Store(store) || result.Rank != 1 || result.WorldSize != 3 ||
+		result.Close() != nil {
 		t.Errorf("Next = %+v, %v", result, err)
 	}
 	_, err = r.Next(t.Context())
-	if !errors.Is(err, rdzv.ErrClosed) || err.Error() != "unable to perform re-rendezvous using own:// method: rendezvous is closed" {
+	if !errors.Is(err, rdzv.ErrClosed) ||
+		err.Error() != "unable to perform re-rendezvous using own:// method: rendezvous is closed" {
 		t.Errorf("the second Next: %v", err)
 	}
 	if diff := cmp.Diff([]string{"oWn://a/b?c=%20#d"}, got); diff != "" {

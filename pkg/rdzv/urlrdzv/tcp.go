@@ -83,7 +83,8 @@ func (r *tcpRendezvous) env(ctx context.Context, url string) (*Result, error) {
 func (r *tcpRendezvous) variable(name string) (setting, error) {
 	value, _ := r.lookup(name)
 	if value == "" {
-		return setting{}, fmt.Errorf("environment variable %s expected, but not set: elasticrun and torchrun set it", name)
+		return setting{}, fmt.Errorf("environment variable %s expected, but not set: elasticrun and torchrun set it",
+			name)
 	}
 	return setting{name: name, text: value}, nil
 }

@@ -57,7 +57,8 @@ func work(ctx context.Context, r *Result) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	all, err := kvstore.Synchronize(ctx, r.Store, fmt.Appendf(nil, "data of %d", r.Rank), r.Rank, r.WorldSize, "data", time.Minute)
+	all, err := kvstore.Synchronize(ctx, r.Store, fmt.Appendf(nil, "data of %d", r.Rank), r.Rank, r.WorldSize, "data",
+		time.Minute)
 	if err != nil {
 		return "", err
 	}
@@ -213,7 +214,8 @@ func TestHostWaitsForAll(t *testing.T) {
 	ctx, cancel = context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	_, err = rendezvous(ctx, url(0), nil)
-	if !errors.Is(err, rdzv.ErrTimeout) || errors.Is(err, rdzv.ErrConnection) || !strings.Contains(err.Error(), "3 workers") {
+	if !errors.Is(err, rdzv.ErrTimeout) || errors.Is(err, rdzv.ErrConnection) ||
+		!strings.Contains(err.Error(), "3 workers") {
 		t.Errorf("rank 0 alone: %v", err)
 	}
 	ctx, cancel = context.WithTimeout(t.Context(), 50*time.Millisecond)

@@ -155,7 +155,8 @@ func TestWorkersAlone(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			python := testenv.Torch(t, tc.torch)
 			folder := t.TempDir()
-			url := strings.NewReplacer("PORT", fmt.Sprint(freePort(t)), "FOLDER", folder).Replace(tc.url) + "?world_size=2&rank="
+			url := strings.NewReplacer("PORT", fmt.Sprint(freePort(t)), "FOLDER",
+				folder).Replace(tc.url) + "?world_size=2&rank="
 			c := newJobWorkers(t)
 			var wg sync.WaitGroup
 			wg.Go(func() { c.run(nil, python, "-c", torchWorker, url+fmt.Sprint(tc.torchRank)) })

@@ -330,6 +330,7 @@ func TestKilledStore(t *testing.T) {
 // TestKill kills a store during commits, again and again. Acknowledged commits must survive, no commit may be half
 // applied, revisions must not repeat, and no other process may open the folder of a running store.
 func TestKill(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	acknowledgedAt := map[string]Revision{}
 	var highest Revision

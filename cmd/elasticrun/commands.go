@@ -70,8 +70,8 @@ func isSubcommand(args []string) bool {
 	return isCompletion(args) || args[0] == "help" || slices.ContainsFunc(subcommands(), named)
 }
 
-// execute runs the subcommand or the launch that args ask for. internal/config parses the flags of a launch: pflag knows
-// neither torchrun's spellings nor where the script's own arguments begin.
+// execute runs the subcommand or the launch that args ask for. internal/config parses the flags of a launch: pflag
+// knows neither torchrun's spellings nor where the script's own arguments begin.
 func execute(args []string, lifeline *guard.Lifeline) int {
 	if !isSubcommand(args) {
 		return runLaunch(args, lifeline)

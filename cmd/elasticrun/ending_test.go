@@ -63,14 +63,14 @@ func TestConclude(t *testing.T) {
 			line: `elasticrun: exit_code=137 reason=worker_killed rank=60 local_rank=4 summary="killed by signal 9 (SIGKILL)"`,
 		},
 		{
-			name: "nobody shows a fault of its own", code: 1, reason: config.ReasonWorkerFailed,
+			name: "no worker shows a fault of its own", code: 1, reason: config.ReasonWorkerFailed,
 			result: agent.RunResult{State: agent.Failed, Cause: &failure.Failure{
 				GlobalRank: 3, LocalRank: 1, ExitCode: 1, Kind: failure.PeerLost, Summary: "Connection closed",
 			}},
 			line: `elasticrun: exit_code=1 reason=worker_failed rank=3 local_rank=1 summary="Connection closed" note="no worker shows a fault of its own: ` +
 				`the first that lost its peer is named; look for a hang or a network fault"`,
 		},
-		{name: "another node tells of a failure with 0", result: elsewhere(procs.Exit{}), code: 1, reason: config.ReasonWorkerFailed},
+		{name: "another node reports a failure with code 0", result: elsewhere(procs.Exit{}), code: 1, reason: config.ReasonWorkerFailed},
 		{
 			name: "a node that the job has ended without", code: 7, reason: config.ReasonWorkerFailed,
 			result: agent.RunResult{State: agent.Failed, Cause: new(ended(0, 0, procs.Exit{Code: 7}))},
@@ -81,10 +81,10 @@ func TestConclude(t *testing.T) {
 			code: 72, reason: config.ReasonPreflight, line: "elasticrun: exit_code=72 reason=preflight",
 		},
 		{
-			name: "told to stop", err: fmt.Errorf("run: %w", &agent.SignalError{Signal: syscall.SIGTERM}), code: 143, reason: config.ReasonSignal,
+			name: "stopped by a signal", err: fmt.Errorf("run: %w", &agent.SignalError{Signal: syscall.SIGTERM}), code: 143, reason: config.ReasonSignal,
 			line: "elasticrun: exit_code=143 reason=signal",
 		},
-		{name: "told to stop, and a process is stuck", err: errors.Join(&agent.SignalError{Signal: syscall.SIGINT}, &procs.StuckError{}), code: 130, reason: config.ReasonSignal},
+		{name: "stopped by a signal, and a process is stuck", err: errors.Join(&agent.SignalError{Signal: syscall.SIGINT}, &procs.StuckError{}), code: 130, reason: config.ReasonSignal},
 		{name: "the guard is gone", err: errGuardGone, code: 137, reason: config.ReasonSignal},
 		{name: "bad usage", err: &config.UsageError{Problem: "no"}, code: 2, reason: config.ReasonUsage},
 		{name: "a port that is taken", err: &rdzv.ListenError{Err: syscall.EADDRINUSE}, code: 2, reason: config.ReasonUsage},
@@ -111,7 +111,7 @@ func TestConclude(t *testing.T) {
 			line:   `elasticrun: exit_code=7 reason=worker_failed rank=0 local_rank=0 summary="exited with code 7" note="nothing was started here"`,
 		},
 		{
-			name: "late, or a rerun: nobody knows", err: &elastic.FinishedError{RunID: "job"}, code: 73, reason: config.ReasonFinished,
+			name: "late or a rerun, which is unknown", err: &elastic.FinishedError{RunID: "job"}, code: 73, reason: config.ReasonFinished,
 			line: "elasticrun: exit_code=73 reason=finished",
 		},
 		{name: "no room for threads", err: &procs.ResourceError{Problem: "no room"}, code: 72, reason: config.ReasonPreflight},

@@ -17,13 +17,13 @@ import (
 	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 )
 
-// strangers is how many processes that are not the job's live in the pid namespace. Their pids cover those of the
+// unknownPeers is how many processes of others live in the pid namespace. Their pids cover those of the
 // threads of the machine's kernel, which a foreign /proc shows as children of pid 2.
-const strangers = 300
+const unknownPeers = 300
 
 // inForeignProc runs a launcher, "$@", in a new pid namespace under the /proc of the old one. The launcher gets pid
-// $PID. Once its workers are ready the strangers are started, with $STRANGER in their environment. It prints the
-// launcher's code as "code N", and ends when it is told to.
+// $PID. Once its workers are ready the processes of others start, with $STRANGER in their environment. It prints the
+// launcher's code as "code N", and ends when it reads a line from $GO.
 const inForeignProc = `
 if [ "$PID" = 1 ]; then exec "$@"; fi
 i=2; while [ $i -lt "$PID" ]; do sleep 0 & wait $!; i=$((i+1)); done
@@ -32,12 +32,12 @@ launcher=$!
 echo "pid $launcher"
 read -r line <"$GO"
 i=0; while [ $i -lt $STRANGERS ]; do env "$STRANGER" sleep 1000 & i=$((i+1)); done
-echo strangers
+echo unknownPeers
 wait $launcher; echo "code $?"
 read -r line <"$GO"
 `
 
-// Where /proc shows another pid namespace, its numbers are those of strangers here. A launcher whose guard or agent
+// Where /proc shows another pid namespace, its pids are those of other processes here. A launcher whose guard or agent
 // has to end what is left of a job touches none of them, and still leaves nothing of the job behind.
 func TestForeignProc(t *testing.T) {
 	t.Parallel()
@@ -51,8 +51,8 @@ func TestForeignProc(t *testing.T) {
 		{"agent killed, guard is pid 2", 2, killAgent(syscall.SIGKILL), 137},
 		{"agent killed, guard is pid 5", 5, killAgent(syscall.SIGKILL), 137},
 		{"agent killed, guard is pid 1", 1, killAgent(syscall.SIGKILL), 137},
-		{"told to stop, guard is pid 2", 2, killAgent(syscall.SIGTERM), 143},
-		{"told to stop, guard is pid 5", 5, killAgent(syscall.SIGTERM), 143},
+		{"SIGTERM, guard is pid 2", 2, killAgent(syscall.SIGTERM), 143},
+		{"SIGTERM, guard is pid 5", 5, killAgent(syscall.SIGTERM), 143},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir, mark, stranger := t.TempDir(), testenv.Mark(), testenv.Mark()
@@ -67,7 +67,7 @@ func TestForeignProc(t *testing.T) {
 			cmd := exec.Command("unshare", "--fork", "--pid", "--kill-child", "sh", "-c", inForeignProc, "sh",
 				"env", mark, testenv.Binary(t), "--no-python", "--nproc-per-node=2", tree)
 			cmd.Env = append(os.Environ(), "TMPDIR="+dir, "GO="+gate, fmt.Sprintf("PID=%d", tt.pid),
-				"STRANGER="+stranger, fmt.Sprintf("STRANGERS=%d", strangers))
+				"STRANGER="+stranger, fmt.Sprintf("STRANGERS=%d", unknownPeers))
 			var stderr strings.Builder
 			cmd.Stderr = &stderr
 			pipe, err := cmd.StdoutPipe()
@@ -86,9 +86,9 @@ func TestForeignProc(t *testing.T) {
 			}
 			if tt.pid > 1 {
 				open(t, gate)
-				lines.await("strangers")
-				if n := countWith(t, stranger, strangers); n != strangers {
-					t.Fatalf("%d strangers", n)
+				lines.await("unknownPeers")
+				if n := countWith(t, stranger, unknownPeers); n != unknownPeers {
+					t.Fatalf("%d processes of others", n)
 				}
 			}
 			began := time.Now()
@@ -99,8 +99,8 @@ func TestForeignProc(t *testing.T) {
 				if got, want := lines.await("code "), fmt.Sprintf("code %d", tt.code); got != want {
 					t.Errorf("%q, want %q", got, want)
 				}
-				if n := countWith(t, stranger, strangers); n != strangers {
-					t.Errorf("%d of %d strangers live", n, strangers)
+				if n := countWith(t, stranger, unknownPeers); n != unknownPeers {
+					t.Errorf("%d of %d processes of others live", n, unknownPeers)
 				}
 				open(t, gate)
 			}

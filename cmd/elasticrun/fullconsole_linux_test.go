@@ -15,8 +15,8 @@ import (
 // to the full disk.
 const flood = `i=0; while [ $i -lt 8000 ]; do echo "$i 0123456789012345678901234567890123456789012345678901234567890123456789"; i=$((i+1)); done`
 
-// A full disk under stdout or stderr costs what would have been on it and no more: the launcher says how much, shows all
-// that follows once there is room, and does not end with 0 where nobody could be told.
+// A full disk under stdout or stderr costs what would have been on it and no more: the launcher says how much, shows
+// all that follows once there is room, and does not end with 0 if the loss could not be shown.
 func TestFullDiskUnderConsole(t *testing.T) {
 	t.Parallel()
 	testenv.Root(t) // to mount

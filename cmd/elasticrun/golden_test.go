@@ -33,7 +33,7 @@ type golden struct {
 	out    *bufio.Reader
 	stderr strings.Builder
 
-	unstable []string // what is this run's own, and what stands in its place
+	unstable []string // text that differs in each run, and its replacement
 }
 
 // startGolden starts the script in a new folder, which is its working directory.
@@ -174,7 +174,7 @@ func (g *golden) matches(name, got string) {
 	}
 }
 
-// What people and programs are told of each kind of failure, by real processes.
+// TestGolden compares the report of each kind of failure, by real processes, with a golden file.
 func TestGolden(t *testing.T) {
 	t.Parallel()
 	two := []string{"--rdzv-id=job", "--nproc-per-node=2"}
@@ -229,7 +229,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// A failure on one node as another one tells of it.
+// TestGoldenElsewhere compares the report of a failure on another node with a golden file.
 func TestGoldenElsewhere(t *testing.T) {
 	t.Parallel()
 	store := startStore(t)

@@ -44,8 +44,8 @@ func runGuard(lifeline *guard.Lifeline) int {
 	return fail(agentLost(r))
 }
 
-// agentLost returns the ending of an agent that did not report one. It was killed, or it crashed; after a crash its exit
-// code is the Go runtime's and means nothing.
+// agentLost returns the ending of an agent that did not report one. It was killed, or it crashed; after a crash its
+// exit code is the Go runtime's and means nothing.
 func agentLost(r guard.Result) ending {
 	end := ending{code: exitInternal, reason: config.ReasonInternal}
 	how := r.Exit.String()

@@ -61,8 +61,8 @@ func sign(t *testing.T, dir, name string) {
 	}
 }
 
-// Where a worker hangs in the kernel, so that SIGKILL does not end it, the launcher ends all the same, with the code that is due,
-// and says where it hangs.
+// If a worker hangs in the kernel and survives SIGKILL, the launcher still ends, with the right exit code, and reports
+// where the worker hangs.
 func TestHangingWorker(t *testing.T) {
 	t.Parallel()
 	const where = "(cat), state D, in uninterruptible sleep in request_wait_answer, kernel stack: request_wait_answer < "
@@ -80,7 +80,7 @@ func TestHangingWorker(t *testing.T) {
 		h.Release()
 		testenv.NothingLeft(t, n.mark)
 	})
-	t.Run("the launcher was told to stop", func(t *testing.T) {
+	t.Run("SIGTERM to the launcher", func(t *testing.T) {
 		t.Parallel()
 		if !testenv.Whole(t) {
 			t.Skip("takes long: make soak")

@@ -38,8 +38,8 @@ func copyProgram(t *testing.T, from, to string, mode os.FileMode) {
 	}
 }
 
-// Where /proc hides processes of other users, as administrators of shared machines have it, a job of an ordinary user ends as
-// everywhere: the kernel tells its children all the same.
+// Where /proc hides processes of other users, as administrators of shared machines have it, a job of an ordinary user
+// ends as everywhere: the kernel still lists its children.
 func TestHiddenProcesses(t *testing.T) {
 	t.Parallel()
 	testenv.Root(t) // to mount, and to make programs that run with another user's rights
@@ -114,7 +114,7 @@ func TestHiddenProcesses(t *testing.T) {
 				t.Error("something was left")
 			}
 			t.Logf("took %v:\n%s", took, &stderr)
-			if up, err := os.ReadFile(filepath.Join(work, "up")); err == nil { // what nobody but root can end
+			if up, err := os.ReadFile(filepath.Join(work, "up")); err == nil { // only root can end it
 				pid, err := strconv.Atoi(strings.TrimSpace(string(up)))
 				if err != nil {
 					t.Fatal(err)

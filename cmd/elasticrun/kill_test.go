@@ -24,8 +24,8 @@ type job struct {
 	workers []int
 }
 
-// startJob starts the binary with two workers that have families, and waits until they
-// are all there.
+// startJob starts the binary with two workers that have child processes, and waits until all of them
+// run.
 func startJob(t *testing.T, flags ...string) *job {
 	t.Helper()
 	return startJobOf(t, testenv.Binary(t), flags...)

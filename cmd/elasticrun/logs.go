@@ -49,8 +49,8 @@ func runLogs(args []string, stdout io.Writer) error {
 	return err
 }
 
-// runEnd returns a channel that is closed when a run has ended, or nil if the end cannot be seen. Its goroutine blocks in
-// a system call that nothing can interrupt, and ends with the process.
+// runEnd returns a channel that is closed when a run has ended, or nil if the end cannot be seen. Its goroutine blocks
+// in a system call that nothing can interrupt, and ends with the process.
 func runEnd(run string, note func(string)) <-chan struct{} {
 	ended := make(chan struct{})
 	lasts, err := workerlog.RunActive(run)

@@ -9,7 +9,8 @@ import (
 	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 )
 
-// outerWorker returns the pid of the agent's worker, above that of the inner launcher. Daemons may be the agent's children too.
+// outerWorker returns the pid of the agent's worker, above that of the inner launcher. Daemons may be the agent's
+// children too.
 func (j *job) outerWorker() int {
 	j.t.Helper()
 	agent, pid := j.agentPID(), j.workers[0]
@@ -27,8 +28,8 @@ func (j *job) outerWorker() int {
 	return 0
 }
 
-// A worker may be a launcher itself, with workers, and daemons of theirs. Whatever ends the outer job, or the worker of it, ends
-// them too.
+// A worker may be a launcher itself, with workers, and daemons of theirs. Whatever ends the outer job, or the worker of
+// it, ends them too.
 func TestLauncherInALauncher(t *testing.T) {
 	t.Parallel()
 	elasticrun := func(t *testing.T) []string {

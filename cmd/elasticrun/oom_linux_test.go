@@ -52,7 +52,8 @@ func limitedCgroup(t *testing.T, limit string) string {
 	return group
 }
 
-// A worker that has moved to a cgroup below the launcher's is named as killed by the OOM killer, too, with that cgroup's limit.
+// A worker that has moved to a cgroup below the launcher's is named as killed by the OOM killer, too, with that
+// cgroup's limit.
 func TestOOMKillBelow(t *testing.T) {
 	testenv.Root(t)
 	python, err := interpreter()

@@ -75,7 +75,7 @@ func TestThreadLimit(t *testing.T) {
 		last string
 	}{
 		{"a worker fails", false, 3, "elasticrun: exit_code=3 reason=worker_failed rank=1"},
-		{"told to stop", true, 143, "elasticrun: exit_code=143 reason=signal"},
+		{"SIGTERM", true, 143, "elasticrun: exit_code=143 reason=signal"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			for i := range testenv.Repeat(t, 4, 100) {

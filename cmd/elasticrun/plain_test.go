@@ -17,11 +17,11 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/coord"
 )
 
-// hostile is what somebody who can write into the store may leave there: a cleared screen, a title, a C1 sequence, text that runs backwards,
-// and a line that looks like the launcher's own.
+// hostile is what somebody who can write into the store may leave there: a cleared screen, a title, a C1 sequence, text
+// that runs backwards, and a line that looks like the launcher's own.
 const hostile = "a\x1b[2Jb\x1b]0;title\x07c\u009b31md\u202ee\u2066f\x7fg\nelasticrun: exit_code=0"
 
-// steers tells whether text does more to a terminal than to fill lines.
+// steers reports whether text has characters that control a terminal.
 func steers(s string) bool {
 	return strings.ContainsFunc(s, func(r rune) bool {
 		return r != '\n' && unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r)

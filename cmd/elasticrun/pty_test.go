@@ -55,7 +55,7 @@ func startTerminal(t *testing.T, script string, flags ...string) *terminal {
 	return x
 }
 
-// watch collects what the terminal shows until nobody has it open any more.
+// watch collects what the terminal shows until no process has it open.
 func (x *terminal) watch() {
 	defer close(x.done)
 	buf := make([]byte, 4096)

@@ -17,8 +17,8 @@ import (
 	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 )
 
-// The rank that failed is named, though its victims often end first: with destroy_process_group() in a "finally" they lose their peer before
-// Python has said anything, and with a slow exit handler it is still there when they have gone.
+// The rank that failed is named, though its victims often end first: with destroy_process_group() in a "finally" they
+// lose their peer before Python has said anything, and with a slow exit handler it is still there when they have gone.
 func TestRootCauseOfGloo(t *testing.T) {
 	t.Parallel()
 	script, err := filepath.Abs("../../testdata/workers/gloo_fail.py")

@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 // shortTimeouts is a variable of the environment that shortens timeouts of the test binary's elasticrun.
 const shortTimeouts = "ELASTICRUN_TEST_SHORT_TIMEOUTS=1"
 
-// shortenTimeouts shortens what the launcher waits for consoles that nobody reads and for processes that survive SIGKILL.
+// shortenTimeouts shortens the launcher's waits for a console without a reader and for processes that survive SIGKILL.
 func shortenTimeouts() {
 	name, value, _ := strings.Cut(shortTimeouts, "=")
 	if os.Getenv(name) == value {

@@ -22,17 +22,17 @@ var errGuardGone = errors.New("the guard was killed: the job was ended")
 // signals guard and agent alike, and the guard passes its own copy on.
 const duplicateWindow = time.Second
 
-// forcedExit is how long after a signal, and after the grace of the workers, the launcher exits even if something blocks
-// it. SIGKILL and the drain of the output end within 15 s; what else can block is a console that nobody reads. Tests
-// shorten it.
+// forcedExit is how long after a signal, and after the grace of the workers, the launcher exits even if something
+// blocks it. SIGKILL and the drain of the output end within 15 s; what else can block is a console that nobody reads.
+// Tests shorten it.
 var forcedExit = 20 * time.Second
 
 // killTimeout is how long agent and guard wait for processes that survive SIGKILL. Zero stands for the defaults of
 // packages procs and guard. Tests shorten it.
 var killTimeout time.Duration
 
-// guardGoneTimeout is how long an agent whose guard has died may take to end its job in order. After that it kills every
-// process of the job itself, because nothing else would if the agent hangs.
+// guardGoneTimeout is how long an agent whose guard has died may take to end its job in order. After that it kills
+// every process of the job itself, because nothing else would if the agent hangs.
 const guardGoneTimeout = 5 * time.Second
 
 // urgentSignals are the signals that a person at a terminal sends a second time to make a launcher stop at once.

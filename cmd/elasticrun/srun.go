@@ -12,9 +12,9 @@ import (
 	"github.com/elasticrun/elasticrun/internal/scheduler"
 )
 
-// execSrun replaces this process by an srun that starts an agent on each node, if this is the batch script of a Slurm job
-// of several nodes and nothing else starts their agents. It runs before the guard, which would only stand between srun
-// and Slurm's signals. If done is false, this process goes on; else it ends with code.
+// execSrun replaces this process by an srun that starts an agent on each node, if this is the batch script of a Slurm
+// job of several nodes and nothing else starts their agents. It runs before the guard, which would only stand between
+// srun and Slurm's signals. If done is false, this process goes on; else it ends with code.
 func execSrun(args []string) (code int, done bool) {
 	facts, _ := scheduler.Detect(os.LookupEnv, scheduler.Host{})
 	if facts.Launch == nil {

@@ -13,8 +13,8 @@ func storeSignals() []syscall.Signal {
 	return []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT}
 }
 
-// runStore runs a store until a signal comes. It returns nil after an orderly stop: init systems and schedulers would take
-// any other exit code than 0 for a crash.
+// runStore runs a store until a signal comes. It returns nil after an orderly stop: init systems and schedulers would
+// take any other exit code than 0 for a crash.
 func runStore(args []string, stdout io.Writer) error {
 	cfg, err := config.LoadStore(args)
 	if err != nil {

@@ -42,7 +42,7 @@ func startStore(t *testing.T, flags ...string) *storeProcess {
 	return startWrappedStore(t, nil, flags...)
 }
 
-// startWrappedStore is startStore by a command that executes what is behind it.
+// startWrappedStore is startStore with a command that executes its arguments.
 func startWrappedStore(t *testing.T, wrap []string, flags ...string) *storeProcess {
 	t.Helper()
 	s := &storeProcess{t: t, ended: make(chan struct{})}
@@ -224,7 +224,7 @@ func TestStoreStops(t *testing.T) {
 	}
 }
 
-// Half a request holds up the stop for the grace at most, and the log tells who was cut off.
+// Half a request delays the stop for at most the grace, and the log says which connections were closed.
 func TestStoreGrace(t *testing.T) {
 	t.Parallel()
 	s := startStore(t, "--grace=0.1")
@@ -236,7 +236,8 @@ func TestStoreGrace(t *testing.T) {
 	}
 }
 
-// A second signal, a second after the first, does not wait for the grace; the same signal at once is a copy of the first.
+// A second signal, a second after the first, does not wait for the grace; the same signal at once is a copy of the
+// first.
 func TestStoreSignalTwice(t *testing.T) {
 	t.Parallel()
 	s := startStore(t, "--grace=10000")
@@ -341,7 +342,8 @@ func (s *storeProcess) expectLine(c *torchClient, want string) {
 	}
 }
 
-// Real torch clients of both generations share the store, and one that is killed while it waits harms nobody.
+// Real torch clients of both generations share the store, and one that is killed while it waits does not affect the
+// others.
 func TestStoreTorch(t *testing.T) {
 	t.Parallel()
 	for _, v := range []string{"1.13", "2.14"} {
@@ -382,16 +384,16 @@ func TestStoreTorch(t *testing.T) {
 // The store waits for every goroutine that it has started, however it ends.
 func TestStoreLeavesNoGoroutine(t *testing.T) {
 	ignore := goleak.IgnoreCurrent()
-	told := &agent.SignalError{Signal: syscall.SIGTERM}
+	stopped := &agent.SignalError{Signal: syscall.SIGTERM}
 	for _, tt := range []struct {
 		name, grace string
 		finish      bool // the request under way
-		hurry       bool
+		urgent      bool
 		want        error
 	}{
 		{name: "in order", grace: "10000", finish: true},
 		{name: "the grace is over", grace: "0"},
-		{name: "in a hurry", grace: "10000", hurry: true, want: told},
+		{name: "urgent", grace: "10000", urgent: true, want: stopped},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			cfg, err := config.LoadStore([]string{"--listen=127.0.0.1:0", "--health=127.0.0.1:0", "--grace", tt.grace, "--log-level=error"})
@@ -399,10 +401,10 @@ func TestStoreLeavesNoGoroutine(t *testing.T) {
 				t.Fatal(err)
 			}
 			ctx, cancel := context.WithCancelCause(t.Context())
-			hurry := make(chan struct{})
+			urgent := make(chan struct{})
 			r, w := io.Pipe()
 			ended := make(chan error, 1)
-			go func() { ended <- storeserver.Serve(ctx, hurry, cfg, "test", w) }()
+			go func() { ended <- storeserver.Serve(ctx, urgent, cfg, "test", w) }()
 			ready, err := bufio.NewReader(r).ReadString('\n')
 			if err != nil {
 				t.Fatal(err)
@@ -411,13 +413,13 @@ func TestStoreLeavesNoGoroutine(t *testing.T) {
 			s := &storeProcess{t: t, addr: words[3], health: words[6]}
 			half, rest := s.halfway()
 			s.ask()
-			cancel(told)
+			cancel(stopped)
 			if tt.finish {
 				half.send(rest)
 				half.sum(6)
 			}
-			if tt.hurry {
-				close(hurry)
+			if tt.urgent {
+				close(urgent)
 			}
 			half.closed()
 			if err := <-ended; !errors.Is(err, tt.want) {

@@ -11,7 +11,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/coord"
 )
 
-// onSmallDisk is a command that executes what is behind it with a file system of that size at dir.
+// onSmallDisk is a command that executes its arguments with a file system of that size at dir.
 func onSmallDisk(t *testing.T, dir, size string) []string {
 	t.Helper()
 	testenv.Root(t)
@@ -22,7 +22,8 @@ func onSmallDisk(t *testing.T, dir, size string) []string {
 	return wrap
 }
 
-// A store whose disk is full ends with an error: no job begins in a store that no agent can use, and its health says so while a worker finishes its request.
+// A store whose disk is full ends with an error: no job begins in a store that no agent can use, and its health says so
+// while a worker finishes its request.
 func TestStoreDiskFull(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

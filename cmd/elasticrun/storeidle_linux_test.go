@@ -9,8 +9,8 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/coord"
 )
 
-// Connections that prove nothing do not keep others out, though a store may open few files: the oldest give way. A torch 1.13 worker's second
-// connection, on which nothing is ever said, stays.
+// Connections that prove nothing do not keep others out, though a store may open few files: the oldest give way. A
+// torch 1.13 worker's second connection, on which nothing is ever said, stays.
 func TestIdleConnectionsGiveWay(t *testing.T) {
 	for _, tt := range []struct{ name, first string }{
 		{"nothing said", ""},

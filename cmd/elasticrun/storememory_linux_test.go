@@ -27,8 +27,8 @@ func (s *storeProcess) peakRSS() int64 {
 	return kib << 10
 }
 
-// Whoever reaches a store's agents' side makes its process no larger than --max-memory allows, and is told why it gets no more; whoever was there
-// before goes on. The process's own part is below 24 MiB.
+// Whoever reaches a store's agents' side makes its process no larger than --max-memory allows, and is told why it gets
+// no more; whoever was there before goes on. The process's own part is below 24 MiB.
 func TestStoreMemoryIsBounded(t *testing.T) {
 	const memory, own = 64 << 20, 24 << 20
 	for _, tt := range []struct {
@@ -45,7 +45,7 @@ func TestStoreMemoryIsBounded(t *testing.T) {
 				t.Fatal(err)
 			}
 			if err := tt.fill(t, s.addr); err == nil || !strings.Contains(err.Error(), "full") && !strings.Contains(err.Error(), "as many as its memory allows") {
-				t.Errorf("who fills the store is told: %v", err)
+				t.Errorf("a client that fills the store gets: %v", err)
 			}
 			if _, err := first.Commit(t.Context(), nil, []coord.Op{{Key: "first", Value: make([]byte, 1000), Owned: true}}); err != nil {
 				t.Errorf("who was there before: %v", err)

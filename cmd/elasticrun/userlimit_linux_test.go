@@ -56,8 +56,8 @@ func advisedLimit(t *testing.T, out string, workers int) int {
 }
 
 // A limit on the user's processes and threads that is too small for a launch is said in one line. No limit leads to a
-// trace of the Go runtime, and the limit that the line advises is enough. With room for fewer than 6 threads the Go runtime
-// fails before elasticrun can look; the shell takes room for one.
+// trace of the Go runtime, and the limit that the line advises is enough. With room for fewer than 6 threads the Go
+// runtime fails before elasticrun can look; the shell takes room for one.
 func TestUserLimit(t *testing.T) {
 	const workers = 4
 	line := regexp.MustCompile(`^elasticrun: the user may have (\d+) processes and threads \(ulimit -u\), of which (\d+) are in use; ` + roomAdvice + `$`)

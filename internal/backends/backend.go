@@ -36,7 +36,8 @@ type Rendezvous struct {
 	log      zerolog.Logger
 }
 
-// Close shuts the handler down, which waits until the other nodes know how the job has ended, and gives up the identity.
+// Close shuts the handler down, which waits until the other nodes know how the job has ended, and gives up the
+// identity.
 func (r *Rendezvous) Close(ctx context.Context) {
 	if err := r.Handler.Shutdown(ctx); err != nil {
 		r.log.Warn().Err(err).Msg("the rendezvous was not shut down in order")
@@ -111,8 +112,8 @@ type backend struct {
 	Options
 }
 
-// etcdStatusInterval is how often an observed agent writes its status to etcd. etcd keeps every version of a value on its
-// disk until it is compacted.
+// etcdStatusInterval is how often an observed agent writes its status to etcd. etcd keeps every version of a value on
+// its disk until it is compacted.
 const etcdStatusInterval = 15 * time.Second
 
 // advice is for jobs that have lost their store.
@@ -169,8 +170,8 @@ func (b *backend) Create(_ context.Context, p rdzv.Parameters) (rdzv.Handler, er
 	return elastic.New(o), nil
 }
 
-// linger returns how long the host of the store waits for the other nodes to read the result: --exit-barrier-timeout, but
-// at least the TTL of sessions. After the TTL every node has read the result, or its session has expired.
+// linger returns how long the host of the store waits for the other nodes to read the result: --exit-barrier-timeout,
+// but at least the TTL of sessions. After the TTL every node has read the result, or its session has expired.
 func linger(cfg *config.Config) time.Duration {
 	return max(cfg.ExitBarrierTimeout, cfg.Rendezvous.TTL())
 }

@@ -15,9 +15,9 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/procs/guard"
 )
 
-// exitNotice is what the guard needs to end the session of an agent that has died, after it has reaped the last process of
-// the job. Without the notice the other nodes must wait until the session expires, because nothing else proves that no
-// worker is left.
+// exitNotice is what the guard needs to end the session of an agent that has died, after it has reaped the last process
+// of the job. Without the notice the other nodes must wait until the session expires, because nothing else proves that
+// no worker is left.
 type exitNotice struct {
 	// Of a store of elasticrun's own:
 	Addr    string `json:",omitempty"` // empty: the store is etcd
@@ -30,8 +30,8 @@ type exitNotice struct {
 	Session coord.SessionID `json:",omitempty"`
 }
 
-// exitNotices gives the guard an exit notice for each session that the agent opens, and withdraws it when the agent ends
-// the session itself.
+// exitNotices gives the guard an exit notice for each session that the agent opens, and withdraws it when the agent
+// ends the session itself.
 type exitNotices struct {
 	cfg      *config.Config
 	version  string
@@ -78,8 +78,8 @@ const (
 	exitNoticePause   = 100 * time.Millisecond
 )
 
-// SendExitNotice tells the store of a dead agent that no process of its job is left. It retries until timeout if the store
-// does not answer.
+// SendExitNotice tells the store of a dead agent that no process of its job is left. It retries until timeout if the
+// store does not answer.
 func SendExitNotice(text []byte, timeout time.Duration) error {
 	var notice exitNotice
 	if err := json.Unmarshal(text, &notice); err != nil {

@@ -7,7 +7,8 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/report"
 )
 
-// Schema is the version of the JSON form. It changes when a field is removed or changes its meaning, not when one is added.
+// Schema is the version of the JSON form. It changes when a field is removed or changes its meaning, not when one is
+// added.
 const Schema = 1
 
 // Status is the result of a check.

@@ -74,11 +74,12 @@ const Unlimited = ^uint64(0)
 
 // Limits are the limits of processes. Zero means unknown, except in Core.
 type Limits struct {
-	// NoFile, MemLock and Core are the hard limits on open files, on locked memory and on core files, the last two in bytes.
+	// NoFile, MemLock and Core are the hard limits on open files, on locked memory and on core files, the last two in
+	// bytes.
 	NoFile, MemLock, Core uint64
 	CorePattern           string
-	// PIDMax is the kernel's highest pid. CgroupPIDs bounds the processes and threads of this cgroup; CgroupPIDsUsed is their
-	// number.
+	// PIDMax is the kernel's highest pid. CgroupPIDs bounds the processes and threads of this cgroup; CgroupPIDsUsed is
+	// their number.
 	PIDMax, CgroupPIDs, CgroupPIDsUsed uint64
 	// RDMA reports whether there are InfiniBand or RoCE devices.
 	RDMA bool

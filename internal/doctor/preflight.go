@@ -12,8 +12,8 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/agent"
 )
 
-// Preflight runs the checks of --preflight and --preflight-cmd before this node joins the job. If a check fails it returns
-// an *agent.UnfitError.
+// Preflight runs the checks of --preflight and --preflight-cmd before this node joins the job. If a check fails it
+// returns an *agent.UnfitError.
 func Preflight(ctx context.Context, cfg *config.Config, version string, log zerolog.Logger) error {
 	if cfg.Preflight {
 		f, err := Examine(ctx, cfg, version)
@@ -23,8 +23,8 @@ func Preflight(ctx context.Context, cfg *config.Config, version string, log zero
 		case err != nil:
 			return err
 		}
-		// The launch itself reports ports and stores that it cannot use: it first waits a moment for the store of a job that
-		// has just ended.
+		// The launch itself reports ports and stores that it cannot use: it first waits a moment for the store of a job
+		// that has just ended.
 		f.PortErr, f.Refusal = nil, nil
 		r := NewReport(f, version)
 		for _, c := range r.With(Warn) {

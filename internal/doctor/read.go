@@ -36,12 +36,12 @@ func ReadProgram(ctx context.Context, path string, args ...string) Program {
 	return Program{Path: path, Took: time.Since(began), Err: err}
 }
 
-// killGrace is how long Output waits for a killed program. A program that hangs in the kernel survives SIGKILL and is left
-// behind.
+// killGrace is how long Output waits for a killed program. A program that hangs in the kernel survives SIGKILL and is
+// left behind.
 const killGrace = 2 * time.Second
 
-// Output runs a program and returns the last line of its output. Its error is one line. After bound, or when ctx ends, it
-// kills the program's process group. Children that outlive a program that exited by itself are left alone.
+// Output runs a program and returns the last line of its output. Its error is one line. After bound, or when ctx ends,
+// it kills the program's process group. Children that outlive a program that exited by itself are left alone.
 func Output(ctx context.Context, bound time.Duration, env []string, program string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, bound, fmt.Errorf("no end within %v", bound))
 	defer cancel()

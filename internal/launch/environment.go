@@ -35,8 +35,8 @@ func withVariables(env, variables []string) []string {
 }
 
 // gpuCount returns the variable with the number of GPUs that a worker sees: all GPUs of the launcher, or one with
-// --virtual-local-rank. There is none if the user has set it, or if only nvidia-smi knows the number: nvidia-smi may take
-// seconds.
+// --virtual-local-rank. There is none if the user has set it, or if only nvidia-smi knows the number: nvidia-smi may
+// take seconds.
 func gpuCount(cfg *config.Config) []string {
 	if _, set := os.LookupEnv(agent.GPUCountEnv); set {
 		return nil

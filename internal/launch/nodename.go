@@ -15,9 +15,9 @@ import (
 // lookUpTimeout bounds looking up the name of a node.
 const lookUpTimeout = 5 * time.Second
 
-// ResolveNode replaces the node name that was inferred as the rendezvous host by an address, if the name cannot be looked
-// up: the names of Slurm's nodes need not be host names. If Slurm does not know the address either, the name stays, and
-// the rendezvous keeps trying to look it up.
+// ResolveNode replaces the node name that was inferred as the rendezvous host by an address, if the name cannot be
+// looked up: the names of Slurm's nodes need not be host names. If Slurm does not know the address either, the name
+// stays, and the rendezvous keeps trying to look it up.
 func ResolveNode(ctx context.Context, cfg *config.Config, log zerolog.Logger) {
 	r := &cfg.Rendezvous
 	isEndpoint := func(s config.Setting) bool { return s.Name == "rdzv-endpoint" || s.Name == "master-addr" }
@@ -32,8 +32,8 @@ func ResolveNode(ctx context.Context, cfg *config.Config, log zerolog.Logger) {
 	at.Host = addr
 }
 
-// NodeAddr returns the name of a Slurm node if it can be looked up, else the address that Slurm has for it. If Slurm has
-// none, it returns the name.
+// NodeAddr returns the name of a Slurm node if it can be looked up, else the address that Slurm has for it. If Slurm
+// has none, it returns the name.
 func NodeAddr(ctx context.Context, node string, log zerolog.Logger) string {
 	bounded, cancel := context.WithTimeout(ctx, lookUpTimeout)
 	defer cancel()

@@ -50,8 +50,8 @@ func WorkerSpec(ctx context.Context, cfg *config.Config) (agent.WorkerSpec, erro
 	return spec, nil
 }
 
-// CheckScript checks whether Python could read the script. It does not open the script, because opening a FIFO would take
-// data away from Python. A module and "-", which is stdin, are not checked.
+// CheckScript checks whether Python could read the script. It does not open the script, because opening a FIFO would
+// take data away from Python. A module and "-", which is stdin, are not checked.
 func CheckScript(cfg *config.Config) error {
 	if cfg.Module || cfg.Script == "-" {
 		return nil

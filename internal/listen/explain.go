@@ -19,8 +19,8 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv/elastic"
 )
 
-// Explain turns an error about an address or a port that a store cannot use into a *config.UsageError. It names the flag
-// that chose the address or port, and the process that holds the port. Other errors are returned as they are.
+// Explain turns an error about an address or a port that a store cannot use into a *config.UsageError. It names the
+// flag that chose the address or port, and the process that holds the port. Other errors are returned as they are.
 func Explain(cfg *config.Config, err error) error {
 	if taken, ok := errors.AsType[*elastic.PortsTakenError](err); ok {
 		return &config.UsageError{Where: "--rdzv-endpoint=" + cfg.Rendezvous.Endpoint, Problem: describeTaken(taken)}
@@ -101,8 +101,8 @@ func obstacle(host string, port int, err error) (what, advice string) {
 	}
 }
 
-// On listens at the address that a flag names. Looking up a host name may take long: On returns the cause of ctx when ctx
-// ends. Other errors are *config.UsageError.
+// On listens at the address that a flag names. Looking up a host name may take long: On returns the cause of ctx when
+// ctx ends. Other errors are *config.UsageError.
 func On(ctx context.Context, flag string, at config.HostPort) (net.Listener, error) {
 	l, err := tcplisten.Listen(ctx, at.Host, at.Port)
 	switch {

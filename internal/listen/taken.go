@@ -15,8 +15,8 @@ import (
 // lookUpTimeout bounds looking up a host name.
 const lookUpTimeout = 2 * time.Second
 
-// PortsTaken checks without listening whether the ports that the user gave this node's worker store are free. If none is
-// free, it returns the error that listening would return.
+// PortsTaken checks without listening whether the ports that the user gave this node's worker store are free. If none
+// is free, it returns the error that listening would return.
 func PortsTaken(ctx context.Context, cfg *config.Config) error {
 	r := cfg.Rendezvous
 	host, ports := r.LocalAddr, r.WorkerStorePorts
@@ -41,8 +41,8 @@ func PortsTaken(ctx context.Context, cfg *config.Config) error {
 	return &rdzv.ListenError{Addr: host, Port: ports.Low, Err: syscall.EADDRINUSE}
 }
 
-// ownAddr returns this machine's address that host stands for; zero for any address. The error is EADDRNOTAVAIL if host is
-// another machine.
+// ownAddr returns this machine's address that host stands for; zero for any address. The error is EADDRNOTAVAIL if host
+// is another machine.
 func ownAddr(ctx context.Context, host string) (netip.Addr, error) {
 	if host == "" {
 		return netip.Addr{}, nil

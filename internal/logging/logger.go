@@ -15,9 +15,10 @@ import (
 // maxQueuedLines bounds the queue of lines.
 const maxQueuedLines = 1000
 
-// New returns elasticrun's log and the queue through which its lines, and events on the console, reach stderr. The queue
-// keeps a console that nobody reads from blocking the caller: when it is full, it drops its oldest lines. Close of lines
-// writes the queued lines and leaves stderr open. If warnings is not nil, it gets every warning, whatever the level.
+// New returns elasticrun's log and the queue through which its lines, and events on the console, reach stderr. The
+// queue keeps a console that nobody reads from blocking the caller: when it is full, it drops its oldest lines. Close
+// of lines writes the queued lines and leaves stderr open. If warnings is not nil, it gets every warning, whatever the
+// level.
 func New(
 	format string, level zerolog.Level, stderr io.Writer, warnings *Warnings,
 ) (log zerolog.Logger, lines io.WriteCloser) {

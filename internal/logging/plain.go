@@ -26,8 +26,8 @@ func plainFields(event map[string]any) error {
 	return nil
 }
 
-// JSON escapes the characters that JSON allows and that can control a terminal: DEL, the C1 controls, and those that turn
-// the direction of text. The escaped JSON has the same meaning.
+// JSON escapes the characters that JSON allows and that can control a terminal: DEL, the C1 controls, and those that
+// turn the direction of text. The escaped JSON has the same meaning.
 func JSON(b []byte) []byte {
 	isUnsafe := func(r rune) bool {
 		return r == 0x7f || r >= utf8.RuneSelf && (unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r))

@@ -23,8 +23,8 @@ type Input struct {
 	// Spec is what the agent would be given.
 	Spec        agent.WorkerSpec
 	Interpreter *Interpreter
-	// Env is the workers' environment without torch's variables. Inherited is the launcher's own environment; a plan does
-	// not show it.
+	// Env is the workers' environment without torch's variables. Inherited is the launcher's own environment; a plan
+	// does not show it.
 	Env, Inherited []string
 	Logs           workerlog.LogPlan
 	// WorkersHost says that the worker of rank 0 hosts the workers' store.
@@ -254,8 +254,8 @@ func ranksNote(c *config.Config) string {
 	return "decided by the rendezvous: " + order + "; the number of nodes is open"
 }
 
-// known lists the variables that elasticrun sets for a worker and that the launcher's own environment does not have with
-// the same value. A value that differs in the two rounds is unknown.
+// known lists the variables that elasticrun sets for a worker and that the launcher's own environment does not have
+// with the same value. A value that differs in the two rounds is unknown.
 func known(a, b, inherited []string) []Variable {
 	own := make(map[string]bool, len(inherited))
 	for _, kv := range inherited {

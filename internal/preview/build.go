@@ -93,8 +93,8 @@ func ProbeEndpoints(ctx context.Context, cfg *config.Config, version string) ([]
 	return Probe(ctx, at, prober)
 }
 
-// checkFinished finds out whether a finished run has this run id, and what this launch would do then. It returns nothing if
-// the store does not answer in time.
+// checkFinished finds out whether a finished run has this run id, and what this launch would do then. It returns
+// nothing if the store does not answer in time.
 func checkFinished(ctx context.Context, cfg *config.Config, version string) (line string, refusal error) {
 	ctx, cancel := context.WithTimeout(ctx, ProbeTimeout)
 	defer cancel()

@@ -6,8 +6,8 @@
 //	Refusal    why a launch would be refused at the endpoint                                      (refusal.go)
 //	Plan       the result, with Text for people and JSON for programs                             (plan.go, text.go)
 //
-// What only a rendezvous decides, such as the ranks of a job on several nodes, is not guessed. Assemble prepares the workers
-// of two hypothetical rounds that differ in everything still unknown, and shows only what is equal in both.
+// What only a rendezvous decides, such as the ranks of a job on several nodes, is not guessed. Assemble prepares the
+// workers of two hypothetical rounds that differ in everything still unknown, and shows only what is equal in both.
 //
 // The functions may be called from any goroutine. Build may replace a host name in the configuration by an address.
 package preview

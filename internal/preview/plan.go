@@ -2,7 +2,8 @@ package preview
 
 import "github.com/elasticrun/elasticrun/pkg/report"
 
-// Schema is the version of the JSON form. It changes when a field is removed or changes its meaning, not when one is added.
+// Schema is the version of the JSON form. It changes when a field is removed or changes its meaning, not when one is
+// added.
 const Schema = 1
 
 // Plan is what a launch on this node would do.
@@ -13,8 +14,8 @@ type Plan struct {
 	// ConfigFile is the absolute path of the config file that was read; empty for none.
 	ConfigFile string    `json:"config_file,omitempty"`
 	Settings   []Setting `json:"settings"`
-	// StartedBy is the srun command that would replace the launch in a Slurm batch script and start an agent on each node.
-	// Each agent then knows more than this plan: the step's run id and port. It is empty elsewhere.
+	// StartedBy is the srun command that would replace the launch in a Slurm batch script and start an agent on each
+	// node. Each agent then knows more than this plan: the step's run id and port. It is empty elsewhere.
 	StartedBy []string `json:"started_by"`
 	// Warnings are those that the launch would log before it starts.
 	Warnings   []string   `json:"warnings"`
@@ -101,7 +102,8 @@ type Worker struct {
 	Command []string `json:"command"`
 	// CPUs lists the CPUs it is bound to, in the kernel's format; empty for no binding.
 	CPUs string `json:"cpus,omitempty"`
-	// Env lists the variables that elasticrun sets and that the launcher's own environment does not have with that value.
+	// Env lists the variables that elasticrun sets and that the launcher's own environment does not have with that
+	// value.
 	Env    []Variable `json:"env"`
 	Stdout Stream     `json:"stdout"`
 	Stderr Stream     `json:"stderr"`

@@ -46,8 +46,8 @@ type StoreInfo struct {
 	Version string `json:"elasticrun_version"`
 	RunID   string `json:"run_id"` // empty: it serves any run
 	Agents  int    `json:"agents"` // of this run, without one in the store's own process
-	// RoundTrip and ClockOffset are in seconds. The store's clock is ahead of this machine's by ClockOffset, plus or minus
-	// half of RoundTrip.
+	// RoundTrip and ClockOffset are in seconds. The store's clock is ahead of this machine's by ClockOffset, plus or
+	// minus half of RoundTrip.
 	RoundTrip   float64 `json:"round_trip"`
 	ClockOffset float64 `json:"clock_offset"`
 }
@@ -79,7 +79,8 @@ func Connect(ctx context.Context, addr string) (coord.ProbeResult, error) {
 	return coord.ProbeResult{}, coord.Connect(ctx, coord.DialOptions{Addr: addr, Timeout: ProbeTimeout})
 }
 
-// Probe finds out what listens at the endpoints now: at all addresses at once, each within a few seconds. It joins nothing.
+// Probe finds out what listens at the endpoints now: at all addresses at once, each within a few seconds. It joins
+// nothing.
 func Probe(ctx context.Context, at []config.HostPort, prober Prober) ([]Endpoint, error) {
 	ifaces, err := elastic.Interfaces()
 	if err != nil {

@@ -46,7 +46,8 @@ func from(file string) string {
 	return " (with the config file " + shown(file) + ")"
 }
 
-// shown makes a value safe for one line of a terminal: it can neither control the terminal nor turn the direction of text.
+// shown makes a value safe for one line of a terminal: it can neither control the terminal nor turn the direction of
+// text.
 func shown(value string) string {
 	return strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {

@@ -6,7 +6,8 @@ import (
 	"unicode"
 )
 
-// TestTextIsPrintable checks that no value in a plan can control the terminal, turn the direction of text or start a line.
+// TestTextIsPrintable checks that no value in a plan can control the terminal, turn the direction of text or start a
+// line.
 func TestTextIsPrintable(t *testing.T) {
 	t.Parallel()
 	const nasty = "\x1b[2Jx\x9b\u202e\u2066\nsecond\r\x07\u200f"

@@ -20,7 +20,8 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
 
-// errorFileEnv names the file that gets the root cause, for the program that started this launcher. torchrun writes it too.
+// errorFileEnv names the file that gets the root cause, for the program that started this launcher. torchrun writes it
+// too.
 const errorFileEnv = "TORCHELASTIC_ERROR_FILE"
 
 // flightRecords matches the dumps of NCCL's flight recorder in an attempt's folder.

@@ -1,5 +1,6 @@
-// Package simulate runs a rendezvous of many nodes on one machine. The real store and leader are in this process; a second
-// process holds any number of real rendezvous handlers, each with its own connection. Only the workers are simulated.
+// Package simulate runs a rendezvous of many nodes on one machine. The real store and leader are in this process; a
+// second process holds any number of real rendezvous handlers, each with its own connection. Only the workers are
+// simulated.
 //
 // A simulation injects faults step by step, checks that every round has dense and unique ranks, and measures the time,
 // messages, CPU and memory of each step. It does not measure a network: everything runs over the loopback interface.
@@ -29,8 +30,8 @@ type Options struct {
 	Rounds int
 	// FailAfter is how long after the start of its round a worker fails; nil: none fails.
 	FailAfter *time.Duration
-	// Kill agents vanish: their connections close without a word. Leave agents announce that they leave. Cut agents fall
-	// silent while their connections stay open. Join agents come late.
+	// Kill agents vanish: their connections close without a word. Leave agents announce that they leave. Cut agents
+	// fall silent while their connections stay open. Join agents come late.
 	Kill, Leave, Cut, Join int
 	// KeepAlive is the interval of an agent's keep-alives; an agent that misses three is lost.
 	KeepAlive time.Duration
@@ -51,8 +52,8 @@ type Step struct {
 	// Round and Nodes describe the round at the end of the step.
 	Round int `json:"round"`
 	Nodes int `json:"nodes"`
-	// Stopped is when the last node had stopped its workers, Seconds when the last node had its new rank. Both count from
-	// the beginning of the step, and include connecting.
+	// Stopped is when the last node had stopped its workers, Seconds when the last node had its new rank. Both count
+	// from the beginning of the step, and include connecting.
 	Stopped float64 `json:"stopped_seconds,omitempty"`
 	Seconds float64 `json:"seconds"`
 	// Received and Sent are the store's traffic during the step.
@@ -81,8 +82,8 @@ type job struct {
 	result  Result
 }
 
-// Run runs a simulation, with command as the command line of the agents' process. When it returns, everything it started
-// has ended. Its errors say which expectation failed. If ctx ends, Run returns its cause.
+// Run runs a simulation, with command as the command line of the agents' process. When it returns, everything it
+// started has ended. Its errors say which expectation failed. If ctx ends, Run returns its cause.
 func Run(ctx context.Context, o Options, command []string) (result Result, err error) {
 	most, err := maxAgents()
 	if err != nil {
@@ -211,8 +212,8 @@ func (j *job) victims(s *Step) []int {
 	return members[:s.Agents]
 }
 
-// step sends an order and waits until every agent that can be in the next round is in it. It then calls check, unless it
-// is nil.
+// step sends an order and waits until every agent that can be in the next round is in it. It then calls check, unless
+// it is nil.
 func (j *job) step(ctx context.Context, name string, agents int, prepare func(*Step) (o order, check func() error)) error {
 	s := Step{Name: name, Agents: agents, Round: j.round, Nodes: len(j.checker.members(j.round))}
 	before := j.store.stats()

@@ -26,8 +26,8 @@ type swarm struct {
 	queued  chan struct{} // holds one value while pending has updates
 }
 
-// Agents runs the agents' process: it reads orders from in and writes updates to out, until in ends. It waits a second for
-// the goroutines of its agents; any that are left end with the process.
+// Agents runs the agents' process: it reads orders from in and writes updates to out, until in ends. It waits a second
+// for the goroutines of its agents; any that are left end with the process.
 func Agents(ctx context.Context, in io.Reader, out io.Writer, log zerolog.Logger) error {
 	orders, replies := gob.NewDecoder(in), gob.NewEncoder(out)
 	var first order

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// probe caches a slow measurement. It measures only on demand, never twice at the same time, and not before the last result
-// is old enough.
+// probe caches a slow measurement. It measures only on demand, never twice at the same time, and not before the last
+// result is old enough.
 type probe[T any] struct {
 	ask   func(ctx context.Context) (T, error)
 	every time.Duration // a result of up to this age is used again
@@ -21,8 +21,8 @@ type probe[T any] struct {
 	stopped bool          // a measurement has failed
 }
 
-// get returns a result that is not too old. If it must measure and ctx ends first, it returns the last result. life bounds
-// the measurement, which may outlive ctx.
+// get returns a result that is not too old. If it must measure and ctx ends first, it returns the last result. life
+// bounds the measurement, which may outlive ctx.
 func (p *probe[T]) get(ctx, life context.Context) T {
 	p.mu.Lock()
 	if p.busy == nil && !p.stopped && life.Err() == nil && (p.at.IsZero() || time.Since(p.at) >= p.every) {

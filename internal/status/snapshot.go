@@ -62,8 +62,8 @@ type Snapshot struct {
 	Nodes          int  `json:"nodes"`
 	WorldSize      int  `json:"world_size"`
 	LocalWorldSize int  `json:"local_world_size"`
-	// Restarts counts the restarts charged to the job. Rounds counts the rounds of this node, MembershipChanges those of
-	// them that no failure caused, without the first. Failures counts the workers of this node that failed.
+	// Restarts counts the restarts charged to the job. Rounds counts the rounds of this node, MembershipChanges those
+	// of them that no failure caused, without the first. Failures counts the workers of this node that failed.
 	Restarts          int      `json:"restarts"`
 	MaxRestarts       int      `json:"max_restarts"`
 	Rounds            int      `json:"rounds"`

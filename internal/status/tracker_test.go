@@ -40,7 +40,8 @@ func begun(second, round int, verdict string, restarts int) events.Event {
 	})
 }
 
-// life is a job's, as one of its nodes sees it, with the state after each record: the node's, each worker's, and what is counted.
+// life is a job's, as one of its nodes sees it, with the state after each record: the node's, each worker's, and what
+// is counted.
 func life() (records []events.Event, want []string) {
 	for _, step := range []struct {
 		r    events.Event

@@ -63,7 +63,8 @@ func WatchJob(ctx context.Context, cfg *config.Status, version string, show func
 	return err
 }
 
-// showSnapshots shows snapshots until one is enough or there are no more. A value that it receives from ended it puts back.
+// showSnapshots shows snapshots until one is enough or there are no more. A value that it receives from ended it puts
+// back.
 func showSnapshots(
 	ctx context.Context, cfg *config.Status, snapshots <-chan elastic.Snapshot, ended chan error, show func(Job) error,
 ) (shown bool, err error) {

@@ -54,7 +54,8 @@ func TestJobOf(t *testing.T) {
 	}
 }
 
-// What is shown when: at once where all have answered, after a while where not, and then every two seconds until the end.
+// What is shown when: at once where all have answered, after a while where not, and then every two seconds until the
+// end.
 func TestShowSnapshots(t *testing.T) {
 	complete := seenJob()
 	complete.Agents = complete.Agents[:1]

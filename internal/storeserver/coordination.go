@@ -61,8 +61,8 @@ func serveAgents(ctx context.Context, cfg *config.Store, version string, log zer
 	return c, nil
 }
 
-// mark creates the marker of a store that starts without sessions. The marker tells whether another store had the same port
-// a moment ago, whose sessions may still be alive.
+// mark creates the marker of a store that starts without sessions. The marker tells whether another store had the same
+// port a moment ago, whose sessions may still be alive.
 func (c *coordination) mark(cfg *config.Store, log zerolog.Logger) *elastic.FreshStore {
 	if cfg.Listen.Port == 0 {
 		return &elastic.FreshStore{CreatedAt: boottime.Now()}

@@ -1,5 +1,5 @@
-// Package storeserver is elasticrun store: one TCP port with a TCPStore for workers and a coordination store for agents,
-// the leaders of the agents' runs, and an HTTP health check.
+// Package storeserver is elasticrun store: one TCP port with a TCPStore for workers and a coordination store for
+// agents, the leaders of the agents' runs, and an HTTP health check.
 //
 //	Serve           runs it all until a context ends      (server.go)
 //	coordination    the agents' store and the leaders     (coordination.go)

@@ -29,8 +29,8 @@ func divideMemory(all int64) memoryShares {
 // ownMemory is what the process needs besides: code, stacks and garbage.
 const ownMemory = 32 << 20
 
-// limitHeap sets the runtime's memory limit, so that garbage is collected more often near --max-memory. A lower GOMEMLIMIT
-// stays.
+// limitHeap sets the runtime's memory limit, so that garbage is collected more often near --max-memory. A lower
+// GOMEMLIMIT stays.
 func limitHeap(all int64) {
 	if limit := all + all/8 + ownMemory; limit < debug.SetMemoryLimit(-1) {
 		debug.SetMemoryLimit(limit)

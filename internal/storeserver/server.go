@@ -18,8 +18,9 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/kvstore/tcpstore"
 )
 
-// Serve runs a store until ctx ends. Then clients get cfg.Grace to finish their requests. Serve returns nil after such a
-// stop, and the cause of ctx if urgent was closed and made it stop at once. It prints one line to stdout when it is ready.
+// Serve runs a store until ctx ends. Then clients get cfg.Grace to finish their requests. Serve returns nil after such
+// a stop, and the cause of ctx if urgent was closed and made it stop at once. It prints one line to stdout when it is
+// ready.
 func Serve(
 	ctx context.Context, urgent <-chan struct{}, cfg *config.Store, version string, stdout io.Writer,
 ) error {

@@ -1,7 +1,7 @@
 // Package telemetry shows others what the agent does: in the event log, and at --status-addr.
 //
-// A Telemetry receives the agent's events. It does not block the agent, and the agent does not know who reads. The form of
-// a status belongs to package status, the form of an event to package events.
+// A Telemetry receives the agent's events. It does not block the agent, and the agent does not know who reads. The form
+// of a status belongs to package status, the form of an event to package events.
 //
 // The agent emits from one goroutine at a time; Brief may be called from any goroutine between Attach and Close.
 package telemetry

@@ -34,8 +34,8 @@ type Telemetry struct {
 	gpus     *topology.ComputeApps
 }
 
-// Open opens the event log and the listener of --status-addr. Its errors are *config.UsageError; after an error nothing is
-// left open.
+// Open opens the event log and the listener of --status-addr. Its errors are *config.UsageError; after an error nothing
+// is left open.
 func Open(ctx context.Context, cfg *config.Config, version, host string, log zerolog.Logger) (*Telemetry, error) {
 	t := &Telemetry{log: log, last: events.Event{RunID: cfg.RunID, Host: host}}
 	if cfg.StatusAddr != nil {

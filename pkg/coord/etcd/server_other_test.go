@@ -4,4 +4,4 @@ package etcd
 
 import "os/exec"
 
-func dieWithUs(*exec.Cmd) {}
+func killWithParent(*exec.Cmd) {}

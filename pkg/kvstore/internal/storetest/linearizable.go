@@ -24,10 +24,6 @@ const (
 
 	// SharedKeys lets every call use every key. It is for stores whose calls are atomic.
 	SharedKeys
-
-	// SingleKeys has only calls on one key, which also share keys, for servers that lack the others. All values are
-	// numbers, and the key that is read is never deleted.
-	SingleKeys
 )
 
 // Linearizable lets several goroutines use a store concurrently. It looks for an order of their calls, each at a
@@ -85,20 +81,6 @@ func concurrentCall(random *rand.Rand, mix Mix) Call {
 	pick := func(from ...Text) Text { return from[random.IntN(len(from))] }
 	c := Call{Timeout: LongWait, Keys: []Text{pick("a", "b")}}
 	value := func() Text { return Text(fmt.Sprint(random.IntN(3))) }
-	if mix == SingleKeys {
-		c.Op, c.Keys = string(pick("set", "add", "compare_set", "check", "delete_key")), []Text{pick("a", "b", "n")}
-		switch {
-		case c.Op == "set":
-			c.Values = []Text{value()}
-		case c.Op == "add":
-			c.Delta = int64(random.IntN(4))
-		case c.Op == "compare_set":
-			c.Values = []Text{pick("", "0", "1", "2"), value()}
-		case c.Op == "delete_key" && c.Keys[0] == "n":
-			c.Op, c.Timeout = "get", ShortWait
-		}
-		return c
-	}
 	switch random.IntN(10) {
 	case 0:
 		c.Op, c.Values = "set", []Text{value()}

@@ -30,7 +30,11 @@ const (
 // moment between its start and its end, in which the model has the same outcomes.
 func Linearizable(t *testing.T, mix Mix, open Opener) {
 	t.Helper()
-	const goroutines, each = 5, 12
+	const goroutines = 5
+	each := 12
+	if mix == SharedKeys {
+		each = 40 // longer histories overlap more
+	}
 	seed := FirstSeed(t)
 	for round := range testenv.Repeat(t, 40, 4000) {
 		stores := open(t)

@@ -13,8 +13,11 @@ func TestNewParameters(t *testing.T) {
 		want string // in the error; empty is none
 	}{
 		{"good", Parameters{Backend: "c10d", MinNodes: 1, MaxNodes: 1}, ""},
-		{"no endpoint and no run id are the backend's business",
-			Parameters{Backend: "static", MinNodes: 2, MaxNodes: 3}, ""},
+		{
+			"no endpoint and no run id are the backend's business",
+			Parameters{Backend: "static", MinNodes: 2, MaxNodes: 3},
+			"",
+		},
 		{"no backend", Parameters{MinNodes: 1, MaxNodes: 1}, "name is empty"},
 		{"no nodes", Parameters{Backend: "b", MaxNodes: 1}, "min nodes 0"},
 		{"negative nodes", Parameters{Backend: "b", MinNodes: -1, MaxNodes: 1}, "min nodes -1"},
@@ -41,8 +44,10 @@ func TestParametersGetters(t *testing.T) {
 		"yes": "Y", "true": "true", "one": "1", "no": "N", "false": "F", "zero": "0",
 		"n": " 42 ", "bad": "maybe", "empty": "",
 	}}
-	for key, want := range map[string]bool{"yes": true, "true": true, "one": true, "no": false, "false": false,
-		"zero": false} {
+	for key, want := range map[string]bool{
+		"yes": true, "true": true, "one": true, "no": false, "false": false,
+		"zero": false,
+	} {
 		if got, err := p.Bool(key, !want); err != nil || got != want {
 			t.Errorf("Bool(%q) = %v, %v; want %v", key, got, err, want)
 		}

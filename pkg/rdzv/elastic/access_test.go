@@ -46,8 +46,10 @@ func (n *fakeNetwork) connect(_ context.Context, addr string) (net.Conn, error) 
 // client returns the access of an agent of run "mine" that hosts nothing.
 func (n *fakeNetwork) client(log zerolog.Logger, ports ...int) *C10d {
 	no := false
-	return &C10d{RunID: "mine", TTL: time.Minute, Host: "10.0.0.1", Ports: ports, IsHost: &no, Hint: -1,
-		Connect: n.connect, Logger: log}
+	return &C10d{
+		RunID: "mine", TTL: time.Minute, Host: "10.0.0.1", Ports: ports, IsHost: &no, Hint: -1,
+		Connect: n.connect, Logger: log,
+	}
 }
 
 func storeOf(t *testing.T, runID string) *coord.Server {
@@ -96,8 +98,10 @@ func TestClientsTryAllPorts(t *testing.T) {
 		{
 			name: "one is free", ports: []int{1, 2}, there: [3]string{"other", "", ""}, within: time.Minute,
 			took: time.Minute,
-			err: []string{`its run id is "other"`,
-				"; connect to coordination store at 10.0.0.1:2: nobody listens there", "(stopped)"},
+			err: []string{
+				`its run id is "other"`,
+				"; connect to coordination store at 10.0.0.1:2: nobody listens there", "(stopped)",
+			},
 		},
 		{
 			name: "the only one is another job's", ports: []int{1}, there: [3]string{"other", "", ""},

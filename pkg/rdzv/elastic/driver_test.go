@@ -22,8 +22,10 @@ func TestReportHasTheAgeOfItsFailure(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		d := &driver{store: store, prefix: prefixOf("run"), timeout: probeTimeout,
-			clock: func() time.Duration { return time.Since(began) }}
+		d := &driver{
+			store: store, prefix: prefixOf("run"), timeout: probeTimeout,
+			clock: func() time.Duration { return time.Since(began) },
+		}
 		m := newMember(memberOptions{}, d.now())
 		m.state = busy
 		m.fail(d.now(), rdzv.Failure{Age: time.Second})

@@ -34,7 +34,7 @@ func (e *Elected) Open(ctx context.Context) (coord.Store, error) {
 			return nil, err
 		}
 		if !warned {
-			e.Logger.Warn().Err(err).Msg("the rendezvous cannot be reached yet; still trying")
+			e.Logger.Warn().Err(err).Msg("cannot reach the rendezvous yet; retrying")
 		}
 		select {
 		case <-time.After(dialPause):

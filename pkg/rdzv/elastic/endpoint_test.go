@@ -64,8 +64,10 @@ func TestResolveFails(t *testing.T) {
 		{"unknown", func(context.Context, string, string) ([]netip.Addr, error) {
 			return nil, &net.DNSError{Err: "no such host", Name: "head", IsNotFound: true}
 		}, head + "no such host; check the name or use an address"},
-		{"empty", func(context.Context, string, string) ([]netip.Addr, error) { return nil, nil },
-			head + "it has no address; check the name or use an address"},
+		{
+			"empty", func(context.Context, string, string) ([]netip.Addr, error) { return nil, nil },
+			head + "it has no address; check the name or use an address",
+		},
 		{"hanging", func(ctx context.Context, _, _ string) ([]netip.Addr, error) {
 			<-ctx.Done()
 			return nil, &net.DNSError{Err: "i/o timeout", Name: "head"}
@@ -158,14 +160,20 @@ func TestOffers(t *testing.T) {
 		want      []string
 	}{
 		{"the connection's first", "", "192.168.0.1", twoNetworks(), []string{"192.168.0.1", "10.0.0.1", "fd00::1"}},
-		{"--local-addr before it", "node7", "192.168.0.1", twoNetworks(),
-			[]string{"node7", "192.168.0.1", "10.0.0.1", "fd00::1"}},
-		{"--local-addr is the connection's", "192.168.0.1", "::ffff:192.168.0.1", twoNetworks(),
-			[]string{"192.168.0.1", "10.0.0.1", "fd00::1"}},
+		{
+			"--local-addr before it", "node7", "192.168.0.1", twoNetworks(),
+			[]string{"node7", "192.168.0.1", "10.0.0.1", "fd00::1"},
+		},
+		{
+			"--local-addr is the connection's", "192.168.0.1", "::ffff:192.168.0.1", twoNetworks(),
+			[]string{"192.168.0.1", "10.0.0.1", "fd00::1"},
+		},
 		{"no connection", "", "", twoNetworks(), []string{"10.0.0.1", "fd00::1", "192.168.0.1"}},
 		{"bound to every address", "", "0.0.0.0", twoNetworks(), []string{"10.0.0.1", "fd00::1", "192.168.0.1"}},
-		{"agents of one machine", "", "127.0.0.1", twoNetworks(),
-			[]string{"127.0.0.1", "10.0.0.1", "fd00::1", "192.168.0.1"}},
+		{
+			"agents of one machine", "", "127.0.0.1", twoNetworks(),
+			[]string{"127.0.0.1", "10.0.0.1", "fd00::1", "192.168.0.1"},
+		},
 		{"no network", "", "", alone, []string{"127.0.0.1", "::1"}},
 		{"no network, IPv6", "", "::1", alone, []string{"::1", "127.0.0.1"}},
 		{"no network, --local-addr", "127.0.0.5", "", alone, []string{"127.0.0.5", "127.0.0.1", "::1"}},
@@ -173,8 +181,10 @@ func TestOffers(t *testing.T) {
 		{"a network that has gone", "", "10.0.0.1", alone, []string{"10.0.0.1"}},
 		{"link-local", "", "", linkLocal, []string{"127.0.0.1", "::1"}},
 		{"link-local in use", "", "169.254.0.1", linkLocal, []string{"169.254.0.1"}},
-		{"many", "", "10.0.0.3", many, []string{"10.0.0.3", "10.0.0.0", "10.0.0.1", "10.0.0.2", "10.0.0.4", "10.0.0.5",
-			"10.0.0.6", "10.0.0.7"}},
+		{"many", "", "10.0.0.3", many, []string{
+			"10.0.0.3", "10.0.0.0", "10.0.0.1", "10.0.0.2", "10.0.0.4", "10.0.0.5",
+			"10.0.0.6", "10.0.0.7",
+		}},
 		{"nothing at all", "", "", nil, nil},
 	}
 	for _, tt := range tests {

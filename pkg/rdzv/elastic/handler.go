@@ -14,53 +14,6 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
-// Access opens sessions in the store of a run.
-type Access interface {
-	// Open returns a new session for the agent. It keeps trying until ctx ends. The first call also makes this process
-	// the store's host, or a candidate for the leader, if that is its role.
-	Open(ctx context.Context) (coord.Store, error)
-	// Front returns the listener at which this process serves agents and, with the static backend, workers too. It is
-	// nil if this process hosts no store.
-	Front() *rdzv.WorkerStore
-	// Close ends what Open has started, except the sessions. It first waits until the other agents have learned of the
-	// job's end, or ctx has ended.
-	Close(ctx context.Context) error
-}
-
-// Options are the options of New.
-type Options struct {
-	Backend string
-	RunID   string
-	Job     Job
-	Node    Node // without Role and Nproc, which come from the Member
-	Access  Access
-	Stores  WorkerStores
-	// KeepAlive is the time between keep-alives. Timeout bounds each request to the store.
-	KeepAlive time.Duration
-	Timeout   time.Duration
-	// AwaitGuard, if not nil, is called before this node reports that it is ready for a round. It returns once the
-	// guard allows workers to start.
-	AwaitGuard func(ctx context.Context) error
-	// Session, if not nil, is called with each session that Access has opened, before it is used, and with nil when the
-	// agent has ended the session.
-	Session func(coord.Store)
-	// Watchdog, if not nil, is called with the time, on the clock of package boottime, by which the workers must be
-	// dead unless a later call moves it. Others may consider this agent lost then, and an agent that is paused cannot
-	// kill its workers itself. 0 means no deadline.
-	Watchdog func(at time.Duration)
-	// Status, if not nil, returns what the agent is doing, for those who observe the run: any text, best below 64 KiB.
-	// It is called only while somebody observes, by one goroutine at a time, and must return when ctx ends.
-	Status func(ctx context.Context) []byte
-	// StatusInterval is the time between two calls of Status. It is above 0.
-	StatusInterval time.Duration
-	// SharedRunID says that other jobs may have the same run id. Another store that replaces this job's may then be
-	// theirs, so the agent ends instead of joining it.
-	SharedRunID bool
-	// Advice, which may be empty, ends the error for a lost store. It says how to avoid the loss.
-	Advice string
-	Logger zerolog.Logger
-}
-
 // Handler is an rdzv.Handler for elastic jobs.
 //
 // Three kinds of goroutine use a Handler. The driving goroutine (drive) owns the member and all that it decides. The

@@ -118,8 +118,10 @@ func TestRefused(t *testing.T) {
 		make func(h *Handler)
 		want []string
 	}{
-		{"other parameters", func(h *Handler) { h.opts.Job.MaxRestarts = 3 },
-			[]string{"max restarts is 3 here and 0 in the job"}},
+		{
+			"other parameters", func(h *Handler) { h.opts.Job.MaxRestarts = 3 },
+			[]string{"max restarts is 3 here and 0 in the job"},
+		},
 		{"other version", func(h *Handler) { h.opts.Access.(*C10d).Version = "v9" }, []string{"v9", "test"}},
 		{"a secret", func(h *Handler) { h.opts.Access.(*C10d).Secret = []byte("s") }, []string{"secret"}},
 		{"other run", func(h *Handler) { h.opts.Access.(*C10d).RunID = "walk" }, []string{`"run"`, `"walk"`}},

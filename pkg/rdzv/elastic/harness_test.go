@@ -37,11 +37,15 @@ func freeTCPPort(t *testing.T) int {
 func newTestHandler(t *testing.T, j Job, port int, name string) *Handler {
 	t.Helper()
 	log := zerolog.New(zerolog.NewTestWriter(t)).With().Str("agent", name).Logger()
-	access := &C10d{RunID: "run", Version: "test", TTL: 2 * time.Second, Host: "127.0.0.1", Ports: []int{port},
-		Hint: -1, Linger: 5 * time.Second, Logger: log}
+	access := &C10d{
+		RunID: "run", Version: "test", TTL: 2 * time.Second, Host: "127.0.0.1", Ports: []int{port},
+		Hint: -1, Linger: 5 * time.Second, Logger: log,
+	}
 	h := New(Options{
-		Backend: "c10d", RunID: "run", Job: j, Node: Node{Host: name, Identity: name, Hint: -1,
-			Launch: Launch{ID: "test"}}, Access: access,
+		Backend: "c10d", RunID: "run", Job: j, Node: Node{
+			Host: name, Identity: name, Hint: -1,
+			Launch: Launch{ID: "test"},
+		}, Access: access,
 		Stores:    WorkerStores{Offers: func() []string { return []string{"127.0.0.1"} }},
 		KeepAlive: 200 * time.Millisecond, Timeout: time.Second, Logger: log,
 	})

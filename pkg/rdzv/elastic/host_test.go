@@ -61,8 +61,10 @@ func TestHostLosesItsStore(t *testing.T) {
 		name, text string
 		end        func(a *C10d, stopListening func())
 	}{
-		{"the port is gone", "does not accept connections any more",
-			func(_ *C10d, stopListening func()) { stopListening() }},
+		{
+			"the port is gone", "does not accept connections any more",
+			func(_ *C10d, stopListening func()) { stopListening() },
+		},
 		{"the store has ended", "no space left", func(a *C10d, _ func()) {
 			a.Server().Fail(errors.Join(coord.ErrUnavailable, errors.New("no space left")))
 		}},

@@ -36,20 +36,26 @@ func TestHostChoice(t *testing.T) {
 		{name: "another's address, hint 0", host: "10.0.0.2", addrs: addrs("10.0.0.2")},
 		{name: "own address, not host", host: "10.0.0.1", addrs: addrs("10.0.0.1"), isHost: &no},
 		{name: "own address, host", host: "10.0.0.1", addrs: addrs("10.0.0.1"), isHost: &yes, want: "10.0.0.1"},
-		{name: "address before which stands a gateway", host: "203.0.113.1", addrs: addrs("203.0.113.1"), isHost: &yes,
-			want: "*"},
+		{
+			name: "address before which stands a gateway", host: "203.0.113.1", addrs: addrs("203.0.113.1"), isHost: &yes,
+			want: "*",
+		},
 		{name: "localhost", host: "localhost", addrs: addrs("127.0.0.1", "::1"), hint: -1, want: "127.0.0.1"},
 		{name: "loopback address", host: "::1", addrs: addrs("::1"), want: "::1"},
 		{name: "own name", host: "head", addrs: addrs("10.0.0.1"), want: "*"},
 		{name: "own name, which is 127.0.1.1 here", host: "head", addrs: addrs("127.0.1.1"), want: "*"},
 		{name: "own name, two networks", host: "head", addrs: addrs("10.0.0.1", "192.168.0.1"), want: "*"},
 		{name: "another's name", host: "head", addrs: addrs("10.0.0.2", "10.0.0.3")},
-		{name: "several machines", host: "head", addrs: addrs("10.0.0.2", "10.0.0.1", "10.0.0.3"), hint: -1,
-			err: several},
+		{
+			name: "several machines", host: "head", addrs: addrs("10.0.0.2", "10.0.0.1", "10.0.0.3"), hint: -1,
+			err: several,
+		},
 		{name: "several machines, hint 0", host: "head", addrs: addrs("10.0.0.2", "10.0.0.1"), hint: 0, want: "*"},
 		{name: "several machines, hint 1", host: "head", addrs: addrs("10.0.0.2", "10.0.0.1"), hint: 1},
-		{name: "several machines, host", host: "head", addrs: addrs("10.0.0.2", "10.0.0.1"), hint: 1, isHost: &yes,
-			want: "*"},
+		{
+			name: "several machines, host", host: "head", addrs: addrs("10.0.0.2", "10.0.0.1"), hint: 1, isHost: &yes,
+			want: "*",
+		},
 		{name: "several machines, not host", host: "head", addrs: addrs("10.0.0.2", "10.0.0.1"), hint: -1, isHost: &no},
 	}
 	for _, tt := range tests {
@@ -186,8 +192,10 @@ func TestTwoStoresOfOneRun(t *testing.T) {
 	port := freeTCPPort(t)
 	host := func(addr, runID string) (*C10d, *bytes.Buffer) {
 		firstLog := &bytes.Buffer{}
-		a := &C10d{RunID: runID, Host: addr, Ports: []int{port}, Hint: -1,
-			Logger: zerolog.New(firstLog).Level(zerolog.WarnLevel)}
+		a := &C10d{
+			RunID: runID, Host: addr, Ports: []int{port}, Hint: -1,
+			Logger: zerolog.New(firstLog).Level(zerolog.WarnLevel),
+		}
 		if _, err := a.Open(t.Context()); err != nil || a.Server() == nil {
 			t.Fatalf("%s does not host: %v", addr, err)
 		}

@@ -17,12 +17,12 @@ import (
 )
 
 // brief returns what the tests check, in one line.
-func (v Snapshot) brief() string {
+func (s Snapshot) brief() string {
 	text := "no round"
-	if v.Record != nil {
-		text = fmt.Sprintf("round %d", v.Record.Round)
+	if s.Record != nil {
+		text = fmt.Sprintf("round %d", s.Record.Round)
 	}
-	for _, a := range v.Agents {
+	for _, a := range s.Agents {
 		text += fmt.Sprintf(" %s=%d:%s", a.Host, a.Rank, a.Status)
 		if a.Lost {
 			text += "lost"
@@ -31,8 +31,8 @@ func (v Snapshot) brief() string {
 			text += "(" + a.Note + ")"
 		}
 	}
-	if v.Outcome != nil {
-		text += " " + string(v.Outcome.Ending)
+	if s.Outcome != nil {
+		text += " " + string(s.Outcome.Ending)
 	}
 	return text
 }
@@ -138,8 +138,10 @@ func TestSnapshot(t *testing.T) {
 		{"state/round/3", "", "round 3 =0:lost node2=1:hello node1=-1:(a spare)"},
 		{"state/result", `{"ending":"failed"}`, "round 3 =0:lost node2=1:hello node1=-1:(a spare) failed"},
 	} {
-		o.apply(coord.Batch{Events: []coord.Event{{Key: "run/" + step.key, Value: []byte(step.value),
-			Deleted: step.value == ""}}})
+		o.apply(coord.Batch{Events: []coord.Event{{
+			Key: "run/" + step.key, Value: []byte(step.value),
+			Deleted: step.value == "",
+		}}})
 		v := o.snapshot()
 		if diff := cmp.Diff(step.want, strings.TrimSpace(v.brief())); diff != "" {
 			t.Errorf("after %s (-want +got):\n%s", step.key, diff)

@@ -104,8 +104,10 @@ func (p *machine) check(run func(runID string) (agents int)) {
 			p.t.Errorf("%d agents of %s, want %d", len(stores), runID, run(runID))
 		}
 		for i, s := range stores {
-			if _, err := s.Commit(ctx, nil, []coord.Op{{Key: fmt.Sprintf("name/%s/%d", runID, i),
-				Value: []byte("here")}}); err != nil {
+			if _, err := s.Commit(ctx, nil, []coord.Op{{
+				Key:   fmt.Sprintf("name/%s/%d", runID, i),
+				Value: []byte("here"),
+			}}); err != nil {
 				p.t.Fatal(err)
 			}
 		}

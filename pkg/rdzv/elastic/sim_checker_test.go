@@ -51,8 +51,10 @@ type simCounts struct {
 type violation struct{ invariant, text string }
 
 func newChecker(w *world) *checker {
-	return &checker{w: w, last: -1, nonces: map[string]simRoundID{}, owner: map[coord.SessionID]*simNode{},
-		counts: map[coord.SessionID]*simCounts{}}
+	return &checker{
+		w: w, last: -1, nonces: map[string]simRoundID{}, owner: map[coord.SessionID]*simNode{},
+		counts: map[coord.SessionID]*simCounts{},
+	}
 }
 
 // fail records a violation, the first one only.

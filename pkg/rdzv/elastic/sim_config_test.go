@@ -38,8 +38,10 @@ type simConfig struct {
 }
 
 // simProfiles are the kinds of runs. A seed determines its profile.
-var simProfiles = []string{"calm", "failures", "churn", "partitions", "leader", "store", "everything", "frozen agents",
-	"worker stores", "hung agents", "lost stores"}
+var simProfiles = []string{
+	"calm", "failures", "churn", "partitions", "leader", "store", "everything", "frozen agents",
+	"worker stores", "hung agents", "lost stores",
+}
 
 // newWorld returns the world of a seed.
 func newWorld(seed uint64) *world {
@@ -133,12 +135,30 @@ func (w *world) newNode(i int) *simNode {
 func (w *world) drawFaults() {
 	c := &w.cfg
 	ms, sec := time.Millisecond, time.Second
-	agents := []fault{{"kill", kill}, {"kill", kill}, {"power", losePower}, {"kill both", killBoth},
-		{"term", terminateAgent}, {"twin", startDuplicate}}
-	network := []fault{{"cut", cut}, {"cut", cut}, {"half cut", halfCut}, {"reset", reset},
-		{"one-sided reset", resetOneSide}, {"proxy", proxyDies}, {"flap", flap}, {"flap", flap}}
-	frozen := []fault{{"freeze node", freezeNode}, {"freeze agent", freezeAgent}, {"freeze guard", freezeGuard},
-		{"hang", hang}}
+	agents := []fault{
+		{"kill", kill},
+		{"kill", kill},
+		{"power", losePower},
+		{"kill both", killBoth},
+		{"term", terminateAgent},
+		{"twin", startDuplicate},
+	}
+	network := []fault{
+		{"cut", cut},
+		{"cut", cut},
+		{"half cut", halfCut},
+		{"reset", reset},
+		{"one-sided reset", resetOneSide},
+		{"proxy", proxyDies},
+		{"flap", flap},
+		{"flap", flap},
+	}
+	frozen := []fault{
+		{"freeze node", freezeNode},
+		{"freeze agent", freezeAgent},
+		{"freeze guard", freezeGuard},
+		{"hang", hang},
+	}
 	store := []fault{{"freeze store", freezeStore}}
 	if c.profile == "leader" {
 		c.etcd = true
@@ -161,8 +181,13 @@ func (w *world) drawFaults() {
 	case "partitions":
 		c.kinds, c.gap = network, w.between(200*ms, 3*sec)
 	case "leader":
-		c.kinds, c.gap = []fault{{"kill leader", killLeader}, {"cut leader", cutLeader}, {"flap", flap},
-			{"kill", kill}, {"power", losePower}}, w.between(300*ms, 4*sec)
+		c.kinds, c.gap = []fault{
+			{"kill leader", killLeader},
+			{"cut leader", cutLeader},
+			{"flap", flap},
+			{"kill", kill},
+			{"power", losePower},
+		}, w.between(300*ms, 4*sec)
 	case "store":
 		c.kinds, c.gap = append(store, fault{"kill", kill}, fault{"power", losePower}, fault{"flap", flap}),
 			w.between(500*ms, 6*sec)
@@ -174,14 +199,24 @@ func (w *world) drawFaults() {
 			c.kinds = append(c.kinds, fault{"deafen", blockInbound}, fault{"mute", blockOutbound})
 		}
 	case "frozen agents":
-		c.kinds, c.gap = []fault{{"freeze agent", freezeAgent}, {"freeze agent", freezeAgent},
-			{"freeze node", freezeNode}, {"freeze guard", freezeGuard}, {"kill", kill}}, w.between(sec, 6*sec)
+		c.kinds, c.gap = []fault{
+			{"freeze agent", freezeAgent},
+			{"freeze agent", freezeAgent},
+			{"freeze node", freezeNode},
+			{"freeze guard", freezeGuard},
+			{"kill", kill},
+		}, w.between(sec, 6*sec)
 	case "hung agents":
 		c.kinds, c.gap = []fault{{"hang", hang}, {"hang", hang}, {"hang", hang}, {"kill", kill}},
 			w.between(2*sec, 10*sec)
 	case "lost stores":
-		c.kinds, c.gap = []fault{{"replace store", replaceStore}, {"cut", cut}, {"cut", cut}, {"kill", kill},
-			{"freeze agent", freezeAgent}}, w.between(sec, 6*sec)
+		c.kinds, c.gap = []fault{
+			{"replace store", replaceStore},
+			{"cut", cut},
+			{"cut", cut},
+			{"kill", kill},
+			{"freeze agent", freezeAgent},
+		}, w.between(sec, 6*sec)
 	}
 	c.success = 0.04
 	c.failures, c.slowEnter = 0.6*w.rng.Float64(), 0.05*w.rng.Float64()

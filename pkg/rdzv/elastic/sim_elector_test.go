@@ -91,8 +91,10 @@ func (c *elector) retry() {
 // lead starts a term.
 func (c *elector) lead(epoch coord.Revision) {
 	w := c.w()
-	t := &term{w: w, name: c.p.node.name, host: &c.p.node.agent, clock: c.p.node.clock, epoch: epoch,
-		commit: c.p.commit}
+	t := &term{
+		w: w, name: c.p.node.name, host: &c.p.node.agent, clock: c.p.node.clock, epoch: epoch,
+		commit: c.p.commit,
+	}
 	t.abort = func() {
 		c.dropTerm()
 		c.retry()

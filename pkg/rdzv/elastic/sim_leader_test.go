@@ -59,8 +59,10 @@ func savedStateOf(state, answers, agents []simChange) savedState {
 	}
 	for _, c := range agents {
 		if r, ok := c.value.(Report); ok {
-			f.agents = append(f.agents, agentArrival{coord.SessionID(strings.TrimPrefix(c.key, prefixAgent)), c.create,
-				r})
+			f.agents = append(f.agents, agentArrival{
+				coord.SessionID(strings.TrimPrefix(c.key, prefixAgent)), c.create,
+				r,
+			})
 		}
 	}
 	return f

@@ -96,8 +96,10 @@ func (s *simStore) time() time.Duration { return s.clock.read(s.w.now) - s.skipp
 // open opens a session.
 func (s *simStore) open(n *simNode, c *simConn) *simSession {
 	s.w.sessions++
-	ses := &simSession{id: coord.SessionID(fmt.Sprintf("%02x-%d", s.w.rng.IntN(256), s.w.sessions)), node: n, conn: c,
-		instance: s.instance}
+	ses := &simSession{
+		id: coord.SessionID(fmt.Sprintf("%02x-%d", s.w.rng.IntN(256), s.w.sessions)), node: n, conn: c,
+		instance: s.instance,
+	}
 	s.sessions[ses.id], s.all[ses.id] = ses, ses
 	if n != nil {
 		s.keepAlive(ses)
@@ -193,7 +195,8 @@ func (s *simStore) sessionForCommit(id coord.SessionID, by coord.Revision) *simS
 
 // commit executes all ops or none. by is the epoch of the leader that commits, or 0 for an agent.
 func (s *simStore) commit(ses *simSession, by coord.Revision, guards []coord.Guard, ops []simOp) (coord.Revision,
-	error) {
+	error,
+) {
 	if ses.ended && by == 0 {
 		return 0, coord.ErrSessionLost
 	}

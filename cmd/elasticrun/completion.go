@@ -21,7 +21,8 @@ func runCompletion(args []string, stdout io.Writer) error {
 	case slices.Contains(args, "--help") || slices.Contains(args, "-h"):
 		return config.ErrHelp
 	case len(args) != 1:
-		return &config.UsageError{Where: "elasticrun completion", Problem: "takes one shell: " + strings.Join(config.Shells(), ", ")}
+		return &config.UsageError{Where: "elasticrun completion", Problem: "takes one shell: " +
+			strings.Join(config.Shells(), ", ")}
 	}
 	return writeCompletionScript(stdout, args[0])
 }
@@ -44,7 +45,8 @@ func writeCompletionScript(w io.Writer, shell string) error {
 	case "powershell":
 		return program.GenPowerShellCompletionWithDesc(w)
 	}
-	return &config.UsageError{Where: "elasticrun completion " + shell, Problem: "is not a known shell: name one of " + strings.Join(config.Shells(), ", ")}
+	return &config.UsageError{Where: "elasticrun completion " + shell,
+		Problem: "is not a known shell: name one of " + strings.Join(config.Shells(), ", ")}
 }
 
 // completeWord is the first argument that completion scripts give. The command line up to the cursor follows it.

@@ -111,7 +111,8 @@ func TestForeignProc(t *testing.T) {
 			if took := time.Since(began); took > 20*time.Second {
 				t.Errorf("took %v", took)
 			}
-			if last := fmt.Sprintf("elasticrun: exit_code=%d reason=signal\n", tt.code); !strings.Contains(stderr.String(), last) {
+			last := fmt.Sprintf("elasticrun: exit_code=%d reason=signal\n", tt.code)
+			if !strings.Contains(stderr.String(), last) {
 				t.Errorf("the launcher did not come to its last line, %q", last)
 			}
 			if strings.Contains(stderr.String(), "not die") {

@@ -41,7 +41,8 @@ func TestFullDiskUnderConsole(t *testing.T) {
 		{
 			"stderr", `2>>"$DISK"/out`, flood + " >&2; exit 3", 3,
 			nil,
-			[]string{"bytes of stderr were lost: no space left on device\n", "FAILED\n", "elasticrun: exit_code=3 reason=worker_failed"},
+			[]string{"bytes of stderr were lost: no space left on device\n", "FAILED\n",
+				"elasticrun: exit_code=3 reason=worker_failed"},
 			"output was lost",
 		},
 		{"both", `>>"$DISK"/out 2>&1`, flood, 74, nil, nil, `"reason": "output"`},

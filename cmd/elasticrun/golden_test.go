@@ -187,7 +187,8 @@ func TestGolden(t *testing.T) {
 	}{
 		{name: "success", flags: two[:1], args: []string{"fail.py", "succeed", "0"}},
 		{name: "exception", flags: two, args: []string{"fail.py", "exception", "1"}},
-		{name: "exception_in_files", flags: append(logs, "--max-restarts=1", "--min-uptime=0"), args: []string{"fail.py", "exception", "1"}},
+		{name: "exception_in_files", flags: append(logs, "--max-restarts=1", "--min-uptime=0"),
+			args: []string{"fail.py", "exception", "1"}},
 		{name: "exit_3", flags: two, args: []string{"fail.py", "exit", "1"}},
 		{name: "sigsegv", flags: two, args: []string{"fail.py", "segv", "1"}},
 		{name: "import_error", flags: two, args: []string{"fail.py", "import", "1"}},
@@ -234,12 +235,14 @@ func TestGoldenElsewhere(t *testing.T) {
 	t.Parallel()
 	store := startStore(t)
 	node := func(rank int) *golden {
-		return startGolden(t, "--rdzv-id=job", "--nnodes=2", "--rdzv-backend=c10d", "--rdzv-endpoint="+store.addr, "--node-rank="+strconv.Itoa(rank), "fail.py", "exception", "0")
+		return startGolden(t, "--rdzv-id=job", "--nnodes=2", "--rdzv-backend=c10d", "--rdzv-endpoint="+store.addr,
+			"--node-rank="+strconv.Itoa(rank), "fail.py", "exception", "0")
 	}
 	there, here := node(0), node(1)
 	first, _ := there.end()
 	second, data := here.end()
-	if first.RootCause == nil || second.RootCause == nil || first.RootCause.PID != second.RootCause.PID || first.ExitCode != second.ExitCode {
+	if first.RootCause == nil || second.RootCause == nil || first.RootCause.PID != second.RootCause.PID ||
+		first.ExitCode != second.ExitCode {
 		t.Errorf("the two nodes end by\n%+v\nand\n%+v", first.RootCause, second.RootCause)
 	}
 	here.compare("elsewhere", data, there)

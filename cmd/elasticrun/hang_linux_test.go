@@ -73,8 +73,10 @@ func TestHangingWorker(t *testing.T) {
 			"--nproc-per-node=2", "--restart-grace=0.2", "--max-restarts=3")
 		<-h.Reading
 		sign(t, dir, "go")
-		n.ends(5, "processes do not die: pid ", where, "elasticrun: exit_code=5 reason=worker_failed rank=1 local_rank=1 summary=")
-		if strings.Contains(n.stderr.String(), "a process of the job survives SIGKILL") || !strings.HasSuffix(n.stderr.String(), "summary=\"exited with code 5\"\n") {
+		n.ends(5, "processes do not die: pid ", where,
+			"elasticrun: exit_code=5 reason=worker_failed rank=1 local_rank=1 summary=")
+		if strings.Contains(n.stderr.String(), "a process of the job survives SIGKILL") ||
+			!strings.HasSuffix(n.stderr.String(), "summary=\"exited with code 5\"\n") {
 			t.Error("the guard says it again, after the last line")
 		}
 		h.Release()

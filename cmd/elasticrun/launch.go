@@ -91,7 +91,8 @@ func reportLostOutput(console *workerlog.Console, log zerolog.Logger) error {
 	}
 	err := console.ReportLost(consoleTimeout)
 	for _, loss := range lost {
-		log.Warn().Str("stream", loss.Stream).Int64("bytes", loss.Bytes).Err(loss.Err).Msg("output was lost: the console had no room")
+		log.Warn().Str("stream", loss.Stream).Int64("bytes", loss.Bytes).Err(loss.Err).
+			Msg("output was lost: the console had no room")
 	}
 	return err
 }
@@ -111,7 +112,8 @@ func (l *launcher) run(ctx context.Context) (agent.RunResult, report.Report, err
 		return fail(err)
 	}
 	supervisor, err := procs.NewSupervisor(procs.Options{
-		Console: l.console, Workers: l.cfg.NprocPerNode, Logger: l.log, KillTimeout: killTimeout, Track: p.gpus != nil, Expired: l.lifeline.DeadlinePassed,
+		Console: l.console, Workers: l.cfg.NprocPerNode, Logger: l.log, KillTimeout: killTimeout, Track: p.gpus != nil,
+		Expired: l.lifeline.DeadlinePassed,
 	})
 	if err != nil {
 		return fail(err)

@@ -28,7 +28,8 @@ func runLogs(args []string, stdout io.Writer) error {
 		return &config.UsageError{Problem: err.Error()}
 	}
 	opts := logview.Options{
-		Ranks: cfg.Ranks, LocalRanks: cfg.LocalRanks, Std: cfg.Std, Pattern: cfg.Pattern, Attempt: cfg.Attempt, Tail: cfg.Tail,
+		Ranks: cfg.Ranks, LocalRanks: cfg.LocalRanks, Std: cfg.Std, Pattern: cfg.Pattern, Attempt: cfg.Attempt,
+		Tail:   cfg.Tail,
 		Prefix: logview.DefaultPrefix, Follow: cfg.Follow, Terminal: term.IsTerminal(int(os.Stdout.Fd())),
 		Note: func(text string) { fmt.Fprintln(os.Stderr, "elasticrun:", report.OneLine(text)) },
 	}
@@ -43,7 +44,8 @@ func runLogs(args []string, stdout io.Writer) error {
 		opts.Ended = runEnd(run, opts.Note)
 	}
 	err = logview.New(run, stdout, opts).Run(ctx)
-	if errors.Is(err, logview.ErrNothing) || errors.Is(err, logview.ErrNoLogFile) || errors.Is(err, logview.ErrCannotFollow) {
+	if errors.Is(err, logview.ErrNothing) || errors.Is(err, logview.ErrNoLogFile) ||
+		errors.Is(err, logview.ErrCannotFollow) {
 		return &config.UsageError{Problem: err.Error()}
 	}
 	return err

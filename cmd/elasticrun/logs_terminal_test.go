@@ -15,7 +15,8 @@ import (
 // TestLogsAtTerminal: a terminal gets colours and text; a pipe gets what was written.
 func TestLogsAtTerminal(t *testing.T) {
 	dir, binary := t.TempDir(), testenv.Binary(t)
-	launch := exec.Command(binary, "--log-dir", dir, "-r1", "--no-python", "printf", `\033[31mred\033[0m \033]0;title\007\342\200\256done\n`)
+	launch := exec.Command(binary, "--log-dir", dir, "-r1", "--no-python", "printf",
+		`\033[31mred\033[0m \033]0;title\007\342\200\256done\n`)
 	if out, err := launch.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}

@@ -38,7 +38,8 @@ func TestLauncherInALauncher(t *testing.T) {
 	}
 	torchrun := func(t *testing.T) []string {
 		t.Helper()
-		return []string{testenv.Torch(t, "2.14"), "-m", "torch.distributed.run", "--standalone", "--no-python", "--nproc-per-node=2"}
+		return []string{testenv.Torch(t, "2.14"), "-m", "torch.distributed.run", "--standalone", "--no-python",
+			"--nproc-per-node=2"}
 	}
 	term := func(j *job) error { return j.cmd.Process.Signal(syscall.SIGTERM) }
 	killWorker := func(j *job) error { return syscall.Kill(j.outerWorker(), syscall.SIGKILL) }
@@ -51,7 +52,8 @@ func TestLauncherInALauncher(t *testing.T) {
 	}{
 		{"elasticrun, SIGTERM to the outer one", elasticrun, term, 143, "exit_code=143 reason=signal\n"},
 		{"elasticrun, SIGKILL to the outer one", elasticrun, func(j *job) error { return j.cmd.Process.Kill() }, 137, ""},
-		{"elasticrun, SIGKILL to the outer agent", elasticrun, func(j *job) error { return syscall.Kill(j.agentPID(), syscall.SIGKILL) }, 137, "exit_code=137 reason=signal\n"},
+		{"elasticrun, SIGKILL to the outer agent", elasticrun,
+			func(j *job) error { return syscall.Kill(j.agentPID(), syscall.SIGKILL) }, 137, "exit_code=137 reason=signal\n"},
 		{"elasticrun, SIGKILL to the outer worker", elasticrun, killWorker, 137, "exit_code=137 reason=worker_killed rank=0"},
 		{"torchrun, SIGTERM to the outer one", torchrun, term, 143, "exit_code=143 reason=signal\n"},
 		{"torchrun, SIGKILL to the outer worker", torchrun, killWorker, 137, "exit_code=137 reason=worker_killed rank=0"},
@@ -79,7 +81,8 @@ func TestCodesOfALauncherInALauncher(t *testing.T) {
 	if err := syscall.Kill(j.workers[1], syscall.SIGSEGV); err != nil {
 		t.Fatal(err)
 	}
-	if code := j.end(); code != 139 || !strings.HasSuffix(j.stderr.String(), "elasticrun: exit_code=139 reason=worker_failed rank=0 local_rank=0 summary=\"killed by signal 11 (SIGSEGV)\"\n") {
+	if code := j.end(); code != 139 || !strings.HasSuffix(j.stderr.String(),
+		"elasticrun: exit_code=139 reason=worker_failed rank=0 local_rank=0 summary=\"killed by signal 11 (SIGSEGV)\"\n") {
 		t.Errorf("exit code %d:\n%s", code, &j.stderr)
 	}
 }

@@ -46,7 +46,8 @@ func limitedCgroup(t *testing.T, limit string) string {
 	if _, err := os.Stat(filepath.Join(group, file)); err != nil {
 		file = "memory.max"
 	}
-	if err := os.WriteFile(filepath.Join(group, file), []byte(limit), 0); err != nil { // the controller may not be handed down
+	// the controller may not be handed down
+	if err := os.WriteFile(filepath.Join(group, file), []byte(limit), 0); err != nil {
 		testenv.Missing(t, "needs a memory cgroup that it may divide: %v", err)
 	}
 	return group
@@ -65,7 +66,8 @@ func TestOOMKillBelow(t *testing.T) {
 	const move = `echo $$$$ > "$0"/cgroup.procs && exec "$@"`
 	g := startGolden(t, "--rdzv-id=job", "--no-python", "sh", "-c", move, group, python, "fail.py", "eat", "0")
 	r, data := g.end()
-	if r.RootCause == nil || r.RootCause.Kind != string(failure.OOMKilled) || r.ExitCode != 137 || !strings.Contains(r.RootCause.Summary, "memory limit 96 MiB of "+group) {
+	if r.RootCause == nil || r.RootCause.Kind != string(failure.OOMKilled) || r.ExitCode != 137 ||
+		!strings.Contains(r.RootCause.Summary, "memory limit 96 MiB of "+group) {
 		t.Errorf("%s\n%s", data, &g.stderr)
 	}
 }

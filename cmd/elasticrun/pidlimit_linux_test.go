@@ -80,7 +80,8 @@ func TestThreadLimit(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			for i := range testenv.Repeat(t, 4, 100) {
 				mark, reports := testenv.Mark(), filepath.Join(t.TempDir(), "report.json")
-				words := append(append([]string{}, in...), testenv.Binary(t), "--no-python", "--nproc-per-node=2", "--report="+reports, "python3", "-c", greedy)
+				words := append(append([]string{}, in...), testenv.Binary(t), "--no-python", "--nproc-per-node=2",
+					"--report="+reports, "python3", "-c", greedy)
 				cmd := exec.Command(words[0], words[1:]...)
 				cmd.Env = append(os.Environ(), mark, "GATE="+t.TempDir())
 				if tt.term {
@@ -122,7 +123,8 @@ func TestNoRoomForProcesses(t *testing.T) {
 		words := append(in, testenv.Binary(t), "--no-python", "true")
 		out, err := exec.CommandContext(t.Context(), words[0], words[1:]...).CombinedOutput()
 		want := "elasticrun: cgroup " + dir + " allows 10 processes and threads (pids.max), of which "
-		if err == nil || !strings.Contains(string(out), want) || !strings.HasSuffix(string(out), "exit_code=72 reason=preflight\n") {
+		if err == nil || !strings.Contains(string(out), want) || !strings.HasSuffix(string(out),
+			"exit_code=72 reason=preflight\n") {
 			t.Errorf("%v, want %q and code 72:\n%s", err, want, out)
 		}
 	})
@@ -153,7 +155,8 @@ func TestNoRoomForProcesses(t *testing.T) {
 		if err := syscall.Mkfifo(fifo, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		words := append(in, testenv.Binary(t), "--no-python", "--max-restarts=1", "--min-uptime=0", "sh", "-c", `echo; read line <"$0"; exit 3`, fifo)
+		words := append(in, testenv.Binary(t), "--no-python", "--max-restarts=1", "--min-uptime=0", "sh", "-c",
+			`echo; read line <"$0"; exit 3`, fifo)
 		cmd := exec.Command(words[0], words[1:]...)
 		var stderr bytes.Buffer
 		cmd.Stderr = &stderr

@@ -33,9 +33,11 @@ func TestMachineLacks(t *testing.T) {
 			if tt.root {
 				testenv.Root(t) // to mount
 			}
-			cmd := exec.CommandContext(t.Context(), "sh", "-c", tt.script, "sh", testenv.Binary(t), "--no-python", "--nproc-per-node="+tt.workers, "true")
+			cmd := exec.CommandContext(t.Context(), "sh", "-c", tt.script, "sh", testenv.Binary(t), "--no-python",
+				"--nproc-per-node="+tt.workers, "true")
 			out, _ := cmd.CombinedOutput()
-			if code := shellCode(cmd.ProcessState); code != 72 || !strings.HasSuffix(string(out), tt.want+"elasticrun: exit_code=72 reason=preflight\n") {
+			if code := shellCode(cmd.ProcessState); code != 72 || !strings.HasSuffix(string(out),
+				tt.want+"elasticrun: exit_code=72 reason=preflight\n") {
 				t.Errorf("exit code %d, want 72 and %q:\n%s", code, tt.want, out)
 			}
 		})

@@ -68,7 +68,8 @@ func TestRootCauseOfGlooElsewhere(t *testing.T) {
 		for rank, workers := range []string{"1", "2"} {
 			nodes.Go(func() {
 				stderrs[rank], codes[rank] = failingJob(t, []string{
-					"--nproc-per-node=" + workers, "--nnodes=2", "--rdzv-id=gloo" + strconv.Itoa(i), "--rdzv-backend=c10d", "--rdzv-endpoint=" + store.addr,
+					"--nproc-per-node=" + workers, "--nnodes=2", "--rdzv-id=gloo" + strconv.Itoa(i), "--rdzv-backend=c10d",
+					"--rdzv-endpoint=" + store.addr,
 					"--node-rank=" + strconv.Itoa(rank), script, "--guilty=0", "--destroy", "--slow-exit=5",
 				})
 			})
@@ -104,7 +105,8 @@ func failingJob(t *testing.T, args []string) (stderr string, code int) {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, testenv.Binary(t), args...)
 	mark := testenv.Mark()
-	cmd.Env = append(os.Environ(), "PYTHON_EXEC="+testenv.Torch(t, "2.14"), "USE_LIBUV=0", "OMP_NUM_THREADS=1", "TMPDIR="+t.TempDir(), mark)
+	cmd.Env = append(os.Environ(), "PYTHON_EXEC="+testenv.Torch(t, "2.14"), "USE_LIBUV=0", "OMP_NUM_THREADS=1",
+		"TMPDIR="+t.TempDir(), mark)
 	var errs strings.Builder
 	cmd.Stderr = &errs
 	if err := cmd.Run(); cmd.ProcessState == nil {

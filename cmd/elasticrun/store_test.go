@@ -231,7 +231,8 @@ func TestStoreGrace(t *testing.T) {
 	half, _ := s.halfway()
 	s.signal(syscall.SIGINT)
 	half.closed()
-	if code := s.end(); code != 0 || !strings.Contains(s.stderr.String(), "--grace is over: connections with an unfinished request are closed connections=1") {
+	if code := s.end(); code != 0 || !strings.Contains(s.stderr.String(),
+		"--grace is over: connections with an unfinished request are closed connections=1") {
 		t.Errorf("exit code %d\n%s", code, &s.stderr)
 	}
 }
@@ -396,7 +397,8 @@ func TestStoreLeavesNoGoroutine(t *testing.T) {
 		{name: "urgent", grace: "10000", urgent: true, want: stopped},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			cfg, err := config.LoadStore([]string{"--listen=127.0.0.1:0", "--health=127.0.0.1:0", "--grace", tt.grace, "--log-level=error"})
+			cfg, err := config.LoadStore([]string{"--listen=127.0.0.1:0", "--health=127.0.0.1:0", "--grace", tt.grace,
+				"--log-level=error"})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -15,7 +15,8 @@ import (
 func onSmallDisk(t *testing.T, dir, size string) []string {
 	t.Helper()
 	testenv.Root(t)
-	wrap := []string{"unshare", "--mount", "sh", "-ec", "mount -t tmpfs -o size=" + size + " none '" + dir + `'; exec "$@"`, "sh"}
+	wrap := []string{"unshare", "--mount", "sh", "-ec", "mount -t tmpfs -o size=" + size + " none '" + dir +
+		`'; exec "$@"`, "sh"}
 	if out, err := exec.CommandContext(t.Context(), wrap[0], append(wrap[1:], "true")...).CombinedOutput(); err != nil {
 		testenv.Missing(t, "needs to mount a file system: %v: %s", err, out)
 	}
@@ -33,7 +34,8 @@ func TestStoreDiskFull(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := agent.Commit(t.Context(), nil, []coord.Op{{Key: "k", Value: make([]byte, 1<<20-1)}}); !errors.Is(err, coord.ErrUnavailable) {
+	if _, err := agent.Commit(t.Context(), nil, []coord.Op{{Key: "k", Value: make([]byte, 1<<20-1)}}); !errors.Is(err,
+		coord.ErrUnavailable) {
 		t.Errorf("a commit for which the disk has no room: %v", err)
 	}
 	s.await(func(h storeHealth) bool { return h.Code == 503 && h.Status == "failed" })
@@ -42,7 +44,8 @@ func TestStoreDiskFull(t *testing.T) {
 	if code := s.end(); code != exitRendezvous {
 		t.Errorf("exit code %d, want %d", code, exitRendezvous)
 	}
-	for _, text := range []string{"cannot write to --data-dir=" + dir, "no space left on device", "exit_code=75 reason=rendezvous"} {
+	for _, text := range []string{"cannot write to --data-dir=" + dir, "no space left on device",
+		"exit_code=75 reason=rendezvous"} {
 		if !strings.Contains(s.stderr.String(), text) {
 			t.Errorf("stderr without %q:\n%s", text, &s.stderr)
 		}

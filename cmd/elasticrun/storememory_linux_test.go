@@ -44,10 +44,12 @@ func TestStoreMemoryIsBounded(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := tt.fill(t, s.addr); err == nil || !strings.Contains(err.Error(), "full") && !strings.Contains(err.Error(), "as many as its memory allows") {
+			if err := tt.fill(t, s.addr); err == nil || !strings.Contains(err.Error(), "full") &&
+				!strings.Contains(err.Error(), "as many as its memory allows") {
 				t.Errorf("a client that fills the store gets: %v", err)
 			}
-			if _, err := first.Commit(t.Context(), nil, []coord.Op{{Key: "first", Value: make([]byte, 1000), Owned: true}}); err != nil {
+			if _, err := first.Commit(t.Context(), nil,
+				[]coord.Op{{Key: "first", Value: make([]byte, 1000), Owned: true}}); err != nil {
 				t.Errorf("who was there before: %v", err)
 			}
 			if rss := s.peakRSS(); rss > memory+own {

@@ -32,7 +32,8 @@ func ddp(t *testing.T, torch string, workers int, flags, scriptFlags []string) (
 	defer cancel()
 	cmd := exec.CommandContext(ctx, testenv.Binary(t), append(args, scriptFlags...)...)
 	mark := testenv.Mark()
-	cmd.Env = append(os.Environ(), "PYTHON_EXEC="+testenv.Torch(t, torch), "USE_LIBUV=0", "OMP_NUM_THREADS=1", "TMPDIR="+t.TempDir(), mark)
+	cmd.Env = append(os.Environ(), "PYTHON_EXEC="+testenv.Torch(t, torch), "USE_LIBUV=0", "OMP_NUM_THREADS=1",
+		"TMPDIR="+t.TempDir(), mark)
 	var out, errs strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	if err := cmd.Run(); cmd.ProcessState == nil {
@@ -65,7 +66,8 @@ func TestTorch(t *testing.T) {
 			})
 		}
 		t.Run(fmt.Sprintf("torch %s, a worker dies once", torch), func(t *testing.T) {
-			stdout, stderr, code := ddp(t, torch, 2, []string{"--max-restarts", "1"}, []string{"--kill-at", "35", "--kill-rank", "1"})
+			stdout, stderr, code := ddp(t, torch, 2, []string{"--max-restarts", "1"},
+				[]string{"--kill-at", "35", "--kill-rank", "1"})
 			if code != 0 || !strings.Contains(stdout, ddpResult) || !strings.Contains(stdout, "going on after step 30") {
 				t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
 			}
@@ -75,14 +77,16 @@ func TestTorch(t *testing.T) {
 		}
 		t.Run(fmt.Sprintf("torch %s, no restart is left", torch), func(t *testing.T) {
 			_, stderr, code := ddp(t, torch, 2, []string{"--max-restarts", "0"}, []string{"--kill-at", "5", "--kill-rank", "1"})
-			if code != 137 || !strings.Contains(stderr, "rank      : 1 (local_rank: 1)") || !strings.Contains(stderr, "Signal 9 (SIGKILL)") {
+			if code != 137 || !strings.Contains(stderr, "rank      : 1 (local_rank: 1)") ||
+				!strings.Contains(stderr, "Signal 9 (SIGKILL)") {
 				t.Errorf("exit code %d\n%s", code, stderr)
 			}
 		})
 		t.Run(fmt.Sprintf("torch %s, an exception", torch), func(t *testing.T) {
 			_, stderr, code := ddp(t, torch, 2, nil, []string{"--fail-at", "5", "--fail-rank", "1"})
 			_, report, _ := strings.Cut(stderr, "Root Cause")
-			for _, want := range []string{"rank      : 1 (local_rank: 1)", "exitcode  : 1", "Traceback (most recent call last)", "RuntimeError: rank 1 was told to fail in step 5"} {
+			for _, want := range []string{"rank      : 1 (local_rank: 1)", "exitcode  : 1",
+				"Traceback (most recent call last)", "RuntimeError: rank 1 was told to fail in step 5"} {
 				if !strings.Contains(report, want) {
 					t.Errorf("the report lacks %q", want)
 				}

@@ -26,7 +26,8 @@ func asUser(t *testing.T, script string, args ...string) *exec.Cmd {
 		}
 	}
 	copyProgram(t, testenv.Binary(t), filepath.Join(dir, "elasticrun"), 0o755)
-	cmd := exec.CommandContext(t.Context(), "sh", append([]string{"-c", script, "sh", filepath.Join(dir, "elasticrun")}, args...)...)
+	cmd := exec.CommandContext(t.Context(), "sh",
+		append([]string{"-c", script, "sh", filepath.Join(dir, "elasticrun")}, args...)...)
 	user := uint32(1<<20 + os.Getpid())
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: user, Gid: user}}
 	cmd.Dir = dir
@@ -105,7 +106,8 @@ func TestUserLimitOfRoot(t *testing.T) {
 
 // A worker of a restart for which the user's limit has no room fails with the line that names the limit.
 func TestUserLimitOfWorkers(t *testing.T) {
-	cmd := asUser(t, `exec prlimit --nproc=1000 "$@"`, "--no-python", "--max-restarts=1", "--min-uptime=0", "sh", "-c", `prlimit --pid=$PPID --nproc=1; exit 3`)
+	cmd := asUser(t, `exec prlimit --nproc=1000 "$@"`, "--no-python", "--max-restarts=1", "--min-uptime=0", "sh", "-c",
+		`prlimit --pid=$PPID --nproc=1; exit 3`)
 	out, _ := cmd.CombinedOutput()
 	want := "resource temporarily unavailable: the user may have 1 processes and threads (ulimit -u)"
 	if code := shellCode(cmd.ProcessState); code != 126 || !strings.Contains(string(out), want) {

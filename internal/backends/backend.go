@@ -124,7 +124,8 @@ const advice = "a job survives the loss of any node if its rendezvous is not on 
 func (b *backend) Create(_ context.Context, p rdzv.Parameters) (rdzv.Handler, error) {
 	r := b.cfg.Rendezvous
 	o := elastic.Options{
-		Backend: b.name, RunID: p.RunID, Job: b.job(), Node: b.Node, Watchdog: b.Lifeline.SetDeadline, AwaitGuard: b.awaitGuard, Logger: b.Logger,
+		Backend: b.name, RunID: p.RunID, Job: b.job(), Node: b.Node, Watchdog: b.Lifeline.SetDeadline,
+		AwaitGuard: b.awaitGuard, Logger: b.Logger,
 		KeepAlive: min(r.KeepAliveInterval, r.TTL()/4), // so that one of several gets through before the workers are stopped
 		Timeout:   min(r.HeartbeatTimeout, r.TTL()/3),
 		Stores: elastic.WorkerStores{
@@ -137,7 +138,8 @@ func (b *backend) Create(_ context.Context, p rdzv.Parameters) (rdzv.Handler, er
 	}
 	o.SharedRunID = p.RunID == config.NoRunID
 	if b.cfg.MaxNodes > 1 {
-		o.Session = (&exitNotices{cfg: b.cfg, version: b.Version, lifeline: b.Lifeline, etcd: b.etcdOptions, log: b.Logger}).session
+		o.Session = (&exitNotices{cfg: b.cfg, version: b.Version, lifeline: b.Lifeline, etcd: b.etcdOptions,
+			log: b.Logger}).session
 	}
 	if b.cfg.MaxNodes > 1 && b.name == rdzv.BackendEtcd {
 		o.Access = &elastic.Elected{RunID: p.RunID, Dial: b.dialEtcd, Logger: b.Logger}
@@ -196,7 +198,8 @@ func (b *backend) job() elastic.Job {
 		Static:      b.name == rdzv.BackendStatic && b.cfg.MaxNodes > 1,
 		MaxRestarts: b.cfg.MaxRestarts, RestartWindow: r.RestartWindow, MaxNodeLosses: r.MaxNodeLosses,
 		LastCall: r.LastCall, JoinTimeout: r.JoinTimeout, JoinSettle: r.JoinSettle,
-		TTL: r.TTL(), Rejoin: max(r.RejoinTimeout, 2*r.TTL()), MinUptime: r.MinUptime, Grow: elastic.Grow(r.Grow), ResultTTL: r.ResultTTL,
+		TTL: r.TTL(), Rejoin: max(r.RejoinTimeout, 2*r.TTL()), MinUptime: r.MinUptime, Grow: elastic.Grow(r.Grow),
+		ResultTTL: r.ResultTTL,
 	}
 }
 

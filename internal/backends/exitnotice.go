@@ -46,7 +46,8 @@ func (n *exitNotices) session(store coord.Store) {
 	switch s := store.(type) {
 	case *coord.Client:
 		notice = exitNotice{
-			Addr: s.Addr(), RunID: n.cfg.RunID, Version: n.version, Secret: []byte(n.cfg.Rendezvous.Secret.Reveal()), Token: s.Token(),
+			Addr: s.Addr(), RunID: n.cfg.RunID, Version: n.version, Secret: []byte(n.cfg.Rendezvous.Secret.Reveal()),
+			Token: s.Token(),
 		}
 	case *etcd.Store:
 		options := n.etcd()

@@ -51,7 +51,8 @@ func Examine(ctx context.Context, cfg *config.Config, version string) (Facts, er
 			f.Disks = append(f.Disks, ReadDisk(d.what, path))
 		}
 	}
-	if _, err := workerlog.PlanLogDir(cfg.LogDir, cfg.RunID); err != nil { // an error needs --log-dir, whose disk is the first
+	// an error needs --log-dir, whose disk is the first
+	if _, err := workerlog.PlanLogDir(cfg.LogDir, cfg.RunID); err != nil {
 		f.Disks[0].Err = err
 	}
 	var reading sync.WaitGroup

@@ -39,7 +39,8 @@ func Judge(f Facts) []Check {
 const slowStart = 5 * time.Second
 
 func interpreter(p Program) Check {
-	c := Check{Name: "interpreter", Status: OK, Value: fmt.Sprintf("%s starts and ends in %v", p.Path, p.Took.Round(time.Millisecond))}
+	c := Check{Name: "interpreter", Status: OK, Value: fmt.Sprintf("%s starts and ends in %v", p.Path,
+		p.Took.Round(time.Millisecond))}
 	switch {
 	case p.Err != nil:
 		c.Status, c.Value = Fail, fmt.Sprintf("%s -c pass: %v", p.Path, p.Err)
@@ -95,7 +96,8 @@ func endpoints(at []preview.Endpoint, refusal error) []Check {
 	for _, e := range at {
 		name := fmt.Sprintf("%s:%d", e.Host, e.Port)
 		if e.Problem != "" {
-			checks = append(checks, Check{"endpoint", Warn, e.Problem, "correct the name or the name service; the launch retries until join_timeout"})
+			checks = append(checks, Check{"endpoint", Warn, e.Problem,
+				"correct the name or the name service; the launch retries until join_timeout"})
 		}
 		for _, a := range e.Addresses {
 			checks = append(checks, endpoint(name, a))
@@ -105,7 +107,8 @@ func endpoints(at []preview.Endpoint, refusal error) []Check {
 		}
 	}
 	if refusal != nil {
-		checks = append(checks, Check{"rendezvous", Fail, refusal.Error(), "give each job its own endpoint, the same on all of its nodes"})
+		checks = append(checks, Check{"rendezvous", Fail, refusal.Error(),
+			"give each job its own endpoint, the same on all of its nodes"})
 	}
 	return checks
 }
@@ -154,7 +157,8 @@ func disk(d Disk) Check {
 	case d.Free < 16*mib:
 		c.Status, c.Advice = Fail, "free space, or name another folder"
 	case d.Files > 0 && d.FreeFiles < 100:
-		c.Status, c.Value, c.Advice = Fail, fmt.Sprintf("%s: room for %d more files", d.Path, d.FreeFiles), "free space, or name another folder"
+		c.Status, c.Value, c.Advice = Fail, fmt.Sprintf("%s: room for %d more files", d.Path, d.FreeFiles),
+			"free space, or name another folder"
 	case d.Free < gib && !shm:
 		c.Status, c.Advice = Warn, "logs, error files and dumps may fill it: free space"
 	}
@@ -176,7 +180,8 @@ func gpus(g GPUs, workers int) []Check {
 	case g.Program == "":
 		return []Check{{"GPUs", Warn, fmt.Sprintf("%d, their state is not known", g.Visible), "put nvidia-smi on PATH"}}
 	}
-	checks := []Check{{Name: "GPUs", Status: OK, Value: fmt.Sprintf("%d, of which workers would see %d", len(g.Health), g.Visible)}}
+	checks := []Check{{Name: "GPUs", Status: OK, Value: fmt.Sprintf("%d, of which workers would see %d", len(g.Health),
+		g.Visible)}}
 	if g.Visible > 0 && g.Visible < workers {
 		checks[0].Status, checks[0].Advice = Warn, fmt.Sprintf("there are %d workers: some would share a GPU", workers)
 	}
@@ -193,16 +198,20 @@ func gpu(h topology.GPUHealth) Check {
 	}
 	switch {
 	case h.Broken != "":
-		c.Status, c.Value, c.Advice = Fail, h.Broken, "the GPU does not answer: restart the machine, and take it out of service if that does not help"
+		c.Status, c.Value, c.Advice = Fail, h.Broken,
+			"the GPU does not answer: restart the machine, and take it out of service if that does not help"
 	case h.RemapFailed:
 		c.Status, c.Value, c.Advice = Fail, c.Value+", remapping its memory failed", "replace the GPU"
 	case h.ResetPending:
-		c.Status, c.Value, c.Advice = Fail, c.Value+", a reset is pending to remap or retire memory", "reset the GPU (nvidia-smi --gpu-reset), or restart the machine"
+		c.Status, c.Value, c.Advice = Fail, c.Value+", a reset is pending to remap or retire memory",
+			"reset the GPU (nvidia-smi --gpu-reset), or restart the machine"
 	case h.UncorrectedErrors > 0:
-		c.Status, c.Value = Warn, fmt.Sprintf("%s, %d uncorrectable ECC errors since the driver was loaded", c.Value, h.UncorrectedErrors)
+		c.Status, c.Value = Warn, fmt.Sprintf("%s, %d uncorrectable ECC errors since the driver was loaded", c.Value,
+			h.UncorrectedErrors)
 		c.Advice = "reset the GPU; replace it if more errors come"
 	case len(h.Slowdowns) > 0:
-		c.Status, c.Value, c.Advice = Warn, c.Value+", slowed down: "+strings.Join(h.Slowdowns, ", "), "one slow GPU slows the whole job: check cooling and power"
+		c.Status, c.Value, c.Advice = Warn, c.Value+", slowed down: "+strings.Join(h.Slowdowns, ", "),
+			"one slow GPU slows the whole job: check cooling and power"
 	case h.Temperature >= hot:
 		c.Status, c.Advice = Warn, "the GPU will slow down: check its cooling"
 	}
@@ -229,7 +238,8 @@ func kernelLog(log evidence.KernelLog, now time.Time) Check {
 		}
 	}
 	if n := len(recent); n > 0 {
-		return Check{name, Warn, fmt.Sprintf("%d Xid messages in the last hour, the last: %s", n, recent[n-1].Text), "look up their numbers in NVIDIA's Xid list: some are faults of a program, others of the hardware"}
+		return Check{name, Warn, fmt.Sprintf("%d Xid messages in the last hour, the last: %s", n, recent[n-1].Text),
+			"look up their numbers in NVIDIA's Xid list: some are faults of a program, others of the hardware"}
 	}
 	return Check{Name: name, Status: OK, Value: "no fault of a GPU in the last hour"}
 }

@@ -26,7 +26,8 @@ func limits(l Limits, workers int) []Check {
 	if l.RDMA && l.MemLock < littleLocked {
 		locked.Status, locked.Advice = Warn, "NCCL over InfiniBand or RoCE registers memory: ulimit -l unlimited (docker run --ulimit memlock=-1)"
 	}
-	cores := Check{Name: "core files", Status: OK, Value: fmt.Sprintf("at most %s, by pattern %q", size(l.Core), l.CorePattern)}
+	cores := Check{Name: "core files", Status: OK, Value: fmt.Sprintf("at most %s, by pattern %q", size(l.Core),
+		l.CorePattern)}
 	if l.Core == 0 && !strings.HasPrefix(l.CorePattern, "|") {
 		cores.Value = "a crash writes none"
 	}

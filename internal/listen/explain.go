@@ -29,11 +29,13 @@ func Explain(cfg *config.Config, err error) error {
 	if !errors.As(err, &busy) {
 		return err
 	}
-	port, addr, free := fmt.Sprintf("--master-port=%d", busy.Port), "--master-addr="+busy.Addr, ", or leave the flag out to get a free one"
+	port, addr, free := fmt.Sprintf("--master-port=%d", busy.Port), "--master-addr="+busy.Addr,
+		", or leave the flag out to get a free one"
 	ports := cfg.Rendezvous.WorkerStorePorts
 	switch {
 	case cfg.MaxNodes > 1 && slices.Contains(cfg.Rendezvous.Endpoints, config.HostPort{Host: busy.Addr, Port: busy.Port}):
-		port, addr, free = "--rdzv-endpoint="+cfg.Rendezvous.Endpoint, "--rdzv-endpoint="+cfg.Rendezvous.Endpoint, " for all nodes"
+		port, addr, free = "--rdzv-endpoint="+cfg.Rendezvous.Endpoint, "--rdzv-endpoint="+cfg.Rendezvous.Endpoint,
+			" for all nodes"
 	case ports != config.PortRange{} && busy.Port == ports.Low:
 		port = "--worker-store-port=" + elastic.Ports(ports).String()
 	}

@@ -42,7 +42,8 @@ func Assemble(in Input) (Plan, error) {
 		Interpreter: in.Interpreter,
 		Logs:        Logs{Folder: in.Logs.Run, Temporary: c.LogDir == "" && in.Logs.Run != ""},
 		Job: Job{
-			RunID: c.RunID, MinNodes: c.MinNodes, MaxNodes: c.MaxNodes, NprocPerNode: c.NprocPerNode, Role: c.Role, MaxRestarts: c.MaxRestarts,
+			RunID: c.RunID, MinNodes: c.MinNodes, MaxNodes: c.MaxNodes, NprocPerNode: c.NprocPerNode, Role: c.Role,
+			MaxRestarts: c.MaxRestarts,
 		},
 		Rendezvous: rendezvous(c, in.Endpoints),
 	}
@@ -185,7 +186,8 @@ func workers(in Input) ([]Worker, error) {
 	}
 	for i, round := range rounds {
 		var err error
-		hypothetical[i], err = agent.Preview(in.Spec, agent.Hypothetical{Round: &round, RunID: ids[i], Hostname: in.Host, Env: in.Env, Files: files})
+		hypothetical[i], err = agent.Preview(in.Spec, agent.Hypothetical{Round: &round, RunID: ids[i], Hostname: in.Host,
+			Env: in.Env, Files: files})
 		if err != nil {
 			return nil, err
 		}
@@ -229,7 +231,8 @@ func hypotheticalRounds(c *config.Config, workersHost bool) [2]rdzv.Round {
 		}
 		// This assumes that all nodes have the same number of workers, and ranksNote says so.
 		r.Assignment = rdzv.Assignment{
-			GlobalBase: r.Rank * nproc, GlobalWorldSize: r.WorldSize * nproc, RoleBase: r.Rank * nproc, RoleWorldSize: r.WorldSize * nproc,
+			GlobalBase: r.Rank * nproc, GlobalWorldSize: r.WorldSize * nproc, RoleBase: r.Rank * nproc,
+			RoleWorldSize: r.WorldSize * nproc,
 		}
 		out[i] = r
 	}

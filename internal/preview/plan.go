@@ -130,7 +130,8 @@ type Stream struct {
 // JSON returns the plan as one indented object, in which lists are never null.
 func (p Plan) JSON() ([]byte, error) {
 	p.Schema = Schema
-	p.Settings, p.Warnings, p.Workers = append([]Setting{}, p.Settings...), append([]string{}, p.Warnings...), append([]Worker{}, p.Workers...)
+	p.Settings, p.Warnings, p.Workers = append([]Setting{}, p.Settings...), append([]string{}, p.Warnings...),
+		append([]Worker{}, p.Workers...)
 	p.StartedBy = append([]string{}, p.StartedBy...)
 	p.Rendezvous.Endpoints = append([]Endpoint{}, p.Rendezvous.Endpoints...)
 	return report.Indented(p)

@@ -97,7 +97,8 @@ func Probe(ctx context.Context, at []config.HostPort, prober Prober) ([]Endpoint
 
 func probeEndpoint(ctx context.Context, at config.HostPort, ifaces []elastic.Interface, prober Prober) Endpoint {
 	e := Endpoint{Host: at.Host, Port: at.Port, Addresses: []Address{}}
-	bounded, cancel := context.WithTimeoutCause(ctx, ProbeTimeout, fmt.Errorf("the name service did not reply within %v", ProbeTimeout))
+	bounded, cancel := context.WithTimeoutCause(ctx, ProbeTimeout,
+		fmt.Errorf("the name service did not reply within %v", ProbeTimeout))
 	defer cancel()
 	resolved, err := elastic.Resolve(bounded, at.Host, at.Port)
 	if err != nil {

@@ -65,11 +65,13 @@ func TestProbeAsksEachAddress(t *testing.T) {
 	ask := func(_ context.Context, addr string) (coord.ProbeResult, error) {
 		return coord.ProbeResult{RunID: addr, RoundTrip: time.Second}, nil
 	}
-	found, err := Probe(t.Context(), []config.HostPort{{Host: "localhost", Port: 29400}, {Host: "name.invalid", Port: 1}}, ask)
+	found, err := Probe(t.Context(), []config.HostPort{{Host: "localhost", Port: 29400},
+		{Host: "name.invalid", Port: 1}}, ask)
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := fmt.Sprint(found[0].Addresses[0].Store.RunID, " ", found[0].Addresses[1].Store.RunID, " ", found[0].Addresses[1].Local)
+	got := fmt.Sprint(found[0].Addresses[0].Store.RunID, " ", found[0].Addresses[1].Store.RunID, " ",
+		found[0].Addresses[1].Local)
 	if want := "127.0.0.1:29400 [::1]:29400 true"; got != want {
 		t.Errorf("asked %s, want %s", got, want)
 	}

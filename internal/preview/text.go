@@ -26,7 +26,8 @@ func (p Plan) Text() string {
 		}
 	}
 	if len(p.StartedBy) > 0 {
-		section("started by", shellCommand(p.StartedBy), "the rest is as seen from here: the step of srun has its own run id and port")
+		section("started by", shellCommand(p.StartedBy),
+			"the rest is as seen from here: the step of srun has its own run id and port")
 	}
 	section("settings"+from(p.ConfigFile), p.settingLines()...)
 	section("job", p.jobLines()...)
@@ -122,7 +123,8 @@ func (a Address) line() string {
 	}
 	line := fmt.Sprintf("%s (%s): %s: %s", a.Addr, where, a.State, a.Detail)
 	if a.Store != nil {
-		line += fmt.Sprintf("; round trip %.1f ms, its clock is ahead by %.1f ms", a.Store.RoundTrip*1e3, a.Store.ClockOffset*1e3)
+		line += fmt.Sprintf("; round trip %.1f ms, its clock is ahead by %.1f ms", a.Store.RoundTrip*1e3,
+			a.Store.ClockOffset*1e3)
 	}
 	return line
 }

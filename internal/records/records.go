@@ -68,14 +68,16 @@ func Open(cfg *config.Config, version string, now time.Time, check func(path str
 
 // path returns the path of the report of a node with this rank.
 func (r *Records) path(nodeRank string) string {
-	return workerlog.Substitute(r.cfg.Report, map[string]string{"hostname": r.Host, "run_id": r.cfg.RunID, "node_rank": nodeRank})
+	return workerlog.Substitute(r.cfg.Report, map[string]string{"hostname": r.Host, "run_id": r.cfg.RunID,
+		"node_rank": nodeRank})
 }
 
 // Complete adds what the launcher knows to the agent's report. rep is empty if there was no agent.
 func (r *Records) Complete(rep report.Report, end Ending) report.Report {
 	rep.Version = r.version
 	// The agent's own values win.
-	rep.RunID, rep.Host, rep.Name = cmp.Or(rep.RunID, r.cfg.RunID), cmp.Or(rep.Host, r.Host), cmp.Or(rep.Name, r.cfg.Script)
+	rep.RunID, rep.Host, rep.Name = cmp.Or(rep.RunID, r.cfg.RunID), cmp.Or(rep.Host, r.Host),
+		cmp.Or(rep.Name, r.cfg.Script)
 	rep.Started, rep.Ended = report.Time{Time: r.started}, report.Time{Time: time.Now()}
 	rep.ExitCode, rep.Reason, rep.Error = end.Code, string(end.Reason), end.Problem
 	if end.Reason == "" {
@@ -133,7 +135,8 @@ func (r *Records) writeErrorFile(rep report.Report, end Ending, log zerolog.Logg
 		return err
 	}
 	if old := readStart(r.errorFile); len(old) > 0 {
-		log.Info().Str("path", r.errorFile).Str("content", report.Begin(string(old), report.MaxLine)).Msg("the error file exists already and will be overwritten")
+		log.Info().Str("path", r.errorFile).Str("content", report.Begin(string(old),
+			report.MaxLine)).Msg("the error file exists already and will be overwritten")
 	}
 	return report.WriteFile(r.errorFile, data)
 }

@@ -78,7 +78,8 @@ func (r *round) check(number int) error {
 	agents, world := map[int]bool{}, 0
 	for _, e := range r.byRank {
 		if e.Base != world {
-			return fmt.Errorf("round %d: the first worker of rank %d has global rank %d instead of %d", number, e.Rank, e.Base, world)
+			return fmt.Errorf("round %d: the first worker of rank %d has global rank %d instead of %d", number, e.Rank,
+				e.Base, world)
 		}
 		world += e.Nproc
 		agents[e.Agent] = true

@@ -214,7 +214,8 @@ func (j *job) victims(s *Step) []int {
 
 // step sends an order and waits until every agent that can be in the next round is in it. It then calls check, unless
 // it is nil.
-func (j *job) step(ctx context.Context, name string, agents int, prepare func(*Step) (o order, check func() error)) error {
+func (j *job) step(ctx context.Context, name string, agents int,
+	prepare func(*Step) (o order, check func() error)) error {
 	s := Step{Name: name, Agents: agents, Round: j.round, Nodes: len(j.checker.members(j.round))}
 	before := j.store.stats()
 	o, check := prepare(&s)
@@ -250,7 +251,8 @@ func (j *job) step(ctx context.Context, name string, agents int, prepare func(*S
 // finish lets all workers succeed and waits until every agent knows that the job has ended.
 func (j *job) finish(ctx context.Context) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, j.opts.Timeout, fmt.Errorf(
-		"%w: all workers succeeded, and %v later some agents did not know that the job had ended", rdzv.ErrTimeout, j.opts.Timeout))
+		"%w: all workers succeeded, and %v later some agents did not know that the job had ended", rdzv.ErrTimeout,
+		j.opts.Timeout))
 	defer cancel()
 	s := Step{Name: "were told of the end", Agents: j.live, Round: j.round, Nodes: len(j.checker.members(j.round))}
 	before, began := j.store.stats(), time.Now()

@@ -33,7 +33,8 @@ func TestMain(m *testing.M) {
 // small returns options of a simulation that takes a second or two.
 func small() Options {
 	return Options{
-		Agents: 20, Min: 1, Max: 24, Rounds: 1, KeepAlive: time.Second, Timeout: 20 * time.Second, Seed: 7, Logger: zerolog.Nop(),
+		Agents: 20, Min: 1, Max: 24, Rounds: 1, KeepAlive: time.Second, Timeout: 20 * time.Second, Seed: 7,
+		Logger: zerolog.Nop(),
 	}
 }
 
@@ -62,7 +63,8 @@ func TestRun(t *testing.T) {
 		t.Fatalf("%d and %d steps, want %d", len(r.Steps), len(steps), len(want))
 	}
 	for i, s := range r.Steps {
-		if s.Name != want[i].name || s.Nodes != want[i].nodes || s.Seconds <= 0 || s.Received.Messages == 0 || s.Sent.Bytes == 0 {
+		if s.Name != want[i].name || s.Nodes != want[i].nodes || s.Seconds <= 0 || s.Received.Messages == 0 ||
+			s.Sent.Bytes == 0 {
 			t.Errorf("step %d: %+v, want %v", i, s, want[i])
 		}
 		if i > 0 && i < len(want)-1 && s.Round <= r.Steps[i-1].Round {
@@ -112,10 +114,12 @@ func TestRunReportsMissingNodes(t *testing.T) {
 	o := small()
 	o.Min, o.Max, o.Timeout = 30, 30, 500*time.Millisecond // more nodes than agents, which config would refuse
 	_, err := Run(t.Context(), o, []string{os.Args[0], swarmArgs})
-	if !errors.Is(err, rdzv.ErrTimeout) || !strings.Contains(err.Error(), "20 agents joined and ranked, and 500ms later no round of 20 nodes had begun") {
+	if !errors.Is(err, rdzv.ErrTimeout) || !strings.Contains(err.Error(),
+		"20 agents joined and ranked, and 500ms later no round of 20 nodes had begun") {
 		t.Errorf("%v", err)
 	}
-	if _, err = Run(t.Context(), small(), []string{os.Args[0], swarmArgs, "not"}); err == nil || !strings.Contains(err.Error(), "the agents' process") {
+	if _, err = Run(t.Context(), small(), []string{os.Args[0], swarmArgs, "not"}); err == nil ||
+		!strings.Contains(err.Error(), "the agents' process") {
 		t.Errorf("a process that ends at once: %v", err)
 	}
 }

@@ -26,7 +26,8 @@ type store struct {
 func openStore(ctx context.Context, o Options) (*store, error) {
 	hosts := true
 	s := &store{log: o.Logger, access: &elastic.C10d{
-		RunID: runID, TTL: attempts * o.KeepAlive, Host: "127.0.0.1", Ports: []int{0}, IsHost: &hosts, Hint: -1, Logger: o.Logger,
+		RunID: runID, TTL: attempts * o.KeepAlive, Host: "127.0.0.1", Ports: []int{0}, IsHost: &hosts, Hint: -1,
+		Logger: o.Logger,
 	}}
 	if _, err := s.access.Open(ctx); err != nil { // this process's own session does not join the job
 		return nil, err

@@ -27,8 +27,9 @@ func newMetrics(s Snapshot) *metrics {
 		return prometheus.NewDesc(namespace+name, help, labels, nil)
 	}
 	return &metrics{
-		s:          s,
-		info:       desc("info", "The version of elasticrun and the rendezvous backend; always 1.", "version", "rdzv_backend"),
+		s: s,
+		info: desc("info", "The version of elasticrun and the rendezvous backend; always 1.", "version",
+			"rdzv_backend"),
 		start:      desc("start_time_seconds", "When the launcher was started, as Unix time."),
 		state:      desc("state", "1 for the current state of the node, else 0.", "state"),
 		since:      desc("state_start_time_seconds", "When the node entered that state, as Unix time."),
@@ -43,20 +44,22 @@ func newMetrics(s Snapshot) *metrics {
 		failures:   desc("worker_failures_total", "Workers of this node that failed."),
 		up:         desc("worker_up", "Whether the worker runs.", "local_rank"),
 		rank:       desc("worker_rank", "Rank of the worker in the whole job.", "local_rank"),
-		began:      desc("worker_start_time_seconds", "When the worker was started, as Unix time, while it runs.", "local_rank"),
-		cpu:        desc("worker_cpu_cores", "CPU usage of the worker and its descendants since the previous measurement, in cores.", "local_rank"),
-		rss:        desc("worker_resident_memory_bytes", "Resident memory of the worker and its descendants.", "local_rank"),
-		procs:      desc("worker_processes", "Number of processes: the worker and its descendants.", "local_rank"),
-		gpuBusy:    desc("gpu_utilization_ratio", "Share of recent time in which the GPU was busy, 0 to 1.", "gpu"),
-		gpuUsed:    desc("gpu_memory_used_bytes", "Memory of the GPU in use.", "gpu"),
-		gpuTotal:   desc("gpu_memory_total_bytes", "Memory of the GPU.", "gpu"),
+		began: desc("worker_start_time_seconds", "When the worker was started, as Unix time, while it runs.",
+			"local_rank"),
+		cpu:      desc("worker_cpu_cores", "CPU usage of the worker and its descendants since the previous measurement, in cores.", "local_rank"),
+		rss:      desc("worker_resident_memory_bytes", "Resident memory of the worker and its descendants.", "local_rank"),
+		procs:    desc("worker_processes", "Number of processes: the worker and its descendants.", "local_rank"),
+		gpuBusy:  desc("gpu_utilization_ratio", "Share of recent time in which the GPU was busy, 0 to 1.", "gpu"),
+		gpuUsed:  desc("gpu_memory_used_bytes", "Memory of the GPU in use.", "gpu"),
+		gpuTotal: desc("gpu_memory_total_bytes", "Memory of the GPU.", "gpu"),
 	}
 }
 
 // Describe implements prometheus.Collector.
 func (m *metrics) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		m.info, m.start, m.state, m.since, m.round, m.nodeRank, m.nodes, m.world, m.rounds, m.restarts, m.most, m.membership, m.failures,
+		m.info, m.start, m.state, m.since, m.round, m.nodeRank, m.nodes, m.world, m.rounds, m.restarts, m.most,
+		m.membership, m.failures,
 		m.up, m.rank, m.began, m.cpu, m.rss, m.procs, m.gpuBusy, m.gpuUsed, m.gpuTotal,
 	} {
 		to <- d

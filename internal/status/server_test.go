@@ -44,9 +44,11 @@ func TestMetrics(t *testing.T) {
 	for _, want := range []string{
 		`elasticrun_info{rdzv_backend="c10d",version="1.0"} 1`,
 		`elasticrun_state{state="running"} 1`, `elasticrun_state{state="waiting"} 0`,
-		`elasticrun_restarts_total 1`, `elasticrun_membership_changes_total 1`, `elasticrun_worker_failures_total 2`, `elasticrun_round 2`,
+		`elasticrun_restarts_total 1`, `elasticrun_membership_changes_total 1`, `elasticrun_worker_failures_total 2`,
+		`elasticrun_round 2`,
 		`elasticrun_worker_up{local_rank="1"} 1`, `elasticrun_worker_rank{local_rank="1"} 3`,
-		`elasticrun_worker_cpu_cores{local_rank="0"} 1.015`, `elasticrun_worker_resident_memory_bytes{local_rank="0"} 3.221225472e+09`,
+		`elasticrun_worker_cpu_cores{local_rank="0"} 1.015`,
+		`elasticrun_worker_resident_memory_bytes{local_rank="0"} 3.221225472e+09`,
 		`elasticrun_gpu_utilization_ratio{gpu="0"} 0.97`,
 	} {
 		if !strings.Contains(text, want+"\n") {
@@ -160,7 +162,8 @@ func TestServerIsBounded(t *testing.T) {
 	}
 	for _, tt := range []struct{ what, text, want string }{
 		{"rubbish", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", "400 Bad Request"},
-		{"a huge header", "GET /status HTTP/1.1\r\nHost: x\r\nX: " + strings.Repeat("x", 20<<10) + "\r\n\r\n", "431 Request Header Fields Too Large"},
+		{"a huge header", "GET /status HTTP/1.1\r\nHost: x\r\nX: " + strings.Repeat("x", 20<<10) + "\r\n\r\n",
+			"431 Request Header Fields Too Large"},
 		{"no host", "GET /status HTTP/1.1\r\n\r\n", "400 Bad Request"},
 		{"a pipelined crowd", strings.Repeat("GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n", 100), "200 OK"},
 	} {
@@ -230,7 +233,8 @@ func TestFetchOfOthers(t *testing.T) {
 		{answers("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"), "not the status of an agent"},
 		{answers("SSH-2.0-OpenSSH\r\n"), "malformed HTTP"},
 	} {
-		if _, err := Fetch(context.WithoutCancel(t.Context()), tt.addr); err == nil || !strings.Contains(err.Error(), tt.want) {
+		if _, err := Fetch(context.WithoutCancel(t.Context()), tt.addr); err == nil ||
+			!strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%v, want %q", err, tt.want)
 		}
 	}

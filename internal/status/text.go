@@ -25,14 +25,17 @@ func (j Job) Text() string {
 	}
 	b.WriteString("\n")
 	now := j.Time.Time
-	table(&b, "NODE\tHOST\tSTATE\tFOR\tWORKERS\tCPU\tMEMORY\tGPU\tLAST LINE", len(j.Nodes), func(i int) string { return nodeRow(j.Nodes[i], now) })
+	table(&b, "NODE\tHOST\tSTATE\tFOR\tWORKERS\tCPU\tMEMORY\tGPU\tLAST LINE", len(j.Nodes),
+		func(i int) string { return nodeRow(j.Nodes[i], now) })
 	if len(j.Nodes) == 1 && j.Nodes[0].Status != nil {
 		workers := j.Nodes[0].Status.Workers
 		b.WriteString("\n")
-		table(&b, "RANK\tLOCAL\tPID\tSTATE\tFOR\tCPU\tMEMORY\tLAST LINE", len(workers), func(i int) string { return workerRow(workers[i], now) })
+		table(&b, "RANK\tLOCAL\tPID\tSTATE\tFOR\tCPU\tMEMORY\tLAST LINE", len(workers),
+			func(i int) string { return workerRow(workers[i], now) })
 	}
 	if f, host := j.lastFailure(); f != nil {
-		fmt.Fprintf(&b, "\nlast failure: rank %d on %s in round %d, %s ago: %s\n", f.Rank, host, f.Round, age(now, f.Time), clean(f.Summary))
+		fmt.Fprintf(&b, "\nlast failure: rank %d on %s in round %d, %s ago: %s\n", f.Rank, host, f.Round,
+			age(now, f.Time), clean(f.Summary))
 	}
 	return b.String()
 }
@@ -86,7 +89,8 @@ func nodeRow(n Node, now time.Time) string {
 	}
 	s := n.Status
 	if s == nil {
-		return cells(rank, clean(n.Host), cmp.Or(clean(n.Note), "no reply"), "", fmt.Sprintf("?/%d", n.Workers), "", "", "", "")
+		return cells(rank, clean(n.Host), cmp.Or(clean(n.Note), "no reply"), "", fmt.Sprintf("?/%d", n.Workers), "", "",
+			"", "")
 	}
 	up := 0
 	for _, w := range s.Workers {
@@ -96,7 +100,8 @@ func nodeRow(n Node, now time.Time) string {
 	}
 	cpu, rss := totalUsage(s.Workers)
 	text := cmp.Or(s.Why, n.Note, lastLine(s.Workers))
-	return cells(rank, clean(n.Host), clean(string(s.State)), age(now, s.Since), fmt.Sprintf("%d/%d", up, max(n.Workers, s.LocalWorldSize)),
+	return cells(rank, clean(n.Host), clean(string(s.State)), age(now, s.Since),
+		fmt.Sprintf("%d/%d", up, max(n.Workers, s.LocalWorldSize)),
 		cpu, rss, gpuSummary(s.GPUs), clean(text))
 }
 
@@ -160,7 +165,8 @@ func workerRow(w Worker, now time.Time) string {
 	case w.State == WorkerFailed && w.ExitCode != nil:
 		state += fmt.Sprintf(" %d", *w.ExitCode)
 	}
-	return cells(rank, strconv.Itoa(w.LocalRank), strconv.Itoa(w.PID), state, age(now, w.Since), cpu, rss, clean(w.LastLine))
+	return cells(rank, strconv.Itoa(w.LocalRank), strconv.Itoa(w.PID), state, age(now, w.Since), cpu, rss,
+		clean(w.LastLine))
 }
 
 // clean makes text of other nodes and of workers safe for a cell.

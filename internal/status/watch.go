@@ -28,7 +28,8 @@ const (
 func WatchJob(ctx context.Context, cfg *config.Status, version string, show func(Job) error) error {
 	where := fmt.Sprintf("the store of run id %q at %s", cfg.RunID, cfg.Rendezvous.Endpoint)
 	bounded, cancel := context.WithTimeout(ctx, visitTimeout)
-	store, err := backends.Visit(bounded, cfg.Rendezvous, backends.Options{Version: version, Logger: zerolog.Nop()}, cfg.RunID, cfg.InSlurm)
+	store, err := backends.Visit(bounded, cfg.Rendezvous, backends.Options{Version: version, Logger: zerolog.Nop()},
+		cfg.RunID, cfg.InSlurm)
 	cancel()
 	if err != nil {
 		return &noReplyError{where, err}

@@ -69,7 +69,8 @@ func (c *coordination) mark(cfg *config.Store, log zerolog.Logger) *elastic.Fres
 	}
 	var fresh elastic.FreshStore
 	var err error
-	if c.marker, fresh, err = elastic.CreateMarker(fmt.Sprintf("elasticrun store at port %d", cfg.Listen.Port)); err != nil {
+	if c.marker, fresh, err = elastic.CreateMarker(fmt.Sprintf("elasticrun store at port %d",
+		cfg.Listen.Port)); err != nil {
 		log.Warn().Err(err).
 			Msg("it is not known whether another store had this port a moment ago: no run starts before its sessions would expire")
 	}

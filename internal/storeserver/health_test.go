@@ -28,7 +28,8 @@ func TestHealthOfAStuckStore(t *testing.T) {
 			clients.Go(func() {
 				w := httptest.NewRecorder()
 				h.ServeHTTP(w, nil)
-				if body := w.Body.String(); w.Code != http.StatusServiceUnavailable || body != `{"status":"stuck","uptime_seconds":0}`+"\n" {
+				if body := w.Body.String(); w.Code != http.StatusServiceUnavailable ||
+					body != `{"status":"stuck","uptime_seconds":0}`+"\n" {
 					t.Errorf("answer %d %s", w.Code, body)
 				}
 			})

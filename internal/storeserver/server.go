@@ -80,7 +80,8 @@ func Serve(
 // stopStore stops the server because of cause and waits until it has ended. Requests under way get grace to finish, or
 // until urgent is closed; then their connections are closed.
 func stopStore(
-	ctx context.Context, urgent <-chan struct{}, server *tcpstore.Server, grace time.Duration, log zerolog.Logger, cause error,
+	ctx context.Context, urgent <-chan struct{}, server *tcpstore.Server, grace time.Duration, log zerolog.Logger,
+	cause error,
 ) error {
 	log.Info().Stringer("grace", grace).Msgf("%v: stopping", cause)
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)

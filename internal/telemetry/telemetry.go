@@ -54,10 +54,12 @@ func Open(ctx context.Context, cfg *config.Config, version, host string, log zer
 			if t.listener != nil {
 				_ = t.listener.Close()
 			}
-			return nil, &config.UsageError{Where: "--event-log=" + cfg.EventLog, Problem: err.Error() + "; name a file that you may write"}
+			return nil, &config.UsageError{Where: "--event-log=" + cfg.EventLog,
+				Problem: err.Error() + "; name a file that you may write"}
 		}
 	}
-	t.observer = status.NewObserver(&t.tracker, status.Sources{Usage: t, LastLines: t.lastLines, GPUs: t.gpuLoad, Logger: log})
+	t.observer = status.NewObserver(&t.tracker, status.Sources{Usage: t, LastLines: t.lastLines, GPUs: t.gpuLoad,
+		Logger: log})
 	t.Emit(events.Event{
 		Kind: events.KindLauncherStarted, Time: time.Now(), RunID: cfg.RunID, Host: host, Name: cfg.Script, Version: version,
 		Backend: cfg.Rendezvous.Backend, LocalWorldSize: cfg.NprocPerNode, PID: os.Getpid(),
@@ -73,7 +75,8 @@ func (t *Telemetry) Attach(a *agent.Agent, gpus *topology.ComputeApps) {
 	}
 	t.server = status.Serve(t.listener, t.observer, t.log)
 	// The line is logged at any level: the user asked for the server, and its port may have been chosen by the system.
-	t.log.Log().Str(zerolog.LevelFieldName, zerolog.LevelInfoValue).Str("url", "http://"+t.listener.Addr().String()+"/status").Msg("status is served")
+	t.log.Log().Str(zerolog.LevelFieldName, zerolog.LevelInfoValue).Str("url",
+		"http://"+t.listener.Addr().String()+"/status").Msg("status is served")
 }
 
 // maxBrief bounds the status that is stored for elasticrun status, in bytes.
@@ -100,11 +103,13 @@ func (t *Telemetry) Close(rep report.Report) {
 		return
 	}
 	r := t.last
-	r.Kind, r.Time, r.ExitCode, r.Reason, r.Error = events.KindEnd, time.Now(), &rep.ExitCode, rep.Reason, report.Begin(rep.Error, report.MaxSummary)
+	r.Kind, r.Time, r.ExitCode, r.Reason, r.Error = events.KindEnd, time.Now(), &rep.ExitCode, rep.Reason,
+		report.Begin(rep.Error, report.MaxSummary)
 	r.Restarts = &rep.Restarts
 	if c := rep.RootCause; c != nil {
 		r.RootCause = &events.Culprit{
-			Host: c.Host, Rank: c.Rank, LocalRank: c.LocalRank, PID: c.PID, Cause: c.Kind, Summary: report.Begin(c.Summary, report.MaxSummary),
+			Host: c.Host, Rank: c.Rank, LocalRank: c.LocalRank, PID: c.PID, Cause: c.Kind,
+			Summary: report.Begin(c.Summary, report.MaxSummary),
 		}
 	}
 	t.Emit(r)

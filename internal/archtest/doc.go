@@ -1,6 +1,6 @@
-// Package archtest holds the tests of the code's shape: which package may import
-// which, how long a file may be, and who may end the process. docs/architecture.md
-// gives the picture; the table in imports_test.go is what is checked.
+// Package archtest has the tests of the code's structure: which package may import which, how long a file may be, which
+// words an identifier may contain, who may end the process, and whether the pages name things that exist.
+// docs/architecture.md shows the packages; the table in imports_test.go is what the tests check.
 //
-// The tests read the source of all platforms; nothing is compiled.
+// The tests parse the source for all platforms and compile nothing.
 package archtest

@@ -19,7 +19,7 @@ var (
 	goTestFunc = regexp.MustCompile(`(?m)^func (Test[A-Z]\w*)\(`)
 )
 
-// What the pages link to and name as their proof is there.
+// TestPages checks that the files, tests and scripts that the pages name exist.
 func TestPages(t *testing.T) {
 	root := os.DirFS("../..")
 	tests := testsOf(t, root)

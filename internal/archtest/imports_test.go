@@ -12,18 +12,16 @@ import (
 
 const module = "github.com/elasticrun/elasticrun/"
 
-// rule says what the files of one package, its tests apart, may import besides the
-// standard library.
+// rule lists the packages that the files of one package may import besides the standard library. Tests may import more.
 type rule struct {
 	ours   []string // packages of this module
 	theirs []string // modules of others
-	// forTests: only tests import it, so it may import testing.
+	// forTests means that only tests import the package, so it may import testing.
 	forTests bool
 	why      string
 }
 
-// rules has an entry for every package. Data flows one way: what stands lower here
-// knows nothing of what stands higher.
+// rules has an entry for every package. Data flows one way, from the command down to the stores and processes.
 var rules = map[string]rule{
 	"cmd/elasticrun": {
 		ours: []string{
@@ -34,43 +32,73 @@ var rules = map[string]rule{
 			"pkg/workerlog",
 		},
 		theirs: []string{"github.com/spf13/cobra", "github.com/rs/zerolog", "golang.org/x/term"},
-		why:    "the command wires concrete types together, so it may know them all, and nothing may know it",
+		why:    "the command connects the concrete types of all packages; no package imports the command",
 	},
 	"cmd/storebench": {
 		ours:   []string{"pkg/kvstore", "pkg/kvstore/tcpstore"},
 		theirs: []string{"golang.org/x/sys"},
-		why:    "a benchmark needs the store and the machine, and is a program of its own",
+		why:    "a separate benchmark program that needs only the store",
 	},
 	"cmd/release": {
 		ours: []string{"internal/release"},
-		why:  "a program of its own, that hands over flags",
+		why:  "a separate program that passes its flags on",
 	},
 	"examples/paramserver": {
 		ours: []string{"pkg/rpc"},
-		why:  "an example shows that a worker needs package rpc alone",
+		why:  "the example shows that a worker needs package rpc alone",
 	},
 	"internal/config": {
-		ours:   []string{"internal/bytesize", "internal/config/safefile", "internal/printable", "internal/scheduler", "internal/topology", "pkg/rdzv", "pkg/workerlog"},
+		ours: []string{
+			"internal/bytesize",
+			"internal/config/safefile",
+			"internal/printable",
+			"internal/scheduler",
+			"internal/topology",
+			"pkg/rdzv",
+			"pkg/workerlog",
+		},
 		theirs: []string{"github.com/spf13/viper", "github.com/spf13/pflag", "github.com/rs/zerolog", "golang.org/x/sys"},
-		why:    "configuration becomes values of the packages it configures: signals, log levels, addresses",
+		why:    "the configuration has types of the packages that it configures, such as signals and log levels",
 	},
 	"internal/backends": {
-		ours:   []string{"internal/config", "internal/launch", "pkg/coord", "pkg/coord/etcd", "pkg/procs/guard", "pkg/rdzv", "pkg/rdzv/elastic"},
+		ours: []string{
+			"internal/config",
+			"internal/launch",
+			"pkg/coord",
+			"pkg/coord/etcd",
+			"pkg/procs/guard",
+			"pkg/rdzv",
+			"pkg/rdzv/elastic",
+		},
 		theirs: []string{"github.com/rs/zerolog"},
-		why:    "a rendezvous handler is made from the configuration; it does not know the agent that uses it",
+		why:    "it makes rendezvous handlers from the configuration, and does not know the agent that uses them",
 	},
 	"internal/httpserver": {
 		theirs: []string{"github.com/rs/zerolog"},
-		why:    "it bounds what HTTP clients may take, and does not know what it serves",
+		why:    "it limits HTTP clients, and does not know what it serves",
 	},
 	"internal/launch": {
-		ours:   []string{"internal/config", "internal/scheduler", "internal/topology", "pkg/agent", "pkg/procs", "pkg/workerlog"},
+		ours: []string{
+			"internal/config",
+			"internal/scheduler",
+			"internal/topology",
+			"pkg/agent",
+			"pkg/procs",
+			"pkg/workerlog",
+		},
 		theirs: []string{"github.com/rs/zerolog", "golang.org/x/sys"},
-		why:    "what a worker gets follows from the configuration and the machine, not from a rendezvous",
+		why:    "a worker's command and environment follow from the configuration and the machine, not from a rendezvous",
 	},
 	"internal/listen": {
-		ours: []string{"internal/config", "internal/tcplisten", "internal/topology", "pkg/coord", "pkg/rdzv", "pkg/rdzv/elastic"},
-		why:  "it explains errors of listeners by flags, so it knows both",
+		ours: []string{
+			"internal/config",
+			"internal/tcplisten",
+			"internal/topology",
+			"pkg/coord",
+			"pkg/rdzv",
+			"pkg/rdzv/elastic",
+		},
+		why: "it explains errors of listeners in terms of flags, so it knows both",
 	},
 	"internal/logging": {
 		ours:   []string{"pkg/report"},
@@ -80,7 +108,7 @@ var rules = map[string]rule{
 	"internal/records": {
 		ours:   []string{"internal/config", "pkg/agent", "pkg/failure", "pkg/report", "pkg/workerlog"},
 		theirs: []string{"github.com/rs/zerolog", "golang.org/x/sys"},
-		why:    "the files that a launch leaves behind say how it ended; they do not decide it",
+		why:    "the files that a launch leaves describe its end and do not decide it",
 	},
 	"internal/storeserver": {
 		ours: []string{
@@ -88,7 +116,7 @@ var rules = map[string]rule{
 			"pkg/coord", "pkg/kvstore", "pkg/kvstore/tcpstore", "pkg/rdzv", "pkg/rdzv/elastic",
 		},
 		theirs: []string{"github.com/rs/zerolog"},
-		why:    "elasticrun store serves jobs without taking part in one",
+		why:    "elasticrun store serves jobs and takes part in none",
 	},
 	"internal/telemetry": {
 		ours: []string{
@@ -104,7 +132,7 @@ var rules = map[string]rule{
 			"pkg/agent", "pkg/coord", "pkg/procs", "pkg/rdzv", "pkg/rdzv/elastic", "pkg/report", "pkg/workerlog",
 		},
 		theirs: []string{"github.com/rs/zerolog"},
-		why:    "a preview is made by the packages that a launch would use, and starts nothing",
+		why:    "a preview uses the packages that a launch would use, and starts nothing",
 	},
 	"internal/doctor": {
 		ours: []string{
@@ -112,26 +140,26 @@ var rules = map[string]rule{
 			"internal/topology", "pkg/agent", "pkg/evidence", "pkg/rdzv/elastic", "pkg/report", "pkg/workerlog",
 		},
 		theirs: []string{"github.com/rs/zerolog", "golang.org/x/sys"},
-		why:    "a machine is judged by values that were read before; what is at the endpoint is one of them",
+		why:    "it judges a machine by values that it read before, such as a probe of the endpoint",
 	},
 	"internal/logview": {
 		ours:   []string{"pkg/workerlog"},
 		theirs: []string{"github.com/fsnotify/fsnotify"},
-		why:    "logs are read without knowing flags and jobs; their form is that of the package that writes them",
+		why:    "it reads logs in the form of package workerlog, without flags and jobs",
 	},
-	"internal/scheduler": {why: "it says what the surroundings know, and not what is made of it"},
+	"internal/scheduler": {why: "it reports a scheduler's facts and does not decide what follows"},
 	"internal/manpage": {
 		ours: []string{"internal/config"},
-		why:  "manual pages are made of the tables, and of nothing that runs",
+		why:  "manual pages follow from the flag tables alone",
 	},
 	"internal/release": {
 		ours: []string{"internal/config", "internal/manpage"},
-		why:  "a release is made of the source, by go itself",
+		why:  "a release follows from the source; go builds it",
 	},
 	"internal/simulate": {
 		ours:   []string{"pkg/coord", "pkg/failure", "pkg/rdzv", "pkg/rdzv/elastic"},
 		theirs: []string{"github.com/rs/zerolog"},
-		why:    "a simulation brings the real rendezvous together, without jobs and flags",
+		why:    "a simulation runs the real rendezvous, without jobs and flags",
 	},
 	"internal/status": {
 		ours: []string{
@@ -139,37 +167,37 @@ var rules = map[string]rule{
 			"internal/topology", "pkg/coord", "pkg/events", "pkg/procs", "pkg/rdzv", "pkg/rdzv/elastic", "pkg/report",
 		},
 		theirs: []string{"github.com/prometheus/client_golang", "github.com/rs/zerolog", "golang.org/x/term"},
-		why:    "an agent is seen by the events it emits and by what its rendezvous shows; it does not know its observers",
+		why:    "it shows the agent's events and the rendezvous' records; the agent does not know its observers",
 	},
 	"internal/topology": {
 		ours:   []string{"internal/cgroup"},
 		theirs: []string{"golang.org/x/sys"},
-		why:    "it reads the machine, and knows nothing of jobs",
+		why:    "it reads the machine and knows nothing of jobs",
 	},
 	"internal/config/safefile": {
 		ours:   []string{"internal/printable"},
 		theirs: []string{"golang.org/x/sys"},
-		why:    "it judges who could have written a file, and knows nothing of the file's content",
+		why:    "it checks who could have written a file, and does not know the content",
 	},
-	"internal/bytesize":  {why: "reading and printing a number of bytes is pure"},
-	"internal/printable": {why: "text of unknown origin is made printable by pure functions"},
-	"internal/cgroup":    {why: "it finds cgroups in files, and leaves their limits to its callers"},
+	"internal/bytesize":  {why: "pure functions"},
+	"internal/printable": {why: "pure functions"},
+	"internal/cgroup":    {why: "it finds cgroups; its callers read the limits"},
 	"internal/boottime": {
 		theirs: []string{"golang.org/x/sys"},
-		why:    "leases are counted by a clock that package time does not have",
+		why:    "leases use CLOCK_BOOTTIME, which package time lacks",
 	},
-	"internal/tcplisten": {why: "a listener is opened without knowing what it serves"},
-	"pkg/failure":        {why: "a failed worker is data that the agent, the rendezvous and reports share"},
+	"internal/tcplisten": {why: "it opens listeners and does not know what they serve"},
+	"pkg/failure":        {why: "the agent, the rendezvous and the reports share its type"},
 	"pkg/evidence": {
 		ours:   []string{"internal/bytesize", "internal/cgroup", "pkg/failure"},
 		theirs: []string{"golang.org/x/sys"},
-		why:    "what a worker left behind is judged without knowing jobs",
+		why:    "it judges what a worker left behind, without knowing jobs",
 	},
-	"pkg/report": {why: "what is told of a job is a matter of its own, and data of any origin"},
+	"pkg/report": {why: "a report is data, whatever its origin"},
 	"pkg/agent": {
 		ours:   []string{"pkg/events", "pkg/evidence", "pkg/failure", "pkg/procs", "pkg/rdzv", "pkg/report", "pkg/workerlog"},
 		theirs: []string{"github.com/rs/zerolog", "golang.org/x/sync"},
-		why:    "the worker group's life is decided without flags, files and sockets",
+		why:    "it decides the worker group's life without flags, files and sockets",
 	},
 	"pkg/rdzv": {
 		ours: []string{"pkg/failure", "pkg/kvstore", "pkg/kvstore/tcpstore"},
@@ -183,7 +211,7 @@ var rules = map[string]rule{
 	"pkg/rdzv/elastic": {
 		ours:   []string{"internal/boottime", "internal/tcplisten", "pkg/coord", "pkg/kvstore/tcpstore", "pkg/rdzv"},
 		theirs: []string{"github.com/rs/zerolog", "golang.org/x/sync"},
-		why:    "the elastic rendezvous knows a coordination store by its interface, and ranks, not processes",
+		why:    "it knows ranks and the interface of a coordination store, not processes",
 	},
 	"pkg/coord": {
 		ours:   []string{"internal/boottime"},
@@ -191,9 +219,15 @@ var rules = map[string]rule{
 		why:    "the coordination store holds keys and sessions, and knows nothing of jobs",
 	},
 	"pkg/coord/etcd": {
-		ours:   []string{"pkg/coord"},
-		theirs: []string{"github.com/rs/zerolog", "go.etcd.io/etcd/client/v3", "go.etcd.io/etcd/api/v3", "google.golang.org/grpc", "go.uber.org/zap"},
-		why:    "the only package that knows etcd",
+		ours: []string{"pkg/coord"},
+		theirs: []string{
+			"github.com/rs/zerolog",
+			"go.etcd.io/etcd/client/v3",
+			"go.etcd.io/etcd/api/v3",
+			"google.golang.org/grpc",
+			"go.uber.org/zap",
+		},
+		why: "the only package that knows etcd",
 	},
 	"pkg/coord/coordtest": {
 		ours:     []string{"pkg/coord"},
@@ -203,38 +237,38 @@ var rules = map[string]rule{
 	"pkg/procs": {
 		ours:   []string{"pkg/procs/internal/limits", "pkg/procs/internal/proctree", "pkg/workerlog"},
 		theirs: []string{"github.com/rs/zerolog", "github.com/shirou/gopsutil/v3", "golang.org/x/sys"},
-		why:    "processes are started and stopped without knowing why",
+		why:    "it starts and stops processes without knowing why",
 	},
 	"pkg/procs/guard": {
 		ours:   []string{"internal/boottime", "pkg/procs", "pkg/procs/internal/limits", "pkg/procs/internal/proctree"},
 		theirs: []string{"golang.org/x/sys"},
-		why:    "a guard outlives the agent because it does little: it knows processes, and nothing of the job",
+		why:    "the guard knows processes and nothing of the job, so that it rarely fails",
 	},
 	"pkg/procs/internal/limits": {
 		ours:   []string{"internal/cgroup", "pkg/procs/internal/proctree"},
 		theirs: []string{"golang.org/x/sys"},
-		why:    "limits are compared with what a launcher needs, without knowing workers or guards",
+		why:    "it compares limits with needs, without knowing workers or guards",
 	},
 	"pkg/procs/internal/proctree": {
 		theirs: []string{"golang.org/x/sys"},
-		why:    "the process table is read without knowing workers or guards",
+		why:    "it reads the process table without knowing workers or guards",
 	},
 	"pkg/workerlog": {
 		theirs: []string{"github.com/fsnotify/fsnotify", "golang.org/x/sys"},
-		why:    "output is copied, shown and kept without knowing processes or jobs",
+		why:    "it copies, shows and keeps output without knowing processes or jobs",
 	},
 	"pkg/kvstore": {
 		ours: []string{"pkg/kvstore/internal/keyspace"},
-		why:  "the store serves bytes to anybody",
+		why:  "the store serves bytes to any client",
 	},
 	"pkg/kvstore/tcpstore": {
 		ours:   []string{"pkg/kvstore", "pkg/kvstore/internal/keyspace"},
 		theirs: []string{"github.com/rs/zerolog", "golang.org/x/sys"},
-		why:    "the store serves bytes to anybody",
+		why:    "the store serves bytes to any client",
 	},
 	"pkg/kvstore/filestore": {
 		ours: []string{"pkg/kvstore", "pkg/kvstore/internal/keyspace"},
-		why:  "the store serves bytes to anybody",
+		why:  "the store serves bytes to any client",
 	},
 	"pkg/kvstore/internal/keyspace": {why: "the keys of a store in memory, without I/O and clocks"},
 	"pkg/kvstore/internal/storetest": {
@@ -246,21 +280,21 @@ var rules = map[string]rule{
 	"pkg/rpc": {
 		ours:   []string{"pkg/kvstore", "pkg/rdzv/urlrdzv", "pkg/rpc/device", "pkg/rpc/membership", "pkg/rpc/transport"},
 		theirs: []string{"github.com/fxamacker/cbor/v2", "github.com/rs/zerolog", "golang.org/x/sync"},
-		why:    "what workers use brings members and network together, and knows gRPC by the transport alone",
+		why:    "it combines membership and transport, and knows gRPC only through the transport",
 	},
 	"pkg/rpc/membership": {
 		ours:   []string{"pkg/kvstore", "pkg/rpc/device"},
 		theirs: []string{"github.com/rs/zerolog"},
-		why:    "who is in a group is decided over the store, without knowing how members reach each other",
+		why:    "it decides membership over the store, and does not know how members reach each other",
 	},
 	"pkg/rpc/transport": {
 		theirs: []string{"github.com/rs/zerolog", "golang.org/x/sys", "google.golang.org/grpc"},
 		why:    "the transport carries bytes between addresses, and knows no groups",
 	},
-	"pkg/rpc/device": {why: "what workers tell of their devices is pure"},
+	"pkg/rpc/device": {why: "pure functions"},
 	"pkg/events": {
 		theirs: []string{"github.com/rs/zerolog"},
-		why:    "a leaf, that every package may emit to",
+		why:    "every package may emit events, so events import nothing of ours",
 	},
 	"internal/e2e/testenv": {
 		theirs:   []string{"golang.org/x/sys"},
@@ -271,27 +305,30 @@ var rules = map[string]rule{
 		ours:     []string{"internal/e2e/testenv"},
 		theirs:   []string{"golang.org/x/sys"},
 		forTests: true,
-		why:      "tests of any package may ask for hosts, which know nothing of what runs on them",
+		why:      "tests of any package may use hosts, which do not know what runs on them",
 	},
 	"internal/e2e/slurmlab": {
 		ours:     []string{"internal/e2e/testenv"},
 		forTests: true,
-		why:      "tests of any package may ask for a cluster, which knows nothing of its jobs",
+		why:      "tests of any package may use a cluster, which does not know its jobs",
 	},
-	"internal/e2e/scenario": {why: "it has nothing but tests"},
-	"internal/e2e/zoo":      {why: "it has nothing but tests"},
-	"internal/archtest":     {why: "it reads source, and imports nothing that it judges"},
+	"internal/e2e/scenario": {why: "it contains only tests"},
+	"internal/e2e/zoo":      {why: "it contains only tests"},
+	"internal/archtest":     {why: "it reads source and imports nothing that it checks"},
 }
 
-// onlyIn says where alone, tests included, a module of others may be imported.
+// onlyIn names the only package that may import a module of others, tests included.
 var onlyIn = map[string]struct{ pkg, why string }{
-	"go.etcd.io/etcd":               {"pkg/coord/etcd", "the rest of the program sees a coordination store"},
-	"go.etcd.io/bbolt":              {"pkg/coord", "the coordination store alone keeps data on disk"},
-	"github.com/prometheus":         {"internal/status", "metrics are one view of a status"},
-	"github.com/spf13/viper":        {"internal/config", "the rest of the program sees resolved values"},
-	"github.com/spf13/cobra":        {"cmd/elasticrun", "a command line is the command's business"},
-	"github.com/fxamacker/cbor/v2":  {"pkg/rpc", "how the values of a call are encoded is one file's matter"},
-	"github.com/shirou/gopsutil/v3": {"pkg/procs", "sampling has one place, so that another library is a change of one file"},
+	"go.etcd.io/etcd":              {"pkg/coord/etcd", "the rest of the program sees a coordination store"},
+	"go.etcd.io/bbolt":             {"pkg/coord", "the coordination store alone keeps data on disk"},
+	"github.com/prometheus":        {"internal/status", "metrics are one view of a status"},
+	"github.com/spf13/viper":       {"internal/config", "the rest of the program sees resolved values"},
+	"github.com/spf13/cobra":       {"cmd/elasticrun", "only the command parses a command line"},
+	"github.com/fxamacker/cbor/v2": {"pkg/rpc", "one file encodes the values of calls"},
+	"github.com/shirou/gopsutil/v3": {
+		"pkg/procs",
+		"one file samples processes, so that the library can be replaced there",
+	},
 }
 
 func TestImports(t *testing.T) {
@@ -377,19 +414,19 @@ func TestCheckImports(t *testing.T) {
 		{name: "down", file: "pkg/agent/a.go", imports: module + "pkg/rdzv"},
 		{name: "std", file: "pkg/kvstore/a.go", imports: "net/http"},
 		{name: "up", file: "pkg/rdzv/a.go", imports: module + "pkg/agent", want: "a rendezvous knows stores and ranks, not processes"},
-		{name: "sideways", file: "pkg/procs/a_other.go", imports: module + "pkg/kvstore", want: "processes are started and stopped without knowing why"},
+		{name: "sideways", file: "pkg/procs/a_other.go", imports: module + "pkg/kvstore", want: "it starts and stops processes without knowing why"},
 		{name: "an example", file: "examples/paramserver/a.go", imports: module + "pkg/rpc"},
-		{name: "an example of more", file: "examples/paramserver/a.go", imports: module + "pkg/kvstore", want: "an example shows that a worker needs package rpc alone"},
-		{name: "a library", file: "pkg/kvstore/a.go", imports: "github.com/spf13/pflag", want: "the store serves bytes to anybody"},
+		{name: "an example of more", file: "examples/paramserver/a.go", imports: module + "pkg/kvstore", want: "the example shows that a worker needs package rpc alone"},
+		{name: "a library", file: "pkg/kvstore/a.go", imports: "github.com/spf13/pflag", want: "the store serves bytes to any client"},
 		{name: "viper", file: "cmd/elasticrun/a.go", imports: "github.com/spf13/viper", want: "only internal/config may: the rest of the program sees resolved values"},
-		{name: "cobra in a test", file: "pkg/agent/a_test.go", imports: "github.com/spf13/cobra", want: "only cmd/elasticrun may: a command line is the command's business"},
-		{name: "gopsutil", file: "pkg/agent/a.go", imports: "github.com/shirou/gopsutil/v3/process", want: "only pkg/procs may: sampling has one place, so that another library is a change of one file"},
+		{name: "cobra in a test", file: "pkg/agent/a_test.go", imports: "github.com/spf13/cobra", want: "only cmd/elasticrun may: only the command parses a command line"},
+		{name: "gopsutil", file: "pkg/agent/a.go", imports: "github.com/shirou/gopsutil/v3/process", want: "only pkg/procs may: one file samples processes, so that the library can be replaced there"},
 		{name: "a test with a neighbour", file: "pkg/kvstore/a_test.go", imports: module + "pkg/procs"},
 		{name: "a test library", file: "pkg/kvstore/a_test.go", imports: "go.uber.org/goleak"},
-		{name: "testing in the product", file: "pkg/kvstore/a.go", imports: "testing", want: "the store serves bytes to anybody"},
+		{name: "testing in the product", file: "pkg/kvstore/a.go", imports: "testing", want: "the store serves bytes to any client"},
 		{name: "testing in a package for tests", file: "pkg/coord/coordtest/a.go", imports: "testing"},
 		{name: "a conformance suite in the product", file: "pkg/coord/a.go", imports: module + "pkg/coord/coordtest", want: "the coordination store holds keys and sessions, and knows nothing of jobs"},
-		{name: "testenv in the product", file: "pkg/kvstore/a.go", imports: module + "internal/e2e/testenv", want: "the store serves bytes to anybody"},
+		{name: "testenv in the product", file: "pkg/kvstore/a.go", imports: module + "internal/e2e/testenv", want: "the store serves bytes to any client"},
 		{name: "an unknown package", file: "pkg/utils/a.go", imports: "os", want: "package pkg/utils has no rule: add one to the table in internal/archtest"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// One mechanism a file: what is longer holds two. Tests get room for their tables.
+// A file holds one mechanism, so its length is bounded. Tests have tables and may be longer.
 const (
 	maxLines     = 400
 	maxTestLines = 600
@@ -19,9 +19,8 @@ func TestShape(t *testing.T) {
 	report(t, checkShape(repository(t)))
 }
 
-// checkShape returns a line for each file that is too long and each call of os.Exit
-// outside the programs, in cmd and examples (a test's TestMain apart): it skips every
-// deferred call, so that only main may make it.
+// checkShape returns a line for each file that is too long, and for each call of os.Exit outside cmd, examples and
+// tests. os.Exit skips deferred calls, so only main packages may call it.
 func checkShape(files []file) []string {
 	var bad []string
 	for _, f := range files {

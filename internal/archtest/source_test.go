@@ -15,10 +15,10 @@ import (
 	"testing"
 )
 
-// file is what the checks know of one Go file of the module.
+// file describes one Go file of the module.
 type file struct {
 	name    string // slash-separated, from the module's root
-	pkg     string // its folder
+	pkg     string // folder of the file
 	test    bool
 	lines   int
 	imports []string
@@ -38,8 +38,7 @@ func repository(t *testing.T) []file {
 	return files
 }
 
-// read parses the Go files of one module, for every platform; what other modules
-// below it and testdata hold is not its own.
+// read parses the Go files of one module for every platform, without testdata and modules below it.
 func read(module fs.FS) ([]file, error) {
 	var files []file
 	err := fs.WalkDir(module, ".", func(name string, d fs.DirEntry, err error) error {
@@ -59,7 +58,7 @@ func read(module fs.FS) ([]file, error) {
 	return files, err
 }
 
-// skip returns fs.SkipDir for a folder that holds none of the module's packages.
+// skip returns fs.SkipDir for a folder without packages of the module.
 func skip(module fs.FS, dir string) error {
 	if dir == "." {
 		return nil

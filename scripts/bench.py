@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Measures elasticrun, and beside it, in the same run, what it is compared with.
+"""Measures elasticrun and, in the same run, the programs that it is compared with.
 
     scripts/bench.py ELASTICRUN [--runs 5] [--megabytes 200] [--only NAME,...]
 
-    launch    wall time of a job of two workers called true, beyond that of two bare ones
-    memory    peak resident memory of what the launcher starts for itself, its workers apart
-    restart   from a worker's death to the first instruction of the last restarted worker
-    output    4 workers that write MEGABYTES each through --tee 3, against 4 times tee FILE into one cat
+    launch    wall time of a job whose two workers run true, minus that of two bare true
+    memory    peak resident memory of the launcher's own processes, without workers
+    restart   time from a worker's death to the first instruction of the last restarted worker
+    output    4 workers that write MEGABYTES each through --tee 3, compared with 4 tee FILE into one cat
 
-torchrun 2.14 is measured too if scripts/torch-root.sh has made its root. Times are medians; absolute ones mean little
-on a busy machine, so look at what stands side by side.
+torchrun 2.14 is measured too if scripts/torch-root.sh has made its root. Times are medians. Absolute times mean little on
+a busy machine, so compare the values of one run.
 """
 
 import argparse
@@ -28,7 +28,7 @@ DEVNULL = subprocess.DEVNULL
 
 
 def launchers(elasticrun):
-    """The commands to compare, by name."""
+    """Returns the commands to compare, by name."""
     found = {"elasticrun": [elasticrun]}
     cache = os.environ.get("ELASTICRUN_CACHE") or os.path.join(
         os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "elasticrun")
@@ -41,7 +41,7 @@ def launchers(elasticrun):
 
 
 def job(launcher, nproc, *arguments, **options):
-    """Starts a job of programs that are not Python's, quietly."""
+    """Starts a job whose workers are not Python programs, without output."""
     command = [*launcher, "--standalone", f"--nproc-per-node={nproc}", *arguments]
     return subprocess.Popen(command, **{"stdout": DEVNULL, "stderr": DEVNULL, "env": environment(), **options})
 
@@ -56,7 +56,7 @@ def finish(process):
 
 
 def wait_for(condition, process):
-    """Waits until the condition holds; the job must not end before."""
+    """Waits until the condition holds. The job must not end before that."""
     while not condition():
         if process.poll() is not None:
             sys.exit(f"bench.py: ended too early with {process.returncode}: {' '.join(process.args)}")
@@ -64,7 +64,7 @@ def wait_for(condition, process):
 
 
 def launch(launcher, folder):
-    """Seconds beyond two bare processes."""
+    """Returns the seconds beyond those of two bare processes."""
     start = time.perf_counter()
     for process in [subprocess.Popen(["true"]) for _ in range(2)]:
         finish(process)
@@ -75,21 +75,21 @@ def launch(launcher, folder):
 
 
 def own_peaks(mark):
-    """VmHWM in bytes of each marked process that is not a worker."""
+    """Returns VmHWM in bytes of each marked process that is not a worker."""
     peaks = []
     for proc in pathlib.Path("/proc").iterdir():
         try:
             variables = (proc / "environ").read_bytes().split(b"\0")
             status = (proc / "status").read_text()
         except OSError:
-            continue  # not a process, not ours, or gone
+            continue  # not a process, another user's process, or gone
         if mark.encode() in variables and not any(v.startswith(b"RANK=") for v in variables):
             peaks += [int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmHWM")]
     return peaks
 
 
 def memory(launcher, folder):
-    """Bytes, in sum, while two workers wait."""
+    """Returns the sum in bytes while two workers wait."""
     identity = uuid.uuid4().hex
     script = f"touch {folder}/ready.$RANK; while [ ! -e {folder}/go ]; do sleep 0.05; done"
     process = job(launcher, 2, "--no-python", "sh", "-c", script, env=environment(BENCH_JOB=identity))
@@ -101,7 +101,7 @@ def memory(launcher, folder):
 
 
 def restart(launcher, folder):
-    """Seconds. Rank 0 kills itself when both workers are there; bash tells the time without starting anything."""
+    """Returns seconds. Rank 0 kills itself when both workers run. bash reads the time without starting a process."""
     script = f"""
         first=$EPOCHREALTIME
         if [ "$TORCHELASTIC_RESTART_COUNT" = 1 ]; then echo $first >{folder}/again.$RANK; exit; fi
@@ -115,7 +115,7 @@ def restart(launcher, folder):
     return again - float((folder / "death").read_text())
 
 
-# What an output worker does: SIZE bytes in lines of LENGTH, 64 KiB at a time, and its CPU time into FILE.
+# The program of an output worker: it writes SIZE bytes in lines of LENGTH, 64 KiB at a time, and its CPU time to FILE.
 WRITER = """
 import os, sys
 size, length, path = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
@@ -133,7 +133,7 @@ def cpu_seconds():
 
 
 def tee_output(writer, folder):
-    """Seconds of the pipelines that output is compared with."""
+    """Returns the seconds of the tee pipelines."""
     start = time.perf_counter()
     lines = [f'"$@" {folder}/cpu. | tee {folder}/tee.{i} &' for i in range(4)]
     finish(subprocess.Popen(["sh", "-c", "{ " + " ".join(lines) + " wait; } | cat >/dev/null", "sh", *writer]))
@@ -141,7 +141,7 @@ def tee_output(writer, folder):
 
 
 def our_output(elasticrun, writer, folder):
-    """Seconds of the job, and the launcher's own CPU seconds. The console is a pipe, as in the comparison."""
+    """Returns the seconds of the job and the launcher's own CPU seconds. The console is a pipe, as with tee."""
     before, start = cpu_seconds(), time.perf_counter()
     console = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=DEVNULL)
     finish(job(elasticrun, 4, f"--log-dir={folder}/logs", "--tee=3", "--no-python", *writer, f"{folder}/cpu.", stdout=console.stdin))
@@ -152,8 +152,8 @@ def our_output(elasticrun, writer, folder):
 
 
 def output(elasticrun, size, length, ours_first):
-    """Seconds of the job, of the comparison, and the launcher's CPU seconds per GB. Each side deletes its files before the
-    other begins: else the second one pays for memory that the page cache has not used before."""
+    """Returns the seconds of the job and of tee, and the launcher's CPU seconds per GB. Each side deletes its files before the
+    other starts. Otherwise the second side would pay for new memory of the page cache."""
     writer = [sys.executable, "-c", WRITER, str(size), str(length)]
     for turn in ("ours", "tee") if ours_first else ("tee", "ours"):
         with tempfile.TemporaryDirectory() as folder:

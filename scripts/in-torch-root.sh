@@ -1,17 +1,17 @@
 #!/bin/sh
-# Runs a command with the programs and libraries of a Debian root that torch-root.sh made.
+# Runs a command with the programs and libraries of a Debian root that torch-root.sh has made.
 #
 #   scripts/in-torch-root.sh SUITE|DIR CMD [ARG...]      for example: forky /usr/bin/python3 train.py
 #
-# In a mount namespace of its own, the root's /usr and /etc lie over the machine's (/bin, /lib and /sbin are links into
-# /usr). All else stays: the working folder, /tmp, /home, /proc, /dev. Nothing is left mounted. Every step is an exec, so
-# CMD has the pid, the parent, the signals and the exit code of this script: it is good as a worker's interpreter.
-# Without root it needs unprivileged user namespaces.
+# The script mounts the root's /usr and /etc over those of the machine in a new mount namespace (/bin, /lib and /sbin are
+# links into /usr). Everything else stays the same: the working folder, /tmp, /home, /proc, /dev. No mount remains. Every
+# step is an exec, so CMD has the pid, the parent, the signals and the exit code of this script, and the script can be a
+# worker's interpreter. Without root it needs unprivileged user namespaces.
 #
-# Where something is mounted at /etc/hosts, as in a container or on a host of the tests' lab, it stays: it knows this
-# host's name.
+# A file that is mounted at /etc/hosts stays, as in a container or on a host of the tests' lab, because it has this host's
+# name.
 #
-# USE_LIBUV=0 is set unless it is there: Debian builds torch without libuv, and its workers would ask for it.
+# The script sets USE_LIBUV=0 unless it is set: Debian builds torch without libuv, but torch uses libuv by default.
 set -eu
 
 [ $# -ge 2 ] || {
@@ -30,7 +30,7 @@ shift
 export USE_LIBUV="${USE_LIBUV-0}"
 user=--map-root-user
 [ "$(id -u)" -ne 0 ] || user=
-# $user is one option or none.
+# $user is one option or empty.
 # shellcheck disable=SC2016,SC2086
 exec unshare --mount $user -- /bin/sh -eu -c '
 	root=$1

@@ -1,23 +1,23 @@
 #!/usr/bin/env bash
-# Runs what takes too long for every change. `make soak` calls it.
+# Runs the tests that take too long for every change. `make soak` calls this script.
 #
-#   scripts/soak.sh SCALE [GO-TEST-FLAG...]      SCALE: 1 for all of it, 0.1 for a tenth
+#   scripts/soak.sh SCALE [GO-TEST-FLAG...]      SCALE: 1 for the whole run, 0.1 for a tenth
 #
-#   1. every test, with ELASTICRUN_SOAK=SCALE: what repeats itself (kills, restarts) repeats more often
+#   1. every test, with ELASTICRUN_SOAK=SCALE, which multiplies repetitions such as kills and restarts
 #   2. property tests, 20,000 random cases each at scale 1
-#   3. each fuzz target, 2 minutes at scale 1; what one finds stays in testdata/fuzz and fails make test from then on
-# shellcheck disable=SC2016 # awk programs and patterns stand in single quotes
+#   3. each fuzz target, 2 minutes at scale 1; failing inputs stay in testdata/fuzz and make later tests fail
+# shellcheck disable=SC2016 # awk programs and patterns are in single quotes
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-scale=${1:?name a scale, 1 for all of it}
+scale=${1:?give a scale, 1 for the whole run}
 shift
 [[ $scale =~ ^[0-9]*\.?[0-9]+$ ]] || {
-	echo "soak.sh: scale $scale: want a number such as 1 or 0.1" >&2
+	echo "soak.sh: scale $scale: must be a number such as 1 or 0.1" >&2
 	exit 2
 }
 
-# scaled N MIN prints N times the scale as a whole number, at least MIN.
+# scaled N MIN prints N times the scale, rounded down, but at least MIN.
 scaled() {
 	awk -v n="$1" -v min="$2" -v s="$scale" 'BEGIN { x = int(n * s); print (x > min ? x : min) }'
 }
@@ -26,7 +26,8 @@ step() {
 	printf '\n== soak: %s\n' "$*"
 }
 
-# tests_of AWK prints, for each package with tests that the program finds, the package and their names as a -run pattern.
+# tests_of AWK prints a line for each package in which the awk program finds tests: the package, and the tests' names as a
+# -run pattern.
 tests_of() {
 	go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}} {{.Dir}}{{end}}' ./... | while read -r package dir; do
 		names=$(awk "$1" "$dir"/*_test.go | sort -u | paste -sd '|')
@@ -36,7 +37,8 @@ tests_of() {
 	done
 }
 
-# fuzz runs a fuzz target. Go's own end of the time comes out as a failure now and then, without an input that fails; that is none.
+# fuzz PACKAGE TARGET runs a fuzz target. Sometimes Go reports the end of -fuzztime as a failure without a failing input; fuzz
+# does not count that as a failure.
 fuzz() {
 	local log
 	log=$(mktemp)

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Makes Debian roots that hold a real torch, for the tests that compare with it or start its workers.
+# Makes Debian roots with a real torch, for the tests that compare with torch or start torch workers.
 #
 #   scripts/torch-root.sh SUITE...      SUITE: forky (torch 2.14) or trixie (torch 2.6)
 #
 # The roots live in ${ELASTICRUN_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/elasticrun}, outside the checkout:
 #   roots/SUITE        the root; it is complete when roots/SUITE/.elasticrun holds this recipe's number
-#   bin/python-X.Y     an interpreter that imports torch X.Y from it, good as PYTHON_EXEC
-# A complete root is left alone, a half-made one is made again. Needs root and mmdebstrap.
-# The packages come from the mirror that this machine's apt uses, or from ELASTICRUN_DEBIAN_MIRROR.
+#   bin/python-X.Y     an interpreter that imports torch X.Y from the root, for use as PYTHON_EXEC
+# A complete root is kept, and an incomplete one is made again. The script needs root and mmdebstrap. Packages come from the
+# mirror of this machine's apt, or from ELASTICRUN_DEBIAN_MIRROR.
 set -euo pipefail
 
 readonly recipe=2
@@ -19,7 +19,7 @@ die() {
 	exit 1
 }
 
-# mirror prints the address that apt takes Debian's own packages from.
+# mirror prints the URL of apt's mirror for Debian packages.
 mirror() {
 	local uri=${ELASTICRUN_DEBIAN_MIRROR:-}
 	if [[ -z $uri ]]; then
@@ -31,8 +31,8 @@ mirror() {
 	printf '%s\n' "$uri"
 }
 
-# bootstrap SUITE DIR fills DIR. A suite that is not released yet may have an old Release file, and no keyring of
-# its own here: Debian's present keys sign it.
+# bootstrap SUITE DIR installs the suite into DIR. A suite that is not released yet may have an expired Release file, and this
+# machine may not have its keyring: Debian's current keys sign it.
 bootstrap() {
 	local suite=$1 dir=$2 options='' extra=()
 	if [[ $suite == forky ]]; then
@@ -43,14 +43,14 @@ bootstrap() {
 		"$suite" "$dir" "deb $options$(mirror) $suite main"
 }
 
-# name_host DIR adds this machine's name to the root's hosts: torchrun --standalone waits for minutes without it.
+# name_host DIR adds this machine's name to the root's hosts file. Without it torchrun --standalone waits for minutes.
 name_host() {
 	local hosts=$1/etc/hosts
 	grep -qwF -- "$(hostname)" "$hosts" 2>/dev/null || printf '127.0.0.1 localhost %s\n' "$(hostname)" >>"$hosts"
 }
 
-# patch_torch DIR: Debian's torch is built without libuv, and USE_LIBUV=0 does not reach every store that torch makes: not
-# those of torchrun's agent, nor a worker's client of an agent's store. These calls are told so.
+# patch_torch DIR adds use_libuv=False to torch's calls of TCPStore. Debian's torch is built without libuv, and USE_LIBUV=0 has
+# no effect on the stores of torchrun's agent and on a worker's client of an agent's store.
 patch_torch() {
 	"$here/in-torch-root.sh" "$1" /usr/bin/python3 - <<-'PY'
 		import ast, importlib.util, pathlib, sys
@@ -76,7 +76,7 @@ patch_torch() {
 	PY
 }
 
-# check_torchrun DIR proves that the patched torchrun starts two workers, and that they find each other.
+# check_torchrun DIR checks that the patched torchrun starts two workers that find each other.
 check_torchrun() {
 	local script=$1/tmp/sum.py
 	cat >"$script" <<-'PY'
@@ -109,14 +109,14 @@ make_root() {
 	version=$(sed -nE "s/^__version__ = '([0-9]+\.[0-9]+).*/\1/p" "$dir/usr/lib/python3/dist-packages/torch/version.py")
 	[[ -n $version ]] || die "cannot tell the version of torch in $dir"
 	install -D -m 0755 "$here/in-torch-root.sh" "$cache/bin/in-torch-root"
-	# Relative, so that the cache can be mounted elsewhere.
+	# The paths are relative, so that the cache can be mounted elsewhere.
 	# shellcheck disable=SC2016 # ${0%/*} is for the interpreter.
 	printf '#!/bin/sh\nexec "${0%%/*}/in-torch-root" "${0%%/*}/../roots/%s" /usr/bin/python3 "$@"\n' "$suite" >"$cache/bin/python-$version"
 	chmod 0755 "$cache/bin/python-$version"
 	echo "$cache/bin/python-$version"
 }
 
-[[ $# -gt 0 ]] || die "name a suite: forky (torch 2.14) or trixie (torch 2.6)"
+[[ $# -gt 0 ]] || die "give a suite: forky (torch 2.14) or trixie (torch 2.6)"
 [[ $(id -u) -eq 0 ]] || die "needs root"
 command -v mmdebstrap >/dev/null || die "mmdebstrap is missing: apt-get install mmdebstrap"
 mkdir -p "$cache/roots" "$cache/bin"

@@ -135,8 +135,12 @@ func TestDecodeTags(t *testing.T) {
 		target any
 		flags  []Flag
 	}{
-		{&Config{}, Flags()}, {&Rendezvous{}, Flags()}, {&Store{}, StoreFlags()}, {&Simulate{}, SimulateFlags()},
-		{&Logs{}, LogsFlags()}, {&Status{}, StatusFlags()},
+		{&Config{}, Flags()},
+		{&Rendezvous{}, Flags()},
+		{&Store{}, StoreFlags()},
+		{&Simulate{}, SimulateFlags()},
+		{&Logs{}, LogsFlags()},
+		{&Status{}, StatusFlags()},
 	} {
 		samples := map[string]string{"numa-binding": "node", "log-max-size": "4KiB", "stream": "stdout", "grep": "x"}
 		var settings []Setting
@@ -151,10 +155,10 @@ func TestDecodeTags(t *testing.T) {
 			settings = append(settings, s)
 		}
 		fields := reflect.TypeOf(tt.target).Elem()
-		for i := range fields.NumField() {
-			name, _, _ := strings.Cut(fields.Field(i).Tag.Get("flag"), ",")
+		for field := range fields.Fields() {
+			name, _, _ := strings.Cut(field.Tag.Get("flag"), ",")
 			if f, ok := findFlag(tt.flags, name); name != "" && (!ok || f.Name != name) {
-				t.Errorf("%v.%s: the table has no flag %q", fields, fields.Field(i).Name, name)
+				t.Errorf("%v.%s: the table has no flag %q", fields, field.Name, name)
 			}
 		}
 		r := newReader(tt.flags, settings)

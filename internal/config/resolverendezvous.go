@@ -258,23 +258,23 @@ func noEndpoint(backend, reason string) string {
 }
 
 // readConf applies --rdzv-conf.
-func (v *Rendezvous) readConf(r *reader, items []confItem, from surroundings) {
-	v.defaults()
-	v.Conf = make(map[string]string, len(items))
+func (r *Rendezvous) readConf(settings *reader, items []confItem, from surroundings) {
+	r.defaults()
+	r.Conf = make(map[string]string, len(items))
 	for _, item := range items {
-		if !isKnown(v.Backend) || !isPassword(item.key) && !item.behindPassword {
-			v.Conf[item.key] = item.value
+		if !isKnown(r.Backend) || !isPassword(item.key) && !item.behindPassword {
+			r.Conf[item.key] = item.value
 		}
 	}
-	if !isKnown(v.Backend) {
+	if !isKnown(r.Backend) {
 		return
 	}
-	options := confReader{Rendezvous: v, from: from}
+	options := confReader{Rendezvous: r, from: from}
 	if err := options.read(items); err != nil {
-		r.fail("rdzv-conf", err.Error())
+		settings.fail("rdzv-conf", err.Error())
 	}
 	for _, warning := range options.warnings {
-		r.warn("rdzv-conf", warning)
+		settings.warn("rdzv-conf", warning)
 	}
 }
 

@@ -119,10 +119,8 @@ func newReader(flags []Flag, settings []Setting) *reader {
 // has the parser: `flag:"max-restarts"`. If the user did not give the flag, a pointer stays nil, and a field with the
 // tag option given stays zero: `flag:"log-max-size,given"`. Fields without a tag are left alone.
 func (r *reader) decode(target any) {
-	v := reflect.ValueOf(target).Elem()
-	for i := range v.NumField() {
-		name, option, _ := strings.Cut(v.Type().Field(i).Tag.Get("flag"), ",")
-		field := v.Field(i)
+	for description, field := range reflect.ValueOf(target).Elem().Fields() {
+		name, option, _ := strings.Cut(description.Tag.Get("flag"), ",")
 		optional := option == "given" || field.Kind() == reflect.Pointer
 		if name == "" || optional && !r.given(name) {
 			continue

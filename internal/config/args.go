@@ -39,9 +39,10 @@ type argParser struct {
 	options []string
 }
 
-// split reads argv by the rules of Python's argparse (3.13). The first argument that is no option is the script. "--" ends
-// the options before the script. Names may have dashes or underscores, and names of torchrun may be abbreviated. Arguments
-// after the script are not examined. TestSplitArgs has the cases in which split is stricter or more lenient.
+// split reads argv by the rules of Python's argparse (3.13). The first argument that is no option is the script. "--"
+// ends the options before the script. Names may have dashes or underscores, and names of torchrun may be abbreviated.
+// Arguments after the script are not examined. TestSplitArgs has the cases in which split is stricter or more
+// lenient.
 func (p *argParser) split(argv []string) (commandLine, error) {
 	for i := 0; i < len(argv); {
 		switch arg := argv[i]; {
@@ -59,8 +60,8 @@ func (p *argParser) split(argv []string) (commandLine, error) {
 	return commandLine{options: p.options}, nil
 }
 
-// isOption distinguishes an option from a value or script. As in argparse, a negative number, a lone "-", and an argument
-// with a space in the place of the name are values.
+// isOption distinguishes an option from a value or script. As in argparse, a negative number, a lone "-", and an
+// argument with a space in the place of the name are values.
 func (p *argParser) isOption(arg string) bool {
 	if len(arg) < 2 || arg[0] != '-' {
 		return false
@@ -97,8 +98,8 @@ func (p *argParser) option(argv []string) (int, error) {
 	return p.cluster(argv)
 }
 
-// cluster parses short options. Switches may be joined; the first flag with a value takes the rest of the argument (-mr3,
-// -r=3) or the next argument (-mr 3).
+// cluster parses short options. Switches may be joined; the first flag with a value takes the rest of the argument
+// (-mr3, -r=3) or the next argument (-mr 3).
 func (p *argParser) cluster(argv []string) (int, error) {
 	rest := argv[0][1:]
 	for {
@@ -165,8 +166,8 @@ func (p *argParser) short(letter byte) (Flag, bool) {
 	return p.flags[i], true
 }
 
-// long finds a flag by its name, or by an unambiguous prefix of the name of a torchrun flag. The two spellings of a flag do
-// not make a prefix ambiguous.
+// long finds a flag by its name, or by an unambiguous prefix of the name of a torchrun flag. The two spellings of a
+// flag do not make a prefix ambiguous.
 func (p *argParser) long(name string) (Flag, error) {
 	if flag, ok := findFlag(p.flags, name); ok {
 		return flag, nil

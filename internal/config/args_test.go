@@ -10,8 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// The results were compared by hand with argparse of Python 3.11, 3.12 and 3.13, with torchrun's options in both spellings.
-// "differs" marks the cases in which elasticrun deliberately does something else.
+// The results were compared by hand with argparse of Python 3.11, 3.12 and 3.13, with torchrun's options in both
+// spellings. "differs" marks the cases in which elasticrun deliberately does something else.
 func TestSplitArgs(t *testing.T) {
 	words := func(s ...string) []string { return s }
 	tests := []struct {
@@ -180,8 +180,8 @@ func TestSplitArgsHelp(t *testing.T) {
 	}
 }
 
-// FuzzSplitArgs checks that the arguments after the script are unchanged, and that pflag reads the canonical options with the
-// same values.
+// FuzzSplitArgs checks that the arguments after the script are unchanged, and that pflag reads the canonical options
+// with the same values.
 func FuzzSplitArgs(f *testing.F) {
 	for _, seed := range []string{
 		"", "s.py", "--nproc=2\ns.py\n--nproc=3", "-mr3\n--\n--\n", "--log-dir\n-a b\n\n-", "-r\n-1\n-1\nx", "--\xff=\n-\xff",

@@ -16,8 +16,8 @@ type Completion struct {
 // CompletionWord is a word and its description, which may be empty.
 type CompletionWord struct{ Word, Help string }
 
-// Complete completes a command line. Args are the words after the program's name up to the cursor. The last one, which may
-// be empty, is the word at the cursor. For --flag=value it completes only the value.
+// Complete completes a command line. Args are the words after the program's name up to the cursor. The last one,
+// which may be empty, is the word at the cursor. For --flag=value it completes only the value.
 func Complete(args []string) Completion {
 	if len(args) == 0 {
 		args = []string{""}

@@ -51,8 +51,8 @@ type Config struct {
 	LogMaxSize int64 `flag:"log-max-size,given"`
 	// LogMaxFiles is the number of files that are kept of a stream; 0 for all.
 	LogMaxFiles int `flag:"log-max-files"`
-	// DuplicateStdoutFilters and DuplicateStderrFilters are the texts that select lines for the filtered logs; nil for no
-	// filtered log.
+	// DuplicateStdoutFilters and DuplicateStderrFilters are the texts that select lines for the filtered logs; nil
+	// for no filtered log.
 	DuplicateStdoutFilters []string `flag:"duplicate-stdout-filters"`
 	DuplicateStderrFilters []string `flag:"duplicate-stderr-filters"`
 
@@ -64,8 +64,8 @@ type Config struct {
 	Signals []syscall.Signal
 	// SignalNames is --signals-to-handle as given, for the workers' TORCHELASTIC_SIGNALS_TO_HANDLE.
 	SignalNames string `flag:"signals-to-handle"`
-	// ShutdownTimeout is the time from the first signal to the workers until SIGKILL when the launcher is told to stop; 0
-	// kills at once. RestartGrace is the same when workers are stopped for a restart.
+	// ShutdownTimeout is the time from the first signal to the workers until SIGKILL when the launcher is told to
+	// stop; 0 kills at once. RestartGrace is the same when workers are stopped for a restart.
 	ShutdownTimeout time.Duration `flag:"shutdown-timeout"`
 	RestartGrace    time.Duration `flag:"restart-grace,given"`
 	// ExitBarrierTimeout is how long a finished node waits for the others. Rendezvous.TTL is the minimum.
@@ -97,8 +97,8 @@ type Config struct {
 	Deadline time.Time
 	// Attempt is how often the scheduler has restarted the job.
 	Attempt int
-	// Launch is the command by which this process must replace itself to start an agent on each node of the job; nil for a
-	// process that is itself an agent.
+	// Launch is the command by which this process must replace itself to start an agent on each node of the job; nil
+	// for a process that is itself an agent.
 	Launch []string
 
 	// DryRun prints what the launch would do, and starts nothing.
@@ -117,8 +117,8 @@ type Config struct {
 	Warnings []string
 }
 
-// Command returns the program of every worker and its arguments, as torchrun builds them: python -u [-m] SCRIPT ARGS...,
-// or with --no-python SCRIPT ARGS..., which ignores python. The caller replaces $local_rank for each worker.
+// Command returns the program of every worker and its arguments, as torchrun builds them: python -u [-m] SCRIPT
+// ARGS..., or with --no-python SCRIPT ARGS..., which ignores python. The caller replaces $local_rank for each worker.
 func (c *Config) Command(python string) (program string, args []string) {
 	if c.NoPython {
 		return c.Script, c.ScriptArgs

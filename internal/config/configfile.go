@@ -108,8 +108,8 @@ func mayExist(path string) bool {
 	return !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission)
 }
 
-// refuse returns an error if the file sets a flag that a file with its exposure must not set. A command never comes from
-// a file that others could have written. The name of a file to write may, if the user named the config file.
+// refuse returns an error if the file sets a flag that a file with its exposure must not set. A command never comes
+// from a file that others could have written. The name of a file to write may, if the user named the config file.
 func (c configFile) refuse(flags []Flag, settings []Setting) error {
 	if c.exposure.Grade == safefile.Unexposed {
 		return nil
@@ -133,8 +133,8 @@ func (c configFile) refuse(flags []Flag, settings []Setting) error {
 	return nil
 }
 
-// parseFile decodes a config file, with keys as in the table and values as text. It calls the codec directly: viper's own
-// reader lower-cases keys, turns dots into nesting and drops empty values before they can be checked.
+// parseFile decodes a config file, with keys as in the table and values as text. It calls the codec directly: viper's
+// own reader lower-cases keys, turns dots into nesting and drops empty values before they can be checked.
 func parseFile(path string, data []byte) (map[string]any, error) {
 	decoder, err := viper.NewCodecRegistry().Decoder("yaml")
 	if err != nil {
@@ -187,8 +187,8 @@ func fileKey(key string) (Flag, error) {
 	return Flag{}, errors.New("unknown key; keys are the long flags without their dashes (the script is given on the command line)")
 }
 
-// fileValue checks a YAML value's type and returns its command-line form. It does not accept numbers as plain text: YAML
-// has already turned 010 into 8 and 1.10 into 1.1.
+// fileValue checks a YAML value's type and returns its command-line form. It does not accept numbers as plain text:
+// YAML has already turned 010 into 8 and 1.10 into 1.1.
 func fileValue(kind Kind, value any) (string, error) {
 	switch v := value.(type) {
 	case string:

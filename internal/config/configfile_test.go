@@ -14,7 +14,8 @@ import (
 	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 )
 
-// fileTest loads a launch in an empty working directory that setUp has prepared. The launch succeeds, or fails with want.
+// fileTest loads a launch in an empty working directory that setUp has prepared. The launch succeeds, or fails with
+// want.
 type fileTest struct {
 	name  string
 	line  string // flags, without the script
@@ -210,8 +211,8 @@ func TestConfigFileOfOthers(t *testing.T) {
 	})
 }
 
-// TestLinkedConfigFile checks that the folders of a link count like the working directory. The link leads through a link
-// to a folder, after which .. is that folder's parent.
+// TestLinkedConfigFile checks that the folders of a link count like the working directory. The link leads through a
+// link to a folder, after which .. is that folder's parent.
 func TestLinkedConfigFile(t *testing.T) {
 	through := func(mode os.FileMode) func(*testing.T) {
 		return func(t *testing.T) {

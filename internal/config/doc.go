@@ -1,5 +1,6 @@
 // Package config turns the command line, the environment and the config file into one resolved [Config], and into the
-// configurations of the subcommands. It does not check whether the script exists, and it does not choose an interpreter.
+// configurations of the subcommands. It does not check whether the script exists, and it does not choose an
+// interpreter.
 //
 // # Data flow
 //
@@ -9,11 +10,12 @@
 //	environment ──────────────────────────────┼─load.go (viper)─▶ []Setting ─resolve.go─▶ Config
 //	elasticrun.yaml ─configfile.go────────────┘
 //
-// A flag overrides the environment, which overrides the config file, which overrides the scheduler's value, which overrides
-// the default. Every [Setting] keeps its [Source], so that an error names the flag, variable or key that the user wrote.
+// A flag overrides the environment, which overrides the config file, which overrides the scheduler's value, which
+// overrides the default. Every [Setting] keeps its [Source], so that an error names the flag, variable or key that
+// the user wrote.
 //
-// One table per command defines its flags. The fields of a configuration name their flags in struct tags, and the tables
-// have the parsers ([reader.decode]); only values that depend on several flags have code of their own.
+// One table per command defines its flags. The fields of a configuration name their flags in struct tags, and the
+// tables have the parsers ([reader.decode]); only values that depend on several flags have code of their own.
 //
 // # Inputs and concurrency
 //

@@ -41,7 +41,8 @@ type ExitCodeMap struct {
 	reasons map[Reason]int
 }
 
-// ParseExitCodeMap reads FROM=TO,... where FROM is an exit code from 1 to 255 or a reason, and TO an exit code from 0 to
+// ParseExitCodeMap reads FROM=TO,... where FROM is an exit code from 1 to 255 or a reason, and TO an exit code from 0
+// to
 // 255. Exit code 0 cannot be replaced.
 func ParseExitCodeMap(s string) (ExitCodeMap, error) {
 	m := ExitCodeMap{codes: map[int]int{}, reasons: map[Reason]int{}}

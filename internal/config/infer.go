@@ -9,8 +9,8 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
-// workerEnv is set in workers, by torchrun too. A launch inside a worker is a job of its own, not a part of the worker's
-// job.
+// workerEnv is set in workers, by torchrun too. A launch inside a worker is a job of its own, not a part of the
+// worker's job.
 const workerEnv = "TORCHELASTIC_RUN_ID"
 
 // inference completes the settings with the facts of a scheduler.
@@ -73,8 +73,8 @@ func (in *inference) tasks() {
 	}
 }
 
-// launch decides whether agents must be started on the other nodes. A user who gives the endpoint or the rank starts the
-// agents himself.
+// launch decides whether agents must be started on the other nodes. A user who gives the endpoint or the rank starts
+// the agents himself.
 func (in *inference) launch(self []string) {
 	f := &in.facts
 	switch {
@@ -203,8 +203,8 @@ func expectedNodes(minimum, maximum int, started scheduler.Value[int]) int {
 	return min(max(started.Is, minimum), maximum)
 }
 
-// candidatePorts returns the ports of a c10d endpoint, first choice first. There are several if the scheduler provided the
-// endpoint without a port, so that jobs on the same machine do not collide.
+// candidatePorts returns the ports of a c10d endpoint, first choice first. There are several if the scheduler
+// provided the endpoint without a port, so that jobs on the same machine do not collide.
 func candidatePorts(r *reader, port int, key string) []int {
 	endpoint := r.settings["rdzv-endpoint"]
 	if endpoint.Source.Kind == FromScheduler && key != "" {

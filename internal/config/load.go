@@ -30,14 +30,14 @@ func Load(args []string, counter Counter) (*Config, error) {
 	return loadLine(line, from)
 }
 
-// LoadExplain resolves the arguments of elasticrun explain: those of a launch, and --json before the script. In all else
-// it works like Load.
+// LoadExplain resolves the arguments of elasticrun explain: those of a launch, and --json before the script. In all
+// else it works like Load.
 func LoadExplain(args []string, counter Counter) (c *Config, asJSON bool, err error) {
 	return loadWithJSON(args, counter, false)
 }
 
-// LoadDoctor resolves the arguments of elasticrun doctor. It works like LoadExplain, but the script may be missing; then
-// Script is empty.
+// LoadDoctor resolves the arguments of elasticrun doctor. It works like LoadExplain, but the script may be missing;
+// then Script is empty.
 func LoadDoctor(args []string, counter Counter) (c *Config, asJSON bool, err error) {
 	return loadWithJSON(args, counter, true)
 }
@@ -102,8 +102,8 @@ func loadLine(line commandLine, from surroundings) (*Config, error) {
 	return c, nil
 }
 
-// readFlagsOnly parses the arguments of a subcommand that takes flags only, and merges them with the environment and, if
-// file is set, with the config file.
+// readFlagsOnly parses the arguments of a subcommand that takes flags only, and merges them with the environment and,
+// if file is set, with the config file.
 func readFlagsOnly(name string, flags []Flag, args []string, file bool) (*reader, error) {
 	p := argParser{flags: flags, hint: "elasticrun " + name + " --help lists them"}
 	line, err := p.split(args)

@@ -46,7 +46,8 @@ func LogsFlags() []Flag {
 		Flag{Name: "tail", Kind: KindInt, Default: "0", Placeholder: "N", Help: "Only the last N of the existing lines. 0 shows all.", parse: as(between(0, math.MaxInt32))},
 		Flag{
 			Name: "prefix", Kind: KindString, Placeholder: "TEMPLATE",
-			Help: "Prefix of the lines, as for --log-line-prefix. ${time} is when a line was written, and ${stream} its stream. Default: ${time} [${rank}] and a blank.",
+			Help: "Prefix of the lines, as for --log-line-prefix. ${time} is when a line was written, and ${stream} its " +
+				"stream. Default: ${time} [${rank}] and a blank.",
 		},
 		Flag{Name: "no-prefix", Kind: KindBool, Help: "Show lines without a prefix."},
 		inherit("log-dir", withHelp("Folder that contains the runs. Default: the temporary folders of your jobs without --log-dir."), func(f *Flag) { f.Effect = Reads }),
@@ -54,8 +55,8 @@ func LogsFlags() []Flag {
 	)
 }
 
-// LoadLogs resolves the arguments of elasticrun logs, together with PET_LOG_DIR and the config file's log-dir. Its errors
-// are ErrHelp and *UsageError.
+// LoadLogs resolves the arguments of elasticrun logs, together with PET_LOG_DIR and the config file's log-dir. Its
+// errors are ErrHelp and *UsageError.
 func LoadLogs(args []string) (*Logs, error) {
 	p := argParser{flags: LogsFlags(), hint: "elasticrun logs --help lists them"}
 	c := &Logs{}

@@ -103,8 +103,8 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// TestEffects checks that every flag that names a file or a command has an effect, so that a config file that others could
-// have written cannot set it.
+// TestEffects checks that every flag that names a file or a command has an effect, so that a config file that others
+// could have written cannot set it.
 func TestEffects(t *testing.T) {
 	// Whether a value with this placeholder can be a path or a command.
 	names := map[string]bool{
@@ -128,8 +128,8 @@ func TestEffects(t *testing.T) {
 	}
 }
 
-// TestDecodeTags checks that every flag tag names a flag of the command's table, and that the table's parser returns the
-// type of the field.
+// TestDecodeTags checks that every flag tag names a flag of the command's table, and that the table's parser returns
+// the type of the field.
 func TestDecodeTags(t *testing.T) {
 	for _, tt := range []struct {
 		target any

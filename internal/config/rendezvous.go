@@ -6,20 +6,20 @@ import "time"
 type Rendezvous struct {
 	// Backend is the backend's name; not empty. It may be a name that is not registered.
 	Backend string
-	// Endpoint is host[:port] of the rendezvous as it was given. With port 0 the launcher chooses. With static it is the
-	// master address.
+	// Endpoint is host[:port] of the rendezvous as it was given. With port 0 the launcher chooses. With static it is
+	// the master address.
 	Endpoint string
-	// Endpoints is Endpoint, parsed, with the backend's default port if none was given: several with etcd, else one. It is
-	// nil for backends that this package does not know, and for etcd on one node without an endpoint.
+	// Endpoints is Endpoint, parsed, with the backend's default port if none was given: several with etcd, else one.
+	// It is nil for backends that this package does not know, and for etcd on one node without an endpoint.
 	Endpoints []HostPort
-	// Ports are the ports that the store of c10d may have on several nodes, first choice first. There is one if the port
-	// was given or is the backend's own. The first is the port of Endpoints.
+	// Ports are the ports that the store of c10d may have on several nodes, first choice first. There is one if the
+	// port was given or is the backend's own. The first is the port of Endpoints.
 	Ports []int
 	// Conf holds --rdzv-conf by the names that were given. For known backends the fields below hold all of it too, and
 	// only they hold passwords.
 	Conf map[string]string
-	// MasterAddr is where the worker store listens, without brackets. If it is empty, the rendezvous decides (c10d and etcd
-	// on several nodes).
+	// MasterAddr is where the worker store listens, without brackets. If it is empty, the rendezvous decides (c10d
+	// and etcd on several nodes).
 	MasterAddr string
 	// MasterPort is the worker store's port; 0 takes a free one.
 	MasterPort int
@@ -27,15 +27,15 @@ type Rendezvous struct {
 	LocalAddr string `flag:"local-addr"`
 	// WorkerStorePorts are the ports that this node's worker store may take; zero for any.
 	WorkerStorePorts PortRange `flag:"worker-store-port"`
-	// Hint is the rank that --node-rank or the scheduler gave this node, or -1. Several agents of a machine may have the
-	// same. With static on several nodes it is the rank, and below MaxNodes.
+	// Hint is the rank that --node-rank or the scheduler gave this node, or -1. Several agents of a machine may have
+	// the same. With static on several nodes it is the rank, and below MaxNodes.
 	Hint int
 	// Expected is the number of nodes that are known to come, in [MinNodes, MaxNodes]; 0 if it is unknown.
 	Expected int
 	// IsHost says whether this agent hosts the store; nil if the agent must find out.
 	IsHost *bool
-	// LaunchID is the same on all agents of this launch and on no others; empty if it is unknown. LaunchRestarts says that
-	// whoever gave the id may restart the launch's agents.
+	// LaunchID is the same on all agents of this launch and on no others; empty if it is unknown. LaunchRestarts says
+	// that whoever gave the id may restart the launch's agents.
 	LaunchID       string `flag:"launch-id"`
 	LaunchRestarts bool
 	// Secret is what all agents of the job must know; empty for none.
@@ -63,8 +63,8 @@ type Rendezvous struct {
 	RestartWindow time.Duration `flag:"restart-window"`
 	// MaxNodeLosses is the number of losses after which a node is excluded; 0 for never.
 	MaxNodeLosses int `flag:"max-node-losses"`
-	// RejoinTimeout is how long the nodes of a round that has ended may take to stop their workers: above RestartGrace and
-	// at least TTL.
+	// RejoinTimeout is how long the nodes of a round that has ended may take to stop their workers: above
+	// RestartGrace and at least TTL.
 	RejoinTimeout time.Duration
 	// Grow is when a running job admits new nodes: now, next-restart or never.
 	Grow string `flag:"grow"`

@@ -331,8 +331,8 @@ func (c *Config) checkRendezvous(r *reader, in rendezvousFlags, out meetingPoint
 	warnLoopback(r, in, c.Rendezvous.Endpoints)
 }
 
-// warnLoopback warns of an endpoint that only agents of this machine can reach. It is no error, because several agents of
-// one machine can form a job.
+// warnLoopback warns of an endpoint that only agents of this machine can reach. It is no error, because several
+// agents of one machine can form a job.
 func warnLoopback(r *reader, in rendezvousFlags, endpoints []HostPort) {
 	if in.MaxNodes == 1 || in.OneMachine {
 		return

@@ -235,7 +235,8 @@ func TestScheduler(t *testing.T) {
 	}
 }
 
-// TestLaunchID checks that --launch-id overrides the id of a Slurm step or an mpirun job, whose processes are never restarted.
+// TestLaunchID checks that --launch-id overrides the id of a Slurm step or an mpirun job, whose processes are never
+// restarted.
 func TestLaunchID(t *testing.T) {
 	type launch struct {
 		ID       string

@@ -79,8 +79,8 @@ func parseSecret(text string) (Secret, error) {
 	return Secret{text}, nil
 }
 
-// agentsSecret reads the secret of --rdzv-secret-file or PET_RDZV_SECRET. The environment overrides the config file, as for
-// every setting.
+// agentsSecret reads the secret of --rdzv-secret-file or PET_RDZV_SECRET. The environment overrides the config file,
+// as for every setting.
 func agentsSecret(r *reader, from surroundings) Secret {
 	const name = "rdzv-secret-file"
 	text, set := from.env(SecretEnv)
@@ -104,9 +104,9 @@ func agentsSecret(r *reader, from surroundings) Secret {
 	})
 }
 
-// WithoutSecrets returns an environment without the secrets of agents: PET_RDZV_SECRET, and PET_RDZV_CONF if it holds a
-// password. It removes that variable as a whole, because a password may contain commas, and the text after a comma looks
-// like another option.
+// WithoutSecrets returns an environment without the secrets of agents: PET_RDZV_SECRET, and PET_RDZV_CONF if it holds
+// a password. It removes that variable as a whole, because a password may contain commas, and the text after a comma
+// looks like another option.
 func WithoutSecrets(env []string) []string {
 	conf, _ := findFlag(Flags(), "rdzv-conf")
 	return slices.DeleteFunc(slices.Clone(env), func(kv string) bool {

@@ -64,8 +64,8 @@ func TestReadSecret(t *testing.T) {
 	}
 }
 
-// TestSecretPrecedence checks that a flag overrides the environment, which overrides the config file, although there are two
-// variables.
+// TestSecretPrecedence checks that a flag overrides the environment, which overrides the config file, although there
+// are two variables.
 func TestSecretPrecedence(t *testing.T) {
 	tests := []struct{ name, line, env, file, want string }{
 		{"none", "s.py", "", "", ""},

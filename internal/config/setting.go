@@ -173,8 +173,8 @@ func (r *reader) text(name string) string {
 	return read(r, name, func(s string) (string, error) { return s, nil })
 }
 
-// flag reads a switch. For a variable torchrun's rule is int(value) != 0 (torch 2.14 torch/distributed/argparse_util.py).
-// On the command line and in a file the value is already true or false.
+// flag reads a switch. For a variable torchrun's rule is int(value) != 0 (torch 2.14
+// torch/distributed/argparse_util.py). On the command line and in a file the value is already true or false.
 func (r *reader) flag(name string) bool {
 	return read(r, name, func(s string) (bool, error) {
 		if r.settings[name].Source.Kind != FromEnv {

@@ -52,11 +52,13 @@ func SimulateFlags() []Flag {
 		},
 		Flag{
 			Name: "nnodes", Kind: KindSpec, Placeholder: "N|MIN:MAX", parse: as(parseNodes),
-			Help: "Number of nodes of the job. Agents beyond MAX are spares. Default: from 1 to the number of agents at the end.",
+			Help: "Number of nodes of the job. Agents beyond MAX are spares. Default: from 1 to the number of agents at " +
+				"the end.",
 		},
 		Flag{
 			Name: "fail-after", Kind: KindSeconds, Placeholder: "SECONDS", parse: as(seconds),
-			Help: "A worker of one agent fails this long after the start of its round, and all workers are restarted. Default: no worker fails.",
+			Help: "A worker of one agent fails this long after the start of its round, and all workers are restarted. " +
+				"Default: no worker fails.",
 		},
 		count("kill", "Agents that vanish: their connections are closed without notice."),
 		count("leave", "Agents that announce that they leave."),

@@ -71,8 +71,8 @@ func resolveStatus(r *reader, from surroundings) (*Status, error) {
 	return c, nil
 }
 
-// inferJob takes the endpoint and the run id from the scheduler, if this process runs in a job. In Slurm they are those of
-// the job's first step, because this process is in another step or in none.
+// inferJob takes the endpoint and the run id from the scheduler, if this process runs in a job. In Slurm they are
+// those of the job's first step, because this process is in another step or in none.
 func (c *Status) inferJob(r *reader, from surroundings) {
 	facts, err := scheduler.Detect(from.env, from.host)
 	if facts.Name == scheduler.Slurm {

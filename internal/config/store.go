@@ -14,8 +14,8 @@ type Store struct {
 	Listen HostPort `flag:"listen"`
 	// Health is where the store serves its health over HTTP; nil for nowhere.
 	Health *HostPort `flag:"health"`
-	// DataDir is the folder that keeps the agents' data across restarts of the store; empty for memory only. It need not
-	// exist.
+	// DataDir is the folder that keeps the agents' data across restarts of the store; empty for memory only. It need
+	// not exist.
 	DataDir string `flag:"data-dir"`
 	// Secret is what agents must know; empty for none.
 	Secret Secret
@@ -40,27 +40,35 @@ func StoreFlags() []Flag {
 	return commandFlags("store",
 		Flag{
 			Name: "listen", Kind: KindString, Default: "127.0.0.1:29400", Placeholder: "HOST:PORT", parse: as(parseListen),
-			Help: "Where the store listens. :29400 means every address of this machine, for jobs on other machines. Port 0 takes a free port.",
+			Help: "Where the store listens. :29400 means every address of this machine, for jobs on other machines. " +
+				"Port 0 takes a free port.",
 		},
 		Flag{
 			Name: "health", Kind: KindString, Placeholder: "HOST:PORT", parse: as(parseListen),
-			Help: "Serve HTTP there: GET /healthz says whether the store answers, and returns its counters. Default: not served.",
+			Help: "Serve HTTP there: GET /healthz says whether the store answers, and returns its counters. Default: " +
+				"not served.",
 		},
 		Flag{
 			Name: "data-dir", Kind: KindString, Placeholder: "DIR",
-			Help: "Keep the agents' data in this folder, so that jobs survive a restart of the store. Workers' keys are always in memory. Default: in memory.",
+			Help: "Keep the agents' data in this folder, so that jobs survive a restart of the store. Workers' keys are " +
+				"always in memory. Default: in memory.",
 		},
 		Flag{
 			Name: "max-conns", Kind: KindInt, Default: "0", Placeholder: "N", parse: as(between(0, math.MaxInt32)),
-			Help: "Limit on connections. Beyond it, the store closes the oldest connection that has never sent anything, or else the new one. A worker of torch 1.13 needs two, of torch 2.x one. 0 means as many as files may be open.",
+			Help: "Limit on connections. Beyond it, the store closes the oldest connection that has never sent " +
+				"anything, or else the new one. A worker of torch 1.13 needs two, of torch 2.x one. 0 means as many " +
+				"as files may be open.",
 		},
 		Flag{
 			Name: "max-memory", Kind: KindSpec, Default: "2GiB", Placeholder: "SIZE", parse: as(sizeFrom(minStoreMemory, "1MiB")),
-			Help: "Approximate memory limit, such as 512MiB: three quarters for workers, a fifth for agents, the rest to lead their runs. Half of each share is for stored data, half for requests and replies in progress.",
+			Help: "Approximate memory limit, such as 512MiB: three quarters for workers, a fifth for agents, the rest " +
+				"to lead their runs. Half of each share is for stored data, half for requests and replies in " +
+				"progress.",
 		},
 		Flag{
 			Name: "stall-timeout", Kind: KindSeconds, Default: "30", Placeholder: "SECONDS", parse: as(aboveZero),
-			Help: "How long a client may take for each 64 KiB of a request. Between requests a client may be silent without limit.",
+			Help: "How long a client may take for each 64 KiB of a request. Between requests a client may be silent " +
+				"without limit.",
 		},
 		Flag{
 			Name: "grace", Kind: KindSeconds, Default: "10", Placeholder: "SECONDS", parse: as(seconds),

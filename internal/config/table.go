@@ -29,12 +29,15 @@ func Flags() []Flag {
 	return fillEnv([]Flag{
 		{
 			Name: "nnodes", Kind: KindSpec, Default: "1:1", Placeholder: "N|MIN:MAX", Group: groupSize, Torchrun: true, parse: as(parseNodes),
-			Help: "Number of nodes. MIN:MAX lets nodes join, leave and fail while the job runs. More than one node needs --rdzv-endpoint or a scheduler that provides it. Default: the scheduler's value, or 1:1 without a scheduler.",
+			Help: "Number of nodes. MIN:MAX lets nodes join, leave and fail while the job runs. More than one node " +
+				"needs --rdzv-endpoint or a scheduler that provides it. Default: the scheduler's value, or 1:1 " +
+				"without a scheduler.",
 		},
 		{
 			Name: "nproc-per-node", Kind: KindSpec, Default: "1", Placeholder: "N|auto|cpu|gpu", Group: groupSize, Torchrun: true,
 			Values: []string{"auto", "cpu", "gpu"},
-			Help:   "Workers on this node: a number, gpu (one per GPU), cpu (one per CPU that this process may use), or auto (gpu if there is a GPU, else cpu).",
+			Help: "Workers on this node: a number, gpu (one per GPU), cpu (one per CPU that this process may use), or " +
+				"auto (gpu if there is a GPU, else cpu).",
 		},
 		{
 			Name: "role", Kind: KindString, Default: "default", Placeholder: "NAME", Group: groupSize, Torchrun: true, parse: as(notEmpty),
@@ -42,7 +45,8 @@ func Flags() []Flag {
 		},
 		{
 			Name: "node-rank", Kind: KindInt, Default: "0", Placeholder: "N", Group: groupSize, Torchrun: true, parse: as(between(0, maxNodes)),
-			Help: "Rank of this node. With other backends than static it only orders the nodes. Default: the scheduler's value, if there is one.",
+			Help: "Rank of this node. With other backends than static it only orders the nodes. Default: the " +
+				"scheduler's value, if there is one.",
 		},
 		{
 			Name: "virtual-local-rank", Kind: KindBool, Group: groupSize, Torchrun: true,
@@ -56,24 +60,33 @@ func Flags() []Flag {
 
 		{
 			Name: "standalone", Kind: KindBool, Group: groupRendezvous, Torchrun: true,
-			Help: "Run on this node alone: c10d on a free port with a fresh run id. Schedulers, --rdzv-backend, --rdzv-endpoint, --rdzv-id, --master-addr and --master-port are ignored.",
+			Help: "Run on this node alone: c10d on a free port with a fresh run id. Schedulers, --rdzv-backend, " +
+				"--rdzv-endpoint, --rdzv-id, --master-addr and --master-port are ignored.",
 		},
 		{
 			Name: "rdzv-backend", Kind: KindString, Placeholder: "NAME", Group: groupRendezvous, Torchrun: true,
 			Values: []string{"c10d", "etcd", "static"},
-			Help:   "Rendezvous backend: c10d (a store on one of the nodes, or elasticrun store), etcd (version 3) or static (fixed ranks and master address). Default: c10d; static for several nodes if --node-rank, --master-addr or --master-port is given.",
+			Help: "Rendezvous backend: c10d (a store on one of the nodes, or elasticrun store), etcd (version 3) or " +
+				"static (fixed ranks and master address). Default: c10d; static for several nodes if --node-rank, " +
+				"--master-addr or --master-port is given.",
 		},
 		{
 			Name: "rdzv-endpoint", Kind: KindString, Placeholder: "HOST[:PORT]", Group: groupRendezvous, Torchrun: true,
-			Help: "Where the nodes meet, the same on all nodes. For c10d: the address of the store, port 29400 by default. For etcd: one or more members, separated by commas, port 2379 by default. Default: a free port on one node; on several nodes the scheduler's value, or MASTER_ADDR; with static the master address.",
+			Help: "Where the nodes meet, the same on all nodes. For c10d: the address of the store, port 29400 by " +
+				"default. For etcd: one or more members, separated by commas, port 2379 by default. Default: a free " +
+				"port on one node; on several nodes the scheduler's value, or MASTER_ADDR; with static the master " +
+				"address.",
 		},
 		{
 			Name: "rdzv-id", Kind: KindString, Placeholder: "ID", Group: groupRendezvous, Torchrun: true,
-			Help: "Run id of the job, the same on all nodes. Default: a random id on one node; on several nodes the scheduler's value, or \"none\", which etcd refuses.",
+			Help: "Run id of the job, the same on all nodes. Default: a random id on one node; on several nodes the " +
+				"scheduler's value, or \"none\", which etcd refuses.",
 		},
 		{
 			Name: "launch-id", Kind: KindString, Placeholder: "ID", Group: groupRendezvous, parse: as(parseLaunchID),
-			Help: "Identifies this launch: the same on all its agents, also on restarted ones, and different for every other launch. It tells a late agent of a finished run from a new run with the same run id. Default: from a Slurm step or an mpirun job, else none.",
+			Help: "Identifies this launch: the same on all its agents, also on restarted ones, and different for every " +
+				"other launch. It tells a late agent of a finished run from a new run with the same run id. Default: " +
+				"from a Slurm step or an mpirun job, else none.",
 		},
 		{
 			Name: "rdzv-conf", Kind: KindString, Placeholder: "K=V,...", Group: groupRendezvous, Torchrun: true, parse: as(parseConf),
@@ -81,15 +94,18 @@ func Flags() []Flag {
 		},
 		{
 			Name: "rdzv-secret-file", Kind: KindString, Placeholder: "FILE", Group: groupRendezvous, Effect: Reads,
-			Help: "File with a secret that all agents of the job and its store must share. PET_RDZV_SECRET can hold the secret itself.",
+			Help: "File with a secret that all agents of the job and its store must share. PET_RDZV_SECRET can hold the " +
+				"secret itself.",
 		},
 		{
 			Name: "master-addr", Kind: KindString, Placeholder: "HOST", Group: groupRendezvous, Torchrun: true, parse: as(optionalHost),
-			Help: "MASTER_ADDR: where the workers' store listens, with static, or on one node with the default backend. Default: 127.0.0.1.",
+			Help: "MASTER_ADDR: where the workers' store listens, with static, or on one node with the default backend. " +
+				"Default: 127.0.0.1.",
 		},
 		{
 			Name: "master-port", Kind: KindInt, Placeholder: "PORT", Group: groupRendezvous, Torchrun: true, parse: as(between(0, 65535)),
-			Help: "MASTER_PORT, for the same cases as --master-addr; 0 takes a free port. Default: a free port on one node, else 29500.",
+			Help: "MASTER_PORT, for the same cases as --master-addr; 0 takes a free port. Default: a free port on one " +
+				"node, else 29500.",
 		},
 		{
 			Name: "local-addr", Kind: KindString, Placeholder: "HOST", Group: groupRendezvous, Torchrun: true, parse: as(optionalHost),
@@ -97,7 +113,9 @@ func Flags() []Flag {
 		},
 		{
 			Name: "worker-store-port", Kind: KindSpec, Placeholder: "N|LO-HI", Group: groupRendezvous, parse: as(parsePortRange),
-			Help: "Port of the workers' store (MASTER_PORT), or a range of which the first free port is taken. Use it if a firewall lets only these ports through; each agent of a machine needs one. Default: any free port. No effect with static and on one node, where --master-port applies.",
+			Help: "Port of the workers' store (MASTER_PORT), or a range of which the first free port is taken. Use it " +
+				"if a firewall lets only these ports through; each agent of a machine needs one. Default: any free " +
+				"port. No effect with static and on one node, where --master-port applies.",
 		},
 
 		{
@@ -110,22 +128,26 @@ func Flags() []Flag {
 		},
 		{
 			Name: "run-path", Kind: KindBool, Group: groupCommand, Torchrun: true,
-			Help: "Require an absolute path for SCRIPT, and run it like any other script. Overrides --no-python and --module.",
+			Help: "Require an absolute path for SCRIPT, and run it like any other script. Overrides --no-python and " +
+				"--module.",
 		},
 		{
 			Name: "start-method", Kind: KindString, Default: "spawn", Placeholder: "METHOD", Group: groupCommand, Torchrun: true,
 			Values: []string{"spawn", "fork", "forkserver"}, parse: as(oneOf("spawn", "fork", "forkserver")),
-			Help: "Accepted for torchrun's sake (spawn, fork, forkserver) and ignored: every worker is a program of its own.",
+			Help: "Accepted for torchrun's sake (spawn, fork, forkserver) and ignored: every worker is a program of its " +
+				"own.",
 		},
 
 		{
 			Name: "log-dir", Kind: KindString, Placeholder: "DIR", Group: groupOutput, Effect: Writes, Torchrun: true,
-			Help: "Folder for log and error files; each run gets a subfolder. /dev/null writes none. Default: a new folder in the temporary directory.",
+			Help: "Folder for log and error files; each run gets a subfolder. /dev/null writes none. Default: a new " +
+				"folder in the temporary directory.",
 		},
 		{
 			Name: "redirects", Short: "r", Kind: KindSpec, Default: "0", Placeholder: "STREAMS", Group: groupOutput, Torchrun: true,
 			Values: []string{"0", "1", "2", "3"}, parse: as(workerlog.ParseStdSpec),
-			Help: "Write the workers' output to files instead of the console: 0 none, 1 stdout, 2 stderr, 3 both. A map sets it by local rank: 0:3,1:2, or with a range 0-7:3. A g selects global ranks: g0:3,g8-15:1.",
+			Help: "Write the workers' output to files instead of the console: 0 none, 1 stdout, 2 stderr, 3 both. A map " +
+				"sets it by local rank: 0:3,1:2, or with a range 0-7:3. A g selects global ranks: g0:3,g8-15:1.",
 		},
 		{
 			Name: "tee", Short: "t", Kind: KindSpec, Default: "0", Placeholder: "STREAMS", Group: groupOutput, Torchrun: true,
@@ -134,11 +156,13 @@ func Flags() []Flag {
 		},
 		{
 			Name: "local-ranks-filter", Kind: KindSpec, Placeholder: "RANKS", Group: groupOutput, Torchrun: true, parse: as(workerlog.ParseRanks),
-			Help: "Show only these local ranks on the console, such as 0,4-7; with a g, global ranks (g0). Files are not affected.",
+			Help: "Show only these local ranks on the console, such as 0,4-7; with a g, global ranks (g0). Files are " +
+				"not affected.",
 		},
 		{
 			Name: "duplicate-stdout-filters", Kind: KindString, Placeholder: "TEXT,...", Group: groupOutput, Torchrun: true, parse: as(parseFilters),
-			Help: "Also copy teed stdout lines that contain one of these texts to filtered_stdout.log. Write ,, for a comma.",
+			Help: "Also copy teed stdout lines that contain one of these texts to filtered_stdout.log. Write ,, for a " +
+				"comma.",
 		},
 		{
 			Name: "duplicate-stderr-filters", Kind: KindString, Placeholder: "TEXT,...", Group: groupOutput, Torchrun: true, parse: as(parseFilters),
@@ -146,12 +170,15 @@ func Flags() []Flag {
 		},
 		{
 			Name: "log-line-prefix", Kind: KindString, Placeholder: "TEMPLATE", Group: groupOutput,
-			Env:  []string{"ELASTICRUN_LOG_LINE_PREFIX", workerlog.PrefixTemplateEnv},
-			Help: "Prefix of teed lines on the console. ${role_name}, ${local_rank}, ${rank}, ${node_rank}, ${hostname} and ${time} are replaced. Default: [${role_name}${local_rank}]:.",
+			Env: []string{"ELASTICRUN_LOG_LINE_PREFIX", workerlog.PrefixTemplateEnv},
+			Help: "Prefix of teed lines on the console. ${role_name}, ${local_rank}, ${rank}, ${node_rank}, ${hostname} " +
+				"and ${time} are replaced. Default: [${role_name}${local_rank}]:.",
 		},
 		{
 			Name: "log-max-size", Kind: KindSpec, Placeholder: "SIZE", Group: groupOutput, parse: as(sizeFrom(minLogSize, "4KiB")),
-			Help: "Start a new log file, at the end of a line, when a file reaches this size, such as 100MiB. stdout.log is the current file and stdout.log.1 the oldest. Redirected output then passes through the launcher. Default: one file.",
+			Help: "Start a new log file, at the end of a line, when a file reaches this size, such as 100MiB. " +
+				"stdout.log is the current file and stdout.log.1 the oldest. Redirected output then passes through " +
+				"the launcher. Default: one file.",
 		},
 		{
 			Name: "log-max-files", Kind: KindInt, Default: "0", Placeholder: "N", Group: groupOutput, parse: as(between(0, math.MaxInt32)),
@@ -164,7 +191,8 @@ func Flags() []Flag {
 
 		{
 			Name: "max-restarts", Kind: KindInt, Default: "0", Placeholder: "N", Group: groupLife, Torchrun: true, parse: as(between(0, maxRestarts)),
-			Help: "How often the workers of all nodes are restarted after a failure before the job fails. Losing a node does not count. A program that cannot be executed is not restarted.",
+			Help: "How often the workers of all nodes are restarted after a failure before the job fails. Losing a node " +
+				"does not count. A program that cannot be executed is not restarted.",
 		},
 		{
 			Name: "restart-window", Kind: KindSeconds, Default: "0", Placeholder: "SECONDS", Group: groupLife, parse: as(seconds),
@@ -172,20 +200,25 @@ func Flags() []Flag {
 		},
 		{
 			Name: "max-node-losses", Kind: KindInt, Default: "3", Placeholder: "N", Group: groupLife, parse: as(between(0, maxRestarts)),
-			Help: "Exclude a node that was lost N times in 10 minutes, as long as the job can run without it. 0 never excludes.",
+			Help: "Exclude a node that was lost N times in 10 minutes, as long as the job can run without it. 0 never " +
+				"excludes.",
 		},
 		{
 			Name: "rejoin-timeout", Kind: KindSeconds, Placeholder: "SECONDS", Group: groupLife, parse: as(seconds),
-			Help: "How long a node may take to stop its workers after a membership change; then the job goes on without the node. Default: --restart-grace plus 10, plus --preflight-timeout if there is a --preflight-cmd, and at least keep_alive_interval times keep_alive_max_attempt.",
+			Help: "How long a node may take to stop its workers after a membership change; then the job goes on without " +
+				"the node. Default: --restart-grace plus 10, plus --preflight-timeout if there is a --preflight-cmd, " +
+				"and at least keep_alive_interval times keep_alive_max_attempt.",
 		},
 		{
 			Name: "grow", Kind: KindString, Default: "now", Placeholder: "WHEN", Group: groupLife,
 			Values: []string{"now", "next-restart", "never"}, parse: as(oneOf("now", "next-restart", "never")),
-			Help: "When a running job admits new nodes, which restarts its workers: now, next-restart (at the next restart for any reason) or never.",
+			Help: "When a running job admits new nodes, which restarts its workers: now, next-restart (at the next " +
+				"restart for any reason) or never.",
 		},
 		{
 			Name: "min-uptime", Kind: KindSeconds, Default: "10", Placeholder: "SECONDS", Group: groupLife, parse: as(seconds),
-			Help: "If workers fail sooner than this after their start, pause before each further restart; the pauses grow. 0 never pauses.",
+			Help: "If workers fail sooner than this after their start, pause before each further restart; the pauses " +
+				"grow. 0 never pauses.",
 		},
 		{
 			Name: "monitor-interval", Kind: KindSeconds, Default: "0.1", Placeholder: "SECONDS", Group: groupLife, Torchrun: true, parse: as(aboveZero),
@@ -202,16 +235,19 @@ func Flags() []Flag {
 		},
 		{
 			Name: "restart-grace", Kind: KindSeconds, Placeholder: "SECONDS", Group: groupLife, parse: as(seconds),
-			Help: "The same when workers are stopped for a restart, after a failure or a membership change. Default: --shutdown-timeout.",
+			Help: "The same when workers are stopped for a restart, after a failure or a membership change. Default: " +
+				"--shutdown-timeout.",
 		},
 		{
 			Name: "error-exit-timeout", Kind: KindSeconds, Default: "60", Placeholder: "SECONDS", Group: groupLife, parse: as(seconds),
-			Help: "How long a worker that has written its error file may take to exit before it counts as failed. 0 waits forever.",
+			Help: "How long a worker that has written its error file may take to exit before it counts as failed. 0 " +
+				"waits forever.",
 		},
 		{
 			Name: "exit-barrier-timeout", Kind: KindSeconds, Default: "300", Placeholder: "SECONDS", Group: groupLife, parse: as(seconds),
-			Env:  []string{"TORCH_ELASTIC_EXIT_BARRIER_TIMEOUT"},
-			Help: "How long a node that has finished waits for the others. It always waits for the keep-alive time, so that the others learn the result.",
+			Env: []string{"TORCH_ELASTIC_EXIT_BARRIER_TIMEOUT"},
+			Help: "How long a node that has finished waits for the others. It always waits for the keep-alive time, so " +
+				"that the others learn the result.",
 		},
 		{
 			Name: "exit-code-map", Kind: KindString, Placeholder: "FROM=TO,...", Group: groupLife, parse: as(ParseExitCodeMap),
@@ -220,15 +256,18 @@ func Flags() []Flag {
 
 		{
 			Name: "dry-run", Kind: KindBool, Group: groupBefore, Env: []string{}, CommandLineOnly: true,
-			Help: "Print what the launch would do, as elasticrun explain does, and start nothing. Exit code 2 or 73 means that the launch would be refused.",
+			Help: "Print what the launch would do, as elasticrun explain does, and start nothing. Exit code 2 or 73 " +
+				"means that the launch would be refused.",
 		},
 		{
 			Name: "preflight", Kind: KindBool, Group: groupBefore,
-			Help: "Check this machine, as elasticrun doctor does, before the node joins the job. If a check fails, the node does not join, and the exit code is 72.",
+			Help: "Check this machine, as elasticrun doctor does, before the node joins the job. If a check fails, the " +
+				"node does not join, and the exit code is 72.",
 		},
 		{
 			Name: "preflight-cmd", Kind: KindString, Placeholder: "CMD", Group: groupBefore, Effect: Executes,
-			Help: "Your own check, run by sh -c before the node joins, and again after a failure of one of its workers. If it fails, the node does not join, or leaves, with exit code 72.",
+			Help: "Your own check, run by sh -c before the node joins, and again after a failure of one of its workers. " +
+				"If it fails, the node does not join, or leaves, with exit code 72.",
 		},
 		{
 			Name: "preflight-timeout", Kind: KindSeconds, Default: "60", Placeholder: "SECONDS", Group: groupBefore, parse: as(aboveZero),
@@ -237,15 +276,19 @@ func Flags() []Flag {
 
 		{
 			Name: "status-addr", Kind: KindString, Placeholder: "HOST:PORT", Group: groupObserve, parse: as(parseStatusAddr),
-			Help: "Serve this node's status over HTTP: /healthz, /readyz, /status and /metrics. :PORT serves this machine only; give an address or 0.0.0.0 to serve others. Port 0 takes a free port. Default: not served.",
+			Help: "Serve this node's status over HTTP: /healthz, /readyz, /status and /metrics. :PORT serves this " +
+				"machine only; give an address or 0.0.0.0 to serve others. Port 0 takes a free port. Default: not " +
+				"served.",
 		},
 		{
 			Name: "event-log", Kind: KindString, Placeholder: "FILE", Group: groupObserve, Effect: Writes, parse: as(parseEventLog),
-			Help: "Append the job's events to FILE as JSON lines. ${hostname} and ${run_id} are replaced, for nodes that share a disk.",
+			Help: "Append the job's events to FILE as JSON lines. ${hostname} and ${run_id} are replaced, for nodes " +
+				"that share a disk.",
 		},
 		{
 			Name: "report", Kind: KindString, Placeholder: "FILE", Group: groupObserve, Effect: Writes,
-			Help: "Write how the job ended to FILE as JSON. ${hostname}, ${node_rank} and ${run_id} are replaced, for nodes that share a disk.",
+			Help: "Write how the job ended to FILE as JSON. ${hostname}, ${node_rank} and ${run_id} are replaced, for " +
+				"nodes that share a disk.",
 		},
 		{
 			Name: "event-log-handler", Kind: KindString, Default: "null", Placeholder: "NAME", Group: groupObserve, Torchrun: true,
@@ -255,12 +298,14 @@ func Flags() []Flag {
 
 		{
 			Name: "config", Kind: KindString, Placeholder: "FILE", Group: groupLauncher, Effect: Reads, CommandLineOnly: true,
-			Help: "Config file. Default: elasticrun.yaml in the working directory, else elasticrun/elasticrun.yaml in the user's config folder, if it exists.",
+			Help: "Config file. Default: elasticrun.yaml in the working directory, else elasticrun/elasticrun.yaml in " +
+				"the user's config folder, if it exists.",
 		},
 		{
 			Name: "log-format", Kind: KindString, Default: "auto", Placeholder: "FORMAT", Group: groupLauncher,
 			Values: []string{"auto", "console", "json"}, parse: as(oneOf("auto", "console", "json")),
-			Help: "Format of elasticrun's own log on stderr: console, json, or auto, which is console with colors on a terminal.",
+			Help: "Format of elasticrun's own log on stderr: console, json, or auto, which is console with colors on a " +
+				"terminal.",
 		},
 		{
 			Name: "log-level", Kind: KindString, Default: "warning", Placeholder: "LEVEL", Group: groupLauncher, parse: as(parseLevel),
@@ -280,7 +325,8 @@ func Flags() []Flag {
 }
 
 // fillEnv sets the variable of every flag that does not name its own: PET_<NAME> for torchrun's flags, and
-// ELASTICRUN_<NAME> for the others. In torchrun --logs-specs and --numa-binding have no variable, so they have none here.
+// ELASTICRUN_<NAME> for the others. In torchrun --logs-specs and --numa-binding have no variable, so they have none
+// here.
 func fillEnv(flags []Flag) []Flag {
 	for i := range flags {
 		f := &flags[i]

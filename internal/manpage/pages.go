@@ -18,8 +18,8 @@ type Options struct {
 	ExitCodes string
 }
 
-// Pages returns the manual pages by file name: elasticrun.1, and one page for each command with flags. It fails if it cannot
-// read the tables of exit codes.
+// Pages returns the manual pages by file name: elasticrun.1, and one page for each command with flags. It fails if it
+// cannot read the tables of exit codes.
 func Pages(o Options) (map[string]string, error) {
 	names := []string{"elasticrun"}
 	for _, s := range config.Subcommands() {

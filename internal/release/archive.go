@@ -28,7 +28,8 @@ func byName(files []file) []file {
 	return slices.SortedFunc(slices.Values(files), func(a, b file) int { return cmp.Compare(a.name, b.name) })
 }
 
-// writeArchive writes a tar.gz with the files in one folder, sorted by name. All files belong to root and have the same date.
+// writeArchive writes a tar.gz with the files in one folder, sorted by name. All files belong to root and have the
+// same date.
 func writeArchive(w io.Writer, folder string, files []file, date time.Time) error {
 	zipped := gzip.NewWriter(w) // the gzip header has neither date nor name
 	archive := tar.NewWriter(zipped)

@@ -25,9 +25,9 @@ func Host() Target { return Target{runtime.GOOS, runtime.GOARCH} }
 // String returns OS-ARCH.
 func (t Target) String() string { return t.OS + "-" + t.Arch }
 
-// wheelTags returns Python's names of the platform. The binary is static, so it needs neither glibc nor musl. Linux with
-// glibc also has its old name, for pip before 20.3. The macOS versions are the oldest in wheel tags; Go itself needs
-// macOS 12.
+// wheelTags returns Python's names of the platform. The binary is static, so it needs neither glibc nor musl. Linux
+// with glibc also has its old name, for pip before 20.3. The macOS versions are the oldest in wheel tags; Go itself
+// needs macOS 12.
 func (t Target) wheelTags() ([]string, error) {
 	switch t {
 	case Target{"linux", "amd64"}:
@@ -42,8 +42,8 @@ func (t Target) wheelTags() ([]string, error) {
 	return nil, fmt.Errorf("make a wheel for %s: there is no such platform in the release", t)
 }
 
-// build builds the binary for a platform. The result does not depend on this machine: it has no paths and no version control
-// data, and ignores cgo and Go's environment variables.
+// build builds the binary for a platform. The result does not depend on this machine: it has no paths and no version
+// control data, and ignores cgo and Go's environment variables.
 func build(ctx context.Context, root, version string, t Target) ([]byte, error) {
 	dir, err := os.MkdirTemp("", "elasticrun-release-")
 	if err != nil {
@@ -65,7 +65,8 @@ func build(ctx context.Context, root, version string, t Target) ([]byte, error) 
 	return binary, nil
 }
 
-// completionName returns the path of a shell's completion in the archive. The file names are those that the shells expect.
+// completionName returns the path of a shell's completion in the archive. The file names are those that the shells
+// expect.
 func completionName(shell string) string {
 	switch shell {
 	case "zsh":

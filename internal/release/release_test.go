@@ -174,7 +174,8 @@ func TestWheelTags(t *testing.T) {
 	}
 }
 
-// The output does not depend on the order in which files were collected, and dates before the first one of zip are accepted.
+// The output does not depend on the order in which files were collected, and dates before the first one of zip are
+// accepted.
 func TestOrder(t *testing.T) {
 	files := []file{{name: "b", data: []byte("2")}, {name: "a", data: []byte("1"), executable: true}}
 	turned := []file{files[1], files[0]}

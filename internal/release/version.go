@@ -6,12 +6,13 @@ import (
 	"strings"
 )
 
-// described matches the output of git describe --tags --always --dirty: a tag, and the number of commits since the tag with
-// the last commit; or, without a tag, only the commit.
+// described matches the output of git describe --tags --always --dirty: a tag, and the number of commits since the
+// tag with the last commit; or, without a tag, only the commit.
 var described = regexp.MustCompile(`^(?:v?(\d+\.\d+\.\d+)(?:-(a|alpha|b|beta|rc)\.?(\d+))?(?:-(\d+)-g([0-9a-f]+))?|([0-9a-f]{7,40}|dev))(-dirty)?$`)
 
-// PythonVersion converts a version from git describe to a Python version (PEP 440): v1.2.0-rc.1 becomes 1.2.0rc1, the fourth
-// commit after a tag becomes .post4, and a commit without a tag becomes 0.0.0. The commit follows after a plus sign.
+// PythonVersion converts a version from git describe to a Python version (PEP 440): v1.2.0-rc.1 becomes 1.2.0rc1, the
+// fourth commit after a tag becomes .post4, and a commit without a tag becomes 0.0.0. The commit follows after a plus
+// sign.
 func PythonVersion(version string) (string, error) {
 	m := described.FindStringSubmatch(version)
 	if m == nil {

@@ -84,8 +84,8 @@ func (e *environment) files() []string {
 	return all
 }
 
-// The wheel puts elasticrun on PATH, and python -m elasticrun works. Both run scripts with the environment's own Python.
-// Uninstalling leaves no file.
+// The wheel puts elasticrun on PATH, and python -m elasticrun works. Both run scripts with the environment's own
+// Python. Uninstalling leaves no file.
 func testWheel(t *testing.T, dist string) {
 	t.Helper()
 	e := newEnvironment(t)

@@ -13,9 +13,9 @@ const (
 	maxDigits = 18
 )
 
-// Expand returns the hosts of a Slurm host list in their order: gpu[001-003,7],r[1-2]n[01-04],login1. If a name has several
-// brackets, the last one varies fastest. Numbers keep the leading zeros of the range's first number. Errors name the list
-// and the position in it, in bytes from 1.
+// Expand returns the hosts of a Slurm host list in their order: gpu[001-003,7],r[1-2]n[01-04],login1. If a name has
+// several brackets, the last one varies fastest. Numbers keep the leading zeros of the range's first number. Errors
+// name the list and the position in it, in bytes from 1.
 func Expand(list string) ([]string, error) {
 	p := &hostlist{text: list}
 	var hosts []string

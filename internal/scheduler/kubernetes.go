@@ -10,8 +10,8 @@ import (
 // ordinal matches the host name of a numbered pod: its owner's name and its number.
 var ordinal = regexp.MustCompile(`^(.+)-(0|[1-9][0-9]{0,5})$`)
 
-// kubernetes reads the facts of the pod. Kubernetes numbers the pods of an Indexed Job and of a StatefulSet, and gives each
-// a DNS name if it has a subdomain with a headless service. A pod cannot find out how many pods there are.
+// kubernetes reads the facts of the pod. Kubernetes numbers the pods of an Indexed Job and of a StatefulSet, and
+// gives each a DNS name if it has a subdomain with a headless service. A pod cannot find out how many pods there are.
 func kubernetes(env Lookup, host Host) (*Facts, error) {
 	v := &variables{env: env}
 	if !v.set("KUBERNETES_SERVICE_HOST") && !v.set("JOB_COMPLETION_INDEX") {
@@ -76,8 +76,8 @@ func noPodEndpoint(f *Facts, full string) string {
 		": add that, or give --rdzv-endpoint=HOST[:PORT], the same in all pods"
 }
 
-// fullName finds the pod's name with its domain in /etc/hosts. The kubelet writes it there: address, full name, name. It is
-// empty if the pod has no subdomain.
+// fullName finds the pod's name with its domain in /etc/hosts. The kubelet writes it there: address, full name, name.
+// It is empty if the pod has no subdomain.
 func fullName(hosts, pod string) string {
 	for line := range strings.Lines(hosts) {
 		line, _, _ = strings.Cut(line, "#")

@@ -47,8 +47,8 @@ type Facts struct {
 	Job string
 	// RunID is the same on all nodes of a job, and different from that of every other job that runs at the same time.
 	RunID Value[string]
-	// RunIDReused says that a later job may have the same RunID, so that it cannot be used with a store that outlives the
-	// job.
+	// RunIDReused says that a later job may have the same RunID, so that it cannot be used with a store that outlives
+	// the job.
 	RunIDReused bool
 	// Endpoint is HOST or HOST:PORT, where the nodes can meet.
 	Endpoint Value[string]
@@ -75,15 +75,15 @@ type Facts struct {
 	Deadline Value[time.Time]
 	// PortKey is the key for [Ports]. If it is empty, the backend's default port is used.
 	PortKey string
-	// Launch has the options of srun that start an agent on each node, a list for each component of a heterogeneous job. It
-	// is nil if the scheduler has started this process on every node.
+	// Launch has the options of srun that start an agent on each node, a list for each component of a heterogeneous
+	// job. It is nil if the scheduler has started this process on every node.
 	Launch [][]string
 	// Notes are warnings about what was found, one line each.
 	Notes []string
 }
 
-// LaunchID identifies the processes that were started together and that are never restarted: those of a Slurm step or an
-// mpirun job. Kubernetes has none: it may replace the pods of a Job, and a later Job may have the same name.
+// LaunchID identifies the processes that were started together and that are never restarted: those of a Slurm step or
+// an mpirun job. Kubernetes has none: it may replace the pods of a Job, and a later Job may have the same name.
 func (f *Facts) LaunchID() Value[string] {
 	if f.PortKey == "" {
 		return Value[string]{}
@@ -144,9 +144,9 @@ func PortKey(runID string) string {
 
 func digits(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
 
-// Ports returns 8 different ports that depend on the key alone. All nodes of a job try the same ports in the same order, and
-// two jobs on one machine hardly ever share them. They are in 20000-29999, below the ports that Linux assigns to outgoing
-// connections (32768 and up). Torch's 29400 and 29500 are not among them.
+// Ports returns 8 different ports that depend on the key alone. All nodes of a job try the same ports in the same
+// order, and two jobs on one machine hardly ever share them. They are in 20000-29999, below the ports that Linux
+// assigns to outgoing connections (32768 and up). Torch's 29400 and 29500 are not among them.
 func Ports(key string) []int {
 	const count, low, high = 8, 20000, 29999
 	ports := make([]int, 0, count)

@@ -27,8 +27,8 @@ func value[T any](is T, source string) Value[T] { return Value[T]{is, source} }
 
 const step3 = "SLURM_JOB_ID=12 SLURM_STEP_ID=0 SLURM_STEP_NUM_NODES=3 SLURM_STEP_NODELIST=n[1-3] SLURM_NODEID=1 SLURMD_NODENAME=n2 SLURM_STEP_NUM_TASKS=3 SLURM_PROCID=1"
 
-// het has the variables of a process on n1 in a step over both components of a heterogeneous job: the step's list is sorted,
-// and the nodes are numbered by component.
+// het has the variables of a process on n1 in a step over both components of a heterogeneous job: the step's list is
+// sorted, and the nodes are numbered by component.
 const het = "SLURM_JOB_ID=5 SLURM_STEP_ID=0 SLURM_HET_SIZE=2 SLURM_STEP_NUM_NODES=3 SLURM_STEP_NODELIST=n[1-3] SLURM_JOB_NODELIST=n[1-3] SLURM_JOB_NUM_NODES=3 " +
 	"SLURM_JOB_NUM_NODES_HET_GROUP_0=1 SLURM_JOB_NODELIST_HET_GROUP_0=n3 SLURM_JOB_NUM_NODES_HET_GROUP_1=2 SLURM_JOB_NODELIST_HET_GROUP_1=n[1-2] " +
 	"SLURM_STEP_NUM_TASKS=3 SLURM_NODEID=1 SLURMD_NODENAME=n1"

@@ -46,8 +46,9 @@ func stepID(f *Facts, step, source string) Value[string] {
 	return Value[string]{id, source}
 }
 
-// FirstStep replaces the endpoint and the run id in the facts of a Slurm job by those that agents infer in the job's first
-// step. The step must be on all nodes of the job, as that of a batch script is. The other facts are not valid for the step.
+// FirstStep replaces the endpoint and the run id in the facts of a Slurm job by those that agents infer in the job's
+// first step. The step must be on all nodes of the job, as that of a batch script is. The other facts are not valid
+// for the step.
 func FirstStep(env Lookup, f Facts) Facts {
 	v := &variables{env: env}
 	first := v.components()[0]
@@ -58,8 +59,8 @@ func FirstStep(env Lookup, f Facts) Facts {
 	return f
 }
 
-// isStep reports whether a step id belongs to srun. To Slurm a batch script, and the shell that salloc starts on a node, are
-// steps too, with names or with numbers near the end of 32 bits.
+// isStep reports whether a step id belongs to srun. To Slurm a batch script, and the shell that salloc starts on a
+// node, are steps too, with names or with numbers near the end of 32 bits.
 func isStep(id string) bool {
 	n, err := strconv.ParseUint(id, 10, 64)
 	return err == nil && n < 0xfffffff0
@@ -150,8 +151,9 @@ func (v *variables) hosts(list, name string) []string {
 	return hosts
 }
 
-// componentOrder sorts the hosts of a step by the components of a heterogeneous job, because Slurm numbers the nodes in this
-// order, but sorts the step's list by name. If the components do not have each host exactly once, the order stays.
+// componentOrder sorts the hosts of a step by the components of a heterogeneous job, because Slurm numbers the nodes
+// in this order, but sorts the step's list by name. If the components do not have each host exactly once, the order
+// stays.
 func (v *variables) componentOrder(hosts []string) []string {
 	components := v.components()
 	if len(components) < 2 {

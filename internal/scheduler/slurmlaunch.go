@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// allocation reads the variables of a batch script or the shell of salloc: the nodes of the job, but nothing about processes
-// on them.
+// allocation reads the variables of a batch script or the shell of salloc: the nodes of the job, but nothing about
+// processes on them.
 func (v *variables) allocation(f *Facts) {
 	components := v.components()
 	for i, c := range components {
@@ -43,12 +43,13 @@ func (v *variables) allocation(f *Facts) {
 	}
 }
 
-// launch returns the options with which srun starts one agent on each node of a component. The step continues when an agent
-// or a node fails, because the agents decide what to do. Each agent has all CPUs of the job on its node, without binding.
+// launch returns the options with which srun starts one agent on each node of a component. The step continues when an
+// agent or a node fails, because the agents decide what to do. Each agent has all CPUs of the job on its node,
+// without binding.
 //
-// Without --cpus-per-task a step has all CPUs of a node, even if it starts few tasks. But srun also reads that number from
-// the environment, where it was meant for the tasks of the batch script. The same holds for GPUs. In these cases launch asks
-// for the CPUs and GPUs of the whole node.
+// Without --cpus-per-task a step has all CPUs of a node, even if it starts few tasks. But srun also reads that number
+// from the environment, where it was meant for the tasks of the batch script. The same holds for GPUs. In these cases
+// launch asks for the CPUs and GPUs of the whole node.
 func (v *variables) launch(f *Facts, c component) []string {
 	n := strconv.Itoa(c.nodes.Is)
 	options := []string{
@@ -79,8 +80,8 @@ func (v *variables) launch(f *Facts, c component) []string {
 	return options
 }
 
-// LaunchCommand returns the command that starts a program, with its arguments, on each node, or nil if launch is empty. See
-// [Facts] for launch.
+// LaunchCommand returns the command that starts a program, with its arguments, on each node, or nil if launch is
+// empty. See [Facts] for launch.
 func LaunchCommand(launch [][]string, program []string) []string {
 	if len(launch) == 0 {
 		return nil

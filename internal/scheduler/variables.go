@@ -51,9 +51,9 @@ func (v *variables) fail(p *Problem) {
 	}
 }
 
-// masterAddr uses MASTER_ADDR, with MASTER_PORT if it is set, as the endpoint. Somebody has exported them for this job, so
-// they override an endpoint that follows from a scheduler's list of nodes. They do not imply a number of nodes, because
-// workers of other launchers inherit them.
+// masterAddr uses MASTER_ADDR, with MASTER_PORT if it is set, as the endpoint. Somebody has exported them for this
+// job, so they override an endpoint that follows from a scheduler's list of nodes. They do not imply a number of
+// nodes, because workers of other launchers inherit them.
 func masterAddr(env Lookup, f *Facts) {
 	v := variables{env: env}
 	host, name := v.text("MASTER_ADDR")

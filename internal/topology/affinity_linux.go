@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Affinity returns the CPUs that this process may run on, in ascending order. It respects the cpuset of a scheduler or a
-// container, but not a CPU quota (see [CPUs]).
+// Affinity returns the CPUs that this process may run on, in ascending order. It respects the cpuset of a scheduler
+// or a container, but not a CPU quota (see [CPUs]).
 func Affinity() ([]int, error) {
 	// The kernel refuses a mask that is shorter than its own. No kernel has more than maxCPU CPUs.
 	set := unix.NewCPUSet(maxCPU)

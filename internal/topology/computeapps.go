@@ -39,8 +39,8 @@ func FindComputeApps(opts GPUOptions) *ComputeApps {
 	return &ComputeApps{program: program, timeout: cmp.Or(opts.Timeout, 10*time.Second)}
 }
 
-// InUse returns the processes among pids that use a GPU, as "pid 42 (python3)". It fails if nvidia-smi fails, or exceeds the
-// timeout of the options.
+// InUse returns the processes among pids that use a GPU, as "pid 42 (python3)". It fails if nvidia-smi fails, or
+// exceeds the timeout of the options.
 func (c *ComputeApps) InUse(ctx context.Context, pids map[int]bool) ([]string, error) {
 	out, err := runSMI(ctx, c.program, c.timeout, "--query-compute-apps=pid,process_name")
 	if err != nil {
@@ -49,8 +49,8 @@ func (c *ComputeApps) InUse(ctx context.Context, pids map[int]bool) ([]string, e
 	return parseComputeApps(out, pids), nil
 }
 
-// parseComputeApps reads lines of "pid, process name". A process has a line for each of its GPUs. In a container a pid may
-// be missing, or belong to another pid namespace; parseComputeApps skips such lines.
+// parseComputeApps reads lines of "pid, process name". A process has a line for each of its GPUs. In a container a
+// pid may be missing, or belong to another pid namespace; parseComputeApps skips such lines.
 func parseComputeApps(out string, pids map[int]bool) []string {
 	var using []string
 	seen := make(map[int]bool)
@@ -76,8 +76,8 @@ type GPULoad struct {
 	MemoryUsed, MemoryTotal int64
 }
 
-// Load asks nvidia-smi for the load of all GPUs of the machine. It fails if nvidia-smi fails, or exceeds the timeout of the
-// options.
+// Load asks nvidia-smi for the load of all GPUs of the machine. It fails if nvidia-smi fails, or exceeds the timeout
+// of the options.
 func (c *ComputeApps) Load(ctx context.Context) ([]GPULoad, error) {
 	out, err := runSMI(ctx, c.program, c.timeout, "--query-gpu=index,utilization.gpu,memory.used,memory.total")
 	if err == nil {

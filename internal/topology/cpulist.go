@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// maxCPU limits the CPU numbers that ParseCPUList accepts, so that a damaged list cannot allocate gigabytes. Linux supports
-// at most 8192 CPUs (NR_CPUS on x86).
+// maxCPU limits the CPU numbers that ParseCPUList accepts, so that a damaged list cannot allocate gigabytes. Linux
+// supports at most 8192 CPUs (NR_CPUS on x86).
 const maxCPU = 1<<16 - 1
 
-// ParseCPUList reads the kernel's notation for a set of CPUs or nodes, such as "0-3,8". It returns the numbers in ascending
-// order, each once. White space around the list is ignored, and an empty list is an empty set. The error names the list and
-// the part that is wrong.
+// ParseCPUList reads the kernel's notation for a set of CPUs or nodes, such as "0-3,8". It returns the numbers in
+// ascending order, each once. White space around the list is ignored, and an empty list is an empty set. The error
+// names the list and the part that is wrong.
 func ParseCPUList(list string) ([]int, error) {
 	trimmed := strings.TrimSpace(list)
 	if trimmed == "" {

@@ -10,11 +10,12 @@ import (
 	"github.com/elasticrun/elasticrun/internal/cgroup"
 )
 
-// CPUs returns the number of CPUs that a job of this process may use at a time, at least 1. That is the minimum of its
-// affinity and of the CPU quotas of its cgroup and all cgroups above (versions 1 and 2). A fraction of a CPU counts as one.
+// CPUs returns the number of CPUs that a job of this process may use at a time, at least 1. That is the minimum of
+// its affinity and of the CPU quotas of its cgroup and all cgroups above (versions 1 and 2). A fraction of a CPU
+// counts as one.
 //
-// torchrun's --nproc-per-node cpu counts the machine's CPUs instead, which starts 128 workers in a container that may use
-// four. Go's GOMAXPROCS is not suitable either: a quota never reduces it to 1, and users set it.
+// torchrun's --nproc-per-node cpu counts the machine's CPUs instead, which starts 128 workers in a container that may
+// use four. Go's GOMAXPROCS is not suitable either: a quota never reduces it to 1, and users set it.
 func CPUs() int {
 	count := runtime.NumCPU()
 	if cpus, err := Affinity(); err == nil {
@@ -23,8 +24,8 @@ func CPUs() int {
 	return limitCPUs(os.DirFS("/"), count)
 }
 
-// limitCPUs reduces count to the quotas below root, the root of the file system. Files that are missing or unreadable do
-// not limit it.
+// limitCPUs reduces count to the quotas below root, the root of the file system. Files that are missing or unreadable
+// do not limit it.
 func limitCPUs(root fs.FS, count int) int {
 	for _, group := range cgroup.Find(root, "cpu") {
 		for dir := range group.Dirs() {

@@ -30,16 +30,16 @@ type GPUOptions struct {
 	Root fs.FS
 	// Env reads the environment, PATH included; nil means os.LookupEnv.
 	Env func(string) (string, bool)
-	// NeedPCI asks for the PCI addresses, even if only nvidia-smi knows them and CUDA_VISIBLE_DEVICES is enough to count
-	// the GPUs.
+	// NeedPCI asks for the PCI addresses, even if only nvidia-smi knows them and CUDA_VISIBLE_DEVICES is enough to
+	// count the GPUs.
 	NeedPCI bool
-	// Timeout limits nvidia-smi; 0 means 10 s. nvidia-smi takes seconds on a machine without persistence mode, and never ends
-	// if the driver hangs.
+	// Timeout limits nvidia-smi; 0 means 10 s. nvidia-smi takes seconds on a machine without persistence mode, and
+	// never ends if the driver hangs.
 	Timeout time.Duration
 }
 
-// GPUs returns the GPUs that a new worker would see, in CUDA's order, so that a worker's GPU is the one at its local rank. No
-// GPU is an empty list and no error. It uses these sources, cheap ones first:
+// GPUs returns the GPUs that a new worker would see, in CUDA's order, so that a worker's GPU is the one at its local
+// rank. No GPU is an empty list and no error. It uses these sources, cheap ones first:
 //
 //  1. CUDA_VISIBLE_DEVICES, if set, selects and orders the devices. As in CUDA, entries after the first invalid one are
 //     ignored. "", "-1" and "NoDevFiles" mean no devices, and then no other source is read. Sources 2 and 3 show which
@@ -48,19 +48,20 @@ type GPUOptions struct {
 //  3. nvidia-smi from PATH, if source 2 does not exist (WSL) or all its device nodes are missing, and if source 1 is not
 //     enough. GPUs fails if nvidia-smi fails or exceeds the timeout.
 //
-// Indices follow the PCI bus, as in nvidia-smi, and as in CUDA with equal GPUs or CUDA_DEVICE_ORDER=PCI_BUS_ID. MIG instances
-// count only if CUDA_VISIBLE_DEVICES lists them; then each counts as one GPU.
+// Indices follow the PCI bus, as in nvidia-smi, and as in CUDA with equal GPUs or CUDA_DEVICE_ORDER=PCI_BUS_ID. MIG
+// instances count only if CUDA_VISIBLE_DEVICES lists them; then each counts as one GPU.
 //
-// On a timeout, and when ctx ends, GPUs kills nvidia-smi with all processes that it has started. If SIGKILL does not end
-// nvidia-smi, because its driver hangs in the kernel, GPUs returns its error anyway and leaves a goroutine that waits.
+// On a timeout, and when ctx ends, GPUs kills nvidia-smi with all processes that it has started. If SIGKILL does not
+// end nvidia-smi, because its driver hangs in the kernel, GPUs returns its error anyway and leaves a goroutine that
+// waits.
 func GPUs(ctx context.Context, opts GPUOptions) ([]GPU, error) {
 	return findGPUs(opts, func(program string) ([]GPU, error) {
 		return askSMI(ctx, program, cmp.Or(opts.Timeout, 10*time.Second))
 	})
 }
 
-// CountGPUs returns the number of GPUs that [GPUs] would find, but runs nothing. known is false if only nvidia-smi can find
-// out.
+// CountGPUs returns the number of GPUs that [GPUs] would find, but runs nothing. known is false if only nvidia-smi
+// can find out.
 func CountGPUs(opts GPUOptions) (count int, known bool) {
 	gpus, err := findGPUs(opts, func(string) ([]GPU, error) { return nil, errors.New("nvidia-smi is not asked") })
 	return len(gpus), err == nil
@@ -99,8 +100,8 @@ func findGPUs(opts GPUOptions, ask func(program string) ([]GPU, error)) ([]GPU, 
 	return assumeVisible(entries), nil
 }
 
-// procGPUs reads the driver's list of devices, in the order of the PCI bus. It returns false if the list does not show which
-// GPUs can be used.
+// procGPUs reads the driver's list of devices, in the order of the PCI bus. It returns false if the list does not
+// show which GPUs can be used.
 func procGPUs(root fs.FS) ([]GPU, bool) {
 	const dir = "proc/driver/nvidia/gpus"
 	entries, err := fs.ReadDir(root, dir)
@@ -126,8 +127,8 @@ func procGPUs(root fs.FS) ([]GPU, bool) {
 		gpus = append(gpus, GPU{PCI: pci, UUID: info.uuid})
 	}
 	if len(gpus) == 0 && missing > 0 {
-		// All nodes are missing: either this is a container without GPUs, or no process has used the GPUs since the machine
-		// was started. In the second case nvidia-smi creates the nodes.
+		// All nodes are missing: either this is a container without GPUs, or no process has used the GPUs since the
+		// machine was started. In the second case nvidia-smi creates the nodes.
 		return nil, false
 	}
 	slices.SortFunc(gpus, func(a, b GPU) int {
@@ -172,8 +173,8 @@ func parseInformation(text string) information {
 	return info
 }
 
-// normalizePCI returns a PCI address in the form of sysfs. nvidia-smi prints the domain with eight digits and in capitals,
-// "00000000:65:00.0".
+// normalizePCI returns a PCI address in the form of sysfs. nvidia-smi prints the domain with eight digits and in
+// capitals, "00000000:65:00.0".
 func normalizePCI(addr string) (string, error) {
 	domain, rest, ok := strings.Cut(strings.ToLower(strings.TrimSpace(addr)), ":")
 	bus, slot, ok1 := strings.Cut(rest, ":")

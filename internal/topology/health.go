@@ -14,20 +14,22 @@ import (
 // false.
 type GPUHealth struct {
 	Index, UUID, Name string
-	// Broken is the text that nvidia-smi printed instead of values because the GPU does not respond; empty if it responds.
+	// Broken is the text that nvidia-smi printed instead of values because the GPU does not respond; empty if it
+	// responds.
 	Broken string
 	// Temperature is in degrees Celsius; -1 if unknown.
 	Temperature int
 	// UncorrectedErrors is the number of ECC errors since the driver was loaded.
 	UncorrectedErrors int
-	// ResetPending says that the next reset will retire pages or remap rows. RemapFailed says that no spare rows are left.
+	// ResetPending says that the next reset will retire pages or remap rows. RemapFailed says that no spare rows are
+	// left.
 	ResetPending, RemapFailed bool
 	// Slowdowns are the reasons, other than the configured power limit, why the clocks are reduced now.
 	Slowdowns []string
 }
 
-// healthFields are the fields of --query-gpu in the order of parseHealth. Drivers before 535 have other names for the last
-// three.
+// healthFields are the fields of --query-gpu in the order of parseHealth. Drivers before 535 have other names for the
+// last three.
 const healthFields = "index,uuid,name,temperature.gpu,ecc.errors.uncorrected.volatile.total,retired_pages.pending," +
 	"clocks_event_reasons.hw_thermal_slowdown,clocks_event_reasons.hw_power_brake_slowdown,clocks_event_reasons.sw_thermal_slowdown"
 
@@ -43,8 +45,8 @@ func FindSMI(env func(string) (string, bool)) string {
 	return program
 }
 
-// Health asks nvidia-smi for the state of all GPUs of this machine. It uses the options Env and Timeout; the timeout applies
-// to each call of nvidia-smi. The list is empty if there is no GPU or no nvidia-smi.
+// Health asks nvidia-smi for the state of all GPUs of this machine. It uses the options Env and Timeout; the timeout
+// applies to each call of nvidia-smi. The list is empty if there is no GPU or no nvidia-smi.
 func Health(ctx context.Context, opts GPUOptions) ([]GPUHealth, error) {
 	env, timeout := opts.Env, cmp.Or(opts.Timeout, 10*time.Second)
 	if env == nil {

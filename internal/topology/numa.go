@@ -22,8 +22,8 @@ const (
 	NUMASocket NUMAMode = "socket"
 	// NUMAExclusive divides the physical cores of a node among its GPUs, so that no two GPUs share a core.
 	NUMAExclusive NUMAMode = "exclusive"
-	// NUMACoreComplex binds to the CPUs that share one last-level cache. Each GPU of the node gets its own cache while there
-	// are enough.
+	// NUMACoreComplex binds to the CPUs that share one last-level cache. Each GPU of the node gets its own cache
+	// while there are enough.
 	NUMACoreComplex NUMAMode = "core-complex"
 )
 
@@ -46,9 +46,9 @@ type Binder struct {
 	Affinity []int
 }
 
-// Binding returns the CPUs for the worker of this local rank, ascending and never empty. The worker's GPU is the one at index
-// localRank. Memory is not bound, because the kernel's first-touch rule places it near the CPUs. The rules are those of
-// torchrun (torch 2.14 torch/numa/binding.py):
+// Binding returns the CPUs for the worker of this local rank, ascending and never empty. The worker's GPU is the one
+// at index localRank. Memory is not bound, because the kernel's first-touch rule places it near the CPUs. The rules
+// are those of torchrun (torch 2.14 torch/numa/binding.py):
 //
 //   - A GPU without a known node (-1) belongs to node 0.
 //   - exclusive: the GPUs of a node, by index, get the same number of adjacent cores with all their hardware threads. The
@@ -201,8 +201,8 @@ func (b Binder) complexCPUs(node, index int) ([]int, error) {
 	return complexes[position%len(complexes)], nil
 }
 
-// share returns the usable CPUs of a node, the number of GPUs that share them, and the position of the GPU at index among
-// these GPUs.
+// share returns the usable CPUs of a node, the number of GPUs that share them, and the position of the GPU at index
+// among these GPUs.
 func (b Binder) share(node, index int) (cpus []int, position, count int, err error) {
 	if cpus, err = b.nodeCPUs(node); err != nil {
 		return nil, 0, 0, err

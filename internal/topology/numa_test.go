@@ -233,8 +233,8 @@ func TestSocketBesideMemoryNode(t *testing.T) {
 	}
 }
 
-// TestExclusiveIsAFairPartition checks on random machines that the exclusive sets of a node have no CPU in common, use all
-// CPUs, consist of whole cores, and differ by at most one core, the larger sets first.
+// TestExclusiveIsAFairPartition checks on random machines that the exclusive sets of a node have no CPU in common,
+// use all CPUs, consist of whole cores, and differ by at most one core, the larger sets first.
 func TestExclusiveIsAFairPartition(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		machine := numaMachine{

@@ -20,16 +20,16 @@ type Owner struct {
 	Addr netip.Addr
 	// UID is the user who owns the socket.
 	UID int
-	// PID is the process that has the socket open, the lowest if there are several. It is 0 if the process belongs to another
-	// user or is outside this PID namespace.
+	// PID is the process that has the socket open, the lowest if there are several. It is 0 if the process belongs to
+	// another user or is outside this PID namespace.
 	PID int
 	// Command is that process's command line, shortened; "" if it could not be read.
 	Command string
 }
 
-// PortOwner finds the process that prevents bind from using a TCP port of a local address. If addr is not valid, it looks at
-// all addresses. Call it after bind has failed with "address already in use". It fails only if the kernel's socket table
-// exists and cannot be read. On a system without such a table the Owner has no State.
+// PortOwner finds the process that prevents bind from using a TCP port of a local address. If addr is not valid, it
+// looks at all addresses. Call it after bind has failed with "address already in use". It fails only if the kernel's
+// socket table exists and cannot be read. On a system without such a table the Owner has no State.
 func PortOwner(addr netip.Addr, port int) (Owner, error) {
 	return portOwner(os.DirFS("/proc"), addr, port)
 }

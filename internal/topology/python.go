@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// Python returns the absolute path of the interpreter that runs the training script. torchrun is a Python program and uses
-// its own interpreter unless PYTHON_EXEC is set. Python tries, in this order:
+// Python returns the absolute path of the interpreter that runs the training script. torchrun is a Python program and
+// uses its own interpreter unless PYTHON_EXEC is set. Python tries, in this order:
 //
 //   - PYTHON_EXEC, a path or a name to be found on PATH. If it is set, nothing else is tried.
 //   - the interpreter of the virtual environment in which this program is installed, which torchrun would use. An environment
@@ -20,8 +20,8 @@ import (
 //   - python3 on PATH
 //   - python on PATH
 //
-// source says which of these it is. An empty variable counts as unset. env has the signature of [os.LookupEnv]. The error is
-// one line that lists what was tried.
+// source says which of these it is. An empty variable counts as unset. env has the signature of [os.LookupEnv]. The
+// error is one line that lists what was tried.
 func Python(env func(string) (string, bool)) (path, source string, err error) {
 	if chosen, _ := env("PYTHON_EXEC"); chosen != "" {
 		path, err = chosenPython(env, chosen)
@@ -52,8 +52,8 @@ func Python(env func(string) (string, bool)) (path, source string, err error) {
 		strings.Join(tried, ", "), searchPath(env))
 }
 
-// besideProgram returns the interpreter of the virtual environment whose bin folder contains the program, unless pipx or uv
-// made the environment for programs only.
+// besideProgram returns the interpreter of the virtual environment whose bin folder contains the program, unless pipx
+// or uv made the environment for programs only.
 func besideProgram(program string) (string, bool) {
 	bin := filepath.Dir(program)
 	has := func(name string) bool {
@@ -85,9 +85,9 @@ func chosenPython(env func(string) (string, bool), chosen string) (string, error
 // defaultPath is searched if PATH is not set, as in the C library.
 const defaultPath = "/bin:/usr/bin"
 
-// lookPath finds the program name in the directories of env's PATH and returns its absolute path.
-// It does not resolve links, because the interpreter of a virtual environment finds its environment by the link's path. A
-// relative directory in PATH counts, as in a shell.
+// lookPath finds the program name in the directories of env's PATH and returns its absolute path. It does not resolve
+// links, because the interpreter of a virtual environment finds its environment by the link's path. A relative
+// directory in PATH counts, as in a shell.
 func lookPath(env func(string) (string, bool), name string) (string, error) {
 	for _, dir := range filepath.SplitList(searchPath(env)) {
 		if found, err := executable(filepath.Join(dir, name)); err == nil {

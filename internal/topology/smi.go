@@ -39,8 +39,8 @@ func askSMI(ctx context.Context, program string, timeout time.Duration) ([]GPU, 
 // errSilent means that nvidia-smi exceeded its timeout.
 var errSilent = errors.New("no answer")
 
-// runSMI runs one query of nvidia-smi, the program at this path, and returns its output, which is empty without GPUs. When
-// the timeout expires or ctx ends, it kills nvidia-smi and all processes that nvidia-smi has started.
+// runSMI runs one query of nvidia-smi, the program at this path, and returns its output, which is empty without GPUs.
+// When the timeout expires or ctx ends, it kills nvidia-smi and all processes that nvidia-smi has started.
 func runSMI(ctx context.Context, program string, timeout time.Duration, query string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -72,8 +72,8 @@ func runSMI(ctx context.Context, program string, timeout time.Duration, query st
 	return string(out), nil
 }
 
-// bounded runs the function and reports whether it has returned. It gives up when grace has passed after the end of ctx: a
-// process that hangs in the kernel survives SIGKILL, and waiting for it cannot be interrupted.
+// bounded runs the function and reports whether it has returned. It gives up when grace has passed after the end of
+// ctx: a process that hangs in the kernel survives SIGKILL, and waiting for it cannot be interrupted.
 func bounded(ctx context.Context, grace time.Duration, run func()) bool {
 	done := make(chan struct{})
 	go func() {

@@ -19,8 +19,8 @@ import (
 func fakeSMI(t *testing.T, body string) string {
 	t.Helper()
 	dir := t.TempDir()
-	// No process may be forked while the file is open for writing: it would inherit the descriptor, and executing the file
-	// would fail with "text file busy" until that process executes its own program (golang/go#22315).
+	// No process may be forked while the file is open for writing: it would inherit the descriptor, and executing the
+	// file would fail with "text file busy" until that process executes its own program (golang/go#22315).
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
 	if err := os.WriteFile(filepath.Join(dir, "nvidia-smi"), []byte("#!/bin/sh\n"+body+"\n"), 0o755); err != nil {
@@ -138,8 +138,8 @@ func TestSMITimeout(t *testing.T) {
 	}
 }
 
-// TestSMIKillsItsChildren checks that the end of the context kills all processes that nvidia-smi has started: a pipe that only
-// they hold for writing reaches its end.
+// TestSMIKillsItsChildren checks that the end of the context kills all processes that nvidia-smi has started: a pipe
+// that only they hold for writing reaches its end.
 func TestSMIKillsItsChildren(t *testing.T) {
 	fifo := filepath.Join(t.TempDir(), "fifo")
 	if err := syscall.Mkfifo(fifo, 0o600); err != nil {

@@ -19,8 +19,8 @@ const (
 	timeWait  = "TIME_WAIT"
 )
 
-// socketState returns the name of a state of include/net/tcp_states.h. A socket in any state can make bind fail: a client's
-// connection blocks its local port too, unless both sockets allow address reuse.
+// socketState returns the name of a state of include/net/tcp_states.h. A socket in any state can make bind fail: a
+// client's connection blocks its local port too, unless both sockets allow address reuse.
 func socketState(code uint64) string {
 	names := []string{
 		1: "ESTABLISHED", "SYN_SENT", "SYN_RECV", "FIN_WAIT1", "FIN_WAIT2", timeWait,
@@ -72,8 +72,8 @@ func parseSockets(text string) []socket {
 	return sockets
 }
 
-// parseHexAddr reads "0100007F:733C". The kernel prints an address as one or four 32-bit words. Each word is the network-order
-// bytes as a number in the byte order of this machine. The port is a plain number.
+// parseHexAddr reads "0100007F:733C". The kernel prints an address as one or four 32-bit words. Each word is the
+// network-order bytes as a number in the byte order of this machine. The port is a plain number.
 func parseHexAddr(text string) (netip.AddrPort, error) {
 	hexAddr, hexPort, _ := strings.Cut(text, ":")
 	raw, err := hex.DecodeString(hexAddr)
@@ -96,8 +96,8 @@ func parseHexAddr(text string) (netip.AddrPort, error) {
 	return netip.AddrPortFrom(addr.Unmap(), uint16(port)), nil
 }
 
-// conflict reports whether a socket that is bound to held can block the port of wanted. It assumes that "::" also covers the
-// IPv4 addresses, which is the default; the table does not show sockets with the option IPV6_V6ONLY.
+// conflict reports whether a socket that is bound to held can block the port of wanted. It assumes that "::" also
+// covers the IPv4 addresses, which is the default; the table does not show sockets with the option IPV6_V6ONLY.
 func conflict(wanted, held netip.Addr) bool {
 	wanted, held = wanted.Unmap(), held.Unmap()
 	switch {
@@ -134,8 +134,8 @@ func socketHolder(proc fs.FS, inode uint64) int {
 	return 0
 }
 
-// hasOpen reports whether one of the process's file descriptors is a link to target. It returns false for processes whose
-// descriptors cannot be listed: those of another user, and those that have just ended.
+// hasOpen reports whether one of the process's file descriptors is a link to target. It returns false for processes
+// whose descriptors cannot be listed: those of another user, and those that have just ended.
 func hasOpen(proc fs.FS, pid int, target string) bool {
 	dir := path.Join(strconv.Itoa(pid), "fd")
 	fds, err := fs.ReadDir(proc, dir)
@@ -151,8 +151,8 @@ func hasOpen(proc fs.FS, pid int, target string) bool {
 // maxCommand limits a command line in an error message, in characters.
 const maxCommand = 120
 
-// command returns the process's command line as one printable line, or the name of its executable if the process has cleared
-// its command line.
+// command returns the process's command line as one printable line, or the name of its executable if the process has
+// cleared its command line.
 func command(proc fs.FS, pid int) string {
 	if pid == 0 {
 		return ""

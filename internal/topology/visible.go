@@ -11,10 +11,10 @@ const (
 	migPrefix = "MIG-"
 )
 
-// parseVisible splits the value of CUDA_VISIBLE_DEVICES into the entries that CUDA accepts, by the rules in torch 2.14
-// torch/cuda/__init__.py. The first entry decides whether the list has indices, GPU UUIDs or MIG UUIDs, and the first entry
-// of another kind ends the list. A number ends with its digits, so "1st" is 1. A device that is named twice makes the list
-// empty.
+// parseVisible splits the value of CUDA_VISIBLE_DEVICES into the entries that CUDA accepts, by the rules in torch
+// 2.14 torch/cuda/__init__.py. The first entry decides whether the list has indices, GPU UUIDs or MIG UUIDs, and the
+// first entry of another kind ends the list. A number ends with its digits, so "1st" is 1. A device that is named
+// twice makes the list empty.
 func parseVisible(value string) []string {
 	parse := parseIndex
 	for _, prefix := range []string{gpuPrefix, migPrefix} {
@@ -49,7 +49,8 @@ func parseIndex(entry string) (string, bool) {
 	return strconv.FormatUint(index, 10), true
 }
 
-// selectVisible returns the installed GPUs that entries name, in the order of entries, up to the first entry without a GPU.
+// selectVisible returns the installed GPUs that entries name, in the order of entries, up to the first entry without
+// a GPU.
 func selectVisible(entries []string, installed []GPU) []GPU {
 	var visible []GPU
 	for _, entry := range entries {
@@ -63,9 +64,9 @@ func selectVisible(entries []string, installed []GPU) []GPU {
 	return visible
 }
 
-// findVisible returns the GPU that one entry names. A GPU UUID may be abbreviated if only one GPU matches. If the list of
-// installed GPUs cannot confirm the entry (an unknown UUID, or a MIG instance), the entry is accepted, and the GPU's address
-// is unknown.
+// findVisible returns the GPU that one entry names. A GPU UUID may be abbreviated if only one GPU matches. If the
+// list of installed GPUs cannot confirm the entry (an unknown UUID, or a MIG instance), the entry is accepted, and
+// the GPU's address is unknown.
 func findVisible(entry string, installed []GPU) (GPU, bool) {
 	if index, err := strconv.Atoi(entry); err == nil {
 		if index >= len(installed) {

@@ -45,8 +45,10 @@ func writeCompletionScript(w io.Writer, shell string) error {
 	case "powershell":
 		return program.GenPowerShellCompletionWithDesc(w)
 	}
-	return &config.UsageError{Where: "elasticrun completion " + shell,
-		Problem: "is not a known shell: name one of " + strings.Join(config.Shells(), ", ")}
+	return &config.UsageError{
+		Where:   "elasticrun completion " + shell,
+		Problem: "is not a known shell: name one of " + strings.Join(config.Shells(), ", "),
+	}
 }
 
 // completeWord is the first argument that completion scripts give. The command line up to the cursor follows it.

@@ -94,8 +94,10 @@ func blame(result agent.RunResult, err error) ending {
 		return ending{code: 1, reason: config.ReasonWorkerFailed, err: err}
 	}
 	// The code of a failure is at least 1, even if another node reports it with code 0.
-	e := ending{code: max(1, root.ShellCode()), reason: config.ReasonWorkerFailed, err: err, root: &root,
-		note: result.Note()}
+	e := ending{
+		code: max(1, root.ShellCode()), reason: config.ReasonWorkerFailed, err: err, root: &root,
+		note: result.Note(),
+	}
 	switch {
 	case root.Stopped: // it had failed, and the launcher stopped it before it exited by itself
 		e.code = max(1, root.ExitCode)

@@ -48,17 +48,23 @@ func TestConclude(t *testing.T) {
 			name: "a worker's own code", result: failed(procs.Exit{Code: 7}), code: 7, reason: config.ReasonWorkerFailed,
 			line: `elasticrun: exit_code=7 reason=worker_failed rank=3 local_rank=1 summary="exited with code 7"`,
 		},
-		{name: "a worker's 2 is not bad usage", result: failed(procs.Exit{Code: 2}), code: 2,
-			reason: config.ReasonWorkerFailed},
-		{name: "a worker that could not be executed", result: failed(procs.Exit{Code: 127, StartErr: errors.New("no")}),
-			code: 127, reason: config.ReasonWorkerFailed},
+		{
+			name: "a worker's 2 is not bad usage", result: failed(procs.Exit{Code: 2}), code: 2,
+			reason: config.ReasonWorkerFailed,
+		},
+		{
+			name: "a worker that could not be executed", result: failed(procs.Exit{Code: 127, StartErr: errors.New("no")}),
+			code: 127, reason: config.ReasonWorkerFailed,
+		},
 		{
 			name: "a worker killed", result: failed(procs.Exit{Signal: syscall.SIGSEGV}), code: 139,
 			reason: config.ReasonWorkerKilled,
 			line:   `elasticrun: exit_code=139 reason=worker_killed rank=3 local_rank=1 summary="killed by signal 11 (SIGSEGV)"`,
 		},
-		{name: "failed for no known reason", result: agent.RunResult{State: agent.Failed}, code: 1,
-			reason: config.ReasonWorkerFailed},
+		{
+			name: "failed for no known reason", result: agent.RunResult{State: agent.Failed}, code: 1,
+			reason: config.ReasonWorkerFailed,
+		},
 		{
 			name: "another node's worker", result: elsewhere(procs.Exit{Code: 9}), code: 9, reason: config.ReasonWorkerFailed,
 			line: `elasticrun: exit_code=9 reason=worker_failed rank=60 local_rank=4 summary="exited with code 9"`,
@@ -76,8 +82,10 @@ func TestConclude(t *testing.T) {
 			line: `elasticrun: exit_code=1 reason=worker_failed rank=3 local_rank=1 summary="Connection closed" note="no worker shows a fault of its own: ` +
 				`the first that lost its peer is named; look for a hang or a network fault"`,
 		},
-		{name: "another node reports a failure with code 0", result: elsewhere(procs.Exit{}), code: 1,
-			reason: config.ReasonWorkerFailed},
+		{
+			name: "another node reports a failure with code 0", result: elsewhere(procs.Exit{}), code: 1,
+			reason: config.ReasonWorkerFailed,
+		},
 		{
 			name: "a node that the job has ended without", code: 7, reason: config.ReasonWorkerFailed,
 			result: agent.RunResult{State: agent.Failed, Cause: new(ended(0, 0, procs.Exit{Code: 7}))},
@@ -98,33 +106,45 @@ func TestConclude(t *testing.T) {
 		{name: "the guard is gone", err: errGuardGone, code: 137, reason: config.ReasonSignal},
 		{name: "bad usage", err: &config.UsageError{Problem: "no"}, code: 2, reason: config.ReasonUsage},
 		{name: "a port that is taken", err: &rdzv.ListenError{Err: syscall.EADDRINUSE}, code: 2, reason: config.ReasonUsage},
-		{name: "rendezvous timed out", err: fmt.Errorf("join: %w", rdzv.ErrTimeout), code: 75,
-			reason: config.ReasonRendezvous},
+		{
+			name: "rendezvous timed out", err: fmt.Errorf("join: %w", rdzv.ErrTimeout), code: 75,
+			reason: config.ReasonRendezvous,
+		},
 		{name: "rendezvous lost", err: rdzv.ErrConnection, code: 75, reason: config.ReasonRendezvous},
-		{name: "a group that is UNKNOWN", err: &agent.StateError{From: agent.Unknown, To: agent.Healthy}, code: 70,
-			reason: config.ReasonInternal},
+		{
+			name: "a group that is UNKNOWN", err: &agent.StateError{From: agent.Unknown, To: agent.Healthy}, code: 70,
+			reason: config.ReasonInternal,
+		},
 		{
 			name: "a worker failed and its siblings do not die", result: failed(procs.Exit{Code: 7}),
 			err: &procs.StuckError{}, code: 7,
 			reason: config.ReasonWorkerFailed, line: `elasticrun: exit_code=7 reason=worker_failed rank=3 local_rank=1 summary="exited with code 7"`,
 		},
-		{name: "rendezvous lost after a failure", result: failed(procs.Exit{Code: 7}), err: rdzv.ErrConnection, code: 75,
-			reason: config.ReasonRendezvous},
+		{
+			name: "rendezvous lost after a failure", result: failed(procs.Exit{Code: 7}), err: rdzv.ErrConnection, code: 75,
+			reason: config.ReasonRendezvous,
+		},
 		{
 			name: "the job ended before enough nodes came", code: 75, reason: config.ReasonRendezvous,
 			err: fmt.Errorf("join: %w", &rdzv.EndedError{Outcome: rdzv.Outcome{Ending: rdzv.EndTimeout}}),
 		},
-		{name: "the job was closed", err: &rdzv.EndedError{Outcome: rdzv.Outcome{Ending: rdzv.EndClosed}}, code: 75,
-			reason: config.ReasonRendezvous},
 		{
-			name: "late, or a spare, and the job succeeded", result: agent.RunResult{State: agent.Succeeded,
-				NothingStarted: "nothing was started here"},
+			name: "the job was closed", err: &rdzv.EndedError{Outcome: rdzv.Outcome{Ending: rdzv.EndClosed}}, code: 75,
+			reason: config.ReasonRendezvous,
+		},
+		{
+			name: "late, or a spare, and the job succeeded", result: agent.RunResult{
+				State:          agent.Succeeded,
+				NothingStarted: "nothing was started here",
+			},
 			reason: config.ReasonNothingStarted, line: "elasticrun: exit_code=0 reason=nothing_started",
 		},
 		{
 			name: "late, and the job failed", code: 7, reason: config.ReasonWorkerFailed,
-			result: agent.RunResult{State: agent.Failed, Cause: new(ended(0, 0, procs.Exit{Code: 7})),
-				NothingStarted: "nothing was started here"},
+			result: agent.RunResult{
+				State: agent.Failed, Cause: new(ended(0, 0, procs.Exit{Code: 7})),
+				NothingStarted: "nothing was started here",
+			},
 			line: `elasticrun: exit_code=7 reason=worker_failed rank=0 local_rank=0 summary="exited with code 7" note="nothing was started here"`,
 		},
 		{
@@ -132,10 +152,14 @@ func TestConclude(t *testing.T) {
 			reason: config.ReasonFinished,
 			line:   "elasticrun: exit_code=73 reason=finished",
 		},
-		{name: "no room for threads", err: &procs.ResourceError{Problem: "no room"}, code: 72,
-			reason: config.ReasonPreflight},
-		{name: "no more open files", err: fmt.Errorf("open stdout: %w", syscall.EMFILE), code: 72,
-			reason: config.ReasonPreflight},
+		{
+			name: "no room for threads", err: &procs.ResourceError{Problem: "no room"}, code: 72,
+			reason: config.ReasonPreflight,
+		},
+		{
+			name: "no more open files", err: fmt.Errorf("open stdout: %w", syscall.EMFILE), code: 72,
+			reason: config.ReasonPreflight,
+		},
 		{name: "a full disk", err: fmt.Errorf("make a folder: %w", syscall.ENOSPC), code: 72, reason: config.ReasonPreflight},
 		{name: "processes that do not die", err: &procs.StuckError{}, code: 71, reason: config.ReasonStuck},
 	}

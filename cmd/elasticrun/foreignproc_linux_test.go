@@ -55,6 +55,7 @@ func TestForeignProc(t *testing.T) {
 		{"SIGTERM, guard is pid 5", 5, killAgent(syscall.SIGTERM), 143},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
 			dir, mark, stranger := t.TempDir(), testenv.Mark(), testenv.Mark()
 			gate := filepath.Join(dir, "go")
 			if err := syscall.Mkfifo(gate, 0o600); err != nil {

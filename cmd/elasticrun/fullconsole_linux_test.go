@@ -41,13 +41,16 @@ func TestFullDiskUnderConsole(t *testing.T) {
 		{
 			"stderr", `2>>"$DISK"/out`, flood + " >&2; exit 3", 3,
 			nil,
-			[]string{"bytes of stderr were lost: no space left on device\n", "FAILED\n",
-				"elasticrun: exit_code=3 reason=worker_failed"},
+			[]string{
+				"bytes of stderr were lost: no space left on device\n", "FAILED\n",
+				"elasticrun: exit_code=3 reason=worker_failed",
+			},
 			"output was lost",
 		},
 		{"both", `>>"$DISK"/out 2>&1`, flood, 74, nil, nil, `"reason": "output"`},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
 			disk, reports := t.TempDir(), filepath.Join(t.TempDir(), "report.json")
 			script := fmt.Sprintf(`mount -t tmpfs -o size=64k none "$DISK" && head -c 40k /dev/zero >"$DISK"/filler && "$@" %s; code=$?; cat "$DISK"/out >&3; exit $code`, tt.redirect)
 			cmd := exec.Command("unshare", "--mount", "sh", "-c", script, "sh",

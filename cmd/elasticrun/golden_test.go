@@ -187,8 +187,10 @@ func TestGolden(t *testing.T) {
 	}{
 		{name: "success", flags: two[:1], args: []string{"fail.py", "succeed", "0"}},
 		{name: "exception", flags: two, args: []string{"fail.py", "exception", "1"}},
-		{name: "exception_in_files", flags: append(logs, "--max-restarts=1", "--min-uptime=0"),
-			args: []string{"fail.py", "exception", "1"}},
+		{
+			name: "exception_in_files", flags: append(logs, "--max-restarts=1", "--min-uptime=0"),
+			args: []string{"fail.py", "exception", "1"},
+		},
 		{name: "exit_3", flags: two, args: []string{"fail.py", "exit", "1"}},
 		{name: "sigsegv", flags: two, args: []string{"fail.py", "segv", "1"}},
 		{name: "import_error", flags: two, args: []string{"fail.py", "import", "1"}},
@@ -218,6 +220,7 @@ func TestGolden(t *testing.T) {
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
 			g := startGolden(t, slices.Concat(tt.flags, tt.args)...)
 			if tt.do != nil {
 				if err := tt.do(g); err != nil {

@@ -85,8 +85,10 @@ func TestHiddenProcesses(t *testing.T) {
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			mark, work := testenv.Mark(), filepath.Join(dir, "work")
-			if err := os.Mkdir(work, 0o755); err != nil {
+			t.Parallel()
+			mark := testenv.Mark()
+			work, err := os.MkdirTemp(dir, "work")
+			if err != nil {
 				t.Fatal(err)
 			}
 			if err := os.Chmod(work, 0o777); err != nil {

@@ -103,15 +103,23 @@ func TestNothingIsLeftBehind(t *testing.T) {
 		code   int
 		stderr string
 	}{
-		{"SIGTERM to the launcher", func(j *job) error { return j.cmd.Process.Signal(syscall.SIGTERM) }, 143,
-			"exit_code=143 reason=signal"},
-		{"SIGINT to the launcher", func(j *job) error { return j.cmd.Process.Signal(syscall.SIGINT) }, 130,
-			"exit_code=130 reason=signal"},
+		{
+			"SIGTERM to the launcher", func(j *job) error { return j.cmd.Process.Signal(syscall.SIGTERM) }, 143,
+			"exit_code=143 reason=signal",
+		},
+		{
+			"SIGINT to the launcher", func(j *job) error { return j.cmd.Process.Signal(syscall.SIGINT) }, 130,
+			"exit_code=130 reason=signal",
+		},
 		{"SIGKILL to the launcher", func(j *job) error { return j.cmd.Process.Kill() }, 137, ""},
-		{"SIGKILL to the agent", func(j *job) error { return syscall.Kill(j.agentPID(), syscall.SIGKILL) }, 137,
-			"exit_code=137 reason=signal"},
-		{"SIGKILL to a worker", func(j *job) error { return syscall.Kill(j.workers[1], syscall.SIGKILL) }, 137,
-			"Signal 9 (SIGKILL)"},
+		{
+			"SIGKILL to the agent", func(j *job) error { return syscall.Kill(j.agentPID(), syscall.SIGKILL) }, 137,
+			"exit_code=137 reason=signal",
+		},
+		{
+			"SIGKILL to a worker", func(j *job) error { return syscall.Kill(j.workers[1], syscall.SIGKILL) }, 137,
+			"Signal 9 (SIGKILL)",
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

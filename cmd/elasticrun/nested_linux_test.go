@@ -38,8 +38,10 @@ func TestLauncherInALauncher(t *testing.T) {
 	}
 	torchrun := func(t *testing.T) []string {
 		t.Helper()
-		return []string{testenv.Torch(t, "2.14"), "-m", "torch.distributed.run", "--standalone", "--no-python",
-			"--nproc-per-node=2"}
+		return []string{
+			testenv.Torch(t, "2.14"), "-m", "torch.distributed.run", "--standalone", "--no-python",
+			"--nproc-per-node=2",
+		}
 	}
 	term := func(j *job) error { return j.cmd.Process.Signal(syscall.SIGTERM) }
 	killWorker := func(j *job) error { return syscall.Kill(j.outerWorker(), syscall.SIGKILL) }
@@ -52,8 +54,10 @@ func TestLauncherInALauncher(t *testing.T) {
 	}{
 		{"elasticrun, SIGTERM to the outer one", elasticrun, term, 143, "exit_code=143 reason=signal\n"},
 		{"elasticrun, SIGKILL to the outer one", elasticrun, func(j *job) error { return j.cmd.Process.Kill() }, 137, ""},
-		{"elasticrun, SIGKILL to the outer agent", elasticrun,
-			func(j *job) error { return syscall.Kill(j.agentPID(), syscall.SIGKILL) }, 137, "exit_code=137 reason=signal\n"},
+		{
+			"elasticrun, SIGKILL to the outer agent", elasticrun,
+			func(j *job) error { return syscall.Kill(j.agentPID(), syscall.SIGKILL) }, 137, "exit_code=137 reason=signal\n",
+		},
 		{"elasticrun, SIGKILL to the outer worker", elasticrun, killWorker, 137, "exit_code=137 reason=worker_killed rank=0"},
 		{"torchrun, SIGTERM to the outer one", torchrun, term, 143, "exit_code=143 reason=signal\n"},
 		{"torchrun, SIGKILL to the outer worker", torchrun, killWorker, 137, "exit_code=137 reason=worker_killed rank=0"},

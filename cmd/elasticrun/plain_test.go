@@ -37,8 +37,10 @@ func TestHostileTextIsPlain(t *testing.T) {
 		{"log", logged(t, "console")},
 		{"log as JSON", logged(t, "json")},
 		{"status", status.Job{RunID: hostile, Result: hostile, Nodes: []status.Node{{
-			Host: hostile, Status: &status.Snapshot{State: hostile,
-				Workers: []status.Worker{{State: hostile, LastLine: hostile}}},
+			Host: hostile, Status: &status.Snapshot{
+				State:   hostile,
+				Workers: []status.Worker{{State: hostile, LastLine: hostile}},
+			},
 		}}}.Text()},
 	} {
 		if steers(tt.text) {

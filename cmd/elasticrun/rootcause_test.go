@@ -38,6 +38,7 @@ func TestRootCauseOfGloo(t *testing.T) {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			for i := range testenv.Repeat(t, 1, 10) {
 				guilty := "1"
 				if strings.HasPrefix(name, "rank 0") {

@@ -29,8 +29,10 @@ func execSrun(args []string) (code int, done bool) {
 	}
 	srun, err := exec.LookPath(cfg.Launch[0])
 	if err != nil {
-		return failUsage(&config.UsageError{Where: facts.Nodes.Source,
-			Problem: "an agent has to be started on each node, which takes srun: " + err.Error()}), true
+		return failUsage(&config.UsageError{
+			Where:   facts.Nodes.Source,
+			Problem: "an agent has to be started on each node, which takes srun: " + err.Error(),
+		}), true
 	}
 	for _, w := range cfg.Warnings {
 		fmt.Fprintln(os.Stderr, "elasticrun: warning:", w)
@@ -38,6 +40,8 @@ func execSrun(args []string) (code int, done bool) {
 	fmt.Fprintf(os.Stderr, "elasticrun: slurm job %s has %d nodes: starting an agent on each by %s\n",
 		facts.Job, facts.Nodes.Is, strings.Join(scheduler.LaunchCommand(facts.Launch, []string{"elasticrun", "..."}), " "))
 	err = syscall.Exec(srun, cfg.Launch, os.Environ())
-	return fail(ending{code: exitInternal, reason: config.ReasonInternal,
-		err: fmt.Errorf("replace this process by %s: %w", srun, err)}), true
+	return fail(ending{
+		code: exitInternal, reason: config.ReasonInternal,
+		err: fmt.Errorf("replace this process by %s: %w", srun, err),
+	}), true
 }

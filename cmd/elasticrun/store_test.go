@@ -397,8 +397,10 @@ func TestStoreLeavesNoGoroutine(t *testing.T) {
 		{name: "urgent", grace: "10000", urgent: true, want: stopped},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			cfg, err := config.LoadStore([]string{"--listen=127.0.0.1:0", "--health=127.0.0.1:0", "--grace", tt.grace,
-				"--log-level=error"})
+			cfg, err := config.LoadStore([]string{
+				"--listen=127.0.0.1:0", "--health=127.0.0.1:0", "--grace", tt.grace,
+				"--log-level=error",
+			})
 			if err != nil {
 				t.Fatal(err)
 			}

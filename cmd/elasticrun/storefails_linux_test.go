@@ -44,8 +44,10 @@ func TestStoreDiskFull(t *testing.T) {
 	if code := s.end(); code != exitRendezvous {
 		t.Errorf("exit code %d, want %d", code, exitRendezvous)
 	}
-	for _, text := range []string{"cannot write to --data-dir=" + dir, "no space left on device",
-		"exit_code=75 reason=rendezvous"} {
+	for _, text := range []string{
+		"cannot write to --data-dir=" + dir, "no space left on device",
+		"exit_code=75 reason=rendezvous",
+	} {
 		if !strings.Contains(s.stderr.String(), text) {
 			t.Errorf("stderr without %q:\n%s", text, &s.stderr)
 		}

@@ -59,6 +59,7 @@ func TestTorch(t *testing.T) {
 				continue
 			}
 			t.Run(fmt.Sprintf("torch %s, %d workers", torch, workers), func(t *testing.T) {
+				t.Parallel()
 				stdout, stderr, code := ddp(t, torch, workers, nil, nil)
 				if code != 0 || !strings.Contains(stdout, ddpResult) {
 					t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
@@ -66,6 +67,7 @@ func TestTorch(t *testing.T) {
 			})
 		}
 		t.Run(fmt.Sprintf("torch %s, a worker dies once", torch), func(t *testing.T) {
+			t.Parallel()
 			stdout, stderr, code := ddp(t, torch, 2, []string{"--max-restarts", "1"},
 				[]string{"--kill-at", "35", "--kill-rank", "1"})
 			if code != 0 || !strings.Contains(stdout, ddpResult) || !strings.Contains(stdout, "going on after step 30") {
@@ -76,6 +78,7 @@ func TestTorch(t *testing.T) {
 			continue
 		}
 		t.Run(fmt.Sprintf("torch %s, no restart is left", torch), func(t *testing.T) {
+			t.Parallel()
 			_, stderr, code := ddp(t, torch, 2, []string{"--max-restarts", "0"}, []string{"--kill-at", "5", "--kill-rank", "1"})
 			if code != 137 || !strings.Contains(stderr, "rank      : 1 (local_rank: 1)") ||
 				!strings.Contains(stderr, "Signal 9 (SIGKILL)") {
@@ -83,10 +86,13 @@ func TestTorch(t *testing.T) {
 			}
 		})
 		t.Run(fmt.Sprintf("torch %s, an exception", torch), func(t *testing.T) {
+			t.Parallel()
 			_, stderr, code := ddp(t, torch, 2, nil, []string{"--fail-at", "5", "--fail-rank", "1"})
 			_, report, _ := strings.Cut(stderr, "Root Cause")
-			for _, want := range []string{"rank      : 1 (local_rank: 1)", "exitcode  : 1",
-				"Traceback (most recent call last)", "RuntimeError: rank 1 was told to fail in step 5"} {
+			for _, want := range []string{
+				"rank      : 1 (local_rank: 1)", "exitcode  : 1",
+				"Traceback (most recent call last)", "RuntimeError: rank 1 was told to fail in step 5",
+			} {
 				if !strings.Contains(report, want) {
 					t.Errorf("the report lacks %q", want)
 				}

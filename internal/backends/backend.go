@@ -138,8 +138,10 @@ func (b *backend) Create(_ context.Context, p rdzv.Parameters) (rdzv.Handler, er
 	}
 	o.SharedRunID = p.RunID == config.NoRunID
 	if b.cfg.MaxNodes > 1 {
-		o.Session = (&exitNotices{cfg: b.cfg, version: b.Version, lifeline: b.Lifeline, etcd: b.etcdOptions,
-			log: b.Logger}).session
+		o.Session = (&exitNotices{
+			cfg: b.cfg, version: b.Version, lifeline: b.Lifeline, etcd: b.etcdOptions,
+			log: b.Logger,
+		}).session
 	}
 	if b.cfg.MaxNodes > 1 && b.name == rdzv.BackendEtcd {
 		o.Access = &elastic.Elected{RunID: p.RunID, Dial: b.dialEtcd, Logger: b.Logger}

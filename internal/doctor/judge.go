@@ -96,8 +96,10 @@ func endpoints(at []preview.Endpoint, refusal error) []Check {
 	for _, e := range at {
 		name := fmt.Sprintf("%s:%d", e.Host, e.Port)
 		if e.Problem != "" {
-			checks = append(checks, Check{"endpoint", Warn, e.Problem,
-				"correct the name or the name service; the launch retries until join_timeout"})
+			checks = append(checks, Check{
+				"endpoint", Warn, e.Problem,
+				"correct the name or the name service; the launch retries until join_timeout",
+			})
 		}
 		for _, a := range e.Addresses {
 			checks = append(checks, endpoint(name, a))
@@ -107,8 +109,10 @@ func endpoints(at []preview.Endpoint, refusal error) []Check {
 		}
 	}
 	if refusal != nil {
-		checks = append(checks, Check{"rendezvous", Fail, refusal.Error(),
-			"give each job its own endpoint, the same on all of its nodes"})
+		checks = append(checks, Check{
+			"rendezvous", Fail, refusal.Error(),
+			"give each job its own endpoint, the same on all of its nodes",
+		})
 	}
 	return checks
 }
@@ -238,8 +242,10 @@ func kernelLog(log evidence.KernelLog, now time.Time) Check {
 		}
 	}
 	if n := len(recent); n > 0 {
-		return Check{name, Warn, fmt.Sprintf("%d Xid messages in the last hour, the last: %s", n, recent[n-1].Text),
-			"look up their numbers in NVIDIA's Xid list: some are faults of a program, others of the hardware"}
+		return Check{
+			name, Warn, fmt.Sprintf("%d Xid messages in the last hour, the last: %s", n, recent[n-1].Text),
+			"look up their numbers in NVIDIA's Xid list: some are faults of a program, others of the hardware",
+		}
 	}
 	return Check{Name: name, Status: OK, Value: "no fault of a GPU in the last hour"}
 }

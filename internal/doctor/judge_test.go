@@ -22,8 +22,10 @@ func fit() Facts {
 		Script:      "train.py",
 		HostName:    Name{Host: "node1", Addrs: own, Local: own},
 		Endpoints: []preview.Endpoint{{Host: "node1", Port: 29400, Addresses: []preview.Address{
-			{Addr: own[0], Local: true, State: preview.StateThisRun, Store: &preview.StoreInfo{RoundTrip: 0.001,
-				ClockOffset: 0.2}},
+			{Addr: own[0], Local: true, State: preview.StateThisRun, Store: &preview.StoreInfo{
+				RoundTrip:   0.001,
+				ClockOffset: 0.2,
+			}},
 		}}},
 		Disks: []Disk{
 			{What: "temporary files", Path: "/tmp", Total: 100 * gib, Free: 50 * gib, Files: 1e6, FreeFiles: 1e5},
@@ -33,8 +35,10 @@ func fit() Facts {
 			{Index: "0", Name: "H100", Temperature: 45}, {Index: "1", Name: "H100", Temperature: 46},
 		}},
 		Kernel: evidence.KernelLog{Readable: true},
-		Limits: Limits{NoFile: 1 << 20, MemLock: Unlimited, Core: 0, CorePattern: "core", PIDMax: 4194304,
-			CgroupPIDs: Unlimited, RDMA: true},
+		Limits: Limits{
+			NoFile: 1 << 20, MemLock: Unlimited, Core: 0, CorePattern: "core", PIDMax: 4194304,
+			CgroupPIDs: Unlimited, RDMA: true,
+		},
 		Memory: Memory{Total: 512 * gib, Available: 400 * gib},
 	}
 }
@@ -55,13 +59,17 @@ func TestJudge(t *testing.T) {
 	}{
 		{name: "nothing", change: func(*Facts) {}},
 		{name: "no python", change: func(f *Facts) { f.Interpreter = nil }},
-		{"python that does not start", func(f *Facts) { f.Interpreter.Err = errors.New("exit status 1") }, "interpreter",
-			Fail, "python3 -c pass: exit status 1"},
+		{
+			"python that does not start", func(f *Facts) { f.Interpreter.Err = errors.New("exit status 1") }, "interpreter",
+			Fail, "python3 -c pass: exit status 1",
+		},
 		{"python that takes long", func(f *Facts) { f.Interpreter.Took = 6 * time.Second }, "interpreter", Warn, "in 6s"},
 		{"no script", func(f *Facts) { f.ScriptErr = errors.New("not there") }, "script", Fail, "not there"},
 		{"port taken", func(f *Facts) { f.PortErr = errors.New("port 1 is held") }, "ports", Fail, "port 1 is held"},
-		{"name not known", func(f *Facts) { f.HostName.Err = errors.New("it cannot be looked up") }, "host name", Warn,
-			"node1: it cannot"},
+		{
+			"name not known", func(f *Facts) { f.HostName.Err = errors.New("it cannot be looked up") }, "host name", Warn,
+			"node1: it cannot",
+		},
 		{"name of another machine", func(f *Facts) { f.HostName.Local = nil }, "host name", Warn, "node1 is 10.0.0.1"},
 		{"name that is loopback", func(f *Facts) {
 			f.HostName.Addrs = []netip.Addr{netip.MustParseAddr("127.0.1.1")}
@@ -69,17 +77,23 @@ func TestJudge(t *testing.T) {
 		{name: "name that is loopback, on one node", change: func(f *Facts) {
 			f.Nodes, f.HostName.Addrs = 1, []netip.Addr{netip.MustParseAddr("127.0.1.1")}
 		}},
-		{"endpoint without an address", func(f *Facts) { f.Endpoints = []preview.Endpoint{{Problem: "no such host"}} },
-			"endpoint", Warn, "no such host"},
-		{"endpoint behind a firewall", func(f *Facts) { at(f).State, at(f).Store = preview.StateTimedOut, nil },
-			"endpoint", Warn, "10.0.0.1"},
+		{
+			"endpoint without an address", func(f *Facts) { f.Endpoints = []preview.Endpoint{{Problem: "no such host"}} },
+			"endpoint", Warn, "no such host",
+		},
+		{
+			"endpoint behind a firewall", func(f *Facts) { at(f).State, at(f).Store = preview.StateTimedOut, nil },
+			"endpoint", Warn, "10.0.0.1",
+		},
 		{"endpoint not there yet", func(f *Facts) {
 			at(f).State, at(f).Store, at(f).Local = preview.StateNobody, nil,
 				false
 		}, "endpoint", Warn, "10.0.0.1"},
 		{name: "endpoint to be hosted here", change: func(f *Facts) { at(f).State, at(f).Store = preview.StateNobody, nil }},
-		{"stranger", func(f *Facts) { at(f).State, at(f).Store = preview.StateUnknownProgram, nil }, "endpoint", Warn,
-			"10.0.0.1"},
+		{
+			"stranger", func(f *Facts) { at(f).State, at(f).Store = preview.StateUnknownProgram, nil }, "endpoint", Warn,
+			"10.0.0.1",
+		},
 		{"refused", func(f *Facts) { f.Refusal = errors.New("another job's") }, "rendezvous", Fail, "another job's"},
 		{"clocks apart", func(f *Facts) { at(f).Store.ClockOffset = -1.1 }, "clock", Warn, "ahead by -1.1s"},
 		{name: "clocks apart by no more than the way takes", change: func(f *Facts) {
@@ -89,29 +103,41 @@ func TestJudge(t *testing.T) {
 		{"little room", func(f *Facts) { f.Disks[0].Free = gib - 1 }, "temporary files", Warn, "1023 MiB free of 100 GiB"},
 		{"no room", func(f *Facts) { f.Disks[0].Free = mib }, "temporary files", Fail, "1.0 MiB free"},
 		{"no room for files", func(f *Facts) { f.Disks[0].FreeFiles = 5 }, "temporary files", Fail, "5 more files"},
-		{"no folder", func(f *Facts) { f.Disks[0].Err = errors.New("permission denied") }, "temporary files", Fail,
-			"permission denied"},
-		{"a container's shared memory", func(f *Facts) { f.Disks[1].Total, f.Disks[1].Free = 64*mib, 64*mib }, ShmName,
-			Warn, "64 MiB free of 64 MiB"},
+		{
+			"no folder", func(f *Facts) { f.Disks[0].Err = errors.New("permission denied") }, "temporary files", Fail,
+			"permission denied",
+		},
+		{
+			"a container's shared memory", func(f *Facts) { f.Disks[1].Total, f.Disks[1].Free = 64*mib, 64*mib }, ShmName,
+			Warn, "64 MiB free of 64 MiB",
+		},
 		{"shared memory used up", func(f *Facts) { f.Disks[1].Free = 0 }, ShmName, Fail, "0 B free of 64 GiB"},
 		{"no shared memory", func(f *Facts) { f.Disks[1].Err = errors.New("no such file") }, ShmName, Warn, "no such file"},
 		{name: "no GPUs", change: func(f *Facts) { f.GPUs = GPUs{} }},
 		{"driver that fails", func(f *Facts) { f.GPUs.Err = errors.New("no answer") }, "GPUs", Fail, "no answer"},
 		{"no nvidia-smi", func(f *Facts) { f.GPUs = GPUs{Visible: 8} }, "GPUs", Warn, "8, their state"},
 		{"workers that share", func(f *Facts) { f.GPUs.Visible = 4 }, "GPUs", Warn, "would see 4"},
-		{"ECC errors", func(f *Facts) { f.GPUs.Health[1].UncorrectedErrors = 2 }, "GPU 1", Warn,
-			"2 uncorrectable ECC errors"},
+		{
+			"ECC errors", func(f *Facts) { f.GPUs.Health[1].UncorrectedErrors = 2 }, "GPU 1", Warn,
+			"2 uncorrectable ECC errors",
+		},
 		{"reset pending", func(f *Facts) { f.GPUs.Health[1].ResetPending = true }, "GPU 1", Fail, "a reset is pending"},
-		{"rows used up", func(f *Facts) { f.GPUs.Health[1].RemapFailed = true }, "GPU 1", Fail,
-			"remapping its memory failed"},
+		{
+			"rows used up", func(f *Facts) { f.GPUs.Health[1].RemapFailed = true }, "GPU 1", Fail,
+			"remapping its memory failed",
+		},
 		{"lost", func(f *Facts) { f.GPUs.Health[1].Broken = "ERR!" }, "GPU 1", Fail, "ERR!"},
 		{"hot", func(f *Facts) { f.GPUs.Health[1].Temperature = 90 }, "GPU 1", Warn, "90 °C"},
 		{"slow", func(f *Facts) { f.GPUs.Health[1].Slowdowns = []string{"a power brake"} }, "GPU 1", Warn, "a power brake"},
-		{"Xid", func(f *Facts) { f.Kernel = xid(time.Minute, "NVRM: Xid (PCI:0000:01:00): 31, pid=7") }, "kernel log",
-			Warn, "Xid (PCI:0000:01:00): 31"},
+		{
+			"Xid", func(f *Facts) { f.Kernel = xid(time.Minute, "NVRM: Xid (PCI:0000:01:00): 31, pid=7") }, "kernel log",
+			Warn, "Xid (PCI:0000:01:00): 31",
+		},
 		{name: "old Xid", change: func(f *Facts) { f.Kernel = xid(2*time.Hour, "NVRM: Xid (PCI:0000:01:00): 31, pid=7") }},
-		{"lost GPU, long ago", func(f *Facts) { f.Kernel = xid(2*time.Hour, "NVRM: Xid (PCI:0000:01:00): 79, pid=7") },
-			"kernel log", Fail, "79"},
+		{
+			"lost GPU, long ago", func(f *Facts) { f.Kernel = xid(2*time.Hour, "NVRM: Xid (PCI:0000:01:00): 79, pid=7") },
+			"kernel log", Fail, "79",
+		},
 		{name: "kernel log not readable", change: func(f *Facts) { f.Kernel.Readable = false }},
 		{"few files", func(f *Facts) { f.Limits.NoFile = 1024 }, "open files", Warn, "at most 1024"},
 		{"little locked memory", func(f *Facts) { f.Limits.MemLock = 64 << 10 }, "locked memory", Warn, "64 KiB"},
@@ -120,11 +146,15 @@ func TestJudge(t *testing.T) {
 				false
 		}},
 		{"few pids", func(f *Facts) { f.Limits.PIDMax = 1000 }, "processes", Warn, "pids up to 1000"},
-		{"few pids left in the cgroup", func(f *Facts) { f.Limits.CgroupPIDs, f.Limits.CgroupPIDsUsed = 4096, 3000 },
-			"processes", Warn, "3000 of this cgroup's 4096"},
+		{
+			"few pids left in the cgroup", func(f *Facts) { f.Limits.CgroupPIDs, f.Limits.CgroupPIDsUsed = 4096, 3000 },
+			"processes", Warn, "3000 of this cgroup's 4096",
+		},
 		{"little memory", func(f *Facts) { f.Memory.Available = 7 * gib }, "memory", Warn, "7.0 GiB available of 512 GiB"},
-		{"little memory in the cgroup", func(f *Facts) { f.Memory.CgroupMax, f.Memory.CgroupUsed = 8*gib, gib }, "memory",
-			Warn, "limit is 8.0 GiB, of which 7.0 GiB"},
+		{
+			"little memory in the cgroup", func(f *Facts) { f.Memory.CgroupMax, f.Memory.CgroupUsed = 8*gib, gib }, "memory",
+			Warn, "limit is 8.0 GiB, of which 7.0 GiB",
+		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()

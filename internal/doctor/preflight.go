@@ -55,8 +55,10 @@ func NewSiteCheck(cfg *config.Config, log zerolog.Logger) *SiteCheck {
 	if cfg.PreflightCmd == "" {
 		return nil
 	}
-	return &SiteCheck{command: cfg.PreflightCmd, timeout: cfg.PreflightTimeout,
-		env: config.WithoutSecrets(os.Environ()), log: log}
+	return &SiteCheck{
+		command: cfg.PreflightCmd, timeout: cfg.PreflightTimeout,
+		env: config.WithoutSecrets(os.Environ()), log: log,
+	}
 }
 
 // Check runs the command. It logs the last line of a successful command at any level; the error of a failed one has it.

@@ -23,8 +23,10 @@ func TestOutput(t *testing.T) {
 		{name: "nothing", script: "true"},
 		{name: "failure", script: "echo why; exit 3", last: "why", err: "exit status 3 (why)"},
 		{name: "a signal", script: "kill -9 $$", err: "signal: killed"},
-		{name: "no end", script: "echo begun; sleep 100", bound: 50 * time.Millisecond, last: "begun",
-			err: "no end within 50ms (begun)"},
+		{
+			name: "no end", script: "echo begun; sleep 100", bound: 50 * time.Millisecond, last: "begun",
+			err: "no end within 50ms (begun)",
+		},
 		{name: "a lot", script: "yes | head -c 100000; echo; echo end", last: "end"},
 		{name: "colors", script: `printf '\033[31mred'`, last: "?[31mred"},
 	} {

@@ -57,8 +57,10 @@ func warningText(event []byte) string {
 	if err, ok := fields[zerolog.ErrorFieldName]; ok {
 		text += fmt.Sprint(": ", err)
 	}
-	for _, known := range []string{zerolog.MessageFieldName, zerolog.ErrorFieldName, zerolog.LevelFieldName,
-		zerolog.TimestampFieldName} {
+	for _, known := range []string{
+		zerolog.MessageFieldName, zerolog.ErrorFieldName, zerolog.LevelFieldName,
+		zerolog.TimestampFieldName,
+	} {
 		delete(fields, known)
 	}
 	var more []string

@@ -28,8 +28,10 @@ func TestWarnings(t *testing.T) {
 		}
 		got[i].Time = report.Time{}
 	}
-	want := []report.Warning{{Level: "warn", Text: "output is lost: disk; full (file=/x, rank=3)"},
-		{Level: "error", Text: "worse"}}
+	want := []report.Warning{
+		{Level: "warn", Text: "output is lost: disk; full (file=/x, rank=3)"},
+		{Level: "error", Text: "worse"},
+	}
 	if diff := cmp.Diff(want, got); count != 2 || diff != "" {
 		t.Errorf("%d warnings (-want +got):\n%s", count, diff)
 	}

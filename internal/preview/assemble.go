@@ -186,8 +186,10 @@ func workers(in Input) ([]Worker, error) {
 	}
 	for i, round := range rounds {
 		var err error
-		hypothetical[i], err = agent.Preview(in.Spec, agent.Hypothetical{Round: &round, RunID: ids[i], Hostname: in.Host,
-			Env: in.Env, Files: files})
+		hypothetical[i], err = agent.Preview(in.Spec, agent.Hypothetical{
+			Round: &round, RunID: ids[i], Hostname: in.Host,
+			Env: in.Env, Files: files,
+		})
 		if err != nil {
 			return nil, err
 		}

@@ -23,13 +23,17 @@ func TestKnownVariables(t *testing.T) {
 	}{
 		{
 			name: "one node", want: "RANK=1 WORLD_SIZE=2 GROUP_RANK=0 MASTER_ADDR=127.0.0.1 MASTER_PORT=? TORCHELASTIC_RUN_ID=?",
-			job: config.Config{MinNodes: 1, MaxNodes: 1, Rendezvous: config.Rendezvous{Backend: rdzv.BackendC10d,
-				MasterAddr: "127.0.0.1", Hint: -1}},
+			job: config.Config{MinNodes: 1, MaxNodes: 1, Rendezvous: config.Rendezvous{
+				Backend:    rdzv.BackendC10d,
+				MasterAddr: "127.0.0.1", Hint: -1,
+			}},
 		},
 		{
 			name: "static", want: "RANK=5 WORLD_SIZE=8 GROUP_RANK=2 MASTER_ADDR=a MASTER_PORT=7 TORCHELASTIC_RUN_ID=job",
-			job: config.Config{MinNodes: 4, MaxNodes: 4, Rendezvous: config.Rendezvous{Backend: rdzv.BackendStatic,
-				MasterAddr: "a", MasterPort: 7, Hint: 2}},
+			job: config.Config{MinNodes: 4, MaxNodes: 4, Rendezvous: config.Rendezvous{
+				Backend:    rdzv.BackendStatic,
+				MasterAddr: "a", MasterPort: 7, Hint: 2,
+			}},
 		},
 		{
 			name: "fixed number of nodes", want: "RANK=? WORLD_SIZE=8 GROUP_RANK=? MASTER_ADDR=? MASTER_PORT=? TORCHELASTIC_RUN_ID=job",
@@ -99,14 +103,18 @@ func TestHosting(t *testing.T) {
 		{name: "some of its addresses", nodes: 2, at: []Address{here, there}, hint: -1, want: HostsUnknown},
 		{name: "some, and the first rank", nodes: 2, at: []Address{here, there}, hint: 0, want: HostsYes},
 		{name: "served already", nodes: 2, at: []Address{served}, hint: -1, want: HostsNo},
-		{name: "taken", nodes: 2, at: []Address{{Addr: here.Addr, Local: true, State: StateUnknownProgram}}, hint: -1,
-			want: HostsNo},
+		{
+			name: "taken", nodes: 2, at: []Address{{Addr: here.Addr, Local: true, State: StateUnknownProgram}}, hint: -1,
+			want: HostsNo,
+		},
 		{name: "not found", nodes: 2, hint: -1, want: HostsUnknown},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
-			c := &config.Config{MaxNodes: tc.nodes, Rendezvous: config.Rendezvous{Backend: rdzv.BackendC10d,
-				IsHost: tc.isHost, Hint: tc.hint}}
+			c := &config.Config{MaxNodes: tc.nodes, Rendezvous: config.Rendezvous{
+				Backend: rdzv.BackendC10d,
+				IsHost:  tc.isHost, Hint: tc.hint,
+			}}
 			if tc.etcd {
 				c.Rendezvous.Backend = rdzv.BackendEtcd
 			}

@@ -107,8 +107,10 @@ func checkFinished(ctx context.Context, cfg *config.Config, version string) (lin
 	if len(ports) == 0 {
 		ports = []int{r.Endpoints[0].Port}
 	}
-	access := &elastic.C10d{RunID: cfg.RunID, Version: version, Host: r.Endpoints[0].Host, Ports: ports,
-		Secret: []byte(r.Secret.Reveal())}
+	access := &elastic.C10d{
+		RunID: cfg.RunID, Version: version, Host: r.Endpoints[0].Host, Ports: ports,
+		Secret: []byte(r.Secret.Reveal()),
+	}
 	store, err := access.OpenObserver(ctx, backends.VisitTTL)
 	if err != nil {
 		return "", nil

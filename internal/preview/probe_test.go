@@ -65,8 +65,10 @@ func TestProbeAsksEachAddress(t *testing.T) {
 	ask := func(_ context.Context, addr string) (coord.ProbeResult, error) {
 		return coord.ProbeResult{RunID: addr, RoundTrip: time.Second}, nil
 	}
-	found, err := Probe(t.Context(), []config.HostPort{{Host: "localhost", Port: 29400},
-		{Host: "name.invalid", Port: 1}}, ask)
+	found, err := Probe(t.Context(), []config.HostPort{
+		{Host: "localhost", Port: 29400},
+		{Host: "name.invalid", Port: 1},
+	}, ask)
 	if err != nil {
 		t.Fatal(err)
 	}

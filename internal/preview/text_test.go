@@ -16,8 +16,10 @@ func TestTextIsPrintable(t *testing.T) {
 		Host: nasty, ConfigFile: nasty, StartedBy: []string{nasty}, Warnings: []string{nasty}, RanksNote: nasty,
 		Settings: []Setting{{Name: nasty, Value: nasty, Source: nasty}},
 		Job:      Job{RunID: nasty, Role: nasty},
-		Rendezvous: Rendezvous{Backend: nasty, Endpoint: nasty, HostsWhy: nasty, WorkerStore: nasty,
-			Endpoints: []Endpoint{{Host: nasty, Problem: nasty, Addresses: []Address{{Detail: nasty}}}}},
+		Rendezvous: Rendezvous{
+			Backend: nasty, Endpoint: nasty, HostsWhy: nasty, WorkerStore: nasty,
+			Endpoints: []Endpoint{{Host: nasty, Problem: nasty, Addresses: []Address{{Detail: nasty}}}},
+		},
 		Interpreter: &Interpreter{Path: nasty, Source: nasty},
 		Logs:        Logs{Folder: nasty},
 		Workers:     []Worker{{Command: []string{nasty}, Env: []Variable{{Name: nasty, Value: &value}}}},

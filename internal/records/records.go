@@ -58,7 +58,8 @@ func Open(cfg *config.Config, version string, now time.Time, check func(path str
 	if filepath.Dir(r.path("0")) != filepath.Dir(r.path("1")) {
 		return nil, &config.UsageError{
 			Where:   where,
-			Problem: "${node_rank} is known only at the end: use it in the name of the file, not in its folder"}
+			Problem: "${node_rank} is known only at the end: use it in the name of the file, not in its folder",
+		}
 	}
 	if err := check(r.path("0")); err != nil {
 		return nil, &config.UsageError{Where: where, Problem: err.Error() + "; name a file in a folder that you may write"}
@@ -68,8 +69,10 @@ func Open(cfg *config.Config, version string, now time.Time, check func(path str
 
 // path returns the path of the report of a node with this rank.
 func (r *Records) path(nodeRank string) string {
-	return workerlog.Substitute(r.cfg.Report, map[string]string{"hostname": r.Host, "run_id": r.cfg.RunID,
-		"node_rank": nodeRank})
+	return workerlog.Substitute(r.cfg.Report, map[string]string{
+		"hostname": r.Host, "run_id": r.cfg.RunID,
+		"node_rank": nodeRank,
+	})
 }
 
 // Complete adds what the launcher knows to the agent's report. rep is empty if there was no agent.

@@ -45,8 +45,10 @@ func newAgent(c *config, number, nproc int, report func(update), log zerolog.Log
 	identity := fmt.Sprintf("machine:%032x/0", number) // as long as a real one
 	hosts := false
 	a.h = elastic.New(elastic.Options{
-		Backend: rdzv.BackendC10d, RunID: runID, Job: c.Job, Node: elastic.Node{Host: name, Identity: identity, Hint: -1,
-			Launch: elastic.Launch{ID: runID}},
+		Backend: rdzv.BackendC10d, RunID: runID, Job: c.Job, Node: elastic.Node{
+			Host: name, Identity: identity, Hint: -1,
+			Launch: elastic.Launch{ID: runID},
+		},
 		Access: &elastic.C10d{
 			RunID: runID, TTL: attempts * c.KeepAlive, Host: host, Ports: []int{port}, IsHost: &hosts, Hint: -1,
 			Connect: a.link.connect, Logger: log,
@@ -92,8 +94,10 @@ func (a *agent) work(ctx context.Context, r *rdzv.Round) (f *rdzv.Failure, again
 		case v := <-a.orders:
 			switch v {
 			case verbFail:
-				f = &rdzv.Failure{Failure: failure.Failure{Host: "node" + strconv.Itoa(a.number),
-					GlobalRank: r.Assignment.GlobalBase, ExitCode: 1}}
+				f = &rdzv.Failure{Failure: failure.Failure{
+					Host:       "node" + strconv.Itoa(a.number),
+					GlobalRank: r.Assignment.GlobalBase, ExitCode: 1,
+				}}
 				a.h.Fail(*f)
 				return f, true
 			case verbLeave:

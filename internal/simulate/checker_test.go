@@ -15,8 +15,10 @@ func roundOf(number int, nproc ...int) []entry {
 	}
 	entries, base := make([]entry, len(nproc)), 0
 	for rank, n := range nproc {
-		entries[rank] = entry{Agent: 10 + rank, Round: number, Rank: rank, Nodes: len(nproc), Nproc: n, Base: base,
-			World: world}
+		entries[rank] = entry{
+			Agent: 10 + rank, Round: number, Rank: rank, Nodes: len(nproc), Nproc: n, Base: base,
+			World: world,
+		}
 		base += n
 	}
 	return entries
@@ -36,8 +38,10 @@ func TestChecker(t *testing.T) {
 	if diff := cmp.Diff([]int{10, 12}, l.members(0)); diff != "" {
 		t.Error(diff)
 	}
-	if err := l.take(update{Entries: first[1:2], Stops: []stop{{Agent: 11, Round: 0}, {Agent: 11, Round: 0}},
-		Ends: []end{{Agent: 3}}}); err != nil {
+	if err := l.take(update{
+		Entries: first[1:2], Stops: []stop{{Agent: 11, Round: 0}, {Agent: 11, Round: 0}},
+		Ends: []end{{Agent: 3}},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if n, ok := l.latest(); !ok || n != 0 {
@@ -67,10 +71,14 @@ func TestCheckerFindsDefects(t *testing.T) {
 		{"an agent twice", func(e []entry) { e[1].Agent = 10 }, "round 4: 2 agents have its 3 ranks"},
 		{"other nodes", func(e []entry) { e[1].Nodes = 2 }, "agent 11 got 2 nodes and 0 restarts, another agent 3 and 0"},
 		{"no nodes", func(e []entry) { e[0].Nodes = 0 }, "round 4: agent 10 got 0 nodes"},
-		{"other restarts", func(e []entry) { e[2].Restarts = 1 },
-			"agent 12 got 3 nodes and 1 restarts, another agent 3 and 0"},
-		{"global ranks with a gap", func(e []entry) { e[1].Base++ },
-			"the first worker of rank 1 has global rank 3 instead of 2"},
+		{
+			"other restarts", func(e []entry) { e[2].Restarts = 1 },
+			"agent 12 got 3 nodes and 1 restarts, another agent 3 and 0",
+		},
+		{
+			"global ranks with a gap", func(e []entry) { e[1].Base++ },
+			"the first worker of rank 1 has global rank 3 instead of 2",
+		},
 		{"another world", func(e []entry) { e[0].World++ }, "round 4: rank 0 got a world size of 12 instead of 11"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -215,7 +215,8 @@ func (j *job) victims(s *Step) []int {
 // step sends an order and waits until every agent that can be in the next round is in it. It then calls check, unless
 // it is nil.
 func (j *job) step(ctx context.Context, name string, agents int,
-	prepare func(*Step) (o order, check func() error)) error {
+	prepare func(*Step) (o order, check func() error),
+) error {
 	s := Step{Name: name, Agents: agents, Round: j.round, Nodes: len(j.checker.members(j.round))}
 	before := j.store.stats()
 	o, check := prepare(&s)

@@ -27,8 +27,10 @@ func Fetch(ctx context.Context, addr string) (Snapshot, error) {
 	if err != nil {
 		return s, err
 	}
-	client := &http.Client{Transport: &http.Transport{Proxy: nil, DisableKeepAlives: true,
-		DialContext: new(net.Dialer).DialContext}}
+	client := &http.Client{Transport: &http.Transport{
+		Proxy: nil, DisableKeepAlives: true,
+		DialContext: new(net.Dialer).DialContext,
+	}}
 	res, err := client.Do(req)
 	if err != nil {
 		return s, describe(err)

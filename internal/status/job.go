@@ -39,11 +39,15 @@ type Node struct {
 
 // OfAgent returns the status of a job as one of its agents sees it.
 func OfAgent(s Snapshot) Job {
-	j := Job{Schema: Schema, Time: s.Time, RunID: s.RunID,
-		Nodes: []Node{{Rank: s.NodeRank, Host: s.Host, Workers: s.LocalWorldSize, Status: &s}}}
+	j := Job{
+		Schema: Schema, Time: s.Time, RunID: s.RunID,
+		Nodes: []Node{{Rank: s.NodeRank, Host: s.Host, Workers: s.LocalWorldSize, Status: &s}},
+	}
 	if s.Round != nil {
-		j.Round = &Round{Number: *s.Round, Nodes: s.Nodes, WorldSize: s.WorldSize, Restarts: s.Restarts,
-			MaxRestarts: s.MaxRestarts}
+		j.Round = &Round{
+			Number: *s.Round, Nodes: s.Nodes, WorldSize: s.WorldSize, Restarts: s.Restarts,
+			MaxRestarts: s.MaxRestarts,
+		}
 	}
 	return j
 }

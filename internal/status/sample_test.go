@@ -28,8 +28,10 @@ func sample() Snapshot {
 	s.Workers[0].Usage = &Usage{Processes: 5, CPUPercent: new(101.5), RSSBytes: 3 << 30}
 	s.Workers[1].Usage = &Usage{Processes: 5, CPUPercent: new(99.8), RSSBytes: 3 << 30}
 	s.Workers[0].LastLine = "step 1200 loss 0.31"
-	s.GPUs = []GPU{{UtilizationPercent: new(97), MemoryUsedBytes: new(int64(60 << 30)),
-		MemoryTotalBytes: new(int64(80 << 30))}}
+	s.GPUs = []GPU{{
+		UtilizationPercent: new(97), MemoryUsedBytes: new(int64(60 << 30)),
+		MemoryTotalBytes: new(int64(80 << 30)),
+	}}
 	return s
 }
 
@@ -82,8 +84,10 @@ func sampleJob() Job {
 	s := sample()
 	waiting := Snapshot{State: Waiting, Since: report.Time{Time: epoch.Add(20 * 1e9)}, LocalWorldSize: 2}
 	return Job{
-		Schema: Schema, Time: s.Time, RunID: s.RunID, Round: &Round{Number: 2, Nodes: 3, WorldSize: 6, Restarts: 1,
-			MaxRestarts: 2},
+		Schema: Schema, Time: s.Time, RunID: s.RunID, Round: &Round{
+			Number: 2, Nodes: 3, WorldSize: 6, Restarts: 1,
+			MaxRestarts: 2,
+		},
 		Nodes: []Node{
 			{Rank: new(0), Host: "node1", Workers: 2},
 			{Rank: new(1), Host: "node3", Workers: 2, Status: &s},
@@ -110,8 +114,10 @@ last failure: rank 3 on node3 x in round 0, 51s ago: boom
 	if diff := cmp.Diff(want, one.Text()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	if got := (Job{RunID: "r", Result: "failed",
-		Why: "rank 3 on h: boom"}).Text(); got != "run id r: no round yet, ended: failed: rank 3 on h: boom\n" {
+	if got := (Job{
+		RunID: "r", Result: "failed",
+		Why: "rank 3 on h: boom",
+	}).Text(); got != "run id r: no round yet, ended: failed: rank 3 on h: boom\n" {
 		t.Errorf("%q", got)
 	}
 }

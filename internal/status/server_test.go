@@ -162,8 +162,10 @@ func TestServerIsBounded(t *testing.T) {
 	}
 	for _, tt := range []struct{ what, text, want string }{
 		{"rubbish", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", "400 Bad Request"},
-		{"a huge header", "GET /status HTTP/1.1\r\nHost: x\r\nX: " + strings.Repeat("x", 20<<10) + "\r\n\r\n",
-			"431 Request Header Fields Too Large"},
+		{
+			"a huge header", "GET /status HTTP/1.1\r\nHost: x\r\nX: " + strings.Repeat("x", 20<<10) + "\r\n\r\n",
+			"431 Request Header Fields Too Large",
+		},
 		{"no host", "GET /status HTTP/1.1\r\n\r\n", "400 Bad Request"},
 		{"a pipelined crowd", strings.Repeat("GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n", 100), "200 OK"},
 	} {

@@ -58,8 +58,10 @@ func (s *Snapshot) apply(r events.Event) {
 	case events.KindWorkerStarted:
 		s.enter(Running, r, "")
 		if w := s.worker(r); w != nil {
-			*w = Worker{Rank: *r.Rank, LocalRank: *r.LocalRank, PID: r.PID, State: WorkerRunning,
-				Since: report.Time{Time: r.Time}}
+			*w = Worker{
+				Rank: *r.Rank, LocalRank: *r.LocalRank, PID: r.PID, State: WorkerRunning,
+				Since: report.Time{Time: r.Time},
+			}
 		}
 	case events.KindWorkerEnded:
 		s.end(r)
@@ -129,6 +131,8 @@ func (s *Snapshot) fail(r events.Event) {
 	if r.Round == nil || r.Rank == nil || s.LastFailure != nil && s.LastFailure.Round == *r.Round {
 		return
 	}
-	s.LastFailure = &Failure{Time: report.Time{Time: r.Time}, Round: *r.Round, Rank: *r.Rank, Cause: r.Cause,
-		Summary: r.Summary}
+	s.LastFailure = &Failure{
+		Time: report.Time{Time: r.Time}, Round: *r.Round, Rank: *r.Rank, Cause: r.Cause,
+		Summary: r.Summary,
+	}
 }

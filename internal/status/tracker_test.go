@@ -25,8 +25,10 @@ func at(second int, round int, r events.Event) events.Event {
 }
 
 func started(second, round, rank int) events.Event {
-	return at(second, round, events.Event{Kind: events.KindWorkerStarted, Rank: new(2 + rank), LocalRank: new(rank),
-		PID: 100*round + rank + 40})
+	return at(second, round, events.Event{
+		Kind: events.KindWorkerStarted, Rank: new(2 + rank), LocalRank: new(rank),
+		PID: 100*round + rank + 40,
+	})
 }
 
 func gone(second, round, rank, code int, stopped bool) events.Event {
@@ -49,32 +51,46 @@ func life() (records []events.Event, want []string) {
 		r    events.Event
 		want string
 	}{
-		{at(0, -1, events.Event{Kind: events.KindLauncherStarted, Name: "train.py", Version: "1.0", Backend: "c10d",
-			LocalWorldSize: 2, PID: 7}), "starting 0:"},
+		{at(0, -1, events.Event{
+			Kind: events.KindLauncherStarted, Name: "train.py", Version: "1.0", Backend: "c10d",
+			LocalWorldSize: 2, PID: 7,
+		}), "starting 0:"},
 		{at(1, -1, events.Event{Kind: events.KindWaiting}), "waiting 1:"},
 		{begun(2, 0, events.VerdictFirst, 0), "starting 2: starting starting rounds=1"},
 		{started(3, 0, 0), "running 3: running starting rounds=1"},
 		{started(3, 0, 1), "running 3: running running rounds=1"},
 		{gone(9, 0, 1, 1, false), "running 3: running failed rounds=1"},
-		{at(9, 0, events.Event{Kind: events.KindStop, Why: "local rank 1: exited with code 1"}),
-			"stopping 9: running failed rounds=1 why=local rank 1: exited with code 1"},
+		{
+			at(9, 0, events.Event{Kind: events.KindStop, Why: "local rank 1: exited with code 1"}),
+			"stopping 9: running failed rounds=1 why=local rank 1: exited with code 1",
+		},
 		{gone(10, 0, 0, 143, true), "stopping 9: stopped failed rounds=1 why=local rank 1: exited with code 1"},
-		{at(9, 0, events.Event{Kind: events.KindFailure, Rank: new(3), Cause: "exception", Summary: "boom"}),
-			"stopping 9: stopped failed rounds=1 why=local rank 1: exited with code 1 failures=1 boom"},
-		{at(9, 0, events.Event{Kind: events.KindFailure, Rank: new(2), Cause: "peer", Summary: "closed"}),
-			"stopping 9: stopped failed rounds=1 why=local rank 1: exited with code 1 failures=2 boom"},
+		{
+			at(9, 0, events.Event{Kind: events.KindFailure, Rank: new(3), Cause: "exception", Summary: "boom"}),
+			"stopping 9: stopped failed rounds=1 why=local rank 1: exited with code 1 failures=1 boom",
+		},
+		{
+			at(9, 0, events.Event{Kind: events.KindFailure, Rank: new(2), Cause: "peer", Summary: "closed"}),
+			"stopping 9: stopped failed rounds=1 why=local rank 1: exited with code 1 failures=2 boom",
+		},
 		{at(11, 0, events.Event{Kind: events.KindWaiting}), "waiting 11: stopped failed rounds=1 failures=2 boom"},
 		{begun(12, 1, events.VerdictRestart, 1), "starting 12: starting starting rounds=2 restarts=1 failures=2 boom"},
-		{begun(13, 2, events.VerdictMembership, 1),
-			"starting 12: starting starting rounds=3 restarts=1 members=1 failures=2 boom"},
+		{
+			begun(13, 2, events.VerdictMembership, 1),
+			"starting 12: starting starting rounds=3 restarts=1 members=1 failures=2 boom",
+		},
 		{started(14, 2, 0), "running 14: running starting rounds=3 restarts=1 members=1 failures=2 boom"},
 		{started(14, 2, 1), "running 14: running running rounds=3 restarts=1 members=1 failures=2 boom"},
 		{gone(20, 2, 0, 0, false), "running 14: succeeded running rounds=3 restarts=1 members=1 failures=2 boom"},
 		{gone(21, 2, 1, 0, false), "running 14: succeeded succeeded rounds=3 restarts=1 members=1 failures=2 boom"},
-		{at(22, 2, events.Event{Kind: events.KindSucceeded}),
-			"finished 22: succeeded succeeded rounds=3 restarts=1 members=1 failures=2 boom"},
-		{at(23, 2, events.Event{Kind: events.KindEnd, Reason: "success", ExitCode: new(0)}),
-			"ended 23: succeeded succeeded rounds=3 restarts=1 members=1 why=success failures=2 boom"},
+		{
+			at(22, 2, events.Event{Kind: events.KindSucceeded}),
+			"finished 22: succeeded succeeded rounds=3 restarts=1 members=1 failures=2 boom",
+		},
+		{
+			at(23, 2, events.Event{Kind: events.KindEnd, Reason: "success", ExitCode: new(0)}),
+			"ended 23: succeeded succeeded rounds=3 restarts=1 members=1 why=success failures=2 boom",
+		},
 	} {
 		records, want = append(records, step.r), append(want, step.want)
 	}

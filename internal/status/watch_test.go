@@ -48,8 +48,10 @@ func TestJobOf(t *testing.T) {
 	if diff := cmp.Diff(want, jobOf("run", seenJob(), now)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	ended := elastic.Snapshot{Outcome: &rdzv.Outcome{Ending: rdzv.EndFailed,
-		Cause: &rdzv.Failure{Failure: failure.Failure{GlobalRank: 3, Host: "a", Summary: "boom"}}}}
+	ended := elastic.Snapshot{Outcome: &rdzv.Outcome{
+		Ending: rdzv.EndFailed,
+		Cause:  &rdzv.Failure{Failure: failure.Failure{GlobalRank: 3, Host: "a", Summary: "boom"}},
+	}}
 	if j := jobOf("run", ended, now); j.Round != nil || j.Result != "failed" || j.Why != "rank 3 on a: boom" ||
 		j.Nodes == nil {
 		t.Errorf("%+v", j)
@@ -72,19 +74,27 @@ func TestShowSnapshots(t *testing.T) {
 		shown     bool
 		bad       bool
 	}{
-		{name: "all answer", snapshots: []elastic.Snapshot{seenJob(), complete, over}, want: []time.Duration{time.Second},
-			shown: true},
-		{name: "not all answer", snapshots: []elastic.Snapshot{seenJob(), seenJob()}, want: []time.Duration{agentTimeout},
-			shown: true},
+		{
+			name: "all answer", snapshots: []elastic.Snapshot{seenJob(), complete, over}, want: []time.Duration{time.Second},
+			shown: true,
+		},
+		{
+			name: "not all answer", snapshots: []elastic.Snapshot{seenJob(), seenJob()}, want: []time.Duration{agentTimeout},
+			shown: true,
+		},
 		{name: "no such run", snapshots: []elastic.Snapshot{{}}, shown: true, bad: true},
 		{name: "the store goes before", snapshots: []elastic.Snapshot{seenJob()}, lost: 2 * time.Second},
 		{
-			name: "watched", watch: true, snapshots: []elastic.Snapshot{complete, complete, complete, complete, complete,
-				over}, shown: true,
+			name: "watched", watch: true, snapshots: []elastic.Snapshot{
+				complete, complete, complete, complete, complete,
+				over,
+			}, shown: true,
 			want: []time.Duration{0, 2 * time.Second, 4 * time.Second, 5 * time.Second},
 		},
-		{name: "watched until the store goes", watch: true, snapshots: []elastic.Snapshot{complete}, lost: time.Second,
-			want: []time.Duration{0}, shown: true},
+		{
+			name: "watched until the store goes", watch: true, snapshots: []elastic.Snapshot{complete}, lost: time.Second,
+			want: []time.Duration{0}, shown: true,
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -53,7 +53,7 @@ func Serve(
 		}
 		answers := newHealth(agents.addMemory(server.Stats), ctx.Done())
 		answers.failed = agents.server.Ended()
-		stop := answers.serve(healthListener, log)
+		stop := answers.serve(healthListener, log) //nolint:contextcheck // Close bounds itself, after ctx has ended
 		defer stop()
 		ready += fmt.Sprintf(" health on http://%s%s", healthListener.Addr(), healthPath)
 	}

@@ -54,12 +54,16 @@ func Open(ctx context.Context, cfg *config.Config, version, host string, log zer
 			if t.listener != nil {
 				_ = t.listener.Close()
 			}
-			return nil, &config.UsageError{Where: "--event-log=" + cfg.EventLog,
-				Problem: err.Error() + "; name a file that you may write"}
+			return nil, &config.UsageError{
+				Where:   "--event-log=" + cfg.EventLog,
+				Problem: err.Error() + "; name a file that you may write",
+			}
 		}
 	}
-	t.observer = status.NewObserver(&t.tracker, status.Sources{Usage: t, LastLines: t.lastLines, GPUs: t.gpuLoad,
-		Logger: log})
+	t.observer = status.NewObserver(&t.tracker, status.Sources{
+		Usage: t, LastLines: t.lastLines, GPUs: t.gpuLoad,
+		Logger: log,
+	})
 	t.Emit(events.Event{
 		Kind: events.KindLauncherStarted, Time: time.Now(), RunID: cfg.RunID, Host: host, Name: cfg.Script, Version: version,
 		Backend: cfg.Rendezvous.Backend, LocalWorldSize: cfg.NprocPerNode, PID: os.Getpid(),

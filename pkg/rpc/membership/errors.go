@@ -18,6 +18,12 @@ var (
 	ErrGone = errors.New("the worker's process is gone")
 )
 
+// Calls out of their order.
+var (
+	errJoined    = errors.New("join the group: it was joined before; make another member")
+	errNotMember = errors.New("leave the group: it was not joined")
+)
+
 // NameError is a worker name that cannot be one; see [CheckName].
 type NameError struct{ Name string }
 
@@ -194,6 +200,24 @@ func (e *FailedError) Error() string {
 	return fmt.Sprintf("the group did not form, as worker %q (rank %d) has given up: %s: start it again with a new store or another group name",
 		e.By, e.ID, e.Text)
 }
+
+// ConnectionError is a join that failed because the new member cannot reach one that lives, as the store has shown: a member that is not reached by
+// all is of no use to the group. The join was taken back.
+type ConnectionError struct {
+	// Name and Address are those of the member that was not reached.
+	Name, Address string
+	// Err is what reaching it ended with.
+	Err error
+}
+
+// Error implements error.
+func (e *ConnectionError) Error() string {
+	return fmt.Sprintf("worker %q lives, but cannot be reached at %s from here: check the network between the two, and the address it has told: %v",
+		e.Name, e.Address, e.Err)
+}
+
+// Unwrap returns Err.
+func (e *ConnectionError) Unwrap() error { return e.Err }
 
 // short quotes what may be long.
 func short(s string) string {

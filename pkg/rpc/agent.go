@@ -50,7 +50,7 @@ func newGRPCAgent(args InitArgs, options *GRPCOptions, self membership.Record) *
 		a.limit = DefaultMaxPayload
 	}
 	if args.WorldSize == 0 {
-		a.dynamic = membership.NewDynamic(a.store, self, peers{a}, membership.Options{Silence: cmp.Or(options.LockSilence, DefaultLockSilence), Logger: args.Logger})
+		a.dynamic = membership.NewDynamic(a.store, self, peers{a}, membership.Options{LockTimeout: cmp.Or(options.LockSilence, DefaultLockSilence), Logger: args.Logger})
 	}
 	return a
 }
@@ -58,7 +58,7 @@ func newGRPCAgent(args InitArgs, options *GRPCOptions, self membership.Record) *
 // enter makes this worker a member.
 func (a *grpcAgent) enter(ctx context.Context) error {
 	if a.dynamic == nil {
-		members, err := membership.Meet(ctx, a.store, a.static, a.warm)
+		members, err := membership.FormStatic(ctx, a.store, a.static, a.warm)
 		if err == nil {
 			a.known.Store(newRoll(a.static, 0, members, nil))
 		}
@@ -197,7 +197,7 @@ func (a *grpcAgent) Shutdown(ctx context.Context, graceful bool) error {
 	close(a.done)
 	a.work.Close()
 	if a.dynamic != nil {
-		a.dynamic.Cease()
+		a.dynamic.Quiesce()
 	}
 	// The sockets first: that is how the others see that this worker is gone. A goodbye is for those who leave.
 	err := errors.Join(a.server.Close(), a.client.Close())

@@ -24,18 +24,18 @@ type claim struct {
 }
 
 // make claims name and rank. After an error nothing of the claim is left, unless the store cannot be reached any more.
-func (c *claim) make(ctx context.Context) error {
-	err := c.name(ctx)
+func (c *claim) acquire(ctx context.Context) error {
+	err := c.claimName(ctx)
 	named := err == nil
 	if named {
-		err = c.rank(ctx)
+		err = c.claimRank(ctx)
 	}
 	if err != nil {
-		last, cancel := lastWords(ctx)
+		cleanup, cancel := cleanupContext(ctx)
 		defer cancel()
-		c.withdraw(last)
+		c.withdrawName(cleanup)
 		if !named { // A rank that was asked for may still come to be claimed, and belongs to these terms.
-			disagree(last, c.store, c.self)
+			withdrawTerms(cleanup, c.store, c.self)
 		}
 	}
 	return err
@@ -44,19 +44,19 @@ func (c *claim) make(ctx context.Context) error {
 // undo takes a claim back that stands, and the terms, if no other worker has agreed to them: then nobody has read it. The terms are last, so that
 // who comes after finds nothing. It is false if another worker was there, or came just then: that one must be told of the failure.
 func (c *claim) undo(ctx context.Context) bool {
-	if !alone(ctx, c.store, c.self) {
+	if !termsUnshared(ctx, c.store, c.self) {
 		return false
 	}
-	c.withdraw(ctx)
+	c.withdrawName(ctx)
 	if _, err := c.store.Delete(ctx, rankKey+strconv.Itoa(c.self.ID)); err != nil {
 		return false
 	}
-	return disagree(ctx, c.store, c.self)
+	return withdrawTerms(ctx, c.store, c.self)
 }
 
 // name claims the name. One that is held by a worker whose rank is another one's is free: that worker was refused, and is
 // about to withdraw, or has died before it could.
-func (c *claim) name(ctx context.Context) error {
+func (c *claim) claimName(ctx context.Context) error {
 	key := nameKey + c.self.Name
 	var expected []byte
 	for {
@@ -75,11 +75,11 @@ func (c *claim) name(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		void, err := c.void(ctx, holder)
+		refused, err := c.holderRefused(ctx, holder)
 		if err != nil {
 			return fmt.Errorf("worker %q: see who has its name: %w", c.self.Name, err)
 		}
-		if !void {
+		if !refused {
 			return &NameTakenError{Name: c.self.Name, ID: holder.ID, Host: holder.Host, Address: holder.Address}
 		}
 		expected = got
@@ -87,7 +87,7 @@ func (c *claim) name(ctx context.Context) error {
 }
 
 // void tells whether the rank that holder wants is another worker's.
-func (c *claim) void(ctx context.Context, holder Record) (bool, error) {
+func (c *claim) holderRefused(ctx context.Context, holder Record) (bool, error) {
 	key := rankKey + strconv.Itoa(holder.ID)
 	if there, err := c.store.Check(ctx, key); !there || err != nil {
 		return false, err
@@ -102,11 +102,11 @@ func (c *claim) void(ctx context.Context, holder Record) (bool, error) {
 
 // rank claims the rank. Where it is not known whether the store has done it, it is looked up, since a claim that stands cannot
 // be withdrawn: others may have read it.
-func (c *claim) rank(ctx context.Context) error {
+func (c *claim) claimRank(ctx context.Context) error {
 	key := rankKey + strconv.Itoa(c.self.ID)
 	got, err := create(ctx, c.store, key, c.record)
 	if err != nil {
-		if c.stands(ctx, key) {
+		if c.isStored(ctx, key) {
 			wake(ctx, c.store, key, c.record)
 			return nil
 		}
@@ -123,17 +123,17 @@ func (c *claim) rank(ctx context.Context) error {
 }
 
 // stands tells whether key holds this claim.
-func (c *claim) stands(ctx context.Context, key string) bool {
-	last, cancel := lastWords(ctx)
+func (c *claim) isStored(ctx context.Context, key string) bool {
+	cleanup, cancel := cleanupContext(ctx)
 	defer cancel()
-	if there, err := c.store.Check(last, key); !there || err != nil {
+	if there, err := c.store.Check(cleanup, key); !there || err != nil {
 		return false
 	}
-	got, err := c.store.Get(last, key)
+	got, err := c.store.Get(cleanup, key)
 	return err == nil && bytes.Equal(got, c.record)
 }
 
 // withdraw gives the name back, if it is this claim's.
-func (c *claim) withdraw(ctx context.Context) {
+func (c *claim) withdrawName(ctx context.Context) {
 	_, _ = c.store.CompareSet(ctx, nameKey+c.self.Name, c.record, nil) // nobody is left to be told of a failure
 }

@@ -25,11 +25,11 @@ const wakeTries = 4
 // wait until its time is over, so a failure is tried again, a few times; for a store that fails for longer the caller's next
 // operation tells. It brings back a key that was deleted meanwhile: the caller deletes it then.
 func wake(ctx context.Context, store kvstore.Store, key string, value []byte) {
-	again := backoff{most: lastWord / wakeTries}
+	retry := backoff{limit: cleanupTimeout / wakeTries}
 	for left := wakeTries; ; left-- {
 		if store.Set(ctx, key, value) == nil || ctx.Err() != nil || left == 1 {
 			return
 		}
-		again.pause(ctx)
+		retry.pause(ctx)
 	}
 }

@@ -40,7 +40,7 @@ func TestLogCommitStands(t *testing.T) {
 			}
 			return carryOut()
 		}}
-		r, err := appendJoin(t.Context(), changeLog{store}, roster{}, 1)
+		r, err := appendJoin(t.Context(), changeLog{store}, snapshot{}, 1)
 		if err != nil || !r.has(1) {
 			t.Errorf("version %d, %v", r.Version, err)
 		}
@@ -52,10 +52,10 @@ func TestLogStandsStillCommitting(t *testing.T) {
 	for _, second := range []bool{false, true} {
 		inner := kvstore.NewHashStore()
 		comeFirst := func() { appendJoins(t, changeLog{inner}, 1, 1) }
-		overtake := func() { pad(t, changeLog{inner}, roster{}, 2*kept) }
+		overtake := func() { pad(t, changeLog{inner}, snapshot{}, 2*keptEntries) }
 		entry := ""
 		store := &hooked{Store: inner, around: func(_ context.Context, op, key string, carryOut func() error) error {
-			mine := op == "compare" && key == keyOf(1) && entry == ""
+			mine := op == "compare" && key == entryKey(1) && entry == ""
 			if mine && second {
 				comeFirst()
 			}
@@ -66,14 +66,14 @@ func TestLogStandsStillCommitting(t *testing.T) {
 			}
 			return err
 		}}
-		r, err := appendJoin(t.Context(), changeLog{store}, roster{}, 2)
+		r, err := appendJoin(t.Context(), changeLog{store}, snapshot{}, 2)
 		if err != nil || !r.has(2) || entry == "" {
 			t.Errorf("second %v: %+v, %v", second, r, err)
 		}
-		if there, _ := inner.Check(t.Context(), keyOf(1)); there {
+		if there, _ := inner.Check(t.Context(), entryKey(1)); there {
 			t.Errorf("second %v: the entry is back", second)
 		}
-		if n, _ := inner.NumKeys(t.Context()); n > kept+3 {
+		if n, _ := inner.NumKeys(t.Context()); n > keptEntries+3 {
 			t.Errorf("second %v: %d keys", second, n)
 		}
 	}
@@ -93,7 +93,7 @@ func TestClaimWakes(t *testing.T) {
 		return err
 	}}
 	own := claim{store: store, self: self, record: encode(self)}
-	if err := own.make(t.Context()); err != nil || !woken {
+	if err := own.acquire(t.Context()); err != nil || !woken {
 		t.Errorf("woken %v, %v", woken, err)
 	}
 }

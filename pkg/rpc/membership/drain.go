@@ -15,7 +15,7 @@ const (
 	shutdownKey = "shutdown/" // and the rank: this member drains; what it does and its name, which only helps to explain
 	idleKey     = "idle"      // the number of members that are idle
 	doneKey     = "done"      // all were idle at one time
-	partDone    = "left"      // see part
+	drainedKey  = "left"      // see part
 )
 
 const (
@@ -39,42 +39,42 @@ func (w *Work) Drain(ctx context.Context, store kvstore.Store, self Record) erro
 	if self.WorldSize < 1 { // its members can only leave
 		return &WorldSizeError{Worker: self.Name, WorldSize: self.WorldSize}
 	}
-	if !w.leave() {
-		return w.first(ctx)
+	if !w.startEnd() {
+		return w.waitEnd(ctx)
 	}
 	d := drain{store: store, self: self, work: w, done: make(chan struct{})}
 	err := d.run(ctx)
-	w.refuse()
-	last, cancel := lastWords(ctx)
+	w.refuseAll()
+	cleanup, cancel := cleanupContext(ctx)
 	defer cancel()
 	switch {
 	case err == nil, errors.Is(err, ErrShutdown):
-	case d.complete(last):
+	case d.allIdle(cleanup):
 		err = nil
-	case late(ctx, err):
-		err = d.explain(last, err)
+	case timedOut(ctx, err):
+		err = d.explain(cleanup, err)
 	default:
-		_ = d.mark(last, markFailed)
+		_ = d.mark(cleanup, markFailed)
 	}
 	if err == nil {
-		if d.found {
-			_ = store.Set(last, doneKey, []byte("1")) // others find it out when their time is over
+		if d.sawAllIdle {
+			_ = store.Set(cleanup, doneKey, []byte("1")) // others find it out when their time is over
 		}
-		part(last, store, self, partDone)
+		leaveStore(cleanup, store, self, drainedKey)
 	}
 	return w.finish(err)
 }
 
 // drain is one member's part in the end of its group.
 type drain struct {
-	store kvstore.Store
-	self  Record
-	work  *Work
-	downs int  // how often the count was taken down, or was to be
-	found bool // this member has seen that all are idle, so it tells the others
+	store      kvstore.Store
+	self       Record
+	work       *Work
+	decrements int  // how often the count was taken down, or was to be
+	sawAllIdle bool // this member has seen that all are idle, so it tells the others
 
-	done   chan struct{} // closed when the wait for another member to tell has ended, with waited
-	waited error
+	done    chan struct{} // closed when the wait for another member to tell has ended, with waited
+	waitErr error
 }
 
 // run returns nil when all members were idle at one time.
@@ -82,34 +82,34 @@ func (d *drain) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	go func() {
 		defer close(d.done)
-		d.waited = d.store.Wait(ctx, doneKey)
+		d.waitErr = d.store.Wait(ctx, doneKey)
 	}()
-	err := d.follow(ctx)
+	err := d.reportUntilIdle(ctx)
 	cancel()
 	<-d.done
 	return err
 }
 
 // follow tells the group of each change here until all members are idle.
-func (d *drain) follow(ctx context.Context) error {
+func (d *drain) reportUntilIdle(ctx context.Context) error {
 	if err := d.mark(ctx, markBusy); err != nil {
 		return fmt.Errorf("worker %q: begin to shut down: %w", d.self.Name, err)
 	}
-	for !d.found {
+	for !d.sawAllIdle {
 		var err error
-		switch d.work.next() {
-		case announce:
-			err = d.announce(ctx)
+		switch d.work.nextAction() {
+		case announceIdle:
+			err = d.announceIdle(ctx)
 		case resume:
 			err = d.resume(ctx)
 		case stop:
 			return ErrShutdown
-		case rest:
+		case nothing:
 			select {
 			case <-d.work.changed:
 			case <-d.done:
-				if d.waited != nil {
-					return fmt.Errorf("worker %q: wait until all workers are idle: %w", d.self.Name, d.waited)
+				if d.waitErr != nil {
+					return fmt.Errorf("worker %q: wait until all workers are idle: %w", d.self.Name, d.waitErr)
 				}
 				return nil
 			}
@@ -122,12 +122,12 @@ func (d *drain) follow(ctx context.Context) error {
 }
 
 // announce counts this member as idle.
-func (d *drain) announce(ctx context.Context) error {
+func (d *drain) announceIdle(ctx context.Context) error {
 	n, err := d.store.Add(ctx, idleKey, 1)
 	if err != nil {
 		return err
 	}
-	if d.found = n >= int64(d.self.WorldSize); !d.found {
+	if d.sawAllIdle = n >= int64(d.self.WorldSize); !d.sawAllIdle {
 		_ = d.mark(ctx, markIdle)
 	}
 	return nil
@@ -140,11 +140,11 @@ func (d *drain) resume(ctx context.Context) error {
 	n, err := d.store.Add(ctx, idleKey, 0)
 	held := strconv.FormatInt(n, 10)
 	for err == nil {
-		if d.found = n >= int64(d.self.WorldSize); d.found {
+		if d.sawAllIdle = n >= int64(d.self.WorldSize); d.sawAllIdle {
 			return nil
 		}
-		d.downs++
-		lower := fmt.Sprintf("%d after %x/%d", n-1, d.self.Incarnation, d.downs)
+		d.decrements++
+		lower := fmt.Sprintf("%d after %x/%d", n-1, d.self.Incarnation, d.decrements)
 		var got []byte
 		if got, err = d.store.CompareSet(ctx, idleKey, []byte(held), []byte(lower)); err != nil {
 			break
@@ -166,23 +166,23 @@ func (d *drain) mark(ctx context.Context, what string) error {
 }
 
 // complete tells whether all members were idle, where the one that saw it first could not say so.
-func (d *drain) complete(ctx context.Context) bool {
+func (d *drain) allIdle(ctx context.Context) bool {
 	n, err := d.store.Add(ctx, idleKey, 0)
-	d.found = err == nil && n >= int64(d.self.WorldSize)
-	return d.found
+	d.sawAllIdle = err == nil && n >= int64(d.self.WorldSize)
+	return d.sawAllIdle
 }
 
 // explain names those for which this member has waited in vain, where err is the end of the wait.
 func (d *drain) explain(ctx context.Context, err error) error {
 	missing := MissingError{Step: StepDrain, WorldSize: d.self.WorldSize, Err: err}
 	keys := rankKeys(shutdownKey, d.self.WorldSize)
-	var lookErr error
-	if missing.Ranks, lookErr = absentKeys(ctx, d.store, keys); lookErr != nil {
+	var checkErr error
+	if missing.Ranks, checkErr = absentKeys(ctx, d.store, keys); checkErr != nil {
 		return err
 	}
 	if len(missing.Ranks) == 0 {
-		marks, lookErr := d.store.MultiGet(ctx, keys...)
-		if lookErr != nil {
+		marks, checkErr := d.store.MultiGet(ctx, keys...)
+		if checkErr != nil {
 			return err
 		}
 		missing.Step = StepIdle

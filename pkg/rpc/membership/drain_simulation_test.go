@@ -16,15 +16,15 @@ import (
 
 // world is a group whose members call each other while it drains.
 type world struct {
-	t       *testing.T
-	works   []*Work
-	mu      sync.Mutex // of rng
-	rng     *rand.Rand
-	running atomic.Int64 // functions and calls under way
-	done    atomic.Bool  // the group has been told that there are none
-	refused atomic.Int64
-	late    atomic.Int64 // functions that began when their callers had given up
-	wg      sync.WaitGroup
+	t        *testing.T
+	works    []*Work
+	mu       sync.Mutex // of rng
+	rng      *rand.Rand
+	running  atomic.Int64 // functions and calls under way
+	done     atomic.Bool  // the group has been told that there are none
+	refused  atomic.Int64
+	timedOut atomic.Int64 // functions that began when their callers had given up
+	wg       sync.WaitGroup
 }
 
 func (w *world) intn(n int) int {
@@ -60,7 +60,7 @@ func (w *world) call(ctx context.Context, to, depth int) {
 		}
 		defer w.works[to].End()
 		if ctx.Err() != nil {
-			w.late.Add(1)
+			w.timedOut.Add(1)
 		}
 		w.work(func() { w.function(context.WithoutCancel(ctx), to, depth) })
 	})
@@ -128,7 +128,7 @@ func (w *world) watched(store kvstore.Store) kvstore.Store {
 
 // The group is never told that all is done while something runs or can still begin, and in the end it is told.
 func TestDrainSimulated(t *testing.T) {
-	var refused, late, again int64
+	var refused, timedOut, again int64
 	for seed := range uint64(400) {
 		synctest.Test(t, func(t *testing.T) {
 			w := &world{t: t, rng: rand.New(rand.NewPCG(seed, 0))}
@@ -153,14 +153,14 @@ func TestDrainSimulated(t *testing.T) {
 			if !w.done.Load() || w.running.Load() != 0 {
 				t.Errorf("seed %d: done %v, %d under way", seed, w.done.Load(), w.running.Load())
 			}
-			refused, late, again = refused+w.refused.Load(), late+w.late.Load(), again+downs.Load()
+			refused, timedOut, again = refused+w.refused.Load(), timedOut+w.timedOut.Load(), again+downs.Load()
 		})
 		if t.Failed() {
 			t.Fatalf("seed %d", seed)
 		}
 	}
-	t.Logf("%d functions refused, %d begun after their caller had given up, %d times idle no more", refused, late, again)
-	if refused == 0 || late == 0 || again == 0 {
+	t.Logf("%d functions refused, %d begun after their caller had given up, %d times idle no more", refused, timedOut, again)
+	if refused == 0 || timedOut == 0 || again == 0 {
 		t.Error("the simulation does not reach what it is for")
 	}
 }

@@ -24,9 +24,9 @@ type Peers interface {
 // Options are those of a Dynamic.
 type Options struct {
 	// Silence is how long the holder of the membership lock may be silent before the lock is taken from it. Zero means 5 s.
-	Silence time.Duration
+	LockTimeout time.Duration
 	// Patience is how long a member that cannot be reached has for an answer by the store before it is evicted. Zero means 5 s.
-	Patience time.Duration
+	ReplyTimeout time.Duration
 	// SyncTimeout bounds each call to a peer. Zero means 3 s.
 	SyncTimeout time.Duration
 	// Logger is told of what is unusual. Its zero value logs nothing.
@@ -36,36 +36,36 @@ type Options struct {
 // Dynamic is one member of a dynamic group: one without a world size, which members join and leave at any time. Any number of goroutines may use
 // it. Use NewDynamic, Join, and in the end Leave, or Cease and Close.
 type Dynamic struct {
-	peers Peers
-	opts  Options
-	store kvstore.Store
-	log   changeLog
-	lock  lock
-	board *board
-	doubt *suspicions
+	peers    Peers
+	opts     Options
+	store    kvstore.Store
+	log      changeLog
+	lock     lock
+	tracker  *tracker
+	suspects *suspectQueue
 
-	mu      sync.Mutex
-	self    Record
-	stop    context.CancelFunc // ends what runs in the background; set when Join begins
-	cease   context.CancelFunc // ends Join and what Cease ends; set with stop
-	leaving bool               // it is its own doing if the log says that it is no member any more
-	closed  bool               // Cease or Close has begun: then nothing is joined or judged any more
-	joining sync.WaitGroup     // Join, until it returns
-	acting  sync.WaitGroup     // what answers for this member and judges others, in the background
-	running sync.WaitGroup     // what follows the log, in the background
+	mu        sync.Mutex
+	self      Record
+	stop      context.CancelFunc // ends what runs in the background; set when Join begins
+	quiesce   context.CancelFunc // ends Join and what Cease ends; set with stop
+	leaving   bool               // it is its own doing if the log says that it is no member any more
+	closed    bool               // Cease or Close has begun: then nothing is joined or judged any more
+	joining   sync.WaitGroup     // Join, until it returns
+	active    sync.WaitGroup     // what answers for this member and judges others, in the background
+	following sync.WaitGroup     // what follows the log, in the background
 }
 
 // NewDynamic returns a member that has not joined. The keys of store are the group's alone; self.Incarnation is random and not 0, and self.ID is not
 // looked at.
 func NewDynamic(store kvstore.Store, self Record, peers Peers, opts Options) *Dynamic {
-	opts.Silence = cmp.Or(opts.Silence, 5*time.Second)
-	opts.Patience = cmp.Or(opts.Patience, 5*time.Second)
+	opts.LockTimeout = cmp.Or(opts.LockTimeout, 5*time.Second)
+	opts.ReplyTimeout = cmp.Or(opts.ReplyTimeout, 5*time.Second)
 	opts.SyncTimeout = cmp.Or(opts.SyncTimeout, 3*time.Second)
 	return &Dynamic{
 		peers: peers, opts: opts, store: store, self: self,
-		log:   changeLog{store},
-		lock:  lock{store: store, self: self.Incarnation, silence: opts.Silence, bound: opts.Patience, log: opts.Logger},
-		board: newBoard(), doubt: newSuspicions(),
+		log:     changeLog{store},
+		lock:    lock{store: store, self: self.Incarnation, timeout: opts.LockTimeout, releaseTimeout: opts.ReplyTimeout, log: opts.Logger},
+		tracker: newTracker(), suspects: newSuspectQueue(),
 	}
 }
 
@@ -77,20 +77,22 @@ func (d *Dynamic) Self() Record {
 }
 
 // View returns the newest view.
-func (d *Dynamic) View() View { return d.board.view() }
+func (d *Dynamic) View() View { return d.tracker.view() }
 
 // Reach returns when the view is at version or later: it answers another's Sync. It may be called before Join has returned.
-func (d *Dynamic) Reach(ctx context.Context, version int64) error { return d.board.reach(ctx, version) }
+func (d *Dynamic) WaitVersion(ctx context.Context, version int64) error {
+	return d.tracker.waitVersion(ctx, version)
+}
 
 // Suspect says that the member with this incarnation may be gone. It is looked after in the background, once at a time: if it is gone,
 // or answers neither a call nor by the store, it is evicted.
-func (d *Dynamic) Suspect(incarnation uint64) { d.doubt.add(incarnation) }
+func (d *Dynamic) Suspect(incarnation uint64) { d.suspects.add(incarnation) }
 
 // Done is closed when this is no member any more: after Leave, Close, a Join that failed, or an eviction.
-func (d *Dynamic) Done() <-chan struct{} { return d.board.done }
+func (d *Dynamic) Done() <-chan struct{} { return d.tracker.done }
 
 // Err returns ErrEvicted once the others have taken this member out of the group, and otherwise nil.
-func (d *Dynamic) Err() error { return d.board.failure() }
+func (d *Dynamic) Err() error { return d.tracker.endErr() }
 
 // Join makes this a member, and returns when all others know. It may be called once. On failure nothing of it is left in the
 // group, unless the store cannot be reached to take it back, for which it may outlive ctx by two seconds and twice the patience; then the others find that
@@ -99,21 +101,21 @@ func (d *Dynamic) Err() error { return d.board.failure() }
 // the store's.
 func (d *Dynamic) Join(ctx context.Context) error {
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
-	active, cease := context.WithCancel(background)
+	active, quiesce := context.WithCancel(background)
 	d.mu.Lock()
 	switch {
 	case d.closed:
 		d.mu.Unlock()
-		cease()
+		quiesce()
 		stop()
 		return ErrShutdown
 	case d.stop != nil:
 		d.mu.Unlock()
-		cease()
+		quiesce()
 		stop()
 		return errJoined
 	}
-	d.stop, d.cease = stop, cease
+	d.stop, d.quiesce = stop, quiesce
 	d.joining.Add(1)
 	d.mu.Unlock()
 	defer d.joining.Done()
@@ -136,24 +138,24 @@ func (d *Dynamic) join(ctx, background, active context.Context) error {
 	}
 	err := Agree(ctx, d.store, d.self)
 	if err == nil {
-		err = d.lock.with(ctx, func(ctx context.Context) error { return d.enter(ctx, background, active) })
+		err = d.lock.with(ctx, func(ctx context.Context) error { return d.commitJoin(ctx, background, active) })
 	}
 	if err != nil {
-		d.disagree(ctx)
+		d.withdrawTerms(ctx)
 	}
 	return err
 }
 
 // enter commits the join, and tells the others. The caller holds the lock.
-func (d *Dynamic) enter(ctx, background, active context.Context) error {
-	at, err := d.log.read(ctx)
+func (d *Dynamic) commitJoin(ctx, background, active context.Context) error {
+	current, err := d.log.read(ctx)
 	if err != nil {
 		return err
 	}
 	tried := int64(0) // the entry that our join is, perhaps
 	var replaced Record
-	at, err = d.log.commit(ctx, at, func(r roster) (*change, error) {
-		c, err := d.admit(ctx, r)
+	current, err = d.log.commit(ctx, current, func(r snapshot) (*change, error) {
+		c, err := d.decideJoin(ctx, r)
 		switch {
 		case c == nil:
 		case c.Kind == joined:
@@ -163,26 +165,26 @@ func (d *Dynamic) enter(ctx, background, active context.Context) error {
 		}
 		return c, err
 	})
-	if replaced.Incarnation != 0 && !at.has(replaced.Incarnation) {
-		d.buried(ctx, replaced)
+	if replaced.Incarnation != 0 && !current.has(replaced.Incarnation) {
+		d.cleanUpEvicted(ctx, replaced)
 	}
 	if err == nil {
-		d.begin(background, active, at)
-		if err = d.introduce(ctx, at); err == nil {
+		d.startBackground(background, active, current)
+		if err = d.confirmJoin(ctx, current); err == nil {
 			return nil
 		}
-		tried = at.Version
+		tried = current.Version
 		d.setLeaving() // What the log says now is our own doing.
 	}
 	if tried > 0 {
-		d.retract(ctx, at, tried)
+		d.retract(ctx, current, tried)
 	}
 	return err
 }
 
 // admit decides what is to be done for this member to join a group that is at r: nothing once it is in, else evict one that is gone and has its name,
 // else join.
-func (d *Dynamic) admit(ctx context.Context, r roster) (*change, error) {
+func (d *Dynamic) decideJoin(ctx context.Context, r snapshot) (*change, error) {
 	if r.has(d.self.Incarnation) {
 		return nil, nil //nolint:nilnil // Nothing to do is no error.
 	}
@@ -203,38 +205,38 @@ func (d *Dynamic) admit(ctx context.Context, r roster) (*change, error) {
 }
 
 // begin starts what a member does in the background.
-func (d *Dynamic) begin(background, active context.Context, at roster) {
-	own, _ := at.find(d.self.Incarnation)
+func (d *Dynamic) startBackground(background, active context.Context, current snapshot) {
+	own, _ := current.find(d.self.Incarnation)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.self = own
-	d.board.show(at)
-	d.running.Go(func() { d.follow(background) })
+	d.tracker.publish(current)
+	d.following.Go(func() { d.follow(background) })
 	if d.closed { // Cease may wait for the rest already.
 		return
 	}
-	d.acting.Go(func() { d.answer(active) })
-	d.acting.Go(func() { d.doubt.settle(active, d.settle) })
+	d.active.Go(func() { d.answerQueries(active) })
+	d.active.Go(func() { d.suspects.resolve(active, d.resolve) })
 }
 
 // disagree takes the terms of the group back, after a Join that failed, if they are this member's and it has come alone and left nothing.
-func (d *Dynamic) disagree(ctx context.Context) {
-	last, cancel := lastWords(ctx)
+func (d *Dynamic) withdrawTerms(ctx context.Context) {
+	cleanup, cancel := cleanupContext(ctx)
 	defer cancel()
-	if !alone(last, d.store, d.self) {
+	if !termsUnshared(cleanup, d.store, d.self) {
 		return
 	}
-	if at, err := d.log.read(last); err == nil && !at.has(d.self.Incarnation) {
-		disagree(last, d.store, d.self)
+	if current, err := d.log.read(cleanup); err == nil && !current.has(d.self.Incarnation) {
+		withdrawTerms(cleanup, d.store, d.self)
 	}
 }
 
 // retract takes a join back whose entry is, or may yet come to be, the one of version tried: that entry must be there before
 // this member's absence means something, because a request of ours may still be on its way to the store.
-func (d *Dynamic) retract(ctx context.Context, from roster, tried int64) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.opts.Patience)
+func (d *Dynamic) retract(ctx context.Context, from snapshot, tried int64) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.opts.ReplyTimeout)
 	defer cancel()
-	_, err := d.log.commit(ctx, from, func(r roster) (*change, error) {
+	_, err := d.log.commit(ctx, from, func(r snapshot) (*change, error) {
 		if r.Version >= tried && !r.has(d.self.Incarnation) {
 			return nil, nil //nolint:nilnil // Nothing to do is no error.
 		}
@@ -244,7 +246,7 @@ func (d *Dynamic) retract(ctx context.Context, from roster, tried int64) {
 		d.opts.Logger.Warn().Err(err).Str("worker", d.self.Name).Msg("a join that failed could not be taken back")
 		return
 	}
-	d.forget(ctx, d.self.Incarnation)
+	d.deleteQueryKeys(ctx, d.self.Incarnation)
 }
 
 // Leave takes this member out of the group, and returns when all others know that can be reached. After an error it is still a member, as far as is
@@ -254,7 +256,7 @@ func (d *Dynamic) Leave(ctx context.Context) error {
 		return errNotMember
 	}
 	err := d.lock.with(ctx, func(ctx context.Context) error {
-		at, err := d.log.commit(ctx, d.board.roster(), func(r roster) (*change, error) {
+		current, err := d.log.commit(ctx, d.tracker.current(), func(r snapshot) (*change, error) {
 			if !r.has(d.self.Incarnation) {
 				return nil, nil //nolint:nilnil // Nothing to do is no error.
 			}
@@ -263,14 +265,14 @@ func (d *Dynamic) Leave(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		d.sync(ctx, at) // Whom it does not reach learns it from the log.
+		d.syncAll(ctx, current) // Whom it does not reach learns it from the log.
 		return nil
 	})
 	if err != nil {
 		return fmt.Errorf("leave the group as worker %q: %w", d.self.Name, err)
 	}
 	d.finish(nil)
-	d.forget(ctx, d.self.Incarnation) // Nothing answers any more, which would leave another key.
+	d.deleteQueryKeys(ctx, d.self.Incarnation) // Nothing answers any more, which would leave another key.
 	return nil
 }
 
@@ -279,26 +281,26 @@ func (d *Dynamic) setLeaving() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.leaving = true
-	return d.stop != nil && d.board.roster().Version > 0
+	return d.stop != nil && d.tracker.current().Version > 0
 }
 
 // Cease begins Close, and comes before the sockets are closed by which others reach this member: from its return on it judges nobody
 // and does not answer by the store for itself any more, so that the others find it gone, and what the log says of it is its own
 // doing. A Join under way ends with ErrShutdown. The view still follows the log, and Done stays open until Close or Leave.
-func (d *Dynamic) Cease() {
+func (d *Dynamic) Quiesce() {
 	d.mu.Lock()
 	d.closed, d.leaving = true, true
-	if d.cease != nil {
-		d.cease()
+	if d.quiesce != nil {
+		d.quiesce()
 	}
 	d.mu.Unlock()
-	d.acting.Wait()
+	d.active.Wait()
 }
 
 // Close ends what runs in the background, and a Join, and waits for that. It does not leave: the others will find that this process
 // is gone. Its error is always nil.
 func (d *Dynamic) Close() error {
-	d.Cease()
+	d.Quiesce()
 	d.mu.Lock()
 	stop := d.stop
 	d.mu.Unlock()
@@ -318,7 +320,7 @@ func (d *Dynamic) finish(err error) {
 	if stop != nil {
 		stop()
 	}
-	d.acting.Wait()
-	d.running.Wait()
-	d.board.end(err)
+	d.active.Wait()
+	d.following.Wait()
+	d.tracker.end(err)
 }

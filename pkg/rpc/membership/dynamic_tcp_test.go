@@ -57,9 +57,9 @@ func TestDynamicManyOverTCP(t *testing.T) {
 		took = append(took, time.Since(began))
 		g.exact("a join")
 	}
-	late := took[n*3/4:]
-	slices.Sort(late)
-	t.Logf("the last %d of %d joins: median %v, longest %v", len(late), n, late[len(late)/2], late[len(late)-1])
+	timedOut := took[n*3/4:]
+	slices.Sort(timedOut)
+	t.Logf("the last %d of %d joins: median %v, longest %v", len(timedOut), n, timedOut[len(timedOut)/2], timedOut[len(timedOut)-1])
 	for _, h := range slices.Clone(g.live[:n/2]) {
 		g.leave(h)
 		g.exact("a leave")

@@ -54,8 +54,8 @@ func run(g *group, seed uint64, operations int) {
 			link := [2]uint64{one.Self().Incarnation, other.Self().Incarnation}
 			g.net.change(func() { g.net.cuts[link] = true })
 			var running sync.WaitGroup
-			running.Go(func() { one.settle(g.t.Context(), link[1]) })
-			running.Go(func() { other.settle(g.t.Context(), link[0]) })
+			running.Go(func() { one.resolve(g.t.Context(), link[1]) })
+			running.Go(func() { other.resolve(g.t.Context(), link[0]) })
 			running.Wait()
 			g.net.change(func() { delete(g.net.cuts, link) })
 			g.exact(what + ", a cut")
@@ -78,8 +78,8 @@ func TestDynamicSickJoiner(t *testing.T) {
 		sick := g.newHost("c")
 		g.net.cuts[[2]uint64{sick.Self().Incarnation, 0}] = true
 		err := sick.Join(t.Context())
-		var unreached *ConnectionError
-		if !errors.As(err, &unreached) || unreached.Name != "a" {
+		var unsynced *ConnectionError
+		if !errors.As(err, &unsynced) || unsynced.Name != "a" {
 			t.Errorf("join: %v", err)
 		}
 		if sick.Err() != nil {
@@ -114,7 +114,7 @@ func TestDynamicSuspectsOfTheSick(t *testing.T) {
 		}
 		store := kvstore.NewPrefixStore("rpc/test", g.dial())
 		for incarnation := range g.last {
-			for _, key := range []string{pokeOf(incarnation + 1), aliveOf(incarnation + 1)} {
+			for _, key := range []string{queryKeyOf(incarnation + 1), replyKeyOf(incarnation + 1)} {
 				if there, _ := store.Check(t.Context(), key); there {
 					t.Errorf("key %q is left", key)
 				}
@@ -136,20 +136,20 @@ func TestDynamicPaused(t *testing.T) {
 		g.drop(stopped)
 		g.noticed(stopped.Self().Incarnation)
 		g.converge("the eviction")
-		if took := time.Since(began); took < g.opts.Patience || took > g.opts.SyncTimeout+2*g.opts.Patience {
+		if took := time.Since(began); took < g.opts.ReplyTimeout || took > g.opts.SyncTimeout+2*g.opts.ReplyTimeout {
 			t.Errorf("evicted after %v", took)
 		}
-		for i := range 2 * kept { // It is so far behind that the log of its eviction is gone.
+		for i := range 2 * keptEntries { // It is so far behind that the log of its eviction is gone.
 			g.leave(g.join(fmt.Sprintf("x%d", i)))
 		}
 		g.net.change(func() { stopped.paused = false })
 		stopped.store.set(nil)
 		<-stopped.Done()
-		if !errors.Is(stopped.Err(), ErrEvicted) || !errors.Is(stopped.Reach(t.Context(), 1), ErrEvicted) {
+		if !errors.Is(stopped.Err(), ErrEvicted) || !errors.Is(stopped.WaitVersion(t.Context(), 1), ErrEvicted) {
 			t.Errorf("it ended with %v", stopped.Err())
 		}
 		healthy := g.live[0]
-		if _, err := stopped.evict(t.Context(), stopped.board.roster(), healthy.Self()); !errors.Is(err, ErrEvicted) {
+		if _, err := stopped.evict(t.Context(), stopped.tracker.current(), healthy.Self()); !errors.Is(err, ErrEvicted) {
 			t.Errorf("it evicts others: %v", err)
 		}
 		synctest.Wait()
@@ -190,10 +190,10 @@ func TestDynamicFarBehind(t *testing.T) {
 		behind := g.join("b")
 		behind.store.set(func(int) fate { return hung })
 		g.opts.SyncTimeout = time.Millisecond
-		for i := range kept {
+		for i := range keptEntries {
 			g.leave(g.join(fmt.Sprintf("x%d", i)))
 		}
-		if there, _ := g.dial().Check(t.Context(), "rpc/test/"+keyOf(behind.View().Version+1)); there {
+		if there, _ := g.dial().Check(t.Context(), "rpc/test/"+entryKey(behind.View().Version+1)); there {
 			t.Error("the entry that it waits for is still there")
 		}
 		behind.store.set(nil)
@@ -230,7 +230,7 @@ func TestDynamicOutOfOrder(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := h.Reach(ctx, 1); !errors.Is(err, context.DeadlineExceeded) {
+		if err := h.WaitVersion(ctx, 1); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("reach before join: %v", err)
 		}
 		if err := h.Join(t.Context()); err != nil {
@@ -243,7 +243,7 @@ func TestDynamicOutOfOrder(t *testing.T) {
 			t.Error(err)
 		}
 		<-h.Done()
-		if err := h.Reach(t.Context(), 1); h.Err() != nil || !errors.Is(err, ErrShutdown) {
+		if err := h.WaitVersion(t.Context(), 1); h.Err() != nil || !errors.Is(err, ErrShutdown) {
 			t.Errorf("after leave: %v, reach %v", h.Err(), err)
 		}
 		closed := g.newHost("b")
@@ -296,7 +296,7 @@ func TestDynamicKeys(t *testing.T) {
 		if version := g.live[0].View().Version; version < int64(6*n) {
 			t.Errorf("%d changes", version)
 		}
-		const most = kept + releasedKept + 8
+		const most = keptEntries + keptReleases + 8
 		if keys, _ := g.dial().NumKeys(t.Context()); keys > most {
 			t.Errorf("%d keys, more than %d", keys, most)
 		}

@@ -8,16 +8,16 @@ import (
 )
 
 // condition is what one member finds out about another.
-type condition int
+type peerState int
 
 const (
-	reachable condition = iota
-	apart               // it lives, as the store has shown, but cannot be reached from here
+	reachable   peerState = iota
+	unreachable           // it lives, as the store has shown, but cannot be reached from here
 	gone
 )
 
 // examine finds out whether a member is gone: its address says so, or it answers neither there nor by the store. An error leaves it open.
-func (d *Dynamic) examine(ctx context.Context, member Record) (condition, error) {
+func (d *Dynamic) examine(ctx context.Context, member Record) (peerState, error) {
 	err := d.probe(ctx, member)
 	switch {
 	case err == nil:
@@ -25,11 +25,11 @@ func (d *Dynamic) examine(ctx context.Context, member Record) (condition, error)
 	case errors.Is(err, ErrGone):
 		return gone, nil
 	case ctx.Err() != nil:
-		return apart, context.Cause(ctx)
+		return unreachable, context.Cause(ctx)
 	}
-	answered, err := d.ask(ctx, member.Incarnation)
+	answered, err := d.query(ctx, member.Incarnation)
 	if answered || err != nil {
-		return apart, err
+		return unreachable, err
 	}
 	return gone, nil
 }
@@ -39,13 +39,13 @@ func (d *Dynamic) examine(ctx context.Context, member Record) (condition, error)
 func (d *Dynamic) probe(ctx context.Context, member Record) error {
 	probing, cancel := context.WithTimeout(ctx, d.opts.SyncTimeout)
 	defer cancel()
-	again := backoff{most: d.opts.Patience / 4}
+	retry := backoff{limit: d.opts.ReplyTimeout / 4}
 	for range 6 {
 		err := d.peers.Probe(probing, member)
 		if err == nil || errors.Is(err, ErrGone) || probing.Err() != nil {
 			return err
 		}
-		again.pause(probing)
+		retry.pause(probing)
 	}
 	return d.peers.Probe(probing, member)
 }
@@ -56,8 +56,8 @@ func (d *Dynamic) eviction(member Record) *change {
 
 // evict takes members that are gone out of the group, and returns the roster after that. It needs no lock. One that is no
 // member itself evicts nobody.
-func (d *Dynamic) evict(ctx context.Context, from roster, members ...Record) (roster, error) {
-	at, err := d.log.commit(ctx, from, func(r roster) (*change, error) {
+func (d *Dynamic) evict(ctx context.Context, from snapshot, members ...Record) (snapshot, error) {
+	current, err := d.log.commit(ctx, from, func(r snapshot) (*change, error) {
 		if !r.has(d.self.Incarnation) {
 			return nil, ErrEvicted
 		}
@@ -69,98 +69,98 @@ func (d *Dynamic) evict(ctx context.Context, from roster, members ...Record) (ro
 		return nil, nil //nolint:nilnil // Nothing to do is no error.
 	})
 	if err != nil {
-		return at, err
+		return current, err
 	}
 	for _, m := range members {
-		d.buried(ctx, m)
+		d.cleanUpEvicted(ctx, m)
 	}
-	return at, nil
+	return current, nil
 }
 
 // buried cleans up after a member that was evicted, by whomever.
-func (d *Dynamic) buried(ctx context.Context, m Record) {
+func (d *Dynamic) cleanUpEvicted(ctx context.Context, m Record) {
 	d.opts.Logger.Warn().Str("worker", m.Name).Int("id", m.ID).Str("address", m.Address).Msg("a member is gone, and in the group no more")
-	d.forget(ctx, m.Incarnation)
+	d.deleteQueryKeys(ctx, m.Incarnation)
 }
 
 // settle finds out what is the matter with a suspect, and evicts it if it is gone.
-func (d *Dynamic) settle(ctx context.Context, incarnation uint64) {
-	again := backoff{most: d.opts.Patience / 4}
+func (d *Dynamic) resolve(ctx context.Context, incarnation uint64) {
+	retry := backoff{limit: d.opts.ReplyTimeout / 4}
 	for ctx.Err() == nil {
-		at := d.board.roster()
-		member, known := at.find(incarnation)
+		current := d.tracker.current()
+		member, known := current.find(incarnation)
 		if !known || incarnation == d.self.Incarnation {
 			return
 		}
 		found, err := d.examine(ctx, member)
 		if err == nil && found == gone {
-			_, err = d.evict(ctx, at, member)
+			_, err = d.evict(ctx, current, member)
 		}
 		if err == nil || errors.Is(err, ErrEvicted) {
 			return
 		}
-		if again.first() && ctx.Err() == nil {
+		if retry.first() && ctx.Err() == nil {
 			d.opts.Logger.Warn().Err(err).Str("worker", member.Name).Msg("whether a member is gone cannot be told")
 		}
-		again.pause(ctx)
+		retry.pause(ctx)
 	}
 }
 
 // suspicions are the members that somebody has suspected, each once at a time.
-type suspicions struct {
-	kick chan struct{} // there is something in fresh
+type suspectQueue struct {
+	wake chan struct{} // there is something in fresh
 
 	mu      sync.Mutex
-	fresh   []uint64
-	settled map[uint64]bool // those under way or in fresh
+	queued  []uint64
+	pending map[uint64]bool // those under way or in fresh
 }
 
-func newSuspicions() *suspicions {
-	return &suspicions{kick: make(chan struct{}, 1), settled: map[uint64]bool{}}
+func newSuspectQueue() *suspectQueue {
+	return &suspectQueue{wake: make(chan struct{}, 1), pending: map[uint64]bool{}}
 }
 
-func (s *suspicions) add(incarnation uint64) {
+func (s *suspectQueue) add(incarnation uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.settled[incarnation] {
+	if s.pending[incarnation] {
 		return
 	}
-	s.settled[incarnation] = true
-	s.fresh = append(s.fresh, incarnation)
+	s.pending[incarnation] = true
+	s.queued = append(s.queued, incarnation)
 	select {
-	case s.kick <- struct{}{}:
+	case s.wake <- struct{}{}:
 	default:
 	}
 }
 
-func (s *suspicions) take() []uint64 {
+func (s *suspectQueue) take() []uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	fresh := s.fresh
-	s.fresh = nil
-	return slices.Clip(fresh)
+	queued := s.queued
+	s.queued = nil
+	return slices.Clip(queued)
 }
 
-func (s *suspicions) done(incarnation uint64) {
+func (s *suspectQueue) done(incarnation uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.settled, incarnation)
+	delete(s.pending, incarnation)
 }
 
 // settle has each suspicion settled, until ctx ends.
-func (s *suspicions) settle(ctx context.Context, settle func(ctx context.Context, incarnation uint64)) {
+func (s *suspectQueue) resolve(ctx context.Context, resolve func(ctx context.Context, incarnation uint64)) {
 	var running sync.WaitGroup
 	defer running.Wait()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-s.kick:
+		case <-s.wake:
 		}
 		for _, incarnation := range s.take() {
 			running.Go(func() {
 				defer s.done(incarnation)
-				settle(ctx, incarnation)
+				resolve(ctx, incarnation)
 			})
 		}
 	}

@@ -41,7 +41,7 @@ func (p peers) Sync(ctx context.Context, to Record, version int64) error {
 	if err != nil {
 		return err
 	}
-	err = h.Reach(ctx, version)
+	err = h.WaitVersion(ctx, version)
 	if errors.Is(err, ErrShutdown) || errors.Is(err, ErrEvicted) {
 		return ErrGone
 	}
@@ -53,7 +53,7 @@ func (p peers) Probe(ctx context.Context, to Record) error {
 	return err
 }
 
-var errSilence = errors.New("no answer")
+var errNoReply = errors.New("no answer")
 
 func (n *network) way(ctx context.Context, from, to uint64) (*host, error) {
 	n.mu.Lock()
@@ -64,10 +64,10 @@ func (n *network) way(ctx context.Context, from, to uint64) (*host, error) {
 	n.mu.Unlock()
 	switch {
 	case silent && n.prompt:
-		return nil, errSilence
+		return nil, errNoReply
 	case silent:
 		<-ctx.Done()
-		return nil, errSilence
+		return nil, errNoReply
 	case refused:
 		return nil, ErrGone
 	}
@@ -93,7 +93,7 @@ type group struct {
 func newGroup(t *testing.T, dial func() kvstore.Store) *group {
 	t.Helper()
 	g := &group{t: t, dial: dial, net: &network{hosts: map[uint64]*host{}, cuts: map[[2]uint64]bool{}}}
-	g.opts = Options{Silence: 3 * time.Second, Patience: 2 * time.Second, SyncTimeout: time.Second}
+	g.opts = Options{LockTimeout: 3 * time.Second, ReplyTimeout: 2 * time.Second, SyncTimeout: time.Second}
 	t.Cleanup(func() {
 		for _, h := range g.net.hosts {
 			h.store.set(nil)

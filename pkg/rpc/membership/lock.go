@@ -18,7 +18,7 @@ const (
 	releasedKey = "released/"
 	// releasedKept is for how many turns such a key stays. A waiter needs that of the last turn; the others are there so that one that is
 	// set late is deleted all the same.
-	releasedKept = 8
+	keptReleases = 8
 )
 
 // lock is the membership lock, by which joins and leaves of a dynamic group come one after another. Its holder renews it
@@ -26,33 +26,33 @@ const (
 // later goes on. So nothing may depend on the lock but the order: what the holder decides, it commits to the log, where
 // only one can be next.
 type lock struct {
-	store   kvstore.Store
-	self    uint64
-	silence time.Duration
-	bound   time.Duration // for a release that outlives its context
-	log     zerolog.Logger
+	store          kvstore.Store
+	self           uint64
+	timeout        time.Duration
+	releaseTimeout time.Duration // for a release that outlives its context
+	log            zerolog.Logger
 }
 
-func (l lock) slice() time.Duration { return sliceOf(l.silence, 3) }
+func (l lock) renewInterval() time.Duration { return fractionOf(l.timeout, 3) }
 
 // holding is the value of the lock.
-type holding struct {
+type lockState struct {
 	turn    uint64 // rises with each holder
 	owner   uint64 // an incarnation; 0: nobody, the lock was released
 	counter uint64 // rises with each renewal
 }
 
-func (h holding) String() string { return fmt.Sprintf("%d %x %d", h.turn, h.owner, h.counter) }
+func (h lockState) String() string { return fmt.Sprintf("%d %x %d", h.turn, h.owner, h.counter) }
 
 // parseHolding reads what String writes, and nothing as the value before the first holder.
-func parseHolding(text string) (holding, error) {
+func parseLockState(text string) (lockState, error) {
 	if text == "" {
-		return holding{}, nil
+		return lockState{}, nil
 	}
-	var h holding
+	var h lockState
 	n, err := fmt.Sscanf(text, "%d %x %d", &h.turn, &h.owner, &h.counter)
 	if err != nil || n != 3 || h.String() != text {
-		return holding{}, fmt.Errorf("key %q of the group's store holds %q, which is no membership lock: another program writes there", lockKey, text)
+		return lockState{}, fmt.Errorf("key %q of the group's store holds %q, which is no membership lock: another program writes there", lockKey, text)
 	}
 	return h, nil
 }
@@ -66,47 +66,47 @@ func (l lock) with(ctx context.Context, work func(ctx context.Context) error) er
 		return fmt.Errorf("wait for the group's membership lock: %w", err)
 	}
 	renewing, stop := context.WithCancel(ctx)
-	last := make(chan holding)
-	go func() { last <- l.renew(renewing, mine) }()
+	final := make(chan lockState)
+	go func() { final <- l.renew(renewing, mine) }()
 	defer func() {
 		stop()
-		l.release(ctx, <-last)
+		l.release(ctx, <-final)
 	}()
 	return work(ctx)
 }
 
 // acquire waits for the lock and takes it.
-func (l lock) acquire(ctx context.Context) (holding, error) {
+func (l lock) acquire(ctx context.Context) (lockState, error) {
 	seen := ""
 	for {
-		was, err := parseHolding(seen)
+		was, err := parseLockState(seen)
 		if err != nil {
-			return holding{}, err
+			return lockState{}, err
 		}
-		mine := holding{turn: was.turn + 1, owner: l.self}
+		mine := lockState{turn: was.turn + 1, owner: l.self}
 		found, err := l.store.CompareSet(ctx, lockKey, []byte(seen), []byte(mine.String()))
 		if err != nil {
 			l.release(ctx, mine) // It may be ours.
-			return holding{}, err
+			return lockState{}, err
 		}
 		if string(found) == mine.String() {
 			return mine, nil
 		}
-		if seen, err = l.available(ctx, string(found)); err != nil {
-			return holding{}, err
+		if seen, err = l.waitAvailable(ctx, string(found)); err != nil {
+			return lockState{}, err
 		}
 	}
 }
 
 // available waits until the lock, last seen with this value, may be taken, and returns what it holds then.
-func (l lock) available(ctx context.Context, value string) (string, error) {
-	still := stillness{slice: l.slice()}
+func (l lock) waitAvailable(ctx context.Context, value string) (string, error) {
+	unchanged := staleness{maxGap: l.renewInterval()}
 	for {
-		held, err := parseHolding(value)
+		held, err := parseLockState(value)
 		if err != nil || held.owner == 0 {
 			return value, err
 		}
-		if err := awaitKey(ctx, l.store, released(held.turn), l.slice()); err != nil {
+		if err := waitKey(ctx, l.store, released(held.turn), l.renewInterval()); err != nil {
 			return "", err
 		}
 		asked := time.Now()
@@ -115,16 +115,16 @@ func (l lock) available(ctx context.Context, value string) (string, error) {
 			return "", err
 		}
 		value = string(now)
-		if still.see(value, asked, time.Now()) >= l.silence {
-			l.log.Warn().Str("lock", value).Stringer("silence", l.silence).Msg("the holder of the membership lock is silent, the lock is taken from it")
+		if unchanged.observe(value, asked, time.Now()) >= l.timeout {
+			l.log.Warn().Str("lock", value).Stringer("silence", l.timeout).Msg("the holder of the membership lock is silent, the lock is taken from it")
 			return value, nil
 		}
 	}
 }
 
 // awaitKey waits for key, and no longer than most, whose end is no error.
-func awaitKey(ctx context.Context, store kvstore.Store, key string, most time.Duration) error {
-	waiting, cancel := context.WithTimeout(ctx, most)
+func waitKey(ctx context.Context, store kvstore.Store, key string, timeout time.Duration) error {
+	waiting, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	err := store.Wait(waiting, key)
 	if err != nil && errors.Is(err, kvstore.ErrTimeout) && ctx.Err() == nil {
@@ -134,8 +134,8 @@ func awaitKey(ctx context.Context, store kvstore.Store, key string, most time.Du
 }
 
 // renew renews the lock until ctx ends, or it is lost, and returns its last value.
-func (l lock) renew(ctx context.Context, mine holding) holding {
-	ticker := time.NewTicker(l.slice())
+func (l lock) renew(ctx context.Context, mine lockState) lockState {
+	ticker := time.NewTicker(l.renewInterval())
 	defer ticker.Stop()
 	for {
 		select {
@@ -145,7 +145,7 @@ func (l lock) renew(ctx context.Context, mine holding) holding {
 		}
 		next := mine
 		next.counter++
-		attempt, cancel := context.WithTimeout(ctx, l.slice())
+		attempt, cancel := context.WithTimeout(ctx, l.renewInterval())
 		found, err := l.store.CompareSet(attempt, lockKey, []byte(mine.String()), []byte(next.String()))
 		cancel()
 		switch {
@@ -162,10 +162,10 @@ func (l lock) renew(ctx context.Context, mine holding) holding {
 
 // release gives the lock back, if it is still ours, and tells those who wait. It goes on for a while after ctx's end. Where
 // it fails the lock is free after its silence.
-func (l lock) release(ctx context.Context, mine holding) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.bound)
+func (l lock) release(ctx context.Context, mine lockState) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.releaseTimeout)
 	defer cancel()
-	free := holding{turn: mine.turn}.String()
+	free := lockState{turn: mine.turn}.String()
 	for value := mine.String(); ; {
 		found, err := l.store.CompareSet(ctx, lockKey, []byte(value), []byte(free))
 		if err != nil {
@@ -180,13 +180,13 @@ func (l lock) release(ctx context.Context, mine holding) {
 		}
 		value = string(found)
 		// A renewal that seemed to have failed may have been made after all.
-		if now, err := parseHolding(value); err != nil || now.turn != mine.turn || now.owner != mine.owner {
+		if now, err := parseLockState(value); err != nil || now.turn != mine.turn || now.owner != mine.owner {
 			return
 		}
 	}
 	err := l.store.Set(ctx, released(mine.turn), []byte{'1'})
-	if mine.turn > releasedKept && err == nil {
-		_, err = l.store.Delete(ctx, released(mine.turn-releasedKept))
+	if mine.turn > keptReleases && err == nil {
+		_, err = l.store.Delete(ctx, released(mine.turn-keptReleases))
 	}
 	if err != nil {
 		l.log.Debug().Err(err).Msg("the release of the membership lock was not told")

@@ -13,10 +13,10 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/kvstore"
 )
 
-const testSilence = 3 * time.Second
+const testLockTimeout = 3 * time.Second
 
 func lockOf(store kvstore.Store, self uint64) lock {
-	return lock{store: store, self: self, silence: testSilence, bound: time.Second}
+	return lock{store: store, self: self, timeout: testLockTimeout, releaseTimeout: time.Second}
 }
 
 // after waits within a bubble.
@@ -42,7 +42,7 @@ func TestLockExcludes(t *testing.T) {
 						if inside++; inside != 1 {
 							t.Errorf("%d are inside", inside)
 						}
-						after(ctx, time.Duration(random.Int64N(int64(2*testSilence))))
+						after(ctx, time.Duration(random.Int64N(int64(2*testLockTimeout))))
 						inside--
 						turns++
 						return nil
@@ -57,7 +57,7 @@ func TestLockExcludes(t *testing.T) {
 		if turns != 160 {
 			t.Errorf("%d turns", turns)
 		}
-		if keys, _ := store.NumKeys(t.Context()); keys > releasedKept+1 {
+		if keys, _ := store.NumKeys(t.Context()); keys > keptReleases+1 {
 			t.Errorf("%d keys are left", keys)
 		}
 	})
@@ -74,7 +74,7 @@ func TestLockOfTheDead(t *testing.T) {
 		if _, err := lockOf(store, 2).acquire(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if took := time.Since(died); took < testSilence || took > 2*testSilence {
+		if took := time.Since(died); took < testLockTimeout || took > 2*testLockTimeout {
 			t.Errorf("taken after %v", took)
 		}
 	})
@@ -93,7 +93,7 @@ func TestLockOfTheLiving(t *testing.T) {
 					return nil
 				})
 			})
-			after(ctx, 10*testSilence+testSilence/7)
+			after(ctx, 10*testLockTimeout+testLockTimeout/7)
 			released = time.Now()
 			return nil
 		})
@@ -120,11 +120,11 @@ func TestLockWhileTheStoreStandsStill(t *testing.T) {
 					return nil
 				})
 			})
-			after(ctx, testSilence/2)
+			after(ctx, testLockTimeout/2)
 			store.set(func(int) fate { return hung })
-			after(ctx, 3*testSilence)
+			after(ctx, 3*testLockTimeout)
 			store.set(nil)
-			after(ctx, 3*testSilence)
+			after(ctx, 3*testLockTimeout)
 			inside = false
 			return nil
 		})
@@ -144,7 +144,7 @@ func TestLockLost(t *testing.T) {
 				t.Fatal(err)
 			}
 			stopped.set(nil)
-			after(ctx, testSilence)
+			after(ctx, testLockTimeout)
 			t.Cleanup(func() {
 				if now, _ := inner.Get(context.WithoutCancel(ctx), lockKey); string(now) != second.String() {
 					t.Errorf("the lock is %q, want %q", now, second)
@@ -172,13 +172,13 @@ func TestLockFaults(t *testing.T) {
 					return carriedOut
 				})
 				err := lockOf(store, 1).with(t.Context(), func(ctx context.Context) error {
-					after(ctx, testSilence)
+					after(ctx, testLockTimeout)
 					return nil
 				})
 				if err != nil && (n != 1 || !errors.Is(err, kvstore.ErrConnection)) {
 					t.Error(err)
 				}
-				ctx, cancel := context.WithTimeout(t.Context(), 2*testSilence)
+				ctx, cancel := context.WithTimeout(t.Context(), 2*testLockTimeout)
 				defer cancel()
 				if err := lockOf(inner, 2).with(ctx, func(context.Context) error { return nil }); err != nil {
 					t.Errorf("operation %d: %v", n, err)
@@ -197,7 +197,7 @@ func TestLockOfAnotherProgram(t *testing.T) {
 	}
 }
 
-func TestStillness(t *testing.T) {
+func TestStaleness(t *testing.T) {
 	type read struct {
 		value           string
 		asked, answered int // seconds
@@ -213,11 +213,11 @@ func TestStillness(t *testing.T) {
 		{"reader stood still", []read{{"a", 1, 1, 0}, {"a", 4, 4, 0}, {"a", 5, 5, 1}}},
 		{"counts from the answer to the question", []read{{"a", 0, 1, 0}, {"a", 3, 4, 2}}},
 	} {
-		s := stillness{slice: time.Second}
+		s := staleness{maxGap: time.Second}
 		start := time.Now()
 		at := func(seconds int) time.Time { return start.Add(time.Duration(seconds) * time.Second) }
 		for i, r := range test.reads {
-			if got := s.see(r.value, at(r.asked), at(r.answered)); got != time.Duration(r.want)*time.Second {
+			if got := s.observe(r.value, at(r.asked), at(r.answered)); got != time.Duration(r.want)*time.Second {
 				t.Errorf("%s, read %d: %v, want %d s", test.name, i, got, r.want)
 			}
 		}

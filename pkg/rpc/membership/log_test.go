@@ -11,8 +11,8 @@ import (
 )
 
 // appendJoin commits the join of one, whatever is there.
-func appendJoin(ctx context.Context, l changeLog, from roster, incarnation uint64) (roster, error) {
-	return l.commit(ctx, from, func(r roster) (*change, error) {
+func appendJoin(ctx context.Context, l changeLog, from snapshot, incarnation uint64) (snapshot, error) {
+	return l.commit(ctx, from, func(r snapshot) (*change, error) {
 		if r.has(incarnation) {
 			return nil, nil //nolint:nilnil // Nothing to do is no error.
 		}
@@ -20,9 +20,9 @@ func appendJoin(ctx context.Context, l changeLog, from roster, incarnation uint6
 	})
 }
 
-func appendJoins(t *testing.T, l changeLog, first, last uint64) roster {
+func appendJoins(t *testing.T, l changeLog, first, last uint64) snapshot {
 	t.Helper()
-	var r roster
+	var r snapshot
 	for i := first; i <= last; i++ {
 		var err error
 		if r, err = appendJoin(t.Context(), l, r, i); err != nil {
@@ -33,12 +33,12 @@ func appendJoins(t *testing.T, l changeLog, first, last uint64) roster {
 }
 
 // pad makes n entries that change nothing.
-func pad(t *testing.T, l changeLog, r roster, n int) roster {
+func pad(t *testing.T, l changeLog, r snapshot, n int) snapshot {
 	t.Helper()
 	for range n {
 		end := r.Version + 1
 		var err error
-		r, err = l.commit(t.Context(), r, func(r roster) (*change, error) {
+		r, err = l.commit(t.Context(), r, func(r snapshot) (*change, error) {
 			if r.Version >= end {
 				return nil, nil //nolint:nilnil // Nothing to do is no error.
 			}
@@ -69,15 +69,15 @@ func TestLogCommitsOfMany(t *testing.T) {
 func TestLogCommitFromFarBehind(t *testing.T) {
 	l := changeLog{kvstore.NewHashStore()}
 	old := appendJoins(t, l, 1, 5)
-	now := pad(t, l, appendJoins(t, l, 6, 6), 2*kept)
-	if gone, _ := l.store.Check(t.Context(), keyOf(6)); gone {
+	now := pad(t, l, appendJoins(t, l, 6, 6), 2*keptEntries)
+	if gone, _ := l.store.Check(t.Context(), entryKey(6)); gone {
 		t.Fatal("entry 6 is still there")
 	}
 	r, err := appendJoin(t.Context(), l, old, 9999)
 	if err != nil || r.Version != now.Version+1 || !r.has(9999) || !r.has(6) {
 		t.Errorf("version %d after %d, %v", r.Version, now.Version, err)
 	}
-	if there, _ := l.store.Check(t.Context(), keyOf(6)); there {
+	if there, _ := l.store.Check(t.Context(), entryKey(6)); there {
 		t.Error("an entry was made where one was deleted")
 	}
 	if again, err := l.read(t.Context()); err != nil || again.Version != r.Version {
@@ -91,7 +91,7 @@ func TestLogPruneInterrupted(t *testing.T) {
 		for _, how := range []fate{failed, unanswered} {
 			store := newFaultStore(kvstore.NewHashStore())
 			l := changeLog{store}
-			r := pad(t, l, roster{}, kept+4)
+			r := pad(t, l, snapshot{}, keptEntries+4)
 			store.set(func(count int) fate {
 				if count == n {
 					return how
@@ -105,7 +105,7 @@ func TestLogPruneInterrupted(t *testing.T) {
 			if r, err := appendJoin(t.Context(), l, r, 9999); err != nil || !r.has(9999) {
 				t.Fatal(err)
 			}
-			if keys, _ := store.NumKeys(t.Context()); keys > kept+3 {
+			if keys, _ := store.NumKeys(t.Context()); keys > keptEntries+3 {
 				t.Errorf("operation %d: %d keys", n, keys)
 			}
 		}
@@ -119,31 +119,31 @@ func TestLogReadOvertaken(t *testing.T) {
 	store := newFaultStore(inner)
 	store.set(func(count int) fate {
 		if count == 2 { // It has the stored roster and asks for the entry after it.
-			pad(t, changeLog{inner}, start, 2*kept)
+			pad(t, changeLog{inner}, start, 2*keptEntries)
 		}
 		return carriedOut
 	})
 	r, err := changeLog{store}.read(t.Context())
-	if err != nil || r.Version != start.Version+2*kept || len(r.Members) != 3 {
+	if err != nil || r.Version != start.Version+2*keptEntries || len(r.Members) != 3 {
 		t.Errorf("version %d, after %d at first, %v", r.Version, start.Version, err)
 	}
 }
 
 func TestLogOfAnotherProgram(t *testing.T) {
 	l := changeLog{kvstore.NewHashStore()}
-	l.store.Set(t.Context(), rosterKey, []byte("mine"))
+	l.store.Set(t.Context(), snapshotKey, []byte("mine"))
 	if _, err := l.read(t.Context()); err == nil || !strings.Contains(err.Error(), `read key "roster"`) {
 		t.Error(err)
 	}
 }
 
-func FuzzRosterApply(f *testing.F) {
+func FuzzSnapshotApply(f *testing.F) {
 	f.Add(encode(change{Kind: joined, Member: candidate("b", 2)}))
 	f.Add(encode(change{Kind: left, Incarnation: 1}))
 	f.Add([]byte(`{"kind":"evict","incarnation":"1"}`))
 	f.Add([]byte(`{"kind":"join","member":{"devices":["cuda:-"]}}`))
 	f.Fuzz(func(t *testing.T, entry []byte) {
-		start := roster{}.with(candidate("a", 1))
+		start := snapshot{}.with(candidate("a", 1))
 		r := start.apply(entry)
 		if r.Version != 1 || len(r.Members) > 2 || len(start.Members) != 1 || r.NextID < start.NextID {
 			t.Errorf("%+v", r)
@@ -151,12 +151,12 @@ func FuzzRosterApply(f *testing.F) {
 	})
 }
 
-func FuzzParseHolding(f *testing.F) {
+func FuzzParseLockState(f *testing.F) {
 	for _, text := range []string{"", "1 0 0", "18446744073709551615 ffffffffffffffff 7", "1 2", "01 2 3", "1 2 3 4", "-1 2 3", "1 A 3"} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		h, err := parseHolding(text)
+		h, err := parseLockState(text)
 		if err == nil && text != "" && h.String() != text {
 			t.Errorf("%q is read as %q", text, h)
 		}

@@ -15,65 +15,65 @@ import (
 // A question to one that is no member any more has no answer, so who asks finds it gone, and forgets it. What is left over are
 // the two keys of a member that goes while somebody asks that dies or is closed itself before it knows.
 const (
-	pokeKey  = "poke/"
-	aliveKey = "alive/"
+	queryKey = "poke/"
+	replyKey = "alive/"
 )
 
-func pokeOf(incarnation uint64) string  { return pokeKey + strconv.FormatUint(incarnation, 16) }
-func aliveOf(incarnation uint64) string { return aliveKey + strconv.FormatUint(incarnation, 16) }
+func queryKeyOf(incarnation uint64) string { return queryKey + strconv.FormatUint(incarnation, 16) }
+func replyKeyOf(incarnation uint64) string { return replyKey + strconv.FormatUint(incarnation, 16) }
 
 // ask tells whether a member answers by the store. Only time in which the store answers here counts against it.
-func (d *Dynamic) ask(ctx context.Context, incarnation uint64) (bool, error) {
-	poke, alive := pokeOf(incarnation), aliveOf(incarnation)
-	if _, err := d.store.Delete(ctx, alive); err != nil {
+func (d *Dynamic) query(ctx context.Context, incarnation uint64) (bool, error) {
+	queryKey, replyKey := queryKeyOf(incarnation), replyKeyOf(incarnation)
+	if _, err := d.store.Delete(ctx, replyKey); err != nil {
 		return false, err
 	}
-	if err := d.store.Set(ctx, poke, []byte(rand.Text())); err != nil {
+	if err := d.store.Set(ctx, queryKey, []byte(rand.Text())); err != nil {
 		return false, err
 	}
-	still := stillness{slice: sliceOf(d.opts.Patience, 4)}
+	unchanged := staleness{maxGap: fractionOf(d.opts.ReplyTimeout, 4)}
 	for {
 		asked := time.Now()
-		now, err := d.log.peek(ctx, poke)
+		now, err := d.log.peek(ctx, queryKey)
 		if err != nil || now == nil {
 			return err == nil, err
 		}
-		if still.see(string(now), asked, time.Now()) >= d.opts.Patience {
+		if unchanged.observe(string(now), asked, time.Now()) >= d.opts.ReplyTimeout {
 			return false, nil
 		}
-		if err := awaitKey(ctx, d.store, alive, still.slice); err != nil {
+		if err := waitKey(ctx, d.store, replyKey, unchanged.maxGap); err != nil {
 			return false, err
 		}
 		// What we were woken by may be the answer to an earlier question; then the next wait must not see it.
-		if _, err := d.store.Delete(ctx, alive); err != nil {
+		if _, err := d.store.Delete(ctx, replyKey); err != nil {
 			return false, err
 		}
 	}
 }
 
 // answer answers who asks for this member, until ctx ends.
-func (d *Dynamic) answer(ctx context.Context) {
-	poke, alive := pokeOf(d.self.Incarnation), aliveOf(d.self.Incarnation)
-	again := backoff{most: d.opts.Patience / 4}
+func (d *Dynamic) answerQueries(ctx context.Context) {
+	queryKey, replyKey := queryKeyOf(d.self.Incarnation), replyKeyOf(d.self.Incarnation)
+	retry := backoff{limit: d.opts.ReplyTimeout / 4}
 	for ctx.Err() == nil {
-		_, err := d.store.Get(ctx, poke)
+		_, err := d.store.Get(ctx, queryKey)
 		if err == nil {
-			_, err = d.store.Delete(ctx, poke)
+			_, err = d.store.Delete(ctx, queryKey)
 		}
 		if err == nil {
-			err = d.store.Set(ctx, alive, []byte{'1'})
+			err = d.store.Set(ctx, replyKey, []byte{'1'})
 		}
 		if err != nil {
-			again.pause(ctx)
+			retry.pause(ctx)
 			continue
 		}
-		again.reset()
+		retry.reset()
 	}
 }
 
 // forget deletes what questions to one that is no member any more have left.
-func (d *Dynamic) forget(ctx context.Context, incarnation uint64) {
-	for _, key := range []string{pokeOf(incarnation), aliveOf(incarnation)} {
+func (d *Dynamic) deleteQueryKeys(ctx context.Context, incarnation uint64) {
+	for _, key := range []string{queryKeyOf(incarnation), replyKeyOf(incarnation)} {
 		if _, err := d.store.Delete(ctx, key); err != nil {
 			d.opts.Logger.Debug().Err(err).Msg("keys of a former member stay in the group's store")
 			return

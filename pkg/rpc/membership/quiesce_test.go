@@ -15,7 +15,7 @@ import (
 
 // TestDynamicCease: a member that is about to close, and cannot be reached any more, is gone to those who join, judges nobody, and does not complain
 // that the others have evicted it.
-func TestDynamicCease(t *testing.T) {
+func TestDynamicQuiesce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		g := newGroup(t, memory())
@@ -25,8 +25,8 @@ func TestDynamicCease(t *testing.T) {
 		g.opts.Logger = zerolog.Logger{}
 		dead := g.join("c")
 		synctest.Wait()
-		closing.Cease()
-		closing.Cease()
+		closing.Quiesce()
+		closing.Quiesce()
 		g.net.change(func() { g.net.cuts[[2]uint64{closing.Self().Incarnation, 0}] = true })
 		g.net.change(func() { dead.dead = true })
 		closing.Suspect(dead.Self().Incarnation)
@@ -54,7 +54,7 @@ func TestDynamicCease(t *testing.T) {
 }
 
 // TestDynamicCeaseEndsJoin, and another is not begun.
-func TestDynamicCeaseEndsJoin(t *testing.T) {
+func TestDynamicQuiesceEndsJoin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGroup(t, memory())
 		a := g.join("a")
@@ -63,7 +63,7 @@ func TestDynamicCeaseEndsJoin(t *testing.T) {
 		result := make(chan error)
 		go func() { result <- h.Join(t.Context()) }()
 		after(t.Context(), g.opts.SyncTimeout/2)
-		h.Cease()
+		h.Quiesce()
 		if err := <-result; !errors.Is(err, ErrShutdown) {
 			t.Errorf("join: %v", err)
 		}
@@ -72,7 +72,7 @@ func TestDynamicCeaseEndsJoin(t *testing.T) {
 		}
 		synctest.Wait()
 		g.exact("a join that was closed")
-		a.Cease()
+		a.Quiesce()
 		g.leave(a)
 		<-a.Done()
 	})
@@ -88,7 +88,7 @@ func TestDynamicEvictedWhileJoining(t *testing.T) {
 		result := make(chan error)
 		go func() { result <- h.Join(t.Context()) }()
 		after(t.Context(), g.opts.SyncTimeout/2)
-		if _, err := a.evict(t.Context(), a.board.roster(), h.Self()); err != nil {
+		if _, err := a.evict(t.Context(), a.tracker.current(), h.Self()); err != nil {
 			t.Error(err)
 		}
 		if err := <-result; !errors.Is(err, ErrEvicted) || errors.Is(err, ErrShutdown) {
@@ -108,7 +108,7 @@ func TestDynamicAnswersWhileLeaving(t *testing.T) {
 		a := g.join("a")
 		h := g.newHost("b")
 		h.store.around = func(ctx context.Context, op, key string, carryOut func() error) error {
-			if op == "set" && key == aliveOf(h.self.Incarnation) {
+			if op == "set" && key == replyKeyOf(h.self.Incarnation) {
 				<-ctx.Done()
 				<-time.After(time.Second) // The request was on its way.
 			}
@@ -118,11 +118,11 @@ func TestDynamicAnswersWhileLeaving(t *testing.T) {
 			t.Fatal(err)
 		}
 		g.live = append(g.live, h)
-		if answered, err := a.ask(t.Context(), h.Self().Incarnation); !answered || err != nil {
+		if answered, err := a.query(t.Context(), h.Self().Incarnation); !answered || err != nil {
 			t.Errorf("answered %v, %v", answered, err)
 		}
 		g.leave(h)
-		for _, key := range []string{pokeOf(h.self.Incarnation), aliveOf(h.self.Incarnation)} {
+		for _, key := range []string{queryKeyOf(h.self.Incarnation), replyKeyOf(h.self.Incarnation)} {
 			if there, _ := a.store.Check(t.Context(), key); there {
 				t.Errorf("key %q is left", key)
 			}
@@ -135,10 +135,10 @@ func TestDynamicSmallestTimes(t *testing.T) {
 	for _, least := range []time.Duration{1, 2, 3} {
 		synctest.Test(t, func(t *testing.T) {
 			g := newGroup(t, memory())
-			g.opts.Silence, g.opts.Patience = least, least
+			g.opts.LockTimeout, g.opts.ReplyTimeout = least, least
 			g.join("a")
 			b := g.join("b")
-			l := lock{store: kvstore.NewHashStore(), self: 1, silence: least, bound: time.Second}
+			l := lock{store: kvstore.NewHashStore(), self: 1, timeout: least, releaseTimeout: time.Second}
 			err := l.with(t.Context(), func(ctx context.Context) error {
 				after(ctx, time.Second)
 				l.self++

@@ -25,7 +25,7 @@ type change struct {
 }
 
 // roster is what the log amounts to up to one of its entries. A roster is never changed: apply makes another.
-type roster struct {
+type snapshot struct {
 	// Version is the number of entries.
 	Version int64 `json:"version"`
 	// NextID is the id of the next member. Ids of members that are gone are not given again.
@@ -38,7 +38,7 @@ type roster struct {
 
 // apply returns the roster after the next entry. One that says nothing valid, such as a join under a name that is in use, counts
 // and changes nothing: so all who read the log come to the same end.
-func (r roster) apply(entry []byte) roster {
+func (r snapshot) apply(entry []byte) snapshot {
 	r.Version++
 	var c change
 	if json.Unmarshal(entry, &c) != nil {
@@ -53,7 +53,7 @@ func (r roster) apply(entry []byte) roster {
 	return r
 }
 
-func (r roster) with(m *Record) roster {
+func (r snapshot) with(m *Record) snapshot {
 	if m == nil || r.has(m.Incarnation) {
 		return r
 	}
@@ -67,21 +67,21 @@ func (r roster) with(m *Record) roster {
 	return r
 }
 
-func (r roster) find(incarnation uint64) (Record, bool) {
+func (r snapshot) find(incarnation uint64) (Record, bool) {
 	return first(r.Members, func(m Record) bool { return m.Incarnation == incarnation })
 }
 
-func (r roster) has(incarnation uint64) bool {
+func (r snapshot) has(incarnation uint64) bool {
 	_, found := r.find(incarnation)
 	return found
 }
 
-func (r roster) named(name string) (Record, bool) {
+func (r snapshot) named(name string) (Record, bool) {
 	return first(r.Members, func(m Record) bool { return m.Name == name })
 }
 
 // others returns all members but one.
-func (r roster) others(incarnation uint64) []Record {
+func (r snapshot) others(incarnation uint64) []Record {
 	return slices.DeleteFunc(slices.Clone(r.Members), func(m Record) bool { return m.Incarnation == incarnation })
 }
 

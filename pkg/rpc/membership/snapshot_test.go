@@ -12,7 +12,7 @@ func candidate(name string, incarnation uint64) *Record {
 	return &Record{Name: name, Incarnation: incarnation}
 }
 
-func TestRosterApply(t *testing.T) {
+func TestSnapshotApply(t *testing.T) {
 	joins := func(name string, incarnation uint64) []byte {
 		return encode(change{Kind: joined, Member: candidate(name, incarnation), By: incarnation})
 	}
@@ -40,7 +40,7 @@ func TestRosterApply(t *testing.T) {
 		{"garbage", [][]byte{joins("a", 1), []byte("{"), []byte(`{"kind":"dance"}`), []byte(`{"kind":"join"}`)}, []entry{{"a", 0}}, 1},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			var r roster
+			var r snapshot
 			for _, e := range test.log {
 				r = r.apply(e)
 			}
@@ -60,11 +60,11 @@ func TestRosterApply(t *testing.T) {
 
 // TestRosterFold: whatever the entries are, ids rise and are given once, names and incarnations are unique, older rosters stay as they were, and a
 // reader that starts with a stored roster comes to the same end.
-func TestRosterFold(t *testing.T) {
+func TestSnapshotFold(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var r roster
+		var r snapshot
 		var log [][]byte
-		var all []roster
+		var all []snapshot
 		given := map[int]uint64{}
 		for range rapid.IntRange(0, 60).Draw(t, "entries") {
 			incarnation := rapid.Uint64Range(1, 12).Draw(t, "incarnation")
@@ -78,7 +78,7 @@ func TestRosterFold(t *testing.T) {
 				t.Fatal("apply has changed the roster before")
 			}
 			log, all = append(log, encode(c)), append(all, r)
-			checkRoster(t, r, before, given)
+			checkSnapshot(t, r, before, given)
 		}
 		for i, start := range all {
 			for _, e := range log[i+1:] {
@@ -91,7 +91,7 @@ func TestRosterFold(t *testing.T) {
 	})
 }
 
-func checkRoster(t *rapid.T, r, before roster, given map[int]uint64) {
+func checkSnapshot(t *rapid.T, r, before snapshot, given map[int]uint64) {
 	t.Helper()
 	names, incarnations := map[string]bool{}, map[uint64]bool{}
 	for i, m := range r.Members {
@@ -136,8 +136,8 @@ func TestNeighbours(t *testing.T) {
 }
 
 // TestRosterBranches: two rosters made of one do not write into each other.
-func TestRosterBranches(t *testing.T) {
-	r := roster{}.with(candidate("a", 1)).with(candidate("b", 2)).with(candidate("c", 3))
+func TestSnapshotBranches(t *testing.T) {
+	r := snapshot{}.with(candidate("a", 1)).with(candidate("b", 2)).with(candidate("c", 3))
 	one, other := r.with(candidate("d", 4)), r.with(candidate("e", 5))
 	if one.Members[3].Name != "d" || other.Members[3].Name != "e" {
 		t.Errorf("%v, %v", one.Members, other.Members)

@@ -16,11 +16,11 @@ import (
 const (
 	readyKey   = "ready"   // counts the members that have reached the others
 	verdictKey = "verdict" // how the meeting has ended, for all
-	partMet    = "read"    // see part
+	formedKey  = "read"    // see part
 )
 
 // lastWord bounds what a member does in the store when its own context has ended, or the group's work has.
-const lastWord = 2 * time.Second
+const cleanupTimeout = 2 * time.Second
 
 // verdict is written once. Nobody has succeeded before it says OK, and nobody fails after.
 type verdict struct {
@@ -47,7 +47,7 @@ type verdict struct {
 // the claim of the rank; and rank 0 waits as long, since it may host the store, until all that have come have read the end.
 //
 // Six short requests a member and two that wait, O(N) for all; but N members get N records each.
-func Meet(
+func FormStatic(
 	ctx context.Context, store kvstore.Store, self Record, warm func(ctx context.Context, members []Record) error,
 ) ([]Record, error) {
 	if err := self.checkStatic(); err != nil {
@@ -58,46 +58,46 @@ func Meet(
 		return nil, err
 	}
 	if err := Agree(ctx, store, self); err != nil {
-		last, cancel := lastWords(ctx)
+		cleanup, cancel := cleanupContext(ctx)
 		defer cancel()
-		disagree(last, store, self) // Its answer may be all that was lost.
+		withdrawTerms(cleanup, store, self) // Its answer may be all that was lost.
 		return nil, err
 	}
 	own := claim{store: store, self: self, record: record}
-	if err := own.make(ctx); err != nil {
+	if err := own.acquire(ctx); err != nil {
 		return nil, err
 	}
-	m := meeting{store: store, self: self, warm: warm}
+	m := formation{store: store, self: self, warm: warm}
 	err = m.form(ctx)
-	last, cancel := lastWords(ctx)
+	cleanup, cancel := cleanupContext(ctx)
 	defer cancel()
 	if err != nil {
-		if !m.settled && late(ctx, err) {
-			err = m.explain(last, err)
+		if !m.othersFail && timedOut(ctx, err) {
+			err = m.explain(cleanup, err)
 		}
-		if m.waits != StepReady && own.undo(last) { // It was alone, and is not counted.
+		if m.waitingFor != StepReady && own.undo(cleanup) { // It was alone, and is not counted.
 			return nil, err
 		}
-		if !m.settled {
-			err = m.giveUp(last, err)
+		if !m.othersFail {
+			err = m.giveUp(cleanup, err)
 		}
 	}
 	if err != nil {
-		m.dismiss(last)
+		m.leaveStoreAfterFailure(cleanup)
 		return nil, err
 	}
-	part(last, store, self, partMet)
+	leaveStore(cleanup, store, self, formedKey)
 	return m.members, nil
 }
 
 // lastWords returns a context for what has to be said after ctx has ended.
-func lastWords(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(ctx), lastWord)
+func cleanupContext(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 }
 
 // part ends a member's use of the store. Rank 0, which may host it, waits until all members have come here. That is all that an
 // error could prevent, so there is none.
-func part(ctx context.Context, store kvstore.Store, self Record, key string) {
+func leaveStore(ctx context.Context, store kvstore.Store, self Record, key string) {
 	n, err := store.Add(ctx, key, 1)
 	if err == nil && n >= int64(self.WorldSize) {
 		err = store.Set(ctx, "all-"+key, []byte("1"))
@@ -108,8 +108,8 @@ func part(ctx context.Context, store kvstore.Store, self Record, key string) {
 }
 
 // dismiss is what part is after a failure: rank 0 waits for those only that have come.
-func (m *meeting) dismiss(ctx context.Context) {
-	err := m.store.Set(ctx, partMet+"/"+strconv.Itoa(m.self.ID), []byte("1"))
+func (m *formation) leaveStoreAfterFailure(ctx context.Context) {
+	err := m.store.Set(ctx, formedKey+"/"+strconv.Itoa(m.self.ID), []byte("1"))
 	if err != nil || m.self.ID != 0 {
 		return
 	}
@@ -117,46 +117,46 @@ func (m *meeting) dismiss(ctx context.Context) {
 	if err != nil {
 		return
 	}
-	var come []string
-	for rank, key := range rankKeys(partMet+"/", m.self.WorldSize) {
+	var present []string
+	for rank, key := range rankKeys(formedKey+"/", m.self.WorldSize) {
 		if !slices.Contains(absent, rank) {
-			come = append(come, key)
+			present = append(present, key)
 		}
 	}
-	if len(come) > 0 {
-		_ = m.store.Wait(ctx, come...)
+	if len(present) > 0 {
+		_ = m.store.Wait(ctx, present...)
 	}
 }
 
 // meeting is a member's part in it, once it has claimed its place.
-type meeting struct {
-	store   kvstore.Store
-	self    Record
-	warm    func(ctx context.Context, members []Record) error
-	members []Record // by rank, once all are there
-	waits   Step     // what it waits for others to do
-	settled bool     // the others fail as well
+type formation struct {
+	store      kvstore.Store
+	self       Record
+	warm       func(ctx context.Context, members []Record) error
+	members    []Record // by rank, once all are there
+	waitingFor Step     // what it waits for others to do
+	othersFail bool     // the others fail as well
 }
 
 // form takes all steps up to the verdict, which is listened for from the beginning: a member that gives up ends every wait.
-func (m *meeting) form(ctx context.Context) error {
+func (m *formation) form(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
-	told := make(chan error, 1)
+	verdicts := make(chan error, 1)
 	go func() {
-		err := m.listen(ctx)
+		err := m.waitVerdict(ctx)
 		if err != nil {
 			cancel(err)
 		}
-		told <- err
+		verdicts <- err
 	}()
 	err := m.prepare(ctx)
 	if err != nil {
 		cancel(err)
 	}
-	verdict := <-told
+	verdict := <-verdicts
 	cancel(nil)
 	if failed, ok := errors.AsType[*FailedError](verdict); ok {
-		m.settled = true
+		m.othersFail = true
 		return failed
 	}
 	if err != nil {
@@ -166,7 +166,7 @@ func (m *meeting) form(ctx context.Context) error {
 }
 
 // listen waits for the verdict.
-func (m *meeting) listen(ctx context.Context) error {
+func (m *formation) waitVerdict(ctx context.Context) error {
 	data, err := m.store.Get(ctx, verdictKey)
 	if err != nil {
 		return fmt.Errorf("worker %q: wait until the group is complete: %w", m.self.Name, err)
@@ -181,15 +181,15 @@ func (m *meeting) listen(ctx context.Context) error {
 	return nil
 }
 
-func (m *meeting) prepare(ctx context.Context) error {
-	m.waits = StepJoin
-	members, err := m.gather(ctx)
+func (m *formation) prepare(ctx context.Context) error {
+	m.waitingFor = StepJoin
+	members, err := m.gatherMembers(ctx)
 	if err != nil {
 		return err
 	}
-	m.members, m.waits = members, ""
+	m.members, m.waitingFor = members, ""
 	if err := checkMembers(members, true); err != nil {
-		m.settled = true // by the same check of the same records
+		m.othersFail = true // by the same check of the same records
 		return err
 	}
 	if m.warm != nil {
@@ -197,12 +197,12 @@ func (m *meeting) prepare(ctx context.Context) error {
 			return fmt.Errorf("warm up worker %q: %w", m.self.Name, err)
 		}
 	}
-	m.waits = StepReady
-	return m.ready(ctx)
+	m.waitingFor = StepReady
+	return m.reportReady(ctx)
 }
 
 // gather waits for all members.
-func (m *meeting) gather(ctx context.Context) ([]Record, error) {
+func (m *formation) gatherMembers(ctx context.Context) ([]Record, error) {
 	keys := rankKeys(rankKey, m.self.WorldSize)
 	values, err := m.store.MultiGet(ctx, keys...)
 	if err != nil {
@@ -219,12 +219,12 @@ func (m *meeting) gather(ctx context.Context) ([]Record, error) {
 
 // ready counts this member in. The last one pronounces the verdict, and every other one leaves a key, so that a member without one
 // is the one that has died: before it was counted, or as the last one.
-func (m *meeting) ready(ctx context.Context) error {
+func (m *formation) reportReady(ctx context.Context) error {
 	n, err := m.store.Add(ctx, readyKey, 1)
 	switch {
 	case err != nil:
 	case n == int64(m.self.WorldSize):
-		_, err = m.pronounce(ctx, verdict{OK: true})
+		_, err = m.writeVerdict(ctx, verdict{OK: true})
 	default:
 		err = m.store.Set(ctx, readyKey+"/"+strconv.Itoa(m.self.ID), []byte("1"))
 	}
@@ -235,7 +235,7 @@ func (m *meeting) ready(ctx context.Context) error {
 }
 
 // pronounce writes the verdict, and tells whether the one that counts is OK.
-func (m *meeting) pronounce(ctx context.Context, v verdict) (ok bool, err error) {
+func (m *formation) writeVerdict(ctx context.Context, v verdict) (ok bool, err error) {
 	data, err := json.Marshal(v)
 	if err != nil {
 		return false, err
@@ -250,8 +250,8 @@ func (m *meeting) pronounce(ctx context.Context, v verdict) (ok bool, err error)
 }
 
 // giveUp ends the meeting for all, because of cause. It returns nil if all were ready before: then it has succeeded.
-func (m *meeting) giveUp(ctx context.Context, cause error) error {
-	ok, err := m.pronounce(ctx, verdict{By: m.self.Name, ID: m.self.ID, Text: oneLine(cause)})
+func (m *formation) giveUp(ctx context.Context, cause error) error {
+	ok, err := m.writeVerdict(ctx, verdict{By: m.self.Name, ID: m.self.ID, Text: oneLine(cause)})
 	if err == nil && ok {
 		return nil
 	}
@@ -261,12 +261,12 @@ func (m *meeting) giveUp(ctx context.Context, cause error) error {
 func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
 
 // explain names those who are missing, where err is the end of a wait for others.
-func (m *meeting) explain(ctx context.Context, err error) error {
-	prefix := map[Step]string{StepJoin: rankKey, StepReady: readyKey + "/"}[m.waits]
+func (m *formation) explain(ctx context.Context, err error) error {
+	prefix := map[Step]string{StepJoin: rankKey, StepReady: readyKey + "/"}[m.waitingFor]
 	if prefix == "" {
 		return err
 	}
-	missing := MissingError{Step: m.waits, WorldSize: m.self.WorldSize, Err: err}
+	missing := MissingError{Step: m.waitingFor, WorldSize: m.self.WorldSize, Err: err}
 	absent, lookErr := absentKeys(ctx, m.store, rankKeys(prefix, m.self.WorldSize))
 	for _, rank := range absent {
 		missing.Ranks = append(missing.Ranks, rank)
@@ -281,7 +281,7 @@ func (m *meeting) explain(ctx context.Context, err error) error {
 }
 
 // late tells whether err came with the end of ctx.
-func late(ctx context.Context, err error) bool {
+func timedOut(ctx context.Context, err error) bool {
 	return ctx.Err() != nil || errors.Is(err, kvstore.ErrTimeout)
 }
 

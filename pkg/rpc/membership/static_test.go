@@ -43,7 +43,7 @@ func meetAll(ctx context.Context, stores func(i int) kvstore.Store, records []Re
 	ends := make([]met, len(records))
 	var wg sync.WaitGroup
 	for i, r := range records {
-		wg.Go(func() { ends[i].members, ends[i].err = Meet(ctx, stores(i), r, warm) })
+		wg.Go(func() { ends[i].members, ends[i].err = FormStatic(ctx, stores(i), r, warm) })
 	}
 	wg.Wait()
 	return ends
@@ -63,7 +63,7 @@ func checkMet(t *testing.T, ends []met, want []Record) {
 
 func one(s kvstore.Store) func(int) kvstore.Store { return func(int) kvstore.Store { return s } }
 
-func TestMeet(t *testing.T) {
+func TestFormStatic(t *testing.T) {
 	for _, n := range []int{1, 2, 3, 8, 64} {
 		synctest.Test(t, func(t *testing.T) {
 			records := members(n)
@@ -87,11 +87,11 @@ func TestMeet(t *testing.T) {
 }
 
 // A worker that does not fit is refused by itself, and the group completes without it.
-func TestMeetRefuses(t *testing.T) {
+func TestFormStaticRefuses(t *testing.T) {
 	tests := map[string]struct {
-		spoil func(r *Record) // of a worker with rank 1 of 3
-		want  error
-		late  bool // it comes when the right one is there
+		spoil    func(r *Record) // of a worker with rank 1 of 3
+		want     error
+		timedOut bool // it comes when the right one is there
 	}{
 		"no name":               {func(r *Record) { r.Name = "" }, &NameError{}, false},
 		"name with a blank":     {func(r *Record) { r.Name = "a b" }, &NameError{Name: "a b"}, false},
@@ -120,23 +120,23 @@ func TestMeetRefuses(t *testing.T) {
 				ends := make([]met, 3)
 				var wg sync.WaitGroup
 				begin := func(i int) {
-					wg.Go(func() { ends[i].members, ends[i].err = Meet(t.Context(), store, records[i], nil) })
+					wg.Go(func() { ends[i].members, ends[i].err = FormStatic(t.Context(), store, records[i], nil) })
 					synctest.Wait()
 				}
 				begin(0)
-				if tc.late {
+				if tc.timedOut {
 					begin(1)
 				}
 				bad := member(1, 3)
 				tc.spoil(&bad)
-				_, err := Meet(t.Context(), store, bad, nil)
+				_, err := FormStatic(t.Context(), store, bad, nil)
 				if diff := cmp.Diff(tc.want, err); diff != "" {
 					t.Errorf("refused with %v (-want +got):\n%s", err, diff)
 				}
 				if err != nil && (strings.Contains(err.Error(), "\n") || len(err.Error()) < 20) {
 					t.Errorf("text %q", err)
 				}
-				if !tc.late {
+				if !tc.timedOut {
 					begin(1)
 				}
 				begin(2)
@@ -148,7 +148,7 @@ func TestMeetRefuses(t *testing.T) {
 }
 
 // What members say together is found by each, with the same error.
-func TestMeetChecksTogether(t *testing.T) {
+func TestFormStaticChecksTogether(t *testing.T) {
 	tests := map[string]struct {
 		spoil func(records []Record)
 		want  string
@@ -181,10 +181,10 @@ func TestMeetChecksTogether(t *testing.T) {
 }
 
 // A record that the others could not read is refused before they see it.
-func TestMeetRefusesWhatCannotBeRead(t *testing.T) {
+func TestFormStaticRefusesWhatCannotBeRead(t *testing.T) {
 	store, r := kvstore.NewHashStore(), member(0, 1)
 	r.Devices = []device.Device{{}}
-	if _, err := Meet(t.Context(), store, r, nil); err == nil || !strings.Contains(err.Error(), `worker "w0": its record`) {
+	if _, err := FormStatic(t.Context(), store, r, nil); err == nil || !strings.Contains(err.Error(), `worker "w0": its record`) {
 		t.Error(err)
 	}
 	if n, _ := store.NumKeys(t.Context()); n != 0 {
@@ -193,14 +193,14 @@ func TestMeetRefusesWhatCannotBeRead(t *testing.T) {
 }
 
 // A member whose warm-up fails ends that of all others.
-func TestMeetWarmFails(t *testing.T) {
+func TestFormStaticWarmUpFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		sick, store, records := errors.New("nobody answers"), kvstore.NewHashStore(), members(4)
 		ends := make([]met, 4)
 		var wg sync.WaitGroup
 		for i, r := range records {
 			wg.Go(func() {
-				ends[i].members, ends[i].err = Meet(t.Context(), store, r, func(ctx context.Context, _ []Record) error {
+				ends[i].members, ends[i].err = FormStatic(t.Context(), store, r, func(ctx context.Context, _ []Record) error {
 					if i == 2 {
 						return sick
 					}
@@ -220,7 +220,7 @@ func TestMeetWarmFails(t *testing.T) {
 }
 
 // Whoever waits is told who was missing, and a group that has failed stays so.
-func TestMeetMissing(t *testing.T) {
+func TestFormStaticMissing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
@@ -247,7 +247,7 @@ func TestMeetMissing(t *testing.T) {
 		if named == 0 {
 			t.Error("nobody has named the missing")
 		}
-		_, err := Meet(t.Context(), store, records[1], nil)
+		_, err := FormStatic(t.Context(), store, records[1], nil)
 		if _, ok := errors.AsType[*FailedError](err); !ok {
 			t.Errorf("who comes too late has %v", err)
 		}
@@ -255,7 +255,7 @@ func TestMeetMissing(t *testing.T) {
 }
 
 // A name that a worker held which was refused, and died before it could withdraw, is free.
-func TestMeetNameOfOneRefused(t *testing.T) {
+func TestFormStaticNameOfOneRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, records := kvstore.NewHashStore(), members(2)
 		bad := member(0, 2)
@@ -268,7 +268,7 @@ func TestMeetNameOfOneRefused(t *testing.T) {
 		ends := make([]met, 2)
 		var wg sync.WaitGroup
 		for i := range 2 {
-			wg.Go(func() { ends[i].members, ends[i].err = Meet(t.Context(), store, records[i], nil) })
+			wg.Go(func() { ends[i].members, ends[i].err = FormStatic(t.Context(), store, records[i], nil) })
 			synctest.Wait()
 		}
 		wg.Wait()
@@ -277,14 +277,14 @@ func TestMeetNameOfOneRefused(t *testing.T) {
 }
 
 // A claim that the store has not carried out leaves nothing, and one of which only the answer was lost stands.
-func TestMeetClaimFails(t *testing.T) {
+func TestFormStaticClaimFails(t *testing.T) {
 	const rankClaim = 2 // after the terms and the name
 	for _, f := range []fault{{at: rankClaim}, {at: rankClaim, done: true}} {
 		synctest.Test(t, func(t *testing.T) {
 			store, records := kvstore.NewHashStore(), members(2)
 			bad, first := newFaulty(store, f), make(chan met, 1)
 			go func() {
-				all, err := Meet(t.Context(), bad, records[1], nil)
+				all, err := FormStatic(t.Context(), bad, records[1], nil)
 				first <- met{all, err}
 			}()
 			synctest.Wait()
@@ -294,11 +294,11 @@ func TestMeetClaimFails(t *testing.T) {
 				}
 				records[1].Incarnation++
 				go func() {
-					all, err := Meet(t.Context(), store, records[1], nil)
+					all, err := FormStatic(t.Context(), store, records[1], nil)
 					first <- met{all, err}
 				}()
 			}
-			all, err := Meet(t.Context(), store, records[0], nil)
+			all, err := FormStatic(t.Context(), store, records[0], nil)
 			checkMet(t, []met{{all, err}, <-first}, records)
 		})
 	}
@@ -306,7 +306,7 @@ func TestMeetClaimFails(t *testing.T) {
 
 // One operation of one member fails, in every way, and then that member's later ones too or not: the members that succeed have the
 // same members; those whose store can be reached again end alike; and an end that is not success names somebody.
-func TestMeetWithFaults(t *testing.T) {
+func TestFormStaticWithFaults(t *testing.T) {
 	const worldSize = 3
 	cases, succeeded := 0, 0
 	for rank := range worldSize {
@@ -325,7 +325,7 @@ func TestMeetWithFaults(t *testing.T) {
 						}
 						return store
 					}, members(worldSize), nil)
-					if took := time.Since(begun); took > 10*time.Second+2*lastWord {
+					if took := time.Since(begun); took > 10*time.Second+2*cleanupTimeout {
 						t.Errorf("rank %d, %v: it took %v", rank, f, took)
 					}
 					struck = struck || bad.operations() > n

@@ -116,7 +116,7 @@ func TestMissingOverTCPStore(t *testing.T) {
 	}
 }
 
-func BenchmarkMeet(b *testing.B) {
+func BenchmarkFormStatic(b *testing.B) {
 	for _, n := range []int{64, 256} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
 			clients, records := tcpStores(b, n), members(n)

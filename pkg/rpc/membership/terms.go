@@ -50,7 +50,7 @@ func Agree(ctx context.Context, store kvstore.Store, self Record) error {
 		if err := json.Unmarshal(got, &found); err != nil {
 			return fmt.Errorf("worker %q: store key %q holds no terms of a group: %w", self.Name, termsKey, err)
 		}
-		if err := found.refuse(own); err != nil || found.Shared {
+		if err := found.mismatch(own); err != nil || found.Shared {
 			return err
 		}
 		found.Shared = true
@@ -59,7 +59,7 @@ func Agree(ctx context.Context, store kvstore.Store, self Record) error {
 }
 
 // alone tells whether the terms are self's, and nobody else has agreed to them so far.
-func alone(ctx context.Context, store kvstore.Store, self Record) bool {
+func termsUnshared(ctx context.Context, store kvstore.Store, self Record) bool {
 	got, err := changeLog{store}.peek(ctx, termsKey)
 	return err == nil && bytes.Equal(got, encode(termsOf(self)))
 }
@@ -67,13 +67,13 @@ func alone(ctx context.Context, store kvstore.Store, self Record) bool {
 // disagree takes the terms back that self has set, and tells whether it has done so. It does not where another member has agreed to them, since
 // whoever agrees has changed what the key holds before it claims anything: of the two that change it at once the store lets one be
 // first, and either the terms stay, or the other one finds none and sets its own.
-func disagree(ctx context.Context, store kvstore.Store, self Record) bool {
+func withdrawTerms(ctx context.Context, store kvstore.Store, self Record) bool {
 	got, err := store.CompareSet(ctx, termsKey, encode(termsOf(self)), nil)
 	return err == nil && len(got) == 0
 }
 
 // refuse returns why a member with the terms own does not belong to the group, or nil.
-func (t terms) refuse(own terms) error {
+func (t terms) mismatch(own terms) error {
 	switch {
 	case t.Version != own.Version:
 		return &VersionError{Worker: own.By, Version: own.Version, By: t.By, Want: t.Version}

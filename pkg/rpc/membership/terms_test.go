@@ -14,14 +14,14 @@ import (
 )
 
 // A worker that is wrong and comes first is alone, and leaves nothing: the right ones form the group after it.
-func TestMeetWrongFirst(t *testing.T) {
+func TestFormStaticWrongFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, records := kvstore.NewHashStore(), members(3)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		wrong := make(chan error)
 		go func() {
-			_, err := Meet(ctx, store, member(0, 4), nil)
+			_, err := FormStatic(ctx, store, member(0, 4), nil)
 			wrong <- err
 		}()
 		synctest.Wait()
@@ -39,7 +39,7 @@ func TestMeetWrongFirst(t *testing.T) {
 }
 
 // The same where each of its operations fails.
-func TestMeetWrongFirstWithFaults(t *testing.T) {
+func TestFormStaticWrongFirstWithFaults(t *testing.T) {
 	for n, struck := 0, true; struck; n++ {
 		for _, done := range []bool{false, true} {
 			synctest.Test(t, func(t *testing.T) {
@@ -47,7 +47,7 @@ func TestMeetWrongFirstWithFaults(t *testing.T) {
 				bad := newFaulty(store, fault{at: n, done: done})
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
-				if _, err := Meet(ctx, bad, member(0, 4), nil); err == nil {
+				if _, err := FormStatic(ctx, bad, member(0, 4), nil); err == nil {
 					t.Error("it met nobody")
 				}
 				struck = bad.operations() > n
@@ -62,7 +62,7 @@ func TestMeetWrongFirstWithFaults(t *testing.T) {
 }
 
 // A group of one that fails before it counts itself leaves nothing; later nobody else can use it, and is told so.
-func TestMeetAloneFails(t *testing.T) {
+func TestFormStaticAloneFails(t *testing.T) {
 	sick := errors.New("sick")
 	for _, counted := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -79,12 +79,12 @@ func TestMeetAloneFails(t *testing.T) {
 				}
 				return sick
 			}
-			if _, err := Meet(t.Context(), store, member(0, 1), warm); !errors.Is(err, sick) {
+			if _, err := FormStatic(t.Context(), store, member(0, 1), warm); !errors.Is(err, sick) {
 				t.Errorf("counted %v: %v", counted, err)
 			}
 			after := members(1)
 			after[0].Name, after[0].Secure = "other", !counted
-			members, err := Meet(t.Context(), inner, after[0], nil)
+			members, err := FormStatic(t.Context(), inner, after[0], nil)
 			if counted == (err == nil) {
 				t.Errorf("counted %v: the next meets %v, %v", counted, members, err)
 			}
@@ -94,8 +94,8 @@ func TestMeetAloneFails(t *testing.T) {
 
 // A second worker agrees just before each operation of the first, which fails: either it has the first's terms, and these stay, or
 // its own. Then none with others comes in.
-func TestDisagreeRace(t *testing.T) {
-	withdrawn, kept := 0, 0
+func TestWithdrawTermsRace(t *testing.T) {
+	withdrawn, keptEntries := 0, 0
 	for n, over := 0, false; !over; n++ {
 		synctest.Test(t, func(t *testing.T) {
 			store, second, other := kvstore.NewHashStore(), member(1, 4), member(2, 3)
@@ -116,7 +116,7 @@ func TestDisagreeRace(t *testing.T) {
 				mu.Unlock()
 				return carryOut()
 			}}
-			_, err := Meet(ctx, first, member(0, 4), nil)
+			_, err := FormStatic(ctx, first, member(0, 4), nil)
 			if over = count <= n; over {
 				return
 			}
@@ -129,7 +129,7 @@ func TestDisagreeRace(t *testing.T) {
 			} else if refused.By == second.Name {
 				withdrawn++
 			} else {
-				kept++
+				keptEntries++
 			}
 			verdict, _ := store.Check(t.Context(), verdictKey)
 			if there, _ := store.Check(t.Context(), rankKey+"0"); there && !verdict {
@@ -137,8 +137,8 @@ func TestDisagreeRace(t *testing.T) {
 			}
 		})
 	}
-	if withdrawn == 0 || kept == 0 {
-		t.Errorf("%d times the terms were the second's, %d times the first's", withdrawn, kept)
+	if withdrawn == 0 || keptEntries == 0 {
+		t.Errorf("%d times the terms were the second's, %d times the first's", withdrawn, keptEntries)
 	}
 }
 

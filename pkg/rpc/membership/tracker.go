@@ -17,95 +17,95 @@ type View struct {
 }
 
 // board holds the newest roster that a member knows of, and those who wait for it.
-type board struct {
-	mu      sync.Mutex
-	now     roster
-	changed chan struct{}
-	lagging context.CancelFunc // interrupts the follower, so that it reads the log anew
-	err     error
-	done    chan struct{} // closed once now is the last
+type tracker struct {
+	mu        sync.Mutex
+	newest    snapshot
+	changed   chan struct{}
+	interrupt context.CancelFunc // interrupts the follower, so that it reads the log anew
+	err       error
+	done      chan struct{} // closed once now is the last
 }
 
-func newBoard() *board { return &board{changed: make(chan struct{}), done: make(chan struct{})} }
+func newTracker() *tracker { return &tracker{changed: make(chan struct{}), done: make(chan struct{})} }
 
 // show makes r the view, unless there is a newer one.
-func (b *board) show(r roster) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if r.Version <= b.now.Version {
+func (t *tracker) publish(r snapshot) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if r.Version <= t.newest.Version {
 		return
 	}
-	b.now = r
-	close(b.changed)
-	b.changed = make(chan struct{})
+	t.newest = r
+	close(t.changed)
+	t.changed = make(chan struct{})
 }
 
 // end says that there will be no other view, and why; nil where the member wanted that.
-func (b *board) end(err error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+func (t *tracker) end(err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	select {
-	case <-b.done:
+	case <-t.done:
 	default:
-		b.err = err
-		close(b.done)
+		t.err = err
+		close(t.done)
 	}
 }
 
-func (b *board) roster() roster {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.now
+func (t *tracker) current() snapshot {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.newest
 }
 
-func (b *board) view() View {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return View{Version: b.now.Version, Members: slices.Clone(b.now.Members), Changed: b.changed}
+func (t *tracker) view() View {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return View{Version: t.newest.Version, Members: slices.Clone(t.newest.Members), Changed: t.changed}
 }
 
-func (b *board) failure() error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.err
+func (t *tracker) endErr() error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.err
 }
 
 // follow tells how to interrupt the wait for the next entry, which is on from now on.
-func (b *board) follow(lagging context.CancelFunc) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.lagging = lagging
+func (t *tracker) setInterrupt(interrupt context.CancelFunc) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.interrupt = interrupt
 }
 
 // behind tells whether the roster is older than version, with a channel that the next one closes. Where it is so much
 // older that the entry after it may be deleted, the follower is sent to read the log anew.
-func (b *board) behind(version int64) (<-chan struct{}, bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.now.Version > 0 && version-b.now.Version >= kept && b.lagging != nil {
-		b.lagging()
+func (t *tracker) behind(version int64) (<-chan struct{}, bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.newest.Version > 0 && version-t.newest.Version >= keptEntries && t.interrupt != nil {
+		t.interrupt()
 	}
-	return b.changed, b.now.Version < version
+	return t.changed, t.newest.Version < version
 }
 
 // reach waits for a view of at least version. After the end there is none.
-func (b *board) reach(ctx context.Context, version int64) error {
+func (t *tracker) waitVersion(ctx context.Context, version int64) error {
 	for {
 		select {
-		case <-b.done:
-			if err := b.failure(); err != nil {
+		case <-t.done:
+			if err := t.endErr(); err != nil {
 				return err
 			}
 			return ErrShutdown
 		default:
 		}
-		changed, behind := b.behind(version)
+		changed, behind := t.behind(version)
 		if !behind {
 			return nil
 		}
 		select {
 		case <-changed:
-		case <-b.done:
+		case <-t.done:
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}

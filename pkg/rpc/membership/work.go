@@ -12,22 +12,22 @@ import (
 // Every piece of work is announced by Begin before it begins, which is before a call goes out and before a function runs, and
 // has one End, or EndRoot. Until the member drains, Begin waits for nobody.
 type Work struct {
-	mu      sync.Mutex
-	n       int           // outstanding
-	roots   int           // of these, root calls
-	last    bool          // no root call begins any more
-	rooted  chan struct{} // closed when there is no root call, and will be none
-	leaving bool          // Drain or Wait has begun
-	over    bool          // nothing begins any more
-	shut    chan struct{} // closed with over
-	gate    *gate         // what begins has to wait here; nil where it has not
-	changed chan struct{} // holds a token where whoever drains has something to look at
-	ended   chan struct{} // closed when Drain or Wait has ended, with err
-	err     error
+	mu          sync.Mutex
+	outstanding int           // outstanding
+	roots       int           // of these, root calls
+	rootsClosed bool          // no root call begins any more
+	rootsDone   chan struct{} // closed when there is no root call, and will be none
+	ending      bool          // Drain or Wait has begun
+	closed      bool          // nothing begins any more
+	closing     chan struct{} // closed with over
+	barrier     *barrier      // what begins has to wait here; nil where it has not
+	changed     chan struct{} // holds a token where whoever drains has something to look at
+	ended       chan struct{} // closed when Drain or Wait has ended, with err
+	err         error
 }
 
 // gate holds work back while the group counts its member as idle.
-type gate struct {
+type barrier struct {
 	waiting int
 	open    chan struct{} // closed with err set
 	err     error
@@ -35,7 +35,7 @@ type gate struct {
 
 // NewWork returns a Work of which nothing is outstanding.
 func NewWork() *Work {
-	return &Work{changed: make(chan struct{}, 1), ended: make(chan struct{}), rooted: make(chan struct{}), shut: make(chan struct{})}
+	return &Work{changed: make(chan struct{}, 1), ended: make(chan struct{}), rootsDone: make(chan struct{}), closing: make(chan struct{})}
 }
 
 // BeginRoot announces work that comes from nowhere else: a call that is not made for another member's. It returns
@@ -43,10 +43,10 @@ func NewWork() *Work {
 func (w *Work) BeginRoot() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.last || w.over {
+	if w.rootsClosed || w.closed {
 		return ErrShutdown
 	}
-	w.n++
+	w.outstanding++
 	w.roots++
 	return nil
 }
@@ -56,39 +56,39 @@ func (w *Work) BeginRoot() error {
 // drains and is idle it waits until the group knows that it is not; ctx bounds that, and its cause is the error then.
 func (w *Work) Begin(ctx context.Context) error {
 	w.mu.Lock()
-	g := w.gate
+	b := w.barrier
 	switch {
-	case w.over:
+	case w.closed:
 		w.mu.Unlock()
 		return ErrShutdown
-	case g == nil:
-		w.n++
+	case b == nil:
+		w.outstanding++
 		w.mu.Unlock()
 		return nil
 	}
-	g.waiting++
+	b.waiting++
 	w.mu.Unlock()
-	w.poke()
+	w.notify()
 	select {
-	case <-g.open:
-		return g.err
+	case <-b.open:
+		return b.err
 	case <-ctx.Done():
 	}
-	w.withdraw(g)
+	w.cancelWait(b)
 	return context.Cause(ctx)
 }
 
 // withdraw takes back work that has not waited long enough at g.
-func (w *Work) withdraw(g *gate) {
+func (w *Work) cancelWait(b *barrier) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	select {
-	case <-g.open:
-		if g.err == nil { // it was let in meanwhile
+	case <-b.open:
+		if b.err == nil { // it was let in meanwhile
 			w.end()
 		}
 	default:
-		g.waiting--
+		b.waiting--
 	}
 }
 
@@ -101,8 +101,8 @@ func (w *Work) EndRoot() {
 	}
 	w.roots--
 	w.end()
-	if w.last && w.roots == 0 {
-		close(w.rooted)
+	if w.rootsClosed && w.roots == 0 {
+		close(w.rootsDone)
 	}
 }
 
@@ -114,17 +114,17 @@ func (w *Work) End() {
 }
 
 func (w *Work) end() {
-	if w.n == 0 {
+	if w.outstanding == 0 {
 		panic("membership: Work.End without Begin")
 	}
-	w.n--
-	if w.n == 0 && w.leaving {
-		w.poke()
+	w.outstanding--
+	if w.outstanding == 0 && w.ending {
+		w.notify()
 	}
 }
 
 // poke lets whoever drains look again.
-func (w *Work) poke() {
+func (w *Work) notify() {
 	select {
 	case w.changed <- struct{}{}:
 	default:
@@ -135,16 +135,16 @@ func (w *Work) poke() {
 // those calls wait for may lead back here. It comes before a member leaves a dynamic group, and Wait after that. Where ctx ends
 // before, root calls stay refused, and nothing else is. Close ends it with ErrShutdown.
 func (w *Work) WaitRoots(ctx context.Context) error {
-	w.lastRoots()
+	w.closeRoots()
 	select {
-	case <-w.rooted:
+	case <-w.rootsDone:
 		return nil
 	default:
 	}
 	select {
-	case <-w.rooted:
+	case <-w.rootsDone:
 		return nil
-	case <-w.shut:
+	case <-w.closing:
 		return ErrShutdown
 	case <-ctx.Done():
 		w.mu.Lock()
@@ -154,26 +154,26 @@ func (w *Work) WaitRoots(ctx context.Context) error {
 }
 
 // lastRoots lets no root call begin any more.
-func (w *Work) lastRoots() {
+func (w *Work) closeRoots() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !w.last && w.roots == 0 {
-		close(w.rooted)
+	if !w.rootsClosed && w.roots == 0 {
+		close(w.rootsDone)
 	}
-	w.last = true
+	w.rootsClosed = true
 }
 
 // Wait refuses root calls from now on, and everything once nothing is outstanding; then it returns. It is for a member that leaves a
 // dynamic group, whose others go on. When ctx ends before, everything is refused from then on as well. A second call of
 // Wait or [Work.Drain] has the end of the first.
 func (w *Work) Wait(ctx context.Context) error {
-	if !w.leave() {
-		return w.first(ctx)
+	if !w.startEnd() {
+		return w.waitEnd(ctx)
 	}
 	for {
-		switch w.next() {
-		case announce: // nothing is outstanding
-			w.refuse()
+		switch w.nextAction() {
+		case announceIdle: // nothing is outstanding
+			w.refuseAll()
 			return w.finish(nil)
 		case stop:
 			return w.finish(ErrShutdown)
@@ -181,7 +181,7 @@ func (w *Work) Wait(ctx context.Context) error {
 		select {
 		case <-w.changed:
 		case <-ctx.Done():
-			n := w.refuse()
+			n := w.refuseAll()
 			return w.finish(fmt.Errorf("%d calls or functions are still under way: %w", n, context.Cause(ctx)))
 		}
 	}
@@ -189,22 +189,22 @@ func (w *Work) Wait(ctx context.Context) error {
 
 // Close refuses everything from now on, and waits for nothing. A Drain or Wait under way ends with ErrShutdown.
 func (w *Work) Close() {
-	w.refuse()
-	w.poke()
+	w.refuseAll()
+	w.notify()
 }
 
 // leave begins the end. It returns false if it has begun before.
-func (w *Work) leave() bool {
-	w.lastRoots()
+func (w *Work) startEnd() bool {
+	w.closeRoots()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	first := !w.leaving
-	w.leaving = true
+	first := !w.ending
+	w.ending = true
 	return first
 }
 
 // first waits for the end of the Drain or Wait that was called first.
-func (w *Work) first(ctx context.Context) error {
+func (w *Work) waitEnd(ctx context.Context) error {
 	select {
 	case <-w.ended:
 		return w.err
@@ -214,33 +214,33 @@ func (w *Work) first(ctx context.Context) error {
 }
 
 // refuse lets nothing begin any more, and returns how much is outstanding.
-func (w *Work) refuse() int {
+func (w *Work) refuseAll() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if !w.over {
-		w.over = true
-		close(w.shut)
+	if !w.closed {
+		w.closed = true
+		close(w.closing)
 	}
 	w.release(ErrShutdown)
-	return w.n
+	return w.outstanding
 }
 
 // admit lets in what waits at the gate.
 func (w *Work) admit() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.gate != nil {
-		w.n += w.gate.waiting
+	if w.barrier != nil {
+		w.outstanding += w.barrier.waiting
 		w.release(nil)
 	}
 }
 
 // release opens the gate with err.
 func (w *Work) release(err error) {
-	if w.gate != nil {
-		w.gate.err = err
-		close(w.gate.open)
-		w.gate = nil
+	if w.barrier != nil {
+		w.barrier.err = err
+		close(w.barrier.open)
+		w.barrier = nil
 	}
 }
 
@@ -252,26 +252,26 @@ func (w *Work) finish(err error) error {
 }
 
 // move is what a member that drains does next.
-type move int
+type action int
 
 const (
-	rest     move = iota // nothing to do until something changes
-	announce             // nothing is outstanding, and the gate is shut: say that the member is idle
-	resume               // work waits at the gate: say that the member is idle no more
-	stop                 // everything is refused
+	nothing      action = iota // nothing to do until something changes
+	announceIdle               // nothing is outstanding, and the gate is shut: say that the member is idle
+	resume                     // work waits at the gate: say that the member is idle no more
+	stop                       // everything is refused
 )
 
-func (w *Work) next() move {
+func (w *Work) nextAction() action {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
-	case w.over:
+	case w.closed:
 		return stop
-	case w.gate == nil && w.n == 0:
-		w.gate = &gate{open: make(chan struct{})}
-		return announce
-	case w.gate != nil && w.gate.waiting > 0:
+	case w.barrier == nil && w.outstanding == 0:
+		w.barrier = &barrier{open: make(chan struct{})}
+		return announceIdle
+	case w.barrier != nil && w.barrier.waiting > 0:
 		return resume
 	}
-	return rest
+	return nothing
 }

@@ -32,7 +32,7 @@ type grpcAgent struct {
 	dynamic *membership.Dynamic // nil in a static group
 	static  membership.Record   // this worker, in a static group
 	ring    ring                // of a dynamic group
-	known   atomic.Pointer[roll]
+	latest  atomic.Pointer[snapshot]
 
 	ending sync.Mutex // one Shutdown at a time
 	ended  bool
@@ -50,17 +50,17 @@ func newGRPCAgent(args InitArgs, options *GRPCOptions, self membership.Record) *
 		a.limit = DefaultMaxPayload
 	}
 	if args.WorldSize == 0 {
-		a.dynamic = membership.NewDynamic(a.store, self, peers{a}, membership.Options{LockTimeout: cmp.Or(options.LockSilence, DefaultLockSilence), Logger: args.Logger})
+		a.dynamic = membership.NewDynamic(a.store, self, peers{a}, membership.Options{LockTimeout: cmp.Or(options.LockTimeout, DefaultLockTimeout), Logger: args.Logger})
 	}
 	return a
 }
 
 // enter makes this worker a member.
-func (a *grpcAgent) enter(ctx context.Context) error {
+func (a *grpcAgent) join(ctx context.Context) error {
 	if a.dynamic == nil {
-		members, err := membership.FormStatic(ctx, a.store, a.static, a.warm)
+		members, err := membership.FormStatic(ctx, a.store, a.static, a.connectAll)
 		if err == nil {
-			a.known.Store(newRoll(a.static, 0, members, nil))
+			a.latest.Store(newSnapshot(a.static, 0, members, nil))
 		}
 		return err
 	}
@@ -80,26 +80,26 @@ func (a *grpcAgent) record() membership.Record {
 }
 
 // roll is the newest one.
-func (a *grpcAgent) roll() *roll {
-	known := a.known.Load()
-	if known != nil && !known.outdated() {
-		return known
+func (a *grpcAgent) snapshot() *snapshot {
+	latest := a.latest.Load()
+	if latest != nil && !latest.outdated() {
+		return latest
 	}
 	view := a.dynamic.View()
-	known = newRoll(a.static, view.Version, view.Members, view.Changed)
-	a.known.Store(known)
-	return known
+	latest = newSnapshot(a.static, view.Version, view.Members, view.Changed)
+	a.latest.Store(latest)
+	return latest
 }
 
 // Self implements Agent.
 func (a *grpcAgent) Self() WorkerInfo { return infoOf(a.record()) }
 
 // View implements Agent.
-func (a *grpcAgent) View() View { return a.roll().view }
+func (a *grpcAgent) View() View { return a.snapshot().view }
 
 // Devices implements Agent.
 func (a *grpcAgent) Devices() (own []device.Device, maps, reverse map[string]device.Map) {
-	r := a.roll()
+	r := a.snapshot()
 	return r.devices, a.static.DeviceMaps, r.reverse
 }
 
@@ -116,13 +116,13 @@ func (a *grpcAgent) Invoke(ctx context.Context, to, function string, payload []b
 	if a.dynamic != nil && a.dynamic.Err() != nil {
 		return nil, ErrEvicted
 	}
-	r, own := a.roll(), to == a.static.Name
+	r, own := a.snapshot(), to == a.static.Name
 	member, ok := r.members[to]
 	switch {
 	case !ok && !own: // this worker itself, whose functions still run, may have left already
-		return nil, r.unknown()
+		return nil, r.unknownWorker()
 	case len(payload) > a.limit:
-		return nil, &TooLargeError{What: theRequest, Size: int64(len(payload)), Limit: int64(a.limit)}
+		return nil, &TooLargeError{What: directionRequest, Size: int64(len(payload)), Limit: int64(a.limit)}
 	}
 	// What a function calls belongs to the call that it serves, and may go out as long as that lasts.
 	if _, nested := Incoming(ctx); nested {
@@ -145,7 +145,7 @@ func (a *grpcAgent) Invoke(ctx context.Context, to, function string, payload []b
 func (a *grpcAgent) invokeOther(ctx context.Context, to membership.Record, function string, payload []byte) ([]byte, error) {
 	message, err := a.client.Call(ctx, to.Address, a.request(to, function, payload).encode()...)
 	if err != nil {
-		return nil, transported(err, len(payload))
+		return nil, convertTransportError(err, len(payload))
 	}
 	return decodeAnswer(message)
 }
@@ -201,7 +201,7 @@ func (a *grpcAgent) Shutdown(ctx context.Context, graceful bool) error {
 	}
 	// The sockets first: that is how the others see that this worker is gone. A goodbye is for those who leave.
 	err := errors.Join(a.server.Close(), a.client.Close())
-	a.ring.end()
+	a.ring.stop()
 	if a.dynamic != nil {
 		err = errors.Join(err, a.dynamic.Close())
 	}
@@ -223,6 +223,6 @@ func (a *grpcAgent) drain(ctx context.Context) error {
 	if err := a.dynamic.Leave(ctx); err != nil {
 		return err
 	}
-	a.ring.end()
+	a.ring.stop()
 	return a.work.Wait(ctx)
 }

@@ -51,7 +51,7 @@ func common(tb testing.TB) *rpc.Functions {
 func TestStaticGroup(t *testing.T) {
 	for _, n := range []int{1, 2, 8} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
-			groups := meet(t, n, func(int) *rpc.Functions { return common(t) }, nil)
+			groups := newStaticGroup(t, n, func(int) *rpc.Functions { return common(t) }, nil)
 			var calls sync.WaitGroup
 			for _, from := range groups {
 				for _, to := range groups {
@@ -84,7 +84,7 @@ func TestStaticGroup(t *testing.T) {
 // A member that shuts down serves the others until they are done.
 func TestShutdownWaitsForWork(t *testing.T) {
 	started, finish := make(chan struct{}), make(chan struct{})
-	groups := meet(t, 3, func(int) *rpc.Functions {
+	groups := newStaticGroup(t, 3, func(int) *rpc.Functions {
 		fns := common(t)
 		if err := block.Handle(fns, func(ctx context.Context, _ struct{}) (struct{}, error) {
 			close(started)
@@ -144,7 +144,7 @@ func TestDynamicGroup(t *testing.T) {
 	c.Close()
 	select {
 	case <-changed:
-	case <-time.After(patience):
+	case <-time.After(testTimeout):
 	}
 	if got := fmt.Sprint(a.View().Workers); got != "[a (id 0)]" {
 		t.Errorf("after a death a sees %s", got)
@@ -161,7 +161,7 @@ func TestDynamicGroup(t *testing.T) {
 }
 
 // held is the function block: it tells once that it has started, waits for finish, and then greets whom next names.
-func held(t testing.TB, next func(rpc.Call) string) (fns *rpc.Functions, started, finish chan struct{}) {
+func blockingFunctions(t testing.TB, next func(rpc.Call) string) (fns *rpc.Functions, started, finish chan struct{}) {
 	t.Helper()
 	fns, started, finish = rpc.NewFunctions(), make(chan struct{}), make(chan struct{})
 	if err := block.Handle(fns, func(ctx context.Context, _ struct{}) (struct{}, error) {
@@ -185,7 +185,7 @@ func joinOne(t testing.TB, addr, name string, functions ...*rpc.Functions) *rpc.
 // Whoever leaves is a member until its own calls are answered: what it has called may call it, and a function of its own may call on after that.
 func TestLeaveWaitsForOwnCalls(t *testing.T) {
 	addr := startStore(t)
-	fns, started, finish := held(t, func(call rpc.Call) string { return call.From.Name })
+	fns, started, finish := blockingFunctions(t, func(call rpc.Call) string { return call.From.Name })
 	a, b := joinOne(t, addr, "a"), joinOne(t, addr, "b", fns)
 	future := block.Go(t.Context(), a, "b", struct{}{})
 	<-started
@@ -213,7 +213,7 @@ func TestShutdownAfterGo(t *testing.T) {
 	for range 50 {
 		addr := startStore(t)
 		for _, groups := range [][]*rpc.Group{
-			meet(t, 2, func(int) *rpc.Functions { return common(t) }, nil),
+			newStaticGroup(t, 2, func(int) *rpc.Functions { return common(t) }, nil),
 			{joinOne(t, addr, "worker0"), joinOne(t, addr, "worker1")},
 		} {
 			future := greet.Go(t.Context(), groups[0], "worker1", "last")
@@ -236,7 +236,7 @@ func TestShutdownAfterGo(t *testing.T) {
 // A function that runs on while its worker leaves may call the worker itself, and knows its devices.
 func TestSelfWhileLeaving(t *testing.T) {
 	addr := startStore(t)
-	fns, started, finish := held(t, func(call rpc.Call) string { return call.Group.Self().Name })
+	fns, started, finish := blockingFunctions(t, func(call rpc.Call) string { return call.Group.Self().Name })
 	a, b := joinOne(t, addr, "a", fns), joinOne(t, addr, "b")
 	changed := b.View().Changed
 	future := block.Go(t.Context(), b, "a", struct{}{})
@@ -269,13 +269,13 @@ func TestChurnLeavesNothing(t *testing.T) {
 		}
 	}
 	churn(2)
-	settled := runtime.NumGoroutine()
+	groupSet := runtime.NumGoroutine()
 	churn(20)
-	for deadline := time.Now().Add(5 * time.Second); runtime.NumGoroutine() > settled+15 && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(5 * time.Second); runtime.NumGoroutine() > groupSet+15 && time.Now().Before(deadline); {
 		runtime.Gosched()
 	}
-	if now := runtime.NumGoroutine(); now > settled+15 { // the store serves each client with one
-		t.Errorf("%d goroutines after 22 members came and went, %d after 2", now, settled)
+	if now := runtime.NumGoroutine(); now > groupSet+15 { // the store serves each client with one
+		t.Errorf("%d goroutines after 22 members came and went, %d after 2", now, groupSet)
 	}
 }
 
@@ -312,7 +312,7 @@ func TestCloseEvictsNobody(t *testing.T) {
 func TestLimits(t *testing.T) {
 	fail := rpc.NewFunc[struct{}, struct{}]("fail")
 	long := strings.Repeat("x", 100<<10)
-	groups := meet(t, 2, func(int) *rpc.Functions {
+	groups := newStaticGroup(t, 2, func(int) *rpc.Functions {
 		fns := common(t)
 		if err := fail.Handle(fns, func(context.Context, struct{}) (struct{}, error) { return struct{}{}, errors.New(long) }); err != nil {
 			t.Fatal(err)

@@ -78,19 +78,19 @@ func initGRPC(ctx context.Context, args InitArgs) (Agent, error) {
 	})
 	a.server = transport.Serve(ln, transport.ServerOptions{
 		TLS: server, MaxMessage: a.limit + envelopeLimit, Quiet: quiet, Timeout: signOfLife, Logger: args.Logger,
-		Handle: a.answer, Watched: a.watched,
+		Handle: a.answer, Watched: a.acceptWatch,
 	})
-	if err := a.enter(ctx); err != nil {
+	if err := a.join(ctx); err != nil {
 		return nil, errors.Join(err, a.Shutdown(context.WithoutCancel(ctx), false))
 	}
 	if server == nil && a.Self().ID == 0 {
-		sayPlain(args.Logger, self.Address)
+		warnUnencrypted(args.Logger, self.Address)
 	}
 	return a, nil
 }
 
-// sayPlain is said once a group. Where nobody can listen in, it is no warning.
-func sayPlain(log zerolog.Logger, address string) {
+// warnUnencrypted is said once a group. Where nobody can listen in, it is no warning.
+func warnUnencrypted(log zerolog.Logger, address string) {
 	level := zerolog.WarnLevel
 	if addr, err := netip.ParseAddrPort(address); err == nil && addr.Addr().IsLoopback() {
 		level = zerolog.InfoLevel

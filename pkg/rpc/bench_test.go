@@ -19,7 +19,7 @@ import (
 // BenchmarkFunc echoes payloads by a Func and by a bare unary call of gRPC with its defaults, in turns, so that both meet the same load of
 // the machine. Reported are the medians of one call's time and their quotient. One caller shows latency, 16 show throughput.
 func BenchmarkFunc(b *testing.B) {
-	groups := meet(b, 2, func(int) *rpc.Functions { return common(b) }, nil)
+	groups := newStaticGroup(b, 2, func(int) *rpc.Functions { return common(b) }, nil)
 	bare := bareEcho(b)
 	for _, callers := range []int{1, 16} {
 		for _, size := range []int{64, 4 << 10, 64 << 10, 1 << 20} {
@@ -28,12 +28,12 @@ func BenchmarkFunc(b *testing.B) {
 				contenders := [2]func() error{
 					func() error {
 						got, err := echo.Call(b.Context(), groups[0], "worker1", payload)
-						return whole(got, err, size)
+						return checkLength(got, err, size)
 					},
 					func() error {
 						answer := new(wrapperspb.BytesValue)
 						err := bare.Invoke(b.Context(), bareMethod, &wrapperspb.BytesValue{Value: payload}, answer)
-						return whole(answer.GetValue(), err, size)
+						return checkLength(answer.GetValue(), err, size)
 					},
 				}
 				calls := 16 * max(1, min(64, 1<<20/size)) // a turn's, some milliseconds
@@ -59,7 +59,7 @@ func BenchmarkFunc(b *testing.B) {
 }
 
 // whole checks an answer.
-func whole(answer []byte, err error, size int) error {
+func checkLength(answer []byte, err error, size int) error {
 	if err == nil && len(answer) != size {
 		err = fmt.Errorf("answer of %d bytes, want %d", len(answer), size)
 	}

@@ -29,8 +29,8 @@ var (
 	ErrTimeout = kvstore.ErrTimeout
 	// ErrShutdown is a call in a group that this worker, or the called one, has shut down. It is [membership.ErrShutdown].
 	ErrShutdown = membership.ErrShutdown
-	// ErrStranger is an address where by now another worker answers than the one that was called.
-	ErrStranger = errors.New("another worker has the address by now")
+	// ErrReplaced is an address where by now another worker answers than the one that was called.
+	ErrReplaced = errors.New("another worker has the address by now")
 	// ErrEvicted is a call in a group that takes this worker for dead. It is [membership.ErrEvicted].
 	ErrEvicted = membership.ErrEvicted
 	// ErrEncoding is a value that cannot be encoded, or bytes that do not fit a type; see [EncodingError].
@@ -84,8 +84,8 @@ func (e *NoFunctionError) Unwrap() error { return ErrNoFunction }
 
 // A call's two directions, as errors name them.
 const (
-	theRequest = "request"
-	theAnswer  = "answer"
+	directionRequest = "request"
+	directionAnswer  = "answer"
 )
 
 // TooLargeError is a payload over the limit. It is an [ErrTooLarge].

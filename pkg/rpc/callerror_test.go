@@ -13,7 +13,7 @@ import (
 // Every call that brings neither an answer nor an error of the function names the worker and the function, and is one of the
 // package's errors. The group goes on.
 func TestCallErrors(t *testing.T) {
-	m := newMemory()
+	m := newMemoryBackend()
 	m.limit = 100
 	groups := newGroups(t, m, table(t), table(t), nil)
 	g := groups[0]
@@ -75,7 +75,7 @@ func TestCallErrors(t *testing.T) {
 
 // An answer that cannot be sent, or that is too large, is told to the caller.
 func TestBadAnswers(t *testing.T) {
-	m := newMemory()
+	m := newMemoryBackend()
 	m.limit = 100
 	large, odd := NewFunc[int, []byte]("large"), NewFunc[int, any]("odd")
 	fns := NewFunctions()
@@ -95,7 +95,7 @@ func TestBadAnswers(t *testing.T) {
 
 func TestTimeouts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newGroups(t, newMemory(), table(t), table(t))[0]
+		g := newGroups(t, newMemoryBackend(), table(t), table(t))[0]
 		defer g.Close()
 		begun := time.Now()
 		_, err := hang.Call(t.Context(), g, "worker1", struct{}{})
@@ -132,16 +132,16 @@ func TestTimeouts(t *testing.T) {
 	})
 }
 
-// scripted is an agent whose calls are a function's.
-type scripted struct {
+// stubAgent is an agent whose calls are a function's.
+type stubAgent struct {
 	Agent
 	invoke func(ctx context.Context) ([]byte, error)
 }
 
-func (s scripted) Invoke(ctx context.Context, _, _ string, _ []byte) ([]byte, error) {
+func (s stubAgent) Invoke(ctx context.Context, _, _ string, _ []byte) ([]byte, error) {
 	return s.invoke(ctx)
 }
-func (s scripted) View() View { return View{} }
+func (s stubAgent) View() View { return View{} }
 
 // What an agent returns becomes one of the two errors, and a context that has ended counts before it.
 func TestAgentErrors(t *testing.T) {
@@ -164,8 +164,8 @@ func TestAgentErrors(t *testing.T) {
 			want: "function hang of gone (id 0) returned T: m", remote: true,
 		},
 		{
-			name: "an error", invoke: func(context.Context) ([]byte, error) { return nil, fmt.Errorf("a: %w", ErrStranger) },
-			want: "call of hang on gone: a: another worker has the address by now", kind: ErrStranger,
+			name: "an error", invoke: func(context.Context) ([]byte, error) { return nil, fmt.Errorf("a: %w", ErrReplaced) },
+			want: "call of hang on gone: a: another worker has the address by now", kind: ErrReplaced,
 		},
 		{
 			name: "a CallError", invoke: func(context.Context) ([]byte, error) { return nil, further },
@@ -192,7 +192,7 @@ func TestAgentErrors(t *testing.T) {
 		},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			g := newGroup(t.Context(), scripted{invoke: tc.invoke}, tc.timeout, nil)
+			g := newGroup(t.Context(), stubAgent{invoke: tc.invoke}, tc.timeout, nil)
 			_, err := hang.Call(t.Context(), g, "gone", struct{}{})
 			isRemote := errors.As(err, new(*RemoteError))
 			if errText(err) != tc.want || tc.kind != nil && !errors.Is(err, tc.kind) || isRemote != tc.remote {
@@ -202,21 +202,21 @@ func TestAgentErrors(t *testing.T) {
 	}
 }
 
-// hasty is a context whose deadline comes before its end.
-type hasty struct {
+// earlyDeadline is a context whose deadline comes before its end.
+type earlyDeadline struct {
 	context.Context //nolint:containedctx // it is one
 	deadline        time.Time
 }
 
-func (h hasty) Deadline() (time.Time, bool) { return h.deadline, true }
+func (h earlyDeadline) Deadline() (time.Time, bool) { return h.deadline, true }
 
 // A function that has ended with the deadline may answer before the caller's context has ended: that is the caller's deadline even so.
 func TestDeadlineBeforeContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
-		g := newGroup(t.Context(), scripted{invoke: func(context.Context) ([]byte, error) { return nil, &RemoteError{} }}, 0, nil)
-		_, err := hang.Call(hasty{ctx, time.Now()}, g, "worker1", struct{}{})
+		g := newGroup(t.Context(), stubAgent{invoke: func(context.Context) ([]byte, error) { return nil, &RemoteError{} }}, 0, nil)
+		_, err := hang.Call(earlyDeadline{ctx, time.Now()}, g, "worker1", struct{}{})
 		if !errors.Is(err, ErrTimeout) {
 			t.Errorf("got %v", err)
 		}

@@ -12,18 +12,18 @@ import (
 // before there is a Group for it; it waits for that.
 type dispatcher struct {
 	functions map[string]function
-	settled   chan struct{} // closed when group is known: nil after a failed Init
+	groupSet  chan struct{} // closed when group is known: nil after a failed Init
 	group     *Group
 }
 
 func newDispatcher(functions map[string]function) *dispatcher {
-	return &dispatcher{functions: functions, settled: make(chan struct{})}
+	return &dispatcher{functions: functions, groupSet: make(chan struct{})}
 }
 
-// settle lets the calls in, or refuses them all if g is nil. It is called once.
-func (d *dispatcher) settle(g *Group) {
+// setGroup lets the calls in, or refuses them all if g is nil. It is called once.
+func (d *dispatcher) setGroup(g *Group) {
 	d.group = g
-	close(d.settled)
+	close(d.groupSet)
 }
 
 // handle is a [Handler]. Its error is a *RemoteError, *NoFunctionError, *EncodingError, ErrShutdown, or that of ctx.
@@ -33,7 +33,7 @@ func (d *dispatcher) handle(ctx context.Context, from WorkerInfo, name string, p
 		return nil, newNoFunctionError(slices.Sorted(maps.Keys(d.functions)))
 	}
 	select {
-	case <-d.settled:
+	case <-d.groupSet:
 	case <-ctx.Done():
 		return nil, kvstore.ContextError(ctx)
 	}
@@ -42,4 +42,23 @@ func (d *dispatcher) handle(ctx context.Context, from WorkerInfo, name string, p
 	}
 	ctx = context.WithValue(ctx, incomingKey{}, &Call{Group: d.group, From: from})
 	return fn.run(ctx, d.group.Self(), payload)
+}
+
+// Call is what a function can know of the call that it serves.
+type Call struct {
+	// Group is the one in which it was called; nested calls go through it.
+	Group *Group
+	// From is the caller.
+	From WorkerInfo
+}
+
+// incomingKey is the context's key of a *Call.
+type incomingKey struct{}
+
+// Incoming returns the call that a function serves. It wants the function's context, or one made from it; of any other it is false.
+func Incoming(ctx context.Context) (Call, bool) {
+	if call, ok := ctx.Value(incomingKey{}).(*Call); ok {
+		return *call, true
+	}
+	return Call{}, false
 }

@@ -23,31 +23,31 @@ import (
 // seedVariable repeats what another run has drawn.
 const seedVariable = "RPC_TEST_SEED"
 
-// crew is a dynamic group, of which the test knows what its members must see.
-type crew struct {
+// dynamicGroup is a dynamic group, of which the test knows what its members must see.
+type dynamicGroup struct {
 	t     *testing.T
 	store string
 	slow  string // the same, for some members
 	mark  string
 	rng   *rand.Rand
-	live  []*remote // by id
-	ids   int       // given so far
+	live  []*memberProcess // by id
+	ids   int              // given so far
 }
 
-func newCrew(t *testing.T, store string) *crew {
+func newDynamicGroup(t *testing.T, store string) *dynamicGroup {
 	t.Helper()
 	seed, err := strconv.ParseUint(cmp.Or(os.Getenv(seedVariable), fmt.Sprint(time.Now().UnixNano())), 10, 64)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Logf("%s=%d has the same drawn", seedVariable, seed)
-	c := &crew{t: t, store: store, slow: slowStore(t, store, 5*time.Millisecond), mark: testenv.Mark(), rng: rand.New(rand.NewPCG(seed, 0))}
+	c := &dynamicGroup{t: t, store: store, slow: slowStore(t, store, 5*time.Millisecond), mark: testenv.Mark(), rng: rand.New(rand.NewPCG(seed, 0))}
 	t.Cleanup(func() { testenv.NothingLeft(t, c.mark) })
 	return c
 }
 
 // join adds a member with maps to some names, some of which have members.
-func (c *crew) join(name string) {
+func (c *dynamicGroup) join(name string) {
 	c.t.Helper()
 	cfg := memberConfig{Name: name, Store: c.store, Devices: 4, Maps: map[string]device.Map{}}
 	if c.rng.IntN(4) == 0 {
@@ -58,8 +58,8 @@ func (c *crew) join(name string) {
 			cfg.Maps[other] = device.Map{device.CUDA(c.rng.IntN(4)): device.CUDA(c.rng.IntN(4))}
 		}
 	}
-	r := newRemote(c.t, exec.CommandContext(c.t.Context(), os.Args[0]), c.mark, cfg) //nolint:gosec // this program
-	r.id = r.await().ID
+	r := newMemberProcess(c.t, exec.CommandContext(c.t.Context(), os.Args[0]), c.mark, cfg) //nolint:gosec // this program
+	r.id = r.receive().ID
 	if r.id != c.ids {
 		c.t.Fatalf("%s has id %d, want %d", name, r.id, c.ids)
 	}
@@ -68,46 +68,46 @@ func (c *crew) join(name string) {
 }
 
 // leave has a member leave, and end.
-func (c *crew) leave(i int) {
+func (c *dynamicGroup) leave(i int) {
 	c.t.Helper()
 	r := c.live[i]
 	c.live = slices.Delete(c.live, i, i+1)
-	r.ask("leave")
+	r.request("leave")
 	c.check("at once after " + r.Name + " has left")
 	r.end()
 }
 
 // killed kills a member, and returns how long it took until the last of the others knew.
-func (c *crew) killed(i int) time.Duration {
+func (c *dynamicGroup) killed(i int) time.Duration {
 	c.t.Helper()
 	r := c.live[i]
 	c.live = slices.Delete(c.live, i, i+1)
 	for _, other := range c.live {
-		other.tell("lacks " + r.Name)
+		other.send("lacks " + r.Name)
 	}
 	begun := time.Now()
 	r.kill()
 	for _, other := range c.live {
-		other.await()
+		other.receive()
 	}
 	return time.Since(begun)
 }
 
 // check asks every member what it sees, and compares that with what is.
-func (c *crew) check(when string) {
+func (c *dynamicGroup) check(when string) {
 	c.t.Helper()
 	for _, r := range c.live {
-		r.tell("view")
+		r.send("view")
 	}
 	for i, r := range c.live {
-		if diff := gocmp.Diff(c.expected(i), r.await(), cmpopts.EquateEmpty()); diff != "" {
+		if diff := gocmp.Diff(c.wantReport(i), r.receive(), cmpopts.EquateEmpty()); diff != "" {
 			c.t.Fatalf("%s %s sees (-want +got):\n%s", when, r.Name, diff)
 		}
 	}
 }
 
 // expected is what a member must see.
-func (c *crew) expected(i int) memberReport {
+func (c *dynamicGroup) wantReport(i int) memberReport {
 	self := c.live[i]
 	want := memberReport{ID: self.id, Reverse: map[string]device.Map{}}
 	for _, m := range self.Maps {
@@ -133,17 +133,17 @@ const mostMembers = 10
 func memberName(i int) string { return fmt.Sprintf("member%d", i) }
 
 // unused is a name that no member has, though a former one may have had it.
-func (c *crew) unused() string {
+func (c *dynamicGroup) unused() string {
 	for {
 		name := memberName(c.rng.IntN(mostMembers))
-		if !slices.ContainsFunc(c.live, func(r *remote) bool { return r.Name == name }) {
+		if !slices.ContainsFunc(c.live, func(r *memberProcess) bool { return r.Name == name }) {
 			return name
 		}
 	}
 }
 
 // change has members join, leave and die at random, so many times, and in the end leave.
-func (c *crew) change(operations int) {
+func (c *dynamicGroup) change(operations int) {
 	c.t.Helper()
 	var notices []time.Duration
 	for op := range operations {
@@ -177,7 +177,7 @@ func (c *crew) change(operations int) {
 // Members join, leave and are killed, at random. All see at once who has come and who has left, and soon who is dead.
 func TestDynamicProcesses(t *testing.T) {
 	t.Parallel()
-	newCrew(t, startStore(t)).change(testenv.Repeat(t, 200, 2000))
+	newDynamicGroup(t, startStore(t)).change(testenv.Repeat(t, 200, 2000))
 }
 
 // torchStore serves torch's own store in Python until its stdin ends, and prints the port.
@@ -212,13 +212,13 @@ func TestDynamicProcessesOnTorchStore(t *testing.T) {
 	if _, err := fmt.Fscan(out, &port); err != nil {
 		t.Fatal(err)
 	}
-	newCrew(t, fmt.Sprintf("127.0.0.1:%d", port)).change(testenv.Repeat(t, 40, 400))
+	newDynamicGroup(t, fmt.Sprintf("127.0.0.1:%d", port)).change(testenv.Repeat(t, 40, 400))
 }
 
 // A member that stands still is taken for dead, and learns it when it goes on. The others stay.
 func TestDynamicProcessStopped(t *testing.T) {
 	t.Parallel()
-	c := newCrew(t, startStore(t))
+	c := newDynamicGroup(t, startStore(t))
 	for i := range 3 {
 		c.join(memberName(i))
 	}
@@ -227,17 +227,17 @@ func TestDynamicProcessStopped(t *testing.T) {
 	begun := time.Now()
 	stopped.signal(syscall.SIGSTOP)
 	for _, r := range c.live {
-		r.tell("lacks " + stopped.Name)
+		r.send("lacks " + stopped.Name)
 	}
 	for _, r := range c.live {
-		r.await()
+		r.receive()
 	}
 	t.Logf("evicted after %v", time.Since(begun).Round(time.Millisecond))
 	c.check("after the eviction")
 	begun = time.Now()
-	stopped.tell("evicted")
+	stopped.send("evicted")
 	stopped.signal(syscall.SIGCONT)
-	if report := stopped.await(); !report.is(rpc.ErrEvicted) {
+	if report := stopped.receive(); !report.is(rpc.ErrEvicted) {
 		t.Errorf("a call of the evicted: %+v", report)
 	}
 	t.Logf("it has learnt it after %v", time.Since(begun).Round(time.Millisecond))

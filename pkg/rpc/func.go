@@ -66,14 +66,14 @@ func (f Func[Req, Resp]) Handle(fns *Functions, do func(ctx context.Context, req
 		}()
 		req, err := f.req.decode(payload)
 		if err != nil {
-			return nil, &EncodingError{What: theRequest, Wanted: typeName[Req](), Err: err}
+			return nil, &EncodingError{What: directionRequest, Wanted: typeName[Req](), Err: err}
 		}
 		resp, err := do(ctx, req)
 		if err != nil {
 			return nil, returnedError(self, f.name, err, declared)
 		}
 		if answer, err = f.resp.encode(resp); err != nil {
-			return nil, &EncodingError{What: theAnswer, Sent: typeName[Resp](), Err: err}
+			return nil, &EncodingError{What: directionAnswer, Sent: typeName[Resp](), Err: err}
 		}
 		return answer, nil
 	}
@@ -119,7 +119,7 @@ func (f Func[Req, Resp]) encode(to string, req Req) ([]byte, error) {
 	}
 	payload, err := f.req.encode(req)
 	if err != nil {
-		return nil, &CallError{Worker: to, Func: f.name, Err: &EncodingError{What: theRequest, Sent: typeName[Req](), Err: err}}
+		return nil, &CallError{Worker: to, Func: f.name, Err: &EncodingError{What: directionRequest, Sent: typeName[Req](), Err: err}}
 	}
 	return payload, nil
 }
@@ -127,13 +127,13 @@ func (f Func[Req, Resp]) encode(to string, req Req) ([]byte, error) {
 func (f Func[Req, Resp]) invoke(ctx context.Context, g *Group, to string, payload []byte) (resp Resp, err error) {
 	answer, err := g.call(ctx, to, f.name, payload)
 	if err != nil {
-		if e := (*EncodingError)(nil); errors.As(err, &e) && e.What == theRequest && e.Sent == "" && e.Wanted != "" {
+		if e := (*EncodingError)(nil); errors.As(err, &e) && e.What == directionRequest && e.Sent == "" && e.Wanted != "" {
 			e.Sent = typeName[Req]() // the other worker knows its own type alone
 		}
 		return resp, err
 	}
 	if resp, err = f.resp.decode(answer); err != nil {
-		err = &CallError{Worker: to, Func: f.name, Err: &EncodingError{What: theAnswer, Wanted: typeName[Resp](), Err: err}}
+		err = &CallError{Worker: to, Func: f.name, Err: &EncodingError{What: directionAnswer, Wanted: typeName[Resp](), Err: err}}
 	}
 	return resp, err
 }

@@ -59,7 +59,7 @@ func table(t testing.TB) *Functions {
 }
 
 func TestCalls(t *testing.T) {
-	groups := newGroups(t, newMemory(), table(t), table(t), nil)
+	groups := newGroups(t, newMemoryBackend(), table(t), table(t), nil)
 	for _, from := range groups {
 		for _, to := range []string{"worker0", "worker1"} { // also to itself
 			if got, err := sum.Call(t.Context(), from, to, []float64{1, 2, 3.5}); got != 6.5 || err != nil {
@@ -118,7 +118,7 @@ func TestHandle(t *testing.T) {
 }
 
 func TestManyCallers(t *testing.T) {
-	groups := newGroups(t, newMemory(), table(t), table(t), table(t))
+	groups := newGroups(t, newMemoryBackend(), table(t), table(t), table(t))
 	var wg sync.WaitGroup
 	for i, g := range groups {
 		for j := range 20 {
@@ -136,7 +136,7 @@ func TestManyCallers(t *testing.T) {
 }
 
 func BenchmarkCall(b *testing.B) {
-	g := newGroups(b, newMemory(), table(b))[0]
+	g := newGroups(b, newMemoryBackend(), table(b))[0]
 	payload := make([]byte, 64)
 	b.ReportAllocs()
 	for b.Loop() {

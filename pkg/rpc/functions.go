@@ -36,8 +36,8 @@ func (e *DuplicateError) Error() string {
 	return fmt.Sprintf("register function %s: the name is taken; each function needs its own", e.Func)
 }
 
-// errClosedTable is an addition that nobody would see.
-var errClosedTable = errors.New("its table is in use by a group already; register all functions before Init")
+// errTableInUse is an addition that nobody would see.
+var errTableInUse = errors.New("its table is in use by a group already; register all functions before Init")
 
 // List returns the names, sorted.
 func (f *Functions) List() []string {
@@ -53,7 +53,7 @@ func (f *Functions) add(name string, fn function) error {
 	case taken:
 		return &DuplicateError{Func: name}
 	case f.closed:
-		return fmt.Errorf("register function %s: %w", name, errClosedTable)
+		return fmt.Errorf("register function %s: %w", name, errTableInUse)
 	}
 	if f.table == nil {
 		f.table = map[string]function{}

@@ -10,15 +10,15 @@ import (
 
 func TestFutures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newGroups(t, newMemory(), table(t), table(t))[0]
+		g := newGroups(t, newMemoryBackend(), table(t), table(t))[0]
 		ctx, cancel := context.WithCancelCause(t.Context())
 		defer cancel(nil)
 		future := hang.Go(ctx, g, "worker1", struct{}{})
-		impatient, end := context.WithTimeout(t.Context(), time.Second)
+		short, end := context.WithTimeout(t.Context(), time.Second)
 		defer end()
-		_, err := future.Wait(impatient)
+		_, err := future.Wait(short)
 		if !errors.Is(err, ErrTimeout) || err.Error() != "call of hang on worker1: no answer yet: timed out: context deadline exceeded" {
-			t.Errorf("an impatient wait: %v", err)
+			t.Errorf("an short wait: %v", err)
 		}
 		select {
 		case <-future.Done():
@@ -28,7 +28,7 @@ func TestFutures(t *testing.T) {
 		cancel(errTest)
 		<-future.Done()
 		for range 2 {
-			if _, err := future.Wait(impatient); !errors.Is(err, errTest) {
+			if _, err := future.Wait(short); !errors.Is(err, errTest) {
 				t.Errorf("Wait: %v", err)
 			}
 		}

@@ -16,28 +16,28 @@ import (
 // Group is this worker's place among those that call each other. [Init] makes it; whoever did ends it, with Shutdown or Close. It is
 // safe for concurrent use.
 type Group struct {
-	agent   Agent
-	timeout time.Duration // of calls whose context has no deadline; none if not positive
-	abandon func() error  // ends the agent, not gracefully
-	release func() error  // gives back what Init has met the others by
+	agent        Agent
+	timeout      time.Duration // of calls whose context has no deadline; none if not positive
+	closeAgent   func() error  // ends the agent, not shutdownAgent
+	releaseStore func() error  // gives back what Init has met the others by
 
-	mu     sync.Mutex
-	calls  sync.WaitGroup          // the goroutines of futures; nothing is added once closed is set
-	roots  int                     // futures that no function has begun
-	rooted chan struct{}           // closed when there are none of these, and ending is set
-	closed bool                    // no future begins any more
-	ending bool                    // Shutdown or Close was called
-	hurry  context.CancelCauseFunc // ends the graceful shutdown; nil if there is none
-	ended  chan struct{}           // closed when the group has ended, with the errors below
+	mu             sync.Mutex
+	calls          sync.WaitGroup          // the goroutines of futures; nothing is added once closed is set
+	roots          int                     // futures that no function has begun
+	rootsDone      chan struct{}           // closed when there are none of these, and ending is set
+	closed         bool                    // no future begins any more
+	ending         bool                    // Shutdown or Close was called
+	cancelShutdown context.CancelCauseFunc // ends the graceful shutdown; nil if there is none
+	ended          chan struct{}           // closed when the group has ended, with the errors below
 
-	missed   error // why a shutdown was not graceful
-	closeErr error
+	shutdownErr error // why a shutdown was not graceful
+	closeErr    error
 }
 
 // newGroup takes a context for its values.
-func newGroup(ctx context.Context, agent Agent, timeout time.Duration, release func() error) *Group {
-	abandon := func() error { return agent.Shutdown(context.WithoutCancel(ctx), false) }
-	return &Group{agent: agent, timeout: timeout, abandon: abandon, release: release, ended: make(chan struct{}), rooted: make(chan struct{})}
+func newGroup(ctx context.Context, agent Agent, timeout time.Duration, releaseStore func() error) *Group {
+	closeAgent := func() error { return agent.Shutdown(context.WithoutCancel(ctx), false) }
+	return &Group{agent: agent, timeout: timeout, closeAgent: closeAgent, releaseStore: releaseStore, ended: make(chan struct{}), rootsDone: make(chan struct{})}
 }
 
 // Self is this worker.
@@ -77,12 +77,12 @@ func (g *Group) ReverseDeviceMap(from string) device.Map {
 // dead, after which only Close is left to do.
 func (g *Group) Done() <-chan struct{} { return g.agent.Done() }
 
-// Shutdown ends the group gracefully. In a static one all members call it; it waits until none of them has a call under way
-// or can begin one, so that a worker goes on serving the others meanwhile. A dynamic group is left: it waits for
+// Shutdown ends the group shutdownAgent. In a static one all members call it; it waits until none of them has a call under way
+// or can beginEnd one, so that a worker goes on serving the others meanwhile. A dynamic group is left: it waits for
 // this worker's own calls, and for the functions that run here.
 //
 // If ctx ends before that, which without a deadline it does after [ShutdownTimeout], or anything else fails, the group ends as by Close, and
-// the error says what was missed. So in every case nothing is left of the group when Shutdown returns. All but the first call wait for
+// the error says what was shutdownErr. So in every case nothing is left of the group when Shutdown returns. All but the first call wait for
 // the first. A function that is being called is refused, since it would wait for itself.
 func (g *Group) Shutdown(ctx context.Context) error {
 	if call, ok := Incoming(ctx); ok && call.Group == g {
@@ -96,21 +96,21 @@ func (g *Group) Shutdown(ctx context.Context) error {
 	}
 	run, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	if g.begin(cancel) {
-		if err := g.gracefully(run); err != nil {
-			g.missed = fmt.Errorf("shut down the group gracefully: %w", err)
-			g.closeErr = g.abandon()
+	if g.beginEnd(cancel) {
+		if err := g.shutdownAgent(run); err != nil {
+			g.shutdownErr = fmt.Errorf("shut down the group shutdownAgent: %w", err)
+			g.closeErr = g.closeAgent()
 		}
 		g.finish()
 	}
 	select {
 	case <-g.ended:
-		return errors.Join(g.missed, g.closeErr)
+		return errors.Join(g.shutdownErr, g.closeErr)
 	case <-ctx.Done():
 	}
 	select {
 	case <-g.ended: // both, and then the group's end counts
-		return errors.Join(g.missed, g.closeErr)
+		return errors.Join(g.shutdownErr, g.closeErr)
 	default:
 		return fmt.Errorf("shut down the group: %w", kvstore.ContextError(ctx))
 	}
@@ -119,38 +119,38 @@ func (g *Group) Shutdown(ctx context.Context) error {
 // Close ends the group at once, as it is: calls under way fail with [ErrShutdown], and the others learn of it as of a death.
 // A Shutdown that is under way ends too. It waits for the group's goroutines, and after Shutdown it does nothing.
 func (g *Group) Close() error {
-	if g.begin(nil) {
-		g.closeErr = g.abandon()
+	if g.beginEnd(nil) {
+		g.closeErr = g.closeAgent()
 		g.finish()
 	}
 	<-g.ended
 	return g.closeErr
 }
 
-// gracefully ends the agent once the futures are done that were begun before: their calls may not have reached it yet.
-func (g *Group) gracefully(ctx context.Context) error {
+// shutdownAgent ends the agent once the futures are done that were begun before: their calls may not have reached it yet.
+func (g *Group) shutdownAgent(ctx context.Context) error {
 	select {
-	case <-g.rooted:
+	case <-g.rootsDone:
 	case <-ctx.Done():
 		return fmt.Errorf("calls of this worker are still under way: %w", kvstore.ContextError(ctx))
 	}
 	return g.agent.Shutdown(ctx, true)
 }
 
-// begin tells whether the caller is the first to end the group, and so the one who has to. hurry is what ends the caller's shutdown;
+// beginEnd tells whether the caller is the first to end the group, and so the one who has to. cancelShutdown is what ends the caller's shutdown;
 // who has none, because it closes the group, ends that of the first.
-func (g *Group) begin(hurry context.CancelCauseFunc) bool {
+func (g *Group) beginEnd(cancelShutdown context.CancelCauseFunc) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	first := !g.ending
 	switch {
 	case first:
-		g.ending, g.hurry = true, hurry
+		g.ending, g.cancelShutdown = true, cancelShutdown
 		if g.roots == 0 {
-			close(g.rooted)
+			close(g.rootsDone)
 		}
-	case hurry == nil && g.hurry != nil:
-		g.hurry(fmt.Errorf("%w: Close was called", ErrShutdown))
+	case cancelShutdown == nil && g.cancelShutdown != nil:
+		g.cancelShutdown(fmt.Errorf("%w: Close was called", ErrShutdown))
 	}
 	return first
 }
@@ -161,8 +161,8 @@ func (g *Group) finish() {
 	g.closed = true
 	g.mu.Unlock()
 	g.calls.Wait()
-	if g.release != nil {
-		g.closeErr = errors.Join(g.closeErr, g.release())
+	if g.releaseStore != nil {
+		g.closeErr = errors.Join(g.closeErr, g.releaseStore())
 	}
 	close(g.ended)
 }
@@ -191,7 +191,7 @@ func (g *Group) rootDone() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.roots--; g.roots == 0 && g.ending {
-		close(g.rooted)
+		close(g.rootsDone)
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 )
 
 func TestGroupViews(t *testing.T) {
-	g := newGroups(t, newMemory(), nil, nil)[1]
+	g := newGroups(t, newMemoryBackend(), nil, nil)[1]
 	if diff := cmp.Diff([]WorkerInfo{{Name: "worker0"}, {Name: "worker1", ID: 1}}, g.View().Workers); diff != "" {
 		t.Errorf("workers (-want +got):\n%s", diff)
 	}
@@ -41,10 +41,10 @@ func TestGroupViews(t *testing.T) {
 // releases counts how often the group has given back what it met by.
 func releases(g *Group) *int {
 	n := new(int)
-	release := g.release
-	g.release = func() error {
+	releaseStore := g.releaseStore
+	g.releaseStore = func() error {
 		*n++
-		return errors.Join(errTest, release())
+		return errors.Join(errTest, releaseStore())
 	}
 	return n
 }
@@ -55,7 +55,7 @@ func TestGroupEndsOnce(t *testing.T) {
 		"Shutdown": func(g *Group) error { return g.Shutdown(t.Context()) },
 		"Close":    (*Group).Close,
 	} {
-		g := newGroups(t, newMemory(), nil)[0]
+		g := newGroups(t, newMemoryBackend(), nil)[0]
 		released := releases(g)
 		var wg sync.WaitGroup
 		for range 8 {
@@ -88,7 +88,7 @@ func TestGracefulShutdownWaits(t *testing.T) {
 			<-goOn
 			return "done", nil
 		})
-		groups := newGroups(t, newMemory(), table(t), fns)
+		groups := newGroups(t, newMemoryBackend(), table(t), fns)
 		future := slow.Go(t.Context(), groups[0], "worker1", struct{}{})
 		<-began
 		ended := make(chan error, 2)
@@ -96,11 +96,11 @@ func TestGracefulShutdownWaits(t *testing.T) {
 			go func() { ended <- g.Shutdown(t.Context()) }()
 		}
 		synctest.Wait()
-		impatient, cancel := context.WithTimeout(t.Context(), time.Second)
+		short, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		// A second Shutdown waits for the first, no longer than its own context lets it.
-		if err := groups[0].Shutdown(impatient); !errors.Is(err, ErrTimeout) || err.Error() != "shut down the group: timed out: context deadline exceeded" {
-			t.Errorf("an impatient second Shutdown: %v", err)
+		if err := groups[0].Shutdown(short); !errors.Is(err, ErrTimeout) || err.Error() != "shut down the group: timed out: context deadline exceeded" {
+			t.Errorf("an short second Shutdown: %v", err)
 		}
 		if len(ended) > 0 {
 			t.Error("Shutdown has not waited for the call")
@@ -132,7 +132,7 @@ func TestShutdownThatMisses(t *testing.T) {
 			"its context ends": func(_ *Group, cancel func()) { cancel() },
 			"Close":            func(g *Group, _ func()) { _ = g.Close() },
 		} {
-			groups := newGroups(t, newMemory(), table(t), table(t))
+			groups := newGroups(t, newMemoryBackend(), table(t), table(t))
 			future := hang.Go(t.Context(), groups[0], "worker1", struct{}{})
 			synctest.Wait()
 			ctx, cancel := context.WithCancelCause(t.Context())
@@ -158,7 +158,7 @@ func TestShutdownThatMisses(t *testing.T) {
 // The goroutines of futures are the group's: it has not ended before they have.
 func TestCloseWaitsForGoroutines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newGroups(t, newMemory(), nil)[0]
+		g := newGroups(t, newMemoryBackend(), nil)[0]
 		goOn, ended := make(chan struct{}), make(chan error, 1)
 		if !g.start(t.Context(), func() { <-goOn }) {
 			t.Fatal("refused")

@@ -15,12 +15,12 @@ import (
 // The defaults of [GRPCOptions].
 const (
 	DefaultMaxPayload  = 64 << 20
-	DefaultLockSilence = 5 * time.Second
+	DefaultLockTimeout = 5 * time.Second
 	DefaultGroup       = "rpc"
 )
 
-// minLockSilence keeps a lock from being taken from a holder that is only slow.
-const minLockSilence = 100 * time.Millisecond
+// minLockTimeout keeps a lock from being taken from a holder that is only slow.
+const minLockTimeout = 100 * time.Millisecond
 
 // largestPayload is what gRPC can carry in one message, less what travels with a payload.
 const largestPayload = 1<<31 - 1<<20
@@ -56,8 +56,8 @@ type GRPCOptions struct {
 	// ELASTICRUN_RPC_MAX_PAYLOAD, or else DefaultMaxPayload.
 	MaxPayload int
 
-	// LockSilence is how long the holder of a dynamic group's lock may say nothing before the lock is broken. 0 is DefaultLockSilence.
-	LockSilence time.Duration
+	// LockTimeout is how long the holder of a dynamic group's lock may say nothing before the lock is broken. 0 is DefaultLockTimeout.
+	LockTimeout time.Duration
 	// KeepAlive is how long the other end of a connection may say nothing before it is asked for a sign of life. 0 is 20 s in a static group and gRPC's
 	// shortest in a dynamic one: a second on the side that is called, ten on the side that calls; shorter times count as these.
 	KeepAlive time.Duration
@@ -146,8 +146,8 @@ func (o *GRPCOptions) Validate() error {
 	if o.MaxPayload < 0 || o.MaxPayload > largestPayload {
 		refuse("MaxPayload %d: must be from 1 to %d bytes, or 0 for %d", o.MaxPayload, largestPayload, DefaultMaxPayload)
 	}
-	if o.LockSilence != 0 && o.LockSilence < minLockSilence {
-		refuse("LockSilence %v: must be %v or more, or 0 for %v", o.LockSilence, minLockSilence, DefaultLockSilence)
+	if o.LockTimeout != 0 && o.LockTimeout < minLockTimeout {
+		refuse("LockTimeout %v: must be %v or more, or 0 for %v", o.LockTimeout, minLockTimeout, DefaultLockTimeout)
 	}
 	if o.KeepAlive < 0 {
 		refuse("KeepAlive %v: must not be negative; 0 leaves it to the package", o.KeepAlive)

@@ -24,7 +24,7 @@ func TestGRPCOptionsValidate(t *testing.T) {
 		{opts: GRPCOptions{}},
 		{opts: GRPCOptions{
 			Common: Common{Timeout: -1}, Address: "h:1", ServerTLS: some, ClientTLS: some, DeviceCount: -1,
-			DeviceMaps: map[string]device.Map{"w": {}}, MaxPayload: 1, LockSilence: time.Second, KeepAlive: 1, Group: "g",
+			DeviceMaps: map[string]device.Map{"w": {}}, MaxPayload: 1, LockTimeout: time.Second, KeepAlive: 1, Group: "g",
 		}},
 		{opts: GRPCOptions{Address: ":1"}, want: `option Address ":1": must be HOST or HOST:PORT, with an IPv6 address in brackets`},
 		{opts: GRPCOptions{ServerTLS: some}, want: `option ServerTLS and ClientTLS: give both or neither; a worker both calls and is called`},
@@ -38,7 +38,7 @@ func TestGRPCOptionsValidate(t *testing.T) {
 			want: `option TLSFiles: give either files or ServerTLS and ClientTLS`,
 		},
 		{opts: GRPCOptions{MaxPayload: -1}, want: `option MaxPayload -1: must be from 1 to 2146435072 bytes, or 0 for 67108864`},
-		{opts: GRPCOptions{LockSilence: -time.Second}, want: `option LockSilence -1s: must be 100ms or more, or 0 for 5s`},
+		{opts: GRPCOptions{LockTimeout: -time.Second}, want: `option LockTimeout -1s: must be 100ms or more, or 0 for 5s`},
 		{opts: GRPCOptions{KeepAlive: -time.Second}, want: `option KeepAlive -1s: must not be negative; 0 leaves it to the package`},
 		{opts: GRPCOptions{Group: "a b"}, want: `option Group "a b": write it as the name of a worker: ` + nameError("a b")},
 		{

@@ -38,16 +38,16 @@ func storeOn(t *testing.T, host *hosts.Host) string {
 }
 
 // memberOn starts a member on a host.
-func memberOn(t *testing.T, host *hosts.Host, name, store string, vars ...string) *remote {
+func memberOn(t *testing.T, host *hosts.Host, name, store string, vars ...string) *memberProcess {
 	t.Helper()
-	return newRemote(t, host.Command(t.Context(), os.Args[0]), testenv.Mark(), memberConfig{Name: name, Store: store}, vars...)
+	return newMemberProcess(t, host.Command(t.Context(), os.Args[0]), testenv.Mark(), memberConfig{Name: name, Store: store}, vars...)
 }
 
 // sees checks who is in a member's view.
-func (r *remote) sees(when string, want ...string) {
+func (r *memberProcess) sees(when string, want ...string) {
 	r.t.Helper()
 	var got []string
-	for _, w := range r.ask("view").View {
+	for _, w := range r.request("view").View {
 		got = append(got, w.Name)
 	}
 	if strings.Join(got, " ") != strings.Join(want, " ") {
@@ -64,9 +64,9 @@ func TestCutLink(t *testing.T) {
 	lab := hosts.New(t, 3)
 	store := storeOn(t, lab.Hosts[0])
 	a := memberOn(t, lab.Hosts[1], "a", store)
-	a.await()
+	a.receive()
 	b := memberOn(t, lab.Hosts[2], "b", store)
-	b.await()
+	b.receive()
 	route := func(verb string) {
 		ip := lab.Hosts[2].Command(t.Context(), "ip", "route", verb, "blackhole", lab.Hosts[1].Addr+"/32")
 		if out, err := ip.CombinedOutput(); err != nil {
@@ -75,9 +75,9 @@ func TestCutLink(t *testing.T) {
 	}
 	route("add")
 	begun := time.Now()
-	for _, r := range []*remote{a, b} {
+	for _, r := range []*memberProcess{a, b} {
 		other := map[string]string{"a": "b", "b": "a"}[r.Name]
-		if report := r.ask("call " + other); !report.is(rpc.ErrConnection, rpc.ErrTimeout) {
+		if report := r.request("call " + other); !report.is(rpc.ErrConnection, rpc.ErrTimeout) {
 			t.Errorf("a call from %s over a link that is cut: %+v", r.Name, report)
 		}
 		t.Logf("%s has noticed it %v after the cut", r.Name, time.Since(begun).Round(time.Millisecond))
@@ -87,8 +87,8 @@ func TestCutLink(t *testing.T) {
 	a.sees("with the link cut", "a", "b")
 	b.sees("with the link cut", "a", "b")
 	route("del")
-	for deadline := time.Now().Add(patience); ; {
-		if report := a.ask("call b"); report.Err == "" {
+	for deadline := time.Now().Add(testTimeout); ; {
+		if report := a.request("call b"); report.Err == "" {
 			break
 		} else if time.Now().After(deadline) {
 			t.Fatalf("the link is there again, but: %+v", report)
@@ -97,18 +97,18 @@ func TestCutLink(t *testing.T) {
 
 	begun = time.Now()
 	lab.Hosts[2].Cut()
-	a.tell("lacks b")
-	a.await()
+	a.send("lacks b")
+	a.receive()
 	t.Logf("a host that is cut off is evicted after %v", time.Since(begun).Round(time.Millisecond))
 	a.sees("after the eviction", "a")
-	b.tell("evicted")
+	b.send("evicted")
 	lab.Hosts[2].Heal()
-	if report := b.await(); !report.is(rpc.ErrEvicted) {
+	if report := b.receive(); !report.is(rpc.ErrEvicted) {
 		t.Errorf("a call of the evicted: %+v", report)
 	}
 	a.sees("in the end", "a")
 	b.end()
-	a.ask("leave")
+	a.request("leave")
 	a.end()
 }
 
@@ -117,15 +117,15 @@ func TestLoopbackAddressOnTwoHosts(t *testing.T) {
 	lab := hosts.New(t, 2)
 	store := storeOn(t, lab.Hosts[0])
 	a := memberOn(t, lab.Hosts[0], "a", store)
-	a.await()
+	a.receive()
 	b := memberOn(t, lab.Hosts[1], "b", store, "ELASTICRUN_RPC_ADDR=127.0.0.1")
 	b.in.Close()
 	_ = b.cmd.Wait()
 	const want = `worker "b" on host node1 listens on 127.0.0.1:`
-	if told := b.errs.String(); b.cmd.ProcessState.ExitCode() != 1 || strings.Count(told, "\n") != 1 || !strings.Contains(told, want) {
-		t.Errorf("%v, stderr %q; want %q", b.cmd.ProcessState, told, want)
+	if stderr := b.errs.String(); b.cmd.ProcessState.ExitCode() != 1 || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, want) {
+		t.Errorf("%v, stderr %q; want %q", b.cmd.ProcessState, stderr, want)
 	}
 	a.sees("after another was refused", "a")
-	a.ask("leave")
+	a.request("leave")
 	a.end()
 }

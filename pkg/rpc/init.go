@@ -62,8 +62,8 @@ func (e *PlaceError) Error() string {
 		e.What, e.Given, e.InitMethod, e.Found)
 }
 
-// environmental are options that the environment can complete.
-type environmental interface {
+// environmentReader are options that the environment can complete.
+type environmentReader interface {
 	WithEnvironment(e Environment) BackendOptions
 }
 
@@ -103,21 +103,21 @@ func initGroup(ctx context.Context, cfg Config) (*Group, error) {
 		defer cancel()
 	}
 	common := cfg.Options.Base().WithDefaults()
-	met, err := cfg.meet(ctx, common.InitMethod)
+	found, err := cfg.rendezvous(ctx, common.InitMethod)
 	if err != nil {
 		return nil, err
 	}
 	d := newDispatcher(functions)
 	agent, err := cfg.Registry.Init(ctx, cfg.Backend, InitArgs{
-		Store: met.Store, Name: cfg.Name, Rank: met.Rank, WorldSize: met.WorldSize,
+		Store: found.Store, Name: cfg.Name, Rank: found.Rank, WorldSize: found.WorldSize,
 		Options: cfg.Options, Handle: d.handle, Logger: cfg.Logger,
 	})
 	if err != nil {
-		d.settle(nil)
-		return nil, errors.Join(err, met.Close())
+		d.setGroup(nil)
+		return nil, errors.Join(err, found.Close())
 	}
-	g := newGroup(ctx, agent, common.Timeout, met.Close)
-	d.settle(g)
+	g := newGroup(ctx, agent, common.Timeout, found.Close)
+	d.setGroup(g)
 	return g, nil
 }
 
@@ -149,7 +149,7 @@ func (c *Config) complete() error {
 			return err
 		}
 	}
-	if options, ok := c.Options.(environmental); ok {
+	if options, ok := c.Options.(environmentReader); ok {
 		env, err := ReadEnvironment(c.Lookup)
 		if err != nil {
 			return err
@@ -163,25 +163,25 @@ func (c *Config) complete() error {
 }
 
 // meet finds the store and this worker's place.
-func (c *Config) meet(ctx context.Context, url string) (*urlrdzv.Result, error) {
+func (c *Config) rendezvous(ctx context.Context, url string) (*urlrdzv.Result, error) {
 	if c.Store != nil {
 		return &urlrdzv.Result{Store: c.Store, Rank: c.Rank, WorldSize: c.WorldSize}, nil
 	}
-	meeting, err := urlrdzv.NewSchemes(urlrdzv.Options{Lookup: c.Lookup, Logger: c.Logger}).Rendezvous(url)
+	handler, err := urlrdzv.NewSchemes(urlrdzv.Options{Lookup: c.Lookup, Logger: c.Logger}).Rendezvous(url)
 	if err != nil {
 		return nil, err
 	}
-	met, err := meeting.Next(ctx)
+	found, err := handler.Next(ctx)
 	if err != nil {
 		return nil, err
 	}
 	switch {
-	case c.WorldSize != 0 && c.WorldSize != met.WorldSize:
-		err = &PlaceError{What: "world size", Given: c.WorldSize, Found: met.WorldSize, InitMethod: url}
-	case (c.WorldSize != 0 || c.Rank != 0) && c.Rank != met.Rank:
-		err = &PlaceError{What: "rank", Given: c.Rank, Found: met.Rank, InitMethod: url}
+	case c.WorldSize != 0 && c.WorldSize != found.WorldSize:
+		err = &PlaceError{What: "world size", Given: c.WorldSize, Found: found.WorldSize, InitMethod: url}
+	case (c.WorldSize != 0 || c.Rank != 0) && c.Rank != found.Rank:
+		err = &PlaceError{What: "rank", Given: c.Rank, Found: found.Rank, InitMethod: url}
 	default:
-		return met, nil
+		return found, nil
 	}
-	return nil, errors.Join(err, met.Close())
+	return nil, errors.Join(err, found.Close())
 }

@@ -95,7 +95,7 @@ func TestInitByURL(t *testing.T) {
 		{rank: 3, what: "rank"},
 		{rank: 1, worldSize: 3, what: "world size"},
 	} {
-		m := newMemory()
+		m := newMemoryBackend()
 		close(m.full)
 		m.full = make(chan struct{}) // worker0 is not there yet
 		path := filepath.Join(t.TempDir(), "f")
@@ -153,7 +153,7 @@ func TestInitFailureLeavesNothing(t *testing.T) {
 	}
 	addr := ln.Addr().String()
 	ln.Close()
-	m := newMemory()
+	m := newMemoryBackend()
 	m.initErr = errTest
 	_, err = Init(t.Context(), Config{
 		Name: "w", Registry: m.registry(t), Backend: "MEMORY",
@@ -181,7 +181,7 @@ func TestInitIsBounded(t *testing.T) {
 			}
 			begun := time.Now()
 			_, err := Init(ctx, Config{
-				Name: "worker0", WorldSize: 2, Store: kvstore.NewHashStore(), Registry: newMemory().registry(t), Backend: "MEMORY",
+				Name: "worker0", WorldSize: 2, Store: kvstore.NewHashStore(), Registry: newMemoryBackend().registry(t), Backend: "MEMORY",
 			})
 			if took := time.Since(begun); !errors.Is(err, ErrTimeout) || took != want {
 				t.Errorf("%v: %v after %v", own, err, took)
@@ -201,7 +201,7 @@ func TestEarlyCall(t *testing.T) {
 		t.Fatal(err)
 	}
 	synctest.Test(t, func(t *testing.T) {
-		for _, g := range []*Group{newGroup(t.Context(), &member{self: WorkerInfo{Name: "me", ID: 3}}, 0, nil), nil} {
+		for _, g := range []*Group{newGroup(t.Context(), &memoryAgent{self: WorkerInfo{Name: "me", ID: 3}}, 0, nil), nil} {
 			d := newDispatcher(functions)
 			answers, errs := make(chan []byte, 1), make(chan error, 1)
 			go func() {
@@ -219,7 +219,7 @@ func TestEarlyCall(t *testing.T) {
 			if len(answers) > 0 {
 				t.Error("it has not waited")
 			}
-			d.settle(g)
+			d.setGroup(g)
 			answer, err := <-answers, <-errs
 			if g == nil {
 				if !errors.Is(err, ErrShutdown) {

@@ -9,7 +9,7 @@ import (
 
 func TestMain(m *testing.M) {
 	if role := os.Getenv(roleVariable); role != "" {
-		os.Exit(play(role))
+		os.Exit(runRole(role))
 	}
 	goleak.VerifyTestMain(m)
 }

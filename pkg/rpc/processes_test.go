@@ -29,7 +29,7 @@ type outcome struct {
 // launch runs a program with this test binary in the role of its workers, and checks that no process is left.
 func launch(t *testing.T, vars []string, program string, args ...string) outcome {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*testTimeout)
 	defer cancel()
 	mark, folder := testenv.Mark(), t.TempDir()
 	cmd := exec.CommandContext(ctx, program, append(args, os.Args[0])...)
@@ -60,7 +60,7 @@ func elasticrun(t *testing.T, n int, vars []string, flags ...string) outcome {
 }
 
 // conversed checks that all n workers of an attempt have reached the others, and ended well.
-func conversed(t *testing.T, n, attempt int, outcomes ...outcome) {
+func checkPeersCalled(t *testing.T, n, attempt int, outcomes ...outcome) {
 	t.Helper()
 	var want, got []string
 	for rank := range n {
@@ -88,14 +88,14 @@ func conversed(t *testing.T, n, attempt int, outcomes ...outcome) {
 // Static groups, whose workers elasticrun has started.
 func TestProcesses(t *testing.T) {
 	for _, n := range []int{2, 8, 64} {
-		t.Run(strconv.Itoa(n), func(t *testing.T) { conversed(t, n, 0, elasticrun(t, n, nil)) })
+		t.Run(strconv.Itoa(n), func(t *testing.T) { checkPeersCalled(t, n, 0, elasticrun(t, n, nil)) })
 	}
 }
 
 // A worker is killed in the middle of calls. The new round's group has the new processes only.
 func TestProcessesRestart(t *testing.T) {
 	o := elasticrun(t, 3, []string{killVariable + "=1"}, "--max-restarts", "1")
-	conversed(t, 3, 1, o)
+	checkPeersCalled(t, 3, 1, o)
 	if !strings.Contains(o.stderr, "SIGKILL") {
 		t.Errorf("nobody was killed:\n%s", o.stderr)
 	}
@@ -131,7 +131,7 @@ func TestProcessesOfTwoNodes(t *testing.T) {
 		})
 	}
 	nodes.Wait()
-	conversed(t, 4, 0, outcomes...)
+	checkPeersCalled(t, 4, 0, outcomes...)
 }
 
 // The same worker under torchrun, whose agent hosts the store and keeps it over a restart.
@@ -142,7 +142,7 @@ func TestProcessesUnderTorchrun(t *testing.T) {
 		}
 		t.Run("torch "+version, func(t *testing.T) {
 			args := []string{"-m", "torch.distributed.run", "--standalone", "--no-python", "--nproc-per-node", "2", "--max-restarts", "1"}
-			conversed(t, 2, 1, launch(t, []string{killVariable + "=1"}, testenv.Torch(t, version), args...))
+			checkPeersCalled(t, 2, 1, launch(t, []string{killVariable + "=1"}, testenv.Torch(t, version), args...))
 		})
 	}
 }
@@ -198,7 +198,7 @@ func TestProcessesBadInput(t *testing.T) {
 // Workers find their certificates in the environment.
 func TestProcessesWithTLS(t *testing.T) {
 	cert, key, ca := certificates(t)
-	conversed(t, 2, 0, elasticrun(t, 2, []string{"ELASTICRUN_RPC_CERT=" + cert, "ELASTICRUN_RPC_KEY=" + key, "ELASTICRUN_RPC_CA=" + ca}))
+	checkPeersCalled(t, 2, 0, elasticrun(t, 2, []string{"ELASTICRUN_RPC_CERT=" + cert, "ELASTICRUN_RPC_KEY=" + key, "ELASTICRUN_RPC_CA=" + ca}))
 }
 
 // A caller of an old group does not reach the process that has the address of the member it knew, though that has the same name and rank.
@@ -206,12 +206,12 @@ func TestOldGroupReachesNoNewMember(t *testing.T) {
 	mark := testenv.Mark()
 	t.Cleanup(func() { testenv.NothingLeft(t, mark) })
 	address := "ELASTICRUN_RPC_ADDR=127.0.0.1:" + aPort(t)
-	group := func() (*rpc.Group, *remote) {
+	group := func() (*rpc.Group, *memberProcess) {
 		store := startStore(t)
-		other := newRemote(t, exec.CommandContext(t.Context(), os.Args[0]), mark, //nolint:gosec // this program
+		other := newMemberProcess(t, exec.CommandContext(t.Context(), os.Args[0]), mark, //nolint:gosec // this program
 			memberConfig{Name: "worker1", Store: store, Rank: 1, WorldSize: 2}, address)
 		g := initAll(t, []rpc.Config{{Name: "worker0", Store: dialStore(t, store), WorldSize: 2}})[0]
-		other.await()
+		other.receive()
 		if there, err := where.Call(t.Context(), g, "worker1", struct{}{}); err != nil || there != "worker1/" {
 			t.Fatalf("%q, %v", there, err)
 		}
@@ -220,11 +220,11 @@ func TestOldGroupReachesNoNewMember(t *testing.T) {
 	survivor, dead := group()
 	dead.kill()
 	fresh, alive := group()
-	if there, err := where.Call(t.Context(), survivor, "worker1", struct{}{}); !errors.Is(err, rpc.ErrStranger) {
-		t.Errorf("%q, %v; want %v", there, err, rpc.ErrStranger)
+	if there, err := where.Call(t.Context(), survivor, "worker1", struct{}{}); !errors.Is(err, rpc.ErrReplaced) {
+		t.Errorf("%q, %v; want %v", there, err, rpc.ErrReplaced)
 	}
-	alive.tell("leave")
+	alive.send("leave")
 	shutdownAll(t, []*rpc.Group{fresh})
-	alive.await()
+	alive.receive()
 	alive.end()
 }

@@ -55,13 +55,6 @@ func registryOf(t *testing.T, names ...string) *Registry {
 	return r
 }
 
-func errorText(err error) string {
-	if err == nil {
-		return ""
-	}
-	return err.Error()
-}
-
 func TestRegister(t *testing.T) {
 	whole := fakeBackend("GRPC")
 	for _, tt := range []struct {
@@ -86,7 +79,7 @@ func TestRegister(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			r := registryOf(t, tt.taken...)
 			err := r.Register(tt.backend, tt.b)
-			if errorText(err) != tt.err {
+			if errText(err) != tt.err {
 				t.Errorf("%v\nwant %s", err, tt.err)
 			}
 			if diff := cmp.Diff(tt.known, r.Backends()); diff != "" {
@@ -189,7 +182,7 @@ func TestInit(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.args.Name, tt.args.Rank, tt.args.WorldSize = "w", 3, 4
 			agent, err := registryOf(t, "GRPC").Init(t.Context(), tt.backend, tt.args)
-			if errorText(err) != tt.err {
+			if errText(err) != tt.err {
 				t.Fatalf("%v\nwant %s", err, tt.err)
 			}
 			if err != nil {
@@ -209,7 +202,7 @@ func TestInit(t *testing.T) {
 	if !errors.As(err, &typed) || typed.Got != "<nil>" || typed.Want != "*rpc.fakeOptions" {
 		t.Error(err)
 	}
-	if _, err := (&Registry{}).Init(t.Context(), "GRPC", InitArgs{}); errorText(err) != `RPC backend "GRPC" is not registered; known: none` {
+	if _, err := (&Registry{}).Init(t.Context(), "GRPC", InitArgs{}); errText(err) != `RPC backend "GRPC" is not registered; known: none` {
 		t.Error(err)
 	}
 }

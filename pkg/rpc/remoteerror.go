@@ -115,7 +115,7 @@ func originOf(err error) origin {
 				o.stack = framesText(e.frames)
 			}
 		default:
-			if name := fmt.Sprintf("%T", err); o.typeName == "" && !wrapsOnly(name) {
+			if name := fmt.Sprintf("%T", err); o.typeName == "" && !onlyWraps(name) {
 				o.typeName = name
 			}
 		}
@@ -126,8 +126,8 @@ func originOf(err error) origin {
 	return o
 }
 
-// wrapsOnly knows the types of package fmt and errors that add nothing but text. The types are not exported.
-func wrapsOnly(typeName string) bool {
+// onlyWraps knows the types of package fmt and errors that add nothing but text. The types are not exported.
+func onlyWraps(typeName string) bool {
 	return typeName == "*fmt.wrapError" || typeName == "*fmt.wrapErrors" || typeName == "*errors.joinError"
 }
 

@@ -41,7 +41,7 @@ func failure(how string) error {
 }
 
 func TestRemoteErrors(t *testing.T) {
-	g := newGroups(t, newMemory(), table(t), table(t))[0]
+	g := newGroups(t, newMemoryBackend(), table(t), table(t))[0]
 	for _, tc := range []struct {
 		how, typeName, message, text string
 		panics                       bool
@@ -120,7 +120,7 @@ func expectInOrder(t *testing.T, text string, parts ...string) {
 
 // An error that comes from afar brings the stacks of all workers, innermost first, and the type that it began with.
 func TestNestedRemoteError(t *testing.T) {
-	g := newGroups(t, newMemory(), table(t), table(t), table(t), table(t))[0]
+	g := newGroups(t, newMemoryBackend(), table(t), table(t), table(t), table(t))[0]
 	_, err := relay.Call(t.Context(), g, "worker1", "worker2>worker3>index")
 	remote, ok := err.(*RemoteError) //nolint:errorlint // it is not wrapped
 	if !ok || remote.Worker.Name != "worker1" || remote.Type != "runtime.boundsError" || remote.Panic {

@@ -19,36 +19,36 @@ type ring struct {
 	wait   sync.WaitGroup
 }
 
-// watchAgain is the pause before a member is watched again whose watch has ended and that is a member still.
-const watchAgain = time.Second
+// watchRetryDelay is the pause before a member is watched retry whose watch has ended and that is a member still.
+const watchRetryDelay = time.Second
 
 // start keeps the watch until end.
 func (r *ring) start(ctx context.Context, a *grpcAgent) {
 	ctx, r.cancel = context.WithCancel(context.WithoutCancel(ctx))
-	r.wait.Go(func() { a.keepWatch(ctx) })
-	r.wait.Go(func() { a.forgetFormer(ctx) })
+	r.wait.Go(func() { a.watchSuccessor(ctx) })
+	r.wait.Go(func() { a.closeFormerConnections(ctx) })
 }
 
 // end says goodbye, where there is a connection yet.
-func (r *ring) end() {
+func (r *ring) stop() {
 	if r.cancel != nil {
 		r.cancel()
 	}
 	r.wait.Wait()
 }
 
-// keepWatch watches whoever is next, until ctx ends or this is no member any more.
-func (a *grpcAgent) keepWatch(ctx context.Context) {
+// watchSuccessor watches whoever is next, until ctx ends or this is no member any more.
+func (a *grpcAgent) watchSuccessor(ctx context.Context) {
 	for {
 		view := a.dynamic.View()
-		var again <-chan time.Time // nil where there is nobody to watch
+		var retry <-chan time.Time // nil where there is nobody to watch
 		if next, ok := membership.Successor(view.Members, a.static.Incarnation); ok {
-			a.watch(ctx, next)
-			again = time.After(watchAgain)
+			a.watchMember(ctx, next)
+			retry = time.After(watchRetryDelay)
 		}
 		select {
 		case <-view.Changed: // which is why the watch has ended, or what follows from its end
-		case <-again:
+		case <-retry:
 		case <-a.dynamic.Done():
 			return
 		case <-ctx.Done():
@@ -58,15 +58,15 @@ func (a *grpcAgent) keepWatch(ctx context.Context) {
 }
 
 // watch watches one member until it is not the next any more, or the watch ends.
-func (a *grpcAgent) watch(ctx context.Context, next membership.Record) {
+func (a *grpcAgent) watchMember(ctx context.Context, next membership.Record) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var changes sync.WaitGroup
 	changes.Go(func() {
 		defer cancel()
-		a.stays(ctx, next)
+		a.awaitNewSuccessor(ctx, next)
 	})
-	err := a.client.Watch(ctx, next.Address, watchHello(next, a.static), nil)
+	err := a.client.Watch(ctx, next.Address, encodeWatchHello(next, a.static), nil)
 	if err != nil && ctx.Err() == nil && !errors.Is(err, transport.ErrClosed) {
 		a.dynamic.Suspect(next.Incarnation)
 	}
@@ -75,7 +75,7 @@ func (a *grpcAgent) watch(ctx context.Context, next membership.Record) {
 }
 
 // stays returns when next is the next member no more.
-func (a *grpcAgent) stays(ctx context.Context, next membership.Record) {
+func (a *grpcAgent) awaitNewSuccessor(ctx context.Context, next membership.Record) {
 	for {
 		view := a.dynamic.View()
 		now, ok := membership.Successor(view.Members, a.static.Incarnation)
@@ -92,15 +92,15 @@ func (a *grpcAgent) stays(ctx context.Context, next membership.Record) {
 	}
 }
 
-// forgetFormer lets go of the connections to those that are no members any more.
-func (a *grpcAgent) forgetFormer(ctx context.Context) {
+// closeFormerConnections lets go of the connections to those that are no members any more.
+func (a *grpcAgent) closeFormerConnections(ctx context.Context) {
 	for {
 		view := a.dynamic.View()
-		there := make(map[string]bool, len(view.Members))
+		addresses := make(map[string]bool, len(view.Members))
 		for _, m := range view.Members {
-			there[m.Address] = true
+			addresses[m.Address] = true
 		}
-		a.client.Keep(there)
+		a.client.Keep(addresses)
 		select {
 		case <-view.Changed:
 		case <-a.dynamic.Done():
@@ -111,18 +111,18 @@ func (a *grpcAgent) forgetFormer(ctx context.Context) {
 	}
 }
 
-// watchHello is what a watch begins with: who is meant, and who watches.
-func watchHello(to, from membership.Record) []byte {
+// encodeWatchHello is what a watch begins with: who is meant, and who watches.
+func encodeWatchHello(to, from membership.Record) []byte {
 	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, to.Incarnation), from.Incarnation)
 }
 
 // watched is told of each watch that another member holds to this one. A watch that ends without a goodbye makes its holder suspect.
-func (a *grpcAgent) watched(hello []byte) (func(error), error) {
+func (a *grpcAgent) acceptWatch(hello []byte) (func(error), error) {
 	if len(hello) != 16 || a.dynamic == nil {
 		return nil, errMalformed
 	}
 	if binary.BigEndian.Uint64(hello) != a.static.Incarnation {
-		return nil, ErrStranger
+		return nil, ErrReplaced
 	}
 	from := binary.BigEndian.Uint64(hello[8:])
 	return func(err error) {

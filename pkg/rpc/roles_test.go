@@ -20,7 +20,7 @@ import (
 const (
 	roleVariable = "RPC_TEST_ROLE"
 	roleWorker   = "worker" // of a job, that a launcher has started
-	roleMember   = "member" // of a dynamic group, that does what it is told
+	roleMember   = "member" // of a dynamic group, that does what it is stderr
 	roleStore    = "store"  // a store, at the address of storeVariable
 )
 
@@ -44,8 +44,8 @@ var (
 )
 
 // play plays a role and returns the exit code. A process that leaves goroutines behind has failed.
-func play(role string) int {
-	run, ok := map[string]func() error{roleWorker: playWorker, roleMember: playMember, roleStore: playStore}[role]
+func runRole(role string) int {
+	run, ok := map[string]func() error{roleWorker: runWorker, roleMember: runMember, roleStore: runStore}[role]
 	if !ok {
 		fmt.Fprintf(os.Stderr, "%s=%q: no such role\n", roleVariable, role)
 		return 2
@@ -61,9 +61,9 @@ func play(role string) int {
 	return 0
 }
 
-// playWorker meets the others, calls them, and says in one line who has answered.
-func playWorker() error {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+// runWorker meets the others, calls them, and says in one line who has answered.
+func runWorker() error {
+	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 	defer cancel()
 	rank := os.Getenv("RANK")
 	if os.Getenv(plainVariable) == rank {
@@ -75,11 +75,11 @@ func playWorker() error {
 	}
 	name := cmp.Or(os.Getenv(nameVariable), "worker"+rank)
 	attempt := os.Getenv("TORCHELASTIC_RESTART_COUNT")
-	doomed := os.Getenv(killVariable)
+	killSelf := os.Getenv(killVariable)
 	if attempt != "0" {
-		doomed = ""
+		killSelf = ""
 	}
-	fns, err := workerFunctions(name+"/"+attempt, doomed != "" && doomed == rank)
+	fns, err := workerFunctions(name+"/"+attempt, killSelf != "" && killSelf == rank)
 	if err != nil {
 		return err
 	}
@@ -88,10 +88,10 @@ func playWorker() error {
 		return err
 	}
 	defer g.Close()
-	if doomed != "" {
-		return callForEver(ctx, g)
+	if killSelf != "" {
+		return callUntilPeerDies(ctx, g)
 	}
-	line, err := converse(ctx, g)
+	line, err := callPeers(ctx, g)
 	if err != nil {
 		return err
 	}
@@ -102,13 +102,13 @@ func playWorker() error {
 	return err
 }
 
-// workerFunctions are what a worker serves. One that is doomed kills itself on the way.
-func workerFunctions(self string, doomed bool) (*rpc.Functions, error) {
+// workerFunctions are what a worker serves. One that is killSelf kills itself on the way.
+func workerFunctions(self string, killSelf bool) (*rpc.Functions, error) {
 	var served atomic.Int64
 	fns := rpc.NewFunctions()
 	return fns, errors.Join(
 		where.Handle(fns, func(context.Context, struct{}) (string, error) {
-			if served.Add(1) == callsBeforeKill && doomed {
+			if served.Add(1) == callsBeforeKill && killSelf {
 				return "", syscall.Kill(os.Getpid(), syscall.SIGKILL)
 			}
 			return self, nil
@@ -128,7 +128,7 @@ func next(g *rpc.Group) string {
 }
 
 // converse calls the next worker, by way of it this one, and, on rank 0, all.
-func converse(ctx context.Context, g *rpc.Group) (line string, err error) {
+func callPeers(ctx context.Context, g *rpc.Group) (line string, err error) {
 	one, err := where.Call(ctx, g, next(g), struct{}{})
 	if err != nil {
 		return "", err
@@ -154,8 +154,8 @@ func converse(ctx context.Context, g *rpc.Group) (line string, err error) {
 	return fmt.Sprintf("%s of %d: next %s, back %s, called %d\n", g.Self().Name, len(workers), one, back, all), nil
 }
 
-// callForEver calls the next worker until that is gone, and then waits to be stopped.
-func callForEver(ctx context.Context, g *rpc.Group) error {
+// callUntilPeerDies calls the next worker until that is gone, and then waits to be stopped.
+func callUntilPeerDies(ctx context.Context, g *rpc.Group) error {
 	for {
 		if _, err := where.Call(ctx, g, next(g), struct{}{}); errors.Is(err, rpc.ErrConnection) {
 			break
@@ -167,19 +167,19 @@ func callForEver(ctx context.Context, g *rpc.Group) error {
 	return ctx.Err()
 }
 
-// playStore serves a store until it is terminated.
-func playStore() error {
+// runStore serves a store until it is terminated.
+func runStore() error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	meeting, err := urlrdzv.NewSchemes(urlrdzv.Options{}).Rendezvous("tcp://" + os.Getenv(storeVariable) + "?rank=0&world_size=1")
+	handler, err := urlrdzv.NewSchemes(urlrdzv.Options{}).Rendezvous("tcp://" + os.Getenv(storeVariable) + "?rank=0&world_size=1")
 	if err != nil {
 		return err
 	}
-	met, err := meeting.Next(ctx)
+	rendezvous, err := handler.Next(ctx)
 	if err != nil {
 		return err
 	}
 	fmt.Println("serving")
 	<-ctx.Done()
-	return met.Close()
+	return rendezvous.Close()
 }

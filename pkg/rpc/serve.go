@@ -19,11 +19,11 @@ func (a *grpcAgent) serve(ctx context.Context, message []byte) ([]byte, error) {
 	case err != nil:
 		return nil, err
 	case r.target != a.static.Incarnation:
-		return nil, ErrStranger
+		return nil, ErrReplaced
 	case r.function == "":
 		return nil, a.reach(ctx, r.payload)
 	case len(r.payload) > a.limit:
-		return nil, &TooLargeError{What: theRequest, Size: int64(len(r.payload)), Limit: int64(a.limit)}
+		return nil, &TooLargeError{What: directionRequest, Size: int64(len(r.payload)), Limit: int64(a.limit)}
 	}
 	if err := a.work.Begin(ctx); err != nil {
 		return nil, ErrShutdown // or the caller is not there any more, and nobody will know
@@ -36,7 +36,7 @@ func (a *grpcAgent) serve(ctx context.Context, message []byte) ([]byte, error) {
 func (a *grpcAgent) run(ctx context.Context, from WorkerInfo, function string, payload []byte) ([]byte, error) {
 	answer, err := a.handle(ctx, from, function, payload)
 	if err == nil && len(answer) > a.limit {
-		return nil, &TooLargeError{What: theAnswer, Size: int64(len(answer)), Limit: int64(a.limit)}
+		return nil, &TooLargeError{What: directionAnswer, Size: int64(len(answer)), Limit: int64(a.limit)}
 	}
 	return answer, err
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // slowStore is another address of a store, from which all answers come later by the delay. A member that uses it learns of a change from the
-// store after those that do not, so that it can know at once only if somebody has told it.
+// store after those that do not, so that it can know at once only if somebody has stderr it.
 func slowStore(t *testing.T, store string, delay time.Duration) string {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")

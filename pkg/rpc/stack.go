@@ -29,8 +29,8 @@ func (e *stackError) Unwrap() error { return e.err }
 
 const (
 	maxFrames = 64
-	// ownCaller begins the name of whatever calls a function by its table: what stands below it concerns nobody but this package.
-	ownCaller = "github.com/elasticrun/elasticrun/pkg/rpc.Func["
+	// dispatchFrame begins the name of whatever calls a function by its table: what stands below it concerns nobody but this package.
+	dispatchFrame = "github.com/elasticrun/elasticrun/pkg/rpc.Func["
 )
 
 // framesText prints a stack from the innermost frame down to the function that another worker has called.
@@ -62,7 +62,7 @@ func framesOf(stack []uintptr) []runtime.Frame {
 func printFrames(frames []runtime.Frame) string {
 	var text strings.Builder
 	for _, f := range frames {
-		if strings.HasPrefix(f.Function, ownCaller) {
+		if strings.HasPrefix(f.Function, dispatchFrame) {
 			break
 		}
 		fmt.Fprintf(&text, "\t%s\n\t\t%s:%d\n", f.Function, f.File, f.Line)

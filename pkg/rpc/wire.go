@@ -42,7 +42,7 @@ const (
 	statusNoFunction
 	statusTooLarge
 	statusEncoding
-	statusStranger
+	statusReplaced
 	statusShutdown
 	statusVersion
 )
@@ -108,12 +108,12 @@ func encodeAnswer(payload []byte, err error) [][]byte {
 		}
 	case errors.As(err, &large):
 		b[1] = byte(statusTooLarge)
-		b = append(b, flag(large.What == theAnswer))
+		b = append(b, flag(large.What == directionAnswer))
 		b = binary.BigEndian.AppendUint64(b, uint64(large.Size))
 		b = binary.BigEndian.AppendUint64(b, uint64(large.Limit))
 	case errors.As(err, &encoding):
 		b[1] = byte(statusEncoding)
-		b = append(b, flag(encoding.What == theAnswer))
+		b = append(b, flag(encoding.What == directionAnswer))
 		b = appendText(appendText(appendText(b, encoding.Sent), encoding.Wanted), cut(encoding.Err.Error()))
 	default:
 		return encodeRefusal(err)
@@ -130,14 +130,14 @@ func encodeRefusal(err error) [][]byte {
 		}
 	}
 	if errors.Is(err, ErrEncoding) {
-		return encodeAnswer(nil, &EncodingError{What: theRequest, Err: err})
+		return encodeAnswer(nil, &EncodingError{What: directionRequest, Err: err})
 	}
 	return encodeAnswer(nil, &RemoteError{Type: fmt.Sprintf("%T", err), Message: cut(err.Error())})
 }
 
 // refusals are the statuses without a body.
 var refusals = map[status]error{
-	statusStranger: ErrStranger, statusShutdown: ErrShutdown, statusVersion: ErrVersion,
+	statusReplaced: ErrReplaced, statusShutdown: ErrShutdown, statusVersion: ErrVersion,
 }
 
 // decodeAnswer is the opposite of encodeAnswer. The payload is part of message. A RemoteError does not say yet where it is
@@ -245,9 +245,9 @@ func (r *reader) flag() bool {
 
 func (r *reader) direction() string {
 	if r.flag() {
-		return theAnswer
+		return directionAnswer
 	}
-	return theRequest
+	return directionRequest
 }
 
 func appendText(b []byte, text string) []byte {

@@ -63,11 +63,11 @@ var wireErrors = []error{
 	&RemoteError{Type: "string", Panic: true},
 	&NoFunctionError{},
 	&NoFunctionError{Known: []string{"a", "b"}, More: 3},
-	&TooLargeError{What: theRequest, Size: 100, Limit: 10},
-	&TooLargeError{What: theAnswer, Size: 1 << 40, Limit: 1 << 39},
-	&EncodingError{What: theRequest, Wanted: "[]int", Err: errTest},
-	&EncodingError{What: theAnswer, Sent: "chan int", Err: errTest},
-	ErrStranger, ErrShutdown, ErrVersion,
+	&TooLargeError{What: directionRequest, Size: 100, Limit: 10},
+	&TooLargeError{What: directionAnswer, Size: 1 << 40, Limit: 1 << 39},
+	&EncodingError{What: directionRequest, Wanted: "[]int", Err: errTest},
+	&EncodingError{What: directionAnswer, Sent: "chan int", Err: errTest},
+	ErrReplaced, ErrShutdown, ErrVersion,
 }
 
 func TestWireErrors(t *testing.T) {
@@ -77,7 +77,7 @@ func TestWireErrors(t *testing.T) {
 		if payload != nil || err == nil || fmt.Sprintf("%T %v", err, err) != fmt.Sprintf("%T %v", want, want) {
 			t.Errorf("%T %v came as %T %v, with payload %q", want, want, err, err, payload)
 		}
-		for _, kind := range []error{ErrNoFunction, ErrTooLarge, ErrEncoding, ErrStranger, ErrShutdown, ErrVersion} {
+		for _, kind := range []error{ErrNoFunction, ErrTooLarge, ErrEncoding, ErrReplaced, ErrShutdown, ErrVersion} {
 			if errors.Is(err, kind) != errors.Is(want, kind) {
 				t.Errorf("%v: ErrorIs %v is %v", want, kind, errors.Is(err, kind))
 			}

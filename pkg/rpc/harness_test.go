@@ -13,8 +13,8 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rpc"
 )
 
-// patience bounds what a test waits for.
-const patience = time.Minute
+// testTimeout bounds what a test waits for.
+const testTimeout = time.Minute
 
 // startStore serves a TCPStore and returns its address.
 func startStore(t testing.TB) string {
@@ -36,7 +36,7 @@ func startStore(t testing.TB) string {
 // dialStore connects to it.
 func dialStore(t testing.TB, addr string) *tcpstore.Client {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
 	client, err := tcpstore.Dial(ctx, addr, tcpstore.ClientOptions{})
 	if err != nil {
@@ -47,7 +47,7 @@ func dialStore(t testing.TB, addr string) *tcpstore.Client {
 }
 
 // meet makes a static group of n workers in this process, named worker0 and so on, over a store of their own. They are closed with the test.
-func meet(t testing.TB, n int, functions func(rank int) *rpc.Functions, change func(*rpc.Config)) []*rpc.Group {
+func newStaticGroup(t testing.TB, n int, functions func(rank int) *rpc.Functions, change func(*rpc.Config)) []*rpc.Group {
 	t.Helper()
 	addr := startStore(t)
 	configs := make([]rpc.Config, n)
@@ -66,7 +66,7 @@ func meet(t testing.TB, n int, functions func(rank int) *rpc.Functions, change f
 // initAll joins all of them at once.
 func initAll(t testing.TB, configs []rpc.Config) []*rpc.Group {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
 	groups := make([]*rpc.Group, len(configs))
 	var joining errgroup.Group
@@ -94,7 +94,7 @@ func initAll(t testing.TB, configs []rpc.Config) []*rpc.Group {
 // shutdownAll shuts all down gracefully.
 func shutdownAll(t testing.TB, groups []*rpc.Group) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
 	var leaving errgroup.Group
 	for _, g := range groups {

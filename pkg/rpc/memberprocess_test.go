@@ -38,13 +38,13 @@ type memberReport struct {
 	Err     string   // the call's error
 }
 
-// playMember joins, and then answers each line on stdin with a report. Its end is that of stdin, or the line "leave".
-func playMember() error {
+// runMember joins, and then answers each line on stdin with a report. Its end is that of stdin, or the line "leave".
+func runMember() error {
 	var cfg memberConfig
 	if err := json.Unmarshal([]byte(os.Getenv(memberVariable)), &cfg); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 	defer cancel()
 	store, err := tcpstore.Dial(ctx, cfg.Store, tcpstore.ClientOptions{})
 	if err != nil {
@@ -68,7 +68,7 @@ func playMember() error {
 		return err
 	}
 	for in := bufio.NewScanner(os.Stdin); in.Scan(); {
-		report, err := obey(g, in.Text())
+		report, err := handleCommand(g, in.Text())
 		if err != nil {
 			return err
 		}
@@ -80,8 +80,8 @@ func playMember() error {
 }
 
 // obey does what a line says: view; lacks NAME, which waits until the view does; call NAME; evicted, which waits for that; leave.
-func obey(g *rpc.Group, line string) (memberReport, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+func handleCommand(g *rpc.Group, line string) (memberReport, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 	defer cancel()
 	word, name, _ := strings.Cut(line, " ")
 	switch word {
@@ -98,7 +98,7 @@ func obey(g *rpc.Group, line string) (memberReport, error) {
 		short, cancel := context.WithTimeout(ctx, 5*time.Second)
 		defer cancel()
 		_, err := where.Call(short, g, name, struct{}{})
-		return called(err), nil
+		return reportCall(err), nil
 	case "evicted":
 		select {
 		case <-g.Done():
@@ -106,11 +106,11 @@ func obey(g *rpc.Group, line string) (memberReport, error) {
 			return memberReport{}, fmt.Errorf("not evicted: %w", ctx.Err())
 		}
 		_, err := where.Call(ctx, g, g.Self().Name, struct{}{})
-		return called(err), nil
+		return reportCall(err), nil
 	case "leave":
 		return memberReport{}, g.Shutdown(ctx)
 	default:
-		return memberReport{}, fmt.Errorf("told %q", line)
+		return memberReport{}, fmt.Errorf("unknown command %q", line)
 	}
 	return reportOf(g), nil
 }
@@ -131,7 +131,7 @@ func reportOf(g *rpc.Group) memberReport {
 }
 
 // called reports a call's end.
-func called(err error) memberReport {
+func reportCall(err error) memberReport {
 	if err == nil {
 		return memberReport{}
 	}

@@ -14,11 +14,11 @@ import (
 )
 
 // memory is a backend without a network: its members hand each other the envelopes of calls.
-type memory struct {
+type memoryBackend struct {
 	limit int // of a payload, in bytes
 
 	mu      sync.Mutex
-	members map[string]*member
+	members map[string]*memoryAgent
 	full    chan struct{} // closed when all are in
 	initErr error         // of each Init
 }
@@ -27,11 +27,11 @@ type memoryOptions struct{ Common }
 
 func (o memoryOptions) Base() Common { return o.Common }
 
-func newMemory() *memory {
-	return &memory{limit: 1 << 20, members: map[string]*member{}, full: make(chan struct{})}
+func newMemoryBackend() *memoryBackend {
+	return &memoryBackend{limit: 1 << 20, members: map[string]*memoryAgent{}, full: make(chan struct{})}
 }
 
-func (m *memory) registry(t testing.TB) *Registry {
+func (m *memoryBackend) registry(t testing.TB) *Registry {
 	t.Helper()
 	r := &Registry{}
 	if err := r.Register("MEMORY", Backend{
@@ -44,11 +44,11 @@ func (m *memory) registry(t testing.TB) *Registry {
 }
 
 // init waits for all members, as a static group does.
-func (m *memory) init(ctx context.Context, args InitArgs) (Agent, error) {
+func (m *memoryBackend) init(ctx context.Context, args InitArgs) (Agent, error) {
 	if m.initErr != nil {
 		return nil, m.initErr
 	}
-	a := &member{
+	a := &memoryAgent{
 		net: m, self: WorkerInfo{Name: args.Name, ID: args.Rank}, handle: args.Handle, incarnation: uint64(args.Rank) + 1000,
 		done: make(chan struct{}),
 	}
@@ -66,14 +66,14 @@ func (m *memory) init(ctx context.Context, args InitArgs) (Agent, error) {
 	}
 }
 
-// stripped is a context without its values.
-type stripped struct{ context.Context } //nolint:containedctx // it is one
+// withoutValues is a context without its values.
+type withoutValues struct{ context.Context } //nolint:containedctx // it is one
 
-func (stripped) Value(any) any { return nil }
+func (withoutValues) Value(any) any { return nil }
 
 // member is an Agent.
-type member struct {
-	net         *memory
+type memoryAgent struct {
+	net         *memoryBackend
 	self        WorkerInfo
 	handle      Handler
 	incarnation uint64
@@ -84,10 +84,10 @@ type member struct {
 	work  sync.WaitGroup // calls made and handlers running
 }
 
-func (a *member) Self() WorkerInfo      { return a.self }
-func (a *member) Done() <-chan struct{} { return a.done }
+func (a *memoryAgent) Self() WorkerInfo      { return a.self }
+func (a *memoryAgent) Done() <-chan struct{} { return a.done }
 
-func (a *member) View() View {
+func (a *memoryAgent) View() View {
 	a.net.mu.Lock()
 	defer a.net.mu.Unlock()
 	v := View{Version: int64(len(a.net.members))}
@@ -98,14 +98,14 @@ func (a *member) View() View {
 	return v
 }
 
-func (a *member) Devices() (own []device.Device, maps, reverse map[string]device.Map) {
+func (a *memoryAgent) Devices() (own []device.Device, maps, reverse map[string]device.Map) {
 	return []device.Device{device.CUDA(0)},
 		map[string]device.Map{"worker1": {device.CUDA(0): device.CUDA(1)}},
 		map[string]device.Map{"worker2": {device.CUDA(0): device.CUDA(3)}}
 }
 
 // begin counts a piece of work, unless the member has ended.
-func (a *member) begin() bool {
+func (a *memoryAgent) begin() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if !a.ended {
@@ -114,7 +114,7 @@ func (a *member) begin() bool {
 	return !a.ended
 }
 
-func (a *member) Invoke(ctx context.Context, to, function string, payload []byte) ([]byte, error) {
+func (a *memoryAgent) Invoke(ctx context.Context, to, function string, payload []byte) ([]byte, error) {
 	if !a.begin() {
 		return nil, ErrShutdown
 	}
@@ -126,11 +126,11 @@ func (a *member) Invoke(ctx context.Context, to, function string, payload []byte
 		return nil, fmt.Errorf("%w: %q", ErrUnknownWorker, to)
 	}
 	if len(payload) > a.net.limit {
-		return nil, &TooLargeError{What: theRequest, Size: int64(len(payload)), Limit: int64(a.net.limit)}
+		return nil, &TooLargeError{What: directionRequest, Size: int64(len(payload)), Limit: int64(a.net.limit)}
 	}
 	message := bytes.Join(request{target: peer.incarnation, from: a.self, function: function, payload: payload}.encode(), nil)
 	answers := make(chan []byte, 1)
-	remote := stripped{ctx} // of the caller's context nothing travels but its deadline and its end
+	remote := withoutValues{ctx} // of the caller's context nothing travels but its deadline and its end
 	if !peer.begin() {
 		return nil, fmt.Errorf("%w: refused", ErrConnection)
 	}
@@ -148,7 +148,7 @@ func (a *member) Invoke(ctx context.Context, to, function string, payload []byte
 	}
 }
 
-func (a *member) serve(ctx context.Context, message []byte) []byte {
+func (a *memoryAgent) serve(ctx context.Context, message []byte) []byte {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	go func() {
@@ -163,17 +163,17 @@ func (a *member) serve(ctx context.Context, message []byte) []byte {
 	switch {
 	case err != nil:
 	case r.target != a.incarnation:
-		err = ErrStranger
+		err = ErrReplaced
 	default:
 		answer, err = a.handle(ctx, r.from, r.function, r.payload)
 	}
 	if len(answer) > a.net.limit {
-		err = &TooLargeError{What: theAnswer, Size: int64(len(answer)), Limit: int64(a.net.limit)}
+		err = &TooLargeError{What: directionAnswer, Size: int64(len(answer)), Limit: int64(a.net.limit)}
 	}
 	return bytes.Join(encodeAnswer(answer, err), nil)
 }
 
-func (a *member) Shutdown(ctx context.Context, graceful bool) error {
+func (a *memoryAgent) Shutdown(ctx context.Context, graceful bool) error {
 	idle := make(chan struct{})
 	if graceful {
 		go func() {
@@ -197,7 +197,7 @@ func (a *member) Shutdown(ctx context.Context, graceful bool) error {
 }
 
 // newGroups makes a group of as many workers as there are tables: worker0, worker1 and so on. They end with the test.
-func newGroups(t testing.TB, m *memory, tables ...*Functions) []*Group {
+func newGroups(t testing.TB, m *memoryBackend, tables ...*Functions) []*Group {
 	t.Helper()
 	registry := m.registry(t)
 	groups := make([]*Group, len(tables))

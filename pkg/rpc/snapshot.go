@@ -9,15 +9,15 @@ import (
 )
 
 // roll is what follows from the members that a worker knows of. It never changes.
-type roll struct {
+type snapshot struct {
 	view    View
 	members map[string]membership.Record // by name
 	devices []device.Device              // this worker's
 	reverse map[string]device.Map        // by the worker whose map it reverses
 }
 
-func newRoll(self membership.Record, version int64, members []membership.Record, changed <-chan struct{}) *roll {
-	r := &roll{
+func newSnapshot(self membership.Record, version int64, members []membership.Record, changed <-chan struct{}) *snapshot {
+	r := &snapshot{
 		view:    View{Version: version, Changed: changed, Workers: make([]WorkerInfo, len(members))},
 		members: make(map[string]membership.Record, len(members)),
 	}
@@ -31,7 +31,7 @@ func newRoll(self membership.Record, version int64, members []membership.Record,
 }
 
 // outdated tells that there is a newer one.
-func (r *roll) outdated() bool {
+func (r *snapshot) outdated() bool {
 	select {
 	case <-r.view.Changed:
 		return true
@@ -44,7 +44,7 @@ func (r *roll) outdated() bool {
 const maxShown = 8
 
 // unknown is the error for a name that no member has.
-func (r *roll) unknown() error {
+func (r *snapshot) unknownWorker() error {
 	shown := make([]string, 0, maxShown)
 	for _, w := range r.view.Workers[:min(len(r.view.Workers), maxShown)] {
 		shown = append(shown, w.Name)

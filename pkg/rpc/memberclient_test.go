@@ -13,7 +13,7 @@ import (
 )
 
 // remote is a member in a process of its own.
-type remote struct {
+type memberProcess struct {
 	memberConfig
 
 	t    *testing.T
@@ -25,14 +25,14 @@ type remote struct {
 	errs *strings.Builder
 }
 
-// newRemote starts a process that joins the group. The command is that of this test binary, on whatever host. Await waits for the join.
-func newRemote(t *testing.T, cmd *exec.Cmd, mark string, cfg memberConfig, vars ...string) *remote {
+// newMemberProcess starts a process that joins the group. The command is that of this test binary, on whatever host. Await waits for the join.
+func newMemberProcess(t *testing.T, cmd *exec.Cmd, mark string, cfg memberConfig, vars ...string) *memberProcess {
 	t.Helper()
 	config, err := json.Marshal(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &remote{memberConfig: cfg, t: t, cmd: cmd, errs: new(strings.Builder)}
+	r := &memberProcess{memberConfig: cfg, t: t, cmd: cmd, errs: new(strings.Builder)}
 	cmd.Env = append(append(os.Environ(), roleVariable+"="+roleMember, quickEnd, memberVariable+"="+string(config), mark), vars...)
 	cmd.Stderr = r.errs
 	if r.in, err = cmd.StdinPipe(); err != nil {
@@ -52,17 +52,17 @@ func newRemote(t *testing.T, cmd *exec.Cmd, mark string, cfg memberConfig, vars 
 }
 
 // tell has it do something; await returns its answer.
-func (r *remote) tell(line string) {
+func (r *memberProcess) send(line string) {
 	r.t.Helper()
 	if _, err := io.WriteString(r.in, line+"\n"); err != nil {
 		r.t.Fatalf("%s: %s: %v\n%s", r.Name, line, err, r.errs)
 	}
 }
 
-func (r *remote) await() memberReport {
+func (r *memberProcess) receive() memberReport {
 	r.t.Helper()
 	var report memberReport
-	err := r.file.SetReadDeadline(time.Now().Add(patience))
+	err := r.file.SetReadDeadline(time.Now().Add(testTimeout))
 	if err == nil {
 		var line []byte
 		if line, err = r.out.ReadBytes('\n'); err == nil {
@@ -76,13 +76,13 @@ func (r *remote) await() memberReport {
 	return report
 }
 
-func (r *remote) ask(line string) memberReport {
+func (r *memberProcess) request(line string) memberReport {
 	r.t.Helper()
-	r.tell(line)
-	return r.await()
+	r.send(line)
+	return r.receive()
 }
 
-func (r *remote) signal(sig syscall.Signal) {
+func (r *memberProcess) signal(sig syscall.Signal) {
 	r.t.Helper()
 	if err := r.cmd.Process.Signal(sig); err != nil {
 		r.t.Fatalf("%s: %v", r.Name, err)
@@ -90,13 +90,13 @@ func (r *remote) signal(sig syscall.Signal) {
 }
 
 // kill is the end by SIGKILL, of a process that may have ended.
-func (r *remote) kill() {
+func (r *memberProcess) kill() {
 	_ = r.cmd.Process.Kill()
 	_ = r.cmd.Wait()
 }
 
 // end waits for the end of a process that ends by itself, and well.
-func (r *remote) end() {
+func (r *memberProcess) end() {
 	r.t.Helper()
 	r.in.Close()
 	if err := r.cmd.Wait(); err != nil {

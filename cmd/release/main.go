@@ -31,7 +31,14 @@ func run(out, version string, man, host bool) error {
 	if err != nil {
 		return err
 	}
-	o := release.Options{Root: ".", Out: out, Version: version, Date: date, Targets: release.Targets(), Progress: os.Stdout}
+	o := release.Options{
+		Root:     ".",
+		Out:      out,
+		Version:  version,
+		Date:     date,
+		Targets:  release.Targets(),
+		Progress: os.Stdout,
+	}
 	if host {
 		o.Targets = []release.Target{release.Host()}
 	}

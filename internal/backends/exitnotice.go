@@ -68,7 +68,9 @@ func (n *exitNotices) session(store coord.Store) {
 func (n *exitNotices) set(notice []byte) {
 	err := n.lifeline.SetExitNotice(notice)
 	if err != nil && !errors.Is(err, syscall.EPIPE) { // EPIPE: the guard has died, which the lifeline reports
-		n.log.Warn().Err(err).Msg("the guard did not take the exit notice: if this agent is killed, the other nodes wait until its session expires")
+		n.log.Warn().
+			Err(err).
+			Msg("the guard did not take the exit notice: if this agent is killed, the other nodes wait until its session expires")
 	}
 }
 

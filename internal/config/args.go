@@ -123,7 +123,10 @@ func (p *argParser) apply(flag Flag, value string, hasValue bool, argv []string)
 	if !flag.Kind.takesValue() {
 		switch {
 		case hasValue:
-			return 0, &UsageError{Where: "--" + flag.Name, Problem: fmt.Sprintf("takes no value, but got %q", value) + switchOff(flag)}
+			return 0, &UsageError{
+				Where:   "--" + flag.Name,
+				Problem: fmt.Sprintf("takes no value, but got %q", value) + switchOff(flag),
+			}
 		case flag.Name == "help":
 			return 0, ErrHelp
 		case flag.Name == "version":

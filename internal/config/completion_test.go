@@ -79,7 +79,10 @@ func names(flags []Flag) []string {
 
 // The launcher accepts the words that completion offers.
 func TestValues(t *testing.T) {
-	alsoNeeds := map[string][]string{"static": {"--master-addr=127.0.0.1"}, "etcd": {"--rdzv-endpoint=etcd1", "--rdzv-id=job"}}
+	alsoNeeds := map[string][]string{
+		"static": {"--master-addr=127.0.0.1"},
+		"etcd":   {"--rdzv-endpoint=etcd1", "--rdzv-id=job"},
+	}
 	for _, f := range Flags() {
 		for _, value := range f.Values {
 			args := append(alsoNeeds[value], "--config=/dev/null", "--"+f.Name+"="+value, "train.py")

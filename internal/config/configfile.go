@@ -184,7 +184,9 @@ func fileKey(key string) (Flag, error) {
 	if near := nearest(underscoreToDash(key), names); near != "" {
 		return Flag{}, fmt.Errorf("unknown key; the nearest is %s", near)
 	}
-	return Flag{}, errors.New("unknown key; keys are the long flags without their dashes (the script is given on the command line)")
+	return Flag{}, errors.New(
+		"unknown key; keys are the long flags without their dashes (the script is given on the command line)",
+	)
 }
 
 // fileValue checks a YAML value's type and returns its command-line form. It does not accept numbers as plain text:

@@ -117,7 +117,11 @@ func TestExposedConfigFile(t *testing.T) {
 			want: "elasticrun.yaml: event-log: this config file may not name a file to write, because a group may write its folder HERE (mode 0775): " +
 				"chmod g-w HERE elasticrun.yaml, or give --event-log on the command line",
 		},
-		{name: "a command that the command line replaces", line: "--preflight-cmd=y", setUp: file("preflight-cmd: x", 0o664, 0o755)},
+		{
+			name:  "a command that the command line replaces",
+			line:  "--preflight-cmd=y",
+			setUp: file("preflight-cmd: x", 0o664, 0o755),
+		},
 		{name: "no file to write", setUp: file(`report: ""`, 0o664, 0o755)},
 
 		{name: "named", line: "--config=elasticrun.yaml", setUp: file("report: r", 0o666, 0o777)},
@@ -188,7 +192,11 @@ func TestConfigFileOfOthers(t *testing.T) {
 	}
 	const unused = ", so this config file is not used: name it with --config=elasticrun.yaml to use it anyway"
 	runFileTests(t, []fileTest{
-		{name: "the file", setUp: owned(FileName), want: "elasticrun.yaml: it belongs to uid 4711, not to root, who runs this" + unused},
+		{
+			name:  "the file",
+			setUp: owned(FileName),
+			want:  "elasticrun.yaml: it belongs to uid 4711, not to root, who runs this" + unused,
+		},
 		{name: "the named file", line: "--config=elasticrun.yaml --preflight-cmd=y", setUp: owned(FileName)},
 		{
 			name: "a command in the named file", line: "--config=elasticrun.yaml", setUp: owned(FileName),
@@ -270,9 +278,17 @@ func TestOddConfigFile(t *testing.T) {
 		},
 		{name: "link to a device", setUp: link("/dev/zero"), want: cannot + "it is a device, not a regular file"},
 		{name: "link to itself", setUp: link(FileName), want: cannot + "too many levels of symbolic links"},
-		{name: "device", line: "--config=/dev/zero", want: "--config=/dev/zero: cannot read the config file: it is a device, not a regular file"},
+		{
+			name: "device",
+			line: "--config=/dev/zero",
+			want: "--config=/dev/zero: cannot read the config file: it is a device, not a regular file",
+		},
 		{name: "folder", setUp: text(FileName+"/x", ""), want: cannot + "is a directory"},
-		{name: "huge", setUp: text(FileName, strings.Repeat("#\n", 1<<19)+"#"), want: cannot + "it is larger than 1 MiB, so it is no config file"},
+		{
+			name:  "huge",
+			setUp: text(FileName, strings.Repeat("#\n", 1<<19)+"#"),
+			want:  cannot + "it is larger than 1 MiB, so it is no config file",
+		},
 		{name: "large", setUp: text(FileName, strings.Repeat("#\n", 1<<19))},
 		{
 			name: "odd name", line: "--config=a\x1b[2Jb.yaml", setUp: text("a\x1b[2Jb.yaml", "- x"),
@@ -283,7 +299,12 @@ func TestOddConfigFile(t *testing.T) {
 
 // TestRefuse checks which effects an exposed config file cannot have.
 func TestRefuse(t *testing.T) {
-	flags := []Flag{{Name: "read", Effect: Reads}, {Name: "write", Effect: Writes}, {Name: "run", Effect: Executes}, {Name: "none"}}
+	flags := []Flag{
+		{Name: "read", Effect: Reads},
+		{Name: "write", Effect: Writes},
+		{Name: "run", Effect: Executes},
+		{Name: "none"},
+	}
 	refused := func(c configFile) (names []string) {
 		for _, f := range flags {
 			err := c.refuse(flags, []Setting{{Name: f.Name, Value: "x", Source: Source{Kind: FromFile}}})

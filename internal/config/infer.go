@@ -108,13 +108,22 @@ func (in *inference) nodes() {
 		}
 	case !started.Known():
 	case in.low > started.Is && !in.placed():
-		in.fail("nnodes", fmt.Sprintf("the scheduler started only %d (%s): give a smaller number, or start more", started.Is, started.Source))
+		in.fail(
+			"nnodes",
+			fmt.Sprintf("the scheduler started only %d (%s): give a smaller number, or start more", started.Is, started.Source),
+		)
 	case in.low > started.Is:
-		in.warn("nnodes", fmt.Sprintf("the scheduler started only %d (%s): the job waits for the others", started.Is, started.Source))
+		in.warn(
+			"nnodes",
+			fmt.Sprintf("the scheduler started only %d (%s): the job waits for the others", started.Is, started.Source),
+		)
 	case in.high == 1 && started.Is > 1:
 		in.warn("nnodes", fmt.Sprintf("there are %d nodes (%s), and each runs a job of its own", started.Is, started.Source))
 	case in.high < started.Is:
-		in.warn("nnodes", fmt.Sprintf("there are %d nodes (%s): those above the maximum are spares", started.Is, started.Source))
+		in.warn(
+			"nnodes",
+			fmt.Sprintf("there are %d nodes (%s): those above the maximum are spares", started.Is, started.Source),
+		)
 	}
 }
 

@@ -60,14 +60,78 @@ func TestInfer(t *testing.T) {
 		{"a range in a step", "--nnodes=2:4", stepEnv, step[9:], [3]int{2, 4, 3}, HostPort{"n1", 28932}, ""},
 		{"standalone asks nobody", "--standalone", taskEnv, "", [3]int{1, 1, 1}, HostPort{"localhost", 0}, ""},
 		{"nor does a worker", "", taskEnv + "TORCHELASTIC_RUN_ID=x", "", [3]int{1, 1, 1}, HostPort{"localhost", 0}, ""},
-		{"an endpoint of one's own", "--rdzv-endpoint=h", stepEnv, "nnodes=3 node-rank=1 rdzv-id=slurm-12.0", [3]int{3, 3, 3}, HostPort{"h", 29400}, ""},
-		{"an own run id and rank", "--rdzv-id=a --node-rank=0 --rdzv-backend=c10d", stepEnv, "nnodes=3 rdzv-endpoint=n1 guest", [3]int{3, 3, 3}, HostPort{"n1", 28932}, ""},
-		{"is_host goes first", "--rdzv-conf=is_host=1", stepEnv, "nnodes=3 node-rank=1 rdzv-id=slurm-12.0 rdzv-endpoint=n1 host", [3]int{3, 3, 3}, HostPort{"n1", 28932}, ""},
-		{"etcd", "--rdzv-backend=etcd --rdzv-endpoint=e", stepEnv, "nnodes=3 node-rank=1 rdzv-id=slurm-12.0", [3]int{3, 3, 3}, HostPort{"e", 2379}, ""},
-		{"static", "--rdzv-backend=static", stepEnv, "nnodes=3 node-rank=1 rdzv-id=slurm-12.0 master-addr=n1", [3]int{3, 3, 3}, HostPort{"n1", 29500}, ""},
-		{"static by its rank", "--node-rank=1", stepEnv, "nnodes=3 rdzv-id=slurm-12.0 master-addr=n1", [3]int{3, 3, 3}, HostPort{"n1", 29500}, ""},
-		{"static and MASTER_ADDR", "--node-rank=1", stepEnv + "MASTER_ADDR=h MASTER_PORT=7", "nnodes=3 rdzv-id=slurm-12.0 master-addr=h master-port=7", [3]int{3, 3, 3}, HostPort{"h", 7}, ""},
-		{"all of torchrun's flags", "--nnodes=3 --node-rank=1 --master-addr=m --master-port=5", stepEnv, "rdzv-id=slurm-12.0", [3]int{3, 3, 3}, HostPort{"m", 5}, ""},
+		{
+			"an endpoint of one's own",
+			"--rdzv-endpoint=h",
+			stepEnv,
+			"nnodes=3 node-rank=1 rdzv-id=slurm-12.0",
+			[3]int{3, 3, 3},
+			HostPort{"h", 29400},
+			"",
+		},
+		{
+			"an own run id and rank",
+			"--rdzv-id=a --node-rank=0 --rdzv-backend=c10d",
+			stepEnv,
+			"nnodes=3 rdzv-endpoint=n1 guest",
+			[3]int{3, 3, 3},
+			HostPort{"n1", 28932},
+			"",
+		},
+		{
+			"is_host goes first",
+			"--rdzv-conf=is_host=1",
+			stepEnv,
+			"nnodes=3 node-rank=1 rdzv-id=slurm-12.0 rdzv-endpoint=n1 host",
+			[3]int{3, 3, 3},
+			HostPort{"n1", 28932},
+			"",
+		},
+		{
+			"etcd",
+			"--rdzv-backend=etcd --rdzv-endpoint=e",
+			stepEnv,
+			"nnodes=3 node-rank=1 rdzv-id=slurm-12.0",
+			[3]int{3, 3, 3},
+			HostPort{"e", 2379},
+			"",
+		},
+		{
+			"static",
+			"--rdzv-backend=static",
+			stepEnv,
+			"nnodes=3 node-rank=1 rdzv-id=slurm-12.0 master-addr=n1",
+			[3]int{3, 3, 3},
+			HostPort{"n1", 29500},
+			"",
+		},
+		{
+			"static by its rank",
+			"--node-rank=1",
+			stepEnv,
+			"nnodes=3 rdzv-id=slurm-12.0 master-addr=n1",
+			[3]int{3, 3, 3},
+			HostPort{"n1", 29500},
+			"",
+		},
+		{
+			"static and MASTER_ADDR",
+			"--node-rank=1",
+			stepEnv + "MASTER_ADDR=h MASTER_PORT=7",
+			"nnodes=3 rdzv-id=slurm-12.0 master-addr=h master-port=7",
+			[3]int{3, 3, 3},
+			HostPort{"h", 7},
+			"",
+		},
+		{
+			"all of torchrun's flags",
+			"--nnodes=3 --node-rank=1 --master-addr=m --master-port=5",
+			stepEnv,
+			"rdzv-id=slurm-12.0",
+			[3]int{3, 3, 3},
+			HostPort{"m", 5},
+			"",
+		},
 		{
 			"spares", "--nnodes=2", stepEnv, step[9:],
 			[3]int{2, 2, 2},
@@ -93,7 +157,15 @@ func TestInfer(t *testing.T) {
 			HostPort{"localhost", 0},
 			"slurm job 12 has 3 nodes, but this step has one: it is a job of one node",
 		},
-		{"perhaps more from elsewhere", "--nnodes=1:4 --rdzv-endpoint=h", stepEnv, "node-rank=1", [3]int{1, 4, 3}, HostPort{"h", 29400}, ""},
+		{
+			"perhaps more from elsewhere",
+			"--nnodes=1:4 --rdzv-endpoint=h",
+			stepEnv,
+			"node-rank=1",
+			[3]int{1, 4, 3},
+			HostPort{"h", 29400},
+			"",
+		},
 		{
 			"a step for each node, with static", "--nnodes=2 --node-rank=1 --master-addr=h --master-port=5",
 			"SLURM_JOB_ID=12 SLURM_STEP_ID=1 SLURM_STEP_NUM_NODES=1 SLURM_STEP_NODELIST=n2 SLURM_NODEID=0", "",
@@ -101,8 +173,24 @@ func TestInfer(t *testing.T) {
 			HostPort{"h", 5},
 			"--nnodes=2: the scheduler started only 1 (SLURM_STEP_NUM_NODES=1): the job waits for the others",
 		},
-		{"agents by task", "--nnodes=6", taskEnv, "node-rank=2 rdzv-id=slurm-12.0 rdzv-endpoint=n1 guest", [3]int{6, 6, 6}, HostPort{"n1", 28932}, ""},
-		{"at most agents by task", "--nnodes=2:6", taskEnv, "node-rank=2 rdzv-id=slurm-12.0 rdzv-endpoint=n1 guest", [3]int{2, 6, 6}, HostPort{"n1", 28932}, ""},
+		{
+			"agents by task",
+			"--nnodes=6",
+			taskEnv,
+			"node-rank=2 rdzv-id=slurm-12.0 rdzv-endpoint=n1 guest",
+			[3]int{6, 6, 6},
+			HostPort{"n1", 28932},
+			"",
+		},
+		{
+			"at most agents by task",
+			"--nnodes=2:6",
+			taskEnv,
+			"node-rank=2 rdzv-id=slurm-12.0 rdzv-endpoint=n1 guest",
+			[3]int{2, 6, 6},
+			HostPort{"n1", 28932},
+			"",
+		},
 		{
 			"jobs by task", "--nnodes=1", taskEnv, "",
 			[3]int{1, 1, 1},
@@ -118,10 +206,34 @@ func TestInfer(t *testing.T) {
 				"--nnodes=2: there are 3 nodes (SLURM_STEP_NUM_NODES=3): those above the maximum are spares",
 		},
 
-		{"a batch script", "", jobEnv, "nnodes=3 node-rank=0 rdzv-id=slurm-12 rdzv-endpoint=n1", [3]int{3, 3, 3}, HostPort{"n1", 29400}, ""},
-		{"a batch script of one node", "", "SLURM_JOB_ID=12 SLURM_JOB_NUM_NODES=1 SLURM_JOB_NODELIST=n1 SLURM_NODEID=0 SLURMD_NODENAME=n1", "nnodes=1", [3]int{1, 1, 1}, HostPort{"localhost", 0}, ""},
+		{
+			"a batch script",
+			"",
+			jobEnv,
+			"nnodes=3 node-rank=0 rdzv-id=slurm-12 rdzv-endpoint=n1",
+			[3]int{3, 3, 3},
+			HostPort{"n1", 29400},
+			"",
+		},
+		{
+			"a batch script of one node",
+			"",
+			"SLURM_JOB_ID=12 SLURM_JOB_NUM_NODES=1 SLURM_JOB_NODELIST=n1 SLURM_NODEID=0 SLURMD_NODENAME=n1",
+			"nnodes=1",
+			[3]int{1, 1, 1},
+			HostPort{"localhost", 0},
+			"",
+		},
 		{"one node of a batch script", "--nnodes=1", jobEnv, "", [3]int{1, 1, 1}, HostPort{"localhost", 0}, ""},
-		{"an agent in a batch script", "--nnodes=2:3 --rdzv-endpoint=h", jobEnv, "node-rank=0", [3]int{2, 3, 0}, HostPort{"h", 29400}, ""},
+		{
+			"an agent in a batch script",
+			"--nnodes=2:3 --rdzv-endpoint=h",
+			jobEnv,
+			"node-rank=0",
+			[3]int{2, 3, 0},
+			HostPort{"h", 29400},
+			"",
+		},
 		{
 			"one node by its master address", "--master-addr=h", jobEnv, "",
 			[3]int{1, 1, 1},
@@ -129,9 +241,33 @@ func TestInfer(t *testing.T) {
 			"SLURM_JOB_NUM_NODES=3: this is a job of one node, because --nnodes is not given",
 		},
 
-		{"an Indexed Job", "--nnodes=2", podEnv, "node-rank=1 rdzv-id=kubernetes-ml-train rdzv-endpoint=train-0.train.ml.svc.cluster.local guest", [3]int{2, 2, 2}, HostPort{"train-0.train.ml.svc.cluster.local", 29400}, ""},
-		{"an Indexed Job, own id", "--nnodes=2 --rdzv-backend=etcd --rdzv-endpoint=e --rdzv-id=a", podEnv, "node-rank=1", [3]int{2, 2, 2}, HostPort{"e", 2379}, ""},
-		{"pods with an endpoint, which others may share", "--nnodes=4 --rdzv-endpoint=h", podEnv, "node-rank=1", [3]int{4, 4, 4}, HostPort{"h", 29400}, ""},
+		{
+			"an Indexed Job",
+			"--nnodes=2",
+			podEnv,
+			"node-rank=1 rdzv-id=kubernetes-ml-train rdzv-endpoint=train-0.train.ml.svc.cluster.local guest",
+			[3]int{2, 2, 2},
+			HostPort{"train-0.train.ml.svc.cluster.local", 29400},
+			"",
+		},
+		{
+			"an Indexed Job, own id",
+			"--nnodes=2 --rdzv-backend=etcd --rdzv-endpoint=e --rdzv-id=a",
+			podEnv,
+			"node-rank=1",
+			[3]int{2, 2, 2},
+			HostPort{"e", 2379},
+			"",
+		},
+		{
+			"pods with an endpoint, which others may share",
+			"--nnodes=4 --rdzv-endpoint=h",
+			podEnv,
+			"node-rank=1",
+			[3]int{4, 4, 4},
+			HostPort{"h", 29400},
+			"",
+		},
 		{"pods that work apart", "--nnodes=1", podEnv, "", [3]int{1, 1, 1}, HostPort{"localhost", 0}, ""},
 		{
 			"a StatefulSet's pod", "", "KUBERNETES_SERVICE_HOST=10.0.0.1", "",
@@ -139,9 +275,25 @@ func TestInfer(t *testing.T) {
 			HostPort{"localhost", 0},
 			"the host name train-1: this pod is not the only one of its StatefulSet, but its job has one node, because --nnodes is not given",
 		},
-		{"a pod and MASTER_ADDR", "--nnodes=2", "KUBERNETES_SERVICE_HOST=10.0.0.1 JOB_COMPLETION_INDEX=0 MASTER_ADDR=h MASTER_PORT=23456", "node-rank=0 rdzv-endpoint=h:23456", [3]int{2, 2, 2}, HostPort{"h", 23456}, ""},
+		{
+			"a pod and MASTER_ADDR",
+			"--nnodes=2",
+			"KUBERNETES_SERVICE_HOST=10.0.0.1 JOB_COMPLETION_INDEX=0 MASTER_ADDR=h MASTER_PORT=23456",
+			"node-rank=0 rdzv-endpoint=h:23456",
+			[3]int{2, 2, 2},
+			HostPort{"h", 23456},
+			"",
+		},
 
-		{"mpirun", "", mpiEnv + "MASTER_ADDR=h", "nnodes=2 node-rank=1 rdzv-endpoint=h", [3]int{2, 2, 2}, HostPort{"h", 29400}, ""},
+		{
+			"mpirun",
+			"",
+			mpiEnv + "MASTER_ADDR=h",
+			"nnodes=2 node-rank=1 rdzv-endpoint=h",
+			[3]int{2, 2, 2},
+			HostPort{"h", 29400},
+			"",
+		},
 		{
 			"mpirun on one machine", "--nnodes=2", localEn, "node-rank=1 rdzv-endpoint=localhost guest",
 			[3]int{2, 2, 2},
@@ -149,12 +301,30 @@ func TestInfer(t *testing.T) {
 			"",
 		},
 		{"MASTER_ADDR makes no nodes", "", "MASTER_ADDR=h MASTER_PORT=1", "", [3]int{1, 1, 1}, HostPort{"localhost", 0}, ""},
-		{"MASTER_ADDR", "--nnodes=2", "MASTER_ADDR=h MASTER_PORT=1", "rdzv-endpoint=h:1", [3]int{2, 2, 2}, HostPort{"h", 1}, ""},
-		{"MASTER_ADDR goes before a list", "", stepEnv + "MASTER_ADDR=h", "nnodes=3 node-rank=1 rdzv-id=slurm-12.0 rdzv-endpoint=h", [3]int{3, 3, 3}, HostPort{"h", 28932}, ""},
+		{
+			"MASTER_ADDR",
+			"--nnodes=2",
+			"MASTER_ADDR=h MASTER_PORT=1",
+			"rdzv-endpoint=h:1",
+			[3]int{2, 2, 2},
+			HostPort{"h", 1},
+			"",
+		},
+		{
+			"MASTER_ADDR goes before a list",
+			"",
+			stepEnv + "MASTER_ADDR=h",
+			"nnodes=3 node-rank=1 rdzv-id=slurm-12.0 rdzv-endpoint=h",
+			[3]int{3, 3, 3},
+			HostPort{"h", 28932},
+			"",
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			c, err := resolveIn(surroundings{env: environ(tt.env).lookup, host: podHost, self: []string{"PROG"}}, append(strings.Fields(tt.args), "s.py")...)
+			c, err := resolveIn(
+				surroundings{env: environ(tt.env).lookup, host: podHost, self: []string{"PROG"}},
+				append(strings.Fields(tt.args), "s.py")...)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -185,29 +355,106 @@ func TestInfer(t *testing.T) {
 func TestInferRefuses(t *testing.T) {
 	const instead = "; or give --nnodes, --rdzv-endpoint and --node-rank"
 	tests := []struct{ name, args, env, want string }{
-		{"tasks", "", taskEnv, "SLURM_STEP_NUM_TASKS=6 SLURM_STEP_NUM_NODES=3: several processes were started on a node, but one agent starts all workers of a node: " +
-			"start one process per node (srun --ntasks-per-node=1 elasticrun ...), or give --nnodes=6 to make each process an agent, or --standalone to run a job in each"},
-		{"tasks beside the nodes", "--nnodes=3 --rdzv-endpoint=h", taskEnv, "SLURM_STEP_NUM_TASKS=6 SLURM_STEP_NUM_NODES=3: several processes*"},
-		{"mpirun's tasks", "", localEn, "OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_SIZE=2: several processes were started on a node*"},
-		{"too few nodes", "--nnodes=4:5", stepEnv, "--nnodes=4:5: the scheduler started only 3 (SLURM_STEP_NUM_NODES=3): give a smaller number, or start more"},
-		{"too few nodes in the allocation", "--nnodes=4", jobEnv, "--nnodes=4: the scheduler started only 3 (SLURM_JOB_NUM_NODES=3)*"},
-		{"a list", "", stepEnv + "SLURM_STEP_NODELIST=n[1-2]", "SLURM_STEP_NODELIST=n[1-2]: lists 2 nodes, but the step has SLURM_STEP_NUM_NODES=3" + instead},
-		{"a list, and no endpoint", "--nnodes=3", stepEnv + "SLURM_STEP_NODELIST=n[1-2]", "SLURM_STEP_NODELIST=n[1-2]: lists 2*"},
-		{"a number", "--rdzv-endpoint=h", stepEnv + "SLURM_STEP_NUM_NODES=3x", "SLURM_STEP_NUM_NODES=3x: must be a whole number between 1 and 1048576" + instead},
-		{"a rank for static", "--nnodes=3 --master-addr=h", stepEnv + "SLURM_NODEID=x", "SLURM_NODEID=x: must be a whole number*"},
-		{"etcd needs an endpoint", "--rdzv-backend=etcd", stepEnv, "SLURM_STEP_NUM_NODES=3: several nodes need an endpoint at which they meet: give --rdzv-endpoint=*the address of etcd"},
+		{
+			"tasks",
+			"",
+			taskEnv,
+			"SLURM_STEP_NUM_TASKS=6 SLURM_STEP_NUM_NODES=3: several processes were started on a node, but one agent starts all workers of a node: " +
+				"start one process per node (srun --ntasks-per-node=1 elasticrun ...), or give --nnodes=6 to make each process an agent, or --standalone to run a job in each",
+		},
+		{
+			"tasks beside the nodes",
+			"--nnodes=3 --rdzv-endpoint=h",
+			taskEnv,
+			"SLURM_STEP_NUM_TASKS=6 SLURM_STEP_NUM_NODES=3: several processes*",
+		},
+		{
+			"mpirun's tasks",
+			"",
+			localEn,
+			"OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_SIZE=2: several processes were started on a node*",
+		},
+		{
+			"too few nodes",
+			"--nnodes=4:5",
+			stepEnv,
+			"--nnodes=4:5: the scheduler started only 3 (SLURM_STEP_NUM_NODES=3): give a smaller number, or start more",
+		},
+		{
+			"too few nodes in the allocation",
+			"--nnodes=4",
+			jobEnv,
+			"--nnodes=4: the scheduler started only 3 (SLURM_JOB_NUM_NODES=3)*",
+		},
+		{
+			"a list",
+			"",
+			stepEnv + "SLURM_STEP_NODELIST=n[1-2]",
+			"SLURM_STEP_NODELIST=n[1-2]: lists 2 nodes, but the step has SLURM_STEP_NUM_NODES=3" + instead,
+		},
+		{
+			"a list, and no endpoint",
+			"--nnodes=3",
+			stepEnv + "SLURM_STEP_NODELIST=n[1-2]",
+			"SLURM_STEP_NODELIST=n[1-2]: lists 2*",
+		},
+		{
+			"a number",
+			"--rdzv-endpoint=h",
+			stepEnv + "SLURM_STEP_NUM_NODES=3x",
+			"SLURM_STEP_NUM_NODES=3x: must be a whole number between 1 and 1048576" + instead,
+		},
+		{
+			"a rank for static",
+			"--nnodes=3 --master-addr=h",
+			stepEnv + "SLURM_NODEID=x",
+			"SLURM_NODEID=x: must be a whole number*",
+		},
+		{
+			"etcd needs an endpoint",
+			"--rdzv-backend=etcd",
+			stepEnv,
+			"SLURM_STEP_NUM_NODES=3: several nodes need an endpoint at which they meet: give --rdzv-endpoint=*the address of etcd",
+		},
 		{"an Indexed Job", "", podEnv, "JOB_COMPLETION_INDEX=1: this pod belongs to an Indexed Job*"},
-		{"a run id that returns", "--nnodes=2 --rdzv-backend=etcd --rdzv-endpoint=e", podEnv, "--rdzv-id: the etcd backend needs a run id that no other job in the same etcd has*"},
-		{"a pod without index", "--nnodes=2", "KUBERNETES_SERVICE_HOST=10.0.0.1 JOB_COMPLETION_INDEX=7", "--nnodes=2: several nodes need an endpoint at which they meet: its pods cannot find each other*"},
-		{"mpirun without address", "", mpiEnv, "OMPI_COMM_WORLD_SIZE=2: several nodes need an endpoint at which they meet: the host of rank 0 is unknown: give it to all processes, by mpirun -x MASTER_ADDR=HOST ..., or by --rdzv-endpoint=HOST[:PORT]"},
+		{
+			"a run id that returns",
+			"--nnodes=2 --rdzv-backend=etcd --rdzv-endpoint=e",
+			podEnv,
+			"--rdzv-id: the etcd backend needs a run id that no other job in the same etcd has*",
+		},
+		{
+			"a pod without index",
+			"--nnodes=2",
+			"KUBERNETES_SERVICE_HOST=10.0.0.1 JOB_COMPLETION_INDEX=7",
+			"--nnodes=2: several nodes need an endpoint at which they meet: its pods cannot find each other*",
+		},
+		{
+			"mpirun without address",
+			"",
+			mpiEnv,
+			"OMPI_COMM_WORLD_SIZE=2: several nodes need an endpoint at which they meet: the host of rank 0 is unknown: give it to all processes, by mpirun -x MASTER_ADDR=HOST ..., or by --rdzv-endpoint=HOST[:PORT]",
+		},
 		{"a bad MASTER_ADDR", "--nnodes=2", "MASTER_ADDR=a/b", `MASTER_ADDR=a/b: "a/b" is not a host name or an address`},
-		{"a bad MASTER_PORT", "--nnodes=2", "MASTER_ADDR=h MASTER_PORT=x", `MASTER_ADDR=h MASTER_PORT=x: the port "x" must be a number between 0 and 65535`},
-		{"a bad MASTER_ADDR for static", "--nnodes=2 --node-rank=0", "MASTER_ADDR=a/b", `MASTER_ADDR=a/b: "a/b" is not a host name or an address`},
+		{
+			"a bad MASTER_PORT",
+			"--nnodes=2",
+			"MASTER_ADDR=h MASTER_PORT=x",
+			`MASTER_ADDR=h MASTER_PORT=x: the port "x" must be a number between 0 and 65535`,
+		},
+		{
+			"a bad MASTER_ADDR for static",
+			"--nnodes=2 --node-rank=0",
+			"MASTER_ADDR=a/b",
+			`MASTER_ADDR=a/b: "a/b" is not a host name or an address`,
+		},
 		{"bad nodes first", "--nnodes=x", taskEnv, "--nnodes=x: must be N or MIN:MAX*"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			_, err := resolveIn(surroundings{env: environ(tt.env).lookup, host: podHost}, append(strings.Fields(tt.args), "s.py")...)
+			_, err := resolveIn(
+				surroundings{env: environ(tt.env).lookup, host: podHost},
+				append(strings.Fields(tt.args), "s.py")...)
 			usage, ok := errors.AsType[*UsageError](err)
 			if !ok {
 				t.Fatalf("got %v (%T), want a *UsageError", err, err)
@@ -223,7 +470,11 @@ func TestInferRefuses(t *testing.T) {
 
 func TestInferLaunch(t *testing.T) {
 	env := environ(jobEnv, "SLURM_JOB_END_TIME=1800000000 SLURM_RESTART_COUNT=1")
-	c, err := resolveIn(surroundings{env: env.lookup, self: []string{"/opt/elasticrun", "--max-restarts=1", "s.py"}}, "--max-restarts=1", "s.py")
+	c, err := resolveIn(
+		surroundings{env: env.lookup, self: []string{"/opt/elasticrun", "--max-restarts=1", "s.py"}},
+		"--max-restarts=1",
+		"s.py",
+	)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -62,7 +62,10 @@ func loadWithJSON(args []string, counter Counter, noScript bool) (*Config, bool,
 // launchArgs returns the arguments of a launch, which end with command, without --json and --dry-run.
 func launchArgs(args, command []string) []string {
 	options := slices.Clone(args[:len(args)-len(command)])
-	options = slices.DeleteFunc(options, func(arg string) bool { return arg == "--json" || underscoreToDash(arg) == "--dry-run" })
+	options = slices.DeleteFunc(
+		options,
+		func(arg string) bool { return arg == "--json" || underscoreToDash(arg) == "--dry-run" },
+	)
 	return append(options, command...)
 }
 

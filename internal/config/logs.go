@@ -33,25 +33,62 @@ type Logs struct {
 
 // LogsFlags returns the table of elasticrun logs.
 func LogsFlags() []Flag {
-	return commandFlags("logs",
+	return commandFlags(
+		"logs",
 		Flag{Name: "follow", Short: "f", Kind: KindBool, Help: "Show new lines until the run has ended."},
-		Flag{Name: "rank", Kind: KindSpec, Placeholder: "RANKS", Help: "Only workers with these global ranks, such as 0,4-7.", parse: as(parseGlobalRanks)},
-		Flag{Name: "local-rank", Kind: KindSpec, Placeholder: "RANKS", Help: "Only workers with these local ranks.", parse: as(parseLocalRanks)},
-		Flag{Name: "stream", Kind: KindString, Placeholder: "NAME", Values: []string{"stdout", "stderr"}, Help: "Only stdout, or only stderr.", parse: as(parseStream)},
-		Flag{Name: "grep", Kind: KindString, Placeholder: "PATTERN", Help: "Only lines that match a regular expression (Go syntax)."},
+		Flag{
+			Name:        "rank",
+			Kind:        KindSpec,
+			Placeholder: "RANKS",
+			Help:        "Only workers with these global ranks, such as 0,4-7.",
+			parse:       as(parseGlobalRanks),
+		},
+		Flag{
+			Name:        "local-rank",
+			Kind:        KindSpec,
+			Placeholder: "RANKS",
+			Help:        "Only workers with these local ranks.",
+			parse:       as(parseLocalRanks),
+		},
+		Flag{
+			Name:        "stream",
+			Kind:        KindString,
+			Placeholder: "NAME",
+			Values:      []string{"stdout", "stderr"},
+			Help:        "Only stdout, or only stderr.",
+			parse:       as(parseStream),
+		},
+		Flag{
+			Name:        "grep",
+			Kind:        KindString,
+			Placeholder: "PATTERN",
+			Help:        "Only lines that match a regular expression (Go syntax).",
+		},
 		Flag{
 			Name: "attempt", Kind: KindSpec, Default: "all", Placeholder: "N|all", parse: as(parseAttempt),
 			Help: "Only attempt N, with all its membership changes; N.rROUND selects one of them.",
 		},
-		Flag{Name: "tail", Kind: KindInt, Default: "0", Placeholder: "N", Help: "Only the last N of the existing lines. 0 shows all.", parse: as(between(0, math.MaxInt32))},
+		Flag{
+			Name:        "tail",
+			Kind:        KindInt,
+			Default:     "0",
+			Placeholder: "N",
+			Help:        "Only the last N of the existing lines. 0 shows all.",
+			parse:       as(between(0, math.MaxInt32)),
+		},
 		Flag{
 			Name: "prefix", Kind: KindString, Placeholder: "TEMPLATE",
 			Help: "Prefix of the lines, as for --log-line-prefix. ${time} is when a line was written, and ${stream} its " +
 				"stream. Default: ${time} [${rank}] and a blank.",
 		},
 		Flag{Name: "no-prefix", Kind: KindBool, Help: "Show lines without a prefix."},
-		inherit("log-dir", withHelp("Folder that contains the runs. Default: the temporary folders of your jobs without --log-dir."), func(f *Flag) { f.Effect = Reads }),
-		inherit("config"), inherit("help"),
+		inherit(
+			"log-dir",
+			withHelp("Folder that contains the runs. Default: the temporary folders of your jobs without --log-dir."),
+			func(f *Flag) { f.Effect = Reads },
+		),
+		inherit("config"),
+		inherit("help"),
 	)
 }
 
@@ -69,7 +106,10 @@ func LoadLogs(args []string) (*Logs, error) {
 	case err != nil:
 		return nil, err
 	case len(line.command) > 0:
-		return nil, &UsageError{Where: printable.Quote(line.command[0]), Problem: "elasticrun logs shows one run at a time; to run a script of that name write ./logs"}
+		return nil, &UsageError{
+			Where:   printable.Quote(line.command[0]),
+			Problem: "elasticrun logs shows one run at a time; to run a script of that name write ./logs",
+		}
 	}
 	settings, _, err := gather(p.flags, line.options)
 	if err != nil {

@@ -71,7 +71,15 @@ func TestErrorsArePrintable(t *testing.T) {
 	}
 	for _, name := range []string{"MASTER_ADDR", "MASTER_PORT", "SLURM_JOB_NODELIST", "SLURM_NODEID", "SLURM_NNODES", "SLURMD_NODENAME", "SLURM_JOB_ID"} {
 		clean(t)
-		setEnv(t, "SLURM_JOB_ID=1", "SLURM_NNODES=2", "SLURM_STEP_ID=0", "SLURM_NODEID=0", "SLURM_JOB_NODELIST=a,b", "SLURM_STEP_NODELIST=a,b")
+		setEnv(
+			t,
+			"SLURM_JOB_ID=1",
+			"SLURM_NNODES=2",
+			"SLURM_STEP_ID=0",
+			"SLURM_NODEID=0",
+			"SLURM_JOB_NODELIST=a,b",
+			"SLURM_STEP_NODELIST=a,b",
+		)
 		t.Setenv(name, nasty)
 		try(t)
 		if _, err := LoadStatus(nil); err != nil {

@@ -51,7 +51,10 @@ var errBehindPassword = errors.New("the text after the password is no known opti
 func isPassword(key string) bool {
 	key = strings.ToLower(strings.TrimSpace(key))
 	return !strings.HasSuffix(key, "_file") &&
-		slices.ContainsFunc([]string{"pass", "pwd", "secret", "token"}, func(part string) bool { return strings.Contains(key, part) })
+		slices.ContainsFunc(
+			[]string{"pass", "pwd", "secret", "token"},
+			func(part string) bool { return strings.Contains(key, part) },
+		)
 }
 
 // redactConf removes a password, and all text after it, from the text of --rdzv-conf.
@@ -107,20 +110,45 @@ func (c *confReader) options() []confOption {
 	c10d, static := []string{rdzv.BackendC10d}, []string{rdzv.BackendStatic}
 	all := []string{rdzv.BackendC10d, rdzv.BackendEtcd, rdzv.BackendStatic}
 	return []confOption{
-		{[]string{"join_timeout", "timeout"}, dynamic, whole(&c.JoinTimeout), "seconds that a node waits for a round, or for a store that does not answer (600)"},
+		{
+			[]string{"join_timeout", "timeout"},
+			dynamic,
+			whole(&c.JoinTimeout),
+			"seconds that a node waits for a round, or for a store that does not answer (600)",
+		},
 		{[]string{"timeout"}, static, whole(&c.JoinTimeout), "seconds that a node waits for the others (900)"},
-		{[]string{"last_call_timeout"}, dynamic, whole(&c.LastCall), "seconds that the first round stays open after the minimum of nodes has joined (30)"},
+		{
+			[]string{"last_call_timeout"},
+			dynamic,
+			whole(&c.LastCall),
+			"seconds that the first round stays open after the minimum of nodes has joined (30)",
+		},
 		{[]string{"close_timeout"}, all, whole(&c.CloseTimeout), "seconds to close the rendezvous (30)"},
 		{[]string{"heartbeat_timeout"}, all, whole(&c.HeartbeatTimeout), "seconds that one keep-alive may take (5)"},
 		{[]string{"keep_alive_interval"}, all, whole(&c.KeepAliveInterval), "seconds between keep-alives (5)"},
-		{[]string{"keep_alive_max_attempt"}, all, count(&c.KeepAliveMaxAttempt), "missed keep-alives after which a node is lost (3)"},
+		{
+			[]string{"keep_alive_max_attempt"},
+			all,
+			count(&c.KeepAliveMaxAttempt),
+			"missed keep-alives after which a node is lost (3)",
+		},
 		{[]string{"read_timeout"}, all, whole(&c.ReadTimeout), "seconds to wait for one reply of the store (60)"},
-		{[]string{"join_settle"}, all, fraction(&c.JoinSettle), "seconds, decimals allowed, that a node which joins a running job waits for more nodes (0.5)"},
+		{
+			[]string{"join_settle"},
+			all,
+			fraction(&c.JoinSettle),
+			"seconds, decimals allowed, that a node which joins a running job waits for more nodes (0.5)",
+		},
 		{[]string{"result_ttl"}, all, above0(&c.ResultTTL), "seconds that the job's result is kept for late agents (600)"},
 		{[]string{"is_host"}, c10d, truth(&c.IsHost), "whether this node hosts the store (detected)"},
 		{[]string{"store_type"}, c10d, onlyTCP, "only tcp (tcp)"},
 		{[]string{"protocol"}, etcd, c.protocol, "http or https (http)"},
-		{[]string{"ca_cert", "cacert"}, etcd, text(&c.Etcd.CACert), "file with the certificate authorities for etcd's certificate (the system's)"},
+		{
+			[]string{"ca_cert", "cacert"},
+			etcd,
+			text(&c.Etcd.CACert),
+			"file with the certificate authorities for etcd's certificate (the system's)",
+		},
 		{[]string{"ssl_cert", "cert"}, etcd, text(&c.Etcd.Cert), "file with the client certificate"},
 		{[]string{"ssl_cert_key", "key"}, etcd, text(&c.Etcd.Key), "file with the key of the client certificate"},
 		{[]string{"user"}, etcd, text(&c.Etcd.User), "etcd user"},
@@ -153,7 +181,12 @@ func (c *confReader) read(items []confItem) error {
 		case item.behindPassword:
 			return errBehindPassword
 		default:
-			return fmt.Errorf("unknown option %s: the %s backend has %s", printable.Quote(item.key), c.Backend, namesOf(options, c.Backend))
+			return fmt.Errorf(
+				"unknown option %s: the %s backend has %s",
+				printable.Quote(item.key),
+				c.Backend,
+				namesOf(options, c.Backend),
+			)
 		}
 	}
 	return c.check()

@@ -38,14 +38,26 @@ func TestConf(t *testing.T) {
 		{"c10d", " join_timeout = 5 , is_host = Yes ", func(v *Rendezvous) { v.JoinTimeout, v.IsHost = 5*time.Second, &yes }},
 		{"c10d", "is_host=0", func(v *Rendezvous) { v.IsHost = &no }},
 		{"c10d", "join_timeout=5,join_timeout=6", func(v *Rendezvous) { v.JoinTimeout = 6 * time.Second }},
-		{"c10d", "last_call_timeout=1,close_timeout=2,heartbeat_timeout=3,keep_alive_interval=4,keep_alive_max_attempt=5,read_timeout=6,store_type=tcp", func(v *Rendezvous) {
-			v.LastCall, v.CloseTimeout, v.HeartbeatTimeout, v.KeepAliveInterval, v.KeepAliveMaxAttempt, v.ReadTimeout =
-				time.Second, 2*time.Second, 3*time.Second, 4*time.Second, 5, 6*time.Second
-		}},
-		{"c10d", "join_settle=0,result_ttl=1.5", func(v *Rendezvous) { v.JoinSettle, v.ResultTTL = 0, 1500*time.Millisecond }},
-		{"etcd", "etcd_prefix=/a/b/,protocol=https,ca_cert=ca,ssl_cert=c,ssl_cert_key=k,user=u,password=p=q", func(v *Rendezvous) {
-			v.Etcd = Etcd{TLS: true, CACert: "ca", Cert: "c", Key: "k", User: "u", Password: NewSecret("p=q"), Prefix: "/a/b"}
-		}},
+		{
+			"c10d",
+			"last_call_timeout=1,close_timeout=2,heartbeat_timeout=3,keep_alive_interval=4,keep_alive_max_attempt=5,read_timeout=6,store_type=tcp",
+			func(v *Rendezvous) {
+				v.LastCall, v.CloseTimeout, v.HeartbeatTimeout, v.KeepAliveInterval, v.KeepAliveMaxAttempt, v.ReadTimeout =
+					time.Second, 2*time.Second, 3*time.Second, 4*time.Second, 5, 6*time.Second
+			},
+		},
+		{
+			"c10d",
+			"join_settle=0,result_ttl=1.5",
+			func(v *Rendezvous) { v.JoinSettle, v.ResultTTL = 0, 1500*time.Millisecond },
+		},
+		{
+			"etcd",
+			"etcd_prefix=/a/b/,protocol=https,ca_cert=ca,ssl_cert=c,ssl_cert_key=k,user=u,password=p=q",
+			func(v *Rendezvous) {
+				v.Etcd = Etcd{TLS: true, CACert: "ca", Cert: "c", Key: "k", User: "u", Password: NewSecret("p=q"), Prefix: "/a/b"}
+			},
+		},
 		{"etcd", "protocol=https,cacert=ca,cert=c,key=k,user=u,password_file=f", func(v *Rendezvous) {
 			v.Etcd = Etcd{TLS: true, CACert: "ca", Cert: "c", Key: "k", User: "u", Password: NewSecret("from f")}
 		}},
@@ -67,25 +79,49 @@ func TestConfRefuses(t *testing.T) {
 		{"c10d", "join_timeout=1.5", "join_timeout=1.5 must be a whole number, at least 1"},
 		{"c10d", "join_timeout=99999999999999999999", "join_timeout=99999999999999999999 must be at most 1000000000"},
 		{"c10d", "keep_alive_max_attempt=1e9", "keep_alive_max_attempt=1e9 must be a whole number, at least 1"},
-		{"c10d", "keep_alive_interval=999999999,keep_alive_max_attempt=999999999", "keep_alive_interval × keep_alive_max_attempt must be at most 1000000000 seconds"},
+		{
+			"c10d",
+			"keep_alive_interval=999999999,keep_alive_max_attempt=999999999",
+			"keep_alive_interval × keep_alive_max_attempt must be at most 1000000000 seconds",
+		},
 		{"static", "timeout=-1", "timeout=-1 must be a whole number, at least 1"},
 		{"c10d", "is_host=maybe", "is_host=maybe must be true or false"},
 		{"c10d", "store_type=http", "store_type=http must be one of tcp"},
-		{"c10d", "store_type=file", "store_type=file is not supported: leave it out, and agents meet over TCP at --rdzv-endpoint"},
+		{
+			"c10d",
+			"store_type=file",
+			"store_type=file is not supported: leave it out, and agents meet over TCP at --rdzv-endpoint",
+		},
 		{"c10d", "join_settle=-1", "join_settle=-1 must not be negative"},
 		{"etcd", "result_ttl=0", "result_ttl=0 must be above 0"},
 		{"c10d", "timeout=5,join_timeout=5", "timeout and join_timeout are the same option: give one of them"},
 		{"etcd", "protocol=https,ca_cert=a,cacert=a", "ca_cert and cacert are the same option: give one of them"},
-		{"c10d", "join_timeut=5", "unknown option join_timeut: the c10d backend has join_timeout (or timeout), last_call_timeout, close_timeout, heartbeat_timeout, keep_alive_interval, keep_alive_max_attempt, read_timeout, join_settle, result_ttl, is_host, store_type"},
-		{"static", "x=5", "unknown option x: the static backend has timeout, close_timeout, heartbeat_timeout, keep_alive_interval, keep_alive_max_attempt, read_timeout, join_settle, result_ttl"},
-		{"etcd", "x=5", "unknown option x: the etcd backend has join_timeout (or timeout), last_call_timeout, close_timeout, heartbeat_timeout, keep_alive_interval, keep_alive_max_attempt, read_timeout, join_settle, result_ttl, protocol, ca_cert (or cacert), ssl_cert (or cert), ssl_cert_key (or key), user, password, password_file, etcd_prefix"},
+		{
+			"c10d",
+			"join_timeut=5",
+			"unknown option join_timeut: the c10d backend has join_timeout (or timeout), last_call_timeout, close_timeout, heartbeat_timeout, keep_alive_interval, keep_alive_max_attempt, read_timeout, join_settle, result_ttl, is_host, store_type",
+		},
+		{
+			"static",
+			"x=5",
+			"unknown option x: the static backend has timeout, close_timeout, heartbeat_timeout, keep_alive_interval, keep_alive_max_attempt, read_timeout, join_settle, result_ttl",
+		},
+		{
+			"etcd",
+			"x=5",
+			"unknown option x: the etcd backend has join_timeout (or timeout), last_call_timeout, close_timeout, heartbeat_timeout, keep_alive_interval, keep_alive_max_attempt, read_timeout, join_settle, result_ttl, protocol, ca_cert (or cacert), ssl_cert (or cert), ssl_cert_key (or key), user, password, password_file, etcd_prefix",
+		},
 		{"static", "rank=1", "rank is set by --node-rank"},
 		{"etcd", "protocol=ftp", "protocol=ftp must be one of http, https"},
 		{"etcd", "ca_cert=a", "certificates need protocol=https"},
 		{"etcd", "protocol=https,cert=a", "ssl_cert and ssl_cert_key belong together"},
 		{"etcd", "user=a", "user and password (or password_file) belong together"},
 		{"etcd", "user=a,password=b,password_file=c", "password and password_file are the same option: give one of them"},
-		{"etcd", "keep_alive_interval=1,keep_alive_max_attempt=1", "keep_alive_interval × keep_alive_max_attempt must be at least 2 seconds with etcd"},
+		{
+			"etcd",
+			"keep_alive_interval=1,keep_alive_max_attempt=1",
+			"keep_alive_interval × keep_alive_max_attempt must be at least 2 seconds with etcd",
+		},
 		{"c10d", "a=b,", `"" has no key: write KEY=VALUE,KEY=VALUE`},
 		{"c10d", "=b", `"=b" has no key: write KEY=VALUE,KEY=VALUE`},
 		{"c10d", "join_timeout=", "join_timeout has no value: write join_timeout=VALUE"},

@@ -27,7 +27,10 @@ func TestReferenceIsUpToDate(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := gocmp.Diff(Reference(), string(got)); diff != "" {
-		t.Errorf("docs/flags.md is not what the table says; go test ./internal/config -update rewrites it (-want +got):\n%s", diff)
+		t.Errorf(
+			"docs/flags.md is not what the table says; go test ./internal/config -update rewrites it (-want +got):\n%s",
+			diff,
+		)
 	}
 	if left := regexp.MustCompile(`(^|[^$])\{\w+\}`).FindString(Reference()); left != "" {
 		t.Errorf("the placeholder %s of reference.md was not filled in", left)
@@ -77,7 +80,8 @@ func TestTable(t *testing.T) {
 			}
 			variables[v] = true
 		}
-		if f.Name != strings.ToLower(f.Name) || strings.ContainsAny(f.Name, "_. =") || f.Help == "" || !strings.HasSuffix(f.Help, ".") {
+		if f.Name != strings.ToLower(f.Name) || strings.ContainsAny(f.Name, "_. =") || f.Help == "" ||
+			!strings.HasSuffix(f.Help, ".") {
 			t.Errorf("--%s: bad name or help", f.Name)
 		}
 		if !slices.Contains(groups(), f.Group) {

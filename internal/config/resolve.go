@@ -94,7 +94,10 @@ func readProcs(r *reader, counter Counter) int {
 		}
 		n, err := between(1, maxProcPerNode)(s)
 		if err != nil {
-			return 0, fmt.Errorf("must be auto, cpu, gpu or a number between 1 and %d; for any other device give the number", maxProcPerNode)
+			return 0, fmt.Errorf(
+				"must be auto, cpu, gpu or a number between 1 and %d; for any other device give the number",
+				maxProcPerNode,
+			)
 		}
 		return n, nil
 	})
@@ -164,7 +167,10 @@ func (c *Config) readRejoinTimeout(r *reader) time.Duration {
 		if !r.given("restart-grace") {
 			grace = "--shutdown-timeout"
 		}
-		r.fail(name, fmt.Sprintf("must be above %s (%v seconds), the time in which workers may stop", grace, c.RestartGrace.Seconds()))
+		r.fail(
+			name,
+			fmt.Sprintf("must be above %s (%v seconds), the time in which workers may stop", grace, c.RestartGrace.Seconds()),
+		)
 	case timeout < ttl:
 		r.fail(name, fmt.Sprintf("must be at least %v seconds (keep_alive_interval × keep_alive_max_attempt), "+
 			"the time after which a silent node is lost", ttl.Seconds()))

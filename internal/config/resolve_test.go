@@ -95,31 +95,67 @@ func TestResolve(t *testing.T) {
 		{"nproc number with blanks", []string{"--nproc-per-node= 8 "}, machine{}, func(c *Config) { c.NprocPerNode = 8 }},
 		{"nproc cpu", []string{"--nproc-per-node", "cpu"}, machine{cpus: 6, gpus: 2}, func(c *Config) { c.NprocPerNode = 6 }},
 		{"nproc gpu", []string{"--nproc-per-node", "gpu"}, machine{cpus: 6, gpus: 2}, func(c *Config) { c.NprocPerNode = 2 }},
-		{"nproc auto, gpus", []string{"--nproc-per-node", "auto"}, machine{cpus: 6, gpus: 2}, func(c *Config) { c.NprocPerNode = 2 }},
+		{
+			"nproc auto, gpus",
+			[]string{"--nproc-per-node", "auto"},
+			machine{cpus: 6, gpus: 2},
+			func(c *Config) { c.NprocPerNode = 2 },
+		},
 		{"nproc auto, none", []string{"--nproc-per-node", "auto"}, machine{cpus: 6}, func(c *Config) { c.NprocPerNode = 6 }},
-		{"nproc auto, unclear", []string{"--nproc-per-node", "auto"}, machine{cpus: 6, err: errors.New("no driver")}, func(c *Config) {
-			c.NprocPerNode = 6
-			c.Warnings = []string{"--nproc-per-node=auto: cannot count the GPUs, so the number of CPUs is used: no driver"}
-		}},
+		{
+			"nproc auto, unclear",
+			[]string{"--nproc-per-node", "auto"},
+			machine{cpus: 6, err: errors.New("no driver")},
+			func(c *Config) {
+				c.NprocPerNode = 6
+				c.Warnings = []string{"--nproc-per-node=auto: cannot count the GPUs, so the number of CPUs is used: no driver"}
+			},
+		},
 		{"role", []string{"--role", "trainer"}, machine{}, func(c *Config) { c.Role = "trainer" }},
 		{"virtual local rank", []string{"--virtual-local-rank"}, machine{}, func(c *Config) { c.VirtualLocalRank = true }},
 		{"numa", []string{"--numa-binding", "core-complex"}, machine{}, func(c *Config) { c.NumaBinding = "core-complex" }},
 		{"module", []string{"-m"}, machine{}, func(c *Config) { c.Module = true }},
 		{"no python", []string{"--no-python"}, machine{}, func(c *Config) { c.NoPython = true }},
 		{"start method", []string{"--start-method", "fork"}, machine{}, func(*Config) {}},
-		{"output", []string{"--log-dir", "d", "-r3", "-t", "0:1,1:2", "--local-ranks-filter", "1,0", "--duplicate-stdout-filters", "a,b,,c", "--duplicate_stderr_filters=x"}, machine{}, func(c *Config) {
-			c.LogDir = "d"
-			c.Redirects = workerlog.StdSpec{Default: 3}
-			c.Tee = workerlog.StdSpec{ByRank: []workerlog.StdRange{{RankRange: workerlog.RankRange{}, Std: 1}, {RankRange: workerlog.RankRange{First: 1, Last: 1}, Std: 2}}}
-			c.LocalRanksFilter = workerlog.RankSet{{}, {First: 1, Last: 1}}
-			c.DuplicateStdoutFilters = []string{"a", "b,c"}
-			c.DuplicateStderrFilters = []string{"x"}
-		}},
+		{
+			"output",
+			[]string{
+				"--log-dir",
+				"d",
+				"-r3",
+				"-t",
+				"0:1,1:2",
+				"--local-ranks-filter",
+				"1,0",
+				"--duplicate-stdout-filters",
+				"a,b,,c",
+				"--duplicate_stderr_filters=x",
+			},
+			machine{},
+			func(c *Config) {
+				c.LogDir = "d"
+				c.Redirects = workerlog.StdSpec{Default: 3}
+				c.Tee = workerlog.StdSpec{
+					ByRank: []workerlog.StdRange{
+						{RankRange: workerlog.RankRange{}, Std: 1},
+						{RankRange: workerlog.RankRange{First: 1, Last: 1}, Std: 2},
+					},
+				}
+				c.LocalRanksFilter = workerlog.RankSet{{}, {First: 1, Last: 1}}
+				c.DuplicateStdoutFilters = []string{"a", "b,c"}
+				c.DuplicateStderrFilters = []string{"x"}
+			},
+		},
 		{"restarts", []string{"--max-restarts", "3"}, machine{}, func(c *Config) { c.MaxRestarts = 3 }},
-		{"times", []string{"--shutdown-timeout=0", "--exit-barrier-timeout=0", "--error-exit-timeout=0", "--monitor-interval=2.5"}, machine{}, func(c *Config) {
-			c.ShutdownTimeout, c.RestartGrace, c.ExitBarrierTimeout, c.ErrorExitTimeout, c.MonitorInterval = 0, 0, 0, 0, 2500*time.Millisecond
-			c.Rendezvous.RejoinTimeout = 15 * time.Second // the time after which a silent node is lost
-		}},
+		{
+			"times",
+			[]string{"--shutdown-timeout=0", "--exit-barrier-timeout=0", "--error-exit-timeout=0", "--monitor-interval=2.5"},
+			machine{},
+			func(c *Config) {
+				c.ShutdownTimeout, c.RestartGrace, c.ExitBarrierTimeout, c.ErrorExitTimeout, c.MonitorInterval = 0, 0, 0, 0, 2500*time.Millisecond
+				c.Rendezvous.RejoinTimeout = 15 * time.Second // the time after which a silent node is lost
+			},
+		},
 		{"report", []string{"--report", "r-${node_rank}.json", "--error-exit-timeout=1.5"}, machine{}, func(c *Config) {
 			c.Report, c.ErrorExitTimeout = "r-${node_rank}.json", 1500*time.Millisecond
 		}},
@@ -130,16 +166,32 @@ func TestResolve(t *testing.T) {
 		{"decimals of seconds", []string{"--shutdown-timeout=0.25"}, machine{}, func(c *Config) {
 			c.ShutdownTimeout, c.RestartGrace, c.Rendezvous.RejoinTimeout = 250*time.Millisecond, 250*time.Millisecond, 15*time.Second
 		}},
-		{"a grace of its own for restarts", []string{"--restart-grace=60.5", "--shutdown-timeout=5"}, machine{}, func(c *Config) {
-			c.ShutdownTimeout, c.RestartGrace, c.Rendezvous.RejoinTimeout = 5*time.Second, 60500*time.Millisecond, 70500*time.Millisecond
-		}},
+		{
+			"a grace of its own for restarts",
+			[]string{"--restart-grace=60.5", "--shutdown-timeout=5"},
+			machine{},
+			func(c *Config) {
+				c.ShutdownTimeout, c.RestartGrace, c.Rendezvous.RejoinTimeout = 5*time.Second, 60500*time.Millisecond, 70500*time.Millisecond
+			},
+		},
 		{"no grace for restarts", []string{"--restart-grace=0"}, machine{}, func(c *Config) {
 			c.RestartGrace, c.Rendezvous.RejoinTimeout = 0, 15*time.Second
 		}},
-		{"membership", []string{"--restart-window=3600", "--max-node-losses=0", "--rejoin-timeout=30.5", "--grow=next-restart", "--min-uptime=0"}, machine{}, func(c *Config) {
-			v := &c.Rendezvous
-			v.RestartWindow, v.MaxNodeLosses, v.RejoinTimeout, v.Grow, v.MinUptime = time.Hour, 0, 30500*time.Millisecond, "next-restart", 0
-		}},
+		{
+			"membership",
+			[]string{
+				"--restart-window=3600",
+				"--max-node-losses=0",
+				"--rejoin-timeout=30.5",
+				"--grow=next-restart",
+				"--min-uptime=0",
+			},
+			machine{},
+			func(c *Config) {
+				v := &c.Rendezvous
+				v.RestartWindow, v.MaxNodeLosses, v.RejoinTimeout, v.Grow, v.MinUptime = time.Hour, 0, 30500*time.Millisecond, "next-restart", 0
+			},
+		},
 		{"signals", []string{"--signals-to-handle=SIGUSR1, SIGTERM,SIGUSR1"}, machine{}, func(c *Config) {
 			c.Signals, c.SignalNames = []syscall.Signal{syscall.SIGUSR1, syscall.SIGTERM}, "SIGUSR1, SIGTERM,SIGUSR1"
 		}},
@@ -192,11 +244,26 @@ func TestResolveRefuses(t *testing.T) {
 		{[]string{"--nnodes=1:", "s"}, "--nnodes=1:: must be N or MIN:MAX, each a whole number between 1 and 1048576"},
 		{[]string{"--nnodes=0:1", "s"}, "--nnodes=0:1: must be N or MIN:MAX, each a whole number between 1 and 1048576"},
 		{[]string{"--nnodes=-1", "s"}, "--nnodes=-1: must be N or MIN:MAX, each a whole number between 1 and 1048576"},
-		{[]string{"--nnodes=99999999999999999999", "s"}, "--nnodes=99999999999999999999: must be N or MIN:MAX, each a whole number between 1 and 1048576"},
-		{[]string{"--nnodes=1048577", "s"}, "--nnodes=1048577: must be N or MIN:MAX, each a whole number between 1 and 1048576"},
-		{[]string{"--nproc-per-node=0", "s"}, "--nproc-per-node=0: must be auto, cpu, gpu or a number between 1 and 65536; for any other device give the number"},
-		{[]string{"--nproc=xpu", "s"}, "--nproc-per-node=xpu: must be auto, cpu, gpu or a number between 1 and 65536; for any other device give the number"},
-		{[]string{"--nproc=2.5", "s"}, "--nproc-per-node=2.5: must be auto, cpu, gpu or a number between 1 and 65536; for any other device give the number"},
+		{
+			[]string{"--nnodes=99999999999999999999", "s"},
+			"--nnodes=99999999999999999999: must be N or MIN:MAX, each a whole number between 1 and 1048576",
+		},
+		{
+			[]string{"--nnodes=1048577", "s"},
+			"--nnodes=1048577: must be N or MIN:MAX, each a whole number between 1 and 1048576",
+		},
+		{
+			[]string{"--nproc-per-node=0", "s"},
+			"--nproc-per-node=0: must be auto, cpu, gpu or a number between 1 and 65536; for any other device give the number",
+		},
+		{
+			[]string{"--nproc=xpu", "s"},
+			"--nproc-per-node=xpu: must be auto, cpu, gpu or a number between 1 and 65536; for any other device give the number",
+		},
+		{
+			[]string{"--nproc=2.5", "s"},
+			"--nproc-per-node=2.5: must be auto, cpu, gpu or a number between 1 and 65536; for any other device give the number",
+		},
 		{[]string{"--nproc=gpu", "s"}, "--nproc-per-node=gpu: there is no GPU on this machine: give a number, or cpu"},
 		{[]string{"--role=", "s"}, `--role="": must not be empty`},
 		{[]string{"--node-rank", "-1", "s"}, "--node-rank=-1: must be between 0 and 1048576"},
@@ -205,48 +272,108 @@ func TestResolveRefuses(t *testing.T) {
 		{[]string{"--module", "--no-python", "s"}, "--module: cannot be combined with --no-python: a module needs Python"},
 		{[]string{"--run-path", "s"}, `--run-path: the script must be an absolute path, not "s"`},
 		{[]string{"--start-method=thread", "s"}, "--start-method=thread: must be one of spawn, fork, forkserver"},
-		{[]string{"--logs-specs=mine", "s"}, "--logs-specs=mine: names a Python class, which elasticrun cannot load: use --log-dir, --redirects and --tee"},
+		{
+			[]string{"--logs-specs=mine", "s"},
+			"--logs-specs=mine: names a Python class, which elasticrun cannot load: use --log-dir, --redirects and --tee",
+		},
 		{[]string{"--max-restarts=-1", "s"}, "--max-restarts=-1: must be between 0 and 1073741824"},
-		{[]string{"--max-restarts=99999999999999999999", "s"}, "--max-restarts=99999999999999999999: must be between 0 and 1073741824"},
+		{
+			[]string{"--max-restarts=99999999999999999999", "s"},
+			"--max-restarts=99999999999999999999: must be between 0 and 1073741824",
+		},
 		{[]string{"--monitor-interval=0", "s"}, "--monitor-interval=0: must be above 0"},
-		{[]string{"--monitor-interval=nan", "s"}, "--monitor-interval=nan: must be a number of seconds, or a duration such as 30s or 5m"},
+		{
+			[]string{"--monitor-interval=nan", "s"},
+			"--monitor-interval=nan: must be a number of seconds, or a duration such as 30s or 5m",
+		},
 		{[]string{"--monitor-interval=1e999", "s"}, "--monitor-interval=1e999: must be at most 1000000000 seconds"},
 		{[]string{"--shutdown-timeout=-1s", "s"}, "--shutdown-timeout=-1s: must not be negative"},
 		{[]string{"--shutdown-timeout=-1", "s"}, "--shutdown-timeout=-1: must not be negative"},
-		{[]string{"--shutdown-timeout=", "s"}, `--shutdown-timeout="": must be a number of seconds, or a duration such as 30s or 5m`},
+		{
+			[]string{"--shutdown-timeout=", "s"},
+			`--shutdown-timeout="": must be a number of seconds, or a duration such as 30s or 5m`,
+		},
 		{[]string{"--exit-barrier-timeout=-0.1", "s"}, "--exit-barrier-timeout=-0.1: must not be negative"},
-		{[]string{"--error-exit-timeout=soon", "s"}, "--error-exit-timeout=soon: must be a number of seconds, or a duration such as 30s or 5m"},
-		{[]string{"--signals-to-handle=SIGTERM,SIGKILL", "s"}, "--signals-to-handle=SIGTERM,SIGKILL: SIGKILL cannot be handled by any process"},
-		{[]string{"--signals-to-handle=SIGSTOP", "s"}, "--signals-to-handle=SIGSTOP: SIGSTOP cannot be handled by any process"},
+		{
+			[]string{"--error-exit-timeout=soon", "s"},
+			"--error-exit-timeout=soon: must be a number of seconds, or a duration such as 30s or 5m",
+		},
+		{
+			[]string{"--signals-to-handle=SIGTERM,SIGKILL", "s"},
+			"--signals-to-handle=SIGTERM,SIGKILL: SIGKILL cannot be handled by any process",
+		},
+		{
+			[]string{"--signals-to-handle=SIGSTOP", "s"},
+			"--signals-to-handle=SIGSTOP: SIGSTOP cannot be handled by any process",
+		},
 		{[]string{"--signals-to-handle=SIGCHLD", "s"}, "--signals-to-handle=SIGCHLD: SIGCHLD is used by the launcher itself"},
 		{[]string{"--log-format=xml", "s"}, "--log-format=xml: must be one of auto, console, json"},
-		{[]string{"--event-log-handler=mine", "s"}, "--event-log-handler=mine: must be one of null, console, dynamic_rendezvous"},
+		{
+			[]string{"--event-log-handler=mine", "s"},
+			"--event-log-handler=mine: must be one of null, console, dynamic_rendezvous",
+		},
 		{[]string{"--restart-window=-1", "s"}, "--restart-window=-1: must not be negative"},
 		{[]string{"--max-node-losses=often", "s"}, "--max-node-losses=often: must be a whole number"},
 		{[]string{"--grow=later", "s"}, "--grow=later: must be one of now, next-restart, never"},
 		{[]string{"--min-uptime=x", "s"}, "--min-uptime=x: must be a number of seconds, or a duration such as 30s or 5m"},
-		{[]string{"--rejoin-timeout=30", "s"}, "--rejoin-timeout=30: must be above --shutdown-timeout (30 seconds), the time in which workers may stop"},
-		{[]string{"--rejoin-timeout=40", "--restart-grace=41", "s"}, "--rejoin-timeout=40: must be above --restart-grace (41 seconds), the time in which workers may stop"},
+		{
+			[]string{"--rejoin-timeout=30", "s"},
+			"--rejoin-timeout=30: must be above --shutdown-timeout (30 seconds), the time in which workers may stop",
+		},
+		{
+			[]string{"--rejoin-timeout=40", "--restart-grace=41", "s"},
+			"--rejoin-timeout=40: must be above --restart-grace (41 seconds), the time in which workers may stop",
+		},
 		{[]string{"--restart-grace=-1", "s"}, "--restart-grace=-1: must not be negative"},
-		{[]string{"--rejoin-timeout=1", "--shutdown-timeout=0.5", "s"}, "--rejoin-timeout=1: must be at least 15 seconds (keep_alive_interval × keep_alive_max_attempt), the time after which a silent node is lost"},
-		{[]string{"--worker-store-port=0", "s"}, "--worker-store-port=0: must be N or LO-HI, each a port between 1 and 65535"},
-		{[]string{"--worker-store-port=1-65536", "s"}, "--worker-store-port=1-65536: must be N or LO-HI, each a port between 1 and 65535"},
-		{[]string{"--worker-store-port=5-", "s"}, "--worker-store-port=5-: must be N or LO-HI, each a port between 1 and 65535"},
+		{
+			[]string{"--rejoin-timeout=1", "--shutdown-timeout=0.5", "s"},
+			"--rejoin-timeout=1: must be at least 15 seconds (keep_alive_interval × keep_alive_max_attempt), the time after which a silent node is lost",
+		},
+		{
+			[]string{"--worker-store-port=0", "s"},
+			"--worker-store-port=0: must be N or LO-HI, each a port between 1 and 65535",
+		},
+		{
+			[]string{"--worker-store-port=1-65536", "s"},
+			"--worker-store-port=1-65536: must be N or LO-HI, each a port between 1 and 65535",
+		},
+		{
+			[]string{"--worker-store-port=5-", "s"},
+			"--worker-store-port=5-: must be N or LO-HI, each a port between 1 and 65535",
+		},
 		{[]string{"--worker-store-port=9-5", "s"}, "--worker-store-port=9-5: LO must not be above HI: did you mean 5-9?"},
 		{[]string{"--exit-code-map=137", "s"}, `--exit-code-map=137: "137" is not FROM=TO`},
-		{[]string{"--rdzv-id=", "s"}, `--rdzv-id="": must not be empty or contain a slash: it is part of the log folder's name`},
-		{[]string{"--rdzv-id=a/b", "s"}, "--rdzv-id=a/b: must not be empty or contain a slash: it is part of the log folder's name"},
+		{
+			[]string{"--rdzv-id=", "s"},
+			`--rdzv-id="": must not be empty or contain a slash: it is part of the log folder's name`,
+		},
+		{
+			[]string{"--rdzv-id=a/b", "s"},
+			"--rdzv-id=a/b: must not be empty or contain a slash: it is part of the log folder's name",
+		},
 		{[]string{"--rdzv-backend=", "s"}, `--rdzv-backend="": must not be empty`},
-		{[]string{"--rdzv-endpoint=host:x", "s"}, `--rdzv-endpoint=host:x: the port "x" must be a number between 0 and 65535`},
-		{[]string{"--rdzv-backend=static", "--rdzv-endpoint=host", "s"}, "--rdzv-endpoint=host: the static backend needs HOST:PORT"},
+		{
+			[]string{"--rdzv-endpoint=host:x", "s"},
+			`--rdzv-endpoint=host:x: the port "x" must be a number between 0 and 65535`,
+		},
+		{
+			[]string{"--rdzv-backend=static", "--rdzv-endpoint=host", "s"},
+			"--rdzv-endpoint=host: the static backend needs HOST:PORT",
+		},
 		{[]string{"--rdzv-backend=static", "--node-rank=1", "s"}, "--node-rank=1: must be below the number of nodes, 1"},
 		{[]string{"--rdzv-conf=a", "s"}, "--rdzv-conf=a: a has no value: write a=VALUE"},
 		{[]string{"--rdzv-conf=rank=1", "s"}, "--rdzv-conf=rank=1: rank is set by --node-rank"},
 		{[]string{"--master-port=65536", "s"}, "--master-port=65536: must be between 0 and 65535"},
 		{[]string{"--master-port=http", "s"}, "--master-port=http: must be a whole number"},
-		{[]string{"--master-addr=host:29500", "s"}, `--master-addr=host:29500: "host:29500" is not a host name or an address`},
+		{
+			[]string{"--master-addr=host:29500", "s"},
+			`--master-addr=host:29500: "host:29500" is not a host name or an address`,
+		},
 		{[]string{"--local-addr=a b", "s"}, `--local-addr="a b": "a b" is not a host name or an address`},
-		{[]string{"--role=a\nb", "--nnodes=0\n", "s"}, `--nnodes="0\n": must be N or MIN:MAX, each a whole number between 1 and 1048576`},
+		{
+			[]string{"--role=a\nb", "--nnodes=0\n", "s"},
+			`--nnodes="0\n": must be N or MIN:MAX, each a whole number between 1 and 1048576`,
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.args[0], func(t *testing.T) {
@@ -261,7 +388,8 @@ func TestResolveRefuses(t *testing.T) {
 		})
 	}
 	_, err := resolveArgs(machine{err: errors.New("driver is gone")}, "--nproc=gpu", "s")
-	if want := "--nproc-per-node=gpu: cannot count the GPUs (driver is gone): give a number"; err == nil || err.Error() != want {
+	if want := "--nproc-per-node=gpu: cannot count the GPUs (driver is gone): give a number"; err == nil ||
+		err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 }
@@ -283,9 +411,19 @@ func TestCommand(t *testing.T) {
 		program string
 		args    []string
 	}{
-		{"script", Config{Script: "train.py", ScriptArgs: []string{"--lr", "0.1"}}, "/py", []string{"-u", "train.py", "--lr", "0.1"}},
+		{
+			"script",
+			Config{Script: "train.py", ScriptArgs: []string{"--lr", "0.1"}},
+			"/py",
+			[]string{"-u", "train.py", "--lr", "0.1"},
+		},
 		{"module", Config{Script: "pkg.train", Module: true}, "/py", []string{"-u", "-m", "pkg.train"}},
-		{"program", Config{Script: "./run", NoPython: true, ScriptArgs: []string{"", "$local_rank"}}, "./run", []string{"", "$local_rank"}},
+		{
+			"program",
+			Config{Script: "./run", NoPython: true, ScriptArgs: []string{"", "$local_rank"}},
+			"./run",
+			[]string{"", "$local_rank"},
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -194,7 +194,10 @@ func checkBackend(r *reader, in rendezvousFlags) {
 		r.fail("rdzv-backend", "version 2 of etcd's API is not supported, and etcd itself has dropped it; "+
 			"use --rdzv-backend=etcd, which speaks version 3")
 	case in.Backend == "file":
-		r.fail("rdzv-backend", "there is no rendezvous by files; use c10d, with --rdzv-endpoint naming one of the nodes, or etcd")
+		r.fail(
+			"rdzv-backend",
+			"there is no rendezvous by files; use c10d, with --rdzv-endpoint naming one of the nodes, or etcd",
+		)
 	case in.Backend == rdzv.BackendEtcd && (in.RunID == NoRunID || in.RunID == "" && in.MaxNodes > 1):
 		r.fail("rdzv-id", "the etcd backend needs a run id that no other job in the same etcd has: "+
 			"give --rdzv-id=ID, the same on all nodes")
@@ -236,7 +239,10 @@ func readEndpoints(r *reader, in rendezvousFlags) []HostPort {
 			r.fail(name, "several nodes need a port that they all know")
 		}
 		if in.MaxNodes > 1 && isUnspecified(host) {
-			r.fail(name, printable.Quote(host)+" is no address that other nodes can reach: give an address of this machine, or a host name")
+			r.fail(
+				name,
+				printable.Quote(host)+" is no address that other nodes can reach: give an address of this machine, or a host name",
+			)
 		}
 		endpoints = append(endpoints, at)
 	}
@@ -292,8 +298,11 @@ func (c *Config) readHint(r *reader) {
 		r.fail("nnodes", "the static backend needs the rank of each node: give --node-rank, from 0 on "+
 			"(a scheduler can provide it: SLURM_NODEID, JOB_COMPLETION_INDEX)")
 	case static && v.Hint >= c.MaxNodes && r.inferred("node-rank"):
-		r.fail("node-rank", fmt.Sprintf("is the node's rank, because --node-rank is not given; it must be below the number of nodes, %d",
-			c.MaxNodes))
+		r.fail(
+			"node-rank",
+			fmt.Sprintf("is the node's rank, because --node-rank is not given; it must be below the number of nodes, %d",
+				c.MaxNodes),
+		)
 	case static && v.Hint >= c.MaxNodes:
 		r.fail("node-rank", fmt.Sprintf("must be below the number of nodes, %d", c.MaxNodes))
 	case static && c.MinNodes < c.MaxNodes:

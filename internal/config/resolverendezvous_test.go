@@ -16,41 +16,153 @@ func TestMeetingPoint(t *testing.T) {
 		in   rendezvousFlags
 		want meetingPoint
 	}{
-		{"nothing given", rendezvousFlags{MaxNodes: one, MasterPort: -1}, meetingPoint{"c10d", "localhost:0", "fresh", "127.0.0.1", 0}},
-		{"own run id", rendezvousFlags{MaxNodes: one, MasterPort: -1, RunID: "job"}, meetingPoint{"c10d", "localhost:0", "job", "127.0.0.1", 0}},
-		{"the run id none", rendezvousFlags{MaxNodes: one, MasterPort: -1, RunID: "none"}, meetingPoint{"c10d", "localhost:0", "none", "127.0.0.1", 0}},
-		{"master port", rendezvousFlags{MaxNodes: one, MasterPort: 29511}, meetingPoint{"c10d", "localhost:0", "fresh", "127.0.0.1", 29511}},
-		{"master address", rendezvousFlags{MaxNodes: one, MasterPort: -1, MasterAddr: "n1"}, meetingPoint{"c10d", "localhost:0", "fresh", "n1", 0}},
-		{"master address and port", rendezvousFlags{MaxNodes: one, MasterPort: 1, MasterAddr: "::1"}, meetingPoint{"c10d", "localhost:0", "fresh", "::1", 1}},
-		{"master port 0", rendezvousFlags{MaxNodes: one, MasterPort: 0}, meetingPoint{"c10d", "localhost:0", "fresh", "127.0.0.1", 0}},
-		{"node rank", rendezvousFlags{MaxNodes: one, MasterPort: -1, NodeRankGiven: true}, meetingPoint{"c10d", "localhost:0", "fresh", "127.0.0.1", 0}},
-		{"endpoint", rendezvousFlags{MaxNodes: one, MasterPort: -1, Endpoint: "h:1"}, meetingPoint{"c10d", "h:1", "fresh", "127.0.0.1", 0}},
-		{"local address", rendezvousFlags{MaxNodes: one, MasterPort: -1, LocalAddr: "10.0.0.1"}, meetingPoint{"c10d", "localhost:0", "fresh", "10.0.0.1", 0}},
-		{"local and master address", rendezvousFlags{MaxNodes: one, MasterPort: -1, LocalAddr: "10.0.0.1", MasterAddr: "m"}, meetingPoint{"c10d", "localhost:0", "fresh", "m", 0}},
+		{
+			"nothing given",
+			rendezvousFlags{MaxNodes: one, MasterPort: -1},
+			meetingPoint{"c10d", "localhost:0", "fresh", "127.0.0.1", 0},
+		},
+		{
+			"own run id",
+			rendezvousFlags{MaxNodes: one, MasterPort: -1, RunID: "job"},
+			meetingPoint{"c10d", "localhost:0", "job", "127.0.0.1", 0},
+		},
+		{
+			"the run id none",
+			rendezvousFlags{MaxNodes: one, MasterPort: -1, RunID: "none"},
+			meetingPoint{"c10d", "localhost:0", "none", "127.0.0.1", 0},
+		},
+		{
+			"master port",
+			rendezvousFlags{MaxNodes: one, MasterPort: 29511},
+			meetingPoint{"c10d", "localhost:0", "fresh", "127.0.0.1", 29511},
+		},
+		{
+			"master address",
+			rendezvousFlags{MaxNodes: one, MasterPort: -1, MasterAddr: "n1"},
+			meetingPoint{"c10d", "localhost:0", "fresh", "n1", 0},
+		},
+		{
+			"master address and port",
+			rendezvousFlags{MaxNodes: one, MasterPort: 1, MasterAddr: "::1"},
+			meetingPoint{"c10d", "localhost:0", "fresh", "::1", 1},
+		},
+		{
+			"master port 0",
+			rendezvousFlags{MaxNodes: one, MasterPort: 0},
+			meetingPoint{"c10d", "localhost:0", "fresh", "127.0.0.1", 0},
+		},
+		{
+			"node rank",
+			rendezvousFlags{MaxNodes: one, MasterPort: -1, NodeRankGiven: true},
+			meetingPoint{"c10d", "localhost:0", "fresh", "127.0.0.1", 0},
+		},
+		{
+			"endpoint",
+			rendezvousFlags{MaxNodes: one, MasterPort: -1, Endpoint: "h:1"},
+			meetingPoint{"c10d", "h:1", "fresh", "127.0.0.1", 0},
+		},
+		{
+			"local address",
+			rendezvousFlags{MaxNodes: one, MasterPort: -1, LocalAddr: "10.0.0.1"},
+			meetingPoint{"c10d", "localhost:0", "fresh", "10.0.0.1", 0},
+		},
+		{
+			"local and master address",
+			rendezvousFlags{MaxNodes: one, MasterPort: -1, LocalAddr: "10.0.0.1", MasterAddr: "m"},
+			meetingPoint{"c10d", "localhost:0", "fresh", "m", 0},
+		},
 
-		{"standalone", rendezvousFlags{Standalone: true, MaxNodes: one, MasterPort: -1}, meetingPoint{"c10d", "localhost:0", "fresh", "127.0.0.1", 0}},
+		{
+			"standalone",
+			rendezvousFlags{Standalone: true, MaxNodes: one, MasterPort: -1},
+			meetingPoint{"c10d", "localhost:0", "fresh", "127.0.0.1", 0},
+		},
 		{
 			"standalone beats all",
-			rendezvousFlags{Standalone: true, MaxNodes: one, Backend: "static", Endpoint: "h:1", RunID: "job", MasterAddr: "m", MasterPort: 2},
+			rendezvousFlags{
+				Standalone: true,
+				MaxNodes:   one,
+				Backend:    "static",
+				Endpoint:   "h:1",
+				RunID:      "job",
+				MasterAddr: "m",
+				MasterPort: 2,
+			},
 			meetingPoint{"c10d", "localhost:0", "fresh", "127.0.0.1", 0},
 		},
 
-		{"c10d", rendezvousFlags{MaxNodes: one, Backend: "c10d", MasterPort: -1}, meetingPoint{"c10d", "localhost:0", "fresh", "127.0.0.1", 0}},
-		{"c10d, endpoint", rendezvousFlags{MaxNodes: one, Backend: "c10d", Endpoint: "localhost", MasterPort: -1}, meetingPoint{"c10d", "localhost", "fresh", "127.0.0.1", 0}},
-		{"c10d ignores the master port", rendezvousFlags{MaxNodes: one, Backend: "c10d", MasterPort: 2, MasterAddr: "m"}, meetingPoint{"c10d", "localhost:0", "fresh", "127.0.0.1", 0}},
-		{"another backend", rendezvousFlags{MaxNodes: one, Backend: "etcd", MasterPort: -1}, meetingPoint{"etcd", "", "fresh", "127.0.0.1", 0}},
+		{
+			"c10d",
+			rendezvousFlags{MaxNodes: one, Backend: "c10d", MasterPort: -1},
+			meetingPoint{"c10d", "localhost:0", "fresh", "127.0.0.1", 0},
+		},
+		{
+			"c10d, endpoint",
+			rendezvousFlags{MaxNodes: one, Backend: "c10d", Endpoint: "localhost", MasterPort: -1},
+			meetingPoint{"c10d", "localhost", "fresh", "127.0.0.1", 0},
+		},
+		{
+			"c10d ignores the master port",
+			rendezvousFlags{MaxNodes: one, Backend: "c10d", MasterPort: 2, MasterAddr: "m"},
+			meetingPoint{"c10d", "localhost:0", "fresh", "127.0.0.1", 0},
+		},
+		{
+			"another backend",
+			rendezvousFlags{MaxNodes: one, Backend: "etcd", MasterPort: -1},
+			meetingPoint{"etcd", "", "fresh", "127.0.0.1", 0},
+		},
 
-		{"static", rendezvousFlags{MaxNodes: one, Backend: "static", MasterPort: -1}, meetingPoint{"static", "127.0.0.1:0", "fresh", "127.0.0.1", 0}},
-		{"static, port", rendezvousFlags{MaxNodes: one, Backend: "static", MasterPort: 5}, meetingPoint{"static", "127.0.0.1:5", "fresh", "127.0.0.1", 5}},
-		{"static, IPv6", rendezvousFlags{MaxNodes: one, Backend: "static", MasterAddr: "::1", MasterPort: 5}, meetingPoint{"static", "[::1]:5", "fresh", "::1", 5}},
-		{"static, endpoint", rendezvousFlags{MaxNodes: one, Backend: "static", Endpoint: "[::1]:7", MasterAddr: "m", MasterPort: 5}, meetingPoint{"static", "[::1]:7", "fresh", "::1", 7}},
+		{
+			"static",
+			rendezvousFlags{MaxNodes: one, Backend: "static", MasterPort: -1},
+			meetingPoint{"static", "127.0.0.1:0", "fresh", "127.0.0.1", 0},
+		},
+		{
+			"static, port",
+			rendezvousFlags{MaxNodes: one, Backend: "static", MasterPort: 5},
+			meetingPoint{"static", "127.0.0.1:5", "fresh", "127.0.0.1", 5},
+		},
+		{
+			"static, IPv6",
+			rendezvousFlags{MaxNodes: one, Backend: "static", MasterAddr: "::1", MasterPort: 5},
+			meetingPoint{"static", "[::1]:5", "fresh", "::1", 5},
+		},
+		{
+			"static, endpoint",
+			rendezvousFlags{MaxNodes: one, Backend: "static", Endpoint: "[::1]:7", MasterAddr: "m", MasterPort: 5},
+			meetingPoint{"static", "[::1]:7", "fresh", "::1", 7},
+		},
 
-		{"two nodes", rendezvousFlags{MaxNodes: two, Endpoint: "h:1", MasterPort: -1}, meetingPoint{"c10d", "h:1", "none", "", 0}},
-		{"two nodes, node rank", rendezvousFlags{MaxNodes: two, NodeRankGiven: true, MasterPort: -1}, meetingPoint{"static", "127.0.0.1:29500", "none", "127.0.0.1", 29500}},
-		{"two nodes, master address", rendezvousFlags{MaxNodes: two, MasterAddr: "m", MasterPort: -1}, meetingPoint{"static", "m:29500", "none", "m", 29500}},
-		{"two nodes, master port", rendezvousFlags{MaxNodes: two, MasterPort: 3}, meetingPoint{"static", "127.0.0.1:3", "none", "127.0.0.1", 3}},
-		{"two nodes, c10d with a node rank", rendezvousFlags{MaxNodes: two, Backend: "c10d", NodeRankGiven: true, Endpoint: "h", MasterPort: 3}, meetingPoint{"c10d", "h", "none", "", 0}},
-		{"two nodes, static", rendezvousFlags{MaxNodes: two, Backend: "static", MasterPort: -1, RunID: "job"}, meetingPoint{"static", "127.0.0.1:29500", "job", "127.0.0.1", 29500}},
+		{
+			"two nodes",
+			rendezvousFlags{MaxNodes: two, Endpoint: "h:1", MasterPort: -1},
+			meetingPoint{"c10d", "h:1", "none", "", 0},
+		},
+		{
+			"two nodes, node rank",
+			rendezvousFlags{MaxNodes: two, NodeRankGiven: true, MasterPort: -1},
+			meetingPoint{"static", "127.0.0.1:29500", "none", "127.0.0.1", 29500},
+		},
+		{
+			"two nodes, master address",
+			rendezvousFlags{MaxNodes: two, MasterAddr: "m", MasterPort: -1},
+			meetingPoint{"static", "m:29500", "none", "m", 29500},
+		},
+		{
+			"two nodes, master port",
+			rendezvousFlags{MaxNodes: two, MasterPort: 3},
+			meetingPoint{"static", "127.0.0.1:3", "none", "127.0.0.1", 3},
+		},
+		{
+			"two nodes, c10d with a node rank",
+			rendezvousFlags{MaxNodes: two, Backend: "c10d", NodeRankGiven: true, Endpoint: "h", MasterPort: 3},
+			meetingPoint{"c10d", "h", "none", "", 0},
+		},
+		{
+			"two nodes, static",
+			rendezvousFlags{MaxNodes: two, Backend: "static", MasterPort: -1, RunID: "job"},
+			meetingPoint{"static", "127.0.0.1:29500", "job", "127.0.0.1", 29500},
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -78,25 +190,46 @@ func TestRendezvousWarnings(t *testing.T) {
 			"--rdzv-id=x: has no effect with --standalone",
 			"--master-port=1: has no effect with --standalone",
 		}},
-		{[]string{"--rdzv-backend=c10d", "--master-addr=m"}, []string{"--master-addr=m: has no effect with the c10d backend"}},
-		{[]string{"--rdzv-backend=static", "--rdzv-endpoint=h:1", "--master-port=2"}, []string{"--master-port=2: has no effect with --rdzv-endpoint"}},
+		{
+			[]string{"--rdzv-backend=c10d", "--master-addr=m"},
+			[]string{"--master-addr=m: has no effect with the c10d backend"},
+		},
+		{
+			[]string{"--rdzv-backend=static", "--rdzv-endpoint=h:1", "--master-port=2"},
+			[]string{"--master-port=2: has no effect with --rdzv-endpoint"},
+		},
 		{[]string{"--rdzv-conf=timeout=120"}, nil}, // torchrun takes no notice of it
-		{[]string{"--rdzv-conf=etcd_prefix=x"}, []string{"--rdzv-conf=etcd_prefix=x: etcd_prefix has no effect with the c10d backend"}},
+		{
+			[]string{"--rdzv-conf=etcd_prefix=x"},
+			[]string{"--rdzv-conf=etcd_prefix=x: etcd_prefix has no effect with the c10d backend"},
+		},
 		{[]string{"--rdzv-backend=own", "--rdzv-endpoint=a/b", "--rdzv-conf=own=1"}, nil},
-		{[]string{"--worker-store-port=1-2"}, []string{"--worker-store-port=1-2: has no effect on one node; use --master-port"}},
+		{
+			[]string{"--worker-store-port=1-2"},
+			[]string{"--worker-store-port=1-2: has no effect on one node; use --master-port"},
+		},
 
 		{[]string{"--nnodes=2", "--rdzv-endpoint=localhost"}, []string{"--rdzv-endpoint=localhost: localhost" + loop}},
 		{[]string{"--nnodes=2", "--rdzv-endpoint=[::1]:5"}, []string{"--rdzv-endpoint=[::1]:5: ::1" + loop}},
-		{[]string{"--nnodes=2", "--rdzv-backend=etcd", "--rdzv-id=a", "--rdzv-endpoint=h,127.0.0.1:5"}, []string{"--rdzv-endpoint=h,127.0.0.1:5: 127.0.0.1" + loop}},
+		{
+			[]string{"--nnodes=2", "--rdzv-backend=etcd", "--rdzv-id=a", "--rdzv-endpoint=h,127.0.0.1:5"},
+			[]string{"--rdzv-endpoint=h,127.0.0.1:5: 127.0.0.1" + loop},
+		},
 		{[]string{"--nnodes=2", "--node-rank=1"}, []string{"--master-addr: 127.0.0.1" + loop}},
-		{[]string{"--nnodes=2", "--node-rank=1", "--master-addr=127.0.0.2"}, []string{"--master-addr=127.0.0.2: 127.0.0.2" + loop}},
+		{
+			[]string{"--nnodes=2", "--node-rank=1", "--master-addr=127.0.0.2"},
+			[]string{"--master-addr=127.0.0.2: 127.0.0.2" + loop},
+		},
 		{[]string{"--nnodes=2:3", "--node-rank=2", "--master-addr=m", "--worker-store-port=7"}, []string{
 			"--nnodes=2:3: the static backend waits for all 3 nodes, whose ranks are given",
 			"--worker-store-port=7: has no effect with the static backend, whose workers meet at the master address",
 		}},
-		{[]string{"--nnodes=2", "--rdzv-backend=etcd", "--rdzv-id=a", "--rdzv-endpoint=h", "--rdzv-conf=user=u,password=p"}, []string{
-			"--rdzv-conf=user=u,password=(hidden): the password is sent in plain text; use protocol=https",
-		}},
+		{
+			[]string{"--nnodes=2", "--rdzv-backend=etcd", "--rdzv-id=a", "--rdzv-endpoint=h", "--rdzv-conf=user=u,password=p"},
+			[]string{
+				"--rdzv-conf=user=u,password=(hidden): the password is sent in plain text; use protocol=https",
+			},
+		},
 	}
 	for _, tt := range tests {
 		c, err := resolveArgs(machine{}, append(tt.args, "s.py")...)
@@ -121,7 +254,10 @@ func TestEndpoints(t *testing.T) {
 		{[]string{"--nnodes=2", "--rdzv-endpoint= h "}, []HostPort{{"h", 29400}}},
 		{[]string{"--nnodes=2", "--rdzv-endpoint=[fd00::1]:7"}, []HostPort{{"fd00::1", 7}}},
 		{[]string{"--nnodes=2", "--rdzv-backend=etcd", "--rdzv-id=a", "--rdzv-endpoint=h"}, []HostPort{{"h", 2379}}},
-		{[]string{"--nnodes=2", "--rdzv-backend=etcd", "--rdzv-id=a", "--rdzv-endpoint=h:1, i,[::2]:3"}, []HostPort{{"h", 1}, {"i", 2379}, {"::2", 3}}},
+		{
+			[]string{"--nnodes=2", "--rdzv-backend=etcd", "--rdzv-id=a", "--rdzv-endpoint=h:1, i,[::2]:3"},
+			[]HostPort{{"h", 1}, {"i", 2379}, {"::2", 3}},
+		},
 		{[]string{"--rdzv-backend=etcd"}, nil},
 		{[]string{"--nnodes=2", "--node-rank=0", "--master-addr=m"}, []HostPort{{"m", 29500}}},
 		{[]string{"--rdzv-backend=static", "--rdzv-endpoint=h:1"}, []HostPort{{"h", 1}}},
@@ -149,21 +285,65 @@ func TestRendezvousRefuses(t *testing.T) {
 	}{
 		{[]string{"--nnodes=2", "--standalone"}, nil, "--nnodes=2: --standalone runs on one node"},
 		{[]string{"--nnodes=2"}, vars{"MASTER_PORT": "1"}, "--nnodes=2: " + noEndpoint("c10d", "")},
-		{[]string{"--nnodes=2", "--rdzv-endpoint=h:0"}, nil, "--rdzv-endpoint=h:0: several nodes need a port that they all know"},
+		{
+			[]string{"--nnodes=2", "--rdzv-endpoint=h:0"},
+			nil,
+			"--rdzv-endpoint=h:0: several nodes need a port that they all know",
+		},
 		{[]string{"--nnodes=2", "--rdzv-endpoint=h,i"}, nil, `--rdzv-endpoint=h,i: "h,i" is not a host name or an address`},
-		{[]string{"--nnodes=2", "--rdzv-endpoint=0.0.0.0"}, nil, "--rdzv-endpoint=0.0.0.0: 0.0.0.0 is no address that other nodes can reach: give an address of this machine, or a host name"},
-		{[]string{"--nnodes=2", "--rdzv-endpoint=[::]:1"}, nil, "--rdzv-endpoint=[::]:1: :: is no address that other nodes can reach: give an address of this machine, or a host name"},
-		{[]string{"--nnodes=2", "--node-rank=0", "--master-port=0"}, nil, "--master-port=0: several nodes need a port that they all know"},
-		{[]string{"--nnodes=2", "--node-rank=0", "--master-addr=0.0.0.0"}, nil, "--master-addr=0.0.0.0: is no address that other nodes can reach"},
+		{
+			[]string{"--nnodes=2", "--rdzv-endpoint=0.0.0.0"},
+			nil,
+			"--rdzv-endpoint=0.0.0.0: 0.0.0.0 is no address that other nodes can reach: give an address of this machine, or a host name",
+		},
+		{
+			[]string{"--nnodes=2", "--rdzv-endpoint=[::]:1"},
+			nil,
+			"--rdzv-endpoint=[::]:1: :: is no address that other nodes can reach: give an address of this machine, or a host name",
+		},
+		{
+			[]string{"--nnodes=2", "--node-rank=0", "--master-port=0"},
+			nil,
+			"--master-port=0: several nodes need a port that they all know",
+		},
+		{
+			[]string{"--nnodes=2", "--node-rank=0", "--master-addr=0.0.0.0"},
+			nil,
+			"--master-addr=0.0.0.0: is no address that other nodes can reach",
+		},
 		{[]string{"--nnodes=2", "--master-addr=m"}, nil, "--nnodes=2: " + staticRank},
-		{[]string{"--nnodes=2", "--master-addr=m"}, vars{"SLURM_NODEID": "x"}, "SLURM_NODEID=x: must be a whole number between 0 and 1048576; or give --nnodes, --rdzv-endpoint and --node-rank"},
-		{[]string{"--nnodes=2", "--master-addr=m"}, vars{"SLURM_NODEID": "2"}, "SLURM_NODEID=2: is the node's rank, because --node-rank is not given; it must be below the number of nodes, 2"},
-		{[]string{"--nnodes=2", "--master-addr=m", "--node-rank=2"}, vars{"SLURM_NODEID": "0"}, "--node-rank=2: must be below the number of nodes, 2"},
+		{
+			[]string{"--nnodes=2", "--master-addr=m"},
+			vars{"SLURM_NODEID": "x"},
+			"SLURM_NODEID=x: must be a whole number between 0 and 1048576; or give --nnodes, --rdzv-endpoint and --node-rank",
+		},
+		{
+			[]string{"--nnodes=2", "--master-addr=m"},
+			vars{"SLURM_NODEID": "2"},
+			"SLURM_NODEID=2: is the node's rank, because --node-rank is not given; it must be below the number of nodes, 2",
+		},
+		{
+			[]string{"--nnodes=2", "--master-addr=m", "--node-rank=2"},
+			vars{"SLURM_NODEID": "0"},
+			"--node-rank=2: must be below the number of nodes, 2",
+		},
 		{[]string{"--nnodes=2", "--rdzv-backend=etcd", "--rdzv-endpoint=h"}, nil, "--rdzv-id: " + ownID},
 		{[]string{"--rdzv-backend=etcd", "--rdzv-id=none"}, nil, "--rdzv-id=none: " + ownID},
-		{[]string{"--rdzv-backend=etcd-v2"}, nil, "--rdzv-backend=etcd-v2: version 2 of etcd's API is not supported, and etcd itself has dropped it; use --rdzv-backend=etcd, which speaks version 3"},
-		{[]string{"--rdzv-backend=file"}, nil, "--rdzv-backend=file: there is no rendezvous by files; use c10d, with --rdzv-endpoint naming one of the nodes, or etcd"},
-		{[]string{"--rdzv-backend=etcd", "--rdzv-id=a", "--rdzv-endpoint=http://h:1"}, nil, `--rdzv-endpoint=http://h:1: "http://h" is not a host name or an address`},
+		{
+			[]string{"--rdzv-backend=etcd-v2"},
+			nil,
+			"--rdzv-backend=etcd-v2: version 2 of etcd's API is not supported, and etcd itself has dropped it; use --rdzv-backend=etcd, which speaks version 3",
+		},
+		{
+			[]string{"--rdzv-backend=file"},
+			nil,
+			"--rdzv-backend=file: there is no rendezvous by files; use c10d, with --rdzv-endpoint naming one of the nodes, or etcd",
+		},
+		{
+			[]string{"--rdzv-backend=etcd", "--rdzv-id=a", "--rdzv-endpoint=http://h:1"},
+			nil,
+			`--rdzv-endpoint=http://h:1: "http://h" is not a host name or an address`,
+		},
 	}
 	for _, tt := range tests {
 		_, err := resolveIn(surroundings{env: tt.env.lookup}, append(tt.args, "s.py")...)
@@ -180,7 +360,15 @@ func TestRendezvousRefuses(t *testing.T) {
 
 // TestSeveralNodes checks every field of a job of several nodes.
 func TestSeveralNodes(t *testing.T) {
-	got, err := resolveArgs(machine{}, "--nnodes=2:4", "--rdzv-endpoint=node0", "--rdzv-id=job", "--local-addr=10.0.0.7", "--worker-store-port=29500-29510", "s.py")
+	got, err := resolveArgs(
+		machine{},
+		"--nnodes=2:4",
+		"--rdzv-endpoint=node0",
+		"--rdzv-id=job",
+		"--local-addr=10.0.0.7",
+		"--worker-store-port=29500-29510",
+		"s.py",
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -204,11 +392,23 @@ func TestScheduler(t *testing.T) {
 	}{
 		{"nothing known", "2:4", nil, -1, 0},
 		{"a number of nodes", "3", nil, -1, 3},
-		{"Slurm's step", "2:4", vars{"SLURM_STEP_ID": "0", "SLURM_STEP_NUM_NODES": "3", "SLURM_JOB_NUM_NODES": "4", "SLURM_NODEID": "2"}, 2, 3},
+		{
+			"Slurm's step",
+			"2:4",
+			vars{"SLURM_STEP_ID": "0", "SLURM_STEP_NUM_NODES": "3", "SLURM_JOB_NUM_NODES": "4", "SLURM_NODEID": "2"},
+			2,
+			3,
+		},
 		{"Slurm's step, older", "2:8", vars{"SLURM_STEP_ID": "0", "SLURM_NNODES": "5", "SLURM_NODEID": "4"}, 4, 5},
 		{"Slurm's job", "2:8", vars{"SLURM_STEP_ID": "1", "SLURM_JOB_NUM_NODES": "6", "SLURM_NNODES": "5"}, -1, 6},
 		{"Slurm's batch script", "2:8", vars{"SLURM_JOB_NUM_NODES": "6", "SLURM_NODEID": "0"}, 0, 0},
-		{"a step of one node, which others have come from", "2:4", vars{"SLURM_STEP_ID": "0", "SLURM_STEP_NUM_NODES": "1"}, -1, 0},
+		{
+			"a step of one node, which others have come from",
+			"2:4",
+			vars{"SLURM_STEP_ID": "0", "SLURM_STEP_NUM_NODES": "1"},
+			-1,
+			0,
+		},
 		{"fewer than the minimum", "3:4", vars{"SLURM_STEP_ID": "0", "SLURM_STEP_NUM_NODES": "2"}, -1, 3},
 		{"more than the maximum", "2:4", vars{"SLURM_STEP_ID": "0", "SLURM_STEP_NUM_NODES": "100"}, -1, 4},
 		{"a number of nodes goes before Slurm's", "3", vars{"SLURM_STEP_ID": "0", "SLURM_STEP_NUM_NODES": "2"}, -1, 3},
@@ -229,7 +429,14 @@ func TestScheduler(t *testing.T) {
 			}
 		})
 	}
-	c, err := resolveIn(surroundings{env: vars{"SLURM_NODEID": "1"}.lookup}, "--nnodes=2:4", "--rdzv-backend=c10d", "--rdzv-endpoint=h", "--node-rank=2", "s.py")
+	c, err := resolveIn(
+		surroundings{env: vars{"SLURM_NODEID": "1"}.lookup},
+		"--nnodes=2:4",
+		"--rdzv-backend=c10d",
+		"--rdzv-endpoint=h",
+		"--node-rank=2",
+		"s.py",
+	)
 	if err != nil || c.Rendezvous.Hint != 2 {
 		t.Errorf("--node-rank=2 beside SLURM_NODEID=1: hint %d, %v", c.Rendezvous.Hint, err)
 	}
@@ -256,7 +463,9 @@ func TestLaunchID(t *testing.T) {
 		{name: "pods, whose Job may be made again by the same name", args: "--nnodes=2", env: podEnv},
 		{name: "mpirun", args: "--nnodes=2 --rdzv-endpoint=h", env: "OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_LOCAL_SIZE=1 PMIX_NAMESPACE=p@1", want: launch{"openmpi-p-1", false}},
 	} {
-		c, err := resolveIn(surroundings{env: environ(tt.env).lookup, host: podHost, self: []string{"PROG"}}, append(strings.Fields(tt.args), "s.py")...)
+		c, err := resolveIn(
+			surroundings{env: environ(tt.env).lookup, host: podHost, self: []string{"PROG"}},
+			append(strings.Fields(tt.args), "s.py")...)
 		if err != nil {
 			t.Errorf("%s: %v", tt.name, err)
 			continue

@@ -74,7 +74,13 @@ func TestSecretPrecedence(t *testing.T) {
 		{"config file", "s.py", "", "rdzv-secret-file: f", "of the file"},
 		{"the secret itself", "s.py", "PET_RDZV_SECRET=itself", "", "itself"},
 		{"flag beats the secret itself", "--rdzv-secret-file=f s.py", "PET_RDZV_SECRET=itself", "", "of the file"},
-		{"variable beats the secret itself", "s.py", "PET_RDZV_SECRET=itself ELASTICRUN_RDZV_SECRET_FILE=f", "", "of the file"},
+		{
+			"variable beats the secret itself",
+			"s.py",
+			"PET_RDZV_SECRET=itself ELASTICRUN_RDZV_SECRET_FILE=f",
+			"",
+			"of the file",
+		},
 		{"the secret itself beats the config file", "s.py", "PET_RDZV_SECRET=itself", "rdzv-secret-file: f", "itself"},
 	}
 	for _, tt := range tests {
@@ -105,7 +111,13 @@ func TestWithoutSecrets(t *testing.T) {
 		"HOME=/h", "PET_RDZV_SECRET=s", "PET_RDZV_CONF=timeout=5,user=u,password=hush,ca_cert=x", "PET_RDZV_CONF=Passwd =hush", "PET_RDZV_SECRET=",
 		"PET_RDZV_CONF=timeout=5,password_file=/p", "ELASTICRUN_RDZV_SECRET_FILE=/f", "PASSWORD=mine", "PET_RDZV_SECRETS=x",
 	}
-	want := []string{"HOME=/h", "PET_RDZV_CONF=timeout=5,password_file=/p", "ELASTICRUN_RDZV_SECRET_FILE=/f", "PASSWORD=mine", "PET_RDZV_SECRETS=x"}
+	want := []string{
+		"HOME=/h",
+		"PET_RDZV_CONF=timeout=5,password_file=/p",
+		"ELASTICRUN_RDZV_SECRET_FILE=/f",
+		"PASSWORD=mine",
+		"PET_RDZV_SECRETS=x",
+	}
 	if diff := cmp.Diff(want, WithoutSecrets(env)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -45,7 +45,8 @@ func SimulateFlags() []Flag {
 	count := func(name, help string) Flag {
 		return Flag{Name: name, Kind: KindInt, Default: "0", Placeholder: "K", Help: help, parse: as(between(0, maxAgents))}
 	}
-	return commandFlags("simulate",
+	return commandFlags(
+		"simulate",
 		Flag{
 			Name: "agents", Kind: KindInt, Default: "100", Placeholder: "N", parse: as(between(1, maxAgents)),
 			Help: "Number of agents that start the job, each with its own connection to the store.",
@@ -62,14 +63,31 @@ func SimulateFlags() []Flag {
 		},
 		count("kill", "Agents that vanish: their connections are closed without notice."),
 		count("leave", "Agents that announce that they leave."),
-		count("cut", "Agents whose connections stay open but carry no more data. They are lost after three keep-alive intervals."),
+		count(
+			"cut",
+			"Agents whose connections stay open but carry no more data. They are lost after three keep-alive intervals.",
+		),
 		count("join", "Agents that join late."),
 		Flag{
 			Name: "rounds", Kind: KindInt, Default: "1", Placeholder: "R", parse: as(between(1, math.MaxInt16)),
 			Help: "How many times all of this happens, in this order.",
 		},
-		Flag{Name: "keep-alive", Kind: KindSeconds, Default: "5", Placeholder: "SECONDS", Help: "Time between an agent's keep-alives.", parse: as(aboveZero)},
-		Flag{Name: "timeout", Kind: KindSeconds, Default: "60", Placeholder: "SECONDS", Help: "How long each step may take.", parse: as(aboveZero)},
+		Flag{
+			Name:        "keep-alive",
+			Kind:        KindSeconds,
+			Default:     "5",
+			Placeholder: "SECONDS",
+			Help:        "Time between an agent's keep-alives.",
+			parse:       as(aboveZero),
+		},
+		Flag{
+			Name:        "timeout",
+			Kind:        KindSeconds,
+			Default:     "60",
+			Placeholder: "SECONDS",
+			Help:        "How long each step may take.",
+			parse:       as(aboveZero),
+		},
 		Flag{
 			Name: "seed", Kind: KindInt, Default: "1", Placeholder: "N", parse: as(between(0, math.MaxInt32)),
 			Help: "Selects the affected agents and the number of workers of each, 1 to 8.",
@@ -96,7 +114,10 @@ func LoadSimulate(args []string) (*Simulate, error) {
 		c.MinNodes, c.MaxNodes = nodes.low, nodes.high
 	}
 	if r.err == nil && c.fewest() < c.MinNodes {
-		r.fail("agents", fmt.Sprintf("too few: at some time %d would be left, and the job needs %d", max(0, c.fewest()), c.MinNodes))
+		r.fail(
+			"agents",
+			fmt.Sprintf("too few: at some time %d would be left, and the job needs %d", max(0, c.fewest()), c.MinNodes),
+		)
 	}
 	if r.err != nil {
 		return nil, r.err

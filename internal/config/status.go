@@ -27,15 +27,29 @@ type Status struct {
 
 // StatusFlags returns the table of elasticrun status.
 func StatusFlags() []Flag {
-	return commandFlags("status",
-		Flag{Name: "addr", Kind: KindString, Placeholder: "HOST:PORT", Help: "Ask one agent, at its --status-addr. :PORT is on this machine.", parse: as(parseStatusAddr)},
+	return commandFlags(
+		"status",
+		Flag{
+			Name:        "addr",
+			Kind:        KindString,
+			Placeholder: "HOST:PORT",
+			Help:        "Ask one agent, at its --status-addr. :PORT is on this machine.",
+			parse:       as(parseStatusAddr),
+		},
 		Flag{Name: "json", Kind: KindBool, Help: "Print JSON: one object, or with --watch one object per line."},
 		Flag{Name: "watch", Kind: KindBool, Help: "Show the status every two seconds until the job has ended."},
 		inherit("rdzv-backend", withHelp("Rendezvous backend of the job: c10d, etcd or static. Default: c10d.")),
 		inherit("rdzv-endpoint", withHelp("Where the job's nodes meet, as given to its agents.")),
-		inherit("rdzv-id", withHelp("Run id of the job. A Slurm job without a run id of its own has slurm-JOB.STEP. Default: \"none\", the id of a job of several nodes without a run id.")),
+		inherit(
+			"rdzv-id",
+			withHelp(
+				"Run id of the job. A Slurm job without a run id of its own has slurm-JOB.STEP. Default: \"none\", the id of a job of several nodes without a run id.",
+			),
+		),
 		inherit("rdzv-conf", withHelp("The job's rendezvous options. Only those that lead to the store are used.")),
-		inherit("rdzv-secret-file"), inherit("config"), inherit("help"),
+		inherit("rdzv-secret-file"),
+		inherit("config"),
+		inherit("help"),
 	)
 }
 
@@ -59,8 +73,10 @@ func resolveStatus(r *reader, from surroundings) (*Status, error) {
 	case r.given("addr"):
 		c.checkAddr(r)
 	case r.text("rdzv-endpoint") == "":
-		return nil, &UsageError{Problem: "which job? Give --rdzv-endpoint=HOST[:PORT] and, if the job has one, --rdzv-id, both as given to its agents; " +
-			"or --addr=HOST:PORT, the --status-addr of one agent, which also works for a job of one node"}
+		return nil, &UsageError{
+			Problem: "which job? Give --rdzv-endpoint=HOST[:PORT] and, if the job has one, --rdzv-id, both as given to its agents; " +
+				"or --addr=HOST:PORT, the --status-addr of one agent, which also works for a job of one node",
+		}
 	default:
 		c.readJob(r, from)
 	}

@@ -20,7 +20,16 @@ const (
 )
 
 func groups() []string {
-	return []string{groupSize, groupRendezvous, groupCommand, groupOutput, groupLife, groupBefore, groupObserve, groupLauncher}
+	return []string{
+		groupSize,
+		groupRendezvous,
+		groupCommand,
+		groupOutput,
+		groupLife,
+		groupBefore,
+		groupObserve,
+		groupLauncher,
+	}
 }
 
 // Flags returns the flag table of a launch. Flags, environment variables, config keys, value checks and documentation
@@ -54,7 +63,12 @@ func Flags() []Flag {
 		},
 		{
 			Name: "numa-binding", Kind: KindString, Placeholder: "MODE", Group: groupSize, Torchrun: true,
-			Values: []string{"node", "socket", "exclusive", "core-complex"}, parse: as(oneOf("node", "socket", "exclusive", "core-complex")),
+			Values: []string{
+				"node",
+				"socket",
+				"exclusive",
+				"core-complex",
+			}, parse: as(oneOf("node", "socket", "exclusive", "core-complex")),
 			Help: "Bind each worker to the CPUs near its GPU: node, socket, exclusive or core-complex.",
 		},
 

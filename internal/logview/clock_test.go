@@ -43,14 +43,31 @@ func TestClock(t *testing.T) {
 		}
 		got[offset] = float64(when.UnixMicro()) / 1e6
 	}
-	want := map[int64]float64{0: 10, 50: 10.5, 99: 10.99, 100: 11, 110: 11.5, 119: 11.95, 120: 61, 170: 61.5, 220: 62, 230: 66, 240: 70}
+	want := map[int64]float64{
+		0:   10,
+		50:  10.5,
+		99:  10.99,
+		100: 11,
+		110: 11.5,
+		119: 11.95,
+		120: 61,
+		170: 61.5,
+		220: 62,
+		230: 66,
+		240: 70,
+	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("seconds by offset (-want +got):\n%s", diff)
 	}
 }
 
 func TestClockSkips(t *testing.T) {
-	marks := []workerlog.Mark{{At: at(1)}, {At: at(2), Bytes: 10, Piece: 1}, {At: at(3), Bytes: 20, Piece: 2}, {At: at(4), Bytes: 30}}
+	marks := []workerlog.Mark{
+		{At: at(1)},
+		{At: at(2), Bytes: 10, Piece: 1},
+		{At: at(3), Bytes: 20, Piece: 2},
+		{At: at(4), Bytes: 30},
+	}
 	for piece, want := range map[int]struct {
 		offset int64
 		at     time.Time
@@ -81,7 +98,9 @@ func TestClockNeverGoesBack(t *testing.T) {
 		marks := rapid.SliceOfN(rapid.Custom(func(rt *rapid.T) workerlog.Mark {
 			return workerlog.Mark{
 				At: at(float64(rapid.IntRange(1, 1000).Draw(rt, "at"))), Bytes: rapid.Int64Range(0, 1000).Draw(rt, "bytes"),
-				Idle: time.Duration(rapid.IntRange(0, 3).Draw(rt, "quiet")) * time.Second, Piece: rapid.IntRange(0, 2).Draw(rt, "piece"),
+				Idle: time.Duration(
+					rapid.IntRange(0, 3).Draw(rt, "quiet"),
+				) * time.Second, Piece: rapid.IntRange(0, 2).Draw(rt, "piece"),
 			}
 		}), 0, 20).Draw(rt, "marks")
 		offsets := rapid.SliceOf(rapid.Int64Range(0, 1200)).Draw(rt, "offsets")

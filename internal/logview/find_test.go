@@ -69,7 +69,8 @@ func TestFind(t *testing.T) {
 		{"", filepath.Join(base, "no_run"), "no run in " + filepath.Join(base, "no_run")},
 		{os.DevNull, "", "/dev/null"},
 	} {
-		if got, err := Find(tt.base, tt.run); err == nil || !strings.Contains(err.Error(), tt.want) || !strings.Contains(err.Error(), "--log-dir") {
+		if got, err := Find(tt.base, tt.run); err == nil || !strings.Contains(err.Error(), tt.want) ||
+			!strings.Contains(err.Error(), "--log-dir") {
 			t.Errorf("Find(%q, %q) = %q, %v; want an error with %q", tt.base, tt.run, got, err, tt.want)
 		}
 	}

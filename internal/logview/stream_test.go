@@ -78,7 +78,9 @@ func TestStreamReadsEverything(t *testing.T) {
 		s := l.open()
 		defer s.close()
 		var got []string
-		text := rapid.SampledFrom([]string{"a", "b\n", "\n", "cc\r\n", strings.Repeat("d", 70<<10), strings.Repeat("e\n", 40<<10)})
+		text := rapid.SampledFrom(
+			[]string{"a", "b\n", "\n", "cc\r\n", strings.Repeat("d", 70<<10), strings.Repeat("e\n", 40<<10)},
+		)
 		for _, step := range rapid.SliceOf(rapid.SampledFrom([]string{"write", "write", "rotate", "read"})).Draw(rt, "steps") {
 			switch step {
 			case "write":

@@ -39,8 +39,21 @@ func write(t testing.TB, text string, path ...string) {
 func exampleRun(t *testing.T) string {
 	t.Helper()
 	run := filepath.Join(t.TempDir(), "job_abcdefgh")
-	head := workerlog.TimelineHead{RunID: "job", Host: "node1", NodeRank: 1, Base: 8, Workers: 2, Role: "r"}.String() + "\n"
-	write(t, head+"1000000 0 1 0\n2000000 1 1 0\n3000000 0 2 0\n4000000 0 1 2 quiet=1000000\n5000000 1 2 0\n", run, "attempt_0", "timeline")
+	head := workerlog.TimelineHead{
+		RunID:    "job",
+		Host:     "node1",
+		NodeRank: 1,
+		Base:     8,
+		Workers:  2,
+		Role:     "r",
+	}.String() + "\n"
+	write(
+		t,
+		head+"1000000 0 1 0\n2000000 1 1 0\n3000000 0 2 0\n4000000 0 1 2 quiet=1000000\n5000000 1 2 0\n",
+		run,
+		"attempt_0",
+		"timeline",
+	)
 	write(t, "a\nd\n", run, "attempt_0", "0", "stdout.log")
 	write(t, "c\n", run, "attempt_0", "0", "stderr.log")
 	write(t, "b\n", run, "attempt_0", "1", "stdout.log")
@@ -105,7 +118,10 @@ func TestViewShowsTimes(t *testing.T) {
 	if err := New(exampleRun(t), &out, Options{Prefix: "${time} "}).Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if want := at(1).Format("15:04:05.000") + " a\n" + at(2).Format("15:04:05.000") + " b\n"; !strings.HasPrefix(out.String(), want) {
+	if want := at(1).Format("15:04:05.000") + " a\n" + at(2).Format("15:04:05.000") + " b\n"; !strings.HasPrefix(
+		out.String(),
+		want,
+	) {
 		t.Errorf("got %q, want %q", out.String(), want)
 	}
 }
@@ -122,7 +138,8 @@ func TestViewWithoutTimeline(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := "--:--:--.--- 0 a\n--:--:--.--- 0 b\n--:--:--.--- 1 c\n--:--:--.--- 1 d\n--:--:--.--- 10 e\n"
-	if diff := cmp.Diff(want, out.String()); diff != "" || len(notes) != 1 || !strings.Contains(notes[0], "attempt_0 has no timeline") {
+	if diff := cmp.Diff(want, out.String()); diff != "" || len(notes) != 1 ||
+		!strings.Contains(notes[0], "attempt_0 has no timeline") {
 		t.Errorf("notes %q, output (-want +got):\n%s", notes, diff)
 	}
 }
@@ -268,7 +285,8 @@ func TestOnlyLogFiles(t *testing.T) {
 			}
 			var out bytes.Buffer
 			err := New(run, &out, Options{}).Run(t.Context())
-			if !errors.Is(err, ErrNoLogFile) || !strings.Contains(err.Error(), path+" "+what) || strings.Contains(out.String(), "root") {
+			if !errors.Is(err, ErrNoLogFile) || !strings.Contains(err.Error(), path+" "+what) ||
+				strings.Contains(out.String(), "root") {
 				t.Errorf("%s %s: got %v and %q", name, what, err, out.String())
 			}
 		}

@@ -34,7 +34,10 @@ func exitCodes(markdown, heading string) ([]exitCode, error) {
 		case len(cells) < 5:
 			return nil, fmt.Errorf("read the exit codes: %q has %d cells, not 3", strings.TrimSpace(row), len(cells)-2)
 		}
-		codes = append(codes, exitCode{strings.TrimSpace(cells[1]), strings.Trim(cells[2], " `"), strings.TrimSpace(cells[3])})
+		codes = append(
+			codes,
+			exitCode{strings.TrimSpace(cells[1]), strings.Trim(cells[2], " `"), strings.TrimSpace(cells[3])},
+		)
 	}
 	return codes, nil
 }

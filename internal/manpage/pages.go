@@ -58,9 +58,11 @@ func launchPage(o Options, others []string) (string, error) {
 		p.WriteString(".br\n" + synopsis(s) + "\n")
 	}
 	p.section("DESCRIPTION")
-	p.text("`elasticrun` starts the workers of a training job, watches them, restarts all of them when one fails, and reports the root cause. " +
-		"It has the command line of torchrun and gives workers the environment of torchrun. " +
-		"The same command on each of several nodes runs one job on all of them, which continues when nodes join, leave and fail.")
+	p.text(
+		"`elasticrun` starts the workers of a training job, watches them, restarts all of them when one fails, and reports the root cause. " +
+			"It has the command line of torchrun and gives workers the environment of torchrun. " +
+			"The same command on each of several nodes runs one job on all of them, which continues when nodes join, leave and fail.",
+	)
 	p.text("The first argument that is no flag is the script; the arguments after it are passed to it unchanged. " +
 		"A name is a command only as the first argument: `./store` is a script.")
 	p.text("Names of flags may have dashes or underscores, and flags of torchrun may be abbreviated. " +
@@ -79,14 +81,19 @@ func launchPage(o Options, others []string) (string, error) {
 		p.entry(bold(v.name), v.meaning)
 	}
 	p.section("FILES")
-	p.entry(bold("elasticrun.yaml"), "The config file, in the working directory or in `elasticrun/` in the user's config folder. "+
-		"It is a flat map from names of flags, without leading dashes, to values.")
+	p.entry(
+		bold("elasticrun.yaml"),
+		"The config file, in the working directory or in `elasticrun/` in the user's config folder. "+
+			"It is a flat map from names of flags, without leading dashes, to values.",
+	)
 	codes, err := exitCodes(o.ExitCodes, "")
 	if err != nil {
 		return "", err
 	}
 	p.exitStatus(codes)
-	p.text("Unless the job succeeded, the last line on stderr is machine-readable: `exit_code=`, `reason=` and more fields.")
+	p.text(
+		"Unless the job succeeded, the last line on stderr is machine-readable: `exit_code=`, `reason=` and more fields.",
+	)
 	p.section("EXAMPLES")
 	p.block("elasticrun --nproc-per-node 4 --max-restarts 1 train.py --lr 0.1\n" +
 		"elasticrun --nnodes 2:4 --rdzv-endpoint node0 --rdzv-id job7 --nproc-per-node gpu train.py\n")
@@ -99,10 +106,16 @@ func variables() []struct{ name, meaning string } {
 	return []struct{ name, meaning string }{
 		{config.SecretEnv, "The secret itself, instead of `--rdzv-secret-file`."},
 		{"PYTHON_EXEC", "The interpreter that runs the script."},
-		{"VIRTUAL_ENV", "The virtual environment whose interpreter runs the script, unless PYTHON_EXEC is set or elasticrun itself is installed in a virtual environment."},
+		{
+			"VIRTUAL_ENV",
+			"The virtual environment whose interpreter runs the script, unless PYTHON_EXEC is set or elasticrun itself is installed in a virtual environment.",
+		},
 		{"CUDA_VISIBLE_DEVICES", "The GPUs that `--nproc-per-node` counts and `--virtual-local-rank` distributes."},
 		{"OMP_NUM_THREADS", "Set to 1 for workers if it is not set and a node has several workers."},
-		{"ELASTICRUN_GPU_COUNT", "The number of GPUs that a worker sees. Set for workers if it is not set, unless only nvidia-smi knows the number."},
+		{
+			"ELASTICRUN_GPU_COUNT",
+			"The number of GPUs that a worker sees. Set for workers if it is not set, unless only nvidia-smi knows the number.",
+		},
 		{"TORCHELASTIC_ERROR_FILE", "The file to which the launcher writes the root cause of a failure, as torchrun does."},
 		{"TMPDIR", "The folder for the temporary log folders of jobs without `--log-dir`."},
 	}

@@ -54,7 +54,16 @@ func build(ctx context.Context, root, version string, t Target) ([]byte, error) 
 	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-buildvcs=false",
 		"-ldflags", "-s -w -X main.version="+version, "-o", path, "./cmd/elasticrun")
 	cmd.Dir = root
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+t.OS, "GOARCH="+t.Arch, "GOFLAGS=", "GOEXPERIMENT=", "GOAMD64=v1", "GOARM64=v8.0")
+	cmd.Env = append(
+		os.Environ(),
+		"CGO_ENABLED=0",
+		"GOOS="+t.OS,
+		"GOARCH="+t.Arch,
+		"GOFLAGS=",
+		"GOEXPERIMENT=",
+		"GOAMD64=v1",
+		"GOARM64=v8.0",
+	)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("build for %s: %w\n%s", t, err, out)
 	}

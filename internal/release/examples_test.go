@@ -74,7 +74,12 @@ func decode(t *testing.T, text string, into any) {
 func testExamples(t *testing.T, dist string) {
 	t.Helper()
 	e := newEnvironment(t)
-	e.env = append(e.env, "PATH="+filepath.Join(e.venv, "bin")+":/usr/bin:/bin", "ELASTICRUN_WHEEL="+onlyFile(t, dist, "*.whl"), "PET_RDZV_CONF=join_timeout=60")
+	e.env = append(
+		e.env,
+		"PATH="+filepath.Join(e.venv, "bin")+":/usr/bin:/bin",
+		"ELASTICRUN_WHEEL="+onlyFile(t, dist, "*.whl"),
+		"PET_RDZV_CONF=join_timeout=60",
+	)
 	for name, scripts := range map[string]func(*testing.T, string) []string{"github-actions.yml": githubScripts, "gitlab-ci.yml": gitlabScripts} {
 		t.Run(name, func(t *testing.T) {
 			e := &environment{t: t, venv: e.venv, work: e.work, mark: e.mark, env: e.env}
@@ -116,7 +121,15 @@ func (e *environment) command(script string) *exec.Cmd {
 	if err != nil {
 		testenv.Missing(e.t, "needs bash: %v", err)
 	}
-	cmd := exec.CommandContext(e.t.Context(), bash, "-e", "-o", "pipefail", "-c", strings.ReplaceAll(script, endpoint+" ", endpoint+":"+freePort(e.t)+" "))
+	cmd := exec.CommandContext(
+		e.t.Context(),
+		bash,
+		"-e",
+		"-o",
+		"pipefail",
+		"-c",
+		strings.ReplaceAll(script, endpoint+" ", endpoint+":"+freePort(e.t)+" "),
+	)
 	cmd.Dir, cmd.Env = e.work, e.env
 	return cmd
 }

@@ -68,7 +68,12 @@ func Run(ctx context.Context, o Options) error {
 func (o Options) pack(t Target, python string, binary []byte, common []file) ([]file, error) {
 	folder := "elasticrun-" + o.Version + "-" + t.String()
 	var archive, pythonArchive bytes.Buffer
-	err := writeArchive(&archive, folder, append(slices.Clone(common), file{name: "elasticrun", data: binary, executable: true}), o.Date)
+	err := writeArchive(
+		&archive,
+		folder,
+		append(slices.Clone(common), file{name: "elasticrun", data: binary, executable: true}),
+		o.Date,
+	)
 	if err != nil {
 		return nil, err
 	}

@@ -38,7 +38,14 @@ func TestRelease(t *testing.T) {
 
 func makeRelease(t *testing.T) string {
 	t.Helper()
-	o := Options{Root: "../..", Out: t.TempDir(), Version: testVersion, Date: time.Unix(1_700_000_001, 0), Targets: []Target{Host()}, Progress: io.Discard}
+	o := Options{
+		Root:     "../..",
+		Out:      t.TempDir(),
+		Version:  testVersion,
+		Date:     time.Unix(1_700_000_001, 0),
+		Targets:  []Target{Host()},
+		Progress: io.Discard,
+	}
 	if err := Run(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}

@@ -55,7 +55,10 @@ Description-Content-Type: text/markdown
 		{name: stem + ".data/scripts/elasticrun", data: w.binary, executable: true},
 		{name: stem + ".dist-info/LICENSE", data: w.license},
 		{name: stem + ".dist-info/METADATA", data: append([]byte(metadata), w.readme...)},
-		{name: stem + ".dist-info/WHEEL", data: []byte("Wheel-Version: 1.0\nGenerator: elasticrun\nRoot-Is-Purelib: false\n" + tags)},
+		{
+			name: stem + ".dist-info/WHEEL",
+			data: []byte("Wheel-Version: 1.0\nGenerator: elasticrun\nRoot-Is-Purelib: false\n" + tags),
+		},
 	}
 }
 
@@ -68,7 +71,13 @@ func (w wheel) write(to io.Writer, date time.Time) error {
 	files := byName(w.files())
 	for _, f := range files {
 		sum := sha256.Sum256(f.data)
-		record.data = fmt.Appendf(record.data, "%s,sha256=%s,%d\n", f.name, base64.RawURLEncoding.EncodeToString(sum[:]), len(f.data))
+		record.data = fmt.Appendf(
+			record.data,
+			"%s,sha256=%s,%d\n",
+			f.name,
+			base64.RawURLEncoding.EncodeToString(sum[:]),
+			len(f.data),
+		)
 	}
 	record.data = append(record.data, record.name+",,\n"...)
 	archive := zip.NewWriter(to)

@@ -41,11 +41,20 @@ func newEnvironment(t *testing.T) *environment {
 	e.script(worker)
 	for _, v := range os.Environ() { // of the machine that the tests run on, which may have its own Python
 		name, _, _ := strings.Cut(v, "=")
-		if !strings.HasPrefix(name, "PET_") && !strings.HasPrefix(name, "PYTHON") && !strings.HasPrefix(name, "PIP_") && name != "VIRTUAL_ENV" && name != "PATH" {
+		if !strings.HasPrefix(name, "PET_") && !strings.HasPrefix(name, "PYTHON") && !strings.HasPrefix(name, "PIP_") &&
+			name != "VIRTUAL_ENV" &&
+			name != "PATH" {
 			e.env = append(e.env, v)
 		}
 	}
-	e.env = append(e.env, e.mark, "PATH=/usr/bin:/bin", "PIP_NO_INDEX=1", "PIP_DISABLE_PIP_VERSION_CHECK=1", "PIP_NO_DEPS=1")
+	e.env = append(
+		e.env,
+		e.mark,
+		"PATH=/usr/bin:/bin",
+		"PIP_NO_INDEX=1",
+		"PIP_DISABLE_PIP_VERSION_CHECK=1",
+		"PIP_NO_DEPS=1",
+	)
 	t.Cleanup(func() { testenv.NothingLeft(t, e.mark) })
 	return e
 }
@@ -106,7 +115,11 @@ func testWheel(t *testing.T, dist string) {
 	if got := e.run("python", "-m", "pip", "check"); got != "No broken requirements found.\n" {
 		t.Errorf("pip check: %s", got)
 	}
-	if got := e.run("python", "-m", "pip", "show", "elasticrun"); !strings.Contains(got, "Version: 1.2.3.post4+gabcdef0\n") || !strings.Contains(got, "License: Apache-2.0\n") {
+	if got := e.run("python", "-m", "pip", "show", "elasticrun"); !strings.Contains(
+		got,
+		"Version: 1.2.3.post4+gabcdef0\n",
+	) ||
+		!strings.Contains(got, "License: Apache-2.0\n") {
 		t.Errorf("pip show: %s", got)
 	}
 	e.run("python", "-m", "pip", "uninstall", "--yes", "elasticrun")
@@ -126,7 +139,8 @@ func testWheel(t *testing.T, dist string) {
 	}
 	cmd := exec.CommandContext(t.Context(), filepath.Join(e.venv, "bin", "python"), "-m", "elasticrun", "--version")
 	cmd.Dir, cmd.Env = e.work, e.env
-	if out, err := cmd.CombinedOutput(); err == nil || bytes.Count(out, []byte("\n")) != 1 || !bytes.Contains(out, []byte("reinstall the package")) {
+	if out, err := cmd.CombinedOutput(); err == nil || bytes.Count(out, []byte("\n")) != 1 ||
+		!bytes.Contains(out, []byte("reinstall the package")) {
 		t.Errorf("without the binary: %v\n%s", err, out)
 	}
 }

@@ -28,7 +28,10 @@ func kubernetes(env Lookup, host Host) (*Facts, error) {
 	if !indexed && numbered && full != "" {
 		f.NodeRank = Value[int]{number, hostName}
 		if number > 0 { // pod 0 may be the only one, such as the pod of a notebook
-			f.Notes = append(f.Notes, hostName+": this pod is not the only one of its StatefulSet, but its job has one node, because --nnodes is not given")
+			f.Notes = append(
+				f.Notes,
+				hostName+": this pod is not the only one of its StatefulSet, but its job has one node, because --nnodes is not given",
+			)
 		}
 	}
 	mine := numbered && f.NodeRank.Known() && f.NodeRank.Is == number
@@ -41,8 +44,11 @@ func kubernetes(env Lookup, host Host) (*Facts, error) {
 		f.RunID = Value[string]{strings.Join(parts, "-"), hostName}
 	}
 	if indexed && f.NodeRank.Known() {
-		f.NoNodes = &Problem{f.NodeRank.Source, "this pod belongs to an Indexed Job, and Kubernetes does not say how many pods that has: " +
-			"give --nnodes=N, or PET_NNODES in the pod's environment; --nnodes=1 if each pod is a job of its own"}
+		f.NoNodes = &Problem{
+			f.NodeRank.Source,
+			"this pod belongs to an Indexed Job, and Kubernetes does not say how many pods that has: " +
+				"give --nnodes=N, or PET_NNODES in the pod's environment; --nnodes=1 if each pod is a job of its own",
+		}
 	}
 	if !f.Endpoint.Known() {
 		f.NoEndpoint = noPodEndpoint(f, full)
@@ -67,7 +73,10 @@ func noPodEndpoint(f *Facts, full string) string {
 		missing = append(missing, "no index (a Job with completionMode: Indexed or a StatefulSet provides one)")
 	}
 	if full == "" {
-		missing = append(missing, "no name that other pods can look up (subdomain: NAME in its spec and a headless service NAME provide one)")
+		missing = append(
+			missing,
+			"no name that other pods can look up (subdomain: NAME in its spec and a headless service NAME provide one)",
+		)
 	}
 	if missing == nil {
 		missing = []string{"a host name that does not end with its index"}

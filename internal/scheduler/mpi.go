@@ -30,8 +30,14 @@ func pmi(env Lookup, _ Host) (*Facts, error) {
 	}
 	f := &Facts{Name: PMI}
 	f.Job, _ = v.text("PMIX_NAMESPACE", "PMI_JOBID")
-	f.tasks(v, v.number(1, "PMI_SIZE"), v.number(0, "PMI_RANK", "PMIX_RANK"), v.number(1, "PMI_LOCAL_SIZE", "PALS_LOCAL_SIZE"),
-		"one process per node", "MASTER_ADDR=HOST in the environment of all")
+	f.tasks(
+		v,
+		v.number(1, "PMI_SIZE"),
+		v.number(0, "PMI_RANK", "PMIX_RANK"),
+		v.number(1, "PMI_LOCAL_SIZE", "PALS_LOCAL_SIZE"),
+		"one process per node",
+		"MASTER_ADDR=HOST in the environment of all",
+	)
 	return f, v.err
 }
 

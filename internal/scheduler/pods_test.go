@@ -23,8 +23,13 @@ func TestKubernetes(t *testing.T) {
 		NoNodes: &Problem{index.Source, noCount},
 	}
 	set := indexed
-	set.RunID, set.NoNodes, set.NodeRank, set.IsHost.Source = Value[string]{}, nil, value(2, "the host name train-2"), "the host name train-2"
-	set.Notes = []string{"the host name train-2: this pod is not the only one of its StatefulSet, but its job has one node, because --nnodes is not given"}
+	set.RunID, set.NoNodes, set.NodeRank, set.IsHost.Source = Value[string]{}, nil, value(
+		2,
+		"the host name train-2",
+	), "the host name train-2"
+	set.Notes = []string{
+		"the host name train-2: this pod is not the only one of its StatefulSet, but its job has one node, because --nnodes is not given",
+	}
 	tests := []struct {
 		name string
 		env  map[string]string
@@ -33,7 +38,13 @@ func TestKubernetes(t *testing.T) {
 		err  string
 	}{
 		{"an Indexed Job", vars(pod, "JOB_COMPLETION_INDEX=2"), Host{"train-2", hosts}, indexed, ""},
-		{"the host name is the full one", vars(pod, "JOB_COMPLETION_INDEX=2"), Host{"train-2.train.ml.svc.cluster.local", hosts}, indexed, ""},
+		{
+			"the host name is the full one",
+			vars(pod, "JOB_COMPLETION_INDEX=2"),
+			Host{"train-2.train.ml.svc.cluster.local", hosts},
+			indexed,
+			"",
+		},
 		{"an Indexed Job without subdomain", vars(pod, "JOB_COMPLETION_INDEX=2"), Host{"train-2", bare}, Facts{
 			Name: "kubernetes", Job: "train", RunID: value("kubernetes-train", "the host name train-2"), RunIDReused: true, NodeRank: index,
 			NoNodes: &Problem{index.Source, noCount}, NoEndpoint: lacks + noName + add,
@@ -48,10 +59,16 @@ func TestKubernetes(t *testing.T) {
 		{"another pod's name", vars(pod), Host{"train", "10.1.2.3 train-2.train.ml.svc.cluster.local train-2\n"}, Facts{
 			Name: "kubernetes", Job: "train", RunIDReused: true, NoEndpoint: lacks + noIndex + " and " + noName + add,
 		}, ""},
-		{"an index and another host name", vars(pod, "JOB_COMPLETION_INDEX=2"), Host{"worker", "10.1.2.3 worker.train.ml.svc.cluster.local worker"}, Facts{
-			Name: "kubernetes", Job: "worker", RunIDReused: true, NodeRank: index,
-			NoNodes: &Problem{index.Source, noCount}, NoEndpoint: lacks + "a host name that does not end with its index" + add,
-		}, ""},
+		{
+			"an index and another host name",
+			vars(pod, "JOB_COMPLETION_INDEX=2"),
+			Host{"worker", "10.1.2.3 worker.train.ml.svc.cluster.local worker"},
+			Facts{
+				Name: "kubernetes", Job: "worker", RunIDReused: true, NodeRank: index,
+				NoNodes: &Problem{index.Source, noCount}, NoEndpoint: lacks + "a host name that does not end with its index" + add,
+			},
+			"",
+		},
 		{"an index that is none", vars(pod, "JOB_COMPLETION_INDEX=two"), Host{"web", bare}, Facts{
 			Name: "kubernetes", Job: "web", RunIDReused: true, NoEndpoint: lacks + noIndex + " and " + noName + add,
 		}, "JOB_COMPLETION_INDEX=two: must be a whole number between 0 and 1048576"},
@@ -62,7 +79,10 @@ func TestKubernetes(t *testing.T) {
 			check(t, tt.want, got, tt.err, err)
 		})
 	}
-	first, _ := Detect(lookup(vars(pod, "JOB_COMPLETION_INDEX=0")), Host{"train-0", "10.1.2.3 train-0.train.ml.svc.cluster.local train-0"})
+	first, _ := Detect(
+		lookup(vars(pod, "JOB_COMPLETION_INDEX=0")),
+		Host{"train-0", "10.1.2.3 train-0.train.ml.svc.cluster.local train-0"},
+	)
 	if first.Endpoint.Is != "train-0.train.ml.svc.cluster.local" || !first.IsHost.Is {
 		t.Errorf("the first pod is told %+v", first)
 	}
@@ -83,7 +103,10 @@ func TestMPI(t *testing.T) {
 	}{
 		{"one a node", vars(ompi, "OMPI_COMM_WORLD_LOCAL_SIZE=1 PMIX_NAMESPACE=prterun-a-7@1"), Facts{
 			Name: "openmpi", Job: "prterun-a-7@1", RunID: value("openmpi-prterun-a-7-1", "the job's name prterun-a-7@1"), RunIDReused: true, PortKey: "prterun-a-7@1",
-			Nodes: value(4, "OMPI_COMM_WORLD_SIZE=4"), NodeRank: value(3, "OMPI_COMM_WORLD_RANK=3"), OneEach: ppr, NoEndpoint: open,
+			Nodes: value(
+				4,
+				"OMPI_COMM_WORLD_SIZE=4",
+			), NodeRank: value(3, "OMPI_COMM_WORLD_RANK=3"), OneEach: ppr, NoEndpoint: open,
 		}, ""},
 		{"two a node", vars(ompi, "OMPI_COMM_WORLD_LOCAL_SIZE=2"), Facts{
 			Name: "openmpi", Tasks: value(4, "OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_SIZE=2"), TaskRank: value(3, "OMPI_COMM_WORLD_RANK=3"), OneEach: ppr, NoEndpoint: open,
@@ -91,7 +114,10 @@ func TestMPI(t *testing.T) {
 		{"all on one node", vars(ompi, "OMPI_COMM_WORLD_LOCAL_SIZE=4"), Facts{
 			Name: "openmpi", Tasks: value(4, "OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_SIZE=4"), TaskRank: value(3, "OMPI_COMM_WORLD_RANK=3"), OneEach: ppr, NoEndpoint: open,
 			OneMachine: true,
-			Endpoint:   value("localhost", "OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_SIZE=4"), IsHost: value(false, "OMPI_COMM_WORLD_RANK=3"),
+			Endpoint: value(
+				"localhost",
+				"OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_SIZE=4",
+			), IsHost: value(false, "OMPI_COMM_WORLD_RANK=3"),
 		}, ""},
 		{"a single one", vars("OMPI_COMM_WORLD_SIZE=1 OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_LOCAL_SIZE=1"), Facts{
 			Name: "openmpi", Nodes: value(1, "OMPI_COMM_WORLD_SIZE=1"), NodeRank: value(0, "OMPI_COMM_WORLD_RANK=0"), OneEach: ppr, NoEndpoint: open,

@@ -37,11 +37,17 @@ func TestSlurmStep(t *testing.T) {
 	id := value("slurm-12.0", "SLURM_JOB_ID=12 SLURM_STEP_ID=0")
 	whole := Facts{
 		Name: "slurm", Job: "12", RunID: id, PortKey: "12.0", Nodes: value(3, "SLURM_STEP_NUM_NODES=3"),
-		Endpoint: value("n1", "SLURM_STEP_NODELIST=n[1-3]"), NodeRank: value(1, "SLURM_NODEID=1"), IsHost: value(false, "SLURM_NODEID=1"),
+		Endpoint: value(
+			"n1",
+			"SLURM_STEP_NODELIST=n[1-3]",
+		), NodeRank: value(1, "SLURM_NODEID=1"), IsHost: value(false, "SLURM_NODEID=1"),
 	}
 	hetero := Facts{
 		Name: "slurm", Job: "5", RunID: value("slurm-5.0", "SLURM_JOB_ID=5 SLURM_STEP_ID=0"), PortKey: "5.0", Nodes: value(3, "SLURM_STEP_NUM_NODES=3"),
-		Endpoint: value("n3", "SLURM_STEP_NODELIST=n[1-3]"), NodeRank: value(1, "SLURM_NODEID=1"), IsHost: value(false, "SLURM_NODEID=1"),
+		Endpoint: value(
+			"n3",
+			"SLURM_STEP_NODELIST=n[1-3]",
+		), NodeRank: value(1, "SLURM_NODEID=1"), IsHost: value(false, "SLURM_NODEID=1"),
 	}
 	tests := []struct {
 		name   string
@@ -63,25 +69,64 @@ func TestSlurmStep(t *testing.T) {
 			f.Deadline = value(time.Unix(1800000000, 0), "SLURM_JOB_END_TIME=1800000000")
 		}, ""},
 		{"no time limit", vars(step3, "SLURM_JOB_END_TIME=never"), whole, nil, ""},
-		{"older Slurm", vars("SLURM_JOBID=12 SLURM_STEPID=0 SLURM_NNODES=3 SLURM_NODELIST=n[1-3] SLURM_NODEID=1"), whole, func(f *Facts) {
-			f.RunID.Source, f.Nodes.Source, f.Endpoint.Source = "SLURM_JOBID=12 SLURM_STEPID=0", "SLURM_NNODES=3", "SLURM_NODELIST=n[1-3]"
-		}, ""},
-		{"a node of a larger job", vars(step3, "SLURM_STEP_NUM_NODES=1 SLURM_JOB_NUM_NODES=3 SLURM_STEP_NODELIST=n2 SLURM_NODEID=0 SLURM_STEP_NUM_TASKS=1 SLURM_PROCID=0"), whole, func(f *Facts) {
-			f.Nodes, f.Endpoint = value(1, "SLURM_STEP_NUM_NODES=1"), value("n2", "SLURM_STEP_NODELIST=n2")
-			f.NodeRank, f.IsHost = value(0, "SLURM_NODEID=0"), value(true, "SLURM_NODEID=0")
-			f.Notes = []string{"slurm job 12 has 3 nodes, but this step has one: it is a job of one node"}
-		}, ""},
-		{"nodes listed in an order of their own", vars(step3, "SLURM_STEP_NODELIST=n[3,2,1] SLURM_NODEID=2 SLURMD_NODENAME=n3"), whole, func(f *Facts) {
-			f.Endpoint = value("n3", "SLURM_STEP_NODELIST=n[3,2,1]")
-			f.NodeRank = value(0, "SLURMD_NODENAME=n3 SLURM_STEP_NODELIST=n[3,2,1]")
-			f.IsHost = value(true, f.NodeRank.Source)
-		}, ""},
+		{
+			"older Slurm",
+			vars("SLURM_JOBID=12 SLURM_STEPID=0 SLURM_NNODES=3 SLURM_NODELIST=n[1-3] SLURM_NODEID=1"),
+			whole,
+			func(f *Facts) {
+				f.RunID.Source, f.Nodes.Source, f.Endpoint.Source = "SLURM_JOBID=12 SLURM_STEPID=0", "SLURM_NNODES=3", "SLURM_NODELIST=n[1-3]"
+			},
+			"",
+		},
+		{
+			"a node of a larger job",
+			vars(
+				step3,
+				"SLURM_STEP_NUM_NODES=1 SLURM_JOB_NUM_NODES=3 SLURM_STEP_NODELIST=n2 SLURM_NODEID=0 SLURM_STEP_NUM_TASKS=1 SLURM_PROCID=0",
+			),
+			whole,
+			func(f *Facts) {
+				f.Nodes, f.Endpoint = value(1, "SLURM_STEP_NUM_NODES=1"), value("n2", "SLURM_STEP_NODELIST=n2")
+				f.NodeRank, f.IsHost = value(0, "SLURM_NODEID=0"), value(true, "SLURM_NODEID=0")
+				f.Notes = []string{"slurm job 12 has 3 nodes, but this step has one: it is a job of one node"}
+			},
+			"",
+		},
+		{
+			"nodes listed in an order of their own",
+			vars(step3, "SLURM_STEP_NODELIST=n[3,2,1] SLURM_NODEID=2 SLURMD_NODENAME=n3"),
+			whole,
+			func(f *Facts) {
+				f.Endpoint = value("n3", "SLURM_STEP_NODELIST=n[3,2,1]")
+				f.NodeRank = value(0, "SLURMD_NODENAME=n3 SLURM_STEP_NODELIST=n[3,2,1]")
+				f.IsHost = value(true, f.NodeRank.Source)
+			},
+			"",
+		},
 		{"two tasks a node", vars(step3, "SLURM_STEP_NUM_TASKS=6 SLURM_PROCID=3"), whole, func(f *Facts) {
-			f.Tasks, f.TaskRank, f.OneEach = value(6, "SLURM_STEP_NUM_TASKS=6"), value(3, "SLURM_PROCID=3"), "srun --ntasks-per-node=1 elasticrun ..."
+			f.Tasks, f.TaskRank, f.OneEach = value(
+				6,
+				"SLURM_STEP_NUM_TASKS=6",
+			), value(
+				3,
+				"SLURM_PROCID=3",
+			), "srun --ntasks-per-node=1 elasticrun ..."
 		}, ""},
-		{"two tasks on some nodes", vars(step3, "SLURM_STEP_NUM_TASKS= SLURM_STEP_TASKS_PER_NODE=2(x2),1 SLURM_PROCID=3"), whole, func(f *Facts) {
-			f.Tasks, f.TaskRank, f.OneEach = value(5, "SLURM_STEP_TASKS_PER_NODE=2(x2),1"), value(3, "SLURM_PROCID=3"), "srun --ntasks-per-node=1 elasticrun ..."
-		}, ""},
+		{
+			"two tasks on some nodes",
+			vars(step3, "SLURM_STEP_NUM_TASKS= SLURM_STEP_TASKS_PER_NODE=2(x2),1 SLURM_PROCID=3"),
+			whole,
+			func(f *Facts) {
+				f.Tasks, f.TaskRank, f.OneEach = value(
+					5,
+					"SLURM_STEP_TASKS_PER_NODE=2(x2),1",
+				), value(
+					3,
+					"SLURM_PROCID=3",
+				), "srun --ntasks-per-node=1 elasticrun ..."
+			},
+			"",
+		},
 		{"a heterogeneous job", vars(het), hetero, nil, ""},
 		{"its first node", vars(het, "SLURM_NODEID=0 SLURMD_NODENAME=n3"), hetero, func(f *Facts) {
 			f.NodeRank, f.IsHost = value(0, "SLURM_NODEID=0"), value(true, "SLURM_NODEID=0")
@@ -90,15 +135,33 @@ func TestSlurmStep(t *testing.T) {
 			f.NodeRank = value(1, "SLURMD_NODENAME=n1 SLURM_STEP_NODELIST=n[1-3]")
 			f.IsHost = value(false, f.NodeRank.Source)
 		}, ""},
-		{"one component's id", vars(het, "SLURM_JOB_ID=6 SLURM_HET_JOB_ID=5"), hetero, func(f *Facts) { f.RunID.Source = "SLURM_HET_JOB_ID=5 SLURM_STEP_ID=0" }, ""},
-		{"a step of one component", vars(het, "SLURM_STEP_NUM_NODES=2 SLURM_STEP_NODELIST=n[1-2] SLURM_STEP_NUM_TASKS=2"), hetero, func(f *Facts) {
-			f.Nodes, f.Endpoint = value(2, "SLURM_STEP_NUM_NODES=2"), value("n1", "SLURM_STEP_NODELIST=n[1-2]")
-			f.NodeRank = value(0, "SLURMD_NODENAME=n1 SLURM_STEP_NODELIST=n[1-2]")
-			f.IsHost = value(true, f.NodeRank.Source)
-		}, ""},
+		{
+			"one component's id",
+			vars(het, "SLURM_JOB_ID=6 SLURM_HET_JOB_ID=5"),
+			hetero,
+			func(f *Facts) { f.RunID.Source = "SLURM_HET_JOB_ID=5 SLURM_STEP_ID=0" },
+			"",
+		},
+		{
+			"a step of one component",
+			vars(het, "SLURM_STEP_NUM_NODES=2 SLURM_STEP_NODELIST=n[1-2] SLURM_STEP_NUM_TASKS=2"),
+			hetero,
+			func(f *Facts) {
+				f.Nodes, f.Endpoint = value(2, "SLURM_STEP_NUM_NODES=2"), value("n1", "SLURM_STEP_NODELIST=n[1-2]")
+				f.NodeRank = value(0, "SLURMD_NODENAME=n1 SLURM_STEP_NODELIST=n[1-2]")
+				f.IsHost = value(true, f.NodeRank.Source)
+			},
+			"",
+		},
 
 		{"components that are not listed", vars(het, "SLURM_JOB_NODELIST_HET_GROUP_0="), hetero, func(f *Facts) {
-			f.Endpoint, f.NodeRank = value("n1", "SLURM_STEP_NODELIST=n[1-3]"), value(0, "SLURMD_NODENAME=n1 SLURM_STEP_NODELIST=n[1-3]")
+			f.Endpoint, f.NodeRank = value(
+				"n1",
+				"SLURM_STEP_NODELIST=n[1-3]",
+			), value(
+				0,
+				"SLURMD_NODENAME=n1 SLURM_STEP_NODELIST=n[1-3]",
+			)
 			f.IsHost = value(true, f.NodeRank.Source)
 		}, ""},
 
@@ -115,11 +178,23 @@ func TestSlurmStep(t *testing.T) {
 		{"a broken list", vars(step3, "SLURM_STEP_NODELIST=n[1-3"), whole, func(f *Facts) {
 			f.Endpoint, f.IsHost = Value[string]{}, Value[bool]{}
 		}, `SLURM_STEP_NODELIST=n[1-3: host list "n[1-3", character 2: [ is not closed`},
-		{"another machine", vars(step3, "SLURMD_NODENAME=n9"), whole, func(f *Facts) { f.IsHost = Value[bool]{} }, "SLURMD_NODENAME=n9: is not in SLURM_STEP_NODELIST=n[1-3]"},
+		{
+			"another machine",
+			vars(step3, "SLURMD_NODENAME=n9"),
+			whole,
+			func(f *Facts) { f.IsHost = Value[bool]{} },
+			"SLURMD_NODENAME=n9: is not in SLURM_STEP_NODELIST=n[1-3]",
+		},
 		{"no number", vars(step3, "SLURM_STEP_NUM_NODES=many"), whole, func(f *Facts) {
 			f.Nodes, f.Endpoint, f.IsHost = Value[int]{}, Value[string]{}, Value[bool]{}
 		}, "SLURM_STEP_NUM_NODES=many: must be a whole number between 1 and 1048576"},
-		{"no number of tasks", vars(step3, "SLURM_STEP_NUM_TASKS= SLURM_STEP_TASKS_PER_NODE=2(3)"), whole, nil, `SLURM_STEP_TASKS_PER_NODE=2(3): "2(3)" must be a number, or N(xTIMES)`},
+		{
+			"no number of tasks",
+			vars(step3, "SLURM_STEP_NUM_TASKS= SLURM_STEP_TASKS_PER_NODE=2(3)"),
+			whole,
+			nil,
+			`SLURM_STEP_TASKS_PER_NODE=2(3): "2(3)" must be a number, or N(xTIMES)`,
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -161,10 +236,25 @@ func TestSlurmAllocation(t *testing.T) {
 	}{
 		{"a batch script", vars(batch), size3 + options, ""},
 		{"a batch script's own step", vars(batch, "SLURM_STEP_ID=4294967291"), size3 + options, ""},
-		{"the shell of salloc, on a node", vars(batch, "SLURM_STEP_ID=4294967290 SLURM_STEP_NUM_NODES=1 SLURM_STEP_NODELIST=n1"), size3 + options, ""},
-		{"the shell of salloc, elsewhere", vars("SLURM_JOB_ID=12 SLURM_JOB_NUM_NODES=3 SLURM_JOB_NODELIST=n[1-3]"), size3 + options, ""},
+		{
+			"the shell of salloc, on a node",
+			vars(batch, "SLURM_STEP_ID=4294967290 SLURM_STEP_NUM_NODES=1 SLURM_STEP_NODELIST=n1"),
+			size3 + options,
+			"",
+		},
+		{
+			"the shell of salloc, elsewhere",
+			vars("SLURM_JOB_ID=12 SLURM_JOB_NUM_NODES=3 SLURM_JOB_NODELIST=n[1-3]"),
+			size3 + options,
+			"",
+		},
 		{"one node", vars(batch, "SLURM_JOB_NUM_NODES=1 SLURM_JOB_NODELIST=n1"), "", ""},
-		{"one node, elsewhere", vars("SLURM_JOB_ID=12 SLURM_JOB_NUM_NODES=1 SLURM_JOB_NODELIST=n1"), "", "slurm job 12 has the node n1, which may not be this machine: srun --ntasks=1 elasticrun ... starts there"},
+		{
+			"one node, elsewhere",
+			vars("SLURM_JOB_ID=12 SLURM_JOB_NUM_NODES=1 SLURM_JOB_NODELIST=n1"),
+			"",
+			"slurm job 12 has the node n1, which may not be this machine: srun --ntasks=1 elasticrun ... starts there",
+		},
 		{"CPUs by task", vars(batch, "SLURM_CPUS_PER_TASK=4"), size3 + options + " --cpus-per-task=8", ""},
 		{"CPUs by task, for srun", vars(batch, "SRUN_CPUS_PER_TASK=4"), size3 + options + " --cpus-per-task=8", ""},
 		{
@@ -172,15 +262,23 @@ func TestSlurmAllocation(t *testing.T) {
 			"SLURM_CPUS_PER_TASK=4: an agent may get only this number of its node's CPUs, because the nodes have different numbers of CPUs",
 		},
 		{"GPUs by task", vars(batch, "SLURM_GPUS_PER_TASK=2"), size3 + options + " --gpus-per-node=4", ""},
-		{"GPUs of a kind by task", vars(batch, "SLURM_GPUS_PER_TASK=a100:1"), size3 + options + " --gpus-per-node=a100:2", ""},
+		{
+			"GPUs of a kind by task",
+			vars(batch, "SLURM_GPUS_PER_TASK=a100:1"),
+			size3 + options + " --gpus-per-node=a100:2",
+			"",
+		},
 		{
 			"GPUs by task, uneven", vars(batch, "SLURM_GPUS_PER_TASK=1 SLURM_TASKS_PER_NODE=2(x2),1"), size3 + options,
 			"SLURM_GPUS_PER_TASK=1: an agent may get only this number of its node's GPUs; use --gpus-per-node instead",
 		},
 		{
 			"a heterogeneous job",
-			vars(batch, "SLURM_JOB_NUM_NODES=1 SLURM_JOB_NODELIST=n3 SLURM_HET_SIZE=2 SLURM_JOB_NUM_NODES_HET_GROUP_0=1 SLURM_JOB_NODELIST_HET_GROUP_0=n3",
-				"SLURM_JOB_NUM_NODES_HET_GROUP_1=2 SLURM_JOB_NODELIST_HET_GROUP_1=n[1-2]"),
+			vars(
+				batch,
+				"SLURM_JOB_NUM_NODES=1 SLURM_JOB_NODELIST=n3 SLURM_HET_SIZE=2 SLURM_JOB_NUM_NODES_HET_GROUP_0=1 SLURM_JOB_NODELIST_HET_GROUP_0=n3",
+				"SLURM_JOB_NUM_NODES_HET_GROUP_1=2 SLURM_JOB_NODELIST_HET_GROUP_1=n[1-2]",
+			),
 			"--het-group=0 --nodes=1 --ntasks=1 " + options + " PROG ARG : --het-group=1 --nodes=2 --ntasks=2 " + options, "",
 		},
 		{"nobody knows how many", vars("SLURM_JOB_ID=12"), "", ""},
@@ -204,7 +302,9 @@ func TestSlurmAllocation(t *testing.T) {
 		})
 	}
 	f, _ := Detect(lookup(vars(batch)), Host{})
-	if f.Nodes != value(3, "SLURM_JOB_NUM_NODES=3") || f.Endpoint != value("n1", "SLURM_JOB_NODELIST=n[1-3]") || f.RunID.Is != "slurm-12" || f.PortKey != "" {
+	if f.Nodes != value(3, "SLURM_JOB_NUM_NODES=3") || f.Endpoint != value("n1", "SLURM_JOB_NODELIST=n[1-3]") ||
+		f.RunID.Is != "slurm-12" ||
+		f.PortKey != "" {
 		t.Errorf("the batch script is told %+v", f)
 	}
 }
@@ -212,7 +312,10 @@ func TestSlurmAllocation(t *testing.T) {
 // For srun a lone colon starts the next component of the job, at any position.
 func TestLaunchCommandColon(t *testing.T) {
 	const script = `printf '<%s>' "$0" "$@"`
-	command := LaunchCommand([][]string{{"--nodes=2"}, {"--nodes=1"}}, []string{"sh", "-c", script, "it's", "", "a b", ":", "$x"})
+	command := LaunchCommand(
+		[][]string{{"--nodes=2"}, {"--nodes=1"}},
+		[]string{"sh", "-c", script, "it's", "", "a b", ":", "$x"},
+	)
 	var colons []int
 	for i, word := range command {
 		if word == ":" {
@@ -251,16 +354,35 @@ func TestMasterAddr(t *testing.T) {
 		{"alone", vars("MASTER_ADDR=h MASTER_PORT=29511"), "h:29511 MASTER_ADDR=h MASTER_PORT=29511", "plain", false},
 		{"without port", vars("MASTER_ADDR=h"), "h MASTER_ADDR=h", "plain", false},
 		{"IPv6", vars("MASTER_ADDR=fd00::1 MASTER_PORT=5"), "[fd00::1]:5 MASTER_ADDR=fd00::1 MASTER_PORT=5", "plain", false},
-		{"IPv6 in brackets", vars("MASTER_ADDR=[fd00::1] MASTER_PORT=5"), "[fd00::1]:5 MASTER_ADDR=[fd00::1] MASTER_PORT=5", "plain", false},
+		{
+			"IPv6 in brackets",
+			vars("MASTER_ADDR=[fd00::1] MASTER_PORT=5"),
+			"[fd00::1]:5 MASTER_ADDR=[fd00::1] MASTER_PORT=5",
+			"plain",
+			false,
+		},
 		{"a port alone", vars("MASTER_PORT=29511"), " ", "", false},
 		{"empty", vars("MASTER_ADDR="), " ", "", false},
-		{"before Slurm's", vars(step3, "MASTER_ADDR=h"), "h MASTER_ADDR=h, overriding SLURM_STEP_NODELIST=n[1-3]", "slurm", false},
-		{"the same as Slurm's", vars(step3, "MASTER_ADDR=n1 MASTER_PORT=7"), "n1:7 MASTER_ADDR=n1 MASTER_PORT=7", "slurm", true},
+		{
+			"before Slurm's",
+			vars(step3, "MASTER_ADDR=h"),
+			"h MASTER_ADDR=h, overriding SLURM_STEP_NODELIST=n[1-3]",
+			"slurm",
+			false,
+		},
+		{
+			"the same as Slurm's",
+			vars(step3, "MASTER_ADDR=n1 MASTER_PORT=7"),
+			"n1:7 MASTER_ADDR=n1 MASTER_PORT=7",
+			"slurm",
+			true,
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			f, err := Detect(lookup(tt.env), Host{})
-			if got := f.Endpoint.Is + " " + f.Endpoint.Source; err != nil || got != tt.want || f.Name != tt.scheduler || f.IsHost.Known() != tt.knowsIsHost {
+			if got := f.Endpoint.Is + " " + f.Endpoint.Source; err != nil || got != tt.want || f.Name != tt.scheduler ||
+				f.IsHost.Known() != tt.knowsIsHost {
 				t.Errorf("got %q by %s, is host %v, %v", got, f.Name, f.IsHost, err)
 			}
 		})

@@ -75,7 +75,10 @@ func (v *variables) step(f *Facts) {
 		f.NodeRank = Value[int]{}
 	}
 	if all, set := v.env("SLURM_JOB_NUM_NODES"); set && f.Nodes.Is == 1 && all != "1" {
-		f.Notes = append(f.Notes, fmt.Sprintf("slurm job %s has %s nodes, but this step has one: it is a job of one node", f.Job, all))
+		f.Notes = append(
+			f.Notes,
+			fmt.Sprintf("slurm job %s has %s nodes, but this step has one: it is a job of one node", f.Job, all),
+		)
 	}
 	v.stepTasks(f)
 	v.stepHosts(f)

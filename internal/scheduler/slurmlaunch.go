@@ -24,7 +24,14 @@ func (v *variables) allocation(f *Facts) {
 	first := components[0]
 	if f.Nodes.Is == 1 {
 		if f.NodeRank = (Value[int]{}); first.list != "" && !v.set("SLURMD_NODENAME") {
-			f.Notes = append(f.Notes, fmt.Sprintf("slurm job %s has the node %s, which may not be this machine: srun --ntasks=1 elasticrun ... starts there", f.Job, first.list))
+			f.Notes = append(
+				f.Notes,
+				fmt.Sprintf(
+					"slurm job %s has the node %s, which may not be this machine: srun --ntasks=1 elasticrun ... starts there",
+					f.Job,
+					first.list,
+				),
+			)
 		}
 		return
 	}

@@ -46,7 +46,11 @@ func newMetrics(s Snapshot) *metrics {
 		rank:       desc("worker_rank", "Rank of the worker in the whole job.", "local_rank"),
 		began: desc("worker_start_time_seconds", "When the worker was started, as Unix time, while it runs.",
 			"local_rank"),
-		cpu:      desc("worker_cpu_cores", "CPU usage of the worker and its descendants since the previous measurement, in cores.", "local_rank"),
+		cpu: desc(
+			"worker_cpu_cores",
+			"CPU usage of the worker and its descendants since the previous measurement, in cores.",
+			"local_rank",
+		),
 		rss:      desc("worker_resident_memory_bytes", "Resident memory of the worker and its descendants.", "local_rank"),
 		procs:    desc("worker_processes", "Number of processes: the worker and its descendants.", "local_rank"),
 		gpuBusy:  desc("gpu_utilization_ratio", "Share of recent time in which the GPU was busy, 0 to 1.", "gpu"),

@@ -92,17 +92,17 @@ func TestObserver(t *testing.T) {
 
 // What fails is asked once.
 func TestProbeGivesUp(t *testing.T) {
-	asked, told := 0, 0
+	asked, failed := 0, 0
 	p := probe[int]{
 		ask:    func(context.Context) (int, error) { asked++; return 7, errors.New("broken") },
-		failed: func(error) { told++ },
+		failed: func(error) { failed++ },
 	}
 	for range 3 {
 		if got := p.get(t.Context(), t.Context()); got != 0 {
 			t.Errorf("got %d", got)
 		}
 	}
-	if asked != 1 || told != 1 {
-		t.Errorf("asked %d times, told %d times", asked, told)
+	if asked != 1 || failed != 1 {
+		t.Errorf("asked %d times, failed %d times", asked, failed)
 	}
 }

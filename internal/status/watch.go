@@ -79,8 +79,10 @@ func showSnapshots(
 			if v.Empty() {
 				return true, &config.UsageError{
 					Where: "--rdzv-id=" + cfg.RunID,
-					Problem: fmt.Sprintf("the store at %s has no such run: check the run id; the run may not have started, or have ended",
-						cfg.Rendezvous.Endpoint),
+					Problem: fmt.Sprintf(
+						"the store at %s has no such run: check the run id; the run may not have started, or have ended",
+						cfg.Rendezvous.Endpoint,
+					),
 				}
 			}
 			complete = v.Outcome != nil || !shown && v.Complete()

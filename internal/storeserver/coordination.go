@@ -102,8 +102,11 @@ type dataDirError struct {
 }
 
 func (e *dataDirError) Error() string {
-	return fmt.Sprintf("the store ends because it cannot write to --data-dir=%s: %s; free space there or fix the disk, then start the store again: its jobs resume",
-		e.dir, strings.TrimPrefix(e.err.Error(), coord.ErrUnavailable.Error()+": "))
+	return fmt.Sprintf(
+		"the store ends because it cannot write to --data-dir=%s: %s; free space there or fix the disk, then start the store again: its jobs resume",
+		e.dir,
+		strings.TrimPrefix(e.err.Error(), coord.ErrUnavailable.Error()+": "),
+	)
 }
 
 // Unwrap lets errors.Is find rdzv.ErrConnection.

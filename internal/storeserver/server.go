@@ -91,7 +91,9 @@ func stopStore(
 	select {
 	case finished := <-done:
 		if !finished {
-			log.Warn().Int("connections", server.Stats().Open).Msg("--grace is over: connections with an unfinished request are closed")
+			log.Warn().
+				Int("connections", server.Stats().Open).
+				Msg("--grace is over: connections with an unfinished request are closed")
 			_ = server.Close()
 		}
 		return nil

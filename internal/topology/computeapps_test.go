@@ -36,7 +36,8 @@ esac`
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
-			if (err != nil) != (tt.err != "") || err != nil && !strings.HasSuffix(err.Error(), "which processes use GPUs: "+tt.err) {
+			if (err != nil) != (tt.err != "") ||
+				err != nil && !strings.HasSuffix(err.Error(), "which processes use GPUs: "+tt.err) {
 				t.Errorf("error %v", err)
 			}
 		})
@@ -119,7 +120,10 @@ func FuzzParseLoad(f *testing.F) {
 }
 
 func TestLoad(t *testing.T) {
-	dir := fakeSMI(t, `[ "$1" = --query-gpu=index,utilization.gpu,memory.used,memory.total ] && echo '0, 7 %, 3 MiB, 8 MiB'`)
+	dir := fakeSMI(
+		t,
+		`[ "$1" = --query-gpu=index,utilization.gpu,memory.used,memory.total ] && echo '0, 7 %, 3 MiB, 8 MiB'`,
+	)
 	c := FindComputeApps(GPUOptions{Root: fstest.MapFS{}, Env: environment(map[string]string{"PATH": dir})})
 	if c == nil {
 		t.Fatal("no nvidia-smi")

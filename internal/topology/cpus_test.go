@@ -89,11 +89,21 @@ func TestLimitCPUs(t *testing.T) {
 		{"v1 without limit", v1(v1Mount, "/user", "sys/fs/cgroup/cpu,cpuacct/user", "-1"), 16},
 		{
 			"v1 container without namespace",
-			v1(strings.Replace(v1Mount, " / /sys", " /docker/abc /sys", 1), "/docker/abc", "sys/fs/cgroup/cpu,cpuacct", "500000"), 5,
+			v1(
+				strings.Replace(v1Mount, " / /sys", " /docker/abc /sys", 1),
+				"/docker/abc",
+				"sys/fs/cgroup/cpu,cpuacct",
+				"500000",
+			), 5,
 		},
 		{
 			"v1 below a container's root",
-			v1(strings.Replace(v1Mount, " / /sys", " /docker/abc /sys", 1), "/docker/abc/x", "sys/fs/cgroup/cpu,cpuacct/x", "500000"), 5,
+			v1(
+				strings.Replace(v1Mount, " / /sys", " /docker/abc /sys", 1),
+				"/docker/abc/x",
+				"sys/fs/cgroup/cpu,cpuacct/x",
+				"500000",
+			), 5,
 		},
 	}
 	for _, tt := range tests {

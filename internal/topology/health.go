@@ -58,7 +58,12 @@ func Health(ctx context.Context, opts GPUOptions) ([]GPUHealth, error) {
 	}
 	out, err := runSMI(ctx, program, timeout, "--query-gpu="+healthFields)
 	if err != nil && ctx.Err() == nil && strings.Contains(err.Error(), "is not a valid field") {
-		out, err = runSMI(ctx, program, timeout, "--query-gpu="+strings.ReplaceAll(healthFields, "clocks_event_reasons", "clocks_throttle_reasons"))
+		out, err = runSMI(
+			ctx,
+			program,
+			timeout,
+			"--query-gpu="+strings.ReplaceAll(healthFields, "clocks_event_reasons", "clocks_throttle_reasons"),
+		)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("ask %s for the state of the GPUs: %w", program, err)
@@ -126,6 +131,7 @@ func yes(value string) bool { return value == "Yes" || value == "1" }
 
 // lost reports whether a value means that the GPU does not respond.
 func lost(value string) bool {
-	return strings.Contains(value, "ERR!") || strings.Contains(value, "Unknown Error") || strings.Contains(value, "GPU is lost") ||
+	return strings.Contains(value, "ERR!") || strings.Contains(value, "Unknown Error") ||
+		strings.Contains(value, "GPU is lost") ||
 		strings.Contains(value, "GPU requires reset")
 }

@@ -52,7 +52,8 @@ func TestHealth(t *testing.T) {
 			}
 		})
 	}
-	if got, err := Health(t.Context(), GPUOptions{Env: func(string) (string, bool) { return "/nowhere", true }}); got != nil || err != nil {
+	if got, err := Health(t.Context(), GPUOptions{Env: func(string) (string, bool) { return "/nowhere", true }}); got != nil ||
+		err != nil {
 		t.Errorf("without nvidia-smi: %v, %v", got, err)
 	}
 }

@@ -91,7 +91,10 @@ func (b Binder) binding(mode NUMAMode, localRank int) ([]int, error) {
 func (b Binder) gpuNode(index int) (int, error) {
 	gpu := b.GPUs[index]
 	if gpu.PCI == "" {
-		return 0, fmt.Errorf("the PCI address of GPU %s is not known: name GPUs by index or GPU UUID in CUDA_VISIBLE_DEVICES and have nvidia-smi on PATH", gpu.ID)
+		return 0, fmt.Errorf(
+			"the PCI address of GPU %s is not known: name GPUs by index or GPU UUID in CUDA_VISIBLE_DEVICES and have nvidia-smi on PATH",
+			gpu.ID,
+		)
 	}
 	node, err := b.readInt(path.Join("bus/pci/devices", gpu.PCI, "numa_node"))
 	if err != nil {
@@ -175,7 +178,12 @@ func (b Binder) exclusiveCPUs(node, index int) ([]int, error) {
 	}
 	each, extra := len(cores)/count, len(cores)%count
 	if each == 0 {
-		return nil, fmt.Errorf("NUMA node %d has %d physical cores that this process may use and %d GPUs: take node or core-complex, or give the job more CPUs", node, len(cores), count)
+		return nil, fmt.Errorf(
+			"NUMA node %d has %d physical cores that this process may use and %d GPUs: take node or core-complex, or give the job more CPUs",
+			node,
+			len(cores),
+			count,
+		)
 	}
 	first := position*each + min(position, extra)
 	last := first + each

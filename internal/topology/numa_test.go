@@ -108,12 +108,60 @@ func TestBinding(t *testing.T) {
 		mode     NUMAMode
 		want     []string // by local rank
 	}{
-		{"node", big, "", NUMANode, []string{"0-3,16-19", "0-3,16-19", "4-7,20-23", "4-7,20-23", "8-11,24-27", "8-11,24-27", "12-15,28-31", "12-15,28-31"}},
+		{
+			"node",
+			big,
+			"",
+			NUMANode,
+			[]string{
+				"0-3,16-19",
+				"0-3,16-19",
+				"4-7,20-23",
+				"4-7,20-23",
+				"8-11,24-27",
+				"8-11,24-27",
+				"12-15,28-31",
+				"12-15,28-31",
+			},
+		},
 		{"node within the affinity", big, "2-9", NUMANode, []string{"2-3", "2-3", "4-7", "4-7", "8-9", "8-9"}},
-		{"GPU without a node", change(func(m *numaMachine) { m.gpuNodes = []int{-1, 3} }), "", NUMANode, []string{"0-3,16-19", "12-15,28-31"}},
-		{"socket", big, "", NUMASocket, []string{"0-7,16-23", "0-7,16-23", "0-7,16-23", "0-7,16-23", "8-15,24-31", "8-15,24-31", "8-15,24-31", "8-15,24-31"}},
-		{"socket within the affinity", big, "0,6,9,31", NUMASocket, []string{"0,6", "0,6", "0,6", "0,6", "9,31", "9,31", "9,31", "9,31"}},
-		{"exclusive", big, "", NUMAExclusive, []string{"0-1,16-17", "2-3,18-19", "4-5,20-21", "6-7,22-23", "8-9,24-25", "10-11,26-27", "12-13,28-29", "14-15,30-31"}},
+		{
+			"GPU without a node",
+			change(func(m *numaMachine) { m.gpuNodes = []int{-1, 3} }),
+			"",
+			NUMANode,
+			[]string{"0-3,16-19", "12-15,28-31"},
+		},
+		{
+			"socket",
+			big,
+			"",
+			NUMASocket,
+			[]string{"0-7,16-23", "0-7,16-23", "0-7,16-23", "0-7,16-23", "8-15,24-31", "8-15,24-31", "8-15,24-31", "8-15,24-31"},
+		},
+		{
+			"socket within the affinity",
+			big,
+			"0,6,9,31",
+			NUMASocket,
+			[]string{"0,6", "0,6", "0,6", "0,6", "9,31", "9,31", "9,31", "9,31"},
+		},
+		{
+			"exclusive",
+			big,
+			"",
+			NUMAExclusive,
+			[]string{
+				"0-1,16-17",
+				"2-3,18-19",
+				"4-5,20-21",
+				"6-7,22-23",
+				"8-9,24-25",
+				"10-11,26-27",
+				"12-13,28-29",
+				"14-15,30-31",
+			},
+		},
 		{
 			"exclusive without SMT", change(func(m *numaMachine) { m.smt = false }), "", NUMAExclusive,
 			[]string{"0-1", "2-3", "4-5", "6-7", "8-9", "10-11", "12-13", "14-15"},
@@ -123,9 +171,36 @@ func TestBinding(t *testing.T) {
 			[]string{"4-5,20-21", "0-1,16-17", "2,18", "6-7,22-23", "3,19"},
 		},
 		{"exclusive counts a core with one usable thread", big, "1-3,16", NUMAExclusive, []string{"1,16", "2-3"}},
-		{"exclusive counts GPUs without a node in node 0", change(func(m *numaMachine) { m.gpuNodes = []int{-1, 0} }), "", NUMAExclusive, []string{"0-1,16-17", "2-3,18-19"}},
-		{"core-complex", big, "", NUMACoreComplex, []string{"0-1,16-17", "2-3,18-19", "4-5,20-21", "6-7,22-23", "8-9,24-25", "10-11,26-27", "12-13,28-29", "14-15,30-31"}},
-		{"core-complex starts again", crowded, "", NUMACoreComplex, []string{"4-5,20-21", "0-1,16-17", "2-3,18-19", "0-1,16-17", "6-7,22-23", "2-3,18-19", "0-1,16-17"}},
+		{
+			"exclusive counts GPUs without a node in node 0",
+			change(func(m *numaMachine) { m.gpuNodes = []int{-1, 0} }),
+			"",
+			NUMAExclusive,
+			[]string{"0-1,16-17", "2-3,18-19"},
+		},
+		{
+			"core-complex",
+			big,
+			"",
+			NUMACoreComplex,
+			[]string{
+				"0-1,16-17",
+				"2-3,18-19",
+				"4-5,20-21",
+				"6-7,22-23",
+				"8-9,24-25",
+				"10-11,26-27",
+				"12-13,28-29",
+				"14-15,30-31",
+			},
+		},
+		{
+			"core-complex starts again",
+			crowded,
+			"",
+			NUMACoreComplex,
+			[]string{"4-5,20-21", "0-1,16-17", "2-3,18-19", "0-1,16-17", "6-7,22-23", "2-3,18-19", "0-1,16-17"},
+		},
 		{"core-complex takes the larger first", big, "0-3,18-19", NUMACoreComplex, []string{"2-3,18-19", "0-1"}},
 		{
 			"core-complex of one cache", change(func(m *numaMachine) { m.coresPerCache = 4 }), "", NUMACoreComplex,
@@ -154,7 +229,14 @@ func TestBinding(t *testing.T) {
 }
 
 func TestBindingErrors(t *testing.T) {
-	machine := numaMachine{sockets: 1, nodesPerSocket: 2, coresPerNode: 2, smt: true, coresPerCache: 2, gpuNodes: []int{0, 0, 0, 1}}
+	machine := numaMachine{
+		sockets:        1,
+		nodesPerSocket: 2,
+		coresPerNode:   2,
+		smt:            true,
+		coresPerCache:  2,
+		gpuNodes:       []int{0, 0, 0, 1},
+	}
 	binder := Binder{Sys: machine.sys(), GPUs: machine.gpus(), Affinity: machine.all()}
 	edited := func(edit func(*Binder)) Binder {
 		b := binder
@@ -169,8 +251,20 @@ func TestBindingErrors(t *testing.T) {
 		rank   int
 		want   string
 	}{
-		{"more workers than GPUs", binder, NUMANode, 4, "bind local rank 4 to CPUs (NUMA binding node): every worker needs a GPU of its own, and 4 are visible"},
-		{"no GPUs", Binder{}, NUMANode, 0, "bind local rank 0 to CPUs (NUMA binding node): every worker needs a GPU of its own, and 0 are visible"},
+		{
+			"more workers than GPUs",
+			binder,
+			NUMANode,
+			4,
+			"bind local rank 4 to CPUs (NUMA binding node): every worker needs a GPU of its own, and 4 are visible",
+		},
+		{
+			"no GPUs",
+			Binder{},
+			NUMANode,
+			0,
+			"bind local rank 0 to CPUs (NUMA binding node): every worker needs a GPU of its own, and 0 are visible",
+		},
 		{
 			"fewer cores than GPUs", binder, NUMAExclusive, 0,
 			"bind local rank 0 to CPUs (NUMA binding exclusive): NUMA node 0 has 2 physical cores that this process may use and 3 GPUs: take node or core-complex, or give the job more CPUs",
@@ -228,7 +322,9 @@ func TestSocketBesideMemoryNode(t *testing.T) {
 		t.Errorf("Binding = %v, %v", cpus, err)
 	}
 	_, err = binder.Binding(NUMASocket, 1)
-	if want := "bind local rank 1 to CPUs (NUMA binding socket): find the socket of NUMA node 2: the node has no CPUs"; errorText(err) != want {
+	if want := "bind local rank 1 to CPUs (NUMA binding socket): find the socket of NUMA node 2: the node has no CPUs"; errorText(
+		err,
+	) != want {
 		t.Errorf("error %q, want %q", errorText(err), want)
 	}
 }

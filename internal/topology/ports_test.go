@@ -17,8 +17,13 @@ import (
 
 // tcpLine is a line of /proc/net/tcp as a little-endian machine prints it.
 func tcpLine(local, state string, uid, inode int) string {
-	return fmt.Sprintf("   0: %s 00000000:0000 %s 00000000:00000000 00:00000000 00000000 %5d        0 %d 1 00000000f07fda52 100 0 0 10 0\n",
-		local, state, uid, inode)
+	return fmt.Sprintf(
+		"   0: %s 00000000:0000 %s 00000000:00000000 00:00000000 00000000 %5d        0 %d 1 00000000f07fda52 100 0 0 10 0\n",
+		local,
+		state,
+		uid,
+		inode,
+	)
 }
 
 const tcpHeading = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n"
@@ -41,13 +46,40 @@ func TestPortOwnerFromTables(t *testing.T) {
 		addr      string
 		want      string
 	}{
-		{name: "listener", tcp: tcpLine("00000000:733C", "0A", 1000, 77), want: "port 29500 is held by pid 1234 (python3 -u train.py)"},
-		{name: "listener of IPv6", tcp6: tcpLine("00000000000000000000000000000000:733C", "0A", 1000, 77), want: "port 29500 is held by pid 1234 (python3 -u train.py)"},
+		{
+			name: "listener",
+			tcp:  tcpLine("00000000:733C", "0A", 1000, 77),
+			want: "port 29500 is held by pid 1234 (python3 -u train.py)",
+		},
+		{
+			name: "listener of IPv6",
+			tcp6: tcpLine("00000000000000000000000000000000:733C", "0A", 1000, 77),
+			want: "port 29500 is held by pid 1234 (python3 -u train.py)",
+		},
 		{name: "other port", tcp: tcpLine("00000000:733D", "0A", 1000, 77), want: "port 29500 is held by an unknown process"},
-		{name: "other user", tcp: tcpLine("00000000:733C", "0A", 1001, 99), want: "port 29500 is held by uid 1001's process, which this user cannot see"},
+		{
+			name: "other user",
+			tcp:  tcpLine("00000000:733C", "0A", 1001, 99),
+			want: "port 29500 is held by uid 1001's process, which this user cannot see",
+		},
 		{
 			name: "listener before connections",
-			tcp:  tcpLine("0100007F:733C", "01", 1000, 78) + tcpLine("0100007F:733C", "0A", 1000, 77) + tcpLine("0100007F:733C", "06", 0, 0),
+			tcp: tcpLine(
+				"0100007F:733C",
+				"01",
+				1000,
+				78,
+			) + tcpLine(
+				"0100007F:733C",
+				"0A",
+				1000,
+				77,
+			) + tcpLine(
+				"0100007F:733C",
+				"06",
+				0,
+				0,
+			),
 			want: "port 29500 is held by pid 1234 (python3 -u train.py)",
 		},
 		{
@@ -71,7 +103,11 @@ func TestPortOwnerFromTables(t *testing.T) {
 			name: "IPv4 address taken by the IPv6 wildcard", addr: "127.0.0.1", tcp6: tcpLine("00000000000000000000000000000000:733C", "0A", 1000, 77),
 			want: "port 29500 is held by pid 1234 (python3 -u train.py)",
 		},
-		{name: "inherited by a child", tcp: tcpLine("00000000:733C", "0A", 1000, 80), want: "port 29500 is held by pid 9 (server)"},
+		{
+			name: "inherited by a child",
+			tcp:  tcpLine("00000000:733C", "0A", 1000, 80),
+			want: "port 29500 is held by pid 9 (server)",
+		},
 		{name: "no tables", want: "port 29500 is held by an unknown process"},
 	}
 	for _, tt := range tests {

@@ -48,8 +48,11 @@ func Python(env func(string) (string, bool)) (path, source string, err error) {
 		}
 		tried = append(tried, name)
 	}
-	return "", "", fmt.Errorf("find a python interpreter: tried %s on PATH (%s): set PYTHON_EXEC to one, or use --no-python if the script is a program",
-		strings.Join(tried, ", "), searchPath(env))
+	return "", "", fmt.Errorf(
+		"find a python interpreter: tried %s on PATH (%s): set PYTHON_EXEC to one, or use --no-python if the script is a program",
+		strings.Join(tried, ", "),
+		searchPath(env),
+	)
 }
 
 // besideProgram returns the interpreter of the virtual environment whose bin folder contains the program, unless pipx

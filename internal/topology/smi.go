@@ -27,7 +27,11 @@ func askSMI(ctx context.Context, program string, timeout time.Duration) ([]GPU, 
 	case ctx.Err() != nil:
 		return nil, fmt.Errorf("count GPUs with %s: %w", program, err)
 	default:
-		return nil, fmt.Errorf("count GPUs with %s: %w: repair it, set CUDA_VISIBLE_DEVICES or give the number of workers", program, err)
+		return nil, fmt.Errorf(
+			"count GPUs with %s: %w: repair it, set CUDA_VISIBLE_DEVICES or give the number of workers",
+			program,
+			err,
+		)
 	}
 	gpus, err := parseSMI(out)
 	if err != nil {

@@ -39,7 +39,9 @@ esac`
 		{ID: "0", PCI: "0000:17:00.0", UUID: "GPU-a"},
 		{ID: "1", PCI: "0000:ca:00.0", UUID: "GPU-b"},
 	}
-	noNodes := files(map[string]string{"proc/driver/nvidia/gpus/0000:17:00.0/information": gpuInformation("GPU-a", "0", "No")})
+	noNodes := files(
+		map[string]string{"proc/driver/nvidia/gpus/0000:17:00.0/information": gpuInformation("GPU-a", "0", "No")},
+	)
 	tests := []struct {
 		name    string
 		script  string
@@ -51,7 +53,14 @@ esac`
 	}{
 		{name: "two", script: listing, visible: "unset", want: found},
 		{name: "device nodes not made yet", script: listing, machine: noNodes, visible: "unset", want: found},
-		{name: "not asked where the driver's list is enough", script: "exit 3", machine: fourGPUs(), visible: "0", needPCI: true, want: []GPU{{ID: "0", PCI: "0000:17:00.0", UUID: "GPU-aaaa0000-0000"}}},
+		{
+			name:    "not asked where the driver's list is enough",
+			script:  "exit 3",
+			machine: fourGPUs(),
+			visible: "0",
+			needPCI: true,
+			want:    []GPU{{ID: "0", PCI: "0000:17:00.0", UUID: "GPU-aaaa0000-0000"}},
+		},
 		{name: "not asked to count a list", script: "exit 3", visible: "1,0", want: []GPU{{ID: "1"}, {ID: "0"}}},
 		{name: "not asked for an empty list", script: "exit 3", visible: "", needPCI: true},
 		{name: "asked for addresses", script: listing, visible: "1,0,2", needPCI: true, want: []GPU{found[1], found[0]}},
@@ -66,11 +75,36 @@ esac`
 			name: "complaint on stderr", visible: "unset", script: "echo found; echo lost >&2; exit 15",
 			err: "count GPUs with @: exit status 15 (lost): repair it, set CUDA_VISIBLE_DEVICES or give the number of workers",
 		},
-		{name: "silent failure", visible: "unset", script: "exit 1", err: "count GPUs with @: exit status 1: repair it, set CUDA_VISIBLE_DEVICES or give the number of workers"},
-		{name: "other words", visible: "unset", script: "echo hello", err: `count GPUs with @: it printed "hello" in place of index, PCI address and UUID`},
-		{name: "no index", visible: "unset", script: "echo 'x, 00000000:17:00.0, GPU-a'", err: `count GPUs with @: it printed "x, 00000000:17:00.0, GPU-a", which does not start with an index`},
-		{name: "no address", visible: "unset", script: "echo '0, [N/A], GPU-a'", err: `count GPUs with @: it printed "0, [N/A], GPU-a": "[N/A]" is not a PCI address`},
-		{name: "a gap", visible: "unset", script: "echo '1, 00000000:17:00.0, GPU-a'", err: "count GPUs with @: it lists GPU index 1 where 0 is expected"},
+		{
+			name:    "silent failure",
+			visible: "unset",
+			script:  "exit 1",
+			err:     "count GPUs with @: exit status 1: repair it, set CUDA_VISIBLE_DEVICES or give the number of workers",
+		},
+		{
+			name:    "other words",
+			visible: "unset",
+			script:  "echo hello",
+			err:     `count GPUs with @: it printed "hello" in place of index, PCI address and UUID`,
+		},
+		{
+			name:    "no index",
+			visible: "unset",
+			script:  "echo 'x, 00000000:17:00.0, GPU-a'",
+			err:     `count GPUs with @: it printed "x, 00000000:17:00.0, GPU-a", which does not start with an index`,
+		},
+		{
+			name:    "no address",
+			visible: "unset",
+			script:  "echo '0, [N/A], GPU-a'",
+			err:     `count GPUs with @: it printed "0, [N/A], GPU-a": "[N/A]" is not a PCI address`,
+		},
+		{
+			name:    "a gap",
+			visible: "unset",
+			script:  "echo '1, 00000000:17:00.0, GPU-a'",
+			err:     "count GPUs with @: it lists GPU index 1 where 0 is expected",
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -93,7 +127,9 @@ esac`
 
 // TestCountGPUs checks that CountGPUs runs nothing, and says when it would have to.
 func TestCountGPUs(t *testing.T) {
-	noNodes := files(map[string]string{"proc/driver/nvidia/gpus/0000:17:00.0/information": gpuInformation("GPU-a", "0", "No")})
+	noNodes := files(
+		map[string]string{"proc/driver/nvidia/gpus/0000:17:00.0/information": gpuInformation("GPU-a", "0", "No")},
+	)
 	for _, tt := range []struct {
 		name    string
 		machine fstest.MapFS
@@ -114,7 +150,8 @@ func TestCountGPUs(t *testing.T) {
 			if tt.visible != nil {
 				env["CUDA_VISIBLE_DEVICES"] = *tt.visible
 			}
-			if count, known := CountGPUs(GPUOptions{Root: tt.machine, Env: environment(env)}); count != tt.count || known != tt.known {
+			if count, known := CountGPUs(GPUOptions{Root: tt.machine, Env: environment(env)}); count != tt.count ||
+				known != tt.known {
 				t.Errorf("%d, %v; want %d, %v", count, known, tt.count, tt.known)
 			}
 			if _, err := os.Stat(asked); err == nil {
@@ -133,7 +170,9 @@ func BenchmarkCountGPUs(b *testing.B) {
 func TestSMITimeout(t *testing.T) {
 	program := filepath.Join(fakeSMI(t, "exec sleep 600"), "nvidia-smi")
 	_, err := askSMI(t.Context(), program, 50*time.Millisecond)
-	if want := "count GPUs with " + program + ": no answer within 50ms: set CUDA_VISIBLE_DEVICES or give the number of workers"; errorText(err) != want {
+	if want := "count GPUs with " + program + ": no answer within 50ms: set CUDA_VISIBLE_DEVICES or give the number of workers"; errorText(
+		err,
+	) != want {
 		t.Errorf("error %q, want %q", errorText(err), want)
 	}
 }

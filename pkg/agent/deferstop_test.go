@@ -24,9 +24,9 @@ func TestDeferStop(t *testing.T) {
 	const ms = time.Millisecond
 	type setup struct {
 		*harness
-		g     *fakeGroup
-		files *fakeWatcher
-		hurry chan struct{}
+		g       *fakeGroup
+		files   *fakeWatcher
+		killNow chan struct{}
 	}
 	after := func(d time.Duration, do func(s setup)) func(setup) {
 		return func(s setup) {
@@ -82,13 +82,13 @@ func TestDeferStop(t *testing.T) {
 			after(200*ms, stops(30*time.Second)),
 		}, want: time.Second},
 		{name: "the rendezvous presses", do: []func(setup){after(100*ms, stops(5*time.Second))}, want: 100 * ms},
-		{name: "the user is in a hurry", do: []func(setup){after(100*ms, func(s setup) { close(s.hurry) })}, want: 100 * ms},
+		{name: "the user presses Ctrl-C again", do: []func(setup){after(100*ms, func(s setup) { close(s.killNow) })}, want: 100 * ms},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := setup{files: &fakeWatcher{}, hurry: make(chan struct{})}
+				s := setup{files: &fakeWatcher{}, killNow: make(chan struct{})}
 				s.harness = newHarness(t, WorkerSpec{LocalWorldSize: 4}, runsOn)
-				s.agent.opts.ErrorExitTimeout, s.agent.opts.ErrorFiles, s.agent.opts.KillNow = time.Minute, s.files, s.hurry
+				s.agent.opts.ErrorExitTimeout, s.agent.opts.ErrorFiles, s.agent.opts.KillNow = time.Minute, s.files, s.killNow
 				s.rdzv.nodes = max(1, tt.nodes)
 				wait := s.start(t.Context())
 				s.g = s.group()

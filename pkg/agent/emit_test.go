@@ -112,10 +112,10 @@ func TestEvents(t *testing.T) {
 func TestEventsOfASignal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newHarness(t, WorkerSpec{}, runsOn)
-		ctx, tell := context.WithCancelCause(t.Context())
+		ctx, interrupt := context.WithCancelCause(t.Context())
 		wait := b.start(ctx)
 		synctest.Wait()
-		tell(&SignalError{syscall.SIGINT})
+		interrupt(&SignalError{syscall.SIGINT})
 		_, _ = wait()
 		got := b.logged()
 		slices.Sort(got[len(got)-2:]) // the fake stops them in any order

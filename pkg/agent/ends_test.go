@@ -155,7 +155,7 @@ func TestJobEndsWithoutThisNode(t *testing.T) {
 			t.Errorf("what was done (-want +got):\n%s", diff)
 		}
 	})
-	t.Run("it succeeded after this node was set aside", func(t *testing.T) {
+	t.Run("it succeeded after this node was quarantined", func(t *testing.T) {
 		b := newHarness(t, WorkerSpec{}, exits(procs.Exit{LocalRank: 0, Code: 1}))
 		b.rdzv.outcome = &rdzv.Outcome{Ending: rdzv.EndSucceeded}
 		if r := b.run(t); r.State != Succeeded || len(r.Failures) != 0 || r.NothingStarted != "" {

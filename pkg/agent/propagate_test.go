@@ -43,7 +43,10 @@ func TestErrorFileData(t *testing.T) {
 	}{
 		{
 			"the code is added, and all else stays",
-			with(`{"message": {"message": "m <&>", "more": [1.0], "extraInfo": {"py_callstack": "c", "timestamp": "17"}}, "x": {"y": "\udcff"}}`, procs.Exit{Code: 3}),
+			with(
+				`{"message": {"message": "m <&>", "more": [1.0], "extraInfo": {"py_callstack": "c", "timestamp": "17"}}, "x": {"y": "\udcff"}}`,
+				procs.Exit{Code: 3},
+			),
 			`{"message":{"errorCode":3,"extraInfo":{"py_callstack": "c", "timestamp": "17"},"message":"m <&>","more":[1.0]},"x":{"y":"\udcff"}}`,
 		},
 		{

@@ -17,7 +17,7 @@ import (
 
 // The other nodes learn of a failure before its siblings are stopped. The agent joins the next round after they are
 // gone.
-func TestFailureIsToldFirst(t *testing.T) {
+func TestFailureIsReportedFirst(t *testing.T) {
 	b := newHarness(t, WorkerSpec{MaxRestarts: 1}, nil, allSucceed)
 	b.launcher.script[0] = func(g *fakeGroup) {
 		g.tails[1] = []string{"ValueError: boom"}
@@ -54,7 +54,7 @@ func TestFailureIsToldFirst(t *testing.T) {
 }
 
 // The failure that the member sends at the end is the likeliest cause, which need not be the first that was seen.
-func TestLikeliestFailureIsTold(t *testing.T) {
+func TestLikeliestFailureIsReported(t *testing.T) {
 	b := newHarness(t, WorkerSpec{MaxRestarts: 1}, nil, allSucceed)
 	b.launcher.script[0] = func(g *fakeGroup) {
 		g.says(0, "RuntimeError: Connection closed by peer")
@@ -185,7 +185,7 @@ func TestFailureAndStopAtOnce(t *testing.T) {
 	}
 }
 
-func TestSucceedTellsToRunAgain(t *testing.T) {
+func TestSucceedRunsAgain(t *testing.T) {
 	b := newHarness(t, WorkerSpec{}, allSucceed, allSucceed)
 	b.rdzv.succeed = func(call int) (*rdzv.Stop, error) {
 		if call == 1 {

@@ -153,17 +153,17 @@ func TestGraces(t *testing.T) {
 	}
 }
 
-func TestUserInAHurry(t *testing.T) {
+func TestSecondInterrupt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newHarness(t, WorkerSpec{}, runsOn)
-		hurry := make(chan struct{})
-		b.agent.opts.KillNow = hurry
+		killNow := make(chan struct{})
+		b.agent.opts.KillNow = killNow
 		ctx, cancel := context.WithCancelCause(t.Context())
 		wait := b.start(ctx)
 		var took time.Duration
 		b.group().onStop = stubborn(&took)
 		cancel(&SignalError{Signal: syscall.SIGINT})
-		time.AfterFunc(4*time.Second, func() { close(hurry) })
+		time.AfterFunc(4*time.Second, func() { close(killNow) })
 		if _, err := wait(); err == nil || took != 4*time.Second {
 			t.Errorf("SIGKILL after %v, %v", took, err)
 		}

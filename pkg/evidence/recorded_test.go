@@ -166,9 +166,11 @@ var recorded = []struct {
 	},
 	{
 		"a DataLoader's process is killed, 2.14",
-		ranked("Traceback (most recent call last):\n  File \"/job/train.py\", line 116, in loader\n    for _ in loader:\n  File \"" + dist +
-			"utils/data/dataloader.py\", line 1293, in _try_get_data\n    data = self._data_queue.get(timeout=timeout)\n  File \"/usr/lib/python3.14/multiprocessing/connection.py\", line 416, in _recv\n" +
-			"    chunk = read(handle, to_read)\nConnectionResetError: [Errno 104] Connection reset by peer\n"),
+		ranked(
+			"Traceback (most recent call last):\n  File \"/job/train.py\", line 116, in loader\n    for _ in loader:\n  File \"" + dist +
+				"utils/data/dataloader.py\", line 1293, in _try_get_data\n    data = self._data_queue.get(timeout=timeout)\n  File \"/usr/lib/python3.14/multiprocessing/connection.py\", line 416, in _recv\n" +
+				"    chunk = read(handle, to_read)\nConnectionResetError: [Errno 104] Connection reset by peer\n",
+		),
 		[]failure.Finding{{
 			Kind: failure.Exception,
 			Text: "a process of a DataLoader is gone: ConnectionResetError: [Errno 104] Connection reset by peer",
@@ -197,7 +199,10 @@ var recorded = []struct {
 		"a pool",
 		"multiprocessing.pool.RemoteTraceback: \n\"\"\"\nTraceback (most recent call last):\n  File \"/usr/lib/python3.11/multiprocessing/pool.py\", line 125, in worker\n" +
 			"    result = (True, func(*args, **kwds))\nValueError: boom\n\"\"\"\n" + direct +
-			inFrame("/usr/lib/python3.11/multiprocessing/pool.py", "ValueError: boom"),
+			inFrame(
+				"/usr/lib/python3.11/multiprocessing/pool.py",
+				"ValueError: boom",
+			),
 		[]failure.Finding{{Kind: failure.Exception, Text: "ValueError: boom"}},
 	},
 	{

@@ -144,7 +144,9 @@ var streams = []struct {
 	},
 	{
 		"gloo, a peer hangs",
-		trace("RuntimeError: [./gloo/transport/tcp/unbound_buffer.cc:81] Timed out waiting 6000ms for recv operation to complete"),
+		trace(
+			"RuntimeError: [./gloo/transport/tcp/unbound_buffer.cc:81] Timed out waiting 6000ms for recv operation to complete",
+		),
 		[]failure.Finding{{
 			Kind: failure.PeerLost,
 			Text: "RuntimeError: [./gloo/transport/tcp/unbound_buffer.cc:81] Timed out waiting 6000ms for recv operation to complete",
@@ -153,8 +155,11 @@ var streams = []struct {
 	{
 		"gloo, monitored barrier",
 		"[rank0]:[E1121 19:00:28.410768053 ProcessGroupGloo.cpp:68] [Rank 0]: Rank 1 failed to pass monitoredBarrier in 60000 ms\n" +
-			trace("RuntimeError: [Rank 0]: Rank 1 failed to pass monitoredBarrier in 60000 ms", " Original exception: ",
-				"[./gloo/transport/tcp/pair.cc:547] Connection closed by peer [127.0.0.1]:43653"),
+			trace(
+				"RuntimeError: [Rank 0]: Rank 1 failed to pass monitoredBarrier in 60000 ms",
+				" Original exception: ",
+				"[./gloo/transport/tcp/pair.cc:547] Connection closed by peer [127.0.0.1]:43653",
+			),
 		[]failure.Finding{{
 			Kind: failure.PeerLost,
 			Text: "RuntimeError: [Rank 0]: Rank 1 failed to pass monitoredBarrier in 60000 ms",
@@ -172,7 +177,9 @@ var streams = []struct {
 		"the store's host goes, 2.14",
 		"[rank1]:[W1121 19:00:21.388607476 TCPStore.cpp:138] [c10d] recvValueWithTimeout failed on SocketImpl(fd=5): Failed to recv, got 0 bytes. Connection was likely closed.\n" +
 			"Exception raised from recvBytes at ./torch/csrc/distributed/c10d/Utils.hpp:790 (most recent call first):\nframe #0: c10::Error::Error\n\n" +
-			trace("torch.distributed.DistNetworkError: Failed to recv, got 0 bytes. Connection was likely closed. Did the remote server shutdown or crash?"),
+			trace(
+				"torch.distributed.DistNetworkError: Failed to recv, got 0 bytes. Connection was likely closed. Did the remote server shutdown or crash?",
+			),
 		[]failure.Finding{{
 			Kind: failure.PeerLost,
 			Text: "torch.distributed.DistNetworkError: Failed to recv, got 0 bytes. Connection was likely closed. Did the remote server shutdown or crash?",
@@ -213,9 +220,14 @@ var streams = []struct {
 
 	{
 		"NCCL, a peer exits",
-		ranked(trace("torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:3763, remote process exited or there was a network error, NCCL version 2.28.8",
-			"ncclRemoteError: A call failed possibly due to a network error or a remote process exiting prematurely.",
-			"Last error:", "x")),
+		ranked(
+			trace(
+				"torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:3763, remote process exited or there was a network error, NCCL version 2.28.8",
+				"ncclRemoteError: A call failed possibly due to a network error or a remote process exiting prematurely.",
+				"Last error:",
+				"x",
+			),
+		),
 		[]failure.Finding{{
 			Kind: failure.PeerLost,
 			Text: "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:3763, remote process exited or there was a network error, NCCL version 2.28.8",
@@ -223,8 +235,12 @@ var streams = []struct {
 	},
 	{
 		"NCCL, the same, as an internal error",
-		trace("torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:1275, internal error, NCCL version 2.14.3",
-			"ncclInternalError: Internal check failed.", "Last error:", "Net : Connection closed by remote peer user<50260>"),
+		trace(
+			"torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:1275, internal error, NCCL version 2.14.3",
+			"ncclInternalError: Internal check failed.",
+			"Last error:",
+			"Net : Connection closed by remote peer user<50260>",
+		),
 		[]failure.Finding{{
 			Kind: failure.PeerLost,
 			Text: "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:1275, internal error, NCCL version 2.14.3",
@@ -232,9 +248,12 @@ var streams = []struct {
 	},
 	{
 		"NCCL, its own",
-		trace("torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:1287, invalid usage, NCCL version 2.17.1",
-			"ncclInvalidUsage: This usually reflects invalid usage of NCCL library.", "Last error:",
-			"Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 2000"),
+		trace(
+			"torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:1287, invalid usage, NCCL version 2.17.1",
+			"ncclInvalidUsage: This usually reflects invalid usage of NCCL library.",
+			"Last error:",
+			"Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 2000",
+		),
 		[]failure.Finding{{
 			Kind: failure.NCCL,
 			Text: "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:1287, invalid usage, NCCL version 2.17.1",
@@ -382,10 +401,10 @@ func TestScannerAskedInBetween(t *testing.T) {
 }
 
 // A scanner reports an exception as soon as its line is complete, and nothing twice.
-func TestScannerTells(t *testing.T) {
+func TestScannerNotifies(t *testing.T) {
 	var s Scanner
-	told := make(chan struct{}, 1)
-	s.Notify(told)
+	notified := make(chan struct{}, 1)
+	s.Notify(notified)
 	for _, step := range []struct {
 		text string
 		want int
@@ -397,16 +416,16 @@ func TestScannerTells(t *testing.T) {
 		{"terminate called\n  what():  [gloo] Connection reset by peer\n", 1},
 	} {
 		s.Scan([]byte(step.text), read)
-		if len(told) != step.want {
-			t.Fatalf("after %q: told %d times, want %d", step.text, len(told), step.want)
+		if len(notified) != step.want {
+			t.Fatalf("after %q: notified %d times, want %d", step.text, len(notified), step.want)
 		}
-		for len(told) > 0 {
-			<-told
+		for len(notified) > 0 {
+			<-notified
 		}
 	}
 	s.Notify(nil)
 	s.Scan([]byte(trace("KeyError: b")), read.Add(time.Minute))
-	if len(told) != 0 {
+	if len(notified) != 0 {
 		t.Error("it still tells")
 	}
 }

@@ -111,9 +111,24 @@ func TestExits(t *testing.T) {
 	}{
 		{name: "success", argv: []string{"true"}, wantsSuccess: true, inWords: "exited with code 0"},
 		{name: "code", argv: []string{"sh", "-c", "exit 7"}, code: 7, python: 7, sh: 7, inWords: "exited with code 7"},
-		{name: "signal", argv: []string{"sh", "-c", "kill -SEGV $$"}, signal: syscall.SIGSEGV, python: -11, sh: 139, inWords: "killed by signal 11 (SIGSEGV)"},
+		{
+			name:    "signal",
+			argv:    []string{"sh", "-c", "kill -SEGV $$"},
+			signal:  syscall.SIGSEGV,
+			python:  -11,
+			sh:      139,
+			inWords: "killed by signal 11 (SIGSEGV)",
+		},
 		{name: "not found on PATH", argv: []string{"no-such-program"}, code: 127, python: 127, sh: 127, cannotStart: true},
-		{name: "no such file", argv: []string{"/no/such/program"}, code: 127, python: 127, sh: 127, cannotStart: true, notFound: true},
+		{
+			name:        "no such file",
+			argv:        []string{"/no/such/program"},
+			code:        127,
+			python:      127,
+			sh:          127,
+			cannotStart: true,
+			notFound:    true,
+		},
 		{name: "not executable", argv: []string{notExecutable}, code: 126, python: 126, sh: 126, cannotStart: true},
 		{name: "wrong format", argv: []string{noFormat}, code: 126, python: 126, sh: 126, cannotStart: true},
 		{name: "a folder", argv: []string{t.TempDir()}, code: 126, python: 126, sh: 126, cannotStart: true},
@@ -184,24 +199,64 @@ func TestStartStopsAtFirstFailure(t *testing.T) {
 func TestStop(t *testing.T) {
 	short := StopPolicy{Signal: syscall.SIGTERM, Grace: 300 * time.Millisecond, Leftovers: 200 * time.Millisecond}
 	tests := []struct {
-		name   string
-		script string // prints a line when it is ready
-		ladder StopPolicy
-		signal syscall.Signal
-		code   int
-		exits  bool // by itself, before the stop
+		name       string
+		script     string // prints a line when it is ready
+		stopPolicy StopPolicy
+		signal     syscall.Signal
+		code       int
+		exits      bool // by itself, before the stop
 	}{
-		{name: "obeys", script: "echo; exec sleep 100", ladder: orderly, signal: syscall.SIGTERM},
-		{name: "gets the launcher's signal", script: "trap 'exit 9' INT; echo; while :; do sleep 0.01; done", ladder: StopPolicy{Signal: syscall.SIGINT, Grace: 10 * time.Second, Leftovers: time.Second}, code: 9},
-		{name: "has time to clean up", script: "trap 'sleep 0.2; exit 4' TERM; echo; while :; do sleep 0.01; done", ladder: orderly, code: 4},
-		{name: "ignores the signal", script: "trap '' TERM; echo; while :; do sleep 0.01; done", ladder: short, signal: syscall.SIGKILL},
-		{name: "is stopped", script: "echo; kill -STOP $$; sleep 100", ladder: orderly, signal: syscall.SIGTERM},
-		{name: "has children of its session", script: "sleep 100 & sleep 100 & echo; wait", ladder: orderly, signal: syscall.SIGTERM},
-		{name: "has stubborn children", script: "(trap '' TERM; sleep 100 & echo; wait) & wait", ladder: short, signal: syscall.SIGTERM},
-		{name: "has children in sessions of their own", script: "setsid sleep 100 & setsid sh -c 'trap \"\" TERM; sleep 100' & echo; wait", ladder: short, signal: syscall.SIGTERM},
-		{name: "has daemons", script: "(setsid sh -c 'sleep 100 & sleep 100 &' &); echo; exec sleep 100", ladder: orderly, signal: syscall.SIGTERM},
-		{name: "has left already", script: "setsid sleep 100 & echo; exit 3", ladder: orderly, code: 3, exits: true},
-		{name: "no grace at all", script: "trap '' TERM; setsid sleep 100 & echo; while :; do sleep 0.01; done", ladder: StopPolicy{Signal: syscall.SIGKILL}, signal: syscall.SIGKILL},
+		{name: "obeys", script: "echo; exec sleep 100", stopPolicy: orderly, signal: syscall.SIGTERM},
+		{
+			name:       "gets the launcher's signal",
+			script:     "trap 'exit 9' INT; echo; while :; do sleep 0.01; done",
+			stopPolicy: StopPolicy{Signal: syscall.SIGINT, Grace: 10 * time.Second, Leftovers: time.Second},
+			code:       9,
+		},
+		{
+			name:       "has time to clean up",
+			script:     "trap 'sleep 0.2; exit 4' TERM; echo; while :; do sleep 0.01; done",
+			stopPolicy: orderly,
+			code:       4,
+		},
+		{
+			name:       "ignores the signal",
+			script:     "trap '' TERM; echo; while :; do sleep 0.01; done",
+			stopPolicy: short,
+			signal:     syscall.SIGKILL,
+		},
+		{name: "is stopped", script: "echo; kill -STOP $$; sleep 100", stopPolicy: orderly, signal: syscall.SIGTERM},
+		{
+			name:       "has children of its session",
+			script:     "sleep 100 & sleep 100 & echo; wait",
+			stopPolicy: orderly,
+			signal:     syscall.SIGTERM,
+		},
+		{
+			name:       "has stubborn children",
+			script:     "(trap '' TERM; sleep 100 & echo; wait) & wait",
+			stopPolicy: short,
+			signal:     syscall.SIGTERM,
+		},
+		{
+			name:       "has children in sessions of their own",
+			script:     "setsid sleep 100 & setsid sh -c 'trap \"\" TERM; sleep 100' & echo; wait",
+			stopPolicy: short,
+			signal:     syscall.SIGTERM,
+		},
+		{
+			name:       "has daemons",
+			script:     "(setsid sh -c 'sleep 100 & sleep 100 &' &); echo; exec sleep 100",
+			stopPolicy: orderly,
+			signal:     syscall.SIGTERM,
+		},
+		{name: "has left already", script: "setsid sleep 100 & echo; exit 3", stopPolicy: orderly, code: 3, exits: true},
+		{
+			name:       "no grace at all",
+			script:     "trap '' TERM; setsid sleep 100 & echo; while :; do sleep 0.01; done",
+			stopPolicy: StopPolicy{Signal: syscall.SIGKILL},
+			signal:     syscall.SIGKILL,
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -213,8 +268,8 @@ func TestStop(t *testing.T) {
 				e = <-g.Exits()
 			}
 			start := time.Now()
-			stopGroup(t, g, tt.ladder)
-			if took, most := time.Since(start), tt.ladder.Grace+tt.ladder.Leftovers+2*time.Second; took > most {
+			stopGroup(t, g, tt.stopPolicy)
+			if took, most := time.Since(start), tt.stopPolicy.Grace+tt.stopPolicy.Leftovers+2*time.Second; took > most {
 				t.Errorf("took %v, want at most %v", took, most)
 			}
 			if !tt.exits {
@@ -231,10 +286,10 @@ func TestKillNowEndsTheGrace(t *testing.T) {
 	spec := shell(t, 0, "trap '' TERM; setsid sh -c 'trap \"\" TERM; sleep 100' & echo; while :; do sleep 0.01; done")
 	g := startGroup(t, spec)
 	awaitLine(t, spec)
-	hurry := make(chan struct{})
-	close(hurry)
+	killNow := make(chan struct{})
+	close(killNow)
 	start := time.Now()
-	stopGroup(t, g, StopPolicy{Signal: syscall.SIGTERM, Grace: time.Minute, Leftovers: time.Minute, KillNow: hurry})
+	stopGroup(t, g, StopPolicy{Signal: syscall.SIGTERM, Grace: time.Minute, Leftovers: time.Minute, KillNow: killNow})
 	if took := time.Since(start); took > 10*time.Second {
 		t.Errorf("took %v", took)
 	}
@@ -243,7 +298,11 @@ func TestKillNowEndsTheGrace(t *testing.T) {
 // With Options.Track, ProcessTree knows what a stop ended: workers that had exited, their children, and their
 // daemons.
 func TestFamily(t *testing.T) {
-	spec := shell(t, 0, `sleep 1000 & a=$!; (setsid sh -c 'sleep 1000 & echo $$ $! >pids; sleep 1000' &) ; while [ ! -s pids ]; do :; done; echo $a $(cat pids)`)
+	spec := shell(
+		t,
+		0,
+		`sleep 1000 & a=$!; (setsid sh -c 'sleep 1000 & echo $$ $! >pids; sleep 1000' &) ; while [ ! -s pids ]; do :; done; echo $a $(cat pids)`,
+	)
 	spec.Dir = t.TempDir()
 	gone := shell(t, 1, "exit 3")
 	for _, track := range []bool{true, false} {
@@ -366,7 +425,10 @@ func TestStartOfARoundThatIsOver(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			g, err := s.Start([]Spec{shell(t, 0, "exec sleep 100"), shell(t, 1, "exec sleep 100"), shell(t, 2, "exec sleep 100")}, tt.over)
+			g, err := s.Start(
+				[]Spec{shell(t, 0, "exec sleep 100"), shell(t, 1, "exec sleep 100"), shell(t, 2, "exec sleep 100")},
+				tt.over,
+			)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -422,7 +484,9 @@ func TestWorkerSurroundings(t *testing.T) {
 	stopGroup(t, g, orderly)
 	f := strings.Fields(awaitLine(t, spec))
 	pid := strconv.Itoa(g.PIDs()[0])
-	limit, err := exec.Command("sh", "-c", "ulimit -n").Output() // os/exec gives the limit of before the Go runtime raised it
+	limit, err := exec.Command("sh", "-c", "ulimit -n").
+		Output()
+		// os/exec gives the limit of before the Go runtime raised it
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -446,7 +510,11 @@ func TestTailOfStderr(t *testing.T) {
 }
 
 func TestSignalReachesWorkersOnly(t *testing.T) {
-	spec := shell(t, 0, `trap 'echo got; exit 0' USR1; (trap 'exit 9' USR1; while :; do sleep 0.01; done) & echo; while :; do sleep 0.01; done`)
+	spec := shell(
+		t,
+		0,
+		`trap 'echo got; exit 0' USR1; (trap 'exit 9' USR1; while :; do sleep 0.01; done) & echo; while :; do sleep 0.01; done`,
+	)
 	g := startGroup(t, spec)
 	awaitLine(t, spec)
 	g.Signal(syscall.SIGUSR1)
@@ -460,7 +528,10 @@ func TestWorkersAreBoundToCPUs(t *testing.T) {
 	if runtime.NumCPU() < 2 {
 		testenv.Missing(t, "needs two CPUs")
 	}
-	specs := []Spec{shell(t, 0, "grep Cpus_allowed_list /proc/self/status"), shell(t, 1, "grep Cpus_allowed_list /proc/self/status")}
+	specs := []Spec{
+		shell(t, 0, "grep Cpus_allowed_list /proc/self/status"),
+		shell(t, 1, "grep Cpus_allowed_list /proc/self/status"),
+	}
 	specs[0].CPUs = []int{1}
 	g := startGroup(t, specs...)
 	for range specs {

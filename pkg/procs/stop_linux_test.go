@@ -26,7 +26,11 @@ func TestKilledBeforeTheStop(t *testing.T) {
 // A thousand processes in sessions of their own, half of which ignore SIGTERM: ending them takes hardly longer than
 // their grace period, and no more memory than ending a few.
 func TestThousandLeftBehind(t *testing.T) {
-	spec := shell(t, 0, `i=0; while [ $i -lt 500 ]; do setsid sleep 1000 & setsid sh -c 'trap "" TERM; exec sleep 1000' & i=$((i+1)); done; echo; exit 3`)
+	spec := shell(
+		t,
+		0,
+		`i=0; while [ $i -lt 500 ]; do setsid sleep 1000 & setsid sh -c 'trap "" TERM; exec sleep 1000' & i=$((i+1)); done; echo; exit 3`,
+	)
 	g := startGroup(t, spec)
 	<-g.Exits()
 	var before, after runtime.MemStats

@@ -82,7 +82,10 @@ func TestStreamWithoutLineEnds(t *testing.T) {
 	defer null.Close()
 	s, worker := startStream(t, Output{
 		File: filepath.Join(dir, "log"), Rotation: Rotation{MaxSize: 8 << 20, MaxFiles: 2}, Console: true,
-		Prefix: LinePrefix("${time} ", PrefixVars{}), Filters: []string{"needle"}, FilteredFile: filepath.Join(dir, "filtered"),
+		Prefix: LinePrefix(
+			"${time} ",
+			PrefixVars{},
+		), Filters: []string{"needle"}, FilteredFile: filepath.Join(dir, "filtered"),
 	}, NewConsole(null, null), Stdout)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)

@@ -92,7 +92,8 @@ func TestWatchFilesUnread(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.Close()
-	if _, err := WatchFiles([]string{filepath.Join(dir, "nowhere", "a")}); err == nil || !strings.Contains(err.Error(), "nowhere") {
+	if _, err := WatchFiles([]string{filepath.Join(dir, "nowhere", "a")}); err == nil ||
+		!strings.Contains(err.Error(), "nowhere") {
 		t.Errorf("a folder that is not there: %v", err)
 	}
 }

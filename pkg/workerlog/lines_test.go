@@ -194,7 +194,10 @@ func TestConsoleNeverMixesLines(t *testing.T) {
 		var streams []*stream
 		for _, letter := range []string{"a", "b", "c"} {
 			prefix := rapid.SampledFrom([]string{"", "<" + letter + ">"}).Draw(rt, "prefix")
-			streams = append(streams, &stream{letter: letter, lines: &lineSplitter{prefix: newStampedPrefix(Prefix{prefix})}, w: out.writer()})
+			streams = append(
+				streams,
+				&stream{letter: letter, lines: &lineSplitter{prefix: newStampedPrefix(Prefix{prefix})}, w: out.writer()},
+			)
 		}
 		step := rapid.SampledFrom([]string{"x", "xx\n", "\n", "x\nx", "\r\n", pause})
 		for range rapid.IntRange(1, 40).Draw(rt, "steps") {

@@ -179,7 +179,8 @@ func TestLogDirRefuses(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	writeFile(t, file)
 	for _, base := range []string{file, filepath.Join(file, "below")} {
-		if _, err := OpenLogDir(base, "job"); err == nil || !strings.Contains(err.Error(), base) || !strings.Contains(err.Error(), "--log-dir") {
+		if _, err := OpenLogDir(base, "job"); err == nil || !strings.Contains(err.Error(), base) ||
+			!strings.Contains(err.Error(), "--log-dir") {
 			t.Errorf("OpenLogDir(%q): %v, want an error that names it and the flag", base, err)
 		}
 	}
@@ -194,7 +195,8 @@ func TestLogDirUnwritable(t *testing.T) {
 		}
 	}
 	for _, base := range []string{locked, filepath.Join(locked, "logs")} {
-		if _, err := OpenLogDir(base, "job"); err == nil || !strings.Contains(err.Error(), base) || !strings.Contains(err.Error(), "--log-dir") {
+		if _, err := OpenLogDir(base, "job"); err == nil || !strings.Contains(err.Error(), base) ||
+			!strings.Contains(err.Error(), "--log-dir") {
 			t.Errorf("OpenLogDir(%q): %v, want an error that names it and the flag", base, err)
 		}
 	}

@@ -40,7 +40,11 @@ func TestPlanLogDir(t *testing.T) {
 			t.Fatal(err)
 		}
 		// Names that os.MkdirTemp makes have up to ten digits.
-		want := regexp.MustCompile("^" + regexp.MustCompile(regexp.QuoteMeta(randomMark)).ReplaceAllString(regexp.QuoteMeta(plan.Files(3).Stdout), "[a-z0-9_]{8,10}") + "$")
+		want := regexp.MustCompile(
+			"^" + regexp.MustCompile(regexp.QuoteMeta(randomMark)).
+				ReplaceAllString(regexp.QuoteMeta(plan.Files(3).Stdout), "[a-z0-9_]{8,10}") +
+				"$",
+		)
 		if !want.MatchString(files.Stdout) {
 			t.Errorf("%q: made %s, planned %s", base, files.Stdout, plan.Files(3).Stdout)
 		}

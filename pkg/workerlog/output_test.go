@@ -32,7 +32,14 @@ func TestOutputs(t *testing.T) {
 	} {
 		for _, std := range []Std{Stdout, Stderr} {
 			for _, files := range []LogFiles{{}, {Stdout: "o", Stderr: "e", Error: "j", FilteredStdout: "fo", FilteredStderr: "fe", Timeline: "t"}} {
-				name := fmt.Sprintf("%v redirect=%v tee=%v shown=%v files=%v", std, tt.redirect, tt.tee, tt.shown, files != LogFiles{})
+				name := fmt.Sprintf(
+					"%v redirect=%v tee=%v shown=%v files=%v",
+					std,
+					tt.redirect,
+					tt.tee,
+					tt.shown,
+					files != LogFiles{},
+				)
 				t.Run(name, func(t *testing.T) {
 					rules := OutputRules{Rotation: Rotation{MaxSize: 9}, StdoutFilters: []string{"x"}, StderrFilters: []string{"y"}}
 					if tt.redirect {
@@ -60,7 +67,15 @@ func TestOutputs(t *testing.T) {
 					outputs := map[string]Output{
 						console: {Console: true},
 						file:    {File: path, Rotation: Rotation{MaxSize: 9}, Timeline: "t"},
-						both:    {File: path, Rotation: Rotation{MaxSize: 9}, Timeline: "t", Console: true, Prefix: Prefix{"P:"}, Filters: []string{filter}, FilteredFile: filtered},
+						both: {
+							File:         path,
+							Rotation:     Rotation{MaxSize: 9},
+							Timeline:     "t",
+							Console:      true,
+							Prefix:       Prefix{"P:"},
+							Filters:      []string{filter},
+							FilteredFile: filtered,
+						},
 						plain:   {Console: true, Prefix: Prefix{"P:"}},
 						nowhere: {},
 					}
@@ -77,7 +92,11 @@ func TestOutputs(t *testing.T) {
 }
 
 func TestOutputsOfZeroRules(t *testing.T) {
-	stdout, stderr := OutputRules{}.Outputs(Ranks{7, 7}, Prefix{"P:"}, LogFiles{Stdout: "o", Stderr: "e", FilteredStdout: "fo"})
+	stdout, stderr := OutputRules{}.Outputs(
+		Ranks{7, 7},
+		Prefix{"P:"},
+		LogFiles{Stdout: "o", Stderr: "e", FilteredStdout: "fo"},
+	)
 	want := Output{Console: true}
 	if diff := cmp.Diff([]Output{want, want}, []Output{stdout, stderr}); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

@@ -85,8 +85,11 @@ func TestRotation(t *testing.T) {
 func TestRotationKeepsEverything(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		most := rapid.Int64Range(1, 40).Draw(rt, "max")
-		piece := rapid.SampledFrom([]string{"a", "bc", "\n", "\r\n", "\xff\x00", strings.Repeat("z", 25), strings.Repeat("y\n", 9)})
-		chunks := rapid.SliceOf(rapid.Map(rapid.SliceOfN(piece, 1, 5), func(p []string) string { return strings.Join(p, "") })).Draw(rt, "chunks")
+		piece := rapid.SampledFrom(
+			[]string{"a", "bc", "\n", "\r\n", "\xff\x00", strings.Repeat("z", 25), strings.Repeat("y\n", 9)},
+		)
+		chunks := rapid.SliceOf(rapid.Map(rapid.SliceOfN(piece, 1, 5), func(p []string) string { return strings.Join(p, "") })).
+			Draw(rt, "chunks")
 		got, _ := rotated(t, Rotation{MaxSize: most}, chunks...)
 		if want := strings.Join(chunks, ""); strings.Join(got, "") != want {
 			rt.Fatalf("%q\nbecame %q", want, got)
@@ -129,7 +132,11 @@ func TestRotationThatFails(t *testing.T) {
 				t.Fatal(err)
 			}
 			var warnings []error
-			l, err := openLogFile(filepath.Join(dir, "log"), Rotation{MaxSize: 4}, func(err error) { warnings = append(warnings, err) })
+			l, err := openLogFile(
+				filepath.Join(dir, "log"),
+				Rotation{MaxSize: 4},
+				func(err error) { warnings = append(warnings, err) },
+			)
 			if err != nil {
 				t.Fatal(err)
 			}

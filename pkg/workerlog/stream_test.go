@@ -153,7 +153,8 @@ func TestStreamAbandoned(t *testing.T) {
 func TestOpenStreamRefuses(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "none", "log")
 	for _, out := range []Output{{File: missing}, {Console: true, Filters: []string{"x"}, FilteredFile: missing}} {
-		if s, err := OpenStream(out, nil, Stderr); err == nil || !strings.Contains(err.Error(), missing) || !strings.Contains(err.Error(), "stderr") {
+		if s, err := OpenStream(out, nil, Stderr); err == nil || !strings.Contains(err.Error(), missing) ||
+			!strings.Contains(err.Error(), "stderr") {
 			t.Errorf("OpenStream(%+v) = %v, %v", out, s, err)
 		}
 	}
@@ -213,7 +214,11 @@ func TestStreamTeeOfManyWorkers(t *testing.T) {
 	var workers []*exec.Cmd
 	for i := range 4 {
 		letter := string(rune('a' + i))
-		s, err := OpenStream(Output{File: filepath.Join(dir, letter), Console: true, Prefix: Prefix{"<" + letter + ">"}}, c, Stdout)
+		s, err := OpenStream(
+			Output{File: filepath.Join(dir, letter), Console: true, Prefix: Prefix{"<" + letter + ">"}},
+			c,
+			Stdout,
+		)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -368,7 +373,12 @@ func TestStreamsShareFilteredFile(t *testing.T) {
 	var streams []*Stream
 	var workers []*os.File
 	for i := range 3 {
-		s, worker := startStream(t, Output{Prefix: Prefix{fmt.Sprintf("%d:", i)}, Filters: []string{"keep"}, FilteredFile: path}, nil, Stdout)
+		s, worker := startStream(
+			t,
+			Output{Prefix: Prefix{fmt.Sprintf("%d:", i)}, Filters: []string{"keep"}, FilteredFile: path},
+			nil,
+			Stdout,
+		)
 		streams, workers = append(streams, s), append(workers, worker)
 	}
 	for range 500 {

@@ -23,7 +23,13 @@ func TestJudge(t *testing.T) {
 		{"own", []inode{dir(user, 0o755), file(user, 0o644)}, user, Unexposed, ""},
 		{"root's", []inode{dir(0, 0o755), file(0, 0o644)}, user, Unexposed, ""},
 		{"root's in a sticky folder", []inode{dir(0, 0o777|fs.ModeSticky), file(0, 0o644)}, user, Unexposed, ""},
-		{"linked", []inode{dir(user, 0o755), link(user), dir(0, 0o755), link(0), dir(0, 0o755), file(0, 0o644)}, user, Unexposed, ""},
+		{
+			"linked",
+			[]inode{dir(user, 0o755), link(user), dir(0, 0o755), link(0), dir(0, 0o755), file(0, 0o644)},
+			user,
+			Unexposed,
+			"",
+		},
 		{"another's", []inode{dir(user, 0o755), file(1001, 0o644)}, user, ExposedToAnybody, ""},
 		{"an unmapped or squashed owner", []inode{dir(user, 0o755), file(65534, 0o644)}, user, ExposedToAnybody, ""},
 		{"an unknown owner", []inode{dir(user, 0o755), file(-1, 0o644)}, user, ExposedToAnybody, ""},
@@ -37,8 +43,20 @@ func TestJudge(t *testing.T) {
 		{"in a sticky group's folder", []inode{dir(user, 0o775|fs.ModeSticky), file(user, 0o644)}, user, Unexposed, ""},
 		{"in another's folder", []inode{dir(1001, 0o755), file(user, 0o644)}, user, ExposedToSome, ""},
 		{"in another's sticky folder", []inode{dir(1001, 0o777|fs.ModeSticky), file(user, 0o644)}, user, ExposedToSome, ""},
-		{"behind another's link", []inode{dir(0, 0o777|fs.ModeSticky), link(1001), dir(user, 0o755), file(user, 0o644)}, user, ExposedToAnybody, ""},
-		{"a group's file in a folder of all", []inode{dir(user, 0o777), file(user, 0o664)}, user, ExposedToAnybody, "chmod go-w /d f"},
+		{
+			"behind another's link",
+			[]inode{dir(0, 0o777|fs.ModeSticky), link(1001), dir(user, 0o755), file(user, 0o644)},
+			user,
+			ExposedToAnybody,
+			"",
+		},
+		{
+			"a group's file in a folder of all",
+			[]inode{dir(user, 0o777), file(user, 0o664)},
+			user,
+			ExposedToAnybody,
+			"chmod go-w /d f",
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -38,7 +38,14 @@ func listen(t *testing.T, l *Lab) {
 		t.Cleanup(func() { _ = cmd.Wait() })
 	}
 	for _, h := range l.Hosts {
-		probe := h.Command(t.Context(), "timeout", "20", "bash", "-c", "until (>/dev/tcp/127.0.0.1/8000); do sleep 0.02; done")
+		probe := h.Command(
+			t.Context(),
+			"timeout",
+			"20",
+			"bash",
+			"-c",
+			"until (>/dev/tcp/127.0.0.1/8000); do sleep 0.02; done",
+		)
 		if err := probe.Run(); err != nil {
 			t.Fatalf("no server on %s: %v", h.Name, err)
 		}
@@ -72,8 +79,17 @@ func TestHostsAreApart(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, h := range l.Hosts {
-		got := output(t, h, "cat /proc/sys/kernel/hostname; echo $HOSTNAME; getent ahostsv4 $HOSTNAME | head -1; cat /etc/machine-id; ip -brief -4 addr show | tr -s ' '")
-		want := fmt.Sprintf("%s\n%[1]s\n%[2]s       STREAM %[1]s\n%032[3]x\nlo UNKNOWN 127.0.0.1/8 \neth0@if", h.Name, h.Addr, 0xe1a57c00+i)
+		got := output(
+			t,
+			h,
+			"cat /proc/sys/kernel/hostname; echo $HOSTNAME; getent ahostsv4 $HOSTNAME | head -1; cat /etc/machine-id; ip -brief -4 addr show | tr -s ' '",
+		)
+		want := fmt.Sprintf(
+			"%s\n%[1]s\n%[2]s       STREAM %[1]s\n%032[3]x\nlo UNKNOWN 127.0.0.1/8 \neth0@if",
+			h.Name,
+			h.Addr,
+			0xe1a57c00+i,
+		)
 		if !strings.HasPrefix(got, want) {
 			t.Errorf("%s says\n%swant\n%s...", h.Name, got, want)
 		}
@@ -87,7 +103,8 @@ func TestHostsAreApart(t *testing.T) {
 	// The command is the process that was started, with its code.
 	cmd := l.Hosts[1].Command(t.Context(), "/bin/sh", "-c", "echo $$; exit 7")
 	out, _ := cmd.Output()
-	if diff := cmp.Diff(fmt.Sprintf("%d\n", cmd.Process.Pid), string(out)); diff != "" || cmd.ProcessState.ExitCode() != 7 {
+	if diff := cmp.Diff(fmt.Sprintf("%d\n", cmd.Process.Pid), string(out)); diff != "" ||
+		cmd.ProcessState.ExitCode() != 7 {
 		t.Errorf("exit code %d, want 7; pid (-want +got):\n%s", cmd.ProcessState.ExitCode(), diff)
 	}
 }

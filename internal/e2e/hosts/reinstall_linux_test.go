@@ -26,7 +26,11 @@ func TestReinstall(t *testing.T) {
 	if err != nil {
 		t.Skipf("there is no file to lay another one over: %v", err)
 	}
-	h.Reinstall("web-7", "10.75.0.77", map[string]string{"hosts": "10.75.0.77 web-7.web web-7\n", "resolv.conf": "nameserver 10.75.0.1\n"})
+	h.Reinstall(
+		"web-7",
+		"10.75.0.77",
+		map[string]string{"hosts": "10.75.0.77 web-7.web web-7\n", "resolv.conf": "nameserver 10.75.0.1\n"},
+	)
 
 	conn := server.ListenUDP(5300)
 	defer conn.Close()
@@ -34,7 +38,11 @@ func TestReinstall(t *testing.T) {
 	if host, _ := os.Readlink("/proc/thread-self/ns/net"); err != nil || host != own {
 		t.Errorf("the test was in %s and is in %s (%v)", own, host, err)
 	}
-	got := output(t, h, "hostname; echo $HOSTNAME; cat /etc/hosts /etc/resolv.conf; exec bash -c 'echo hello >/dev/udp/10.75.0.1/5300'")
+	got := output(
+		t,
+		h,
+		"hostname; echo $HOSTNAME; cat /etc/hosts /etc/resolv.conf; exec bash -c 'echo hello >/dev/udp/10.75.0.1/5300'",
+	)
 	if diff := cmp.Diff("web-7\nweb-7\n10.75.0.77 web-7.web web-7\nnameserver 10.75.0.1\n", got); diff != "" {
 		t.Errorf("the host says (-want +got):\n%s", diff)
 	}
@@ -44,7 +52,8 @@ func TestReinstall(t *testing.T) {
 	if err != nil || string(buf[:n]) != "hello\n" || !from.IP.Equal(net.ParseIP(h.Addr)) || h.Name != "web-7" {
 		t.Errorf("%s at %v wrote %q, %v", h.Name, from, buf[:n], err)
 	}
-	if after, err := os.ReadFile("/etc/resolv.conf"); err != nil || string(after) != string(before) || strings.Contains(string(after), "10.75.0.1\n") {
+	if after, err := os.ReadFile("/etc/resolv.conf"); err != nil || string(after) != string(before) ||
+		strings.Contains(string(after), "10.75.0.1\n") {
 		t.Errorf("the machine's resolv.conf, %v:\n%s", err, after)
 	}
 }

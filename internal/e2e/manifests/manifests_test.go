@@ -122,7 +122,8 @@ func TestFailurePolicy(t *testing.T) {
 			}
 			continue
 		}
-		if rule.OnExitCodes.Operator != batch.PodFailurePolicyOnExitCodesOpIn || *rule.OnExitCodes.ContainerName != job.Template.Spec.Containers[0].Name {
+		if rule.OnExitCodes.Operator != batch.PodFailurePolicyOnExitCodesOpIn ||
+			*rule.OnExitCodes.ContainerName != job.Template.Spec.Containers[0].Name {
 			t.Errorf("rule %d: %+v", i, rule.OnExitCodes)
 		}
 		for _, code := range rule.OnExitCodes.Values {
@@ -150,7 +151,8 @@ func TestStatefulSet(t *testing.T) {
 	for _, set := range m.sets {
 		pod := set.Spec.Template
 		checkPod(t, m, pod)
-		if !matches(set.Spec.Selector.MatchLabels, pod.Labels) || !matches(m.service(t, set.Spec.ServiceName).Spec.Selector, pod.Labels) {
+		if !matches(set.Spec.Selector.MatchLabels, pod.Labels) ||
+			!matches(m.service(t, set.Spec.ServiceName).Spec.Selector, pod.Labels) {
 			t.Errorf("%s: the labels %v are not what is selected", set.Name, pod.Labels)
 		}
 	}
@@ -158,8 +160,15 @@ func TestStatefulSet(t *testing.T) {
 	container, service := store.Template.Spec.Containers[0], m.service(t, store.ServiceName)
 	env := environment(nodes.Template)
 	_, most, _ := strings.Cut(env["PET_NNODES"], ":")
-	if most != strconv.Itoa(int(*nodes.Replicas)) || nodes.PodManagementPolicy != apps.ParallelPodManagement || *store.Replicas != 1 {
-		t.Errorf("replicas %d (%s), PET_NNODES %s, stores %d", *nodes.Replicas, nodes.PodManagementPolicy, env["PET_NNODES"], *store.Replicas)
+	if most != strconv.Itoa(int(*nodes.Replicas)) || nodes.PodManagementPolicy != apps.ParallelPodManagement ||
+		*store.Replicas != 1 {
+		t.Errorf(
+			"replicas %d (%s), PET_NNODES %s, stores %d",
+			*nodes.Replicas,
+			nodes.PodManagementPolicy,
+			env["PET_NNODES"],
+			*store.Replicas,
+		)
 	}
 	if want := service.Name + ":" + strconv.Itoa(int(service.Spec.Ports[0].Port)); env["PET_RDZV_ENDPOINT"] != want {
 		t.Errorf("the endpoint is %s, and the store %s", env["PET_RDZV_ENDPOINT"], want)
@@ -179,7 +188,8 @@ func TestStatefulSet(t *testing.T) {
 			t.Errorf("probe %+v", probe)
 		}
 	}
-	if container.VolumeMounts[0].Name != store.VolumeClaimTemplates[0].Name || !strings.HasPrefix(container.Command[len(container.Command)-1], "--data-dir="+container.VolumeMounts[0].MountPath) {
+	if container.VolumeMounts[0].Name != store.VolumeClaimTemplates[0].Name ||
+		!strings.HasPrefix(container.Command[len(container.Command)-1], "--data-dir="+container.VolumeMounts[0].MountPath) {
 		t.Errorf("the store's data is in %v", container.Command)
 	}
 }
@@ -205,7 +215,8 @@ func checkPod(t *testing.T, m manifest, pod core.PodTemplateSpec) {
 // checkNodes checks the pods that are nodes, and the service that gives them names.
 func checkNodes(t *testing.T, service core.Service, pod core.PodTemplateSpec) {
 	t.Helper()
-	if service.Spec.ClusterIP != core.ClusterIPNone || !service.Spec.PublishNotReadyAddresses || !matches(service.Spec.Selector, pod.Labels) {
+	if service.Spec.ClusterIP != core.ClusterIPNone || !service.Spec.PublishNotReadyAddresses ||
+		!matches(service.Spec.Selector, pod.Labels) {
 		t.Errorf("service %s: %+v", service.Name, service.Spec)
 	}
 	if *pod.Spec.TerminationGracePeriodSeconds <= 50 { // --shutdown-timeout, 30 s by default, and the 20 s that may follow it

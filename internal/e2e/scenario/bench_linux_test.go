@@ -35,7 +35,7 @@ func BenchmarkStandstill(b *testing.B) {
 				lab := hosts.New(b, 6)
 				var took []float64
 				for range b.N {
-					took = append(took, disturb(b, lab, backend, d))
+					took = append(took, standstill(b, lab, backend, d))
 				}
 				slices.Sort(took)
 				b.ReportMetric(0, "ns/op")
@@ -46,8 +46,8 @@ func BenchmarkStandstill(b *testing.B) {
 	}
 }
 
-// disturb runs a job, disturbs it once and returns the standstill in seconds.
-func disturb(b *testing.B, lab *hosts.Lab, backend backend, d disturbance) float64 {
+// standstill runs a job, disturbs it once and returns the standstill in seconds.
+func standstill(b *testing.B, lab *hosts.Lab, backend backend, d disturbance) float64 {
 	b.Helper()
 	self, err := os.Executable()
 	if err != nil {
@@ -88,7 +88,10 @@ func disturb(b *testing.B, lab *hosts.Lab, backend backend, d disturbance) float
 // restarted returns the start time of the last worker of the next round, which has that many workers.
 func restarted(world int) func([]line, int) (float64, bool) {
 	return func(lines []line, before int) (float64, bool) {
-		lines = slices.DeleteFunc(lines, func(l line) bool { return l.Round <= before || l.World != world || l.Event != "start" })
+		lines = slices.DeleteFunc(
+			lines,
+			func(l line) bool { return l.Round <= before || l.World != world || l.Event != "start" },
+		)
 		if len(lines) < world {
 			return 0, false
 		}

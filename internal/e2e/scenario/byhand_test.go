@@ -77,7 +77,8 @@ func TestByHand(t *testing.T) {
 	j.lab.NothingLeft(time.Second)
 
 	bad := check(j.record(), expected{worlds: []int{4, 3, 2}, losses: undisturbed(t)})
-	if len(bad) != 2 || !strings.Contains(bad[0], "of round 3 alive") || !strings.Contains(bad[1], "before the end of round 3") {
+	if len(bad) != 2 || !strings.Contains(bad[0], "of round 3 alive") ||
+		!strings.Contains(bad[1], "before the end of round 3") {
 		t.Errorf("check says %q, want the overlap of rounds 3 and 4", bad)
 	}
 	if last.steps[0].Step < 10 {

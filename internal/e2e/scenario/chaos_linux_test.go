@@ -226,7 +226,7 @@ func (c *chaos) finish() {
 	c.lab.NothingLeft(5 * time.Second)
 }
 
-// complete reports whether all nodes are in a world, except the nodes that are set aside: their workers were killed
+// complete reports whether all nodes are in a world, except quarantined nodes: their workers were killed
 // just after they had joined, or they did not reach rank 0 while links were cut.
 func (c *chaos) complete(on map[string]bool) bool {
 	return len(on) > 0 && !slices.ContainsFunc(c.agents, func(s *service) bool {
@@ -237,7 +237,7 @@ func (c *chaos) complete(on map[string]bool) bool {
 // healBound is far longer than any time-out of the job.
 const healBound = 3 * time.Minute
 
-// healed waits until all nodes, except those set aside, have been in one world for longer than any earlier lease.
+// healed waits until all nodes, except quarantined ones, have been in one world for longer than any earlier lease.
 func (c *chaos) healed() {
 	c.t.Helper()
 	last, since, begin := world{}, time.Now(), time.Now()

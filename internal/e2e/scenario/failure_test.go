@@ -142,7 +142,10 @@ func TestRerun(t *testing.T) {
 				j.startAll(j.nodes()...)
 				for _, a := range j.agents[before:] {
 					got := a.code()
-					ran := strings.Contains(a.text(), fmt.Sprint("run ", run)) // unless it was stopped first, because another agent had failed
+					ran := strings.Contains(
+						a.text(),
+						fmt.Sprint("run ", run),
+					) // unless it was stopped first, because another agent had failed
 					if got != code || code == 0 && !ran {
 						t.Errorf("run %d: %s ended with %d:\n%s", run, a.name, got, a.text())
 					}
@@ -151,8 +154,8 @@ func TestRerun(t *testing.T) {
 			if backend.name == "an agent" { // the agent's end has removed all knowledge of the run
 				return
 			}
-			if stranger := j.start(j.lab.Hosts[4]); stranger.code() != 73 || strings.Contains(stranger.text(), "run 2") {
-				t.Errorf("a host that was not in the job:\n%s", stranger.text())
+			if newHost := j.start(j.lab.Hosts[4]); newHost.code() != 73 || strings.Contains(newHost.text(), "run 2") {
+				t.Errorf("a host that was not in the job:\n%s", newHost.text())
 			}
 		})
 	}
@@ -237,7 +240,11 @@ func TestStoreRestarts(t *testing.T) {
 				return
 			}
 			enough := lastStep(j.record()) + int(2*keepAlive/stepTime)
-			await(t, "the job to go on for longer than the keep-alive time", func() bool { return lastStep(j.record()) > enough })
+			await(
+				t,
+				"the job to go on for longer than the keep-alive time",
+				func() bool { return lastStep(j.record()) > enough },
+			)
 			j.finish()
 			j.end(0, nil, expected{worlds: []int{4}})
 		})

@@ -24,7 +24,8 @@ func TestIndexedJob(t *testing.T) {
 	p := newPods(t)
 	p.createAll()
 	p.each("to look for the endpoint", func(h *hosts.Host) bool {
-		return h == p.lab.Hosts[0] || p.names.inVain(h, podEndpoint) >= someLookups // the first pod resolves its own name from /etc/hosts
+		return h == p.lab.Hosts[0] ||
+			p.names.inVain(h, podEndpoint) >= someLookups // the first pod resolves its own name from /etc/hosts
 	})
 	if started := p.record(); len(started) > 0 {
 		t.Errorf("workers were started before anybody could meet: %v", started)

@@ -96,7 +96,12 @@ func (n *names) answer(from netip.Addr, message []byte) ([]byte, error) {
 		return nil, err
 	}
 	response := dnsmessage.Message{
-		Header:    dnsmessage.Header{ID: header.ID, Response: true, Authoritative: true, RecursionDesired: header.RecursionDesired},
+		Header: dnsmessage.Header{
+			ID:               header.ID,
+			Response:         true,
+			Authoritative:    true,
+			RecursionDesired: header.RecursionDesired,
+		},
 		Questions: []dnsmessage.Question{asked},
 	}
 	addrs, ok := n.find(from, asked)

@@ -63,7 +63,8 @@ func indexedJob(t *testing.T) podSpec {
 			t.Fatalf("no job is found: %v", err)
 		}
 		if pod := o.Spec.Template.Spec; o.Kind == "Job" {
-			if service, _, _ := strings.Cut(podService, "."); o.Metadata.Name != podNames || pod.Subdomain != service || len(pod.Containers) != 1 {
+			if service, _, _ := strings.Cut(podService, "."); o.Metadata.Name != podNames || pod.Subdomain != service ||
+				len(pod.Containers) != 1 {
 				t.Fatalf("the job is not as these tests have it: %+v", o)
 			}
 			return pod.Containers[0]
@@ -121,8 +122,12 @@ func (p *pods) create(index int) *program {
 	p.created++
 	addr := fmt.Sprintf("10.75.0.%d", 100+p.created)
 	h.Reinstall(name, addr, map[string]string{
-		"hosts": fmt.Sprintf("# Kubernetes-managed hosts file.\n127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n%s\t%s.%s\t%[2]s\n",
-			addr, name, podService),
+		"hosts": fmt.Sprintf(
+			"# Kubernetes-managed hosts file.\n127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n%s\t%s.%s\t%[2]s\n",
+			addr,
+			name,
+			podService,
+		),
 		"resolv.conf": "search ml.svc.cluster.local svc.cluster.local cluster.local\nnameserver " + p.names.host.Addr + "\noptions ndots:5\n",
 		"machine-id":  strings.Repeat("0", 32) + "\n", // as in the image
 	})

@@ -114,7 +114,11 @@ func TestCheck(t *testing.T) {
 			name: "one worker too few", lines: without(func(l line) bool { return l.Round == 2 && l.Rank == 2 }),
 			want: []string{"round 2: 2 workers, want 3"},
 		},
-		{name: "the node was not missed", lines: history(4), want: []string{"world sizes [4], want [4 3]", "the last step is 10, want 19"}},
+		{
+			name:  "the node was not missed",
+			lines: history(4),
+			want:  []string{"world sizes [4], want [4 3]", "the last step is 10, want 19"},
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -140,7 +144,10 @@ func TestReadRecord(t *testing.T) {
 		}
 	}
 	got, err := readRecord(dir)
-	want := []line{{Event: "start", Time: 1.5, Round: 1, Rank: 1, Host: "node1"}, {Event: "step", Time: 2.5, Round: 1, Step: 3, Loss: 0.25}}
+	want := []line{
+		{Event: "start", Time: 1.5, Round: 1, Rank: 1, Host: "node1"},
+		{Event: "step", Time: 2.5, Round: 1, Step: 3, Loss: 0.25},
+	}
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("%v; lines (-want +got):\n%s", err, diff)
 	}

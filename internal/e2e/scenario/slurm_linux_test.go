@@ -227,7 +227,8 @@ func (s *slurmTest) nodeFailure(t *testing.T) {
 	if left := j.Temporary(t); len(left) != 1 {
 		t.Errorf("temporary files: %v, want the folder of n3 alone", left)
 	}
-	if worlds := worldsOf(t, j.Dir); len(worlds) != 2 || worlds[0] != threeNodes || !strings.HasSuffix(worlds[1], ": n1=0 n2=1") {
+	if worlds := worldsOf(t, j.Dir); len(worlds) != 2 || worlds[0] != threeNodes ||
+		!strings.HasSuffix(worlds[1], ": n1=0 n2=1") {
 		t.Errorf("the worlds were %q", worlds)
 	}
 }
@@ -261,7 +262,13 @@ func (s *slurmTest) heterogeneous(t *testing.T) {
 
 // heterogeneousPlain checks that elasticrun's own srun reaches all components.
 func (s *slurmTest) heterogeneousPlain(t *testing.T) {
-	j := s.submit(t, "plain.sbatch", []string{"--nodes=1", "--cpus-per-task=1", ":", "--nodes=2", "--cpus-per-task=2"}, nil, "--steps=5")
+	j := s.submit(
+		t,
+		"plain.sbatch",
+		[]string{"--nodes=1", "--cpus-per-task=1", ":", "--nodes=2", "--cpus-per-task=2"},
+		nil,
+		"--steps=5",
+	)
 	done(t, j, 0)
 	wantWorlds(t, j, threeNodes)
 }
@@ -281,7 +288,9 @@ func (s *slurmTest) tooManyTasks(t *testing.T) {
 		switch {
 		case strings.HasPrefix(line, "elasticrun: SLURM_") && strings.Contains(line, "--ntasks-per-node=1"):
 			said++
-		case strings.HasPrefix(line, "elasticrun: exit_code=2 "), strings.HasPrefix(line, "srun: "), strings.HasPrefix(line, "slurmstepd"):
+		case strings.HasPrefix(line, "elasticrun: exit_code=2 "),
+			strings.HasPrefix(line, "srun: "),
+			strings.HasPrefix(line, "slurmstepd"):
 		default:
 			t.Errorf("somebody wrote %q", line)
 		}

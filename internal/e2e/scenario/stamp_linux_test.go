@@ -26,8 +26,8 @@ func TestMain(m *testing.M) {
 
 // stamp is the worker. Its lines have the form of ddp_train.py's.
 func stamp(dir string) int {
-	told := make(chan os.Signal, 1)
-	signal.Notify(told, syscall.SIGTERM)
+	stopped := make(chan os.Signal, 1)
+	signal.Notify(stopped, syscall.SIGTERM)
 	begin := monotonic()
 	number := func(name string) int {
 		n, err := strconv.Atoi(os.Getenv(name))
@@ -51,7 +51,7 @@ func stamp(dir string) int {
 	if err := lines.Encode(l); err != nil {
 		panic(err)
 	}
-	<-told
+	<-stopped
 	l.Event, l.Time = "term", monotonic()
 	if err := lines.Encode(l); err != nil {
 		panic(err)

@@ -54,7 +54,9 @@ func undisturbed(t testing.TB) []float64 {
 // workerEnv is the environment that a launcher gives the only worker of a node.
 func workerEnv(round, world, rank int, masterAddr string, masterPort int) []string {
 	return []string{
-		"ELASTICRUN_ROUND=" + strconv.Itoa(round), "TORCHELASTIC_RESTART_COUNT=0", "LOCAL_RANK=0", "GROUP_RANK=" + strconv.Itoa(rank),
+		"ELASTICRUN_ROUND=" + strconv.Itoa(
+			round,
+		), "TORCHELASTIC_RESTART_COUNT=0", "LOCAL_RANK=0", "GROUP_RANK=" + strconv.Itoa(rank),
 		"WORLD_SIZE=" + strconv.Itoa(world), "RANK=" + strconv.Itoa(rank), "OMP_NUM_THREADS=1",
 		"MASTER_ADDR=" + masterAddr, "MASTER_PORT=" + strconv.Itoa(masterPort),
 	}

@@ -44,7 +44,10 @@ func config(dir, host string) string {
 		"SlurmdTimeout=5",
 	}
 	for k := 1; k <= Nodes; k++ {
-		lines = append(lines, fmt.Sprintf("NodeName=n%d NodeHostname=%s NodeAddr=10.76.0.%d Port=%d CPUs=2", k, host, k, controllerPort+k))
+		lines = append(
+			lines,
+			fmt.Sprintf("NodeName=n%d NodeHostname=%s NodeAddr=10.76.0.%d Port=%d CPUs=2", k, host, k, controllerPort+k),
+		)
 	}
 	lines = append(lines, "PartitionName=lab Nodes=ALL Default=YES MaxTime=INFINITE State=UP")
 	return strings.Join(lines, "\n") + "\n"

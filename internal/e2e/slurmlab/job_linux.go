@@ -36,7 +36,9 @@ type Status struct {
 func (l *Lab) Submit(t testing.TB, env []string, args ...string) *Job {
 	t.Helper()
 	j := &Job{Dir: t.TempDir(), lab: l, mark: testenv.Mark(), temporary: t.TempDir()}
-	args = append([]string{"--parsable", "--chdir=" + j.Dir, "--output=" + filepath.Join(j.Dir, "out"), "--open-mode=append"}, args...)
+	args = append(
+		[]string{"--parsable", "--chdir=" + j.Dir, "--output=" + filepath.Join(j.Dir, "out"), "--open-mode=append"},
+		args...)
 	cmd := l.Command(t.Context(), "sbatch", args...)
 	cmd.Env = append(append(cmd.Env, "TMPDIR="+j.temporary, j.mark), env...)
 	var stderr strings.Builder
@@ -114,5 +116,8 @@ func (j *Job) end(t testing.TB) {
 
 // ended reports whether a job in this state will not run again.
 func ended(state string) bool {
-	return slices.Contains([]string{"BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "TIMEOUT"}, state)
+	return slices.Contains(
+		[]string{"BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "TIMEOUT"},
+		state,
+	)
 }

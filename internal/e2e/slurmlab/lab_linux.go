@@ -121,9 +121,15 @@ func (l *Lab) stop(t testing.TB, cmd *exec.Cmd, hold io.Closer) {
 // Command is exec.CommandContext on the cluster's machine, outside any job.
 func (l *Lab) Command(ctx context.Context, program string, args ...string) *exec.Cmd {
 	target := "--target=" + strconv.Itoa(l.init)
-	cmd := exec.CommandContext(ctx, "nsenter", append([]string{target, "--mount", "--pid", "--net", "--", program}, args...)...)
+	cmd := exec.CommandContext(
+		ctx,
+		"nsenter",
+		append([]string{target, "--mount", "--pid", "--net", "--", program}, args...)...)
 	// The test itself can run as a job of another cluster.
-	env := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "SLURM") || strings.HasPrefix(v, "SBATCH_") })
+	env := slices.DeleteFunc(
+		os.Environ(),
+		func(v string) bool { return strings.HasPrefix(v, "SLURM") || strings.HasPrefix(v, "SBATCH_") },
+	)
 	cmd.Env = append(env, "SLURM_CONF="+l.path("slurm.conf"))
 	cmd.WaitDelay = time.Second
 	return cmd

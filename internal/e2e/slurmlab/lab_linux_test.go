@@ -36,7 +36,12 @@ func TestLab(t *testing.T) {
 			t.Errorf("somebody listens at %v", before)
 		}
 
-		j := l.Submit(t, []string{"WHO=me"}, "--nodes=3", batch(t, `srun sh -c 'echo $WHO $SLURM_NODEID $SLURMD_NODENAME' | sort; exit 3`))
+		j := l.Submit(
+			t,
+			[]string{"WHO=me"},
+			"--nodes=3",
+			batch(t, `srun sh -c 'echo $WHO $SLURM_NODEID $SLURMD_NODENAME' | sort; exit 3`),
+		)
 		want := Status{State: "FAILED", ExitCode: "3:0"}
 		if diff := cmp.Diff(want, j.Wait(t, startBound)); diff != "" {
 			t.Errorf("the job's end (-want +got):\n%s", diff)
@@ -49,7 +54,13 @@ func TestLab(t *testing.T) {
 		}
 
 		// The processes of a node, its slurmd included, end with the node. All others stay.
-		j = l.Submit(t, nil, "--nodes=3", "--no-kill", batch(t, `srun --no-kill sh -c 'touch $SLURMD_NODENAME; exec sleep 1000'`))
+		j = l.Submit(
+			t,
+			nil,
+			"--nodes=3",
+			"--no-kill",
+			batch(t, `srun --no-kill sh -c 'touch $SLURMD_NODENAME; exec sleep 1000'`),
+		)
 		l.Await(t, "three tasks", startBound, func() bool {
 			tasks, _ := filepath.Glob(filepath.Join(j.Dir, "n?"))
 			return len(tasks) == Nodes

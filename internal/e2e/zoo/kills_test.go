@@ -45,17 +45,31 @@ func TestRandomKills(t *testing.T) {
 	count := tally{}
 	// Each kind comes once first, so that a short run has all of them.
 	for first := []victim{aWorker, anAgent, aGuard, aTree}; len(first) > 0 || count.kills < kills; {
-		r := round{number: count.kills, nodes: 1 + random.IntN(2), careful: random.IntN(2) == 1, child: random.IntN(3) == 0, random: random}
+		r := round{
+			number:  count.kills,
+			nodes:   1 + random.IntN(2),
+			careful: random.IntN(2) == 1,
+			child:   random.IntN(3) == 0,
+			random:  random,
+		}
 		r.victim = []victim{aWorker, aWorker, aWorker, anAgent, aGuard, aTree}[random.IntN(6)]
 		if len(first) > 0 {
 			r.victim, r.nodes, r.child, first = first[0], 2, len(first) == 4, first[1:]
 		}
-		t.Run(fmt.Sprintf("%d %s of %d nodes", r.number, r.victim, r.nodes), func(t *testing.T) { r.run(t, endpoint, &count) })
+		t.Run(
+			fmt.Sprintf("%d %s of %d nodes", r.number, r.victim, r.nodes),
+			func(t *testing.T) { r.run(t, endpoint, &count) },
+		)
 		if t.Failed() {
 			return // processes can be left after a failure
 		}
 	}
-	t.Logf("%d kills, %d of them of workers, %d of which were not named as the root cause", count.kills, count.workers, count.missed)
+	t.Logf(
+		"%d kills, %d of them of workers, %d of which were not named as the root cause",
+		count.kills,
+		count.workers,
+		count.missed,
+	)
 	if count.missed*100 > count.workers {
 		t.Errorf("%d of %d killed workers were not named as the root cause", count.missed, count.workers)
 	}
@@ -85,7 +99,14 @@ func (r round) run(t *testing.T, endpoint string, count *tally) {
 	for i := range r.nodes {
 		args := []string{"--nproc-per-node=" + strconv.Itoa(2-i)}
 		if r.nodes > 1 {
-			args = append(args, "--nnodes=2", "--rdzv-endpoint="+endpoint, fmt.Sprintf("--rdzv-id=kills-%d", r.number), "--node-rank="+strconv.Itoa(i), "--rdzv-backend=c10d")
+			args = append(
+				args,
+				"--nnodes=2",
+				"--rdzv-endpoint="+endpoint,
+				fmt.Sprintf("--rdzv-id=kills-%d", r.number),
+				"--node-rank="+strconv.Itoa(i),
+				"--rdzv-backend=c10d",
+			)
 		}
 		nodes = append(nodes, startNode(t, args, scriptArgs))
 	}
@@ -152,7 +173,14 @@ func named(t *testing.T, nodes []*node, rank int) bool {
 			continue
 		}
 		all = false
-		t.Logf("MISSED: node %d ended with %d and blames rank %d, rank %d was killed:\n%s", i, code, n.blamed(), rank, &n.stderr)
+		t.Logf(
+			"MISSED: node %d ended with %d and blames rank %d, rank %d was killed:\n%s",
+			i,
+			code,
+			n.blamed(),
+			rank,
+			&n.stderr,
+		)
 	}
 	return all
 }

@@ -29,7 +29,8 @@ var interpreter = sync.OnceValues(func() (string, error) {
 	if _, err := os.Stat(everybodys); err == nil {
 		return everybodys, nil
 	}
-	out, err := exec.CommandContext(context.Background(), "python3", "-c", "import os, sys; print(os.path.realpath(sys.executable))").Output()
+	out, err := exec.CommandContext(context.Background(), "python3", "-c", "import os, sys; print(os.path.realpath(sys.executable))").
+		Output()
 	if err != nil {
 		return "", fmt.Errorf("find python3: %w", err)
 	}
@@ -92,7 +93,15 @@ func (l launch) start(t testing.TB) *job {
 			t.Fatal(err)
 		}
 	}
-	j := &job{t: t, mark: testenv.Mark(), logs: filepath.Join(tmp, "logs"), ready: ready, held: held, quit: make(chan struct{}), watched: make(chan struct{})}
+	j := &job{
+		t:       t,
+		mark:    testenv.Mark(),
+		logs:    filepath.Join(tmp, "logs"),
+		ready:   ready,
+		held:    held,
+		quit:    make(chan struct{}),
+		watched: make(chan struct{}),
+	}
 	argv := append(append([]string{}, l.wrap...), binary, "--nproc-per-node=2", "--log-dir="+j.logs)
 	argv = append(append(append(argv, l.flags...), script), l.args...)
 	ctx, cancel := context.WithTimeout(t.Context(), bound)
@@ -164,7 +173,8 @@ func (j *job) nobodyHolds() {
 		j.t.Fatal(err)
 	}
 	defer func() { _ = syscall.Close(fd) }()
-	if n, err := syscall.Read(fd, make([]byte, 1)); n != 0 || err != nil { // end of file means that no process has it open for writing
+	if n, err := syscall.Read(fd, make([]byte, 1)); n != 0 ||
+		err != nil { // end of file means that no process has it open for writing
 		j.t.Errorf("a process of the job still has %s open (%v)", j.held, err)
 	}
 }

@@ -46,7 +46,13 @@ func startTorchNode(t testing.TB, version, name string, args, scriptArgs []strin
 	n := &node{t: t, mark: testenv.Mark(), ready: make(chan trainer), done: make(chan struct{})}
 	args = slices.Concat(args, []string{"--shutdown-timeout=5", script}, scriptArgs)
 	n.cmd = exec.CommandContext(t.Context(), testenv.Binary(t), args...)
-	n.cmd.Env = append(os.Environ(), n.mark, "PYTHON_EXEC="+testenv.Torch(t, version), "OMP_NUM_THREADS=1", "TMPDIR="+t.TempDir())
+	n.cmd.Env = append(
+		os.Environ(),
+		n.mark,
+		"PYTHON_EXEC="+testenv.Torch(t, version),
+		"OMP_NUM_THREADS=1",
+		"TMPDIR="+t.TempDir(),
+	)
 	n.cmd.Stderr = &n.stderr
 	n.cmd.WaitDelay = 10 * time.Second
 	stdout, err := n.cmd.StdoutPipe()

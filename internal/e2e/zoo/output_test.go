@@ -65,7 +65,8 @@ func TestBytesThatAreNoText(t *testing.T) {
 			}
 			if name == "file" {
 				report := j.stderr.String()
-				if strings.ContainsFunc(report, func(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' }) || !utf8.ValidString(report) {
+				if strings.ContainsFunc(report, func(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' }) ||
+					!utf8.ValidString(report) {
 					t.Errorf("the report is no text:\n%q", report)
 				}
 			}

@@ -17,11 +17,22 @@ var mismatches = []struct {
 }{
 	{mode: "leaves", text: "exited with code 0 while its peers were still communicating", quick: "2.14", nodes: true},
 	{mode: "vanishes", text: "exited with code 0 while its peers were still communicating", nodes: true},
-	{mode: "denies", text: "exited with code 0 while its peers were still communicating, after ValueError: the loss is not a number", nodes: true},
+	{
+		mode:  "denies",
+		text:  "exited with code 0 while its peers were still communicating, after ValueError: the loss is not a number",
+		nodes: true,
+	},
 	{mode: "source", text: "ConnectionResetError: [Errno 104] Connection reset by peer", quick: "1.13", nodes: true},
 	{mode: "url", text: "ConnectionRefusedError: [Errno 111] Connection refused (which led to urllib.error.URLError"},
-	{mode: "chained", text: "ConnectionResetError: [Errno 104] Connection reset by peer (which led to RuntimeError: cannot read the batch)"},
-	{mode: "recorded", text: "ConnectionResetError: [Errno 104] Connection reset by peer (which led to RuntimeError: cannot read the batch)", nodes: true},
+	{
+		mode: "chained",
+		text: "ConnectionResetError: [Errno 104] Connection reset by peer (which led to RuntimeError: cannot read the batch)",
+	},
+	{
+		mode:  "recorded",
+		text:  "ConnectionResetError: [Errno 104] Connection reset by peer (which led to RuntimeError: cannot read the batch)",
+		nodes: true,
+	},
 	{mode: "loader", text: `"ValueError: sample 3 is broken"`},
 	// The moment at which SIGCHLD arrives decides the rank's words; TestRecorded in pkg/evidence has the forms. They
 	// never name a peer.

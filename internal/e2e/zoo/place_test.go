@@ -36,11 +36,29 @@ func TestFullDisk(t *testing.T) {
 		args              []string
 		texts             []string
 	}{
-		{"file and console", "size=512k", "--tee=3", []string{"flood", "2"}, []string{"output of a worker is being lost", "no space left on device", "is full"}},
+		{
+			"file and console",
+			"size=512k",
+			"--tee=3",
+			[]string{"flood", "2"},
+			[]string{"output of a worker is being lost", "no space left on device", "is full"},
+		},
 		{"file", "size=512k", "--redirects=3", []string{"flood", "2"}, []string{"is full"}},
 		// Room for the files of one start and one more folder, or for all folders of another start and no file.
-		{"restart", "nr_inodes=12", "--redirects=3", []string{"exits"}, []string{"the workers get no log files", "no space left on device"}},
-		{"files of a restart", "nr_inodes=14", "--redirects=3", []string{"exits"}, []string{"the workers get no log files", "no space left on device"}},
+		{
+			"restart",
+			"nr_inodes=12",
+			"--redirects=3",
+			[]string{"exits"},
+			[]string{"the workers get no log files", "no space left on device"},
+		},
+		{
+			"files of a restart",
+			"nr_inodes=14",
+			"--redirects=3",
+			[]string{"exits"},
+			[]string{"the workers get no log files", "no space left on device"},
+		},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -62,7 +80,13 @@ func TestFullDisk(t *testing.T) {
 // TestFileLimit checks the same for a limit on the size of files.
 func TestFileLimit(t *testing.T) {
 	t.Parallel()
-	j := launch{wrap: []string{"sh", "-c", `ulimit -f 512; exec "$@"`, "sh"}, flags: []string{"--tee=3"}, args: []string{"flood", "2"}}.run(t)
+	j := launch{
+		wrap:  []string{"sh", "-c", `ulimit -f 512; exec "$@"`, "sh"},
+		flags: []string{"--tee=3"},
+		args:  []string{"flood", "2"},
+	}.run(
+		t,
+	)
 	j.want(3, "worker_failed rank=1", "output of a worker is being lost", "file too large")
 	if j.stdout.n < 2<<20 {
 		t.Errorf("the console showed %d bytes, want all %d", j.stdout.n, 2<<20)
@@ -88,7 +112,14 @@ func TestTerminalGoes(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			j := launch{wrap: tt.wrap, args: []string{"gated", "1"}, terminal: tty, flags: []string{"--nproc-per-node=1"}}.start(t)
+			j := launch{
+				wrap:     tt.wrap,
+				args:     []string{"gated", "1"},
+				terminal: tty,
+				flags:    []string{"--nproc-per-node=1"},
+			}.start(
+				t,
+			)
 			_ = tty.Close()
 			for lines := bufio.NewScanner(ptm); lines.Scan() && !strings.Contains(lines.Text(), "waiting"); {
 			}

@@ -203,7 +203,8 @@ func TestOneLogLinePerReason(t *testing.T) {
 		t.Errorf("refused (-want +got):\n%s", diff)
 	}
 	lines := strings.Split(strings.TrimSpace(log.String()), "\n")
-	if len(lines) != 2 || !strings.Contains(log.String(), `"reason":"unknown op","error":"op 0x42 of torch 1.x is not served"`) {
+	if len(lines) != 2 ||
+		!strings.Contains(log.String(), `"reason":"unknown op","error":"op 0x42 of torch 1.x is not served"`) {
 		t.Errorf("log:\n%s", log.String())
 	}
 }

@@ -92,7 +92,13 @@ func (j *guardedJob) want(line, answer string) {
 func (j *guardedJob) workers() []proctree.Process {
 	j.t.Helper()
 	ready := filepath.Join(j.t.TempDir(), "ready")
-	j.want(fmt.Sprintf(`start trap "" TERM; (setsid sh -c 'for i in 1 2 3 4 5 6 7 8 9; do (sleep 1000 &); done; echo >%s; sleep 1000' &); while :; do sleep 1000; done`, ready), "ok")
+	j.want(
+		fmt.Sprintf(
+			`start trap "" TERM; (setsid sh -c 'for i in 1 2 3 4 5 6 7 8 9; do (sleep 1000 &); done; echo >%s; sleep 1000' &); while :; do sleep 1000; done`,
+			ready,
+		),
+		"ok",
+	)
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for bound := time.After(10 * time.Second); ; {
@@ -114,7 +120,10 @@ func (j *guardedJob) family() []proctree.Process {
 	if err != nil {
 		j.t.Fatal(err)
 	}
-	return slices.DeleteFunc(proctree.Descendants(j.agent, all, func(proctree.Process) bool { return true }), proctree.Process.Dead)
+	return slices.DeleteFunc(
+		proctree.Descendants(j.agent, all, func(proctree.Process) bool { return true }),
+		proctree.Process.Dead,
+	)
 }
 
 // living returns those of ps that exist. Zombies count only if zombies is set.

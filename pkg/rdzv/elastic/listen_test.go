@@ -104,7 +104,8 @@ func TestBind(t *testing.T) {
 		}
 	}
 	_, err = Bind(t.Context(), Choice{Candidate: true, Addr: netip.MustParseAddr("192.0.2.1"), Port: 1234})
-	if want := "rendezvous backend connection: listen for agents on 192.0.2.1:1234: cannot assign requested address"; err == nil || err.Error() != want {
+	if want := "rendezvous backend connection: listen for agents on 192.0.2.1:1234: cannot assign requested address"; err == nil ||
+		err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
 	every, err := Bind(t.Context(), Choice{Candidate: true})

@@ -158,8 +158,14 @@ func (c *checker) checkCharged(rd *simRound) {
 	n := rd.record.Round
 	for r, m := range rd.record.Members {
 		if !rd.ready[m.ID] {
-			c.fail("charged justly", "round %d was charged although rank %d, %s on %s, had not reported the end of its workers", n, r, m.ID,
-				c.owner[m.ID].name)
+			c.fail(
+				"charged justly",
+				"round %d was charged although rank %d, %s on %s, had not reported the end of its workers",
+				n,
+				r,
+				m.ID,
+				c.owner[m.ID].name,
+			)
 		}
 	}
 	if !rd.caused {

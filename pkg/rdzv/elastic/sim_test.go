@@ -104,8 +104,14 @@ func replay(seed uint64) string {
 	if b := w.check.broken; b != nil {
 		text = b.invariant + ": " + b.text
 	}
-	return fmt.Sprintf("seed %d (%s): %s\nreplay: ELASTICRUN_SEED=%d go test -run 'TestSimulation$' ./pkg/rdzv/elastic\n%s",
-		seed, w.cfg.profile, text, seed, strings.Join(w.trace[max(0, len(w.trace)-100):], "\n"))
+	return fmt.Sprintf(
+		"seed %d (%s): %s\nreplay: ELASTICRUN_SEED=%d go test -run 'TestSimulation$' ./pkg/rdzv/elastic\n%s",
+		seed,
+		w.cfg.profile,
+		text,
+		seed,
+		strings.Join(w.trace[max(0, len(w.trace)-100):], "\n"),
+	)
 }
 
 // A seed determines the trace, byte for byte.

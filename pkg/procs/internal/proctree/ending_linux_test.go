@@ -25,8 +25,17 @@ func TestEndingBy(t *testing.T) {
 		{"it has ended", "Z", 0x40000c, 1, "0000000000000000", "0000000000000000", true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			stat := fmt.Sprintf("42 (a ) R 4) %s 1 42 42 0 -1 %d 0 0 0 0 0 0 0 0 20 0 %d 0 777 0 0", tt.state, tt.flags, tt.threads)
-			status := fmt.Sprintf("Name:\tx\nSigQ:\t0/1\nSigPnd:\t%s\nShdPnd:\t%s\nSigBlk:\t0000000000000100\n", tt.sigPnd, tt.shPn)
+			stat := fmt.Sprintf(
+				"42 (a ) R 4) %s 1 42 42 0 -1 %d 0 0 0 0 0 0 0 0 20 0 %d 0 777 0 0",
+				tt.state,
+				tt.flags,
+				tt.threads,
+			)
+			status := fmt.Sprintf(
+				"Name:\tx\nSigQ:\t0/1\nSigPnd:\t%s\nShdPnd:\t%s\nSigBlk:\t0000000000000100\n",
+				tt.sigPnd,
+				tt.shPn,
+			)
 			if got := endingBy([]byte(stat), []byte(status)); got != tt.want {
 				t.Errorf("%v", got)
 			}

@@ -14,8 +14,18 @@ func TestParseStat(t *testing.T) {
 		want       Process
 		ok         bool
 	}{
-		{"plain", "42 (sleep)" + rest, Process{PID: 42, PPID: 7, Session: 9, State: 'S', Threads: 3, Start: "12345", Comm: "sleep"}, true},
-		{"odd name", "42 (a) R 1 (b)" + rest, Process{PID: 42, PPID: 7, Session: 9, State: 'S', Threads: 3, Start: "12345", Comm: "a) R 1 (b"}, true},
+		{
+			"plain",
+			"42 (sleep)" + rest,
+			Process{PID: 42, PPID: 7, Session: 9, State: 'S', Threads: 3, Start: "12345", Comm: "sleep"},
+			true,
+		},
+		{
+			"odd name",
+			"42 (a) R 1 (b)" + rest,
+			Process{PID: 42, PPID: 7, Session: 9, State: 'S', Threads: 3, Start: "12345", Comm: "a) R 1 (b"},
+			true,
+		},
 		{"empty", "", Process{}, false},
 		{"cut short", "42 (sleep) S 7 8", Process{}, false},
 		{"no name", "42 S 7 8 9", Process{}, false},

@@ -11,10 +11,10 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rpc/device"
 )
 
-// maxName is the most bytes of a worker's name.
+// maxName is the maximum length of a worker's name in bytes.
 const maxName = 127
 
-// CheckName returns a [*NameError] unless name is one of 1 to 127 ASCII letters, digits, '-', '_', ':' and '.'.
+// CheckName returns a [*NameError] unless name consists of 1 to 127 ASCII letters, digits, '-', '_', ':' and '.'.
 func CheckName(name string) error {
 	good := name != "" && len(name) <= maxName
 	for _, c := range []byte(name) {
@@ -30,7 +30,7 @@ func CheckName(name string) error {
 	return nil
 }
 
-// checkStatic checks what the record of a static group's member says, as far as that can be seen without the others.
+// checkStatic checks the record of a static group's member without looking at other members.
 func (r Record) checkStatic() error {
 	if err := CheckName(r.Name); err != nil {
 		return err
@@ -54,7 +54,7 @@ func (r Record) checkAddress() error {
 	return nil
 }
 
-// loopback tells whether only workers of the same host reach the member.
+// loopback reports whether only workers on the same host can reach the member.
 func (r Record) loopback() bool {
 	host, _, err := net.SplitHostPort(r.Address)
 	if err != nil {
@@ -64,8 +64,8 @@ func (r Record) loopback() bool {
 	return host == "localhost" || err == nil && ip.IsLoopback()
 }
 
-// checkMembers checks what the members of a group say against each other. It is a pure function of their records, so that all who
-// see the same members find the same error.
+// checkMembers checks the records of a group against each other. It is a pure function of the records, so all workers
+// that see the same members get the same error.
 func checkMembers(members []Record, static bool) error {
 	if err := checkLoopback(members); err != nil {
 		return err
@@ -73,7 +73,7 @@ func checkMembers(members []Record, static bool) error {
 	return device.Validate(DeviceWorkers(members), static)
 }
 
-// checkLoopback refuses a member that those on other hosts cannot reach.
+// checkLoopback refuses a loopback address if the group has members on other hosts.
 func checkLoopback(members []Record) error {
 	foreign := slices.IndexFunc(members, func(m Record) bool { return m.Host != members[0].Host })
 	if foreign < 0 {
@@ -92,7 +92,7 @@ func checkLoopback(members []Record) error {
 	return nil
 }
 
-// DeviceWorkers returns members as [device.Validate] and [device.Reverse] want them.
+// DeviceWorkers converts members to the arguments of [device.Validate] and [device.Reverse].
 func DeviceWorkers(members []Record) []device.Worker {
 	workers := make([]device.Worker, len(members))
 	for i, m := range members {
@@ -101,7 +101,8 @@ func DeviceWorkers(members []Record) []device.Worker {
 	return workers
 }
 
-// encode returns the record as the store holds it. That which cannot be read again is refused here, before others see it.
+// encode returns the record as the store holds it. It refuses a record that could not be decoded again, before other
+// members see it.
 func (r Record) encode() ([]byte, error) {
 	data, err := json.Marshal(r)
 	if err == nil {

@@ -59,7 +59,7 @@ func TestErrorTexts(t *testing.T) {
 		`worker "a" has TLS, but worker "b" has not: `:                                         &SecurityError{Worker: "a", Secure: true, By: "b"},
 		`worker "b" has TLS, but worker "a" has not: `:                                         &SecurityError{Worker: "a", By: "b"},
 		`worker "a": world size 0: must be at least 1 in a static group`:                       &WorldSizeError{Worker: "a"},
-		`of 4 workers these have not become ready: ranks 1, 3 (c): `: &MissingError{
+		`2 of 4 workers have not become ready: ranks 1, 3 (c): `: &MissingError{
 			Step: StepReady, Ranks: []int{1, 3}, Names: []string{"", "c"}, WorldSize: 4, Err: kvstore.ErrTimeout,
 		},
 		`ranks 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 and 4 more: `: &MissingError{Ranks: ranks, Err: kvstore.ErrTimeout},

@@ -9,21 +9,21 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/kvstore"
 )
 
-// A member of a static group claims its name first, which the others do not read, and then its rank, by which they know it.
-// So a worker whose name or rank is taken withdraws without a trace, and the one that was meant may still come.
+// A member of a static group claims its name first and its rank second. The other members read only the rank's key. So
+// a worker whose name or rank is taken withdraws without a trace, and the correct worker can still take its place.
 const (
-	nameKey = "name/"   // and the name: the record of the worker that claims it, or nothing once it has withdrawn
-	rankKey = "member/" // and the rank: the member's record
+	nameKey = "name/"   // + name: the record of the worker that claims the name; empty once that worker has withdrawn
+	rankKey = "member/" // + rank: the record of the member with that rank
 )
 
-// claim is a member's record, and what it says in the store.
+// claim is a member's claim to its name and rank in the store.
 type claim struct {
 	store  kvstore.Store
 	self   Record
 	record []byte
 }
 
-// make claims name and rank. After an error nothing of the claim is left, unless the store cannot be reached any more.
+// acquire claims name and rank. After an error nothing of the claim is left, unless the store cannot be reached.
 func (c *claim) acquire(ctx context.Context) error {
 	err := c.claimName(ctx)
 	named := err == nil
@@ -34,15 +34,16 @@ func (c *claim) acquire(ctx context.Context) error {
 		cleanup, cancel := cleanupContext(ctx)
 		defer cancel()
 		c.withdrawName(cleanup)
-		if !named { // A rank that was asked for may still come to be claimed, and belongs to these terms.
+		if !named { // A claim of the rank may still be on its way to the store, and it needs these terms.
 			withdrawTerms(cleanup, c.store, c.self)
 		}
 	}
 	return err
 }
 
-// undo takes a claim back that stands, and the terms, if no other worker has agreed to them: then nobody has read it. The terms are last, so that
-// who comes after finds nothing. It is false if another worker was there, or came just then: that one must be told of the failure.
+// undo removes a successful claim and its terms if no other worker has agreed to the terms, which means that nobody has
+// read the claim. It deletes the terms last, so that a later worker finds nothing. It returns false if another worker
+// has agreed meanwhile; the caller must then report the failure to that worker.
 func (c *claim) undo(ctx context.Context) bool {
 	if !termsUnshared(ctx, c.store, c.self) {
 		return false
@@ -54,20 +55,20 @@ func (c *claim) undo(ctx context.Context) bool {
 	return withdrawTerms(ctx, c.store, c.self)
 }
 
-// name claims the name. One that is held by a worker whose rank is another one's is free: that worker was refused, and is
-// about to withdraw, or has died before it could.
+// claimName claims the name. A name is free if its holder's rank belongs to another worker: the group refused that
+// holder, which withdraws soon or has died.
 func (c *claim) claimName(ctx context.Context) error {
 	key := nameKey + c.self.Name
 	var expected []byte
 	for {
 		got, err := c.store.CompareSet(ctx, key, expected, c.record)
 		if err != nil {
-			return fmt.Errorf("worker %q: claim its name: %w", c.self.Name, err)
+			return fmt.Errorf("worker %q: claim the worker name: %w", c.self.Name, err)
 		}
 		if bytes.Equal(got, c.record) {
 			return nil
 		}
-		if len(got) == 0 { // it has withdrawn
+		if len(got) == 0 { // the holder has withdrawn
 			expected = nil
 			continue
 		}
@@ -77,7 +78,7 @@ func (c *claim) claimName(ctx context.Context) error {
 		}
 		refused, err := c.holderRefused(ctx, holder)
 		if err != nil {
-			return fmt.Errorf("worker %q: see who has its name: %w", c.self.Name, err)
+			return fmt.Errorf("worker %q: look up the holder of the name: %w", c.self.Name, err)
 		}
 		if !refused {
 			return &NameTakenError{Name: c.self.Name, ID: holder.ID, Host: holder.Host, Address: holder.Address}
@@ -86,7 +87,7 @@ func (c *claim) claimName(ctx context.Context) error {
 	}
 }
 
-// void tells whether the rank that holder wants is another worker's.
+// holderRefused reports whether the rank in holder's record belongs to another worker.
 func (c *claim) holderRefused(ctx context.Context, holder Record) (bool, error) {
 	key := rankKey + strconv.Itoa(holder.ID)
 	if there, err := c.store.Check(ctx, key); !there || err != nil {
@@ -100,8 +101,8 @@ func (c *claim) holderRefused(ctx context.Context, holder Record) (bool, error) 
 	return err == nil && member.Incarnation != holder.Incarnation, err
 }
 
-// rank claims the rank. Where it is not known whether the store has done it, it is looked up, since a claim that stands cannot
-// be withdrawn: others may have read it.
+// claimRank claims the rank. If the outcome is unknown, claimRank reads the key: a claim in the store cannot be
+// withdrawn, because other members may have read it.
 func (c *claim) claimRank(ctx context.Context) error {
 	key := rankKey + strconv.Itoa(c.self.ID)
 	got, err := create(ctx, c.store, key, c.record)
@@ -122,7 +123,7 @@ func (c *claim) claimRank(ctx context.Context) error {
 	return &RankTakenError{Worker: c.self.Name, Rank: c.self.ID, By: by.Name, Host: by.Host, Address: by.Address}
 }
 
-// stands tells whether key holds this claim.
+// isStored reports whether key holds this claim.
 func (c *claim) isStored(ctx context.Context, key string) bool {
 	cleanup, cancel := cleanupContext(ctx)
 	defer cancel()
@@ -133,7 +134,7 @@ func (c *claim) isStored(ctx context.Context, key string) bool {
 	return err == nil && bytes.Equal(got, c.record)
 }
 
-// withdraw gives the name back, if it is this claim's.
+// withdrawName releases the name if this claim holds it.
 func (c *claim) withdrawName(ctx context.Context) {
-	_, _ = c.store.CompareSet(ctx, nameKey+c.self.Name, c.record, nil) // nobody is left to be told of a failure
+	_, _ = c.store.CompareSet(ctx, nameKey+c.self.Name, c.record, nil) // nothing is left to do after a failure
 }

@@ -6,9 +6,9 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/kvstore"
 )
 
-// create gives key a value unless it has one, wakes those who wait for it, and returns what it holds. The CompareSet decides, so what comes
-// after it fails nobody. It is for keys that are never deleted, as long as somebody may wait for them: whoever finds one wakes the
-// others as well, in place of a creator that has died.
+// create sets key to value unless key exists, wakes the key's waiters, and returns the stored value. Only the
+// CompareSet decides the outcome; a failed wake is not an error. Use create for keys that are not deleted while
+// somebody waits for them. A caller that finds the key already set wakes the waiters too, in case the creator has died.
 func create(ctx context.Context, store kvstore.Store, key string, value []byte) ([]byte, error) {
 	got, err := store.CompareSet(ctx, key, nil, value)
 	if err != nil {
@@ -18,12 +18,13 @@ func create(ctx context.Context, store kvstore.Store, key string, value []byte) 
 	return got, nil
 }
 
-// wakeTries is how often wake tries.
+// wakeTries is the maximum number of attempts of wake.
 const wakeTries = 4
 
-// wake sets key to what it holds already, for torch's servers without libuv, where a CompareSet ends no wait. One who is not woken there would
-// wait until its time is over, so a failure is tried again, a few times; for a store that fails for longer the caller's next
-// operation tells. It brings back a key that was deleted meanwhile: the caller deletes it then.
+// wake sets key to its current value again. torch's TCPStore server without libuv
+// (torch/csrc/distributed/c10d/TCPStore.cpp) does not wake waiters on compare_set, so they would wait until their
+// timeout. wake retries a failed attempt a few times; if the store fails for longer, the caller's next operation
+// returns the error. wake can recreate a key that was deleted meanwhile; the caller must delete it again.
 func wake(ctx context.Context, store kvstore.Store, key string, value []byte) {
 	retry := backoff{limit: cleanupTimeout / wakeTries}
 	for left := wakeTries; ; left-- {

@@ -10,12 +10,12 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/kvstore"
 )
 
-// The keys of a static group's end.
+// These are the keys for the shutdown of a static group.
 const (
-	shutdownKey = "shutdown/" // and the rank: this member drains; what it does and its name, which only helps to explain
-	idleKey     = "idle"      // the number of members that are idle
-	doneKey     = "done"      // all were idle at one time
-	drainedKey  = "left"      // see part
+	shutdownKey = "shutdown/" // + rank: this member drains. The value is its status and name, for error messages only.
+	idleKey     = "idle"      // the number of idle members
+	doneKey     = "done"      // exists once all members were idle at the same time
+	drainedKey  = "left"      // see leaveStore
 )
 
 const (
@@ -24,19 +24,21 @@ const (
 	markFailed = "failed"
 )
 
-// Drain is the graceful end of a static group, which each member calls. It returns when all have called it and nothing is outstanding
-// in any of them; until then functions run for other members, and may call further ones. From its begin root calls are
-// refused, and from its end, in whichever way, everything. A second call has the end of the first.
+// Drain shuts down a static group; each member calls it. It returns once all members have called it and no member has
+// outstanding work. Until then functions run for other members and may make further calls. Root calls are refused as
+// soon as Drain starts, and all work is refused once it ends, also after an error. A second call returns the result of
+// the first.
 //
-// The members that are idle are counted in the store. The count goes up by Add, and down, before new work begins in an idle
-// member, by CompareSet, which never takes it down from the number of all members: so that number, once reached, stays, and
-// work that comes later is refused. (It may come: a request whose caller has stopped waiting for it.)
+// The store counts the idle members. A member raises the count with Add. Before an idle member starts new work, it
+// lowers the count with CompareSet. CompareSet never lowers the count from the number of all members. So the count
+// stays at that number once reached, and later work is refused. Such work exists: a request whose caller has stopped
+// waiting can arrive late.
 //
-// An operation of the store that fails ends this member's part with its error, as it is not known then whether the member is
-// counted. A [*MissingError] names those for which it has waited in vain. Rank 0 may host the store, so it waits for up to two
-// seconds until all others know the end. In a dynamic group it is a [*WorldSizeError].
+// If a store operation fails, Drain returns its error, because it is then unknown whether this member is counted as
+// idle. A [*MissingError] names the members that Drain waited for in vain. Rank 0 may host the store, so it waits up to
+// two seconds until all other members know the result. In a dynamic group Drain returns a [*WorldSizeError].
 func (w *Work) Drain(ctx context.Context, store kvstore.Store, self Record) error {
-	if self.WorldSize < 1 { // its members can only leave
+	if self.WorldSize < 1 { // members of a dynamic group can only leave
 		return &WorldSizeError{Worker: self.Name, WorldSize: self.WorldSize}
 	}
 	if !w.startEnd() {
@@ -58,26 +60,26 @@ func (w *Work) Drain(ctx context.Context, store kvstore.Store, self Record) erro
 	}
 	if err == nil {
 		if d.sawAllIdle {
-			_ = store.Set(cleanup, doneKey, []byte("1")) // others find it out when their time is over
+			_ = store.Set(cleanup, doneKey, []byte("1")) // if this fails, the others find out when their time is over
 		}
 		leaveStore(cleanup, store, self, drainedKey)
 	}
 	return w.finish(err)
 }
 
-// drain is one member's part in the end of its group.
+// drain is the shutdown of a static group as one member runs it.
 type drain struct {
 	store      kvstore.Store
 	self       Record
 	work       *Work
-	decrements int  // how often the count was taken down, or was to be
-	sawAllIdle bool // this member has seen that all are idle, so it tells the others
+	decrements int  // attempts to lower the count; makes each written value unique
+	sawAllIdle bool // this member has seen the full count, so it notifies the others
 
-	done    chan struct{} // closed when the wait for another member to tell has ended, with waited
+	done    chan struct{} // closed once the wait for doneKey has ended; waitErr is set before
 	waitErr error
 }
 
-// run returns nil when all members were idle at one time.
+// run returns nil once all members were idle at the same time.
 func (d *drain) run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	go func() {
@@ -90,7 +92,7 @@ func (d *drain) run(ctx context.Context) error {
 	return err
 }
 
-// follow tells the group of each change here until all members are idle.
+// reportUntilIdle reports each change of this member's state to the group until all members are idle.
 func (d *drain) reportUntilIdle(ctx context.Context) error {
 	if err := d.mark(ctx, markBusy); err != nil {
 		return fmt.Errorf("worker %q: begin to shut down: %w", d.self.Name, err)
@@ -115,13 +117,13 @@ func (d *drain) reportUntilIdle(ctx context.Context) error {
 			}
 		}
 		if err != nil {
-			return fmt.Errorf("worker %q: tell whether it is idle: %w", d.self.Name, err)
+			return fmt.Errorf("worker %q: report whether it is idle: %w", d.self.Name, err)
 		}
 	}
 	return nil
 }
 
-// announce counts this member as idle.
+// announceIdle counts this member as idle.
 func (d *drain) announceIdle(ctx context.Context) error {
 	n, err := d.store.Add(ctx, idleKey, 1)
 	if err != nil {
@@ -133,8 +135,9 @@ func (d *drain) announceIdle(ctx context.Context) error {
 	return nil
 }
 
-// resume takes this member from the count and lets in what waits here, unless all were idle. What it writes is a number to Add, and
-// like nothing else to CompareSet, whose answer would not tell who has written it.
+// resume removes this member from the count and admits the waiting work, unless all members were idle. Add reads the
+// value it writes as a number. The text after the number makes the value unique, because CompareSet's answer must prove
+// that this member wrote it.
 func (d *drain) resume(ctx context.Context) error {
 	_ = d.mark(ctx, markBusy)
 	n, err := d.store.Add(ctx, idleKey, 0)
@@ -160,19 +163,20 @@ func (d *drain) resume(ctx context.Context) error {
 	return err
 }
 
-// mark tells what the member does, for those who wait for it in vain.
+// mark stores the member's status for the error messages of other members.
 func (d *drain) mark(ctx context.Context, what string) error {
 	return d.store.Set(ctx, shutdownKey+strconv.Itoa(d.self.ID), []byte(what+" "+d.self.Name))
 }
 
-// complete tells whether all members were idle, where the one that saw it first could not say so.
+// allIdle reports whether all members were idle, in case the member that saw the full count could not notify the
+// others.
 func (d *drain) allIdle(ctx context.Context) bool {
 	n, err := d.store.Add(ctx, idleKey, 0)
 	d.sawAllIdle = err == nil && n >= int64(d.self.WorldSize)
 	return d.sawAllIdle
 }
 
-// explain names those for which this member has waited in vain, where err is the end of the wait.
+// explain returns a MissingError that names the members this member waited for. err is the error of the wait.
 func (d *drain) explain(ctx context.Context, err error) error {
 	missing := MissingError{Step: StepDrain, WorldSize: d.self.WorldSize, Err: err}
 	keys := rankKeys(shutdownKey, d.self.WorldSize)

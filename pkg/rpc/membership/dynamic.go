@@ -12,29 +12,32 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/kvstore"
 )
 
-// Peers is how a member of a dynamic group reaches the others. An error that is ErrGone says that the process is gone for certain: its
-// address refuses connections, another worker answers there, or it says so itself. Any other says nothing of the process.
+// Peers lets a member of a dynamic group reach the other members. An error that wraps ErrGone proves that the process
+// has ended: its address refuses connections, another worker answers there, or the process itself says that it is
+// shutting down. Any other error proves nothing.
 type Peers interface {
-	// Sync returns when to has a view of at least version: its [Dynamic.Reach] answers.
+	// Sync returns once to has a view of at least version, that is, once [Dynamic.WaitVersion] has returned there.
 	Sync(ctx context.Context, to Record, version int64) error
-	// Probe asks over a connection of its own whether to lives.
+	// Probe asks to, over a separate connection, whether it is alive.
 	Probe(ctx context.Context, to Record) error
 }
 
-// Options are those of a Dynamic.
+// Options configure a Dynamic.
 type Options struct {
-	// Silence is how long the holder of the membership lock may be silent before the lock is taken from it. Zero means 5 s.
+	// LockTimeout is the time without a renewal after which other members take over the membership lock. Zero means 5
+	// s.
 	LockTimeout time.Duration
-	// Patience is how long a member that cannot be reached has for an answer by the store before it is evicted. Zero means 5 s.
+	// ReplyTimeout is how long a member that cannot be reached has to reply through the store before it is evicted.
+	// Zero means 5 s.
 	ReplyTimeout time.Duration
-	// SyncTimeout bounds each call to a peer. Zero means 3 s.
+	// SyncTimeout limits each call to a peer. Zero means 3 s.
 	SyncTimeout time.Duration
-	// Logger is told of what is unusual. Its zero value logs nothing.
+	// Logger receives warnings. Its zero value logs nothing.
 	Logger zerolog.Logger
 }
 
-// Dynamic is one member of a dynamic group: one without a world size, which members join and leave at any time. Any number of goroutines may use
-// it. Use NewDynamic, Join, and in the end Leave, or Cease and Close.
+// Dynamic is one member of a dynamic group: a group without a world size, whose members join and leave at any time.
+// Create it with NewDynamic, call Join, and finally Leave, or Quiesce and Close. Any number of goroutines may use it.
 type Dynamic struct {
 	peers    Peers
 	opts     Options
@@ -46,30 +49,33 @@ type Dynamic struct {
 
 	mu        sync.Mutex
 	self      Record
-	stop      context.CancelFunc // ends what runs in the background; set when Join begins
-	quiesce   context.CancelFunc // ends Join and what Cease ends; set with stop
-	leaving   bool               // it is its own doing if the log says that it is no member any more
-	closed    bool               // Cease or Close has begun: then nothing is joined or judged any more
+	stop      context.CancelFunc // stops all background work; set when Join starts
+	quiesce   context.CancelFunc // stops Join and the goroutines of active; set with stop
+	leaving   bool               // the member itself causes its removal from the log, so the removal is not an eviction
+	closed    bool               // Quiesce or Close has started: the member no longer joins, and evicts nobody
 	joining   sync.WaitGroup     // Join, until it returns
-	active    sync.WaitGroup     // what answers for this member and judges others, in the background
-	following sync.WaitGroup     // what follows the log, in the background
+	active    sync.WaitGroup     // background: answers queries and resolves suspects
+	following sync.WaitGroup     // background: follows the log
 }
 
-// NewDynamic returns a member that has not joined. The keys of store are the group's alone; self.Incarnation is random and not 0, and self.ID is not
-// looked at.
+// NewDynamic returns a member that has not joined. store must hold no other keys than the group's. self.Incarnation
+// must be random and not 0; self.ID is ignored.
 func NewDynamic(store kvstore.Store, self Record, peers Peers, opts Options) *Dynamic {
 	opts.LockTimeout = cmp.Or(opts.LockTimeout, 5*time.Second)
 	opts.ReplyTimeout = cmp.Or(opts.ReplyTimeout, 5*time.Second)
 	opts.SyncTimeout = cmp.Or(opts.SyncTimeout, 3*time.Second)
 	return &Dynamic{
 		peers: peers, opts: opts, store: store, self: self,
-		log:     changeLog{store},
-		lock:    lock{store: store, self: self.Incarnation, timeout: opts.LockTimeout, releaseTimeout: opts.ReplyTimeout, log: opts.Logger},
+		log: changeLog{store},
+		lock: lock{
+			store: store, self: self.Incarnation, log: opts.Logger,
+			timeout: opts.LockTimeout, releaseTimeout: opts.ReplyTimeout,
+		},
 		tracker: newTracker(), suspects: newSuspectQueue(),
 	}
 }
 
-// Self returns the member's own record, with its ID once Join has returned.
+// Self returns the member's own record. Its ID is valid once Join has returned.
 func (d *Dynamic) Self() Record {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -79,26 +85,31 @@ func (d *Dynamic) Self() Record {
 // View returns the newest view.
 func (d *Dynamic) View() View { return d.tracker.view() }
 
-// Reach returns when the view is at version or later: it answers another's Sync. It may be called before Join has returned.
+// WaitVersion returns once the view has version or a later one. It serves the Sync of another member's [Peers]. It may
+// be called before Join has returned.
 func (d *Dynamic) WaitVersion(ctx context.Context, version int64) error {
 	return d.tracker.waitVersion(ctx, version)
 }
 
-// Suspect says that the member with this incarnation may be gone. It is looked after in the background, once at a time: if it is gone,
-// or answers neither a call nor by the store, it is evicted.
+// Suspect reports that the member with this incarnation may be gone. A background goroutine examines the member, at
+// most one at a time for each member. It evicts the member if the process is gone, or if it replies neither to a call
+// nor through the store.
 func (d *Dynamic) Suspect(incarnation uint64) { d.suspects.add(incarnation) }
 
-// Done is closed when this is no member any more: after Leave, Close, a Join that failed, or an eviction.
+// Done is closed when this worker is no longer a member: after Leave, Close, a failed Join or an eviction.
 func (d *Dynamic) Done() <-chan struct{} { return d.tracker.done }
 
-// Err returns ErrEvicted once the others have taken this member out of the group, and otherwise nil.
+// Err returns ErrEvicted once the other members have evicted this member, and otherwise nil.
 func (d *Dynamic) Err() error { return d.tracker.endErr() }
 
-// Join makes this a member, and returns when all others know. It may be called once. On failure nothing of it is left in the
-// group, unless the store cannot be reached to take it back, for which it may outlive ctx by two seconds and twice the patience; then the others find that
-// it is gone, as they do after a death. The first of a group that fails alone takes its terms back. Errors are those
-// of [CheckName] and [Agree], NameTakenError, AddressError, those of [device.Validate], ConnectionError, ErrEvicted, and
-// the store's.
+// Join makes this worker a member and returns once all members know. It may be called once.
+//
+// After a failure nothing of the join is left in the group, unless the store cannot be reached to undo it. Join may
+// outlive ctx for the undo by two seconds plus twice the ReplyTimeout. If the undo fails too, the other members find
+// this member gone, as after a death. If the first worker of a group fails alone, it withdraws its terms.
+//
+// Join returns the errors of [CheckName], [Agree], [device.Validate] and the store, and NameTakenError, AddressError,
+// ConnectionError and ErrEvicted.
 func (d *Dynamic) Join(ctx context.Context) error {
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
 	active, quiesce := context.WithCancel(background)
@@ -131,7 +142,7 @@ func (d *Dynamic) Join(ctx context.Context) error {
 	return nil
 }
 
-// join also begins what runs in the background: what follows the log until background ends, the rest until active does.
+// join also starts the background work. The follower of the log runs until background ends, the rest until active ends.
 func (d *Dynamic) join(ctx, background, active context.Context) error {
 	if err := CheckName(d.self.Name); err != nil {
 		return err
@@ -146,13 +157,13 @@ func (d *Dynamic) join(ctx, background, active context.Context) error {
 	return err
 }
 
-// enter commits the join, and tells the others. The caller holds the lock.
+// commitJoin commits the join to the log and notifies the other members. The caller holds the lock.
 func (d *Dynamic) commitJoin(ctx, background, active context.Context) error {
 	current, err := d.log.read(ctx)
 	if err != nil {
 		return err
 	}
-	tried := int64(0) // the entry that our join is, perhaps
+	tried := int64(0) // the version of the entry that may be this member's join
 	var replaced Record
 	current, err = d.log.commit(ctx, current, func(r snapshot) (*change, error) {
 		c, err := d.decideJoin(ctx, r)
@@ -174,7 +185,7 @@ func (d *Dynamic) commitJoin(ctx, background, active context.Context) error {
 			return nil
 		}
 		tried = current.Version
-		d.setLeaving() // What the log says now is our own doing.
+		d.setLeaving() // From now on this member itself causes its removal.
 	}
 	if tried > 0 {
 		d.retract(ctx, current, tried)
@@ -182,8 +193,8 @@ func (d *Dynamic) commitJoin(ctx, background, active context.Context) error {
 	return err
 }
 
-// admit decides what is to be done for this member to join a group that is at r: nothing once it is in, else evict one that is gone and has its name,
-// else join.
+// decideJoin returns the next change that this member needs to join a group in state r: none if it is a member; the
+// eviction of a dead member with the same name; otherwise its join.
 func (d *Dynamic) decideJoin(ctx context.Context, r snapshot) (*change, error) {
 	if r.has(d.self.Incarnation) {
 		return nil, nil //nolint:nilnil // Nothing to do is no error.
@@ -204,7 +215,7 @@ func (d *Dynamic) decideJoin(ctx context.Context, r snapshot) (*change, error) {
 	return &change{Kind: joined, Member: &d.self, By: d.self.Incarnation}, nil
 }
 
-// begin starts what a member does in the background.
+// startBackground starts the member's background goroutines.
 func (d *Dynamic) startBackground(background, active context.Context, current snapshot) {
 	own, _ := current.find(d.self.Incarnation)
 	d.mu.Lock()
@@ -212,14 +223,15 @@ func (d *Dynamic) startBackground(background, active context.Context, current sn
 	d.self = own
 	d.tracker.publish(current)
 	d.following.Go(func() { d.follow(background) })
-	if d.closed { // Cease may wait for the rest already.
+	if d.closed { // Quiesce may already wait for active.
 		return
 	}
 	d.active.Go(func() { d.answerQueries(active) })
 	d.active.Go(func() { d.suspects.resolve(active, d.resolve) })
 }
 
-// disagree takes the terms of the group back, after a Join that failed, if they are this member's and it has come alone and left nothing.
+// withdrawTerms withdraws the group's terms after a failed Join if this member set them, no other member agreed, and
+// the member is not in the log.
 func (d *Dynamic) withdrawTerms(ctx context.Context) {
 	cleanup, cancel := cleanupContext(ctx)
 	defer cancel()
@@ -231,8 +243,8 @@ func (d *Dynamic) withdrawTerms(ctx context.Context) {
 	}
 }
 
-// retract takes a join back whose entry is, or may yet come to be, the one of version tried: that entry must be there before
-// this member's absence means something, because a request of ours may still be on its way to the store.
+// retract undoes a join whose log entry has, or may still get, the version tried. A request of this member may still be
+// on its way to the store. So the member's absence from the log counts only once that entry exists.
 func (d *Dynamic) retract(ctx context.Context, from snapshot, tried int64) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.opts.ReplyTimeout)
 	defer cancel()
@@ -243,14 +255,14 @@ func (d *Dynamic) retract(ctx context.Context, from snapshot, tried int64) {
 		return d.eviction(d.self), nil
 	})
 	if err != nil {
-		d.opts.Logger.Warn().Err(err).Str("worker", d.self.Name).Msg("a join that failed could not be taken back")
+		d.opts.Logger.Warn().Err(err).Str("worker", d.self.Name).Msg("a failed join could not be undone")
 		return
 	}
 	d.deleteQueryKeys(ctx, d.self.Incarnation)
 }
 
-// Leave takes this member out of the group, and returns when all others know that can be reached. After an error it is still a member, as far as is
-// known, and may leave again or be closed. It returns nil as well where the member was evicted.
+// Leave takes this member out of the group and returns once all reachable members know. After an error the worker may
+// still be a member; it may call Leave again or Close. Leave returns nil if the member was evicted.
 func (d *Dynamic) Leave(ctx context.Context) error {
 	if !d.setLeaving() {
 		return errNotMember
@@ -265,18 +277,19 @@ func (d *Dynamic) Leave(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		d.syncAll(ctx, current) // Whom it does not reach learns it from the log.
+		d.syncAll(ctx, current) // Members that cannot be reached read it in the log.
 		return nil
 	})
 	if err != nil {
 		return fmt.Errorf("leave the group as worker %q: %w", d.self.Name, err)
 	}
 	d.finish(nil)
-	d.deleteQueryKeys(ctx, d.self.Incarnation) // Nothing answers any more, which would leave another key.
+	// Only now, because answerQueries, which sets one of the keys, has stopped.
+	d.deleteQueryKeys(ctx, d.self.Incarnation)
 	return nil
 }
 
-// setLeaving is false where this was never a member.
+// setLeaving returns false if this worker was never a member.
 func (d *Dynamic) setLeaving() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -284,9 +297,10 @@ func (d *Dynamic) setLeaving() bool {
 	return d.stop != nil && d.tracker.current().Version > 0
 }
 
-// Cease begins Close, and comes before the sockets are closed by which others reach this member: from its return on it judges nobody
-// and does not answer by the store for itself any more, so that the others find it gone, and what the log says of it is its own
-// doing. A Join under way ends with ErrShutdown. The view still follows the log, and Done stays open until Close or Leave.
+// Quiesce prepares for Close. Call it before closing the sockets on which this member is reachable. Once it has
+// returned, the member evicts nobody and does not reply through the store, so other members find it gone. It then does
+// not report its own eviction. A running Join ends with ErrShutdown. The view still follows the log, and Done stays
+// open until Close or Leave.
 func (d *Dynamic) Quiesce() {
 	d.mu.Lock()
 	d.closed, d.leaving = true, true
@@ -297,8 +311,8 @@ func (d *Dynamic) Quiesce() {
 	d.active.Wait()
 }
 
-// Close ends what runs in the background, and a Join, and waits for that. It does not leave: the others will find that this process
-// is gone. Its error is always nil.
+// Close stops Join and the background work, and waits for both. It does not leave: the other members find that this
+// process is gone. Its error is always nil.
 func (d *Dynamic) Close() error {
 	d.Quiesce()
 	d.mu.Lock()
@@ -312,7 +326,7 @@ func (d *Dynamic) Close() error {
 	return nil
 }
 
-// finish ends what runs in the background and waits for it.
+// finish stops the background work and waits for it.
 func (d *Dynamic) finish(err error) {
 	d.mu.Lock()
 	stop := d.stop

@@ -8,75 +8,80 @@ import (
 )
 
 var (
-	// ErrShutdown is work that is refused because the group is shutting down, or this worker has left it.
+	// ErrShutdown is returned for work that is refused because the group is shutting down or this worker has left it.
 	ErrShutdown = errors.New("the group is shut down")
 
-	// ErrEvicted is the end of a member of a dynamic group that the others have taken for dead.
-	ErrEvicted = errors.New("this worker was taken for dead and is no member any more")
+	// ErrEvicted is returned to a member of a dynamic group that the other members found dead and evicted.
+	ErrEvicted = errors.New("the other members found this worker dead and evicted it")
 
-	// ErrGone is a member whose process has ended for certain: nobody listens at its address, or another worker does, or it has said so.
+	// ErrGone proves that a member's process has ended: nobody listens at its address, another worker listens there, or
+	// the process itself says that it is shutting down.
 	ErrGone = errors.New("the worker's process is gone")
 )
 
-// Calls out of their order.
+// These errors report calls in the wrong order.
 var (
-	errJoined    = errors.New("join the group: it was joined before; make another member")
-	errNotMember = errors.New("leave the group: it was not joined")
+	errJoined    = errors.New("join the group: already joined; use a new Dynamic")
+	errNotMember = errors.New("leave the group: not joined")
 )
 
-// NameError is a worker name that cannot be one; see [CheckName].
+// NameError reports an invalid worker name; see [CheckName].
 type NameError struct{ Name string }
 
 func (e *NameError) Error() string {
-	return fmt.Sprintf("worker name %s of %d bytes: use 1 to %d of letters, digits, '-', '_', ':' and '.'", short(e.Name), len(e.Name), maxName)
+	return fmt.Sprintf("worker name %s of %d bytes: use 1 to %d of letters, digits, '-', '_', ':' and '.'",
+		short(e.Name), len(e.Name), maxName)
 }
 
-// NameTakenError is a worker whose name another one has.
+// NameTakenError reports that another worker has the same name.
 type NameTakenError struct {
 	Name string
-	// ID, Host and Address are those of the worker that has it.
+	// ID, Host and Address describe the worker that has the name.
 	ID            int
 	Host, Address string
 }
 
 func (e *NameTakenError) Error() string {
 	return fmt.Sprintf(
-		"worker name %q is taken by the worker with id %d at %s on host %s: give each worker a name of its own, and a group that is started again a new store or another group name",
+		"worker name %q is taken by the worker with id %d at %s on host %s: give each worker its own name, "+
+			"and a restarted group a new store or another group name",
 		e.Name, e.ID, e.Address, e.Host,
 	)
 }
 
-// RankTakenError is a worker whose rank another one has.
+// RankTakenError reports that another worker has the same rank.
 type RankTakenError struct {
-	// Worker is the name of the one that is refused.
+	// Worker is the name of the refused worker.
 	Worker string
 	Rank   int
-	// By, Host and Address are those of the worker that has the rank.
+	// By, Host and Address describe the worker that has the rank.
 	By, Host, Address string
 }
 
 func (e *RankTakenError) Error() string {
 	return fmt.Sprintf(
-		"worker %q: rank %d is taken by worker %q at %s on host %s: give each worker a rank of its own, and a group that is started again a new store or another group name",
+		"worker %q: rank %d is taken by worker %q at %s on host %s: give each worker its own rank, "+
+			"and a restarted group a new store or another group name",
 		e.Worker, e.Rank, e.By, e.Address, e.Host,
 	)
 }
 
-// RankError is a worker whose rank is none of its world.
+// RankError reports a rank outside the world.
 type RankError struct {
 	Worker          string
 	Rank, WorldSize int
 }
 
 func (e *RankError) Error() string {
-	return fmt.Sprintf("worker %q: rank %d: must be at least 0 and below the world size, %d", e.Worker, e.Rank, e.WorldSize)
+	return fmt.Sprintf("worker %q: rank %d: must be at least 0 and below the world size, %d",
+		e.Worker, e.Rank, e.WorldSize)
 }
 
-// WorldSizeError is a worker whose world size is not the group's, or cannot be one.
+// WorldSizeError reports a world size that is invalid or differs from the group's.
 type WorldSizeError struct {
 	Worker    string
 	WorldSize int // 0 means a dynamic group
-	// By is the worker that came first, and Want its world size. Without By, WorldSize itself is wrong.
+	// By is the worker that came first, and Want its world size. If By is empty, WorldSize itself is invalid.
 	By   string
 	Want int
 }
@@ -96,7 +101,7 @@ func worldSize(n int) string {
 	return "world size " + strconv.Itoa(n)
 }
 
-// VersionError is a worker that speaks another version than the group.
+// VersionError reports that a worker's protocol version differs from the group's.
 type VersionError struct {
 	Worker  string
 	Version int
@@ -106,14 +111,15 @@ type VersionError struct {
 }
 
 func (e *VersionError) Error() string {
-	return fmt.Sprintf("worker %q speaks version %d, but worker %q, which came first, speaks version %d: build all workers of a group with the same elasticrun module",
+	return fmt.Sprintf("worker %q speaks version %d, but worker %q, which came first, speaks version %d: "+
+		"build all workers of a group with the same elasticrun module",
 		e.Worker, e.Version, e.By, e.Want)
 }
 
-// SecurityError is a worker with TLS in a group without, or the other way round.
+// SecurityError reports that some workers of a group use TLS and others do not.
 type SecurityError struct {
 	Worker string
-	// Secure tells that Worker has TLS and By, the worker that came first, has none.
+	// Secure reports that Worker uses TLS and By, the worker that came first, does not. If false, it is the reverse.
 	Secure bool
 	By     string
 }
@@ -123,43 +129,48 @@ func (e *SecurityError) Error() string {
 	if !e.Secure {
 		with, without = without, with
 	}
-	return fmt.Sprintf("worker %q has TLS, but worker %q has not: give certificates to all workers of a group, or to none", with, without)
+	return fmt.Sprintf("worker %q has TLS, but worker %q has not: "+
+		"give certificates to all workers of a group, or to none",
+		with, without)
 }
 
-// AddressError is a worker whose address is good for nobody, or not for a member on another host.
+// AddressError reports an address that is invalid, or that a member on another host cannot reach.
 type AddressError struct {
 	Worker, Host, Address string
-	// Other is a member on OtherHost, which cannot reach a loopback address here. Without one the address itself is wrong.
+	// Other is a member on OtherHost, which cannot reach the loopback address. If Other is empty, the address is
+	// invalid.
 	Other, OtherHost string
 }
 
 func (e *AddressError) Error() string {
 	if e.Other == "" {
-		return fmt.Sprintf("worker %q: address %q: want HOST:PORT with a host and a port that others can reach", e.Worker, e.Address)
+		return fmt.Sprintf("worker %q: address %q: want HOST:PORT with a host and a port that others can reach",
+			e.Worker, e.Address)
 	}
-	return fmt.Sprintf("worker %q on host %s listens on %s, which worker %q on host %s cannot reach: let it listen on an address of its network",
+	return fmt.Sprintf("worker %q on host %s listens on %s, which worker %q on host %s cannot reach: "+
+		"let it listen on an address of its network",
 		e.Worker, e.Host, e.Address, e.Other, e.OtherHost)
 }
 
-// Step is what a group does together.
+// Step is a step that the members of a group take together.
 type Step string
 
-// The steps in which members can be missing.
+// A MissingError names one of these steps.
 const (
 	StepJoin  Step = "joined"
-	StepReady Step = "become ready" // they have not reached the others
+	StepReady Step = "become ready" // have called the others
 	StepDrain Step = "begun to shut down"
 	StepIdle  Step = "finished their work"
 )
 
-// MissingError is a step of a static group that did not end in time, because members were missing.
+// MissingError reports that a step of a static group timed out because members were missing.
 type MissingError struct {
 	Step Step
-	// Ranks are those of the missing members, in order, and Names their names, "" where not known.
+	// Ranks are the missing members in ascending order. Names are their names, or "" if unknown.
 	Ranks     []int
 	Names     []string
 	WorldSize int
-	// Err is the end of the wait.
+	// Err is the error of the wait.
 	Err error
 }
 
@@ -182,44 +193,46 @@ func (e *MissingError) Error() string {
 	if more := len(e.Ranks) - most; more > 0 {
 		fmt.Fprintf(&b, " and %d more", more)
 	}
-	return fmt.Sprintf("of %d workers these have not %s: %s: see what became of them, or wait longer: %v", e.WorldSize, e.Step, b.String(), e.Err)
+	return fmt.Sprintf("%d of %d workers have not %s: %s: check these workers, or use a longer timeout: %v",
+		len(e.Ranks), e.WorldSize, e.Step, b.String(), e.Err)
 }
 
 func (e *MissingError) Unwrap() error { return e.Err }
 
-// FailedError is a group that did not form because one of its members has given up.
+// FailedError reports that a group did not form because one of its members gave up.
 type FailedError struct {
-	// By is the name of that member and ID its rank.
+	// By is the name of the member that gave up, and ID its rank.
 	By string
 	ID int
-	// Text is that of its error.
+	// Text is the text of that member's error.
 	Text string
 }
 
 func (e *FailedError) Error() string {
-	return fmt.Sprintf("the group did not form, as worker %q (rank %d) has given up: %s: start it again with a new store or another group name",
-		e.By, e.ID, e.Text)
+	return fmt.Sprintf("the group did not form because worker %q (rank %d) gave up: %s: "+
+		"start it again with a new store or another group name", e.By, e.ID, e.Text)
 }
 
-// ConnectionError is a join that failed because the new member cannot reach one that lives, as the store has shown: a member that is not reached by
-// all is of no use to the group. The join was taken back.
+// ConnectionError reports that a join failed because the new member cannot reach a member that is alive. That member
+// replied through the store. A new member must reach all members, so the join was undone.
 type ConnectionError struct {
-	// Name and Address are those of the member that was not reached.
+	// Name and Address are those of the unreachable member.
 	Name, Address string
-	// Err is what reaching it ended with.
+	// Err is the error of the attempt to reach it.
 	Err error
 }
 
 // Error implements error.
 func (e *ConnectionError) Error() string {
-	return fmt.Sprintf("worker %q lives, but cannot be reached at %s from here: check the network between the two, and the address it has told: %v",
+	return fmt.Sprintf("worker %q is alive, but cannot be reached at %s from here: "+
+		"check the network between the two hosts, and the worker's address: %v",
 		e.Name, e.Address, e.Err)
 }
 
 // Unwrap returns Err.
 func (e *ConnectionError) Unwrap() error { return e.Err }
 
-// short quotes what may be long.
+// short quotes s and truncates it.
 func short(s string) string {
 	const most = 40
 	if len(s) > most {

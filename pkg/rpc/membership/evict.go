@@ -7,16 +7,17 @@ import (
 	"sync"
 )
 
-// condition is what one member finds out about another.
+// peerState is the result of an examination of another member.
 type peerState int
 
 const (
 	reachable   peerState = iota
-	unreachable           // it lives, as the store has shown, but cannot be reached from here
+	unreachable           // alive, because it replied through the store, but this member cannot reach it
 	gone
 )
 
-// examine finds out whether a member is gone: its address says so, or it answers neither there nor by the store. An error leaves it open.
+// examine finds out whether a member is gone. It is gone if its address proves so, or if it replies neither to a call
+// nor through the store. After an error its state is unknown.
 func (d *Dynamic) examine(ctx context.Context, member Record) (peerState, error) {
 	err := d.probe(ctx, member)
 	switch {
@@ -34,8 +35,8 @@ func (d *Dynamic) examine(ctx context.Context, member Record) (peerState, error)
 	return gone, nil
 }
 
-// probe asks a member at its address. A process that is just ending still lets connections in, though it answers none: as long as one is refused
-// or broken at once, and not a call left without an answer, it is tried again, a few times.
+// probe calls a member at its address. A process that is exiting still accepts connections but does not reply. So probe
+// retries a few times while connections fail at once; it does not retry after a call that got no reply.
 func (d *Dynamic) probe(ctx context.Context, member Record) error {
 	probing, cancel := context.WithTimeout(ctx, d.opts.SyncTimeout)
 	defer cancel()
@@ -54,8 +55,8 @@ func (d *Dynamic) eviction(member Record) *change {
 	return &change{Kind: evicted, Incarnation: member.Incarnation, By: d.self.Incarnation}
 }
 
-// evict takes members that are gone out of the group, and returns the roster after that. It needs no lock. One that is no
-// member itself evicts nobody.
+// evict removes members that are gone from the group and returns the snapshot after the removal. It needs no lock. A
+// worker that is not a member evicts nobody.
 func (d *Dynamic) evict(ctx context.Context, from snapshot, members ...Record) (snapshot, error) {
 	current, err := d.log.commit(ctx, from, func(r snapshot) (*change, error) {
 		if !r.has(d.self.Incarnation) {
@@ -77,13 +78,14 @@ func (d *Dynamic) evict(ctx context.Context, from snapshot, members ...Record) (
 	return current, nil
 }
 
-// buried cleans up after a member that was evicted, by whomever.
+// cleanUpEvicted cleans up after the eviction of a member, whoever evicted it.
 func (d *Dynamic) cleanUpEvicted(ctx context.Context, m Record) {
-	d.opts.Logger.Warn().Str("worker", m.Name).Int("id", m.ID).Str("address", m.Address).Msg("a member is gone, and in the group no more")
+	d.opts.Logger.Warn().Str("worker", m.Name).Int("id", m.ID).Str("address", m.Address).
+		Msg("a dead member was evicted from the group")
 	d.deleteQueryKeys(ctx, m.Incarnation)
 }
 
-// settle finds out what is the matter with a suspect, and evicts it if it is gone.
+// resolve finds out whether a suspect is gone, and evicts it if so.
 func (d *Dynamic) resolve(ctx context.Context, incarnation uint64) {
 	retry := backoff{limit: d.opts.ReplyTimeout / 4}
 	for ctx.Err() == nil {
@@ -100,19 +102,20 @@ func (d *Dynamic) resolve(ctx context.Context, incarnation uint64) {
 			return
 		}
 		if retry.first() && ctx.Err() == nil {
-			d.opts.Logger.Warn().Err(err).Str("worker", member.Name).Msg("whether a member is gone cannot be told")
+			d.opts.Logger.Warn().Err(err).Str("worker", member.Name).
+				Msg("cannot find out whether a member is gone; trying again")
 		}
 		retry.pause(ctx)
 	}
 }
 
-// suspicions are the members that somebody has suspected, each once at a time.
+// suspectQueue holds suspected members. Each is in the queue or examined at most once at a time.
 type suspectQueue struct {
-	wake chan struct{} // there is something in fresh
+	wake chan struct{} // holds a token if queued is not empty
 
 	mu      sync.Mutex
 	queued  []uint64
-	pending map[uint64]bool // those under way or in fresh
+	pending map[uint64]bool // incarnations that are queued or being resolved
 }
 
 func newSuspectQueue() *suspectQueue {
@@ -147,7 +150,7 @@ func (s *suspectQueue) done(incarnation uint64) {
 	delete(s.pending, incarnation)
 }
 
-// settle has each suspicion settled, until ctx ends.
+// resolve calls resolve in a goroutine for each suspect until ctx ends.
 func (s *suspectQueue) resolve(ctx context.Context, resolve func(ctx context.Context, incarnation uint64)) {
 	var running sync.WaitGroup
 	defer running.Wait()

@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// lookAgain is how long the follower waits for one entry before it looks whether the log has gone on without it, which only a process that
-// stood still for hundreds of changes can miss.
+// rereadInterval is how long the follower waits for one entry before it reads the log again. It matters only to a
+// process that stopped for so long that its next entry was deleted.
 const rereadInterval = 30 * time.Second
 
-// follow keeps the view at the log's end until ctx ends or this is no member any more.
+// follow keeps the view at the end of the log until ctx ends or this worker is no longer a member.
 func (d *Dynamic) follow(ctx context.Context) {
 	current := d.tracker.current()
 	retry := backoff{limit: d.opts.ReplyTimeout / 4}
@@ -20,9 +20,10 @@ func (d *Dynamic) follow(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		case err != nil && !lost:
-			d.opts.Logger.Warn().Err(err).Msg("the group's membership stands still: its store cannot be reached")
+			d.opts.Logger.Warn().Err(err).
+				Msg("the group's store cannot be reached; the membership cannot change until it can")
 		case err == nil && lost:
-			d.opts.Logger.Info().Msg("the group's store is reached again")
+			d.opts.Logger.Info().Msg("the group's store can be reached again")
 		}
 		lost = err != nil
 		if lost || next.Version <= current.Version {
@@ -39,8 +40,8 @@ func (d *Dynamic) follow(ctx context.Context) {
 	}
 }
 
-// wait returns the roster after at. If that takes too long, or this member is known to lag, or the store fails, it is the newest
-// one, which may be at.
+// waitNext returns the snapshot after current. If the wait takes too long, this member is known to lag, or the store
+// fails, waitNext returns the newest snapshot, which may be current.
 func (d *Dynamic) waitNext(ctx context.Context, current snapshot) (snapshot, error) {
 	waiting, cancel := context.WithTimeout(ctx, rereadInterval)
 	defer cancel()
@@ -52,34 +53,34 @@ func (d *Dynamic) waitNext(ctx context.Context, current snapshot) (snapshot, err
 	return next, err
 }
 
-// removed ends the membership, because the log says that it has ended.
+// handleRemoval ends the membership after the log has removed this member.
 func (d *Dynamic) handleRemoval() {
 	d.mu.Lock()
 	closed, leaving, stop := d.closed, d.leaving, d.stop
 	d.mu.Unlock()
 	switch {
-	case closed: // Close or Leave says so.
+	case closed: // Close or Leave ends the membership.
 	case leaving:
 		d.tracker.end(nil)
 	default:
-		d.opts.Logger.Error().Str("worker", d.self.Name).Msg("the other members have evicted this one")
+		d.opts.Logger.Error().Str("worker", d.self.Name).Msg("the other members have evicted this worker")
 		d.tracker.end(ErrEvicted)
 	}
 	stop()
 }
 
-// backoff is the pause between attempts: longer each time, and at most a second.
+// backoff is the pause between attempts. It doubles each time, up to a second.
 type backoff struct {
-	limit time.Duration // less than a second, where that is too long
+	limit time.Duration // an upper bound below a second, for short timeouts
 	next  time.Duration
 }
 
-// first tells whether nothing has failed since the last reset.
+// first reports whether no attempt has failed since the last reset.
 func (b *backoff) first() bool { return b.next == 0 }
 
 func (b *backoff) reset() { b.next = 0 }
 
-// pause waits, until ctx ends at most.
+// pause waits for the next pause, or until ctx ends.
 func (b *backoff) pause(ctx context.Context) {
 	const least, most = 20 * time.Millisecond, time.Second
 	b.next = min(max(2*b.next, least), most, max(b.limit, time.Millisecond))

@@ -14,52 +14,53 @@ import (
 
 const (
 	lockKey = "lock"
-	// releasedKey, with the turn, is set when the lock is released, for those who wait for it.
+	// releasedKey + turn is set when the holder of that turn releases the lock, to wake the waiters.
 	releasedKey = "released/"
-	// releasedKept is for how many turns such a key stays. A waiter needs that of the last turn; the others are there so that one that is
-	// set late is deleted all the same.
+	// keptReleases is the number of turns for which a released key stays. A waiter needs only the last one. The others
+	// stay so that a key that was set late is deleted too.
 	keptReleases = 8
 )
 
-// lock is the membership lock, by which joins and leaves of a dynamic group come one after another. Its holder renews it
-// every third of the silence; one that does not is taken for dead, and who waits takes the lock away. That is no proof: a holder that wakes up
-// later goes on. So nothing may depend on the lock but the order: what the holder decides, it commits to the log, where
-// only one can be next.
+// lock is the membership lock of a dynamic group: joins and leaves happen one at a time. The holder renews the lock
+// every third of timeout. A waiter takes over a lock that is not renewed. A missing renewal does not prove death: a
+// paused holder may continue later. So the lock only orders changes, and nothing else may depend on it. The holder
+// commits its decision to the log, where only one entry can be next.
 type lock struct {
 	store          kvstore.Store
 	self           uint64
 	timeout        time.Duration
-	releaseTimeout time.Duration // for a release that outlives its context
+	releaseTimeout time.Duration // for a release after the end of its context
 	log            zerolog.Logger
 }
 
 func (l lock) renewInterval() time.Duration { return fractionOf(l.timeout, 3) }
 
-// holding is the value of the lock.
+// lockState is the value of the lock.
 type lockState struct {
-	turn    uint64 // rises with each holder
-	owner   uint64 // an incarnation; 0: nobody, the lock was released
-	counter uint64 // rises with each renewal
+	turn    uint64 // increases with each holder
+	owner   uint64 // the holder's incarnation; 0 if the lock was released
+	counter uint64 // increases with each renewal
 }
 
-func (h lockState) String() string { return fmt.Sprintf("%d %x %d", h.turn, h.owner, h.counter) }
+func (s lockState) String() string { return fmt.Sprintf("%d %x %d", s.turn, s.owner, s.counter) }
 
-// parseHolding reads what String writes, and nothing as the value before the first holder.
+// parseLockState parses the result of String. The empty text is the state before the first holder.
 func parseLockState(text string) (lockState, error) {
 	if text == "" {
 		return lockState{}, nil
 	}
-	var h lockState
-	n, err := fmt.Sscanf(text, "%d %x %d", &h.turn, &h.owner, &h.counter)
-	if err != nil || n != 3 || h.String() != text {
-		return lockState{}, fmt.Errorf("key %q of the group's store holds %q, which is no membership lock: another program writes there", lockKey, text)
+	var s lockState
+	n, err := fmt.Sscanf(text, "%d %x %d", &s.turn, &s.owner, &s.counter)
+	if err != nil || n != 3 || s.String() != text {
+		return lockState{}, fmt.Errorf("key %q of the group's store holds %q, which is not a membership lock: "+
+			"another program writes to this store", lockKey, text)
 	}
-	return h, nil
+	return s, nil
 }
 
 func released(turn uint64) string { return releasedKey + strconv.FormatUint(turn, 10) }
 
-// with does work while it holds the lock. That the lock was lost meanwhile does not interrupt work.
+// with calls work while it holds the lock. The loss of the lock does not interrupt work.
 func (l lock) with(ctx context.Context, work func(ctx context.Context) error) error {
 	mine, err := l.acquire(ctx)
 	if err != nil {
@@ -86,7 +87,7 @@ func (l lock) acquire(ctx context.Context) (lockState, error) {
 		mine := lockState{turn: was.turn + 1, owner: l.self}
 		found, err := l.store.CompareSet(ctx, lockKey, []byte(seen), []byte(mine.String()))
 		if err != nil {
-			l.release(ctx, mine) // It may be ours.
+			l.release(ctx, mine) // The store may have set it.
 			return lockState{}, err
 		}
 		if string(found) == mine.String() {
@@ -98,7 +99,7 @@ func (l lock) acquire(ctx context.Context) (lockState, error) {
 	}
 }
 
-// available waits until the lock, last seen with this value, may be taken, and returns what it holds then.
+// waitAvailable waits until the lock may be taken, and returns its value then. value is the last known value.
 func (l lock) waitAvailable(ctx context.Context, value string) (string, error) {
 	unchanged := staleness{maxGap: l.renewInterval()}
 	for {
@@ -116,13 +117,14 @@ func (l lock) waitAvailable(ctx context.Context, value string) (string, error) {
 		}
 		value = string(now)
 		if unchanged.observe(value, asked, time.Now()) >= l.timeout {
-			l.log.Warn().Str("lock", value).Stringer("silence", l.timeout).Msg("the holder of the membership lock is silent, the lock is taken from it")
+			l.log.Warn().Str("lock", value).Stringer("timeout", l.timeout).
+				Msg("the holder of the membership lock has not renewed it in time; taking the lock over")
 			return value, nil
 		}
 	}
 }
 
-// awaitKey waits for key, and no longer than most, whose end is no error.
+// waitKey waits for key for at most timeout. Reaching that timeout is not an error.
 func waitKey(ctx context.Context, store kvstore.Store, key string, timeout time.Duration) error {
 	waiting, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
@@ -133,7 +135,7 @@ func waitKey(ctx context.Context, store kvstore.Store, key string, timeout time.
 	return err
 }
 
-// renew renews the lock until ctx ends, or it is lost, and returns its last value.
+// renew renews the lock until ctx ends or the lock is lost, and returns its last value.
 func (l lock) renew(ctx context.Context, mine lockState) lockState {
 	ticker := time.NewTicker(l.renewInterval())
 	defer ticker.Stop()
@@ -149,7 +151,7 @@ func (l lock) renew(ctx context.Context, mine lockState) lockState {
 		found, err := l.store.CompareSet(attempt, lockKey, []byte(mine.String()), []byte(next.String()))
 		cancel()
 		switch {
-		case err != nil: // It may be renewed: then the next attempt finds next there.
+		case err != nil: // The store may have renewed it; then the next attempt finds the value of next.
 			l.log.Debug().Err(err).Msg("the membership lock could not be renewed")
 		case string(found) == next.String():
 			mine = next
@@ -160,8 +162,8 @@ func (l lock) renew(ctx context.Context, mine lockState) lockState {
 	}
 }
 
-// release gives the lock back, if it is still ours, and tells those who wait. It goes on for a while after ctx's end. Where
-// it fails the lock is free after its silence.
+// release releases the lock if this member still holds it, and wakes the waiters. It continues for up to releaseTimeout
+// after ctx has ended. If it fails, the lock is free after timeout.
 func (l lock) release(ctx context.Context, mine lockState) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.releaseTimeout)
 	defer cancel()
@@ -176,10 +178,10 @@ func (l lock) release(ctx context.Context, mine lockState) {
 			break
 		}
 		if string(found) == value {
-			return // There is no such key: the lock was never ours.
+			return // The key does not exist: this member never held the lock.
 		}
 		value = string(found)
-		// A renewal that seemed to have failed may have been made after all.
+		// A renewal that returned an error may have succeeded.
 		if now, err := parseLockState(value); err != nil || now.turn != mine.turn || now.owner != mine.owner {
 			return
 		}
@@ -189,6 +191,6 @@ func (l lock) release(ctx context.Context, mine lockState) {
 		_, err = l.store.Delete(ctx, released(mine.turn-keptReleases))
 	}
 	if err != nil {
-		l.log.Debug().Err(err).Msg("the release of the membership lock was not told")
+		l.log.Debug().Err(err).Msg("the waiters for the membership lock could not be notified")
 	}
 }

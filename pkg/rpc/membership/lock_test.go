@@ -192,7 +192,7 @@ func TestLockOfAnotherProgram(t *testing.T) {
 	store := kvstore.NewHashStore()
 	store.Set(t.Context(), lockKey, []byte("mine"))
 	err := lockOf(store, 1).with(t.Context(), func(context.Context) error { return nil })
-	if err == nil || !strings.Contains(err.Error(), `holds "mine", which is no membership lock`) {
+	if err == nil || !strings.Contains(err.Error(), `holds "mine", which is not a membership lock`) {
 		t.Error(err)
 	}
 }

@@ -10,32 +10,33 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/kvstore"
 )
 
-// The keys of the log. Entry V is created once, and whoever waits for its key is told by the store: what commits a change makes it known
-// as well. rosterKey holds the roster as of some entry, from which a reader goes on with the entries.
+// These are the keys of the log. Entry V is created once under changeKey + V. The store wakes everybody who waits for
+// that key, so the commit is also the notification. snapshotKey holds a snapshot of the members; a reader starts from
+// it and applies the entries after it.
 const (
 	snapshotKey = "roster"
 	changeKey   = "change/"
 )
 
-// kept is the number of entries before the stored roster that stay in the store, for those who are that far behind.
+// keptEntries is the number of entries before the stored snapshot that stay in the store for members that lag.
 const keptEntries = 256
 
 // changeLog is the log of a dynamic group in its store.
 //
-// Entries are deleted once the stored roster, whose version only rises, is more than kept ahead of them. So a missing key does not prove
-// that the log ends there; that the roster in the store is no newer does.
+// The version of the stored snapshot only increases. An entry is deleted once the snapshot is more than keptEntries
+// ahead of it. So a missing entry proves the end of the log only if the stored snapshot is no newer.
 //
-// Only who has created an entry sets its key again, to wake others, and then looks at the stored roster, in checkpoint. So an entry that came
-// back, because its writer stood still while kept others were made, is deleted again, and the number of keys stays bounded; what is left
-// over is one key for each writer that dies right then. Where a writer dies before it wakes the others, they see the entry when
-// they look again.
+// Only the creator of an entry sets its key again, to wake others. Then checkpoint reads the stored snapshot. If the
+// writer was paused while keptEntries other entries were made, its Set recreates a deleted entry, and checkpoint
+// deletes it again. So the number of keys stays bounded. A writer that dies at that moment leaves one key. If a writer
+// dies before it wakes the others, they see the entry at their next read.
 type changeLog struct{ store kvstore.Store }
 
 func entryKey(version int64) string { return changeKey + strconv.FormatInt(version, 10) }
 
-// peek returns the value of key without waiting for it; missing and empty are the same to it.
+// peek returns the value of key without waiting for it. It does not distinguish a missing key from an empty value.
 func (l changeLog) peek(ctx context.Context, key string) ([]byte, error) {
-	// What no key of ours holds: where key is missing the store answers just that, and stores nothing.
+	// No key of the group holds this value. If key is missing, the store returns it and stores nothing.
 	nothing := []byte("?")
 	value, err := l.store.CompareSet(ctx, key, nothing, nothing)
 	if err != nil || bytes.Equal(value, nothing) {
@@ -44,51 +45,54 @@ func (l changeLog) peek(ctx context.Context, key string) ([]byte, error) {
 	return value, nil
 }
 
-// read returns the newest roster.
+// read returns the newest snapshot.
 func (l changeLog) read(ctx context.Context) (snapshot, error) {
-	var r snapshot
+	var s snapshot
 	for {
 		stored, _, err := l.stored(ctx)
 		switch {
 		case err != nil:
 			return snapshot{}, err
-		case r.Version > 0 && stored.Version <= r.Version:
-			return r, nil
+		case s.Version > 0 && stored.Version <= s.Version:
+			return s, nil
 		}
-		if r, err = l.replay(ctx, stored); err != nil || r.Version == 0 {
-			return r, err
+		if s, err = l.replay(ctx, stored); err != nil || s.Version == 0 {
+			return s, err
 		}
 	}
 }
 
-// stored returns the roster that is in the store, and its text.
+// stored returns the snapshot in the store, decoded and raw.
 func (l changeLog) stored(ctx context.Context) (snapshot, []byte, error) {
 	text, err := l.peek(ctx, snapshotKey)
 	if err != nil || text == nil {
 		return snapshot{Floor: 1}, nil, err
 	}
-	var r snapshot
-	if err := json.Unmarshal(text, &r); err != nil {
-		return snapshot{}, nil, fmt.Errorf("read key %q of the group's store, which another program may have written: %w", snapshotKey, err)
+	var s snapshot
+	if err := json.Unmarshal(text, &s); err != nil {
+		return snapshot{}, nil, fmt.Errorf(
+			"read key %q of the group's store, which another program may have written: %w", snapshotKey, err)
 	}
-	return r, text, nil
+	return s, text, nil
 }
 
-// onward applies the entries that follow r.
-func (l changeLog) replay(ctx context.Context, r snapshot) (snapshot, error) {
+// replay applies the entries that follow s.
+func (l changeLog) replay(ctx context.Context, s snapshot) (snapshot, error) {
 	for {
-		entry, err := l.peek(ctx, entryKey(r.Version+1))
+		entry, err := l.peek(ctx, entryKey(s.Version+1))
 		if err != nil || entry == nil {
-			return r, err
+			return s, err
 		}
-		r = r.apply(entry)
+		s = s.apply(entry)
 	}
 }
 
-// commit appends the changes that decide wants: it is asked with the newest roster, again after each entry, whoever
-// wrote that, and until it wants nothing more. Returned is the roster it was asked with last. from may be old. An error of the
-// store leaves it unknown whether the last change was made.
-func (l changeLog) commit(ctx context.Context, from snapshot, decide func(snapshot) (*change, error)) (snapshot, error) {
+// commit appends the changes that decide returns. It calls decide with the newest snapshot, and again after each new
+// entry of any writer, until decide returns no change. It returns the snapshot of the last call. from may be old. After
+// an error of the store it is unknown whether the last change was made.
+func (l changeLog) commit(
+	ctx context.Context, from snapshot, decide func(snapshot) (*change, error),
+) (snapshot, error) {
 	for {
 		c, err := decide(from)
 		if err != nil || c == nil {
@@ -111,24 +115,25 @@ func (l changeLog) commit(ctx context.Context, from snapshot, decide func(snapsh
 	}
 }
 
-// checkpoint stores the roster r, whose last entry was just created, and deletes entries that are too old. If that entry's key had been deleted before,
-// because the log was far ahead already, it is no entry: then it is removed and the newest roster returned.
-func (l changeLog) checkpoint(ctx context.Context, r snapshot) (snapshot, error) {
+// checkpoint stores the snapshot s, whose last entry this member just created, and deletes old entries. If the log was
+// already far ahead, that entry's key had been deleted before and the new one does not count. Then checkpoint deletes
+// the key and returns the newest snapshot.
+func (l changeLog) checkpoint(ctx context.Context, s snapshot) (snapshot, error) {
 	old, text, err := l.stored(ctx)
 	for err == nil {
 		switch {
-		case old.Version >= r.Version+keptEntries:
-			if _, err := l.store.Delete(ctx, entryKey(r.Version)); err != nil {
+		case old.Version >= s.Version+keptEntries:
+			if _, err := l.store.Delete(ctx, entryKey(s.Version)); err != nil {
 				return snapshot{}, err
 			}
 			return l.read(ctx)
-		case old.Version >= r.Version:
-			return r, nil
+		case old.Version >= s.Version:
+			return s, nil
 		}
 		if err := l.prune(ctx, &old); err != nil {
 			return snapshot{}, err
 		}
-		stored := r
+		stored := s
 		stored.Floor = old.Floor
 		mine := encode(stored)
 		found, err := l.store.CompareSet(ctx, snapshotKey, text, mine)
@@ -136,7 +141,7 @@ func (l changeLog) checkpoint(ctx context.Context, r snapshot) (snapshot, error)
 			return snapshot{}, err
 		}
 		if bytes.Equal(found, mine) {
-			return r, nil
+			return s, nil
 		}
 		old, text, err = l.stored(ctx)
 		if err != nil {
@@ -146,8 +151,8 @@ func (l changeLog) checkpoint(ctx context.Context, r snapshot) (snapshot, error)
 	return snapshot{}, err
 }
 
-// prune deletes the entries that are more than kept behind old, which is in the store, and raises its floor. One that dies here leaves
-// the floor, and so the deleting, to the next.
+// prune deletes the entries that are more than keptEntries behind old, the stored snapshot, and raises its floor. If a
+// writer dies during prune, the stored floor stays, and the next writer deletes the rest.
 func (l changeLog) prune(ctx context.Context, old *snapshot) error {
 	for ; old.Floor <= old.Version-keptEntries; old.Floor++ {
 		if _, err := l.store.Delete(ctx, entryKey(old.Floor)); err != nil {
@@ -157,15 +162,15 @@ func (l changeLog) prune(ctx context.Context, old *snapshot) error {
 	return nil
 }
 
-// next returns the roster after r, as soon as there is one. It waits for the next entry, and where that turns out to be deleted, or ctx's
-// end or a failure has interrupted it, reading the log anew is what helps.
-func (l changeLog) next(ctx context.Context, r snapshot) (snapshot, error) {
-	entry, err := l.store.Get(ctx, entryKey(r.Version+1))
+// next waits for the entry after s and returns the snapshot with it. If the entry was deleted, the store failed or ctx
+// ended, the caller must read the log again.
+func (l changeLog) next(ctx context.Context, s snapshot) (snapshot, error) {
+	entry, err := l.store.Get(ctx, entryKey(s.Version+1))
 	switch {
 	case err != nil:
-		return r, err
-	case len(entry) == 0: // It was deleted while we were told of it.
+		return s, err
+	case len(entry) == 0: // The entry was deleted after it woke this member.
 		return l.read(ctx)
 	}
-	return r.apply(entry), nil
+	return s.apply(entry), nil
 }

@@ -7,22 +7,29 @@ import (
 	"time"
 )
 
-// A member that cannot be reached is asked by the store. Who asks sets pokeKey of its incarnation, which wakes the member on every server; the
-// member deletes that, which is the answer, and sets aliveKey, which only wakes up who waits. Any number may ask at once: a question
-// that takes another's place is no answer, but the time begins anew, since the member may have answered in between; and each who
-// asks sets one.
+// A member that cannot be reached is queried through the store. The querier sets the query key of the member's
+// incarnation, which wakes the member on every kind of server. The member deletes that key, which is its reply, and
+// sets the reply key, which only wakes the querier.
 //
-// A question to one that is no member any more has no answer, so who asks finds it gone, and forgets it. What is left over are
-// the two keys of a member that goes while somebody asks that dies or is closed itself before it knows.
+// Several members may query at once, and each sets the query key once. If another query replaces the value, that is no
+// reply, but the timeout starts again, because the member may have replied in between.
+//
+// A former member does not reply. The querier then finds it gone and deletes the keys. Two keys remain if the member
+// leaves during a query and the querier dies or is closed before it finds out.
 const (
-	queryKey = "poke/"
-	replyKey = "alive/"
+	queryKeyPrefix = "poke/"
+	replyKeyPrefix = "alive/"
 )
 
-func queryKeyOf(incarnation uint64) string { return queryKey + strconv.FormatUint(incarnation, 16) }
-func replyKeyOf(incarnation uint64) string { return replyKey + strconv.FormatUint(incarnation, 16) }
+func queryKeyOf(incarnation uint64) string {
+	return queryKeyPrefix + strconv.FormatUint(incarnation, 16)
+}
+func replyKeyOf(incarnation uint64) string {
+	return replyKeyPrefix + strconv.FormatUint(incarnation, 16)
+}
 
-// ask tells whether a member answers by the store. Only time in which the store answers here counts against it.
+// query reports whether a member replies through the store. Only time in which the store responds here counts against
+// the member.
 func (d *Dynamic) query(ctx context.Context, incarnation uint64) (bool, error) {
 	queryKey, replyKey := queryKeyOf(incarnation), replyKeyOf(incarnation)
 	if _, err := d.store.Delete(ctx, replyKey); err != nil {
@@ -44,14 +51,14 @@ func (d *Dynamic) query(ctx context.Context, incarnation uint64) (bool, error) {
 		if err := waitKey(ctx, d.store, replyKey, unchanged.maxGap); err != nil {
 			return false, err
 		}
-		// What we were woken by may be the answer to an earlier question; then the next wait must not see it.
+		// The wake-up may belong to an earlier query. The next wait must not see that key.
 		if _, err := d.store.Delete(ctx, replyKey); err != nil {
 			return false, err
 		}
 	}
 }
 
-// answer answers who asks for this member, until ctx ends.
+// answerQueries replies to queries for this member until ctx ends.
 func (d *Dynamic) answerQueries(ctx context.Context) {
 	queryKey, replyKey := queryKeyOf(d.self.Incarnation), replyKeyOf(d.self.Incarnation)
 	retry := backoff{limit: d.opts.ReplyTimeout / 4}
@@ -71,11 +78,11 @@ func (d *Dynamic) answerQueries(ctx context.Context) {
 	}
 }
 
-// forget deletes what questions to one that is no member any more have left.
+// deleteQueryKeys deletes the keys that queries for a former member left.
 func (d *Dynamic) deleteQueryKeys(ctx context.Context, incarnation uint64) {
 	for _, key := range []string{queryKeyOf(incarnation), replyKeyOf(incarnation)} {
 		if _, err := d.store.Delete(ctx, key); err != nil {
-			d.opts.Logger.Debug().Err(err).Msg("keys of a former member stay in the group's store")
+			d.opts.Logger.Debug().Err(err).Msg("keys of a former member could not be deleted from the group's store")
 			return
 		}
 	}

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// The kinds of change.
+// These are the kinds of change.
 const (
 	joined  = "join"
 	left    = "leave"
@@ -16,94 +16,94 @@ const (
 // change is one entry of the log.
 type change struct {
 	Kind string `json:"kind"`
-	// Member is who joins.
+	// Member is the worker that joins.
 	Member *Record `json:"member,omitempty"`
-	// Incarnation is who leaves or is evicted.
+	// Incarnation is that of the member that leaves or is evicted.
 	Incarnation uint64 `json:"incarnation,string,omitempty"`
-	// By is the incarnation of who wrote the entry.
+	// By is the incarnation of the writer of the entry.
 	By uint64 `json:"by,string"`
 }
 
-// roster is what the log amounts to up to one of its entries. A roster is never changed: apply makes another.
+// snapshot is the result of the log up to one entry. A snapshot is immutable: apply returns a new one.
 type snapshot struct {
 	// Version is the number of entries.
 	Version int64 `json:"version"`
-	// NextID is the id of the next member. Ids of members that are gone are not given again.
+	// NextID is the id of the next member. IDs are never reused.
 	NextID int `json:"next_id"`
 	// Floor is the oldest entry that may still be in the store.
 	Floor int64 `json:"floor"`
-	// Members are in the order of their ids, which is that of their joins.
+	// Members are in ascending order of their ids, which is the order of their joins.
 	Members []Record `json:"members"`
 }
 
-// apply returns the roster after the next entry. One that says nothing valid, such as a join under a name that is in use, counts
-// and changes nothing: so all who read the log come to the same end.
-func (r snapshot) apply(entry []byte) snapshot {
-	r.Version++
+// apply returns the snapshot after the next entry. An invalid entry, such as a join with a name in use, raises the
+// version and changes nothing else. So all readers of the log get the same result.
+func (s snapshot) apply(entry []byte) snapshot {
+	s.Version++
 	var c change
 	if json.Unmarshal(entry, &c) != nil {
-		return r
+		return s
 	}
 	switch c.Kind {
 	case joined:
-		return r.with(c.Member)
+		return s.with(c.Member)
 	case left, evicted:
-		r.Members = slices.DeleteFunc(slices.Clone(r.Members), func(m Record) bool { return m.Incarnation == c.Incarnation })
+		s.Members = s.others(c.Incarnation)
 	}
-	return r
+	return s
 }
 
-func (r snapshot) with(m *Record) snapshot {
-	if m == nil || r.has(m.Incarnation) {
-		return r
+func (s snapshot) with(m *Record) snapshot {
+	if m == nil || s.has(m.Incarnation) {
+		return s
 	}
-	if _, taken := r.named(m.Name); taken {
-		return r
+	if _, taken := s.named(m.Name); taken {
+		return s
 	}
 	member := *m
-	member.ID = r.NextID
-	r.NextID++
-	r.Members = append(slices.Clip(r.Members), member)
-	return r
+	member.ID = s.NextID
+	s.NextID++
+	s.Members = append(slices.Clip(s.Members), member)
+	return s
 }
 
-func (r snapshot) find(incarnation uint64) (Record, bool) {
-	return first(r.Members, func(m Record) bool { return m.Incarnation == incarnation })
+func (s snapshot) find(incarnation uint64) (Record, bool) {
+	return first(s.Members, func(m Record) bool { return m.Incarnation == incarnation })
 }
 
-func (r snapshot) has(incarnation uint64) bool {
-	_, found := r.find(incarnation)
+func (s snapshot) has(incarnation uint64) bool {
+	_, found := s.find(incarnation)
 	return found
 }
 
-func (r snapshot) named(name string) (Record, bool) {
-	return first(r.Members, func(m Record) bool { return m.Name == name })
+func (s snapshot) named(name string) (Record, bool) {
+	return first(s.Members, func(m Record) bool { return m.Name == name })
 }
 
-// others returns all members but one.
-func (r snapshot) others(incarnation uint64) []Record {
-	return slices.DeleteFunc(slices.Clone(r.Members), func(m Record) bool { return m.Incarnation == incarnation })
+// others returns all members except the one with this incarnation.
+func (s snapshot) others(incarnation uint64) []Record {
+	return slices.DeleteFunc(slices.Clone(s.Members), func(m Record) bool { return m.Incarnation == incarnation })
 }
 
-func first(members []Record, fits func(Record) bool) (Record, bool) {
-	i := slices.IndexFunc(members, fits)
+func first(members []Record, match func(Record) bool) (Record, bool) {
+	i := slices.IndexFunc(members, match)
 	if i < 0 {
 		return Record{}, false
 	}
 	return members[i], true
 }
 
-// encode returns what is stored of a change or a roster.
+// encode returns the JSON of value, which is a change, a snapshot or another type of this package.
 func encode(value any) []byte {
 	data, err := json.Marshal(value)
 	if err != nil {
-		panic(fmt.Sprintf("membership: a record that has no JSON: %v", err)) // Its types all have.
+		panic(fmt.Sprintf("membership: a record that has no JSON: %v", err)) // All types that are stored have JSON.
 	}
 	return data
 }
 
-// Successor returns the member after self in the ring of members, which are in the order of their ids. It is false where
-// there is no other, or self is none of them.
+// Successor returns the member after self in the ring of members, which are in ascending order of their ids. It returns
+// false if self is not a member or is the only one.
 func Successor(members []Record, self uint64) (Record, bool) {
 	i := slices.IndexFunc(members, func(m Record) bool { return m.Incarnation == self })
 	if i < 0 || len(members) < 2 {

@@ -14,39 +14,42 @@ import (
 )
 
 const (
-	readyKey   = "ready"   // counts the members that have reached the others
-	verdictKey = "verdict" // how the meeting has ended, for all
-	formedKey  = "read"    // see part
+	readyKey   = "ready"   // the number of members that are ready
+	verdictKey = "verdict" // the result of the formation, for all members
+	formedKey  = "read"    // see leaveStore
 )
 
-// lastWord bounds what a member does in the store when its own context has ended, or the group's work has.
+// cleanupTimeout limits a member's store operations after its own context or the group's work has ended.
 const cleanupTimeout = 2 * time.Second
 
-// verdict is written once. Nobody has succeeded before it says OK, and nobody fails after.
+// verdict is written once. No member succeeds before it says OK, and no member fails after that.
 type verdict struct {
 	OK   bool   `json:"ok,omitempty"`
-	By   string `json:"by,omitempty"` // the member that has given up
+	By   string `json:"by,omitempty"` // the member that gave up
 	ID   int    `json:"id,omitempty"`
 	Text string `json:"text,omitempty"`
 }
 
-// Meet forms a static group: it returns when all self.WorldSize members have called it and each has been warmed up, with the
-// records of all, by rank. store is the group's own, and serves one meeting: a group that has failed needs a new one, unless only
-// one worker has come, which then leaves nothing.
+// FormStatic forms a static group. It returns once all self.WorldSize members have called it and
+// warm has returned in each. It returns the records of all members by rank. The keys of store must be the group's alone. A store serves one
+// formation: a group that failed needs a new one, unless only one worker came, which then leaves nothing.
 //
-// A worker that does not fit is refused by itself, and the others go on waiting, for another one in its place: [*NameError],
-// [*RankError], [*WorldSizeError], [*VersionError], [*SecurityError], [*AddressError], [*NameTakenError], [*RankTakenError]. What the
-// members say together is checked by each of them, with the same error: [*AddressError], or that of [device.Validate].
+// A worker that does not fit gets an error, and the others wait for another worker in its place: [*NameError],
+// [*RankError], [*WorldSizeError], [*VersionError], [*SecurityError], [*AddressError], [*NameTakenError],
+// [*RankTakenError]. Each member then checks all records together and gets the same error as the others:
+// [*AddressError], or that of [device.Validate].
 //
-// warm calls whom it has to, and may be nil. It runs when all members are there; its context ends if the group fails.
-// The member that fails in it, or whose context ends, ends the meeting of all: the others get a [*FailedError] that names it. One
-// that dies is named by a [*MissingError] when a context ends, unless warm notices it before.
+// warm makes this member's first calls to other members. It may be nil. It runs once all members have come; its context
+// ends if the formation fails. A member whose warm fails, or whose context ends, ends the formation for all: the others
+// get a [*FailedError] that names it. A member that dies is named by a [*MissingError] when a context ends, unless warm
+// notices the death earlier.
 //
-// All members end alike, with one exception that no protocol avoids: one that cannot reach the store for two seconds, just
-// when the others decide, fails while they may succeed. Each may take that time after ctx has ended, twice where it ends in
-// the claim of the rank; and rank 0 waits as long, since it may host the store, until all that have come have read the end.
+// All members get the same outcome, with one exception that no protocol avoids: a member that cannot reach the store
+// for two seconds just when the others decide fails, while they may succeed. Each member may take these two seconds
+// after ctx has ended, and twice that if ctx ends during the claim of the rank. Rank 0 may host the store, so it waits
+// as long until all members that came have read the result.
 //
-// Six short requests a member and two that wait, O(N) for all; but N members get N records each.
+// Each member sends six short requests and two that wait, O(N) in all. But N members get N records each.
 func FormStatic(
 	ctx context.Context, store kvstore.Store, self Record, warm func(ctx context.Context, members []Record) error,
 ) ([]Record, error) {
@@ -60,7 +63,7 @@ func FormStatic(
 	if err := Agree(ctx, store, self); err != nil {
 		cleanup, cancel := cleanupContext(ctx)
 		defer cancel()
-		withdrawTerms(cleanup, store, self) // Its answer may be all that was lost.
+		withdrawTerms(cleanup, store, self) // Agree may have set the terms although its reply was lost.
 		return nil, err
 	}
 	own := claim{store: store, self: self, record: record}
@@ -75,7 +78,8 @@ func FormStatic(
 		if !m.othersFail && timedOut(ctx, err) {
 			err = m.explain(cleanup, err)
 		}
-		if m.waitingFor != StepReady && own.undo(cleanup) { // It was alone, and is not counted.
+		// Undo works only if nobody else came and this member is not counted as ready.
+		if m.waitingFor != StepReady && own.undo(cleanup) {
 			return nil, err
 		}
 		if !m.othersFail {
@@ -90,13 +94,13 @@ func FormStatic(
 	return m.members, nil
 }
 
-// lastWords returns a context for what has to be said after ctx has ended.
+// cleanupContext returns a context for store operations after ctx has ended.
 func cleanupContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), cleanupTimeout)
 }
 
-// part ends a member's use of the store. Rank 0, which may host it, waits until all members have come here. That is all that an
-// error could prevent, so there is none.
+// leaveStore ends a member's use of the store. Rank 0, which may host the store, waits until all members have called
+// it. leaveStore returns no error, because all that a failure prevents is this wait.
 func leaveStore(ctx context.Context, store kvstore.Store, self Record, key string) {
 	n, err := store.Add(ctx, key, 1)
 	if err == nil && n >= int64(self.WorldSize) {
@@ -107,7 +111,7 @@ func leaveStore(ctx context.Context, store kvstore.Store, self Record, key strin
 	}
 }
 
-// dismiss is what part is after a failure: rank 0 waits for those only that have come.
+// leaveStoreAfterFailure is leaveStore for a failed formation: rank 0 waits only for the members that came.
 func (m *formation) leaveStoreAfterFailure(ctx context.Context) {
 	err := m.store.Set(ctx, formedKey+"/"+strconv.Itoa(m.self.ID), []byte("1"))
 	if err != nil || m.self.ID != 0 {
@@ -128,17 +132,18 @@ func (m *formation) leaveStoreAfterFailure(ctx context.Context) {
 	}
 }
 
-// meeting is a member's part in it, once it has claimed its place.
+// formation is one member's view of the formation, after it has claimed its name and rank.
 type formation struct {
 	store      kvstore.Store
 	self       Record
 	warm       func(ctx context.Context, members []Record) error
-	members    []Record // by rank, once all are there
-	waitingFor Step     // what it waits for others to do
-	othersFail bool     // the others fail as well
+	members    []Record // by rank; nil until all members have come
+	waitingFor Step     // the step for which it waits for others
+	othersFail bool     // the other members fail too, so no verdict is needed
 }
 
-// form takes all steps up to the verdict, which is listened for from the beginning: a member that gives up ends every wait.
+// form takes all steps up to the verdict. It waits for the verdict from the start, so a member that gives up ends every
+// wait.
 func (m *formation) form(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	verdicts := make(chan error, 1)
@@ -165,7 +170,7 @@ func (m *formation) form(ctx context.Context) error {
 	return verdict
 }
 
-// listen waits for the verdict.
+// waitVerdict waits for the verdict.
 func (m *formation) waitVerdict(ctx context.Context) error {
 	data, err := m.store.Get(ctx, verdictKey)
 	if err != nil {
@@ -189,7 +194,7 @@ func (m *formation) prepare(ctx context.Context) error {
 	}
 	m.members, m.waitingFor = members, ""
 	if err := checkMembers(members, true); err != nil {
-		m.othersFail = true // by the same check of the same records
+		m.othersFail = true // because all members check the same records
 		return err
 	}
 	if m.warm != nil {
@@ -201,7 +206,7 @@ func (m *formation) prepare(ctx context.Context) error {
 	return m.reportReady(ctx)
 }
 
-// gather waits for all members.
+// gatherMembers waits for the records of all members.
 func (m *formation) gatherMembers(ctx context.Context) ([]Record, error) {
 	keys := rankKeys(rankKey, m.self.WorldSize)
 	values, err := m.store.MultiGet(ctx, keys...)
@@ -217,8 +222,8 @@ func (m *formation) gatherMembers(ctx context.Context) ([]Record, error) {
 	return members, nil
 }
 
-// ready counts this member in. The last one pronounces the verdict, and every other one leaves a key, so that a member without one
-// is the one that has died: before it was counted, or as the last one.
+// reportReady counts this member as ready. The last member writes the verdict, and each other member sets its own key.
+// So a member without a key has died, either before it was counted or as the last one.
 func (m *formation) reportReady(ctx context.Context) error {
 	n, err := m.store.Add(ctx, readyKey, 1)
 	switch {
@@ -229,12 +234,12 @@ func (m *formation) reportReady(ctx context.Context) error {
 		err = m.store.Set(ctx, readyKey+"/"+strconv.Itoa(m.self.ID), []byte("1"))
 	}
 	if err != nil {
-		return fmt.Errorf("worker %q: tell that it is ready: %w", m.self.Name, err)
+		return fmt.Errorf("worker %q: report that it is ready: %w", m.self.Name, err)
 	}
 	return nil
 }
 
-// pronounce writes the verdict, and tells whether the one that counts is OK.
+// writeVerdict writes v unless there is a verdict, and reports whether the stored verdict is OK.
 func (m *formation) writeVerdict(ctx context.Context, v verdict) (ok bool, err error) {
 	data, err := json.Marshal(v)
 	if err != nil {
@@ -249,18 +254,19 @@ func (m *formation) writeVerdict(ctx context.Context, v verdict) (ok bool, err e
 	return counts.OK, err
 }
 
-// giveUp ends the meeting for all, because of cause. It returns nil if all were ready before: then it has succeeded.
+// giveUp ends the formation for all members because of cause. It returns nil if all members were ready before, which
+// means that the formation succeeded.
 func (m *formation) giveUp(ctx context.Context, cause error) error {
 	ok, err := m.writeVerdict(ctx, verdict{By: m.self.Name, ID: m.self.ID, Text: oneLine(cause)})
 	if err == nil && ok {
 		return nil
 	}
-	return cause // the others find out for themselves where the store cannot be told
+	return cause // without the store, the others notice it through their own timeout
 }
 
 func oneLine(err error) string { return strings.ReplaceAll(err.Error(), "\n", "; ") }
 
-// explain names those who are missing, where err is the end of a wait for others.
+// explain returns a MissingError that names the missing members. err is the error of a wait for them.
 func (m *formation) explain(ctx context.Context, err error) error {
 	prefix := map[Step]string{StepJoin: rankKey, StepReady: readyKey + "/"}[m.waitingFor]
 	if prefix == "" {
@@ -280,12 +286,12 @@ func (m *formation) explain(ctx context.Context, err error) error {
 	return &missing
 }
 
-// late tells whether err came with the end of ctx.
+// timedOut reports whether err is due to the end of ctx or a timeout.
 func timedOut(ctx context.Context, err error) bool {
 	return ctx.Err() != nil || errors.Is(err, kvstore.ErrTimeout)
 }
 
-// rankKeys returns prefix and rank for all ranks.
+// rankKeys returns the key prefix + rank for each rank.
 func rankKeys(prefix string, worldSize int) []string {
 	keys := make([]string, worldSize)
 	for i := range keys {
@@ -294,7 +300,7 @@ func rankKeys(prefix string, worldSize int) []string {
 	return keys
 }
 
-// absentKeys returns the indices of the keys that are not there.
+// absentKeys returns the indices of the keys that do not exist.
 func absentKeys(ctx context.Context, store kvstore.Store, keys []string) ([]int, error) {
 	var absent []int
 	for i, key := range keys {

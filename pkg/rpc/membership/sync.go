@@ -6,13 +6,14 @@ import (
 	"sync"
 )
 
-// unreached is a member that did not say that it has the newest view.
+// unsynced is a member that did not confirm that it has the newest view.
 type unsynced struct {
 	member Record
 	err    error
 }
 
-// sync has all other members of a roster come to have it, and returns those of which that is not known, in the order of their ids.
+// syncAll makes all other members of a snapshot read it. It returns the members that did not confirm it, in ascending
+// order of their ids.
 func (d *Dynamic) syncAll(ctx context.Context, current snapshot) []unsynced {
 	others := current.others(d.self.Incarnation)
 	errs := make([]error, len(others))
@@ -36,9 +37,10 @@ func (d *Dynamic) syncOne(ctx context.Context, member Record, version int64) err
 	return d.peers.Sync(ctx, member, version)
 }
 
-// introduce returns when every member knows of this one, which has joined, and this one of them. Members that are gone are
-// evicted, and then all must know of that. One that lives and cannot be reached fails the join. One that can be reached
-// and still does not come to know is not waited for: its way to the store is bad, and the log will tell it.
+// confirmJoin returns once every member knows that this worker has joined, and this worker knows every member. It
+// evicts members that are gone, and then all members must know of the eviction. A member that is alive but cannot be
+// reached fails the join. confirmJoin does not wait for a member that can be reached but does not see the new version:
+// its connection to the store is bad, and it reads the log later.
 func (d *Dynamic) confirmJoin(ctx context.Context, current snapshot) error {
 	for {
 		dead, err := d.findGone(ctx, current.Version, d.syncAll(ctx, current))
@@ -54,7 +56,8 @@ func (d *Dynamic) confirmJoin(ctx context.Context, current snapshot) error {
 	}
 }
 
-// judge returns which of those that were missed are gone. Its error is that of the first, by id, that lives and cannot be reached.
+// findGone returns the unsynced members that are gone. It returns an error for the member with the lowest id that is
+// alive but cannot be reached.
 func (d *Dynamic) findGone(ctx context.Context, version int64, unsyncedMembers []unsynced) ([]Record, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -87,10 +90,11 @@ func (d *Dynamic) classify(ctx context.Context, version int64, m unsynced) (peer
 		return found, err
 	case found == reachable:
 		if again := d.syncOne(ctx, m.member, version); again != nil {
-			d.opts.Logger.Warn().Err(again).Str("worker", m.member.Name).Msg("a member can be reached, but does not see the group's changes")
+			d.opts.Logger.Warn().Err(again).Str("worker", m.member.Name).
+				Msg("a member can be reached, but does not see the group's changes")
 		}
 	case found == unreachable:
-		// It may have left or been evicted meanwhile, and then it answers for the last time.
+		// The member may have left or been evicted meanwhile, so that this was its last reply.
 		now, err := d.log.read(ctx)
 		if err == nil && now.has(m.member.Incarnation) {
 			err = &ConnectionError{Name: m.member.Name, Address: m.member.Address, Err: m.err}

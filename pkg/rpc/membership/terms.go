@@ -9,27 +9,31 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/kvstore"
 )
 
-// termsKey holds what all members must have in common, or nothing once the first has taken it back.
+// termsKey holds the terms, or an empty value once the first member has withdrawn them.
 const termsKey = "terms"
 
-// terms are set by the member that comes first.
+// terms are the properties that all members must share. The first member sets them.
 type terms struct {
 	Version     int    `json:"version"`
 	WorldSize   int    `json:"world_size"`
 	Secure      bool   `json:"secure"`
 	By          string `json:"by"`
 	Incarnation uint64 `json:"incarnation,string"`
-	// Shared is set by the first other member that agrees. From then on the terms stay.
+	// Shared is set by the second member, the first one to agree. After that the terms cannot be withdrawn.
 	Shared bool `json:"shared,omitempty"`
 }
 
 func termsOf(self Record) terms {
-	return terms{Version: self.Version, WorldSize: self.WorldSize, Secure: self.Secure, By: self.Name, Incarnation: self.Incarnation}
+	return terms{
+		Version: self.Version, WorldSize: self.WorldSize, Secure: self.Secure,
+		By: self.Name, Incarnation: self.Incarnation,
+	}
 }
 
-// Agree makes version, world size and TLS of the first member of a group those of all: a worker with others gets a [*VersionError],
-// [*WorldSizeError] or [*SecurityError], and the group does not notice it. Where it is the first that is wrong, all the
-// others are refused, and the error names it, until it fails without them and takes its terms back. A dynamic group has world size 0.
+// Agree compares version, world size and TLS of this worker with those of the group's first member. A worker that
+// differs gets a [*VersionError], [*WorldSizeError] or [*SecurityError], and the group does not notice it. If the first
+// member is the wrong one, all others get an error that names it, until it fails alone and withdraws its terms. A
+// dynamic group has world size 0.
 func Agree(ctx context.Context, store kvstore.Store, self Record) error {
 	own := termsOf(self)
 	mine := encode(own)
@@ -42,7 +46,8 @@ func Agree(ctx context.Context, store kvstore.Store, self Record) error {
 		if bytes.Equal(got, desired) {
 			return nil
 		}
-		if len(got) == 0 || bytes.Equal(got, expected) { // The first has taken them back, or the store has lost them.
+		// Either the first member has withdrawn the terms, or the store has lost them.
+		if len(got) == 0 || bytes.Equal(got, expected) {
 			expected, desired = nil, mine
 			continue
 		}
@@ -58,21 +63,21 @@ func Agree(ctx context.Context, store kvstore.Store, self Record) error {
 	}
 }
 
-// alone tells whether the terms are self's, and nobody else has agreed to them so far.
+// termsUnshared reports whether self set the terms and no other member has agreed to them so far.
 func termsUnshared(ctx context.Context, store kvstore.Store, self Record) bool {
 	got, err := changeLog{store}.peek(ctx, termsKey)
 	return err == nil && bytes.Equal(got, encode(termsOf(self)))
 }
 
-// disagree takes the terms back that self has set, and tells whether it has done so. It does not where another member has agreed to them, since
-// whoever agrees has changed what the key holds before it claims anything: of the two that change it at once the store lets one be
-// first, and either the terms stay, or the other one finds none and sets its own.
+// withdrawTerms withdraws the terms that self set, and reports whether it did. It fails once another member has agreed.
+// A member that agrees changes the key before it claims anything, and the store orders the two changes. So either the
+// terms stay, or the other member finds none and sets its own.
 func withdrawTerms(ctx context.Context, store kvstore.Store, self Record) bool {
 	got, err := store.CompareSet(ctx, termsKey, encode(termsOf(self)), nil)
 	return err == nil && len(got) == 0
 }
 
-// refuse returns why a member with the terms own does not belong to the group, or nil.
+// mismatch returns an error if a member with the terms own does not belong to the group.
 func (t terms) mismatch(own terms) error {
 	switch {
 	case t.Version != own.Version:

@@ -6,41 +6,42 @@ import (
 	"sync"
 )
 
-// View is who is in a dynamic group, as one member knows it. Its members belong to the caller, but for what their records point to.
+// View is the membership of a dynamic group as one member knows it. The caller owns the slice Members, but not what the
+// records point to.
 type View struct {
 	// Version counts the changes of the group. It is 0 before the member has joined.
 	Version int64
-	// Members are in the order of their ids.
+	// Members are in ascending order of their ids.
 	Members []Record
 	// Changed is closed when there is a newer view.
 	Changed <-chan struct{}
 }
 
-// board holds the newest roster that a member knows of, and those who wait for it.
+// tracker holds the newest snapshot that a member knows, and wakes those who wait for a newer one.
 type tracker struct {
 	mu        sync.Mutex
 	newest    snapshot
 	changed   chan struct{}
-	interrupt context.CancelFunc // interrupts the follower, so that it reads the log anew
+	interrupt context.CancelFunc // ends the follower's wait, so that it reads the log again
 	err       error
-	done      chan struct{} // closed once now is the last
+	done      chan struct{} // closed once newest does not change any more
 }
 
 func newTracker() *tracker { return &tracker{changed: make(chan struct{}), done: make(chan struct{})} }
 
-// show makes r the view, unless there is a newer one.
-func (t *tracker) publish(r snapshot) {
+// publish makes s the view unless the view is newer.
+func (t *tracker) publish(s snapshot) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if r.Version <= t.newest.Version {
+	if s.Version <= t.newest.Version {
 		return
 	}
-	t.newest = r
+	t.newest = s
 	close(t.changed)
 	t.changed = make(chan struct{})
 }
 
-// end says that there will be no other view, and why; nil where the member wanted that.
+// end ends the view's updates. err is the reason, or nil if the member itself wanted the end.
 func (t *tracker) end(err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -70,15 +71,15 @@ func (t *tracker) endErr() error {
 	return t.err
 }
 
-// follow tells how to interrupt the wait for the next entry, which is on from now on.
+// setInterrupt sets the function that interrupts the follower's current wait.
 func (t *tracker) setInterrupt(interrupt context.CancelFunc) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.interrupt = interrupt
 }
 
-// behind tells whether the roster is older than version, with a channel that the next one closes. Where it is so much
-// older that the entry after it may be deleted, the follower is sent to read the log anew.
+// behind reports whether the view is older than version, and returns a channel that the next view closes. If the next
+// entry may already be deleted, behind makes the follower read the log again.
 func (t *tracker) behind(version int64) (<-chan struct{}, bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -88,7 +89,7 @@ func (t *tracker) behind(version int64) (<-chan struct{}, bool) {
 	return t.changed, t.newest.Version < version
 }
 
-// reach waits for a view of at least version. After the end there is none.
+// waitVersion waits until the view has version or a later one. After the end it returns an error.
 func (t *tracker) waitVersion(ctx context.Context, version int64) error {
 	for {
 		select {

@@ -6,40 +6,44 @@ import (
 	"sync"
 )
 
-// Work counts what a member has to do with others: calls of its own that are under way, and functions that run for others. At the
-// end of a group it lets all of that end, and refuses what is new. Use NewWork. Any number of goroutines may use it.
+// Work counts the outstanding work of a member: its own calls under way, and functions that run for others. At the end
+// of a group it waits for outstanding work and refuses new work. Create it with NewWork. Any number of goroutines may
+// use it.
 //
-// Every piece of work is announced by Begin before it begins, which is before a call goes out and before a function runs, and
-// has one End, or EndRoot. Until the member drains, Begin waits for nobody.
+// Call Begin before each piece of work starts, that is, before a call is sent and before a function runs. Each Begin
+// needs one End, and each BeginRoot one EndRoot. Begin does not block unless the member drains.
 type Work struct {
 	mu          sync.Mutex
-	outstanding int           // outstanding
-	roots       int           // of these, root calls
-	rootsClosed bool          // no root call begins any more
-	rootsDone   chan struct{} // closed when there is no root call, and will be none
-	ending      bool          // Drain or Wait has begun
-	closed      bool          // nothing begins any more
-	closing     chan struct{} // closed with over
-	barrier     *barrier      // what begins has to wait here; nil where it has not
-	changed     chan struct{} // holds a token where whoever drains has something to look at
-	ended       chan struct{} // closed when Drain or Wait has ended, with err
+	outstanding int           // pieces of work, including root calls
+	roots       int           // root calls
+	rootsClosed bool          // new root calls are refused
+	rootsDone   chan struct{} // closed once rootsClosed is set and roots is 0
+	ending      bool          // Drain or Wait has started
+	closed      bool          // all new work is refused
+	closing     chan struct{} // closed when closed is set
+	barrier     *barrier      // new work waits here; nil if it need not wait
+	changed     chan struct{} // holds a token if nextAction must be called again
+	ended       chan struct{} // closed once Drain or Wait has ended; err is set before
 	err         error
 }
 
-// gate holds work back while the group counts its member as idle.
+// barrier holds back new work while the group counts its member as idle.
 type barrier struct {
 	waiting int
-	open    chan struct{} // closed with err set
+	open    chan struct{} // closed once err is set
 	err     error
 }
 
-// NewWork returns a Work of which nothing is outstanding.
+// NewWork returns a Work without outstanding work.
 func NewWork() *Work {
-	return &Work{changed: make(chan struct{}, 1), ended: make(chan struct{}), rootsDone: make(chan struct{}), closing: make(chan struct{})}
+	return &Work{
+		changed: make(chan struct{}, 1), ended: make(chan struct{}),
+		rootsDone: make(chan struct{}), closing: make(chan struct{}),
+	}
 }
 
-// BeginRoot announces work that comes from nowhere else: a call that is not made for another member's. It returns
-// ErrShutdown as soon as the member has begun to drain, or to wait. Its end is EndRoot.
+// BeginRoot announces a root call: a call that this member does not make for another member. It returns ErrShutdown
+// once the member has started to drain or to wait. After it has returned nil, the caller must call EndRoot.
 func (w *Work) BeginRoot() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -51,9 +55,10 @@ func (w *Work) BeginRoot() error {
 	return nil
 }
 
-// Begin announces work that another member's work leads to: a function that runs for it, or a call that such a function makes. It
-// returns ErrShutdown once no work can begin any more, because all members are idle or this one has gone. In a member that
-// drains and is idle it waits until the group knows that it is not; ctx bounds that, and its cause is the error then.
+// Begin announces work on behalf of another member: a function that runs for it, or a call that such a function makes.
+// It returns ErrShutdown if no new work is allowed because all members are idle or this one has left. If the member
+// drains and is idle, Begin waits until the group knows that it is no longer idle. ctx limits this wait, and Begin then
+// returns its cause.
 func (w *Work) Begin(ctx context.Context) error {
 	w.mu.Lock()
 	b := w.barrier
@@ -78,13 +83,13 @@ func (w *Work) Begin(ctx context.Context) error {
 	return context.Cause(ctx)
 }
 
-// withdraw takes back work that has not waited long enough at g.
+// cancelWait removes work whose context ended while it waited at b.
 func (w *Work) cancelWait(b *barrier) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	select {
 	case <-b.open:
-		if b.err == nil { // it was let in meanwhile
+		if b.err == nil { // admitted meanwhile
 			w.end()
 		}
 	default:
@@ -92,7 +97,7 @@ func (w *Work) cancelWait(b *barrier) {
 	}
 }
 
-// EndRoot is the end of a root call whose BeginRoot has returned nil.
+// EndRoot ends a root call whose BeginRoot returned nil.
 func (w *Work) EndRoot() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -106,7 +111,7 @@ func (w *Work) EndRoot() {
 	}
 }
 
-// End is the end of work whose Begin has returned nil.
+// End ends work whose Begin returned nil.
 func (w *Work) End() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -123,7 +128,7 @@ func (w *Work) end() {
 	}
 }
 
-// poke lets whoever drains look again.
+// notify makes Drain or Wait call nextAction again.
 func (w *Work) notify() {
 	select {
 	case w.changed <- struct{}{}:
@@ -131,9 +136,9 @@ func (w *Work) notify() {
 	}
 }
 
-// WaitRoots refuses root calls from now on, and returns when none of this member is under way; functions still run for others, as what
-// those calls wait for may lead back here. It comes before a member leaves a dynamic group, and Wait after that. Where ctx ends
-// before, root calls stay refused, and nothing else is. Close ends it with ErrShutdown.
+// WaitRoots refuses new root calls, and returns once this member has none under way. Functions still run for other
+// members, because the root calls may depend on them. Call it before a member leaves a dynamic group, and call Wait
+// after that. If ctx ends first, only root calls stay refused. Close makes WaitRoots return ErrShutdown.
 func (w *Work) WaitRoots(ctx context.Context) error {
 	w.closeRoots()
 	select {
@@ -153,7 +158,7 @@ func (w *Work) WaitRoots(ctx context.Context) error {
 	}
 }
 
-// lastRoots lets no root call begin any more.
+// closeRoots refuses new root calls.
 func (w *Work) closeRoots() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -163,16 +168,16 @@ func (w *Work) closeRoots() {
 	w.rootsClosed = true
 }
 
-// Wait refuses root calls from now on, and everything once nothing is outstanding; then it returns. It is for a member that leaves a
-// dynamic group, whose others go on. When ctx ends before, everything is refused from then on as well. A second call of
-// Wait or [Work.Drain] has the end of the first.
+// Wait refuses new root calls, waits until no work is outstanding, and then refuses all work. It is for a member that
+// leaves a dynamic group while the others continue. If ctx ends first, all work is refused from then on too. A second
+// call of Wait or [Work.Drain] returns the result of the first.
 func (w *Work) Wait(ctx context.Context) error {
 	if !w.startEnd() {
 		return w.waitEnd(ctx)
 	}
 	for {
 		switch w.nextAction() {
-		case announceIdle: // nothing is outstanding
+		case announceIdle: // no work is outstanding
 			w.refuseAll()
 			return w.finish(nil)
 		case stop:
@@ -187,13 +192,13 @@ func (w *Work) Wait(ctx context.Context) error {
 	}
 }
 
-// Close refuses everything from now on, and waits for nothing. A Drain or Wait under way ends with ErrShutdown.
+// Close refuses all work and does not wait. A running Drain, Wait or WaitRoots ends with ErrShutdown.
 func (w *Work) Close() {
 	w.refuseAll()
 	w.notify()
 }
 
-// leave begins the end. It returns false if it has begun before.
+// startEnd marks the start of Drain or Wait. It returns false if one of them has started before.
 func (w *Work) startEnd() bool {
 	w.closeRoots()
 	w.mu.Lock()
@@ -203,7 +208,7 @@ func (w *Work) startEnd() bool {
 	return first
 }
 
-// first waits for the end of the Drain or Wait that was called first.
+// waitEnd waits for the result of the first Drain or Wait.
 func (w *Work) waitEnd(ctx context.Context) error {
 	select {
 	case <-w.ended:
@@ -213,7 +218,7 @@ func (w *Work) waitEnd(ctx context.Context) error {
 	}
 }
 
-// refuse lets nothing begin any more, and returns how much is outstanding.
+// refuseAll refuses all new work and returns the amount of outstanding work.
 func (w *Work) refuseAll() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -225,7 +230,7 @@ func (w *Work) refuseAll() int {
 	return w.outstanding
 }
 
-// admit lets in what waits at the gate.
+// admit starts the work that waits at the barrier.
 func (w *Work) admit() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -235,7 +240,7 @@ func (w *Work) admit() {
 	}
 }
 
-// release opens the gate with err.
+// release opens the barrier with err.
 func (w *Work) release(err error) {
 	if w.barrier != nil {
 		w.barrier.err = err
@@ -244,21 +249,21 @@ func (w *Work) release(err error) {
 	}
 }
 
-// finish tells all who have called Drain or Wait how it has ended.
+// finish publishes the result of Drain or Wait.
 func (w *Work) finish(err error) error {
 	w.err = err
 	close(w.ended)
 	return err
 }
 
-// move is what a member that drains does next.
+// action is the next action of a member that drains.
 type action int
 
 const (
-	nothing      action = iota // nothing to do until something changes
-	announceIdle               // nothing is outstanding, and the gate is shut: say that the member is idle
-	resume                     // work waits at the gate: say that the member is idle no more
-	stop                       // everything is refused
+	nothing      action = iota // wait for a change
+	announceIdle               // no work is outstanding and the barrier is closed: report that the member is idle
+	resume                     // work waits at the barrier: report that the member is no longer idle
+	stop                       // all work is refused
 )
 
 func (w *Work) nextAction() action {

@@ -12,7 +12,7 @@ import (
 	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 )
 
-// TestLogsAtTerminal: a terminal gets colours and text; a pipe gets what was written.
+// TestLogsAtTerminal: a terminal gets colors and text; a pipe gets what was written.
 func TestLogsAtTerminal(t *testing.T) {
 	dir, binary := t.TempDir(), testenv.Binary(t)
 	launch := exec.Command(binary, "--log-dir", dir, "-r1", "--no-python", "printf",

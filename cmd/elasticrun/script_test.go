@@ -97,7 +97,7 @@ func setUpScript(e *testscript.Env) error {
 	mark := testenv.Mark()
 	name, value, _ := strings.Cut(mark, "=")
 	e.Setenv(name, value)
-	e.Values[lastSignalled{}] = new(*exec.Cmd)
+	e.Values[lastSignaled{}] = new(*exec.Cmd)
 	e.Defer(func() { testenv.NothingLeft(e.T().(testing.TB), mark) })
 	return nil
 }
@@ -200,8 +200,8 @@ func cmdAwait(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// lastSignalled is the key under which a script keeps the program that it signalled.
-type lastSignalled struct{}
+// lastSignaled is the key under which a script keeps the program that it signaled.
+type lastSignaled struct{}
 
 func cmdSignal(ts *testscript.TestScript, neg bool, args []string) {
 	jobs := ts.BackgroundCmds()
@@ -212,12 +212,12 @@ func cmdSignal(ts *testscript.TestScript, neg bool, args []string) {
 	if sig == 0 {
 		ts.Fatalf("unknown signal %s", args[0])
 	}
-	*ts.Value(lastSignalled{}).(**exec.Cmd) = jobs[0]
+	*ts.Value(lastSignaled{}).(**exec.Cmd) = jobs[0]
 	ts.Check(jobs[0].Process.Signal(sig))
 }
 
 func cmdExited(ts *testscript.TestScript, neg bool, args []string) {
-	cmd := *ts.Value(lastSignalled{}).(**exec.Cmd)
+	cmd := *ts.Value(lastSignaled{}).(**exec.Cmd)
 	if neg || len(args) != 1 || cmd == nil || cmd.ProcessState == nil {
 		ts.Fatalf("usage: exited N, after signal and wait")
 	}

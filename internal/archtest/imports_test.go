@@ -390,7 +390,7 @@ func refuse(f file, r rule, imported string) string {
 	allowed := false
 	switch {
 	case isOwn:
-		// A test may bring real neighbours together, but no test imports the command.
+		// A test may bring real neighbors together, but no test imports the command.
 		allowed = slices.Contains(r.ours, own) || f.test && own != "cmd/elasticrun"
 	case f.test || !strings.Contains(first, "."): // the standard library
 		allowed = imported != "testing" || f.test || r.forTests
@@ -421,7 +421,7 @@ func TestCheckImports(t *testing.T) {
 		{name: "viper", file: "cmd/elasticrun/a.go", imports: "github.com/spf13/viper", want: "only internal/config may: the rest of the program sees resolved values"},
 		{name: "cobra in a test", file: "pkg/agent/a_test.go", imports: "github.com/spf13/cobra", want: "only cmd/elasticrun may: only the command parses a command line"},
 		{name: "gopsutil", file: "pkg/agent/a.go", imports: "github.com/shirou/gopsutil/v3/process", want: "only pkg/procs may: one file samples processes, so that the library can be replaced there"},
-		{name: "a test with a neighbour", file: "pkg/kvstore/a_test.go", imports: module + "pkg/procs"},
+		{name: "a test with a neighbor", file: "pkg/kvstore/a_test.go", imports: module + "pkg/procs"},
 		{name: "a test library", file: "pkg/kvstore/a_test.go", imports: "go.uber.org/goleak"},
 		{name: "testing in the product", file: "pkg/kvstore/a.go", imports: "testing", want: "the store serves bytes to any client"},
 		{name: "testing in a package for tests", file: "pkg/coord/coordtest/a.go", imports: "testing"},

@@ -70,7 +70,8 @@ func (n *exitNotices) set(notice []byte) {
 	if err != nil && !errors.Is(err, syscall.EPIPE) { // EPIPE: the guard has died, which the lifeline reports
 		n.log.Warn().
 			Err(err).
-			Msg("the guard did not take the exit notice: if this agent is killed, the other nodes wait until its session expires")
+			Msg("the guard did not take the exit notice: if this agent is killed, the other nodes wait until its session " +
+				"expires")
 	}
 }
 

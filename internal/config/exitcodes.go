@@ -21,7 +21,7 @@ const (
 	ReasonStuck        Reason = "stuck"         // processes of the job have outlived SIGKILL
 	ReasonPreflight    Reason = "preflight"     // a check of this machine failed before it joined or rejoined the job
 	ReasonFinished     Reason = "finished"      // the run id belongs to a finished run; nothing was started
-	ReasonOutput       Reason = "output"        // the job succeeded, but output was lost and the loss could not be recorded
+	ReasonOutput       Reason = "output"        // the job succeeded, but lost output that nothing records
 	ReasonInternal     Reason = "internal"      // a defect of elasticrun
 	// ReasonNothingStarted belongs to exit code 0: the job had already succeeded without this node.
 	ReasonNothingStarted Reason = "nothing_started"
@@ -31,7 +31,8 @@ const (
 func Reasons() []Reason {
 	return []Reason{
 		ReasonWorkerFailed, ReasonWorkerKilled, ReasonUsage,
-		ReasonRendezvous, ReasonSignal, ReasonStuck, ReasonPreflight, ReasonFinished, ReasonOutput, ReasonInternal, ReasonNothingStarted,
+		ReasonRendezvous, ReasonSignal, ReasonStuck, ReasonPreflight, ReasonFinished, ReasonOutput, ReasonInternal,
+		ReasonNothingStarted,
 	}
 }
 

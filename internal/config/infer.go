@@ -68,7 +68,8 @@ func (in *inference) tasks() {
 			where += " " + f.Nodes.Source
 		}
 		in.refuse(where, fmt.Sprintf("several processes were started on a node, but one agent starts all workers of a node: "+
-			"start one process per node (%s), or give --nnodes=%d to make each process an agent, or --standalone to run a job in each",
+			"start one process per node (%s), or give --nnodes=%d to make each process an agent, or --standalone to run a "+
+			"job in each",
 			f.OneEach, f.Tasks.Is))
 	}
 }
@@ -85,7 +86,8 @@ func (in *inference) launch(self []string) {
 		if !in.given("nnodes") {
 			in.note(f.Nodes.Source, "this is a job of one node, because --nnodes is not given")
 		}
-		f.Nodes, f.RunID, f.IsHost, f.Endpoint = scheduler.Value[int]{}, scheduler.Value[string]{}, scheduler.Value[bool]{}, scheduler.Value[string]{}
+		f.Nodes, f.IsHost = scheduler.Value[int]{}, scheduler.Value[bool]{}
+		f.RunID, f.Endpoint = scheduler.Value[string]{}, scheduler.Value[string]{}
 	default:
 		in.config.Launch = scheduler.LaunchCommand(f.Launch, self)
 	}
@@ -178,7 +180,8 @@ func (in *inference) placed() bool { return in.given("rdzv-endpoint") || in.give
 // static reports whether the backend is static if the job has several nodes; see [rendezvousFlags.backend].
 func (in *inference) static() bool {
 	flags := rendezvousFlags{
-		MaxNodes: 2, Backend: in.text("rdzv-backend"), MasterAddr: in.text("master-addr"), MasterPort: -1, NodeRankGiven: in.given("node-rank"),
+		MaxNodes: 2, Backend: in.text("rdzv-backend"), MasterAddr: in.text("master-addr"), MasterPort: -1,
+		NodeRankGiven: in.given("node-rank"),
 	}
 	if in.given("master-port") {
 		flags.MasterPort = 0 // any valid port

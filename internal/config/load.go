@@ -76,7 +76,8 @@ func thisProcess(args []string, counter Counter) (surroundings, error) {
 		return surroundings{}, fmt.Errorf("find this program: %w", err)
 	}
 	return surroundings{
-		Counter: counter, newID: newRunID, env: os.LookupEnv, host: thisHost(), self: append([]string{self}, args...), secret: readSecret,
+		Counter: counter, newID: newRunID, env: os.LookupEnv, host: thisHost(),
+		self: append([]string{self}, args...), secret: readSecret,
 	}, nil
 }
 

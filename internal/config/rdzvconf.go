@@ -45,7 +45,8 @@ func parseConf(s string) ([]confItem, error) {
 }
 
 var errBehindPassword = errors.New("the text after the password is no known option " +
-	"(it is not shown, because it may be a part of the password): put a password with a comma into a file, password_file=FILE")
+	"(it is not shown, because it may be a part of the password): put a password with a comma into a file, " +
+	"password_file=FILE")
 
 // isPassword recognizes keys whose values must not be shown, including misspelled ones.
 func isPassword(key string) bool {

@@ -64,7 +64,8 @@ func TestHelp(t *testing.T) {
 // TestTable checks what the rest of the package relies on.
 func TestTable(t *testing.T) {
 	torchrun := strings.Fields(`nnodes nproc-per-node rdzv-backend rdzv-endpoint rdzv-id rdzv-conf standalone max-restarts
-		monitor-interval start-method event-log-handler role module no-python run-path log-dir redirects tee local-ranks-filter
+		monitor-interval start-method event-log-handler role module no-python run-path log-dir redirects tee
+		local-ranks-filter
 		duplicate-stdout-filters duplicate-stderr-filters node-rank master-addr master-port local-addr logs-specs numa-binding
 		signals-to-handle shutdown-timeout virtual-local-rank help`)
 	noVariable := []string{"logs-specs", "numa-binding", "dry-run", "help", "version"}

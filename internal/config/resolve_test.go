@@ -152,7 +152,8 @@ func TestResolve(t *testing.T) {
 			[]string{"--shutdown-timeout=0", "--exit-barrier-timeout=0", "--error-exit-timeout=0", "--monitor-interval=2.5"},
 			machine{},
 			func(c *Config) {
-				c.ShutdownTimeout, c.RestartGrace, c.ExitBarrierTimeout, c.ErrorExitTimeout, c.MonitorInterval = 0, 0, 0, 0, 2500*time.Millisecond
+				c.ShutdownTimeout, c.RestartGrace, c.ExitBarrierTimeout, c.ErrorExitTimeout = 0, 0, 0, 0
+				c.MonitorInterval = 2500 * time.Millisecond
 				c.Rendezvous.RejoinTimeout = 15 * time.Second // the time after which a silent node is lost
 			},
 		},
@@ -164,14 +165,16 @@ func TestResolve(t *testing.T) {
 			c.MonitorInterval = 250 * time.Millisecond
 		}},
 		{"decimals of seconds", []string{"--shutdown-timeout=0.25"}, machine{}, func(c *Config) {
-			c.ShutdownTimeout, c.RestartGrace, c.Rendezvous.RejoinTimeout = 250*time.Millisecond, 250*time.Millisecond, 15*time.Second
+			c.ShutdownTimeout, c.RestartGrace = 250*time.Millisecond, 250*time.Millisecond
+			c.Rendezvous.RejoinTimeout = 15 * time.Second
 		}},
 		{
 			"a grace of its own for restarts",
 			[]string{"--restart-grace=60.5", "--shutdown-timeout=5"},
 			machine{},
 			func(c *Config) {
-				c.ShutdownTimeout, c.RestartGrace, c.Rendezvous.RejoinTimeout = 5*time.Second, 60500*time.Millisecond, 70500*time.Millisecond
+				c.ShutdownTimeout, c.RestartGrace = 5*time.Second, 60500*time.Millisecond
+				c.Rendezvous.RejoinTimeout = 70500 * time.Millisecond
 			},
 		},
 		{"no grace for restarts", []string{"--restart-grace=0"}, machine{}, func(c *Config) {

@@ -43,7 +43,8 @@ func StatusFlags() []Flag {
 		inherit(
 			"rdzv-id",
 			withHelp(
-				"Run id of the job. A Slurm job without a run id of its own has slurm-JOB.STEP. Default: \"none\", the id of a job of several nodes without a run id.",
+				"Run id of the job. A Slurm job without a run id of its own has slurm-JOB.STEP. Default: \"none\", the id of a "+
+					"job of several nodes without a run id.",
 			),
 		),
 		inherit("rdzv-conf", withHelp("The job's rendezvous options. Only those that lead to the store are used.")),
@@ -74,7 +75,8 @@ func resolveStatus(r *reader, from surroundings) (*Status, error) {
 		c.checkAddr(r)
 	case r.text("rdzv-endpoint") == "":
 		return nil, &UsageError{
-			Problem: "which job? Give --rdzv-endpoint=HOST[:PORT] and, if the job has one, --rdzv-id, both as given to its agents; " +
+			Problem: "which job? Give --rdzv-endpoint=HOST[:PORT] and, if the job has one, --rdzv-id, both as given to its " +
+				"agents; " +
 				"or --addr=HOST:PORT, the --status-addr of one agent, which also works for a job of one node",
 		}
 	default:
@@ -123,7 +125,8 @@ func (c *Status) checkAddr(r *reader) {
 // readJob reads where the job's nodes meet, by the rules of a job of several nodes.
 func (c *Status) readJob(r *reader, from surroundings) {
 	in := rendezvousFlags{
-		MaxNodes: 2, Backend: cmp.Or(r.text("rdzv-backend"), rdzv.BackendC10d), Endpoint: r.text("rdzv-endpoint"), RunID: r.text("rdzv-id"), MasterPort: -1,
+		MaxNodes: 2, Backend: cmp.Or(r.text("rdzv-backend"), rdzv.BackendC10d), Endpoint: r.text("rdzv-endpoint"),
+		RunID: r.text("rdzv-id"), MasterPort: -1,
 	}
 	checkRunID(r, in.RunID)
 	items := value[[]confItem](r, "rdzv-conf")

@@ -60,7 +60,8 @@ func StoreFlags() []Flag {
 				"as files may be open.",
 		},
 		Flag{
-			Name: "max-memory", Kind: KindSpec, Default: "2GiB", Placeholder: "SIZE", parse: as(sizeFrom(minStoreMemory, "1MiB")),
+			Name: "max-memory", Kind: KindSpec, Default: "2GiB", Placeholder: "SIZE",
+			parse: as(sizeFrom(minStoreMemory, "1MiB")),
 			Help: "Approximate memory limit, such as 512MiB: three quarters for workers, a fifth for agents, the rest " +
 				"to lead their runs. Half of each share is for stored data, half for requests and replies in " +
 				"progress.",

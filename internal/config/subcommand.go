@@ -27,7 +27,8 @@ type Subcommand struct {
 func Subcommands() []Subcommand {
 	return []Subcommand{
 		{
-			Name: "explain", Short: "print what a launch would do", Args: "[--json] [flags] SCRIPT [ARGS...]", Flags: withJSON("explain"), Launch: true,
+			Name: "explain", Short: "print what a launch would do", Args: "[--json] [flags] SCRIPT [ARGS...]",
+			Flags: withJSON("explain"), Launch: true,
 			Intro: `Print what a launch would do, and start nothing: each setting and its source, who hosts the
 rendezvous and what is at the endpoint now, ranks, the workers' commands and environment, and where
 their output goes. It writes no file and listens on no port.
@@ -37,7 +38,8 @@ elasticrun --dry-run prints the same.
 `,
 		},
 		{
-			Name: "doctor", Short: "check this machine", Args: "[--json] [flags] [SCRIPT]", Flags: withJSON("doctor"), Launch: true,
+			Name: "doctor", Short: "check this machine", Args: "[--json] [flags] [SCRIPT]",
+			Flags: withJSON("doctor"), Launch: true,
 			Intro: `Check whether this machine is ready for a launch: interpreter and script, ports, names, the route
 to the store, disk, memory, GPUs and limits. It starts nothing but "python -c pass" and nvidia-smi.
 The launch's flags say what to check.

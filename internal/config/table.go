@@ -37,23 +37,27 @@ func groups() []string {
 func Flags() []Flag {
 	return fillEnv([]Flag{
 		{
-			Name: "nnodes", Kind: KindSpec, Default: "1:1", Placeholder: "N|MIN:MAX", Group: groupSize, Torchrun: true, parse: as(parseNodes),
+			Name: "nnodes", Kind: KindSpec, Default: "1:1", Placeholder: "N|MIN:MAX", Group: groupSize, Torchrun: true,
+			parse: as(parseNodes),
 			Help: "Number of nodes. MIN:MAX lets nodes join, leave and fail while the job runs. More than one node " +
 				"needs --rdzv-endpoint or a scheduler that provides it. Default: the scheduler's value, or 1:1 " +
 				"without a scheduler.",
 		},
 		{
-			Name: "nproc-per-node", Kind: KindSpec, Default: "1", Placeholder: "N|auto|cpu|gpu", Group: groupSize, Torchrun: true,
+			Name: "nproc-per-node", Kind: KindSpec, Default: "1", Placeholder: "N|auto|cpu|gpu",
+			Group: groupSize, Torchrun: true,
 			Values: []string{"auto", "cpu", "gpu"},
 			Help: "Workers on this node: a number, gpu (one per GPU), cpu (one per CPU that this process may use), or " +
 				"auto (gpu if there is a GPU, else cpu).",
 		},
 		{
-			Name: "role", Kind: KindString, Default: "default", Placeholder: "NAME", Group: groupSize, Torchrun: true, parse: as(notEmpty),
-			Help: "Role name of the workers: it is used for ROLE_NAME, for metrics and for the prefix of teed lines.",
+			Name: "role", Kind: KindString, Default: "default", Placeholder: "NAME", Group: groupSize, Torchrun: true,
+			parse: as(notEmpty),
+			Help:  "Role name of the workers: it is used for ROLE_NAME, for metrics and for the prefix of teed lines.",
 		},
 		{
-			Name: "node-rank", Kind: KindInt, Default: "0", Placeholder: "N", Group: groupSize, Torchrun: true, parse: as(between(0, maxNodes)),
+			Name: "node-rank", Kind: KindInt, Default: "0", Placeholder: "N", Group: groupSize, Torchrun: true,
+			parse: as(between(0, maxNodes)),
 			Help: "Rank of this node. With other backends than static it only orders the nodes. Default: the " +
 				"scheduler's value, if there is one.",
 		},
@@ -103,8 +107,9 @@ func Flags() []Flag {
 				"from a Slurm step or an mpirun job, else none.",
 		},
 		{
-			Name: "rdzv-conf", Kind: KindString, Placeholder: "K=V,...", Group: groupRendezvous, Torchrun: true, parse: as(parseConf),
-			Help: "More options of the rendezvous backend; docs/flags.md lists them.",
+			Name: "rdzv-conf", Kind: KindString, Placeholder: "K=V,...", Group: groupRendezvous, Torchrun: true,
+			parse: as(parseConf),
+			Help:  "More options of the rendezvous backend; docs/flags.md lists them.",
 		},
 		{
 			Name: "rdzv-secret-file", Kind: KindString, Placeholder: "FILE", Group: groupRendezvous, Effect: Reads,
@@ -112,18 +117,21 @@ func Flags() []Flag {
 				"secret itself.",
 		},
 		{
-			Name: "master-addr", Kind: KindString, Placeholder: "HOST", Group: groupRendezvous, Torchrun: true, parse: as(optionalHost),
+			Name: "master-addr", Kind: KindString, Placeholder: "HOST", Group: groupRendezvous, Torchrun: true,
+			parse: as(optionalHost),
 			Help: "MASTER_ADDR: where the workers' store listens, with static, or on one node with the default backend. " +
 				"Default: 127.0.0.1.",
 		},
 		{
-			Name: "master-port", Kind: KindInt, Placeholder: "PORT", Group: groupRendezvous, Torchrun: true, parse: as(between(0, 65535)),
+			Name: "master-port", Kind: KindInt, Placeholder: "PORT", Group: groupRendezvous, Torchrun: true,
+			parse: as(between(0, 65535)),
 			Help: "MASTER_PORT, for the same cases as --master-addr; 0 takes a free port. Default: a free port on one " +
 				"node, else 29500.",
 		},
 		{
-			Name: "local-addr", Kind: KindString, Placeholder: "HOST", Group: groupRendezvous, Torchrun: true, parse: as(optionalHost),
-			Help: "Address at which other nodes reach this node.",
+			Name: "local-addr", Kind: KindString, Placeholder: "HOST", Group: groupRendezvous, Torchrun: true,
+			parse: as(optionalHost),
+			Help:  "Address at which other nodes reach this node.",
 		},
 		{
 			Name: "worker-store-port", Kind: KindSpec, Placeholder: "N|LO-HI", Group: groupRendezvous, parse: as(parsePortRange),
@@ -158,7 +166,8 @@ func Flags() []Flag {
 				"folder in the temporary directory.",
 		},
 		{
-			Name: "redirects", Short: "r", Kind: KindSpec, Default: "0", Placeholder: "STREAMS", Group: groupOutput, Torchrun: true,
+			Name: "redirects", Short: "r", Kind: KindSpec, Default: "0", Placeholder: "STREAMS",
+			Group: groupOutput, Torchrun: true,
 			Values: []string{"0", "1", "2", "3"}, parse: as(workerlog.ParseStdSpec),
 			Help: "Write the workers' output to files instead of the console: 0 none, 1 stdout, 2 stderr, 3 both. A map " +
 				"sets it by local rank: 0:3,1:2, or with a range 0-7:3. A g selects global ranks: g0:3,g8-15:1.",
@@ -169,18 +178,21 @@ func Flags() []Flag {
 			Help: "Write the workers' output to files and, with a prefix, to the console; values as for --redirects.",
 		},
 		{
-			Name: "local-ranks-filter", Kind: KindSpec, Placeholder: "RANKS", Group: groupOutput, Torchrun: true, parse: as(workerlog.ParseRanks),
+			Name: "local-ranks-filter", Kind: KindSpec, Placeholder: "RANKS", Group: groupOutput, Torchrun: true,
+			parse: as(workerlog.ParseRanks),
 			Help: "Show only these local ranks on the console, such as 0,4-7; with a g, global ranks (g0). Files are " +
 				"not affected.",
 		},
 		{
-			Name: "duplicate-stdout-filters", Kind: KindString, Placeholder: "TEXT,...", Group: groupOutput, Torchrun: true, parse: as(parseFilters),
+			Name: "duplicate-stdout-filters", Kind: KindString, Placeholder: "TEXT,...", Group: groupOutput, Torchrun: true,
+			parse: as(parseFilters),
 			Help: "Also copy teed stdout lines that contain one of these texts to filtered_stdout.log. Write ,, for a " +
 				"comma.",
 		},
 		{
-			Name: "duplicate-stderr-filters", Kind: KindString, Placeholder: "TEXT,...", Group: groupOutput, Torchrun: true, parse: as(parseFilters),
-			Help: "The same for stderr and filtered_stderr.log.",
+			Name: "duplicate-stderr-filters", Kind: KindString, Placeholder: "TEXT,...", Group: groupOutput, Torchrun: true,
+			parse: as(parseFilters),
+			Help:  "The same for stderr and filtered_stderr.log.",
 		},
 		{
 			Name: "log-line-prefix", Kind: KindString, Placeholder: "TEMPLATE", Group: groupOutput,
@@ -189,14 +201,16 @@ func Flags() []Flag {
 				"and ${time} are replaced. Default: [${role_name}${local_rank}]:.",
 		},
 		{
-			Name: "log-max-size", Kind: KindSpec, Placeholder: "SIZE", Group: groupOutput, parse: as(sizeFrom(minLogSize, "4KiB")),
+			Name: "log-max-size", Kind: KindSpec, Placeholder: "SIZE", Group: groupOutput,
+			parse: as(sizeFrom(minLogSize, "4KiB")),
 			Help: "Start a new log file, at the end of a line, when a file reaches this size, such as 100MiB. " +
 				"stdout.log is the current file and stdout.log.1 the oldest. Redirected output then passes through " +
 				"the launcher. Default: one file.",
 		},
 		{
-			Name: "log-max-files", Kind: KindInt, Default: "0", Placeholder: "N", Group: groupOutput, parse: as(between(0, math.MaxInt32)),
-			Help: "With --log-max-size, keep the N newest files of a stream, the current one included. 0 keeps all.",
+			Name: "log-max-files", Kind: KindInt, Default: "0", Placeholder: "N", Group: groupOutput,
+			parse: as(between(0, math.MaxInt32)),
+			Help:  "With --log-max-size, keep the N newest files of a stream, the current one included. 0 keeps all.",
 		},
 		{
 			Name: "logs-specs", Kind: KindString, Placeholder: "NAME", Group: groupOutput, Torchrun: true,
@@ -204,16 +218,19 @@ func Flags() []Flag {
 		},
 
 		{
-			Name: "max-restarts", Kind: KindInt, Default: "0", Placeholder: "N", Group: groupLife, Torchrun: true, parse: as(between(0, maxRestarts)),
+			Name: "max-restarts", Kind: KindInt, Default: "0", Placeholder: "N", Group: groupLife, Torchrun: true,
+			parse: as(between(0, maxRestarts)),
 			Help: "How often the workers of all nodes are restarted after a failure before the job fails. Losing a node " +
 				"does not count. A program that cannot be executed is not restarted.",
 		},
 		{
-			Name: "restart-window", Kind: KindSeconds, Default: "0", Placeholder: "SECONDS", Group: groupLife, parse: as(seconds),
-			Help: "Count only the restarts of the last SECONDS against --max-restarts. 0 counts all.",
+			Name: "restart-window", Kind: KindSeconds, Default: "0", Placeholder: "SECONDS", Group: groupLife,
+			parse: as(seconds),
+			Help:  "Count only the restarts of the last SECONDS against --max-restarts. 0 counts all.",
 		},
 		{
-			Name: "max-node-losses", Kind: KindInt, Default: "3", Placeholder: "N", Group: groupLife, parse: as(between(0, maxRestarts)),
+			Name: "max-node-losses", Kind: KindInt, Default: "3", Placeholder: "N", Group: groupLife,
+			parse: as(between(0, maxRestarts)),
 			Help: "Exclude a node that was lost N times in 10 minutes, as long as the job can run without it. 0 never " +
 				"excludes.",
 		},
@@ -235,17 +252,21 @@ func Flags() []Flag {
 				"grow. 0 never pauses.",
 		},
 		{
-			Name: "monitor-interval", Kind: KindSeconds, Default: "0.1", Placeholder: "SECONDS", Group: groupLife, Torchrun: true, parse: as(aboveZero),
-			Help: "Accepted for torchrun's sake and ignored: the launcher notices a worker's exit at once.",
+			Name: "monitor-interval", Kind: KindSeconds, Default: "0.1", Placeholder: "SECONDS",
+			Group: groupLife, Torchrun: true,
+			parse: as(aboveZero),
+			Help:  "Accepted for torchrun's sake and ignored: the launcher notices a worker's exit at once.",
 		},
 		{
-			Name: "signals-to-handle", Kind: KindString, Default: "SIGTERM,SIGINT,SIGHUP,SIGQUIT", Placeholder: "SIG,...", Group: groupLife, Torchrun: true,
+			Name: "signals-to-handle", Kind: KindString, Default: "SIGTERM,SIGINT,SIGHUP,SIGQUIT", Placeholder: "SIG,...",
+			Group: groupLife, Torchrun: true,
 			Help: "On these signals the launcher forwards the signal to the workers, waits for them and exits.",
 		},
 		{
-			Name: "shutdown-timeout", Kind: KindSeconds, Default: "30", Placeholder: "SECONDS", Group: groupLife, Torchrun: true, parse: as(seconds),
-			Env:  []string{"PET_SHUTDOWN_TIMEOUT", "TORCH_ELASTIC_SHUTDOWN_TIMEOUT"},
-			Help: "How long workers may take to stop before SIGKILL when the launcher is told to stop.",
+			Name: "shutdown-timeout", Kind: KindSeconds, Default: "30", Placeholder: "SECONDS", Group: groupLife, Torchrun: true,
+			parse: as(seconds),
+			Env:   []string{"PET_SHUTDOWN_TIMEOUT", "TORCH_ELASTIC_SHUTDOWN_TIMEOUT"},
+			Help:  "How long workers may take to stop before SIGKILL when the launcher is told to stop.",
 		},
 		{
 			Name: "restart-grace", Kind: KindSeconds, Placeholder: "SECONDS", Group: groupLife, parse: as(seconds),
@@ -253,13 +274,15 @@ func Flags() []Flag {
 				"--shutdown-timeout.",
 		},
 		{
-			Name: "error-exit-timeout", Kind: KindSeconds, Default: "60", Placeholder: "SECONDS", Group: groupLife, parse: as(seconds),
+			Name: "error-exit-timeout", Kind: KindSeconds, Default: "60", Placeholder: "SECONDS", Group: groupLife,
+			parse: as(seconds),
 			Help: "How long a worker that has written its error file may take to exit before it counts as failed. 0 " +
 				"waits forever.",
 		},
 		{
-			Name: "exit-barrier-timeout", Kind: KindSeconds, Default: "300", Placeholder: "SECONDS", Group: groupLife, parse: as(seconds),
-			Env: []string{"TORCH_ELASTIC_EXIT_BARRIER_TIMEOUT"},
+			Name: "exit-barrier-timeout", Kind: KindSeconds, Default: "300", Placeholder: "SECONDS", Group: groupLife,
+			parse: as(seconds),
+			Env:   []string{"TORCH_ELASTIC_EXIT_BARRIER_TIMEOUT"},
 			Help: "How long a node that has finished waits for the others. It always waits for the keep-alive time, so " +
 				"that the others learn the result.",
 		},
@@ -284,8 +307,9 @@ func Flags() []Flag {
 				"If it fails, the node does not join, or leaves, with exit code 72.",
 		},
 		{
-			Name: "preflight-timeout", Kind: KindSeconds, Default: "60", Placeholder: "SECONDS", Group: groupBefore, parse: as(aboveZero),
-			Help: "How long --preflight-cmd may take before it counts as failed.",
+			Name: "preflight-timeout", Kind: KindSeconds, Default: "60", Placeholder: "SECONDS", Group: groupBefore,
+			parse: as(aboveZero),
+			Help:  "How long --preflight-cmd may take before it counts as failed.",
 		},
 
 		{
@@ -295,7 +319,8 @@ func Flags() []Flag {
 				"served.",
 		},
 		{
-			Name: "event-log", Kind: KindString, Placeholder: "FILE", Group: groupObserve, Effect: Writes, parse: as(parseEventLog),
+			Name: "event-log", Kind: KindString, Placeholder: "FILE", Group: groupObserve, Effect: Writes,
+			parse: as(parseEventLog),
 			Help: "Append the job's events to FILE as JSON lines. ${hostname} and ${run_id} are replaced, for nodes " +
 				"that share a disk.",
 		},
@@ -305,7 +330,8 @@ func Flags() []Flag {
 				"nodes that share a disk.",
 		},
 		{
-			Name: "event-log-handler", Kind: KindString, Default: "null", Placeholder: "NAME", Group: groupObserve, Torchrun: true,
+			Name: "event-log-handler", Kind: KindString, Default: "null", Placeholder: "NAME",
+			Group: groupObserve, Torchrun: true,
 			Values: []string{"null", "console"}, parse: as(parseEventHandler),
 			Help: "Where torch's events are written: null (nowhere) or console. dynamic_rendezvous means null.",
 		},
@@ -322,7 +348,8 @@ func Flags() []Flag {
 				"terminal.",
 		},
 		{
-			Name: "log-level", Kind: KindString, Default: "warning", Placeholder: "LEVEL", Group: groupLauncher, parse: as(parseLevel),
+			Name: "log-level", Kind: KindString, Default: "warning", Placeholder: "LEVEL", Group: groupLauncher,
+			parse:  as(parseLevel),
 			Values: []string{"trace", "debug", "info", "warning", "error", "critical"},
 			Env:    []string{"LOGLEVEL"},
 			Help:   "Level of elasticrun's own log: trace, debug, info, warning, error or critical.",

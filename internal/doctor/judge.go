@@ -46,7 +46,8 @@ func interpreter(p Program) Check {
 		c.Status, c.Value = Fail, fmt.Sprintf("%s -c pass: %v", p.Path, p.Err)
 		c.Advice = "repair it, or set PYTHON_EXEC to another one"
 	case p.Took > slowStart:
-		c.Status, c.Advice = Warn, "every worker takes this long: move the interpreter from a slow file server to a local disk"
+		c.Status, c.Advice = Warn, "every worker takes this long: move the interpreter from a slow file server to a local "+
+			"disk"
 	}
 	return c
 }
@@ -67,7 +68,8 @@ func ports(err error) Check {
 
 func hostName(n Name, nodes int) Check {
 	c := Check{Name: "host name", Status: OK, Value: n.Host}
-	const advice = "gloo looks it up: add it to /etc/hosts with this machine's address, or set GLOO_SOCKET_IFNAME to a network interface"
+	const advice = "gloo looks it up: add it to /etc/hosts with this machine's address, or set GLOO_SOCKET_IFNAME to a " +
+		"network interface"
 	var addrs []string
 	loopback := true
 	for _, a := range n.Addrs {
@@ -138,7 +140,8 @@ func clock(s preview.StoreInfo) Check {
 	c := Check{Name: "clock", Status: OK, Value: fmt.Sprintf("the store's host is ahead by %v ± %v; round trip %v",
 		offset.Round(100*time.Microsecond), (trip / 2).Round(100*time.Microsecond), trip.Round(100*time.Microsecond))}
 	if offset.Abs() > clockBound+trip/2 {
-		c.Status, c.Advice = Warn, "times in the logs and reports of different nodes will not match: synchronize both clocks by NTP"
+		c.Status, c.Advice = Warn, "times in the logs and reports of different nodes will not match: synchronize both "+
+			"clocks by NTP"
 	}
 	return c
 }
@@ -155,9 +158,11 @@ func disk(d Disk) Check {
 	case d.Err != nil:
 		c.Status, c.Value, c.Advice = Fail, d.Err.Error(), "name a folder that this user can write"
 	case shm && d.Free < 16*mib:
-		c.Status, c.Advice = Fail, "NCCL needs more: delete the files of dead processes, or give the container more (docker run --shm-size)"
+		c.Status, c.Advice = Fail, "NCCL needs more: delete the files of dead processes, or give the container more "+
+			"(docker run --shm-size)"
 	case shm && d.Free < gib:
-		c.Status, c.Advice = Warn, "data loaders and NCCL need it: give the container more (docker run --shm-size; an emptyDir with medium Memory)"
+		c.Status, c.Advice = Warn, "data loaders and NCCL need it: give the container more (docker run --shm-size; an "+
+			"emptyDir with medium Memory)"
 	case d.Free < 16*mib:
 		c.Status, c.Advice = Fail, "free space, or name another folder"
 	case d.Files > 0 && d.FreeFiles < 100:

@@ -24,7 +24,8 @@ func limits(l Limits, workers int) []Check {
 	}
 	locked := Check{Name: "locked memory", Status: OK, Value: "at most " + size(l.MemLock)}
 	if l.RDMA && l.MemLock < littleLocked {
-		locked.Status, locked.Advice = Warn, "NCCL over InfiniBand or RoCE registers memory: ulimit -l unlimited (docker run --ulimit memlock=-1)"
+		locked.Status, locked.Advice = Warn, "NCCL over InfiniBand or RoCE registers memory: ulimit -l unlimited (docker "+
+			"run --ulimit memlock=-1)"
 	}
 	cores := Check{Name: "core files", Status: OK, Value: fmt.Sprintf("at most %s, by pattern %q", size(l.Core),
 		l.CorePattern)}

@@ -59,14 +59,17 @@ func launchPage(o Options, others []string) (string, error) {
 	}
 	p.section("DESCRIPTION")
 	p.text(
-		"`elasticrun` starts the workers of a training job, watches them, restarts all of them when one fails, and reports the root cause. " +
+		"`elasticrun` starts the workers of a training job, watches them, restarts all of them when one fails, " +
+			"and reports the root cause. " +
 			"It has the command line of torchrun and gives workers the environment of torchrun. " +
-			"The same command on each of several nodes runs one job on all of them, which continues when nodes join, leave and fail.",
+			"The same command on each of several nodes runs one job on all of them, which continues when nodes join, leave " +
+			"and fail.",
 	)
 	p.text("The first argument that is no flag is the script; the arguments after it are passed to it unchanged. " +
 		"A name is a command only as the first argument: `./store` is a script.")
 	p.text("Names of flags may have dashes or underscores, and flags of torchrun may be abbreviated. " +
-		"A flag overrides the environment, which overrides the config file, which overrides the scheduler's value, which overrides the default.")
+		"A flag overrides the environment, which overrides the config file, which overrides the scheduler's value, which " +
+		"overrides the default.")
 	p.section("OPTIONS")
 	p.flags(config.Flags(), true)
 	p.section("ENVIRONMENT")
@@ -108,7 +111,8 @@ func variables() []struct{ name, meaning string } {
 		{"PYTHON_EXEC", "The interpreter that runs the script."},
 		{
 			"VIRTUAL_ENV",
-			"The virtual environment whose interpreter runs the script, unless PYTHON_EXEC is set or elasticrun itself is installed in a virtual environment.",
+			"The virtual environment whose interpreter runs the script, unless PYTHON_EXEC is set or elasticrun itself is " +
+				"installed in a virtual environment.",
 		},
 		{"CUDA_VISIBLE_DEVICES", "The GPUs that `--nproc-per-node` counts and `--virtual-local-rank` distributes."},
 		{"OMP_NUM_THREADS", "Set to 1 for workers if it is not set and a node has several workers."},

@@ -30,7 +30,8 @@ func kubernetes(env Lookup, host Host) (*Facts, error) {
 		if number > 0 { // pod 0 may be the only one, such as the pod of a notebook
 			f.Notes = append(
 				f.Notes,
-				hostName+": this pod is not the only one of its StatefulSet, but its job has one node, because --nnodes is not given",
+				hostName+": this pod is not the only one of its StatefulSet, but its job has one node, because --nnodes is not "+
+					"given",
 			)
 		}
 	}

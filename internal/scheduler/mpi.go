@@ -56,7 +56,8 @@ func (f *Facts) tasks(v *variables, size, rank, local Value[int], oneEach, expor
 		f.RunID, f.RunIDReused = Value[string]{f.Name + "-" + id, "the job's name " + f.Job}, true
 		f.PortKey = f.Job
 	}
-	f.NoEndpoint = "the host of rank 0 is unknown: give it to all processes, by " + export + ", or by --rdzv-endpoint=HOST[:PORT]"
+	f.NoEndpoint = "the host of rank 0 is unknown: give it to all processes, by " + export + ", or by " +
+		"--rdzv-endpoint=HOST[:PORT]"
 	if rank.Known() && size.Known() && rank.Is >= size.Is {
 		name, text, _ := strings.Cut(rank.Source, "=")
 		v.fail(problem(name, text, "must be below %s", size.Source))

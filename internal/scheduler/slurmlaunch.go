@@ -68,7 +68,8 @@ func (v *variables) launch(f *Facts, c component) []string {
 		if each, ok := uniform(cpus); ok {
 			options = append(options, "--cpus-per-task="+strconv.Itoa(each))
 		} else {
-			f.Notes = append(f.Notes, assignment(name, text)+": an agent may get only this number of its node's CPUs, because the nodes have different numbers of CPUs")
+			f.Notes = append(f.Notes, assignment(name, text)+": an agent may get only this number of its node's CPUs, "+
+				"because the nodes have different numbers of CPUs")
 		}
 	}
 	if text, name := v.text("SLURM_GPUS_PER_TASK"+c.suffix, "SLURM_GPUS_PER_TASK"); name != "" {
@@ -81,7 +82,8 @@ func (v *variables) launch(f *Facts, c component) []string {
 		if gpus, err := strconv.Atoi(count); ok && err == nil && gpus > 0 {
 			options = append(options, fmt.Sprintf("--gpus-per-node=%s%d", kind, gpus*each))
 		} else {
-			f.Notes = append(f.Notes, assignment(name, text)+": an agent may get only this number of its node's GPUs; use --gpus-per-node instead")
+			f.Notes = append(f.Notes, assignment(name, text)+": an agent may get only this number of its node's GPUs; use "+
+				"--gpus-per-node instead")
 		}
 	}
 	return options

@@ -5,7 +5,7 @@
 //	Observer   adds what is measured on demand: CPU, memory, GPUs, last lines               (observer.go, probe.go)
 //	Serve      serves it over HTTP, as JSON and as metrics                                  (server.go, metrics.go)
 //	Job        all nodes of a job; Text shows it to people                                  (job.go, text.go)
-//	Watch...   elasticrun status: asks one agent, or the store of a job                     (watch.go, fetch.go, printer.go)
+//	Watch...   elasticrun status: asks one agent, or the store of a job   (watch.go, fetch.go, printer.go)
 //
 // A Tracker and an Observer may be used from any goroutine. Neither can block the agent: a Tracker only stores what the
 // events say, and slow measurements run in goroutines that are started on demand.

@@ -72,7 +72,8 @@ func (c *coordination) mark(cfg *config.Store, log zerolog.Logger) *elastic.Fres
 	if c.marker, fresh, err = elastic.CreateMarker(fmt.Sprintf("elasticrun store at port %d",
 		cfg.Listen.Port)); err != nil {
 		log.Warn().Err(err).
-			Msg("it is not known whether another store had this port a moment ago: no run starts before its sessions would expire")
+			Msg("it is not known whether another store had this port a moment ago: no run starts before its sessions would " +
+				"expire")
 	}
 	return &fresh
 }
@@ -103,7 +104,8 @@ type dataDirError struct {
 
 func (e *dataDirError) Error() string {
 	return fmt.Sprintf(
-		"the store ends because it cannot write to --data-dir=%s: %s; free space there or fix the disk, then start the store again: its jobs resume",
+		"the store ends because it cannot write to --data-dir=%s: %s; free space there or fix the disk, then start the "+
+			"store again: its jobs resume",
 		e.dir,
 		strings.TrimPrefix(e.err.Error(), coord.ErrUnavailable.Error()+": "),
 	)

@@ -1,5 +1,5 @@
-// Package tcplisten opens TCP listeners on exactly the addresses that a flag or a configuration names. It knows nothing of
-// what is served there. Its functions are safe for concurrent use.
+// Package tcplisten opens TCP listeners on exactly the addresses that a flag or a configuration names. It knows nothing
+// of what is served there. Its functions are safe for concurrent use.
 package tcplisten
 
 import (
@@ -9,8 +9,8 @@ import (
 	"strconv"
 )
 
-// Listen listens on host, an address or a name. An empty host means every address of this machine, and port 0 means any free
-// port. The errors are those of package net.
+// Listen listens on host, an address or a name. An empty host means every address of this machine, and port 0 means any
+// free port. The errors are those of package net.
 func Listen(ctx context.Context, host string, port int) (net.Listener, error) {
 	network := "tcp"
 	if addr, err := netip.ParseAddr(host); err == nil && addr.Is4() {

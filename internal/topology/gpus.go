@@ -45,8 +45,8 @@ type GPUOptions struct {
 //     ignored. "", "-1" and "NoDevFiles" mean no devices, and then no other source is read. Sources 2 and 3 show which
 //     entries are invalid; without them all entries are accepted.
 //  2. /proc/driver/nvidia/gpus, without the devices for which this container has no /dev/nvidia* node.
-//  3. nvidia-smi from PATH, if source 2 does not exist (WSL) or all its device nodes are missing, and if source 1 is not
-//     enough. GPUs fails if nvidia-smi fails or exceeds the timeout.
+//  3. nvidia-smi from PATH, if source 2 does not exist (WSL) or all its device nodes are missing, and if source 1 is
+//     not enough. GPUs fails if nvidia-smi fails or exceeds the timeout.
 //
 // Indices follow the PCI bus, as in nvidia-smi, and as in CUDA with equal GPUs or CUDA_DEVICE_ORDER=PCI_BUS_ID. MIG
 // instances count only if CUDA_VISIBLE_DEVICES lists them; then each counts as one GPU.

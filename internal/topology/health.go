@@ -31,7 +31,8 @@ type GPUHealth struct {
 // healthFields are the fields of --query-gpu in the order of parseHealth. Drivers before 535 have other names for the
 // last three.
 const healthFields = "index,uuid,name,temperature.gpu,ecc.errors.uncorrected.volatile.total,retired_pages.pending," +
-	"clocks_event_reasons.hw_thermal_slowdown,clocks_event_reasons.hw_power_brake_slowdown,clocks_event_reasons.sw_thermal_slowdown"
+	"clocks_event_reasons.hw_thermal_slowdown,clocks_event_reasons.hw_power_brake_slowdown," +
+	"clocks_event_reasons.sw_thermal_slowdown"
 
 // slowdowns are the meanings of the last fields of healthFields.
 var slowdowns = [...]string{"the hardware is too hot", "a power brake", "it is too hot"}
@@ -73,7 +74,8 @@ func Health(ctx context.Context, opts GPUOptions) ([]GPUHealth, error) {
 		return nil, fmt.Errorf("ask %s for the state of the GPUs: %w", program, err)
 	}
 	// Older GPUs cannot remap rows, and older drivers do not have this query.
-	if out, err = runSMI(ctx, program, timeout, "--query-remapped-rows=gpu_uuid,remapped_rows.pending,remapped_rows.failure"); err == nil {
+	const remapped = "--query-remapped-rows=gpu_uuid,remapped_rows.pending,remapped_rows.failure"
+	if out, err = runSMI(ctx, program, timeout, remapped); err == nil {
 		addRemapped(all, out)
 	}
 	return all, nil

@@ -51,10 +51,10 @@ type Binder struct {
 // are those of torchrun (torch 2.14 torch/numa/binding.py):
 //
 //   - A GPU without a known node (-1) belongs to node 0.
-//   - exclusive: the GPUs of a node, by index, get the same number of adjacent cores with all their hardware threads. The
-//     first GPUs get one more core each while cores are left.
-//   - core-complex: caches are sorted by the number of usable CPUs, largest first, then by the lowest CPU. The GPUs of the
-//     node, by index, take one cache each and start again at the first.
+//   - exclusive: the GPUs of a node, by index, get the same number of adjacent cores with all their hardware threads.
+//     The first GPUs get one more core each while cores are left.
+//   - core-complex: caches are sorted by the number of usable CPUs, largest first, then by the lowest CPU. The GPUs of
+//     the node, by index, take one cache each and start again at the first.
 func (b Binder) Binding(mode NUMAMode, localRank int) ([]int, error) {
 	cpus, err := b.binding(mode, localRank)
 	if err == nil && len(cpus) == 0 {
@@ -92,7 +92,8 @@ func (b Binder) gpuNode(index int) (int, error) {
 	gpu := b.GPUs[index]
 	if gpu.PCI == "" {
 		return 0, fmt.Errorf(
-			"the PCI address of GPU %s is not known: name GPUs by index or GPU UUID in CUDA_VISIBLE_DEVICES and have nvidia-smi on PATH",
+			"the PCI address of GPU %s is not known: name GPUs by index or GPU UUID in CUDA_VISIBLE_DEVICES and have "+
+				"nvidia-smi on PATH",
 			gpu.ID,
 		)
 	}
@@ -179,7 +180,8 @@ func (b Binder) exclusiveCPUs(node, index int) ([]int, error) {
 	each, extra := len(cores)/count, len(cores)%count
 	if each == 0 {
 		return nil, fmt.Errorf(
-			"NUMA node %d has %d physical cores that this process may use and %d GPUs: take node or core-complex, or give the job more CPUs",
+			"NUMA node %d has %d physical cores that this process may use and %d GPUs: take node or core-complex, or give "+
+				"the job more CPUs",
 			node,
 			len(cores),
 			count,

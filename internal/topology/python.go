@@ -14,8 +14,8 @@ import (
 // uses its own interpreter unless PYTHON_EXEC is set. Python tries, in this order:
 //
 //   - PYTHON_EXEC, a path or a name to be found on PATH. If it is set, nothing else is tried.
-//   - the interpreter of the virtual environment in which this program is installed, which torchrun would use. An environment
-//     that pipx or uv made for this program alone has no torch and is skipped.
+//   - the interpreter of the virtual environment in which this program is installed, which torchrun would use. An
+//     environment that pipx or uv made for this program alone has no torch and is skipped.
 //   - bin/python in VIRTUAL_ENV
 //   - python3 on PATH
 //   - python on PATH
@@ -49,7 +49,8 @@ func Python(env func(string) (string, bool)) (path, source string, err error) {
 		tried = append(tried, name)
 	}
 	return "", "", fmt.Errorf(
-		"find a python interpreter: tried %s on PATH (%s): set PYTHON_EXEC to one, or use --no-python if the script is a program",
+		"find a python interpreter: tried %s on PATH (%s): set PYTHON_EXEC to one, or use --no-python if the script is a "+
+			"program",
 		strings.Join(tried, ", "),
 		searchPath(env),
 	)

@@ -178,7 +178,7 @@ func (c *Case) end(shown []failure.Finding, peer bool) failure.Finding {
 		case peer && !own: // NCCL's watchdog aborts, and the end of a process group may crash
 			f.Kind = failure.PeerLost
 		case signal == syscall.SIGABRT && !own:
-			f.Kind = failure.Signalled
+			f.Kind = failure.Signaled
 		default:
 			f.Kind = failure.Crashed
 		}
@@ -188,7 +188,7 @@ func (c *Case) end(shown []failure.Finding, peer bool) failure.Finding {
 	case signal == syscall.SIGKILL:
 		f.Kind = failure.Killed
 	case signal != 0:
-		f.Kind = failure.Signalled
+		f.Kind = failure.Signaled
 	case peer && !own:
 		return failure.Finding{}
 	default:

@@ -81,7 +81,7 @@ func TestJudge(t *testing.T) {
 			Case{Signal: syscall.SIGSEGV, Shown: []failure.Finding{own, peer}},
 			[]failure.Kind{failure.Crashed, failure.Exception, failure.PeerLost},
 		},
-		{"SIGABRT without a word", Case{Signal: syscall.SIGABRT}, []failure.Kind{failure.Signalled}},
+		{"SIGABRT without a word", Case{Signal: syscall.SIGABRT}, []failure.Kind{failure.Signaled}},
 		{
 			"SIGABRT of NCCL's watchdog",
 			Case{Signal: syscall.SIGABRT, Shown: []failure.Finding{peer}},
@@ -103,7 +103,7 @@ func TestJudge(t *testing.T) {
 			Case{Signal: syscall.SIGKILL, Shown: []failure.Finding{peer}},
 			[]failure.Kind{failure.Killed, failure.PeerLost},
 		},
-		{"SIGTERM from outside", Case{Signal: syscall.SIGTERM}, []failure.Kind{failure.Signalled}},
+		{"SIGTERM from outside", Case{Signal: syscall.SIGTERM}, []failure.Kind{failure.Signaled}},
 		{"a shell tells SIGSEGV", Case{Code: 139}, []failure.Kind{failure.Crashed}},
 		{"a shell tells SIGKILL", Case{Code: 137}, []failure.Kind{failure.Killed}},
 		{
@@ -187,7 +187,7 @@ func TestJudge(t *testing.T) {
 		{"SIGABRT with a word of some connection", Case{
 			Signal: syscall.SIGABRT,
 			Last:   []string{"  what():  Connection reset by peer"},
-		}, []failure.Kind{failure.Signalled}},
+		}, []failure.Kind{failure.Signaled}},
 		{
 			"an error file that is known to be of a peer's end",
 			Case{Code: 1, ErrorFile: new(finding(failure.PeerLost, at(98), "RuntimeError: Broken pipe (32)"))},
@@ -384,7 +384,7 @@ func TestEarliest(t *testing.T) {
 func TestGrades(t *testing.T) {
 	for kind, want := range map[failure.Kind]int{
 		failure.OOMKilled: failure.GradeCrash, failure.Killed: failure.GradeCrash, failure.Crashed: failure.GradeCrash,
-		failure.Signalled: failure.GradeOwnFault, failure.Exited: failure.GradeOwnFault, failure.Xid: failure.GradeOwnFault,
+		failure.Signaled: failure.GradeOwnFault, failure.Exited: failure.GradeOwnFault, failure.Xid: failure.GradeOwnFault,
 		failure.Fatal:     failure.GradeOwnFault,
 		failure.LeftEarly: failure.GradeGone, failure.Paused: failure.GradeGone, failure.Suspected: failure.GradeSuspected,
 		failure.PeerLost: failure.GradePeer, failure.Absent: failure.GradePeer,

@@ -71,7 +71,7 @@ var streams = []struct {
 		[]failure.Finding{{Kind: failure.Exception, Text: "ValueError: boom"}},
 	},
 	{
-		"colours",
+		"colors",
 		"Traceback (most recent call last):\n  File \x1b[35m\"t.py\"\x1b[0m, line \x1b[35m1\x1b[0m\n    \x1b[31mf\x1b[0m\x1b[1;31m()\x1b[0m\n" +
 			"\x1b[1;35mValueError\x1b[0m: \x1b[35mboom\x1b[0m\n",
 		[]failure.Finding{{Kind: failure.Exception, Text: "ValueError: boom"}},

@@ -11,7 +11,7 @@ const (
 	Crashed   Kind = "crashed"    // SIGSEGV, SIGBUS, SIGILL, SIGFPE; SIGABRT after an error of its own
 	Killed    Kind = "killed"     // SIGKILL that the launcher did not send
 	// another signal that the launcher did not send, or SIGABRT without a reason on stderr
-	Signalled     Kind = "signalled"
+	Signaled      Kind = "signalled"
 	ErrorFile     Kind = "error_file"     // it wrote an error file
 	Exception     Kind = "exception"      // a Python traceback on stderr
 	Fatal         Kind = "fatal"          // a message of C or C++ on stderr before an abort

@@ -87,7 +87,7 @@ func TestTimeouts(t *testing.T) {
 	for _, tc := range []struct {
 		name             string
 		timeout, ctxEnds time.Duration
-		cancelled        bool
+		canceled         bool
 		want             time.Duration
 	}{
 		{name: "by default", want: 300 * time.Second},
@@ -95,7 +95,7 @@ func TestTimeouts(t *testing.T) {
 		{name: "longer than the default", timeout: time.Hour, want: time.Hour},
 		{name: "the context's is earlier", timeout: 7 * time.Second, ctxEnds: time.Second, want: time.Second},
 		{name: "the context's is later", timeout: 7 * time.Second, ctxEnds: time.Minute, want: 7 * time.Second},
-		{name: "cancelled", ctxEnds: time.Second, cancelled: true, want: time.Second},
+		{name: "canceled", ctxEnds: time.Second, canceled: true, want: time.Second},
 	} {
 		for call, run := range map[string]func(context.Context, Store) error{
 			"barrier": func(ctx context.Context, s Store) error {
@@ -110,7 +110,7 @@ func TestTimeouts(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					ctx, cancel := context.WithCancelCause(t.Context())
 					defer cancel(nil)
-					if tc.cancelled {
+					if tc.canceled {
 						defer time.AfterFunc(tc.ctxEnds, func() { cancel(cause) }).Stop()
 					} else if tc.ctxEnds > 0 {
 						var stop context.CancelFunc
@@ -119,7 +119,7 @@ func TestTimeouts(t *testing.T) {
 					}
 					start := time.Now()
 					err := run(ctx, NewHashStore())
-					ok := errors.Is(err, cause) == tc.cancelled && errors.Is(err, ErrTimeout) != tc.cancelled
+					ok := errors.Is(err, cause) == tc.canceled && errors.Is(err, ErrTimeout) != tc.canceled
 					if !ok || !strings.Contains(err.Error(), `key "p`) {
 						t.Errorf("error %v", err)
 					}

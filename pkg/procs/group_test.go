@@ -166,8 +166,10 @@ func TestExits(t *testing.T) {
 // A temporary reason does not make a worker unexecutable.
 func TestUnexecutable(t *testing.T) {
 	for err, want := range map[error]bool{
-		nil: false, syscall.EAGAIN: false, syscall.ENOMEM: false, syscall.ETXTBSY: false, syscall.EIO: false, syscall.ESTALE: false, syscall.EMFILE: false,
-		syscall.ECHILD: false, syscall.ENOENT: true, syscall.EACCES: true, syscall.EPERM: true, syscall.ENOEXEC: true, syscall.ENOTDIR: true,
+		nil: false, syscall.EAGAIN: false, syscall.ENOMEM: false, syscall.ETXTBSY: false, syscall.EIO: false,
+		syscall.ESTALE: false, syscall.EMFILE: false,
+		syscall.ECHILD: false, syscall.ENOENT: true, syscall.EACCES: true, syscall.EPERM: true,
+		syscall.ENOEXEC: true, syscall.ENOTDIR: true,
 	} {
 		e := Exit{Code: 1}
 		if err != nil {

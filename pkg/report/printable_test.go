@@ -5,7 +5,7 @@ import "testing"
 func TestPrintable(t *testing.T) {
 	for _, tt := range []struct{ name, in, want string }{
 		{"text", "Zürich\n\tx = 1", "Zürich\n\tx = 1"},
-		{"colours", "\x1b[1;31mValueError\x1b[0m: no", "ValueError: no"},
+		{"colors", "\x1b[1;31mValueError\x1b[0m: no", "ValueError: no"},
 		{"cleared screen, moved cursor", "a\x1b[2J\x1b[10;20Hb\x1b[?25lc", "abc"},
 		{"title", "a\x1b]0;title\x07b\x1b]8;;http://x\x1b\\c", "abc"},
 		{"title without an end", "a\x1b]0;title", "a"},

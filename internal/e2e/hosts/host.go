@@ -130,8 +130,8 @@ func (h *Host) Processes() []Process {
 	return found
 }
 
-// awaitEmpty waits until no process runs on the host, for at most bound, and returns the processes that it saw last. With
-// kill it kills all processes that it sees, in each pass, so that it also ends processes that start meanwhile.
+// awaitEmpty waits until no process runs on the host, for at most bound, and returns the processes that it saw last.
+// With kill it kills all processes that it sees, in each pass, so that it also ends processes that start meanwhile.
 func (h *Host) awaitEmpty(bound time.Duration, kill bool) []Process {
 	ctx, cancel := context.WithTimeout(context.Background(), bound)
 	defer cancel()

@@ -93,7 +93,9 @@ func deleteNamespace(name string) error {
 
 // tools returns an error that names the first missing program.
 func tools() error {
-	for program, debian := range map[string]string{"ip": "iproute2", "nsenter": "util-linux", "unshare": "util-linux", "mount": "mount"} {
+	for program, debian := range map[string]string{
+		"ip": "iproute2", "nsenter": "util-linux", "unshare": "util-linux", "mount": "mount",
+	} {
 		if _, err := exec.LookPath(program); err != nil {
 			return fmt.Errorf("%w (apt-get install %s)", err, debian)
 		}

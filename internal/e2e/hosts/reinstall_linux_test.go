@@ -11,8 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestReinstall kills everything on a host, gives the host another name and address, and lets it report both to a server
-// on the other host.
+// TestReinstall kills everything on a host, gives the host another name and address, and lets it report both to a
+// server on the other host.
 func TestReinstall(t *testing.T) {
 	l := New(t, 2)
 	server, h := l.Hosts[0], l.Hosts[1]

@@ -66,7 +66,7 @@ type job struct {
 
 // launch describes how to start a job.
 type launch struct {
-	dir      string   // folder that the job may read and write, with the binary and zoo.py; empty for the user's own folders
+	dir      string   // folder for the job, with the binary and zoo.py; empty for the user's own folders
 	console  *os.File // stdout; nil to capture it
 	terminal *os.File // stdin, stdout and stderr, the session's terminal; nil for none
 	flags    []string

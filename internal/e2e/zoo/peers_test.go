@@ -12,7 +12,7 @@ import (
 // line.
 var mismatches = []struct {
 	mode, text string
-	quick      string // version of torch that make test runs on one node; empty if only make soak runs it, with both versions
+	quick      string // version of torch in make test, on one node; empty if only make soak runs it
 	nodes      bool   // also runs on two nodes
 }{
 	{mode: "leaves", text: "exited with code 0 while its peers were still communicating", quick: "2.14", nodes: true},

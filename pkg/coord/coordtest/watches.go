@@ -205,10 +205,10 @@ func watchEnds(env *testEnv) {
 	select {
 	case err := <-ended:
 		if !errors.Is(err, cause) {
-			env.Errorf("a watch whose context was cancelled returned %v, want its cause", err)
+			env.Errorf("a watch whose context was canceled returned %v, want its cause", err)
 		}
 	case <-time.After(env.Timeout):
-		env.Fatalf("a watch whose context was cancelled does not return after %v", env.Timeout)
+		env.Fatalf("a watch whose context was canceled does not return after %v", env.Timeout)
 	}
 	if err := s.Watch(ctx, env.prefix, handle); !errors.Is(err, cause) {
 		env.Errorf("a watch whose context had ended returned %v, want its cause", err)
@@ -261,7 +261,7 @@ func watches(env *testEnv) {
 		if i == 30 { // one of many ends
 			cancel()
 			if err := <-ended; !errors.Is(err, context.Canceled) {
-				env.Errorf("a watch that was cancelled: %v", err)
+				env.Errorf("a watch that was canceled: %v", err)
 			}
 		}
 		key, part := fmt.Sprint("even/", i), even

@@ -71,7 +71,7 @@ type ClientOptions struct {
 // If another client deletes a key in the middle of a Get or MultiGet, the value is empty, or the connection breaks if
 // the server is torch's without libuv.
 //
-// The errors of Wait and MultiGet name the keys that were still missing: the client asks for them after it cancelled
+// The errors of Wait and MultiGet name the keys that were still missing: the client asks for them after it canceled
 // the wait. With torch 1.x, and for more than 1024 keys, they name all keys.
 //
 // torch 1.x has no Append, queues, ListKeys or ServerBarrier; they return ErrProtocol. Its MultiGet and MultiSet

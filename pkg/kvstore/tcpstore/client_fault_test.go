@@ -78,13 +78,13 @@ func TestClientStalledAnywhere(t *testing.T) {
 			t.Run(fmt.Sprint(p, "/", conv.name), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					for cut := range answered(p, conv) {
-						for _, cancelled := range []bool{false, true} {
+						for _, canceled := range []bool{false, true} {
 							s := script(p, conv.turns...)
 							s.limit, s.stall = cut, true
 							c := scriptedClient(ClientOptions{Protocol: p}, s)
 							ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 							want := kvstore.ErrTimeout
-							if cancelled {
+							if canceled {
 								ctx, want = context.WithoutCancel(ctx), gaveUp
 								cancelCause := context.CancelCauseFunc(nil)
 								ctx, cancelCause = context.WithCancelCause(ctx)
@@ -94,7 +94,7 @@ func TestClientStalledAnywhere(t *testing.T) {
 							_, err := conv.do(ctx, c)
 							took := time.Since(begin)
 							cancel()
-							if !errors.Is(err, want) || errors.Is(err, kvstore.ErrTimeout) == cancelled {
+							if !errors.Is(err, want) || errors.Is(err, kvstore.ErrTimeout) == canceled {
 								t.Errorf("stall after %d bytes: %v, want %v", cut, err, want)
 							}
 							// One more second is for a server that does not confirm the cancellation of a wait.

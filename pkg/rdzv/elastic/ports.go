@@ -173,8 +173,8 @@ func (u *unreachableError) Error() string {
 	return fmt.Sprintf("rendezvous endpoint %s cannot be reached: %s", at, summarizeAttempts(attempts))
 }
 
-// Unwrap returns the errors that are temporary: the store may still start there, even if others have the other ports. It
-// returns all errors if none is temporary.
+// Unwrap returns the errors that are temporary: the store may still start there, even if others have the other ports.
+// It returns all errors if none is temporary.
 func (u *unreachableError) Unwrap() []error {
 	var temporary []error
 	for _, err := range u.tried {

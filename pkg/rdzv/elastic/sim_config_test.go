@@ -33,7 +33,7 @@ type simConfig struct {
 	faults       time.Duration // how long faults happen
 	joins        time.Duration // in which the nodes join
 	gap          time.Duration // between faults; 0 for no faults
-	launches     int           // with one run id, one after the other: a node that has learned the end of one starts the next
+	launches     int           // with one run id; a node that has learned the end of one starts the next
 	kinds        []fault
 }
 

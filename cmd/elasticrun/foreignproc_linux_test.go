@@ -22,7 +22,7 @@ import (
 const unknownPeers = 300
 
 // inForeignProc runs a launcher, "$@", in a new pid namespace under the /proc of the old one. The launcher gets pid
-// $PID. Once its workers are ready the processes of others start, with $STRANGER in their environment. It prints the
+// $PID. Once its workers are ready the processes of others start, with $UNKNOWN_MARK in their environment. It prints the
 // launcher's code as "code N", and ends when it reads a line from $GO.
 const inForeignProc = `
 if [ "$PID" = 1 ]; then exec "$@"; fi
@@ -31,7 +31,7 @@ i=2; while [ $i -lt "$PID" ]; do sleep 0 & wait $!; i=$((i+1)); done
 launcher=$!
 echo "pid $launcher"
 read -r line <"$GO"
-i=0; while [ $i -lt $STRANGERS ]; do env "$STRANGER" sleep 1000 & i=$((i+1)); done
+i=0; while [ $i -lt $UNKNOWN_PEERS ]; do env "$UNKNOWN_MARK" sleep 1000 & i=$((i+1)); done
 echo unknownPeers
 wait $launcher; echo "code $?"
 read -r line <"$GO"
@@ -56,7 +56,7 @@ func TestForeignProc(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			dir, mark, stranger := t.TempDir(), testenv.Mark(), testenv.Mark()
+			dir, mark, unknownMark := t.TempDir(), testenv.Mark(), testenv.Mark()
 			gate := filepath.Join(dir, "go")
 			if err := syscall.Mkfifo(gate, 0o600); err != nil {
 				t.Fatal(err)
@@ -68,7 +68,7 @@ func TestForeignProc(t *testing.T) {
 			cmd := exec.Command("unshare", "--fork", "--pid", "--kill-child", "sh", "-c", inForeignProc, "sh",
 				"env", mark, testenv.Binary(t), "--no-python", "--nproc-per-node=2", tree)
 			cmd.Env = append(os.Environ(), "TMPDIR="+dir, "GO="+gate, fmt.Sprintf("PID=%d", tt.pid),
-				"STRANGER="+stranger, fmt.Sprintf("STRANGERS=%d", unknownPeers))
+				"UNKNOWN_MARK="+unknownMark, fmt.Sprintf("UNKNOWN_PEERS=%d", unknownPeers))
 			var stderr strings.Builder
 			cmd.Stderr = &stderr
 			pipe, err := cmd.StdoutPipe()
@@ -88,7 +88,7 @@ func TestForeignProc(t *testing.T) {
 			if tt.pid > 1 {
 				open(t, gate)
 				lines.await("unknownPeers")
-				if n := countWith(t, stranger, unknownPeers); n != unknownPeers {
+				if n := countWith(t, unknownMark, unknownPeers); n != unknownPeers {
 					t.Fatalf("%d processes of others", n)
 				}
 			}
@@ -100,7 +100,7 @@ func TestForeignProc(t *testing.T) {
 				if got, want := lines.await("code "), fmt.Sprintf("code %d", tt.code); got != want {
 					t.Errorf("%q, want %q", got, want)
 				}
-				if n := countWith(t, stranger, unknownPeers); n != unknownPeers {
+				if n := countWith(t, unknownMark, unknownPeers); n != unknownPeers {
 					t.Errorf("%d of %d processes of others live", n, unknownPeers)
 				}
 				open(t, gate)

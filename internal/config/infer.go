@@ -38,7 +38,7 @@ func (c *Config) infer(r *reader, from surroundings) scheduler.Facts {
 	in.tasks()
 	in.launch(from.self)
 	in.nodes()
-	in.meeting()
+	in.rendezvous()
 	return in.facts
 }
 
@@ -129,8 +129,8 @@ func (in *inference) nodes() {
 	}
 }
 
-// meeting infers the endpoint, the run id and the rank of this node.
-func (in *inference) meeting() {
+// rendezvous infers the endpoint, the run id and the rank of this node.
+func (in *inference) rendezvous() {
 	f := &in.facts
 	if in.err != nil || in.high == 1 {
 		return

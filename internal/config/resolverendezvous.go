@@ -42,14 +42,14 @@ type rendezvousFlags struct {
 	NoEndpoint               string // the scheduler's explanation of a missing endpoint; see noEndpoint
 }
 
-// meetingPoint is what follows from rendezvousFlags.
-type meetingPoint struct {
+// rendezvousPoint is what follows from rendezvousFlags.
+type rendezvousPoint struct {
 	Backend, Endpoint, RunID string
 	MasterAddr               string
 	MasterPort               int
 }
 
-// meetingPoint applies the defaults that depend on several flags:
+// rendezvousPoint applies the defaults that depend on several flags:
 //
 //	--standalone          c10d on a free port, a fresh run id
 //	no backend            c10d; static if the flags of static are given and there may be several nodes
@@ -58,12 +58,12 @@ type meetingPoint struct {
 //	static                the endpoint is the master address; unset, it is 127.0.0.1 and
 //	                      a free port on one node, else 29500
 //	no run id             a fresh one on one node, where no other node needs to know it, else "none"
-func (in rendezvousFlags) meetingPoint(newID func() string) meetingPoint {
+func (in rendezvousFlags) rendezvousPoint(newID func() string) rendezvousPoint {
 	oneNode := in.MaxNodes == 1
 	if in.Standalone {
-		return meetingPoint{rdzv.BackendC10d, anyPort, newID(), cmp.Or(in.LocalAddr, rdzv.StaticMasterAddr), 0}
+		return rendezvousPoint{rdzv.BackendC10d, anyPort, newID(), cmp.Or(in.LocalAddr, rdzv.StaticMasterAddr), 0}
 	}
-	out := meetingPoint{Backend: in.backend(), Endpoint: in.Endpoint, RunID: in.RunID}
+	out := rendezvousPoint{Backend: in.backend(), Endpoint: in.Endpoint, RunID: in.RunID}
 	if out.RunID == "" {
 		out.RunID = NoRunID
 		if oneNode {
@@ -116,8 +116,8 @@ func (in rendezvousFlags) staticMaster() (host string, port int) {
 	return host, rdzv.StaticMasterPort
 }
 
-// ignored returns the flags that meetingPoint did not use, and what made them void.
-func (in rendezvousFlags) ignored(out meetingPoint) (names []string, why string) {
+// ignored returns the flags that rendezvousPoint did not use, and what made them void.
+func (in rendezvousFlags) ignored(out rendezvousPoint) (names []string, why string) {
 	switch {
 	case in.Standalone:
 		return []string{"rdzv-backend", "rdzv-endpoint", "rdzv-id", "master-addr", "master-port"}, "--standalone"
@@ -143,7 +143,7 @@ func (c *Config) readRendezvous(r *reader, from surroundings, facts scheduler.Fa
 	if r.err != nil {
 		return
 	}
-	out := in.meetingPoint(from.newID)
+	out := in.rendezvousPoint(from.newID)
 	c.RunID = out.RunID
 	v.Backend, v.Endpoint, v.Endpoints = out.Backend, out.Endpoint, endpoints
 	v.MasterAddr, v.MasterPort = out.MasterAddr, out.MasterPort
@@ -314,7 +314,7 @@ func (c *Config) readHint(r *reader) {
 }
 
 // checkRendezvous refuses what contradicts the backend and warns about what it ignores.
-func (c *Config) checkRendezvous(r *reader, in rendezvousFlags, out meetingPoint) {
+func (c *Config) checkRendezvous(r *reader, in rendezvousFlags, out rendezvousPoint) {
 	static := out.Backend == rdzv.BackendStatic
 	switch {
 	case in.Standalone && in.MaxNodes > 1:

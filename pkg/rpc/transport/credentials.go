@@ -45,7 +45,7 @@ func (c plainCredentials) ServerHandshake(accepted net.Conn) (net.Conn, credenti
 type loggingCredentials struct {
 	credentials.TransportCredentials
 	logger zerolog.Logger
-	told   atomic.Bool
+	logged atomic.Bool
 }
 
 // ServerHandshake implements [credentials.TransportCredentials].
@@ -55,7 +55,7 @@ func (c *loggingCredentials) ServerHandshake(accepted net.Conn) (net.Conn, crede
 	// connection.
 	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) {
 		level := zerolog.WarnLevel
-		if c.told.Swap(true) {
+		if c.logged.Swap(true) {
 			level = zerolog.DebugLevel
 		}
 		c.logger.WithLevel(level).Err(err).Stringer("client", accepted.RemoteAddr()).Msg("refused a connection: no TLS with this client")

@@ -85,8 +85,8 @@ func (c *conn) attend(ctx context.Context, stream grpc.ClientStream, cancel func
 	}
 	// No other goroutine sends: gRPC forbids concurrent sends. The peer's goodbye needs no answer.
 	_ = stream.CloseSend() // always nil
-	patience := time.AfterFunc(c.opts.Timeout, cancel)
-	defer patience.Stop()
+	timer := time.AfterFunc(c.opts.Timeout, cancel)
+	defer timer.Stop()
 	<-ended // the peer's answer to the goodbye makes no difference
 	return endOf(ctx)
 }

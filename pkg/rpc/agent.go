@@ -17,12 +17,12 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rpc/transport"
 )
 
-// grpcAgent is a worker's part in a group of the backend [GRPC]: membership says who is in it, transport reaches them, and this
-// brings the two together.
+// grpcAgent is the [Agent] of the backend [GRPC]. It joins membership, which knows the members, and transport, which
+// reaches them.
 type grpcAgent struct {
 	handle Handler
-	store  kvstore.Store // the group's part
-	limit  int           // of a payload
+	store  kvstore.Store // view of the store with the keys of the group
+	limit  int           // largest payload in bytes
 	log    zerolog.Logger
 
 	server *transport.Server
@@ -30,13 +30,13 @@ type grpcAgent struct {
 	work   *membership.Work
 
 	dynamic *membership.Dynamic // nil in a static group
-	static  membership.Record   // this worker, in a static group
-	ring    ring                // of a dynamic group
+	static  membership.Record   // this worker; without the id in a dynamic group
+	ring    ring                // in a dynamic group
 	latest  atomic.Pointer[snapshot]
 
-	ending sync.Mutex // one Shutdown at a time
+	ending sync.Mutex // serializes Shutdown
 	ended  bool
-	done   chan struct{} // closed with ended
+	done   chan struct{} // closed when ended becomes true
 }
 
 var _ Agent = (*grpcAgent)(nil)
@@ -55,7 +55,7 @@ func newGRPCAgent(args InitArgs, options *GRPCOptions, self membership.Record) *
 	return a
 }
 
-// enter makes this worker a member.
+// join makes this worker a member of the group.
 func (a *grpcAgent) join(ctx context.Context) error {
 	if a.dynamic == nil {
 		members, err := membership.FormStatic(ctx, a.store, a.static, a.connectAll)
@@ -71,7 +71,7 @@ func (a *grpcAgent) join(ctx context.Context) error {
 	return nil
 }
 
-// record is what this worker has told of itself.
+// record returns the record that this worker has published.
 func (a *grpcAgent) record() membership.Record {
 	if a.dynamic != nil {
 		return a.dynamic.Self()
@@ -79,7 +79,7 @@ func (a *grpcAgent) record() membership.Record {
 	return a.static
 }
 
-// roll is the newest one.
+// snapshot returns the newest snapshot of the members.
 func (a *grpcAgent) snapshot() *snapshot {
 	latest := a.latest.Load()
 	if latest != nil && !latest.outdated() {
@@ -119,12 +119,12 @@ func (a *grpcAgent) Invoke(ctx context.Context, to, function string, payload []b
 	r, own := a.snapshot(), to == a.static.Name
 	member, ok := r.members[to]
 	switch {
-	case !ok && !own: // this worker itself, whose functions still run, may have left already
+	case !ok && !own: // a worker that has left may still run functions, which may call the worker itself
 		return nil, r.unknownWorker()
 	case len(payload) > a.limit:
 		return nil, &TooLargeError{What: directionRequest, Size: int64(len(payload)), Limit: int64(a.limit)}
 	}
-	// What a function calls belongs to the call that it serves, and may go out as long as that lasts.
+	// A nested call belongs to the call that its function serves. It may start as long as that call lasts.
 	if _, nested := Incoming(ctx); nested {
 		if err := a.work.Begin(ctx); err != nil {
 			return nil, err
@@ -150,7 +150,7 @@ func (a *grpcAgent) invokeOther(ctx context.Context, to membership.Record, funct
 	return decodeAnswer(message)
 }
 
-// invokeSelf runs a function of this worker, as if another one had called it.
+// invokeSelf runs a function of this worker as if another worker had called it.
 func (a *grpcAgent) invokeSelf(ctx context.Context, function string, payload []byte) ([]byte, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -162,7 +162,7 @@ func (a *grpcAgent) invokeSelf(ctx context.Context, function string, payload []b
 		err    error
 	}
 	ran := make(chan outcome, 1)
-	go func() { // outlives the call where the function ignores the end of its context
+	go func() { // outlives the call if the function ignores the end of its context
 		defer a.work.End()
 		answer, err := a.run(ctx, a.Self(), function, bytes.Clone(payload))
 		ran <- outcome{bytes.Clone(answer), err}
@@ -178,7 +178,8 @@ func (a *grpcAgent) invokeSelf(ctx context.Context, function string, payload []b
 	}
 }
 
-// Shutdown implements Agent. After a graceful one that has failed, one that is not graceful ends the rest.
+// Shutdown implements Agent. If a graceful Shutdown fails, the agent stays usable until a Shutdown that is not
+// graceful.
 func (a *grpcAgent) Shutdown(ctx context.Context, graceful bool) error {
 	a.ending.Lock()
 	defer a.ending.Unlock()
@@ -199,7 +200,8 @@ func (a *grpcAgent) Shutdown(ctx context.Context, graceful bool) error {
 	if a.dynamic != nil {
 		a.dynamic.Quiesce()
 	}
-	// The sockets first: that is how the others see that this worker is gone. A goodbye is for those who leave.
+	// Close the sockets first: the other members notice the end of this worker by them. Only a worker that leaves says
+	// goodbye.
 	err := errors.Join(a.server.Close(), a.client.Close())
 	a.ring.stop()
 	if a.dynamic != nil {
@@ -208,12 +210,12 @@ func (a *grpcAgent) Shutdown(ctx context.Context, graceful bool) error {
 	return err
 }
 
-// drain waits until this worker is not needed any more.
+// drain waits until no member needs this worker. A dynamic group is left.
 func (a *grpcAgent) drain(ctx context.Context) error {
 	if a.dynamic == nil {
 		return a.work.Drain(ctx, a.store, a.static)
 	}
-	// As long as this worker waits for an answer it stays a member, for what it has called may call it.
+	// While this worker waits for an answer, it stays a member: the called function may call it back.
 	if err := a.work.WaitRoots(ctx); err != nil {
 		return err
 	}

@@ -19,18 +19,20 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rpc/transport"
 )
 
-// GRPC is the name of the backend that the package has, the counterpart of torch's TENSORPIPE.
+// GRPC is the name of the built-in backend, the counterpart of TENSORPIPE in torch.
 const GRPC = "GRPC"
 
-// How long the other end of a connection may say nothing until it is asked for a sign of life, and may take for that. In a dynamic group a death is
-// noticed by it, so a worker is asked as soon as gRPC can. In a static one only calls depend on it, and one that stands still for a while is not to lose them.
+// Keep-alive of connections: a peer that is silent for the quiet time gets a ping, and must answer it within the time
+// for a sign of life. A dynamic group detects deaths by these pings, so its quiet time is the shortest that gRPC
+// allows. In a static group only calls depend on them, and a worker that is suspended for a short time must not lose
+// its calls.
 const (
 	dynamicSignOfLife = 5 * time.Second
 	staticQuiet       = 20 * time.Second
 	staticSignOfLife  = 20 * time.Second
 )
 
-// NewRegistry returns a registry that holds the package's own backend, [GRPC].
+// NewRegistry returns a registry that contains the built-in backend, [GRPC].
 func NewRegistry() (*Registry, error) {
 	r := &Registry{}
 	return r, r.Register(GRPC, Backend{
@@ -40,7 +42,7 @@ func NewRegistry() (*Registry, error) {
 	})
 }
 
-// checkGRPC is the backend's Check.
+// checkGRPC is Backend.Check of [GRPC].
 func checkGRPC(options BackendOptions) error {
 	own, err := OptionsAs[*GRPCOptions](GRPC, options)
 	if err != nil {
@@ -49,8 +51,8 @@ func checkGRPC(options BackendOptions) error {
 	return own.Validate()
 }
 
-// initGRPC is the backend's Init: what it returns is a [*grpcAgent]. It listens before anybody is told of the address, and on
-// failure nothing of it is left.
+// initGRPC is Backend.Init of [GRPC] and returns a [*grpcAgent]. It listens before it publishes the address. After an
+// error it leaves nothing behind.
 func initGRPC(ctx context.Context, args InitArgs) (Agent, error) {
 	options, err := OptionsAs[*GRPCOptions](GRPC, args.Options)
 	if err != nil {
@@ -89,17 +91,18 @@ func initGRPC(ctx context.Context, args InitArgs) (Agent, error) {
 	return a, nil
 }
 
-// warnUnencrypted is said once a group. Where nobody can listen in, it is no warning.
+// warnUnencrypted logs that calls are not encrypted; only the member with id 0 calls it. The level is info for a
+// loopback address, which nobody else can observe.
 func warnUnencrypted(log zerolog.Logger, address string) {
 	level := zerolog.WarnLevel
 	if addr, err := netip.ParseAddrPort(address); err == nil && addr.Addr().IsLoopback() {
 		level = zerolog.InfoLevel
 	}
 	log.WithLevel(level).Str("address", address).
-		Msgf("calls between workers are not encrypted: %s, %s and %s name the files of mutual TLS", envCert, envKey, envCA)
+		Msgf("calls between workers are not encrypted; set %s, %s and %s to use mutual TLS", envCert, envKey, envCA)
 }
 
-// security returns both sides of TLS, or nothing.
+// security returns the TLS configurations of both ends, or nil for plain connections.
 func (o *GRPCOptions) security() (server, client *tls.Config, err error) {
 	if o.TLSFiles == (TLSFiles{}) {
 		return o.ServerTLS, o.ClientTLS, nil
@@ -107,7 +110,7 @@ func (o *GRPCOptions) security() (server, client *tls.Config, err error) {
 	return transport.LoadTLS(o.TLSFiles.Cert, o.TLSFiles.Key, o.TLSFiles.CA, o.TLSFiles.ServerName)
 }
 
-// groupStore is the part of a store that belongs to the group.
+// groupStore returns a view of store with the keys of the group.
 func (o *GRPCOptions) groupStore(store kvstore.Store) kvstore.Store {
 	group := o.Group
 	if group == "" {
@@ -116,11 +119,11 @@ func (o *GRPCOptions) groupStore(store kvstore.Store) kvstore.Store {
 	return kvstore.NewPrefixStore("rpc/"+group, store)
 }
 
-// record is what this worker tells the others of itself.
+// record returns the record that this worker publishes.
 func (o *GRPCOptions) record(args InitArgs, address string) (membership.Record, error) {
 	host, err := os.Hostname()
 	if err != nil {
-		return membership.Record{}, fmt.Errorf("the name of this host: %w", err)
+		return membership.Record{}, fmt.Errorf("get the name of this host: %w", err)
 	}
 	return membership.Record{
 		Version: membership.Version, Name: args.Name, ID: args.Rank, WorldSize: args.WorldSize,
@@ -130,7 +133,7 @@ func (o *GRPCOptions) record(args InitArgs, address string) (membership.Record, 
 	}, nil
 }
 
-// newIncarnation returns a number that no other process has, and that is not 0.
+// newIncarnation returns a random number that is not 0 and identifies this member.
 func newIncarnation() uint64 {
 	var b [8]byte
 	_, _ = rand.Read(b[:]) // never fails

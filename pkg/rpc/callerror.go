@@ -11,37 +11,37 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rpc/membership"
 )
 
-// What may come of a call beside an answer and an error of the function. A [CallError] wraps one of them, or the cause of
-// a cancelled context. Ask with [errors.Is].
+// Errors of a call, besides an error of the called function. A [CallError] wraps one of them, or the cause of a
+// canceled context. Test with [errors.Is].
 var (
-	// ErrUnknownWorker is a call to a name that no member of the group has.
+	// ErrUnknownWorker means that the group has no member of the called name.
 	ErrUnknownWorker = errors.New("no such worker in the group")
-	// ErrNoFunction is a call of a function that the worker has not registered; see [NoFunctionError].
+	// ErrNoFunction means that the worker has not registered the function. See [NoFunctionError].
 	ErrNoFunction = errors.New("no such function")
-	// ErrTooLarge is a request or an answer over the limit of a payload; see [TooLargeError].
+	// ErrTooLarge means that a request or an answer exceeds the payload limit. See [TooLargeError].
 	ErrTooLarge = errors.New("too large")
-	// ErrVersion is a peer that speaks another version of the protocol.
-	ErrVersion = errors.New("another version of the protocol")
-	// ErrConnection is a connection that could not be made, or that broke: whether the call was carried out is not known then.
+	// ErrVersion means that the peer speaks another version of the protocol.
+	ErrVersion = errors.New("protocol version differs")
+	// ErrConnection means that a connection could not be made or has broken. The call may have run.
 	ErrConnection = errors.New("connection failed")
-	// ErrTimeout is a call, an Init or a Shutdown whose deadline has passed; [context.DeadlineExceeded] is in the chain too. Whether a call was
-	// carried out is not known then. It is [kvstore.ErrTimeout].
+	// ErrTimeout means that the deadline of a call, an Init or a Shutdown has passed. The chain also has
+	// [context.DeadlineExceeded]. A call may have run. It is [kvstore.ErrTimeout].
 	ErrTimeout = kvstore.ErrTimeout
-	// ErrShutdown is a call in a group that this worker, or the called one, has shut down. It is [membership.ErrShutdown].
+	// ErrShutdown means that this worker or the called worker has shut down the group. It is [membership.ErrShutdown].
 	ErrShutdown = membership.ErrShutdown
-	// ErrReplaced is an address where by now another worker answers than the one that was called.
-	ErrReplaced = errors.New("another worker has the address by now")
-	// ErrEvicted is a call in a group that takes this worker for dead. It is [membership.ErrEvicted].
+	// ErrReplaced means that another process now has the address of the called worker.
+	ErrReplaced = errors.New("another worker now has the address")
+	// ErrEvicted means that the other members have evicted this worker. It is [membership.ErrEvicted].
 	ErrEvicted = membership.ErrEvicted
-	// ErrEncoding is a value that cannot be encoded, or bytes that do not fit a type; see [EncodingError].
+	// ErrEncoding means that a value cannot be encoded, or that bytes do not fit a type. See [EncodingError].
 	ErrEncoding = errors.New("encoding")
 )
 
-// CallError is a call that brought neither an answer nor an error of the function.
+// CallError is the error of a call that returned neither an answer nor an error of the function.
 type CallError struct {
-	// Worker is the name that was called, Func the function's.
+	// Worker is the name of the called worker, Func the name of the function.
 	Worker, Func string
-	// Err says what came of it.
+	// Err is the reason.
 	Err error
 }
 
@@ -49,18 +49,18 @@ func (e *CallError) Error() string {
 	return fmt.Sprintf("call of %s on %s: %v", e.Func, e.Worker, e.Err)
 }
 
-// Unwrap makes it one of the package's errors.
+// Unwrap returns Err.
 func (e *CallError) Unwrap() error { return e.Err }
 
-// NoFunctionError says which functions a worker has. It is an [ErrNoFunction].
+// NoFunctionError lists the functions of a worker that does not have the called one. It wraps [ErrNoFunction].
 type NoFunctionError struct {
-	// Known are the registered names, sorted: the first of them, if there are more than a hundred.
+	// Known are the registered names, sorted. It has the first 100 at most.
 	Known []string
-	// More counts those that Known leaves out.
+	// More is the number of names that Known omits.
 	More int
 }
 
-// maxKnown is how many names a NoFunctionError has at most.
+// maxKnown is the maximum number of names in a NoFunctionError.
 const maxKnown = 100
 
 func newNoFunctionError(known []string) *NoFunctionError {
@@ -70,7 +70,7 @@ func newNoFunctionError(known []string) *NoFunctionError {
 
 func (e *NoFunctionError) Error() string {
 	if len(e.Known) == 0 {
-		return "no such function: the worker has registered none; it has to give its Functions to Init"
+		return "no such function: the worker has registered none; pass its Functions to Init"
 	}
 	text := "no such function; the worker has registered " + strings.Join(e.Known, ", ")
 	if e.More > 0 {
@@ -82,35 +82,36 @@ func (e *NoFunctionError) Error() string {
 // Unwrap returns ErrNoFunction.
 func (e *NoFunctionError) Unwrap() error { return ErrNoFunction }
 
-// A call's two directions, as errors name them.
+// Directions of a call, as errors name them.
 const (
 	directionRequest = "request"
 	directionAnswer  = "answer"
 )
 
-// TooLargeError is a payload over the limit. It is an [ErrTooLarge].
+// TooLargeError is the error of a payload that exceeds the limit. It wraps [ErrTooLarge].
 type TooLargeError struct {
 	// What is "request" or "answer".
 	What string
-	// Size and Limit are bytes.
+	// Size and Limit are in bytes.
 	Size, Limit int64
 }
 
 func (e *TooLargeError) Error() string {
-	return fmt.Sprintf("too large: the %s has %d bytes, and the limit is %d; send less at a time, or raise MaxPayload on both workers",
+	return fmt.Sprintf("too large: the %s has %d bytes, the limit is %d; send less at a time, or raise MaxPayload on both workers",
 		e.What, e.Size, e.Limit)
 }
 
 // Unwrap returns ErrTooLarge.
 func (e *TooLargeError) Unwrap() error { return ErrTooLarge }
 
-// EncodingError is a value that cannot be sent, or that does not fit the type of who received it. It is an [ErrEncoding].
+// EncodingError is the error of a value that cannot be sent, or that does not fit the receiver's type. It wraps
+// [ErrEncoding].
 type EncodingError struct {
 	// What is "request" or "answer".
 	What string
-	// Sent and Wanted are the Go types of the two ends; "" where not known.
+	// Sent and Wanted are the Go types of the sender and the receiver; "" if unknown.
 	Sent, Wanted string
-	// Err is the codec's error. Where the other worker has met it, only its text is left.
+	// Err is the error of the codec. If the error occurred in the other worker, only its text is available.
 	Err error
 }
 
@@ -119,26 +120,26 @@ func (e *EncodingError) Error() string {
 	case e.Wanted == "":
 		return fmt.Sprintf("encoding: the %s, of type %s, cannot be sent: %v", e.What, e.Sent, e.Err)
 	case e.Sent == "":
-		return fmt.Sprintf("encoding: the %s is no %s, which both workers must name as its type: %v", e.What, e.Wanted, e.Err)
+		return fmt.Sprintf("encoding: the %s is not of type %s; both workers must use the same type: %v", e.What, e.Wanted, e.Err)
 	}
-	return fmt.Sprintf("encoding: the %s is of type %s, and the other worker wants %s: %v", e.What, e.Sent, e.Wanted, e.Err)
+	return fmt.Sprintf("encoding: the %s has type %s, but the other worker expects %s: %v", e.What, e.Sent, e.Wanted, e.Err)
 }
 
-// Unwrap makes it an ErrEncoding too.
+// Unwrap returns ErrEncoding and Err.
 func (e *EncodingError) Unwrap() []error { return []error{ErrEncoding, e.Err} }
 
-// timeoutError is a call whose deadline has passed.
+// timeoutError is the error of a call whose deadline has passed.
 type timeoutError struct {
 	after     time.Duration
 	byDefault bool
-	cause     error // of the context
-	err       error // what the call has brought, if anything
+	cause     error // cause of the context
+	err       error // error of the call, if any
 }
 
 func (e *timeoutError) Error() string {
 	text := fmt.Sprintf("timed out after %v", e.after)
 	if e.byDefault {
-		text += ", the limit of calls whose context has no deadline (Timeout)"
+		text += ", the limit of calls without a deadline (option Timeout)"
 	}
 	if e.cause != nil && !errors.Is(e.cause, context.DeadlineExceeded) {
 		text += ": " + e.cause.Error()
@@ -149,7 +150,7 @@ func (e *timeoutError) Error() string {
 	return text
 }
 
-// Unwrap has the error of the context beside ours.
+// Unwrap returns ErrTimeout, context.DeadlineExceeded and the errors that led to it.
 func (e *timeoutError) Unwrap() []error {
 	chain := []error{ErrTimeout, context.DeadlineExceeded}
 	for _, err := range []error{e.cause, e.err} {

@@ -34,20 +34,20 @@ func TestCallErrors(t *testing.T) {
 		},
 		{
 			call(sum.Call(t.Context(), g, "worker2", nil)), ErrNoFunction,
-			`call of sum on worker2: no such function: the worker has registered none; it has to give its Functions to Init`,
+			`call of sum on worker2: no such function: the worker has registered none; pass its Functions to Init`,
 		},
 		{
 			call(echo.Call(t.Context(), g, "worker1", make([]byte, 101))), ErrTooLarge,
-			`call of echo on worker1: too large: the request has 101 bytes, and the limit is 100; send less at a time, or raise MaxPayload on both workers`,
+			`call of echo on worker1: too large: the request has 101 bytes, the limit is 100; send less at a time, or raise MaxPayload on both workers`,
 		},
 		{
 			call(onlyRaw.Call(t.Context(), g, "worker1", []byte{0x61, 'a'})), ErrEncoding,
-			`call of sum on worker1: encoding: the request is of type []uint8, and the other worker wants []float64: ` +
+			`call of sum on worker1: encoding: the request has type []uint8, but the other worker expects []float64: ` +
 				`cbor: cannot unmarshal UTF-8 text string into Go value of type []float64`,
 		},
 		{
 			call(NewFunc[[]float64, string]("sum").Call(t.Context(), g, "worker1", nil)), ErrEncoding,
-			`call of sum on worker1: encoding: the answer is no string, which both workers must name as its type: ` +
+			`call of sum on worker1: encoding: the answer is not of type string; both workers must use the same type: ` +
 				`cbor: cannot unmarshal primitives into Go value of type string`,
 		},
 		{
@@ -57,11 +57,11 @@ func TestCallErrors(t *testing.T) {
 		{
 			call(NewFunc[chan int, error]("x").Call(t.Context(), g, "worker1", nil)), ErrEncoding,
 			"call of x on worker1: function x: encoding: chan int cannot be sent\n" +
-				"encoding: error is an interface, and what is behind it cannot be known to who receives it; name a concrete type",
+				"encoding: error is an interface, and the receiver cannot know the type of its value; use a concrete type",
 		},
 		{
 			call(Func[int, int]{}.Call(t.Context(), g, "worker1", 1)), nil,
-			`call of  on worker1: a Func without a name: make it with NewFunc`,
+			`call of  on worker1: a Func without a name: create it with NewFunc`,
 		},
 	} {
 		if e := (*CallError)(nil); !errors.As(tc.err, &e) || tc.kind != nil && !errors.Is(tc.err, tc.kind) || tc.err.Error() != tc.want {
@@ -100,7 +100,7 @@ func TestTimeouts(t *testing.T) {
 		begun := time.Now()
 		_, err := hang.Call(t.Context(), g, "worker1", struct{}{})
 		if !errors.Is(err, ErrTimeout) || !errors.Is(err, context.DeadlineExceeded) || time.Since(begun) != DefaultTimeout ||
-			!strings.HasPrefix(err.Error(), "call of hang on worker1: timed out after 1m0s, the limit of calls whose context has no deadline (Timeout)") {
+			!strings.HasPrefix(err.Error(), "call of hang on worker1: timed out after 1m0s, the limit of calls without a deadline (option Timeout)") {
 			t.Errorf("by default: %v, after %v", err, time.Since(begun))
 		}
 		short, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -165,7 +165,7 @@ func TestAgentErrors(t *testing.T) {
 		},
 		{
 			name: "an error", invoke: func(context.Context) ([]byte, error) { return nil, fmt.Errorf("a: %w", ErrReplaced) },
-			want: "call of hang on gone: a: another worker has the address by now", kind: ErrReplaced,
+			want: "call of hang on gone: a: another worker now has the address", kind: ErrReplaced,
 		},
 		{
 			name: "a CallError", invoke: func(context.Context) ([]byte, error) { return nil, further },
@@ -173,13 +173,13 @@ func TestAgentErrors(t *testing.T) {
 		},
 		{
 			name: "an error of the function, too late", timeout: time.Second, invoke: late, kind: ErrTimeout, remote: true,
-			want: "call of hang on gone: timed out after 1s, the limit of calls whose context has no deadline (Timeout): " +
+			want: "call of hang on gone: timed out after 1s, the limit of calls without a deadline (option Timeout): " +
 				"function hang of gone (id 0) returned T: m",
 		},
 		{
 			name: "a connection that fails as the time is over", timeout: time.Second, kind: ErrConnection,
 			invoke: func(ctx context.Context) ([]byte, error) { <-ctx.Done(); return nil, ErrConnection },
-			want:   "call of hang on gone: timed out after 1s, the limit of calls whose context has no deadline (Timeout): connection failed",
+			want:   "call of hang on gone: timed out after 1s, the limit of calls without a deadline (option Timeout): connection failed",
 		},
 		{
 			name: "no limit", timeout: -1, kind: errTest, want: "call of hang on gone: the test's own",

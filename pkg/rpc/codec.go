@@ -9,22 +9,22 @@ import (
 	"github.com/fxamacker/cbor/v2"
 )
 
-// codec makes bytes of values of one type, and back. Which of the three encodings it is follows from the type alone, so that
-// two workers with the same type always agree.
+// codec encodes and decodes values of one type. The type alone selects the encoding, so two workers with the same type
+// always agree.
 type codec[T any] struct {
 	encode func(T) ([]byte, error)
 	decode func([]byte) (T, error)
 }
 
-// newCodec fails for types that cannot be sent at all.
+// newCodec returns an error for a type that cannot be sent.
 func newCodec[T any]() (codec[T], error) {
 	t := reflect.TypeFor[T]()
 	switch kind := t.Kind(); {
 	case kind == reflect.Chan, kind == reflect.Func, kind == reflect.UnsafePointer:
 		return codec[T]{}, fmt.Errorf("%w: %s cannot be sent", ErrEncoding, t)
 	case kind == reflect.Interface && t.NumMethod() > 0:
-		return codec[T]{}, fmt.Errorf("%w: %s is an interface, and what is behind it cannot be known to who receives it; "+
-			"name a concrete type", ErrEncoding, t)
+		return codec[T]{}, fmt.Errorf("%w: %s is an interface, and the receiver cannot know the type of its value; "+
+			"use a concrete type", ErrEncoding, t)
 	}
 	var raw any = func(b []byte) ([]byte, error) { return b, nil }
 	if as, ok := raw.(func(T) ([]byte, error)); ok {
@@ -38,16 +38,16 @@ func newCodec[T any]() (codec[T], error) {
 	return cborCodec[T]()
 }
 
-// binaryEncoder is nil for a type that does not encode itself.
+// binaryEncoder returns nil for a type that does not encode itself.
 func binaryEncoder[T any]() func(T) ([]byte, error) {
-	methods := func(v *T) any { return v } // the methods of *T, of which those of T are part
+	methods := func(v *T) any { return v } // the method set of *T includes that of T
 	pointer := reflect.TypeFor[T]().Kind() == reflect.Pointer
 	if pointer {
 		methods = func(v *T) any { return *v }
 	}
 	check := func(v T) error {
 		if pointer && reflect.ValueOf(v).IsNil() {
-			return fmt.Errorf("it is a nil %T, which has no bytes", v)
+			return fmt.Errorf("a nil %T cannot be encoded", v)
 		}
 		return nil
 	}
@@ -70,7 +70,7 @@ func binaryEncoder[T any]() func(T) ([]byte, error) {
 	return nil
 }
 
-// binaryDecoder is nil for a type that does not decode itself.
+// binaryDecoder returns nil for a type that does not decode itself.
 func binaryDecoder[T any]() func([]byte) (T, error) {
 	if _, ok := any(new(T)).(encoding.BinaryUnmarshaler); ok {
 		return func(b []byte) (T, error) {
@@ -91,9 +91,9 @@ func binaryDecoder[T any]() func([]byte) (T, error) {
 	}
 }
 
-// cborCodec is for all other types. Go values come back as they were: floating-point numbers keep their width and
-// all their bits, a NaN's too, times their zone and their nanoseconds, integers of any size their value, strings all their bytes. A
-// map's keys are sorted, so that equal values are equal bytes.
+// cborCodec returns the codec of all other types. Values keep what Go distinguishes: the width and all bits of
+// floating-point numbers (of NaNs too), the zone and nanoseconds of times, the value of integers of any size, and all
+// bytes of strings. Map keys are sorted, so equal values have equal bytes.
 func cborCodec[T any]() (codec[T], error) {
 	enc, err := cbor.EncOptions{
 		Sort:          cbor.SortCoreDeterministic,
@@ -109,8 +109,8 @@ func cborCodec[T any]() (codec[T], error) {
 	if err != nil {
 		return codec[T]{}, err
 	}
-	// What bounds a message is the limit of its bytes. The decoder makes sure that all elements are there before it sets memory
-	// aside for them.
+	// The payload limit bounds a message. The decoder checks that all elements are present before it allocates memory
+	// for them.
 	dec, err := cbor.DecOptions{
 		MaxArrayElements:  math.MaxInt32,
 		MaxMapPairs:       math.MaxInt32,

@@ -183,14 +183,14 @@ func TestCodecBadInput(t *testing.T) {
 	for _, tc := range []struct{ got, want string }{
 		{refused(newCodec[chan int]()), "encoding: chan int cannot be sent"},
 		{refused(newCodec[func()]()), "encoding: func() cannot be sent"},
-		{refused(newCodec[error]()), "encoding: error is an interface, and what is behind it cannot be known to who receives it; name a concrete type"},
+		{refused(newCodec[error]()), "encoding: error is an interface, and the receiver cannot know the type of its value; use a concrete type"},
 	} {
 		if tc.got != tc.want {
 			t.Errorf("got %s\nwant %s", tc.got, tc.want)
 		}
 	}
 	if c, _ := newCodec[*tally](); c.encode != nil {
-		if _, err := c.encode(nil); err == nil || err.Error() != "it is a nil *rpc.tally, which has no bytes" {
+		if _, err := c.encode(nil); err == nil || err.Error() != "a nil *rpc.tally cannot be encoded" {
 			t.Errorf("nil: %v", err)
 		}
 	}

@@ -8,11 +8,11 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/kvstore"
 )
 
-// dispatcher is the [Handler] of a group: it finds functions by name and runs them. A call may come as soon as the backend listens,
-// before there is a Group for it; it waits for that.
+// dispatcher is the [Handler] of a group: it finds functions by name and runs them. A call may arrive as soon as the
+// backend listens, before Init has made the Group. Such a call waits for the Group.
 type dispatcher struct {
 	functions map[string]function
-	groupSet  chan struct{} // closed when group is known: nil after a failed Init
+	groupSet  chan struct{} // closed when group is final; group is nil after a failed Init
 	group     *Group
 }
 
@@ -20,13 +20,14 @@ func newDispatcher(functions map[string]function) *dispatcher {
 	return &dispatcher{functions: functions, groupSet: make(chan struct{})}
 }
 
-// setGroup lets the calls in, or refuses them all if g is nil. It is called once.
+// setGroup lets calls in, or refuses all calls if g is nil. Call it once.
 func (d *dispatcher) setGroup(g *Group) {
 	d.group = g
 	close(d.groupSet)
 }
 
-// handle is a [Handler]. Its error is a *RemoteError, *NoFunctionError, *EncodingError, ErrShutdown, or that of ctx.
+// handle is a [Handler]. Its error is a *RemoteError, a *NoFunctionError, an *EncodingError, ErrShutdown, or that of
+// ctx.
 func (d *dispatcher) handle(ctx context.Context, from WorkerInfo, name string, payload []byte) ([]byte, error) {
 	fn, ok := d.functions[name]
 	if !ok {
@@ -44,18 +45,19 @@ func (d *dispatcher) handle(ctx context.Context, from WorkerInfo, name string, p
 	return fn.run(ctx, d.group.Self(), payload)
 }
 
-// Call is what a function can know of the call that it serves.
+// Call describes an incoming call to the function that serves it.
 type Call struct {
-	// Group is the one in which it was called; nested calls go through it.
+	// Group is the group of the call. A function makes nested calls through it.
 	Group *Group
 	// From is the caller.
 	From WorkerInfo
 }
 
-// incomingKey is the context's key of a *Call.
+// incomingKey is the context key of a *Call.
 type incomingKey struct{}
 
-// Incoming returns the call that a function serves. It wants the function's context, or one made from it; of any other it is false.
+// Incoming returns the call that a function serves. ctx is the context of the function, or derived from it; for other
+// contexts Incoming returns false.
 func Incoming(ctx context.Context) (Call, bool) {
 	if call, ok := ctx.Value(incomingKey{}).(*Call); ok {
 		return *call, true

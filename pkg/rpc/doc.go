@@ -1,73 +1,58 @@
-// Package rpc lets the workers of a job call each other's functions, by name and with Go types: the counterpart of
-// torch.distributed.rpc for workers in Go, which elasticrun or torchrun have started (seed 004).
+// Package rpc lets the Go workers of a job call each other's functions, by name and with Go types.
 //
-//	var sum = rpc.NewFunc[[]float64, float64]("sum") // a name and its types, known to all workers
+// It is the counterpart of torch.distributed.rpc (torch 2.14 torch/distributed/rpc/api.py) for workers that elasticrun or
+// torchrun has started. It does not speak torch's protocol: all workers of a group are Go programs. It moves no tensors,
+// has no remote references, and the launcher does not use it.
 //
-//	func worker(ctx context.Context) error {
-//		fns := rpc.NewFunctions()
-//		err := sum.Handle(fns, func(ctx context.Context, xs []float64) (total float64, err error) {
-//			for _, x := range xs {
-//				total += x
-//			}
-//			return total, nil
-//		})
-//		if err != nil {
-//			return err
-//		}
-//		g, err := rpc.InitFromEnv(ctx, "worker"+os.Getenv("RANK"), fns)
-//		if err != nil {
-//			return err
-//		}
-//		defer g.Close()
-//		total, err := sum.Call(ctx, g, "worker0", []float64{1, 2, 3})
-//		if err != nil {
-//			return err
-//		}
-//		fmt.Println(total)
-//		return g.Shutdown(ctx)
-//	}
+//	var sum = rpc.NewFunc[[]float64, float64]("sum")       // name and types, known to all workers
+//	err := sum.Handle(functions, func(...) ...)            // code, in the workers that serve it
+//	g, err := rpc.InitFromEnv(ctx, "worker0", functions)   // join the group
+//	total, err := sum.Call(ctx, g, "worker1", numbers)     // call another worker
+//	err = g.Shutdown(ctx)                                  // wait until no member needs this worker
 //
-// # Parts
+// # Types
 //
-//	Func, Functions   what can be called: a name and its types; the table of those that a worker serves
-//	Group             who can be called; Init, InitFromEnv, Shutdown and Close
-//	Registry          the backends, by name; a backend's Agent finds the members and carries bytes to them
-//	GRPCOptions       the options of the backend that the package has
+//	Func, Functions   a function by name and types; the table of functions that a worker serves
+//	Group             the members, seen by one of them; Init, InitFromEnv, Shutdown and Close
+//	Registry          the backends by name; the Agent of a backend finds the members and carries bytes
+//	GRPCOptions       the options of the built-in backend
 //
-// A call goes from Func (encodes) to Group (deadline, errors) to Agent (network); on the other side from the Agent
-// to the group's [Handler], which decodes, runs the function and encodes. A call to the worker itself takes the same way, so
-// that nothing works there which would fail between two. Functions know through [Incoming] who has called, and may make calls of
-// their own.
+// A call passes from Func (encoding) to Group (deadline, errors) and Agent (network). On the other worker it passes from
+// the Agent to the [Handler] of the group, which decodes the request, runs the function and encodes the answer. A call to
+// the worker itself takes the same path without the network, so it has the same limits. Functions get their caller from
+// [Incoming] and can make nested calls.
 //
 // # Groups
 //
-// A static group has a known world size: Init returns when all are in, and Shutdown when all have come to it. A dynamic one has none;
-// members come and go, and [Group.View] tells of it. Whoever hosts the store that the members share has to leave last.
-// After a restart by the launcher workers form a new group on the new round's store.
+// A static group has a known world size. Init returns when all members have joined, and Shutdown when all members have
+// called it. A dynamic group has no world size: members join and leave, and [Group.View] shows the current ones. The
+// process that hosts the store must end last. After a restart by the launcher the workers form a new group on the store
+// of the new round.
 //
 // # Encoding
 //
-// It follows from a type alone, whatever the value is:
+// The type alone selects the encoding:
 //
-//   - []byte goes as it is, and is not copied;
-//   - a type which has AppendBinary or MarshalBinary, and UnmarshalBinary, makes its own bytes;
-//   - all else is CBOR (RFC 8949), with json's or cbor's struct tags. Floating-point numbers keep their width and their
-//     bits, times their zone, nil and empty slices their difference; types with MarshalText and UnmarshalText are texts. Fields that
-//     one side lacks are left out. In a value of type any, what arrives is what the CBOR library makes of it: uint64, map[any]any.
+//   - []byte is sent unchanged and without a copy.
+//   - A type with AppendBinary or MarshalBinary, and UnmarshalBinary, encodes itself.
+//   - All other types use CBOR (RFC 8949), with the struct tags of json or cbor. Floating-point numbers keep their width
+//     and bits, times keep their zone, and nil slices differ from empty ones. A type with MarshalText and UnmarshalText
+//     is a text. Fields that one side lacks are ignored. A value of type any arrives as the type that the CBOR library
+//     chooses: uint64, map[any]any.
 //
-// Both sides must name the same types. Bytes that do not fit are an [EncodingError]; two structs may differ without one. Types that
-// cannot be sent are refused by Handle and Call: channels, functions, and interfaces but any.
+// Both sides must use the same types. Bytes that do not fit cause an [EncodingError], but two different structs may fit.
+// Handle and Call reject types that cannot be sent: channels, functions, and interfaces except any.
 //
 // # Errors
 //
-// What a function returns, or panics with, is the caller's [RemoteError]: its type's name, its text, and the stacks of all workers that it
-// has passed through. Everything else is a [CallError] with the worker, the function and one of the package's errors, such
-// as [ErrTimeout]. After either the group is as usable as before. No call is sent twice.
+// If a function returns an error or panics, the caller gets a [RemoteError] with the type name, the text, and the stacks
+// of all workers that the error has passed through. Any other failure is a [CallError] with the worker, the function and
+// an error of this package, such as [ErrTimeout]. The group stays usable after both. No call is sent twice.
 //
 // # Concurrency
 //
-// Everything but a [Registry] in the making may be used by any number of goroutines. Each incoming call has a goroutine of
-// its own, and there is no limit to them, because nested calls would wait for each other's. The goroutines of a group, those of
-// [Func.Go] among them, have ended when Shutdown or Close returns. Only functions may outlive Close, which ends their contexts and does not wait for
-// them; Shutdown does.
+// Everything is safe for concurrent use, except [Registry.Register]. Each incoming call has its own goroutine. Their
+// number has no limit, because nested calls could otherwise wait for each other forever. When Shutdown or Close returns,
+// the goroutines of the group have ended, including those of [Func.Go]. Only functions can outlive Close, which ends
+// their contexts but does not wait for them. Shutdown waits for them.
 package rpc

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// The variables that [ReadEnvironment] reads.
+// Environment variables that [ReadEnvironment] reads.
 const (
 	envGPUCount   = "ELASTICRUN_GPU_COUNT"
 	envAddr       = "ELASTICRUN_RPC_ADDR"
@@ -24,21 +24,23 @@ const (
 	envNodes    = "GROUP_WORLD_SIZE"
 )
 
-// Environment is what a worker's environment says of RPC. A variable that is empty counts as not set.
+// Environment holds the RPC settings from the environment variables of a worker. An empty variable counts as unset.
 type Environment struct {
-	// GPUCount is the number of GPUs that the worker sees, by ELASTICRUN_GPU_COUNT, which the agent sets; 0 without it.
+	// GPUCount is the number of GPUs that the worker sees, from ELASTICRUN_GPU_COUNT, which the agent sets. 0 means
+	// unset or no GPU.
 	GPUCount int
-	// Address is where to listen, HOST:PORT, by ELASTICRUN_RPC_ADDR, which may leave the port out; "" without it. Port 0 is a free one.
+	// Address is the address HOST:PORT to listen on, from ELASTICRUN_RPC_ADDR, where the port is optional. Port 0 means
+	// any free port. "" means unset.
 	Address string
-	// TLS are the files of ELASTICRUN_RPC_CERT, _KEY, _CA, and the name of _SERVER_NAME.
+	// TLS holds ELASTICRUN_RPC_CERT, ELASTICRUN_RPC_KEY, ELASTICRUN_RPC_CA and ELASTICRUN_RPC_SERVER_NAME.
 	TLS TLSFiles
-	// MaxPayload is the limit of a payload in bytes, by ELASTICRUN_RPC_MAX_PAYLOAD; 0 without it.
+	// MaxPayload is the limit of a payload in bytes, from ELASTICRUN_RPC_MAX_PAYLOAD. 0 means unset.
 	MaxPayload int
-	// Group is the name of the group for a job that torchrun has restarted, and else "": see attemptGroup.
+	// Group is the name of the group after a restart by torchrun, which keeps its store; otherwise "".
 	Group string
 }
 
-// ReadEnvironment reads variables by lookup, which is [os.LookupEnv] in a process. Its error has a line for each bad value.
+// ReadEnvironment reads the variables with lookup, usually [os.LookupEnv]. Its error has one line per invalid value.
 func ReadEnvironment(lookup func(name string) (value string, ok bool)) (Environment, error) {
 	var e Environment
 	var bad []error
@@ -52,7 +54,7 @@ func ReadEnvironment(lookup func(name string) (value string, ok bool)) (Environm
 	var err error
 	if text := value(envGPUCount); text != "" {
 		if e.GPUCount, err = strconv.Atoi(text); err != nil || e.GPUCount < 0 {
-			refuse(envGPUCount, "must be a whole number of GPUs, 0 or more; elasticrun sets it where nobody else has")
+			refuse(envGPUCount, "must be a whole number of GPUs, 0 or more; elasticrun sets it if it is unset")
 		}
 	}
 	if text := value(envAddr); text != "" {
@@ -76,7 +78,8 @@ func ReadEnvironment(lookup func(name string) (value string, ok bool)) (Environm
 	return e, nil
 }
 
-// parseAddress reads HOST or HOST:PORT, an IPv6 address with brackets or, without a port, without them. The result has a port.
+// parseAddress parses HOST or HOST:PORT. An IPv6 address needs brackets if a port follows. The result always has a
+// port.
 func parseAddress(text string) (string, error) {
 	malformed := errors.New("must be HOST or HOST:PORT, with an IPv6 address in brackets")
 	host, port := text, "0"
@@ -93,17 +96,18 @@ func parseAddress(text string) (string, error) {
 	case host == "" || strings.ContainsAny(host, "/@ []") || err != nil && strings.Contains(host, ":"):
 		return "", malformed
 	case err == nil && addr.IsUnspecified():
-		return "", fmt.Errorf("%s is every address of a host, and the other workers need one to call; name one of this host's own", host)
+		return "", fmt.Errorf("%s means all addresses of the host, but other workers need one address to call; use an address of this host", host)
 	}
 	n, err := strconv.ParseUint(port, 10, 16)
 	if err != nil {
-		return "", fmt.Errorf("port %q must be a whole number from 0, for a free one, to 65535", port)
+		return "", fmt.Errorf("port %q must be a whole number from 0 (any free port) to 65535", port)
 	}
 	return net.JoinHostPort(host, strconv.FormatUint(n, 10)), nil
 }
 
-// attemptGroup keeps the attempts of a job apart that find the same store. torchrun 2 keeps its store over restarts (elasticrun, which sets
-// ELASTICRUN_ROUND, has a new one for each round). It counts them for each node by itself, so the count is good for one node only.
+// attemptGroup returns a group name of its own for each attempt of a job whose attempts share a store. torchrun 2 keeps
+// its store over restarts. elasticrun, which sets ELASTICRUN_ROUND, uses a new store for each round. torchrun counts
+// restarts on each node separately, so the count is valid for a job of one node only.
 func attemptGroup(value func(name string) string) string {
 	restarts, err := strconv.Atoi(value(envRestarts))
 	if err != nil || restarts < 1 || value(envRound) != "" || value(envNodes) != "1" {

@@ -16,8 +16,8 @@ func environ(vars map[string]string) func(string) (string, bool) {
 
 func TestReadEnvironment(t *testing.T) {
 	const address = ": must be HOST or HOST:PORT, with an IPv6 address in brackets"
-	const files = ": mutual TLS needs a certificate, its key and the CA of the others' (ELASTICRUN_RPC_CERT, ELASTICRUN_RPC_KEY, ELASTICRUN_RPC_CA)"
-	const gpus = ": must be a whole number of GPUs, 0 or more; elasticrun sets it where nobody else has"
+	const files = ": mutual TLS needs a certificate, its key and the CA of all workers (ELASTICRUN_RPC_CERT, ELASTICRUN_RPC_KEY, ELASTICRUN_RPC_CA)"
+	const gpus = ": must be a whole number of GPUs, 0 or more; elasticrun sets it if it is unset"
 	type vars map[string]string
 	for _, tc := range []struct {
 		vars vars
@@ -50,11 +50,11 @@ func TestReadEnvironment(t *testing.T) {
 		{vars: vars{envAddr: "a:b:c"}, err: `ELASTICRUN_RPC_ADDR="a:b:c"` + address},
 		{vars: vars{envAddr: "http://h:1"}, err: `ELASTICRUN_RPC_ADDR="http://h:1"` + address},
 		{vars: vars{envAddr: "a b"}, err: `ELASTICRUN_RPC_ADDR="a b"` + address},
-		{vars: vars{envAddr: "h:70000"}, err: `ELASTICRUN_RPC_ADDR="h:70000": port "70000" must be a whole number from 0, for a free one, to 65535`},
-		{vars: vars{envAddr: "h:"}, err: `ELASTICRUN_RPC_ADDR="h:": port "" must be a whole number from 0, for a free one, to 65535`},
+		{vars: vars{envAddr: "h:70000"}, err: `ELASTICRUN_RPC_ADDR="h:70000": port "70000" must be a whole number from 0 (any free port) to 65535`},
+		{vars: vars{envAddr: "h:"}, err: `ELASTICRUN_RPC_ADDR="h:": port "" must be a whole number from 0 (any free port) to 65535`},
 		{
 			vars: vars{envAddr: "0.0.0.0:5"},
-			err:  `ELASTICRUN_RPC_ADDR="0.0.0.0:5": 0.0.0.0 is every address of a host, and the other workers need one to call; name one of this host's own`,
+			err:  `ELASTICRUN_RPC_ADDR="0.0.0.0:5": 0.0.0.0 means all addresses of the host, but other workers need one address to call; use an address of this host`,
 		},
 
 		{

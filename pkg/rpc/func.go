@@ -8,18 +8,18 @@ import (
 	"runtime"
 )
 
-// Func is a function that workers can call on each other: a name and the types of what goes in and what comes out, known to
-// both sides. It holds no code; that is what [Func.Handle] registers, where it is to run. A Func is a value that never
-// changes, so it may be a package's variable and be used by any number of goroutines and groups.
+// Func is a function that workers can call on each other: a name and the types of its request and its answer. It holds
+// no code; [Func.Handle] registers the code in the workers that serve it. A Func is immutable, so it can be a package
+// variable that any number of goroutines and groups use. Use [NewFunc].
 type Func[Req, Resp any] struct {
 	name string
 	req  codec[Req]
 	resp codec[Resp]
-	err  error // why it cannot be used
+	err  error // set if the Func is unusable
 }
 
-// NewFunc names a function. A name of 1 to 255 bytes of printable text is needed, and types that can be sent; what is
-// wrong with them is the error of each Handle and Call.
+// NewFunc returns a Func. The name must be 1 to 255 bytes of printable text, and both types must be encodable.
+// Otherwise each Handle and Call returns the error.
 func NewFunc[Req, Resp any](name string) Func[Req, Resp] {
 	f := Func[Req, Resp]{name: name, err: checkFuncName(name)}
 	var reqErr, respErr error
@@ -31,31 +31,32 @@ func NewFunc[Req, Resp any](name string) Func[Req, Resp] {
 	return f
 }
 
-// Name returns the function's name.
+// Name returns the name of the function.
 func (f Func[Req, Resp]) Name() string { return f.name }
 
 func (f Func[Req, Resp]) check() error {
 	if f.err == nil && f.req.encode == nil {
-		return errors.New("a Func without a name: make it with NewFunc")
+		return errors.New("a Func without a name: create it with NewFunc")
 	}
 	return f.err
 }
 
-// Handle registers what runs when another worker calls f, or this one itself. do is called by any number of goroutines at
-// once. Its context ends with the caller's deadline and with the group; [Incoming] tells who has called.
+// Handle registers do as the code of f in fns. It runs when a worker of the group, including this one, calls f. Calls
+// run do concurrently. The context of do ends with the caller's deadline and with the group. [Incoming] returns the
+// caller.
 //
-// An error that it returns goes to the caller, and so does a panic, whatever its value: neither ends the
-// process. See [RemoteError]. A do that ends its goroutine, by runtime.Goexit or by the Fatal of a test, never answers.
+// The caller gets an error that do returns, and a panic of any value, as a [RemoteError]. Neither ends the process. If
+// do ends its goroutine, as runtime.Goexit and the Fatal method of a test do, the caller gets no answer.
 //
-// A []byte that it returns is sent as it is, and nobody may change it any more.
+// A []byte that do returns is sent without a copy; nobody may change it afterwards.
 //
-// A name that is taken is a [DuplicateError].
+// If the name is taken, Handle returns a [DuplicateError].
 func (f Func[Req, Resp]) Handle(fns *Functions, do func(ctx context.Context, req Req) (Resp, error)) error {
 	if err := f.check(); err != nil {
 		return fmt.Errorf("register: %w", err)
 	}
 	if do == nil {
-		return fmt.Errorf("register function %s: it is nil", f.name)
+		return fmt.Errorf("register function %s: the handler is nil", f.name)
 	}
 	declared := placeOf(do)
 	run := func(ctx context.Context, self WorkerInfo, payload []byte) (answer []byte, err error) {
@@ -80,12 +81,13 @@ func (f Func[Req, Resp]) Handle(fns *Functions, do func(ctx context.Context, req
 	return fns.add(f.name, function{run: run})
 }
 
-// Call calls f on the worker of this name, which may be this one itself, and returns its answer. A context without a deadline
-// gets that of the group's options, [Common.Timeout].
+// Call calls f on the worker named to, which may be this worker, and returns its answer. If ctx has no deadline, the
+// limit is [Common.Timeout].
 //
-// The error is a [RemoteError] if the function has failed, and else a [CallError]. A call is never sent twice.
+// The error is a [RemoteError] if the function failed, and otherwise a [CallError]. A call is never sent twice.
 //
-// A []byte must not be changed before Call returns, and after [ErrTimeout] or a cancellation not at all.
+// A []byte request must not be changed before Call returns. After [ErrTimeout] or a cancellation it must never be
+// changed, because it can still be under way.
 func (f Func[Req, Resp]) Call(ctx context.Context, g *Group, to string, req Req) (Resp, error) {
 	payload, err := f.encode(to, req)
 	if err != nil {
@@ -95,8 +97,8 @@ func (f Func[Req, Resp]) Call(ctx context.Context, g *Group, to string, req Req)
 	return f.invoke(ctx, g, to, payload)
 }
 
-// Go is Call without waiting. The request is encoded before it returns; only a []byte must not be changed before the
-// future is done. The goroutine that waits for the answer is the group's: it ends with the call, and Shutdown and Close wait for it.
+// Go starts a Call and returns its [Future]. It encodes the request before it returns; only a []byte request must stay
+// unchanged until the future is done. The group owns the goroutine of the call: Shutdown and Close wait for it.
 func (f Func[Req, Resp]) Go(ctx context.Context, g *Group, to string, req Req) *Future[Resp] {
 	future := &Future[Resp]{worker: to, function: f.name, done: make(chan struct{})}
 	payload, err := f.encode(to, req)
@@ -128,7 +130,7 @@ func (f Func[Req, Resp]) invoke(ctx context.Context, g *Group, to string, payloa
 	answer, err := g.call(ctx, to, f.name, payload)
 	if err != nil {
 		if e := (*EncodingError)(nil); errors.As(err, &e) && e.What == directionRequest && e.Sent == "" && e.Wanted != "" {
-			e.Sent = typeName[Req]() // the other worker knows its own type alone
+			e.Sent = typeName[Req]() // the other worker knows only its own type
 		}
 		return resp, err
 	}
@@ -140,7 +142,7 @@ func (f Func[Req, Resp]) invoke(ctx context.Context, g *Group, to string, payloa
 
 func typeName[T any]() string { return reflect.TypeFor[T]().String() }
 
-// placeOf returns where a function is declared, FILE:LINE.
+// placeOf returns the position FILE:LINE of the declaration of a function.
 func placeOf(function any) string {
 	entry := reflect.ValueOf(function).Pointer()
 	file, line := runtime.FuncForPC(entry).FileLine(entry)

@@ -89,15 +89,15 @@ func TestHandle(t *testing.T) {
 		err  error
 		want string
 	}{
-		{NewFunc[int, int]("a").Handle(&fns, do), "register function a: the name is taken; each function needs its own"},
-		{NewFunc[int, int]("").Handle(&fns, do), `register: function name "": write 1 to 255 bytes of printable text`},
-		{NewFunc[int, int]("a\nb").Handle(&fns, do), `register: function name "a\nb": write 1 to 255 bytes of printable text`},
-		{NewFunc[int, int](strings.Repeat("a", 256)).Handle(&fns, do), "write 1 to 255 bytes"},
+		{NewFunc[int, int]("a").Handle(&fns, do), "register function a: the name is taken; each function needs its own name"},
+		{NewFunc[int, int]("").Handle(&fns, do), `register: function name "": must be 1 to 255 bytes of printable text`},
+		{NewFunc[int, int]("a\nb").Handle(&fns, do), `register: function name "a\nb": must be 1 to 255 bytes of printable text`},
+		{NewFunc[int, int](strings.Repeat("a", 256)).Handle(&fns, do), "must be 1 to 255 bytes"},
 		{NewFunc[int, chan int]("c").Handle(&fns, nil), "register: function c: encoding: chan int cannot be sent"},
-		{NewFunc[int, int]("c").Handle(&fns, nil), "register function c: it is nil"},
-		{Func[int, int]{}.Handle(&fns, do), "register: a Func without a name: make it with NewFunc"},
+		{NewFunc[int, int]("c").Handle(&fns, nil), "register function c: the handler is nil"},
+		{Func[int, int]{}.Handle(&fns, do), "register: a Func without a name: create it with NewFunc"},
 	} {
-		if tc.err == nil || !strings.HasSuffix(tc.err.Error(), tc.want) && !strings.Contains(tc.err.Error(), "write 1 to 255") {
+		if tc.err == nil || !strings.HasSuffix(tc.err.Error(), tc.want) && !strings.Contains(tc.err.Error(), "must be 1 to 255") {
 			t.Errorf("got %v\nwant %s", tc.err, tc.want)
 		}
 	}

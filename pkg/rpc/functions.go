@@ -11,32 +11,32 @@ import (
 	"unicode"
 )
 
-// Functions are what other workers may call, by name; [Func.Handle] fills it. The zero value is empty and ready. A table is
-// given to [Init], and takes no more functions from then on. It is safe for concurrent use.
+// Functions is the table of functions that other workers can call, by name. [Func.Handle] fills it. The zero value is
+// an empty table. After a table was passed to [Init], it accepts no more functions. It is safe for concurrent use.
 type Functions struct {
 	mu     sync.Mutex
 	table  map[string]function
 	closed bool
 }
 
-// function is one entry, with its types behind it.
+// function is an entry of the table; its types are hidden in run.
 type function struct {
-	// run decodes the payload, runs the function and encodes what it returns. Its error is a *RemoteError, which names self, or an
-	// *EncodingError. It does not panic.
+	// run decodes the payload, runs the function and encodes its answer. Its error is a *RemoteError, which names self,
+	// or an *EncodingError. It does not panic.
 	run func(ctx context.Context, self WorkerInfo, payload []byte) ([]byte, error)
 }
 
 // NewFunctions returns an empty table.
 func NewFunctions() *Functions { return &Functions{} }
 
-// DuplicateError is a name that two functions were to have.
+// DuplicateError means that the name of a function is already registered.
 type DuplicateError struct{ Func string }
 
 func (e *DuplicateError) Error() string {
-	return fmt.Sprintf("register function %s: the name is taken; each function needs its own", e.Func)
+	return fmt.Sprintf("register function %s: the name is taken; each function needs its own name", e.Func)
 }
 
-// errTableInUse is an addition that nobody would see.
+// errTableInUse is the error of a registration after Init.
 var errTableInUse = errors.New("its table is in use by a group already; register all functions before Init")
 
 // List returns the names, sorted.
@@ -62,7 +62,7 @@ func (f *Functions) add(name string, fn function) error {
 	return nil
 }
 
-// mergeFunctions makes one table of several, nil ones among them, and closes those.
+// mergeFunctions merges tables, some of which may be nil, and closes them to further registrations.
 func mergeFunctions(tables []*Functions) (map[string]function, error) {
 	merged := map[string]function{}
 	for _, f := range tables {
@@ -83,14 +83,14 @@ func mergeFunctions(tables []*Functions) (map[string]function, error) {
 	return merged, nil
 }
 
-// maxFuncName is the longest name of a function, in bytes.
+// maxFuncName is the maximum length of a function name in bytes.
 const maxFuncName = 255
 
-// checkFuncName refuses names that would not fit into a line of text.
+// checkFuncName rejects names that do not fit on one line of text.
 func checkFuncName(name string) error {
 	odd := func(r rune) bool { return !unicode.IsPrint(r) }
 	if name == "" || len(name) > maxFuncName || strings.ContainsFunc(name, odd) {
-		return fmt.Errorf("function name %q: write 1 to %d bytes of printable text", name, maxFuncName)
+		return fmt.Errorf("function name %q: must be 1 to %d bytes of printable text", name, maxFuncName)
 	}
 	return nil
 }

@@ -7,20 +7,20 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/kvstore"
 )
 
-// Future is the answer of a call that [Func.Go] has begun. It is safe for concurrent use.
+// Future is the pending answer of a call that [Func.Go] started. It is safe for concurrent use.
 type Future[Resp any] struct {
 	worker, function string
-	done             chan struct{} // closed when resp and err are there
+	done             chan struct{} // closed when resp and err are set
 
 	resp Resp
 	err  error
 }
 
-// Done is closed when the call has ended.
+// Done returns a channel that is closed when the call has ended.
 func (f *Future[Resp]) Done() <-chan struct{} { return f.done }
 
-// Wait returns what [Func.Call] would have. If ctx ends before the call, the error is a [CallError] that says so, and the call
-// goes on: it ends with the context that was given to Go.
+// Wait waits for the end of the call and returns what [Func.Call] returns. If ctx ends first, Wait returns a
+// [CallError] and the call continues: it ends with the context that was passed to Go.
 func (f *Future[Resp]) Wait(ctx context.Context) (Resp, error) {
 	select {
 	case <-f.done:

@@ -13,40 +13,40 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rpc/device"
 )
 
-// Group is this worker's place among those that call each other. [Init] makes it; whoever did ends it, with Shutdown or Close. It is
-// safe for concurrent use.
+// Group is a group of workers that call each other, seen by one member. [Init] returns it, and the caller ends it with
+// Shutdown or Close. It is safe for concurrent use.
 type Group struct {
 	agent        Agent
-	timeout      time.Duration // of calls whose context has no deadline; none if not positive
-	closeAgent   func() error  // ends the agent, not shutdownAgent
-	releaseStore func() error  // gives back what Init has met the others by
+	timeout      time.Duration // of calls whose context has no deadline; no limit if not positive
+	closeAgent   func() error  // shuts down the agent, not gracefully
+	releaseStore func() error  // releases the store that Init opened; may be nil
 
 	mu             sync.Mutex
-	calls          sync.WaitGroup          // the goroutines of futures; nothing is added once closed is set
-	roots          int                     // futures that no function has begun
-	rootsDone      chan struct{}           // closed when there are none of these, and ending is set
-	closed         bool                    // no future begins any more
+	calls          sync.WaitGroup          // goroutines of futures; nothing is added once closed is set
+	roots          int                     // running futures that were not started by a function of the group
+	rootsDone      chan struct{}           // closed when roots is 0 and ending is set
+	closed         bool                    // no future can start anymore
 	ending         bool                    // Shutdown or Close was called
-	cancelShutdown context.CancelCauseFunc // ends the graceful shutdown; nil if there is none
-	ended          chan struct{}           // closed when the group has ended, with the errors below
+	cancelShutdown context.CancelCauseFunc // cancels the graceful shutdown; nil if there is none
+	ended          chan struct{}           // closed when the group has ended and the errors below are final
 
-	shutdownErr error // why a shutdown was not graceful
+	shutdownErr error // why the shutdown was not graceful
 	closeErr    error
 }
 
-// newGroup takes a context for its values.
+// newGroup uses ctx only for its values.
 func newGroup(ctx context.Context, agent Agent, timeout time.Duration, releaseStore func() error) *Group {
 	closeAgent := func() error { return agent.Shutdown(context.WithoutCancel(ctx), false) }
 	return &Group{agent: agent, timeout: timeout, closeAgent: closeAgent, releaseStore: releaseStore, ended: make(chan struct{}), rootsDone: make(chan struct{})}
 }
 
-// Self is this worker.
+// Self returns this worker.
 func (g *Group) Self() WorkerInfo { return g.agent.Self() }
 
-// View is who is in the group now. In a dynamic group its Changed tells of the next view.
+// View returns the current members. In a dynamic group its Changed announces the next view.
 func (g *Group) View() View { return g.agent.View() }
 
-// Worker finds a member by its name.
+// Worker returns the member of that name, and whether there is one.
 func (g *Group) Worker(name string) (WorkerInfo, bool) {
 	workers := g.agent.View().Workers
 	if i := slices.IndexFunc(workers, func(w WorkerInfo) bool { return w.Name == name }); i >= 0 {
@@ -55,43 +55,46 @@ func (g *Group) Worker(name string) (WorkerInfo, bool) {
 	return WorkerInfo{}, false
 }
 
-// Devices are those that this worker has declared or, if it has declared none, those that its own map and the others' name.
+// Devices returns the devices that this worker has declared. If it has declared none, Devices returns the devices of
+// this worker that its own maps and the maps of other workers use.
 func (g *Group) Devices() []device.Device {
 	own, _, _ := g.agent.Devices()
 	return slices.Clone(own)
 }
 
-// DeviceMap is this worker's map for calls to another; nil if it has none.
+// DeviceMap returns the device map of this worker for calls to another worker, or nil.
 func (g *Group) DeviceMap(to string) device.Map {
 	_, forward, _ := g.agent.Devices()
 	return maps.Clone(forward[to])
 }
 
-// ReverseDeviceMap is the reverse of the map that another worker has for this one; nil if it has none.
+// ReverseDeviceMap returns the reverse of the map that another worker has for this worker, or nil.
 func (g *Group) ReverseDeviceMap(from string) device.Map {
 	_, _, reverse := g.agent.Devices()
 	return maps.Clone(reverse[from])
 }
 
-// Done is closed when this worker is in the group no more: after Shutdown or Close, and when the others have taken it for
-// dead, after which only Close is left to do.
+// Done returns a channel that is closed when this worker is no longer a member: after Shutdown or Close, and after the
+// other members have evicted it. An evicted worker can only Close.
 func (g *Group) Done() <-chan struct{} { return g.agent.Done() }
 
-// Shutdown ends the group shutdownAgent. In a static one all members call it; it waits until none of them has a call under way
-// or can beginEnd one, so that a worker goes on serving the others meanwhile. A dynamic group is left: it waits for
-// this worker's own calls, and for the functions that run here.
+// Shutdown ends the group gracefully. In a static group all members call it. It waits until no member has a call under
+// way or can start one; meanwhile this worker continues to serve calls. In a dynamic group this worker leaves: Shutdown
+// waits for the calls of this worker and for the functions that run in it.
 //
-// If ctx ends before that, which without a deadline it does after [ShutdownTimeout], or anything else fails, the group ends as by Close, and
-// the error says what was shutdownErr. So in every case nothing is left of the group when Shutdown returns. All but the first call wait for
-// the first. A function that is being called is refused, since it would wait for itself.
+// If ctx ends first, or something else fails, the group ends as with Close, and Shutdown returns the reason. Without a
+// deadline of ctx the limit is [ShutdownTimeout]. In all cases nothing of the group is left when Shutdown returns.
+// Later calls wait for the first. A function that is being called cannot call Shutdown, because Shutdown would wait for
+// that function.
 func (g *Group) Shutdown(ctx context.Context) error {
 	if call, ok := Incoming(ctx); ok && call.Group == g {
-		return errors.New("shut down the group: a function of it cannot, since that waits until the function has ended; use Close, or let who has joined do it")
+		return errors.New("shut down the group: a function of the group cannot do this, because Shutdown waits for the function; " +
+			"call Close, or call Shutdown outside of functions")
 	}
 	if _, limited := ctx.Deadline(); !limited {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, ShutdownTimeout,
-			fmt.Errorf("not all have come to an end within %v; a context with a deadline of its own may wait longer", ShutdownTimeout))
+			fmt.Errorf("not all members finished within %v; to wait longer, pass a context with a deadline", ShutdownTimeout))
 		defer cancel()
 	}
 	run, cancel := context.WithCancelCause(ctx)
@@ -109,15 +112,15 @@ func (g *Group) Shutdown(ctx context.Context) error {
 	case <-ctx.Done():
 	}
 	select {
-	case <-g.ended: // both, and then the group's end counts
+	case <-g.ended: // if both are ready, the result of the group counts
 		return errors.Join(g.shutdownErr, g.closeErr)
 	default:
 		return fmt.Errorf("shut down the group: %w", kvstore.ContextError(ctx))
 	}
 }
 
-// Close ends the group at once, as it is: calls under way fail with [ErrShutdown], and the others learn of it as of a death.
-// A Shutdown that is under way ends too. It waits for the group's goroutines, and after Shutdown it does nothing.
+// Close ends the group at once. Calls under way fail with [ErrShutdown], and the other members treat it as a death.
+// Close also ends a Shutdown under way. It waits for the goroutines of the group. After Shutdown it does nothing.
 func (g *Group) Close() error {
 	if g.beginEnd(nil) {
 		g.closeErr = g.closeAgent()
@@ -127,7 +130,8 @@ func (g *Group) Close() error {
 	return g.closeErr
 }
 
-// shutdownAgent ends the agent once the futures are done that were begun before: their calls may not have reached it yet.
+// shutdownAgent shuts down the agent gracefully. It first waits for the futures that started before, because their
+// calls may not have reached the agent yet.
 func (g *Group) shutdownAgent(ctx context.Context) error {
 	select {
 	case <-g.rootsDone:
@@ -137,8 +141,8 @@ func (g *Group) shutdownAgent(ctx context.Context) error {
 	return g.agent.Shutdown(ctx, true)
 }
 
-// beginEnd tells whether the caller is the first to end the group, and so the one who has to. cancelShutdown is what ends the caller's shutdown;
-// who has none, because it closes the group, ends that of the first.
+// beginEnd reports whether the caller is the first to end the group; that caller must end it. A Shutdown passes the
+// function that cancels it. Close passes nil, and cancels a Shutdown under way.
 func (g *Group) beginEnd(cancelShutdown context.CancelCauseFunc) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -155,7 +159,8 @@ func (g *Group) beginEnd(cancelShutdown context.CancelCauseFunc) bool {
 	return first
 }
 
-// finish ends what is left when the agent has ended: the goroutines that wait for calls, and what the members have met by.
+// finish completes the end after the shutdown of the agent: it waits for the goroutines of futures and releases the
+// store.
 func (g *Group) finish() {
 	g.mu.Lock()
 	g.closed = true
@@ -167,7 +172,8 @@ func (g *Group) finish() {
 	close(g.ended)
 }
 
-// start runs do in a goroutine of the group, unless the group has ended; or is about to, where ctx is not that of a function.
+// start runs do in a goroutine of the group and returns true. It returns false if the group has ended. It also returns
+// false if the group is ending and ctx is not that of a function.
 func (g *Group) start(ctx context.Context, do func()) bool {
 	_, nested := Incoming(ctx)
 	g.mu.Lock()
@@ -195,7 +201,7 @@ func (g *Group) rootDone() {
 	}
 }
 
-// call sends one payload and returns the answer's. Its error is a *RemoteError or a *CallError.
+// call sends a payload and returns the payload of the answer. Its error is a *RemoteError or a *CallError.
 func (g *Group) call(ctx context.Context, to, function string, payload []byte) ([]byte, error) {
 	begun := time.Now()
 	_, limited := ctx.Deadline()
@@ -212,7 +218,8 @@ func (g *Group) call(ctx context.Context, to, function string, payload []byte) (
 	if err == nil {
 		return answer, nil
 	}
-	// The clock may have reached the deadline before ctx has: a function whose own context has ended with it was fast to say so.
+	// The clock can reach the deadline before ctx is done: then a function that reported the end of its own context was
+	// faster.
 	deadline, _ := ctx.Deadline()
 	expired := !deadline.IsZero() && !time.Now().Before(deadline)
 	if expired {
@@ -228,21 +235,21 @@ func (g *Group) call(ctx context.Context, to, function string, payload []byte) (
 	case ctx.Err() != nil:
 		err = kvstore.ContextError(ctx)
 	}
-	switch err.(type) { //nolint:errorlint // the outermost alone counts: others are of further calls
+	switch err.(type) { //nolint:errorlint // only the outermost error is of this call
 	case *RemoteError, *CallError:
 		return nil, err
 	}
 	return nil, &CallError{Worker: to, Func: function, Err: err}
 }
 
-// complete says where a RemoteError is from.
+// complete fills in where a RemoteError comes from.
 func (g *Group) complete(e *RemoteError, worker, function string) {
 	if e.Worker.Name != "" {
 		return
 	}
 	var member bool
 	if e.Worker, member = g.Worker(worker); !member {
-		e.Worker.Name = worker // it has left meanwhile
+		e.Worker.Name = worker // the worker has left
 	}
 	e.Func = function
 }

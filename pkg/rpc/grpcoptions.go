@@ -12,70 +12,75 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rpc/membership"
 )
 
-// The defaults of [GRPCOptions].
+// Defaults of [GRPCOptions].
 const (
 	DefaultMaxPayload  = 64 << 20
 	DefaultLockTimeout = 5 * time.Second
 	DefaultGroup       = "rpc"
 )
 
-// minLockTimeout keeps a lock from being taken from a holder that is only slow.
+// minLockTimeout keeps the lock from being broken while its holder is only slow.
 const minLockTimeout = 100 * time.Millisecond
 
-// largestPayload is what gRPC can carry in one message, less what travels with a payload.
+// largestPayload is the largest message of gRPC, less a reserve for the envelope.
 const largestPayload = 1<<31 - 1<<20
 
-// GRPCOptions are the options of the backend [GRPC], the counterpart of torch's TENSORPIPE. The zero value is ready: what
-// it leaves open comes from the environment, see [Environment], and then from the defaults.
+// GRPCOptions are the options of the backend [GRPC], the counterpart of TensorPipeRpcBackendOptions in torch. The zero
+// value is ready to use. Unset options come from the environment, see [Environment], and then from the defaults.
 //
-// Some of TENSORPIPE's options have no counterpart. Transports: gRPC over TCP is the only one, and chooses nothing. Channels: they
-// move tensors between devices, and here no tensors are moved; device maps are exchanged and checked for those who do. The number of worker
-// threads: a goroutine serves each call, and a limit would let nested calls wait for each other for ever.
+// Some options of torch have no counterpart. _transports: gRPC over TCP is the only transport. _channels: they move
+// tensors between devices, and this package moves no tensors; it exchanges and checks device maps for programs that do.
+// num_worker_threads: each call has a goroutine, because a limit could let nested calls wait for each other forever.
 type GRPCOptions struct {
 	Common
 
-	// Address is where to listen, HOST:PORT, an address of this host by which the other workers reach it; port 0 is a free one. "" is
-	// ELASTICRUN_RPC_ADDR, or else the address from which the store was reached.
+	// Address is the address HOST:PORT to listen on. It must be an address of this host that the other workers can
+	// reach; port 0 means any free port. "" means ELASTICRUN_RPC_ADDR, or else the local address of the connection to
+	// the store.
 	Address string
 
-	// ServerTLS and ClientTLS are the two sides of TLS: both or neither. Nil leaves it to TLSFiles.
+	// ServerTLS and ClientTLS configure the two ends of TLS. Set both or neither. If they are nil, TLSFiles counts.
 	ServerTLS, ClientTLS *tls.Config
-	// TLSFiles are the certificates of mutual TLS. The zero value is ELASTICRUN_RPC_CERT, _KEY, _CA and _SERVER_NAME; without them nothing
-	// is encrypted. All members of a group must do the same.
+	// TLSFiles are the certificates of mutual TLS. The zero value means ELASTICRUN_RPC_CERT, _KEY, _CA and
+	// _SERVER_NAME; without these, calls are not encrypted. Either all members of a group use TLS or none.
 	TLSFiles TLSFiles
 
-	// DeviceCount is the number of GPUs that this worker has. 0 is ELASTICRUN_GPU_COUNT, which the agent sets, or none; a
-	// negative number is none in any case.
+	// DeviceCount is the number of GPUs of this worker. 0 means ELASTICRUN_GPU_COUNT, which the agent sets, or else no
+	// GPU. A negative number means no GPU.
 	DeviceCount int
-	// DeviceMaps say, by the name of another worker, which device of that one takes what a device of this one holds.
+	// DeviceMaps has, for the name of another worker, a map from devices of this worker to devices of that worker.
 	DeviceMaps map[string]device.Map
-	// Devices are those that this worker uses; none leaves that to its own maps and the others'.
+	// Devices are the devices that this worker uses. If empty, they follow from its own maps and the maps of other
+	// workers.
 	Devices []device.Device
 
-	// MaxPayload is the limit of a request or an answer in bytes, not counting the few that travel with it. 0 is
-	// ELASTICRUN_RPC_MAX_PAYLOAD, or else DefaultMaxPayload.
+	// MaxPayload is the limit of the payload of a request or an answer in bytes. 0 means ELASTICRUN_RPC_MAX_PAYLOAD, or
+	// else DefaultMaxPayload.
 	MaxPayload int
 
-	// LockTimeout is how long the holder of a dynamic group's lock may say nothing before the lock is broken. 0 is DefaultLockTimeout.
+	// LockTimeout is how long the holder of the lock of a dynamic group may fail to renew it before another member
+	// breaks it. 0 means DefaultLockTimeout.
 	LockTimeout time.Duration
-	// KeepAlive is how long the other end of a connection may say nothing before it is asked for a sign of life. 0 is 20 s in a static group and gRPC's
-	// shortest in a dynamic one: a second on the side that is called, ten on the side that calls; shorter times count as these.
+	// KeepAlive is how long a peer may be silent before it gets a keep-alive ping. 0 means 20 s in a static group. In a
+	// dynamic group it means the minimum of gRPC: 1 s on the called side, 10 s on the calling side. Shorter times count
+	// as this minimum.
 	KeepAlive time.Duration
 
-	// Group keeps the keys of several groups in one store apart. "" is DefaultGroup, with the attempt where torchrun has restarted the
-	// workers of one node, since it keeps its store.
+	// Group is a name that separates the keys of several groups in one store. "" means DefaultGroup, followed by the
+	// attempt after torchrun has restarted the workers of a job on one node, because torchrun keeps its store.
 	Group string
 }
 
-// TLSFiles are the files of mutual TLS: each worker shows its certificate, and one private CA has signed them all.
+// TLSFiles are the files of mutual TLS. Each worker shows its certificate, and one private CA has signed the
+// certificates of all workers.
 type TLSFiles struct {
-	// Cert, Key and CA are paths of PEM files. All three are needed.
+	// Cert, Key and CA are paths of PEM files. Set all three.
 	Cert, Key, CA string
-	// ServerName is the name that the others' certificates are for; "" is the host of each one's address.
+	// ServerName is the name in the certificates of the other workers; "" means the host of each worker's address.
 	ServerName string
 }
 
-// check tells what is missing; the arguments are how the user knows the four.
+// check returns an error if the files are incomplete. Its arguments are the names of the four settings in the error.
 func (f TLSFiles) check(cert, key, ca, serverName string) error {
 	if f == (TLSFiles{}) || f.Cert != "" && f.Key != "" && f.CA != "" {
 		return nil
@@ -89,7 +94,7 @@ func (f TLSFiles) check(cert, key, ca, serverName string) error {
 			missing = file.name
 		}
 	}
-	return fmt.Errorf("%s is set, but %s is not: mutual TLS needs a certificate, its key and the CA of the others' (%s, %s, %s)",
+	return fmt.Errorf("%s is set, but %s is not: mutual TLS needs a certificate, its key and the CA of all workers (%s, %s, %s)",
 		set, missing, cert, key, ca)
 }
 
@@ -101,7 +106,7 @@ func (o *GRPCOptions) Base() Common {
 	return o.Common
 }
 
-// WithEnvironment returns the options with what they leave open taken from the environment.
+// WithEnvironment returns a copy of the options whose unset fields come from e.
 func (o *GRPCOptions) WithEnvironment(e Environment) BackendOptions {
 	var filled GRPCOptions
 	if o != nil {
@@ -125,7 +130,7 @@ func (o *GRPCOptions) WithEnvironment(e Environment) BackendOptions {
 	return &filled
 }
 
-// Validate tells what cannot be meant, a line for each.
+// Validate returns an error with one line per invalid option.
 func (o *GRPCOptions) Validate() error {
 	var bad []error
 	refuse := func(format string, args ...any) { bad = append(bad, fmt.Errorf("option "+format, args...)) }
@@ -150,11 +155,11 @@ func (o *GRPCOptions) Validate() error {
 		refuse("LockTimeout %v: must be %v or more, or 0 for %v", o.LockTimeout, minLockTimeout, DefaultLockTimeout)
 	}
 	if o.KeepAlive < 0 {
-		refuse("KeepAlive %v: must not be negative; 0 leaves it to the package", o.KeepAlive)
+		refuse("KeepAlive %v: must not be negative; 0 means the default", o.KeepAlive)
 	}
 	if o.Group != "" {
 		if err := membership.CheckName(o.Group); err != nil {
-			refuse("Group %q: write it as the name of a worker: %w", o.Group, err)
+			refuse("Group %q: must have the form of a worker name: %w", o.Group, err)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(o.DeviceMaps)) {

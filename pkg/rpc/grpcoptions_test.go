@@ -31,7 +31,7 @@ func TestGRPCOptionsValidate(t *testing.T) {
 		{
 			opts: GRPCOptions{TLSFiles: TLSFiles{Cert: "c"}},
 			want: `option TLSFiles.Cert is set, but TLSFiles.Key is not: mutual TLS needs a certificate, its key ` +
-				`and the CA of the others' (TLSFiles.Cert, TLSFiles.Key, TLSFiles.CA)`,
+				`and the CA of all workers (TLSFiles.Cert, TLSFiles.Key, TLSFiles.CA)`,
 		},
 		{
 			opts: GRPCOptions{ServerTLS: some, ClientTLS: some, TLSFiles: TLSFiles{Cert: "c", Key: "k", CA: "a"}},
@@ -39,8 +39,8 @@ func TestGRPCOptionsValidate(t *testing.T) {
 		},
 		{opts: GRPCOptions{MaxPayload: -1}, want: `option MaxPayload -1: must be from 1 to 2146435072 bytes, or 0 for 67108864`},
 		{opts: GRPCOptions{LockTimeout: -time.Second}, want: `option LockTimeout -1s: must be 100ms or more, or 0 for 5s`},
-		{opts: GRPCOptions{KeepAlive: -time.Second}, want: `option KeepAlive -1s: must not be negative; 0 leaves it to the package`},
-		{opts: GRPCOptions{Group: "a b"}, want: `option Group "a b": write it as the name of a worker: ` + nameError("a b")},
+		{opts: GRPCOptions{KeepAlive: -time.Second}, want: `option KeepAlive -1s: must not be negative; 0 means the default`},
+		{opts: GRPCOptions{Group: "a b"}, want: `option Group "a b": must have the form of a worker name: ` + nameError("a b")},
 		{
 			opts: GRPCOptions{DeviceMaps: map[string]device.Map{"b/": nil, "a/": nil}},
 			want: `option DeviceMaps: ` + nameError("a/") + "\n" + `option DeviceMaps: ` + nameError("b/"),

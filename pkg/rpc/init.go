@@ -14,72 +14,71 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rpc/membership"
 )
 
-// What bounds an [Init] and a [Group.Shutdown] whose context has no deadline.
+// Limits of [Init] and [Group.Shutdown] if their context has no deadline.
 const (
 	InitTimeout     = 5 * time.Minute
 	ShutdownTimeout = 5 * time.Minute
 )
 
-// Config says which group a worker joins, and as whom.
+// Config configures [Init].
 type Config struct {
-	// Name is this worker's, unique in the group: 1 to 127 letters, digits, '-', '_', ':' and '.'.
+	// Name is the name of this worker, unique in the group: 1 to 127 letters, digits, '-', '_', ':' and '.'.
 	Name string
 
-	// Store is what the members share. It stays the caller's to close, after the group. Nil means the one that the options'
-	// InitMethod leads to, which the group closes, and which gives rank and world size too.
+	// Store is the store that the members share. The caller closes it after the group has ended. If it is nil, Init
+	// opens the store of InitMethod, which also defines rank and world size, and the group closes it.
 	Store kvstore.Store
-	// Rank and WorldSize are this worker's place in a static group. With a Store, WorldSize 0 means a dynamic group, where Rank
-	// means nothing. Without one they may be left out; a WorldSize that is given must be what InitMethod says, and so must the Rank
-	// that is given with it.
+	// Rank and WorldSize are the position of this worker in a static group. With a Store, WorldSize 0 means a dynamic
+	// group, which ignores Rank. Without a Store both may be 0; otherwise they must agree with InitMethod.
 	Rank, WorldSize int
 
-	// Registry has the backends. Nil means that of [NewRegistry].
+	// Registry contains the backends. Nil means the result of [NewRegistry].
 	Registry *Registry
-	// Backend is the name of one. "" means [GRPC].
+	// Backend is the name of a backend. "" means [GRPC].
 	Backend string
-	// Options are the backend's. Nil means its defaults.
+	// Options are the options of the backend. Nil means its defaults.
 	Options BackendOptions
 
-	// Functions are what the other workers can call here. Nil tables among them count as empty ones.
+	// Functions are the functions that other workers can call here. Nil tables are ignored.
 	Functions []*Functions
-	// Logger is for the group's life. The zero Logger is silent.
+	// Logger logs the life of the group. The zero Logger logs nothing.
 	Logger zerolog.Logger
-	// Lookup finds a variable of the environment; nil means [os.LookupEnv].
+	// Lookup returns an environment variable; nil means [os.LookupEnv].
 	Lookup func(name string) (value string, ok bool)
 }
 
-// PlaceError is a place in the group that disagrees with where the members meet.
+// PlaceError means that the Rank or WorldSize of a [Config] differs from that of its InitMethod.
 type PlaceError struct {
 	// What is "rank" or "world size".
 	What string
-	// Given is that of the [Config], Found that of the URL in InitMethod.
+	// Given is the value of the Config, Found that of InitMethod.
 	Given, Found int
 	InitMethod   string
 }
 
 func (e *PlaceError) Error() string {
-	return fmt.Sprintf("%s %d was given, but by %s it is %d: leave Rank and WorldSize out, or give the same",
+	return fmt.Sprintf("%s %d does not agree with %s, where it is %d: omit Rank and WorldSize, or use the same values",
 		e.What, e.Given, e.InitMethod, e.Found)
 }
 
-// environmentReader are options that the environment can complete.
+// environmentReader is implemented by options that the environment can complete.
 type environmentReader interface {
 	WithEnvironment(e Environment) BackendOptions
 }
 
-// InitFromEnv joins the static group of the job's workers, as elasticrun and torchrun start them: rank, world size and store are those
-// of the environment (env://), the backend is [GRPC], and its options are those of [Environment]. All workers of the job
-// have to call it, each with a name of its own. Warnings go to the standard error output;
-// [Init] takes a logger.
+// InitFromEnv joins the static group of all workers of a job that elasticrun or torchrun has started. Rank, world size
+// and store come from the environment (env://), and so do the options of the backend [GRPC], see [Environment]. All
+// workers of the job must call it, each with its own name. It logs warnings to standard error; [Init] accepts a logger.
 func InitFromEnv(ctx context.Context, name string, functions ...*Functions) (*Group, error) {
 	log := zerolog.New(os.Stderr).Level(zerolog.WarnLevel).With().Timestamp().Str("worker", name).Logger()
 	return Init(ctx, Config{Name: name, Functions: functions, Logger: log})
 }
 
-// Init joins a group, or makes it with the others. In a static group it returns when all members are in. It takes as long as ctx
-// lets it, or [InitTimeout]. The group outlives ctx, and is the caller's to end.
+// Init joins a group. For a static group it returns when all members have joined. Its limit is the deadline of ctx, or
+// else [InitTimeout]. The group outlives ctx; the caller must end it with Shutdown or Close.
 //
-// After a failure nothing is left of it. Bad input, such as a name that cannot be one or a [DuplicateError], fails before anything is tried.
+// After an error nothing of the group is left. Init rejects invalid input, such as a bad name or a duplicate function
+// ([DuplicateError]), before it connects to anything.
 func Init(ctx context.Context, cfg Config) (*Group, error) {
 	g, err := initGroup(ctx, cfg)
 	if err != nil {
@@ -99,7 +98,7 @@ func initGroup(ctx context.Context, cfg Config) (*Group, error) {
 	if _, limited := ctx.Deadline(); !limited {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, InitTimeout,
-			fmt.Errorf("not all was there within %v; a context with a deadline of its own may wait longer", InitTimeout))
+			fmt.Errorf("the group did not form within %v; to wait longer, pass a context with a deadline", InitTimeout))
 		defer cancel()
 	}
 	common := cfg.Options.Base().WithDefaults()
@@ -121,7 +120,7 @@ func initGroup(ctx context.Context, cfg Config) (*Group, error) {
 	return g, nil
 }
 
-// complete checks what can be checked before anything is tried, and fills in what was left out.
+// complete validates the configuration and fills in defaults. It connects to nothing.
 func (c *Config) complete() error {
 	if err := membership.CheckName(c.Name); err != nil {
 		return err
@@ -155,14 +154,14 @@ func (c *Config) complete() error {
 			return err
 		}
 		if c.Store != nil {
-			env.Group = "" // which is of the environment's store
+			env.Group = "" // it separates attempts in the store of the environment
 		}
 		c.Options = options.WithEnvironment(env)
 	}
 	return c.Registry.Check(c.Backend, c.Options)
 }
 
-// meet finds the store and this worker's place.
+// rendezvous returns the store, the rank and the world size.
 func (c *Config) rendezvous(ctx context.Context, url string) (*urlrdzv.Result, error) {
 	if c.Store != nil {
 		return &urlrdzv.Result{Store: c.Store, Rank: c.Rank, WorldSize: c.WorldSize}, nil

@@ -30,7 +30,7 @@ func TestInitBadInput(t *testing.T) {
 		{Config{Name: "w", WorldSize: -1}, `init RPC as w: world size -1: must be at least 1, or 0 for a dynamic group`},
 		{
 			Config{Name: "w", Functions: []*Functions{fns, nil, fns}},
-			`init RPC as w: register function echo: the name is taken; each function needs its own`,
+			`init RPC as w: register function echo: the name is taken; each function needs its own name`,
 		},
 		{Config{Name: "w", Backend: "X"}, `init RPC as w: RPC backend "X" is not registered; known: GRPC`},
 		{Config{Name: "w", Rank: 2, WorldSize: 2}, errText(fmt.Errorf("init RPC as w: %w", &membership.RankError{Worker: "w", Rank: 2, WorldSize: 2}))},
@@ -44,7 +44,7 @@ func TestInitBadInput(t *testing.T) {
 		},
 		{
 			Config{Name: "w", Lookup: environ(map[string]string{envGPUCount: "x"})},
-			`init RPC as w: ELASTICRUN_GPU_COUNT="x": must be a whole number of GPUs, 0 or more; elasticrun sets it where nobody else has`,
+			`init RPC as w: ELASTICRUN_GPU_COUNT="x": must be a whole number of GPUs, 0 or more; elasticrun sets it if it is unset`,
 		},
 		{
 			Config{Name: "w", Options: &GRPCOptions{Common: Common{InitMethod: "x"}}},
@@ -109,7 +109,7 @@ func TestInitByURL(t *testing.T) {
 		if tc.what != "" {
 			_, err := join("worker1", "1", Config{Rank: tc.rank, WorldSize: tc.worldSize})
 			e := (*PlaceError)(nil)
-			if !errors.As(err, &e) || e.What != tc.what || !strings.HasSuffix(err.Error(), ": leave Rank and WorldSize out, or give the same") {
+			if !errors.As(err, &e) || e.What != tc.what || !strings.HasSuffix(err.Error(), ": omit Rank and WorldSize, or use the same values") {
 				t.Errorf("%+v: %v", tc, err)
 			}
 			continue
@@ -186,7 +186,7 @@ func TestInitIsBounded(t *testing.T) {
 			if took := time.Since(begun); !errors.Is(err, ErrTimeout) || took != want {
 				t.Errorf("%v: %v after %v", own, err, took)
 			}
-			if own == 0 && !strings.HasSuffix(err.Error(), "not all was there within 5m0s; a context with a deadline of its own may wait longer") {
+			if own == 0 && !strings.HasSuffix(err.Error(), "the group did not form within 5m0s; to wait longer, pass a context with a deadline") {
 				t.Errorf("the error: %v", err)
 			}
 		}

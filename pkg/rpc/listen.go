@@ -9,9 +9,9 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/kvstore"
 )
 
-// listen opens the socket of a worker, and returns the address that the others are to be told. "" is the address from which the
-// store was reached, by which those that reach the store may reach this host; other stores than a client's are on this host or on a file
-// system, which tells nothing, so there it is the loopback address.
+// listen opens the socket of a worker and returns the address to publish. For the address "" it uses the local address
+// of the connection to the store: whoever reaches the store can probably reach that address. A store without a
+// connection is on this host or in a file system; then listen uses the loopback address.
 func listen(ctx context.Context, address string, store kvstore.Store) (net.Listener, string, error) {
 	if address == "" {
 		address = net.JoinHostPort(localHost(store), "0")
@@ -23,9 +23,10 @@ func listen(ctx context.Context, address string, store kvstore.Store) (net.Liste
 	}
 	ln, err := new(net.ListenConfig).Listen(ctx, "tcp", address)
 	if err != nil {
-		return nil, "", fmt.Errorf("listen for calls at %s: %w; %s or the option Address names an address of this host", address, err, envAddr)
+		return nil, "", fmt.Errorf("listen for calls at %s: %w; set %s or the option Address to an address of this host",
+			address, err, envAddr)
 	}
-	// The host as it was given: a certificate may be for that name.
+	// Keep the host as configured: a certificate may be for that name.
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
 		return nil, "", err
@@ -34,7 +35,7 @@ func listen(ctx context.Context, address string, store kvstore.Store) (net.Liste
 	return ln, net.JoinHostPort(host, port), err
 }
 
-// localHost is this host as those that the store serves know it.
+// localHost returns the local address of the connection to the store, or the loopback address.
 func localHost(store kvstore.Store) string {
 	if client, ok := store.(interface{ LocalAddr() netip.AddrPort }); ok {
 		if local := client.LocalAddr(); local.IsValid() {

@@ -12,20 +12,21 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rpc/transport"
 )
 
-// envelopeLimit is more than an envelope has around its payload.
+// envelopeLimit is an upper bound of the size of an envelope without its payload.
 const envelopeLimit = 2*maxText + 64<<10
 
-// maxParallelConnects is how many members rank 0 calls at once when a static group begins.
+// maxParallelConnects is how many members rank 0 calls at once when a static group forms.
 const maxParallelConnects = 64
 
-// request addresses a call to a member, and to no other process at its address.
+// request returns a call addressed to a member, which no other process at that address accepts.
 func (a *grpcAgent) request(to membership.Record, function string, payload []byte) request {
 	return request{target: to.Incarnation, from: a.Self(), function: function, payload: payload}
 }
 
-// warm calls the members of a static group before it begins, in the way of torch's first exchange (seed 004): all call rank 0, and rank 0 calls
-// all. So each has been reached, and has reached another, with connections that are as many as members and not their square; others are
-// made when they are first needed.
+// connectAll calls members before a static group is ready, like the dummy round of RPC in torch (torch 2.14
+// torch/distributed/rpc/backend_registry.py, _tensorpipe_init_backend_handler). All members call rank 0, and rank 0
+// calls all. So each member has been reached and has reached another one, with N connections and not N². Other
+// connections are made when they are first needed.
 func (a *grpcAgent) connectAll(ctx context.Context, members []membership.Record) error {
 	if a.static.ID != 0 {
 		return a.checkReach(ctx, members[0])
@@ -53,7 +54,7 @@ func (p peers) Sync(ctx context.Context, to membership.Record, version int64) er
 	message := p.request(to, "", reachRequest(version)).encode()
 	answer, err := p.client.Call(ctx, to.Address, message...)
 	if errors.Is(err, transport.ErrConnection) && ctx.Err() == nil {
-		// It may be the old connection that has broken. A new one finds out whether anybody is there.
+		// The old connection may have broken. A new connection shows whether the member is there.
 		answer, err = p.client.Probe(ctx, to.Address, message...)
 	}
 	return replyError(answer, err)
@@ -64,8 +65,9 @@ func (p peers) Probe(ctx context.Context, to membership.Record) error {
 	return replyError(p.client.Probe(ctx, to.Address, p.request(to, "", reachRequest(0)).encode()...))
 }
 
-// replyError says what an answer to a call of the members' own means. A refused connection proves that a member is gone, and so does an answer by
-// another worker at its address, or its own word. Whatever else may go wrong, here or on the way, proves nothing.
+// replyError returns the error of a reply to Sync or Probe. Three results prove that a member is gone: a refused
+// connection, another worker at its address, and its own statement. Any other failure proves nothing, because its cause
+// may be here or in the network.
 func replyError(message []byte, err error) error {
 	if err != nil {
 		if errors.Is(err, syscall.ECONNREFUSED) {
@@ -80,7 +82,8 @@ func replyError(message []byte, err error) error {
 	return err
 }
 
-// convertTransportError is the transport's error of a call with that many bytes of payload, in the package's words.
+// convertTransportError converts an error of the transport to an error of this package. payload is the size of the
+// request in bytes.
 func convertTransportError(err error, payload int) error {
 	switch {
 	case errors.Is(err, transport.ErrConnection):
@@ -89,7 +92,7 @@ func convertTransportError(err error, payload int) error {
 		return &transportError{ErrVersion, err}
 	case errors.Is(err, transport.ErrTimeout):
 		return &transportError{ErrTimeout, err}
-	case errors.Is(err, transport.ErrProtocol): // something else answers: at its address, or on the way
+	case errors.Is(err, transport.ErrProtocol): // another program answers at the address, or a proxy does
 		return &transportError{ErrConnection, err}
 	case errors.Is(err, transport.ErrClosed):
 		return ErrShutdown
@@ -107,10 +110,11 @@ func convertTransportError(err error, payload int) error {
 	return err
 }
 
-// transportError is a transport's error that already says what it is, which is one of the package's.
+// transportError is an error of the transport with the matching error of this package. Its text is that of the
+// transport.
 type transportError struct{ kind, err error }
 
 func (e *transportError) Error() string { return e.err.Error() }
 
-// Unwrap has both.
+// Unwrap returns both errors.
 func (e *transportError) Unwrap() []error { return []error{e.kind, e.err} }

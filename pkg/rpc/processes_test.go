@@ -169,7 +169,7 @@ func TestProcessesBadInput(t *testing.T) {
 		},
 		{
 			name: "an address of another host", vars: []string{"ELASTICRUN_RPC_ADDR=192.0.2.1"},
-			want: []string{`init RPC as worker`, `listen for calls at 192.0.2.1:0: `, `ELASTICRUN_RPC_ADDR or the option Address names an address of this host`},
+			want: []string{`init RPC as worker`, `listen for calls at 192.0.2.1:0: `, `set ELASTICRUN_RPC_ADDR or the option Address to an address of this host`},
 		},
 		{
 			name: "one has no certificate", vars: []string{

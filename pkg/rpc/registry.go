@@ -16,21 +16,22 @@ import (
 )
 
 const (
-	// DefaultTimeout is how long a call may take if nothing else is said.
+	// DefaultTimeout is the default limit of a call.
 	DefaultTimeout = 60 * time.Second
-	// DefaultInitMethod is the URL by which a group finds its store if nothing else is said: that of the environment.
+	// DefaultInitMethod is the default URL of the store: the environment variables of the launcher.
 	DefaultInitMethod = "env://"
 )
 
 // Common are the options that every backend has.
 type Common struct {
-	// Timeout bounds a call whose context has no deadline. 0 means DefaultTimeout, and a negative one that nothing does.
+	// Timeout is the limit of a call whose context has no deadline. 0 means DefaultTimeout, a negative value means no
+	// limit.
 	Timeout time.Duration
-	// InitMethod is the URL by which the store is found, one that urlrdzv.NewSchemes knows; "" means DefaultInitMethod.
+	// InitMethod is the URL of the store, with a scheme of urlrdzv.NewSchemes. "" means DefaultInitMethod.
 	InitMethod string
 }
 
-// WithDefaults returns the options with what they leave open filled in.
+// WithDefaults returns a copy whose unset fields have the defaults.
 func (c Common) WithDefaults() Common {
 	if c.Timeout == 0 {
 		c.Timeout = DefaultTimeout
@@ -41,50 +42,52 @@ func (c Common) WithDefaults() Common {
 	return c
 }
 
-// BackendOptions are the options of one backend, of a type of its own; see [OptionsAs].
+// BackendOptions are the options of a backend, in a type of that backend. See [OptionsAs].
 type BackendOptions interface {
-	// Base returns those that every backend has.
+	// Base returns the options that every backend has.
 	Base() Common
 }
 
-// Handler runs what other workers call. The agent hands every incoming call to it; ctx ends when the call's time is over or
-// nobody waits for the answer any more.
+// Handler runs a function that another worker calls. The agent passes every incoming call to it. ctx ends at the
+// deadline of the call, or when no caller waits for the answer.
 type Handler func(ctx context.Context, from WorkerInfo, function string, payload []byte) (answer []byte, err error)
 
-// InitArgs are what a backend needs to make this worker a member of a group.
+// InitArgs are the arguments of [Backend] Init.
 type InitArgs struct {
-	// Store is where the members meet. It stays the caller's, who closes it after the group's end.
+	// Store is the store that the members share. The caller closes it after the group has ended.
 	Store kvstore.Store
-	// Name and Rank are this worker's. A dynamic group does not ask for the rank.
+	// Name and Rank identify this worker. A dynamic group ignores Rank.
 	Name string
 	Rank int
-	// WorldSize is the number of members of a static group; 0 makes it a dynamic one.
+	// WorldSize is the number of members of a static group. 0 means a dynamic group.
 	WorldSize int
-	// Options are of the backend's own type; nil means those that its NewOptions makes of the defaults.
+	// Options are of the type of the backend. Nil means the result of its NewOptions for the defaults.
 	Options BackendOptions
-	// Handle gets all calls of other members.
+	// Handle receives all calls of other members.
 	Handle Handler
 	Logger zerolog.Logger
 }
 
-// Backend is a way to call other workers.
+// Backend is an implementation of calls between workers.
 type Backend struct {
-	// NewOptions makes options of the common ones, whose defaults are filled in.
+	// NewOptions returns options that contain the given common options, whose defaults are set.
 	NewOptions func(Common) (BackendOptions, error)
-	// Check refuses options that Init would refuse, before anything is tried. Nil means that there is nothing to refuse.
+	// Check returns an error for options that Init would reject. It connects to nothing. Nil means that all options are
+	// valid.
 	Check func(options BackendOptions) error
-	// Init makes the worker a member of its group. Store and Options of args are there.
+	// Init makes the worker a member of its group. Store and Options of args are set.
 	Init func(ctx context.Context, args InitArgs) (Agent, error)
 }
 
-// Registry finds backends by name (seed 004, BackendType). The zero value is empty and ready. It is filled before it is
-// used: Register is not safe beside other calls.
+// Registry finds backends by name, like BackendType in torch 2.14 torch/distributed/rpc/backend_registry.py. The zero
+// value is an empty registry. Register all backends before other goroutines use the registry: Register is not safe for
+// concurrent use.
 type Registry struct {
 	backends map[string]Backend
 }
 
-// Register adds a backend. A taken name is always refused, with a [*RegisteredError]; so are an empty name and a backend
-// that lacks a function.
+// Register adds a backend. It returns a [*RegisteredError] if the name is taken, and an error if the name is empty or a
+// required function is nil.
 func (r *Registry) Register(name string, b Backend) error {
 	switch {
 	case name == "":
@@ -103,7 +106,7 @@ func (r *Registry) Register(name string, b Backend) error {
 	return nil
 }
 
-// Registered tells whether there is a backend of this name.
+// Registered reports whether the registry has a backend of this name.
 func (r *Registry) Registered(name string) bool {
 	_, ok := r.backends[name]
 	return ok
@@ -114,7 +117,7 @@ func (r *Registry) Backends() []string {
 	return slices.Sorted(maps.Keys(r.backends))
 }
 
-// String lists the backends as the seed prints them, sorted: "[BackendType.GRPC, BackendType.TEST]".
+// String lists the backends in the format of torch, sorted: "[BackendType.GRPC, BackendType.TEST]".
 func (r *Registry) String() string {
 	list := r.Backends()
 	for i, name := range list {
@@ -123,7 +126,7 @@ func (r *Registry) String() string {
 	return "[" + strings.Join(list, ", ") + "]"
 }
 
-// NewOptions makes options of a backend; what common leaves open it gets as defaults.
+// NewOptions returns options of a backend. Unset fields of common get the defaults.
 func (r *Registry) NewOptions(name string, common Common) (BackendOptions, error) {
 	b, err := r.backend(name)
 	if err != nil {
@@ -132,8 +135,8 @@ func (r *Registry) NewOptions(name string, common Common) (BackendOptions, error
 	return b.NewOptions(common.WithDefaults())
 }
 
-// Init makes this worker a member of a group by the backend of that name. Without a store it fails with ErrStore, and with
-// options of another backend with an [*OptionsTypeError], if the backend checks them.
+// Init makes this worker a member of a group of the named backend. It returns ErrStore without a store, and an
+// [*OptionsTypeError] for options of another backend if the backend checks them.
 func (r *Registry) Init(ctx context.Context, name string, args InitArgs) (Agent, error) {
 	b, err := r.backend(name)
 	if err != nil {
@@ -153,7 +156,8 @@ func (r *Registry) Init(ctx context.Context, name string, args InitArgs) (Agent,
 	return b.Init(ctx, args)
 }
 
-// Check refuses options that the backend's Init would refuse: an [*OptionsTypeError] for those of another backend.
+// Check returns an error for options that Init of the backend would reject: an [*OptionsTypeError] for options of
+// another backend.
 func (r *Registry) Check(name string, options BackendOptions) error {
 	b, err := r.backend(name)
 	if err != nil {
@@ -177,8 +181,8 @@ func (r *Registry) backend(name string) (Backend, error) {
 	return b, nil
 }
 
-// OptionsAs returns options as the type that a backend has its own in. For options of another type, and a nil pointer of
-// the right one, it fails with an [*OptionsTypeError].
+// OptionsAs returns options as the options type of a backend. It returns an [*OptionsTypeError] for options of another
+// type and for a nil pointer.
 func OptionsAs[T BackendOptions](backend string, options BackendOptions) (T, error) {
 	own, ok := options.(T)
 	if ok && !isNil(options) {
@@ -192,23 +196,23 @@ func OptionsAs[T BackendOptions](backend string, options BackendOptions) (T, err
 	return none, bad
 }
 
-// isNil tells whether an interface holds nothing, or a pointer that is nil.
+// isNil reports whether value is nil or a nil pointer.
 func isNil(value any) bool {
 	v := reflect.ValueOf(value)
 	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()
 }
 
-// ErrStore says that a group was to begin without a store.
-var ErrStore = errors.New("the store is nil: members meet in one, such as the tcpstore.Client of MASTER_ADDR and MASTER_PORT")
+// ErrStore means that Init was called without a store.
+var ErrStore = errors.New("the store is nil: a group needs one, such as a tcpstore.Client for MASTER_ADDR and MASTER_PORT")
 
-// RegisteredError says that there is a backend of this name already.
+// RegisteredError means that a backend of this name is already registered.
 type RegisteredError struct{ Name string }
 
 func (e *RegisteredError) Error() string {
-	return fmt.Sprintf("RPC backend %q: already registered; take another name", e.Name)
+	return fmt.Sprintf("RPC backend %q: already registered; use another name", e.Name)
 }
 
-// UnknownBackendError says that no backend is registered under a name.
+// UnknownBackendError means that no backend of this name is registered.
 type UnknownBackendError struct {
 	Name  string
 	Known []string
@@ -222,12 +226,13 @@ func (e *UnknownBackendError) Error() string {
 	return fmt.Sprintf("RPC backend %q is not registered; known: %s", e.Name, known)
 }
 
-// OptionsTypeError says that a backend got options that are not its own. Got and Want are Go types.
+// OptionsTypeError means that a backend got options of another type. Got and Want are Go types.
 type OptionsTypeError struct {
 	Backend   string
 	Got, Want string
 }
 
 func (e *OptionsTypeError) Error() string {
-	return fmt.Sprintf("RPC backend %q: the options are %s, and must be %s: let NewOptions of that backend make them", e.Backend, e.Got, e.Want)
+	return fmt.Sprintf("RPC backend %q: the options are %s, but must be %s: create them with NewOptions of that backend",
+		e.Backend, e.Got, e.Want)
 }

@@ -70,7 +70,7 @@ func TestRegister(t *testing.T) {
 		{name: "case counts", taken: []string{"GRPC"}, backend: "grpc", b: whole, known: []string{"GRPC", "grpc"}},
 		{
 			name: "taken", taken: []string{"GRPC"}, backend: "GRPC", b: whole, known: []string{"GRPC"},
-			err: `RPC backend "GRPC": already registered; take another name`,
+			err: `RPC backend "GRPC": already registered; use another name`,
 		},
 		{name: "no name", b: whole, err: "register RPC backend: the name is empty"},
 		{name: "no options", backend: "GRPC", b: Backend{Init: whole.Init}, err: `register RPC backend "GRPC": it has no NewOptions`},
@@ -154,7 +154,7 @@ func TestNewOptions(t *testing.T) {
 func TestInit(t *testing.T) {
 	var noStore *kvstore.HashStore
 	store := kvstore.NewHashStore()
-	const fit = ": let NewOptions of that backend make them"
+	const fit = ": create them with NewOptions of that backend"
 	for _, tt := range []struct {
 		name, backend string
 		args          InitArgs
@@ -168,11 +168,11 @@ func TestInit(t *testing.T) {
 		{name: "a nil store", backend: "GRPC", args: InitArgs{Store: noStore}, err: `init RPC backend "GRPC" for worker "w": ` + ErrStore.Error()},
 		{
 			name: "options of another backend", backend: "GRPC", args: InitArgs{Store: store, Options: otherOptions{}},
-			err: `RPC backend "GRPC": the options are rpc.otherOptions, and must be *rpc.fakeOptions` + fit,
+			err: `RPC backend "GRPC": the options are rpc.otherOptions, but must be *rpc.fakeOptions` + fit,
 		},
 		{
 			name: "nil options of the right type", backend: "GRPC", args: InitArgs{Store: store, Options: (*fakeOptions)(nil)},
-			err: `RPC backend "GRPC": the options are a nil *rpc.fakeOptions, and must be *rpc.fakeOptions` + fit,
+			err: `RPC backend "GRPC": the options are a nil *rpc.fakeOptions, but must be *rpc.fakeOptions` + fit,
 		},
 		{
 			name: "the store comes before the options", backend: "GRPC", args: InitArgs{Options: otherOptions{}},

@@ -6,34 +6,34 @@ import (
 	"unicode/utf8"
 )
 
-// RemoteError is what a function returned, or panicked with, on the worker where it ran.
+// RemoteError is the error that a function returned, or the value that it panicked with, on the worker where it ran.
 //
-// Nothing is in its chain, because the values stayed there. So errors.Is(err, context.DeadlineExceeded) speaks of the
-// caller's own deadline alone, and that of a function which ran into one of its own shows in Type and Message. Where the
-// caller's deadline has passed too when the error comes, the call has timed out ([ErrTimeout]), and errors.As still finds
-// the RemoteError.
+// It wraps nothing, because the error values stay on that worker. So errors.Is(err, context.DeadlineExceeded) is true
+// only for the deadline of the caller; a deadline inside the function shows in Type and Message. If the caller's
+// deadline has also passed when the error arrives, the call has timed out ([ErrTimeout]), and errors.As still finds the
+// RemoteError.
 type RemoteError struct {
-	// Worker is where the function ran, Func its name.
+	// Worker is where the function ran, Func is its name.
 	Worker WorkerInfo
 	Func   string
-	// Type is the Go type of the error, as %T prints it: of the first in its chain that does more than wrap, that is none of
-	// fmt.Errorf's and errors.Join's and not of [WithStack]. Where that is the RemoteError of a further call, it is that one's
-	// Type, so that a type comes through from any depth. For a panic it is the type of the value.
+	// Type is the Go type of the error, in the format of %T. It is the type of the first error in the chain that does
+	// more than wrap: not of fmt.Errorf, errors.Join or [WithStack]. If that error is the RemoteError of a nested call,
+	// Type is its Type, so a type survives any depth. For a panic it is the type of the value.
 	Type string
-	// Message is the error's text, or the panic's value; of more than 64 KiB it is the beginning.
+	// Message is the text of the error or the value of the panic, cut after 64 KiB.
 	Message string
-	// Stack says where the error comes from, a section for each worker that it has passed through, innermost first. A section
-	// has a line with the worker and the function, and then the stack of the panic, or that of WithStack, or else the place
-	// where the function is declared. Of more than 64 KiB it is the beginning.
+	// Stack shows where the error comes from, with one section per worker that it has passed through, innermost first.
+	// A section has a line with the worker and the function. Then follows the stack of the panic, that of WithStack, or
+	// else the position of the function's declaration. It is cut after 64 KiB.
 	Stack string
-	// Panic tells that the function panicked.
+	// Panic reports whether the function panicked.
 	Panic bool
 }
 
-// maxText bounds the texts of a RemoteError, in bytes, so that no error is too large to be sent.
+// maxText is the maximum length of each text of a RemoteError in bytes, so that every error can be sent.
 const maxText = 64 << 10
 
-// Error is one line. %+v prints the stack below it.
+// Error returns one line. The format %+v adds the stack.
 func (e *RemoteError) Error() string {
 	what := "returned"
 	if e.Panic {
@@ -42,7 +42,7 @@ func (e *RemoteError) Error() string {
 	return fmt.Sprintf("function %s of %s %s %s: %s", e.Func, e.Worker, what, e.Type, oneLine(e.Message))
 }
 
-// Format implements [fmt.Formatter] for the sake of %+v.
+// Format implements [fmt.Formatter] for %+v.
 func (e *RemoteError) Format(s fmt.State, verb rune) {
 	fmt.Fprintf(s, fmt.FormatString(s, verb), e.Error())
 	if verb == 'v' && s.Flag('+') && e.Stack != "" {
@@ -55,8 +55,8 @@ func oneLine(text string) string {
 	return strings.NewReplacer("\r\n", "; ", "\n", "; ", "\r", "; ").Replace(strings.TrimRight(text, "\r\n"))
 }
 
-// returnedError is what the callers are told of an error that a function of self returned. declared says where the
-// function is, for an error without a stack.
+// returnedError returns the RemoteError for an error that a function of self returned. declared is the position of the
+// function, used if the error has no stack.
 func returnedError(self WorkerInfo, function string, err error, declared string) *RemoteError {
 	o := originOf(err)
 	own := o.stack
@@ -69,7 +69,8 @@ func returnedError(self WorkerInfo, function string, err error, declared string)
 	}
 }
 
-// panickedError is the same of a panic. It has to be called while the stack of the panic is there.
+// panickedError returns the RemoteError for a panic. Call it in the deferred function, while the stack of the panic is
+// there.
 func panickedError(self WorkerInfo, function string, value any) *RemoteError {
 	return &RemoteError{
 		Worker: self, Func: function, Type: fmt.Sprintf("%T", value), Message: cut(fmt.Sprint(value)), Panic: true,
@@ -94,11 +95,11 @@ func cut(text string) string {
 	return text[:end] + mark
 }
 
-// origin is what an error tells of where it comes from.
+// origin describes where an error comes from.
 type origin struct {
 	typeName string // of the first error that does more than wrap
 	stack    string // of the first WithStack
-	passed   string // the stacks of the workers that it has passed through
+	passed   string // stacks of the workers that it passed through
 }
 
 func originOf(err error) origin {
@@ -126,12 +127,12 @@ func originOf(err error) origin {
 	return o
 }
 
-// onlyWraps knows the types of package fmt and errors that add nothing but text. The types are not exported.
+// onlyWraps reports whether a type of package fmt or errors adds only text. These types are not exported.
 func onlyWraps(typeName string) bool {
 	return typeName == "*fmt.wrapError" || typeName == "*fmt.wrapErrors" || typeName == "*errors.joinError"
 }
 
-// walk visits err and all that it wraps, the outermost first.
+// walk visits err and all errors that it wraps, outermost first.
 func walk(err error, visit func(error)) {
 	visit(err)
 	switch e := err.(type) { //nolint:errorlint // this is what follows the chain

@@ -11,25 +11,26 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rpc/transport"
 )
 
-// ring is how the members of a dynamic group notice a death. Each holds a watch to the member with the next higher id, the last one to the first:
-// as many connections as members, and each member is known to two. A process that is killed ends its watches at once; one whose host
-// is cut off is asked for a sign of life, by gRPC's keep-alive at both ends.
+// ring is how the members of a dynamic group detect a death. Each member watches the member with the next higher id;
+// the last one watches the first. So there are as many connections as members, and two neighbors observe each member.
+// When a process is killed, its watches end at once. A host that is cut off is detected by keep-alive pings of gRPC
+// from both ends.
 type ring struct {
 	cancel context.CancelFunc
 	wait   sync.WaitGroup
 }
 
-// watchRetryDelay is the pause before a member is watched retry whose watch has ended and that is a member still.
+// watchRetryDelay is the pause before a member is watched again, if its watch has ended and it is still a member.
 const watchRetryDelay = time.Second
 
-// start keeps the watch until end.
+// start starts the watches, which run until stop.
 func (r *ring) start(ctx context.Context, a *grpcAgent) {
 	ctx, r.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	r.wait.Go(func() { a.watchSuccessor(ctx) })
 	r.wait.Go(func() { a.closeFormerConnections(ctx) })
 }
 
-// end says goodbye, where there is a connection yet.
+// stop ends the watches with a goodbye and waits for their goroutines.
 func (r *ring) stop() {
 	if r.cancel != nil {
 		r.cancel()
@@ -37,17 +38,17 @@ func (r *ring) stop() {
 	r.wait.Wait()
 }
 
-// watchSuccessor watches whoever is next, until ctx ends or this is no member any more.
+// watchSuccessor watches the next member until ctx ends or this worker is no longer a member.
 func (a *grpcAgent) watchSuccessor(ctx context.Context) {
 	for {
 		view := a.dynamic.View()
-		var retry <-chan time.Time // nil where there is nobody to watch
+		var retry <-chan time.Time // nil if there is no other member
 		if next, ok := membership.Successor(view.Members, a.static.Incarnation); ok {
 			a.watchMember(ctx, next)
 			retry = time.After(watchRetryDelay)
 		}
 		select {
-		case <-view.Changed: // which is why the watch has ended, or what follows from its end
+		case <-view.Changed: // the cause of the end of the watch, or its effect
 		case <-retry:
 		case <-a.dynamic.Done():
 			return
@@ -57,7 +58,7 @@ func (a *grpcAgent) watchSuccessor(ctx context.Context) {
 	}
 }
 
-// watch watches one member until it is not the next any more, or the watch ends.
+// watchMember watches one member until it is no longer the successor, or the watch ends.
 func (a *grpcAgent) watchMember(ctx context.Context, next membership.Record) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -74,7 +75,7 @@ func (a *grpcAgent) watchMember(ctx context.Context, next membership.Record) {
 	changes.Wait()
 }
 
-// stays returns when next is the next member no more.
+// awaitNewSuccessor returns when next is no longer the successor of this worker.
 func (a *grpcAgent) awaitNewSuccessor(ctx context.Context, next membership.Record) {
 	for {
 		view := a.dynamic.View()
@@ -92,7 +93,7 @@ func (a *grpcAgent) awaitNewSuccessor(ctx context.Context, next membership.Recor
 	}
 }
 
-// closeFormerConnections lets go of the connections to those that are no members any more.
+// closeFormerConnections closes the connections to former members.
 func (a *grpcAgent) closeFormerConnections(ctx context.Context) {
 	for {
 		view := a.dynamic.View()
@@ -111,12 +112,12 @@ func (a *grpcAgent) closeFormerConnections(ctx context.Context) {
 	}
 }
 
-// encodeWatchHello is what a watch begins with: who is meant, and who watches.
+// encodeWatchHello returns the first message of a watch: the incarnations of the watched member and of the watcher.
 func encodeWatchHello(to, from membership.Record) []byte {
 	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, to.Incarnation), from.Incarnation)
 }
 
-// watched is told of each watch that another member holds to this one. A watch that ends without a goodbye makes its holder suspect.
+// acceptWatch accepts the watch of another member. If the watch ends without a goodbye, the watcher becomes suspect.
 func (a *grpcAgent) acceptWatch(hello []byte) (func(error), error) {
 	if len(hello) != 16 || a.dynamic == nil {
 		return nil, errMalformed

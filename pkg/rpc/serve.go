@@ -8,7 +8,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rpc/membership"
 )
 
-// answer is the agent's [transport.Handler].
+// answer is the [transport.Handler] of the agent.
 func (a *grpcAgent) answer(ctx context.Context, message []byte) [][]byte {
 	return encodeAnswer(a.serve(ctx, message))
 }
@@ -26,13 +26,13 @@ func (a *grpcAgent) serve(ctx context.Context, message []byte) ([]byte, error) {
 		return nil, &TooLargeError{What: directionRequest, Size: int64(len(r.payload)), Limit: int64(a.limit)}
 	}
 	if err := a.work.Begin(ctx); err != nil {
-		return nil, ErrShutdown // or the caller is not there any more, and nobody will know
+		return nil, ErrShutdown // or the caller is gone, and nobody reads the answer
 	}
 	defer a.work.End()
 	return a.run(ctx, r.from, r.function, r.payload)
 }
 
-// run has the handler answer a call that is counted as work.
+// run passes a call to the handler. The caller has counted it as work.
 func (a *grpcAgent) run(ctx context.Context, from WorkerInfo, function string, payload []byte) ([]byte, error) {
 	answer, err := a.handle(ctx, from, function, payload)
 	if err == nil && len(answer) > a.limit {
@@ -41,10 +41,8 @@ func (a *grpcAgent) run(ctx context.Context, from WorkerInfo, function string, p
 	return answer, err
 }
 
-// A call of no function is the members' own: it is answered when the view of who is called has the version in its payload. In a static group
-// it says no more than that calls arrive.
-
-// reachRequest is the payload of such a call.
+// reachRequest returns the payload of a call without a function name, which members use among themselves. The called
+// member answers when its view has reached the version. In a static group the call only checks that calls arrive.
 func reachRequest(version int64) []byte { return binary.BigEndian.AppendUint64(nil, uint64(version)) }
 
 func (a *grpcAgent) reach(ctx context.Context, payload []byte) error {

@@ -8,12 +8,12 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rpc/membership"
 )
 
-// roll is what follows from the members that a worker knows of. It never changes.
+// snapshot is what follows from one version of the members. It is immutable.
 type snapshot struct {
 	view    View
 	members map[string]membership.Record // by name
-	devices []device.Device              // this worker's
-	reverse map[string]device.Map        // by the worker whose map it reverses
+	devices []device.Device              // of this worker
+	reverse map[string]device.Map        // by the name of the worker whose map it reverses
 }
 
 func newSnapshot(self membership.Record, version int64, members []membership.Record, changed <-chan struct{}) *snapshot {
@@ -30,7 +30,7 @@ func newSnapshot(self membership.Record, version int64, members []membership.Rec
 	return r
 }
 
-// outdated tells that there is a newer one.
+// outdated reports whether there is a newer version.
 func (r *snapshot) outdated() bool {
 	select {
 	case <-r.view.Changed:
@@ -40,10 +40,10 @@ func (r *snapshot) outdated() bool {
 	}
 }
 
-// maxShown is how many names an error has at most.
+// maxShown is the maximum number of names in an error.
 const maxShown = 8
 
-// unknown is the error for a name that no member has.
+// unknownWorker returns the error for a name that no member has.
 func (r *snapshot) unknownWorker() error {
 	shown := make([]string, 0, maxShown)
 	for _, w := range r.view.Workers[:min(len(r.view.Workers), maxShown)] {

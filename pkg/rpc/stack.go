@@ -8,8 +8,9 @@ import (
 	"strings"
 )
 
-// WithStack adds the stack of its caller to an error, for a function to return: the caller's [RemoteError] has it. An error
-// that has a stack already, and nil, are returned as they are. It costs about a microsecond.
+// WithStack adds the stack of its caller to an error. If a function returns the result, the [RemoteError] of its caller
+// shows the stack. WithStack returns nil, and an error that already has a stack, unchanged. It costs about a
+// microsecond.
 func WithStack(err error) error {
 	if has := (*stackError)(nil); err == nil || errors.As(err, &has) {
 		return err
@@ -18,7 +19,7 @@ func WithStack(err error) error {
 	return &stackError{err: err, frames: frames[:runtime.Callers(2, frames)]} // 2: not Callers, not WithStack
 }
 
-// stackError is an error and where WithStack got it.
+// stackError is an error with the stack of WithStack.
 type stackError struct {
 	err    error
 	frames []uintptr
@@ -29,21 +30,22 @@ func (e *stackError) Unwrap() error { return e.err }
 
 const (
 	maxFrames = 64
-	// dispatchFrame begins the name of whatever calls a function by its table: what stands below it concerns nobody but this package.
+	// dispatchFrame is the prefix of the frame that calls a registered function. The frames below it belong to this
+	// package.
 	dispatchFrame = "github.com/elasticrun/elasticrun/pkg/rpc.Func["
 )
 
-// framesText prints a stack from the innermost frame down to the function that another worker has called.
+// framesText formats a stack from the innermost frame to the called function.
 func framesText(stack []uintptr) string { return printFrames(framesOf(stack)) }
 
-// panicStack is the stack of the panic that a deferred function has recovered, from where it was raised.
+// panicStack returns the stack of the panic that a deferred function has recovered, from where it was raised.
 func panicStack() string {
 	stack := make([]uintptr, 2*maxFrames)
 	frames := framesOf(stack[:runtime.Callers(1, stack)])
 	raised := slices.IndexFunc(frames, func(f runtime.Frame) bool { return f.Function == "runtime.gopanic" })
 	frames = frames[raised+1:]
 	for len(frames) > 0 && strings.HasPrefix(frames[0].Function, "runtime.") {
-		frames = frames[1:] // what raises the runtime's own panics
+		frames = frames[1:] // frames that raise a panic of the runtime
 	}
 	return printFrames(frames)
 }

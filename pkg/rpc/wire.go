@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-// What travels between two workers. All numbers are big-endian; a text is a uint32 length and as many bytes.
+// The messages between two workers. All numbers are big-endian. A text is a uint32 length and that many bytes.
 //
 //	request                                        answer
 //	+---------------------------+                  +---------------------------+
@@ -23,12 +23,12 @@ import (
 //	1 error            panicked uint8, type text, message text, stack text
 //	2 no function      number of names left out uint32, the known names              texts to the end
 //	3 too large        direction uint8, size int64, limit int64
-//	4 not encodable    direction uint8, sent type text, wanted type text, what is wrong text
-//	5 other worker     nothing: the target incarnation is not that of the process that got the request
+//	4 not encodable    direction uint8, sent type text, wanted type text, error text
+//	5 replaced         nothing: the target incarnation is not that of the process that received the request
 //	6 shut down        nothing
-//	7 other version    nothing: the first byte has the version of who answers
+//	7 other version    nothing: the first byte is the version of the called worker
 //
-// The payload is neither copied by who encodes it nor by who decodes it.
+// Neither encoding nor decoding copies the payload.
 const wireVersion = 1
 
 // answerHeader is the number of bytes before the payload of an answer.
@@ -47,18 +47,18 @@ const (
 	statusVersion
 )
 
-// errMalformed is an envelope that does not keep to the format. That is no matter of versions, which are told apart before.
+// errMalformed means that an envelope violates the format. The version was already checked.
 var errMalformed = fmt.Errorf("%w: malformed envelope", ErrEncoding)
 
-// request is a call as it travels.
+// request is a call on the wire.
 type request struct {
-	target   uint64 // incarnation of the worker that is meant
+	target   uint64 // incarnation of the called worker
 	from     WorkerInfo
 	function string
 	payload  []byte
 }
 
-// encode returns the parts of the envelope; the last is the payload itself.
+// encode returns the parts of the message. The last part is the payload itself.
 func (r request) encode() [][]byte {
 	header := make([]byte, 0, 1+8+8+4+len(r.from.Name)+4+len(r.function))
 	header = append(header, wireVersion)
@@ -69,8 +69,8 @@ func (r request) encode() [][]byte {
 	return [][]byte{header, r.payload}
 }
 
-// decodeRequest is the opposite. The payload is part of message. An error is an [ErrVersion] or an [ErrEncoding], for
-// [encodeAnswer] to answer.
+// decodeRequest decodes a message of request.encode. The payload is a part of message. An error wraps [ErrVersion] or
+// [ErrEncoding], and [encodeAnswer] can encode it.
 func decodeRequest(message []byte) (request, error) {
 	rd := reader{rest: message}
 	rd.version()
@@ -83,7 +83,7 @@ func decodeRequest(message []byte) (request, error) {
 	return r, nil
 }
 
-// encodeAnswer returns the parts of the envelope of what a [Handler], or the agent around it, has brought.
+// encodeAnswer returns the parts of the message for the result of a [Handler] or of the agent.
 func encodeAnswer(payload []byte, err error) [][]byte {
 	if err == nil {
 		return [][]byte{{wireVersion, byte(statusOK)}, payload}
@@ -121,8 +121,8 @@ func encodeAnswer(payload []byte, err error) [][]byte {
 	return [][]byte{b}
 }
 
-// encodeRefusal answers with an error that has no more to say than its kind. What is none of them, as no Handler returns, goes
-// as an error of the function.
+// encodeRefusal encodes an error that has a status without a body. Any other error, which no Handler returns, is
+// encoded as an error of the function.
 func encodeRefusal(err error) [][]byte {
 	for kind, sentinel := range refusals {
 		if errors.Is(err, sentinel) {
@@ -135,13 +135,13 @@ func encodeRefusal(err error) [][]byte {
 	return encodeAnswer(nil, &RemoteError{Type: fmt.Sprintf("%T", err), Message: cut(err.Error())})
 }
 
-// refusals are the statuses without a body.
+// refusals are the errors of the statuses without a body.
 var refusals = map[status]error{
 	statusReplaced: ErrReplaced, statusShutdown: ErrShutdown, statusVersion: ErrVersion,
 }
 
-// decodeAnswer is the opposite of encodeAnswer. The payload is part of message. A RemoteError does not say yet where it is
-// from, since who called knows that.
+// decodeAnswer decodes a message of encodeAnswer. The payload is a part of message. The caller fills in the worker and
+// the function of a RemoteError.
 func decodeAnswer(message []byte) ([]byte, error) {
 	rd := reader{rest: message}
 	rd.version()
@@ -151,7 +151,7 @@ func decodeAnswer(message []byte) ([]byte, error) {
 	}
 	err := rd.failure(kind)
 	if rd.err == nil && len(rd.rest) > 0 {
-		rd.err = fmt.Errorf("%w: %d bytes behind its end", errMalformed, len(rd.rest))
+		rd.err = fmt.Errorf("%w: %d bytes after the end", errMalformed, len(rd.rest))
 	}
 	if rd.err != nil {
 		return nil, fmt.Errorf("answer: %w", rd.err)
@@ -159,7 +159,7 @@ func decodeAnswer(message []byte) ([]byte, error) {
 	return nil, err
 }
 
-// failure reads the body of an answer that is none.
+// failure decodes the body of an answer that is an error.
 func (r *reader) failure(kind status) error {
 	switch kind {
 	case statusError:
@@ -181,7 +181,7 @@ func (r *reader) failure(kind status) error {
 	return refusals[kind]
 }
 
-// reader takes an envelope to pieces. After the first failure it returns zero values.
+// reader decodes an envelope. After the first error it returns zero values.
 type reader struct {
 	rest []byte
 	err  error
@@ -197,7 +197,7 @@ func (r *reader) fail(format string, args ...any) {
 // take returns the next n bytes, or nil if there are fewer.
 func (r *reader) take(n uint64) []byte {
 	if uint64(len(r.rest)) < n {
-		r.fail("it ends early")
+		r.fail("it is truncated")
 		return nil
 	}
 	taken := r.rest[:n]
@@ -205,10 +205,10 @@ func (r *reader) take(n uint64) []byte {
 	return taken
 }
 
-// version reads the version, without which nothing else can be understood.
+// version checks the version, without which nothing else can be decoded.
 func (r *reader) version() {
 	if got := r.uint8(); r.err == nil && got != wireVersion {
-		r.rest, r.err = nil, fmt.Errorf("%w: the worker has version %d, and this one version %d", ErrVersion, got, wireVersion)
+		r.rest, r.err = nil, fmt.Errorf("%w: the peer has version %d, this worker has version %d", ErrVersion, got, wireVersion)
 	}
 }
 

@@ -103,12 +103,12 @@ func TestWireVersions(t *testing.T) {
 	message := join(wireRequests[1].encode())
 	message[0] = 9
 	_, err := decodeRequest(message)
-	if !errors.Is(err, ErrVersion) || err.Error() != "request: another version of the protocol: the worker has version 9, and this one version 1" {
+	if !errors.Is(err, ErrVersion) || err.Error() != "request: protocol version differs: the peer has version 9, this worker has version 1" {
 		t.Errorf("a request: %v", err)
 	}
 	answer := join(encodeAnswer(nil, err))
 	answer[0] = 9 // as the other version answers
-	if _, err := decodeAnswer(answer); !errors.Is(err, ErrVersion) || !strings.Contains(err.Error(), "the worker has version 9") {
+	if _, err := decodeAnswer(answer); !errors.Is(err, ErrVersion) || !strings.Contains(err.Error(), "the peer has version 9") {
 		t.Errorf("an answer: %v", err)
 	}
 }

@@ -7,41 +7,41 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rpc/device"
 )
 
-// WorkerInfo names a member of a group.
+// WorkerInfo identifies a member of a group.
 type WorkerInfo struct {
 	// Name is unique in the group.
 	Name string
-	// ID is the rank in a static group. In a dynamic one it is the number under which the worker joined; none is given twice.
+	// ID is the rank in a static group. In a dynamic group it counts joins; no ID is used twice.
 	ID int
 }
 
 // String returns "worker1 (id 1)".
 func (w WorkerInfo) String() string { return fmt.Sprintf("%s (id %d)", w.Name, w.ID) }
 
-// View is who was in a group at some time. What it holds is not to be changed.
+// View is the members of a group at one time. The caller must not change it.
 type View struct {
 	// Version counts the changes of the group.
 	Version int64
-	// Workers are the members, by their ids.
+	// Workers are the members, sorted by ID.
 	Workers []WorkerInfo
-	// Changed is closed when there is a newer view. It is nil in a static group, whose members never change.
+	// Changed is closed when there is a newer view. It is nil in a static group, which never changes.
 	Changed <-chan struct{}
 }
 
-// Agent is a worker's part in a group, made by a backend. Its methods may be called concurrently.
+// Agent is the membership of a worker in a group, as a backend implements it. Its methods are safe for concurrent use.
 type Agent interface {
-	// Self is this worker.
+	// Self returns this worker.
 	Self() WorkerInfo
-	// View returns the members as this worker knows them now.
+	// View returns the members that this worker currently knows.
 	View() View
-	// Devices returns the devices of this worker, its device maps by their targets' names, and what goes back to whom: by
-	// worker, which of this one's devices answers to which of theirs. What it returns is not to be changed.
+	// Devices returns the devices of this worker, its device maps by target worker, and the reverse of the maps that
+	// other workers have for this worker, by worker. The caller must not change the results.
 	Devices() (own []device.Device, maps, reverse map[string]device.Map)
-	// Invoke has the worker of that name run a function on the payload and returns its answer.
+	// Invoke runs a function on the worker named to and returns its answer.
 	Invoke(ctx context.Context, to, function string, payload []byte) ([]byte, error)
-	// Shutdown ends this worker's part. A graceful one waits, as long as ctx lasts, until no member of a static
-	// group has calls outstanding, or until this one of a dynamic group has none.
+	// Shutdown ends the membership. If graceful, it waits until ctx ends or no calls are outstanding: of any member of
+	// a static group, or of this member of a dynamic group.
 	Shutdown(ctx context.Context, graceful bool) error
-	// Done is closed when this worker is no member any more.
+	// Done returns a channel that is closed when this worker is no longer a member.
 	Done() <-chan struct{}
 }

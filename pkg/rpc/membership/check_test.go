@@ -26,12 +26,12 @@ func TestCheckName(t *testing.T) {
 
 func TestAgree(t *testing.T) {
 	store, ctx := kvstore.NewHashStore(), t.Context()
-	dynamic := func(name string, spoil func(*Record)) Record {
+	dynamic := func(name string, modify func(*Record)) Record {
 		r := Record{Version: Version, Name: name}
-		spoil(&r)
+		modify(&r)
 		return r
 	}
-	for range 2 { // a member may ask twice
+	for range 2 { // a member may call Agree twice
 		if err := Agree(ctx, store, dynamic("a", func(*Record) {})); err != nil {
 			t.Fatal(err)
 		}
@@ -70,7 +70,7 @@ func TestErrorTexts(t *testing.T) {
 	}
 }
 
-// What one member writes all others read alike, and what nobody can have written is an error and no more.
+// A record that one member writes means the same to all readers. Any other input is an error and does not panic.
 func FuzzRecord(f *testing.F) {
 	r := member(1, 3)
 	r.DeviceMaps, r.Devices = map[string]device.Map{"w0": {device.CUDA(0): device.CPU()}}, []device.Device{device.CUDA(1)}

@@ -8,7 +8,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/kvstore"
 )
 
-// What the CompareSet has decided stands, and the wake-up is tried again.
+// The result of the CompareSet stands although the wake fails, and the wake is retried.
 func TestCreateWakesAgain(t *testing.T) {
 	for _, failures := range []int{0, 1, 3, wakeTries} {
 		synctest.Test(t, func(t *testing.T) {
@@ -31,8 +31,8 @@ func TestCreateWakesAgain(t *testing.T) {
 	}
 }
 
-// An entry that stands is no failure because nobody could be woken.
-func TestLogCommitStands(t *testing.T) {
+// A committed entry is no failure although nobody could be woken.
+func TestLogCommitWithoutWake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &hooked{Store: kvstore.NewHashStore(), around: func(_ context.Context, op, _ string, carryOut func() error) error {
 			if op == "set" {
@@ -47,17 +47,18 @@ func TestLogCommitStands(t *testing.T) {
 	})
 }
 
-// A writer that stands still after its CompareSet, be it first or second, for so long that the entry is deleted, brings it back for good in neither case.
-func TestLogStandsStillCommitting(t *testing.T) {
+// A writer is paused after its CompareSet until its entry is deleted. Whether the writer came first or second, the
+// entry does not stay in the store.
+func TestLogWriterPausedInCommit(t *testing.T) {
 	for _, second := range []bool{false, true} {
 		inner := kvstore.NewHashStore()
-		comeFirst := func() { appendJoins(t, changeLog{inner}, 1, 1) }
+		commitFirst := func() { appendJoins(t, changeLog{inner}, 1, 1) }
 		overtake := func() { pad(t, changeLog{inner}, snapshot{}, 2*keptEntries) }
 		entry := ""
 		store := &hooked{Store: inner, around: func(_ context.Context, op, key string, carryOut func() error) error {
 			mine := op == "compare" && key == entryKey(1) && entry == ""
 			if mine && second {
-				comeFirst()
+				commitFirst()
 			}
 			err := carryOut()
 			if mine {
@@ -79,7 +80,7 @@ func TestLogStandsStillCommitting(t *testing.T) {
 	}
 }
 
-// A claim that stands, and whose answer was lost, wakes those who wait for it.
+// A claim whose reply was lost still wakes the members that wait for it.
 func TestClaimWakes(t *testing.T) {
 	self, woken := member(1, 2), false
 	store := &hooked{Store: kvstore.NewHashStore(), around: func(_ context.Context, op, key string, carryOut func() error) error {

@@ -14,53 +14,54 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/kvstore"
 )
 
-// world is a group whose members call each other while it drains.
-type world struct {
-	t        *testing.T
-	works    []*Work
-	mu       sync.Mutex // of rng
-	rng      *rand.Rand
-	running  atomic.Int64 // functions and calls under way
-	done     atomic.Bool  // the group has been told that there are none
-	refused  atomic.Int64
-	timedOut atomic.Int64 // functions that began when their callers had given up
-	wg       sync.WaitGroup
+// simulation is a group whose members call each other while it drains.
+type simulation struct {
+	t          *testing.T
+	works      []*Work
+	mu         sync.Mutex // guards rng
+	rng        *rand.Rand
+	running    atomic.Int64 // functions and calls under way
+	done       atomic.Bool  // the group has been notified that nothing is under way
+	refused    atomic.Int64
+	lateStarts atomic.Int64 // functions that began after their callers had given up
+	wg         sync.WaitGroup
 }
 
-func (w *world) intn(n int) int {
+func (w *simulation) intn(n int) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.rng.IntN(n)
 }
 
-func (w *world) pause(most time.Duration) { <-time.After(time.Duration(w.intn(int(most)))) }
+func (w *simulation) pause(most time.Duration) { <-time.After(time.Duration(w.intn(int(most)))) }
 
-// work runs one piece of work that has begun.
-func (w *world) work(do func()) {
+// work runs one piece of work whose Begin has returned.
+func (w *simulation) work(do func()) {
 	w.running.Add(1)
 	if w.done.Load() {
-		w.t.Error("work begins when all was told to be done")
+		w.t.Error("work begins after the group was notified that nothing is outstanding")
 	}
 	do()
 	w.running.Add(-1)
 }
 
-// call calls a function of to, which may call others. The call ends after a time, whether the function has or not.
-func (w *world) call(ctx context.Context, to, depth int) {
+// call calls a function of to, which may call others. The call ends after a timeout, even if the function has not
+// returned.
+func (w *simulation) call(ctx context.Context, to, depth int) {
 	ctx, cancel := context.WithTimeout(ctx, time.Duration(1+w.intn(int(20*time.Millisecond))))
 	defer cancel()
 	answered := make(chan struct{})
 	w.wg.Go(func() {
 		defer close(answered)
-		w.pause(25 * time.Millisecond) // on its way: it may come after the end of its call
-		// A receiver need not know that the caller has given up.
+		w.pause(25 * time.Millisecond) // network delay: the request may arrive after the end of its call
+		// A receiver does not always learn that the caller has given up.
 		if err := w.works[to].Begin(context.WithoutCancel(ctx)); err != nil {
 			w.refused.Add(1)
 			return
 		}
 		defer w.works[to].End()
 		if ctx.Err() != nil {
-			w.timedOut.Add(1)
+			w.lateStarts.Add(1)
 		}
 		w.work(func() { w.function(context.WithoutCancel(ctx), to, depth) })
 	})
@@ -70,7 +71,7 @@ func (w *world) call(ctx context.Context, to, depth int) {
 	}
 }
 
-func (w *world) function(ctx context.Context, self, depth int) {
+func (w *simulation) function(ctx context.Context, self, depth int) {
 	w.pause(10 * time.Millisecond)
 	for range w.intn(3) {
 		if depth == 0 {
@@ -85,8 +86,8 @@ func (w *world) function(ctx context.Context, self, depth int) {
 	}
 }
 
-// run lets all members work and drain, each with its store.
-func (w *world) run(ctx context.Context, stores func(rank int) kvstore.Store) []error {
+// run lets all members work and drain. Each uses its own store.
+func (w *simulation) run(ctx context.Context, stores func(rank int) kvstore.Store) []error {
 	n := len(w.works)
 	errs := make([]error, n)
 	for rank := range n {
@@ -109,15 +110,15 @@ func (w *world) run(ctx context.Context, stores func(rank int) kvstore.Store) []
 	return errs
 }
 
-// watched is a store with a delay before and after each operation, which sees when the group is told that all is done. It
-// is one member's.
-func (w *world) watched(store kvstore.Store) kvstore.Store {
+// watched wraps one member's store. It delays each operation before and after, and checks the state when the group is
+// notified.
+func (w *simulation) watched(store kvstore.Store) kvstore.Store {
 	return &hooked{Store: store, around: func(ctx context.Context, op, key string, carryOut func() error) error {
 		w.pause(5 * time.Millisecond)
 		if op == "set" && key == doneKey {
 			w.done.Store(true)
 			if n := w.running.Load(); n != 0 {
-				w.t.Errorf("the group is told that all is done while %d functions and calls are under way", n)
+				w.t.Errorf("the group is notified while %d functions and calls are under way", n)
 			}
 		}
 		err := carryOut()
@@ -126,12 +127,12 @@ func (w *world) watched(store kvstore.Store) kvstore.Store {
 	}}
 }
 
-// The group is never told that all is done while something runs or can still begin, and in the end it is told.
+// The group is never notified while work runs or can still begin, and in the end it is notified.
 func TestDrainSimulated(t *testing.T) {
-	var refused, timedOut, again int64
+	var refused, lateStarts, again int64
 	for seed := range uint64(400) {
 		synctest.Test(t, func(t *testing.T) {
-			w := &world{t: t, rng: rand.New(rand.NewPCG(seed, 0))}
+			w := &simulation{t: t, rng: rand.New(rand.NewPCG(seed, 0))}
 			for range 1 + w.intn(6) {
 				w.works = append(w.works, NewWork())
 			}
@@ -153,24 +154,26 @@ func TestDrainSimulated(t *testing.T) {
 			if !w.done.Load() || w.running.Load() != 0 {
 				t.Errorf("seed %d: done %v, %d under way", seed, w.done.Load(), w.running.Load())
 			}
-			refused, timedOut, again = refused+w.refused.Load(), timedOut+w.timedOut.Load(), again+downs.Load()
+			refused, lateStarts, again = refused+w.refused.Load(), lateStarts+w.lateStarts.Load(), again+downs.Load()
 		})
 		if t.Failed() {
 			t.Fatalf("seed %d", seed)
 		}
 	}
-	t.Logf("%d functions refused, %d begun after their caller had given up, %d times idle no more", refused, timedOut, again)
-	if refused == 0 || timedOut == 0 || again == 0 {
-		t.Error("the simulation does not reach what it is for")
+	t.Logf("%d functions refused, %d begun after their caller had given up, %d times no longer idle",
+		refused, lateStarts, again)
+	if refused == 0 || lateStarts == 0 || again == 0 {
+		t.Error("the simulation does not cover all cases")
 	}
 }
 
-// The same with one operation of one member that fails: done is told never too early, and a drain that fails says why.
+// The same, but one operation of one member fails. The group is never notified too early, and a failed drain names the
+// reason.
 func TestDrainSimulatedWithFaults(t *testing.T) {
 	ends := map[string]int{}
 	for seed := range uint64(600) {
 		synctest.Test(t, func(t *testing.T) {
-			w := &world{t: t, rng: rand.New(rand.NewPCG(seed, 1))}
+			w := &simulation{t: t, rng: rand.New(rand.NewPCG(seed, 1))}
 			for range 2 + w.intn(4) {
 				w.works = append(w.works, NewWork())
 			}
@@ -189,14 +192,14 @@ func TestDrainSimulatedWithFaults(t *testing.T) {
 				case err == nil:
 					ends["success"]++
 					if w.running.Load() != 0 {
-						t.Errorf("seed %d: rank %d has succeeded", seed, i)
+						t.Errorf("seed %d: rank %d has succeeded while work is under way", seed, i)
 					}
 				case i == rank:
 					ends["its own"]++
 				case errors.As(err, &missing):
 					ends["missing"]++
 					if !slices.Equal(missing.Ranks, []int{rank}) {
-						t.Errorf("seed %d: rank %d: %v, but it is %d", seed, i, err, rank)
+						t.Errorf("seed %d: rank %d: %v, want rank %d", seed, i, err, rank)
 					}
 				default:
 					t.Errorf("seed %d: rank %d: %v", seed, i, err)
@@ -209,6 +212,6 @@ func TestDrainSimulatedWithFaults(t *testing.T) {
 	}
 	t.Log(ends)
 	if len(ends) < 3 {
-		t.Error("the simulation does not reach what it is for")
+		t.Error("the simulation does not cover all cases")
 	}
 }

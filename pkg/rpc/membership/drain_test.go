@@ -47,7 +47,7 @@ func TestWorkWait(t *testing.T) {
 	})
 }
 
-// A worker that leaves waits for its own calls first, while functions run here, which those may wait for.
+// A worker that leaves waits for its own calls first. Functions still run here, because those calls may depend on them.
 func TestWorkWaitRoots(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := NewWork()
@@ -56,9 +56,9 @@ func TestWorkWaitRoots(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		impatient, cancel := context.WithTimeout(t.Context(), time.Second)
+		short, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := w.WaitRoots(impatient); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "2 calls") {
+		if err := w.WaitRoots(short); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "2 calls") {
 			t.Errorf("WaitRoots = %v", err)
 		}
 		if err := w.BeginRoot(); !errors.Is(err, ErrShutdown) {
@@ -128,7 +128,7 @@ func TestWorkWaitIsBounded(t *testing.T) {
 	})
 }
 
-// A member that is busy with the store holds work back no longer than the work's own context.
+// A slow store delays work no longer than the work's own context.
 func TestWorkBeginIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := &hooked{Store: kvstore.NewHashStore(), around: func(ctx context.Context, op, _ string, carryOut func() error) error {
@@ -140,9 +140,9 @@ func TestWorkBeginIsBounded(t *testing.T) {
 		w, ended := NewWork(), make(chan error, 1)
 		go func() { ended <- w.Drain(t.Context(), slow, member(0, 2)) }()
 		synctest.Wait()
-		impatient, cancel := context.WithTimeout(t.Context(), time.Second)
+		short, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := w.Begin(impatient); !errors.Is(err, context.DeadlineExceeded) {
+		if err := w.Begin(short); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("Begin = %v", err)
 		}
 		if err := w.Begin(t.Context()); err != nil {
@@ -181,8 +181,8 @@ func TestWorkClose(t *testing.T) {
 	})
 }
 
-// Work that comes to an idle member is let in once the group knows, and holds up the end of all.
-func TestDrainLetsWorkIn(t *testing.T) {
+// Work for an idle member is admitted once the group knows, and delays the end of the group.
+func TestDrainAdmitsWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, works := kvstore.NewHashStore(), []*Work{NewWork(), NewWork()}
 		if err := works[1].BeginRoot(); err != nil {
@@ -193,15 +193,15 @@ func TestDrainLetsWorkIn(t *testing.T) {
 			go func() { ended <- w.Drain(t.Context(), store, member(rank, 2)) }()
 		}
 		synctest.Wait()
-		if err := works[0].Begin(t.Context()); err != nil { // 1 calls 0, which is idle
+		if err := works[0].Begin(t.Context()); err != nil { // member 1 calls member 0, which is idle
 			t.Fatal(err)
 		}
-		works[1].EndRoot() // and no longer waits for the answer
+		works[1].EndRoot() // member 1 gives up the call
 		synctest.Wait()
 		if len(ended) != 0 {
 			t.Fatal("a drain has ended with a function that runs")
 		}
-		if err := works[1].Begin(t.Context()); err != nil { // which calls back
+		if err := works[1].Begin(t.Context()); err != nil { // the function calls back
 			t.Fatal(err)
 		}
 		works[1].End()
@@ -222,7 +222,7 @@ func TestDrainLetsWorkIn(t *testing.T) {
 	})
 }
 
-// Two requests whose callers have gone come late, to two members, in the moment when all are idle. Each on its own must be refused.
+// Two late requests without callers reach two members when all are idle. Each must be refused.
 func TestDrainRefusesTwoLateRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, hold := kvstore.NewHashStore(), make(chan struct{})
@@ -254,11 +254,11 @@ func TestDrainRefusesTwoLateRequests(t *testing.T) {
 
 func TestDrainMissing(t *testing.T) {
 	tests := map[string]struct {
-		comes bool // rank 1, with work that does not end
+		comes bool // rank 1 comes, but its work does not end
 		want  *MissingError
 	}{
-		"who has not come":   {false, &MissingError{Step: StepDrain, Ranks: []int{1}}},
-		"whose work goes on": {true, &MissingError{Step: StepIdle, Ranks: []int{1}, Names: []string{"w1"}}},
+		"rank has not come":     {false, &MissingError{Step: StepDrain, Ranks: []int{1}}},
+		"work has not finished": {true, &MissingError{Step: StepIdle, Ranks: []int{1}, Names: []string{"w1"}}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -292,20 +292,20 @@ func TestDrainMissing(t *testing.T) {
 	}
 }
 
-// Where the member that has seen that all are idle dies before it can say so, the others find out at the end of their time.
-func TestDrainFinderDies(t *testing.T) {
+// If the member that sees the full count dies before it can notify the others, they find out when their time is over.
+func TestDrainNotifierDies(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		store := kvstore.NewHashStore()
-		dumb := &hooked{Store: store, around: func(_ context.Context, op, key string, carryOut func() error) error {
+		failing := &hooked{Store: store, around: func(_ context.Context, op, key string, carryOut func() error) error {
 			if op == "set" && key == doneKey {
 				return kvstore.ErrConnection
 			}
 			return carryOut()
 		}}
 		var wg sync.WaitGroup
-		for rank, store := range []kvstore.Store{store, store, dumb} {
+		for rank, store := range []kvstore.Store{store, store, failing} {
 			wg.Go(func() {
 				if err := NewWork().Drain(ctx, store, member(rank, 3)); err != nil {
 					t.Errorf("rank %d: %v", rank, err)

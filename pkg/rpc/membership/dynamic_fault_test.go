@@ -11,19 +11,19 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/kvstore"
 )
 
-// TestDynamicDiesJoining: a joiner that dies at any of its operations, done or not, is no member in the end, and others go on.
+// A member dies at each operation of its join, carried out or not. It is no member in the end, and the others continue.
 func TestDynamicDiesJoining(t *testing.T) {
 	for _, done := range []bool{false, true} {
 		for n := 1; ; n++ {
 			finished := false
 			synctest.Test(t, func(t *testing.T) {
-				g := newGroup(t, memory())
+				g := newGroup(t, memoryStore())
 				g.join("a")
 				g.join("b")
-				finished = dies(g, g.newHost("c"), n, done, (*Dynamic).Join)
+				finished = killDuring(g, g.newHost("c"), n, done, (*Dynamic).Join)
 				g.join("c")
 				g.join("d")
-				g.converge(fmt.Sprintf("the death at operation %d", n))
+				g.waitViews(fmt.Sprintf("the death at operation %d", n))
 			})
 			if finished {
 				break
@@ -32,21 +32,21 @@ func TestDynamicDiesJoining(t *testing.T) {
 	}
 }
 
-// TestDynamicDiesLeaving is the same for one that leaves.
+// A member dies at each operation of its Leave, carried out or not.
 func TestDynamicDiesLeaving(t *testing.T) {
 	for _, done := range []bool{false, true} {
 		for n := 1; ; n++ {
 			finished := false
 			synctest.Test(t, func(t *testing.T) {
-				g := newGroup(t, memory())
+				g := newGroup(t, memoryStore())
 				g.join("a")
 				c := g.join("c")
 				g.join("b")
 				g.drop(c)
-				finished = dies(g, c, n, done, (*Dynamic).Leave)
+				finished = killDuring(g, c, n, done, (*Dynamic).Leave)
 				g.join("c")
 				g.join("d")
-				g.converge(fmt.Sprintf("the death at operation %d", n))
+				g.waitViews(fmt.Sprintf("the death at operation %d", n))
 			})
 			if finished {
 				break
@@ -55,12 +55,12 @@ func TestDynamicDiesLeaving(t *testing.T) {
 	}
 }
 
-// dies lets a process die in its n-th operation of do, and tells whether do has finished before.
-func dies(g *group, h *host, n int, done bool, do func(*Dynamic, context.Context) error) bool {
+// killDuring kills a process in its n-th operation of do. It reports whether do finished before that.
+func killDuring(g *group, h *host, n int, done bool, do func(*Dynamic, context.Context) error) bool {
 	ctx, cancel := context.WithCancel(g.t.Context())
 	defer cancel()
 	died := make(chan struct{})
-	h.store.set(func(count int) fate {
+	h.store.set(func(count int) outcome {
 		if count == n {
 			close(died)
 			g.net.change(func() { h.dead = true })
@@ -78,7 +78,7 @@ func dies(g *group, h *host, n int, done bool, do func(*Dynamic, context.Context
 	finished := false
 	select {
 	case <-died:
-		after(ctx, 10*time.Second) // Long enough for others to break its lock, which nobody does yet.
+		sleep(ctx, 10*time.Second) // Long enough for others to take over its lock, but nobody has tried yet.
 		cancel()
 		h.Close()
 		<-result
@@ -91,20 +91,20 @@ func dies(g *group, h *host, n int, done bool, do func(*Dynamic, context.Context
 		h.Close()
 	}
 	synctest.Wait()
-	g.noticed(h.self.Incarnation)
+	g.neighborsSuspect(h.self.Incarnation)
 	return finished
 }
 
-// TestDynamicFaultsJoining: whichever operation of a join fails, carried out or not, the join succeeds or nothing is left of it.
+// Each operation of a join fails, carried out or not. Either the join succeeds, or nothing is left of it.
 func TestDynamicFaultsJoining(t *testing.T) {
-	for _, how := range []fate{failed, unanswered} {
+	for _, how := range []outcome{failed, unanswered} {
 		for n, finished := 1, false; !finished; n++ {
 			synctest.Test(t, func(t *testing.T) {
-				g := newGroup(t, memory())
+				g := newGroup(t, memoryStore())
 				g.join("a")
 				g.join("b")
 				h := g.newHost("c")
-				h.store.set(func(count int) fate {
+				h.store.set(func(count int) outcome {
 					if count == n {
 						return how
 					}
@@ -118,43 +118,43 @@ func TestDynamicFaultsJoining(t *testing.T) {
 					t.Errorf("operation %d: %v", n, err)
 				}
 				synctest.Wait()
-				g.exact(fmt.Sprintf("a fault in operation %d", n))
+				g.checkViews(fmt.Sprintf("a fault in operation %d", n))
 				g.join("d")
-				g.exact("the next join")
+				g.checkViews("the next join")
 			})
 		}
 	}
 }
 
-// TestDynamicStoreDown: while nobody reaches the store the group stands still, and nobody is evicted; then it goes on.
+// While no member reaches the store, the group does not change and nobody is evicted. Then the group continues.
 func TestDynamicStoreDown(t *testing.T) {
-	for _, how := range []fate{failed, hung} {
+	for _, how := range []outcome{failed, hung} {
 		synctest.Test(t, func(t *testing.T) {
-			g := newGroup(t, memory())
+			g := newGroup(t, memoryStore())
 			for _, name := range []string{"a", "b", "c", "d"} {
 				g.join(name)
 			}
 			broken := g.live[2]
 			for _, h := range g.live {
-				h.store.set(func(int) fate { return how })
+				h.store.set(func(int) outcome { return how })
 			}
 			g.net.change(func() { g.net.cuts[[2]uint64{broken.Self().Incarnation, 0}] = true })
-			g.noticed(broken.Self().Incarnation)
+			g.neighborsSuspect(broken.Self().Incarnation)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			if err := g.live[3].Leave(ctx); err == nil {
 				t.Error("left without a store")
 			}
-			g.exact("the loss of the store")
+			g.checkViews("the loss of the store")
 			for _, h := range g.live {
 				h.store.set(nil)
 			}
-			after(t.Context(), time.Minute)
+			sleep(t.Context(), time.Minute)
 			g.net.change(func() { clear(g.net.cuts) })
-			g.exact("the store's return")
+			g.checkViews("the store's return")
 			g.leave(g.live[3])
 			g.join("e")
-			g.exact("a leave and a join")
+			g.checkViews("a leave and a join")
 		})
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/kvstore/tcpstore"
 )
 
-// serveStore runs a TCPStore server, and returns what makes clients of it.
+// serveStore runs a TCPStore server and returns a function that connects a client to it.
 func serveStore(t *testing.T) func() kvstore.Store {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -41,36 +41,36 @@ func serveStore(t *testing.T) func() kvstore.Store {
 
 func TestDynamicRandomOverTCP(t *testing.T) {
 	g := newGroup(t, serveStore(t))
-	g.opts, g.net.prompt = Options{}, true
+	g.opts, g.net.failFast = Options{}, true
 	run(g, 7, testenv.Repeat(t, 25, 1000))
 }
 
-// TestDynamicManyOverTCP has members join one after another.
+// Members join one after another.
 func TestDynamicManyOverTCP(t *testing.T) {
 	g := newGroup(t, serveStore(t))
 	g.opts = Options{}
-	var took []time.Duration
+	var durations []time.Duration
 	n := testenv.Repeat(t, 24, 64)
 	for i := range n {
-		began := time.Now()
+		start := time.Now()
 		g.join(fmt.Sprintf("w%d", i))
-		took = append(took, time.Since(began))
-		g.exact("a join")
+		durations = append(durations, time.Since(start))
+		g.checkViews("a join")
 	}
-	timedOut := took[n*3/4:]
-	slices.Sort(timedOut)
-	t.Logf("the last %d of %d joins: median %v, longest %v", len(timedOut), n, timedOut[len(timedOut)/2], timedOut[len(timedOut)-1])
+	lastQuarter := durations[n*3/4:]
+	slices.Sort(lastQuarter)
+	t.Logf("the last %d of %d joins: median %v, longest %v", len(lastQuarter), n, lastQuarter[len(lastQuarter)/2], lastQuarter[len(lastQuarter)-1])
 	for _, h := range slices.Clone(g.live[:n/2]) {
 		g.leave(h)
-		g.exact("a leave")
+		g.checkViews("a leave")
 	}
 }
 
-// TestDynamicManyAtOnceOverTCP has members join and leave all at the same time.
+// Members join and leave at the same time.
 func TestDynamicManyAtOnceOverTCP(t *testing.T) {
 	g := newGroup(t, serveStore(t))
 	g.opts = Options{}
-	began := time.Now()
+	start := time.Now()
 	const n = 32
 	hosts := make([]*host, n)
 	for i := range hosts {
@@ -85,10 +85,10 @@ func TestDynamicManyAtOnceOverTCP(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	t.Logf("%d joins at once: %v", n, time.Since(began))
+	t.Logf("%d joins at once: %v", n, time.Since(start))
 	slices.SortFunc(hosts, func(a, b *host) int { return a.Self().ID - b.Self().ID })
 	g.live = hosts
-	g.converge("the joins")
+	g.waitViews("the joins")
 	for _, h := range hosts[:n/2] {
 		go func() { done <- h.Leave(t.Context()) }()
 	}
@@ -98,5 +98,5 @@ func TestDynamicManyAtOnceOverTCP(t *testing.T) {
 		}
 	}
 	g.live = hosts[n/2:]
-	g.converge("the leaves")
+	g.waitViews("the leaves")
 }

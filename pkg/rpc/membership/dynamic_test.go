@@ -15,13 +15,13 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/kvstore"
 )
 
-// memory returns what makes stores that share one content.
-func memory() func() kvstore.Store {
+// memoryStore returns a function whose stores share their content.
+func memoryStore() func() kvstore.Store {
 	store := kvstore.NewHashStore()
 	return func() kvstore.Store { return store }
 }
 
-// run makes random joins, leaves, kills and cut links, and checks every member's view after each.
+// run performs random joins, leaves, kills and link failures, and checks every member's view after each.
 func run(g *group, seed uint64, operations int) {
 	random := rand.New(rand.NewPCG(seed, 2))
 	for i := range operations {
@@ -34,19 +34,19 @@ func run(g *group, seed uint64, operations int) {
 		switch choice := random.IntN(10); {
 		case n < 2 || choice < 4 && n < 12:
 			g.join(fmt.Sprintf("w%d", i))
-			g.exact(what + ", a join")
+			g.checkViews(what + ", a join")
 		case choice < 6:
 			g.leave(one)
-			g.exact(what + ", a leave")
+			g.checkViews(what + ", a leave")
 		case choice < 8:
 			g.kill(one)
-			g.converge(what + ", a kill")
-		case choice == 8: // Two at once, and a third under the name of one of them, which may be first to find out.
+			g.waitViews(what + ", a kill")
+		case choice == 8: // Two members die, and a third worker joins under the name of one. Any of them may notice first.
 			g.kill(one)
 			g.kill(g.live[random.IntN(len(g.live))])
 			g.join(one.Self().Name)
-			g.converge(what + ", two kills and a join")
-		default: // A link breaks. Both live.
+			g.waitViews(what + ", two kills and a join")
+		default: // A link fails. Both members are alive.
 			other := g.live[random.IntN(n)]
 			if other == one {
 				continue
@@ -58,56 +58,56 @@ func run(g *group, seed uint64, operations int) {
 			running.Go(func() { other.resolve(g.t.Context(), link[0]) })
 			running.Wait()
 			g.net.change(func() { delete(g.net.cuts, link) })
-			g.exact(what + ", a cut")
+			g.checkViews(what + ", a cut")
 		}
 	}
 }
 
 func TestDynamicRandom(t *testing.T) {
 	for seed := range testenv.Repeat(t, 3, 500) {
-		synctest.Test(t, func(t *testing.T) { run(newGroup(t, memory()), uint64(seed), 250) })
+		synctest.Test(t, func(t *testing.T) { run(newGroup(t, memoryStore()), uint64(seed), 250) })
 	}
 }
 
-// TestDynamicSickJoiner reaches nobody, and fails for itself.
-func TestDynamicSickJoiner(t *testing.T) {
+// A worker that reaches nobody fails its own join only.
+func TestDynamicJoinerReachesNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newGroup(t, memory())
+		g := newGroup(t, memoryStore())
 		g.join("a")
 		g.join("b")
-		sick := g.newHost("c")
-		g.net.cuts[[2]uint64{sick.Self().Incarnation, 0}] = true
-		err := sick.Join(t.Context())
+		isolated := g.newHost("c")
+		g.net.cuts[[2]uint64{isolated.Self().Incarnation, 0}] = true
+		err := isolated.Join(t.Context())
 		var unsynced *ConnectionError
 		if !errors.As(err, &unsynced) || unsynced.Name != "a" {
 			t.Errorf("join: %v", err)
 		}
-		if sick.Err() != nil {
-			t.Errorf("its state: %v", sick.Err())
+		if isolated.Err() != nil {
+			t.Errorf("its state: %v", isolated.Err())
 		}
 		synctest.Wait()
-		g.exact("the join of a sick one")
+		g.checkViews("a join that reaches nobody")
 		g.join("c")
-		g.exact("the next join")
+		g.checkViews("the next join")
 	})
 }
 
-// TestDynamicSuspectsOfTheSick: one that reaches nobody suspects all, and all suspect it. They live, so nobody is evicted.
-func TestDynamicSuspectsOfTheSick(t *testing.T) {
+// A member that reaches nobody suspects all others, and all others suspect it. All are alive, so nobody is evicted.
+func TestDynamicMutualSuspicion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newGroup(t, memory())
+		g := newGroup(t, memoryStore())
 		for _, name := range []string{"a", "b", "c", "d"} {
 			g.join(name)
 		}
-		sick := g.live[1].Self().Incarnation
-		g.net.change(func() { g.net.cuts[[2]uint64{sick, 0}] = true })
+		isolated := g.live[1].Self().Incarnation
+		g.net.change(func() { g.net.cuts[[2]uint64{isolated, 0}] = true })
 		for _, h := range g.live {
 			for _, o := range g.live {
 				h.Suspect(o.Self().Incarnation)
 			}
 		}
-		after(t.Context(), time.Minute)
-		g.exact("suspicions of all against all")
+		sleep(t.Context(), time.Minute)
+		g.checkViews("suspicions of all by all")
 		g.net.change(func() { clear(g.net.cuts) })
 		for len(g.live) > 0 {
 			g.leave(g.live[0])
@@ -123,23 +123,23 @@ func TestDynamicSuspectsOfTheSick(t *testing.T) {
 	})
 }
 
-// TestDynamicPaused: one that stands still is evicted after the patience, and learns it when it goes on.
+// A paused member is evicted after the ReplyTimeout, and learns this when it continues.
 func TestDynamicPaused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newGroup(t, memory())
+		g := newGroup(t, memoryStore())
 		g.join("a")
 		stopped := g.join("b")
 		g.join("c")
 		began := time.Now()
 		g.net.change(func() { stopped.paused = true })
-		stopped.store.set(func(int) fate { return hung })
+		stopped.store.set(func(int) outcome { return hung })
 		g.drop(stopped)
-		g.noticed(stopped.Self().Incarnation)
-		g.converge("the eviction")
+		g.neighborsSuspect(stopped.Self().Incarnation)
+		g.waitViews("the eviction")
 		if took := time.Since(began); took < g.opts.ReplyTimeout || took > g.opts.SyncTimeout+2*g.opts.ReplyTimeout {
 			t.Errorf("evicted after %v", took)
 		}
-		for i := range 2 * keptEntries { // It is so far behind that the log of its eviction is gone.
+		for i := range 2 * keptEntries { // The entry of its eviction is deleted meanwhile.
 			g.leave(g.join(fmt.Sprintf("x%d", i)))
 		}
 		g.net.change(func() { stopped.paused = false })
@@ -153,42 +153,42 @@ func TestDynamicPaused(t *testing.T) {
 			t.Errorf("it evicts others: %v", err)
 		}
 		synctest.Wait()
-		g.exact("its end")
+		g.checkViews("its end")
 	})
 }
 
-// TestDynamicBadWayToTheStore: a member that can be reached, but sees changes late or not at all, is waited for a little, and stays.
-func TestDynamicBadWayToTheStore(t *testing.T) {
+// A member that can be reached, but sees changes late or never, delays joins only briefly and stays a member.
+func TestDynamicSlowStoreConnection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newGroup(t, memory())
+		g := newGroup(t, memoryStore())
 		g.join("a")
 		slow := g.join("b")
-		synctest.Wait() // It waits for the next change.
-		slow.store.set(func(int) fate { return hung })
-		g.join("c") // What it waits for already it is told even so.
-		g.exact("a join")
+		synctest.Wait() // b waits for the next change.
+		slow.store.set(func(int) outcome { return hung })
+		g.join("c") // b still sees this change, because its wait has already started.
+		g.checkViews("a join")
 		time.AfterFunc(3*g.opts.SyncTimeout/2, func() { slow.store.set(nil) })
 		g.join("d")
-		g.exact("a join that was seen late")
-		synctest.Wait() // It waits for the next change.
-		slow.store.set(func(int) fate { return hung })
+		g.checkViews("a late view")
+		synctest.Wait() // b waits for the next change.
+		slow.store.set(func(int) outcome { return hung })
 		g.join("e")
 		g.join("f")
 		if sees := len(slow.View().Members); sees != 5 {
 			t.Errorf("it sees %d members", sees)
 		}
 		slow.store.set(nil)
-		g.converge("joins that were not seen")
+		g.waitViews("joins without a view")
 	})
 }
 
-// TestDynamicFarBehind: a member that stood still unnoticed for more changes than are kept comes back.
+// A member that was paused unnoticed for more than keptEntries changes recovers.
 func TestDynamicFarBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newGroup(t, memory())
+		g := newGroup(t, memoryStore())
 		g.join("a")
 		behind := g.join("b")
-		behind.store.set(func(int) fate { return hung })
+		behind.store.set(func(int) outcome { return hung })
 		g.opts.SyncTimeout = time.Millisecond
 		for i := range keptEntries {
 			g.leave(g.join(fmt.Sprintf("x%d", i)))
@@ -198,32 +198,32 @@ func TestDynamicFarBehind(t *testing.T) {
 		}
 		behind.store.set(nil)
 		g.join("c")
-		g.exact("a pause")
+		g.checkViews("a pause")
 	})
 }
 
 func TestDynamicNameTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newGroup(t, memory())
+		g := newGroup(t, memoryStore())
 		first := g.join("a")
 		var taken *NameTakenError
 		if err := g.newHost("a").Join(t.Context()); !errors.As(err, &taken) {
 			t.Errorf("second of a name: %v", err)
 		}
-		g.exact("a refusal")
+		g.checkViews("a refusal")
 		g.net.change(func() { first.dead = true })
 		first.Close()
 		g.drop(first)
 		if id := g.join("a").Self().ID; id != 1 {
 			t.Errorf("id %d", id)
 		}
-		g.exact("a join in place of a dead one")
+		g.checkViews("a join in place of a dead one")
 	})
 }
 
 func TestDynamicOutOfOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newGroup(t, memory())
+		g := newGroup(t, memoryStore())
 		h := g.newHost("a")
 		if err := h.Leave(t.Context()); !errors.Is(err, errNotMember) {
 			t.Errorf("leave before join: %v", err)
@@ -254,13 +254,13 @@ func TestDynamicOutOfOrder(t *testing.T) {
 	})
 }
 
-// TestDynamicCloseEndsJoin: a join that waits for the lock ends with Close.
+// Close ends a join that waits for the lock.
 func TestDynamicCloseEndsJoin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newGroup(t, memory())
+		g := newGroup(t, memoryStore())
 		g.join("a")
 		h := g.newHost("b")
-		lockOf(kvstore.NewPrefixStore("rpc/test", g.dial()), 99).with(t.Context(), func(ctx context.Context) error {
+		newLock(kvstore.NewPrefixStore("rpc/test", g.dial()), 99).with(t.Context(), func(ctx context.Context) error {
 			result := make(chan error)
 			go func() { result <- h.Join(ctx) }()
 			synctest.Wait()
@@ -270,22 +270,22 @@ func TestDynamicCloseEndsJoin(t *testing.T) {
 			}
 			return nil
 		})
-		g.exact("a join that was closed")
+		g.checkViews("a join that was closed")
 	})
 }
 
-// TestDynamicKeys: thousands of changes leave a bounded number of keys in the store.
+// Thousands of changes leave a bounded number of keys in the store.
 func TestDynamicKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newGroup(t, memory())
+		g := newGroup(t, memoryStore())
 		g.join("a")
 		g.join("b")
-		n := testenv.Repeat(t, 200, 850) // kept twice and more
+		n := testenv.Repeat(t, 200, 850) // at least twice keptEntries
 		for i := range 2 * n {
 			h := g.join(fmt.Sprintf("x%d", i))
 			if i%7 == 0 {
 				g.kill(h)
-				g.converge("a kill")
+				g.waitViews("a kill")
 				continue
 			}
 			g.leave(h)

@@ -8,7 +8,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/kvstore"
 )
 
-// hooked is a Store each of whose operations goes through around, which decides whether and when to carry it out.
+// hooked is a Store that passes each operation through around, which decides whether and when to carry it out.
 type hooked struct {
 	kvstore.Store
 	around func(ctx context.Context, op, key string, carryOut func() error) error
@@ -29,7 +29,10 @@ func (s *hooked) Add(ctx context.Context, key string, delta int64) (n int64, err
 }
 
 func (s *hooked) CompareSet(ctx context.Context, key string, expected, desired []byte) (got []byte, err error) {
-	err = s.around(ctx, "compare", key, func() error { got, err = s.Store.CompareSet(ctx, key, expected, desired); return err })
+	err = s.around(ctx, "compare", key, func() error {
+		got, err = s.Store.CompareSet(ctx, key, expected, desired)
+		return err
+	})
 	return got, err
 }
 
@@ -52,35 +55,35 @@ func (s *hooked) MultiGet(ctx context.Context, keys ...string) (values [][]byte,
 	return values, err
 }
 
-// fate is what becomes of one operation of a faultStore.
-type fate int
+// outcome is the result of one operation of a faultStore.
+type outcome int
 
 const (
-	carriedOut fate = iota
-	failed          // and was not carried out
-	unanswered      // carried out, and then failed
-	hung            // until its context ends, or the hanging, and then it is carried out
-	lost            // carried out, and then hung until its context ends
+	carriedOut outcome = iota
+	failed             // fails and is not carried out
+	unanswered         // is carried out, and then fails
+	hung               // blocks until its context ends, or until set is called, and then it is carried out
+	lost               // is carried out, and then blocks until its context ends
 )
 
-// faultStore is a store whose operations go wrong as decide says.
+// faultStore is a store in which decide determines the outcome of each operation.
 type faultStore struct {
 	hooked
 
 	mu     sync.Mutex
 	count  int
-	decide func(count int) fate // count from 1; nil: all is well
-	resume chan struct{}        // closed at the end of the hanging
+	decide func(count int) outcome // count starts at 1; nil means no faults
+	resume chan struct{}           // closed to end the blocking
 }
 
 func newFaultStore(inner kvstore.Store) *faultStore {
 	s := &faultStore{resume: make(chan struct{})}
-	s.hooked = hooked{Store: inner, around: s.meet}
+	s.hooked = hooked{Store: inner, around: s.run}
 	return s
 }
 
-// set makes decide say what becomes of the operations from now on, counted anew, and ends what hangs.
-func (s *faultStore) set(decide func(count int) fate) {
+// set replaces decide, resets the count, and ends blocked operations.
+func (s *faultStore) set(decide func(count int) outcome) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.count, s.decide = 0, decide
@@ -94,7 +97,7 @@ func (s *faultStore) operations() int {
 	return s.count
 }
 
-func (s *faultStore) next() (fate, chan struct{}) {
+func (s *faultStore) next() (outcome, chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.count++
@@ -104,20 +107,20 @@ func (s *faultStore) next() (fate, chan struct{}) {
 	return s.decide(s.count), s.resume
 }
 
-// meet lets an operation meet its fate.
-func (s *faultStore) meet(ctx context.Context, op, key string, carryOut func() error) error {
+// run gives an operation its outcome.
+func (s *faultStore) run(ctx context.Context, op, key string, carryOut func() error) error {
 	for {
-		fate, resume := s.next()
-		switch fate {
+		result, resume := s.next()
+		switch result {
 		case carriedOut:
 			return carryOut()
 		case unanswered, lost:
 			_ = carryOut()
 		}
-		if fate == failed || fate == unanswered {
+		if result == failed || result == unanswered {
 			return fmt.Errorf("%s %s: %w", op, key, kvstore.ErrConnection)
 		}
-		if fate == lost {
+		if result == lost {
 			resume = nil
 		}
 		select {
@@ -128,12 +131,12 @@ func (s *faultStore) meet(ctx context.Context, op, key string, carryOut func() e
 	}
 }
 
-// fault is what happens to one operation of a member, and to all that come after it.
+// fault describes what happens to one operation of a member, and to all later ones.
 type fault struct {
-	at     int  // the operation, from 0
-	done   bool // it is carried out, and only its answer is lost
-	blocks bool // until its context ends
-	dies   bool // all later ones fail, and have no effect, as if the process had ended
+	at     int  // the number of the operation, from 0
+	done   bool // the operation is carried out, and only its reply is lost
+	blocks bool // the operation blocks until its context ends
+	dies   bool // all later operations fail without effect, as if the process had died
 }
 
 func (f fault) String() string {
@@ -152,8 +155,8 @@ func faults(n int) []fault {
 // newFaulty returns a store with one fault.
 func newFaulty(inner kvstore.Store, f fault) *faultStore {
 	s := newFaultStore(inner)
-	here := map[fault]fate{{}: failed, {done: true}: unanswered, {blocks: true}: hung, {done: true, blocks: true}: lost}
-	s.set(func(count int) fate {
+	here := map[fault]outcome{{}: failed, {done: true}: unanswered, {blocks: true}: hung, {done: true, blocks: true}: lost}
+	s.set(func(count int) outcome {
 		switch {
 		case count == f.at+1:
 			return here[fault{done: f.done, blocks: f.blocks}]

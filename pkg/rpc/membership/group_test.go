@@ -14,20 +14,20 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/kvstore"
 )
 
-// network is the network of a test: who lives where, and which links are cut.
+// network is a simulated network: the processes by incarnation, and the links that are cut.
 type network struct {
 	mu    sync.Mutex
 	hosts map[uint64]*host
 	cuts  map[[2]uint64]bool
-	// prompt: over a cut link a call fails at once, and not at its end. Times are real then.
-	prompt bool
+	// failFast makes a call over a cut link fail at once, not at its timeout. It is for tests in real time.
+	failFast bool
 }
 
 type host struct {
 	*Dynamic
 	store  *faultStore
-	dead   bool // connections are refused
-	paused bool // nothing is answered
+	dead   bool // the process refuses connections
+	paused bool // the process does not reply
 }
 
 // peers is the network as one member sees it.
@@ -37,7 +37,7 @@ type peers struct {
 }
 
 func (p peers) Sync(ctx context.Context, to Record, version int64) error {
-	h, err := p.net.way(ctx, p.self, to.Incarnation)
+	h, err := p.net.route(ctx, p.self, to.Incarnation)
 	if err != nil {
 		return err
 	}
@@ -49,21 +49,22 @@ func (p peers) Sync(ctx context.Context, to Record, version int64) error {
 }
 
 func (p peers) Probe(ctx context.Context, to Record) error {
-	_, err := p.net.way(ctx, p.self, to.Incarnation)
+	_, err := p.net.route(ctx, p.self, to.Incarnation)
 	return err
 }
 
 var errNoReply = errors.New("no answer")
 
-func (n *network) way(ctx context.Context, from, to uint64) (*host, error) {
+func (n *network) route(ctx context.Context, from, to uint64) (*host, error) {
 	n.mu.Lock()
 	h, known := n.hosts[to]
-	cut := n.cuts[[2]uint64{from, to}] || n.cuts[[2]uint64{to, from}] || n.cuts[[2]uint64{from, 0}] || n.cuts[[2]uint64{to, 0}]
+	cut := n.cuts[[2]uint64{from, to}] || n.cuts[[2]uint64{to, from}] ||
+		n.cuts[[2]uint64{from, 0}] || n.cuts[[2]uint64{to, 0}]
 	refused := !known || h.dead
 	silent := cut || known && h.paused
 	n.mu.Unlock()
 	switch {
-	case silent && n.prompt:
+	case silent && n.failFast:
 		return nil, errNoReply
 	case silent:
 		<-ctx.Done()
@@ -80,13 +81,13 @@ func (n *network) change(f func()) {
 	f()
 }
 
-// group is a test's dynamic group: what was done to it, and what its members must see.
+// group is a dynamic group under test: its operations and its expected members.
 type group struct {
 	t    *testing.T
 	net  *network
-	dial func() kvstore.Store // a store of a new member
+	dial func() kvstore.Store // returns the store of a new member
 	opts Options
-	last uint64  // incarnation
+	last uint64  // the last incarnation in use
 	live []*host // by id
 }
 
@@ -106,7 +107,9 @@ func newGroup(t *testing.T, dial func() kvstore.Store) *group {
 // newHost returns a process that has not joined.
 func (g *group) newHost(name string) *host {
 	g.last++
-	self := Record{Version: Version, Name: name, Incarnation: g.last, Host: "a", Address: fmt.Sprintf("10.0.0.1:%d", g.last)}
+	self := Record{
+		Version: Version, Name: name, Incarnation: g.last, Host: "a", Address: fmt.Sprintf("10.0.0.1:%d", g.last),
+	}
 	store := newFaultStore(kvstore.NewPrefixStore("rpc/test", g.dial()))
 	h := &host{Dynamic: NewDynamic(store, self, peers{g.net, g.last}, g.opts), store: store}
 	g.net.change(func() { g.net.hosts[g.last] = h })
@@ -137,16 +140,16 @@ func (g *group) leave(h *host) {
 	g.net.change(func() { h.dead = true })
 }
 
-// kill ends a process, which its neighbours notice.
+// kill ends a process. Its neighbors notice it.
 func (g *group) kill(h *host) {
 	g.net.change(func() { h.dead = true })
 	h.Close()
 	g.drop(h)
-	g.noticed(h.self.Incarnation)
+	g.neighborsSuspect(h.self.Incarnation)
 }
 
-// noticed does what the neighbours of one do whose connections have broken.
-func (g *group) noticed(incarnation uint64) {
+// neighborsSuspect does what the neighbors of a member do when their connections break.
+func (g *group) neighborsSuspect(incarnation uint64) {
 	for _, h := range g.live {
 		members := h.View().Members
 		before, _ := predecessor(members, incarnation)
@@ -157,48 +160,48 @@ func (g *group) noticed(incarnation uint64) {
 	}
 }
 
-type seen struct {
+type seenMember struct {
 	Name        string
 	ID          int
 	Incarnation uint64
 }
 
-func (g *group) want() []seen {
-	var want []seen
+func (g *group) want() []seenMember {
+	var want []seenMember
 	for _, h := range g.live {
 		s := h.Self()
-		want = append(want, seen{s.Name, s.ID, s.Incarnation})
+		want = append(want, seenMember{s.Name, s.ID, s.Incarnation})
 	}
 	return want
 }
 
-func sees(v View) []seen {
-	var got []seen
+func membersOf(v View) []seenMember {
+	var got []seenMember
 	for _, m := range v.Members {
-		got = append(got, seen{m.Name, m.ID, m.Incarnation})
+		got = append(got, seenMember{m.Name, m.ID, m.Incarnation})
 	}
 	return got
 }
 
-// exact checks that all members have the right view now.
-func (g *group) exact(what string) {
+// checkViews checks that all members have the right view now.
+func (g *group) checkViews(what string) {
 	g.t.Helper()
 	for _, h := range g.live {
-		if diff := cmp.Diff(g.want(), sees(h.View())); diff != "" {
+		if diff := cmp.Diff(g.want(), membersOf(h.View())); diff != "" {
 			g.t.Fatalf("after %s, %s sees another group: %s", what, h.Self().Name, diff)
 		}
 	}
 }
 
-// converge waits until all members have the right view.
-func (g *group) converge(what string) {
+// waitViews waits until all members have the right view.
+func (g *group) waitViews(what string) {
 	g.t.Helper()
 	ctx, cancel := context.WithTimeout(g.t.Context(), time.Minute)
 	defer cancel()
 	for _, h := range g.live {
 		for {
 			view := h.View()
-			diff := cmp.Diff(g.want(), sees(view))
+			diff := cmp.Diff(g.want(), membersOf(view))
 			if diff == "" {
 				break
 			}

@@ -15,34 +15,34 @@ import (
 
 const testLockTimeout = 3 * time.Second
 
-func lockOf(store kvstore.Store, self uint64) lock {
+func newLock(store kvstore.Store, self uint64) lock {
 	return lock{store: store, self: self, timeout: testLockTimeout, releaseTimeout: time.Second}
 }
 
-// after waits within a bubble.
-func after(ctx context.Context, d time.Duration) {
+// sleep waits in a synctest bubble.
+func sleep(ctx context.Context, d time.Duration) {
 	select {
 	case <-time.After(d):
 	case <-ctx.Done():
 	}
 }
 
-// TestLockExcludes: of many that work for random times, some for longer than the silence, one at a time is inside.
+// Many workers hold the lock for random times, some longer than the timeout. Only one holds it at a time.
 func TestLockExcludes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := kvstore.NewHashStore()
 		var running sync.WaitGroup
-		inside, turns := 0, 0 // guarded by the lock: the race detector looks too
+		inside, turns := 0, 0 // guarded by the lock, so the race detector checks it too
 		for self := range uint64(8) {
 			random := rand.New(rand.NewPCG(1, self))
 			running.Go(func() {
 				for range 20 {
-					after(t.Context(), time.Duration(random.Int64N(int64(time.Second))))
-					err := lockOf(store, self+1).with(t.Context(), func(ctx context.Context) error {
+					sleep(t.Context(), time.Duration(random.Int64N(int64(time.Second))))
+					err := newLock(store, self+1).with(t.Context(), func(ctx context.Context) error {
 						if inside++; inside != 1 {
-							t.Errorf("%d are inside", inside)
+							t.Errorf("%d workers hold the lock", inside)
 						}
-						after(ctx, time.Duration(random.Int64N(int64(2*testLockTimeout))))
+						sleep(ctx, time.Duration(random.Int64N(int64(2*testLockTimeout))))
 						inside--
 						turns++
 						return nil
@@ -63,15 +63,15 @@ func TestLockExcludes(t *testing.T) {
 	})
 }
 
-// TestLockOfTheDead is taken after the silence, and not before.
-func TestLockOfTheDead(t *testing.T) {
+// The lock of a dead holder is taken after the timeout, and not before.
+func TestLockTakenFromDeadHolder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := kvstore.NewHashStore()
-		if _, err := lockOf(store, 1).acquire(t.Context()); err != nil {
+		if _, err := newLock(store, 1).acquire(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		died := time.Now()
-		if _, err := lockOf(store, 2).acquire(t.Context()); err != nil {
+		if _, err := newLock(store, 2).acquire(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if took := time.Since(died); took < testLockTimeout || took > 2*testLockTimeout {
@@ -80,20 +80,20 @@ func TestLockOfTheDead(t *testing.T) {
 	})
 }
 
-// TestLockOfTheLiving: who renews keeps it, and the release wakes up who waits, at once.
-func TestLockOfTheLiving(t *testing.T) {
+// A holder that renews keeps the lock, and its release wakes the waiter at once.
+func TestLockKeptByRenewal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := kvstore.NewHashStore()
 		var released, acquired time.Time
 		var running sync.WaitGroup
-		err := lockOf(store, 1).with(t.Context(), func(ctx context.Context) error {
+		err := newLock(store, 1).with(t.Context(), func(ctx context.Context) error {
 			running.Go(func() {
-				lockOf(store, 2).with(ctx, func(context.Context) error {
+				newLock(store, 2).with(ctx, func(context.Context) error {
 					acquired = time.Now()
 					return nil
 				})
 			})
-			after(ctx, 10*testLockTimeout+testLockTimeout/7)
+			sleep(ctx, 10*testLockTimeout+testLockTimeout/7)
 			released = time.Now()
 			return nil
 		})
@@ -104,27 +104,27 @@ func TestLockOfTheLiving(t *testing.T) {
 	})
 }
 
-// TestLockWhileTheStoreStandsStill: a holder that could not renew for that reason keeps the lock.
-func TestLockWhileTheStoreStandsStill(t *testing.T) {
+// A holder that cannot renew because the store does not respond keeps the lock.
+func TestLockKeptDuringStoreOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newFaultStore(kvstore.NewHashStore())
 		inside := false
 		var running sync.WaitGroup
-		lockOf(store, 1).with(t.Context(), func(ctx context.Context) error {
+		newLock(store, 1).with(t.Context(), func(ctx context.Context) error {
 			inside = true
 			running.Go(func() {
-				lockOf(store, 2).with(ctx, func(context.Context) error {
+				newLock(store, 2).with(ctx, func(context.Context) error {
 					if inside {
-						t.Error("the lock was taken from one that lives")
+						t.Error("the lock was taken from a live holder")
 					}
 					return nil
 				})
 			})
-			after(ctx, testLockTimeout/2)
-			store.set(func(int) fate { return hung })
-			after(ctx, 3*testLockTimeout)
+			sleep(ctx, testLockTimeout/2)
+			store.set(func(int) outcome { return hung })
+			sleep(ctx, 3*testLockTimeout)
 			store.set(nil)
-			after(ctx, 3*testLockTimeout)
+			sleep(ctx, 3*testLockTimeout)
 			inside = false
 			return nil
 		})
@@ -132,19 +132,19 @@ func TestLockWhileTheStoreStandsStill(t *testing.T) {
 	})
 }
 
-// TestLockLost: one that stood still and has lost the lock does not give back another's.
+// A holder that was paused and lost the lock does not release the next holder's lock.
 func TestLockLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inner := kvstore.NewHashStore()
 		stopped := newFaultStore(inner)
-		err := lockOf(stopped, 1).with(t.Context(), func(ctx context.Context) error {
-			stopped.set(func(int) fate { return hung })
-			second, err := lockOf(inner, 2).acquire(ctx)
+		err := newLock(stopped, 1).with(t.Context(), func(ctx context.Context) error {
+			stopped.set(func(int) outcome { return hung })
+			second, err := newLock(inner, 2).acquire(ctx)
 			if err != nil {
 				t.Fatal(err)
 			}
 			stopped.set(nil)
-			after(ctx, testLockTimeout)
+			sleep(ctx, testLockTimeout)
 			t.Cleanup(func() {
 				if now, _ := inner.Get(context.WithoutCancel(ctx), lockKey); string(now) != second.String() {
 					t.Errorf("the lock is %q, want %q", now, second)
@@ -158,21 +158,21 @@ func TestLockLost(t *testing.T) {
 	})
 }
 
-// TestLockFaults: whichever operation of a holder's fails, carried out or not, the next gets the lock.
+// Any operation of a holder fails, carried out or not. The next worker still gets the lock.
 func TestLockFaults(t *testing.T) {
-	for _, how := range []fate{failed, unanswered} {
+	for _, how := range []outcome{failed, unanswered} {
 		for n := 1; n <= 8; n++ {
 			synctest.Test(t, func(t *testing.T) {
 				inner := kvstore.NewHashStore()
 				store := newFaultStore(inner)
-				store.set(func(count int) fate {
+				store.set(func(count int) outcome {
 					if count == n {
 						return how
 					}
 					return carriedOut
 				})
-				err := lockOf(store, 1).with(t.Context(), func(ctx context.Context) error {
-					after(ctx, testLockTimeout)
+				err := newLock(store, 1).with(t.Context(), func(ctx context.Context) error {
+					sleep(ctx, testLockTimeout)
 					return nil
 				})
 				if err != nil && (n != 1 || !errors.Is(err, kvstore.ErrConnection)) {
@@ -180,7 +180,7 @@ func TestLockFaults(t *testing.T) {
 				}
 				ctx, cancel := context.WithTimeout(t.Context(), 2*testLockTimeout)
 				defer cancel()
-				if err := lockOf(inner, 2).with(ctx, func(context.Context) error { return nil }); err != nil {
+				if err := newLock(inner, 2).with(ctx, func(context.Context) error { return nil }); err != nil {
 					t.Errorf("operation %d: %v", n, err)
 				}
 			})
@@ -191,7 +191,7 @@ func TestLockFaults(t *testing.T) {
 func TestLockOfAnotherProgram(t *testing.T) {
 	store := kvstore.NewHashStore()
 	store.Set(t.Context(), lockKey, []byte("mine"))
-	err := lockOf(store, 1).with(t.Context(), func(context.Context) error { return nil })
+	err := newLock(store, 1).with(t.Context(), func(context.Context) error { return nil })
 	if err == nil || !strings.Contains(err.Error(), `holds "mine", which is not a membership lock`) {
 		t.Error(err)
 	}
@@ -207,11 +207,11 @@ func TestStaleness(t *testing.T) {
 		name  string
 		reads []read
 	}{
-		{"stands", []read{{"a", 1, 1, 0}, {"a", 2, 2, 1}, {"a", 4, 4, 3}}},
+		{"unchanged", []read{{"a", 1, 1, 0}, {"a", 2, 2, 1}, {"a", 4, 4, 3}}},
 		{"changes", []read{{"a", 1, 1, 0}, {"a", 2, 2, 1}, {"b", 3, 3, 0}, {"b", 4, 4, 1}}},
-		{"slow answer", []read{{"a", 1, 1, 0}, {"a", 2, 4, 0}, {"a", 5, 5, 1}}},
-		{"reader stood still", []read{{"a", 1, 1, 0}, {"a", 4, 4, 0}, {"a", 5, 5, 1}}},
-		{"counts from the answer to the question", []read{{"a", 0, 1, 0}, {"a", 3, 4, 2}}},
+		{"slow reply", []read{{"a", 1, 1, 0}, {"a", 2, 4, 0}, {"a", 5, 5, 1}}},
+		{"paused reader", []read{{"a", 1, 1, 0}, {"a", 4, 4, 0}, {"a", 5, 5, 1}}},
+		{"counts from the reply to the next request", []read{{"a", 0, 1, 0}, {"a", 3, 4, 2}}},
 	} {
 		s := staleness{maxGap: time.Second}
 		start := time.Now()

@@ -10,7 +10,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/kvstore"
 )
 
-// appendJoin commits the join of one, whatever is there.
+// appendJoin commits the join of one worker unless it is a member.
 func appendJoin(ctx context.Context, l changeLog, from snapshot, incarnation uint64) (snapshot, error) {
 	return l.commit(ctx, from, func(r snapshot) (*change, error) {
 		if r.has(incarnation) {
@@ -32,7 +32,7 @@ func appendJoins(t *testing.T, l changeLog, first, last uint64) snapshot {
 	return r
 }
 
-// pad makes n entries that change nothing.
+// pad commits n entries that change nothing.
 func pad(t *testing.T, l changeLog, r snapshot, n int) snapshot {
 	t.Helper()
 	for range n {
@@ -51,7 +51,7 @@ func pad(t *testing.T, l changeLog, r snapshot, n int) snapshot {
 	return r
 }
 
-// TestLogCommitsOfMany: what many write at once, each starting from nothing, is all there, once.
+// Many writers commit at once, each from an empty snapshot. Each commit is in the log once.
 func TestLogCommitsOfMany(t *testing.T) {
 	l := changeLog{kvstore.NewHashStore()}
 	var running sync.WaitGroup
@@ -65,7 +65,7 @@ func TestLogCommitsOfMany(t *testing.T) {
 	}
 }
 
-// TestLogCommitFromFarBehind: a roster so old that the entry after it is deleted makes no entry there.
+// A snapshot so old that the next entry is deleted does not create an entry there.
 func TestLogCommitFromFarBehind(t *testing.T) {
 	l := changeLog{kvstore.NewHashStore()}
 	old := appendJoins(t, l, 1, 5)
@@ -78,21 +78,21 @@ func TestLogCommitFromFarBehind(t *testing.T) {
 		t.Errorf("version %d after %d, %v", r.Version, now.Version, err)
 	}
 	if there, _ := l.store.Check(t.Context(), entryKey(6)); there {
-		t.Error("an entry was made where one was deleted")
+		t.Error("a deleted entry was created again")
 	}
 	if again, err := l.read(t.Context()); err != nil || again.Version != r.Version {
 		t.Errorf("read %d after %d, %v", again.Version, r.Version, err)
 	}
 }
 
-// TestLogPruneInterrupted: what one that dies has left to delete, the next deletes; and readers are never without an entry that they need.
+// If a writer dies during prune, the next writer deletes the rest. Readers always find the entries they need.
 func TestLogPruneInterrupted(t *testing.T) {
 	for n := 1; n <= 12; n++ {
-		for _, how := range []fate{failed, unanswered} {
+		for _, how := range []outcome{failed, unanswered} {
 			store := newFaultStore(kvstore.NewHashStore())
 			l := changeLog{store}
 			r := pad(t, l, snapshot{}, keptEntries+4)
-			store.set(func(count int) fate {
+			store.set(func(count int) outcome {
 				if count == n {
 					return how
 				}
@@ -112,13 +112,14 @@ func TestLogPruneInterrupted(t *testing.T) {
 	}
 }
 
-// TestLogReadOvertaken: a reader that the log overtakes, so that its next entry is deleted before it comes to it, does not take that for the end.
+// The log overtakes a reader, so that its next entry is deleted before it reads it. The reader does not take this for
+// the end.
 func TestLogReadOvertaken(t *testing.T) {
 	inner := kvstore.NewHashStore()
 	start := appendJoins(t, changeLog{inner}, 1, 3)
 	store := newFaultStore(inner)
-	store.set(func(count int) fate {
-		if count == 2 { // It has the stored roster and asks for the entry after it.
+	store.set(func(count int) outcome {
+		if count == 2 { // It has read the stored snapshot and asks for the next entry.
 			pad(t, changeLog{inner}, start, 2*keptEntries)
 		}
 		return carriedOut
@@ -152,7 +153,9 @@ func FuzzSnapshotApply(f *testing.F) {
 }
 
 func FuzzParseLockState(f *testing.F) {
-	for _, text := range []string{"", "1 0 0", "18446744073709551615 ffffffffffffffff 7", "1 2", "01 2 3", "1 2 3 4", "-1 2 3", "1 A 3"} {
+	for _, text := range []string{
+		"", "1 0 0", "18446744073709551615 ffffffffffffffff 7", "1 2", "01 2 3", "1 2 3 4", "-1 2 3", "1 A 3",
+	} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

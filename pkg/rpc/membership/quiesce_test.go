@@ -13,12 +13,12 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/kvstore"
 )
 
-// TestDynamicCease: a member that is about to close, and cannot be reached any more, is gone to those who join, judges nobody, and does not complain
-// that the others have evicted it.
+// New members find a quiesced, unreachable member gone. The quiesced member evicts nobody and does not report its own
+// eviction.
 func TestDynamicQuiesce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
-		g := newGroup(t, memory())
+		g := newGroup(t, memoryStore())
 		g.join("a")
 		g.opts.Logger = zerolog.New(zerolog.SyncWriter(&log))
 		closing := g.join("b")
@@ -30,12 +30,12 @@ func TestDynamicQuiesce(t *testing.T) {
 		g.net.change(func() { g.net.cuts[[2]uint64{closing.Self().Incarnation, 0}] = true })
 		g.net.change(func() { dead.dead = true })
 		closing.Suspect(dead.Self().Incarnation)
-		after(t.Context(), time.Minute)
-		g.exact("a suspicion of one that closes")
+		sleep(t.Context(), time.Minute)
+		g.checkViews("a suspicion by a closing member")
 		g.net.change(func() { dead.dead = false })
 		g.drop(closing)
 		g.join("d")
-		g.exact("a join while another closes")
+		g.checkViews("a join while another closes")
 		synctest.Wait()
 		select {
 		case <-closing.Done():
@@ -43,7 +43,7 @@ func TestDynamicQuiesce(t *testing.T) {
 		default:
 		}
 		if seen := len(closing.View().Members); seen != 3 {
-			t.Errorf("it sees %d members", seen)
+			t.Errorf("its view has %d members", seen)
 		}
 		closing.Close()
 		<-closing.Done()
@@ -53,16 +53,16 @@ func TestDynamicQuiesce(t *testing.T) {
 	})
 }
 
-// TestDynamicCeaseEndsJoin, and another is not begun.
+// Quiesce ends a running Join and prevents another one.
 func TestDynamicQuiesceEndsJoin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newGroup(t, memory())
+		g := newGroup(t, memoryStore())
 		a := g.join("a")
 		h := g.newHost("b")
 		g.net.change(func() { g.net.cuts[[2]uint64{h.self.Incarnation, 0}] = true })
 		result := make(chan error)
 		go func() { result <- h.Join(t.Context()) }()
-		after(t.Context(), g.opts.SyncTimeout/2)
+		sleep(t.Context(), g.opts.SyncTimeout/2)
 		h.Quiesce()
 		if err := <-result; !errors.Is(err, ErrShutdown) {
 			t.Errorf("join: %v", err)
@@ -71,23 +71,23 @@ func TestDynamicQuiesceEndsJoin(t *testing.T) {
 			t.Errorf("second join: %v", err)
 		}
 		synctest.Wait()
-		g.exact("a join that was closed")
+		g.checkViews("a join that was closed")
 		a.Quiesce()
 		g.leave(a)
 		<-a.Done()
 	})
 }
 
-// TestDynamicEvictedWhileJoining is told so.
+// A worker that is evicted during its Join gets ErrEvicted.
 func TestDynamicEvictedWhileJoining(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newGroup(t, memory())
+		g := newGroup(t, memoryStore())
 		a := g.join("a")
 		h := g.newHost("b")
 		g.net.change(func() { g.net.cuts[[2]uint64{h.self.Incarnation, 0}] = true })
 		result := make(chan error)
 		go func() { result <- h.Join(t.Context()) }()
-		after(t.Context(), g.opts.SyncTimeout/2)
+		sleep(t.Context(), g.opts.SyncTimeout/2)
 		if _, err := a.evict(t.Context(), a.tracker.current(), h.Self()); err != nil {
 			t.Error(err)
 		}
@@ -97,14 +97,14 @@ func TestDynamicEvictedWhileJoining(t *testing.T) {
 		if !errors.Is(h.Err(), ErrEvicted) {
 			t.Errorf("its state: %v", h.Err())
 		}
-		g.exact("an eviction")
+		g.checkViews("an eviction")
 	})
 }
 
-// TestDynamicAnswersWhileLeaving: an answer that comes as late as can be leaves no key.
+// A reply that is sent as late as possible leaves no key.
 func TestDynamicAnswersWhileLeaving(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newGroup(t, memory())
+		g := newGroup(t, memoryStore())
 		a := g.join("a")
 		h := g.newHost("b")
 		h.store.around = func(ctx context.Context, op, key string, carryOut func() error) error {
@@ -130,17 +130,17 @@ func TestDynamicAnswersWhileLeaving(t *testing.T) {
 	})
 }
 
-// TestDynamicSmallestTimes: the least silence and patience that there are do no harm but to patience.
-func TestDynamicSmallestTimes(t *testing.T) {
+// The smallest timeouts cause no error, although they leave no time for replies.
+func TestDynamicSmallestTimeouts(t *testing.T) {
 	for _, least := range []time.Duration{1, 2, 3} {
 		synctest.Test(t, func(t *testing.T) {
-			g := newGroup(t, memory())
+			g := newGroup(t, memoryStore())
 			g.opts.LockTimeout, g.opts.ReplyTimeout = least, least
 			g.join("a")
 			b := g.join("b")
 			l := lock{store: kvstore.NewHashStore(), self: 1, timeout: least, releaseTimeout: time.Second}
 			err := l.with(t.Context(), func(ctx context.Context) error {
-				after(ctx, time.Second)
+				sleep(ctx, time.Second)
 				l.self++
 				return l.with(ctx, func(context.Context) error { return nil })
 			})
@@ -148,10 +148,10 @@ func TestDynamicSmallestTimes(t *testing.T) {
 				t.Error(err)
 			}
 			g.net.change(func() { b.paused = true })
-			b.store.set(func(int) fate { return hung })
+			b.store.set(func(int) outcome { return hung })
 			g.drop(b)
-			g.noticed(b.Self().Incarnation)
-			g.converge("a pause")
+			g.neighborsSuspect(b.Self().Incarnation)
+			g.waitViews("a pause")
 		})
 	}
 }

@@ -33,10 +33,10 @@ func TestSnapshotApply(t *testing.T) {
 		{"in order", [][]byte{joins("a", 1), joins("b", 2)}, []entry{{"a", 0}, {"b", 1}}, 2},
 		{"leave", [][]byte{joins("a", 1), joins("b", 2), goes(left, 1)}, []entry{{"b", 1}}, 2},
 		{"evicted", [][]byte{joins("a", 1), joins("b", 2), goes(evicted, 2)}, []entry{{"a", 0}}, 2},
-		{"ids are not given again", [][]byte{joins("a", 1), goes(left, 1), joins("a", 2)}, []entry{{"a", 1}}, 2},
+		{"ids are not reused", [][]byte{joins("a", 1), goes(left, 1), joins("a", 2)}, []entry{{"a", 1}}, 2},
 		{"taken name", [][]byte{joins("a", 1), joins("a", 2)}, []entry{{"a", 0}}, 1},
 		{"twice", [][]byte{joins("a", 1), joins("b", 1)}, []entry{{"a", 0}}, 1},
-		{"stranger leaves", [][]byte{joins("a", 1), goes(left, 7)}, []entry{{"a", 0}}, 1},
+		{"unknown member leaves", [][]byte{joins("a", 1), goes(left, 7)}, []entry{{"a", 0}}, 1},
 		{"garbage", [][]byte{joins("a", 1), []byte("{"), []byte(`{"kind":"dance"}`), []byte(`{"kind":"join"}`)}, []entry{{"a", 0}}, 1},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -58,9 +58,9 @@ func TestSnapshotApply(t *testing.T) {
 	}
 }
 
-// TestRosterFold: whatever the entries are, ids rise and are given once, names and incarnations are unique, older rosters stay as they were, and a
-// reader that starts with a stored roster comes to the same end.
-func TestSnapshotFold(t *testing.T) {
+// For all entries: ids increase and are not reused, names and incarnations are unique, older snapshots do not change,
+// and a reader that starts from any snapshot gets the same result.
+func TestSnapshotInvariants(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var r snapshot
 		var log [][]byte
@@ -68,14 +68,15 @@ func TestSnapshotFold(t *testing.T) {
 		given := map[int]uint64{}
 		for range rapid.IntRange(0, 60).Draw(t, "entries") {
 			incarnation := rapid.Uint64Range(1, 12).Draw(t, "incarnation")
-			c := change{Kind: rapid.SampledFrom([]string{joined, joined, left, evicted, "?"}).Draw(t, "kind"), Incarnation: incarnation}
+			kind := rapid.SampledFrom([]string{joined, joined, left, evicted, "?"}).Draw(t, "kind")
+			c := change{Kind: kind, Incarnation: incarnation}
 			if c.Kind == joined {
 				c.Member = candidate(rapid.SampledFrom([]string{"a", "b", "c", "d", "e"}).Draw(t, "name"), incarnation)
 			}
 			was, before := encode(r), r
 			r = r.apply(encode(c))
 			if string(encode(before)) != string(was) {
-				t.Fatal("apply has changed the roster before")
+				t.Fatal("apply has changed the earlier snapshot")
 			}
 			log, all = append(log, encode(c)), append(all, r)
 			checkSnapshot(t, r, before, given)
@@ -104,14 +105,14 @@ func checkSnapshot(t *rapid.T, r, before snapshot, given map[int]uint64) {
 		names[m.Name], incarnations[m.Incarnation] = true, true
 		if !before.has(m.Incarnation) {
 			if _, twice := given[m.ID]; twice {
-				t.Fatalf("id %d was given twice", m.ID)
+				t.Fatalf("id %d was used twice", m.ID)
 			}
 			given[m.ID] = m.Incarnation
 		}
 	}
 }
 
-func TestNeighbours(t *testing.T) {
+func TestNeighbors(t *testing.T) {
 	ring := []Record{{Name: "a", Incarnation: 1}, {Name: "b", Incarnation: 2}, {Name: "c", Incarnation: 3}}
 	for _, test := range []struct {
 		name       string
@@ -124,7 +125,7 @@ func TestNeighbours(t *testing.T) {
 		{"last", ring, 3, "b", "a"},
 		{"two", ring[:2], 1, "b", "b"},
 		{"alone", ring[:1], 1, "", ""},
-		{"stranger", ring, 9, "", ""},
+		{"not a member", ring, 9, "", ""},
 		{"nobody", nil, 1, "", ""},
 	} {
 		prev, hasPrev := predecessor(test.members, test.self)
@@ -135,7 +136,7 @@ func TestNeighbours(t *testing.T) {
 	}
 }
 
-// TestRosterBranches: two rosters made of one do not write into each other.
+// Two snapshots made from one do not share writes.
 func TestSnapshotBranches(t *testing.T) {
 	r := snapshot{}.with(candidate("a", 1)).with(candidate("b", 2)).with(candidate("c", 3))
 	one, other := r.with(candidate("d", 4)), r.with(candidate("e", 5))
@@ -144,7 +145,7 @@ func TestSnapshotBranches(t *testing.T) {
 	}
 }
 
-// predecessor returns the member whose Successor self is: the one that follows it the other way round.
+// predecessor returns the member whose Successor is self.
 func predecessor(members []Record, self uint64) (Record, bool) {
 	members = slices.Clone(members)
 	slices.Reverse(members)

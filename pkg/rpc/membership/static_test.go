@@ -16,7 +16,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rpc/device"
 )
 
-// member is the record of a good member.
+// member is a valid record.
 func member(rank, worldSize int) Record {
 	return Record{
 		Version: Version, Name: fmt.Sprint("w", rank), ID: rank, WorldSize: worldSize, Incarnation: 1000 + uint64(rank),
@@ -32,15 +32,15 @@ func members(worldSize int) []Record {
 	return records
 }
 
-// met is the end of a Meet.
-type met struct {
+// formResult is the result of a FormStatic.
+type formResult struct {
 	members []Record
 	err     error
 }
 
-// meetAll lets all meet at the same time, each with its store, and returns their ends in order.
-func meetAll(ctx context.Context, stores func(i int) kvstore.Store, records []Record, warm func(context.Context, []Record) error) []met {
-	ends := make([]met, len(records))
+// formAll calls FormStatic for all records at the same time, each with its own store, and returns the results in order.
+func formAll(ctx context.Context, stores func(i int) kvstore.Store, records []Record, warm func(context.Context, []Record) error) []formResult {
+	ends := make([]formResult, len(records))
 	var wg sync.WaitGroup
 	for i, r := range records {
 		wg.Go(func() { ends[i].members, ends[i].err = FormStatic(ctx, stores(i), r, warm) })
@@ -49,8 +49,8 @@ func meetAll(ctx context.Context, stores func(i int) kvstore.Store, records []Re
 	return ends
 }
 
-// checkMet wants all to have succeeded with the same members.
-func checkMet(t *testing.T, ends []met, want []Record) {
+// checkFormed checks that all calls succeeded with the same members.
+func checkFormed(t *testing.T, ends []formResult, want []Record) {
 	t.Helper()
 	for i, end := range ends {
 		if end.err != nil {
@@ -61,7 +61,9 @@ func checkMet(t *testing.T, ends []met, want []Record) {
 	}
 }
 
-func one(s kvstore.Store) func(int) kvstore.Store { return func(int) kvstore.Store { return s } }
+func sharedStore(s kvstore.Store) func(int) kvstore.Store {
+	return func(int) kvstore.Store { return s }
+}
 
 func TestFormStatic(t *testing.T) {
 	for _, n := range []int{1, 2, 3, 8, 64} {
@@ -69,14 +71,14 @@ func TestFormStatic(t *testing.T) {
 			records := members(n)
 			records[0].DeviceMaps = map[string]device.Map{records[n-1].Name: {device.CUDA(1): device.CUDA(0)}}
 			var warmed sync.Map
-			ends := meetAll(t.Context(), one(kvstore.NewHashStore()), records, func(_ context.Context, members []Record) error {
+			ends := formAll(t.Context(), sharedStore(kvstore.NewHashStore()), records, func(_ context.Context, members []Record) error {
 				if len(members) != n {
-					t.Errorf("warm of %d members", len(members))
+					t.Errorf("warm got %d members", len(members))
 				}
 				warmed.Store(new(int), true)
 				return nil
 			})
-			checkMet(t, ends, records)
+			checkFormed(t, ends, records)
 			count := 0
 			warmed.Range(func(any, any) bool { count++; return true })
 			if count != n {
@@ -86,23 +88,23 @@ func TestFormStatic(t *testing.T) {
 	}
 }
 
-// A worker that does not fit is refused by itself, and the group completes without it.
+// A worker that does not fit gets an error, and the group forms without it.
 func TestFormStaticRefuses(t *testing.T) {
 	tests := map[string]struct {
-		spoil    func(r *Record) // of a worker with rank 1 of 3
-		want     error
-		timedOut bool // it comes when the right one is there
+		modify     func(r *Record) // changes a record with rank 1 of 3
+		want       error
+		afterValid bool // the worker comes after the valid one
 	}{
-		"no name":               {func(r *Record) { r.Name = "" }, &NameError{}, false},
-		"name with a blank":     {func(r *Record) { r.Name = "a b" }, &NameError{Name: "a b"}, false},
-		"rank too high":         {func(r *Record) { r.ID = 3 }, &RankError{Worker: "w1", Rank: 3, WorldSize: 3}, false},
-		"rank below 0":          {func(r *Record) { r.ID = -1 }, &RankError{Worker: "w1", Rank: -1, WorldSize: 3}, false},
-		"world size 0":          {func(r *Record) { r.WorldSize = 0 }, &WorldSizeError{Worker: "w1"}, false},
-		"other world size":      {func(r *Record) { r.WorldSize = 4 }, &WorldSizeError{Worker: "w1", WorldSize: 4, By: "w0", Want: 3}, false},
-		"other version":         {func(r *Record) { r.Version = 2 }, &VersionError{Worker: "w1", Version: 2, By: "w0", Want: 1}, false},
-		"TLS":                   {func(r *Record) { r.Secure = true }, &SecurityError{Worker: "w1", Secure: true, By: "w0"}, false},
-		"no address":            {func(r *Record) { r.Address = "" }, &AddressError{Worker: "w1", Host: "host1"}, false},
-		"address of everything": {func(r *Record) { r.Address = "[::]:80" }, &AddressError{Worker: "w1", Host: "host1", Address: "[::]:80"}, false},
+		"no name":             {func(r *Record) { r.Name = "" }, &NameError{}, false},
+		"name with a blank":   {func(r *Record) { r.Name = "a b" }, &NameError{Name: "a b"}, false},
+		"rank too high":       {func(r *Record) { r.ID = 3 }, &RankError{Worker: "w1", Rank: 3, WorldSize: 3}, false},
+		"rank below 0":        {func(r *Record) { r.ID = -1 }, &RankError{Worker: "w1", Rank: -1, WorldSize: 3}, false},
+		"world size 0":        {func(r *Record) { r.WorldSize = 0 }, &WorldSizeError{Worker: "w1"}, false},
+		"other world size":    {func(r *Record) { r.WorldSize = 4 }, &WorldSizeError{Worker: "w1", WorldSize: 4, By: "w0", Want: 3}, false},
+		"other version":       {func(r *Record) { r.Version = 2 }, &VersionError{Worker: "w1", Version: 2, By: "w0", Want: 1}, false},
+		"TLS":                 {func(r *Record) { r.Secure = true }, &SecurityError{Worker: "w1", Secure: true, By: "w0"}, false},
+		"no address":          {func(r *Record) { r.Address = "" }, &AddressError{Worker: "w1", Host: "host1"}, false},
+		"unspecified address": {func(r *Record) { r.Address = "[::]:80" }, &AddressError{Worker: "w1", Host: "host1", Address: "[::]:80"}, false},
 		"name of another": {
 			func(r *Record) { r.Name = "w0" }, &NameTakenError{Name: "w0", ID: 0, Host: "host0", Address: "10.0.0.1:4000"}, false,
 		},
@@ -117,18 +119,18 @@ func TestFormStaticRefuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store, records := kvstore.NewHashStore(), members(3)
-				ends := make([]met, 3)
+				ends := make([]formResult, 3)
 				var wg sync.WaitGroup
 				begin := func(i int) {
 					wg.Go(func() { ends[i].members, ends[i].err = FormStatic(t.Context(), store, records[i], nil) })
 					synctest.Wait()
 				}
 				begin(0)
-				if tc.timedOut {
+				if tc.afterValid {
 					begin(1)
 				}
 				bad := member(1, 3)
-				tc.spoil(&bad)
+				tc.modify(&bad)
 				_, err := FormStatic(t.Context(), store, bad, nil)
 				if diff := cmp.Diff(tc.want, err); diff != "" {
 					t.Errorf("refused with %v (-want +got):\n%s", err, diff)
@@ -136,22 +138,22 @@ func TestFormStaticRefuses(t *testing.T) {
 				if err != nil && (strings.Contains(err.Error(), "\n") || len(err.Error()) < 20) {
 					t.Errorf("text %q", err)
 				}
-				if !tc.timedOut {
+				if !tc.afterValid {
 					begin(1)
 				}
 				begin(2)
 				wg.Wait()
-				checkMet(t, ends, records)
+				checkFormed(t, ends, records)
 			})
 		})
 	}
 }
 
-// What members say together is found by each, with the same error.
+// Each member checks all records and gets the same error.
 func TestFormStaticChecksTogether(t *testing.T) {
 	tests := map[string]struct {
-		spoil func(records []Record)
-		want  string
+		modify func(records []Record)
+		want   string
 	}{
 		"loopback":       {func(r []Record) { r[2].Address = "127.0.0.1:99" }, `worker "w2" on host host2 listens on 127.0.0.1:99, which worker "w0"`},
 		"localhost":      {func(r []Record) { r[2].Address = "localhost:99" }, `worker "w2" on host host2 listens on localhost:99`},
@@ -162,8 +164,8 @@ func TestFormStaticChecksTogether(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				records := members(4)
-				tc.spoil(records)
-				for i, end := range meetAll(t.Context(), one(kvstore.NewHashStore()), records, nil) {
+				tc.modify(records)
+				for i, end := range formAll(t.Context(), sharedStore(kvstore.NewHashStore()), records, nil) {
 					if end.err == nil || !strings.Contains(end.err.Error(), tc.want) {
 						t.Errorf("member %d: %v, want %q", i, end.err, tc.want)
 					}
@@ -171,17 +173,17 @@ func TestFormStaticChecksTogether(t *testing.T) {
 			})
 		})
 	}
-	synctest.Test(t, func(t *testing.T) { // loopback is good on one host
+	synctest.Test(t, func(t *testing.T) { // loopback is valid on one host
 		records := members(3)
 		for i := range records {
 			records[i].Host, records[i].Address = "h", fmt.Sprintf("127.0.0.1:%d", 1+i)
 		}
-		checkMet(t, meetAll(t.Context(), one(kvstore.NewHashStore()), records, nil), records)
+		checkFormed(t, formAll(t.Context(), sharedStore(kvstore.NewHashStore()), records, nil), records)
 	})
 }
 
-// A record that the others could not read is refused before they see it.
-func TestFormStaticRefusesWhatCannotBeRead(t *testing.T) {
+// A record that other members could not decode is refused before they see it.
+func TestFormStaticRefusesUnreadableRecord(t *testing.T) {
 	store, r := kvstore.NewHashStore(), member(0, 1)
 	r.Devices = []device.Device{{}}
 	if _, err := FormStatic(t.Context(), store, r, nil); err == nil || !strings.Contains(err.Error(), `worker "w0": its record`) {
@@ -192,17 +194,17 @@ func TestFormStaticRefusesWhatCannotBeRead(t *testing.T) {
 	}
 }
 
-// A member whose warm-up fails ends that of all others.
+// A member whose warm fails ends the formation for all others.
 func TestFormStaticWarmUpFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		sick, store, records := errors.New("nobody answers"), kvstore.NewHashStore(), members(4)
-		ends := make([]met, 4)
+		errSick, store, records := errors.New("no reply"), kvstore.NewHashStore(), members(4)
+		ends := make([]formResult, 4)
 		var wg sync.WaitGroup
 		for i, r := range records {
 			wg.Go(func() {
 				ends[i].members, ends[i].err = FormStatic(t.Context(), store, r, func(ctx context.Context, _ []Record) error {
 					if i == 2 {
-						return sick
+						return errSick
 					}
 					<-ctx.Done()
 					return context.Cause(ctx)
@@ -212,23 +214,23 @@ func TestFormStaticWarmUpFails(t *testing.T) {
 		wg.Wait()
 		for i, end := range ends {
 			var failed *FailedError
-			if i == 2 && !errors.Is(end.err, sick) || i != 2 && (!errors.As(end.err, &failed) || failed.By != "w2") {
+			if i == 2 && !errors.Is(end.err, errSick) || i != 2 && (!errors.As(end.err, &failed) || failed.By != "w2") {
 				t.Errorf("member %d: %v", i, end.err)
 			}
 		}
 	})
 }
 
-// Whoever waits is told who was missing, and a group that has failed stays so.
+// Members that wait get the names of the missing ones, and a failed group stays failed.
 func TestFormStaticMissing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		store, records := kvstore.NewHashStore(), members(4)
-		begun := time.Now()
-		ends := meetAll(ctx, one(store), []Record{records[0], records[2]}, nil)
-		if took := time.Since(begun); took > time.Minute { // Rank 0 waits for nobody who has not come.
-			t.Errorf("it took %v", took)
+		start := time.Now()
+		ends := formAll(ctx, sharedStore(store), []Record{records[0], records[2]}, nil)
+		if took := time.Since(start); took > time.Minute { // Rank 0 does not wait for a member that never came.
+			t.Errorf("took %v", took)
 		}
 		named := 0
 		for i, end := range ends {
@@ -245,16 +247,16 @@ func TestFormStaticMissing(t *testing.T) {
 			}
 		}
 		if named == 0 {
-			t.Error("nobody has named the missing")
+			t.Error("no error names the missing members")
 		}
 		_, err := FormStatic(t.Context(), store, records[1], nil)
 		if _, ok := errors.AsType[*FailedError](err); !ok {
-			t.Errorf("who comes too late has %v", err)
+			t.Errorf("a late member got %v", err)
 		}
 	})
 }
 
-// A name that a worker held which was refused, and died before it could withdraw, is free.
+// A name is free if its holder was refused and died before it could withdraw.
 func TestFormStaticNameOfOneRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, records := kvstore.NewHashStore(), members(2)
@@ -265,27 +267,27 @@ func TestFormStaticNameOfOneRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		store.Set(t.Context(), nameKey+"w1", data)
-		ends := make([]met, 2)
+		ends := make([]formResult, 2)
 		var wg sync.WaitGroup
 		for i := range 2 {
 			wg.Go(func() { ends[i].members, ends[i].err = FormStatic(t.Context(), store, records[i], nil) })
 			synctest.Wait()
 		}
 		wg.Wait()
-		checkMet(t, ends, records)
+		checkFormed(t, ends, records)
 	})
 }
 
-// A claim that the store has not carried out leaves nothing, and one of which only the answer was lost stands.
+// A claim that the store did not carry out leaves nothing. A claim of which only the reply was lost is valid.
 func TestFormStaticClaimFails(t *testing.T) {
-	const rankClaim = 2 // after the terms and the name
+	const rankClaim = 2 // operations 0 and 1 claim the terms and the name
 	for _, f := range []fault{{at: rankClaim}, {at: rankClaim, done: true}} {
 		synctest.Test(t, func(t *testing.T) {
 			store, records := kvstore.NewHashStore(), members(2)
-			bad, first := newFaulty(store, f), make(chan met, 1)
+			bad, first := newFaulty(store, f), make(chan formResult, 1)
 			go func() {
 				all, err := FormStatic(t.Context(), bad, records[1], nil)
-				first <- met{all, err}
+				first <- formResult{all, err}
 			}()
 			synctest.Wait()
 			if !f.done {
@@ -295,40 +297,40 @@ func TestFormStaticClaimFails(t *testing.T) {
 				records[1].Incarnation++
 				go func() {
 					all, err := FormStatic(t.Context(), store, records[1], nil)
-					first <- met{all, err}
+					first <- formResult{all, err}
 				}()
 			}
 			all, err := FormStatic(t.Context(), store, records[0], nil)
-			checkMet(t, []met{{all, err}, <-first}, records)
+			checkFormed(t, []formResult{{all, err}, <-first}, records)
 		})
 	}
 }
 
-// One operation of one member fails, in every way, and then that member's later ones too or not: the members that succeed have the
-// same members; those whose store can be reached again end alike; and an end that is not success names somebody.
+// One operation of one member fails in every way, with or without the member's later ones. All members that succeed
+// have the same members. All members whose store works again get the same outcome. Every failure names a member.
 func TestFormStaticWithFaults(t *testing.T) {
 	const worldSize = 3
 	cases, succeeded := 0, 0
 	for rank := range worldSize {
-		for n, struck := 0, true; struck; n++ {
-			struck = false
+		for n, reached := 0, true; reached; n++ {
+			reached = false
 			for _, f := range faults(n) {
 				synctest.Test(t, func(t *testing.T) {
 					ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 					defer cancel()
 					store := kvstore.NewHashStore()
 					bad := newFaulty(store, f)
-					begun := time.Now()
-					ends := meetAll(ctx, func(i int) kvstore.Store {
+					start := time.Now()
+					ends := formAll(ctx, func(i int) kvstore.Store {
 						if i == rank {
 							return bad
 						}
 						return store
 					}, members(worldSize), nil)
-					if took := time.Since(begun); took > 10*time.Second+2*cleanupTimeout {
-						t.Errorf("rank %d, %v: it took %v", rank, f, took)
+					if took := time.Since(start); took > 10*time.Second+2*cleanupTimeout {
+						t.Errorf("rank %d, %v: took %v", rank, f, took)
 					}
-					struck = struck || bad.operations() > n
+					reached = reached || bad.operations() > n
 					cases++
 					if checkAlike(t, fmt.Sprintf("rank %d, %v", rank, f), ends, rank, f) {
 						succeeded++
@@ -340,8 +342,8 @@ func TestFormStaticWithFaults(t *testing.T) {
 	t.Logf("%d cases, in %d of them the group formed", cases, succeeded)
 }
 
-// checkAlike tells whether the group has formed.
-func checkAlike(t *testing.T, what string, ends []met, rank int, f fault) (formed bool) {
+// checkAlike checks that all members got the same outcome, and reports whether the group formed.
+func checkAlike(t *testing.T, what string, ends []formResult, rank int, f fault) (formed bool) {
 	t.Helper()
 	formed = ends[(rank+1)%len(ends)].err == nil
 	for i, end := range ends {
@@ -349,7 +351,7 @@ func checkAlike(t *testing.T, what string, ends []met, rank int, f fault) (forme
 			continue
 		}
 		if (end.err == nil) != formed {
-			t.Errorf("%s: they do not end alike: member %d with %v", what, i, end.err)
+			t.Errorf("%s: outcomes differ: member %d got %v", what, i, end.err)
 		}
 		var missing *MissingError
 		var failed *FailedError
@@ -368,7 +370,7 @@ func checkAlike(t *testing.T, what string, ends []met, rank int, f fault) (forme
 				t.Errorf("%s: member %d: %v", what, i, end.err)
 			}
 		case errors.Is(end.err, kvstore.ErrTimeout) && strings.Contains(end.err.Error(), rankKey+fmt.Sprint(rank)):
-			// It came when this member's time was over, and before it looked who was missing.
+			// The timeout came while this member waited, before it looked up the missing ones.
 		default:
 			t.Errorf("%s: member %d: %v names nobody", what, i, end.err)
 		}

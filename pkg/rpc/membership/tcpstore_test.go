@@ -17,7 +17,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/kvstore/tcpstore"
 )
 
-// tcpStores returns a client for each of n members of a store that is served on loopback.
+// tcpStores serves a TCPStore on loopback and returns n clients.
 func tcpStores(tb testing.TB, n int) []*tcpstore.Client {
 	tb.Helper()
 	server := tcpstore.NewServer(tcpstore.ServerOptions{})
@@ -45,7 +45,7 @@ func tcpStores(tb testing.TB, n int) []*tcpstore.Client {
 	return clients
 }
 
-// Groups over real connections, which meet, work and shut down.
+// Groups over real connections form, work and shut down.
 func TestOverTCPStore(t *testing.T) {
 	for _, n := range []int{2, testenv.Repeat(t, 64, 256)} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
@@ -53,11 +53,11 @@ func TestOverTCPStore(t *testing.T) {
 			defer cancel()
 			clients, records := tcpStores(t, n), members(n)
 			part := func(i int) kvstore.Store { return kvstore.NewPrefixStore("rpc/g", clients[i]) }
-			begun := time.Now()
-			ends := meetAll(ctx, part, records, nil)
-			met := time.Since(begun)
-			checkMet(t, ends, records)
-			begun = time.Now()
+			start := time.Now()
+			ends := formAll(ctx, part, records, nil)
+			formed := time.Since(start)
+			checkFormed(t, ends, records)
+			start = time.Now()
 			var wg sync.WaitGroup
 			for i, r := range records {
 				wg.Go(func() {
@@ -72,21 +72,22 @@ func TestOverTCPStore(t *testing.T) {
 				})
 			}
 			wg.Wait()
-			t.Logf("%d members: met in %v, drained in %v", n, met.Round(time.Millisecond), time.Since(begun).Round(time.Millisecond))
+			t.Logf("%d members: formed in %v, drained in %v",
+				n, formed.Round(time.Millisecond), time.Since(start).Round(time.Millisecond))
 		})
 	}
 }
 
-// A member whose connection to the store breaks, and which then says nothing any more, is named by the others when their time is over.
+// When a member's connection to the store breaks and it sends nothing more, the others name it when their time is over.
 func TestMissingOverTCPStore(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct {
-		claims bool // it dies when it has come
+		claims bool // it dies after its claim
 		dead   int
 		want   Step
 	}{
 		"before it comes":  {false, 3, StepJoin},
-		"when it has come": {true, 0, StepReady}, // rank 0, for which nobody waits
+		"when it has come": {true, 0, StepReady}, // rank 0, which nobody waits for
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -98,7 +99,7 @@ func TestMissingOverTCPStore(t *testing.T) {
 			if !tc.claims {
 				records = slices.Delete(records, tc.dead, tc.dead+1)
 			}
-			ends := meetAll(ctx, func(i int) kvstore.Store { return clients[i] }, records, func(context.Context, []Record) error {
+			ends := formAll(ctx, func(i int) kvstore.Store { return clients[i] }, records, func(context.Context, []Record) error {
 				return clients[tc.dead].Close()
 			})
 			for i, end := range ends {
@@ -123,7 +124,7 @@ func BenchmarkFormStatic(b *testing.B) {
 			group := 0
 			for b.Loop() {
 				group++
-				ends := meetAll(b.Context(), func(i int) kvstore.Store {
+				ends := formAll(b.Context(), func(i int) kvstore.Store {
 					return kvstore.NewPrefixStore(fmt.Sprint("rpc/", group), clients[i])
 				}, records, nil)
 				for i, end := range ends {

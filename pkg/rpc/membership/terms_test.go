@@ -13,7 +13,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/kvstore"
 )
 
-// A worker that is wrong and comes first is alone, and leaves nothing: the right ones form the group after it.
+// A wrong worker that comes first fails alone and leaves nothing. The correct workers form the group after it.
 func TestFormStaticWrongFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, records := kvstore.NewHashStore(), members(3)
@@ -25,22 +25,22 @@ func TestFormStaticWrongFirst(t *testing.T) {
 			wrong <- err
 		}()
 		synctest.Wait()
-		for _, end := range meetAll(t.Context(), one(store), records, nil) {
+		for _, end := range formAll(t.Context(), sharedStore(store), records, nil) {
 			if _, ok := errors.AsType[*WorldSizeError](end.err); !ok {
-				t.Errorf("beside the wrong one: %v", end.err)
+				t.Errorf("with the wrong worker: %v", end.err)
 			}
 		}
 		missing, ok := errors.AsType[*MissingError](<-wrong)
 		if !ok || !cmp.Equal(missing.Ranks, []int{1, 2, 3}) || ctx.Err() == nil {
-			t.Errorf("the wrong one: %v", missing)
+			t.Errorf("the wrong worker: %v", missing)
 		}
-		checkMet(t, meetAll(t.Context(), one(store), records, nil), records)
+		checkFormed(t, formAll(t.Context(), sharedStore(store), records, nil), records)
 	})
 }
 
-// The same where each of its operations fails.
+// The same, while each operation of the wrong worker fails.
 func TestFormStaticWrongFirstWithFaults(t *testing.T) {
-	for n, struck := 0, true; struck; n++ {
+	for n, reached := 0, true; reached; n++ {
 		for _, done := range []bool{false, true} {
 			synctest.Test(t, func(t *testing.T) {
 				store, records := kvstore.NewHashStore(), members(3)
@@ -48,22 +48,23 @@ func TestFormStaticWrongFirstWithFaults(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
 				if _, err := FormStatic(ctx, bad, member(0, 4), nil); err == nil {
-					t.Error("it met nobody")
+					t.Error("no error without other members")
 				}
-				struck = bad.operations() > n
-				const rankClaim, takenBack = 2, 10 // A failure there leaves it open whether the store is told.
+				reached = bad.operations() > n
+				const rankClaim, takenBack = 2, 10 // After a failure there, the outcome in the store is unknown.
 				if n == rankClaim && !done || n >= takenBack {
 					return
 				}
-				checkMet(t, meetAll(t.Context(), one(store), records, nil), records)
+				checkFormed(t, formAll(t.Context(), sharedStore(store), records, nil), records)
 			})
 		}
 	}
 }
 
-// A group of one that fails before it counts itself leaves nothing; later nobody else can use it, and is told so.
+// A group of one that fails before it is counted as ready leaves nothing. After that, no other worker can use the
+// store, and it gets an error.
 func TestFormStaticAloneFails(t *testing.T) {
-	sick := errors.New("sick")
+	errSick := errors.New("sick")
 	for _, counted := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			inner := kvstore.NewHashStore()
@@ -71,29 +72,29 @@ func TestFormStaticAloneFails(t *testing.T) {
 				if err := carryOut(); err != nil || op != "add" || key != readyKey {
 					return err
 				}
-				return sick
+				return errSick
 			}}
 			warm := func(context.Context, []Record) error {
 				if counted {
 					return nil
 				}
-				return sick
+				return errSick
 			}
-			if _, err := FormStatic(t.Context(), store, member(0, 1), warm); !errors.Is(err, sick) {
+			if _, err := FormStatic(t.Context(), store, member(0, 1), warm); !errors.Is(err, errSick) {
 				t.Errorf("counted %v: %v", counted, err)
 			}
 			after := members(1)
 			after[0].Name, after[0].Secure = "other", !counted
 			members, err := FormStatic(t.Context(), inner, after[0], nil)
 			if counted == (err == nil) {
-				t.Errorf("counted %v: the next meets %v, %v", counted, members, err)
+				t.Errorf("counted %v: the next worker got %v, %v", counted, members, err)
 			}
 		})
 	}
 }
 
-// A second worker agrees just before each operation of the first, which fails: either it has the first's terms, and these stay, or
-// its own. Then none with others comes in.
+// A second worker agrees just before each operation of a first worker that fails. Either the second worker has the
+// first worker's terms, and these stay, or it sets its own. No worker with other terms is admitted after that.
 func TestWithdrawTermsRace(t *testing.T) {
 	withdrawn, keptEntries := 0, 0
 	for n, over := 0, false; !over; n++ {
@@ -103,7 +104,7 @@ func TestWithdrawTermsRace(t *testing.T) {
 			defer cancel()
 			var mu sync.Mutex
 			count := 0
-			come := func() {
+			agree := func() {
 				if err := Agree(t.Context(), store, second); err != nil {
 					t.Errorf("operation %d: %v", n, err)
 				}
@@ -111,7 +112,7 @@ func TestWithdrawTermsRace(t *testing.T) {
 			first := &hooked{Store: store, around: func(_ context.Context, _, _ string, carryOut func() error) error {
 				mu.Lock()
 				if count++; count == n+1 {
-					come()
+					agree()
 				}
 				mu.Unlock()
 				return carryOut()
@@ -125,7 +126,7 @@ func TestWithdrawTermsRace(t *testing.T) {
 			}
 			refused, ok := errors.AsType[*WorldSizeError](Agree(t.Context(), store, other))
 			if !ok {
-				t.Errorf("operation %d: one with other terms comes in", n)
+				t.Errorf("operation %d: a worker with other terms was admitted", n)
 			} else if refused.By == second.Name {
 				withdrawn++
 			} else {
@@ -133,7 +134,7 @@ func TestWithdrawTermsRace(t *testing.T) {
 			}
 			verdict, _ := store.Check(t.Context(), verdictKey)
 			if there, _ := store.Check(t.Context(), rankKey+"0"); there && !verdict {
-				t.Errorf("operation %d: the second waits for one that has failed", n)
+				t.Errorf("operation %d: the second worker waits for a failed one", n)
 			}
 		})
 	}
@@ -142,12 +143,12 @@ func TestWithdrawTermsRace(t *testing.T) {
 	}
 }
 
-// A dynamic group whose first worker was wrong, and has failed, is another's.
+// After the first worker of a dynamic group was wrong and failed, another worker can form the group.
 func TestDynamicWrongFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g := newGroup(t, memory())
+		g := newGroup(t, memoryStore())
 		store := kvstore.NewPrefixStore("rpc/test", g.dial())
-		err := lockOf(store, 99).with(t.Context(), func(ctx context.Context) error {
+		err := newLock(store, 99).with(t.Context(), func(ctx context.Context) error {
 			ctx, cancel := context.WithTimeout(ctx, time.Second)
 			defer cancel()
 			wrong := g.newHost("a")
@@ -161,11 +162,11 @@ func TestDynamicWrongFirst(t *testing.T) {
 		wrong := g.newHost("c")
 		wrong.self.Secure = true
 		if _, ok := errors.AsType[*SecurityError](wrong.Join(t.Context())); !ok {
-			t.Error("one with other terms comes in")
+			t.Error("a worker with other terms was admitted")
 		}
 		g.leave(g.live[0])
 		if err := Agree(t.Context(), store, wrong.self); err == nil {
-			t.Error("the terms of one that has joined do not stay")
+			t.Error("the terms of a member that has joined were withdrawn")
 		}
 	})
 }

@@ -13,14 +13,15 @@ func TestCreateWakesAgain(t *testing.T) {
 	for _, failures := range []int{0, 1, 3, wakeTries} {
 		synctest.Test(t, func(t *testing.T) {
 			sets := 0
-			store := &hooked{Store: kvstore.NewHashStore(), around: func(_ context.Context, op, _ string, carryOut func() error) error {
+			store := &hooked{Store: kvstore.NewHashStore()}
+			store.around = func(_ context.Context, op, _ string, carryOut func() error) error {
 				if op == "set" {
 					if sets++; sets <= failures {
 						return kvstore.ErrConnection
 					}
 				}
 				return carryOut()
-			}}
+			}
 			if got, err := create(t.Context(), store, "k", []byte("v")); err != nil || string(got) != "v" {
 				t.Errorf("%d failures: %q, %v", failures, got, err)
 			}
@@ -34,12 +35,13 @@ func TestCreateWakesAgain(t *testing.T) {
 // A committed entry is no failure although nobody could be woken.
 func TestLogCommitWithoutWake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &hooked{Store: kvstore.NewHashStore(), around: func(_ context.Context, op, _ string, carryOut func() error) error {
+		store := &hooked{Store: kvstore.NewHashStore()}
+		store.around = func(_ context.Context, op, _ string, carryOut func() error) error {
 			if op == "set" {
 				return kvstore.ErrConnection
 			}
 			return carryOut()
-		}}
+		}
 		r, err := appendJoin(t.Context(), changeLog{store}, snapshot{}, 1)
 		if err != nil || !r.has(1) {
 			t.Errorf("version %d, %v", r.Version, err)
@@ -55,7 +57,8 @@ func TestLogWriterPausedInCommit(t *testing.T) {
 		commitFirst := func() { appendJoins(t, changeLog{inner}, 1, 1) }
 		overtake := func() { pad(t, changeLog{inner}, snapshot{}, 2*keptEntries) }
 		entry := ""
-		store := &hooked{Store: inner, around: func(_ context.Context, op, key string, carryOut func() error) error {
+		store := &hooked{Store: inner}
+		store.around = func(_ context.Context, op, key string, carryOut func() error) error {
 			mine := op == "compare" && key == entryKey(1) && entry == ""
 			if mine && second {
 				commitFirst()
@@ -66,7 +69,7 @@ func TestLogWriterPausedInCommit(t *testing.T) {
 				overtake()
 			}
 			return err
-		}}
+		}
 		r, err := appendJoin(t.Context(), changeLog{store}, snapshot{}, 2)
 		if err != nil || !r.has(2) || entry == "" {
 			t.Errorf("second %v: %+v, %v", second, r, err)
@@ -83,7 +86,8 @@ func TestLogWriterPausedInCommit(t *testing.T) {
 // A claim whose reply was lost still wakes the members that wait for it.
 func TestClaimWakes(t *testing.T) {
 	self, woken := member(1, 2), false
-	store := &hooked{Store: kvstore.NewHashStore(), around: func(_ context.Context, op, key string, carryOut func() error) error {
+	store := &hooked{Store: kvstore.NewHashStore()}
+	store.around = func(_ context.Context, op, key string, carryOut func() error) error {
 		err := carryOut()
 		switch {
 		case key == rankKey+"1" && op == "compare":
@@ -92,7 +96,7 @@ func TestClaimWakes(t *testing.T) {
 			woken = true
 		}
 		return err
-	}}
+	}
 	own := claim{store: store, self: self, record: encode(self)}
 	if err := own.acquire(t.Context()); err != nil || !woken {
 		t.Errorf("woken %v, %v", woken, err)

@@ -140,12 +140,13 @@ func TestDrainSimulated(t *testing.T) {
 			defer cancel()
 			store := kvstore.NewHashStore()
 			var downs atomic.Int64
-			counted := &hooked{Store: store, around: func(_ context.Context, op, _ string, carryOut func() error) error {
+			counted := &hooked{Store: store}
+			counted.around = func(_ context.Context, op, _ string, carryOut func() error) error {
 				if op == "compare" {
 					downs.Add(1)
 				}
 				return carryOut()
-			}}
+			}
 			for rank, err := range w.run(ctx, func(int) kvstore.Store { return w.watched(counted) }) {
 				if err != nil {
 					t.Errorf("seed %d: rank %d: %v", seed, rank, err)

@@ -58,7 +58,8 @@ func TestWorkWaitRoots(t *testing.T) {
 		}
 		short, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if err := w.WaitRoots(short); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "2 calls") {
+		err := w.WaitRoots(short)
+		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "2 calls") {
 			t.Errorf("WaitRoots = %v", err)
 		}
 		if err := w.BeginRoot(); !errors.Is(err, ErrShutdown) {
@@ -131,12 +132,13 @@ func TestWorkWaitIsBounded(t *testing.T) {
 // A slow store delays work no longer than the work's own context.
 func TestWorkBeginIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		slow := &hooked{Store: kvstore.NewHashStore(), around: func(ctx context.Context, op, _ string, carryOut func() error) error {
+		slow := &hooked{Store: kvstore.NewHashStore()}
+		slow.around = func(ctx context.Context, op, _ string, carryOut func() error) error {
 			if op == "compare" {
 				<-time.After(time.Minute)
 			}
 			return carryOut()
-		}}
+		}
 		w, ended := NewWork(), make(chan error, 1)
 		go func() { ended <- w.Drain(t.Context(), slow, member(0, 2)) }()
 		synctest.Wait()
@@ -146,7 +148,7 @@ func TestWorkBeginIsBounded(t *testing.T) {
 			t.Errorf("Begin = %v", err)
 		}
 		if err := w.Begin(t.Context()); err != nil {
-			t.Errorf("Begin of one with patience = %v", err)
+			t.Errorf("Begin without a deadline = %v", err)
 		}
 		w.End()
 		if err := NewWork().Drain(t.Context(), slow, member(1, 2)); err != nil {
@@ -175,7 +177,8 @@ func TestWorkClose(t *testing.T) {
 		if err := <-ended; !errors.Is(err, ErrShutdown) {
 			t.Errorf("Drain = %v", err)
 		}
-		if err, root := w.Begin(t.Context()), w.BeginRoot(); !errors.Is(err, ErrShutdown) || !errors.Is(root, ErrShutdown) {
+		err, root := w.Begin(t.Context()), w.BeginRoot()
+		if !errors.Is(err, ErrShutdown) || !errors.Is(root, ErrShutdown) {
 			t.Errorf("work after Close: %v, %v", err, root)
 		}
 	})
@@ -226,12 +229,13 @@ func TestDrainAdmitsWork(t *testing.T) {
 func TestDrainRefusesTwoLateRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store, hold := kvstore.NewHashStore(), make(chan struct{})
-		slow := &hooked{Store: store, around: func(_ context.Context, op, key string, carryOut func() error) error {
+		slow := &hooked{Store: store}
+		slow.around = func(_ context.Context, op, key string, carryOut func() error) error {
 			if op == "set" && key == doneKey {
 				<-hold
 			}
 			return carryOut()
-		}}
+		}
 		works := []*Work{NewWork(), NewWork(), NewWork()}
 		ended := make(chan error, 3)
 		for rank, w := range works {
@@ -298,12 +302,13 @@ func TestDrainNotifierDies(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		store := kvstore.NewHashStore()
-		failing := &hooked{Store: store, around: func(_ context.Context, op, key string, carryOut func() error) error {
+		failing := &hooked{Store: store}
+		failing.around = func(_ context.Context, op, key string, carryOut func() error) error {
 			if op == "set" && key == doneKey {
 				return kvstore.ErrConnection
 			}
 			return carryOut()
-		}}
+		}
 		var wg sync.WaitGroup
 		for rank, store := range []kvstore.Store{store, store, failing} {
 			wg.Go(func() {

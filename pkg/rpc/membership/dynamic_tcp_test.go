@@ -59,7 +59,8 @@ func TestDynamicManyOverTCP(t *testing.T) {
 	}
 	lastQuarter := durations[n*3/4:]
 	slices.Sort(lastQuarter)
-	t.Logf("the last %d of %d joins: median %v, longest %v", len(lastQuarter), n, lastQuarter[len(lastQuarter)/2], lastQuarter[len(lastQuarter)-1])
+	t.Logf("the last %d of %d joins: median %v, longest %v",
+		len(lastQuarter), n, lastQuarter[len(lastQuarter)/2], lastQuarter[len(lastQuarter)-1])
 	for _, h := range slices.Clone(g.live[:n/2]) {
 		g.leave(h)
 		g.checkViews("a leave")

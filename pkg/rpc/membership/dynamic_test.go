@@ -41,7 +41,8 @@ func run(g *group, seed uint64, operations int) {
 		case choice < 8:
 			g.kill(one)
 			g.waitViews(what + ", a kill")
-		case choice == 8: // Two members die, and a third worker joins under the name of one. Any of them may notice first.
+		case choice == 8:
+			// Two members die, and a third worker joins under the name of one. Anybody may notice first.
 			g.kill(one)
 			g.kill(g.live[random.IntN(len(g.live))])
 			g.join(one.Self().Name)
@@ -149,7 +150,8 @@ func TestDynamicPaused(t *testing.T) {
 			t.Errorf("it ended with %v", stopped.Err())
 		}
 		healthy := g.live[0]
-		if _, err := stopped.evict(t.Context(), stopped.tracker.current(), healthy.Self()); !errors.Is(err, ErrEvicted) {
+		_, err := stopped.evict(t.Context(), stopped.tracker.current(), healthy.Self())
+		if !errors.Is(err, ErrEvicted) {
 			t.Errorf("it evicts others: %v", err)
 		}
 		synctest.Wait()

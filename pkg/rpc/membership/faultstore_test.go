@@ -155,7 +155,9 @@ func faults(n int) []fault {
 // newFaulty returns a store with one fault.
 func newFaulty(inner kvstore.Store, f fault) *faultStore {
 	s := newFaultStore(inner)
-	here := map[fault]outcome{{}: failed, {done: true}: unanswered, {blocks: true}: hung, {done: true, blocks: true}: lost}
+	here := map[fault]outcome{
+		{}: failed, {done: true}: unanswered, {blocks: true}: hung, {done: true, blocks: true}: lost,
+	}
 	s.set(func(count int) outcome {
 		switch {
 		case count == f.at+1:

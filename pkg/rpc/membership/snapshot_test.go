@@ -37,7 +37,10 @@ func TestSnapshotApply(t *testing.T) {
 		{"taken name", [][]byte{joins("a", 1), joins("a", 2)}, []entry{{"a", 0}}, 1},
 		{"twice", [][]byte{joins("a", 1), joins("b", 1)}, []entry{{"a", 0}}, 1},
 		{"unknown member leaves", [][]byte{joins("a", 1), goes(left, 7)}, []entry{{"a", 0}}, 1},
-		{"garbage", [][]byte{joins("a", 1), []byte("{"), []byte(`{"kind":"dance"}`), []byte(`{"kind":"join"}`)}, []entry{{"a", 0}}, 1},
+		{
+			"invalid entries", [][]byte{joins("a", 1), []byte("{"), []byte(`{"kind":"?"}`), []byte(`{"kind":"join"}`)},
+			[]entry{{"a", 0}}, 1,
+		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var r snapshot
@@ -130,7 +133,8 @@ func TestNeighbors(t *testing.T) {
 	} {
 		prev, hasPrev := predecessor(test.members, test.self)
 		next, hasNext := Successor(test.members, test.self)
-		if prev.Name != test.prev || next.Name != test.next || hasPrev != (test.prev != "") || hasNext != (test.next != "") {
+		if prev.Name != test.prev || next.Name != test.next ||
+			hasPrev != (test.prev != "") || hasNext != (test.next != "") {
 			t.Errorf("%s: %q %v, %q %v", test.name, prev.Name, hasPrev, next.Name, hasNext)
 		}
 	}

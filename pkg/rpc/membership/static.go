@@ -30,8 +30,8 @@ type verdict struct {
 	Text string `json:"text,omitempty"`
 }
 
-// FormStatic forms a static group. It returns once all self.WorldSize members have called it and
-// warm has returned in each. It returns the records of all members by rank. The keys of store must be the group's alone. A store serves one
+// FormStatic forms a static group. It returns once all self.WorldSize members have called it and warm has returned in
+// each. It returns the records of all members by rank. The keys of store must be the group's alone. A store serves one
 // formation: a group that failed needs a new one, unless only one worker came, which then leaves nothing.
 //
 // A worker that does not fit gets an error, and the others wait for another worker in its place: [*NameError],

@@ -39,7 +39,9 @@ type formResult struct {
 }
 
 // formAll calls FormStatic for all records at the same time, each with its own store, and returns the results in order.
-func formAll(ctx context.Context, stores func(i int) kvstore.Store, records []Record, warm func(context.Context, []Record) error) []formResult {
+func formAll(
+	ctx context.Context, stores func(i int) kvstore.Store, records []Record, warm func(context.Context, []Record) error,
+) []formResult {
 	ends := make([]formResult, len(records))
 	var wg sync.WaitGroup
 	for i, r := range records {
@@ -71,7 +73,8 @@ func TestFormStatic(t *testing.T) {
 			records := members(n)
 			records[0].DeviceMaps = map[string]device.Map{records[n-1].Name: {device.CUDA(1): device.CUDA(0)}}
 			var warmed sync.Map
-			ends := formAll(t.Context(), sharedStore(kvstore.NewHashStore()), records, func(_ context.Context, members []Record) error {
+			store := sharedStore(kvstore.NewHashStore())
+			ends := formAll(t.Context(), store, records, func(_ context.Context, members []Record) error {
 				if len(members) != n {
 					t.Errorf("warm got %d members", len(members))
 				}
@@ -95,24 +98,36 @@ func TestFormStaticRefuses(t *testing.T) {
 		want       error
 		afterValid bool // the worker comes after the valid one
 	}{
-		"no name":             {func(r *Record) { r.Name = "" }, &NameError{}, false},
-		"name with a blank":   {func(r *Record) { r.Name = "a b" }, &NameError{Name: "a b"}, false},
-		"rank too high":       {func(r *Record) { r.ID = 3 }, &RankError{Worker: "w1", Rank: 3, WorldSize: 3}, false},
-		"rank below 0":        {func(r *Record) { r.ID = -1 }, &RankError{Worker: "w1", Rank: -1, WorldSize: 3}, false},
-		"world size 0":        {func(r *Record) { r.WorldSize = 0 }, &WorldSizeError{Worker: "w1"}, false},
-		"other world size":    {func(r *Record) { r.WorldSize = 4 }, &WorldSizeError{Worker: "w1", WorldSize: 4, By: "w0", Want: 3}, false},
-		"other version":       {func(r *Record) { r.Version = 2 }, &VersionError{Worker: "w1", Version: 2, By: "w0", Want: 1}, false},
-		"TLS":                 {func(r *Record) { r.Secure = true }, &SecurityError{Worker: "w1", Secure: true, By: "w0"}, false},
-		"no address":          {func(r *Record) { r.Address = "" }, &AddressError{Worker: "w1", Host: "host1"}, false},
-		"unspecified address": {func(r *Record) { r.Address = "[::]:80" }, &AddressError{Worker: "w1", Host: "host1", Address: "[::]:80"}, false},
+		"no name":           {func(r *Record) { r.Name = "" }, &NameError{}, false},
+		"name with a blank": {func(r *Record) { r.Name = "a b" }, &NameError{Name: "a b"}, false},
+		"rank too high":     {func(r *Record) { r.ID = 3 }, &RankError{Worker: "w1", Rank: 3, WorldSize: 3}, false},
+		"rank below 0":      {func(r *Record) { r.ID = -1 }, &RankError{Worker: "w1", Rank: -1, WorldSize: 3}, false},
+		"world size 0":      {func(r *Record) { r.WorldSize = 0 }, &WorldSizeError{Worker: "w1"}, false},
+		"other world size": {
+			func(r *Record) { r.WorldSize = 4 }, &WorldSizeError{Worker: "w1", WorldSize: 4, By: "w0", Want: 3}, false,
+		},
+		"other version": {
+			func(r *Record) { r.Version = 2 }, &VersionError{Worker: "w1", Version: 2, By: "w0", Want: 1}, false,
+		},
+		"TLS": {
+			func(r *Record) { r.Secure = true }, &SecurityError{Worker: "w1", Secure: true, By: "w0"}, false,
+		},
+		"no address": {func(r *Record) { r.Address = "" }, &AddressError{Worker: "w1", Host: "host1"}, false},
+		"unspecified address": {
+			func(r *Record) { r.Address = "[::]:80" },
+			&AddressError{Worker: "w1", Host: "host1", Address: "[::]:80"}, false,
+		},
 		"name of another": {
-			func(r *Record) { r.Name = "w0" }, &NameTakenError{Name: "w0", ID: 0, Host: "host0", Address: "10.0.0.1:4000"}, false,
+			func(r *Record) { r.Name = "w0" },
+			&NameTakenError{Name: "w0", ID: 0, Host: "host0", Address: "10.0.0.1:4000"}, false,
 		},
 		"rank of another": {
-			func(r *Record) { r.ID = 0 }, &RankTakenError{Worker: "w1", Rank: 0, By: "w0", Host: "host0", Address: "10.0.0.1:4000"}, false,
+			func(r *Record) { r.ID = 0 },
+			&RankTakenError{Worker: "w1", Rank: 0, By: "w0", Host: "host0", Address: "10.0.0.1:4000"}, false,
 		},
 		"twice": {
-			func(r *Record) { r.Incarnation++ }, &NameTakenError{Name: "w1", ID: 1, Host: "host1", Address: "10.0.0.2:4001"}, true,
+			func(r *Record) { r.Incarnation++ },
+			&NameTakenError{Name: "w1", ID: 1, Host: "host1", Address: "10.0.0.2:4001"}, true,
 		},
 	}
 	for name, tc := range tests {
@@ -155,9 +170,13 @@ func TestFormStaticChecksTogether(t *testing.T) {
 		modify func(records []Record)
 		want   string
 	}{
-		"loopback":       {func(r []Record) { r[2].Address = "127.0.0.1:99" }, `worker "w2" on host host2 listens on 127.0.0.1:99, which worker "w0"`},
-		"localhost":      {func(r []Record) { r[2].Address = "localhost:99" }, `worker "w2" on host host2 listens on localhost:99`},
-		"device map":     {func(r []Record) { r[1].DeviceMaps = map[string]device.Map{"w9": {device.CUDA(0): device.CUDA(0)}} }, "w9"},
+		"loopback": {func(r []Record) { r[2].Address = "127.0.0.1:99" },
+			`worker "w2" on host host2 listens on 127.0.0.1:99, which worker "w0"`},
+		"localhost": {func(r []Record) { r[2].Address = "localhost:99" },
+			`worker "w2" on host host2 listens on localhost:99`},
+		"device map": {func(r []Record) {
+			r[1].DeviceMaps = map[string]device.Map{"w9": {device.CUDA(0): device.CUDA(0)}}
+		}, "w9"},
 		"device's index": {func(r []Record) { r[1].Devices = []device.Device{device.CUDA(7)} }, "cuda:7"},
 	}
 	for name, tc := range tests {
@@ -186,7 +205,8 @@ func TestFormStaticChecksTogether(t *testing.T) {
 func TestFormStaticRefusesUnreadableRecord(t *testing.T) {
 	store, r := kvstore.NewHashStore(), member(0, 1)
 	r.Devices = []device.Device{{}}
-	if _, err := FormStatic(t.Context(), store, r, nil); err == nil || !strings.Contains(err.Error(), `worker "w0": its record`) {
+	_, err := FormStatic(t.Context(), store, r, nil)
+	if err == nil || !strings.Contains(err.Error(), `worker "w0": its record`) {
 		t.Error(err)
 	}
 	if n, _ := store.NumKeys(t.Context()); n != 0 {
@@ -202,13 +222,14 @@ func TestFormStaticWarmUpFails(t *testing.T) {
 		var wg sync.WaitGroup
 		for i, r := range records {
 			wg.Go(func() {
-				ends[i].members, ends[i].err = FormStatic(t.Context(), store, r, func(ctx context.Context, _ []Record) error {
+				warm := func(ctx context.Context, _ []Record) error {
 					if i == 2 {
 						return errSick
 					}
 					<-ctx.Done()
 					return context.Cause(ctx)
-				})
+				}
+				ends[i].members, ends[i].err = FormStatic(t.Context(), store, r, warm)
 			})
 		}
 		wg.Wait()
@@ -239,7 +260,8 @@ func TestFormStaticMissing(t *testing.T) {
 			switch {
 			case errors.As(end.err, &missing):
 				named++
-				if diff := cmp.Diff([]int{1, 3}, missing.Ranks); diff != "" || missing.Step != StepJoin || !errors.Is(end.err, kvstore.ErrTimeout) {
+				diff := cmp.Diff([]int{1, 3}, missing.Ranks)
+				if diff != "" || missing.Step != StepJoin || !errors.Is(end.err, kvstore.ErrTimeout) {
 					t.Errorf("member %d: %v", i, end.err)
 				}
 			case !errors.As(end.err, &failed) || !strings.Contains(failed.Text, "ranks 1, 3"):
@@ -366,7 +388,8 @@ func checkAlike(t *testing.T, what string, ends []formResult, rank int, f fault)
 				t.Errorf("%s: member %d: %v", what, i, end.err)
 			}
 		case errors.As(end.err, &failed):
-			if failed.ID != rank && !strings.Contains(failed.Text, fmt.Sprint("rank ", rank)) && !strings.Contains(failed.Text, rankKey+fmt.Sprint(rank)) {
+			if failed.ID != rank && !strings.Contains(failed.Text, fmt.Sprint("rank ", rank)) &&
+				!strings.Contains(failed.Text, rankKey+fmt.Sprint(rank)) {
 				t.Errorf("%s: member %d: %v", what, i, end.err)
 			}
 		case errors.Is(end.err, kvstore.ErrTimeout) && strings.Contains(end.err.Error(), rankKey+fmt.Sprint(rank)):

@@ -99,16 +99,18 @@ func TestMissingOverTCPStore(t *testing.T) {
 			if !tc.claims {
 				records = slices.Delete(records, tc.dead, tc.dead+1)
 			}
-			ends := formAll(ctx, func(i int) kvstore.Store { return clients[i] }, records, func(context.Context, []Record) error {
-				return clients[tc.dead].Close()
-			})
+			stores := func(i int) kvstore.Store { return clients[i] }
+			warm := func(context.Context, []Record) error { return clients[tc.dead].Close() }
+			ends := formAll(ctx, stores, records, warm)
 			for i, end := range ends {
 				var missing *MissingError
 				var failed *FailedError
 				switch {
 				case tc.claims && i == tc.dead && end.err != nil:
-				case errors.As(end.err, &missing) && missing.Step == tc.want && slices.Equal(missing.Ranks, []int{tc.dead}):
-				case errors.As(end.err, &failed) && strings.Contains(failed.Text, fmt.Sprintf("not %s: rank %d", tc.want, tc.dead)):
+				case errors.As(end.err, &missing) && missing.Step == tc.want &&
+					slices.Equal(missing.Ranks, []int{tc.dead}):
+				case errors.As(end.err, &failed) &&
+					strings.Contains(failed.Text, fmt.Sprintf("not %s: rank %d", tc.want, tc.dead)):
 				default:
 					t.Errorf("member %d: %v", i, end.err)
 				}

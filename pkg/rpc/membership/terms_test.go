@@ -68,12 +68,13 @@ func TestFormStaticAloneFails(t *testing.T) {
 	for _, counted := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			inner := kvstore.NewHashStore()
-			store := &hooked{Store: inner, around: func(_ context.Context, op, key string, carryOut func() error) error {
+			store := &hooked{Store: inner}
+			store.around = func(_ context.Context, op, key string, carryOut func() error) error {
 				if err := carryOut(); err != nil || op != "add" || key != readyKey {
 					return err
 				}
 				return errSick
-			}}
+			}
 			warm := func(context.Context, []Record) error {
 				if counted {
 					return nil
@@ -109,14 +110,15 @@ func TestWithdrawTermsRace(t *testing.T) {
 					t.Errorf("operation %d: %v", n, err)
 				}
 			}
-			first := &hooked{Store: store, around: func(_ context.Context, _, _ string, carryOut func() error) error {
+			first := &hooked{Store: store}
+			first.around = func(_ context.Context, _, _ string, carryOut func() error) error {
 				mu.Lock()
 				if count++; count == n+1 {
 					agree()
 				}
 				mu.Unlock()
 				return carryOut()
-			}}
+			}
 			_, err := FormStatic(ctx, first, member(0, 4), nil)
 			if over = count <= n; over {
 				return

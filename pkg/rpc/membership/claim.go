@@ -34,7 +34,8 @@ func (c *claim) acquire(ctx context.Context) error {
 		cleanup, cancel := cleanupContext(ctx)
 		defer cancel()
 		c.withdrawName(cleanup)
-		if !named { // A claim of the rank may still be on its way to the store, and it needs these terms.
+		// If the rank was claimed too, that claim may still be on its way to the store, and it needs these terms.
+		if !named {
 			withdrawTerms(cleanup, c.store, c.self)
 		}
 	}

@@ -135,9 +135,9 @@ func (d *drain) announceIdle(ctx context.Context) error {
 	return nil
 }
 
-// resume removes this member from the count and admits the waiting work, unless all members were idle. Add reads the
-// value it writes as a number. The text after the number makes the value unique, because CompareSet's answer must prove
-// that this member wrote it.
+// resume removes this member from the count and admits the waiting work, unless all members were idle. Add parses the
+// value that resume writes as a number. The text after the number makes the value unique, because CompareSet's answer
+// must prove that this member wrote it.
 func (d *drain) resume(ctx context.Context) error {
 	_ = d.mark(ctx, markBusy)
 	n, err := d.store.Add(ctx, idleKey, 0)

@@ -24,13 +24,12 @@ type Peers interface {
 
 // Options configure a Dynamic.
 type Options struct {
-	// LockTimeout is the time without a renewal after which other members take over the membership lock. Zero means 5
-	// s.
+	// LockTimeout is the time without a renewal after which other members take over the membership lock. Zero means 5s.
 	LockTimeout time.Duration
 	// ReplyTimeout is how long a member that cannot be reached has to reply through the store before it is evicted.
-	// Zero means 5 s.
+	// Zero means 5s.
 	ReplyTimeout time.Duration
-	// SyncTimeout limits each call to a peer. Zero means 3 s.
+	// SyncTimeout limits each call to a peer. Zero means 3s.
 	SyncTimeout time.Duration
 	// Logger receives warnings. Its zero value logs nothing.
 	Logger zerolog.Logger
@@ -165,14 +164,14 @@ func (d *Dynamic) commitJoin(ctx, background, active context.Context) error {
 	}
 	tried := int64(0) // the version of the entry that may be this member's join
 	var replaced Record
-	current, err = d.log.commit(ctx, current, func(r snapshot) (*change, error) {
-		c, err := d.decideJoin(ctx, r)
+	current, err = d.log.commit(ctx, current, func(s snapshot) (*change, error) {
+		c, err := d.decideJoin(ctx, s)
 		switch {
 		case c == nil:
 		case c.Kind == joined:
-			tried = r.Version + 1
+			tried = s.Version + 1
 		default:
-			replaced, _ = r.find(c.Incarnation)
+			replaced, _ = s.find(c.Incarnation)
 		}
 		return c, err
 	})
@@ -193,13 +192,13 @@ func (d *Dynamic) commitJoin(ctx, background, active context.Context) error {
 	return err
 }
 
-// decideJoin returns the next change that this member needs to join a group in state r: none if it is a member; the
+// decideJoin returns the next change that this member needs to join a group in state s: none if it is a member; the
 // eviction of a dead member with the same name; otherwise its join.
-func (d *Dynamic) decideJoin(ctx context.Context, r snapshot) (*change, error) {
-	if r.has(d.self.Incarnation) {
+func (d *Dynamic) decideJoin(ctx context.Context, s snapshot) (*change, error) {
+	if s.has(d.self.Incarnation) {
 		return nil, nil //nolint:nilnil // Nothing to do is no error.
 	}
-	if other, taken := r.named(d.self.Name); taken {
+	if other, taken := s.named(d.self.Name); taken {
 		found, err := d.examine(ctx, other)
 		switch {
 		case err != nil:
@@ -209,7 +208,7 @@ func (d *Dynamic) decideJoin(ctx context.Context, r snapshot) (*change, error) {
 		}
 		return d.eviction(other), nil
 	}
-	if err := checkMembers(r.with(&d.self).Members, false); err != nil {
+	if err := checkMembers(s.with(&d.self).Members, false); err != nil {
 		return nil, err
 	}
 	return &change{Kind: joined, Member: &d.self, By: d.self.Incarnation}, nil
@@ -248,8 +247,8 @@ func (d *Dynamic) withdrawTerms(ctx context.Context) {
 func (d *Dynamic) retract(ctx context.Context, from snapshot, tried int64) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), d.opts.ReplyTimeout)
 	defer cancel()
-	_, err := d.log.commit(ctx, from, func(r snapshot) (*change, error) {
-		if r.Version >= tried && !r.has(d.self.Incarnation) {
+	_, err := d.log.commit(ctx, from, func(s snapshot) (*change, error) {
+		if s.Version >= tried && !s.has(d.self.Incarnation) {
 			return nil, nil //nolint:nilnil // Nothing to do is no error.
 		}
 		return d.eviction(d.self), nil
@@ -268,8 +267,8 @@ func (d *Dynamic) Leave(ctx context.Context) error {
 		return errNotMember
 	}
 	err := d.lock.with(ctx, func(ctx context.Context) error {
-		current, err := d.log.commit(ctx, d.tracker.current(), func(r snapshot) (*change, error) {
-			if !r.has(d.self.Incarnation) {
+		current, err := d.log.commit(ctx, d.tracker.current(), func(s snapshot) (*change, error) {
+			if !s.has(d.self.Incarnation) {
 				return nil, nil //nolint:nilnil // Nothing to do is no error.
 			}
 			return &change{Kind: left, Incarnation: d.self.Incarnation, By: d.self.Incarnation}, nil
@@ -326,7 +325,7 @@ func (d *Dynamic) Close() error {
 	return nil
 }
 
-// finish stops the background work and waits for it.
+// finish stops the background work, waits for it, and ends the view with err.
 func (d *Dynamic) finish(err error) {
 	d.mu.Lock()
 	stop := d.stop

@@ -58,12 +58,12 @@ func (d *Dynamic) eviction(member Record) *change {
 // evict removes members that are gone from the group and returns the snapshot after the removal. It needs no lock. A
 // worker that is not a member evicts nobody.
 func (d *Dynamic) evict(ctx context.Context, from snapshot, members ...Record) (snapshot, error) {
-	current, err := d.log.commit(ctx, from, func(r snapshot) (*change, error) {
-		if !r.has(d.self.Incarnation) {
+	current, err := d.log.commit(ctx, from, func(s snapshot) (*change, error) {
+		if !s.has(d.self.Incarnation) {
 			return nil, ErrEvicted
 		}
 		for _, m := range members {
-			if r.has(m.Incarnation) {
+			if s.has(m.Incarnation) {
 				return d.eviction(m), nil
 			}
 		}

@@ -53,7 +53,7 @@ func (p peers) Probe(ctx context.Context, to Record) error {
 	return err
 }
 
-var errNoReply = errors.New("no answer")
+var errNoReply = errors.New("no reply")
 
 func (n *network) route(ctx context.Context, from, to uint64) (*host, error) {
 	n.mu.Lock()

@@ -24,6 +24,7 @@ const (
 func queryKeyOf(incarnation uint64) string {
 	return queryKeyPrefix + strconv.FormatUint(incarnation, 16)
 }
+
 func replyKeyOf(incarnation uint64) string {
 	return replyKeyPrefix + strconv.FormatUint(incarnation, 16)
 }

@@ -38,8 +38,10 @@ func TestSnapshotApply(t *testing.T) {
 		{"twice", [][]byte{joins("a", 1), joins("b", 1)}, []entry{{"a", 0}}, 1},
 		{"unknown member leaves", [][]byte{joins("a", 1), goes(left, 7)}, []entry{{"a", 0}}, 1},
 		{
-			"invalid entries", [][]byte{joins("a", 1), []byte("{"), []byte(`{"kind":"?"}`), []byte(`{"kind":"join"}`)},
-			[]entry{{"a", 0}}, 1,
+			"invalid entries",
+			[][]byte{joins("a", 1), []byte("{"), []byte(`{"kind":"?"}`), []byte(`{"kind":"join"}`)},
+			[]entry{{"a", 0}},
+			1,
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -42,19 +42,19 @@ type formResult struct {
 func formAll(
 	ctx context.Context, stores func(i int) kvstore.Store, records []Record, warm func(context.Context, []Record) error,
 ) []formResult {
-	ends := make([]formResult, len(records))
+	results := make([]formResult, len(records))
 	var wg sync.WaitGroup
 	for i, r := range records {
-		wg.Go(func() { ends[i].members, ends[i].err = FormStatic(ctx, stores(i), r, warm) })
+		wg.Go(func() { results[i].members, results[i].err = FormStatic(ctx, stores(i), r, warm) })
 	}
 	wg.Wait()
-	return ends
+	return results
 }
 
 // checkFormed checks that all calls succeeded with the same members.
-func checkFormed(t *testing.T, ends []formResult, want []Record) {
+func checkFormed(t *testing.T, results []formResult, want []Record) {
 	t.Helper()
-	for i, end := range ends {
+	for i, end := range results {
 		if end.err != nil {
 			t.Errorf("member %d: %v", i, end.err)
 		} else if diff := cmp.Diff(want, end.members); diff != "" {
@@ -74,14 +74,14 @@ func TestFormStatic(t *testing.T) {
 			records[0].DeviceMaps = map[string]device.Map{records[n-1].Name: {device.CUDA(1): device.CUDA(0)}}
 			var warmed sync.Map
 			store := sharedStore(kvstore.NewHashStore())
-			ends := formAll(t.Context(), store, records, func(_ context.Context, members []Record) error {
+			results := formAll(t.Context(), store, records, func(_ context.Context, members []Record) error {
 				if len(members) != n {
 					t.Errorf("warm got %d members", len(members))
 				}
 				warmed.Store(new(int), true)
 				return nil
 			})
-			checkFormed(t, ends, records)
+			checkFormed(t, results, records)
 			count := 0
 			warmed.Range(func(any, any) bool { count++; return true })
 			if count != n {
@@ -134,10 +134,12 @@ func TestFormStaticRefuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store, records := kvstore.NewHashStore(), members(3)
-				ends := make([]formResult, 3)
+				results := make([]formResult, 3)
 				var wg sync.WaitGroup
 				begin := func(i int) {
-					wg.Go(func() { ends[i].members, ends[i].err = FormStatic(t.Context(), store, records[i], nil) })
+					wg.Go(func() {
+						results[i].members, results[i].err = FormStatic(t.Context(), store, records[i], nil)
+					})
 					synctest.Wait()
 				}
 				begin(0)
@@ -158,7 +160,7 @@ func TestFormStaticRefuses(t *testing.T) {
 				}
 				begin(2)
 				wg.Wait()
-				checkFormed(t, ends, records)
+				checkFormed(t, results, records)
 			})
 		})
 	}
@@ -170,10 +172,14 @@ func TestFormStaticChecksTogether(t *testing.T) {
 		modify func(records []Record)
 		want   string
 	}{
-		"loopback": {func(r []Record) { r[2].Address = "127.0.0.1:99" },
-			`worker "w2" on host host2 listens on 127.0.0.1:99, which worker "w0"`},
-		"localhost": {func(r []Record) { r[2].Address = "localhost:99" },
-			`worker "w2" on host host2 listens on localhost:99`},
+		"loopback": {
+			func(r []Record) { r[2].Address = "127.0.0.1:99" },
+			`worker "w2" on host host2 listens on 127.0.0.1:99, which worker "w0"`,
+		},
+		"localhost": {
+			func(r []Record) { r[2].Address = "localhost:99" },
+			`worker "w2" on host host2 listens on localhost:99`,
+		},
 		"device map": {func(r []Record) {
 			r[1].DeviceMaps = map[string]device.Map{"w9": {device.CUDA(0): device.CUDA(0)}}
 		}, "w9"},
@@ -218,7 +224,7 @@ func TestFormStaticRefusesUnreadableRecord(t *testing.T) {
 func TestFormStaticWarmUpFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		errSick, store, records := errors.New("no reply"), kvstore.NewHashStore(), members(4)
-		ends := make([]formResult, 4)
+		results := make([]formResult, 4)
 		var wg sync.WaitGroup
 		for i, r := range records {
 			wg.Go(func() {
@@ -229,11 +235,11 @@ func TestFormStaticWarmUpFails(t *testing.T) {
 					<-ctx.Done()
 					return context.Cause(ctx)
 				}
-				ends[i].members, ends[i].err = FormStatic(t.Context(), store, r, warm)
+				results[i].members, results[i].err = FormStatic(t.Context(), store, r, warm)
 			})
 		}
 		wg.Wait()
-		for i, end := range ends {
+		for i, end := range results {
 			var failed *FailedError
 			if i == 2 && !errors.Is(end.err, errSick) || i != 2 && (!errors.As(end.err, &failed) || failed.By != "w2") {
 				t.Errorf("member %d: %v", i, end.err)
@@ -249,12 +255,12 @@ func TestFormStaticMissing(t *testing.T) {
 		defer cancel()
 		store, records := kvstore.NewHashStore(), members(4)
 		start := time.Now()
-		ends := formAll(ctx, sharedStore(store), []Record{records[0], records[2]}, nil)
+		results := formAll(ctx, sharedStore(store), []Record{records[0], records[2]}, nil)
 		if took := time.Since(start); took > time.Minute { // Rank 0 does not wait for a member that never came.
 			t.Errorf("took %v", took)
 		}
 		named := 0
-		for i, end := range ends {
+		for i, end := range results {
 			var missing *MissingError
 			var failed *FailedError
 			switch {
@@ -289,14 +295,14 @@ func TestFormStaticNameOfOneRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		store.Set(t.Context(), nameKey+"w1", data)
-		ends := make([]formResult, 2)
+		results := make([]formResult, 2)
 		var wg sync.WaitGroup
 		for i := range 2 {
-			wg.Go(func() { ends[i].members, ends[i].err = FormStatic(t.Context(), store, records[i], nil) })
+			wg.Go(func() { results[i].members, results[i].err = FormStatic(t.Context(), store, records[i], nil) })
 			synctest.Wait()
 		}
 		wg.Wait()
-		checkFormed(t, ends, records)
+		checkFormed(t, results, records)
 	})
 }
 
@@ -343,7 +349,7 @@ func TestFormStaticWithFaults(t *testing.T) {
 					store := kvstore.NewHashStore()
 					bad := newFaulty(store, f)
 					start := time.Now()
-					ends := formAll(ctx, func(i int) kvstore.Store {
+					results := formAll(ctx, func(i int) kvstore.Store {
 						if i == rank {
 							return bad
 						}
@@ -354,7 +360,7 @@ func TestFormStaticWithFaults(t *testing.T) {
 					}
 					reached = reached || bad.operations() > n
 					cases++
-					if checkAlike(t, fmt.Sprintf("rank %d, %v", rank, f), ends, rank, f) {
+					if checkAlike(t, fmt.Sprintf("rank %d, %v", rank, f), results, rank, f) {
 						succeeded++
 					}
 				})
@@ -365,10 +371,10 @@ func TestFormStaticWithFaults(t *testing.T) {
 }
 
 // checkAlike checks that all members got the same outcome, and reports whether the group formed.
-func checkAlike(t *testing.T, what string, ends []formResult, rank int, f fault) (formed bool) {
+func checkAlike(t *testing.T, what string, results []formResult, rank int, f fault) (formed bool) {
 	t.Helper()
-	formed = ends[(rank+1)%len(ends)].err == nil
-	for i, end := range ends {
+	formed = results[(rank+1)%len(results)].err == nil
+	for i, end := range results {
 		if i == rank && f.dies {
 			continue
 		}
@@ -379,7 +385,7 @@ func checkAlike(t *testing.T, what string, ends []formResult, rank int, f fault)
 		var failed *FailedError
 		switch {
 		case end.err == nil:
-			if diff := cmp.Diff(members(len(ends)), end.members); diff != "" {
+			if diff := cmp.Diff(members(len(results)), end.members); diff != "" {
 				t.Errorf("%s: member %d has other members:\n%s", what, i, diff)
 			}
 		case i == rank:

@@ -62,10 +62,10 @@ func (d *Dynamic) findGone(ctx context.Context, version int64, unsyncedMembers [
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	conditions, errs := make([]peerState, len(unsyncedMembers)), make([]error, len(unsyncedMembers))
+	states, errs := make([]peerState, len(unsyncedMembers)), make([]error, len(unsyncedMembers))
 	var running sync.WaitGroup
 	for i, m := range unsyncedMembers {
-		running.Go(func() { conditions[i], errs[i] = d.classify(ctx, version, m) })
+		running.Go(func() { states[i], errs[i] = d.classify(ctx, version, m) })
 	}
 	running.Wait()
 	var dead []Record
@@ -73,7 +73,7 @@ func (d *Dynamic) findGone(ctx context.Context, version int64, unsyncedMembers [
 		switch {
 		case errs[i] != nil:
 			return nil, errs[i]
-		case conditions[i] == gone:
+		case states[i] == gone:
 			dead = append(dead, m.member)
 		}
 	}
@@ -89,8 +89,8 @@ func (d *Dynamic) classify(ctx context.Context, version int64, m unsynced) (peer
 	case err != nil:
 		return found, err
 	case found == reachable:
-		if again := d.syncOne(ctx, m.member, version); again != nil {
-			d.opts.Logger.Warn().Err(again).Str("worker", m.member.Name).
+		if err := d.syncOne(ctx, m.member, version); err != nil {
+			d.opts.Logger.Warn().Err(err).Str("worker", m.member.Name).
 				Msg("a member can be reached, but does not see the group's changes")
 		}
 	case found == unreachable:

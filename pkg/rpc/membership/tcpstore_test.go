@@ -54,9 +54,9 @@ func TestOverTCPStore(t *testing.T) {
 			clients, records := tcpStores(t, n), members(n)
 			part := func(i int) kvstore.Store { return kvstore.NewPrefixStore("rpc/g", clients[i]) }
 			start := time.Now()
-			ends := formAll(ctx, part, records, nil)
+			results := formAll(ctx, part, records, nil)
 			formed := time.Since(start)
-			checkFormed(t, ends, records)
+			checkFormed(t, results, records)
 			start = time.Now()
 			var wg sync.WaitGroup
 			for i, r := range records {
@@ -101,8 +101,8 @@ func TestMissingOverTCPStore(t *testing.T) {
 			}
 			stores := func(i int) kvstore.Store { return clients[i] }
 			warm := func(context.Context, []Record) error { return clients[tc.dead].Close() }
-			ends := formAll(ctx, stores, records, warm)
-			for i, end := range ends {
+			results := formAll(ctx, stores, records, warm)
+			for i, end := range results {
 				var missing *MissingError
 				var failed *FailedError
 				switch {
@@ -126,10 +126,10 @@ func BenchmarkFormStatic(b *testing.B) {
 			group := 0
 			for b.Loop() {
 				group++
-				ends := formAll(b.Context(), func(i int) kvstore.Store {
+				results := formAll(b.Context(), func(i int) kvstore.Store {
 					return kvstore.NewPrefixStore(fmt.Sprint("rpc/", group), clients[i])
 				}, records, nil)
-				for i, end := range ends {
+				for i, end := range results {
 					if end.err != nil {
 						b.Fatalf("member %d: %v", i, end.err)
 					}

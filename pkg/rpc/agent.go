@@ -50,7 +50,9 @@ func newGRPCAgent(args InitArgs, options *GRPCOptions, self membership.Record) *
 		a.limit = DefaultMaxPayload
 	}
 	if args.WorldSize == 0 {
-		a.dynamic = membership.NewDynamic(a.store, self, peers{a}, membership.Options{LockTimeout: cmp.Or(options.LockTimeout, DefaultLockTimeout), Logger: args.Logger})
+		a.dynamic = membership.NewDynamic(a.store, self, peers{a}, membership.Options{
+			LockTimeout: cmp.Or(options.LockTimeout, DefaultLockTimeout), Logger: args.Logger,
+		})
 	}
 	return a
 }
@@ -142,7 +144,9 @@ func (a *grpcAgent) Invoke(ctx context.Context, to, function string, payload []b
 	return a.invokeOther(ctx, member, function, payload)
 }
 
-func (a *grpcAgent) invokeOther(ctx context.Context, to membership.Record, function string, payload []byte) ([]byte, error) {
+func (a *grpcAgent) invokeOther(
+	ctx context.Context, to membership.Record, function string, payload []byte,
+) ([]byte, error) {
 	message, err := a.client.Call(ctx, to.Address, a.request(to, function, payload).encode()...)
 	if err != nil {
 		return nil, convertTransportError(err, len(payload))

@@ -18,11 +18,11 @@ import (
 var (
 	echo  = rpc.NewFunc[[]byte, []byte]("echo")
 	greet = rpc.NewFunc[string, string]("greet")
-	relay = rpc.NewFunc[[]string, string]("relay") // calls itself on the first name with the rest
+	relay = rpc.NewFunc[[]string, string]("relay") // calls relay on the first worker, with the remaining names
 	block = rpc.NewFunc[struct{}, struct{}]("block")
 )
 
-// common are functions that every worker of these tests has.
+// common returns the functions that every worker of these tests serves.
 func common(tb testing.TB) *rpc.Functions {
 	tb.Helper()
 	fns := rpc.NewFunctions()
@@ -81,7 +81,7 @@ func TestStaticGroup(t *testing.T) {
 	}
 }
 
-// A member that shuts down serves the others until they are done.
+// A member that shuts down serves the others until they have finished.
 func TestShutdownWaitsForWork(t *testing.T) {
 	started, finish := make(chan struct{}), make(chan struct{})
 	groups := newStaticGroup(t, 3, func(int) *rpc.Functions {
@@ -90,7 +90,7 @@ func TestShutdownWaitsForWork(t *testing.T) {
 			close(started)
 			<-finish
 			call, _ := rpc.Incoming(ctx)
-			_, err := greet.Call(ctx, call.Group, "worker2", "late") // which has shut down, but not ended
+			_, err := greet.Call(ctx, call.Group, "worker2", "late") // which has called Shutdown but serves calls
 			return struct{}{}, err
 		}); err != nil {
 			t.Fatal(err)
@@ -106,7 +106,7 @@ func TestShutdownWaitsForWork(t *testing.T) {
 	}()
 	select {
 	case <-ended:
-		t.Error("Shutdown did not wait for a function that runs")
+		t.Error("Shutdown did not wait for a running function")
 	case <-time.After(100 * time.Millisecond):
 	}
 	close(finish)
@@ -155,12 +155,13 @@ func TestDynamicGroup(t *testing.T) {
 	}
 	d := join("c")
 	if d.Self().ID != 3 {
-		t.Errorf("an id was given twice: %v", d.Self())
+		t.Errorf("an id was used twice: %v", d.Self())
 	}
 	shutdownAll(t, []*rpc.Group{a, d})
 }
 
-// held is the function block: it tells once that it has started, waits for finish, and then greets whom next names.
+// blockingFunctions returns the function block. A call of it closes started, waits for finish, and then calls greet on
+// the worker that next returns.
 func blockingFunctions(t testing.TB, next func(rpc.Call) string) (fns *rpc.Functions, started, finish chan struct{}) {
 	t.Helper()
 	fns, started, finish = rpc.NewFunctions(), make(chan struct{}), make(chan struct{})
@@ -176,13 +177,14 @@ func blockingFunctions(t testing.TB, next func(rpc.Call) string) (fns *rpc.Funct
 	return fns, started, finish
 }
 
-// joinOne makes a worker a member of the dynamic group of a store.
+// joinOne adds a worker to the dynamic group of a store.
 func joinOne(t testing.TB, addr, name string, functions ...*rpc.Functions) *rpc.Group {
 	t.Helper()
 	return initAll(t, []rpc.Config{{Name: name, Store: dialStore(t, addr), Functions: append(functions, common(t))}})[0]
 }
 
-// Whoever leaves is a member until its own calls are answered: what it has called may call it, and a function of its own may call on after that.
+// A worker that leaves stays a member until its own calls are answered: the called function may call it back, and its
+// own functions may make calls.
 func TestLeaveWaitsForOwnCalls(t *testing.T) {
 	addr := startStore(t)
 	fns, started, finish := blockingFunctions(t, func(call rpc.Call) string { return call.From.Name })
@@ -194,9 +196,9 @@ func TestLeaveWaitsForOwnCalls(t *testing.T) {
 	changed := b.View().Changed
 	select {
 	case err := <-left:
-		t.Errorf("left with a call under way: %v", err)
+		t.Errorf("left during a call: %v", err)
 	case <-changed:
-		t.Error("it is no member any more, with a call under way")
+		t.Error("removed from the group during a call")
 	case <-time.After(100 * time.Millisecond):
 	}
 	close(finish)
@@ -208,7 +210,7 @@ func TestLeaveWaitsForOwnCalls(t *testing.T) {
 	}
 }
 
-// A call that Go has begun is the group's work, even before it has gone out.
+// A call that Go has started counts as work of the group, even before it is sent.
 func TestShutdownAfterGo(t *testing.T) {
 	for range 50 {
 		addr := startStore(t)
@@ -220,20 +222,20 @@ func TestShutdownAfterGo(t *testing.T) {
 			if groups[0].View().Changed == nil {
 				shutdownAll(t, groups)
 			} else {
-				shutdownAll(t, groups[:1]) // the other one would leave before it is called
+				shutdownAll(t, groups[:1]) // otherwise worker1 would leave before the call
 				shutdownAll(t, groups[1:])
 			}
 			if got, err := future.Wait(t.Context()); err != nil || got != "last to worker0, from worker1" {
 				t.Fatalf("%q, %v", got, err)
 			}
 			if _, err := greet.Go(t.Context(), groups[0], "worker1", "").Wait(t.Context()); !errors.Is(err, rpc.ErrShutdown) {
-				t.Fatalf("after the end: %v", err)
+				t.Fatalf("after Shutdown: %v", err)
 			}
 		}
 	}
 }
 
-// A function that runs on while its worker leaves may call the worker itself, and knows its devices.
+// A function that still runs while its worker leaves can call that worker.
 func TestSelfWhileLeaving(t *testing.T) {
 	addr := startStore(t)
 	fns, started, finish := blockingFunctions(t, func(call rpc.Call) string { return call.Group.Self().Name })
@@ -253,7 +255,7 @@ func TestSelfWhileLeaving(t *testing.T) {
 	}
 }
 
-// A member that stays keeps nothing of those that come and go.
+// A member keeps no goroutines for members that have left.
 func TestChurnLeavesNothing(t *testing.T) {
 	addr := startStore(t)
 	stays := joinOne(t, addr, "stays")
@@ -269,17 +271,17 @@ func TestChurnLeavesNothing(t *testing.T) {
 		}
 	}
 	churn(2)
-	groupSet := runtime.NumGoroutine()
+	baseline := runtime.NumGoroutine()
 	churn(20)
-	for deadline := time.Now().Add(5 * time.Second); runtime.NumGoroutine() > groupSet+15 && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(5 * time.Second); runtime.NumGoroutine() > baseline+15 && time.Now().Before(deadline); {
 		runtime.Gosched()
 	}
-	if now := runtime.NumGoroutine(); now > groupSet+15 { // the store serves each client with one
-		t.Errorf("%d goroutines after 22 members came and went, %d after 2", now, groupSet)
+	if now := runtime.NumGoroutine(); now > baseline+15 { // the store has one per client
+		t.Errorf("%d goroutines after 22 members came and went, %d after 2", now, baseline)
 	}
 }
 
-// Members that close while all look after each other evict nobody who lives, and see the end that they wanted.
+// A member that closes while members watch each other evicts no healthy member. Its own calls end with ErrShutdown.
 func TestCloseEvictsNobody(t *testing.T) {
 	addr := startStore(t)
 	stays := joinOne(t, addr, "stays")
@@ -297,7 +299,7 @@ func TestCloseEvictsNobody(t *testing.T) {
 		}()
 		g.Close()
 		if err := <-calls; !errors.Is(err, rpc.ErrShutdown) {
-			t.Errorf("round %d: a call at the end: %v", i, err)
+			t.Errorf("round %d: a call after Close: %v", i, err)
 		}
 		<-changed
 		select {
@@ -308,34 +310,36 @@ func TestCloseEvictsNobody(t *testing.T) {
 	}
 }
 
-// An error of a function may be longer than a payload.
+// An error of a function may be longer than the payload limit.
 func TestLimits(t *testing.T) {
 	fail := rpc.NewFunc[struct{}, struct{}]("fail")
 	long := strings.Repeat("x", 100<<10)
 	groups := newStaticGroup(t, 2, func(int) *rpc.Functions {
 		fns := common(t)
-		if err := fail.Handle(fns, func(context.Context, struct{}) (struct{}, error) { return struct{}{}, errors.New(long) }); err != nil {
+		err := fail.Handle(fns, func(context.Context, struct{}) (struct{}, error) { return struct{}{}, errors.New(long) })
+		if err != nil {
 			t.Fatal(err)
 		}
 		return fns
-	}, func(c *rpc.Config) { c.Options = &rpc.GRPCOptions{MaxPayload: 1000 - 500*c.Rank} }) // worker1 takes less
+	}, func(c *rpc.Config) { c.Options = &rpc.GRPCOptions{MaxPayload: 1000 - 500*c.Rank} }) // worker1 has the lower limit
 	var remote *rpc.RemoteError
 	if _, err := fail.Call(t.Context(), groups[0], "worker1", struct{}{}); !errors.As(err, &remote) {
-		t.Errorf("a long error came as %v", err)
+		t.Errorf("a long error arrived as %v", err)
 	}
 	for _, tc := range []struct{ from, size, limit int }{
 		{0, 1001, 1000}, {0, 1000, 500}, {0, 501, 500}, {1, 501, 500}, {0, 500, 0}, {1, 500, 0}, {0, 1 << 20, 1000},
 	} {
 		_, err := echo.Call(t.Context(), groups[tc.from], fmt.Sprintf("worker%d", 1-tc.from), make([]byte, tc.size))
 		var large *rpc.TooLargeError
-		if tc.limit == 0 && err != nil || tc.limit > 0 && (!errors.As(err, &large) || large.Size != int64(tc.size) || large.Limit != int64(tc.limit)) {
+		if tc.limit == 0 && err != nil || tc.limit > 0 &&
+			(!errors.As(err, &large) || large.Size != int64(tc.size) || large.Limit != int64(tc.limit)) {
 			t.Errorf("%d bytes from worker%d: %v", tc.size, tc.from, err)
 		}
 	}
 	shutdownAll(t, groups)
 }
 
-// The end of a context in Init and Shutdown is the package's timeout as well.
+// The deadline of the context in Init causes ErrTimeout.
 func TestTimeoutOfInit(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
@@ -346,7 +350,7 @@ func TestTimeoutOfInit(t *testing.T) {
 	}
 }
 
-// BenchmarkInit has n workers of this process form a group.
+// BenchmarkInit measures how n workers of one process form a group.
 func BenchmarkInit(b *testing.B) {
 	for _, n := range []int{8, 64, 256} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {

@@ -16,8 +16,9 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rpc"
 )
 
-// BenchmarkFunc echoes payloads by a Func and by a bare unary call of gRPC with its defaults, in turns, so that both meet the same load of
-// the machine. Reported are the medians of one call's time and their quotient. One caller shows latency, 16 show throughput.
+// BenchmarkFunc compares calls of a Func with a plain unary call of gRPC with default options. Both echo payloads and
+// alternate, so they run under the same load. It reports the median times of one call and their quotient. One caller
+// shows latency, 16 callers show throughput.
 func BenchmarkFunc(b *testing.B) {
 	groups := newStaticGroup(b, 2, func(int) *rpc.Functions { return common(b) }, nil)
 	bare := bareEcho(b)
@@ -36,7 +37,7 @@ func BenchmarkFunc(b *testing.B) {
 						return checkLength(answer.GetValue(), err, size)
 					},
 				}
-				calls := 16 * max(1, min(64, 1<<20/size)) // a turn's, some milliseconds
+				calls := 16 * max(1, min(64, 1<<20/size)) // of one measurement, a few milliseconds
 				var times [2][]time.Duration
 				for b.Loop() {
 					for i, call := range contenders {
@@ -58,7 +59,7 @@ func BenchmarkFunc(b *testing.B) {
 	shutdownAll(b, groups)
 }
 
-// whole checks an answer.
+// checkLength checks an answer.
 func checkLength(answer []byte, err error, size int) error {
 	if err == nil && len(answer) != size {
 		err = fmt.Errorf("answer of %d bytes, want %d", len(answer), size)
@@ -66,7 +67,7 @@ func checkLength(answer []byte, err error, size int) error {
 	return err
 }
 
-// turn has some callers make calls together, and returns how long they took.
+// turn makes calls from several callers concurrently and returns the elapsed time.
 func turn(b *testing.B, callers, calls int, call func() error) time.Duration {
 	b.Helper()
 	begun := time.Now()
@@ -87,7 +88,7 @@ func turn(b *testing.B, callers, calls int, call func() error) time.Duration {
 
 const bareMethod = "/bare.Worker/Call"
 
-// bareEcho returns a connection to a bare server of gRPC.
+// bareEcho returns a connection to a plain gRPC server.
 func bareEcho(b *testing.B) *grpc.ClientConn {
 	b.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -106,7 +107,8 @@ func bareEcho(b *testing.B) *grpc.ClientConn {
 		defer close(served)
 		_ = server.Serve(ln)
 	}()
-	conn, err := grpc.NewClient("passthrough:///"+ln.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	conn, err := grpc.NewClient("passthrough:///"+ln.Addr().String(),
+		grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -97,8 +97,8 @@ type TooLargeError struct {
 }
 
 func (e *TooLargeError) Error() string {
-	return fmt.Sprintf("too large: the %s has %d bytes, the limit is %d; send less at a time, or raise MaxPayload on both workers",
-		e.What, e.Size, e.Limit)
+	return fmt.Sprintf("too large: the %s has %d bytes, the limit is %d; "+
+		"send less at a time, or raise MaxPayload on both workers", e.What, e.Size, e.Limit)
 }
 
 // Unwrap returns ErrTooLarge.
@@ -120,9 +120,11 @@ func (e *EncodingError) Error() string {
 	case e.Wanted == "":
 		return fmt.Sprintf("encoding: the %s, of type %s, cannot be sent: %v", e.What, e.Sent, e.Err)
 	case e.Sent == "":
-		return fmt.Sprintf("encoding: the %s is not of type %s; both workers must use the same type: %v", e.What, e.Wanted, e.Err)
+		return fmt.Sprintf("encoding: the %s is not of type %s; both workers must use the same type: %v",
+			e.What, e.Wanted, e.Err)
 	}
-	return fmt.Sprintf("encoding: the %s has type %s, but the other worker expects %s: %v", e.What, e.Sent, e.Wanted, e.Err)
+	return fmt.Sprintf("encoding: the %s has type %s, but the other worker expects %s: %v",
+		e.What, e.Sent, e.Wanted, e.Err)
 }
 
 // Unwrap returns ErrEncoding and Err.

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Every call that brings neither an answer nor an error of the function names the worker and the function, and is one of the
-// package's errors. The group goes on.
+// A call without an answer and without an error of the function returns an error of this package that names the worker
+// and the function. The group stays usable.
 func TestCallErrors(t *testing.T) {
 	m := newMemoryBackend()
 	m.limit = 100
@@ -38,7 +38,8 @@ func TestCallErrors(t *testing.T) {
 		},
 		{
 			call(echo.Call(t.Context(), g, "worker1", make([]byte, 101))), ErrTooLarge,
-			`call of echo on worker1: too large: the request has 101 bytes, the limit is 100; send less at a time, or raise MaxPayload on both workers`,
+			`call of echo on worker1: too large: the request has 101 bytes, the limit is 100; ` +
+				`send less at a time, or raise MaxPayload on both workers`,
 		},
 		{
 			call(onlyRaw.Call(t.Context(), g, "worker1", []byte{0x61, 'a'})), ErrEncoding,
@@ -64,7 +65,8 @@ func TestCallErrors(t *testing.T) {
 			`call of  on worker1: a Func without a name: create it with NewFunc`,
 		},
 	} {
-		if e := (*CallError)(nil); !errors.As(tc.err, &e) || tc.kind != nil && !errors.Is(tc.err, tc.kind) || tc.err.Error() != tc.want {
+		if e := (*CallError)(nil); !errors.As(tc.err, &e) || tc.kind != nil && !errors.Is(tc.err, tc.kind) ||
+			tc.err.Error() != tc.want {
 			t.Errorf("got %v\nwant %s", tc.err, tc.want)
 		}
 	}
@@ -73,7 +75,7 @@ func TestCallErrors(t *testing.T) {
 	}
 }
 
-// An answer that cannot be sent, or that is too large, is told to the caller.
+// The caller gets an error for an answer that is too large or cannot be encoded.
 func TestBadAnswers(t *testing.T) {
 	m := newMemoryBackend()
 	m.limit = 100
@@ -88,7 +90,8 @@ func TestBadAnswers(t *testing.T) {
 	}
 	_, err = odd.Call(t.Context(), g, "worker0", 1)
 	if e := (*EncodingError)(nil); !errors.As(err, &e) ||
-		!strings.HasPrefix(err.Error(), "call of odd on worker0: encoding: the answer, of type interface {}, cannot be sent: ") {
+		!strings.HasPrefix(err.Error(),
+			"call of odd on worker0: encoding: the answer, of type interface {}, cannot be sent: ") {
 		t.Errorf("cannot be sent: %v", err)
 	}
 }
@@ -100,7 +103,8 @@ func TestTimeouts(t *testing.T) {
 		begun := time.Now()
 		_, err := hang.Call(t.Context(), g, "worker1", struct{}{})
 		if !errors.Is(err, ErrTimeout) || !errors.Is(err, context.DeadlineExceeded) || time.Since(begun) != DefaultTimeout ||
-			!strings.HasPrefix(err.Error(), "call of hang on worker1: timed out after 1m0s, the limit of calls without a deadline (option Timeout)") {
+			!strings.HasPrefix(err.Error(), "call of hang on worker1: timed out after 1m0s, "+
+				"the limit of calls without a deadline (option Timeout)") {
 			t.Errorf("by default: %v, after %v", err, time.Since(begun))
 		}
 		short, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -132,7 +136,7 @@ func TestTimeouts(t *testing.T) {
 	})
 }
 
-// stubAgent is an agent whose calls are a function's.
+// stubAgent is an agent whose Invoke is a function.
 type stubAgent struct {
 	Agent
 	invoke func(ctx context.Context) ([]byte, error)
@@ -143,7 +147,7 @@ func (s stubAgent) Invoke(ctx context.Context, _, _ string, _ []byte) ([]byte, e
 }
 func (s stubAgent) View() View { return View{} }
 
-// What an agent returns becomes one of the two errors, and a context that has ended counts before it.
+// An error of an agent becomes a RemoteError or a CallError. The end of the context has priority.
 func TestAgentErrors(t *testing.T) {
 	remote := func() *RemoteError { return &RemoteError{Type: "T", Message: "m"} }
 	further := &CallError{Worker: "worker2", Func: "g", Err: ErrConnection}
@@ -153,7 +157,7 @@ func TestAgentErrors(t *testing.T) {
 	}
 	for _, tc := range []struct {
 		name    string
-		timeout time.Duration // of the group
+		timeout time.Duration // default of the group
 		invoke  func(ctx context.Context) ([]byte, error)
 		want    string
 		kind    error
@@ -177,9 +181,10 @@ func TestAgentErrors(t *testing.T) {
 				"function hang of gone (id 0) returned T: m",
 		},
 		{
-			name: "a connection that fails as the time is over", timeout: time.Second, kind: ErrConnection,
+			name: "a connection that fails at the deadline", timeout: time.Second, kind: ErrConnection,
 			invoke: func(ctx context.Context) ([]byte, error) { <-ctx.Done(); return nil, ErrConnection },
-			want:   "call of hang on gone: timed out after 1s, the limit of calls without a deadline (option Timeout): connection failed",
+			want: "call of hang on gone: timed out after 1s, " +
+				"the limit of calls without a deadline (option Timeout): connection failed",
 		},
 		{
 			name: "no limit", timeout: -1, kind: errTest, want: "call of hang on gone: the test's own",
@@ -202,20 +207,22 @@ func TestAgentErrors(t *testing.T) {
 	}
 }
 
-// earlyDeadline is a context whose deadline comes before its end.
+// earlyDeadline is a context whose deadline is before its end.
 type earlyDeadline struct {
-	context.Context //nolint:containedctx // it is one
+	context.Context //nolint:containedctx // wraps a context
 	deadline        time.Time
 }
 
 func (h earlyDeadline) Deadline() (time.Time, bool) { return h.deadline, true }
 
-// A function that has ended with the deadline may answer before the caller's context has ended: that is the caller's deadline even so.
+// A function that ends at the deadline can answer before the caller's context has ended. The call times out even so.
 func TestDeadlineBeforeContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
-		g := newGroup(t.Context(), stubAgent{invoke: func(context.Context) ([]byte, error) { return nil, &RemoteError{} }}, 0, nil)
+		g := newGroup(t.Context(), stubAgent{
+			invoke: func(context.Context) ([]byte, error) { return nil, &RemoteError{} },
+		}, 0, nil)
 		_, err := hang.Call(earlyDeadline{ctx, time.Now()}, g, "worker1", struct{}{})
 		if !errors.Is(err, ErrTimeout) {
 			t.Errorf("got %v", err)

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// certificates makes an authority, and a certificate for the loopback address that it has signed, and returns the files.
+// certificates writes a CA and a certificate for the loopback addresses that it has signed, and returns the files.
 func certificates(t *testing.T) (cert, key, ca string) {
 	t.Helper()
 	folder := t.TempDir()
@@ -42,13 +42,14 @@ func certificates(t *testing.T) (cert, key, ca string) {
 	ownKey, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	must(err)
 	own := &x509.Certificate{
-		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "worker"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback},
-		DNSNames: []string{"localhost"}, NotBefore: root.NotBefore, NotAfter: root.NotAfter,
+		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "worker"}, DNSNames: []string{"localhost"},
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback}, NotBefore: root.NotBefore, NotAfter: root.NotAfter,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 	}
 	ownDER, err := x509.CreateCertificate(rand.Reader, own, root, &ownKey.PublicKey, rootKey)
 	must(err)
 	keyDER, err := x509.MarshalPKCS8PrivateKey(ownKey)
 	must(err)
-	return write("cert.pem", "CERTIFICATE", ownDER), write("key.pem", "PRIVATE KEY", keyDER), write("ca.pem", "CERTIFICATE", rootDER)
+	return write("cert.pem", "CERTIFICATE", ownDER), write("key.pem", "PRIVATE KEY", keyDER),
+		write("ca.pem", "CERTIFICATE", rootDER)
 }

@@ -23,7 +23,7 @@ type point struct {
 	Note *string `json:"note,omitempty"`
 }
 
-// wave makes its own bytes, by value; tally by pointer.
+// wave encodes itself with value methods, tally with pointer methods.
 type wave struct{ samples []float32 }
 
 func (w wave) AppendBinary(b []byte) ([]byte, error) {
@@ -61,7 +61,7 @@ type nested struct {
 	Any     any
 }
 
-// roundTrip encodes a value twice, for equal values are equal bytes, and returns what comes back.
+// roundTrip encodes a value twice, because equal values must have equal bytes, and returns the decoded value.
 func roundTrip[T any](t *testing.T, v T) (T, []byte) {
 	t.Helper()
 	c, err := newCodec[T]()
@@ -85,7 +85,8 @@ func roundTrip[T any](t *testing.T, v T) (T, []byte) {
 func same[T any](t *testing.T, v T) {
 	t.Helper()
 	got, _ := roundTrip(t, v)
-	if diff := cmp.Diff(v, got, cmp.Comparer(func(a, b *big.Int) bool { return a == b || a != nil && b != nil && a.Cmp(b) == 0 }),
+	if diff := cmp.Diff(v, got,
+		cmp.Comparer(func(a, b *big.Int) bool { return a == b || a != nil && b != nil && a.Cmp(b) == 0 }),
 		cmp.Comparer(func(a, b netip.Addr) bool { return a == b }), cmp.AllowUnexported(wave{}, tally{})); diff != "" {
 		t.Errorf("%T (-sent +received):\n%s", v, diff)
 	}
@@ -115,7 +116,8 @@ func TestCodecRoundTrip(t *testing.T) {
 	same(t, url.URL{Scheme: "env"})
 	same(t, time.Date(2026, 1, 2, 3, 4, 5, 6, time.FixedZone("", 3600)))
 	same(t, nested{
-		When: time.Date(2026, 1, 2, 3, 4, 5, 678901234, time.FixedZone("", -7200)), Big: new(big.Int).Lsh(big.NewInt(-3), 100),
+		When: time.Date(2026, 1, 2, 3, 4, 5, 678901234, time.FixedZone("", -7200)),
+		Big:  new(big.Int).Lsh(big.NewInt(-3), 100),
 		Addr: netip.MustParseAddr("10.0.0.1"), Hash: [4]byte{1, 2, 3, 4}, Blob: []byte("b"), Empty: []int{},
 		Devices: map[device.Device]int{device.CUDA(1): 1, device.CPU(): 2},
 		Inner:   &nested{Big: big.NewInt(1), Any: "text"},
@@ -124,22 +126,22 @@ func TestCodecRoundTrip(t *testing.T) {
 	if got, _ := roundTrip[any](t, map[string]int{"a": 1}); !reflect.DeepEqual(got, map[any]any{"a": uint64(1)}) {
 		t.Errorf("a map in any: %#v", got)
 	}
-	big64 := math.Float64frombits(0x7ff80000deadbeef) // a NaN with a message
+	big64 := math.Float64frombits(0x7ff80000deadbeef) // a NaN with a payload
 	if got, _ := roundTrip(t, []float64{big64}); math.Float64bits(got[0]) != math.Float64bits(big64) {
-		t.Errorf("a NaN came as %x", math.Float64bits(got[0]))
+		t.Errorf("a NaN arrived as %x", math.Float64bits(got[0]))
 	}
 	if got, _ := roundTrip(t, float32(math.NaN())); !math.IsNaN(float64(got)) {
-		t.Errorf("a NaN came as %v", got)
+		t.Errorf("a NaN arrived as %v", got)
 	}
 	if got, _ := roundTrip(t, math.Copysign(0, -1)); !math.Signbit(got) {
-		t.Error("-0 came as 0")
+		t.Error("-0 arrived as 0")
 	}
 	if got, _ := roundTrip(t, make([]byte, 0)); got == nil {
-		t.Error("an empty []byte came as nil")
+		t.Error("an empty []byte arrived as nil")
 	}
 }
 
-// A type's own bytes are all that travels, and []byte is not copied.
+// A type that encodes itself is sent as those bytes only, and []byte is not copied.
 func TestCodecChoice(t *testing.T) {
 	if _, b := roundTrip(t, wave{samples: []float32{1, 2}}); len(b) != 8 {
 		t.Errorf("wave: %x", b)
@@ -156,7 +158,7 @@ func TestCodecChoice(t *testing.T) {
 	}
 }
 
-// Neither the number of elements nor their depth has a limit of its own.
+// The number of elements and the depth have no limit of their own.
 func TestCodecLargeAndDeep(t *testing.T) {
 	if got, b := roundTrip(t, make([]bool, 1<<20)); len(got) != 1<<20 || len(b) != 1<<20+5 {
 		t.Errorf("%d elements in %d bytes", len(got), len(b))
@@ -176,14 +178,15 @@ func TestCodecBadInput(t *testing.T) {
 			return "accepted"
 		}
 		if !errors.Is(err, ErrEncoding) {
-			t.Errorf("%v is no ErrEncoding", err)
+			t.Errorf("%v is not an ErrEncoding", err)
 		}
 		return err.Error()
 	}
 	for _, tc := range []struct{ got, want string }{
 		{refused(newCodec[chan int]()), "encoding: chan int cannot be sent"},
 		{refused(newCodec[func()]()), "encoding: func() cannot be sent"},
-		{refused(newCodec[error]()), "encoding: error is an interface, and the receiver cannot know the type of its value; use a concrete type"},
+		{refused(newCodec[error]()), "encoding: error is an interface, " +
+			"and the receiver cannot know the type of its value; use a concrete type"},
 	} {
 		if tc.got != tc.want {
 			t.Errorf("got %s\nwant %s", tc.got, tc.want)
@@ -231,7 +234,7 @@ func FuzzCodec(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if v, err := c.decode(b); err == nil {
 			if _, err := c.encode(v); err != nil {
-				t.Skip(err) // such as a time that has no year of four digits
+				t.Skip(err) // for example a time whose year has more than four digits
 			}
 		}
 		if v, err := w.decode(b); err == nil {

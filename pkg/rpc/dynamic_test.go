@@ -20,18 +20,18 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rpc/device"
 )
 
-// seedVariable repeats what another run has drawn.
+// seedVariable sets the random seed, to repeat a run.
 const seedVariable = "RPC_TEST_SEED"
 
-// dynamicGroup is a dynamic group, of which the test knows what its members must see.
+// dynamicGroup is a dynamic group of processes. The test knows what each member must see.
 type dynamicGroup struct {
 	t     *testing.T
 	store string
-	slow  string // the same, for some members
+	slow  string // delayed address of the same store, for some members
 	mark  string
 	rng   *rand.Rand
 	live  []*memberProcess // by id
-	ids   int              // given so far
+	ids   int              // used so far
 }
 
 func newDynamicGroup(t *testing.T, store string) *dynamicGroup {
@@ -40,13 +40,16 @@ func newDynamicGroup(t *testing.T, store string) *dynamicGroup {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("%s=%d has the same drawn", seedVariable, seed)
-	c := &dynamicGroup{t: t, store: store, slow: slowStore(t, store, 5*time.Millisecond), mark: testenv.Mark(), rng: rand.New(rand.NewPCG(seed, 0))}
+	t.Logf("%s=%d repeats this run", seedVariable, seed)
+	c := &dynamicGroup{
+		t: t, store: store, slow: slowStore(t, store, 5*time.Millisecond),
+		mark: testenv.Mark(), rng: rand.New(rand.NewPCG(seed, 0)),
+	}
 	t.Cleanup(func() { testenv.NothingLeft(t, c.mark) })
 	return c
 }
 
-// join adds a member with maps to some names, some of which have members.
+// join adds a member with device maps for some names, which may have no member.
 func (c *dynamicGroup) join(name string) {
 	c.t.Helper()
 	cfg := memberConfig{Name: name, Store: c.store, Devices: 4, Maps: map[string]device.Map{}}
@@ -67,17 +70,17 @@ func (c *dynamicGroup) join(name string) {
 	c.live = append(c.live, r)
 }
 
-// leave has a member leave, and end.
+// leave makes a member leave and exit.
 func (c *dynamicGroup) leave(i int) {
 	c.t.Helper()
 	r := c.live[i]
 	c.live = slices.Delete(c.live, i, i+1)
 	r.request("leave")
-	c.check("at once after " + r.Name + " has left")
+	c.check("immediately after " + r.Name + " has left")
 	r.end()
 }
 
-// killed kills a member, and returns how long it took until the last of the others knew.
+// killed kills a member and returns the time until all others have noticed.
 func (c *dynamicGroup) killed(i int) time.Duration {
 	c.t.Helper()
 	r := c.live[i]
@@ -93,7 +96,7 @@ func (c *dynamicGroup) killed(i int) time.Duration {
 	return time.Since(begun)
 }
 
-// check asks every member what it sees, and compares that with what is.
+// check compares what every member sees with what it must see.
 func (c *dynamicGroup) check(when string) {
 	c.t.Helper()
 	for _, r := range c.live {
@@ -106,7 +109,7 @@ func (c *dynamicGroup) check(when string) {
 	}
 }
 
-// expected is what a member must see.
+// wantReport returns what a member must see.
 func (c *dynamicGroup) wantReport(i int) memberReport {
 	self := c.live[i]
 	want := memberReport{ID: self.id, Reverse: map[string]device.Map{}}
@@ -127,12 +130,12 @@ func (c *dynamicGroup) wantReport(i int) memberReport {
 	return want
 }
 
-// mostMembers is how many there are at most at a time.
+// mostMembers is the maximum number of members at a time.
 const mostMembers = 10
 
 func memberName(i int) string { return fmt.Sprintf("member%d", i) }
 
-// unused is a name that no member has, though a former one may have had it.
+// unused returns a name that no member has. A former member may have had it.
 func (c *dynamicGroup) unused() string {
 	for {
 		name := memberName(c.rng.IntN(mostMembers))
@@ -142,7 +145,7 @@ func (c *dynamicGroup) unused() string {
 	}
 }
 
-// change has members join, leave and die at random, so many times, and in the end leave.
+// change makes members join, leave and die at random for a number of operations. At the end all leave.
 func (c *dynamicGroup) change(operations int) {
 	c.t.Helper()
 	var notices []time.Duration
@@ -153,7 +156,7 @@ func (c *dynamicGroup) change(operations int) {
 		case n <= 1 || n < mostMembers && draw < 5:
 			name := c.unused()
 			c.join(name)
-			c.check(fmt.Sprintf("operation %d: at once after %s has joined", op, name))
+			c.check(fmt.Sprintf("operation %d: immediately after %s has joined", op, name))
 		case draw < 7:
 			c.leave(i)
 		default:
@@ -169,18 +172,18 @@ func (c *dynamicGroup) change(operations int) {
 		at := func(share float64) time.Duration {
 			return notices[int(share*float64(len(notices)-1))].Round(100 * time.Microsecond)
 		}
-		c.t.Logf("%d of %d operations were kills; all had noticed one after: median %v, 90 %% %v, at most %v",
+		c.t.Logf("%d of %d operations were kills; all others noticed after: median %v, 90 %% %v, at most %v",
 			len(notices), operations, at(0.5), at(0.9), at(1))
 	}
 }
 
-// Members join, leave and are killed, at random. All see at once who has come and who has left, and soon who is dead.
+// Members join, leave and are killed at random. All members see joins and leaves immediately, and deaths soon.
 func TestDynamicProcesses(t *testing.T) {
 	t.Parallel()
 	newDynamicGroup(t, startStore(t)).change(testenv.Repeat(t, 200, 2000))
 }
 
-// torchStore serves torch's own store in Python until its stdin ends, and prints the port.
+// torchStore serves a TCPStore of torch until its stdin ends, and prints the port.
 const torchStore = `
 import sys, torch.distributed as dist
 store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, use_libuv=False)
@@ -188,7 +191,7 @@ print(store.port, flush=True)
 sys.stdin.read()
 `
 
-// The same in a store of torch's, in whose servers without libuv a CompareSet wakes nobody.
+// The same test with the TCPStore of torch. Its server without libuv wakes no waiter at a CompareSet.
 func TestDynamicProcessesOnTorchStore(t *testing.T) {
 	python := testenv.Torch(t, "2.14")
 	t.Parallel()
@@ -215,7 +218,7 @@ func TestDynamicProcessesOnTorchStore(t *testing.T) {
 	newDynamicGroup(t, fmt.Sprintf("127.0.0.1:%d", port)).change(testenv.Repeat(t, 40, 400))
 }
 
-// A member that stands still is taken for dead, and learns it when it goes on. The others stay.
+// A stopped member is evicted, and notices that when it continues. The other members stay.
 func TestDynamicProcessStopped(t *testing.T) {
 	t.Parallel()
 	c := newDynamicGroup(t, startStore(t))
@@ -238,13 +241,13 @@ func TestDynamicProcessStopped(t *testing.T) {
 	stopped.send("evicted")
 	stopped.signal(syscall.SIGCONT)
 	if report := stopped.receive(); !report.is(rpc.ErrEvicted) {
-		t.Errorf("a call of the evicted: %+v", report)
+		t.Errorf("a call of the evicted member: %+v", report)
 	}
-	t.Logf("it has learnt it after %v", time.Since(begun).Round(time.Millisecond))
+	t.Logf("it noticed the eviction after %v", time.Since(begun).Round(time.Millisecond))
 	stopped.end()
-	c.check("after the evicted has gone on")
+	c.check("after the evicted member continued")
 	c.join(stopped.Name)
-	c.check("after it has come again")
+	c.check("after it joined again")
 	for len(c.live) > 0 {
 		c.leave(0)
 	}

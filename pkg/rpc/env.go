@@ -96,7 +96,8 @@ func parseAddress(text string) (string, error) {
 	case host == "" || strings.ContainsAny(host, "/@ []") || err != nil && strings.Contains(host, ":"):
 		return "", malformed
 	case err == nil && addr.IsUnspecified():
-		return "", fmt.Errorf("%s means all addresses of the host, but other workers need one address to call; use an address of this host", host)
+		return "", fmt.Errorf("%s means all addresses of the host, but other workers need one address to call; "+
+			"use an address of this host", host)
 	}
 	n, err := strconv.ParseUint(port, 10, 16)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// environ makes a lookup of a map.
+// environ returns a lookup function of a map.
 func environ(vars map[string]string) func(string) (string, bool) {
 	return func(name string) (string, bool) {
 		value, ok := vars[name]
@@ -16,7 +16,8 @@ func environ(vars map[string]string) func(string) (string, bool) {
 
 func TestReadEnvironment(t *testing.T) {
 	const address = ": must be HOST or HOST:PORT, with an IPv6 address in brackets"
-	const files = ": mutual TLS needs a certificate, its key and the CA of all workers (ELASTICRUN_RPC_CERT, ELASTICRUN_RPC_KEY, ELASTICRUN_RPC_CA)"
+	const files = ": mutual TLS needs a certificate, its key and the CA of all workers " +
+		"(ELASTICRUN_RPC_CERT, ELASTICRUN_RPC_KEY, ELASTICRUN_RPC_CA)"
 	const gpus = ": must be a whole number of GPUs, 0 or more; elasticrun sets it if it is unset"
 	type vars map[string]string
 	for _, tc := range []struct {
@@ -36,8 +37,8 @@ func TestReadEnvironment(t *testing.T) {
 
 		{vars: vars{envRestarts: "2", envNodes: "1"}, want: Environment{Group: "rpc-attempt2"}},
 		{vars: vars{envRestarts: "0", envNodes: "1"}},
-		{vars: vars{envRestarts: "2", envNodes: "1", envRound: "3"}}, // elasticrun's store is new
-		{vars: vars{envRestarts: "2", envNodes: "2"}},                // the other node may have counted otherwise
+		{vars: vars{envRestarts: "2", envNodes: "1", envRound: "3"}}, // elasticrun uses a new store
+		{vars: vars{envRestarts: "2", envNodes: "2"}},                // nodes may have different counts
 
 		{vars: vars{envAddr: "node1"}, want: Environment{Address: "node1:0"}},
 		{vars: vars{envAddr: "10.0.0.1:0"}, want: Environment{Address: "10.0.0.1:0"}},

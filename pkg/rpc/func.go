@@ -121,7 +121,8 @@ func (f Func[Req, Resp]) encode(to string, req Req) ([]byte, error) {
 	}
 	payload, err := f.req.encode(req)
 	if err != nil {
-		return nil, &CallError{Worker: to, Func: f.name, Err: &EncodingError{What: directionRequest, Sent: typeName[Req](), Err: err}}
+		err = &EncodingError{What: directionRequest, Sent: typeName[Req](), Err: err}
+		return nil, &CallError{Worker: to, Func: f.name, Err: err}
 	}
 	return payload, nil
 }
@@ -135,7 +136,8 @@ func (f Func[Req, Resp]) invoke(ctx context.Context, g *Group, to string, payloa
 		return resp, err
 	}
 	if resp, err = f.resp.decode(answer); err != nil {
-		err = &CallError{Worker: to, Func: f.name, Err: &EncodingError{What: directionAnswer, Wanted: typeName[Resp](), Err: err}}
+		err = &EncodingError{What: directionAnswer, Wanted: typeName[Resp](), Err: err}
+		err = &CallError{Worker: to, Func: f.name, Err: err}
 	}
 	return resp, err
 }

@@ -18,10 +18,10 @@ var (
 	relay   = NewFunc[string, struct{}]("relay")
 	hang    = NewFunc[struct{}, struct{}]("hang")
 	whoami  = NewFunc[struct{}, [2]string]("whoami")
-	onlyRaw = NewFunc[[]byte, []byte]("sum") // the name of another, with other types
+	onlyRaw = NewFunc[[]byte, []byte]("sum") // same name as sum, other types
 )
 
-// table has all functions of these tests.
+// table returns all functions of these tests.
 func table(t testing.TB) *Functions {
 	t.Helper()
 	fns := NewFunctions()
@@ -61,7 +61,7 @@ func table(t testing.TB) *Functions {
 func TestCalls(t *testing.T) {
 	groups := newGroups(t, newMemoryBackend(), table(t), table(t), nil)
 	for _, from := range groups {
-		for _, to := range []string{"worker0", "worker1"} { // also to itself
+		for _, to := range []string{"worker0", "worker1"} { // including itself
 			if got, err := sum.Call(t.Context(), from, to, []float64{1, 2, 3.5}); got != 6.5 || err != nil {
 				t.Errorf("sum on %s = %v, %v", to, got, err)
 			}
@@ -73,7 +73,7 @@ func TestCalls(t *testing.T) {
 		}
 	}
 	if _, ok := Incoming(t.Context()); ok {
-		t.Error("a context of no call has one")
+		t.Error("Incoming found a call in a context without one")
 	}
 	if sum.Name() != "sum" {
 		t.Errorf("Name = %q", sum.Name())
@@ -81,7 +81,7 @@ func TestCalls(t *testing.T) {
 }
 
 func TestHandle(t *testing.T) {
-	var fns Functions // the zero value is ready
+	var fns Functions // the zero value is ready to use
 	do := func(context.Context, int) (int, error) { return 0, nil }
 	handle(t, &fns, NewFunc[int, int]("b"), do)
 	handle(t, &fns, NewFunc[int, int]("a"), do)
@@ -108,8 +108,9 @@ func TestHandle(t *testing.T) {
 	if err != nil || len(merged) != 2 {
 		t.Errorf("merged: %v, %v", merged, err)
 	}
-	if err := NewFunc[int, int]("late").Handle(&fns, do); err == nil || !strings.Contains(err.Error(), "register all functions before Init") {
-		t.Errorf("a late one: %v", err)
+	err = NewFunc[int, int]("late").Handle(&fns, do)
+	if err == nil || !strings.Contains(err.Error(), "register all functions before Init") {
+		t.Errorf("a late registration: %v", err)
 	}
 	_, err = mergeFunctions([]*Functions{&fns, &fns})
 	if e := (*DuplicateError)(nil); !errors.As(err, &e) || e.Func != "a" {
@@ -125,7 +126,8 @@ func TestManyCallers(t *testing.T) {
 			wg.Go(func() {
 				for k := range 50 {
 					to := fmt.Sprint("worker", (i+k)%3)
-					if got, err := sum.Call(t.Context(), g, to, []float64{float64(j), float64(k)}); got != float64(j+k) || err != nil {
+					got, err := sum.Call(t.Context(), g, to, []float64{float64(j), float64(k)})
+					if got != float64(j+k) || err != nil {
 						t.Errorf("sum = %v, %v", got, err)
 					}
 				}

@@ -32,6 +32,7 @@ func (f *Future[Resp]) Wait(ctx context.Context) (Resp, error) {
 		return f.resp, f.err
 	case <-ctx.Done():
 		var none Resp
-		return none, &CallError{Worker: f.worker, Func: f.function, Err: fmt.Errorf("no answer yet: %w", kvstore.ContextError(ctx))}
+		err := fmt.Errorf("no answer yet: %w", kvstore.ContextError(ctx))
+		return none, &CallError{Worker: f.worker, Func: f.function, Err: err}
 	}
 }

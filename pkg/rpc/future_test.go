@@ -17,8 +17,9 @@ func TestFutures(t *testing.T) {
 		short, end := context.WithTimeout(t.Context(), time.Second)
 		defer end()
 		_, err := future.Wait(short)
-		if !errors.Is(err, ErrTimeout) || err.Error() != "call of hang on worker1: no answer yet: timed out: context deadline exceeded" {
-			t.Errorf("an short wait: %v", err)
+		if !errors.Is(err, ErrTimeout) ||
+			err.Error() != "call of hang on worker1: no answer yet: timed out: context deadline exceeded" {
+			t.Errorf("a short wait: %v", err)
 		}
 		select {
 		case <-future.Done():
@@ -34,12 +35,13 @@ func TestFutures(t *testing.T) {
 		}
 		xs := []float64{1, 2}
 		total := sum.Go(t.Context(), g, "worker1", xs)
-		xs[0] = 100 // it is encoded already
+		xs[0] = 100 // already encoded
 		if got, err := total.Wait(t.Context()); got != 3 || err != nil {
 			t.Errorf("sum = %v, %v", got, err)
 		}
-		if _, err := NewFunc[any, int]("sum").Go(t.Context(), g, "worker1", make(chan int)).Wait(t.Context()); !errors.Is(err, ErrEncoding) {
-			t.Errorf("what cannot be sent: %v", err)
+		_, err = NewFunc[any, int]("sum").Go(t.Context(), g, "worker1", make(chan int)).Wait(t.Context())
+		if !errors.Is(err, ErrEncoding) {
+			t.Errorf("a request that cannot be encoded: %v", err)
 		}
 		if err := g.Close(); err != nil {
 			t.Error(err)

@@ -37,7 +37,10 @@ type Group struct {
 // newGroup uses ctx only for its values.
 func newGroup(ctx context.Context, agent Agent, timeout time.Duration, releaseStore func() error) *Group {
 	closeAgent := func() error { return agent.Shutdown(context.WithoutCancel(ctx), false) }
-	return &Group{agent: agent, timeout: timeout, closeAgent: closeAgent, releaseStore: releaseStore, ended: make(chan struct{}), rootsDone: make(chan struct{})}
+	return &Group{
+		agent: agent, timeout: timeout, closeAgent: closeAgent, releaseStore: releaseStore,
+		ended: make(chan struct{}), rootsDone: make(chan struct{}),
+	}
 }
 
 // Self returns this worker.
@@ -88,8 +91,8 @@ func (g *Group) Done() <-chan struct{} { return g.agent.Done() }
 // that function.
 func (g *Group) Shutdown(ctx context.Context) error {
 	if call, ok := Incoming(ctx); ok && call.Group == g {
-		return errors.New("shut down the group: a function of the group cannot do this, because Shutdown waits for the function; " +
-			"call Close, or call Shutdown outside of functions")
+		return errors.New("shut down the group: a function of the group cannot do this, " +
+			"because Shutdown waits for the function; call Close, or call Shutdown outside of functions")
 	}
 	if _, limited := ctx.Deadline(); !limited {
 		var cancel context.CancelFunc

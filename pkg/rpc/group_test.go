@@ -38,7 +38,7 @@ func TestGroupViews(t *testing.T) {
 	}
 }
 
-// releases counts how often the group has given back what it met by.
+// releases counts how often the group releases its store.
 func releases(g *Group) *int {
 	n := new(int)
 	releaseStore := g.releaseStore
@@ -49,7 +49,7 @@ func releases(g *Group) *int {
 	return n
 }
 
-// The group ends once, whoever ends it and how often; what it met by is given back last, once.
+// The group ends once, no matter how often Shutdown and Close are called. It releases the store last, and once.
 func TestGroupEndsOnce(t *testing.T) {
 	for name, end := range map[string]func(*Group) error{
 		"Shutdown": func(g *Group) error { return g.Shutdown(t.Context()) },
@@ -74,7 +74,7 @@ func TestGroupEndsOnce(t *testing.T) {
 		default:
 			t.Errorf("%s: Done is open", name)
 		}
-		g.closeErr = nil // for the test's own Close
+		g.closeErr = nil // for the cleanup of the test
 	}
 }
 
@@ -98,12 +98,13 @@ func TestGracefulShutdownWaits(t *testing.T) {
 		synctest.Wait()
 		short, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		// A second Shutdown waits for the first, no longer than its own context lets it.
-		if err := groups[0].Shutdown(short); !errors.Is(err, ErrTimeout) || err.Error() != "shut down the group: timed out: context deadline exceeded" {
-			t.Errorf("an short second Shutdown: %v", err)
+		// A second Shutdown waits for the first until its own context ends.
+		if err := groups[0].Shutdown(short); !errors.Is(err, ErrTimeout) ||
+			err.Error() != "shut down the group: timed out: context deadline exceeded" {
+			t.Errorf("a second Shutdown with a short deadline: %v", err)
 		}
 		if len(ended) > 0 {
-			t.Error("Shutdown has not waited for the call")
+			t.Error("Shutdown did not wait for the call")
 		}
 		close(goOn)
 		for range groups {
@@ -114,7 +115,7 @@ func TestGracefulShutdownWaits(t *testing.T) {
 		select {
 		case <-future.Done():
 		default:
-			t.Error("Shutdown has not waited for the future")
+			t.Error("Shutdown did not wait for the future")
 		}
 		if got, err := future.Wait(t.Context()); got != "done" || err != nil {
 			t.Errorf("the call: %q, %v", got, err)
@@ -125,7 +126,7 @@ func TestGracefulShutdownWaits(t *testing.T) {
 	})
 }
 
-// A Shutdown that cannot be graceful says so, and leaves nothing behind even so.
+// A Shutdown that cannot be graceful returns the reason and leaves nothing behind.
 func TestShutdownThatMisses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for name, hurry := range map[string]func(g *Group, cancel func()){
@@ -155,7 +156,7 @@ func TestShutdownThatMisses(t *testing.T) {
 	})
 }
 
-// The goroutines of futures are the group's: it has not ended before they have.
+// The group has not ended before the goroutines of futures have ended.
 func TestCloseWaitsForGoroutines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGroups(t, newMemoryBackend(), nil)[0]
@@ -166,10 +167,10 @@ func TestCloseWaitsForGoroutines(t *testing.T) {
 		go func() { ended <- g.Close() }()
 		synctest.Wait()
 		if len(ended) > 0 {
-			t.Error("Close has not waited")
+			t.Error("Close did not wait")
 		}
 		if g.start(t.Context(), func() {}) {
-			t.Error("a goroutine was begun after the end")
+			t.Error("a goroutine started after Close")
 		}
 		close(goOn)
 		if err := <-ended; err != nil {

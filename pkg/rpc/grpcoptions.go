@@ -86,7 +86,9 @@ func (f TLSFiles) check(cert, key, ca, serverName string) error {
 		return nil
 	}
 	var set, missing string
-	for _, file := range []struct{ name, value string }{{serverName, f.ServerName}, {ca, f.CA}, {key, f.Key}, {cert, f.Cert}} {
+	for _, file := range []struct{ name, value string }{
+		{serverName, f.ServerName}, {ca, f.CA}, {key, f.Key}, {cert, f.Cert},
+	} {
 		switch {
 		case file.value != "":
 			set = file.name
@@ -94,7 +96,8 @@ func (f TLSFiles) check(cert, key, ca, serverName string) error {
 			missing = file.name
 		}
 	}
-	return fmt.Errorf("%s is set, but %s is not: mutual TLS needs a certificate, its key and the CA of all workers (%s, %s, %s)",
+	return fmt.Errorf("%s is set, but %s is not: "+
+		"mutual TLS needs a certificate, its key and the CA of all workers (%s, %s, %s)",
 		set, missing, cert, key, ca)
 }
 

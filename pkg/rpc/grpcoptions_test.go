@@ -12,7 +12,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rpc/membership"
 )
 
-// nameError is what is said of a name that cannot be a worker's.
+// nameError returns the error for an invalid worker name.
 func nameError(name string) string { return errText(membership.CheckName(name)) }
 
 func TestGRPCOptionsValidate(t *testing.T) {
@@ -52,7 +52,7 @@ func TestGRPCOptionsValidate(t *testing.T) {
 	}
 }
 
-// What options say counts before what the environment does.
+// Options have priority over the environment.
 func TestGRPCOptionsWithEnvironment(t *testing.T) {
 	files := TLSFiles{Cert: "c", Key: "k", CA: "a"}
 	env := Environment{GPUCount: 4, Address: "env:1", TLS: files, MaxPayload: 100}

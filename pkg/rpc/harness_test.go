@@ -13,7 +13,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rpc"
 )
 
-// testTimeout bounds what a test waits for.
+// testTimeout bounds each wait of a test.
 const testTimeout = time.Minute
 
 // startStore serves a TCPStore and returns its address.
@@ -33,7 +33,7 @@ func startStore(t testing.TB) string {
 	return ln.Addr().String()
 }
 
-// dialStore connects to it.
+// dialStore connects to a store until the end of the test.
 func dialStore(t testing.TB, addr string) *tcpstore.Client {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
@@ -46,8 +46,11 @@ func dialStore(t testing.TB, addr string) *tcpstore.Client {
 	return client
 }
 
-// meet makes a static group of n workers in this process, named worker0 and so on, over a store of their own. They are closed with the test.
-func newStaticGroup(t testing.TB, n int, functions func(rank int) *rpc.Functions, change func(*rpc.Config)) []*rpc.Group {
+// newStaticGroup forms a static group of n workers in this process, named worker0 and so on, over its own store. They
+// are closed at the end of the test.
+func newStaticGroup(
+	t testing.TB, n int, functions func(rank int) *rpc.Functions, change func(*rpc.Config),
+) []*rpc.Group {
 	t.Helper()
 	addr := startStore(t)
 	configs := make([]rpc.Config, n)
@@ -63,7 +66,7 @@ func newStaticGroup(t testing.TB, n int, functions func(rank int) *rpc.Functions
 	return initAll(t, configs)
 }
 
-// initAll joins all of them at once.
+// initAll calls Init for all configurations concurrently.
 func initAll(t testing.TB, configs []rpc.Config) []*rpc.Group {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
@@ -91,7 +94,7 @@ func initAll(t testing.TB, configs []rpc.Config) []*rpc.Group {
 	return groups
 }
 
-// shutdownAll shuts all down gracefully.
+// shutdownAll shuts down all groups gracefully and concurrently.
 func shutdownAll(t testing.TB, groups []*rpc.Group) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)

@@ -12,7 +12,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rpc"
 )
 
-// storeOn serves a store on a host until the test ends, and returns its address.
+// storeOn serves a store on a host until the end of the test and returns its address.
 func storeOn(t *testing.T, host *hosts.Host) string {
 	t.Helper()
 	addr := host.Addr + ":7000"
@@ -32,7 +32,7 @@ func storeOn(t *testing.T, host *hosts.Host) string {
 	})
 	line := make([]byte, len("serving\n"))
 	if _, err := out.Read(line); err != nil || string(line) != "serving\n" {
-		t.Fatalf("the store says %q, %v", line, err)
+		t.Fatalf("the store printed %q, %v", line, err)
 	}
 	return addr
 }
@@ -40,10 +40,11 @@ func storeOn(t *testing.T, host *hosts.Host) string {
 // memberOn starts a member on a host.
 func memberOn(t *testing.T, host *hosts.Host, name, store string, vars ...string) *memberProcess {
 	t.Helper()
-	return newMemberProcess(t, host.Command(t.Context(), os.Args[0]), testenv.Mark(), memberConfig{Name: name, Store: store}, vars...)
+	return newMemberProcess(t, host.Command(t.Context(), os.Args[0]), testenv.Mark(),
+		memberConfig{Name: name, Store: store}, vars...)
 }
 
-// sees checks who is in a member's view.
+// sees checks the names in the view of a member.
 func (r *memberProcess) sees(when string, want ...string) {
 	r.t.Helper()
 	var got []string
@@ -55,8 +56,8 @@ func (r *memberProcess) sees(when string, want ...string) {
 	}
 }
 
-// Two members on two hosts, with the store on a third. Where only the link between them is broken, calls fail and both stay; a host that
-// is cut off from all is evicted by the other, and never the other way round.
+// Two members run on two hosts, with the store on a third. If only the link between the members is cut, calls fail and
+// both stay. If a host is cut off from all others, the other member evicts it, and never the other way round.
 func TestCutLink(t *testing.T) {
 	if !testenv.Whole(t) {
 		t.Skip("takes half a minute: part of make soak")
@@ -78,11 +79,11 @@ func TestCutLink(t *testing.T) {
 	for _, r := range []*memberProcess{a, b} {
 		other := map[string]string{"a": "b", "b": "a"}[r.Name]
 		if report := r.request("call " + other); !report.is(rpc.ErrConnection, rpc.ErrTimeout) {
-			t.Errorf("a call from %s over a link that is cut: %+v", r.Name, report)
+			t.Errorf("a call from %s over the cut link: %+v", r.Name, report)
 		}
-		t.Logf("%s has noticed it %v after the cut", r.Name, time.Since(begun).Round(time.Millisecond))
+		t.Logf("%s noticed the cut after %v", r.Name, time.Since(begun).Round(time.Millisecond))
 	}
-	// Longer than it takes to take somebody for dead: 11 s.
+	// This is longer than an eviction takes, 11 s.
 	<-time.After(time.Until(begun.Add(20 * time.Second)))
 	a.sees("with the link cut", "a", "b")
 	b.sees("with the link cut", "a", "b")
@@ -91,7 +92,7 @@ func TestCutLink(t *testing.T) {
 		if report := a.request("call b"); report.Err == "" {
 			break
 		} else if time.Now().After(deadline) {
-			t.Fatalf("the link is there again, but: %+v", report)
+			t.Fatalf("the link is restored, but: %+v", report)
 		}
 	}
 
@@ -99,20 +100,20 @@ func TestCutLink(t *testing.T) {
 	lab.Hosts[2].Cut()
 	a.send("lacks b")
 	a.receive()
-	t.Logf("a host that is cut off is evicted after %v", time.Since(begun).Round(time.Millisecond))
+	t.Logf("the cut host was evicted after %v", time.Since(begun).Round(time.Millisecond))
 	a.sees("after the eviction", "a")
 	b.send("evicted")
 	lab.Hosts[2].Heal()
 	if report := b.receive(); !report.is(rpc.ErrEvicted) {
-		t.Errorf("a call of the evicted: %+v", report)
+		t.Errorf("a call of the evicted member: %+v", report)
 	}
-	a.sees("in the end", "a")
+	a.sees("at the end", "a")
 	b.end()
 	a.request("leave")
 	a.end()
 }
 
-// A member that tells a loopback address to another host is refused.
+// A member that publishes a loopback address to another host is refused.
 func TestLoopbackAddressOnTwoHosts(t *testing.T) {
 	lab := hosts.New(t, 2)
 	store := storeOn(t, lab.Hosts[0])
@@ -122,10 +123,11 @@ func TestLoopbackAddressOnTwoHosts(t *testing.T) {
 	b.in.Close()
 	_ = b.cmd.Wait()
 	const want = `worker "b" on host node1 listens on 127.0.0.1:`
-	if stderr := b.errs.String(); b.cmd.ProcessState.ExitCode() != 1 || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, want) {
+	if stderr := b.errs.String(); b.cmd.ProcessState.ExitCode() != 1 ||
+		strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, want) {
 		t.Errorf("%v, stderr %q; want %q", b.cmd.ProcessState, stderr, want)
 	}
-	a.sees("after another was refused", "a")
+	a.sees("after the other member was refused", "a")
 	a.request("leave")
 	a.end()
 }

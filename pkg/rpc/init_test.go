@@ -17,7 +17,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rpc/membership"
 )
 
-// Mistakes are told before anything is tried: the store here would wait for ever.
+// Init reports invalid input before it connects to anything: this store would block forever.
 func TestInitBadInput(t *testing.T) {
 	fns := table(t)
 	never := Common{InitMethod: "file:///nowhere/f?rank=0&world_size=2"}
@@ -33,7 +33,10 @@ func TestInitBadInput(t *testing.T) {
 			`init RPC as w: register function echo: the name is taken; each function needs its own name`,
 		},
 		{Config{Name: "w", Backend: "X"}, `init RPC as w: RPC backend "X" is not registered; known: GRPC`},
-		{Config{Name: "w", Rank: 2, WorldSize: 2}, errText(fmt.Errorf("init RPC as w: %w", &membership.RankError{Worker: "w", Rank: 2, WorldSize: 2}))},
+		{
+			Config{Name: "w", Rank: 2, WorldSize: 2},
+			errText(fmt.Errorf("init RPC as w: %w", &membership.RankError{Worker: "w", Rank: 2, WorldSize: 2})),
+		},
 		{
 			Config{Name: "w", Options: memoryOptions{never}},
 			`init RPC as w: ` + errText(&OptionsTypeError{Backend: GRPC, Got: "rpc.memoryOptions", Want: "*rpc.GRPCOptions"}),
@@ -67,25 +70,27 @@ func TestInitBadInput(t *testing.T) {
 	}
 }
 
-// Without a Lookup it is the process' own environment.
+// InitFromEnv reads the environment of the process.
 func TestInitFromEnvReadsTheEnvironment(t *testing.T) {
 	t.Setenv("RANK", "4")
 	t.Setenv("WORLD_SIZE", "2")
 	_, err := InitFromEnv(t.Context(), "w")
-	if want := `init RPC as w: env:// rendezvous: RANK="4": must be at least 0 and below the world size, 2`; errText(err) != want {
+	want := `init RPC as w: env:// rendezvous: RANK="4": must be at least 0 and below the world size, 2`
+	if errText(err) != want {
 		t.Errorf("got %v", err)
 	}
 	t.Setenv(envMaxPayload, "x")
 	_, err = InitFromEnv(t.Context(), "w")
-	if want := `init RPC as w: ELASTICRUN_RPC_MAX_PAYLOAD="x": must be a whole number of bytes from 1 to 2146435072`; errText(err) != want {
+	want = `init RPC as w: ELASTICRUN_RPC_MAX_PAYLOAD="x": must be a whole number of bytes from 1 to 2146435072`
+	if errText(err) != want {
 		t.Errorf("got %v", err)
 	}
 }
 
-// The URL gives the store, the rank and the world size. What is given besides must agree.
+// The URL defines the store, the rank and the world size. Configured values must agree with it.
 func TestInitByURL(t *testing.T) {
 	for _, tc := range []struct {
-		rank, worldSize int // given
+		rank, worldSize int // configured
 		what            string
 	}{
 		{},
@@ -97,7 +102,7 @@ func TestInitByURL(t *testing.T) {
 	} {
 		m := newMemoryBackend()
 		close(m.full)
-		m.full = make(chan struct{}) // worker0 is not there yet
+		m.full = make(chan struct{}) // worker0 has not joined yet
 		path := filepath.Join(t.TempDir(), "f")
 		url := "file://" + path + "?world_size=2&rank="
 		registry := m.registry(t)
@@ -138,14 +143,14 @@ func TestInitByURL(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		// The last store of a job removes its file: all were closed.
+		// The last member that closes the file store removes the file. So all stores were closed.
 		if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("%+v: the store's file: %v", tc, err)
 		}
 	}
 }
 
-// After a failure of the backend nothing is left: rank 0's port is free again.
+// After a failure of the backend nothing is left: the port of rank 0 is free again.
 func TestInitFailureLeavesNothing(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -163,12 +168,12 @@ func TestInitFailureLeavesNothing(t *testing.T) {
 		t.Fatalf("Init: %v", err)
 	}
 	if ln, err = net.Listen("tcp", addr); err != nil {
-		t.Fatalf("the port is still taken: %v", err)
+		t.Fatalf("the port is still in use: %v", err)
 	}
 	ln.Close()
 }
 
-// Without a deadline Init has one, and none of the caller's making is changed.
+// Init has a default limit, and keeps the deadline of its context.
 func TestInitIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, own := range []time.Duration{0, time.Hour} {
@@ -193,8 +198,8 @@ func TestInitIsBounded(t *testing.T) {
 	})
 }
 
-// A call may come before Init has returned; its function sees the group even so. One that comes to a group that is never
-// made is refused.
+// A call can arrive before Init has returned; its function sees the group nevertheless. If Init fails, the call is
+// refused.
 func TestEarlyCall(t *testing.T) {
 	functions, err := mergeFunctions([]*Functions{table(t)})
 	if err != nil {
@@ -217,7 +222,7 @@ func TestEarlyCall(t *testing.T) {
 			}
 			synctest.Wait()
 			if len(answers) > 0 {
-				t.Error("it has not waited")
+				t.Error("the call did not wait for Init")
 			}
 			d.setGroup(g)
 			answer, err := <-answers, <-errs

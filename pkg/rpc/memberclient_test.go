@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// remote is a member in a process of its own.
+// memberProcess is a member in another process, seen by the test.
 type memberProcess struct {
 	memberConfig
 
@@ -20,12 +20,13 @@ type memberProcess struct {
 	id   int
 	cmd  *exec.Cmd
 	in   io.WriteCloser
-	file *os.File // the other end of its stdout
+	file *os.File // read end of its stdout
 	out  *bufio.Reader
 	errs *strings.Builder
 }
 
-// newMemberProcess starts a process that joins the group. The command is that of this test binary, on whatever host. Await waits for the join.
+// newMemberProcess starts a process that joins the group. cmd runs this test binary, possibly on another host. The
+// first receive waits for the join.
 func newMemberProcess(t *testing.T, cmd *exec.Cmd, mark string, cfg memberConfig, vars ...string) *memberProcess {
 	t.Helper()
 	config, err := json.Marshal(cfg)
@@ -51,7 +52,7 @@ func newMemberProcess(t *testing.T, cmd *exec.Cmd, mark string, cfg memberConfig
 	return r
 }
 
-// tell has it do something; await returns its answer.
+// send sends a command; receive returns its report.
 func (r *memberProcess) send(line string) {
 	r.t.Helper()
 	if _, err := io.WriteString(r.in, line+"\n"); err != nil {
@@ -70,7 +71,7 @@ func (r *memberProcess) receive() memberReport {
 		}
 	}
 	if err != nil {
-		r.kill() // its stderr is whole then
+		r.kill() // then its stderr is complete
 		r.t.Fatalf("%s: no answer: %v\n%s", r.Name, err, r.errs)
 	}
 	return report
@@ -89,13 +90,13 @@ func (r *memberProcess) signal(sig syscall.Signal) {
 	}
 }
 
-// kill is the end by SIGKILL, of a process that may have ended.
+// kill sends SIGKILL to a process that may have ended.
 func (r *memberProcess) kill() {
 	_ = r.cmd.Process.Kill()
 	_ = r.cmd.Wait()
 }
 
-// end waits for the end of a process that ends by itself, and well.
+// end waits for a process that exits by itself, with code 0.
 func (r *memberProcess) end() {
 	r.t.Helper()
 	r.in.Close()

@@ -16,29 +16,30 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rpc/device"
 )
 
-// memberVariable holds the memberConfig of a process in roleMember.
+// memberVariable holds the memberConfig of a process with roleMember.
 const memberVariable = "RPC_TEST_MEMBER"
 
-// memberConfig says who a member is.
+// memberConfig configures a member.
 type memberConfig struct {
 	Name, Store string
-	Devices     int // their number
+	Devices     int // number of devices
 	Maps        map[string]device.Map
 
 	Rank, WorldSize int // of a static group
 }
 
-// memberReport is a member's answer to a line: what it sees of the group, or what came of a call.
+// memberReport is the reply to a command: what the member sees of the group, or the result of a call.
 type memberReport struct {
 	ID      int
 	View    []rpc.WorkerInfo
-	Reverse map[string]device.Map // only those that it has
+	Reverse map[string]device.Map // without empty maps
 	Devices []device.Device
-	Kinds   []string // of a call's error
-	Err     string   // the call's error
+	Kinds   []string // of the error of a call
+	Err     string   // error of the call
 }
 
-// runMember joins, and then answers each line on stdin with a report. Its end is that of stdin, or the line "leave".
+// runMember joins the group and then answers each command on stdin with a report. It ends with stdin, or after the
+// command "leave".
 func runMember() error {
 	var cfg memberConfig
 	if err := json.Unmarshal([]byte(os.Getenv(memberVariable)), &cfg); err != nil {
@@ -79,7 +80,8 @@ func runMember() error {
 	return g.Close()
 }
 
-// obey does what a line says: view; lacks NAME, which waits until the view does; call NAME; evicted, which waits for that; leave.
+// handleCommand executes a command: "view"; "lacks NAME", which waits until the view lacks that member; "call NAME";
+// "evicted", which waits for the eviction; or "leave".
 func handleCommand(g *rpc.Group, line string) (memberReport, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 	defer cancel()
@@ -91,7 +93,7 @@ func handleCommand(g *rpc.Group, line string) (memberReport, error) {
 			select {
 			case <-g.View().Changed:
 			case <-ctx.Done():
-				return memberReport{}, fmt.Errorf("%s is still there: %w", name, ctx.Err())
+				return memberReport{}, fmt.Errorf("%s is still a member: %w", name, ctx.Err())
 			}
 		}
 	case "call":
@@ -130,7 +132,7 @@ func reportOf(g *rpc.Group) memberReport {
 	return r
 }
 
-// called reports a call's end.
+// reportCall returns the report of a call.
 func reportCall(err error) memberReport {
 	if err == nil {
 		return memberReport{}

@@ -13,14 +13,14 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rpc/device"
 )
 
-// memory is a backend without a network: its members hand each other the envelopes of calls.
+// memoryBackend is a backend without a network: its members pass the messages of calls to each other.
 type memoryBackend struct {
-	limit int // of a payload, in bytes
+	limit int // largest payload in bytes
 
 	mu      sync.Mutex
 	members map[string]*memoryAgent
-	full    chan struct{} // closed when all are in
-	initErr error         // of each Init
+	full    chan struct{} // closed when all members have joined
+	initErr error         // result of each Init
 }
 
 type memoryOptions struct{ Common }
@@ -43,7 +43,7 @@ func (m *memoryBackend) registry(t testing.TB) *Registry {
 	return r
 }
 
-// init waits for all members, as a static group does.
+// init waits for all members, like a static group.
 func (m *memoryBackend) init(ctx context.Context, args InitArgs) (Agent, error) {
 	if m.initErr != nil {
 		return nil, m.initErr
@@ -66,12 +66,12 @@ func (m *memoryBackend) init(ctx context.Context, args InitArgs) (Agent, error) 
 	}
 }
 
-// withoutValues is a context without its values.
-type withoutValues struct{ context.Context } //nolint:containedctx // it is one
+// withoutValues is a context without the values of its parent.
+type withoutValues struct{ context.Context } //nolint:containedctx // wraps a context
 
 func (withoutValues) Value(any) any { return nil }
 
-// member is an Agent.
+// memoryAgent is the Agent of memoryBackend.
 type memoryAgent struct {
 	net         *memoryBackend
 	self        WorkerInfo
@@ -81,7 +81,7 @@ type memoryAgent struct {
 
 	mu    sync.Mutex
 	ended bool
-	work  sync.WaitGroup // calls made and handlers running
+	work  sync.WaitGroup // outgoing calls and running handlers
 }
 
 func (a *memoryAgent) Self() WorkerInfo      { return a.self }
@@ -104,7 +104,7 @@ func (a *memoryAgent) Devices() (own []device.Device, maps, reverse map[string]d
 		map[string]device.Map{"worker2": {device.CUDA(0): device.CUDA(3)}}
 }
 
-// begin counts a piece of work, unless the member has ended.
+// begin counts a call as work. It returns false if the agent has ended.
 func (a *memoryAgent) begin() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -130,7 +130,7 @@ func (a *memoryAgent) Invoke(ctx context.Context, to, function string, payload [
 	}
 	message := bytes.Join(request{target: peer.incarnation, from: a.self, function: function, payload: payload}.encode(), nil)
 	answers := make(chan []byte, 1)
-	remote := withoutValues{ctx} // of the caller's context nothing travels but its deadline and its end
+	remote := withoutValues{ctx} // only the deadline and the end of the caller's context cross the network
 	if !peer.begin() {
 		return nil, fmt.Errorf("%w: refused", ErrConnection)
 	}
@@ -196,7 +196,8 @@ func (a *memoryAgent) Shutdown(ctx context.Context, graceful bool) error {
 	return nil
 }
 
-// newGroups makes a group of as many workers as there are tables: worker0, worker1 and so on. They end with the test.
+// newGroups forms a group with one worker per table: worker0, worker1 and so on. They are closed at the end of the
+// test.
 func newGroups(t testing.TB, m *memoryBackend, tables ...*Functions) []*Group {
 	t.Helper()
 	registry := m.registry(t)
@@ -229,7 +230,7 @@ func newGroups(t testing.TB, m *memoryBackend, tables ...*Functions) []*Group {
 	return groups
 }
 
-// handle registers a function, which must work.
+// handle registers a function.
 func handle[Req, Resp any](t testing.TB, fns *Functions, f Func[Req, Resp], do func(context.Context, Req) (Resp, error)) {
 	t.Helper()
 	if err := f.Handle(fns, do); err != nil {

@@ -19,14 +19,14 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rpc"
 )
 
-// outcome is what became of a launcher with its workers.
+// outcome is the result of a launcher with its workers.
 type outcome struct {
 	stdout, stderr string
 	code           int
-	files          []os.DirEntry // left in the folder for temporary files
+	files          []os.DirEntry // left in TMPDIR
 }
 
-// launch runs a program with this test binary in the role of its workers, and checks that no process is left.
+// launch runs a program whose workers are this test binary, and checks that no process is left.
 func launch(t *testing.T, vars []string, program string, args ...string) outcome {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*testTimeout)
@@ -49,7 +49,7 @@ func launch(t *testing.T, vars []string, program string, args ...string) outcome
 	return outcome{out.String(), errs.String(), cmd.ProcessState.ExitCode(), files}
 }
 
-// elasticrun launches n workers on one node, and leaves no file either.
+// elasticrun launches n workers on one node and checks that no file is left.
 func elasticrun(t *testing.T, n int, vars []string, flags ...string) outcome {
 	t.Helper()
 	o := launch(t, vars, testenv.Binary(t), append([]string{"--nproc-per-node", strconv.Itoa(n), "--no-python"}, flags...)...)
@@ -59,7 +59,7 @@ func elasticrun(t *testing.T, n int, vars []string, flags ...string) outcome {
 	return o
 }
 
-// conversed checks that all n workers of an attempt have reached the others, and ended well.
+// checkPeersCalled checks that all n workers of an attempt called the others and exited with code 0.
 func checkPeersCalled(t *testing.T, n, attempt int, outcomes ...outcome) {
 	t.Helper()
 	var want, got []string
@@ -85,26 +85,26 @@ func checkPeersCalled(t *testing.T, n, attempt int, outcomes ...outcome) {
 	}
 }
 
-// Static groups, whose workers elasticrun has started.
+// elasticrun starts the workers of static groups.
 func TestProcesses(t *testing.T) {
 	for _, n := range []int{2, 8, 64} {
 		t.Run(strconv.Itoa(n), func(t *testing.T) { checkPeersCalled(t, n, 0, elasticrun(t, n, nil)) })
 	}
 }
 
-// A worker is killed in the middle of calls. The new round's group has the new processes only.
+// A worker is killed during calls. The group of the new round has only new processes.
 func TestProcessesRestart(t *testing.T) {
 	o := elasticrun(t, 3, []string{killVariable + "=1"}, "--max-restarts", "1")
 	checkPeersCalled(t, 3, 1, o)
 	if !strings.Contains(o.stderr, "SIGKILL") {
-		t.Errorf("nobody was killed:\n%s", o.stderr)
+		t.Errorf("no worker was killed:\n%s", o.stderr)
 	}
-	if strings.Contains(o.stderr, "is no "+rpc.ErrConnection.Error()) {
-		t.Errorf("a worker has lost the other in another way:\n%s", o.stderr)
+	if strings.Contains(o.stderr, "is not "+rpc.ErrConnection.Error()) {
+		t.Errorf("a worker got another error:\n%s", o.stderr)
 	}
 }
 
-// aPort is a port that was free just now.
+// aPort returns a port that was free a moment ago.
 func aPort(t *testing.T) string {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -119,7 +119,7 @@ func aPort(t *testing.T) string {
 	return port
 }
 
-// Two launchers, which meet on one port.
+// Two launchers form a rendezvous on one port.
 func TestProcessesOfTwoNodes(t *testing.T) {
 	testenv.Binary(t)
 	endpoint := "127.0.0.1:" + aPort(t)
@@ -134,7 +134,7 @@ func TestProcessesOfTwoNodes(t *testing.T) {
 	checkPeersCalled(t, 4, 0, outcomes...)
 }
 
-// The same worker under torchrun, whose agent hosts the store and keeps it over a restart.
+// torchrun starts the same worker. Its agent hosts the store and keeps it over a restart.
 func TestProcessesUnderTorchrun(t *testing.T) {
 	for _, version := range []string{"2.14", "2.6"} {
 		if version != "2.14" && !testenv.Whole(t) {
@@ -147,20 +147,20 @@ func TestProcessesUnderTorchrun(t *testing.T) {
 	}
 }
 
-// What cannot be meant ends the worker that it is said to, in one line, which the launcher reports.
+// Invalid input ends the worker with one line, which the launcher reports.
 func TestProcessesBadInput(t *testing.T) {
 	cert, key, ca := certificates(t)
 	for _, tc := range []struct {
 		name string
 		vars []string
-		want []string // words of the one line
+		want []string // parts of one line
 	}{
 		{
 			name: "two workers of one name", vars: []string{nameVariable + "=same"},
 			want: []string{`init RPC as same: worker name "same" is taken by the worker with id `},
 		},
 		{
-			name: "a count that is none", vars: []string{"ELASTICRUN_GPU_COUNT=x"},
+			name: "a malformed count", vars: []string{"ELASTICRUN_GPU_COUNT=x"},
 			want: []string{`init RPC as worker`, `: ELASTICRUN_GPU_COUNT="x": must be a whole number of GPUs`},
 		},
 		{
@@ -201,7 +201,8 @@ func TestProcessesWithTLS(t *testing.T) {
 	checkPeersCalled(t, 2, 0, elasticrun(t, 2, []string{"ELASTICRUN_RPC_CERT=" + cert, "ELASTICRUN_RPC_KEY=" + key, "ELASTICRUN_RPC_CA=" + ca}))
 }
 
-// A caller of an old group does not reach the process that has the address of the member it knew, though that has the same name and rank.
+// A member of an old group cannot call the new process at the address of a member that it knew, even if that process
+// has the same name and rank.
 func TestOldGroupReachesNoNewMember(t *testing.T) {
 	mark := testenv.Mark()
 	t.Cleanup(func() { testenv.NothingLeft(t, mark) })

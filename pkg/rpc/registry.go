@@ -203,7 +203,8 @@ func isNil(value any) bool {
 }
 
 // ErrStore means that Init was called without a store.
-var ErrStore = errors.New("the store is nil: a group needs one, such as a tcpstore.Client for MASTER_ADDR and MASTER_PORT")
+var ErrStore = errors.New("the store is nil: " +
+	"a group needs one, such as a tcpstore.Client for MASTER_ADDR and MASTER_PORT")
 
 // RegisteredError means that a backend of this name is already registered.
 type RegisteredError struct{ Name string }

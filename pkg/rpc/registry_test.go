@@ -12,7 +12,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/kvstore"
 )
 
-// fakeOptions are a fake backend's own; otherOptions are another's.
+// fakeOptions are the options of the fake backend; otherOptions are those of another backend.
 type (
 	fakeOptions  struct{ Common }
 	otherOptions struct{ Common }
@@ -21,7 +21,7 @@ type (
 func (o *fakeOptions) Base() Common { return o.Common }
 func (o otherOptions) Base() Common { return o.Common }
 
-// fakeAgent notes what its backend was given.
+// fakeAgent records the arguments of Init.
 type fakeAgent struct {
 	Agent
 
@@ -30,7 +30,7 @@ type fakeAgent struct {
 
 func (a fakeAgent) Self() WorkerInfo { return WorkerInfo{Name: a.args.Name, ID: a.args.Rank} }
 
-// fakeBackend makes fakeAgents.
+// fakeBackend returns a backend whose agents are fakeAgents.
 func fakeBackend(name string) Backend {
 	return Backend{
 		NewOptions: func(c Common) (BackendOptions, error) { return &fakeOptions{c}, nil },
@@ -43,7 +43,7 @@ func fakeBackend(name string) Backend {
 	}
 }
 
-// registryOf has fake backends of these names.
+// registryOf returns a registry with fake backends of these names.
 func registryOf(t *testing.T, names ...string) *Registry {
 	t.Helper()
 	r := new(Registry)
@@ -86,11 +86,11 @@ func TestRegister(t *testing.T) {
 				t.Errorf("Backends (-want +got):\n%s", diff)
 			}
 			if tt.err == "" && !r.Registered(tt.backend) {
-				t.Error("it is not registered")
+				t.Error("the backend is not registered")
 			}
 		})
 	}
-	// Also the same backend again, as in the seed.
+	// The same backend cannot be registered twice either, as in torch 2.14 torch/distributed/rpc/backend_registry.py.
 	var taken *RegisteredError
 	if r := registryOf(t, "GRPC"); !errors.As(r.Register("GRPC", whole), &taken) || taken.Name != "GRPC" {
 		t.Errorf("%+v", taken)
@@ -159,7 +159,7 @@ func TestInit(t *testing.T) {
 		name, backend string
 		args          InitArgs
 		err           string
-		want          Common // the options that the backend got
+		want          Common // options that the backend received
 	}{
 		{name: "options", backend: "GRPC", args: InitArgs{Store: store, Options: &fakeOptions{Common{Timeout: 5}}}, want: Common{Timeout: 5}},
 		{name: "no options", backend: "GRPC", args: InitArgs{Store: store}, want: Common{Timeout: time.Minute, InitMethod: "env://"}},

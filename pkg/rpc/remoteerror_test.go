@@ -17,7 +17,7 @@ type hostileError struct{ text *string }
 
 func (e *hostileError) Error() string { return *e.text }
 
-// failure fails in one of many ways.
+// failure returns an error or panics, as how says.
 func failure(how string) error {
 	switch how {
 	case "plain":
@@ -73,7 +73,7 @@ func TestRemoteErrors(t *testing.T) {
 		{how: "deadline", typeName: "context.deadlineExceededError", message: "context deadline exceeded"},
 	} {
 		_, err := fail.Call(t.Context(), g, "worker1", tc.how)
-		remote, ok := err.(*RemoteError) //nolint:errorlint // it is not wrapped
+		remote, ok := err.(*RemoteError) //nolint:errorlint // must not be wrapped
 		if !ok {
 			t.Errorf("%s: %v", tc.how, err)
 			continue
@@ -87,7 +87,7 @@ func TestRemoteErrors(t *testing.T) {
 		}
 		expectInOrder(t, remote.Stack, tc.stack...)
 		if strings.Contains(remote.Stack, "rpc.Func[") || strings.Contains(remote.Stack, "runtime.") || strings.Contains(remote.Stack, "WithStack") {
-			t.Errorf("%s: the stack has frames that concern nobody:\n%s", tc.how, remote.Stack)
+			t.Errorf("%s: the stack has internal frames:\n%s", tc.how, remote.Stack)
 		}
 		if got, want := fmt.Sprintf("%+v", err), err.Error()+"\n"+remote.Stack; got != want {
 			t.Errorf("%%+v prints\n%s", got)
@@ -96,7 +96,7 @@ func TestRemoteErrors(t *testing.T) {
 			t.Errorf("%%v prints %v", err)
 		}
 		if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrTimeout) {
-			t.Errorf("%s: the function's deadline is taken for the caller's", tc.how)
+			t.Errorf("%s: the deadline of the function counts as that of the caller", tc.how)
 		}
 	}
 	_, err := fail.Call(t.Context(), g, "worker1", "long")
@@ -118,11 +118,11 @@ func expectInOrder(t *testing.T, text string, parts ...string) {
 	}
 }
 
-// An error that comes from afar brings the stacks of all workers, innermost first, and the type that it began with.
+// An error of a nested call carries the stacks of all workers, innermost first, and its original type.
 func TestNestedRemoteError(t *testing.T) {
 	g := newGroups(t, newMemoryBackend(), table(t), table(t), table(t), table(t))[0]
 	_, err := relay.Call(t.Context(), g, "worker1", "worker2>worker3>index")
-	remote, ok := err.(*RemoteError) //nolint:errorlint // it is not wrapped
+	remote, ok := err.(*RemoteError) //nolint:errorlint // must not be wrapped
 	if !ok || remote.Worker.Name != "worker1" || remote.Type != "runtime.boundsError" || remote.Panic {
 		t.Fatalf("got %#v", err)
 	}
@@ -133,7 +133,7 @@ func TestNestedRemoteError(t *testing.T) {
 	if n := strings.Count(remote.Stack, "function "); n != 3 {
 		t.Errorf("%d sections:\n%s", n, remote.Stack)
 	}
-	// A call that did not reach its worker is an error of the function that has made it.
+	// If a nested call does not reach its worker, its error is an error of the calling function.
 	_, err = relay.Call(t.Context(), g, "worker1", "nobody>x")
 	if e := (*RemoteError)(nil); !errors.As(err, &e) || e.Type != "*rpc.CallError" || errors.Is(err, ErrUnknownWorker) {
 		t.Errorf("got %v", err)
@@ -142,7 +142,7 @@ func TestNestedRemoteError(t *testing.T) {
 
 func TestWithStack(t *testing.T) {
 	if WithStack(nil) != nil {
-		t.Error("nil became an error")
+		t.Error("WithStack(nil) is not nil")
 	}
 	err := WithStack(fmt.Errorf("x: %w", fs.ErrNotExist))
 	if !errors.Is(err, fs.ErrNotExist) || err.Error() != "x: file does not exist" || !errors.Is(WithStack(err), err) || !errors.Is(err, WithStack(err)) {

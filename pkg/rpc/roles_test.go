@@ -16,34 +16,34 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rpc"
 )
 
-// What this test binary does in a process of its own, in place of tests.
+// Roles of a child process of this test binary.
 const (
 	roleVariable = "RPC_TEST_ROLE"
-	roleWorker   = "worker" // of a job, that a launcher has started
-	roleMember   = "member" // of a dynamic group, that does what it is stderr
-	roleStore    = "store"  // a store, at the address of storeVariable
+	roleWorker   = "worker" // worker of a job that a launcher has started
+	roleMember   = "member" // member of a group that executes commands
+	roleStore    = "store"  // store at the address of storeVariable
 )
 
-// quickEnd is for the environment of these processes: the race detector's runtime sleeps for a second when they end.
+// quickEnd disables the second that the runtime of the race detector sleeps at exit.
 const quickEnd = "GORACE=atexit_sleep_ms=0"
 
 // Variables for a worker of a job.
 const (
-	nameVariable  = "RPC_TEST_NAME"  // its name; else workerRANK
-	plainVariable = "RPC_TEST_PLAIN" // the rank that has no certificate
-	killVariable  = "RPC_TEST_KILL"  // the rank that kills itself while all call, in the first attempt
+	nameVariable  = "RPC_TEST_NAME"  // its name; default workerRANK
+	plainVariable = "RPC_TEST_PLAIN" // rank without a certificate
+	killVariable  = "RPC_TEST_KILL"  // rank that kills itself during calls in the first attempt
 	storeVariable = "RPC_TEST_STORE"
 )
 
-// callsBeforeKill is how many calls a worker that kills itself serves before.
+// callsBeforeKill is how many calls a worker serves before it kills itself.
 const callsBeforeKill = 50
 
 var (
-	where = rpc.NewFunc[struct{}, string]("where") // who answers, and in which attempt
-	via   = rpc.NewFunc[string, string]("via")     // where of another worker, in a call of its own
+	where = rpc.NewFunc[struct{}, string]("where") // returns the name and the attempt of the worker
+	via   = rpc.NewFunc[string, string]("via")     // calls where on another worker
 )
 
-// play plays a role and returns the exit code. A process that leaves goroutines behind has failed.
+// runRole runs a role and returns the exit code. A process that leaks goroutines fails.
 func runRole(role string) int {
 	run, ok := map[string]func() error{roleWorker: runWorker, roleMember: runMember, roleStore: runStore}[role]
 	if !ok {
@@ -61,7 +61,7 @@ func runRole(role string) int {
 	return 0
 }
 
-// runWorker meets the others, calls them, and says in one line who has answered.
+// runWorker joins the group, calls the other workers and prints one line with the answers.
 func runWorker() error {
 	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 	defer cancel()
@@ -98,11 +98,11 @@ func runWorker() error {
 	if err := g.Shutdown(ctx); err != nil {
 		return err
 	}
-	_, err = os.Stdout.WriteString(line) // in one piece, as the others may write to the same pipe
+	_, err = os.Stdout.WriteString(line) // in one write, because all workers share the pipe
 	return err
 }
 
-// workerFunctions are what a worker serves. One that is killSelf kills itself on the way.
+// workerFunctions returns the functions that a worker serves. With killSelf the worker kills itself after some calls.
 func workerFunctions(self string, killSelf bool) (*rpc.Functions, error) {
 	var served atomic.Int64
 	fns := rpc.NewFunctions()
@@ -121,13 +121,13 @@ func workerFunctions(self string, killSelf bool) (*rpc.Functions, error) {
 	)
 }
 
-// next is the worker after this one.
+// next returns the name of the worker with the next id.
 func next(g *rpc.Group) string {
 	workers := g.View().Workers
 	return workers[(g.Self().ID+1)%len(workers)].Name
 }
 
-// converse calls the next worker, by way of it this one, and, on rank 0, all.
+// callPeers calls the next worker, this worker by way of the next one, and, on rank 0, all workers.
 func callPeers(ctx context.Context, g *rpc.Group) (line string, err error) {
 	one, err := where.Call(ctx, g, next(g), struct{}{})
 	if err != nil {
@@ -154,20 +154,20 @@ func callPeers(ctx context.Context, g *rpc.Group) (line string, err error) {
 	return fmt.Sprintf("%s of %d: next %s, back %s, called %d\n", g.Self().Name, len(workers), one, back, all), nil
 }
 
-// callUntilPeerDies calls the next worker until that is gone, and then waits to be stopped.
+// callUntilPeerDies calls the next worker until that worker is gone. Then it waits to be stopped.
 func callUntilPeerDies(ctx context.Context, g *rpc.Group) error {
 	for {
 		if _, err := where.Call(ctx, g, next(g), struct{}{}); errors.Is(err, rpc.ErrConnection) {
 			break
 		} else if err != nil {
-			return fmt.Errorf("a worker that is gone is no %w, but: %w", rpc.ErrConnection, err)
+			return fmt.Errorf("a worker that is gone is not %w, but: %w", rpc.ErrConnection, err)
 		}
 	}
 	<-ctx.Done()
 	return ctx.Err()
 }
 
-// runStore serves a store until it is terminated.
+// runStore serves a store until SIGTERM.
 func runStore() error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()

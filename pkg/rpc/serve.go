@@ -50,11 +50,11 @@ func (a *grpcAgent) reach(ctx context.Context, payload []byte) error {
 		return errMalformed
 	}
 	if version := int64(binary.BigEndian.Uint64(payload)); a.dynamic != nil && version > 0 {
-		if err := a.dynamic.WaitVersion(ctx, version); errors.Is(err, membership.ErrShutdown) || errors.Is(err, membership.ErrEvicted) {
+		err := a.dynamic.WaitVersion(ctx, version)
+		if errors.Is(err, membership.ErrShutdown) || errors.Is(err, membership.ErrEvicted) {
 			return ErrShutdown
-		} else if err != nil {
-			return err
 		}
+		return err
 	}
 	return nil
 }

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// slowStore is another address of a store, from which all answers come later by the delay. A member that uses it learns of a change from the
-// store after those that do not, so that it can know at once only if somebody has stderr it.
+// slowStore returns another address of a store, whose answers arrive later by delay. A member that uses it reads a
+// change from the store later than other members. So it knows a change immediately only if a member has notified it.
 func slowStore(t *testing.T, store string, delay time.Duration) string {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -25,7 +25,7 @@ func slowStore(t *testing.T, store string, delay time.Duration) string {
 			running.Go(func() { relaySlowly(member, store, delay) })
 		}
 	})
-	t.Cleanup(func() { // the members, and so their connections, have ended
+	t.Cleanup(func() { // the members have closed their connections
 		ln.Close()
 		running.Wait()
 	})

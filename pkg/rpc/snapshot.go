@@ -16,7 +16,9 @@ type snapshot struct {
 	reverse map[string]device.Map        // by the name of the worker whose map it reverses
 }
 
-func newSnapshot(self membership.Record, version int64, members []membership.Record, changed <-chan struct{}) *snapshot {
+func newSnapshot(
+	self membership.Record, version int64, members []membership.Record, changed <-chan struct{},
+) *snapshot {
 	r := &snapshot{
 		view:    View{Version: version, Changed: changed, Workers: make([]WorkerInfo, len(members))},
 		members: make(map[string]membership.Record, len(members)),

@@ -208,7 +208,8 @@ func (r *reader) take(n uint64) []byte {
 // version checks the version, without which nothing else can be decoded.
 func (r *reader) version() {
 	if got := r.uint8(); r.err == nil && got != wireVersion {
-		r.rest, r.err = nil, fmt.Errorf("%w: the peer has version %d, this worker has version %d", ErrVersion, got, wireVersion)
+		r.rest, r.err = nil, fmt.Errorf("%w: the peer has version %d, this worker has version %d",
+			ErrVersion, got, wireVersion)
 	}
 }
 

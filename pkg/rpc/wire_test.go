@@ -39,22 +39,22 @@ func TestWireRequest(t *testing.T) {
 	}
 }
 
-// The payload is the same memory on both sides.
+// Encoding and decoding keep the memory of the payload.
 func TestWireCopiesNoPayload(t *testing.T) {
 	payload := []byte("payload")
 	if parts := (request{payload: payload}).encode(); &parts[len(parts)-1][0] != &payload[0] {
-		t.Error("encode has copied it")
+		t.Error("encode copied the payload")
 	}
 	if parts := encodeAnswer(payload, nil); &parts[len(parts)-1][0] != &payload[0] {
-		t.Error("encodeAnswer has copied it")
+		t.Error("encodeAnswer copied the payload")
 	}
 	message := join(request{payload: payload}.encode())
 	if r, err := decodeRequest(message); err != nil || &r.payload[6] != &message[len(message)-1] {
-		t.Errorf("decodeRequest has copied it: %v", err)
+		t.Errorf("decodeRequest copied the payload: %v", err)
 	}
 	message = join(encodeAnswer(payload, nil))
 	if got, err := decodeAnswer(message); err != nil || &got[6] != &message[len(message)-1] {
-		t.Errorf("decodeAnswer has copied it: %v", err)
+		t.Errorf("decodeAnswer copied the payload: %v", err)
 	}
 }
 
@@ -75,20 +75,20 @@ func TestWireErrors(t *testing.T) {
 		message := join(encodeAnswer([]byte("no payload"), want))
 		payload, err := decodeAnswer(message)
 		if payload != nil || err == nil || fmt.Sprintf("%T %v", err, err) != fmt.Sprintf("%T %v", want, want) {
-			t.Errorf("%T %v came as %T %v, with payload %q", want, want, err, err, payload)
+			t.Errorf("%T %v arrived as %T %v, with payload %q", want, want, err, err, payload)
 		}
 		for _, kind := range []error{ErrNoFunction, ErrTooLarge, ErrEncoding, ErrReplaced, ErrShutdown, ErrVersion} {
 			if errors.Is(err, kind) != errors.Is(want, kind) {
-				t.Errorf("%v: ErrorIs %v is %v", want, kind, errors.Is(err, kind))
+				t.Errorf("%v: errors.Is %v is %v", want, kind, errors.Is(err, kind))
 			}
 		}
 		if _, err := decodeAnswer(append(message, 0)); !errors.Is(err, ErrEncoding) || errors.Is(err, ErrShutdown) {
 			if !errors.Is(want, ErrNoFunction) || err == nil {
-				t.Errorf("%v with a byte behind it: %v", want, err)
+				t.Errorf("%v with an extra byte: %v", want, err)
 			}
 		}
 	}
-	// What a Handler does not return is told even so, and what a request was refused for.
+	// An error that no Handler returns is encoded too, and so is the error of a malformed request.
 	_, err := decodeAnswer(join(encodeAnswer(nil, fmt.Errorf("wrapped: %w", errTest))))
 	if remote := (*RemoteError)(nil); !errors.As(err, &remote) || remote.Message != "wrapped: the test's own" {
 		t.Errorf("another error: %v", err)
@@ -107,7 +107,7 @@ func TestWireVersions(t *testing.T) {
 		t.Errorf("a request: %v", err)
 	}
 	answer := join(encodeAnswer(nil, err))
-	answer[0] = 9 // as the other version answers
+	answer[0] = 9 // as a peer of the other version answers
 	if _, err := decodeAnswer(answer); !errors.Is(err, ErrVersion) || !strings.Contains(err.Error(), "the peer has version 9") {
 		t.Errorf("an answer: %v", err)
 	}
@@ -125,7 +125,7 @@ func TestWireMalformedAnswers(t *testing.T) {
 	}
 }
 
-// Every message is understood or refused, and what is understood is encoded the same way again.
+// FuzzWire checks that each message is decoded or rejected, and that a decoded message has the same encoding again.
 func FuzzWire(f *testing.F) {
 	for _, r := range wireRequests {
 		f.Add(join(r.encode()))

@@ -55,7 +55,7 @@ func TestList(t *testing.T) {
 	}
 }
 
-// anyDevice draws devices of which few are wrong for a worker with some GPUs.
+// anyDevice draws devices of which few are invalid for a worker with some GPUs.
 func anyDevice() *rapid.Generator[Device] {
 	return rapid.Custom(func(t *rapid.T) Device {
 		kind := rapid.SampledFrom([]string{"cuda", "cuda", "cuda", "cuda", "cuda", "cpu", "cpu", "xpu"}).Draw(t, "type")
@@ -66,7 +66,7 @@ func anyDevice() *rapid.Generator[Device] {
 	})
 }
 
-// anyWorkers draws groups that are accepted about as often as not. Some targets are not in the group.
+// anyWorkers draws groups, about half of them valid. Some targets are not in the group.
 func anyWorkers() *rapid.Generator[[]Worker] {
 	return rapid.Custom(func(t *rapid.T) []Worker {
 		workers := make([]Worker, rapid.IntRange(1, 4).Draw(t, "size"))
@@ -100,7 +100,7 @@ func rebuilt(t *rapid.T, workers []Worker) []Worker {
 	return again
 }
 
-// All members come to the same verdict, word by word, however their maps are laid out.
+// All members get the same error text, whatever the iteration order of their maps.
 func TestSameVerdict(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		workers, static := anyWorkers().Draw(t, "workers"), rapid.Bool().Draw(t, "static")
@@ -113,7 +113,7 @@ func TestSameVerdict(t *testing.T) {
 	})
 }
 
-// A static group asks at least as much as a dynamic one, and only for its targets' names.
+// A static group rejects whatever a dynamic group rejects. In addition it rejects only unknown targets.
 func TestStaticAsksMore(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		workers := anyWorkers().Draw(t, "workers")
@@ -124,7 +124,7 @@ func TestStaticAsksMore(t *testing.T) {
 	})
 }
 
-// Who joins without maps spoils nothing.
+// A worker that joins without maps does not make a valid group invalid.
 func TestOneMore(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		workers := anyWorkers().Draw(t, "workers")
@@ -138,7 +138,7 @@ func TestOneMore(t *testing.T) {
 	})
 }
 
-// The reverse of all reverse maps are the maps themselves, and a device list holds all that a call can bring.
+// The reverse of all reverse maps are the maps themselves. A device list contains every device that a call can use.
 func TestReverseOfReverse(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		workers := anyWorkers().Draw(t, "workers")

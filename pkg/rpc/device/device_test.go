@@ -19,7 +19,7 @@ func TestParse(t *testing.T) {
 		{in: "cuda:3", out: "cuda:3", want: CUDA(3)},
 		{in: "cuda", out: "cuda:0", want: CUDA(0)},
 		{in: "xpu:1", out: "xpu:1", want: Device{Type: "xpu", Index: 1}},
-		{in: "cuda:-1", out: "cuda:-1", want: CUDA(-1)}, // which Validate refuses, with more to say
+		{in: "cuda:-1", out: "cuda:-1", want: CUDA(-1)}, // Validate rejects it, with a better error
 		{in: "", err: `device "": write a type and an index, such as cuda:0`},
 		{in: ":1", err: `device ":1": write a type and an index, such as cuda:0`},
 		{in: "cpu:1", err: `device "cpu:1": write a type and an index, such as cuda:0`},
@@ -59,7 +59,7 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// What a worker writes of its devices is what the others read, or it cannot write it.
+// What a worker writes for its devices, other workers read as the same devices, or writing fails.
 func TestJSON(t *testing.T) {
 	written, err := json.Marshal(Map{CUDA(1): CPU(), CPU(): CUDA(0)})
 	if want := `{"cpu":"cuda:0","cuda:1":"cpu"}`; err != nil || string(written) != want {
@@ -77,7 +77,7 @@ func TestJSON(t *testing.T) {
 	}
 	for _, d := range []Device{{}, {Type: "cpu", Index: 1}, {Type: "a:0"}} {
 		if written, err := json.Marshal([]Device{d}); err == nil {
-			t.Errorf("wrote %#v, that nobody can read, as %s", d, written)
+			t.Errorf("wrote %#v, which no worker can read, as %s", d, written)
 		}
 	}
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 )
 
-// torchRules gives groups of workers to torch's own functions and prints what they make of each. Newer ones ask for the
-// machine's accelerator, which is to be a GPU here too.
+// torchRules passes groups of workers to the functions of torch and prints their results. Newer versions look up the
+// accelerator of the machine, which must be a GPU here too.
 const torchRules = `
 import json, sys, torch
 from torch.distributed.rpc import backend_registry as rules
@@ -54,14 +54,14 @@ type torchGroup struct {
 	Static  bool
 }
 
-// torchVerdict is what is made of it: the first line of an error, or what is derived, by worker.
+// torchVerdict is the result for a group: the first line of an error, or the derived maps and lists by worker.
 type torchVerdict struct {
 	Err     string
 	Reverse map[string]map[string]Map
 	Lists   map[string][]Device
 }
 
-// torchTexts are the first lines of torch's errors, of the worker and the target.
+// torchTexts are the first lines of torch's errors, with the worker and the target.
 var torchTexts = map[error]string{
 	ErrDuplicateDevices:  "Node %s has duplicated devices",
 	ErrInvalidDevices:    "Node %s has devices with invalid indices",
@@ -87,20 +87,21 @@ func (g torchGroup) verdict() torchVerdict {
 		v.Reverse[w.Name] = Reverse(w.Name, g.Workers)
 		v.Lists[w.Name] = append([]Device{}, List(w.Devices, w.Maps, v.Reverse[w.Name])...)
 		if len(w.Devices) > 1 && slices.Contains(w.Devices, CPU()) {
-			v.Lists[w.Name] = nil // torch fails here: its cpu has no index to sort by
+			v.Lists[w.Name] = nil // torch fails here, because its cpu has no index to sort by
 		}
 	}
 	return v
 }
 
-// TestWithTorch gives torch and this package the same random groups: same verdict about the same worker and target, same reverse
-// maps, same device lists. Three differences are meant. No group shows two of them: torch cannot write a negative index, and it
-// takes cpu:0, cpu:1 and so on for devices beside its cpu. In the third, a worker that declares the cpu among others, torch fails.
+// TestWithTorch passes the same random groups to torch and to this package. The errors, their worker and target, the
+// reverse maps and the device lists must agree. Three differences are intended. Torch cannot write a negative index. It
+// treats cpu:0, cpu:1 and so on as devices besides its cpu. It fails if a worker declares the cpu among other devices.
+// No group shows two of them.
 func TestWithTorch(t *testing.T) {
 	t.Parallel()
-	// The older one has the rules of seed 004 word by word.
+	// torch 1.13 has the original rules of torch/distributed/rpc/backend_registry.py.
 	for _, version := range []string{"1.13", "2.14"} {
-		if version != "1.13" && !testenv.Whole(t) { // 1.13 has the seed's rules, and takes half the time to load
+		if version != "1.13" && !testenv.Whole(t) { // 1.13 takes half the time to load
 			continue
 		}
 		t.Run(version, func(t *testing.T) {
@@ -130,7 +131,7 @@ func TestWithTorch(t *testing.T) {
 	}
 }
 
-// kindOf returns an error of torch's without names.
+// kindOf returns an error of torch without names.
 func kindOf(text string) string {
 	_, kind, _ := strings.Cut(text, " has ")
 	kind, _, _ = strings.Cut(kind, " in its device map for ")

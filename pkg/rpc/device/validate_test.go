@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// to is the maps of a worker with one target.
+// to returns the device maps of a worker with one target.
 func to(target string, pairs ...Device) map[string]Map {
 	m := make(Map)
 	for i := 0; i < len(pairs); i += 2 {
@@ -134,13 +134,13 @@ func TestValidate(t *testing.T) {
 				t.Errorf("%v\nwant %v %s", err, tt.err, tt.text)
 			}
 			if strings.Contains(text(err), "\n") {
-				t.Errorf("more than a line: %q", err)
+				t.Errorf("more than one line: %q", err)
 			}
 		})
 	}
 }
 
-// The line stays readable in a large group.
+// The error stays readable in a large group.
 func TestManyWorkers(t *testing.T) {
 	workers := []Worker{{Name: "a", Maps: to("z")}}
 	for range 255 {
@@ -153,7 +153,7 @@ func TestManyWorkers(t *testing.T) {
 	}
 }
 
-// The fields say what the text does.
+// The fields contain what the text says.
 func TestMapError(t *testing.T) {
 	workers := []Worker{{Name: "a", Count: 1, Maps: to("b", CUDA(0), CUDA(4))}, {Name: "b", Count: 3}}
 	var e *MapError

@@ -15,8 +15,9 @@ import (
 	"google.golang.org/grpc"
 )
 
-// fake is a peer that does with each connection what the function does, and closes it then; done ends with the test. It returns its address.
-func fake(t *testing.T, do func(c net.Conn, done <-chan struct{})) string {
+// fakePeer returns the address of a peer that runs do with each connection and then closes it. done is closed at the
+// end of the test.
+func fakePeer(t *testing.T, do func(c net.Conn, done <-chan struct{})) string {
 	t.Helper()
 	ln, done := listen(t), make(chan struct{})
 	var wg sync.WaitGroup
@@ -40,8 +41,8 @@ func fake(t *testing.T, do func(c net.Conn, done <-chan struct{})) string {
 	return ln.Addr().String()
 }
 
-// web is a web server that speaks HTTP/1 or, without TLS, HTTP/2.
-func web(t *testing.T, two bool, handle http.HandlerFunc) string {
+// webServer returns the address of a web server that speaks HTTP/1 or, without TLS, HTTP/2.
+func webServer(t *testing.T, two bool, handle http.HandlerFunc) string {
 	t.Helper()
 	ln, served := listen(t), make(chan struct{})
 	s := &http.Server{Handler: handle, Protocols: new(http.Protocols)}
@@ -58,8 +59,8 @@ func web(t *testing.T, two bool, handle http.HandlerFunc) string {
 	return ln.Addr().String()
 }
 
-// grpcStranger is a gRPC server without this package's service.
-func grpcStranger(t *testing.T) string {
+// otherService returns the address of a gRPC server without the service of this package.
+func otherService(t *testing.T) string {
 	t.Helper()
 	ln, served, s := listen(t), make(chan struct{}), grpc.NewServer()
 	s.RegisterService(&grpc.ServiceDesc{ServiceName: "elasticrun.rpc.v0.Worker", HandlerType: (*any)(nil)}, s)
@@ -74,7 +75,7 @@ func grpcStranger(t *testing.T) string {
 	return ln.Addr().String()
 }
 
-// badPeers are those that no call gets an answer from; what says how, and text is a part of what the user reads.
+// badPeers are peers that answer no call. text is a part of the error that the user reads.
 var badPeers = []struct {
 	name   string
 	secure bool // call it with TLS
@@ -91,19 +92,19 @@ var badPeers = []struct {
 	{name: "no port", want: ErrConnection, text: "missing port", start: func(*testing.T) string { return "127.0.0.1" }},
 	{name: "says nothing", want: ErrTimeout, start: func(t *testing.T) string {
 		t.Helper()
-		return fake(t, func(_ net.Conn, done <-chan struct{}) { <-done })
+		return fakePeer(t, func(_ net.Conn, done <-chan struct{}) { <-done })
 	}},
 	{name: "says nothing, TLS", secure: true, want: ErrTimeout, start: func(t *testing.T) string {
 		t.Helper()
-		return fake(t, func(_ net.Conn, done <-chan struct{}) { <-done })
+		return fakePeer(t, func(_ net.Conn, done <-chan struct{}) { <-done })
 	}},
 	{name: "closes at once", want: ErrConnection, start: func(t *testing.T) string {
 		t.Helper()
-		return fake(t, func(net.Conn, <-chan struct{}) {})
+		return fakePeer(t, func(net.Conn, <-chan struct{}) {})
 	}},
 	{name: "closes after the request", want: ErrConnection, start: func(t *testing.T) string {
 		t.Helper()
-		return fake(t, func(c net.Conn, _ <-chan struct{}) { _, _ = c.Read(make([]byte, 1<<10)) })
+		return fakePeer(t, func(c net.Conn, _ <-chan struct{}) { _, _ = c.Read(make([]byte, 1<<10)) })
 	}},
 	{name: "closes half-way through the answer", want: ErrConnection, start: func(t *testing.T) string {
 		t.Helper()
@@ -112,7 +113,7 @@ var badPeers = []struct {
 	}},
 	{name: "ends half-way through the answer", want: ErrConnection, start: func(t *testing.T) string {
 		t.Helper()
-		return web(t, true, func(w http.ResponseWriter, _ *http.Request) {
+		return webServer(t, true, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/grpc+elasticrun")
 			w.Header().Set("Trailer", "Grpc-Status")
 			_, _ = w.Write([]byte{0, 0, 0, 0, 100, 'h', 'a', 'l', 'f'})
@@ -130,38 +131,38 @@ var badPeers = []struct {
 	}},
 	{name: "HTTP/1", want: ErrProtocol, text: `"HTTP/1.1 "`, start: func(t *testing.T) string {
 		t.Helper()
-		return web(t, false, http.NotFound)
+		return webServer(t, false, http.NotFound)
 	}},
 	{name: "HTTP/1, TLS", secure: true, want: ErrProtocol, text: `"HTTP/1.`, start: func(t *testing.T) string {
 		t.Helper()
-		return web(t, false, http.NotFound)
+		return webServer(t, false, http.NotFound)
 	}},
 	{name: "HTTP/2 without gRPC", want: ErrProtocol, text: "404", start: func(t *testing.T) string {
 		t.Helper()
-		return web(t, true, http.NotFound)
+		return webServer(t, true, http.NotFound)
 	}},
-	{name: "HTTP/2 that answers everybody", want: ErrProtocol, text: "200", start: func(t *testing.T) string {
+	{name: "HTTP/2 that answers every request", want: ErrProtocol, text: "200", start: func(t *testing.T) string {
 		t.Helper()
-		return web(t, true, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "welcome") })
+		return webServer(t, true, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "welcome") })
 	}},
 	{name: "HTTP/2 that fails", want: ErrProtocol, text: "500", start: func(t *testing.T) string {
 		t.Helper()
-		return web(t, true, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) })
+		return webServer(t, true, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) })
 	}},
-	{name: "HTTP/2 in front of nobody", want: ErrConnection, text: "502", start: func(t *testing.T) string {
+	{name: "HTTP/2 without a backend", want: ErrConnection, text: "502", start: func(t *testing.T) string {
 		t.Helper()
-		return web(t, true, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) })
+		return webServer(t, true, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) })
 	}},
-	{name: "gRPC that lets nobody through", want: ErrConnection, text: "PermissionDenied", start: func(t *testing.T) string {
+	{name: "gRPC that denies permission", want: ErrConnection, text: "PermissionDenied", start: func(t *testing.T) string {
 		t.Helper()
-		return web(t, true, func(w http.ResponseWriter, _ *http.Request) {
+		return webServer(t, true, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/grpc")
 			w.Header().Set("Grpc-Status", "7")
 		})
 	}},
 	{name: "cuts the answer off", want: ErrConnection, start: func(t *testing.T) string {
 		t.Helper()
-		return web(t, true, func(w http.ResponseWriter, _ *http.Request) {
+		return webServer(t, true, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/grpc+elasticrun")
 			_, _ = w.Write([]byte{0, 0, 0, 0, 100, 'h', 'a', 'l', 'f'})
 			_ = http.NewResponseController(w).Flush()
@@ -170,12 +171,12 @@ var badPeers = []struct {
 	}},
 	{name: "garbage", want: ErrProtocol, text: "SSH-2.0-O", start: func(t *testing.T) string {
 		t.Helper()
-		return fake(t, func(c net.Conn, _ <-chan struct{}) {
+		return fakePeer(t, func(c net.Conn, _ <-chan struct{}) {
 			_, _ = io.WriteString(c, "SSH-2.0-OpenSSH_9.9\r\n")
 			_, _ = c.Read(make([]byte, 1<<10))
 		})
 	}},
-	{name: "another service", want: ErrVersion, text: "elasticrun.rpc.v1.Worker", start: grpcStranger},
+	{name: "another service", want: ErrVersion, text: "elasticrun.rpc.v1.Worker", start: otherService},
 	{name: "TLS to a plain peer", secure: true, want: ErrConnection, text: "this side speaks TLS, but the peer does not", start: func(t *testing.T) string {
 		t.Helper()
 		_, addr := serve(t, ServerOptions{Handle: echo})
@@ -195,7 +196,7 @@ var badPeers = []struct {
 	}},
 }
 
-// TestBadPeers calls each of them, and then others over the same pool.
+// TestBadPeers calls each bad peer, and then good peers with the same pool.
 func TestBadPeers(t *testing.T) {
 	t.Parallel()
 	server, client := newCA(t).load(t)
@@ -215,7 +216,7 @@ func TestBadPeers(t *testing.T) {
 			}
 			for name, do := range ask {
 				start, limit := time.Now(), 5*time.Second
-				if tc.want == ErrTimeout { //nolint:errorlint // it is a table's entry
+				if tc.want == ErrTimeout { //nolint:errorlint // compares entries of the table
 					limit = 300 * time.Millisecond
 				}
 				err := do(within(t, limit))
@@ -224,7 +225,7 @@ func TestBadPeers(t *testing.T) {
 					t.Fatalf("%s: got %v, want %q with %q, and the address", name, err, tc.want, tc.text)
 				}
 				if strings.Contains(err.Error(), "\n") {
-					t.Errorf("%s: more than a line: %q", name, err)
+					t.Errorf("%s: more than one line: %q", name, err)
 				}
 				if took := time.Since(start); took > limit+time.Second {
 					t.Errorf("%s: it took %v", name, took)

@@ -9,8 +9,8 @@ import (
 	"github.com/elasticrun/elasticrun/internal/e2e/hosts"
 )
 
-// TestCutHost cuts a host off whose processes go on, and whose kernel tells nobody: both ends of a watch notice it within seconds, and so does
-// who calls it anew.
+// TestCutHost cuts the network of a host whose processes continue. Both ends of a watch notice it within seconds, and
+// so does a new call.
 func TestCutHost(t *testing.T) {
 	t.Parallel()
 	lab := hosts.New(t, 2)
@@ -26,7 +26,7 @@ func TestCutHost(t *testing.T) {
 	t.Logf("the watcher noticed it after %v", time.Since(start))
 	server.expect(t, "lost")
 	if took := time.Since(start); took > 8*time.Second {
-		t.Errorf("it took both ends %v", took)
+		t.Errorf("both ends noticed it after %v", took)
 	} else {
 		t.Logf("both ends after %v", took)
 	}
@@ -34,11 +34,11 @@ func TestCutHost(t *testing.T) {
 	client.expect(t, "unreachable")
 	t.Logf("a new call failed after %v", time.Since(start))
 	if took := time.Since(start); took > 8*time.Second {
-		t.Errorf("it took a new call %v", took)
+		t.Errorf("a new call took %v", took)
 	}
 }
 
-// role is a process on a host that says in lines how far it is.
+// role is a process on a host that prints its progress in lines.
 type role struct{ lines *bufio.Scanner }
 
 func startRole(t *testing.T, host *hosts.Host, name, addr string) role {

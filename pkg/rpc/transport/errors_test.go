@@ -50,7 +50,7 @@ func TestExplain(t *testing.T) {
 			"answer, told", status.Error(codes.OutOfRange, "answer of 99 bytes, limit 9"),
 			ErrTooLarge, "message too large: the answer has 99 bytes, and the peer takes 9 at most",
 		},
-		{"answer, told badly", status.Error(codes.OutOfRange, "?"), ErrTooLarge, "message too large: the answer is above the limit of the peer"},
+		{"answer, unknown text", status.Error(codes.OutOfRange, "?"), ErrTooLarge, "message too large: the answer is above the limit of the peer"},
 		{"refused", status.Error(codes.FailedPrecondition, "not me"), ErrRefused, "watch refused: not me"},
 		{
 			"refused, in words of gRPC's", status.Error(codes.FailedPrecondition, "unexpected HTTP status code"),
@@ -58,9 +58,9 @@ func TestExplain(t *testing.T) {
 		},
 		{"half an answer", status.Error(codes.Internal, "unexpected EOF"), ErrConnection, "connection failed: Internal: unexpected EOF"},
 		{"cut off", status.Error(codes.Canceled, "RST_STREAM"), ErrConnection, "connection failed: Canceled: RST_STREAM"},
-		{"a proxy's bound", status.Error(codes.PermissionDenied, "no access"), ErrConnection, "connection failed: PermissionDenied: no access"},
+		{"a proxy without permission", status.Error(codes.PermissionDenied, "no access"), ErrConnection, "connection failed: PermissionDenied: no access"},
 		{
-			"a proxy that waits in vain", status.Error(codes.Unavailable, "unexpected HTTP status code received from server: 502 (Bad Gateway)"),
+			"a proxy that times out", status.Error(codes.Unavailable, "unexpected HTTP status code received from server: 502 (Bad Gateway)"),
 			ErrConnection, "connection failed: unexpected HTTP status code received from server: 502 (Bad Gateway)",
 		},
 		{
@@ -87,7 +87,7 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// TestReason looks at what comes before gRPC's code.
+// TestReason tests the cases that are decided before the gRPC code.
 func TestReason(t *testing.T) {
 	over, end := context.WithTimeout(t.Context(), 0)
 	defer end()

@@ -8,14 +8,14 @@ import (
 	"google.golang.org/grpc/connectivity"
 )
 
-// pooled returns the connection that calls of a peer use, and how many connections there are.
+// pooled returns the connection to a peer, and the number of connections of the pool.
 func pooled(p *Pool, addr string) (c *conn, count int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.peers[addr], len(p.conns)
 }
 
-// waiting is a server whose handler waits for release when it is asked to, and says that it does.
+// waiting starts a server. Its handler of the request "wait" sends to running and then waits for release.
 func waiting(t *testing.T, opts ServerOptions) (addr string, running, release chan struct{}) {
 	t.Helper()
 	running, release = make(chan struct{}, 1), make(chan struct{})
@@ -34,7 +34,7 @@ func TestForgetIdle(t *testing.T) {
 	_, addr := serve(t, ServerOptions{Handle: echo})
 	_, other := serve(t, ServerOptions{Handle: echo})
 	p := newPool(t, ClientOptions{})
-	p.Forget(addr) // nobody yet
+	p.Forget(addr) // no connection yet
 	checkEcho(t, p, addr)
 	checkEcho(t, p, other)
 	c, _ := pooled(p, addr)
@@ -43,7 +43,7 @@ func TestForgetIdle(t *testing.T) {
 		t.Errorf("the connection is not closed, but %v", state)
 	}
 	if now, count := pooled(p, addr); now != nil || count != 1 {
-		t.Errorf("%d connections are left, and %v for this peer; want that of the other", count, now)
+		t.Errorf("%d connections are left, and %v for this peer; want only the connection to the other peer", count, now)
 	}
 	p.Keep(map[string]bool{other: true})
 	checkEcho(t, p, addr)
@@ -56,9 +56,10 @@ func TestForgetIdle(t *testing.T) {
 	}
 }
 
-// TestForgetInUse forgets a peer that is called and watched: both go on, and the connection is closed when the later one has ended.
+// TestForgetInUse forgets a peer during a call and a watch: both continue, and the connection closes when the later one
+// has ended.
 func TestForgetInUse(t *testing.T) {
-	w := newTold()
+	w := newWatchRecorder()
 	addr, running, release := waiting(t, ServerOptions{Watched: w.watched})
 	p := newPool(t, ClientOptions{})
 	watched := watch(t, p, addr, w)
@@ -98,7 +99,7 @@ func TestForgetInUse(t *testing.T) {
 	}
 }
 
-// TestCloseForgotten closes a pool that has forgotten a peer while it was called.
+// TestCloseForgotten closes a pool that has forgotten a peer during a call.
 func TestCloseForgotten(t *testing.T) {
 	addr, running, release := waiting(t, ServerOptions{})
 	defer close(release)

@@ -11,10 +11,10 @@ import (
 	"google.golang.org/grpc"
 )
 
-// TestBothSayGoodbye ends a watch at both ends at once.
+// TestBothSayGoodbye ends a watch at both ends at the same time.
 func TestBothSayGoodbye(t *testing.T) {
 	for range 50 {
-		w := newTold()
+		w := newWatchRecorder()
 		s, addr := serve(t, ServerOptions{Watched: w.watched})
 		p := newPool(t, ClientOptions{})
 		both := watch(t, p, addr, w)
@@ -24,7 +24,7 @@ func TestBothSayGoodbye(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		if err := <-w.ended; !errors.Is(err, ErrClosed) { // just before the goodbye goes out
+		if err := <-w.ended; !errors.Is(err, ErrClosed) { // Shutdown ends the watch before it sends the goodbye
 			t.Errorf("the server's end: %v", err)
 		}
 		both.stop(errEnough)
@@ -35,7 +35,8 @@ func TestBothSayGoodbye(t *testing.T) {
 	}
 }
 
-// openWatch opens the stream of a watch and says hello, if it is not empty, and then nothing: it answers no goodbye. It returns when the server knows.
+// openWatch opens the stream of a watch and sends hello if it is not empty. It sends nothing else and answers no
+// goodbye. It returns when the server has registered the watch.
 func openWatch(t *testing.T, p *Pool, addr, hello string) grpc.ClientStream {
 	t.Helper()
 	checkEcho(t, p, addr)
@@ -50,15 +51,15 @@ func openWatch(t *testing.T, p *Pool, addr, hello string) grpc.ClientStream {
 			t.Fatalf("the watch did not begin: %q, %v", word, err)
 		}
 	}
-	checkEcho(t, p, addr) // it comes after the stream
+	checkEcho(t, p, addr) // the server handles it after the stream
 	return stream
 }
 
-// TestShutdownWaitsForNoWord leaves clients that say nothing: the server says goodbye, and that is all.
+// TestShutdownWaitsForNoWord has clients that send nothing: the server sends the goodbye and does not wait.
 func TestShutdownWaitsForNoWord(t *testing.T) {
 	for name, hello := range map[string]string{"no hello": "", "no goodbye": "worker1"} {
 		t.Run(name, func(t *testing.T) {
-			w := newTold()
+			w := newWatchRecorder()
 			s, addr := serve(t, ServerOptions{Handle: echo, Watched: w.watched})
 			stream := openWatch(t, newPool(t, ClientOptions{}), addr, hello)
 			if err := s.Shutdown(within(t, 10*time.Second)); err != nil {
@@ -77,8 +78,8 @@ func TestShutdownWaitsForNoWord(t *testing.T) {
 	}
 }
 
-// TestStrangeWord watches servers that say what no server says.
-func TestStrangeWord(t *testing.T) {
+// TestUnknownMessage watches servers that send unknown messages.
+func TestUnknownMessage(t *testing.T) {
 	for name, words := range map[string][]string{"at once": {"x"}, "later": {watchBegun, watchBegun}} {
 		t.Run(name, func(t *testing.T) {
 			ln, served, s := listen(t), make(chan struct{}), grpc.NewServer(grpc.ForceServerCodecV2(rawCodec{}))

@@ -7,12 +7,12 @@ import (
 	"go.uber.org/goleak"
 )
 
-// roleVariable makes the test's program one end of a watch, of which cuthost_linux_test.go tells.
+// roleVariable makes the test binary one end of a watch; see cuthost_linux_test.go.
 const roleVariable = "TRANSPORT_TEST_ROLE"
 
 func TestMain(m *testing.M) {
 	if role := os.Getenv(roleVariable); role != "" {
-		os.Exit(play(role, os.Args[1]))
+		os.Exit(runRole(role, os.Args[1]))
 	}
 	goleak.VerifyTestMain(m)
 }

@@ -6,14 +6,14 @@ import (
 	"testing"
 )
 
-// proxy stands before a server, and spoils its connections.
+// proxy forwards connections to a server and disturbs them.
 type proxy struct {
 	ln     net.Listener
 	target string
 	limit  int // bytes from the server, after which a connection is closed; 0 means none
 
 	wg     sync.WaitGroup
-	frozen chan struct{} // closed once nothing is passed on any more
+	frozen chan struct{} // closed when forwarding stops
 	done   chan struct{} // closed at the end of the test
 
 	mu    sync.Mutex
@@ -54,7 +54,7 @@ func (p *proxy) run() {
 	}
 }
 
-// pass copies until one side ends, and then closes both.
+// pass forwards one direction until one side ends, and then closes both.
 func (p *proxy) pass(to, from net.Conn, limit int) {
 	defer to.Close()
 	defer from.Close()
@@ -74,7 +74,7 @@ func (p *proxy) pass(to, from net.Conn, limit int) {
 	}
 }
 
-// cut closes all connections there are.
+// cut closes all present connections.
 func (p *proxy) cut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -84,5 +84,5 @@ func (p *proxy) cut() {
 	p.conns = nil
 }
 
-// freeze keeps all connections, but passes nothing on any more.
+// freeze keeps all connections but forwards nothing.
 func (p *proxy) freeze() { close(p.frozen) }

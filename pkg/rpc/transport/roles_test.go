@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// play is one end of a watch in a process of its own, that prints how far it is, and returns its exit code.
-func play(role, addr string) int {
-	end := map[string]func(string) error{"server": playServer, "client": playClient}[role]
+// runRole runs one end of a watch, which prints its progress, and returns the exit code.
+func runRole(role, addr string) int {
+	end := map[string]func(string) error{"server": runServer, "client": runClient}[role]
 	if err := end(addr); err != nil {
 		fmt.Fprintln(os.Stderr, role, err)
 		return 1
@@ -19,7 +19,7 @@ func play(role, addr string) int {
 	return 0
 }
 
-func playServer(addr string) error {
+func runServer(addr string) error {
 	ln, err := net.Listen("tcp", addr)
 	if err != nil {
 		return err
@@ -34,7 +34,7 @@ func playServer(addr string) error {
 	return isLoss("lost", <-lost)
 }
 
-func playClient(addr string) error {
+func runClient(addr string) error {
 	p := NewPool(ClientOptions{})
 	defer p.Close()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -47,7 +47,7 @@ func playClient(addr string) error {
 	return isLoss("unreachable", err)
 }
 
-// isLoss prints a word if err is a lost connection.
+// isLoss prints word if err is a lost connection, and otherwise returns an error.
 func isLoss(word string, err error) error {
 	if !errors.Is(err, ErrConnection) {
 		return fmt.Errorf("got %w, want %w", err, ErrConnection)

@@ -10,18 +10,19 @@ import (
 	"time"
 )
 
-// busy is a server whose handler runs until it is let go; obeys tells whether it also ends with its context.
-func busy(t *testing.T, obeys bool) (s *Server, answered <-chan error, letGo func()) {
+// busy starts a server and a call whose handler runs until release. If endsWithContext is true, the handler also ends
+// with its context.
+func busy(t *testing.T, endsWithContext bool) (s *Server, answered <-chan error, release func()) {
 	t.Helper()
-	running, release := make(chan struct{}), make(chan struct{})
+	running, released := make(chan struct{}), make(chan struct{})
 	s, addr := serve(t, ServerOptions{Handle: func(ctx context.Context, _ []byte) [][]byte {
 		close(running)
 		gone := ctx.Done()
-		if !obeys {
+		if !endsWithContext {
 			gone = nil
 		}
 		select {
-		case <-release:
+		case <-released:
 		case <-gone:
 		}
 		return nil
@@ -32,11 +33,11 @@ func busy(t *testing.T, obeys bool) (s *Server, answered <-chan error, letGo fun
 		done <- err
 	}()
 	<-running
-	return s, done, func() { close(release) }
+	return s, done, func() { close(released) }
 }
 
 func TestShutdownWaitsForHandlers(t *testing.T) {
-	s, answered, letGo := busy(t, true)
+	s, answered, release := busy(t, true)
 	down := make(chan error, 1)
 	go func() { down <- s.Shutdown(t.Context()) }()
 	select {
@@ -46,7 +47,7 @@ func TestShutdownWaitsForHandlers(t *testing.T) {
 		t.Fatalf("the call ended: %v", err)
 	case <-time.After(100 * time.Millisecond):
 	}
-	letGo()
+	release()
 	if err := <-answered; err != nil {
 		t.Errorf("the call under way: %v", err)
 	}
@@ -55,7 +56,7 @@ func TestShutdownWaitsForHandlers(t *testing.T) {
 	}
 }
 
-// TestOnceAtMost makes calls while their server ends and comes back, in order and not: none is carried out twice.
+// TestOnceAtMost makes calls while their server ends and returns, gracefully and not. No call runs twice.
 func TestOnceAtMost(t *testing.T) {
 	const callers, lives = 8, 12
 	var mu sync.Mutex
@@ -106,7 +107,7 @@ func TestOnceAtMost(t *testing.T) {
 		}
 		var err error
 		if ln, err = net.Listen("tcp", addr); err != nil {
-			t.Errorf("somebody else has the port now: %v", err)
+			t.Errorf("the port is in use: %v", err)
 			break
 		}
 	}
@@ -115,23 +116,23 @@ func TestOnceAtMost(t *testing.T) {
 	wg.Wait()
 	for _, request := range good {
 		if carriedOut[request] == 0 {
-			t.Errorf("%s was answered, and not carried out", request)
+			t.Errorf("%s was answered but did not run", request)
 		}
 	}
 	for request, times := range carriedOut {
 		if times != 1 {
-			t.Errorf("%s was carried out %d times", request, times)
+			t.Errorf("%s ran %d times", request, times)
 		}
 	}
 }
 
 func TestShutdownEndsWithItsContext(t *testing.T) {
 	for _, tc := range []struct {
-		name  string
-		obeys bool
+		name            string
+		endsWithContext bool
 	}{{"obedient handler", true}, {"deaf handler", false}} {
 		t.Run(tc.name, func(t *testing.T) {
-			s, answered, letGo := busy(t, tc.obeys)
+			s, answered, release := busy(t, tc.endsWithContext)
 			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 			defer cancel()
 			if err := s.Shutdown(ctx); !errors.Is(err, context.DeadlineExceeded) {
@@ -140,18 +141,18 @@ func TestShutdownEndsWithItsContext(t *testing.T) {
 			if err := <-answered; !errors.Is(err, ErrConnection) {
 				t.Errorf("the call under way: %v", err)
 			}
-			letGo()
+			release()
 		})
 	}
 }
 
 func TestCloseWaitsForNobody(t *testing.T) {
-	s, answered, letGo := busy(t, false)
+	s, answered, release := busy(t, false)
 	s.Close()
 	if err := <-answered; !errors.Is(err, ErrConnection) {
 		t.Errorf("the call under way: %v", err)
 	}
-	letGo()
+	release()
 	if err := s.Shutdown(t.Context()); err != nil {
 		t.Errorf("shutdown after close: %v", err)
 	}

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestAcceptedGiveUp asks the kernel how long it keeps a connection whose peer takes nothing.
+// TestAcceptedGiveUp reads from the kernel how long it keeps a connection whose peer acknowledges nothing.
 func TestAcceptedGiveUp(t *testing.T) {
 	ln := listen(t)
 	client, err := net.Dial("tcp", ln.Addr().String())

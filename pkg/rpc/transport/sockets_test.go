@@ -14,10 +14,10 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// heardListener tells of the bytes that come from clients.
+// heardListener reports the bytes that clients send.
 type heardListener struct {
 	net.Listener
-	heard chan int // how many are asked for, when a reading begins
+	heard chan int // size of each read, when it starts
 }
 
 func (l heardListener) Accept() (net.Conn, error) {
@@ -38,7 +38,8 @@ func (c heardConn) Read(p []byte) (int, error) {
 	return c.Conn.Read(p)
 }
 
-// TestSilentClients lets clients connect that never get to speak gRPC: neither end of a server waits for them, and nobody complains of them.
+// TestSilentClients has clients that connect but never speak gRPC. Close and Shutdown do not wait for them, and the
+// server logs nothing.
 func TestSilentClients(t *testing.T) {
 	t.Parallel()
 	server, _ := newCA(t).load(t)
@@ -48,14 +49,14 @@ func TestSilentClients(t *testing.T) {
 		says string
 	}{
 		{"silent", nil, ""},
-		{"half a greeting", nil, "PRI * HTTP/2.0\r\n"},
+		{"half a preface", nil, "PRI * HTTP/2.0\r\n"},
 		{"no settings", nil, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"},
 		{"silent, TLS", server, ""},
-		{"half a greeting, TLS", server, "\x16\x03\x01\x02\x00\x01"},
+		{"half a preface, TLS", server, "\x16\x03\x01\x02\x00\x01"},
 	} {
 		for name, end := range map[string]func(*Server) error{
 			"close":    (*Server).Close,
-			"shutdown": func(s *Server) error { return s.Shutdown(context.Background()) }, //nolint:usetesting // the test's may be over
+			"shutdown": func(s *Server) error { return s.Shutdown(context.Background()) }, //nolint:usetesting // the test's context may have ended
 		} {
 			t.Run(tc.name+", "+name, func(t *testing.T) {
 				t.Parallel()
@@ -76,22 +77,22 @@ func TestSilentClients(t *testing.T) {
 					t.Error(err)
 				}
 				if took := time.Since(start); took > handshakeTimeout/2 {
-					t.Errorf("it took %v", took)
+					t.Errorf("the end took %v", took)
 				}
 				if log.Len() > 0 {
-					t.Errorf("it says: %s", &log)
+					t.Errorf("log: %s", &log)
 				}
 				_ = c.SetDeadline(time.Now().Add(10 * time.Second))
 				if _, err := io.Copy(io.Discard, c); errors.Is(err, context.DeadlineExceeded) {
-					t.Error("the client's connection is open yet")
+					t.Error("the connection of the client is still open")
 				}
 			})
 		}
 	}
 }
 
-// TestSocketsKnowTheUnspoken looks at whom a server takes for silent.
-func TestSocketsKnowTheUnspoken(t *testing.T) {
+// TestSocketsTrackHandshakes checks which connections count as silent.
+func TestSocketsTrackHandshakes(t *testing.T) {
 	ln := listen(t)
 	s := newSockets(ln, time.Second)
 	count := func() int {
@@ -115,26 +116,26 @@ func TestSocketsKnowTheUnspoken(t *testing.T) {
 	_, speaks := accept()
 	_ = speaks.SetDeadline(time.Now().Add(time.Hour))
 	if count() != 1 {
-		t.Error("one whose handshake goes on is not known")
+		t.Error("a connection during its handshake is not tracked")
 	}
 	_ = speaks.SetDeadline(time.Time{})
 	_, leaves := accept()
 	leaves.Close()
 	if count() != 0 {
-		t.Error("one that has spoken, or is gone, is known yet")
+		t.Error("a connection that finished its handshake or closed is still tracked")
 	}
 	silent, _ := accept()
 	s.end()
 	if _, err := silent.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
-		t.Errorf("the silent one reads: %v", err)
+		t.Errorf("read on the silent connection: %v", err)
 	}
 	if _, err := speaks.Write([]byte("x")); err != nil {
-		t.Errorf("the one that has spoken is closed too: %v", err)
+		t.Errorf("the connection after its handshake is closed too: %v", err)
 	}
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		if _, err := s.Accept(); !errors.Is(err, net.ErrClosed) {
-			t.Errorf("somebody is accepted after the end: %v", err)
+			t.Errorf("accepted after the end: %v", err)
 		}
 	})
 	late, err := net.Dial("tcp", ln.Addr().String())
@@ -143,21 +144,22 @@ func TestSocketsKnowTheUnspoken(t *testing.T) {
 	}
 	defer late.Close()
 	if _, err := late.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
-		t.Errorf("one that comes after the end reads: %v", err)
+		t.Errorf("read on a connection after the end: %v", err)
 	}
 	ln.Close()
 	wg.Wait()
 }
 
-// TestServerForgetsTheUnspoken calls a server, with TLS and without: whoever has called is taken for silent no more.
-func TestServerForgetsTheUnspoken(t *testing.T) {
+// TestServerForgetsHandshakes calls a server with and without TLS: a connection that made a call does not count as
+// silent.
+func TestServerForgetsHandshakes(t *testing.T) {
 	server, client := newCA(t).load(t)
 	for secure, config := range map[bool][2]*tls.Config{false: {}, true: {server, client}} {
 		s, addr := serve(t, ServerOptions{Handle: echo, TLS: config[0]})
 		checkEcho(t, newPool(t, ClientOptions{TLS: config[1]}), addr)
 		s.sockets.mu.Lock()
 		if n := len(s.sockets.shaking); n != 0 {
-			t.Errorf("TLS %v: %d connections are", secure, n)
+			t.Errorf("TLS %v: %d connections count as silent", secure, n)
 		}
 		s.sockets.mu.Unlock()
 	}

@@ -20,7 +20,7 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// authority is a CA of a test, and the files that it issues.
+// authority is a CA of a test and its files.
 type authority struct {
 	dir  string
 	cert *x509.Certificate
@@ -97,7 +97,7 @@ func (a *authority) load(t testing.TB) (server, client *tls.Config) {
 	return server, client
 }
 
-// lines is a log.
+// lines receives the lines of a log.
 type lines chan string
 
 func (l lines) Write(line []byte) (int, error) {
@@ -108,8 +108,8 @@ func (l lines) Write(line []byte) (int, error) {
 func TestTLS(t *testing.T) {
 	ca := newCA(t)
 	server, client := ca.load(t)
-	told := make(lines, 8)
-	_, addr := serve(t, ServerOptions{Handle: echo, TLS: server, Logger: zerolog.New(told)})
+	logged := make(lines, 8)
+	_, addr := serve(t, ServerOptions{Handle: echo, TLS: server, Logger: zerolog.New(logged)})
 	checkEcho(t, newPool(t, ClientOptions{TLS: client}), addr)
 
 	t.Run("server name", func(t *testing.T) {
@@ -130,7 +130,7 @@ func TestTLS(t *testing.T) {
 		if !errors.Is(err, ErrConnection) {
 			t.Errorf("got %v", err)
 		}
-		for line := range told { // the end with another server name is told too
+		for line := range logged { // the failed handshake with another server name is logged too
 			if strings.Contains(line, "didn't provide a certificate") {
 				break
 			}
@@ -164,7 +164,7 @@ func TestLoadTLSRefuses(t *testing.T) {
 	for _, tc := range []struct {
 		name          string
 		cert, key, ca string
-		want          []string // in the error's one line
+		want          []string // parts of the error, which is one line
 	}{
 		{name: "good", cert: "good", key: "good-key", ca: "ca"},
 		{name: "no certificate", cert: "none", key: "good-key", ca: "ca", want: []string{"none.pem", "no such file"}},

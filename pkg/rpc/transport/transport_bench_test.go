@@ -11,10 +11,10 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// bareMethod is an echo over gRPC as it comes: a message of protobuf's, and default options.
+// bareMethod echoes a protobuf message over plain gRPC with default options.
 const bareMethod = "/bare.Worker/Call"
 
-// bareCall returns a call of a bare gRPC server.
+// bareCall returns a call of a plain gRPC server.
 func bareCall(b *testing.B) func(payload []byte) error {
 	b.Helper()
 	ln, s, served := listen(b), grpc.NewServer(), make(chan struct{})
@@ -44,8 +44,8 @@ func bareCall(b *testing.B) func(payload []byte) error {
 	}
 }
 
-// ourCall returns the same of this package.
-func ourCall(b *testing.B) func(payload []byte) error {
+// packageCall returns a call of a Server of this package.
+func packageCall(b *testing.B) func(payload []byte) error {
 	b.Helper()
 	_, addr := serve(b, ServerOptions{Handle: echo})
 	p := newPool(b, ClientOptions{})
@@ -55,12 +55,12 @@ func ourCall(b *testing.B) func(payload []byte) error {
 	}
 }
 
-// BenchmarkCall echoes payloads: with one caller it shows latency, with 16 throughput.
+// BenchmarkCall echoes payloads. One caller shows latency, 16 callers show throughput.
 func BenchmarkCall(b *testing.B) {
 	calls := []struct {
 		name string
 		call func(*testing.B) func([]byte) error
-	}{{"bare", bareCall}, {"ours", ourCall}}
+	}{{"bare", bareCall}, {"ours", packageCall}}
 	for _, callers := range []int{1, 16} {
 		for _, size := range []int{64, 4 << 10, 64 << 10, 1 << 20} {
 			for _, c := range calls {
@@ -72,15 +72,15 @@ func BenchmarkCall(b *testing.B) {
 					b.SetBytes(2 * int64(size))
 					b.ReportAllocs()
 					b.ResetTimer()
-					share(b, callers, func() error { return call(payload) })
+					shareCalls(b, callers, func() error { return call(payload) })
 				})
 			}
 		}
 	}
 }
 
-// share lets some callers make b.N calls together.
-func share(b *testing.B, callers int, call func() error) {
+// shareCalls makes b.N calls from several callers.
+func shareCalls(b *testing.B, callers int, call func() error) {
 	b.Helper()
 	var wg sync.WaitGroup
 	for caller := range callers {

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// listen returns a listener on loopback that is closed with the test.
+// listen returns a listener on loopback that closes at the end of the test.
 func listen(t testing.TB) net.Listener {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -24,7 +24,7 @@ func listen(t testing.TB) net.Listener {
 	return ln
 }
 
-// serve returns a server that is closed with the test, and its address.
+// serve returns a server that closes at the end of the test, and its address.
 func serve(t testing.TB, opts ServerOptions) (*Server, string) {
 	t.Helper()
 	ln := listen(t)
@@ -40,7 +40,7 @@ func newPool(t testing.TB, opts ClientOptions) *Pool {
 	return p
 }
 
-// within is a context that gives a test up.
+// within returns a context that bounds a test.
 func within(t testing.TB, d time.Duration) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), d)
@@ -50,7 +50,7 @@ func within(t testing.TB, d time.Duration) context.Context {
 
 func echo(_ context.Context, request []byte) [][]byte { return [][]byte{request} }
 
-// checkEcho tells whether a peer answers.
+// checkEcho checks that a peer answers.
 func checkEcho(t *testing.T, p *Pool, addr string) {
 	t.Helper()
 	got, err := p.Call(within(t, 10*time.Second), addr, []byte("are you "), nil, []byte("there?"))
@@ -75,7 +75,7 @@ func TestCallSizes(t *testing.T) {
 			t.Fatalf("%d bytes: %v", size, err)
 		}
 		if want := slices.Concat(request[size/2:], request[:size/2]); !bytes.Equal(got, want) {
-			t.Errorf("%d bytes came back wrong", size)
+			t.Errorf("%d bytes came back changed", size)
 		}
 	}
 }
@@ -111,7 +111,7 @@ func TestCallTooLarge(t *testing.T) {
 	}
 }
 
-// checkEchoTwice is checkEcho of a server that says everything twice.
+// checkEchoTwice is checkEcho for a server that repeats each request.
 func checkEchoTwice(t *testing.T, p *Pool, addr string) {
 	t.Helper()
 	if got, err := p.Call(within(t, 10*time.Second), addr, []byte("a")); err != nil || string(got) != "aa" {
@@ -144,14 +144,14 @@ func TestManyCallers(t *testing.T) {
 	}
 }
 
-// TestContext ends calls by their contexts, while the handler runs.
+// TestContext ends calls by their contexts while the handler runs.
 func TestContext(t *testing.T) {
 	running := make(chan context.Context, 1)
 	_, addr := serve(t, ServerOptions{Handle: func(ctx context.Context, request []byte) [][]byte {
 		if string(request) == "wait" {
 			running <- ctx
 			<-ctx.Done()
-			<-time.After(50 * time.Millisecond) // or its answer might be in time by a hair
+			<-time.After(50 * time.Millisecond) // otherwise the answer could arrive in time
 		}
 		return [][]byte{request}
 	}})
@@ -168,7 +168,7 @@ func TestContext(t *testing.T) {
 		if !errors.Is(err, cause) || errors.Is(err, ErrTimeout) {
 			t.Errorf("got %v", err)
 		}
-		<-(<-handlers).Done() // the handler learns of it
+		<-(<-handlers).Done() // the handler's context ends too
 	})
 	t.Run("deadline", func(t *testing.T) {
 		_, err := p.Call(within(t, 100*time.Millisecond), addr, []byte("wait"))
@@ -180,7 +180,8 @@ func TestContext(t *testing.T) {
 	checkEcho(t, p, addr)
 }
 
-// TestPeerComesBack calls a peer that is away, comes, goes and comes back, each time with the first call after it.
+// TestPeerComesBack calls a peer that is absent, starts, stops and starts again. The first call after each change sees
+// it.
 func TestPeerComesBack(t *testing.T) {
 	ln := listen(t)
 	addr := ln.Addr().String()
@@ -195,7 +196,7 @@ func TestPeerComesBack(t *testing.T) {
 				t.Fatalf("got %v, want a refused connection", err)
 			}
 			if took := time.Since(start); took > time.Second {
-				t.Errorf("it took %v to be refused", took)
+				t.Errorf("the refusal took %v", took)
 			}
 		}
 		p.mu.Lock()
@@ -219,8 +220,8 @@ func TestPeerComesBack(t *testing.T) {
 	}
 }
 
-// TestGivenUpTogether lets many callers find out at once that a peer is away.
-func TestGivenUpTogether(t *testing.T) {
+// TestFailuresTogether has many callers that notice the absence of a peer at the same time.
+func TestFailuresTogether(t *testing.T) {
 	ln := listen(t)
 	addr := ln.Addr().String()
 	ln.Close()
@@ -247,10 +248,10 @@ func TestGivenUpTogether(t *testing.T) {
 	}
 }
 
-// TestNobodyWaits leaves a peer that says nothing: nothing goes on trying to connect to it.
-func TestNobodyWaits(t *testing.T) {
+// TestNoBackgroundDial calls a silent peer: afterwards nothing tries to connect to it.
+func TestNoBackgroundDial(t *testing.T) {
 	ended := make(chan error, 1)
-	addr := fake(t, func(c net.Conn, _ <-chan struct{}) {
+	addr := fakePeer(t, func(c net.Conn, _ <-chan struct{}) {
 		for err := error(nil); ; {
 			if _, err = c.Read(make([]byte, 1<<10)); err != nil {
 				ended <- err
@@ -279,8 +280,8 @@ func TestProbe(t *testing.T) {
 	}
 }
 
-// TestEndedByThisSide closes the pool while a call is under way.
-func TestEndedByThisSide(t *testing.T) {
+// TestCloseDuringCall closes the pool during a call.
+func TestCloseDuringCall(t *testing.T) {
 	running := make(chan struct{}, 1)
 	_, addr := serve(t, ServerOptions{Handle: func(ctx context.Context, _ []byte) [][]byte {
 		running <- struct{}{}

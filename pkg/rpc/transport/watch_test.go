@@ -8,18 +8,20 @@ import (
 	"time"
 )
 
-// told is what a server's Watched was told.
-type told struct {
+// watchRecorder records the calls of ServerOptions.Watched.
+type watchRecorder struct {
 	hello chan string
 	ended chan error
 }
 
-func newTold() told { return told{hello: make(chan string, 8), ended: make(chan error, 8)} }
+func newWatchRecorder() watchRecorder {
+	return watchRecorder{hello: make(chan string, 8), ended: make(chan error, 8)}
+}
 
-func (w told) watched(hello []byte) (func(error), error) {
+func (w watchRecorder) watched(hello []byte) (func(error), error) {
 	w.hello <- string(hello)
-	if string(hello) == "stranger" {
-		return nil, errors.New("I know no stranger")
+	if string(hello) == "unknown" {
+		return nil, errors.New("I know no such peer")
 	}
 	return func(err error) { w.ended <- err }, nil
 }
@@ -30,8 +32,8 @@ type watching struct {
 	ended chan error
 }
 
-// watch begins a watch, and returns when both ends know of it.
-func watch(t *testing.T, p *Pool, addr string, w told) watching {
+// watch starts a watch and returns when both ends have registered it.
+func watch(t *testing.T, p *Pool, addr string, w watchRecorder) watching {
 	t.Helper()
 	ctx, cancel := context.WithCancelCause(t.Context())
 	begun, ended := make(chan struct{}), make(chan error, 1)
@@ -49,7 +51,7 @@ func watch(t *testing.T, p *Pool, addr string, w told) watching {
 
 var errEnough = errors.New("enough")
 
-// TestWatchEnds ends watches in all ways, and looks at what both ends learn of it. Nil is an orderly end.
+// TestWatchEnds ends watches in all ways and checks the result at both ends. Nil is an orderly end.
 func TestWatchEnds(t *testing.T) {
 	for _, tc := range []struct {
 		name           string
@@ -63,7 +65,7 @@ func TestWatchEnds(t *testing.T) {
 		},
 		{
 			name:   "the server says goodbye",
-			end:    func(s *Server, _ *Pool, _ string, _ watching, _ *proxy) { _ = s.Shutdown(context.Background()) }, //nolint:usetesting // not the test's
+			end:    func(s *Server, _ *Pool, _ string, _ watching, _ *proxy) { _ = s.Shutdown(context.Background()) }, //nolint:usetesting // independent of the test's context
 			server: ErrClosed,
 		},
 		{
@@ -83,12 +85,12 @@ func TestWatchEnds(t *testing.T) {
 		},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			w := newTold()
+			w := newWatchRecorder()
 			s, behind := serve(t, ServerOptions{Handle: echo, Watched: w.watched})
 			between := newProxy(t, behind, 0)
 			p := newPool(t, ClientOptions{})
 			first := watch(t, p, between.addr(), w)
-			checkEcho(t, p, between.addr()) // beside the watch, over the same connection
+			checkEcho(t, p, between.addr()) // on the same connection as the watch
 			tc.end(s, p, between.addr(), first, between)
 			if err := <-first.ended; !errors.Is(err, tc.client) {
 				t.Errorf("the client's end: %v, want %v", err, tc.client)
@@ -100,10 +102,10 @@ func TestWatchEnds(t *testing.T) {
 	}
 }
 
-// TestWatchSilence lets the network pass nothing on any more. The server asks for a sign of life after a second.
+// TestWatchSilence stops the network. The server sends a keep-alive ping after a second.
 func TestWatchSilence(t *testing.T) {
 	t.Parallel()
-	w := newTold()
+	w := newWatchRecorder()
 	_, behind := serve(t, ServerOptions{Watched: w.watched, Quiet: time.Second, Timeout: 500 * time.Millisecond})
 	between := newProxy(t, behind, 0)
 	p := newPool(t, ClientOptions{})
@@ -114,21 +116,21 @@ func TestWatchSilence(t *testing.T) {
 		t.Errorf("the server's end: %v", err)
 	}
 	if took := time.Since(start); took > 4*time.Second {
-		t.Errorf("it took the server %v", took)
+		t.Errorf("the server noticed it after %v", took)
 	}
 	start = time.Now()
-	first.stop(errEnough) // a goodbye that nobody hears is not waited for
+	first.stop(errEnough) // returns although the peer does not receive the goodbye
 	if err := <-first.ended; !errors.Is(err, errEnough) {
 		t.Errorf("the client's end: %v", err)
 	}
 	if took := time.Since(start); took > 4*time.Second {
-		t.Errorf("it took the client %v", took)
+		t.Errorf("the client noticed it after %v", took)
 	}
 }
 
-// TestCloseStuck closes the pool while much is on its way to a peer that takes nothing any more.
+// TestCloseStuck closes the pool while much data is on its way to a peer that reads nothing.
 func TestCloseStuck(t *testing.T) {
-	w := newTold()
+	w := newWatchRecorder()
 	_, behind := serve(t, ServerOptions{Handle: echo, Watched: w.watched})
 	between := newProxy(t, behind, 0)
 	p := newPool(t, ClientOptions{Timeout: time.Minute})
@@ -141,7 +143,7 @@ func TestCloseStuck(t *testing.T) {
 			ended <- err
 		}()
 	}
-	select { // until the socket's buffers are full
+	select { // wait until the buffers of the socket are full
 	case err := <-ended:
 		t.Fatal(err)
 	case <-time.After(300 * time.Millisecond):
@@ -157,12 +159,12 @@ func TestCloseStuck(t *testing.T) {
 		t.Errorf("the watch: %v", err)
 	}
 	if took := time.Since(start); took > 3*time.Second {
-		t.Errorf("it took %v", took)
+		t.Errorf("Close took %v", took)
 	}
 }
 
 func TestWatchRefused(t *testing.T) {
-	w := newTold()
+	w := newWatchRecorder()
 	_, addr := serve(t, ServerOptions{Handle: echo, Watched: w.watched})
 	_, blind := serve(t, ServerOptions{Handle: echo})
 	p := newPool(t, ClientOptions{MaxMessage: 100})
@@ -171,13 +173,13 @@ func TestWatchRefused(t *testing.T) {
 		want              error
 		text              string
 	}{
-		{"unwanted", addr, "stranger", ErrRefused, "I know no stranger"},
+		{"unwanted", addr, "unknown", ErrRefused, "I know no such peer"},
 		{"nobody is watched", blind, "x", ErrRefused, ""},
 		{"hello too large", addr, strings.Repeat("x", 101), ErrTooLarge, "101 bytes"},
-		{"another service", grpcStranger(t), "x", ErrVersion, ""},
+		{"another service", otherService(t), "x", ErrVersion, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			err := p.Watch(within(t, 5*time.Second), tc.addr, []byte(tc.hello), func() { t.Error("it began") })
+			err := p.Watch(within(t, 5*time.Second), tc.addr, []byte(tc.hello), func() { t.Error("the watch began") })
 			if !errors.Is(err, tc.want) || !strings.Contains(err.Error(), tc.text) {
 				t.Errorf("got %v, want %v", err, tc.want)
 			}
@@ -186,7 +188,7 @@ func TestWatchRefused(t *testing.T) {
 	checkEcho(t, p, addr)
 }
 
-// TestWatchBadPeers watches those that cannot be called either.
+// TestWatchBadPeers watches the bad peers.
 func TestWatchBadPeers(t *testing.T) {
 	_, client := newCA(t).load(t)
 	plain, secure := newPool(t, ClientOptions{}), newPool(t, ClientOptions{TLS: client})
@@ -196,7 +198,7 @@ func TestWatchBadPeers(t *testing.T) {
 			if tc.secure {
 				p = secure
 			}
-			want := []error{tc.want, ErrRefused} // servers of this package that do not want to be watched
+			want := []error{tc.want, ErrRefused} // servers of this package that accept no watch
 			if errors.Is(tc.want, ErrTimeout) {
 				limit = 200 * time.Millisecond
 			}

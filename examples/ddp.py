@@ -2,8 +2,8 @@
 
     elasticrun --nproc-per-node 4 --max-restarts 1 examples/ddp.py --checkpoint-dir /tmp/ddp
 
-The same data, arguments and checks as digits/train.py. The checkpoint folder must be one that all workers see. Works with
-torch 1.13 and later; numpy is not needed.
+It has the data, arguments and checks of digits/train.py. All workers must see the same checkpoint folder. It needs
+torch 1.13 or later, and no numpy.
 """
 
 import os
@@ -22,12 +22,13 @@ HIDDEN = 32
 
 
 def shard(images, labels, rank, world_size):
-    """Returns one worker's share: every world_size-th image, and its label."""
+    """Returns one worker's share: every world_size-th image with its label."""
     return torch.tensor(images[rank::world_size], dtype=torch.float64), torch.tensor(labels[rank::world_size])
 
 
-# Tensors that gloo has worked on. They outlive the process group: a thread of gloo that drops the last reference to one needs
-# the interpreter's lock, which destroy_process_group of torch 1.13 holds while it waits for that thread.
+# The tensors of all reductions, kept beyond the life of the process group to avoid a deadlock. A gloo thread that
+# drops the last reference to a tensor needs the interpreter's lock. destroy_process_group of torch 1.13 holds that
+# lock while it waits for the thread.
 reduced = []
 
 
@@ -40,13 +41,13 @@ def sum_over_workers(*values):
 
 def save(path, steps, model, optimizer):
     momentum = [optimizer.state[parameter]["momentum_buffer"] for parameter in model.parameters()]
-    # Nothing but tensors and an int: torch 1.13 cannot load more with weights_only.
+    # Only tensors and an int: torch 1.13 cannot load other types with weights_only.
     state = {"steps": steps, "model": model.state_dict(), "momentum": momentum}
     job.replace(path, lambda temporary: torch.save(state, temporary))
 
 
 def restore(path, model, optimizer):
-    """Loads the checkpoint, where there is one, and returns the number of steps done."""
+    """Loads the checkpoint if it exists, and returns the number of completed steps."""
     steps = 0
     if os.path.exists(path):
         state = torch.load(path, weights_only=True)
@@ -55,11 +56,11 @@ def restore(path, model, optimizer):
             optimizer.state[parameter]["momentum_buffer"] = buffer
         steps = state["steps"]
     if sum_over_workers(steps)[0] != steps * dist.get_world_size():
-        job.fail(f"the workers find different checkpoints at {path}: want a folder that all of them see")
+        job.fail(f"the workers find different checkpoints at {path}: want a folder that all workers share")
     return steps
 
 
-@record  # leaves the traceback of an exception in TORCHELASTIC_ERROR_FILE, for the launcher's report
+@record  # writes the traceback of an exception to TORCHELASTIC_ERROR_FILE, for the launcher's report
 def main():
     args = job.parse("Trains a digit classifier with DistributedDataParallel.", data.PATH)
     path = os.path.join(args.checkpoint_dir, "checkpoint.pt")
@@ -84,7 +85,7 @@ def main():
 
     @torch.no_grad()
     def measure():
-        """Returns (mean loss on all training images, share of all test images that are classified right)."""
+        """Returns (mean loss on all training images, fraction of correctly classified test images)."""
         right = (model(test_x).argmax(1) == test_y).sum().item()
         loss, right = sum_over_workers(cross_entropy(model(x), y).item(), right)
         return loss / len(images), right / len(test_images)
@@ -93,9 +94,10 @@ def main():
         begin = f"going on after step {steps}" if steps else "starting from nothing"
         job.say(f"attempt {args.attempt}: {args.world_size} workers, {len(images)} training images, {begin}")
     while steps < args.steps:
-        job.die_if_told(args, steps + 1)
+        job.fail_if_requested(args, steps + 1)
         optimizer.zero_grad()
-        # DDP takes the mean of the workers' gradients; times their number it is the sum, however unequal the shares are.
+        # DDP averages the gradients of the workers. The factor world_size turns the mean into a sum, which also holds
+        # for shares of different sizes.
         loss = cross_entropy(parallel(x), y) * args.world_size / len(images)
         loss.backward()
         optimizer.step()
@@ -108,8 +110,8 @@ def main():
                 job.say(f"step {steps:3}  loss {loss:.6f}  test accuracy {accuracy:.2%}")
     loss, accuracy = measure()
     if first:
-        # The order of gloo's sums follows DDP's buckets, which are laid out anew after the first step of each attempt: the
-        # last bits of an interrupted run may differ.
+        # DDP rebuilds its buckets after the first step of each attempt, which changes the order of gloo's sums. So
+        # the last bits of an interrupted run may differ, and the loss is rounded.
         job.report_end(args, round(loss, 9), accuracy)
     dist.destroy_process_group()
 

@@ -32,7 +32,7 @@ func TestRootCauseOfGloo(t *testing.T) {
 		"left alone, slow exit":   {"--slow-exit=5"},
 		"destroyed, slow exit":    {"--destroy", "--slow-exit=5"},
 		"destroyed, slow finally": {"--destroy", "--slow-finally=0.7"}, // longer than its victims take to end
-		"rank 0, destroyed, slow": {"--guilty=0", "--destroy", "--slow-exit=5"},
+		"rank 0, destroyed, slow": {"--failing-rank=0", "--destroy", "--slow-exit=5"},
 	} {
 		if !testenv.Whole(t) && !slices.Contains(quick, name) {
 			continue
@@ -71,7 +71,7 @@ func TestRootCauseOfGlooElsewhere(t *testing.T) {
 				stderrs[rank], codes[rank] = failingJob(t, []string{
 					"--nproc-per-node=" + workers, "--nnodes=2", "--rdzv-id=gloo" + strconv.Itoa(i), "--rdzv-backend=c10d",
 					"--rdzv-endpoint=" + store.addr,
-					"--node-rank=" + strconv.Itoa(rank), script, "--guilty=0", "--destroy", "--slow-exit=5",
+					"--node-rank=" + strconv.Itoa(rank), script, "--failing-rank=0", "--destroy", "--slow-exit=5",
 				})
 			})
 		}

@@ -91,7 +91,7 @@ func TestTorch(t *testing.T) {
 			_, report, _ := strings.Cut(stderr, "Root Cause")
 			for _, want := range []string{
 				"rank      : 1 (local_rank: 1)", "exitcode  : 1",
-				"Traceback (most recent call last)", "RuntimeError: rank 1 was told to fail in step 5",
+				"Traceback (most recent call last)", "RuntimeError: rank 1 fails in step 5, as --fail-at requests",
 			} {
 				if !strings.Contains(report, want) {
 					t.Errorf("the report lacks %q", want)

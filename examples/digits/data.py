@@ -14,7 +14,8 @@ TRAINING_IMAGES = 1400
 def load(path):
     """Returns (training images, training labels, test images, test labels).
 
-    An image is a list of 64 floats from 0 to 1, a label an int from 0 to 9. Raises OSError or ValueError, naming path.
+    An image is a list of 64 floats from 0 to 1, a label an int from 0 to 9. Raises OSError or ValueError; the message
+    names path.
     """
     images, labels = [], []
     for number, row in enumerate(csv.reader(_read(path).splitlines()), 1):

@@ -1,13 +1,13 @@
-"""Collective operations of all workers, made of the worker store's SET, WAIT, GET, ADD and DELETE_KEY."""
+"""Collective operations, built from the worker store's SET, WAIT, GET, ADD, DELETE_KEY and MULTI_GET."""
 
 import array
 
 
 class Group:
-    """All workers of a job, seen by one of them.
+    """The worker group of a job, as one of its workers uses it.
 
-    Every worker must call the same operations in the same order. Values are lists of floats; they travel as 8-byte
-    doubles, so nothing is lost on the way.
+    Every worker must call the same operations in the same order. Values are lists of floats, sent as 8-byte doubles
+    without loss of precision.
     """
 
     def __init__(self, store, rank, world_size):
@@ -15,10 +15,10 @@ class Group:
         self.world_size = world_size
         self._store = store
         self._operations = 0
-        self._mine = []  # keys this worker wrote and others may still read
+        self._mine = []  # keys that this worker wrote and other workers may still read
 
     def broadcast(self, values=None):
-        """Returns rank 0's values on every rank; the others pass none."""
+        """Returns rank 0's values on every rank. Other ranks pass no values."""
         key = f"{self._next()}/broadcast"
         if self.rank == 0:
             self._publish(key, values)
@@ -26,17 +26,18 @@ class Group:
         return _unpack(self._store.get(key))
 
     def all_reduce(self, values):
-        """Returns the element-wise sum over all workers, added in rank order, so it is the same to the last bit on each."""
+        """Returns the element-wise sum over all workers, added in rank order: every worker gets the same bits."""
         operation = self._next()
         stale, self._mine = self._mine, []
         self._publish(f"{operation}/{self.rank}", values)
         parts = self._store.multi_get([f"{operation}/{rank}" for rank in range(self.world_size)])
-        # All have entered this operation, so all are done with the ones before: the store does not grow.
+        # All workers have entered this operation, so none still reads the keys of earlier ones. Deleting them keeps
+        # the store small.
         self._delete(stale)
         return list(map(sum, zip(*map(_unpack, parts))))
 
     def finish(self):
-        """Waits until every worker is here, then removes what the last operation left in the store."""
+        """Waits until every worker has called finish, then deletes the keys of the last operation."""
         if self._store.add("finish/arrived", 1) == self.world_size:
             self._store.set("finish/all", b"")
         self._store.get("finish/all")

@@ -1,11 +1,11 @@
-"""What the training scripts share: arguments, the worker's place in the job, a staged death, files, the result."""
+"""Code shared by the training scripts: arguments, environment, injected failures, atomic files and the result."""
 
 import argparse
 import os
 import signal
 import sys
 
-# What the launcher tells each worker: environment variable → name among the arguments, type, value where it is not set.
+# The launcher sets these variables for each worker. Each has a name in the arguments, a type and a default.
 ENVIRONMENT = {
     "RANK": ("rank", int, None),
     "WORLD_SIZE": ("world_size", int, None),
@@ -16,20 +16,23 @@ ENVIRONMENT = {
 
 
 def parse(description, data_path):
-    """Returns the arguments and, as args.rank, world_size, attempt, master_addr and master_port, the worker's place in the job.
+    """Returns the command-line arguments with the launcher's variables.
 
-    Bad input ends the program with one line and exit code 2.
+    The variables are args.rank, world_size, attempt, master_addr and master_port. Bad input ends the program with one line
+    and exit code 2.
     """
     parser = argparse.ArgumentParser(description=description, usage="%(prog)s --checkpoint-dir DIR [options]")
     option = parser.add_argument
-    option("--checkpoint-dir", required=True, metavar="DIR", help="folder of the checkpoint; a run goes on from what is there")
-    option("--checkpoint-every", type=int, default=10, metavar="N", help="steps from one checkpoint to the next (10)")
-    option("--report-every", type=int, default=10, metavar="N", help="steps from one report to the next (10)")
+    option("--checkpoint-dir", required=True, metavar="DIR", help="folder of the checkpoint; a run resumes from it")
+    option("--checkpoint-every", type=int, default=10, metavar="N", help="steps between checkpoints (10)")
+    option("--report-every", type=int, default=10, metavar="N", help="steps between reports (10)")
     option("--steps", type=int, default=60, metavar="N", help="steps to train (60)")
     option("--data", default=data_path, metavar="FILE", help="the images (testdata/digits/digits.csv.gz)")
-    option("--kill-at", type=int, metavar="STEP", help="in the first attempt, one worker sends itself SIGKILL in this step")
+    option("--kill-at", type=int, metavar="STEP",
+           help="in the first attempt, one worker sends itself SIGKILL in this step")
     option("--kill-rank", type=int, default=0, metavar="R", help="that worker's rank (0)")
-    option("--fail-at", type=int, metavar="STEP", help="in the first attempt, one worker raises an exception in this step")
+    option("--fail-at", type=int, metavar="STEP",
+           help="in the first attempt, one worker raises an exception in this step")
     option("--fail-rank", type=int, default=0, metavar="R", help="that worker's rank (0)")
     args = parser.parse_args()
 
@@ -54,29 +57,29 @@ def parse(description, data_path):
 
 
 def fail(message):
-    """Ends the program with one line: the input is bad."""
+    """Ends the program with exit code 2 after one line about bad input."""
     print(f"{os.path.basename(sys.argv[0])}: {message}", file=sys.stderr)
     sys.exit(2)
 
 
 def say(message):
-    # A launcher reads this through a pipe, where Python would keep lines back.
+    # Python buffers output to a pipe, so flush each line.
     print(message, flush=True)
 
 
-def die_if_told(args, step):
-    """Carries out --kill-at and --fail-at. Only in the first attempt: the next one shall get past that step."""
+def fail_if_requested(args, step):
+    """Applies --kill-at and --fail-at, in the first attempt only, so that the next attempt gets past that step."""
     if args.attempt > 0:
         return
     if (step, args.rank) == (args.kill_at, args.kill_rank):
         say(f"rank {args.rank}: sends itself SIGKILL in step {step}")
         os.kill(os.getpid(), signal.SIGKILL)
     if (step, args.rank) == (args.fail_at, args.fail_rank):
-        raise RuntimeError(f"rank {args.rank} was told to fail in step {step}")
+        raise RuntimeError(f"rank {args.rank} fails in step {step}, as --fail-at requests")
 
 
 def replace(path, write):
-    """Writes a file through write(temporary path), so that at any time path holds the old content or the new, never a part."""
+    """Replaces the file at path atomically: write(temporary path) writes the new content, a rename puts it at path."""
     temporary = path + ".new"
     write(temporary)
     with open(temporary, "rb") as file:
@@ -85,7 +88,7 @@ def replace(path, write):
 
 
 def report_end(args, loss, accuracy):
-    """Prints how the run ended and leaves it in result.txt of the checkpoint folder, every digit of loss."""
+    """Prints the result and writes it to result.txt in the checkpoint folder, with every digit of the loss."""
     say(f"final loss {loss:.6f} accuracy {accuracy:.2%}")
     result = f"loss {loss!r}\naccuracy {accuracy:.2%}\nrestarts {args.attempt}\n"
 

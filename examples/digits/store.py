@@ -1,7 +1,7 @@
 """A client of the worker store: the part of torch's TCPStore protocol that training needs.
 
-One request at a time goes over one connection; all integers are little-endian; keys and values are an 8-byte length and
-that many bytes. The launcher hosts the store at MASTER_ADDR:MASTER_PORT, new and empty in each attempt.
+A connection carries one request at a time. All integers are little-endian. A key or value is an 8-byte length
+followed by that many bytes. The launcher hosts the store at MASTER_ADDR:MASTER_PORT, new and empty in each attempt.
 """
 
 import socket
@@ -13,9 +13,10 @@ STOP_WAITING = 0
 
 
 class Store:
-    """One connection to the store. Not for use by several threads at once.
+    """One connection to the store. Threads must not use it concurrently.
 
-    timeout, in seconds, bounds every answer. After a TimeoutError or a ConnectionError the connection is of no more use.
+    timeout is the limit for each answer, in seconds. After a TimeoutError or a ConnectionError the connection is
+    unusable.
     """
 
     def __init__(self, host, port, timeout=300.0):
@@ -33,29 +34,29 @@ class Store:
         self._send(bytes([SET]), _key(key), _text(value))
 
     def get(self, key):
-        """Waits until key is there and returns its bytes."""
+        """Waits until key exists and returns its value, which is bytes."""
         self._wait([key])
         self._send(bytes([GET]), _key(key))
         return self._read_text()
 
     def multi_get(self, keys):
-        """Waits until all keys are there and returns their bytes in that order."""
+        """Waits until all keys exist and returns their values in that order."""
         self._wait(keys)
         self._send(bytes([MULTI_GET]), _keys(keys))
         return [self._read_text() for _ in keys]
 
     def add(self, key, delta):
-        """Adds delta to the number at key, 0 where it is missing, and returns the sum."""
+        """Adds delta to the number at key (0 if key is missing) and returns the sum."""
         self._send(bytes([ADD]), _key(key), struct.pack("<q", delta))
         return self._read_number("<q")
 
     def delete(self, key):
-        """Removes key and says whether it was there."""
+        """Deletes key and returns whether it existed."""
         self._send(bytes([DELETE_KEY]), _key(key))
         return self._read_number("<q") == 1
 
     def _wait(self, keys):
-        # The next request must not be sent before the answer: torch's own server would not keep it back.
+        # The next request must wait for this answer: torch's own server would process it at once.
         self._send(bytes([WAIT]), _keys(keys))
         answer = self._read_number("<B")
         if answer != STOP_WAITING:
@@ -82,7 +83,7 @@ def _text(data):
 
 
 def _key(key):
-    # torch's own clients put a slash before every key; doing the same lets them read what is written here.
+    # torch's own clients put a slash before every key. This client does the same, so that they find its keys.
     return _text(b"/" + key.encode())
 
 

@@ -1,10 +1,10 @@
-"""Trains a digit classifier with several workers, with nothing but Python's standard library.
+"""Trains a digit classifier with several workers, using only Python's standard library.
 
     elasticrun --nproc-per-node 4 --max-restarts 1 examples/digits/train.py --checkpoint-dir /tmp/digits
 
-Softmax regression by gradient descent with momentum. Each worker computes the gradient of its share of the images, and
-the worker store adds them up. Nothing is random and sums are made in rank order, so a run that was interrupted and went
-on from its checkpoint ends with the very same weights as one that was not.
+The model is softmax regression, trained by gradient descent with momentum. Each worker computes the gradient of its
+share of the images, and the workers sum the gradients through the worker store. Nothing is random, and sums are made
+in rank order. So a run that resumes from its checkpoint ends with exactly the weights of an uninterrupted run.
 """
 
 import json
@@ -19,12 +19,12 @@ from store import Store
 
 LEARNING_RATE = 0.5
 MOMENTUM = 0.9
-INPUTS = data.PIXELS + 1  # and a constant 1, whose weight is the bias
+INPUTS = data.PIXELS + 1  # the pixels and a constant 1, whose weight is the bias
 WEIGHTS = data.CLASSES * INPUTS
 
 
 class Shard:
-    """One worker's share of labelled images: every world_size-th one."""
+    """One worker's share of the labeled images: every world_size-th image."""
 
     def __init__(self, images, labels, rank, world_size):
         self.images = [image + [1.0] for image in images[rank::world_size]]
@@ -48,7 +48,7 @@ class Shard:
         return -sum(math.log(p[label]) for p, label in zip(self.probabilities(weights), self.labels))
 
     def correct(self, weights):
-        """Returns how many images get their label's class."""
+        """Returns the number of correctly classified images."""
         return sum(p.index(max(p)) == label for p, label in zip(self.probabilities(weights), self.labels))
 
 
@@ -60,7 +60,7 @@ def softmax(scores):
 
 
 class Trainer:
-    """The state of training, the same on every worker: the weights, their velocity and the number of steps done."""
+    """The training state, identical on every worker: weights, velocity and number of completed steps."""
 
     def __init__(self, group, images, labels, test_images, test_labels):
         self.group = group
@@ -79,12 +79,12 @@ class Trainer:
         self.steps += 1
 
     def measure(self):
-        """Returns (mean loss on all training images, share of all test images that are classified right)."""
+        """Returns (mean loss on all training images, fraction of correctly classified test images)."""
         loss, correct = self.group.all_reduce([self.training.loss(self.weights), self.test.correct(self.weights)])
         return loss / self.images, correct / self.test_images
 
     def save(self, path):
-        # JSON keeps every bit of a double: Python writes the shortest decimal that reads back as the same one.
+        # JSON keeps every bit of a double: Python writes the shortest decimal that reads back as the same double.
         state = {"steps": self.steps, "weights": self.weights, "velocity": self.velocity}
 
         def write(temporary):
@@ -94,7 +94,7 @@ class Trainer:
         job.replace(path, write)
 
     def load(self, path):
-        """Gives every worker the state that rank 0 finds at path; without that file training starts from nothing."""
+        """Broadcasts rank 0's checkpoint at path to every worker. Without that file training starts at step 0."""
         state = None
         if self.group.rank == 0:
             state = [self.steps, *self.weights, *self.velocity]
@@ -113,7 +113,8 @@ def read_checkpoint(path):
     except (OSError, ValueError, TypeError, KeyError) as error:
         job.fail(f"cannot use checkpoint {path}: {error!r}; remove it to start afresh")
     if len(values) != 1 + 2 * WEIGHTS:
-        job.fail(f"cannot use checkpoint {path}: {len(values)} numbers, want {1 + 2 * WEIGHTS}; remove it to start afresh")
+        want = 1 + 2 * WEIGHTS
+        job.fail(f"cannot use checkpoint {path}: {len(values)} numbers, want {want}; remove it to start afresh")
     return values
 
 
@@ -140,7 +141,7 @@ def main():
         begin = f"going on after step {trainer.steps}" if trainer.steps else "starting from nothing"
         job.say(f"attempt {args.attempt}: {args.world_size} workers, {trainer.images} training images, {begin}")
     while trainer.steps < args.steps:
-        job.die_if_told(args, trainer.steps + 1)
+        job.fail_if_requested(args, trainer.steps + 1)
         trainer.step()
         if first and (trainer.steps % args.checkpoint_every == 0 or trainer.steps == args.steps):
             trainer.save(path)

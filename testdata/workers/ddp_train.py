@@ -1,17 +1,17 @@
-"""A DistributedDataParallel job (gloo, CPU) whose every step is on record, for tests of jobs over several hosts.
+"""A DistributedDataParallel job (gloo, CPU) that records every step, for tests of jobs on several hosts.
 
     ddp_train.py --dir DIR [options]
 
-DIR is a folder that all hosts share. What a step computes depends on its number alone, not on how many workers share it, so
-that an interrupted run can be compared with an undisturbed one. Rank 0 leaves a checkpoint after every step; a new round goes
-on from there. When a worker dies its peers fail, as those of real jobs do.
+All hosts share the folder DIR. A step's result depends only on its number, not on the number of workers, so that the
+losses of an interrupted run can be compared with those of an undisturbed run. Rank 0 writes a checkpoint after every
+step, and a new round resumes from it. When a worker dies, its peers fail as in a real job.
 
-    DIR/checkpoint.pt                      the last step's
-    DIR/log/ROUND.HOST.LOCAL_RANK.jsonl    one line at the start of a worker, one a step, one at the end of the training;
+    DIR/checkpoint.pt                      the checkpoint of the last step
+    DIR/log/ROUND.HOST.LOCAL_RANK.jsonl    one line when a worker starts, one per step, one at the end of the training;
                                            a step's line is written before its checkpoint
-    DIR/round/N                            a lock that each worker of round N holds as long as it lives
+    DIR/round/N                            a lock that each worker of round N holds until it exits
 
-A worker that finds a worker of another round alive writes a line {"event": "overlap"} and exits with 99.
+A worker that finds a live worker of another round writes a line {"event": "overlap"} and exits with 99.
 """
 
 import argparse
@@ -24,49 +24,57 @@ import struct
 import sys
 import time
 
-ENVIRONMENT = ("ELASTICRUN_ROUND", "TORCHELASTIC_RESTART_COUNT", "WORLD_SIZE", "RANK", "LOCAL_RANK", "GROUP_RANK", "MASTER_ADDR")
+ENVIRONMENT = ("ELASTICRUN_ROUND", "TORCHELASTIC_RESTART_COUNT", "WORLD_SIZE", "RANK", "LOCAL_RANK", "GROUP_RANK")
 GLOBAL_BATCH = 24
 OVERLAP = 99
 FLOCK = "hhqqi"  # struct flock: type, whence, start, length, pid
 
 
 def parse():
-    parser = argparse.ArgumentParser(description="Trains, and keeps a record of it.")
+    parser = argparse.ArgumentParser(description="Trains and records every step.")
     option = parser.add_argument
-    option("--dir", required=True, help="folder that all hosts share")
+    option("--dir", required=True, help="folder shared by all hosts")
     option("--steps", type=int, default=60, help="steps to train (60)")
-    option("--until", metavar="FILE", help="in place of --steps: train until there is such a file in DIR")
+    option("--until", metavar="FILE", help="instead of --steps: train until DIR contains FILE")
     option("--stop-on-signal", action="store_true",
-           help="after a SIGUSR1 to rank 0 all finish the step and end; the only checkpoint is made then")
-    option("--step-time", type=float, default=0.05, metavar="S", help="seconds that a step takes at least (0.05)")
-    option("--fail-at", type=int, metavar="STEP", help="in this step one worker fails")
-    option("--fail-on", metavar="HOST", help="the host of that worker, whose local rank is 0 (that of rank 0)")
-    option("--fail-times", type=int, default=1, metavar="N", help="only while fewer restarts than that are on record (1)")
-    option("--fail-with", type=int, default=1, metavar="CODE", help="exit code of that worker; -N: it is killed by signal N (1)")
+           help="on SIGUSR1 to rank 0 all workers finish the step and end; only then rank 0 writes a checkpoint")
+    option("--step-time", type=float, default=0.05, metavar="S",
+           help="minimum duration of a step in seconds (0.05)")
+    option("--fail-at", type=int, metavar="STEP", help="one worker fails in this step")
+    option("--fail-on", metavar="HOST", help="host of the failing worker, which has local rank 0 (default: rank 0 fails)")
+    option("--fail-times", type=int, default=1, metavar="N",
+           help="fail only while the restart count is below N (1)")
+    option("--fail-with", type=int, default=1, metavar="CODE",
+           help="exit code of the failing worker; -N: signal N kills it (1)")
     return parser.parse_args()
 
 
 class Record:
-    """The worker's place in the job, and its file."""
+    """The worker's ranks and its log file."""
 
     def __init__(self, folder):
-        self.round, self.restart, self.world, self.rank, self.local, self.group = (int(os.environ[n]) for n in ENVIRONMENT[:6])
-        # The nodes of a Slurm cluster may share a machine, and so its name.
+        values = (int(os.environ[name]) for name in ENVIRONMENT)
+        self.round, self.restart, self.world, self.rank, self.local, self.group = values
+        # The nodes of a test Slurm cluster share a machine and its host name.
         self.host = os.environ.get("SLURMD_NODENAME") or socket.gethostname()
         os.makedirs(os.path.join(folder, "log"), exist_ok=True)
         path = os.path.join(folder, "log", f"{self.round}.{self.host}.{self.local}.jsonl")
-        # Appending: two workers in one place of one round must not hide each other.
+        # Append mode: two workers with the same rank in one round must not overwrite each other's lines.
         self.file = open(path, "a", buffering=1)
 
     def line(self, event, **more):
-        # CLOCK_MONOTONIC is the same for all hosts of one machine.
-        line = {"event": event, "time": time.monotonic(), "round": self.round, "restart": self.restart, "world": self.world,
-                "rank": self.rank, "local": self.local, "group": self.group, "host": self.host, "pid": os.getpid()}
+        # All test hosts run on one machine and share its CLOCK_MONOTONIC.
+        line = {"event": event, "time": time.monotonic(), "round": self.round, "restart": self.restart,
+                "world": self.world, "rank": self.rank, "local": self.local, "group": self.group, "host": self.host,
+                "pid": os.getpid()}
         self.file.write(json.dumps(line | more) + "\n")
 
 
 def claim(folder, record):
-    """Takes this round's lock and makes sure that nobody has another's. Returns the lock, which ends with the process."""
+    """Takes this round's lock and checks that no process holds another round's lock. Returns the lock file.
+
+    The kernel releases the lock when the process exits.
+    """
     folder = os.path.join(folder, "round")
     os.makedirs(folder, exist_ok=True)
     own = open(os.path.join(folder, str(record.round)), "a+")
@@ -75,7 +83,8 @@ def claim(folder, record):
         if name == str(record.round):
             continue
         with open(os.path.join(folder, name), "a+") as other:
-            # F_GETLK tells who is in the way of a lock and takes none, so that those who look do not see each other.
+            # F_GETLK reports the holder of a conflicting lock and takes no lock, so two workers that check at the
+            # same time do not block each other.
             query = struct.pack(FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
             kind, _, _, _, holder = struct.unpack(FLOCK, fcntl.fcntl(other, fcntl.F_GETLK, query))
         if kind != fcntl.F_UNLCK:
@@ -84,7 +93,7 @@ def claim(folder, record):
     return own
 
 
-def fail_if_told(args, record, step):
+def fail_if_requested(args, record, step):
     host = record.host if args.fail_on else None
     if step != args.fail_at or record.restart >= args.fail_times or host != args.fail_on:
         return
@@ -93,8 +102,8 @@ def fail_if_told(args, record, step):
     if args.fail_with < 0:
         os.kill(os.getpid(), -args.fail_with)
         signal.pause()
-    print(f"{record.host} was told to fail in step {step}", file=sys.stderr, flush=True)
-    os._exit(args.fail_with)  # nothing says goodbye to the peers
+    print(f"{record.host} fails in step {step}, as --fail-at requests", file=sys.stderr, flush=True)
+    os._exit(args.fail_with)  # skips the shutdown of the process group, as in a crash
 
 
 def train(args, record, stopping):
@@ -130,22 +139,23 @@ def train(args, record, stopping):
         torch.save({"step": step, "model": model.state_dict(), "optimizer": optimizer.state_dict()}, temporary)
         os.replace(temporary, checkpoint)
 
-    def go_on():
+    def should_continue():
         if not args.until and not args.stop_on_signal:
             return step < args.steps
-        # All must see the same, so rank 0 looks.
+        # Rank 0 decides for all workers, so that all stop after the same step.
         last = os.path.exists(os.path.join(args.dir, args.until)) if args.until else step >= args.steps
-        told = torch.tensor([0 if last or stopping else 1])
-        dist.broadcast(told, 0)
-        return told.item() == 1
+        proceed = torch.tensor([0 if last or stopping else 1])
+        dist.broadcast(proceed, 0)
+        return proceed.item() == 1
 
-    while go_on():
+    while should_continue():
         begin = time.monotonic()
         step += 1
-        fail_if_told(args, record, step)
+        fail_if_requested(args, record, step)
         x, y = batch(step)
         optimizer.zero_grad()
-        # DDP takes the mean of the workers' gradients; times their number it is the sum, however unequal the shares are.
+        # DDP averages the gradients of the workers. The factor world turns the mean into a sum, which also holds for
+        # shares of different sizes.
         loss = ((parallel(x) - y) ** 2).sum() / GLOBAL_BATCH * record.world
         loss.backward()
         optimizer.step()

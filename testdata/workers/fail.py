@@ -1,4 +1,4 @@
-"""A worker that fails in the way that its first argument names if its rank is the second, and else waits to be stopped."""
+"""A worker: fail.py HOW RANK. The worker of that rank fails as HOW says. The others wait to be stopped."""
 import json
 import os
 import resource
@@ -6,7 +6,7 @@ import signal
 import sys
 import time
 
-how, guilty = sys.argv[1], sys.argv[2]
+how, failing_rank = sys.argv[1], sys.argv[2]
 
 
 def wait():
@@ -15,18 +15,18 @@ def wait():
         signal.pause()
 
 
-def record(text):
+def write_error(text):
     with open(os.environ["TORCHELASTIC_ERROR_FILE"], "w") as f:
         f.write(text)
 
 
-def recorded():
+def write_record():
     stack = 'Traceback (most recent call last):\n  File "train.py", line 3, in main\nRuntimeError: no data\n'
     extra = {"py_callstack": stack, "timestamp": str(int(time.time()))}
-    record(json.dumps({"message": {"message": "RuntimeError: no data", "extraInfo": extra}}))
+    write_error(json.dumps({"message": {"message": "RuntimeError: no data", "extraInfo": extra}}))
 
 
-if os.environ["RANK"] != guilty:
+if os.environ["RANK"] != failing_rank:
     wait()
 elif how == "succeed":
     pass
@@ -40,19 +40,19 @@ elif how == "segv":
 elif how == "import":
     import a_module_that_nobody_has
 elif how == "error_file":
-    recorded()
+    write_record()
     sys.exit(1)
 elif how == "error_file_success":
-    recorded()
+    write_record()
 elif how == "error_file_half":
-    record('{"message": {"message": "RuntimeErr')
+    write_error('{"message": {"message": "RuntimeErr')
     sys.exit("cut short")
 elif how == "eat":
     hoard = []
     while True:
         hoard.append(bytearray(1 << 20))
 elif how == "stuck":
-    recorded()
+    write_record()
     wait()
 else:
     wait()

@@ -1,4 +1,4 @@
-"""A TCP proxy for tests: proxy.py HOST:PORT TARGET-HOST:PORT. It passes bytes on until it is killed."""
+"""A TCP proxy for tests: proxy.py HOST:PORT TARGET-HOST:PORT. It forwards bytes until it is killed."""
 
 import asyncio
 import sys
@@ -15,19 +15,19 @@ async def copy(reader, writer):
 
 
 async def main(listen, target):
-    def parts(address):
+    def split(address):
         host, port = address.rsplit(":", 1)
         return host, int(port)
 
     async def serve(reader, writer):
         try:
-            there, back = await asyncio.open_connection(*parts(target))
+            target_reader, target_writer = await asyncio.open_connection(*split(target))
         except OSError:
             writer.close()
             return
-        await asyncio.gather(copy(reader, back), copy(there, writer))
+        await asyncio.gather(copy(reader, target_writer), copy(target_reader, writer))
 
-    server = await asyncio.start_server(serve, *parts(listen))
+    server = await asyncio.start_server(serve, *split(listen))
     print("listening", flush=True)
     await server.serve_forever()
 

@@ -1,9 +1,9 @@
-"""A worker that trains with its peers over gloo until it is killed, and has a child, as one with a data loader has.
+"""A worker that trains with its peers over gloo until it is killed. It has a child, like a worker with a data loader.
 
     coupled.py [--finally]
 
-It writes "ready RANK PID CHILD" when it has made a few steps. With --finally it leaves its process group in order whatever happens,
-as careful programs do: that may take a worker whose peers are gone longer than them.
+It prints "ready RANK PID CHILD" after a few steps. With --finally it calls destroy_process_group() in a "finally". If
+its peers are gone, that call can keep the worker alive longer than its peers.
 """
 
 import os

@@ -1,23 +1,24 @@
-"""Ranks that work together over gloo until the last one misbehaves, one mode for each way. Needs torch.
+"""Ranks that run gloo collectives until the last rank misbehaves as MODE says. Needs torch.
 
     peers.py MODE
 
-The others go on with their collectives, and lose their peer or wait for it in vain.
+The other ranks continue with their collectives. They lose the connection to the last rank or wait for it until they
+time out.
 
     leaves          sys.exit(0)
     vanishes        os._exit(0)
-    denies          an exception, and then os._exit(0) in an exit handler
+    denies          raises an exception, then calls os._exit(0) in an exit handler
     source          its own data source resets a connection, while rank 0 logs an error that it has handled
     url             its own data source refuses a connection
-    chained         raises from its own ConnectionResetError
-    loader          an exception in a process of its DataLoader
-    loader_killed   a process of its DataLoader is killed
-    spawned         an exception in a process of torch.multiprocessing
+    chained         raises an exception from its own ConnectionResetError
+    loader          raises an exception in a process of its DataLoader
+    loader_killed   SIGKILL ends a process of its DataLoader
+    spawned         raises an exception in a process of torch.multiprocessing
     recorded        as chained, under torch's @record
-    newline         an exception whose message begins with an empty line
+    newline         raises an exception whose message begins with an empty line
     hangs           sleeps
-    paused          stops itself by SIGSTOP
-    asserts, throws, checks   is aborted by assert(), by an exception of C++, by glog's CHECK
+    paused          stops itself with SIGSTOP
+    asserts, throws, checks   a failed assert(), an uncaught C++ exception or glog's CHECK aborts the rank
 """
 
 import atexit
@@ -38,7 +39,8 @@ import torch.utils.data
 from torch.distributed.elastic.multiprocessing.errors import record
 
 RANK, WORLD = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-# Seconds that a collective waits. A DataLoader looks every 5 s whether its processes are alive, which is not to be taken for a hang.
+# Timeout of a collective in seconds. A DataLoader checks its processes every 5 s, so only modes without a loader may
+# have a shorter timeout.
 TIMEOUT = 4 if sys.argv[1] in ("hangs", "paused") else 60
 
 

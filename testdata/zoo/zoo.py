@@ -1,40 +1,41 @@
-"""Workers that misbehave, one mode for each way. Standard library only.
+"""Workers that misbehave as MODE says. Standard library only.
 
     zoo.py MODE [ARGUMENT]
 
-The last rank misbehaves. If it ends by doing so, the other ranks wait to be stopped; else ($) they exit with 3 as soon as it has
-written to the FIFO that ZOO_READY names. A mode that does not say how it ends exits with 3. All processes have the FIFO open that
-ZOO_HELD names, so that none of them, however short its life, stays unseen.
+The last rank misbehaves. In most modes it then exits, with code 3 unless the list says otherwise, and the other ranks
+wait to be stopped. In a mode marked ($) it stays, and the other ranks exit with 3 once it has written to the FIFO
+named by ZOO_READY. All processes hold the FIFO named by ZOO_HELD open, so that the test notices even the
+shortest-lived process.
 
-    error file      error_empty, error_huge, error_text, error_folder, error_fifo, error_hidden (nobody may read it)
-                    error_half            is killed in the middle of writing it
-    output          line MIB              one line, without an end
-                    bytes                 what is no text, on both streams
-                    mute                  closes stdout and stderr
-                    flood MIB             lines on both streams at once
-                    endless               a flood until somebody stops it ($)
-                    gated MIB             says "waiting", and floods once somebody reads the FIFO
-                    hand @NAME            gives its stdout to whoever listens at that abstract socket
-    family          groups                children in process groups and sessions of their own
+    error file      error_empty, error_huge, error_text, error_folder, error_fifo, error_hidden (mode 0)
+                    error_half            is killed while it writes the file
+    output          line MIB              writes one line without a newline
+                    bytes                 writes bytes that are not text to both streams
+                    closed_output         closes stdout and stderr
+                    flood MIB             writes lines to both streams at once
+                    endless               writes lines until it is killed ($)
+                    gated MIB             prints "waiting", and floods once the test reads the FIFO
+                    pass_stdout @NAME     sends its stdout to the listener at that abstract socket
+    processes       groups                starts children in process groups and sessions of their own
                     thousand              leaves 1,000 children
-                    deaf                  ignores every signal that can be ignored ($)
-                    daemon                a daemon, twice forked, in a session of its own, that ignores SIGTERM
-                    unseen                the same, hidden from /proc where that hides what may not be traced
-                    holder                a child keeps stdout and stderr open, and ignores SIGTERM
-                    chain                 a process that forks its successor and exits, again and again
-                    storm                 processes that fork others, which exit, as fast as they can
-                    bomb N                while being killed, up to N processes fork
-                    headless              a daemon whose first thread has ended, so that it looks like a zombie
-                    parricide             kills its agent
-                    vandal                removes its log folder
+                    ignores_signals       ignores every signal that can be ignored ($)
+                    daemon                starts a daemon (forked twice, in its own session) that ignores SIGTERM
+                    hidden_daemon         as daemon, but not dumpable: some /proc mounts hide it
+                    holder                has a child that keeps stdout and stderr open and ignores SIGTERM
+                    chain                 starts a process that forks its successor and exits, again and again
+                    storm                 starts processes that fork short-lived children as fast as they can
+                    bomb N                up to N processes fork while the launcher kills them
+                    zombie_leader         starts a daemon whose main thread has ended, so that it looks like a zombie
+                    kills_agent           kills its agent
+                    removes_logs          removes its log folder
                     stopped               stops itself ($)
                     replaced              becomes another program, which exits with 5
     cause           raises, exits, segfault, aborts, killed, imports
-                    says                  exits with a text
+                    exits_with_text       calls sys.exit with a text
                     usage                 is started with a wrong argument
-                    prefixed              a traceback with a time before each line
-                    boxed                 a traceback in a box, as rich draws it
-                    asserts               is aborted by assert()
+                    prefixed              prints a traceback with a time before each line
+                    boxed                 prints a traceback in a box, as rich does
+                    asserts               a failed assert() aborts it
 """
 
 import argparse
@@ -50,18 +51,18 @@ import time
 READY = os.environ.get("ZOO_READY")
 ERROR_FILE = os.environ.get("TORCHELASTIC_ERROR_FILE", "")
 RANK, WORLD = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-FOREVER = 1000  # seconds; longer than any test, and no leak for ever
-ONGOING = {"endless", "deaf", "stopped"}
+FOREVER = 1000  # seconds: longer than any test, but a leaked process still ends
+ONGOING = {"endless", "ignores_signals", "stopped"}
 
 
 def ready():
-    """Returns when somebody has the FIFO open to read."""
+    """Returns when a reader has opened the FIFO."""
     with open(READY, "w") as fifo:
         fifo.write("x")
 
 
 def detach(run, *args):
-    """Runs that in a daemon: a grandchild in a session of its own, whose parent has left."""
+    """Runs run(*args) in a daemon: a grandchild in a session of its own, whose parent has exited."""
     if os.fork():
         return os.wait()
     os.setsid()
@@ -123,12 +124,13 @@ def line(mib):
 
 
 def bytes_():
-    # Every byte, an overlong form, a surrogate, a character cut in two, an escape that would clear the screen.
+    # Every byte value, an overlong form, a surrogate, a truncated character, an escape sequence that clears the screen.
     for fd in 1, 2:
-        write_all(fd, bytes(range(256)) + b"\xc0\xaf\xed\xa0\x80\xe2\x82\n\x1b[2J\x1b]0;title\x07\n" + b"\xff" * 1000 + b"\xe2\x82")
+        bad = b"\xc0\xaf\xed\xa0\x80\xe2\x82\n\x1b[2J\x1b]0;title\x07\n" + b"\xff" * 1000 + b"\xe2\x82"
+        write_all(fd, bytes(range(256)) + bad)
 
 
-def mute():
+def closed_output():
     os.close(1)
     os.close(2)
 
@@ -139,10 +141,10 @@ def lines(fd, n):
 
 
 def flood(mib):
-    others = [threading.Thread(target=lines, args=(fd, 16 * int(mib))) for fd in (1, 2)]
-    for thread in others:
+    threads = [threading.Thread(target=lines, args=(fd, 16 * int(mib))) for fd in (1, 2)]
+    for thread in threads:
         thread.start()
-    for thread in others:
+    for thread in threads:
         thread.join()
 
 
@@ -158,17 +160,17 @@ def gated(mib):
     flood(mib)
 
 
-def hand(name):
+def pass_stdout(name):
     with socket.socket(socket.AF_UNIX) as s:
         s.connect("\0" + name.removeprefix("@"))
         socket.send_fds(s, [b"x"], [1])
-        s.recv(1)  # it has it
+        s.recv(1)  # the receiver confirms
 
 
 def groups():
-    for place in os.setpgrp, os.setsid:
+    for separate in os.setpgrp, os.setsid:
         if not os.fork():
-            place()
+            separate()
             linger()
 
 
@@ -180,7 +182,7 @@ def thousand():
             linger(())
 
 
-def deaf():
+def ignores_signals():
     for s in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
         try:
             signal.signal(s, signal.SIG_IGN)
@@ -194,7 +196,7 @@ def daemon():
     detach(linger)
 
 
-def unseen():
+def hidden_daemon():
     r, w = os.pipe()
 
     def hide():
@@ -204,7 +206,7 @@ def unseen():
 
     detach(hide)
     os.close(w)
-    os.read(r, 1)  # end of file: it is hidden
+    os.read(r, 1)  # end of file: the daemon is hidden
 
 
 def holder():
@@ -228,7 +230,7 @@ def storm():
     for _ in range(8):
         if not os.fork():
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
-            end = time.monotonic() + 20  # a storm that nobody ends passes
+            end = time.monotonic() + 20  # seconds: a leaked storm ends by itself
             while time.monotonic() < end:
                 if not os.fork():
                     os.setsid()
@@ -236,31 +238,31 @@ def storm():
             os._exit(0)
 
 
-def headless():
-    def head():
+def zombie_leader():
+    def lead():
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         threading.Thread(target=time.sleep, args=(FOREVER,)).start()
         os.write(w, b"x")
         ctypes.CDLL(None).pthread_exit(None)
 
     r, w = os.pipe()
-    detach(head)
+    detach(lead)
     os.read(r, 1)
 
 
-def parricide():
+def kills_agent():
     os.kill(os.getppid(), signal.SIGKILL)
     signal.pause()
 
 
-def vandal():
+def removes_logs():
     run = os.path.dirname(os.path.dirname(os.path.dirname(ERROR_FILE)))
-    shutil.rmtree(run, ignore_errors=True)  # a second one finds it gone
+    shutil.rmtree(run, ignore_errors=True)  # another worker may have removed it
 
 
 def bomb(n):
     r, w = os.pipe()
-    os.write(w, b"x" * int(n))  # a byte is a permission to fork
+    os.write(w, b"x" * int(n))  # each byte permits one fork
     os.set_blocking(r, False)
 
     def fork(*_):
@@ -281,7 +283,7 @@ def bomb(n):
 
 def stopped():
     pid = os.fork()
-    if not pid:  # tells when its parent stands still
+    if not pid:  # reports when its parent is stopped
         while open(f"/proc/{os.getppid()}/stat").read().rsplit(")", 1)[1].split()[0] != "T":
             time.sleep(0.01)
         ready()
@@ -318,7 +320,7 @@ def imports():
     import a_module_that_nobody_has  # noqa: F401
 
 
-def says():
+def exits_with_text():
     sys.exit("there is no data")
 
 
@@ -327,12 +329,18 @@ def usage():
 
 
 def prefixed():
-    for i, text in enumerate(["Traceback (most recent call last):", '  File "train.py", line 3, in <module>', "ValueError: boom"]):
+    traceback = ["Traceback (most recent call last):", '  File "train.py", line 3, in <module>', "ValueError: boom"]
+    for i, text in enumerate(traceback):
         print(f"12:00:01,{i:03} ERROR {text}", file=sys.stderr)
 
 
 def boxed():
-    for text in "╭─ Traceback (most recent call last) ─╮", "│ train.py:3 in <module>              │", "╰─────────────────────────────────────╯", "ValueError: boom":
+    for text in (
+        "╭─ Traceback (most recent call last) ─╮",
+        "│ train.py:3 in <module>              │",
+        "╰─────────────────────────────────────╯",
+        "ValueError: boom",
+    ):
         sys.stderr.buffer.write(text.encode() + b"\n")
 
 

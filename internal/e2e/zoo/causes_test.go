@@ -46,7 +46,12 @@ func TestCauses(t *testing.T) {
 		{"aborts", 134, "worker_killed rank=1", "SIGABRT"},
 		{"killed", 137, "worker_killed rank=1", "SIGKILL"},
 		{"imports", 1, "worker_failed rank=1", "ModuleNotFoundError: No module named 'a_module_that_nobody_has'"},
-		{"says", 1, "worker_failed rank=1", `summary="exited with code 1; its last line on stderr: there is no data"`},
+		{
+			"exits_with_text",
+			1,
+			"worker_failed rank=1",
+			`summary="exited with code 1; its last line on stderr: there is no data"`,
+		},
 		{
 			"usage",
 			2,

@@ -80,7 +80,7 @@ func TestClosedStreams(t *testing.T) {
 	for name, flag := range ways {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			launch{flags: []string{flag}, args: []string{"mute"}}.run(t).want(3, "worker_failed rank=1")
+			launch{flags: []string{flag}, args: []string{"closed_output"}}.run(t).want(3, "worker_failed rank=1")
 		})
 	}
 }
@@ -98,7 +98,7 @@ func TestStreamHeldOutside(t *testing.T) {
 	defer l.Close()
 	held := make(chan int, 1)
 	go func() { held <- takeDescriptor(t, l) }()
-	j := launch{args: []string{"hand", name}}.start(t)
+	j := launch{args: []string{"pass_stdout", name}}.start(t)
 	fd := <-held
 	defer func() { _ = unix.Close(fd) }()
 	j.end()

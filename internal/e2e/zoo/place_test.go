@@ -139,7 +139,7 @@ func TestTerminalGoes(t *testing.T) {
 func TestHiddenProcesses(t *testing.T) {
 	t.Parallel()
 	testenv.Root(t) // an ordinary user cannot mount /proc this way
-	for _, mode := range []string{"unseen", "daemon", "chain", "groups"} {
+	for _, mode := range []string{"hidden_daemon", "daemon", "chain", "groups"} {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()
 			wrap := inMounts(t, "mount -t proc -o hidepid=2 proc /proc")

@@ -151,7 +151,7 @@ func lastLine(e ending) string {
 	line := fmt.Sprintf("elasticrun: exit_code=%d reason=%s", e.code, e.reason)
 	if e.root != nil {
 		line += fmt.Sprintf(" rank=%d local_rank=%d summary=%q", e.root.GlobalRank, e.root.LocalRank,
-			report.Begin(e.root.Summary, report.MaxSummary))
+			report.Head(e.root.Summary, report.MaxSummary))
 	}
 	if e.note != "" {
 		line += fmt.Sprintf(" note=%q", e.note)

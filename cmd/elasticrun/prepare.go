@@ -107,7 +107,7 @@ func (l *launcher) agent(p *plan, supervisor *procs.Supervisor) (*agent.Agent, e
 		opts.Devices = p.gpus
 	}
 	if check := doctor.NewSiteCheck(cfg, l.log); check != nil {
-		opts.Fitness, opts.ForgetsRestarts = check, cfg.Rendezvous.RestartWindow > 0
+		opts.Fitness, opts.RestartWindow = check, cfg.Rendezvous.RestartWindow > 0
 	}
 	if cfg.EventLogHandler == "console" {
 		opts.Events = events.Sinks{l.telemetry, events.NewTorchLines(l.lines)}

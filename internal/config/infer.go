@@ -9,7 +9,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
-// workerEnv is set in workers, by torchrun too. A launch inside a worker is a job of its own, not a part of the
+// workerEnv is set in workers, by torchrun too. A launcher that runs inside a worker starts a separate job, not a part of the
 // worker's job.
 const workerEnv = "TORCHELASTIC_RUN_ID"
 
@@ -42,7 +42,7 @@ func (c *Config) infer(r *reader, from surroundings) scheduler.Facts {
 	return in.facts
 }
 
-// problem refuses an environment that cannot be understood, unless the user gave all that would follow from it.
+// problem refuses an environment that cannot be understood, unless flags set everything that it would provide.
 func (in *inference) problem(bad *scheduler.Problem) {
 	rank := in.given("node-rank") || !in.static()
 	if in.given("nnodes") && (in.high == 1 || in.placed() && rank) {
@@ -52,7 +52,7 @@ func (in *inference) problem(bad *scheduler.Problem) {
 	in.refuse(bad.Where, bad.Problem+"; or give --nnodes, --rdzv-endpoint and --node-rank")
 }
 
-// tasks decides what several processes on one node are. Each is an agent only if --nnodes says so.
+// tasks decides whether several launchers on one node are agents of one job. Each is an agent only if --nnodes says so.
 func (in *inference) tasks() {
 	f := &in.facts
 	switch {

@@ -20,7 +20,7 @@ type Logs struct {
 	Ranks      workerlog.RankSet `flag:"rank"`
 	LocalRanks workerlog.RankSet `flag:"local-rank"`
 	// Std is a stream; StdNone is both.
-	Std workerlog.Std `flag:"stream,given"`
+	Std workerlog.StreamSet `flag:"stream,given"`
 	// Pattern selects the lines that match; nil selects all.
 	Pattern *regexp.Regexp
 	// Attempt is the name of an attempt, 0 or 0.r1; empty is all.

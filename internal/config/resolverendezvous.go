@@ -116,7 +116,7 @@ func (in rendezvousFlags) staticMaster() (host string, port int) {
 	return host, rdzv.StaticMasterPort
 }
 
-// ignored returns the flags that rendezvousPoint did not use, and what made them void.
+// ignored returns the flags that rendezvousPoint did not use, and the setting that overrides them.
 func (in rendezvousFlags) ignored(out rendezvousPoint) (names []string, why string) {
 	switch {
 	case in.Standalone:

@@ -285,9 +285,9 @@ func parseLocalRanks(s string) (workerlog.RankSet, error) {
 }
 
 // parseStream reads the name of one output stream.
-func parseStream(s string) (workerlog.Std, error) {
+func parseStream(s string) (workerlog.StreamSet, error) {
 	name, err := oneOf("stdout", "stderr")(s)
-	return map[string]workerlog.Std{"stdout": workerlog.Stdout, "stderr": workerlog.Stderr}[name], err
+	return map[string]workerlog.StreamSet{"stdout": workerlog.Stdout, "stderr": workerlog.Stderr}[name], err
 }
 
 func parseFilters(s string) ([]string, error) { return workerlog.ParseFilters(s), nil }

@@ -85,5 +85,5 @@ func (r Report) Text() string {
 // JSON returns the report as one indented object.
 func (r Report) JSON() ([]byte, error) {
 	r.Schema, r.Checks = Schema, append([]Check{}, r.Checks...)
-	return report.Indented(r)
+	return report.IndentedJSON(r)
 }

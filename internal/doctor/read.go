@@ -113,7 +113,7 @@ func ReadHostName(ctx context.Context) (n Name) {
 	for _, a := range found {
 		n.Addrs = append(n.Addrs, a.Unmap())
 	}
-	n.Local = elastic.Local(n.Addrs, ifaces)
+	n.Local = elastic.LocalAddrs(n.Addrs, ifaces)
 	return n
 }
 

@@ -57,7 +57,7 @@ func ownAddr(ctx context.Context, host string) (netip.Addr, error) {
 	if err != nil {
 		return netip.Addr{}, err
 	}
-	local := elastic.Local(e.Addrs, ifaces)
+	local := elastic.LocalAddrs(e.Addrs, ifaces)
 	if len(local) == 0 {
 		return netip.Addr{}, syscall.EADDRNOTAVAIL
 	}

@@ -34,7 +34,7 @@ func (w *Warnings) WriteLevel(level zerolog.Level, p []byte) (int, error) {
 	defer w.mu.Unlock()
 	if w.count++; len(w.first) < report.MaxWarnings {
 		w.first = append(w.first, report.Warning{
-			Time: report.Time{Time: time.Now()}, Level: level.String(), Text: report.Begin(warningText(p), report.MaxLine),
+			Time: report.Time{Time: time.Now()}, Level: level.String(), Text: report.Head(warningText(p), report.MaxLine),
 		})
 	}
 	return len(p), nil

@@ -22,7 +22,7 @@ type point struct {
 type clock struct {
 	timeline  *bufio.Reader // nil: no times are known
 	localRank int
-	std       workerlog.Std
+	std       workerlog.StreamSet
 	tag       []byte // contained in every mark of the stream
 	partial   []byte // an unfinished line of the timeline
 	ended     bool   // the last read reached the end
@@ -32,7 +32,7 @@ type clock struct {
 	last   time.Time
 }
 
-func newClock(timeline io.Reader, localRank int, std workerlog.Std) *clock {
+func newClock(timeline io.Reader, localRank int, std workerlog.StreamSet) *clock {
 	c := &clock{localRank: localRank, std: std, tag: fmt.Appendf(nil, " %d %d ", localRank, std)}
 	if timeline != nil {
 		c.timeline = bufio.NewReaderSize(timeline, 16<<10)

@@ -27,7 +27,7 @@ const (
 type stream struct {
 	path      string // of the current file
 	localRank int
-	std       workerlog.Std
+	std       workerlog.StreamSet
 	prefix    workerlog.Prefix
 	clock     *clock
 	timeline  *os.File // the clock's; nil: none

@@ -29,7 +29,7 @@ type Options struct {
 	// ones.
 	Ranks, LocalRanks workerlog.RankSet
 	// Std selects the streams. StdNone means both.
-	Std workerlog.Std
+	Std workerlog.StreamSet
 	// Pattern must match a line for it to be shown. Nil matches all lines.
 	Pattern *regexp.Regexp
 	// Attempt is a number of restarts, or the name of an attempt, such as 0.r1. Empty means all attempts.
@@ -183,7 +183,7 @@ func (v *View) openStreams(a attempt, changes *changes) error {
 		if err := changes.watch(dir); err != nil {
 			return err
 		}
-		for std, name := range map[workerlog.Std]string{workerlog.Stdout: "stdout.log", workerlog.Stderr: "stderr.log"} {
+		for std, name := range map[workerlog.StreamSet]string{workerlog.Stdout: "stdout.log", workerlog.Stderr: "stderr.log"} {
 			if err := v.openStream(a, filepath.Join(dir, name), rank, std); err != nil {
 				return err
 			}
@@ -213,7 +213,7 @@ func (v *View) wants(rank int) bool {
 }
 
 // openStream opens one stream, if it is selected and has a log.
-func (v *View) openStream(a attempt, path string, rank int, std workerlog.Std) error {
+func (v *View) openStream(a attempt, path string, rank int, std workerlog.StreamSet) error {
 	isOpen := slices.ContainsFunc(v.streams, func(s *stream) bool { return s.path == path })
 	if isOpen || v.opts.Std != workerlog.StdNone && v.opts.Std != std {
 		return nil

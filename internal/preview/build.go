@@ -23,7 +23,7 @@ import (
 // Build returns the plan of a launch. err says why there is none. refusal says why the launch would be refused although
 // there is a plan.
 func Build(ctx context.Context, cfg *config.Config, version string) (plan Plan, refusal, err error) {
-	files, err := records.Open(cfg, version, time.Now(), report.LookFile)
+	files, err := records.Open(cfg, version, time.Now(), report.CheckFilePermissions)
 	if err != nil {
 		return plan, nil, err
 	}

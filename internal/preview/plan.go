@@ -134,5 +134,5 @@ func (p Plan) JSON() ([]byte, error) {
 		append([]Worker{}, p.Workers...)
 	p.StartedBy = append([]string{}, p.StartedBy...)
 	p.Rendezvous.Endpoints = append([]Endpoint{}, p.Rendezvous.Endpoints...)
-	return report.Indented(p)
+	return report.IndentedJSON(p)
 }

@@ -108,7 +108,7 @@ func probeEndpoint(ctx context.Context, at config.HostPort, ifaces []elastic.Int
 	e.Addresses = make([]Address, len(resolved.Addrs))
 	var probes sync.WaitGroup
 	for i, addr := range resolved.Addrs {
-		local := len(elastic.Local([]netip.Addr{addr}, ifaces)) > 0
+		local := len(elastic.LocalAddrs([]netip.Addr{addr}, ifaces)) > 0
 		probes.Go(func() {
 			found, err := prober(ctx, net.JoinHostPort(addr.String(), strconv.Itoa(at.Port)))
 			e.Addresses[i] = classify(addr, local, found, err)
@@ -169,7 +169,7 @@ func stateOf(err error) (state, detail string) {
 		return state, refused.Message
 	}
 	if obstacle, ok := errors.AsType[*coord.DialError](err); ok {
-		state = map[coord.Obstacle]string{
+		state = map[coord.UnreachableReason]string{
 			coord.ObstacleConnect: StateUnreachable, coord.ObstacleRefused: StateNobody, coord.ObstacleTimeout: StateTimedOut,
 			coord.ObstacleSilent: StateSilent, coord.ObstacleClosed: StateUnknownProgram, coord.ObstacleBusy: StateBusy,
 			coord.ObstacleTorch: StateTorch, coord.ObstacleForeign: StateUnknownProgram,

@@ -17,7 +17,9 @@ import (
 // TestClassify checks the state of each result of a probe, and whether a launch would be refused.
 func TestClassify(t *testing.T) {
 	t.Parallel()
-	obstacle := func(o coord.Obstacle) error { return &coord.DialError{Addr: "a", Obstacle: o, Message: "line"} }
+	obstacle := func(o coord.UnreachableReason) error {
+		return &coord.DialError{Addr: "a", Obstacle: o, Message: "line"}
+	}
 	refusal := func(r coord.Reason) error { return &coord.RefusedError{Addr: "a", Reason: r, Message: "line"} }
 	for _, tc := range []struct {
 		name    string

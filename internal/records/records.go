@@ -138,7 +138,7 @@ func (r *Records) writeErrorFile(rep report.Report, end Ending, log zerolog.Logg
 		return err
 	}
 	if old := readStart(r.errorFile); len(old) > 0 {
-		log.Info().Str("path", r.errorFile).Str("content", report.Begin(string(old),
+		log.Info().Str("path", r.errorFile).Str("content", report.Head(string(old),
 			report.MaxLine)).Msg("the error file exists already and will be overwritten")
 	}
 	return report.WriteFile(r.errorFile, data)

@@ -89,7 +89,7 @@ func (o *Observer) Observe(ctx context.Context) Snapshot {
 		if u, ok := usage[w.PID]; ok && w.State == WorkerRunning {
 			w.Usage = &u
 		}
-		w.LastLine = report.Begin(strings.TrimSpace(report.Printable(lines[w.LocalRank])), maxLastLine)
+		w.LastLine = report.Head(strings.TrimSpace(report.Printable(lines[w.LocalRank])), maxLastLine)
 	}
 	s.GPUs = append(s.GPUs, gpus...)
 	return s

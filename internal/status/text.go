@@ -171,7 +171,7 @@ func workerRow(w Worker, now time.Time) string {
 
 // clean makes text of other nodes and of workers safe for a cell.
 func clean(s string) string {
-	return report.Begin(strings.Join(strings.Fields(report.Printable(s)), " "), maxText)
+	return report.Head(strings.Join(strings.Fields(report.Printable(s)), " "), maxText)
 }
 
 func count(n int, what string) string {

@@ -108,12 +108,12 @@ func (t *Telemetry) Close(rep report.Report) {
 	}
 	r := t.last
 	r.Kind, r.Time, r.ExitCode, r.Reason, r.Error = events.KindEnd, time.Now(), &rep.ExitCode, rep.Reason,
-		report.Begin(rep.Error, report.MaxSummary)
+		report.Head(rep.Error, report.MaxSummary)
 	r.Restarts = &rep.Restarts
 	if c := rep.RootCause; c != nil {
-		r.RootCause = &events.Culprit{
+		r.RootCause = &events.RootCause{
 			Host: c.Host, Rank: c.Rank, LocalRank: c.LocalRank, PID: c.PID, Cause: c.Kind,
-			Summary: report.Begin(c.Summary, report.MaxSummary),
+			Summary: report.Head(c.Summary, report.MaxSummary),
 		}
 	}
 	t.Emit(r)

@@ -41,9 +41,9 @@ type Options struct {
 	// Fitness checks this machine after a worker of its own has failed and the workers are stopped. If the machine is not
 	// fit, the agent leaves the job and Run returns an [*UnfitError]. Nil checks nothing.
 	Fitness Fitness
-	// ForgetsRestarts says that restarts are forgotten in time, so Spec.MaxRestarts does not say which failure is the
-	// last one.
-	ForgetsRestarts bool
+	// RestartWindow means that only restarts within a time window are charged. Then Spec.MaxRestarts does not show
+	// which failure is the last one.
+	RestartWindow bool
 	// Forward delivers signals that are passed on to the workers without any other consequence. It may be nil.
 	Forward <-chan os.Signal
 	// KillNow is closed when there is no time left for a grace: the current or next stop uses SIGKILL. It may be nil.
@@ -172,7 +172,7 @@ func (a *Agent) Run(ctx context.Context) (RunResult, error) {
 	if err != nil {
 		a.opts.Rendezvous.Leave()
 		if p := a.processes; p != nil {
-			a.emit(events.Event{Kind: events.KindStop, Why: report.Begin(err.Error(), maxEventText)})
+			a.emit(events.Event{Kind: events.KindStop, Why: report.Head(err.Error(), maxEventText)})
 			err = errors.Join(err, a.stop(ctx, a.stopPolicy(ctx)))
 			a.emitRemainingExits(p)
 		}

@@ -5,7 +5,7 @@
 //
 //	INIT ──rendezvous, start──▶ HEALTHY
 //	HEALTHY ──all workers exit with 0──▶ SUCCEEDED ──so do those of all nodes──▶ end
-//	HEALTHY ──a worker fails or cannot start: report, stop──▶ FAILED ──▶ STOPPED
+//	HEALTHY ──a worker fails or cannot start──▶ FAILED ──report, stop──▶ STOPPED
 //	HEALTHY, SUCCEEDED ──the rendezvous wants a new round: stop──▶ STOPPED
 //	STOPPED ──rendezvous, start──▶ HEALTHY
 //	STOPPED, INIT ──the job has ended──▶ SUCCEEDED or FAILED, end

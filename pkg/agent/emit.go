@@ -84,7 +84,7 @@ func (a *Agent) emitExit(x procs.Exit) {
 		e.Signal = procs.SignalName(x.Signal)
 	}
 	if x.StartErr != nil {
-		e.Error = report.Begin(x.StartErr.Error(), maxEventText)
+		e.Error = report.Head(x.StartErr.Error(), maxEventText)
 	}
 	a.emit(e)
 }
@@ -102,7 +102,7 @@ func (a *Agent) emitFailures() {
 		a.emit(events.Event{
 			Kind: events.KindFailure, Time: f.Time, Rank: new(f.GlobalRank), LocalRank: new(f.LocalRank), PID: f.PID,
 			ExitCode: new(f.ShellCode()), Stopped: f.Stopped, Cause: string(f.Kind),
-			Summary: report.Begin(f.Summary, maxEventText),
+			Summary: report.Head(f.Summary, maxEventText),
 		})
 	}
 }

@@ -13,7 +13,7 @@ func (e *UnfitError) Unwrap() error { return e.Err }
 // checkFitness checks whether this node may go on after one of its own workers has failed. It checks nothing if the
 // failure ends the job anyway, so that the launcher ends with the worker's exit code.
 func (a *Agent) checkFitness(ctx context.Context) error {
-	last := a.restarts >= a.opts.Spec.MaxRestarts && !a.opts.ForgetsRestarts
+	last := a.restarts >= a.opts.Spec.MaxRestarts && !a.opts.RestartWindow
 	if a.opts.Fitness == nil || last || len(anyByItself(a.failures)) == 0 {
 		return nil
 	}

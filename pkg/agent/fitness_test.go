@@ -57,7 +57,7 @@ func TestFitness(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newHarness(t, WorkerSpec{MaxRestarts: tt.restarts}, tt.script...)
 				f := &fakeFitness{journal: b.journal, bad: tt.bad}
-				b.agent.opts.Fitness, b.agent.opts.ForgetsRestarts = f, tt.forgets
+				b.agent.opts.Fitness, b.agent.opts.RestartWindow = f, tt.forgets
 				_, err := b.agent.Run(t.Context())
 				if f.calls != tt.calls || errors.As(err, new(*UnfitError)) != tt.unfit {
 					t.Errorf("checked %d times, and %v; want %d and unfit: %t", f.calls, err, tt.calls, tt.unfit)

@@ -47,7 +47,7 @@ func (h *history) end(how, why string, f *failure.Failure) {
 	r.Ended, r.End, r.Why = report.Time{Time: time.Now()}, how, why
 	if f != nil {
 		view := reported(*f)
-		view.Text = report.End(view.Text, maxPastText)
+		view.Text = report.Tail(view.Text, maxPastText)
 		r.Failure = &view
 	}
 }

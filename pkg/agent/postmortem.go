@@ -143,7 +143,7 @@ func (pm *postmortem) failure(x procs.Exit, e workerEvidence) failure.Failure {
 	if len(f.Findings) > 0 {
 		f.Kind = f.Findings[0].Kind
 	}
-	f.Waited = f.Kind == failure.PeerLost && slices.ContainsFunc(f.Findings, evidence.Waited)
+	f.Waited = f.Kind == failure.PeerLost && slices.ContainsFunc(f.Findings, evidence.IsWaiting)
 	f.Summary = summary(x, f.Findings)
 	if hung && e.errorFile != nil {
 		f.Summary = fmt.Sprintf("%s (and had not ended %v after it wrote its error file)", f.Summary, pm.exitTimeout)
@@ -177,7 +177,7 @@ func (pm *postmortem) caseOf(x procs.Exit, e workerEvidence) evidence.Case {
 		c.Stopped, c.State = pm.stopBegan, pm.evidence.states[x.LocalRank]
 	}
 	if file := e.errorFile; file != nil {
-		text, ofPeer := evidence.OfErrorFile(file.Message, file.CallStack)
+		text, ofPeer := evidence.SummarizeErrorFile(file.Message, file.CallStack)
 		c.ErrorFile = &failure.Finding{Kind: failure.ErrorFile, Time: file.happened(), Text: text}
 		if ofPeer {
 			c.ErrorFile.Kind = failure.PeerLost
@@ -198,7 +198,7 @@ func (pm *postmortem) caseOf(x procs.Exit, e workerEvidence) evidence.Case {
 	var oom failure.Finding
 	var killed bool
 	if x.Signal == syscall.SIGKILL {
-		oom, killed = evidence.OOM(x.PID, x.At, pm.evidence.memory, kernel.memory, kernel.log.Kills, kernel.log.Readable)
+		oom, killed = evidence.FindOOM(x.PID, x.At, pm.evidence.memory, kernel.memory, kernel.log.Kills, kernel.log.Readable)
 	} else {
 		oom, killed = evidence.OOMOfChild(c, pm.evidence.memory, kernel.memory, kernel.log.Kills, pm.pids())
 	}

@@ -26,7 +26,7 @@ func outgoing(f failure.Failure, now time.Time) rdzv.Failure {
 		return strings.ToValidUTF8(p, "?")
 	}
 	f.ErrorFile, f.LogFile = path(f.ErrorFile), path(f.LogFile)
-	f.Summary, f.Text = report.Begin(f.Summary, maxSummary), report.End(f.Text, rdzv.MaxFailureText)
+	f.Summary, f.Text = report.Head(f.Summary, maxSummary), report.Tail(f.Text, rdzv.MaxFailureText)
 	return rdzv.Failure{Failure: f, Grade: f.Kind.Grade(), Absent: f.Kind == failure.Absent, Age: max(0, now.Sub(f.Time))}
 }
 

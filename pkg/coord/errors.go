@@ -45,25 +45,25 @@ func (e *RefusedError) Error() string {
 	return fmt.Sprintf("coordination store at %s refuses: %s", e.Addr, e.Message)
 }
 
-// Obstacle is why no coordination store was reached.
-type Obstacle int
+// UnreachableReason is why no coordination store was reached.
+type UnreachableReason int
 
 // The obstacles. All but the last two may pass, so a client should try again.
 const (
-	ObstacleConnect Obstacle = iota // no connection is possible, for example because of an unknown name or route
-	ObstacleRefused                 // nobody listens at the address
-	ObstacleTimeout                 // the attempt to connect gets no answer
-	ObstacleSilent                  // the peer accepts the connection but does not answer
-	ObstacleClosed                  // the peer closes the connection without an answer
-	ObstacleBusy                    // the store is full or closing
-	ObstacleTorch                   // the peer is a torch TCPStore
-	ObstacleForeign                 // the peer is something else
+	ObstacleConnect UnreachableReason = iota // no connection is possible, for example because of an unknown name or route
+	ObstacleRefused                          // nobody listens at the address
+	ObstacleTimeout                          // the attempt to connect gets no answer
+	ObstacleSilent                           // the peer accepts the connection but does not answer
+	ObstacleClosed                           // the peer closes the connection without an answer
+	ObstacleBusy                             // the store is full or closing
+	ObstacleTorch                            // the peer is a torch TCPStore
+	ObstacleForeign                          // the peer is something else
 )
 
 // DialError says why no coordination store was reached. It matches ErrUnavailable if the obstacle may pass.
 type DialError struct {
 	Addr     string
-	Obstacle Obstacle
+	Obstacle UnreachableReason
 	Message  string // what was found at the address
 	Err      error  // the cause; may be nil
 }

@@ -91,9 +91,9 @@ type Event struct {
 	Summary string `json:"summary,omitempty"`
 	Why     string `json:"why,omitempty"`
 
-	Reason    string   `json:"reason,omitempty"`
-	Error     string   `json:"error,omitempty"`
-	RootCause *Culprit `json:"root_cause,omitempty"`
+	Reason    string     `json:"reason,omitempty"`
+	Error     string     `json:"error,omitempty"`
+	RootCause *RootCause `json:"root_cause,omitempty"`
 
 	// The event log leaves out the fields below.
 
@@ -120,8 +120,8 @@ type Group struct {
 	Uptime     time.Duration
 }
 
-// Culprit is the worker that ended a job.
-type Culprit struct {
+// RootCause is the worker that ended a job.
+type RootCause struct {
 	Host      string `json:"host"`
 	Rank      int    `json:"rank"`
 	LocalRank int    `json:"local_rank"`

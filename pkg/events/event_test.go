@@ -93,7 +93,7 @@ func TestEveryFieldIsDescribed(t *testing.T) {
 			t.Errorf("docs/events.md does not describe %s", name)
 		}
 	}
-	for _, what := range []reflect.Type{reflect.TypeFor[Event](), reflect.TypeFor[Culprit]()} {
+	for _, what := range []reflect.Type{reflect.TypeFor[Event](), reflect.TypeFor[RootCause]()} {
 		for field := range what.Fields() {
 			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 			if name != "-" { // the event log leaves it out

@@ -51,8 +51,8 @@ func (e exception) ofPeer() bool {
 		(peerFrame().MatchString(e.frame) || peerWords().MatchString(said) && !ownNetwork().MatchString(e.text))
 }
 
-// Waited reports whether a finding only says that the worker waited for a peer in vain. That peer may be alive.
-func Waited(f failure.Finding) bool {
+// IsWaiting reports whether a finding only says that the worker waited for a peer in vain. That peer may be alive.
+func IsWaiting(f failure.Finding) bool {
 	return f.Kind == failure.PeerLost && waited().MatchString(f.Text)
 }
 

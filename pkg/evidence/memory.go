@@ -65,10 +65,10 @@ func counter(text, name string) int64 {
 	return -1
 }
 
-// OOM reports whether the OOM killer killed a worker that SIGKILL ended at the given time. before was read before its
+// FindOOM reports whether the FindOOM killer killed a worker that SIGKILL ended at the given time. before was read before its
 // start, after was read after its end. kills are the kills in the kernel's log between the two; readable says that the
 // log could be read.
-func OOM(pid int, at time.Time, before, after Memory, kills []OOMKill, readable bool) (failure.Finding, bool) {
+func FindOOM(pid int, at time.Time, before, after Memory, kills []OOMKill, readable bool) (failure.Finding, bool) {
 	counted := before.Path != "" && before.Path == after.Path
 	killed, where := after.since(before)
 	limit := ""
@@ -101,7 +101,7 @@ var killedChild = lazily(`killed by signal: Killed|DataLoader worker \(pid.* exi
 
 // OOMOfChild reports whether a worker has probably ended because the OOM killer killed a process that it had started. A
 // shell reports that with its exit code, torch with an exception. workers are the pids of the workers themselves. The
-// other parameters are those of [OOM].
+// other parameters are those of [FindOOM].
 func OOMOfChild(c Case, before, after Memory, kills []OOMKill, workers map[int]bool) (failure.Finding, bool) {
 	reported := c.Signal == 0 && c.Code == 128+int(syscall.SIGKILL) || c.ErrorFile != nil &&
 		killedChild().MatchString(c.ErrorFile.Text)

@@ -147,7 +147,7 @@ func TestOOM(t *testing.T) {
 		{"nothing is known", Memory{}, Memory{}, nil, false, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			f, ok := OOM(42, at(7), tt.before, tt.after, tt.kills, tt.readable)
+			f, ok := FindOOM(42, at(7), tt.before, tt.after, tt.kills, tt.readable)
 			if ok != (tt.want != "") || f.Text != tt.want {
 				t.Errorf("%v %+v, want %q", ok, f, tt.want)
 			}

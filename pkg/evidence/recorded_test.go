@@ -256,10 +256,10 @@ func TestWaited(t *testing.T) {
 		"torch.distributed.DistNetworkError: Failed to recv, got 0 bytes. Connection was likely closed. Did the remote server shutdown or crash?":               false,
 		"RuntimeError: [./gloo/transport/tcp/pair.cc:525] Read error [127.0.0.1]:28892: Connection reset by peer":                                               false,
 	} {
-		if got := Waited(failure.Finding{Kind: failure.PeerLost, Text: text}); got != want {
+		if got := IsWaiting(failure.Finding{Kind: failure.PeerLost, Text: text}); got != want {
 			t.Errorf("%q: %v", text, got)
 		}
-		if Waited(failure.Finding{Kind: failure.Exception, Text: text}) {
+		if IsWaiting(failure.Finding{Kind: failure.Exception, Text: text}) {
 			t.Errorf("an error of its own has waited: %q", text)
 		}
 	}
@@ -294,7 +294,7 @@ func TestOfErrorFile(t *testing.T) {
 			want: "KeyboardInterrupt: ",
 		},
 	} {
-		if got, ofPeer := OfErrorFile(tt.message, tt.callStack); got != tt.want || ofPeer != tt.ofPeer {
+		if got, ofPeer := SummarizeErrorFile(tt.message, tt.callStack); got != tt.want || ofPeer != tt.ofPeer {
 			t.Errorf("%s: %q, %v", tt.name, got, ofPeer)
 		}
 	}

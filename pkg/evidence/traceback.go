@@ -188,9 +188,9 @@ func (e exception) headline() string {
 	return e.text
 }
 
-// OfErrorFile returns in one line what an error file says about the failure. message is "<Type>: <text>"; callStack is
+// SummarizeErrorFile returns in one line what an error file says about the failure. message is "<Type>: <text>"; callStack is
 // a traceback and may be empty. ofPeer reports whether the file is only about a peer.
-func OfErrorFile(message, callStack string) (text string, ofPeer bool) {
+func SummarizeErrorFile(message, callStack string) (text string, ofPeer bool) {
 	if all := scanned(callStack); len(all) > 0 {
 		last := all[len(all)-1]
 		return last.Text, last.Kind == failure.PeerLost

@@ -12,7 +12,7 @@
 // [Barrier], [GetAll] and [Synchronize] are the helpers of torch's elastic agents (torch 2.14,
 // torch/distributed/elastic/utils/store.py). They work on any Store.
 //
-// The package is not a database: a store lives as long as one round of a job and forgets everything with it. It does
+// The package is not a database: in a job, a store lives as long as one round and forgets everything with it. It does
 // not replicate, and it does not authenticate its clients. The agents of a job coordinate through pkg/coord instead.
 //
 // # Concurrency

@@ -16,14 +16,14 @@ func TestEnd(t *testing.T) {
 		{"the line end is the last byte", strings.Repeat("x", 40) + "012345678\n", "[...]\n012345678\n"},
 		{"bytes that are no text", "a\xffb", "a\uFFFDb"},
 	} {
-		if got := End(tt.s, 16); got != tt.want {
+		if got := Tail(tt.s, 16); got != tt.want {
 			t.Errorf("%s: %q, want %q", tt.name, got, tt.want)
 		}
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		s := rapid.OneOf(rapid.String(), rapid.StringOf(rapid.RuneFrom([]rune("aé€😀\n")))).Draw(t, "s")
 		limit := rapid.IntRange(16, 64).Draw(t, "limit")
-		got := End(s, limit)
+		got := Tail(s, limit)
 		end, cut := strings.CutPrefix(got, "[...]\n")
 		if len(got) > limit || !utf8.ValidString(got) || !strings.HasSuffix(s, end) {
 			t.Fatalf("%q", got)

@@ -24,8 +24,8 @@ func CheckFile(path string) error {
 	return errors.Join(probe.Close(), os.Remove(probe.Name()))
 }
 
-// LookFile is [CheckFile] without a trial: it checks permissions only, and makes no file.
-func LookFile(path string) error {
+// CheckFilePermissions is [CheckFile] without a trial: it checks permissions only, and makes no file.
+func CheckFilePermissions(path string) error {
 	path, _, err := resolve(path)
 	if err != nil {
 		return err

@@ -149,11 +149,11 @@ func (t Time) MarshalJSON() ([]byte, error) {
 // null.
 func (r Report) JSON() ([]byte, error) {
 	r.bound()
-	return Indented(r)
+	return IndentedJSON(r)
 }
 
-// Indented returns v as indented JSON without HTML escapes.
-func Indented(v any) ([]byte, error) {
+// IndentedJSON returns v as indented JSON without HTML escapes.
+func IndentedJSON(v any) ([]byte, error) {
 	var out bytes.Buffer
 	enc := json.NewEncoder(&out)
 	enc.SetEscapeHTML(false)
@@ -168,12 +168,12 @@ func Indented(v any) ([]byte, error) {
 func (r *Report) bound() {
 	r.Schema = Schema
 	r.Duration = math.Round(r.Ended.Sub(r.Started.Time).Seconds()*1000) / 1000 // milliseconds, like times
-	r.Error = Begin(r.Error, MaxLine)
+	r.Error = Head(r.Error, MaxLine)
 	r.RoundCount = max(r.RoundCount, len(r.Rounds))
 	r.WarningCount = max(r.WarningCount, len(r.Warnings))
 	r.Rounds = append([]Round{}, r.Rounds[max(0, len(r.Rounds)-MaxRounds):]...)
 	for i := range r.Rounds {
-		r.Rounds[i].Why = Begin(r.Rounds[i].Why, MaxLine)
+		r.Rounds[i].Why = Head(r.Rounds[i].Why, MaxLine)
 		r.Rounds[i].Failure = r.Rounds[i].Failure.bounded()
 	}
 	r.RootCause = r.RootCause.bounded()
@@ -182,7 +182,7 @@ func (r *Report) bound() {
 	r.FlightRecorder = append([]string{}, r.FlightRecorder[max(0, len(r.FlightRecorder)-MaxFiles):]...)
 	r.Warnings = append([]Warning{}, r.Warnings[:min(len(r.Warnings), MaxWarnings)]...)
 	for i := range r.Warnings {
-		r.Warnings[i].Text = Begin(r.Warnings[i].Text, MaxLine)
+		r.Warnings[i].Text = Head(r.Warnings[i].Text, MaxLine)
 	}
 }
 
@@ -199,12 +199,12 @@ func (f *Failure) bounded() *Failure {
 		return nil
 	}
 	g := *f
-	g.Summary, g.Message, g.ErrorFileProblem = Begin(g.Summary, MaxLine), Begin(g.Message, MaxLine),
-		Begin(g.ErrorFileProblem, MaxLine)
-	g.Text = End(g.Text, MaxText)
+	g.Summary, g.Message, g.ErrorFileProblem = Head(g.Summary, MaxLine), Head(g.Message, MaxLine),
+		Head(g.ErrorFileProblem, MaxLine)
+	g.Text = Tail(g.Text, MaxText)
 	g.Findings = append([]Finding(nil), g.Findings...)
 	for i := range g.Findings {
-		g.Findings[i].Text = Begin(g.Findings[i].Text, MaxLine)
+		g.Findings[i].Text = Head(g.Findings[i].Text, MaxLine)
 	}
 	return &g
 }
@@ -212,8 +212,8 @@ func (f *Failure) bounded() *Failure {
 // cut marks where text was left out.
 const cut = "[...]"
 
-// Begin returns s as valid UTF-8, or its beginning if s is longer than limit bytes.
-func Begin(s string, limit int) string {
+// Head returns s as valid UTF-8, or its beginning if s is longer than limit bytes.
+func Head(s string, limit int) string {
 	s = strings.ToValidUTF8(s, "\uFFFD")
 	if len(s) <= limit {
 		return s
@@ -221,9 +221,9 @@ func Begin(s string, limit int) string {
 	return strings.ToValidUTF8(s[:limit-len(cut)], "") + cut
 }
 
-// End returns s as valid UTF-8, or its last lines if s is longer than limit bytes. The end of a traceback says the
+// Tail returns s as valid UTF-8, or its last lines if s is longer than limit bytes. The end of a traceback says the
 // most.
-func End(s string, limit int) string {
+func Tail(s string, limit int) string {
 	s = strings.ToValidUTF8(s, "\uFFFD")
 	if len(s) <= limit {
 		return s

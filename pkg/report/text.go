@@ -117,7 +117,7 @@ func (r Round) attempt() string {
 		when = at.In(time.Local).Format("2006-01-02_15:04:05")
 	}
 	why, _, _ = strings.Cut(strings.TrimSpace(why), "\n")
-	return fmt.Sprintf("  attempt %-2d: %s%s\n  reason    : %s", r.Restarts, when, who, Begin(orNone(why), maxReason))
+	return fmt.Sprintf("  attempt %-2d: %s%s\n  reason    : %s", r.Restarts, when, who, Head(orNone(why), maxReason))
 }
 
 // entry describes one failure. The root cause has index 0.

@@ -78,7 +78,7 @@ func teeStreams(b *testing.B, dir string, total, line, write int) {
 	var streams []*Stream
 	var workers []*exec.Cmd
 	for i := range 4 {
-		for _, std := range []Std{Stdout, Stderr} {
+		for _, std := range []StreamSet{Stdout, Stderr} {
 			s, err := OpenStream(Output{
 				File:    filepath.Join(dir, fmt.Sprintf("ours%d.%d", i, std)),
 				Console: true, Prefix: Prefix{fmt.Sprintf("[default%d]:", i)},

@@ -60,7 +60,7 @@ func (c *Console) Close() error {
 }
 
 // writer returns a new writer for one stream.
-func (c *Console) writer(std Std) *consoleWriter {
+func (c *Console) writer(std StreamSet) *consoleWriter {
 	if std == Stderr {
 		return c.stderr.writer()
 	}

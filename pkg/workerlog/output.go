@@ -55,7 +55,7 @@ type OutputRules struct {
 // nothing is written: a redirected stream is dropped, and a teed stream goes to the console only.
 func (r OutputRules) Outputs(w Ranks, prefix Prefix, files LogFiles) (stdout, stderr Output) {
 	shown := r.Shown.Has(w)
-	derive := func(std Std, file string, filters []string, filteredFile string) Output {
+	derive := func(std StreamSet, file string, filters []string, filteredFile string) Output {
 		logged := Output{File: file}
 		if file != "" {
 			logged.Rotation, logged.Timeline = r.Rotation, files.Timeline

@@ -30,7 +30,7 @@ func TestOutputs(t *testing.T) {
 		{redirect: false, tee: true, shown: false, want: file, wantNoFiles: nowhere},
 		{redirect: true, tee: true, shown: false, want: file, wantNoFiles: nowhere},
 	} {
-		for _, std := range []Std{Stdout, Stderr} {
+		for _, std := range []StreamSet{Stdout, Stderr} {
 			for _, files := range []LogFiles{{}, {Stdout: "o", Stderr: "e", Error: "j", FilteredStdout: "fo", FilteredStderr: "fe", Timeline: "t"}} {
 				name := fmt.Sprintf(
 					"%v redirect=%v tee=%v shown=%v files=%v",

@@ -7,22 +7,22 @@ import (
 	"strings"
 )
 
-// Std is a set of a worker's standard output streams, with torchrun's numbers.
-type Std uint8
+// StreamSet is a set of a worker's standard output streams, with torchrun's numbers.
+type StreamSet uint8
 
 // The sets that --redirects and --tee can select.
 const (
-	StdNone Std = 0
-	Stdout  Std = 1
-	Stderr  Std = 2
-	StdAll  Std = Stdout | Stderr
+	StdNone StreamSet = 0
+	Stdout  StreamSet = 1
+	Stderr  StreamSet = 2
+	StdAll  StreamSet = Stdout | Stderr
 )
 
 // Has reports whether all streams of t are in s.
-func (s Std) Has(t Std) bool { return s&t == t }
+func (s StreamSet) Has(t StreamSet) bool { return s&t == t }
 
 // String names the set in messages.
-func (s Std) String() string {
+func (s StreamSet) String() string {
 	switch s {
 	case StdNone:
 		return "none"
@@ -39,7 +39,7 @@ func (s Std) String() string {
 // StdSpec is a value of --redirects or --tee: a set of streams for each worker. The zero value selects nothing.
 type StdSpec struct {
 	// Default applies to every worker, unless ByRank is set.
-	Default Std
+	Default StreamSet
 	// ByRank holds the sets of some workers, in ascending order, with those selected by local rank first. All other
 	// workers have StdNone.
 	ByRank []StdRange
@@ -48,7 +48,7 @@ type StdSpec struct {
 // StdRange is the set of streams of a range of workers.
 type StdRange struct {
 	RankRange
-	Std Std
+	Std StreamSet
 }
 
 // ParseStdSpec parses one number for all workers ("3"), or a map from ranks to numbers ("0:3,1:2"). 0 is none, 1
@@ -80,11 +80,11 @@ func ParseStdSpec(s string) (StdSpec, error) {
 
 // Of returns the streams selected for one worker. A worker that is selected both by its local and by its global rank
 // gets the streams of both.
-func (s StdSpec) Of(w Ranks) Std {
+func (s StdSpec) Of(w Ranks) StreamSet {
 	if s.ByRank == nil {
 		return s.Default
 	}
-	var std Std
+	var std StreamSet
 	for _, r := range s.ByRank {
 		if r.Has(w) {
 			std |= r.Std
@@ -138,9 +138,9 @@ func ParseFilters(s string) []string {
 	return filters
 }
 
-func parseStd(s string) (Std, bool) {
+func parseStd(s string) (StreamSet, bool) {
 	if len(s) == 1 && s[0] >= '0' && s[0] <= '3' {
-		return Std(s[0] - '0'), true
+		return StreamSet(s[0] - '0'), true
 	}
 	return StdNone, false
 }

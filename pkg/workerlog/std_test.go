@@ -8,7 +8,7 @@ import (
 )
 
 func TestParseStdSpec(t *testing.T) {
-	one := func(rank int, std Std) StdRange { return StdRange{RankRange{First: rank, Last: rank}, std} }
+	one := func(rank int, std StreamSet) StdRange { return StdRange{RankRange{First: rank, Last: rank}, std} }
 	for _, tt := range []struct {
 		in   string
 		want StdSpec
@@ -61,7 +61,7 @@ func TestStdSpecOf(t *testing.T) {
 	for _, tt := range []struct {
 		spec          string
 		local, global int
-		want          Std
+		want          StreamSet
 	}{
 		{"0", 5, 5, StdNone},
 		{"2", 5, 5, Stderr},

@@ -34,7 +34,7 @@ var ErrLogFile = errors.New("open log file")
 
 // OpenStream opens the files of out, and a pipe if bytes must pass through the launcher. std is the stream, Stdout or
 // Stderr. The stream appears on console if out.Console is set and console is not nil.
-func OpenStream(out Output, console *Console, std Std) (*Stream, error) {
+func OpenStream(out Output, console *Console, std StreamSet) (*Stream, error) {
 	s := &Stream{done: make(chan struct{})}
 	file, err := openLogFile(out.File, out.Rotation, out.Warn)
 	if err != nil {
@@ -66,7 +66,7 @@ func OpenStream(out Output, console *Console, std Std) (*Stream, error) {
 }
 
 // WriteTimeline makes t record when the stream's file is written, if it has one. Call it before Start.
-func (s *Stream) WriteTimeline(t *Timeline, localRank int, std Std) {
+func (s *Stream) WriteTimeline(t *Timeline, localRank int, std StreamSet) {
 	switch {
 	case s.pipe == nil:
 		t.follow(s.path, localRank, std)

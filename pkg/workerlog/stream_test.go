@@ -29,7 +29,7 @@ func expired(t *testing.T) context.Context {
 }
 
 // startStream opens and starts a stream and returns a worker's end of it.
-func startStream(t testing.TB, out Output, c *Console, std Std) (*Stream, *os.File) {
+func startStream(t testing.TB, out Output, c *Console, std StreamSet) (*Stream, *os.File) {
 	t.Helper()
 	s, err := OpenStream(out, c, std)
 	if err != nil {

@@ -50,7 +50,7 @@ func ParseTimelineHead(line string) (h TimelineHead, ok bool) {
 type Mark struct {
 	At        time.Time // to the microsecond
 	LocalRank int
-	Std       Std // Stdout or Stderr
+	Std       StreamSet // Stdout or Stderr
 	// Bytes is the size of the log, including its rotated files.
 	Bytes int64
 	// Idle is how long the stream had written nothing, or 0 if it did not pause.
@@ -89,7 +89,7 @@ func ParseMark(line []byte) (Mark, bool) {
 			return Mark{}, false
 		}
 	}
-	m := Mark{At: time.UnixMicro(n[0]), LocalRank: int(n[1]), Std: Std(n[2]), Bytes: n[3]}
+	m := Mark{At: time.UnixMicro(n[0]), LocalRank: int(n[1]), Std: StreamSet(n[2]), Bytes: n[3]}
 	if n[2] != int64(Stdout) && n[2] != int64(Stderr) {
 		return Mark{}, false
 	}
@@ -119,7 +119,7 @@ const (
 // pacer decides which output of one stream gets a mark.
 type pacer struct {
 	localRank int
-	std       Std
+	std       StreamSet
 	last      time.Time // last write; zero before the first
 	marked    time.Time // last mark
 }

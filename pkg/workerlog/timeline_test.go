@@ -18,7 +18,7 @@ func TestMarkComesBack(t *testing.T) {
 		m := Mark{
 			At:        time.UnixMicro(rapid.Int64Range(0, 1<<60).Draw(rt, "at")),
 			LocalRank: rapid.IntRange(0, 1<<20).Draw(rt, "rank"),
-			Std:       rapid.SampledFrom([]Std{Stdout, Stderr}).Draw(rt, "std"),
+			Std:       rapid.SampledFrom([]StreamSet{Stdout, Stderr}).Draw(rt, "std"),
 			Bytes:     rapid.Int64Range(0, 1<<62).Draw(rt, "bytes"),
 			Idle:      time.Duration(rapid.Int64Range(0, 1<<40).Draw(rt, "quiet")) * time.Microsecond,
 			Piece:     rapid.IntRange(0, 1<<20).Draw(rt, "piece"),
@@ -112,11 +112,11 @@ func TestTimelineOfStreams(t *testing.T) {
 	var streams []*Stream
 	var workers []*os.File
 	for i, out := range []Output{{File: files.Stdout, Rotation: Rotation{MaxSize: 8}}, {File: files.Stderr}} {
-		s, err := OpenStream(out, NewConsole(screen, screen), Std(i+1))
+		s, err := OpenStream(out, NewConsole(screen, screen), StreamSet(i+1))
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.WriteTimeline(tl, 0, Std(i+1))
+		s.WriteTimeline(tl, 0, StreamSet(i+1))
 		fd, err := syscall.Dup(int(s.ChildFile().Fd()))
 		if err != nil {
 			t.Fatal(err)
@@ -136,7 +136,7 @@ func TestTimelineOfStreams(t *testing.T) {
 	if got, ok := ParseTimelineHead(lines[0]); !ok || got != head {
 		t.Errorf("head %q", lines[0])
 	}
-	marks := map[Std][]int64{}
+	marks := map[StreamSet][]int64{}
 	piece := 0
 	for _, line := range lines[1:] {
 		m, ok := ParseMark([]byte(line))
@@ -146,7 +146,7 @@ func TestTimelineOfStreams(t *testing.T) {
 		marks[m.Std] = append(marks[m.Std], m.Bytes)
 		piece = max(piece, m.Piece)
 	}
-	if diff := cmp.Diff(map[Std][]int64{Stdout: {0, 8, 14}, Stderr: {0, 14}}, marks); diff != "" || piece != 1 {
+	if diff := cmp.Diff(map[StreamSet][]int64{Stdout: {0, 8, 14}, Stderr: {0, 14}}, marks); diff != "" || piece != 1 {
 		t.Errorf("%d pieces, bytes of marks (-want +got):\n%s", piece, diff)
 	}
 }

@@ -61,7 +61,7 @@ func OpenTimeline(path string, warn func(error)) *Timeline {
 }
 
 // follow makes marks for a file that a worker writes itself. It is called before Start.
-func (t *Timeline) follow(path string, localRank int, std Std) {
+func (t *Timeline) follow(path string, localRank int, std StreamSet) {
 	if t != nil {
 		t.files[path] = &watchedFile{pace: pacer{localRank: localRank, std: std}}
 	}

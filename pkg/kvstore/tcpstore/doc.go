@@ -1,8 +1,8 @@
 // Package tcpstore is torch's TCPStore in Go: a [Server] for torch's clients and Go's, and a [Client] for this server
 // and torch's.
 //
-// It is not a general key-value server: keys live in memory, clients are not authenticated, and one server serves one
-// round of a job.
+// It is not a general key-value server: keys live in memory, clients are not authenticated, and in a job one server
+// serves one round.
 //
 // # The server
 //

@@ -1,9 +1,9 @@
-// Package guard runs this program a second time and cleans up after it.
+// Package guard starts this program again as the agent, and kills what the agent leaves behind.
 //
 // The process that the user starts becomes the guard. It starts the agent, which runs the job, passes signals on to it,
 // and kills and reaps whatever is left once the agent has ended, however it ended: by SIGKILL too. The agent's side is
-// a [Lifeline]: by it the agent learns that the guard has died, sets a deadline after which the guard kills the
-// workers, and leaves a message for the case that it dies.
+// a [Lifeline]. Through it the agent notices the guard's death, sets the deadline at which the guard kills the workers,
+// and stores the exit notice that the guard sends if the agent dies.
 //
 // The package is for Linux; elsewhere [Supported] is false and the program runs the agent itself. It does not start or
 // stop workers: package procs does.

@@ -116,9 +116,9 @@ func Interfaces() ([]Interface, error) {
 	return found, nil
 }
 
-// Local returns those of addrs that are this machine's own: the addresses of interfaces that are up, and the addresses
+// LocalAddrs returns those of addrs that are this machine's own: the addresses of interfaces that are up, and the addresses
 // that mean this machine everywhere (127.0.0.0/8, ::1, 0.0.0.0, ::).
-func Local(addrs []netip.Addr, ifaces []Interface) []netip.Addr {
+func LocalAddrs(addrs []netip.Addr, ifaces []Interface) []netip.Addr {
 	var local []netip.Addr
 	for _, addr := range addrs {
 		has := func(i Interface) bool {

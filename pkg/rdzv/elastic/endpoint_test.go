@@ -132,15 +132,15 @@ func TestLocal(t *testing.T) {
 		"127.0.0.1": true, "127.0.1.1": true, "::1": true, "0.0.0.0": true, "::": true,
 		"fe80::1%eth0": true, "fe80::1%ib0": false, "fe80::1": true,
 	} {
-		if got := len(Local(addrs(in), twoNetworks())) == 1; got != want {
+		if got := len(LocalAddrs(addrs(in), twoNetworks())) == 1; got != want {
 			t.Errorf("%s: local %v, want %v", in, got, want)
 		}
 	}
-	if diff := cmp.Diff(addrs("192.168.0.1", "10.0.0.1"), Local(addrs("10.0.0.3", "192.168.0.1", "10.0.0.2",
+	if diff := cmp.Diff(addrs("192.168.0.1", "10.0.0.1"), LocalAddrs(addrs("10.0.0.3", "192.168.0.1", "10.0.0.2",
 		"10.0.0.1"), twoNetworks()), sameAddr); diff != "" {
 		t.Errorf("of several (-want +got):\n%s", diff)
 	}
-	if got := Local(addrs("10.0.0.1"), nil); got != nil {
+	if got := LocalAddrs(addrs("10.0.0.1"), nil); got != nil {
 		t.Errorf("without interfaces: %v", got)
 	}
 }

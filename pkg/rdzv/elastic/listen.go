@@ -16,8 +16,8 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
-// Choice says whether this agent may host the store, and where it listens if it does.
-type Choice struct {
+// HostRole says whether this agent may host the store, and where it listens if it does.
+type HostRole struct {
 	// Candidate says that the agent may host the store. The candidate that binds the port first hosts it.
 	Candidate bool
 	// Addr is the address to listen at. Zero means every address of this machine.
@@ -29,11 +29,11 @@ type Choice struct {
 // If only some of e's addresses are this machine's, the others may belong to another network of this machine or to
 // other machines. Then the node whose hint is 0 hosts, and without hints (-1) the error says what to do. isHost, unless
 // nil, overrides this rule.
-func HostChoice(e Endpoint, ifaces []Interface, isHost *bool, hint int) (Choice, error) {
-	local := Local(e.Addrs, ifaces)
+func HostChoice(e Endpoint, ifaces []Interface, isHost *bool, hint int) (HostRole, error) {
+	local := LocalAddrs(e.Addrs, ifaces)
 	isLocal := func(addr netip.Addr) bool { return slices.Contains(local, addr) }
 	others := slices.DeleteFunc(slices.Clone(e.Addrs), isLocal)
-	c := Choice{Port: e.Port}
+	c := HostRole{Port: e.Port}
 	switch {
 	case isHost != nil:
 		c.Candidate = *isHost
@@ -41,7 +41,7 @@ func HostChoice(e Endpoint, ifaces []Interface, isHost *bool, hint int) (Choice,
 	case len(others) == 0 || hint == 0:
 		c.Candidate = true
 	case hint < 0:
-		return Choice{}, fmt.Errorf("the endpoint's host %q has addresses of this machine (%s) and others (%s), "+
+		return HostRole{}, fmt.Errorf("the endpoint's host %q has addresses of this machine (%s) and others (%s), "+
 			"so it is not clear which node hosts the store: name one machine, or set --node-rank on every node "+
 			"(0 hosts), or --rdzv-conf=is_host=true on one node and is_host=false on the others",
 			e.Host, joinAddrs(local), joinAddrs(others))
@@ -64,7 +64,7 @@ func joinAddrs(addrs []netip.Addr) string {
 
 // Bind listens as a candidate. The error wraps [rdzv.ErrConnection] and the system's error. EADDRINUSE means that
 // another agent of this machine, or another program, has the port; dialing the port tells which.
-func Bind(ctx context.Context, c Choice) (net.Listener, error) {
+func Bind(ctx context.Context, c HostRole) (net.Listener, error) {
 	host := ""
 	if c.Addr.IsValid() {
 		host = c.Addr.String()

@@ -68,7 +68,7 @@ func TestHostChoice(t *testing.T) {
 				}
 				return
 			}
-			want := Choice{Port: 29400, Candidate: tt.want != ""}
+			want := HostRole{Port: 29400, Candidate: tt.want != ""}
 			if tt.want != "" && tt.want != "*" {
 				want.Addr = netip.MustParseAddr(tt.want)
 			}
@@ -89,7 +89,7 @@ func closeAtEnd(t *testing.T, l net.Listener) {
 
 func TestBind(t *testing.T) {
 	loopback := netip.MustParseAddr("127.0.0.1")
-	l, err := Bind(t.Context(), Choice{Candidate: true, Addr: loopback})
+	l, err := Bind(t.Context(), HostRole{Candidate: true, Addr: loopback})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,17 +98,17 @@ func TestBind(t *testing.T) {
 		t.Errorf("it listens on %v", got)
 	}
 	for _, addr := range []netip.Addr{loopback, {}} { // the port is taken at every address too
-		_, err = Bind(t.Context(), Choice{Candidate: true, Addr: addr, Port: portOf(l)})
+		_, err = Bind(t.Context(), HostRole{Candidate: true, Addr: addr, Port: portOf(l)})
 		if !errors.Is(err, syscall.EADDRINUSE) || !errors.Is(err, rdzv.ErrConnection) {
 			t.Errorf("a second listener at %v: %v", addr, err)
 		}
 	}
-	_, err = Bind(t.Context(), Choice{Candidate: true, Addr: netip.MustParseAddr("192.0.2.1"), Port: 1234})
+	_, err = Bind(t.Context(), HostRole{Candidate: true, Addr: netip.MustParseAddr("192.0.2.1"), Port: 1234})
 	if want := "rendezvous backend connection: listen for agents on 192.0.2.1:1234: cannot assign requested address"; err == nil ||
 		err.Error() != want {
 		t.Errorf("got %v, want %s", err, want)
 	}
-	every, err := Bind(t.Context(), Choice{Candidate: true})
+	every, err := Bind(t.Context(), HostRole{Candidate: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +119,7 @@ func TestBind(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	stop := errors.New("stopped")
 	cancel(stop)
-	if l, err := Bind(ctx, Choice{Candidate: true, Addr: loopback}); err == nil {
+	if l, err := Bind(ctx, HostRole{Candidate: true, Addr: loopback}); err == nil {
 		closeAtEnd(t, l)
 	} else if !errors.Is(err, stop) {
 		t.Errorf("after cancel: %v", err)

@@ -46,7 +46,7 @@ func (a *C10d) candidates() []int {
 
 // hostFirstFree hosts the store at the first free candidate. It connects instead if the store is at an earlier
 // candidate, or if another agent of this machine hosts the run.
-func (a *C10d) hostFirstFree(ctx context.Context, e Endpoint, choice Choice, ports []int) (coord.Store, error) {
+func (a *C10d) hostFirstFree(ctx context.Context, e Endpoint, choice HostRole, ports []int) (coord.Store, error) {
 	run, err := claimRun(a.RunID)
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
@@ -89,7 +89,7 @@ func (a *C10d) logTakenPorts(taken *PortsTakenError, port int) {
 }
 
 // hostOnlyPort hosts the store at the endpoint's only port, or connects to the store that has the port.
-func (a *C10d) hostOnlyPort(ctx context.Context, e Endpoint, choice Choice) (coord.Store, error) {
+func (a *C10d) hostOnlyPort(ctx context.Context, e Endpoint, choice HostRole) (coord.Store, error) {
 	ln, taken := Bind(ctx, choice)
 	if taken == nil {
 		return a.serve(ctx, a.newHost(ln, nil))

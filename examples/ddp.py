@@ -91,7 +91,7 @@ def main():
         return loss / len(images), right / len(test_images)
 
     if first:
-        begin = f"going on after step {steps}" if steps else "starting from nothing"
+        begin = f"continuing after step {steps}" if steps else "starting without a checkpoint"
         job.say(f"attempt {args.attempt}: {args.world_size} workers, {len(images)} training images, {begin}")
     while steps < args.steps:
         job.fail_if_requested(args, steps + 1)

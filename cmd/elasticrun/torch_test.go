@@ -70,7 +70,7 @@ func TestTorch(t *testing.T) {
 			t.Parallel()
 			stdout, stderr, code := ddp(t, torch, 2, []string{"--max-restarts", "1"},
 				[]string{"--kill-at", "35", "--kill-rank", "1"})
-			if code != 0 || !strings.Contains(stdout, ddpResult) || !strings.Contains(stdout, "going on after step 30") {
+			if code != 0 || !strings.Contains(stdout, ddpResult) || !strings.Contains(stdout, "continuing after step 30") {
 				t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
 			}
 		})

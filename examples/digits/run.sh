@@ -1,10 +1,10 @@
 #!/bin/sh
-# Trains on the digits twice, with 4 workers each time: once unbroken, once with a worker killed on the way. Both runs
-# must end at the same loss.
+# Trains on the digits twice with 4 workers: once undisturbed, once with a worker killed. Both runs must end with the
+# same loss.
 #
 #     run.sh ELASTICRUN [SCRIPT]
 #
-# SCRIPT is train.py beside this file, or another that takes the same arguments (examples/ddp.py).
+# SCRIPT is a script with the arguments of train.py, such as examples/ddp.py. The default is train.py in this folder.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -15,7 +15,7 @@ fi
 elasticrun=$1
 script=${2:-$here/train.py}
 command -v "$elasticrun" >/dev/null || {
-	echo "$0: $elasticrun is not a program: build it first" >&2
+	echo "$0: $elasticrun is not a program; build it first" >&2
 	exit 2
 }
 
@@ -25,15 +25,15 @@ trap 'exit 129' HUP
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-# result RUN FIELD prints what a run left in its result.txt.
+# result RUN FIELD prints a field of the result.txt of a run.
 result() {
 	sed -n "s/^$2 //p" "$tmp/$1/result.txt"
 }
 
-echo "== 1 of 2: an unbroken run, for comparison"
-if ! "$elasticrun" --nproc-per-node 4 "$script" --checkpoint-dir "$tmp/unbroken" >"$tmp/log" 2>&1; then
+echo "== 1 of 2: an undisturbed run, for comparison"
+if ! "$elasticrun" --nproc-per-node 4 "$script" --checkpoint-dir "$tmp/undisturbed" >"$tmp/log" 2>&1; then
 	cat "$tmp/log" >&2
-	echo "the unbroken run failed" >&2
+	echo "the undisturbed run failed" >&2
 	exit 1
 fi
 grep '^final loss' "$tmp/log"
@@ -48,16 +48,16 @@ fi
 
 echo
 printf '%-12s %-20s %-10s %s\n' run "final loss" accuracy restarts
-for run in unbroken interrupted; do
+for run in undisturbed interrupted; do
 	printf '%-12s %-20s %-10s %s\n' "$run" "$(result $run loss)" "$(result $run accuracy)" "$(result $run restarts)"
 done
 
 if [ "$(result interrupted restarts)" != 1 ]; then
-	echo "WRONG: the second run was to be restarted once" >&2
+	echo "WRONG: the second run must be restarted once" >&2
 	exit 1
 fi
-if [ "$(result unbroken loss)" != "$(result interrupted loss)" ]; then
-	echo "WRONG: the runs end at different losses" >&2
+if [ "$(result undisturbed loss)" != "$(result interrupted loss)" ]; then
+	echo "WRONG: the runs end with different losses" >&2
 	exit 1
 fi
-echo "The killed worker changed nothing: both runs end at the same loss."
+echo "The killed worker changed nothing: both runs end with the same loss."

@@ -111,10 +111,10 @@ def read_checkpoint(path):
             state = json.load(file)
         values = [float(value) for value in [state["steps"], *state["weights"], *state["velocity"]]]
     except (OSError, ValueError, TypeError, KeyError) as error:
-        job.fail(f"cannot use checkpoint {path}: {error!r}; remove it to start afresh")
+        job.fail(f"cannot use checkpoint {path}: {error!r}; remove it to start again")
     if len(values) != 1 + 2 * WEIGHTS:
         want = 1 + 2 * WEIGHTS
-        job.fail(f"cannot use checkpoint {path}: {len(values)} numbers, want {want}; remove it to start afresh")
+        job.fail(f"cannot use checkpoint {path}: {len(values)} numbers, want {want}; remove it to start again")
     return values
 
 
@@ -138,7 +138,7 @@ def main():
 
     first = args.rank == 0
     if first:
-        begin = f"going on after step {trainer.steps}" if trainer.steps else "starting from nothing"
+        begin = f"continuing after step {trainer.steps}" if trainer.steps else "starting without a checkpoint"
         job.say(f"attempt {args.attempt}: {args.world_size} workers, {trainer.images} training images, {begin}")
     while trainer.steps < args.steps:
         job.fail_if_requested(args, trainer.steps + 1)

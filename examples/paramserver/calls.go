@@ -8,10 +8,10 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rpc"
 )
 
-// serverRank is the rank of the parameter server; all others are trainers.
+// serverRank is the rank of the parameter server; the others are trainers.
 const serverRank = 0
 
-// workerName returns a worker's name in the group.
+// workerName returns the name of a worker in the group.
 func workerName(rank int) string {
 	if rank == serverRank {
 		return "server"
@@ -19,27 +19,27 @@ func workerName(rank int) string {
 	return fmt.Sprintf("trainer%d", rank)
 }
 
-// parameters is the weights after so many steps. Nobody changes them.
+// parameters are the weights after a number of steps. They are immutable.
 type parameters struct {
 	Steps   int
 	Weights []float64
 }
 
-// gradient is what a trainer has found at the weights after so many steps.
+// gradient is the gradient of a trainer at the weights after a number of steps.
 type gradient struct {
 	Steps  int
 	Values []float64 // one for each weight
 }
 
-// The functions of the server. A name and its types are all that both sides have to agree on.
+// The functions of the server. Both sides must agree on the names and the types.
 var (
-	// pull answers with the newest weights, as soon as the server has done that many steps.
+	// pull returns the newest weights, after the server has done that number of steps.
 	pull = rpc.NewFunc[int, parameters]("pull")
-	// push hands over the caller's part of the step that the server is about to do.
+	// push passes the caller's gradient for the next step.
 	push = rpc.NewFunc[gradient, struct{}]("push")
 )
 
-// serve lets other workers call the exchange.
+// serve returns the functions by which other workers call the exchange.
 func serve(x *exchange) (*rpc.Functions, error) {
 	functions := rpc.NewFunctions()
 	err := errors.Join(
@@ -55,7 +55,7 @@ func serve(x *exchange) (*rpc.Functions, error) {
 	return functions, err
 }
 
-// remote is the server's exchange, seen by a trainer.
+// remote is the exchange of the server, as a trainer calls it.
 type remote struct{ group *rpc.Group }
 
 func (r remote) pull(ctx context.Context, steps int) (parameters, error) {

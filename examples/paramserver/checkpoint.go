@@ -8,7 +8,7 @@ import (
 	"os"
 )
 
-// loadModel returns the model of the checkpoint at path, and a new one if there is none.
+// loadModel returns the model of the checkpoint at path, or a new model if there is none.
 func loadModel(path string) (model, error) {
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -19,7 +19,7 @@ func loadModel(path string) (model, error) {
 		m, err = decodeModel(text)
 	}
 	if err != nil {
-		return model{}, fmt.Errorf("cannot use checkpoint %s: %w; remove it to start afresh", path, err)
+		return model{}, fmt.Errorf("cannot use checkpoint %s: %w; remove it to start again", path, err)
 	}
 	return m, nil
 }
@@ -30,12 +30,14 @@ func decodeModel(text []byte) (model, error) {
 		return model{}, err
 	}
 	if m.Steps < 0 || len(m.Weights) != weightCount || len(m.Velocity) != weightCount {
-		return model{}, fmt.Errorf("it has %d steps, %d weights and %d velocities, want %d of both", m.Steps, len(m.Weights), len(m.Velocity), weightCount)
+		return model{}, fmt.Errorf("it has %d steps, %d weights and %d velocities, want %d of both",
+			m.Steps, len(m.Weights), len(m.Velocity), weightCount)
 	}
 	return m, nil
 }
 
-// save keeps every bit: JSON has the shortest decimal that reads back as the same number.
+// save writes the model. JSON numbers have the shortest decimal that reads back as the same value, so every bit is
+// kept.
 func (m model) save(path string) error {
 	text, err := json.Marshal(m)
 	if err != nil {
@@ -44,7 +46,7 @@ func (m model) save(path string) error {
 	return replace(path, text)
 }
 
-// replace writes a file so that at any time path holds the old content or the new, never a part.
+// replace writes a file atomically: path always has the old or the new content.
 func replace(path string, content []byte) error {
 	file, err := os.Create(path + ".new")
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// writeFile makes a file and the folder it is in.
+// writeFile writes a file and creates its folder.
 func writeFile(t *testing.T, path, content string) {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -21,7 +21,7 @@ func writeFile(t *testing.T, path, content string) {
 	}
 }
 
-// writeModel saves a checkpoint in a folder of its own.
+// writeModel saves a checkpoint in a new folder.
 func writeModel(t *testing.T, path string, m model) {
 	t.Helper()
 	writeFile(t, path, "")
@@ -41,7 +41,7 @@ func TestCheckpoint(t *testing.T) {
 	if diff := cmp.Diff(newModel(), m); diff != "" {
 		t.Errorf("without a checkpoint (-want +got):\n%s", diff)
 	}
-	for range 3 { // the second and third replace a file
+	for range 3 { // the second and third save replace a file
 		m.step([][]float64{images.gradient(m.Weights)}, len(images.images))
 		if err := m.save(path); err != nil {
 			t.Fatal(err)
@@ -56,11 +56,11 @@ func TestCheckpoint(t *testing.T) {
 	}
 	files, err := os.ReadDir(filepath.Dir(path))
 	if err != nil || len(files) != 1 {
-		t.Errorf("%v lie there, want the checkpoint alone: %v", files, err)
+		t.Errorf("the folder has %v, want only the checkpoint: %v", files, err)
 	}
 }
 
-// numbers is so many zeros in JSON.
+// numbers returns n zeros in JSON.
 func numbers(n int) string { return "[" + strings.TrimSuffix(strings.Repeat("0,", n), ",") + "]" }
 
 func TestDecodeModelRefuses(t *testing.T) {

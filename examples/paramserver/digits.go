@@ -13,18 +13,18 @@ const (
 	pixels         = 64
 	classes        = 10
 	darkest        = 16   // the largest value of a pixel
-	trainingImages = 1400 // the first of the file; the others are for the test
+	trainingImages = 1400 // the first images of the file; the others are for the test
 	inputs         = pixels + 1
 )
 
-// digits is the handwritten digits of testdata/digits.
+// digits are the handwritten digits of testdata/digits.
 type digits struct {
 	training, test shard
 }
 
-// shard is some labelled images.
+// shard is a set of labeled images.
 type shard struct {
-	images [][]float64 // of inputs values each: pixels from 0 to 1, and a constant 1, whose weight is the bias
+	images [][]float64 // inputs values each: pixels from 0 to 1, and a constant 1 whose weight is the bias
 	labels []int       // 0 to 9
 }
 
@@ -38,7 +38,7 @@ func (s shard) share(first, n int) shard {
 	return mine
 }
 
-// loadDigits reads a gzipped CSV file. Its errors name the file.
+// loadDigits reads a gzipped CSV file. Its errors contain the path.
 func loadDigits(path string) (digits, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -72,7 +72,7 @@ func unzip(r io.Reader) (string, error) {
 	return string(text), err
 }
 
-// parseImages reads an image a line: its pixels, 0 to 16, and its label, with commas between them.
+// parseImages reads one image per line: its pixels, 0 to 16, and its label, separated by commas.
 func parseImages(text string) (shard, error) {
 	var all shard
 	number := 0

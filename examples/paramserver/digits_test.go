@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// line is an image in the form of the file: so many pixels, all of the same darkness, and a label.
+// line returns an image in the format of the file: a number of pixels of the same darkness, and a label.
 func line(pixels int, darkness, label string) string {
 	return strings.Repeat(darkness+",", pixels) + label + "\n"
 }
@@ -86,7 +86,7 @@ func TestLoadDigitsRefuses(t *testing.T) {
 	}
 }
 
-// Shares have every image once, whatever the number of trainers.
+// The shares contain every image once, for any number of trainers.
 func TestShare(t *testing.T) {
 	t.Parallel()
 	all := testDigits(t).training
@@ -97,7 +97,7 @@ func TestShare(t *testing.T) {
 			for j, image := range mine.images {
 				count[&image[0]]++
 				if mine.labels[j] != all.labels[i+j*n] {
-					t.Fatalf("share %d of %d: image %d has another's label", i, n, j)
+					t.Fatalf("share %d of %d: image %d has a wrong label", i, n, j)
 				}
 			}
 		}

@@ -6,16 +6,16 @@ import (
 	"sync"
 )
 
-// exchange is where the server and its trainers meet: trainers take the newest weights and leave gradients, the server
-// takes the gradients of a step when all are there and leaves new weights. Whoever has to wait is told; nobody asks twice.
-// It is safe for concurrent use.
+// exchange passes data between the server and its trainers. Trainers take the newest weights and leave gradients. The
+// server takes the gradients of a step when they are complete and leaves new weights. Waiting uses channels, not
+// polling. It is safe for concurrent use.
 type exchange struct {
 	mu        sync.Mutex
 	newest    parameters
-	gradients [][]float64   // for the step after newest, by rank-1; nil: not here yet
-	missing   int           // how many of them are nil
-	complete  chan struct{} // closed when none is
-	replaced  chan struct{} // closed when newest is the past
+	gradients [][]float64   // for the step after newest, by rank-1; nil if missing
+	missing   int           // number of nil gradients
+	complete  chan struct{} // closed when none is missing
+	replaced  chan struct{} // closed when newest is replaced
 }
 
 func newExchange(begin parameters, trainers int) *exchange {
@@ -24,8 +24,8 @@ func newExchange(begin parameters, trainers int) *exchange {
 	return x
 }
 
-// pull waits until so many steps are done and returns the newest weights. A trainer that begins pulls 0: wherever the
-// server is, it gets the weights to go on with.
+// pull waits until that number of steps is done and returns the newest weights. A trainer that starts pulls 0, and gets
+// the weights to continue with.
 func (x *exchange) pull(ctx context.Context, steps int) (parameters, error) {
 	for {
 		x.mu.Lock()
@@ -42,13 +42,14 @@ func (x *exchange) pull(ctx context.Context, steps int) (parameters, error) {
 	}
 }
 
-// push adds a gradient to the next step. The trainer may have one in each step, and not for a step that is done.
+// push adds a gradient to the next step. It rejects a second gradient of a trainer for the same step, and a gradient
+// for another step.
 func (x *exchange) push(rank int, g gradient) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	switch {
 	case rank <= serverRank || rank > len(x.gradients):
-		return fmt.Errorf("rank %d is no trainer: want 1 to %d", rank, len(x.gradients))
+		return fmt.Errorf("rank %d is not a trainer: want 1 to %d", rank, len(x.gradients))
 	case len(g.Values) != weightCount:
 		return fmt.Errorf("a gradient of %d values, want %d", len(g.Values), weightCount)
 	case g.Steps != x.newest.Steps:
@@ -77,7 +78,7 @@ func (x *exchange) collect(ctx context.Context) ([][]float64, error) {
 	}
 }
 
-// publish lets everybody go on with new weights.
+// publish sets new weights and wakes the waiting trainers.
 func (x *exchange) publish(p parameters) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

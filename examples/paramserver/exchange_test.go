@@ -9,14 +9,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// values is a gradient whose first value is x.
+// values returns a gradient whose first value is x.
 func values(x float64) []float64 {
 	v := make([]float64, weightCount)
 	v[0] = x
 	return v
 }
 
-// The server gets gradients in rank order, whatever order they come in.
+// The server gets gradients in rank order, in whatever order they arrive.
 func TestExchangeCollect(t *testing.T) {
 	t.Parallel()
 	for _, order := range [][]int{{1, 2, 3}, {3, 2, 1}, {2, 3, 1}} {
@@ -43,7 +43,7 @@ func TestExchangeCollect(t *testing.T) {
 	}
 }
 
-// A pull is answered at once with what is there, and waits for what is not.
+// A pull returns available weights immediately, and waits for later ones.
 func TestExchangePull(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -71,7 +71,7 @@ func TestExchangePull(t *testing.T) {
 	})
 }
 
-// Who waits stops when its context ends.
+// A waiting call ends with its context.
 func TestExchangeContext(t *testing.T) {
 	t.Parallel()
 	gone := errors.New("the caller is gone")
@@ -97,8 +97,8 @@ func TestExchangePushRefuses(t *testing.T) {
 		g    gradient
 		want string
 	}{
-		{"the server", 0, gradient{Steps: 7, Values: values(1)}, "rank 0 is no trainer: want 1 to 2"},
-		{"a stranger", 3, gradient{Steps: 7, Values: values(1)}, "rank 3 is no trainer: want 1 to 2"},
+		{"the server", 0, gradient{Steps: 7, Values: values(1)}, "rank 0 is not a trainer: want 1 to 2"},
+		{"a stranger", 3, gradient{Steps: 7, Values: values(1)}, "rank 3 is not a trainer: want 1 to 2"},
 		{"too short", 2, gradient{Steps: 7}, "a gradient of 0 values, want 650"},
 		{"late", 2, gradient{Steps: 6, Values: values(1)}, "a gradient of the weights after 6 steps, want 7"},
 		{"early", 2, gradient{Steps: 8, Values: values(1)}, "a gradient of the weights after 8 steps, want 7"},

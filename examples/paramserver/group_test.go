@@ -13,7 +13,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rpc"
 )
 
-// Over the network the server ends with the same bits as one that needs nobody.
+// Over the network the server gets the same bits as a training in one goroutine.
 func TestGroup(t *testing.T) {
 	t.Parallel()
 	images := testDigits(t)
@@ -35,7 +35,7 @@ func TestGroup(t *testing.T) {
 	}
 }
 
-// join is run's second half, with a store that the test has made.
+// join is the second half of run, with a store of the test.
 func join(ctx context.Context, store kvstore.Store, o options, self worker) error {
 	functions, err := self.functions()
 	if err != nil {

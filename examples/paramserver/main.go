@@ -1,22 +1,23 @@
-// Paramserver trains a digit classifier with a parameter server, in Go alone: an example of package rpc.
+// Paramserver trains a digit classifier with a parameter server, in Go only. It is an example of package rpc.
 //
 //	go build -o /tmp/paramserver ./examples/paramserver
 //	elasticrun --nproc-per-node 4 --max-restarts 1 --no-python /tmp/paramserver --checkpoint-dir /tmp/weights
 //
-// from the repository's root, or examples/paramserver/run.sh ELASTICRUN, which also kills a worker on the way. The job
-// may have any number of workers from 2 on, on any number of nodes, if the checkpoint's folder is one that all nodes see.
+// Run this in the root of the repository. Or run examples/paramserver/run.sh ELASTICRUN, which also kills a worker. The
+// job may have 2 or more workers on any number of nodes. All nodes must share the checkpoint folder.
 //
-// Rank 0 is the parameter server, the worker "server". The others are trainers, "trainer1", "trainer2" and so on; each
-// has its share of the training images. In every step a trainer pulls the weights from the server, computes the gradient
-// over its share and pushes it. The server adds up what all have pushed, moves the weights, and answers the pulls of the
-// next step (calls.go has what the workers call of each other, exchange.go how a step is waited for). Nothing is random
-// and the server adds in rank order, so the result is the same to the last bit whichever gradient comes first.
+// Rank 0 is the parameter server, with the worker name "server". The others are trainers, named "trainer1", "trainer2"
+// and so on. Each trainer has a share of the training images. In every step a trainer pulls the weights from the
+// server, computes the gradient over its share and pushes it. The server sums the gradients, updates the weights, and
+// answers the pulls of the next step. calls.go has the functions that workers call, exchange.go the waiting between
+// steps. Nothing is random, and the server sums in rank order. So the result is the same to the last bit in whatever
+// order the gradients arrive.
 //
-// The server keeps checkpoints. If a worker dies, elasticrun starts all of them anew, in a new group; the server goes on
-// from its checkpoint and the trainers from wherever the server is. Such a run ends with the very same weights as one
-// that was not disturbed, if it has as many trainers.
+// The server writes checkpoints. If a worker dies, elasticrun restarts all workers, which form a new group. The server
+// continues from its checkpoint, and the trainers from the weights of the server. Such a run ends with the same weights
+// as an undisturbed run with the same number of trainers.
 //
-// The digits, the options and what is printed are those of examples/digits, which does the same without a server.
+// The digits, options and output are those of examples/digits, which does the same without a server.
 package main
 
 import (
@@ -34,15 +35,15 @@ func main() {
 	os.Exit(exitCode(run(context.Background(), os.Args[1:], os.Getenv, os.Stdout), os.Stderr))
 }
 
-// worker is one process of the job, the server or a trainer.
+// worker is a process of the job: the server or a trainer.
 type worker interface {
-	// functions returns what other workers may call here.
+	// functions returns the functions that other workers can call.
 	functions() (*rpc.Functions, error)
-	// work does this worker's part of the training, as a member of group.
+	// work does the part of this worker in the training, as a member of group.
 	work(ctx context.Context, group *rpc.Group) error
 }
 
-// run is a worker's life: read what it needs, join the group, work, leave when all are done.
+// run reads the input of a worker, joins the group, trains, and leaves when all workers are done.
 func run(ctx context.Context, args []string, getenv func(string) string, out io.Writer) error {
 	o, err := parse(args, getenv)
 	if errors.Is(err, flag.ErrHelp) {
@@ -65,14 +66,15 @@ func run(ctx context.Context, args []string, getenv func(string) string, out io.
 		return err
 	}
 	if err := self.work(ctx, group); err != nil {
-		_ = group.Close() // at once, and what came first is what counts
+		_ = group.Close() // at once; the first error counts
 		return err
 	}
-	// Graceful: until nobody has a call under way any more, so nobody loses its server or a late answer.
+	// Shutdown waits until no worker has a call under way. So no trainer loses the server or a late answer.
 	return group.Shutdown(ctx)
 }
 
-// newWorker makes the worker of this rank from files alone, so that bad ones are known before anybody is asked anything.
+// newWorker creates the worker of this rank from files only, so invalid files are reported before the worker joins the
+// group.
 func newWorker(o options, out io.Writer) (worker, error) {
 	images, err := loadDigits(o.data)
 	if err != nil {
@@ -84,12 +86,12 @@ func newWorker(o options, out io.Writer) (worker, error) {
 	return newTrainer(o, images, out), nil
 }
 
-// inputError is bad input: its user has to change something.
+// inputError is an error that the user can fix: invalid input.
 type inputError struct{ error }
 
 func (e inputError) Unwrap() error { return e.error }
 
-// exitCode tells how a run ended, in one line if it was not well: 2 is bad input, 1 anything else.
+// exitCode prints an error in one line and returns the exit code: 0 without an error, 2 for invalid input, 1 otherwise.
 func exitCode(err error, stderr io.Writer) int {
 	if err == nil {
 		return 0

@@ -25,12 +25,12 @@ func testDigits(t *testing.T) digits {
 	return d
 }
 
-// environment is that of a worker, as getenv.
+// environment returns the environment of a worker as a getenv function.
 func environment(values map[string]string) func(string) string {
 	return func(name string) string { return values[name] }
 }
 
-// Bad files end a worker before it asks anybody anything; so these need no launcher.
+// Invalid files end a worker before it connects to anything, so these tests need no launcher.
 func TestRunBadInput(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -52,7 +52,7 @@ func TestRunBadInput(t *testing.T) {
 		{
 			"a damaged checkpoint",
 			[]string{"--checkpoint-dir", damaged, "--data", digitsFile},
-			"cannot use checkpoint " + damaged + "/checkpoint.json: unexpected end of JSON input; remove it to start afresh",
+			"cannot use checkpoint " + damaged + "/checkpoint.json: unexpected end of JSON input; remove it to start again",
 		},
 		{
 			"a checkpoint too far",
@@ -84,6 +84,6 @@ func TestRunHelp(t *testing.T) {
 func TestExitCode(t *testing.T) {
 	t.Parallel()
 	if code := exitCode(errors.New("disk full"), io.Discard); code != 1 {
-		t.Errorf("exit code %d of an error that is not the input's, want 1", code)
+		t.Errorf("exit code %d of an error that is no input error, want 1", code)
 	}
 }

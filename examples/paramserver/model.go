@@ -8,20 +8,20 @@ const (
 	weightCount  = classes * inputs
 )
 
-// model is softmax regression, and gradient descent with momentum: all that training changes. The same model moved by the
-// same gradients is the same to the last bit.
+// model is the state of the training: softmax regression with gradient descent and momentum. The same gradients change
+// the same model in the same way, to the last bit.
 type model struct {
 	Steps    int       `json:"steps"`    // steps done
-	Weights  []float64 `json:"weights"`  // of inputs values a class, class by class
-	Velocity []float64 `json:"velocity"` // how each weight has just moved
+	Weights  []float64 `json:"weights"`  // inputs values per class, class by class
+	Velocity []float64 `json:"velocity"` // last change of each weight
 }
 
 func newModel() model {
 	return model{Weights: make([]float64, weightCount), Velocity: make([]float64, weightCount)}
 }
 
-// step moves the weights by the sum of gradients, which are over so many images in all. It adds them in the order given.
-// The new weights are a new slice, since the old ones may still be on their way to a trainer.
+// step updates the weights by the sum of gradients, which cover that many images. It sums in the given order. The new
+// weights are a new slice, because a trainer can still be receiving the old ones.
 func (m *model) step(gradients [][]float64, images int) {
 	rate := learningRate / float64(images)
 	weights := make([]float64, weightCount)
@@ -62,7 +62,7 @@ func (s shard) loss(weights []float64) float64 {
 	return sum / float64(len(s.images))
 }
 
-// accuracy returns the share of images that get their label's class, from 0 to 1.
+// accuracy returns the share of images that are classified correctly, from 0 to 1.
 func (s shard) accuracy(weights []float64) float64 {
 	correct := 0
 	for i, image := range s.images {
@@ -79,7 +79,7 @@ func (s shard) accuracy(weights []float64) float64 {
 	return float64(correct) / float64(len(s.images))
 }
 
-// probabilities returns how likely the image is of each class.
+// probabilities returns the probability of each class for an image.
 func probabilities(weights, image []float64) [classes]float64 {
 	var p [classes]float64
 	top := math.Inf(-1)

@@ -5,12 +5,12 @@ import (
 	"testing"
 )
 
-// The gradient is what the loss does when a weight moves a little.
+// The gradient matches the change of the loss after a small change of a weight.
 func TestGradient(t *testing.T) {
 	t.Parallel()
 	images := testDigits(t).training.share(0, 100)
 	m := newModel()
-	m.step([][]float64{images.gradient(m.Weights)}, len(images.images)) // from where weights differ
+	m.step([][]float64{images.gradient(m.Weights)}, len(images.images)) // start where weights differ
 	gradient := images.gradient(m.Weights)
 	const little = 1e-5
 	for i := 0; i < weightCount; i += 7 {
@@ -44,7 +44,7 @@ func TestProbabilities(t *testing.T) {
 	}
 }
 
-// Nobody who still has the weights of a step sees the next one in them.
+// The next step does not change weights that a caller still has.
 func TestStepLeavesOldWeights(t *testing.T) {
 	t.Parallel()
 	images := testDigits(t).training.share(0, 100)

@@ -11,31 +11,33 @@ import (
 	"syscall"
 )
 
-// options is what a user chooses on the command line, and what the launcher tells in the environment.
+// options are the flags of the user and the environment variables of the launcher.
 type options struct {
 	data            string // the file of images
-	checkpointDir   string // made if it is not there
-	checkpointEvery int    // steps, 1 or more, as the two below
+	checkpointDir   string // created if missing
+	checkpointEvery int    // in steps, 1 or more, like the next two
 	reportEvery     int
 	steps           int
-	killAt          int // in the first attempt killRank dies in this step; 0: nobody does
+	killAt          int // step of the first attempt in which killRank dies; 0 means never
 	killRank        int
 
 	rank      int
 	worldSize int // 2 or more: the server and its trainers
-	attempt   int // how often the workers were started before
+	attempt   int // number of earlier starts of the workers
 }
 
-// define returns the flags that write into o.
+// define returns the flags that set o.
 func (o *options) define() *flag.FlagSet {
 	flags := flag.NewFlagSet("paramserver", flag.ContinueOnError)
-	flags.SetOutput(io.Discard) // an error is told in one line, by exitCode
-	flags.StringVar(&o.checkpointDir, "checkpoint-dir", "", "`folder` of the checkpoint; a run goes on from what is there")
+	flags.SetOutput(io.Discard) // exitCode prints errors in one line
+	flags.StringVar(&o.checkpointDir, "checkpoint-dir", "",
+		"`folder` of the checkpoint; a run continues from an existing one")
 	flags.IntVar(&o.checkpointEvery, "checkpoint-every", 10, "`steps` from one checkpoint to the next")
 	flags.IntVar(&o.reportEvery, "report-every", 10, "`steps` from one report to the next")
 	flags.IntVar(&o.steps, "steps", 60, "`steps` to train")
 	flags.StringVar(&o.data, "data", "testdata/digits/digits.csv.gz", "`file` of the images")
-	flags.IntVar(&o.killAt, "kill-at", 0, "in the first attempt, one worker sends itself SIGKILL in this `step`; 0: none does")
+	flags.IntVar(&o.killAt, "kill-at", 0,
+		"in the first attempt, one worker sends itself SIGKILL in this `step`; 0 means none")
 	flags.IntVar(&o.killRank, "kill-rank", 0, "that worker's `rank`; 0 is the server")
 	return flags
 }
@@ -50,7 +52,7 @@ func usage() string {
 	return text.String()
 }
 
-// parse returns the options, an inputError or, for --help, [flag.ErrHelp].
+// parse returns the options, an inputError, or [flag.ErrHelp] for --help.
 func parse(args []string, getenv func(string) string) (options, error) {
 	var o options
 	err := o.readFlags(args)
@@ -72,12 +74,12 @@ func (o *options) readFlags(args []string) error {
 		return err
 	}
 	if flags.NArg() > 0 {
-		return fmt.Errorf("%q is no option, and nothing else is wanted", flags.Arg(0))
+		return fmt.Errorf("%q is not an option; the program takes no other arguments", flags.Arg(0))
 	}
 	return nil
 }
 
-// readEnvironment takes the worker's place in the job from where the launcher has told it.
+// readEnvironment reads rank, world size and attempt, which the launcher sets.
 func (o *options) readEnvironment(getenv func(string) string) error {
 	for _, v := range []struct {
 		name     string
@@ -118,7 +120,8 @@ func (o *options) check() error {
 	}
 	switch {
 	case o.worldSize < 2:
-		return fmt.Errorf("WORLD_SIZE is %d: a server and its trainers are 2 workers or more, as of --nproc-per-node 2", o.worldSize)
+		return fmt.Errorf("WORLD_SIZE is %d: want 2 or more, for a server and trainers, such as --nproc-per-node 2",
+			o.worldSize)
 	case o.rank < 0 || o.rank >= o.worldSize:
 		return fmt.Errorf("RANK is %d: want a rank from 0 to %d", o.rank, o.worldSize-1)
 	case o.killAt < 0 || o.killAt > o.steps:
@@ -129,19 +132,20 @@ func (o *options) check() error {
 	return nil
 }
 
-// dieIfTold carries out --kill-at. Only in the first attempt: the next one shall get past that step.
-func (o *options) dieIfTold(step int, out io.Writer) error {
+// killIfRequested implements --kill-at. It acts only in the first attempt, because the next attempt must get past that
+// step.
+func (o *options) killIfRequested(step int, out io.Writer) error {
 	if o.attempt > 0 || o.killAt != step || o.killRank != o.rank {
 		return nil
 	}
-	say(out, "rank %d: sends itself SIGKILL in step %d", o.rank, step)
+	printLine(out, "rank %d: sends itself SIGKILL in step %d", o.rank, step)
 	if err := syscall.Kill(os.Getpid(), syscall.SIGKILL); err != nil {
 		return fmt.Errorf("send SIGKILL to itself: %w", err)
 	}
 	select {} // the kernel may take a moment
 }
 
-// say prints a line for the user.
-func say(out io.Writer, format string, args ...any) {
+// printLine prints a line for the user.
+func printLine(out io.Writer, format string, args ...any) {
 	fmt.Fprintf(out, format+"\n", args...)
 }

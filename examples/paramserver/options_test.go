@@ -29,11 +29,11 @@ func TestParseRefuses(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
 		name, args string
-		env        map[string]string // beside rank 0 of 4
+		env        map[string]string // in addition to rank 0 of 4
 		want       string
 	}{
 		{name: "unknown option", args: "--rate 1", want: "flag provided but not defined: -rate"},
-		{name: "argument", args: "weights", want: `"weights" is no option, and nothing else is wanted`},
+		{name: "argument", args: "weights", want: `"weights" is not an option; the program takes no other arguments`},
 		{name: "no folder", want: "--checkpoint-dir is missing: name a folder for the checkpoint"},
 		{name: "no step", args: "--checkpoint-dir d --steps 0", want: "--steps is 0: want 1 or more"},
 		{name: "no checkpoint", args: "--checkpoint-dir d --checkpoint-every -1", want: "--checkpoint-every is -1: want 1 or more"},
@@ -45,7 +45,7 @@ func TestParseRefuses(t *testing.T) {
 		{name: "rank too high", args: "--checkpoint-dir d", env: map[string]string{"RANK": "4"}, want: "RANK is 4: want a rank from 0 to 3"},
 		{
 			name: "no trainer", args: "--checkpoint-dir d", env: map[string]string{"WORLD_SIZE": "1"},
-			want: "WORLD_SIZE is 1: a server and its trainers are 2 workers or more, as of --nproc-per-node 2",
+			want: "WORLD_SIZE is 1: want 2 or more, for a server and trainers, such as --nproc-per-node 2",
 		},
 		{
 			name: "attempt", args: "--checkpoint-dir d", env: map[string]string{"TORCHELASTIC_RESTART_COUNT": "1.5"},
@@ -58,7 +58,7 @@ func TestParseRefuses(t *testing.T) {
 			maps.Copy(env, tc.env)
 			_, err := parse(strings.Fields(tc.args), environment(env))
 			if !errors.As(err, &inputError{}) {
-				t.Fatalf("%v is no inputError", err)
+				t.Fatalf("%v is not an inputError", err)
 			}
 			if diff := cmp.Diff(tc.want, err.Error()); diff != "" {
 				t.Errorf("error (-want +got):\n%s", diff)
@@ -67,7 +67,7 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-// Whom --kill-at does not mean lives on: another rank, another step, another attempt.
+// --kill-at does not affect other ranks, steps and attempts.
 func TestDieIfTold(t *testing.T) {
 	t.Parallel()
 	for _, o := range []options{
@@ -77,7 +77,7 @@ func TestDieIfTold(t *testing.T) {
 		{killRank: 2, rank: 2},
 	} {
 		var out strings.Builder
-		if err := o.dieIfTold(35, &out); err != nil || out.Len() > 0 {
+		if err := o.killIfRequested(35, &out); err != nil || out.Len() > 0 {
 			t.Errorf("%+v: %v, %q", o, err, out.String())
 		}
 	}

@@ -14,20 +14,20 @@ import (
 	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 )
 
-// A job whose trainer or whose server is killed ends as one that is not disturbed, to the last bit.
+// A job whose trainer or server is killed ends with the same result as an undisturbed job, to the last bit.
 func TestProcesses(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "paramserver")
 	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, ".").CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
 	undisturbed := launch(t, program)
-	// Where examples/digits ends, but for the rounding of sums that are made in another order.
+	// The result of examples/digits, except for rounding, because its sums have another order.
 	loss, err := strconv.ParseFloat(undisturbed.loss, 64)
 	if err != nil || math.Abs(loss-0.1039904475293) > 1e-12 {
 		t.Errorf("loss %s, want 0.1039904475293", undisturbed.loss)
 	}
 	want := job{
-		begins:   []string{"attempt 0: a server and 3 trainers, 1400 training images, starting from nothing"},
+		begins:   []string{"attempt 0: a server and 3 trainers, 1400 training images, starting without a checkpoint"},
 		final:    "final loss 0.103990 accuracy 89.42%",
 		loss:     undisturbed.loss,
 		restarts: "0",
@@ -35,7 +35,7 @@ func TestProcesses(t *testing.T) {
 	if diff := cmp.Diff(want, undisturbed, cmp.AllowUnexported(job{})); diff != "" {
 		t.Errorf("undisturbed (-want +got):\n%s", diff)
 	}
-	want.begins = append(want.begins, "attempt 1: a server and 3 trainers, 1400 training images, going on after step 30")
+	want.begins = append(want.begins, "attempt 1: a server and 3 trainers, 1400 training images, continuing after step 30")
 	want.restarts = "1"
 	for _, rank := range []string{"0", "2"} { // the server, and a trainer
 		want.died = "rank " + rank + ": sends itself SIGKILL in step 35"
@@ -46,9 +46,9 @@ func TestProcesses(t *testing.T) {
 	}
 }
 
-// job is what one printed, and left in result.txt.
+// job is the output of a job and the content of its result.txt.
 type job struct {
-	begins         []string // a line for each attempt
+	begins         []string // one line per attempt
 	died           string
 	final          string
 	loss, restarts string

@@ -1,10 +1,10 @@
 #!/bin/sh
-# Trains on the digits twice, with a parameter server and 3 trainers each time: once undisturbed, once with a trainer
-# killed on the way. Both runs must end at the same loss.
+# Trains on the digits twice with a parameter server and 3 trainers: once undisturbed, once with a trainer killed. Both
+# runs must end with the same loss.
 #
 #     run.sh ELASTICRUN
 #
-# Go builds the example into a folder that is removed at the end.
+# The script builds the example in a temporary folder.
 set -eu
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -14,7 +14,7 @@ if [ $# -ne 1 ]; then
 fi
 elasticrun=$1
 command -v "$elasticrun" >/dev/null || {
-	echo "$0: $elasticrun is not a program: build it first" >&2
+	echo "$0: $elasticrun is not a program; build it first" >&2
 	exit 2
 }
 
@@ -26,7 +26,7 @@ trap 'exit 143' TERM
 
 go build -C "$here" -o "$tmp/paramserver" .
 
-# train RUN [OPTION...] starts 4 workers whose checkpoints are RUN's own.
+# train RUN [OPTION...] starts 4 workers with the checkpoint folder of RUN.
 train() {
 	run=$1
 	shift
@@ -34,7 +34,7 @@ train() {
 		--data "$here/../../testdata/digits/digits.csv.gz" --checkpoint-dir "$tmp/$run" "$@"
 }
 
-# result RUN FIELD prints what a run left in its result.txt.
+# result RUN FIELD prints a field of the result.txt of a run.
 result() {
 	sed -n "s/^$2 //p" "$tmp/$1/result.txt"
 }
@@ -61,11 +61,11 @@ for run in undisturbed interrupted; do
 done
 
 if [ "$(result interrupted restarts)" != 1 ]; then
-	echo "WRONG: the second run was to be restarted once" >&2
+	echo "WRONG: the second run must be restarted once" >&2
 	exit 1
 fi
 if [ "$(result undisturbed loss)" != "$(result interrupted loss)" ]; then
-	echo "WRONG: the runs end at different losses" >&2
+	echo "WRONG: the runs end with different losses" >&2
 	exit 1
 fi
-echo "The killed trainer changed nothing: both runs end at the same loss."
+echo "The killed trainer changed nothing: both runs end with the same loss."

@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// alone trains in one place what a server and its trainers train together.
+// alone trains in one goroutine what a server and its trainers train together.
 func alone(images digits, trainers, steps int) model {
 	m := newModel()
 	for range steps {
@@ -26,12 +26,12 @@ func alone(images digits, trainers, steps int) model {
 	return m
 }
 
-// finalLine is what a run that ends with this model prints last.
+// finalLine returns the last line of a run that ends with this model.
 func finalLine(images digits, m model) string {
 	return fmt.Sprintf("final loss %.6f accuracy %.2f%%", images.training.loss(m.Weights), 100*images.test.accuracy(m.Weights))
 }
 
-// direct is the server's exchange for a trainer of the same process.
+// direct is the exchange of the server for a trainer of the same process.
 type direct struct {
 	*exchange
 	rank int
@@ -39,7 +39,7 @@ type direct struct {
 
 func (d direct) push(_ context.Context, g gradient) error { return d.exchange.push(d.rank, g) }
 
-// together trains with a server and trainers that call it directly, and returns what the server ends with.
+// together trains with a server and trainers that call it directly, and returns the final model of the server.
 func together(t *testing.T, o options, images digits, out io.Writer) model {
 	t.Helper()
 	s, err := newServer(o, images, out)
@@ -55,7 +55,7 @@ func together(t *testing.T, o options, images digits, out io.Writer) model {
 	return s.model
 }
 
-// atOnce does every rank's work at the same time. The first that fails ends the others, and the test.
+// atOnce runs the work of all ranks concurrently. The first error ends the others and the test.
 func atOnce(t *testing.T, o options, work func(context.Context, options) error) {
 	t.Helper()
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -88,11 +88,11 @@ func TestTraining(t *testing.T) {
 			if diff := cmp.Diff(alone(images, trainers, 6), together(t, o, images, &first)); diff != "" {
 				t.Errorf("after 6 steps (-want +got):\n%s", diff)
 			}
-			o.steps, o.attempt = 10, 1 // goes on from the checkpoint
+			o.steps, o.attempt = 10, 1 // continues from the checkpoint
 			if diff := cmp.Diff(want, together(t, o, images, &second)); diff != "" {
 				t.Errorf("after 10 steps (-want +got):\n%s", diff)
 			}
-			begin := fmt.Sprintf("attempt 1: a server and %d trainers, 1400 training images, going on after step 6\n", trainers)
+			begin := fmt.Sprintf("attempt 1: a server and %d trainers, 1400 training images, continuing after step 6\n", trainers)
 			if !strings.HasPrefix(second.String(), begin) {
 				t.Errorf("printed %q, want %q first", second.String(), begin)
 			}
@@ -100,7 +100,7 @@ func TestTraining(t *testing.T) {
 	}
 }
 
-// What is printed, and what is left for programs.
+// The output, and the result file for programs.
 func TestReport(t *testing.T) {
 	t.Parallel()
 	images := testDigits(t)
@@ -108,7 +108,7 @@ func TestReport(t *testing.T) {
 	var out strings.Builder
 	m := together(t, o, images, &out)
 	lines := strings.Split(out.String(), "\n")
-	if len(lines) != 5 || lines[0] != "attempt 0: a server and 2 trainers, 1400 training images, starting from nothing" ||
+	if len(lines) != 5 || lines[0] != "attempt 0: a server and 2 trainers, 1400 training images, starting without a checkpoint" ||
 		!strings.HasPrefix(lines[1], "step   2  loss ") || !strings.HasPrefix(lines[2], "step   4  loss ") ||
 		lines[3] != finalLine(images, m) {
 		t.Errorf("printed:\n%s", out.String())
@@ -120,7 +120,7 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// A server that cannot keep a checkpoint says so and ends.
+// A server that cannot write a checkpoint returns the error.
 func TestCheckpointFails(t *testing.T) {
 	t.Parallel()
 	o := options{checkpointDir: t.TempDir(), checkpointEvery: 1, reportEvery: 1, steps: 1, worldSize: 2}

@@ -98,7 +98,7 @@ func TestExchangePushRefuses(t *testing.T) {
 		want string
 	}{
 		{"the server", 0, gradient{Steps: 7, Values: values(1)}, "rank 0 is not a trainer: want 1 to 2"},
-		{"a stranger", 3, gradient{Steps: 7, Values: values(1)}, "rank 3 is not a trainer: want 1 to 2"},
+		{"an unknown rank", 3, gradient{Steps: 7, Values: values(1)}, "rank 3 is not a trainer: want 1 to 2"},
 		{"too short", 2, gradient{Steps: 7}, "a gradient of 0 values, want 650"},
 		{"late", 2, gradient{Steps: 6, Values: values(1)}, "a gradient of the weights after 6 steps, want 7"},
 		{"early", 2, gradient{Steps: 8, Values: values(1)}, "a gradient of the weights after 8 steps, want 7"},

@@ -39,7 +39,7 @@ func TestParseRefuses(t *testing.T) {
 		{name: "no checkpoint", args: "--checkpoint-dir d --checkpoint-every -1", want: "--checkpoint-every is -1: want 1 or more"},
 		{name: "no report", args: "--checkpoint-dir d --report-every 0", want: "--report-every is 0: want 1 or more"},
 		{name: "death after the end", args: "--checkpoint-dir d --kill-at 61", want: "--kill-at is 61: want a step from 1 to 60"},
-		{name: "death of nobody", args: "--checkpoint-dir d --kill-rank 4", want: "--kill-rank is 4: want a rank from 0 to 3"},
+		{name: "death of an unknown rank", args: "--checkpoint-dir d --kill-rank 4", want: "--kill-rank is 4: want a rank from 0 to 3"},
 		{name: "no launcher", args: "--checkpoint-dir d", env: map[string]string{"RANK": ""}, want: "RANK is not set: start this program with elasticrun --no-python"},
 		{name: "rank", args: "--checkpoint-dir d", env: map[string]string{"RANK": "first"}, want: `RANK is "first": want a number`},
 		{name: "rank too high", args: "--checkpoint-dir d", env: map[string]string{"RANK": "4"}, want: "RANK is 4: want a rank from 0 to 3"},

@@ -92,7 +92,7 @@ func initGRPC(ctx context.Context, args InitArgs) (Agent, error) {
 }
 
 // warnUnencrypted logs that calls are not encrypted; only the member with id 0 calls it. The level is info for a
-// loopback address, which nobody else can observe.
+// loopback address, which other hosts cannot observe.
 func warnUnencrypted(log zerolog.Logger, address string) {
 	level := zerolog.WarnLevel
 	if addr, err := netip.ParseAddrPort(address); err == nil && addr.Addr().IsLoopback() {

@@ -25,8 +25,8 @@ func TestCallErrors(t *testing.T) {
 		want string
 	}{
 		{
-			call(sum.Call(t.Context(), g, "nobody", nil)), ErrUnknownWorker,
-			`call of sum on nobody: no such worker in the group: "nobody"`,
+			call(sum.Call(t.Context(), g, "unknown", nil)), ErrUnknownWorker,
+			`call of sum on unknown: no such worker in the group: "unknown"`,
 		},
 		{
 			call(NewFunc[int, int]("absent").Call(t.Context(), g, "worker1", 1)), ErrNoFunction,

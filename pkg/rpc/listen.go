@@ -10,7 +10,7 @@ import (
 )
 
 // listen opens the socket of a worker and returns the address to publish. For the address "" it uses the local address
-// of the connection to the store: whoever reaches the store can probably reach that address. A store without a
+// of the connection to the store: a worker that reaches the store can probably reach that address. A store without a
 // connection is on this host or in a file system; then listen uses the loopback address.
 func listen(ctx context.Context, address string, store kvstore.Store) (net.Listener, string, error) {
 	if address == "" {

@@ -134,7 +134,7 @@ func TestNestedRemoteError(t *testing.T) {
 		t.Errorf("%d sections:\n%s", n, remote.Stack)
 	}
 	// If a nested call does not reach its worker, its error is an error of the calling function.
-	_, err = relay.Call(t.Context(), g, "worker1", "nobody>x")
+	_, err = relay.Call(t.Context(), g, "worker1", "unknown>x")
 	if e := (*RemoteError)(nil); !errors.As(err, &e) || e.Type != "*rpc.CallError" || errors.Is(err, ErrUnknownWorker) {
 		t.Errorf("got %v", err)
 	}

@@ -26,7 +26,7 @@ func (a *grpcAgent) serve(ctx context.Context, message []byte) ([]byte, error) {
 		return nil, &TooLargeError{What: directionRequest, Size: int64(len(r.payload)), Limit: int64(a.limit)}
 	}
 	if err := a.work.Begin(ctx); err != nil {
-		return nil, ErrShutdown // or the caller is gone, and nobody reads the answer
+		return nil, ErrShutdown // or the caller is gone and reads no answer
 	}
 	defer a.work.End()
 	return a.run(ctx, r.from, r.function, r.payload)

@@ -35,15 +35,15 @@ def judge(group):
         rules._validate_device_maps(names, counts, maps, devices, group["Static"])
     except ValueError as e:
         return {"Err": str(e).split("\n")[0]}
-    told = {"Reverse": {}, "Lists": {}}
+    result = {"Reverse": {}, "Lists": {}}
     for n in names:
         reverse = rules._create_reverse_mapping(n, names, maps)
-        told["Reverse"][n] = {t: {str(s): str(d) for s, d in m.items()} for t, m in reverse.items()}
+        result["Reverse"][n] = {t: {str(s): str(d) for s, d in m.items()} for t, m in reverse.items()}
         try:
-            told["Lists"][n] = [str(d) for d in rules._create_device_list(devices[n], maps[n], reverse)]
+            result["Lists"][n] = [str(d) for d in rules._create_device_list(devices[n], maps[n], reverse)]
         except TypeError:
-            told["Lists"][n] = None
-    return told
+            result["Lists"][n] = None
+    return result
 
 json.dump([judge(g) for g in json.load(sys.stdin)], sys.stdout)
 `

@@ -28,7 +28,7 @@ func TestValidate(t *testing.T) {
 		err     error
 		text    string
 	}{
-		{name: "nobody"},
+		{name: "no workers"},
 		{name: "no devices, no maps", workers: []Worker{a(0, nil), b(0)}},
 
 		{name: "declared", workers: []Worker{a(2, nil, CUDA(1), CUDA(0), CPU())}},

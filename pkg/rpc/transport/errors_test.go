@@ -47,7 +47,7 @@ func TestExplain(t *testing.T) {
 		},
 		{"some limit", status.Error(codes.ResourceExhausted, "too many calls"), ErrConnection, "connection failed: ResourceExhausted: too many calls"},
 		{
-			"answer, told", status.Error(codes.OutOfRange, "answer of 99 bytes, limit 9"),
+			"answer, known text", status.Error(codes.OutOfRange, "answer of 99 bytes, limit 9"),
 			ErrTooLarge, "message too large: the answer has 99 bytes, and the peer takes 9 at most",
 		},
 		{"answer, unknown text", status.Error(codes.OutOfRange, "?"), ErrTooLarge, "message too large: the answer is above the limit of the peer"},
@@ -105,7 +105,7 @@ func TestReason(t *testing.T) {
 		{"the deadline, in the middle of an answer", over, nil, codes.Internal, ErrTimeout},
 		{"the deadline, by the peer's clock", soon, nil, codes.DeadlineExceeded, ErrTimeout},
 		{"the deadline, by the peer's clock", soon, nil, codes.DeadlineExceeded, context.DeadlineExceeded},
-		{"a deadline of somebody else", t.Context(), nil, codes.DeadlineExceeded, ErrConnection},
+		{"a deadline of another context", t.Context(), nil, codes.DeadlineExceeded, ErrConnection},
 		{"refused before the deadline", over, nil, codes.FailedPrecondition, ErrRefused},
 		{"closed", t.Context(), ErrClosed, codes.Canceled, ErrClosed},
 		{"closed in the middle of an answer", t.Context(), ErrClosed, codes.Internal, ErrClosed},

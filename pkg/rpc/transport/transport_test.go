@@ -209,7 +209,7 @@ func TestPeerComesBack(t *testing.T) {
 	for range 3 {
 		ln, err := net.Listen("tcp", addr)
 		if err != nil {
-			t.Skipf("somebody else has the port now: %v", err)
+			t.Skipf("the port is in use: %v", err)
 		}
 		s := Serve(ln, ServerOptions{Handle: echo})
 		checkEcho(t, p, addr)

@@ -174,7 +174,7 @@ func TestWatchRefused(t *testing.T) {
 		text              string
 	}{
 		{"unwanted", addr, "unknown", ErrRefused, "I know no such peer"},
-		{"nobody is watched", blind, "x", ErrRefused, ""},
+		{"no watches", blind, "x", ErrRefused, ""},
 		{"hello too large", addr, strings.Repeat("x", 101), ErrTooLarge, "101 bytes"},
 		{"another service", otherService(t), "x", ErrVersion, ""},
 	} {

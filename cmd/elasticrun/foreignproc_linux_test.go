@@ -22,8 +22,8 @@ import (
 const unknownPeers = 300
 
 // inForeignProc runs a launcher, "$@", in a new pid namespace under the /proc of the old one. The launcher gets pid
-// $PID. Once its workers are ready the processes of others start, with $UNKNOWN_MARK in their environment. It prints the
-// launcher's code as "code N", and ends when it reads a line from $GO.
+// $PID. Once its workers are ready the processes of others start, with $UNKNOWN_MARK in their environment. It prints
+// the launcher's code as "code N", and ends when it reads a line from $GO.
 const inForeignProc = `
 if [ "$PID" = 1 ]; then exec "$@"; fi
 i=2; while [ $i -lt "$PID" ]; do sleep 0 & wait $!; i=$((i+1)); done

@@ -17,12 +17,13 @@ import (
 
 // file describes one Go file of the module.
 type file struct {
-	name    string // slash-separated, from the module's root
-	pkg     string // folder of the file
-	test    bool
-	lines   int
-	imports []string
-	exits   []int // lines that call os.Exit
+	name     string // slash-separated, from the module's root
+	pkg      string // folder of the file
+	test     bool
+	lines    int
+	imports  []string
+	exits    []int // lines that call os.Exit
+	declared []declared
 }
 
 // repository reads this module.
@@ -91,6 +92,7 @@ func parse(module fs.FS, name string) (file, error) {
 		}
 		f.imports = append(f.imports, imported)
 	}
+	f.declared = declarations(tree, func(n ast.Node) int { return set.Position(n.Pos()).Line })
 	ast.Inspect(tree, func(n ast.Node) bool {
 		if sel, ok := n.(*ast.SelectorExpr); ok && sel.Sel.Name == "Exit" {
 			if x, ok := sel.X.(*ast.Ident); ok && x.Name == "os" {

@@ -5,8 +5,8 @@
 //	exit notices what the guard sends to the store of a killed agent         (exitnotice.go)
 //	Visit        an observer's session, for elasticrun status                (visit.go)
 //
-// All backends run the algorithm of package elastic; they differ in the coordination store and in who hosts it. docs/design/rendezvous.md
-// lists the steps to add a backend. The package does not know the agent and the workers.
+// All backends run the algorithm of package elastic; they differ in the coordination store and in who hosts it.
+// docs/design/rendezvous.md lists the steps to add a backend. The package does not know the agent and the workers.
 //
 // The functions may be called from any goroutine. A Rendezvous belongs to one goroutine; its handler may be shared.
 package backends

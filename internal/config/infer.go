@@ -9,8 +9,8 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
-// workerEnv is set in workers, by torchrun too. A launcher that runs inside a worker starts a separate job, not a part of the
-// worker's job.
+// workerEnv is set in workers, by torchrun too. A launcher that runs inside a worker starts a separate job, not a part
+// of the worker's job.
 const workerEnv = "TORCHELASTIC_RUN_ID"
 
 // inference completes the settings with the facts of a scheduler.

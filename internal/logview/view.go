@@ -183,7 +183,9 @@ func (v *View) openStreams(a attempt, changes *changes) error {
 		if err := changes.watch(dir); err != nil {
 			return err
 		}
-		for std, name := range map[workerlog.StreamSet]string{workerlog.Stdout: "stdout.log", workerlog.Stderr: "stderr.log"} {
+		for std, name := range map[workerlog.StreamSet]string{
+			workerlog.Stdout: "stdout.log", workerlog.Stderr: "stderr.log",
+		} {
 			if err := v.openStream(a, filepath.Join(dir, name), rank, std); err != nil {
 				return err
 			}

@@ -65,9 +65,9 @@ func counter(text, name string) int64 {
 	return -1
 }
 
-// FindOOM reports whether the FindOOM killer killed a worker that SIGKILL ended at the given time. before was read before its
-// start, after was read after its end. kills are the kills in the kernel's log between the two; readable says that the
-// log could be read.
+// FindOOM reports whether the FindOOM killer killed a worker that SIGKILL ended at the given time. before was read
+// before its start, after was read after its end. kills are the kills in the kernel's log between the two; readable
+// says that the log could be read.
 func FindOOM(pid int, at time.Time, before, after Memory, kills []OOMKill, readable bool) (failure.Finding, bool) {
 	counted := before.Path != "" && before.Path == after.Path
 	killed, where := after.since(before)

@@ -188,8 +188,8 @@ func (e exception) headline() string {
 	return e.text
 }
 
-// SummarizeErrorFile returns in one line what an error file says about the failure. message is "<Type>: <text>"; callStack is
-// a traceback and may be empty. ofPeer reports whether the file is only about a peer.
+// SummarizeErrorFile returns in one line what an error file says about the failure. message is "<Type>: <text>";
+// callStack is a traceback and may be empty. ofPeer reports whether the file is only about a peer.
 func SummarizeErrorFile(message, callStack string) (text string, ofPeer bool) {
 	if all := scanned(callStack); len(all) > 0 {
 		last := all[len(all)-1]

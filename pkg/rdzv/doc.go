@@ -9,8 +9,8 @@
 // A [Registry] creates handlers by the name of their backend. Package elastic implements elasticrun's backends.
 // [Assign] and [Parameters] are pure; only [WorkerStore] uses sockets.
 //
-// This package is for the agents of nodes. It does not start workers, and Go workers do not use it: they find each other
-// by a URL, with package urlrdzv.
+// This package is for the agents of nodes. It does not start workers, and Go workers do not use it: they find each
+// other by a URL, with package urlrdzv.
 //
 // The API follows torch 2.14, torch/distributed/elastic/rendezvous/api.py. The methods of a Handler are safe for
 // concurrent use, but only one goroutine at a time calls NextRendezvous.

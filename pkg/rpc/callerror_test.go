@@ -128,7 +128,7 @@ func TestTimeouts(t *testing.T) {
 		go cancelCause(errTest)
 		if _, err = hang.Call(gaveUp, g, "worker1", struct{}{}); !errors.Is(err, errTest) || errors.Is(err, ErrTimeout) ||
 			err.Error() != "call of hang on worker1: the test's own" {
-			t.Errorf("cancelled: %v", err)
+			t.Errorf("canceled: %v", err)
 		}
 		if got, err := sum.Call(t.Context(), g, "worker1", []float64{1}); got != 1 || err != nil {
 			t.Errorf("afterwards: %v, %v", got, err)

@@ -41,7 +41,8 @@ func TestRankSetHas(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for w, want := range map[Ranks]bool{{0, 9}: true, {1, 0}: false, {4, 4}: true, {7, 1}: true,
+	for w, want := range map[Ranks]bool{
+		{0, 9}: true, {1, 0}: false, {4, 4}: true, {7, 1}: true,
 		{8, 7}: false, {9, 12}: true, {12, 1}: false,
 	} {
 		if set.Has(w) != want {

@@ -5,8 +5,8 @@
 //
 // Two state machines make all decisions, without clock, network or goroutine. The member decides what one agent may do
 // and has to report (member.go). The leader decides who is in a round, in which order, and what the round's end costs
-// (form.go forms a round, round.go ends it). Events and the time go in; reports, orders and writes come out. The simulation in this package's tests
-// runs thousands of schedules of them and checks the invariants after each event.
+// (form.go forms a round, round.go ends it). Events and the time go in; reports, orders and writes come out. The
+// simulation in this package's tests runs thousands of schedules of them and checks the invariants after each event.
 //
 // Commands need [New], [Options], [C10d], [Elected], [Leaders], [Observe] and [Identify]. The other exported types are
 // records in the store and their parts.

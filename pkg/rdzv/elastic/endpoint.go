@@ -116,8 +116,8 @@ func Interfaces() ([]Interface, error) {
 	return found, nil
 }
 
-// LocalAddrs returns those of addrs that are this machine's own: the addresses of interfaces that are up, and the addresses
-// that mean this machine everywhere (127.0.0.0/8, ::1, 0.0.0.0, ::).
+// LocalAddrs returns those of addrs that are this machine's own: the addresses of interfaces that are up, and the
+// addresses that mean this machine everywhere (127.0.0.0/8, ::1, 0.0.0.0, ::).
 func LocalAddrs(addrs []netip.Addr, ifaces []Interface) []netip.Addr {
 	var local []netip.Addr
 	for _, addr := range addrs {

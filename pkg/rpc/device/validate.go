@@ -37,7 +37,9 @@ func Validate(workers []Worker, static bool) error {
 		targets := slices.Sorted(maps.Keys(source.Maps))
 		for _, name := range targets {
 			if _, known := byName[name]; static && !known {
-				return &MapError{Err: ErrUnknownTarget, Worker: source.Name, Target: name, Map: source.Maps[name], Known: names(workers)}
+				return &MapError{
+					Err: ErrUnknownTarget, Worker: source.Name, Target: name, Map: source.Maps[name], Known: names(workers),
+				}
 			}
 		}
 		for _, name := range targets {

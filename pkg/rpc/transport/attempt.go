@@ -83,7 +83,8 @@ func languageOf(first []byte) language {
 		settings               = 4 // type of the frame that begins HTTP/2
 		goAway                 = 7 // type of the frame that ends HTTP/2, possibly before it has begun
 	)
-	at := func(i int, allowed ...byte) bool { return i >= len(first) || slices.Contains(allowed, first[i]) } // bytes that are still missing may have any value
+	// Bytes that are still missing may have any value.
+	at := func(i int, allowed ...byte) bool { return i >= len(first) || slices.Contains(allowed, first[i]) }
 	tls := at(0, tlsAlert, tlsHandshake) && at(1, 3)
 	http2 := at(0, 0) && at(3, settings, goAway) && at(5, 0) && at(6, 0) && at(7, 0) && at(8, 0)
 	switch {

@@ -108,7 +108,10 @@ var badPeers = []struct {
 	}},
 	{name: "closes half-way through the answer", want: ErrConnection, start: func(t *testing.T) string {
 		t.Helper()
-		_, addr := serve(t, ServerOptions{Handle: func(context.Context, []byte) [][]byte { return [][]byte{make([]byte, 1<<20)} }})
+		_, addr := serve(
+			t,
+			ServerOptions{Handle: func(context.Context, []byte) [][]byte { return [][]byte{make([]byte, 1<<20)} }},
+		)
 		return newProxy(t, addr, 100<<10).addr()
 	}},
 	{name: "ends half-way through the answer", want: ErrConnection, start: func(t *testing.T) string {
@@ -147,7 +150,11 @@ var badPeers = []struct {
 	}},
 	{name: "HTTP/2 that fails", want: ErrProtocol, text: "500", start: func(t *testing.T) string {
 		t.Helper()
-		return webServer(t, true, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) })
+		return webServer(
+			t,
+			true,
+			func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) },
+		)
 	}},
 	{name: "HTTP/2 without a backend", want: ErrConnection, text: "502", start: func(t *testing.T) string {
 		t.Helper()
@@ -177,11 +184,17 @@ var badPeers = []struct {
 		})
 	}},
 	{name: "another service", want: ErrVersion, text: "elasticrun.rpc.v1.Worker", start: otherService},
-	{name: "TLS to a plain peer", secure: true, want: ErrConnection, text: "this side speaks TLS, but the peer does not", start: func(t *testing.T) string {
-		t.Helper()
-		_, addr := serve(t, ServerOptions{Handle: echo})
-		return addr
-	}},
+	{
+		name:   "TLS to a plain peer",
+		secure: true,
+		want:   ErrConnection,
+		text:   "this side speaks TLS, but the peer does not",
+		start: func(t *testing.T) string {
+			t.Helper()
+			_, addr := serve(t, ServerOptions{Handle: echo})
+			return addr
+		},
+	},
 	{name: "plain to a TLS peer", want: ErrConnection, text: "TLS", start: func(t *testing.T) string {
 		t.Helper()
 		server, _ := newCA(t).load(t)
@@ -221,7 +234,8 @@ func TestBadPeers(t *testing.T) {
 				}
 				err := do(within(t, limit))
 				var e *Error
-				if err == nil || !errors.Is(err, tc.want) || !strings.Contains(err.Error(), tc.text) || !errors.As(err, &e) || e.Addr != addr {
+				if err == nil || !errors.Is(err, tc.want) || !strings.Contains(err.Error(), tc.text) || !errors.As(err, &e) ||
+					e.Addr != addr {
 					t.Fatalf("%s: got %v, want %q with %q, and the address", name, err, tc.want, tc.text)
 				}
 				if strings.Contains(err.Error(), "\n") {

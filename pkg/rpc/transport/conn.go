@@ -23,7 +23,9 @@ type conn struct {
 	opts ClientOptions
 	grpc *grpc.ClientConn
 
-	serves atomic.Bool // the last call was answered; gRPC can still report "connecting", because it updates that state after it sends
+	// serves means that the last call was answered. gRPC can still report "connecting", because it updates its state
+	// after it sends.
+	serves atomic.Bool
 
 	uses   int  // number of calls and watches; owned by the Pool
 	pooled bool // further calls may use it; owned by the Pool
@@ -110,14 +112,15 @@ func (c *conn) reason(ctx context.Context, err error) error {
 	last, closedBy := c.attempt, c.closedBy
 	c.mu.Unlock()
 	code := status.Code(err)
-	cut := code == codes.Canceled || code == codes.Internal // the connection broke; Internal means in the middle of an answer
+	cut := code == codes.Canceled ||
+		code == codes.Internal // the connection broke; Internal means in the middle of an answer
 	_, limited := ctx.Deadline()
 	switch {
 	case ctx.Err() != nil && (cut || code == codes.DeadlineExceeded):
 		return endOf(ctx)
 	case closedBy != nil && (cut || code == codes.Unavailable):
 		return closedBy
-	case limited && code == codes.DeadlineExceeded: // the peer's clock is slightly ahead, so the context has not expired yet
+	case limited && code == codes.DeadlineExceeded: // the peer's clock is slightly ahead of the context
 		return fmt.Errorf("%w: %w", ErrTimeout, context.DeadlineExceeded)
 	case code == codes.Unavailable && last != nil:
 		if known := last.explain(c.opts.TLS != nil); known != nil {

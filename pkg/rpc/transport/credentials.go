@@ -58,7 +58,10 @@ func (c *loggingCredentials) ServerHandshake(accepted net.Conn) (net.Conn, crede
 		if c.logged.Swap(true) {
 			level = zerolog.DebugLevel
 		}
-		c.logger.WithLevel(level).Err(err).Stringer("client", accepted.RemoteAddr()).Msg("refused a connection: no TLS with this client")
+		c.logger.WithLevel(level).
+			Err(err).
+			Stringer("client", accepted.RemoteAddr()).
+			Msg("refused a connection: no TLS with this client")
 	}
 	return secured, info, err
 }

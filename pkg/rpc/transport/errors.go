@@ -108,7 +108,8 @@ func explain(err error, limit int) error {
 		e := &SizeError{Answer: true, Peers: true}
 		_, _ = fmt.Sscanf(text, answerTooLarge, &e.Size, &e.Limit) // if the scan fails, the sizes stay unknown
 		return e
-	case code == codes.ResourceExhausted && strings.Contains(text, tooLarge): // otherwise another limit, such as a rate of calls
+	// Without that text it is another limit, such as a rate of calls.
+	case code == codes.ResourceExhausted && strings.Contains(text, tooLarge):
 		return sizeError(text, limit)
 	case strings.HasPrefix(text, otherHTTP), strings.HasPrefix(text, noHTTP): // the code follows from the HTTP status
 		return fmt.Errorf("%w: %s", ErrProtocol, text)

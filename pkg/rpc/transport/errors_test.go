@@ -122,13 +122,13 @@ func TestReason(t *testing.T) {
 }
 
 func TestAttemptExplain(t *testing.T) {
-	dialling := errors.New("no route")
+	dialing := errors.New("no route")
 	for _, tc := range []struct {
 		name          string
 		attempt       *attempt
 		plain, secure string
 	}{
-		{"not made", &attempt{err: dialling}, "connection failed: no route", "connection failed: no route"},
+		{"not made", &attempt{err: dialing}, "connection failed: no route", "connection failed: no route"},
 		{
 			"says nothing",
 			&attempt{},

@@ -47,7 +47,8 @@ func openWatch(t *testing.T, p *Pool, addr, hello string) grpc.ClientStream {
 	}
 	if hello != "" {
 		var word []byte
-		if err := errors.Join(stream.SendMsg(parts{[]byte(hello)}), stream.RecvMsg(&word)); err != nil || string(word) != watchBegun {
+		if err := errors.Join(stream.SendMsg(parts{[]byte(hello)}), stream.RecvMsg(&word)); err != nil ||
+			string(word) != watchBegun {
 			t.Fatalf("the watch did not begin: %q, %v", word, err)
 		}
 	}

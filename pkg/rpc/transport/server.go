@@ -78,7 +78,12 @@ func Serve(ln net.Listener, opts ServerOptions) *Server {
 	if opts.Timeout <= 0 {
 		opts.Timeout = 2 * time.Second
 	}
-	s := &Server{opts: opts, sockets: newSockets(ln, opts.Timeout), served: make(chan struct{}), leaving: make(chan struct{})}
+	s := &Server{
+		opts:    opts,
+		sockets: newSockets(ln, opts.Timeout),
+		served:  make(chan struct{}),
+		leaving: make(chan struct{}),
+	}
 	s.grpc = grpc.NewServer(
 		grpc.Creds(serverCredentials(opts.TLS, opts.Logger)),
 		grpc.ForceServerCodecV2(rawCodec{}),
@@ -99,7 +104,8 @@ func Serve(ln net.Listener, opts ServerOptions) *Server {
 	}, s)
 	go func() {
 		defer close(s.served)
-		if err := s.grpc.Serve(s.sockets); err != nil && !errors.Is(err, grpc.ErrServerStopped) { // ErrServerStopped: Close came first
+		if err := s.grpc.Serve(s.sockets); err != nil &&
+			!errors.Is(err, grpc.ErrServerStopped) { // ErrServerStopped: Close came first
 			opts.Logger.Error().Err(err).Stringer("address", ln.Addr()).Msg("no further connections are accepted")
 		}
 	}()
@@ -107,7 +113,11 @@ func Serve(ln net.Listener, opts ServerOptions) *Server {
 }
 
 // answer is the method for calls.
-func answer(srv any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor) (any, error) { //nolint:revive // the form is gRPC's
+//
+//nolint:revive // gRPC prescribes the parameters
+func answer(
+	srv any, ctx context.Context, decode func(any) error, _ grpc.UnaryServerInterceptor,
+) (any, error) {
 	s := srv.(*Server)
 	var request []byte
 	if err := decode(&request); err != nil {

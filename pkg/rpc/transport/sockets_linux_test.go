@@ -26,7 +26,9 @@ func TestAcceptedGiveUp(t *testing.T) {
 		t.Fatal(err)
 	}
 	var limit int
-	failed := raw.Control(func(fd uintptr) { limit, err = unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT) })
+	failed := raw.Control(
+		func(fd uintptr) { limit, err = unix.GetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_USER_TIMEOUT) },
+	)
 	if failed != nil || err != nil || limit != 1500 {
 		t.Errorf("got %d ms, %v, %v; want 1500 ms", limit, err, failed)
 	}

@@ -115,7 +115,7 @@ func checkTime(cert *x509.Certificate, now time.Time) error {
 	case now.After(cert.NotAfter):
 		return fmt.Errorf("it expired at %s; issue a new one", cert.NotAfter.UTC().Format(time.RFC3339))
 	case now.Before(cert.NotBefore):
-		return fmt.Errorf("it is not valid before %s; see whether this machine's clock is right", cert.NotBefore.UTC().Format(time.RFC3339))
+		return fmt.Errorf("it is not valid before %s; check this machine's clock", cert.NotBefore.UTC().Format(time.RFC3339))
 	}
 	return nil
 }

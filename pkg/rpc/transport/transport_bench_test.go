@@ -29,7 +29,10 @@ func bareCall(b *testing.B) func(payload []byte) error {
 		defer close(served)
 		_ = s.Serve(ln)
 	}()
-	cc, err := grpc.NewClient("passthrough:///"+ln.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	cc, err := grpc.NewClient(
+		"passthrough:///"+ln.Addr().String(),
+		grpc.WithTransportCredentials(insecure.NewCredentials()),
+	)
 	if err != nil {
 		b.Fatal(err)
 	}

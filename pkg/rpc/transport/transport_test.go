@@ -156,7 +156,7 @@ func TestContext(t *testing.T) {
 		return [][]byte{request}
 	}})
 	p := newPool(t, ClientOptions{})
-	t.Run("cancelled", func(t *testing.T) {
+	t.Run("canceled", func(t *testing.T) {
 		cause := errors.New("changed my mind")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		handlers := make(chan context.Context, 1)

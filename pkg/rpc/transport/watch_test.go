@@ -64,8 +64,10 @@ func TestWatchEnds(t *testing.T) {
 			client: errEnough,
 		},
 		{
-			name:   "the server says goodbye",
-			end:    func(s *Server, _ *Pool, _ string, _ watching, _ *proxy) { _ = s.Shutdown(context.Background()) }, //nolint:usetesting // independent of the test's context
+			name: "the server says goodbye",
+			end: func(s *Server, _ *Pool, _ string, _ watching, _ *proxy) {
+				_ = s.Shutdown(context.Background()) //nolint:usetesting // independent of the test's context
+			},
 			server: ErrClosed,
 		},
 		{

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures elasticrun and, in the same run, the programs that it is compared with.
+"""Measures elasticrun and the programs it is compared with, in the same run.
 
     scripts/bench.py ELASTICRUN [--runs 5] [--megabytes 200] [--only NAME,...]
 
@@ -8,8 +8,8 @@
     restart   time from a worker's death to the first instruction of the last restarted worker
     output    4 workers that write MEGABYTES each through --tee 3, compared with 4 tee FILE into one cat
 
-torchrun 2.14 is measured too if scripts/torch-root.sh has made its root. Times are medians. Absolute times mean little on
-a busy machine, so compare the values of one run.
+It also measures torchrun 2.14 if scripts/torch-root.sh has made its root. Times are medians. Absolute times mean little
+on a busy machine, so compare the values of one run.
 """
 
 import argparse
@@ -36,7 +36,7 @@ def launchers(elasticrun):
     if os.path.exists(os.path.join(root, ".elasticrun")):
         found["torchrun 2.14"] = [str(HERE / "in-torch-root.sh"), root, "/usr/bin/torchrun"]
     else:
-        print("no torchrun to compare with: make its root with scripts/torch-root.sh forky", file=sys.stderr)
+        print("torchrun is not measured: make its root with scripts/torch-root.sh forky", file=sys.stderr)
     return found
 
 
@@ -64,7 +64,7 @@ def wait_for(condition, process):
 
 
 def launch(launcher, folder):
-    """Returns the seconds beyond those of two bare processes."""
+    """Returns the job's wall time in seconds, minus that of two bare processes."""
     start = time.perf_counter()
     for process in [subprocess.Popen(["true"]) for _ in range(2)]:
         finish(process)
@@ -89,7 +89,7 @@ def own_peaks(mark):
 
 
 def memory(launcher, folder):
-    """Returns the sum in bytes while two workers wait."""
+    """Returns the sum of the launcher's peaks in bytes, while two workers wait."""
     identity = uuid.uuid4().hex
     script = f"touch {folder}/ready.$RANK; while [ ! -e {folder}/go ]; do sleep 0.05; done"
     process = job(launcher, 2, "--no-python", "sh", "-c", script, env=environment(BENCH_JOB=identity))
@@ -101,7 +101,7 @@ def memory(launcher, folder):
 
 
 def restart(launcher, folder):
-    """Returns seconds. Rank 0 kills itself when both workers run. bash reads the time without starting a process."""
+    """Returns seconds from rank 0's death to the restart of both workers. bash reads the time without a process."""
     script = f"""
         first=$EPOCHREALTIME
         if [ "$TORCHELASTIC_RESTART_COUNT" = 1 ]; then echo $first >{folder}/again.$RANK; exit; fi
@@ -115,7 +115,8 @@ def restart(launcher, folder):
     return again - float((folder / "death").read_text())
 
 
-# The program of an output worker: it writes SIZE bytes in lines of LENGTH, 64 KiB at a time, and its CPU time to FILE.
+# The program of an output worker: it writes SIZE bytes in lines of LENGTH bytes, 64 KiB at a time, and then its CPU
+# time to a file.
 WRITER = """
 import os, sys
 size, length, path = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3]
@@ -133,35 +134,38 @@ def cpu_seconds():
 
 
 def tee_output(writer, folder):
-    """Returns the seconds of the tee pipelines."""
+    """Returns the wall time of the tee pipelines in seconds."""
     start = time.perf_counter()
     lines = [f'"$@" {folder}/cpu. | tee {folder}/tee.{i} &' for i in range(4)]
     finish(subprocess.Popen(["sh", "-c", "{ " + " ".join(lines) + " wait; } | cat >/dev/null", "sh", *writer]))
     return time.perf_counter() - start
 
 
-def our_output(elasticrun, writer, folder):
-    """Returns the seconds of the job and the launcher's own CPU seconds. The console is a pipe, as with tee."""
+def elasticrun_output(elasticrun, writer, folder):
+    """Returns the job's wall time and the launcher's CPU time in seconds. The console is a pipe, as with tee."""
     before, start = cpu_seconds(), time.perf_counter()
     console = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=DEVNULL)
-    finish(job(elasticrun, 4, f"--log-dir={folder}/logs", "--tee=3", "--no-python", *writer, f"{folder}/cpu.", stdout=console.stdin))
+    flags = [f"--log-dir={folder}/logs", "--tee=3", "--no-python"]
+    finish(job(elasticrun, 4, *flags, *writer, f"{folder}/cpu.", stdout=console.stdin))
     cpu = cpu_seconds() - before - sum(float(path.read_text()) for path in folder.glob("cpu.*"))
     console.stdin.close()
     finish(console)
     return time.perf_counter() - start, cpu
 
 
-def output(elasticrun, size, length, ours_first):
-    """Returns the seconds of the job and of tee, and the launcher's CPU seconds per GB. Each side deletes its files before the
-    other starts. Otherwise the second side would pay for new memory of the page cache."""
+def output(elasticrun, size, length, elasticrun_first):
+    """Returns the wall times of the job and of tee in seconds, and the launcher's CPU seconds per GB.
+
+    Each side deletes its files before the other starts. Otherwise the second side would wait for new page cache memory.
+    """
     writer = [sys.executable, "-c", WRITER, str(size), str(length)]
-    for turn in ("ours", "tee") if ours_first else ("tee", "ours"):
+    for side in ("elasticrun", "tee") if elasticrun_first else ("tee", "elasticrun"):
         with tempfile.TemporaryDirectory() as folder:
-            if turn == "tee":
-                bare = tee_output(writer, folder)
+            if side == "tee":
+                tee = tee_output(writer, folder)
             else:
-                ours, cpu = our_output(elasticrun, writer, pathlib.Path(folder))
-    return ours, bare, cpu / (4 * size / 1e9)
+                seconds, cpu = elasticrun_output(elasticrun, writer, pathlib.Path(folder))
+    return seconds, tee, cpu / (4 * size / 1e9)
 
 
 def compare(name, measure, unit, scale, limit, found, runs):
@@ -171,8 +175,8 @@ def compare(name, measure, unit, scale, limit, found, runs):
             with tempfile.TemporaryDirectory() as folder:
                 samples[launcher].append(measure(command, pathlib.Path(folder)) * scale)
     for launcher, values in samples.items():
-        aim = f"   (aim: at most {limit} {unit})" if launcher == "elasticrun" else ""
-        print(f"{name:8} {launcher:14} {statistics.median(values):9.1f} {unit}{aim}", flush=True)
+        goal = f"   (goal: at most {limit} {unit})" if launcher == "elasticrun" else ""
+        print(f"{name:8} {launcher:14} {statistics.median(values):9.1f} {unit}{goal}", flush=True)
 
 
 def compare_output(elasticrun, megabytes, runs):
@@ -180,10 +184,10 @@ def compare_output(elasticrun, megabytes, runs):
         samples = []
         for turn in range(runs):
             samples.append(output(elasticrun, megabytes * 1_000_000, length, turn % 2 == 1))
-        ours, bare, cpu = (statistics.median(column) for column in zip(*samples))
+        seconds, tee, cpu = (statistics.median(column) for column in zip(*samples))
         ratio = statistics.median(a / b for a, b, _ in samples)
-        print(f"output   {length:4}-byte lines {ours:9.2f} s, tee {bare:.2f} s, ratio {ratio:.2f}   (aim: at most 1.5);"
-              f" {cpu:.2f} CPU s per GB", flush=True)
+        print(f"output   {length:4}-byte lines {seconds:9.2f} s, tee {tee:.2f} s, ratio {ratio:.2f}"
+              f"   (goal: at most 1.5); {cpu:.2f} CPU s per GB", flush=True)
 
 
 def measure_all(options):

@@ -1,15 +1,14 @@
 #!/bin/sh
-# Runs a command with the programs and libraries of a Debian root that torch-root.sh has made.
+# Runs a command with the programs and libraries of a Debian root made by torch-root.sh.
 #
 #   scripts/in-torch-root.sh SUITE|DIR CMD [ARG...]      for example: forky /usr/bin/python3 train.py
 #
-# The script mounts the root's /usr and /etc over those of the machine in a new mount namespace (/bin, /lib and /sbin are
-# links into /usr). Everything else stays the same: the working folder, /tmp, /home, /proc, /dev. No mount remains. Every
-# step is an exec, so CMD has the pid, the parent, the signals and the exit code of this script, and the script can be a
-# worker's interpreter. Without root it needs unprivileged user namespaces.
+# The script mounts the root's /usr and /etc over those of the machine in a new mount namespace (/bin, /lib and /sbin
+# are links into /usr). Everything else stays the same: the working folder, /tmp, /home, /proc, /dev. No mount
+# remains. Every step is an exec, so CMD has the pid, the parent, the signals and the exit code of this script, and
+# the script can be a worker's interpreter. Without root it needs unprivileged user namespaces.
 #
-# A file that is mounted at /etc/hosts stays, as in a container or on a host of the tests' lab, because it has this host's
-# name.
+# A file mounted at /etc/hosts (in a container, or on a test host) stays mounted, because it contains this host's name.
 #
 # The script sets USE_LIBUV=0 unless it is set: Debian builds torch without libuv, but torch uses libuv by default.
 set -eu

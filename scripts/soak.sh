@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs the tests that take too long for every change. `make soak` calls this script.
+# Runs the tests that are too slow for every change. `make soak` calls this script.
 #
 #   scripts/soak.sh SCALE [GO-TEST-FLAG...]      SCALE: 1 for the whole run, 0.1 for a tenth
 #
@@ -26,8 +26,8 @@ step() {
 	printf '\n== soak: %s\n' "$*"
 }
 
-# tests_of AWK prints a line for each package in which the awk program finds tests: the package, and the tests' names as a
-# -run pattern.
+# tests_of AWK prints a line for each package in which the awk program finds tests: the package, and the tests' names
+# as a -run pattern.
 tests_of() {
 	go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}} {{.Dir}}{{end}}' ./... | while read -r package dir; do
 		names=$(awk "$1" "$dir"/*_test.go | sort -u | paste -sd '|')
@@ -37,15 +37,15 @@ tests_of() {
 	done
 }
 
-# fuzz PACKAGE TARGET runs a fuzz target. Sometimes Go reports the end of -fuzztime as a failure without a failing input; fuzz
-# does not count that as a failure.
+# fuzz PACKAGE TARGET runs a fuzz target. Go sometimes reports the end of -fuzztime as a failure without a failing
+# input. fuzz does not count that as a failure.
 fuzz() {
 	local log
 	log=$(mktemp)
 	if go test -run '^$' -fuzz "^$2\$" -fuzztime "${seconds}s" "$1" </dev/null >"$log" 2>&1; then
 		tail -n 1 "$log"
 	elif grep -q 'context deadline exceeded' "$log" && ! grep -q 'Failing input written to' "$log"; then
-		echo "ok  	$1 $2 (its time was over)"
+		echo "ok  	$1 $2 (time limit)"
 	else
 		cat "$log"
 		rm -f "$log"

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Makes Debian roots with a real torch, for the tests that compare with torch or start torch workers.
+# Makes Debian roots with a real torch, for tests that compare with torch or start torch workers.
 #
 #   scripts/torch-root.sh SUITE...      SUITE: forky (torch 2.14) or trixie (torch 2.6)
 #
 # The roots live in ${ELASTICRUN_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/elasticrun}, outside the checkout:
 #   roots/SUITE        the root; it is complete when roots/SUITE/.elasticrun holds this recipe's number
-#   bin/python-X.Y     an interpreter that imports torch X.Y from the root, for use as PYTHON_EXEC
-# A complete root is kept, and an incomplete one is made again. The script needs root and mmdebstrap. Packages come from the
-# mirror of this machine's apt, or from ELASTICRUN_DEBIAN_MIRROR.
+#   bin/python-X.Y     an interpreter that imports torch X.Y from the root (for PYTHON_EXEC)
+# A complete root is kept, and an incomplete one is made again. The script needs root and mmdebstrap. Packages come
+# from the mirror of this machine's apt, or from ELASTICRUN_DEBIAN_MIRROR.
 set -euo pipefail
 
 readonly recipe=2
@@ -27,12 +27,12 @@ mirror() {
 		uri=$(apt-get indextargets --format '$(REPO_URI)' \
 			'Identifier: Packages' 'Origin: Debian' 'Label: Debian' | sort | uniq -c | sort -rn | awk 'NR == 1 { print $2 }')
 	fi
-	[[ -n $uri ]] || die "no Debian mirror among apt's sources: run apt-get update, or set ELASTICRUN_DEBIAN_MIRROR"
+	[[ -n $uri ]] || die "apt has no Debian mirror: run apt-get update, or set ELASTICRUN_DEBIAN_MIRROR"
 	printf '%s\n' "$uri"
 }
 
-# bootstrap SUITE DIR installs the suite into DIR. A suite that is not released yet may have an expired Release file, and this
-# machine may not have its keyring: Debian's current keys sign it.
+# bootstrap SUITE DIR installs the suite into DIR. An unreleased suite may have an expired Release file. This machine
+# may lack the suite's keyring, but Debian's current keys sign it.
 bootstrap() {
 	local suite=$1 dir=$2 options='' extra=()
 	if [[ $suite == forky ]]; then
@@ -49,8 +49,8 @@ name_host() {
 	grep -qwF -- "$(hostname)" "$hosts" 2>/dev/null || printf '127.0.0.1 localhost %s\n' "$(hostname)" >>"$hosts"
 }
 
-# patch_torch DIR adds use_libuv=False to torch's calls of TCPStore. Debian's torch is built without libuv, and USE_LIBUV=0 has
-# no effect on the stores of torchrun's agent and on a worker's client of an agent's store.
+# patch_torch DIR adds use_libuv=False to torch's calls of TCPStore. Debian's torch is built without libuv, and
+# USE_LIBUV=0 has no effect on the stores of torchrun's agent and on a worker's client of an agent's store.
 patch_torch() {
 	"$here/in-torch-root.sh" "$1" /usr/bin/python3 - <<-'PY'
 		import ast, importlib.util, pathlib, sys
@@ -76,7 +76,7 @@ patch_torch() {
 	PY
 }
 
-# check_torchrun DIR checks that the patched torchrun starts two workers that find each other.
+# check_torchrun DIR checks that the patched torchrun starts two workers that communicate.
 check_torchrun() {
 	local script=$1/tmp/sum.py
 	cat >"$script" <<-'PY'
@@ -93,7 +93,7 @@ check_torchrun() {
 		/usr/bin/torchrun --standalone --nproc-per-node 2 "$script" >&2 || die "torchrun does not work in $1"
 }
 
-# make_root SUITE
+# make_root SUITE makes the root and its interpreter unless they exist, and prints the path of the interpreter.
 make_root() {
 	local suite=$1 dir=$cache/roots/$1 version
 	if [[ $(cat "$dir/.elasticrun" 2>/dev/null) != "$recipe" ]]; then
@@ -107,11 +107,12 @@ make_root() {
 	fi
 	name_host "$dir"
 	version=$(sed -nE "s/^__version__ = '([0-9]+\.[0-9]+).*/\1/p" "$dir/usr/lib/python3/dist-packages/torch/version.py")
-	[[ -n $version ]] || die "cannot tell the version of torch in $dir"
+	[[ -n $version ]] || die "no version of torch found in $dir"
 	install -D -m 0755 "$here/in-torch-root.sh" "$cache/bin/in-torch-root"
 	# The paths are relative, so that the cache can be mounted elsewhere.
 	# shellcheck disable=SC2016 # ${0%/*} is for the interpreter.
-	printf '#!/bin/sh\nexec "${0%%/*}/in-torch-root" "${0%%/*}/../roots/%s" /usr/bin/python3 "$@"\n' "$suite" >"$cache/bin/python-$version"
+	printf '#!/bin/sh\nexec "${0%%/*}/in-torch-root" "${0%%/*}/../roots/%s" /usr/bin/python3 "$@"\n' \
+		"$suite" >"$cache/bin/python-$version"
 	chmod 0755 "$cache/bin/python-$version"
 	echo "$cache/bin/python-$version"
 }

@@ -18,8 +18,8 @@ ENVIRONMENT = {
 def parse(description, data_path):
     """Returns the command-line arguments with the launcher's variables.
 
-    The variables are args.rank, world_size, attempt, master_addr and master_port. Bad input ends the program with one line
-    and exit code 2.
+    The variables are args.rank, world_size, attempt, master_addr and master_port. Bad input ends the program with one
+    line and exit code 2.
     """
     parser = argparse.ArgumentParser(description=description, usage="%(prog)s --checkpoint-dir DIR [options]")
     option = parser.add_argument

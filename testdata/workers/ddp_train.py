@@ -37,11 +37,12 @@ def parse():
     option("--steps", type=int, default=60, help="steps to train (60)")
     option("--until", metavar="FILE", help="instead of --steps: train until DIR contains FILE")
     option("--stop-on-signal", action="store_true",
-           help="on SIGUSR1 to rank 0 all workers finish the step and end; only then rank 0 writes a checkpoint")
+           help="on SIGUSR1 to rank 0 all workers finish the step and end; rank 0 saves only then")
     option("--step-time", type=float, default=0.05, metavar="S",
            help="minimum duration of a step in seconds (0.05)")
     option("--fail-at", type=int, metavar="STEP", help="one worker fails in this step")
-    option("--fail-on", metavar="HOST", help="host of the failing worker, which has local rank 0 (default: rank 0 fails)")
+    option("--fail-on", metavar="HOST",
+           help="host of the failing worker, which has local rank 0 (default: rank 0 fails)")
     option("--fail-times", type=int, default=1, metavar="N",
            help="fail only while the restart count is below N (1)")
     option("--fail-with", type=int, default=1, metavar="CODE",

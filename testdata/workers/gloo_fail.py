@@ -4,8 +4,8 @@ The flags select how the process group is torn down:
 
     --destroy                call destroy_process_group() in a "finally", before Python prints the exception
     --slow-finally SECONDS   the failing rank sleeps after that, before Python prints the exception
-    --slow-exit SECONDS      the failing rank sleeps in an atexit handler, after Python has printed the exception, so that
-                             it exits after the peers that its failure stopped
+    --slow-exit SECONDS      the failing rank sleeps in an atexit handler, after Python has printed the exception, so
+                             that it exits after the peers that its failure stopped
 """
 
 import argparse

@@ -1,5 +1,5 @@
-// The etcd server that tests of the etcd store run, as a module of its own: who imports the product does not inherit it.
-// It has no code: tests build the server's own program (see pkg/coord/etcd/server_test.go).
+// The etcd server for tests of the etcd store. It is a module of its own, so that importers of elasticrun do not depend
+// on it. It has no code: tests build the server's own program (internal/e2e/testenv/etcd.go).
 module github.com/elasticrun/elasticrun/internal/e2e/etcdserver
 
 go 1.26.0

@@ -33,7 +33,10 @@ func zip(t *testing.T, text string) []byte {
 func TestLoadDigits(t *testing.T) {
 	t.Parallel()
 	d := testDigits(t)
-	if got, want := []int{len(d.training.images), len(d.training.labels), len(d.test.images), len(d.test.labels)}, []int{1400, 1400, 397, 397}; !slices.Equal(got, want) {
+	if got, want := []int{len(d.training.images), len(d.training.labels), len(d.test.images), len(d.test.labels)}, []int{1400, 1400, 397, 397}; !slices.Equal(
+		got,
+		want,
+	) {
 		t.Errorf("%v images and labels, want %v", got, want)
 	}
 	first := d.training.images[0]
@@ -120,7 +123,8 @@ func FuzzParseImages(f *testing.F) {
 			t.Fatalf("%d images, %d labels", len(all.images), len(all.labels))
 		}
 		for i, image := range all.images {
-			if len(image) != inputs || slices.Min(image) < 0 || slices.Max(image) > 1 || all.labels[i] < 0 || all.labels[i] >= classes {
+			if len(image) != inputs || slices.Min(image) < 0 || slices.Max(image) > 1 || all.labels[i] < 0 ||
+				all.labels[i] >= classes {
 				t.Fatalf("accepted %v with label %d", image, all.labels[i])
 			}
 		}

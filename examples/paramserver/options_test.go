@@ -68,7 +68,7 @@ func TestParseRefuses(t *testing.T) {
 }
 
 // --kill-at does not affect other ranks, steps and attempts.
-func TestDieIfTold(t *testing.T) {
+func TestDieIfRequested(t *testing.T) {
 	t.Parallel()
 	for _, o := range []options{
 		{killAt: 35, killRank: 2, rank: 1},

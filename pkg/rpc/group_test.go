@@ -129,7 +129,7 @@ func TestGracefulShutdownWaits(t *testing.T) {
 // A Shutdown that cannot be graceful returns the reason and leaves nothing behind.
 func TestShutdownThatMisses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		for name, hurry := range map[string]func(g *Group, cancel func()){
+		for name, cancelNow := range map[string]func(g *Group, cancel func()){
 			"its context ends": func(_ *Group, cancel func()) { cancel() },
 			"Close":            func(g *Group, _ func()) { _ = g.Close() },
 		} {
@@ -140,7 +140,7 @@ func TestShutdownThatMisses(t *testing.T) {
 			ended := make(chan error)
 			go func() { ended <- groups[0].Shutdown(ctx) }()
 			synctest.Wait()
-			go hurry(groups[0], func() { cancel(errTest) })
+			go cancelNow(groups[0], func() { cancel(errTest) })
 			err := <-ended
 			if name == "Close" != errors.Is(err, ErrShutdown) || name == "Close" == errors.Is(err, errTest) {
 				t.Errorf("%s: %v", name, err)

@@ -128,7 +128,10 @@ func (a *memoryAgent) Invoke(ctx context.Context, to, function string, payload [
 	if len(payload) > a.net.limit {
 		return nil, &TooLargeError{What: directionRequest, Size: int64(len(payload)), Limit: int64(a.net.limit)}
 	}
-	message := bytes.Join(request{target: peer.incarnation, from: a.self, function: function, payload: payload}.encode(), nil)
+	message := bytes.Join(
+		request{target: peer.incarnation, from: a.self, function: function, payload: payload}.encode(),
+		nil,
+	)
 	answers := make(chan []byte, 1)
 	remote := withoutValues{ctx} // only the deadline and the end of the caller's context cross the network
 	if !peer.begin() {
@@ -231,7 +234,12 @@ func newGroups(t testing.TB, m *memoryBackend, tables ...*Functions) []*Group {
 }
 
 // handle registers a function.
-func handle[Req, Resp any](t testing.TB, fns *Functions, f Func[Req, Resp], do func(context.Context, Req) (Resp, error)) {
+func handle[Req, Resp any](
+	t testing.TB,
+	fns *Functions,
+	f Func[Req, Resp],
+	do func(context.Context, Req) (Resp, error),
+) {
 	t.Helper()
 	if err := f.Handle(fns, do); err != nil {
 		t.Fatal(err)

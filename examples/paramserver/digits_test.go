@@ -33,17 +33,8 @@ func zip(t *testing.T, text string) []byte {
 func TestLoadDigits(t *testing.T) {
 	t.Parallel()
 	d := testDigits(t)
-	if got, want := []int{len(d.training.images), len(d.training.labels), len(d.test.images), len(d.test.labels)}, []int{1400, 1400, 397, 397}; !slices.Equal(
-		got,
-		want,
-	) {
-		t.Errorf("%v images and labels, want %v", got, want)
-	}
-	first := d.training.images[0]
-	if want := []float64{0, 0, 5. / 16, 13. / 16}; !slices.Equal(first[:4], want) || len(first) != 65 || first[64] != 1 {
-		t.Errorf("the first image is %v, want 64 pixels that begin with %v, and 1", first, want)
-	}
-	if got, want := d.training.labels[:3], []int{0, 1, 2}; !slices.Equal(got, want) {
+	got := []int{len(d.training.images), len(d.training.labels), len(d.test.images), len(d.test.labels)}
+	if want := []int{1400, 1400, 397, 397}; !slices.Equal(got, want) {
 		t.Errorf("labels %v, want %v", got, want)
 	}
 }

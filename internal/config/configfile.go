@@ -189,13 +189,18 @@ func fileKey(key string) (Flag, error) {
 	)
 }
 
+// isDuration reports whether v is a duration with a unit, such as 30s. A quoted number is plain text.
+func isDuration(v string) bool {
+	_, err := time.ParseDuration(v)
+	return err == nil && strings.ContainsAny(v, "hms")
+}
+
 // fileValue checks a YAML value's type and returns its command-line form. It does not accept numbers as plain text:
 // YAML has already turned 010 into 8 and 1.10 into 1.1.
 func fileValue(kind Kind, value any) (string, error) {
 	switch v := value.(type) {
 	case string:
-		_, err := time.ParseDuration(v)
-		if kind == KindString || kind == KindSpec || kind == KindSeconds && err == nil {
+		if kind == KindString || kind == KindSpec || kind == KindSeconds && isDuration(v) {
 			return v, nil
 		}
 	case int:

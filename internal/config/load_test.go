@@ -415,6 +415,11 @@ func TestBadInput(t *testing.T) {
 		{line: "s.py", file: "max-restarts: many", want: `elasticrun.yaml: max-restarts: must be a whole number, got "many"`},
 		{line: "s.py", file: `max-restarts: "3"`, want: `elasticrun.yaml: max-restarts: must be a whole number, got "3"`},
 		{line: "s.py", file: "max-restarts: 1.5", want: "elasticrun.yaml: max-restarts: must be a whole number, got 1.5"},
+		{
+			line: "s.py",
+			file: `shutdown-timeout: "0"`,
+			want: `elasticrun.yaml: shutdown-timeout: must be a number of seconds or a duration such as 30s, got "0"`,
+		},
 		{line: "s.py", file: "standalone: 1", want: "elasticrun.yaml: standalone: must be true or false, got 1"},
 		{
 			line: "s.py",

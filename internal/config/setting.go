@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"fmt"
 	"reflect"
 	"strconv"
 	"strings"
@@ -151,7 +152,11 @@ func (r *reader) parsed(name string) any {
 
 // value is parsed with the type that the flag's parser returns.
 func value[T any](r *reader, name string) T {
-	v, _ := r.parsed(name).(T) // nil after an error
+	parsed := r.parsed(name)
+	v, ok := parsed.(T)
+	if !ok && r.err == nil { // an error leaves the zero value
+		panic(fmt.Sprintf("config: the parser of --%s returns %T", name, parsed))
+	}
 	return v
 }
 

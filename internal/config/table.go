@@ -59,7 +59,7 @@ func Flags() []Flag {
 			Name: "node-rank", Kind: KindInt, Default: "0", Placeholder: "N", Group: groupSize, Torchrun: true,
 			parse: as(between(0, maxNodes)),
 			Help: "Rank of this node. With other backends than static it only orders the nodes. Default: the " +
-				"scheduler's value, if there is one.",
+				"scheduler's value, or 0 without a scheduler.",
 		},
 		{
 			Name: "virtual-local-rank", Kind: KindBool, Group: groupSize, Torchrun: true,

@@ -46,7 +46,7 @@ func interpreter(p Program) Check {
 		c.Status, c.Value = Fail, fmt.Sprintf("%s -c pass: %v", p.Path, p.Err)
 		c.Advice = "repair it, or set PYTHON_EXEC to another one"
 	case p.Took > slowStart:
-		c.Status, c.Advice = Warn, "every worker takes this long: move the interpreter from a slow file server to a local "+
+		c.Status, c.Advice = Warn, "every worker takes this long: if the interpreter is on a slow file server, move it to a local "+
 			"disk"
 	}
 	return c
@@ -129,6 +129,8 @@ func endpoint(name string, a preview.Address) Check {
 		}
 	case preview.StateTimedOut, preview.StateUnreachable, preview.StateSilent:
 		c.Status, c.Advice = Warn, "check that the machine is up and that no firewall blocks the port"
+	case preview.StateOtherSecret, preview.StateOtherVersion, preview.StateBusy:
+		c.Status = Warn // Detail says what to do: the store can be this job's own
 	default:
 		c.Status, c.Advice = Warn, "this is not the store of this job; give the job another endpoint"
 	}

@@ -91,7 +91,11 @@ func TestJudge(t *testing.T) {
 		}, "endpoint", Warn, "10.0.0.1"},
 		{name: "endpoint to be hosted here", change: func(f *Facts) { at(f).State, at(f).Store = preview.StateNobody, nil }},
 		{
-			"stranger", func(f *Facts) { at(f).State, at(f).Store = preview.StateUnknownProgram, nil }, "endpoint", Warn,
+			"another secret", func(f *Facts) { at(f).State, at(f).Store = preview.StateOtherSecret, nil }, "endpoint", Warn,
+			"10.0.0.1",
+		},
+		{
+			"an unknown program", func(f *Facts) { at(f).State, at(f).Store = preview.StateUnknownProgram, nil }, "endpoint", Warn,
 			"10.0.0.1",
 		},
 		{"refused", func(f *Facts) { f.Refusal = errors.New("another job's") }, "rendezvous", Fail, "another job's"},
@@ -201,5 +205,19 @@ h: 1 ok, 1 warnings, 2 failed
 	data, err := Report{}.JSON()
 	if err != nil || !json.Valid(data) || !strings.Contains(string(data), `"checks": []`) {
 		t.Errorf("an empty report is %s, %v", data, err)
+	}
+}
+
+// TestAdviceWhereTheStoreMayBeTheJobs checks that a refusal which the user can correct suggests no other endpoint.
+func TestAdviceWhereTheStoreMayBeTheJobs(t *testing.T) {
+	t.Parallel()
+	for state, another := range map[string]bool{
+		preview.StateOtherSecret: false, preview.StateOtherVersion: false, preview.StateBusy: false,
+		preview.StateOtherRun: true, preview.StateUnknownProgram: true,
+	} {
+		c := endpoint("node0", preview.Address{State: state})
+		if c.Status != Warn || strings.Contains(c.Advice, "another endpoint") != another {
+			t.Errorf("%s: %+v, want a warning, with another endpoint: %v", state, c, another)
+		}
 	}
 }

@@ -80,7 +80,7 @@ func showSnapshots(
 				return true, &config.UsageError{
 					Where: "--rdzv-id=" + cfg.RunID,
 					Problem: fmt.Sprintf(
-						"the store at %s has no such run: check the run id; the run may not have started, or have ended",
+						"the store at %s has no such run: check the run id; otherwise the run has not started yet, or it has ended",
 						cfg.Rendezvous.Endpoint,
 					),
 				}

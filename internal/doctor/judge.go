@@ -46,8 +46,8 @@ func interpreter(p Program) Check {
 		c.Status, c.Value = Fail, fmt.Sprintf("%s -c pass: %v", p.Path, p.Err)
 		c.Advice = "repair it, or set PYTHON_EXEC to another one"
 	case p.Took > slowStart:
-		c.Status, c.Advice = Warn, "every worker takes this long: if the interpreter is on a slow file server, move it to a local "+
-			"disk"
+		c.Status = Warn
+		c.Advice = "every worker takes this long: if the interpreter is on a slow file server, move it to a local disk"
 	}
 	return c
 }

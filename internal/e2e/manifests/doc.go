@@ -1,3 +1,3 @@
-// Package manifests has nothing but tests: the examples for Kubernetes are what they say, by Kubernetes' own types. It is a module of its
-// own, so that the product does not depend on those.
+// Package manifests checks the manifests of examples/kubernetes against Kubernetes' own types. It is a module of its
+// own, so that elasticrun does not depend on Kubernetes. It has nothing but tests.
 package manifests

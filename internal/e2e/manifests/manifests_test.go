@@ -16,14 +16,14 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// manifest is a file's objects.
+// manifest holds the objects of one file.
 type manifest struct {
 	services []core.Service
 	jobs     []batch.Job
 	sets     []apps.StatefulSet
 }
 
-// load decodes a file strictly: a field that its type does not have is an error, and so is one given twice.
+// load decodes a file strictly: an unknown field and a duplicate field are errors.
 func load(t *testing.T, name string) manifest {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join("../../../examples/kubernetes", name))
@@ -82,7 +82,8 @@ func TestIndexedJob(t *testing.T) {
 	switch {
 	case job.CompletionMode == nil || *job.CompletionMode != batch.IndexedCompletion:
 		t.Error("the job is not indexed")
-	case err != nil || job.Completions == nil || job.Parallelism == nil || int(*job.Completions) != nodes || *job.Parallelism != *job.Completions:
+	case err != nil || job.Completions == nil || job.Parallelism == nil ||
+		int(*job.Completions) != nodes || *job.Parallelism != *job.Completions:
 		t.Errorf("completions %v, parallelism %v, PET_NNODES %q", job.Completions, job.Parallelism, env["PET_NNODES"])
 	case job.BackoffLimitPerIndex == nil || job.MaxFailedIndexes == nil || job.ActiveDeadlineSeconds == nil:
 		t.Error("nothing bounds how often pods are tried")
@@ -96,7 +97,7 @@ func TestIndexedJob(t *testing.T) {
 	inferred(t, env, "PET_RDZV_ENDPOINT", "PET_RDZV_ID", "PET_RDZV_BACKEND", "PET_NODE_RANK")
 }
 
-// inferred fails the test if a manifest gives what elasticrun finds out by itself.
+// inferred fails the test if a manifest sets what elasticrun infers.
 func inferred(t *testing.T, env map[string]string, names ...string) {
 	t.Helper()
 	for _, name := range names {
@@ -106,7 +107,8 @@ func inferred(t *testing.T, env map[string]string, names ...string) {
 	}
 }
 
-// The policy for failures treats each of elasticrun's own codes as docs/exit-codes.md says, and names no other.
+// TestFailurePolicy checks that the failure policy treats each of elasticrun's own codes as docs/exit-codes.md says,
+// and names no other code.
 func TestFailurePolicy(t *testing.T) {
 	page, err := os.ReadFile("../../../docs/exit-codes.md")
 	if err != nil {
@@ -134,7 +136,8 @@ func TestFailurePolicy(t *testing.T) {
 		}
 	}
 	for code, want := range map[int32]batch.PodFailurePolicyAction{
-		2: batch.PodFailurePolicyActionFailJob, 71: batch.PodFailurePolicyActionIgnore, 72: batch.PodFailurePolicyActionIgnore,
+		2: batch.PodFailurePolicyActionFailJob, 71: batch.PodFailurePolicyActionIgnore,
+		72: batch.PodFailurePolicyActionIgnore,
 		75: batch.PodFailurePolicyActionIgnore,
 	} {
 		if actions[code] != want {
@@ -178,7 +181,10 @@ func TestStatefulSet(t *testing.T) {
 	}
 	inferred(t, env, "PET_RDZV_BACKEND", "PET_NODE_RANK")
 	checkNodes(t, m.service(t, nodes.ServiceName), nodes.Template)
-	for _, part := range []string{"--listen=:" + port(t, container, service.Spec.Ports[0].TargetPort.StrVal), "--health=:" + port(t, container, "health")} {
+	for _, part := range []string{
+		"--listen=:" + port(t, container, service.Spec.Ports[0].TargetPort.StrVal),
+		"--health=:" + port(t, container, "health"),
+	} {
 		if !slices.Contains(container.Command, part) {
 			t.Errorf("the store's command %q has no %s", container.Command, part)
 		}
@@ -194,14 +200,15 @@ func TestStatefulSet(t *testing.T) {
 	}
 }
 
-// checkPod checks what every pod has: an own account without rights, bounds, and time to stop.
+// checkPod checks every pod: an account of its own without rights, resource limits, and time to stop.
 func checkPod(t *testing.T, m manifest, pod core.PodTemplateSpec) {
 	t.Helper()
 	context, container := pod.Spec.SecurityContext, pod.Spec.Containers[0]
 	switch {
 	case len(pod.Spec.Containers) != 1 || container.Command[0] != "elasticrun":
 		t.Errorf("containers %+v", pod.Spec.Containers)
-	case context == nil || !*context.RunAsNonRoot || *context.RunAsUser == 0 || context.SeccompProfile.Type != core.SeccompProfileTypeRuntimeDefault:
+	case context == nil || !*context.RunAsNonRoot || *context.RunAsUser == 0 ||
+		context.SeccompProfile.Type != core.SeccompProfileTypeRuntimeDefault:
 		t.Errorf("security context of the pod: %+v", context)
 	case *container.SecurityContext.AllowPrivilegeEscalation || container.SecurityContext.Capabilities.Drop[0] != "ALL":
 		t.Errorf("security context of the container: %+v", container.SecurityContext)
@@ -212,24 +219,26 @@ func checkPod(t *testing.T, m manifest, pod core.PodTemplateSpec) {
 	}
 }
 
-// checkNodes checks the pods that are nodes, and the service that gives them names.
+// checkNodes checks the pods of the nodes and the service that names them.
 func checkNodes(t *testing.T, service core.Service, pod core.PodTemplateSpec) {
 	t.Helper()
 	if service.Spec.ClusterIP != core.ClusterIPNone || !service.Spec.PublishNotReadyAddresses ||
 		!matches(service.Spec.Selector, pod.Labels) {
 		t.Errorf("service %s: %+v", service.Name, service.Spec)
 	}
-	if *pod.Spec.TerminationGracePeriodSeconds <= 50 { // --shutdown-timeout, 30 s by default, and the 20 s that may follow it
+	// --shutdown-timeout is 30 s by default, and 20 s may follow it.
+	if *pod.Spec.TerminationGracePeriodSeconds <= 50 {
 		t.Errorf("%d s to stop", *pod.Spec.TerminationGracePeriodSeconds)
 	}
 	mounts, volumes := pod.Spec.Containers[0].VolumeMounts, pod.Spec.Volumes
 	if len(mounts) != 1 || len(volumes) != 1 || mounts[0].Name != volumes[0].Name || mounts[0].MountPath != "/dev/shm" ||
-		volumes[0].EmptyDir == nil || volumes[0].EmptyDir.Medium != core.StorageMediumMemory || volumes[0].EmptyDir.SizeLimit.IsZero() {
+		volumes[0].EmptyDir == nil || volumes[0].EmptyDir.Medium != core.StorageMediumMemory ||
+		volumes[0].EmptyDir.SizeLimit.IsZero() {
 		t.Errorf("shared memory: %+v, %+v", mounts, volumes)
 	}
 }
 
-// environment is the container's, with the path of the field where a value comes from one.
+// environment returns the container's environment, with a field's path where the value comes from that field.
 func environment(pod core.PodTemplateSpec) map[string]string {
 	env := map[string]string{}
 	for _, v := range pod.Spec.Containers[0].Env {
@@ -241,7 +250,7 @@ func environment(pod core.PodTemplateSpec) map[string]string {
 	return env
 }
 
-// matches reports whether labels have all that a selector asks for.
+// matches reports whether labels match a selector.
 func matches(selector, labels map[string]string) bool {
 	for key, value := range selector {
 		if labels[key] != value {

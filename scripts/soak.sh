@@ -59,9 +59,9 @@ ELASTICRUN_SOAK=$scale go test "$@" -count=1 -timeout 2h ./...
 
 checks=$(scaled 20000 200)
 step "property tests, $checks cases each"
-tests_of '/"pgregory\.net\/rapid"/ { rapid = 1 }
+tests_of '/"pgregory\.net\/rapid"|\/storetest"/ { rapid = 1 } # storetest imports rapid
 	/^func Test/ { name = $2; sub(/\(.*/, "", name) }
-	/rapid\.Check\(|conform\(t, / { found[name] }
+	/rapid\.Check\(|storetest\.Conform\(t, / { found[name] }
 	END { if (rapid) for (name in found) print name }' | while read -r package names; do
 	go test -count=1 -timeout 2h -run "^($names)\$" "$package" -rapid.checks "$checks" </dev/null
 done

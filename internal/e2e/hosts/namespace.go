@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 )
 
 // namespaceDir is the folder in which ip-netns(8) keeps the names.
@@ -93,14 +95,9 @@ func deleteNamespace(name string) error {
 
 // tools returns an error that names the first missing program.
 func tools() error {
-	for program, debian := range map[string]string{
+	return testenv.Programs(map[string]string{
 		"ip": "iproute2", "nsenter": "util-linux", "unshare": "util-linux", "mount": "mount",
-	} {
-		if _, err := exec.LookPath(program); err != nil {
-			return fmt.Errorf("%w (apt-get install %s)", err, debian)
-		}
-	}
-	return nil
+	})
 }
 
 // run executes a program and returns its output. The error contains the command and its output.

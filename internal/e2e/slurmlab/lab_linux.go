@@ -198,13 +198,8 @@ func (l *Lab) logs() string {
 
 // tools returns an error that names the first missing program.
 func tools() error {
-	for program, debian := range map[string]string{
+	return testenv.Programs(map[string]string{
 		"slurmctld": "slurm-wlm", "slurmd": "slurm-wlm", "sbatch": "slurm-wlm", "munged": "munge",
 		"ip": "iproute2", "nsenter": "util-linux",
-	} {
-		if _, err := exec.LookPath(program); err != nil {
-			return fmt.Errorf("%w (apt-get install %s)", err, debian)
-		}
-	}
-	return nil
+	})
 }

@@ -23,28 +23,31 @@ func Binary(t testing.TB) string {
 }
 
 var binary = sync.OnceValues(func() (string, error) {
-	// Test processes of several packages and checkouts run at the same time. So each package has a folder of its own,
-	// and the rename replaces the whole binary at once.
+	// Test processes of several packages and checkouts run at the same time. So each package has a folder of its own.
 	wd, err := os.Getwd()
 	if err != nil {
 		return "", fmt.Errorf("build elasticrun: %w", err)
 	}
 	folder := fnv.New64a()
 	_, _ = folder.Write([]byte(wd))
-	dir := filepath.Join(cache(), "test", fmt.Sprintf("%x", folder.Sum64()))
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return "", fmt.Errorf("build elasticrun: %w", err)
+	path := filepath.Join(cache(), "test", fmt.Sprintf("%x", folder.Sum64()), "elasticrun")
+	return path, build("", "github.com/elasticrun/elasticrun/cmd/elasticrun", path)
+})
+
+// build builds a package of the module in dir ("" is this module) as a static program at path. The rename replaces the
+// whole file at once, because other processes may build or run the same program.
+func build(dir, pkg, path string) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return fmt.Errorf("build %s: %w", pkg, err)
 	}
-	path := filepath.Join(dir, "elasticrun")
 	own := fmt.Sprintf("%s.%d", path, os.Getpid())
-	cmd := exec.CommandContext(context.Background(), "go", "build", "-trimpath", "-o", own,
-		"github.com/elasticrun/elasticrun/cmd/elasticrun")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	cmd := exec.CommandContext(context.Background(), "go", "build", "-trimpath", "-o", own, pkg)
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("build elasticrun: %w\n%s", err, out)
+		return fmt.Errorf("build %s: %w\n%s", pkg, err, out)
 	}
 	if err := os.Rename(own, path); err != nil {
-		return "", fmt.Errorf("build elasticrun: %w", err)
+		return fmt.Errorf("build %s: %w", pkg, err)
 	}
-	return path, nil
-})
+	return nil
+}

@@ -26,8 +26,7 @@ func EtcdServer(t testing.TB) string {
 }
 
 var etcdServer = sync.OnceValues(func() (string, error) {
-	ctx := context.Background()
-	gomod, err := exec.CommandContext(ctx, "go", "env", "GOMOD").Output()
+	gomod, err := exec.CommandContext(context.Background(), "go", "env", "GOMOD").Output()
 	if err != nil {
 		return "", fmt.Errorf("find the module's folder: %w", err)
 	}
@@ -41,20 +40,9 @@ var etcdServer = sync.OnceValues(func() (string, error) {
 		}
 		_, _ = key.Write(content)
 	}
-	dir := filepath.Join(cache(), "test", fmt.Sprintf("etcd-%x", key.Sum(nil)[:8]))
-	path := filepath.Join(dir, "etcd")
+	path := filepath.Join(cache(), "test", fmt.Sprintf("etcd-%x", key.Sum(nil)[:8]), "etcd")
 	if _, err := os.Stat(path); err == nil {
 		return path, nil
 	}
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return "", err
-	}
-	// Other processes may build it at the same time: the rename puts a whole file in place.
-	own := fmt.Sprintf("%s.%d", path, os.Getpid())
-	build := exec.CommandContext(ctx, "go", "build", "-C", module, "-trimpath", "-o", own, "go.etcd.io/etcd/server/v3")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("go build: %w\n%s", err, out)
-	}
-	return path, os.Rename(own, path)
+	return path, build(module, "go.etcd.io/etcd/server/v3", path)
 })

@@ -24,6 +24,17 @@ func Missing(t testing.TB, format string, args ...any) {
 	t.Skipf(format, args...)
 }
 
+// Programs returns an error that names a missing program and the Debian package that has it, or nil. packages maps each
+// program to its package.
+func Programs(packages map[string]string) error {
+	for program, debian := range packages {
+		if _, err := exec.LookPath(program); err != nil {
+			return fmt.Errorf("%w (apt-get install %s)", err, debian)
+		}
+	}
+	return nil
+}
+
 // Root skips the test unless it runs as root.
 func Root(t testing.TB) {
 	t.Helper()

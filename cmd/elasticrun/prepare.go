@@ -9,6 +9,7 @@ import (
 	"github.com/elasticrun/elasticrun/internal/config"
 	"github.com/elasticrun/elasticrun/internal/doctor"
 	"github.com/elasticrun/elasticrun/internal/launch"
+	"github.com/elasticrun/elasticrun/internal/logging"
 	"github.com/elasticrun/elasticrun/internal/topology"
 	"github.com/elasticrun/elasticrun/pkg/agent"
 	"github.com/elasticrun/elasticrun/pkg/events"
@@ -81,8 +82,7 @@ func (p *plan) announceLogs(cfg *config.Config, log zerolog.Logger) {
 	if folder == "" || cfg.LogDir == "" && !cfg.Redirects.Any() && !cfg.Tee.Any() {
 		return
 	}
-	// An event without a level passes every filter; the field shows readers the level "info".
-	log.Log().Str(zerolog.LevelFieldName, zerolog.LevelInfoValue).Str("folder", folder).Msg("logs are written")
+	logging.Always(log).Str("folder", folder).Msg("logs are written")
 }
 
 // close releases what prepare made.

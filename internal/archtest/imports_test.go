@@ -120,7 +120,7 @@ var rules = map[string]rule{
 	},
 	"internal/telemetry": {
 		ours: []string{
-			"internal/config", "internal/httpserver", "internal/listen", "internal/status", "internal/topology",
+			"internal/config", "internal/httpserver", "internal/listen", "internal/logging", "internal/status", "internal/topology",
 			"pkg/agent", "pkg/events", "pkg/procs", "pkg/report", "pkg/workerlog",
 		},
 		theirs: []string{"github.com/rs/zerolog"},
@@ -136,7 +136,7 @@ var rules = map[string]rule{
 	},
 	"internal/doctor": {
 		ours: []string{
-			"internal/bytesize", "internal/cgroup", "internal/config", "internal/launch", "internal/listen", "internal/preview",
+			"internal/bytesize", "internal/cgroup", "internal/config", "internal/launch", "internal/listen", "internal/logging", "internal/preview",
 			"internal/topology", "pkg/agent", "pkg/evidence", "pkg/rdzv/elastic", "pkg/report", "pkg/workerlog",
 		},
 		theirs: []string{"github.com/rs/zerolog", "golang.org/x/sys"},

@@ -9,6 +9,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/elasticrun/elasticrun/internal/config"
+	"github.com/elasticrun/elasticrun/internal/logging"
 	"github.com/elasticrun/elasticrun/pkg/agent"
 )
 
@@ -68,7 +69,7 @@ func (s *SiteCheck) Check(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("--preflight-cmd=%s: %w", s.command, err)
 	}
-	s.log.Log().Str(zerolog.LevelFieldName, zerolog.LevelInfoValue).
+	logging.Always(s.log).
 		Stringer("took", time.Since(began).Round(time.Millisecond)).Str("output", last).Msg("the preflight command succeeded")
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/elasticrun/elasticrun/internal/config"
 	"github.com/elasticrun/elasticrun/internal/httpserver"
 	"github.com/elasticrun/elasticrun/internal/listen"
+	"github.com/elasticrun/elasticrun/internal/logging"
 	"github.com/elasticrun/elasticrun/internal/status"
 	"github.com/elasticrun/elasticrun/internal/topology"
 	"github.com/elasticrun/elasticrun/pkg/agent"
@@ -79,7 +80,7 @@ func (t *Telemetry) Attach(a *agent.Agent, gpus *topology.ComputeApps) {
 	}
 	t.server = status.Serve(t.listener, t.observer, t.log)
 	// The line is logged at any level: the user asked for the server, and its port may have been chosen by the system.
-	t.log.Log().Str(zerolog.LevelFieldName, zerolog.LevelInfoValue).Str("url",
+	logging.Always(t.log).Str("url",
 		"http://"+t.listener.Addr().String()+"/status").Msg("status is served")
 }
 

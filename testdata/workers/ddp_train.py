@@ -107,37 +107,69 @@ def fail_if_requested(args, record, step):
     os._exit(args.fail_with)  # skips the shutdown of the process group, as in a crash
 
 
-def train(args, record, stopping):
-    import torch
-    import torch.distributed as dist
-    from torch import nn
-    from torch.nn.parallel import DistributedDataParallel
+class Model:
+    """A small network, trained by torch's DistributedDataParallel."""
 
-    record.line("imported")
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo")
-    torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 1)).double()
-    optimizer = torch.optim.SGD(model.parameters(), 0.1, 0.9)
-    checkpoint = os.path.join(args.dir, "checkpoint.pt")
-    step = 0
-    if os.path.exists(checkpoint):
-        state = torch.load(checkpoint, weights_only=True)
-        step = state["step"]
-        model.load_state_dict(state["model"])
-        optimizer.load_state_dict(state["optimizer"])
-    record.line("resumed", step=step)
-    parallel = DistributedDataParallel(model)
+    def __init__(self, record):
+        global torch, dist
+        import torch
+        import torch.distributed as dist
+        from torch import nn
+        from torch.nn.parallel import DistributedDataParallel
 
-    def batch(step):
-        generator = torch.Generator().manual_seed(step)
+        record.line("imported")
+        self.rank, self.world = record.rank, record.world
+        torch.set_num_threads(1)
+        dist.init_process_group("gloo")
+        torch.manual_seed(0)
+        self.model = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 1)).double()
+        self.optimizer = torch.optim.SGD(self.model.parameters(), 0.1, 0.9)
+        self.parallel = DistributedDataParallel(self.model)
+
+    def load(self, path):
+        """Loads a checkpoint and returns its step. Every worker loads the same file."""
+        state = torch.load(path, weights_only=True)
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        return state["step"]
+
+    def save(self, path, step):
+        torch.save({"step": step, "model": self.model.state_dict(), "optimizer": self.optimizer.state_dict()}, path)
+
+    def agree(self, proceed):
+        """Returns what rank 0 passes."""
+        proceed = torch.tensor([int(proceed)])
+        dist.broadcast(proceed, 0)
+        return proceed.item() == 1
+
+    def step(self, number):
+        """Trains with the batch of that number, of which each worker has a share. Returns the loss."""
+        generator = torch.Generator().manual_seed(number)
         x = torch.randn(GLOBAL_BATCH, 8, dtype=torch.float64, generator=generator)
         y = torch.sin(x.sum(1, keepdim=True))
-        return x[record.rank::record.world], y[record.rank::record.world]
+        x, y = x[self.rank::self.world], y[self.rank::self.world]
+        self.optimizer.zero_grad()
+        # DDP averages the gradients of the workers. The factor world turns the mean into a sum, which also holds for
+        # shares of different sizes.
+        loss = ((self.parallel(x) - y) ** 2).sum() / GLOBAL_BATCH * self.world
+        loss.backward()
+        self.optimizer.step()
+        total = loss.detach().clone() / self.world
+        dist.all_reduce(total)
+        return total.item()
+
+    def close(self):
+        dist.destroy_process_group()
+
+
+def train(args, record, stopping, model):
+    checkpoint = os.path.join(args.dir, "checkpoint.pt")
+    step = model.load(checkpoint) if os.path.exists(checkpoint) else 0
+    record.line("resumed", step=step)
 
     def save():
         temporary = f"{checkpoint}.{record.host}.{os.getpid()}"
-        torch.save({"step": step, "model": model.state_dict(), "optimizer": optimizer.state_dict()}, temporary)
+        model.save(temporary, step)
         os.replace(temporary, checkpoint)
 
     def should_continue():
@@ -145,34 +177,23 @@ def train(args, record, stopping):
             return step < args.steps
         # Rank 0 decides for all workers, so that all stop after the same step.
         last = os.path.exists(os.path.join(args.dir, args.until)) if args.until else step >= args.steps
-        proceed = torch.tensor([0 if last or stopping else 1])
-        dist.broadcast(proceed, 0)
-        return proceed.item() == 1
+        return model.agree(not last and not stopping)
 
     while should_continue():
         begin = time.monotonic()
         step += 1
         fail_if_requested(args, record, step)
-        x, y = batch(step)
-        optimizer.zero_grad()
-        # DDP averages the gradients of the workers. The factor world turns the mean into a sum, which also holds for
-        # shares of different sizes.
-        loss = ((parallel(x) - y) ** 2).sum() / GLOBAL_BATCH * record.world
-        loss.backward()
-        optimizer.step()
-        total = loss.detach().clone() / record.world
-        dist.all_reduce(total)
-        record.line("step", step=step, loss=total.item())
+        record.line("step", step=step, loss=model.step(step))
         if record.rank == 0 and not args.stop_on_signal:
             save()
         time.sleep(max(0.0, args.step_time - (time.monotonic() - begin)))
     if record.rank == 0 and stopping:
         save()
     record.line("end", step=step)
-    dist.destroy_process_group()
+    model.close()
 
 
-def main():
+def main(model=Model):
     args = parse()
     stopping = []
     if args.stop_on_signal:
@@ -180,7 +201,7 @@ def main():
     record = Record(args.dir)
     lock = claim(args.dir, record)
     record.line("start")
-    train(args, record, stopping)
+    train(args, record, stopping, model(record))
     lock.close()
 
 

@@ -53,7 +53,7 @@ func standstill(b *testing.B, lab *hosts.Lab, backend backend, d disturbance) fl
 	if err != nil {
 		b.Fatal(err)
 	}
-	j := &job{t: b, lab: lab, dir: b.TempDir(), worker: []string{self}}
+	j := &job{t: b, lab: lab, dir: b.TempDir(), trainer: plain, worker: []string{self}}
 	if err := os.Mkdir(filepath.Join(j.dir, "log"), 0o755); err != nil {
 		b.Fatal(err)
 	}

@@ -18,7 +18,7 @@ func (j *job) startByHand(n int, on ...*hosts.Host) []*program {
 	j.t.Helper()
 	var workers []*program
 	for rank, h := range on {
-		cmd := h.Command(j.t.Context(), testenv.Torch(j.t, torch), j.worker...)
+		cmd := h.Command(j.t.Context(), j.trainer.python(j.t), j.worker...)
 		cmd.Env = append(os.Environ(), workerEnv(n, len(on), rank, on[0].Addr, 29500+n)...)
 		workers = append(workers, run(j.t, h, fmt.Sprintf("worker of %s, round %d", h.Name, n), cmd))
 	}
@@ -76,7 +76,7 @@ func TestByHand(t *testing.T) {
 	}
 	j.lab.NothingLeft(time.Second)
 
-	bad := check(j.record(), expected{worlds: []int{4, 3, 2}, losses: undisturbed(t)})
+	bad := check(j.record(), expected{worlds: []int{4, 3, 2}, losses: j.trainer.undisturbed(t)})
 	if len(bad) != 2 || !strings.Contains(bad[0], "of round 3 alive") ||
 		!strings.Contains(bad[1], "before the end of round 3") {
 		t.Errorf("check says %q, want the overlap of rounds 3 and 4", bad)

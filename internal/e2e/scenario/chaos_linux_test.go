@@ -97,12 +97,8 @@ func newChaos(t *testing.T, backend int) *chaos {
 	}
 	c.logDisk = testenv.NewDisk(t, 64)
 	use, port := chaosBackends[backend].use(c)
-	proxyScript, err := filepath.Abs("../../../testdata/workers/proxy.py")
-	if err != nil {
-		t.Fatal(err)
-	}
 	proxyAt := c.lab.Hosts[4].Addr + ":29401"
-	c.proxy = c.service("proxy", c.lab.Hosts[4], c.python, proxyScript, proxyAt, c.storeHost.Addr+port)
+	c.proxy = c.service("proxy", c.lab.Hosts[4], c.python, workerScript(t, "proxy.py"), proxyAt, c.storeHost.Addr+port)
 	common := slices.Concat([]string{
 		testenv.Binary(t), "--nnodes=1:4", "--rdzv-id=chaos",
 		"--max-restarts=1000000", "--max-node-losses=0", "--min-uptime=0",
@@ -284,15 +280,15 @@ func TestChaos(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			runChaos(t, b, seed, time.Duration(testenv.Repeat(t, 15, 20*60))*time.Second)
+			runChaos(t, b, seed, time.Duration(testenv.Repeat(t, 10, 20*60))*time.Second)
 		})
 	}
 }
 
-// make test runs this backend only.
+// make test runs this backend only. In 10 s this seed has 11 faults of 10 kinds, which end soon after.
 const (
 	quickBackend = "store with data"
-	quickSeed    = uint64(1)
+	quickSeed    = uint64(4921)
 )
 
 func runChaos(t *testing.T, backend int, seed uint64, length time.Duration) {

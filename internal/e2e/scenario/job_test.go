@@ -30,13 +30,14 @@ const (
 
 // job is a launch under test: agents on simulated hosts.
 type job struct {
-	t      testing.TB
-	lab    *hosts.Lab
-	dir    string   // shared by all hosts
-	flags  []string // flags of every agent
-	worker []string // the script and its arguments
-	agents []*program
-	others []*program // stores
+	t       testing.TB
+	lab     *hosts.Lab
+	dir     string   // shared by all hosts
+	flags   []string // flags of every agent
+	trainer *trainer
+	worker  []string // the script and its arguments
+	agents  []*program
+	others  []*program // stores
 }
 
 // program is a process on a host.
@@ -52,10 +53,6 @@ type program struct {
 // newJob makes a lab and a job without agents. The job's workers train until finish.
 func newJob(t testing.TB, n int) *job {
 	t.Helper()
-	path, err := filepath.Abs(script)
-	if err != nil {
-		t.Fatal(err)
-	}
 	dir := t.TempDir()
 	t.Cleanup(func() {
 		if lines, err := readRecord(dir); err == nil && t.Failed() {
@@ -64,7 +61,15 @@ func newJob(t testing.TB, n int) *job {
 			}
 		}
 	})
-	return &job{t: t, lab: hosts.New(t, n), dir: dir, worker: []string{path, "--dir", dir, "--until", stopFile}}
+	j := &job{t: t, lab: hosts.New(t, n), dir: dir}
+	j.use(usualTrainer(t))
+	return j
+}
+
+// use makes the job's workers run a trainer.
+func (j *job) use(r *trainer) {
+	j.t.Helper()
+	j.trainer, j.worker = r, []string{workerScript(j.t, r.script), "--dir", j.dir, "--until", stopFile}
 }
 
 // start starts an agent on a host.
@@ -72,7 +77,7 @@ func (j *job) start(h *hosts.Host, flags ...string) *program {
 	j.t.Helper()
 	args := slices.Concat(j.flags, flags, j.worker)
 	cmd := h.Command(j.t.Context(), testenv.Binary(j.t), args...)
-	cmd.Env = append(os.Environ(), "PYTHON_EXEC="+testenv.Torch(j.t, torch), "OMP_NUM_THREADS=1")
+	cmd.Env = append(os.Environ(), "PYTHON_EXEC="+j.trainer.python(j.t), "OMP_NUM_THREADS=1")
 	p := run(j.t, h, fmt.Sprintf("%s agent %d", h.Name, len(j.agents)), cmd)
 	j.agents = append(j.agents, p)
 	return p
@@ -267,7 +272,7 @@ func (j *job) end(code int, other map[*program]int, want expected) {
 		p.code()
 	}
 	j.lab.NothingLeft(5 * time.Second)
-	want.losses = undisturbed(j.t)
+	want.losses = j.trainer.undisturbed(j.t)
 	for _, bad := range check(j.record(), want) {
 		j.t.Error(bad)
 	}

@@ -18,10 +18,12 @@ const (
 	someLookups = 7
 )
 
-// TestIndexedJob runs the example's command in its pods, whose names resolve only later.
+// TestIndexedJob runs the example's command in its pods, whose names resolve only later. It always uses real torch,
+// because gloo resolves names too.
 func TestIndexedJob(t *testing.T) {
 	t.Parallel()
 	p := newPods(t)
+	p.use(ddp)
 	p.createAll()
 	p.each("to look for the endpoint", func(h *hosts.Host) bool {
 		return h == p.lab.Hosts[0] ||
@@ -158,7 +160,7 @@ func TestIndexedJobWithoutNodes(t *testing.T) {
 	t.Parallel()
 	p := newPods(t)
 	delete(p.env, "PET_NNODES")
-	p.python = "/usr/bin/python3" // no worker starts, so torch is not needed
+	p.use(plain) // no worker starts
 	a := p.create(1)
 	p.publish()
 	if code := a.code(); code != 2 {

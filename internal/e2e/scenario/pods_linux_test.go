@@ -95,7 +95,6 @@ type pods struct {
 	command []string
 	env     map[string]string // environment of each pod
 	indexed bool              // an Indexed Job, else a StatefulSet
-	python  string            // empty for an interpreter with torch
 	created int               // number of pods so far; each has an address of its own
 }
 
@@ -131,9 +130,6 @@ func (p *pods) create(index int) *program {
 		"resolv.conf": "search ml.svc.cluster.local svc.cluster.local cluster.local\nnameserver " + p.names.host.Addr + "\noptions ndots:5\n",
 		"machine-id":  strings.Repeat("0", 32) + "\n", // as in the image
 	})
-	if p.python == "" {
-		p.python = testenv.Torch(p.t, torch)
-	}
 	// The image has elasticrun in its PATH, and the command's train.py in its working folder.
 	folder := p.t.TempDir()
 	if err := os.Symlink(p.worker[0], filepath.Join(folder, "train.py")); err != nil {
@@ -144,7 +140,7 @@ func (p *pods) create(index int) *program {
 	cmd.Dir = folder
 	env := map[string]string{
 		"PATH": filepath.Dir(testenv.Binary(p.t)) + ":" + os.Getenv("PATH"), "HOME": os.Getenv("HOME"), "LANG": "C.UTF-8",
-		"PYTHON_EXEC": p.python, "OMP_NUM_THREADS": "1",
+		"PYTHON_EXEC": p.trainer.python(p.t), "OMP_NUM_THREADS": "1",
 		"KUBERNETES_SERVICE_HOST": "10.96.0.1", "KUBERNETES_SERVICE_PORT": "443",
 	}
 	if p.indexed {

@@ -2,7 +2,6 @@ package scenario
 
 import (
 	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -57,11 +56,7 @@ func TestProxyToStoreDies(t *testing.T) {
 // startProxy starts a TCP proxy on a host and returns when it listens.
 func (j *witnessJob) startProxy(on *hosts.Host, listen, target string) *program {
 	j.t.Helper()
-	script, err := filepath.Abs("../../../testdata/workers/proxy.py")
-	if err != nil {
-		j.t.Fatal(err)
-	}
-	cmd := on.Command(j.t.Context(), j.python, script, listen, target)
+	cmd := on.Command(j.t.Context(), j.python, workerScript(j.t, "proxy.py"), listen, target)
 	cmd.Env = append(os.Environ(), j.mark)
 	p := run(j.t, on, on.Name+" proxy", cmd)
 	j.others = append(j.others, p)

@@ -23,10 +23,10 @@ type slurmTest struct {
 	lab      *slurmlab.Lab
 	env      []string // environment of each job
 	examples string
-	worker   string // path of testdata/workers/ddp_train.py
+	worker   string // path of the trainer
 }
 
-// TestSlurm runs the batch scripts of examples/slurm with workers that train with real torch. elasticrun learns of
+// TestSlurm runs the batch scripts of examples/slurm with workers that train. elasticrun learns of
 // the nodes only from Slurm.
 func TestSlurm(t *testing.T) {
 	if testing.Short() {
@@ -36,12 +36,15 @@ func TestSlurm(t *testing.T) {
 	s := &slurmTest{
 		env: []string{
 			"PATH=" + filepath.Dir(testenv.Binary(t)) + ":" + os.Getenv("PATH"),
-			"PYTHON_EXEC=" + testenv.Torch(t, "2.14"),
+			"PYTHON_EXEC=" + usualTrainer(t).python(t),
 			"OMP_NUM_THREADS=1",
 			"TORCHINDUCTOR_CACHE_DIR=" + t.TempDir(), // torch makes this folder where temporary files are, and leaves it
 		},
-		examples: absolute(t, "../../../examples/slurm"),
-		worker:   absolute(t, script),
+		worker: workerScript(t, usualTrainer(t).script),
+	}
+	var err error
+	if s.examples, err = filepath.Abs("../../../examples/slurm"); err != nil {
+		t.Fatal(err)
 	}
 	s.lab = slurmlab.New(t)
 	t.Run("plain", s.plain)
@@ -57,16 +60,7 @@ func TestSlurm(t *testing.T) {
 	t.Run("node failure", s.nodeFailure) // last, because n3 is gone afterwards
 }
 
-func absolute(t *testing.T, path string) string {
-	t.Helper()
-	found, err := filepath.Abs(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return found
-}
-
-// submit submits one of the example scripts, which runs ddp_train.py with these arguments.
+// submit submits one of the example scripts, which runs the trainer with these arguments.
 func (s *slurmTest) submit(t *testing.T, example string, sbatch, launcher []string, worker ...string) *slurmlab.Job {
 	t.Helper()
 	args := append(slices.Clone(sbatch), filepath.Join(s.examples, example))
@@ -135,11 +129,7 @@ func stepMade(t *testing.T, j *slurmlab.Job) int {
 	if err != nil {
 		t.Fatal(err)
 	}
-	last := 0
-	for _, l := range lines {
-		last = max(last, l.Step)
-	}
-	return last
+	return lastStep(lines)
 }
 
 // awaitStep returns when the job has made a step beyond the given one.

@@ -2,6 +2,7 @@ package scenario
 
 import (
 	"encoding/json"
+	"flag"
 	"fmt"
 	"os"
 	"os/signal"
@@ -20,6 +21,13 @@ const stampEnv = "ELASTICRUN_TEST_STAMP"
 func TestMain(m *testing.M) {
 	if dir := os.Getenv(stampEnv); dir != "" {
 		os.Exit(stamp(dir))
+	}
+	flag.Parse()
+	if parallel := flag.Lookup("test.parallel"); parallel.Value.String() == parallel.DefValue && os.Getenv("ELASTICRUN_SOAK") == "" {
+		// These tests mostly wait, except those with real torch, of which make test has two.
+		if err := parallel.Value.Set("6"); err != nil {
+			panic(err)
+		}
 	}
 	os.Exit(m.Run())
 }

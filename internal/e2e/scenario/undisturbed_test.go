@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"sync"
 	"testing"
@@ -12,43 +13,84 @@ import (
 	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 )
 
-const script = "../../../testdata/workers/ddp_train.py"
-
 // longest is more steps than any of these jobs makes before its bounds end it.
 const longest = 2000
 
-// reference is computed once for all tests.
-var reference struct {
-	sync.Once
+// trainer is a program of workers that train and record every step.
+type trainer struct {
+	script string // in testdata/workers
+	python func(testing.TB) string
 
+	// An undisturbed run is made once for all tests.
+	once   sync.Once
 	losses []float64
 	err    error
 }
 
-// undisturbed returns the loss of each step of an undisturbed run with one worker.
-func undisturbed(t testing.TB) []float64 {
+var (
+	// ddp trains with real torch, which takes seconds of CPU time to start.
+	ddp = &trainer{
+		script: "ddp_train.py",
+		python: func(t testing.TB) string { return testenv.Torch(t, torch) },
+	}
+	// plain starts at once. Its workers notice the death of a peer, and fail, as those of ddp do.
+	plain = &trainer{script: "plain_train.py", python: plainPython}
+)
+
+// plainPython returns a python3 without torch.
+func plainPython(t testing.TB) string {
 	t.Helper()
-	python, dir := testenv.Torch(t, torch), t.TempDir()
-	reference.Do(func() {
+	const python = "/usr/bin/python3"
+	if _, err := os.Stat(python); err != nil {
+		testenv.Missing(t, "needs python3: %v", err)
+	}
+	return python
+}
+
+// usualTrainer returns the trainer of tests that do not ask for one: make soak runs all of them with real torch.
+func usualTrainer(t testing.TB) *trainer {
+	t.Helper()
+	if testenv.Whole(t) {
+		return ddp
+	}
+	return plain
+}
+
+// workerScript returns the path of a program in testdata/workers.
+func workerScript(t testing.TB, name string) string {
+	t.Helper()
+	path, err := filepath.Abs("../../../testdata/workers/" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// undisturbed returns the loss of each step of an undisturbed run with one worker.
+func (r *trainer) undisturbed(t testing.TB) []float64 {
+	t.Helper()
+	python, dir := r.python(t), t.TempDir()
+	r.once.Do(func() {
 		ctx, cancel := context.WithTimeout(t.Context(), 4*bound) // it runs beside two labs on a busy machine
 		defer cancel()
-		cmd := exec.CommandContext(ctx, python, script, "--dir", dir, "--steps", strconv.Itoa(longest), "--step-time", "0")
+		cmd := exec.CommandContext(ctx, python, workerScript(t, r.script), "--dir", dir,
+			"--steps", strconv.Itoa(longest), "--step-time", "0")
 		cmd.Env = append(os.Environ(), workerEnv(1, 1, 0, "127.0.0.1", 0)...)
 		cmd.Env = append(cmd.Env, "GLOO_SOCKET_IFNAME=lo")
 		if out, err := cmd.CombinedOutput(); err != nil {
-			reference.err = fmt.Errorf("train undisturbed: %w\n%s", err, out)
+			r.err = fmt.Errorf("train undisturbed: %w\n%s", err, out)
 			return
 		}
 		lines, err := readRecord(dir)
-		reference.losses, reference.err = make([]float64, longest+1), err
+		r.losses, r.err = make([]float64, longest+1), err
 		for _, l := range lines {
-			reference.losses[l.Step] = l.Loss
+			r.losses[l.Step] = l.Loss
 		}
 	})
-	if reference.err != nil {
-		t.Fatal(reference.err)
+	if r.err != nil {
+		t.Fatal(r.err)
 	}
-	return reference.losses
+	return r.losses
 }
 
 // workerEnv is the environment that a launcher gives the only worker of a node.

@@ -3,7 +3,6 @@ package scenario
 import (
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -27,17 +26,10 @@ type witnessJob struct {
 // newWitnessJob makes a lab and a job without agents.
 func newWitnessJob(t testing.TB, n int) *witnessJob {
 	t.Helper()
-	const python = "/usr/bin/python3"
-	if _, err := os.Stat(python); err != nil {
-		testenv.Missing(t, "needs python3: %v", err)
-	}
-	script, err := filepath.Abs("../../../testdata/workers/witness.py")
-	if err != nil {
-		t.Fatal(err)
-	}
+	python := plainPython(t)
 	dir := t.TempDir()
 	j := &witnessJob{
-		job:    &job{t: t, lab: hosts.New(t, n), dir: dir, worker: []string{script, "--dir", dir}},
+		job:    &job{t: t, lab: hosts.New(t, n), dir: dir, worker: []string{workerScript(t, "witness.py"), "--dir", dir}},
 		python: python, mark: testenv.Mark(),
 	}
 	t.Cleanup(func() {

@@ -209,7 +209,9 @@ var rules = map[string]rule{
 		why:    "workers find each other by a URL and a store, without an agent's rendezvous",
 	},
 	"pkg/rdzv/elastic": {
-		ours:   []string{"internal/boottime", "internal/tcplisten", "pkg/coord", "pkg/kvstore/tcpstore", "pkg/rdzv"},
+		ours: []string{
+			"internal/boottime", "internal/tcplisten", "pkg/coord", "pkg/failure", "pkg/kvstore/tcpstore", "pkg/rdzv",
+		},
 		theirs: []string{"github.com/rs/zerolog", "golang.org/x/sync"},
 		why:    "it knows ranks and the interface of a coordination store, not processes",
 	},

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/elasticrun/elasticrun/pkg/failure"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
@@ -15,9 +16,6 @@ import (
 
 // newcomerPeriod is how long a newcomer has to run before it is as good as any other node.
 const newcomerPeriod = time.Minute
-
-// gradePeer is the grade of failures that another node has caused (package evidence).
-const gradePeer = 3
 
 // newcomerTest returns which members of the next round are new: those that were not in the round before, or were new in
 // it and it was short. In a job's first round no node is new.
@@ -70,7 +68,7 @@ func (l *leader) failedNewcomers(now time.Duration) (ranks []int) {
 	for rank, r := range l.round.failures.byRank {
 		m := l.record.Members[rank]
 		switch {
-		case r.failure.OnlyStopped || r.failure.Grade >= gradePeer:
+		case r.failure.OnlyStopped || r.failure.Grade >= failure.GradePeer:
 		case !m.New, r.at >= l.roundStart()+newcomerPeriod, l.budget.isAtFault(now, m.Identity):
 			return nil
 		default:

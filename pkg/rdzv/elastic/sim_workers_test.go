@@ -168,7 +168,7 @@ func (g *group) peerLost() {
 	if g.w.chance(g.w.cfg.victims) {
 		g.node.workers.timer(g.w.now+g.w.between(0, 500*time.Millisecond), func() {
 			if g.phase == alive && !g.stopped && !g.failed {
-				g.fail(gradePeer)
+				g.fail(failure.GradePeer)
 			}
 		})
 	}

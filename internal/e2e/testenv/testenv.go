@@ -71,11 +71,16 @@ var torches = map[string]func() (string, error){
 	}),
 }
 
-// checkTorch returns python if it imports that version of torch. Its errors contain how, the command that installs it.
+// torchVersion is a Python program that prints the version of torch. It does not import torch, which takes seconds.
+const torchVersion = `import os, runpy, importlib.util
+torch = importlib.util.find_spec("torch") or exit("no module named torch")
+print(runpy.run_path(os.path.join(os.path.dirname(torch.origin), "version.py"))["__version__"])`
+
+// checkTorch returns python if it has that version of torch. Its errors contain how, the command that installs it.
 func checkTorch(version, python, how string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, python, "-c", "import torch; print(torch.__version__)")
+	cmd := exec.CommandContext(ctx, python, "-c", torchVersion)
 	out, err := cmd.CombinedOutput()
 	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
 	last := lines[len(lines)-1] // the last line of a traceback names the error

@@ -25,7 +25,10 @@ func TestRootCauseOfGloo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	quick := []string{"destroyed, slow exit", "destroyed, slow finally"}
+	quick, workers := []string{"destroyed, slow exit", "destroyed, slow finally"}, "--nproc-per-node=2"
+	if testenv.Whole(t) {
+		workers = "--nproc-per-node=3"
+	}
 	for name, flags := range map[string][]string{
 		"left alone":              nil,
 		"destroyed":               {"--destroy"},
@@ -44,7 +47,7 @@ func TestRootCauseOfGloo(t *testing.T) {
 				if strings.HasPrefix(name, "rank 0") {
 					guilty = "0"
 				}
-				stderr, code := failingJob(t, append([]string{"--nproc-per-node=3", script}, flags...))
+				stderr, code := failingJob(t, append([]string{workers, script}, flags...))
 				wantCause(t, fmt.Sprintf("launch %d", i), stderr, code, fmt.Sprintf("rank=%s local_rank=%s", guilty, guilty))
 			}
 		})

@@ -55,7 +55,7 @@ func TestTorch(t *testing.T) {
 			continue
 		}
 		for _, workers := range []int{2, 4} {
-			if workers == 2 && !whole {
+			if !whole { // the job whose worker dies once has the same result
 				continue
 			}
 			t.Run(fmt.Sprintf("torch %s, %d workers", torch, workers), func(t *testing.T) {

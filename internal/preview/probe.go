@@ -169,7 +169,7 @@ func stateOf(err error) (state, detail string) {
 		return state, refused.Message
 	}
 	if obstacle, ok := errors.AsType[*coord.DialError](err); ok {
-		state = map[coord.UnreachableReason]string{
+		state = map[coord.Obstacle]string{
 			coord.ObstacleConnect: StateUnreachable, coord.ObstacleRefused: StateNobody, coord.ObstacleTimeout: StateTimedOut,
 			coord.ObstacleSilent: StateSilent, coord.ObstacleClosed: StateUnknownProgram, coord.ObstacleBusy: StateBusy,
 			coord.ObstacleTorch: StateTorch, coord.ObstacleForeign: StateUnknownProgram,

@@ -17,7 +17,7 @@ import (
 // TestClassify checks the state of each result of a probe, and whether a launch would be refused.
 func TestClassify(t *testing.T) {
 	t.Parallel()
-	obstacle := func(o coord.UnreachableReason) error {
+	obstacle := func(o coord.Obstacle) error {
 		return &coord.DialError{Addr: "a", Obstacle: o, Message: "line"}
 	}
 	refusal := func(r coord.Reason) error { return &coord.RefusedError{Addr: "a", Reason: r, Message: "line"} }

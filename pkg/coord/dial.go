@@ -91,7 +91,7 @@ func (a *attempt) exchange(
 	return nc, in, nil
 }
 
-func (a *attempt) dialError(obstacle UnreachableReason, message string, err error) *DialError {
+func (a *attempt) dialError(obstacle Obstacle, message string, err error) *DialError {
 	return &DialError{Addr: a.opts.Addr, Obstacle: obstacle, Message: message, Err: err}
 }
 

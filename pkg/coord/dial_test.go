@@ -113,7 +113,7 @@ func TestObstacles(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
 		addr     func() string
-		obstacle UnreachableReason
+		obstacle Obstacle
 		passes   bool
 		line     string
 	}{
@@ -230,7 +230,7 @@ func TestStoreBeginsBehindProxy(t *testing.T) {
 	dial(t, DialOptions{Addr: l.Addr().String()})
 }
 
-func checkObstacle(t *testing.T, err error, want UnreachableReason, passes bool, line string) {
+func checkObstacle(t *testing.T, err error, want Obstacle, passes bool, line string) {
 	t.Helper()
 	var obstacle *DialError
 	if !errors.As(err, &obstacle) || obstacle.Obstacle != want ||
@@ -244,7 +244,7 @@ func TestSilentObstacles(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
 		conn     func(context.Context) (net.Conn, error)
-		obstacle UnreachableReason
+		obstacle Obstacle
 		line     string
 		after    time.Duration
 	}{

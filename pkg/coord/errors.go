@@ -45,12 +45,12 @@ func (e *RefusedError) Error() string {
 	return fmt.Sprintf("coordination store at %s refuses: %s", e.Addr, e.Message)
 }
 
-// UnreachableReason is why no coordination store was reached.
-type UnreachableReason int
+// Obstacle is why no coordination store was reached.
+type Obstacle int
 
 // The obstacles. All but the last two may pass, so a client should try again.
 const (
-	ObstacleConnect UnreachableReason = iota // no connection is possible, for example because of an unknown name or route
+	ObstacleConnect Obstacle = iota // no connection is possible, for example because of an unknown name or route
 	ObstacleRefused                          // nobody listens at the address
 	ObstacleTimeout                          // the attempt to connect gets no answer
 	ObstacleSilent                           // the peer accepts the connection but does not answer
@@ -63,7 +63,7 @@ const (
 // DialError says why no coordination store was reached. It matches ErrUnavailable if the obstacle may pass.
 type DialError struct {
 	Addr     string
-	Obstacle UnreachableReason
+	Obstacle Obstacle
 	Message  string // what was found at the address
 	Err      error  // the cause; may be nil
 }

@@ -5,7 +5,8 @@
 //	error file, exit ────────────────────▶│ Case ─▶ Judge ─▶ []failure.Finding, strongest first
 //	Memory before and after, kernel log ─▶┘
 //
-// The package knows nothing about jobs, rounds and other nodes. Package agent decides which worker is the root cause.
+// The package knows nothing about jobs, rounds and other nodes. Package agent orders the failures of one node, and
+// package elastic those of all nodes.
 //
 // Everything here may be used by several goroutines, unless a type says otherwise.
 package evidence

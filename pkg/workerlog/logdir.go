@@ -25,7 +25,7 @@ import (
 //	<base>/latest -> <run id>_<8 random>
 //
 // The last form of attempt is for a round that a membership change began, which is
-// not charged as a restart. No checkBase file or folder is ever reused or deleted,
+// not charged as a restart. No existing file or folder is ever reused or deleted,
 // except by [LogDir.Cleanup] and by rotation.
 type LogDir struct {
 	run  string   // the folder of this run; empty: nothing is written

@@ -12,8 +12,7 @@ import (
 
 // LogPlan says where the logs of a run would be. It creates nothing.
 type LogPlan struct {
-	// Run is the folder of the run, with randomMark in place of random characters. It is empty if nothing would be
-	// written.
+	// Run is the folder of the run, with XXXXXXXX in place of random characters. It is empty if nothing would be written.
 	Run string
 }
 

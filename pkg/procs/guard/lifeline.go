@@ -33,7 +33,7 @@ const (
 	packetNotice = 3 // an exit notice follows; an empty one withdraws the last
 )
 
-// maxExitNotice is the size watchdog of an exit notice in bytes.
+// maxExitNotice is the most bytes that an exit notice may have.
 const maxExitNotice = 32 << 10
 
 // packetKilled is the only kind that a guard sends: the deadline has passed.
@@ -115,8 +115,8 @@ func (l *Lifeline) Broken() <-chan struct{} {
 	return l.broken
 }
 
-// AnnounceExit tells the guard that the process exits now, on purpose, with this code. The guard takes the exit code
-// of a process that did not announce it for that of a crash. A process may announce its exit and still not vanish,
+// AnnounceExit tells the guard that the process exits now, on purpose, with this code. If a process ends without
+// an announcement, the guard treats it as crashed, whatever its exit code. A process may announce its exit and still not vanish,
 // for example because a thread of it writes to a dead file server. Then the guard exits with code in its place.
 func (l *Lifeline) AnnounceExit(code int) {
 	if l != nil {

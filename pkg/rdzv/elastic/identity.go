@@ -59,7 +59,6 @@ func unslotted(machine string, hint int) string {
 }
 
 // PredictIdentity returns the name that Identify would give the first agent of this machine. It takes no identity.
-// nothing.
 func PredictIdentity(hint int) (string, error) {
 	host, err := os.Hostname()
 	if err != nil {

@@ -76,6 +76,9 @@ for name, code in (("plain", -11), ("odd_text", 7)):
 // The agent reads what real torch writes, and passes it on as torchrun does.
 func TestErrorFileTorch(t *testing.T) {
 	for _, torch := range []string{"1.13", "2.6", "2.14"} {
+		if torch != "2.14" && !testenv.Whole(t) {
+			continue
+		}
 		t.Run("torch "+torch, func(t *testing.T) {
 			python, dir := testenv.Torch(t, torch), t.TempDir()
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)

@@ -1,10 +1,13 @@
 package procs
 
 import (
+	"fmt"
 	"runtime"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 )
 
 // A worker that was sent SIGKILL just before the stop began is a cause, although it is no zombie yet.
@@ -23,13 +26,14 @@ func TestKilledBeforeTheStop(t *testing.T) {
 	}
 }
 
-// A thousand processes in sessions of their own, half of which ignore SIGTERM: ending them takes hardly longer than
-// their grace period, and no more memory than ending a few.
-func TestThousandLeftBehind(t *testing.T) {
+// Many processes in sessions of their own, half of which ignore SIGTERM: ending them takes hardly longer than their
+// grace period, and no more memory than ending a few.
+func TestManyLeftBehind(t *testing.T) {
 	spec := shell(
 		t,
 		0,
-		`i=0; while [ $i -lt 500 ]; do setsid sleep 1000 & setsid sh -c 'trap "" TERM; exec sleep 1000' & i=$((i+1)); done; echo; exit 3`,
+		fmt.Sprintf(`i=0; while [ $i -lt %d ]; do setsid sleep 1000 & setsid sh -c 'trap "" TERM; exec sleep 1000' & i=$((i+1)); done; echo; exit 3`,
+			testenv.Repeat(t, 100, 500)),
 	)
 	g := startGroup(t, spec)
 	<-g.Exits()

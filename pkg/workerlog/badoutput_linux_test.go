@@ -89,13 +89,13 @@ func TestStreamWithoutLineEnds(t *testing.T) {
 	}, NewConsole(null, null), Stdout)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	const size = 256 << 20
+	const size = 96 << 20
 	if _, err := io.Copy(worker, io.LimitReader(zeros{}, size)); err != nil {
 		t.Fatal(err)
 	}
 	finish(t, s, worker)
 	runtime.ReadMemStats(&after)
-	if grown := int64(after.HeapSys) - int64(before.HeapSys); grown > 64<<20 {
+	if grown := int64(after.HeapSys) - int64(before.HeapSys); grown > 32<<20 {
 		t.Errorf("%d MiB of output took %d MiB of memory", size>>20, grown>>20)
 	}
 	kept, err := filepath.Glob(filepath.Join(dir, "log*"))

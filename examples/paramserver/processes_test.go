@@ -16,9 +16,9 @@ import (
 
 // A job whose trainer or server is killed ends with the same result as an undisturbed job, to the last bit.
 func TestProcesses(t *testing.T) {
-	program := filepath.Join(t.TempDir(), "paramserver")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, ".").CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
+	program, err := testenv.Build("examples/paramserver")
+	if err != nil {
+		t.Fatal(err)
 	}
 	undisturbed := launch(t, program)
 	// The result of examples/digits, except for rounding, because its sums have another order.

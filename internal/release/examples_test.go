@@ -71,9 +71,9 @@ func decode(t *testing.T, text string, into any) {
 }
 
 // testExamples runs the CI examples unchanged, except for the port, which other tests may use.
-func testExamples(t *testing.T, dist string) {
+func testExamples(e *environment, dist string) {
+	t := e.t
 	t.Helper()
-	e := newEnvironment(t)
 	e.env = append(
 		e.env,
 		"PATH="+filepath.Join(e.venv, "bin")+":/usr/bin:/bin",
@@ -82,7 +82,7 @@ func testExamples(t *testing.T, dist string) {
 	)
 	for name, scripts := range map[string]func(*testing.T, string) []string{"github-actions.yml": githubScripts, "gitlab-ci.yml": gitlabScripts} {
 		t.Run(name, func(t *testing.T) {
-			e := &environment{t: t, venv: e.venv, work: e.work, mark: e.mark, env: e.env}
+			e := e.of(t)
 			all := scripts(t, read(t, "../../examples/ci", name))
 			e.script(worker)
 			out := ""

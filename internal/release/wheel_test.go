@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -59,6 +60,14 @@ func newEnvironment(t *testing.T) *environment {
 	return e
 }
 
+// of returns the environment for a part of the test.
+func (e *environment) of(t *testing.T) *environment {
+	t.Helper()
+	part := *e
+	part.t, part.env = t, slices.Clip(e.env)
+	return &part
+}
+
 // script writes train.py.
 func (e *environment) script(text string) {
 	e.t.Helper()
@@ -95,9 +104,9 @@ func (e *environment) files() []string {
 
 // The wheel puts elasticrun on PATH, and python -m elasticrun works. Both run scripts with the environment's own
 // Python. Uninstalling leaves no file.
-func testWheel(t *testing.T, dist string) {
+func testWheel(e *environment, dist string) {
+	t := e.t
 	t.Helper()
-	e := newEnvironment(t)
 	before := e.files()
 	e.run("python", "-m", "pip", "install", onlyFile(t, dist, "*.whl"))
 	want := "elasticrun " + testVersion + " " + runtime.Version() + " " + runtime.GOOS + "/" + runtime.GOARCH + "\n"

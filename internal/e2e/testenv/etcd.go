@@ -1,14 +1,11 @@
 package testenv
 
 import (
-	"context"
 	"crypto/sha256"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
-	"strings"
 	"sync"
 	"testing"
 )
@@ -26,11 +23,11 @@ func EtcdServer(t testing.TB) string {
 }
 
 var etcdServer = sync.OnceValues(func() (string, error) {
-	gomod, err := exec.CommandContext(context.Background(), "go", "env", "GOMOD").Output()
+	root, err := moduleRoot()
 	if err != nil {
-		return "", fmt.Errorf("find the module's folder: %w", err)
+		return "", err
 	}
-	module := filepath.Join(filepath.Dir(strings.TrimSpace(string(gomod))), "internal", "e2e", "etcdserver")
+	module := filepath.Join(root, "internal", "e2e", "etcdserver")
 	key := sha256.New()
 	_, _ = fmt.Fprintln(key, runtime.Version(), runtime.GOARCH)
 	for _, name := range []string{"go.mod", "go.sum"} {

@@ -51,13 +51,13 @@ type Obstacle int
 // The obstacles. All but the last two may pass, so a client should try again.
 const (
 	ObstacleConnect Obstacle = iota // no connection is possible, for example because of an unknown name or route
-	ObstacleRefused                          // nobody listens at the address
-	ObstacleTimeout                          // the attempt to connect gets no answer
-	ObstacleSilent                           // the peer accepts the connection but does not answer
-	ObstacleClosed                           // the peer closes the connection without an answer
-	ObstacleBusy                             // the store is full or closing
-	ObstacleTorch                            // the peer is a torch TCPStore
-	ObstacleForeign                          // the peer is something else
+	ObstacleRefused                 // nobody listens at the address
+	ObstacleTimeout                 // the attempt to connect gets no answer
+	ObstacleSilent                  // the peer accepts the connection but does not answer
+	ObstacleClosed                  // the peer closes the connection without an answer
+	ObstacleBusy                    // the store is full or closing
+	ObstacleTorch                   // the peer is a torch TCPStore
+	ObstacleForeign                 // the peer is something else
 )
 
 // DialError says why no coordination store was reached. It matches ErrUnavailable if the obstacle may pass.

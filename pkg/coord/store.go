@@ -63,6 +63,10 @@ type Store interface {
 	TTL() time.Duration
 	// KeepAlive proves that the session's owner is alive. It returns when the store has answered. The session then
 	// lives for TTL, counted from some moment between call and return. Errors: ErrSessionLost, ErrUnavailable.
+	//
+	// When KeepAlive returns, the session's watches have received every commit that returned before the call. A store
+	// that cannot promise this, because its watches may lag behind, must also be a [Getter]. Otherwise an agent could
+	// prove that it is alive without having received the order to stop its workers, and two rounds could overlap.
 	KeepAlive(ctx context.Context) error
 	// Commit applies all ops, or none if a guard fails. No key may occur twice in ops. Commit returns the commit's
 	// revision, which is also the create-revision of the keys that it created. Errors: ErrConflict, ErrSessionLost,
@@ -82,6 +86,13 @@ type Store interface {
 	// Close ends the session, which deletes the session's keys at once, and releases the client's resources. It waits
 	// until the store has answered or ctx ends.
 	Close(ctx context.Context) error
+}
+
+// Getter is a [Store] whose watches may deliver a commit after a later KeepAlive has returned.
+type Getter interface {
+	// Get returns the value that a key had at some time during the call, or nil if the key did not exist. Errors:
+	// ErrSessionLost, ErrUnavailable.
+	Get(ctx context.Context, key string) ([]byte, error)
 }
 
 // MaxOps is the number of ops that every store accepts in one commit. It is etcd's default limit.

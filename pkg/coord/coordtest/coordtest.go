@@ -83,6 +83,7 @@ func cases() []testCase {
 		{name: "Close", run: closeEndsSession},
 		{name: "Owners", run: owners},
 		{name: "KeepAlive", needs: expires, run: keepAlive},
+		{name: "KeepAliveFollowsCommits", run: keepAliveFollowsCommits},
 		{name: "Expiry", needs: expires, run: expiry},
 		{name: "ExpiryAsked", needs: expires, run: expiryAsked},
 		{name: "KeyTTL", run: keyTTL},

@@ -59,6 +59,7 @@ func TestBugs(t *testing.T) {
 		"keys of a session are deleted one by one":   "Close",
 		"the first owner stays":                      "Owners",
 		"KeepAlive does nothing":                     "KeepAlive",
+		"a watch lags behind KeepAlive":              "KeepAliveFollowsCommits",
 		"sessions end early":                         "Expiry",
 		"a lost session goes on":                     "Expiry",
 		"Lost is never closed":                       "ExpiryAsked",

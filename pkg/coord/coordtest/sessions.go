@@ -95,6 +95,43 @@ func keepAlive(env *testEnv) {
 	}
 }
 
+// watchLag is how late a watch may deliver a commit that preceded a KeepAlive, if the store is no [coord.Getter]. It is
+// the time that a busy machine may take to run a goroutine; in a bubble that is no time.
+const watchLag = 500 * time.Millisecond
+
+// keepAliveFollowsCommits checks that a session that has been kept alive has seen, or can get, all earlier commits.
+func keepAliveFollowsCommits(env *testEnv) {
+	a, b := env.open(), env.open()
+	v := env.watch(a, "")
+	getter, lags := a.(coord.Getter)
+	ctx, cancel := env.bounded()
+	defer cancel()
+	for i := range 50 {
+		value := fmt.Sprint(i)
+		env.commit(b, nil, env.put("k", value))
+		if err := a.KeepAlive(ctx); err != nil {
+			env.Fatalf("KeepAlive: %v", err)
+		}
+		if lags {
+			if got, err := getter.Get(ctx, env.prefix+"k"); err != nil || string(got) != value {
+				env.Fatalf("Get returned %q, %v after a commit of %q", got, err, value)
+			}
+			continue
+		}
+		answered := time.Now()
+		v.awaitAll(map[string]string{"k": value})
+		if late := time.Since(answered); late > watchLag {
+			env.Fatalf("a watch delivered a commit %v after a later KeepAlive had returned; such a store must be a "+
+				"coord.Getter", late)
+		}
+	}
+	if lags {
+		if got, err := getter.Get(ctx, env.prefix+"none"); err != nil || got != nil {
+			env.Errorf("Get of a key that does not exist returned %q, %v", got, err)
+		}
+	}
+}
+
 // expiry checks that an idle session ends after its TTL, not earlier, and that its keys are deleted together.
 func expiry(env *testEnv) {
 	a, b := env.openIdle(), env.open()

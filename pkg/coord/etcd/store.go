@@ -229,9 +229,7 @@ func (s *Store) watchClient() (pb.WatchClient, []grpc.CallOption) {
 	return pb.NewWatchClient(conn), options
 }
 
-// Get returns the value of a key at some moment between call and return, or nil if the key does not exist. A watch may
-// deliver that value later, because the member that serves it may lag behind the others. Errors: coord.ErrUnavailable
-// and coord.ErrSessionLost.
+// Get implements [coord.Getter]: the member that serves a watch may lag behind the others.
 func (s *Store) Get(ctx context.Context, key string) ([]byte, error) {
 	if err := s.Err(); err != nil {
 		return nil, err

@@ -219,12 +219,6 @@ func (d *driver) putReport(ctx context.Context, r Report) error {
 	return err
 }
 
-// laggingWatcher is a store whose watches may report a change long after it has answered a later keep-alive.
-type laggingWatcher interface {
-	// Get returns the value that a key had at some time during the call, or nil.
-	Get(ctx context.Context, key string) ([]byte, error)
-}
-
 // renew renews the session once. When it returns, the agent has seen every answer that the leader had written before
 // the call. The leader relies on that: an agent that renews its session after a Halt has received the Halt.
 func (d *driver) renew(ctx context.Context, answers chan<- Answer) error {
@@ -233,7 +227,7 @@ func (d *driver) renew(ctx context.Context, answers chan<- Answer) error {
 	if err := d.store.KeepAlive(ctx); err != nil {
 		return err
 	}
-	store, ok := d.store.(laggingWatcher)
+	store, ok := d.store.(coord.Getter)
 	if !ok {
 		return nil
 	}

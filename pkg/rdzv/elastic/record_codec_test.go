@@ -1,16 +1,19 @@
 package elastic
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"reflect"
+	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"github.com/rs/zerolog"
 
+	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 	"github.com/elasticrun/elasticrun/pkg/coord"
 )
 
@@ -48,7 +51,12 @@ func randomText(rng *rand.Rand, n int, alphabet string) string {
 
 // TestLargeJobFits checks that the leader can commit the rounds of large jobs, and that the next leader can read them.
 func TestLargeJobFits(t *testing.T) {
-	for _, c := range []struct{ nodes, losses int }{{3, 1}, {9000, 1}, {12000, 0}, {12000, 1}, {12000, 2}, {20000, 0}} {
+	type job struct{ nodes, losses int }
+	jobs := []job{{3, 1}, {12000, 2}, {20000, 0}}
+	if testenv.Whole(t) {
+		jobs = append(jobs, job{9000, 1}, job{12000, 0}, job{12000, 1})
+	}
+	for _, c := range jobs {
 		t.Run(fmt.Sprintf("%d nodes, each lost %d times", c.nodes, c.losses), func(t *testing.T) {
 			server := coord.NewServer(coord.ServerOptions{SessionTTL: time.Second})
 			defer server.Close()
@@ -73,9 +81,7 @@ func TestLargeJobFits(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(want, *saved.record); diff != "" && c.nodes < 100 {
-				t.Error(diff)
-			} else if diff != "" {
+			if !reflect.DeepEqual(want, *saved.record) { // cmp.Diff takes seconds
 				t.Error("the record differs from the one committed")
 			}
 			view := seeOnce(t, store)
@@ -109,10 +115,12 @@ func TestRecordIsPlain(t *testing.T) {
 
 // TestRecordIsBounded checks that malformed records, and those that would decompress to too much, are errors.
 func TestRecordIsBounded(t *testing.T) {
-	bomb, err := compress(make([]byte, maxRecord+1))
+	const part = 1 << 20
+	zeros, err := compress(make([]byte, part))
 	if err != nil {
 		t.Fatal(err)
 	}
+	bomb := bytes.Repeat(zeros, maxRecord/part+1) // gzip reads a sequence of files as one
 	big, err := encodeValue(bigRecord(12000, 0))
 	if err != nil {
 		t.Fatal(err)
@@ -120,8 +128,8 @@ func TestRecordIsBounded(t *testing.T) {
 	for name, b := range map[string][]byte{
 		"too large": bomb, "cut": big[:len(big)/2], "empty": nil, "not compressed": {0x1f, 0x8b},
 	} {
-		if err := decodeRecord(b, new(Record)); err == nil {
-			t.Errorf("%s: no error", name)
+		if err := decodeRecord(b, new(Record)); err == nil || strings.Contains(err.Error(), "larger") != (name == "too large") {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

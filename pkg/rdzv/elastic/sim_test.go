@@ -32,7 +32,7 @@ func TestSimulation(t *testing.T) {
 		}
 		return
 	}
-	bad, seen := simulateSeeds(testenv.Repeat(t, 1000, 10000), planted{})
+	bad, seen := simulateSeeds(testenv.Repeat(t, 500, 20000), planted{})
 	t.Logf("%+v", seen)
 	if bad != nil {
 		t.Fatal(replay(bad.seed))

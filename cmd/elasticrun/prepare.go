@@ -99,7 +99,7 @@ func (l *launcher) agent(p *plan, supervisor *procs.Supervisor) (*agent.Agent, e
 	cfg := l.cfg
 	opts := agent.Options{
 		Spec: p.spec, Env: p.env, Rendezvous: p.rendezvous.Handler, Launcher: groupStarter{supervisor}, LogFolders: p.logs,
-		Kernel: p.machine, States: p.machine, ErrorFiles: errorFiles{}, Events: l.telemetry, Logger: l.log,
+		Kernel: p.machine, ErrorFiles: errorFiles{}, Events: l.telemetry, Logger: l.log,
 		Forward: l.signals.forward, KillNow: l.signals.urgent,
 		ShutdownTimeout: cfg.ShutdownTimeout, RestartGrace: cfg.RestartGrace, ErrorExitTimeout: cfg.ErrorExitTimeout,
 	}

@@ -21,16 +21,6 @@ func (g *fakeGroup) tired(rank int) {
 	g.exit(procs.Exit{LocalRank: rank, Code: 1, At: time.Now()})
 }
 
-// fakeStates are the states of processes by pid. All other processes are in state S.
-type fakeStates map[int]byte
-
-func (s fakeStates) State(pid int) byte {
-	if state, known := s[pid]; known {
-		return state
-	}
-	return 'S'
-}
-
 // TestAbsence checks a job on one node. The worker that the others lost or waited for is named without a fault of its
 // own, unless another worker shows one.
 func TestAbsence(t *testing.T) {
@@ -38,7 +28,7 @@ func TestAbsence(t *testing.T) {
 	left := func(g *fakeGroup, rank int) { g.exit(procs.Exit{LocalRank: rank, At: time.Now()}) }
 	for _, tt := range []struct {
 		name    string
-		states  fakeStates // of pids 100 and up
+		states  map[int]byte // of pids 100 and up
 		do      func(g *fakeGroup)
 		root    int
 		kind    failure.Kind
@@ -87,11 +77,11 @@ func TestAbsence(t *testing.T) {
 			root: 1, kind: failure.PeerLost, victims: 3, noted: true,
 		},
 		{
-			name: "one is paused", states: fakeStates{103: 'T'}, do: func(g *fakeGroup) { g.tired(0) }, root: 3,
+			name: "one is paused", states: map[int]byte{103: 'T'}, do: func(g *fakeGroup) { g.tired(0) }, root: 3,
 			kind: failure.Paused, victims: 1,
 		},
 		{
-			name: "one is paused, where connections are lost", states: fakeStates{103: 'T'},
+			name: "one is paused, where connections are lost", states: map[int]byte{103: 'T'},
 			do: func(g *fakeGroup) { g.victim(0) }, root: 3, kind: failure.Paused, victims: 1,
 		},
 		{
@@ -103,7 +93,7 @@ func TestAbsence(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b := newHarness(t, WorkerSpec{LocalWorldSize: 4}, runsOn)
-				b.agent.opts.States = tt.states
+				b.agent.opts.Kernel = &fakeKernel{states: tt.states}
 				wait := b.start(t.Context())
 				tt.do(b.group())
 				r, err := wait()
@@ -150,7 +140,7 @@ func TestAbsenceElsewhere(t *testing.T) {
 				b := newHarness(t, WorkerSpec{}, runsOn)
 				b.rdzv.nodes = 2
 				b.rdzv.endAt(1, rdzv.Outcome{Ending: rdzv.EndFailed, Cause: remote()})
-				b.agent.opts.States = fakeStates{100: max('S', tt.state), 101: max('S', tt.state)}
+				b.agent.opts.Kernel = &fakeKernel{states: map[int]byte{100: tt.state, 101: tt.state}}
 				b.rdzv.succeed = func(int) (*rdzv.Stop, error) { return &rdzv.Stop{Why: tt.why}, nil }
 				wait := b.start(t.Context())
 				for _, rank := range tt.left {

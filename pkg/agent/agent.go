@@ -32,10 +32,8 @@ type Options struct {
 	Events events.Sink
 	// Usage samples the workers every 5 s into Events. Nil samples nothing.
 	Usage UsageSampler
-	// Kernel answers why a worker was killed. Nil leaves that open.
+	// Kernel answers why a worker was killed, and what workers do when they are about to be stopped. Nil leaves that open.
 	Kernel Kernel
-	// States answers what workers do when they are about to be stopped. Nil leaves that open.
-	States States
 	// Devices answers whether a restart must wait for the devices that the workers held. Nil never waits.
 	Devices Devices
 	// Fitness checks this machine after a worker of its own has failed and the workers are stopped. If the machine is not

@@ -44,11 +44,11 @@ func (e attemptEvidence) notify(c chan<- struct{}) {
 // recordStates records the process states of the workers. Call it before the running ones are stopped.
 func (a *Agent) recordStates(p Processes) {
 	a.evidence.states = make(map[int]byte)
-	if a.opts.States == nil {
+	if a.opts.Kernel == nil {
 		return
 	}
 	for rank, pid := range p.PIDs() {
-		a.evidence.states[rank] = a.opts.States.State(pid)
+		a.evidence.states[rank] = a.opts.Kernel.State(pid)
 	}
 }
 
@@ -182,7 +182,7 @@ func readInTime(pm *postmortem, exits []procs.Exit, found []workerEvidence, askK
 	read := make(chan workerEvidence, len(exits))
 	go func() {
 		defer close(read)
-		var kernel *kernelEvidence
+		var kernel *evidence.KernelReport
 		if askKernel {
 			kernel = pm.readKernel()
 		}

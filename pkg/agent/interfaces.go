@@ -77,11 +77,7 @@ type Kernel interface {
 	// Log returns what was logged since the last Mark or Log.
 	Log() evidence.KernelLog
 	Core(pid int, sig syscall.Signal, since time.Time) string
-}
-
-// States answers what the machine knows about running processes. *evidence.Machine implements it.
-type States interface {
-	// State returns the state of a process, as in proc(5); 0 if unknown.
+	// State returns the state of a running process, as in proc(5); 0 if unknown.
 	State(pid int) byte
 }
 

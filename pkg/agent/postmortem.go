@@ -3,11 +3,9 @@ package agent
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/elasticrun/elasticrun/pkg/evidence"
@@ -51,15 +49,10 @@ func (pm *postmortem) reading() string {
 	return what
 }
 
-// kernelEvidence is what the kernel reports after the workers have ended.
-type kernelEvidence struct {
-	log    evidence.KernelLog
-	memory evidence.Memory
-}
-
-func (pm *postmortem) readKernel() *kernelEvidence {
+func (pm *postmortem) readKernel() *evidence.KernelReport {
 	pm.setReading("the kernel's log and counters")
-	return &kernelEvidence{pm.kernel.Log(), pm.kernel.Memory()}
+	log := pm.kernel.Log()
+	return &evidence.KernelReport{Before: pm.evidence.memory, After: pm.kernel.Memory(), Log: log}
 }
 
 // workerEvidence is what was read about one worker, from disks and from the kernel. The zero value stands for a worker
@@ -71,7 +64,7 @@ type workerEvidence struct {
 	tail             []string          // last lines of stderr
 	shown            []failure.Finding // on a stderr that is a file
 	core             string
-	kernel           *kernelEvidence // nil if the kernel was not asked
+	kernel           *evidence.KernelReport // nil if the kernel was not asked
 }
 
 // logFile returns the file that a worker's stderr goes to; empty for none.
@@ -89,7 +82,7 @@ func (pm *postmortem) writesOwnFile(localRank int) bool {
 }
 
 // read reads the evidence about a worker.
-func (pm *postmortem) read(x procs.Exit, kernel *kernelEvidence) workerEvidence {
+func (pm *postmortem) read(x procs.Exit, kernel *evidence.KernelReport) workerEvidence {
 	e := workerEvidence{read: true, kernel: kernel}
 	path, logFile := pm.files[x.LocalRank].Error, pm.logFile(x.LocalRank)
 	pm.setReading("error file " + path)
@@ -187,34 +180,13 @@ func (pm *postmortem) caseOf(x procs.Exit, e workerEvidence) evidence.Case {
 	if c.Shown = e.shown; !pm.writesOwnFile(x.LocalRank) {
 		c.Shown = pm.evidence.scanners[x.LocalRank].Findings()
 	}
-	kernel := e.kernel
-	if kernel == nil {
-		return c
-	}
-	c.Shown = append(c.Shown, kernel.log.XidsOf(x.PID, !x.Stopped)...)
-	if x.Stopped {
-		return c
-	}
-	var oom failure.Finding
-	var killed bool
-	if x.Signal == syscall.SIGKILL {
-		oom, killed = evidence.FindOOM(x.PID, x.At, pm.evidence.memory, kernel.memory, kernel.log.Kills, kernel.log.Readable)
-	} else {
-		oom, killed = evidence.OOMOfChild(c, pm.evidence.memory, kernel.memory, kernel.log.Kills, pm.pids())
-	}
-	if killed {
-		c.OOM = &oom
+	if e.kernel != nil {
+		c.Shown = append(c.Shown, e.kernel.Log.XidsOf(x.PID, !x.Stopped)...)
+		if !x.Stopped {
+			c.OOM = e.kernel.OOM(c, x.PID, pm.processes.PIDs())
+		}
 	}
 	return c
-}
-
-// pids returns the set of the workers' pids.
-func (pm *postmortem) pids() map[int]bool {
-	all := make(map[int]bool)
-	for pid := range maps.Values(pm.processes.PIDs()) {
-		all[pid] = true
-	}
-	return all
 }
 
 // kindOf returns the kind of failure that follows from an exit without evidence.

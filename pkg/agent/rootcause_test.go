@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"errors"
 	"os"
 	"slices"
@@ -152,16 +153,22 @@ func TestHappened(t *testing.T) {
 type fakeKernel struct {
 	memory []evidence.Memory // what is read in turn
 	log    evidence.KernelLog
+	states map[int]byte // by pid; S for all others
 	asked  []string
 }
 
 func (k *fakeKernel) Memory() evidence.Memory {
+	if len(k.memory) == 0 {
+		return evidence.Memory{}
+	}
 	m := k.memory[0]
 	k.memory = k.memory[1:]
 	return m
 }
 
-func (k *fakeKernel) Mark() {}
+func (*fakeKernel) Mark() {}
+
+func (k *fakeKernel) State(pid int) byte { return cmp.Or(k.states[pid], 'S') }
 
 func (k *fakeKernel) Log() evidence.KernelLog { return k.log }
 

@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// FindCore says where the kernel has dumped the memory of a process that a signal ended. dir is the process's working
+// findCore says where the kernel has dumped the memory of a process that a signal ended. dir is the process's working
 // directory, since is when it started, and root is the file system of the machine.
-func FindCore(root fs.FS, pid int, sig syscall.Signal, dir string, since time.Time) string {
+func findCore(root fs.FS, pid int, sig syscall.Signal, dir string, since time.Time) string {
 	pattern, err := fs.ReadFile(root, "proc/sys/kernel/core_pattern")
 	if err != nil {
 		return "core dumped"

@@ -146,12 +146,12 @@ func TestCore(t *testing.T) {
 		"proc/sys/kernel/core_uses_pid": "0\n",
 	})
 	long := time.Now().Add(-time.Hour)
-	if got, want := FindCore(root, 42, 11, dir, long), "core: "+filepath.Join(dir, "core.python3.42"); got != want {
+	if got, want := findCore(root, 42, 11, dir, long), "core: "+filepath.Join(dir, "core.python3.42"); got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 	for name, got := range map[string]string{
-		"of another process": FindCore(root, 43, 11, dir, long),
-		"of before":          FindCore(root, 42, 11, dir, time.Now().Add(time.Hour)),
+		"of another process": findCore(root, 43, 11, dir, long),
+		"of before":          findCore(root, 42, 11, dir, time.Now().Add(time.Hour)),
 	} {
 		if got != `core dumped by the pattern "core.%e.%p", but not found` {
 			t.Errorf("%s: %q", name, got)

@@ -45,13 +45,13 @@ func (m *Machine) Log() KernelLog {
 	return m.log.read(os.DirFS("/"), time.Now())
 }
 
-// Core calls [FindCore] for a process that ran in this process's working directory.
+// Core calls findCore for a process that ran in this process's working directory.
 func (*Machine) Core(pid int, sig syscall.Signal, since time.Time) string {
 	dir, err := os.Getwd()
 	if err != nil {
 		dir = "/"
 	}
-	return FindCore(os.DirFS("/"), pid, sig, dir, since)
+	return findCore(os.DirFS("/"), pid, sig, dir, since)
 }
 
 // State returns the state of a process, as in proc(5): T if a signal has stopped it. It is 0 if unknown.

@@ -3,6 +3,7 @@ package evidence
 import (
 	"fmt"
 	"io/fs"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -65,61 +66,78 @@ func counter(text, name string) int64 {
 	return -1
 }
 
-// FindOOM reports whether the FindOOM killer killed a worker that SIGKILL ended at the given time. before was read
-// before its start, after was read after its end. kills are the kills in the kernel's log between the two; readable
-// says that the log could be read.
-func FindOOM(pid int, at time.Time, before, after Memory, kills []OOMKill, readable bool) (failure.Finding, bool) {
-	counted := before.Path != "" && before.Path == after.Path
-	killed, where := after.since(before)
+// KernelReport is what the kernel knows about one start of workers: its memory counters before the start and after the
+// end of workers, and what it logged between the two.
+type KernelReport struct {
+	Before, After Memory
+	Log           KernelLog
+}
+
+// OOM says that the OOM killer killed a worker, or a process that the worker had started; nil if it killed neither. pid
+// is the worker's, pids are those of all workers of the start, by local rank.
+func (r KernelReport) OOM(c Case, pid int, pids map[int]int) *failure.Finding {
+	if c.Signal == syscall.SIGKILL {
+		return r.workerOOM(pid, c.At)
+	}
+	return r.childOOM(c, pids)
+}
+
+// kills returns how many processes the OOM killer has killed, and the cgroup that lost most of them. It cannot count
+// them if the workers' cgroup is unknown.
+func (r KernelReport) kills() (killed int64, where Memory, counted bool) {
+	killed, where = r.After.since(r.Before)
+	return killed, where, r.Before.Path != "" && r.Before.Path == r.After.Path
+}
+
+// workerOOM is OOM for a worker that SIGKILL ended at the given time.
+func (r KernelReport) workerOOM(pid int, at time.Time) *failure.Finding {
+	killed, where, counted := r.kills()
 	limit := ""
 	if where.Limit > 0 {
 		limit = fmt.Sprintf("memory limit %s of %s", bytesize.Format(where.Limit), where.Owner)
 	}
-	for _, k := range kills {
+	for _, k := range r.Log.Kills {
 		if k.PID != pid || counted && killed <= 0 { // in a container, the machine's pids belong to other processes
 			continue
 		}
 		if !k.Cgroup {
 			limit = "the machine is out of memory"
 		}
-		return finding(failure.OOMKilled, at, join("killed by the OOM killer: ", limit,
-			fmt.Sprintf("%s in use by pid %d (%s)", bytesize.Format(k.RSS), k.PID, k.Name))), true
+		return new(finding(failure.OOMKilled, at, join("killed by the OOM killer: ", limit,
+			fmt.Sprintf("%s in use by pid %d (%s)", bytesize.Format(k.RSS), k.PID, k.Name))))
 	}
-	if !counted || killed <= 0 {
-		return failure.Finding{}, false
+	if !counted || killed <= 0 || r.Log.Readable && int64(len(r.Log.Kills)) >= killed { // it has killed others
+		return nil
 	}
-	if readable && int64(len(kills)) >= killed { // it has killed others
-		return failure.Finding{}, false
-	}
-	return finding(failure.OOMKilled, at, join("probably killed by the OOM killer, which killed ",
-		fmt.Sprintf("%d processes in cgroup %s meanwhile", killed, where.Path), limit)), true
+	return new(finding(failure.OOMKilled, at, join("probably killed by the OOM killer, which killed ",
+		fmt.Sprintf("%d processes in cgroup %s meanwhile", killed, where.Path), limit)))
 }
 
 // killedChild matches how torch's DataLoader reports that one of its processes got SIGKILL or ended for an unknown
 // reason (torch 2.14, torch/utils/data/dataloader.py).
 var killedChild = lazily(`killed by signal: Killed|DataLoader worker \(pid.* exited unexpectedly|^` + goneLoader)
 
-// OOMOfChild reports whether a worker has probably ended because the OOM killer killed a process that it had started. A
-// shell reports that with its exit code, torch with an exception. workers are the pids of the workers themselves. The
-// other parameters are those of [FindOOM].
-func OOMOfChild(c Case, before, after Memory, kills []OOMKill, workers map[int]bool) (failure.Finding, bool) {
+// childOOM is OOM for a worker that has probably ended because the OOM killer killed a process that it had started. A
+// shell reports that with its exit code, torch with an exception.
+func (r KernelReport) childOOM(c Case, pids map[int]int) *failure.Finding {
 	reported := c.Signal == 0 && c.Code == 128+int(syscall.SIGKILL) || c.ErrorFile != nil &&
 		killedChild().MatchString(c.ErrorFile.Text)
 	for _, f := range c.Shown {
 		reported = reported || killedChild().MatchString(f.Text)
 	}
-	killed, where := after.since(before)
-	for _, k := range kills {
-		if workers[k.PID] {
+	killed, where, counted := r.kills()
+	workers := slices.Collect(maps.Values(pids))
+	for _, k := range r.Log.Kills {
+		if slices.Contains(workers, k.PID) {
 			killed--
 		}
 	}
-	if !reported || before.Path == "" || before.Path != after.Path || killed <= 0 {
-		return failure.Finding{}, false
+	if !reported || !counted || killed <= 0 {
+		return nil
 	}
-	return finding(failure.OOMKilled, c.At,
+	return new(finding(failure.OOMKilled, c.At,
 		fmt.Sprintf("the OOM killer has probably killed a process of this worker: %d in cgroup %s meanwhile", killed,
-			where.Path)), true
+			where.Path)))
 }
 
 func join(head, first, second string) string {

@@ -2,6 +2,7 @@ package evidence
 
 import (
 	"strings"
+	"syscall"
 	"testing"
 	"testing/fstest"
 
@@ -147,12 +148,13 @@ func TestOOM(t *testing.T) {
 		{"nothing is known", Memory{}, Memory{}, nil, false, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			f, ok := FindOOM(42, at(7), tt.before, tt.after, tt.kills, tt.readable)
-			if ok != (tt.want != "") || f.Text != tt.want {
-				t.Errorf("%v %+v, want %q", ok, f, tt.want)
+			r := KernelReport{tt.before, tt.after, KernelLog{Readable: tt.readable, Kills: tt.kills}}
+			var want *failure.Finding
+			if tt.want != "" {
+				want = new(finding(failure.OOMKilled, at(7), tt.want))
 			}
-			if ok && (f.Kind != failure.OOMKilled || !f.Time.Equal(at(7))) {
-				t.Errorf("%+v", f)
+			if diff := cmp.Diff(want, r.OOM(Case{Signal: syscall.SIGKILL, At: at(7)}, 42, nil)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -178,10 +180,11 @@ func TestOOMOfChild(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.c.At = at(100)
-			f, ok := OOMOfChild(tt.c, tt.before, tt.after, tt.kills, map[int]bool{7: true})
-			if ok != tt.want || ok && (f.Kind != failure.OOMKilled || !f.Time.Equal(at(100)) ||
+			r := KernelReport{tt.before, tt.after, KernelLog{Kills: tt.kills}}
+			f := r.OOM(tt.c, 41, map[int]int{0: 7, 1: 41})
+			if (f != nil) != tt.want || tt.want && (f.Kind != failure.OOMKilled || !f.Time.Equal(at(100)) ||
 				!strings.Contains(f.Text, "probably killed")) {
-				t.Errorf("%v %+v", ok, f)
+				t.Errorf("%+v", f)
 			}
 		})
 	}

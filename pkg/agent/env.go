@@ -27,7 +27,7 @@ func OMPDefault(env []string, localWorldSize int) (out []string, applied bool) {
 
 // envInput is everything that a worker's environment depends on.
 type envInput struct {
-	base         []string // the agent's own environment
+	base         []string // Options.Env
 	spec         WorkerSpec
 	group        WorkerGroup
 	worker       Worker
@@ -52,9 +52,9 @@ func ownTraces(env []string) bool {
 	return !set && !setOld
 }
 
-// workerEnv returns the environment of one worker: the agent's own environment with torch's variables set over it
-// (torch 2.14, torch/distributed/elastic/agent/server/local_elastic_agent.py). ELASTICRUN_ROUND is not torch's; it
-// counts all rounds, charged or not.
+// workerEnv returns the environment of one worker: [Options].Env with torch's variables set over it (torch 2.14,
+// torch/distributed/elastic/agent/server/local_elastic_agent.py). ELASTICRUN_ROUND is not torch's; it counts all rounds,
+// charged or not.
 func workerEnv(in envInput) ([]string, error) {
 	w := in.worker
 	vars := [][2]string{

@@ -31,8 +31,8 @@ type Exit struct {
 	CoreDumped bool
 	// At is when the launcher saw the exit.
 	At time.Time
-	// Stopped says that the worker was still running when the launcher began to stop its group. Then it is a victim,
-	// not a cause.
+	// Stopped says that the worker was still running when the launcher began to stop its group, so its exit alone says
+	// nothing about a fault.
 	Stopped bool
 	// StartErr is why the worker could not be executed.
 	StartErr error

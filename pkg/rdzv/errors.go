@@ -3,8 +3,8 @@ package rdzv
 import "errors"
 
 // The errors of a rendezvous, as in torch 2.14, torch/distributed/elastic/rendezvous/api.py. An error that concerns a
-// rendezvous wraps exactly one of the five kinds below ErrRendezvous. Each kind is also an [ErrRendezvous], so
-// errors.Is finds both the family and the kind.
+// rendezvous is an ErrRendezvous; most are also one of the kinds below it, so errors.Is finds both the family and the
+// kind.
 var (
 	// ErrRendezvous is the base of the other errors.
 	ErrRendezvous = errors.New("rendezvous")
@@ -16,7 +16,8 @@ var (
 	ErrConnection error = &kind{"rendezvous backend connection"}
 	// ErrState says that the backend's state is corrupt.
 	ErrState error = &kind{"rendezvous state is corrupt"}
-	// ErrGracefulExit says that a spare node is no longer needed (torch's RendezvousGracefulExitError).
+	// ErrGracefulExit says that a spare node is no longer needed (torch's RendezvousGracefulExitError). Package elastic
+	// does not return it.
 	ErrGracefulExit error = &kind{"rendezvous ended without this node"}
 )
 

@@ -2,9 +2,9 @@ package rdzv
 
 import "context"
 
-// Handler runs the rendezvous of one run id, like torch's RendezvousHandler. It decides, for all nodes alike, which
-// nodes make up a round, whether a failure costs a restart, and when the job has ended. The agent only reports what its
-// workers do. A round lasts from one call of NextRendezvous to the next.
+// Handler is one node's part in the rendezvous of one run id, like torch's RendezvousHandler. All handlers of a run
+// return the same decisions: which nodes make up a round, whether a failure costs a restart, and when the job has ended.
+// The agent only reports what its workers do. A round lasts from one call of NextRendezvous to the next.
 type Handler interface {
 	// Backend returns the name under which the handler's creator is registered.
 	Backend() string
@@ -13,15 +13,18 @@ type Handler interface {
 	// NextRendezvous reports that every worker of this node has ended, and blocks until a round with this node is
 	// decided. It first releases what this node held in the last round, such as its worker store, and discards a Stop
 	// of that round that the agent has not received. If the run id has ended it returns an [*EndedError]. Other errors
-	// wrap [ErrClosed], [ErrTimeout], [ErrConnection], [ErrState] or [ErrGracefulExit], or the cause of ctx if ctx ends
-	// first.
+	// are an [ErrRendezvous], usually of one of its kinds, or the cause of ctx if ctx ends first, or say that self is not
+	// valid.
 	NextRendezvous(ctx context.Context, self Member) (*Round, error)
 	// Stops receives a [Stop] when the workers of the current round must be stopped: for example because a worker
 	// failed, a node left or joined, or the store does not answer. The agent stops the workers and calls
-	// NextRendezvous. A round has at most one Stop, and another one only to move KillBy to an earlier time, when the
-	// store falls silent while the workers are being stopped. Sending never blocks: a new Stop replaces one that the
-	// agent has not received. The agent ignores a Stop of another round; a handler may send one to check that the agent
-	// still receives. The channel is never closed. It may be nil if no other node can end a round.
+	// NextRendezvous.
+	//
+	// A round has at most one Stop, and another one only to move KillBy to an earlier time, when the store falls silent
+	// while the workers are being stopped. A new Stop replaces one that the agent has not received, so sending never
+	// blocks. The agent ignores a Stop of another round; a handler may send one to check that the agent still receives.
+	//
+	// The channel is never closed. It may be nil if no other node can end a round, which is never so in package elastic.
 	Stops() <-chan Stop
 	// Stopped reports that every worker of this node in the current round has ended. It does not block. NextRendezvous
 	// implies it. Between the two calls no KillBy applies.
@@ -80,7 +83,7 @@ type Round struct {
 	// MasterAddr and MasterPort are the address of the workers' store.
 	MasterAddr string
 	MasterPort int
-	// UseAgentStore says that an agent hosts the worker store, which already listens. If it is false, the worker of
+	// UseAgentStore says that an agent hosts the workers' store, which already listens. If it is false, the worker of
 	// rank 0 hosts the store.
 	UseAgentStore bool
 }

@@ -1,14 +1,11 @@
 package tcpstore
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"sync"
@@ -17,111 +14,72 @@ import (
 
 	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 	"github.com/elasticrun/elasticrun/pkg/kvstore"
+	"github.com/elasticrun/elasticrun/pkg/kvstore/internal/storetest"
 )
 
-// torchStore hosts a TCPStore and uses it: it sets the key "torch" and prints the value of "go". It ends with its
-// standard input.
-const torchStore = `
-import datetime, sys
-import torch.distributed as dist
-
-options = {"use_libuv": False} if "use_libuv" in (dist.TCPStore.__init__.__doc__ or "") else {}
-store = dist.TCPStore("127.0.0.1", 0, None, True, datetime.timedelta(seconds=60), wait_for_workers=False, **options)
-print(store.port, flush=True)
-store.set("torch", "from python")
-print(store.get("go").decode(), flush=True)
-sys.stdin.read()
-`
-
-// startTorch starts a torch server. next returns the next line that it prints.
-func startTorch(t *testing.T, version string) (addr string, next func() string) {
-	t.Helper()
-	cmd := exec.CommandContext(t.Context(), testenv.Torch(t, version), "-c", torchStore)
-	cmd.Stderr = os.Stderr
-	stdin, inErr := cmd.StdinPipe()
-	stdout, outErr := cmd.StdoutPipe()
-	if err := errors.Join(inErr, outErr); err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		stdin.Close()
-		if err := cmd.Wait(); err != nil && t.Context().Err() == nil {
-			t.Errorf("the server: %v", err)
+// testClient uses each kind of client on torch's server.
+func (d *torchDriver) testClient(t *testing.T) {
+	lane := d.lane(t)
+	play := func(call storetest.Call) storetest.Outcome {
+		call.Timeout = storetest.LongWait
+		outcomes, err := lane.play(lane.server, []storetest.Call{call})
+		if err != nil {
+			t.Fatal(err)
 		}
-	})
-	lines := bufio.NewScanner(stdout)
-	next = func() string {
-		if !lines.Scan() {
-			t.Fatalf("the server printed no more: %v", lines.Err())
-		}
-		return lines.Text()
+		return outcomes[0]
 	}
-	return "127.0.0.1:" + next(), next
-}
+	play(storetest.Call{Op: "set", Keys: []storetest.Text{"torch"}, Values: []storetest.Text{"from python"}})
+	opts := ClientOptions{Protocol: protocolOf(d.version)}
+	one := dialClient(t, lane.server, opts)
+	opts.unconfirmed = true
+	two := dialClient(t, lane.server, opts)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
 
-// TestClientWithTorch uses each kind of client on the server of each torch.
-func TestClientWithTorch(t *testing.T) {
-	t.Parallel()
-	for _, version := range []string{"1.13", "2.6", "2.14"} {
-		t.Run(version, func(t *testing.T) {
-			t.Parallel()
-			addr, next := startTorch(t, version)
-			opts := ClientOptions{Protocol: protocolOf(version)}
-			one := dialClient(t, addr, opts)
-			opts.unconfirmed = true
-			two := dialClient(t, addr, opts)
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			defer cancel()
+	if value, err := one.Get(ctx, "torch"); string(value) != "from python" || err != nil {
+		t.Errorf("Get = %q, %v", value, err)
+	}
+	if err := one.Set(ctx, "go", []byte("from Go")); err != nil {
+		t.Error(err)
+	}
+	if got := play(storetest.Call{Op: "get", Keys: []storetest.Text{"go"}}); len(got.Values) != 1 || got.Values[0] != "from Go" {
+		t.Errorf("torch got %v", got)
+	}
+	for _, key := range []string{"torch", "go"} {
+		if there, err := one.Delete(ctx, key); !there || err != nil {
+			t.Errorf("Delete = %v, %v", there, err)
+		}
+	}
 
-			if value, err := one.Get(ctx, "torch"); string(value) != "from python" || err != nil {
-				t.Errorf("Get = %q, %v", value, err)
+	for _, c := range []*Client{one, two} {
+		calls := recordings(t)[map[string]string{"1.13": "1.13.0", "2.6": "2.6.0", "2.14": "2.14.1"}[d.version]]
+		for _, call := range calls {
+			if call.Op == "connect" {
+				continue
 			}
-			if err := one.Set(ctx, "go", []byte("from Go")); err != nil {
+			known := recordedCalls[call.Op]
+			if result, err := known.do(ctx, c); err != nil || show(result) != known.want {
+				t.Errorf("%s = %q, %v; want %q", call.Op, show(result), err, known.want)
+			}
+		}
+		for _, key := range []string{"k", "n", "new", "none", "a", "m1", "m2", "bin"} {
+			if _, err := c.Delete(ctx, key); err != nil {
 				t.Error(err)
 			}
-			if line := next(); line != "from Go" {
-				t.Errorf("torch got %q", line)
-			}
-			for _, key := range []string{"torch", "go"} {
-				if there, err := one.Delete(ctx, key); !there || err != nil {
-					t.Errorf("Delete = %v, %v", there, err)
-				}
-			}
-
-			for _, c := range []*Client{one, two} {
-				calls := recordings(t)[map[string]string{"1.13": "1.13.0", "2.6": "2.6.0", "2.14": "2.14.1"}[version]]
-				for _, call := range calls {
-					if call.Op == "connect" {
-						continue
-					}
-					known := recordedCalls[call.Op]
-					if result, err := known.do(ctx, c); err != nil || show(result) != known.want {
-						t.Errorf("%s = %q, %v; want %q", call.Op, show(result), err, known.want)
-					}
-				}
-				for _, key := range []string{"k", "n", "new", "none", "a", "m1", "m2", "bin"} {
-					if _, err := c.Delete(ctx, key); err != nil {
-						t.Error(err)
-					}
-				}
-				if n, err := c.NumKeys(ctx); n != 0 || err != nil {
-					t.Errorf("NumKeys = %d, %v", n, err)
-				}
-				testMultiple(t, ctx, c)
-				testLargeValue(t, ctx, c)
-			}
-			testReleases(t, ctx, one)
-			testNamesMissing(t, ctx, one)
-			testCrossings(t, ctx, one)
-			if version == "2.14" {
-				testNewerCalls(t, ctx, one)
-			}
-			testWorkers(t, addr, opts)
-		})
+		}
+		if n, err := c.NumKeys(ctx); n != 0 || err != nil {
+			t.Errorf("NumKeys = %d, %v", n, err)
+		}
+		testMultiple(t, ctx, c)
+		testLargeValue(t, ctx, c)
 	}
+	testReleases(t, ctx, one)
+	testNamesMissing(t, ctx, one)
+	testCrossings(t, ctx, one)
+	if d.version == "2.14" {
+		testNewerCalls(t, ctx, one)
+	}
+	testWorkers(t, lane.server, opts)
 }
 
 // testMultiple sets and gets several keys at once, or one after another in protocol 1.
@@ -280,10 +238,9 @@ func testWorkers(t *testing.T, addr string, opts ClientOptions) {
 	wg.Wait()
 }
 
-// TestClientOfOtherProtocol checks that a client of protocol 1 does not accept a torch 2.x server.
-func TestClientOfOtherProtocol(t *testing.T) {
-	t.Parallel()
-	addr, _ := startTorch(t, "2.14")
+// testClientOfOtherProtocol checks that a client of protocol 1 does not accept a torch 2.x server.
+func (d *torchDriver) testClientOfOtherProtocol(t *testing.T) {
+	addr := d.lane(t).server
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	_, err := Dial(ctx, addr, ClientOptions{Protocol: ProtocolV1})

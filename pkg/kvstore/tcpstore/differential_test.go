@@ -12,7 +12,7 @@ import (
 )
 
 // The sequences avoid calls on which torch's own servers differ from each other or from this one, and calls whose
-// outcome depends on timing. TestKnownDifferences checks those marked *.
+// outcome depends on timing. testKnownDifferences checks those marked *.
 //
 //	call                                           why no sequence has it
 //	GET, MULTI_GET of a missing key *              torch's clients wait for the key first
@@ -32,30 +32,25 @@ type player struct {
 	play func(calls []storetest.Call) ([]storetest.Outcome, error)
 }
 
-func TestDifferential(t *testing.T) {
-	t.Run("torch 1.13", func(t *testing.T) { differential(t, "1.13", storetest.Torch1) })
-	t.Run("torch 2.14", func(t *testing.T) { differential(t, "2.14", storetest.Torch2) })
-}
-
-// differential plays random sequences with torch's clients and ours, against torch's server and ours. Several lanes
-// run concurrently, because a sequence spends most of its time in timeouts.
-func differential(t *testing.T, version string, with storetest.Target) {
-	t.Helper()
-	const lanes = 12
-	driver := startTorchDriver(t, version)
-	sequences := testenv.Repeat(t, 2000, 20000)
-	seed := storetest.FirstSeed(t)
+// testDifferential plays sequences with torch's clients and ours, against torch's server and ours: first the fixed ones,
+// which have every special value, then random ones. Several lanes run concurrently, because a sequence spends most of
+// its time in timeouts.
+func (d *torchDriver) testDifferential(t *testing.T) {
+	const lanes = 8
+	with := storetest.Torch2
+	if d.version == "1.13" {
+		with = storetest.Torch1
+	}
+	fixed := storetest.SpecialValues()
+	sequences := len(fixed) + testenv.Repeat(t, 250, 40_000)
+	seed := int(storetest.FirstSeed(t))
 
 	var wg sync.WaitGroup
 	for first := range lanes {
 		_, ours := startServer(t, ServerOptions{})
-		lane, err := driver.lane(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { lane.conn.Close() })
+		lane := d.lane(t)
 		dialed := func(addr string) func([]storetest.Call) ([]storetest.Outcome, error) {
-			stores := dialAll(t, addr, protocolOf(version))
+			stores := dialAll(t, addr, protocolOf(d.version))
 			return func(calls []storetest.Call) ([]storetest.Outcome, error) {
 				return storetest.Play(t.Context(), stores, calls)
 			}
@@ -72,7 +67,12 @@ func differential(t *testing.T, version string, with storetest.Target) {
 		}}
 		wg.Go(func() {
 			for i := first; i < sequences && !t.Failed(); i += lanes {
-				l.compare(int(seed) + i)
+				if i < len(fixed) {
+					l.compare(fmt.Sprint("fixed sequence ", i), fixed[i])
+					continue
+				}
+				random := seed + i - len(fixed)
+				l.compare(fmt.Sprint("-rapid.seed ", random), storetest.Calls(random%32 == 0).Example(random))
 			}
 		})
 	}
@@ -87,10 +87,8 @@ type laneRun struct {
 	played  int
 }
 
-// compare plays the sequence of a seed. If the players disagree, it shows the shortest part of it on which they still
-// do.
-func (l *laneRun) compare(seed int) {
-	sequence := storetest.Calls(seed%32 == 0).Example(seed)
+// compare plays a sequence. If the players disagree, it shows the shortest part of it on which they still do.
+func (l *laneRun) compare(name string, sequence []storetest.Call) {
 	report, err := l.play(sequence)
 	if err == nil && report == "" {
 		return
@@ -105,7 +103,7 @@ func (l *laneRun) compare(seed int) {
 		}
 		sequence, report = shorter, still
 	}
-	l.t.Errorf("-rapid.seed %d: %s %v", seed, report, err)
+	l.t.Errorf("%s: %s %v", name, report, err)
 }
 
 // play lets each player play a sequence. It describes the first difference from the model.

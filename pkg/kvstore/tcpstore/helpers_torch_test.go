@@ -1,13 +1,9 @@
 package tcpstore
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"sync"
@@ -16,21 +12,19 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 	"github.com/elasticrun/elasticrun/pkg/kvstore"
 )
 
-// torchHelpers calls torch's store helpers, one thread for each rank of each job. It writes one line of JSON for each:
-// the values, or the text of the error.
+// torchHelpers calls torch's store helpers, one thread for each rank of each job. It replies to each with the values, or
+// the text of the error.
 const torchHelpers = `
-import json, sys, threading
-from datetime import timedelta
-from torch.distributed import TCPStore
+import threading
 from torch.distributed.elastic.utils import store as helpers
 
+replying = threading.Lock()
+
 def call(job, rank):
-    store = TCPStore("127.0.0.1", int(job["Port"]), None, False, timedelta(seconds=60), wait_for_workers=False,
-                     use_libuv=False)
+    store = connect(int(job["Port"]))
     if job["Call"] == "barrier":
         helpers.barrier(store, job["World"], "p", job["Timeout"], rank, lambda r: f"host{r}", job["Timeout"] / 3)
         return []
@@ -45,15 +39,15 @@ def run(job, rank):
         result["Values"] = call(job, rank)
     except Exception as e:
         result["Err"] = f"{type(e).__name__}: {e}"
-    sys.stdout.write(json.dumps(result) + "\n")
-    sys.stdout.flush()
+    with replying:
+        reply(result)
 
-print("ready", flush=True)
-sys.stdin.readline()
-calls = [(job, rank) for job in json.loads(sys.argv[1]) for rank in job["Torch"] or []]
+reply("ready")
+calls = [(job, rank) for job in receive() for rank in job["Torch"] or []]
 threads = [threading.Thread(target=run, args=call) for call in calls]
 for t in threads: t.start()
 for t in threads: t.join()
+reply({"Name": ""})
 `
 
 // helperJob is a call of one store helper by all ranks that take part: the ranks in Torch call torch's helper, those
@@ -125,10 +119,9 @@ func helperJobs() []*helperJob {
 	return jobs
 }
 
-// TestHelpersWithTorch lets ranks of Go and of torch 2.14 call the same helper on one TCPStore. Each side understands
+// testHelpers lets ranks of Go and of torch 2.14 call the same helper on one TCPStore. Each side understands
 // the other's keys and names the missing ranks, and the store finally holds what a world of torch alone leaves.
-func TestHelpersWithTorch(t *testing.T) {
-	python := testenv.Torch(t, "2.14")
+func (d *torchDriver) testHelpers(t *testing.T) {
 	jobs := helperJobs()
 	for _, j := range jobs {
 		var addr string
@@ -136,7 +129,7 @@ func TestHelpersWithTorch(t *testing.T) {
 		_, j.Port, _ = strings.Cut(addr, ":")
 	}
 	got := map[string]map[int]string{}
-	for r := range runHelpers(t, python, jobs) {
+	for r := range runHelpers(t, d.lane(t), jobs) {
 		if got[r.Name] == nil {
 			got[r.Name] = map[int]string{}
 		}
@@ -179,44 +172,33 @@ func keysOf(jobs []*helperJob, name string) map[string]string {
 }
 
 // runHelpers runs all jobs concurrently and returns the result of every rank.
-func runHelpers(t *testing.T, python string, jobs []*helperJob) <-chan helperResult {
+func runHelpers(t *testing.T, lane *torchLane, jobs []*helperJob) <-chan helperResult {
 	t.Helper()
-	spec, err := json.Marshal(jobs)
-	if err != nil {
+	lane.run(t, torchHelpers)
+	var ready string
+	if err := lane.in.Decode(&ready); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	t.Cleanup(cancel)
-	cmd := exec.CommandContext(ctx, python, "-c", torchHelpers, string(spec))
-	cmd.Stderr = os.Stderr
-	in, _ := cmd.StdinPipe()
-	out, _ := cmd.StdoutPipe()
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	lines := bufio.NewScanner(out)
-	if !lines.Scan() || lines.Text() != "ready" {
-		t.Errorf("torch said %q", lines.Text())
-	}
-	in.Close()
+	lane.send(t, jobs)
 	got := make(chan helperResult, 100)
 	var wg sync.WaitGroup
 	for _, j := range jobs {
 		for _, rank := range j.Go {
-			wg.Go(func() { got <- j.call(ctx, rank) })
+			wg.Go(func() { got <- j.call(t.Context(), rank) })
 		}
 	}
-	for lines.Scan() {
+	for {
 		var r helperResult
-		if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
-			t.Errorf("%v: %s", err, lines.Text())
+		if err := lane.in.Decode(&r); err != nil {
+			t.Error(err)
+			break
+		}
+		if r.Name == "" { // torch's last reply
+			break
 		}
 		got <- r
 	}
 	wg.Wait()
-	if err := cmd.Wait(); err != nil {
-		t.Error(err)
-	}
 	close(got)
 	return got
 }

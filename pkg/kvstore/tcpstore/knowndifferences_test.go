@@ -15,9 +15,9 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/kvstore/internal/storetest"
 )
 
-// TestKnownDifferences shows where this server replies differently than Debian's builds of torch. It follows torch's
+// testKnownDifferences shows where this server replies differently than Debian's builds of torch. It follows torch's
 // own libuv server there.
-func TestKnownDifferences(t *testing.T) {
+func (d *torchDriver) testKnownDifferences(t *testing.T) {
 	const closed = "" // no reply, only the end of the connection
 	longKey, longValue := strings.Repeat("k", 9000), strings.Repeat("v", 9<<20)
 	manyKeys := func(p Protocol) []byte {
@@ -51,30 +51,21 @@ func TestKnownDifferences(t *testing.T) {
 		},
 		{name: "more than 128 Ki keys", request: manyKeys, torch: string([]byte{replyNotReady}), ours: closed},
 	}
-	for _, version := range []string{"1.13", "2.14"} {
-		t.Run("torch "+version, func(t *testing.T) {
-			lane, err := startTorchDriver(t, version).lane(t.Context())
-			if err != nil {
-				t.Fatal(err)
+	torch, p := d.lane(t).server, protocolOf(d.version)
+	_, ours := startServer(t, ServerOptions{})
+	for _, tt := range tests {
+		if tt.only != protocolUnknown && tt.only != p {
+			continue
+		}
+		for _, server := range []struct{ name, addr, want string }{
+			{"torch", torch, tt.torch}, {"ours", ours, tt.ours},
+		} {
+			got, err := lastAnswer(server.addr, p, tt.request(p))
+			if err != nil || got != server.want {
+				t.Errorf("%s: %s gives %s %v, want %s",
+					tt.name, server.name, storetest.Text(got), err, storetest.Text(server.want))
 			}
-			defer lane.conn.Close()
-			_, ours := startServer(t, ServerOptions{})
-			p := protocolOf(version)
-			for _, tt := range tests {
-				if tt.only != protocolUnknown && tt.only != p {
-					continue
-				}
-				for _, server := range []struct{ name, addr, want string }{
-					{"torch", lane.server, tt.torch}, {"ours", ours, tt.ours},
-				} {
-					got, err := lastAnswer(server.addr, p, tt.request(p))
-					if err != nil || got != server.want {
-						t.Errorf("%s: %s gives %s %v, want %s",
-							tt.name, server.name, storetest.Text(got), err, storetest.Text(server.want))
-					}
-				}
-			}
-		})
+		}
 	}
 }
 

@@ -1,25 +1,23 @@
 package tcpstore
 
 import (
-	"os/exec"
-	"strings"
+	"net"
 	"testing"
 
-	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
+	"github.com/google/go-cmp/cmp"
 )
 
-// newOps makes the calls that only torch's newest client has, on the server at the given port or on one of its own,
-// and prints their results. It leaves out queues, which Debian's build of torch rejects.
+// newOps makes the calls that only torch's newest client has, on the server at a port, and replies with the list of
+// their results. It leaves out queues, which Debian's build of torch rejects.
 const newOps = `
-import datetime, sys, threading, time
+import datetime, threading, time
 import torch.distributed as dist
 
-def connect(port, master=False):
-    return dist.TCPStore("127.0.0.1", port, is_master=master, use_libuv=False, wait_for_workers=False)
-
-host = connect(0, master=True) if sys.argv[1] == "0" else None
-port = host.port if host else int(sys.argv[1])
+port, results = int(receive()), []
 a, b = connect(port), connect(port)
+
+def print(*values):
+    results.append(" ".join(map(str, values)))
 
 def barrier(store, key, members, ms=100):
     try:
@@ -52,28 +50,27 @@ for i, store in enumerate([lambda k: b.set(k, "5"), lambda k: b.add(k, 1), lambd
     store(key)                                  # whoever stores the key ends the barrier
     t.join()
     print(waited, b.get(key))
+reply(results)
 `
 
-// TestNewOpsOfTorch compares the results of torch 2.14's client on this server and on torch's.
-func TestNewOpsOfTorch(t *testing.T) {
-	python := testenv.Torch(t, "2.14")
-	run := func(port string) string {
-		cmd := exec.CommandContext(t.Context(), python, "-c", newOps, port)
-		var stderr strings.Builder
-		cmd.Stderr = &stderr
-		out, err := cmd.Output()
-		if err != nil {
-			t.Fatalf("%v\n%s", err, stderr.String())
+// testNewOps compares the results of torch's client on this server and on torch's.
+func (d *torchDriver) testNewOps(t *testing.T) {
+	lane := d.lane(t)
+	run := func(addr string) (results []string) {
+		_, port, _ := net.SplitHostPort(addr)
+		lane.run(t, newOps)
+		lane.send(t, port)
+		if err := lane.in.Decode(&results); err != nil {
+			t.Fatal(err)
 		}
-		return string(out)
+		return results
 	}
-	_, addr := startServer(t, ServerOptions{})
-	_, port, _ := strings.Cut(addr, ":")
-	want, got := run("0"), run(port)
-	if want != got {
-		t.Errorf("on torch's server:\n%s\non ours:\n%s", want, got)
+	_, ours := startServer(t, ServerOptions{})
+	want, got := run(lane.server), run(ours)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("results (-torch's server +ours):\n%s", diff)
 	}
-	if strings.Count(want, "\n") != 11 {
-		t.Errorf("the script ended early:\n%s", want)
+	if len(want) != 11 {
+		t.Errorf("the script ended early: %q", want)
 	}
 }

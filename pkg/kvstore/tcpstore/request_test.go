@@ -242,7 +242,7 @@ func TestDecodeLimits(t *testing.T) {
 func TestDecodeLimitsWholeRequest(t *testing.T) {
 	d := decoder{protocol: ProtocolV2}
 	pair := append(appendValue(nil, []byte("k")), appendValue(nil, make([]byte, maxValue))...)
-	stream := encode(ProtocolV2, opMultiSet, maxKeys)
+	stream := append(make([]byte, 0, maxRequest+2*len(pair)), encode(ProtocolV2, opMultiSet, maxKeys)...)
 	pairs := 0
 	for pairs < 100 {
 		if _, err := d.decode(stream); err != nil {

@@ -131,7 +131,7 @@ func TestMemoryBound(t *testing.T) {
 	})
 	t.Run("one answer for many", func(t *testing.T) {
 		l := stepLoop(t, ServerOptions{MaxMemory: limit})
-		value := string(make([]byte, 4<<20))
+		value := string(make([]byte, 1<<20))
 		setter := l.connect(ProtocolV2)
 		setter.send(opSet, "k", value)
 		setter.ping()

@@ -19,8 +19,34 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/kvstore/internal/storetest"
 )
 
+// TestTorch compares this package with each version of torch. Importing torch takes seconds of CPU time, so the tests of
+// a version share one process. Quick runs leave out torch 2.6, which has the protocol of 2.14.
+func TestTorch(t *testing.T) {
+	for _, version := range []string{"1.13", "2.6", "2.14"} {
+		if version == "2.6" && !testenv.Whole(t) {
+			continue
+		}
+		t.Run(version, func(t *testing.T) {
+			t.Parallel()
+			d := startTorchDriver(t, version)
+			t.Run("client", d.testClient)
+			if version == "2.6" {
+				return
+			}
+			t.Run("known differences", d.testKnownDifferences)
+			t.Run("differential", d.testDifferential)
+			if version == "1.13" {
+				return
+			}
+			t.Run("client of another protocol", d.testClientOfOtherProtocol)
+			t.Run("new operations", d.testNewOps)
+			t.Run("helpers", d.testHelpers)
+		})
+	}
+}
+
 // torchDriver is a process that runs testdata/py/drive.py with torch until the test ends.
-type torchDriver struct{ addr string }
+type torchDriver struct{ version, addr string }
 
 func startTorchDriver(t *testing.T, version string) *torchDriver {
 	t.Helper()
@@ -53,7 +79,7 @@ func startTorchDriver(t *testing.T, version string) *torchDriver {
 		cmd.Process.Kill()
 		t.Fatalf("start drive.py with torch %s: %v", version, err)
 	}
-	return &torchDriver{addr: "127.0.0.1:" + strings.TrimSpace(line)}
+	return &torchDriver{version: version, addr: "127.0.0.1:" + strings.TrimSpace(line)}
 }
 
 // torchLane is a connection to a driver, with a torch server of its own and torch clients for any server.
@@ -70,21 +96,36 @@ type torchAnswer struct {
 	Failure  string
 }
 
-func (d *torchDriver) lane(ctx context.Context) (*torchLane, error) {
-	var dialer net.Dialer
-	conn, err := dialer.DialContext(ctx, "tcp", d.addr)
+// lane opens a lane that ends with the test.
+func (d *torchDriver) lane(t *testing.T) *torchLane {
+	t.Helper()
+	conn, err := net.Dial("tcp", d.addr)
 	if err != nil {
-		return nil, err
+		t.Fatal(err)
 	}
+	t.Cleanup(func() { conn.Close() })
 	lane := &torchLane{conn: conn, in: json.NewDecoder(conn)}
 	var hello torchAnswer
 	conn.SetReadDeadline(time.Now().Add(time.Minute))
 	if err := lane.in.Decode(&hello); err != nil {
-		conn.Close()
-		return nil, fmt.Errorf("open lane: %w", err)
+		t.Fatalf("open lane: %v", err)
 	}
 	lane.server = net.JoinHostPort("127.0.0.1", strconv.Itoa(hello.Port))
-	return lane, nil
+	return lane
+}
+
+// run starts a script, which then has two minutes for all its replies.
+func (l *torchLane) run(t *testing.T, script string) {
+	t.Helper()
+	l.conn.SetDeadline(time.Now().Add(2 * time.Minute))
+	l.send(t, map[string]string{"script": script})
+}
+
+func (l *torchLane) send(t *testing.T, message any) {
+	t.Helper()
+	if err := json.NewEncoder(l.conn).Encode(message); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // play plays calls with torch's clients against the server at address.

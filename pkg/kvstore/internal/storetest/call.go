@@ -93,16 +93,50 @@ func (o Outcome) String() string {
 	return strings.TrimSpace(fmt.Sprintf("%v %d %s", o.Values, o.Number, o.Error))
 }
 
+// specialValues are values that stores may read or send differently. They start with texts that are nearly numbers.
+var specialValues = []Text{
+	"x", "7", "-3", "12abc", " \t\n\v\f\r+5", "9223372036854775807", "-9223372036854775808", "9223372036854775808",
+	"-", "+ 1", "007", "0x10", "abc", "\x00\xff\xfe", Text(strings.Repeat("0123456789abcdef", 6400)),
+}
+
+// SpecialValues returns a sequence for each value that random sequences seldom use in each way, and for the empty value.
+func SpecialValues() [][]Call {
+	var sequences [][]Call
+	for _, v := range append(specialValues[:len(specialValues):len(specialValues)], "") {
+		one := []Text{"k"}
+		sequences = append(sequences, []Call{
+			{Op: "multi_set", Keys: []Text{"k", "l", "k"}, Values: []Text{"other", v, v}},
+			{Op: "multi_get", Keys: []Text{"l", "k", "l"}},
+			{Op: "multi_get"},
+			{Op: "check"},
+			{Op: "set", Keys: one, Values: []Text{v}},
+			{Op: "get", Keys: one},
+			{Op: "append", Keys: one, Values: []Text{v}},
+			{Op: "get", Keys: one},
+			{Op: "set", Keys: one, Values: []Text{v}},
+			{Op: "compare_set", Keys: one, Values: []Text{"other", "new"}},
+			{Op: "compare_set", Keys: one, Values: []Text{v, v}},
+			{Op: "add", Keys: one, Delta: 1},
+			{Op: "set", Keys: one, Values: []Text{v}},
+			{Op: "add", Keys: one, Delta: -1},
+			{Op: "get", Keys: one},
+			{Op: "delete_key", Keys: one},
+			{Op: "delete_key", Keys: one},
+			{Op: "compare_set", Keys: one, Values: []Text{v, "new"}},
+			{Op: "check", Keys: one},
+			{Op: "num_keys"},
+		})
+	}
+	return sequences
+}
+
 // Calls generates sequences of calls. Without empty, no stored value is empty: torch's clients take 200 ms to send
 // such a value.
 func Calls(empty bool) *rapid.Generator[[]Call] {
 	key := rapid.SampledFrom([]Text{
 		"a", "b", "c", "a", "b", "c", "a/b", "", "\x00\xff\n", "ключ", Text(strings.Repeat("long", 100)),
 	})
-	values := []Text{
-		"x", "7", "-3", "12abc", " \t\n\v\f\r+5", "9223372036854775807", "-9223372036854775808", "9223372036854775808",
-		"-", "+ 1", "007", "0x10", "abc", "\x00\xff\xfe", Text(strings.Repeat("0123456789abcdef", 6400)),
-	}
+	values := slices.Clone(specialValues)
 	if empty {
 		values = append(values, "", "")
 	}

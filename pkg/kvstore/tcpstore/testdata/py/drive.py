@@ -4,7 +4,8 @@
 It prints a port and serves it until its stdin ends. Each connection is a lane: it gets a process with a TCPStore
 server of its own, whose port is the first line of JSON sent back. Every line that arrives after that is a sequence to
 play against some server, {"address": ..., "calls": [...]}. The reply is {"outcomes": [...]}. See Call and Outcome in
-pkg/kvstore/internal/storetest for their fields; keys and values are base64.
+pkg/kvstore/internal/storetest for their fields; keys and values are base64. A line can also be {"script": ...}, Python
+that runs with the functions reply and receive for JSON, and the function connect(port), which opens a client.
 """
 
 import base64
@@ -26,6 +27,10 @@ BACKEND = {} if torch.__version__.startswith("1.") else {"use_libuv": False}
 
 def open_store(host, port, master):
     return TCPStore(host, port, None, master, datetime.timedelta(seconds=60), False, **BACKEND)
+
+
+def connect(port):
+    return open_store("127.0.0.1", port, False)
 
 
 def call_get(get, store, key, timeout):
@@ -125,8 +130,11 @@ class Lane(socketserver.StreamRequestHandler):
         players = {}
         for line in self.rfile:
             sequence = json.loads(line)
-            address = sequence["address"]
             try:
+                if "script" in sequence:
+                    exec(sequence["script"], {"reply": self.reply, "receive": self.receive, "connect": connect})
+                    continue
+                address = sequence["address"]
                 if address not in players:
                     players[address] = Players(address)
                 self.reply({"outcomes": players[address].play(sequence["calls"])})
@@ -135,6 +143,9 @@ class Lane(socketserver.StreamRequestHandler):
 
     def reply(self, message):
         self.wfile.write(json.dumps(message).encode() + b"\n")
+
+    def receive(self):
+        return json.loads(self.rfile.readline())
 
 
 class Lanes(socketserver.ForkingTCPServer):

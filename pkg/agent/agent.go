@@ -156,10 +156,13 @@ func (a *Agent) LastLines() map[int]string {
 // If ctx ends, Run stops the workers and returns an error that wraps the context's cause. With a [*SignalError] the
 // workers get that signal and the shutdown timeout, else SIGKILL.
 //
-// Any other error says that the rendezvous could not be formed or was lost ([rdzv.ErrRendezvous]), that this machine is
-// not fit ([*UnfitError]), that a process does not die ([*procs.StuckError]), that a log folder could not be written,
-// or that the agent has a defect. The last three leave the group Unknown. With an error, the result holds only this
-// node's failures of the last round.
+// Any other error says what went wrong, and leaves the group in a state:
+//
+//	Stopped  the rendezvous could not be formed or was lost ([rdzv.ErrRendezvous])
+//	Stopped  this machine is not fit ([*UnfitError])
+//	Unknown  a process does not die ([*procs.StuckError]), a log folder could not be written, or the agent has a defect
+//
+// With an error, the result holds only this node's failures of the last round.
 //
 // When Run returns, no worker is left except those that the error names.
 func (a *Agent) Run(ctx context.Context) (RunResult, error) {

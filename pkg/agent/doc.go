@@ -18,12 +18,12 @@
 // The package reads no flags and opens no sockets. It reaches the rendezvous, processes, kernel and devices through the
 // interfaces in interfaces.go. It emits each event once, to [Options].Events.
 //
-// One goroutine, the caller of [Agent.Run], owns the worker group and all other state. It sleeps in one select over
-// exits, orders of the rendezvous, and the context. [Agent.WorkerGroup] and [Agent.LastLines] may be called at any time
+// One goroutine, the caller of [Agent.Run], owns the worker group and all other state. While workers run it waits in
+// one select over exits, [rdzv.Stop]s and the context. [Agent.WorkerGroup] and [Agent.LastLines] may be called at any time
 // and return copies. Call [Agent.Report] after Run.
 //
-// The decisions are pure functions: transitions (state.go), worker environment (env.go), root cause (postmortem.go,
-// result.go and package evidence), and what other nodes are sent (wire.go).
+// The decisions are pure functions: transitions (state.go), worker environment (env.go), root cause (result.go and
+// package evidence, from what postmortem.go collects), and what other nodes are sent (wire.go).
 //
 // Workers are commands and never functions. So torch's return values, WorkerSpec.fn and the monitor interval have no
 // counterpart.

@@ -86,8 +86,8 @@ func (g *Group) track(ps []proctree.Process) []proctree.Process {
 	return ps
 }
 
-// Tail returns the last lines that a worker wrote to its stderr, as far as the launcher saw them. Call it after
-// [Group.Drain].
+// Tail returns the last lines that a worker wrote to its stderr, as far as the launcher saw them. It may be
+// called at any time; the lines are complete after [Group.Drain].
 func (g *Group) Tail(localRank int) []string {
 	for _, w := range g.workers {
 		if w.spec.LocalRank == localRank {

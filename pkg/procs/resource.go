@@ -54,8 +54,8 @@ func explainStart(err error) error {
 }
 
 // CheckRoom returns a [*ResourceError] if a limit on processes and threads has no room for a guard and an agent, of
-// which cpus threads run Go code. The number of workers is not known yet. A guard calls it before anything that makes
-// a thread. Package guard calls it only below another guard.
+// which cpus threads run Go code. The number of workers is not known yet. The main program calls it before anything
+// makes a thread. Package guard calls it again only in a guard that another guard has started.
 func CheckRoom(cpus int) error { return checkRoom(limits.Need{Guard: true, CPUs: cpus}) }
 
 // ReserveThreads makes the threads that every agent needs. [NewSupervisor] adds those for the workers. Threads that

@@ -26,7 +26,7 @@ const (
 
 // Environment holds the RPC settings from the environment variables of a worker. An empty variable counts as unset.
 type Environment struct {
-	// GPUCount is the number of GPUs that the worker sees, from ELASTICRUN_GPU_COUNT, which the agent sets. 0 means
+	// GPUCount is the number of GPUs that the worker sees, from ELASTICRUN_GPU_COUNT, which elasticrun sets. 0 means
 	// unset or no GPU.
 	GPUCount int
 	// Address is the address HOST:PORT to listen on, from ELASTICRUN_RPC_ADDR, where the port is optional. Port 0 means

@@ -45,7 +45,7 @@ type GRPCOptions struct {
 	// _SERVER_NAME; without these, calls are not encrypted. Either all members of a group use TLS or none.
 	TLSFiles TLSFiles
 
-	// DeviceCount is the number of GPUs of this worker. 0 means ELASTICRUN_GPU_COUNT, which the agent sets, or else no
+	// DeviceCount is the number of GPUs of this worker. 0 means ELASTICRUN_GPU_COUNT, which elasticrun sets, or else no
 	// GPU. A negative number means no GPU.
 	DeviceCount int
 	// DeviceMaps has, for the name of another worker, a map from devices of this worker to devices of that worker.

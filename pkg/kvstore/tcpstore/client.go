@@ -16,8 +16,8 @@ import (
 // ClientOptions are the options of a Client.
 type ClientOptions struct {
 	// Protocol is the version that the server speaks. Zero means ProtocolV2. A client cannot detect the version, so a
-	// wrong one makes Dial retry until its context ends: a torch 1.x server takes the handshake of version 2 for the
-	// start of an endless key.
+	// wrong one makes Dial retry until its context ends: a torch 1.x server reads the handshake of version 2 as a
+	// key whose end never comes.
 	Protocol Protocol
 
 	// Workers is the number of workers that join the store, as with wait_for_workers of torch's TCPStore. Dial then

@@ -178,7 +178,7 @@ type Unreached struct {
 	Why string        `json:"why"` // the error of the last attempt
 }
 
-// Offer is an empty worker store that listens.
+// Offer describes the worker store that a node provides if it becomes rank 0.
 type Offer struct {
 	Addrs []string `json:"addrs,omitempty"` // in order of preference
 	Port  int      `json:"port,omitempty"`

@@ -24,7 +24,7 @@ const namespaceDir = "/run/netns"
 const allPrefix = "erlab-"
 
 func newPrefix() string {
-	return fmt.Sprintf("%s%d-%s-%s-", allPrefix, os.Getpid(), startOf(os.Getpid()), rand.Text()[:6])
+	return fmt.Sprintf("%s%d-%s-%s-", allPrefix, os.Getpid(), StartOf(os.Getpid()), rand.Text()[:6])
 }
 
 // abandoned reports whether the process that made a namespace has ended.
@@ -35,18 +35,21 @@ func abandoned(name string) bool {
 		return false
 	}
 	pid, err := strconv.Atoi(fields[0])
-	return err == nil && startOf(pid) != fields[1]
+	return err == nil && StartOf(pid) != fields[1]
 }
 
-// startOf returns the start time of a process in ticks since boot, or "" if the process has ended.
-func startOf(pid int) string {
+// StartOf returns the start time of a process in ticks since boot, or "" if the process has ended. A zombie has ended.
+func StartOf(pid int) string {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return ""
 	}
-	// The second field, in parentheses, can contain spaces. The start time is field 22.
-	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
-	return string(fields[22-3])
+	// The second field, in parentheses, can contain spaces. The state is field 3, the start time field 22.
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+	if len(fields) < 22-2 || fields[0] == "Z" || fields[0] == "X" {
+		return ""
+	}
+	return fields[22-3]
 }
 
 // sweep removes the namespaces that killed tests have left.

@@ -174,10 +174,10 @@ func stopped(pid int) (end func()) {
 	if pid == 0 {
 		return nil
 	}
-	start, _ := startOf(pid)
+	start := hosts.StartOf(pid)
 	signalTo(pid, syscall.SIGSTOP)
 	return func() {
-		if now, alive := startOf(pid); alive && now == start {
+		if start != "" && hosts.StartOf(pid) == start {
 			signalTo(pid, syscall.SIGCONT)
 		}
 	}

@@ -50,12 +50,9 @@ var chaosBackends = []struct {
 	}},
 	{"etcd", func(c *chaos) ([]string, string) {
 		c.useOwnStore(2379)
-		etcd, err := lookEtcd()
-		if err != nil {
-			testenv.Missing(c.t, "needs etcd: %v (apt-get install etcd-server)", err)
-		}
 		c.dataDisk, c.has.dataDisk = testenv.NewDisk(c.t, 400), true // etcd preallocates 64 MB at a time
-		c.store.args = etcdArgs(etcd, c.storeHost, filepath.Join(c.dataDisk.Path, "data"))
+		c.store.args = append(etcdCommand(c.t, c.storeHost, filepath.Join(c.dataDisk.Path, "data")),
+			"--log-level", "error", "--logger", "zap")
 		return []string{"--rdzv-backend=etcd"}, ":2379"
 	}},
 }

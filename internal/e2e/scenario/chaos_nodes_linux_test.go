@@ -3,7 +3,6 @@ package scenario
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -38,7 +37,7 @@ const restartPause = 100 * time.Millisecond
 // keep starts the service, unless it runs or is off.
 func (s *service) keep() {
 	s.t.Helper()
-	if s.ended() && s.p != nil {
+	if s.p != nil && s.p.ended() {
 		code := s.p.code()
 		if s.codes[code]++; s.codes[code] == 1 {
 			s.first[code] = s.tail(3)
@@ -67,19 +66,6 @@ func (s *service) keep() {
 		_ = cmd.Wait()
 	}()
 	s.p = p
-}
-
-// ended reports whether the service is not running.
-func (s *service) ended() bool {
-	if s.p == nil {
-		return true
-	}
-	select {
-	case <-s.p.done:
-		return true
-	default:
-		return false
-	}
 }
 
 // signal sends a signal to the process that was started: the guard or a store.
@@ -121,8 +107,7 @@ func (s *service) tail(n int) string {
 	if err != nil {
 		return err.Error()
 	}
-	lines := strings.SplitAfter(strings.TrimSpace(string(data)), "\n")
-	return strings.Join(lines[max(0, len(lines)-n):], "")
+	return lastLines(string(data), n)
 }
 
 // parentIsAgent tells a worker from a process that a worker has started.
@@ -136,18 +121,6 @@ func parentIsAgent(l life) bool {
 	}
 	return false
 }
-
-// etcdArgs returns the arguments of an etcd server with its data in a folder.
-func etcdArgs(program string, on *hosts.Host, dir string) []string {
-	url := "http://" + on.Addr + ":2379"
-	return []string{
-		program, "--data-dir", dir, "--listen-client-urls", url, "--advertise-client-urls", url,
-		"--listen-peer-urls", "http://127.0.0.1:2380", "--log-level", "error", "--logger", "zap",
-	}
-}
-
-// lookEtcd returns the path of the etcd server.
-func lookEtcd() (string, error) { return exec.LookPath("etcd") }
 
 // oddCodes returns the exit codes, and the last output, with which an agent must not end before its job. Expected
 // codes are 137 (killed), 143 (told to stop), 75 (lost rendezvous) and 2, 71 and 72 (full or hanging log folder).

@@ -64,16 +64,25 @@ func (j *job) startStore(on *hosts.Host, flags ...string) *program {
 // useEtcd starts Debian's etcd server on a host.
 func (j *job) useEtcd(on *hosts.Host) {
 	j.t.Helper()
-	etcd, err := exec.LookPath("etcd")
-	if err != nil {
-		testenv.Missing(j.t, "needs etcd: %v (apt-get install etcd-server)", err)
-	}
-	url := "http://" + on.Addr + ":2379"
 	j.flags = append(j.flags, "--rdzv-backend=etcd", "--rdzv-endpoint="+on.Addr+":2379")
-	p := run(j.t, on, on.Name+" etcd", on.Command(j.t.Context(), etcd, "--data-dir", j.t.TempDir(),
-		"--listen-client-urls", url, "--advertise-client-urls", url, "--listen-peer-urls", "http://127.0.0.1:2380"))
+	args := etcdCommand(j.t, on, j.t.TempDir())
+	p := run(j.t, on, on.Name+" etcd", on.Command(j.t.Context(), args[0], args[1:]...))
 	j.others = append(j.others, p)
 	p.await("ready to serve client requests")
+}
+
+// etcdCommand returns the command of Debian's etcd server on a host, with its data in a folder.
+func etcdCommand(t testing.TB, on *hosts.Host, dir string) []string {
+	t.Helper()
+	etcd, err := exec.LookPath("etcd")
+	if err != nil {
+		testenv.Missing(t, "needs etcd: %v (apt-get install etcd-server)", err)
+	}
+	url := "http://" + on.Addr + ":2379"
+	return []string{
+		etcd, "--data-dir", dir, "--listen-client-urls", url, "--advertise-client-urls", url,
+		"--listen-peer-urls", "http://127.0.0.1:2380",
+	}
 }
 
 // departure is a way for a node to leave.
@@ -119,8 +128,8 @@ var victims = []struct {
 }
 
 // TestNodeGoes removes one of four nodes. The job continues with three from the checkpoint, and charges no restart,
-// though its budget has none. make test runs each departure once, with all pairs of backend and victim, and the first one
-// with real torch.
+// though its budget has none. make test runs each departure once, with all pairs of backend and victim, and the first
+// departure with real torch.
 func TestNodeGoes(t *testing.T) {
 	t.Parallel()
 	for d, departure := range departures {

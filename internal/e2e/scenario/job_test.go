@@ -134,8 +134,22 @@ func (p *program) text() string {
 
 // tail returns the last lines of the program's output.
 func (p *program) tail(n int) string {
-	lines := strings.SplitAfter(strings.TrimSpace(p.text()), "\n")
+	return lastLines(p.text(), n)
+}
+
+func lastLines(text string, n int) string {
+	lines := strings.SplitAfter(strings.TrimSpace(text), "\n")
 	return strings.Join(lines[max(0, len(lines)-n):], "")
+}
+
+// ended reports whether the program has ended.
+func (p *program) ended() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
 }
 
 // code waits for the program and returns its exit code as a shell reports it.
@@ -217,15 +231,7 @@ func (j *job) awaitRound(after, world int) round {
 
 // ended returns the agents that have ended.
 func (j *job) ended() []*program {
-	var ended []*program
-	for _, a := range j.agents {
-		select {
-		case <-a.done:
-			ended = append(ended, a)
-		default:
-		}
-	}
-	return ended
+	return slices.DeleteFunc(slices.Clone(j.agents), func(a *program) bool { return !a.ended() })
 }
 
 // agentOf returns the running agent of the node with that rank in the round; -1 means the last rank.

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/elasticrun/elasticrun/internal/e2e/hosts"
 )
 
 // observer watches the processes of workers from outside. A stopped or hanging process writes nothing, but it is
@@ -103,7 +105,7 @@ func (o *observer) look() {
 			continue
 		}
 		now := monotonic()
-		if start, alive := startOf(p.pid); !alive || start != p.start {
+		if hosts.StartOf(p.pid) != p.start {
 			o.gone[p] = true
 			continue
 		}
@@ -136,9 +138,8 @@ func (o *observer) scan() {
 		if o.other[pid] {
 			continue
 		}
-		start, alive := startOf(pid)
-		p := process{pid, start}
-		if _, known := o.lives[p]; known || !alive {
+		p := process{pid, hosts.StartOf(pid)}
+		if _, known := o.lives[p]; known || p.start == "" {
 			continue
 		}
 		environ, _ := os.ReadFile(filepath.Join("/proc", name, "environ"))
@@ -153,20 +154,6 @@ func (o *observer) scan() {
 			o.lives[p] = l
 		}
 	}
-}
-
-// startOf returns the start time of a process in ticks since boot. It returns "" for a zombie, which is not alive.
-func startOf(pid int) (start string, alive bool) {
-	stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
-	if err != nil {
-		return "", false
-	}
-	// The second field, in parentheses, can contain spaces. The state is field 3, the start time field 22.
-	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
-	if len(fields) < 22-2 || fields[0] == "Z" || fields[0] == "X" {
-		return "", false
-	}
-	return fields[22-3], true
 }
 
 // lifeOf reads a worker's place from its environment. Agents, and processes that will become workers, have none.

@@ -29,6 +29,9 @@ const between = time.Second
 // nodes. After each kill nothing is left, and every node names a killed worker as the root cause, whatever errors its
 // peers print.
 func TestRandomKills(t *testing.T) {
+	if !testenv.Whole(t) {
+		t.Parallel() // the other tests are load enough
+	}
 	kills := testenv.Repeat(t, 4, 200)
 	seed := uint64(time.Now().UnixNano())
 	if text := os.Getenv("ELASTICRUN_SEED"); text != "" {
@@ -41,7 +44,7 @@ func TestRandomKills(t *testing.T) {
 	random := rand.New(rand.NewPCG(seed, 0))
 	testenv.Torch(t, "2.14") // skips the test without torch
 	endpoint := startStore(t)
-	burn(t, testenv.Repeat(t, 0, 2)) // in make test the other tests are load enough
+	burn(t, testenv.Repeat(t, 0, 2))
 	count := tally{}
 	// Each kind comes once first, so that a short run has all of them.
 	for first := []victim{aWorker, anAgent, aGuard, aTree}; len(first) > 0 || count.kills < kills; {
@@ -55,6 +58,7 @@ func TestRandomKills(t *testing.T) {
 		r.victim = []victim{aWorker, aWorker, aWorker, anAgent, aGuard, aTree}[random.IntN(6)]
 		if len(first) > 0 {
 			r.victim, r.nodes, r.child, first = first[0], 2, len(first) == 4, first[1:]
+			r.alone = r.victim != aWorker && !testenv.Whole(t)
 		}
 		t.Run(
 			fmt.Sprintf("%d %s of %d nodes", r.number, r.victim, r.nodes),
@@ -83,6 +87,7 @@ type round struct {
 	number  int
 	nodes   int
 	careful bool // the workers destroy their process group in an orderly way
+	alone   bool // the workers do not train: they start at once, and print no errors about their peers
 	child   bool // a worker's child is killed first, which must not affect the job
 	victim  victim
 	random  *rand.Rand
@@ -91,8 +96,11 @@ type round struct {
 func (r round) run(t *testing.T, endpoint string, count *tally) {
 	t.Helper()
 	var nodes []*node
-	var scriptArgs []string
-	if r.careful {
+	version, scriptArgs := "2.14", []string(nil)
+	switch {
+	case r.alone:
+		version, scriptArgs = "", []string{"--alone"}
+	case r.careful:
 		scriptArgs = []string{"--finally"}
 	}
 	// The first node has two workers, the second node one.
@@ -108,7 +116,7 @@ func (r round) run(t *testing.T, endpoint string, count *tally) {
 				"--rdzv-backend=c10d",
 			)
 		}
-		nodes = append(nodes, startNode(t, args, scriptArgs))
+		nodes = append(nodes, startNode(t, version, "coupled.py", args, scriptArgs))
 	}
 	for i, n := range nodes {
 		n.await(2 - i)

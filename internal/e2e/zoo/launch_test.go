@@ -37,10 +37,20 @@ var interpreter = sync.OnceValues(func() (string, error) {
 	return strings.TrimSpace(string(out)), nil
 })
 
-// zooPy returns the path of the workers' script.
-func zooPy(t testing.TB) string {
+// plainPython returns the interpreter of workers without torch.
+func plainPython(t testing.TB) string {
 	t.Helper()
-	path, err := filepath.Abs("../../../testdata/zoo/zoo.py")
+	python, err := interpreter()
+	if err != nil {
+		testenv.Missing(t, "needs python3: %v", err)
+	}
+	return python
+}
+
+// zooScript returns the path of a script in testdata/zoo.
+func zooScript(t testing.TB, name string) string {
+	t.Helper()
+	path, err := filepath.Abs("../../../testdata/zoo/" + name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,11 +87,7 @@ type launch struct {
 // start starts a job of two workers and watches its memory.
 func (l launch) start(t testing.TB) *job {
 	t.Helper()
-	python, err := interpreter()
-	if err != nil {
-		testenv.Missing(t, "needs python3: %v", err)
-	}
-	tmp, binary, script := l.dir, testenv.Binary(t), zooPy(t)
+	python, tmp, binary, script := plainPython(t), l.dir, testenv.Binary(t), zooScript(t, "zoo.py")
 	if l.dir == "" {
 		tmp = t.TempDir()
 	} else {

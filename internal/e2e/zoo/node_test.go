@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,29 +29,19 @@ type node struct {
 // trainer is a worker that has reported that it trains.
 type trainer struct{ rank, pid, child int }
 
-// startNode starts an agent with testdata/zoo/coupled.py.
-func startNode(t testing.TB, args, scriptArgs []string) *node {
+// startNode starts an agent with a script in testdata/zoo and a version of torch, or "" for none.
+func startNode(t testing.TB, version, name string, args, scriptArgs []string) *node {
 	t.Helper()
-	return startTorchNode(t, "2.14", "coupled.py", args, scriptArgs)
-}
-
-// startTorchNode starts an agent with a script in testdata/zoo and a version of torch.
-func startTorchNode(t testing.TB, version, name string, args, scriptArgs []string) *node {
-	t.Helper()
-	script, err := filepath.Abs(filepath.Join("../../../testdata/zoo", name))
-	if err != nil {
-		t.Fatal(err)
+	python := ""
+	if version == "" {
+		python = plainPython(t)
+	} else {
+		python = testenv.Torch(t, version)
 	}
 	n := &node{t: t, mark: testenv.Mark(), ready: make(chan trainer), done: make(chan struct{})}
-	args = slices.Concat(args, []string{"--shutdown-timeout=5", script}, scriptArgs)
+	args = slices.Concat(args, []string{"--shutdown-timeout=5", zooScript(t, name)}, scriptArgs)
 	n.cmd = exec.CommandContext(t.Context(), testenv.Binary(t), args...)
-	n.cmd.Env = append(
-		os.Environ(),
-		n.mark,
-		"PYTHON_EXEC="+testenv.Torch(t, version),
-		"OMP_NUM_THREADS=1",
-		"TMPDIR="+t.TempDir(),
-	)
+	n.cmd.Env = append(os.Environ(), n.mark, "PYTHON_EXEC="+python, "OMP_NUM_THREADS=1", "TMPDIR="+t.TempDir())
 	n.cmd.Stderr = &n.stderr
 	n.cmd.WaitDelay = 10 * time.Second
 	stdout, err := n.cmd.StdoutPipe()

@@ -159,7 +159,7 @@ func publicDir(t *testing.T) string {
 			t.Fatal(err)
 		}
 	}
-	for _, from := range []string{testenv.Binary(t), zooPy(t)} {
+	for _, from := range []string{testenv.Binary(t), zooScript(t, "zoo.py")} {
 		data, err := os.ReadFile(from)
 		if err != nil {
 			t.Fatal(err)

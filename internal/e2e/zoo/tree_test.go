@@ -7,14 +7,7 @@ import (
 
 // TestProcessTrees checks that all processes that a worker starts end with the job, however they hide.
 func TestProcessTrees(t *testing.T) {
-	t.Parallel()
-	tests := []struct {
-		mode  string
-		args  []string
-		flags []string
-		code  int
-		cause string
-	}{
+	runEach(t, []misbehavior{
 		{mode: "groups", code: 3, cause: "worker_failed rank=1"},
 		{mode: "thousand", code: 3, cause: "worker_failed rank=1"},
 		{mode: "ignores_signals", flags: []string{"--shutdown-timeout=1"}, code: 3, cause: "worker_failed rank=0"},
@@ -28,13 +21,7 @@ func TestProcessTrees(t *testing.T) {
 		{mode: "removes_logs", flags: []string{"--max-restarts=1", "--min-uptime=0"}, code: 3, cause: "worker_failed rank=1"},
 		{mode: "bomb", args: []string{"300"}, code: 3, cause: "worker_failed rank=1"},
 		{mode: "stopped", code: 3, cause: "worker_failed rank=0"},
-	}
-	for _, tt := range tests {
-		t.Run(tt.mode, func(t *testing.T) {
-			t.Parallel()
-			launch{flags: tt.flags, args: append([]string{tt.mode}, tt.args...)}.run(t).want(tt.code, tt.cause)
-		})
-	}
+	})
 }
 
 // TestWorkersThatIgnoreSignals checks that a launcher that is told to stop waits no longer than its grace for workers

@@ -82,9 +82,9 @@ func (o *observer) seen() []life {
 	return slices.Collect(maps.Values(o.lives))
 }
 
-// alive returns the processes that are alive now.
+// alive returns the processes that the last scan has found and that are still alive.
 func (o *observer) alive() []life {
-	o.scan()
+	o.look()
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	var there []life

@@ -13,7 +13,7 @@ import (
 
 // keepsAlive has the short keep-alive time and a grace that fits it.
 var keepsAlive = []string{
-	"--rdzv-conf=last_call_timeout=2," + keepAliveConf, "--restart-grace=1", "--shutdown-timeout=1",
+	"--rdzv-conf=last_call_timeout=2," + keepAliveConf, "--restart-grace=1", "--shutdown-timeout=1", "--rejoin-timeout=4",
 }
 
 // failOn makes the worker of that rank end with an error. It must run on another node than the agent that will hang.

@@ -48,7 +48,7 @@ func newImpatient(t *testing.T, most string) *job {
 	t.Helper()
 	j := newElastic(t, 0)
 	j.flags[0] = "--nnodes=2:" + most
-	j.flags = append(j.flags, "--shutdown-timeout=4", "--restart-grace=4", "--rejoin-timeout=8")
+	j.flags = append(j.flags, "--shutdown-timeout=2", "--restart-grace=2", "--rejoin-timeout=5")
 	j.useStore(j.lab.Hosts[4])
 	return j
 }

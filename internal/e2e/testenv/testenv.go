@@ -43,8 +43,8 @@ func Root(t testing.TB) {
 	}
 }
 
-// Torch returns the path of a Python interpreter that imports the given version of torch: "1.13" (Debian 12's own),
-// "2.14" or "2.6" (roots made by scripts/torch-root.sh). The path is a valid PYTHON_EXEC.
+// Torch returns the path of a Python interpreter that has the given version of torch: "1.13" (Debian 12's own), "2.14"
+// or "2.6" (roots made by scripts/torch-root.sh). The path is a valid PYTHON_EXEC.
 func Torch(t testing.TB, version string) string {
 	t.Helper()
 	find, ok := torches[version]

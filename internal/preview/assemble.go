@@ -186,7 +186,7 @@ func workers(in Input) ([]Worker, error) {
 	}
 	for i, round := range rounds {
 		var err error
-		hypothetical[i], err = agent.Preview(in.Spec, agent.Hypothetical{
+		hypothetical[i], err = agent.StartSpecs(in.Spec, agent.StartInput{
 			Round: &round, RunID: ids[i], Hostname: in.Host,
 			Env: in.Env, Files: files,
 		})

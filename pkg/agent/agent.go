@@ -72,8 +72,10 @@ type Agent struct {
 	// The fields below belong to the goroutine in Run.
 
 	began        time.Time
-	restarts     int         // charged to the job, as of the last round
+	restarts     int // charged to the job, as of the last round
+	state        WorkerState
 	round        *rdzv.Round // the last round; nil before the first
+	workers      []worker    // of the last round, by local rank; written only before they run
 	roundState               // of that round
 	processState             // of the last start
 	history      history
@@ -82,9 +84,11 @@ type Agent struct {
 	unwatchable  bool           // error files cannot be watched
 	closing      sync.WaitGroup // counts watches that are being closed
 
+	// The agent's rank and the number of agents, since the ranks of a round were first assigned; -1 before.
+	groupRank, groupWorldSize int
+
 	mu    sync.Mutex
-	group WorkerGroup // written by Run under mu; other goroutines read it under mu
-	shown Processes   // the last start, running or not; nil before it; guarded like group
+	shown Processes // the last start, running or not; nil before it. Run writes it under mu; others read it under mu
 }
 
 // roundState is what has happened on this node in the current round.
@@ -120,30 +124,22 @@ func New(opts Options) (*Agent, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find the host name: %w", err)
 	}
-	a := &Agent{opts: opts, hostname: host, log: opts.Logger, group: newWorkerGroup(opts.Spec)}
-	a.group.State = Init
-	return a, nil
-}
-
-// WorkerGroup returns a copy of the worker group, like get_worker_group of torch's SimpleElasticAgent. It may be called
-// at any time.
-func (a *Agent) WorkerGroup() WorkerGroup {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.group.clone()
+	return &Agent{
+		opts: opts, hostname: host, log: opts.Logger, state: Init, groupRank: -1, groupWorldSize: -1,
+	}, nil
 }
 
 // LastLines returns the last line that each worker of the newest start has written to stderr, by local rank, as far as
 // the launcher sees it. It may be called at any time. It may wait for a disk.
 func (a *Agent) LastLines() map[int]string {
 	a.mu.Lock()
-	p, workers := a.shown, len(a.group.Workers)
+	p := a.shown
 	a.mu.Unlock()
 	if p == nil {
 		return nil
 	}
 	last := make(map[int]string)
-	for rank := range workers {
+	for rank := range a.opts.Spec.LocalWorldSize {
 		if tail := trimBlank(p.Tail(rank)); len(tail) > 0 {
 			last[rank] = tail[len(tail)-1]
 		}
@@ -180,30 +176,22 @@ func (a *Agent) Run(ctx context.Context) (RunResult, error) {
 	}
 	a.drain(ctx, err == nil && result.State == Succeeded, err)
 	if err != nil {
-		if a.state() != Unknown {
+		if a.state != Unknown {
 			err = errors.Join(err, a.setState(stateAfter(err)))
 		}
 		a.history.end(endAfter(err), err.Error(), nil)
 		a.emitRun(took, err)
-		return RunResult{State: a.state(), Failures: countable(anyByItself(a.failures), err), Restarts: a.restarts}, err
+		return RunResult{State: a.state, Failures: countable(anyByItself(a.failures), err), Restarts: a.restarts}, err
 	}
 	a.emitResults(result)
 	a.emitRun(took, nil)
 	return result, nil
 }
 
-func (a *Agent) state() WorkerState {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.group.State
-}
-
 // setState changes the state of the group. A transition that is not allowed leaves the group Unknown.
 func (a *Agent) setState(to WorkerState) error {
-	a.mu.Lock()
-	defer a.mu.Unlock()
 	var err error
-	a.group.State, err = next(a.group.State, to)
+	a.state, err = next(a.state, to)
 	return err
 }
 

@@ -207,7 +207,7 @@ func TestSpecsOfWorkers(t *testing.T) {
 	b.rdzv.nodes, b.rdzv.rank = 3, 2
 	b.run(t)
 	if want := (rdzv.Member{
-		Role: DefaultRole, LocalWorldSize: 2, MasterAddr: "m",
+		Role: "default", LocalWorldSize: 2, MasterAddr: "m",
 		MasterPort: 5,
 	}); b.rdzv.seen[0] != want {
 		t.Errorf("joined as %+v, want %+v", b.rdzv.seen[0], want)
@@ -224,10 +224,9 @@ func TestSpecsOfWorkers(t *testing.T) {
 			t.Errorf("environment lacks %s: %v", want, spec.Env)
 		}
 	}
-	g := b.agent.WorkerGroup()
-	if g.Workers[1].String() != "local_rank=1,global_rank=5,role_rank=5,world_size=6,role_world_size=6" ||
-		g.Workers[1].PID != 101 {
-		t.Errorf("worker group %+v", g)
+	want := worker{PID: 101, LocalRank: 1, GlobalRank: 5, RoleRank: 5, WorldSize: 6, RoleWorldSize: 6}
+	if diff := cmp.Diff(want, b.agent.workers[1]); diff != "" {
+		t.Errorf("worker (-want +got):\n%s", diff)
 	}
 }
 

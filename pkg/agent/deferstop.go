@@ -39,7 +39,7 @@ func (a *Agent) deferStop(ctx context.Context, p Processes, first failure.Failur
 		if delete(running, gone); alone && a.running-len(ended) <= 1 {
 			return ended
 		}
-		x, ok := a.awaitNews(ctx, p, running, news{stderr, files.written(), timer.C})
+		x, ok := a.awaitNews(ctx, p, running, news{stderr, files.written, timer.C})
 		if !ok {
 			return ended
 		}

@@ -27,7 +27,7 @@ func (a *Agent) emit(e events.Event) {
 	}
 	e.Group = events.Group{
 		Role: a.opts.Spec.Role, EntryPoint: a.opts.Spec.EntrypointName(), Backend: a.opts.Rendezvous.Backend(),
-		Rank: a.group.GroupRank, WorldSize: a.group.GroupWorldSize,
+		Rank: a.groupRank, WorldSize: a.groupWorldSize,
 		Restarts: a.restarts, Budget: a.opts.Spec.MaxRestarts, Uptime: time.Since(a.began),
 	}
 	a.opts.Events.Emit(e)
@@ -69,7 +69,7 @@ func (a *Agent) emitRound(begun time.Time) {
 }
 
 // workerEvent returns an event about w.
-func workerEvent(k events.Kind, w Worker) events.Event {
+func workerEvent(k events.Kind, w worker) events.Event {
 	return events.Event{
 		Kind: k, Rank: new(w.GlobalRank), LocalRank: new(w.LocalRank), PID: w.PID, RoleRank: w.RoleRank,
 		RoleWorldSize: w.RoleWorldSize,
@@ -78,7 +78,7 @@ func workerEvent(k events.Kind, w Worker) events.Event {
 
 // emitExit emits an exit, with the time at which the launcher saw it.
 func (a *Agent) emitExit(x procs.Exit) {
-	e := workerEvent(events.KindWorkerEnded, a.group.Workers[x.LocalRank])
+	e := workerEvent(events.KindWorkerEnded, a.workers[x.LocalRank])
 	e.Time, e.PID, e.ExitCode, e.Stopped = x.At, x.PID, new(x.ShellCode()), x.Stopped
 	if x.Signal != 0 {
 		e.Signal = procs.SignalName(x.Signal)
@@ -113,7 +113,7 @@ func (a *Agent) emitResults(r RunResult) {
 	if a.round == nil {
 		return
 	}
-	for _, w := range a.group.Workers {
+	for _, w := range a.workers {
 		e := workerEvent(events.KindResult, w)
 		f, failed := r.Failures[w.GlobalRank]
 		switch {
@@ -130,7 +130,7 @@ func (a *Agent) emitResults(r RunResult) {
 
 // emitRun emits how the run has ended. It took the given time until the job had its result, or until err.
 func (a *Agent) emitRun(took time.Duration, err error) {
-	e := events.Event{Kind: events.KindRun, State: a.state().String(), Duration: took}
+	e := events.Event{Kind: events.KindRun, State: a.state.String(), Duration: took}
 	if err != nil {
 		e.RawError = err.Error()
 	}
@@ -138,14 +138,14 @@ func (a *Agent) emitRun(took time.Duration, err error) {
 }
 
 // emitUsage emits a sample. The sampling goroutine calls it, so it reads nothing that Run writes.
-func (a *Agent) emitUsage(now time.Time, g WorkerGroup, pids map[int]int, sample map[int]procs.Usage) {
+func (a *Agent) emitUsage(now time.Time, workers []worker, pids map[int]int, sample map[int]procs.Usage) {
 	if a.opts.Events == nil {
 		return
 	}
 	for _, rank := range slices.Sorted(maps.Keys(sample)) {
 		u := sample[rank]
 		a.opts.Events.Emit(events.Event{Kind: events.KindUsage, Time: now, Usage: &events.Usage{
-			RunID: a.opts.Rendezvous.RunID(), GlobalRank: g.Workers[rank].GlobalRank, LocalRank: rank,
+			RunID: a.opts.Rendezvous.RunID(), GlobalRank: workers[rank].GlobalRank, LocalRank: rank,
 			PID: pids[rank], Processes: u.Processes, CPUPercent: 100 * u.CPU,
 			RSSBytes: u.RSS, ReadBytes: u.ReadBytes, WriteBytes: u.WriteBytes,
 		}})

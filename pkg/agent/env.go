@@ -5,8 +5,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
 // OMPThreadsEnv is the variable that [OMPDefault] sets.
@@ -23,19 +21,6 @@ func OMPDefault(env []string, localWorldSize int) (out []string, applied bool) {
 		return env, false
 	}
 	return append(slices.Clip(env), OMPThreadsEnv+"=1"), true
-}
-
-// envInput is everything that a worker's environment depends on.
-type envInput struct {
-	base         []string // Options.Env
-	spec         WorkerSpec
-	group        WorkerGroup
-	worker       Worker
-	round        *rdzv.Round
-	runID        string
-	restartCount int
-	errorFile    string // empty for none
-	tracePrefix  string // of the flight recorder's dumps; empty leaves the variables alone
 }
 
 // The variables with the path prefix of the dumps of NCCL's flight recorder, which appends the rank. oldTraceEnv is
@@ -55,41 +40,41 @@ func ownTraces(env []string) bool {
 // workerEnv returns the environment of one worker: [Options].Env with torch's variables set over it (torch 2.14,
 // torch/distributed/elastic/agent/server/local_elastic_agent.py). ELASTICRUN_ROUND is not torch's; it counts all rounds,
 // charged or not.
-func workerEnv(in envInput) ([]string, error) {
-	w := in.worker
+func workerEnv(spec WorkerSpec, w worker, in StartInput) ([]string, error) {
+	round, files := in.Round, in.Files[w.LocalRank]
 	vars := [][2]string{
 		{"LOCAL_RANK", strconv.Itoa(w.LocalRank)},
 		{"RANK", strconv.Itoa(w.GlobalRank)},
-		{"GROUP_RANK", strconv.Itoa(in.group.GroupRank)},
+		{"GROUP_RANK", strconv.Itoa(round.Rank)},
 		{"ROLE_RANK", strconv.Itoa(w.RoleRank)},
-		{"ROLE_NAME", in.spec.Role},
-		{"LOCAL_WORLD_SIZE", strconv.Itoa(in.spec.LocalWorldSize)},
+		{"ROLE_NAME", spec.Role},
+		{"LOCAL_WORLD_SIZE", strconv.Itoa(spec.LocalWorldSize)},
 		{"WORLD_SIZE", strconv.Itoa(w.WorldSize)},
-		{"GROUP_WORLD_SIZE", strconv.Itoa(in.group.GroupWorldSize)},
+		{"GROUP_WORLD_SIZE", strconv.Itoa(round.WorldSize)},
 		{"ROLE_WORLD_SIZE", strconv.Itoa(w.RoleWorldSize)},
-		{"MASTER_ADDR", in.round.MasterAddr},
-		{"MASTER_PORT", strconv.Itoa(in.round.MasterPort)},
-		{"TORCHELASTIC_RESTART_COUNT", strconv.Itoa(in.restartCount)},
-		{"TORCHELASTIC_MAX_RESTARTS", strconv.Itoa(in.spec.MaxRestarts)},
-		{"TORCHELASTIC_RUN_ID", in.runID},
-		{"TORCHELASTIC_USE_AGENT_STORE", pythonBool(in.round.UseAgentStore)},
-		{"TORCHELASTIC_ERROR_FILE", in.errorFile},
-		{"ELASTICRUN_ROUND", strconv.Itoa(in.round.Number)},
+		{"MASTER_ADDR", round.MasterAddr},
+		{"MASTER_PORT", strconv.Itoa(round.MasterPort)},
+		{"TORCHELASTIC_RESTART_COUNT", strconv.Itoa(round.Restarts)},
+		{"TORCHELASTIC_MAX_RESTARTS", strconv.Itoa(spec.MaxRestarts)},
+		{"TORCHELASTIC_RUN_ID", in.RunID},
+		{"TORCHELASTIC_USE_AGENT_STORE", pythonBool(round.UseAgentStore)},
+		{"TORCHELASTIC_ERROR_FILE", files.Error},
+		{"ELASTICRUN_ROUND", strconv.Itoa(round.Number)},
 	}
-	if _, set := lookup(in.base, "TORCH_NCCL_ASYNC_ERROR_HANDLING"); !set {
+	if _, set := lookup(in.Env, "TORCH_NCCL_ASYNC_ERROR_HANDLING"); !set {
 		vars = append(vars, [2]string{"TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"})
 	}
-	if in.tracePrefix != "" && ownTraces(in.base) {
-		vars = append(vars, [2]string{traceEnv, in.tracePrefix}, [2]string{oldTraceEnv, in.tracePrefix})
+	if files.TracePrefix != "" && ownTraces(in.Env) {
+		vars = append(vars, [2]string{traceEnv, files.TracePrefix}, [2]string{oldTraceEnv, files.TracePrefix})
 	}
-	if in.spec.VirtualLocalRank {
-		device, err := virtualDevice(in.base, w.LocalRank)
+	if spec.VirtualLocalRank {
+		device, err := virtualDevice(in.Env, w.LocalRank)
 		if err != nil {
 			return nil, err
 		}
 		vars = append(vars, [2]string{"LOCAL_RANK", "0"}, [2]string{"CUDA_VISIBLE_DEVICES", device})
 	}
-	return overlay(in.base, vars), nil
+	return overlay(in.Env, vars), nil
 }
 
 // virtualDevice returns the one device that a worker with a virtual local rank sees: its entry in the inherited list,

@@ -8,28 +8,35 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
+	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
 
-// input describes the worker with local rank 1 on the second of two nodes.
+// envInput is what the environment of the worker with local rank 1 depends on.
+type envInput struct {
+	spec WorkerSpec
+	StartInput
+}
+
+func (in envInput) env() ([]string, error) {
+	return workerEnv(in.spec, assignWorkers(in.Round.Assignment, in.spec.LocalWorldSize)[1], in.StartInput)
+}
+
+// input describes the second of two nodes.
 func input(base ...string) envInput {
 	spec := WorkerSpec{Role: "trainer", LocalWorldSize: 2, MaxRestarts: 3}
 	round := &rdzv.Round{
-		Number: 5, Rank: 1, WorldSize: 2, Assignment: rdzv.Assignment{
+		Number: 5, Restarts: 2, Rank: 1, WorldSize: 2, Assignment: rdzv.Assignment{
 			GlobalBase: 4, GlobalWorldSize: 6, RoleBase: 1,
 			RoleWorldSize: 3,
 		},
 		MasterAddr: "10.0.0.1", MasterPort: 4321, UseAgentStore: true,
 	}
-	group := newWorkerGroup(spec)
-	group.assign(round)
-	return envInput{
-		base: base, spec: spec, group: group, worker: group.Workers[1], round: round,
-		runID: "job7", restartCount: 2, errorFile: "/logs/1/error.json",
-	}
+	files := []workerlog.LogFiles{1: {Error: "/logs/1/error.json"}}
+	return envInput{spec, StartInput{Round: round, RunID: "job7", Env: base, Files: files}}
 }
 
 func TestWorkerEnv(t *testing.T) {
-	got, err := workerEnv(input("HOME=/h", "RANK=99", "PET_NNODES=1", "X=a=b"))
+	got, err := input("HOME=/h", "RANK=99", "PET_NNODES=1", "X=a=b").env()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,12 +68,12 @@ func TestWorkerEnvVariants(t *testing.T) {
 			want: []string{"TORCH_NCCL_ASYNC_ERROR_HANDLING=0"},
 		},
 		{
-			name: "a worker hosts the store", change: func(in *envInput) { in.round.UseAgentStore = false },
+			name: "a worker hosts the store", change: func(in *envInput) { in.Round.UseAgentStore = false },
 			want: []string{"TORCHELASTIC_USE_AGENT_STORE=False"},
 		},
 		{
 			name: "no log folder", base: []string{"TORCHELASTIC_ERROR_FILE=/the/launchers/own"},
-			change: func(in *envInput) { in.errorFile = "" }, want: []string{"TORCHELASTIC_ERROR_FILE="},
+			change: func(in *envInput) { in.Files[1].Error = "" }, want: []string{"TORCHELASTIC_ERROR_FILE="},
 		},
 		{name: "flight recorder", change: traced, want: []string{
 			"TORCH_FR_DUMP_TEMP_FILE=/logs/trace_",
@@ -109,7 +116,7 @@ func TestWorkerEnvVariants(t *testing.T) {
 			if tt.change != nil {
 				tt.change(&in)
 			}
-			got, err := workerEnv(in)
+			got, err := in.env()
 			if tt.err != "" {
 				if err == nil || !strings.Contains(err.Error(), tt.err) {
 					t.Errorf("error %v, want %q in it", err, tt.err)
@@ -141,7 +148,7 @@ func TestWorkerEnvVariants(t *testing.T) {
 	}
 }
 
-func traced(in *envInput) { in.tracePrefix = "/logs/trace_" }
+func traced(in *envInput) { in.Files[1].TracePrefix = "/logs/trace_" }
 
 func virtual(in *envInput) { in.spec.VirtualLocalRank = true }
 

@@ -77,10 +77,7 @@ func (a *Agent) collectSucceeded() {
 	if !q.elsewhere || len(a.succeeded) == 0 {
 		return
 	}
-	a.mu.Lock()
-	p := a.shown
-	a.mu.Unlock()
-	a.failures = a.collectFailures(p, nil, q)
+	a.failures = a.collectFailures(a.shown, nil, q)
 }
 
 // collectFailures finds out why the workers of a stopped group have failed. taken are the exits that were received

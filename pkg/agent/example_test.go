@@ -76,7 +76,7 @@ func Example() {
 	}
 	a, err := agent.New(agent.Options{
 		Spec: agent.WorkerSpec{
-			Role: agent.DefaultRole, LocalWorldSize: 2, MaxRestarts: 1,
+			Role: "default", LocalWorldSize: 2, MaxRestarts: 1,
 			Entrypoint: "sh", Args: []string{"-c", "test $RANK = 0 || exit $((3 * (1 - TORCHELASTIC_RESTART_COUNT)))"},
 		},
 		Rendezvous: &oneNode{maxRestarts: 1}, Launcher: launcher{sup}, LogFolders: logs, Env: os.Environ(),

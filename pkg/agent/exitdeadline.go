@@ -12,12 +12,13 @@ import (
 // does not end hangs in its exit handlers. The zero value keeps none.
 type exitDeadline struct {
 	timeout time.Duration
-	start   *time.Timer // when to begin to watch; nil for never, or for already
-	watch   FileWatch   // nil for none
-	paths   []string    // error files, by local rank
-	ended   []int       // local ranks; the news about a file may arrive after the exit
+	begin   <-chan time.Time // receives when to begin to watch; nil for never
+	watch   FileWatch        // nil for none
+	written <-chan string    // receives the paths of error files as they are written; nil for none
+	paths   []string         // error files, by local rank
+	ended   []int            // local ranks; the news about a file may arrive after the exit
 	pending []errorFileWrite
-	timer   *time.Timer // of the first pending one; nil for none
+	expired <-chan time.Time // receives when the deadline of the first pending one has passed; nil for none
 }
 
 // errorFileWrite is when a worker was first seen to have written its error file. The pending ones are in order of time.
@@ -34,7 +35,7 @@ const watchDelay = time.Second
 func (a *Agent) newExitDeadline() *exitDeadline {
 	d := &exitDeadline{timeout: a.opts.ErrorExitTimeout}
 	if d.timeout > 0 && a.opts.ErrorFiles != nil && !a.unwatchable {
-		d.start = time.NewTimer(min(watchDelay, d.timeout))
+		d.begin = time.After(min(watchDelay, d.timeout))
 	}
 	return d
 }
@@ -42,7 +43,8 @@ func (a *Agent) newExitDeadline() *exitDeadline {
 // watchErrorFilesNow is newExitDeadline without the delay.
 func (a *Agent) watchErrorFilesNow() *exitDeadline {
 	d := a.newExitDeadline()
-	if d.start != nil && d.start.Stop() {
+	if d.begin != nil {
+		d.begin = nil
 		a.watchErrorFiles(d)
 	}
 	return d
@@ -64,7 +66,7 @@ func (a *Agent) watchErrorFiles(d *exitDeadline) {
 			Msg("cannot watch error files: a worker that hangs after it has written its error file is not noticed")
 		return
 	}
-	d.watch = watch
+	d.watch, d.written = watch, watch.Written()
 }
 
 // close ends the watch in a goroutine that closing counts. The kernel takes time to end a watch, and the failure that
@@ -73,35 +75,6 @@ func (d *exitDeadline) close(closing *sync.WaitGroup) {
 	if d.watch != nil {
 		closing.Go(d.watch.Close)
 	}
-	for _, timer := range []*time.Timer{d.start, d.timer} {
-		if timer != nil {
-			timer.Stop()
-		}
-	}
-}
-
-// begin receives when the watch should begin.
-func (d *exitDeadline) begin() <-chan time.Time {
-	if d.start == nil {
-		return nil
-	}
-	return d.start.C
-}
-
-// written receives the paths of error files as they are written.
-func (d *exitDeadline) written() <-chan string {
-	if d.watch == nil {
-		return nil
-	}
-	return d.watch.Written()
-}
-
-// expired receives when the deadline of a worker has passed.
-func (d *exitDeadline) expired() <-chan time.Time {
-	if d.timer == nil {
-		return nil
-	}
-	return d.timer.C
 }
 
 // expect starts the deadline of the worker whose error file was written at that time.
@@ -121,12 +94,9 @@ func (d *exitDeadline) cancel(rank int) {
 
 // reset sets the timer to the first deadline.
 func (d *exitDeadline) reset() {
-	if d.timer != nil {
-		d.timer.Stop()
-		d.timer = nil
-	}
+	d.expired = nil
 	if len(d.pending) > 0 {
-		d.timer = time.NewTimer(time.Until(d.pending[0].at.Add(d.timeout)))
+		d.expired = time.After(time.Until(d.pending[0].at.Add(d.timeout)))
 	}
 }
 

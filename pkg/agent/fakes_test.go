@@ -190,7 +190,7 @@ func newHarness(t *testing.T, spec WorkerSpec, script ...func(*fakeGroup)) *harn
 		folders: newFolders(t),
 	}
 	if spec.Role == "" {
-		spec.Role = DefaultRole
+		spec.Role = "default"
 	}
 	if spec.LocalWorldSize == 0 {
 		spec.LocalWorldSize = 2
@@ -290,6 +290,4 @@ func (b *harness) start(ctx context.Context) (wait func() (RunResult, error)) {
 // group is the set of workers that was started last.
 func (b *harness) group() *fakeGroup { return b.launcher.groups[len(b.launcher.groups)-1] }
 
-func (b *harness) state() WorkerState {
-	return b.agent.WorkerGroup().State
-}
+func (b *harness) state() WorkerState { return b.agent.state }

@@ -68,7 +68,7 @@ func TestLogsByGlobalRank(t *testing.T) {
 	head, _ := workerlog.ParseTimelineHead(lines.Text())
 	if want := (workerlog.TimelineHead{
 		RunID: "run-1", Host: host, NodeRank: 2, Base: 4, Workers: 2,
-		Role: DefaultRole,
+		Role: "default",
 	}); head != want {
 		t.Errorf("head %+v, want %+v", head, want)
 	}

@@ -27,8 +27,8 @@ func (a *Agent) loop(ctx context.Context) (RunResult, error) {
 		if failed, err = a.watch(ctx); err != nil {
 			break
 		}
-		a.emit(events.Event{Kind: events.KindState, State: a.state().String()})
-		if a.state() == Succeeded {
+		a.emit(events.Event{Kind: events.KindState, State: a.state.String()})
+		if a.state == Succeeded {
 			if err = a.succeed(ctx); err == nil && a.halt == nil {
 				a.history.end(report.EndSuccess, "", nil)
 				return RunResult{State: Succeeded, Restarts: a.restarts}, nil
@@ -69,11 +69,11 @@ func (a *Agent) watch(ctx context.Context) (failed *procs.Exit, err error) {
 				a.done = true
 				return nil, a.setState(Succeeded)
 			}
-		case <-deadline.begin():
+		case <-deadline.begin:
 			a.watchErrorFiles(deadline)
-		case path := <-deadline.written():
+		case path := <-deadline.written:
 			deadline.expect(path, time.Now())
-		case <-deadline.expired():
+		case <-deadline.expired:
 			if len(a.processes.Exits()) > 0 { // the worker may have just ended
 				deadline.reset()
 				continue
@@ -133,9 +133,8 @@ func (a *Agent) rendezvous(ctx context.Context) error {
 		return err
 	}
 	begun = time.Now()
-	a.mu.Lock()
-	a.group.assign(round)
-	a.mu.Unlock()
+	a.groupRank, a.groupWorldSize = round.Rank, round.WorldSize
+	a.workers = assignWorkers(round.Assignment, spec.LocalWorldSize)
 	a.emitRound(begun)
 	a.log.Info().Int("round", round.Number).Int("restart_count", a.restarts).
 		Str("master_addr", round.MasterAddr).Int("master_port", round.MasterPort).

@@ -24,7 +24,7 @@ type postmortem struct {
 	kernel      Kernel
 	host        string
 	round       int
-	workers     []Worker // by local rank; only their ranks are used
+	workers     []worker // by local rank
 	files       []workerlog.LogFiles
 	output      workerlog.OutputRules
 	hung        *procs.Exit
@@ -36,7 +36,7 @@ func (a *Agent) newPostmortem(p Processes, stopBegan time.Time) *postmortem {
 	return &postmortem{
 		processes: p, stopBegan: stopBegan, evidence: a.evidence, kernel: a.opts.Kernel, host: a.hostname,
 		round:   a.round.Number,
-		workers: slices.Clone(a.group.Workers), files: a.files, output: a.opts.Spec.Output,
+		workers: a.workers, files: a.files, output: a.opts.Spec.Output,
 		hung: a.hung, exitTimeout: a.opts.ErrorExitTimeout,
 	}
 }

@@ -10,9 +10,6 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
 
-// DefaultRole is the role of workers if the user names none.
-const DefaultRole = "default"
-
 // WorkerSpec describes this node's workers, like WorkerSpec of torch 2.14
 // (torch/distributed/elastic/agent/server/api.py).
 type WorkerSpec struct {

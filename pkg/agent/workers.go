@@ -7,6 +7,7 @@ import (
 
 	"github.com/elasticrun/elasticrun/pkg/events"
 	"github.com/elasticrun/elasticrun/pkg/procs"
+	"github.com/elasticrun/elasticrun/pkg/rdzv"
 	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
 
@@ -15,89 +16,59 @@ const usageInterval = 5 * time.Second
 
 // startWorkers starts one process per worker, like _start_workers of torch's LocalElasticAgent.
 func (a *Agent) startWorkers() error {
-	again := a.files != nil
-	specs, err := a.buildSpecs()
+	// A full folder must not end a job that has already run, and a temporary folder never ends one.
+	mayLackLogs := a.files != nil || a.opts.LogFolders.Optional()
+	var processes Processes
+	attempt, files, err := a.logFiles()
+	lacksLogs := err != nil
+	if err == nil {
+		processes, err = a.launch(attempt, files)
+		lacksLogs = errors.Is(err, workerlog.ErrLogFile)
+	}
+	if lacksLogs && mayLackLogs {
+		a.log.Warn().Err(err).Msg("the workers get no log files and no error files")
+		processes, err = a.launch(attempt, make([]workerlog.LogFiles, a.opts.Spec.LocalWorldSize))
+	}
 	if err != nil {
 		return err
 	}
-	a.beginEvidence(specs)
-	processes, err := a.opts.Launcher.Start(specs, a.round.Over)
-	if errors.Is(err, workerlog.ErrLogFile) && a.mayLackLogs(again) {
-		if specs, err = a.withoutLogs(err); err != nil {
-			return err
-		}
-		a.beginEvidence(specs)
-		processes, err = a.opts.Launcher.Start(specs, a.round.Over)
-	}
-	if err != nil {
-		return err
-	}
-	a.processes, a.running = processes, len(specs)
-	a.mu.Lock()
+	a.processes, a.running = processes, len(a.workers)
 	for rank, pid := range processes.PIDs() {
-		a.group.Workers[rank].PID = pid
+		a.workers[rank].PID = pid
 	}
+	a.mu.Lock()
 	a.shown = processes
-	group := a.group.clone()
 	a.mu.Unlock()
-	for _, w := range group.Workers {
-		if w.PID == 0 { // it was not started, as its exit says
-			continue
+	for _, w := range a.workers {
+		if w.PID != 0 { // else it was not started, as its exit says
+			a.emit(workerEvent(events.KindWorkerStarted, w))
 		}
-		a.emit(workerEvent(events.KindWorkerStarted, w))
 	}
 	return nil
 }
 
-// buildSpecs returns what to start for the current round.
-func (a *Agent) buildSpecs() ([]procs.Spec, error) {
-	again := a.files != nil
-	attempt, files, err := a.logFiles()
-	if err != nil {
-		if !a.mayLackLogs(again) {
-			return nil, err
-		}
-		return a.withoutLogs(err)
-	}
+// launch starts the workers of the current round with these log paths.
+func (a *Agent) launch(attempt *workerlog.Attempt, files []workerlog.LogFiles) (Processes, error) {
 	a.files = files
-	specs, err := a.specsOf(files)
+	specs, err := StartSpecs(a.opts.Spec, StartInput{
+		Round: a.round, RunID: a.opts.Rendezvous.RunID(), Hostname: a.hostname, Env: a.opts.Env, Files: files,
+	})
+	if err != nil {
+		return nil, err
+	}
 	logged := func(s procs.Spec) bool { return s.Stdout.Timeline != "" || s.Stderr.Timeline != "" }
 	if slices.ContainsFunc(specs, logged) {
 		a.describeLogs(attempt)
 	}
-	return specs, err
-}
-
-// specsOf returns what to start with these log paths.
-func (a *Agent) specsOf(files []workerlog.LogFiles) ([]procs.Spec, error) {
-	var specs []procs.Spec
-	for _, w := range a.group.Workers {
-		spec, err := a.buildSpec(w, files[w.LocalRank])
-		if err != nil {
-			return nil, err
-		}
-		specs = append(specs, spec)
-	}
-	return specs, nil
-}
-
-// mayLackLogs reports whether the job goes on if logs cannot be made. A full folder must not end a job that has already
-// run, and a temporary folder never ends one.
-func (a *Agent) mayLackLogs(again bool) bool { return again || a.opts.LogFolders.Optional() }
-
-// withoutLogs returns what to start if err keeps logs from being made.
-func (a *Agent) withoutLogs(err error) ([]procs.Spec, error) {
-	a.log.Warn().Err(err).Msg("the workers get no log files and no error files")
-	a.files = make([]workerlog.LogFiles, a.opts.Spec.LocalWorldSize)
-	return a.specsOf(a.files)
+	a.beginEvidence(specs)
+	return a.opts.Launcher.Start(specs, a.round.Over)
 }
 
 // describeLogs writes into the attempt's folder which workers the logs belong to. An error is only logged.
 func (a *Agent) describeLogs(attempt *workerlog.Attempt) {
-	g := a.group
 	err := attempt.CreateTimeline(workerlog.TimelineHead{
-		RunID: a.opts.Rendezvous.RunID(), Round: g.Round, Host: a.hostname, NodeRank: g.GroupRank,
-		Base: g.Workers[0].GlobalRank, Workers: len(g.Workers), Role: g.Spec.Role,
+		RunID: a.opts.Rendezvous.RunID(), Round: a.round.Number, Host: a.hostname, NodeRank: a.round.Rank,
+		Base: a.workers[0].GlobalRank, Workers: len(a.workers), Role: a.opts.Spec.Role,
 	})
 	if err != nil {
 		a.log.Warn().Err(err).Msg("cannot describe the logs: elasticrun logs will not know when lines were written")
@@ -120,29 +91,38 @@ func (a *Agent) logFiles() (*workerlog.Attempt, []workerlog.LogFiles, error) {
 	return attempt, all, nil
 }
 
-func (a *Agent) buildSpec(w Worker, files workerlog.LogFiles) (procs.Spec, error) {
-	return startSpec(envInput{
-		base: a.opts.Env, spec: a.opts.Spec, group: a.group, worker: w, round: a.round,
-		runID: a.opts.Rendezvous.RunID(), restartCount: a.restarts, errorFile: files.Error, tracePrefix: files.TracePrefix,
-	}, a.hostname, files)
+// StartInput is what the start of this node's workers depends on, besides their spec.
+type StartInput struct {
+	Round *rdzv.Round
+	RunID string
+	// Hostname is this node's.
+	Hostname string
+	// Env is the environment of the workers; torch's variables are set over it.
+	Env []string
+	// Files are the log paths of each worker, by local rank. Without a path for errors, torch writes no error file. Without
+	// a prefix for traces, the variables of the flight recorder stay as they are in Env.
+	Files []workerlog.LogFiles
 }
 
-// startSpec returns how one worker is started.
-func startSpec(in envInput, hostname string, files workerlog.LogFiles) (procs.Spec, error) {
-	s, w := in.spec, in.worker
-	env, err := workerEnv(in)
-	if err != nil {
-		return procs.Spec{}, err
+// StartSpecs returns how this node's workers are started in a round, by local rank. It starts nothing.
+func StartSpecs(s WorkerSpec, in StartInput) ([]procs.Spec, error) {
+	var specs []procs.Spec
+	for _, w := range assignWorkers(in.Round.Assignment, s.LocalWorldSize) {
+		env, err := workerEnv(s, w, in)
+		if err != nil {
+			return nil, err
+		}
+		spec := procs.Spec{LocalRank: w.LocalRank, Argv: s.Command(w.LocalRank), Env: env}
+		if s.CPUs != nil {
+			spec.CPUs = s.CPUs[w.LocalRank]
+		}
+		prefix := workerlog.LinePrefix(s.PrefixTemplate, workerlog.PrefixVars{
+			Role: s.Role, LocalRank: w.LocalRank, Rank: w.GlobalRank, NodeRank: in.Round.Rank, Hostname: in.Hostname,
+		})
+		spec.Stdout, spec.Stderr = s.Output.Outputs(w.ranks(), prefix, in.Files[w.LocalRank])
+		specs = append(specs, spec)
 	}
-	spec := procs.Spec{LocalRank: w.LocalRank, Argv: s.Command(w.LocalRank), Env: env}
-	if s.CPUs != nil {
-		spec.CPUs = s.CPUs[w.LocalRank]
-	}
-	prefix := workerlog.LinePrefix(s.PrefixTemplate, workerlog.PrefixVars{
-		Role: s.Role, LocalRank: w.LocalRank, Rank: w.GlobalRank, NodeRank: in.group.GroupRank, Hostname: hostname,
-	})
-	spec.Stdout, spec.Stderr = s.Output.Outputs(w.ranks(), prefix, files)
-	return spec, nil
+	return specs, nil
 }
 
 // sampleUsage emits samples while the group runs, if there is a sampler. The function it returns ends the sampling and
@@ -152,8 +132,7 @@ func (a *Agent) sampleUsage() (stop func()) {
 		return func() {}
 	}
 	quit, done := make(chan struct{}), make(chan struct{})
-	pids := a.processes.PIDs()
-	group := a.group.clone()
+	pids, workers := a.processes.PIDs(), a.workers
 	go func() {
 		defer close(done)
 		tick := time.NewTicker(usageInterval)
@@ -163,7 +142,7 @@ func (a *Agent) sampleUsage() (stop func()) {
 			case <-quit:
 				return
 			case now := <-tick.C:
-				a.emitUsage(now, group, pids, a.opts.Usage.Sample(pids))
+				a.emitUsage(now, workers, pids, a.opts.Usage.Sample(pids))
 			}
 		}
 	}()

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -26,10 +27,13 @@ type file struct {
 	declared []declared
 }
 
-// repository reads this module.
+// thisModule reads this module, once for all tests.
+var thisModule = sync.OnceValues(func() ([]file, error) { return read(os.DirFS("../..")) })
+
+// repository returns the files of this module.
 func repository(t *testing.T) []file {
 	t.Helper()
-	files, err := read(os.DirFS("../.."))
+	files, err := thisModule()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"os/exec"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -103,41 +104,33 @@ const defaultOutputTimeout = 5 * time.Second
 // WaitOutput waits until all output of the group is in its files and on the console, or until ctx ends. It reports
 // whether all output is there. Call it after Stop. It gives nothing up, and Drain must still be called.
 func (g *Group) WaitOutput(ctx context.Context) bool {
-	for _, w := range g.workers {
-		w.stdout.SetIdleTimeout(g.sup.opts.OutputTimeout)
-		w.stderr.SetIdleTimeout(g.sup.opts.OutputTimeout)
-	}
-	for _, w := range g.workers {
-		for _, s := range []*workerlog.Stream{w.stdout, w.stderr} {
-			select {
-			case <-s.Done():
-				continue
-			case <-ctx.Done():
-			}
-			select {
-			case <-s.Done():
-			default:
-				return false
-			}
-		}
-	}
-	return true
+	return !slices.ContainsFunc(g.endingStreams(), func(s *workerlog.Stream) bool { return !s.Ends(ctx) })
 }
 
 // Drain waits until all output of the group is in its files and on the console. Call it after Stop. When ctx ends
 // first, Drain gives up what is still unread, and the error says so.
 func (g *Group) Drain(ctx context.Context) error {
-	errs := make([]error, 2*len(g.workers))
+	streams := g.endingStreams()
+	errs := make([]error, len(streams))
 	var done sync.WaitGroup
-	for i, w := range g.workers {
-		w.stdout.SetIdleTimeout(g.sup.opts.OutputTimeout)
-		w.stderr.SetIdleTimeout(g.sup.opts.OutputTimeout)
-		done.Go(func() { errs[2*i] = w.stdout.Wait(ctx) })
-		done.Go(func() { errs[2*i+1] = w.stderr.Wait(ctx) })
+	for i, s := range streams {
+		done.Go(func() { errs[i] = s.Wait(ctx) })
 	}
 	done.Wait()
 	g.marks.Close(ctx)
 	return errors.Join(errs...)
+}
+
+// endingStreams returns the streams of all workers. They end within the output timeout if only processes outside the job
+// have them open.
+func (g *Group) endingStreams() (all []*workerlog.Stream) {
+	for _, w := range g.workers {
+		all = append(all, w.stdout, w.stderr)
+	}
+	for _, s := range all {
+		s.SetIdleTimeout(g.sup.opts.OutputTimeout)
+	}
+	return all
 }
 
 // fork starts the workers; it runs on the supervisor's thread. It ends at the first worker that cannot be executed or

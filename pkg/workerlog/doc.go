@@ -7,6 +7,6 @@
 // # Concurrency
 //
 // A [Console], a [FileWatch] and a [Timeline] may be used from any goroutine. Call the methods of one [Stream] one
-// after another, except Tail, Done and SetIdleTimeout, which may be called at any time. Wait and Close return once the goroutines that they belong to have
-// ended.
+// after another, except Tail, Ends and SetIdleTimeout, which may be called at any time. Wait and Close return once the
+// goroutines that they belong to have ended.
 package workerlog

@@ -113,28 +113,13 @@ func (s StdSpec) String() string {
 // ParseFilters parses the substrings of --duplicate-stdout-filters. They are separated by commas, and ",," stands for
 // a comma within a substring. Empty substrings are dropped, because they would match every line.
 func ParseFilters(s string) []string {
-	var (
-		filters []string
-		one     strings.Builder
-	)
-	add := func() {
-		if one.Len() > 0 {
-			filters = append(filters, one.String())
-		}
-		one.Reset()
-	}
-	for i := 0; i < len(s); i++ {
-		switch {
-		case s[i] != ',':
-			one.WriteByte(s[i])
-		case i+1 < len(s) && s[i+1] == ',':
-			one.WriteByte(',')
-			i++
-		default:
-			add()
+	const comma = "\x00" // occurs in no argument
+	var filters []string
+	for item := range strings.SplitSeq(strings.ReplaceAll(s, ",,", comma), ",") {
+		if item != "" {
+			filters = append(filters, strings.ReplaceAll(item, comma, ","))
 		}
 	}
-	add()
 	return filters
 }
 

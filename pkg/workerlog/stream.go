@@ -97,9 +97,6 @@ func (s *Stream) Start() {
 	}()
 }
 
-// Done is closed when the copying of the started stream has ended.
-func (s *Stream) Done() <-chan struct{} { return s.done }
-
 // SetIdleTimeout says that no process is left that should write to the started stream. If another process then keeps
 // the stream open and silent for d, the stream ends, and Wait returns an error.
 func (s *Stream) SetIdleTimeout(d time.Duration) {
@@ -112,13 +109,13 @@ func (s *Stream) SetIdleTimeout(d time.Duration) {
 // file. If ctx ends first, the content of the pipe still goes to the file, but within 0.2 s the console and the pipe
 // are given up, and the error says what is lost.
 func (s *Stream) Wait(ctx context.Context) error {
-	if s.ends(ctx) {
+	if s.Ends(ctx) {
 		return s.err
 	}
 	for _, giveUp := range []func(){s.cancel, func() { _ = s.pipe.Close() }} {
 		giveUp()
 		bound, cancel := context.WithTimeout(context.WithoutCancel(ctx), giveUpStep)
-		ended := s.ends(bound)
+		ended := s.Ends(bound)
 		cancel()
 		if ended {
 			return s.err
@@ -127,8 +124,9 @@ func (s *Stream) Wait(ctx context.Context) error {
 	return fmt.Errorf("give up %s: a write to its file or to the console hangs", s.out.name)
 }
 
-// ends waits for the end of the copying, or for the end of ctx.
-func (s *Stream) ends(ctx context.Context) bool {
+// Ends waits for the end of the started stream's copying, or for the end of ctx. It reports whether the copying has
+// ended.
+func (s *Stream) Ends(ctx context.Context) bool {
 	select {
 	case <-s.done:
 		return true

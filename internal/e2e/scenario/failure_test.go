@@ -225,19 +225,12 @@ func TestStoreRestarts(t *testing.T) {
 				made := lastStep(j.record())
 				await(t, "steps with the new store", func() bool { return lastStep(j.record()) > made+5 })
 				j.finish()
+				j.stop(0, nil)
 				for _, a := range j.agents {
-					if code := a.code(); code != 0 {
-						t.Errorf("%s ended with %d", a.name, code)
-					}
 					if !strings.Contains(a.text(), "joining again") {
 						t.Errorf("%s does not say that it has joined anew", a.name)
 					}
 				}
-				for _, p := range j.others {
-					_ = p.cmd.Process.Signal(syscall.SIGTERM)
-					p.code()
-				}
-				j.lab.NothingLeft(5 * time.Second)
 				return
 			}
 			enough := lastStep(j.record()) + int(2*keepAlive/stepTime)

@@ -1,7 +1,6 @@
 package scenario
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -17,7 +16,6 @@ import (
 )
 
 const (
-	torch = "2.14"
 	// bound is far longer than any wait of these tests, even on a busy machine.
 	bound = 90 * time.Second
 	// keepAlive is the time after which a silent node is lost, as keepAliveConf sets it.
@@ -160,10 +158,7 @@ func (p *program) code() int {
 	case <-time.After(bound):
 		p.t.Fatalf("%s did not end within %v", p.name, bound)
 	}
-	if status := p.cmd.ProcessState.Sys().(syscall.WaitStatus); status.Signaled() {
-		return 128 + int(status.Signal())
-	}
-	return p.cmd.ProcessState.ExitCode()
+	return testenv.ExitCode(p.cmd.ProcessState)
 }
 
 // await waits until the program has printed the text.
@@ -186,17 +181,7 @@ func (p *program) agentPID() int {
 // await polls a condition of which nothing notifies the test.
 func await(t testing.TB, what string, happened func() bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), bound)
-	defer cancel()
-	again := time.NewTicker(10 * time.Millisecond)
-	defer again.Stop()
-	for !happened() {
-		select {
-		case <-ctx.Done():
-			t.Fatalf("waited %v for %s", bound, what)
-		case <-again.C:
-		}
-	}
+	testenv.Await(t, what, bound, happened)
 }
 
 // record returns the workers' record so far.
@@ -260,9 +245,19 @@ func (j *job) finish() {
 	}
 }
 
-// end waits for all agents and checks their exit codes: code, or the agent's own in other. It stops the stores, and
-// checks that nothing is left on any host and that the record is as expected.
+// end is stop, and checks that the record is as expected.
 func (j *job) end(code int, other map[*program]int, want expected) {
+	j.t.Helper()
+	j.stop(code, other)
+	want.losses = j.trainer.undisturbed(j.t)
+	for _, bad := range check(j.record(), want) {
+		j.t.Error(bad)
+	}
+}
+
+// stop waits for all agents and checks their exit codes: code, or the agent's own in other. It stops the stores, and
+// checks that nothing is left on any host.
+func (j *job) stop(code int, other map[*program]int) {
 	j.t.Helper()
 	for _, a := range j.agents {
 		wanted, ok := other[a]
@@ -278,8 +273,4 @@ func (j *job) end(code int, other map[*program]int, want expected) {
 		p.code()
 	}
 	j.lab.NothingLeft(5 * time.Second)
-	want.losses = j.trainer.undisturbed(j.t)
-	for _, bad := range check(j.record(), want) {
-		j.t.Error(bad)
-	}
 }

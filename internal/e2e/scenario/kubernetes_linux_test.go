@@ -5,7 +5,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -102,12 +101,7 @@ func TestFirstPodReplaced(t *testing.T) {
 			made := lastStep(p.record())
 			await(t, "steps of the new pods", func() bool { return lastStep(p.record()) > made+5 })
 			p.finish()
-			for _, a := range p.agents {
-				if code := a.code(); code != 0 {
-					t.Errorf("%s ended with %d", a.name, code)
-				}
-			}
-			p.lab.NothingLeft(5 * time.Second)
+			p.stop(0, nil)
 			p.wantWorlds(threePods, threePods)
 			if worlds := worldsOf(t, p.dir); strings.HasPrefix(worlds[len(worlds)-1], "0: ") {
 				t.Error("the job began anew")

@@ -28,7 +28,8 @@ type slurmTest struct {
 
 // TestSlurm runs the batch scripts of examples/slurm with workers that train. elasticrun learns of
 // the nodes only from Slurm.
-func TestSlurm(t *testing.T) {
+func TestSlurm(t *testing.T) { //nolint:tparallel // its parts use one cluster in turn
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("starts a cluster")
 	}
@@ -135,7 +136,7 @@ func stepMade(t *testing.T, j *slurmlab.Job) int {
 // awaitStep returns when the job has made a step beyond the given one.
 func (s *slurmTest) awaitStep(t *testing.T, j *slurmlab.Job, beyond int) {
 	t.Helper()
-	s.lab.Await(t, fmt.Sprintf("step %d of job %s", beyond+1, j.ID), slurmBound, func() bool {
+	testenv.Await(t, fmt.Sprintf("step %d of job %s", beyond+1, j.ID), slurmBound, func() bool {
 		if state := j.Status(t).State; stepMade(t, j) <= beyond && state != "PENDING" && state != "RUNNING" {
 			t.Fatalf("job %s is %s", j.ID, state)
 		}
@@ -185,7 +186,7 @@ func (s *slurmTest) requeue(t *testing.T) {
 	j := s.submit(t, "requeue.sbatch", nil, nil, "--stop-on-signal", "--until=finish")
 	s.awaitStep(t, j, 2)
 	j.Cancel(t, "--batch", "--signal=USR1") // like --signal=B:USR1@120, 120 s before the end
-	s.lab.Await(t, "the job to be requeued", slurmBound, func() bool {
+	testenv.Await(t, "the job to be requeued", slurmBound, func() bool {
 		now := j.Status(t)
 		if now.State != "RUNNING" && now.State != "COMPLETING" && now.State != "PENDING" {
 			t.Fatalf("the job is %+v", now)
@@ -206,7 +207,7 @@ func (s *slurmTest) nodeFailure(t *testing.T) {
 	j := s.submit(t, "step.sbatch", nil, []string{"--nnodes=2:3", "--max-restarts=2"}, "--until=finish")
 	s.awaitStep(t, j, 2)
 	s.lab.KillNode(t, "n3")
-	s.lab.Await(t, "a world of two", slurmBound, func() bool { return len(worldsOf(t, j.Dir)) > 1 })
+	testenv.Await(t, "a world of two", slurmBound, func() bool { return len(worldsOf(t, j.Dir)) > 1 })
 	// The controller itself notices only after minutes.
 	s.lab.Run(t, "scontrol", "update", "NodeName=n3", "State=DOWN", "Reason=killed")
 	s.awaitStep(t, j, stepMade(t, j))

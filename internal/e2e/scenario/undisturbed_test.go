@@ -29,13 +29,15 @@ type trainer struct {
 
 var (
 	// ddp trains with real torch, which takes seconds of CPU time to start.
-	ddp = &trainer{
-		script: "ddp_train.py",
-		python: func(t testing.TB) string { return testenv.Torch(t, torch) },
-	}
+	ddp = &trainer{script: "ddp_train.py", python: torchPython}
 	// plain starts at once. Its workers notice the death of a peer, and fail, as those of ddp do.
 	plain = &trainer{script: "plain_train.py", python: plainPython}
 )
+
+func torchPython(t testing.TB) string {
+	t.Helper()
+	return testenv.Torch(t, "2.14")
+}
 
 // plainPython returns a python3 without torch.
 func plainPython(t testing.TB) string {

@@ -68,7 +68,7 @@ func (j *Job) Status(t testing.TB) Status {
 func (j *Job) Wait(t testing.TB, bound time.Duration) Status {
 	t.Helper()
 	var s Status
-	j.lab.Await(t, "the end of job "+j.ID, bound, func() bool {
+	testenv.Await(t, "the end of job "+j.ID, bound, func() bool {
 		s = j.Status(t)
 		return ended(s.State)
 	})

@@ -43,7 +43,7 @@ func New(t testing.TB) *Lab {
 		t.Fatal(err)
 	}
 	l.start(t)
-	l.Await(t, "idle nodes", startBound, func() bool {
+	testenv.Await(t, "idle nodes", startBound, func() bool {
 		out, err := l.Command(t.Context(), "sinfo", "--noheader", "--states=idle", "--format=%D").Output()
 		return err == nil && strings.TrimSpace(string(out)) == strconv.Itoa(Nodes)
 	})
@@ -146,22 +146,6 @@ func (l *Lab) Run(t testing.TB, program string, args ...string) string {
 		t.Fatalf("%s %s: %v: %s", program, strings.Join(args, " "), err, stderr.String())
 	}
 	return string(out)
-}
-
-// Await polls reached, because Slurm notifies only processes of a job. It ends the test after bound.
-func (l *Lab) Await(t testing.TB, what string, bound time.Duration, reached func() bool) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), bound)
-	defer cancel()
-	again := time.NewTicker(50 * time.Millisecond)
-	defer again.Stop()
-	for !reached() {
-		select {
-		case <-ctx.Done():
-			t.Fatalf("waited %v for %s", bound, what)
-		case <-again.C:
-		}
-	}
 }
 
 // Listening returns the TCP ports in state LISTEN, without those of the daemons.

@@ -61,7 +61,7 @@ func TestLab(t *testing.T) {
 			"--no-kill",
 			batch(t, `srun --no-kill sh -c 'touch $SLURMD_NODENAME; exec sleep 1000'`),
 		)
-		l.Await(t, "three tasks", startBound, func() bool {
+		testenv.Await(t, "three tasks", startBound, func() bool {
 			tasks, _ := filepath.Glob(filepath.Join(j.Dir, "n?"))
 			return len(tasks) == Nodes
 		})

@@ -9,13 +9,15 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 )
 
 // KillNode kills a node such as "n3" as a crash does: its slurmd and all of its processes, without a message to the
 // controller. The other nodes see their connections closed. The node does not come back.
 func (l *Lab) KillNode(t testing.TB, node string) {
 	t.Helper()
-	l.Await(t, "the end of "+node, startBound, func() bool {
+	testenv.Await(t, "the end of "+node, startBound, func() bool {
 		left := l.on(node)
 		for _, pid := range left {
 			_ = syscall.Kill(pid, syscall.SIGKILL)

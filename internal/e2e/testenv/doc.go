@@ -1,6 +1,6 @@
 // Package testenv gives tests what they need from this machine and from this checkout: interpreters with a real torch,
-// the elasticrun binary, an etcd server, disks that fill up or hang, marks that find a job's processes, and the scale
-// of long tests. Only tests import it, and it knows nothing of the packages under test.
+// the elasticrun binary, an etcd server, disks that fill up or hang, marks that find a job's processes, waits, and the
+// scale of long tests. Only tests import it, and it knows nothing of the packages under test.
 //
 // A test that needs something that is missing is skipped with the reason. With ELASTICRUN_REQUIRE_ALL=1, which the
 // pipeline sets, the test fails instead.

@@ -185,14 +185,7 @@ func (j *job) nobodyHolds() {
 	}
 }
 
-// code returns the exit code as a shell reports it.
-func (j *job) code() int {
-	status := j.cmd.ProcessState.Sys().(syscall.WaitStatus)
-	if status.Signaled() {
-		return 128 + int(status.Signal())
-	}
-	return status.ExitStatus()
-}
+func (j *job) code() int { return testenv.ExitCode(j.cmd.ProcessState) }
 
 // want checks the exit code, the root cause in the last line of stderr, and other texts in stderr.
 func (j *job) want(code int, cause string, texts ...string) {

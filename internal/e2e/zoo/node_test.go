@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -110,11 +109,7 @@ func (n *node) end() int {
 		<-n.done
 	}
 	testenv.NothingLeft(n.t, n.mark)
-	status := n.cmd.ProcessState.Sys().(syscall.WaitStatus)
-	if status.Signaled() {
-		return 128 + int(status.Signal())
-	}
-	return status.ExitStatus()
+	return testenv.ExitCode(n.cmd.ProcessState)
 }
 
 // blamed returns the global rank that the last line of stderr names as the root cause, or -1.

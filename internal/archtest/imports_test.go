@@ -184,7 +184,7 @@ var rules = map[string]rule{
 	"internal/cgroup":    {why: "it finds cgroups; its callers read the limits"},
 	"internal/boottime": {
 		theirs: []string{"golang.org/x/sys"},
-		why:    "leases use CLOCK_BOOTTIME, which package time lacks",
+		why:    "sessions use CLOCK_BOOTTIME, which package time lacks",
 	},
 	"internal/tcplisten": {why: "it opens listeners and does not know what they serve"},
 	"pkg/failure":        {why: "the agent, the rendezvous and the reports share its type"},

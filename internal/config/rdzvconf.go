@@ -219,7 +219,7 @@ func namesOf(options []confOption, backend string) string {
 	return strings.Join(names, ", ")
 }
 
-// etcdMinTTL is the shortest lease that etcd expires on time.
+// etcdMinTTL is the shortest TTL of a lease that etcd keeps exactly.
 const etcdMinTTL = 2 * time.Second
 
 // check refuses options that contradict each other.

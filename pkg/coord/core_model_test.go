@@ -28,13 +28,13 @@ type modelKey struct {
 	ends   time.Duration // 0 without a TTL
 }
 
-type modelSession struct{ ttl, lease time.Duration }
+type modelSession struct{ ttl, expires time.Duration }
 
 // expire ends what has expired.
 func (m *model) expire(now time.Duration) {
 	now -= m.shift
 	for id, s := range m.sessions {
-		if s.lease <= now {
+		if s.expires <= now {
 			m.end(id)
 		}
 	}
@@ -148,12 +148,12 @@ func TestCoreMatchesModel(t *testing.T) {
 			"open": func(*rapid.T) {
 				id := SessionID(fmt.Sprint("s", len(sessions)))
 				sessions[id] = c.openSession(id, "token of "+string(id), ttl, now)
-				m.sessions[id] = &modelSession{ttl: ttl, lease: now - m.shift + ttl}
+				m.sessions[id] = &modelSession{ttl: ttl, expires: now - m.shift + ttl}
 			},
 			"keep alive": func(t *rapid.T) {
 				if id, s := one(t); m.sessions[id] != nil {
 					c.keepAlive(s, now)
-					m.sessions[id].lease = now - m.shift + ttl
+					m.sessions[id].expires = now - m.shift + ttl
 				}
 			},
 			"resume": func(t *rapid.T) {

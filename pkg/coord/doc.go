@@ -6,8 +6,8 @@
 //   - A watch delivers every change below a prefix, in order. After a gap it delivers the whole state as a Resync.
 //
 // [Store] is the interface that the rendezvous uses. [Client] implements it over TCP, for a [Server]; [Server.Local]
-// implements it in the server's process; package etcd below this one implements it in an etcd cluster. Package coordtest
-// has the conformance tests of the interface.
+// implements it in the server's process; package etcd below this one implements it in an etcd cluster. Package
+// coordtest has the conformance tests of the interface.
 //
 // The package is not for the workers: they use the TCPStore of package kvstore. It is not a database either: all keys
 // of a store must fit in memory, and a commit has at most [MaxOps] ops and [MaxCommit] bytes.

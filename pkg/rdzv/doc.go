@@ -1,8 +1,8 @@
 // Package rdzv defines how the agents of a job agree on rounds: which nodes take part, and which rank each node has.
 //
 // A [Handler] runs the rendezvous of one run id. [Handler.NextRendezvous] enters a round and returns a [Round]: the
-// rank of the node, the ranks of its workers, the restarts charged so far, and the address of the worker store. During a
-// round, [Handler.Stops] tells the agent when to stop its workers, and the agent reports what they do with
+// rank of the node, the ranks of its workers, the restarts charged so far, and the address of the worker store. During
+// a round, [Handler.Stops] tells the agent when to stop its workers, and the agent reports what they do with
 // [Handler.Fail], [Handler.Succeed] and [Handler.Leave]. The rendezvous decides once for all nodes whether a failure
 // costs a restart, and how the job ends ([Outcome]).
 //

@@ -3,8 +3,8 @@ package rdzv
 import "context"
 
 // Handler is one node's part in the rendezvous of one run id, like torch's RendezvousHandler. All handlers of a run
-// return the same decisions: which nodes make up a round, whether a failure costs a restart, and when the job has ended.
-// The agent only reports what its workers do. A round lasts from one call of NextRendezvous to the next.
+// return the same decisions: which nodes make up a round, whether a failure costs a restart, and when the job has
+// ended. The agent only reports what its workers do. A round lasts from one call of NextRendezvous to the next.
 type Handler interface {
 	// Backend returns the name under which the handler's creator is registered.
 	Backend() string

@@ -148,7 +148,7 @@ func (c *chaos) beginOnWorker(f fault, host *hosts.Host) (end func()) {
 	return nil
 }
 
-// orphan kills an agent while its guard is stopped, for less than the lease.
+// orphan kills an agent while its guard is stopped, for less than the keep-alive time.
 func (c *chaos) orphan(node *service) {
 	c.t.Helper()
 	agent := node.agent()

@@ -230,7 +230,7 @@ func (c *chaos) complete(on map[string]bool) bool {
 // healBound is far longer than any time-out of the job.
 const healBound = 3 * time.Minute
 
-// healed waits until all nodes, except quarantined ones, have been in one world for longer than any earlier lease.
+// healed waits until all nodes, except quarantined ones, have been in one world for longer than the keep-alive time.
 func (c *chaos) healed() {
 	c.t.Helper()
 	last, since, begin := world{}, time.Now(), time.Now()

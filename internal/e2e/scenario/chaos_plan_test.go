@@ -43,9 +43,9 @@ type faultKind struct {
 // settle is the time in which an agent is replaced after a fault that ends at once.
 const settle = 500 * time.Millisecond
 
-// Parts of a node, or of the store. Of the launcher's two processes a fault disturbs only one at a time, or kills
-// both. If the guard is stopped and the agent is killed or stopped for longer than a lease, no process is left that
-// could kill the workers, which no design can prevent.
+// Parts of a node, or of the store. Of the launcher's two processes a fault disturbs only one at a time, or kills both.
+// If the guard is stopped and the agent is killed or stopped for longer than the keep-alive time, no process is left
+// that could kill the workers, which no design can prevent.
 const (
 	thePair  = "guard and agent"
 	theLink  = "link"
@@ -169,7 +169,7 @@ func plan(seed uint64, length time.Duration, s setup) []fault {
 		}
 		f := fault{kind: k.name, node: on[random.IntN(len(on))], at: at}
 		if k.max > 0 {
-			// Short durations are more frequent, because most defects happen within a lease.
+			// Short durations are more frequent, because most defects happen within the keep-alive time.
 			share := random.Float64()
 			f.last = k.min + time.Duration(share*share*float64(k.max-k.min))
 		}

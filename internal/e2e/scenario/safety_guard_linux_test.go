@@ -26,7 +26,7 @@ func TestAgentReplacedWhileGuardIsStopped(t *testing.T) {
 		t.Fatal(err)
 	}
 	j.start(node, nil)
-	j.watchFor(longKeepAlive / 3) // within the lease of the old agent
+	j.watchFor(longKeepAlive / 3) // before the old agent's session expires
 	if err := syscall.Kill(old.cmd.Process.Pid, syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
@@ -38,8 +38,8 @@ func TestAgentReplacedWhileGuardIsStopped(t *testing.T) {
 	j.stopAll()
 }
 
-// TestKilledAgentIsNotWaitedFor checks that the others do not wait for the lease of a killed agent: its guard
-// notifies the store when the last process has ended, including one in a session of its own.
+// TestKilledAgentIsNotWaitedFor checks that the others do not wait until the session of a killed agent expires: its
+// guard notifies the store when the last process has ended, including one in a session of its own.
 func TestKilledAgentIsNotWaitedFor(t *testing.T) {
 	t.Parallel()
 	for _, backend := range apart {

@@ -115,9 +115,9 @@ func (l *Lifeline) Broken() <-chan struct{} {
 	return l.broken
 }
 
-// AnnounceExit tells the guard that the process exits now, on purpose, with this code. If a process ends without
-// an announcement, the guard treats it as crashed, whatever its exit code. A process may announce its exit and still not vanish,
-// for example because a thread of it writes to a dead file server. Then the guard exits with code in its place.
+// AnnounceExit tells the guard that the process exits now, on purpose, with this code. If a process ends without an
+// announcement, the guard treats it as crashed, whatever its exit code. A process may announce its exit and still not
+// vanish, for example because a thread of it writes to a dead file server. Then the guard exits with code in its place.
 func (l *Lifeline) AnnounceExit(code int) {
 	if l != nil {
 		_, _ = l.link.Write([]byte{packetExit, byte(code)})

@@ -5,12 +5,13 @@
 //
 // Two state machines make all decisions, without clock, network or goroutine. The member decides what one agent may do
 // and has to report (member.go). The leader decides who is in a round, in which order, and what the round's end costs
-// (form.go forms a round, round.go ends it). Events and the time go in; reports, orders and writes come out. The
-// simulation in this package's tests runs thousands of schedules of them and checks the invariants after each event.
+// (leader_form.go forms a round, leader_end.go ends it). Events and the time go in; reports, orders and writes come
+// out. The simulation in this package's tests runs thousands of schedules of them and checks the invariants after each
+// event.
 //
 // Commands need [New], [Options], [C10d], [Elected], [Leaders], [Observe] and [Identify]. Explain, doctor and the store
-// also use the functions about addresses ([Resolve], [HostChoice], [Offers]), ports and markers. The records of the store
-// and their parts are in records.go.
+// also use the functions about addresses ([Resolve], [HostChoice], [Offers]), ports and markers. The records of the
+// store and their parts are in records.go.
 //
 // [Handler] is the agent's side: it implements [rdzv.Handler] and drives a member. [Access] provides the store: [C10d]
 // one that an agent or a process of its own hosts, [Elected] one outside of the agents, who elect their leader.

@@ -8,7 +8,7 @@ import (
 
 // FreshStore describes a store that began without the sessions of an earlier store of the run, for example because its
 // process was killed and started again. Agents of the earlier store may be cut off, and their workers live until their
-// leases end, which the new store does not know.
+// sessions would have expired, which the new store does not know.
 type FreshStore struct {
 	// CreatedAt is when the store began, on the clock of package boottime.
 	CreatedAt time.Duration
@@ -36,15 +36,16 @@ func (f *FreshStore) history(now time.Duration) storeHistory {
 	}
 }
 
-// mustWaitForLeases reports whether workers of an earlier store may be alive. If no earlier store is known, the leader
-// assumes one while nodes are missing: nodes of an earlier store can hardly be alive if all nodes of the job are here.
-func (l *leader) mustWaitForLeases(now time.Duration, allPresent bool) bool {
-	end := l.earlierLeasesEnd(allPresent)
+// mustWaitForSessions reports whether workers of an earlier store may be alive. If no earlier store is known, the
+// leader assumes one while nodes are missing: nodes of an earlier store can hardly be alive if all nodes of the job are
+// here.
+func (l *leader) mustWaitForSessions(now time.Duration, allPresent bool) bool {
+	end := l.earlierSessionsEnd(allPresent)
 	return end.set && now < end.at
 }
 
-// earlierLeasesEnd returns when the leases of agents of an earlier store have ended.
-func (l *leader) earlierLeasesEnd(allPresent bool) optionalTime {
+// earlierSessionsEnd returns when the sessions of agents of an earlier store would have expired.
+func (l *leader) earlierSessionsEnd(allPresent bool) optionalTime {
 	if !allPresent && !l.hasRound {
 		return l.store.createdAt.add(l.job.TTL)
 	}
@@ -58,7 +59,7 @@ func (l *leader) recordEarlierStore(now time.Duration, r *Report) {
 		return
 	}
 	s.predecessorEnd = s.createdAt
-	if l.job != nil && l.mustWaitForLeases(now, true) {
+	if l.job != nil && l.mustWaitForSessions(now, true) {
 		l.requestUnchargedStop(now, "%s had a session in an earlier store of this run, whose workers may be alive",
 			r.Node.Host)
 	}

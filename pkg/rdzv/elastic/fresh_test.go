@@ -67,7 +67,7 @@ func TestFirstRoundInAFreshStore(t *testing.T) {
 }
 
 // TestAgentOfAnEarlierStoreComesLate checks that an agent that knows of an earlier store ends the running round, and
-// that the next round waits for the leases of the earlier store.
+// that the next round waits for the sessions of the earlier store.
 func TestAgentOfAnEarlierStoreComesLate(t *testing.T) {
 	sec := time.Second
 	job := Job{Min: 1, Max: 1, JoinTimeout: 100 * sec, TTL: 15 * sec, Rejoin: 40 * sec, ResultTTL: sec}
@@ -86,7 +86,7 @@ func TestAgentOfAnEarlierStoreComesLate(t *testing.T) {
 		t.Fatal("the round goes on")
 	}
 	report("a", Report{Phase: Ready, Fence: l.fence()})
-	if l.state != forming || !l.mustWaitForLeases(14*sec, true) || l.mustWaitForLeases(15*sec, true) {
+	if l.state != forming || !l.mustWaitForSessions(14*sec, true) || l.mustWaitForSessions(15*sec, true) {
 		t.Errorf("state %d", l.state)
 	}
 }

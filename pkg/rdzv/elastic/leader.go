@@ -190,7 +190,7 @@ func (l *leader) timers() []optionalTime {
 		}
 		return []optionalTime{
 			f.enoughSince.add(wait), f.tooFewSince.add(l.job.JoinTimeout), f.backoffUntil, f.useQuarantinedAt,
-			l.earlierLeasesEnd(true), l.earlierLeasesEnd(false), quarantineEnd, l.notices.timer,
+			l.earlierSessionsEnd(true), l.earlierSessionsEnd(false), quarantineEnd, l.notices.timer,
 		}
 	case running:
 		return []optionalTime{

@@ -109,7 +109,7 @@ func TestLeader(t *testing.T) {
 			step{5, "a failing 2; b ready", "halt0: a b c"},
 			step{6, "a ready; c ready +silent", "round 1: a b c (0), run1: a b c"},
 		)},
-		{"a node that does not stop is fenced, and is a spare once it has stopped", growNextRestart, after(threeNodeRound,
+		{"a node that does not stop is left out, and is a spare once it has stopped", growNextRestart, after(threeNodeRound,
 			step{5, "a failing 1", "halt0: a b c"},
 			step{6, "a ready; b ready", ""},
 			step{14.9, "", "notice: a b"},

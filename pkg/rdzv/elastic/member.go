@@ -167,7 +167,7 @@ func (m *member) sessionRenewed(now time.Duration, ttl time.Duration) {
 // storeLost records that the store is gone for good. The workers may stop gracefully until others may consider this
 // agent lost.
 func (m *member) storeLost(now time.Duration) {
-	m.stop(now, "the rendezvous is lost", max(0, m.lastProof+killTimeout(m.ttl)-now))
+	m.stop(now, "the rendezvous is lost", max(0, m.lastProof+deadAfter(m.ttl)-now))
 }
 
 // tick acts on the passing of time. It stops the workers early enough that they have ended before others may consider
@@ -176,7 +176,7 @@ func (m *member) tick(now time.Duration) {
 	if m.workers() && m.silent(now) {
 		m.report.Silent = true
 		why := fmt.Sprintf("the rendezvous has not answered for %v", printed(now-m.lastProof))
-		m.stop(now, why, max(0, m.lastProof+killTimeout(m.ttl)-now))
+		m.stop(now, why, max(0, m.lastProof+deadAfter(m.ttl)-now))
 	}
 	if m.state == ready && m.latest.Kind == Run {
 		m.evaluate(now)
@@ -212,10 +212,10 @@ func (m *member) waitTimeout() time.Duration {
 	return m.report.Job.JoinTimeout + m.report.Job.LastCall + m.report.Job.Rejoin + maxBackoff
 }
 
-// stopTimeout returns how long the store may stay silent before the agent stops its workers, and killTimeout when the
-// last of them must be dead. Both are well below ttl, after which others consider the agent lost.
+// stopTimeout returns how long the store may stay silent before the agent stops its workers, and deadAfter how long
+// before the last of them must be dead. Both are well below ttl, after which others consider the agent lost.
 func stopTimeout(ttl time.Duration) time.Duration { return ttl * 2 / 3 }
-func killTimeout(ttl time.Duration) time.Duration { return ttl * 5 / 6 }
+func deadAfter(ttl time.Duration) time.Duration   { return ttl * 5 / 6 }
 
 // deadline returns when the watchdog has to kill the workers: others may consider this agent lost by then, or the agent
 // has missed the time by which it was ordered to kill them. It is not set if there are no workers or no such time.
@@ -224,7 +224,7 @@ func (m *member) deadline() (by optionalTime) {
 		return by
 	}
 	if m.ttl > 0 {
-		by = optionalTime{m.lastProof + killTimeout(m.ttl), true}
+		by = optionalTime{m.lastProof + deadAfter(m.ttl), true}
 	}
 	if late := m.killAt.at + m.killMargin(); m.killAt.set && (!by.set || late < by.at) {
 		by = optionalTime{late, true}

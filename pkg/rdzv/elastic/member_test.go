@@ -126,13 +126,13 @@ func feedMember(t *testing.T, m *member, now time.Duration, words []string) {
 	case "run":
 		m.handleAnswer(now, Answer{Kind: Run, Fence: fence, Place: &Place{}})
 	case "halt", "wait":
-		m.handleAnswer(now, Answer{Kind: Kind(words[0]), Fence: fence, Note: "so"})
+		m.handleAnswer(now, Answer{Kind: AnswerKind(words[0]), Fence: fence, Note: "so"})
 	case "note":
 		m.handleAnswer(now, Answer{Kind: Wait, Fence: fence, Note: "at " + now.String(), Next: time.Minute})
 	case "end":
 		m.handleAnswer(now, Answer{Kind: End, Fence: Fence{Epoch: 99}, Outcome: &rdzv.Outcome{Ending: rdzv.EndFailed}})
 	case "refuse", "replace":
-		m.handleAnswer(now, Answer{Kind: Kind(words[0]), Fence: Fence{Epoch: 99}, Note: "so"})
+		m.handleAnswer(now, Answer{Kind: AnswerKind(words[0]), Fence: Fence{Epoch: 99}, Note: "so"})
 	case "proof":
 		m.recordProof(time.Duration(n[0] * float64(time.Second)))
 	case "renewed":
@@ -188,7 +188,7 @@ func TestMember(t *testing.T) {
 			memberStep{112.4, "", ""},
 			memberStep{112.5, "", "over: rendezvous backend connection: no answer for 1m48s"},
 		)},
-		{"the store answers again after the end of the lease, and has kept the session", after(
+		{"the store answers again after the keep-alive time, and has kept the session", after(
 			memberStep{8, "", "stop 0 in 2s"},
 			memberStep{9, "enter", "ready 1/0 silent"},
 			memberStep{12, "", "notice the store has not answered for 12s: this node keeps trying for another 1m36s"},

@@ -149,9 +149,9 @@ func (l *leader) commonReason(now time.Duration) string {
 		return "the job is running: it begins a round with the new nodes in " + left(r.growSince, l.job.JoinSettle)
 	case l.state == halting:
 		return fmt.Sprintf("%s may take up to %s more to stop workers", l.unstoppedNodes(), left(r.haltedAt, l.job.Rejoin))
-	case l.state == forming && !f.tooFewSince.set && l.mustWaitForLeases(now, n >= l.job.Max):
+	case l.state == forming && !f.tooFewSince.set && l.mustWaitForSessions(now, n >= l.job.Max):
 		return fmt.Sprintf("%s joined; the store is new, and the round begins in %s, when no worker of an earlier store of "+
-			"this run can be left", haveNodes(n), left(l.earlierLeasesEnd(n >= l.job.Max), 0))
+			"this run can be left", haveNodes(n), left(l.earlierSessionsEnd(n >= l.job.Max), 0))
 	case f.tooFewSince.set:
 		return fmt.Sprintf("%d of %s nodes have joined%s; the job gives up in %s",
 			n, l.neededNodes(), l.missingRanks(), left(f.tooFewSince, l.job.JoinTimeout))
@@ -162,10 +162,10 @@ func (l *leader) commonReason(now time.Duration) string {
 		return fmt.Sprintf("the next round begins in %s: the last %d rounds failed within --min-uptime (%v)",
 			left(f.backoffUntil, 0), l.shortRounds, l.job.MinUptime)
 	case l.hasRound:
-		return fmt.Sprintf("%s joined; the round begins in %s unless more come",
+		return fmt.Sprintf("%s joined; the round begins in %s, or as soon as all have come",
 			haveNodes(n), left(f.enoughSince, l.job.JoinSettle))
 	default:
-		return fmt.Sprintf("%s joined, %d at most%s; the round begins in %s unless more come",
+		return fmt.Sprintf("%s joined, %d at most%s; the round begins in %s, or as soon as all have come",
 			haveNodes(n), l.job.Max, l.missingRanks(), left(f.enoughSince, l.job.LastCall))
 	}
 }

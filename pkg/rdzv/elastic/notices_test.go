@@ -93,7 +93,7 @@ func TestNotices(t *testing.T) {
 			"last call", jobWith(func(j *Job) { j.Max, j.LastCall, j.Expected = 9, 30*time.Second, 5 }), []step{
 				{0, "a ready +hint=0; b ready +hint=2", "job"},
 				{5, "", "notice: a b"},
-			}, "a", "2 nodes have joined, 9 at most, missing node ranks 1, 3-4; the round begins in 25s unless more come",
+			}, "a", "2 nodes have joined, 9 at most, missing node ranks 1, 3-4; the round begins in 25s, or as soon as all have come",
 		},
 		{
 			"a node was lost", defaultJob(), after(twoNodeRound,
@@ -115,7 +115,7 @@ func TestNotices(t *testing.T) {
 				step{6, "c ready", ""},
 				step{7, "d ready", ""},
 				step{12, "", "notice: c d"},
-			), "d", "2 nodes have joined; the round begins in 15s unless more come",
+			), "d", "2 nodes have joined; the round begins in 15s, or as soon as all have come",
 		},
 		{
 			"join settle for a newcomer", jobWith(func(j *Job) { j.JoinSettle = 20 * time.Second }), after(twoNodeRound,

@@ -8,7 +8,7 @@ import (
 )
 
 // The store may be down for longer than the TTL of a session. An agent that has stopped its workers in time
-// (stopTimeout, killTimeout) does no harm, so it keeps trying for the join timeout before it gives up. That time begins
+// (stopTimeout, deadAfter) does no harm, so it keeps trying for the join timeout before it gives up. That time begins
 // when the agent notices the silence, not with the last answer: an agent that was paused has not tried yet.
 
 // checkStore handles a silent store, apart from stopping the workers. The agent waits, logs a notice once its session

@@ -13,17 +13,17 @@ import (
 
 // participant is an agent that has a session, as the leader knows it.
 type participant struct {
-	id          coord.SessionID
-	arrived     coord.Revision
-	report      Report
-	rank        int    // in the recorded round; -1: not a member
-	fencedRound int    // round whose workers it did not stop in time; -1: none
-	mismatch    string // why it does not fit the job; empty if it does
-	superseded  bool   // another agent has come with its identity
-	counted     struct{ eligible, quarantined, matching bool }
-	wait        waitState
-	lastAnswer  Answer // without what need not be compared
-	writeIndex  int    // of lastAnswer in leader.writes, if decide has not returned it yet
+	id             coord.SessionID
+	arrived        coord.Revision
+	report         Report
+	rank           int    // in the recorded round; -1: not a member
+	unstoppedRound int    // round whose workers it did not stop in time; -1: none
+	mismatch       string // why it does not fit the job; empty if it does
+	superseded     bool   // another agent has come with its identity
+	counted        struct{ eligible, quarantined, matching bool }
+	wait           waitState
+	lastAnswer     Answer // without what need not be compared
+	writeIndex     int    // of lastAnswer in leader.writes, if decide has not returned it yet
 }
 
 // participantSet is all participants, and how many of them are in which condition.
@@ -62,7 +62,7 @@ func (s *participantSet) sessionIDs() []coord.SessionID { return slices.Collect(
 
 // addParticipant adds an agent that was not known. Of two agents of one node the later one supersedes the other.
 func (l *leader) addParticipant(a agentArrival) *participant {
-	added := &participant{id: a.id, arrived: a.arrived, report: a.report, rank: -1, fencedRound: -1}
+	added := &participant{id: a.id, arrived: a.arrived, report: a.report, rank: -1, unstoppedRound: -1}
 	l.participants.byID[a.id] = added
 	name := a.report.Node.Identity
 	newest, other := added, l.participants.byIdentity[name]
@@ -110,7 +110,7 @@ func (l *leader) handleMemberReport(now time.Duration, p *participant, r Report)
 	if r.Fence.Round != l.record.Round || r.Fence.Epoch == 0 {
 		return
 	}
-	if m.status == fenced { // too late for this round's verdict, in time for the next round
+	if m.status == unstopped { // too late for this round's verdict, in time for the next round
 		if r.Phase == Ready {
 			m.status = stopped
 		}
@@ -235,7 +235,7 @@ func (l *leader) mayHaveWorkers(p *participant) bool {
 	if p.report.Fence.Epoch == 0 { // it has not been in a round yet
 		cleared = -1
 	}
-	return p.report.Phase != Ready || p.fencedRound > cleared
+	return p.report.Phase != Ready || p.unstoppedRound > cleared
 }
 
 // updateAnswer answers an agent unless its last answer still stands. Members of the round get their answers from
@@ -250,7 +250,7 @@ func (l *leader) updateAnswer(p *participant) {
 		l.reply(p, Answer{Kind: Replace, Note: p.mismatch})
 	case p.mismatch != "":
 		l.reply(p, Answer{Kind: Refuse, Note: p.mismatch})
-	case p.rank >= 0 || p.fencedRound >= 0 && l.mayHaveWorkers(p):
+	case p.rank >= 0 || p.unstoppedRound >= 0 && l.mayHaveWorkers(p):
 	case p.counted.quarantined && l.state == forming && l.participants.eligible < l.job.Min:
 		// The round may need it after all. If the wait is long, sendNotices answers.
 	case l.budget.isQuarantined(p.report.Node.Identity):

@@ -187,24 +187,24 @@ type Offer struct {
 	WorkersHost bool `json:"workers_host,omitempty"`
 }
 
-// Kind is what an answer asks of an agent.
-type Kind string
+// AnswerKind is what an answer asks of an agent.
+type AnswerKind string
 
 // The kinds.
 const (
-	Wait   Kind = "wait"   // wait for a later round; Note says why
-	Run    Kind = "run"    // run the round in Fence
-	Halt   Kind = "halt"   // stop the workers of the round in Fence and report Ready
-	End    Kind = "end"    // the job has ended
-	Refuse Kind = "refuse" // the agent does not fit the job; Note says why
+	Wait   AnswerKind = "wait"   // wait for a later round; Note says why
+	Run    AnswerKind = "run"    // run the round in Fence
+	Halt   AnswerKind = "halt"   // stop the workers of the round in Fence and report Ready
+	End    AnswerKind = "end"    // the job has ended
+	Refuse AnswerKind = "refuse" // the agent does not fit the job; Note says why
 	// Replace says that another agent has come for the same node: this one must end.
-	Replace Kind = "replace"
+	Replace AnswerKind = "replace"
 )
 
 // Answer is the leader's answer to one agent's reports.
 type Answer struct {
 	Fence   Fence         `json:"fence"`
-	Kind    Kind          `json:"kind"`
+	Kind    AnswerKind    `json:"kind"`
 	Note    string        `json:"note,omitempty"`
 	Place   *Place        `json:"place,omitempty"`   // of Run
 	Outcome *rdzv.Outcome `json:"outcome,omitempty"` // of End
@@ -238,8 +238,8 @@ type Record struct {
 	Short    int            `json:"short,omitempty"` // rounds in a row before this one that failed within MinUptime
 	// Charges are the ages, at the commit, of the charged failures that are not forgiven.
 	Charges []time.Duration `json:"charges,omitempty"`
-	// Fenced are the agents whose workers of an earlier round had not been stopped at the commit, with that round.
-	Fenced map[coord.SessionID]int `json:"fenced,omitempty"`
+	// Unstopped are the agents whose workers of an earlier round had not been stopped at the commit, with that round.
+	Unstopped map[coord.SessionID]int `json:"fenced,omitempty"`
 	// Losses are the ages, at the commit, of the losses of each identity that still count.
 	Losses map[string][]time.Duration `json:"losses,omitempty"`
 	// Faults are the nodes that were quarantined for a fault or kept from rank 0, by identity.

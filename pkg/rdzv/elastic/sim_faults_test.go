@@ -22,7 +22,7 @@ func (w *world) victim() *simNode {
 	return nil
 }
 
-// outage draws how long a fault lasts: mostly short, sometimes longer than any lease.
+// outage draws how long a fault lasts: mostly short, sometimes longer than any TTL.
 func (w *world) outage() time.Duration {
 	if w.chance(0.5) {
 		return w.between(10*time.Millisecond, time.Second)

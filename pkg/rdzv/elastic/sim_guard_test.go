@@ -99,7 +99,7 @@ func (g *group) late() bool {
 	return false
 }
 
-// unguarded returns until when workers of the node may outlive their lease, because guard and agent are paused
+// unguarded returns until when workers of the node may outlive their session, because guard and agent are paused
 // together, or were a moment ago.
 func (n *simNode) unguarded() time.Duration {
 	if n.guard.frozen && (n.agent.frozen || n.hung()) {

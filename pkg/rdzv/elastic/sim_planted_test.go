@@ -157,11 +157,11 @@ func TestSimulationFindsPlantedBugs(t *testing.T) {
 		}},
 		{"workers start for a round that is over", 2, planted{noOver: true}},
 		{"an agent starts workers after the guard's deadline", 7, planted{noLate: true}},
-		{"a guard knows the lease, but not the bound of a stop", 9, planted{
+		{"a guard knows the TTL, but not the bound of a stop", 9, planted{
 			deadline: func(m *member) optionalTime {
-				leased := *m
-				leased.killAt = optionalTime{}
-				return leased.deadline()
+				unbounded := *m
+				unbounded.killAt = optionalTime{}
+				return unbounded.deadline()
 			},
 		}},
 		{"a hanging agent is not detected", 31, planted{noProbe: true}},

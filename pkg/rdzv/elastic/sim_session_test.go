@@ -33,7 +33,7 @@ func (p *agentProc) connect(resume coord.SessionID) {
 		return
 	}
 	c := &simConn{node: p.node}
-	answered, sent := false, p.node.local() // the lease begins after sent
+	answered, sent := false, p.node.local() // the TTL begins after sent
 	w.send(c, up, func() {
 		if resume != "" {
 			ok, replaced := w.store.resume(resume, c), p.instance != w.store.instance

@@ -12,7 +12,7 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
-// simStore is a model of a coordination store: one linear history, sessions with leases, and watches.
+// simStore is a model of a coordination store: one linear history, sessions that expire, and watches.
 type simStore struct {
 	w        *world
 	actor    actor
@@ -23,7 +23,7 @@ type simStore struct {
 	sessions map[coord.SessionID]*simSession
 	all      map[coord.SessionID]*simSession // including ended sessions
 	watches  []*simWatch
-	skipped  time.Duration // sum of pauses, which extend all leases
+	skipped  time.Duration // sum of pauses, which extend all sessions
 	local    *simSession   // session of the leader in the store's process
 	term     *term
 	restarts int
@@ -43,7 +43,7 @@ type simSession struct {
 	id             coord.SessionID
 	node           *simNode // nil for the store's own session
 	conn           *simConn
-	ends           time.Duration // when its lease expires, on the store's clock without pauses
+	ends           time.Duration // when it expires, on the store's clock without pauses
 	due            bool          // its timer is set
 	instance       int           // of the store
 	ended          bool
@@ -120,12 +120,12 @@ func (s *simStore) setEnd(ses *simSession, at time.Duration) {
 	}
 }
 
-// expire ends a session whose lease has expired.
+// expire ends a session whose TTL has passed.
 func (s *simStore) expire(ses *simSession) {
 	switch {
 	case ses.ended || !s.up:
 	case s.time() >= ses.ends:
-		s.end(ses, "its lease has expired")
+		s.end(ses, "it has expired")
 	default:
 		s.actor.timer(s.clock.when(ses.ends+s.skipped), func() { s.expire(ses) })
 	}

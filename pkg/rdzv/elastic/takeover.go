@@ -98,8 +98,8 @@ func (l *leader) takeOverAgents(now time.Duration, agents []agentArrival) {
 			l.round.members[r].participant, p.rank = p, r
 			l.round.present++
 		}
-		if round, fenced := l.record.Fenced[a.id]; fenced {
-			p.fencedRound = round
+		if round, unstopped := l.record.Unstopped[a.id]; unstopped {
+			p.unstoppedRound = round
 		}
 	}
 	if l.round.present == 0 && l.hasRound && l.outcome == nil {

@@ -53,7 +53,7 @@ func TestLeaderTakesOver(t *testing.T) {
 			step{6, "new leader", "end: a b"},
 			step{7, "c ready", "late refuse: c"},
 		)},
-		{"a fenced agent stays fenced", defaultJob(), after(threeNodeRound,
+		{"an unstopped agent stays unstopped", defaultJob(), after(threeNodeRound,
 			step{5, "a failing 1", "halt0: a b c"},
 			step{6, "a ready; b ready", ""},
 			step{15, "", "round 1: a b (0), run1: a b"},

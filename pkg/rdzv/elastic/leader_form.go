@@ -57,7 +57,7 @@ func (l *leader) waitIsOver(now time.Duration) bool {
 	switch {
 	case f.backoffUntil.set && now < f.backoffUntil.at:
 		return false
-	case l.mustWaitForLeases(now, n >= l.job.Max || allExpected):
+	case l.mustWaitForSessions(now, n >= l.job.Max || allExpected):
 		return false
 	case n >= l.job.Max:
 		return true
@@ -83,7 +83,7 @@ func (l *leader) commitRound(now time.Duration, members []candidate, note string
 			continue
 		}
 		if m.participant.rank = -1; m.status != stopped { // recorded, so that a later leader knows it too
-			m.participant.fencedRound = l.record.Round
+			m.participant.unstoppedRound = l.record.Round
 		}
 	}
 	last, isNew := l.record.Round, l.newcomerTest(members)
@@ -93,11 +93,11 @@ func (l *leader) commitRound(now time.Duration, members []candidate, note string
 	}
 	l.budget.saveTo(&l.record, now, l.job)
 	for _, p := range l.participants.byID {
-		if p.fencedRound >= 0 && l.mayHaveWorkers(p) {
-			if l.record.Fenced == nil {
-				l.record.Fenced = map[coord.SessionID]int{}
+		if p.unstoppedRound >= 0 && l.mayHaveWorkers(p) {
+			if l.record.Unstopped == nil {
+				l.record.Unstopped = map[coord.SessionID]int{}
 			}
-			l.record.Fenced[p.id] = p.fencedRound
+			l.record.Unstopped[p.id] = p.unstoppedRound
 		}
 	}
 	l.round = roundState{
@@ -106,7 +106,7 @@ func (l *leader) commitRound(now time.Duration, members []candidate, note string
 	}
 	for r, c := range members {
 		p := l.participants.byID[c.id]
-		p.rank, p.fencedRound = r, -1
+		p.rank, p.unstoppedRound = r, -1
 		l.round.members[r].participant = p
 		l.record.Members[r] = RecordMember{
 			ID: c.id, Identity: c.node.Identity, Role: c.node.Role, Nproc: c.node.Nproc, New: isNew(c.node.Identity),

@@ -44,12 +44,12 @@ type roundMember struct {
 type memberStatus int
 
 const (
-	active  memberStatus = iota // its workers may run
-	stopped                     // its workers have been stopped
-	done                        // all its workers have succeeded
-	left                        // its session has ended, as announced
-	lost                        // its session has ended unannounced
-	fenced                      // it did not stop in time; the others go on without it
+	active    memberStatus = iota // its workers may run
+	stopped                       // its workers have been stopped
+	done                          // all its workers have succeeded
+	left                          // its session has ended, as announced
+	lost                          // its session has ended unannounced
+	unstopped                     // it did not stop in time; the others go on without it
 )
 
 // setStatus changes the status of a member of which no worker is left, or back to active.
@@ -60,14 +60,14 @@ func (r *roundState) setStatus(m *roundMember, status memberStatus) {
 		r.active--
 	case done:
 		r.done--
-	case stopped, left, lost, fenced:
+	case stopped, left, lost, unstopped:
 	}
 	switch status {
 	case active:
 		r.active++
 	case done:
 		r.done++
-	case stopped, left, lost, fenced:
+	case stopped, left, lost, unstopped:
 	}
 	m.status = status
 }
@@ -179,8 +179,8 @@ func (l *leader) haltRound(now time.Duration, why string) {
 	}
 }
 
-// finishHalt judges the round once all its workers are gone. A member that has not stopped after Rejoin is fenced and
-// counts as lost.
+// finishHalt judges the round once all its workers are gone. A member that has not stopped after Rejoin counts as
+// unstopped, and counts as lost.
 func (l *leader) finishHalt(now time.Duration) {
 	r := &l.round
 	if r.active > 0 {
@@ -189,8 +189,8 @@ func (l *leader) finishHalt(now time.Duration) {
 		}
 		for rank := range r.members {
 			if m := &r.members[rank]; m.status == active {
-				r.setStatus(m, fenced)
-				m.participant.fencedRound = l.record.Round
+				r.setStatus(m, unstopped)
+				m.participant.unstoppedRound = l.record.Round
 				l.budget.recordLoss(now, l.record.Members[rank].Identity, l.job)
 			}
 		}
@@ -247,7 +247,7 @@ func (l *leader) membershipChanged() bool {
 	for _, m := range l.round.members {
 		p := m.participant
 		switch {
-		case m.status == lost, m.status == left, m.status == fenced, p == nil:
+		case m.status == lost, m.status == left, m.status == unstopped, p == nil:
 			return true
 		case p.superseded, p.report.Leaving, p.report.Silent && p.report.Fence.Round == l.record.Round:
 			return true
@@ -261,7 +261,7 @@ func (l *leader) membershipChanged() bool {
 func (l *leader) removeMember(now time.Duration, rank int, status memberStatus) {
 	m := &l.round.members[rank]
 	switch m.status {
-	case done, lost, left, fenced:
+	case done, lost, left, unstopped:
 		return
 	case active, stopped:
 	}

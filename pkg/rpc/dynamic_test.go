@@ -180,7 +180,7 @@ func (c *dynamicGroup) change(operations int) {
 // Members join, leave and are killed at random. All members see joins and leaves immediately, and deaths soon.
 func TestDynamicProcesses(t *testing.T) {
 	t.Parallel()
-	newDynamicGroup(t, startStore(t)).change(testenv.Repeat(t, 200, 2000))
+	newDynamicGroup(t, startStore(t)).change(testenv.Repeat(t, 60, 4000))
 }
 
 // torchStore serves a TCPStore of torch until its stdin ends, and prints the port.
@@ -215,7 +215,7 @@ func TestDynamicProcessesOnTorchStore(t *testing.T) {
 	if _, err := fmt.Fscan(out, &port); err != nil {
 		t.Fatal(err)
 	}
-	newDynamicGroup(t, fmt.Sprintf("127.0.0.1:%d", port)).change(testenv.Repeat(t, 40, 400))
+	newDynamicGroup(t, fmt.Sprintf("127.0.0.1:%d", port)).change(testenv.Repeat(t, 20, 800))
 }
 
 // A stopped member is evicted, and notices that when it continues. The other members stay.

@@ -88,6 +88,9 @@ func checkPeersCalled(t *testing.T, n, attempt int, outcomes ...outcome) {
 // elasticrun starts the workers of static groups.
 func TestProcesses(t *testing.T) {
 	for _, n := range []int{2, 8, 64} {
+		if n == 64 && !testenv.Whole(t) {
+			continue
+		}
 		t.Run(strconv.Itoa(n), func(t *testing.T) { checkPeersCalled(t, n, 0, elasticrun(t, n, nil)) })
 	}
 }

@@ -53,7 +53,7 @@ func TestKilledWriters(t *testing.T) {
 	for _, size := range []int{10, 300_000} {
 		t.Run(strconv.Itoa(size), func(t *testing.T) {
 			torn := 0
-			times := testenv.Repeat(t, 8, 300)
+			times := testenv.Repeat(t, 5, 300)
 			for range times {
 				cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestWriterProcess$")
 				path := filepath.Join(t.TempDir(), "store")
@@ -70,13 +70,17 @@ func TestKilledWriters(t *testing.T) {
 	}
 }
 
-// TestKilledTorchWriters does the same with torch, which writes each record in four pieces.
-func TestKilledTorchWriters(t *testing.T) {
+// testKilledTorchWriters does the same as TestKilledWriters with torch, which writes each record in four pieces. It kills
+// the given process first.
+func testKilledTorchWriters(t *testing.T, torch *torchStores) {
+	t.Helper()
 	torn := 0
 	times := testenv.Repeat(t, 1, 100)
-	for range times {
+	for i := range times {
 		path := filepath.Join(t.TempDir(), "store")
-		torch := startTorchStores(t, "2.14")
+		if i > 0 {
+			torch = startTorchStores(t, "2.14")
+		}
 		torch.must(t, storeOp{Store: "s", Op: "open_file", Path: path, N: -1})
 		start := func() error {
 			return torch.send(storeOp{Store: "s", Op: "write_until_killed", Values: [][]byte{bytes.Repeat([]byte("x"), 10)}})

@@ -97,6 +97,7 @@ func TestStoresWithTorch(t *testing.T) {
 	t.Run("adds at once", func(t *testing.T) { testFileAddsAtOnce(t, torch) })
 	t.Run("prefix in a file", func(t *testing.T) { testFilePrefix(t, torch) })
 	t.Run("prefix on a server", func(t *testing.T) { testPrefixOnServer(t, torch) })
+	t.Run("killed writers", func(t *testing.T) { testKilledTorchWriters(t, torch) })
 }
 
 // testFileInTurns lets Go and torch use one file in turns, and compares every result and every byte of the file with
@@ -104,7 +105,7 @@ func TestStoresWithTorch(t *testing.T) {
 func testFileInTurns(t *testing.T, torch *torchStores) {
 	t.Helper()
 	dir := t.TempDir()
-	want, files := testenv.Repeat(t, 500, 20_000), 0
+	want, files := testenv.Repeat(t, 200, 20_000), 0
 	sequence := func(rt *rapid.T) {
 		files++
 		path := filepath.Join(dir, strconv.Itoa(files))

@@ -28,7 +28,7 @@ func runLogs(args []string, stdout io.Writer) error {
 		return &config.UsageError{Problem: err.Error()}
 	}
 	opts := logview.Options{
-		Ranks: cfg.Ranks, LocalRanks: cfg.LocalRanks, Std: cfg.Std, Pattern: cfg.Pattern, Attempt: cfg.Attempt,
+		Ranks: cfg.Ranks, LocalRanks: cfg.LocalRanks, Stream: cfg.Stream, Pattern: cfg.Pattern, Attempt: cfg.Attempt,
 		Tail:   cfg.Tail,
 		Prefix: logview.DefaultPrefix, Follow: cfg.Follow, Terminal: term.IsTerminal(int(os.Stdout.Fd())),
 		Note: func(text string) { fmt.Fprintln(os.Stderr, "elasticrun:", report.OneLine(text)) },

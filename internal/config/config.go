@@ -41,8 +41,8 @@ type Config struct {
 	// LogDir is the base folder of log files: empty for a new temporary one, /dev/null for none.
 	LogDir string `flag:"log-dir"`
 	// Redirects and Tee select the streams that go to files.
-	Redirects workerlog.StdSpec `flag:"redirects"`
-	Tee       workerlog.StdSpec `flag:"tee"`
+	Redirects workerlog.StreamSpec `flag:"redirects"`
+	Tee       workerlog.StreamSpec `flag:"tee"`
 	// LocalRanksFilter selects the workers that the console shows; nil for all.
 	LocalRanksFilter workerlog.RankSet `flag:"local-ranks-filter"`
 	// LogLinePrefix is the template of the prefix of teed lines; empty for torchrun's.

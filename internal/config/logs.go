@@ -19,8 +19,8 @@ type Logs struct {
 	// Ranks are global ranks, LocalRanks local ones; nil is all.
 	Ranks      workerlog.RankSet `flag:"rank"`
 	LocalRanks workerlog.RankSet `flag:"local-rank"`
-	// Std is a stream; StdNone is both.
-	Std workerlog.StreamSet `flag:"stream,given"`
+	// Stream is a stream; NoStreams is both.
+	Stream workerlog.StreamSet `flag:"stream,given"`
 	// Pattern selects the lines that match; nil selects all.
 	Pattern *regexp.Regexp
 	// Attempt is the name of an attempt, 0 or 0.r1; empty is all.

@@ -27,7 +27,7 @@ func TestLoadLogs(t *testing.T) {
 		{"run", "job7", Logs{Run: "job7"}},
 		{"flags around the run", "-f job7 --tail=5", Logs{Run: "job7", Follow: true, Tail: 5}},
 		{"ranks", "--rank 0,g4-7 --local-rank 2", Logs{Ranks: workerlog.RankSet{{Global: true}, {Global: true, First: 4, Last: 7}}, LocalRanks: workerlog.RankSet{{First: 2, Last: 2}}}},
-		{"stream", "--stream stderr", Logs{Std: workerlog.Stderr}},
+		{"stream", "--stream stderr", Logs{Stream: workerlog.Stderr}},
 		{"attempt", "--attempt 1", Logs{Attempt: "1"}},
 		{"one attempt", "--attempt=0.r3", Logs{Attempt: "0.r3"}},
 		{"all attempts", "--attempt all", Logs{}},

@@ -134,11 +134,11 @@ func TestResolve(t *testing.T) {
 			machine{},
 			func(c *Config) {
 				c.LogDir = "d"
-				c.Redirects = workerlog.StdSpec{Default: 3}
-				c.Tee = workerlog.StdSpec{
-					ByRank: []workerlog.StdRange{
-						{RankRange: workerlog.RankRange{}, Std: 1},
-						{RankRange: workerlog.RankRange{First: 1, Last: 1}, Std: 2},
+				c.Redirects = workerlog.StreamSpec{Default: 3}
+				c.Tee = workerlog.StreamSpec{
+					ByRank: []workerlog.StreamRange{
+						{RankRange: workerlog.RankRange{}, Streams: 1},
+						{RankRange: workerlog.RankRange{First: 1, Last: 1}, Streams: 2},
 					},
 				}
 				c.LocalRanksFilter = workerlog.RankSet{{}, {First: 1, Last: 1}}

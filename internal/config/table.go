@@ -168,13 +168,13 @@ func Flags() []Flag {
 		{
 			Name: "redirects", Short: "r", Kind: KindSpec, Default: "0", Placeholder: "STREAMS",
 			Group: groupOutput, Torchrun: true,
-			Values: []string{"0", "1", "2", "3"}, parse: as(workerlog.ParseStdSpec),
+			Values: []string{"0", "1", "2", "3"}, parse: as(workerlog.ParseStreamSpec),
 			Help: "Write the workers' output to files instead of the console: 0 none, 1 stdout, 2 stderr, 3 both. A map " +
 				"sets it by local rank: 0:3,1:2, or with a range 0-7:3. A g selects global ranks: g0:3,g8-15:1.",
 		},
 		{
 			Name: "tee", Short: "t", Kind: KindSpec, Default: "0", Placeholder: "STREAMS", Group: groupOutput, Torchrun: true,
-			Values: []string{"0", "1", "2", "3"}, parse: as(workerlog.ParseStdSpec),
+			Values: []string{"0", "1", "2", "3"}, parse: as(workerlog.ParseStreamSpec),
 			Help: "Write the workers' output to files and, with a prefix, to the console; values as for --redirects.",
 		},
 		{

@@ -149,7 +149,7 @@ func (c *clock) mark() (workerlog.Mark, bool, error) {
 			return workerlog.Mark{}, false, fmt.Errorf("read the timeline: %w", err)
 		}
 		if bytes.Contains(c.partial, c.tag) {
-			if m, ok := workerlog.ParseMark(c.partial); ok && m.LocalRank == c.localRank && m.Std == c.std {
+			if m, ok := workerlog.ParseMark(c.partial); ok && m.LocalRank == c.localRank && m.Stream == c.std {
 				c.partial = c.partial[:0]
 				return m, true, nil
 			}

@@ -17,7 +17,7 @@ func timeline(marks ...workerlog.Mark) *strings.Reader {
 	var b strings.Builder
 	b.WriteString(workerlog.TimelineHead{RunID: "x"}.String() + "\n")
 	for _, m := range marks {
-		m.LocalRank, m.Std = 3, workerlog.Stderr
+		m.LocalRank, m.Stream = 3, workerlog.Stderr
 		b.WriteString("1 33 2 99\n1 3 1 99\nno mark at all 3 2 \n" + strings.Repeat(" 3 2 ", 9000) + "\n" + m.String() + "\n")
 	}
 	b.WriteString("5 3 2") // a full disk

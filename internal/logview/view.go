@@ -28,8 +28,8 @@ type Options struct {
 	// Ranks and LocalRanks select workers; nil selects all. Ranks has ranges of global ranks, LocalRanks of local
 	// ones.
 	Ranks, LocalRanks workerlog.RankSet
-	// Std selects the streams. StdNone means both.
-	Std workerlog.StreamSet
+	// Stream selects the streams. NoStreams means both.
+	Stream workerlog.StreamSet
 	// Pattern must match a line for it to be shown. Nil matches all lines.
 	Pattern *regexp.Regexp
 	// Attempt is a number of restarts, or the name of an attempt, such as 0.r1. Empty means all attempts.
@@ -99,7 +99,7 @@ func (v *View) Run(ctx context.Context) error {
 
 // missing says why nothing was shown.
 func (v *View) missing() string {
-	if v.opts.Ranks != nil || v.opts.LocalRanks != nil || v.opts.Std != workerlog.StdNone || v.opts.Attempt != "" {
+	if v.opts.Ranks != nil || v.opts.LocalRanks != nil || v.opts.Stream != workerlog.NoStreams || v.opts.Attempt != "" {
 		return "none of its logs has the requested rank, stream or attempt"
 	}
 	return "its workers' output went only to the console; keep it with --redirects or --tee"
@@ -217,7 +217,7 @@ func (v *View) wants(rank int) bool {
 // openStream opens one stream, if it is selected and has a log.
 func (v *View) openStream(a attempt, path string, rank int, std workerlog.StreamSet) error {
 	isOpen := slices.ContainsFunc(v.streams, func(s *stream) bool { return s.path == path })
-	if isOpen || v.opts.Std != workerlog.StdNone && v.opts.Std != std {
+	if isOpen || v.opts.Stream != workerlog.NoStreams && v.opts.Stream != std {
 		return nil
 	}
 	dir, name := filepath.Split(path)

@@ -85,7 +85,7 @@ func TestView(t *testing.T) {
 		{"everything", Options{}, "a b c d e f g"},
 		{"local rank", Options{LocalRanks: ranks(t, "1")}, "b e f"},
 		{"global rank", Options{Ranks: ranks(t, "g9-12")}, "b e f"},
-		{"stream", Options{Std: workerlog.Stderr}, "c e"},
+		{"stream", Options{Stream: workerlog.Stderr}, "c e"},
 		{"pattern", Options{Pattern: regexp.MustCompile("[b-d]")}, "b c d"},
 		{"attempt", Options{Attempt: "0"}, "a b c d e f"},
 		{"one attempt", Options{Attempt: "0.r1"}, "f"},

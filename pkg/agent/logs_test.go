@@ -14,7 +14,7 @@ import (
 
 // Streams that are selected by global rank are selected anew in each round.
 func TestLogsByGlobalRank(t *testing.T) {
-	tee, err := workerlog.ParseStdSpec("g5:3")
+	tee, err := workerlog.ParseStreamSpec("g5:3")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -44,7 +44,7 @@ func TestPostmortemIsBounded(t *testing.T) {
 				released := make(chan struct{})
 				defer close(released)
 				b := newHarness(t,
-					WorkerSpec{Output: workerlog.OutputRules{Redirects: workerlog.StdSpec{Default: workerlog.StdAll}}}, runsOn)
+					WorkerSpec{Output: workerlog.OutputRules{Redirects: workerlog.StreamSpec{Default: workerlog.AllStreams}}}, runsOn)
 				var log bytes.Buffer
 				b.agent.opts.Logger = zerolog.New(&log)
 				b.agent.log = b.agent.opts.Logger

@@ -261,7 +261,7 @@ func TestStoppedWithoutFailure(t *testing.T) {
 
 // A stream that is only redirected is examined in its file.
 func TestRedirectedStderr(t *testing.T) {
-	spec := WorkerSpec{Output: workerlog.OutputRules{Redirects: workerlog.StdSpec{Default: workerlog.StdAll}}}
+	spec := WorkerSpec{Output: workerlog.OutputRules{Redirects: workerlog.StreamSpec{Default: workerlog.AllStreams}}}
 	b := newHarness(t, spec, func(g *fakeGroup) {
 		text := "Traceback (most recent call last):\n  File \"train.py\", line 1\nValueError: in the file\n"
 		if err := os.WriteFile(g.specs[0].Stderr.File, []byte(text), 0o600); err != nil {

@@ -39,9 +39,9 @@ type Scanner interface {
 // shows everything on the console.
 type OutputRules struct {
 	// Redirects selects the streams that go to files only.
-	Redirects StdSpec
+	Redirects StreamSpec
 	// Tee selects the streams that go to files and, with a prefix, to the console. It has priority over Redirects.
-	Tee StdSpec
+	Tee StreamSpec
 	// Shown are the workers that the console shows. Nil means all.
 	Shown RankSet
 	// Rotation applies to the files of both streams.

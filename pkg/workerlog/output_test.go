@@ -46,7 +46,7 @@ func TestOutputs(t *testing.T) {
 						rules.Redirects.Default = std
 					}
 					if tt.tee {
-						rules.Tee = StdSpec{ByRank: []StdRange{{RankRange{false, 1, 1}, std}}}
+						rules.Tee = StreamSpec{ByRank: []StreamRange{{RankRange{false, 1, 1}, std}}}
 					}
 					rules.Shown = RankSet{{Global: true, First: 4, Last: 4}}
 					if tt.shown {

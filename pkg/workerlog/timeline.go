@@ -50,7 +50,7 @@ func ParseTimelineHead(line string) (h TimelineHead, ok bool) {
 type Mark struct {
 	At        time.Time // to the microsecond
 	LocalRank int
-	Std       StreamSet // Stdout or Stderr
+	Stream    StreamSet // Stdout or Stderr
 	// Bytes is the size of the log, including its rotated files.
 	Bytes int64
 	// Idle is how long the stream had written nothing, or 0 if it did not pause.
@@ -64,7 +64,7 @@ func (m Mark) String() string { return string(m.append(nil)) }
 
 func (m Mark) append(b []byte) []byte {
 	b = strconv.AppendInt(b, m.At.UnixMicro(), 10)
-	for _, n := range []int64{int64(m.LocalRank), int64(m.Std), m.Bytes} {
+	for _, n := range []int64{int64(m.LocalRank), int64(m.Stream), m.Bytes} {
 		b = strconv.AppendInt(append(b, ' '), n, 10)
 	}
 	if m.Idle > 0 {
@@ -89,7 +89,7 @@ func ParseMark(line []byte) (Mark, bool) {
 			return Mark{}, false
 		}
 	}
-	m := Mark{At: time.UnixMicro(n[0]), LocalRank: int(n[1]), Std: StreamSet(n[2]), Bytes: n[3]}
+	m := Mark{At: time.UnixMicro(n[0]), LocalRank: int(n[1]), Stream: StreamSet(n[2]), Bytes: n[3]}
 	if n[2] != int64(Stdout) && n[2] != int64(Stderr) {
 		return Mark{}, false
 	}
@@ -159,5 +159,5 @@ func (p *pacer) end(bytes int64) (m Mark, due bool) {
 }
 
 func (p *pacer) mark(at time.Time, bytes int64) Mark {
-	return Mark{At: at, LocalRank: p.localRank, Std: p.std, Bytes: bytes}
+	return Mark{At: at, LocalRank: p.localRank, Stream: p.std, Bytes: bytes}
 }

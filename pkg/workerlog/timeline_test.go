@@ -18,7 +18,7 @@ func TestMarkComesBack(t *testing.T) {
 		m := Mark{
 			At:        time.UnixMicro(rapid.Int64Range(0, 1<<60).Draw(rt, "at")),
 			LocalRank: rapid.IntRange(0, 1<<20).Draw(rt, "rank"),
-			Std:       rapid.SampledFrom([]StreamSet{Stdout, Stderr}).Draw(rt, "std"),
+			Stream:    rapid.SampledFrom([]StreamSet{Stdout, Stderr}).Draw(rt, "std"),
 			Bytes:     rapid.Int64Range(0, 1<<62).Draw(rt, "bytes"),
 			Idle:      time.Duration(rapid.Int64Range(0, 1<<40).Draw(rt, "quiet")) * time.Microsecond,
 			Piece:     rapid.IntRange(0, 1<<20).Draw(rt, "piece"),
@@ -143,7 +143,7 @@ func TestTimelineOfStreams(t *testing.T) {
 		if !ok || time.Since(m.At).Abs() > time.Minute {
 			t.Errorf("mark %q", line)
 		}
-		marks[m.Std] = append(marks[m.Std], m.Bytes)
+		marks[m.Stream] = append(marks[m.Stream], m.Bytes)
 		piece = max(piece, m.Piece)
 	}
 	if diff := cmp.Diff(map[StreamSet][]int64{Stdout: {0, 8, 14}, Stderr: {0, 14}}, marks); diff != "" || piece != 1 {
@@ -236,7 +236,7 @@ func TestTimelineWithoutDisk(t *testing.T) {
 	tl.follow(filepath.Join(dir, "gone"), 1, Stdout)
 	tl.Start()
 	for range 2000 { // more than it has room for
-		tl.put(Mark{Std: Stdout}, true)
+		tl.put(Mark{Stream: Stdout}, true)
 	}
 	if err := os.Remove(log); err != nil {
 		t.Fatal(err)

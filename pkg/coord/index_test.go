@@ -28,10 +28,11 @@ func TestIndexIsASortedSet(t *testing.T) {
 					delete(have, s)
 				}
 			}
+			sorted := slices.Sorted(maps.Keys(have))
 			for _, prefix := range []string{"", "1", "40", fmt.Sprint(from), "5000", "x"} {
 				var got, want []string
 				x.each(prefix, func(s string) { got = append(got, s) })
-				for _, s := range slices.Sorted(maps.Keys(have)) {
+				for _, s := range sorted {
 					if len(s) >= len(prefix) && s[:len(prefix)] == prefix {
 						want = append(want, s)
 					}

@@ -23,9 +23,12 @@ sys.stdin.read()
 // TestDetectTorch connects to a TCPStore of each torch version.
 func TestDetectTorch(t *testing.T) {
 	t.Parallel()
-	for _, tc := range []struct{ version, args string }{
-		{"1.13", "{}"}, {"2.6", "{'use_libuv': False}"}, {"2.14", "{'use_libuv': False}"},
-	} {
+	type server struct{ version, args string }
+	servers := []server{{"1.13", "{}"}, {"2.14", "{'use_libuv': False}"}}
+	if testenv.Whole(t) { // 2.6 answers like 2.14
+		servers = append(servers, server{"2.6", "{'use_libuv': False}"})
+	}
+	for _, tc := range servers {
 		t.Run(tc.version+" "+tc.args, func(t *testing.T) {
 			t.Parallel()
 			cmd := exec.CommandContext(context.WithoutCancel(t.Context()), testenv.Torch(t, tc.version), "-c", serveTorch,

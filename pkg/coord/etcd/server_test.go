@@ -22,7 +22,7 @@ import (
 
 func TestMain(m *testing.M) {
 	// The tests wait for timeouts far more than they compute. An explicit -parallel flag, parsed later, overrides this.
-	if err := flag.Set("test.parallel", "8"); err != nil {
+	if err := flag.Set("test.parallel", "32"); err != nil {
 		panic(err)
 	}
 	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {

@@ -15,6 +15,7 @@ import (
 
 // A session survives a broken connection: nobody stops.
 func TestBrokenConnectionIsResumed(t *testing.T) {
+	t.Parallel()
 	host, guest, p := growBehindProxy(t)
 	for range 3 {
 		p.reset()
@@ -36,6 +37,7 @@ func TestBrokenConnectionIsResumed(t *testing.T) {
 // An agent whose store does not answer stops its workers well before others may consider it lost, and gives up after
 // the join timeout.
 func TestSilentStoreStopsWorkers(t *testing.T) {
+	t.Parallel()
 	j := job(1, 2)
 	j.JoinTimeout = 5 * time.Second
 	host, guest, p := growJobBehindProxy(t, j)
@@ -67,6 +69,7 @@ func TestSilentStoreStopsWorkers(t *testing.T) {
 
 // A node joins again when the store answers, even if its session has expired meanwhile.
 func TestSilentStoreAnswersAgain(t *testing.T) {
+	t.Parallel()
 	host, guest, p := growBehindProxy(t)
 	p.holdBack()
 	awaitStop(t, "the guest's stop", guest)
@@ -186,6 +189,7 @@ func TestWatchdogIsClearedAfterTheStop(t *testing.T) {
 
 // If the others cannot reach the worker store of rank 0 they go on without that node, and it waits.
 func TestUnreachableRank0(t *testing.T) {
+	t.Parallel()
 	port := freeTCPPort(t)
 	hs, waits := make([]*Handler, 3), make([]<-chan joined, 3)
 	for i := range hs {

@@ -109,6 +109,7 @@ func TestLeaveIsNoFailure(t *testing.T) {
 
 // An agent that does not fit the job is refused, and the job goes on.
 func TestRefused(t *testing.T) {
+	t.Parallel()
 	j := job(1, 2)
 	j.LastCall = 0
 	host := startJob(t, j, 1)[0]

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/rs/zerolog"
 
@@ -97,6 +98,10 @@ func TestHostStaysToTheEnd(t *testing.T) {
 		hs[i] = newTestHandler(t, job(n, n), port, fmt.Sprintf("node%d", i))
 		hs[i].log = zerolog.Nop()
 		hs[i].opts.Stores = WorkerStores{WorkersHost: true, Ports: Ports{1, 1}, Addr: "127.0.0.1"}
+		// A busy machine may take seconds to answer so many agents.
+		hs[i].opts.KeepAlive, hs[i].opts.Timeout = 5*time.Second, 10*time.Second
+		access := hs[i].opts.Access.(*C10d)
+		access.TTL, access.Linger = 30*time.Second, time.Minute
 		waits[i] = enter(t, hs[i], nil)
 		if i == 0 {
 			awaitHost(t, hs[0])

@@ -146,7 +146,7 @@ func (p *machine) close() {
 // The agents of each run find each other and no others, whichever starts first and whoever has one of the ports.
 func TestCandidatePorts(t *testing.T) {
 	const agents = 4
-	for i := range testenv.Repeat(t, 40, 400) {
+	for i := range testenv.Repeat(t, 15, 800) {
 		p := newMachine(t, 5)
 		random := rand.New(rand.NewPCG(1, uint64(i)))
 		leave := func() {}

@@ -57,6 +57,7 @@ func TestSlotBoundByOtherUser(t *testing.T) {
 		{"bound", -1, 0}, {"listening", 16, 0}, {"listening, and full", 0, 1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
 			slot := slotName(uniqueRunID(t), "store", 0)
 			bound := fmt.Sprintf("%s/%d", slot, os.Geteuid())
 			leave := bindAsOtherUser(t, bound, tt.backlog)

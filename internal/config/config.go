@@ -68,8 +68,10 @@ type Config struct {
 	// stop; 0 kills at once. RestartGrace is the same when workers are stopped for a restart.
 	ShutdownTimeout time.Duration `flag:"shutdown-timeout"`
 	RestartGrace    time.Duration `flag:"restart-grace,given"`
-	// ExitBarrierTimeout is how long a finished node waits for the others. Rendezvous.TTL is the minimum.
+	// ExitBarrierTimeout is how long a finished node waits for the others; 0 for not at all. A node that hosts a store
+	// leaves before the others only if the user has given the time-out (ExitBarrierGiven), and not before Rendezvous.TTL.
 	ExitBarrierTimeout time.Duration `flag:"exit-barrier-timeout"`
+	ExitBarrierGiven   bool
 	// ExitCodeMap replaces the launcher's exit code.
 	ExitCodeMap ExitCodeMap `flag:"exit-code-map"`
 	// ErrorExitTimeout is how long a worker may live after it has written its error file; 0 for no limit.

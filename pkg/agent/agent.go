@@ -49,6 +49,10 @@ type Options struct {
 	// ShutdownTimeout is the time between a signal and SIGKILL if the launcher received a stop signal. RestartGrace is
 	// that time for every other stop, after which the job may go on.
 	ShutdownTimeout, RestartGrace time.Duration
+	// ExitBarrierTimeout is how long a node whose workers have all exited with 0 waits for the others before it ends with
+	// success. 0 is DefaultExitBarrierTimeout; below 0, the node does not wait. The rendezvous may keep a node on which
+	// others depend for longer ([rdzv.NeededError]).
+	ExitBarrierTimeout time.Duration
 	// ErrorExitTimeout is how long a worker that has written its error file may take to end before it counts as failed; 0
 	// is forever. ErrorFiles watches the files. Nil watches none.
 	ErrorExitTimeout time.Duration

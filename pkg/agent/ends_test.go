@@ -204,13 +204,6 @@ func TestEndAfterSuccess(t *testing.T) {
 			t.Errorf("result %+v", r)
 		}
 	})
-	t.Run("the store is lost", func(t *testing.T) {
-		b := newHarness(t, WorkerSpec{}, allSucceed)
-		b.rdzv.succeed = func(int) (*rdzv.Stop, error) { return nil, rdzv.ErrConnection }
-		if _, err := b.agent.Run(t.Context()); !errors.Is(err, rdzv.ErrConnection) || b.state() != Stopped {
-			t.Errorf("error %v, group left %v", err, b.state())
-		}
-	})
 }
 
 // A restart window allows more restarts than the budget. Then the number of remaining restarts is 0, not negative.

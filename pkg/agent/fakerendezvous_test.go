@@ -42,7 +42,8 @@ type fakeRendezvous struct {
 	failAt      int
 	outcome     *rdzv.Outcome // in place of the verdict on a member's failure
 	succeed     func(call int) (*rdzv.Stop, error)
-	succeeded   int // calls of Succeed
+	barrier     func(ctx context.Context) (*rdzv.Stop, error) // Succeed, in place of succeed
+	succeeded   int                                           // calls of Succeed
 	stops       chan rdzv.Stop
 	seen        []rdzv.Member
 	sent        []rdzv.Failure
@@ -96,6 +97,9 @@ func (f *fakeRendezvous) Stopped() {}
 
 func (f *fakeRendezvous) Succeed(ctx context.Context) (*rdzv.Stop, error) {
 	f.note("succeed")
+	if f.barrier != nil {
+		return f.barrier(ctx)
+	}
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}

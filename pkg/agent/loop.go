@@ -139,9 +139,22 @@ func (a *Agent) rendezvous(ctx context.Context) error {
 	a.log.Info().Int("round", round.Number).Int("restart_count", a.restarts).
 		Str("master_addr", round.MasterAddr).Int("master_port", round.MasterPort).
 		Int("group_rank", round.Rank).Int("group_world_size", round.WorldSize).
-		Int("global_base", round.Assignment.GlobalBase).Int("world_size", round.Assignment.GlobalWorldSize).
+		Str("role", spec.Role).Ints("local_ranks", consecutive(0, spec.LocalWorldSize)).
+		Ints("global_ranks", consecutive(round.Assignment.GlobalBase, spec.LocalWorldSize)).
+		Ints("role_ranks", consecutive(round.Assignment.RoleBase, spec.LocalWorldSize)).
+		Int("world_size", round.Assignment.GlobalWorldSize).
+		Int("role_world_size", round.Assignment.RoleWorldSize).
 		Msg("rendezvous complete")
 	return nil
+}
+
+// consecutive returns n numbers that begin with first.
+func consecutive(first, n int) []int {
+	out := make([]int, n)
+	for i := range out {
+		out[i] = first + i
+	}
+	return out
 }
 
 // enter makes round the current one.
@@ -277,7 +290,7 @@ func (a *Agent) succeed(ctx context.Context) error {
 		return nil
 	}
 	a.emit(events.Event{Kind: events.KindSucceeded})
-	stop, err := a.opts.Rendezvous.Succeed(ctx)
+	stop, err := a.exitBarrier(ctx)
 	if err == nil && stop != nil {
 		a.halt = stop
 		a.log.Warn().Int("round", stop.Round).Str("why", stop.Why).Msg("the workers have succeeded, and must run again")

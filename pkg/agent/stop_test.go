@@ -234,9 +234,13 @@ func TestLeaveComesFirst(t *testing.T) {
 	})
 	t.Run("told to stop after success", func(t *testing.T) {
 		b := newHarness(t, WorkerSpec{}, allSucceed)
+		ctx, cancel := context.WithCancelCause(t.Context())
 		cause := &SignalError{Signal: syscall.SIGTERM}
-		b.rdzv.succeed = func(int) (*rdzv.Stop, error) { return nil, cause }
-		if _, err := b.agent.Run(t.Context()); !errors.Is(err, cause) || b.state() != Stopped {
+		b.rdzv.barrier = func(context.Context) (*rdzv.Stop, error) {
+			cancel(cause)
+			return nil, rdzv.ErrConnection
+		}
+		if _, err := b.agent.Run(ctx); !errors.Is(err, cause) || b.state() != Stopped {
 			t.Errorf("error %v, state %v", err, b.state())
 		}
 		if diff := cmp.Diff([]string{"rendezvous", "stop SIGTERM", "succeed", "leave"}, b.list()); diff != "" {

@@ -1,6 +1,10 @@
 package rdzv
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+	"time"
+)
 
 // The errors of a rendezvous, as in torch 2.14, torch/distributed/elastic/rendezvous/api.py. An error that concerns a
 // rendezvous is an ErrRendezvous; most are also one of the kinds below it, so errors.Is finds both the family and the
@@ -26,3 +30,20 @@ type kind struct{ text string }
 
 func (k *kind) Error() string { return k.text }
 func (k *kind) Unwrap() error { return ErrRendezvous }
+
+// NeededError is what [Handler.Succeed] returns when its context's deadline has passed, but other nodes depend on this
+// one. The agent stays and calls Succeed again.
+type NeededError struct {
+	// Why completes "this node": what it does for the others.
+	Why string
+	// For is how long this node has to stay at most; 0: until the job has ended.
+	For time.Duration
+}
+
+func (e *NeededError) Error() string {
+	if e.For > 0 {
+		return fmt.Sprintf("other nodes still run, and this node %s: it stays for another %v", e.Why,
+			e.For.Round(time.Second))
+	}
+	return fmt.Sprintf("other nodes still run, and this node %s: it stays until the job has ended", e.Why)
+}

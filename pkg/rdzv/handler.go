@@ -35,7 +35,13 @@ type Handler interface {
 	Fail(f Failure)
 	// Succeed reports that all workers of this node have exited with 0. It blocks until those of every node have, and
 	// returns nil, nil. If the round must be run again it returns the Stop, and the agent calls NextRendezvous. Its
-	// errors are those of NextRendezvous; an [*EndedError] says that the job has ended otherwise.
+	// errors are those of NextRendezvous; an [*EndedError] says that the job has ended otherwise. Any other error says
+	// nothing about the job, so the agent ends with success.
+	//
+	// The deadline of ctx is the end of torch's exit barrier. When it has passed, the handler takes this node out of the
+	// round, waits for that for a short time only, and returns nil, nil. It returns a [*NeededError] instead, and Succeed
+	// may be called again, if this node has to stay. A handler that has no way to take a node out returns the cause of
+	// ctx.
 	Succeed(ctx context.Context) (*Stop, error)
 	// Leave reports that this node is about to leave, before the agent signals its workers: failures that follow from
 	// it are not charged. It does not block. It may be called at any time and more than once.

@@ -43,7 +43,9 @@ type Handler struct {
 	store  *workerStore
 	rounds int // number of rounds entered
 
-	current int // the current round; Succeed, which the agent calls in between, reads it too
+	// Owned by the agent's goroutine, which calls NextRendezvous and Succeed in turn.
+	current    int       // the current round
+	finishedAt time.Time // when the first Succeed of the round was called; zero before
 }
 
 // New returns a handler. It opens nothing before the first NextRendezvous.
@@ -213,29 +215,6 @@ func (h *Handler) Leave() {
 	h.call(func(time.Duration) { h.m.leave() })
 }
 
-// Succeed implements rdzv.Handler.
-func (h *Handler) Succeed(ctx context.Context) (*rdzv.Stop, error) {
-	h.call(func(now time.Duration) { h.m.succeed(now) })
-	for over := false; !over; {
-		select {
-		case s := <-h.stops:
-			if s.Round == h.current && !h.ended() {
-				return &s, nil
-			}
-		case <-h.driveDone:
-			over = true
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		}
-	}
-	err := h.ending()
-	var end *rdzv.EndedError
-	if errors.As(err, &end) && end.Outcome.Ending == rdzv.EndSucceeded {
-		return nil, nil
-	}
-	return nil, err
-}
-
 // enterRound returns the round that the leader has decided, once its worker store is reachable.
 func (h *Handler) enterRound(ctx context.Context, o runOrder) (*rdzv.Round, error) {
 	a := o.answer
@@ -247,7 +226,7 @@ func (h *Handler) enterRound(ctx context.Context, o runOrder) (*rdzv.Round, erro
 	if len(p.Store.Addrs) == 0 {
 		return nil, fmt.Errorf("%w: the node of rank 0 offers no worker store", rdzv.ErrState)
 	}
-	r.MasterAddr, h.current = p.Store.Addrs[0], r.Number
+	r.MasterAddr, h.current, h.finishedAt = p.Store.Addrs[0], r.Number, time.Time{}
 	if p.Rank == 0 {
 		return r, nil
 	}

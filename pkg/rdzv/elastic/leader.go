@@ -208,7 +208,7 @@ func (l *leader) timers() []optionalTime {
 // nodes of a run have left, new agents may start the run again with other parameters.
 func (l *leader) adoptJob() {
 	ps := &l.participants
-	if l.outcome != nil || len(ps.byID) == 0 || l.job != nil && (ps.matching > 0 || l.round.present > 0) {
+	if l.outcome != nil || len(ps.byID) == 0 || l.job != nil && (ps.matching > 0 || l.round.present > 0 || l.round.departed > 0) {
 		return
 	}
 	var first *participant
@@ -249,6 +249,7 @@ func (l *leader) endRun(now time.Duration, o rdzv.Outcome) {
 	l.state, l.outcome, l.resultExpiry = ended, &o, optionalTime{now + l.job.ResultTTL, true}
 	l.writes = append(l.writes, write{key: keyResult, value: o, ttl: l.job.ResultTTL}, l.recordFinished(),
 		write{key: roundKey(l.record.Round)}, write{key: keyJob})
+	l.forgetDepartures()
 	for _, p := range l.participants.byID {
 		l.updateAnswer(p)
 	}

@@ -275,6 +275,10 @@ func (d *leaderDriver) readState(ctx context.Context) (saved savedState, err err
 			err = json.Unmarshal(e.Value, &saved.history.finished)
 		case key == keyPast:
 			err = json.Unmarshal(e.Value, &saved.history.past)
+		case strings.HasPrefix(key, prefixDeparted):
+			var d departedMember
+			err = json.Unmarshal(e.Value, &d)
+			saved.departed = append(saved.departed, d)
 		case strings.HasPrefix(key, prefixRound):
 			r := new(Record)
 			if err = decodeRecord(e.Value, r); err == nil && (saved.record == nil || r.Round > saved.record.Round) {

@@ -14,6 +14,9 @@ type roundState struct {
 	done    int           // members whose workers have all succeeded
 	present int           // members whose agent has a session
 
+	departing []int // ranks of members that ask to depart
+	departed  int   // members that have departed
+
 	startedAt  optionalTime // when the round was decided; after a change of leaders, what the members report
 	note       string       // for the members; may be empty
 	stopReason string       // why the round cannot go on; empty while it can
@@ -37,6 +40,7 @@ type roundMember struct {
 	participant    *participant // nil once its session has ended
 	status         memberStatus
 	stuck          bool         // its agent does not respond; only while status is active
+	departed       *Node        // set once it has left the exit barrier; its status stays done
 	unreachedSince optionalTime // since when it has tried in vain to reach the worker store
 }
 
@@ -105,8 +109,12 @@ func (l *leader) checkStuck(now time.Duration) {
 
 // hostOf names a member for people.
 func (l *leader) hostOf(rank int) string {
-	if p := l.round.members[rank].participant; p != nil {
-		return p.report.Node.Host
+	m := &l.round.members[rank]
+	switch {
+	case m.participant != nil:
+		return m.participant.report.Node.Host
+	case m.departed != nil:
+		return m.departed.Host
 	}
 	return "node " + l.record.Members[rank].Identity
 }
@@ -132,6 +140,7 @@ func (l *leader) checkRound(now time.Duration) {
 		l.haltRound(now, r.stopReason)
 		return
 	}
+	l.grantDepartures()
 	if l.checkWorkerStore(now) {
 		return
 	}
@@ -167,7 +176,7 @@ func (l *leader) haltRound(now time.Duration, why string) {
 	l.state, r.haltedAt, r.haltUnwritten, r.growSince = halting, optionalTime{now, true}, true, optionalTime{}
 	for rank := range r.members {
 		m := &r.members[rank]
-		if m.participant == nil {
+		if m.participant == nil || m.departed != nil {
 			continue
 		}
 		if m.status == done { // it has to report Ready like the others
@@ -175,6 +184,11 @@ func (l *leader) haltRound(now time.Duration, why string) {
 		}
 		if m.participant.mismatch == "" {
 			l.reply(m.participant, Answer{Kind: Halt, Note: why, Grow: r.unchargedSince.set})
+		}
+	}
+	for _, p := range l.participants.byID {
+		if l.isFinishedElsewhere(p) {
+			l.updateAnswer(p)
 		}
 	}
 }
@@ -201,6 +215,10 @@ func (l *leader) finishHalt(now time.Duration) {
 // judgeRound decides what the round that has ended costs. If a node was lost or has left, the failures of the others
 // are a consequence and nothing is charged. Otherwise the round is charged once, however many workers failed.
 func (l *leader) judgeRound(now time.Duration) {
+	if l.round.departed > 0 {
+		l.endDeparted(now)
+		return
+	}
 	l.startForming()
 	r, short := &l.round, 0
 	unreached := l.judgeWorkerStore(now)

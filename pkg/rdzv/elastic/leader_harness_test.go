@@ -41,7 +41,8 @@ func playAll(t *testing.T, tests []leaderTest) {
 //
 //	+id=b +hint=N +launch=ID +restarts +command=C   its node
 //	+max=N                                          its job
-//	+leaving +close +earlier +silent                flags of the report
+//	+leaving +close +earlier +silent +departing     flags of the report
+//	+from=N                                         it finished round N in another session, or in another store: -1
 //	+stuck                                          its agent does not respond; until its next report
 //	+old=S +grade=G +final                          age, grade and finality of its failure
 //	+shown=G                                        a worker had shown a failure of that grade before it was stopped
@@ -54,6 +55,7 @@ func playAll(t *testing.T, tests []leaderTest) {
 //	round 2: a b (1)           the record of round 2, its members, and the restarts charged
 //	run2: a b, halt2: a b      Run and Halt for that round
 //	wait: a, notice: a         a Wait, and one that is for people
+//	departed 0/1               the record that rank 1 has left the exit barrier of round 0; "depart: a" is the answer
 //	end: a, late end: a        an End, and one for an agent that came after the end; likewise refuse
 //	result: failed by a        the outcome and its cause; "beside b" names another one
 //	past: 1                    the earlier runs
@@ -165,6 +167,8 @@ func (s *script) takeOver(now time.Duration) {
 			saved.history.finished = &v
 		case []pastRun:
 			saved.history.past = v
+		case departedMember:
+			saved.departed = append(saved.departed, v)
 		case Answer:
 			id := coord.SessionID(strings.TrimPrefix(key, prefixAnswer))
 			saved.answers = append(saved.answers, savedAnswer{id, v})
@@ -249,6 +253,12 @@ func (s *script) option(r *Report, option string) {
 		r.Earlier = true
 	case "silent":
 		r.Silent = true
+	case "departing":
+		r.Departing = true
+	case "from":
+		if r.Fence = (Fence{Epoch: 1, Round: int(number)}); number < 0 {
+			r.Fence, r.Earlier = Fence{}, true
+		}
 	case "leaving":
 		r.Leaving = true
 	case "close":
@@ -289,7 +299,8 @@ func (s *script) write(writes []write) string {
 	}
 	sortAnswers(writes)
 	kinds := []string{
-		"", string(Replace), string(Refuse), string(Halt), string(Wait), noticeAnswer, string(Run), string(End),
+		"", string(Replace), string(Refuse), string(Halt), string(Wait), noticeAnswer, string(Run), string(Depart),
+		string(End),
 		lateAnswer + string(End), lateAnswer + string(Refuse),
 	}
 	for _, kind := range kinds {
@@ -343,6 +354,8 @@ func (s *script) writeOne(w write) string {
 			return "forget job"
 		case existed && w.key == keyResult:
 			return "forget result"
+		case existed && strings.HasPrefix(w.key, prefixDeparted):
+			return "forget " + strings.TrimPrefix(w.key, prefixState)
 		}
 		return ""
 	}
@@ -358,6 +371,8 @@ func (s *script) writeOne(w write) string {
 			text += " not create-only"
 		}
 		return text
+	case departedMember:
+		return fmt.Sprintf("departed %d/%d", v.Round, v.Rank)
 	case finishedRun:
 		return ""
 	case []pastRun:

@@ -13,6 +13,9 @@ import (
 //
 //	outside ─enter─▶ ready ─Run─▶ busy ─succeed─▶ finished        stopping or finished, once stopped ─enter─▶ ready
 //	                               └──fail or stop──▶ stopping
+//
+// Only the leader's answers stop a round that has finished on this node: its workers are gone, so neither a silent store
+// nor a lost session endangers another round.
 type member struct {
 	ttl         time.Duration // of the session; 0 if it does not expire
 	state       memberState
@@ -21,6 +24,7 @@ type member struct {
 	answeredAt  time.Duration // when latest arrived
 	report      Report
 	dirty       bool          // report has changed and must be written
+	entered     int           // number of the last round that it was in
 	since       time.Duration // when its round, or its wait for one, began
 	stopOrdered bool          // the agent has been ordered to stop the round
 	killAt      optionalTime  // when the workers must be dead
@@ -44,14 +48,17 @@ const (
 	ready                       // the agent has no workers and waits for a round
 	busy                        // the workers run
 	stopping                    // the agent stops the workers: one has failed, or the round ends
-	finished                    // all workers have exited with 0
+	finished                    // all workers have exited with 0: the agent waits at the exit barrier
 )
 
-// ending is the reason why an agent leaves the rendezvous for good: either outcome or err is set.
+// ending is the reason why an agent leaves the rendezvous for good. One of outcome, err and departed is set.
 type ending struct {
 	outcome *rdzv.Outcome // the job has ended
 	late    *rdzv.Late    // set if the job had ended before this agent came
 	err     error         // this agent cannot take part
+
+	departed bool   // it has left the exit barrier with success
+	others   string // who still ran, one line; empty if the leader has not confirmed the departure
 }
 
 // order is an instruction to the agent. One of the first four fields is set.
@@ -87,7 +94,7 @@ func (m *member) round() int {
 // enter records that every worker has ended and that the agent wants to be in the next round. failure is the likeliest
 // cause among its own failures in the last round, or nil.
 func (m *member) enter(now time.Duration, node Node, offer Offer, failure *rdzv.Failure) {
-	m.report.Node, m.report.Store, m.report.Failure = node, offer, failure
+	m.report.Node, m.report.Store, m.report.Failure, m.report.Departing = node, offer, failure, false
 	if failure != nil {
 		m.report.failedAt = now - failure.Age
 	}
@@ -118,6 +125,28 @@ func (m *member) succeed(now time.Duration) {
 	m.record(now, Done)
 	m.evaluate(now)
 }
+
+// depart asks the leader to let the agent leave the exit barrier. An answer that ends the round or the job wins. If the
+// store is silent, the agent leaves at once.
+func (m *member) depart(now time.Duration) {
+	switch {
+	case !m.mayDepart():
+	case m.silent(now):
+		m.departUnconfirmed()
+	default:
+		m.report.Departing, m.dirty = true, true
+	}
+}
+
+// departUnconfirmed leaves the exit barrier although the leader has not answered.
+func (m *member) departUnconfirmed() {
+	if m.mayDepart() {
+		m.over = &ending{departed: true}
+	}
+}
+
+// mayDepart reports whether the agent waits at the exit barrier.
+func (m *member) mayDepart() bool { return m.state == finished && !m.stopOrdered && m.over == nil }
 
 // stopped records that every worker of the round has ended.
 func (m *member) stopped() { m.workersGone = m.state != ready && m.state != outside }
@@ -156,18 +185,35 @@ func (m *member) recordProof(sent time.Duration) { m.lastProof = max(m.lastProof
 
 // sessionRenewed starts a new session, requested at now, after the store has ended the one before. Every worker must
 // have ended. The agent has to enter again: the earlier session may be in a round by now, whose nodes have used its
-// worker store.
+// worker store. At the exit barrier it only reports again that its workers have succeeded.
 func (m *member) sessionRenewed(now time.Duration, ttl time.Duration) {
 	m.ttl, m.lastProof, m.latest, m.dirty = ttl, now, Answer{}, false
 	m.silentSince, m.silenceNoted = optionalTime{}, false
+	if m.mayDepart() {
+		m.record(now, Done)
+		return
+	}
 	m.state = outside
 	m.orders = append(m.orders, order{reenter: true})
+}
+
+// sessionLost records that the store has ended the session: others may consider this agent lost, and workers must be
+// dead at once.
+func (m *member) sessionLost(now time.Duration) {
+	m.stopWorkers(now, "the rendezvous considers this node lost", 0)
 }
 
 // storeLost records that the store is gone for good. The workers may stop gracefully until others may consider this
 // agent lost.
 func (m *member) storeLost(now time.Duration) {
-	m.stop(now, "the rendezvous is lost", max(0, m.lastProof+deadAfter(m.ttl)-now))
+	m.stopWorkers(now, "the rendezvous is lost", max(0, m.lastProof+deadAfter(m.ttl)-now))
+}
+
+// stopWorkers is stop for a reason that is none at the exit barrier.
+func (m *member) stopWorkers(now time.Duration, why string, killIn time.Duration) {
+	if m.state != finished {
+		m.stop(now, why, killIn)
+	}
 }
 
 // tick acts on the passing of time. It stops the workers early enough that they have ended before others may consider
@@ -260,15 +306,18 @@ func (m *member) evaluate(now time.Duration) {
 	newer := a.Fence.Round > m.round()
 	switch a.Kind {
 	case End:
-		if m.over = (&ending{outcome: a.Outcome, late: a.Late}); m.state != finished {
-			m.stop(now, "the job has ended", -1)
-		}
+		m.over = &ending{outcome: a.Outcome, late: a.Late}
+		m.stopWorkers(now, "the job has ended", -1)
 	case Refuse:
 		m.over = &ending{err: refusal(a)}
-		m.stop(now, a.Note, -1)
+		m.stopWorkers(now, a.Note, -1)
 	case Replace:
 		m.over = &ending{err: fmt.Errorf("%w: %s", rdzv.ErrConnection, a.Note)}
-		m.stop(now, a.Note, 0)
+		m.stopWorkers(now, a.Note, 0)
+	case Depart:
+		if m.mayDepart() && m.report.Departing && a.Fence.Round == m.fence.Round {
+			m.over = &ending{departed: true, others: a.Note}
+		}
 	case Run:
 		switch {
 		case newer && m.state == ready && m.silent(now): // it would have to stop at once; tick calls evaluate again
@@ -303,6 +352,7 @@ func (m *member) evaluate(now time.Duration) {
 // start starts a round.
 func (m *member) start(now time.Duration, a Answer) {
 	m.state, m.since, m.fence, m.stopOrdered, m.killAt = busy, now, a.Fence, false, optionalTime{}
+	m.entered = a.Fence.Round
 	m.lastNote, m.workersGone = "", false
 	m.report.Silent, m.report.Failure, m.report.Unreached, m.report.Stuck = false, nil, nil, false
 	m.nodes = a.Place.Nodes
@@ -324,7 +374,7 @@ func (m *member) stop(now time.Duration, why string, killIn time.Duration) {
 	if m.state == busy {
 		m.state = stopping
 	}
-	m.orders = append(m.orders, order{stop: &rdzv.Stop{Round: m.fence.Round, Why: why}, killIn: killIn})
+	m.orders = append(m.orders, order{stop: &rdzv.Stop{Round: m.entered, Why: why}, killIn: killIn})
 }
 
 // record changes the report's phase.

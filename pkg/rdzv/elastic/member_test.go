@@ -15,6 +15,10 @@ import (
 // memberStep is an event of an agent, with the orders and the report that it causes.
 //
 //	enter | fail | succeed | leave | close        a call of the agent
+//	depart | unconfirmed                          the agent wants to leave the exit barrier; the leader has not answered
+//	depart E N                                    the leader confirms that
+//	lost | gone                                   the session, or the store, is lost
+//	replaced                                      the next session is in another store
 //	run E N | halt E N | wait E N | note E N | end | refuse | replace    the leader's answer, with epoch and round
 //	proof S                                       a keep-alive sent at S was answered
 //	renewed                                       a new session was requested now
@@ -69,6 +73,9 @@ func playMember(t *testing.T, steps []memberStep) {
 			if r.Close {
 				text += " close"
 			}
+			if r.Departing {
+				text += " departing"
+			}
 			if r.Failure != nil {
 				text += " failure " + strconv.Itoa(r.Failure.ExitCode)
 			}
@@ -77,9 +84,12 @@ func playMember(t *testing.T, steps []memberStep) {
 		}
 		if m.over != nil && !isOver {
 			isOver = true
-			if m.over.outcome != nil {
+			switch {
+			case m.over.outcome != nil:
 				out = append(out, "over: "+string(m.over.outcome.Ending))
-			} else {
+			case m.over.departed:
+				out = append(out, "over: departed "+m.over.others)
+			default:
 				out = append(out, "over: "+m.over.err.Error())
 			}
 		}
@@ -119,6 +129,20 @@ func feedMember(t *testing.T, m *member, now time.Duration, words []string) {
 		m.fail(now, rdzv.Failure{Failure: failure.Failure{ExitCode: 7}})
 	case "succeed":
 		m.succeed(now)
+	case "depart":
+		if len(words) == 1 {
+			m.depart(now)
+			return
+		}
+		m.handleAnswer(now, Answer{Kind: Depart, Fence: fence, Note: "so"})
+	case "unconfirmed":
+		m.departUnconfirmed()
+	case "lost":
+		m.sessionLost(now)
+	case "gone":
+		m.storeLost(now)
+	case "replaced":
+		m.storeReplaced()
 	case "leave":
 		m.leave()
 	case "close":

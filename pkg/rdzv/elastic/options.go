@@ -23,6 +23,9 @@ type Access interface {
 	Close(ctx context.Context) error
 }
 
+// DefaultCloseTimeout is the close timeout of a zero Options.CloseTimeout.
+const DefaultCloseTimeout = 30 * time.Second
+
 // Options are the options of New.
 type Options struct {
 	Backend string
@@ -49,6 +52,12 @@ type Options struct {
 	Status func(ctx context.Context) []byte
 	// StatusInterval is the time between two calls of Status. It is above 0.
 	StatusInterval time.Duration
+	// LeaveStores lets this node leave the exit barrier, after the TTL of sessions at the least, even if it hosts a store
+	// that other nodes need. They fail then. Otherwise it stays until the job has ended.
+	LeaveStores bool
+	// CloseTimeout is how long this node waits for the leader's word when it leaves the exit barrier or closes the run.
+	// 0 is DefaultCloseTimeout.
+	CloseTimeout time.Duration
 	// SharedRunID says that other jobs may have the same run id. Another store that replaces this job's may then be
 	// theirs, so the agent ends instead of joining it.
 	SharedRunID bool

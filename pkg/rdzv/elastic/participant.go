@@ -104,6 +104,9 @@ func (l *leader) handleReport(now time.Duration, p *participant, r Report) {
 // handleMemberReport records what a member of the recorded round reports of that round.
 func (l *leader) handleMemberReport(now time.Duration, p *participant, r Report) {
 	m, host := &l.round.members[p.rank], r.Node.Host
+	if m.departed != nil {
+		return
+	}
 	if r.Leaving && r.Phase != Done && m.status != done {
 		l.requestStop("%s leaves", host)
 	}
@@ -139,6 +142,9 @@ func (l *leader) handleMemberReport(now time.Duration, p *participant, r Report)
 		l.round.setStatus(m, stopped)
 	case r.Phase == Done && m.status == active && l.state == running: // once the round halts, only Ready will do
 		l.round.setStatus(m, done)
+	}
+	if r.Departing && r.Phase == Done {
+		l.round.requestDeparture(p.rank)
 	}
 }
 
@@ -242,6 +248,7 @@ func (l *leader) mayHaveWorkers(p *participant) bool {
 // assignRanks and haltRound.
 func (l *leader) updateAnswer(p *participant) {
 	switch {
+	case p.rank >= 0 && l.round.members[p.rank].departed != nil: // its success stands, however the run ends
 	case l.outcome != nil:
 		l.replyFinished(p)
 	case l.isOfPastRun(p):
@@ -251,6 +258,10 @@ func (l *leader) updateAnswer(p *participant) {
 	case p.mismatch != "":
 		l.reply(p, Answer{Kind: Refuse, Note: p.mismatch})
 	case p.rank >= 0 || p.unstoppedRound >= 0 && l.mayHaveWorkers(p):
+	case l.isFinishedElsewhere(p):
+		if l.state != running || p.report.Fence.Epoch == 0 || p.report.Fence.Round != l.record.Round {
+			l.reply(p, Answer{Kind: Halt, Note: "the job runs again"})
+		}
 	case p.counted.quarantined && l.state == forming && l.participants.eligible < l.job.Min:
 		// The round may need it after all. If the wait is long, sendNotices answers.
 	case l.budget.isQuarantined(p.report.Node.Identity):
@@ -258,6 +269,12 @@ func (l *leader) updateAnswer(p *participant) {
 	default:
 		l.replyWait(p, l.spareReason())
 	}
+}
+
+// isFinishedElsewhere reports whether an agent waits at the exit barrier in another session than the one that was in
+// the round: its session was lost, or its store was replaced.
+func (l *leader) isFinishedElsewhere(p *participant) bool {
+	return p.rank < 0 && p.unstoppedRound < 0 && p.report.Phase == Done
 }
 
 // replyWait answers why an agent has to wait, if there is a reason that its last answer did not give.

@@ -16,21 +16,24 @@ import (
 //	state/round/N   Record of the latest round, N: the commit point, created once
 //	state/result    rdzv.Outcome, created once; expires after result_ttl
 //	state/finished  finishedRun, written with the result; expires with it
+//	state/departed/N/RANK departedMember: a node that has left the exit barrier of round N with success
 //	state/past      []pastRun: earlier runs with this id; expires after result_ttl
 //	agent/SESSION   Report, written by that agent, owned by its session
 //	answer/SESSION  Answer, written by the leader
 //	watcher/SESSION written by an observer of the run, owned by its session
 //	status/SESSION  Options.Status of that agent, written by it and owned by its session while there is an observer
 const (
-	keyLeader    = "leader"
-	keyJob       = "state/job"
-	prefixRound  = "state/round/"
-	keyResult    = "state/result"
-	keyFinished  = "state/finished"
-	keyPast      = "state/past"
-	prefixState  = "state/"
-	prefixAgent  = "agent/"
-	prefixAnswer = "answer/"
+	keyLeader   = "leader"
+	keyJob      = "state/job"
+	prefixRound = "state/round/"
+	keyResult   = "state/result"
+	keyFinished = "state/finished"
+	keyPast     = "state/past"
+	prefixState = "state/"
+	// prefixDeparted is below prefixState.
+	prefixDeparted = "state/departed/"
+	prefixAgent    = "agent/"
+	prefixAnswer   = "answer/"
 
 	prefixWatcher = "watcher/"
 	prefixStatus  = "status/"
@@ -159,6 +162,8 @@ type Report struct {
 	Earlier bool `json:"earlier,omitempty"`
 	// Leaving says, before any worker is signaled, that the node is about to leave.
 	Leaving bool `json:"leaving,omitempty"`
+	// Departing asks, with Done, to leave the exit barrier though other nodes still run.
+	Departing bool `json:"departing,omitempty"`
 	// Close asks the leader to end the run.
 	Close bool `json:"close,omitempty"`
 	// Unreached says that the node has not reached the worker store of the round in Fence. It stays until the next
@@ -196,6 +201,7 @@ const (
 	Run    AnswerKind = "run"    // run the round in Fence
 	Halt   AnswerKind = "halt"   // stop the workers of the round in Fence and report Ready
 	End    AnswerKind = "end"    // the job has ended
+	Depart AnswerKind = "depart" // leave the exit barrier: the success of the round in Fence stands; Note says who still runs
 	Refuse AnswerKind = "refuse" // the agent does not fit the job; Note says why
 	// Replace says that another agent has come for the same node: this one must end.
 	Replace AnswerKind = "replace"

@@ -55,6 +55,11 @@ func (l *leader) recordFinished() write {
 		present[p.id] = true
 		f.add(p.report.Node)
 	}
+	for _, m := range l.round.members {
+		if m.departed != nil && m.participant == nil {
+			f.add(*m.departed)
+		}
+	}
 	l.history.finished, l.history.presentAtEnd = f, present
 	return write{key: keyFinished, value: *f, ttl: l.job.ResultTTL}
 }

@@ -57,10 +57,10 @@ func (h *Handler) drive(ctx context.Context, store coord.Store, origin time.Dura
 			return
 		}
 		if errors.Is(err, coord.ErrReplaced) {
-			h.log.Warn().Msg("the store has restarted without its data: killing this node's workers and joining " +
-				"again; with --data-dir, elasticrun store keeps its data")
+			h.log.Warn().Msg("the store has restarted without its data: joining again, once this node's workers are " +
+				"dead; with --data-dir, elasticrun store keeps its data")
 		} else {
-			h.log.Warn().Err(err).Msg("the rendezvous considers this node lost: killing its workers and joining again")
+			h.log.Warn().Err(err).Msg("the rendezvous considers this node lost: joining again, once its workers are dead")
 		}
 		if store = h.rejoin(ctx, d); store == nil {
 			return
@@ -118,10 +118,11 @@ func firstProof(store coord.Store, origin time.Duration) time.Duration {
 
 // rejoin waits until every worker has ended and opens another session. It returns nil if it cannot.
 func (h *Handler) rejoin(ctx context.Context, d *driver) coord.Store {
-	h.m.stop(d.now(), "the rendezvous considers this node lost", 0)
+	h.m.sessionLost(d.now())
 	d.setWatchdog()
 	h.execute(h.m.takeOrders())
-	if !h.serve(ctx, d, func() bool { return h.m.state == ready || h.m.state == outside }) {
+	idle := func() bool { return h.m.state == ready || h.m.state == outside || h.m.mayDepart() }
+	if !h.serve(ctx, d, idle) {
 		return nil
 	}
 	bounded, cancel := h.withinJoin(ctx)
@@ -138,7 +139,7 @@ func (h *Handler) rejoin(ctx context.Context, d *driver) coord.Store {
 	for {
 		select {
 		case call := <-h.calls:
-			if call(d.now()); h.m.report.Leaving {
+			if call(d.now()); h.m.report.Leaving || h.m.report.Departing {
 				cancel()
 			}
 			h.m.takeOrders() // the orders belong to the round that has ended
@@ -253,6 +254,8 @@ func (h *Handler) ending() error {
 	switch {
 	case h.over == nil:
 		return rdzv.ErrClosed
+	case h.over.departed:
+		return errDeparted
 	case h.over.outcome != nil:
 		return &rdzv.EndedError{Outcome: *h.over.outcome, Late: h.over.late}
 	case h.opts.Advice != "" && errors.Is(h.over.err, rdzv.ErrConnection):

@@ -19,6 +19,7 @@ type savedState struct {
 	answers      []savedAnswer
 	agents       []agentArrival
 	history      runHistory // of a finished run, and of the runs before it
+	departed     []departedMember
 }
 
 // savedAnswer is the last answer that an earlier leader gave to an agent.
@@ -49,6 +50,7 @@ func newLeader(epoch coord.Revision, saved savedState, now time.Duration) *leade
 	if saved.record != nil && l.outcome == nil {
 		l.takeOverRound(now, *saved.record, saved.answers)
 	}
+	l.takeOverDepartures(saved.departed)
 	if l.outcome != nil {
 		l.state = ended
 		l.resultExpiry = optionalTime{now + outcomeTTL(l.job), true}
@@ -102,15 +104,18 @@ func (l *leader) takeOverAgents(now time.Duration, agents []agentArrival) {
 			p.unstoppedRound = round
 		}
 	}
-	if l.round.present == 0 && l.hasRound && l.outcome == nil {
+	if l.round.present == 0 && l.round.departed == 0 && l.hasRound && l.outcome == nil {
 		l.abandonRun()
 	}
 	for _, a := range agents { // once all have been added
 		l.handleReport(now, l.participants.byID[a.id], a.report)
 	}
 	for r := range l.round.members {
-		if l.round.members[r].participant == nil && l.state == running {
+		switch m := &l.round.members[r]; {
+		case m.participant == nil && l.state == running:
 			l.removeMember(now, r, lost)
+		case m.participant != nil && m.departed != nil:
+			l.answerDeparture(m)
 		}
 	}
 }

@@ -1,0 +1,62 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"time"
+
+	"github.com/elasticrun/elasticrun/pkg/rdzv"
+)
+
+// DefaultExitBarrierTimeout is the exit barrier's time-out of torch 2.14.
+const DefaultExitBarrierTimeout = 5 * time.Minute
+
+// exitBarrier waits until the workers of every node have exited with 0, at most for the exit barrier's time-out. It
+// returns a Stop if they must run again. All workers of this node have exited with 0, so only three things keep the
+// node from success: the job has failed or was closed, a Stop, or the end of ctx.
+func (a *Agent) exitBarrier(ctx context.Context) (*rdzv.Stop, error) {
+	began, timeout := time.Now(), max(0, cmp.Or(a.opts.ExitBarrierTimeout, DefaultExitBarrierTimeout))
+	others := a.round.WorldSize > 1
+	if others {
+		a.log.Info().Msgf("all workers have exited with 0: waiting up to %v for the other nodes to finish", timeout)
+	}
+	stop, err := a.awaitOthers(ctx, timeout)
+	waited := time.Since(began).Round(10 * time.Millisecond)
+	switch {
+	case err == nil && stop == nil:
+		if others {
+			a.log.Info().Stringer("waited", waited).Msg("the exit barrier is over")
+		}
+		return nil, nil
+	case err == nil, errors.As(err, new(*rdzv.EndedError)):
+		return stop, err
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case errors.Is(err, context.DeadlineExceeded):
+		a.log.Info().Stringer("waited", waited).Msg("leaving the exit barrier: other nodes may still run")
+		return nil, nil
+	}
+	a.log.Warn().Err(err).Stringer("waited", waited).
+		Msg("how the other nodes end is not known; this node ends with success, because all of its workers did")
+	return nil, nil
+}
+
+// awaitOthers calls Succeed with a deadline, and again for as long as the others depend on this node.
+func (a *Agent) awaitOthers(ctx context.Context, timeout time.Duration) (*rdzv.Stop, error) {
+	forever := a.round.WorldSize == 1
+	for {
+		bounded, cancel := context.WithTimeout(ctx, timeout)
+		if forever {
+			bounded = ctx
+		}
+		stop, err := a.opts.Rendezvous.Succeed(bounded)
+		cancel()
+		needed, ok := errors.AsType[*rdzv.NeededError](err)
+		if !ok || ctx.Err() != nil {
+			return stop, err
+		}
+		a.log.Info().Msg(needed.Error())
+		timeout, forever = needed.For, needed.For == 0
+	}
+}

@@ -1,0 +1,119 @@
+package elastic
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"github.com/elasticrun/elasticrun/pkg/rdzv"
+)
+
+// errDeparted says that this node has left the exit barrier, and with it the rendezvous.
+var errDeparted = fmt.Errorf("%w: this node has left the exit barrier", rdzv.ErrClosed)
+
+// Succeed implements rdzv.Handler.
+func (h *Handler) Succeed(ctx context.Context) (*rdzv.Stop, error) {
+	if h.finishedAt.IsZero() {
+		h.finishedAt = time.Now()
+	}
+	h.call(func(now time.Duration) { h.m.succeed(now) })
+	stop, decided := h.awaitVerdict(ctx)
+	if !decided {
+		if !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			return nil, context.Cause(ctx)
+		}
+		if err := h.needed(); err != nil {
+			return nil, err
+		}
+		stop = h.depart(context.WithoutCancel(ctx))
+	}
+	if stop != nil {
+		return stop, nil
+	}
+	err := h.ending()
+	if end, ok := errors.AsType[*rdzv.EndedError](err); ok && end.Outcome.Ending == rdzv.EndSucceeded {
+		return nil, nil
+	}
+	if errors.Is(err, errDeparted) {
+		h.logDeparture()
+		return nil, nil
+	}
+	return nil, err
+}
+
+// awaitVerdict waits at the exit barrier until the round must be run again, which the Stop says, or the rendezvous has
+// ended. decided is false if ctx ends before.
+func (h *Handler) awaitVerdict(ctx context.Context) (stop *rdzv.Stop, decided bool) {
+	for {
+		select {
+		case s := <-h.stops:
+			if s.Round == h.current && !h.ended() {
+				return &s, true
+			}
+		case <-h.driveDone:
+			return nil, true
+		case <-ctx.Done():
+			return nil, false
+		}
+	}
+}
+
+// depart leaves the exit barrier. It waits for the leader to confirm that, so that the leader does not count on this
+// node any more. A Stop that arrives before wins. Only the driving goroutine decides which came first.
+func (h *Handler) depart(ctx context.Context) *rdzv.Stop {
+	h.call(func(now time.Duration) { h.m.depart(now) })
+	bounded, cancel := context.WithTimeout(ctx, cmp.Or(h.opts.CloseTimeout, DefaultCloseTimeout))
+	defer cancel()
+	stop, decided := h.awaitVerdict(bounded)
+	if !decided {
+		h.call(func(time.Duration) { h.m.departUnconfirmed() })
+		stop, _ = h.awaitVerdict(ctx)
+	}
+	return stop
+}
+
+// hosts says which store that other nodes use is on this node; empty if none is.
+func (h *Handler) hosts() string {
+	switch {
+	case h.opts.Access.Front() != nil:
+		return "hosts the rendezvous"
+	case h.store != nil && h.store.WorkerStore != nil:
+		return "hosts the workers' store"
+	}
+	return ""
+}
+
+// needed returns an *rdzv.NeededError while this node has to stay at the exit barrier because of a store that it hosts.
+// Nodes that finish at about the same time get the job's result within the TTL of sessions.
+func (h *Handler) needed() error {
+	why := h.hosts()
+	if why == "" {
+		return nil
+	}
+	if !h.opts.LeaveStores {
+		return &rdzv.NeededError{Why: why}
+	}
+	if left := h.opts.Job.TTL - time.Since(h.finishedAt); left > 0 {
+		return &rdzv.NeededError{Why: why, For: left}
+	}
+	return nil
+}
+
+// logDeparture logs who still ran when this node left the exit barrier.
+func (h *Handler) logDeparture() {
+	h.mu.Lock()
+	others := h.over.others
+	h.mu.Unlock()
+	level, consequence := zerolog.InfoLevel, ""
+	if why := h.hosts(); why != "" {
+		level, consequence = zerolog.WarnLevel, ": they lose their store, because this node "+why
+	}
+	if others == "" {
+		level, others = zerolog.WarnLevel, "the leader did not answer, so other nodes may still run"
+	}
+	h.log.WithLevel(level).Msg("leaving the exit barrier: " + others + consequence)
+}

@@ -102,6 +102,10 @@ func (l *launcher) agent(p *plan, supervisor *procs.Supervisor) (*agent.Agent, e
 		Kernel: p.machine, ErrorFiles: errorFiles{}, Events: l.telemetry, Logger: l.log,
 		Forward: l.signals.forward, KillNow: l.signals.urgent,
 		ShutdownTimeout: cfg.ShutdownTimeout, RestartGrace: cfg.RestartGrace, ErrorExitTimeout: cfg.ErrorExitTimeout,
+		ExitBarrierTimeout: cfg.ExitBarrierTimeout,
+	}
+	if cfg.ExitBarrierTimeout == 0 {
+		opts.ExitBarrierTimeout = -1 // the agent's 0 is the default
 	}
 	if p.gpus != nil {
 		opts.Devices = p.gpus

@@ -126,6 +126,7 @@ func (b *backend) Create(_ context.Context, p rdzv.Parameters) (rdzv.Handler, er
 	o := elastic.Options{
 		Backend: b.name, RunID: p.RunID, Job: b.job(), Node: b.Node, Watchdog: b.Lifeline.SetDeadline,
 		AwaitGuard: b.awaitGuard, Logger: b.Logger,
+		LeaveStores: b.cfg.ExitBarrierGiven, CloseTimeout: r.CloseTimeout,
 		KeepAlive: min(r.KeepAliveInterval, r.TTL()/4), // so that one of several gets through before the workers are stopped
 		Timeout:   min(r.HeartbeatTimeout, r.TTL()/3),
 		Stores: elastic.WorkerStores{

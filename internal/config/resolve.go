@@ -49,6 +49,7 @@ func resolve(command []string, settings []Setting, from surroundings) (*Config, 
 	c.checkCommand(r)
 	c.checkOutput(r)
 	c.Signals = readSignals(r)
+	c.ExitBarrierGiven = r.given("exit-barrier-timeout")
 	if !r.given("restart-grace") {
 		c.RestartGrace = c.ShutdownTimeout
 	}

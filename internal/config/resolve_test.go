@@ -153,6 +153,7 @@ func TestResolve(t *testing.T) {
 			machine{},
 			func(c *Config) {
 				c.ShutdownTimeout, c.RestartGrace, c.ExitBarrierTimeout, c.ErrorExitTimeout = 0, 0, 0, 0
+				c.ExitBarrierGiven = true
 				c.MonitorInterval = 2500 * time.Millisecond
 				c.Rendezvous.RejoinTimeout = 15 * time.Second // the time after which a silent node is lost
 			},

@@ -99,8 +99,8 @@ type StartInput struct {
 	Hostname string
 	// Env is the environment of the workers; torch's variables are set over it.
 	Env []string
-	// Files are the log paths of each worker, by local rank. Without a path for errors, torch writes no error file. Without
-	// a prefix for traces, the variables of the flight recorder stay as they are in Env.
+	// Files are the log paths of each worker, by local rank. Without a path for errors, torch writes no error file.
+	// Without a prefix for traces, the variables of the flight recorder stay as they are in Env.
 	Files []workerlog.LogFiles
 }
 

@@ -121,8 +121,8 @@ func (g *Group) Drain(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// endingStreams returns the streams of all workers. They end within the output timeout if only processes outside the job
-// have them open.
+// endingStreams returns the streams of all workers. They end within the output timeout if only processes outside the
+// job have them open.
 func (g *Group) endingStreams() (all []*workerlog.Stream) {
 	for _, w := range g.workers {
 		all = append(all, w.stdout, w.stderr)
@@ -165,14 +165,9 @@ func (s *Supervisor) canceled(canceled <-chan struct{}) bool {
 
 // forkExec forks and executes the worker as its spec says.
 func (w *worker) forkExec(path string, sys *syscall.SysProcAttr) (pid int, err error) {
-	stdin := uintptr(0)
-	if w.spec.Stdin != nil {
-		stdin = w.spec.Stdin.Fd()
-	}
 	return syscall.ForkExec(path, w.spec.Argv, &syscall.ProcAttr{
-		Dir:   w.spec.Dir,
 		Env:   w.spec.Env,
-		Files: []uintptr{stdin, w.stdout.ChildFile().Fd(), w.stderr.ChildFile().Fd()},
+		Files: []uintptr{0, w.stdout.ChildFile().Fd(), w.stderr.ChildFile().Fd()},
 		Sys:   sys,
 	})
 }

@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
@@ -305,7 +307,7 @@ func TestFamily(t *testing.T) {
 		0,
 		`sleep 1000 & a=$!; (setsid sh -c 'sleep 1000 & echo $$ $! >pids; sleep 1000' &) ; while [ ! -s pids ]; do :; done; echo $a $(cat pids)`,
 	)
-	spec.Dir = t.TempDir()
+	t.Chdir(t.TempDir())
 	gone := shell(t, 1, "exit 3")
 	for _, track := range []bool{true, false} {
 		s, err := NewSupervisor(Options{Track: track})
@@ -335,7 +337,7 @@ func TestFamily(t *testing.T) {
 				t.Errorf("pid %d of %v is among %v: %v, tracking: %v", pid, want, tree, tree[pid], track)
 			}
 		}
-		if err := errors.Join(s.Close(), os.Remove(spec.Stdout.File), os.Remove(spec.Dir+"/pids")); err != nil {
+		if err := errors.Join(s.Close(), os.Remove(spec.Stdout.File), os.Remove("pids")); err != nil {
 			t.Error(err)
 		}
 	}
@@ -467,34 +469,22 @@ func TestStartWithoutALogFolder(t *testing.T) {
 
 func TestWorkerSurroundings(t *testing.T) {
 	dir := t.TempDir()
-	in, err := os.CreateTemp(dir, "stdin")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = in.Close() }()
-	if _, err := in.WriteString("hello\n"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := in.Seek(0, 0); err != nil {
-		t.Fatal(err)
-	}
-	spec := shell(t, 0, `read line; echo "$line $PWD $(ps -o sid= -p $$ | tr -d ' ') $$ $(ulimit -n) $ONLY"`)
-	spec.Dir, spec.Stdin = dir, in
+	t.Chdir(dir)
+	spec := shell(t, 0, `echo "$PWD $(ps -o sid= -p $$ | tr -d ' ') $$ $ONLY $(ulimit -n) $(readlink /dev/fd/0)"`)
 	spec.Env = []string{"PATH=" + os.Getenv("PATH"), "ONLY=this"}
 	g := startGroup(t, spec)
 	<-g.Exits()
 	stopGroup(t, g, orderly)
-	f := strings.Fields(awaitLine(t, spec))
 	pid := strconv.Itoa(g.PIDs()[0])
-	limit, err := exec.Command("sh", "-c", "ulimit -n").
-		Output()
-		// os/exec gives the limit of before the Go runtime raised it
+	own := exec.Command("sh", "-c", `echo "$(ulimit -n) $(readlink /dev/fd/0)"`)
+	own.Stdin = os.Stdin
+	limit, err := own.Output() // os/exec gives the limit of before the Go runtime raised it
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []string{"hello", dir, pid, pid, strings.TrimSpace(string(limit)), "this"}
-	if strings.Join(f, " ") != strings.Join(want, " ") {
-		t.Errorf("stdin, dir, session, pid, nofile, environment = %q, want %q", f, want)
+	want := []string{dir, pid, pid, "this", strings.TrimSpace(string(limit))}
+	if diff := cmp.Diff(strings.Join(want, " "), strings.TrimSpace(awaitLine(t, spec))); diff != "" {
+		t.Errorf("dir, session, pid, environment, nofile, stdin (-want +got):\n%s", diff)
 	}
 }
 

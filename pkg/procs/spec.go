@@ -1,12 +1,9 @@
 package procs
 
-import (
-	"os"
+import "github.com/elasticrun/elasticrun/pkg/workerlog"
 
-	"github.com/elasticrun/elasticrun/pkg/workerlog"
-)
-
-// Spec describes one worker process. Argv and Env are complete: nothing is added to them.
+// Spec describes one worker process. Argv and Env are complete: nothing is added to them. Its stdin and its working
+// directory are the launcher's own.
 type Spec struct {
 	// LocalRank identifies the worker within its group.
 	LocalRank int
@@ -14,10 +11,6 @@ type Spec struct {
 	Argv []string
 	// Env is the whole environment, as K=V.
 	Env []string
-	// Dir is the working directory. Empty means the launcher's own.
-	Dir string
-	// Stdin is the worker's stdin. Nil means the launcher's own.
-	Stdin *os.File
 	// Stdout and Stderr say where the worker's output goes.
 	Stdout, Stderr workerlog.Output
 	// CPUs binds the worker to these CPUs. Nil means the launcher's own CPUs.

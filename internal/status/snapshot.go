@@ -16,7 +16,7 @@ type State string
 // The states.
 const (
 	Starting State = "starting" // the agent prepares, or is about to start the workers of a round
-	Waiting  State = "waiting"  // no worker runs; the node waits for other nodes, for a verdict, or as a spare
+	Waiting  State = "waiting"  // no worker runs; it waits for other nodes, for a decision, or as a spare
 	Running  State = "running"  // workers run
 	Stopping State = "stopping" // workers are being stopped
 	Finished State = "finished" // all workers of this node exited with 0; it waits for the other nodes

@@ -95,7 +95,8 @@ func (s StreamSpec) Of(w Ranks) StreamSet {
 
 // Any reports whether streams of any worker are selected.
 func (s StreamSpec) Any() bool {
-	return s.Default != NoStreams || slices.ContainsFunc(s.ByRank, func(r StreamRange) bool { return r.Streams != NoStreams })
+	return s.Default != NoStreams ||
+		slices.ContainsFunc(s.ByRank, func(r StreamRange) bool { return r.Streams != NoStreams })
 }
 
 // String returns the form that ParseStreamSpec parses.

@@ -113,7 +113,7 @@ func (l *leader) handleMemberReport(now time.Duration, p *participant, r Report)
 	if r.Fence.Round != l.record.Round || r.Fence.Epoch == 0 {
 		return
 	}
-	if m.status == unstopped { // too late for this round's verdict, in time for the next round
+	if m.status == unstopped { // too late for the decision about this round, in time for the next round
 		if r.Phase == Ready {
 			m.status = stopped
 		}

@@ -54,7 +54,7 @@ func TestSimulationFindsPlantedBugs(t *testing.T) {
 		{"an agent goes on while the store does not answer", 3, planted{
 			member: func(m *member, now time.Duration) { m.lastProof = now },
 		}},
-		{"the verdict does not wait for all nodes", 2, planted{
+		{"the decision does not wait for all nodes", 2, planted{
 			decide: func(l *leader, now time.Duration) {
 				if l.state == halting && l.round.failures.anyFailed {
 					l.judgeRound(now)

@@ -267,7 +267,7 @@ func FuzzSplitArgs(f *testing.F) {
 		if !slices.Equal(got.command, argv[len(head):]) {
 			t.Fatalf("command %q is not the end of %q", got.command, argv)
 		}
-		set := NewFlagSet()
+		set := flagSet(Flags())
 		if err := set.Parse(got.options); err != nil || set.NArg() > 0 {
 			t.Fatalf("pflag does not read %q: %v, rest %q", got.options, err, set.Args())
 		}

@@ -129,12 +129,8 @@ func readFlagsOnly(name string, flags []Flag, args []string, file bool) (*reader
 	return newReader(flags, l.settings()), nil
 }
 
-// NewFlagSet returns the launch's table as pflag flags. All flags but the switches are text, because values are
-// interpreted after the layers are merged. Parsing stops at the first argument that is no flag.
-func NewFlagSet() *pflag.FlagSet {
-	return flagSet(Flags())
-}
-
+// flagSet returns a table as pflag flags. All flags but the switches are text, because values are interpreted after the
+// layers are merged. Parsing stops at the first argument that is no flag.
 func flagSet(flags []Flag) *pflag.FlagSet {
 	set := pflag.NewFlagSet("elasticrun", pflag.ContinueOnError)
 	set.SetInterspersed(false)

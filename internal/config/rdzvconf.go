@@ -259,7 +259,7 @@ func (c *confReader) prefix(s string) error {
 }
 
 func (c *confReader) password(s string) error {
-	c.Etcd.Password = NewSecret(s)
+	c.Etcd.Password = Secret{s}
 	return nil
 }
 

@@ -17,7 +17,7 @@ func readConf(backend, text string) (*Rendezvous, []string, error) {
 	}
 	v := &Rendezvous{Backend: backend}
 	v.defaults()
-	from := surroundings{secret: func(path string) (Secret, string, error) { return NewSecret("from " + path), "", nil }}
+	from := surroundings{secret: func(path string) (Secret, string, error) { return Secret{"from " + path}, "", nil }}
 	c := &confReader{Rendezvous: v, from: from}
 	err = c.read(items)
 	return v, c.warnings, err
@@ -55,11 +55,11 @@ func TestConf(t *testing.T) {
 			"etcd",
 			"etcd_prefix=/a/b/,protocol=https,ca_cert=ca,ssl_cert=c,ssl_cert_key=k,user=u,password=p=q",
 			func(v *Rendezvous) {
-				v.Etcd = Etcd{TLS: true, CACert: "ca", Cert: "c", Key: "k", User: "u", Password: NewSecret("p=q"), Prefix: "/a/b"}
+				v.Etcd = Etcd{TLS: true, CACert: "ca", Cert: "c", Key: "k", User: "u", Password: Secret{"p=q"}, Prefix: "/a/b"}
 			},
 		},
 		{"etcd", "protocol=https,cacert=ca,cert=c,key=k,user=u,password_file=f", func(v *Rendezvous) {
-			v.Etcd = Etcd{TLS: true, CACert: "ca", Cert: "c", Key: "k", User: "u", Password: NewSecret("from f")}
+			v.Etcd = Etcd{TLS: true, CACert: "ca", Cert: "c", Key: "k", User: "u", Password: Secret{"from f"}}
 		}},
 	}
 	for _, tt := range tests {

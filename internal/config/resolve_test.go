@@ -64,7 +64,7 @@ func resolveIn(from surroundings, args ...string) (*Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	set := NewFlagSet()
+	set := flagSet(Flags())
 	if err := set.Parse(line.options); err != nil {
 		return nil, err
 	}

@@ -21,9 +21,6 @@ const hidden = "(hidden)"
 // Secret is text that fmt, loggers and encoders print as "(hidden)". The zero value is no secret.
 type Secret struct{ text string }
 
-// NewSecret returns text as a secret.
-func NewSecret(text string) Secret { return Secret{text} }
-
 // Reveal returns the text, which is empty for no secret.
 func (s Secret) Reveal() string { return s.text }
 

@@ -22,7 +22,7 @@ func printed(t *testing.T, v any) (text, encoded string) {
 }
 
 func TestSecretIsNotShown(t *testing.T) {
-	s := NewSecret("hush")
+	s := Secret{"hush"}
 	for _, v := range []any{s, &s, struct{ S Secret }{s}, []Secret{s}, map[string]Secret{"k": s}} {
 		text, encoded := printed(t, v)
 		for _, bad := range []string{"hush", fmt.Sprintf("%x", "hush")} {

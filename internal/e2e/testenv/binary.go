@@ -44,8 +44,8 @@ func Build(command string) (string, error) {
 	return path, readFolders(root)
 }
 
-// readFolders lists the folders of the sources. go's test cache sees only which files and folders of the module the test
-// process itself opens; without this, a test would not run again after a change of the program that it starts.
+// readFolders lists the folders of the sources. go's test cache sees only which files and folders of the module the
+// test process itself opens; without this, a test would not run again after a change of the program that it starts.
 func readFolders(root string) error {
 	for _, top := range []string{"go.mod", "cmd", "examples", "internal", "pkg", "testdata"} {
 		err := filepath.WalkDir(filepath.Join(root, top), func(_ string, _ fs.DirEntry, err error) error { return err })

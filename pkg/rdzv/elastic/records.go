@@ -201,8 +201,9 @@ const (
 	Run    AnswerKind = "run"    // run the round in Fence
 	Halt   AnswerKind = "halt"   // stop the workers of the round in Fence and report Ready
 	End    AnswerKind = "end"    // the job has ended
-	Depart AnswerKind = "depart" // leave the exit barrier: the success of the round in Fence stands; Note says who still runs
 	Refuse AnswerKind = "refuse" // the agent does not fit the job; Note says why
+	// Depart says that the success of the round in Fence stands: leave the exit barrier. Note says who still runs.
+	Depart AnswerKind = "depart"
 	// Replace says that another agent has come for the same node: this one must end.
 	Replace AnswerKind = "replace"
 )

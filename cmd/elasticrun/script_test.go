@@ -29,10 +29,13 @@ func TestMain(m *testing.M) {
 		// The tests run under nohup: what a process ignores its children ignore too, and what it catches they do not.
 		signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	}
-	testscript.Main(m, map[string]func(){"elasticrun": func() {
-		shortenTimeouts()
-		main()
-	}})
+	testscript.Main(m, map[string]func(){
+		"elasticrun": func() {
+			shortenTimeouts()
+			main()
+		},
+		refuserName: refuse,
+	})
 }
 
 // shortTimeouts is a variable of the environment that shortens timeouts of the test binary's elasticrun.
@@ -68,6 +71,7 @@ func testBinary(t *testing.T) string {
 //
 // PYTHON_EXEC is set to an interpreter. When a script ends no process of it may be left.
 func TestScript(t *testing.T) {
+	r := newRefuser(t)
 	testscript.Run(t, testscript.Params{
 		Dir:                 "../../testdata/script",
 		RequireExplicitExec: true,
@@ -76,11 +80,13 @@ func TestScript(t *testing.T) {
 		Condition:           scriptCondition,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exitcode": cmdExitcode,
-			"refused":  cmdRefused,
-			"await":    cmdAwait,
-			"signal":   cmdSignal,
-			"exited":   cmdExited,
-			"empty":    cmdEmpty,
+			"refused": func(ts *testscript.TestScript, neg bool, args []string) {
+				cmdRefused(ts, neg, args, r)
+			},
+			"await":  cmdAwait,
+			"signal": cmdSignal,
+			"exited": cmdExited,
+			"empty":  cmdEmpty,
 		},
 	})
 }
@@ -151,15 +157,19 @@ func cmdExitcode(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// cmdRefused checks what every refusal has in common: code 2, one line that says why,
-// the line for machines, and nothing else anywhere.
-func cmdRefused(ts *testscript.TestScript, neg bool, args []string) {
+// cmdRefused checks what every refusal has in common: code 2, one line that says why, the line for machines, and
+// nothing else anywhere. If r is not nil, it runs the command line.
+func cmdRefused(ts *testscript.TestScript, neg bool, args []string, r *refuser) {
 	if neg || len(args) < 2 {
 		ts.Fatalf("usage: refused REGEXP PROGRAM [ARGS...]")
 	}
 	want, err := regexp.Compile("^elasticrun: (" + args[0] + ")$")
 	ts.Check(err)
-	if code := scriptExec(ts, args[1:]); code != exitUsage {
+	run := scriptExec
+	if args[1] == "elasticrun" && r != nil {
+		run = r.exec
+	}
+	if code := run(ts, args[1:]); code != exitUsage {
 		ts.Fatalf("exit code %d, want %d", code, exitUsage)
 	}
 	why, last, _ := strings.Cut(ts.ReadFile("stderr"), "\n")

@@ -69,15 +69,24 @@ func testBinary(t *testing.T) string {
 //	exited N                           that program, after wait, must have ended with code N
 //	empty DIR                          the folder must have nothing in it
 //
-// PYTHON_EXEC is set to an interpreter. When a script ends no process of it may be left.
+// PYTHON_EXEC is set to an interpreter. When a script ends no process of it may be left. The elasticrun of the scripts
+// that racing matches is this test binary, with the race detector if the test has it; so is every script's in make soak.
+// The other scripts start the release binary, which takes a third of the CPU time.
 func TestScript(t *testing.T) {
-	r := newRefuser(t)
+	r, binary := newRefuser(t), testenv.Binary(t)
 	testscript.Run(t, testscript.Params{
 		Dir:                 "../../testdata/script",
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
-		Setup:               setUpScript,
-		Condition:           scriptCondition,
+		Setup: func(e *testscript.Env) error {
+			name := strings.TrimPrefix(filepath.Base(e.WorkDir), "script-")
+			if !testenv.Whole(t) && !racing.MatchString(name) {
+				e.Setenv("PATH", filepath.Dir(binary)+string(filepath.ListSeparator)+e.Getenv("PATH"))
+			}
+			e.Setenv("RUNS", strings.Repeat("x ", testenv.Repeat(t, 2, 8)))
+			return setUpScript(e)
+		},
+		Condition: scriptCondition,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exitcode": cmdExitcode,
 			"refused": func(ts *testscript.TestScript, neg bool, args []string) {
@@ -90,6 +99,10 @@ func TestScript(t *testing.T) {
 		},
 	})
 }
+
+// racing matches the scripts in which signals, restarts, observers, several nodes or much output meet a running job.
+var racing = regexp.MustCompile(`^(event_log|leftovers|log_tee$|logs_follow|output_|preflight|restart_|scheduler_slurm_step|` +
+	`signal_|simulate|status_|store_(health|ready|signals))`)
 
 func setUpScript(e *testscript.Env) error {
 	python, err := interpreter()

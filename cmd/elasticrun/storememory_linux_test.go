@@ -30,7 +30,7 @@ func (s *storeProcess) peakRSS() int64 {
 // Whoever reaches a store's agents' side makes its process no larger than --max-memory allows, and is told why it gets
 // no more; whoever was there before goes on. The process's own part is below 24 MiB.
 func TestStoreMemoryIsBounded(t *testing.T) {
-	const memory, own = 64 << 20, 24 << 20
+	const memory, own = 32 << 20, 24 << 20
 	for _, tt := range []struct {
 		name string
 		fill func(t *testing.T, addr string) error
@@ -39,7 +39,7 @@ func TestStoreMemoryIsBounded(t *testing.T) {
 		{"many runs", fillWithRuns},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			s := startStore(t, "--max-memory=64MiB", "--log-level=error")
+			s := startStore(t, "--max-memory=32MiB", "--log-level=error")
 			first, err := coord.Dial(t.Context(), coord.DialOptions{Addr: s.addr, RunID: "first"})
 			if err != nil {
 				t.Fatal(err)
@@ -62,14 +62,14 @@ func TestStoreMemoryIsBounded(t *testing.T) {
 	}
 }
 
-// fillWithKeys commits 150 MB, and returns the first error.
+// fillWithKeys commits 75 MB, and returns the first error.
 func fillWithKeys(t *testing.T, addr string) (first error) {
 	t.Helper()
 	agent, err := coord.Dial(t.Context(), coord.DialOptions{Addr: addr, RunID: "greedy", TTL: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := range 150 {
+	for i := range 75 {
 		op := coord.Op{Key: fmt.Sprint("k", i), Value: make([]byte, 1<<20-10), Owned: i%2 == 0}
 		if _, err := agent.Commit(t.Context(), nil, []coord.Op{op}); err != nil && first == nil {
 			first = err
@@ -79,10 +79,10 @@ func fillWithKeys(t *testing.T, addr string) (first error) {
 	return first
 }
 
-// fillWithRuns begins 3,000 runs, and returns the first error.
+// fillWithRuns begins 1,500 runs, and returns the first error.
 func fillWithRuns(t *testing.T, addr string) (first error) {
 	t.Helper()
-	for i := range 3000 {
+	for i := range 1500 {
 		agent, err := coord.Dial(t.Context(), coord.DialOptions{Addr: addr, RunID: fmt.Sprint("run", i)})
 		if err != nil {
 			if busy, ok := errors.AsType[*coord.DialError](err); !ok || busy.Obstacle != coord.ObstacleBusy {

@@ -218,7 +218,8 @@ func (p *agentProc) enterSoon() {
 	}
 	p.loopTimer(p.w.now+d, func() {
 		p.entering = false
-		if p.leaving || p.ending || p.group != nil || p.m == nil || p.m.over != nil || p.m.state == ready {
+		if p.leaving || p.ending || p.group != nil || p.m == nil || p.m.over != nil || p.m.state == ready ||
+			p.m.mayDepart() {
 			return
 		}
 		p.w.nonces++
@@ -253,6 +254,8 @@ func (p *agentProc) workersEnded(g *group, ok bool) {
 		p.exit()
 	case !ok || p.m.stopOrdered:
 		p.enterSoon()
+	default:
+		p.waitAtBarrier()
 	}
 }
 

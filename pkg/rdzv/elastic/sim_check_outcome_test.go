@@ -26,6 +26,9 @@ func (c *checker) result(o rdzv.Outcome) {
 		}
 		c.checkLeftOut(rd)
 	case rdzv.EndFailed:
+		if c.departureEnded(o.Text) {
+			return
+		}
 		c.checkCharged(rd)
 		recent := 1
 		for _, at := range c.charges {
@@ -50,6 +53,7 @@ func (c *checker) result(o rdzv.Outcome) {
 		}
 		c.fail("cause", "%+v was not what failed by itself in round %d", *o.Cause, c.last)
 	case rdzv.EndTimeout:
+		c.checkSuccessStands("the run is given up")
 		c.checkGivenUp()
 	case rdzv.EndClosed:
 	}
@@ -112,7 +116,7 @@ func (c *checker) rerunBegun() {
 			c.fail("no overlap", "a rerun begins while workers of the run may run on %s", p.name)
 		}
 	}
-	c.past, c.outcome, c.current, c.charges = append(c.past, *c.outcome), nil, nil, nil
+	c.past, c.outcome, c.current, c.charges, c.departed = append(c.past, *c.outcome), nil, nil, nil, nil
 }
 
 // outcomeSeen checks the outcome that an agent has received.

@@ -14,6 +14,7 @@ func (c *checker) record(r Record, epoch coord.Revision) {
 		return
 	}
 	c.oneOfEach(r)
+	c.checkSuccessStands("another round is decided")
 	if left := c.w.store.list(prefixRound); len(left) > 2 { // the last one, and the one before until it is deleted
 		c.fail("tidy", "%d records are in the store", len(left))
 	}

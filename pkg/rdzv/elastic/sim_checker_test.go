@@ -36,6 +36,8 @@ type checker struct {
 	places            int // of all rounds
 	reports           int
 	answers           int
+	departures        int
+	departed          []departedMember // of the current run
 	notes             int
 }
 
@@ -143,6 +145,9 @@ func (c *checker) committed(ses *simSession, by coord.Revision, ops []simOp) {
 			c.w.logf("round %d decided by epoch %d: %d members, restarts %d: %v", v.Round, by, len(v.Members),
 				v.Restarts, ids(v.Members))
 			c.record(v, by)
+		case departedMember:
+			c.w.logf("rank %d has departed from round %d", v.Rank, v.Round)
+			c.departureRecorded(v)
 		case rdzv.Outcome:
 			c.w.logf("outcome: %s after %d restarts, cause known: %v, %s", v.Ending, v.Restarts, v.Cause != nil, v.Text)
 			c.result(v)

@@ -33,6 +33,7 @@ type simConfig struct {
 	faults       time.Duration // how long faults happen
 	joins        time.Duration // in which the nodes join
 	gap          time.Duration // between faults; 0 for no faults
+	straggle     time.Duration // how much later than the others the workers of a node may exit
 	launches     int           // with one run id; a node that has learned the end of one starts the next
 	kinds        []fault
 }
@@ -45,10 +46,11 @@ var simProfiles = []string{
 
 // newWorld returns the world of a seed.
 func newWorld(seed uint64) *world {
-	w := &world{seed: seed, rng: rand.New(rand.NewPCG(seed, 4)), rounds: map[simRoundID]*simRound{}}
+	w := &world{seed: seed, rng: rand.New(rand.NewPCG(seed, 4)), rounds: map[simRoundID]*simRound{}, barrier: newSimBarrier(seed)}
 	w.check = newChecker(w)
 	c := &w.cfg
 	sec, ms := time.Second, time.Millisecond
+	c.straggle = w.barrier.straggle
 	c.profile = simProfiles[seed%uint64(len(simProfiles))]
 	c.etcd = w.chance(0.5)
 	c.memory = w.chance(0.5)
@@ -231,6 +233,6 @@ func (w *world) drawFaults() {
 
 // recoveryBound returns how long a job may take to end once no more faults happen.
 func (c *simConfig) recoveryBound() time.Duration {
-	launch := c.job.JoinTimeout + 8*c.job.Rejoin + c.job.LastCall + 6*c.ttl + 2*c.restartDelay + c.calmLength
+	launch := c.straggle + c.job.JoinTimeout + 8*c.job.Rejoin + c.job.LastCall + 6*c.ttl + 2*c.restartDelay + c.calmLength
 	return time.Duration(c.launches) * (launch + 30*time.Second)
 }

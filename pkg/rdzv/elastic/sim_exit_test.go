@@ -45,6 +45,9 @@ func (p *agentProc) end() {
 		p.w.check.outcomeSeen(p, o)
 		text := fmt.Sprintf("%s/%d", o.Ending, o.Restarts)
 		p.node.outcome = &text
+	} else if p.leftBarrier() {
+		p.w.logf("%s agent %d leaves the exit barrier: %q %v", p.node.name, p.pid, p.m.over.others, p.m.over.err)
+		p.w.check.left(p)
 	} else {
 		p.w.logf("%s agent %d ends: %v", p.node.name, p.pid, p.m.over.err)
 		p.w.check.gaveUp(p, p.m.over.err)
@@ -72,7 +75,7 @@ func (p *agentProc) exit() {
 			}
 		})
 	}
-	again := p.m == nil || p.m.over == nil || p.m.over.outcome == nil
+	again := (p.m == nil || p.m.over == nil || p.m.over.outcome == nil) && !p.leftBarrier()
 	p.die()
 	var refused *RefusedError
 	if p.m != nil && p.m.over != nil && (errors.As(p.m.over.err, &refused) || p.m.latest.Kind == Replace) {

@@ -50,6 +50,8 @@ func savedStateOf(state, answers, agents []simChange) savedState {
 			f.history.finished = &v
 		case []pastRun:
 			f.history.past = v
+		case departedMember:
+			f.departed = append(f.departed, v)
 		}
 	}
 	for _, c := range answers {
@@ -75,6 +77,9 @@ func (t *term) begin(f savedState) {
 		t.known[a.id] = true
 	}
 	t.w.check.term = t
+	if t.w.plant.takeOver != nil {
+		t.w.plant.takeOver(&f)
+	}
 	t.l = newLeader(t.epoch, f, t.clock.read(t.w.now))
 	t.w.logf("%s leads, epoch %d: record %v, job %v, outcome %v, %d agents", t.name, t.epoch, f.record != nil,
 		f.job != nil, f.outcome,

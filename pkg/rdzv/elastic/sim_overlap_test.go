@@ -10,7 +10,7 @@ func (c *checker) storeReplaced() {
 	if c.outcome != nil {
 		c.past = append(c.past, *c.outcome)
 	}
-	c.outcome, c.current, c.charges, c.last = nil, nil, nil, -1
+	c.outcome, c.current, c.charges, c.departed, c.last = nil, nil, nil, nil, -1
 	c.earlier, c.waited = false, false
 }
 

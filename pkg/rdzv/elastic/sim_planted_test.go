@@ -25,6 +25,7 @@ type planted struct {
 	earlyNotice bool                                         // a guard ends the session before the workers have ended
 	deadline    func(m *member) optionalTime                 // replaces the deadline of the guard
 	instance    func(i storeHistory) storeHistory            // changes what the leader seess store
+	takeOver    func(s *savedState)                          // changes what a new leader reads
 	overtaken   bool                                         // an abandoned commit may be executed after later ones
 }
 
@@ -34,7 +35,7 @@ type planted struct {
 func TestSimulationFindsPlantedBugs(t *testing.T) {
 	for _, bug := range []struct {
 		name  string
-		seed  uint64 // one that finds it, below 1000
+		seed  uint64 // one that finds it, below 3000
 		plant planted
 	}{
 		{"a leader's writes are not guarded", 3, planted{
@@ -95,7 +96,7 @@ func TestSimulationFindsPlantedBugs(t *testing.T) {
 		{"failures after the end for newcomers are charged", 208, planted{
 			decide: func(l *leader, _ time.Duration) { l.round.unchargedSince = optionalTime{} },
 		}},
-		{"no node is quarantined for a worker store that is not reached", 294, planted{
+		{"no node is quarantined for a worker store that is not reached", 2043, planted{
 			decide: func(l *leader, _ time.Duration) {
 				l.budget.faults, l.budget.quarantinedUntil, l.unreachedRounds = nil, nil, 0
 			},
@@ -165,6 +166,34 @@ func TestSimulationFindsPlantedBugs(t *testing.T) {
 			},
 		}},
 		{"a hanging agent is not detected", 31, planted{noProbe: true}},
+		{"a new leader forgets who has departed", 3, planted{
+			takeOver: func(s *savedState) { s.departed = nil },
+		}},
+		{"an agent departs without the leader's word", 3, planted{
+			member: func(m *member, _ time.Duration) {
+				if m.mayDepart() && m.report.Departing {
+					m.over = &ending{departed: true, others: "so"}
+				}
+			},
+		}},
+		{"a departure is granted whatever the node's workers do", 0, planted{
+			decide: func(l *leader, _ time.Duration) {
+				for r := range l.round.members {
+					if p := &l.round.members[r]; l.state == running && p.status == active && p.participant != nil {
+						l.round.setStatus(p, done)
+						l.round.requestDeparture(r)
+						return
+					}
+				}
+			},
+		}},
+		{"a round runs again although a node has departed", 126, planted{
+			decide: func(l *leader, _ time.Duration) {
+				if l.state == halting {
+					l.round.departed = 0
+				}
+			},
+		}},
 	} {
 		t.Run(bug.name, func(t *testing.T) {
 			if w := newWorld(bug.seed); !testenv.Whole(t) {
@@ -173,9 +202,9 @@ func TestSimulationFindsPlantedBugs(t *testing.T) {
 					return
 				}
 			}
-			bad, _ := simulateSeeds(1000, bug.plant)
+			bad, _ := simulateSeeds(3000, bug.plant)
 			if bad == nil {
-				t.Fatal("1,000 seeds do not find it")
+				t.Fatal("3,000 seeds do not find it")
 			}
 			t.Logf("%q (%s) after %d seeds", bad.check.broken.invariant, bad.check.broken.text, bad.seed+1)
 		})

@@ -40,6 +40,9 @@ func (w *world) checkLeftovers() {
 	if l := w.store.term; l != nil && w.check.outcome != nil && !l.l.acknowledged() {
 		w.check.fail("liveness", "the leader does not know that everybody has gone: %v", l.l.participants.sessionIDs())
 	}
+	if left := w.store.list(prefixDeparted); w.store.term != nil && len(left) > 0 {
+		w.check.fail("tidy", "%d departures are left, the first is %s", len(left), left[0].key)
+	}
 	if left := w.store.list(prefixAnswer); w.store.term != nil && len(left) > 0 && w.store.restarts == 0 {
 		w.check.fail("tidy", "%d answers are left, the first is %s", len(left), left[0].key)
 	}
@@ -62,7 +65,7 @@ func (w *world) calmDown() {
 	w.calm = true
 	if rd := w.check.current; rd != nil && rd.started {
 		for _, g := range rd.groups {
-			g.node.workers.timer(w.now+w.cfg.calmLength+w.between(0, 300*time.Millisecond), g.succeed)
+			g.node.workers.timer(w.now+w.cfg.calmLength+w.between(0, 300*time.Millisecond)+w.barrier.straggler(), g.succeed)
 		}
 	}
 	for _, n := range w.nodes {

@@ -101,7 +101,7 @@ func (p *agentProc) begin(ses *simSession, sent time.Duration) {
 		p.elector = newElector(p, ses)
 	}
 	p.keepAlive(ses.id)
-	if first || p.m.state != ready {
+	if first || p.m.state == outside {
 		p.enterSoon()
 	}
 	p.pump()
@@ -249,7 +249,7 @@ func (p *agentProc) sessionLost(id coord.SessionID, replaced bool) {
 	p.writing, p.again = false, false
 	p.calls = map[int]*simCall{}
 	if p.inRound {
-		p.m.stop(p.node.local(), "the rendezvous considers this node lost", 0)
+		p.m.sessionLost(p.node.local())
 		p.executeAll()
 	}
 	p.renewIfIdle()

@@ -136,7 +136,7 @@ func (rd *simRound) begin(w *world) {
 		length = w.cfg.calmLength
 	}
 	for r, g := range rd.groups {
-		exit := length + w.between(0, 300*time.Millisecond)
+		exit := length + w.between(0, 300*time.Millisecond) + w.barrier.straggler()
 		if r == rd.fails {
 			g.node.workers.timer(w.now+rd.failsAt, g.failByItself)
 			exit = rd.failsAt + time.Hour

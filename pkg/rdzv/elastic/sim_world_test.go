@@ -16,11 +16,12 @@ type world struct {
 	queue simQueue
 	seq   uint64
 
-	store  *simStore
-	nodes  []*simNode
-	rounds map[simRoundID]*simRound
-	check  *checker
-	plant  planted
+	store   *simStore
+	nodes   []*simNode
+	rounds  map[simRoundID]*simRound
+	check   *checker
+	plant   planted
+	barrier simBarrier
 
 	hadBlocked    bool // some nodes could not reach each other for a while
 	calm          bool // the faults are over: workers succeed and the network works

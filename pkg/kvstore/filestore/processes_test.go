@@ -70,8 +70,8 @@ func TestKilledWriters(t *testing.T) {
 	}
 }
 
-// testKilledTorchWriters does the same as TestKilledWriters with torch, which writes each record in four pieces. It kills
-// the given process first.
+// testKilledTorchWriters does the same as TestKilledWriters with torch, which writes each record in four pieces. It
+// kills the given process first.
 func testKilledTorchWriters(t *testing.T, torch *torchStores) {
 	t.Helper()
 	torn := 0

@@ -32,9 +32,9 @@ type player struct {
 	play func(calls []storetest.Call) ([]storetest.Outcome, error)
 }
 
-// testDifferential plays sequences with torch's clients and ours, against torch's server and ours: first the fixed ones,
-// which have every special value, then random ones. Several lanes run concurrently, because a sequence spends most of
-// its time in timeouts.
+// testDifferential plays sequences with torch's clients and ours, against torch's server and ours: first the fixed
+// ones, which have every special value, then random ones. Several lanes run concurrently, because a sequence spends
+// most of its time in timeouts.
 func (d *torchDriver) testDifferential(t *testing.T) {
 	const lanes = 8
 	with := storetest.Torch2

@@ -15,8 +15,8 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/kvstore"
 )
 
-// torchHelpers calls torch's store helpers, one thread for each rank of each job. It replies to each with the values, or
-// the text of the error.
+// torchHelpers calls torch's store helpers, one thread for each rank of each job. It replies to each with the values,
+// or the text of the error.
 const torchHelpers = `
 import threading
 from torch.distributed.elastic.utils import store as helpers

@@ -19,9 +19,10 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/kvstore/internal/storetest"
 )
 
-// TestTorch compares this package with each version of torch. Importing torch takes seconds of CPU time, so the tests of
-// a version share one process. Quick runs leave out torch 2.6, which has the protocol of 2.14.
+// TestTorch compares this package with each version of torch. Importing torch takes seconds of CPU time, so the tests
+// of a version share one process. Quick runs leave out torch 2.6, which has the protocol of 2.14.
 func TestTorch(t *testing.T) {
+	t.Parallel()
 	for _, version := range []string{"1.13", "2.6", "2.14"} {
 		if version == "2.6" && !testenv.Whole(t) {
 			continue

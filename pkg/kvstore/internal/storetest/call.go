@@ -99,10 +99,11 @@ var specialValues = []Text{
 	"-", "+ 1", "007", "0x10", "abc", "\x00\xff\xfe", Text(strings.Repeat("0123456789abcdef", 6400)),
 }
 
-// SpecialValues returns a sequence for each value that random sequences seldom use in each way, and for the empty value.
+// SpecialValues returns a sequence for each special value and for the empty value. It reads, appends, compares and adds
+// to the value; random sequences seldom do all of that with one value.
 func SpecialValues() [][]Call {
 	var sequences [][]Call
-	for _, v := range append(specialValues[:len(specialValues):len(specialValues)], "") {
+	for _, v := range append(slices.Clip(specialValues), "") {
 		one := []Text{"k"}
 		sequences = append(sequences, []Call{
 			{Op: "multi_set", Keys: []Text{"k", "l", "k"}, Values: []Text{"other", v, v}},

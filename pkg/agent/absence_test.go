@@ -30,6 +30,7 @@ func TestAbsence(t *testing.T) {
 		name    string
 		states  map[int]byte // of pids 100 and up
 		do      func(g *fakeGroup)
+		atOnce  bool // do ends before the agent sees any of it
 		root    int
 		kind    failure.Kind
 		victims int // other failures
@@ -52,7 +53,7 @@ func TestAbsence(t *testing.T) {
 				g.says(3, "ValueError: boom")
 				g.exit(procs.Exit{LocalRank: 3, Code: 1, At: time.Now()})
 			},
-			root: 3, kind: failure.Exception, victims: 1,
+			atOnce: true, root: 3, kind: failure.Exception, victims: 1,
 		},
 		{name: "one left, and nobody misses it", do: func(g *fakeGroup) {
 			left(g, 2)
@@ -86,16 +87,20 @@ func TestAbsence(t *testing.T) {
 		},
 		{
 			name: "one is silent, and another shows an error",
-			do:   func(g *fakeGroup) { g.says(3, "ValueError: boom"); g.tired(0); g.tired(1) },
+			do:   func(g *fakeGroup) { g.says(3, "ValueError: boom"); g.tired(0); g.tired(1) }, atOnce: true,
 			root: 3, kind: failure.Suspected, victims: 2,
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := newHarness(t, WorkerSpec{LocalWorldSize: 4}, runsOn)
+				start, later := runsOn, tt.do
+				if tt.atOnce {
+					start, later = later, start
+				}
+				b := newHarness(t, WorkerSpec{LocalWorldSize: 4}, start)
 				b.agent.opts.Kernel = &fakeKernel{states: tt.states}
 				wait := b.start(t.Context())
-				tt.do(b.group())
+				later(b.group())
 				r, err := wait()
 				root, _ := r.RootCause()
 				if err != nil || root.LocalRank != tt.root || root.Kind != tt.kind || len(r.Failures) != 1+tt.victims ||

@@ -16,7 +16,8 @@ import (
 const leftoverGrace = 2 * time.Second
 
 // stopPolicy returns how to stop the group now:
-//   - while ctx lives, with SIGTERM and the restart grace, but not after the KillBy of a Stop;
+//   - while ctx lives, with SIGTERM and the restart grace, or the shutdown timeout if the job has ended, but not after
+//     the KillBy of a Stop;
 //   - if the launcher received a stop signal, with the launcher's signal and the shutdown timeout for all processes;
 //   - else with SIGKILL.
 func (a *Agent) stopPolicy(ctx context.Context) procs.StopPolicy {
@@ -25,6 +26,8 @@ func (a *Agent) stopPolicy(ctx context.Context) procs.StopPolicy {
 	}
 	var signal *SignalError
 	switch {
+	case ctx.Err() == nil && a.halt != nil && a.halt.Final:
+		policy.Grace = a.opts.ShutdownTimeout
 	case ctx.Err() == nil:
 	case errors.As(context.Cause(ctx), &signal):
 		policy.Signal, policy.Grace, policy.Leftovers = signal.Signal, a.opts.ShutdownTimeout, a.opts.ShutdownTimeout

@@ -270,3 +270,21 @@ func TestLeaveComesFirst(t *testing.T) {
 		}
 	})
 }
+
+// Workers of a job that has ended may take the time of a shutdown; those of a job that goes on, the time of a restart.
+func TestGraceOfAFinalStop(t *testing.T) {
+	for final, want := range map[bool]time.Duration{true: 30 * time.Second, false: 20 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			b := newHarness(t, WorkerSpec{}, runsOn)
+			wait := b.start(t.Context())
+			b.rdzv.endAt(1, rdzv.Outcome{Ending: rdzv.EndClosed})
+			b.rdzv.stops <- rdzv.Stop{Why: "the job has ended", Final: final}
+			if _, err := wait(); !errors.Is(err, rdzv.ErrClosed) {
+				t.Errorf("error %v", err)
+			}
+			if got := b.group().policies[0].Grace; got != want {
+				t.Errorf("final %v: grace %v, want %v", final, got, want)
+			}
+		})
+	}
+}

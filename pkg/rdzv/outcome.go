@@ -37,7 +37,7 @@ const (
 	EndSucceeded Ending = "succeeded" // every worker of every node exited with 0
 	EndFailed    Ending = "failed"    // workers failed and no restart was left
 	EndTimeout   Ending = "timeout"   // too few nodes for the join timeout
-	EndClosed    Ending = "closed"    // closed by SetClosed
+	EndClosed    Ending = "closed"    // closed by SetClosed, elasticrun stop, or because its store has no room for it
 )
 
 // Outcome is how a job ended, the same on every node.
@@ -113,6 +113,8 @@ type Stop struct {
 	Round int
 	// Why is the reason, one line for people.
 	Why string
+	// Final says that the job has ended, so the workers may take the time of a shutdown, not that of a restart.
+	Final bool
 	// KillBy is when SIGKILL must have ended the last worker, whatever the grace period. Zero means that the grace
 	// period decides.
 	KillBy time.Time

@@ -27,6 +27,7 @@ type leader struct {
 
 	outcome      *rdzv.Outcome // nil until the run ends
 	resultExpiry optionalTime  // when the outcome is forgotten
+	closedBy     string        // who has asked to close the run; empty for nobody
 	history      runHistory
 
 	record     Record
@@ -161,6 +162,9 @@ func (l *leader) step(now time.Duration) bool {
 	if l.job == nil {
 		return false
 	}
+	if l.closeIfRequested(now); l.state != before {
+		return true
+	}
 	switch l.state {
 	case forming:
 		l.tryForm(now)
@@ -222,7 +226,7 @@ func (l *leader) adoptJob() {
 	}
 	job := first.report.Job
 	l.job = &job
-	l.writes = append(l.writes, write{key: keyJob, value: job})
+	l.writes = append(l.writes, write{key: keyJob, value: job}, write{key: keyClose})
 	if l.hasRound {
 		l.abandonRun()
 	}
@@ -248,7 +252,7 @@ func (l *leader) endRun(now time.Duration, o rdzv.Outcome) {
 	}
 	l.state, l.outcome, l.resultExpiry = ended, &o, optionalTime{now + l.job.ResultTTL, true}
 	l.writes = append(l.writes, write{key: keyResult, value: o, ttl: l.job.ResultTTL}, l.recordFinished(),
-		write{key: roundKey(l.record.Round)}, write{key: keyJob})
+		write{key: roundKey(l.record.Round)}, write{key: keyJob}, write{key: keyClose})
 	l.forgetDepartures()
 	for _, p := range l.participants.byID {
 		l.updateAnswer(p)

@@ -144,22 +144,17 @@ func (d *leaderDriver) campaign(ctx context.Context) (coord.Revision, error) {
 func (d *leaderDriver) lead(ctx context.Context, epoch coord.Revision) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	batches := make(chan coord.Batch)
-	watched := make(chan error, 1)
-	go func() {
-		watched <- d.store.Watch(ctx, d.prefix+prefixAgent, func(b coord.Batch) error {
-			select {
-			case batches <- b:
-				return nil
-			case <-ctx.Done():
-				return context.Cause(ctx)
-			}
-		})
-	}()
+	batches, closes := make(chan coord.Batch), make(chan coord.Batch)
+	watched := make(chan error, 2)
+	go func() { watched <- d.watch(ctx, d.prefix+prefixAgent, batches) }()
+	go func() { watched <- d.watch(ctx, d.prefix+keyClose, closes) }()
+	running := cap(watched)
 	stop := func(err error) error {
 		cancel()
-		if watchErr := <-watched; err == nil {
-			err = watchErr
+		for ; running > 0; running-- {
+			if watchErr := <-watched; err == nil {
+				err = watchErr
+			}
 		}
 		return err
 	}
@@ -171,7 +166,8 @@ func (d *leaderDriver) lead(ctx context.Context, epoch coord.Revision) error {
 	select {
 	case first = <-batches:
 	case err := <-watched:
-		return err
+		running--
+		return stop(err)
 	}
 	clock := newClock()
 	saved.storeHistory = d.freshStore.history(clock.now())
@@ -206,9 +202,14 @@ func (d *leaderDriver) lead(ctx context.Context, epoch coord.Revision) error {
 		select {
 		case b := <-batches:
 			d.observeBatch(l, clock.now(), b)
+		case b := <-closes:
+			if err := d.observeClose(ctx, l, b); err != nil {
+				return stop(err)
+			}
 		case <-timer.C:
 		case err := <-watched:
-			return err
+			running--
+			return stop(err)
 		}
 		if l.resultExpired(clock.now()) {
 			return stop(nil) // the next term starts from nothing
@@ -217,6 +218,18 @@ func (d *leaderDriver) lead(ctx context.Context, epoch coord.Revision) error {
 			return stop(errDeserted)
 		}
 	}
+}
+
+// watch sends the batches of a watch to a channel until ctx ends.
+func (d *leaderDriver) watch(ctx context.Context, prefix string, batches chan<- coord.Batch) error {
+	return d.store.Watch(ctx, prefix, func(b coord.Batch) error {
+		select {
+		case batches <- b:
+			return nil
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	})
 }
 
 // observeBatch passes a batch of the watch to the leader. In a resync, agents that do not appear have lost their
@@ -256,8 +269,8 @@ func (d *leaderDriver) decodeReport(e coord.Event) (agentArrival, bool) {
 	return a, true
 }
 
-// readState reads what earlier leaders have left in the store.
-func (d *leaderDriver) readState(ctx context.Context) (saved savedState, err error) {
+// readRun reads what earlier leaders have left in the store, without their answers.
+func (d *leaderDriver) readRun(ctx context.Context) (saved savedState, err error) {
 	state, err := listKeys(ctx, d.store, d.prefix+prefixState)
 	if err != nil {
 		return saved, err
@@ -266,7 +279,7 @@ func (d *leaderDriver) readState(ctx context.Context) (saved savedState, err err
 		key := strings.TrimPrefix(e.Key, d.prefix)
 		switch {
 		case key == keyJob:
-			saved.job = new(Job)
+			saved.job, saved.jobRevision = new(Job), e.Create
 			err = json.Unmarshal(e.Value, saved.job)
 		case key == keyResult:
 			saved.outcome, saved.history.resultRevision = new(rdzv.Outcome), e.Create
@@ -291,6 +304,15 @@ func (d *leaderDriver) readState(ctx context.Context) (saved savedState, err err
 	}
 	if r := saved.record; r != nil && (saved.job == nil || len(r.Members) == 0) {
 		return saved, fmt.Errorf("%w: round %d has no job or no members", rdzv.ErrState, r.Round)
+	}
+	return saved, nil
+}
+
+// readState reads what earlier leaders have left in the store.
+func (d *leaderDriver) readState(ctx context.Context) (savedState, error) {
+	saved, err := d.readRun(ctx)
+	if err != nil {
+		return saved, err
 	}
 	answers, err := listKeys(ctx, d.store, d.prefix+prefixAnswer)
 	for _, e := range answers {

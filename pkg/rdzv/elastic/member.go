@@ -264,7 +264,7 @@ func (m *member) evaluate(now time.Duration) {
 	switch a.Kind {
 	case End:
 		m.over = &ending{outcome: a.Outcome, late: a.Late}
-		m.stopWorkers(now, "the job has ended", -1)
+		m.stopWorkers(now, endText(a.Outcome), -1)
 	case Refuse:
 		m.over = &ending{err: refusal(a)}
 		m.stopWorkers(now, a.Note, -1)
@@ -331,7 +331,7 @@ func (m *member) stop(now time.Duration, why string, killIn time.Duration) {
 	if m.state == busy {
 		m.state = stopping
 	}
-	m.orders = append(m.orders, order{stop: &rdzv.Stop{Round: m.entered, Why: why}, killIn: killIn})
+	m.orders = append(m.orders, order{stop: &rdzv.Stop{Round: m.entered, Why: why, Final: m.over != nil}, killIn: killIn})
 }
 
 // record changes the report's phase.
@@ -353,6 +353,14 @@ func (m *member) takeOrders() []order {
 	orders := m.orders
 	m.orders = nil
 	return orders
+}
+
+// endText says how the job has ended.
+func endText(o *rdzv.Outcome) string {
+	if o == nil || o.Text == "" {
+		return "the job has ended"
+	}
+	return "the job has ended: " + o.Text
 }
 
 // refusal returns the error for an agent that the leader has refused.

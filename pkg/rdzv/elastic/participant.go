@@ -91,10 +91,6 @@ func (l *leader) supersede(old *participant) {
 func (l *leader) handleReport(now time.Duration, p *participant, r Report) {
 	p.report = r
 	l.recordEarlierStore(now, &r)
-	if r.Close && l.outcome == nil && l.job != nil {
-		text := "closed by " + r.Node.Host
-		l.endRun(now, rdzv.Outcome{Ending: rdzv.EndClosed, Restarts: l.restarts, Text: text})
-	}
 	if p.rank >= 0 && l.state != ended {
 		l.handleMemberReport(now, p, r)
 	}
@@ -224,6 +220,9 @@ func (l *leader) review(p *participant) {
 		p.mismatch = fmt.Sprintf("another agent has come for the same node (%s)", p.report.Node.Identity)
 	}
 	fits := p.mismatch == ""
+	if fits && p.report.Close {
+		l.requestClose(p.report.Node.Host)
+	}
 	waiting := fits && !p.report.Leaving && !l.mayHaveWorkers(p)
 	quarantined := l.budget.isQuarantined(p.report.Node.Identity)
 	l.participants.count(p, waiting && !quarantined, waiting && quarantined, fits)

@@ -17,6 +17,7 @@ import (
 //	state/result    rdzv.Outcome, created once; expires after result_ttl
 //	state/finished  finishedRun, written with the result; expires with it
 //	state/departed/N/RANK departedMember: a node that has left the exit barrier of round N with success
+//	state/close     closeRequest: somebody wants the run to end; expires after a minute
 //	state/past      []pastRun: earlier runs with this id; expires after result_ttl
 //	agent/SESSION   Report, written by that agent, owned by its session
 //	answer/SESSION  Answer, written by the leader
@@ -29,6 +30,7 @@ const (
 	keyResult   = "state/result"
 	keyFinished = "state/finished"
 	keyPast     = "state/past"
+	keyClose    = "state/close"
 	prefixState = "state/"
 	// prefixDeparted is below prefixState.
 	prefixDeparted = "state/departed/"

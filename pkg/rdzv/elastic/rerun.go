@@ -135,7 +135,7 @@ func (l *leader) beginRerun() {
 	for _, p := range l.participants.byID {
 		launches = append(launches, p.report.Node.Launch)
 	}
-	l.writes = append(l.writes, write{key: keyResult}, write{key: keyFinished})
+	l.writes = append(l.writes, write{key: keyResult}, write{key: keyFinished}, write{key: keyClose})
 	if past := appendPastRun(h.past, h.finished, *l.outcome, launches); len(past) > 0 {
 		l.writes = append(l.writes, write{key: keyPast, value: past, ttl: past[len(past)-1].Run.TTL})
 	}

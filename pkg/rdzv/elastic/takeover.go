@@ -14,6 +14,7 @@ import (
 type savedState struct {
 	storeHistory storeHistory
 	job          *Job
+	jobRevision  coord.Revision // the create-revision of state/job
 	record       *Record
 	outcome      *rdzv.Outcome
 	answers      []savedAnswer

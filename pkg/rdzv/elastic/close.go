@@ -1,0 +1,147 @@
+package elastic
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/elasticrun/elasticrun/pkg/coord"
+	"github.com/elasticrun/elasticrun/pkg/rdzv"
+)
+
+// A run is closed by one of its agents (Report.Close), or by a closeRequest from outside. The leader records the
+// request and ends the run, unless it finds that all workers have succeeded before. A request names its run by the
+// create-revision of state/job, so that it cannot close a later run with the same id.
+
+// closeRequest is the value of keyClose.
+type closeRequest struct {
+	Job coord.Revision `json:"job"` // the create-revision of the run's state/job
+	By  string         `json:"by"`  // who asks, for people
+}
+
+// closeRequestTTL is how long a request waits for a leader. It outlives a change of leaders.
+const closeRequestTTL = time.Minute
+
+// requestClose records that the run is to be closed. The first request stands.
+func (l *leader) requestClose(by string) {
+	if l.outcome == nil && l.closedBy == "" {
+		l.closedBy = by
+	}
+}
+
+// closeIfRequested ends the run if that was requested. A run whose workers have all exited with 0 has succeeded.
+func (l *leader) closeIfRequested(now time.Duration) {
+	if l.closedBy == "" || l.state == ended || l.state == running && l.round.done == len(l.round.members) {
+		return
+	}
+	text := "closed by " + l.closedBy
+	l.endRun(now, rdzv.Outcome{Ending: rdzv.EndClosed, Restarts: l.restarts, Text: text})
+}
+
+// observeClose passes on a request to close the leader's run. Only the leader changes state/job, so the request cannot
+// be overtaken.
+func (d *leaderDriver) observeClose(ctx context.Context, l *leader, b coord.Batch) error {
+	for _, e := range b.Events {
+		var r closeRequest
+		if e.Key != d.prefix+keyClose || e.Deleted {
+			continue
+		}
+		if err := json.Unmarshal(e.Value, &r); err != nil {
+			d.log.Warn().Err(err).Msg("a request to close the run is malformed")
+			continue
+		}
+		job, err := listKeys(ctx, d.store, d.prefix+keyJob)
+		if err != nil {
+			return err
+		}
+		if len(job) == 1 && job[0].Create == r.Job {
+			l.requestClose(r.By)
+		}
+	}
+	return nil
+}
+
+// ErrNoRun is the error of [Close] for a run that the store does not know: no agent has joined it, or its result is
+// forgotten.
+var ErrNoRun = fmt.Errorf("%w: there is no such run", rdzv.ErrRendezvous)
+
+// ErrUnconfirmed is the error of [Close] if it has requested the end of the run, and ctx ended before a leader had
+// written it. The run may end within a minute.
+var ErrUnconfirmed = fmt.Errorf("%w: requested, not confirmed", rdzv.ErrRendezvous)
+
+// Close closes the run runID for all nodes: its leader stops the workers and ends the run with [rdzv.EndClosed]. by says
+// for people who asks. store is an observer's session ([C10d.OpenObserver], or a session of etcd), which Close keeps
+// alive and does not close.
+//
+// Close returns the outcome as soon as the leader has written it; workers may still be stopping. It returns an
+// [*rdzv.EndedError] if the run has ended otherwise: with Late if it had ended before the call, without if it ended by
+// itself meanwhile. Other errors wrap [ErrNoRun], [ErrUnconfirmed], or are the store's.
+func Close(ctx context.Context, store coord.Store, runID, by string) (rdzv.Outcome, error) {
+	alive, cancel := context.WithCancel(ctx)
+	var running sync.WaitGroup
+	running.Go(func() { (&observer{store: store}).keepAlive(alive) })
+	defer running.Wait()
+	defer cancel()
+	d := &leaderDriver{store: store, prefix: prefixOf(runID)}
+	for {
+		switch err := d.writeCloseRequest(ctx, by); {
+		case errors.Is(err, coord.ErrConflict): // the run has begun, or ended, meanwhile
+			continue
+		case err != nil:
+			return rdzv.Outcome{}, err
+		}
+		o, err := awaitResult(ctx, store, d.prefix+keyResult)
+		switch {
+		case err != nil && ctx.Err() != nil:
+			return rdzv.Outcome{}, fmt.Errorf("%w: %w", ErrUnconfirmed, context.Cause(ctx))
+		case err != nil:
+			return rdzv.Outcome{}, err
+		case o.Ending != rdzv.EndClosed:
+			return o, &rdzv.EndedError{Outcome: o}
+		}
+		return o, nil
+	}
+}
+
+// writeCloseRequest requests the end of the run that the store has.
+func (d *leaderDriver) writeCloseRequest(ctx context.Context, by string) error {
+	saved, err := d.readRun(ctx)
+	switch {
+	case err != nil:
+		return err
+	case saved.outcome != nil:
+		return &rdzv.EndedError{Outcome: *saved.outcome, Late: saved.history.finished.lateness(time.Now())}
+	case saved.job == nil:
+		return ErrNoRun
+	}
+	value, err := json.Marshal(closeRequest{Job: saved.jobRevision, By: by})
+	if err != nil {
+		return err
+	}
+	guards := []coord.Guard{{Key: d.prefix + keyJob, Create: saved.jobRevision}, {Key: d.prefix + keyResult}}
+	_, err = d.store.Commit(ctx, guards, []coord.Op{{Key: d.prefix + keyClose, Value: value, TTL: closeRequestTTL}})
+	return err
+}
+
+// awaitResult waits for the run's result.
+func awaitResult(ctx context.Context, store coord.Store, key string) (o rdzv.Outcome, err error) {
+	err = store.Watch(ctx, key, func(b coord.Batch) error {
+		for _, e := range b.Events {
+			if e.Key != key || e.Deleted {
+				continue
+			}
+			if err := json.Unmarshal(e.Value, &o); err != nil {
+				return fmt.Errorf("%w: %s: %w", rdzv.ErrState, e.Key, err)
+			}
+			return errListed
+		}
+		return nil
+	})
+	if errors.Is(err, errListed) {
+		err = nil
+	}
+	return o, err
+}

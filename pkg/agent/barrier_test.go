@@ -44,7 +44,7 @@ func TestExitBarrier(t *testing.T) {
 		{
 			name: "the others finish", timeout: 0,
 			barrier: func(context.Context) (*rdzv.Stop, error) {
-				time.Sleep(3 * time.Second)
+				<-time.After(3 * time.Second)
 				return nil, nil
 			},
 			waits: 3 * time.Second,
@@ -123,7 +123,7 @@ func TestExitBarrierOfANeededNode(t *testing.T) {
 				if _, bounded := ctx.Deadline(); bounded {
 					t.Error("the last wait has a deadline")
 				}
-				time.Sleep(time.Hour)
+				<-time.After(time.Hour)
 				return nil, nil
 			}
 			<-ctx.Done()

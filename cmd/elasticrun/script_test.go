@@ -69,9 +69,11 @@ func testBinary(t *testing.T) string {
 //	exited N                           that program, after wait, must have ended with code N
 //	empty DIR                          the folder must have nothing in it
 //
-// PYTHON_EXEC is set to an interpreter. When a script ends no process of it may be left. The elasticrun of the scripts
-// that racing matches is this test binary, with the race detector if the test has it; so is every script's in make soak.
-// The other scripts start the release binary, which takes a third of the CPU time.
+// PYTHON_EXEC is set to an interpreter. RUNS has a word for each repetition of a race. When a script ends no process of
+// it may be left.
+//
+// In make soak, and in the scripts that racing matches, elasticrun is this test binary, with the race detector if the
+// test has it. The other scripts start the release binary, which takes a third of the CPU time.
 func TestScript(t *testing.T) {
 	r, binary := newRefuser(t), testenv.Binary(t)
 	testscript.Run(t, testscript.Params{

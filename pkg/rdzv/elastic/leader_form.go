@@ -27,7 +27,7 @@ func (l *leader) startForming() { l.state, l.formation = forming, formation{} }
 // tryForm decides the next round once its nodes are there, or gives up.
 func (l *leader) tryForm(now time.Duration) {
 	f := &l.formation
-	choose, quarantined, enough := l.candidates()
+	quarantined, enough := l.quarantinedToUse()
 	if !enough {
 		f.enoughSince, f.useQuarantinedAt, f.recovering = optionalTime{}, optionalTime{}, true
 		f.tooFewSince.setOnce(now)
@@ -42,7 +42,7 @@ func (l *leader) tryForm(now time.Duration) {
 	if !l.mayUseQuarantined(now, quarantined) || !l.waitIsOver(now) {
 		return
 	}
-	members, ok := choose(now)
+	members, ok := l.chooseMembers(now, quarantined)
 	if !ok {
 		l.endUnreached(now)
 		return
@@ -130,30 +130,31 @@ func (l *leader) commitRound(now time.Duration, members []candidate, note string
 // round. The pause grows with the losses, so that a node that is lost again and again does not make the others restart
 // all the time, and it gives other nodes time to come.
 
-// candidates reports whether there are enough nodes for a round, and which quarantined nodes the round would need.
-// choose returns the round's members in rank order; false if none of them can be rank 0.
-func (l *leader) candidates() (
-	choose func(now time.Duration) ([]candidate, bool), quarantined []*participant, enough bool,
-) {
-	unreachable := func(now time.Duration) func(string) bool {
-		return func(identity string) bool { return l.budget.isUnreachable(now, identity) }
-	}
-	if l.participants.eligible+l.participants.quarantined < l.job.Min {
-		return nil, nil, false
-	}
-	if l.job.Static {
-		members, used, ok := l.staticMembers()
-		return func(now time.Duration) ([]candidate, bool) {
-			return members, ok && !unreachable(now)(members[0].node.Identity)
-		}, used, ok
-	}
-	if missing := l.job.Min - l.participants.eligible; missing > 0 {
+// quarantinedToUse reports whether there are enough nodes for a round, and which quarantined nodes the round would need.
+func (l *leader) quarantinedToUse() (quarantined []*participant, enough bool) {
+	missing := l.job.Min - l.participants.eligible
+	switch {
+	case missing > l.participants.quarantined:
+		return nil, false
+	case l.job.Static:
+		_, quarantined, enough = l.staticMembers()
+		return quarantined, enough
+	case missing > 0:
 		quarantined = l.quarantinedByEnd()[:missing]
 	}
-	return func(now time.Duration) ([]candidate, bool) {
-		all := l.eligibleWith(quarantined)
-		return chooseRank0(rankMembers(l.record.Members, all, l.maxMembers()), all, unreachable(now))
-	}, quarantined, true
+	return quarantined, true
+}
+
+// chooseMembers returns the members of the next round in rank order; false if none of them can be rank 0. There are
+// enough nodes, with these quarantined ones.
+func (l *leader) chooseMembers(now time.Duration, quarantined []*participant) ([]candidate, bool) {
+	unreachable := func(identity string) bool { return l.budget.isUnreachable(now, identity) }
+	if l.job.Static {
+		members, _, _ := l.staticMembers()
+		return members, !unreachable(members[0].node.Identity)
+	}
+	all := l.eligibleWith(quarantined)
+	return chooseRank0(rankMembers(l.record.Members, all, l.maxMembers()), all, unreachable)
 }
 
 // eligibleWith lists the eligible participants and those in quarantined.

@@ -2,6 +2,7 @@ package elastic
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -152,35 +153,16 @@ func (s *script) answerTo(name string) Answer {
 
 // takeOver starts a new leader from the store.
 func (s *script) takeOver(now time.Duration) {
-	var saved savedState
-	for key, value := range s.store {
-		switch v := value.(type) {
-		case Job:
-			saved.job = &v
-		case Record:
-			if saved.record == nil || v.Round > saved.record.Round {
-				saved.record = &v
-			}
-		case rdzv.Outcome:
-			saved.outcome, saved.history.resultRevision = &v, s.resultWrite
-		case finishedRun:
-			saved.history.finished = &v
-		case []pastRun:
-			saved.history.past = v
-		case departedMember:
-			saved.departed = append(saved.departed, v)
-		case Answer:
-			id := coord.SessionID(strings.TrimPrefix(key, prefixAnswer))
-			saved.answers = append(saved.answers, savedAnswer{id, v})
-		}
+	var keys []simChange
+	for _, key := range slices.Sorted(maps.Keys(s.store)) {
+		keys = append(keys, simChange{key: key, value: s.store[key], create: s.resultWrite}) // others do not need it
 	}
 	for _, a := range s.agents {
-		saved.agents = append(saved.agents, *a)
+		keys = append(keys, simChange{key: prefixAgent + string(a.id), value: a.report, create: a.arrived})
 	}
-	slices.SortFunc(saved.answers, func(a, b savedAnswer) int { return strings.Compare(string(a.id), string(b.id)) })
 	s.rev++
 	s.epoch = s.rev
-	s.l = newLeader(s.epoch, saved, now)
+	s.l = newLeader(s.epoch, savedStateOf(keys), now)
 }
 
 // event plays one event.

@@ -120,7 +120,7 @@ func (c *elector) lead(epoch coord.Revision) {
 				all[i], have[i] = merge(all[i], b), true
 				x.closed = prefix != prefixAgent
 				if have[0] && have[1] && have[2] {
-					t.begin(savedStateOf(all[0], all[1], all[2]))
+					t.begin(savedStateOf(slices.Concat(all[:]...)))
 				}
 			}
 		})

@@ -34,9 +34,9 @@ type simCommit struct {
 }
 
 // savedStateOf returns the state that a new leader reads from the run's keys.
-func savedStateOf(state, answers, agents []simChange) savedState {
+func savedStateOf(keys []simChange) savedState {
 	var f savedState
-	for _, c := range state {
+	for _, c := range keys {
 		switch v := c.value.(type) {
 		case Job:
 			f.job = &v
@@ -52,19 +52,11 @@ func savedStateOf(state, answers, agents []simChange) savedState {
 			f.history.past = v
 		case departedMember:
 			f.departed = append(f.departed, v)
-		}
-	}
-	for _, c := range answers {
-		if a, ok := c.value.(Answer); ok {
-			f.answers = append(f.answers, savedAnswer{coord.SessionID(strings.TrimPrefix(c.key, prefixAnswer)), a})
-		}
-	}
-	for _, c := range agents {
-		if r, ok := c.value.(Report); ok {
-			f.agents = append(f.agents, agentArrival{
-				coord.SessionID(strings.TrimPrefix(c.key, prefixAgent)), c.create,
-				r,
-			})
+		case Answer:
+			f.answers = append(f.answers, savedAnswer{coord.SessionID(strings.TrimPrefix(c.key, prefixAnswer)), v})
+		case Report:
+			id := coord.SessionID(strings.TrimPrefix(c.key, prefixAgent))
+			f.agents = append(f.agents, agentArrival{id, c.create, v})
 		}
 	}
 	return f
@@ -258,7 +250,7 @@ func (s *simStore) lead() {
 		}
 		if first {
 			first = false
-			f := savedStateOf(s.list(prefixState), s.list(prefixAnswer), b.changes)
+			f := savedStateOf(slices.Concat(s.list(prefixState), s.list(prefixAnswer), b.changes))
 			if f.storeHistory = s.fresh; s.w.plant.instance != nil {
 				f.storeHistory = s.w.plant.instance(f.storeHistory)
 			}

@@ -62,9 +62,9 @@ func joinAddrs(addrs []netip.Addr) string {
 	return strings.Join(texts, ", ")
 }
 
-// Bind listens as a candidate. The error wraps [rdzv.ErrConnection] and the system's error. EADDRINUSE means that
+// listenHost listens as a candidate. The error wraps [rdzv.ErrConnection] and the system's error. EADDRINUSE means that
 // another agent of this machine, or another program, has the port; dialing the port tells which.
-func Bind(ctx context.Context, c HostRole) (net.Listener, error) {
+func listenHost(ctx context.Context, c HostRole) (net.Listener, error) {
 	host := ""
 	if c.Addr.IsValid() {
 		host = c.Addr.String()
@@ -110,9 +110,9 @@ func (p Ports) String() string {
 	return fmt.Sprintf("%d-%d", p.Low, p.High)
 }
 
-// ListenWorkerStore listens on the first free port of a range, at the address bind. An empty bind means every address
+// listenWorkerStore listens on the first free port of a range, at the address bind. An empty bind means every address
 // of this machine. Its errors are *[rdzv.ListenError], with the range's first port if all ports are taken.
-func ListenWorkerStore(ctx context.Context, ports Ports, bind string) (net.Listener, error) {
+func listenWorkerStore(ctx context.Context, ports Ports, bind string) (net.Listener, error) {
 	var err error
 	for port := ports.Low; port <= ports.High; port++ {
 		var l net.Listener

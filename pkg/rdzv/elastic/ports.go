@@ -62,7 +62,7 @@ func (a *C10d) hostFirstFree(ctx context.Context, e Endpoint, choice HostRole, p
 	taken := &PortsTakenError{Host: a.Host}
 	for _, port := range ports {
 		choice.Port, e.Port = port, port
-		ln, err := Bind(ctx, choice)
+		ln, err := listenHost(ctx, choice)
 		if err == nil {
 			a.logTakenPorts(taken, port)
 			return a.serve(ctx, a.newHost(ln, run))
@@ -90,7 +90,7 @@ func (a *C10d) logTakenPorts(taken *PortsTakenError, port int) {
 
 // hostOnlyPort hosts the store at the endpoint's only port, or connects to the store that has the port.
 func (a *C10d) hostOnlyPort(ctx context.Context, e Endpoint, choice HostRole) (coord.Store, error) {
-	ln, taken := Bind(ctx, choice)
+	ln, taken := listenHost(ctx, choice)
 	if taken == nil {
 		return a.serve(ctx, a.newHost(ln, nil))
 	}

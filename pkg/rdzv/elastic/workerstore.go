@@ -69,7 +69,7 @@ func (w WorkerStores) open(
 	if w.WorkersHost && ports.Low != 0 {
 		return nil, offer, nil
 	}
-	ln, err := ListenWorkerStore(ctx, ports, addr)
+	ln, err := listenWorkerStore(ctx, ports, addr)
 	if err != nil {
 		return nil, Offer{}, err
 	}

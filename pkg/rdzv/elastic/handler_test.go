@@ -129,6 +129,7 @@ func TestRefused(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
 			h := newTestHandler(t, j, port, "guest")
 			tt.make(h)
 			got := await(t, "answer", enter(t, h, nil))
@@ -142,11 +143,13 @@ func TestRefused(t *testing.T) {
 			}
 		})
 	}
-	select {
-	case s := <-host.Stops():
-		if s.Round != noRound {
-			t.Errorf("a refused agent stopped the job: %+v", s)
+	t.Cleanup(func() { // after the last of the tests
+		select {
+		case s := <-host.Stops():
+			if s.Round != noRound {
+				t.Errorf("a refused agent stopped the job: %+v", s)
+			}
+		default:
 		}
-	default:
-	}
+	})
 }

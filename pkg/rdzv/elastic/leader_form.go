@@ -130,7 +130,7 @@ func (l *leader) commitRound(now time.Duration, members []candidate, note string
 // round. The pause grows with the losses, so that a node that is lost again and again does not make the others restart
 // all the time, and it gives other nodes time to come.
 
-// quarantinedToUse reports whether there are enough nodes for a round, and which quarantined nodes the round would need.
+// quarantinedToUse reports whether there are enough nodes for a round, and which quarantined nodes it would need.
 func (l *leader) quarantinedToUse() (quarantined []*participant, enough bool) {
 	missing := l.job.Min - l.participants.eligible
 	switch {

@@ -49,6 +49,7 @@ func bindAsOtherUser(t *testing.T, name string, backlog int) (leave func()) {
 // Another user that has bound the name prevents nobody from taking the slot, however it holds the name. The slot has
 // one holder all the same.
 func TestSlotBoundByOtherUser(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		name    string
 		backlog int

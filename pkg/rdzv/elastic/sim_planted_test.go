@@ -69,7 +69,7 @@ func TestSimulationFindsPlantedBugs(t *testing.T) {
 				}
 			},
 		}},
-		{"a watch has a gap without a resync", 1, planted{
+		{"a watch has a gap without a resync", 2, planted{
 			batch: func(w *world, _ *simWatch, b simBatch) bool { return !b.resync && w.chance(0.02) },
 		}},
 		{"workers that succeeded stay done when others fail", 58, planted{

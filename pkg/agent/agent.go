@@ -79,7 +79,7 @@ type Agent struct {
 	restarts     int // charged to the job, as of the last round
 	state        WorkerState
 	round        *rdzv.Round // the last round; nil before the first
-	workers      []worker    // of the last round, by local rank; written only before they run
+	workers      []Worker    // of the last round, by local rank; written only before they run
 	roundState               // of that round
 	processState             // of the last start
 	history      history
@@ -91,8 +91,11 @@ type Agent struct {
 	// The agent's rank and the number of agents, since the ranks of a round were first assigned; -1 before.
 	groupRank, groupWorldSize int
 
-	mu    sync.Mutex
-	shown Processes // the last start, running or not; nil before it. Run writes it under mu; others read it under mu
+	// Run writes the fields below under mu; others read them under mu.
+
+	mu         sync.Mutex
+	shown      Processes // the last start, running or not; nil before it
+	shownGroup WorkerGroup
 }
 
 // roundState is what has happened on this node in the current round.
@@ -128,9 +131,12 @@ func New(opts Options) (*Agent, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find the host name: %w", err)
 	}
-	return &Agent{
+	a := &Agent{
 		opts: opts, hostname: host, log: opts.Logger, state: Init, groupRank: -1, groupWorldSize: -1,
-	}, nil
+		workers: unassignedWorkers(opts.Spec.LocalWorldSize),
+	}
+	a.showGroup()
+	return a, nil
 }
 
 // LastLines returns the last line that each worker of the newest start has written to stderr, by local rank, as far as
@@ -196,6 +202,7 @@ func (a *Agent) Run(ctx context.Context) (RunResult, error) {
 func (a *Agent) setState(to WorkerState) error {
 	var err error
 	a.state, err = next(a.state, to)
+	a.showGroup()
 	return err
 }
 

@@ -224,9 +224,16 @@ func TestSpecsOfWorkers(t *testing.T) {
 			t.Errorf("environment lacks %s: %v", want, spec.Env)
 		}
 	}
-	want := worker{PID: 101, LocalRank: 1, GlobalRank: 5, RoleRank: 5, WorldSize: 6, RoleWorldSize: 6}
-	if diff := cmp.Diff(want, b.agent.workers[1]); diff != "" {
+	g := b.agent.WorkerGroup()
+	want := Worker{PID: 101, LocalRank: 1, GlobalRank: 5, RoleRank: 5, WorldSize: 6, RoleWorldSize: 6}
+	if diff := cmp.Diff(want, g.Workers[1]); diff != "" {
 		t.Errorf("worker (-want +got):\n%s", diff)
+	}
+	if g.GroupRank != 2 || g.GroupWorldSize != 3 || g.Round != 0 || g.State != Succeeded || g.MasterAddr == "" {
+		t.Errorf("worker group %+v", g)
+	}
+	if text := want.String(); text != "local_rank=1,global_rank=5,role_rank=5,world_size=6,role_world_size=6" {
+		t.Errorf("Worker.String() = %q", text)
 	}
 }
 

@@ -69,7 +69,7 @@ func (a *Agent) emitRound(begun time.Time) {
 }
 
 // workerEvent returns an event about w.
-func workerEvent(k events.Kind, w worker) events.Event {
+func workerEvent(k events.Kind, w Worker) events.Event {
 	return events.Event{
 		Kind: k, Rank: new(w.GlobalRank), LocalRank: new(w.LocalRank), PID: w.PID, RoleRank: w.RoleRank,
 		RoleWorldSize: w.RoleWorldSize,
@@ -138,7 +138,7 @@ func (a *Agent) emitRun(took time.Duration, err error) {
 }
 
 // emitUsage emits a sample. The sampling goroutine calls it, so it reads nothing that Run writes.
-func (a *Agent) emitUsage(now time.Time, workers []worker, pids map[int]int, sample map[int]procs.Usage) {
+func (a *Agent) emitUsage(now time.Time, workers []Worker, pids map[int]int, sample map[int]procs.Usage) {
 	if a.opts.Events == nil {
 		return
 	}

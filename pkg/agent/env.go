@@ -40,7 +40,7 @@ func ownTraces(env []string) bool {
 // workerEnv returns the environment of one worker: in.Env with torch's variables set over it (torch 2.14,
 // torch/distributed/elastic/agent/server/local_elastic_agent.py). ELASTICRUN_ROUND is not torch's; it counts all
 // rounds, charged or not.
-func workerEnv(spec WorkerSpec, w worker, in StartInput) ([]string, error) {
+func workerEnv(spec WorkerSpec, w Worker, in StartInput) ([]string, error) {
 	round, files := in.Round, in.Files[w.LocalRank]
 	vars := [][2]string{
 		{"LOCAL_RANK", strconv.Itoa(w.LocalRank)},

@@ -135,6 +135,7 @@ func (a *Agent) rendezvous(ctx context.Context) error {
 	begun = time.Now()
 	a.groupRank, a.groupWorldSize = round.Rank, round.WorldSize
 	a.workers = assignWorkers(round.Assignment, spec.LocalWorldSize)
+	a.showGroup()
 	a.emitRound(begun)
 	a.log.Info().Int("round", round.Number).Int("restart_count", a.restarts).
 		Str("master_addr", round.MasterAddr).Int("master_port", round.MasterPort).

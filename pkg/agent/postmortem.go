@@ -24,7 +24,7 @@ type postmortem struct {
 	kernel      Kernel
 	host        string
 	round       int
-	workers     []worker // by local rank
+	workers     []Worker // by local rank
 	files       []workerlog.LogFiles
 	output      workerlog.OutputRules
 	hung        *procs.Exit

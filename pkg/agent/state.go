@@ -17,6 +17,8 @@ const (
 	Init
 	// Healthy means that the workers run.
 	Healthy
+	// Unhealthy means that the workers run but have a problem. This agent never uses it: such a group counts as failed.
+	Unhealthy
 	// Stopped means that the agent has stopped the workers, to start them again or to end.
 	Stopped
 	// Succeeded means that all workers exited with 0.
@@ -27,7 +29,7 @@ const (
 
 // String returns torch's name of the state.
 func (s WorkerState) String() string {
-	names := [...]string{"UNKNOWN", "INIT", "HEALTHY", "STOPPED", "SUCCEEDED", "FAILED"}
+	names := [...]string{"UNKNOWN", "INIT", "HEALTHY", "UNHEALTHY", "STOPPED", "SUCCEEDED", "FAILED"}
 	if s < 0 || int(s) >= len(names) {
 		return fmt.Sprintf("WorkerState(%d)", int(s))
 	}
@@ -39,8 +41,8 @@ func transitions(from WorkerState) []WorkerState {
 	switch from {
 	case Init:
 		return []WorkerState{Healthy, Stopped, Succeeded, Failed} // the job may end without this node
-	case Healthy:
-		return []WorkerState{Healthy, Stopped, Succeeded, Failed}
+	case Healthy, Unhealthy:
+		return []WorkerState{Healthy, Unhealthy, Stopped, Succeeded, Failed}
 	case Failed:
 		return []WorkerState{Stopped}
 	case Succeeded:

@@ -6,10 +6,13 @@ import (
 )
 
 func TestTransitions(t *testing.T) {
-	all := []WorkerState{Unknown, Init, Healthy, Stopped, Succeeded, Failed}
+	all := []WorkerState{Unknown, Init, Healthy, Unhealthy, Stopped, Succeeded, Failed}
 	allowed := map[[2]WorkerState]bool{
 		{Init, Healthy}: true, {Init, Stopped}: true, {Init, Succeeded}: true, {Init, Failed}: true,
-		{Healthy, Healthy}: true, {Healthy, Stopped}: true, {Healthy, Succeeded}: true, {Healthy, Failed}: true,
+		{Healthy, Healthy}: true, {Healthy, Unhealthy}: true, {Healthy, Stopped}: true, {Healthy, Succeeded}: true,
+		{Healthy, Failed}:    true,
+		{Unhealthy, Healthy}: true, {Unhealthy, Unhealthy}: true, {Unhealthy, Stopped}: true, {Unhealthy, Succeeded}: true,
+		{Unhealthy, Failed}: true,
 		{Failed, Stopped}: true, {Succeeded, Stopped}: true, {Succeeded, Succeeded}: true, {Succeeded, Failed}: true,
 		{Stopped, Healthy}: true, {Stopped, Stopped}: true, {Stopped, Succeeded}: true, {Stopped, Failed}: true,
 	}

@@ -13,7 +13,7 @@ func TestTransitions(t *testing.T) {
 		{Healthy, Failed}:    true,
 		{Unhealthy, Healthy}: true, {Unhealthy, Unhealthy}: true, {Unhealthy, Stopped}: true, {Unhealthy, Succeeded}: true,
 		{Unhealthy, Failed}: true,
-		{Failed, Stopped}: true, {Succeeded, Stopped}: true, {Succeeded, Succeeded}: true, {Succeeded, Failed}: true,
+		{Failed, Stopped}:   true, {Succeeded, Stopped}: true, {Succeeded, Succeeded}: true, {Succeeded, Failed}: true,
 		{Stopped, Healthy}: true, {Stopped, Stopped}: true, {Stopped, Succeeded}: true, {Stopped, Failed}: true,
 	}
 	for _, from := range all {

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,7 +22,8 @@ import (
 
 // Options configure an [Agent].
 type Options struct {
-	Spec       WorkerSpec
+	Spec WorkerSpec
+	// Rendezvous, Launcher and LogFolders must not be nil.
 	Rendezvous Rendezvous
 	Launcher   Launcher
 	LogFolders LogFolders
@@ -59,6 +61,28 @@ type Options struct {
 	ErrorFiles       FileWatcher
 	// Logger is the launcher's own log. The zero value discards.
 	Logger zerolog.Logger
+}
+
+// validate returns an error that says which option cannot be used, or nil.
+func (o *Options) validate() error {
+	negative := func(option string, d time.Duration) error {
+		return fmt.Errorf("agent: Options.%s is %v: must not be negative", option, d)
+	}
+	switch {
+	case o.Rendezvous == nil:
+		return errors.New("agent: Options.Rendezvous is nil")
+	case o.Launcher == nil:
+		return errors.New("agent: Options.Launcher is nil")
+	case o.LogFolders == nil:
+		return errors.New("agent: Options.LogFolders is nil")
+	case o.ShutdownTimeout < 0:
+		return negative("ShutdownTimeout", o.ShutdownTimeout)
+	case o.RestartGrace < 0:
+		return negative("RestartGrace", o.RestartGrace)
+	case o.ErrorExitTimeout < 0:
+		return negative("ErrorExitTimeout", o.ErrorExitTimeout)
+	}
+	return o.Spec.Validate()
 }
 
 // SignalError is the cause of the context of [Agent.Run] when the launcher received a stop signal. The workers get the
@@ -121,11 +145,9 @@ type processState struct {
 
 // New validates opts and returns an agent.
 func New(opts Options) (*Agent, error) {
-	if err := opts.Spec.Validate(); err != nil {
+	opts.Spec.Role = cmp.Or(opts.Spec.Role, DefaultRole)
+	if err := opts.validate(); err != nil {
 		return nil, err
-	}
-	if opts.ShutdownTimeout < 0 || opts.RestartGrace < 0 || opts.ErrorExitTimeout < 0 {
-		return nil, errors.New("agent: a timeout or a grace is negative")
 	}
 	host, err := os.Hostname()
 	if err != nil {

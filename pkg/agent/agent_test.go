@@ -310,20 +310,43 @@ func TestForwardedSignal(t *testing.T) {
 }
 
 func TestNewRefuses(t *testing.T) {
-	good := WorkerSpec{Role: "r", LocalWorldSize: 1, Entrypoint: "e"}
-	for name, change := range map[string]func(*Options){
-		"no role":                func(o *Options) { o.Spec.Role = "" },
-		"no workers":             func(o *Options) { o.Spec.LocalWorldSize = 0 },
-		"no entrypoint":          func(o *Options) { o.Spec.Entrypoint = "" },
-		"negative restarts":      func(o *Options) { o.Spec.MaxRestarts = -1 },
-		"CPUs for others":        func(o *Options) { o.Spec.CPUs = [][]int{{0}, {1}} },
-		"negative grace":         func(o *Options) { o.ShutdownTimeout = -1 },
-		"negative restart grace": func(o *Options) { o.RestartGrace = -1 },
+	good := WorkerSpec{LocalWorldSize: 1, Entrypoint: "e"}
+	for want, change := range map[string]func(*Options){
+		"agent: Options.Rendezvous is nil":                              func(o *Options) { o.Rendezvous = nil },
+		"agent: Options.Launcher is nil":                                func(o *Options) { o.Launcher = nil },
+		"agent: Options.LogFolders is nil":                              func(o *Options) { o.LogFolders = nil },
+		"worker spec: local world size 0: must be at least 1":           func(o *Options) { o.Spec.LocalWorldSize = 0 },
+		"worker spec: the entrypoint is empty":                          func(o *Options) { o.Spec.Entrypoint = "" },
+		"worker spec: max restarts -1: must not be negative":            func(o *Options) { o.Spec.MaxRestarts = -1 },
+		"worker spec: CPUs for 2 workers, but there are 1":              func(o *Options) { o.Spec.CPUs = [][]int{{0}, {1}} },
+		"agent: Options.ShutdownTimeout is -1ns: must not be negative":  func(o *Options) { o.ShutdownTimeout = -1 },
+		"agent: Options.RestartGrace is -1ns: must not be negative":     func(o *Options) { o.RestartGrace = -1 },
+		"agent: Options.ErrorExitTimeout is -1ns: must not be negative": func(o *Options) { o.ErrorExitTimeout = -1 },
 	} {
-		o := Options{Spec: good}
-		change(&o)
-		if _, err := New(o); err == nil {
-			t.Errorf("%s: accepted", name)
+		o := Options{
+			Spec: good, Rendezvous: newFakeRendezvous(&journal{}, 0), Launcher: &fakeLauncher{}, LogFolders: newFolders(t),
 		}
+		if _, err := New(o); err != nil {
+			t.Fatal(err)
+		}
+		change(&o)
+		if _, err := New(o); err == nil || err.Error() != want {
+			t.Errorf("%v, want %s", err, want)
+		}
+	}
+}
+
+// Workers without a role have the role "default" in the rendezvous, in their environment and in events.
+func TestDefaultRole(t *testing.T) {
+	b := newHarness(t, WorkerSpec{}, allSucceed)
+	b.run(t)
+	if role := b.rdzv.seen[0].Role; role != DefaultRole {
+		t.Errorf("rendezvous with role %q", role)
+	}
+	if env := b.launcher.groups[0].specs[0].Env; !slices.Contains(env, "ROLE_NAME="+DefaultRole) {
+		t.Errorf("environment %q", env)
+	}
+	if role := b.events.list()[0].Group.Role; role != DefaultRole {
+		t.Errorf("events of role %q", role)
 	}
 }

@@ -189,9 +189,6 @@ func newHarness(t *testing.T, spec WorkerSpec, script ...func(*fakeGroup)) *harn
 		journal: j, rdzv: newFakeRendezvous(j, spec.MaxRestarts), launcher: &fakeLauncher{journal: j, script: script},
 		folders: newFolders(t),
 	}
-	if spec.Role == "" {
-		spec.Role = "default"
-	}
 	if spec.LocalWorldSize == 0 {
 		spec.LocalWorldSize = 2
 	}

@@ -10,10 +10,13 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
 
+// DefaultRole is the role of workers whose [WorkerSpec] has none. It is torch's DEFAULT_ROLE.
+const DefaultRole = "default"
+
 // WorkerSpec describes this node's workers, like WorkerSpec of torch 2.14
 // (torch/distributed/elastic/agent/server/api.py).
 type WorkerSpec struct {
-	// Role names the workers; one agent runs one role.
+	// Role names the workers; one agent runs one role. [New] takes an empty role for [DefaultRole].
 	Role string
 	// LocalWorldSize is the number of workers on this node. Other nodes may run another number.
 	LocalWorldSize int
@@ -21,7 +24,8 @@ type WorkerSpec struct {
 	Entrypoint string
 	// Args are its arguments. As with torchrun, $local_rank and ${local_rank} are replaced, and $$ becomes $.
 	Args []string
-	// MaxRestarts is the most restarts after failures.
+	// MaxRestarts is the most restarts after failures. The zero value allows none, like torchrun's --max-restarts; the
+	// default of torch's WorkerSpec is 3.
 	MaxRestarts int
 	// MasterAddr and MasterPort fix the address of the worker store. Empty and 0 leave it to the rendezvous.
 	MasterAddr string
@@ -39,8 +43,6 @@ type WorkerSpec struct {
 // Validate returns an error that says why the spec cannot be used, or nil.
 func (s WorkerSpec) Validate() error {
 	switch {
-	case s.Role == "":
-		return errors.New("worker spec: the role is empty")
 	case s.LocalWorldSize < 1:
 		return fmt.Errorf("worker spec: local world size %d: must be at least 1", s.LocalWorldSize)
 	case s.Entrypoint == "":

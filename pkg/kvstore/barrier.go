@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 )
 
@@ -74,9 +75,6 @@ func (o BarrierOptions) validate() error {
 	if o.Trace == nil {
 		return nil
 	}
-	if o.Trace.Decode == nil {
-		return errors.New("Trace.Decode is nil: it must return the name of a rank")
-	}
 	return validRank(o.Trace.Rank, o.WorldSize)
 }
 
@@ -85,6 +83,9 @@ func (o BarrierOptions) withDefaults() BarrierOptions {
 	if o.Trace != nil {
 		trace := *o.Trace
 		trace.Timeout = cmp.Or(trace.Timeout, defaultTraceTimeout)
+		if trace.Decode == nil {
+			trace.Decode = strconv.Itoa
+		}
 		o.Trace = &trace
 	}
 	return o

@@ -141,8 +141,8 @@ func TestHelpersReject(t *testing.T) {
 	}
 	for want, call := range map[string]func(context.Context) error{
 		`barrier "p": world size 0: must be at least 1`: barrier(BarrierOptions{Prefix: "p"}),
-		`barrier "p": Trace.Decode is nil: it must return the name of a rank`: barrier(
-			BarrierOptions{WorldSize: 1, Prefix: "p", Trace: &Trace{}}),
+		`barrier "p": rank 1: must be at least 0 and below the world size, 1`: barrier(
+			BarrierOptions{WorldSize: 1, Prefix: "p", Trace: &Trace{Rank: 1}}),
 		`barrier "p": rank -1: must be at least 0 and below the world size, 2`: barrier(
 			BarrierOptions{WorldSize: 2, Prefix: "p", Trace: trace(-1)}),
 		`barrier "p": rank 2: must be at least 0 and below the world size, 2`: barrier(

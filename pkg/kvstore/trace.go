@@ -20,8 +20,8 @@ type Trace struct {
 	// Rank is the caller's own rank, in [0, WorldSize) and different for each member.
 	Rank int
 
-	// Decode returns the name of a rank, such as its host name. Several ranks may share a name. Barrier rejects a nil
-	// Decode before it stores anything.
+	// Decode returns the name of a rank, such as its host name. Several ranks may share a name. Nil means the rank's
+	// number.
 	Decode func(rank int) string
 
 	// Timeout is how long rank 0 waits for the trace of each rank until the first is missing. It waits 1 ms for each

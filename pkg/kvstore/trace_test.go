@@ -144,9 +144,17 @@ func TestTraceErrorText(t *testing.T) {
 		for _, tc := range []struct {
 			name      string
 			worldSize int
+			numbers   bool // without a Decode
 			arrivals  map[int]time.Duration
 			want      map[int]string
 		}{
+			{
+				name: "without a decoder", worldSize: 3, numbers: true, arrivals: map[int]time.Duration{0: 0, 2: 0},
+				want: map[int]string{
+					0: `barrier "p" of 3 members timed out on rank 0 after 1m0s: missing ranks [1]`,
+					2: `barrier "p" of 3 members timed out on rank 2 after 1m0s: see rank 0 (0) for the missing ranks`,
+				},
+			},
 			{
 				name: "some are missing", worldSize: 6, arrivals: map[int]time.Duration{0: 0, 3: 0},
 				want: map[int]string{
@@ -177,8 +185,12 @@ func TestTraceErrorText(t *testing.T) {
 			if tc.worldSize == 1 { // as after a reset of the counter
 				s.Add(t.Context(), "p/num_members", -1)
 			}
+			trace := &Trace{Decode: hostOf}
+			if tc.numbers {
+				trace.Decode = nil
+			}
 			errs := runBarrier(t.Context(), s, BarrierOptions{
-				WorldSize: tc.worldSize, Prefix: "p", Timeout: time.Minute, Trace: &Trace{Decode: hostOf},
+				WorldSize: tc.worldSize, Prefix: "p", Timeout: time.Minute, Trace: trace,
 			}, tc.arrivals)
 			got := map[int]string{}
 			for rank, err := range errs {

@@ -32,6 +32,9 @@ type Config struct {
 	// group, which ignores Rank. Without a Store both may be 0; otherwise they must agree with InitMethod.
 	Rank, WorldSize int
 
+	// Schemes are the schemes of InitMethod, such as one that was registered. Nil means those of [urlrdzv.NewSchemes],
+	// with Lookup and Logger.
+	Schemes *urlrdzv.Schemes
 	// Registry contains the backends. Nil means the result of [NewRegistry].
 	Registry *Registry
 	// Backend is the name of a backend. "" means [GRPC].
@@ -166,7 +169,11 @@ func (c *Config) rendezvous(ctx context.Context, url string) (*urlrdzv.Result, e
 	if c.Store != nil {
 		return &urlrdzv.Result{Store: c.Store, Rank: c.Rank, WorldSize: c.WorldSize}, nil
 	}
-	handler, err := urlrdzv.NewSchemes(urlrdzv.Options{Lookup: c.Lookup, Logger: c.Logger}).Rendezvous(url)
+	schemes := c.Schemes
+	if schemes == nil {
+		schemes = urlrdzv.NewSchemes(urlrdzv.Options{Lookup: c.Lookup, Logger: c.Logger})
+	}
+	handler, err := schemes.Rendezvous(url)
 	if err != nil {
 		return nil, err
 	}

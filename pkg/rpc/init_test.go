@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/elasticrun/elasticrun/pkg/kvstore"
+	"github.com/elasticrun/elasticrun/pkg/rdzv/urlrdzv"
 	"github.com/elasticrun/elasticrun/pkg/rpc/membership"
 )
 
@@ -147,6 +148,32 @@ func TestInitByURL(t *testing.T) {
 		if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("%+v: the store's file: %v", tc, err)
 		}
+	}
+}
+
+// Init opens the store of a registered scheme, and closes it with the group.
+func TestInitByRegisteredScheme(t *testing.T) {
+	schemes, closed := urlrdzv.NewSchemes(urlrdzv.Options{}), false
+	err := schemes.Register("own", func(_ context.Context, url string) (*urlrdzv.Result, error) {
+		if url != "own://here" {
+			t.Errorf("the handler got %q", url)
+		}
+		return &urlrdzv.Result{
+			Store: kvstore.NewHashStore(), WorldSize: 1, Release: func() error { closed = true; return nil },
+		}, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g, err := Init(t.Context(), Config{
+		Name: "worker0", Schemes: schemes, Registry: newMemoryBackend().registry(t), Backend: "MEMORY",
+		Options: memoryOptions{Common{InitMethod: "own://here"}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := g.Shutdown(t.Context()); err != nil || !closed {
+		t.Errorf("Shutdown: %v; the store was closed: %t", err, closed)
 	}
 }
 

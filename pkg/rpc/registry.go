@@ -27,7 +27,7 @@ type Common struct {
 	// Timeout is the limit of a call whose context has no deadline. 0 means DefaultTimeout, a negative value means no
 	// limit.
 	Timeout time.Duration
-	// InitMethod is the URL of the store, with a scheme of urlrdzv.NewSchemes. "" means DefaultInitMethod.
+	// InitMethod is the URL of the store, with a scheme of [Config].Schemes. "" means DefaultInitMethod.
 	InitMethod string
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"strconv"
 	"time"
 
 	"github.com/elasticrun/elasticrun/pkg/kvstore"
@@ -37,7 +36,7 @@ func worker(ctx context.Context) error {
 	// Wait for all workers. The error names those that are missing.
 	err = kvstore.Barrier(ctx, self.Store, kvstore.BarrierOptions{
 		WorldSize: self.WorldSize, Prefix: "start", Timeout: time.Minute,
-		Trace: &kvstore.Trace{Rank: self.Rank, Decode: strconv.Itoa},
+		Trace: &kvstore.Trace{Rank: self.Rank},
 	})
 	if err != nil {
 		return err

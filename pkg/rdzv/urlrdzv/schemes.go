@@ -15,7 +15,9 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
-// Handler performs the rendezvous of one URL scheme for this worker. It gets the whole URL, as the user wrote it.
+// Handler performs the rendezvous of one URL scheme for this worker. It gets the whole URL, as the user wrote it. Each
+// call of [Rendezvous.Next] calls a registered handler. A handler whose rendezvous cannot be repeated returns
+// [rdzv.ErrClosed] after the first call.
 type Handler func(ctx context.Context, url string) (*Result, error)
 
 // Result is what a worker has learned about its job.
@@ -43,6 +45,7 @@ func (r *Result) Close() error {
 // Schemes performs the rendezvous of workers by the scheme of a URL. See the package comment for its concurrency rules.
 type Schemes struct {
 	handlers map[string]Handler
+	once     map[string]bool // the schemes of torch, whose rendezvous cannot be repeated
 }
 
 // Options are the options of [NewSchemes].
@@ -75,7 +78,10 @@ func NewSchemes(opts Options) *Schemes {
 		opts.Lookup = os.LookupEnv
 	}
 	r := &tcpRendezvous{lookup: opts.Lookup, servers: sharedServers{log: opts.Logger, open: map[int]*sharedServer{}}}
-	return &Schemes{handlers: map[string]Handler{"file": fileRendezvous, "tcp": r.tcp, "env": r.env}}
+	return &Schemes{
+		handlers: map[string]Handler{"file": fileRendezvous, "tcp": r.tcp, "env": r.env},
+		once:     map[string]bool{"file": true, "tcp": true, "env": true},
+	}
 }
 
 // Register adds a scheme, such as "etcd". It refuses a scheme that is registered already.
@@ -103,7 +109,7 @@ func (s *Schemes) Rendezvous(url string) (*Rendezvous, error) {
 		return nil, fmt.Errorf("rendezvous URL %q: no rendezvous handler for %s://; known: %s",
 			url, scheme, strings.Join(slices.Sorted(maps.Keys(s.handlers)), ", "))
 	}
-	return &Rendezvous{scheme: scheme, url: url, handler: handler}, nil
+	return &Rendezvous{scheme: scheme, url: url, handler: handler, once: s.once[scheme]}, nil
 }
 
 // Rendezvous is the rendezvous of one worker by a URL. It is not safe for concurrent use.
@@ -111,18 +117,20 @@ type Rendezvous struct {
 	scheme  string
 	url     string
 	handler Handler
+	once    bool // a second Next fails
 	called  bool
 }
 
 // Next performs the rendezvous. It waits as long as ctx allows; torch waits 30 minutes by default. The caller closes
 // the Result.
 //
-// Next can be called once. A second call fails with [rdzv.ErrClosed], even after a failure, since the store may have
-// counted this worker already. The error wraps [rdzv.ErrTimeout] if other workers did not come, [rdzv.ErrConnection] if
+// With the schemes of torch, Next can be called once. A second call fails with [rdzv.ErrClosed], even after a failure,
+// since the store may have counted this worker already. A registered scheme decides for itself: each Next calls its
+// [Handler]. The error wraps [rdzv.ErrTimeout] if other workers did not come, [rdzv.ErrConnection] if
 // the store could not be reached or hosted, and [rdzv.ErrState] if the peer or the file is not a store. It wraps none
 // of them for invalid input.
 func (r *Rendezvous) Next(ctx context.Context) (*Result, error) {
-	if r.called {
+	if r.once && r.called {
 		return nil, fmt.Errorf("unable to perform re-rendezvous using %s:// method: %w", r.scheme, rdzv.ErrClosed)
 	}
 	r.called = true

@@ -176,14 +176,18 @@ func TestBadInput(t *testing.T) {
 	}
 }
 
-// Schemes calls the registered handler with the URL as written, and only once.
+// Schemes calls a registered handler with the URL as written, at each Next. The handler decides when it is over, as a
+// generator in torch does.
 func TestSchemes(t *testing.T) {
 	s := NewSchemes(Options{})
 	store := kvstore.NewHashStore()
 	var got []string
 	handler := func(_ context.Context, url string) (*Result, error) {
 		got = append(got, url)
-		return &Result{Store: store, Rank: 1, WorldSize: 3}, nil
+		if len(got) > 2 {
+			return nil, rdzv.ErrClosed
+		}
+		return &Result{Store: store, Rank: 1, WorldSize: 2 + len(got)}, nil
 	}
 	for scheme, want := range map[string]string{
 		"tcp": `register rendezvous handler for tcp://: already registered`,
@@ -204,32 +208,37 @@ func TestSchemes(t *testing.T) {
 	if err != nil || got != nil {
 		t.Fatalf("Rendezvous: %v; the handler was called with %q", err, got)
 	}
-	result, err := r.Next(t.Context())
-	if err != nil || result.Store != kvstore.Store(store) || result.Rank != 1 || result.WorldSize != 3 ||
-		result.Close() != nil {
-		t.Errorf("Next = %+v, %v", result, err)
+	for _, worldSize := range []int{3, 4} {
+		result, err := r.Next(t.Context())
+		if err != nil || result.Store != kvstore.Store(store) || result.Rank != 1 || result.WorldSize != worldSize ||
+			result.Close() != nil {
+			t.Errorf("Next = %+v, %v, want world size %d", result, err, worldSize)
+		}
 	}
 	_, err = r.Next(t.Context())
-	if !errors.Is(err, rdzv.ErrClosed) ||
-		err.Error() != "unable to perform re-rendezvous using own:// method: rendezvous is closed" {
-		t.Errorf("the second Next: %v", err)
+	if !errors.Is(err, rdzv.ErrClosed) || err.Error() != "own:// rendezvous: rendezvous is closed" {
+		t.Errorf("Next at the handler's end: %v", err)
 	}
-	if diff := cmp.Diff([]string{"oWn://a/b?c=%20#d"}, got); diff != "" {
+	const url = "oWn://a/b?c=%20#d"
+	if diff := cmp.Diff([]string{url, url, url}, got); diff != "" {
 		t.Errorf("the handler was called with (-want +got):\n%s", diff)
 	}
 }
 
-// Next does not run again after a failure: the store may have counted this worker.
+// The schemes of torch do not run again, not even after a failure: the store may have counted this worker.
 func TestNextOnceEvenAfterFailure(t *testing.T) {
-	r, err := NewSchemes(Options{}).Rendezvous("tcp://127.0.0.1:1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := r.Next(t.Context()); err == nil || errors.Is(err, rdzv.ErrClosed) {
-		t.Errorf("the first Next: %v", err)
-	}
-	if _, err := r.Next(t.Context()); !errors.Is(err, rdzv.ErrClosed) {
-		t.Errorf("the second Next: %v", err)
+	for scheme, url := range map[string]string{"tcp": "tcp://127.0.0.1:1", "file": "file://", "env": "env://h"} {
+		r, err := NewSchemes(Options{Lookup: environ(nil)}).Rendezvous(url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := r.Next(t.Context()); err == nil || errors.Is(err, rdzv.ErrClosed) {
+			t.Errorf("%s: the first Next: %v", url, err)
+		}
+		want := "unable to perform re-rendezvous using " + scheme + ":// method: rendezvous is closed"
+		if _, err := r.Next(t.Context()); !errors.Is(err, rdzv.ErrClosed) || err.Error() != want {
+			t.Errorf("%s: the second Next: %v", url, err)
+		}
 	}
 }
 

@@ -52,7 +52,7 @@ func agentStore(t *testing.T) map[string]string {
 func work(ctx context.Context, r *Result) (string, error) {
 	err := kvstore.Barrier(ctx, r.Store, kvstore.BarrierOptions{
 		WorldSize: r.WorldSize, Prefix: "start",
-		Trace: &kvstore.Trace{Rank: r.Rank, Decode: strconv.Itoa},
+		Trace: &kvstore.Trace{Rank: r.Rank},
 	})
 	if err != nil {
 		return "", err

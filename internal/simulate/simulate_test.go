@@ -39,6 +39,7 @@ func small() Options {
 }
 
 func TestRun(t *testing.T) {
+	t.Parallel()
 	o := small()
 	o.FailAfter, o.Kill, o.Leave, o.Cut, o.Join, o.Max = new(time.Duration), 3, 2, 2, 7, 22
 	var steps []Step
@@ -83,6 +84,7 @@ func TestRun(t *testing.T) {
 
 // TestSpares checks that agents beyond the maximum number of nodes replace lost ones.
 func TestSpares(t *testing.T) {
+	t.Parallel()
 	o := small()
 	o.Max, o.Kill, o.Join, o.Rounds = 12, 4, 2, 2
 	r, err := Run(t.Context(), o, []string{os.Args[0], swarmArgs})

@@ -28,6 +28,7 @@ const (
 	exitFinished   = 73 // the run id belongs to a finished run: nothing was started
 	exitOutput     = 74 // output was lost, and the console had no room to say so
 	exitRendezvous = 75 // the rendezvous could not be formed or was lost: worth a retry
+	exitClosed     = 76 // somebody has closed the run, for example with elasticrun stop
 )
 
 // ending is how the launcher ends.
@@ -59,6 +60,8 @@ func conclude(result agent.RunResult, err error) ending {
 		return ending{code: exitPreflight, reason: config.ReasonPreflight, err: err}
 	case errors.As(err, new(*elastic.FinishedError)):
 		return ending{code: exitFinished, reason: config.ReasonFinished, err: err}
+	case isClosed(err):
+		return ending{code: exitClosed, reason: config.ReasonClosed, err: err}
 	case errors.Is(err, rdzv.ErrRendezvous):
 		return ending{code: exitRendezvous, reason: config.ReasonRendezvous, err: err}
 	case errors.As(err, &stuck) && failed: // the worker's failure explains more than its siblings that survive SIGKILL
@@ -75,6 +78,12 @@ func conclude(result agent.RunResult, err error) ending {
 		return ending{}
 	}
 	return blame(result, nil)
+}
+
+// isClosed reports whether somebody has closed the run.
+func isClosed(err error) bool {
+	end, ok := errors.AsType[*rdzv.EndedError](err)
+	return ok && end.Outcome.Ending == rdzv.EndClosed
 }
 
 // isMismatch reports whether the rendezvous belongs to another job, or its parameters differ from this agent's. A retry

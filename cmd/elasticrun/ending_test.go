@@ -129,8 +129,8 @@ func TestConclude(t *testing.T) {
 			err: fmt.Errorf("join: %w", &rdzv.EndedError{Outcome: rdzv.Outcome{Ending: rdzv.EndTimeout}}),
 		},
 		{
-			name: "the job was closed", err: &rdzv.EndedError{Outcome: rdzv.Outcome{Ending: rdzv.EndClosed}}, code: 75,
-			reason: config.ReasonRendezvous,
+			name: "the job was closed", err: &rdzv.EndedError{Outcome: rdzv.Outcome{Ending: rdzv.EndClosed}}, code: 76,
+			reason: config.ReasonClosed, line: "elasticrun: exit_code=76 reason=closed",
 		},
 		{
 			name: "late, or a spare, and the job succeeded", result: agent.RunResult{

@@ -17,6 +17,7 @@ const (
 	ReasonWorkerKilled Reason = "worker_killed" // a worker was killed by a signal
 	ReasonUsage        Reason = "usage"         // bad input or a bad environment; nothing was started
 	ReasonRendezvous   Reason = "rendezvous"    // no rendezvous was formed, or it was lost
+	ReasonClosed       Reason = "closed"        // somebody has closed the run
 	ReasonSignal       Reason = "signal"        // the launcher was told to stop
 	ReasonStuck        Reason = "stuck"         // processes of the job have outlived SIGKILL
 	ReasonPreflight    Reason = "preflight"     // a check of this machine failed before it joined or rejoined the job
@@ -31,7 +32,7 @@ const (
 func Reasons() []Reason {
 	return []Reason{
 		ReasonWorkerFailed, ReasonWorkerKilled, ReasonUsage,
-		ReasonRendezvous, ReasonSignal, ReasonStuck, ReasonPreflight, ReasonFinished, ReasonOutput, ReasonInternal,
+		ReasonRendezvous, ReasonClosed, ReasonSignal, ReasonStuck, ReasonPreflight, ReasonFinished, ReasonOutput, ReasonInternal,
 		ReasonNothingStarted,
 	}
 }

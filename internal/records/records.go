@@ -165,6 +165,8 @@ func errorName(reason config.Reason) string {
 		return "UsageError"
 	case config.ReasonRendezvous:
 		return "RendezvousError"
+	case config.ReasonClosed:
+		return "ClosedError"
 	case config.ReasonSignal:
 		return "SignalException"
 	case config.ReasonFinished:

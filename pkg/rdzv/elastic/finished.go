@@ -91,7 +91,7 @@ func (f *finishedRun) judgeArrival(n Node, ending rdzv.Ending) arrivalVerdict {
 	command, present := f.command(n)
 	same, other := f.compareLaunch(n.Launch)
 	switch {
-	case ending == rdzv.EndClosed: // the user wants no further round
+	case same && ending == rdzv.EndClosed: // somebody wants no further round of this launch
 		return learnResult
 	case same && present && (!n.Launch.Restarts || command != n.Command):
 		return startRerun

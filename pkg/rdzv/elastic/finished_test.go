@@ -98,8 +98,20 @@ func TestJudgeArrival(t *testing.T) {
 			ending: rdzv.EndTimeout, node: node("machine:c/0", "", false, "train"), want: startRerun,
 		},
 		{
-			name: "closed",
-			run:  byHand, ending: rdzv.EndClosed, node: node("machine:a/0", "", false, "train"), want: learnResult,
+			name: "closed, by hand",
+			run:  byHand, ending: rdzv.EndClosed, node: node("machine:a/0", "", false, "train"), want: startRerun,
+		},
+		{
+			name: "closed, by hand, another node",
+			run:  byHand, ending: rdzv.EndClosed, node: node("machine:c/0", "", false, "train"), want: refuseArrival,
+		},
+		{
+			name: "closed, a pod that was restarted with another command",
+			run:  pods, ending: rdzv.EndClosed, node: node("hint:0/0", "uid", true, "eval"), want: learnResult,
+		},
+		{
+			name: "closed, pods of another Job",
+			run:  pods, ending: rdzv.EndClosed, node: node("hint:0/0", "uid2", true, "train"), want: startRerun,
 		},
 	} {
 		ending := tt.ending
@@ -255,9 +267,9 @@ func TestRerun(t *testing.T) {
 			step{7, "a2 ready +id=a +earlier; c ready +earlier", "end: a2 c"},
 			step{8, "a2 gone; c gone; a3 ready +id=a", "forget result, past: 1, wait: a3, job"},
 		)},
-		{"a closed run stays closed", defaultJob(), after(twoNodeRound,
+		{"a closed run begins again for another launch", defaultJob(), after(twoNodeRound,
 			step{5, "b busy +close", "result: closed, forget job, end: a b"},
-			step{6, "a gone; b gone; a2 ready +id=a", "late end: a2"},
+			step{6, "a gone; b gone; a2 ready +id=a +launch=L", "forget result, past: 1, wait: a2, job"},
 		)},
 	})
 }

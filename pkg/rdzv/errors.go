@@ -7,8 +7,8 @@ import (
 )
 
 // The errors of a rendezvous, as in torch 2.14, torch/distributed/elastic/rendezvous/api.py. An error that concerns a
-// rendezvous is an ErrRendezvous; most are also one of the kinds below it, so errors.Is finds both the family and the
-// kind.
+// rendezvous is an ErrRendezvous. Every error of a [Handler] that is one wraps exactly one of the kinds below it, so
+// errors.Is finds both the family and the kind.
 var (
 	// ErrRendezvous is the base of the other errors.
 	ErrRendezvous = errors.New("rendezvous")
@@ -20,9 +20,12 @@ var (
 	ErrConnection error = &kind{"rendezvous backend connection"}
 	// ErrState says that the backend's state is corrupt.
 	ErrState error = &kind{"rendezvous state is corrupt"}
-	// ErrGracefulExit says that a spare node is no longer needed (torch's RendezvousGracefulExitError). Package elastic
-	// does not return it.
+	// ErrGracefulExit says that the job has succeeded without this node, a spare or a late one, so the node is not needed
+	// (torch's RendezvousGracefulExitError).
 	ErrGracefulExit error = &kind{"rendezvous ended without this node"}
+	// ErrRefused says that this node does not fit the job, for example because its parameters differ. torch has no such
+	// error.
+	ErrRefused error = &kind{"rendezvous refuses this node"}
 )
 
 // kind is one kind of ErrRendezvous.

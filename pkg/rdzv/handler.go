@@ -13,7 +13,7 @@ type Handler interface {
 	// NextRendezvous reports that every worker of this node has ended, and blocks until a round with this node is
 	// decided. It first releases what this node held in the last round, such as its worker store, and discards a Stop
 	// of that round that the agent has not received. If the run id has ended it returns an [*EndedError]. Other errors
-	// are an [ErrRendezvous], usually of one of its kinds, or the cause of ctx if ctx ends first, or say that self is not
+	// are an [ErrRendezvous] of exactly one of its kinds, or the cause of ctx if ctx ends first, or say that self is not
 	// valid.
 	NextRendezvous(ctx context.Context, self Member) (*Round, error)
 	// Stops receives a [Stop] when the workers of the current round must be stopped: for example because a worker
@@ -46,9 +46,11 @@ type Handler interface {
 	// Leave reports that this node is about to leave, before the agent signals its workers: failures that follow from
 	// it are not charged. It does not block. It may be called at any time and more than once.
 	Leave()
-	// IsClosed reports whether the run id is closed. The other nodes learn of a close some time later.
+	// IsClosed reports whether this node knows that the run id is closed: no further round will form. The other nodes learn
+	// of a close some time later.
 	IsClosed(ctx context.Context) (bool, error)
-	// SetClosed closes the run id for all nodes.
+	// SetClosed closes the run id for all nodes, whose workers are stopped. It returns nil once the close is certain, and
+	// if the run id was closed already; workers may still be stopping. An error says that the run id may not be closed.
 	SetClosed(ctx context.Context) error
 	// NumNodesWaiting returns how many nodes arrived too late for the current round and would be in the next one.
 	NumNodesWaiting() int

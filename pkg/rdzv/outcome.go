@@ -78,7 +78,8 @@ func (l Late) Describe(e Ending) string {
 	return text
 }
 
-// EndedError says that the run id has ended. It wraps [ErrTimeout] for EndTimeout, and [ErrClosed] otherwise.
+// EndedError says that the run id has ended. It wraps [ErrGracefulExit] for EndSucceeded, [ErrTimeout] for EndTimeout,
+// and [ErrClosed] otherwise.
 type EndedError struct {
 	Outcome Outcome
 	// Late is nil if the agent had joined before the run ended.
@@ -92,10 +93,14 @@ func (e *EndedError) Error() string {
 	return fmt.Sprintf("the job has ended (%s)", e.Outcome.Ending)
 }
 
-// Unwrap returns [ErrTimeout] or [ErrClosed].
+// Unwrap returns the kind of the error.
 func (e *EndedError) Unwrap() error {
-	if e.Outcome.Ending == EndTimeout {
+	switch e.Outcome.Ending {
+	case EndSucceeded:
+		return ErrGracefulExit
+	case EndTimeout:
 		return ErrTimeout
+	case EndFailed, EndClosed:
 	}
 	return ErrClosed
 }

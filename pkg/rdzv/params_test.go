@@ -78,7 +78,7 @@ func TestParametersGetters(t *testing.T) {
 }
 
 func TestErrorFamily(t *testing.T) {
-	kinds := []error{ErrClosed, ErrTimeout, ErrConnection, ErrState, ErrGracefulExit}
+	kinds := []error{ErrClosed, ErrTimeout, ErrConnection, ErrState, ErrGracefulExit, ErrRefused}
 	for i, k := range kinds {
 		if !errors.Is(k, ErrRendezvous) {
 			t.Errorf("%v is not an ErrRendezvous", k)

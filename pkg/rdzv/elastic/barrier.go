@@ -78,10 +78,13 @@ func (h *Handler) depart(ctx context.Context) *rdzv.Stop {
 
 // hosts says which store that other nodes use is on this node; empty if none is.
 func (h *Handler) hosts() string {
+	h.mu.Lock()
+	store := h.store
+	h.mu.Unlock()
 	switch {
 	case h.opts.Access.Front() != nil:
 		return "hosts the rendezvous"
-	case h.store != nil && h.store.WorkerStore != nil:
+	case store != nil && store.WorkerStore != nil:
 		return "hosts the workers' store"
 	}
 	return ""

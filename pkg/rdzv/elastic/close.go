@@ -70,7 +70,7 @@ var ErrNoRun = fmt.Errorf("%w: there is no such run", rdzv.ErrRendezvous)
 
 // ErrUnconfirmed is the error of [Close] if it has requested the end of the run, and ctx ended before a leader had
 // written it. The run may end within a minute.
-var ErrUnconfirmed = fmt.Errorf("%w: requested, not confirmed", rdzv.ErrRendezvous)
+var ErrUnconfirmed = fmt.Errorf("%w: the end of the run is requested, not confirmed", rdzv.ErrTimeout)
 
 // Close closes the run runID for all nodes: its leader stops the workers and ends the run with [rdzv.EndClosed]. by says
 // for people who asks. store is an observer's session ([C10d.OpenObserver], or a session of etcd), which Close keeps

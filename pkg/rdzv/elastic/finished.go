@@ -220,5 +220,5 @@ func (e *FinishedError) Error() string {
 		"Use a new --rdzv-id to start another run.", e.RunID, e.Late.Describe(e.Ending))
 }
 
-// Unwrap returns [rdzv.ErrRendezvous].
-func (e *FinishedError) Unwrap() error { return rdzv.ErrRendezvous }
+// Unwrap returns [rdzv.ErrClosed].
+func (e *FinishedError) Unwrap() error { return rdzv.ErrClosed }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/elasticrun/elasticrun/internal/boottime"
 	"github.com/elasticrun/elasticrun/pkg/coord"
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
@@ -26,12 +25,20 @@ type Handler struct {
 	stops     chan rdzv.Stop // holds the last Stop until the agent receives it
 	runOrders chan runOrder  // holds the last order to start a round
 	reenter   chan struct{}  // the agent has to enter again, with a new offer
-	cancel    context.CancelCauseFunc
-	driveDone chan struct{} // closed when drive has returned; nil before the first rendezvous
+	driveDone chan struct{}  // closed when drive has returned
+	endKnown  chan struct{}  // closed when this agent has learned how the job ended, even if its workers still stop
 
-	mu     sync.Mutex
-	over   *ending // why no further round will start; set before driveDone is closed
-	closed bool
+	opening sync.Mutex // held while the first session is opened
+
+	mu       sync.Mutex
+	abort    context.CancelFunc      // ends the opening of the first session; nil while it is not being opened
+	started  bool                    // drive has been started
+	cancel   context.CancelCauseFunc // ends drive; nil before it has been started
+	early    earlyCalls
+	over     *ending      // why no further round will start; set before driveDone is closed
+	outcome  *ending      // how the job has ended; set before endKnown is closed
+	isClosed bool         // Shutdown was called
+	store    *workerStore // of the current round, if this node hosts it
 
 	// Owned by the driving goroutine.
 	roundOver  chan struct{} // rdzv.Round's Over; nil once it is closed
@@ -40,7 +47,6 @@ type Handler struct {
 	// Owned by the goroutine that calls NextRendezvous. The member belongs to the driving goroutine once it has
 	// started.
 	m      *member
-	store  *workerStore
 	rounds int // number of rounds entered
 
 	// Owned by the agent's goroutine, which calls NextRendezvous and Succeed in turn.
@@ -52,7 +58,8 @@ type Handler struct {
 func New(o Options) *Handler {
 	return &Handler{
 		opts: o, log: o.Logger, calls: make(chan func(time.Duration)), stops: make(chan rdzv.Stop, 1),
-		runOrders: make(chan runOrder, 1), reenter: make(chan struct{}, 1),
+		runOrders: make(chan runOrder, 1), reenter: make(chan struct{}, 1), driveDone: make(chan struct{}),
+		endKnown: make(chan struct{}),
 	}
 }
 
@@ -101,6 +108,9 @@ func (h *Handler) next(ctx context.Context, self rdzv.Member) (*rdzv.Round, erro
 		case err != nil:
 			return nil, err
 		}
+		if early := h.takeEarlyFailure(); self.Failure == nil {
+			self.Failure = early
+		}
 		node := h.opts.Node
 		node.Role, node.Nproc = self.Role, self.LocalWorldSize
 		if err := h.awaitGuard(ctx); err != nil {
@@ -141,33 +151,6 @@ func (h *Handler) discardOrders() {
 	}
 }
 
-// start opens the first session and starts the driving goroutine, once.
-func (h *Handler) start(ctx context.Context) error {
-	if h.isClosed() {
-		return rdzv.ErrClosed
-	}
-	if h.driveDone != nil {
-		return nil
-	}
-	bounded, cancel := h.withinJoin(ctx)
-	defer cancel()
-	origin := boottime.Now()
-	store, err := h.opts.Access.Open(bounded)
-	if err != nil {
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		return connectionError(err)
-	}
-	h.m = newMember(memberOptions{node: h.opts.Node, job: h.opts.Job, ttl: store.TTL()}, firstProof(store, origin))
-	h.notifySession(store)
-	h.driveDone = make(chan struct{})
-	driving, stop := context.WithCancelCause(context.WithoutCancel(ctx))
-	h.cancel = stop
-	go h.drive(driving, store, origin)
-	return nil
-}
-
 // awaitGuard calls Options.AwaitGuard.
 func (h *Handler) awaitGuard(ctx context.Context) error {
 	if h.opts.AwaitGuard == nil {
@@ -183,36 +166,15 @@ func (h *Handler) notifySession(store coord.Store) {
 	}
 }
 
-// call runs f in the driving goroutine, unless that has ended.
-func (h *Handler) call(f func(now time.Duration)) {
-	if h.driveDone == nil {
-		return
-	}
-	select {
-	case h.calls <- f:
-	case <-h.driveDone:
-	}
-}
-
 // withinJoin bounds the wait for a session by the join timeout.
 func (h *Handler) withinJoin(ctx context.Context) (context.Context, context.CancelFunc) {
 	limit := h.opts.Job.JoinTimeout
 	return context.WithTimeoutCause(ctx, limit, fmt.Errorf("no rendezvous within the join_timeout, %v", limit))
 }
 
-// Fail implements rdzv.Handler.
-func (h *Handler) Fail(f rdzv.Failure) {
-	h.call(func(now time.Duration) { h.m.fail(now, f) })
-}
-
 // Stopped implements rdzv.Handler.
 func (h *Handler) Stopped() {
 	h.call(func(time.Duration) { h.m.stopped() })
-}
-
-// Leave implements rdzv.Handler.
-func (h *Handler) Leave() {
-	h.call(func(time.Duration) { h.m.leave() })
 }
 
 // enterRound returns the round that the leader has decided, once its worker store is reachable.
@@ -283,55 +245,19 @@ func (h *Handler) offer(ctx context.Context, self rdzv.Member) (Offer, error) {
 	if err != nil {
 		return Offer{}, err
 	}
-	h.store = s
-	return offer, nil
+	h.mu.Lock()
+	if !h.isClosed {
+		h.store, s = s, nil
+	}
+	h.mu.Unlock()
+	return offer, s.close() // after Shutdown nobody else closes it
 }
 
 // closeStore closes this node's worker store, if it is open.
 func (h *Handler) closeStore() error {
-	if h.store == nil {
-		return nil
-	}
+	h.mu.Lock()
 	s := h.store
 	h.store = nil
-	return s.close()
-}
-
-func (h *Handler) isClosed() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.closed
-}
-
-// IsClosed implements rdzv.Handler.
-func (h *Handler) IsClosed(context.Context) (bool, error) { return h.isClosed() || h.ended(), nil }
-
-// SetClosed implements rdzv.Handler. The current round is stopped, and no further one is decided.
-func (h *Handler) SetClosed(ctx context.Context) error {
-	if h.driveDone == nil {
-		h.mu.Lock()
-		h.closed = true
-		h.mu.Unlock()
-		return nil
-	}
-	h.call(func(time.Duration) { h.m.close() })
-	select {
-	case <-h.driveDone:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("close rendezvous %q: %w", h.opts.RunID, context.Cause(ctx))
-	}
-}
-
-// Shutdown implements rdzv.Handler. A process that hosts the run's store waits until the other agents have learned of
-// the end.
-func (h *Handler) Shutdown(ctx context.Context) error {
-	h.mu.Lock()
-	h.closed = true
 	h.mu.Unlock()
-	if h.driveDone != nil {
-		h.cancel(errFinished)
-		<-h.driveDone
-	}
-	return errors.Join(h.opts.Access.Close(ctx), h.closeStore())
+	return s.close()
 }

@@ -376,5 +376,5 @@ type RefusedError struct{ Why string }
 
 func (e *RefusedError) Error() string { return "the job refuses this node: " + e.Why }
 
-// Unwrap makes a RefusedError an rdzv.ErrRendezvous.
-func (e *RefusedError) Unwrap() error { return rdzv.ErrRendezvous }
+// Unwrap returns [rdzv.ErrRefused].
+func (e *RefusedError) Unwrap() error { return rdzv.ErrRefused }

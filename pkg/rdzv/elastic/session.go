@@ -199,6 +199,7 @@ func (h *Handler) endSession(ctx context.Context, d *driver) {
 
 // execute passes orders on to the agent.
 func (h *Handler) execute(orders []order) {
+	h.recordOutcome()
 	for _, o := range orders {
 		switch {
 		case o.run != nil:
@@ -234,8 +235,9 @@ func (h *Handler) finish(e *ending) {
 	if h.over == nil {
 		h.over = e
 	}
+	cancel := h.cancel
 	h.mu.Unlock()
-	h.cancel(errFinished)
+	cancel(errFinished)
 }
 
 var errFinished = errors.New("the rendezvous has ended")

@@ -290,7 +290,7 @@ func TestFaultsSurviveALeader(t *testing.T) {
 // is over or the time is up.
 func TestFindWorkerStore(t *testing.T) {
 	h := New(Options{Job: job(2, 3)})
-	h.driveDone = make(chan struct{})
+	h.started = true
 	h.m = newMember(memberOptions{}, 0)
 	h.m.state = busy
 	var driving sync.WaitGroup

@@ -1,0 +1,195 @@
+package elastic
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/elasticrun/elasticrun/internal/boottime"
+	"github.com/elasticrun/elasticrun/pkg/rdzv"
+)
+
+// earlyCalls keeps what the agent reports before it has a session, for the first report.
+type earlyCalls struct {
+	leave   bool
+	failure *rdzv.Failure
+}
+
+// start opens the first session and starts the driving goroutine, once.
+func (h *Handler) start(ctx context.Context) error {
+	h.opening.Lock()
+	defer h.opening.Unlock()
+	h.mu.Lock()
+	started, isClosed := h.started, h.isClosed
+	h.mu.Unlock()
+	switch {
+	case isClosed:
+		return rdzv.ErrClosed
+	case started:
+		return nil
+	}
+	bounded, cancel := h.withinJoin(ctx)
+	defer cancel()
+	if !h.setAbort(cancel) {
+		return rdzv.ErrClosed
+	}
+	origin := boottime.Now()
+	store, err := h.opts.Access.Open(bounded)
+	goesOn := h.setAbort(nil)
+	switch {
+	case err == nil:
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case !goesOn:
+		return rdzv.ErrClosed
+	default:
+		return connectionError(err)
+	}
+	m := newMember(memberOptions{node: h.opts.Node, job: h.opts.Job, ttl: store.TTL()}, firstProof(store, origin))
+	h.notifySession(store)
+	driving, stop := context.WithCancelCause(context.WithoutCancel(ctx))
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.early.leave {
+		m.leave()
+	}
+	h.m, h.cancel, h.started = m, stop, true
+	go h.drive(driving, store, origin)
+	return nil
+}
+
+// setAbort sets how Shutdown ends the opening of the first session. It returns false if Shutdown was called.
+func (h *Handler) setAbort(abort context.CancelFunc) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.abort = abort
+	return !h.isClosed
+}
+
+// call runs f in the driving goroutine, unless that has not begun or has ended.
+func (h *Handler) call(f func(now time.Duration)) {
+	h.mu.Lock()
+	started := h.started
+	h.mu.Unlock()
+	if !started {
+		return
+	}
+	select {
+	case h.calls <- f:
+	case <-h.driveDone:
+	}
+}
+
+// callEarly is call for what must not be lost before the first session: keep keeps it.
+func (h *Handler) callEarly(keep func(*earlyCalls), f func(now time.Duration)) {
+	h.mu.Lock()
+	if !h.started {
+		keep(&h.early)
+	}
+	h.mu.Unlock()
+	h.call(f)
+}
+
+// takeEarlyFailure returns the failure that was reported before the first session; nil for none.
+func (h *Handler) takeEarlyFailure() *rdzv.Failure {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	f := h.early.failure
+	h.early.failure = nil
+	return f
+}
+
+// Fail implements rdzv.Handler. A failure before the first session goes into the first report.
+func (h *Handler) Fail(f rdzv.Failure) {
+	h.callEarly(func(e *earlyCalls) { e.failure = &f }, func(now time.Duration) { h.m.fail(now, f) })
+}
+
+// Leave implements rdzv.Handler.
+func (h *Handler) Leave() {
+	h.callEarly(func(e *earlyCalls) { e.leave = true }, func(time.Duration) { h.m.leave() })
+}
+
+// recordOutcome records how the job has ended, once the member knows. Only the driving goroutine calls it.
+func (h *Handler) recordOutcome() {
+	if over := h.m.over; over != nil && over.outcome != nil {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if h.outcome == nil {
+			h.outcome = over
+			close(h.endKnown)
+		}
+	}
+}
+
+// IsClosed implements rdzv.Handler. It asks nobody: it is true once this agent has learned that the job has ended,
+// takes part no more, or was shut down.
+func (h *Handler) IsClosed(context.Context) (bool, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.isClosed || h.over != nil || h.outcome != nil, nil
+}
+
+// SetClosed implements rdzv.Handler. The leader ends the run; SetClosed returns when this agent has learned that, after
+// the close timeout at the latest. Workers may still be stopping. Before the first NextRendezvous has opened a session
+// it returns an error and closes nothing: only NextRendezvous may make this process the host of the store. After
+// Shutdown it returns nil if the end of the job is known, else an error.
+func (h *Handler) SetClosed(ctx context.Context) error {
+	err := h.setClosed(ctx)
+	if err != nil {
+		return fmt.Errorf("close rendezvous %q: %w", h.opts.RunID, err)
+	}
+	return nil
+}
+
+func (h *Handler) setClosed(ctx context.Context) error {
+	h.mu.Lock()
+	known, started := h.outcome != nil, h.started
+	h.mu.Unlock()
+	switch {
+	case known:
+		return nil
+	case !started:
+		return fmt.Errorf("%w: this node has not joined it", rdzv.ErrConnection)
+	}
+	limit := cmp.Or(h.opts.CloseTimeout, DefaultCloseTimeout)
+	bounded, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("%w: no answer in %v", rdzv.ErrTimeout, limit))
+	defer cancel()
+	h.call(func(time.Duration) { h.m.close() })
+	select {
+	case <-h.endKnown:
+		return nil
+	case <-h.driveDone:
+	case <-bounded.Done():
+		return context.Cause(bounded)
+	}
+	select {
+	case <-h.endKnown: // the two came together
+		return nil
+	default:
+		return h.ending()
+	}
+}
+
+// Shutdown implements rdzv.Handler. A process that hosts the run's store waits until the other agents have learned of
+// the end.
+func (h *Handler) Shutdown(ctx context.Context) error {
+	h.mu.Lock()
+	h.isClosed = true
+	abort := h.abort
+	h.mu.Unlock()
+	if abort != nil {
+		abort()
+	}
+	h.opening.Lock() // from now on no session is being opened
+	defer h.opening.Unlock()
+	h.mu.Lock()
+	stop := h.cancel
+	h.mu.Unlock()
+	if stop != nil {
+		stop(errFinished)
+		<-h.driveDone
+	}
+	return errors.Join(h.opts.Access.Close(ctx), h.closeStore())
+}

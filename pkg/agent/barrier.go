@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/elasticrun/elasticrun/pkg/rdzv"
+	"github.com/elasticrun/elasticrun/pkg/report"
 )
 
 // DefaultExitBarrierTimeout is the exit barrier's time-out of torch 2.14.
@@ -37,9 +38,27 @@ func (a *Agent) exitBarrier(ctx context.Context) (*rdzv.Stop, error) {
 		a.log.Info().Stringer("waited", waited).Msg("leaving the exit barrier: other nodes may still run")
 		return nil, nil
 	}
-	a.log.Warn().Err(err).Stringer("waited", waited).
-		Msg("how the other nodes end is not known; this node ends with success, because all of its workers did")
+	a.log.Warn().Err(err).Stringer("waited", waited).Msg(unknownEnd)
 	return nil, nil
+}
+
+// unknownEnd is logged when a node that has succeeded loses the others.
+const unknownEnd = "how the other nodes end is not known; this node ends with success, because all of its workers did"
+
+// successStands reports whether this node ends with success although err has ended its rendezvous: the workers of its
+// last round have all exited with 0, and they were to run again, but the others are lost. The end of the job would be
+// known otherwise.
+func (a *Agent) successStands(ctx context.Context, err error) bool {
+	switch {
+	case !a.done || ctx.Err() != nil || !errors.Is(err, rdzv.ErrRendezvous):
+		return false
+	case errors.As(err, new(*rdzv.EndedError)), errors.Is(err, rdzv.ErrRefused):
+		return false
+	}
+	a.log.Warn().Err(err).Msg(unknownEnd)
+	a.history.reopen()
+	a.history.end(report.EndSuccess, "", nil)
+	return true
 }
 
 // awaitOthers calls Succeed with a deadline, and again for as long as the others depend on this node.

@@ -141,6 +141,30 @@ func TestExitBarrierOfANeededNode(t *testing.T) {
 	})
 }
 
+// A node whose workers have all succeeded and are to run again ends with success if the others are lost before that.
+func TestLostAfterSuccess(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		err  error
+		want error
+	}{
+		{"the store is lost", rdzv.ErrConnection, nil},
+		{"the job has timed out", &rdzv.EndedError{Outcome: rdzv.Outcome{Ending: rdzv.EndTimeout}}, rdzv.ErrTimeout},
+		{"the node is refused", rdzv.ErrRefused, rdzv.ErrRefused},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			b := newHarness(t, WorkerSpec{}, allSucceed)
+			b.rdzv.nodes = 2
+			b.rdzv.succeed = func(int) (*rdzv.Stop, error) { return &rdzv.Stop{Why: "node7 leaves"}, nil }
+			b.rdzv.failAt, b.rdzv.err = 1, fmt.Errorf("join: %w", tt.err)
+			r, err := b.agent.Run(t.Context())
+			if !errors.Is(err, tt.want) || err == nil && (r.State != Succeeded || b.state() != Succeeded) {
+				t.Errorf("result %+v, %v; want the error %v", r, err, tt.want)
+			}
+		})
+	}
+}
+
 // The log of a round says what torch's does.
 func TestRendezvousComplete(t *testing.T) {
 	b := newHarness(t, WorkerSpec{}, allSucceed)

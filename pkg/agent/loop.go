@@ -37,6 +37,9 @@ func (a *Agent) loop(ctx context.Context) (RunResult, error) {
 		if err == nil {
 			err = a.restart(ctx, failed)
 		}
+		if err != nil && a.successStands(ctx, err) {
+			return RunResult{State: Succeeded, Restarts: a.restarts}, a.setState(Succeeded)
+		}
 	}
 	if end, ok := finished(err); ok {
 		if err = a.duplicateSignalAtEnd(ctx, end.Outcome); err == nil {

@@ -105,9 +105,16 @@ type exitCode int
 
 func (c exitCode) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
 
-// failUsage handles an error of config.Load: it prints the help, the version or the error, and returns the exit code.
+// failUsage handles an error of config.Load: it prints what was requested (help, version, a completion script) or the
+// error, and returns the exit code.
 func failUsage(err error) int {
+	completion, requested := errors.AsType[*config.CompletionRequest](err)
 	switch {
+	case requested:
+		if err := writeCompletionScript(os.Stdout, completion.Shell); err != nil {
+			return fail(ending{code: exitOutput, reason: config.ReasonOutput, err: err})
+		}
+		return 0
 	case errors.Is(err, config.ErrHelp):
 		fmt.Fprint(os.Stdout, config.Help())
 		return 0

@@ -38,6 +38,9 @@ func writeCompletionScript(w io.Writer, shell string) error {
 	case "bash":
 		_, err := io.WriteString(w, bashCompletion)
 		return err
+	case "tcsh":
+		_, err := io.WriteString(w, tcshCompletion)
+		return err
 	case "zsh":
 		return program.GenZshCompletion(w)
 	case "fish":
@@ -56,12 +59,16 @@ const completeWord = cobra.ShellCompRequestCmd
 
 // isCompletion reports whether args come from a completion script. The second word asks for words without descriptions.
 func isCompletion(args []string) bool {
-	return len(args) > 0 && (args[0] == completeWord || args[0] == cobra.ShellCompNoDescRequestCmd)
+	return len(args) > 0 && slices.Contains([]string{completeWord, cobra.ShellCompNoDescRequestCmd, completeTcsh}, args[0])
 }
 
 // writeCompletions writes the words that may stand at the cursor, one a line, each with a tab and its description, and
 // then a directive for the shell. That is the protocol of cobra's completion scripts.
 func writeCompletions(w io.Writer, args []string) {
+	if args[0] == completeTcsh {
+		writeTcshCompletions(w, os.Getenv("COMMAND_LINE"))
+		return
+	}
 	c := config.Complete(args[1:])
 	if c.Files && len(c.Words) > 0 { // the shell completes file names only if there are no words
 		c.Words = append(c.Words, pythonFiles(".")...)

@@ -29,7 +29,7 @@ func TestSubcommandsAreDescribed(t *testing.T) {
 
 // completion.txtar leaves out the shells that are not here; this says so.
 func TestShells(t *testing.T) {
-	for _, shell := range []string{"bash", "zsh", "fish"} {
+	for _, shell := range []string{"bash", "zsh", "tcsh", "fish"} {
 		t.Run(shell, func(t *testing.T) {
 			if _, err := exec.LookPath(shell); err != nil {
 				testenv.Missing(t, "needs %s for all of testdata/script/completion.txtar: %v", shell, err)

@@ -15,6 +15,15 @@ var (
 	ErrVersion = errors.New("version requested")
 )
 
+// CompletionRequest is the error that Load returns for --print-completion.
+type CompletionRequest struct {
+	// Shell is one of Shells.
+	Shell string
+}
+
+// Error implements error.
+func (c *CompletionRequest) Error() string { return "completion script for " + c.Shell + " requested" }
+
 // commandLine is argv, split at the script.
 type commandLine struct {
 	// options are the flags in the canonical form --name=value.
@@ -108,7 +117,7 @@ func (p *argParser) cluster(argv []string) (int, error) {
 			return 0, p.unknown(argv[0], strings.TrimPrefix(argv[0], "-"))
 		}
 		rest = rest[1:]
-		if flag.Kind.takesValue() || rest == "" || rest[0] == '=' {
+		if flag.takesValue() || rest == "" || rest[0] == '=' {
 			value, _ := strings.CutPrefix(rest, "=")
 			return p.apply(flag, value, rest != "", argv)
 		}
@@ -120,7 +129,7 @@ func (p *argParser) cluster(argv []string) (int, error) {
 
 // apply records one option. A value that is not in the same argument is the next argument.
 func (p *argParser) apply(flag Flag, value string, hasValue bool, argv []string) (int, error) {
-	if !flag.Kind.takesValue() {
+	if !flag.takesValue() {
 		switch {
 		case hasValue:
 			return 0, &UsageError{
@@ -142,8 +151,19 @@ func (p *argParser) apply(flag Flag, value string, hasValue bool, argv []string)
 		}
 		value, used = argv[1], 2
 	}
+	if flag.Kind == KindAction {
+		return 0, requestCompletion(flag, value)
+	}
 	p.options = append(p.options, "--"+flag.Name+"="+value)
 	return used, nil
+}
+
+// requestCompletion returns the request for a shell's completion script, or the error of an unknown shell.
+func requestCompletion(flag Flag, shell string) error {
+	if _, err := oneOf(flag.Values...)(shell); err != nil {
+		return &UsageError{Where: "--" + flag.Name + "=" + printable.Quote(shell), Problem: err.Error()}
+	}
+	return &CompletionRequest{Shell: shell}
 }
 
 func switchOff(flag Flag) string {

@@ -140,7 +140,7 @@ func TestSplitArgsRefuses(t *testing.T) {
 		want string
 	}{
 		{"--rdzv=1 s.py", "--rdzv: ambiguous: it could be --rdzv-backend, --rdzv-endpoint, --rdzv-id, --rdzv-conf"},
-		{"--log=1 s.py", "--log: ambiguous: it could be --log-dir, --logs-specs"},
+		{"--log=1 s.py", "--log: ambiguous: it could be --log-dir, --log-line-prefix-template, --logs-specs"},
 		{"--no s.py", "--no: ambiguous: it could be --node-rank, --no-python"},
 		{"--mo s.py", "--mo: ambiguous: it could be --module, --monitor-interval"},
 		{"--d=x s.py", "--d: ambiguous: it could be --duplicate-stdout-filters, --duplicate-stderr-filters"},

@@ -103,11 +103,11 @@ func (c completer) names(word string) []CompletionWord {
 func (p *argParser) wants(arg string) (Flag, bool) {
 	if long, ok := strings.CutPrefix(arg, "--"); ok {
 		flag, err := p.long(long) // fails for --name=value
-		return flag, err == nil && flag.Kind.takesValue()
+		return flag, err == nil && flag.takesValue()
 	}
 	for i := 1; i < len(arg); i++ {
 		flag, known := p.short(arg[i])
-		if !known || flag.Kind.takesValue() {
+		if !known || flag.takesValue() {
 			return flag, known && i == len(arg)-1
 		}
 	}

@@ -46,7 +46,7 @@ type Config struct {
 	// LocalRanksFilter selects the workers that the console shows; nil for all.
 	LocalRanksFilter workerlog.RankSet `flag:"local-ranks-filter"`
 	// LogLinePrefix is the template of the prefix of teed lines; empty for torchrun's.
-	LogLinePrefix string `flag:"log-line-prefix"`
+	LogLinePrefix string `flag:"log-line-prefix-template"`
 	// LogMaxSize is the size in bytes at which a new log file begins; 0 for never.
 	LogMaxSize int64 `flag:"log-max-size,given"`
 	// LogMaxFiles is the number of files that are kept of a stream; 0 for all.

@@ -15,11 +15,8 @@ const (
 	KindInt                 // a whole number
 	KindSeconds             // a time: seconds, with decimals, or a duration such as 1m30s
 	KindBool                // a switch: takes no value on the command line
-	KindAction              // a switch that ends parsing: --help, --version
+	KindAction              // ends parsing: --help, --version, --print-completion
 )
-
-// takesValue reports whether a value follows the flag on the command line.
-func (k Kind) takesValue() bool { return k != KindBool && k != KindAction }
 
 // Effect says what the launcher does with the file or command that a flag names. A config file that others could have
 // written must not set flags whose effect goes beyond Reads.
@@ -62,6 +59,11 @@ type Flag struct {
 
 	// parse checks the value and converts it; nil for switches and for plain text. See [reader.decode].
 	parse func(string) (any, error)
+}
+
+// takesValue reports whether a value follows the flag on the command line. Of the actions those with Values take one.
+func (f Flag) takesValue() bool {
+	return f.Kind != KindBool && (f.Kind != KindAction || len(f.Values) > 0)
 }
 
 // as makes a typed parser fit [Flag].

@@ -78,8 +78,8 @@ func LogsFlags() []Flag {
 		},
 		Flag{
 			Name: "prefix", Kind: KindString, Placeholder: "TEMPLATE",
-			Help: "Prefix of the lines, as for --log-line-prefix. ${time} is when a line was written, and ${stream} its " +
-				"stream. Default: ${time} [${rank}] and a blank.",
+			Help: "Prefix of the lines, as for --log-line-prefix-template. ${time} is when a line was written, and ${stream} " +
+				"its stream. Default: ${time} [${rank}] and a blank.",
 		},
 		Flag{Name: "no-prefix", Kind: KindBool, Help: "Show lines without a prefix."},
 		inherit(

@@ -38,7 +38,7 @@ func TestErrorsArePrintable(t *testing.T) {
 		for _, value := range []string{nasty, "a=" + nasty, "timeout=" + nasty + ",b=c", "SIGTERM," + nasty, nasty + ":1"} {
 			t.Run(f.Name+"|"+value, func(t *testing.T) {
 				clean(t)
-				if f.Kind.takesValue() {
+				if f.takesValue() {
 					try(t, "--"+f.Name+"="+value)
 				} else {
 					_, err := Load([]string{"--" + f.Name + "=" + value}, machine{})

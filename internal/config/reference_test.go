@@ -65,10 +65,10 @@ func TestHelp(t *testing.T) {
 func TestTable(t *testing.T) {
 	torchrun := strings.Fields(`nnodes nproc-per-node rdzv-backend rdzv-endpoint rdzv-id rdzv-conf standalone max-restarts
 		monitor-interval start-method event-log-handler role module no-python run-path log-dir redirects tee
-		local-ranks-filter
+		log-line-prefix-template local-ranks-filter print-completion
 		duplicate-stdout-filters duplicate-stderr-filters node-rank master-addr master-port local-addr logs-specs numa-binding
 		signals-to-handle shutdown-timeout virtual-local-rank help`)
-	noVariable := []string{"logs-specs", "numa-binding", "dry-run", "help", "version"}
+	noVariable := []string{"logs-specs", "numa-binding", "use-env", "dry-run", "print-completion", "help", "version"}
 	names, shorts, variables := map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for _, f := range Flags() {
 		if names[f.Name] || f.Short != "" && shorts[f.Short] {
@@ -88,7 +88,7 @@ func TestTable(t *testing.T) {
 		if !slices.Contains(groups(), f.Group) {
 			t.Errorf("--%s: unknown group %q", f.Name, f.Group)
 		}
-		if (f.Placeholder != "") != f.Kind.takesValue() {
+		if (f.Placeholder != "") != f.takesValue() {
 			t.Errorf("--%s: placeholder %q does not fit its kind", f.Name, f.Placeholder)
 		}
 		if f.Torchrun != slices.Contains(torchrun, f.Name) {
@@ -116,7 +116,7 @@ func TestEffects(t *testing.T) {
 		"FILE": true, "DIR": true, "CMD": true,
 		"": false, "N": false, "N|MIN:MAX": false, "N|auto|cpu|gpu": false, "N|LO-HI": false, "NAME": false, "MODE": false, "ID": false, "K=V,...": false,
 		"HOST": false, "PORT": false, "HOST[:PORT]": false, "HOST:PORT": false, "METHOD": false, "STREAMS": false, "RANKS": false, "TEXT,...": false,
-		"TEMPLATE": false, "SIZE": false, "SECONDS": false, "WHEN": false, "SIG,...": false, "FROM=TO,...": false, "FORMAT": false, "LEVEL": false,
+		"TEMPLATE": false, "SHELL": false, "SIZE": false, "SECONDS": false, "WHEN": false, "SIG,...": false, "FROM=TO,...": false, "FORMAT": false, "LEVEL": false,
 	}
 	for _, f := range Flags() {
 		path, known := names[f.Placeholder]

@@ -11,6 +11,7 @@ import (
 
 	"github.com/elasticrun/elasticrun/internal/printable"
 	"github.com/elasticrun/elasticrun/internal/scheduler"
+	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
 
 // surroundings are what resolve asks beside the settings.
@@ -42,6 +43,7 @@ func resolve(command []string, settings []Setting, from surroundings) (*Config, 
 	facts := c.infer(r, from)
 	r.decode(c)
 	r.decode(&c.Rendezvous)
+	c.readPrefixTemplate(r, from)
 	nodes := value[nodeRange](r, "nnodes")
 	c.MinNodes, c.MaxNodes = nodes.low, nodes.high
 	c.NprocPerNode = readProcs(r, from)
@@ -123,6 +125,19 @@ func (c *Config) checkCommand(r *reader) {
 		c.Module, c.NoPython = false, false
 	case c.Module && c.NoPython:
 		r.fail("module", "cannot be combined with --no-python: a module needs Python")
+	}
+	if r.flag("use-env") {
+		r.warn("use-env", "always so: each worker has its local rank in LOCAL_RANK and gets no --local-rank argument")
+	}
+}
+
+// readPrefixTemplate lets torchrun's older variable replace an empty template. In torchrun an empty template counts as
+// missing (torch 2.14 torch/distributed/run.py, config_from_args).
+func (c *Config) readPrefixTemplate(r *reader, from surroundings) {
+	const name = "log-line-prefix-template"
+	if older, _ := from.env(workerlog.PrefixTemplateEnv); c.LogLinePrefix == "" && older != "" {
+		c.LogLinePrefix = older
+		r.settings[name] = Setting{name, older, Source{FromEnv, workerlog.PrefixTemplateEnv}}
 	}
 }
 

@@ -96,6 +96,7 @@ and files.
 
   bash        source <(elasticrun completion bash)
   zsh         source <(elasticrun completion zsh)
+  tcsh        elasticrun completion tcsh > ~/.elasticrun.tcsh; source ~/.elasticrun.tcsh
   fish        elasticrun completion fish | source
   powershell  elasticrun completion powershell | Out-String | Invoke-Expression
 
@@ -127,7 +128,7 @@ func (s Subcommand) Help() string {
 }
 
 // Shells returns the shells that have a completion script.
-func Shells() []string { return []string{"bash", "zsh", "fish", "powershell"} }
+func Shells() []string { return []string{"bash", "zsh", "tcsh", "fish", "powershell"} }
 
 // jsonFlag is the flag that explain and doctor have besides a launch's.
 var jsonFlag = Flag{Name: "json", Kind: KindBool, Help: "Print JSON.", Env: []string{}, CommandLineOnly: true}

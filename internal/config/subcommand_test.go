@@ -58,7 +58,7 @@ func TestSubcommandTables(t *testing.T) {
 			if f.Name != strings.ToLower(f.Name) || strings.ContainsAny(f.Name, "_. =") || !strings.HasSuffix(f.Help, ".") {
 				t.Errorf("%s --%s: bad name or help", command.Name, f.Name)
 			}
-			if (f.Placeholder != "") != f.Kind.takesValue() {
+			if (f.Placeholder != "") != f.takesValue() {
 				t.Errorf("%s --%s: placeholder %q does not fit its kind", command.Name, f.Name, f.Placeholder)
 			}
 			_, inherited := findFlag(Flags(), f.Name)

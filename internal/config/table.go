@@ -154,6 +154,11 @@ func Flags() []Flag {
 				"--module.",
 		},
 		{
+			Name: "use-env", Kind: KindBool, Group: groupCommand, Env: []string{}, CommandLineOnly: true,
+			Help: "Accepted for the sake of torch.distributed.launch, and always so: each worker has its local rank in " +
+				"LOCAL_RANK and gets no --local-rank argument.",
+		},
+		{
 			Name: "start-method", Kind: KindString, Default: "spawn", Placeholder: "METHOD", Group: groupCommand, Torchrun: true,
 			Values: []string{"spawn", "fork", "forkserver"}, parse: as(oneOf("spawn", "fork", "forkserver")),
 			Help: "Accepted for torchrun's sake (spawn, fork, forkserver) and ignored: every worker is a program of its " +
@@ -195,8 +200,8 @@ func Flags() []Flag {
 			Help:  "The same for stderr and filtered_stderr.log.",
 		},
 		{
-			Name: "log-line-prefix", Kind: KindString, Placeholder: "TEMPLATE", Group: groupOutput,
-			Env: []string{"ELASTICRUN_LOG_LINE_PREFIX", workerlog.PrefixTemplateEnv},
+			Name: "log-line-prefix-template", Kind: KindString, Placeholder: "TEMPLATE", Group: groupOutput, Torchrun: true,
+			Env: []string{"PET_LOG_LINE_PREFIX_TEMPLATE", workerlog.PrefixTemplateEnv},
 			Help: "Prefix of teed lines on the console. ${role_name}, ${local_rank}, ${rank}, ${node_rank}, ${hostname} " +
 				"and ${time} are replaced. Default: [${role_name}${local_rank}]:.",
 		},
@@ -282,7 +287,7 @@ func Flags() []Flag {
 		{
 			Name: "exit-barrier-timeout", Kind: KindSeconds, Default: "300", Placeholder: "SECONDS", Group: groupLife,
 			parse: as(seconds),
-			Env:   []string{"TORCH_ELASTIC_EXIT_BARRIER_TIMEOUT"},
+			Env:   []string{"PET_EXIT_BARRIER_TIMEOUT", "TORCH_ELASTIC_EXIT_BARRIER_TIMEOUT"},
 			Help: "How long a node whose workers have all exited with 0 waits for the others; then it ends with success. " +
 				"A node that hosts a store waits until the job has ended, or, if the time is given, at least for the " +
 				"keep-alive time.",
@@ -354,6 +359,12 @@ func Flags() []Flag {
 			Values: []string{"trace", "debug", "info", "warning", "error", "critical"},
 			Env:    []string{"LOGLEVEL"},
 			Help:   "Level of elasticrun's own log: trace, debug, info, warning, error or critical.",
+		},
+		{
+			Name: "print-completion", Kind: KindAction, Placeholder: "SHELL", Group: groupLauncher, Torchrun: true,
+			CommandLineOnly: true, Values: Shells(),
+			Help: "Print the completion script of a shell, as elasticrun completion does: bash, zsh, tcsh, fish or " +
+				"powershell.",
 		},
 		{
 			Name: "help", Short: "h", Kind: KindAction, Group: groupLauncher, Torchrun: true, CommandLineOnly: true,

@@ -122,7 +122,7 @@ func testArchive(t *testing.T, dist string) {
 	}
 	want := []string{
 		"CHANGELOG.md", "LICENSE", "README.md",
-		"completions/_elasticrun", "completions/elasticrun.bash", "completions/elasticrun.fish", "completions/elasticrun.ps1", "elasticrun",
+		"completions/_elasticrun", "completions/elasticrun.bash", "completions/elasticrun.fish", "completions/elasticrun.ps1", "completions/elasticrun.tcsh", "elasticrun",
 	}
 	pages := []string{"man/man1/elasticrun.1"}
 	for _, s := range config.Subcommands() {

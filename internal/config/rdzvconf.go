@@ -20,8 +20,10 @@ type confItem struct {
 	behindPassword bool
 }
 
-// parseConf reads KEY=VALUE,KEY=VALUE by torchrun's rules (torch 2.14 torch/distributed/elastic/rendezvous/utils.py).
+// parseConf reads KEY=VALUE,KEY=VALUE by torchrun's rules (torch 2.14 torch/distributed/elastic/rendezvous/utils.py). It
+// also accepts one pair of quotes around the whole, which YAML files often leave in an argument.
 func parseConf(s string) ([]confItem, error) {
+	s = unquoted(strings.TrimSpace(s))
 	if strings.TrimSpace(s) == "" {
 		return nil, nil
 	}
@@ -42,6 +44,17 @@ func parseConf(s string) ([]confItem, error) {
 		behindPassword = behindPassword || isPassword(item.key)
 	}
 	return items, nil
+}
+
+// unquoted removes the quotes around s, unless there are quotes of the same kind in between.
+func unquoted(s string) string {
+	if len(s) < 2 || s[0] != s[len(s)-1] || s[0] != '"' && s[0] != '\'' {
+		return s
+	}
+	if inner := s[1 : len(s)-1]; !strings.Contains(inner, s[:1]) {
+		return inner
+	}
+	return s
 }
 
 var errBehindPassword = errors.New("the text after the password is no known option " +
@@ -90,7 +103,7 @@ func (o confOption) allNames() string {
 type confReader struct {
 	*Rendezvous
 	from     surroundings
-	given    map[string]string // main name → the name that was given
+	given    map[string]confItem // main name → what was given and counts
 	warnings []string
 }
 
@@ -162,7 +175,7 @@ func (c *confReader) options() []confOption {
 // read sets the options. It warns about options of other backends, which have no effect.
 func (c *confReader) read(items []confItem) error {
 	options := c.options()
-	c.given = map[string]string{}
+	c.given = map[string]confItem{}
 	for _, item := range items {
 		mine := func(o confOption) bool {
 			return slices.Contains(o.names, item.key) && slices.Contains(o.backends, c.Backend)
@@ -193,20 +206,35 @@ func (c *confReader) read(items []confItem) error {
 	return c.check()
 }
 
-// set sets one option.
+// set sets one option. Of several names of an option the first one counts. Of several values of one name the last one
+// counts, as in torchrun.
 func (c *confReader) set(o confOption, item confItem) error {
-	if before, twice := c.given[o.names[0]]; twice && before != item.key {
-		return fmt.Errorf("%s and %s are the same option: give one of them", before, item.key)
-	}
-	c.given[o.names[0]] = item.key
-	err := o.set(item.value)
+	name := o.names[0]
+	before, twice := c.given[name]
+	weaker := twice && slices.Index(o.names, before.key) < slices.Index(o.names, item.key)
+	err := o.set(item.value) // which also checks a value that does not count
 	switch {
+	case err == nil && weaker:
+		c.differ(item, before)
+		return o.set(before.value)
 	case err == nil:
+		if twice {
+			c.differ(before, item)
+		}
+		c.given[name] = item
 		return nil
 	case isPassword(item.key), item.behindPassword:
 		return fmt.Errorf("%s %w", item.key, err)
 	}
 	return fmt.Errorf("%s=%s %w", item.key, printable.Quote(item.value), err)
+}
+
+// differ warns if ignored, another name of the option, has another value than the one that counts.
+func (c *confReader) differ(ignored, counts confItem) {
+	warning := fmt.Sprintf("%s has no effect beside %s, which has another value", ignored.key, counts.key)
+	if ignored.key != counts.key && ignored.value != counts.value && !slices.Contains(c.warnings, warning) {
+		c.warnings = append(c.warnings, warning)
+	}
 }
 
 func namesOf(options []confOption, backend string) string {
@@ -225,7 +253,7 @@ const etcdMinTTL = 2 * time.Second
 // check refuses options that contradict each other.
 func (c *confReader) check() error {
 	const product = "keep_alive_interval × keep_alive_max_attempt"
-	one := func(name string) bool { return c.given[name] != "" }
+	one := func(name string) bool { return c.given[name].key != "" }
 	switch {
 	case c.KeepAliveInterval > maxSeconds*time.Second/time.Duration(c.KeepAliveMaxAttempt):
 		return fmt.Errorf("%s must be at most %.0f seconds", product, maxSeconds)
@@ -273,6 +301,7 @@ func (c *confReader) passwordFile(path string) error {
 }
 
 func onlyTCP(s string) error {
+	s = strings.ToLower(s) // as torch 2.14 torch/distributed/elastic/rendezvous/c10d_rendezvous_backend.py does
 	if s == "file" {
 		return errors.New("is not supported: leave it out, and agents meet over TCP at --rdzv-endpoint")
 	}

@@ -37,6 +37,11 @@ func TestConf(t *testing.T) {
 		{"static", "timeout=7", func(v *Rendezvous) { v.JoinTimeout = 7 * time.Second }},
 		{"c10d", " join_timeout = 5 , is_host = Yes ", func(v *Rendezvous) { v.JoinTimeout, v.IsHost = 5*time.Second, &yes }},
 		{"c10d", "is_host=0", func(v *Rendezvous) { v.IsHost = &no }},
+		{"c10d", "store_type=tCp", func(*Rendezvous) {}},
+		{"c10d", "timeout=5,join_timeout=5", func(v *Rendezvous) { v.JoinTimeout = 5 * time.Second }},
+		{"c10d", `'join_timeout=5,is_host=0'`, func(v *Rendezvous) { v.JoinTimeout, v.IsHost = 5*time.Second, &no }},
+		{"c10d", ` "join_timeout=5" `, func(v *Rendezvous) { v.JoinTimeout = 5 * time.Second }},
+		{"c10d", "''", func(*Rendezvous) {}},
 		{"c10d", "join_timeout=5,join_timeout=6", func(v *Rendezvous) { v.JoinTimeout = 6 * time.Second }},
 		{
 			"c10d",
@@ -73,6 +78,21 @@ func TestConf(t *testing.T) {
 	}
 }
 
+// The two names of an option are accepted together, as torch's own tests give them. Torch's main name counts.
+func TestConfBothNames(t *testing.T) {
+	const warning = "timeout has no effect beside join_timeout, which has another value"
+	for _, in := range []string{"join_timeout=5,timeout=6", "timeout=6,join_timeout=5", "timeout=6,join_timeout=4,join_timeout=5"} {
+		got, warnings, err := readConf("c10d", in)
+		if err != nil {
+			t.Errorf("%s: %v", in, err)
+			continue
+		}
+		if diff := cmp.Diff([]string{warning}, warnings); diff != "" || got.JoinTimeout != 5*time.Second {
+			t.Errorf("%s: join_timeout is %v, warnings (-want +got):\n%s", in, got.JoinTimeout, diff)
+		}
+	}
+}
+
 func TestConfRefuses(t *testing.T) {
 	tests := []struct{ backend, in, want string }{
 		{"c10d", "join_timeout=0", "join_timeout=0 must be a whole number, at least 1"},
@@ -94,8 +114,10 @@ func TestConfRefuses(t *testing.T) {
 		},
 		{"c10d", "join_settle=-1", "join_settle=-1 must not be negative"},
 		{"etcd", "result_ttl=0", "result_ttl=0 must be above 0"},
-		{"c10d", "timeout=5,join_timeout=5", "timeout and join_timeout are the same option: give one of them"},
-		{"etcd", "protocol=https,ca_cert=a,cacert=a", "ca_cert and cacert are the same option: give one of them"},
+		{"c10d", "join_timeout=5,timeout=x", "timeout=x must be a whole number, at least 1"},
+		{"c10d", "timeout=5,join_timeout=x", "join_timeout=x must be a whole number, at least 1"},
+		{"c10d", `'join_timeout=5`, `unknown option 'join_timeout: the c10d backend has join_timeout (or timeout), last_call_timeout, close_timeout, heartbeat_timeout, keep_alive_interval, keep_alive_max_attempt, read_timeout, join_settle, result_ttl, is_host, store_type`},
+		{"c10d", `'join_timeout=5',read_timeout='6'`, `unknown option 'join_timeout: the c10d backend has join_timeout (or timeout), last_call_timeout, close_timeout, heartbeat_timeout, keep_alive_interval, keep_alive_max_attempt, read_timeout, join_settle, result_ttl, is_host, store_type`},
 		{
 			"c10d",
 			"join_timeut=5",
@@ -149,6 +171,8 @@ func TestConfHidesPasswords(t *testing.T) {
 		"bogus=1,password=hush",
 		"user=u,password=hush,ssl_cert=hush",
 		"user=u,password=hush,join_settle=hush",
+		"'user=u,password=hush'",
+		`"password=hush"`,
 	} {
 		c, err := resolveArgs(machine{}, "--rdzv-backend=etcd", "--rdzv-id=a", "--rdzv-conf="+conf, "s.py")
 		if err != nil {
@@ -176,6 +200,7 @@ func TestRedactConf(t *testing.T) {
 		"password=c,a=b":            "password=(hidden)",
 		"a=b, PassWord =c=d,e":      "a=b, PassWord =(hidden)",
 		"password_file=f,user=u":    "password_file=f,user=u",
+		"'user=u,password=x'":       "'user=u,password=(hidden)",
 		"user=u,passwd=x,timeout=1": "user=u,passwd=(hidden)",
 	} {
 		if got := redactConf(in); got != want {

@@ -293,10 +293,11 @@ func (c *Config) readHint(r *reader) {
 		v.Hint = rank
 	}
 	static := v.Backend == rdzv.BackendStatic
+	if static && c.MaxNodes > 1 && v.Hint < 0 { // torchrun's default
+		v.Hint = 0
+		r.warn("node-rank", "is 0, because it is not given and no scheduler provides it; give every other node its own rank")
+	}
 	switch {
-	case static && c.MaxNodes > 1 && v.Hint < 0:
-		r.fail("nnodes", "the static backend needs the rank of each node: give --node-rank, from 0 on "+
-			"(a scheduler can provide it: SLURM_NODEID, JOB_COMPLETION_INDEX)")
 	case static && v.Hint >= c.MaxNodes && r.inferred("node-rank"):
 		r.fail(
 			"node-rank",

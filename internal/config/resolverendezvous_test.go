@@ -275,8 +275,42 @@ func TestEndpoints(t *testing.T) {
 	}
 }
 
+// Without a rank a node of a static job is rank 0, as in torchrun, and says so.
+func TestStaticRankDefault(t *testing.T) {
+	const warning = "--node-rank: is 0, because it is not given and no scheduler provides it; give every other node its own rank"
+	for _, tt := range []struct {
+		args     []string
+		env      vars
+		hint     int
+		warnings []string
+	}{
+		{args: []string{"--nnodes=2", "--master-addr=m"}, warnings: []string{warning}},
+		{args: []string{"--nnodes=2", "--master-port=7", "--master-addr=m"}, warnings: []string{warning}},
+		{args: []string{"--nnodes=2", "--rdzv-backend=static", "--rdzv-endpoint=m:7"}, warnings: []string{warning}},
+		{
+			args: []string{"--nnodes=1:2", "--master-addr=m"},
+			warnings: []string{
+				warning,
+				"--nnodes=1:2: the static backend waits for all 2 nodes, whose ranks are given",
+			},
+		},
+		{args: []string{"--nnodes=2", "--master-addr=m", "--node-rank=0"}},
+		{args: []string{"--nnodes=2", "--master-addr=m"}, env: vars{"SLURM_NODEID": "1"}, hint: 1},
+		{args: []string{"--rdzv-backend=static"}, hint: -1},
+		{args: []string{"--nnodes=2", "--rdzv-endpoint=m"}, hint: -1},
+	} {
+		c, err := resolveIn(surroundings{env: tt.env.lookup}, append(tt.args, "s.py")...)
+		if err != nil {
+			t.Errorf("%q: %v", tt.args, err)
+			continue
+		}
+		if diff := cmp.Diff(tt.warnings, c.Warnings); diff != "" || c.Rendezvous.Hint != tt.hint {
+			t.Errorf("%q: rank %d, want %d; warnings (-want +got):\n%s", tt.args, c.Rendezvous.Hint, tt.hint, diff)
+		}
+	}
+}
+
 func TestRendezvousRefuses(t *testing.T) {
-	const staticRank = "the static backend needs the rank of each node: give --node-rank, from 0 on (a scheduler can provide it: SLURM_NODEID, JOB_COMPLETION_INDEX)"
 	const ownID = "the etcd backend needs a run id that no other job in the same etcd has: give --rdzv-id=ID, the same on all nodes"
 	tests := []struct {
 		args []string
@@ -311,7 +345,6 @@ func TestRendezvousRefuses(t *testing.T) {
 			nil,
 			"--master-addr=0.0.0.0: is no address that other nodes can reach",
 		},
-		{[]string{"--nnodes=2", "--master-addr=m"}, nil, "--nnodes=2: " + staticRank},
 		{
 			[]string{"--nnodes=2", "--master-addr=m"},
 			vars{"SLURM_NODEID": "x"},

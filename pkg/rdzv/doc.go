@@ -13,5 +13,5 @@
 // other by a URL, with package urlrdzv.
 //
 // The API follows torch 2.14, torch/distributed/elastic/rendezvous/api.py. The methods of a Handler are safe for
-// concurrent use, but only one goroutine at a time calls NextRendezvous.
+// concurrent use, but only one goroutine at a time calls NextRendezvous or Succeed.
 package rdzv

@@ -3,7 +3,7 @@
 //	Snapshot   what one agent knows about itself; docs/status.md describes its JSON form    (snapshot.go)
 //	Tracker    turns the agent's events into a Snapshot                                     (tracker.go)
 //	Observer   adds what is measured on demand: CPU, memory, GPUs, last lines               (observer.go, probe.go)
-//	Serve      serves it over HTTP, as JSON and as metrics                                  (server.go, metrics.go)
+//	Serve      serves it over HTTP, as JSON and as metrics       (server.go, metrics.go, torchmetrics.go)
 //	Job        all nodes of a job; Text shows it to people                                  (job.go, text.go)
 //	Watch...   elasticrun status: asks one agent, or the store of a job   (watch.go, fetch.go, printer.go)
 //

@@ -4,17 +4,25 @@ import (
 	"bytes"
 	"encoding/json"
 	"flag"
+	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
 
+	"github.com/elasticrun/elasticrun/pkg/events"
 	"github.com/elasticrun/elasticrun/pkg/report"
 )
 
 var update = flag.Bool("update", false, "rewrite the examples in docs/status.md")
+
+const statusPage = "../../docs/status.md"
 
 // sample is the node of life while its workers run, in the third round.
 func sample() Snapshot {
@@ -22,6 +30,16 @@ func sample() Snapshot {
 	records, _ := life()
 	for _, r := range records[:15] {
 		b.Emit(r)
+	}
+	for _, r := range []events.Event{
+		{Kind: events.KindStep, Step: events.StepStop, Duration: 250 * time.Millisecond},
+		{Kind: events.KindStep, Step: events.StepStop, Duration: 750 * time.Millisecond},
+		{Kind: events.KindStep, Step: events.StepRendezvous, Duration: 2 * time.Second, RawError: "timeout"},
+		{Kind: events.KindState, State: "FAILED"},
+		{Kind: events.KindState, State: "HEALTHY"},
+	} {
+		r.Group.Restarts = 1
+		b.Emit(at(15, 2, r))
 	}
 	s := b.Snapshot()
 	s.Time = report.Time{Time: epoch.Add(60 * 1e9)}
@@ -37,8 +55,7 @@ func sample() Snapshot {
 
 // TestExamples keeps the examples of docs/status.md true.
 func TestExamples(t *testing.T) {
-	const path = "../../docs/status.md"
-	old, err := os.ReadFile(path)
+	old, err := os.ReadFile(statusPage)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,18 +63,11 @@ func TestExamples(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var names strings.Builder
-	for line := range strings.Lines(exposed(t, sample())) {
-		if help, ok := strings.CutPrefix(line, "# HELP "); ok {
-			name, text, _ := strings.Cut(strings.TrimSpace(help), " ")
-			names.WriteString("| `" + name + "` | " + text + " |\n")
-		}
-	}
 	doc := replaceBetween(t, old, "json", "```json\n"+string(snapshot)+"\n```\n")
-	doc = replaceBetween(t, doc, "metrics", "| name | meaning |\n|---|---|\n"+names.String())
+	doc = replaceBetween(t, doc, "metrics", metricsTable(t, sample()))
 	doc = replaceBetween(t, doc, "text", "```\n"+sampleJob().Text()+"```\n")
 	if *update {
-		if err := os.WriteFile(path, doc, 0o644); err != nil {
+		if err := os.WriteFile(statusPage, doc, 0o644); err != nil {
 			t.Fatal(err)
 		}
 		return
@@ -65,6 +75,27 @@ func TestExamples(t *testing.T) {
 	if diff := cmp.Diff(string(doc), string(old)); diff != "" {
 		t.Errorf("docs/status.md is out of date; go test ./internal/status -update rewrites it (-want +got):\n%s", diff)
 	}
+}
+
+// metricsTable describes the metrics that are served for s.
+func metricsTable(t *testing.T, s Snapshot) string {
+	t.Helper()
+	var b strings.Builder
+	b.WriteString("| name | labels | meaning |\n|---|---|---|\n")
+	parser := expfmt.NewTextParser(model.LegacyValidation)
+	families, err := parser.TextToMetricFamilies(strings.NewReader(exposed(t, s)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range slices.Sorted(maps.Keys(families)) {
+		f := families[name]
+		var labels []string
+		for _, l := range f.GetMetric()[0].GetLabel() {
+			labels = append(labels, "`"+l.GetName()+"`")
+		}
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", name, strings.Join(labels, ", "), f.GetHelp())
+	}
+	return b.String()
 }
 
 // replaceBetween replaces what stands between two comments.

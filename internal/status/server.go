@@ -56,7 +56,7 @@ func handler(observer *Observer) http.Handler {
 	})
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
 		registry := prometheus.NewRegistry() // one per request, so that all metrics come from the same Snapshot
-		registry.MustRegister(newMetrics(observer.Observe(r.Context())))
+		registry.MustRegister(metrics{observer.Observe(r.Context())})
 		promhttp.HandlerFor(registry, promhttp.HandlerOpts{DisableCompression: true}).ServeHTTP(w, r)
 	})
 	return mux

@@ -25,7 +25,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func exposed(t *testing.T, s Snapshot) string {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
-	registry.MustRegister(newMetrics(s))
+	registry.MustRegister(metrics{s})
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)
@@ -55,12 +55,31 @@ func TestMetrics(t *testing.T) {
 			t.Errorf("no %s in\n%s", want, text)
 		}
 	}
+	for _, want := range []string{
+		`elasticrun_agent_steps_total{outcome="success",role="default",step="stop_workers"} 2`,
+		`elasticrun_agent_steps_total{outcome="failure",role="default",step="rendezvous"} 1`,
+		`elasticrun_agent_steps_total{outcome="success",role="default",step="assign_worker_ranks"} 3`,
+		`elasticrun_agent_steps_total{outcome="success",role="default",step="run"} 0`,
+		`elasticrun_agent_step_duration_seconds_sum{role="default",step="stop_workers"} 1`,
+		`elasticrun_agent_step_duration_seconds_count{role="default",step="stop_workers"} 2`,
+		`elasticrun_worker_group_states_total{role="default",state="failed"} 1`,
+		`elasticrun_worker_group_states_total{role="default",state="succeeded"} 0`,
+		`elasticrun_remaining_restarts{role="default"} 1`,
+		`elasticrun_flakiness_ratio{role="default"} 0.33`,
+		`elasticrun_run_total{role="default"} 0`, `elasticrun_run_success_with_retries_total{role="default"} 0`,
+		`elasticrun_run_failed_no_retries_total{role="default"} 0`,
+	} {
+		if !strings.Contains(text, want+"\n") {
+			t.Errorf("no %s in\n%s", want, text)
+		}
+	}
 	for _, free := range []string{"job7", "node3", "240", "loss"} { // what differs from job to job is no label
 		if strings.Contains(text, free) {
 			t.Errorf("%q is in\n%s", free, text)
 		}
 	}
-	if text = exposed(t, (&Tracker{}).Snapshot()); strings.Contains(text, "elasticrun_round ") {
+	if text = exposed(t, (&Tracker{}).Snapshot()); strings.Contains(text, "elasticrun_round ") ||
+		strings.Contains(text, "elasticrun_flakiness_ratio{") {
 		t.Errorf("a round before the first:\n%s", text)
 	}
 }

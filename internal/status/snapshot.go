@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"slices"
 
+	"github.com/elasticrun/elasticrun/pkg/events"
 	"github.com/elasticrun/elasticrun/pkg/report"
 )
 
@@ -49,6 +50,7 @@ type Snapshot struct {
 	RunID   string      `json:"run_id"`
 	Host    string      `json:"host"`
 	Name    string      `json:"name"` // of the script or program
+	Role    string      `json:"role"` // of the workers
 	Backend string      `json:"rdzv_backend"`
 	PID     int         `json:"pid"` // of the agent
 	Started report.Time `json:"started"`
@@ -75,6 +77,8 @@ type Snapshot struct {
 	// WorkersLeftOut is the number of workers missing from Workers because of the size limit of Brief.
 	WorkersLeftOut int   `json:"workers_left_out,omitempty"`
 	GPUs           []GPU `json:"gpus"` // of the machine; empty without a working nvidia-smi
+
+	Agent map[string]events.Series `json:"-"` // torch's metrics of the agent: events.Metrics.All
 }
 
 // Failure is a worker of this node that failed.

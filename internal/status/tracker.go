@@ -9,18 +9,19 @@ import (
 
 // Tracker is an events.Sink that derives an agent's Snapshot from its events. Its zero value is ready.
 type Tracker struct {
-	mu sync.Mutex
-	s  Snapshot
+	metrics events.Metrics
+	mu      sync.Mutex
+	s       Snapshot
 }
 
-// Emit applies an event. It does not block. It ignores the kinds of events that the event log leaves out.
+// Emit applies an event. It does not block.
 func (b *Tracker) Emit(r events.Event) {
-	if !r.Kind.Logged() {
-		return
-	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.s.apply(r)
+	b.metrics.Emit(r)
+	if r.Kind.Logged() {
+		b.s.apply(r)
+	}
 }
 
 // Snapshot returns the state after the events so far.
@@ -28,7 +29,7 @@ func (b *Tracker) Snapshot() Snapshot {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s := b.s.clone()
-	s.Schema = Schema
+	s.Schema, s.Agent = Schema, b.metrics.All()
 	if s.State == "" {
 		s.State = Starting
 	}
@@ -50,6 +51,7 @@ func (s *Snapshot) apply(r events.Event) {
 	case events.KindLauncherStarted:
 		s.RunID, s.Host, s.Started = r.RunID, r.Host, report.Time{Time: r.Time}
 		s.Name, s.Version, s.Backend, s.PID, s.LocalWorldSize = r.Name, r.Version, r.Backend, r.PID, r.LocalWorldSize
+		s.Role = r.Group.Role
 		s.enter(Starting, r, "")
 	case events.KindWaiting:
 		s.enter(Waiting, r, "")

@@ -18,6 +18,7 @@ var epoch = time.Date(2026, 5, 4, 3, 2, 1, 0, time.UTC)
 // at returns the record with its time, seconds after epoch, and its place in a round.
 func at(second int, round int, r events.Event) events.Event {
 	r.Time, r.RunID, r.Host = epoch.Add(time.Duration(second)*time.Second), "job7", "node3"
+	r.Group.Role, r.Group.Budget = "default", 2
 	if round >= 0 {
 		r.Round, r.NodeRank = new(round), new(1)
 	}
@@ -41,6 +42,7 @@ func gone(second, round, rank, code int, stopped bool) events.Event {
 func begun(second, round int, verdict string, restarts int) events.Event {
 	return at(second, round, events.Event{
 		Kind: events.KindRound, Verdict: verdict, Nodes: 3, WorldSize: 6, Restarts: new(restarts), MaxRestarts: new(2),
+		Group: events.Group{Restarts: restarts}, Duration: time.Millisecond,
 	})
 }
 
@@ -197,6 +199,7 @@ func TestParse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	got.Agent = sample().Agent // is not in the JSON
 	if diff := cmp.Diff(sample(), got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

@@ -68,6 +68,7 @@ func Open(ctx context.Context, cfg *config.Config, version, host string, log zer
 	t.Emit(events.Event{
 		Kind: events.KindLauncherStarted, Time: time.Now(), RunID: cfg.RunID, Host: host, Name: cfg.Script, Version: version,
 		Backend: cfg.Rendezvous.Backend, LocalWorldSize: cfg.NprocPerNode, PID: os.Getpid(),
+		Group: events.Group{Role: cfg.Role},
 	})
 	return t, nil
 }
@@ -92,10 +93,9 @@ func (t *Telemetry) Brief(ctx context.Context) []byte { return t.observer.Observ
 
 // Emit implements events.Sink. It does not block. Events that are logged come from one goroutine at a time.
 func (t *Telemetry) Emit(r events.Event) {
-	if !r.Kind.Logged() {
-		return
+	if r.Kind.Logged() {
+		t.last.NodeRank, t.last.Round = r.NodeRank, r.Round
 	}
-	t.last.NodeRank, t.last.Round = r.NodeRank, r.Round
 	t.tracker.Emit(r)
 	if t.file != nil {
 		t.file.Emit(r)

@@ -39,14 +39,21 @@ func (k Kind) Logged() bool {
 	return true
 }
 
-// The steps of an agent, as torch names their metrics.
+// The steps of an agent are methods of torch's agent: [Metrics] counts and times them.
 const (
+	StepRun        = "run"
 	StepInitialize = "initialize_workers"
 	StepRendezvous = "rendezvous"
+	StepAssign     = "assign_worker_ranks"
 	StepStart      = "start_workers"
 	StepStop       = "stop_workers"
 	StepRestart    = "restart_workers"
 )
+
+// Steps returns all steps.
+func Steps() []string {
+	return []string{StepRun, StepInitialize, StepRendezvous, StepAssign, StepStart, StepStop, StepRestart}
+}
 
 // The verdicts on a new round.
 const (

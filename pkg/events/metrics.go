@@ -2,7 +2,6 @@ package events
 
 import (
 	"maps"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -17,8 +16,12 @@ type Series struct {
 
 // Metrics is a sink that keeps the metrics of torch 2.14: those of its prof decorator
 // (torch/distributed/elastic/metrics/api.py) and those of SimpleElasticAgent
-// (torch/distributed/elastic/agent/server/api.py). It keeps one [Series] per name, so its size does not grow with time.
-// The zero value is ready to use. It may be read while events arrive.
+// (torch/distributed/elastic/agent/server/api.py). Their names are torch's, but the names of profiled methods lack the
+// class and the underscore: "SimpleElasticAgent._rendezvous.success" is "rendezvous.success". _monitor_workers, which
+// polls, has no counterpart. The series of remaining_restarts and flakiness also have a value for each round.
+//
+// Metrics keeps one [Series] per name, so its size does not grow with time. The zero value is ready to use. It may be
+// read while events arrive.
 type Metrics struct {
 	mu     sync.Mutex
 	series map[string]Series
@@ -31,11 +34,11 @@ func (m *Metrics) Get(name string) Series {
 	return m.series[name]
 }
 
-// Names returns the names of all series, sorted.
-func (m *Metrics) Names() []string {
+// All returns a copy of all series by name.
+func (m *Metrics) All() map[string]Series {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return slices.Sorted(maps.Keys(m.series))
+	return maps.Clone(m.series)
 }
 
 // Emit derives metrics from e.
@@ -48,12 +51,14 @@ func (m *Metrics) Emit(e Event) {
 	case KindStep:
 		m.prof(e.Step, e)
 	case KindRound:
-		m.prof("assign_worker_ranks", e)
+		m.prof(StepAssign, e)
+		m.put(workers+"remaining_restarts", float64(remaining))
+		m.put(workers+"flakiness", float64(flakiness(false, remaining, e.Group.Budget)))
 	case KindState:
 		m.put(workers+"remaining_restarts", float64(remaining))
 		m.put(workers+strings.ToLower(e.State), 1)
 	case KindRun:
-		m.prof("run", e)
+		m.prof(StepRun, e)
 		if e.RawError != "" {
 			return
 		}

@@ -1,6 +1,8 @@
 package events
 
 import (
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -31,7 +33,7 @@ func TestMetrics(t *testing.T) {
 		"bad.duration.ms", "bad.failure", "good.duration.ms", "good.success", "run.duration.ms", "run.failure",
 		"workers.default.healthy", "workers.default.remaining_restarts",
 	}
-	if diff := cmp.Diff(want, m.Names()); diff != "" {
+	if diff := cmp.Diff(want, slices.Sorted(maps.Keys(m.All()))); diff != "" {
 		t.Errorf("names (-want +got):\n%s", diff)
 	}
 	m.Emit(Event{Kind: KindRun, State: "SUCCEEDED", Group: group})
@@ -41,6 +43,23 @@ func TestMetrics(t *testing.T) {
 	} {
 		if got := m.Get("workers.default." + name); got.Last != want {
 			t.Errorf("%s = %+v, want %v", name, got, want)
+		}
+	}
+}
+
+// Each round says how flaky the run is so far, because the run's end is too late for most readers.
+func TestRoundMetrics(t *testing.T) {
+	var m Metrics
+	for restarts := range 3 {
+		m.Emit(Event{Kind: KindRound, Group: Group{Role: "r", Budget: 3, Restarts: restarts}})
+	}
+	for name, want := range map[string]Series{
+		"workers.r.flakiness":          {Count: 3, Sum: 0 + 25 + 50, Last: 50},
+		"workers.r.remaining_restarts": {Count: 3, Sum: 3 + 2 + 1, Last: 1},
+		"assign_worker_ranks.success":  {Count: 3, Sum: 3, Last: 1},
+	} {
+		if got := m.Get(name); got != want {
+			t.Errorf("%s = %+v, want %+v", name, got, want)
 		}
 	}
 }

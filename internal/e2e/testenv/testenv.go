@@ -43,8 +43,16 @@ func Root(t testing.TB) {
 	}
 }
 
+// Official is the version that [Torch] calls the newest official build of torch. Unlike Debian's it has libuv, which
+// torch uses unless it is told not to.
+const Official = "official"
+
+// withoutOfficial is a variable that the pipeline sets to 1 where it does without the official build of torch.
+const withoutOfficial = "ELASTICRUN_WITHOUT_OFFICIAL"
+
 // Torch returns the path of a Python interpreter that has the given version of torch: "1.13" (Debian 12's own), "2.14"
-// or "2.6" (roots made by scripts/torch-root.sh). The path is a valid PYTHON_EXEC.
+// or "2.6" (roots made by scripts/torch-root.sh), or [Official] (made by scripts/torch-official.sh). The path is a
+// valid PYTHON_EXEC. make test needs no official build: only the whole matrix of a test has it.
 func Torch(t testing.TB, version string) string {
 	t.Helper()
 	find, ok := torches[version]
@@ -53,9 +61,18 @@ func Torch(t testing.TB, version string) string {
 	}
 	python, err := find()
 	if err != nil {
-		Missing(t, "needs torch %s: %v", version, err)
+		missingTorch(t, version, err)
 	}
 	return python
+}
+
+// missingTorch ends a test that needs a torch which cannot run because of err.
+func missingTorch(t testing.TB, version string, err error) {
+	t.Helper()
+	if version == Official && os.Getenv(withoutOfficial) == "1" {
+		t.Skipf("needs torch %s, and %s=1: %v", version, withoutOfficial, err)
+	}
+	Missing(t, "needs torch %s: %v", version, err)
 }
 
 // torches finds the interpreter of each torch, once in a process.
@@ -69,6 +86,9 @@ var torches = map[string]func() (string, error){
 	"2.14": sync.OnceValues(func() (string, error) {
 		return checkTorch("2.14", filepath.Join(cache(), "bin", "python-2.14"), "scripts/torch-root.sh forky")
 	}),
+	Official: sync.OnceValues(func() (string, error) {
+		return checkTorch("2", filepath.Join(cache(), "bin", "python-official"), "scripts/torch-official.sh")
+	}),
 }
 
 // torchVersion is a Python program that prints the version of torch. It does not import torch, which takes seconds.
@@ -76,7 +96,7 @@ const torchVersion = `import os, runpy, importlib.util
 torch = importlib.util.find_spec("torch") or exit("no module named torch")
 print(runpy.run_path(os.path.join(os.path.dirname(torch.origin), "version.py"))["__version__"])`
 
-// checkTorch returns python if it has that version of torch. Its errors contain how, the command that installs it.
+// checkTorch returns python if its version of torch is that version or begins with it. Its errors contain how, the command that installs it.
 func checkTorch(version, python, how string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()

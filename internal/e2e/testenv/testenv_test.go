@@ -2,6 +2,7 @@ package testenv
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -85,7 +86,7 @@ func TestRepeat(t *testing.T) {
 // TestTorch runs the interpreters, with what a worker needs of one. The newest is one of a torch root.
 func TestTorch(t *testing.T) {
 	t.Parallel()
-	for _, version := range []string{"1.13", "2.6", "2.14"} {
+	for _, version := range []string{"1.13", "2.6", "2.14", Official} {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
 			if version != "2.14" && !Whole(t) {
@@ -106,6 +107,27 @@ func TestTorch(t *testing.T) {
 			want := fmt.Sprintf("%d %d %s\n", cmd.Process.Pid, os.Getpid(), dir)
 			if diff := gocmp.Diff(want, string(out)); diff != "" {
 				t.Errorf("pid, parent and folder (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// A pipeline fails without the official build too, unless it says that it does without.
+func TestOfficialMissing(t *testing.T) {
+	for _, tc := range []struct{ name, all, without, want string }{
+		{name: "a person's run", want: "skip: needs torch official: no such file (make it)"},
+		{name: "a pipeline", all: "1", want: "fatal: ELASTICRUN_REQUIRE_ALL=1, but: needs torch official: no such file (make it)"},
+		{
+			name: "a pipeline without it", all: "1", without: "1",
+			want: "skip: needs torch official, and ELASTICRUN_WITHOUT_OFFICIAL=1: no such file (make it)",
+		},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Setenv("ELASTICRUN_REQUIRE_ALL", tc.all)
+			t.Setenv("ELASTICRUN_WITHOUT_OFFICIAL", tc.without)
+			r := &recorder{TB: t}
+			if missingTorch(r, Official, errors.New("no such file (make it)")); r.ended != tc.want {
+				t.Errorf("missingTorch ended with %q, want %q", r.ended, tc.want)
 			}
 		})
 	}

@@ -21,18 +21,20 @@ var recordedCalls = map[string]struct {
 	do   func(ctx context.Context, c *Client) (any, error)
 	want string
 }{
-	"set k=v1":                        {do: set("k", "v1")},
-	"get k":                           {get("k"), "v1"},
-	"get k after a timed-out wait":    {get("k"), "v1"},
-	"get n":                           {get("n"), "3"},
-	"add n +5":                        {add("n", 5), "5"},
-	"add n -2":                        {add("n", -2), "3"},
-	"check [k]":                       {check("k"), "true"},
-	"check [k,absent]":                {check("k", "absent"), "false"},
-	"wait [k,n]":                      {do: wait("k", "n")},
-	"wait [absent] 300ms (times out)": {do: waitInVain("absent")},
-	"compare_set k v1->v2":            {compareSet("k", "v1", "v2"), "v2"},
-	"compare_set k wrong->v3":         {compareSet("k", "wrong", "v3"), "v2"},
+	"set k=v1":                     {do: set("k", "v1")},
+	"get k":                        {get("k"), "v1"},
+	"get k after a timed-out wait": {get("k"), "v1"},
+	"get n":                        {get("n"), "3"},
+	"add n +5":                     {add("n", 5), "5"},
+	"add n -2":                     {add("n", -2), "3"},
+	"check [k]":                    {check("k"), "true"},
+	"check [k,absent]":             {check("k", "absent"), "false"},
+	"wait [k,n]":                   {do: wait("k", "n")},
+	"wait [absent] 300ms (times out)": {do: inVain("absent", func(ctx context.Context, c *Client) error {
+		return c.Wait(ctx, "absent")
+	})},
+	"compare_set k v1->v2":                                     {compareSet("k", "v1", "v2"), "v2"},
+	"compare_set k wrong->v3":                                  {compareSet("k", "wrong", "v3"), "v2"},
 	"compare_set new ''->v (key absent, expected empty)":       {compareSet("new", "", "v"), "v"},
 	"compare_set none exp->v (key absent, expected not empty)": {compareSet("none", "exp", "v"), "exp"},
 	"num_keys":          {func(ctx context.Context, c *Client) (any, error) { return c.NumKeys(ctx) }, "3"},
@@ -49,6 +51,22 @@ var recordedCalls = map[string]struct {
 	}, "1 22"},
 	"set with binary value": {do: set("bin", "\x00\x01\x02\x03\x04\x05\x06\x07\x08\x09\x0a\x0b\x0c\x0d\x0e\x0f")},
 	"clone then get m1":     {get("m1"), "1"},
+
+	"queue_push q one":      {do: push("q", "one")},
+	"queue_push q two":      {do: push("q", "two")},
+	"queue_len q":           {queueLen("q"), "2"},
+	"queue_len q, empty":    {queueLen("q"), "0"},
+	"queue_pop q, blocking": {func(ctx context.Context, c *Client) (any, error) { return c.QueuePop(ctx, "q") }, "two"},
+	"queue_pop q, not blocking": {func(ctx context.Context, c *Client) (any, error) {
+		value, _, err := c.TryQueuePop(ctx, "q")
+		return value, err
+	}, "one"},
+	"barrier alone": {do: func(ctx context.Context, c *Client) (any, error) {
+		return nil, c.ServerBarrier(ctx, "alone", 1)
+	}},
+	"barrier pair 300ms (times out)": {do: inVain("pair", func(ctx context.Context, c *Client) error {
+		return c.ServerBarrier(ctx, "pair", 2)
+	})},
 }
 
 type storeCall = func(ctx context.Context, c *Client) (any, error)
@@ -73,16 +91,25 @@ func wait(keys ...string) storeCall {
 	return func(ctx context.Context, c *Client) (any, error) { return nil, c.Wait(ctx, keys...) }
 }
 
-func waitInVain(keys ...string) storeCall {
+// inVain makes a call that times out. Its error must name the key.
+func inVain(key string, call func(ctx context.Context, c *Client) error) storeCall {
 	return func(ctx context.Context, c *Client) (any, error) {
 		ctx, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
 		defer cancel()
-		err := c.Wait(ctx, keys...)
-		if !errors.Is(err, kvstore.ErrTimeout) || !strings.Contains(err.Error(), fmt.Sprintf("%q", keys[0])) {
-			return nil, fmt.Errorf("wait = %w, want a timeout that names %q", err, keys)
+		err := call(ctx, c)
+		if !errors.Is(err, kvstore.ErrTimeout) || !strings.Contains(err.Error(), fmt.Sprintf("%q", key)) {
+			return nil, fmt.Errorf("call = %w, want a timeout that names %q", err, key)
 		}
 		return nil, nil
 	}
+}
+
+func push(key, value string) storeCall {
+	return func(ctx context.Context, c *Client) (any, error) { return nil, c.QueuePush(ctx, key, []byte(value)) }
+}
+
+func queueLen(key string) storeCall {
+	return func(ctx context.Context, c *Client) (any, error) { return c.QueueLen(ctx, key) }
 }
 
 func compareSet(key, expected, desired string) storeCall {
@@ -221,6 +248,9 @@ func turns(p Protocol, call recording) []recording {
 		} else {
 			next(length, 1)
 		}
+	}
+	if code, _ := p.code(opBarrier); len(c2s) > 0 && c2s[0] == code && strings.HasSuffix(call.Op, "(times out)") {
+		next(len(c2s)-1, 0) // without CANCEL_WAIT
 	}
 	if len(c2s) > 0 {
 		next(len(c2s), len(s2c))

@@ -52,9 +52,11 @@ func (d *torchDriver) testClient(t *testing.T) {
 	}
 
 	for _, c := range []*Client{one, two} {
-		calls := recordings(t)[map[string]string{"1.13": "1.13.0", "2.6": "2.6.0", "2.14": "2.14.1"}[d.version]]
+		calls := recordings(t)[map[string]string{
+			"1.13": "1.13.0", "2.6": "2.6.0", "2.14": "2.14.1", testenv.Official: "2.15.0",
+		}[d.version]]
 		for _, call := range calls {
-			if call.Op == "connect" {
+			if call.Op == "connect" || strings.HasPrefix(call.Op, "queue") && !d.libuv {
 				continue
 			}
 			known := recordedCalls[call.Op]
@@ -62,7 +64,7 @@ func (d *torchDriver) testClient(t *testing.T) {
 				t.Errorf("%s = %q, %v; want %q", call.Op, show(result), err, known.want)
 			}
 		}
-		for _, key := range []string{"k", "n", "new", "none", "a", "m1", "m2", "bin"} {
+		for _, key := range []string{"k", "n", "new", "none", "a", "m1", "m2", "bin", "alone", "pair"} {
 			if _, err := c.Delete(ctx, key); err != nil {
 				t.Error(err)
 			}
@@ -76,8 +78,8 @@ func (d *torchDriver) testClient(t *testing.T) {
 	testReleases(t, ctx, one)
 	testNamesMissing(t, ctx, one)
 	testCrossings(t, ctx, one)
-	if d.version == "2.14" {
-		testNewerCalls(t, ctx, one)
+	if d.version == "2.14" || d.version == testenv.Official {
+		d.testNewerCalls(t, ctx, one)
 	}
 	testWorkers(t, lane.server, opts)
 }
@@ -198,8 +200,8 @@ func testCrossings(t *testing.T, ctx context.Context, c *Client) {
 	t.Logf("%d waits were released, %d ended", released, ended)
 }
 
-// testNewerCalls makes the calls that torch 2.6 lacks, except queues, which Debian's torch does not have.
-func testNewerCalls(t *testing.T, ctx context.Context, c *Client) {
+// testNewerCalls makes the calls that torch 2.6 lacks. Only servers with libuv have queues.
+func (d *torchDriver) testNewerCalls(t *testing.T, ctx context.Context, c *Client) {
 	t.Helper()
 	keys, err := c.ListKeys(ctx)
 	n, countErr := c.NumKeys(ctx)
@@ -221,9 +223,49 @@ func testNewerCalls(t *testing.T, ctx context.Context, c *Client) {
 		})
 	}
 	wg.Wait()
+	if d.libuv {
+		testQueue(t, ctx, c)
+		return
+	}
 	// A server that lacks a call only closes the connection.
 	if err := c.QueuePush(ctx, "q", nil); !errors.Is(err, kvstore.ErrConnection) {
 		t.Errorf("QueuePush = %v, want ErrConnection", err)
+	}
+}
+
+// testQueue blocks calls of QueuePop on a queue and releases them.
+func testQueue(t *testing.T, ctx context.Context, c *Client) {
+	t.Helper()
+	var mu sync.Mutex
+	var popped []string
+	var wg sync.WaitGroup
+	for range 3 {
+		wg.Go(func() {
+			value, err := c.QueuePop(ctx, "line")
+			if err != nil {
+				t.Error(err)
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			popped = append(popped, string(value))
+		})
+	}
+	want := []string{"a", "b", "c"}
+	for _, value := range want {
+		if err := c.QueuePush(ctx, "line", []byte(value)); err != nil {
+			t.Error(err)
+		}
+	}
+	wg.Wait()
+	slices.Sort(popped)
+	if !slices.Equal(popped, want) {
+		t.Errorf("popped %q, want %q", popped, want)
+	}
+	if value, there, err := c.TryQueuePop(ctx, "line"); there || err != nil {
+		t.Errorf("TryQueuePop of an empty queue = %q, %v, %v", value, there, err)
+	}
+	if n, err := c.QueueLen(ctx, "line"); n != 0 || err != nil {
+		t.Errorf("QueueLen = %d, %v", n, err)
 	}
 }
 

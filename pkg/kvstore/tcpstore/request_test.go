@@ -51,7 +51,7 @@ type recording struct {
 func recordings(t testing.TB) map[string][]recording {
 	t.Helper()
 	files, err := filepath.Glob("../../../testdata/wire/torch-*.json")
-	if err != nil || len(files) != 3 {
+	if err != nil || len(files) != 4 {
 		t.Fatalf("recordings: %q, %v", files, err)
 	}
 	versions := map[string][]recording{}

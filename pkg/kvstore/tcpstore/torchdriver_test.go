@@ -20,23 +20,27 @@ import (
 )
 
 // TestTorch compares this package with each version of torch. Importing torch takes seconds of CPU time, so the tests
-// of a version share one process. Quick runs leave out torch 2.6, which has the protocol of 2.14.
+// of a version share one process. Quick runs leave out torch 2.6, which has the protocol of 2.14, and the official
+// build, whose servers use libuv unless they are told not to.
 func TestTorch(t *testing.T) {
 	t.Parallel()
-	for _, version := range []string{"1.13", "2.6", "2.14"} {
-		if version == "2.6" && !testenv.Whole(t) {
+	for _, build := range []torchBuild{
+		{version: "1.13"}, {version: "2.6"}, {version: "2.14"},
+		{version: testenv.Official, libuv: true}, {version: testenv.Official},
+	} {
+		if build.version != "1.13" && build.version != "2.14" && !testenv.Whole(t) {
 			continue
 		}
-		t.Run(version, func(t *testing.T) {
+		t.Run(build.String(), func(t *testing.T) {
 			t.Parallel()
-			d := startTorchDriver(t, version)
+			d := startTorchDriver(t, build)
 			t.Run("client", d.testClient)
-			if version == "2.6" {
+			if build.version == "2.6" {
 				return
 			}
 			t.Run("known differences", d.testKnownDifferences)
 			t.Run("differential", d.testDifferential)
-			if version == "1.13" {
+			if build.version == "1.13" {
 				return
 			}
 			t.Run("client of another protocol", d.testClientOfOtherProtocol)
@@ -46,13 +50,31 @@ func TestTorch(t *testing.T) {
 	}
 }
 
-// torchDriver is a process that runs testdata/py/drive.py with torch until the test ends.
-type torchDriver struct{ version, addr string }
+// torchBuild is a version of torch, as testenv calls it, and whether its TCPStore uses libuv.
+type torchBuild struct {
+	version string
+	libuv   bool
+}
 
-func startTorchDriver(t *testing.T, version string) *torchDriver {
+func (b torchBuild) String() string {
+	if b.version == testenv.Official && !b.libuv {
+		return b.version + " without libuv"
+	}
+	return b.version
+}
+
+// torchDriver is a process that runs testdata/py/drive.py with torch until the test ends.
+type torchDriver struct {
+	torchBuild
+
+	addr string
+}
+
+func startTorchDriver(t *testing.T, build torchBuild) *torchDriver {
 	t.Helper()
 	// It ends with its stdin; the test's own context would kill it before that.
-	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), testenv.Torch(t, version), "testdata/py/drive.py")
+	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), testenv.Torch(t, build.version), "testdata/py/drive.py",
+		strconv.FormatBool(build.libuv))
 	// Otherwise each timeout and each closed connection would log a warning and spend milliseconds on a stack trace.
 	cmd.Env = append(os.Environ(), "TORCH_CPP_LOG_LEVEL=ERROR", "TORCH_SHOW_CPP_STACKTRACES=0", "OMP_NUM_THREADS=1")
 	var stderr strings.Builder
@@ -72,15 +94,15 @@ func startTorchDriver(t *testing.T, version string) *torchDriver {
 		stdin.Close()
 		io.Copy(io.Discard, stdout)
 		if err := cmd.Wait(); t.Failed() {
-			t.Logf("torch %s: %v\n%s", version, err, &stderr)
+			t.Logf("torch %s: %v\n%s", build, err, &stderr)
 		}
 	})
 	line, err := bufio.NewReader(stdout).ReadString('\n')
 	if err != nil {
 		cmd.Process.Kill()
-		t.Fatalf("start drive.py with torch %s: %v", version, err)
+		t.Fatalf("start drive.py with torch %s: %v", build, err)
 	}
-	return &torchDriver{version: version, addr: "127.0.0.1:" + strings.TrimSpace(line)}
+	return &torchDriver{torchBuild: build, addr: "127.0.0.1:" + strings.TrimSpace(line)}
 }
 
 // torchLane is a connection to a driver, with a torch server of its own and torch clients for any server.

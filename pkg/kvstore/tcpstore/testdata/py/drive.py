@@ -5,7 +5,8 @@ It prints a port and serves it until its stdin ends. Each connection is a lane: 
 server of its own, whose port is the first line of JSON sent back. Every line that arrives after that is a sequence to
 play against some server, {"address": ..., "calls": [...]}. The reply is {"outcomes": [...]}. See Call and Outcome in
 pkg/kvstore/internal/storetest for their fields; keys and values are base64. A line can also be {"script": ...}, Python
-that runs with the functions reply and receive for JSON, and the function connect(port), which opens a client.
+that runs with the functions reply and receive for JSON, and the function connect(port), which opens a client. The
+argument is true if clients and servers use libuv, else false.
 """
 
 import base64
@@ -21,8 +22,7 @@ import torch
 from torch.distributed import TCPStore
 
 CLIENTS = 3
-# Debian builds torch without libuv.
-BACKEND = {} if torch.__version__.startswith("1.") else {"use_libuv": False}
+BACKEND = {} if torch.__version__.startswith("1.") else {"use_libuv": sys.argv[1] == "true"}
 
 
 def open_store(host, port, master):

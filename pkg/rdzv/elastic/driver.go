@@ -34,6 +34,7 @@ type driver struct {
 	statusInterval time.Duration
 	calls          <-chan func(now time.Duration) // of the agent, made by the loop
 	execute        func(orders []order)           // must not block
+	waiting        *waitingNodes                  // nil if nobody can ask
 }
 
 func (d *driver) now() time.Duration { return d.clock() - d.origin }
@@ -48,6 +49,9 @@ func (d *driver) run(ctx context.Context) error {
 		func() error { return d.watchAnswers(ctx, answers) },
 		func() error { return d.writeReports(ctx, reports) },
 		func() error { return d.keepAliveLoop(ctx, answers, renewals, proofs) },
+	}
+	if d.waiting != nil {
+		tasks = append(tasks, func() error { return d.watchWaiting(ctx) })
 	}
 	if d.status != nil {
 		tasks = append(tasks, func() error { return d.publishStatus(ctx) })

@@ -44,6 +44,8 @@ type Handler struct {
 	roundOver  chan struct{} // rdzv.Round's Over; nil once it is closed
 	probeState probeState
 
+	waiting waitingNodes
+
 	// Owned by the goroutine that calls NextRendezvous. The member belongs to the driving goroutine once it has
 	// started.
 	m      *member
@@ -59,7 +61,7 @@ func New(o Options) *Handler {
 	return &Handler{
 		opts: o, log: o.Logger, calls: make(chan func(time.Duration)), stops: make(chan rdzv.Stop, 1),
 		runOrders: make(chan runOrder, 1), reenter: make(chan struct{}, 1), driveDone: make(chan struct{}),
-		endKnown: make(chan struct{}),
+		endKnown: make(chan struct{}), waiting: waitingNodes{asked: make(chan struct{})},
 	}
 }
 
@@ -71,9 +73,6 @@ func (h *Handler) RunID() string { return h.opts.RunID }
 
 // Stops implements rdzv.Handler.
 func (h *Handler) Stops() <-chan rdzv.Stop { return h.stops }
-
-// NumNodesWaiting implements rdzv.Handler. It returns 0: the leader itself ends a round for the nodes that wait.
-func (h *Handler) NumNodesWaiting() int { return 0 }
 
 // NextRendezvous implements rdzv.Handler.
 func (h *Handler) NextRendezvous(ctx context.Context, self rdzv.Member) (*rdzv.Round, error) {

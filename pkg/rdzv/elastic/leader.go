@@ -46,6 +46,7 @@ type leader struct {
 	unreachedRounds int      // rounds in a row that failed because rank 0 was not reached
 	announcements   []string // for the nodes of the next round
 
+	waiting     int          // as in state/waiting
 	unusedSince optionalTime // since when the run has neither a job nor a result
 	writes      []write      // not returned by decide yet
 }
@@ -132,6 +133,7 @@ func (l *leader) decide(now time.Duration) (writes []write, wake time.Duration, 
 	l.endQuarantines(now)
 	for l.step(now) {
 	}
+	l.publishWaiting()
 	l.beginRerun()
 	l.sendNotices(now)
 	if l.job == nil && l.outcome == nil {

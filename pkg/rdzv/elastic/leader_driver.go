@@ -288,6 +288,8 @@ func (d *leaderDriver) readRun(ctx context.Context) (saved savedState, err error
 			err = json.Unmarshal(e.Value, &saved.history.finished)
 		case key == keyPast:
 			err = json.Unmarshal(e.Value, &saved.history.past)
+		case key == keyWaiting:
+			err = json.Unmarshal(e.Value, &saved.waiting)
 		case strings.HasPrefix(key, prefixDeparted):
 			var d departedMember
 			err = json.Unmarshal(e.Value, &d)

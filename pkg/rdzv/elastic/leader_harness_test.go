@@ -109,6 +109,7 @@ type script struct {
 	agents      map[string]*agentArrival
 	store       map[string]any
 	resultWrite coord.Revision
+	waiting     int // as in state/waiting
 }
 
 func play(t *testing.T, job Job, steps []step) *script {
@@ -331,6 +332,9 @@ func (s *script) writeOne(w write) string {
 	if w.value == nil {
 		_, existed := s.store[w.key]
 		delete(s.store, w.key)
+		if w.key == keyWaiting {
+			s.waiting = 0
+		}
 		switch {
 		case existed && w.key == keyJob:
 			return "forget job"
@@ -342,6 +346,10 @@ func (s *script) writeOne(w write) string {
 		return ""
 	}
 	s.store[w.key] = w.value
+	if n, ok := w.value.(int); ok && w.key == keyWaiting {
+		s.waiting = n
+		return ""
+	}
 	switch v := w.value.(type) {
 	case Record:
 		var names []string

@@ -17,6 +17,7 @@ import (
 //	state/result    rdzv.Outcome, created once; expires after result_ttl
 //	state/finished  finishedRun, written with the result; expires with it
 //	state/departed/N/RANK departedMember: a node that has left the exit barrier of round N with success
+//	state/waiting   int: how many nodes wait to be in the next round; no key stands for 0
 //	state/close     closeRequest: somebody wants the run to end; expires after a minute
 //	state/past      []pastRun: earlier runs with this id; expires after result_ttl
 //	agent/SESSION   Report, written by that agent, owned by its session
@@ -31,6 +32,7 @@ const (
 	keyFinished = "state/finished"
 	keyPast     = "state/past"
 	keyClose    = "state/close"
+	keyWaiting  = "state/waiting"
 	prefixState = "state/"
 	// prefixDeparted is below prefixState.
 	prefixDeparted = "state/departed/"

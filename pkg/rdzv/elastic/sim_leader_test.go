@@ -50,6 +50,8 @@ func savedStateOf(keys []simChange) savedState {
 			f.history.finished = &v
 		case []pastRun:
 			f.history.past = v
+		case int:
+			f.waiting = v
 		case departedMember:
 			f.departed = append(f.departed, v)
 		case Answer:

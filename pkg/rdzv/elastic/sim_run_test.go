@@ -40,6 +40,9 @@ func (w *world) checkLeftovers() {
 	if l := w.store.term; l != nil && w.check.outcome != nil && !l.l.acknowledged() {
 		w.check.fail("liveness", "the leader does not know that everybody has gone: %v", l.l.participants.sessionIDs())
 	}
+	if left := w.store.list(keyWaiting); w.store.term != nil && len(left) > 0 {
+		w.check.fail("tidy", "the count of waiting nodes is left: %v", left[0].value)
+	}
 	if left := w.store.list(prefixDeparted); w.store.term != nil && len(left) > 0 {
 		w.check.fail("tidy", "%d departures are left, the first is %s", len(left), left[0].key)
 	}

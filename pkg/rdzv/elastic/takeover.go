@@ -21,6 +21,7 @@ type savedState struct {
 	agents       []agentArrival
 	history      runHistory // of a finished run, and of the runs before it
 	departed     []departedMember
+	waiting      int
 }
 
 // savedAnswer is the last answer that an earlier leader gave to an agent.
@@ -43,7 +44,7 @@ func newLeader(epoch coord.Revision, saved savedState, now time.Duration) *leade
 		epoch: epoch, store: saved.storeHistory, job: saved.job, outcome: saved.outcome, record: Record{Round: -1},
 		history: saved.history, participants: newParticipantSet(len(saved.agents)),
 	}
-	l.history.now = now
+	l.history.now, l.waiting = now, saved.waiting
 	if past := l.history.past; len(past) > 0 {
 		l.record.Round = past[len(past)-1].Run.Round
 		l.firstRound = l.record.Round + 1

@@ -20,8 +20,8 @@ type confItem struct {
 	behindPassword bool
 }
 
-// parseConf reads KEY=VALUE,KEY=VALUE by torchrun's rules (torch 2.14 torch/distributed/elastic/rendezvous/utils.py). It
-// also accepts one pair of quotes around the whole, which YAML files often leave in an argument.
+// parseConf reads KEY=VALUE,KEY=VALUE by torchrun's rules (torch 2.14 torch/distributed/elastic/rendezvous/utils.py).
+// It also accepts one pair of quotes around the whole, which YAML files often leave in an argument.
 func parseConf(s string) ([]confItem, error) {
 	s = unquoted(strings.TrimSpace(s))
 	if strings.TrimSpace(s) == "" {

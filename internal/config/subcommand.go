@@ -92,17 +92,7 @@ step took longer than its timeout; 70 if a check failed.
 			Intro: `Print a script that makes a shell complete elasticrun's command line: flags, their values, commands
 and files.
 `,
-			Outro: `For the current shell:
-
-  bash        source <(elasticrun completion bash)
-  zsh         source <(elasticrun completion zsh)
-  tcsh        elasticrun completion tcsh > ~/.elasticrun.tcsh; source ~/.elasticrun.tcsh
-  fish        elasticrun completion fish | source
-  powershell  elasticrun completion powershell | Out-String | Invoke-Expression
-
-For every new shell, put that line into its startup file. bash must be 4 or later, and zsh needs
-compinit before it.
-`,
+			Outro: completionOutro,
 		},
 		{Name: "version", Short: "show the version", Intro: "Show the version.\n"},
 	}
@@ -126,6 +116,19 @@ func (s Subcommand) Help() string {
 	}
 	return b.String()
 }
+
+// completionOutro says how a shell loads its script.
+const completionOutro = `For the current shell:
+
+  bash        source <(elasticrun completion bash)
+  zsh         source <(elasticrun completion zsh)
+  tcsh        elasticrun completion tcsh > ~/.elasticrun.tcsh; source ~/.elasticrun.tcsh
+  fish        elasticrun completion fish | source
+  powershell  elasticrun completion powershell | Out-String | Invoke-Expression
+
+For every new shell, put that line into its startup file. bash must be 4 or later, and zsh needs
+compinit before it.
+`
 
 // Shells returns the shells that have a completion script.
 func Shells() []string { return []string{"bash", "zsh", "tcsh", "fish", "powershell"} }

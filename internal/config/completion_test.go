@@ -23,7 +23,7 @@ func TestComplete(t *testing.T) {
 		{line: "--rdzv-backend ", words: "c10d etcd static"},
 		{line: "--rdzv-backend=s", words: "static"},
 		{line: "--rdzv_b=s", words: "static"},
-		{line: "--nproc ", words: "auto cpu gpu"},
+		{line: "--nproc ", words: "auto cpu gpu xpu"},
 		{line: "--nproc-per-node 2 --grow ne", words: "next-restart never"},
 		{line: "-r ", words: "0 1 2 3"},
 		{line: "-mr ", words: "0 1 2 3"},
@@ -88,7 +88,7 @@ func TestValues(t *testing.T) {
 	for _, f := range Flags() {
 		for _, value := range f.Values {
 			args := append(alsoNeeds[value], "--config=/dev/null", "--"+f.Name+"="+value, "train.py")
-			_, err := Load(args, machine{cpus: 4, gpus: 2})
+			_, err := Load(args, machine{cpus: 4, gpus: 2, xpus: 2})
 			if _, ok := errors.AsType[*CompletionRequest](err); err != nil && !ok {
 				t.Error(err)
 			}

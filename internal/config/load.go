@@ -15,7 +15,7 @@ import (
 )
 
 // Load resolves the command line, without the program's name, together with the environment and the config file.
-// Counter answers --nproc-per-node auto, cpu and gpu.
+// Counter answers --nproc-per-node auto, cpu, gpu and xpu.
 //
 // Its errors are ErrHelp, ErrVersion, *CompletionRequest and *UsageError.
 func Load(args []string, counter Counter) (*Config, error) {

@@ -114,7 +114,7 @@ func TestEffects(t *testing.T) {
 	// Whether a value with this placeholder can be a path or a command.
 	names := map[string]bool{
 		"FILE": true, "DIR": true, "CMD": true,
-		"": false, "N": false, "N|MIN:MAX": false, "N|auto|cpu|gpu": false, "N|LO-HI": false, "NAME": false, "MODE": false, "ID": false, "K=V,...": false,
+		"": false, "N": false, "N|MIN:MAX": false, "N|auto|cpu|gpu|xpu": false, "N|LO-HI": false, "NAME": false, "MODE": false, "ID": false, "K=V,...": false,
 		"HOST": false, "PORT": false, "HOST[:PORT]": false, "HOST:PORT": false, "METHOD": false, "STREAMS": false, "RANKS": false, "TEXT,...": false,
 		"TEMPLATE": false, "SHELL": false, "SIZE": false, "SECONDS": false, "WHEN": false, "SIG,...": false, "FROM=TO,...": false, "FORMAT": false, "LEVEL": false,
 	}

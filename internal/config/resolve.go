@@ -76,17 +76,10 @@ func readProcs(r *reader, counter Counter) int {
 		switch strings.TrimSpace(s) {
 		case "cpu":
 			return countCPUs(counter)
-		case "gpu":
-			n, err := counter.GPUs()
-			switch {
-			case err != nil:
-				return 0, fmt.Errorf("cannot count the GPUs (%w): give a number", err)
-			case n < 1:
-				return 0, errors.New("there is no GPU on this machine: give a number, or cpu")
-			}
-			return n, nil
+		case "gpu", "xpu":
+			return countGPUs(counter, strings.TrimSpace(s))
 		case "auto":
-			n, err := counter.GPUs()
+			n, err := counter.Accelerators()
 			if err != nil {
 				r.warn(name, "cannot count the GPUs, so the number of CPUs is used: "+err.Error())
 			}
@@ -98,12 +91,32 @@ func readProcs(r *reader, counter Counter) int {
 		n, err := between(1, maxProcPerNode)(s)
 		if err != nil {
 			return 0, fmt.Errorf(
-				"must be auto, cpu, gpu or a number between 1 and %d; for any other device give the number",
+				"must be auto, cpu, gpu, xpu or a number between 1 and %d; for any other device give the number",
 				maxProcPerNode,
 			)
 		}
 		return n, nil
 	})
+}
+
+// countGPUs counts the devices of torch.cuda (gpu) or torch.xpu (xpu).
+func countGPUs(counter Counter, kind string) (int, error) {
+	count, other, makers, others := counter.GPUs, counter.XPUs, "NVIDIA or AMD", "xpu"
+	if kind == "xpu" {
+		count, other, makers, others = counter.XPUs, counter.GPUs, "Intel", "gpu"
+	}
+	n, err := count()
+	switch {
+	case err != nil:
+		return 0, fmt.Errorf("cannot count the GPUs (%w): give a number", err)
+	case n > 0:
+		return n, nil
+	}
+	if n, err := other(); err == nil && n > 0 {
+		return 0, fmt.Errorf("there is no GPU of %s on this machine: give %s for the GPUs that there are, or a number",
+			makers, others)
+	}
+	return 0, errors.New("there is no GPU on this machine: give a number, or cpu")
 }
 
 func countCPUs(counter Counter) (int, error) {

@@ -95,6 +95,19 @@ func TestResolve(t *testing.T) {
 		{"nproc number with blanks", []string{"--nproc-per-node= 8 "}, machine{}, func(c *Config) { c.NprocPerNode = 8 }},
 		{"nproc cpu", []string{"--nproc-per-node", "cpu"}, machine{cpus: 6, gpus: 2}, func(c *Config) { c.NprocPerNode = 6 }},
 		{"nproc gpu", []string{"--nproc-per-node", "gpu"}, machine{cpus: 6, gpus: 2}, func(c *Config) { c.NprocPerNode = 2 }},
+		{"nproc xpu", []string{"--nproc-per-node", "xpu"}, machine{cpus: 6, xpus: 3}, func(c *Config) { c.NprocPerNode = 3 }},
+		{
+			"nproc auto, xpus",
+			[]string{"--nproc-per-node", "auto"},
+			machine{cpus: 6, xpus: 3},
+			func(c *Config) { c.NprocPerNode = 3 },
+		},
+		{
+			"nproc auto, an integrated GPU alone",
+			[]string{"--nproc-per-node", "auto"},
+			machine{cpus: 6, gpus: 1, xpus: 1, integrated: true},
+			func(c *Config) { c.NprocPerNode = 6 },
+		},
 		{
 			"nproc auto, gpus",
 			[]string{"--nproc-per-node", "auto"},
@@ -258,17 +271,18 @@ func TestResolveRefuses(t *testing.T) {
 		},
 		{
 			[]string{"--nproc-per-node=0", "s"},
-			"--nproc-per-node=0: must be auto, cpu, gpu or a number between 1 and 65536; for any other device give the number",
+			"--nproc-per-node=0: must be auto, cpu, gpu, xpu or a number between 1 and 65536; for any other device give the number",
 		},
 		{
-			[]string{"--nproc=xpu", "s"},
-			"--nproc-per-node=xpu: must be auto, cpu, gpu or a number between 1 and 65536; for any other device give the number",
+			[]string{"--nproc=hpu", "s"},
+			"--nproc-per-node=hpu: must be auto, cpu, gpu, xpu or a number between 1 and 65536; for any other device give the number",
 		},
 		{
 			[]string{"--nproc=2.5", "s"},
-			"--nproc-per-node=2.5: must be auto, cpu, gpu or a number between 1 and 65536; for any other device give the number",
+			"--nproc-per-node=2.5: must be auto, cpu, gpu, xpu or a number between 1 and 65536; for any other device give the number",
 		},
 		{[]string{"--nproc=gpu", "s"}, "--nproc-per-node=gpu: there is no GPU on this machine: give a number, or cpu"},
+		{[]string{"--nproc=xpu", "s"}, "--nproc-per-node=xpu: there is no GPU on this machine: give a number, or cpu"},
 		{[]string{"--role=", "s"}, `--role="": must not be empty`},
 		{[]string{"--node-rank", "-1", "s"}, "--node-rank=-1: must be between 0 and 1048576"},
 		{[]string{"--node-rank", "x", "s"}, "--node-rank=x: must be a whole number"},
@@ -390,6 +404,19 @@ func TestResolveRefuses(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		})
+	}
+	for _, tt := range []struct {
+		counter Counter
+		kind    string
+		want    string
+	}{
+		{machine{xpus: 1}, "gpu", "there is no GPU of NVIDIA or AMD on this machine: give xpu for the GPUs that there are, or a number"},
+		{machine{gpus: 1}, "xpu", "there is no GPU of Intel on this machine: give gpu for the GPUs that there are, or a number"},
+	} {
+		if _, err := resolveArgs(tt.counter, "--nproc="+tt.kind, "s"); err == nil ||
+			err.Error() != "--nproc-per-node="+tt.kind+": "+tt.want {
+			t.Errorf("got %v, want %s", err, tt.want)
+		}
 	}
 	_, err := resolveArgs(machine{err: errors.New("driver is gone")}, "--nproc=gpu", "s")
 	if want := "--nproc-per-node=gpu: cannot count the GPUs (driver is gone): give a number"; err == nil ||

@@ -44,11 +44,11 @@ func Flags() []Flag {
 				"without a scheduler.",
 		},
 		{
-			Name: "nproc-per-node", Kind: KindSpec, Default: "1", Placeholder: "N|auto|cpu|gpu",
+			Name: "nproc-per-node", Kind: KindSpec, Default: "1", Placeholder: "N|auto|cpu|gpu|xpu",
 			Group: groupSize, Torchrun: true,
-			Values: []string{"auto", "cpu", "gpu"},
-			Help: "Workers on this node: a number, gpu (one per GPU), cpu (one per CPU that this process may use), or " +
-				"auto (gpu if there is a GPU, else cpu).",
+			Values: []string{"auto", "cpu", "gpu", "xpu"},
+			Help: "Workers on this node: a number, gpu (one per GPU of NVIDIA or AMD), xpu (one per GPU of Intel), cpu (one per " +
+				"CPU that this process may use), or auto (one per GPU if there is one that is not integrated, else cpu).",
 		},
 		{
 			Name: "role", Kind: KindString, Default: "default", Placeholder: "NAME", Group: groupSize, Torchrun: true,
@@ -63,7 +63,7 @@ func Flags() []Flag {
 		},
 		{
 			Name: "virtual-local-rank", Kind: KindBool, Group: groupSize, Torchrun: true,
-			Help: "Give every worker LOCAL_RANK=0 and only its own device in CUDA_VISIBLE_DEVICES.",
+			Help: "Give every worker LOCAL_RANK=0 and only its own device in CUDA_VISIBLE_DEVICES, on Intel in ZE_AFFINITY_MASK.",
 		},
 		{
 			Name: "numa-binding", Kind: KindString, Placeholder: "MODE", Group: groupSize, Torchrun: true,

@@ -65,7 +65,7 @@ func Examine(ctx context.Context, cfg *config.Config, version string) (Facts, er
 		f.ScriptErr = checkProgram(cfg.Script)
 	}
 	reading.Go(func() { f.HostName = ReadHostName(ctx) })
-	reading.Go(func() { f.GPUs = ReadGPUs(ctx) })
+	reading.Go(func() { f.GPUs = ReadGPUs(ctx, launch.GPUKind(cfg)) })
 	var err error
 	reading.Go(func() {
 		f.PortErr = listen.Explain(cfg, listen.PortsTaken(ctx, cfg))

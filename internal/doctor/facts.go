@@ -59,14 +59,18 @@ type Disk struct {
 	Err              error
 }
 
-// GPUs is what nvidia-smi reports.
+// GPUs is what the drivers' files and nvidia-smi report.
 type GPUs struct {
+	// Vendor is the maker of the GPUs.
+	Vendor topology.Vendor
 	// Program is the path of nvidia-smi; empty if it is not installed.
 	Program string
-	Health  []topology.GPUHealth
-	Err     error
-	// Visible is the number of GPUs that workers would see.
-	Visible int
+	// Health is the state of NVIDIA's GPUs.
+	Health []topology.GPUHealth
+	Err    error
+	// Visible is the number of GPUs that workers would see, Installed the number without the variables that hide GPUs.
+	// Installed is 0 for NVIDIA's: Health lists those.
+	Visible, Installed int
 }
 
 // Unlimited stands for no limit.

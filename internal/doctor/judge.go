@@ -1,7 +1,9 @@
 package doctor
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"regexp"
 	"strings"
 	"time"
@@ -183,9 +185,14 @@ const ShmName = "shared memory"
 const hot = 90
 
 func gpus(g GPUs, workers int) []Check {
-	switch {
+	switch bad := (*topology.VariableError)(nil); {
+	case errors.Is(g.Err, fs.ErrPermission) || errors.As(g.Err, &bad): // the error says what to do
+		return []Check{{Name: "GPUs", Status: Fail, Value: g.Err.Error()}}
 	case g.Err != nil:
 		return []Check{{"GPUs", Fail, g.Err.Error(), "the driver does not work: reload it, or restart the machine"}}
+	case g.Vendor != topology.NVIDIA:
+		return []Check{shared(Check{Name: "GPUs", Status: OK, Value: fmt.Sprintf(
+			"%d of %v, of which workers would see %d; their state is not checked", g.Installed, g.Vendor, g.Visible)}, g, workers)}
 	case g.Program == "" && g.Visible == 0:
 		return []Check{{Name: "GPUs", Status: OK, Value: "none"}}
 	case g.Program == "":
@@ -193,13 +200,19 @@ func gpus(g GPUs, workers int) []Check {
 	}
 	checks := []Check{{Name: "GPUs", Status: OK, Value: fmt.Sprintf("%d, of which workers would see %d", len(g.Health),
 		g.Visible)}}
-	if g.Visible > 0 && g.Visible < workers {
-		checks[0].Status, checks[0].Advice = Warn, fmt.Sprintf("there are %d workers: some would share a GPU", workers)
-	}
+	checks[0] = shared(checks[0], g, workers)
 	for _, h := range g.Health {
 		checks = append(checks, gpu(h))
 	}
 	return checks
+}
+
+// shared turns the check into a warning if there are more workers than GPUs.
+func shared(c Check, g GPUs, workers int) Check {
+	if g.Visible > 0 && g.Visible < workers {
+		c.Status, c.Advice = Warn, fmt.Sprintf("there are %d workers: some would share a GPU", workers)
+	}
+	return c
 }
 
 func gpu(h topology.GPUHealth) Check {

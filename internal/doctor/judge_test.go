@@ -3,6 +3,8 @@ package doctor
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io/fs"
 	"net/netip"
 	"strings"
 	"testing"
@@ -119,6 +121,15 @@ func TestJudge(t *testing.T) {
 		{"no shared memory", func(f *Facts) { f.Disks[1].Err = errors.New("no such file") }, ShmName, Warn, "no such file"},
 		{name: "no GPUs", change: func(f *Facts) { f.GPUs = GPUs{} }},
 		{"driver that fails", func(f *Facts) { f.GPUs.Err = errors.New("no answer") }, "GPUs", Fail, "no answer"},
+		{"GPUs of AMD", func(f *Facts) { f.GPUs = GPUs{Vendor: topology.AMD, Installed: 8, Visible: 4} }, "GPUs", Warn, "8 of AMD, of which workers would see 4"},
+		{
+			"GPUs that may not be opened", func(f *Facts) { f.GPUs = GPUs{Err: fmt.Errorf("open it: %w", fs.ErrPermission)} }, "GPUs",
+			Fail, "open it: permission denied",
+		},
+		{
+			"a bad list of GPUs", func(f *Facts) { f.GPUs = GPUs{Err: &topology.VariableError{Name: "A", Value: "b", Problem: "c"}} },
+			"GPUs", Fail, `A="b": c`,
+		},
 		{"no nvidia-smi", func(f *Facts) { f.GPUs = GPUs{Visible: 8} }, "GPUs", Warn, "8, their state"},
 		{"workers that share", func(f *Facts) { f.GPUs.Visible = 4 }, "GPUs", Warn, "would see 4"},
 		{

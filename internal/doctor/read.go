@@ -137,16 +137,34 @@ func ReadDisk(what, folder string) Disk {
 	return d
 }
 
-// ReadGPUs asks nvidia-smi.
-func ReadGPUs(ctx context.Context) (g GPUs) {
-	g.Program = topology.FindSMI(os.LookupEnv)
-	if visible, err := topology.GPUs(ctx, topology.GPUOptions{}); err != nil {
+// ReadGPUs reads the drivers' files, and asks nvidia-smi unless the GPUs are of another vendor.
+func ReadGPUs(ctx context.Context, kind topology.Kind) (g GPUs) {
+	visible, err := topology.GPUs(ctx, topology.GPUOptions{Kind: kind})
+	if err != nil {
 		g.Err = err
 		return g
-	} else if g.Visible = len(visible); g.Program != "" {
+	}
+	g.Visible = len(visible)
+	if installed, err := topology.KnownGPUs(topology.GPUOptions{Kind: kind, Env: withoutLists}); err == nil {
+		if g.Installed = len(installed); g.Installed > 0 && installed[0].Vendor != topology.NVIDIA {
+			g.Vendor = installed[0].Vendor
+			return g
+		}
+	}
+	g.Installed = 0
+	if g.Program = topology.FindSMI(os.LookupEnv); g.Program != "" {
 		g.Health, g.Err = topology.Health(ctx, topology.GPUOptions{})
 	}
 	return g
+}
+
+// withoutLists is the environment without the variables that select GPUs.
+func withoutLists(name string) (string, bool) {
+	switch name {
+	case "CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK", "ONEAPI_DEVICE_SELECTOR":
+		return "", false
+	}
+	return os.LookupEnv(name)
 }
 
 // ReadLimits reads the limits of this process, and those of the kernel below root, the root of the file system.

@@ -42,11 +42,12 @@ func gpuCount(cfg *config.Config) []string {
 	if _, set := os.LookupEnv(agent.GPUCountEnv); set {
 		return nil
 	}
-	count, known := topology.CountGPUs(topology.GPUOptions{})
+	gpus, err := topology.KnownGPUs(topology.GPUOptions{Kind: GPUKind(cfg)})
+	count := len(gpus)
 	switch {
-	case cfg.VirtualLocalRank && (count > 0 || !known):
+	case cfg.VirtualLocalRank && (count > 0 || err != nil):
 		count = 1
-	case !known:
+	case err != nil:
 		return nil
 	}
 	return []string{agent.GPUCountEnv + "=" + strconv.Itoa(count)}

@@ -13,8 +13,16 @@ type Machine struct{}
 func (Machine) CPUs() (int, error) { return topology.CPUs(), nil }
 
 // GPUs implements config.Counter.
-func (Machine) GPUs() (int, error) {
-	gpus, err := topology.GPUs(context.Background(), topology.GPUOptions{})
+func (Machine) GPUs() (int, error) { return countGPUs(topology.CUDAGPU) }
+
+// XPUs implements config.Counter.
+func (Machine) XPUs() (int, error) { return countGPUs(topology.XPU) }
+
+// Accelerators implements config.Counter.
+func (Machine) Accelerators() (int, error) { return countGPUs(topology.AnyGPU) }
+
+func countGPUs(kind topology.Kind) (int, error) {
+	gpus, err := topology.GPUs(context.Background(), topology.GPUOptions{Kind: kind})
 	return len(gpus), err
 }
 
@@ -26,3 +34,9 @@ func (UnknownMachine) CPUs() (int, error) { return 1, nil }
 
 // GPUs implements config.Counter.
 func (UnknownMachine) GPUs() (int, error) { return 1, nil }
+
+// XPUs implements config.Counter.
+func (UnknownMachine) XPUs() (int, error) { return 1, nil }
+
+// Accelerators implements config.Counter.
+func (UnknownMachine) Accelerators() (int, error) { return 1, nil }

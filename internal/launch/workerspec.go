@@ -25,7 +25,8 @@ func WorkerSpec(ctx context.Context, cfg *config.Config) (agent.WorkerSpec, erro
 			return agent.WorkerSpec{}, err
 		}
 	}
-	if err := checkDevices(cfg); err != nil {
+	xpus, err := virtualDevices(cfg)
+	if err != nil {
 		return agent.WorkerSpec{}, err
 	}
 	program, args := cfg.Command(python)
@@ -38,12 +39,11 @@ func WorkerSpec(ctx context.Context, cfg *config.Config) (agent.WorkerSpec, erro
 			StdoutFilters: cfg.DuplicateStdoutFilters, StderrFilters: cfg.DuplicateStderrFilters,
 		},
 		PrefixTemplate:   cfg.LogLinePrefix,
-		VirtualLocalRank: cfg.VirtualLocalRank,
+		VirtualLocalRank: cfg.VirtualLocalRank, XPUs: xpus,
 	}
 	if cfg.NumaBinding == "" {
 		return spec, nil
 	}
-	var err error
 	if spec.CPUs, err = numaBinding(ctx, cfg); err != nil {
 		return agent.WorkerSpec{}, &config.UsageError{Where: "--numa-binding=" + cfg.NumaBinding, Problem: err.Error()}
 	}
@@ -62,21 +62,6 @@ func CheckScript(cfg *config.Config) error {
 	return nil
 }
 
-// checkDevices checks whether --virtual-local-rank can give every worker a device of its own.
-func checkDevices(cfg *config.Config) error {
-	list, set := os.LookupEnv("CUDA_VISIBLE_DEVICES")
-	if !cfg.VirtualLocalRank || !set {
-		return nil
-	}
-	devices := len(agent.SplitDevices(list))
-	if devices >= cfg.NprocPerNode {
-		return nil
-	}
-	return &config.UsageError{Where: "--virtual-local-rank", Problem: fmt.Sprintf(
-		"CUDA_VISIBLE_DEVICES=%q lists %d devices for %d workers: start fewer workers or list more devices",
-		list, devices, cfg.NprocPerNode)}
-}
-
 // numaBinding returns the CPUs of every worker. It runs before anything is started, so that a machine that cannot bind
 // workers is refused early.
 func numaBinding(ctx context.Context, cfg *config.Config) ([][]int, error) {
@@ -84,7 +69,7 @@ func numaBinding(ctx context.Context, cfg *config.Config) ([][]int, error) {
 	if err != nil {
 		return nil, err
 	}
-	gpus, err := topology.GPUs(ctx, topology.GPUOptions{NeedPCI: true})
+	gpus, err := topology.GPUs(ctx, topology.GPUOptions{Kind: GPUKind(cfg), NeedPCI: true})
 	if err != nil {
 		return nil, err
 	}

@@ -14,18 +14,26 @@ import (
 	"time"
 )
 
-// GPU is one NVIDIA device that a worker can use.
+// GPU is one device that a worker can use.
 type GPU struct {
-	// ID is the device's name for CUDA_VISIBLE_DEVICES: as written there, else its index.
+	// Vendor is the maker; the zero value is NVIDIA.
+	Vendor Vendor
+	// ID is the device's name for CUDA_VISIBLE_DEVICES: as written there, else its index. For AMD it is the name for
+	// HIP_VISIBLE_DEVICES, for Intel the one for ZE_AFFINITY_MASK.
 	ID string
-	// PCI is the bus address as in /sys/bus/pci/devices, "0000:65:00.0"; "" if it is unknown.
+	// PCI is the bus address as in /sys/bus/pci/devices, "0000:65:00.0"; "" if it is unknown. MIG instances, partitions
+	// and tiles have the address of their GPU.
 	PCI string
 	// UUID is the device's UUID, "GPU-…"; "" if it is unknown. A MIG instance has the UUID of its GPU.
 	UUID string
+	// Integrated says that the device is a part of the CPU, which is known of AMD's and Intel's.
+	Integrated bool
 }
 
 // GPUOptions configure the search for GPUs. The zero value counts the GPUs of this machine.
 type GPUOptions struct {
+	// Kind selects the GPUs by who would use them; the zero value is AnyGPU.
+	Kind Kind
 	// Root is the file system's root; nil means os.DirFS("/").
 	Root fs.FS
 	// Env reads the environment, PATH included; nil means os.LookupEnv.
@@ -36,10 +44,16 @@ type GPUOptions struct {
 	// Timeout limits nvidia-smi; 0 means 10 s. nvidia-smi takes seconds on a machine without persistence mode, and
 	// never ends if the driver hangs.
 	Timeout time.Duration
+	// open returns the error that opening a device node would have; nil is right for Root.
+	open func(root fs.FS, name string) error
 }
 
-// GPUs returns the GPUs that a new worker would see, in CUDA's order, so that a worker's GPU is the one at its local
-// rank. No GPU is an empty list and no error. It uses these sources, cheap ones first:
+// GPUs returns the GPUs that a new worker would see, in the order of the vendor's runtime, so that a worker's GPU is the
+// one at its local rank. No GPU is an empty list and no error. All are of one vendor, because a build of torch supports
+// one: of NVIDIA, if its driver lists a GPU that this process may use, else of AMD, else of Intel, as far as the kind
+// allows. Integrated GPUs are left out if there is a discrete one.
+//
+// For NVIDIA it uses these sources, cheap ones first:
 //
 //  1. CUDA_VISIBLE_DEVICES, if set, selects and orders the devices. As in CUDA, entries after the first invalid one are
 //     ignored. "", "-1" and "NoDevFiles" mean no devices, and then no other source is read. Sources 2 and 3 show which
@@ -51,6 +65,12 @@ type GPUOptions struct {
 // Indices follow the PCI bus, as in nvidia-smi, and as in CUDA with equal GPUs or CUDA_DEVICE_ORDER=PCI_BUS_ID. MIG
 // instances count only if CUDA_VISIBLE_DEVICES lists them; then each counts as one GPU.
 //
+// For AMD the source is the KFD topology in sysfs, in which each partition of a GPU is a GPU of its own, with
+// ROCR_VISIBLE_DEVICES, HIP_VISIBLE_DEVICES and CUDA_VISIBLE_DEVICES. For Intel it is the DRM devices in sysfs, with
+// ZE_FLAT_DEVICE_HIERARCHY, ZE_AFFINITY_MASK and ONEAPI_DEVICE_SELECTOR. GPUs fails with a [*VariableError] if it does
+// not understand one of these variables, and with an error that wraps [fs.ErrPermission] if there are GPUs and this
+// user may open none of them.
+//
 // On a timeout, and when ctx ends, GPUs kills nvidia-smi with all processes that it has started. If SIGKILL does not
 // end nvidia-smi, because its driver hangs in the kernel, GPUs returns its error anyway and leaves a goroutine that
 // waits.
@@ -60,28 +80,47 @@ func GPUs(ctx context.Context, opts GPUOptions) ([]GPU, error) {
 	})
 }
 
-// CountGPUs returns the number of GPUs that [GPUs] would find, but runs nothing. known is false if only nvidia-smi
-// can find out.
-func CountGPUs(opts GPUOptions) (count int, known bool) {
-	gpus, err := findGPUs(opts, func(string) ([]GPU, error) { return nil, errors.New("nvidia-smi is not asked") })
-	return len(gpus), err == nil
+// ErrOnlySMI is the error of [KnownGPUs] if only nvidia-smi can find the GPUs.
+var ErrOnlySMI = errors.New("only nvidia-smi knows the GPUs")
+
+// KnownGPUs returns what [GPUs] would return, but runs nothing.
+func KnownGPUs(opts GPUOptions) ([]GPU, error) {
+	return findGPUs(opts, func(string) ([]GPU, error) { return nil, ErrOnlySMI })
 }
 
 // findGPUs implements GPUs. ask runs the nvidia-smi at a path.
 func findGPUs(opts GPUOptions, ask func(program string) ([]GPU, error)) ([]GPU, error) {
-	root, env := opts.Root, opts.Env
+	root, env, open := opts.Root, opts.Env, opts.open
+	if open == nil && root != nil {
+		open = openable
+	}
 	if root == nil {
 		root = os.DirFS("/")
 	}
+	if open == nil {
+		open = openableHere
+	}
 	if env == nil {
 		env = os.LookupEnv
+	}
+	if opts.Kind == XPU {
+		found, tiles := intelHardware(root, open)
+		return intelGPUs(found, tiles, env, opts.Kind)
+	}
+	installed, known := procGPUs(root)
+	if len(installed) == 0 {
+		if found := amdHardware(root, open); found.present(opts.Kind) {
+			return amdGPUs(found, env, opts.Kind)
+		}
+		if found, tiles := intelHardware(root, open); opts.Kind == AnyGPU && found.present(opts.Kind) {
+			return intelGPUs(found, tiles, env, opts.Kind)
+		}
 	}
 	list, chosen := env("CUDA_VISIBLE_DEVICES")
 	entries := parseVisible(list)
 	if chosen && len(entries) == 0 {
 		return nil, nil
 	}
-	installed, known := procGPUs(root)
 	if !known && (!chosen || opts.NeedPCI) {
 		program, err := lookPath(env, "nvidia-smi")
 		if err == nil {

@@ -3,6 +3,7 @@ package topology
 import (
 	"bufio"
 	"context"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -125,8 +126,8 @@ esac`
 	}
 }
 
-// TestCountGPUs checks that CountGPUs runs nothing, and says when it would have to.
-func TestCountGPUs(t *testing.T) {
+// TestKnownGPUs checks that KnownGPUs runs nothing, and says when it would have to.
+func TestKnownGPUs(t *testing.T) {
 	noNodes := files(
 		map[string]string{"proc/driver/nvidia/gpus/0000:17:00.0/information": gpuInformation("GPU-a", "0", "No")},
 	)
@@ -150,9 +151,9 @@ func TestCountGPUs(t *testing.T) {
 			if tt.visible != nil {
 				env["CUDA_VISIBLE_DEVICES"] = *tt.visible
 			}
-			if count, known := CountGPUs(GPUOptions{Root: tt.machine, Env: environment(env)}); count != tt.count ||
-				known != tt.known {
-				t.Errorf("%d, %v; want %d, %v", count, known, tt.count, tt.known)
+			gpus, err := KnownGPUs(GPUOptions{Root: tt.machine, Env: environment(env)})
+			if len(gpus) != tt.count || errors.Is(err, ErrOnlySMI) == tt.known {
+				t.Errorf("%v, %v; want %d, %v", gpus, err, tt.count, tt.known)
 			}
 			if _, err := os.Stat(asked); err == nil {
 				t.Error("nvidia-smi was run")
@@ -161,9 +162,9 @@ func TestCountGPUs(t *testing.T) {
 	}
 }
 
-func BenchmarkCountGPUs(b *testing.B) {
+func BenchmarkKnownGPUs(b *testing.B) {
 	for b.Loop() {
-		CountGPUs(GPUOptions{})
+		_, _ = KnownGPUs(GPUOptions{})
 	}
 }
 

@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -68,37 +67,13 @@ func workerEnv(spec WorkerSpec, w Worker, in StartInput) ([]string, error) {
 		vars = append(vars, [2]string{traceEnv, files.TracePrefix}, [2]string{oldTraceEnv, files.TracePrefix})
 	}
 	if spec.VirtualLocalRank {
-		device, err := virtualDevice(in.Env, w.LocalRank)
+		own, err := virtualDevice(spec, in.Env, w.LocalRank)
 		if err != nil {
 			return nil, err
 		}
-		vars = append(vars, [2]string{"LOCAL_RANK", "0"}, [2]string{"CUDA_VISIBLE_DEVICES", device})
+		vars = append(vars, own...)
 	}
 	return overlay(in.Env, vars), nil
-}
-
-// virtualDevice returns the one device that a worker with a virtual local rank sees: its entry in the inherited list,
-// or its local rank if there is no list.
-func virtualDevice(env []string, localRank int) (string, error) {
-	list, set := lookup(env, "CUDA_VISIBLE_DEVICES")
-	if !set {
-		return strconv.Itoa(localRank), nil
-	}
-	devices := SplitDevices(list)
-	if localRank >= len(devices) {
-		return "", fmt.Errorf("--virtual-local-rank: CUDA_VISIBLE_DEVICES=%q has no device for local rank %d", list,
-			localRank)
-	}
-	return strings.TrimSpace(devices[localRank]), nil
-}
-
-// SplitDevices returns the entries of CUDA_VISIBLE_DEVICES as torchrun counts them for virtual local ranks. An empty
-// list has no entries.
-func SplitDevices(list string) []string {
-	if list == "" {
-		return nil
-	}
-	return strings.Split(list, ",")
 }
 
 // overlay sets vars over base. The last value of a name wins, and no name occurs twice.

@@ -106,6 +106,31 @@ func TestWorkerEnvVariants(t *testing.T) {
 			err: `CUDA_VISIBLE_DEVICES="4"`,
 		},
 		{
+			name: "virtual rank, HIP before CUDA", base: []string{"HIP_VISIBLE_DEVICES=4,5", "CUDA_VISIBLE_DEVICES=0"},
+			change: virtual, want: []string{"HIP_VISIBLE_DEVICES=5", "CUDA_VISIBLE_DEVICES=5", "LOCAL_RANK=0"},
+		},
+		{
+			name: "virtual rank, empty list of HIP", base: []string{"HIP_VISIBLE_DEVICES=", "CUDA_VISIBLE_DEVICES=2,3"},
+			change: virtual, want: []string{"HIP_VISIBLE_DEVICES=", "CUDA_VISIBLE_DEVICES=3"},
+		},
+		{
+			name: "virtual rank, short list of HIP", base: []string{"HIP_VISIBLE_DEVICES=4"}, change: virtual,
+			err: `HIP_VISIBLE_DEVICES="4" has no device for local rank 1`,
+		},
+		{
+			name: "virtual rank, ROCR", base: []string{"ROCR_VISIBLE_DEVICES=6,7"}, change: virtual,
+			want: []string{"ROCR_VISIBLE_DEVICES=6,7", "CUDA_VISIBLE_DEVICES=1"}, wantNot: []string{"HIP_VISIBLE_DEVICES"},
+		},
+		{
+			name: "virtual rank, Intel", base: []string{"CUDA_VISIBLE_DEVICES="}, change: virtualXPUs,
+			want: []string{"ZE_AFFINITY_MASK=3", "LOCAL_RANK=0", "CUDA_VISIBLE_DEVICES="}, wantNot: []string{"ONEAPI_DEVICE_SELECTOR"},
+		},
+		{
+			name: "virtual rank, Intel, selector", base: []string{"ONEAPI_DEVICE_SELECTOR=level_zero:0,3", "ZE_AFFINITY_MASK=0,1,2,3"},
+			change: virtualXPUs, want: []string{"ZE_AFFINITY_MASK=3", "ONEAPI_DEVICE_SELECTOR=level_zero:gpu"},
+			wantNot: []string{"CUDA_VISIBLE_DEVICES"},
+		},
+		{
 			name: "virtual rank, empty list", base: []string{"CUDA_VISIBLE_DEVICES="}, change: virtual,
 			err: "no device for local rank 1",
 		},
@@ -151,6 +176,11 @@ func TestWorkerEnvVariants(t *testing.T) {
 func traced(in *envInput) { in.Files[1].TracePrefix = "/logs/trace_" }
 
 func virtual(in *envInput) { in.spec.VirtualLocalRank = true }
+
+func virtualXPUs(in *envInput) {
+	virtual(in)
+	in.spec.XPUs = []string{"0", "3", "5"}
+}
 
 func TestOMPDefault(t *testing.T) {
 	tests := []struct {

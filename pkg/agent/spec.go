@@ -36,6 +36,9 @@ type WorkerSpec struct {
 	PrefixTemplate string
 	// VirtualLocalRank gives every worker LOCAL_RANK=0 and one device, like torchrun's --virtual-local-rank.
 	VirtualLocalRank bool
+	// XPUs are the GPUs of Intel that workers with a virtual local rank get, by local rank, as ZE_AFFINITY_MASK names
+	// them. Nil is for other GPUs.
+	XPUs []string
 	// CPUs are the CPUs to bind each worker to, by local rank. Nil binds none.
 	CPUs [][]int
 }
@@ -49,6 +52,8 @@ func (s WorkerSpec) Validate() error {
 		return errors.New("worker spec: the entrypoint is empty")
 	case s.MaxRestarts < 0:
 		return fmt.Errorf("worker spec: max restarts %d: must not be negative", s.MaxRestarts)
+	case s.XPUs != nil && len(s.XPUs) != s.LocalWorldSize:
+		return fmt.Errorf("worker spec: XPUs for %d workers, but there are %d", len(s.XPUs), s.LocalWorldSize)
 	case s.CPUs != nil && len(s.CPUs) != s.LocalWorldSize:
 		return fmt.Errorf("worker spec: CPUs for %d workers, but there are %d", len(s.CPUs), s.LocalWorldSize)
 	}

@@ -1,0 +1,63 @@
+package launch
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/elasticrun/elasticrun/internal/config"
+	"github.com/elasticrun/elasticrun/internal/topology"
+	"github.com/elasticrun/elasticrun/pkg/agent"
+)
+
+// GPUKind returns the kind of GPUs that workers use: those that --nproc-per-node names.
+func GPUKind(cfg *config.Config) topology.Kind {
+	for _, s := range cfg.Settings {
+		if s.Name != "nproc-per-node" {
+			continue
+		}
+		switch strings.TrimSpace(s.Value) {
+		case "gpu":
+			return topology.CUDAGPU
+		case "xpu":
+			return topology.XPU
+		}
+	}
+	return topology.AnyGPU
+}
+
+// virtualDevices checks whether --virtual-local-rank can give every worker a device of its own. On a machine with GPUs
+// of Intel it returns them by local rank. Workers beyond the last GPU get a number that no GPU has, as with CUDA.
+func virtualDevices(cfg *config.Config) (xpus []string, err error) {
+	if !cfg.VirtualLocalRank {
+		return nil, nil
+	}
+	refuse := func(problem string) error { return &config.UsageError{Where: "--virtual-local-rank", Problem: problem} }
+	gpus, err := topology.KnownGPUs(topology.GPUOptions{Kind: GPUKind(cfg)})
+	if bad := (*topology.VariableError)(nil); errors.As(err, &bad) {
+		return nil, refuse(bad.Error())
+	}
+	const short = "%s=%q lists %d devices for %d workers: start fewer workers or list more devices"
+	if len(gpus) == 0 || gpus[0].Vendor != topology.Intel {
+		name, list, set := agent.VisibleDevices(os.Environ())
+		if set && len(list) < cfg.NprocPerNode {
+			return nil, refuse(fmt.Sprintf(short, name, os.Getenv(name), len(list), cfg.NprocPerNode))
+		}
+		return nil, nil
+	}
+	for _, name := range []string{"ZE_AFFINITY_MASK", "ONEAPI_DEVICE_SELECTOR"} {
+		if value := os.Getenv(name); value != "" && len(gpus) < cfg.NprocPerNode {
+			return nil, refuse(fmt.Sprintf(short, name, value, len(gpus), cfg.NprocPerNode))
+		}
+	}
+	for rank := range cfg.NprocPerNode {
+		if rank < len(gpus) {
+			xpus = append(xpus, gpus[rank].ID)
+		} else {
+			xpus = append(xpus, strconv.Itoa(rank))
+		}
+	}
+	return xpus, nil
+}

@@ -280,9 +280,12 @@ var rules = map[string]rule{
 		why:      "the conformance suite of stores",
 	},
 	"pkg/rpc": {
-		ours:   []string{"pkg/kvstore", "pkg/rdzv/urlrdzv", "pkg/rpc/device", "pkg/rpc/membership", "pkg/rpc/transport"},
+		ours: []string{
+			"internal/topology", "pkg/kvstore", "pkg/rdzv/urlrdzv", "pkg/rpc/device", "pkg/rpc/membership", "pkg/rpc/transport",
+		},
 		theirs: []string{"github.com/fxamacker/cbor/v2", "github.com/rs/zerolog", "golang.org/x/sync"},
-		why:    "it combines membership and transport, and knows gRPC only through the transport",
+		why: "it combines membership and transport, knows gRPC only through the transport, and counts GPUs as the launcher " +
+			"does",
 	},
 	"pkg/rpc/membership": {
 		ours:   []string{"pkg/kvstore", "pkg/rpc/device"},

@@ -27,7 +27,7 @@ const (
 // Environment holds the RPC settings from the environment variables of a worker. An empty variable counts as unset.
 type Environment struct {
 	// GPUCount is the number of GPUs that the worker sees, from ELASTICRUN_GPU_COUNT, which elasticrun sets. 0 means
-	// unset or no GPU.
+	// unset or no GPU. [Init] counts the GPUs itself if the variable is unset.
 	GPUCount int
 	// Address is the address HOST:PORT to listen on, from ELASTICRUN_RPC_ADDR, where the port is optional. Port 0 means
 	// any free port. "" means unset.

@@ -45,8 +45,11 @@ type GRPCOptions struct {
 	// _SERVER_NAME; without these, calls are not encrypted. Either all members of a group use TLS or none.
 	TLSFiles TLSFiles
 
-	// DeviceCount is the number of GPUs of this worker. 0 means ELASTICRUN_GPU_COUNT, which elasticrun sets, or else no
-	// GPU. A negative number means no GPU.
+	// DeviceCount is the number of GPUs of this worker. 0 means ELASTICRUN_GPU_COUNT, which elasticrun sets, or else the
+	// number of GPUs of NVIDIA or AMD that this process sees. A negative number means no GPU.
+	//
+	// Without DeviceMaps and Devices of its own a worker does not run nvidia-smi, which may take seconds, and counts no
+	// GPU where only nvidia-smi knows the number (in WSL, or before the driver has created its device nodes).
 	DeviceCount int
 	// DeviceMaps has, for the name of another worker, a map from devices of this worker to devices of that worker.
 	DeviceMaps map[string]device.Map

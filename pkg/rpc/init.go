@@ -104,6 +104,9 @@ func initGroup(ctx context.Context, cfg Config) (*Group, error) {
 			fmt.Errorf("the group did not form within %v; to wait longer, pass a context with a deadline", InitTimeout))
 		defer cancel()
 	}
+	if err := cfg.countGPUs(ctx); err != nil {
+		return nil, err
+	}
 	common := cfg.Options.Base().WithDefaults()
 	found, err := cfg.rendezvous(ctx, common.InitMethod)
 	if err != nil {

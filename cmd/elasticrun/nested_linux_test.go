@@ -36,13 +36,16 @@ func TestLauncherInALauncher(t *testing.T) {
 		t.Helper()
 		return []string{testenv.Binary(t), "--no-python", "--nproc-per-node=2"}
 	}
-	torchrun := func(t *testing.T) []string {
-		t.Helper()
-		return []string{
-			testenv.Torch(t, "2.14"), "-m", "torch.distributed.run", "--standalone", "--no-python",
-			"--nproc-per-node=2",
+	torchrunOf := func(version string) func(t *testing.T) []string {
+		return func(t *testing.T) []string {
+			t.Helper()
+			return []string{
+				testenv.Torch(t, version), "-m", "torch.distributed.run", "--standalone", "--no-python",
+				"--nproc-per-node=2",
+			}
 		}
 	}
+	torchrun, official := torchrunOf("2.14"), torchrunOf(testenv.Official)
 	term := func(j *job) error { return j.cmd.Process.Signal(syscall.SIGTERM) }
 	killWorker := func(j *job) error { return syscall.Kill(j.outerWorker(), syscall.SIGKILL) }
 	for _, tt := range []struct {
@@ -61,6 +64,7 @@ func TestLauncherInALauncher(t *testing.T) {
 		{"elasticrun, SIGKILL to the outer worker", elasticrun, killWorker, 137, "exit_code=137 reason=worker_killed rank=0"},
 		{"torchrun, SIGTERM to the outer one", torchrun, term, 143, "exit_code=143 reason=signal\n"},
 		{"torchrun, SIGKILL to the outer worker", torchrun, killWorker, 137, "exit_code=137 reason=worker_killed rank=0"},
+		{"torchrun, official, SIGTERM to the outer one", official, term, 143, "exit_code=143 reason=signal\n"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()

@@ -109,8 +109,7 @@ func failingJob(t *testing.T, args []string) (stderr string, code int) {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, testenv.Binary(t), args...)
 	mark := testenv.Mark()
-	cmd.Env = append(os.Environ(), "PYTHON_EXEC="+testenv.Torch(t, "2.14"), "USE_LIBUV=0", "OMP_NUM_THREADS=1",
-		"TMPDIR="+t.TempDir(), mark)
+	cmd.Env = append(os.Environ(), "PYTHON_EXEC="+testenv.Torch(t, "2.14"), "OMP_NUM_THREADS=1", "TMPDIR="+t.TempDir(), mark)
 	var errs strings.Builder
 	cmd.Stderr = &errs
 	if err := cmd.Run(); cmd.ProcessState == nil {

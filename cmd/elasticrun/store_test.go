@@ -290,12 +290,12 @@ func TestStoreMemoryLimit(t *testing.T) {
 
 // storeScript is a worker of either torch: it adds, sets and gets, and waits for the other's key.
 const storeScript = `
-import sys, torch
+import os, sys, torch
 from datetime import timedelta
 from torch.distributed import TCPStore
 host, port, own, other = sys.argv[1:]
-old = torch.__version__.startswith("1.")
-store = TCPStore(host, int(port), is_master=False, timeout=timedelta(seconds=60), **({} if old else {"use_libuv": False}))
+old, libuv = torch.__version__.startswith("1."), os.environ.get("USE_LIBUV") != "0"
+store = TCPStore(host, int(port), is_master=False, timeout=timedelta(seconds=60), **({} if old else {"use_libuv": libuv}))
 store.add("sum", 1)
 store.set(own, "of " + own)
 assert store.get(own) == b"of " + own.encode()
@@ -347,11 +347,24 @@ func (s *storeProcess) expectLine(c *torchClient, want string) {
 // others.
 func TestStoreTorch(t *testing.T) {
 	t.Parallel()
-	for _, v := range []string{"1.13", "2.14"} {
+	for _, version := range []string{"2.14", testenv.Official} {
+		if version == testenv.Official && !testenv.Whole(t) {
+			continue
+		}
+		t.Run(version, func(t *testing.T) {
+			t.Parallel()
+			testStoreTorch(t, version)
+		})
+	}
+}
+
+func testStoreTorch(t *testing.T, newer string) {
+	t.Helper()
+	for _, v := range []string{"1.13", newer} {
 		testenv.Torch(t, v)
 	}
 	s := startStore(t)
-	killed, first := s.torch("2.14", "k", "absent"), s.torch("1.13", "old", "new")
+	killed, first := s.torch(newer, "k", "absent"), s.torch("1.13", "old", "new")
 	s.expectLine(killed, "set")
 	s.expectLine(first, "set")
 	s.await(func(h storeHealth) bool { return h.Open == 3 }) // torch 1.13 has two
@@ -360,7 +373,7 @@ func TestStoreTorch(t *testing.T) {
 	}
 	s.await(func(h storeHealth) bool { return h.Open == 2 })
 
-	second := s.torch("2.14", "new", "old")
+	second := s.torch(newer, "new", "old")
 	s.expectLine(second, "set")
 	for _, c := range []*torchClient{first, second} {
 		s.expectLine(c, "sum 3")

@@ -32,8 +32,7 @@ func ddp(t *testing.T, torch string, workers int, flags, scriptFlags []string) (
 	defer cancel()
 	cmd := exec.CommandContext(ctx, testenv.Binary(t), append(args, scriptFlags...)...)
 	mark := testenv.Mark()
-	cmd.Env = append(os.Environ(), "PYTHON_EXEC="+testenv.Torch(t, torch), "USE_LIBUV=0", "OMP_NUM_THREADS=1",
-		"TMPDIR="+t.TempDir(), mark)
+	cmd.Env = append(os.Environ(), "PYTHON_EXEC="+testenv.Torch(t, torch), "OMP_NUM_THREADS=1", "TMPDIR="+t.TempDir(), mark)
 	var out, errs strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	if err := cmd.Run(); cmd.ProcessState == nil {
@@ -49,7 +48,7 @@ func ddp(t *testing.T, torch string, workers int, flags, scriptFlags []string) (
 // Real DistributedDataParallel jobs over gloo, on the worker store.
 func TestTorch(t *testing.T) {
 	t.Parallel()
-	for _, torch := range []string{"1.13", "2.6", "2.14"} {
+	for _, torch := range []string{"1.13", "2.6", "2.14", testenv.Official} {
 		whole := testenv.Whole(t)
 		if torch != "2.14" && !whole { // the store's own tests have all generations
 			continue

@@ -75,7 +75,7 @@ for name, code in (("plain", -11), ("odd_text", 7)):
 
 // The agent reads what real torch writes, and passes it on as torchrun does.
 func TestErrorFileTorch(t *testing.T) {
-	for _, torch := range []string{"1.13", "2.6", "2.14"} {
+	for _, torch := range []string{"1.13", "2.6", "2.14", testenv.Official} {
 		if torch != "2.14" && !testenv.Whole(t) {
 			continue
 		}

@@ -25,8 +25,8 @@ func TestDetectTorch(t *testing.T) {
 	t.Parallel()
 	type server struct{ version, args string }
 	servers := []server{{"1.13", "{}"}, {"2.14", "{'use_libuv': False}"}}
-	if testenv.Whole(t) { // 2.6 answers like 2.14
-		servers = append(servers, server{"2.6", "{'use_libuv': False}"})
+	if testenv.Whole(t) { // 2.6 answers like 2.14; the official build has libuv
+		servers = append(servers, server{"2.6", "{'use_libuv': False}"}, server{testenv.Official, "{}"})
 	}
 	for _, tc := range servers {
 		t.Run(tc.version+" "+tc.args, func(t *testing.T) {

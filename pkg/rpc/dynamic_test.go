@@ -185,16 +185,29 @@ func TestDynamicProcesses(t *testing.T) {
 
 // torchStore serves a TCPStore of torch until its stdin ends, and prints the port.
 const torchStore = `
-import sys, torch.distributed as dist
-store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, use_libuv=False)
+import os, sys, torch.distributed as dist
+libuv = os.environ.get("USE_LIBUV") != "0"
+store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, use_libuv=libuv)
 print(store.port, flush=True)
 sys.stdin.read()
 `
 
-// The same test with the TCPStore of torch. Its server without libuv wakes no waiter at a CompareSet.
+// The same test with the TCPStore of torch. Its server without libuv, that of 2.14, wakes no waiter at a CompareSet.
 func TestDynamicProcessesOnTorchStore(t *testing.T) {
-	python := testenv.Torch(t, "2.14")
 	t.Parallel()
+	for _, version := range []string{"2.14", testenv.Official} {
+		if version == testenv.Official && !testenv.Whole(t) {
+			continue
+		}
+		t.Run(version, func(t *testing.T) {
+			t.Parallel()
+			testDynamicProcessesOn(t, testenv.Torch(t, version))
+		})
+	}
+}
+
+func testDynamicProcessesOn(t *testing.T, python string) {
+	t.Helper()
 	cmd := exec.CommandContext(t.Context(), python, "-c", torchStore)
 	in, err := cmd.StdinPipe()
 	if err != nil {

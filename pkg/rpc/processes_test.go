@@ -33,7 +33,7 @@ func launch(t *testing.T, vars []string, program string, args ...string) outcome
 	defer cancel()
 	mark, folder := testenv.Mark(), t.TempDir()
 	cmd := exec.CommandContext(ctx, program, append(args, os.Args[0])...)
-	cmd.Env = append(os.Environ(), roleVariable+"="+roleWorker, quickEnd, "TMPDIR="+folder, "USE_LIBUV=0", "OMP_NUM_THREADS=1", mark)
+	cmd.Env = append(os.Environ(), roleVariable+"="+roleWorker, quickEnd, "TMPDIR="+folder, "OMP_NUM_THREADS=1", mark)
 	cmd.Env = append(cmd.Env, vars...)
 	var out, errs strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &errs
@@ -139,7 +139,7 @@ func TestProcessesOfTwoNodes(t *testing.T) {
 
 // torchrun starts the same worker. Its agent hosts the store and keeps it over a restart.
 func TestProcessesUnderTorchrun(t *testing.T) {
-	for _, version := range []string{"2.14", "2.6"} {
+	for _, version := range []string{"2.14", "2.6", testenv.Official} {
 		if version != "2.14" && !testenv.Whole(t) {
 			continue
 		}

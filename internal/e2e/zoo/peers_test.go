@@ -49,7 +49,7 @@ var mismatches = []struct {
 // TestPeersOfMismatches checks that the rank that failed first is named with its reason, whatever its victims print
 // and in whatever order they end.
 func TestPeersOfMismatches(t *testing.T) {
-	for _, version := range []string{"1.13", "2.14"} {
+	for _, version := range []string{"1.13", "2.14", testenv.Official} {
 		for _, tt := range mismatches {
 			if tt.quick != version && !testenv.Whole(t) {
 				continue

@@ -79,7 +79,7 @@ func testKilledTorchWriters(t *testing.T, torch *torchStores) {
 	for i := range times {
 		path := filepath.Join(t.TempDir(), "store")
 		if i > 0 {
-			torch = startTorchStores(t, "2.14")
+			torch = startTorchStores(t, torch.version)
 		}
 		torch.must(t, storeOp{Store: "s", Op: "open_file", Path: path, N: -1})
 		start := func() error {

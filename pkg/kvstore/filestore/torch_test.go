@@ -24,6 +24,7 @@ import (
 
 // torchStores is a torch process that runs testdata/py/stores.py.
 type torchStores struct {
+	version string
 	cmd     *exec.Cmd
 	in      io.WriteCloser
 	answers *bufio.Scanner
@@ -54,7 +55,7 @@ func startTorchStores(t testing.TB, version string) *torchStores {
 	})
 	answers := bufio.NewScanner(out)
 	answers.Buffer(nil, 16<<20)
-	return &torchStores{cmd: cmd, in: in, answers: answers}
+	return &torchStores{version: version, cmd: cmd, in: in, answers: answers}
 }
 
 // send sends a request; receive must follow.
@@ -92,12 +93,19 @@ func (p *torchStores) must(t fataler, op storeOp) storeResult {
 }
 
 func TestStoresWithTorch(t *testing.T) {
-	torch := startTorchStores(t, "2.14")
-	t.Run("in turns", func(t *testing.T) { testFileInTurns(t, torch) })
-	t.Run("adds at once", func(t *testing.T) { testFileAddsAtOnce(t, torch) })
-	t.Run("prefix in a file", func(t *testing.T) { testFilePrefix(t, torch) })
-	t.Run("prefix on a server", func(t *testing.T) { testPrefixOnServer(t, torch) })
-	t.Run("killed writers", func(t *testing.T) { testKilledTorchWriters(t, torch) })
+	for _, version := range []string{"2.14", testenv.Official} {
+		if version == testenv.Official && !testenv.Whole(t) {
+			continue
+		}
+		t.Run(version, func(t *testing.T) {
+			torch := startTorchStores(t, version)
+			t.Run("in turns", func(t *testing.T) { testFileInTurns(t, torch) })
+			t.Run("adds at once", func(t *testing.T) { testFileAddsAtOnce(t, torch) })
+			t.Run("prefix in a file", func(t *testing.T) { testFilePrefix(t, torch) })
+			t.Run("prefix on a server", func(t *testing.T) { testPrefixOnServer(t, torch) })
+			t.Run("killed writers", func(t *testing.T) { testKilledTorchWriters(t, torch) })
+		})
+	}
 }
 
 // testFileInTurns lets Go and torch use one file in turns, and compares every result and every byte of the file with

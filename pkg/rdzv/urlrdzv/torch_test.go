@@ -62,7 +62,7 @@ func (c *jobWorkers) run(vars []string, name string, args ...string) {
 	ctx, cancel := context.WithTimeout(c.t.Context(), 2*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Env = append(append(os.Environ(), "USE_LIBUV=0", "OMP_NUM_THREADS=1", "TMPDIR="+c.t.TempDir(), c.mark), vars...)
+	cmd.Env = append(append(os.Environ(), "OMP_NUM_THREADS=1", "TMPDIR="+c.t.TempDir(), c.mark), vars...)
 	var out, errs strings.Builder
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	if err := cmd.Run(); err != nil {
@@ -110,37 +110,53 @@ func launched(t *testing.T, python string, kinds []string) []string {
 func TestWorkersUnderElasticrun(t *testing.T) {
 	for _, kinds := range [][]string{{"Go", "Go"}, {"torch", "Go"}, {"Go", "torch"}} {
 		for own, name := range map[string]string{"0": "the agent's store", "1": "a store of rank 0"} {
-			rare := slices.Contains(kinds, "torch") && (kinds[0] == "torch") == (own == "1")
-			if rare && !testenv.Whole(t) {
-				continue // torch joins the agent's store and a store in Go; TestWorkersAlone has a store in torch
+			versions := []string{"2.14", testenv.Official}
+			if !slices.Contains(kinds, "torch") {
+				versions = []string{""}
 			}
-			t.Run(strings.Join(kinds, " and ")+", "+name, func(t *testing.T) {
-				python := ""
-				if slices.Contains(kinds, "torch") {
-					python = testenv.Torch(t, "2.14")
+			for _, version := range versions {
+				rare := version == testenv.Official || version != "" && (kinds[0] == "torch") == (own == "1")
+				if rare && !testenv.Whole(t) {
+					continue // torch joins the agent's store and a store in Go; TestWorkersAlone has a store in torch
 				}
-				c := newJobWorkers(t)
-				args := []string{"--nproc-per-node", "2", "--no-python"}
-				c.run([]string{workerURL + "=env://", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE=" + own},
-					testenv.Binary(t), append(args, launched(t, python, kinds)...)...)
-				c.expect(kinds...)
-			})
+				t.Run(strings.Join(kinds, " and ")+", "+name+" "+version, func(t *testing.T) {
+					python := ""
+					if version != "" {
+						python = testenv.Torch(t, version)
+					}
+					c := newJobWorkers(t)
+					args := []string{"--nproc-per-node", "2", "--no-python"}
+					c.run([]string{workerURL + "=env://", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE=" + own},
+						testenv.Binary(t), append(args, launched(t, python, kinds)...)...)
+					c.expect(kinds...)
+				})
+			}
 		}
 	}
 }
 
 // They also do under torchrun, whose agent hosts the store.
 func TestWorkersUnderTorchrun(t *testing.T) {
-	python := testenv.Torch(t, "2.14")
-	jobs := [][]string{{"torch", "Go"}}
-	if testenv.Whole(t) {
-		jobs = append(jobs, []string{"Go", "Go"})
+	type job struct {
+		version string
+		kinds   []string
 	}
-	for _, kinds := range jobs {
-		t.Run(strings.Join(kinds, " and "), func(t *testing.T) {
+	jobs := []job{{"2.14", []string{"torch", "Go"}}}
+	if testenv.Whole(t) {
+		jobs = append(jobs, job{"2.14", []string{"Go", "Go"}},
+			job{testenv.Official, []string{"torch", "Go"}}, job{testenv.Official, []string{"Go", "torch"}})
+	}
+	for _, j := range jobs {
+		kinds := j.kinds
+		t.Run(j.version+", "+strings.Join(kinds, " and "), func(t *testing.T) {
+			python := testenv.Torch(t, j.version)
+			worker := python
+			if j.version != testenv.Official {
+				worker = "/usr/bin/python3" // torchrun is in the root already
+			}
 			c := newJobWorkers(t)
 			args := []string{"-m", "torch.distributed.run", "--standalone", "--no-python", "--nproc-per-node", "2"}
-			c.run([]string{workerURL + "=env://"}, python, append(args, launched(t, "/usr/bin/python3", kinds)...)...)
+			c.run([]string{workerURL + "=env://"}, python, append(args, launched(t, worker, kinds)...)...)
 			c.expect(kinds...)
 		})
 	}
@@ -150,9 +166,10 @@ func TestWorkersUnderTorchrun(t *testing.T) {
 // 1.13, which uses protocol version 1.
 func TestWorkersAlone(t *testing.T) {
 	for _, tc := range []struct {
-		name, torch, url, golang string // golang: added to the Go worker's URL
-		torchRank                int
-		rare                     bool // other tests have each pair of its values
+		name, torch, url string
+		query, golang    string // added to torch's URL, and to the Go worker's
+		torchRank        int
+		rare             bool // other tests have each pair of its values
 	}{
 		{name: "torch hosts", torch: "2.14", url: "tcp://localhost:PORT"},
 		{name: "Go hosts", torch: "2.14", url: "tcp://localhost:PORT", torchRank: 1, rare: true},
@@ -160,6 +177,14 @@ func TestWorkersAlone(t *testing.T) {
 		{name: "Go hosts torch 1.13", torch: "1.13", url: "tcp://localhost:PORT", torchRank: 1, rare: true},
 		{name: "a file", torch: "2.14", url: "file://FOLDER/f", rare: true},
 		{name: "a file, Go is rank 0", torch: "2.14", url: "file://FOLDER/f", torchRank: 1},
+		{name: "official hosts", torch: testenv.Official, url: "tcp://localhost:PORT", rare: true},
+		{name: "official hosts without libuv", torch: testenv.Official, url: "tcp://localhost:PORT", query: "&use_libuv=0", rare: true},
+		{name: "Go hosts official", torch: testenv.Official, url: "tcp://localhost:PORT", torchRank: 1, rare: true},
+		{
+			name: "Go hosts official without libuv", torch: testenv.Official, url: "tcp://localhost:PORT",
+			query: "&use_libuv=0", torchRank: 1, rare: true,
+		},
+		{name: "a file, official", torch: testenv.Official, url: "file://FOLDER/f", rare: true},
 	} {
 		if tc.rare && !testenv.Whole(t) {
 			continue
@@ -171,7 +196,7 @@ func TestWorkersAlone(t *testing.T) {
 				folder).Replace(tc.url) + "?world_size=2&rank="
 			c := newJobWorkers(t)
 			var wg sync.WaitGroup
-			wg.Go(func() { c.run(nil, python, "-c", torchWorker, url+fmt.Sprint(tc.torchRank)) })
+			wg.Go(func() { c.run(nil, python, "-c", torchWorker, url+fmt.Sprint(tc.torchRank)+tc.query) })
 			wg.Go(func() { c.run([]string{workerURL + "=" + url + fmt.Sprint(1-tc.torchRank) + tc.golang}, self(t)) })
 			wg.Wait()
 			kinds := []string{"Go", "Go"}

@@ -100,7 +100,7 @@ func (g torchGroup) verdict() torchVerdict {
 func TestWithTorch(t *testing.T) {
 	t.Parallel()
 	// torch 1.13 has the original rules of torch/distributed/rpc/backend_registry.py.
-	for _, version := range []string{"1.13", "2.14"} {
+	for _, version := range []string{"1.13", "2.14", testenv.Official} {
 		if version != "1.13" && !testenv.Whole(t) { // 1.13 takes half the time to load
 			continue
 		}

@@ -6,6 +6,7 @@ Keys are text, values base64. The reply to a failed request is {"err": type and 
 import base64
 import datetime
 import json
+import os
 import sys
 
 import torch.distributed as dist
@@ -24,7 +25,8 @@ def serve(req):
         stores[name] = dist.FileStore(req["path"], req["n"])
         return {}
     if op == "open_tcp":
-        stores[name] = dist.TCPStore("127.0.0.1", req["n"], is_master=False, wait_for_workers=False, use_libuv=False)
+        libuv = os.environ.get("USE_LIBUV") != "0"
+        stores[name] = dist.TCPStore("127.0.0.1", req["n"], is_master=False, wait_for_workers=False, use_libuv=libuv)
         return {}
     if op == "prefix":
         stores[name] = dist.PrefixStore(keys[0], stores[req["path"]])

@@ -240,6 +240,9 @@ func (p *agentProc) workersEnded(g *group, ok bool) {
 	p.w.logf("%s: the workers of round %d have ended, success %v", p.node.name, g.round, ok)
 	if ok {
 		p.m.succeed(p.node.local())
+		if b := &p.w.barrier; b.closes && len(g.rd.exited) == len(g.rd.groups) && b.rng.IntN(2) == 0 {
+			p.m.close()
+		}
 	} else {
 		p.m.stopped()
 	}

@@ -11,6 +11,7 @@ import (
 type simBarrier struct {
 	rng        *rand.Rand
 	bounded    bool
+	closes     bool // somebody outside closes the run when its workers end
 	timeout    time.Duration
 	straggle   time.Duration // how much later than the others a node's workers may exit
 	closeAfter time.Duration // how long a node waits for the leader's word when it leaves
@@ -26,6 +27,7 @@ func newSimBarrier(seed uint64) simBarrier {
 	if rng.IntN(2) == 0 {
 		b.timeout *= 10
 	}
+	b.closes = rng.IntN(10) == 0
 	if !b.bounded {
 		b.straggle = 0
 	}

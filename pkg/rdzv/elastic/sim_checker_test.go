@@ -37,6 +37,7 @@ type checker struct {
 	reports           int
 	answers           int
 	departures        int
+	close             simClose
 	departed          []departedMember // of the current run
 	notes             int
 }
@@ -55,7 +56,7 @@ type violation struct{ invariant, text string }
 func newChecker(w *world) *checker {
 	return &checker{
 		w: w, last: -1, nonces: map[string]simRoundID{}, owner: map[coord.SessionID]*simNode{},
-		counts: map[coord.SessionID]*simCounts{},
+		counts: map[coord.SessionID]*simCounts{}, close: simClose{asked: map[coord.Revision]bool{}},
 	}
 }
 
@@ -145,12 +146,17 @@ func (c *checker) committed(ses *simSession, by coord.Revision, ops []simOp) {
 			c.w.logf("round %d decided by epoch %d: %d members, restarts %d: %v", v.Round, by, len(v.Members),
 				v.Restarts, ids(v.Members))
 			c.record(v, by)
+		case Job:
+			c.close.job = c.w.store.keys[keyJob].create
 		case departedMember:
 			c.w.logf("rank %d has departed from round %d", v.Rank, v.Round)
 			c.departureRecorded(v)
 		case rdzv.Outcome:
 			c.w.logf("outcome: %s after %d restarts, cause known: %v, %s", v.Ending, v.Restarts, v.Cause != nil, v.Text)
 			c.result(v)
+			if v.Ending == rdzv.EndClosed {
+				c.checkClosed(by)
+			}
 		case Answer:
 			id := coord.SessionID(strings.TrimPrefix(op.key, prefixAnswer))
 			c.w.logf("answer to %s: %s %d/%d %s", id, v.Kind, v.Fence.Epoch, v.Fence.Round, v.Note)

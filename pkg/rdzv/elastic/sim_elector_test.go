@@ -107,6 +107,11 @@ func (c *elector) lead(epoch coord.Revision) {
 		t.abort()
 		return
 	}
+	c.watch(keyClose, func(b simBatch) {
+		if c.term == t && !t.over {
+			t.closeBatch(b)
+		}
+	})
 	var all [3][]simChange
 	var have [3]bool
 	for i, prefix := range []string{prefixState, prefixAnswer, prefixAgent} {

@@ -22,6 +22,7 @@ type term struct {
 	abort   func() // called when a write fails
 	restart func() // starts the next term
 	known   map[coord.SessionID]bool
+	closes  []closeRequest // not passed to the leader yet
 	queue   []simCommit
 	busy    bool
 	over    bool
@@ -165,6 +166,9 @@ func (t *term) commits(writes []write) []simCommit {
 	var out []simCommit
 	full := true
 	for _, x := range writes {
+		if t.w.plant.staleClose && x.key == keyClose {
+			continue
+		}
 		if x.create || full || len(out[len(out)-1].ops) == coord.MaxOps ||
 			slices.ContainsFunc(out[len(out)-1].ops, func(o simOp) bool { return o.key == x.key }) {
 			c := simCommit{guards: []coord.Guard{{Key: keyLeader, Create: t.epoch}}}
@@ -218,6 +222,9 @@ func (t *term) next() {
 func (t *term) wrote() {
 	if len(t.queue) == 0 && !t.busy {
 		t.l.writesDone(t.clock.read(t.w.now))
+		if len(t.closes) > 0 {
+			t.host.timer(t.w.now, t.observeCloses)
+		}
 	}
 }
 
@@ -261,4 +268,5 @@ func (s *simStore) lead() {
 		}
 		t.batch(b)
 	}})
+	s.watch(s.local, &simWatch{prefix: keyClose, see: t.closeBatch})
 }

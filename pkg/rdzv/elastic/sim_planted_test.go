@@ -6,6 +6,7 @@ import (
 
 	"github.com/elasticrun/elasticrun/internal/e2e/testenv"
 	"github.com/elasticrun/elasticrun/pkg/coord"
+	"github.com/elasticrun/elasticrun/pkg/rdzv"
 )
 
 // planted are deliberate bugs, each at an interface between a state machine and the world. The zero value has none.
@@ -25,6 +26,7 @@ type planted struct {
 	earlyNotice bool                                         // a guard ends the session before the workers have ended
 	deadline    func(m *member) optionalTime                 // replaces the deadline of the guard
 	instance    func(i storeHistory) storeHistory            // changes what the leader seess store
+	staleClose  bool                                         // a request closes any run, and is not deleted
 	takeOver    func(s *savedState)                          // changes what a new leader reads
 	overtaken   bool                                         // an abandoned commit may be executed after later ones
 }
@@ -38,7 +40,7 @@ func TestSimulationFindsPlantedBugs(t *testing.T) {
 		seed  uint64 // one that finds it, below 3000
 		plant planted
 	}{
-		{"a leader's writes are not guarded", 3, planted{
+		{"a leader's writes are not guarded", 7, planted{
 			guards: func([]coord.Guard) []coord.Guard { return nil },
 		}},
 		{"a round is decided before the workers of the last one have stopped", 2, planted{
@@ -62,7 +64,7 @@ func TestSimulationFindsPlantedBugs(t *testing.T) {
 				}
 			},
 		}},
-		{"an agent starts a round that it has left again", 28, planted{
+		{"an agent starts a round that it has left again", 6, planted{
 			answer: func(m *member, a Answer) {
 				if a.Kind == Run && m.state == ready {
 					m.fence, m.latest = Fence{}, Answer{}
@@ -82,7 +84,7 @@ func TestSimulationFindsPlantedBugs(t *testing.T) {
 				}
 			},
 		}},
-		{"a victim is blamed like a cause", 106, planted{
+		{"a victim is blamed like a cause", 3, planted{
 			report: func(_ *leader, r *Report) *Report {
 				if r != nil && r.Failure != nil {
 					same := *r
@@ -96,7 +98,7 @@ func TestSimulationFindsPlantedBugs(t *testing.T) {
 		{"failures after the end for newcomers are charged", 208, planted{
 			decide: func(l *leader, _ time.Duration) { l.round.unchargedSince = optionalTime{} },
 		}},
-		{"no node is quarantined for a worker store that is not reached", 2043, planted{
+		{"no node is quarantined for a worker store that is not reached", 63, planted{
 			decide: func(l *leader, _ time.Duration) {
 				l.budget.faults, l.budget.quarantinedUntil, l.unreachedRounds = nil, nil, 0
 			},
@@ -122,7 +124,7 @@ func TestSimulationFindsPlantedBugs(t *testing.T) {
 				}
 			},
 		}},
-		{"quarantined nodes are never used", 6, planted{
+		{"quarantined nodes are never used", 266, planted{
 			decide: func(l *leader, _ time.Duration) {
 				for _, s := range l.participants.byID {
 					if s.counted.quarantined {
@@ -131,22 +133,22 @@ func TestSimulationFindsPlantedBugs(t *testing.T) {
 				}
 			},
 		}},
-		{"everybody is new", 9, planted{
+		{"everybody is new", 3, planted{
 			decide: func(l *leader, _ time.Duration) {
 				for r := range l.record.Members {
 					l.record.Members[r].New = true
 				}
 			},
 		}},
-		{"an agent ignores the bound of a stop", 436, planted{noBound: true}},
+		{"an agent ignores the bound of a stop", 612, planted{noBound: true}},
 		{"a keep-alive is answered before earlier changes are delivered", 1, planted{slowWatch: true}},
-		{"an abandoned commit is executed after a later one", 42, planted{overtaken: true}},
+		{"an abandoned commit is executed after a later one", 645, planted{overtaken: true}},
 		{"a session ends when its connection breaks", 3, planted{breakEnds: true}},
-		{"a guard ends the session before the workers have ended", 20, planted{earlyNotice: true}},
+		{"a guard ends the session before the workers have ended", 142, planted{earlyNotice: true}},
 		{"a new store decides at once although it had a predecessor", 5, planted{
 			instance: func(storeHistory) storeHistory { return storeHistory{} },
 		}},
-		{"agents do not report an earlier store", 10, planted{
+		{"agents do not report an earlier store", 197, planted{
 			report: func(_ *leader, r *Report) *Report {
 				if r == nil {
 					return nil
@@ -157,7 +159,7 @@ func TestSimulationFindsPlantedBugs(t *testing.T) {
 			},
 		}},
 		{"workers start for a round that is over", 2, planted{noOver: true}},
-		{"an agent starts workers after the guard's deadline", 7, planted{noLate: true}},
+		{"an agent starts workers after the guard's deadline", 502, planted{noLate: true}},
 		{"a guard knows the TTL, but not the bound of a stop", 9, planted{
 			deadline: func(m *member) optionalTime {
 				unbounded := *m
@@ -166,10 +168,18 @@ func TestSimulationFindsPlantedBugs(t *testing.T) {
 			},
 		}},
 		{"a hanging agent is not detected", 31, planted{noProbe: true}},
-		{"a new leader forgets who has departed", 3, planted{
+		{"a request closes a later run", 136, planted{staleClose: true}},
+		{"a close wins over a success", 0, planted{
+			decide: func(l *leader, now time.Duration) {
+				if l.closedBy != "" && l.state == running && l.round.done == len(l.round.members) {
+					l.endRun(now, rdzv.Outcome{Ending: rdzv.EndClosed, Text: "closed"})
+				}
+			},
+		}},
+		{"a new leader forgets who has departed", 4, planted{
 			takeOver: func(s *savedState) { s.departed = nil },
 		}},
-		{"an agent departs without the leader's word", 3, planted{
+		{"an agent departs without the leader's word", 4, planted{
 			member: func(m *member, _ time.Duration) {
 				if m.mayDepart() && m.report.Departing {
 					m.over = &ending{departed: true, others: "so"}

@@ -153,6 +153,9 @@ func (g *group) succeed() {
 		g.rd.firstExit = g.w.now
 	}
 	g.rd.exited[g.rank] = true
+	if g.w.barrier.closes && len(g.rd.exited) == len(g.rd.groups) {
+		g.w.requestCloseSoon()
+	}
 	g.finish(true)
 }
 

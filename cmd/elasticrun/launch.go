@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"time"
 
@@ -30,7 +29,6 @@ type launcher struct {
 	lifeline  *guard.Lifeline
 	signals   *signalHandler
 	console   *workerlog.Console
-	lines     io.Writer // elasticrun's own lines on the console: log and events
 	telemetry *telemetry.Telemetry
 	log       zerolog.Logger
 }
@@ -55,10 +53,10 @@ func runLaunch(args []string, lifeline *guard.Lifeline) int {
 	var warnings logging.Warnings
 	log, lines := logging.New(cfg.LogFormat, cfg.LogLevel, console.Stderr(), &warnings)
 
-	l := &launcher{cfg: cfg, lifeline: lifeline, signals: signals, console: console, lines: lines, log: log}
+	l := &launcher{cfg: cfg, lifeline: lifeline, signals: signals, console: console, log: log}
 	var result agent.RunResult
 	var rep report.Report
-	l.telemetry, err = telemetry.Open(ctx, cfg, version, files.Host, log)
+	l.telemetry, err = telemetry.Open(ctx, cfg, version, files.Host, log, lines)
 	if err == nil {
 		result, rep, err = l.run(ctx)
 	}

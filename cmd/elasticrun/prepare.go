@@ -12,7 +12,6 @@ import (
 	"github.com/elasticrun/elasticrun/internal/logging"
 	"github.com/elasticrun/elasticrun/internal/topology"
 	"github.com/elasticrun/elasticrun/pkg/agent"
-	"github.com/elasticrun/elasticrun/pkg/events"
 	"github.com/elasticrun/elasticrun/pkg/evidence"
 	"github.com/elasticrun/elasticrun/pkg/procs"
 	"github.com/elasticrun/elasticrun/pkg/workerlog"
@@ -114,7 +113,6 @@ func (l *launcher) agent(p *plan, supervisor *procs.Supervisor) (*agent.Agent, e
 		opts.Fitness, opts.RestartWindow = check, cfg.Rendezvous.RestartWindow > 0
 	}
 	if cfg.EventLogHandler == "console" {
-		opts.Events = events.Sinks{l.telemetry, events.NewTorchLines(l.lines)}
 		opts.Usage = procs.NewSampler()
 	}
 	return agent.New(opts)

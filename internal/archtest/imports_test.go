@@ -28,7 +28,7 @@ var rules = map[string]rule{
 			"internal/backends", "internal/config", "internal/doctor", "internal/launch", "internal/listen", "internal/logging",
 			"internal/logview", "internal/preview", "internal/records", "internal/scheduler", "internal/simulate",
 			"internal/status", "internal/storeserver", "internal/telemetry", "internal/topology",
-			"pkg/agent", "pkg/coord", "pkg/events", "pkg/evidence", "pkg/failure", "pkg/procs", "pkg/procs/guard", "pkg/rdzv", "pkg/rdzv/elastic", "pkg/report",
+			"pkg/agent", "pkg/coord", "pkg/evidence", "pkg/failure", "pkg/procs", "pkg/procs/guard", "pkg/rdzv", "pkg/rdzv/elastic", "pkg/report",
 			"pkg/workerlog",
 		},
 		theirs: []string{"github.com/spf13/cobra", "github.com/rs/zerolog", "golang.org/x/term"},

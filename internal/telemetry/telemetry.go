@@ -2,6 +2,7 @@ package telemetry
 
 import (
 	"context"
+	"io"
 	"net"
 	"os"
 	"time"
@@ -21,13 +22,15 @@ import (
 	"github.com/elasticrun/elasticrun/pkg/workerlog"
 )
 
-// Telemetry writes the event log and serves the status. Close it.
+// Telemetry writes the event log, prints torch's events and serves the status. Close it.
 type Telemetry struct {
 	tracker  status.Tracker
 	observer *status.Observer
 	log      zerolog.Logger
 	last     events.Event       // the fields that all events of the launcher have
+	sinks    events.Sinks       // tracker, and those of file and console that there are
 	file     *events.FileLog    // nil: there is no --event-log
+	console  *events.TorchLines // nil: torch's events are not printed
 	listener net.Listener       // nil: there is no --status-addr
 	server   *httpserver.Server // nil before Attach, or without a listener
 	usage    *procs.Sampler     // nil before Attach, like agent and gpus
@@ -35,9 +38,11 @@ type Telemetry struct {
 	gpus     *topology.ComputeApps
 }
 
-// Open opens the event log and the listener of --status-addr. Its errors are *config.UsageError; after an error nothing
-// is left open.
-func Open(ctx context.Context, cfg *config.Config, version, host string, log zerolog.Logger) (*Telemetry, error) {
+// Open opens the event log and the listener of --status-addr. Torch's events go to lines, if the user wants them. Its
+// errors are *config.UsageError; after an error nothing is left open.
+func Open(
+	ctx context.Context, cfg *config.Config, version, host string, log zerolog.Logger, lines io.Writer,
+) (*Telemetry, error) {
 	t := &Telemetry{log: log, last: events.Event{RunID: cfg.RunID, Host: host}}
 	if cfg.StatusAddr != nil {
 		var err error
@@ -60,6 +65,15 @@ func Open(ctx context.Context, cfg *config.Config, version, host string, log zer
 				Problem: err.Error() + "; name a file that you may write",
 			}
 		}
+	}
+	t.sinks = events.Sinks{&t.tracker}
+	if t.file != nil {
+		t.sinks = append(t.sinks, t.file)
+	}
+	if cfg.EventLogHandler == "console" {
+		t.console = events.NewTorchLines(lines)
+		t.console.QualifyHost(host)
+		t.sinks = append(t.sinks, t.console)
 	}
 	t.observer = status.NewObserver(&t.tracker, status.Sources{
 		Usage: t, LastLines: t.lastLines, GPUs: t.gpuLoad,
@@ -96,10 +110,7 @@ func (t *Telemetry) Emit(r events.Event) {
 	if r.Kind.Logged() {
 		t.last.NodeRank, t.last.Round = r.NodeRank, r.Round
 	}
-	t.tracker.Emit(r)
-	if t.file != nil {
-		t.file.Emit(r)
-	}
+	t.sinks.Emit(r)
 }
 
 // Close emits how the launcher ended, and stops the status server.
@@ -124,6 +135,9 @@ func (t *Telemetry) Close(rep report.Report) {
 		_ = t.listener.Close()
 	}
 	t.observer.Close()
+	if t.console != nil {
+		_ = t.console.Close() // lines never fails
+	}
 	if t.file == nil {
 		return
 	}

@@ -1,8 +1,11 @@
 package events
 
 import (
+	"cmp"
+	"context"
 	"encoding/json"
 	"io"
+	"net"
 	"strconv"
 	"sync"
 	"time"
@@ -11,34 +14,78 @@ import (
 // TorchLines prints the events that torch emits, and samples of usage, each as one line of JSON. It is torchrun's
 // "console" event handler.
 type TorchLines struct {
-	mu  sync.Mutex
-	w   io.Writer
-	err error
+	cancel   context.CancelFunc // ends the search for the host name
+	searched chan struct{}      // closed when the search has ended; nil without one
+
+	mu   sync.Mutex
+	w    io.Writer
+	err  error
+	host string  // in place of the events' host; empty: not known
+	hold bool    // while the search runs
+	held []Event // that wait for its end
 }
 
 // NewTorchLines returns a sink that writes to w, with one Write for each event.
 func NewTorchLines(w io.Writer) *TorchLines { return &TorchLines{w: w} }
 
+// QualifyHost makes events carry the fully qualified name of this machine, as in torch, if there is one. host is its
+// plain name. The search takes at most 1 s. It delays the lines of that time, and no caller of Emit. Call it before the
+// first Emit, and Close at the end.
+func (l *TorchLines) QualifyHost(host string) {
+	l.qualify(newResolver(new(net.Dialer).DialContext), host)
+}
+
+func (l *TorchLines) qualify(r resolver, host string) {
+	ctx, cancel := context.WithTimeout(context.Background(), hostTimeout)
+	l.cancel, l.searched, l.hold = cancel, make(chan struct{}), true
+	go func() {
+		defer close(l.searched)
+		defer cancel()
+		name := qualifiedHost(ctx, r, host)
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.host, l.hold = name, false
+		for _, e := range l.held {
+			l.write(e)
+		}
+		l.held = nil
+	}()
+}
+
 // Emit writes e if torch has such an event. After the first error it writes nothing more.
 func (l *TorchLines) Emit(e Event) {
-	view := torchView(e)
-	if view == nil {
+	if e.Kind != KindUsage && torchState(e) == "" {
 		return
 	}
-	line, err := json.Marshal(view)
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.hold {
+		l.held = append(l.held, e)
+		return
+	}
+	l.write(e)
+}
+
+// write writes e. The caller holds mu.
+func (l *TorchLines) write(e Event) {
 	if l.err != nil {
 		return
 	}
+	e.Host = cmp.Or(l.host, e.Host)
+	line, err := json.Marshal(torchView(e))
 	if err == nil {
 		_, err = l.w.Write(append(line, '\n'))
 	}
 	l.err = err
 }
 
-// Err returns the error that ended the writing, if any.
-func (l *TorchLines) Err() error {
+// Close ends the search for the host name, writes the lines that wait for it, and returns the error that ended the
+// writing, if any.
+func (l *TorchLines) Close() error {
+	if l.searched != nil {
+		l.cancel()
+		<-l.searched
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.err
@@ -114,16 +161,12 @@ func torchState(e Event) string {
 	return ""
 }
 
-// torchView returns e in torch's layout; nil if torch has no such event.
+// torchView returns e in torch's layout. torch must have such an event, or it must be a sample of usage.
 func torchView(e Event) any {
 	if e.Kind == KindUsage {
 		return torchEvent{Name: "elasticrun.worker.usage", Source: "WORKER", Timestamp: e.Time.Unix(), Metadata: e.Usage}
 	}
-	state := torchState(e)
-	if state == "" {
-		return nil
-	}
-	g := e.Group
+	state, g := torchState(e), e.Group
 	detail := torchDetail{EntryPoint: g.EntryPoint}
 	meta := torchMetadata{
 		RunID: e.RunID, Role: g.Role, Hostname: e.Host, State: state,

@@ -91,8 +91,8 @@ func TestUsageLine(t *testing.T) {
 	}})
 	want := `{"name":"elasticrun.worker.usage","source":"WORKER","timestamp":7,"metadata":{"run_id":"run","global_rank":3,"local_rank":1,` +
 		`"pid":42,"processes":2,"cpu_percent":150.5,"rss_bytes":1073741824,"read_bytes":0,"write_bytes":0}}` + "\n"
-	if got := out.String(); got != want || lines.Err() != nil {
-		t.Errorf("%v\ngot  %s\nwant %s", lines.Err(), got, want)
+	if got := out.String(); got != want || lines.Close() != nil {
+		t.Errorf("%v\ngot  %s\nwant %s", lines.Close(), got, want)
 	}
 }
 
@@ -127,15 +127,15 @@ func TestTorchLines(t *testing.T) {
 		name, _, _ := strings.Cut(strings.TrimPrefix(line, `{"name":"torchelastic.worker.status.`), `"`)
 		got = append(got, name)
 	}
-	if diff := cmp.Diff([]string{"ASSIGN_WORKER_RANKS", "SUCCEEDED", "FAILED"}, got); diff != "" || lines.Err() != nil {
-		t.Errorf("%v, events (-want +got):\n%s", lines.Err(), diff)
+	if diff := cmp.Diff([]string{"ASSIGN_WORKER_RANKS", "SUCCEEDED", "FAILED"}, got); diff != "" || lines.Close() != nil {
+		t.Errorf("%v, events (-want +got):\n%s", lines.Close(), diff)
 	}
 	w := &fullWriter{}
 	lines = NewTorchLines(w)
 	for range 3 {
 		lines.Emit(Event{Kind: KindRound})
 	}
-	if !errors.Is(lines.Err(), errFull) || w.writes != 2 {
-		t.Errorf("after a failed write: %v, %d writes", lines.Err(), w.writes)
+	if !errors.Is(lines.Close(), errFull) || w.writes != 2 {
+		t.Errorf("after a failed write: %v, %d writes", lines.Close(), w.writes)
 	}
 }

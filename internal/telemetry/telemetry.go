@@ -72,7 +72,7 @@ func Open(
 	}
 	if cfg.EventLogHandler == "console" {
 		t.console = events.NewTorchLines(lines)
-		t.console.QualifyHost(host)
+		t.console.QualifyHost(ctx, host)
 		t.sinks = append(t.sinks, t.console)
 	}
 	t.observer = status.NewObserver(&t.tracker, status.Sources{

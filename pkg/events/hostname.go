@@ -16,9 +16,9 @@ type resolver interface {
 	LookupAddr(ctx context.Context, addr string) ([]string, error)
 }
 
-// qualifiedHost returns the fully qualified name of this machine, whose plain name is host, as getfqdn of Python's socket
-// module does: the first name with a dot that /etc/hosts or DNS has for the machine's first address. Without one it
-// returns host, also where that address is localhost's and Python would return "localhost".
+// qualifiedHost returns the fully qualified name of this machine, whose plain name is host. As Python's socket.getfqdn,
+// it takes the first name with a dot that /etc/hosts or DNS has for the machine's first address. Without one it returns
+// host, also where that address is localhost's and Python would return "localhost".
 func qualifiedHost(ctx context.Context, r resolver, host string) string {
 	addrs, err := r.LookupHost(ctx, host)
 	if err != nil || len(addrs) == 0 {

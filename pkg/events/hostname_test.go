@@ -83,12 +83,12 @@ func TestQualifyHost(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var out strings.Builder
 				begun, lines := time.Now(), NewTorchLines(&out)
-				lines.qualify(tt.dns, "node1")
+				lines.qualify(t.Context(), tt.dns, "node1")
 				lines.Emit(Event{Kind: KindRound, Host: "node1"})
 				if time.Since(begun) > 0 {
 					t.Errorf("Emit waits %v", time.Since(begun))
 				}
-				time.Sleep(tt.wait)
+				<-time.After(tt.wait)
 				lines.Emit(Event{Kind: KindRun, Host: "node1"})
 				if err := lines.Close(); err != nil {
 					t.Error(err)

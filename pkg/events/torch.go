@@ -29,14 +29,14 @@ type TorchLines struct {
 func NewTorchLines(w io.Writer) *TorchLines { return &TorchLines{w: w} }
 
 // QualifyHost makes events carry the fully qualified name of this machine, as in torch, if there is one. host is its
-// plain name. The search takes at most 1 s. It delays the lines of that time, and no caller of Emit. Call it before the
-// first Emit, and Close at the end.
-func (l *TorchLines) QualifyHost(host string) {
-	l.qualify(newResolver(new(net.Dialer).DialContext), host)
+// plain name. The search takes at most 1 s, and ends with ctx. It delays the lines of that time, and no caller of Emit.
+// Call it before the first Emit, and Close at the end.
+func (l *TorchLines) QualifyHost(ctx context.Context, host string) {
+	l.qualify(ctx, newResolver(new(net.Dialer).DialContext), host)
 }
 
-func (l *TorchLines) qualify(r resolver, host string) {
-	ctx, cancel := context.WithTimeout(context.Background(), hostTimeout)
+func (l *TorchLines) qualify(ctx context.Context, r resolver, host string) {
+	ctx, cancel := context.WithTimeout(ctx, hostTimeout)
 	l.cancel, l.searched, l.hold = cancel, make(chan struct{}), true
 	go func() {
 		defer close(l.searched)

@@ -61,7 +61,7 @@ func TestTorchTable(t *testing.T) {
 	}
 }
 
-// TestTorchNames holds the table's left side: it has every metric that the agent of torch 2.14 puts.
+// TestTorchNames holds the table's left side: it has every metric that torch's agent puts.
 func TestTorchNames(t *testing.T) {
 	const script = `
 import importlib.util, os, re
@@ -73,12 +73,22 @@ for file in "api.py", "local_elastic_agent.py":
     for name in re.findall(r'(?:put_metric|_record_metric_with_condition)\(\s*f?"(?:workers\.\{[^}]+\}\.)?([^"]+)"', text):
         print("metric", name)
 `
-	out, err := exec.CommandContext(t.Context(), testenv.Torch(t, "2.14"), "-c", script).CombinedOutput()
-	if err != nil || strings.Count(string(out), "\n") < 15 {
-		t.Fatalf("%v\n%s", err, out)
+	for _, version := range []string{"2.14", testenv.Official} {
+		t.Run(version, func(t *testing.T) {
+			out, err := exec.CommandContext(t.Context(), testenv.Torch(t, version), "-c", script).CombinedOutput()
+			if err != nil || strings.Count(string(out), "\n") < 15 {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			checkTorchNames(t, string(out))
+		})
 	}
+}
+
+// checkTorchNames checks that the table has the methods and metrics that are listed.
+func checkTorchNames(t *testing.T, list string) {
+	t.Helper()
 	table := torchTable(t)
-	for line := range strings.Lines(string(out)) {
+	for line := range strings.Lines(list) {
 		kind, name, _ := strings.Cut(strings.TrimSpace(line), " ")
 		switch {
 		case name == "{metric_name}": // in the function that the others are arguments of

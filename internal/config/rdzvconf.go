@@ -146,6 +146,12 @@ func (c *confReader) options() []confOption {
 			count(&c.KeepAliveMaxAttempt),
 			"missed keep-alives after which a node is lost (3)",
 		},
+		{
+			[]string{"cas_backoff_max_seconds"},
+			dynamic,
+			accepted,
+			"accepted for torchrun 2.15, without effect: agents do not compete for one key",
+		},
 		{[]string{"read_timeout"}, all, whole(&c.ReadTimeout), "seconds to wait for one reply of the store (60)"},
 		{
 			[]string{"join_settle"},
@@ -340,6 +346,12 @@ func count(to *int) func(string) error {
 
 func fraction(to *time.Duration) func(string) error {
 	return func(s string) (err error) { *to, err = seconds(s); return err }
+}
+
+// accepted checks a time that has no effect here.
+func accepted(s string) error {
+	_, err := seconds(s)
+	return err
 }
 
 func above0(to *time.Duration) func(string) error {

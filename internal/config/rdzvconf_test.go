@@ -38,6 +38,8 @@ func TestConf(t *testing.T) {
 		{"c10d", " join_timeout = 5 , is_host = Yes ", func(v *Rendezvous) { v.JoinTimeout, v.IsHost = 5*time.Second, &yes }},
 		{"c10d", "is_host=0", func(v *Rendezvous) { v.IsHost = &no }},
 		{"c10d", "store_type=tCp", func(*Rendezvous) {}},
+		{"c10d", "cas_backoff_max_seconds=0.5", func(*Rendezvous) {}},
+		{"etcd", "cas_backoff_max_seconds=0", func(*Rendezvous) {}},
 		{"c10d", "timeout=5,join_timeout=5", func(v *Rendezvous) { v.JoinTimeout = 5 * time.Second }},
 		{"c10d", `'join_timeout=5,is_host=0'`, func(v *Rendezvous) { v.JoinTimeout, v.IsHost = 5*time.Second, &no }},
 		{"c10d", ` "join_timeout=5" `, func(v *Rendezvous) { v.JoinTimeout = 5 * time.Second }},
@@ -105,6 +107,9 @@ func TestConfRefuses(t *testing.T) {
 			"keep_alive_interval × keep_alive_max_attempt must be at most 1000000000 seconds",
 		},
 		{"static", "timeout=-1", "timeout=-1 must be a whole number, at least 1"},
+		{"c10d", "cas_backoff_max_seconds=-1", "cas_backoff_max_seconds=-1 must not be negative"},
+		{"c10d", "cas_backoff_max_seconds=x", "cas_backoff_max_seconds=x must be a number of seconds, or a duration such as 30s or 5m"},
+		{"c10d", "cas_backoff_max_seconds=inf", "cas_backoff_max_seconds=inf must be at most 1000000000 seconds"},
 		{"c10d", "is_host=maybe", "is_host=maybe must be true or false"},
 		{"c10d", "store_type=http", "store_type=http must be one of tcp"},
 		{
@@ -116,12 +121,12 @@ func TestConfRefuses(t *testing.T) {
 		{"etcd", "result_ttl=0", "result_ttl=0 must be above 0"},
 		{"c10d", "join_timeout=5,timeout=x", "timeout=x must be a whole number, at least 1"},
 		{"c10d", "timeout=5,join_timeout=x", "join_timeout=x must be a whole number, at least 1"},
-		{"c10d", `'join_timeout=5`, `unknown option 'join_timeout: the c10d backend has join_timeout (or timeout), last_call_timeout, close_timeout, heartbeat_timeout, keep_alive_interval, keep_alive_max_attempt, read_timeout, join_settle, result_ttl, is_host, store_type`},
-		{"c10d", `'join_timeout=5',read_timeout='6'`, `unknown option 'join_timeout: the c10d backend has join_timeout (or timeout), last_call_timeout, close_timeout, heartbeat_timeout, keep_alive_interval, keep_alive_max_attempt, read_timeout, join_settle, result_ttl, is_host, store_type`},
+		{"c10d", `'join_timeout=5`, `unknown option 'join_timeout: the c10d backend has join_timeout (or timeout), last_call_timeout, close_timeout, heartbeat_timeout, keep_alive_interval, keep_alive_max_attempt, cas_backoff_max_seconds, read_timeout, join_settle, result_ttl, is_host, store_type`},
+		{"c10d", `'join_timeout=5',read_timeout='6'`, `unknown option 'join_timeout: the c10d backend has join_timeout (or timeout), last_call_timeout, close_timeout, heartbeat_timeout, keep_alive_interval, keep_alive_max_attempt, cas_backoff_max_seconds, read_timeout, join_settle, result_ttl, is_host, store_type`},
 		{
 			"c10d",
 			"join_timeut=5",
-			"unknown option join_timeut: the c10d backend has join_timeout (or timeout), last_call_timeout, close_timeout, heartbeat_timeout, keep_alive_interval, keep_alive_max_attempt, read_timeout, join_settle, result_ttl, is_host, store_type",
+			"unknown option join_timeut: the c10d backend has join_timeout (or timeout), last_call_timeout, close_timeout, heartbeat_timeout, keep_alive_interval, keep_alive_max_attempt, cas_backoff_max_seconds, read_timeout, join_settle, result_ttl, is_host, store_type",
 		},
 		{
 			"static",
@@ -131,7 +136,7 @@ func TestConfRefuses(t *testing.T) {
 		{
 			"etcd",
 			"x=5",
-			"unknown option x: the etcd backend has join_timeout (or timeout), last_call_timeout, close_timeout, heartbeat_timeout, keep_alive_interval, keep_alive_max_attempt, read_timeout, join_settle, result_ttl, protocol, ca_cert (or cacert), ssl_cert (or cert), ssl_cert_key (or key), user, password, password_file, etcd_prefix",
+			"unknown option x: the etcd backend has join_timeout (or timeout), last_call_timeout, close_timeout, heartbeat_timeout, keep_alive_interval, keep_alive_max_attempt, cas_backoff_max_seconds, read_timeout, join_settle, result_ttl, protocol, ca_cert (or cacert), ssl_cert (or cert), ssl_cert_key (or key), user, password, password_file, etcd_prefix",
 		},
 		{"static", "rank=1", "rank is set by --node-rank"},
 		{"etcd", "protocol=ftp", "protocol=ftp must be one of http, https"},

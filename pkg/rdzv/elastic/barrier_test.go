@@ -1,0 +1,146 @@
+package elastic
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/elasticrun/elasticrun/pkg/rdzv"
+)
+
+// verdict is what Succeed returned.
+type verdict struct {
+	stop *rdzv.Stop
+	err  error
+}
+
+// succeed calls Succeed with a deadline and returns where its result will arrive.
+func succeed(t *testing.T, h *Handler, within time.Duration) <-chan verdict {
+	t.Helper()
+	out := make(chan verdict, 1)
+	go func() {
+		ctx, cancel := context.WithTimeout(t.Context(), within)
+		defer cancel()
+		stop, err := h.Succeed(ctx)
+		out <- verdict{stop, err}
+	}()
+	return out
+}
+
+// A node leaves the exit barrier at its deadline, and the others succeed without it.
+func TestSucceedDeparts(t *testing.T) {
+	hs := startJob(t, job(3, 3), 3)
+	if got := await(t, "departure", succeed(t, hs[2], 0)); got.stop != nil || got.err != nil {
+		t.Errorf("the node that leaves: %+v", got)
+	}
+	if _, err := hs[2].NextRendezvous(t.Context(), rdzv.Member{LocalWorldSize: 1}); !errors.Is(err, rdzv.ErrClosed) {
+		t.Errorf("NextRendezvous after the departure: %v", err)
+	}
+	ends := []<-chan verdict{succeed(t, hs[0], time.Minute), succeed(t, hs[1], time.Minute)}
+	for i, end := range ends {
+		if got := await(t, "success", end); got.stop != nil || got.err != nil {
+			t.Errorf("node %d: %+v", i, got)
+		}
+	}
+}
+
+// After a departure a failure ends the job on the nodes that are left.
+func TestFailureAfterDeparture(t *testing.T) {
+	j := job(3, 3)
+	j.MaxRestarts = 3
+	hs := startJob(t, j, 3)
+	if got := await(t, "departure", succeed(t, hs[2], 0)); got.stop != nil || got.err != nil {
+		t.Errorf("the node that leaves: %+v", got)
+	}
+	waiting := succeed(t, hs[0], time.Minute)
+	f := rdzv.Failure{}
+	f.Host, f.ExitCode = "node1", 3
+	hs[1].Fail(f)
+	if got := await(t, "stop", waiting); got.stop == nil || got.err != nil {
+		t.Fatalf("the node at the exit barrier: %+v", got)
+	}
+	for i, end := range []<-chan joined{enter(t, hs[0], nil), enter(t, hs[1], &f)} {
+		got := await(t, "end", end)
+		ended, ok := errors.AsType[*rdzv.EndedError](got.err)
+		if !ok || ended.Outcome.Cause == nil || ended.Outcome.Text != "not restarted: node2 had finished and left" {
+			t.Errorf("node %d: %+v", i, got)
+		}
+	}
+}
+
+// The host of the store stays until the job has ended, or for the TTL of sessions if it may leave.
+func TestHostIsNeeded(t *testing.T) {
+	j := job(2, 2)
+	j.TTL = 500 * time.Millisecond
+	hs := startJob(t, j, 2)
+	got := await(t, "deadline", succeed(t, hs[0], 0))
+	if needed, ok := errors.AsType[*rdzv.NeededError](got.err); !ok || needed.For != 0 {
+		t.Fatalf("the host: %+v", got)
+	}
+	hs[0].opts.LeaveStores = true
+	got = await(t, "deadline", succeed(t, hs[0], 0))
+	needed, ok := errors.AsType[*rdzv.NeededError](got.err)
+	if !ok || needed.For <= 0 || needed.For > j.TTL {
+		t.Fatalf("a host that may leave: %+v", got)
+	}
+	if got := await(t, "departure", succeed(t, hs[0], needed.For)); got.stop != nil || got.err != nil {
+		t.Errorf("after the TTL: %+v", got)
+	}
+}
+
+// At the exit barrier a node whose session is lost joins again and learns the result.
+func TestSessionLostAtBarrier(t *testing.T) {
+	host, guest, p := growBehindProxy(t)
+	_ = p
+	waiting := succeed(t, guest, time.Minute)
+	awaitDone(t, host, 1)
+	endSession(t, host, guest)
+	if got := await(t, "success", succeed(t, host, time.Minute)); got.stop != nil || got.err != nil {
+		t.Errorf("host: %+v", got)
+	}
+	if got := await(t, "success", waiting); got.stop != nil || got.err != nil {
+		t.Errorf("guest: %+v", got)
+	}
+}
+
+// awaitDone waits until the leader of host's store has n reports of nodes that are done.
+func awaitDone(t *testing.T, host *Handler, n int) {
+	t.Helper()
+	store := localStore(t, host.opts.Access.(*C10d).Server())
+	err := Observe(t.Context(), store, "run", func(Snapshot) error {
+		agents, err := listKeys(t.Context(), store, "run/"+prefixAgent)
+		if err != nil {
+			return err
+		}
+		done := 0
+		for _, e := range agents {
+			if decoded[Report](e.Value).Phase == Done {
+				done++
+			}
+		}
+		if done < n {
+			return nil
+		}
+		return errListed
+	})
+	if !errors.Is(err, errListed) {
+		t.Fatal(err)
+	}
+}
+
+// At the exit barrier a lost store does not keep a node from leaving at its deadline.
+func TestStoreLostAtBarrier(t *testing.T) {
+	hs := startJob(t, job(2, 2), 2)
+	hs[1].opts.CloseTimeout = 100 * time.Millisecond
+	waiting := succeed(t, hs[1], 300*time.Millisecond)
+	awaitDone(t, hs[0], 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := hs[0].Shutdown(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if got := await(t, "the end", waiting); got.stop != nil || got.err != nil && !errors.Is(got.err, rdzv.ErrConnection) {
+		t.Errorf("%+v", got)
+	}
+}

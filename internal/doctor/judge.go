@@ -191,8 +191,9 @@ func gpus(g GPUs, workers int) []Check {
 	case g.Err != nil:
 		return []Check{{"GPUs", Fail, g.Err.Error(), "the driver does not work: reload it, or restart the machine"}}
 	case g.Vendor != topology.NVIDIA:
-		return []Check{shared(Check{Name: "GPUs", Status: OK, Value: fmt.Sprintf(
-			"%d of %v, of which workers would see %d; their state is not checked", g.Installed, g.Vendor, g.Visible)}, g, workers)}
+		value := fmt.Sprintf("%d of %v, of which workers would see %d; their state is not checked", g.Installed, g.Vendor,
+			g.Visible)
+		return []Check{shared(Check{Name: "GPUs", Status: OK, Value: value}, g, workers)}
 	case g.Program == "" && g.Visible == 0:
 		return []Check{{Name: "GPUs", Status: OK, Value: "none"}}
 	case g.Program == "":

@@ -161,7 +161,8 @@ func ReadGPUs(ctx context.Context, kind topology.Kind) (g GPUs) {
 // withoutLists is the environment without the variables that select GPUs.
 func withoutLists(name string) (string, bool) {
 	switch name {
-	case "CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK", "ONEAPI_DEVICE_SELECTOR":
+	case "CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK",
+		"ONEAPI_DEVICE_SELECTOR":
 		return "", false
 	}
 	return os.LookupEnv(name)

@@ -115,6 +115,8 @@ func variables() []struct{ name, meaning string } {
 				"installed in a virtual environment.",
 		},
 		{"CUDA_VISIBLE_DEVICES", "The GPUs that `--nproc-per-node` counts and `--virtual-local-rank` distributes."},
+		{"HIP_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES", "The same for GPUs of AMD."},
+		{"ZE_AFFINITY_MASK, ONEAPI_DEVICE_SELECTOR, ZE_FLAT_DEVICE_HIERARCHY", "The same for GPUs of Intel."},
 		{"OMP_NUM_THREADS", "Set to 1 for workers if it is not set and a node has several workers."},
 		{
 			"ELASTICRUN_GPU_COUNT",

@@ -99,9 +99,8 @@ func selectAMD(gpus []GPU, env func(string) (string, bool)) (visible []GPU, chos
 			return nil, true, err
 		}
 		if rocrSet && strings.Count(second, ",") > strings.Count(first, ",") {
-			return nil, true, &VariableError{
-				hip, second, fmt.Sprintf("it lists more GPUs than %s=%q, from which it selects: remove one of the two", rocr, first),
-			}
+			return nil, true, &VariableError{hip, second, fmt.Sprintf(
+				"it lists more GPUs than %s=%q, from which it selects: remove one of the two", rocr, first)}
 		}
 	} else if second, set = env("CUDA_VISIBLE_DEVICES"); !set {
 		return gpus, rocrSet, nil

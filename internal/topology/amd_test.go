@@ -59,7 +59,10 @@ var cpuNode = kfdNode{cores: 96}
 
 // instinct returns the node of an MI300X, or of one of its partitions.
 func instinct(bus, partition, minor int) kfdNode {
-	return kfdNode{simds: 1216, gfx: 90402, bus: bus, partition: partition, minor: minor, unique: 0xabc0000000000000 + uint64(bus)}
+	return kfdNode{
+		simds: 1216, gfx: 90402, bus: bus, partition: partition, minor: minor,
+		unique: 0xabc0000000000000 + uint64(bus),
+	}
 }
 
 // eightInstincts returns a machine with two CPUs and eight MI300X.
@@ -132,7 +135,12 @@ func TestAMD(t *testing.T) {
 		}
 		return env
 	}
-	desktop := kfdMachine(cpuNode, kfdNode{simds: 192, gfx: 110000, bus: 3, minor: 128}, kfdNode{simds: 4, gfx: 100306, bus: 0xe, minor: 129})
+	desktop := kfdMachine(
+		cpuNode, kfdNode{simds: 192, gfx: 110000, bus: 3, minor: 128}, kfdNode{simds: 4, gfx: 100306, bus: 0xe, minor: 129},
+	)
+	crossed := kfdMachine(
+		cpuNode, kfdNode{simds: 4, gfx: 100306, bus: 0xe, minor: 128}, kfdNode{simds: 192, gfx: 110000, bus: 0x13, minor: 129},
+	)
 	apu := kfdMachine(cpuNode, kfdNode{simds: 24, gfx: 110003, bus: 0xc1, minor: 128})
 	oldAPU := kfdMachine(kfdNode{cores: 4, simds: 32, gfx: 0, bus: 0, minor: 128})
 	tests := []struct {
@@ -157,10 +165,7 @@ func TestAMD(t *testing.T) {
 		{name: "a node that is CPU and GPU", machine: oldAPU},
 		{name: "an integrated GPU beside a discrete one", machine: desktop, want: "0@03"},
 		{name: "an integrated GPU beside a discrete one for torch.cuda", machine: desktop, kind: CUDAGPU, want: "0@03"},
-		{
-			name: "an integrated GPU before a discrete one", kind: CUDAGPU, want: "0@0e 1@13",
-			machine: kfdMachine(cpuNode, kfdNode{simds: 4, gfx: 100306, bus: 0xe, minor: 128}, kfdNode{simds: 192, gfx: 110000, bus: 0x13, minor: 129}),
-		},
+		{name: "an integrated GPU before a discrete one", machine: crossed, kind: CUDAGPU, want: "0@0e 1@13"},
 		{name: "an integrated GPU by its number", machine: desktop, kind: CUDAGPU, env: hip("1"), want: "1@0e"},
 
 		{name: "ROCR", machine: eightInstincts(), env: rocr("5,2"), want: "0@55 1@25"},

@@ -140,7 +140,8 @@ func TestGPUs(t *testing.T) {
 			if diff := cmp.Diff(tt.want, got); diff != "" {
 				t.Errorf("GPUs (-want +got):\n%s", diff)
 			}
-			if known, err := KnownGPUs(GPUOptions{Root: tt.machine, Env: environment(env)}); len(known) != len(tt.want) || err != nil {
+			known, err := KnownGPUs(GPUOptions{Root: tt.machine, Env: environment(env)})
+			if len(known) != len(tt.want) || err != nil {
 				t.Errorf("KnownGPUs = %v, %v, want %v", known, err, tt.want)
 			}
 		})

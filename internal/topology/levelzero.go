@@ -95,7 +95,8 @@ func maskDevices(all []zeDevice, mask string, composite bool) ([]zeDevice, error
 	var visible []zeDevice
 	for i, device := range all {
 		if !whole[i] {
-			device.tiles = slices.DeleteFunc(slices.Clone(device.tiles), func(t int) bool { return !slices.Contains(parts[i], t) })
+			hidden := func(tile int) bool { return !slices.Contains(parts[i], tile) }
+			device.tiles = slices.DeleteFunc(slices.Clone(device.tiles), hidden)
 			if len(device.tiles) == 0 {
 				continue
 			}

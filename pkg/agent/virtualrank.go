@@ -13,10 +13,11 @@ const (
 )
 
 // virtualDevice returns the variables that give a worker with a virtual local rank one device: its entry in the
-// inherited list, or the one with its local rank if there is no list. As in torch 2.15 (torch/distributed/elastic/agent/
-// server/local_elastic_agent.py), they are CUDA_VISIBLE_DEVICES, and HIP_VISIBLE_DEVICES if that is the inherited list.
+// inherited list, or the one with its local rank if there is no list. They are CUDA_VISIBLE_DEVICES, and also
+// HIP_VISIBLE_DEVICES if that is the inherited list, as in torch 2.15 torch/distributed/elastic/agent/server/
+// local_elastic_agent.py.
 //
-// Torch has no variable for Intel's GPUs, so that all its workers use the first one. Here they get the GPUs of the spec.
+// Torch has no variable for Intel's GPUs, so that all its workers use the first. Here they get the GPUs of the spec.
 func virtualDevice(spec WorkerSpec, env []string, localRank int) ([][2]string, error) {
 	vars := [][2]string{{"LOCAL_RANK", "0"}}
 	if spec.XPUs != nil {

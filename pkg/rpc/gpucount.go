@@ -7,9 +7,9 @@ import (
 	"github.com/elasticrun/elasticrun/internal/topology"
 )
 
-// countGPUs sets the device count of the options if neither the options nor elasticrun has set it, as under torchrun. It
-// runs nvidia-smi only if nothing else knows the number and this worker has maps or devices of its own: that can take
-// seconds, and most groups have none. A count that fails counts as 0 for other workers.
+// countGPUs sets the device count of the options if neither the program nor elasticrun has set it, as under torchrun.
+// It runs nvidia-smi only if nothing else knows the number and this worker has maps or devices of its own: that can
+// take seconds, and most groups have none. Otherwise a count that fails is 0.
 func (c *Config) countGPUs(ctx context.Context) error {
 	options, ok := c.Options.(*GRPCOptions)
 	if !ok || options == nil || options.DeviceCount != 0 {

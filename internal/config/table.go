@@ -47,8 +47,8 @@ func Flags() []Flag {
 			Name: "nproc-per-node", Kind: KindSpec, Default: "1", Placeholder: "N|auto|cpu|gpu|xpu",
 			Group: groupSize, Torchrun: true,
 			Values: []string{"auto", "cpu", "gpu", "xpu"},
-			Help: "Workers on this node: a number, gpu (one per GPU of NVIDIA or AMD), xpu (one per GPU of Intel), cpu (one per " +
-				"CPU that this process may use), or auto (one per GPU if there is one that is not integrated, else cpu).",
+			Help: "Workers on this node: a number, gpu (one per GPU of NVIDIA or AMD), xpu (one per GPU of Intel), cpu (one " +
+				"per CPU that this process may use), or auto (one per GPU if there is one that is not integrated, else cpu).",
 		},
 		{
 			Name: "role", Kind: KindString, Default: "default", Placeholder: "NAME", Group: groupSize, Torchrun: true,
@@ -63,7 +63,8 @@ func Flags() []Flag {
 		},
 		{
 			Name: "virtual-local-rank", Kind: KindBool, Group: groupSize, Torchrun: true,
-			Help: "Give every worker LOCAL_RANK=0 and only its own device in CUDA_VISIBLE_DEVICES, on Intel in ZE_AFFINITY_MASK.",
+			Help: "Give every worker LOCAL_RANK=0 and only its own device in CUDA_VISIBLE_DEVICES, or in ZE_AFFINITY_MASK for " +
+				"Intel.",
 		},
 		{
 			Name: "numa-binding", Kind: KindString, Placeholder: "MODE", Group: groupSize, Torchrun: true,

@@ -139,7 +139,7 @@ func TestAMD(t *testing.T) {
 		cpuNode, kfdNode{simds: 192, gfx: 110000, bus: 3, minor: 128}, kfdNode{simds: 4, gfx: 100306, bus: 0xe, minor: 129},
 	)
 	crossed := kfdMachine(
-		cpuNode, kfdNode{simds: 4, gfx: 100306, bus: 0xe, minor: 128}, kfdNode{simds: 192, gfx: 110000, bus: 0x13, minor: 129},
+		cpuNode, kfdNode{simds: 4, gfx: 100306, bus: 0xe, minor: 128}, kfdNode{simds: 96, gfx: 110000, bus: 0x13, minor: 129},
 	)
 	apu := kfdMachine(cpuNode, kfdNode{simds: 24, gfx: 110003, bus: 0xc1, minor: 128})
 	oldAPU := kfdMachine(kfdNode{cores: 4, simds: 32, gfx: 0, bus: 0, minor: 128})

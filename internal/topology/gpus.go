@@ -49,9 +49,9 @@ type GPUOptions struct {
 }
 
 // GPUs returns the GPUs that a new worker would see, in the order of the vendor's runtime, so that a worker's GPU is
-// the one at its local rank. No GPU is an empty list and no error. All are of one vendor, because a build of torch supports
-// one: of NVIDIA, if its driver lists a GPU that this process may use, else of AMD, else of Intel, as far as the kind
-// allows. Integrated GPUs are left out if there is a discrete one.
+// the one at its local rank. No GPU is an empty list and no error. All are of one vendor, because a build of torch
+// supports one: of NVIDIA, if its driver lists a GPU that this process may use, else of AMD, else of Intel, as far as
+// the kind allows. Integrated GPUs are left out if there is a discrete one.
 //
 // For NVIDIA it uses these sources, cheap ones first:
 //

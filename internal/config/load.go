@@ -98,6 +98,7 @@ func loadLine(line commandLine, from surroundings) (*Config, error) {
 	if err != nil {
 		return nil, err
 	}
+	c.Warnings = append(c.Warnings, unknownVariables(os.Environ())...)
 	if file != "" {
 		if c.ConfigFile, err = filepath.Abs(file); err != nil {
 			return nil, fmt.Errorf("find the working directory: %w", err)

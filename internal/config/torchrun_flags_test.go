@@ -24,7 +24,8 @@ for a in found[0]._actions:
     if a.option_strings:
         variable = "PET_" + a.dest.upper() if isinstance(a, (env, check_env)) else ""
         default = None if a.default in (None, argparse.SUPPRESS, []) else str(a.default)
-        print(json.dumps(dict(names=a.option_strings, value=a.nargs != 0, choices=a.choices, variable=variable, default=default)))
+        print(json.dumps({"names": a.option_strings, "value": a.nargs != 0, "choices": a.choices,
+                          "variable": variable, "default": default}))
 `
 
 // torchrunOption is an option of torchrun.

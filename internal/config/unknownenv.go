@@ -1,0 +1,40 @@
+package config
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/elasticrun/elasticrun/internal/printable"
+)
+
+// petPrefix is how torchrun's variables begin.
+const petPrefix = "PET_"
+
+// unknownVariables returns a warning for each variable of environ that looks like one of torchrun's and has no effect.
+func unknownVariables(environ []string) []string {
+	known := []string{strings.TrimPrefix(SecretEnv, petPrefix)}
+	for _, f := range Flags() {
+		for _, name := range f.Env {
+			if pet, ok := strings.CutPrefix(name, petPrefix); ok {
+				known = append(known, pet)
+			}
+		}
+	}
+	var warnings []string
+	for _, variable := range slices.Sorted(slices.Values(environ)) {
+		name, _, _ := strings.Cut(variable, "=")
+		pet, ok := strings.CutPrefix(name, petPrefix)
+		if !ok || slices.Contains(known, pet) {
+			continue
+		}
+		problem := "no flag has this variable, so it is ignored"
+		if near := nearest(pet, known); near != "" {
+			problem += "; the nearest is " + petPrefix + near
+		}
+		if f, ok := findFlag(Flags(), strings.ToLower(pet)); ok {
+			problem = "--" + f.Name + " has no variable, so it is ignored"
+		}
+		warnings = append(warnings, printable.Quote(name)+": "+problem)
+	}
+	return warnings
+}
